@@ -1,0 +1,109 @@
+// Package agent says what stands behind a session: a [Runner] takes a [Request] and answers.
+//
+// A runner knows nothing of lanes, stores or channels. It gets everything by value, tells what it does through emit while it
+// works, and returns the whole answer. The contract that every runner keeps, and that package agenttest checks:
+//
+//   - Run ends within two seconds after its context is over, and then returns context.Cause(ctx) or an [*Error].
+//   - emit is called from the goroutine of Run only, never after Run has returned. Deltas joined are Result.Text.
+//   - Nothing that Run started lives on when it has returned: no goroutine, no process, no connection that is read.
+//   - A failure is an [*Error] with a [chat.FailReason] from the closed set and a sentence without secrets or internals.
+//   - Run retries only before anything was emitted.
+//
+// The implementations are in the packages below this one; only package app chooses among them.
+package agent
+
+import (
+	"context"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// Runner executes turns. It is safe for concurrent use.
+type Runner interface {
+	// Run executes one turn. See the package comment for the contract.
+	Run(ctx context.Context, req Request, emit func(Event)) (Result, error)
+}
+
+// Request is everything a turn needs. Runners must not change what its slices point to.
+type Request struct {
+	Session chat.SessionKey
+	// RunID stays the same over attempts; Attempt counts from 1.
+	RunID   string
+	Attempt int
+	// IdempotencyKey is `<session>/<run>`; tools that act on the outside world should pass it on.
+	IdempotencyKey string
+	// Messages is the new input, oldest first; at least one.
+	Messages []chat.Content
+	// History is the transcript before Messages, oldest first, already cut to the agent's context window.
+	History []chat.TranscriptEntry
+	// Deadline of the turn; also on the context.
+	Deadline time.Time
+	// SystemPrompt goes before everything else; "" = the runner's own.
+	SystemPrompt string
+	// Model, Thinking and Params override the runner's own where they are set.
+	Model, Thinking string
+	Params          map[string]any
+	// TakeInput hands over what people said to the session while the turn runs (mode steer); nil = nothing can come. A runner
+	// that can use it calls it between rounds.
+	TakeInput func() []chat.Content
+}
+
+// EventKind sorts what a runner tells while it works.
+type EventKind string
+
+// The kinds.
+const (
+	EventDelta EventKind = "delta" // Text is new answer text
+	EventTool  EventKind = "tool"  // Tool is a step of a tool call
+	EventUsage EventKind = "usage" // Usage is what was used so far
+)
+
+// Event is one thing that happened in a turn.
+type Event struct {
+	Kind  EventKind
+	Text  string
+	Tool  *chat.ToolEvent
+	Usage chat.Usage
+}
+
+// Result is a finished turn.
+type Result struct {
+	// Text is the whole answer; it may be empty.
+	Text        string
+	Attachments []chat.Attachment
+	Usage       chat.Usage
+	// StopReason is `stop`, or `length` when the model ran into its limit.
+	StopReason string
+}
+
+// Error is a turn that failed.
+type Error struct {
+	Reason chat.FailReason
+	// Message is one sentence for the person who asked, without secrets, addresses or stack traces.
+	Message string
+	// Retryable is true when a later attempt may work (timeouts, 429, 5xx, resets).
+	Retryable bool
+	// Cause goes to the log.
+	Cause error
+}
+
+// Error is the sentence with the cause behind it.
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return e.Message + ": " + e.Cause.Error()
+	}
+	return e.Message
+}
+
+// Unwrap is the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Info is what people and clients are told about an agent.
+type Info struct {
+	ID    string
+	Name  string
+	Model string
+	// Runner is the kind: echo, command, openai, ….
+	Runner string
+}

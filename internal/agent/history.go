@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"unicode/utf8"
+
+	"laneway/internal/chat"
+)
+
+// entryOverhead is what a message costs besides its text (role, separators); providers count 3 to 5.
+const entryOverhead = 6
+
+// EstimateTokens guesses how many tokens a text has where no provider said so. It errs high: a token of English is about
+// four bytes, of other scripts one to two characters, so the larger of bytes/3 and characters/2 is taken.
+func EstimateTokens(text string) int {
+	byBytes := (len(text) + 2) / 3
+	byRunes := (utf8.RuneCountInString(text) + 1) / 2
+	return max(byBytes, byRunes)
+}
+
+// EstimateEntry is the estimate of one transcript line; a count that a provider gave wins.
+func EstimateEntry(e chat.TranscriptEntry) int {
+	if e.Tokens > 0 {
+		return e.Tokens + entryOverhead
+	}
+	return EstimateTokens(e.Text) + entryOverhead
+}
+
+// CutHistory keeps the newest entries that fit into budget tokens, oldest first. It never begins with an answer whose
+// question was cut off. A budget <= 0 keeps nothing.
+func CutHistory(history []chat.TranscriptEntry, budget int) []chat.TranscriptEntry {
+	start := len(history)
+	for start > 0 {
+		cost := EstimateEntry(history[start-1])
+		if cost > budget {
+			break
+		}
+		budget -= cost
+		start--
+	}
+	for start > 0 && start < len(history) && history[start].Role == chat.RoleAssistant {
+		start++
+	}
+	return history[start:]
+}

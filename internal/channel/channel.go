@@ -1,0 +1,83 @@
+// Package channel says what a place is where people talk to agents: a [Channel] brings messages in and sends replies out.
+//
+// A channel knows nothing of lanes, stores or agents. It hands each message to receive and acknowledges it towards its
+// provider only after receive has returned without an error, because then the message is durable. What a channel can do
+// beyond sending is a small interface found by assertion ([Typer], [Streamer]); there are no stubs.
+//
+// Sending never happens inside a turn: replies are rows of the outbox, and one loop sends them through [Channel.Send], in
+// order per chat, with the retry that the error asks for.
+package channel
+
+import (
+	"context"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// Receive accepts one message. It blocks until the message is durable (milliseconds), never until it is answered.
+type Receive func(ctx context.Context, m chat.Message) (chat.Receipt, error)
+
+// Channel is one account on one network.
+type Channel interface {
+	// Name is the name in targets, tables and metrics: `web`, `telegram:<bot id>`.
+	Name() string
+	// Run brings messages in until ctx is over, then returns nil once nothing of it runs any more. No failure of the network
+	// ends it: it backs off and goes on. It returns an error only when the configuration can never work.
+	Run(ctx context.Context, receive Receive) error
+	// Send delivers one reply and returns the provider's id. Errors are [*SendError].
+	Send(ctx context.Context, r chat.Reply) (chat.Sent, error)
+	// Status is a picture for people; it never blocks.
+	Status() Status
+}
+
+// Typer shows that an answer is being made. Typing is called every few seconds while a turn runs; it must not block longer than ctx.
+type Typer interface {
+	Typing(ctx context.Context, to chat.Target)
+}
+
+// Streamer shows an answer while it grows. Update gets the text so far; it may skip states, never blocks, and the final text
+// comes through Send.
+type Streamer interface {
+	Update(to chat.Target, runID, text string)
+	// Finish ends the preview of a run; the final reply replaces it.
+	Finish(to chat.Target, runID string)
+}
+
+// Status of a channel.
+type Status struct {
+	Configured, Running, Connected bool
+	// State is `connected`, `degraded`, `conflict`, `disabled` or `stopped`.
+	State string
+	// LastPollAge is how long ago the provider last answered; negative = never, or not a polling channel.
+	LastPollAge time.Duration
+	// LastError is one sentence without secrets.
+	LastError string
+	Mode      string
+}
+
+// SendError is a reply that was not delivered.
+type SendError struct {
+	// Reason is a short word from a closed set per channel; it is the metric label.
+	Reason string
+	// Permanent: never try again.
+	Permanent bool
+	// Unknown: the provider may have it; only an idempotent target is tried again.
+	Unknown bool
+	// RetryAfter is what the provider asked for; 0 = the outbox's own backoff.
+	RetryAfter time.Duration
+	// Global: RetryAfter holds for every chat of the channel.
+	Global bool
+	Cause  error
+}
+
+// Error is the reason with the cause.
+func (e *SendError) Error() string {
+	if e.Cause != nil {
+		return "sending: " + e.Reason + ": " + e.Cause.Error()
+	}
+	return "sending: " + e.Reason
+}
+
+// Unwrap is the cause.
+func (e *SendError) Unwrap() error { return e.Cause }

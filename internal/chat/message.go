@@ -1,0 +1,238 @@
+package chat
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Bounds of what people may send.
+const (
+	// MaxText is the longest text of one message in bytes of UTF-8.
+	MaxText = 262_144
+	// MaxMessageID is the longest id of a message in bytes; ids are printable ASCII without blanks.
+	MaxMessageID = 128
+)
+
+// Outcome is how an accepted message ended. Every accepted message gets exactly one.
+type Outcome string
+
+// The outcomes; the set is closed and is also the metric label.
+const (
+	OutcomeAnswered    Outcome = "answered"    // its turn ended well
+	OutcomeMerged      Outcome = "merged"      // another message's turn took it along
+	OutcomeSuperseded  Outcome = "superseded"  // a newer message interrupted it
+	OutcomeStopped     Outcome = "stopped"     // somebody said /stop
+	OutcomeStale       Outcome = "stale"       // accepted before a /stopall, surfaced after it
+	OutcomeDropped     Outcome = "dropped"     // the queue was full
+	OutcomeFailed      Outcome = "failed"      // its turn ended with an error
+	OutcomeInterrupted Outcome = "interrupted" // the process ended and the message must not run again
+	OutcomeDead        Outcome = "dead"        // it ended its process three times
+)
+
+// QueueMode is what happens to a message that arrives while a turn of its session runs.
+type QueueMode string
+
+// The queue modes. "" means the session's default.
+const (
+	ModeQueue     QueueMode = "queue"     // wait, first in first out
+	ModeFollowup  QueueMode = "followup"  // the same under another name
+	ModeInterrupt QueueMode = "interrupt" // cancel what runs, drop what waits, run this
+	ModeCollect   QueueMode = "collect"   // everything that waits becomes one turn
+	ModeSteer     QueueMode = "steer"     // hand it to the running turn if that can take it
+)
+
+// Sender is who said something. Identity is ID within the channel; Name is decoration and never identity.
+type Sender struct {
+	ID   string `json:"id,omitempty"`
+	Name string `json:"name,omitempty"`
+}
+
+// Target is an address on a channel: where a reply goes.
+type Target struct {
+	Channel string `json:"channel"`
+	ChatID  string `json:"chatId"`
+	Thread  string `json:"thread,omitempty"`
+}
+
+// IsZero reports whether t is no address.
+func (t Target) IsZero() bool { return t == Target{} }
+
+// Attachment is a file that came with a message, stored under a name that the gateway made.
+type Attachment struct {
+	Name     string `json:"name"` // as shown; never a path
+	MIMEType string `json:"mimeType,omitempty"`
+	Path     string `json:"path,omitempty"` // relative to the attachment directory
+	Size     int64  `json:"size,omitempty"` // bytes
+}
+
+// Content is what a message says: the part that the agent sees. It is stored as JSON in the inbox.
+type Content struct {
+	Text        string       `json:"text"`
+	Sender      Sender       `json:"sender"`
+	Thread      string       `json:"thread,omitempty"`
+	Attachments []Attachment `json:"attachments,omitempty"`
+	// System marks text that a program said (a system event), not a person.
+	System bool `json:"system,omitempty"`
+	// External marks text that comes from outside and has no authority (webhooks, forwarded text).
+	External bool `json:"external,omitempty"`
+	// Context is further input of a stateless call: earlier messages that are not in the transcript.
+	Context []TranscriptEntry `json:"context,omitempty"`
+	// Options are how it is to be run.
+	Options Options `json:"options"`
+}
+
+// Options of one message. The zero value means the session's and the agent's defaults.
+type Options struct {
+	Mode QueueMode `json:"mode,omitempty"`
+	// Timeout of the turn in milliseconds; 0 = the agent's default.
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// Typed is true for text that a person typed into a chat: only that is debounced.
+	Typed bool `json:"typed,omitempty"`
+	// NoMerge keeps the message out of every batch.
+	NoMerge bool `json:"noMerge,omitempty"`
+	// AtMostOnce forbids a second attempt after a crash or a drain: the message ends interrupted instead.
+	AtMostOnce bool `json:"atMostOnce,omitempty"`
+	// ReplyTo is where the answer goes besides the transcript; zero = nowhere.
+	ReplyTo Target `json:"replyTo,omitzero"`
+	// Model, Thinking, SystemPrompt and Params are handed to the runner.
+	Model        string         `json:"model,omitempty"`
+	Thinking     string         `json:"thinking,omitempty"`
+	SystemPrompt string         `json:"systemPrompt,omitempty"`
+	Params       map[string]any `json:"params,omitempty"`
+}
+
+// Message is one thing that somebody said to a session, on its way in. (Channel, ExternalID) or Dedupe is its
+// idempotency key: the same message offered twice is one message.
+type Message struct {
+	Session SessionKey
+	// ID names the message on the wire and becomes the run id of the turn that it leads. "" = the gateway makes a UUIDv7.
+	ID string
+	// Lane in which the turn runs; "" = main.
+	Lane string
+	// Principal is the credential or chat user that sent it. It owns the session if the session is new.
+	Principal string
+	// Channel is where it came from: `web`, `api`, `hook`, `telegram:<bot id>`, ….
+	Channel string
+	// ExternalID is the provider's number of the message or update; 0 = none.
+	ExternalID int64
+	// Dedupe is the idempotency key, unique over everything; "" = none.
+	Dedupe string
+	// ParamsHash tells a repeated call from another call with the same Dedupe; "" = not compared.
+	ParamsHash string
+	Content    Content
+}
+
+// Receipt is the answer to an accepted message. The message is durable when the caller has it.
+type Receipt struct {
+	// RunID is the id of the message (and of the run that it leads).
+	RunID   string
+	Session SessionKey
+	Seq     int64
+	// AcceptedAt is the store's time of acceptance.
+	AcceptedAt time.Time
+	// Duplicate is true when the same message had been accepted before; Outcome and State tell how far it got.
+	Duplicate bool
+	// State is "held", "waiting", "running" or "done".
+	State   string
+	Outcome Outcome
+	// Queued is true when it has to wait; Position is how many messages are before it.
+	Queued   bool
+	Position int
+	// Command is true when the message was a chat command; it was executed and has no place in the queue.
+	Command bool
+}
+
+// Reply is one outgoing message.
+type Reply struct {
+	// ID is the outbox id; stable over attempts, so that a channel with idempotent sends can use it.
+	ID     string
+	RunID  string
+	Target Target
+	// Kind is "reply", "notice" or "webhook".
+	Kind string
+	Text string
+	// Attempt counts from 1.
+	Attempt int
+}
+
+// Receipt of a provider for one sent reply.
+type Sent struct {
+	// ProviderID is the provider's id of the message; never empty for a delivered reply.
+	ProviderID string
+}
+
+// TranscriptEntry is one line of a conversation.
+type TranscriptEntry struct {
+	Seq        int64     `json:"seq"`
+	RunID      string    `json:"runId,omitempty"`
+	Role       string    `json:"role"` // user, assistant, system
+	Text       string    `json:"text"`
+	Sender     Sender    `json:"sender,omitzero"`
+	Tokens     int       `json:"tokens,omitempty"`
+	StopReason string    `json:"stopReason,omitempty"` // stop, stopped, error, …
+	Command    bool      `json:"command,omitempty"`
+	At         time.Time `json:"at"`
+}
+
+// Roles of a transcript entry.
+const (
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+	RoleSystem    = "system"
+)
+
+// Usage is what a turn cost. Zero means unknown.
+type Usage struct {
+	InputTokens  int    `json:"inputTokens,omitempty"`
+	OutputTokens int    `json:"outputTokens,omitempty"`
+	Model        string `json:"model,omitempty"`
+	Provider     string `json:"provider,omitempty"`
+}
+
+// CheckText says what is wrong with text that came from outside: not UTF-8, a NUL, empty or blank, or longer than limit bytes.
+func CheckText(field, text string, limit int) error {
+	switch {
+	case !utf8.ValidString(text):
+		return Errorf(CodeInvalid, "%s is not valid UTF-8", field)
+	case strings.ContainsRune(text, 0):
+		return Errorf(CodeInvalid, "%s must not contain U+0000", field)
+	case len(text) > limit:
+		return Errorf(CodeLimit, "%s has %d bytes; the limit is %d", field, len(text), limit).With("field", field).With("limit", limit)
+	case strings.TrimSpace(text) == "":
+		return Errorf(CodeInvalid, "%s must not be blank", field)
+	}
+	return nil
+}
+
+// CleanText makes text that a program produced fit for every store and wire: invalid UTF-8 is replaced, NUL removed.
+func CleanText(s string) string {
+	if !strings.ContainsRune(s, 0) && utf8.ValidString(s) {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
+}
+
+// Cut shortens s to at most n bytes at a character border.
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// CheckMessageID says what is wrong with an id or idempotency key that a caller chose: 1 to 128 printable ASCII characters without blanks.
+func CheckMessageID(field, id string) error {
+	if id == "" || len(id) > MaxMessageID {
+		return Errorf(CodeInvalid, "%s must have 1 to %d characters", field, MaxMessageID)
+	}
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return Errorf(CodeInvalid, "%s must be printable ASCII without blanks", field)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// MaxSessionKey is the longest session key in characters.
+const MaxSessionKey = 512
+
+// Kinds of a session.
+const (
+	KindDirect  = "direct"
+	KindGroup   = "group"
+	KindUnknown = "unknown"
+)
+
+var agentID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`) //nolint:gochecknoglobals // compiled once, never written
+
+// SessionKey names one conversation: `agent:<agent>:<rest>`. The zero value is no session. It is comparable and usable as a map key.
+type SessionKey struct {
+	// Agent is the id of the agent, `[a-z0-9][a-z0-9_-]{0,63}`.
+	Agent string
+	// Rest is everything behind the agent: `main`, `<channel>:direct|group:<chat>[:topic:<thread>]`,
+	// `cron:<job>:<trigger>-<slot>`, `api:…`, `hook:<name>` or a name that a client chose.
+	Rest string
+}
+
+// ErrSessionKey is wrapped by every error of [ParseSessionKey].
+var ErrSessionKey = errors.New("invalid session key")
+
+// ValidAgentID reports whether s can be the id of an agent.
+func ValidAgentID(s string) bool { return agentID.MatchString(s) }
+
+// ParseSessionKey reads a key as it stands on the wire. A key without the prefix `agent:` belongs to defaultAgent. The
+// result of [SessionKey.String] parses back to the same value.
+func ParseSessionKey(s, defaultAgent string) (SessionKey, error) {
+	if err := checkKeyText(s); err != nil {
+		return SessionKey{}, err
+	}
+	rest, prefixed := strings.CutPrefix(s, "agent:")
+	key := SessionKey{Agent: defaultAgent, Rest: s}
+	if prefixed {
+		id, tail, ok := strings.Cut(rest, ":")
+		if !ok || tail == "" {
+			return SessionKey{}, fmt.Errorf("%w: want agent:<agent>:<name>", ErrSessionKey)
+		}
+		key = SessionKey{Agent: id, Rest: tail}
+	}
+	if !ValidAgentID(key.Agent) {
+		return SessionKey{}, fmt.Errorf("%w: the agent id must match %s", ErrSessionKey, agentID)
+	}
+	if utf8.RuneCountInString(key.String()) > MaxSessionKey {
+		return SessionKey{}, fmt.Errorf("%w: longer than %d characters", ErrSessionKey, MaxSessionKey)
+	}
+	return key, nil
+}
+
+func checkKeyText(s string) error {
+	switch {
+	case strings.TrimSpace(s) == "":
+		return fmt.Errorf("%w: it is empty", ErrSessionKey)
+	case !utf8.ValidString(s):
+		return fmt.Errorf("%w: it is not valid UTF-8", ErrSessionKey)
+	case strings.ContainsFunc(s, Unprintable):
+		return fmt.Errorf("%w: control and bidirectional characters are not allowed", ErrSessionKey)
+	}
+	return nil
+}
+
+// String is the key as it stands on the wire and in the tables.
+func (k SessionKey) String() string {
+	if k == (SessionKey{}) {
+		return ""
+	}
+	return "agent:" + k.Agent + ":" + k.Rest
+}
+
+// IsZero reports whether k names no session.
+func (k SessionKey) IsZero() bool { return k == SessionKey{} }
+
+// MainKey is the key of an agent's main session.
+func MainKey(agent string) SessionKey { return SessionKey{Agent: agent, Rest: "main"} }
+
+// PeerKey is the key of a conversation on a channel. Thread may be empty.
+func PeerKey(agent, channel, kind, chatID, thread string) SessionKey {
+	rest := channel + ":" + kind + ":" + chatID
+	if thread != "" {
+		rest += ":topic:" + thread
+	}
+	return SessionKey{Agent: agent, Rest: rest}
+}
+
+// Kind tells direct conversations, in which one person waits for one answer, from groups. Keys that do not say are
+// [KindUnknown]; the main session is direct.
+func (k SessionKey) Kind() string {
+	parts := strings.SplitN(k.Rest, ":", 3)
+	switch {
+	case k.Rest == "main":
+		return KindDirect
+	case len(parts) == 3 && (parts[1] == KindDirect || parts[1] == KindGroup):
+		return parts[1]
+	default:
+		return KindUnknown
+	}
+}
+
+// Channel is the channel that made the key, or "" where the key does not say.
+func (k SessionKey) Channel() string {
+	if k.Kind() == KindUnknown || k.Rest == "main" {
+		return ""
+	}
+	name, _, _ := strings.Cut(k.Rest, ":")
+	return name
+}
+
+// Unprintable reports control and bidirectional formatting characters, which are refused in names and keys because
+// they make a list or a log line say something else than it contains.
+func Unprintable(r rune) bool {
+	switch {
+	case unicode.IsControl(r):
+		return true
+	case r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069, r == 0x200E, r == 0x200F, r == 0x061C:
+		return true
+	case r == 0x2028, r == 0x2029, r == 0xFEFF:
+		return true
+	default:
+		return false
+	}
+}

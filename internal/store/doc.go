@@ -1,0 +1,33 @@
+// Package store is the port to what is durable: some thirty semantic operations, each atomic, each safe to retry as a whole.
+// The adapters below it (postgres, sqlite) hold the only SQL of the code base; memory is a fake for other packages' tests;
+// storetest is the one suite that all of them pass.
+//
+// # What it promises
+//
+//   - Accepted means committed: when [Store.Accept] has returned, a crash cannot lose the message, and the same message
+//     offered again (same Dedupe) is the same message.
+//   - Every accepted message gets exactly one outcome.
+//   - One owner at a time runs a session's turns. Ownership is (owner, epoch) on the session row; owner is the incarnation of a
+//     process ([Node]), alive as long as its lease.
+//   - Effects are fenced: whatever a turn writes is written in one transaction that first proves that its [Claim] still holds. A
+//     claim that does not hold gets [chat.ErrFenced], and nothing is written.
+//   - Only the store's clock decides about leases, due times and cutoffs. It is the database's clock, or the one a test injected.
+//
+// # How a message moves
+//
+//	Accept            inbox row `held` (debounced) or `waiting`; the session is owned if nobody alive owned it
+//	Start             rows `running`, one run row `running`; the sequence numbers are now taken
+//	Finish            rows `done` with outcomes, run row ended, transcript, outbox, done_seq; ownership released if nothing is left
+//	Finish + Requeue  a drain interrupted the turn: rows `waiting` again, run row `interrupted`
+//	EndWaiting        rows that never became a turn: dropped, superseded, stale, stopped
+//	Sweep             rows of sessions without a live owner: taken over, epoch + 1
+//
+// # Errors
+//
+// chat.ErrFenced (the claim does not hold), chat.ErrQueueFull, chat.ErrKeyReused, chat.ErrNotFound, chat.ErrDraining (this
+// node is declared dead: [Store.Heartbeat] only) and chat.ErrStoreUnavailable (the engine cannot be reached, is read-only or out of
+// space; retryable; nothing was done) are what a caller can act on. Everything else is a defect.
+//
+// A context that is over before the commit leaves nothing behind; if it is over during the commit the caller cannot know,
+// and repeats the operation: all of them are idempotent for the same parameters, or refuse the second time with ErrFenced.
+package store

@@ -1,0 +1,123 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// Store is the port. It is safe for concurrent use.
+type Store interface {
+	Nodes
+	Inbox
+	Sessions
+	Outbox
+
+	// Kind is "sqlite", "postgres" or "memory"; it is what people see instead of a path or an address.
+	Kind() string
+	// Ping answers within the context or says why the store cannot be used (unreachable, read-only, wrong schema).
+	Ping(ctx context.Context) error
+	// Now is the store's clock.
+	Now(ctx context.Context) (time.Time, error)
+	// Close waits for what is under way and ends every goroutine of the store.
+	Close() error
+}
+
+// Nodes is the half of the ownership protocol that concerns processes.
+type Nodes interface {
+	// Register makes a new incarnation with a lease. With Exclusive, every other node is declared dead at once: the caller
+	// knows that no other process can use this store (the lock on a data directory).
+	Register(ctx context.Context, n Node) error
+	// Heartbeat extends the lease if it is still valid, by the store's clock. chat.ErrFenced: this incarnation is dead; the
+	// caller cancels everything and registers a new one. It returns the stop requests for runs that this node owns, and the
+	// names of leases it still holds. It uses a connection of its own and never waits for the pool.
+	Heartbeat(ctx context.Context, nodeID string) (Beat, error)
+	// SetDraining marks the node: it accepts without taking ownership from now on.
+	SetDraining(ctx context.Context, nodeID string) error
+	// Unregister is the clean stop: ownership of all its sessions and leases is released, the node row is deleted. Sessions of it
+	// that still have a running run keep the row's state; the next owner counts no crash for them. Idempotent.
+	Unregister(ctx context.Context, nodeID string) error
+	// LiveNodes lists nodes whose lease is valid, oldest first.
+	LiveNodes(ctx context.Context) ([]chat.NodeStatus, error)
+	// AcquireLease takes the named lease if nobody alive holds it, or confirms that nodeID holds it; epoch grows with each new holder.
+	// ok is false when somebody else holds it.
+	AcquireLease(ctx context.Context, name, nodeID string) (l Lease, ok bool, err error)
+	// ReleaseLease gives it back; a no-op when the claim is not current.
+	ReleaseLease(ctx context.Context, l Lease) error
+}
+
+// Inbox is the way of a message.
+type Inbox interface {
+	// Accept makes a message durable, see [AcceptParams]. Sequence numbers of a session have no gaps: a refusal or a duplicate uses none up.
+	// chat.ErrQueueFull: the queue is at Cap and Drop is DropNew. chat.ErrKeyReused: Dedupe or MessageID exist with another
+	// ParamsHash or under another Dedupe. chat.ErrFenced: Offset was given and its lease is lost; nothing was stored.
+	Accept(ctx context.Context, p AcceptParams) (Accepted, error)
+	// Start turns waiting messages into a run. Messages that have an outcome meanwhile are left out; when none is left nothing is
+	// written and Started.Seqs is empty. A run that exists (an earlier attempt) goes on with attempt + 1. started_at of a first
+	// attempt never lies after that of a first attempt with higher sequence numbers in the same session (first in, first out
+	// holds in the table even when two Starts commit in the other order). chat.ErrFenced as usual.
+	Start(ctx context.Context, p StartParams) (Started, error)
+	// Finish ends a run, see [FinishParams]. chat.ErrFenced: the claim is gone, or the run has ended already.
+	Finish(ctx context.Context, p FinishParams) (Finished, error)
+	// EndStopping ends a run that was finished with StillRunning: its goroutine has returned. Idempotent.
+	EndStopping(ctx context.Context, c Claim, runID string) error
+	// EndWaiting gives waiting messages an outcome; those that have one or run are left alone. It returns the ones it ended.
+	// The claim is not needed: an outcome of a waiting message is true whoever says it.
+	EndWaiting(ctx context.Context, p EndParams) ([]Waiting, error)
+	// Stop records a stop, see [StopParams]. It uses the control connection.
+	Stop(ctx context.Context, p StopParams) (Stopped, error)
+	// Sweep takes sessions over that have unfinished messages, no live owner, and no open debounce window; at most limit
+	// sessions. Each gets epoch + 1 and owner nodeID. Runs that were running count one crash more, unless their owner left
+	// cleanly. Concurrent sweepers pass over each other's rows. Expired nodes without unfinished work are deleted after ten minutes.
+	Sweep(ctx context.Context, nodeID string, limit int) ([]Taken, error)
+	// Hinted returns unfinished, not yet started messages of sessions that nodeID owns and that another node accepted, at most limit:
+	// what a lost wake-up would leave lying.
+	Hinted(ctx context.Context, nodeID string, limit int) ([]Taken, error)
+	// MessageByID finds a message by its id; chat.ErrNotFound.
+	MessageByID(ctx context.Context, id string) (Waiting, error)
+	// PendingInputs lists messages of a session that are accepted and not yet run, oldest first, at most limit, and how many there are.
+	PendingInputs(ctx context.Context, key chat.SessionKey, limit int) ([]Waiting, int, error)
+	// RunByID reads a run; chat.ErrNotFound.
+	RunByID(ctx context.Context, id string) (Run, error)
+	// CountUnfinished counts messages without an outcome.
+	CountUnfinished(ctx context.Context) (int, error)
+}
+
+// Sessions is conversations and their transcripts.
+type Sessions interface {
+	// Session reads one; chat.ErrSessionNotFound. Visible restricts to sessions of that principal; "" = all.
+	Session(ctx context.Context, key chat.SessionKey, visible string) (Session, error)
+	// ListSessions lists newest first (or by last message).
+	ListSessions(ctx context.Context, f SessionFilter) ([]Session, int, error)
+	// Transcript reads entries of the current transcript, see [TranscriptQuery]. An unknown session is empty.
+	Transcript(ctx context.Context, q TranscriptQuery) (Transcript, error)
+	// AppendTranscript adds entries outside of a run (commands, delivered texts); it creates the session if needed and returns the entries with Seq and At.
+	AppendTranscript(ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error)
+	// ResetSession archives the transcript and begins an empty one under newID; the session is created if needed. Messages and runs are not
+	// touched (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same newID.
+	ResetSession(ctx context.Context, key chat.SessionKey, principal, newID string) (Session, error)
+	// DeleteSession removes the session and its transcripts. Its waiting messages end stopped. expectID "" = whatever it is;
+	// another current id: chat.ErrConflict. An unknown session: deleted false. A session with a running run: chat.ErrConflict.
+	DeleteSession(ctx context.Context, key chat.SessionKey, expectID string) (deleted bool, err error)
+	// SetSessionMode stores the session's queue mode; "" = default.
+	SetSessionMode(ctx context.Context, key chat.SessionKey, principal string, mode chat.QueueMode) error
+	// SetNote stores small facts of a session by name (chosen model, activation); value "" removes it.
+	SetNote(ctx context.Context, key chat.SessionKey, principal, name, value string) error
+}
+
+// Outbox is what goes out.
+type Outbox interface {
+	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose (RunID, N) exists is left alone.
+	Enqueue(ctx context.Context, rows []Outgoing) error
+	// ClaimOutgoing takes messages that are due for the named channels, oldest first, at most one per (channel, chat) that has none
+	// under way, and leases them to nodeID. Those of dead nodes are due again, with MaybeSent set. Rows past ExpiresAt end expired and are returned with
+	// Expired set. With capacity for at most limit rows.
+	ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]Outgoing, error)
+	// Delivered stores the provider's id; it is what `delivered` means. chat.ErrFenced: the row is not leased to nodeID any more.
+	Delivered(ctx context.Context, nodeID, id, providerID string) error
+	// Undelivered gives the row back for a later attempt, or ends it (Permanent).
+	Undelivered(ctx context.Context, p UndeliveredParams) error
+	// OutboxCounts says how many wait and how many failed for good, by channel.
+	OutboxCounts(ctx context.Context) (map[string]OutboxCount, error)
+}

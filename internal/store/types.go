@@ -1,0 +1,371 @@
+package store
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// States of an inbox row.
+const (
+	StateHeld    = "held"    // in its debounce window
+	StateWaiting = "waiting" // for a turn
+	StateRunning = "running"
+	StateDone    = "done" // has an outcome
+)
+
+// States of a run row. Interrupted runs with unfinished messages run again.
+const (
+	RunRunning     = "running"
+	RunStopping    = "stopping" // stopped, outcome written, goroutine not yet back
+	RunOK          = "ok"
+	RunFailed      = "failed"
+	RunStopped     = "stopped"
+	RunInterrupted = "interrupted"
+	RunDead        = "dead"
+)
+
+// States of an outbox row.
+const (
+	OutPending   = "pending"
+	OutSending   = "sending"
+	OutDelivered = "delivered"
+	OutFailed    = "failed"
+	OutExpired   = "expired"
+)
+
+// Kinds of an outbox row.
+const (
+	KindReply   = "reply"
+	KindNotice  = "notice"
+	KindWebhook = "webhook"
+)
+
+// DropPolicy says who loses when a queue is full.
+type DropPolicy string
+
+// The policies.
+const (
+	DropOld DropPolicy = "old" // the oldest waiting message
+	DropNew DropPolicy = "new" // the incoming one
+)
+
+// MaxCrashes is how often a message may end its process before its outcome is dead.
+const MaxCrashes = 3
+
+// Node is one incarnation of a gateway process: a new id at every start.
+type Node struct {
+	ID, Addr, Version string
+	// Lease is how long the node counts as alive without a heartbeat; 0 = 15 s.
+	Lease     time.Duration
+	Exclusive bool
+}
+
+// Beat is what a heartbeat brings back.
+type Beat struct {
+	// Now is the store's clock; LeaseUntil the new end of the lease.
+	Now, LeaseUntil time.Time
+	// Stops are runs of this node that somebody asked to stop (on whatever node), with who.
+	Stops []StopRequest
+	// Leases are the named leases that the node holds.
+	Leases []string
+	// OtherNodes is how many other nodes are alive.
+	OtherNodes int
+}
+
+// StopRequest asks the owner of a run to cancel it.
+type StopRequest struct {
+	Session   chat.SessionKey
+	RunID, By string
+}
+
+// Lease is a named exclusive right (the poller of one bot) with the offset that belongs to it.
+type Lease struct {
+	Name, Owner string
+	Epoch       int64
+	// NextOffset is the first provider message that has not been accepted; 0 = unknown.
+	NextOffset int64
+}
+
+// Claim is the proof that a write needs: this node owns the session at this epoch.
+type Claim struct {
+	Session chat.SessionKey
+	Node    string
+	Epoch   int64
+}
+
+// AcceptParams is one message on its way in.
+type AcceptParams struct {
+	// Node is the accepting node. With Take it becomes the owner when nobody alive owns the session (epoch + 1).
+	Node string
+	Take bool
+	// Message: Session, ID (required here), Lane, Principal, Channel, ExternalID, Dedupe, ParamsHash, Content.
+	Message chat.Message
+	// Cap is how many messages may wait (held and waiting ones; running ones do not count); 0 = no bound. Drop says who loses.
+	Cap  int
+	Drop DropPolicy
+	// DropNotice is told to the person once per burst when DropOld ends a message; nil = nobody to tell.
+	DropNotice *Outgoing
+	// RunLimit is how many turns of the session may run at once; stored for the invariant queries. 0 = 1.
+	RunLimit int
+	// Hold > 0 makes the row held and opens the session's debounce window until now + Hold.
+	Hold time.Duration
+	// Offset moves the lease's NextOffset in the same transaction; nil = none. Duplicates move it as well.
+	Offset *Lease
+	// Unqueued messages (executed chat commands) get a sequence number and at once the outcome answered; they never wait, count
+	// towards no cap and take no ownership.
+	Unqueued bool
+}
+
+// Accepted is a durable message.
+type Accepted struct {
+	Seq        int64
+	AcceptedAt time.Time
+	// Owner and Epoch of the session after the accept; Mine when Owner is the accepting node.
+	Owner string
+	Epoch int64
+	Mine  bool
+	// SessionID is the current transcript; Principal who owns the session; Created when this message made the session.
+	SessionID, Principal string
+	Created              bool
+	// Mode is the stored queue mode of the session.
+	Mode chat.QueueMode
+	// Duplicate: the message had been accepted before; Existing tells how far it is.
+	Duplicate bool
+	Existing  Waiting
+	// Dropped lost their place (DropOld); they end dropped.
+	Dropped []Waiting
+}
+
+// Waiting is one inbox row.
+type Waiting struct {
+	Session    chat.SessionKey
+	Seq        int64
+	MessageID  string
+	State      string
+	Outcome    chat.Outcome
+	Reason     string
+	RunID      string // of the run that took it; "" = none yet
+	MergedInto int64
+	Lane       string
+	Principal  string
+	Channel    string
+	ExternalID int64
+	Content    chat.Content
+	AcceptedAt time.Time
+}
+
+// StartParams turns messages into a run.
+type StartParams struct {
+	Claim
+	RunID string
+	Lane  string
+	// Seqs are the messages, ascending; the last one leads.
+	Seqs []int64
+}
+
+// Started is a run that has begun.
+type Started struct {
+	// Seqs are the messages that it really has; empty = nothing to run.
+	Seqs []int64
+	// Attempt counts from 1. Crashes is how many earlier attempts ended with their process.
+	Attempt, Crashes int
+	// StopBy is set when somebody asked to stop an earlier attempt: the caller ends the run as stopped without running it.
+	StopBy    string
+	StartedAt time.Time
+	// SessionID is the transcript the run belongs to; Notes are the session's notes.
+	SessionID string
+	Notes     map[string]string
+}
+
+// FinishParams ends a run.
+type FinishParams struct {
+	Claim
+	RunID string
+	// State is RunOK, RunFailed, RunStopped, RunInterrupted or RunDead.
+	State string
+	// Outcome of the leading message; the others end merged into it when Outcome is answered, else with the same outcome.
+	Outcome chat.Outcome
+	// Cause is a word of a closed set (a chat.FailReason, `stop`, `stopall`, `superseded`, `draining`, …); Error a sentence without secrets.
+	Cause, Error string
+	Usage        chat.Usage
+	// Transcript is appended to the transcript that the run started with (Seq and At are given by the store).
+	Transcript []chat.TranscriptEntry
+	// Outgoing rows; RunID and N make them unique. A row of kind notice is referred to by the messages' notice_id.
+	Outgoing []Outgoing
+	// Requeue: the messages wait again and the run row says State (RunInterrupted); Outcome is ignored.
+	Requeue bool
+	// StillRunning: the outcome is decided but the goroutine has not returned: the run is `stopping`, keeps the ownership, and ends with EndStopping.
+	StillRunning bool
+	// Preview is the start of the answer for lists, at most 200 bytes are kept.
+	Preview string
+}
+
+// Finished is a run that has ended.
+type Finished struct {
+	EndedAt time.Time
+	// Released: nothing was left to do and the session has no owner now.
+	Released bool
+	// Entries are the transcript entries with their sequence numbers.
+	Entries []chat.TranscriptEntry
+	// Merged are the messages that ended merged.
+	Merged []Waiting
+}
+
+// EndParams gives waiting messages an outcome.
+type EndParams struct {
+	Session chat.SessionKey
+	Seqs    []int64
+	Outcome chat.Outcome
+	Reason  string
+	// Notice is told to the person; nil = nobody to tell.
+	Notice *Outgoing
+}
+
+// StopScope says what is to be stopped.
+type StopScope string
+
+// The scopes.
+const (
+	StopOne StopScope = "one" // the oldest running run that nobody asked to stop yet, else the oldest waiting message
+	StopRun StopScope = "run" // the run or message named by MessageID, if it belongs to the session
+	StopAll StopScope = "all" // everything of the session accepted up to now
+)
+
+// StopParams records a stop. Waiting messages end stopped at once; running runs get stop_by and are never run again.
+type StopParams struct {
+	Session   chat.SessionKey
+	Scope     StopScope
+	MessageID string
+	By        string
+	Reason    string // stop, stopall, reset, …
+}
+
+// Stopped is what a stop met.
+type Stopped struct {
+	// Waiting messages that ended stopped.
+	Waiting []Waiting
+	// Running runs that were asked to stop, with the node that runs them.
+	Running []RunningRun
+	// Cutoff is the session's stop_seq after a StopAll.
+	Cutoff int64
+}
+
+// RunningRun is a run and where it runs.
+type RunningRun struct{ RunID, Node string }
+
+// Taken is a session that this node now owns, with what is to be done.
+type Taken struct {
+	Claim
+	RunLimit  int
+	Mode      chat.QueueMode
+	Principal string
+	// Cutoff is stop_seq.
+	Cutoff int64
+	// Messages without an outcome, ascending.
+	Messages []Waiting
+	// Runs that had begun, by id.
+	Runs map[string]Run
+}
+
+// Run is one run row.
+type Run struct {
+	ID               string
+	Session          chat.SessionKey
+	SeqFrom, SeqTo   int64
+	Lane, Owner      string
+	Epoch            int64
+	Attempt, Crashes int
+	State, Cause     string
+	Error, StopBy    string
+	QueuedAt         time.Time
+	StartedAt        time.Time
+	EndedAt          time.Time // zero = not ended
+	Usage            chat.Usage
+}
+
+// Session is one sessions row.
+type Session struct {
+	Key                  chat.SessionKey
+	SessionID, Principal string
+	Lane, Owner          string
+	Epoch                int64
+	LastSeq, TakenSeq    int64
+	DoneSeq, StopSeq     int64
+	RunLimit, Waiting    int
+	Mode                 chat.QueueMode
+	Notes                map[string]string
+	CreatedAt, UpdatedAt time.Time
+	LastMessageAt        time.Time
+	LastRunID, LastState string // of the run that ended last
+	LastCause, LastError string
+	Preview              string
+	TotalTokens          int
+	ActiveRuns           []string // ids of running runs, oldest first
+}
+
+// SessionFilter restricts ListSessions.
+type SessionFilter struct {
+	Visible, Agent, Search string
+	ActiveSince            time.Time
+	ByLastMessage          bool
+	Limit, Offset          int // Limit 0 = 50
+}
+
+// TranscriptQuery reads a piece of a transcript. With After > 0 or FromStart it reads forwards (at most Limit entries after that sequence number), else backwards from the
+// end, skipping Offset entries; entries always come oldest first.
+type TranscriptQuery struct {
+	Session   chat.SessionKey
+	SessionID string // "" = current; another one than the current reads the archive
+	After     int64
+	FromStart bool
+	Limit     int // 0 = 200
+	Offset    int
+}
+
+// Transcript is a piece of a conversation.
+type Transcript struct {
+	SessionID string // of the session's current transcript, "" = unknown session
+	Entries   []chat.TranscriptEntry
+	Total     int
+	LastSeq   int64
+}
+
+// Outgoing is one outbox row.
+type Outgoing struct {
+	// ID is a UUIDv7; "" = the store makes one.
+	ID string
+	// RunID and N are unique together. Notices outside a run use their own RunID "" and are unique by ID alone.
+	RunID string
+	N     int
+	// Session for which it is sent; zero = none.
+	Session chat.SessionKey
+	Target  chat.Target
+	Kind    string
+	Text    string
+	// Coalesce joins notices: while a pending row with the same word exists that was never tried, Accept and EndWaiting raise its Count
+	// instead of adding a row. TextMany is the text for Count > 1, with one %d.
+	Coalesce, TextMany string
+	Count              int
+	// Delay before the first attempt (a burst is told once).
+	Delay time.Duration
+	// ExpiresAt: not sent after that; zero = never expires.
+	ExpiresAt time.Time
+
+	// Set by ClaimOutgoing: attempts so far plus one, whether an earlier attempt may have arrived, whether it is too late.
+	Attempt            int
+	MaybeSent, Expired bool
+	CreatedAt          time.Time
+	Epoch              int64
+}
+
+// UndeliveredParams is a failed attempt to send.
+type UndeliveredParams struct {
+	Node, ID  string
+	Error     string // without secrets
+	RetryIn   time.Duration
+	Permanent bool
+}
+
+// OutboxCount is how much is in the outbox.
+type OutboxCount struct{ Waiting, Failed int }
