@@ -51,3 +51,72 @@ type NodeStatus struct {
 	Draining    bool
 	Lease       time.Duration // left
 }
+
+// RunEnd is how a message ended, for callers that wait for it.
+type RunEnd struct {
+	RunID   string
+	Session SessionKey
+	Outcome Outcome
+	// Reason is a [FailReason] or a word such as stop, stopall, superseded, draining; "" when answered.
+	Reason string
+	// Message is a sentence for a person when there is no answer.
+	Message string
+	Text    string
+	Usage   Usage
+	// Duration of the run and the time between acceptance and start.
+	Duration, Waited time.Duration
+	// MergedInto is the run whose answer it got (Outcome merged).
+	MergedInto string
+}
+
+// InFlight is a running turn and its text so far.
+type InFlight struct {
+	RunID, Text string
+	Seq         int64
+}
+
+// CommandInfo describes a chat command to people and clients.
+type CommandInfo struct {
+	Name        string
+	Aliases     []string // without the slash
+	Description string
+	Category    string // session, status, cron, model, …
+	ArgsHint    string // "" = takes none
+}
+
+// SystemStatus is a picture of this gateway.
+type SystemStatus struct {
+	NodeID, BootID, Version string
+	StartedAt               time.Time
+	Draining                bool
+	// Store is sqlite or postgres. StoreError is one sentence, "" when it answers; StoreLatency is of the last check.
+	Store        string
+	StoreError   string
+	StoreLatency time.Duration
+	// Sessions that the store knows; the running and waiting ones are in Lanes.
+	SessionsKnown int
+	Nodes         []NodeStatus
+	Lanes         LanesStatus
+	Progress      Progress
+	Channels      []ChannelStatus
+	OutboxWaiting int
+	OutboxFailed  int
+}
+
+// Progress says whether the loops turn. A negative age means that the loop does not exist in this process.
+type Progress struct {
+	// StalledFor is how long work has been ready and a slot free while nothing started; 0 = not stalled.
+	StalledFor time.Duration
+	// DispatcherAge is the time since the ownership loop last turned, CronAge since the last tick, WriterAge since the store last committed or was idle.
+	DispatcherAge, CronAge, WriterAge time.Duration
+}
+
+// ChannelStatus is a channel as people see it.
+type ChannelStatus struct {
+	ID, AccountID, Label           string
+	Configured, Running, Connected bool
+	State, Mode, LastError         string
+	LastPollAge                    time.Duration // negative = never
+	PollOwner                      string
+	OutboxWaiting, OutboxFailed    int
+}
