@@ -112,6 +112,10 @@ type Message struct {
 	Lane string
 	// Principal is the credential or chat user that sent it. It owns the session if the session is new.
 	Principal string
+	// Scope is the most that the sender may do: `operator.read`, `operator.write` or `operator.admin`. Only chat commands ask for it.
+	Scope string
+	// BotName is the name under which the channel's bot is mentioned; "" = every mention means us.
+	BotName string
 	// Channel is where it came from: `web`, `api`, `hook`, `telegram:<bot id>`, ….
 	Channel string
 	// ExternalID is the provider's number of the message or update; 0 = none.

@@ -162,6 +162,8 @@ type StartParams struct {
 	Lane  string
 	// Seqs are the messages, ascending; the last one leads.
 	Seqs []int64
+	// Transcript is what the messages say. It is appended when the run begins for the first time, not on a later attempt.
+	Transcript []chat.TranscriptEntry
 }
 
 // Started is a run that has begun.
@@ -176,6 +178,10 @@ type Started struct {
 	// SessionID is the transcript the run belongs to; Notes are the session's notes.
 	SessionID string
 	Notes     map[string]string
+	// Principal owns the session.
+	Principal string
+	// Entries are the appended transcript entries with their sequence numbers; empty on a later attempt.
+	Entries []chat.TranscriptEntry
 }
 
 // FinishParams ends a run.
@@ -317,6 +323,7 @@ type SessionFilter struct {
 type TranscriptQuery struct {
 	Session   chat.SessionKey
 	SessionID string // "" = current; another one than the current reads the archive
+	RunID     string // only entries of this run; "" = all
 	After     int64
 	FromStart bool
 	Limit     int // 0 = 200

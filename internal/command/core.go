@@ -1,0 +1,257 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+)
+
+// Actions is what the commands do to the house.
+type Actions interface {
+	// StopOne cancels the oldest running turn of the session, or its oldest waiting message.
+	StopOne(ctx context.Context, c Call) (StopReport, error)
+	// StopAll cancels everything of the session.
+	StopAll(ctx context.Context, c Call) (StopReport, error)
+	// NewSession stops everything and begins an empty transcript.
+	NewSession(ctx context.Context, c Call) error
+	// Queue describes the session's queue.
+	Queue(ctx context.Context, c Call) (QueueReport, error)
+	// SetMode changes the session's queue mode; "" = back to the default.
+	SetMode(ctx context.Context, c Call, mode chat.QueueMode) error
+	// ClearQueue ends what waits and leaves what runs.
+	ClearQueue(ctx context.Context, c Call) (int, error)
+	// SetModel chooses a model for the session; "" = back to the agent's.
+	SetModel(ctx context.Context, c Call, model string) error
+	// Overview describes the gateway and the session in a few facts.
+	Overview(ctx context.Context, c Call) (Overview, error)
+	// Agents lists the agents; the first is the default.
+	Agents() []agent.Info
+}
+
+// StopReport says what a stop met.
+type StopReport struct {
+	// Running turns were asked to stop; Waiting messages ended.
+	Running, Waiting int
+}
+
+// QueueReport is a session's queue.
+type QueueReport struct {
+	Mode             chat.QueueMode
+	Running, Waiting int
+	Cap              int
+	Lane             string
+}
+
+// Overview is what /status shows.
+type Overview struct {
+	Version, Store, Agent, Model string
+	Uptime                       string
+	Lanes                        []chat.LaneStatus
+	Queue                        QueueReport
+	Messages, Tokens             int
+	ContextWindow                int
+	Problems                     []string
+}
+
+// Core is the commands that every channel has. Help must be made last, so it is a function of the table: see [New].
+func core() []Command {
+	return []Command{
+		{Name: "new", Aliases: []string{"reset"}, Category: "session", Scope: ScopeWrite,
+			Description: "Stop everything here and begin an empty conversation.", Run: runNew},
+		{Name: "stop", Category: "session", Scope: ScopeWrite, Urgent: true,
+			Description: "Stop the oldest running turn; if none runs, the oldest waiting message.", Run: runStop},
+		{Name: "stopall", Category: "session", Scope: ScopeWrite, Urgent: true,
+			Description: "Stop all turns of this conversation and empty its queue.", Run: runStopAll},
+		{Name: "status", Category: "status", Scope: ScopeRead,
+			Description: "Show the agent, the lanes and this conversation.", Run: runStatus},
+		{Name: "queue", Args: "[clear | queue | followup | interrupt | collect | steer | default]", Category: "session", Scope: ScopeWrite,
+			Description: "Show the queue, empty it, or choose what happens to messages that arrive during a turn.", Run: runQueue},
+		{Name: "model", Args: "[name | default]", Category: "session", Scope: ScopeWrite,
+			Description: "Show or choose the model of this conversation.", Run: runModel},
+		{Name: "agent", Category: "status", Scope: ScopeRead,
+			Description: "Show which agents there are.", Run: runAgent},
+		{Name: "whoami", Category: "status", Scope: ScopeRead,
+			Description: "Show who the gateway thinks you are.", Run: runWhoami},
+		{Name: "id", Category: "status", Scope: ScopeRead,
+			Description: "Show the key of this conversation.", Run: runID},
+	}
+}
+
+// New makes the table of all commands: the core ones, more, and /help over both.
+func New(more ...Command) (*Table, error) {
+	list := append(core(), more...)
+	var table *Table
+	list = append(list, Command{Name: "help", Aliases: []string{"start"}, Category: "status", Scope: ScopeRead,
+		Description: "Show what you can say here.",
+		Run:         func(context.Context, Actions, Call) (string, error) { return table.Help(), nil }})
+	table, err := NewTable(list)
+	return table, err
+}
+
+// Help is the text of /help.
+func (t *Table) Help() string {
+	var b strings.Builder
+	b.WriteString("Write a message and the agent answers. Commands:\n")
+	for _, c := range t.list {
+		b.WriteString("/" + c.Name)
+		if c.Args != "" {
+			b.WriteString(" " + c.Args)
+		}
+		b.WriteString(" - " + c.Description + "\n")
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func runNew(ctx context.Context, a Actions, c Call) (string, error) {
+	if err := a.NewSession(ctx, c); err != nil {
+		return "", err
+	}
+	return "A new conversation begins here.", nil
+}
+
+func runStop(ctx context.Context, a Actions, c Call) (string, error) {
+	r, err := a.StopOne(ctx, c)
+	switch {
+	case err != nil:
+		return "", err
+	case r.Running > 0:
+		return "Stopped the running turn.", nil
+	case r.Waiting > 0:
+		return "Stopped the oldest waiting message; nothing was running.", nil
+	default:
+		return "There is nothing to stop.", nil
+	}
+}
+
+func runStopAll(ctx context.Context, a Actions, c Call) (string, error) {
+	r, err := a.StopAll(ctx, c)
+	switch {
+	case err != nil:
+		return "", err
+	case r.Running+r.Waiting == 0:
+		return "There is nothing to stop.", nil
+	default:
+		return "Stopped " + count(r.Running, "running turn") + " and " + count(r.Waiting, "waiting message") + ".", nil
+	}
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func runQueue(ctx context.Context, a Actions, c Call) (string, error) {
+	switch arg := strings.ToLower(c.Args); arg {
+	case "":
+		return showQueue(ctx, a, c)
+	case "clear":
+		n, err := a.ClearQueue(ctx, c)
+		if err != nil {
+			return "", err
+		}
+		return "Removed " + count(n, "waiting message") + ".", nil
+	case "default":
+		return "Back to the default mode.", a.SetMode(ctx, c, "")
+	case "queue", "followup", "interrupt", "collect", "steer":
+		return "From now on messages here use the mode " + arg + ".", a.SetMode(ctx, c, chat.QueueMode(arg))
+	default:
+		return "", chat.Errorf(chat.CodeInvalid, "I do not know the queue mode %q; use queue, followup, interrupt, collect, steer, default or clear", chat.Cut(arg, 40))
+	}
+}
+
+func showQueue(ctx context.Context, a Actions, c Call) (string, error) {
+	q, err := a.Queue(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Mode %s, %s, %s of at most %d, lane %s.",
+		q.Mode, count(q.Running, "running turn"), count(q.Waiting, "waiting message"), q.Cap, q.Lane), nil
+}
+
+func runModel(ctx context.Context, a Actions, c Call) (string, error) {
+	switch {
+	case c.Args == "":
+		o, err := a.Overview(ctx, c)
+		if err != nil {
+			return "", err
+		}
+		return "The model here is " + orNone(o.Model) + ".", nil
+	case len(c.Args) > 200 || strings.ContainsFunc(c.Args, chat.Unprintable):
+		return "", chat.Errorf(chat.CodeInvalid, "the name of a model has at most 200 printable characters")
+	case strings.EqualFold(c.Args, "default"):
+		return "Back to the agent's own model.", a.SetModel(ctx, c, "")
+	default:
+		return "From now on this conversation uses " + c.Args + ".", a.SetModel(ctx, c, c.Args)
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "not named"
+	}
+	return s
+}
+
+func runAgent(_ context.Context, a Actions, c Call) (string, error) {
+	var b strings.Builder
+	for i, info := range a.Agents() {
+		fmt.Fprintf(&b, "%s: %s", info.ID, info.Runner)
+		if info.Model != "" {
+			b.WriteString(" " + info.Model)
+		}
+		if i == 0 {
+			b.WriteString(" (default)")
+		}
+		if info.ID == c.Session.Agent {
+			b.WriteString(" <- this conversation")
+		}
+		b.WriteString("\n")
+	}
+	return strings.TrimRight(b.String(), "\n"), nil
+}
+
+func runWhoami(_ context.Context, _ Actions, c Call) (string, error) {
+	who := c.Principal
+	if c.Sender.ID != "" {
+		who += " (" + c.Channel + " user " + c.Sender.ID + ")"
+	}
+	return "You are " + who + ".", nil
+}
+
+func runID(_ context.Context, _ Actions, c Call) (string, error) {
+	text := "This conversation is " + c.Session.String() + "."
+	if !c.Target.IsZero() {
+		text += " Its address is " + c.Target.Channel + ":" + c.Target.ChatID
+		if c.Target.Thread != "" {
+			text += ":" + c.Target.Thread
+		}
+		text += "."
+	}
+	return text, nil
+}
+
+func runStatus(ctx context.Context, a Actions, c Call) (string, error) {
+	o, err := a.Overview(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "laneway %s, up %s, store %s\n", o.Version, o.Uptime, o.Store)
+	fmt.Fprintf(&b, "agent %s, model %s\n", o.Agent, orNone(o.Model))
+	fmt.Fprintf(&b, "here: %s, %s, mode %s, %s", count(o.Queue.Running, "running turn"), count(o.Queue.Waiting, "waiting message"), o.Queue.Mode, count(o.Messages, "message"))
+	if o.ContextWindow > 0 {
+		fmt.Fprintf(&b, ", about %d of %d tokens", o.Tokens, o.ContextWindow)
+	}
+	for _, l := range o.Lanes {
+		fmt.Fprintf(&b, "\nlane %s: %d of %d, %d waiting", l.Name, l.Active, l.Capacity, l.Waiting)
+	}
+	for _, p := range o.Problems {
+		b.WriteString("\nproblem: " + p)
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,136 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"laneway/internal/chat"
+)
+
+// Scope is what a caller needs to use a command; the values are those of the credentials.
+type Scope string
+
+// The scopes, each including the one before it.
+const (
+	ScopeRead  Scope = "operator.read"
+	ScopeWrite Scope = "operator.write"
+	ScopeAdmin Scope = "operator.admin"
+)
+
+// Call is one use of a command.
+type Call struct {
+	Session   chat.SessionKey
+	Principal string
+	Sender    chat.Sender
+	Channel   string
+	Target    chat.Target
+	// Name is the word that was typed, without slash and bot name, lower case.
+	Name string
+	// Args is what follows, trimmed.
+	Args string
+}
+
+// Command is one row of the table.
+type Command struct {
+	Name        string
+	Aliases     []string
+	Args        string // hint such as "[all]"; "" = takes none
+	Description string
+	Category    string
+	Scope       Scope
+	// Urgent commands act before they are recorded: the database may be slow, a stop may not.
+	Urgent bool
+	Run    func(ctx context.Context, a Actions, c Call) (string, error)
+}
+
+// Table is the commands by name. It never changes after New and is safe for concurrent use.
+type Table struct {
+	list   []Command
+	byName map[string]*Command
+}
+
+// NewTable makes a table; names and aliases must be unique, lower case, letters, digits and underscores.
+func NewTable(list []Command) (*Table, error) {
+	t := &Table{list: list, byName: map[string]*Command{}}
+	for i := range list {
+		c := &list[i]
+		if c.Run == nil || c.Description == "" || c.Scope == "" {
+			return nil, fmt.Errorf("command /%s has no function, description or scope", c.Name)
+		}
+		for _, name := range append([]string{c.Name}, c.Aliases...) {
+			if !validName(name) {
+				return nil, fmt.Errorf("%q cannot be the name of a command", name)
+			}
+			if t.byName[name] != nil {
+				return nil, fmt.Errorf("two commands are named /%s", name)
+			}
+			t.byName[name] = c
+		}
+	}
+	return t, nil
+}
+
+func validName(s string) bool {
+	if s == "" || len(s) > 32 {
+		return false
+	}
+	return strings.IndexFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_'
+	}) < 0
+}
+
+// Infos describes the commands in the order of the table.
+func (t *Table) Infos() []chat.CommandInfo {
+	infos := make([]chat.CommandInfo, 0, len(t.list))
+	for _, c := range t.list {
+		infos = append(infos, chat.CommandInfo{Name: c.Name, Aliases: c.Aliases, Description: c.Description, Category: c.Category, ArgsHint: c.Args})
+	}
+	return infos
+}
+
+// Lookup finds a command by name or alias.
+func (t *Table) Lookup(name string) (Command, bool) {
+	c := t.byName[strings.ToLower(name)]
+	if c == nil {
+		return Command{}, false
+	}
+	return *c, true
+}
+
+// Parse recognises a command in a text. Forms: `/name args`, `/name@bot args`, `@bot /name args`. With a bot name, `/name@other`
+// is meant for somebody else and is no command of ours; without one (botName "") every `@…` is taken for us. A word that is not
+// in the table is no command: it goes to the agent.
+func (t *Table) Parse(text, botName string) (cmd Command, name, args string, ok bool) {
+	text = strings.TrimSpace(text)
+	if mention, rest, found := cutWord(text); found && strings.HasPrefix(mention, "@") {
+		if !forUs(mention[1:], botName) {
+			return Command{}, "", "", false
+		}
+		text = rest
+	}
+	word, rest, _ := cutWord(text)
+	if !strings.HasPrefix(word, "/") {
+		return Command{}, "", "", false
+	}
+	name, bot, addressed := strings.Cut(word[1:], "@")
+	if addressed && !forUs(bot, botName) {
+		return Command{}, "", "", false
+	}
+	cmd, ok = t.Lookup(name)
+	return cmd, strings.ToLower(name), rest, ok
+}
+
+func forUs(mention, botName string) bool {
+	return mention != "" && (botName == "" || strings.EqualFold(mention, botName))
+}
+
+// cutWord splits the first word off; found is false when there is nothing behind it.
+func cutWord(s string) (word, rest string, found bool) {
+	i := strings.IndexFunc(s, unicode.IsSpace)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], strings.TrimSpace(s[i:]), true
+}
