@@ -58,6 +58,9 @@ type Inbox interface {
 	// attempt never lies after that of a first attempt with higher sequence numbers in the same session (first in, first out
 	// holds in the table even when two Starts commit in the other order). chat.ErrFenced as usual.
 	Start(ctx context.Context, p StartParams) (Started, error)
+	// Join adds waiting messages to a running run (mode steer): they run with it, over attempts too, and end merged into its leading
+	// message. Seqs are the messages, Transcript what they say. It returns the ones that joined; chat.ErrFenced when the run has ended.
+	Join(ctx context.Context, p StartParams) ([]int64, error)
 	// Finish ends a run, see [FinishParams]. chat.ErrFenced: the claim is gone, or the run has ended already.
 	Finish(ctx context.Context, p FinishParams) (Finished, error)
 	// EndStopping ends a run that was finished with StillRunning: its goroutine has returned. Idempotent.

@@ -190,7 +190,7 @@ type FinishParams struct {
 	RunID string
 	// State is RunOK, RunFailed, RunStopped, RunInterrupted or RunDead.
 	State string
-	// Outcome of the leading message; the others end merged into it when Outcome is answered, else with the same outcome.
+	// Outcome of the leading message (the one whose id is RunID, else the one with the highest number); the others end merged into it when Outcome is answered, else with the same outcome.
 	Outcome chat.Outcome
 	// Cause is a word of a closed set (a chat.FailReason, `stop`, `stopall`, `superseded`, `draining`, …); Error a sentence without secrets.
 	Cause, Error string
