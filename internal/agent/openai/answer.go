@@ -19,11 +19,11 @@ type answer struct {
 	model   string
 	used    usage
 	finish  string
-	refusal string
+	refused int // bytes of a refusal
 }
 
 // reset forgets an attempt that failed before it said anything.
-func (a *answer) reset() { a.model, a.used, a.finish, a.refusal = "", usage{}, "", "" }
+func (a *answer) reset() { a.model, a.used, a.finish, a.refused = "", usage{}, "", 0 }
 
 // Begun implements [modelhttp.Reader].
 func (a *answer) Begun() bool { return a.text.Begun() }
@@ -39,32 +39,9 @@ func (a *answer) Event(event sse.Event) (bool, error) {
 	}
 	var c chunk
 	if err := json.Unmarshal(data, &c); err != nil {
-		return false, garbled(event, err)
+		return false, modelhttp.Garbled(event, err)
 	}
 	return false, a.take(c)
-}
-
-// garbled sorts data that is no JSON: cut off by the end of the stream, or never JSON. The data are not quoted, since they may be the
-// person's words.
-func garbled(event sse.Event, err error) error {
-	if event.Partial {
-		return modelhttp.BrokeOff()
-	}
-	return modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("an event of %d bytes is not JSON: %w", len(event.Data), withoutText(err)))
-}
-
-// withoutText keeps the position of a JSON error and drops what it quotes.
-func withoutText(err error) error {
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &syntax):
-		return fmt.Errorf("at byte %d", syntax.Offset)
-	case errors.As(err, &kind):
-		return fmt.Errorf("field %s has the wrong type", kind.Field)
-	default:
-		return errors.New("unreadable")
-	}
 }
 
 func (a *answer) take(c chunk) error {
@@ -84,7 +61,7 @@ func (a *answer) take(c chunk) error {
 		if choice.FinishReason != "" {
 			a.finish = choice.FinishReason
 		}
-		a.refusal += choice.Delta.Refusal + choice.Message.Refusal
+		a.refused += len(choice.Delta.Refusal) + len(choice.Message.Refusal)
 		if err := a.text.Say(choice.Delta.Content + choice.Message.Content); err != nil {
 			return err //nolint:wrapcheck // an *agent.Error
 		}
@@ -96,7 +73,7 @@ func (a *answer) take(c chunk) error {
 func (a *answer) Whole(body []byte) error {
 	var c chunk
 	if err := json.Unmarshal(body, &c); err != nil {
-		return garbled(sse.Event{Data: body}, err)
+		return modelhttp.Garbled(sse.Event{Data: body}, err)
 	}
 	if err := a.take(c); err != nil {
 		return err
@@ -124,8 +101,8 @@ func (a *answer) judge() error {
 	switch {
 	case a.finish == "content_filter":
 		return modelhttp.Fail(chat.FailRefusal, errors.New("content filter"))
-	case a.refusal != "" && !a.Begun():
-		return modelhttp.Fail(chat.FailRefusal, fmt.Errorf("the model refused in %d bytes", len(a.refusal)))
+	case a.refused > 0 && !a.Begun():
+		return modelhttp.Fail(chat.FailRefusal, fmt.Errorf("the model refused in %d bytes", a.refused))
 	case a.finish == "error":
 		return modelhttp.Fail(chat.FailServer, errors.New("finish_reason error"))
 	default:
@@ -146,5 +123,8 @@ func (a *answer) usage(asked string) chat.Usage {
 	if model == "" {
 		model = asked
 	}
-	return chat.Usage{InputTokens: a.used.PromptTokens, OutputTokens: a.used.CompletionTokens, Model: chat.Cut(chat.CleanText(model), 200), Provider: "openai"}
+	return chat.Usage{
+		InputTokens: max(0, a.used.PromptTokens), OutputTokens: max(0, a.used.CompletionTokens),
+		Model: chat.Cut(chat.CleanText(model), 200), Provider: "openai",
+	}
 }

@@ -80,6 +80,29 @@ func BrokeOff() *agent.Error {
 	return fail(chat.FailConnection, io.ErrUnexpectedEOF)
 }
 
+// Garbled sorts an event whose data are not the JSON that they should be: cut off by the end of the stream, or never JSON.
+// The data are not quoted, since they may be the person's words.
+func Garbled(event sse.Event, err error) *agent.Error {
+	if event.Partial {
+		return BrokeOff()
+	}
+	return fail(chat.FailBadResponse, fmt.Errorf("an event of %d bytes is not understood: %w", len(event.Data), withoutText(err)))
+}
+
+// withoutText keeps the place of a JSON error and drops what it quotes.
+func withoutText(err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("no JSON from byte %d on", syntax.Offset)
+	case errors.As(err, &kind):
+		return fmt.Errorf("field %s has the wrong type", kind.Field)
+	default:
+		return errors.New("unreadable")
+	}
+}
+
 // broken sorts an error of net/http or of reading a body.
 func (c *Client) broken(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
