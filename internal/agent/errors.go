@@ -46,6 +46,15 @@ func Retryable(reason chat.FailReason) bool {
 	}
 }
 
+// Reasons is the closed set of failures that a runner may return.
+func Reasons() []chat.FailReason {
+	return []chat.FailReason{
+		chat.FailTimeout, chat.FailFirstByte, chat.FailSilence, chat.FailRateLimit, chat.FailOverloaded, chat.FailServer,
+		chat.FailConnection, chat.FailAuth, chat.FailContextLength, chat.FailRefusal, chat.FailBadRequest, chat.FailBadResponse,
+		chat.FailProgram, chat.FailOutputLimit, chat.FailPanic, chat.FailUnknown,
+	}
+}
+
 // ReasonOf is the reason of the first *Error in err's chain: "" for nil, [chat.FailTimeout] for a deadline, and
 // [chat.FailUnknown] for everything else.
 func ReasonOf(err error) chat.FailReason {
