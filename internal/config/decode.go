@@ -303,14 +303,14 @@ func fieldsOf(t reflect.Type) map[string]int {
 	return fields
 }
 
-// suggestion names the setting that was probably meant: the one that differs by the fewest letters, at most two.
+// suggestion names the setting that was probably meant: the one that differs by the fewest letters, one or (in longer words) two.
 func suggestion(given string, fields map[string]int) string {
 	names := make([]string, 0, len(fields))
 	for name := range fields {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	best, distance := "", 3
+	best, distance := "", 2+min(len(given)/6, 1)
 	for _, name := range names {
 		if d := editDistance(given, name); d < distance {
 			best, distance = name, d

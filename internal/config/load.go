@@ -65,6 +65,9 @@ func Load(o Options) (*Loaded, error) {
 	loaded := &Loaded{File: file, sources: l.sources, secretFile: map[string]string{}, env: lookup}
 	loaded.overlay(l, &cfg, o.Flags)
 	loaded.resolve(l, &cfg)
+	if cfg.Data == "" {
+		l.faults = append(l.faults, Fault{Path: "data", Message: "is not known: there is no home directory; set LANEWAY_DATA or use --data DIR"})
+	}
 	l.addChecks(loaded.place(cfg.check()))
 	loaded.Config = cfg
 	return loaded, l.faults.err()

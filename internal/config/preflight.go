@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 )
 
@@ -110,7 +111,7 @@ func (p *preflight) credentials() {
 	}
 	p.own = true
 	p.plan.TokenFile = TokenPath(p.cfg.Data)
-	if _, err := os.Lstat(p.plan.TokenFile); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(p.plan.TokenFile); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		p.plan.CreatesToken = true
 		return
 	}

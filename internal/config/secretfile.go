@@ -75,24 +75,41 @@ func readAll(f io.Reader, buf []byte) (int, error) {
 	}
 }
 
-// createToken makes a new token file. O_EXCL makes two processes that start at once agree: the second finds the file of the
-// first, and nobody can have put a link or a readable file of that name there before.
+// createToken makes a new token file. The token is written under a name of its own, created exclusively so that nobody can have
+// put a link or a readable file there before, and then linked into its place, which fails when there is one already: two
+// processes that start at once agree, and neither can read a half-written file.
 func createToken(path string) (Secret, error) {
 	raw := make([]byte, TokenBytes)
 	if _, err := rand.Read(raw); err != nil {
 		return Secret{}, fmt.Errorf("making a token: %w", err)
 	}
 	token := base64.RawURLEncoding.EncodeToString(raw)
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator's own data directory
-	if err != nil {
+	draft := path + "." + rand.Text() + ".new"
+	if err := writeExclusive(draft, token+"\n"); err != nil {
 		return Secret{}, err
 	}
-	_, err = f.WriteString(token + "\n")
+	err := os.Link(draft, path)
+	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EPERM) { // a file system without hard links
+		err = writeExclusive(path, token+"\n")
+	}
+	if err := errors.Join(err, os.Remove(draft)); err != nil {
+		return Secret{}, err
+	}
+	return NewSecret(token), nil
+}
+
+// writeExclusive makes a file that did not exist, readable by its owner only, and leaves none behind when it fails.
+func writeExclusive(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the operator's own data directory
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
-		return Secret{}, errors.Join(fmt.Errorf("writing the token file: %w", err), os.Remove(path))
+		return errors.Join(err, os.Remove(path))
 	}
-	return NewSecret(token), nil
+	return nil
 }

@@ -26,9 +26,14 @@ func (c Config) check() FaultsError {
 	c.checkListeners(root)
 	c.checkProcess(root)
 	c.Lanes.validate(root.key("lanes"))
+	before := len(faults)
 	c.Queue.validate(root.key("queue"))
-	c.checkAgents(root)
-	c.Channels.validate(root.key("channels"), c.Queue)
+	base := c.Queue
+	if len(faults) > before {
+		base = defaultQueue() // so that a fault of the global settings is not told again for each agent and channel
+	}
+	c.checkAgents(root, base)
+	c.Channels.validate(root.key("channels"), base)
 	c.Cron.validate(root.key("cron"))
 	c.Limits.validate(root.key("limits"))
 	c.Cluster.validate(root.key("cluster"))
@@ -84,9 +89,6 @@ func (c Config) checkProcess(root at) {
 	for _, role := range c.Roles {
 		root.oneOf("roles", role, RoleGateway, RoleChannels, RoleCron, RoleWorker)
 	}
-	if c.Data == "" {
-		root.key("data").addf("is not known: there is no home directory; set LANEWAY_DATA or use --data DIR")
-	}
 	if path, ok := c.Database.SQLitePath(); ok && path == "" {
 		root.key("database").addf("needs a path behind sqlite:")
 	} else if c.Database.IsSet() && !ok {
@@ -107,20 +109,20 @@ func (l Lanes) validate(a at) {
 	}
 }
 
-func (c Config) checkAgents(root at) {
+func (c Config) checkAgents(root at, queue Queue) {
 	agents := root.key("agents")
 	variables := map[string]string{}
 	for _, id := range sortedNames(c.Agents) {
 		a := c.Agents[id]
-		a.validate(agents.key(id), id, c.Queue)
+		a.validate(agents.key(id), id, queue)
 		if other, taken := variables[envWord(id)]; taken {
 			agents.key(id).addf("and agents.%s share the variables LANEWAY_AGENTS_%s_…; rename one", other, envWord(id))
 		}
 		variables[envWord(id)] = id
 	}
-	if len(c.Agents) == 0 {
+	if len(c.Agents) == 0 && c.Agent == "" {
 		agents.addf("needs at least one agent")
-	} else if c.DefaultAgent == "" {
+	} else if c.DefaultAgent == "" && len(c.Agents) > 0 {
 		root.key("default_agent").addf("is needed: there are several agents and none is called main")
 	}
 	c.checkAgentName(root.key("default_agent"), c.DefaultAgent)
