@@ -1,0 +1,144 @@
+package store
+
+// ReasonCommand is the reason of a message that was executed on arrival ([AcceptParams.Unqueued]): it is answered without a run.
+const ReasonCommand = "command"
+
+// Invariant is a rule that the tables obey between any two operations, written as a query: every row that it returns is a
+// violation. One text serves every engine.
+type Invariant struct {
+	// ID names the rule; it is the first column of every row. Further columns say where.
+	ID string
+	// Rule is the rule in one sentence.
+	Rule string
+	// SQL has a colon and a name where a value is bound.
+	SQL string
+	// Params are the names to bind, each once:
+	//
+	//	now    the store's clock
+	//	gone   now - (lease 15 s + 5 s): whoever's lease ended before that is dead for everybody
+	//	drain  now - (drain timeout + 2 s)
+	//	since  now - 24 h
+	//	main, subagent, team, cron   the limits of the lanes
+	//	cap    how many messages of a session may wait
+	//	secret a text that must not be found
+	//
+	// Times are integer milliseconds since 1970.
+	Params []string
+}
+
+// Invariants lists the rules of the tables nodes, sessions, inbox, runs, outbox and leases. The caller owns the slice.
+func Invariants() []Invariant {
+	all := messageInvariants()
+	all = append(all, runInvariants()...)
+	all = append(all, fenceInvariants()...)
+	return append(all, nodeInvariants()...)
+}
+
+func messageInvariants() []Invariant {
+	return []Invariant{
+		{ID: "I1.state", Rule: "A message is done exactly when it has one of the known outcomes.", SQL: `
+			SELECT 'I1.state', session_key, seq FROM inbox
+			WHERE state NOT IN ('held', 'waiting', 'running', 'done')
+			   OR (state = 'done') <> (outcome IS NOT NULL)
+			   OR outcome NOT IN ('answered', 'merged', 'superseded', 'stopped', 'stale', 'dropped', 'failed', 'interrupted', 'dead')`},
+		{ID: "I1.notice", Rule: "A person whose message ended badly is told.", SQL: `
+			SELECT 'I1.notice', i.session_key, i.seq FROM inbox i
+			LEFT JOIN outbox o ON o.id = i.notice_id
+			WHERE i.channel LIKE 'telegram:%' AND i.outcome IN ('dropped', 'failed', 'interrupted', 'dead') AND o.id IS NULL`},
+		{ID: "I1.merged", Rule: "A merged message names one that was not merged itself.", SQL: `
+			SELECT 'I1.merged', i.session_key, i.seq FROM inbox i
+			LEFT JOIN inbox m ON m.session_key = i.session_key AND m.seq = i.merged_into
+			WHERE i.outcome = 'merged' AND (m.seq IS NULL OR m.outcome = 'merged')`},
+		{ID: "I1.answered", Rule: "An answered message has a run that ended well, or was a command.", SQL: `
+			SELECT 'I1.answered', i.session_key, i.seq FROM inbox i
+			LEFT JOIN runs r ON r.id = i.run_id AND r.state = 'ok'
+			WHERE i.outcome = 'answered' AND r.id IS NULL AND coalesce(i.reason, '') <> 'command'`},
+		{ID: "I1.behind", Rule: "Nothing unfinished lies at or below done_seq.", SQL: `
+			SELECT 'I1.behind', i.session_key, i.seq FROM inbox i
+			JOIN sessions s ON s.key = i.session_key
+			WHERE i.state <> 'done' AND i.seq <= s.done_seq`},
+		{ID: "I5.stranded", Rule: "Unfinished work has a live owner, or gets one soon.", Params: []string{"gone"}, SQL: `
+			SELECT 'I5.stranded', i.session_key, min(i.seq) FROM inbox i
+			JOIN sessions s ON s.key = i.session_key
+			LEFT JOIN nodes n ON n.id = s.owner AND n.lease_until > :gone
+			WHERE i.state <> 'done' AND i.accepted_at < :gone AND n.id IS NULL
+			GROUP BY i.session_key`},
+		{ID: "I6.offset", Rule: "The offset lies behind every accepted message of its source.", SQL: `
+			SELECT 'I6.offset', i.channel, i.external_id FROM inbox i
+			JOIN leases l ON l.name = i.channel
+			WHERE coalesce(l.next_offset, 0) <> 0 AND i.external_id >= l.next_offset`},
+		{ID: "I6.receipt", Rule: "Delivered means that the provider's id is known.", SQL: `
+			SELECT 'I6.receipt', id, run_id FROM outbox
+			WHERE state = 'delivered' AND coalesce(provider_id, '') = ''`},
+		{ID: "I10.queue", Rule: "No more messages wait than the queue has places.", Params: []string{"cap"}, SQL: `
+			SELECT 'I10.queue', session_key, count(*) FROM inbox
+			WHERE state IN ('held', 'waiting')
+			GROUP BY session_key HAVING count(*) > :cap`},
+	}
+}
+
+func runInvariants() []Invariant {
+	return []Invariant{
+		{ID: "I3.now", Rule: "A session runs no more turns at once than its limit, stopping ones included.", SQL: `
+			SELECT 'I3.now', s.key, count(*) FROM sessions s
+			JOIN runs r ON r.session_key = s.key AND r.state IN ('running', 'stopping')
+			GROUP BY s.key, s.run_limit HAVING count(*) > s.run_limit`},
+		{ID: "I3.past", Rule: "A session never ran more turns at once than its limit.", Params: []string{"since"}, SQL: `
+			SELECT 'I3.past', a.session_key, a.id FROM runs a
+			JOIN sessions s ON s.key = a.session_key
+			JOIN runs b ON b.session_key = a.session_key AND b.id <> a.id
+			 AND b.started_at <= a.started_at AND (b.ended_at IS NULL OR b.ended_at > a.started_at)
+			WHERE a.started_at > :since
+			GROUP BY a.session_key, a.id, s.run_limit HAVING count(*) >= s.run_limit`},
+		{ID: "I4.lane", Rule: "A node runs no more turns in a lane than the lane has slots.",
+			Params: []string{"main", "subagent", "team", "cron"}, SQL: `
+			SELECT 'I4.lane', r.owner, r.lane, count(*) FROM runs r
+			WHERE r.state IN ('running', 'stopping')
+			GROUP BY r.owner, r.lane
+			HAVING count(*) > CASE r.lane WHEN 'cron' THEN :cron WHEN 'subagent' THEN :subagent WHEN 'team' THEN :team ELSE :main END`},
+		{ID: "I5.order", Rule: "Turns of a session begin in the order of their messages.", Params: []string{"since"}, SQL: `
+			SELECT 'I5.order', a.session_key, a.seq_from FROM runs a
+			JOIN runs b ON b.session_key = a.session_key AND b.seq_from > a.seq_to AND b.started_at < a.started_at
+			WHERE a.attempt = 1 AND b.attempt = 1 AND a.started_at > :since`},
+		{ID: "I7.left", Rule: "A turn that runs belongs to a node that lives.", Params: []string{"gone"}, SQL: `
+			SELECT 'I7.left', r.id, r.owner FROM runs r
+			LEFT JOIN nodes n ON n.id = r.owner AND n.lease_until > :gone
+			WHERE r.state IN ('running', 'stopping') AND n.id IS NULL`},
+	}
+}
+
+func fenceInvariants() []Invariant {
+	return []Invariant{
+		{ID: "I8.seq", Rule: "done_seq <= taken_seq <= last_seq, and stop_seq <= last_seq.", SQL: `
+			SELECT 'I8.seq', key, done_seq FROM sessions
+			WHERE done_seq > taken_seq OR taken_seq > last_seq OR stop_seq > last_seq`},
+		{ID: "I8.epoch", Rule: "No run has an epoch that its session has not reached.", SQL: `
+			SELECT 'I8.epoch', r.id, r.epoch FROM runs r
+			JOIN sessions s ON s.key = r.session_key
+			WHERE r.epoch > s.epoch`},
+		{ID: "I8.twice", Rule: "No message was answered by two runs.", SQL: `
+			SELECT 'I8.twice', a.session_key, a.seq_from FROM runs a
+			JOIN runs b ON b.session_key = a.session_key AND b.id > a.id AND a.seq_from <= b.seq_to AND b.seq_from <= a.seq_to
+			WHERE a.state = 'ok' AND b.state = 'ok'`},
+		{ID: "I8.effect", Rule: "A reply was written under the epoch of its run.", SQL: `
+			SELECT 'I8.effect', o.id, o.run_id FROM outbox o
+			JOIN runs r ON r.id = o.run_id
+			WHERE o.kind = 'reply' AND o.epoch <> r.epoch`},
+		{ID: "I9.secret", Rule: "No secret stands in an error or an address.", Params: []string{"secret"}, SQL: `
+			SELECT 'I9.secret', place, id FROM (
+				SELECT 'runs' AS place, id, error AS content FROM runs
+				UNION ALL SELECT 'outbox', id, last_error FROM outbox
+				UNION ALL SELECT 'nodes', id, addr FROM nodes) AS texts
+			WHERE content LIKE '%' || :secret || '%'`},
+	}
+}
+
+func nodeInvariants() []Invariant {
+	return []Invariant{
+		{ID: "I7.drain", Rule: "A node that drains ends within its time.", Params: []string{"drain", "now"}, SQL: `
+			SELECT 'I7.drain', id, draining_since FROM nodes
+			WHERE draining AND draining_since < :drain AND lease_until > :now`},
+		{ID: "I10.nodes", Rule: "Dead nodes are forgotten.", Params: []string{"since"}, SQL: `
+			SELECT 'I10.nodes', id, lease_until FROM nodes WHERE lease_until < :since`},
+	}
+}

@@ -1,0 +1,148 @@
+package memory
+
+import (
+	"context"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Accept makes a message durable for as long as the process lives, see store.Inbox.
+func (s *Store) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
+	var out store.Accepted
+	err := s.do(ctx, "Accept", func(now time.Time) (err error) {
+		out, err = s.accept(p, now)
+		return err
+	})
+	return out, err
+}
+
+func (s *Store) accept(p store.AcceptParams, now time.Time) (store.Accepted, error) {
+	if p.Message.ID == "" || p.Message.Session.IsZero() {
+		return store.Accepted{}, chat.Errorf(chat.CodeInvalid, "a message needs an id and a session")
+	}
+	if err := s.checkLease(p.Offset, now); err != nil {
+		return store.Accepted{}, err
+	}
+	old, err := s.known(p.Message)
+	if err != nil {
+		return store.Accepted{}, err
+	}
+	if old != nil {
+		s.moveOffset(p.Offset)
+		return s.duplicate(old, p.Node), nil
+	}
+	if err := s.checkRoom(p); err != nil {
+		return store.Accepted{}, err
+	}
+	s.moveOffset(p.Offset)
+	return s.insert(p, now), nil
+}
+
+// known finds the message that has the same key, or says that the key names something else.
+func (s *Store) known(m chat.Message) (*message, error) {
+	old := s.messages[m.ID]
+	if m.Dedupe != "" && s.dedupe[m.Dedupe] != nil {
+		old = s.dedupe[m.Dedupe]
+	}
+	switch {
+	case old == nil:
+		return nil, nil //nolint:nilnil // not known is no error and has no message
+	case old.dedupe != m.Dedupe, old.hash != "" && m.ParamsHash != "" && old.hash != m.ParamsHash:
+		return nil, chat.ErrKeyReused
+	default:
+		return old, nil
+	}
+}
+
+func (s *Store) duplicate(old *message, node string) store.Accepted {
+	out := store.Accepted{Seq: old.Seq, AcceptedAt: old.AcceptedAt, Duplicate: true, Existing: old.row()}
+	if se, ok := s.sessions[old.Session]; ok {
+		describe(&out, se, node)
+	}
+	return out
+}
+
+func (s *Store) checkRoom(p store.AcceptParams) error {
+	se := s.sessions[p.Message.Session]
+	if se != nil && !p.Unqueued && p.Cap > 0 && p.Drop == store.DropNew && se.Waiting >= p.Cap {
+		return chat.ErrQueueFull
+	}
+	return nil
+}
+
+func (s *Store) insert(p store.AcceptParams, now time.Time) store.Accepted {
+	se, created := s.session(p.Message.Session, p.Message.Principal, now)
+	out := store.Accepted{AcceptedAt: now, Created: created}
+	if !p.Unqueued {
+		out.Dropped = s.makeRoom(se, p, now)
+		s.takeIdle(se, p, now)
+		se.RunLimit = max(p.RunLimit, 1)
+	}
+	se.LastSeq++
+	out.Seq = se.LastSeq
+	se.LastMessageAt, se.Lane = now, p.Message.Lane
+	s.add(se, p, now)
+	s.settle(se, now)
+	describe(&out, se, p.Node)
+	return out
+}
+
+// takeIdle makes the accepting node the owner of a session that nobody alive owns. A session with older unfinished
+// messages is left to the sweep: only that hands all of them to the new owner, with the runs that had begun.
+func (s *Store) takeIdle(se *session, p store.AcceptParams, now time.Time) {
+	if !p.Take || s.alive(se.Owner, now) || !s.mayOwn(p.Node, now) || len(se.unfinished) > 0 {
+		return
+	}
+	s.endStopping(now)
+	se.Owner = p.Node
+	se.Epoch++
+}
+
+func (s *Store) add(se *session, p store.AcceptParams, now time.Time) {
+	in := p.Message
+	m := &message{
+		Waiting: store.Waiting{
+			Session: in.Session, Seq: se.LastSeq, MessageID: in.ID, State: store.StateWaiting,
+			Lane: in.Lane, Principal: in.Principal, Channel: in.Channel, ExternalID: in.ExternalID,
+			Content: cloneContent(in.Content), AcceptedAt: now,
+		},
+		dedupe: in.Dedupe, hash: in.ParamsHash, node: p.Node,
+	}
+	s.messages[in.ID] = m
+	if in.Dedupe != "" {
+		s.dedupe[in.Dedupe] = m
+	}
+	if p.Unqueued {
+		m.State, m.Outcome, m.Reason, m.endedAt = store.StateDone, chat.OutcomeAnswered, store.ReasonCommand, now
+		return
+	}
+	if p.Hold > 0 {
+		m.State = store.StateHeld
+		if until := now.Add(p.Hold); until.After(se.debounceUntil) {
+			se.debounceUntil = until
+		}
+	}
+	se.Waiting++
+	se.unfinished = append(se.unfinished, m)
+}
+
+// makeRoom drops the oldest waiting messages until the new one has a place.
+func (s *Store) makeRoom(se *session, p store.AcceptParams, now time.Time) []store.Waiting {
+	over := se.Waiting + 1 - p.Cap
+	if p.Cap <= 0 || over <= 0 {
+		return nil
+	}
+	victims := se.queued()[:over]
+	for _, m := range victims {
+		se.end(m, chat.OutcomeDropped, string(chat.FailQueueFull), now)
+	}
+	s.notify(se.Key, p.DropNotice, victims, now)
+	return rows(victims)
+}
+
+func describe(out *store.Accepted, se *session, node string) {
+	out.Owner, out.Epoch, out.Mine = se.Owner, se.Epoch, se.Owner != "" && se.Owner == node
+	out.SessionID, out.Principal, out.Mode = se.SessionID, se.Principal, se.Mode
+}

@@ -1,0 +1,225 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// runPart is what makes the outgoing messages of a run unique.
+type runPart struct {
+	run string
+	n   int
+}
+
+// place is where one message at a time is under way.
+type place struct{ channel, chat string }
+
+// outRow is one row of outbox. Attempt is how often it was taken.
+type outRow struct {
+	store.Outgoing
+
+	state, node, lastError, providerID string
+	nextAt, doneAt                     time.Time
+}
+
+func (r *outRow) place() place { return place{channel: r.Target.Channel, chat: r.Target.ChatID} }
+
+// send adds a row unless it exists, and returns its id.
+func (s *Store) send(o store.Outgoing, now time.Time) string {
+	part := runPart{run: o.RunID, n: o.N}
+	if have, ok := s.byRun[part]; ok && o.RunID != "" {
+		return have.ID
+	}
+	if have, ok := s.outbox[o.ID]; ok {
+		return have.ID
+	}
+	o.ID = cmp.Or(o.ID, newID())
+	o.Count = max(o.Count, 1)
+	o.Attempt, o.MaybeSent, o.Expired, o.CreatedAt = 0, false, false, now
+	if !o.ExpiresAt.IsZero() {
+		o.ExpiresAt = o.ExpiresAt.UTC().Truncate(time.Millisecond)
+	}
+	row := &outRow{Outgoing: o, state: store.OutPending, nextAt: now.Add(o.Delay)}
+	s.outbox[o.ID] = row
+	if o.RunID != "" {
+		s.byRun[part] = row
+	}
+	s.open = append(s.open, row)
+	return o.ID
+}
+
+// notify tells the person what happened to the messages: a fresh row, or one more on a row that nobody has tried yet.
+func (s *Store) notify(key chat.SessionKey, notice *store.Outgoing, about []*message, now time.Time) {
+	if notice == nil || len(about) == 0 {
+		return
+	}
+	id := ""
+	if row := s.joinable(key, notice); row != nil {
+		row.Count += len(about)
+		id = row.ID
+	} else {
+		o := *notice
+		o.Count = len(about)
+		id = s.send(o, now)
+	}
+	for _, m := range about {
+		m.notice = id
+	}
+}
+
+func (s *Store) joinable(key chat.SessionKey, notice *store.Outgoing) *outRow {
+	if notice.Coalesce == "" {
+		return nil
+	}
+	for _, row := range s.open {
+		sameWord := row.Coalesce == notice.Coalesce && (row.Session == notice.Session || row.Session == key)
+		if sameWord && row.state == store.OutPending && row.Attempt == 0 {
+			return row
+		}
+	}
+	return nil
+}
+
+// Enqueue adds outgoing messages outside of a run, see store.Outbox.
+func (s *Store) Enqueue(ctx context.Context, rows []store.Outgoing) error {
+	return s.do(ctx, "Enqueue", func(now time.Time) error {
+		for _, o := range rows {
+			s.send(o, now)
+		}
+		return nil
+	})
+}
+
+// ClaimOutgoing takes what is due, see store.Outbox. A dead node gets chat.ErrFenced.
+func (s *Store) ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error) {
+	var out []store.Outgoing
+	err := s.do(ctx, "ClaimOutgoing", func(now time.Time) error {
+		if !s.alive(nodeID, now) {
+			return chat.ErrFenced
+		}
+		s.giveBack(now)
+		taken := s.underWay()
+		for _, row := range s.open {
+			if len(out) == limit {
+				break
+			}
+			if row.state != store.OutPending || !slices.Contains(channels, row.Target.Channel) {
+				continue
+			}
+			if claimed := row.claim(nodeID, taken, now); claimed {
+				out = append(out, row.Outgoing)
+			}
+		}
+		s.forgetDone()
+		return nil
+	})
+	return out, err
+}
+
+// giveBack makes what dead nodes were sending due again; whether it arrived nobody knows.
+func (s *Store) giveBack(now time.Time) {
+	for _, row := range s.open {
+		if row.state == store.OutSending && !s.alive(row.node, now) {
+			row.state, row.node, row.nextAt, row.MaybeSent = store.OutPending, "", now, true
+		}
+	}
+}
+
+func (s *Store) underWay() map[place]bool {
+	taken := map[place]bool{}
+	for _, row := range s.open {
+		if row.state == store.OutSending {
+			taken[row.place()] = true
+		}
+	}
+	return taken
+}
+
+// claim leases the row to a node, or ends it when it is too late; it says whether the caller is to be told of it.
+func (r *outRow) claim(nodeID string, taken map[place]bool, now time.Time) bool {
+	if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(now) {
+		r.state, r.Expired, r.doneAt = store.OutExpired, true, now
+		return true
+	}
+	if r.nextAt.After(now) || taken[r.place()] {
+		return false
+	}
+	taken[r.place()] = true
+	r.state, r.node = store.OutSending, nodeID
+	r.Attempt++
+	return true
+}
+
+func (s *Store) forgetDone() {
+	s.open = slices.DeleteFunc(s.open, func(r *outRow) bool {
+		return r.state != store.OutPending && r.state != store.OutSending
+	})
+}
+
+// leased finds a row that the node is sending.
+func (s *Store) leased(nodeID, id string) (*outRow, error) {
+	row, ok := s.outbox[id]
+	if !ok || row.state != store.OutSending || row.node != nodeID {
+		return nil, chat.ErrFenced
+	}
+	return row, nil
+}
+
+// Delivered stores the provider's id, which must not be empty.
+func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) error {
+	return s.do(ctx, "Delivered", func(now time.Time) error {
+		if providerID == "" {
+			return chat.Errorf(chat.CodeInvalid, "a delivered message needs the provider's id")
+		}
+		row, err := s.leased(nodeID, id)
+		if err != nil {
+			return err
+		}
+		row.state, row.providerID, row.doneAt = store.OutDelivered, providerID, now
+		s.forgetDone()
+		return nil
+	})
+}
+
+// Undelivered gives the row back for a later attempt, or ends it.
+func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
+	return s.do(ctx, "Undelivered", func(now time.Time) error {
+		row, err := s.leased(p.Node, p.ID)
+		if err != nil {
+			return err
+		}
+		row.lastError, row.node = p.Error, ""
+		row.state, row.nextAt = store.OutPending, now.Add(p.RetryIn)
+		if p.Permanent {
+			row.state, row.doneAt = store.OutFailed, now
+			s.forgetDone()
+		}
+		return nil
+	})
+}
+
+// OutboxCounts counts what is not yet delivered and what failed for good.
+func (s *Store) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error) {
+	counts := map[string]store.OutboxCount{}
+	err := s.do(ctx, "OutboxCounts", func(time.Time) error {
+		for _, row := range s.outbox {
+			c := counts[row.Target.Channel]
+			switch row.state {
+			case store.OutPending, store.OutSending:
+				c.Waiting++
+			case store.OutFailed:
+				c.Failed++
+			default:
+				continue
+			}
+			counts[row.Target.Channel] = c
+		}
+		return nil
+	})
+	return counts, err
+}

@@ -1,0 +1,224 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Defaults of lists.
+const (
+	defaultSessions = 50
+	defaultEntries  = 200
+)
+
+// Session reads one session that the principal may see.
+func (s *Store) Session(ctx context.Context, key chat.SessionKey, visible string) (store.Session, error) {
+	var out store.Session
+	err := s.do(ctx, "Session", func(time.Time) error {
+		se, ok := s.sessions[key]
+		if !ok || visible != "" && se.Principal != visible {
+			return chat.ErrSessionNotFound
+		}
+		out = s.view(se)
+		return nil
+	})
+	return out, err
+}
+
+// ListSessions lists sessions, the one that changed last first, and says how many fit the filter.
+func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]store.Session, int, error) {
+	var (
+		out   []store.Session
+		total int
+	)
+	err := s.do(ctx, "ListSessions", func(time.Time) error {
+		var list []*session
+		for _, se := range s.sessions {
+			if fits(se, f) {
+				list = append(list, se)
+			}
+		}
+		slices.SortFunc(list, newest(f.ByLastMessage))
+		total = len(list)
+		from := min(max(f.Offset, 0), total)
+		to := min(from+cmp.Or(f.Limit, defaultSessions), total)
+		for _, se := range list[from:to] {
+			out = append(out, s.view(se))
+		}
+		return nil
+	})
+	return out, total, err
+}
+
+func newest(byLastMessage bool) func(a, b *session) int {
+	return func(a, b *session) int {
+		order := b.UpdatedAt.Compare(a.UpdatedAt)
+		if byLastMessage {
+			order = b.LastMessageAt.Compare(a.LastMessageAt)
+		}
+		return cmp.Or(order, cmp.Compare(a.Key.String(), b.Key.String()))
+	}
+}
+
+func fits(se *session, f store.SessionFilter) bool {
+	has := func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(f.Search)) }
+	return (f.Visible == "" || se.Principal == f.Visible) &&
+		(f.Agent == "" || se.Key.Agent == f.Agent) &&
+		!se.UpdatedAt.Before(f.ActiveSince) &&
+		(has(se.Key.String()) || has(se.Preview))
+}
+
+// ResetSession archives the transcript, see store.Sessions.
+func (s *Store) ResetSession(ctx context.Context, key chat.SessionKey, principal, newID string) (store.Session, error) {
+	var out store.Session
+	err := s.do(ctx, "ResetSession", func(now time.Time) error {
+		if newID == "" {
+			return chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
+		}
+		se, _ := s.session(key, principal, now)
+		if se.SessionID != newID {
+			s.archive[key] = append(s.archive[key], archive{id: se.SessionID, entries: se.transcript})
+			se.SessionID, se.transcript = newID, nil
+			se.UpdatedAt = now
+		}
+		out = s.view(se)
+		return nil
+	})
+	return out, err
+}
+
+// DeleteSession removes a session that does not run, see store.Sessions.
+func (s *Store) DeleteSession(ctx context.Context, key chat.SessionKey, expectID string) (deleted bool, err error) {
+	err = s.do(ctx, "DeleteSession", func(now time.Time) error {
+		se, ok := s.sessions[key]
+		if !ok {
+			return nil
+		}
+		if expectID != "" && se.SessionID != expectID || se.active > 0 {
+			return chat.ErrConflict
+		}
+		for _, m := range se.unfinished {
+			se.end(m, chat.OutcomeStopped, "delete", now)
+		}
+		s.settle(se, now)
+		s.buried[key] = grave{lastSeq: se.LastSeq, epoch: se.Epoch}
+		delete(s.sessions, key)
+		delete(s.archive, key)
+		deleted = true
+		return nil
+	})
+	return deleted, err
+}
+
+// SetSessionMode stores the queue mode of a session, which is created if needed.
+func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, principal string, mode chat.QueueMode) error {
+	return s.do(ctx, "SetSessionMode", func(now time.Time) error {
+		se, _ := s.session(key, principal, now)
+		se.Mode, se.UpdatedAt = mode, now
+		return nil
+	})
+}
+
+// SetNote stores a fact of a session, which is created if needed.
+func (s *Store) SetNote(ctx context.Context, key chat.SessionKey, principal, name, value string) error {
+	return s.do(ctx, "SetNote", func(now time.Time) error {
+		se, _ := s.session(key, principal, now)
+		se.UpdatedAt = now
+		if value == "" {
+			delete(se.Notes, name)
+			return nil
+		}
+		se.Notes[name] = value
+		return nil
+	})
+}
+
+// AppendTranscript adds entries outside of a run, see store.Sessions.
+func (s *Store) AppendTranscript(
+	ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry,
+) ([]chat.TranscriptEntry, error) {
+	var out []chat.TranscriptEntry
+	err := s.do(ctx, "AppendTranscript", func(now time.Time) error {
+		se, _ := s.session(key, principal, now)
+		se.UpdatedAt = now
+		out = s.appendTo(se, se.SessionID, entries, now)
+		return nil
+	})
+	return out, err
+}
+
+// appendTo writes into the named transcript of a session, the current one or an archived one. Sequence numbers grow over
+// all of them, so that a late entry in an archive has one, too.
+func (s *Store) appendTo(se *session, id string, entries []chat.TranscriptEntry, now time.Time) []chat.TranscriptEntry {
+	added := slices.Clone(entries)
+	for i := range added {
+		se.transcriptSeq++
+		added[i].Seq, added[i].At = se.transcriptSeq, now
+	}
+	if id == se.SessionID {
+		se.transcript = append(se.transcript, added...)
+		return added
+	}
+	for i := range s.archive[se.Key] {
+		if a := &s.archive[se.Key][i]; a.id == id {
+			a.entries = append(a.entries, added...)
+		}
+	}
+	return added
+}
+
+// Transcript reads a piece of a transcript, see store.TranscriptQuery.
+func (s *Store) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
+	var out store.Transcript
+	err := s.do(ctx, "Transcript", func(time.Time) error {
+		se, ok := s.sessions[q.Session]
+		if !ok {
+			return nil
+		}
+		entries := s.entries(se, cmp.Or(q.SessionID, se.SessionID))
+		if q.RunID != "" {
+			entries = ofRun(entries, q.RunID)
+		}
+		out = store.Transcript{SessionID: se.SessionID, Total: len(entries), Entries: page(entries, q)}
+		if len(entries) > 0 {
+			out.LastSeq = entries[len(entries)-1].Seq
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Store) entries(se *session, id string) []chat.TranscriptEntry {
+	if id == se.SessionID {
+		return se.transcript
+	}
+	for _, a := range s.archive[se.Key] {
+		if a.id == id {
+			return a.entries
+		}
+	}
+	return nil
+}
+
+func ofRun(entries []chat.TranscriptEntry, runID string) []chat.TranscriptEntry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e chat.TranscriptEntry) bool { return e.RunID != runID })
+}
+
+func page(entries []chat.TranscriptEntry, q store.TranscriptQuery) []chat.TranscriptEntry {
+	limit := cmp.Or(q.Limit, defaultEntries)
+	if q.After > 0 || q.FromStart {
+		from := slices.IndexFunc(entries, func(e chat.TranscriptEntry) bool { return e.Seq > q.After })
+		if from < 0 {
+			return nil
+		}
+		return slices.Clone(entries[from:min(from+limit, len(entries))])
+	}
+	to := max(len(entries)-q.Offset, 0)
+	return slices.Clone(entries[max(to-limit, 0):to])
+}

@@ -1,0 +1,125 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Sweep takes over what nobody alive owns, see store.Inbox. A dead node gets chat.ErrFenced.
+func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
+	var out []store.Taken
+	err := s.do(ctx, "Sweep", func(now time.Time) error {
+		if !s.alive(nodeID, now) {
+			return chat.ErrFenced
+		}
+		s.endStopping(now)
+		for _, se := range s.busySessions() {
+			if len(out) == limit {
+				break
+			}
+			if !s.alive(se.Owner, now) && !se.debounceUntil.After(now) {
+				s.takeOver(se, nodeID, now)
+				out = append(out, s.taken(se, se.unfinished))
+			}
+		}
+		s.forgetNodes(now)
+		return nil
+	})
+	return out, err
+}
+
+// busySessions lists the sessions with unfinished messages, the longest waiting first.
+func (s *Store) busySessions() []*session {
+	list := make([]*session, 0, len(s.busy))
+	for _, se := range s.busy {
+		list = append(list, se)
+	}
+	slices.SortFunc(list, func(a, b *session) int {
+		return cmp.Or(a.unfinished[0].AcceptedAt.Compare(b.unfinished[0].AcceptedAt), cmp.Compare(a.Key.String(), b.Key.String()))
+	})
+	return list
+}
+
+// takeOver moves a session to a new owner. What ran under the old one is interrupted and waits again; it counts as a crash
+// unless the old owner has taken its row away.
+func (s *Store) takeOver(se *session, nodeID string, now time.Time) {
+	for _, r := range s.active {
+		if r.Session != se.Key {
+			continue
+		}
+		if _, crashed := s.nodes[r.Owner]; crashed {
+			r.Crashes++
+		}
+		se.requeue(r)
+		s.endRow(se, r, store.RunInterrupted, now)
+	}
+	se.Owner = nodeID
+	se.Epoch++
+	se.UpdatedAt = now
+}
+
+func (s *Store) taken(se *session, list []*message) store.Taken {
+	out := store.Taken{
+		Claim:    store.Claim{Session: se.Key, Node: se.Owner, Epoch: se.Epoch},
+		RunLimit: se.RunLimit, Mode: se.Mode, Principal: se.Principal, Cutoff: se.StopSeq,
+		Messages: rows(list), Runs: map[string]store.Run{},
+	}
+	for _, m := range list {
+		if r, ok := s.runs[m.RunID]; ok {
+			out.Runs[r.ID] = r.Run
+		}
+	}
+	return out
+}
+
+// forgetNodes deletes the rows of nodes that are dead for long. One that still has work is kept: without its row the
+// takeover would look like a clean stop.
+func (s *Store) forgetNodes(now time.Time) {
+	for id, n := range s.nodes {
+		if now.Sub(n.leaseUntil) >= keepDeadNode && !s.hasWork(id) {
+			delete(s.nodes, id)
+		}
+	}
+}
+
+func (s *Store) hasWork(nodeID string) bool {
+	for _, se := range s.busy {
+		if se.Owner == nodeID {
+			return true
+		}
+	}
+	for _, r := range s.active {
+		if r.Owner == nodeID {
+			return true
+		}
+	}
+	return false
+}
+
+// Hinted returns what other nodes accepted for sessions of this one, see store.Inbox.
+func (s *Store) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
+	var out []store.Taken
+	err := s.do(ctx, "Hinted", func(now time.Time) error {
+		if !s.alive(nodeID, now) {
+			return nil
+		}
+		for _, se := range s.busySessions() {
+			if se.Owner != nodeID || limit <= 0 {
+				continue
+			}
+			list := slices.DeleteFunc(se.queued(), func(m *message) bool { return m.node == nodeID })
+			list = list[:min(len(list), limit)]
+			limit -= len(list)
+			if len(list) > 0 {
+				out = append(out, s.taken(se, list))
+			}
+		}
+		return nil
+	})
+	return out, err
+}
