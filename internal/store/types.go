@@ -104,6 +104,9 @@ type AcceptParams struct {
 	// Cap is how many messages may wait (held and waiting ones; running ones do not count); 0 = no bound. Drop says who loses.
 	Cap  int
 	Drop DropPolicy
+	// Starting are sequence numbers of the session that the owner has given a slot already although their Start is not committed yet. Where
+	// they still wait in the table they do not count towards Cap and are nobody's victims: a turn that runs never is.
+	Starting []int64
 	// DropNotice is told to the person once per burst when DropOld ends a message; nil = nobody to tell.
 	DropNotice *Outgoing
 	// RunLimit is how many turns of the session may run at once; stored for the invariant queries. 0 = 1.
@@ -307,7 +310,7 @@ type Session struct {
 	LastCause, LastError string
 	Preview              string
 	TotalTokens          int
-	ActiveRuns           []string // ids of running runs, oldest first
+	ActiveRuns           []string // ids of running and stopping runs, oldest first
 }
 
 // SessionFilter restricts ListSessions.
