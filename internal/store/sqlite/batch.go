@@ -51,15 +51,24 @@ func (w *writer) transaction(ctx context.Context, batch []*op) error {
 	if err != nil {
 		return err
 	}
+	w.reach(boundaryBegun)
 	for _, o := range batch {
 		if err := w.apply(ctx, t, o); err != nil {
 			return w.undo(ctx, err)
 		}
 	}
+	w.reach(boundaryApplied)
 	if _, err := t.exec(ctx, "COMMIT"); err != nil {
 		return w.undo(ctx, fmt.Errorf("commit: %w", err))
 	}
+	w.reach(boundaryCommitted)
 	return nil
+}
+
+func (w *writer) reach(b boundary) {
+	if w.at != nil {
+		w.at(b)
+	}
 }
 
 func (w *writer) begin(ctx context.Context) (*tx, error) {

@@ -29,7 +29,7 @@ func unavailable(err error) (sentence string, ok bool) {
 	case codes.SQLITE_FULL:
 		return "the disk is full: free space where the database lies; nothing was stored", true
 	case codes.SQLITE_IOERR:
-		return "the disk reported an error: check the disk of the data directory; nothing was stored", true
+		return "the disk reported an error: check the disk of the data directory", true
 	case codes.SQLITE_READONLY, codes.SQLITE_PERM, codes.SQLITE_AUTH:
 		return "the database cannot be written: check the permissions of the data directory and whether its disk is mounted read-only", true
 	case codes.SQLITE_CANTOPEN:
