@@ -1,0 +1,68 @@
+package sqlite
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"laneway/internal/store"
+	"laneway/internal/store/storetest"
+)
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, harness)
+}
+
+// harness is a store in a directory of its own, with a way past it to the tables.
+func harness(t testing.TB, now func() time.Time) storetest.Harness {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "laneway.db")
+	s := openAt(t, path, now)
+	return storetest.Harness{
+		Open: func() store.Store { return s },
+		Reopen: func() store.Store {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = openAt(t, path, now)
+			return s
+		},
+		Query: func(t testing.TB, text string) [][]any { return query(t, outside(t, path), text) },
+		Exec: func(t testing.TB, text string) {
+			if _, err := outside(t, path).Exec(text); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+		},
+	}
+}
+
+func query(t testing.TB, db *sql.DB, text string) [][]any {
+	t.Helper()
+	rows, err := db.Query(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out [][]any
+	for rows.Next() {
+		values := make([]any, len(columns))
+		into := make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, values)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
