@@ -93,6 +93,7 @@ type Dispatcher struct {
 	hub       hub
 	live      liveRuns
 	waiters   waiters
+	starting  seqSet
 	started   time.Time
 	node      atomic.Pointer[incarnation]
 	draining  atomic.Bool
@@ -191,7 +192,7 @@ func (d *Dispatcher) settings(m chat.Message, mode chat.QueueMode) scheduler.Set
 // have ended. It does not end the turns: Drain does.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){d.ownLoop, d.outboxLoop} {
+	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.outboxLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()

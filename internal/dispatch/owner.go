@@ -63,27 +63,35 @@ func (d *Dispatcher) NodeID() string {
 // margin is taken off the lease: a process gives up before others may take over.
 func (d *Dispatcher) margin() time.Duration { return min(2*time.Second, d.cfg.Lease/5) }
 
-// ownLoop registers this process, keeps its lease, and takes over what nobody owns. It is the only goroutine that replaces the
-// incarnation.
-func (d *Dispatcher) ownLoop(ctx context.Context) {
-	beat := time.NewTimer(0)
-	sweep := time.NewTimer(0)
-	defer beat.Stop()
-	defer sweep.Stop()
+// beatLoop registers this process and keeps its lease. It is the only goroutine that replaces the incarnation, and it waits for nothing
+// but the heartbeat itself: a slow sweep must not cost the lease.
+func (d *Dispatcher) beatLoop(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-beat.C:
-			beat.Reset(d.beat(ctx))
-		case <-sweep.C:
-			d.sweep(ctx)
-			sweep.Reset(d.cfg.Sweep*9/10 + rand.N(d.cfg.Sweep/5)) //nolint:gosec // spread, not secrecy
-		case <-d.sweepNow:
-			d.sweep(ctx)
-		case <-d.wakeups():
-			d.sweep(ctx)
+		case <-t.C:
+			t.Reset(d.beat(ctx))
 		}
+	}
+}
+
+// sweepLoop takes over what nobody owns: by the clock, when the store hints that there is something, and when this process asks for it.
+func (d *Dispatcher) sweepLoop(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			t.Reset(d.cfg.Sweep*9/10 + rand.N(d.cfg.Sweep/5)) //nolint:gosec // spread, not secrecy
+		case <-d.sweepNow:
+		case <-d.wakeups():
+		}
+		d.sweep(ctx)
 		d.turned.Store(time.Now().UnixNano())
 	}
 }
@@ -160,6 +168,8 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 		return
 	}
 	const batch = 200
+	ctx, cancel := context.WithTimeoutCause(ctx, d.cfg.Lease, errors.New("the sweep took too long"))
+	defer cancel()
 	taken, err := d.store.Sweep(ctx, me.id, batch)
 	if err != nil {
 		d.log.WarnContext(ctx, "sweep failed; trying again", "err", err)

@@ -1,0 +1,91 @@
+// Command testpg runs another command with a Postgres at hand:
+//
+//	go run ./cmd/testpg -- go test ./...
+//
+// It exports TEST_DATABASE_URL, passes the command's exit code on, and takes down what it has started, also after an interrupt.
+// Exit code 2 means that there is no Postgres and no way to start one.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"laneway/internal/testpg"
+)
+
+// exitUsage is for a wrong call and for a machine without Postgres.
+const exitUsage = 2
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stderr))
+}
+
+func run(ctx context.Context, args []string, stderr io.Writer) int {
+	flags := flag.NewFlagSet("testpg", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	noFsync := flags.Bool("no-fsync", false, "run a private cluster without fsync (faster; not for crash tests)")
+	if err := flags.Parse(args); err != nil {
+		return exitUsage
+	}
+	if flags.NArg() == 0 {
+		say(stderr, "usage: testpg [-no-fsync] -- command [argument ...]")
+		return exitUsage
+	}
+	server, err := testpg.Provide(ctx, testpg.Config{
+		URL:     os.Getenv(testpg.URLVariable),
+		PGBin:   os.Getenv("PG_BIN"),
+		NoFsync: *noFsync,
+	})
+	if err != nil {
+		say(stderr, err.Error())
+		return exitUsage
+	}
+	say(stderr, "postgres: "+server.How)
+	code := child(ctx, server.URL, flags.Args(), stderr)
+	if err := server.Stop(context.WithoutCancel(ctx)); err != nil {
+		say(stderr, err.Error())
+		code = max(code, 1)
+	}
+	return code
+}
+
+// child runs the command to its end. An interrupt is passed on; a command that ignores it for ten seconds is killed.
+func child(ctx context.Context, url string, argv []string, stderr io.Writer) int {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // running the caller's command is the purpose
+	cmd.Env = append(os.Environ(), testpg.URLVariable+"="+url)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exitCode(exit)
+	default:
+		say(stderr, err.Error())
+		return 1
+	}
+}
+
+// exitCode follows the shells: 128 + n for a command that ended by signal n.
+func exitCode(exit *exec.ExitError) int {
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return exit.ExitCode()
+}
+
+func say(w io.Writer, text string) { _, _ = fmt.Fprintln(w, "testpg: "+strings.TrimSpace(text)) }

@@ -1,0 +1,33 @@
+// Package testpg gives tests a real Postgres, and each test a database of its own.
+//
+// # Where the server comes from
+//
+// [Provide] looks in this order and says which one it took:
+//
+//  1. TEST_DATABASE_URL: a server that somebody else runs; its user must be allowed to create databases.
+//  2. Server binaries ($PG_BIN, /usr/lib/postgresql/*/bin, PATH): a private cluster in a temporary directory, reachable through a
+//     unix socket alone. Postgres refuses to run as root, so root's cluster runs as `postgres` or `nobody`.
+//  3. docker compose: a container, bound to a free port of the loopback address.
+//
+// When none works the error names the three ways. Nothing is skipped in silence. The command cmd/testpg wraps this around any other
+// command:
+//
+//	go run ./cmd/testpg -- go test ./...
+//
+// # What a test writes
+//
+//	url := testpg.DB(t)            // an empty, migrated database; dropped when the test ends
+//
+// The database is a file copy of a template which is migrated once per schema and server. The template's name contains a hash of
+// the migrations, so working copies with different schemas may share one server. An advisory lock keeps parallel test binaries from
+// building it twice.
+//
+// A test that must hurt the server takes one of its own with [Private]: it can be killed and restarted without an effect on
+// other tests.
+//
+// # Ends
+//
+// [Server.Stop] ends the server and removes its directory. On Linux the kernel also ends the server when the process that
+// started it dies without a chance to clean up. The package starts one goroutine per private server, which waits for the
+// process and ends with it.
+package testpg

@@ -1,0 +1,56 @@
+package testpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// URLVariable is the environment variable through which a launcher tells test binaries where the server is.
+const URLVariable = "TEST_DATABASE_URL"
+
+// ErrNoServer is returned when no way leads to a Postgres. Its text is the cure.
+var ErrNoServer = errors.New("no Postgres for the tests: set " + URLVariable +
+	", or install the server programs (Debian: apt-get install postgresql; or name their directory in PG_BIN), or start Docker")
+
+// Config is what [Provide] works with; a command fills it from its environment.
+type Config struct {
+	// URL of a server that runs already; "" = none.
+	URL string
+	// PGBin is a directory with server programs; "" = look in the usual places.
+	PGBin string
+	// NoFsync is handed to a private cluster.
+	NoFsync bool
+}
+
+// Provided is a server for tests.
+type Provided struct {
+	// URL of a database in which other databases can be created.
+	URL string
+	// How says in a few words where it came from.
+	How  string
+	stop func(context.Context) error
+}
+
+// Stop ends what [Provide] has started, and only that.
+func (p *Provided) Stop(ctx context.Context) error { return p.stop(ctx) }
+
+// Provide finds or starts a server. It blocks until the server answers; the error wraps [ErrNoServer] when no way is open.
+func Provide(ctx context.Context, cfg Config) (*Provided, error) {
+	if cfg.URL != "" {
+		return &Provided{URL: cfg.URL, How: URLVariable, stop: func(context.Context) error { return nil }}, nil
+	}
+	bin, noBinaries := findBinaries(cfg.PGBin)
+	if noBinaries == nil {
+		s, err := StartServer(ctx, ServerConfig{BinDir: bin, NoFsync: cfg.NoFsync})
+		if err != nil {
+			return nil, err
+		}
+		return &Provided{URL: s.URL(), How: "private cluster by " + bin, stop: func(context.Context) error { return s.Stop() }}, nil
+	}
+	c, url, err := startContainer(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w (%w; %w)", ErrNoServer, noBinaries, err)
+	}
+	return &Provided{URL: url, How: "docker compose", stop: c.stop}, nil
+}

@@ -1,0 +1,240 @@
+package testpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	superuser    = "laneway"
+	startTimeout = 60 * time.Second
+	stopTimeout  = 20 * time.Second
+	// maxSocketPath is what a unix socket address holds on every supported system, less the name of the socket file.
+	maxSocketPath = 80
+)
+
+// ServerConfig says how a private cluster is run. The zero value is a durable server.
+type ServerConfig struct {
+	// BinDir holds the server programs; "" = look for them.
+	BinDir string
+	// NoFsync makes the server faster and lets a crash of the machine (not of the server) lose data.
+	NoFsync bool
+	// MaxConnections is the server's bound; 0 = 500.
+	MaxConnections int
+	// Settings are further server settings by name.
+	Settings map[string]string
+}
+
+// Server is a private Postgres cluster. Its methods must not be called at the same time.
+type Server struct {
+	cfg    ServerConfig
+	dir    string
+	runAs  account
+	cmd    *exec.Cmd
+	exited chan struct{}
+}
+
+// StartServer makes a cluster in a new temporary directory and returns when it answers. The caller stops it.
+func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
+	if cfg.BinDir == "" {
+		dir, err := findBinaries("")
+		if err != nil {
+			return nil, err
+		}
+		cfg.BinDir = dir
+	}
+	if cfg.MaxConnections == 0 {
+		cfg.MaxConnections = 500
+	}
+	s := &Server{cfg: cfg}
+	if err := s.create(ctx); err != nil {
+		return nil, errors.Join(err, s.remove())
+	}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+// URL is the address of the maintenance database, for a superuser without a password.
+func (s *Server) URL() string {
+	q := url.Values{"host": {s.dir}, "sslmode": {"disable"}}
+	u := url.URL{Scheme: "postgres", User: url.User(superuser), Path: "/postgres", RawQuery: q.Encode()}
+	return u.String()
+}
+
+// Stop ends the server (fast, then hard) and removes its directory. Calling it again does nothing.
+func (s *Server) Stop() error {
+	err := s.halt(syscall.SIGINT)
+	return errors.Join(err, s.remove())
+}
+
+// Restart ends the server and starts it again on the same data and address. With crash it gets no chance to write
+// anything down (pg_ctl calls that mode immediate) and recovers from its log.
+func (s *Server) Restart(ctx context.Context, crash bool) error {
+	if err := s.Halt(crash); err != nil {
+		return err
+	}
+	return s.start(ctx)
+}
+
+// Halt ends the server and keeps its data; [Server.Restart] starts it again. See there for crash.
+func (s *Server) Halt(crash bool) error {
+	if crash {
+		return s.halt(syscall.SIGQUIT)
+	}
+	return s.halt(syscall.SIGINT)
+}
+
+func (s *Server) create(ctx context.Context) (err error) {
+	if s.runAs, err = unprivileged(); err != nil {
+		return err
+	}
+	if s.dir, err = socketDir(); err != nil {
+		return err
+	}
+	if err := s.runAs.give(s.dir); err != nil {
+		return err
+	}
+	initdb := s.command(ctx, "initdb", "--pgdata="+s.data(), "--username="+superuser, "--auth=trust", "--no-sync",
+		"--encoding=UTF8", "--locale=C")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("making a Postgres cluster: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// socketDir makes the directory of cluster and socket. A long TMPDIR does not fit into a socket address, so /tmp stands in.
+func socketDir() (string, error) {
+	parent := os.TempDir()
+	if len(parent) > maxSocketPath-len("/laneway-pg-0123456789") {
+		parent = "/tmp"
+	}
+	dir, err := os.MkdirTemp(parent, "laneway-pg-")
+	if err != nil {
+		return "", fmt.Errorf("making a directory for the Postgres cluster: %w", err)
+	}
+	return dir, nil
+}
+
+func (s *Server) data() string    { return filepath.Join(s.dir, "data") }
+func (s *Server) logFile() string { return filepath.Join(s.dir, "server.log") }
+
+func (s *Server) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.cfg.BinDir, program), args...) //nolint:gosec // the program is one of ours, the directory the developer's
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "HOME="+s.dir) //nolint:forbidigo // a child process inherits the environment
+	cmd.SysProcAttr = serverProcess(s.runAs.cred)
+	return cmd
+}
+
+func (s *Server) settings() []string {
+	onOff := map[bool]string{true: "on", false: "off"}
+	all := []string{
+		"listen_addresses=",
+		"unix_socket_directories=" + s.dir,
+		"max_connections=" + strconv.Itoa(s.cfg.MaxConnections),
+		"fsync=" + onOff[!s.cfg.NoFsync],
+		"shared_buffers=256MB",
+		"max_wal_size=2GB",
+	}
+	for name, value := range s.cfg.Settings {
+		all = append(all, name+"="+value)
+	}
+	args := []string{"-D", s.data()}
+	for _, setting := range all {
+		args = append(args, "-c", setting)
+	}
+	return args
+}
+
+func (s *Server) start(ctx context.Context) error {
+	log, err := os.OpenFile(s.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("opening the server's log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	// The server outlives the context of its start; Stop ends it.
+	s.cmd = s.command(context.WithoutCancel(ctx), "postgres", s.settings()...)
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	if err := s.cmd.Start(); err != nil {
+		s.cmd = nil
+		return fmt.Errorf("starting Postgres: %w", err)
+	}
+	s.exited = make(chan struct{})
+	go func(cmd *exec.Cmd, exited chan struct{}) {
+		defer close(exited)
+		_ = cmd.Wait() // how it ended is in its log; that it ended is what counts here
+	}(s.cmd, s.exited)
+	return s.awaitReady(ctx)
+}
+
+// awaitReady connects until the server answers, the process has ended or the time is over.
+func (s *Server) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("Postgres did not answer within a minute"))
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if conn, err := pgx.Connect(ctx, s.URL()); err == nil {
+			return conn.Close(ctx)
+		}
+		select {
+		case <-tick.C:
+		case <-s.exited:
+			return fmt.Errorf("starting Postgres: it ended at once\n%s", s.logTail())
+		case <-ctx.Done():
+			return fmt.Errorf("starting Postgres: %w\n%s", context.Cause(ctx), s.logTail())
+		}
+	}
+}
+
+func (s *Server) logTail() string {
+	const most = 4096
+	log, err := os.ReadFile(s.logFile())
+	if err != nil {
+		return err.Error()
+	}
+	return string(log[max(0, len(log)-most):])
+}
+
+// halt signals the server and waits for its end; one that ignores the signal is killed.
+func (s *Server) halt(sig syscall.Signal) error {
+	if s.cmd == nil {
+		return nil
+	}
+	if err := s.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signalling Postgres: %w", err)
+	}
+	patience := time.NewTimer(stopTimeout)
+	defer patience.Stop()
+	select {
+	case <-s.exited:
+	case <-patience.C:
+		_ = s.cmd.Process.Kill() // it has ended meanwhile, which is as good
+		<-s.exited
+	}
+	s.cmd = nil
+	return nil
+}
+
+func (s *Server) remove() error {
+	if s.dir == "" {
+		return nil
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		return fmt.Errorf("removing the Postgres cluster: %w", err)
+	}
+	s.dir = ""
+	return nil
+}
