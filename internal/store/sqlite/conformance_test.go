@@ -19,14 +19,16 @@ func TestStore(t *testing.T) {
 func harness(t testing.TB, now func() time.Time) storetest.Harness {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "laneway.db")
-	s := openAt(t, path, now)
+	s := reopen(t, nil, path, now)
+	t.Cleanup(func() { // one for all handles: the suite uses the last one in a cleanup of its own
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
 	return storetest.Harness{
 		Open: func() store.Store { return s },
 		Reopen: func() store.Store {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			s = openAt(t, path, now)
+			s = reopen(t, s, path, now)
 			return s
 		},
 		Query: func(t testing.TB, text string) [][]any { return query(t, outside(t, path), text) },
@@ -36,6 +38,20 @@ func harness(t testing.TB, now func() time.Time) storetest.Harness {
 			}
 		},
 	}
+}
+
+func reopen(t testing.TB, old *Store, path string, now func() time.Time) *Store {
+	t.Helper()
+	if old != nil {
+		if err := old.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Open(t.Context(), Config{Path: path, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func query(t testing.TB, db *sql.DB, text string) [][]any {
