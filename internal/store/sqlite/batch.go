@@ -32,8 +32,7 @@ func (w *writer) perform(ctx context.Context, batch []*op) {
 // fail gives every operation the batch's end: none of them happened, so all may be tried again.
 func fail(batch []*op, err error) {
 	err = explain("write to the database", err)
-	var known *chat.Error
-	if !errors.As(err, &known) {
+	if _, known := errors.AsType[*chat.Error](err); !known {
 		err = &chat.Error{
 			Code: chat.CodeStoreUnavailable, Retryable: true, RetryAfter: chat.ErrStoreUnavailable.RetryAfter, Cause: err,
 			Message: "the database refused a transaction; nothing was stored",

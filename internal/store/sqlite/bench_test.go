@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,7 +10,7 @@ import (
 
 func BenchmarkTurn(b *testing.B) {
 	for _, workers := range []int{1, 8, 32, 256} {
-		b.Run(fmt.Sprint(workers), func(b *testing.B) {
+		b.Run(strconv.Itoa(workers), func(b *testing.B) {
 			s := open(b)
 			register(b, s, "node")
 			var next atomic.Int64

@@ -23,44 +23,44 @@ func TestMain(m *testing.M) {
 }
 
 // open makes a store in a directory of its own and closes it at the end of the test.
-func open(t testing.TB) *Store {
-	t.Helper()
-	return openAt(t, filepath.Join(t.TempDir(), "laneway.db"), nil)
+func open(tb testing.TB) *Store {
+	tb.Helper()
+	return openAt(tb, filepath.Join(tb.TempDir(), "laneway.db"), nil)
 }
 
-func openAt(t testing.TB, path string, now func() time.Time) *Store {
-	t.Helper()
-	s, err := Open(t.Context(), Config{Path: path, Now: now})
+func openAt(tb testing.TB, path string, now func() time.Time) *Store {
+	tb.Helper()
+	s, err := Open(tb.Context(), Config{Path: path, Now: now})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Errorf("close: %v", err)
+			tb.Errorf("close: %v", err)
 		}
 	})
 	return s
 }
 
 // outside is a connection to the database file past the store, for tests that look or break from below.
-func outside(t testing.TB, path string) *sql.DB {
-	t.Helper()
+func outside(tb testing.TB, path string) *sql.DB {
+	tb.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_busy_timeout=5000")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := db.Close(); err != nil {
-			t.Errorf("close the outside connection: %v", err)
+			tb.Errorf("close the outside connection: %v", err)
 		}
 	})
 	return db
 }
 
-func register(t testing.TB, s *Store, id string) {
-	t.Helper()
-	if err := s.Register(t.Context(), store.Node{ID: id, Lease: time.Hour}); err != nil {
-		t.Fatal(err)
+func register(tb testing.TB, s *Store, id string) {
+	tb.Helper()
+	if err := s.Register(tb.Context(), store.Node{ID: id, Lease: time.Hour}); err != nil {
+		tb.Fatal(err)
 	}
 }
 

@@ -177,8 +177,8 @@ func resolve(path string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", fmt.Errorf("make the data directory: %w", err)
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real, nil
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target, nil
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {

@@ -120,7 +120,7 @@ func TestNothingIsAcknowledgedWhenTheCommitFails(t *testing.T) {
 	queueLength(t, s, n+1)
 	close(g.leave)
 	wg.Wait()
-	for i, err := range append(errs, own) {
+	for i, err := range slices.Concat(errs, []error{own}) {
 		if !errors.Is(err, chat.ErrStoreUnavailable) {
 			t.Errorf("operation %d got %v, want ErrStoreUnavailable", i, err)
 		}
