@@ -118,24 +118,34 @@ func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepte
 }
 
 // makeRoom refuses the new message or drops the oldest ones that wait. The new row is in the table already and does not count: its number
-// is higher than last_seq.
+// is higher than last_seq. Messages that have a slot already count as running, although their Start is still to come.
 func (t *tx) makeRoom(ctx context.Context, in *incoming, r *row) ([]store.Waiting, error) {
 	over := r.waiting + 1 - int64(in.Cap)
 	if in.Cap <= 0 || over <= 0 {
 		return nil, nil
 	}
+	starting, err := encode(append([]int64{}, in.Starting...))
+	if err != nil {
+		return nil, err
+	}
+	var spared int64
+	err = t.one(ctx, `SELECT count(*) FROM inbox WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq <= ?
+		AND seq IN (SELECT value FROM json_each(?))`, r.key, r.lastSeq, starting).Scan(&spared)
+	if over -= spared; err != nil || over <= 0 {
+		return nil, err
+	}
 	if in.Drop == store.DropNew {
 		return nil, chat.ErrQueueFull
 	}
 	rows, err := t.query(ctx, `SELECT `+messageColumns+` FROM inbox
-		WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq <= ? ORDER BY seq LIMIT ?`, r.key, r.lastSeq, over)
+		WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq <= ? AND seq NOT IN (SELECT value FROM json_each(?))
+		ORDER BY seq LIMIT ?`, r.key, r.lastSeq, starting, over)
 	victims, err := collect(rows, err, scanMessage)
 	if err != nil {
 		return nil, err
 	}
-	return victims, t.end(ctx, r, victims, ending{
-		outcome: chat.OutcomeDropped, reason: string(chat.FailQueueFull), notice: in.DropNotice,
-	})
+	err = t.end(ctx, r, victims, ending{outcome: chat.OutcomeDropped, reason: string(chat.FailQueueFull), notice: in.DropNotice})
+	return victims, err
 }
 
 // takeIdle makes the accepting node the owner of a session that nobody alive owns. A session with older unfinished messages is left to

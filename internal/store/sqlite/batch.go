@@ -32,8 +32,7 @@ func (w *writer) perform(ctx context.Context, batch []*op) {
 // fail gives every operation the batch's end: none of them happened, so all may be tried again.
 func fail(batch []*op, err error) {
 	err = explain("write to the database", err)
-	var known *chat.Error
-	if !errors.As(err, &known) {
+	if _, known := errors.AsType[*chat.Error](err); !known {
 		err = &chat.Error{
 			Code: chat.CodeStoreUnavailable, Retryable: true, RetryAfter: chat.ErrStoreUnavailable.RetryAfter, Cause: err,
 			Message: "the database refused a transaction; nothing was stored",
@@ -51,15 +50,24 @@ func (w *writer) transaction(ctx context.Context, batch []*op) error {
 	if err != nil {
 		return err
 	}
+	w.reach(boundaryBegun)
 	for _, o := range batch {
 		if err := w.apply(ctx, t, o); err != nil {
 			return w.undo(ctx, err)
 		}
 	}
+	w.reach(boundaryApplied)
 	if _, err := t.exec(ctx, "COMMIT"); err != nil {
 		return w.undo(ctx, fmt.Errorf("commit: %w", err))
 	}
+	w.reach(boundaryCommitted)
 	return nil
+}
+
+func (w *writer) reach(b boundary) {
+	if w.at != nil {
+		w.at(b)
+	}
 }
 
 func (w *writer) begin(ctx context.Context) (*tx, error) {

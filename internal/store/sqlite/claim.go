@@ -17,7 +17,7 @@ func scanOutgoing(row scanner) (o store.Outgoing, err error) {
 
 // ClaimOutgoing takes what is due; see the port. A dead node gets chat.ErrFenced.
 func (s *Store) ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error) {
-	names, err := encode(channels)
+	names, err := encode(append([]string{}, channels...))
 	if err != nil {
 		return nil, err
 	}

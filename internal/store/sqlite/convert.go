@@ -69,14 +69,3 @@ func encode(v any) (string, error) {
 	}
 	return string(text), nil
 }
-
-// decode reads the JSON text of a column; an empty text is the zero value.
-func decode(text string, v any) error {
-	if text == "" {
-		return nil
-	}
-	if err := json.Unmarshal([]byte(text), v); err != nil {
-		return fmt.Errorf("decode from the database: %w", err)
-	}
-	return nil
-}

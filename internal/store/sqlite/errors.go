@@ -16,8 +16,7 @@ var errClosed = &chat.Error{Code: chat.CodeStoreUnavailable, Message: "the datab
 
 // primary is the engine's result code without its extension, 0 for errors that the engine did not make.
 func primary(err error) int {
-	var e *driver.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*driver.Error](err); ok {
 		return e.Code() & 0xff
 	}
 	return 0
@@ -29,7 +28,7 @@ func unavailable(err error) (sentence string, ok bool) {
 	case codes.SQLITE_FULL:
 		return "the disk is full: free space where the database lies; nothing was stored", true
 	case codes.SQLITE_IOERR:
-		return "the disk reported an error: check the disk of the data directory; nothing was stored", true
+		return "the disk reported an error: check the disk of the data directory", true
 	case codes.SQLITE_READONLY, codes.SQLITE_PERM, codes.SQLITE_AUTH:
 		return "the database cannot be written: check the permissions of the data directory and whether its disk is mounted read-only", true
 	case codes.SQLITE_CANTOPEN:
@@ -48,8 +47,7 @@ func unavailable(err error) (sentence string, ok bool) {
 // explain gives an error its place in the port's closed set: domain errors and context errors stay what they are, the world's failures
 // become chat.ErrStoreUnavailable with a sentence, and the rest keeps saying what was being done.
 func explain(doing string, err error) error {
-	var known *chat.Error
-	if err == nil || errors.As(err, &known) {
+	if _, known := errors.AsType[*chat.Error](err); known || err == nil {
 		return err
 	}
 	if sentence, ok := unavailable(err); ok {

@@ -26,7 +26,7 @@ func lockFile(path string) (*fileLock, error) {
 	}
 	if err := tryLock(file); err != nil {
 		holder := readHolder(file)
-		_ = file.Close() //nolint:errcheck // nothing was written, and the refusal is what matters
+		_ = file.Close()
 		if errors.Is(err, errHeld) {
 			return nil, fmt.Errorf("%w: the data directory %s belongs to another running gateway%s; stop it, choose another "+
 				"directory with --data, or let both share PostgreSQL with --database postgres://…", ErrInUse, filepath.Dir(path), holder)

@@ -17,8 +17,11 @@ const messageColumns = `session_key, seq, coalesce(message_id, ''), state, coale
 // messageFields are the destinations of messageColumns.
 func messageFields(m *store.Waiting) []any {
 	return []any{
-		keyColumn{&m.Session}, &m.Seq, &m.MessageID, &m.State, &m.Outcome, &m.Reason, &m.RunID,
-		&m.MergedInto, &m.Lane, &m.Principal, &m.Channel, &m.ExternalID, jsonColumn{&m.Content}, timeColumn{&m.AcceptedAt},
+		keyColumn{&m.Session},
+		&m.Seq, &m.MessageID, &m.State, &m.Outcome, &m.Reason, &m.RunID,
+		&m.MergedInto, &m.Lane, &m.Principal, &m.Channel, &m.ExternalID,
+		jsonColumn{&m.Content},
+		timeColumn{&m.AcceptedAt},
 	}
 }
 

@@ -32,7 +32,19 @@ type Config struct {
 	Logger *slog.Logger
 	// Readers bounds the read connections; 0 = 4.
 	Readers int
+
+	// at is called by the writer at the boundaries of a commit; tests end the process there. nil = never.
+	at func(boundary)
 }
+
+// boundary is a moment at which a crash has another meaning than a moment before.
+type boundary string
+
+const (
+	boundaryBegun     boundary = "begun"     // nothing is written
+	boundaryApplied   boundary = "applied"   // everything is written, nothing is durable
+	boundaryCommitted boundary = "committed" // everything is durable, nobody knows
+)
 
 const (
 	busyTimeout    = 5 * time.Second // for programs that look into the file from outside; our own connections never wait for each other
@@ -165,8 +177,8 @@ func resolve(path string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", fmt.Errorf("make the data directory: %w", err)
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real, nil
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target, nil
 	}
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {

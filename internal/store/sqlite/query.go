@@ -43,7 +43,7 @@ func (s *session) prepared(ctx context.Context, text string) (*sql.Stmt, error) 
 
 // exec runs a statement and returns how many rows it changed.
 func (s *session) exec(ctx context.Context, text string, args ...any) (int64, error) {
-	stmt, err := s.prepared(ctx, text)
+	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
 	if err != nil {
 		return 0, err
 	}
@@ -55,7 +55,7 @@ func (s *session) exec(ctx context.Context, text string, args ...any) (int64, er
 }
 
 func (s *session) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
-	stmt, err := s.prepared(ctx, text)
+	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *session) query(ctx context.Context, text string, args ...any) (*sql.Row
 }
 
 func (s *session) one(ctx context.Context, text string, args ...any) *sql.Row {
-	stmt, err := s.prepared(ctx, text)
+	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
 	if err != nil {
 		// The row carries the error to Scan: asking the connection for the same text again makes the same error.
 		return s.conn.QueryRowContext(ctx, text, args...)
@@ -74,10 +74,10 @@ func (s *session) one(ctx context.Context, text string, args ...any) *sql.Row {
 // discard closes the connection itself. ErrBadConn is the word that keeps database/sql from pooling it.
 func (s *session) discard() {
 	for _, stmt := range s.stmts {
-		_ = stmt.Close() //nolint:errcheck // the connection goes with it
+		_ = stmt.Close()
 	}
 	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn }) //nolint:errcheck // it returns what we hand in
-	_ = s.conn.Close()                                           //nolint:errcheck // Raw has closed it
+	_ = s.conn.Close()
 }
 
 // tx is the writer's transaction as one operation sees it.
@@ -91,7 +91,7 @@ func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) ([
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() //nolint:errcheck // rows.Err below says what matters
+	defer func() { _ = rows.Close() }()
 	var out []T
 	for rows.Next() {
 		v, err := scan(rows)

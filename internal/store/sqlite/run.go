@@ -19,8 +19,13 @@ const runColumns = `id, session_key, session_id, seq_from, seq_to, lane, owner, 
 
 func (u *run) fields() []any {
 	return []any{
-		&u.ID, keyColumn{&u.Session}, &u.sessionID, &u.SeqFrom, &u.SeqTo, &u.Lane, &u.Owner, &u.Epoch, &u.Attempt, &u.Crashes,
-		&u.State, &u.Cause, &u.Error, &u.StopBy, timeColumn{&u.QueuedAt}, timeColumn{&u.StartedAt}, timeColumn{&u.EndedAt},
+		&u.ID,
+		keyColumn{&u.Session},
+		&u.sessionID, &u.SeqFrom, &u.SeqTo, &u.Lane, &u.Owner, &u.Epoch, &u.Attempt, &u.Crashes,
+		&u.State, &u.Cause, &u.Error, &u.StopBy,
+		timeColumn{&u.QueuedAt},
+		timeColumn{&u.StartedAt},
+		timeColumn{&u.EndedAt},
 		&u.Usage.InputTokens, &u.Usage.OutputTokens, &u.Usage.Model, &u.Usage.Provider,
 	}
 }

@@ -17,7 +17,7 @@ func scanSession(row scanner) (s store.Session, err error) {
 	return s, err
 }
 
-// readSession reads one session with the ids of its running runs; chat.ErrSessionNotFound.
+// readSession reads one session with the ids of its active runs; chat.ErrSessionNotFound.
 func readSession(ctx context.Context, q querier, key chat.SessionKey) (store.Session, error) {
 	s, err := scanSession(q.one(ctx, `SELECT `+sessionColumns+` FROM sessions WHERE key = ?`, key.String()))
 	if none(err) {
@@ -31,7 +31,7 @@ func readSession(ctx context.Context, q querier, key chat.SessionKey) (store.Ses
 
 func addRuns(ctx context.Context, q querier, s *store.Session) error {
 	rows, err := q.query(ctx, `
-		SELECT id FROM runs WHERE session_key = ? AND state IN ('running', 'stopping') AND state = 'running' ORDER BY seq_from`, s.Key.String())
+		SELECT id FROM runs WHERE session_key = ? AND state IN ('running', 'stopping') ORDER BY seq_from`, s.Key.String())
 	s.ActiveRuns, err = collect(rows, err, text)
 	return err
 }

@@ -34,6 +34,7 @@ type writer struct {
 	db   *sql.DB
 	now  func() time.Time
 	log  *slog.Logger
+	at   func(boundary)
 	born time.Time // for the age, which must not follow the wall clock
 
 	mu      sync.Mutex
@@ -49,7 +50,7 @@ type writer struct {
 
 // newWriter starts the goroutine; close ends it.
 func newWriter(ctx context.Context, db *sql.DB, cfg Config) *writer {
-	w := &writer{db: db, now: cfg.Now, log: cfg.Logger, born: time.Now(), ended: make(chan struct{})} //nolint:forbidigo // monotonic, never stored
+	w := &writer{db: db, now: cfg.Now, log: cfg.Logger, at: cfg.at, born: time.Now(), ended: make(chan struct{})} //nolint:forbidigo // monotonic, never stored
 	w.some = sync.NewCond(&w.mu)
 	go w.loop(ctx)
 	return w
