@@ -69,7 +69,7 @@ func TestStopping(t *testing.T) {
 			script: "sh -c 'trap \"\" TERM; echo $$ >>$PIDS; echo ready; while :; do sleep 1000; done' & echo $! >>$PIDS; wait", atLeast: 200 * time.Millisecond,
 		},
 		"AStoppedProgramIsKilled": {
-			script:  "sh -c 'echo $$ >>$PIDS; kill -STOP $$' & until grep -q '^State:.T' /proc/$!/status; do sleep 0.01; done; echo ready; wait",
+			script:  "echo $$ >>$PIDS; (until grep -q '^State:.T' /proc/$$/status; do sleep 0.01; done; echo ready) & kill -STOP $$",
 			atLeast: 200 * time.Millisecond,
 		},
 		"ATalkingProgramIsStopped": {script: "echo $$ >>$PIDS; while :; do echo ready; done"},
