@@ -21,7 +21,7 @@ type fields struct {
 	months                  uint64
 	// days[shape] has bit d for each matching day d of a month of that shape.
 	// Day of month, day of week, L, W and # all end up here.
-	days [monthShapes]uint32
+	days [monthShapes]uint64
 	// perDay counts the matching moments of a matching day; first and last are
 	// the earliest and the latest of them, in seconds since midnight.
 	perDay, first, last int64
@@ -36,10 +36,10 @@ func compile(e expression) (*fields, error) {
 	f := &fields{
 		repeats: e.followsRealTime(),
 		narrow:  e.fields[atDay] != "*" && e.fields[atWeekday] != "*" && mustBoth(e.fields[atDay], e.fields[atWeekday]),
-		seconds: q.set(e.fields[atSecond], atSecond, 0, 59, func(v int) time.Time { return date(2000, 1, 1, 0, 0, v) }),
-		minutes: q.set(e.fields[atMinute], atMinute, 0, 59, func(v int) time.Time { return date(2000, 1, 1, 0, v, 0) }),
-		hours:   q.set(e.fields[atHour], atHour, 0, 23, func(v int) time.Time { return date(2000, 1, 1, v, 0, 0) }),
-		months:  q.set(e.fields[atMonth], atMonth, 1, 12, func(v int) time.Time { return date(2000, v, 1, 0, 0, 0) }),
+		seconds: q.set(e.fields[atSecond], atSecond, 0, 59, inDay(time.Second)),
+		minutes: q.set(e.fields[atMinute], atMinute, 0, 59, inDay(time.Minute)),
+		hours:   q.set(e.fields[atHour], atHour, 0, 23, inDay(time.Hour)),
+		months:  q.set(e.fields[atMonth], atMonth, 1, 12, func(v int) time.Time { return date(2000, v, 1) }),
 	}
 	f.days = q.daysOf(e.fields[atDay], e.fields[atWeekday])
 	if q.err != nil {
@@ -54,8 +54,13 @@ func compile(e expression) (*fields, error) {
 	return f, nil
 }
 
-func date(year, month, day, hour, minute, second int) time.Time {
-	return time.Date(year, time.Month(month), day, hour, minute, second, 0, time.UTC)
+func date(year, month, day int) time.Time {
+	return time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
+}
+
+// inDay gives moments of one day, by the number of units since midnight.
+func inDay(unit time.Duration) func(int) time.Time {
+	return func(v int) time.Time { return date(2000, 1, 1).Add(time.Duration(v) * unit) }
 }
 
 func clock(hour, minute, second int) int64 {
@@ -97,7 +102,7 @@ func (q *question) set(field string, pos, low, top int, at func(int) time.Time) 
 // daysOf fills the table of month shapes. When both fields are restricted a day
 // matches by either of them. A field that begins with * (also */2) does not
 // count as restricted: then both must match. That is how cron has always read it.
-func (q *question) daysOf(day, weekday string) [monthShapes]uint32 {
+func (q *question) daysOf(day, weekday string) [monthShapes]uint64 {
 	both := mustBoth(day, weekday)
 	table, byWeek := q.monthDays(day), q.weekDays(weekday)
 	for shape := range table {
@@ -115,12 +120,12 @@ func mustBoth(day, weekday string) bool {
 }
 
 // monthDays is the table for the field day of month alone.
-func (q *question) monthDays(field string) [monthShapes]uint32 {
+func (q *question) monthDays(field string) [monthShapes]uint64 {
 	if strings.ContainsAny(field, "LW") {
 		return q.everyShape(field, atDay)
 	}
-	set := uint32(q.set(field, atDay, 1, 31, func(v int) time.Time { return date(2000, 1, v, 0, 0, 0) }))
-	var table [monthShapes]uint32
+	set := q.set(field, atDay, 1, 31, func(v int) time.Time { return date(2000, 1, v) })
+	var table [monthShapes]uint64
 	for shape := range table {
 		table[shape] = set & monthMask(shape)
 	}
@@ -128,13 +133,13 @@ func (q *question) monthDays(field string) [monthShapes]uint32 {
 }
 
 // weekDays is the table for the field day of week alone.
-func (q *question) weekDays(field string) [monthShapes]uint32 {
+func (q *question) weekDays(field string) [monthShapes]uint64 {
 	if strings.ContainsAny(field, "L#") {
 		return q.everyShape(field, atWeekday)
 	}
 	// 2 January 2000 was a Sunday.
-	week := q.set(field, atWeekday, 0, 6, func(v int) time.Time { return date(2000, 1, 2+v, 0, 0, 0) })
-	var table [monthShapes]uint32
+	week := q.set(field, atWeekday, 0, 6, func(v int) time.Time { return date(2000, 1, 2+v) })
+	var table [monthShapes]uint64
 	for shape := range table {
 		for d := 1; d <= 31; d++ {
 			if week>>((shape+d-1)%7)&1 != 0 {
@@ -148,16 +153,16 @@ func (q *question) weekDays(field string) [monthShapes]uint32 {
 
 // everyShape asks about each day of one example month of each shape. L, W and #
 // depend on nothing else than the shape.
-func (q *question) everyShape(field string, pos int) [monthShapes]uint32 {
-	var table [monthShapes]uint32
+func (q *question) everyShape(field string, pos int) [monthShapes]uint64 {
+	var table [monthShapes]uint64
 	for m, missing := 0, monthShapes; missing > 0; m++ {
-		first := date(2000, 1+m, 1, 0, 0, 0)
+		first := date(2000, 1+m, 1)
 		shape := shapeOf(first.AddDate(0, 1, -1).Day(), int(first.Weekday()))
 		if table[shape] != 0 {
 			continue
 		}
 		// Bit 0 marks a shape that was looked at; no day is numbered 0.
-		table[shape] = 1 | uint32(q.set(field, pos, 1, 28+shape/7, func(v int) time.Time { return first.AddDate(0, 0, v-1) }))
+		table[shape] = 1 | q.set(field, pos, 1, 28+shape/7, func(v int) time.Time { return first.AddDate(0, 0, v-1) })
 		missing--
 	}
 	for shape := range table {
@@ -170,4 +175,4 @@ func (q *question) everyShape(field string, pos int) [monthShapes]uint32 {
 // 28+shape/7 the length.
 func shapeOf(length, firstWeekday int) int { return (length-28)*7 + firstWeekday }
 
-func monthMask(shape int) uint32 { return (1<<(28+shape/7) - 1) << 1 }
+func monthMask(shape int) uint64 { return (1<<(28+shape/7) - 1) << 1 }

@@ -10,20 +10,20 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // at reads an instant for a test.
-func at(t testing.TB, text string) time.Time {
-	t.Helper()
+func at(tb testing.TB, text string) time.Time {
+	tb.Helper()
 	got, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		t.Fatalf("test instant: %v", err)
+		tb.Fatalf("test instant: %v", err)
 	}
 	return got
 }
 
-func mustCompile(t testing.TB, s Spec) Schedule {
-	t.Helper()
+func mustCompile(tb testing.TB, s Spec) Schedule {
+	tb.Helper()
 	sched, err := Compile(s)
 	if err != nil {
-		t.Fatalf("Compile(%+v): %v", s, err)
+		tb.Fatalf("Compile(%+v): %v", s, err)
 	}
 	return sched
 }
@@ -31,12 +31,12 @@ func mustCompile(t testing.TB, s Spec) Schedule {
 func cronSpec(expr, tz string) Spec { return Spec{Kind: KindCron, Expr: expr, TZ: tz} }
 
 // fires lists the fires of a schedule in (from, to).
-func fires(t testing.TB, s Schedule, from, to time.Time) []Fire {
-	t.Helper()
+func fires(tb testing.TB, s Schedule, from, to time.Time) []Fire {
+	tb.Helper()
 	var out []Fire
 	for f, ok := s.Next(from); ok && f.Slot.Before(to); f, ok = s.Next(f.Slot) {
 		if !f.Slot.After(from) {
-			t.Fatalf("Next(%s) = %s, not later", from, f.Slot)
+			tb.Fatalf("Next(%s) = %s, not later", from, f.Slot)
 		}
 		from = f.Slot
 		out = append(out, f)

@@ -54,22 +54,22 @@ type whenParser struct {
 }
 
 func (p *whenParser) peek() string {
-	word, _, _ := cutSpace(p.text)
+	word, _ := cutSpace(p.text)
 	return word
 }
 
 func (p *whenParser) take() string {
-	word, rest, _ := cutSpace(p.text)
+	word, rest := cutSpace(p.text)
 	p.text = rest
 	return word
 }
 
-func cutSpace(s string) (word, rest string, found bool) {
+func cutSpace(s string) (word, rest string) {
 	i := strings.IndexAny(s, " \t\n\r")
 	if i < 0 {
-		return s, "", false
+		return s, ""
 	}
-	return s[:i], strings.TrimSpace(s[i:]), true
+	return s[:i], strings.TrimSpace(s[i:])
 }
 
 func (p *whenParser) parse() (Spec, bool) {
@@ -177,9 +177,9 @@ func (p *whenParser) moment() (Spec, bool) {
 		p.err = invalid(fieldWhen, InvalidSyntax, "a time of day is needed after %s, such as 15:00", shown(word))
 		return Spec{}, false
 	}
-	at := instant(p.loc, wallOf(year, month, day, hour, minute, 0))
+	at := instant(p.loc, wallOf(year, month, day, hour, minute))
 	if _, named := weekday(word); named && !at.After(p.now) {
-		at = instant(p.loc, wallOf(year, month, day+7, hour, minute, 0))
+		at = instant(p.loc, wallOf(year, month, day+7, hour, minute))
 	}
 	return atSpec(at), true
 }
@@ -187,9 +187,9 @@ func (p *whenParser) moment() (Spec, bool) {
 // soonest is the next instant that shows a time of day.
 func (p *whenParser) soonest(hour, minute int) Spec {
 	year, month, day := p.now.In(p.loc).Date()
-	at := instant(p.loc, wallOf(year, month, day, hour, minute, 0))
+	at := instant(p.loc, wallOf(year, month, day, hour, minute))
 	for ahead := 1; !at.After(p.now); ahead++ {
-		at = instant(p.loc, wallOf(year, month, day+ahead, hour, minute, 0))
+		at = instant(p.loc, wallOf(year, month, day+ahead, hour, minute))
 	}
 	return atSpec(at)
 }
@@ -293,7 +293,7 @@ func leading(text string, n int) (head, rest string) {
 	var words []string
 	for len(words) < n && rest != "" {
 		var word string
-		word, rest, _ = cutSpace(rest)
+		word, rest = cutSpace(rest)
 		words = append(words, word)
 	}
 	return strings.Join(words, " "), rest

@@ -271,7 +271,7 @@ func judge(t *testing.T, known *Compiler, loc *time.Location, change time.Time, 
 }
 
 // The full comparison takes a minute or two: CRON_ORACLE=full go test -run Oracle.
-func TestEveryZoneAgreesWithTheWalkingOracle(t *testing.T) {
+func TestEveryZoneAgreesWithTheWalkingOracle(t *testing.T) { //nolint:tparallel // the group must end before its counts are read
 	t.Parallel()
 	full := os.Getenv("CRON_ORACLE") == "full"
 	from, to := at(t, "2026-01-01T00:00:00Z"), at(t, "2027-01-01T00:00:00Z")
@@ -281,6 +281,7 @@ func TestEveryZoneAgreesWithTheWalkingOracle(t *testing.T) {
 		reach = 4 * time.Hour
 	}
 	counts := make(chan int, len(allZones()))
+	// The group ends when its zones have; then their counts are read.
 	t.Run("zones", func(t *testing.T) {
 		changing := 0
 		for _, zone := range allZones() {
@@ -359,5 +360,58 @@ func TestPeculiarZonesAgreeWithTheWalkingOracle(t *testing.T) {
 			exprs := append(oracleExpressions()[1:], randomExpression(r), randomExpression(r))
 			judge(t, NewCompiler(0), loc, at(t, c.change), c.reach, exprs)
 		})
+	}
+}
+
+// Past the tables of the zone files, from 2038 at the latest, the time package
+// works with a rule per zone and with years of 365 days.
+func TestFarYearsAgreeWithTheWalkingOracle(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{
+		"Europe/Berlin", "Europe/Dublin", "America/New_York", "America/Havana", "America/Santiago", "Pacific/Easter",
+		"Australia/Sydney", "Australia/Lord_Howe", "Pacific/Auckland", "Africa/Casablanca", "Asia/Tokyo", "Atlantic/Azores",
+	} {
+		t.Run(zone, func(t *testing.T) {
+			t.Parallel()
+			loc, err := LoadZone(zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := changes(loc, at(t, "2040-01-01T00:00:00Z"), at(t, "2041-01-01T00:00:00Z"))
+			found = append(found, at(t, "2040-12-31T00:00:00Z"), at(t, "2041-01-01T00:00:00Z"), at(t, "2038-01-19T03:14:07Z").Truncate(time.Minute))
+			r := rand.New(rand.NewPCG(3, 4))
+			exprs := append(oracleExpressions(), randomExpression(r))
+			for _, change := range found {
+				judge(t, NewCompiler(0), loc, change, 4*time.Hour, exprs)
+			}
+		})
+	}
+}
+
+func TestEveryPieceOfEveryZoneContainsItsInstant(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, zone := range allZones() {
+		loc, err := LoadZone(zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &wallClock{loc: loc}
+		instants := []int64{0, lastSecond, -3e9, 2147483647, 2240524800, 1861833600, 1861833600 + 86399}
+		for range 50 {
+			instants = append(instants, r.Int64N(lastSecond), r.Int64N(6e9))
+		}
+		for _, at := range instants {
+			p := c.pieceAt(at)
+			if p.start > at || p.end <= at {
+				t.Errorf("%s: the piece of %d is [%d, %d)", zone, at, p.start, p.end)
+			}
+			if p.end < never && c.offsetAt(p.end-1) != p.offset {
+				t.Errorf("%s: the offset is %d at %d and %d before the end of that piece", zone, p.offset, at, c.offsetAt(p.end-1))
+			}
+			if p.start > -never && c.offsetAt(p.start) != p.offset {
+				t.Errorf("%s: the offset is %d at %d and %d at the start of that piece", zone, p.offset, at, c.offsetAt(p.start))
+			}
+		}
 	}
 }

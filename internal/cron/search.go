@@ -9,8 +9,8 @@ import (
 // separate so that a wall time is never taken for an instant.
 type wall int64
 
-func wallOf(year int, month time.Month, day int, hour, minute, second int) wall {
-	return wall(time.Date(year, month, day, hour, minute, second, 0, time.UTC).Unix())
+func wallOf(year int, month time.Month, day, hour, minute int) wall {
+	return wall(time.Date(year, month, day, hour, minute, 0, 0, time.UTC).Unix())
 }
 
 // split gives the day number and the second within the day.
@@ -59,7 +59,7 @@ func (m month) next() month {
 }
 
 // matching is the set of matching days of a month: bit d for day d.
-func (f *fields) matching(m month) uint32 {
+func (f *fields) matching(m month) uint64 {
 	if f.months>>m.number&1 == 0 {
 		return 0
 	}
@@ -88,7 +88,7 @@ func (f *fields) next(low, high wall) (wall, bool) {
 		}
 		days = f.matching(m)
 	}
-	day = m.start + int64(bits.TrailingZeros32(days)) - 1
+	day = m.start + int64(bits.TrailingZeros64(days)) - 1
 	return before(day*daySeconds+f.first, high)
 }
 
@@ -158,7 +158,7 @@ func (f *fields) count(low, high wall) int64 {
 			}
 			days &= 1<<last - 1
 		}
-		n += int64(bits.OnesCount32(days)) * f.perDay
+		n += int64(bits.OnesCount64(days)) * f.perDay
 	}
 	return n
 }
@@ -209,10 +209,10 @@ func around(distance int64, inner uint64, scale int64) int64 {
 // repeats after 28 years, except at most turns of a century, which only widen it.
 func (f *fields) closestDays() int64 {
 	least, last := never/daySeconds, int64(-1)
-	m := monthOf(date(2000, 1, 1, 0, 0, 0).Unix() / daySeconds)
+	m := monthOf(date(2000, 1, 1).Unix() / daySeconds)
 	for range 28 * 12 {
 		for days := f.matching(m); days != 0; days &= days - 1 {
-			day := m.start + int64(bits.TrailingZeros32(days))
+			day := m.start + int64(bits.TrailingZeros64(days))
 			if last >= 0 {
 				least = min(least, day-last)
 			}

@@ -107,5 +107,5 @@ func Jitter(jobID string, slot time.Time, maxMs int64) time.Duration {
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb
 	h ^= h >> 31
-	return time.Duration(h%uint64(maxMs+1)) * time.Millisecond
+	return time.Duration(h%uint64(maxMs+1)) * time.Millisecond //nolint:gosec // the remainder is at most maxMs
 }

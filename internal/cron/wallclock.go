@@ -55,7 +55,7 @@ type wallClock struct {
 }
 
 // piece is a stretch of time in which the zone's offset is constant: the
-// instants in [start, end).
+// instants in [start, end). Two pieces in a row may have the same offset.
 type piece struct {
 	start, end int64
 	offset     int64
@@ -76,6 +76,12 @@ func (c *wallClock) pieceAt(at int64) piece {
 	}
 	if !end.IsZero() {
 		p.end = end.Unix()
+	}
+	// Past the table of a zone file the time package counts 365 days in every
+	// year, so on 31 December of a leap year the end that it gives lies behind.
+	// Nothing changes any more in such a year: the piece lasts until the next.
+	if p.end <= at {
+		p.end = date(t.UTC().Year()+1, 1, 1).Unix()
 	}
 	return p
 }
