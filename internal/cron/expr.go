@@ -154,7 +154,8 @@ func (u unit) parseItem(item string) (string, error) {
 	return base + "/" + strconv.Itoa(n), nil
 }
 
-// parseRange reads *, a value, or two values with a dash.
+// parseRange reads *, a value, or two values with a dash. A value before a step
+// runs to the end of the unit: 5/20 is 5,25,45. A week ends on Saturday then.
 func (u unit) parseRange(text string) (string, error) {
 	if text == "*" {
 		return text, nil

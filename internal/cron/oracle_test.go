@@ -120,11 +120,22 @@ func (n naive) weekday(w time.Time) bool {
 			if d, _ := strconv.Atoi(strings.TrimSuffix(item, "L")); d%7 == day && w.Day()+7 > last {
 				return true
 			}
-		case naiveField(item, day, 0, 7), day == 0 && !strings.HasPrefix(item, "*") && naiveField(item, 7, 0, 7):
+		case openEnd(item):
+			// 3/2 runs from Wednesday to the end of the week, which is Saturday.
+			if naiveField(strings.Replace(item, "7/", "0/", 1), day, 0, 6) {
+				return true
+			}
+		case naiveField(item, day, 0, 7), day == 0 && naiveField(item, 7, 0, 7):
 			return true
 		}
 	}
 	return false
+}
+
+// openEnd tells a step without a range: */2, 3/2.
+func openEnd(item string) bool {
+	base, _, stepped := strings.Cut(item, "/")
+	return stepped && !strings.Contains(base, "-")
 }
 
 // minutes is what a walk saw: instant i shows wall[i].
