@@ -13,7 +13,7 @@ func TestHourlyJobsFollowRealTimeThroughTheFold(t *testing.T) {
 	}
 	from := time.Date(2026, 11, 1, 0, 0, 0, 0, loc).Add(-1)
 	to := time.Date(2026, 11, 2, 0, 0, 0, 0, loc)
-	for expr, want := range map[string]int{"30 * * * *": 25, "0 * * * *": 25, "*/15 * * * *": 100} {
+	for expr, want := range map[string]int{"30 * * * *": 25, "0 * * * *": 25, "*/15 * * * *": 100, "*/30 * * * * *": 3000} {
 		got := fires(t, mustCompile(t, cronSpec(expr, "America/New_York")), from, to)
 		if len(got) != want {
 			t.Errorf("%s: %d fires on the day of 25 hours, want %d", expr, len(got), want)

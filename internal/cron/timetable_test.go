@@ -86,7 +86,8 @@ func TestSearchAgreesWithGronxInUTC(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	compared := 0
 	for range 3000 {
-		expr := randomExpression(r)
+		second := []string{"0", "*/17", "5,30-33", "59", "*"}[r.IntN(5)]
+		expr := second + " " + randomExpression(r)
 		parsed, err := parseExpr(expr)
 		if err != nil {
 			t.Fatalf("%s: %v", expr, err)
@@ -96,7 +97,7 @@ func TestSearchAgreesWithGronxInUTC(t *testing.T) {
 			t.Fatalf("%s: %v", expr, err)
 		}
 		start := time.Unix(1_700_000_000+r.Int64N(200_000_000), 0).UTC()
-		want, err := gronx.NextTickAfter("0 "+expr+" *", start, false)
+		want, err := gronx.NextTickAfter(expr+" *", start, false)
 		if err != nil {
 			continue // gronx gives up on rare dates; the walking judge covers those
 		}
