@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -173,3 +174,23 @@ func pass(d time.Duration) {
 	<-timer.C
 	synctest.Wait()
 }
+
+// instant returns a Run that takes no time and notes when it ran what, in milliseconds.
+func instant(j *journal) runFunc {
+	base := time.Now()
+	return func(_ context.Context, t *turn) error {
+		j.add("%d:%s", time.Since(base).Milliseconds(), texts(t.Items()))
+		return nil
+	}
+}
+
+// recordTurn returns a Run that keeps its turn.
+func recordTurn(into **turn) runFunc {
+	return func(_ context.Context, t *turn) error {
+		*into = t
+		return nil
+	}
+}
+
+// asMerged finds a MergedError.
+func asMerged(err error, into **scheduler.MergedError) bool { return errors.As(err, into) }
