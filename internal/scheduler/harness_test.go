@@ -194,3 +194,10 @@ func recordTurn(into **turn) runFunc {
 
 // asMerged finds a MergedError.
 func asMerged(err error, into **scheduler.MergedError) bool { return errors.As(err, into) }
+
+// linger keeps a turn busy whatever happens to its context.
+func linger(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}
