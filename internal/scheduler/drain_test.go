@@ -245,12 +245,15 @@ func TestTheObserverHearsEveryEnd(t *testing.T) {
 type observer struct{ journal }
 
 func (o *observer) MessageRefused(why scheduler.Refusal) { o.add("refused %s", why) }
-func (o *observer) MessageEnded(lane string, out scheduler.Outcome) {
-	o.add("message %s %s", lane, out)
-}
+
+func (o *observer) MessageEnded(lane string, out scheduler.Outcome) { o.add("message %s %s", lane, out) }
+
 func (o *observer) TurnStarted(lane string, waited time.Duration) { o.add("start %s %v", lane, waited) }
+
 func (o *observer) TurnEnded(lane string, out scheduler.Outcome, ran time.Duration) {
 	o.add("turn %s %s %v", lane, out, ran)
 }
+
 func (o *observer) TurnStuck(lane string) { o.add("stuck %s", lane) }
-func (o *observer) LaneUnknown()          { o.add("unknown") }
+
+func (o *observer) LaneUnknown() { o.add("unknown") }

@@ -44,7 +44,7 @@ func overload(t *testing.T, slots, groups, limit int, typed bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		for from < to && from < length {
-			end := min(to, (from/window+1)*window)
+			end := min(to, from.Truncate(window)+window)
 			work[from/window] += end - from
 			from = end
 		}
@@ -145,7 +145,7 @@ func TestYieldGivesTheSlotBackAndTakesItFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
 		base := time.Now()
-		go_, again := make(chan struct{}), make(chan error, 1)
+		release, again := make(chan struct{}), make(chan error, 1)
 		s := newScheduler(t, config{Lanes: map[string]int{"main": 1}, Run: func(ctx context.Context, t *turn) error {
 			if t.RunID() != "parent" {
 				j.add("%v %s", time.Since(base), t.RunID())
@@ -154,7 +154,7 @@ func TestYieldGivesTheSlotBackAndTakesItFirst(t *testing.T) {
 			}
 			err := t.Yield(ctx, func(ctx context.Context) error {
 				again <- t.Yield(ctx, func(context.Context) error { return nil })
-				<-go_
+				<-release
 				return errFailed
 			})
 			j.add("%v back: %v", time.Since(base), err)
@@ -172,7 +172,7 @@ func TestYieldGivesTheSlotBackAndTakesItFirst(t *testing.T) {
 		if l, _ := s.Stats().Lane("main"); l.Active != 1 || l.Yielded != 1 || l.Ready != 1 {
 			t.Errorf("lane %+v", l)
 		}
-		close(go_)
+		close(release)
 		wantOutcome(t, parent.Ticket, scheduler.OutcomeAnswered)
 		pass(time.Minute)
 		if got, want := j.take(), []string{"0s a", "1s back: told to fail", "1s b"}; !slices.Equal(got, want) {
@@ -256,7 +256,7 @@ func TestResizeUnderLoadLosesNoSlot(t *testing.T) {
 			checkSums(t, s)
 		}
 		active(2)
-		for _, step := range []struct{ n, now, later int }{{10, 10, 10}, {3, 10, 3}, {1, 3, 1}, {20, 20, 16}} {
+		for _, step := range []struct{ n, now, later int }{{10, 10, 10}, {3, 10, 3}, {1, 3, 1}, {20, 20, 17}} {
 			if err := s.Resize("main", step.n); err != nil {
 				t.Error(err)
 			}
