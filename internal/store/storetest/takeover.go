@@ -19,6 +19,7 @@ func takeoverTests() []test {
 		{"AcceptAfterACrashStrandsNothing", acceptStrandsNothing},
 		{"StoppingRunOfADeadNodeEnds", stoppingRunOfDeadNodeEnds},
 		{"StoppingRunOfACleanStopEnds", stoppingRunOfCleanStopEnds},
+		{"AcceptAfterAStoppingOwnerDied", acceptAfterStoppingOwner},
 		{"AcceptBetweenStartAndFinishKeepsTheOwner", acceptBeforeFinish},
 		{"AcceptAfterFinishHasANewEpoch", acceptAfterFinish},
 		{"SweepTakesAtMostTheLimit", sweepLimit},
@@ -206,6 +207,30 @@ func stoppingRunOfCleanStopEnds(w *world) {
 	w.sweep(next)
 	equal(w, "state", w.run(run).State, store.RunStopped)
 	w.turn(next, key)
+}
+
+// acceptAfterStoppingOwner: nothing is left to take over but a run whose goroutine died with its process. Whether the accept
+// or the sweep ends it, the next turn does not run beside it.
+func acceptAfterStoppingOwner(w *world) {
+	for _, leave := range []func(node string){
+		func(node string) { w.ok(w.st.Unregister(w.ctx, node)) },
+		func(string) { w.clock.advance(lease) },
+	} {
+		node, key := w.node(), w.key()
+		c, run, _ := w.turn(node, key)
+		p := stopped(c, run)
+		p.StillRunning = true
+		w.finish(p)
+		leave(node)
+		next := w.node()
+		id, a := w.say(next, key)
+		if !a.Mine {
+			a.Owner, a.Epoch = next, w.sweepOne(next, key).Epoch
+		}
+		w.start(claimOf(key, a), id, a.Seq)
+		w.checkInvariants("while the next turn runs")
+		equal(w, "state of the old run", w.run(run).State, store.RunStopped)
+	}
 }
 
 func acceptBeforeFinish(w *world) {
