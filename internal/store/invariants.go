@@ -77,6 +77,8 @@ func messageInvariants() []Invariant {
 	}
 }
 
+// runInvariants: a run that ended in the millisecond in which it began overlaps nothing, although its successor may have
+// begun in that millisecond, too.
 func runInvariants() []Invariant {
 	return []Invariant{
 		{ID: "I3.now", Rule: "A session runs no more turns at once than its limit, stopping ones included.", SQL: `
@@ -88,7 +90,7 @@ func runInvariants() []Invariant {
 			JOIN sessions s ON s.key = a.session_key
 			JOIN runs b ON b.session_key = a.session_key AND b.id <> a.id
 			 AND b.started_at <= a.started_at AND (b.ended_at IS NULL OR b.ended_at > a.started_at)
-			WHERE a.started_at > :since
+			WHERE a.started_at > :since AND (a.ended_at IS NULL OR a.ended_at > a.started_at)
 			GROUP BY a.session_key, a.id, s.run_limit HAVING count(*) >= s.run_limit`},
 		{ID: "I4.lane", Rule: "A node runs no more turns in a lane than the lane has slots.",
 			Params: []string{"main", "subagent", "team", "cron"}, SQL: `

@@ -1,0 +1,249 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/command"
+	"laneway/internal/store"
+)
+
+const (
+	// urgentWait is how long an urgent command waits to learn whether it is a repetition. A stop must not wait for a slow database.
+	urgentWait = 80 * time.Millisecond
+	// commandTime bounds a command.
+	commandTime = 10 * time.Second
+)
+
+// runCommand records a command, executes it and answers it. It takes no slot and no place in the queue; a repeated one is not
+// executed again.
+func (d *Dispatcher) runCommand(ctx context.Context, m chat.Message, cmd command.Command, name, args string) (chat.Receipt, error) {
+	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, AcceptedAt: time.Now(), State: store.StateDone, Outcome: chat.OutcomeAnswered, Command: true}
+	rec := make(chan recorded, 1)
+	d.small.Go(func() { rec <- d.record(context.WithoutCancel(ctx), m) })
+	r, known := recorded{}, false
+	if !cmd.Urgent {
+		r, known = <-rec, true
+	} else {
+		r, known = soon(rec, urgentWait)
+	}
+	if known && r.acc.Duplicate {
+		return duplicateReceipt(r.acc.Existing), nil
+	}
+	if r.err != nil && !cmd.Urgent {
+		return chat.Receipt{}, r.err
+	}
+	text, ok := d.execCommand(ctx, m, cmd, name, args)
+	d.obs.CommandRun(cmd.Name, ok)
+	if !known { // the answer belongs behind the record, but a person does not wait for it
+		d.small.Go(func() { <-rec; d.answerCommand(context.WithoutCancel(ctx), m, text) })
+		return receipt, nil
+	}
+	receipt.Seq = r.acc.Seq
+	d.answerCommand(context.WithoutCancel(ctx), m, text)
+	return receipt, nil
+}
+
+type recorded struct {
+	acc store.Accepted
+	err error
+}
+
+func (d *Dispatcher) record(ctx context.Context, m chat.Message) recorded {
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, errors.New("recording the command took too long"))
+	defer cancel()
+	acc, err := d.store.Accept(ctx, store.AcceptParams{Node: d.NodeID(), Message: m, Unqueued: true, Offset: d.offset(m)})
+	if err != nil {
+		d.log.WarnContext(ctx, "a command was not recorded", "session", m.Session.String(), "err", err)
+	}
+	return recorded{acc: acc, err: err}
+}
+
+func soon(c <-chan recorded, wait time.Duration) (recorded, bool) {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case r := <-c:
+		return r, true
+	case <-t.C:
+		return recorded{}, false
+	}
+}
+
+// execCommand runs the function of the table and turns its error into the sentence that the person gets.
+func (d *Dispatcher) execCommand(ctx context.Context, m chat.Message, cmd command.Command, name, args string) (text string, ok bool) {
+	if !allows(m.Scope, cmd.Scope) {
+		return "You may not use /" + cmd.Name + ": it needs the scope " + string(cmd.Scope) + ".", false
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, errors.New("the command took too long"))
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.ErrorContext(ctx, "a command panicked", "command", cmd.Name, "panic", p)
+			text, ok = "/"+cmd.Name+" failed: internal error.", false
+		}
+	}()
+	text, err := cmd.Run(ctx, actions{d}, command.Call{
+		Session: m.Session, Principal: m.Principal, Sender: m.Content.Sender, Channel: channelKind(m.Channel),
+		Target: m.Content.Options.ReplyTo, Name: name, Args: args,
+	})
+	if err != nil {
+		d.log.InfoContext(ctx, "a command failed", "command", cmd.Name, "err", err)
+		return "/" + cmd.Name + " failed: " + sentenceOf(err) + ".", false
+	}
+	return text, true
+}
+
+// allows reports whether scope have includes need.
+func allows(have string, need command.Scope) bool {
+	rank := map[string]int{string(command.ScopeRead): 1, string(command.ScopeWrite): 2, string(command.ScopeAdmin): 3}
+	return rank[have] >= rank[string(need)]
+}
+
+// answerCommand keeps question and answer in the transcript, marked so that no agent takes them for conversation, and sends the answer.
+func (d *Dispatcher) answerCommand(ctx context.Context, m chat.Message, text string) {
+	entries, err := d.store.AppendTranscript(ctx, m.Session, m.Principal, []chat.TranscriptEntry{
+		{RunID: m.ID, Role: chat.RoleUser, Text: m.Content.Text, Sender: m.Content.Sender, Command: true},
+		{RunID: m.ID, Role: chat.RoleAssistant, Text: text, Command: true, StopReason: "stop"},
+	})
+	if err != nil {
+		d.log.WarnContext(ctx, "the answer of a command is not in the transcript", "session", m.Session.String(), "err", err)
+	}
+	e := chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: m.Principal, RunID: m.ID, Seq: 1, Text: text, Command: true, Reason: "stop"}
+	if len(entries) > 0 {
+		e.EntrySeq = entries[len(entries)-1].Seq
+	}
+	d.hub.publish(e)
+	d.waiters.end(chat.RunEnd{RunID: m.ID, Session: m.Session, Outcome: chat.OutcomeAnswered, Text: text})
+	if to := m.Content.Options.ReplyTo; !to.IsZero() {
+		o := store.Outgoing{ID: newID(), RunID: m.ID, Session: m.Session, Target: to, Kind: store.KindNotice, Text: text, Count: 1}
+		if err := d.store.Enqueue(ctx, []store.Outgoing{o}); err != nil {
+			d.log.WarnContext(ctx, "the answer of a command was not sent", "session", m.Session.String(), "err", err)
+		}
+		wake(d.outboxNow)
+	}
+}
+
+// actions is what commands may do to the house.
+type actions struct{ d *Dispatcher }
+
+var _ command.Actions = actions{}
+
+func (a actions) stop(ctx context.Context, c command.Call, scope store.StopScope) (command.StopReport, error) {
+	before := a.d.running(c.Session)
+	ids, err := a.d.Stop(ctx, store.StopParams{Session: c.Session, Scope: scope, By: c.Principal})
+	if err != nil {
+		return command.StopReport{}, err
+	}
+	var r command.StopReport
+	for _, id := range ids {
+		if before[id] {
+			r.Running++
+		} else {
+			r.Waiting++
+		}
+	}
+	return r, nil
+}
+
+// StopOne is /stop.
+func (a actions) StopOne(ctx context.Context, c command.Call) (command.StopReport, error) {
+	return a.stop(ctx, c, store.StopOne)
+}
+
+// StopAll is /stopall.
+func (a actions) StopAll(ctx context.Context, c command.Call) (command.StopReport, error) {
+	return a.stop(ctx, c, store.StopAll)
+}
+
+// NewSession is /new.
+func (a actions) NewSession(ctx context.Context, c command.Call) error {
+	_, err := a.d.Reset(ctx, c.Session, c.Principal, c.Principal)
+	return err
+}
+
+// Queue is /queue.
+func (a actions) Queue(ctx context.Context, c command.Call) (command.QueueReport, error) {
+	s := a.d.settings(chat.Message{Session: c.Session, Channel: c.Channel}, "")
+	r := command.QueueReport{Mode: chat.QueueMode(s.Mode), Cap: s.Cap, Lane: "main"}
+	st, err := a.d.store.Session(ctx, c.Session, "")
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	if st.Mode != "" {
+		r.Mode = st.Mode
+	}
+	r.Running, r.Waiting = len(st.ActiveRuns), st.Waiting
+	return r, nil
+}
+
+// SetMode is /queue MODE.
+func (a actions) SetMode(ctx context.Context, c command.Call, mode chat.QueueMode) error {
+	return a.d.store.SetSessionMode(ctx, c.Session, c.Principal, mode)
+}
+
+// ClearQueue is /queue clear.
+func (a actions) ClearQueue(ctx context.Context, c command.Call) (int, error) {
+	waiting, _, err := a.d.store.PendingInputs(ctx, c.Session, 1000)
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range waiting {
+		a.d.sched.Drop(c.Session.String(), w.Seq)
+	}
+	return a.d.endWaiting(ctx, waiting, chat.OutcomeStopped, "cleared"), nil
+}
+
+// SetModel is /model NAME.
+func (a actions) SetModel(ctx context.Context, c command.Call, model string) error {
+	return a.d.store.SetNote(ctx, c.Session, c.Principal, noteModel, model)
+}
+
+// Agents is /agent.
+func (a actions) Agents() []agent.Info { return a.d.Agents() }
+
+// Overview is /status.
+func (a actions) Overview(ctx context.Context, c command.Call) (command.Overview, error) {
+	st := a.d.Status(ctx)
+	ag := a.d.agents[c.Session.Agent]
+	o := command.Overview{
+		Version: st.Version, Store: st.Store, Agent: ag.Info.ID + " (" + ag.Info.Runner + ")", Model: ag.Info.Model,
+		Uptime: time.Since(st.StartedAt).Round(time.Second).String(), Lanes: st.Lanes.Lanes, ContextWindow: ag.ContextWindow,
+	}
+	if st.StoreError != "" {
+		o.Problems = append(o.Problems, "database: "+st.StoreError)
+		return o, nil
+	}
+	var err error
+	if o.Queue, err = a.Queue(ctx, c); err != nil {
+		return o, err
+	}
+	s, err := a.d.store.Session(ctx, c.Session, "")
+	if err == nil && s.Notes[noteModel] != "" {
+		o.Model = s.Notes[noteModel]
+	}
+	tr, err := a.d.store.Transcript(ctx, store.TranscriptQuery{Session: c.Session, Limit: 1})
+	if err != nil {
+		return o, err
+	}
+	o.Messages = tr.Total
+	o.Tokens, _ = a.d.estimate(ctx, c.Session.String())
+	return o, nil
+}
+
+// running is the ids of the turns of a session on this process.
+func (d *Dispatcher) running(key chat.SessionKey) map[string]bool {
+	d.live.mu.Lock()
+	defer d.live.mu.Unlock()
+	ids := map[string]bool{}
+	for _, r := range d.live.bySn[key.String()] {
+		ids[r.runID] = true
+	}
+	return ids
+}

@@ -1,0 +1,226 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/command"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+// Defaults of a Config.
+const (
+	DefaultLease   = 15 * time.Second
+	DefaultTimeout = 10 * time.Minute
+	// maxTimeout is the ceiling of a turn that asked for no limit.
+	maxTimeout = 24 * time.Hour
+	// DefaultSweep is how often unowned work is looked for.
+	DefaultSweep = time.Second
+	// defaultGroup is how many turns of a group session run at once.
+	defaultGroup = 3
+)
+
+// Store is what dispatch needs of the durable side.
+type Store = store.Store
+
+// Config of a Dispatcher. Zero values are defaults.
+type Config struct {
+	// Version and Addr are shown to other nodes and to people. BootID names this start of the process.
+	Version, Addr, BootID string
+	// Lease is how long this process counts as alive without a heartbeat; 0 = 15 s. Heartbeat is how often it is extended; 0 = a fifth.
+	Lease, Heartbeat time.Duration
+	// Sweep is how often unowned work is looked for; 0 = 1 s.
+	Sweep time.Duration
+	// Exclusive: no other process can use the store, so what earlier processes owned is free at once.
+	Exclusive bool
+	// Lanes are the limits by name; empty = the scheduler's defaults.
+	Lanes map[string]int
+	// Queue says how sessions of an agent behave on a channel (its name up to the first ':'; "" = none); kind is that of the session
+	// key. nil = the scheduler's defaults, three turns at once in groups.
+	Queue func(agent, channel, kind string) scheduler.Settings
+	// ThrottleAt is the share of the context window from which on a session runs one turn at a time; 0 = 0.6.
+	ThrottleAt float64
+	// Agents, the default one first; at least one.
+	Agents []Agent
+	// StopGrace is how long a stopped turn may take to return before it is finished without it; 0 = 2 s.
+	StopGrace time.Duration
+}
+
+// Agent is a runner under a name.
+type Agent struct {
+	Info   agent.Info
+	Runner agent.Runner
+	// ContextWindow in tokens; 0 = unknown: the history is cut to 24 000 tokens and the throttle is off.
+	ContextWindow int
+	// Timeout of a turn; 0 = 10 minutes.
+	Timeout time.Duration
+	// SystemPrompt goes before every conversation.
+	SystemPrompt string
+	// AtMostOnce: a turn whose process died is told to the person instead of run again.
+	AtMostOnce bool
+}
+
+// Deps are the parts that the dispatcher brings together.
+type Deps struct {
+	Store    Store
+	Commands *command.Table
+	// Channels send what is in the outbox.
+	Channels []channel.Channel
+	Observer Observer
+	Lanes    scheduler.Observer
+	Logger   *slog.Logger
+}
+
+// Dispatcher is the middle of the house. Make it with New.
+type Dispatcher struct {
+	cfg       Config
+	store     Store
+	commands  *command.Table
+	sched     *scheduler.Scheduler[work]
+	agents    map[string]Agent
+	channels  map[string]channel.Channel
+	obs       Observer
+	log       *slog.Logger
+	hub       hub
+	live      liveRuns
+	waiters   waiters
+	started   time.Time
+	node      atomic.Pointer[incarnation]
+	draining  atomic.Bool
+	sweepNow  chan struct{} // capacity 1: look again
+	outboxNow chan struct{} // capacity 1: look again
+	turned    atomic.Int64  // unix nanoseconds of the ownership loop's last turn
+	refused   atomic.Int64  // messages that a full queue refused
+	small     sync.WaitGroup
+}
+
+// work is what the scheduler holds for one message or for one recovered run: the inbox rows and the claim under which they were
+// taken.
+type work struct {
+	claim store.Claim
+	rows  []store.Waiting
+}
+
+// New makes a dispatcher. ctx is the work context: the parent of every turn, cancelled with a cause when running work has to be
+// abandoned. Nothing runs before Run.
+func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	d := &Dispatcher{
+		cfg: cfg, store: deps.Store, commands: deps.Commands, obs: deps.Observer, log: deps.Logger,
+		agents: map[string]Agent{}, channels: map[string]channel.Channel{}, started: time.Now(),
+		sweepNow: make(chan struct{}, 1), outboxNow: make(chan struct{}, 1),
+	}
+	if d.obs == nil {
+		d.obs = NopObserver{}
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	for _, a := range cfg.Agents {
+		d.agents[a.Info.ID] = a
+	}
+	for _, c := range deps.Channels {
+		d.channels[c.Name()] = c
+	}
+	d.turned.Store(time.Now().UnixNano())
+	d.sched, err = scheduler.New(ctx, scheduler.Config[work]{
+		Lanes: cfg.Lanes, Run: d.runTurn, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.estimate,
+		StopGrace: cfg.StopGrace, OnStuck: d.stuck, Observer: deps.Lanes, Logger: d.log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making the scheduler: %w", err)
+	}
+	return d, nil
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = c.Lease / 5
+	}
+	if c.Sweep == 0 {
+		c.Sweep = DefaultSweep
+	}
+	if c.Queue == nil {
+		c.Queue = defaultQueue
+	}
+	if len(c.Agents) == 0 {
+		return c, errors.New("no agent is configured")
+	}
+	for _, a := range c.Agents {
+		if !chat.ValidAgentID(a.Info.ID) || a.Runner == nil {
+			return c, fmt.Errorf("agent %q has no valid id or no runner", a.Info.ID)
+		}
+	}
+	return c, nil
+}
+
+func defaultQueue(_, _, kind string) scheduler.Settings {
+	if kind == chat.KindGroup {
+		return scheduler.Settings{MaxConcurrent: defaultGroup}
+	}
+	return scheduler.Settings{}
+}
+
+// settings of a message's session: the configured ones, then the session's own mode, then what the message asks for.
+func (d *Dispatcher) settings(m chat.Message, mode chat.QueueMode) scheduler.Settings {
+	s := d.cfg.Queue(m.Session.Agent, channelKind(m.Channel), m.Session.Kind())
+	for _, chosen := range []chat.QueueMode{mode, m.Content.Options.Mode} {
+		if chosen != "" {
+			s.Mode = scheduler.QueueMode(chosen)
+		}
+	}
+	return s.Over(scheduler.DefaultSettings())
+}
+
+// Run registers this process and turns the loops until ctx is over; it returns when they, and everything small beside the turns,
+// have ended. It does not end the turns: Drain does.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	for _, loop := range []func(context.Context){d.ownLoop, d.outboxLoop} {
+		loops.Go(func() { loop(ctx) })
+	}
+	loops.Wait()
+	d.small.Wait()
+	return nil
+}
+
+// DefaultAgent is the id of the agent that answers when nobody else is named.
+func (d *Dispatcher) DefaultAgent() string { return d.cfg.Agents[0].Info.ID }
+
+// Agents lists the agents, the default one first.
+func (d *Dispatcher) Agents() []agent.Info {
+	infos := make([]agent.Info, 0, len(d.cfg.Agents))
+	for _, a := range d.cfg.Agents {
+		infos = append(infos, a.Info)
+	}
+	return infos
+}
+
+// Commands lists the chat commands.
+func (d *Dispatcher) Commands() []chat.CommandInfo { return d.commands.Infos() }
+
+// Subscribe calls fn for every event of this process until cancel is called. fn must not block; it is never called after cancel has
+// returned, unless it is running.
+func (d *Dispatcher) Subscribe(fn func(chat.Event)) (cancel func()) { return d.hub.subscribe(fn) }
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,28 @@
+// Package dispatch is the place where the parts meet: a message becomes a command or a turn, a turn meets its agent, its history
+// and its reply. It also owns the loops of ownership (heartbeat, sweep) and of the outbox.
+//
+// # The way of a message
+//
+// [Dispatcher.Receive] executes a command here and now, or makes the message durable (Store.Accept) and hands it to the
+// scheduler when this process owns the session. The scheduler calls back with a turn; the turn is started in the store (fence
+// first), the agent runs, its events go to subscribers, and Store.Finish writes outcome, transcript and outgoing messages in
+// one transaction. What this process was told about is never kept only in memory: the store's row is the message, the scheduler's
+// item is a plan to run it.
+//
+// # Who may decide what
+//
+// The store decides what is accepted, dropped and stopped; its answer is the truth. The scheduler decides when a turn runs. Where the
+// two can race (a message is dropped in the store while it is being started) Store.Start is the arbiter: what has an outcome does not run.
+//
+// # Ownership
+//
+// A process is an incarnation (node) with a lease. Every heartbeat extends it; when that fails for too long, or the store says that the
+// lease is over, every turn is cancelled with cause lease lost, a new incarnation is registered, and the sweep finds what is left.
+// Nothing else is needed after a crash, a pause or a lost wake-up: [Store.Sweep] is the only repair there is.
+//
+// # Goroutines and the end
+//
+// [Dispatcher.Run] owns the loops and returns when they have ended. Turns run on goroutines of the scheduler; the small ones beside a
+// turn (typing, a stop that is being written) are counted and awaited. The order of the end is: [Dispatcher.Drain] (take nothing
+// new, let turns finish, cancel the rest, flush the outbox, leave the table of nodes), then the context of Run.
+package dispatch

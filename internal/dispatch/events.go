@@ -1,0 +1,170 @@
+package dispatch
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// hub hands events to subscribers. Publishing copies the list under the lock and calls outside of it.
+type hub struct {
+	mu   sync.Mutex
+	next int
+	subs []subscriber
+}
+
+type subscriber struct {
+	id int
+	fn func(chat.Event)
+}
+
+func (h *hub) subscribe(fn func(chat.Event)) func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.next++
+	id := h.next
+	h.subs = append(slices.Clone(h.subs), subscriber{id: id, fn: fn})
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.subs = slices.DeleteFunc(slices.Clone(h.subs), func(s subscriber) bool { return s.id == id })
+	}
+}
+
+func (h *hub) publish(e chat.Event) {
+	h.mu.Lock()
+	subs := h.subs
+	h.mu.Unlock()
+	if e.At.IsZero() {
+		e.At = time.Now()
+	}
+	for _, s := range subs {
+		s.fn(e)
+	}
+}
+
+// liveRuns is the turns that run on this process, with their text so far.
+type liveRuns struct {
+	mu   sync.Mutex
+	byID map[string]*liveRun
+	bySn map[string][]*liveRun // by session, oldest first
+}
+
+// liveRun is one running turn. Its text grows on the turn's goroutine and is read by others.
+type liveRun struct {
+	session   chat.SessionKey
+	runID     string
+	lane      string
+	principal string
+
+	mu        sync.Mutex
+	text      strings.Builder
+	seq       int64
+	replace   bool // the next delta replaces what an earlier attempt said
+	finished  bool // the outcome is decided; what comes later is discarded
+	stopWhy   string
+	startedAt time.Time
+	attempt   int
+}
+
+func (l *liveRuns) add(r *liveRun) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.byID == nil {
+		l.byID, l.bySn = map[string]*liveRun{}, map[string][]*liveRun{}
+	}
+	key := r.session.String()
+	l.byID[r.runID] = r
+	l.bySn[key] = append(l.bySn[key], r)
+}
+
+func (l *liveRuns) remove(r *liveRun) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := r.session.String()
+	if l.byID[r.runID] == r {
+		delete(l.byID, r.runID)
+	}
+	l.bySn[key] = slices.DeleteFunc(l.bySn[key], func(o *liveRun) bool { return o == r })
+	if len(l.bySn[key]) == 0 {
+		delete(l.bySn, key)
+	}
+}
+
+func (l *liveRuns) get(runID string) *liveRun {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.byID[runID]
+}
+
+func (l *liveRuns) oldest(key chat.SessionKey) *liveRun {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	runs := l.bySn[key.String()]
+	if len(runs) == 0 {
+		return nil
+	}
+	return runs[0]
+}
+
+// grow adds text and returns the delta event, or false when the run's outcome is decided already.
+func (r *liveRun) grow(text string) (chat.Event, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.finished || text == "" {
+		return chat.Event{}, false
+	}
+	r.text.WriteString(text)
+	r.seq++
+	e := r.event(chat.EventDelta)
+	e.Delta, e.Text, e.Replace = text, r.text.String(), r.replace
+	r.replace = false
+	return e, true
+}
+
+// close decides the run's end once; the second caller gets false.
+func (r *liveRun) close() (text string, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ok = !r.finished
+	r.finished = true
+	return r.text.String(), ok
+}
+
+// reopen takes a decision back that could not be written.
+func (r *liveRun) reopen() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.finished = false
+}
+
+// tell makes an event of the run with the next number.
+func (r *liveRun) tell(kind chat.EventKind) chat.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seq++
+	return r.event(kind)
+}
+
+func (r *liveRun) event(kind chat.EventKind) chat.Event {
+	return chat.Event{Kind: kind, Session: r.session, Principal: r.principal, RunID: r.runID, Seq: r.seq, Lane: r.lane, At: time.Now()}
+}
+
+// InFlight is the oldest running turn of a session on this process.
+func (d *Dispatcher) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
+	r := d.live.oldest(key)
+	if r == nil {
+		return chat.InFlight{}, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return chat.InFlight{RunID: r.runID, Text: r.text.String(), Seq: r.seq}, !r.finished
+}
+
+// sessionEvent tells watchers that something about a session changed.
+func (d *Dispatcher) sessionEvent(key chat.SessionKey, principal, reason, runID string) {
+	d.hub.publish(chat.Event{Kind: chat.EventSession, Session: key, Principal: principal, Reason: reason, RunID: runID})
+}

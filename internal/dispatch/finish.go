@@ -1,0 +1,256 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+var (
+	errDead        = errors.New("the turn ended its process three times")
+	errInterrupted = errors.New("the turn must not run a second time")
+)
+
+// ending is how a turn ended: what is written and what is told.
+type ending struct {
+	outcome chat.Outcome
+	state   string // of the run row
+	reason  string // closed set: a chat.FailReason or stop, stopall, superseded, draining, …
+	message string // for a person; "" when answered
+	text    string // the answer, or what was said before the end
+	stop    string // stop reason of the transcript entry
+	usage   chat.Usage
+	requeue bool // the messages wait again
+	nothing bool // nothing may be written: somebody else owns the session
+}
+
+// judge decides how a turn ended from what the agent returned and why its context ended.
+func (d *Dispatcher) judge(ctx context.Context, t *turn, res agent.Result, err error) ending {
+	end := ending{usage: res.Usage}
+	var (
+		cause  *scheduler.CancelCause
+		failed *agent.Error
+		app    *chat.Error
+	)
+	switch {
+	case err == nil:
+		end.outcome, end.state, end.stop = chat.OutcomeAnswered, store.RunOK, "stop"
+		end.text = chat.CleanText(res.Text)
+		if res.StopReason != "" {
+			end.stop = res.StopReason
+		}
+		return end
+	case errors.As(err, &cause):
+		d.judgeCancelled(t, cause, &end)
+	case errors.Is(err, errDead):
+		end.fail(chat.OutcomeDead, store.RunDead, string(chat.FailDead), sentence(chat.OutcomeDead, ""))
+	case errors.Is(err, errInterrupted):
+		end.fail(chat.OutcomeInterrupted, store.RunInterrupted, "crashed", sentence(chat.OutcomeInterrupted, ""))
+	case errors.Is(err, errTurnTimeout):
+		end.fail(chat.OutcomeFailed, store.RunFailed, string(chat.FailTimeout), "the answer took too long and was ended; try again or ask for less")
+	case errors.As(err, &failed):
+		end.fail(chat.OutcomeFailed, store.RunFailed, string(failed.Reason), failed.Message)
+	case errors.As(err, &app):
+		end.fail(chat.OutcomeFailed, store.RunFailed, string(chat.FailUnknown), app.Message)
+	case ctx.Err() != nil:
+		end.fail(chat.OutcomeInterrupted, store.RunInterrupted, "draining", sentence(chat.OutcomeInterrupted, ""))
+		end.requeue = !d.atMostOnce(t)
+	default:
+		end.fail(chat.OutcomeFailed, store.RunFailed, string(chat.FailUnknown), "the agent failed; try again")
+	}
+	if end.outcome == chat.OutcomeFailed {
+		d.log.WarnContext(ctx, "turn failed", "session", t.run.session.String(), "run_id", t.run.runID, "reason", end.reason, "attempt", t.started.Attempt, "err", err)
+	}
+	return end
+}
+
+func (e *ending) fail(outcome chat.Outcome, state, reason, message string) {
+	e.outcome, e.state, e.reason, e.message, e.stop = outcome, state, reason, message, "error"
+}
+
+func (d *Dispatcher) judgeCancelled(t *turn, cause *scheduler.CancelCause, end *ending) {
+	switch cause.Reason {
+	case scheduler.ReasonStopped:
+		why, _ := splitBy(cause.By)
+		end.fail(chat.OutcomeStopped, store.RunStopped, why, "stopped")
+		end.stop = "stopped"
+	case scheduler.ReasonSuperseded:
+		end.fail(chat.OutcomeSuperseded, store.RunStopped, "superseded", sentence(chat.OutcomeSuperseded, ""))
+		end.stop = "superseded"
+	case scheduler.ReasonLeaseLost, scheduler.ReasonReset:
+		end.fail(chat.OutcomeInterrupted, store.RunInterrupted, "lease_lost", sentence(chat.OutcomeInterrupted, ""))
+		end.nothing = cause.Reason == scheduler.ReasonLeaseLost
+		end.requeue = !d.atMostOnce(t)
+	default:
+		end.fail(chat.OutcomeInterrupted, store.RunInterrupted, "draining", sentence(chat.OutcomeInterrupted, ""))
+		end.requeue = !d.atMostOnce(t)
+	}
+}
+
+// finishTurn writes the end of a turn and tells everybody. It is called on the turn's goroutine after the agent has returned.
+func (d *Dispatcher) finishTurn(ctx context.Context, t *turn, end ending) {
+	said, mine := t.run.close()
+	if !mine { // stuck has decided it while the agent did not return; only the goroutine's end is left to write
+		d.endStopping(ctx, t)
+		return
+	}
+	if end.nothing {
+		d.obs.Fenced("finish")
+		return
+	}
+	if end.outcome != chat.OutcomeAnswered {
+		end.text = said
+	}
+	d.writeFinish(ctx, t, end, false)
+}
+
+// stuck is called by the scheduler when a cancelled turn has not returned within the grace: its outcome is written now, and
+// whatever it says later is discarded. It keeps its slot and its place in the session.
+func (d *Dispatcher) stuck(st *scheduler.Turn[work]) {
+	run := d.live.get(st.RunID())
+	cause := st.Cause()
+	if run == nil || cause == nil {
+		return
+	}
+	t := &turn{run: run}
+	for _, it := range st.Items() {
+		t.rows = append(t.rows, it.Payload.rows...)
+		if it.Payload.claim.Epoch >= t.claim.Epoch {
+			t.claim = it.Payload.claim
+		}
+	}
+	t.agent = d.agents[run.session.Agent]
+	var end ending
+	d.judgeCancelled(t, cause, &end)
+	said, mine := run.close()
+	if !mine || end.nothing {
+		return
+	}
+	end.text = said
+	d.log.Warn("a stopped turn has not returned; it is finished without it", "session", run.session.String(), "run_id", run.runID, "reason", end.reason)
+	if !d.writeFinish(context.Background(), t, end, true) { //nolint:forbidigo // the turn's own context is over and nobody else's is near
+		run.reopen()
+	}
+}
+
+// writeFinish is the one transaction that ends a turn.
+func (d *Dispatcher) writeFinish(ctx context.Context, t *turn, end ending, stillRunning bool) bool {
+	lead := t.rows[len(t.rows)-1]
+	p := store.FinishParams{
+		Claim: t.claim, RunID: t.run.runID, State: end.state, Outcome: end.outcome, Cause: end.reason, Error: chat.Cut(end.message, 2000),
+		Usage: end.usage, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.text, 200),
+	}
+	if !end.requeue {
+		p.Transcript = d.answer(t, end)
+		p.Outgoing = outgoing(lead, t.run.runID, end)
+	}
+	var fin store.Finished
+	err := d.final(ctx, "finishing a turn", func(ctx context.Context) (err error) {
+		fin, err = d.store.Finish(ctx, p)
+		return err
+	})
+	switch {
+	case errors.Is(err, chat.ErrFenced):
+		d.obs.Fenced("finish")
+		d.log.InfoContext(ctx, "a turn's end was refused: the session belongs to somebody else", "session", lead.Session.String(), "run_id", t.run.runID)
+		return false
+	case err != nil:
+		d.log.ErrorContext(ctx, "a turn's end could not be written; it will run again", "session", lead.Session.String(), "run_id", t.run.runID, "err", err)
+		return false
+	}
+	d.announce(t, end, fin)
+	return true
+}
+
+// answer is the transcript entry of what was said.
+func (d *Dispatcher) answer(t *turn, end ending) []chat.TranscriptEntry {
+	if end.text == "" {
+		return nil
+	}
+	tokens := end.usage.OutputTokens
+	if tokens == 0 {
+		tokens = agent.EstimateTokens(end.text)
+	}
+	return []chat.TranscriptEntry{{RunID: t.run.runID, Role: chat.RoleAssistant, Text: end.text, Tokens: tokens, StopReason: end.stop}}
+}
+
+// outgoing is what goes to the person's channel: the answer, or the notice that there is none.
+func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
+	to := lead.Content.Options.ReplyTo
+	if to.IsZero() {
+		return nil
+	}
+	if end.outcome == chat.OutcomeAnswered && end.text != "" {
+		return []store.Outgoing{{ID: newID(), RunID: runID, N: 0, Session: lead.Session, Target: to, Kind: store.KindReply, Text: end.text, Count: 1}}
+	}
+	n := notice(lead, end.outcome, end.reason, end.message)
+	if n == nil {
+		return nil
+	}
+	n.RunID, n.N = runID, 1
+	n.ExpiresAt = time.Now().Add(noticeLife)
+	return []store.Outgoing{*n}
+}
+
+// announce tells everybody about an end that is committed.
+func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
+	wake(d.outboxNow)
+	lead := t.rows[len(t.rows)-1]
+	d.endPreview(lead.Content.Options.ReplyTo, t.run.runID)
+	if end.requeue {
+		wake(d.sweepNow)
+		return
+	}
+	for _, m := range fin.Merged {
+		d.hub.publish(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.principal, RunID: m.MessageID, Seq: 2, Lane: t.run.lane, MergedInto: t.run.runID, Reason: "merged"})
+		d.obs.Ended(t.run.lane, chat.OutcomeMerged, "")
+		d.waiters.end(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.runID, Text: end.text, Usage: end.usage})
+	}
+	if end.outcome != chat.OutcomeAnswered {
+		for _, r := range t.rows[:len(t.rows)-1] {
+			d.tellEnded(r, end.outcome, end.reason)
+		}
+	}
+	d.hub.publish(t.endEvent(end, fin))
+	d.sessionEvent(lead.Session, t.run.principal, "run.finished", t.run.runID)
+	d.obs.Ended(t.run.lane, end.outcome, end.reason)
+	d.waiters.end(chat.RunEnd{
+		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.message, Text: end.text, Usage: end.usage,
+		Duration: fin.EndedAt.Sub(t.run.startedAt), Waited: t.run.startedAt.Sub(lead.AcceptedAt),
+	})
+}
+
+func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
+	kind := chat.EventAborted
+	switch end.outcome {
+	case chat.OutcomeAnswered:
+		kind = chat.EventFinal
+	case chat.OutcomeFailed, chat.OutcomeDead, chat.OutcomeInterrupted:
+		kind = chat.EventFailed
+	default:
+	}
+	e := t.run.tell(kind)
+	e.Text, e.Reason, e.Message, e.Usage = end.text, end.reason, end.message, end.usage
+	if kind == chat.EventFinal {
+		e.Reason = end.stop
+	}
+	if n := len(fin.Entries); n > 0 {
+		e.EntrySeq = fin.Entries[n-1].Seq
+	}
+	return e
+}
+
+// endStopping writes that a turn which was finished without its goroutine has returned at last.
+func (d *Dispatcher) endStopping(ctx context.Context, t *turn) {
+	err := d.final(ctx, "ending a stopped turn", func(ctx context.Context) error {
+		return d.store.EndStopping(ctx, t.claim, t.run.runID)
+	})
+	if err != nil && !errors.Is(err, chat.ErrFenced) {
+		d.log.ErrorContext(ctx, "a stopped turn stays stopping until its lease ends", "run_id", t.run.runID, "err", err)
+	}
+}

@@ -1,0 +1,66 @@
+package dispatch
+
+import (
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// Observer is told what happens, for metrics. Arguments are from closed sets; methods must not block.
+type Observer interface {
+	// Accepted: a message is durable. Channel is the name up to the first ':'.
+	Accepted(channel string, duplicate bool)
+	// Dropped: a full queue cost a message its place (policy old) or refused it (policy new).
+	Dropped(policy string)
+	// Ended: a message has its outcome.
+	Ended(lane string, outcome chat.Outcome, reason string)
+	// TurnEnded: a turn has returned after d; waited is the time from acceptance to start.
+	TurnEnded(lane string, outcome chat.Outcome, d, waited time.Duration)
+	// Fenced: a write was refused because the claim was gone.
+	Fenced(operation string)
+	// Sent: one attempt to send ended; result is delivered, retry, failed, expired or resent.
+	Sent(channel, kind, result string)
+	// CommandRun: a chat command was executed.
+	CommandRun(name string, ok bool)
+	// LeaseLost: this process was declared dead, or could not reach the store in time.
+	LeaseLost()
+	// TakenOver: sessions were taken over by the sweep.
+	TakenOver(sessions int)
+}
+
+// NopObserver observes nothing.
+type NopObserver struct{}
+
+// Accepted does nothing.
+func (NopObserver) Accepted(string, bool) {}
+
+// Dropped does nothing.
+func (NopObserver) Dropped(string) {}
+
+// Ended does nothing.
+func (NopObserver) Ended(string, chat.Outcome, string) {}
+
+// TurnEnded does nothing.
+func (NopObserver) TurnEnded(string, chat.Outcome, time.Duration, time.Duration) {}
+
+// Fenced does nothing.
+func (NopObserver) Fenced(string) {}
+
+// Sent does nothing.
+func (NopObserver) Sent(string, string, string) {}
+
+// CommandRun does nothing.
+func (NopObserver) CommandRun(string, bool) {}
+
+// LeaseLost does nothing.
+func (NopObserver) LeaseLost() {}
+
+// TakenOver does nothing.
+func (NopObserver) TakenOver(int) {}
+
+// channelKind is a channel's name without its account, fit for a metric label and a configuration key.
+func channelKind(name string) string {
+	kind, _, _ := strings.Cut(name, ":")
+	return kind
+}

@@ -1,0 +1,204 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+const (
+	outboxEvery = time.Second
+	outboxBatch = 64
+	// sendTimeout bounds one attempt. A channel has shorter bounds of its own.
+	sendTimeout = 60 * time.Second
+	// maxBackoff between two attempts that the channel gave no time for.
+	maxBackoff = 5 * time.Minute
+	// maxAttempts ends a message that a provider never takes.
+	maxAttempts = 50
+)
+
+// outboxLoop sends what is in the outbox: claimed rows run beside each other, one per chat, so that a slow chat delays itself.
+func (d *Dispatcher) outboxLoop(ctx context.Context) {
+	if len(d.channels) == 0 {
+		return
+	}
+	var sends sync.WaitGroup
+	defer sends.Wait()
+	slots := make(chan struct{}, outboxBatch)
+	tick := time.NewTimer(0)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			tick.Reset(outboxEvery)
+		case <-d.outboxNow:
+		}
+		for d.sendBatch(ctx, &sends, slots) {
+		}
+	}
+}
+
+// sendBatch claims what is due and starts sending it; true when there may be more.
+func (d *Dispatcher) sendBatch(ctx context.Context, sends *sync.WaitGroup, slots chan struct{}) bool {
+	room := cap(slots) - len(slots)
+	me, err := d.alive()
+	if room == 0 || err != nil {
+		return false
+	}
+	rows, err := d.store.ClaimOutgoing(ctx, me.id, d.channelNames(), room)
+	if err != nil {
+		if ctx.Err() == nil {
+			d.log.WarnContext(ctx, "reading the outbox failed; trying again", "err", err)
+		}
+		return false
+	}
+	for _, row := range rows {
+		slots <- struct{}{} // there is room: only this loop takes places
+		sends.Go(func() {
+			defer func() { <-slots; wake(d.outboxNow) }()
+			d.send(ctx, me.id, row)
+		})
+	}
+	return len(rows) == room
+}
+
+func (d *Dispatcher) channelNames() []string {
+	names := make([]string, 0, len(d.channels))
+	for name := range d.channels {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// send makes one attempt and writes down how it went.
+func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
+	kind := channelKind(o.Target.Channel)
+	if o.Expired {
+		d.obs.Sent(kind, o.Kind, "expired")
+		d.log.WarnContext(ctx, "an outgoing message came too late and was not sent", "outbox_id", o.ID, "channel", kind)
+		return
+	}
+	if o.MaybeSent {
+		d.obs.Sent(kind, o.Kind, "resent")
+	}
+	c := d.channels[o.Target.Channel]
+	sendCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendTimeout, errors.New("sending took too long"))
+	defer cancel()
+	sent, err := c.Send(sendCtx, chat.Reply{ID: o.ID, RunID: o.RunID, Target: o.Target, Kind: o.Kind, Text: outText(o), Attempt: o.Attempt})
+	if err == nil {
+		d.obs.Sent(kind, o.Kind, "delivered")
+		d.note(ctx, o, d.final(ctx, "noting a delivery", func(ctx context.Context) error {
+			return d.store.Delivered(ctx, node, o.ID, sent.ProviderID)
+		}))
+		return
+	}
+	p := undelivered(node, o, err)
+	result := "retry"
+	if p.Permanent {
+		result = "failed"
+	}
+	d.obs.Sent(kind, o.Kind, result)
+	d.log.WarnContext(ctx, "a message was not delivered", "outbox_id", o.ID, "channel", kind, "attempt", o.Attempt, "permanent", p.Permanent, "err", err)
+	d.note(ctx, o, d.final(ctx, "noting a failed delivery", func(ctx context.Context) error { return d.store.Undelivered(ctx, p) }))
+}
+
+func (d *Dispatcher) note(ctx context.Context, o store.Outgoing, err error) {
+	if err != nil && !errors.Is(err, chat.ErrFenced) {
+		d.log.ErrorContext(ctx, "how a message was sent could not be noted; it may be sent again", "outbox_id", o.ID, "err", err)
+	}
+}
+
+func undelivered(node string, o store.Outgoing, err error) store.UndeliveredParams {
+	p := store.UndeliveredParams{Node: node, ID: o.ID, Error: chat.Cut(err.Error(), 500), RetryIn: backoff(o.Attempt)}
+	var se *channel.SendError
+	if errors.As(err, &se) {
+		p.Error, p.Permanent = se.Reason, se.Permanent
+		if se.RetryAfter > 0 {
+			p.RetryIn = se.RetryAfter
+		}
+	}
+	p.Permanent = p.Permanent || o.Attempt >= maxAttempts
+	return p
+}
+
+// backoff is 1 s, 2 s, 4 s, … up to five minutes, plus or minus a quarter.
+func backoff(attempt int) time.Duration {
+	base := min(time.Second<<min(attempt-1, 12), maxBackoff)
+	return base*3/4 + rand.N(base/2) //nolint:gosec // spread, not secrecy
+}
+
+// flushOutbox gives the outbox a moment at the end: what is due and can be sent at once goes out before the channels stop.
+func (d *Dispatcher) flushOutbox(ctx context.Context) {
+	if len(d.channels) == 0 {
+		return
+	}
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	for {
+		counts, err := d.store.OutboxCounts(flush)
+		if err != nil || d.nothingWaits(counts) {
+			return
+		}
+		wake(d.outboxNow)
+		if !d.pause(flush, 50*time.Millisecond) {
+			return
+		}
+	}
+}
+
+func (d *Dispatcher) nothingWaits(counts map[string]store.OutboxCount) bool {
+	for name := range d.channels {
+		if counts[name].Waiting > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// typingEvery is below the five seconds after which Telegram's sign goes out.
+const typingEvery = 4 * time.Second
+
+// typing shows that an answer is being made until the returned function is called.
+func (d *Dispatcher) typing(ctx context.Context, to chat.Target) (stop func()) {
+	ty, ok := d.channels[to.Channel].(channel.Typer)
+	if !ok {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		t := time.NewTicker(typingEvery)
+		defer t.Stop()
+		for {
+			ty.Typing(ctx, to)
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}
+
+func (d *Dispatcher) preview(to chat.Target, runID, text string) {
+	if s, ok := d.channels[to.Channel].(channel.Streamer); ok {
+		s.Update(to, runID, text)
+	}
+}
+
+func (d *Dispatcher) endPreview(to chat.Target, runID string) {
+	if s, ok := d.channels[to.Channel].(channel.Streamer); ok {
+		s.Finish(to, runID)
+	}
+}

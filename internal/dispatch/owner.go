@@ -1,0 +1,271 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+// incarnation is this process as the store knows it: a new one at every start and after every lost lease.
+type incarnation struct {
+	id    string
+	until time.Time // local, monotonic: work is given up here even if the store cannot be asked
+
+	mu     sync.Mutex
+	leases map[string]store.Lease
+}
+
+func (i *incarnation) lease(name string) (store.Lease, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	l, ok := i.leases[name]
+	return l, ok
+}
+
+func (i *incarnation) holds(l store.Lease, ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	next := maps.Clone(i.leases)
+	if next == nil {
+		next = map[string]store.Lease{}
+	}
+	delete(next, l.Name)
+	if ok {
+		next[l.Name] = l
+	}
+	i.leases = next
+}
+
+// alive is the current incarnation, or the error for a process that has none: it accepts nothing then.
+func (d *Dispatcher) alive() (*incarnation, error) {
+	me := d.node.Load()
+	if me == nil || time.Now().After(me.until) {
+		return nil, chat.ErrStoreUnavailable
+	}
+	return me, nil
+}
+
+// NodeID is the id of the current incarnation, "" while there is none.
+func (d *Dispatcher) NodeID() string {
+	if me := d.node.Load(); me != nil {
+		return me.id
+	}
+	return ""
+}
+
+// margin is taken off the lease: a process gives up before others may take over.
+func (d *Dispatcher) margin() time.Duration { return min(2*time.Second, d.cfg.Lease/5) }
+
+// ownLoop registers this process, keeps its lease, and takes over what nobody owns. It is the only goroutine that replaces the
+// incarnation.
+func (d *Dispatcher) ownLoop(ctx context.Context) {
+	beat := time.NewTimer(0)
+	sweep := time.NewTimer(0)
+	defer beat.Stop()
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-beat.C:
+			beat.Reset(d.beat(ctx))
+		case <-sweep.C:
+			d.sweep(ctx)
+			sweep.Reset(d.cfg.Sweep*9/10 + rand.N(d.cfg.Sweep/5)) //nolint:gosec // spread, not secrecy
+		case <-d.sweepNow:
+			d.sweep(ctx)
+		case <-d.wakeups():
+			d.sweep(ctx)
+		}
+		d.turned.Store(time.Now().UnixNano())
+	}
+}
+
+func (d *Dispatcher) wakeups() <-chan struct{} {
+	w, ok := d.store.(store.Waker)
+	me := d.node.Load()
+	if !ok || me == nil {
+		return nil
+	}
+	return w.Wakeups(me.id)
+}
+
+// beat extends the lease or registers a new incarnation; it returns when to come again.
+func (d *Dispatcher) beat(ctx context.Context) time.Duration {
+	every := d.cfg.Heartbeat
+	ctx, cancel := context.WithTimeoutCause(ctx, d.cfg.Lease/3, errors.New("the heartbeat took too long"))
+	defer cancel()
+	me := d.node.Load()
+	if me == nil {
+		if err := d.register(ctx); err != nil {
+			d.log.WarnContext(ctx, "not registered yet; trying again", "err", err)
+			return every / 3
+		}
+		return every
+	}
+	asked := time.Now()
+	b, err := d.store.Heartbeat(ctx, me.id)
+	switch {
+	case err == nil:
+		d.extend(me, asked, b)
+		return every
+	case errors.Is(err, chat.ErrFenced) || time.Now().After(me.until):
+		d.loseLease(ctx, err)
+		return 0
+	default:
+		d.log.WarnContext(ctx, "heartbeat missed; trying again", "err", err)
+		return every / 3
+	}
+}
+
+func (d *Dispatcher) extend(me *incarnation, asked time.Time, b store.Beat) {
+	next := &incarnation{id: me.id, until: asked.Add(d.cfg.Lease - d.margin()), leases: me.leases}
+	d.node.Store(next)
+	for _, s := range b.Stops {
+		d.sched.StopRun(s.Session.String(), s.RunID, s.By)
+	}
+}
+
+func (d *Dispatcher) register(ctx context.Context) error {
+	n := store.Node{ID: newID(), Addr: d.cfg.Addr, Version: d.cfg.Version, Lease: d.cfg.Lease, Exclusive: d.cfg.Exclusive}
+	asked := time.Now()
+	if err := d.store.Register(ctx, n); err != nil {
+		return err
+	}
+	d.node.Store(&incarnation{id: n.ID, until: asked.Add(d.cfg.Lease - d.margin())})
+	wake(d.sweepNow)
+	return nil
+}
+
+// loseLease gives up everything that ran under a dead incarnation. What waits in memory is forgotten: its rows are the messages.
+func (d *Dispatcher) loseLease(ctx context.Context, why error) {
+	d.obs.LeaseLost()
+	d.log.ErrorContext(ctx, "the lease of this process is lost; its turns are cancelled and run again from the database", "err", why)
+	d.node.Store(nil)
+	d.sched.Cancel(scheduler.ErrLeaseLost)
+	d.sched.ResetAll()
+}
+
+// sweep takes over sessions without a live owner, as many as there is room for, and looks for messages whose wake-up was lost.
+func (d *Dispatcher) sweep(ctx context.Context) {
+	me, err := d.alive()
+	if err != nil || d.draining.Load() {
+		return
+	}
+	const batch = 200
+	taken, err := d.store.Sweep(ctx, me.id, batch)
+	if err != nil {
+		d.log.WarnContext(ctx, "sweep failed; trying again", "err", err)
+		return
+	}
+	hinted, err := d.store.Hinted(ctx, me.id, batch)
+	if err != nil {
+		d.log.WarnContext(ctx, "reading hinted messages failed; trying again", "err", err)
+	}
+	if len(taken) > 0 {
+		d.obs.TakenOver(len(taken))
+		d.log.InfoContext(ctx, "took over sessions", "sessions", len(taken))
+	}
+	for _, t := range append(taken, hinted...) {
+		d.resume(ctx, t)
+	}
+	if len(taken) == batch {
+		wake(d.sweepNow)
+	}
+}
+
+// resume hands the unfinished messages of a session to the scheduler: runs that had begun as one item each, the others as they came.
+func (d *Dispatcher) resume(ctx context.Context, t store.Taken) {
+	for _, rows := range batches(t.Messages) {
+		lead := rows[len(rows)-1]
+		m := chat.Message{Session: lead.Session, Channel: lead.Channel, Content: lead.Content}
+		it := d.item(work{claim: t.Claim, rows: rows}, d.settings(m, t.Mode))
+		if lead.RunID != "" {
+			it.ID, it.RunID, it.NoMerge = lead.RunID, lead.RunID, true
+		}
+		d.submit(ctx, it)
+	}
+}
+
+// batches groups messages: those of one run stay together under its id; typed messages of one sender in one thread that no turn has
+// taken yet become one batch, as the debounce window would have made it.
+func batches(rows []store.Waiting) [][]store.Waiting {
+	var out [][]store.Waiting
+	runAt := map[string]int{}
+	for _, r := range rows {
+		if i, ok := runAt[r.RunID]; ok && r.RunID != "" {
+			out[i] = append(out[i], r)
+			continue
+		}
+		if n := len(out); n > 0 && joins(out[n-1], r) {
+			out[n-1] = append(out[n-1], r)
+			continue
+		}
+		if r.RunID != "" {
+			runAt[r.RunID] = len(out)
+		}
+		out = append(out, []store.Waiting{r})
+	}
+	return out
+}
+
+func joins(batch []store.Waiting, r store.Waiting) bool {
+	last := batch[len(batch)-1]
+	return last.State == store.StateHeld && r.State == store.StateHeld && r.RunID == "" && last.RunID == "" &&
+		last.Content.Sender.ID == r.Content.Sender.ID && last.Content.Thread == r.Content.Thread &&
+		len(last.Content.Attachments)+len(r.Content.Attachments) == 0 &&
+		!last.Content.Options.NoMerge && !r.Content.Options.NoMerge && len(batch) < 12
+}
+
+// Lease takes or confirms a named lease for this process; a channel polls only while it holds its own.
+func (d *Dispatcher) Lease(ctx context.Context, name string) (next int64, ok bool, err error) {
+	me, err := d.alive()
+	if err != nil {
+		return 0, false, err
+	}
+	l, ok, err := d.store.AcquireLease(ctx, name, me.id)
+	if err != nil {
+		return 0, false, err
+	}
+	l.Name = name
+	me.holds(l, ok)
+	return l.NextOffset, ok, nil
+}
+
+// Drain is the end, see the package comment. ctx ends the patience with running turns; the whole takes at most a grace more.
+func (d *Dispatcher) Drain(ctx context.Context) error {
+	d.draining.Store(true)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*d.cfg.Lease)
+	defer cancel()
+	me := d.node.Load()
+	if me != nil {
+		if err := d.store.SetDraining(boundedBy(ctx, last), me.id); err != nil {
+			d.log.WarnContext(ctx, "other nodes do not know that this one drains", "err", err)
+		}
+	}
+	err := d.sched.Drain(ctx)
+	d.flushOutbox(ctx)
+	if me = d.node.Load(); me != nil {
+		unregister, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer stop()
+		if e := d.store.Unregister(unregister, me.id); e != nil {
+			d.log.WarnContext(ctx, "left without saying so; others wait for the lease to end", "err", e)
+		}
+	}
+	return err
+}
+
+// boundedBy is ctx while it lasts, else a moment more.
+func boundedBy(ctx, last context.Context) context.Context {
+	if ctx.Err() == nil {
+		return ctx
+	}
+	return last
+}

@@ -1,0 +1,273 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+// Receive takes one message: a chat command is executed at once, everything else is made durable and handed to its lane. When it
+// returns without an error the message cannot be lost. It never waits for a slot or an answer.
+func (d *Dispatcher) Receive(ctx context.Context, m chat.Message) (chat.Receipt, error) {
+	if err := d.check(&m); err != nil {
+		return chat.Receipt{}, err
+	}
+	if cmd, name, args, ok := d.commands.Parse(m.Content.Text, m.BotName); ok && !m.Content.System && !m.Content.External {
+		return d.runCommand(ctx, m, cmd, name, args)
+	}
+	if d.draining.Load() {
+		return chat.Receipt{}, chat.ErrDraining
+	}
+	return d.accept(ctx, m)
+}
+
+// check fills what a message needs and refuses what cannot be a message.
+func (d *Dispatcher) check(m *chat.Message) error {
+	if m.Session.IsZero() {
+		return chat.Errorf(chat.CodeInvalid, "the message names no session")
+	}
+	if _, ok := d.agents[m.Session.Agent]; !ok {
+		return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %q here", m.Session.Agent).With("agentId", m.Session.Agent)
+	}
+	if len(m.Content.Attachments) == 0 || m.Content.Text != "" {
+		if err := chat.CheckText("message", m.Content.Text, chat.MaxText); err != nil {
+			return err
+		}
+	}
+	if m.ID == "" {
+		m.ID = newID()
+	}
+	if m.Lane == "" {
+		m.Lane = scheduler.LaneMain
+	}
+	return chat.CheckMessageID("message id", m.ID)
+}
+
+// newID is a UUIDv7: sortable by time, unique without asking anybody.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, error) {
+	me, err := d.alive()
+	if err != nil {
+		return chat.Receipt{}, err
+	}
+	s := d.settings(m, "")
+	p := store.AcceptParams{
+		Node: me.id, Take: true, Message: m, Cap: s.Cap, Drop: store.DropPolicy(s.Drop), RunLimit: s.MaxConcurrent,
+		DropNotice: dropNotice(m, s.Cap), Offset: d.offset(m),
+	}
+	if m.Content.Options.Typed && s.Debounce > 0 {
+		p.Hold = s.Debounce
+	}
+	acc, err := d.store.Accept(ctx, p)
+	if err != nil {
+		if errors.Is(err, chat.ErrQueueFull) {
+			d.refused.Add(1)
+			d.obs.Dropped(string(store.DropNew))
+		}
+		return chat.Receipt{}, err
+	}
+	d.obs.Accepted(channelKind(m.Channel), acc.Duplicate)
+	if acc.Duplicate {
+		return duplicateReceipt(acc.Existing), nil
+	}
+	d.tellDropped(m.Session, acc)
+	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, Seq: acc.Seq, AcceptedAt: acc.AcceptedAt, State: store.StateWaiting}
+	d.sessionEvent(m.Session, acc.Principal, changeReason(acc.Created), m.ID)
+	if !acc.Mine {
+		d.hint(acc.Owner)
+		receipt.Queued = true
+		return receipt, nil
+	}
+	claim := store.Claim{Session: m.Session, Node: me.id, Epoch: acc.Epoch}
+	receipt.Queued, receipt.Position = d.submitNew(ctx, m, acc, claim)
+	return receipt, nil
+}
+
+func changeReason(created bool) string {
+	if created {
+		return "created"
+	}
+	return "message"
+}
+
+// submitNew hands a message that was just accepted to the scheduler.
+func (d *Dispatcher) submitNew(ctx context.Context, m chat.Message, acc store.Accepted, claim store.Claim) (queued bool, position int) {
+	s := d.settings(m, acc.Mode)
+	row := store.Waiting{
+		Session: m.Session, Seq: acc.Seq, MessageID: m.ID, State: store.StateWaiting, Lane: m.Lane, Principal: acc.Principal,
+		Channel: m.Channel, ExternalID: m.ExternalID, Content: m.Content, AcceptedAt: acc.AcceptedAt,
+	}
+	it := d.item(work{claim: claim, rows: []store.Waiting{row}}, s)
+	it.Typed = m.Content.Options.Typed
+	return d.submit(ctx, it)
+}
+
+// item makes a scheduler item of inbox rows; the last row leads.
+func (d *Dispatcher) item(w work, s scheduler.Settings) scheduler.Item[work] {
+	lead := w.rows[len(w.rows)-1]
+	s.Cap = -1 // the store has decided who waits
+	size := 0
+	for _, r := range w.rows {
+		size += len(r.Content.Text)
+	}
+	return scheduler.Item[work]{
+		Session: lead.Session.String(), Lane: lead.Lane, ID: lead.MessageID, Seq: lead.Seq,
+		Sender: lead.Content.Sender.ID, Thread: lead.Content.Thread, Size: size, Payload: w, Settings: &s,
+		NoMerge: lead.Content.Options.NoMerge || len(lead.Content.Attachments) > 0 || len(w.rows) > 1,
+	}
+}
+
+// submit hands an item over and writes down what that ended. A refusal is an outcome: stale and cleared messages end here, those
+// that a drain refuses stay waiting in the store for whoever comes next.
+func (d *Dispatcher) submit(ctx context.Context, it scheduler.Item[work]) (queued bool, position int) {
+	res, err := d.sched.Submit(it)
+	d.writeEnded(ctx, res.Ended)
+	lead := it.Payload.rows[len(it.Payload.rows)-1]
+	switch {
+	case errors.Is(err, scheduler.ErrMessageStale):
+		d.endWaiting(ctx, it.Payload.rows, chat.OutcomeStale, "stale")
+		return false, 0
+	case errors.Is(err, scheduler.ErrGatewayDraining):
+		return true, 0
+	case err != nil:
+		d.log.ErrorContext(ctx, "the scheduler refused a message", "session", it.Session, "run_id", it.ID, "err", err)
+		d.endWaiting(ctx, it.Payload.rows, chat.OutcomeFailed, string(chat.FailUnknown))
+		return false, 0
+	}
+	if !res.Running && !res.Duplicate {
+		d.hub.publish(chat.Event{Kind: chat.EventQueued, Session: lead.Session, Principal: lead.Principal, RunID: lead.MessageID, Seq: 1, Lane: lead.Lane})
+	}
+	return !res.Running, res.Position
+}
+
+// writeEnded writes the outcomes of items that the scheduler ended while they waited.
+func (d *Dispatcher) writeEnded(ctx context.Context, ended []scheduler.Ended[work]) {
+	for _, e := range ended {
+		switch e.Outcome {
+		case scheduler.OutcomeSuperseded:
+			d.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeSuperseded, "superseded")
+		case scheduler.OutcomeStopped:
+			d.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, "stop")
+		case scheduler.OutcomeDropped:
+			d.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeDropped, string(chat.FailQueueFull))
+		default: // handed back undecided: the row is the message, the sweep or the next process runs it
+		}
+	}
+}
+
+// endWaiting gives rows an outcome and tells the watchers. It is a final write: it survives the caller's context.
+func (d *Dispatcher) endWaiting(ctx context.Context, rows []store.Waiting, outcome chat.Outcome, reason string) int {
+	if len(rows) == 0 {
+		return 0
+	}
+	seqs := make([]int64, 0, len(rows))
+	for _, r := range rows {
+		seqs = append(seqs, r.Seq)
+	}
+	lead := rows[len(rows)-1]
+	p := store.EndParams{Session: lead.Session, Seqs: seqs, Outcome: outcome, Reason: reason}
+	if n := notice(lead, outcome, reason, ""); n != nil {
+		p.Notice = n
+	}
+	var ended []store.Waiting
+	err := d.final(ctx, "ending waiting messages", func(ctx context.Context) (err error) {
+		ended, err = d.store.EndWaiting(ctx, p)
+		return err
+	})
+	if err != nil {
+		d.log.ErrorContext(ctx, "waiting messages keep no outcome until they are swept", "session", lead.Session.String(), "err", err)
+		return 0
+	}
+	wake(d.outboxNow)
+	for _, r := range ended {
+		d.tellEnded(r, outcome, reason)
+	}
+	return len(ended)
+}
+
+// tellEnded publishes the end of a message that never became a turn.
+func (d *Dispatcher) tellEnded(r store.Waiting, outcome chat.Outcome, reason string) {
+	e := chat.Event{Session: r.Session, Principal: r.Principal, RunID: r.MessageID, Seq: 2, Lane: r.Lane, Reason: reason, Kind: chat.EventAborted}
+	if outcome == chat.OutcomeDropped || outcome == chat.OutcomeFailed {
+		e.Kind, e.Message = chat.EventFailed, sentence(outcome, reason)
+	}
+	d.hub.publish(e)
+	d.obs.Ended(r.Lane, outcome, reason)
+	d.waiters.end(chat.RunEnd{RunID: r.MessageID, Session: r.Session, Outcome: outcome, Reason: reason, Message: sentence(outcome, reason)})
+}
+
+// tellDropped removes what the store dropped from the scheduler and tells the watchers.
+func (d *Dispatcher) tellDropped(key chat.SessionKey, acc store.Accepted) {
+	for _, r := range acc.Dropped {
+		d.sched.Drop(key.String(), r.Seq)
+		d.obs.Dropped(string(store.DropOld))
+		d.tellEnded(r, chat.OutcomeDropped, string(chat.FailQueueFull))
+	}
+	if len(acc.Dropped) > 0 {
+		wake(d.outboxNow)
+	}
+}
+
+func duplicateReceipt(w store.Waiting) chat.Receipt {
+	return chat.Receipt{
+		RunID: w.MessageID, Session: w.Session, Seq: w.Seq, AcceptedAt: w.AcceptedAt, Duplicate: true,
+		State: w.State, Outcome: w.Outcome, Queued: w.State == store.StateHeld || w.State == store.StateWaiting,
+	}
+}
+
+// offset is the position of a polled channel that moves in the transaction of the message.
+func (d *Dispatcher) offset(m chat.Message) *store.Lease {
+	if m.ExternalID == 0 {
+		return nil
+	}
+	me := d.node.Load()
+	if me == nil {
+		return nil
+	}
+	l, ok := me.lease(m.Channel)
+	if !ok {
+		return nil
+	}
+	l.NextOffset = m.ExternalID + 1
+	return &l
+}
+
+// hint wakes the owner of a session that another process owns. Lost hints are found by its sweep.
+func (d *Dispatcher) hint(node string) {
+	if w, ok := d.store.(store.Waker); ok && node != "" {
+		w.Notify(node)
+	}
+}
+
+// final runs a write that must not be lost because a caller went away: it has a deadline of its own and is repeated while the store
+// cannot be reached and this process is alive.
+func (d *Dispatcher) final(ctx context.Context, what string, write func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), 2*d.cfg.Lease, errors.New(what+" took too long"))
+	defer cancel()
+	pause := 20 * time.Millisecond
+	for {
+		err := write(ctx)
+		if !errors.Is(err, chat.ErrStoreUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// label keeps a free word out of logs where it could be long.
+func label(s string) string { return chat.Cut(strings.ToValidUTF8(s, "?"), 64) }

@@ -1,0 +1,84 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+// Names of session notes.
+const noteModel = "model"
+
+// Session reads one session that visible ("" = everybody) may see.
+func (d *Dispatcher) Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {
+	s, err := d.store.Session(ctx, key, visible)
+	if err != nil {
+		return chat.SessionStatus{}, err
+	}
+	return d.sessionStatus(s), nil
+}
+
+// Sessions lists sessions with what this process knows of their queues.
+func (d *Dispatcher) Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error) {
+	list, total, err := d.store.ListSessions(ctx, f)
+	if err != nil {
+		return nil, 0, err
+	}
+	out := make([]chat.SessionStatus, 0, len(list))
+	for _, s := range list {
+		out = append(out, d.sessionStatus(s))
+	}
+	return out, total, nil
+}
+
+func (d *Dispatcher) sessionStatus(s store.Session) chat.SessionStatus {
+	st := chat.SessionStatus{
+		Key: s.Key, SessionID: s.SessionID, Principal: s.Principal, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
+		LastMessageAt: s.LastMessageAt, LastRunID: s.LastRunID, LastError: s.LastError, LastPreview: s.Preview,
+		TotalTokens: s.TotalTokens, ActiveRuns: slices.Clone(s.ActiveRuns), Mode: s.Mode, QueueDepth: s.Waiting, Lane: s.Lane,
+	}
+	if st.Mode == "" {
+		m := chat.Message{Session: s.Key, Channel: s.Key.Channel()}
+		st.Mode = chat.QueueMode(d.settings(m, "").Mode)
+	}
+	if st.Lane == "" {
+		st.Lane = scheduler.LaneMain
+	}
+	st.Status = statusWord(s)
+	return st
+}
+
+func statusWord(s store.Session) string {
+	switch {
+	case len(s.ActiveRuns) > 0:
+		return "running"
+	case s.Waiting > 0:
+		return "queued"
+	}
+	switch s.LastState {
+	case store.RunOK:
+		return "done"
+	case store.RunStopped:
+		return "killed"
+	case "":
+		return ""
+	default:
+		if s.LastCause == string(chat.FailTimeout) {
+			return "timeout"
+		}
+		return "failed"
+	}
+}
+
+// Transcript reads a piece of a conversation.
+func (d *Dispatcher) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
+	return d.store.Transcript(ctx, q)
+}
+
+// PendingInputs lists messages that are accepted and not yet run.
+func (d *Dispatcher) PendingInputs(ctx context.Context, key chat.SessionKey, limit int) ([]store.Waiting, int, error) {
+	return d.store.PendingInputs(ctx, key, limit)
+}

@@ -1,0 +1,109 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// statusWait bounds what Status and Ready ask of the store.
+const statusWait = time.Second
+
+// Lanes is a picture of the scheduler.
+func (d *Dispatcher) Lanes() chat.LanesStatus {
+	st := d.sched.Stats()
+	out := chat.LanesStatus{
+		At: time.Now(), NodeID: d.NodeID(), Draining: d.draining.Load(), UnknownLaneFallbacks: int64(st.UnknownLanes),
+		Tracked: st.Sessions.Tracked, Running: st.Sessions.Running, Waiting: st.Sessions.Waiting, Debounced: st.Sessions.Debouncing,
+		DropsOld: int64(st.Drops.Old), DropsNew: d.refused.Load(), Stale: int64(st.Drops.Stale), Cleared: int64(st.Drops.Cleared),
+	}
+	for _, l := range st.Lanes {
+		out.Lanes = append(out.Lanes, chat.LaneStatus{
+			Name: l.Name, Capacity: l.Capacity, Active: l.Active, Stopping: l.Stopping, Waiting: l.Ready, OldestWait: l.OldestWait,
+			Started: int64(l.Started), Finished: int64(l.Finished), Failed: int64(l.Failed), Canceled: int64(l.Cancelled),
+		})
+	}
+	return out
+}
+
+// Progress says whether work moves. It asks nobody.
+func (d *Dispatcher) Progress() chat.Progress {
+	p := chat.Progress{
+		StalledFor:    d.sched.Progress(),
+		DispatcherAge: time.Since(time.Unix(0, d.turned.Load())),
+		CronAge:       -1, WriterAge: -1,
+	}
+	if w, ok := d.store.(store.Progresser); ok {
+		p.WriterAge = w.WriterAge()
+	}
+	return p
+}
+
+// Ready says why this process should get no work; nil = it is ready.
+func (d *Dispatcher) Ready(ctx context.Context) error {
+	if d.draining.Load() {
+		return chat.ErrDraining
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, statusWait, errors.New("the database did not answer within a second"))
+	defer cancel()
+	if err := d.store.Ping(ctx); err != nil {
+		return err
+	}
+	if _, err := d.alive(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Status is a picture of this gateway. It answers with the database down, too.
+func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
+	ctx, cancel := context.WithTimeout(ctx, statusWait)
+	defer cancel()
+	s := chat.SystemStatus{
+		NodeID: d.NodeID(), BootID: d.cfg.BootID, Version: d.cfg.Version, StartedAt: d.started, Draining: d.draining.Load(),
+		Store: d.store.Kind(), Lanes: d.Lanes(), Progress: d.Progress(),
+	}
+	asked := time.Now()
+	if err := d.store.Ping(ctx); err != nil {
+		s.StoreError = sentenceOf(err)
+	}
+	s.StoreLatency = time.Since(asked)
+	counts := map[string]store.OutboxCount{}
+	if s.StoreError == "" {
+		s.Nodes, _ = d.store.LiveNodes(ctx)                                              //nolint:errcheck // a picture: what cannot be read is left out
+		_, s.SessionsKnown, _ = d.store.ListSessions(ctx, store.SessionFilter{Limit: 1}) //nolint:errcheck // as above
+		counts, _ = d.store.OutboxCounts(ctx)                                            //nolint:errcheck // as above
+	}
+	for _, name := range d.channelNames() {
+		cs := d.channels[name].Status()
+		c := counts[name]
+		s.OutboxWaiting, s.OutboxFailed = s.OutboxWaiting+c.Waiting, s.OutboxFailed+c.Failed
+		st := chat.ChannelStatus{
+			ID: channelKind(name), AccountID: "default", Label: channelKind(name), Configured: cs.Configured, Running: cs.Running,
+			Connected: cs.Connected, State: cs.State, Mode: cs.Mode, LastError: cs.LastError, LastPollAge: cs.LastPollAge,
+			OutboxWaiting: c.Waiting, OutboxFailed: c.Failed,
+		}
+		if me := d.node.Load(); me != nil {
+			if _, ok := me.lease(name); ok {
+				st.PollOwner = me.id
+			}
+		}
+		s.Channels = append(s.Channels, st)
+	}
+	return s
+}
+
+// sentenceOf is what a person is shown of an error: the sentence of a chat.Error, never its cause.
+func sentenceOf(err error) string {
+	var e *chat.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "no answer within a second"
+	}
+	return "internal error"
+}

@@ -1,0 +1,44 @@
+package dispatch
+
+import (
+	"context"
+
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+// takeInput lets a runner fetch what people said to the session while its turn runs (mode steer). The messages join the run in the
+// store before the runner sees them, so that a crash loses none.
+func (d *Dispatcher) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work]) func() []chat.Content {
+	return func() []chat.Content {
+		st.AcceptInput() // a runner that asks can use it; before the first question mode steer waits like mode queue
+		var rows []store.Waiting
+		for _, it := range st.TakeInput() {
+			rows = append(rows, it.Payload.rows...)
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		p := store.StartParams{Claim: t.claim, RunID: t.run.runID, Lane: t.run.lane}
+		for _, r := range rows {
+			p.Seqs = append(p.Seqs, r.Seq)
+			p.Transcript = append(p.Transcript, said(r, t.run.runID))
+		}
+		var joined []int64
+		err := d.whileAlive(ctx, func(ctx context.Context) (err error) {
+			joined, err = d.store.Join(ctx, p)
+			return err
+		})
+		if err != nil {
+			d.log.WarnContext(ctx, "messages could not join their turn", "session", t.run.session.String(), "run_id", t.run.runID, "err", err)
+			return nil
+		}
+		rows = keep(rows, joined)
+		input := make([]chat.Content, 0, len(rows))
+		for _, r := range rows {
+			input = append(input, r.Content)
+		}
+		return input
+	}
+}

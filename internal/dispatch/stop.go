@@ -1,0 +1,167 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+// stopAnswer is how long a stop waits for the store before it answers with what it knows of this process. The store's part goes
+// on behind it: a slow database must not make a person wait for a stop.
+const stopAnswer = 600 * time.Millisecond
+
+// Stop stops what p names. The signal reaches turns of this process before the store is asked; the durable half makes sure that what was
+// stopped never runs again, and reaches turns of other processes. It takes no slot and waits for no turn.
+func (d *Dispatcher) Stop(ctx context.Context, p store.StopParams) ([]string, error) {
+	if p.Reason == "" {
+		p.Reason = "stop"
+		if p.Scope == store.StopAll {
+			p.Reason = "stopall"
+		}
+	}
+	met, ended := d.stopLocal(p)
+	if len(met) > 0 && p.Scope == store.StopOne { // what the signal met is what is written down
+		p.Scope, p.MessageID = store.StopRun, met[0]
+	}
+	done := make(chan stopResult, 1)
+	d.small.Go(func() { done <- d.stopDurable(context.WithoutCancel(ctx), p, ended) })
+	t := time.NewTimer(stopAnswer)
+	defer t.Stop()
+	select {
+	case r := <-done:
+		for _, id := range r.ids {
+			if !slices.Contains(met, id) {
+				met = append(met, id)
+			}
+		}
+		if r.err != nil && len(met) == 0 {
+			return nil, r.err
+		}
+		return met, nil
+	case <-t.C:
+		return met, nil
+	case <-ctx.Done():
+		return met, context.Cause(ctx)
+	}
+}
+
+type stopResult struct {
+	ids []string
+	err error
+}
+
+// stopLocal sends the signal to what this process knows.
+func (d *Dispatcher) stopLocal(p store.StopParams) (met []string, ended []scheduler.Ended[work]) {
+	key, by := p.Session.String(), joinBy(p.Reason, p.By)
+	var s scheduler.Stopped[work]
+	switch p.Scope {
+	case store.StopOne:
+		s = d.sched.Stop(key, by)
+	case store.StopRun:
+		s = d.sched.StopRun(key, p.MessageID, by)
+	case store.StopAll:
+		s = d.sched.StopAll(key, by, 0)
+	}
+	for _, t := range s.Running {
+		met = append(met, t.RunID())
+	}
+	for _, e := range s.Ended {
+		met = append(met, e.Item.ID)
+	}
+	return met, s.Ended
+}
+
+// stopDurable writes the stop down and tells about what ended by it.
+func (d *Dispatcher) stopDurable(ctx context.Context, p store.StopParams, local []scheduler.Ended[work]) stopResult {
+	var st store.Stopped
+	err := d.final(ctx, "writing a stop down", func(ctx context.Context) (err error) {
+		st, err = d.store.Stop(ctx, p)
+		return err
+	})
+	if err != nil {
+		d.log.ErrorContext(ctx, "a stop was signalled but not written down", "session", p.Session.String(), "err", err)
+		return stopResult{err: err}
+	}
+	var r stopResult
+	for _, w := range st.Waiting {
+		r.ids = append(r.ids, w.MessageID)
+		d.tellEnded(w, chat.OutcomeStopped, p.Reason)
+	}
+	for _, e := range local { // removed from the queue by the signal; the store ended those that it had to name
+		d.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, p.Reason)
+	}
+	me := d.node.Load()
+	for _, run := range st.Running {
+		r.ids = append(r.ids, run.RunID)
+		if me == nil || run.Node != me.id {
+			d.hint(run.Node)
+		}
+	}
+	if p.Scope == store.StopAll {
+		d.sched.StopAll(p.Session.String(), joinBy(p.Reason, p.By), st.Cutoff)
+	}
+	return r
+}
+
+// joinBy and splitBy carry the reason of a stop together with who asked through the scheduler's cause.
+func joinBy(reason, who string) string { return reason + " " + who }
+
+func splitBy(by string) (reason, who string) {
+	reason, who, _ = strings.Cut(by, " ")
+	return reason, who
+}
+
+// Reset stops everything of a session and begins an empty transcript; it returns the id of the new one.
+func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, principal, by string) (string, error) {
+	if _, ok := d.agents[key.Agent]; !ok {
+		return "", chat.Errorf(chat.CodeUnknownAgent, "there is no agent %q here", key.Agent).With("agentId", key.Agent)
+	}
+	if _, err := d.Stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by, Reason: "reset"}); err != nil {
+		return "", err
+	}
+	s, err := d.store.ResetSession(ctx, key, principal, newID())
+	if err != nil {
+		return "", err
+	}
+	d.sessionEvent(key, s.Principal, "reset", "")
+	return s.SessionID, nil
+}
+
+// deleteWait is how long Delete waits for stopped turns to return.
+const deleteWait = 5 * time.Second
+
+// Delete stops everything of a session and removes it with its transcripts.
+func (d *Dispatcher) Delete(ctx context.Context, key chat.SessionKey, expectID, by string) (bool, error) {
+	if _, err := d.Stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by, Reason: "reset"}); err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, deleteWait)
+	defer cancel()
+	for {
+		deleted, err := d.store.DeleteSession(ctx, key, expectID)
+		if !errors.Is(err, chat.ErrConflict) || expectID != "" || !d.pause(ctx, 50*time.Millisecond) {
+			if deleted {
+				d.sessionEvent(key, "", "delete", "")
+			}
+			return deleted, err
+		}
+	}
+}
+
+// pause waits; false when ctx is over first.
+func (d *Dispatcher) pause(ctx context.Context, t time.Duration) bool {
+	timer := time.NewTimer(t)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,301 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+// errTurnTimeout is the cause of a turn whose time is over.
+var errTurnTimeout = errors.New("the turn's time is over")
+
+// defaultHistory is how many tokens of history an agent gets whose context window is unknown.
+const defaultHistory = 24_000
+
+// turn is one execution on its way through start, agent and finish.
+type turn struct {
+	claim   store.Claim
+	rows    []store.Waiting // the messages that it really has, ascending; the last one leads
+	agent   Agent
+	started store.Started
+	run     *liveRun
+}
+
+// runTurn is what the scheduler calls on the goroutine that owns the slot. Its error is the scheduler's figure of how the turn ended; the
+// durable outcome is written by then.
+func (d *Dispatcher) runTurn(ctx context.Context, st *scheduler.Turn[work]) error {
+	t, ok, err := d.startTurn(ctx, st)
+	if err != nil || !ok {
+		return err
+	}
+	defer d.live.remove(t.run)
+	began := time.Now()
+	res, err := d.execute(ctx, t, st)
+	if refused := st.Settle(); refused != nil { // a stop was faster: whatever the agent says, the person was told that it stops
+		err = refused
+	}
+	end := d.judge(ctx, t, res, err)
+	d.finishTurn(ctx, t, end)
+	d.obs.TurnEnded(t.run.lane, end.outcome, time.Since(began), t.started.StartedAt.Sub(t.rows[0].AcceptedAt))
+	if end.outcome == chat.OutcomeFailed || end.outcome == chat.OutcomeDead {
+		return fmt.Errorf("turn %s: %s", end.reason, end.message)
+	}
+	return nil
+}
+
+// startTurn writes the start under the fence. ok is false when there is nothing to run: every message has an outcome meanwhile, or the
+// session belongs to somebody else.
+func (d *Dispatcher) startTurn(ctx context.Context, st *scheduler.Turn[work]) (*turn, bool, error) {
+	t := &turn{}
+	for _, it := range st.Items() {
+		w := it.Payload
+		t.rows = append(t.rows, w.rows...)
+		if w.claim.Epoch >= t.claim.Epoch {
+			t.claim = w.claim
+		}
+	}
+	lead := t.rows[len(t.rows)-1]
+	p := store.StartParams{Claim: t.claim, RunID: st.RunID(), Lane: st.Lane()}
+	for _, r := range t.rows {
+		p.Seqs = append(p.Seqs, r.Seq)
+		p.Transcript = append(p.Transcript, said(r, st.RunID()))
+	}
+	err := d.whileAlive(ctx, func(ctx context.Context) (err error) {
+		t.started, err = d.store.Start(ctx, p)
+		return err
+	})
+	switch {
+	case errors.Is(err, chat.ErrFenced):
+		d.obs.Fenced("start")
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("starting a turn: %w", err)
+	case len(t.started.Seqs) == 0:
+		return nil, false, nil
+	}
+	t.rows = keep(t.rows, t.started.Seqs)
+	t.agent = d.agents[lead.Session.Agent]
+	t.run = &liveRun{
+		session: lead.Session, runID: st.RunID(), lane: st.Lane(), principal: t.started.Principal, seq: 1,
+		replace: t.started.Attempt > 1, startedAt: t.started.StartedAt, attempt: t.started.Attempt,
+	}
+	d.live.add(t.run)
+	d.hub.publish(t.run.tell(chat.EventStarted))
+	d.sessionEvent(lead.Session, t.run.principal, "run.started", t.run.runID)
+	return t, true, nil
+}
+
+// said is a message as the transcript keeps it.
+func said(r store.Waiting, runID string) chat.TranscriptEntry {
+	role := chat.RoleUser
+	if r.Content.System {
+		role = chat.RoleSystem
+	}
+	return chat.TranscriptEntry{RunID: runID, Role: role, Text: r.Content.Text, Sender: r.Content.Sender, Tokens: agent.EstimateTokens(r.Content.Text)}
+}
+
+func keep(rows []store.Waiting, seqs []int64) []store.Waiting {
+	want := make(map[int64]bool, len(seqs))
+	for _, s := range seqs {
+		want[s] = true
+	}
+	kept := rows[:0:0]
+	for _, r := range rows {
+		if want[r.Seq] {
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
+
+// whileAlive repeats an operation while the store cannot be reached and ctx lasts.
+func (d *Dispatcher) whileAlive(ctx context.Context, op func(context.Context) error) error {
+	pause := 20 * time.Millisecond
+	for {
+		err := op(ctx)
+		if !errors.Is(err, chat.ErrStoreUnavailable) {
+			return err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return err
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// execute runs the agent. It returns before anything ran when an earlier life of the run says so.
+func (d *Dispatcher) execute(ctx context.Context, t *turn, st *scheduler.Turn[work]) (agent.Result, error) {
+	lead := t.rows[len(t.rows)-1]
+	switch {
+	case t.started.StopBy != "":
+		return agent.Result{}, &scheduler.CancelCause{Reason: scheduler.ReasonStopped, By: t.started.StopBy}
+	case t.started.Crashes >= store.MaxCrashes:
+		return agent.Result{}, errDead
+	case t.started.Crashes > 0 && d.atMostOnce(t):
+		return agent.Result{}, errInterrupted
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout(lead), errTurnTimeout)
+	defer cancel()
+	req, err := d.request(ctx, t)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	if st != nil {
+		req.TakeInput = d.takeInput(ctx, t, st)
+	}
+	stopTyping := d.typing(ctx, lead.Content.Options.ReplyTo)
+	defer stopTyping()
+	res, err := t.agent.Runner.Run(ctx, req, func(e agent.Event) { d.emit(t, lead, e) })
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		return res, cause
+	}
+	return res, err
+}
+
+func (d *Dispatcher) atMostOnce(t *turn) bool {
+	if t.agent.AtMostOnce {
+		return true
+	}
+	for _, r := range t.rows {
+		if r.Content.Options.AtMostOnce {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *turn) timeout(lead store.Waiting) time.Duration {
+	limit := t.agent.Timeout
+	if limit == 0 {
+		limit = DefaultTimeout
+	}
+	switch ms := lead.Content.Options.TimeoutMs; {
+	case ms > 0:
+		limit = time.Duration(ms) * time.Millisecond
+	case ms < 0:
+		limit = maxTimeout
+	}
+	return min(limit, maxTimeout)
+}
+
+// request gathers what the agent is to know.
+func (d *Dispatcher) request(ctx context.Context, t *turn) (agent.Request, error) {
+	lead := t.rows[len(t.rows)-1]
+	deadline, _ := ctx.Deadline()
+	req := agent.Request{
+		Session: lead.Session, RunID: t.run.runID, Attempt: t.started.Attempt,
+		IdempotencyKey: lead.Session.String() + "/" + t.run.runID, Deadline: deadline,
+		SystemPrompt: t.agent.SystemPrompt, Thinking: lead.Content.Options.Thinking, Params: lead.Content.Options.Params,
+		Model: t.started.Notes[noteModel],
+	}
+	if lead.Content.Options.Model != "" {
+		req.Model = lead.Content.Options.Model
+	}
+	if extra := lead.Content.Options.SystemPrompt; extra != "" {
+		req.SystemPrompt = joinNonEmpty("\n\n", req.SystemPrompt, extra)
+	}
+	budget := t.budget(&req)
+	history, err := d.history(ctx, lead.Session, t.started.SessionID, t.run.runID, budget)
+	if err != nil {
+		return req, err
+	}
+	for _, r := range t.rows {
+		req.Messages = append(req.Messages, r.Content)
+		history = append(history, r.Content.Context...)
+	}
+	req.History = agent.CutHistory(history, budget)
+	return req, nil
+}
+
+func joinNonEmpty(sep string, a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + sep + b
+}
+
+// budget is how many tokens of history fit: the window less the answer's quarter, the prompt and the new messages.
+func (t *turn) budget(req *agent.Request) int {
+	window := t.agent.ContextWindow
+	if window == 0 {
+		return defaultHistory
+	}
+	left := window - window/4 - agent.EstimateTokens(req.SystemPrompt)
+	for _, r := range t.rows {
+		left -= agent.EstimateTokens(r.Content.Text)
+	}
+	return left
+}
+
+// history reads the transcript before the run, newest pages first, until the budget is used up.
+func (d *Dispatcher) history(ctx context.Context, key chat.SessionKey, sessionID, runID string, budget int) ([]chat.TranscriptEntry, error) {
+	var out []chat.TranscriptEntry
+	const page = 200
+	for offset := 0; budget > 0; offset += page {
+		tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: key, SessionID: sessionID, Limit: page, Offset: offset})
+		if err != nil {
+			return nil, fmt.Errorf("reading the history: %w", err)
+		}
+		older := make([]chat.TranscriptEntry, 0, len(tr.Entries))
+		for _, e := range tr.Entries {
+			if !e.Command && e.RunID != runID {
+				older = append(older, e)
+				budget -= agent.EstimateEntry(e)
+			}
+		}
+		out = append(older, out...)
+		if len(tr.Entries) < page {
+			break
+		}
+	}
+	return out, nil
+}
+
+// emit tells watchers what the agent does while it works.
+func (d *Dispatcher) emit(t *turn, lead store.Waiting, e agent.Event) {
+	switch e.Kind {
+	case agent.EventDelta:
+		ev, ok := t.run.grow(chat.CleanText(e.Text))
+		if !ok {
+			return
+		}
+		d.hub.publish(ev)
+		d.preview(lead.Content.Options.ReplyTo, t.run.runID, ev.Text)
+	case agent.EventTool:
+		ev := t.run.tell(chat.EventTool)
+		ev.Tool = e.Tool
+		d.hub.publish(ev)
+	case agent.EventUsage: // written at the end
+	}
+}
+
+// estimate is asked by the scheduler before a second turn of a session starts at the same time.
+func (d *Dispatcher) estimate(ctx context.Context, session string) (tokens, window int) {
+	key, err := chat.ParseSessionKey(session, d.DefaultAgent())
+	if err != nil {
+		return 0, 0
+	}
+	window = d.agents[key.Agent].ContextWindow
+	if window == 0 {
+		return 0, 0
+	}
+	history, err := d.history(ctx, key, "", "", window)
+	if err != nil {
+		d.log.WarnContext(ctx, "no token estimate", "session", session, "err", err)
+		return 0, 0
+	}
+	for _, e := range history {
+		tokens += agent.EstimateEntry(e)
+	}
+	return tokens, window
+}

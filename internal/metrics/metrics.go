@@ -1,0 +1,158 @@
+// Package metrics is what operators watch: a Prometheus registry of its own, and the Observer of each package.
+//
+// Labels come from closed sets (lane, outcome, reason, channel, …) and never hold a session, a user, a job or a chat: the number
+// of series does not depend on what people do. What can be counted from the state (lanes, connections, outbox) is read from the
+// state when somebody scrapes, through [Source]; nothing is counted twice.
+//
+// The package starts no goroutine. Its observers only add to counters and never block.
+package metrics
+
+import (
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"laneway/internal/chat"
+	"laneway/internal/dispatch"
+	"laneway/internal/scheduler"
+)
+
+// Metrics is the registry and the observers.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	accepted   *prometheus.CounterVec
+	dropped    *prometheus.CounterVec
+	outcomes   *prometheus.CounterVec
+	runs       *prometheus.CounterVec
+	runTime    *prometheus.HistogramVec
+	waited     *prometheus.HistogramVec
+	fenced     *prometheus.CounterVec
+	sent       *prometheus.CounterVec
+	commands   *prometheus.CounterVec
+	leaseLost  prometheus.Counter
+	takenOver  prometheus.Counter
+	refused    *prometheus.CounterVec
+	stuck      *prometheus.CounterVec
+	unknown    prometheus.Counter
+	rpc        *prometheus.CounterVec
+	slowClosed prometheus.Counter
+	closed     *prometheus.CounterVec
+	authFailed *prometheus.CounterVec
+}
+
+// runBuckets reach from a fast local answer to the longest allowed turn.
+func runBuckets() []float64 {
+	return []float64{.005, .02, .1, .5, 1, 2, 5, 10, 30, 60, 300, 600, 3600}
+}
+
+func waitBuckets() []float64 {
+	return []float64{.0005, .001, .002, .005, .01, .05, .2, 1, 5, 30, 120, 600}
+}
+
+// New makes a registry with the metrics of laneway, of the Go runtime and of the process.
+func New(version string) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.accepted = m.counters("messages_accepted_total", "Messages made durable, by channel; duplicates are offers of a message that existed.", "channel", "duplicate")
+	m.dropped = m.counters("queue_dropped_total", "Messages that a full queue cost their place (old) or that it refused (new).", "policy")
+	m.outcomes = m.counters("messages_ended_total", "Messages by outcome and reason.", "lane", "outcome", "reason")
+	m.runs = m.counters("runs_total", "Turns by outcome.", "lane", "outcome")
+	m.runTime = m.histograms("run_duration_seconds", "Time from the start of a turn to its end.", runBuckets(), "lane")
+	m.waited = m.histograms("run_wait_seconds", "Time from the acceptance of a message to the start of its turn.", waitBuckets(), "lane")
+	m.fenced = m.counters("fenced_writes_total", "Writes refused because the session belonged to somebody else.", "operation")
+	m.sent = m.counters("outbox_sends_total", "Attempts to send, by result.", "channel", "kind", "result")
+	m.commands = m.counters("commands_total", "Chat commands executed.", "command", "ok")
+	m.refused = m.counters("scheduler_refused_total", "Messages that the scheduler refused.", "reason")
+	m.stuck = m.counters("runs_stuck_total", "Stopped turns that did not return within the grace.", "lane")
+	m.rpc = m.counters("rpc_requests_total", "Requests by method and result code.", "method", "code")
+	m.closed = m.counters("ws_closed_total", "WebSocket connections closed by the server, by close code.", "code")
+	m.authFailed = m.counters("auth_failures_total", "Refused credentials.", "reason")
+	m.leaseLost = m.counter("lease_lost_total", "Times this process was declared dead or could not reach the database in time.")
+	m.takenOver = m.counter("sessions_taken_over_total", "Sessions taken over from a process that was gone.")
+	m.unknown = m.counter("lane_unknown_total", "Messages that named a lane which does not exist; they ran in main.")
+	m.slowClosed = m.counter("ws_slow_closed_total", "Connections closed because the client read too slowly.")
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "laneway", Name: "build_info", Help: "Always 1; the labels say what runs."}, []string{"version", "go"})
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "laneway", Name: name, Help: help}, labels)
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m *Metrics) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "laneway", Name: name, Help: help})
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m *Metrics) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "laneway", Name: name, Help: help, Buckets: buckets}, labels)
+	m.registry.MustRegister(h)
+	return h
+}
+
+// Handler serves the text format.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 2, Timeout: 10 * time.Second})
+}
+
+// Dispatch is the observer of package dispatch.
+func (m *Metrics) Dispatch() dispatch.Observer { return dispatchObserver{m} }
+
+// Scheduler is the observer of package scheduler.
+func (m *Metrics) Scheduler() scheduler.Observer { return schedulerObserver{m: m} }
+
+type dispatchObserver struct{ m *Metrics }
+
+func (o dispatchObserver) Accepted(channel string, duplicate bool) {
+	o.m.accepted.WithLabelValues(channel, yes(duplicate)).Inc()
+}
+func (o dispatchObserver) Dropped(policy string) { o.m.dropped.WithLabelValues(policy).Inc() }
+
+func (o dispatchObserver) Ended(lane string, outcome chat.Outcome, reason string) {
+	o.m.outcomes.WithLabelValues(lane, string(outcome), reason).Inc()
+}
+
+func (o dispatchObserver) TurnEnded(lane string, outcome chat.Outcome, d, waited time.Duration) {
+	o.m.runs.WithLabelValues(lane, string(outcome)).Inc()
+	o.m.runTime.WithLabelValues(lane).Observe(d.Seconds())
+	o.m.waited.WithLabelValues(lane).Observe(max(0, waited.Seconds()))
+}
+func (o dispatchObserver) Fenced(operation string) { o.m.fenced.WithLabelValues(operation).Inc() }
+
+func (o dispatchObserver) Sent(channel, kind, result string) {
+	o.m.sent.WithLabelValues(channel, kind, result).Inc()
+}
+
+func (o dispatchObserver) CommandRun(name string, ok bool) {
+	o.m.commands.WithLabelValues(name, yes(ok)).Inc()
+}
+func (o dispatchObserver) LeaseLost()      { o.m.leaseLost.Inc() }
+func (o dispatchObserver) TakenOver(n int) { o.m.takenOver.Add(float64(n)) }
+
+func yes(b bool) string {
+	if b {
+		return "true"
+	}
+	return "false"
+}
+
+// schedulerObserver counts what dispatch does not see; the ends of turns are dispatch's.
+type schedulerObserver struct {
+	scheduler.NopObserver
+	m *Metrics
+}
+
+func (o schedulerObserver) MessageRefused(why scheduler.Refusal) {
+	o.m.refused.WithLabelValues(string(why)).Inc()
+}
+func (o schedulerObserver) TurnStuck(lane string) { o.m.stuck.WithLabelValues(lane).Inc() }
+func (o schedulerObserver) LaneUnknown()          { o.m.unknown.Inc() }

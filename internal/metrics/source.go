@@ -1,0 +1,77 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"laneway/internal/chat"
+)
+
+// Source is where gauges are read from at each scrape. Every function must answer at once, without the database.
+type Source struct {
+	Lanes func() chat.LanesStatus
+	// Connections are open WebSocket connections.
+	Connections func() int
+	// Outbox is how many messages wait to be sent, as last read; DatabaseUp whether the last check found the database.
+	Outbox     func() int
+	DatabaseUp func() bool
+}
+
+// Watch adds the gauges of a source; call it once.
+func (m *Metrics) Watch(s Source) {
+	m.registry.MustRegister(&laneCollector{source: s.Lanes, descs: laneDescs()})
+	m.gauge("ws_connections", "Open WebSocket connections.", func() float64 { return float64(s.Connections()) })
+	m.gauge("outbox_waiting", "Outgoing messages that wait to be sent.", func() float64 { return float64(s.Outbox()) })
+	m.gauge("db_up", "1 when the last check found the database usable.", func() float64 {
+		if s.DatabaseUp() {
+			return 1
+		}
+		return 0
+	})
+}
+
+func (m *Metrics) gauge(name, help string, read func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "laneway", Name: name, Help: help}, read))
+}
+
+type laneGauges struct{ capacity, active, waiting, stopping, oldest, sessions *prometheus.Desc }
+
+func laneDescs() laneGauges {
+	d := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("laneway_"+name, help, labels, nil)
+	}
+	return laneGauges{
+		capacity: d("lane_capacity", "Slots of the lane.", "lane"),
+		active:   d("lane_active", "Turns that hold a slot.", "lane"),
+		waiting:  d("lane_waiting", "Sessions that are ready and have no slot.", "lane"),
+		stopping: d("lane_stopping", "Turns that were stopped and have not returned.", "lane"),
+		oldest:   d("lane_oldest_wait_seconds", "How long the first of the ready sessions waits.", "lane"),
+		sessions: d("sessions", "Sessions that this process tracks, by state.", "state"),
+	}
+}
+
+type laneCollector struct {
+	source func() chat.LanesStatus
+	descs  laneGauges
+}
+
+// Describe implements prometheus.Collector.
+func (c *laneCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c *laneCollector) Collect(ch chan<- prometheus.Metric) {
+	s := c.source()
+	put := func(d *prometheus.Desc, v float64, label string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, label)
+	}
+	for _, l := range s.Lanes {
+		put(c.descs.capacity, float64(l.Capacity), l.Name)
+		put(c.descs.active, float64(l.Active), l.Name)
+		put(c.descs.waiting, float64(l.Waiting), l.Name)
+		put(c.descs.stopping, float64(l.Stopping), l.Name)
+		put(c.descs.oldest, l.OldestWait.Seconds(), l.Name)
+	}
+	put(c.descs.sessions, float64(s.Tracked), "tracked")
+	put(c.descs.sessions, float64(s.Running), "running")
+	put(c.descs.sessions, float64(s.Waiting), "waiting")
+	put(c.descs.sessions, float64(s.Debounced), "debouncing")
+}

@@ -1,0 +1,132 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The lanes of the default configuration.
+const (
+	// LaneMain runs chat turns. It must exist: an unknown lane name falls back to it.
+	LaneMain = "main"
+	// LaneSubagent runs turns that a running agent spawned.
+	LaneSubagent = "subagent"
+	// LaneTeam runs delegations between agents.
+	LaneTeam = "team"
+	// LaneCron runs scheduled turns.
+	LaneCron = "cron"
+)
+
+// DefaultLanes are the lanes and limits of a Config that names none. The caller owns the map.
+func DefaultLanes() map[string]int {
+	return map[string]int{LaneMain: 30, LaneSubagent: 50, LaneTeam: 100, LaneCron: 30}
+}
+
+const (
+	defaultThrottleAt = 0.6
+	defaultStopGrace  = 2 * time.Second
+	// maxLane bounds a lane's limit: more goroutines than this is a slip of the keyboard, not a plan.
+	maxLane = 1_000_000
+)
+
+// Config is what New needs. The zero value of a field is its default; only Run is required.
+type Config[M any] struct {
+	// Lanes maps names to limits, each from 1 to 1 000 000. Empty means DefaultLanes. "main" must be among them.
+	Lanes map[string]int
+	// Queue is how sessions behave whose messages bring no Settings of their own.
+	Queue Settings
+	// Run executes one turn on a goroutine of its own that owns the slot until Run has returned. ctx is cancelled with
+	// a *CancelCause. A nil error means answered. A panic is caught, logged with its stack, and ends the turn failed.
+	// Run must not wait for another turn except inside Turn.Yield.
+	Run func(ctx context.Context, t *Turn[M]) error
+	// TokenEstimate returns the size of the session's history and of the model's window, both in tokens. It is asked
+	// before a second concurrent turn of a session starts, on a goroutine of its own and outside every lock; the answer
+	// holds until a turn of the session ends. While it is being asked the session starts nothing more; others go on.
+	// ctx is cancelled when the answer does not matter any more. Nil means no throttle.
+	TokenEstimate func(ctx context.Context, session string) (tokens, contextWindow int)
+	// ThrottleAt is the share of the window, above 0 and at most 1, from which a session runs one turn at a time.
+	// 0 means 0.6.
+	ThrottleAt float64
+	// StopGrace is how long a cancelled turn may take to return before it is reported as stuck. 0 means 2 s.
+	StopGrace time.Duration
+	// OnStuck is called once for a turn that has not returned StopGrace after it was cancelled (half of it in a drain),
+	// on a goroutine of its own and outside every lock. The turn's outcome is decided when OnStuck returns, unless Run
+	// returns earlier. Whatever Run returns afterwards is discarded.
+	OnStuck func(t *Turn[M])
+	// Observer is told what happens, for metrics. Nil means nobody is.
+	Observer Observer
+	// Logger gets panics, stuck turns and unknown lanes. Nil means nothing is logged.
+	Logger *slog.Logger
+}
+
+// withDefaults returns a copy in which every default is written out.
+func (c Config[M]) withDefaults() Config[M] {
+	c.Lanes = maps.Clone(c.Lanes)
+	if len(c.Lanes) == 0 {
+		c.Lanes = DefaultLanes()
+	}
+	c.Queue = c.Queue.Over(DefaultSettings())
+	if c.ThrottleAt == 0 {
+		c.ThrottleAt = defaultThrottleAt
+	}
+	if c.StopGrace == 0 {
+		c.StopGrace = defaultStopGrace
+	}
+	if c.Observer == nil {
+		c.Observer = NopObserver{}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Validate names every fault of the configuration with its path. The error matches ErrInvalid. Zero values are
+// defaults and therefore sound, except for Run.
+func (c Config[M]) Validate() error {
+	var faults []error
+	if c.Run == nil {
+		faults = append(faults, errors.New("run: must be set"))
+	}
+	if _, ok := c.Lanes[LaneMain]; len(c.Lanes) > 0 && !ok {
+		faults = append(faults, errors.New("lanes: \"main\" must exist, because unknown names fall back to it"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Lanes)) {
+		if err := checkLane(name, c.Lanes[name]); err != nil {
+			faults = append(faults, fmt.Errorf("lanes: %w", err))
+		}
+	}
+	if !(c.ThrottleAt >= 0 && c.ThrottleAt <= 1) { // written so that NaN is a fault too
+		faults = append(faults, fmt.Errorf("throttle_at: %v is not between 0 and 1", c.ThrottleAt))
+	}
+	if c.StopGrace < 0 {
+		faults = append(faults, fmt.Errorf("stop_grace: %v is negative", c.StopGrace))
+	}
+	faults = append(faults, c.Queue.faults("queue.")...)
+	return invalid("scheduler configuration", faults)
+}
+
+// checkLane reports what is wrong with a lane's name or limit.
+func checkLane(name string, n int) error {
+	if strings.TrimSpace(name) == "" {
+		return errors.New("a lane needs a name")
+	}
+	if n < 1 || n > maxLane {
+		return fmt.Errorf("%s: the limit %d is not between 1 and %d", name, n, maxLane)
+	}
+	return nil
+}
+
+// invalid wraps the faults into one error; nil when there is none.
+func invalid(what string, faults []error) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w %s: %w", ErrInvalid, what, errors.Join(faults...))
+}

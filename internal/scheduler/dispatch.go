@@ -1,0 +1,252 @@
+package scheduler
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"time"
+)
+
+// settle puts a session where it belongs after anything about it has changed: into the ready list of a lane, whose free slots
+// are then used, or out of it, or out of the map.
+func (s *Scheduler[M]) settle(x *session[M], fx *effects[M]) {
+	if l := s.place(x, fx); l != nil {
+		s.pump(l, fx)
+	}
+}
+
+// place is settle without the use of free slots. It returns the lane in whose ready list the session stands.
+func (s *Scheduler[M]) place(x *session[M], fx *effects[M]) *lane[M] {
+	u := x.front()
+	if u == nil || u.open || !s.mayStart(x, u, fx) {
+		x.unlink()
+		if x.idle() {
+			s.forget(x, fx)
+		}
+		return nil
+	}
+	if x.lane != u.lane {
+		x.unlink()
+		u.lane.push(x, fx.now)
+	}
+	return u.lane
+}
+
+// mayStart reports whether the session has room for the unit.
+func (s *Scheduler[M]) mayStart(x *session[M], u *entry[M], fx *effects[M]) bool {
+	if len(x.running) == 0 {
+		return true
+	}
+	if u.steer && s.steered(x, u, fx) {
+		return false
+	}
+	return !u.alone && len(x.running) < x.set.MaxConcurrent && s.unthrottled(x, fx)
+}
+
+// pump uses the free slots of the lane. Whoever frees a slot or brings work calls it; there is no other engine.
+func (s *Scheduler[M]) pump(l *lane[M], fx *effects[M]) {
+	for l.room() {
+		if len(l.returning) > 0 {
+			s.grant(l, fx)
+			continue
+		}
+		x := l.readyHead
+		if x == nil || s.draining {
+			return
+		}
+		x.unlink()
+		s.start(x, fx)
+		if other := s.place(x, fx); other != nil && other != l {
+			s.pump(other, fx) // the next message of the session belongs to another lane
+		}
+	}
+}
+
+// start makes a turn of the first unit of the session and gives it a slot.
+func (s *Scheduler[M]) start(x *session[M], fx *effects[M]) {
+	u := x.pop()
+	if x.set.Mode == ModeCollect {
+		s.collect(x, u)
+	}
+	t := u.begin(s, x, fx.now)
+	x.running = append(x.running, t)
+	l := u.lane
+	l.acquire(t)
+	l.started++
+	l.lastStart = fx.now
+	s.live++
+	s.tally.turns++
+	s.tally.running++
+	s.tally.outcomes[OutcomeMerged.index()] += uint64(u.count - 1) //nolint:gosec // a unit has at least one message
+	if fx.starts == nil {
+		fx.starts = t
+	} else {
+		fx.lastStart.nextStart = t
+	}
+	fx.lastStart = t
+}
+
+// collect adds to the unit every waiting message that may share its turn.
+func (s *Scheduler[M]) collect(x *session[M], u *entry[M]) {
+	for next := x.front(); next != nil && s.collects(x, u, next); next = x.front() {
+		u.join(x.pop())
+	}
+}
+
+// collects reports whether next may share the turn of u. Only bytes limit a collected turn, because the number of waiting
+// messages has its own limit.
+func (s *Scheduler[M]) collects(x *session[M], u, next *entry[M]) bool {
+	a, b := u.last.item(), next.item()
+	if next.open || !a.merges() || !b.merges() || a.Thread != b.Thread || u.lane != next.lane {
+		return false
+	}
+	return x.set.BatchBytes < 0 || u.bytes+next.bytes <= x.set.BatchBytes
+}
+
+// begin turns a unit that has left the queue into a running turn. The last message leads: it gives the turn its id.
+func (u *entry[M]) begin(s *Scheduler[M], x *session[M], now time.Duration) *Turn[M] {
+	t := &u.turn
+	lead := u.last.item()
+	*t = Turn[M]{
+		s: s, sess: x, lane: u.lane, first: u, lead: u.last, session: x.key, runID: lead.ID, gen: x.gen,
+		seqFrom: u.item().Seq, seqTo: lead.Seq, accepted: u.at, started: now,
+	}
+	if lead.RunID != "" {
+		t.runID = lead.RunID
+	}
+	t.items = u.box[:]
+	if u.next != nil {
+		t.items = make([]Item[M], 0, u.count)
+	}
+	for e := u; e != nil; e = e.next {
+		e.turnOf = t
+		if u.next != nil {
+			t.items = append(t.items, *e.item())
+		}
+	}
+	return t
+}
+
+// run is the goroutine of a turn. It ends when Run has returned; its last act gives the slot back.
+func (s *Scheduler[M]) run(t *Turn[M]) {
+	err := ErrGoexit // stays if Run ends the goroutine instead of returning
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	defer func() { s.finish(t, cancel, err) }()
+	s.attach(t, cancel)
+	s.obs.TurnStarted(t.lane.name, t.started-t.accepted)
+	s.tellMerged(t, t.first, t.lead)
+	err = s.invoke(ctx, t)
+}
+
+// attach lets stops reach the context of the turn, and passes on one that came before.
+func (s *Scheduler[M]) attach(t *Turn[M], cancel context.CancelCauseFunc) {
+	s.mu.Lock()
+	t.cancel = cancel
+	cause := t.cause
+	s.mu.Unlock()
+	if cause != nil {
+		cancel(cause)
+	}
+}
+
+// tellMerged completes the tickets of the messages from first up to, not including, lead.
+func (s *Scheduler[M]) tellMerged(t *Turn[M], first, lead *entry[M]) {
+	if first == lead {
+		return
+	}
+	err := &MergedError{RunID: t.runID}
+	for e := first; e != lead; e = e.next {
+		e.ticket.complete(OutcomeMerged, err)
+		s.obs.MessageEnded(t.lane.name, OutcomeMerged)
+	}
+}
+
+// invoke calls Run and makes an error of a panic.
+func (s *Scheduler[M]) invoke(ctx context.Context, t *Turn[M]) (err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		failure := &PanicError{Value: v, Stack: debug.Stack()}
+		s.log.ErrorContext(ctx, "turn panicked", slog.String("session", t.session), slog.String("run_id", t.runID),
+			slog.String("lane", t.lane.name), slog.Any("err", failure), slog.String("stack", string(failure.Stack)))
+		err = failure
+	}()
+	return s.cfg.Run(ctx, t)
+}
+
+// finish gives the slot and the place in the session back and decides the outcome, unless that was done when the turn got stuck.
+func (s *Scheduler[M]) finish(t *Turn[M], cancel context.CancelCauseFunc, err error) {
+	fx := s.begin()
+	s.mu.Lock()
+	t.over = true
+	s.disarm(t)
+	t.lane.release(t)
+	s.stay(t)
+	t.sess.leave(t)
+	s.dropEstimate(t.sess, &fx) // the history has grown: an older answer is worth nothing
+	decided := s.decide(t, err)
+	s.tally.running--
+	if !decided {
+		s.tally.discarded--
+	}
+	s.settle(t.sess, &fx)
+	t.sess = nil
+	s.pump(t.lane, &fx)
+	s.ended()
+	s.mu.Unlock()
+	cancel(ErrTurnOver) // a child context that the turn has left behind ends now
+	s.flush(&fx)
+	if decided {
+		s.announce(t, fx.now)
+	}
+}
+
+// leave takes the turn out of the session's running ones.
+func (x *session[M]) leave(t *Turn[M]) {
+	for i, r := range x.running {
+		if r == t {
+			copy(x.running[i:], x.running[i+1:])
+			x.running[len(x.running)-1] = nil
+			x.running = x.running[:len(x.running)-1]
+			return
+		}
+	}
+}
+
+// decide fixes the outcome of the turn's leading message; false when it was fixed before. A cancelled turn ends as its cause
+// says, whatever it returned: its result came too late.
+func (s *Scheduler[M]) decide(t *Turn[M], err error) bool {
+	if t.outcome != "" {
+		return false
+	}
+	switch {
+	case t.cause != nil:
+		t.outcome, t.err = t.cause.Reason.outcome(), t.cause
+		t.lane.cancelled++
+	case err != nil:
+		t.outcome, t.err = OutcomeFailed, err
+		t.lane.failed++
+	default:
+		t.outcome = OutcomeAnswered
+		t.lane.answered++
+	}
+	s.tally.outcomes[t.outcome.index()]++
+	return true
+}
+
+// announce completes the ticket of the leading message and tells the observer.
+func (s *Scheduler[M]) announce(t *Turn[M], now time.Duration) {
+	t.lead.ticket.complete(t.outcome, t.err)
+	s.obs.TurnEnded(t.lane.name, t.outcome, now-t.started)
+}
+
+// ended notes that one goroutine or timer of the scheduler has come to its end.
+func (s *Scheduler[M]) ended() {
+	s.live--
+	if s.live == 0 && s.quiet != nil {
+		close(s.quiet)
+		s.quiet = nil
+	}
+}

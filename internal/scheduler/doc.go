@@ -1,0 +1,66 @@
+// Package scheduler decides when a turn runs. It orders the messages of each session, merges what belongs together, limits how
+// many turns run at once, and stops them. It knows nothing of agents, channels, SQL or HTTP and imports the standard
+// library only; a message is a type parameter that it never looks at.
+//
+// # Words
+//
+// A message is one thing that somebody said to a session. A turn is one execution over one or several merged messages; the
+// last of them leads it and gives it its id. A lane is a named limit on turns that run at once. A ticket is the promise
+// of one message's outcome.
+//
+// # Central ideas
+//
+// One mutex guards everything and is held for bookkeeping only. What a decision leaves to be done, such as starting a
+// goroutine, cancelling a context, completing a ticket or writing a log line, is collected in a value on the stack and done
+// after the mutex was released.
+//
+// No goroutine waits for a slot. A session with a turn that may start stands once in its lane's ready list. Whoever frees a
+// slot or brings work takes the head of the list. After a start the session goes to the end: sessions share a lane, not
+// messages. Ten thousand waiting messages are ten thousand list entries.
+//
+// A turn keeps its slot and its place in the session until its goroutine has really returned. Cancelling is a request. So a
+// serial session never has two turns at once, whatever its runner does with its context.
+//
+// Waiting messages are kept in units. A unit is what will share a turn: one message, or the batch of a debounce window. The
+// window is open while more may join; only the last unit of a session can be open, which keeps the order of a session
+// whole. A unit counts as one towards Cap, is dropped as one, and Stop ends it as one.
+//
+// # Promises
+//
+//   - Active and free slots add up to the lane's limit. While a lane shrinks, active slots may exceed it until turns end.
+//   - Turns of a session, stopping ones included, never exceed its MaxConcurrent at the time of a start.
+//   - Messages of a session start in the order of their sequence numbers.
+//   - Every accepted message gets exactly one outcome, and the counters add up to the number accepted.
+//   - Whenever a slot is free and a turn may start, it starts.
+//   - A panic is an outcome of its turn, with the stack in the log.
+//   - An idle session costs nothing: no goroutine, no timer, no entry.
+//   - Submit and the stops never wait, however full a lane is.
+//
+// # What it does not do
+//
+// It keeps nothing over a restart, does not retry, does not answer, and does not know which process owns a session. It tells
+// duplicates only while a message waits or runs. A store that is durable decides all of these; to give up one session to
+// another owner, Reset it.
+//
+// It limits no turn in time: a runner does so with a context of its own, for which ErrTimeout is at hand.
+//
+// Lanes are shared by session, not by tenant or user. The place to change that is the ready list of the lane.
+//
+// # How it ends
+//
+// Drain refuses what is new, hands back what waits, lets turns end until its context is over, cancels the rest, and returns
+// when everything that was started has ended or the grace is over. The end of the work context that New was given does
+// the same without waiting.
+//
+// # Example
+//
+//	s, err := scheduler.New(workCtx, scheduler.Config[string]{
+//		Run: func(ctx context.Context, t *scheduler.Turn[string]) error {
+//			return answer(ctx, t.Items())
+//		},
+//	})
+//	...
+//	sub, err := s.Submit(scheduler.Item[string]{Session: "chat:1", ID: "m1", Payload: "hello", Typed: true})
+//	...
+//	outcome, err := sub.Ticket.Wait(ctx)
+package scheduler

@@ -1,0 +1,181 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/scheduler"
+)
+
+// The tests use this scheduler: payloads are texts.
+type (
+	sched   = scheduler.Scheduler[string]
+	turn    = scheduler.Turn[string]
+	item    = scheduler.Item[string]
+	config  = scheduler.Config[string]
+	ended   = scheduler.Ended[string]
+	runFunc = func(ctx context.Context, t *turn) error
+)
+
+// newScheduler makes a scheduler that is drained when the test ends.
+func newScheduler(t *testing.T, cfg config) *sched {
+	t.Helper()
+	s, err := scheduler.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return s
+}
+
+// drain ends the scheduler and checks that it left nothing.
+func drain(t *testing.T, s *sched) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Drain(ctx); err != nil {
+		t.Fatalf("Drain: %v, left %+v", err, s.TurnsLeft())
+	}
+	checkSums(t, s)
+	if stats := s.Stats(); stats.Sessions.Tracked != 0 || stats.Sessions.Running != 0 || stats.Sessions.Waiting != 0 {
+		t.Fatalf("after Drain: %+v", stats.Sessions)
+	}
+}
+
+// checkSums checks what must always hold of the counters.
+func checkSums(t interface {
+	Helper()
+	Fatalf(string, ...any)
+}, s *sched) {
+	t.Helper()
+	stats := s.Stats()
+	sum := uint64(stats.Sessions.Waiting + stats.Sessions.Undecided)
+	for _, n := range stats.Outcomes {
+		sum += n
+	}
+	if sum != stats.Accepted {
+		t.Fatalf("outcomes %v + waiting %d + undecided %d = %d, accepted %d",
+			stats.Outcomes, stats.Sessions.Waiting, stats.Sessions.Undecided, sum, stats.Accepted)
+	}
+	if p := s.Progress(); p != 0 {
+		t.Fatalf("no progress for %v", p)
+	}
+	active := 0
+	for _, l := range stats.Lanes {
+		active += l.Active + l.Yielded
+		if l.Active < 0 || l.Stopping < 0 || l.Waiting < 0 || l.Yielded < 0 || l.Stopping > l.Active {
+			t.Fatalf("lane %+v", l)
+		}
+		if l.Ready > 0 && l.Active < l.Capacity && !stats.Draining {
+			t.Fatalf("lane has work and room: %+v", l)
+		}
+	}
+	if active > stats.Sessions.Running {
+		t.Fatalf("%d active or yielded, %d running", active, stats.Sessions.Running)
+	}
+}
+
+// submit submits and fails the test on an error.
+func submit(t *testing.T, s *sched, it item) scheduler.Submitted[string] {
+	t.Helper()
+	if it.Session == "" {
+		it.Session = "s"
+	}
+	sub, err := s.Submit(it)
+	if err != nil {
+		t.Fatalf("Submit(%+v): %v", it, err)
+	}
+	return sub
+}
+
+// outcome waits for a ticket.
+func outcome(t *testing.T, ticket *scheduler.Ticket) (scheduler.Outcome, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	o, err := ticket.Wait(ctx)
+	if o == "" {
+		t.Fatalf("no outcome: %v", err)
+	}
+	return o, err
+}
+
+// wantOutcome waits for a ticket and checks it.
+func wantOutcome(t *testing.T, ticket *scheduler.Ticket, want scheduler.Outcome) error {
+	t.Helper()
+	got, err := outcome(t, ticket)
+	if got != want {
+		t.Fatalf("outcome = %q (%v), want %q", got, err, want)
+	}
+	return err
+}
+
+// journal notes what turns did, in order.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) add(format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, fmt.Sprintf(format, args...))
+}
+
+func (j *journal) take() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	lines := j.lines
+	j.lines = nil
+	return lines
+}
+
+// texts joins the payloads of a turn.
+func texts(items []item) string {
+	text := ""
+	for i, it := range items {
+		if i > 0 {
+			text += "+"
+		}
+		text += it.Payload
+	}
+	return text
+}
+
+// bubble runs a test in virtual time.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
+}
+
+// takes returns a Run that takes this long and notes when it began what.
+func takes(j *journal, d time.Duration) runFunc {
+	base := time.Now()
+	return func(ctx context.Context, t *turn) error {
+		j.add("%v %s", time.Since(base), texts(t.Items()))
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// testLogger writes to w, which needs no lock as long as one goroutine logs at a time.
+func testLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+// pass lets virtual time go by and waits until everything that happened in it is done. It works inside a bubble only.
+func pass(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+	synctest.Wait()
+}

@@ -1,0 +1,156 @@
+package scheduler
+
+import (
+	"errors"
+	"time"
+)
+
+// Item is one message on its way to a turn.
+type Item[M any] struct {
+	// Session is the key of the conversation. Required.
+	Session string
+	// Lane is where the turn runs. Empty means LaneMain; an unknown name falls back to it and is counted.
+	Lane string
+	// ID names the message, and the turn when the message leads it. Required.
+	ID string
+	// Seq is the place in the session's order of acceptance, from 1. 0 means that the scheduler gives the next one.
+	// Within one session either all messages bring their own or none does.
+	Seq int64
+	// Sender and Thread must be equal for messages to be merged by the debounce window.
+	Sender, Thread string
+	// Size is the number of bytes that count towards BatchBytes.
+	Size int
+	// Payload is the caller's message; the scheduler never looks at it.
+	Payload M
+	// Settings override the defaults for the session from this message on. Nil means the defaults.
+	Settings *Settings
+	// Typed says that a person typed the message. Only then does it wait for the debounce window.
+	Typed bool
+	// NoMerge keeps the message alone in its turn and ends the batch before it: attachments, commands, recovered runs.
+	NoMerge bool
+	// RunID is the id of the turn when this message leads it and the run existed before, as after a restart. Else empty.
+	// Such a message is not merged, as with NoMerge.
+	RunID string
+}
+
+// merges reports whether the message may share a turn.
+func (it *Item[M]) merges() bool { return !it.NoMerge && it.RunID == "" }
+
+// check reports what makes the item unusable.
+func (it *Item[M]) check() error {
+	var faults []error
+	if it.Session == "" {
+		faults = append(faults, errors.New("session: must not be empty"))
+	}
+	if it.ID == "" {
+		faults = append(faults, errors.New("id: must not be empty"))
+	}
+	if it.Seq < 0 {
+		faults = append(faults, errors.New("seq: must not be negative"))
+	}
+	if it.Size < 0 {
+		faults = append(faults, errors.New("size: must not be negative"))
+	}
+	if it.Settings != nil {
+		faults = append(faults, it.Settings.faults("settings.")...)
+	}
+	return invalid("message", faults)
+}
+
+// Submitted is the answer to an accepted message.
+type Submitted[M any] struct {
+	// Ticket is the promise of the message's outcome; nil when Submit returned an error.
+	Ticket *Ticket
+	// Seq is the place in the session's order, as given by the caller or the scheduler.
+	Seq int64
+	// Running says that the turn of the message has been started.
+	Running bool
+	// Position is how many messages of the session waited before this one when it was taken in.
+	Position int
+	// Ended are the waiting messages that made room for this one: dropped or superseded, oldest first.
+	Ended []Ended[M]
+	// Duplicate says that a message of this session and Seq waits or runs already; Ticket is that one's.
+	Duplicate bool
+}
+
+// Ended is a message that ended without a turn of its own.
+type Ended[M any] struct {
+	Item    Item[M]
+	Outcome Outcome
+	Err     error
+}
+
+// Stopped tells what a stop did. Nothing in it means that there was nothing to stop.
+type Stopped[M any] struct {
+	// Running are the turns that were asked to stop by this call. They keep their slots until they return.
+	Running []*Turn[M]
+	// Ended are the waiting messages that ended by this call, oldest first.
+	Ended []Ended[M]
+	// Cutoff is the sequence number that StopAll has set: messages up to it are stale from now on. Else 0.
+	Cutoff int64
+}
+
+// Nothing reports whether there was nothing to stop.
+func (s Stopped[M]) Nothing() bool { return len(s.Running) == 0 && len(s.Ended) == 0 }
+
+// entry is one accepted message until its end. Entries that will share a turn are chained into a unit; the first of
+// the chain speaks for the unit and lends it the memory of the turn, so that a turn costs no allocation of its own.
+// Everything but the ticket is guarded by the scheduler's mutex until the turn starts.
+type entry[M any] struct {
+	box    [1]Item[M] // an array, so that a turn of one message has its slice of items for nothing
+	ticket Ticket
+	at     time.Duration // when it was accepted, on the scheduler's clock
+	lane   *lane[M]
+	next   *entry[M] // the message after it in the same unit
+	turnOf *Turn[M]  // the turn that took it, nil while it waits
+
+	// The rest is meaningful in the first entry of a unit only.
+	last  *entry[M]
+	count int  // messages
+	bytes int  // sum of sizes
+	open  bool // a debounce window is running: others may join, and it may not start
+	alone bool // it interrupted: it starts when nothing else of the session runs
+	steer bool // a running turn may take it as input
+	turn  Turn[M]
+}
+
+// item is the message itself.
+func (e *entry[M]) item() *Item[M] { return &e.box[0] }
+
+// join appends the unit that begins with o.
+func (e *entry[M]) join(o *entry[M]) {
+	e.last.next = o
+	e.last = o.last
+	e.count += o.count
+	e.bytes += o.bytes
+}
+
+// without takes one message out of the unit and returns what is left of it, nil when nothing is.
+func (e *entry[M]) without(gone *entry[M]) *entry[M] {
+	if gone == e {
+		return e.behead()
+	}
+	before := e
+	for before.next != gone {
+		before = before.next
+	}
+	before.next, gone.next = gone.next, nil
+	if e.last == gone {
+		e.last = before
+	}
+	e.count--
+	e.bytes -= gone.item().Size
+	return e
+}
+
+// behead takes the first message off and lets the second speak for the unit.
+func (e *entry[M]) behead() *entry[M] {
+	second := e.next
+	if second == nil {
+		return nil
+	}
+	second.last, second.count, second.bytes = e.last, e.count-1, e.bytes-e.item().Size
+	second.open, second.alone, second.steer = e.open, e.alone, e.steer
+	e.next, e.last, e.count = nil, e, 1
+	return second
+}

@@ -1,0 +1,77 @@
+package scheduler
+
+import "time"
+
+// Observer is told what happens, for metrics. Its arguments come from closed sets: the names of lanes, outcomes and refusals. Its
+// methods are called by many goroutines at once, outside every lock; a slow one delays the caller or the turn that it is told of.
+// What can be counted from the state is in Stats instead.
+type Observer interface {
+	// MessageRefused: Submit returned an error.
+	MessageRefused(why Refusal)
+	// MessageEnded: a message ended without leading a turn.
+	MessageEnded(lane string, o Outcome)
+	// TurnStarted: a turn got its slot, waited after its first message was accepted.
+	TurnStarted(lane string, waited time.Duration)
+	// TurnEnded: the outcome of a turn, and of the message that led it, was decided. A stuck turn may return later.
+	TurnEnded(lane string, o Outcome, ran time.Duration)
+	// TurnStuck: a cancelled turn has not returned within the grace.
+	TurnStuck(lane string)
+	// LaneUnknown: a message named a lane that does not exist, and goes to main.
+	LaneUnknown()
+}
+
+// NopObserver does nothing. Embed it to implement a part of Observer.
+type NopObserver struct{}
+
+var _ Observer = NopObserver{}
+
+// MessageRefused does nothing.
+func (NopObserver) MessageRefused(Refusal) {}
+
+// MessageEnded does nothing.
+func (NopObserver) MessageEnded(string, Outcome) {}
+
+// TurnStarted does nothing.
+func (NopObserver) TurnStarted(string, time.Duration) {}
+
+// TurnEnded does nothing.
+func (NopObserver) TurnEnded(string, Outcome, time.Duration) {}
+
+// TurnStuck does nothing.
+func (NopObserver) TurnStuck(string) {}
+
+// LaneUnknown does nothing.
+func (NopObserver) LaneUnknown() {}
+
+// Refusal says why Submit returned an error. The set is closed.
+type Refusal string
+
+// The refusals.
+const (
+	RefusedFull     Refusal = "full"
+	RefusedStale    Refusal = "stale"
+	RefusedDraining Refusal = "draining"
+	RefusedInvalid  Refusal = "invalid"
+)
+
+// Refusals lists every refusal.
+func Refusals() []Refusal {
+	return []Refusal{RefusedFull, RefusedStale, RefusedDraining, RefusedInvalid}
+}
+
+// refusalCount is the number of refusals.
+const refusalCount = 4
+
+// index is the place of the refusal in a table of counters.
+func (r Refusal) index() int {
+	switch r {
+	case RefusedFull:
+		return 0
+	case RefusedStale:
+		return 1
+	case RefusedDraining:
+		return 2
+	default:
+		return 3
+	}
+}

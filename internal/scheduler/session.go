@@ -1,0 +1,190 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"time"
+)
+
+// session is what is known of a conversation while something of it runs or waits. Every field is guarded by the
+// scheduler's mutex. Sessions that went idle are kept in a small pool, so window and question only ever grow: a timer or an
+// estimate that comes late finds another number and does nothing.
+type session[M any] struct {
+	key      string
+	set      Settings // of the last message that was submitted
+	gen      uint64
+	last     int64 // highest sequence number seen
+	running  []*Turn[M]
+	units    []*entry[M] // waiting, in order of sequence; units[:head] is spent
+	head     int
+	waiting  int  // messages in units
+	disorder bool // a late message stands between those of a unit: look-ups cannot trust the order
+	byLane   []laneShare[M]
+
+	// The place in a ready list; lane is nil when the session stands in none.
+	lane       *lane[M]
+	prev, next *session[M]
+	readyAt    time.Duration
+
+	// The debounce window of the last unit, when that one is open.
+	window   uint64
+	timer    *time.Timer
+	deadline time.Duration // quiet time over
+	hold     time.Duration // maximum hold over
+
+	// The token estimate.
+	question  uint64
+	estimate  estimateState
+	forgetAsk context.CancelCauseFunc
+}
+
+// laneShare counts the waiting messages of a session in one lane. Nearly every session uses one lane only; the counts
+// make it possible to take ten thousand waiting messages away without looking at each under the mutex.
+type laneShare[M any] struct {
+	lane  *lane[M]
+	count int
+}
+
+func (x *session[M]) idle() bool    { return len(x.running) == 0 && x.depth() == 0 }
+func (x *session[M]) depth() int    { return len(x.units) - x.head }
+func (x *session[M]) buffers() bool { return x.depth() > 0 && x.back().open }
+
+// front is the unit that starts next, nil when none waits.
+func (x *session[M]) front() *entry[M] {
+	if x.depth() == 0 {
+		return nil
+	}
+	return x.units[x.head]
+}
+
+// back is the unit that waits last; one must be waiting.
+func (x *session[M]) back() *entry[M] { return x.units[len(x.units)-1] }
+
+// debouncing is the number of messages in the open window.
+func (x *session[M]) debouncing() int {
+	if !x.buffers() {
+		return 0
+	}
+	return x.back().count
+}
+
+// insert puts the unit of one message at its place in the order and returns how many messages stand before it. Nearly
+// always that is the end. A message that was overtaken between its acceptance and its submission goes before the later ones.
+func (x *session[M]) insert(e *entry[M]) int {
+	x.tidy()
+	before := x.waiting
+	i := len(x.units)
+	for i > x.head && x.units[i-1].item().Seq > e.item().Seq {
+		i--
+		before -= x.units[i].count
+	}
+	if i > x.head && x.units[i-1].last.item().Seq > e.item().Seq {
+		x.disorder = true
+	}
+	x.units = slices.Insert(x.units, i, e)
+	x.account(e.lane, 1)
+	return before
+}
+
+// tidy lets a long life cost no memory: it starts the slice anew when nothing waits, and moves what waits to the start of a
+// slice that is full and at least half spent.
+func (x *session[M]) tidy() {
+	if x.depth() == 0 {
+		x.units, x.head, x.disorder = x.units[:0], 0, false
+		return
+	}
+	if len(x.units) < cap(x.units) || x.head*2 < len(x.units) {
+		return
+	}
+	n := copy(x.units, x.units[x.head:])
+	clear(x.units[n:])
+	x.units, x.head = x.units[:n], 0
+}
+
+// pop takes the first unit away.
+func (x *session[M]) pop() *entry[M] {
+	u := x.units[x.head]
+	x.units[x.head] = nil
+	x.head++
+	x.account(u.lane, -u.count)
+	return u
+}
+
+// detach takes all units away.
+func (x *session[M]) detach() []*entry[M] {
+	units := x.units[x.head:]
+	x.units, x.head, x.waiting, x.disorder = nil, 0, 0, false
+	for i := range x.byLane {
+		x.byLane[i].lane.messages -= x.byLane[i].count
+	}
+	x.byLane = x.byLane[:0]
+	return units
+}
+
+// remove takes one message out of the unit at index i of units.
+func (x *session[M]) remove(i int, e *entry[M]) {
+	if left := x.units[i].without(e); left != nil {
+		x.units[i] = left
+	} else {
+		x.units = slices.Delete(x.units, i, i+1)
+	}
+	x.account(e.lane, -1)
+}
+
+// account keeps the numbers of waiting messages.
+func (x *session[M]) account(l *lane[M], n int) {
+	x.waiting += n
+	l.messages += n
+	for i := range x.byLane {
+		if x.byLane[i].lane == l {
+			x.byLane[i].count += n
+			return
+		}
+	}
+	x.byLane = append(x.byLane, laneShare[M]{lane: l, count: n})
+}
+
+// findSeq looks a waiting message up by its sequence number.
+func (x *session[M]) findSeq(seq int64) (int, *entry[M]) {
+	if x.disorder {
+		return x.find(func(e *entry[M]) bool { return e.item().Seq == seq })
+	}
+	waiting := x.units[x.head:]
+	i := sort.Search(len(waiting), func(i int) bool { return waiting[i].last.item().Seq >= seq })
+	if i == len(waiting) {
+		return 0, nil
+	}
+	for e := waiting[i]; e != nil; e = e.next {
+		if e.item().Seq == seq {
+			return x.head + i, e
+		}
+	}
+	return 0, nil
+}
+
+// find looks for a waiting message, oldest first.
+func (x *session[M]) find(match func(*entry[M]) bool) (int, *entry[M]) {
+	for i := x.head; i < len(x.units); i++ {
+		for e := x.units[i]; e != nil; e = e.next {
+			if match(e) {
+				return i, e
+			}
+		}
+	}
+	return 0, nil
+}
+
+// runs looks for a message in the turns of this generation. Turns of an older one are on their way out, and what they took
+// may be submitted again.
+func (x *session[M]) runs(seq int64) *entry[M] {
+	for _, t := range x.running {
+		if t.gen != x.gen {
+			continue
+		}
+		if e := t.find(func(it *Item[M]) bool { return it.Seq == seq }); e != nil {
+			return e
+		}
+	}
+	return nil
+}

@@ -1,0 +1,290 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// tally are the counters of the scheduler, guarded by its mutex.
+type tally struct {
+	accepted     uint64
+	turns        uint64
+	outcomes     [outcomeCount]uint64
+	refused      [refusalCount]uint64
+	droppedOld   uint64
+	cleared      uint64
+	unknownLanes uint64
+
+	running    int // turns
+	stuck      int // running turns past their grace
+	discarded  int // running turns whose outcome is decided
+	debouncing int // messages in open windows
+}
+
+// State is what a session or a turn is doing.
+type State string
+
+// The states. A session that does none of this is not tracked.
+const (
+	// StateQueued: nothing runs, something waits.
+	StateQueued State = "queued"
+	// StateRunning: at least one turn runs and was not cancelled.
+	StateRunning State = "running"
+	// StateStopping: every running turn was cancelled and has not returned yet.
+	StateStopping State = "stopping"
+)
+
+// Stats is the state of the scheduler at one moment. The numbers fit together: Accepted is the sum of Outcomes,
+// Sessions.Waiting and Sessions.Undecided.
+type Stats struct {
+	// Lanes are in order of their names.
+	Lanes    []LaneStats
+	Sessions SessionTotals
+	Drops    DropStats
+	// Accepted counts the messages that got a ticket.
+	Accepted uint64
+	// Turns counts the turns that were started.
+	Turns uint64
+	// Outcomes counts the ends of accepted messages. Every outcome is present.
+	Outcomes map[Outcome]uint64
+	// Refused counts the errors of Submit. Every refusal is present.
+	Refused map[Refusal]uint64
+	// UnknownLanes counts messages for a lane that does not exist.
+	UnknownLanes uint64
+	// Draining says that new messages are refused.
+	Draining bool
+	// Generation is the number of resets plus one.
+	Generation uint64
+}
+
+// LaneStats is the state of one lane. Capacity is Active plus the free slots, except while a lane that was made smaller still has
+// more active turns than slots.
+type LaneStats struct {
+	Name     string
+	Capacity int
+	// Active slots, those of stopping turns included.
+	Active int
+	// Stopping is how many active turns were cancelled.
+	Stopping int
+	// Yielded turns have given their slot back for a while.
+	Yielded int
+	// Ready is how many sessions, and turns that return from Yield, could start if a slot were free.
+	Ready int
+	// Waiting messages, ready or not.
+	Waiting int
+	// OldestWait is how long the first of the ready sessions has been ready.
+	OldestWait time.Duration
+	// Started = Finished + those that run without an outcome.
+	Started uint64
+	// Finished turns, by the kind of their end: Answered + Failed + Cancelled.
+	Finished, Answered, Failed, Cancelled uint64
+}
+
+// SessionTotals counts over all sessions.
+type SessionTotals struct {
+	// Tracked sessions have something running or waiting.
+	Tracked int
+	// Running turns.
+	Running int
+	// Undecided turns run and have no outcome yet: all but those that were given up as stuck.
+	Undecided int
+	// Stuck turns were cancelled longer than the grace ago.
+	Stuck int
+	// Waiting messages, those in debounce windows included.
+	Waiting int
+	// Debouncing messages are in an open window.
+	Debouncing int
+}
+
+// DropStats counts messages that were not answered because of the queue's rules.
+type DropStats struct {
+	// Old: dropped by policy or by Drop. New: refused by policy. Stale: refused by a cutoff. Cleared: by a person or a reset.
+	Old, New, Stale, Cleared uint64
+}
+
+// SessionStats is the state of one session.
+type SessionStats struct {
+	State State
+	// Settings are those of the last submitted message.
+	Settings Settings
+	// Waiting messages, those in the debounce window included; Turns is how many turns they will be at most.
+	Waiting, Turns int
+	// Debouncing messages are in the open window.
+	Debouncing int
+	// Running turns, oldest first.
+	Running []RunStats
+}
+
+// RunStats is the state of one running turn.
+type RunStats struct {
+	RunID, Session, Lane string
+	State                State
+	// Stuck says that the grace after the cancellation is over.
+	Stuck bool
+	// Yielded says that the turn has given its slot back for a while.
+	Yielded bool
+	// Running is the time since the start.
+	Running time.Duration
+	// Messages of the turn, those that came in mid-turn not included.
+	Messages int
+}
+
+// Stats reports the state. It takes time in proportion to the number of lanes, not of sessions.
+func (s *Scheduler[M]) Stats() Stats {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := Stats{
+		Accepted: s.tally.accepted, Turns: s.tally.turns, UnknownLanes: s.tally.unknownLanes,
+		Draining: s.draining, Generation: s.gen,
+		Outcomes: make(map[Outcome]uint64, outcomeCount), Refused: make(map[Refusal]uint64, refusalCount),
+		Drops: DropStats{
+			Old: s.tally.droppedOld, New: s.tally.refused[RefusedFull.index()],
+			Stale: s.tally.refused[RefusedStale.index()], Cleared: s.tally.cleared,
+		},
+		Sessions: SessionTotals{
+			Tracked: len(s.sessions), Running: s.tally.running, Undecided: s.tally.running - s.tally.discarded,
+			Stuck: s.tally.stuck, Debouncing: s.tally.debouncing,
+		},
+	}
+	for _, o := range Outcomes() {
+		stats.Outcomes[o] = s.tally.outcomes[o.index()]
+	}
+	for _, r := range Refusals() {
+		stats.Refused[r] = s.tally.refused[r.index()]
+	}
+	for _, l := range s.lanes {
+		stats.Lanes = append(stats.Lanes, l.stats(now))
+		stats.Sessions.Waiting += l.messages
+	}
+	slices.SortFunc(stats.Lanes, func(a, b LaneStats) int { return cmp.Compare(a.Name, b.Name) })
+	return stats
+}
+
+// Lane returns the state of one lane; false when no lane has this name.
+func (s Stats) Lane(name string) (LaneStats, bool) {
+	i := slices.IndexFunc(s.Lanes, func(l LaneStats) bool { return l.Name == name })
+	if i < 0 {
+		return LaneStats{}, false
+	}
+	return s.Lanes[i], true
+}
+
+// stats is the state of the lane.
+func (l *lane[M]) stats(now time.Duration) LaneStats {
+	stats := LaneStats{
+		Name: l.name, Capacity: l.limit, Active: l.active, Stopping: l.stopping, Yielded: l.yielded,
+		Ready: l.readyCount + len(l.returning), Waiting: l.messages,
+		Started: l.started, Finished: l.answered + l.failed + l.cancelled,
+		Answered: l.answered, Failed: l.failed, Cancelled: l.cancelled,
+	}
+	if l.readyHead != nil {
+		stats.OldestWait = now - l.readyHead.readyAt
+	}
+	return stats
+}
+
+// Session reports the state of one session; false when nothing of it runs or waits.
+func (s *Scheduler[M]) Session(key string) (SessionStats, bool) {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.sessions[key]
+	if !ok {
+		return SessionStats{}, false
+	}
+	stats := SessionStats{
+		State: StateQueued, Settings: x.set, Waiting: x.waiting, Turns: x.depth(), Debouncing: x.debouncing(),
+	}
+	for _, t := range x.running {
+		run := t.stats(now)
+		if stats.State != StateRunning {
+			stats.State = run.State
+		}
+		stats.Running = append(stats.Running, run)
+	}
+	return stats, true
+}
+
+// stats is the state of the turn.
+func (t *Turn[M]) stats(now time.Duration) RunStats {
+	state := StateRunning
+	if t.cause != nil {
+		state = StateStopping
+	}
+	return RunStats{
+		RunID: t.runID, Session: t.session, Lane: t.lane.name, State: state, Stuck: t.stuck, Yielded: t.away,
+		Running: now - t.started, Messages: len(t.items),
+	}
+}
+
+// TurnsLeft lists the turns that run, the longest first. After Drain these are the ones that ignored their context.
+func (s *Scheduler[M]) TurnsLeft() []RunStats {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var left []RunStats
+	for _, x := range s.sessions {
+		for _, t := range x.running {
+			left = append(left, t.stats(now))
+		}
+	}
+	slices.SortFunc(left, func(a, b RunStats) int {
+		return cmp.Or(-cmp.Compare(a.Running, b.Running), cmp.Compare(a.RunID, b.RunID))
+	})
+	return left
+}
+
+// Progress is for a health check: it is how long some lane has had a free slot and a ready session without a start. It is 0
+// when the scheduler works, because both are brought together before the mutex is released.
+func (s *Scheduler[M]) Progress() time.Duration {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var stalled time.Duration
+	for _, l := range s.lanes {
+		if l.readyHead != nil && l.room() && !s.draining {
+			stalled = max(stalled, now-max(l.lastStart, l.readyHead.readyAt))
+		}
+	}
+	return stalled
+}
+
+// Resize changes the limit of a lane. Growing takes effect at once; shrinking as turns end. The error matches ErrUnknownLane, or
+// ErrInvalid when n is not from 1 to 1 000 000.
+func (s *Scheduler[M]) Resize(name string, n int) error {
+	if err := checkLane(name, n); err != nil {
+		return fmt.Errorf("resize lane: %w: %w", ErrInvalid, err)
+	}
+	fx := s.begin()
+	s.mu.Lock()
+	l, ok := s.lanes[name]
+	if ok {
+		l.limit = n
+		s.pump(l, &fx)
+	}
+	s.mu.Unlock()
+	s.flush(&fx)
+	if !ok {
+		return fmt.Errorf("resize lane %.40q: %w", name, ErrUnknownLane)
+	}
+	return nil
+}
+
+// GetOrCreate makes a lane with the limit n, unless one has this name, and returns the limit that holds. The error matches
+// ErrInvalid. Names become labels of metrics, so they must not come from users.
+func (s *Scheduler[M]) GetOrCreate(name string, n int) (int, error) {
+	if err := checkLane(name, n); err != nil {
+		return 0, fmt.Errorf("make lane: %w: %w", ErrInvalid, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, ok := s.lanes[name]
+	if !ok {
+		l = &lane[M]{name: name, limit: n}
+		s.lanes[name] = l
+	}
+	return l.limit, nil
+}

@@ -1,0 +1,115 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+)
+
+// Turn is one execution over one or several messages. Run receives it, and stops name it. Its methods are safe for
+// concurrent use; those that do something refuse when the turn is over.
+type Turn[M any] struct {
+	// Fixed at the start.
+	s              *Scheduler[M]
+	lane           *lane[M]
+	first, lead    *entry[M]
+	items          []Item[M]
+	session, runID string
+	gen            uint64
+	seqFrom, seqTo int64
+	accepted       time.Duration // of the first message
+	started        time.Duration
+
+	// Guarded by the scheduler's mutex.
+	nextStart *Turn[M]
+	sess      *session[M] // nil when over
+	cancel    context.CancelCauseFunc
+	cause     *CancelCause // set once, by the first who cancels
+	forced    *CancelCause // what cancelled the context of a settled turn
+	grace     *time.Timer  // runs from the cancellation on
+	slot      bool         // holds a slot of its lane
+	away      bool         // has given it back with Yield
+	settled   bool         // stops do not reach it any more
+	stuck     bool
+	over      bool
+	input     chan struct{} // made by AcceptInput
+	granted   chan struct{} // closed when a slot is there again
+	taken     *entry[M]     // messages that came in mid-turn, chained
+	lastTaken *entry[M]
+	outcome   Outcome // set once; read without the mutex by the one who set it
+	err       error
+}
+
+// RunID is the id of the turn: that of its leading message, or the RunID that message brought.
+func (t *Turn[M]) RunID() string { return t.runID }
+
+// Session is the key of the conversation.
+func (t *Turn[M]) Session() string { return t.session }
+
+// Lane is the name of the lane whose slot the turn holds.
+func (t *Turn[M]) Lane() string { return t.lane.name }
+
+// Items are the messages of the turn in their order; the last one leads. The slice belongs to the scheduler and is not to be
+// changed. Messages that came with TakeInput are not among them.
+func (t *Turn[M]) Items() []Item[M] { return t.items }
+
+// SeqFrom is the sequence number of the first message.
+func (t *Turn[M]) SeqFrom() int64 { return t.seqFrom }
+
+// SeqTo is the sequence number of the leading message.
+func (t *Turn[M]) SeqTo() int64 { return t.seqTo }
+
+// Generation is the number of resets before the turn started, plus one. It only grows.
+func (t *Turn[M]) Generation() uint64 { return t.gen }
+
+// Waited is the time from the acceptance of the first message to the start.
+func (t *Turn[M]) Waited() time.Duration { return t.started - t.accepted }
+
+// Cause is why the turn was cancelled, nil when it was not. Inside Run, context.Cause of the context says the same.
+func (t *Turn[M]) Cause() *CancelCause {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	return t.cause
+}
+
+// Settle makes the turn immune against stops, interrupts and resets, which would otherwise call a turn stopped whose answer
+// is being written. It returns nil when the turn is settled now; the *CancelCause when a stop was faster, and then the result
+// must not be used; ErrTurnOver when the turn has returned. Call it right before the last durable write. The end of a
+// drain and Cancel still cancel the context of a settled turn, but its outcome follows from what Run returns.
+func (t *Turn[M]) Settle() error {
+	fx := t.s.begin()
+	t.s.mu.Lock()
+	err := t.s.settleTurn(t, &fx)
+	t.s.mu.Unlock()
+	t.s.flush(&fx)
+	return err
+}
+
+// settleTurn is Settle under the mutex.
+func (s *Scheduler[M]) settleTurn(t *Turn[M], fx *effects[M]) error {
+	if t.cause != nil {
+		return t.cause
+	}
+	if t.over {
+		return ErrTurnOver
+	}
+	t.settled = true
+	s.settle(t.sess, fx) // it takes no input any more: what waited for it may start
+	return nil
+}
+
+// find looks for a message that the turn has taken.
+func (t *Turn[M]) find(match func(*Item[M]) bool) *entry[M] {
+	for _, chain := range []*entry[M]{t.first, t.taken} {
+		for e := chain; e != nil; e = e.next {
+			if match(e.item()) {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// named reports whether id is the turn's own or that of one of its messages.
+func (t *Turn[M]) named(id string) bool {
+	return t.runID == id || t.find(func(it *Item[M]) bool { return it.ID == id }) != nil
+}

@@ -1,0 +1,289 @@
+package storetest
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func acceptTests() []test {
+	return []test{
+		{"SequenceHasNoGaps", sequenceHasNoGaps},
+		{"FirstMessageMakesTheSession", firstMessageMakesTheSession},
+		{"MessageReadsBack", messageReadsBack},
+		{"SameKeyIsTheSameMessage", sameKeyIsTheSameMessage},
+		{"DuplicateTellsHowFarItIs", duplicateTellsHowFarItIs},
+		{"DuplicateOfFullQueueIsNoRefusal", duplicateAtFullQueue},
+		{"DuplicateMakesNoSession", duplicateMakesNoSession},
+		{"KeyReusedForOtherParameters", keyReusedForOtherParameters},
+		{"KeyReusedUnderAnotherDedupe", keyReusedUnderAnotherDedupe},
+		{"HashThatIsMissingIsNotCompared", missingHashIsNotCompared},
+		{"MessagesWithoutDedupeAreDifferent", messagesWithoutDedupe},
+		{"SecondNodeDoesNotTakeALiveSession", secondNodeDoesNotTake},
+		{"WithoutTakeNobodyOwns", withoutTakeNobodyOwns},
+		{"CommandIsAnsweredAtOnce", commandIsAnsweredAtOnce},
+		{"CommandBetweenMessagesMovesNothing", commandBetweenMessages},
+		{"LookUpsOfUnknownNames", lookUpsOfUnknownNames},
+	}
+}
+
+func sequenceHasNoGaps(w *world) {
+	node, key, other := w.node(), w.key(), w.key()
+	for want := int64(1); want <= 5; want++ {
+		_, a := w.say(node, key)
+		equal(w, "sequence number", a.Seq, want)
+		_, b := w.say(node, other)
+		equal(w, "sequence number of the other session", b.Seq, want)
+	}
+	refused := w.message(node, key)
+	refused.Cap, refused.Drop = 5, store.DropNew
+	_, err := w.st.Accept(w.ctx, refused)
+	w.fails(err, chat.ErrQueueFull)
+	_, a := w.say(node, key)
+	equal(w, "sequence number after a refusal", a.Seq, 6)
+	equal(w, "last_seq", w.session(key).LastSeq, 6)
+}
+
+func firstMessageMakesTheSession(w *world) {
+	node, key := w.node(), w.key()
+	_, err := w.st.Session(w.ctx, key, "")
+	w.fails(err, chat.ErrSessionNotFound)
+	p := w.message(node, key)
+	p.RunLimit = 3
+	a := w.accept(p)
+	if !a.Created || !a.Mine || a.Owner != node || a.Epoch != 1 || a.SessionID == "" || a.Principal != "ann" {
+		w.Fatalf("first message: %+v", a)
+	}
+	equal(w, "time of acceptance", a.AcceptedAt, w.clock.now())
+	s := w.session(key)
+	equal(w, "key", s.Key, key)
+	equal(w, "run limit", s.RunLimit, 3)
+	equal(w, "waiting", s.Waiting, 1)
+	equal(w, "transcript", s.SessionID, a.SessionID)
+	equal(w, "created", s.CreatedAt, w.clock.now())
+	equal(w, "last message", s.LastMessageAt, w.clock.now())
+
+	next := w.message(node, key)
+	next.Message.Principal = "bob"
+	b := w.accept(next)
+	if b.Created || b.Principal != "ann" || b.SessionID != a.SessionID || b.Epoch != 1 || !b.Mine {
+		w.Fatalf("second message: %+v", b)
+	}
+}
+
+func messageReadsBack(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	p.Message.Lane, p.Message.Channel, p.Message.ExternalID = "cron", "hook", 77
+	p.Message.Content.Thread = "t1"
+	p.Message.Content.System, p.Message.Content.External = true, true
+	p.Message.Content.Attachments = []chat.Attachment{{Name: "a.txt", MIMEType: "text/plain", Path: "1/a", Size: 3}}
+	p.Message.Content.Context = []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "before", At: w.clock.now()}}
+	p.Message.Content.Options = chat.Options{
+		Mode: chat.ModeCollect, TimeoutMs: 9, AtMostOnce: true, Model: "m", Params: map[string]any{"a": "b"},
+		ReplyTo: chat.Target{Channel: "web", ChatID: "1"},
+	}
+	a := w.accept(p)
+	want := store.Waiting{
+		Session: key, Seq: a.Seq, MessageID: p.Message.ID, State: store.StateWaiting, Lane: "cron", Principal: "ann",
+		Channel: "hook", ExternalID: 77, Content: p.Message.Content, AcceptedAt: w.clock.now(),
+	}
+	equal(w, "message by id", w.row(p.Message.ID), want)
+	list, total, err := w.st.PendingInputs(w.ctx, key, 10)
+	w.ok(err)
+	equal(w, "pending", list, []store.Waiting{want})
+	equal(w, "number of pending", total, 1)
+}
+
+func sameKeyIsTheSameMessage(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	first := w.accept(p)
+	w.clock.advance(time.Second)
+	for _, id := range []string{p.Message.ID, w.id("msg")} { // the same call again, and a provider that offers it again
+		again := p
+		again.Message.ID = id
+		a := w.accept(again)
+		if !a.Duplicate || a.Seq != first.Seq || a.Existing.MessageID != p.Message.ID || len(a.Dropped) > 0 || a.Created {
+			w.Fatalf("duplicate: %+v", a)
+		}
+		equal(w, "time of acceptance", a.AcceptedAt, first.AcceptedAt)
+	}
+	equal(w, "unfinished", w.unfinished(), 1)
+	_, next := w.say(node, key)
+	equal(w, "sequence number after duplicates", next.Seq, 2)
+}
+
+func duplicateTellsHowFarItIs(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	a := w.accept(p)
+	equal(w, "state", w.accept(p).Existing.State, store.StateWaiting)
+	c := claimOf(key, a)
+	w.start(c, p.Message.ID, a.Seq)
+	running := w.accept(p)
+	equal(w, "state", running.Existing.State, store.StateRunning)
+	equal(w, "run", running.Existing.RunID, p.Message.ID)
+	w.finish(answered(c, p.Message.ID))
+	done := w.accept(p)
+	equal(w, "state", done.Existing.State, store.StateDone)
+	equal(w, "outcome", done.Existing.Outcome, chat.OutcomeAnswered)
+	equal(w, "owner after a duplicate of something done", w.session(key).Owner, "")
+}
+
+func duplicateAtFullQueue(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	p.Cap, p.Drop = 1, store.DropNew
+	w.accept(p)
+	if a := w.accept(p); !a.Duplicate {
+		w.Fatalf("want a duplicate, got %+v", a)
+	}
+	p.Drop = store.DropOld
+	if a := w.accept(p); !a.Duplicate || len(a.Dropped) > 0 {
+		w.Fatalf("want a duplicate that drops nothing, got %+v", a)
+	}
+	w.cap = 1
+}
+
+func duplicateMakesNoSession(w *world) {
+	node, key, other := w.node(), w.key(), w.key()
+	p := w.message(node, key)
+	w.accept(p)
+	p.Message.Session = other
+	a, err := w.st.Accept(w.ctx, p)
+	if err == nil && (!a.Duplicate || a.Existing.Session != key) {
+		w.Fatalf("the same key for another session: %+v", a)
+	}
+	_, err = w.st.Session(w.ctx, other, "")
+	w.fails(err, chat.ErrSessionNotFound)
+}
+
+func keyReusedForOtherParameters(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	w.accept(p)
+	p.Message.ParamsHash = "another"
+	_, err := w.st.Accept(w.ctx, p)
+	w.fails(err, chat.ErrKeyReused)
+	p.Message.ID = w.id("msg")
+	_, err = w.st.Accept(w.ctx, p)
+	w.fails(err, chat.ErrKeyReused)
+	_, err = w.st.MessageByID(w.ctx, p.Message.ID)
+	w.fails(err, chat.ErrNotFound)
+	equal(w, "last_seq", w.session(key).LastSeq, 1)
+}
+
+func keyReusedUnderAnotherDedupe(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	w.accept(p)
+	for _, dedupe := range []string{"another", ""} {
+		p.Message.Dedupe = dedupe
+		_, err := w.st.Accept(w.ctx, p)
+		w.fails(err, chat.ErrKeyReused)
+	}
+	equal(w, "last_seq", w.session(key).LastSeq, 1)
+	_, next := w.say(node, key)
+	equal(w, "sequence number after refusals", next.Seq, 2)
+}
+
+func missingHashIsNotCompared(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	w.accept(p)
+	p.Message.ParamsHash = ""
+	if a := w.accept(p); !a.Duplicate {
+		w.Fatalf("want a duplicate, got %+v", a)
+	}
+}
+
+func messagesWithoutDedupe(w *world) {
+	node, key := w.node(), w.key()
+	for want := int64(1); want <= 3; want++ {
+		p := w.message(node, key)
+		p.Message.Dedupe, p.Message.ParamsHash = "", ""
+		equal(w, "sequence number", w.accept(p).Seq, want)
+		if a := w.accept(p); !a.Duplicate || a.Seq != want {
+			w.Fatalf("the same id again: %+v", a)
+		}
+	}
+}
+
+func secondNodeDoesNotTake(w *world) {
+	first, second, key := w.node(), w.node(), w.key()
+	w.say(first, key)
+	_, a := w.say(second, key)
+	if a.Mine || a.Owner != first || a.Epoch != 1 {
+		w.Fatalf("a live session changed hands: %+v", a)
+	}
+}
+
+func withoutTakeNobodyOwns(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	p.Take = false
+	a := w.accept(p)
+	if a.Mine || a.Owner != "" {
+		w.Fatalf("an accept without Take owns: %+v", a)
+	}
+	taken := w.sweepOne(node, key)
+	equal(w, "messages", idsOf(taken.Messages), []string{p.Message.ID})
+	if taken.Epoch <= a.Epoch {
+		w.Fatalf("epoch %d after the sweep, %d before", taken.Epoch, a.Epoch)
+	}
+}
+
+func commandIsAnsweredAtOnce(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	p.Unqueued, p.Cap, p.Drop = true, 1, store.DropNew
+	a := w.accept(p)
+	if a.Mine || a.Owner != "" || a.Seq != 1 {
+		w.Fatalf("a command took ownership: %+v", a)
+	}
+	w.ended(p.Message.ID, chat.OutcomeAnswered)
+	s := w.session(key)
+	equal(w, "numbers", []int64{s.LastSeq, s.TakenSeq, s.DoneSeq}, []int64{1, 1, 1})
+	equal(w, "waiting", s.Waiting, 0)
+	if again := w.accept(p); !again.Duplicate {
+		w.Fatalf("want a duplicate, got %+v", again)
+	}
+	equal(w, "swept", len(w.sweep(node)), 0)
+}
+
+func commandBetweenMessages(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	p.Cap, p.Drop = 1, store.DropNew
+	a := w.accept(p)
+	command := w.message(node, key)
+	command.Unqueued, command.Cap, command.Drop = true, 1, store.DropNew
+	equal(w, "sequence number of the command", w.accept(command).Seq, 2)
+	s := w.session(key)
+	equal(w, "done_seq under a waiting message", s.DoneSeq, 0)
+	equal(w, "waiting", s.Waiting, 1)
+	c := claimOf(key, a)
+	w.start(c, p.Message.ID, a.Seq)
+	if f := w.finish(answered(c, p.Message.ID)); !f.Released {
+		w.Fatalf("ownership kept although nothing is left")
+	}
+	equal(w, "done_seq passes the command", w.session(key).DoneSeq, 2)
+	w.cap = 1
+}
+
+func lookUpsOfUnknownNames(w *world) {
+	_, err := w.st.MessageByID(w.ctx, "nobody")
+	w.fails(err, chat.ErrNotFound)
+	_, err = w.st.RunByID(w.ctx, "nobody")
+	w.fails(err, chat.ErrNotFound)
+	list, total, err := w.st.PendingInputs(w.ctx, w.key(), 10)
+	w.ok(err)
+	equal(w, "pending", len(list)+total, 0)
+	equal(w, "unfinished", w.unfinished(), 0)
+	w.ok(w.st.Ping(w.ctx))
+	now, err := w.st.Now(w.ctx)
+	w.ok(err)
+	equal(w, "the store's clock", now.UTC(), w.clock.now())
+}

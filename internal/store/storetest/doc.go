@@ -1,0 +1,33 @@
+// Package storetest is the suite that every engine of package store passes: what the port's comments say, as tests.
+//
+// # Central ideas
+//
+// The suite knows the port alone. An engine hands in one function, an [Opener], that opens a fresh and empty store; each test
+// opens its own, so all of them run in parallel. The suite owns the clock: an engine asks it for the time wherever it
+// would ask its database, and a test moves it by hours without waiting.
+//
+// After every test the world is brought to rest: all nodes are dead, a new one sweeps whatever is left and runs it. Then
+// no message may be without an outcome, and every query of store.Invariants must return no row. A defect that a test does
+// not look for itself is found there.
+//
+// # What it promises
+//
+// Where the port leaves a choice (an error or no effect; in which state a message lies between takeover and start), the suite
+// accepts all of them. It never sleeps, and nothing depends on the speed of the machine.
+//
+// # What it does not do
+//
+// It tests no migration, no driver and no crash of a process: those belong to the engine.
+//
+// # How it ends
+//
+// [Run] returns when all tests have ended; goroutines of a test end before the test. An engine calls it so:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, func(t testing.TB, now func() time.Time) storetest.Harness {
+//			path := filepath.Join(t.TempDir(), "test.db")
+//			...
+//			return storetest.Harness{Open: open, Reopen: reopen, Query: query, Exec: exec}
+//		})
+//	}
+package storetest

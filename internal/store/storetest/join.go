@@ -1,0 +1,137 @@
+package storetest
+
+import (
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func joinTests() []test {
+	return []test{
+		{"JoinedMessageEndsMergedIntoTheLeader", joinedIsMerged},
+		{"JoinSharesTheOutcomeOfAFailure", joinedFails},
+		{"JoinLeavesOutWhatIsNotWaiting", joinLeavesOut},
+		{"JoinToAnEndedRunIsFenced", joinToEnded},
+		{"JoinNeedsTheClaim", joinNeedsTheClaim},
+		{"JoinedMessageRunsAgainWithItsRun", joinedRunsAgain},
+		{"JoinAcrossAnotherRun", joinAcrossAnotherRun},
+	}
+}
+
+func (w *world) join(c store.Claim, runID string, seqs ...int64) []int64 {
+	w.Helper()
+	entries := []chat.TranscriptEntry{{RunID: runID, Role: chat.RoleUser, Text: "and this"}}
+	joined, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: seqs, Transcript: entries})
+	w.ok(err)
+	return joined
+}
+
+func joinedIsMerged(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	id, a := w.say(node, key)
+	equal(w, "joined", w.join(c, run, a.Seq), []int64{a.Seq})
+	m := w.row(id)
+	equal(w, "state and run", []string{m.State, m.RunID}, []string{store.StateRunning, run})
+	s := w.session(key)
+	equal(w, "waiting", s.Waiting, 0)
+	equal(w, "taken_seq", s.TakenSeq, a.Seq)
+	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key, RunID: run})
+	w.ok(err)
+	equal(w, "transcript", len(tr.Entries), 1)
+	f := w.finish(answered(c, run))
+	equal(w, "released", f.Released, true)
+	equal(w, "merged", idsOf(f.Merged), []string{id})
+	equal(w, "merged into", w.ended(id, chat.OutcomeMerged).MergedInto, 1)
+	w.ended(run, chat.OutcomeAnswered)
+}
+
+func joinedFails(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	id, a := w.say(node, key)
+	w.join(c, run, a.Seq)
+	w.finish(stopped(c, run))
+	w.ended(id, chat.OutcomeStopped)
+	w.ended(run, chat.OutcomeStopped)
+}
+
+func joinLeavesOut(w *world) {
+	node, key := w.node(), w.key()
+	c, run, seq := w.turn(node, key)
+	id, a := w.say(node, key)
+	_, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{a.Seq}, Outcome: chat.OutcomeStopped})
+	w.ok(err)
+	equal(w, "joined", len(w.join(c, run, seq, a.Seq, 99)), 0)
+	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
+	w.ok(err)
+	equal(w, "transcript of nobody", len(tr.Entries), 0)
+	w.ended(id, chat.OutcomeStopped)
+}
+
+func joinToEnded(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	id, a := w.say(node, key)
+	w.finish(answered(c, run))
+	for _, runID := range []string{run, "unknown"} {
+		_, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: []int64{a.Seq}})
+		w.fails(err, chat.ErrFenced)
+	}
+	equal(w, "state", w.row(id).State, store.StateWaiting)
+	w.start(c, id, a.Seq)
+	p := stopped(c, id)
+	p.StillRunning = true
+	w.finish(p)
+	_, b := w.say(node, key)
+	_, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{b.Seq}})
+	w.fails(err, chat.ErrFenced)
+	w.ok(w.st.EndStopping(w.ctx, c, id))
+}
+
+func joinNeedsTheClaim(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	id, a := w.say(node, key)
+	c.Epoch++
+	_, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq}})
+	w.fails(err, chat.ErrFenced)
+	equal(w, "state", w.row(id).State, store.StateWaiting)
+}
+
+func joinedRunsAgain(w *world) {
+	node, key := w.node(), w.key()
+	c, run, seq := w.turn(node, key)
+	id, a := w.say(node, key)
+	w.join(c, run, a.Seq)
+	w.clock.advance(lease)
+	next := w.node()
+	taken := w.sweepOne(next, key)
+	for _, m := range taken.Messages {
+		equal(w, "run of the message", m.RunID, run)
+	}
+	equal(w, "messages", seqsOf(taken.Messages), []int64{seq, a.Seq})
+	s := w.start(taken.Claim, run, seq, a.Seq)
+	equal(w, "attempt", s.Attempt, 2)
+	f := w.finish(answered(taken.Claim, run))
+	equal(w, "merged", idsOf(f.Merged), []string{id})
+	w.ended(run, chat.OutcomeAnswered)
+}
+
+// joinAcrossAnotherRun lets a message join a run that began before another run: the ranges of the two must stay apart, so
+// the range of a run is what it began with.
+func joinAcrossAnotherRun(w *world) {
+	node, key := w.node(), w.key()
+	p, q := w.message(node, key), w.message(node, key)
+	p.RunLimit, q.RunLimit = 2, 2
+	a, b := w.accept(p), w.accept(q)
+	c := claimOf(key, a)
+	w.start(c, p.Message.ID, a.Seq)
+	w.start(c, q.Message.ID, b.Seq)
+	r := w.message(node, key)
+	r.RunLimit = 2
+	joined := w.accept(r)
+	equal(w, "joined", w.join(c, p.Message.ID, joined.Seq), []int64{joined.Seq})
+	w.finish(answered(c, p.Message.ID))
+	w.finish(answered(c, q.Message.ID))
+	equal(w, "merged into", w.ended(r.Message.ID, chat.OutcomeMerged).MergedInto, a.Seq)
+}

@@ -1,0 +1,141 @@
+package storetest
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func nodeTests() []test {
+	return []test{
+		{"HeartbeatExtendsTheLease", heartbeatExtends},
+		{"DeadNodeStaysDead", deadNodeStaysDead},
+		{"UnknownNodeHasNoHeartbeat", unknownNode},
+		{"DefaultLease", defaultLease},
+		{"LiveNodesAreListedOldestFirst", liveNodes},
+		{"ExclusiveEndsEveryOtherNode", exclusiveEndsOthers},
+		{"DrainingNodeTakesNothing", drainingTakesNothing},
+		{"DrainingNodeKeepsWhatItHas", drainingKeeps},
+		{"UnregisterIsIdempotent", unregisterTwice},
+		{"ForgottenNodesAreDeleted", forgottenNodes},
+	}
+}
+
+func heartbeatExtends(w *world) {
+	node := w.node()
+	for range 5 {
+		w.clock.advance(lease - time.Millisecond)
+		b := w.beat(node)
+		equal(w, "the store's clock", b.Now.UTC(), w.clock.now())
+		equal(w, "end of the lease", b.LeaseUntil.UTC(), w.clock.now().Add(lease))
+		equal(w, "other nodes", b.OtherNodes, 0)
+	}
+	w.node()
+	equal(w, "other nodes", w.beat(node).OtherNodes, 1)
+}
+
+func deadNodeStaysDead(w *world) {
+	node := w.node()
+	w.clock.advance(lease)
+	for range 2 {
+		_, err := w.st.Heartbeat(w.ctx, node)
+		w.fails(err, chat.ErrFenced)
+	}
+	list, err := w.st.LiveNodes(w.ctx)
+	w.ok(err)
+	equal(w, "live nodes", len(list), 0)
+}
+
+func unknownNode(w *world) {
+	_, err := w.st.Heartbeat(w.ctx, "nobody")
+	w.fails(err, chat.ErrFenced)
+	key := w.key()
+	p := w.message("nobody", key)
+	if a, err := w.st.Accept(w.ctx, p); err == nil {
+		equal(w, "a message of nobody is swept", idsOf(w.sweepOne(w.node(), key).Messages), []string{p.Message.ID})
+		equal(w, "owner", a.Mine, false)
+	}
+}
+
+func defaultLease(w *world) {
+	id := w.id("node")
+	w.ok(w.st.Register(w.ctx, store.Node{ID: id}))
+	w.clock.advance(lease - time.Millisecond)
+	equal(w, "end of the lease", w.beat(id).LeaseUntil.UTC(), w.clock.now().Add(lease))
+}
+
+func liveNodes(w *world) {
+	first := w.node()
+	w.clock.advance(time.Second)
+	second := w.node()
+	w.ok(w.st.SetDraining(w.ctx, second))
+	list, err := w.st.LiveNodes(w.ctx)
+	w.ok(err)
+	equal(w, "live nodes", list, []chat.NodeStatus{
+		{ID: first, Version: "test", Lease: lease - time.Second}, {ID: second, Version: "test", Draining: true, Lease: lease},
+	})
+	w.clock.advance(lease - time.Second)
+	list, err = w.st.LiveNodes(w.ctx)
+	w.ok(err)
+	equal(w, "live nodes", len(list), 1)
+}
+
+func exclusiveEndsOthers(w *world) {
+	old, key := w.node(), w.key()
+	c, run, seq := w.turn(old, key)
+	next := w.id("node")
+	w.ok(w.st.Register(w.ctx, store.Node{ID: next, Lease: lease, Exclusive: true}))
+	_, err := w.st.Heartbeat(w.ctx, old)
+	w.fails(err, chat.ErrFenced)
+	_, err = w.st.Finish(w.ctx, answered(c, run))
+	w.fails(err, chat.ErrFenced)
+	taken := w.sweepOne(next, key)
+	s := w.start(taken.Claim, run, seq)
+	equal(w, "crashes", s.Crashes, 1)
+	w.finish(answered(taken.Claim, run))
+	equal(w, "other nodes", w.beat(next).OtherNodes, 0)
+}
+
+func drainingTakesNothing(w *world) {
+	node, key := w.node(), w.key()
+	w.ok(w.st.SetDraining(w.ctx, node))
+	w.ok(w.st.SetDraining(w.ctx, node))
+	id, a := w.say(node, key)
+	if a.Mine || a.Owner != "" {
+		w.Fatalf("a draining node took a session: %+v", a)
+	}
+	w.beat(node)
+	equal(w, "messages", idsOf(w.sweepOne(w.node(), key).Messages), []string{id})
+}
+
+func drainingKeeps(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	w.ok(w.st.SetDraining(w.ctx, node))
+	_, a := w.say(node, key)
+	equal(w, "owner", a.Mine, true)
+	equal(w, "epoch", a.Epoch, c.Epoch)
+	w.finish(answered(c, run))
+	equal(w, "swept while the owner lives", len(w.sweep(w.node())), 0)
+}
+
+func unregisterTwice(w *world) {
+	node := w.node()
+	w.ok(w.st.Unregister(w.ctx, node))
+	w.ok(w.st.Unregister(w.ctx, node))
+	w.ok(w.st.Unregister(w.ctx, "nobody"))
+	_, err := w.st.Heartbeat(w.ctx, node)
+	w.fails(err, chat.ErrFenced)
+}
+
+func forgottenNodes(w *world) {
+	dead := w.node()
+	w.clock.advance(lease + 11*time.Minute)
+	w.sweep(w.node())
+	if w.h.Query == nil {
+		return
+	}
+	rows := w.h.Query(w.T, "SELECT id FROM nodes WHERE id = '"+dead+"'")
+	equal(w, "rows of a node that is dead for eleven minutes", len(rows), 0)
+}

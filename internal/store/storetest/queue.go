@@ -1,0 +1,333 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func queueTests() []test {
+	return []test{
+		{"FullQueueRefusesTheNewMessage", fullQueueRefuses},
+		{"FullQueueDropsTheOldestMessage", fullQueueDropsOldest},
+		{"SmallerCapDropsSeveral", smallerCapDropsSeveral},
+		{"RunningMessagesDoNotCount", runningMessagesDoNotCount},
+		{"RunningMessageIsNeverAVictim", runningIsNeverAVictim},
+		{"HeldMessagesCount", heldMessagesCount},
+		{"CapZeroIsNoBound", capZeroIsNoBound},
+		{"HoldKeepsTheSweepAway", holdKeepsTheSweepAway},
+		{"LaterHoldOpensTheWindowAgain", laterHoldOpensAgain},
+		{"HeldMessageStarts", heldMessageStarts},
+		{"EndWaitingGivesAnOutcome", endWaitingGivesAnOutcome},
+		{"EndWaitingLeavesRunningAndDoneAlone", endWaitingLeavesAlone},
+		{"EndWaitingMovesDone", endWaitingMovesDone},
+		{"PendingInputsArePagedOldestFirst", pendingInputsArePaged},
+		{"HintedFindsWhatOthersAccepted", hintedFindsWhatOthersAccepted},
+		{"HintedIsEmptyForADeadNode", hintedOfDeadNode},
+	}
+}
+
+func fullQueueRefuses(w *world) {
+	node, key := w.node(), w.key()
+	w.cap = 2
+	for range 2 {
+		p := w.message(node, key)
+		p.Cap, p.Drop = 2, store.DropNew
+		w.accept(p)
+	}
+	p := w.message(node, key)
+	p.Cap, p.Drop = 2, store.DropNew
+	_, err := w.st.Accept(w.ctx, p)
+	w.fails(err, chat.ErrQueueFull)
+	_, err = w.st.MessageByID(w.ctx, p.Message.ID)
+	w.fails(err, chat.ErrNotFound)
+	equal(w, "last_seq", w.session(key).LastSeq, 2)
+	other := w.message(node, w.key())
+	other.Cap, other.Drop = 2, store.DropNew
+	equal(w, "another session has room", w.accept(other).Seq, 1)
+	_, err = w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeSuperseded})
+	w.ok(err)
+	equal(w, "a place was freed, and the refused message is as if it had never been", w.accept(p).Seq, 3)
+}
+
+func fullQueueDropsOldest(w *world) {
+	node, key := w.node(), w.key()
+	w.cap = 2
+	var ids []string
+	for i := range 4 {
+		p := w.message(node, key)
+		p.Cap, p.Drop = 2, store.DropOld
+		a := w.accept(p)
+		ids = append(ids, p.Message.ID)
+		equal(w, "sequence number", a.Seq, int64(i+1))
+		if i < 2 {
+			equal(w, "dropped", len(a.Dropped), 0)
+			continue
+		}
+		equal(w, "dropped", idsOf(a.Dropped), ids[i-2:i-1])
+		equal(w, "outcome of the dropped", a.Dropped[0].Outcome, chat.OutcomeDropped)
+		w.ended(ids[i-2], chat.OutcomeDropped)
+	}
+	s := w.session(key)
+	equal(w, "waiting", s.Waiting, 2)
+	equal(w, "done_seq", s.DoneSeq, 2)
+	list, _, err := w.st.PendingInputs(w.ctx, key, 10)
+	w.ok(err)
+	equal(w, "waiting messages", idsOf(list), ids[2:])
+}
+
+func smallerCapDropsSeveral(w *world) {
+	node, key := w.node(), w.key()
+	w.cap = 2
+	for range 5 {
+		w.say(node, key)
+	}
+	p := w.message(node, key)
+	p.Cap, p.Drop = 2, store.DropOld
+	a := w.accept(p)
+	equal(w, "dropped", seqsOf(a.Dropped), []int64{1, 2, 3, 4})
+	equal(w, "waiting", w.session(key).Waiting, 2)
+}
+
+func runningMessagesDoNotCount(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	p := w.message(node, key)
+	p.Cap, p.Drop = 1, store.DropNew
+	w.accept(p)
+	q := w.message(node, key)
+	q.Cap, q.Drop = 1, store.DropNew
+	_, err := w.st.Accept(w.ctx, q)
+	w.fails(err, chat.ErrQueueFull)
+	w.finish(answered(c, run))
+	_, err = w.st.Accept(w.ctx, q)
+	w.fails(err, chat.ErrQueueFull)
+	w.start(c, p.Message.ID, 2)
+	equal(w, "room after the start", w.accept(q).Seq, 3)
+	w.cap = 2
+}
+
+func runningIsNeverAVictim(w *world) {
+	node, key := w.node(), w.key()
+	_, run, _ := w.turn(node, key)
+	var last string
+	for i := range 3 {
+		p := w.message(node, key)
+		p.Cap, p.Drop = 1, store.DropOld
+		a := w.accept(p)
+		equal(w, "dropped", len(a.Dropped), min(i, 1))
+		last = p.Message.ID
+	}
+	equal(w, "state of the running message", w.row(run).State, store.StateRunning)
+	equal(w, "state of the newest message", w.row(last).State, store.StateWaiting)
+	equal(w, "done_seq under a running message", w.session(key).DoneSeq, 0)
+}
+
+func heldMessagesCount(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	p.Hold, p.Cap, p.Drop = time.Second, 1, store.DropNew
+	w.accept(p)
+	equal(w, "state", w.row(p.Message.ID).State, store.StateHeld)
+	equal(w, "waiting", w.session(key).Waiting, 1)
+	q := w.message(node, key)
+	q.Cap, q.Drop = 1, store.DropNew
+	_, err := w.st.Accept(w.ctx, q)
+	w.fails(err, chat.ErrQueueFull)
+	q.Drop = store.DropOld
+	equal(w, "dropped", idsOf(w.accept(q).Dropped), []string{p.Message.ID})
+	w.cap = 1
+}
+
+func capZeroIsNoBound(w *world) {
+	node, key := w.node(), w.key()
+	for i := range 40 {
+		p := w.message(node, key)
+		p.Drop = []store.DropPolicy{store.DropOld, store.DropNew}[i%2]
+		a := w.accept(p)
+		equal(w, "dropped", len(a.Dropped), 0)
+	}
+	equal(w, "waiting", w.session(key).Waiting, 40)
+}
+
+func holdKeepsTheSweepAway(w *world) {
+	first, key := w.node(), w.key()
+	p := w.message(first, key)
+	p.Hold = 30 * time.Second
+	w.accept(p)
+	w.clock.advance(lease + time.Second)
+	second := w.node()
+	equal(w, "swept inside the window", len(w.sweep(second)), 0)
+	w.clock.advance(30*time.Second - lease - time.Second - time.Millisecond)
+	w.beatOrRegister(second)
+	equal(w, "swept one millisecond before the end", len(w.sweep(second)), 0)
+	w.clock.advance(2 * time.Millisecond)
+	taken := w.sweepOne(second, key)
+	equal(w, "messages", idsOf(taken.Messages), []string{p.Message.ID})
+}
+
+// beatOrRegister keeps a node alive; one that is dead already is an error of the test.
+func (w *world) beatOrRegister(node string) {
+	w.Helper()
+	if b := w.beat(node); !b.LeaseUntil.After(w.clock.now()) {
+		w.Fatalf("the lease of %s ends at %v", node, b.LeaseUntil)
+	}
+}
+
+func laterHoldOpensAgain(w *world) {
+	first, key := w.node(), w.key()
+	p := w.message(first, key)
+	p.Hold = time.Second
+	w.accept(p)
+	w.clock.advance(900 * time.Millisecond)
+	q := w.message(first, key)
+	q.Hold = time.Second
+	w.accept(q)
+	w.ok(w.st.Unregister(w.ctx, first))
+	second := w.node()
+	w.clock.advance(900 * time.Millisecond)
+	equal(w, "swept inside the second window", len(w.sweep(second)), 0)
+	w.clock.advance(101 * time.Millisecond)
+	taken := w.sweepOne(second, key)
+	equal(w, "messages", seqsOf(taken.Messages), []int64{1, 2})
+}
+
+func heldMessageStarts(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	p.Hold = time.Second
+	a := w.accept(p)
+	if !a.Mine {
+		w.Fatalf("a held message is not owned: %+v", a)
+	}
+	w.clock.advance(time.Second)
+	s := w.start(claimOf(key, a), p.Message.ID, a.Seq)
+	equal(w, "started", s.Seqs, []int64{a.Seq})
+	equal(w, "waiting", w.session(key).Waiting, 0)
+	if f := w.finish(answered(claimOf(key, a), p.Message.ID)); !f.Released {
+		w.Fatalf("ownership kept although nothing is left")
+	}
+}
+
+func endWaitingGivesAnOutcome(w *world) {
+	node, key := w.node(), w.key()
+	held := w.message(node, key)
+	held.Hold = time.Minute
+	w.accept(held)
+	for i, outcome := range []chat.Outcome{chat.OutcomeSuperseded, chat.OutcomeStale, chat.OutcomeStopped, chat.OutcomeDropped} {
+		id, a := w.say(node, key)
+		w.clock.advance(time.Second)
+		reason := fmt.Sprintf("reason %d", i)
+		list, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{a.Seq}, Outcome: outcome, Reason: reason})
+		w.ok(err)
+		equal(w, "ended", idsOf(list), []string{id})
+		equal(w, "returned outcome", list[0].Outcome, outcome)
+		equal(w, "reason", w.ended(id, outcome).Reason, reason)
+	}
+	list, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeStopped})
+	w.ok(err)
+	equal(w, "a held message ends, too", idsOf(list), []string{held.Message.ID})
+	s := w.session(key)
+	equal(w, "numbers", []int64{s.LastSeq, s.TakenSeq, s.DoneSeq}, []int64{5, 5, 5})
+	equal(w, "waiting", s.Waiting, 0)
+}
+
+func endWaitingLeavesAlone(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	waiting, _ := w.say(node, key)
+	end := store.EndParams{Session: key, Seqs: []int64{1, 2, 3}, Outcome: chat.OutcomeSuperseded, Reason: "superseded"}
+	list, err := w.st.EndWaiting(w.ctx, end)
+	w.ok(err)
+	equal(w, "ended", idsOf(list), []string{waiting})
+	equal(w, "running message", w.row(run).State, store.StateRunning)
+	w.finish(answered(c, run))
+	end.Outcome = chat.OutcomeStopped
+	list, err = w.st.EndWaiting(w.ctx, end)
+	w.ok(err)
+	equal(w, "ended twice", len(list), 0)
+	w.ended(run, chat.OutcomeAnswered)
+	w.ended(waiting, chat.OutcomeSuperseded)
+	end.Session = w.key()
+	list, err = w.st.EndWaiting(w.ctx, end)
+	w.ok(err)
+	equal(w, "ended in an unknown session", len(list), 0)
+}
+
+func endWaitingMovesDone(w *world) {
+	node, key := w.node(), w.key()
+	for range 4 {
+		w.say(node, key)
+	}
+	for _, step := range []struct{ end, done int64 }{{3, 0}, {1, 1}, {2, 3}, {4, 4}} {
+		_, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{step.end}, Outcome: chat.OutcomeSuperseded})
+		w.ok(err)
+		s := w.session(key)
+		equal(w, fmt.Sprintf("done_seq after %d ended", step.end), s.DoneSeq, step.done)
+		if s.TakenSeq < s.DoneSeq {
+			w.Fatalf("taken_seq %d < done_seq %d", s.TakenSeq, s.DoneSeq)
+		}
+	}
+}
+
+func pendingInputsArePaged(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	var ids []string
+	for range 5 {
+		id, _ := w.say(node, key)
+		ids = append(ids, id)
+	}
+	list, total, err := w.st.PendingInputs(w.ctx, key, 2)
+	w.ok(err)
+	equal(w, "first two", idsOf(list), ids[:2])
+	equal(w, "number of pending", total, 5)
+	equal(w, "unfinished", w.unfinished(), 6)
+	w.finish(answered(c, run))
+	equal(w, "unfinished", w.unfinished(), 5)
+}
+
+func hintedFindsWhatOthersAccepted(w *world) {
+	owner, other, key := w.node(), w.node(), w.key()
+	c, run, _ := w.turn(owner, key)
+	mine, _ := w.say(owner, key)
+	hinted, a := w.say(other, key)
+	if a.Mine {
+		w.Fatalf("the session changed hands: %+v", a)
+	}
+	list, err := w.st.Hinted(w.ctx, owner, many)
+	w.ok(err)
+	if len(list) != 1 {
+		w.Fatalf("hinted: %+v", list)
+	}
+	equal(w, "claim", list[0].Claim, c)
+	equal(w, "messages", idsOf(list[0].Messages), []string{hinted})
+	equal(w, "principal", list[0].Principal, "ann")
+	list, err = w.st.Hinted(w.ctx, other, many)
+	w.ok(err)
+	equal(w, "hinted to the node that does not own", len(list), 0)
+	w.finish(answered(c, run))
+	w.start(c, hinted, a.Seq)
+	list, err = w.st.Hinted(w.ctx, owner, many)
+	w.ok(err)
+	equal(w, "hinted after the start", len(list), 0)
+	w.finish(answered(c, hinted))
+	equal(w, "still waiting", w.row(mine).State, store.StateWaiting)
+}
+
+func hintedOfDeadNode(w *world) {
+	owner, key := w.node(), w.key()
+	w.turn(owner, key)
+	w.clock.advance(lease - time.Second)
+	other := w.node()
+	w.say(other, key)
+	w.clock.advance(time.Second)
+	list, err := w.st.Hinted(w.ctx, owner, many)
+	if err == nil {
+		equal(w, "hinted to a dead node", len(list), 0)
+	}
+	taken := w.sweepOne(other, key)
+	equal(w, "messages", seqsOf(taken.Messages), []int64{1, 2})
+}

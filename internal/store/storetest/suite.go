@@ -1,0 +1,84 @@
+package storetest
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"laneway/internal/store"
+)
+
+// Harness is one fresh store and what a test can do to it from below. Whatever it opens it closes in a cleanup of the test.
+type Harness struct {
+	// Open returns a further handle to the same data: another connection pool where the engine has such a thing, else the
+	// same handle again. The suite does not close it.
+	Open func() store.Store
+	// Reopen closes every handle and returns one that was opened anew, as after a restart of the process. An engine that
+	// keeps nothing returns the old one.
+	Reopen func() store.Store
+	// Query runs a SELECT and returns its rows; nil = the engine knows no SQL.
+	Query func(t testing.TB, sql string) [][]any
+	// Exec runs a statement that changes rows; nil exactly when Query is.
+	Exec func(t testing.TB, sql string)
+}
+
+// Opener opens a fresh and empty store that asks now for the time, to the millisecond; nil = the engine's own clock.
+type Opener func(t testing.TB, now func() time.Time) Harness
+
+// clock is the time of one test. It stands still until it is moved. Safe for concurrent use.
+type clock struct{ ms atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.ms.Store(time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC).UnixMilli())
+	return c
+}
+
+func (c *clock) now() time.Time { return time.UnixMilli(c.ms.Load()).UTC() }
+
+func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+// area is a group of tests about one part of the port.
+type area struct {
+	name  string
+	tests []test
+}
+
+// test is one sentence about the port. It has a world of its own.
+type test struct {
+	name string
+	run  func(w *world)
+}
+
+func areas() []area {
+	return []area{
+		{"Accept", acceptTests()},
+		{"Queue", queueTests()},
+		{"Turn", turnTests()},
+		{"Join", joinTests()},
+		{"Fence", fenceTests()},
+		{"Nodes", nodeTests()},
+		{"Takeover", takeoverTests()},
+		{"Stop", stopTests()},
+	}
+}
+
+// Run runs every test of the suite as a parallel subtest of t.
+func Run(t *testing.T, open Opener) {
+	t.Helper()
+	for _, a := range areas() {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			for _, tt := range a.tests {
+				t.Run(tt.name, func(t *testing.T) {
+					t.Parallel()
+					tt.run(newWorld(t, open))
+				})
+			}
+		})
+	}
+	t.Run("Invariants", func(t *testing.T) {
+		t.Parallel()
+		runInvariants(t, open)
+	})
+}

@@ -1,0 +1,307 @@
+package storetest
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func takeoverTests() []test {
+	return []test{
+		{"TakeoverAfterExpiryAndNotBefore", takeoverAfterExpiry},
+		{"EveryTakeoverHasANewEpoch", everyTakeoverHasANewEpoch},
+		{"TakeoverBringsEverythingUnfinished", takeoverBringsEverything},
+		{"CrashesAreCounted", crashesAreCounted},
+		{"CleanStopIsNoCrash", cleanStopIsNoCrash},
+		{"RequeuedRunIsNoCrash", requeuedRunIsNoCrash},
+		{"LongDeadNodeIsStillACrash", longDeadIsACrash},
+		{"AcceptAfterACrashStrandsNothing", acceptStrandsNothing},
+		{"StoppingRunOfADeadNodeEnds", stoppingRunOfDeadNodeEnds},
+		{"StoppingRunOfACleanStopEnds", stoppingRunOfCleanStopEnds},
+		{"AcceptBetweenStartAndFinishKeepsTheOwner", acceptBeforeFinish},
+		{"AcceptAfterFinishHasANewEpoch", acceptAfterFinish},
+		{"SweepTakesAtMostTheLimit", sweepLimit},
+		{"DeadNodeSweepsNothing", deadNodeSweepsNothing},
+		{"IdleSessionsAreLeftAlone", idleSessionsAreLeftAlone},
+		{"EverythingSurvivesReopen", survivesReopen},
+	}
+}
+
+func takeoverAfterExpiry(w *world) {
+	first, key := w.node(), w.key()
+	w.turn(first, key)
+	w.clock.advance(lease - time.Millisecond)
+	second := w.node()
+	equal(w, "swept one millisecond before the lease ends", len(w.sweep(second)), 0)
+	w.beat(first)
+	w.clock.advance(lease - time.Millisecond)
+	equal(w, "the second node died", len(w.sweep(w.node())), 0)
+	w.clock.advance(time.Millisecond)
+	third := w.node()
+	taken := w.sweepOne(third, key)
+	equal(w, "owner", w.session(key).Owner, third)
+	equal(w, "claim", taken.Claim, store.Claim{Session: key, Node: third, Epoch: 2})
+	equal(w, "swept again", len(w.sweep(third)), 0)
+}
+
+func everyTakeoverHasANewEpoch(w *world) {
+	key := w.key()
+	_, a := w.say(w.node(), key)
+	epoch := a.Epoch
+	for range 4 {
+		w.clock.advance(lease)
+		taken := w.sweepOne(w.node(), key)
+		equal(w, "epoch", taken.Epoch, epoch+1)
+		epoch = taken.Epoch
+	}
+	equal(w, "epoch of the session", w.session(key).Epoch, epoch)
+}
+
+func takeoverBringsEverything(w *world) {
+	first, key := w.node(), w.key()
+	w.ok(w.st.SetSessionMode(w.ctx, key, "ann", chat.ModeCollect))
+	done, a := w.say(first, key)
+	c := claimOf(key, a)
+	w.start(c, done, a.Seq)
+	w.finish(answered(c, done))
+	p := w.message(first, key)
+	p.RunLimit = 2
+	b := w.accept(p)
+	c = claimOf(key, b)
+	w.start(c, p.Message.ID, b.Seq)
+	q := w.message(first, key)
+	q.RunLimit = 2
+	waiting := w.accept(q)
+	w.clock.advance(lease)
+	taken := w.sweepOne(w.node(), key)
+	equal(w, "messages", idsOf(taken.Messages), []string{p.Message.ID, q.Message.ID})
+	equal(w, "runs of the messages", []string{taken.Messages[0].RunID, taken.Messages[1].RunID}, []string{p.Message.ID, ""})
+	equal(w, "text", taken.Messages[1].Content.Text, q.Message.Content.Text)
+	equal(w, "run limit, mode and principal", []any{taken.RunLimit, taken.Mode, taken.Principal}, []any{2, chat.ModeCollect, "ann"})
+	r, ok := taken.Runs[p.Message.ID]
+	if !ok || len(taken.Runs) != 1 || r.Attempt != 1 || r.Crashes != 1 || r.SeqFrom != b.Seq {
+		w.Fatalf("runs: %+v", taken.Runs)
+	}
+	equal(w, "started", w.start(taken.Claim, q.Message.ID, waiting.Seq).Seqs, []int64{waiting.Seq})
+}
+
+func crashesAreCounted(w *world) {
+	key := w.key()
+	c, run, seq := w.turn(w.node(), key)
+	for crashes := 1; crashes <= store.MaxCrashes; crashes++ {
+		w.clock.advance(lease)
+		taken := w.sweepOne(w.node(), key)
+		equal(w, "crashes in the sweep", taken.Runs[run].Crashes, crashes)
+		s := w.start(taken.Claim, run, seq)
+		equal(w, "attempt and crashes", []int{s.Attempt, s.Crashes}, []int{crashes + 1, crashes})
+		c = taken.Claim
+	}
+	p := store.FinishParams{Claim: c, RunID: run, State: store.RunDead, Outcome: chat.OutcomeDead, Cause: "dead", Error: "it ended its process three times"}
+	equal(w, "released", w.finish(p).Released, true)
+	w.ended(run, chat.OutcomeDead)
+	r := w.run(run)
+	equal(w, "state", r.State, store.RunDead)
+	equal(w, "attempt and crashes", []int{r.Attempt, r.Crashes}, []int{4, 3})
+}
+
+func cleanStopIsNoCrash(w *world) {
+	first, key := w.node(), w.key()
+	c, run, seq := w.turn(first, key)
+	waiting, _ := w.say(first, key)
+	w.ok(w.st.Unregister(w.ctx, first))
+	equal(w, "owner", w.session(key).Owner, "")
+	_, err := w.st.Finish(w.ctx, answered(c, run))
+	w.fails(err, chat.ErrFenced)
+	taken := w.sweepOne(w.node(), key) // at once, the lease would have lasted
+	equal(w, "messages", idsOf(taken.Messages), []string{run, waiting})
+	s := w.start(taken.Claim, run, seq)
+	equal(w, "attempt and crashes", []int{s.Attempt, s.Crashes}, []int{2, 0})
+}
+
+func requeuedRunIsNoCrash(w *world) {
+	first, key := w.node(), w.key()
+	c, run, seq := w.turn(first, key)
+	w.finish(requeued(c, run))
+	w.clock.advance(lease)
+	taken := w.sweepOne(w.node(), key)
+	equal(w, "state", taken.Runs[run].State, store.RunInterrupted)
+	s := w.start(taken.Claim, run, seq)
+	equal(w, "attempt and crashes", []int{s.Attempt, s.Crashes}, []int{2, 0})
+}
+
+func longDeadIsACrash(w *world) {
+	first, a, b := w.node(), w.key(), w.key()
+	w.turn(first, a)
+	w.turn(first, b)
+	w.clock.advance(lease + 11*time.Minute)
+	next := w.node()
+	for range 2 { // the first sweep must not forget the node: the other session still tells by it that it crashed
+		list, err := w.st.Sweep(w.ctx, next, 1)
+		w.ok(err)
+		equal(w, "taken", len(list), 1)
+		for _, r := range list[0].Runs {
+			equal(w, "crashes", r.Crashes, 1)
+		}
+		equal(w, "runs", len(list[0].Runs), 1)
+	}
+}
+
+// acceptStrandsNothing leaves the way open: the new node may take the session at once or leave it to the sweep. But all of
+// what the dead owner left must come back: with the accept, a sweep or a hint.
+func acceptStrandsNothing(w *world) {
+	first, second, key := w.node(), w.node(), w.key()
+	_, run, _ := w.turn(first, key)
+	own, _ := w.say(first, key)
+	w.clock.advance(lease - time.Second)
+	w.beat(second)
+	byOther, _ := w.say(second, key)
+	w.clock.advance(time.Second)
+	last, a := w.say(second, key)
+	seen := map[string]bool{last: a.Mine}
+	for _, taken := range w.sweep(second) {
+		for _, m := range taken.Messages {
+			seen[m.MessageID] = true
+		}
+	}
+	hinted, err := w.st.Hinted(w.ctx, second, many)
+	w.ok(err)
+	for _, taken := range hinted {
+		for _, m := range taken.Messages {
+			seen[m.MessageID] = true
+		}
+	}
+	equal(w, "messages that came back", seen, map[string]bool{run: true, own: true, byOther: true, last: true})
+}
+
+func stoppingRunOfDeadNodeEnds(w *world) {
+	node, key, busy := w.node(), w.key(), w.key()
+	c, idle, _ := w.turn(node, key)
+	p := stopped(c, idle)
+	p.StillRunning = true
+	w.finish(p)
+	c, run, _ := w.turn(node, busy)
+	p = stopped(c, run)
+	p.StillRunning = true
+	w.finish(p)
+	w.say(node, busy)
+	w.clock.advance(lease)
+	next := w.node()
+	w.sweepOne(next, busy)
+	for _, id := range []string{idle, run} {
+		r := w.run(id)
+		equal(w, "state and crashes", []any{r.State, r.Crashes}, []any{store.RunStopped, 0})
+		equal(w, "ended", r.EndedAt.IsZero(), false)
+	}
+}
+
+func stoppingRunOfCleanStopEnds(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	p := stopped(c, run)
+	p.StillRunning = true
+	w.finish(p)
+	w.ok(w.st.Unregister(w.ctx, node))
+	next := w.node()
+	w.sweep(next)
+	equal(w, "state", w.run(run).State, store.RunStopped)
+	w.turn(next, key)
+}
+
+func acceptBeforeFinish(w *world) {
+	owner, other, key := w.node(), w.node(), w.key()
+	c, run, _ := w.turn(owner, key)
+	id, a := w.say(other, key)
+	equal(w, "owner", a.Owner, owner)
+	f := w.finish(answered(c, run))
+	equal(w, "released", f.Released, false)
+	equal(w, "owner", w.session(key).Owner, owner)
+	hinted, err := w.st.Hinted(w.ctx, owner, many)
+	w.ok(err)
+	equal(w, "hinted", idsOf(hinted[0].Messages), []string{id})
+	w.start(c, id, a.Seq)
+	equal(w, "released", w.finish(answered(c, id)).Released, true)
+}
+
+func acceptAfterFinish(w *world) {
+	owner, other, key := w.node(), w.node(), w.key()
+	c, run, _ := w.turn(owner, key)
+	equal(w, "released", w.finish(answered(c, run)).Released, true)
+	id, a := w.say(other, key)
+	if !a.Mine || a.Epoch != c.Epoch+1 {
+		w.Fatalf("accept after the release: %+v", a)
+	}
+	_, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}})
+	w.fails(err, chat.ErrFenced)
+}
+
+func sweepLimit(w *world) {
+	first := w.node()
+	for range 5 {
+		w.say(first, w.key())
+	}
+	w.clock.advance(lease)
+	second := w.node()
+	seen := map[chat.SessionKey]bool{}
+	for _, want := range []int{2, 2, 1, 0} {
+		list, err := w.st.Sweep(w.ctx, second, 2)
+		w.ok(err)
+		equal(w, "taken", len(list), want)
+		for _, taken := range list {
+			seen[taken.Session] = true
+		}
+	}
+	equal(w, "sessions", len(seen), 5)
+}
+
+func deadNodeSweepsNothing(w *world) {
+	first, key := w.node(), w.key()
+	w.say(first, key)
+	w.clock.advance(lease)
+	for _, dead := range []string{first, "nobody"} {
+		list, err := w.st.Sweep(w.ctx, dead, many)
+		if err == nil {
+			equal(w, "swept by a dead node", len(list), 0)
+		}
+	}
+	w.sweepOne(w.node(), key)
+}
+
+func idleSessionsAreLeftAlone(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	w.finish(answered(c, run))
+	before := w.session(key)
+	w.clock.advance(time.Hour)
+	equal(w, "swept", len(w.sweep(w.node())), 0)
+	equal(w, "session", w.session(key), before)
+}
+
+func survivesReopen(w *world) {
+	node, key := w.node(), w.key()
+	p := w.message(node, key)
+	p.Hold = 50 * time.Second
+	w.accept(p)
+	c, run, _ := w.turn(node, key)
+	_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "hello"}})
+	w.ok(err)
+	w.ok(w.st.Enqueue(w.ctx, []store.Outgoing{{Kind: store.KindNotice, Text: "later", Delay: time.Minute, Target: chat.Target{Channel: "web", ChatID: "1"}}}))
+	l, _, err := w.st.AcquireLease(w.ctx, "telegram:1", node)
+	w.ok(err)
+	q := w.message(node, w.key())
+	q.Offset = &store.Lease{Name: l.Name, Owner: node, Epoch: l.Epoch, NextOffset: 9}
+	w.accept(q)
+	before := w.picture(key, run)
+	w.st = w.h.Reopen()
+	equal(w, "the store after it was opened again", w.picture(key, run), before)
+	if a := w.accept(p); !a.Duplicate {
+		w.Fatalf("a message was forgotten: %+v", a)
+	}
+	w.finish(answered(c, run)) // the lease has not ended: a database may restart under a living node
+	w.clock.advance(lease)
+	next := w.node()
+	equal(w, "swept before the window ends", len(w.sweep(next)), 1) // the other session, which has no window
+	l, ok, err := w.st.AcquireLease(w.ctx, "telegram:1", next)
+	w.ok(err)
+	equal(w, "lease after the owner died", []any{ok, l.NextOffset, l.Epoch}, []any{true, int64(9), int64(2)})
+}

@@ -1,0 +1,352 @@
+package storetest
+
+import (
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func turnTests() []test {
+	return []test{
+		{"OneMessageFromAcceptToAnswer", oneMessage},
+		{"BatchIsMergedIntoTheLeader", batchIsMerged},
+		{"BatchWithoutAnAnswerSharesTheOutcome", batchFails},
+		{"LeaderIsTheMessageWithTheRunsID", leaderByID},
+		{"StartLeavesOutWhatHasEnded", startLeavesOutEnded},
+		{"StartOfNothingWritesNothing", startOfNothing},
+		{"StartAgainIsTheSameOrFenced", startAgain},
+		{"FinishAgainIsFenced", finishAgain},
+		{"RequeueWaitsAgain", requeueWaitsAgain},
+		{"OwnershipStaysWhileSomethingWaits", ownershipStays},
+		{"OutOfOrderFinishesMoveDoneOverTheGap", outOfOrder},
+		{"StartedAtFollowsTheMessages", startedAtFollows},
+		{"StillRunningKeepsTheSession", stillRunning},
+		{"EndStoppingTwiceIsFine", endStoppingTwice},
+		{"SessionRemembersTheLastRun", sessionRemembers},
+		{"NotesReachTheTurn", notesReachTheTurn},
+	}
+}
+
+func oneMessage(w *world) {
+	node, key := w.node(), w.key()
+	id, a := w.say(node, key)
+	c := claimOf(key, a)
+	w.clock.advance(time.Second)
+	s := w.start(c, id, a.Seq)
+	equal(w, "attempt", s.Attempt, 1)
+	equal(w, "crashes", s.Crashes, 0)
+	equal(w, "started", s.StartedAt, w.clock.now())
+	equal(w, "transcript", s.SessionID, a.SessionID)
+	equal(w, "principal", s.Principal, "ann")
+	equal(w, "running message", w.row(id).State, store.StateRunning)
+	row := w.session(key)
+	equal(w, "active runs", row.ActiveRuns, []string{id})
+	equal(w, "numbers", []int64{row.LastSeq, row.TakenSeq, row.DoneSeq}, []int64{1, 1, 0})
+	w.clock.advance(time.Second)
+	p := answered(c, id)
+	p.Usage = chat.Usage{InputTokens: 10, OutputTokens: 5, Model: "m", Provider: "p"}
+	f := w.finish(p)
+	equal(w, "ended", f.EndedAt, w.clock.now())
+	equal(w, "released", f.Released, true)
+	m := w.ended(id, chat.OutcomeAnswered)
+	equal(w, "run of the message", m.RunID, id)
+	equal(w, "run", w.run(id), store.Run{
+		ID: id, Session: key, SeqFrom: 1, SeqTo: 1, Lane: "main", Owner: node, Epoch: 1, Attempt: 1, State: store.RunOK,
+		QueuedAt: a.AcceptedAt, StartedAt: s.StartedAt, EndedAt: f.EndedAt, Usage: p.Usage,
+	})
+	row = w.session(key)
+	equal(w, "numbers", []int64{row.LastSeq, row.TakenSeq, row.DoneSeq}, []int64{1, 1, 1})
+	equal(w, "owner", row.Owner, "")
+	equal(w, "active runs", len(row.ActiveRuns), 0)
+	equal(w, "unfinished", w.unfinished(), 0)
+}
+
+func batchIsMerged(w *world) {
+	node, key := w.node(), w.key()
+	first, a := w.say(node, key)
+	second, _ := w.say(node, key)
+	lead, _ := w.say(node, key)
+	c := claimOf(key, a)
+	s := w.start(c, lead, 1, 2, 3)
+	equal(w, "started", s.Seqs, []int64{1, 2, 3})
+	f := w.finish(answered(c, lead))
+	equal(w, "merged", idsOf(f.Merged), []string{first, second})
+	for _, id := range []string{first, second} {
+		m := w.ended(id, chat.OutcomeMerged)
+		equal(w, "merged into", m.MergedInto, 3)
+		equal(w, "run", m.RunID, lead)
+	}
+	w.ended(lead, chat.OutcomeAnswered)
+	r := w.run(lead)
+	equal(w, "range", []int64{r.SeqFrom, r.SeqTo}, []int64{1, 3})
+}
+
+func batchFails(w *world) {
+	node, key := w.node(), w.key()
+	first, a := w.say(node, key)
+	lead, _ := w.say(node, key)
+	c := claimOf(key, a)
+	w.start(c, lead, 1, 2)
+	f := w.finish(store.FinishParams{
+		Claim: c, RunID: lead, State: store.RunFailed, Outcome: chat.OutcomeFailed, Cause: "timeout", Error: "the turn took too long",
+	})
+	equal(w, "merged", len(f.Merged), 0)
+	for _, id := range []string{first, lead} {
+		equal(w, "reason", w.ended(id, chat.OutcomeFailed).Reason, "timeout")
+	}
+	r := w.run(lead)
+	equal(w, "state, cause and error", []string{r.State, r.Cause, r.Error}, []string{store.RunFailed, "timeout", "the turn took too long"})
+}
+
+func leaderByID(w *world) {
+	node, key := w.node(), w.key()
+	lead, a := w.say(node, key)
+	second, _ := w.say(node, key)
+	c := claimOf(key, a)
+	w.start(c, lead, 1, 2)
+	f := w.finish(answered(c, lead))
+	equal(w, "merged", idsOf(f.Merged), []string{second})
+	w.ended(lead, chat.OutcomeAnswered)
+	equal(w, "merged into", w.ended(second, chat.OutcomeMerged).MergedInto, 1)
+}
+
+func startLeavesOutEnded(w *world) {
+	node, key := w.node(), w.key()
+	_, a := w.say(node, key)
+	w.say(node, key)
+	lead, _ := w.say(node, key)
+	c := claimOf(key, a)
+	_, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeStopped})
+	w.ok(err)
+	equal(w, "started", w.start(c, lead, 1, 2, 3, 4).Seqs, []int64{2, 3})
+	s, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: w.id("run"), Lane: "main", Seqs: []int64{2, 3}})
+	w.ok(err)
+	equal(w, "messages of another run", len(s.Seqs), 0)
+}
+
+func startOfNothing(w *world) {
+	node, key := w.node(), w.key()
+	id, a := w.say(node, key)
+	w.say(node, key)
+	c := claimOf(key, a)
+	_, err := w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: store.StopOne, By: "ann", Reason: "stop"})
+	w.ok(err)
+	s, err := w.st.Start(w.ctx, store.StartParams{
+		Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}, Transcript: []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "hello"}},
+	})
+	w.ok(err)
+	equal(w, "started", len(s.Seqs), 0)
+	_, err = w.st.RunByID(w.ctx, id)
+	w.fails(err, chat.ErrNotFound)
+	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
+	w.ok(err)
+	equal(w, "transcript", len(tr.Entries), 0)
+	w.ended(id, chat.OutcomeStopped)
+}
+
+func startAgain(w *world) {
+	node, key := w.node(), w.key()
+	id, a := w.say(node, key)
+	p := store.StartParams{
+		Claim: claimOf(key, a), RunID: id, Lane: "main", Seqs: []int64{a.Seq},
+		Transcript: []chat.TranscriptEntry{{RunID: id, Role: chat.RoleUser, Text: "hello"}},
+	}
+	first, err := w.st.Start(w.ctx, p)
+	w.ok(err)
+	w.clock.advance(time.Second)
+	again, err := w.st.Start(w.ctx, p)
+	if err == nil {
+		equal(w, "messages of the repeated start", again.Seqs, first.Seqs)
+		equal(w, "attempt of the repeated start", again.Attempt, first.Attempt)
+	} else {
+		w.fails(err, chat.ErrFenced)
+	}
+	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
+	w.ok(err)
+	equal(w, "transcript", len(tr.Entries), 1)
+	equal(w, "attempt", w.run(id).Attempt, 1)
+	w.finish(answered(p.Claim, id))
+}
+
+func finishAgain(w *world) {
+	node, key := w.node(), w.key()
+	c, id, _ := w.turn(node, key)
+	w.say(node, key)
+	w.finish(answered(c, id))
+	p := answered(c, id)
+	p.State, p.Outcome = store.RunFailed, chat.OutcomeFailed
+	p.Transcript = []chat.TranscriptEntry{{Role: chat.RoleAssistant, Text: "late"}}
+	_, err := w.st.Finish(w.ctx, p)
+	w.fails(err, chat.ErrFenced)
+	w.ended(id, chat.OutcomeAnswered)
+	equal(w, "state", w.run(id).State, store.RunOK)
+	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: key})
+	w.ok(err)
+	equal(w, "transcript", len(tr.Entries), 0)
+}
+
+func requeueWaitsAgain(w *world) {
+	node, key := w.node(), w.key()
+	first, a := w.say(node, key)
+	lead, _ := w.say(node, key)
+	c := claimOf(key, a)
+	w.start(c, lead, 1, 2)
+	p := requeued(c, lead)
+	p.Transcript = []chat.TranscriptEntry{{RunID: lead, Role: chat.RoleAssistant, Text: "half an ans"}}
+	f := w.finish(p)
+	equal(w, "released", f.Released, false)
+	for _, id := range []string{first, lead} {
+		m := w.row(id)
+		equal(w, "state", m.State, store.StateWaiting)
+		equal(w, "outcome", m.Outcome, "")
+	}
+	r := w.run(lead)
+	equal(w, "state and cause", []string{r.State, r.Cause}, []string{store.RunInterrupted, "draining"})
+	s := w.session(key)
+	equal(w, "waiting", s.Waiting, 2)
+	equal(w, "done_seq", s.DoneSeq, 0)
+	equal(w, "owner", s.Owner, node)
+	w.clock.advance(time.Second)
+	again := w.start(c, lead, 1, 2)
+	equal(w, "attempt", again.Attempt, 2)
+	equal(w, "crashes", again.Crashes, 0)
+	equal(w, "started", again.StartedAt, w.clock.now())
+	f = w.finish(answered(c, lead))
+	equal(w, "released", f.Released, true)
+	equal(w, "merged", idsOf(f.Merged), []string{first})
+}
+
+func ownershipStays(w *world) {
+	node, other, key := w.node(), w.node(), w.key()
+	c, id, _ := w.turn(node, key)
+	next, a := w.say(node, key)
+	f := w.finish(answered(c, id))
+	equal(w, "released", f.Released, false)
+	equal(w, "owner", w.session(key).Owner, node)
+	w.start(c, next, a.Seq)
+	equal(w, "released", w.finish(answered(c, next)).Released, true)
+	_, b := w.say(other, key)
+	if !b.Mine || b.Epoch != a.Epoch+1 {
+		w.Fatalf("a released session was not taken with a new epoch: %+v", b)
+	}
+}
+
+func outOfOrder(w *world) {
+	node, key := w.node(), w.key()
+	var ids []string
+	var c store.Claim
+	for range 3 {
+		p := w.message(node, key)
+		p.RunLimit = 3
+		a := w.accept(p)
+		c = claimOf(key, a)
+		ids = append(ids, p.Message.ID)
+		w.start(c, p.Message.ID, a.Seq)
+		w.clock.advance(time.Millisecond)
+	}
+	equal(w, "active runs", w.session(key).ActiveRuns, ids)
+	for _, step := range []struct {
+		run, done int64
+		released  bool
+	}{{2, 0, false}, {3, 0, false}, {1, 3, true}} {
+		f := w.finish(answered(c, ids[step.run-1]))
+		equal(w, "released", f.Released, step.released)
+		equal(w, "done_seq", w.session(key).DoneSeq, step.done)
+	}
+}
+
+func startedAtFollows(w *world) {
+	node, key := w.node(), w.key()
+	p, q := w.message(node, key), w.message(node, key)
+	p.RunLimit, q.RunLimit = 2, 2
+	a, b := w.accept(p), w.accept(q)
+	c := claimOf(key, a)
+	w.clock.advance(time.Second)
+	later := w.start(c, q.Message.ID, b.Seq)
+	w.clock.advance(time.Second)
+	earlier := w.start(c, p.Message.ID, a.Seq)
+	if earlier.StartedAt.After(later.StartedAt) {
+		w.Fatalf("message 1 started at %v, message 2 at %v", earlier.StartedAt, later.StartedAt)
+	}
+	equal(w, "stored start", w.run(p.Message.ID).StartedAt, earlier.StartedAt)
+	w.clock.advance(time.Second)
+	w.finish(requeued(c, p.Message.ID))
+	again := w.start(c, p.Message.ID, a.Seq)
+	if again.StartedAt.Before(later.StartedAt) {
+		w.Fatalf("the second attempt started at %v, before %v", again.StartedAt, later.StartedAt)
+	}
+	w.finish(answered(c, q.Message.ID))
+	w.finish(answered(c, p.Message.ID))
+}
+
+func stillRunning(w *world) {
+	node, other, key := w.node(), w.node(), w.key()
+	c, id, _ := w.turn(node, key)
+	p := stopped(c, id)
+	p.StillRunning = true
+	f := w.finish(p)
+	equal(w, "released", f.Released, false)
+	w.ended(id, chat.OutcomeStopped)
+	r := w.run(id)
+	equal(w, "state", r.State, store.RunStopping)
+	equal(w, "ended", r.EndedAt.IsZero(), true)
+	equal(w, "unfinished", w.unfinished(), 0)
+	_, a := w.say(other, key)
+	if a.Mine || a.Owner != node {
+		w.Fatalf("a stopping session changed hands: %+v", a)
+	}
+	_, err := w.st.Finish(w.ctx, answered(c, id))
+	w.fails(err, chat.ErrFenced)
+	w.clock.advance(time.Second)
+	w.ok(w.st.EndStopping(w.ctx, c, id))
+	r = w.run(id)
+	equal(w, "state", r.State, store.RunStopped)
+	equal(w, "ended", r.EndedAt, w.clock.now())
+	equal(w, "owner while a message waits", w.session(key).Owner, node)
+}
+
+func endStoppingTwice(w *world) {
+	node, key := w.node(), w.key()
+	c, id, _ := w.turn(node, key)
+	p := stopped(c, id)
+	p.StillRunning = true
+	w.finish(p)
+	w.ok(w.st.EndStopping(w.ctx, c, id))
+	ended := w.run(id).EndedAt
+	equal(w, "owner", w.session(key).Owner, "")
+	w.clock.advance(time.Second)
+	w.ok(w.st.EndStopping(w.ctx, c, id))
+	equal(w, "end", w.run(id).EndedAt, ended)
+	c2, running, _ := w.turn(node, key)
+	w.ok(w.st.EndStopping(w.ctx, c, id))
+	equal(w, "a run of the next owner", w.run(running).State, store.RunRunning)
+	w.finish(answered(c2, running))
+}
+
+func sessionRemembers(w *world) {
+	node, key := w.node(), w.key()
+	c, id, _ := w.turn(node, key)
+	p := answered(c, id)
+	p.Usage = chat.Usage{InputTokens: 100, OutputTokens: 20}
+	p.Preview = strings.Repeat("é", 300)
+	w.finish(p)
+	s := w.session(key)
+	equal(w, "last run and state", []string{s.LastRunID, s.LastState, s.LastError}, []string{id, store.RunOK, ""})
+	equal(w, "tokens", s.TotalTokens, 120)
+	equal(w, "preview", s.Preview, strings.Repeat("é", 100))
+	c, id, _ = w.turn(node, key)
+	w.finish(store.FinishParams{Claim: c, RunID: id, State: store.RunFailed, Outcome: chat.OutcomeFailed, Cause: "auth", Error: "the key was refused"})
+	s = w.session(key)
+	equal(w, "last run", []string{s.LastRunID, s.LastState, s.LastCause, s.LastError}, []string{id, store.RunFailed, "auth", "the key was refused"})
+}
+
+func notesReachTheTurn(w *world) {
+	node, key := w.node(), w.key()
+	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
+	w.ok(w.st.SetNote(w.ctx, key, "ann", "gone", "x"))
+	w.ok(w.st.SetNote(w.ctx, key, "ann", "gone", ""))
+	id, a := w.say(node, key)
+	equal(w, "notes", w.start(claimOf(key, a), id, a.Seq).Notes, map[string]string{"model": "large"})
+}

@@ -1,0 +1,282 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// lease is how long a node of the suite lives without a heartbeat.
+const lease = 15 * time.Second
+
+// many is a limit that no test reaches.
+const many = 1000
+
+// world is one test: its store, its clock, and short words for what tests do often. Errors that a test does not expect end it.
+type world struct {
+	*testing.T
+
+	//nolint:containedctx // the context of a test lives exactly as long as its world
+	ctx   context.Context
+	clock *clock
+	h     Harness
+	st    store.Store
+	// cap is what the queue invariant is checked with at the end.
+	cap int
+	// broken: a test broke the tables on purpose, and they are not looked at afterwards.
+	broken bool
+	ids    atomic.Int64
+}
+
+func newWorld(t *testing.T, open Opener) *world {
+	t.Helper()
+	w := &world{T: t, ctx: t.Context(), clock: newClock(), cap: 1 << 20}
+	w.h = open(t, w.clock.now)
+	w.st = w.h.Open()
+	t.Cleanup(func() {
+		if !t.Failed() && !w.broken {
+			w.ctx = context.WithoutCancel(t.Context())
+			w.rest()
+		}
+	})
+	return w
+}
+
+// id makes a name that is unique in this world.
+func (w *world) id(prefix string) string { return fmt.Sprintf("%s-%d", prefix, w.ids.Add(1)) }
+
+func (w *world) ok(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatalf("unexpected error: %v", err)
+	}
+}
+
+func (w *world) fails(err, want error) {
+	w.Helper()
+	if !errors.Is(err, want) {
+		w.Fatalf("got error %v, want %v", err, want)
+	}
+}
+
+// equal compares by value; no rows and nil are the same.
+func equal[V any](w *world, what string, got, want V) {
+	w.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		w.Fatalf("%s differs (- want, + got):\n%s", what, diff)
+	}
+}
+
+// node registers a node and returns its id.
+func (w *world) node() string {
+	w.Helper()
+	id := w.id("node")
+	w.ok(w.st.Register(w.ctx, store.Node{ID: id, Addr: "127.0.0.1:1", Version: "test", Lease: lease}))
+	return id
+}
+
+func (w *world) key() chat.SessionKey {
+	return chat.SessionKey{Agent: "main", Rest: w.id("room")}
+}
+
+// message is what the node accepts for the session: typed text that takes an idle session.
+func (w *world) message(node string, key chat.SessionKey) store.AcceptParams {
+	id := w.id("msg")
+	return store.AcceptParams{
+		Node: node, Take: true,
+		Message: chat.Message{
+			Session: key, ID: id, Lane: "main", Principal: "ann", Channel: "web", Dedupe: "key:" + id, ParamsHash: "hash:" + id,
+			Content: chat.Content{Text: "text of " + id, Sender: chat.Sender{ID: "7", Name: "Ann"}},
+		},
+	}
+}
+
+func (w *world) accept(p store.AcceptParams) store.Accepted {
+	w.Helper()
+	a, err := w.st.Accept(w.ctx, p)
+	w.ok(err)
+	return a
+}
+
+// say accepts one message and returns its id with the answer.
+func (w *world) say(node string, key chat.SessionKey) (string, store.Accepted) {
+	w.Helper()
+	p := w.message(node, key)
+	return p.Message.ID, w.accept(p)
+}
+
+func (w *world) start(c store.Claim, runID string, seqs ...int64) store.Started {
+	w.Helper()
+	s, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: seqs})
+	w.ok(err)
+	return s
+}
+
+func answered(c store.Claim, runID string) store.FinishParams {
+	return store.FinishParams{Claim: c, RunID: runID, State: store.RunOK, Outcome: chat.OutcomeAnswered}
+}
+
+func stopped(c store.Claim, runID string) store.FinishParams {
+	return store.FinishParams{Claim: c, RunID: runID, State: store.RunStopped, Outcome: chat.OutcomeStopped, Cause: "stop"}
+}
+
+func requeued(c store.Claim, runID string) store.FinishParams {
+	return store.FinishParams{Claim: c, RunID: runID, State: store.RunInterrupted, Cause: "draining", Requeue: true}
+}
+
+func (w *world) finish(p store.FinishParams) store.Finished {
+	w.Helper()
+	f, err := w.st.Finish(w.ctx, p)
+	w.ok(err)
+	return f
+}
+
+// turn accepts and starts one message: a run under way.
+func (w *world) turn(node string, key chat.SessionKey) (store.Claim, string, int64) {
+	w.Helper()
+	id, a := w.say(node, key)
+	c := claimOf(key, a)
+	s := w.start(c, id, a.Seq)
+	equal(w, "started", s.Seqs, []int64{a.Seq})
+	return c, id, a.Seq
+}
+
+func claimOf(key chat.SessionKey, a store.Accepted) store.Claim {
+	return store.Claim{Session: key, Node: a.Owner, Epoch: a.Epoch}
+}
+
+func (w *world) session(key chat.SessionKey) store.Session {
+	w.Helper()
+	s, err := w.st.Session(w.ctx, key, "")
+	w.ok(err)
+	return s
+}
+
+func (w *world) row(id string) store.Waiting {
+	w.Helper()
+	m, err := w.st.MessageByID(w.ctx, id)
+	w.ok(err)
+	return m
+}
+
+func (w *world) run(id string) store.Run {
+	w.Helper()
+	r, err := w.st.RunByID(w.ctx, id)
+	w.ok(err)
+	return r
+}
+
+func (w *world) sweep(node string) []store.Taken {
+	w.Helper()
+	list, err := w.st.Sweep(w.ctx, node, many)
+	w.ok(err)
+	return list
+}
+
+// sweepOne expects exactly one session.
+func (w *world) sweepOne(node string, key chat.SessionKey) store.Taken {
+	w.Helper()
+	list := w.sweep(node)
+	if len(list) != 1 || list[0].Session != key {
+		w.Fatalf("sweep took %d sessions (%+v), want exactly %s", len(list), list, key)
+	}
+	return list[0]
+}
+
+func (w *world) beat(node string) store.Beat {
+	w.Helper()
+	b, err := w.st.Heartbeat(w.ctx, node)
+	w.ok(err)
+	return b
+}
+
+func (w *world) unfinished() int {
+	w.Helper()
+	n, err := w.st.CountUnfinished(w.ctx)
+	w.ok(err)
+	return n
+}
+
+// ended checks the outcome of a message.
+func (w *world) ended(id string, want chat.Outcome) store.Waiting {
+	w.Helper()
+	m := w.row(id)
+	if m.State != store.StateDone || m.Outcome != want {
+		w.Fatalf("message %s is %q with outcome %q, want done with %q", id, m.State, m.Outcome, want)
+	}
+	return m
+}
+
+func seqsOf(list []store.Waiting) []int64 {
+	var seqs []int64
+	for _, m := range list {
+		seqs = append(seqs, m.Seq)
+	}
+	return seqs
+}
+
+func idsOf(list []store.Waiting) []string {
+	var ids []string
+	for _, m := range list {
+		ids = append(ids, m.MessageID)
+	}
+	return ids
+}
+
+// rest lets every node die, gives what is left to a new one, and checks that all of it ends and that every invariant holds.
+func (w *world) rest() {
+	w.Helper()
+	w.clock.advance(time.Minute)
+	node := w.node()
+	for {
+		list := w.sweep(node)
+		if len(list) == 0 {
+			break
+		}
+		w.checkInvariants("after the sweep")
+		for _, taken := range list {
+			w.runTaken(taken)
+		}
+	}
+	if n := w.unfinished(); n != 0 {
+		w.Fatalf("%d messages have no outcome after everything was swept and run", n)
+	}
+	w.checkInvariants("at rest")
+}
+
+// runTaken runs everything of a session that was taken over, each run for itself.
+func (w *world) runTaken(taken store.Taken) {
+	w.Helper()
+	var order []string
+	groups := map[string][]int64{}
+	for _, m := range taken.Messages {
+		id := m.MessageID
+		if m.RunID != "" {
+			id = m.RunID
+		}
+		if !slices.Contains(order, id) {
+			order = append(order, id)
+		}
+		groups[id] = append(groups[id], m.Seq)
+	}
+	for _, id := range order {
+		s := w.start(taken.Claim, id, groups[id]...)
+		equal(w, "started after a takeover", s.Seqs, groups[id])
+		if s.StopBy != "" {
+			w.finish(stopped(taken.Claim, id))
+		} else {
+			w.finish(answered(taken.Claim, id))
+		}
+		w.clock.advance(time.Millisecond)
+	}
+}
