@@ -8,7 +8,7 @@ import (
 
 // States of an inbox row.
 const (
-	StateHeld    = "held"    // in its debounce window
+	StateHeld    = "held"    // joins the turn of the message before it
 	StateWaiting = "waiting" // for a turn
 	StateRunning = "running"
 	StateDone    = "done" // has an outcome
@@ -101,7 +101,7 @@ type AcceptParams struct {
 	Take bool
 	// Message: Session, ID (required here), Lane, Principal, Channel, ExternalID, Dedupe, ParamsHash, Content.
 	Message chat.Message
-	// Cap is how many messages may wait (held and waiting ones; running ones do not count); 0 = no bound. Drop says who loses.
+	// Cap is how many messages may wait (rows in state waiting; held and running ones do not count); 0 = no bound. Drop says who loses.
 	Cap  int
 	Drop DropPolicy
 	// Starting are sequence numbers of the session that the owner has given a slot already although their Start is not committed yet. Where
@@ -111,8 +111,11 @@ type AcceptParams struct {
 	DropNotice *Outgoing
 	// RunLimit is how many turns of the session may run at once; stored for the invariant queries. 0 = 1.
 	RunLimit int
-	// Hold > 0 makes the row held and opens the session's debounce window until now + Hold.
+	// Hold > 0 opens the session's debounce window until now + Hold: until then the sweep leaves the session alone.
 	Hold time.Duration
+	// Joins: the message is expected to share the turn of the one before it (typed within its debounce window). Its row is held, not
+	// waiting, and does not count towards Cap: what waits is turns.
+	Joins bool
 	// Offset moves the lease's NextOffset in the same transaction; nil = none. Duplicates move it as well.
 	Offset *Lease
 	// Unqueued messages (executed chat commands) get a sequence number and at once the outcome answered; they never wait, count
