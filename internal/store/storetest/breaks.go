@@ -56,7 +56,7 @@ func (w *world) breakOne(b breach) {
 		equal(w, "violations of good data", w.speaking(values), []string{})
 	}
 	w.broken = true
-	w.h.Exec(w.T, b.sql)
+	w.h.Exec(w.tb, b.sql)
 	equal(w, "violations after the breach", w.speaking(values), []string{b.id})
 }
 

@@ -28,7 +28,7 @@ func (w *world) values() map[string]string {
 // violations runs one invariant.
 func (w *world) violations(inv store.Invariant, values map[string]string) [][]any {
 	w.Helper()
-	return w.h.Query(w.T, strings.TrimSpace(bind(inv, values)))
+	return w.h.Query(w.tb, strings.TrimSpace(bind(inv, values)))
 }
 
 func (w *world) checkInvariants(when string) {

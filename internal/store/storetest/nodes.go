@@ -136,6 +136,6 @@ func forgottenNodes(w *world) {
 	if w.h.Query == nil {
 		return
 	}
-	rows := w.h.Query(w.T, "SELECT id FROM nodes WHERE id = '"+dead+"'")
+	rows := w.h.Query(w.tb, "SELECT id FROM nodes WHERE id = '"+dead+"'")
 	equal(w, "rows of a node that is dead for eleven minutes", len(rows), 0)
 }

@@ -60,6 +60,14 @@ func areas() []area {
 		{"Nodes", nodeTests()},
 		{"Takeover", takeoverTests()},
 		{"Stop", stopTests()},
+		{"Outbox", outboxTests()},
+		{"Notice", noticeTests()},
+		{"Lease", leaseTests()},
+		{"Transcript", transcriptTests()},
+		{"Sessions", sessionTests()},
+		{"Values", valueTests()},
+		{"Cancel", cancelTests()},
+		{"Race", raceTests()},
 	}
 }
 

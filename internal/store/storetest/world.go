@@ -22,10 +22,18 @@ const lease = 15 * time.Second
 // many is a limit that no test reaches.
 const many = 1000
 
+// reporter is who hears of failures: a test, or one attempt of a property.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // world is one test: its store, its clock, and short words for what tests do often. Errors that a test does not expect end it.
 type world struct {
-	*testing.T
+	reporter
 
+	tb testing.TB
 	//nolint:containedctx // the context of a test lives exactly as long as its world
 	ctx   context.Context
 	clock *clock
@@ -35,12 +43,12 @@ type world struct {
 	cap int
 	// broken: a test broke the tables on purpose, and they are not looked at afterwards.
 	broken bool
-	ids    atomic.Int64
+	ids    *atomic.Int64
 }
 
 func newWorld(t *testing.T, open Opener) *world {
 	t.Helper()
-	w := &world{T: t, ctx: t.Context(), clock: newClock(), cap: 1 << 20}
+	w := &world{reporter: t, tb: t, ctx: t.Context(), clock: newClock(), cap: 1 << 20, ids: &atomic.Int64{}}
 	w.h = open(t, w.clock.now)
 	w.st = w.h.Open()
 	t.Cleanup(func() {

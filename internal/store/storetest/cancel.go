@@ -1,0 +1,133 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func cancelTests() []test {
+	return []test{
+		{"OverBeforeTheBegin", overBeforeTheBegin},
+		{"OverAtAnyPoint", overAtAnyPoint},
+	}
+}
+
+// overBeforeTheBegin calls every operation that writes with a context that is over: it says so and nothing has happened.
+func overBeforeTheBegin(w *world) {
+	node, key := w.node(), w.key()
+	l := w.hold(node)
+	c, run, _ := w.turn(node, key)
+	waiting, a := w.say(node, key)
+	out := w.outgoing("web", "1")
+	w.enqueue(out)
+	w.claimOne(node)
+	ctx, cancel := context.WithCancel(w.ctx)
+	cancel()
+	before := w.picture(key, run)
+	for name, call := range w.writes(ctx, l, c, run, waiting, a.Seq, out.ID) {
+		if err := call(); err == nil {
+			w.Errorf("%s returns no error although its context is over", name)
+		} else if errors.Is(err, chat.ErrFenced) || errors.Is(err, chat.ErrConflict) {
+			w.Errorf("%s was refused (%v) although its context is over", name, err)
+		}
+	}
+	equal(w, "the store", w.picture(key, run), before)
+	equal(w, "lease", w.hold(node), l)
+	equal(w, "waiting message", w.row(waiting).State, store.StateWaiting)
+	w.beat(node)
+	w.ok(w.st.Delivered(w.ctx, node, out.ID, "p"))
+	w.finish(answered(c, run))
+}
+
+func (w *world) writes(
+	ctx context.Context, l store.Lease, c store.Claim, run, waiting string, seq int64, out string,
+) map[string]func() error {
+	key, node := c.Session, c.Node
+	end := store.EndParams{Session: key, Seqs: []int64{seq}, Outcome: chat.OutcomeDropped}
+	stop := store.StopParams{Session: key, Scope: store.StopAll, By: "bob"}
+	start := store.StartParams{Claim: c, RunID: waiting, Lane: "main", Seqs: []int64{seq}}
+	return map[string]func() error{
+		"Register":         func() error { return w.st.Register(ctx, store.Node{ID: "late", Exclusive: true}) },
+		"SetDraining":      func() error { return w.st.SetDraining(ctx, node) },
+		"Unregister":       func() error { return w.st.Unregister(ctx, node) },
+		"ReleaseLease":     func() error { return w.st.ReleaseLease(ctx, l) },
+		"EndStopping":      func() error { return w.st.EndStopping(ctx, c, run) },
+		"Heartbeat":        func() error { _, err := w.st.Heartbeat(ctx, node); return err },
+		"Accept":           func() error { _, err := w.st.Accept(ctx, w.message(node, key)); return err },
+		"Start":            func() error { _, err := w.st.Start(ctx, start); return err },
+		"Join":             func() error { start.RunID = run; _, err := w.st.Join(ctx, start); return err },
+		"Finish":           func() error { _, err := w.st.Finish(ctx, answered(c, run)); return err },
+		"EndWaiting":       func() error { _, err := w.st.EndWaiting(ctx, end); return err },
+		"Stop":             func() error { _, err := w.st.Stop(ctx, stop); return err },
+		"Sweep":            func() error { _, err := w.st.Sweep(ctx, node, many); return err },
+		"ResetSession":     func() error { _, err := w.st.ResetSession(ctx, key, "ann", "late"); return err },
+		"DeleteSession":    func() error { _, err := w.st.DeleteSession(ctx, key, ""); return err },
+		"SetSessionMode":   func() error { return w.st.SetSessionMode(ctx, key, "ann", chat.ModeCollect) },
+		"SetNote":          func() error { return w.st.SetNote(ctx, key, "ann", "late", "x") },
+		"Enqueue":          func() error { return w.st.Enqueue(ctx, []store.Outgoing{w.outgoing("web", "9")}) },
+		"Delivered":        func() error { return w.st.Delivered(ctx, node, out, "late") },
+		"Undelivered":      func() error { return w.st.Undelivered(ctx, store.UndeliveredParams{Node: node, ID: out}) },
+		"AppendTranscript": func() error { _, err := w.st.AppendTranscript(ctx, key, "ann", nil); return err },
+		"ClaimOutgoing":    func() error { _, err := w.st.ClaimOutgoing(ctx, node, []string{"web"}, many); return err },
+	}
+}
+
+// overAtAnyPoint cancels while the operation is under way. Whatever the caller is told, repeating the operation leads to the
+// same end as doing it once.
+func overAtAnyPoint(w *world) {
+	node, key := w.node(), w.key()
+	for i := range 25 {
+		p := w.message(node, key)
+		var first store.Accepted
+		err := w.cancelled(func(ctx context.Context) (err error) {
+			first, err = w.st.Accept(ctx, p)
+			return err
+		})
+		a := w.accept(p)
+		if err == nil && (!a.Duplicate || first.Seq != a.Seq) {
+			w.Fatalf("acknowledged as %+v, and then %+v", first, a)
+		}
+		equal(w, "sequence number", a.Seq, int64(i+1))
+		w.cancelledTurn(store.Claim{Session: key, Node: node, Epoch: w.session(key).Epoch}, p.Message.ID, a.Seq)
+	}
+}
+
+func (w *world) cancelledTurn(c store.Claim, run string, seq int64) {
+	w.Helper()
+	start := store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{seq}}
+	_ = w.cancelled(func(ctx context.Context) error { //nolint:errcheck // both ends are legal, the repetition decides
+		_, err := w.st.Start(ctx, start)
+		return err
+	})
+	if _, err := w.st.Start(w.ctx, start); err != nil {
+		w.fails(err, chat.ErrFenced)
+	}
+	r := w.run(run)
+	equal(w, "state and attempt", []any{r.State, r.Attempt}, []any{store.RunRunning, 1})
+	finished := w.cancelled(func(ctx context.Context) error {
+		_, err := w.st.Finish(ctx, answered(c, run))
+		return err
+	})
+	_, err := w.st.Finish(w.ctx, answered(c, run))
+	if finished == nil || err != nil {
+		w.fails(err, chat.ErrFenced)
+	}
+	w.ended(run, chat.OutcomeAnswered)
+	equal(w, "done_seq", w.session(c.Session).DoneSeq, seq)
+}
+
+// cancelled runs op while another goroutine cancels its context, and waits for both.
+func (w *world) cancelled(op func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancel(w.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		cancel()
+	}()
+	err := op(ctx)
+	<-done
+	return err
+}

@@ -1,0 +1,168 @@
+package storetest
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func noticeTests() []test {
+	return []test{
+		{"DropsOfABurstAreOneNotice", dropsAreOneNotice},
+		{"SeveralVictimsAreCounted", severalVictimsAreCounted},
+		{"NoticeThatWasTriedIsNotJoined", triedNoticeIsNotJoined},
+		{"OtherWordsAreOtherNotices", otherWords},
+		{"NoticeWithoutAWordStandsAlone", withoutAWord},
+		{"NobodyEndedNobodyIsTold", nobodyEnded},
+		{"EndWaitingAndDropsShareANotice", endWaitingShares},
+		{"NoticeOfAFailedTurn", noticeOfAFailedTurn},
+	}
+}
+
+// tele is a message of a person on a channel where bad ends need a notice.
+func (w *world) tele(node string, key chat.SessionKey) store.AcceptParams {
+	p := w.message(node, key)
+	p.Message.Channel = "telegram:1"
+	p.Cap, p.Drop = 1, store.DropOld
+	p.DropNotice = w.notice(key)
+	return p
+}
+
+func (w *world) notice(key chat.SessionKey) *store.Outgoing {
+	return &store.Outgoing{
+		Session: key, Kind: store.KindNotice, Text: "one message was dropped", TextMany: "%d messages were dropped",
+		Coalesce: "drop:" + key.String(), Delay: time.Second, Target: chat.Target{Channel: "telegram:1", ChatID: "5"},
+	}
+}
+
+func (w *world) notices(node string) []store.Outgoing {
+	w.Helper()
+	return w.claim(node, "telegram:1")
+}
+
+func dropsAreOneNotice(w *world) {
+	node, key := w.node(), w.key()
+	for range 4 {
+		w.accept(w.tele(node, key))
+	}
+	equal(w, "told before the delay is over", len(w.notices(node)), 0)
+	w.clock.advance(time.Second)
+	list := w.notices(node)
+	equal(w, "number of notices", len(list), 1)
+	equal(w, "count and text", []any{list[0].Count, list[0].TextMany}, []any{3, "%d messages were dropped"})
+	equal(w, "kind, session and word", []any{list[0].Kind, list[0].Session, list[0].Coalesce}, []any{store.KindNotice, key, "drop:" + key.String()})
+}
+
+func severalVictimsAreCounted(w *world) {
+	node, key := w.node(), w.key()
+	for range 3 {
+		p := w.tele(node, key)
+		p.Cap = 0
+		w.accept(p)
+	}
+	w.accept(w.tele(node, key))
+	w.clock.advance(time.Second)
+	list := w.notices(node)
+	equal(w, "number of notices", len(list), 1)
+	equal(w, "count", list[0].Count, 3)
+}
+
+func triedNoticeIsNotJoined(w *world) {
+	node, key := w.node(), w.key()
+	w.accept(w.tele(node, key))
+	w.accept(w.tele(node, key))
+	w.clock.advance(time.Second)
+	first := w.notices(node)
+	equal(w, "number of notices", len(first), 1)
+	equal(w, "count and text", []any{first[0].Count, first[0].Text}, []any{1, "one message was dropped"})
+	w.accept(w.tele(node, key)) // while the first is under way
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: first[0].ID, Error: "reset", RetryIn: time.Minute}))
+	w.accept(w.tele(node, key)) // joins the second
+	w.clock.advance(time.Second)
+	second := w.notices(node)
+	equal(w, "number of notices", len(second), 1)
+	if second[0].ID == first[0].ID {
+		w.Fatalf("a notice that was tried came back before its time: %+v", second[0])
+	}
+	equal(w, "count", second[0].Count, 2)
+	w.ok(w.st.Delivered(w.ctx, node, second[0].ID, "p"))
+	w.accept(w.tele(node, key))
+	w.clock.advance(time.Second)
+	third := w.notices(node)
+	equal(w, "number of notices", len(third), 1)
+	equal(w, "count", third[0].Count, 1)
+}
+
+func otherWords(w *world) {
+	node, a, b := w.node(), w.key(), w.key()
+	for _, key := range []chat.SessionKey{a, b} {
+		for range 3 {
+			p := w.tele(node, key)
+			p.DropNotice.Target.ChatID = key.Rest
+			w.accept(p)
+		}
+	}
+	w.clock.advance(time.Second)
+	list := w.notices(node)
+	equal(w, "number of notices", len(list), 2)
+	equal(w, "counts", []int{list[0].Count, list[1].Count}, []int{2, 2})
+}
+
+func withoutAWord(w *world) {
+	node, key := w.node(), w.key()
+	for range 3 {
+		p := w.tele(node, key)
+		p.DropNotice.Coalesce = ""
+		w.accept(p)
+	}
+	w.clock.advance(time.Second)
+	for range 2 {
+		list := w.notices(node)
+		equal(w, "number of notices", len(list), 1)
+		equal(w, "count", list[0].Count, 1)
+		w.ok(w.st.Delivered(w.ctx, node, list[0].ID, "p"))
+	}
+	equal(w, "number of notices", len(w.notices(node)), 0)
+}
+
+func nobodyEnded(w *world) {
+	node, key := w.node(), w.key()
+	w.accept(w.tele(node, key))
+	end := store.EndParams{Session: key, Seqs: []int64{7}, Outcome: chat.OutcomeDropped, Notice: w.notice(key)}
+	list, err := w.st.EndWaiting(w.ctx, end)
+	w.ok(err)
+	equal(w, "ended", len(list), 0)
+	w.clock.advance(time.Minute)
+	equal(w, "number of notices", len(w.notices(w.node())), 0)
+}
+
+func endWaitingShares(w *world) {
+	node, key := w.node(), w.key()
+	w.accept(w.tele(node, key))
+	w.accept(w.tele(node, key))
+	end := store.EndParams{Session: key, Seqs: []int64{1, 2}, Outcome: chat.OutcomeDropped, Reason: "queue_full", Notice: w.notice(key)}
+	list, err := w.st.EndWaiting(w.ctx, end)
+	w.ok(err)
+	equal(w, "ended", seqsOf(list), []int64{2})
+	w.clock.advance(time.Second)
+	notices := w.notices(node)
+	equal(w, "number of notices", len(notices), 1)
+	equal(w, "count", notices[0].Count, 2)
+}
+
+func noticeOfAFailedTurn(w *world) {
+	node, key := w.node(), w.key()
+	p := w.tele(node, key)
+	a := w.accept(p)
+	c := claimOf(key, a)
+	w.start(c, p.Message.ID, a.Seq)
+	w.finish(store.FinishParams{
+		Claim: c, RunID: p.Message.ID, State: store.RunFailed, Outcome: chat.OutcomeFailed, Cause: "auth",
+		Outgoing: []store.Outgoing{{N: 1, Session: key, Kind: store.KindNotice, Text: "no answer", Target: chat.Target{Channel: "telegram:1", ChatID: "5"}}},
+	})
+	list := w.notices(node)
+	equal(w, "number of notices", len(list), 1)
+	equal(w, "run", list[0].RunID, p.Message.ID)
+	w.checkInvariants("after a failed turn of a person")
+}

@@ -1,0 +1,372 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func outboxTests() []test {
+	return []test{
+		{"FinishSendsItsRowsInOrder", finishSendsInOrder},
+		{"OutgoingReadsBack", outgoingReadsBack},
+		{"RowsOfARunAreUnique", rowsOfARunAreUnique},
+		{"RowsOutsideOfRunsAreUniqueByID", rowsOutsideOfRuns},
+		{"OneMessageUnderWayPerChat", oneUnderWayPerChat},
+		{"OnlyNamedChannels", onlyNamedChannels},
+		{"ClaimTakesAtMostTheLimit", claimLimit},
+		{"DelayIsWaitedFor", delayIsWaitedFor},
+		{"UndeliveredComesAgain", undeliveredComesAgain},
+		{"PermanentFailureEnds", permanentFailureEnds},
+		{"DeadNodeMayHaveSent", deadNodeMayHaveSent},
+		{"CleanStopMayHaveSent", cleanStopMayHaveSent},
+		{"LiveNodeKeepsItsRow", liveNodeKeepsItsRow},
+		{"DeliveredNeedsTheProvidersID", deliveredNeedsID},
+		{"OnlyTheSenderReports", onlyTheSenderReports},
+		{"TooLateExpires", tooLateExpires},
+		{"DeadNodeClaimsNothing", deadNodeClaimsNothing},
+		{"CountsByChannel", countsByChannel},
+		{"RefusedFinishSendsNothing", refusedFinishSendsNothing},
+	}
+}
+
+func (w *world) outgoing(channel, chatID string) store.Outgoing {
+	return store.Outgoing{
+		ID: w.id("out"), Kind: store.KindNotice, Text: "text for " + chatID, Target: chat.Target{Channel: channel, ChatID: chatID},
+	}
+}
+
+func (w *world) enqueue(rows ...store.Outgoing) {
+	w.Helper()
+	w.ok(w.st.Enqueue(w.ctx, rows))
+}
+
+func (w *world) claim(node string, channels ...string) []store.Outgoing {
+	w.Helper()
+	if len(channels) == 0 {
+		channels = []string{"web"}
+	}
+	list, err := w.st.ClaimOutgoing(w.ctx, node, channels, many)
+	w.ok(err)
+	return list
+}
+
+// claimOne expects exactly one row.
+func (w *world) claimOne(node string) store.Outgoing {
+	w.Helper()
+	list := w.claim(node)
+	if len(list) != 1 {
+		w.Fatalf("claimed %d rows, want one: %+v", len(list), list)
+	}
+	return list[0]
+}
+
+func (w *world) counts(channel string) store.OutboxCount {
+	w.Helper()
+	counts, err := w.st.OutboxCounts(w.ctx)
+	w.ok(err)
+	return counts[channel]
+}
+
+func outIDs(list []store.Outgoing) []string {
+	var ids []string
+	for _, o := range list {
+		ids = append(ids, o.ID)
+	}
+	return ids
+}
+
+func finishSendsInOrder(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	p := answered(c, run)
+	for n := range 3 {
+		p.Outgoing = append(p.Outgoing, store.Outgoing{
+			N: n, Session: key, Kind: store.KindReply, Text: fmt.Sprint("part ", n), Target: chat.Target{Channel: "web", ChatID: "1"},
+		})
+	}
+	w.finish(p)
+	w.clock.advance(time.Millisecond)
+	w.enqueue(w.outgoing("web", "1"))
+	for n := range 3 {
+		o := w.claimOne(node)
+		equal(w, "text, run and number", []any{o.Text, o.RunID, o.N}, []any{fmt.Sprint("part ", n), run, n})
+		equal(w, "epoch", o.Epoch, c.Epoch)
+		w.ok(w.st.Delivered(w.ctx, node, o.ID, fmt.Sprint("provider-", n)))
+	}
+	equal(w, "the later row", w.claimOne(node).Kind, store.KindNotice)
+}
+
+func outgoingReadsBack(w *world) {
+	node, key := w.node(), w.key()
+	o := store.Outgoing{
+		ID: w.id("out"), Session: key, Kind: store.KindWebhook, Text: "äöü {\"a\": 1}", N: 0,
+		Target:    chat.Target{Channel: "web", ChatID: "-100123", Thread: "t7"},
+		ExpiresAt: w.clock.now().Add(time.Hour),
+	}
+	w.enqueue(o)
+	got := w.claimOne(node)
+	equal(w, "id, session, kind and text", []any{got.ID, got.Session, got.Kind, got.Text}, []any{o.ID, key, o.Kind, o.Text})
+	equal(w, "target", got.Target, o.Target)
+	equal(w, "expiry", got.ExpiresAt.UTC(), o.ExpiresAt)
+	equal(w, "created", got.CreatedAt.UTC(), w.clock.now())
+	equal(w, "attempt, maybe sent and expired", []any{got.Attempt, got.MaybeSent, got.Expired}, []any{1, false, false})
+	w.ok(w.st.Delivered(w.ctx, node, got.ID, "p"))
+	unnamed := w.outgoing("web", "2")
+	unnamed.ID = ""
+	w.enqueue(unnamed, unnamed)
+	first := w.claimOne(node)
+	if first.ID == "" {
+		w.Fatalf("the store made no id: %+v", first)
+	}
+	w.ok(w.st.Delivered(w.ctx, node, first.ID, "p"))
+	if second := w.claimOne(node); second.ID == first.ID || second.ID == "" {
+		w.Fatalf("two rows without a name became one: %+v", second)
+	}
+}
+
+func rowsOfARunAreUnique(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	w.finish(answered(c, run))
+	a, b, again := w.outgoing("web", "1"), w.outgoing("web", "2"), w.outgoing("web", "3")
+	a.RunID, a.N = run, 1
+	b.RunID, b.N = run, 2
+	again.RunID, again.N = run, 1
+	w.enqueue(a, b)
+	w.enqueue(again)
+	equal(w, "claimed", outIDs(w.claim(node)), []string{a.ID, b.ID})
+}
+
+func rowsOutsideOfRuns(w *world) {
+	node := w.node()
+	a, b := w.outgoing("web", "1"), w.outgoing("web", "2")
+	w.enqueue(a, b) // both have no run and number 0
+	again := a
+	again.Text = "another text"
+	w.enqueue(again)
+	list := w.claim(node)
+	equal(w, "claimed", outIDs(list), []string{a.ID, b.ID})
+	equal(w, "text", list[0].Text, a.Text)
+	w.ok(w.st.Delivered(w.ctx, node, a.ID, "p"))
+	w.enqueue(a)
+	equal(w, "a delivered row is not sent again", len(w.claim(node)), 0)
+	w.enqueue()
+}
+
+func oneUnderWayPerChat(w *world) {
+	node, other := w.node(), w.node()
+	first, second, elsewhere := w.outgoing("web", "1"), w.outgoing("web", "1"), w.outgoing("web", "2")
+	second.Target.Thread = "another thread of the same chat"
+	same := w.outgoing("api", "1") // the same number on another channel is another chat
+	for _, o := range []store.Outgoing{first, second, elsewhere, same} {
+		w.enqueue(o)
+		w.clock.advance(time.Millisecond)
+	}
+	equal(w, "claimed", outIDs(w.claim(node, "web", "api")), []string{first.ID, elsewhere.ID, same.ID})
+	equal(w, "claimed by another node", len(w.claim(other, "web", "api")), 0)
+	w.ok(w.st.Delivered(w.ctx, node, first.ID, "p"))
+	equal(w, "claimed by another node", outIDs(w.claim(other, "web", "api")), []string{second.ID})
+}
+
+func onlyNamedChannels(w *world) {
+	node := w.node()
+	web, api := w.outgoing("web", "1"), w.outgoing("api", "1")
+	w.enqueue(web, api)
+	equal(w, "claimed", outIDs(w.claim(node, "api", "telegram:1")), []string{api.ID})
+	list, err := w.st.ClaimOutgoing(w.ctx, node, nil, many)
+	w.ok(err)
+	equal(w, "claimed for no channel", len(list), 0)
+	equal(w, "claimed", outIDs(w.claim(node, "web")), []string{web.ID})
+}
+
+func claimLimit(w *world) {
+	node := w.node()
+	var ids []string
+	for i := range 5 {
+		o := w.outgoing("web", fmt.Sprint(i))
+		ids = append(ids, o.ID)
+		w.enqueue(o)
+		w.clock.advance(time.Millisecond)
+	}
+	for _, want := range [][]string{ids[:2], ids[2:4], ids[4:], nil} {
+		list, err := w.st.ClaimOutgoing(w.ctx, node, []string{"web"}, 2)
+		w.ok(err)
+		equal(w, "claimed", outIDs(list), want)
+	}
+}
+
+func delayIsWaitedFor(w *world) {
+	node := w.node()
+	o := w.outgoing("web", "1")
+	o.Delay = 5 * time.Second
+	w.enqueue(o)
+	w.clock.advance(5*time.Second - time.Millisecond)
+	equal(w, "claimed before the delay is over", len(w.claim(node)), 0)
+	w.clock.advance(time.Millisecond)
+	equal(w, "claimed", w.claimOne(node).ID, o.ID)
+}
+
+func undeliveredComesAgain(w *world) {
+	node := w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	for attempt := 1; attempt <= 3; attempt++ {
+		got := w.claimOne(node)
+		equal(w, "attempt and maybe sent", []any{got.Attempt, got.MaybeSent}, []any{attempt, false})
+		w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "429", RetryIn: 3 * time.Second}))
+		w.clock.advance(3*time.Second - time.Millisecond)
+		equal(w, "claimed before the retry is due", len(w.claim(node)), 0)
+		w.clock.advance(time.Millisecond)
+	}
+	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{Waiting: 1})
+	w.claimOne(node)
+	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
+	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{})
+}
+
+func permanentFailureEnds(w *world) {
+	node := w.node()
+	first, second := w.outgoing("web", "1"), w.outgoing("web", "1")
+	w.enqueue(first)
+	w.clock.advance(time.Millisecond)
+	w.enqueue(second)
+	w.claimOne(node)
+	p := store.UndeliveredParams{Node: node, ID: first.ID, Error: "the chat does not exist", Permanent: true}
+	w.ok(w.st.Undelivered(w.ctx, p))
+	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{Waiting: 1, Failed: 1})
+	equal(w, "the next row of the chat", w.claimOne(node).ID, second.ID)
+	w.fails(w.st.Delivered(w.ctx, node, first.ID, "p"), chat.ErrFenced)
+}
+
+func deadNodeMayHaveSent(w *world) {
+	first := w.node()
+	o, next := w.outgoing("web", "1"), w.outgoing("web", "1")
+	w.enqueue(o)
+	w.clock.advance(time.Millisecond)
+	w.enqueue(next)
+	w.claimOne(first)
+	w.clock.advance(lease)
+	second := w.node()
+	got := w.claimOne(second)
+	equal(w, "row, attempt and maybe sent", []any{got.ID, got.Attempt, got.MaybeSent}, []any{o.ID, 2, true})
+	w.fails(w.st.Delivered(w.ctx, first, o.ID, "late"), chat.ErrFenced)
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: second, ID: o.ID, Error: "reset"}))
+	again := w.claimOne(second)
+	equal(w, "maybe sent stays", []any{again.ID, again.MaybeSent}, []any{o.ID, true})
+	w.ok(w.st.Delivered(w.ctx, second, o.ID, "p"))
+	got = w.claimOne(second)
+	equal(w, "row and maybe sent", []any{got.ID, got.MaybeSent}, []any{next.ID, false})
+}
+
+func cleanStopMayHaveSent(w *world) {
+	first := w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	w.claimOne(first)
+	w.ok(w.st.Unregister(w.ctx, first))
+	got := w.claimOne(w.node())
+	equal(w, "row and maybe sent", []any{got.ID, got.MaybeSent}, []any{o.ID, true})
+}
+
+func liveNodeKeepsItsRow(w *world) {
+	first, second := w.node(), w.node()
+	w.enqueue(w.outgoing("web", "1"))
+	w.claimOne(first)
+	for range 10 {
+		w.clock.advance(lease - time.Second)
+		w.beat(first)
+		w.beat(second)
+		equal(w, "claimed while the sender lives", len(w.claim(second)), 0)
+		equal(w, "claimed by the sender again", len(w.claim(first)), 0)
+	}
+}
+
+func deliveredNeedsID(w *world) {
+	node := w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	w.claimOne(node)
+	if err := w.st.Delivered(w.ctx, node, o.ID, ""); err == nil {
+		w.Fatalf("delivered without the provider's id")
+	}
+	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{Waiting: 1})
+	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
+	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{})
+}
+
+func onlyTheSenderReports(w *world) {
+	node, other := w.node(), w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	w.fails(w.st.Delivered(w.ctx, node, o.ID, "p"), chat.ErrFenced)
+	w.claimOne(node)
+	w.fails(w.st.Delivered(w.ctx, other, o.ID, "p"), chat.ErrFenced)
+	w.fails(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: other, ID: o.ID, Permanent: true}), chat.ErrFenced)
+	w.fails(w.st.Delivered(w.ctx, node, w.id("out"), "p"), chat.ErrFenced)
+	equal(w, "claimed", len(w.claim(other)), 0)
+	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{Waiting: 1})
+	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
+}
+
+func tooLateExpires(w *world) {
+	node := w.node()
+	o, onTime := w.outgoing("web", "1"), w.outgoing("web", "2")
+	o.ExpiresAt = w.clock.now().Add(10 * time.Second)
+	onTime.ExpiresAt = w.clock.now().Add(11 * time.Second)
+	w.enqueue(o, onTime)
+	w.clock.advance(10*time.Second + time.Millisecond)
+	list := w.claim(node)
+	byID := map[string]bool{}
+	for _, got := range list {
+		byID[got.ID] = got.Expired
+	}
+	equal(w, "expired", byID, map[string]bool{o.ID: true, onTime.ID: false})
+	equal(w, "told again", len(w.claim(node)), 0)
+	w.fails(w.st.Delivered(w.ctx, node, o.ID, "p"), chat.ErrFenced)
+	w.ok(w.st.Delivered(w.ctx, node, onTime.ID, "p"))
+	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{})
+}
+
+func deadNodeClaimsNothing(w *world) {
+	dead := w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	w.clock.advance(lease)
+	for _, node := range []string{dead, "nobody"} {
+		list, err := w.st.ClaimOutgoing(w.ctx, node, []string{"web"}, many)
+		if err == nil {
+			equal(w, "claimed by a dead node", len(list), 0)
+		}
+	}
+	got := w.claimOne(w.node())
+	equal(w, "attempt and maybe sent", []any{got.Attempt, got.MaybeSent}, []any{1, false})
+}
+
+func countsByChannel(w *world) {
+	node := w.node()
+	for i := range 3 {
+		w.enqueue(w.outgoing("web", fmt.Sprint(i)), w.outgoing("api", fmt.Sprint(i)))
+	}
+	for _, o := range w.claim(node, "api") {
+		w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "gone", Permanent: true}))
+	}
+	counts, err := w.st.OutboxCounts(w.ctx)
+	w.ok(err)
+	equal(w, "web", counts["web"], store.OutboxCount{Waiting: 3})
+	equal(w, "api", counts["api"], store.OutboxCount{Failed: 3})
+}
+
+func refusedFinishSendsNothing(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	p := answered(c, run)
+	p.Outgoing = []store.Outgoing{w.outgoing("web", "1")}
+	p.Outgoing[0].Kind = store.KindReply
+	p.Epoch++
+	_, err := w.st.Finish(w.ctx, p)
+	w.fails(err, chat.ErrFenced)
+	equal(w, "claimed", len(w.claim(node)), 0)
+}

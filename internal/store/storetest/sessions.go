@@ -1,0 +1,236 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func sessionTests() []test {
+	return []test{
+		{"OnlyTheOwnerSeesASession", onlyTheOwnerSees},
+		{"ListIsNewestFirst", listIsNewestFirst},
+		{"ListByLastMessage", listByLastMessage},
+		{"ListPages", listPages},
+		{"ListFilters", listFilters},
+		{"SearchTakesSignsLiterally", searchTakesSignsLiterally},
+		{"ModeIsStored", modeIsStored},
+		{"NotesAreStored", notesAreStored},
+		{"DeleteRemovesTheSession", deleteRemoves},
+		{"DeletedNameStartsAfresh", deletedNameStartsAfresh},
+		{"DeleteRefuses", deleteRefuses},
+	}
+}
+
+func (w *world) list(f store.SessionFilter) ([]string, int) {
+	w.Helper()
+	list, total, err := w.st.ListSessions(w.ctx, f)
+	w.ok(err)
+	var names []string
+	for _, s := range list {
+		names = append(names, s.Key.Rest)
+	}
+	return names, total
+}
+
+// rooms makes sessions of these names, one second apart.
+func (w *world) rooms(node, agent, principal string, names ...string) {
+	w.Helper()
+	for _, name := range names {
+		w.clock.advance(time.Second)
+		p := w.message(node, chat.SessionKey{Agent: agent, Rest: name})
+		p.Message.Principal = principal
+		w.accept(p)
+	}
+}
+
+func onlyTheOwnerSees(w *world) {
+	node, key := w.node(), w.key()
+	w.say(node, key)
+	s, err := w.st.Session(w.ctx, key, "ann")
+	w.ok(err)
+	equal(w, "session", s, w.session(key))
+	_, err = w.st.Session(w.ctx, key, "bob")
+	w.fails(err, chat.ErrSessionNotFound)
+}
+
+func listIsNewestFirst(w *world) {
+	node := w.node()
+	w.rooms(node, "main", "ann", "a", "b", "c")
+	names, total := w.list(store.SessionFilter{})
+	equal(w, "names", names, []string{"c", "b", "a"})
+	equal(w, "total", total, 3)
+	list, _, err := w.st.ListSessions(w.ctx, store.SessionFilter{Limit: 1})
+	w.ok(err)
+	equal(w, "row", list[0], w.session(chat.SessionKey{Agent: "main", Rest: "c"}))
+}
+
+func listByLastMessage(w *world) {
+	node := w.node()
+	w.rooms(node, "main", "ann", "a", "b", "c", "a")
+	w.clock.advance(time.Second)
+	w.ok(w.st.SetNote(w.ctx, chat.SessionKey{Agent: "main", Rest: "b"}, "ann", "x", "y"))
+	names, _ := w.list(store.SessionFilter{ByLastMessage: true})
+	equal(w, "names", names, []string{"a", "c", "b"})
+}
+
+func listPages(w *world) {
+	node := w.node()
+	var want []string
+	for i := range 60 {
+		name := fmt.Sprintf("room%02d", i)
+		w.rooms(node, "main", "ann", name)
+		w.beat(node)
+		want = append([]string{name}, want...)
+	}
+	names, total := w.list(store.SessionFilter{})
+	equal(w, "default page", names, want[:50])
+	equal(w, "total", total, 60)
+	names, total = w.list(store.SessionFilter{Limit: 7, Offset: 55})
+	equal(w, "last page", names, want[55:])
+	equal(w, "total", total, 60)
+	names, total = w.list(store.SessionFilter{Limit: 7, Offset: 99})
+	equal(w, "behind the end", len(names), 0)
+	equal(w, "total behind the end", total, 60)
+}
+
+func listFilters(w *world) {
+	node := w.node()
+	w.rooms(node, "main", "ann", "alpha", "beta")
+	w.rooms(node, "main", "bob", "gamma")
+	w.rooms(node, "other", "ann", "alpha2")
+	w.clock.advance(time.Hour)
+	since := w.clock.now()
+	w.rooms(w.node(), "main", "ann", "recent")
+	for _, tt := range []struct {
+		what string
+		f    store.SessionFilter
+		want []string
+	}{
+		{"visible", store.SessionFilter{Visible: "bob"}, []string{"gamma"}},
+		{"visible to a stranger", store.SessionFilter{Visible: "eve"}, nil},
+		{"agent", store.SessionFilter{Agent: "other"}, []string{"alpha2"}},
+		{"search", store.SessionFilter{Search: "alpha"}, []string{"alpha2", "alpha"}},
+		{"search and agent", store.SessionFilter{Search: "alpha", Agent: "main"}, []string{"alpha"}},
+		{"active since", store.SessionFilter{ActiveSince: since}, []string{"recent"}},
+		{"nothing", store.SessionFilter{Search: "nowhere"}, nil},
+	} {
+		names, total := w.list(tt.f)
+		equal(w, tt.what, names, tt.want)
+		equal(w, "total of "+tt.what, total, len(tt.want))
+	}
+}
+
+func searchTakesSignsLiterally(w *world) {
+	node := w.node()
+	w.rooms(node, "main", "ann", "x100%y", "x100zy", "a_b", "acb", `c\d`, "it's")
+	for search, want := range map[string]string{"100%": "x100%y", "a_b": "a_b", `c\d`: `c\d`, "it's": "it's"} {
+		names, total := w.list(store.SessionFilter{Search: search})
+		equal(w, "search for "+search, names, []string{want})
+		equal(w, "total", total, 1)
+	}
+}
+
+func modeIsStored(w *world) {
+	node, key := w.node(), w.key()
+	w.ok(w.st.SetSessionMode(w.ctx, key, "ann", chat.ModeInterrupt))
+	s := w.session(key)
+	equal(w, "mode and principal", []any{s.Mode, s.Principal}, []any{chat.ModeInterrupt, "ann"})
+	_, a := w.say(node, key)
+	equal(w, "mode at the accept", a.Mode, chat.ModeInterrupt)
+	equal(w, "created by the message", a.Created, false)
+	w.ok(w.st.SetSessionMode(w.ctx, key, "bob", ""))
+	s = w.session(key)
+	equal(w, "mode and principal", []any{s.Mode, s.Principal}, []any{chat.QueueMode(""), "ann"})
+}
+
+func notesAreStored(w *world) {
+	key := w.key()
+	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
+	w.ok(w.st.SetNote(w.ctx, key, "bob", "it's \"quoted\" {}", "ünï\ncode"))
+	s := w.session(key)
+	equal(w, "notes", s.Notes, map[string]string{"model": "large", "it's \"quoted\" {}": "ünï\ncode"})
+	equal(w, "principal", s.Principal, "ann")
+	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "small"))
+	w.ok(w.st.SetNote(w.ctx, key, "ann", "it's \"quoted\" {}", ""))
+	w.ok(w.st.SetNote(w.ctx, key, "ann", "never there", ""))
+	equal(w, "notes", w.session(key).Notes, map[string]string{"model": "small"})
+}
+
+func deleteRemoves(w *world) {
+	node, key := w.node(), w.key()
+	w.write(key, 1, 2)
+	old := w.session(key).SessionID
+	_, err := w.st.ResetSession(w.ctx, key, "ann", "second")
+	w.ok(err)
+	w.write(key, 3, 1)
+	waiting, _ := w.say(node, key)
+	held := w.message(node, key)
+	held.Hold = time.Minute
+	w.accept(held)
+	deleted, err := w.st.DeleteSession(w.ctx, key, "second")
+	w.ok(err)
+	equal(w, "deleted", deleted, true)
+	_, err = w.st.Session(w.ctx, key, "")
+	w.fails(err, chat.ErrSessionNotFound)
+	for _, id := range []string{"", old, "second"} {
+		tr := w.transcript(store.TranscriptQuery{Session: key, SessionID: id})
+		equal(w, "entries", len(tr.Entries)+tr.Total, 0)
+	}
+	w.ended(waiting, chat.OutcomeStopped)
+	w.ended(held.Message.ID, chat.OutcomeStopped)
+	names, total := w.list(store.SessionFilter{})
+	equal(w, "listed", len(names)+total, 0)
+	equal(w, "unfinished", w.unfinished(), 0)
+	deleted, err = w.st.DeleteSession(w.ctx, key, "")
+	w.ok(err)
+	equal(w, "deleted again", deleted, false)
+}
+
+// deletedNameStartsAfresh also proves what the invariants say about runs of the deleted session: they stay in the table, so
+// sequence numbers and epochs go on.
+func deletedNameStartsAfresh(w *world) {
+	node, key := w.node(), w.key()
+	for range 3 { // epochs 1 to 3
+		c, run, _ := w.turn(node, key)
+		w.finish(answered(c, run))
+	}
+	w.write(key, 1, 2)
+	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
+	old := w.message(node, key)
+	before := w.accept(old)
+	deleted, err := w.st.DeleteSession(w.ctx, key, "")
+	w.ok(err)
+	equal(w, "deleted", deleted, true)
+	p := w.message(node, key)
+	p.Message.Principal = "bob"
+	a := w.accept(p)
+	if !a.Created || a.Principal != "bob" || a.SessionID == before.SessionID || !a.Mine {
+		w.Fatalf("a session of a deleted name: %+v", a)
+	}
+	s := w.session(key)
+	equal(w, "notes", len(s.Notes), 0)
+	equal(w, "transcript", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 0)
+	c := claimOf(key, a)
+	w.start(c, p.Message.ID, a.Seq)
+	w.finish(answered(c, p.Message.ID))
+	w.checkInvariants("after a turn of the new session")
+	if again := w.accept(old); !again.Duplicate {
+		w.Fatalf("a message of the deleted session was accepted again: %+v", again)
+	}
+}
+
+func deleteRefuses(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	_, err := w.st.DeleteSession(w.ctx, key, "")
+	w.fails(err, chat.ErrConflict)
+	equal(w, "state", w.run(run).State, store.RunRunning)
+	w.finish(answered(c, run))
+	waiting, _ := w.say(node, key)
+	_, err = w.st.DeleteSession(w.ctx, key, "another")
+	w.fails(err, chat.ErrConflict)
+	equal(w, "state", w.row(waiting).State, store.StateWaiting)
+}

@@ -1,0 +1,261 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func transcriptTests() []test {
+	return []test{
+		{"EntriesReadBack", entriesReadBack},
+		{"UnknownSessionIsEmpty", unknownSessionIsEmpty},
+		{"AppendMakesTheSession", appendMakesTheSession},
+		{"ForwardPages", forwardPages},
+		{"BackwardPages", backwardPages},
+		{"OnlyEntriesOfARun", onlyEntriesOfARun},
+		{"StartAppendsOnce", startAppendsOnce},
+		{"FinishAppends", finishAppends},
+		{"ResetArchives", resetArchives},
+		{"ResetIsIdempotent", resetIsIdempotent},
+		{"ResetMakesTheSession", resetMakesTheSession},
+		{"LateFinishWritesIntoTheArchive", lateFinish},
+	}
+}
+
+func (w *world) transcript(q store.TranscriptQuery) store.Transcript {
+	w.Helper()
+	tr, err := w.st.Transcript(w.ctx, q)
+	w.ok(err)
+	for i := 1; i < len(tr.Entries); i++ {
+		if tr.Entries[i].Seq <= tr.Entries[i-1].Seq {
+			w.Fatalf("entries are not in order: %+v", tr.Entries)
+		}
+	}
+	return tr
+}
+
+func texts(entries []chat.TranscriptEntry) []string {
+	var list []string
+	for _, e := range entries {
+		list = append(list, e.Text)
+	}
+	return list
+}
+
+// write appends n entries that are named by their number.
+func (w *world) write(key chat.SessionKey, from, n int) {
+	w.Helper()
+	var entries []chat.TranscriptEntry
+	for i := range n {
+		entries = append(entries, chat.TranscriptEntry{Role: chat.RoleUser, Text: fmt.Sprint(from + i)})
+	}
+	_, err := w.st.AppendTranscript(w.ctx, key, "ann", entries)
+	w.ok(err)
+}
+
+func entriesReadBack(w *world) {
+	node, key := w.node(), w.key()
+	w.say(node, key)
+	in := []chat.TranscriptEntry{
+		{RunID: "r", Role: chat.RoleUser, Text: "question", Sender: chat.Sender{ID: "1", Name: "Ann"}},
+		{RunID: "r", Role: chat.RoleAssistant, Text: "answer", Tokens: 12, StopReason: "stop"},
+		{Role: chat.RoleSystem, Text: "", Command: true},
+	}
+	added, err := w.st.AppendTranscript(w.ctx, key, "ann", in)
+	w.ok(err)
+	want := []chat.TranscriptEntry{in[0], in[1], in[2]}
+	for i := range want {
+		want[i].Seq, want[i].At = added[i].Seq, w.clock.now()
+	}
+	equal(w, "returned entries", utc(added), want)
+	tr := w.transcript(store.TranscriptQuery{Session: key})
+	equal(w, "entries", utc(tr.Entries), want)
+	equal(w, "total and last", []int64{int64(tr.Total), tr.LastSeq}, []int64{3, added[2].Seq})
+	equal(w, "transcript", tr.SessionID, w.session(key).SessionID)
+	none, err := w.st.AppendTranscript(w.ctx, key, "ann", nil)
+	w.ok(err)
+	equal(w, "nothing appended", len(none), 0)
+}
+
+func utc(entries []chat.TranscriptEntry) []chat.TranscriptEntry {
+	list := append([]chat.TranscriptEntry(nil), entries...)
+	for i := range list {
+		list[i].At = list[i].At.UTC()
+	}
+	return list
+}
+
+func unknownSessionIsEmpty(w *world) {
+	equal(w, "transcript", w.transcript(store.TranscriptQuery{Session: w.key()}), store.Transcript{})
+}
+
+func appendMakesTheSession(w *world) {
+	key := w.key()
+	w.write(key, 1, 2)
+	s := w.session(key)
+	equal(w, "principal and numbers", []any{s.Principal, s.LastSeq}, []any{"ann", int64(0)})
+	equal(w, "owner", s.Owner, "")
+	_, a := w.say(w.node(), key)
+	equal(w, "transcript", a.SessionID, s.SessionID)
+	equal(w, "created by the message", a.Created, false)
+}
+
+func forwardPages(w *world) {
+	key := w.key()
+	w.write(key, 1, 3)
+	w.write(key, 4, 2)
+	all := w.transcript(store.TranscriptQuery{Session: key, FromStart: true})
+	equal(w, "from the start", texts(all.Entries), []string{"1", "2", "3", "4", "5"})
+	first := w.transcript(store.TranscriptQuery{Session: key, FromStart: true, Limit: 2})
+	equal(w, "first page", texts(first.Entries), []string{"1", "2"})
+	equal(w, "total and last of the whole", []int64{int64(first.Total), first.LastSeq}, []int64{5, all.Entries[4].Seq})
+	after := first.Entries[1].Seq
+	second := w.transcript(store.TranscriptQuery{Session: key, After: after, Limit: 2})
+	equal(w, "second page", texts(second.Entries), []string{"3", "4"})
+	after = second.Entries[1].Seq
+	equal(w, "last page", texts(w.transcript(store.TranscriptQuery{Session: key, After: after, Limit: 2}).Entries), []string{"5"})
+	after = all.Entries[4].Seq
+	equal(w, "behind the end", len(w.transcript(store.TranscriptQuery{Session: key, After: after}).Entries), 0)
+}
+
+func backwardPages(w *world) {
+	key := w.key()
+	w.write(key, 1, 5)
+	for _, page := range []struct {
+		limit, offset int
+		want          []string
+	}{
+		{2, 0, []string{"4", "5"}},
+		{2, 2, []string{"2", "3"}},
+		{2, 4, []string{"1"}},
+		{2, 5, nil},
+		{0, 0, []string{"1", "2", "3", "4", "5"}},
+		{9, 3, []string{"1", "2"}},
+	} {
+		q := store.TranscriptQuery{Session: key, Limit: page.limit, Offset: page.offset}
+		tr := w.transcript(q)
+		equal(w, fmt.Sprintf("page %+v", page), texts(tr.Entries), page.want)
+		equal(w, "total", tr.Total, 5)
+	}
+	w.write(key, 6, 245)
+	equal(w, "default limit", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 200)
+}
+
+func onlyEntriesOfARun(w *world) {
+	key := w.key()
+	_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{
+		{RunID: "a", Role: chat.RoleUser, Text: "1"}, {RunID: "b", Role: chat.RoleUser, Text: "2"},
+		{Role: chat.RoleUser, Text: "3"}, {RunID: "a", Role: chat.RoleAssistant, Text: "4"},
+	})
+	w.ok(err)
+	equal(w, "backwards", texts(w.transcript(store.TranscriptQuery{Session: key, RunID: "a"}).Entries), []string{"1", "4"})
+	q := store.TranscriptQuery{Session: key, RunID: "a", FromStart: true, Limit: 1}
+	equal(w, "forwards", texts(w.transcript(q).Entries), []string{"1"})
+	equal(w, "of an unknown run", len(w.transcript(store.TranscriptQuery{Session: key, RunID: "c"}).Entries), 0)
+}
+
+func startAppendsOnce(w *world) {
+	node, key := w.node(), w.key()
+	id, a := w.say(node, key)
+	c := claimOf(key, a)
+	p := store.StartParams{
+		Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq},
+		Transcript: []chat.TranscriptEntry{{RunID: id, Role: chat.RoleUser, Text: "question"}},
+	}
+	s, err := w.st.Start(w.ctx, p)
+	w.ok(err)
+	equal(w, "entries of the start", texts(s.Entries), []string{"question"})
+	equal(w, "time of the entry", s.Entries[0].At.UTC(), w.clock.now())
+	w.finish(requeued(c, id))
+	s, err = w.st.Start(w.ctx, p)
+	w.ok(err)
+	equal(w, "attempt", s.Attempt, 2)
+	equal(w, "entries of the second attempt", len(s.Entries), 0)
+	w.clock.advance(lease)
+	taken := w.sweepOne(w.node(), key)
+	p.Claim = taken.Claim
+	s, err = w.st.Start(w.ctx, p)
+	w.ok(err)
+	equal(w, "entries after a takeover", len(s.Entries), 0)
+	equal(w, "transcript", texts(w.transcript(store.TranscriptQuery{Session: key}).Entries), []string{"question"})
+}
+
+func finishAppends(w *world) {
+	node, key := w.node(), w.key()
+	c, id, _ := w.turn(node, key)
+	w.write(key, 1, 1)
+	w.clock.advance(time.Second)
+	p := answered(c, id)
+	p.Transcript = []chat.TranscriptEntry{{RunID: id, Role: chat.RoleAssistant, Text: "2"}, {RunID: id, Role: chat.RoleAssistant, Text: "3"}}
+	f := w.finish(p)
+	equal(w, "returned entries", texts(f.Entries), []string{"2", "3"})
+	tr := w.transcript(store.TranscriptQuery{Session: key})
+	equal(w, "transcript", texts(tr.Entries), []string{"1", "2", "3"})
+	equal(w, "entries", utc(tr.Entries[1:]), utc(f.Entries))
+	equal(w, "time", tr.Entries[2].At.UTC(), w.clock.now())
+}
+
+func resetArchives(w *world) {
+	node, key := w.node(), w.key()
+	w.write(key, 1, 2)
+	waiting, _ := w.say(node, key)
+	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
+	old := w.session(key).SessionID
+	s, err := w.st.ResetSession(w.ctx, key, "bob", "new-transcript")
+	w.ok(err)
+	equal(w, "transcript and principal", []string{s.SessionID, s.Principal}, []string{"new-transcript", "ann"})
+	tr := w.transcript(store.TranscriptQuery{Session: key})
+	equal(w, "new transcript", []any{tr.SessionID, tr.Total, len(tr.Entries)}, []any{"new-transcript", 0, 0})
+	equal(w, "messages are not touched", w.row(waiting).State, store.StateWaiting)
+	w.write(key, 3, 1)
+	equal(w, "new transcript", texts(w.transcript(store.TranscriptQuery{Session: key}).Entries), []string{"3"})
+	archived := w.transcript(store.TranscriptQuery{Session: key, SessionID: old})
+	equal(w, "archive", texts(archived.Entries), []string{"1", "2"})
+	equal(w, "total of the archive", archived.Total, 2)
+	equal(w, "current transcript", archived.SessionID, "new-transcript")
+	none := w.transcript(store.TranscriptQuery{Session: key, SessionID: "unknown"})
+	equal(w, "unknown transcript", len(none.Entries), 0)
+	other := w.transcript(store.TranscriptQuery{Session: w.key(), SessionID: old})
+	equal(w, "the archive of another session", len(other.Entries), 0)
+}
+
+func resetIsIdempotent(w *world) {
+	key := w.key()
+	w.write(key, 1, 1)
+	for range 2 {
+		_, err := w.st.ResetSession(w.ctx, key, "ann", "second")
+		w.ok(err)
+	}
+	w.write(key, 2, 1)
+	s, err := w.st.ResetSession(w.ctx, key, "ann", "second")
+	w.ok(err)
+	equal(w, "transcript", s.SessionID, "second")
+	equal(w, "entries", texts(w.transcript(store.TranscriptQuery{Session: key}).Entries), []string{"2"})
+}
+
+func resetMakesTheSession(w *world) {
+	key := w.key()
+	s, err := w.st.ResetSession(w.ctx, key, "ann", "first")
+	w.ok(err)
+	equal(w, "key, transcript and principal", []any{s.Key, s.SessionID, s.Principal}, []any{key, "first", "ann"})
+	equal(w, "stored transcript", w.session(key).SessionID, "first")
+}
+
+func lateFinish(w *world) {
+	node, key := w.node(), w.key()
+	c, id, _ := w.turn(node, key)
+	old := w.session(key).SessionID
+	_, err := w.st.ResetSession(w.ctx, key, "ann", "new-transcript")
+	w.ok(err)
+	w.write(key, 1, 1)
+	p := answered(c, id)
+	p.Transcript = []chat.TranscriptEntry{{RunID: id, Role: chat.RoleAssistant, Text: "late"}}
+	f := w.finish(p)
+	equal(w, "returned entries", texts(f.Entries), []string{"late"})
+	equal(w, "new transcript", texts(w.transcript(store.TranscriptQuery{Session: key}).Entries), []string{"1"})
+	archived := w.transcript(store.TranscriptQuery{Session: key, SessionID: old})
+	equal(w, "archive", texts(archived.Entries), []string{"late"})
+}
