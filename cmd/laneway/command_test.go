@@ -311,6 +311,7 @@ func TestTheLogHidesSecretsThatLibrariesPrint(t *testing.T) {
 }
 
 func TestSignalsAreHintsAndTheSecondOneEndsAtOnce(t *testing.T) {
+	t.Parallel() // no other test listens for signals
 	ctx, sig := listenForSignals(t.Context())
 	defer sig.stop()
 	kill(t, sighup)

@@ -25,7 +25,6 @@ type fakeRun struct {
 	session, text string
 	shown         string
 	ended         string // "" while it runs
-	cut           bool
 }
 
 func newFakeGateway() *fakeGateway { return &fakeGateway{runs: map[string]*fakeRun{}} }

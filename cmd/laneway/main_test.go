@@ -90,9 +90,9 @@ func withoutVariable(vars []string, name string) []string {
 // announcing is a process that is ready and then stops, after it has told what it was given.
 type announcing struct{}
 
-func (announcing) Serve(_ context.Context, s serveInput) error {
+func (announcing) Serve(ctx context.Context, s serveInput) error {
 	s.Ready(s.Loaded.Config.Listen)
-	s.Logger.InfoContext(_, "started with "+s.Credentials.Token.Reveal(), "token", s.Credentials.Token, "err", errors.New("bad "+s.Credentials.Token.Reveal()))
+	s.Logger.InfoContext(ctx, "started", "token", s.Credentials.Token, "err", errors.New("bad "+s.Credentials.Token.Reveal()))
 	again, err := s.Reread()
 	if err != nil {
 		return err
