@@ -286,7 +286,7 @@ func TestEveryZoneAgreesWithTheWalkingOracle(t *testing.T) { //nolint:tparallel 
 	t.Parallel()
 	full := os.Getenv("CRON_ORACLE") == "full"
 	from, to := at(t, "2026-01-01T00:00:00Z"), at(t, "2027-01-01T00:00:00Z")
-	reach := 3 * time.Hour
+	reach := 2 * time.Hour
 	if full {
 		from, to = at(t, "2024-01-01T00:00:00Z"), at(t, "2031-01-01T00:00:00Z")
 		reach = 4 * time.Hour
