@@ -163,7 +163,7 @@ func (s script) wait(d time.Duration) bool {
 }
 
 func (s script) hang() {
-	_ = http.NewResponseController(s.w).Flush() //nolint:errcheck // a client that has gone is no fault here
+	_ = http.NewResponseController(s.w).Flush() // a client that has gone is no fault here
 	select {
 	case <-s.ending:
 	case <-s.r.Context().Done():

@@ -209,7 +209,8 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if err := call.parse(); err != nil {
+	call, err = parse(call)
+	if err != nil {
 		http.Error(w, `{"error":{"message":"the body is not JSON","type":"invalid_request_error"}}`, http.StatusBadRequest)
 		return
 	}
@@ -249,7 +250,8 @@ func (s *Server) tell() {
 	s.changed = make(chan struct{})
 }
 
-func (c *Call) parse() error {
+// parse fills in what the body says.
+func parse(c Call) (Call, error) {
 	var body struct {
 		Model    string    `json:"model"`
 		User     string    `json:"user"`
@@ -261,7 +263,7 @@ func (c *Call) parse() error {
 		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(c.Body, &body); err != nil {
-		return err //nolint:wrapcheck // only its presence matters
+		return c, err
 	}
 	c.Model, c.User, c.System, c.Stream = body.Model, body.User+body.Metadata.UserID, body.System, body.Stream
 	for _, message := range body.Messages {
@@ -271,5 +273,5 @@ func (c *Call) parse() error {
 		}
 		c.Messages = append(c.Messages, message)
 	}
-	return nil
+	return c, nil
 }

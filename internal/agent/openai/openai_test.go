@@ -15,8 +15,6 @@ import (
 	"laneway/internal/testmodel"
 )
 
-func pointer[T any](value T) *T { return &value }
-
 // sent is the only call of a turn.
 func sent(t *testing.T, cfg openai.Config, req agent.Request) testmodel.Call {
 	t.Helper()
@@ -35,8 +33,10 @@ func TestTheRequestCarriesTheConversation(t *testing.T) {
 	t.Parallel()
 	req := agenttest.Request("and now?")
 	req.History = []chat.TranscriptEntry{
-		{Role: chat.RoleUser, Text: "one"}, {Role: chat.RoleAssistant, Text: "1"},
-		{Role: chat.RoleUser, Text: "/status", Command: true}, {Role: chat.RoleAssistant, Text: "fine", Command: true},
+		{Role: chat.RoleUser, Text: "one"},
+		{Role: chat.RoleAssistant, Text: "1"},
+		{Role: chat.RoleUser, Text: "/status", Command: true},
+		{Role: chat.RoleAssistant, Text: "fine", Command: true},
 	}
 	call := sent(t, openai.Config{System: "be brief", SendUser: true, Headers: map[string]string{"X-Title": "laneway"}}, req)
 	want := []testmodel.Message{{Role: "user", Content: "one"}, {Role: "assistant", Content: "1"}, {Role: "user", Content: "and now?"}}
@@ -59,7 +59,7 @@ func TestARequestOverridesTheConfiguration(t *testing.T) {
 	req := agenttest.Request("hi")
 	req.Model, req.SystemPrompt, req.Thinking = "other", "be long", "high"
 	req.Params = map[string]any{"temperature": 1.5, "max_tokens": float64(9), "top_p": 1, "stop": []any{"a", "b"}, "unknown": true}
-	call := sent(t, openai.Config{System: "be brief", Temperature: pointer(0.1), MaxTokens: 7, Stop: []string{"z"}}, req)
+	call := sent(t, openai.Config{System: "be brief", Temperature: new(0.1), MaxTokens: 7, Stop: []string{"z"}}, req)
 	got := map[string]any{}
 	for _, name := range []string{"model", "temperature", "max_tokens", "top_p", "stop", "reasoning_effort", "unknown", "user"} {
 		got[name] = call.Field(name)
@@ -178,8 +178,8 @@ func TestNewNamesEveryFault(t *testing.T) {
 		"has no host":   {Model: "m", BaseURL: "http://"},
 		"query":         {Model: "m", BaseURL: "http://host?key=1"},
 		"not a URL":     {Model: "m", BaseURL: "http://user:secret@[::1"},
-		"temperature":   {Model: "m", Temperature: pointer(2.1)},
-		"top_p":         {Model: "m", TopP: pointer(-0.1)},
+		"temperature":   {Model: "m", Temperature: new(2.1)},
+		"top_p":         {Model: "m", TopP: new(-0.1)},
 		"stop":          {Model: "m", Stop: make([]string, 17)},
 		"max_tokens":    {Model: "m", ContextWindow: 10, MaxTokens: 10},
 		"not be negati": {Model: "m", ContextWindow: -1},
