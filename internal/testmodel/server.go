@@ -40,9 +40,7 @@ type Call struct {
 	Messages []Message
 	System   string
 	Stream   bool
-	// From is the client's address: the same for calls over one connection.
-	From   string
-	Header http.Header
+	Header   http.Header
 	// Body is the whole request.
 	Body []byte
 }
@@ -77,6 +75,7 @@ type Server struct {
 	most    map[string]int
 	total   int
 	highest int
+	conns   int
 	changed chan struct{} // closed and replaced with each change
 }
 
@@ -119,7 +118,7 @@ func newServer(url string) *Server {
 
 func (s *Server) serve(tb testing.TB, listener net.Listener) func() {
 	tb.Helper()
-	server := &http.Server{Handler: http.HandlerFunc(s.handle), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: http.HandlerFunc(s.handle), ReadHeaderTimeout: time.Minute, ConnState: s.count}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	end := sync.OnceFunc(func() {
@@ -176,6 +175,21 @@ func (s *Server) MostOfAll() int {
 	return s.highest
 }
 
+// Connections is how many connections were made so far.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns
+}
+
+func (s *Server) count(_ net.Conn, state http.ConnState) {
+	if state == http.StateNew {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.conns++
+	}
+}
+
 // WaitFor blocks until calls have arrived and active are being answered, or the context is over. active < 0 = any number.
 func (s *Server) WaitFor(ctx context.Context, calls, active int) error {
 	for {
@@ -199,7 +213,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	call := Call{Header: r.Header.Clone(), Body: body, From: r.RemoteAddr}
+	call := Call{Header: r.Header.Clone(), Body: body}
 	switch r.URL.Path {
 	case "/v1/chat/completions", "/chat/completions":
 		call.Protocol = OpenAI

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -152,21 +154,25 @@ func TestFinishReasons(t *testing.T) {
 	}
 }
 
+// TestConnectionsAreUsedAgain holds for a server that closes its stream a moment after the last event, as real ones do, and that a
+// server that never closes it costs its connection and hardly any time.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
-	model := testmodel.Start(t)
-	var addresses []string
-	runner := open(t, model, openai.Config{})
-	for range 3 {
-		if h := ask(t.Context(), runner, agenttest.Request("hi")); h.err != nil {
-			t.Fatal(h.err)
-		}
-	}
-	for _, call := range model.Calls() {
-		addresses = append(addresses, call.From)
-	}
-	if addresses[0] != addresses[1] || addresses[1] != addresses[2] {
-		t.Errorf("three turns came from %q, want one connection", addresses)
+	for want, reply := range map[int]testmodel.Reply{1: {CloseAfter: 20 * time.Millisecond}, 3: {KeepOpen: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			model, end := testmodel.StartInMemory(t)
+			defer end()
+			model.Answer(always(reply))
+			runner := open(t, model, openai.Config{})
+			for range 3 {
+				if h := ask(t.Context(), runner, agenttest.Request("hi")); h.err != nil || h.took > 200*time.Millisecond {
+					t.Errorf("got %v after %s, want an answer within 200ms", h.err, h.took)
+				}
+			}
+			if n := model.Connections(); n != want {
+				t.Errorf("three turns made %d connections, want %d", n, want)
+			}
+		})
 	}
 }
 
