@@ -243,3 +243,16 @@ func ExampleRunner() {
 	fmt.Println(result.Text, err)
 	// Output: HELLO <nil>
 }
+
+// BenchmarkTurn is starting a small program, hearing it out and clearing up after it.
+func BenchmarkTurn(b *testing.B) {
+	runner, err := command.New(command.Config{Argv: []string{"cat"}}, os.LookupEnv, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := runner.Run(b.Context(), agenttest.Request("hi"), func(agent.Event) {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
