@@ -49,13 +49,13 @@ func TestTheRequestCarriesTheConversation(t *testing.T) {
 		{Role: chat.RoleUser, Text: "two"},
 		{Role: chat.RoleAssistant, Text: "2"},
 	}
-	call := sent(t, anthropic.Config{System: "be brief", SendUser: true, Temperature: new(0.5), Stop: []string{"end"}}, req)
+	call := sent(t, anthropic.Config{System: "be short", SendUser: true, Temperature: new(0.5), Stop: []string{"end"}}, req)
 	want := []testmodel.Message{{Role: "user", Content: "one\ntwo"}, {Role: "assistant", Content: "2"}, {Role: "user", Content: "and now?"}}
 	if diff := cmp.Diff(want, call.Messages); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	wantFields := map[string]any{
-		"model": "test-model", "max_tokens": float64(anthropic.DefaultMaxTokens), "system": "be brief", "stream": true, "temperature": 0.5,
+		"model": "test-model", "max_tokens": float64(anthropic.DefaultMaxTokens), "system": "be short", "stream": true, "temperature": 0.5,
 		"stop_sequences": []any{"end"}, "metadata": map[string]any{"user_id": "agent:main:main"}, "thinking": nil,
 	}
 	got := fields(call, "model", "max_tokens", "system", "stream", "temperature", "stop_sequences", "metadata", "thinking")

@@ -40,12 +40,12 @@ func TestTheRequestCarriesTheConversation(t *testing.T) {
 		{Role: chat.RoleUser, Text: "/status", Command: true},
 		{Role: chat.RoleAssistant, Text: "fine", Command: true},
 	}
-	call := sent(t, openai.Config{System: "be brief", SendUser: true, Headers: map[string]string{"X-Title": "laneway"}}, req)
+	call := sent(t, openai.Config{System: "be short", SendUser: true, Headers: map[string]string{"X-Title": "laneway"}}, req)
 	want := []testmodel.Message{{Role: "user", Content: "one"}, {Role: "assistant", Content: "1"}, {Role: "user", Content: "and now?"}}
 	if diff := cmp.Diff(want, call.Messages); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
-	if call.System != "be brief" || call.Model != "test-model" || call.User != "agent:main:main" || !call.Stream {
+	if call.System != "be short" || call.Model != "test-model" || call.User != "agent:main:main" || !call.Stream {
 		t.Errorf("got system %q, model %q, user %q, stream %t", call.System, call.Model, call.User, call.Stream)
 	}
 	if got := call.Header.Get("Authorization"); got != "Bearer "+key {
@@ -61,7 +61,7 @@ func TestARequestOverridesTheConfiguration(t *testing.T) {
 	req := agenttest.Request("hi")
 	req.Model, req.SystemPrompt, req.Thinking = "other", "be long", "high"
 	req.Params = map[string]any{"temperature": 1.5, "max_tokens": float64(9), "top_p": 1, "stop": []any{"a", "b"}, "unknown": true}
-	call := sent(t, openai.Config{System: "be brief", Temperature: new(0.1), MaxTokens: 7, Stop: []string{"z"}}, req)
+	call := sent(t, openai.Config{System: "be short", Temperature: new(0.1), MaxTokens: 7, Stop: []string{"z"}}, req)
 	got := map[string]any{}
 	for _, name := range []string{"model", "temperature", "max_tokens", "top_p", "stop", "reasoning_effort", "unknown", "user"} {
 		got[name] = call.Field(name)
