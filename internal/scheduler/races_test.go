@@ -22,7 +22,7 @@ func TestATimerThatComesTooLateDoesNothing(t *testing.T) {
 	for worker := range 4 {
 		talkers.Go(func() {
 			var tickets []*scheduler.Ticket
-			for i := range 3000 {
+			for i := range 1000 {
 				sub, err := s.Submit(item{
 					Session: strconv.Itoa(worker % 2), ID: "x", Sender: strconv.Itoa(i % 2), Typed: i%5 != 0,
 				})
@@ -54,7 +54,7 @@ func TestATimerThatComesTooLateDoesNothing(t *testing.T) {
 func TestAGraceThatComesTooLateDoesNothing(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t, config{StopGrace: time.Microsecond, Run: untilStopped})
-	for i := range 3000 {
+	for i := range 1000 {
 		key := strconv.Itoa(i % 8)
 		sub := submit(t, s, item{Session: key, ID: "x"})
 		s.Stop(key, "ann")
