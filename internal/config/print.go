@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -38,6 +39,24 @@ func (l *Loaded) values() []Value {
 		all = append(all, Value{Path: path, Value: shown, secret: secret})
 	})
 	return all
+}
+
+// Secrets are all secrets of the configuration, for a log handler that hides their texts wherever they turn up.
+func (l *Loaded) Secrets() []Secret {
+	var all []Secret
+	collect(reflect.ValueOf(&l.Config).Elem(), "", func(_ string, v reflect.Value) {
+		switch value := v.Interface().(type) {
+		case Secret:
+			all = append(all, value)
+		case DatabaseURL:
+			all = append(all, value.password())
+		case map[string]string:
+			for _, text := range value {
+				all = append(all, NewSecret(text))
+			}
+		}
+	})
+	return slices.DeleteFunc(all, func(s Secret) bool { return !s.IsSet() })
 }
 
 func collect(v reflect.Value, path string, fn func(string, reflect.Value)) {

@@ -97,13 +97,17 @@ func (d DatabaseURL) IsPostgres() bool {
 }
 
 // HasPassword reports whether the address carries one.
-func (d DatabaseURL) HasPassword() bool {
+func (d DatabaseURL) HasPassword() bool { return d.password().IsSet() }
+
+func (d DatabaseURL) password() Secret {
 	u, err := d.parse()
 	if err != nil {
-		return false
+		return Secret{}
 	}
-	_, inUser := u.User.Password()
-	return inUser || u.Query().Has("password")
+	if password, given := u.User.Password(); given {
+		return NewSecret(password)
+	}
+	return NewSecret(u.Query().Get("password"))
 }
 
 // String is the address with its password replaced by [Redacted]. What cannot be parsed is shown as [Redacted] as a whole.

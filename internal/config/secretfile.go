@@ -23,14 +23,17 @@ func TokenPath(data string) string { return filepath.Join(data, tokenName) }
 
 // ReadToken reads the token file of a data directory, for clients on the same machine. The error is [FaultsError] when the file
 // is missing, empty, or open to others.
-func ReadToken(data string) (Secret, error) {
-	text, err := readSecretFile(TokenPath(data), "token file")
+func ReadToken(data string) (Secret, error) { return ReadSecretFile(TokenPath(data)) }
+
+// ReadSecretFile reads a file that holds one token and that only its owner can read. Its errors are those of [ReadToken].
+func ReadSecretFile(path string) (Secret, error) {
+	text, err := readSecretFile(path, "token file")
 	if err != nil {
 		return Secret{}, err
 	}
 	var s Secret
 	if err := s.UnmarshalText(text); err != nil {
-		return Secret{}, refuse("token file %s %s", TokenPath(data), err)
+		return Secret{}, refuse("token file %s %s", path, err)
 	}
 	return s, nil
 }

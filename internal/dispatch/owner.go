@@ -204,8 +204,8 @@ func (d *Dispatcher) resume(ctx context.Context, t store.Taken) {
 	}
 }
 
-// batches groups messages: those of one run stay together under its id; typed messages of one sender in one thread that no turn has
-// taken yet become one batch, as the debounce window would have made it.
+// batches groups messages: those of one run stay together under its id; a held message that no turn has taken yet joins the one before it,
+// as the debounce window would have made it.
 func batches(rows []store.Waiting) [][]store.Waiting {
 	var out [][]store.Waiting
 	runAt := map[string]int{}
@@ -228,7 +228,7 @@ func batches(rows []store.Waiting) [][]store.Waiting {
 
 func joins(batch []store.Waiting, r store.Waiting) bool {
 	last := batch[len(batch)-1]
-	return last.State == store.StateHeld && r.State == store.StateHeld && r.RunID == "" && last.RunID == "" &&
+	return r.State == store.StateHeld && r.RunID == "" && last.RunID == "" &&
 		last.Content.Sender.ID == r.Content.Sender.ID && last.Content.Thread == r.Content.Thread &&
 		len(last.Content.Attachments)+len(r.Content.Attachments) == 0 &&
 		!last.Content.Options.NoMerge && !r.Content.Options.NoMerge && len(batch) < 12

@@ -65,6 +65,7 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 	}
 	if m.Content.Options.Typed && s.Debounce > 0 {
 		p.Hold = s.Debounce
+		p.Joins = d.bursts.joins(m, s)
 	}
 	acc, err := d.store.Accept(ctx, p)
 	if err != nil {

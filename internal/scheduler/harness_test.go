@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -172,4 +173,31 @@ func pass(d time.Duration) {
 	defer timer.Stop()
 	<-timer.C
 	synctest.Wait()
+}
+
+// instant returns a Run that takes no time and notes when it ran what, in milliseconds.
+func instant(j *journal) runFunc {
+	base := time.Now()
+	return func(_ context.Context, t *turn) error {
+		j.add("%d:%s", time.Since(base).Milliseconds(), texts(t.Items()))
+		return nil
+	}
+}
+
+// recordTurn returns a Run that keeps its turn.
+func recordTurn(into **turn) runFunc {
+	return func(_ context.Context, t *turn) error {
+		*into = t
+		return nil
+	}
+}
+
+// asMerged finds a MergedError.
+func asMerged(err error, into **scheduler.MergedError) bool { return errors.As(err, into) }
+
+// linger keeps a turn busy whatever happens to its context.
+func linger(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
 }

@@ -32,7 +32,7 @@ type world struct {
 	next     map[string]int64
 	limit    map[string]int   // the largest limit that a session had while something of it was known
 	held     map[string]int64 // a number of each session that was given away and not submitted yet
-	overtook map[int64]bool   // numbers that were submitted late: they may start after higher ones
+	overtook map[string]bool  // messages that were submitted late: they may start after later ones
 	draining bool
 }
 
@@ -127,11 +127,14 @@ func (w *world) session() string {
 	return rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(w.rt, "session")
 }
 
+// id is the id of a message.
+func id(session string, seq int64) string { return session + strconv.FormatInt(seq, 10) }
+
 // number gives the next sequence number of the session; now and then it holds one back and gives it later.
 func (w *world) number(key string) int64 {
 	if late := w.held[key]; late != 0 && rapid.Bool().Draw(w.rt, "late") {
 		w.held[key] = 0
-		w.overtook[late] = true
+		w.overtook[id(key, late)] = true
 		return late
 	}
 	w.next[key]++
@@ -154,7 +157,7 @@ func (w *world) submit() {
 	}
 	seq := w.number(key)
 	it := item{
-		Session: key, ID: key + strconv.FormatInt(seq, 10), Seq: seq, Settings: &set,
+		Session: key, ID: id(key, seq), Seq: seq, Settings: &set,
 		Lane:    rapid.SampledFrom([]string{"main", "main", "side"}).Draw(w.rt, "lane"),
 		Sender:  rapid.SampledFrom([]string{"ann", "bob"}).Draw(w.rt, "sender"),
 		Typed:   rapid.Bool().Draw(w.rt, "typed"),
@@ -174,7 +177,7 @@ func (w *world) submit() {
 			w.rt.Fatalf("message %s is new, and taken for a duplicate", it.ID)
 		}
 		w.tickets[it.ID] = sub.Ticket
-	case w.overtook[seq] && errors.Is(err, scheduler.ErrMessageStale):
+	case w.overtook[it.ID] && errors.Is(err, scheduler.ErrMessageStale):
 	case !errors.Is(err, scheduler.ErrQueueFull) || set.Drop != scheduler.DropNew:
 		w.rt.Fatalf("submit %+v with %+v: %v", it, set, err)
 	}
@@ -215,7 +218,7 @@ func (w *world) check() {
 	}
 	for key, seqs := range w.begun {
 		delete(w.begun, key)
-		seqs = slices.DeleteFunc(seqs, func(seq int64) bool { return w.overtook[seq] })
+		seqs = slices.DeleteFunc(seqs, func(seq int64) bool { return w.overtook[id(key, seq)] })
 		if len(seqs) == 0 {
 			continue
 		}
@@ -280,9 +283,9 @@ func (w *world) finish() {
 		w.check()
 		pass(time.Second)
 	}
-	for id, ticket := range w.tickets {
+	for name, ticket := range w.tickets {
 		if got, _ := ticket.Result(); got == "" {
-			w.rt.Fatalf("message %s has no outcome", id)
+			w.rt.Fatalf("message %s has no outcome", name)
 		}
 	}
 	stats := w.s.Stats()
@@ -317,8 +320,8 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		}),
 		"stop_run": step(func() {
 			key := w.session()
-			id := key + strconv.Itoa(rapid.IntRange(1, int(w.next[key])+1).Draw(w.rt, "id"))
-			w.endedAre(w.s.StopRun(key, id, "ann").Ended, scheduler.OutcomeStopped)
+			seq := rapid.Int64Range(1, w.next[key]+1).Draw(w.rt, "seq")
+			w.endedAre(w.s.StopRun(key, id(key, seq), "ann").Ended, scheduler.OutcomeStopped)
 		}),
 		"stop_all": step(func() {
 			key := w.session()
@@ -333,7 +336,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		}),
 		"drop": step(func() {
 			key := w.session()
-			seq := int64(rapid.IntRange(1, int(w.next[key])+1).Draw(w.rt, "seq"))
+			seq := rapid.Int64Range(1, w.next[key]+1).Draw(w.rt, "seq")
 			if e, ok := w.s.Drop(key, seq); ok {
 				w.endedAre([]scheduler.Ended[string]{e}, scheduler.OutcomeDropped)
 			}
@@ -389,7 +392,7 @@ func inWorld(t *testing.T, rt *rapid.T, last func(*world)) {
 		w := &world{
 			rt: rt, acting: map[*turn]chan act{}, begun: map[string][]int64{}, highest: map[string]int64{},
 			tickets: map[string]*scheduler.Ticket{}, next: map[string]int64{}, limit: map[string]int{},
-			quit: make(chan struct{}), held: map[string]int64{}, overtook: map[int64]bool{},
+			quit: make(chan struct{}), held: map[string]int64{}, overtook: map[string]bool{},
 		}
 		s, err := scheduler.New(context.Background(), config{Lanes: map[string]int{"main": 2, "side": 1}, Run: w.run})
 		if err != nil {
@@ -423,9 +426,9 @@ func (w *world) drainWhileRunning() {
 	if got := len(w.s.TurnsLeft()); errors.Is(err, scheduler.ErrTurnsLeft) != (got > 0) || got != left {
 		w.rt.Fatalf("drain: %v, %d turns left, %d ran before", err, got, left)
 	}
-	for id, ticket := range w.tickets {
+	for name, ticket := range w.tickets {
 		if got, _ := ticket.Result(); got == "" {
-			w.rt.Fatalf("message %s has no outcome after a drain", id)
+			w.rt.Fatalf("message %s has no outcome after a drain", name)
 		}
 	}
 	w.submit()

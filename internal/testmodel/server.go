@@ -40,7 +40,9 @@ type Call struct {
 	Messages []Message
 	System   string
 	Stream   bool
-	Header   http.Header
+	// From is the client's address: the same for calls over one connection.
+	From   string
+	Header http.Header
 	// Body is the whole request.
 	Body []byte
 }
@@ -197,7 +199,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	call := Call{Header: r.Header.Clone(), Body: body}
+	call := Call{Header: r.Header.Clone(), Body: body, From: r.RemoteAddr}
 	switch r.URL.Path {
 	case "/v1/chat/completions", "/chat/completions":
 		call.Protocol = OpenAI

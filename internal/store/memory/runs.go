@@ -219,10 +219,10 @@ func leader(list []*message, runID string) *message {
 	return lead
 }
 
-// requeue lets the messages of a run wait again.
+// requeue lets the messages of a run wait again. They are held, not waiting: their place was that of a running turn.
 func (se *session) requeue(r *run) {
 	for _, m := range se.of(r.ID) {
-		m.State = store.StateWaiting
+		m.State = store.StateHeld
 		se.Waiting++
 	}
 }

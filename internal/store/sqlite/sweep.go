@@ -79,7 +79,7 @@ func (t *tx) takeOver(ctx context.Context, r *row, nodeID string) error {
 	if err != nil {
 		return err
 	}
-	n, err := t.exec(ctx, `UPDATE inbox SET state = 'waiting' WHERE session_key = ? AND state <> 'done' AND state = 'running'`, r.key)
+	n, err := t.exec(ctx, `UPDATE inbox SET state = 'held' WHERE session_key = ? AND state <> 'done' AND state = 'running'`, r.key)
 	if err != nil {
 		return err
 	}

@@ -199,7 +199,7 @@ func requeueWaitsAgain(w *world) {
 	equal(w, "released", f.Released, false)
 	for _, id := range []string{first, lead} {
 		m := w.row(id)
-		equal(w, "state", m.State, store.StateWaiting)
+		equal(w, "state", m.State, store.StateHeld)
 		equal(w, "outcome", m.Outcome, "")
 	}
 	r := w.run(lead)

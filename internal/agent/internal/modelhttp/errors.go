@@ -165,6 +165,8 @@ func timedOut(ctx context.Context) bool {
 // Refusal sorts what a provider said, in a response or inside a stream.
 func (c *Client) Refusal(said StatusError) *agent.Error {
 	said.Message = chat.Cut(c.cfg.Key.Hide(chat.CleanText(said.Message)), 500)
+	said.Kind = chat.Cut(c.cfg.Key.Hide(chat.CleanText(said.Kind)), 100)
+	said.Code = chat.Cut(c.cfg.Key.Hide(chat.CleanText(said.Code)), 100)
 	failed := fail(reasonFor(said), &said)
 	if outOfCredit(said) {
 		failed.Retryable = false
@@ -188,11 +190,11 @@ func RefusalOf(raw json.RawMessage) StatusError {
 		return StatusError{}
 	}
 	code := strings.Trim(string(member.Code), `"`)
-	said := StatusError{Kind: chat.Cut(member.Type, 100), Message: member.Message}
+	said := StatusError{Kind: member.Type, Message: member.Message}
 	if status, err := strconv.Atoi(code); err == nil {
 		said.Status = status
 	} else if code != "null" {
-		said.Code = chat.Cut(code, 100)
+		said.Code = code
 	}
 	return said
 }

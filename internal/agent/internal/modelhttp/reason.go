@@ -12,6 +12,9 @@ const statusOverloaded = 529
 
 // reasonFor sorts a refusal: first by words that say more than the status, then by the status.
 func reasonFor(said StatusError) chat.FailReason {
+	if outOfCredit(said) {
+		return chat.FailRateLimit
+	}
 	if said.Status < http.StatusInternalServerError && tooLong(said) {
 		return chat.FailContextLength
 	}
@@ -23,7 +26,7 @@ func reasonFor(said StatusError) chat.FailReason {
 
 func reasonForStatus(status int) chat.FailReason {
 	switch {
-	case status == http.StatusTooManyRequests, status == http.StatusPaymentRequired:
+	case status == http.StatusTooManyRequests:
 		return chat.FailRateLimit
 	case status == http.StatusServiceUnavailable, status == statusOverloaded:
 		return chat.FailOverloaded
@@ -49,8 +52,6 @@ func reasonForKind(words string) chat.FailReason {
 	}{
 		{"overloaded", chat.FailOverloaded},
 		{"rate_limit", chat.FailRateLimit},
-		{"insufficient_quota", chat.FailRateLimit},
-		{"billing", chat.FailRateLimit},
 		{"authentication", chat.FailAuth},
 		{"permission", chat.FailAuth},
 		{"request_too_large", chat.FailContextLength},

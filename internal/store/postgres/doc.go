@@ -1,0 +1,42 @@
+// Package postgres is the store for deployments: any number of gateway processes share one Postgres (14 or newer).
+//
+// # Central ideas
+//
+// The row of a session is its lock. Whatever changes a session's messages, runs or counters first locks that row, so the
+// operations on one session are serial while those on different sessions never meet. Under READ COMMITTED every statement sees
+// what was committed before it began; therefore the lock is always taken by an earlier statement than the one which reads. A single
+// statement that locked and read at once would decide on a picture from before the lock: that is how wake-ups get lost.
+//
+// The fence is the lock: the first statement of a write by a turn locks the session's row only if (owner, epoch) is the
+// caller's and the caller's lease is valid. If it finds no such row it divides by zero on purpose: the database then
+// refuses everything else of the same batch, and the caller gets chat.ErrFenced. So a fenced write costs one round trip and leaves
+// nothing behind.
+//
+// An operation is one round trip. Its statements travel as a pipeline, which Postgres runs as one transaction. Accept is one
+// statement: it gives the sequence number, stores the message and takes a free session. A duplicate is noticed by the unique
+// index, which undoes the statement and so uses no number up.
+//
+// Only the database's clock counts. Every statement takes the time as its first parameter; it is NULL (the
+// database's clock) unless a test injects one.
+//
+// # What it promises
+//
+// Everything that package store does. Beyond it: heartbeat and stop have a connection each and never wait for the pool; conflicts and
+// connections that break are tried again (five times, with jitter); when the database is away, read-only, full or out of
+// connections the error is chat.ErrStoreUnavailable with a sentence that says what to do and holds no address or
+// password.
+//
+// # What it does not do
+//
+// It does not migrate by itself: [Open] refuses another schema version, [Migrate] changes it. It sends no NOTIFY inside
+// a transaction, because those commit one after the other in the whole server. It keeps nothing in memory that matters.
+//
+// # How it ends
+//
+// [Store.Close] ends the two goroutines of the wake-up hints (which exist only if they were asked for), the pool and the control
+// connections.
+//
+//	st, err := postgres.Open(ctx, postgres.Config{URL: url})
+//	if err != nil { … }
+//	defer st.Close()
+package postgres

@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// The statements that end waiting messages differ only in which ones (v). The session's row is locked already. Parameters:
+// $1 clock, $2 session, $3 outcome, $4 reason, $5 notice as JSON or NULL, $6 the word that joins notices, $7 the notice's
+// session; then what v needs.
+const (
+	endOverSQL = `WITH v AS (
+	SELECT seq FROM inbox WHERE session_key = $2 AND ended_at IS NULL AND state IN ('held', 'waiting') ORDER BY seq
+	LIMIT (SELECT GREATEST(waiting + 1 - $8::bigint, 0) FROM sessions WHERE key = $2)` + endTail
+
+	endSeqsSQL = `WITH v AS (
+	SELECT seq FROM inbox WHERE session_key = $2 AND ended_at IS NULL AND state IN ('held', 'waiting') AND seq = ANY($8::bigint[])` + endTail
+
+	// A notice is joined to one with the same word that nobody has tried to send yet.
+	endTail = `
+), raised AS (
+	UPDATE outbox SET count = count + (SELECT count(*) FROM v)
+	WHERE id = (
+		SELECT id FROM outbox
+		WHERE coalesce = $6 AND coalesce <> '' AND session_key IN ($2, $7) AND done_at IS NULL AND state = 'pending' AND attempt = 0
+		ORDER BY place LIMIT 1)
+	  AND state = 'pending' AND attempt = 0 AND EXISTS (SELECT 1 FROM v)
+	RETURNING id
+), added AS (
+	INSERT INTO outbox (` + outgoingColumns + `)
+	SELECT o.id, o.run, o.n, o.session, o.channel, o.chat, o.thread, o.kind, o.payload, o.many, (SELECT count(*) FROM v), o.word, o.epoch,
+		` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `
+	FROM ` + outgoingFrom + `($5::json)` + outgoingAs + `
+	WHERE EXISTS (SELECT 1 FROM v) AND NOT EXISTS (SELECT 1 FROM raised)
+	RETURNING id
+), i AS (
+	UPDATE inbox SET state = 'done', outcome = $3, reason = $4, ended_at = ` + nowSQL + `,
+		notice_id = COALESCE((SELECT id FROM raised UNION ALL SELECT id FROM added), notice_id)
+	WHERE session_key = $2 AND seq IN (SELECT seq FROM v)
+	RETURNING *
+)
+SELECT ` + waitingColumns + ` FROM i ORDER BY i.seq`
+)
+
+// settleSQL brings the counters of a session up to date with its messages. With $3 everything accepted so far lies before the
+// cutoff. The session's row is locked already.
+const settleSQL = `
+UPDATE sessions s SET
+	waiting = w.n,
+	done_seq = COALESCE(w.first - 1, s.last_seq),
+	taken_seq = GREATEST(s.taken_seq, COALESCE(w.first - 1, s.last_seq)),
+	stop_seq = CASE WHEN $3 THEN s.last_seq ELSE s.stop_seq END,
+	updated_at = ` + nowSQL + `
+FROM (
+	SELECT count(*) FILTER (WHERE state IN ('held', 'waiting')) AS n, min(seq) AS first
+	FROM inbox WHERE session_key = $2 AND ended_at IS NULL
+) w
+WHERE s.key = $2
+RETURNING s.stop_seq`
+
+// EndWaiting gives waiting messages an outcome, see store.Inbox.
+func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Waiting, error) {
+	if p.Outcome == "" {
+		return nil, chat.Errorf(chat.CodeInvalid, "a message that ends needs an outcome")
+	}
+	args, err := s.endArgs(p)
+	if err != nil {
+		return nil, err
+	}
+	var ended []store.Waiting
+	err = s.do(ctx, "ending waiting messages", func(ctx context.Context) error {
+		ended = nil
+		b := &pgx.Batch{}
+		b.Queue(lockSQL, p.Session.String())
+		b.Queue(endSeqsSQL, append(args[:len(args):len(args)], p.Seqs)...).Query(collect(&ended, scanWaiting))
+		b.Queue(settleSQL, s.clock(), p.Session.String(), false)
+		return send(ctx, s.pool, b)
+	})
+	return ended, err
+}
+
+// endArgs are the parameters that all ending statements share.
+func (s *Store) endArgs(p store.EndParams) ([]any, error) {
+	var (
+		notice  any
+		word    string
+		session string
+	)
+	if p.Notice != nil {
+		text, err := encodeOutgoing([]store.Outgoing{*p.Notice})
+		if err != nil {
+			return nil, err
+		}
+		notice, word, session = text, p.Notice.Coalesce, p.Notice.Session.String()
+	}
+	key := p.Session.String()
+	return []any{s.clock(), key, string(p.Outcome), clean(p.Reason), notice, word, cmp.Or(session, key)}, nil
+}

@@ -1,0 +1,130 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"laneway/internal/chat"
+)
+
+// Codes that mean that the database cannot be used right now.
+const (
+	codeReadOnly      = "25006"
+	codeDiskFull      = "53100"
+	codeTooMany       = "53300"
+	codeShutdown      = "57P01"
+	codeCrashShutdown = "57P02"
+	codeStarting      = "57P03"
+	codeCancelled     = "57014"
+	codeLockTimeout   = "55P03"
+	codeNoTable       = "42P01"
+	codeNoColumn      = "42703"
+	codeNoDatabase    = "3D000"
+)
+
+// The sentences for people. None holds an address, a user or a password.
+const (
+	sentenceAway     = "the database cannot be reached: check that it runs and that the address is right"
+	sentenceReadOnly = "the database is read-only, perhaps a standby: point laneway at the primary"
+	sentenceFull     = "the disk of the database is full: free space there, laneway goes on by itself"
+	sentenceTooMany  = "the database has no connection left: raise its max_connections or make the pool smaller"
+	sentenceRestart  = "the database is starting or stopping: it is tried again by itself"
+	sentenceSlow     = "the database did not answer in time: look for locks and load there"
+	sentenceRefused  = "the database refuses the login: check user, password and database name"
+	sentenceSchema   = "the database has no laneway schema: run `laneway migrate up`"
+	sentenceScarce   = "the database is out of memory or another resource: look at its log"
+)
+
+// translate turns what the driver says into what the port promises. Errors of the application and of the context stay
+// as they are.
+func translate(err error) error {
+	var app *chat.Error
+	if errors.As(err, &app) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
+		return translateCode(pgErr)
+	}
+	if broken(err) || pgconn.SafeToRetry(err) {
+		return unavailable(sentenceAway, bare(err))
+	}
+	return err
+}
+
+func translateCode(err *pgconn.PgError) error {
+	if err.Code == codeFence {
+		return chat.ErrFenced
+	}
+	if sentence := sentenceFor(err.Code); sentence != "" {
+		return unavailable(sentence, err)
+	}
+	return err
+}
+
+func sentenceFor(code string) string {
+	switch code {
+	case codeReadOnly:
+		return sentenceReadOnly
+	case codeDiskFull:
+		return sentenceFull
+	case codeTooMany:
+		return sentenceTooMany
+	case codeShutdown, codeCrashShutdown, codeStarting:
+		return sentenceRestart
+	case codeCancelled, codeLockTimeout:
+		return sentenceSlow
+	case codeNoTable, codeNoColumn:
+		return sentenceSchema
+	case codeNoDatabase:
+		return sentenceRefused
+	}
+	return sentenceForClass(code)
+}
+
+func sentenceForClass(code string) string {
+	switch {
+	case strings.HasPrefix(code, "28"):
+		return sentenceRefused
+	case strings.HasPrefix(code, "53"):
+		return sentenceScarce
+	case strings.HasPrefix(code, "08"):
+		return sentenceAway
+	case strings.HasPrefix(code, "58"):
+		return sentenceScarce
+	default:
+		return ""
+	}
+}
+
+// broken reports whether the connection failed, as opposed to the statement. Whether a commit that was under way happened is
+// then not known.
+func broken(err error) bool {
+	var (
+		connect *pgconn.ConnectError
+		network net.Error
+	)
+	return errors.As(err, &connect) || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), "conn closed")
+}
+
+// bare drops the outer shell of a failed connect, which names user, host and database.
+func bare(err error) error {
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		return connect.Unwrap()
+	}
+	return err
+}
+
+func unavailable(sentence string, cause error) *chat.Error {
+	return &chat.Error{
+		Code: chat.CodeStoreUnavailable, Message: sentence, Retryable: true, RetryAfter: time.Second, Cause: cause,
+	}
+}

@@ -1,0 +1,164 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"laneway/internal/chat"
+	"laneway/migrations"
+)
+
+// versionTable is where the applied steps are noted.
+const versionTable = "laneway_migrations"
+
+// ErrSchema is wrapped when the database has another schema version than this program.
+var ErrSchema = errors.New("the schema does not fit this program")
+
+// Migration is one step of the schema.
+type Migration struct {
+	Version int64
+	Name    string
+	Applied bool
+}
+
+// MigrateUp brings the schema to this program's version and returns how many steps that took. Any number of processes may call
+// it at the same time: an advisory lock lets one work, the others find everything done.
+func MigrateUp(ctx context.Context, url string) (int, error) {
+	var steps int
+	err := withProvider(ctx, url, "migrating the database up", func(p *goose.Provider) error {
+		done, err := p.Up(ctx)
+		steps = len(done)
+		return err
+	})
+	return steps, err
+}
+
+// MigrateDown takes the newest step back, with the data in what it drops, and returns its version; 0 = there was none.
+func MigrateDown(ctx context.Context, url string) (int64, error) {
+	var version int64
+	err := withProvider(ctx, url, "migrating the database down", func(p *goose.Provider) error {
+		done, err := p.Down(ctx)
+		if errors.Is(err, goose.ErrNoNextVersion) {
+			return nil
+		}
+		if done != nil && done.Source != nil {
+			version = done.Source.Version
+		}
+		return err
+	})
+	return version, err
+}
+
+// MigrateStatus lists the steps that this program knows, oldest first.
+func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
+	var list []Migration
+	err := withProvider(ctx, url, "reading the schema version", func(p *goose.Provider) error {
+		status, err := p.Status(ctx)
+		for _, st := range status {
+			list = append(list, Migration{
+				Version: st.Source.Version, Name: st.Source.Path, Applied: st.State == goose.StateApplied,
+			})
+		}
+		return err
+	})
+	return list, err
+}
+
+func withProvider(ctx context.Context, url, doing string, fn func(*goose.Provider) error) error {
+	pc, err := poolConfig(Config{URL: url})
+	if err != nil {
+		return err
+	}
+	pc.ConnConfig.RuntimeParams["statement_timeout"] = "0" // a step over a large table takes its time
+	pc.ConnConfig.RuntimeParams["lock_timeout"] = "0"
+	db := stdlib.OpenDB(*pc.ConnConfig)
+	p, err := provider(db)
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	if err := errors.Join(fn(p), p.Close()); err != nil {
+		return fmt.Errorf("%s: %w", doing, translate(err))
+	}
+	return nil
+}
+
+func provider(db *sql.DB) (*goose.Provider, error) {
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
+	if err != nil {
+		return nil, fmt.Errorf("preparing the migration lock: %w", err)
+	}
+	files, err := fs.Sub(migrations.Postgres, "postgres")
+	if err != nil {
+		return nil, fmt.Errorf("reading the migrations: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithSessionLocker(locker), goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true),
+		goose.WithSlog(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, fmt.Errorf("preparing the migrations: %w", err)
+	}
+	return p, nil
+}
+
+// checkSchema compares the newest step of the database with the newest one of this program. An unknown schema is refused,
+// never replaced: the data in it may be somebody's only copy.
+func (s *Store) checkSchema(ctx context.Context) error {
+	want, err := newestStep()
+	if err != nil {
+		return err
+	}
+	have, err := s.appliedStep(ctx)
+	switch {
+	case err != nil:
+		return err
+	case have < want:
+		return schemaError("the database has schema version %d and this program needs %d: run `laneway migrate up`", have, want)
+	case have > want:
+		return schemaError("the database has schema version %d, newer than %d of this program: install a newer laneway", have, want)
+	default:
+		return nil
+	}
+}
+
+func schemaError(format string, have, want int64) error {
+	e := chat.Errorf(chat.CodeStoreUnavailable, format, have, want)
+	e.Cause = ErrSchema
+	return e
+}
+
+func (s *Store) appliedStep(ctx context.Context) (int64, error) {
+	var version int64
+	err := s.do(ctx, "reading the schema version", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, `SELECT COALESCE(max(version_id), 0) FROM `+versionTable+` WHERE is_applied`).Scan(&version)
+	})
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == codeNoTable {
+		return 0, nil
+	}
+	return version, err
+}
+
+func newestStep() (int64, error) {
+	files, err := fs.Glob(migrations.Postgres, "postgres/*.sql")
+	if err != nil {
+		return 0, fmt.Errorf("reading the migrations: %w", err)
+	}
+	var newest int64
+	for _, name := range files {
+		version, err := goose.NumericComponent(name)
+		if err != nil {
+			return 0, fmt.Errorf("reading the migrations: %w", err)
+		}
+		newest = max(newest, version)
+	}
+	return newest, nil
+}

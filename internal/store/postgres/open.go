@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// defaultConns is enough for a few thousand turns per second; more only makes them meet inside the server.
+const defaultConns = 16
+
+// Config of a [Store].
+type Config struct {
+	// URL of the database (postgres://…, or the keyword form). Required. It is never logged.
+	URL string
+	// MaxConns bounds the pool; 0 = 16. Two control connections and, when wake-ups are used, a listener come on top.
+	MaxConns int
+	// Now replaces the database's clock in tests; nil = the database's clock.
+	Now func() time.Time
+	// Logger hears about retries and the listener's reconnects; nil = nobody does.
+	Logger *slog.Logger
+}
+
+// Store is the port on Postgres. It is safe for concurrent use.
+type Store struct {
+	pool *pgxpool.Pool
+	beat *control // heartbeats only
+	ctrl *control // stops and pings
+	now  func() time.Time
+	log  *slog.Logger
+	wake *waker
+}
+
+var (
+	_ store.Store = (*Store)(nil)
+	_ store.Waker = (*Store)(nil)
+)
+
+// Open connects and checks the schema. It returns chat.ErrStoreUnavailable when the database cannot be used, and an error wrapping
+// [ErrSchema] when it has another schema version than this program.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	pc, err := poolConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", translate(err))
+	}
+	s := &Store{
+		pool: pool,
+		beat: newControl(pc.ConnConfig),
+		ctrl: newControl(pc.ConnConfig),
+		now:  cfg.Now,
+		log:  cfg.Logger,
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.wake = newWaker(pool, pc.ConnConfig, s.log)
+	if err := s.checkSchema(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func poolConfig(cfg Config) (*pgxpool.Config, error) {
+	pc, err := pgxpool.ParseConfig(cfg.URL)
+	if err != nil {
+		// The cause repeats the address, so it is left out.
+		return nil, chat.Errorf(chat.CodeInvalid, "the database address cannot be read: write postgres://user:password@host:5432/name")
+	}
+	pc.MaxConns = defaultConns
+	if cfg.MaxConns > 0 {
+		pc.MaxConns = int32(min(cfg.MaxConns, 10_000)) //nolint:gosec // bounded on this line
+	}
+	setSession(pc.ConnConfig)
+	return pc, nil
+}
+
+// setSession fixes what the statements rely on, whatever the database's or the role's defaults are.
+func setSession(cc *pgx.ConnConfig) {
+	defaults := map[string]string{
+		"application_name":                    "laneway",
+		"default_transaction_isolation":       "read committed",
+		"statement_timeout":                   "30s",
+		"lock_timeout":                        "10s",
+		"idle_in_transaction_session_timeout": "30s",
+		"plan_cache_mode":                     "force_generic_plan",
+		"jit":                                 "off",
+	}
+	for name, value := range defaults {
+		cc.RuntimeParams[name] = value
+	}
+	if cc.ConnectTimeout == 0 {
+		cc.ConnectTimeout = 5 * time.Second
+	}
+}
+
+// Kind is "postgres".
+func (s *Store) Kind() string { return "postgres" }
+
+// Ping answers when the database can be written to, within the context. It uses a control connection.
+func (s *Store) Ping(ctx context.Context) error {
+	return s.control(ctx, "checking the database", s.ctrl, func(conn *pgx.Conn) error {
+		var readOnly bool
+		if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil {
+			return err
+		}
+		if readOnly {
+			return unavailable(sentenceReadOnly, nil)
+		}
+		return nil
+	})
+}
+
+// Now is the database's clock, or the injected one.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	var at int64
+	err := s.do(ctx, "reading the clock", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, `SELECT `+nowSQL, s.clock()).Scan(&at)
+	})
+	return fromMillis(at), err
+}
+
+// Close ends the store. Operations that are under way end first.
+func (s *Store) Close() error {
+	s.wake.close()
+	s.pool.Close()
+	return errors.Join(s.beat.close(), s.ctrl.close())
+}
+
+// clock is the first parameter of every statement: NULL leaves the time to the database.
+func (s *Store) clock() any {
+	if s.now == nil {
+		return nil
+	}
+	return s.now().UnixMilli()
+}
+
+// nowSQL is the time of the transaction in milliseconds. One value per transaction keeps rows that are written together equal.
+const nowSQL = `COALESCE($1::bigint, (extract(epoch FROM now()) * 1000)::bigint)`

@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+const enqueueSQL = `
+INSERT INTO outbox (` + outgoingColumns + `)
+SELECT o.id, o.run, o.n, o.session, o.channel, o.chat, o.thread, o.kind, o.payload, o.many, o.count, o.word, o.epoch,
+	` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `
+FROM ` + outgoingFrom + `($2::json)` + outgoingAs + ` ORDER BY o.i
+ON CONFLICT DO NOTHING`
+
+// Enqueue adds outgoing messages outside of a run, see store.Outbox.
+func (s *Store) Enqueue(ctx context.Context, rows []store.Outgoing) error {
+	text, err := encodeOutgoing(rows)
+	if err != nil {
+		return err
+	}
+	return s.do(ctx, "enqueuing outgoing messages", func(ctx context.Context) error {
+		_, err := s.pool.Exec(ctx, enqueueSQL, s.clock(), text)
+		return err
+	})
+}
+
+const (
+	// giveBackSQL makes what dead nodes were sending due again; whether it arrived nobody knows.
+	giveBackSQL = `
+UPDATE outbox SET state = 'pending', node = '', next_at = ` + nowSQL + `, maybe_sent = true
+WHERE id IN (
+	SELECT o.id FROM outbox o
+	WHERE o.state = 'sending' AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.node AND n.lease_until > ` + nowSQL + `)
+	FOR UPDATE SKIP LOCKED)`
+
+	// claimSQL takes, per chat, the oldest message that is due, if none of that chat is under way; and ends what is too late. Because only
+	// the oldest is looked at, two nodes cannot take two messages of one chat; should their pictures differ all the same, a unique
+	// index refuses the second, which then looks again. $2 node, $3 channels, $4 limit.
+	claimSQL = `
+WITH late AS (
+	UPDATE outbox SET state = 'expired', done_at = ` + nowSQL + `
+	WHERE id IN (
+		SELECT id FROM outbox
+		WHERE done_at IS NULL AND state = 'pending' AND channel = ANY($3::text[]) AND expires_at <= ` + nowSQL + `
+		ORDER BY place LIMIT $4 FOR UPDATE SKIP LOCKED)
+	RETURNING *
+), head AS (
+	SELECT o.id FROM outbox o
+	WHERE o.done_at IS NULL AND o.state = 'pending' AND o.channel = ANY($3::text[]) AND o.next_at <= ` + nowSQL + `
+	  AND (o.expires_at IS NULL OR o.expires_at > ` + nowSQL + `)
+	  AND NOT EXISTS (
+		SELECT 1 FROM outbox e
+		WHERE e.done_at IS NULL AND e.channel = o.channel AND e.chat_id = o.chat_id AND (e.state = 'sending'
+		   OR e.place < o.place AND e.next_at <= ` + nowSQL + ` AND (e.expires_at IS NULL OR e.expires_at > ` + nowSQL + `)))
+	ORDER BY o.place LIMIT (SELECT GREATEST($4::bigint - count(*), 0) FROM late)
+	FOR UPDATE OF o SKIP LOCKED
+), taken AS (
+	UPDATE outbox SET state = 'sending', node = $2, attempt = attempt + 1 WHERE id IN (SELECT id FROM head)
+	RETURNING *
+)
+SELECT o.id, COALESCE(o.run_id, ''), o.n, o.session_key, o.channel, o.chat_id, o.thread, o.kind, o.payload, o.text_many, o.count,
+	o.coalesce, o.attempt, o.maybe_sent, o.state = 'expired', o.created_at, COALESCE(o.expires_at, 0), o.epoch
+FROM (SELECT * FROM late UNION ALL SELECT * FROM taken) o ORDER BY o.place`
+)
+
+// ClaimOutgoing takes what is due, see store.Outbox. A dead node gets chat.ErrFenced.
+func (s *Store) ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error) {
+	var out []store.Outgoing
+	err := s.do(ctx, "claiming outgoing messages", func(ctx context.Context) error {
+		out = nil
+		b := &pgx.Batch{}
+		b.Queue(aliveSQL, s.clock(), nodeID)
+		b.Queue(giveBackSQL, s.clock())
+		b.Queue(claimSQL, s.clock(), nodeID, channels, limit).Query(collect(&out, scanOutgoing))
+		return send(ctx, s.pool, b)
+	})
+	return out, err
+}
+
+func scanOutgoing(row pgx.CollectableRow) (store.Outgoing, error) {
+	var (
+		o                store.Outgoing
+		key              string
+		created, expires int64
+	)
+	err := row.Scan(&o.ID, &o.RunID, &o.N, &key, &o.Target.Channel, &o.Target.ChatID, &o.Target.Thread, &o.Kind, &o.Text, &o.TextMany, &o.Count,
+		&o.Coalesce, &o.Attempt, &o.MaybeSent, &o.Expired, &created, &expires, &o.Epoch)
+	if key != "" {
+		o.Session = parseKey(key)
+	}
+	o.CreatedAt, o.ExpiresAt = fromMillis(created), fromMillis(expires)
+	return o, err
+}
+
+// Delivered stores the provider's id, which must not be empty.
+func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) error {
+	if providerID == "" {
+		return chat.Errorf(chat.CodeInvalid, "a delivered message needs the provider's id")
+	}
+	return s.leased(ctx, "noting a delivery", `
+		UPDATE outbox SET state = 'delivered', provider_id = $4, done_at = `+nowSQL+`
+		WHERE id = $2 AND state = 'sending' AND node = $3`, s.clock(), id, nodeID, clean(providerID))
+}
+
+// Undelivered gives the row back for a later attempt, or ends it.
+func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
+	return s.leased(ctx, "noting a failed delivery", `
+		UPDATE outbox SET last_error = $4, node = '', next_at = `+nowSQL+` + $5::bigint,
+			state = CASE WHEN $6::boolean THEN 'failed' ELSE 'pending' END,
+			done_at = CASE WHEN $6::boolean THEN `+nowSQL+` END
+		WHERE id = $2 AND state = 'sending' AND node = $3`,
+		s.clock(), p.ID, p.Node, clean(p.Error), p.RetryIn.Round(time.Millisecond).Milliseconds(), p.Permanent)
+}
+
+// leased runs an update of a row that the caller must have leased.
+func (s *Store) leased(ctx context.Context, op, sql string, args ...any) error {
+	return s.do(ctx, op, func(ctx context.Context) error {
+		tag, err := s.pool.Exec(ctx, sql, args...)
+		if err == nil && tag.RowsAffected() == 0 {
+			return chat.ErrFenced
+		}
+		return err
+	})
+}
+
+// OutboxCounts counts what is not yet delivered and what failed for good.
+func (s *Store) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error) {
+	var counts map[string]store.OutboxCount
+	err := s.do(ctx, "counting outgoing messages", func(ctx context.Context) error {
+		counts = map[string]store.OutboxCount{}
+		b := &pgx.Batch{}
+		b.Queue(`SELECT channel, count(*) FROM outbox WHERE done_at IS NULL GROUP BY channel`).Query(func(rows pgx.Rows) error {
+			return eachCount(rows, func(channel string, n int) { counts[channel] = store.OutboxCount{Waiting: n} })
+		})
+		b.Queue(`SELECT channel, count(*) FROM outbox WHERE state = 'failed' GROUP BY channel`).Query(func(rows pgx.Rows) error {
+			return eachCount(rows, func(channel string, n int) {
+				counts[channel] = store.OutboxCount{Waiting: counts[channel].Waiting, Failed: n}
+			})
+		})
+		return send(ctx, s.pool, b)
+	})
+	return counts, err
+}
+
+func eachCount(rows pgx.Rows, use func(channel string, n int)) error {
+	var (
+		channel string
+		n       int
+	)
+	_, err := pgx.ForEachRow(rows, []any{&channel, &n}, func() error {
+		use(channel, n)
+		return nil
+	})
+	return err
+}

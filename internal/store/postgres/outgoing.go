@@ -1,0 +1,62 @@
+package postgres
+
+import (
+	"laneway/internal/store"
+)
+
+// Outgoing messages travel to the database as one JSON text and are rows there.
+const (
+	outgoingColumns = `id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, epoch,
+		next_at, expires_at, created_at`
+	outgoingFrom = `json_to_recordset`
+	outgoingAs   = ` AS o(i int, id text, run text, n bigint, session text, channel text, chat text, thread text, kind text, payload text,
+		many text, count bigint, word text, epoch bigint, delay bigint, expires bigint)`
+)
+
+// outgoing is one row as JSON; the names are those of outgoingAs.
+type outgoing struct {
+	I       int     `json:"i"` // keeps the order
+	ID      string  `json:"id"`
+	Run     *string `json:"run"`
+	N       int     `json:"n"`
+	Session string  `json:"session"`
+	Channel string  `json:"channel"`
+	Chat    string  `json:"chat"`
+	Thread  string  `json:"thread"`
+	Kind    string  `json:"kind"`
+	Payload string  `json:"payload"`
+	Many    string  `json:"many"`
+	Count   int     `json:"count"`
+	Word    string  `json:"word"`
+	Epoch   int64   `json:"epoch"`
+	Delay   int64   `json:"delay"`
+	Expires *int64  `json:"expires"`
+}
+
+func encodeOutgoing(list []store.Outgoing) (string, error) {
+	rows := make([]outgoing, 0, len(list))
+	for i, o := range list {
+		id := o.ID
+		if id == "" {
+			made, err := newID()
+			if err != nil {
+				return "", err
+			}
+			id = made
+		}
+		row := outgoing{
+			I: i, ID: id, N: o.N, Session: o.Session.String(), Channel: o.Target.Channel, Chat: o.Target.ChatID, Thread: o.Target.Thread,
+			Kind: o.Kind, Payload: clean(o.Text), Many: clean(o.TextMany), Count: max(o.Count, 1), Word: o.Coalesce,
+			Epoch: o.Epoch, Delay: o.Delay.Milliseconds(),
+		}
+		if o.RunID != "" {
+			row.Run = &o.RunID
+		}
+		if !o.ExpiresAt.IsZero() {
+			at := o.ExpiresAt.UnixMilli()
+			row.Expires = &at
+		}
+		rows = append(rows, row)
+	}
+	return encode(rows)
+}

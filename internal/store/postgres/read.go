@@ -1,0 +1,71 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// one reads exactly one row, or says notFound.
+func one[T any](ctx context.Context, s *Store, notFound error, scan pgx.RowToFunc[T], sql string, args ...any) (T, error) {
+	var out T
+	rows, err := s.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return out, err
+	}
+	out, err = pgx.CollectExactlyOneRow(rows, scan)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return out, notFound
+	}
+	return out, err
+}
+
+// MessageByID finds a message by its id; chat.ErrNotFound.
+func (s *Store) MessageByID(ctx context.Context, id string) (store.Waiting, error) {
+	var out store.Waiting
+	err := s.do(ctx, "reading a message", func(ctx context.Context) (err error) {
+		out, err = one(ctx, s, chat.ErrNotFound, scanWaiting, `SELECT `+waitingColumns+` FROM inbox i WHERE i.message_id = $1`, id)
+		return err
+	})
+	return out, err
+}
+
+// PendingInputs lists what waits in a session, oldest first, and says how many there are.
+func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, limit int) ([]store.Waiting, int, error) {
+	const from = ` FROM inbox i WHERE i.session_key = $1 AND i.ended_at IS NULL AND i.state IN ('held', 'waiting')`
+	var (
+		out   []store.Waiting
+		total int
+	)
+	err := s.do(ctx, "listing what waits", func(ctx context.Context) error {
+		out = nil
+		b := &pgx.Batch{}
+		b.Queue(`SELECT count(*)`+from, key.String()).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+		b.Queue(`SELECT `+waitingColumns+from+` ORDER BY i.seq LIMIT $2`, key.String(), max(limit, 0)).Query(collect(&out, scanWaiting))
+		return send(ctx, s.pool, b)
+	})
+	return out, total, err
+}
+
+// RunByID reads a run; chat.ErrNotFound.
+func (s *Store) RunByID(ctx context.Context, id string) (store.Run, error) {
+	var out store.Run
+	err := s.do(ctx, "reading a run", func(ctx context.Context) (err error) {
+		out, err = one(ctx, s, chat.ErrNotFound, scanRun, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, id)
+		return err
+	})
+	return out, err
+}
+
+// CountUnfinished counts messages without an outcome.
+func (s *Store) CountUnfinished(ctx context.Context) (int, error) {
+	var n int
+	err := s.do(ctx, "counting unfinished messages", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, `SELECT count(*) FROM inbox WHERE ended_at IS NULL`).Scan(&n)
+	})
+	return n, err
+}

@@ -1,0 +1,173 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// defaultSessions is how many sessions a list shows when nobody says.
+const defaultSessions = 50
+
+// sessionColumns are what scanSession reads, of a table named s.
+const sessionColumns = `s.key, s.session_id, s.principal, s.lane, COALESCE(s.owner, ''), s.epoch, s.last_seq, s.taken_seq, s.done_seq,
+	s.stop_seq, s.run_limit, s.waiting, s.mode, s.notes, s.created_at, s.updated_at, s.last_message_at, s.last_run_id, s.last_state,
+	s.last_cause, s.last_error, s.preview, s.total_tokens,
+	ARRAY(SELECT r.id FROM runs r WHERE r.session_key = s.key AND r.ended_at IS NULL AND r.state = 'running' ORDER BY r.seq_from)`
+
+func scanSession(row pgx.CollectableRow) (store.Session, error) {
+	var (
+		v                            store.Session
+		key, notes                   string
+		created, updated, lastSpoken int64
+	)
+	err := row.Scan(&key, &v.SessionID, &v.Principal, &v.Lane, &v.Owner, &v.Epoch, &v.LastSeq, &v.TakenSeq, &v.DoneSeq,
+		&v.StopSeq, &v.RunLimit, &v.Waiting, &v.Mode, &notes, &created, &updated, &lastSpoken, &v.LastRunID, &v.LastState,
+		&v.LastCause, &v.LastError, &v.Preview, &v.TotalTokens, &v.ActiveRuns)
+	if err != nil {
+		return v, err
+	}
+	v.Key = parseKey(key)
+	v.CreatedAt, v.UpdatedAt, v.LastMessageAt = fromMillis(created), fromMillis(updated), fromMillis(lastSpoken)
+	if err := json.Unmarshal([]byte(notes), &v.Notes); err != nil {
+		return v, fmt.Errorf("reading the notes of %s: %w", key, err)
+	}
+	return v, nil
+}
+
+// Session reads one session that the principal may see.
+func (s *Store) Session(ctx context.Context, key chat.SessionKey, visible string) (store.Session, error) {
+	var out store.Session
+	err := s.do(ctx, "reading a session", func(ctx context.Context) (err error) {
+		out, err = one(ctx, s, chat.ErrSessionNotFound, scanSession,
+			`SELECT `+sessionColumns+` FROM sessions s WHERE s.key = $1 AND ($2 = '' OR s.principal = $2)`, key.String(), visible)
+		return err
+	})
+	return out, err
+}
+
+// ListSessions lists sessions, the one that changed last first, and says how many fit the filter.
+func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]store.Session, int, error) {
+	const from = ` FROM sessions s WHERE ($1 = '' OR s.principal = $1) AND ($2 = '' OR s.agent = $2) AND s.updated_at >= $3
+		AND ($4 = '' OR position($4 IN lower(s.key)) > 0 OR position($4 IN lower(s.preview)) > 0)`
+	order := ` ORDER BY s.updated_at DESC, s.key`
+	if f.ByLastMessage {
+		order = ` ORDER BY s.last_message_at DESC, s.key`
+	}
+	since := int64(0)
+	if !f.ActiveSince.IsZero() {
+		since = f.ActiveSince.UnixMilli()
+	}
+	args := []any{f.Visible, f.Agent, since, strings.ToLower(clean(f.Search))}
+	var (
+		out   []store.Session
+		total int
+	)
+	err := s.do(ctx, "listing sessions", func(ctx context.Context) error {
+		out = nil
+		b := &pgx.Batch{}
+		b.Queue(`SELECT count(*)`+from, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
+		b.Queue(`SELECT `+sessionColumns+from+order+` LIMIT $5 OFFSET $6`,
+			append(args[:len(args):len(args)], cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0))...).Query(collect(&out, scanSession))
+		return send(ctx, s.pool, b)
+	})
+	return out, total, err
+}
+
+// makeSQL makes a session unless it exists. $1 clock, $2 key, $3 agent, $4 principal, $5 transcript id.
+const makeSQL = `
+INSERT INTO sessions (key, agent, principal, session_id, epoch, last_seq, taken_seq, done_seq, created_at, updated_at)
+SELECT $2, $3, $4, $5, COALESCE(g.epoch, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), COALESCE(g.last_seq, 0), now, now
+FROM (SELECT ` + nowSQL + ` AS now) t LEFT JOIN graves g ON g.key = $2
+ON CONFLICT (key) DO NOTHING`
+
+// withSession runs the statements that queue adds, behind one that makes the session if needed.
+func (s *Store) withSession(ctx context.Context, op string, key chat.SessionKey, principal string, queue func(*pgx.Batch)) error {
+	id, err := newID()
+	if err != nil {
+		return err
+	}
+	return s.do(ctx, op, func(ctx context.Context) error {
+		b := &pgx.Batch{}
+		b.Queue(makeSQL, s.clock(), key.String(), key.Agent, principal, id)
+		queue(b)
+		return send(ctx, s.pool, b)
+	})
+}
+
+// SetSessionMode stores the queue mode of a session, which is made if needed.
+func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, principal string, mode chat.QueueMode) error {
+	return s.withSession(ctx, "storing the queue mode of a session", key, principal, func(b *pgx.Batch) {
+		b.Queue(`UPDATE sessions SET mode = $3, updated_at = `+nowSQL+` WHERE key = $2`, s.clock(), key.String(), string(mode))
+	})
+}
+
+// SetNote stores a fact of a session, which is made if needed; "" removes it.
+func (s *Store) SetNote(ctx context.Context, key chat.SessionKey, principal, name, value string) error {
+	return s.withSession(ctx, "storing a note of a session", key, principal, func(b *pgx.Batch) {
+		b.Queue(`UPDATE sessions SET updated_at = `+nowSQL+`, notes = CASE WHEN $4 = '' THEN notes::jsonb - $3
+			ELSE notes::jsonb || jsonb_build_object($3::text, $4::text) END WHERE key = $2`,
+			s.clock(), key.String(), clean(name), clean(value))
+	})
+}
+
+// ResetSession archives the transcript and begins an empty one, see store.Sessions.
+func (s *Store) ResetSession(ctx context.Context, key chat.SessionKey, principal, newID string) (store.Session, error) {
+	if newID == "" {
+		return store.Session{}, chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
+	}
+	var list []store.Session
+	err := s.withSession(ctx, "resetting a session", key, principal, func(b *pgx.Batch) {
+		list = nil
+		b.Queue(`UPDATE sessions SET session_id = $3, updated_at = `+nowSQL+` WHERE key = $2 AND session_id <> $3`,
+			s.clock(), key.String(), newID)
+		b.Queue(`SELECT `+sessionColumns+` FROM sessions s WHERE s.key = $1`, key.String()).Query(collect(&list, scanSession))
+	})
+	if err != nil || len(list) == 0 {
+		return store.Session{}, err
+	}
+	return list[0], nil
+}
+
+// DeleteSession removes a session that does not run, see store.Sessions. What its name leaves behind is a row of graves.
+func (s *Store) DeleteSession(ctx context.Context, key chat.SessionKey, expectID string) (deleted bool, err error) {
+	err = s.do(ctx, "deleting a session", func(ctx context.Context) error {
+		deleted = false
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+			deleted, err = s.delete(ctx, tx, key, expectID)
+			return err
+		})
+	})
+	return deleted && err == nil, err
+}
+
+func (s *Store) delete(ctx context.Context, tx pgx.Tx, key chat.SessionKey, expectID string) (bool, error) {
+	// The lock comes first and alone, so that the check below sees a run that began meanwhile.
+	if tag, err := tx.Exec(ctx, lockSQL, key.String()); err != nil || tag.RowsAffected() == 0 {
+		return false, err
+	}
+	var free bool
+	err := tx.QueryRow(ctx, `SELECT ($2 = '' OR s.session_id = $2) AND NOT EXISTS (
+		SELECT 1 FROM runs r WHERE r.session_key = $1 AND r.ended_at IS NULL) FROM sessions s WHERE s.key = $1`, key.String(), expectID).Scan(&free)
+	if err != nil {
+		return false, err
+	}
+	if !free {
+		return false, chat.ErrConflict
+	}
+	b := &pgx.Batch{}
+	b.Queue(`UPDATE inbox SET state = 'done', outcome = 'stopped', reason = 'delete', ended_at = `+nowSQL+`
+		WHERE session_key = $2 AND ended_at IS NULL`, s.clock(), key.String())
+	b.Queue(`DELETE FROM transcript WHERE session_key = $1`, key.String())
+	b.Queue(`INSERT INTO graves AS g (key, last_seq, epoch) SELECT key, last_seq, epoch FROM sessions WHERE key = $1
+		ON CONFLICT (key) DO UPDATE SET last_seq = GREATEST(g.last_seq, excluded.last_seq), epoch = GREATEST(g.epoch, excluded.epoch)`, key.String())
+	b.Queue(`DELETE FROM sessions WHERE key = $1`, key.String())
+	return true, send(ctx, tx, b)
+}

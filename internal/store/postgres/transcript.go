@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// defaultEntries is how many transcript entries are read when nobody says.
+const defaultEntries = 200
+
+const entryReadColumns = `t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.at`
+
+func scanEntry(row pgx.CollectableRow) (chat.TranscriptEntry, error) {
+	var (
+		e      chat.TranscriptEntry
+		sender string
+		at     int64
+	)
+	err := row.Scan(&e.Seq, &e.RunID, &e.Role, &e.Text, &sender, &e.Tokens, &e.StopReason, &e.Command, &at)
+	if err != nil {
+		return e, err
+	}
+	e.At = fromMillis(at)
+	if sender == "" {
+		return e, nil
+	}
+	if err := json.Unmarshal([]byte(sender), &e.Sender); err != nil {
+		return e, fmt.Errorf("reading the sender of transcript entry %d: %w", e.Seq, err)
+	}
+	return e, nil
+}
+
+// appendSQL adds entries to the current transcript. Numbers grow over all transcripts of a session, so that a late entry in an
+// archived one has its own, too. $3 number of entries, $4 the entries.
+const appendSQL = `
+WITH s AS (
+	UPDATE sessions SET transcript_seq = transcript_seq + $3::bigint, updated_at = ` + nowSQL + ` WHERE key = $2
+	RETURNING session_id, transcript_seq, updated_at AS now
+), said AS (
+	INSERT INTO transcript (` + entryColumns + `)
+	SELECT $2, s.session_id, s.transcript_seq - $3::bigint + e.i, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, s.now
+	FROM s, ` + entriesFrom + `($4::json)` + entriesAs + `
+)
+SELECT transcript_seq, now FROM s`
+
+// AppendTranscript adds entries outside of a run, see store.Sessions.
+func (s *Store) AppendTranscript(
+	ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry,
+) ([]chat.TranscriptEntry, error) {
+	said, err := encodeEntries(entries)
+	if err != nil {
+		return nil, err
+	}
+	var last, now int64
+	err = s.withSession(ctx, "appending to a transcript", key, principal, func(b *pgx.Batch) {
+		b.Queue(appendSQL, s.clock(), key.String(), len(entries), said).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&last, &now) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	return numbered(entries, last, fromMillis(now)), nil
+}
+
+const (
+	currentSQL = `SELECT session_id FROM sessions WHERE key = $1`
+
+	// The transcript that is meant: $2, or the session's current one.
+	entriesWhere = `
+FROM transcript t JOIN sessions s ON s.key = t.session_key
+WHERE t.session_key = $1 AND t.session_id = CASE WHEN $2 = '' THEN s.session_id ELSE $2 END AND ($3 = '' OR t.run_id = $3)`
+
+	countEntriesSQL = `SELECT count(*), COALESCE(max(t.seq), 0)` + entriesWhere
+
+	forwardSQL = `SELECT ` + entryReadColumns + entriesWhere + ` AND t.seq > $4 ORDER BY t.seq LIMIT $5`
+
+	backwardSQL = `SELECT ` + entryReadColumns + entriesWhere + ` ORDER BY t.seq DESC LIMIT $4 OFFSET $5`
+)
+
+// Transcript reads a piece of a transcript, see store.TranscriptQuery.
+func (s *Store) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
+	var out store.Transcript
+	limit := cmp.Or(q.Limit, defaultEntries)
+	forward := q.After > 0 || q.FromStart
+	err := s.do(ctx, "reading a transcript", func(ctx context.Context) error {
+		out = store.Transcript{}
+		of := []any{q.Session.String(), q.SessionID, q.RunID}
+		b := &pgx.Batch{}
+		b.Queue(currentSQL, q.Session.String()).QueryRow(func(row pgx.Row) error {
+			if err := row.Scan(&out.SessionID); !errors.Is(err, pgx.ErrNoRows) {
+				return err
+			}
+			return nil
+		})
+		b.Queue(countEntriesSQL, of...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total, &out.LastSeq) })
+		if forward {
+			b.Queue(forwardSQL, append(of, q.After, limit)...).Query(collect(&out.Entries, scanEntry))
+		} else {
+			b.Queue(backwardSQL, append(of, limit, max(q.Offset, 0))...).Query(collect(&out.Entries, scanEntry))
+		}
+		return send(ctx, s.pool, b)
+	})
+	if !forward {
+		slices.Reverse(out.Entries)
+	}
+	return out, err
+}
+
+// runEntries reads the newest n entries of a run, oldest first.
+func (s *Store) runEntries(ctx context.Context, key chat.SessionKey, runID string, n int) ([]chat.TranscriptEntry, error) {
+	rows, err := s.pool.Query(ctx, `SELECT `+entryReadColumns+` FROM transcript t
+		WHERE t.session_key = $1 AND t.session_id = (SELECT session_id FROM runs WHERE id = $2) AND t.run_id = $2
+		ORDER BY t.seq DESC LIMIT $3`, key.String(), runID, n)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := pgx.CollectRows(rows, scanEntry)
+	slices.Reverse(entries)
+	return entries, err
+}

@@ -1,0 +1,195 @@
+package postgres
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// wakeChannel carries the id of the node that is to look again.
+	wakeChannel = "laneway_wake"
+	// wakeEvery is the least time between two hints to one node.
+	wakeEvery = 100 * time.Millisecond
+	// maxTargets bounds the hints that wait to be sent; there are far fewer nodes.
+	maxTargets = 1024
+	// listenAgain is how long the listener waits before it connects again.
+	listenAgain = time.Second
+)
+
+// waker sends and receives hints. Both of its goroutines begin at the first use and end with close.
+type waker struct {
+	pool *pgxpool.Pool
+	cfg  *pgx.ConnConfig
+	log  *slog.Logger
+
+	ctx    context.Context //nolint:containedctx // the life of the two goroutines
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	look   chan struct{} // capacity one: somebody is to be notified
+
+	mu                 sync.Mutex
+	sending, listening bool
+	targets            map[string]bool
+	local              map[string]chan struct{}
+}
+
+func newWaker(pool *pgxpool.Pool, cfg *pgx.ConnConfig, log *slog.Logger) *waker {
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // a store lives until Close
+	return &waker{
+		pool: pool, cfg: cfg.Copy(), log: log, ctx: ctx, cancel: cancel, look: make(chan struct{}, 1),
+		targets: map[string]bool{}, local: map[string]chan struct{}{},
+	}
+}
+
+func (w *waker) close() {
+	w.mu.Lock()
+	w.cancel()
+	w.mu.Unlock()
+	w.done.Wait()
+}
+
+// Notify tells a node to look again, see store.Waker. It starts the sender at the first call.
+func (s *Store) Notify(node string) { s.wake.notify(node) }
+
+// Wakeups delivers the hints for a node of this process, see store.Waker. It starts the listener at the first call.
+func (s *Store) Wakeups(node string) <-chan struct{} { return s.wake.wakeups(node) }
+
+func (w *waker) notify(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil || len(w.targets) >= maxTargets {
+		return
+	}
+	w.targets[node] = true
+	if !w.sending {
+		w.sending = true
+		w.done.Go(w.send)
+	}
+	poke(w.look)
+}
+
+func (w *waker) wakeups(node string) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ch, ok := w.local[node]
+	if !ok {
+		ch = make(chan struct{}, 1)
+		w.local[node] = ch
+	}
+	if !w.listening && w.ctx.Err() == nil {
+		w.listening = true
+		w.done.Go(w.listen)
+	}
+	return ch
+}
+
+func (w *waker) forget(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.local, node)
+}
+
+// poke leaves one hint in a channel of capacity one.
+func poke(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// send takes all targets at once, sends one notification each outside of any transaction, and rests: what comes meanwhile is joined.
+func (w *waker) send() {
+	rest := time.NewTicker(wakeEvery)
+	defer rest.Stop()
+	for {
+		select {
+		case <-w.look:
+		case <-w.ctx.Done():
+			return
+		}
+		w.sendAll()
+		rest.Reset(wakeEvery)
+		select {
+		case <-rest.C:
+		case <-w.ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *waker) sendAll() {
+	w.mu.Lock()
+	nodes := make([]string, 0, len(w.targets))
+	for node := range w.targets {
+		nodes = append(nodes, node)
+	}
+	clear(w.targets)
+	w.mu.Unlock()
+	_, err := w.pool.Exec(w.ctx, `SELECT pg_notify($1, node) FROM unnest($2::text[]) AS node`, wakeChannel, nodes)
+	if err != nil && w.ctx.Err() == nil {
+		w.log.DebugContext(w.ctx, "wake-up hint is lost", "err", translate(err))
+	}
+}
+
+// listen receives until close. After a break everybody is woken once, for the hints that were missed.
+func (w *waker) listen() {
+	again := time.NewTicker(listenAgain)
+	defer again.Stop()
+	for w.ctx.Err() == nil {
+		if err := w.receive(); err != nil && w.ctx.Err() == nil {
+			w.log.WarnContext(w.ctx, "listening for wake-up hints is tried again", "err", translate(err))
+		}
+		select {
+		case <-again.C:
+		case <-w.ctx.Done():
+		}
+	}
+}
+
+func (w *waker) receive() error {
+	conn, err := pgx.ConnectConfig(w.ctx, w.cfg)
+	if err != nil {
+		return err
+	}
+	defer w.hangUp(conn)
+	if _, err := conn.Exec(w.ctx, "LISTEN "+wakeChannel); err != nil {
+		return err
+	}
+	w.wakeAll()
+	for {
+		hint, err := conn.WaitForNotification(w.ctx)
+		if err != nil {
+			return err
+		}
+		w.wakeLocal(hint.Payload)
+	}
+}
+
+func (w *waker) hangUp(conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), time.Second)
+	defer cancel()
+	if err := conn.Close(ctx); err != nil {
+		w.log.DebugContext(ctx, "closing the listener", "err", translate(err))
+	}
+}
+
+func (w *waker) wakeLocal(node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ch, ok := w.local[node]; ok {
+		poke(ch)
+	}
+}
+
+func (w *waker) wakeAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, ch := range w.local {
+		poke(ch)
+	}
+}
