@@ -45,7 +45,7 @@ func (s *Store) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error
 
 func (t *tx) beat(ctx context.Context, nodeID string) (b store.Beat, err error) {
 	var until int64
-	err = t.one(ctx, `UPDATE nodes SET lease_until = ? + lease_ms WHERE id = ? AND lease_until > ? RETURNING lease_until`,
+	err = t.change(ctx, `UPDATE nodes SET lease_until = ? + lease_ms WHERE id = ? AND lease_until > ? RETURNING lease_until`,
 		t.now, nodeID, t.now).Scan(&until)
 	if none(err) {
 		return b, chat.ErrFenced

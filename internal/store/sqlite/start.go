@@ -81,7 +81,7 @@ func (t *tx) take(ctx context.Context, r *row, p *store.StartParams) ([]taken, e
 	list := make([]taken, 0, len(p.Seqs))
 	for _, seq := range p.Seqs {
 		m := taken{seq: seq}
-		err := t.one(ctx, `
+		err := t.change(ctx, `
 			UPDATE inbox SET state = 'running', run_id = ? WHERE session_key = ? AND seq = ? AND state IN ('held', 'waiting')
 			RETURNING accepted_at`, p.RunID, r.key, seq).Scan(&m.acceptedAt)
 		if none(err) {

@@ -22,7 +22,8 @@ type op struct {
 	doing  string
 	run    work
 	urgent bool
-	err    error
+	err    error // for the caller
+	cause  error // the same before it was explained
 	// claimed is won by the writer (it runs) or by a caller whose context was over first (it never runs).
 	claimed atomic.Bool
 	done    chan struct{}
