@@ -46,7 +46,10 @@ func (i *incarnation) holds(l store.Lease, ok bool) {
 // alive is the current incarnation, or the error for a process that has none: it accepts nothing then.
 func (d *Dispatcher) alive() (*incarnation, error) {
 	me := d.node.Load()
-	if me == nil || time.Now().After(me.until) {
+	switch {
+	case d.restarting.Load():
+		return nil, chat.ErrDraining
+	case me == nil || time.Now().After(me.until):
 		return nil, chat.ErrStoreUnavailable
 	}
 	return me, nil
@@ -74,6 +77,8 @@ func (d *Dispatcher) beatLoop(ctx context.Context) {
 			return
 		case <-t.C:
 			t.Reset(d.beat(ctx))
+		case done := <-d.renew:
+			d.renewed(ctx, done)
 		}
 	}
 }

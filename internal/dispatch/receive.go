@@ -3,12 +3,15 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/command"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -26,6 +29,72 @@ func (d *Dispatcher) Receive(ctx context.Context, m chat.Message) (chat.Receipt,
 		return chat.Receipt{}, chat.ErrDraining
 	}
 	return d.accept(ctx, m)
+}
+
+// ReceiveFrom is Receive for a caller of the gateway: it may be restricted to sessions of its own, and a command needs one of its scopes.
+func (d *Dispatcher) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
+	m.Principal, m.Scope = by.Principal, highest(by.Scopes)
+	if by.Own {
+		if err := d.mayUse(ctx, m.Session, by.Principal); err != nil {
+			return chat.Receipt{}, err
+		}
+	}
+	return d.Receive(ctx, m)
+}
+
+// mayUse refuses a session that belongs to somebody else; one that nobody made yet is free.
+func (d *Dispatcher) mayUse(ctx context.Context, key chat.SessionKey, principal string) error {
+	s, err := d.store.Session(ctx, key, "")
+	switch {
+	case errors.Is(err, chat.ErrSessionNotFound):
+		return nil
+	case err != nil:
+		return err
+	case s.Principal != principal:
+		return chat.ErrSessionNotFound
+	}
+	return nil
+}
+
+// highest is the most that a list of scopes allows.
+func highest(scopes []string) string {
+	best := ""
+	for _, s := range []command.Scope{command.ScopeRead, command.ScopeWrite, command.ScopeAdmin} {
+		if slices.Contains(scopes, string(s)) {
+			best = string(s)
+		}
+	}
+	return best
+}
+
+// Defer makes a system text durable that the next turn of its session sees before its message. It starts nothing. The same Dedupe
+// offered again is the same text; a repetition completes what a crash has left half done.
+func (d *Dispatcher) Defer(ctx context.Context, m chat.Message, by chat.Caller) error {
+	m.Principal = by.Principal
+	if err := d.check(&m); err != nil {
+		return err
+	}
+	if by.Own {
+		if err := d.mayUse(ctx, m.Session, by.Principal); err != nil {
+			return err
+		}
+	}
+	acc, err := d.store.Accept(ctx, store.AcceptParams{Node: d.NodeID(), Message: m, Unqueued: true})
+	if err != nil {
+		return err
+	}
+	id := m.ID
+	if acc.Duplicate {
+		id = acc.Existing.MessageID
+		tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: m.Session, RunID: id})
+		if err != nil || len(tr.Entries) > 0 {
+			return err
+		}
+	}
+	_, err = d.store.AppendTranscript(ctx, m.Session, m.Principal, []chat.TranscriptEntry{{
+		RunID: id, Role: chat.RoleSystem, Text: m.Content.Text, Tokens: agent.EstimateTokens(m.Content.Text),
+	}})
+	return err
 }
 
 // check fills what a message needs and refuses what cannot be a message.

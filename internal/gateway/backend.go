@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"laneway/internal/agent"
@@ -10,14 +9,8 @@ import (
 	"laneway/internal/store"
 )
 
-// Caller is who makes a call, as the border found out. Nothing of it was stated by the client.
-type Caller struct {
-	Principal string
-	// Scopes that the connection was granted. A chat command needs the scope of the method that it stands for.
-	Scopes []string
-	// Own restricts the caller to sessions that it made.
-	Own bool
-}
+// Caller is who makes a call.
+type Caller = chat.Caller
 
 // Backend is what the gateway needs of the house; package dispatch satisfies it. Every method returns *chat.Error values for
 // what a caller can act on, and none of them waits for a lane, a slot or an answer, except [Backend.Wait].
@@ -62,27 +55,18 @@ type Backend interface {
 	Subscribe(fn func(chat.Event)) (cancel func())
 }
 
-// Check is one condition of readiness.
-type Check string
-
-// The checks.
-const (
-	CheckDatabase   Check = "database"
-	CheckMigrations Check = "migrations"
-	CheckDraining   Check = "draining"
+// Check and NotReadyError are how a backend says why it is not ready.
+type (
+	Check         = chat.Check
+	NotReadyError = chat.NotReadyError
 )
 
-// NotReadyError names the check that fails. The cause is logged and never sent.
-type NotReadyError struct {
-	Check Check
-	Cause error
-}
-
-// Error is the check with its cause.
-func (e *NotReadyError) Error() string { return fmt.Sprintf("not ready: %s: %v", e.Check, e.Cause) }
-
-// Unwrap is the cause.
-func (e *NotReadyError) Unwrap() error { return e.Cause }
+// The checks of readiness.
+const (
+	CheckDatabase   = chat.CheckDatabase
+	CheckMigrations = chat.CheckMigrations
+	CheckDraining   = chat.CheckDraining
+)
 
 // ClusterBackend is a [Backend] that knows the lanes of other replicas.
 type ClusterBackend interface {

@@ -1,5 +1,10 @@
 package postgres_test
-import ("testing"; "laneway/internal/store/postgres")
+
+import (
+	"laneway/internal/store/postgres"
+	"testing"
+)
+
 func open(t testing.TB, cfg postgres.Config) *postgres.Store {
 	t.Helper()
 	s, err := postgres.Open(t.Context(), cfg)
