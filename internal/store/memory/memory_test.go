@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,24 +33,42 @@ CREATE TABLE outbox (id, run_id, n, channel, chat_id, kind, state, node, epoch, 
 CREATE TABLE leases (name, owner, epoch, next_offset);
 `
 
-// mirror answers SQL about a memory store: it copies the store into tables for every question.
+// mirror answers SQL about a memory store: it copies the store into tables, anew when anything happened since the last question.
 type mirror struct {
 	st      *memory.Store
-	changes []string // statements to run on every copy
+	ops     atomic.Int64 // operations of the store so far
+	changes []string     // statements to run on every copy
+
+	db     *sql.DB
+	copied int64 // ops and changes when db was made
 }
 
-func (m *mirror) query(t testing.TB, text string) [][]any {
-	t.Helper()
-	db := m.copyTo(t)
-	defer db.Close()
-	rows, err := db.QueryContext(context.WithoutCancel(t.Context()), text)
+func (m *mirror) current(tb testing.TB) *sql.DB {
+	tb.Helper()
+	if now := m.ops.Load() + int64(len(m.changes)); m.db == nil || m.copied != now {
+		m.close()
+		m.db, m.copied = m.copyTo(tb), now
+	}
+	return m.db
+}
+
+func (m *mirror) close() {
+	if m.db != nil {
+		m.db.Close()
+	}
+}
+
+func (m *mirror) query(tb testing.TB, text string) [][]any {
+	tb.Helper()
+	db := m.current(tb)
+	rows, err := db.QueryContext(context.WithoutCancel(tb.Context()), text)
 	if err != nil {
-		t.Fatalf("%s\n%v", text, err)
+		tb.Fatalf("%s\n%v", text, err)
 	}
 	defer rows.Close()
 	columns, err := rows.Columns()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var all [][]any
 	for rows.Next() {
@@ -59,26 +78,26 @@ func (m *mirror) query(t testing.TB, text string) [][]any {
 			into[i] = &row[i]
 		}
 		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		all = append(all, row)
 	}
 	if err := rows.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return all
 }
 
-func (m *mirror) copyTo(t testing.TB) *sql.DB {
-	t.Helper()
+func (m *mirror) copyTo(tb testing.TB) *sql.DB {
+	tb.Helper()
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	db.SetMaxOpenConns(1)
 	run := func(text string, args ...any) {
-		if _, err := db.ExecContext(context.WithoutCancel(t.Context()), text, args...); err != nil {
-			t.Fatalf("%s\n%v", text, err)
+		if _, err := db.ExecContext(context.WithoutCancel(tb.Context()), text, args...); err != nil {
+			tb.Fatalf("%s\n%v", text, err)
 		}
 	}
 	run(tables)
@@ -99,15 +118,20 @@ func (m *mirror) copyTo(t testing.TB) *sql.DB {
 	return db
 }
 
-func open(t testing.TB, now func() time.Time) storetest.Harness {
-	t.Helper()
-	st := memory.New(memory.Config{Now: now})
-	t.Cleanup(func() {
+func open(tb testing.TB, now func() time.Time) storetest.Harness {
+	tb.Helper()
+	m := &mirror{}
+	st := memory.New(memory.Config{Now: now, Before: func(context.Context, string) error {
+		m.ops.Add(1)
+		return nil
+	}})
+	m.st = st
+	tb.Cleanup(func() {
+		m.close()
 		if err := st.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
-	m := &mirror{st: st}
 	same := func() store.Store { return st }
 	return storetest.Harness{
 		Open: same, Reopen: same, Query: m.query,
