@@ -107,7 +107,7 @@ func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepte
 	r.lastSeq++
 	r.lane, r.lastMessageAt = in.Message.Lane, t.now
 	if ended {
-		if err := t.settle(ctx, r); err != nil {
+		if _, err := t.settle(ctx, r); err != nil {
 			return err
 		}
 	}

@@ -43,17 +43,28 @@ func fail(batch []*op, err error) {
 	}
 }
 
-// transaction runs the operations between one BEGIN and one COMMIT, each under a savepoint of its own, so that a refused one takes only
-// itself back. An error means that the whole batch is undone.
+// transaction runs the operations between one BEGIN and one COMMIT. An error means that the whole batch is undone.
+//
+// At first they run without savepoints: under a savepoint SQLite copies every page that an operation touches, which was ten writes to a
+// temporary file for each turn. Most failures come before the first write (a fence, a full queue) and leave nothing to undo. When one does
+// leave something, the batch is rolled back and runs again with a savepoint for each operation, so that only the failed one is undone.
 func (w *writer) transaction(ctx context.Context, batch []*op) error {
 	t, err := w.begin(ctx)
 	if err != nil {
 		return err
 	}
-	w.reach(boundaryBegun)
-	for _, o := range batch {
-		if err := w.apply(ctx, t, o); err != nil {
-			return w.undo(ctx, err)
+	if torn := w.applyAll(ctx, t, batch); torn != nil {
+		w.rollback(ctx, torn.cause)
+		if len(batch) == 1 {
+			return nil // it has its error, and there is nobody else
+		}
+		if t, err = w.begin(ctx); err != nil {
+			return err
+		}
+		for _, o := range batch {
+			if err := w.applyAlone(ctx, t, o); err != nil {
+				return w.undo(ctx, err)
+			}
 		}
 	}
 	w.reach(boundaryApplied)
@@ -82,19 +93,37 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 	if _, err := t.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return nil, w.undo(ctx, fmt.Errorf("begin: %w", err))
 	}
+	w.reach(boundaryBegun)
 	return t, nil
 }
 
-// apply runs one operation. Its own failure is the operation's result; the returned error means that the transaction is broken: some
-// errors (disk full, input/output) make SQLite roll back everything by itself, and then the savepoint is gone.
-func (w *writer) apply(ctx context.Context, t *tx, o *op) error {
+// applyAll runs the operations one after the other and stops at the first that may have left something behind: it failed after it had
+// written, or the engine failed and has perhaps rolled everything back by itself. It returns that operation, nil when there is none.
+func (w *writer) applyAll(ctx context.Context, t *tx, batch []*op) (torn *op) {
+	for _, o := range batch {
+		if w.apply(ctx, t, o); o.err != nil && (t.wrote || primary(o.cause) != 0) {
+			return o
+		}
+	}
+	return nil
+}
+
+// apply runs one operation and keeps its result.
+func (w *writer) apply(ctx context.Context, t *tx, o *op) {
+	t.now, t.wrote = w.now().UnixMilli(), false
+	o.cause = w.guard(ctx, t, o)
+	o.err = explain(o.doing, o.cause)
+}
+
+// applyAlone is apply under a savepoint. Its own failure is the operation's result; the returned error means that the transaction is
+// broken: some errors (disk full, input/output) make SQLite roll back everything by itself, and then the savepoint is gone.
+func (w *writer) applyAlone(ctx context.Context, t *tx, o *op) error {
 	if _, err := t.exec(ctx, "SAVEPOINT op"); err != nil {
 		return fmt.Errorf("set a savepoint: %w", err)
 	}
-	t.now = w.now().UnixMilli()
-	if o.err = explain(o.doing, w.guard(ctx, t, o)); o.err != nil {
+	if w.apply(ctx, t, o); o.err != nil {
 		if _, err := t.exec(ctx, "ROLLBACK TO op"); err != nil {
-			return o.err
+			return o.cause
 		}
 	}
 	if _, err := t.exec(ctx, "RELEASE op"); err != nil {
@@ -114,8 +143,14 @@ func (w *writer) guard(ctx context.Context, t *tx, o *op) (err error) {
 	return o.run(ctx, t)
 }
 
-// undo ends a broken transaction and gives the connection up when it is not to be trusted. It returns err.
+// undo is rollback for those that return the reason.
 func (w *writer) undo(ctx context.Context, err error) error {
+	w.rollback(ctx, err)
+	return err
+}
+
+// rollback ends a transaction because of err, and gives the connection up when that cannot be trusted any more.
+func (w *writer) rollback(ctx context.Context, err error) {
 	t := &tx{session: w.conn}
 	if _, rollback := t.exec(ctx, "ROLLBACK"); rollback != nil {
 		// Usual when SQLite has rolled back by itself; a connection that really hangs in a transaction fails at the next BEGIN.
@@ -124,7 +159,6 @@ func (w *writer) undo(ctx context.Context, err error) error {
 	if gone(err) {
 		w.disconnect()
 	}
-	return err
 }
 
 // disconnect gives the connection back to be closed; the next batch opens another.

@@ -58,9 +58,9 @@ func reopen(tb testing.TB, old *Store, path string, now func() time.Time) *Store
 	return s
 }
 
-func query(tb testing.TB, db *sql.DB, text string) [][]any {
+func query(tb testing.TB, db *sql.DB, text string, args ...any) [][]any {
 	tb.Helper()
-	rows, err := db.Query(text)
+	rows, err := db.Query(text, args...)
 	if err != nil {
 		tb.Fatalf("%s: %v", text, err)
 	}

@@ -27,7 +27,11 @@ func millis(t time.Time) int64 {
 
 // wait is d in milliseconds, rounded up: a lease or window of a fraction is never shorter than it was asked for.
 func wait(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+	ms := d.Milliseconds()
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
 }
 
 // null stores the absence of a text as NULL, where queries ask for it.

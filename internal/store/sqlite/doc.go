@@ -7,9 +7,10 @@
 // flushes once. While the disk works, the next batch gathers: under load the batches grow by themselves, and a lone
 // operation waits for nobody. Heartbeat, Stop, Ping and the other operations of control go to the front of the queue.
 //
-// Every operation runs under a savepoint of its own. One that is refused, fails or panics takes only itself back; the rest of
-// the batch commits. Results are handed out after the commit and never before, so what a caller knows is durable
-// (journal in WAL mode, synchronous=FULL). When the commit fails, every operation of the batch gets chat.ErrStoreUnavailable.
+// An operation that is refused, fails or panics takes only itself back; the rest of the batch commits. Savepoints do that
+// where a failed operation has written. A batch that needs none, which is nearly every one, is spared them: they cost a copy
+// of every page. Results are handed out after the commit and never before, so what a caller knows is durable (journal in WAL
+// mode, synchronous=FULL). When the commit fails, every operation of the batch gets chat.ErrStoreUnavailable.
 //
 // # Readers
 //

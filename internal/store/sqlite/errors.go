@@ -59,11 +59,15 @@ func explain(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// gone says whether the writer's connection can no longer be trusted after err ended a whole batch. A full disk and a foreign lock
-// leave it sound; anything else is answered with a new connection, so that a mended disk needs no restart.
+// gone says whether the writer's connection can no longer be trusted after err ended a transaction. A refusal of ours, a full disk
+// and a foreign lock leave it sound; anything else of the engine is answered with a new connection, so that a mended disk needs no restart.
 func gone(err error) bool {
-	code := primary(err)
-	return code != codes.SQLITE_FULL && code != codes.SQLITE_BUSY
+	switch primary(err) {
+	case 0, codes.SQLITE_FULL, codes.SQLITE_BUSY, codes.SQLITE_CONSTRAINT:
+		return false
+	default:
+		return true
+	}
 }
 
 // ended is the error of an operation whose context was over: the context's own error, with the reason when somebody gave one.

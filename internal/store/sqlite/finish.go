@@ -21,7 +21,7 @@ func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finishe
 }
 
 func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finished, err error) {
-	r, u, err := t.holdRun(ctx, p.Claim, p.RunID)
+	r, transcript, err := t.holdRun(ctx, p.Claim, p.RunID)
 	if err != nil {
 		return out, err
 	}
@@ -40,17 +40,19 @@ func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finis
 	if err := t.closeRun(ctx, p); err != nil {
 		return out, err
 	}
-	if out.Entries, err = t.append(ctx, r, u.sessionID, p.Transcript); err != nil {
+	if out.Entries, err = t.append(ctx, r, transcript, p.Transcript); err != nil {
 		return out, err
 	}
-	if err := t.settle(ctx, r); err != nil {
+	active, err := t.settle(ctx, r)
+	if err != nil {
 		return out, err
 	}
-	if out.Released, err = t.release(ctx, r); err != nil {
-		return out, err
+	out.Released, out.EndedAt = r.release(active), instant(t.now)
+	if p.Requeue {
+		err = t.save(ctx, r)
+	} else {
+		err = t.remember(ctx, r, p)
 	}
-	out.EndedAt = instant(t.now)
-	err = t.save(ctx, r)
 	return out, err
 }
 
@@ -110,7 +112,7 @@ func (t *tx) endRun(ctx context.Context, r *row, p *store.FinishParams, notice s
 		}
 		merged = append(merged, w)
 	}
-	return merged, t.remember(ctx, r, p)
+	return merged, nil
 }
 
 // leader is the number of the message that gave the run its id, else of the newest.
@@ -131,11 +133,13 @@ func (t *tx) requeue(ctx context.Context, r *row, runID string) error {
 	return err
 }
 
-// remember keeps what lists show of the run that ended last.
+// remember is save with what lists show of the run that ended last, in one statement: it is the end of every turn.
 func (t *tx) remember(ctx context.Context, r *row, p *store.FinishParams) error {
 	_, err := t.exec(ctx, `
-		UPDATE sessions SET last_run_id = ?, last_state = ?, last_cause = ?, last_error = ?, total_tokens = total_tokens + ?,
-			preview = coalesce(?, preview) WHERE key = ?`,
+		UPDATE sessions SET owner = ?, taken_seq = ?, done_seq = ?, waiting = ?, transcript_seq = ?, updated_at = ?,
+			last_run_id = ?, last_state = ?, last_cause = ?, last_error = ?, total_tokens = total_tokens + ?, preview = coalesce(?, preview)
+		WHERE key = ?`,
+		null(r.owner), r.takenSeq, r.doneSeq, r.waiting, r.transcriptSeq, t.now,
 		p.RunID, p.State, p.Cause, p.Error, p.Usage.InputTokens+p.Usage.OutputTokens, null(chat.Cut(p.Preview, previewBytes)), r.key)
 	return err
 }
@@ -166,9 +170,11 @@ func (s *Store) EndStopping(ctx context.Context, c store.Claim, runID string) er
 		if _, err := t.exec(ctx, `UPDATE runs SET state = 'stopped', ended_at = ? WHERE id = ?`, t.now, runID); err != nil {
 			return err
 		}
-		if _, err := t.release(ctx, r); err != nil {
+		active, err := t.settle(ctx, r)
+		if err != nil {
 			return err
 		}
+		r.release(active)
 		return t.save(ctx, r)
 	})
 }

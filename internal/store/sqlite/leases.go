@@ -20,7 +20,7 @@ func (t *tx) acquire(ctx context.Context, name, nodeID string) (l store.Lease, e
 	if err := t.proveAlive(ctx, nodeID); err != nil {
 		return l, err
 	}
-	err = t.one(ctx, `
+	err = t.change(ctx, `
 		INSERT INTO leases AS l (name, owner, epoch) VALUES (?, ?, 1)
 		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, epoch = l.epoch + (l.owner IS NOT excluded.owner)
 		WHERE l.owner IS NULL OR l.owner = excluded.owner OR NOT EXISTS (SELECT 1 FROM nodes WHERE id = l.owner AND lease_until > ?)

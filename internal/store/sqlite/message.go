@@ -143,7 +143,7 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 		if err := t.end(ctx, r, list, ending{outcome: p.Outcome, reason: p.Reason, notice: p.Notice}); err != nil {
 			return nil, err
 		}
-		if err := t.settle(ctx, r); err != nil {
+		if _, err := t.settle(ctx, r); err != nil {
 			return nil, err
 		}
 		return list, t.save(ctx, r)

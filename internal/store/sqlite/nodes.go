@@ -45,7 +45,7 @@ func (s *Store) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error
 
 func (t *tx) beat(ctx context.Context, nodeID string) (b store.Beat, err error) {
 	var until int64
-	err = t.one(ctx, `UPDATE nodes SET lease_until = ? + lease_ms WHERE id = ? AND lease_until > ? RETURNING lease_until`,
+	err = t.change(ctx, `UPDATE nodes SET lease_until = ? + lease_ms WHERE id = ? AND lease_until > ? RETURNING lease_until`,
 		t.now, nodeID, t.now).Scan(&until)
 	if none(err) {
 		return b, chat.ErrFenced
@@ -70,10 +70,11 @@ func text(row scanner) (s string, err error) {
 	return s, err
 }
 
-// stopRequests reads the running runs of a node that somebody asked to stop. The first condition names the partial index.
+// stopRequests reads the running runs of a node that somebody asked to stop. Without the hint
+// the order by id makes SQLite walk through all runs that ever were.
 func (t *tx) stopRequests(ctx context.Context, nodeID string) ([]store.StopRequest, error) {
 	rows, err := t.query(ctx, `
-		SELECT session_key, id, stop_by FROM runs
+		SELECT session_key, id, stop_by FROM runs INDEXED BY runs_active
 		WHERE state IN ('running', 'stopping') AND state = 'running' AND owner = ? AND stop_by IS NOT NULL ORDER BY id`, nodeID)
 	return collect(rows, err, func(row scanner) (r store.StopRequest, err error) {
 		var key string

@@ -52,6 +52,8 @@ const (
 	// walPages is after how much log (4 KiB pages) it is copied into the database. Four times SQLite's default: pages that
 	// are written again and again are copied once, and one copy of 16 MiB still takes some ten milliseconds.
 	walPages = 4000
+	// cacheKiB bounds the pages that the writer keeps. SQLite's 2 MiB are too few for a batch over some hundred sessions.
+	cacheKiB = 16 << 10
 	// walKeep is how large the log file may stay after a burst, in bytes.
 	walKeep = 64 << 20
 )
@@ -211,6 +213,7 @@ func dsn(path string, readOnly bool) string {
 		q.Set("_auto_vacuum", "2") // incremental: has to be said before the first table
 		q.Set("_journal_mode", "WAL")
 		q.Set("_synchronous", "FULL")
+		q.Add("_pragma", "cache_size(-"+strconv.Itoa(cacheKiB)+")")
 		q.Add("_pragma", "wal_autocheckpoint("+strconv.Itoa(walPages)+")")
 		q.Add("_pragma", "journal_size_limit("+strconv.Itoa(walKeep)+")")
 	}

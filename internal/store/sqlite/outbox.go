@@ -34,7 +34,7 @@ func (t *tx) notify(ctx context.Context, key string, notice *store.Outgoing, cou
 		return "", nil
 	}
 	if notice.Coalesce != "" {
-		err = t.one(ctx, `
+		err = t.change(ctx, `
 			UPDATE outbox SET count = count + ? WHERE place = (
 				SELECT place FROM outbox WHERE state IN ('pending', 'sending') AND state = 'pending' AND attempt = 0
 				AND channel = ? AND chat_id = ? AND coalesce = ? AND session_key IN (?, ?) ORDER BY place LIMIT 1)

@@ -83,7 +83,20 @@ func (s *session) discard() {
 // tx is the writer's transaction as one operation sees it.
 type tx struct {
 	*session
-	now int64 // the store's clock at this operation, milliseconds
+	now   int64 // the store's clock at this operation, milliseconds
+	wrote bool  // the operation may have changed something
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (t *tx) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	t.wrote = true
+	return t.session.exec(ctx, text, args...)
+}
+
+// change runs a statement that returns the row that it changes.
+func (t *tx) change(ctx context.Context, text string, args ...any) *sql.Row {
+	t.wrote = true
+	return t.one(ctx, text, args...)
 }
 
 // collect reads all rows of a query with scan, in order; no rows are an empty result.

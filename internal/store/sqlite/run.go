@@ -45,20 +45,18 @@ func (t *tx) findRun(ctx context.Context, id string) (u *run, known bool, err er
 	return u, err == nil, err
 }
 
-// holdRun is the fence of a run: the claim holds, and the run runs under exactly this claim.
-func (t *tx) holdRun(ctx context.Context, c store.Claim, runID string) (*row, *run, error) {
-	r, err := t.hold(ctx, c)
-	if err != nil {
-		return nil, nil, err
+// holdRun is the fence of a run: the claim holds, and the run runs under exactly this claim. It returns the id of the transcript that the
+// run writes to.
+func (t *tx) holdRun(ctx context.Context, c store.Claim, runID string) (r *row, transcript string, err error) {
+	if r, err = t.hold(ctx, c); err != nil {
+		return nil, "", err
 	}
-	u, known, err := t.findRun(ctx, runID)
-	if err != nil {
-		return nil, nil, err
+	err = t.one(ctx, `SELECT session_id FROM runs WHERE id = ? AND session_key = ? AND state = 'running' AND owner = ? AND epoch = ?`,
+		runID, r.key, c.Node, c.Epoch).Scan(&transcript)
+	if none(err) {
+		return nil, "", chat.ErrFenced
 	}
-	if !known || u.Session != c.Session || u.State != store.RunRunning || u.Owner != c.Node || u.Epoch != c.Epoch {
-		return nil, nil, chat.ErrFenced
-	}
-	return r, u, nil
+	return r, transcript, err
 }
 
 // RunByID reads a run; chat.ErrNotFound.

@@ -21,16 +21,18 @@ type row struct {
 	stopSeq, waiting, runLimit   int64
 	debounceUntil, lastMessageAt int64
 	transcriptSeq                int64
+	notes                        map[string]string
 }
 
 const rowColumns = `s.key, s.session_id, s.principal, s.mode, s.lane, coalesce(s.owner, ''),
 	coalesce(n.lease_until > ?, 0), s.epoch, s.last_seq, s.taken_seq, s.done_seq, s.stop_seq, s.waiting, s.run_limit, s.debounce_until,
-	s.last_message_at, s.transcript_seq`
+	s.last_message_at, s.transcript_seq, s.notes`
 
 func (r *row) fields() []any {
 	return []any{
 		&r.key, &r.id, &r.principal, &r.mode, &r.lane, &r.owner, &r.ownerAlive, &r.epoch, &r.lastSeq, &r.takenSeq, &r.doneSeq,
 		&r.stopSeq, &r.waiting, &r.runLimit, &r.debounceUntil, &r.lastMessageAt, &r.transcriptSeq,
+		jsonColumn{&r.notes},
 	}
 }
 
@@ -52,7 +54,7 @@ func (t *tx) findOrMake(ctx context.Context, key chat.SessionKey, principal stri
 	if ok || err != nil {
 		return r, false, err
 	}
-	r = &row{key: key.String(), id: newID(), principal: principal, runLimit: 1}
+	r = &row{key: key.String(), id: newID(), principal: principal, runLimit: 1, notes: map[string]string{}}
 	err = t.one(ctx, `SELECT last_seq, epoch FROM deleted_sessions WHERE key = ?`, r.key).Scan(&r.lastSeq, &r.epoch)
 	if err != nil && !none(err) {
 		return nil, false, err
@@ -76,37 +78,35 @@ func (t *tx) save(ctx context.Context, r *row) error {
 	return err
 }
 
-// settle brings done_seq up to date after messages ended: the highest number below which everything has an outcome.
-func (t *tx) settle(ctx context.Context, r *row) error {
+// settle brings done_seq up to date after messages ended: the highest number below which everything has an outcome. It returns how many
+// runs of the session are running or stopping.
+func (t *tx) settle(ctx context.Context, r *row) (active int, err error) {
 	var oldest int64
-	err := t.one(ctx, `SELECT coalesce(min(seq), 0) FROM inbox WHERE session_key = ? AND state <> 'done'`, r.key).Scan(&oldest)
+	err = t.one(ctx, `
+		SELECT coalesce((SELECT min(seq) FROM inbox WHERE session_key = ?1 AND state <> 'done'), 0),
+			(SELECT count(*) FROM runs WHERE session_key = ?1 AND state IN ('running', 'stopping'))`, r.key).Scan(&oldest, &active)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	r.doneSeq = r.lastSeq
 	if oldest > 0 {
 		r.doneSeq = oldest - 1
 	}
 	r.takenSeq = max(r.takenSeq, r.doneSeq)
-	return nil
+	return active, nil
 }
 
 // idle reports that every message has an outcome.
 func (r *row) idle() bool { return r.doneSeq == r.lastSeq }
 
 // release gives the session up when nothing is left to do: no message without an outcome, and no goroutine that may still write.
-// Both are tested under the writer's transaction, so a message that is accepted now either is seen here or sees no owner.
-func (t *tx) release(ctx context.Context, r *row) (released bool, err error) {
-	if !r.idle() {
-		return false, nil
-	}
-	var active int
-	err = t.one(ctx, `SELECT count(*) FROM runs WHERE session_key = ? AND state IN ('running', 'stopping')`, r.key).Scan(&active)
-	if err != nil || active > 0 {
-		return false, err
+// Both were read in the writer's transaction, so a message that is accepted now either was seen or sees no owner.
+func (r *row) release(active int) bool {
+	if !r.idle() || active > 0 {
+		return false
 	}
 	r.owner = ""
-	return true, nil
+	return true
 }
 
 // newID makes an id that sorts by time. The random source of the platforms that we run on cannot fail.

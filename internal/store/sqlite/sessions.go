@@ -92,14 +92,10 @@ func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, princip
 // SetNote stores a fact of a session.
 func (s *Store) SetNote(ctx context.Context, key chat.SessionKey, principal, name, value string) error {
 	_, err := s.change(ctx, "set a note", key, principal, func(ctx context.Context, t *tx, r *row) error {
-		notes := map[string]string{}
-		if err := t.one(ctx, `SELECT notes FROM sessions WHERE key = ?`, r.key).Scan(jsonColumn{&notes}); err != nil {
-			return err
+		if r.notes[name] = value; value == "" {
+			delete(r.notes, name)
 		}
-		if notes[name] = value; value == "" {
-			delete(notes, name)
-		}
-		text, err := encode(notes)
+		text, err := encode(r.notes)
 		if err != nil {
 			return err
 		}

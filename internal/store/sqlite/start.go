@@ -41,11 +41,17 @@ func (t *tx) start(ctx context.Context, p *store.StartParams) (out store.Started
 	if known && u.State == store.RunRunning {
 		return t.again(ctx, r, u) // the answer to an earlier call was lost
 	}
-	list, err := t.startable(ctx, r.key, p.Seqs)
-	if err != nil || len(list) == 0 {
+	before := r.takenSeq
+	taken, err := t.take(ctx, r, p)
+	if err != nil || len(taken) == 0 {
 		return out, err
 	}
-	if u, err = t.begin(ctx, p, r, u, list); err != nil {
+	if known {
+		err = t.restart(ctx, p, u)
+	} else {
+		u, err = t.begin(ctx, p, r, taken, before)
+	}
+	if err != nil {
 		return out, err
 	}
 	if u.Attempt == 1 {
@@ -53,69 +59,78 @@ func (t *tx) start(ctx context.Context, p *store.StartParams) (out store.Started
 			return out, err
 		}
 	}
-	for i := range list {
-		out.Seqs = append(out.Seqs, list[i].Seq)
-	}
-	if err := t.describe(ctx, r, u, &out); err != nil {
-		return out, err
-	}
+	out.Seqs = seqsOf(taken)
+	r.describeRun(u, &out)
 	err = t.save(ctx, r)
 	return out, err
 }
 
-// begin writes the run row of a first or later attempt, and takes the messages.
-func (t *tx) begin(ctx context.Context, p *store.StartParams, r *row, u *run, list []store.Waiting) (*run, error) {
-	from, to := list[0].Seq, list[len(list)-1].Seq
-	if u == nil {
-		u = &run{sessionID: r.id}
-		u.ID, u.Attempt, u.SeqFrom, u.SeqTo = p.RunID, 1, from, to
-		at, err := t.notAfterLater(ctx, r, to)
-		if err != nil {
-			return nil, err
-		}
-		u.StartedAt = instant(at)
-		_, err = t.exec(ctx, `
-			INSERT INTO runs (id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, state, queued_at, started_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)`,
-			p.RunID, r.key, r.id, from, to, p.Lane, p.Node, p.Epoch, millis(list[0].AcceptedAt), at)
-		if err != nil {
-			return nil, err
-		}
-	} else {
-		u.Attempt, u.StartedAt = u.Attempt+1, instant(t.now)
-		_, err := t.exec(ctx, `
-			UPDATE runs SET lane = ?, owner = ?, epoch = ?, attempt = attempt + 1, state = 'running', cause = '', started_at = ?, ended_at = NULL WHERE id = ?`,
-			p.Lane, p.Node, p.Epoch, t.now, p.RunID)
-		if err != nil {
-			return nil, err
-		}
+// taken is a message that a run has just taken.
+type taken struct{ seq, acceptedAt int64 }
+
+func seqsOf(list []taken) []int64 {
+	seqs := make([]int64, 0, len(list))
+	for _, m := range list {
+		seqs = append(seqs, m.seq)
 	}
-	return u, t.take(ctx, r, p.RunID, list)
+	return seqs
 }
 
-// take marks messages as taken by a run.
-func (t *tx) take(ctx context.Context, r *row, runID string, list []store.Waiting) error {
-	for i := range list {
-		seq := list[i].Seq
-		if _, err := t.exec(ctx, `UPDATE inbox SET state = 'running', run_id = ? WHERE session_key = ? AND seq = ?`, runID, r.key, seq); err != nil {
-			return err
+// take marks those of the named messages that wait as taken by the run; the others have an outcome or run.
+func (t *tx) take(ctx context.Context, r *row, p *store.StartParams) ([]taken, error) {
+	list := make([]taken, 0, len(p.Seqs))
+	for _, seq := range p.Seqs {
+		m := taken{seq: seq}
+		err := t.change(ctx, `
+			UPDATE inbox SET state = 'running', run_id = ? WHERE session_key = ? AND seq = ? AND state IN ('held', 'waiting')
+			RETURNING accepted_at`, p.RunID, r.key, seq).Scan(&m.acceptedAt)
+		if none(err) {
+			continue
 		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, m)
 		r.waiting--
 		r.takenSeq = max(r.takenSeq, seq)
 	}
-	return nil
+	return list, nil
 }
 
-// notAfterLater keeps first attempts in the order of their messages in the table, whichever Start came first. When no later
-// message was taken there is nothing to look for.
-func (t *tx) notAfterLater(ctx context.Context, r *row, seqTo int64) (int64, error) {
-	if r.takenSeq <= seqTo {
-		return t.now, nil
-	}
+// begin writes the row of a run that did not exist. before is taken_seq without the messages of this run.
+func (t *tx) begin(ctx context.Context, p *store.StartParams, r *row, list []taken, before int64) (*run, error) {
+	u := &run{sessionID: r.id}
+	u.Attempt, u.SeqFrom, u.SeqTo = 1, list[0].seq, list[len(list)-1].seq
 	at := t.now
-	err := t.one(ctx, `SELECT min(?, coalesce(min(started_at), ?)) FROM runs WHERE session_key = ? AND seq_from > ? AND attempt = 1`,
-		t.now, t.now, r.key, seqTo).Scan(&at)
+	if before > u.SeqTo { // otherwise no later message was taken, and there is nothing to look for
+		var err error
+		if at, err = t.notAfterLater(ctx, r, u.SeqTo); err != nil {
+			return nil, err
+		}
+	}
+	u.StartedAt = instant(at)
+	_, err := t.exec(ctx, `
+		INSERT INTO runs (id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, state, queued_at, started_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'running', ?, ?)`,
+		p.RunID, r.key, r.id, u.SeqFrom, u.SeqTo, p.Lane, p.Node, p.Epoch, list[0].acceptedAt, at)
+	return u, err
+}
+
+// notAfterLater keeps first attempts in the order of their messages in the table, whichever Start came first.
+func (t *tx) notAfterLater(ctx context.Context, r *row, seqTo int64) (at int64, err error) {
+	err = t.one(ctx, `SELECT min(?1, coalesce(min(started_at), ?1)) FROM runs WHERE session_key = ?2 AND seq_from > ?3 AND attempt = 1`,
+		t.now, r.key, seqTo).Scan(&at)
 	return at, err
+}
+
+// restart begins a further attempt of a run.
+func (t *tx) restart(ctx context.Context, p *store.StartParams, u *run) error {
+	u.Attempt++
+	u.StartedAt = instant(t.now)
+	_, err := t.exec(ctx, `
+		UPDATE runs SET lane = ?, owner = ?, epoch = ?, attempt = ?, state = 'running', cause = '', started_at = ?, ended_at = NULL WHERE id = ?`,
+		p.Lane, p.Node, p.Epoch, u.Attempt, t.now, p.RunID)
+	return err
 }
 
 // again is the answer for a run that runs already under this claim.
@@ -125,40 +140,29 @@ func (t *tx) again(ctx context.Context, r *row, u *run) (out store.Started, err 
 		err = row.Scan(&seq)
 		return seq, err
 	})
-	if err != nil {
-		return out, err
-	}
-	err = t.describe(ctx, r, u, &out)
+	r.describeRun(u, &out)
 	return out, err
 }
 
-func (t *tx) describe(ctx context.Context, r *row, u *run, out *store.Started) error {
+func (r *row) describeRun(u *run, out *store.Started) {
 	out.Attempt, out.Crashes, out.StopBy, out.StartedAt = u.Attempt, u.Crashes, u.StopBy, u.StartedAt
-	out.SessionID, out.Principal = u.sessionID, r.principal
-	return t.one(ctx, `SELECT notes FROM sessions WHERE key = ?`, r.key).Scan(jsonColumn{&out.Notes})
+	out.SessionID, out.Principal, out.Notes = u.sessionID, r.principal, r.notes
 }
 
 // Join adds waiting messages to a running run. The range of the run stays what it began with: messages of other runs may lie between.
 func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) {
 	return result(ctx, s.write, ordinary("join a run"), func(ctx context.Context, t *tx) ([]int64, error) {
-		r, u, err := t.holdRun(ctx, p.Claim, p.RunID)
+		r, transcript, err := t.holdRun(ctx, p.Claim, p.RunID)
 		if err != nil {
 			return nil, err
 		}
-		list, err := t.startable(ctx, r.key, p.Seqs)
+		list, err := t.take(ctx, r, &p)
 		if err != nil || len(list) == 0 {
 			return nil, err
 		}
-		if err := t.take(ctx, r, p.RunID, list); err != nil {
+		if _, err := t.append(ctx, r, transcript, p.Transcript); err != nil {
 			return nil, err
 		}
-		if _, err := t.append(ctx, r, u.sessionID, p.Transcript); err != nil {
-			return nil, err
-		}
-		seqs := make([]int64, 0, len(list))
-		for i := range list {
-			seqs = append(seqs, list[i].Seq)
-		}
-		return seqs, t.save(ctx, r)
+		return seqsOf(list), t.save(ctx, r)
 	})
 }

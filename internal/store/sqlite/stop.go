@@ -39,7 +39,7 @@ func (t *tx) stop(ctx context.Context, r *row, p *store.StopParams) (out store.S
 		r.stopSeq = r.lastSeq
 		out.Cutoff = r.stopSeq
 	}
-	if err := t.settle(ctx, r); err != nil {
+	if _, err := t.settle(ctx, r); err != nil {
 		return out, err
 	}
 	err = t.save(ctx, r)

@@ -20,7 +20,10 @@ func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Ta
 		if err != nil {
 			return nil, err
 		}
-		return taken, t.forget(ctx)
+		if err := t.forget(ctx); err != nil {
+			return nil, err
+		}
+		return taken, t.shrink(ctx)
 	})
 }
 

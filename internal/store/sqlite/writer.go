@@ -14,7 +14,8 @@ import (
 const maxBatch = 256
 
 // work is one operation of the port: statements inside the writer's transaction. It may run when its caller has gone, so it keeps what
-// it needs by itself. Its results are handed out after the commit only.
+// it needs by itself, and it may run a second time after a rollback, so it changes nothing but the database and its result. That is handed
+// out after the commit only.
 type work func(ctx context.Context, t *tx) error
 
 // op is a queued operation.
@@ -22,7 +23,8 @@ type op struct {
 	doing  string
 	run    work
 	urgent bool
-	err    error
+	err    error // for the caller
+	cause  error // the same before it was explained
 	// claimed is won by the writer (it runs) or by a caller whose context was over first (it never runs).
 	claimed atomic.Bool
 	done    chan struct{}

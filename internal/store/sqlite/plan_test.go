@@ -1,0 +1,208 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// TestNoStatementReadsTheWholeHistory looks at the plan of every statement that the store has prepared while all its operations ran: none may
+// walk through a table that grows with history, but by an index of what is unfinished.
+func TestNoStatementReadsTheWholeHistory(t *testing.T) {
+	t.Parallel()
+	clock := time.UnixMilli(1_700_000_000_000)
+	s := openAt(t, t.TempDir()+"/laneway.db", func() time.Time { return clock })
+	everything(t, s, &clock)
+	texts := map[string]bool{}
+	err := s.write.do(t.Context(), ordinary("look"), func(_ context.Context, x *tx) error {
+		for text := range x.stmts {
+			texts[text] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range cap(s.read.slots) {
+		r := <-s.read.slots
+		if r != nil {
+			maps.Copy(texts, keys(r.stmts))
+		}
+		s.read.slots <- r
+	}
+	const atLeast = 60
+	if len(texts) < atLeast {
+		t.Fatalf("only %d statements were prepared, want at least %d: the scenario misses operations", len(texts), atLeast)
+	}
+	history := regexp.MustCompile(`^SCAN (i|b|runs|inbox|outbox|transcript)\b`)
+	bounded := regexp.MustCompile(`USING (COVERING )?INDEX (inbox_unfinished|runs_active|outbox_open|outbox_failed)`)
+	db := outside(t, s.path)
+	for _, text := range slices.Sorted(maps.Keys(texts)) {
+		if !strings.Contains(text, "SELECT") && !strings.Contains(text, "UPDATE") && !strings.Contains(text, "DELETE") {
+			continue
+		}
+		for _, step := range query(t, db, "EXPLAIN QUERY PLAN "+text, make([]any, 20)...) {
+			detail := fmt.Sprint(step[3])
+			if history.MatchString(detail) && !bounded.MatchString(detail) {
+				t.Errorf("%s\nplan: %s", text, detail)
+			}
+		}
+	}
+}
+
+func keys[V any](m map[string]V) map[string]bool {
+	out := map[string]bool{}
+	for k := range m {
+		out[k] = true
+	}
+	return out
+}
+
+// everything calls every operation of the port at least once.
+func everything(t *testing.T, s *Store, clock *time.Time) {
+	t.Helper()
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(s.Register(ctx, store.Node{ID: "first", Exclusive: true}))
+	notice := &store.Outgoing{Kind: store.KindNotice, Coalesce: "dropped", Target: chat.Target{Channel: "telegram:1", ChatID: "1"}}
+	lease, _, err := s.AcquireLease(ctx, "telegram:1", "first")
+	must(err)
+	accept := func(node, id string) store.Accepted {
+		t.Helper()
+		p := message(node, "room", id)
+		p.Cap, p.Drop, p.DropNotice = 2, store.DropOld, notice
+		if node == "first" {
+			p.Offset = &lease
+		}
+		a, err := s.Accept(ctx, p)
+		must(err)
+		return a
+	}
+	a := accept("first", "a")
+	accept("first", "a")
+	key := chat.SessionKey{Agent: "main", Rest: "room"}
+	claim := store.Claim{Session: key, Node: "first", Epoch: a.Epoch}
+	entries := []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "hello"}}
+	start := store.StartParams{Claim: claim, RunID: "a", Lane: "main", Seqs: []int64{1}, Transcript: entries}
+	for range 2 {
+		_, err = s.Start(ctx, start)
+		must(err)
+	}
+	for _, id := range []string{"b", "c", "d", "e", "f"} {
+		accept("second", id)
+	}
+	_, err = s.Hinted(ctx, "first", 10)
+	must(err)
+	start.Seqs = []int64{5}
+	_, err = s.Join(ctx, start)
+	must(err)
+	_, err = s.Finish(ctx, store.FinishParams{
+		Claim: claim, RunID: "a", State: store.RunOK, Outcome: chat.OutcomeAnswered, Transcript: entries,
+		Outgoing: []store.Outgoing{{Kind: store.KindReply, Target: chat.Target{Channel: "telegram:1", ChatID: "1"}}},
+	})
+	must(err)
+	_, err = s.Start(ctx, store.StartParams{Claim: claim, RunID: "f", Lane: "main", Seqs: []int64{6}})
+	must(err)
+	for _, scope := range []store.StopScope{store.StopOne, store.StopRun, store.StopAll} {
+		_, err = s.Stop(ctx, store.StopParams{Session: key, Scope: scope, MessageID: "f", By: "ann"})
+		must(err)
+	}
+	_, err = s.Heartbeat(ctx, "first")
+	must(err)
+	_, err = s.Finish(ctx, store.FinishParams{Claim: claim, RunID: "f", State: store.RunInterrupted, Requeue: true})
+	must(err)
+	*clock = clock.Add(time.Minute)
+	must(s.Register(ctx, store.Node{ID: "second"}))
+	taken, err := s.Sweep(ctx, "second", 10)
+	must(err)
+	if len(taken) != 1 {
+		t.Fatalf("took %d sessions, want 1", len(taken))
+	}
+	claim = taken[0].Claim
+	_, err = s.Start(ctx, store.StartParams{Claim: claim, RunID: "f", Lane: "main", Seqs: []int64{6}})
+	must(err)
+	_, err = s.Finish(ctx, store.FinishParams{Claim: claim, RunID: "f", State: store.RunStopped, Outcome: chat.OutcomeStopped, StillRunning: true})
+	must(err)
+	must(s.EndStopping(ctx, claim, "f"))
+	accept("second", "g")
+	_, err = s.EndWaiting(ctx, store.EndParams{Session: key, Seqs: []int64{7}, Outcome: chat.OutcomeStale, Notice: notice})
+	must(err)
+	must(s.Enqueue(ctx, []store.Outgoing{{ID: "x", Target: chat.Target{Channel: "web", ChatID: "2"}}, {ID: "y", Target: chat.Target{Channel: "web", ChatID: "3"}}}))
+	out, err := s.ClaimOutgoing(ctx, "second", []string{"telegram:1", "web"}, 10)
+	must(err)
+	if len(out) != 3 {
+		t.Fatalf("claimed %d outgoing messages, want 3", len(out))
+	}
+	must(s.Delivered(ctx, "second", "x", "17"))
+	must(s.Undelivered(ctx, store.UndeliveredParams{Node: "second", ID: "y", Permanent: true}))
+	must(s.ReleaseLease(ctx, lease))
+	_, err = s.OutboxCounts(ctx)
+	must(err)
+	_, err = s.AppendTranscript(ctx, key, "ann", entries)
+	must(err)
+	for _, q := range []store.TranscriptQuery{{Session: key}, {Session: key, FromStart: true}} {
+		_, err = s.Transcript(ctx, q)
+		must(err)
+	}
+	for _, f := range []store.SessionFilter{{}, {ByLastMessage: true}, {Search: "r"}, {Search: "r", ByLastMessage: true}} {
+		_, _, err = s.ListSessions(ctx, f)
+		must(err)
+	}
+	must(s.SetSessionMode(ctx, key, "ann", chat.ModeSteer))
+	must(s.SetNote(ctx, key, "ann", "model", "big"))
+	_, err = s.ResetSession(ctx, key, "ann", "other")
+	must(err)
+	_, err = s.DeleteSession(ctx, key, "other")
+	must(err)
+	_, err = s.MessageByID(ctx, "a")
+	must(err)
+	_, err = s.RunByID(ctx, "a")
+	must(err)
+	_, _, err = s.PendingInputs(ctx, key, 5)
+	must(err)
+	_, err = s.CountUnfinished(ctx)
+	must(err)
+	_, err = s.LiveNodes(ctx)
+	must(err)
+	must(s.SetDraining(ctx, "second"))
+	must(s.Unregister(ctx, "second"))
+}
+
+func TestPagesOfDeletedSessionsGoBackToTheDisk(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	register(t, s, "node")
+	key := chat.SessionKey{Agent: "main", Rest: "room"}
+	entry := chat.TranscriptEntry{Role: chat.RoleUser, Text: strings.Repeat("x", 1<<20)}
+	for range 8 {
+		if _, err := s.AppendTranscript(t.Context(), key, "ann", []chat.TranscriptEntry{entry}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages := func() int64 { return query(t, outside(t, s.path), `PRAGMA page_count`)[0][0].(int64) }
+	before := pages()
+	if _, err := s.DeleteSession(t.Context(), key, ""); err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		if _, err := s.Sweep(t.Context(), "node", 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := pages(); after > before-slackPages/2 || after < slackPages-256 {
+		t.Errorf("the file has %d pages after %d; want it smaller, with %d for reuse", after, before, slackPages)
+	}
+}
