@@ -4,10 +4,23 @@
 // works, and returns the whole answer. The contract that every runner keeps, and that package agenttest checks:
 //
 //   - Run ends within two seconds after its context is over, and then returns context.Cause(ctx) or an [*Error].
-//   - emit is called from the goroutine of Run only, never after Run has returned. Deltas joined are Result.Text.
+//   - emit is called from the goroutine of Run only, never after Run has returned. Deltas joined are Result.Text, with an
+//     error too: then it is what was said before the failure. Text is valid UTF-8 without NUL, also across deltas.
 //   - Nothing that Run started lives on when it has returned: no goroutine, no process, no connection that is read.
 //   - A failure is an [*Error] with a [chat.FailReason] from the closed set and a sentence without secrets or internals.
 //   - Run retries only before anything was emitted.
+//   - An answer over the runner's limit is cut there and ends with [chat.FailOutputLimit].
+//
+// What every runner needs is here: [Answer] collects and streams text, [Conversation] turns a request into the alternating
+// messages that models want, [Ended] is the error of a turn whose context is over, [Secret] keeps keys out of logs.
+//
+// A smallest runner:
+//
+//	func (r *Hello) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+//		answer := agent.NewAnswer(r.limit, emit)
+//		err := answer.Say("hello, " + agent.Prompt(req))
+//		return agent.Result{Text: answer.Text(), StopReason: agent.StopNormal}, err
+//	}
 //
 // The implementations are in the packages below this one; only package app chooses among them.
 package agent
@@ -73,31 +86,15 @@ type Result struct {
 	Text        string
 	Attachments []chat.Attachment
 	Usage       chat.Usage
-	// StopReason is `stop`, or `length` when the model ran into its limit.
+	// StopReason is [StopNormal], or [StopLength] when the model ran into its limit.
 	StopReason string
 }
 
-// Error is a turn that failed.
-type Error struct {
-	Reason chat.FailReason
-	// Message is one sentence for the person who asked, without secrets, addresses or stack traces.
-	Message string
-	// Retryable is true when a later attempt may work (timeouts, 429, 5xx, resets).
-	Retryable bool
-	// Cause goes to the log.
-	Cause error
-}
-
-// Error is the sentence with the cause behind it.
-func (e *Error) Error() string {
-	if e.Cause != nil {
-		return e.Message + ": " + e.Cause.Error()
-	}
-	return e.Message
-}
-
-// Unwrap is the cause.
-func (e *Error) Unwrap() error { return e.Cause }
+// The stop reasons.
+const (
+	StopNormal = "stop"
+	StopLength = "length"
+)
 
 // Info is what people and clients are told about an agent.
 type Info struct {

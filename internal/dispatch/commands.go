@@ -133,20 +133,8 @@ type actions struct{ d *Dispatcher }
 var _ command.Actions = actions{}
 
 func (a actions) stop(ctx context.Context, c command.Call, scope store.StopScope) (command.StopReport, error) {
-	before := a.d.running(c.Session)
-	ids, err := a.d.Stop(ctx, store.StopParams{Session: c.Session, Scope: scope, By: c.Principal})
-	if err != nil {
-		return command.StopReport{}, err
-	}
-	var r command.StopReport
-	for _, id := range ids {
-		if before[id] {
-			r.Running++
-		} else {
-			r.Waiting++
-		}
-	}
-	return r, nil
+	m, err := a.d.stop(ctx, store.StopParams{Session: c.Session, Scope: scope, By: c.Principal})
+	return command.StopReport{Running: len(m.running), Waiting: len(m.waiting)}, err
 }
 
 // StopOne is /stop.
@@ -235,15 +223,4 @@ func (a actions) Overview(ctx context.Context, c command.Call) (command.Overview
 	o.Messages = tr.Total
 	o.Tokens, _ = a.d.estimate(ctx, c.Session.String())
 	return o, nil
-}
-
-// running is the ids of the turns of a session on this process.
-func (d *Dispatcher) running(key chat.SessionKey) map[string]bool {
-	d.live.mu.Lock()
-	defer d.live.mu.Unlock()
-	ids := map[string]bool{}
-	for _, r := range d.live.bySn[key.String()] {
-		ids[r.runID] = true
-	}
-	return ids
 }

@@ -82,25 +82,28 @@ type Deps struct {
 
 // Dispatcher is the middle of the house. Make it with New.
 type Dispatcher struct {
-	cfg       Config
-	store     Store
-	commands  *command.Table
-	sched     *scheduler.Scheduler[work]
-	agents    map[string]Agent
-	channels  map[string]channel.Channel
-	obs       Observer
-	log       *slog.Logger
-	hub       hub
-	live      liveRuns
-	waiters   waiters
-	started   time.Time
-	node      atomic.Pointer[incarnation]
-	draining  atomic.Bool
-	sweepNow  chan struct{} // capacity 1: look again
-	outboxNow chan struct{} // capacity 1: look again
-	turned    atomic.Int64  // unix nanoseconds of the ownership loop's last turn
-	refused   atomic.Int64  // messages that a full queue refused
-	small     sync.WaitGroup
+	cfg        Config
+	store      Store
+	commands   *command.Table
+	sched      *scheduler.Scheduler[work]
+	agents     map[string]Agent
+	channels   map[string]channel.Channel
+	obs        Observer
+	log        *slog.Logger
+	hub        hub
+	live       liveRuns
+	waiters    waiters
+	starting   seqSet
+	started    time.Time
+	node       atomic.Pointer[incarnation]
+	draining   atomic.Bool
+	sweepNow   chan struct{} // capacity 1: look again
+	outboxNow  chan struct{} // capacity 1: look again
+	turned     atomic.Int64  // unix nanoseconds of the ownership loop's last turn
+	refused    atomic.Int64  // messages that a full queue refused
+	outWaiting atomic.Int64  // as last read
+	bursts     bursts
+	small      sync.WaitGroup
 }
 
 // work is what the scheduler holds for one message or for one recovered run: the inbox rows and the claim under which they were
@@ -191,7 +194,7 @@ func (d *Dispatcher) settings(m chat.Message, mode chat.QueueMode) scheduler.Set
 // have ended. It does not end the turns: Drain does.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){d.ownLoop, d.outboxLoop} {
+	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.outboxLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()

@@ -63,27 +63,35 @@ func (d *Dispatcher) NodeID() string {
 // margin is taken off the lease: a process gives up before others may take over.
 func (d *Dispatcher) margin() time.Duration { return min(2*time.Second, d.cfg.Lease/5) }
 
-// ownLoop registers this process, keeps its lease, and takes over what nobody owns. It is the only goroutine that replaces the
-// incarnation.
-func (d *Dispatcher) ownLoop(ctx context.Context) {
-	beat := time.NewTimer(0)
-	sweep := time.NewTimer(0)
-	defer beat.Stop()
-	defer sweep.Stop()
+// beatLoop registers this process and keeps its lease. It is the only goroutine that replaces the incarnation, and it waits for nothing
+// but the heartbeat itself: a slow sweep must not cost the lease.
+func (d *Dispatcher) beatLoop(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-beat.C:
-			beat.Reset(d.beat(ctx))
-		case <-sweep.C:
-			d.sweep(ctx)
-			sweep.Reset(d.cfg.Sweep*9/10 + rand.N(d.cfg.Sweep/5)) //nolint:gosec // spread, not secrecy
-		case <-d.sweepNow:
-			d.sweep(ctx)
-		case <-d.wakeups():
-			d.sweep(ctx)
+		case <-t.C:
+			t.Reset(d.beat(ctx))
 		}
+	}
+}
+
+// sweepLoop takes over what nobody owns: by the clock, when the store hints that there is something, and when this process asks for it.
+func (d *Dispatcher) sweepLoop(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			t.Reset(d.cfg.Sweep*9/10 + rand.N(d.cfg.Sweep/5)) //nolint:gosec // spread, not secrecy
+		case <-d.sweepNow:
+		case <-d.wakeups():
+		}
+		d.sweep(ctx)
 		d.turned.Store(time.Now().UnixNano())
 	}
 }
@@ -160,6 +168,8 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 		return
 	}
 	const batch = 200
+	ctx, cancel := context.WithTimeoutCause(ctx, d.cfg.Lease, errors.New("the sweep took too long"))
+	defer cancel()
 	taken, err := d.store.Sweep(ctx, me.id, batch)
 	if err != nil {
 		d.log.WarnContext(ctx, "sweep failed; trying again", "err", err)
@@ -194,8 +204,8 @@ func (d *Dispatcher) resume(ctx context.Context, t store.Taken) {
 	}
 }
 
-// batches groups messages: those of one run stay together under its id; typed messages of one sender in one thread that no turn has
-// taken yet become one batch, as the debounce window would have made it.
+// batches groups messages: those of one run stay together under its id; a held message that no turn has taken yet joins the one before it,
+// as the debounce window would have made it.
 func batches(rows []store.Waiting) [][]store.Waiting {
 	var out [][]store.Waiting
 	runAt := map[string]int{}
@@ -218,7 +228,7 @@ func batches(rows []store.Waiting) [][]store.Waiting {
 
 func joins(batch []store.Waiting, r store.Waiting) bool {
 	last := batch[len(batch)-1]
-	return last.State == store.StateHeld && r.State == store.StateHeld && r.RunID == "" && last.RunID == "" &&
+	return r.State == store.StateHeld && r.RunID == "" && last.RunID == "" &&
 		last.Content.Sender.ID == r.Content.Sender.ID && last.Content.Thread == r.Content.Thread &&
 		len(last.Content.Attachments)+len(r.Content.Attachments) == 0 &&
 		!last.Content.Options.NoMerge && !r.Content.Options.NoMerge && len(batch) < 12

@@ -61,10 +61,11 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 	s := d.settings(m, "")
 	p := store.AcceptParams{
 		Node: me.id, Take: true, Message: m, Cap: s.Cap, Drop: store.DropPolicy(s.Drop), RunLimit: s.MaxConcurrent,
-		DropNotice: dropNotice(m, s.Cap), Offset: d.offset(m),
+		DropNotice: dropNotice(m, s.Cap), Offset: d.offset(m), Starting: d.starting.of(m.Session),
 	}
 	if m.Content.Options.Typed && s.Debounce > 0 {
 		p.Hold = s.Debounce
+		p.Joins = d.bursts.joins(m, s)
 	}
 	acc, err := d.store.Accept(ctx, p)
 	if err != nil {
@@ -128,9 +129,14 @@ func (d *Dispatcher) item(w work, s scheduler.Settings) scheduler.Item[work] {
 // submit hands an item over and writes down what that ended. A refusal is an outcome: stale and cleared messages end here, those
 // that a drain refuses stay waiting in the store for whoever comes next.
 func (d *Dispatcher) submit(ctx context.Context, it scheduler.Item[work]) (queued bool, position int) {
-	res, err := d.sched.Submit(it)
-	d.writeEnded(ctx, res.Ended)
 	lead := it.Payload.rows[len(it.Payload.rows)-1]
+	seqs := []int64{lead.Seq}
+	d.starting.add(lead.Session, seqs)
+	res, err := d.sched.Submit(it)
+	if err != nil || !res.Running {
+		d.starting.remove(lead.Session, seqs)
+	}
+	d.writeEnded(ctx, res.Ended)
 	switch {
 	case errors.Is(err, scheduler.ErrMessageStale):
 		d.endWaiting(ctx, it.Payload.rows, chat.OutcomeStale, "stale")

@@ -93,6 +93,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		}
 		s.Channels = append(s.Channels, st)
 	}
+	d.outWaiting.Store(int64(s.OutboxWaiting))
 	return s
 }
 
@@ -107,3 +108,12 @@ func sentenceOf(err error) string {
 	}
 	return "internal error"
 }
+
+// StoreUp reports whether the store answered last; it asks nobody.
+func (d *Dispatcher) StoreUp() bool {
+	_, err := d.alive()
+	return err == nil
+}
+
+// OutboxWaiting is how many outgoing messages waited when somebody last looked.
+func (d *Dispatcher) OutboxWaiting() int { return int(d.outWaiting.Load()) }

@@ -16,18 +16,42 @@ import (
 // on behind it: a slow database must not make a person wait for a stop.
 const stopAnswer = 600 * time.Millisecond
 
-// Stop stops what p names. The signal reaches turns of this process before the store is asked; the durable half makes sure that what was
-// stopped never runs again, and reaches turns of other processes. It takes no slot and waits for no turn.
+// Stop stops what p names and returns the ids of the runs and messages that it met. The signal reaches turns of this process
+// before the store is asked; the durable half makes sure that what was stopped never runs again, and reaches turns of other
+// processes. It takes no slot and waits for no turn.
 func (d *Dispatcher) Stop(ctx context.Context, p store.StopParams) ([]string, error) {
+	met, err := d.stop(ctx, p)
+	return append(met.running, met.waiting...), err
+}
+
+// met is what a stop was about: ids of runs that were cancelled and of messages that ended while they waited.
+type met struct{ running, waiting []string }
+
+func (m *met) add(more met) {
+	for _, id := range more.running {
+		if !slices.Contains(m.running, id) {
+			m.running = append(m.running, id)
+		}
+	}
+	for _, id := range more.waiting {
+		if !slices.Contains(m.waiting, id) && !slices.Contains(m.running, id) {
+			m.waiting = append(m.waiting, id)
+		}
+	}
+}
+
+func (m met) nothing() bool { return len(m.running)+len(m.waiting) == 0 }
+
+func (d *Dispatcher) stop(ctx context.Context, p store.StopParams) (met, error) {
 	if p.Reason == "" {
 		p.Reason = "stop"
 		if p.Scope == store.StopAll {
 			p.Reason = "stopall"
 		}
 	}
-	met, ended := d.stopLocal(p)
-	if len(met) > 0 && p.Scope == store.StopOne { // what the signal met is what is written down
-		p.Scope, p.MessageID = store.StopRun, met[0]
+	m, ended := d.stopLocal(p)
+	if p.Scope == store.StopOne && !m.nothing() { // what the signal met is what is written down
+		p.Scope, p.MessageID = store.StopRun, append(m.running, m.waiting...)[0]
 	}
 	done := make(chan stopResult, 1)
 	d.small.Go(func() { done <- d.stopDurable(context.WithoutCancel(ctx), p, ended) })
@@ -35,29 +59,25 @@ func (d *Dispatcher) Stop(ctx context.Context, p store.StopParams) ([]string, er
 	defer t.Stop()
 	select {
 	case r := <-done:
-		for _, id := range r.ids {
-			if !slices.Contains(met, id) {
-				met = append(met, id)
-			}
+		if r.err != nil && m.nothing() {
+			return m, r.err
 		}
-		if r.err != nil && len(met) == 0 {
-			return nil, r.err
-		}
-		return met, nil
+		m.add(r.met)
+		return m, nil
 	case <-t.C:
-		return met, nil
+		return m, nil
 	case <-ctx.Done():
-		return met, context.Cause(ctx)
+		return m, context.Cause(ctx)
 	}
 }
 
 type stopResult struct {
-	ids []string
+	met met
 	err error
 }
 
 // stopLocal sends the signal to what this process knows.
-func (d *Dispatcher) stopLocal(p store.StopParams) (met []string, ended []scheduler.Ended[work]) {
+func (d *Dispatcher) stopLocal(p store.StopParams) (m met, ended []scheduler.Ended[work]) {
 	key, by := p.Session.String(), joinBy(p.Reason, p.By)
 	var s scheduler.Stopped[work]
 	switch p.Scope {
@@ -69,12 +89,12 @@ func (d *Dispatcher) stopLocal(p store.StopParams) (met []string, ended []schedu
 		s = d.sched.StopAll(key, by, 0)
 	}
 	for _, t := range s.Running {
-		met = append(met, t.RunID())
+		m.running = append(m.running, t.RunID())
 	}
 	for _, e := range s.Ended {
-		met = append(met, e.Item.ID)
+		m.waiting = append(m.waiting, e.Item.ID)
 	}
-	return met, s.Ended
+	return m, s.Ended
 }
 
 // stopDurable writes the stop down and tells about what ended by it.
@@ -90,7 +110,7 @@ func (d *Dispatcher) stopDurable(ctx context.Context, p store.StopParams, local 
 	}
 	var r stopResult
 	for _, w := range st.Waiting {
-		r.ids = append(r.ids, w.MessageID)
+		r.met.waiting = append(r.met.waiting, w.MessageID)
 		d.tellEnded(w, chat.OutcomeStopped, p.Reason)
 	}
 	for _, e := range local { // removed from the queue by the signal; the store ended those that it had to name
@@ -98,7 +118,7 @@ func (d *Dispatcher) stopDurable(ctx context.Context, p store.StopParams, local 
 	}
 	me := d.node.Load()
 	for _, run := range st.Running {
-		r.ids = append(r.ids, run.RunID)
+		r.met.running = append(r.met.running, run.RunID)
 		if me == nil || run.Node != me.id {
 			d.hint(run.Node)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"laneway/internal/agent"
@@ -66,15 +67,18 @@ func (d *Dispatcher) startTurn(ctx context.Context, st *scheduler.Turn[work]) (*
 		p.Seqs = append(p.Seqs, r.Seq)
 		p.Transcript = append(p.Transcript, said(r, st.RunID()))
 	}
+	d.starting.add(lead.Session, p.Seqs)
 	err := d.whileAlive(ctx, func(ctx context.Context) (err error) {
 		t.started, err = d.store.Start(ctx, p)
 		return err
 	})
+	d.starting.remove(lead.Session, p.Seqs)
 	switch {
 	case errors.Is(err, chat.ErrFenced):
 		d.obs.Fenced("start")
 		return nil, false, nil
 	case err != nil:
+		d.endUnstarted(ctx, t.rows)
 		return nil, false, fmt.Errorf("starting a turn: %w", err)
 	case len(t.started.Seqs) == 0:
 		return nil, false, nil
@@ -114,11 +118,30 @@ func keep(rows []store.Waiting, seqs []int64) []store.Waiting {
 	return kept
 }
 
-// whileAlive repeats an operation while the store cannot be reached and ctx lasts.
+// endUnstarted gives messages an outcome whose turn was stopped before the store could be told that it began.
+func (d *Dispatcher) endUnstarted(ctx context.Context, rows []store.Waiting) {
+	var cause *scheduler.CancelCause
+	if !errors.As(context.Cause(ctx), &cause) {
+		return
+	}
+	switch cause.Reason {
+	case scheduler.ReasonStopped:
+		why, _ := splitBy(cause.By)
+		d.endWaiting(ctx, rows, chat.OutcomeStopped, why)
+	case scheduler.ReasonSuperseded:
+		d.endWaiting(ctx, rows, chat.OutcomeSuperseded, "superseded")
+	default: // they wait for the next process, or for the sweep
+	}
+}
+
+// whileAlive repeats an operation while the store cannot be reached and ctx lasts. One that has begun is not abandoned half-way: whether it
+// was committed has to be known.
 func (d *Dispatcher) whileAlive(ctx context.Context, op func(context.Context) error) error {
 	pause := 20 * time.Millisecond
 	for {
-		err := op(ctx)
+		whole, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), d.cfg.Lease, errors.New("the store took too long"))
+		err := op(whole)
+		cancel()
 		if !errors.Is(err, chat.ErrStoreUnavailable) {
 			return err
 		}
@@ -153,13 +176,28 @@ func (d *Dispatcher) execute(ctx context.Context, t *turn, st *scheduler.Turn[wo
 	if st != nil {
 		req.TakeInput = d.takeInput(ctx, t, st)
 	}
+	if ctx.Err() != nil {
+		return agent.Result{}, context.Cause(ctx)
+	}
 	stopTyping := d.typing(ctx, lead.Content.Options.ReplyTo)
 	defer stopTyping()
-	res, err := t.agent.Runner.Run(ctx, req, func(e agent.Event) { d.emit(t, lead, e) })
+	res, err := d.callAgent(ctx, t, req)
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return res, cause
 	}
 	return res, err
+}
+
+// callAgent runs the agent; a panic of it is an error like any other, with the stack in the log.
+func (d *Dispatcher) callAgent(ctx context.Context, t *turn, req agent.Request) (res agent.Result, err error) {
+	lead := t.rows[len(t.rows)-1]
+	defer func() {
+		if p := recover(); p != nil {
+			d.log.ErrorContext(ctx, "an agent panicked", "session", lead.Session.String(), "run_id", req.RunID, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = &agent.Error{Reason: chat.FailPanic, Message: "the agent broke down on this message; the operator can find out why"}
+		}
+	}()
+	return t.agent.Runner.Run(ctx, req, func(e agent.Event) { d.emit(t, lead, e) })
 }
 
 func (d *Dispatcher) atMostOnce(t *turn) bool {

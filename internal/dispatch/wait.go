@@ -90,18 +90,21 @@ func (d *Dispatcher) endOf(ctx context.Context, messageID string) (chat.RunEnd, 
 	if m.Outcome == chat.OutcomeMerged {
 		end.MergedInto = m.RunID
 	}
-	if m.RunID == "" {
-		return end, true, nil
+	runID := m.RunID
+	if runID == "" {
+		runID = m.MessageID // an executed command: no run, but lines in the transcript
 	}
-	run, err := d.store.RunByID(ctx, m.RunID)
-	if err != nil {
-		return end, errors.Is(err, chat.ErrNotFound), nil
+	run, err := d.store.RunByID(ctx, runID)
+	switch {
+	case err == nil:
+		end.Usage, end.Duration, end.Waited = run.Usage, run.EndedAt.Sub(run.StartedAt), run.StartedAt.Sub(m.AcceptedAt)
+		if run.Error != "" && end.Message != "" {
+			end.Reason, end.Message = run.Cause, run.Error
+		}
+	case !errors.Is(err, chat.ErrNotFound):
+		return end, false, err
 	}
-	end.Usage, end.Duration, end.Waited = run.Usage, run.EndedAt.Sub(run.StartedAt), run.StartedAt.Sub(m.AcceptedAt)
-	if run.Error != "" && end.Message != "" {
-		end.Reason, end.Message = run.Cause, run.Error
-	}
-	tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: m.Session, RunID: m.RunID})
+	tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: m.Session, RunID: runID})
 	if err != nil {
 		return end, false, err
 	}

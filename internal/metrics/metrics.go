@@ -18,6 +18,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
+	"laneway/internal/gateway"
 	"laneway/internal/scheduler"
 )
 
@@ -43,6 +44,8 @@ type Metrics struct {
 	slowClosed prometheus.Counter
 	closed     *prometheus.CounterVec
 	authFailed *prometheus.CounterVec
+	conns      prometheus.Gauge
+	rpcTime    prometheus.Histogram
 }
 
 // runBuckets reach from a fast local answer to the longest allowed turn.
@@ -69,10 +72,13 @@ func New(version string) *Metrics {
 	m.refused = m.counters("scheduler_refused_total", "Messages that the scheduler refused.", "reason")
 	m.stuck = m.counters("runs_stuck_total", "Stopped turns that did not return within the grace.", "lane")
 	m.rpc = m.counters("rpc_requests_total", "Requests by method and result code.", "method", "code")
-	m.closed = m.counters("ws_closed_total", "WebSocket connections closed by the server, by close code.", "code")
+	m.closed = m.counters("ws_closed_total", "WebSocket connections that ended, by reason.", "reason")
 	m.authFailed = m.counters("auth_failures_total", "Refused credentials.", "reason")
 	m.leaseLost = m.counter("lease_lost_total", "Times this process was declared dead or could not reach the database in time.")
 	m.takenOver = m.counter("sessions_taken_over_total", "Sessions taken over from a process that was gone.")
+	m.conns = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "laneway", Name: "ws_connections", Help: "Open WebSocket connections."})
+	m.rpcTime = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "laneway", Name: "rpc_duration_seconds", Help: "Time from a request to its answer.", Buckets: waitBuckets()})
+	m.registry.MustRegister(m.conns, m.rpcTime)
 	m.unknown = m.counter("lane_unknown_total", "Messages that named a lane which does not exist; they ran in main.")
 	m.slowClosed = m.counter("ws_slow_closed_total", "Connections closed because the client read too slowly.")
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "laneway", Name: "build_info", Help: "Always 1; the labels say what runs."}, []string{"version", "go"})
@@ -156,3 +162,25 @@ func (o schedulerObserver) MessageRefused(why scheduler.Refusal) {
 }
 func (o schedulerObserver) TurnStuck(lane string) { o.m.stuck.WithLabelValues(lane).Inc() }
 func (o schedulerObserver) LaneUnknown()          { o.m.unknown.Inc() }
+
+// Gateway is the observer of package gateway.
+func (m *Metrics) Gateway() gateway.Observer { return gatewayObserver{m} }
+
+type gatewayObserver struct{ m *Metrics }
+
+func (o gatewayObserver) ConnOpened() { o.m.conns.Inc() }
+
+func (o gatewayObserver) ConnClosed(reason gateway.CloseReason) {
+	o.m.conns.Dec()
+	o.m.closed.WithLabelValues(string(reason)).Inc()
+	if reason == gateway.ClosedSlow {
+		o.m.slowClosed.Inc()
+	}
+}
+
+func (o gatewayObserver) Request(method, result string, took time.Duration) {
+	o.m.rpc.WithLabelValues(method, result).Inc()
+	o.m.rpcTime.Observe(took.Seconds())
+}
+
+func (o gatewayObserver) AuthFailed(reason string) { o.m.authFailed.WithLabelValues(reason).Inc() }

@@ -3,9 +3,9 @@ package scheduler_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,11 +16,11 @@ import (
 
 func TestMessagesOfASessionRunInOrderOneAtATime(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
 		s := newScheduler(t, config{Run: takes(j, time.Second)})
 		for i := range 5 {
-			sub := submit(t, s, item{ID: fmt.Sprint("m", i), Payload: fmt.Sprint(i)})
+			sub := submit(t, s, item{ID: "m" + strconv.Itoa(i), Payload: strconv.Itoa(i)})
 			if sub.Running != (i == 0) || sub.Position != max(0, i-1) {
 				t.Errorf("message %d: running %v, position %d", i, sub.Running, sub.Position)
 			}
@@ -41,7 +41,7 @@ func TestMessagesOfASessionRunInOrderOneAtATime(t *testing.T) {
 
 func TestSessionsShareALaneByTurns(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
 		s := newScheduler(t, config{Lanes: map[string]int{"main": 1}, Run: takes(j, time.Second)})
 		for _, m := range []string{"a1", "a2", "a3", "b1", "b2", "c1"} {
@@ -58,11 +58,11 @@ func TestSessionsShareALaneByTurns(t *testing.T) {
 
 func TestGroupRunsUpToItsLimit(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
 		s := newScheduler(t, config{Run: takes(j, time.Second), Queue: scheduler.Settings{MaxConcurrent: 3}})
 		for i := range 7 {
-			submit(t, s, item{ID: fmt.Sprint(i), Payload: fmt.Sprint(i)})
+			submit(t, s, item{ID: strconv.Itoa(i), Payload: strconv.Itoa(i)})
 		}
 		synctest.Wait()
 		if st, _ := s.Session("s"); len(st.Running) != 3 || st.Waiting != 4 || st.State != scheduler.StateRunning {
@@ -95,8 +95,10 @@ func TestPanicIsAnOutcome(t *testing.T) {
 		want scheduler.Outcome
 		err  error
 	}{
-		{"panic", scheduler.OutcomeFailed, scheduler.ErrPanic}, {"goexit", scheduler.OutcomeFailed, scheduler.ErrGoexit},
-		{"error", scheduler.OutcomeFailed, boom}, {"fine", scheduler.OutcomeAnswered, nil},
+		{"panic", scheduler.OutcomeFailed, scheduler.ErrPanic},
+		{"goexit", scheduler.OutcomeFailed, scheduler.ErrGoexit},
+		{"error", scheduler.OutcomeFailed, boom},
+		{"fine", scheduler.OutcomeAnswered, nil},
 	}
 	for _, c := range cases {
 		err := wantOutcome(t, submit(t, s, item{ID: c.id}).Ticket, c.want)
@@ -120,7 +122,9 @@ func TestBadMessagesAreRefused(t *testing.T) {
 		it   item
 		want string
 	}{
-		{item{ID: "x"}, "session"}, {item{Session: "x"}, "id"}, {item{Session: "x", ID: "x", Seq: -1}, "seq"},
+		{item{ID: "x"}, "session"},
+		{item{Session: "x"}, "id"},
+		{item{Session: "x", ID: "x", Seq: -1}, "seq"},
 		{item{Session: "x", ID: "x", Size: -1}, "size"},
 		{item{Session: "x", ID: "x", Settings: &scheduler.Settings{Mode: "loud"}}, "settings.mode"},
 	}
@@ -138,7 +142,7 @@ func TestBadMessagesAreRefused(t *testing.T) {
 
 func TestAMessageKnownAlreadyIsADuplicate(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
 		s := newScheduler(t, config{Run: takes(j, time.Second)})
 		first := submit(t, s, item{ID: "m5", Seq: 5, Payload: "5"})
@@ -177,7 +181,7 @@ func TestUnknownLaneFallsBackToMain(t *testing.T) {
 		},
 	})
 	for i := range 2 {
-		wantOutcome(t, submit(t, s, item{ID: fmt.Sprint(i), Lane: "nowhere"}).Ticket, scheduler.OutcomeAnswered)
+		wantOutcome(t, submit(t, s, item{ID: strconv.Itoa(i), Lane: "nowhere"}).Ticket, scheduler.OutcomeAnswered)
 		if got := <-lanes; got != "main" {
 			t.Errorf("ran in %q", got)
 		}

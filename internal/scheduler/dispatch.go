@@ -77,7 +77,7 @@ func (s *Scheduler[M]) start(x *session[M], fx *effects[M]) {
 	s.live++
 	s.tally.turns++
 	s.tally.running++
-	s.tally.outcomes[OutcomeMerged.index()] += uint64(u.count - 1) //nolint:gosec // a unit has at least one message
+	s.tally.outcomes[OutcomeMerged.index()] += u.count - 1
 	if fx.starts == nil {
 		fx.starts = t
 	} else {
@@ -105,12 +105,10 @@ func (s *Scheduler[M]) collects(x *session[M], u, next *entry[M]) bool {
 
 // begin turns a unit that has left the queue into a running turn. The last message leads: it gives the turn its id.
 func (u *entry[M]) begin(s *Scheduler[M], x *session[M], now time.Duration) *Turn[M] {
-	t := &u.turn
+	t := &u.turn // still zero: a unit starts once
 	lead := u.last.item()
-	*t = Turn[M]{
-		s: s, sess: x, lane: u.lane, first: u, lead: u.last, session: x.key, runID: lead.ID, gen: x.gen,
-		seqFrom: u.item().Seq, seqTo: lead.Seq, accepted: u.at, started: now,
-	}
+	t.s, t.sess, t.lane, t.first, t.lead = s, x, u.lane, u, u.last
+	t.runID, t.gen, t.started = lead.ID, x.gen, now
 	if lead.RunID != "" {
 		t.runID = lead.RunID
 	}
@@ -127,15 +125,31 @@ func (u *entry[M]) begin(s *Scheduler[M], x *session[M], now time.Duration) *Tur
 	return t
 }
 
-// run is the goroutine of a turn. It ends when Run has returned; its last act gives the slot back.
+// run is the goroutine that executes turns. It goes on with a turn that the end of its last one has started, which spares a
+// busy lane a new goroutine, and the growth of its stack, for every turn. It ends when there is no such turn.
 func (s *Scheduler[M]) run(t *Turn[M]) {
-	err := ErrGoexit // stays if Run ends the goroutine instead of returning
+	for t != nil {
+		t = s.execute(t)
+	}
+}
+
+// execute runs one turn to its end and returns the one to go on with.
+func (s *Scheduler[M]) execute(t *Turn[M]) (next *Turn[M]) {
+	err, returned := ErrGoexit, false // stays so if Run ends the goroutine instead of returning
 	ctx, cancel := context.WithCancelCause(s.ctx)
-	defer func() { s.finish(t, cancel, err) }()
+	defer func() {
+		next = s.finish(t, err)
+		cancel(ErrTurnOver) // a child context that the turn has left behind ends now
+		if next != nil && !returned {
+			go s.run(next) // this goroutine is ending, and the next turn must not end with it
+		}
+	}()
 	s.attach(t, cancel)
-	s.obs.TurnStarted(t.lane.name, t.started-t.accepted)
+	s.obs.TurnStarted(t.lane.name, t.Waited())
 	s.tellMerged(t, t.first, t.lead)
 	err = s.invoke(ctx, t)
+	returned = true
+	return nil
 }
 
 // attach lets stops reach the context of the turn, and passes on one that came before.
@@ -169,7 +183,7 @@ func (s *Scheduler[M]) invoke(ctx context.Context, t *Turn[M]) (err error) {
 			return
 		}
 		failure := &PanicError{Value: v, Stack: debug.Stack()}
-		s.log.ErrorContext(ctx, "turn panicked", slog.String("session", t.session), slog.String("run_id", t.runID),
+		s.log.ErrorContext(ctx, "turn panicked", slog.String("session", t.Session()), slog.String("run_id", t.runID),
 			slog.String("lane", t.lane.name), slog.Any("err", failure), slog.String("stack", string(failure.Stack)))
 		err = failure
 	}()
@@ -177,7 +191,8 @@ func (s *Scheduler[M]) invoke(ctx context.Context, t *Turn[M]) (err error) {
 }
 
 // finish gives the slot and the place in the session back and decides the outcome, unless that was done when the turn got stuck.
-func (s *Scheduler[M]) finish(t *Turn[M], cancel context.CancelCauseFunc, err error) {
+// It returns one of the turns that start because of it, for the calling goroutine to go on with.
+func (s *Scheduler[M]) finish(t *Turn[M], err error) *Turn[M] {
 	fx := s.begin()
 	s.mu.Lock()
 	t.over = true
@@ -196,11 +211,12 @@ func (s *Scheduler[M]) finish(t *Turn[M], cancel context.CancelCauseFunc, err er
 	s.pump(t.lane, &fx)
 	s.ended()
 	s.mu.Unlock()
-	cancel(ErrTurnOver) // a child context that the turn has left behind ends now
+	next := fx.takeStart()
 	s.flush(&fx)
 	if decided {
 		s.announce(t, fx.now)
 	}
+	return next
 }
 
 // leave takes the turn out of the session's running ones.

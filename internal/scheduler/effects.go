@@ -52,8 +52,17 @@ func (s *Scheduler[M]) endAll(fx *effects[M], gone goneUnits[M], n int) {
 	if n == 0 {
 		return
 	}
-	s.tally.outcomes[gone.outcome.index()] += uint64(n) //nolint:gosec // a count of messages is not negative
+	s.tally.outcomes[gone.outcome.index()] += n
 	fx.gone = append(fx.gone, gone)
+}
+
+// takeStart takes the first of the turns to start away, nil when there is none.
+func (fx *effects[M]) takeStart() *Turn[M] {
+	t := fx.starts
+	if t != nil {
+		fx.starts = t.nextStart
+	}
+	return t
 }
 
 // flush does what is to be done after the mutex was released, the urgent things first, and returns the messages that ended.
@@ -88,7 +97,7 @@ func (s *Scheduler[M]) flush(fx *effects[M]) []Ended[M] {
 func (s *Scheduler[M]) reportStranger(name string) {
 	s.obs.LaneUnknown()
 	if name != "" {
-		s.log.Warn("unknown lane, using main", slog.String("lane", name)) //nolint:sloglint // no context belongs to a decision of the scheduler
+		s.log.Warn("unknown lane, using main", slog.String("lane", name))
 	}
 }
 

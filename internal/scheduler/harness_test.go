@@ -2,9 +2,11 @@ package scheduler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,7 +21,6 @@ type (
 	turn    = scheduler.Turn[string]
 	item    = scheduler.Item[string]
 	config  = scheduler.Config[string]
-	ended   = scheduler.Ended[string]
 	runFunc = func(ctx context.Context, t *turn) error
 )
 
@@ -47,11 +48,14 @@ func drain(t *testing.T, s *sched) {
 	}
 }
 
-// checkSums checks what must always hold of the counters.
-func checkSums(t interface {
+// failer is a test or a property test.
+type failer interface {
 	Helper()
-	Fatalf(string, ...any)
-}, s *sched) {
+	Fatalf(format string, args ...any)
+}
+
+// checkSums checks what must always hold of the counters.
+func checkSums(t failer, s *sched) {
 	t.Helper()
 	stats := s.Stats()
 	sum := uint64(stats.Sessions.Waiting + stats.Sessions.Undecided)
@@ -137,20 +141,11 @@ func (j *journal) take() []string {
 
 // texts joins the payloads of a turn.
 func texts(items []item) string {
-	text := ""
-	for i, it := range items {
-		if i > 0 {
-			text += "+"
-		}
-		text += it.Payload
+	var parts []string
+	for _, it := range items {
+		parts = append(parts, it.Payload)
 	}
-	return text
-}
-
-// bubble runs a test in virtual time.
-func bubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, f)
+	return strings.Join(parts, "+")
 }
 
 // takes returns a Run that takes this long and notes when it began what.
@@ -178,4 +173,31 @@ func pass(d time.Duration) {
 	defer timer.Stop()
 	<-timer.C
 	synctest.Wait()
+}
+
+// instant returns a Run that takes no time and notes when it ran what, in milliseconds.
+func instant(j *journal) runFunc {
+	base := time.Now()
+	return func(_ context.Context, t *turn) error {
+		j.add("%d:%s", time.Since(base).Milliseconds(), texts(t.Items()))
+		return nil
+	}
+}
+
+// recordTurn returns a Run that keeps its turn.
+func recordTurn(into **turn) runFunc {
+	return func(_ context.Context, t *turn) error {
+		*into = t
+		return nil
+	}
+}
+
+// asMerged finds a MergedError.
+func asMerged(err error, into **scheduler.MergedError) bool { return errors.As(err, into) }
+
+// linger keeps a turn busy whatever happens to its context.
+func linger(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
 }

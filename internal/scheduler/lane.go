@@ -21,7 +21,7 @@ type lane[M any] struct {
 	yielded   int // turns of the lane without a slot
 	lastStart time.Duration
 
-	started, answered, failed, cancelled uint64
+	started, answered, failed, cancelled int
 }
 
 // push puts the session at the end of the ready list.

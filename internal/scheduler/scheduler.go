@@ -37,7 +37,6 @@ type Scheduler[M any] struct {
 
 const (
 	maxSpare     = 256  // pooled sessions
-	maxSpareCap  = 64   // a pooled session keeps a small slice only
 	maxStrangers = 64   // unknown lane names remembered
 	shrinkAt     = 4096 // a map that held more sessions than this is thrown away when it is empty
 )
@@ -162,7 +161,7 @@ func (s *Scheduler[M]) makeRoom(x *session[M], fx *effects[M]) error {
 	}
 	for x.depth() >= x.set.Cap {
 		u := x.pop()
-		s.tally.droppedOld += uint64(u.count)
+		s.tally.droppedOld += u.count
 		s.end(fx, OutcomeDropped, ErrQueueDropped, u)
 	}
 	return nil
@@ -216,7 +215,7 @@ func (s *Scheduler[M]) open(key string, cutoff int64) *session[M] {
 		x, s.spare[n-1] = s.spare[n-1], nil
 		s.spare = s.spare[:n-1]
 	} else {
-		x = &session[M]{}
+		x = newSession[M]()
 	}
 	x.key, x.gen, x.last = key, s.gen, cutoff
 	s.sessions[key] = x
@@ -228,12 +227,7 @@ func (s *Scheduler[M]) open(key string, cutoff int64) *session[M] {
 func (s *Scheduler[M]) forget(x *session[M], fx *effects[M]) {
 	s.dropEstimate(x, fx)
 	delete(s.sessions, x.key)
-	x.key, x.byLane = "", x.byLane[:0]
-	if cap(x.units) > maxSpareCap {
-		x.units = nil
-	}
-	clear(x.units)
-	x.units, x.head = x.units[:0], 0
+	x.recycle()
 	if len(s.spare) < maxSpare {
 		s.spare = append(s.spare, x)
 	}

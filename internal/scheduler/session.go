@@ -21,6 +21,8 @@ type session[M any] struct {
 	waiting  int  // messages in units
 	disorder bool // a late message stands between those of a unit: look-ups cannot trust the order
 	byLane   []laneShare[M]
+	unitsBox [2]*entry[M]    // first memory of units
+	laneBox  [1]laneShare[M] // first memory of byLane
 
 	// The place in a ready list; lane is nil when the session stands in none.
 	lane       *lane[M]
@@ -44,6 +46,19 @@ type session[M any] struct {
 type laneShare[M any] struct {
 	lane  *lane[M]
 	count int
+}
+
+// newSession makes a session that needs no more memory for its first waiting messages.
+func newSession[M any]() *session[M] {
+	x := &session[M]{}
+	x.recycle()
+	return x
+}
+
+// recycle forgets the conversation. What guards against late timers and answers stays.
+func (x *session[M]) recycle() {
+	clear(x.unitsBox[:])
+	x.key, x.units, x.head, x.byLane = "", x.unitsBox[:0], 0, x.laneBox[:0]
 }
 
 func (x *session[M]) idle() bool    { return len(x.running) == 0 && x.depth() == 0 }
@@ -114,7 +129,10 @@ func (x *session[M]) pop() *entry[M] {
 // detach takes all units away.
 func (x *session[M]) detach() []*entry[M] {
 	units := x.units[x.head:]
-	x.units, x.head, x.waiting, x.disorder = nil, 0, 0, false
+	if len(units) <= len(x.unitsBox) {
+		units = slices.Clone(units) // it may be the session's own first memory
+	}
+	x.units, x.head, x.waiting, x.disorder = nil, 0, 0, false // the caller owns the slice now
 	for i := range x.byLane {
 		x.byLane[i].lane.messages -= x.byLane[i].count
 	}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -101,15 +102,7 @@ func (s Settings) faults(prefix string) []error {
 
 // exact reports whether the name is empty or written exactly as the constant.
 func exact[T ~string](name T, known []T) bool {
-	if name == "" {
-		return true
-	}
-	for _, k := range known {
-		if name == k {
-			return true
-		}
-	}
-	return false
+	return name == "" || slices.Contains(known, name)
 }
 
 // hold is the longest time that the first message of a batch waits.

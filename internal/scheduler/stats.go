@@ -9,13 +9,13 @@ import (
 
 // tally are the counters of the scheduler, guarded by its mutex.
 type tally struct {
-	accepted     uint64
-	turns        uint64
-	outcomes     [outcomeCount]uint64
-	refused      [refusalCount]uint64
-	droppedOld   uint64
-	cleared      uint64
-	unknownLanes uint64
+	accepted     int
+	turns        int
+	outcomes     [outcomeCount]int
+	refused      [refusalCount]int
+	droppedOld   int
+	cleared      int
+	unknownLanes int
 
 	running    int // turns
 	stuck      int // running turns past their grace
@@ -137,12 +137,12 @@ func (s *Scheduler[M]) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := Stats{
-		Accepted: s.tally.accepted, Turns: s.tally.turns, UnknownLanes: s.tally.unknownLanes,
+		Accepted: total(s.tally.accepted), Turns: total(s.tally.turns), UnknownLanes: total(s.tally.unknownLanes),
 		Draining: s.draining, Generation: s.gen,
 		Outcomes: make(map[Outcome]uint64, outcomeCount), Refused: make(map[Refusal]uint64, refusalCount),
 		Drops: DropStats{
-			Old: s.tally.droppedOld, New: s.tally.refused[RefusedFull.index()],
-			Stale: s.tally.refused[RefusedStale.index()], Cleared: s.tally.cleared,
+			Old: total(s.tally.droppedOld), New: total(s.tally.refused[RefusedFull.index()]),
+			Stale: total(s.tally.refused[RefusedStale.index()]), Cleared: total(s.tally.cleared),
 		},
 		Sessions: SessionTotals{
 			Tracked: len(s.sessions), Running: s.tally.running, Undecided: s.tally.running - s.tally.discarded,
@@ -150,10 +150,10 @@ func (s *Scheduler[M]) Stats() Stats {
 		},
 	}
 	for _, o := range Outcomes() {
-		stats.Outcomes[o] = s.tally.outcomes[o.index()]
+		stats.Outcomes[o] = total(s.tally.outcomes[o.index()])
 	}
 	for _, r := range Refusals() {
-		stats.Refused[r] = s.tally.refused[r.index()]
+		stats.Refused[r] = total(s.tally.refused[r.index()])
 	}
 	for _, l := range s.lanes {
 		stats.Lanes = append(stats.Lanes, l.stats(now))
@@ -162,6 +162,9 @@ func (s *Scheduler[M]) Stats() Stats {
 	slices.SortFunc(stats.Lanes, func(a, b LaneStats) int { return cmp.Compare(a.Name, b.Name) })
 	return stats
 }
+
+// total makes a counter of a number that only grows from zero.
+func total(n int) uint64 { return uint64(n) } //nolint:gosec // never negative
 
 // Lane returns the state of one lane; false when no lane has this name.
 func (s Stats) Lane(name string) (LaneStats, bool) {
@@ -177,8 +180,8 @@ func (l *lane[M]) stats(now time.Duration) LaneStats {
 	stats := LaneStats{
 		Name: l.name, Capacity: l.limit, Active: l.active, Stopping: l.stopping, Yielded: l.yielded,
 		Ready: l.readyCount + len(l.returning), Waiting: l.messages,
-		Started: l.started, Finished: l.answered + l.failed + l.cancelled,
-		Answered: l.answered, Failed: l.failed, Cancelled: l.cancelled,
+		Started: total(l.started), Finished: total(l.answered + l.failed + l.cancelled),
+		Answered: total(l.answered), Failed: total(l.failed), Cancelled: total(l.cancelled),
 	}
 	if l.readyHead != nil {
 		stats.OldestWait = now - l.readyHead.readyAt
@@ -215,7 +218,7 @@ func (t *Turn[M]) stats(now time.Duration) RunStats {
 		state = StateStopping
 	}
 	return RunStats{
-		RunID: t.runID, Session: t.session, Lane: t.lane.name, State: state, Stuck: t.stuck, Yielded: t.away,
+		RunID: t.runID, Session: t.Session(), Lane: t.lane.name, State: state, Stuck: t.stuck, Yielded: t.away,
 		Running: now - t.started, Messages: len(t.items),
 	}
 }

@@ -50,7 +50,7 @@ func (s *Scheduler[M]) takeInput(t *Turn[M], fx *effects[M]) []*entry[M] {
 	var units []*entry[M]
 	for u := x.front(); u != nil && t.wants(u); u = x.front() {
 		units = append(units, x.pop())
-		s.tally.outcomes[OutcomeMerged.index()] += uint64(u.count) //nolint:gosec // a count of messages is not negative
+		s.tally.outcomes[OutcomeMerged.index()] += u.count
 		t.absorb(u)
 	}
 	s.settle(x, fx)

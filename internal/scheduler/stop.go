@@ -40,7 +40,7 @@ func (s *Scheduler[M]) StopAll(key, who string, cutoff int64) Stopped[M] {
 // dropped; their error matches ErrQueueDropped and names who.
 func (s *Scheduler[M]) ClearWaiting(key, who string) []Ended[M] {
 	return s.stop(key, func(x *session[M], fx *effects[M]) Stopped[M] {
-		s.tally.cleared += uint64(x.waiting) //nolint:gosec // a count of messages is not negative
+		s.tally.cleared += x.waiting
 		s.empty(x, OutcomeDropped, &CancelCause{Reason: ReasonCleared, By: who}, fx)
 		return Stopped[M]{}
 	}).Ended
@@ -52,7 +52,7 @@ func (s *Scheduler[M]) Drop(key string, seq int64) (Ended[M], bool) {
 	ended := s.stop(key, func(x *session[M], fx *effects[M]) Stopped[M] {
 		if i, e := x.findSeq(seq); e != nil {
 			s.tally.droppedOld++
-			s.remove(x, i, e, OutcomeDropped, ErrQueueDropped, fx)
+			s.remove(x, i, e, goneUnits[M]{outcome: OutcomeDropped, err: ErrQueueDropped}, fx)
 		}
 		return Stopped[M]{}
 	}).Ended
@@ -145,7 +145,7 @@ func (s *Scheduler[M]) stopNamed(x *session[M], id string, cause *CancelCause, f
 		}
 	}
 	if i, e := x.find(func(e *entry[M]) bool { return e.item().ID == id || e.item().RunID == id }); e != nil {
-		s.remove(x, i, e, OutcomeStopped, cause, fx)
+		s.remove(x, i, e, goneUnits[M]{outcome: OutcomeStopped, err: cause}, fx)
 	}
 	return Stopped[M]{}
 }
@@ -178,7 +178,7 @@ func (s *Scheduler[M]) reset(x *session[M], fx *effects[M]) {
 	for _, t := range x.running {
 		s.cancelTurn(t, &CancelCause{Reason: ReasonReset}, s.cfg.StopGrace, fx)
 	}
-	s.tally.cleared += uint64(x.waiting) //nolint:gosec // a count of messages is not negative
+	s.tally.cleared += x.waiting
 	s.empty(x, OutcomeCleared, ErrLaneCleared, fx)
 }
 
@@ -189,15 +189,15 @@ func (s *Scheduler[M]) empty(x *session[M], o Outcome, err error, fx *effects[M]
 	s.endAll(fx, goneUnits[M]{units: x.detach(), outcome: o, err: err}, n)
 }
 
-// remove ends one waiting message.
-func (s *Scheduler[M]) remove(x *session[M], i int, e *entry[M], o Outcome, err error, fx *effects[M]) {
+// remove ends one waiting message, as gone says.
+func (s *Scheduler[M]) remove(x *session[M], i int, e *entry[M], gone goneUnits[M], fx *effects[M]) {
 	if u := x.units[i]; u.open && u.count == 1 {
 		s.closeWindow(x)
 	} else if u.open {
 		s.tally.debouncing--
 	}
 	x.remove(i, e)
-	s.end(fx, o, err, e)
+	s.end(fx, gone.outcome, gone.err, e)
 }
 
 // interrupt makes room for a message in mode interrupt: it replaces everything of its session that has not ended. A message

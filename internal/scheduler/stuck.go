@@ -54,8 +54,7 @@ func (s *Scheduler[M]) condemn(t *Turn[M]) {
 
 // reportStuck tells the log, the observer and the caller of the scheduler.
 func (s *Scheduler[M]) reportStuck(t *Turn[M]) {
-	//nolint:sloglint // the turn's context is over, and no other belongs to a timer
-	s.log.Warn("turn ignores its cancelled context", slog.String("session", t.session), slog.String("run_id", t.runID),
+	s.log.Warn("turn ignores its cancelled context", slog.String("session", t.Session()), slog.String("run_id", t.runID),
 		slog.String("lane", t.lane.name), slog.Duration("grace", s.cfg.StopGrace))
 	s.obs.TurnStuck(t.lane.name)
 	if s.cfg.OnStuck == nil {
@@ -63,7 +62,6 @@ func (s *Scheduler[M]) reportStuck(t *Turn[M]) {
 	}
 	defer func() {
 		if v := recover(); v != nil {
-			//nolint:sloglint // as above
 			s.log.Error("stuck turn's callback panicked", slog.String("run_id", t.runID), slog.Any("err", v),
 				slog.String("stack", string(debug.Stack())))
 		}

@@ -9,15 +9,13 @@ import (
 // concurrent use; those that do something refuse when the turn is over.
 type Turn[M any] struct {
 	// Fixed at the start.
-	s              *Scheduler[M]
-	lane           *lane[M]
-	first, lead    *entry[M]
-	items          []Item[M]
-	session, runID string
-	gen            uint64
-	seqFrom, seqTo int64
-	accepted       time.Duration // of the first message
-	started        time.Duration
+	s           *Scheduler[M]
+	lane        *lane[M]
+	first, lead *entry[M]
+	items       []Item[M]
+	runID       string
+	gen         uint64
+	started     time.Duration
 
 	// Guarded by the scheduler's mutex.
 	nextStart *Turn[M]
@@ -43,7 +41,7 @@ type Turn[M any] struct {
 func (t *Turn[M]) RunID() string { return t.runID }
 
 // Session is the key of the conversation.
-func (t *Turn[M]) Session() string { return t.session }
+func (t *Turn[M]) Session() string { return t.lead.item().Session }
 
 // Lane is the name of the lane whose slot the turn holds.
 func (t *Turn[M]) Lane() string { return t.lane.name }
@@ -53,16 +51,16 @@ func (t *Turn[M]) Lane() string { return t.lane.name }
 func (t *Turn[M]) Items() []Item[M] { return t.items }
 
 // SeqFrom is the sequence number of the first message.
-func (t *Turn[M]) SeqFrom() int64 { return t.seqFrom }
+func (t *Turn[M]) SeqFrom() int64 { return t.first.item().Seq }
 
 // SeqTo is the sequence number of the leading message.
-func (t *Turn[M]) SeqTo() int64 { return t.seqTo }
+func (t *Turn[M]) SeqTo() int64 { return t.lead.item().Seq }
 
 // Generation is the number of resets before the turn started, plus one. It only grows.
 func (t *Turn[M]) Generation() uint64 { return t.gen }
 
 // Waited is the time from the acceptance of the first message to the start.
-func (t *Turn[M]) Waited() time.Duration { return t.started - t.accepted }
+func (t *Turn[M]) Waited() time.Duration { return t.started - t.first.at }
 
 // Cause is why the turn was cancelled, nil when it was not. Inside Run, context.Cause of the context says the same.
 func (t *Turn[M]) Cause() *CancelCause {

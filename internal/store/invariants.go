@@ -70,9 +70,9 @@ func messageInvariants() []Invariant {
 		{ID: "I6.receipt", Rule: "Delivered means that the provider's id is known.", SQL: `
 			SELECT 'I6.receipt', id, run_id FROM outbox
 			WHERE state = 'delivered' AND coalesce(provider_id, '') = ''`},
-		{ID: "I10.queue", Rule: "No more messages wait than the queue has places.", Params: []string{"cap"}, SQL: `
+		{ID: "I10.queue", Rule: "No more messages wait for a turn of their own than the queue has places.", Params: []string{"cap"}, SQL: `
 			SELECT 'I10.queue', session_key, count(*) FROM inbox
-			WHERE state IN ('held', 'waiting')
+			WHERE state = 'waiting'
 			GROUP BY session_key HAVING count(*) > :cap`},
 	}
 }

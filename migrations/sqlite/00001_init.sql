@@ -49,6 +49,13 @@ CREATE TABLE sessions (
     transcript_seq  INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
+-- What a deleted session leaves behind: a new one of the same key must reuse neither sequence numbers nor epochs.
+CREATE TABLE deleted_sessions (
+    key      TEXT    NOT NULL PRIMARY KEY,
+    last_seq INTEGER NOT NULL,
+    epoch    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE inbox (
     session_key TEXT    NOT NULL,
     seq         INTEGER NOT NULL,
@@ -154,6 +161,7 @@ DROP TABLE transcript;
 DROP TABLE outbox;
 DROP TABLE runs;
 DROP TABLE inbox;
+DROP TABLE deleted_sessions;
 DROP TABLE sessions;
 DROP TABLE leases;
 DROP TABLE nodes;

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -66,7 +67,7 @@ func (s *Store) duplicate(old *message, node string) store.Accepted {
 
 func (s *Store) checkRoom(p store.AcceptParams) error {
 	se := s.sessions[p.Message.Session]
-	if se != nil && !p.Unqueued && p.Cap > 0 && p.Drop == store.DropNew && se.Waiting >= p.Cap {
+	if se != nil && !p.Unqueued && p.Drop == store.DropNew && len(se.tooMany(p)) > 0 {
 		return chat.ErrQueueFull
 	}
 	return nil
@@ -118,8 +119,10 @@ func (s *Store) add(se *session, p store.AcceptParams, now time.Time) {
 		m.State, m.Outcome, m.Reason, m.endedAt = store.StateDone, chat.OutcomeAnswered, store.ReasonCommand, now
 		return
 	}
-	if p.Hold > 0 {
+	if p.Joins {
 		m.State = store.StateHeld
+	}
+	if p.Hold > 0 {
 		if until := now.Add(p.Hold); until.After(se.debounceUntil) {
 			se.debounceUntil = until
 		}
@@ -130,16 +133,27 @@ func (s *Store) add(se *session, p store.AcceptParams, now time.Time) {
 
 // makeRoom drops the oldest waiting messages until the new one has a place.
 func (s *Store) makeRoom(se *session, p store.AcceptParams, now time.Time) []store.Waiting {
-	over := se.Waiting + 1 - p.Cap
-	if p.Cap <= 0 || over <= 0 {
+	victims := se.tooMany(p)
+	if len(victims) == 0 {
 		return nil
 	}
-	victims := se.queued()[:over]
 	for _, m := range victims {
 		se.end(m, chat.OutcomeDropped, string(chat.FailQueueFull), now)
 	}
 	s.notify(se.Key, p.DropNotice, victims, now)
 	return rows(victims)
+}
+
+// tooMany are the messages that have to make room for a new one, oldest first. Only what waits for a turn of its own counts: neither what
+// joins another message nor what has a slot already.
+func (se *session) tooMany(p store.AcceptParams) []*message {
+	if p.Cap <= 0 || p.Joins {
+		return nil
+	}
+	list := slices.DeleteFunc(se.queued(), func(m *message) bool {
+		return m.State == store.StateHeld || slices.Contains(p.Starting, m.Seq)
+	})
+	return list[:max(0, len(list)+1-p.Cap)]
 }
 
 func describe(out *store.Accepted, se *session, node string) {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,16 +33,34 @@ CREATE TABLE outbox (id, run_id, n, channel, chat_id, kind, state, node, epoch, 
 CREATE TABLE leases (name, owner, epoch, next_offset);
 `
 
-// mirror answers SQL about a memory store: it copies the store into tables for every question.
+// mirror answers SQL about a memory store: it copies the store into tables, anew when anything happened since the last question.
 type mirror struct {
 	st      *memory.Store
-	changes []string // statements to run on every copy
+	ops     atomic.Int64 // operations of the store so far
+	changes []string     // statements to run on every copy
+
+	db     *sql.DB
+	copied int64 // ops and changes when db was made
+}
+
+func (m *mirror) current(t testing.TB) *sql.DB {
+	t.Helper()
+	if now := m.ops.Load() + int64(len(m.changes)); m.db == nil || m.copied != now {
+		m.close()
+		m.db, m.copied = m.copyTo(t), now
+	}
+	return m.db
+}
+
+func (m *mirror) close() {
+	if m.db != nil {
+		m.db.Close()
+	}
 }
 
 func (m *mirror) query(t testing.TB, text string) [][]any {
 	t.Helper()
-	db := m.copyTo(t)
-	defer db.Close()
+	db := m.current(t)
 	rows, err := db.QueryContext(context.WithoutCancel(t.Context()), text)
 	if err != nil {
 		t.Fatalf("%s\n%v", text, err)
@@ -101,13 +120,18 @@ func (m *mirror) copyTo(t testing.TB) *sql.DB {
 
 func open(t testing.TB, now func() time.Time) storetest.Harness {
 	t.Helper()
-	st := memory.New(memory.Config{Now: now})
+	m := &mirror{}
+	st := memory.New(memory.Config{Now: now, Before: func(context.Context, string) error {
+		m.ops.Add(1)
+		return nil
+	}})
+	m.st = st
 	t.Cleanup(func() {
+		m.close()
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	m := &mirror{st: st}
 	same := func() store.Store { return st }
 	return storetest.Harness{
 		Open: same, Reopen: same, Query: m.query,

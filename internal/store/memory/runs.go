@@ -219,10 +219,15 @@ func leader(list []*message, runID string) *message {
 	return lead
 }
 
-// requeue lets the messages of a run wait again.
+// requeue lets the messages of a run wait again: one for its turn, the others with it.
 func (se *session) requeue(r *run) {
-	for _, m := range se.of(r.ID) {
-		m.State = store.StateWaiting
+	list := se.of(r.ID)
+	lead := leader(list, r.ID)
+	for _, m := range list {
+		m.State = store.StateHeld
+		if m == lead {
+			m.State = store.StateWaiting
+		}
 		se.Waiting++
 	}
 }

@@ -143,7 +143,7 @@ func (s *Store) view(se *session) store.Session {
 	out.Notes = maps.Clone(se.Notes)
 	var running []*run
 	for _, r := range s.active {
-		if r.Session == se.Key && r.State == store.RunRunning {
+		if r.Session == se.Key {
 			running = append(running, r)
 		}
 	}

@@ -15,7 +15,8 @@ func queueTests() []test {
 		{"SmallerCapDropsSeveral", smallerCapDropsSeveral},
 		{"RunningMessagesDoNotCount", runningMessagesDoNotCount},
 		{"RunningMessageIsNeverAVictim", runningIsNeverAVictim},
-		{"HeldMessagesCount", heldMessagesCount},
+		{"HeldMessagesDoNotCount", heldMessagesDoNotCount},
+		{"StartingMessagesAreSpared", startingMessagesAreSpared},
 		{"CapZeroIsNoBound", capZeroIsNoBound},
 		{"HoldKeepsTheSweepAway", holdKeepsTheSweepAway},
 		{"LaterHoldOpensTheWindowAgain", laterHoldOpensAgain},
@@ -125,19 +126,41 @@ func runningIsNeverAVictim(w *world) {
 	equal(w, "done_seq under a running message", w.session(key).DoneSeq, 0)
 }
 
-func heldMessagesCount(w *world) {
+func heldMessagesDoNotCount(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
 	p.Hold, p.Cap, p.Drop = time.Second, 1, store.DropNew
 	w.accept(p)
-	equal(w, "state", w.row(p.Message.ID).State, store.StateHeld)
-	equal(w, "waiting", w.session(key).Waiting, 1)
+	equal(w, "state of the first of a burst", w.row(p.Message.ID).State, store.StateWaiting)
+	for range 3 {
+		j := w.message(node, key)
+		j.Hold, j.Joins, j.Cap, j.Drop = time.Second, true, 1, store.DropNew
+		w.accept(j)
+		equal(w, "state of what joins it", w.row(j.Message.ID).State, store.StateHeld)
+	}
 	q := w.message(node, key)
 	q.Cap, q.Drop = 1, store.DropNew
 	_, err := w.st.Accept(w.ctx, q)
 	w.fails(err, chat.ErrQueueFull)
 	q.Drop = store.DropOld
 	equal(w, "dropped", idsOf(w.accept(q).Dropped), []string{p.Message.ID})
+	w.cap = 1
+}
+
+func startingMessagesAreSpared(w *world) {
+	node, key := w.node(), w.key()
+	first, a := w.say(node, key)
+	p := w.message(node, key)
+	p.Cap, p.Drop, p.Starting = 1, store.DropNew, []int64{a.Seq}
+	w.accept(p)
+	q := w.message(node, key)
+	q.Cap, q.Drop, q.Starting = 1, store.DropNew, []int64{a.Seq}
+	_, err := w.st.Accept(w.ctx, q)
+	w.fails(err, chat.ErrQueueFull)
+	q.Drop = store.DropOld
+	equal(w, "dropped", idsOf(w.accept(q).Dropped), []string{p.Message.ID})
+	equal(w, "state of the starting one", w.row(first).State, store.StateWaiting)
+	w.start(claimOf(key, a), first, a.Seq)
 	w.cap = 1
 }
 

@@ -89,4 +89,8 @@ func Run(t *testing.T, open Opener) {
 		t.Parallel()
 		runInvariants(t, open)
 	})
+	t.Run("StateMachine", func(t *testing.T) {
+		t.Parallel()
+		runModel(t, open)
+	})
 }

@@ -197,9 +197,9 @@ func requeueWaitsAgain(w *world) {
 	p.Transcript = []chat.TranscriptEntry{{RunID: lead, Role: chat.RoleAssistant, Text: "half an ans"}}
 	f := w.finish(p)
 	equal(w, "released", f.Released, false)
-	for _, id := range []string{first, lead} {
+	for id, state := range map[string]string{first: store.StateHeld, lead: store.StateWaiting} {
 		m := w.row(id)
-		equal(w, "state", m.State, store.StateWaiting)
+		equal(w, "state", m.State, state)
 		equal(w, "outcome", m.Outcome, "")
 	}
 	r := w.run(lead)

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"laneway/internal/config"
+)
+
+// level is how a finding of the doctor weighs.
+type level string
+
+const (
+	levelOK      level = "ok"
+	levelWarning level = "warning"
+	levelFailure level = "failure"
+)
+
+// finding is one line of the doctor.
+type finding struct {
+	Check string `json:"check"`
+	Level level  `json:"level"`
+	Text  string `json:"text"`
+	// Cure says what to do; "" when it is part of the text, or when there is nothing to do.
+	Cure string `json:"cure,omitempty"`
+}
+
+// check looks at one subject. It gets a deadline of its own, changes nothing, and returns at least one finding.
+type check struct {
+	name string
+	run  func(ctx context.Context, p *patient) []finding
+}
+
+// patient is what the checks look at.
+type patient struct {
+	env    *environment
+	flags  *doctorCmd
+	loaded *config.Loaded // nil when the configuration cannot be read
+}
+
+type doctorCmd struct {
+	configFlags
+	URL            string        `help:"Address of the gateway; default LANEWAY_URL, else ws://127.0.0.1:18790." placeholder:"URL"`
+	Token          string        `help:"Credential; default LANEWAY_TOKEN, else the token file of the data directory." placeholder:"TOKEN"`
+	AllowPlaintext bool          `help:"Send the credential over ws:// to another host."`
+	Timeout        time.Duration `help:"How long each check may take." default:"10s"`
+	JSON           bool          `help:"Print JSON."`
+}
+
+// Help is the long help of the command.
+func (doctorCmd) Help() string {
+	return `Each line is ok, a warning or a failure with its cure. Exit status 1 means that there is a failure.
+
+Example:
+
+    laneway doctor --config laneway.yaml`
+}
+
+// checks are done in this order; later ones may rely on what earlier ones found.
+func checks() []check {
+	return []check{
+		{"configuration", checkConfiguration},
+		{"start", checkStart},
+		{"data directory", checkData},
+		{"gateway", checkGateway},
+		{"credential", checkCredential},
+	}
+}
+
+// Run does all checks and prints what they found.
+func (c *doctorCmd) Run(ctx context.Context, env *environment) error {
+	if c.Timeout <= 0 {
+		return usageError("--timeout must be longer than 0")
+	}
+	p := &patient{env: env, flags: c}
+	var all []finding
+	failed := false
+	for _, one := range checks() {
+		for _, f := range c.do(ctx, one, p) {
+			f.Check = one.name
+			failed = failed || f.Level == levelFailure
+			all = append(all, f)
+		}
+	}
+	if err := c.print(env, all); err != nil {
+		return err
+	}
+	if failed {
+		return errQuiet
+	}
+	return nil
+}
+
+func (c *doctorCmd) do(ctx context.Context, one check, p *patient) []finding {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	return one.run(ctx, p)
+}
+
+func (c *doctorCmd) print(env *environment, all []finding) error {
+	if c.JSON {
+		return printJSON(env.stdout, map[string]any{"findings": all})
+	}
+	for _, f := range all {
+		line := fmt.Sprintf("%-8s %-15s %s", f.Level, f.Check, plain(f.Text))
+		if f.Cure != "" {
+			line += "; " + f.Cure
+		}
+		if _, err := fmt.Fprintln(env.stdout, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ok(format string, args ...any) []finding {
+	return []finding{{Level: levelOK, Text: fmt.Sprintf(format, args...)}}
+}
+
+func failure(text, cure string) []finding {
+	return []finding{{Level: levelFailure, Text: text, Cure: cure}}
+}
+
+func warning(text, cure string) []finding {
+	return []finding{{Level: levelWarning, Text: text, Cure: cure}}
+}
+
+// each makes one failure of every sentence of a refused configuration.
+func each(err error) []finding {
+	var refused config.FaultsError
+	if !errors.As(err, &refused) {
+		return failure(err.Error(), "")
+	}
+	var all []finding
+	for _, line := range refused.Lines() {
+		all = append(all, finding{Level: levelFailure, Text: line})
+	}
+	return all
+}
+
+func checkConfiguration(_ context.Context, p *patient) []finding {
+	loaded, err := p.flags.load(p.env)
+	if err != nil {
+		return each(err)
+	}
+	p.loaded = loaded
+	if loaded.File == "" {
+		return ok("no file; defaults and environment")
+	}
+	return ok("%s", loaded.File)
+}
+
+func checkStart(_ context.Context, p *patient) []finding {
+	if p.loaded == nil {
+		return warning("not checked", "mend the configuration first")
+	}
+	plan, err := config.Preflight(p.loaded)
+	if err != nil {
+		return each(err)
+	}
+	all := ok("a gateway may start with this configuration")
+	for _, w := range plan.Warnings {
+		all = append(all, finding{Level: levelWarning, Text: w})
+	}
+	return all
+}
+
+func checkData(_ context.Context, p *patient) []finding {
+	if p.loaded == nil {
+		return warning("not checked", "mend the configuration first")
+	}
+	data := p.loaded.Config.Data
+	info, err := os.Stat(data)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return ok("%s does not exist yet; laneway serve makes it", data)
+	case err != nil:
+		return failure(data+" cannot be read", "check who owns it")
+	case !info.IsDir():
+		return failure(data+" is a file", "name another with --data")
+	}
+	probe, err := os.CreateTemp(data, ".doctor-*")
+	if err != nil {
+		return failure(data+" cannot be written to", "check who owns it and whether the disk is full")
+	}
+	if err := errors.Join(probe.Close(), os.Remove(filepath.Clean(probe.Name()))); err != nil {
+		return failure(data+" cannot be written to", "check whether the disk is full")
+	}
+	return ok("%s", data)
+}
+
+func (c *doctorCmd) client(p *patient) clientFlags {
+	flags := clientFlags{URL: c.URL, Token: c.Token, AllowPlaintext: c.AllowPlaintext}
+	if p.loaded != nil {
+		flags.Data = p.loaded.Config.Data
+	}
+	return flags
+}
+
+func checkGateway(ctx context.Context, p *patient) []finding {
+	base, err := p.flags.client(p).address(p.env)
+	if err != nil {
+		return failure(err.Error(), "")
+	}
+	if _, _, err := probe(ctx, base, "/healthz"); err != nil {
+		return failure(err.Error(), "")
+	}
+	body, status, err := probe(ctx, base, "/readyz")
+	switch {
+	case err != nil:
+		return failure(err.Error(), "")
+	case status != 200:
+		return failure("alive, but not ready: "+oneLine(string(body)), "see the log of the gateway")
+	default:
+		return ok("alive and ready")
+	}
+}
+
+func checkCredential(ctx context.Context, p *patient) []finding {
+	var status struct {
+		Version string `json:"version"`
+		NodeID  string `json:"nodeId"`
+	}
+	var raw json.RawMessage
+	if err := p.flags.client(p).call(ctx, p.env, "status", map[string]any{}, &raw); err != nil {
+		return failure(err.Error(), "")
+	}
+	if err := json.Unmarshal(raw, &status); err != nil {
+		return failure("the status of the gateway cannot be read", "check that gateway and program have the same version")
+	}
+	if own := programVersion().Version; status.Version != own {
+		return warning(fmt.Sprintf("the gateway has version %s, this program %s", cell(status.Version, 20), own), "use the same version of both")
+	}
+	return ok("accepted by %s", cell(status.NodeID, 40))
+}

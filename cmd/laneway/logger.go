@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"laneway/internal/config"
+)
+
+// newLogger writes the log of the gateway to w. Secrets have a type that hides them; this handler is the second wall, for texts of
+// other people's libraries that carry one inside.
+func newLogger(w io.Writer, loaded *config.Loaded, creds config.Credentials) *slog.Logger {
+	options := &slog.HandlerOptions{Level: logLevel(loaded.Config.Log.Level)}
+	var handler slog.Handler = slog.NewTextHandler(w, options)
+	if loaded.Config.Log.Format == "json" {
+		handler = slog.NewJSONHandler(w, options)
+	}
+	secrets := append(loaded.Secrets(), creds.Token, creds.Password, creds.WriteToken, creds.ReadToken)
+	return slog.New(newRedactor(handler, secrets))
+}
+
+func logLevel(name string) slog.Level {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(name)); err != nil {
+		return slog.LevelInfo // the configuration has refused every other name
+	}
+	return level
+}
+
+// redactor replaces known secrets in messages and attributes.
+type redactor struct {
+	next    slog.Handler
+	replace *strings.Replacer
+}
+
+// minRedacted keeps the wall from eating ordinary words: a password of three letters would turn up everywhere.
+const minRedacted = 6
+
+func newRedactor(next slog.Handler, secrets []config.Secret) redactor {
+	var texts []string
+	for _, s := range secrets {
+		if text := s.Reveal(); len(text) >= minRedacted {
+			texts = append(texts, text)
+		}
+	}
+	slices.SortFunc(texts, func(a, b string) int { return len(b) - len(a) }) // a secret may be a part of a longer one
+	var pairs []string
+	for _, text := range texts {
+		pairs = append(pairs, text, config.Redacted)
+	}
+	return redactor{next: next, replace: strings.NewReplacer(pairs...)}
+}
+
+// Enabled is that of the handler behind.
+func (r redactor) Enabled(ctx context.Context, level slog.Level) bool {
+	return r.next.Enabled(ctx, level)
+}
+
+// Handle passes a cleaned record on.
+func (r redactor) Handle(ctx context.Context, record slog.Record) error {
+	clean := slog.NewRecord(record.Time, record.Level, r.replace.Replace(record.Message), record.PC)
+	record.Attrs(func(a slog.Attr) bool {
+		clean.AddAttrs(r.attr(a))
+		return true
+	})
+	return r.next.Handle(ctx, clean)
+}
+
+// WithAttrs cleans the attributes once.
+func (r redactor) WithAttrs(attrs []slog.Attr) slog.Handler {
+	clean := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		clean[i] = r.attr(a)
+	}
+	return redactor{next: r.next.WithAttrs(clean), replace: r.replace}
+}
+
+// WithGroup opens a group in the handler behind.
+func (r redactor) WithGroup(name string) slog.Handler {
+	return redactor{next: r.next.WithGroup(name), replace: r.replace}
+}
+
+func (r redactor) attr(a slog.Attr) slog.Attr {
+	value := a.Value.Resolve()
+	switch value.Kind() {
+	case slog.KindString:
+		return slog.String(a.Key, r.replace.Replace(value.String()))
+	case slog.KindGroup:
+		group := make([]slog.Attr, 0, len(value.Group()))
+		for _, member := range value.Group() {
+			group = append(group, r.attr(member))
+		}
+		return slog.Attr{Key: a.Key, Value: slog.GroupValue(group...)}
+	case slog.KindAny:
+		return r.any(a.Key, value)
+	default:
+		return slog.Attr{Key: a.Key, Value: value}
+	}
+}
+
+// any keeps a value as it is unless its text holds a secret: then the text, cleaned, is logged in its place.
+func (r redactor) any(key string, value slog.Value) slog.Attr {
+	text := fmt.Sprintf("%+v", value.Any())
+	if clean := r.replace.Replace(text); clean != text {
+		return slog.String(key, clean)
+	}
+	return slog.Attr{Key: key, Value: value}
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"time"
+	_ "time/tzdata" // zones for hosts and images without any
+)
+
+// environment is what a command needs of the world.
+type environment struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	lookupEnv      func(string) (string, bool)
+	// terminal is the controlling terminal of stdin and stdout; nil when one of them is none.
+	terminal *console
+	now      func() time.Time
+	signals  *signals
+
+	dial    dialer
+	service service
+	migrate migrator
+}
+
+func main() {
+	ctx, sig := listenForSignals(context.Background())
+	code := run(ctx, os.Args[1:], &environment{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv,
+		terminal: openConsole(os.Stdin, os.Stdout), now: time.Now, signals: sig,
+		dial: dialGateway, service: gatewayService(), migrate: storeMigrator(),
+	})
+	sig.stop()
+	os.Exit(code)
+}

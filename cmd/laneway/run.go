@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"laneway/internal/config"
+)
+
+// Exit statuses of every command.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// cli is the table of commands.
+type cli struct {
+	Serve      serveCmd      `cmd:"" help:"Run the gateway."`
+	Chat       chatCmd       `cmd:"" help:"Talk to an agent in the terminal."`
+	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
+	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
+	Sessions   sessionsCmd   `cmd:"" help:"Look at sessions, reset or stop them."`
+	Health     healthCmd     `cmd:"" help:"Ask a gateway whether it is well; for container health checks."`
+	Migrate    migrateCmd    `cmd:"" help:"Bring the database to the version of this program, or back."`
+	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory and gateway, with a cure for each fault."`
+	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" help:"Candidates for the next word; for completion scripts."`
+}
+
+// exitNow carries the status of a parser that has already answered (--help) up to run.
+type exitNow int
+
+// usageError is wrong usage that the parser cannot see.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// run executes one command line and returns its exit status.
+func run(ctx context.Context, args []string, env *environment) (code int) {
+	defer func() {
+		if stop, ok := recover().(exitNow); ok {
+			code = int(stop)
+		}
+	}()
+	parser, err := newParser(env)
+	if err != nil {
+		return env.fail(fmt.Errorf("building the table of commands: %w", err))
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		return env.fail(explainUsage(err, args))
+	}
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	return env.fail(parsed.Run(env))
+}
+
+func newParser(env *environment) (*kong.Kong, error) {
+	return kong.New(&cli{},
+		kong.Name("laneway"),
+		kong.Description("An agent gateway: people and programs talk to agents, in lanes, with jobs that start by the clock."),
+		kong.Writers(env.stdout, env.stderr),
+		kong.Exit(func(code int) { panic(exitNow(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
+	)
+}
+
+// explainUsage turns the parser's error into wrong usage. Whoever looks for a way to switch authentication off is told
+// that there is none, instead of being left to guess another spelling.
+func explainUsage(err error, args []string) error {
+	var parse *kong.ParseError
+	if !errors.As(err, &parse) {
+		return err
+	}
+	for _, arg := range args {
+		name, _, _ := strings.Cut(arg, "=")
+		if slices.Contains([]string{"--no-auth", "--noauth", "--auth", "--disable-auth", "--no-token", "--insecure", "--anonymous", "--allow-anonymous"}, name) {
+			return usageError("unknown flag " + name + "; authentication cannot be switched off")
+		}
+	}
+	help := "laneway --help"
+	if parse.Context != nil {
+		if node := parse.Context.Selected(); node != nil {
+			help = node.FullPath() + " --help"
+		}
+	}
+	return usageError(parse.Error() + "; see " + help)
+}
+
+// fail prints the sentence of err and returns its exit status; nil is success.
+func (env *environment) fail(err error) int {
+	var usage usageError
+	var refused config.FaultsError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &refused):
+		for _, line := range refused.Lines() {
+			env.complain("not starting: " + line)
+		}
+		return config.ExitCode
+	case errors.As(err, &usage):
+		env.complain(usage.Error())
+		return exitUsage
+	case errors.Is(err, errQuiet):
+		return exitFailure
+	default:
+		env.complain(err.Error())
+		return exitFailure
+	}
+}
+
+// errQuiet ends a command with status 1 when everything has been said already.
+var errQuiet = errors.New("a check failed")
+
+func (env *environment) complain(sentence string) {
+	_, _ = fmt.Fprintln(env.stderr, "laneway: "+oneLine(sentence)) //nolint:errcheck // nobody is left to tell
+}
+
+// oneLine keeps a sentence that carries foreign text on its line and free of control characters.
+func oneLine(s string) string {
+	return strings.Join(strings.Fields(strings.Map(visible, s)), " ")
+}

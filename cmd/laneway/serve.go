@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"laneway/internal/config"
+)
+
+// service is the process behind `serve`. It blocks until ctx is over and everything has ended, or until it cannot go on.
+type service interface {
+	Serve(ctx context.Context, s serveInput) error
+}
+
+// serveInput is everything that the process gets.
+type serveInput struct {
+	Loaded      *config.Loaded
+	Credentials config.Credentials
+	Version     versionReport
+	Logger      *slog.Logger
+	// Signals.Now ends at once, Reload and Restart are requests while it runs; ctx is the request to drain.
+	Signals *signals
+	// Reread reads file, environment and flags again, with all checks.
+	Reread func() (*config.Loaded, error)
+	// Ready is called once when the listeners are open, with their addresses.
+	Ready func(addresses []string)
+}
+
+// configFlags are settings that can stand on the command line. A flag that is given counts, even when it is empty.
+type configFlags struct {
+	Config   string  `help:"Configuration file; default LANEWAY_CONFIG, else none." placeholder:"FILE" type:"path"`
+	Data     *string `help:"Data directory; default $$XDG_DATA_HOME/laneway." placeholder:"DIR" type:"path"`
+	Database *string `help:"postgres://… or sqlite:PATH; default SQLite in the data directory. A password belongs into LANEWAY_DATABASE_URL." placeholder:"URL"`
+}
+
+func (f configFlags) settings() []config.Setting {
+	return given(flagValue{"data", "--data", f.Data}, flagValue{"database", "--database", f.Database})
+}
+
+type flagValue struct {
+	path, flag string
+	value      *string
+}
+
+func given(values ...flagValue) []config.Setting {
+	var all []config.Setting
+	for _, v := range values {
+		if v.value != nil {
+			all = append(all, config.Setting{Path: v.path, Flag: v.flag, Values: []string{*v.value}})
+		}
+	}
+	return all
+}
+
+func (f configFlags) load(env *environment, more ...config.Setting) (*config.Loaded, error) {
+	return config.Load(config.Options{File: f.Config, LookupEnv: env.lookupEnv, Flags: append(f.settings(), more...)})
+}
+
+type serveCmd struct {
+	configFlags
+	Listen        []string `help:"Address of the main listener; may be given several times. Default 127.0.0.1:18790." placeholder:"HOST:PORT"`
+	MetricsListen *string  `help:"Address of the metrics listener on loopback, main, or off." placeholder:"HOST:PORT"`
+	Agent         *string  `help:"A first agent: echo, command:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL." placeholder:"SPEC"`
+	Roles         []string `help:"What this process does: gateway,channels,cron,worker. Default all." placeholder:"ROLE"`
+	LogLevel      *string  `help:"debug, info, warn or error." placeholder:"LEVEL"`
+	LogFormat     *string  `help:"text or json." placeholder:"FORMAT"`
+	DrainTimeout  *string  `help:"How long running turns may go on after a stop was asked for. Default 30s." placeholder:"DURATION"`
+	PrintConfig   bool     `help:"Print the effective configuration and where each value comes from, and exit."`
+	JSON          bool     `help:"With --print-config: print JSON."`
+}
+
+// Help is the long help of the command.
+func (serveCmd) Help() string {
+	return `Without any configuration the gateway listens on 127.0.0.1:18790, keeps everything in SQLite in its data directory, makes a
+token there, and answers with the echo, a demonstration.
+
+SIGINT or SIGTERM drains, a second one ends at once. SIGHUP reads the configuration again, SIGUSR1 restarts the scheduler in place.
+
+Examples:
+
+    laneway serve
+    laneway serve --agent openai:llama3.2@http://127.0.0.1:11434/v1
+    laneway serve --config laneway.yaml --print-config`
+}
+
+func (c *serveCmd) settings() []config.Setting {
+	all := given(
+		flagValue{"metrics_listen", "--metrics-listen", c.MetricsListen},
+		flagValue{"agent", "--agent", c.Agent},
+		flagValue{"log.level", "--log-level", c.LogLevel},
+		flagValue{"log.format", "--log-format", c.LogFormat},
+		flagValue{"drain_timeout", "--drain-timeout", c.DrainTimeout},
+	)
+	if c.Listen != nil {
+		all = append(all, config.Setting{Path: "listen", Flag: "--listen", Values: c.Listen})
+	}
+	if c.Roles != nil {
+		all = append(all, config.Setting{Path: "roles", Flag: "--roles", Values: c.Roles})
+	}
+	return all
+}
+
+// Run checks everything, and only then makes the data directory and the token, and hands over to the process.
+func (c *serveCmd) Run(ctx context.Context, env *environment) error {
+	if c.JSON && !c.PrintConfig {
+		return usageError("--json goes with --print-config; see laneway serve --help")
+	}
+	loaded, err := c.load(env, c.settings()...)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.PrintConfig && c.JSON:
+		return printJSON(env.stdout, loaded.Values())
+	case c.PrintConfig:
+		return loaded.Print(env.stdout)
+	}
+	plan, err := config.Preflight(loaded)
+	if err != nil {
+		return err
+	}
+	for _, warning := range plan.Warnings {
+		env.complain("warning: " + warning)
+	}
+	creds, err := plan.Prepare()
+	if err != nil {
+		return err
+	}
+	return env.service.Serve(ctx, serveInput{
+		Loaded: loaded, Credentials: creds, Version: programVersion(), Signals: env.signals,
+		Logger: newLogger(env.stderr, loaded, creds),
+		Reread: func() (*config.Loaded, error) { return c.reread(env) },
+		Ready:  func(addresses []string) { env.banner(loaded, plan, addresses) },
+	})
+}
+
+// reread checks a configuration as a start would, but makes nothing.
+func (c *serveCmd) reread(env *environment) (*config.Loaded, error) {
+	loaded, err := c.load(env, c.settings()...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := config.Preflight(loaded); err != nil {
+		return nil, err
+	}
+	return loaded, nil
+}
+
+// banner tells in at most ten lines where the gateway is and how to talk to it.
+func (env *environment) banner(loaded *config.Loaded, plan *config.Plan, addresses []string) {
+	cfg := loaded.Config
+	lines := []string{"laneway " + programVersion().Version + " is running; stop it with Ctrl-C"}
+	if len(addresses) > 0 {
+		lines = append(lines, "listening on "+strings.Join(addresses, ", "))
+	}
+	lines = append(lines, "store: "+storeName(cfg), "agent: "+agentName(cfg))
+	lines = append(lines, loaded.Notes...)
+	if plan.TokenFile != "" {
+		lines = append(lines, "token file "+plan.TokenFile+"; try: laneway chat")
+	}
+	if cfg.Dashboard && len(addresses) > 0 {
+		lines = append(lines, "dashboard: http://"+addresses[0]+"/dashboard")
+	}
+	for _, line := range lines[:min(len(lines), maxBanner)] {
+		_, _ = fmt.Fprintln(env.stdout, oneLine(line)) //nolint:errcheck // a closed standard output must not stop a gateway
+	}
+}
+
+const maxBanner = 10
+
+func storeName(cfg config.Config) string {
+	if !cfg.Database.IsSet() {
+		return "SQLite in " + cfg.Data
+	}
+	return cfg.Database.String()
+}
+
+func agentName(cfg config.Config) string {
+	agent := cfg.Agents[cfg.DefaultAgent]
+	name := cfg.DefaultAgent + " (" + agent.Runner
+	if agent.Model != "" {
+		name += ", " + agent.Model
+	}
+	return name + ")"
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+type sessionsCmd struct {
+	List  sessionsList  `cmd:"" help:"List sessions, the newest first."`
+	Show  sessionsShow  `cmd:"" help:"Show one session and its last messages."`
+	Reset sessionsReset `cmd:"" help:"Stop everything of a session and begin an empty transcript."`
+	Stop  sessionsStop  `cmd:"" help:"Stop the oldest running turn of a session, or everything."`
+}
+
+type sessionsList struct {
+	clientFlags
+	Limit  int    `help:"How many, 1 to 200." default:"50"`
+	Offset int    `help:"How many to pass over." default:"0"`
+	Agent  string `help:"Only sessions of this agent." placeholder:"ID"`
+	Search string `help:"Only keys that contain this text." placeholder:"TEXT"`
+	JSON   bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (sessionsList) Help() string { return "Example:\n\n    laneway sessions list --limit 10" }
+
+// Run lists sessions.
+func (c *sessionsList) Run(ctx context.Context, env *environment) error {
+	if c.Limit < 1 || c.Limit > 200 || c.Offset < 0 {
+		return usageError("--limit must be between 1 and 200, and --offset 0 or more")
+	}
+	params := map[string]any{"limit": c.Limit, "offset": c.Offset}
+	if c.Agent != "" {
+		params["agentId"] = c.Agent
+	}
+	if c.Search != "" {
+		params["search"] = c.Search
+	}
+	var raw json.RawMessage
+	if err := c.call(ctx, env, "sessions.list", params, &raw); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, raw)
+	}
+	return c.print(env, raw)
+}
+
+func (c *sessionsList) print(env *environment, raw json.RawMessage) error {
+	var reply struct {
+		Sessions   []sessionRow `json:"sessions"`
+		TotalCount int          `json:"totalCount"`
+		HasMore    bool         `json:"hasMore"`
+		NextOffset *int         `json:"nextOffset"`
+	}
+	if err := json.Unmarshal(raw, &reply); err != nil {
+		return fmt.Errorf("the list of sessions cannot be read: %w", err)
+	}
+	rows := [][]string{{"KEY", "STATUS", "WAITING", "LANE", "UPDATED", "LAST ANSWER"}}
+	for _, s := range reply.Sessions {
+		rows = append(rows, []string{
+			cell(s.Key, 60), cell(s.Status, 10), strconv.Itoa(s.QueueDepth), cell(s.Lane, 10), ago(env.now(), s.UpdatedAt), cell(s.LastMessagePreview, 50),
+		})
+	}
+	if err := table(env.stdout, rows); err != nil {
+		return err
+	}
+	if reply.HasMore && reply.NextOffset != nil {
+		_, err := fmt.Fprintf(env.stderr, "%d of %d sessions; go on with --offset %d\n", len(reply.Sessions), reply.TotalCount, *reply.NextOffset)
+		return err
+	}
+	return nil
+}
+
+type sessionsShow struct {
+	clientFlags
+	Key   string `arg:"" help:"Session key."`
+	Limit int    `help:"How many messages, 1 to 1000." default:"20"`
+	JSON  bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (sessionsShow) Help() string {
+	return "Example:\n\n    laneway sessions show agent:main:main --limit 5"
+}
+
+// Run shows the session's row and the end of its transcript.
+func (c *sessionsShow) Run(ctx context.Context, env *environment) error {
+	if c.Limit < 1 || c.Limit > 1000 {
+		return usageError("--limit must be between 1 and 1000")
+	}
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	var described struct {
+		Session *sessionRow `json:"session"`
+	}
+	if err := conn.Call(ctx, "sessions.describe", map[string]any{"key": c.Key}, &described); err != nil {
+		return err
+	}
+	if described.Session == nil {
+		return fmt.Errorf("there is no session %s; see laneway sessions list", oneLine(c.Key))
+	}
+	var history historyResult
+	if err := conn.Call(ctx, "chat.history", historyParams{SessionKey: c.Key, Limit: c.Limit}, &history); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, map[string]any{"session": described.Session, "messages": history.Messages, "totalMessages": history.TotalMessages})
+	}
+	return c.print(env, *described.Session, history)
+}
+
+func (c *sessionsShow) print(env *environment, s sessionRow, history historyResult) error {
+	rows := [][]string{
+		{"key", cell(s.Key, 512)},
+		{"status", cell(s.Status, 20) + ", waiting " + strconv.Itoa(s.QueueDepth) + ", mode " + cell(s.EffectiveQueueMode, 20) + ", lane " + cell(s.Lane, 20)},
+		{"running", cell(strings.Join(s.ActiveRunIDs, " "), 200)},
+		{"created", ago(env.now(), s.CreatedAt)},
+		{"messages", strconv.Itoa(history.TotalMessages)},
+	}
+	if s.LastRunError != "" {
+		rows = append(rows, []string{"last error", cell(s.LastRunError, 200)})
+	}
+	if err := table(env.stdout, rows); err != nil {
+		return err
+	}
+	return printMessages(env, history.Messages)
+}
+
+func printMessages(env *environment, messages []wireMessage) error {
+	for _, m := range messages {
+		at := time.UnixMilli(m.Timestamp).Local().Format("2006-01-02 15:04:05")
+		if _, err := fmt.Fprintf(env.stdout, "\n%s  %s\n%s\n", at, cell(m.Role, 12), plain(m.text())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type sessionsReset struct {
+	clientFlags
+	Key  string `arg:"" help:"Session key."`
+	JSON bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (sessionsReset) Help() string {
+	return "The old transcript is archived.\n\nExample:\n\n    laneway sessions reset agent:main:main"
+}
+
+// Run resets the session.
+func (c *sessionsReset) Run(ctx context.Context, env *environment) error {
+	var raw json.RawMessage
+	if err := c.call(ctx, env, "sessions.reset", map[string]any{"key": c.Key, "reason": "reset"}, &raw); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, raw)
+	}
+	_, err := fmt.Fprintf(env.stdout, "%s begins anew\n", oneLine(c.Key))
+	return err
+}
+
+type sessionsStop struct {
+	clientFlags
+	Key  string `arg:"" help:"Session key."`
+	Only string `help:"Only this run." placeholder:"ID" name:"run" xor:"what"`
+	All  bool   `help:"Everything that runs and waits." xor:"what"`
+	JSON bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (sessionsStop) Help() string {
+	return "Works while every lane is full.\n\nExample:\n\n    laneway sessions stop agent:main:main --all"
+}
+
+// Run stops what was named.
+func (c *sessionsStop) Run(ctx context.Context, env *environment) error {
+	var result abortResult
+	if err := c.call(ctx, env, "chat.abort", abortParams{SessionKey: c.Key, RunID: c.Only, All: c.All}, &result); err != nil {
+		return err
+	}
+	switch {
+	case c.JSON:
+		return printJSON(env.stdout, result)
+	case !result.Aborted:
+		_, err := fmt.Fprintf(env.stdout, "nothing to stop in %s\n", oneLine(c.Key))
+		return err
+	default:
+		_, err := fmt.Fprintf(env.stdout, "stopped %s\n", cell(strings.Join(result.RunIDs, " "), 400))
+		return err
+	}
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+type statusCmd struct {
+	clientFlags
+	JSON bool `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (statusCmd) Help() string { return "Example:\n\n    laneway status --json | jq .lanes" }
+
+type statusReply struct {
+	OK       bool   `json:"ok"`
+	Version  string `json:"version"`
+	NodeID   string `json:"nodeId"`
+	UptimeMs int64  `json:"uptimeMs"`
+	Draining bool   `json:"draining"`
+	Clients  int    `json:"clients"`
+	Agents   int    `json:"agents"`
+	Sessions struct {
+		Known   int `json:"known"`
+		Running int `json:"running"`
+		Waiting int `json:"waiting"`
+	} `json:"sessions"`
+	Cron struct {
+		Enabled      bool   `json:"enabled"`
+		Jobs         int    `json:"jobs"`
+		Running      int    `json:"running"`
+		Backlog      int    `json:"backlog"`
+		OldestDueMs  *int64 `json:"oldestDueMs"`
+		NextWakeAtMs *int64 `json:"nextWakeAtMs"`
+	} `json:"cron"`
+	Nodes []struct {
+		NodeID   string `json:"nodeId"`
+		Version  string `json:"version"`
+		Draining bool   `json:"draining"`
+		LeaseMs  int64  `json:"leaseMs"`
+	} `json:"nodes"`
+}
+
+type lanesReply struct {
+	UnknownLaneFallbacks int64 `json:"unknownLaneFallbacks"`
+	Lanes                []struct {
+		Name         string `json:"name"`
+		Capacity     int    `json:"capacity"`
+		Active       int    `json:"active"`
+		Stopping     int    `json:"stopping"`
+		Waiting      int    `json:"waiting"`
+		OldestWaitMs int64  `json:"oldestWaitMs"`
+		Started      int64  `json:"started"`
+		Failed       int64  `json:"failed"`
+	} `json:"lanes"`
+	Drops struct {
+		Old     int64 `json:"old"`
+		New     int64 `json:"new"`
+		Stale   int64 `json:"stale"`
+		Cleared int64 `json:"cleared"`
+	} `json:"drops"`
+}
+
+type healthReply struct {
+	Problems []string `json:"problems"`
+	Database struct {
+		OK        bool    `json:"ok"`
+		LatencyMs float64 `json:"latencyMs"`
+	} `json:"database"`
+	Sessions struct {
+		Path string `json:"path"`
+	} `json:"sessions"`
+	Channels map[string]struct {
+		Configured bool    `json:"configured"`
+		Running    bool    `json:"running"`
+		Connected  bool    `json:"connected"`
+		LastError  *string `json:"lastError"`
+	} `json:"channels"`
+	ChannelOrder []string `json:"channelOrder"`
+}
+
+// Run reads status, lanes and health over one connection.
+func (c *statusCmd) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	raw := map[string]json.RawMessage{}
+	for name, method := range map[string]string{"status": "status", "lanes": "lanes.status", "health": "health"} {
+		params := map[string]any{}
+		if method == "health" {
+			params["extended"] = true
+		}
+		var reply json.RawMessage
+		if err := conn.Call(ctx, method, params, &reply); err != nil {
+			return err
+		}
+		raw[name] = reply
+	}
+	if c.JSON {
+		return printJSON(env.stdout, raw)
+	}
+	return c.print(env, raw)
+}
+
+func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) error {
+	var status statusReply
+	var lanes lanesReply
+	var health healthReply
+	for name, target := range map[string]any{"status": &status, "lanes": &lanes, "health": &health} {
+		if err := json.Unmarshal(raw[name], target); err != nil {
+			return fmt.Errorf("the gateway's %s cannot be read; are both of the same version? %w", name, err)
+		}
+	}
+	if err := table(env.stdout, overview(env.now(), status, health)); err != nil {
+		return err
+	}
+	for _, rows := range [][][]string{laneRows(lanes), channelRows(health), nodeRows(status)} {
+		if len(rows) < 2 {
+			continue
+		}
+		if _, err := fmt.Fprintln(env.stdout); err != nil {
+			return err
+		}
+		if err := table(env.stdout, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func overview(now time.Time, s statusReply, h healthReply) [][]string {
+	state := "well"
+	switch {
+	case s.Draining:
+		state = "draining"
+	case !s.OK:
+		state = "not well"
+	}
+	rows := [][]string{
+		{"gateway", fmt.Sprintf("%s, %s, version %s, up %s", cell(s.NodeID, 40), state, cell(s.Version, 20), short(time.Duration(s.UptimeMs)*time.Millisecond))},
+		{"sessions", fmt.Sprintf("%d known, %d running, %d waiting", s.Sessions.Known, s.Sessions.Running, s.Sessions.Waiting)},
+		{"cron", cronLine(now, s)},
+		{"database", databaseLine(h)},
+		{"clients", strconv.Itoa(s.Clients)},
+	}
+	for _, problem := range h.Problems {
+		rows = append(rows, []string{"problem", cell(problem, 200)})
+	}
+	return rows
+}
+
+func cronLine(now time.Time, s statusReply) string {
+	line := fmt.Sprintf("%d jobs, %d running, backlog %d", s.Cron.Jobs, s.Cron.Running, s.Cron.Backlog)
+	if !s.Cron.Enabled {
+		line += ", switched off"
+	}
+	if s.Cron.OldestDueMs != nil {
+		line += ", oldest due for " + short(time.Duration(*s.Cron.OldestDueMs)*time.Millisecond)
+	}
+	if s.Cron.NextWakeAtMs != nil {
+		line += ", next in " + short(time.UnixMilli(*s.Cron.NextWakeAtMs).Sub(now))
+	}
+	return line
+}
+
+func databaseLine(h healthReply) string {
+	name := cell(h.Sessions.Path, 20)
+	if !h.Database.OK {
+		return name + ", does not answer"
+	}
+	return fmt.Sprintf("%s, answers in %g ms", name, h.Database.LatencyMs)
+}
+
+func laneRows(l lanesReply) [][]string {
+	rows := [][]string{{"LANE", "RUNNING", "LIMIT", "WAITING", "OLDEST", "STARTED", "FAILED"}}
+	for _, lane := range l.Lanes {
+		rows = append(rows, []string{
+			cell(lane.Name, 20), strconv.Itoa(lane.Active), strconv.Itoa(lane.Capacity), strconv.Itoa(lane.Waiting),
+			short(time.Duration(lane.OldestWaitMs) * time.Millisecond), strconv.FormatInt(lane.Started, 10), strconv.FormatInt(lane.Failed, 10),
+		})
+	}
+	return rows
+}
+
+func channelRows(h healthReply) [][]string {
+	rows := [][]string{{"CHANNEL", "STATE", "LAST ERROR"}}
+	names := slices.Clone(h.ChannelOrder)
+	for name := range h.Channels {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		channel := h.Channels[name]
+		state := "not configured"
+		switch {
+		case channel.Connected:
+			state = "connected"
+		case channel.Running:
+			state = "not connected"
+		case channel.Configured:
+			state = "not running"
+		}
+		last := "-"
+		if channel.LastError != nil {
+			last = cell(*channel.LastError, 80)
+		}
+		rows = append(rows, []string{cell(name, 30), state, last})
+	}
+	return rows
+}
+
+func nodeRows(s statusReply) [][]string {
+	rows := [][]string{{"REPLICA", "VERSION", "LEASE", "STATE"}}
+	for _, node := range s.Nodes {
+		state := "serving"
+		if node.Draining {
+			state = "draining"
+		}
+		rows = append(rows, []string{cell(node.NodeID, 40), cell(node.Version, 20), short(time.Duration(node.LeaseMs) * time.Millisecond), state})
+	}
+	return rows
+}

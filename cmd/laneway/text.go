@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// visible replaces what could steer a terminal or turn a line around; blanks, tabs and newlines stay.
+func visible(r rune) rune {
+	switch {
+	case r == '\n', r == '\t':
+		return r
+	case unicode.IsControl(r),
+		r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069, r == 0x200E, r == 0x200F, r == 0x061C:
+		return '\uFFFD'
+	default:
+		return r
+	}
+}
+
+// plain is text of somebody else, fit for a terminal.
+func plain(s string) string { return strings.Map(visible, s) }
+
+// cell is text of somebody else in one field of a table, at most width characters.
+func cell(s string, width int) string {
+	line := []rune(oneLine(s))
+	if len(line) > width {
+		return string(line[:width-1]) + "…"
+	}
+	if len(line) == 0 {
+		return "-"
+	}
+	return string(line)
+}
+
+// printJSON writes v in the names of the wire, indented, with one newline at the end.
+func printJSON(w io.Writer, v any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
+	}
+	return nil
+}
+
+// table writes rows with aligned columns; the first row is the heading.
+func table(w io.Writer, rows [][]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(t, strings.Join(row, "\t")); err != nil {
+			return fmt.Errorf("writing a table: %w", err)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("writing a table: %w", err)
+	}
+	return nil
+}
+
+// ago is the age of a moment in milliseconds since 1970, in the unit that a person would use; "-" for none.
+func ago(now time.Time, ms int64) string {
+	if ms == 0 {
+		return "-"
+	}
+	return short(now.Sub(time.UnixMilli(ms))) + " ago"
+}
+
+// short is a duration with one unit.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}

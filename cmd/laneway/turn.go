@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// conversation sends messages to one session and survives a lost connection: a message is sent again under the same key,
+// which attaches to the run that it started.
+type conversation struct {
+	dial    func(ctx context.Context) (gatewayConn, error)
+	session string
+	agent   string
+	timeout *int64
+
+	conn gatewayConn
+}
+
+// turnEnd is how a message ended.
+type turnEnd struct {
+	RunID      string `json:"runId"`
+	SessionKey string `json:"sessionKey"`
+	// Status is ok, aborted, error or merged.
+	Status     string `json:"status"`
+	StopReason string `json:"stopReason,omitempty"`
+	Text       string `json:"text"`
+	Error      string `json:"error,omitempty"`
+	DurationMs int64  `json:"durationMs"`
+}
+
+// err is the sentence for a message that was not answered.
+func (e turnEnd) err() error {
+	switch e.Status {
+	case "aborted":
+		return fmt.Errorf("the message was not answered: it was stopped (%s)", cell(e.StopReason, 40))
+	case "error":
+		return errors.New("the message was not answered: " + oneLine(e.Error))
+	default:
+		return nil
+	}
+}
+
+// errConnectionLost is the reason to dial again.
+var errConnectionLost = errors.New("the connection to the gateway was lost")
+
+const (
+	maxRedials  = 6
+	firstRedial = 250 * time.Millisecond
+	maxRedial   = 5 * time.Second
+)
+
+// newKey makes the idempotency key of a message, which becomes its run id.
+func newKey() string { return uuid.Must(uuid.NewV7()).String() }
+
+func (c *conversation) open(ctx context.Context) error {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	c.conn = conn
+	return nil
+}
+
+func (c *conversation) close() {
+	if c.conn != nil {
+		closeQuietly(c.conn)
+		c.conn = nil
+	}
+}
+
+// submit hands a message to the gateway under this key. Status is started, in_flight, or how it ended when it has.
+func (c *conversation) submit(ctx context.Context, key, text string) (sendResult, error) {
+	var result sendResult
+	params := sendParams{SessionKey: c.session, Message: text, IdempotencyKey: key, AgentID: c.agent, TimeoutMs: c.timeout}
+	err := c.conn.Call(ctx, "chat.send", params, &result)
+	return result, err
+}
+
+// next waits for one chat event. It returns errConnectionLost when the connection has ended.
+func (c *conversation) next(ctx context.Context) (chatEvent, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return chatEvent{}, context.Cause(ctx)
+		case event, open := <-c.conn.Events():
+			if !open {
+				return chatEvent{}, errConnectionLost
+			}
+			if chat, ok := decodeChat(event); ok {
+				return chat, nil
+			}
+		}
+	}
+}
+
+func decodeChat(event gatewayEvent) (chatEvent, bool) {
+	var chat chatEvent
+	if event.Name != "chat" || json.Unmarshal(event.Payload, &chat) != nil {
+		return chatEvent{}, false
+	}
+	return chat, true
+}
+
+// ask sends one message under key and waits for its end. show is called for each piece of the answer; nil = nobody watches.
+func (c *conversation) ask(ctx context.Context, key, text string, show func(chatEvent)) (turnEnd, error) {
+	result, err := c.submit(ctx, key, text)
+	if errors.Is(err, errConnectionLost) {
+		result, err = c.resume(ctx, key, text)
+	}
+	if err != nil {
+		return turnEnd{}, err
+	}
+	for {
+		end, err := c.watch(ctx, key, result, show)
+		if !errors.Is(err, errConnectionLost) {
+			return end, err
+		}
+		if result, err = c.resume(ctx, key, text); err != nil {
+			return turnEnd{}, err
+		}
+	}
+}
+
+// watch follows the events of one run to its end.
+func (c *conversation) watch(ctx context.Context, key string, result sendResult, show func(chatEvent)) (turnEnd, error) {
+	if result.Status != "started" && result.Status != "in_flight" {
+		return c.recorded(ctx, key, result.Status)
+	}
+	for {
+		event, err := c.next(ctx)
+		if err != nil {
+			return turnEnd{}, err
+		}
+		if event.RunID != key {
+			continue
+		}
+		if show != nil {
+			show(event)
+		}
+		if event.ends() {
+			return endOf(event), nil
+		}
+	}
+}
+
+func endOf(e chatEvent) turnEnd {
+	end := turnEnd{RunID: e.RunID, SessionKey: e.SessionKey, Status: "ok", StopReason: e.StopReason, Text: e.Message.text()}
+	switch {
+	case e.State == stateAborted:
+		end.Status = "aborted"
+	case e.State == stateError:
+		end.Status, end.Error = "error", e.ErrorMessage
+	case e.Yielded:
+		end.Status = "merged"
+	}
+	return end
+}
+
+// resume dials again, waiting longer each time, and attaches to the run.
+func (c *conversation) resume(ctx context.Context, key, text string) (sendResult, error) {
+	c.close()
+	wait := firstRedial
+	for attempt := 1; ; attempt++ {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return sendResult{}, context.Cause(ctx)
+		case <-timer.C:
+		}
+		err := c.open(ctx)
+		if err == nil {
+			var result sendResult
+			if result, err = c.submit(ctx, key, text); err == nil {
+				return result, nil
+			}
+			c.close()
+		}
+		if attempt == maxRedials {
+			return sendResult{}, fmt.Errorf("%w and did not come back: %w; the message may still be answered, see laneway sessions show", errConnectionLost, err)
+		}
+		wait = min(2*wait, maxRedial)
+	}
+}
+
+// recorded reads the answer of a run that has ended while nobody was connected.
+func (c *conversation) recorded(ctx context.Context, key, status string) (turnEnd, error) {
+	end := turnEnd{RunID: key, SessionKey: c.session, Status: status}
+	var history historyResult
+	if err := c.conn.Call(ctx, "chat.history", historyParams{SessionKey: c.session, Limit: 200, MaxChars: 500_000}, &history); err != nil {
+		return turnEnd{}, err
+	}
+	end.SessionKey = history.SessionKey
+	for _, m := range history.Messages {
+		if m.RunID == key && m.Role == "assistant" {
+			end.Text, end.StopReason = m.text(), m.StopReason
+		}
+	}
+	if status != "ok" {
+		end.Status, end.Error = "error", "the run ended with "+status+" while the connection was lost"
+	}
+	return end, nil
+}
+
+// abortGrace is how long a command that gives up takes to say so to the gateway.
+const abortGrace = 2 * time.Second
+
+// abort stops a run whose reader has gone. It has a deadline of its own, because the command's context is over.
+func (c *conversation) abort(ctx context.Context, run string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortGrace)
+	defer cancel()
+	var result abortResult
+	return c.conn.Call(ctx, "chat.abort", abortParams{SessionKey: c.session, RunID: run}, &result)
+}

@@ -1,0 +1,190 @@
+// Package agenttest is the contract that every runner passes, as tests.
+//
+// A runner's package describes itself with a [Subject]: how to open a runner whose back end keeps to a [Script], which failures it
+// can have, and how to see what it left behind. [Run] then holds the runner to the contract of package agent: it
+// streams, ends within two seconds after its context, leaves nothing behind, emits only from its own goroutine while it runs, joins
+// its deltas to its text, sorts its errors, keeps characters whole and stops at its limit.
+//
+// The suite looks for leftover goroutines, so its tests are not parallel, and neither may be the test that calls it.
+//
+//	func TestContract(t *testing.T) {
+//		agenttest.Run(t, agenttest.Subject{
+//			Open:    open,
+//			Reasons: []chat.FailReason{chat.FailProgram},
+//			Usage:   true,
+//		})
+//	}
+package agenttest
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+)
+
+// Script is how the back end of a runner behaves.
+type Script struct {
+	// Pieces of the answer, handed to the runner one after the other. A piece may end within a character.
+	Pieces []string
+	// Repeat answers with what the person said, instead of Pieces.
+	Repeat bool
+	// Hang never ends after the pieces.
+	Hang bool
+	// Fail ends with this failure after the pieces.
+	Fail chat.FailReason
+	// MaxAnswer is the limit that the runner is configured with, in bytes; 0 = its default.
+	MaxAnswer int
+}
+
+// Text is the whole answer.
+func (s Script) Text() string { return strings.Join(s.Pieces, "") }
+
+// Subject is a runner under test.
+type Subject struct {
+	// Open makes a runner over a back end that keeps to the script. It registers its own clean-up. Runners with a method Close()
+	// are closed by the suite.
+	Open func(t *testing.T, script Script) agent.Runner
+	// Message is what the suite says to the runner; nil = the text of the script.
+	Message func(script Script) string
+	// Alive counts processes and exchanges that were started and have not ended; nil = there are none by design.
+	Alive func() int
+	// Reasons are the failures that the back end can show.
+	Reasons []chat.FailReason
+	// Usage is true when every successful turn reports usage.
+	Usage bool
+}
+
+// patience bounds every wait of the suite; it is never reached by a runner that works.
+const patience = 30 * time.Second
+
+// cancelBound is the two seconds of the contract and one for a busy machine.
+const cancelBound = 3 * time.Second
+
+// Run holds the subject to the contract.
+func Run(t *testing.T, subject Subject) {
+	t.Helper()
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Subject)
+	}{
+		{"AnswersAreStreamedAndWhole", testWhole},
+		{"TheFirstTextComesBeforeTheLast", testStreams},
+		{"AnEmptyAnswerIsAnAnswer", testEmpty},
+		{"CharactersStayWholeOverReads", testCharacters},
+		{"AHugeAnswerIsCutAtTheLimit", testHuge},
+		{"AnEndedContextStartsNothing", testEndedBefore},
+		{"CancelEndsAHangingTurn", testCancel},
+		{"ADeadlineIsATimeout", testDeadline},
+		{"FailuresAreSorted", testFailures},
+		{"AFailureInTheMiddleKeepsWhatWasSaid", testFailureInTheMiddle},
+		{"ManyTurnsDoNotMix", testConcurrent},
+		{"TheRequestStaysAsItIs", testRequestUnchanged},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, subject) })
+	}
+}
+
+// turn is one run under observation.
+type turn struct {
+	result  agent.Result
+	err     error
+	deltas  strings.Builder
+	usage   chat.Usage
+	took    time.Duration
+	running atomic.Bool
+}
+
+// Request is a valid request that says text.
+func Request(text string) agent.Request {
+	return agent.Request{
+		Session: chat.MainKey("main"), RunID: "run-1", Attempt: 1, IdempotencyKey: "agent:main:main/run-1",
+		Messages: []chat.Content{{Text: text, Sender: chat.Sender{ID: "7", Name: "Ada"}}},
+	}
+}
+
+func (s Subject) request(script Script) agent.Request {
+	if s.Message != nil {
+		return Request(s.Message(script))
+	}
+	return Request(script.Text())
+}
+
+// run executes one turn and checks what holds for every turn. heard may be nil.
+func run(ctx context.Context, t *testing.T, runner agent.Runner, req agent.Request, heard func(agent.Event)) *turn {
+	t.Helper()
+	observed := &turn{}
+	self := goroutine()
+	observed.running.Store(true)
+	start := time.Now()
+	observed.result, observed.err = runner.Run(ctx, req, func(event agent.Event) {
+		if !observed.running.Load() {
+			t.Errorf("emit was called after Run had returned: %+v", event)
+		}
+		if here := goroutine(); here != self {
+			t.Errorf("emit was called from goroutine %s; Run is %s", here, self)
+		}
+		observed.note(t, event)
+		if heard != nil {
+			heard(event)
+		}
+	})
+	observed.running.Store(false)
+	observed.took = time.Since(start)
+	observed.check(ctx, t)
+	return observed
+}
+
+func (o *turn) note(t *testing.T, event agent.Event) {
+	t.Helper()
+	switch event.Kind {
+	case agent.EventDelta:
+		if event.Text == "" || !utf8.ValidString(event.Text) || strings.ContainsRune(event.Text, 0) {
+			t.Errorf("delta %q is empty or not clean text", event.Text)
+		}
+		o.deltas.WriteString(event.Text)
+	case agent.EventUsage:
+		o.usage = event.Usage
+	case agent.EventTool:
+		if event.Tool == nil {
+			t.Error("tool event without a tool")
+		}
+	default:
+		t.Errorf("unknown kind of event %q", event.Kind)
+	}
+}
+
+func (o *turn) check(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if o.result.Text != o.deltas.String() {
+		t.Errorf("deltas joined are not the text: got %s, want %s", short(o.deltas.String()), short(o.result.Text))
+	}
+	if o.err == nil {
+		if o.result.StopReason != agent.StopNormal && o.result.StopReason != agent.StopLength {
+			t.Errorf("stop reason: got %q, want %q or %q", o.result.StopReason, agent.StopNormal, agent.StopLength)
+		}
+		return
+	}
+	checkError(ctx, t, o.err)
+}
+
+// goroutine is the number of the calling goroutine as the runtime prints it.
+func goroutine() string {
+	var stack [64]byte
+	fields := strings.Fields(string(stack[:runtime.Stack(stack[:], false)]))
+	return fields[1]
+}
+
+func short(text string) string {
+	if len(text) <= 80 {
+		return fmt.Sprintf("%q", text)
+	}
+	return fmt.Sprintf("%q… (%d bytes)", chat.Cut(text, 80), len(text))
+}

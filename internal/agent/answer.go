@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"laneway/internal/chat"
+)
+
+// DefaultMaxAnswer is the longest answer of a runner in bytes of UTF-8 where its configuration says nothing.
+const DefaultMaxAnswer = 1 << 20
+
+// Answer collects the text of one turn and emits it. It keeps the part of the contract that every runner shares: deltas
+// joined are the text, the text is valid UTF-8 without NUL, characters that arrive in pieces are put together, and nothing
+// beyond the limit is kept or emitted. It belongs to the goroutine of Run.
+type Answer struct {
+	emit    func(Event)
+	limit   int
+	text    strings.Builder
+	pending []byte // the start of a character whose rest has not arrived; at most three bytes
+}
+
+// NewAnswer makes an empty answer of at most limit bytes; limit <= 0 means [DefaultMaxAnswer].
+func NewAnswer(limit int, emit func(Event)) *Answer {
+	if limit <= 0 {
+		limit = DefaultMaxAnswer
+	}
+	return &Answer{emit: emit, limit: limit}
+}
+
+// Say adds text. At the limit it keeps what fits and returns an *Error with [chat.FailOutputLimit].
+func (a *Answer) Say(text string) error {
+	text = chat.CleanText(text)
+	rest := a.limit - a.text.Len()
+	fits := chat.Cut(text, rest)
+	if fits != "" {
+		a.text.WriteString(fits)
+		a.emit(Event{Kind: EventDelta, Text: fits})
+	}
+	if len(fits) < len(text) {
+		return NewError(chat.FailOutputLimit, fmt.Sprintf("The answer was cut because it is longer than %d bytes; ask for less at once.", a.limit), nil)
+	}
+	return nil
+}
+
+// SayBytes adds raw output. A character that is not complete yet waits for the next call. It returns what [Answer.Say] does.
+func (a *Answer) SayBytes(raw []byte) error {
+	raw = append(a.pending, raw...)
+	whole := len(raw) - incomplete(raw)
+	a.pending = append([]byte(nil), raw[whole:]...)
+	return a.Say(string(raw[:whole]))
+}
+
+// Flush ends raw output: a character that never became complete is shown as U+FFFD.
+func (a *Answer) Flush() error {
+	rest := string(a.pending)
+	a.pending = nil
+	return a.Say(rest)
+}
+
+// Text is everything that was emitted.
+func (a *Answer) Text() string { return a.text.String() }
+
+// Begun reports whether anything was emitted; after that a turn must not be tried again.
+func (a *Answer) Begun() bool { return a.text.Len() > 0 }
+
+// incomplete is how many bytes at the end of raw are the start of a character that may still become valid.
+func incomplete(raw []byte) int {
+	for n := 1; n <= min(len(raw), utf8.UTFMax-1); n++ {
+		tail := raw[len(raw)-n:]
+		if !utf8.RuneStart(tail[0]) {
+			continue
+		}
+		if utf8.FullRune(tail) {
+			return 0
+		}
+		return n
+	}
+	return 0
+}

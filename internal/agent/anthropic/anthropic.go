@@ -1,0 +1,175 @@
+package anthropic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/internal/modelhttp"
+	"laneway/internal/chat"
+)
+
+// Defaults of [Config].
+const (
+	DefaultBaseURL       = "https://api.anthropic.com"
+	DefaultContextWindow = 200_000
+	DefaultMaxTokens     = 8_192
+	// apiVersion is the version of the API that this package was written for.
+	apiVersion = "2023-06-01"
+)
+
+// Config of a [Runner]. Zero fields get the defaults.
+type Config struct {
+	// BaseURL is everything before /v1/messages; a /v1 at its end is understood. Default [DefaultBaseURL].
+	BaseURL string
+	// APIKey is sent as x-api-key; zero = none (a proxy that adds it).
+	APIKey agent.Secret
+	// Model must be set; a request may name another one.
+	Model string
+	// System prompt; a request may bring its own.
+	System string
+	// ContextWindow in tokens; default [DefaultContextWindow]. History is cut to it.
+	ContextWindow int
+	// MaxTokens of an answer; default [DefaultMaxTokens].
+	MaxTokens int
+	// Temperature 0 to 1 and TopP 0 to 1; nil = the API's own.
+	Temperature, TopP *float64
+	// Stop are texts at which the model ends, at most 16.
+	Stop []string
+	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
+	MaxAnswer int
+	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s, negative = off.
+	FirstByte, Silence time.Duration
+	// Retries before anything was shown; default 3, at most 10, negative = none.
+	Retries int
+	// Headers are sent besides (anthropic-beta, say).
+	Headers map[string]string
+	// SendUser tells the API the session key as metadata.user_id; off by default, since it may contain the number of a chat.
+	SendUser bool
+}
+
+// Validate reports every fault with the name of its field.
+func (c Config) Validate() error {
+	var faults []error
+	if strings.TrimSpace(c.Model) == "" {
+		faults = append(faults, errors.New("model: must be set"))
+	}
+	if c.ContextWindow < 0 || c.MaxTokens < 0 || c.MaxAnswer < 0 {
+		faults = append(faults, errors.New("context_window, max_tokens and max_answer must not be negative"))
+	}
+	filled := c.filled()
+	if filled.MaxTokens >= filled.ContextWindow {
+		faults = append(faults, fmt.Errorf("max_tokens: %d leaves nothing of the context window of %d", filled.MaxTokens, filled.ContextWindow))
+	}
+	if c.Temperature != nil && *c.Temperature > 1 {
+		faults = append(faults, errors.New("temperature must be a number from 0 to 1"))
+	}
+	if err := c.params().Validate(); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+func (c Config) filled() Config {
+	if c.BaseURL == "" {
+		c.BaseURL = DefaultBaseURL
+	}
+	if c.ContextWindow == 0 {
+		c.ContextWindow = DefaultContextWindow
+	}
+	if c.MaxTokens == 0 {
+		c.MaxTokens = min(DefaultMaxTokens, c.ContextWindow/2)
+	}
+	return c
+}
+
+func (c Config) params() modelhttp.Params {
+	params := modelhttp.Params{Temperature: c.Temperature, TopP: c.TopP, Stop: c.Stop}
+	if c.MaxTokens > 0 {
+		params.MaxTokens = &c.MaxTokens
+	}
+	return params
+}
+
+// Runner answers with a model. It is safe for concurrent use.
+type Runner struct {
+	cfg    Config
+	client *modelhttp.Client
+}
+
+var _ agent.Runner = (*Runner)(nil)
+
+// New checks cfg; it sends nothing. A nil transport means an own one, a nil log discards.
+func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuring the anthropic runner: %w", err)
+	}
+	cfg = cfg.filled()
+	client, err := modelhttp.New(modelhttp.Config{
+		URL:       strings.TrimSuffix(strings.TrimRight(cfg.BaseURL, "/"), "/v1") + "/v1/messages",
+		Header:    cfg.header(),
+		Key:       cfg.APIKey,
+		FirstByte: cfg.FirstByte,
+		Silence:   cfg.Silence,
+		Retries:   cfg.Retries,
+	}, transport, log)
+	if err != nil {
+		return nil, fmt.Errorf("configuring the anthropic runner: %w", err)
+	}
+	return &Runner{cfg: cfg, client: client}, nil
+}
+
+func (c Config) header() http.Header {
+	header := http.Header{}
+	for name, value := range c.Headers {
+		header.Set(name, value)
+	}
+	header.Set("Content-Type", "application/json")
+	header.Set("Accept", "text/event-stream")
+	header.Set("Anthropic-Version", apiVersion)
+	if !c.APIKey.IsZero() {
+		header.Set("X-Api-Key", c.APIKey.Reveal())
+	}
+	return header
+}
+
+// Close gives up idle connections.
+func (r *Runner) Close() { r.client.Close() }
+
+// Run implements [agent.Runner].
+func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	if err := agent.Ended(ctx); err != nil {
+		return agent.Result{}, err
+	}
+	params, err := r.cfg.params().Override(req.Params)
+	if err != nil {
+		return agent.Result{}, err //nolint:wrapcheck // an *agent.Error
+	}
+	body, err := json.Marshal(r.body(req, params))
+	if err != nil {
+		return agent.Result{}, modelhttp.Fail(chat.FailBadRequest, err)
+	}
+	answer := &answer{client: r.client, text: agent.NewAnswer(r.cfg.MaxAnswer, emit)}
+	err = r.client.Do(ctx, body, func() modelhttp.Reader {
+		answer.reset()
+		return answer
+	})
+	result := agent.Result{Text: answer.text.Text(), Usage: answer.used(r.model(req)), StopReason: answer.stopReason()}
+	if result.Usage.OutputTokens > 0 || result.Usage.InputTokens > 0 {
+		emit(agent.Event{Kind: agent.EventUsage, Usage: result.Usage})
+	}
+	return result, err //nolint:wrapcheck // an *agent.Error
+}
+
+func (r *Runner) model(req agent.Request) string {
+	if req.Model != "" {
+		return req.Model
+	}
+	return r.cfg.Model
+}

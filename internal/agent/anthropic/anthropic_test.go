@@ -1,0 +1,191 @@
+package anthropic_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/agenttest"
+	"laneway/internal/agent/anthropic"
+	"laneway/internal/chat"
+	"laneway/internal/testmodel"
+)
+
+func pointer[T any](value T) *T { return &value }
+
+// sent is the only call of a turn.
+func sent(t *testing.T, cfg anthropic.Config, req agent.Request) testmodel.Call {
+	t.Helper()
+	model := testmodel.Start(t)
+	if _, err := open(t, model, cfg).Run(t.Context(), req, func(agent.Event) {}); err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	calls := model.Calls()
+	if len(calls) != 1 {
+		t.Fatalf("got %d calls, want 1", len(calls))
+	}
+	return calls[0]
+}
+
+func fields(call testmodel.Call, names ...string) map[string]any {
+	got := map[string]any{}
+	for _, name := range names {
+		got[name] = call.Field(name)
+	}
+	return got
+}
+
+func TestTheRequestCarriesTheConversation(t *testing.T) {
+	t.Parallel()
+	req := agenttest.Request("and now?")
+	req.History = []chat.TranscriptEntry{
+		{Role: chat.RoleAssistant, Text: "a greeting"},
+		{Role: chat.RoleUser, Text: "one"}, {Role: chat.RoleUser, Text: "two"}, {Role: chat.RoleAssistant, Text: "2"},
+	}
+	call := sent(t, anthropic.Config{System: "be brief", SendUser: true, Temperature: pointer(0.5), Stop: []string{"end"}}, req)
+	want := []testmodel.Message{{Role: "user", Content: "one\ntwo"}, {Role: "assistant", Content: "2"}, {Role: "user", Content: "and now?"}}
+	if diff := cmp.Diff(want, call.Messages); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+	wantFields := map[string]any{
+		"model": "test-model", "max_tokens": float64(anthropic.DefaultMaxTokens), "system": "be brief", "stream": true, "temperature": 0.5,
+		"stop_sequences": []any{"end"}, "metadata": map[string]any{"user_id": "agent:main:main"}, "thinking": nil,
+	}
+	got := fields(call, "model", "max_tokens", "system", "stream", "temperature", "stop_sequences", "metadata", "thinking")
+	if diff := cmp.Diff(wantFields, got); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+	if call.Header.Get("X-Api-Key") != key || call.Header.Get("Anthropic-Version") == "" {
+		t.Errorf("headers: got key %q and version %q", call.Header.Get("X-Api-Key"), call.Header.Get("Anthropic-Version"))
+	}
+}
+
+func TestThinkingIsABudgetOnTop(t *testing.T) {
+	t.Parallel()
+	req := agenttest.Request("hi")
+	req.Thinking, req.Params = "low", map[string]any{"max_tokens": 100, "temperature": 0.2}
+	got := fields(sent(t, anthropic.Config{}, req), "max_tokens", "thinking", "temperature")
+	want := map[string]any{
+		"max_tokens": 2148.0, "thinking": map[string]any{"type": "enabled", "budget_tokens": 2048.0}, "temperature": nil,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+}
+
+func TestFaultsEndInTime(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reply   testmodel.Reply
+		reason  chat.FailReason
+		text    string
+		calls   int
+		longest time.Duration
+	}{
+		"NoFirstByte":           {testmodel.Reply{HangFirst: true}, chat.FailFirstByte, "", 1, time.Minute},
+		"SilenceInTheMiddle":    {testmodel.Reply{Pieces: []string{"a"}, Hang: true}, chat.FailSilence, "a", 1, time.Minute},
+		"OneBytePerSecond":      {testmodel.Reply{Pieces: []string{strings.Repeat("a", 100)}, EachByte: true, Pause: time.Second}, chat.FailSilence, "", 1, 4 * time.Minute},
+		"CutInTheMiddle":        {testmodel.Reply{Pieces: []string{"a"}, Cut: true}, chat.FailConnection, "a", 1, time.Second},
+		"NoEnd":                 {testmodel.Reply{Pieces: []string{"a"}, NoDone: true}, chat.FailConnection, "a", 1, time.Second},
+		"NoEndAndNoText":        {testmodel.Reply{Half: true}, chat.FailConnection, "", 4, 10 * time.Second},
+		"Garbage":               {testmodel.Reply{Pieces: []string{"a"}, Garbage: "data: {{{\n\n"}, chat.FailBadResponse, "a", 1, time.Second},
+		"HTMLBadGateway":        {testmodel.Reply{Status: 502, Body: "<html>bad gateway</html>"}, chat.FailServer, "", 4, 10 * time.Second},
+		"Overloaded":            {testmodel.Reply{Status: 529, Kind: "overloaded_error"}, chat.FailOverloaded, "", 4, 10 * time.Second},
+		"OverloadedInTheStream": {testmodel.Reply{StreamError: "overloaded_error"}, chat.FailOverloaded, "", 4, 10 * time.Second},
+		"OverloadedTooLate":     {testmodel.Reply{Pieces: []string{"a"}, StreamError: "overloaded_error"}, chat.FailOverloaded, "a", 1, time.Second},
+		"NoCredit":              {testmodel.Reply{Status: 400, Kind: "billing_error"}, chat.FailRateLimit, "", 1, time.Second},
+		"NoStreamAtAll":         {testmodel.Reply{Pieces: []string{"a", "b"}, Whole: true}, "", "ab", 1, time.Second},
+		"JSONThatIsNoAnswer":    {testmodel.Reply{Body: `{"hello":"world"}`, Type: "application/json"}, chat.FailBadResponse, "", 1, time.Second},
+		"ErrorWithStatus200": {
+			testmodel.Reply{Body: `{"type":"error","error":{"type":"authentication_error"}}`, Type: "application/json"}, chat.FailAuth, "", 1, time.Second,
+		},
+		"RefusalWithText":   {testmodel.Reply{Pieces: []string{"a"}, Finish: "refusal"}, chat.FailRefusal, "a", 1, time.Second},
+		"ContextIsExceeded": {testmodel.Reply{Finish: "model_context_window_exceeded"}, chat.FailContextLength, "", 1, time.Second},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				model, end := testmodel.StartInMemory(t)
+				defer end()
+				model.Answer(func(testmodel.Call) testmodel.Reply { return tt.reply })
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				start := time.Now()
+				result, err := open(t, model, anthropic.Config{}).Run(ctx, agenttest.Request("hi"), func(agent.Event) {})
+				if reason := agent.ReasonOf(err); reason != tt.reason || result.Text != tt.text {
+					t.Errorf("got %q and %q (%v), want %q and %q", result.Text, reason, err, tt.text, tt.reason)
+				}
+				if calls, took := len(model.Calls()), time.Since(start); calls != tt.calls || took > tt.longest {
+					t.Errorf("got %d calls in %s, want %d in at most %s", calls, took, tt.calls, tt.longest)
+				}
+			})
+		})
+	}
+}
+
+func TestUsageAndStopReasons(t *testing.T) {
+	t.Parallel()
+	for finish, want := range map[string]string{"end_turn": agent.StopNormal, "stop_sequence": agent.StopNormal, "max_tokens": agent.StopLength} {
+		model := testmodel.Start(t)
+		model.Answer(func(testmodel.Call) testmodel.Reply {
+			return testmodel.Reply{Pieces: []string{"a"}, Finish: finish, InputTokens: 3, OutputTokens: 4}
+		})
+		result, err := open(t, model, anthropic.Config{}).Run(t.Context(), agenttest.Request("hi"), func(agent.Event) {})
+		if err != nil || result.StopReason != want {
+			t.Errorf("%s: got %q and %v, want %q", finish, result.StopReason, err, want)
+		}
+		if diff := cmp.Diff(chat.Usage{InputTokens: 3, OutputTokens: 4, Model: "test-model", Provider: "anthropic"}, result.Usage); diff != "" {
+			t.Errorf("%s: usage (-want +got):\n%s", finish, diff)
+		}
+	}
+}
+
+func TestThoughtsAreNotShown(t *testing.T) {
+	t.Parallel()
+	stream := `data: {"type":"message_start","message":{"model":"m"}}
+
+data: {"type":"content_block_delta","delta":{"type":"thinking_delta","thinking":"hm","text":"hidden"}}
+
+data: {"type":"something_new"}
+
+data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"shown"}}
+
+data: {"type":"message_stop"}
+
+`
+	model := testmodel.Start(t)
+	model.Answer(func(testmodel.Call) testmodel.Reply { return testmodel.Reply{Body: stream, Type: "text/event-stream"} })
+	result, err := open(t, model, anthropic.Config{}).Run(t.Context(), agenttest.Request("hi"), func(agent.Event) {})
+	if err != nil || result.Text != "shown" {
+		t.Errorf("got %q and %v, want %q", result.Text, err, "shown")
+	}
+}
+
+func TestNewNamesEveryFault(t *testing.T) {
+	t.Parallel()
+	for want, cfg := range map[string]anthropic.Config{
+		"model":         {},
+		"base_url":      {Model: "m", BaseURL: "host"},
+		"temperature":   {Model: "m", Temperature: pointer(1.1)},
+		"max_tokens":    {Model: "m", ContextWindow: 10, MaxTokens: 10},
+		"not be negati": {Model: "m", MaxAnswer: -1},
+	} {
+		if _, err := anthropic.New(cfg, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want an error with %q", err, want)
+		}
+	}
+}
+
+func ExampleNew() {
+	_, err := anthropic.New(anthropic.Config{APIKey: agent.NewSecret("sk-…")}, nil, nil)
+	fmt.Println(errors.Unwrap(err))
+	// Output: model: must be set
+}

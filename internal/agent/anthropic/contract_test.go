@@ -1,0 +1,89 @@
+package anthropic_test
+
+import (
+	"net/http"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/agenttest"
+	"laneway/internal/agent/anthropic"
+	"laneway/internal/chat"
+	"laneway/internal/testmodel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const key = "sk-ant-secret-0123456789"
+
+//nolint:paralleltest // the suite looks for leftover goroutines
+func TestContract(t *testing.T) {
+	var model *testmodel.Server
+	agenttest.Run(t, agenttest.Subject{
+		Open: func(t *testing.T, script agenttest.Script) agent.Runner {
+			t.Helper()
+			model = testmodel.Start(t)
+			model.Answer(func(call testmodel.Call) testmodel.Reply { return reply(call, script) })
+			return open(t, model, anthropic.Config{MaxAnswer: script.MaxAnswer, Retries: -1})
+		},
+		Alive: func() int { return model.Active() },
+		Reasons: []chat.FailReason{
+			chat.FailOverloaded, chat.FailServer, chat.FailRateLimit, chat.FailAuth, chat.FailContextLength, chat.FailBadRequest,
+			chat.FailConnection, chat.FailBadResponse, chat.FailRefusal,
+		},
+		Usage: true,
+	})
+}
+
+// reply plays a script of the contract. A script whose pieces are bytes is written byte by byte.
+func reply(call testmodel.Call, script agenttest.Script) testmodel.Reply {
+	out := testmodel.Reply{Pieces: script.Pieces, Hang: script.Hang, InputTokens: 5, OutputTokens: 7}
+	if script.Repeat {
+		out.Pieces = []string{call.Last()}
+	}
+	if text := script.Text(); len(script.Pieces) > 1 && len(script.Pieces) == len(text) {
+		out.Pieces, out.EachByte = []string{text}, true
+	}
+	switch script.Fail {
+	case chat.FailConnection:
+		out.Cut = true
+	case chat.FailBadResponse:
+		out.Garbage = "data: {not json\n\n"
+	case chat.FailRefusal:
+		out.Finish = "refusal"
+	case "":
+	default:
+		out.StreamError = map[chat.FailReason]string{chat.FailOverloaded: "overloaded_error", chat.FailServer: "api_error"}[script.Fail]
+		out.Status = status(script.Fail)
+		out.Message = map[chat.FailReason]string{chat.FailContextLength: "prompt is too long: 9 tokens > 8 maximum"}[script.Fail]
+	}
+	if len(script.Pieces) > 0 {
+		out.Status = 0 // the failure comes in the middle of the stream
+	}
+	return out
+}
+
+func status(reason chat.FailReason) int {
+	return map[chat.FailReason]int{
+		chat.FailRateLimit: http.StatusTooManyRequests, chat.FailOverloaded: http.StatusServiceUnavailable,
+		chat.FailServer: http.StatusInternalServerError, chat.FailAuth: http.StatusUnauthorized,
+		chat.FailContextLength: http.StatusBadRequest, chat.FailBadRequest: http.StatusNotFound,
+	}[reason]
+}
+
+// open is a runner in front of the model server.
+func open(t *testing.T, model *testmodel.Server, cfg anthropic.Config) *anthropic.Runner {
+	t.Helper()
+	cfg.BaseURL = model.URL()
+	cfg.APIKey = agent.NewSecret(key)
+	if cfg.Model == "" {
+		cfg.Model = "test-model"
+	}
+	runner, err := anthropic.New(cfg, model.Transport(), nil)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	t.Cleanup(runner.Close)
+	return runner
+}

@@ -1,0 +1,205 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/time/rate"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+)
+
+// exitTemporary is EX_TEMPFAIL of sysexits.h: the program asks to be tried again later.
+const exitTemporary = 75
+
+// Keys of log lines.
+const (
+	keySession = "session"
+	keyRunID   = "run_id"
+)
+
+// Runner starts a program for each turn. It is safe for concurrent use.
+type Runner struct {
+	cfg   Config
+	env   map[string]string
+	hide  *strings.Replacer
+	noise *rate.Limiter // lines of standard error, over all turns
+	log   *slog.Logger
+}
+
+var _ agent.Runner = (*Runner)(nil)
+
+// New checks cfg. Lookup gives the gateway's own PATH, HOME, LANG and TZ (os.LookupEnv); nil = only a standard PATH. A nil log discards.
+func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Runner, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuring the command runner: %w", err)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	cfg = cfg.filled()
+	if strings.ContainsRune(cfg.Argv[0], filepath.Separator) {
+		program, err := filepath.Abs(cfg.Argv[0])
+		if err != nil {
+			return nil, fmt.Errorf("configuring the command runner: %w", err)
+		}
+		cfg.Argv = append([]string{program}, cfg.Argv[1:]...)
+	}
+	if cfg.dashIsOption() {
+		log.Warn("a message that begins with a dash is an option to this program; put -- before {message} or leave it out", "program", cfg.Argv[0])
+	}
+	return &Runner{cfg: cfg, env: base(cfg, lookup), hide: hider(cfg.Env), noise: rate.NewLimiter(10, 50), log: log}, nil
+}
+
+// hider takes configured values out of what the program says. Very short ones would tear words apart and are no keys.
+func hider(env map[string]string) *strings.Replacer {
+	const shortestSecret = 8
+	var pairs []string
+	for _, value := range env {
+		if len(value) >= shortestSecret {
+			pairs = append(pairs, value, "[hidden]")
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// Check says whether the program can be found, for diagnosis. It starts nothing.
+func (r *Runner) Check() error {
+	_, err := find(r.cfg.Argv[0], r.env["PATH"])
+	return err
+}
+
+// Run implements [agent.Runner].
+func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	if err := agent.Ended(ctx); err != nil {
+		return agent.Result{}, err //nolint:wrapcheck // the cause of the context
+	}
+	input, err := r.input(req)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	log := r.log.With(keySession, req.Session.String(), keyRunID, req.RunID)
+	p, err := r.start(req, input != nil)
+	if err != nil {
+		return agent.Result{}, notStarted(err)
+	}
+	out := &output{mode: r.cfg.Output, answer: agent.NewAnswer(r.cfg.MaxAnswer, emit), emit: emit, log: log}
+	work, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	p.supervise(work, r.cfg.Grace)
+	p.feed(input)
+	p.listen(&complaints{log: log, hide: r.hide, noise: r.noise})
+	failed := p.read(work, out)
+	if failed != nil {
+		stop(failed)
+	}
+	exit := p.wait()
+	if failed == nil {
+		failed = agent.Ended(ctx) // whatever came after that was not listened to
+	}
+	return agent.Result{Text: out.answer.Text(), Usage: out.usage, StopReason: agent.StopNormal}, outcome(failed, out, exit)
+}
+
+// outcome is the first of the reasons why a turn failed: stopped or over the limit, said by the program, exit code.
+func outcome(failed error, out *output, exit *exit) error {
+	switch {
+	case failed != nil:
+		return failed
+	case out.failed != nil:
+		return out.failed
+	case exit.code != 0:
+		return exit.failure()
+	default:
+		return nil
+	}
+}
+
+// input is what goes to standard input; nil = nothing.
+func (r *Runner) input(req agent.Request) ([]byte, error) {
+	switch {
+	case r.cfg.Input == InputJSON:
+		raw, err := json.Marshal(documentOf(req))
+		if err != nil {
+			return nil, agent.NewError(chat.FailBadRequest, "The request cannot be handed to the program of this agent.", err)
+		}
+		return append(raw, '\n'), nil
+	case r.cfg.messageInArgs():
+		return nil, nil
+	default:
+		return []byte(agent.Prompt(req)), nil
+	}
+}
+
+// document is standard input with [InputJSON].
+type document struct {
+	Session        string                 `json:"session"`
+	Agent          string                 `json:"agent"`
+	RunID          string                 `json:"runId"`
+	Attempt        int                    `json:"attempt"`
+	IdempotencyKey string                 `json:"idempotencyKey"`
+	DeadlineMs     int64                  `json:"deadlineMs,omitempty"`
+	SystemPrompt   string                 `json:"systemPrompt,omitempty"`
+	Model          string                 `json:"model,omitempty"`
+	Thinking       string                 `json:"thinking,omitempty"`
+	Params         map[string]any         `json:"params,omitempty"`
+	History        []chat.TranscriptEntry `json:"history"`
+	Messages       []chat.Content         `json:"messages"`
+}
+
+func documentOf(req agent.Request) document {
+	doc := document{
+		Session: req.Session.String(), Agent: req.Session.Agent, RunID: req.RunID, Attempt: req.Attempt,
+		IdempotencyKey: req.IdempotencyKey, SystemPrompt: req.SystemPrompt, Model: req.Model, Thinking: req.Thinking,
+		Params: req.Params, History: req.History, Messages: req.Messages,
+	}
+	if !req.Deadline.IsZero() {
+		doc.DeadlineMs = req.Deadline.UnixMilli()
+	}
+	if doc.History == nil {
+		doc.History = []chat.TranscriptEntry{}
+	}
+	return doc
+}
+
+// notStarted sorts the ways in which a program does not even begin.
+func notStarted(err error) error {
+	if errors.Is(err, syscall.E2BIG) {
+		return agent.NewError(chat.FailBadRequest,
+			"The message is too long to be an argument of this agent's program; send less, or let the program read standard input.", err)
+	}
+	failed := agent.NewError(chat.FailProgram,
+		"The program behind this agent was not found or cannot be started; the operator has to check the agent's command.", err)
+	failed.Retryable = errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EMFILE)
+	return failed
+}
+
+// exit is how a program ended.
+type exit struct {
+	code   int    // -1 = by a signal
+	signal string // its name
+	last   string // the last lines of standard error, in one line
+}
+
+// maxSentence bounds what a program contributes to a sentence, in bytes.
+const maxSentence = 500
+
+func (e *exit) failure() error {
+	how := fmt.Sprintf("ended with exit code %d", e.code)
+	if e.signal != "" {
+		how = "was ended by the signal " + e.signal
+	}
+	sentence := "The program behind this agent " + how + "."
+	if e.last != "" {
+		sentence = "The program behind this agent " + how + ": " + e.last
+	}
+	failed := agent.NewError(chat.FailProgram, sentence, nil)
+	failed.Retryable = e.code == exitTemporary
+	return failed
+}

@@ -1,0 +1,151 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"laneway/internal/agent"
+)
+
+// Input is what the program reads.
+type Input string
+
+// The inputs. "" is text.
+const (
+	InputText Input = "text" // the words of the turn
+	InputJSON Input = "json" // one document with everything
+)
+
+// Output is how the program answers.
+type Output string
+
+// The outputs. "" is auto.
+const (
+	OutputAuto Output = "auto" // the first line decides
+	OutputText Output = "text" // as it comes
+	OutputJSON Output = "json" // JSON lines; a line that is none is text
+)
+
+// DefaultGrace is the time between SIGTERM and SIGKILL. Runners promise to end two seconds after their context.
+const DefaultGrace = 2 * time.Second
+
+// defaultPath finds programs where the environment has no PATH.
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+
+const messageItem = "{message}"
+
+// Config of a [Runner]. Zero fields get the defaults.
+type Config struct {
+	// Argv is the program and its arguments. A program without a slash is looked for in PATH at each turn.
+	Argv []string
+	// Dir is the working directory, absolute; "" = that of the gateway.
+	Dir string
+	// Env is added to the clean environment and wins over it. Values are treated as secrets.
+	Env map[string]string
+	// Input is text or json.
+	Input Input
+	// Output is auto, text or json.
+	Output Output
+	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer] (1 MiB).
+	MaxAnswer int
+	// Grace between SIGTERM and SIGKILL; default [DefaultGrace], which is also the most.
+	Grace time.Duration
+}
+
+// Validate reports every fault with the name of its field. It does not look for the program; see [Runner.Check].
+func (c Config) Validate() error {
+	faults := c.checkArgv()
+	if c.Dir != "" && !filepath.IsAbs(c.Dir) {
+		faults = append(faults, fmt.Errorf("dir: %q is not absolute", c.Dir))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(c.Env[name], "\x00") {
+			faults = append(faults, fmt.Errorf("env: %q is no variable", name))
+		}
+	}
+	if !slices.Contains([]Input{"", InputText, InputJSON}, c.Input) {
+		faults = append(faults, fmt.Errorf("input: %q is neither text nor json", c.Input))
+	}
+	if !slices.Contains([]Output{"", OutputAuto, OutputText, OutputJSON}, c.Output) {
+		faults = append(faults, fmt.Errorf("output: %q is none of auto, text, json", c.Output))
+	}
+	if c.MaxAnswer < 0 {
+		faults = append(faults, errors.New("max_answer must not be negative"))
+	}
+	if c.Grace < 0 || c.Grace > DefaultGrace {
+		faults = append(faults, fmt.Errorf("grace: %s is not between 0 and %s", c.Grace, DefaultGrace))
+	}
+	return errors.Join(faults...)
+}
+
+func (c Config) checkArgv() []error {
+	if len(c.Argv) == 0 || strings.TrimSpace(c.Argv[0]) == "" {
+		return []error{errors.New("command: must name a program")}
+	}
+	var faults []error
+	for _, item := range []string{"{session}", messageItem, "{run}", "{agent}"} {
+		if strings.Contains(c.Argv[0], item) {
+			faults = append(faults, fmt.Errorf("command: the program must not depend on %s", item))
+		}
+	}
+	for i, arg := range c.Argv {
+		if strings.Contains(arg, "\x00") {
+			faults = append(faults, fmt.Errorf("command: argument %d contains a NUL", i))
+		}
+	}
+	return faults
+}
+
+func (c Config) filled() Config {
+	if c.Grace == 0 {
+		c.Grace = DefaultGrace
+	}
+	if c.MaxAnswer == 0 {
+		c.MaxAnswer = agent.DefaultMaxAnswer
+	}
+	if c.Input == "" {
+		c.Input = InputText
+	}
+	if c.Output == "" {
+		c.Output = OutputAuto
+	}
+	return c
+}
+
+// messageInArgs reports whether an argument carries the message.
+func (c Config) messageInArgs() bool {
+	return slices.ContainsFunc(c.Argv[1:], func(arg string) bool { return strings.Contains(arg, messageItem) })
+}
+
+// dashIsOption reports whether a message that begins with a dash would look like an option to the program.
+func (c Config) dashIsOption() bool {
+	for _, arg := range c.Argv[1:] {
+		if arg == "--" {
+			return false
+		}
+		if strings.HasPrefix(arg, messageItem) {
+			return true
+		}
+	}
+	return false
+}
+
+// arguments are the configured ones with their items replaced. The replacement is done once, so that an item in a message stays
+// text.
+func (c Config) arguments(req agent.Request) []string {
+	items := strings.NewReplacer(
+		"{session}", req.Session.String(), messageItem, withoutNUL(agent.Prompt(req)), "{run}", req.RunID, "{agent}", req.Session.Agent)
+	args := make([]string, 0, len(c.Argv))
+	for _, arg := range c.Argv[1:] {
+		args = append(args, items.Replace(arg))
+	}
+	return args
+}
+
+// withoutNUL keeps the kernel from refusing the argument.
+func withoutNUL(s string) string { return strings.ReplaceAll(s, "\x00", "") }

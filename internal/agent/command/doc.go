@@ -1,0 +1,45 @@
+// Package command is the runner that starts a program for each turn, so that a script or a coding agent can stand behind a
+// session.
+//
+// # Starting
+//
+// The program gets its arguments as they are configured, without a shell in between: `$()`, quotes and newlines in a message mean
+// nothing. The items {session}, {message}, {run} and {agent} are replaced within an argument; everything else stays as it is.
+// Without {message} the text of the turn goes to standard input. A message can begin with a dash, and a program
+// would take it for an option, so put `--` before {message} or use standard input; [New] warns where neither is the case. With
+// [InputJSON] standard input is one JSON document with history, senders, attachments and parameters.
+//
+// The environment is clean: PATH, HOME, LANG, TZ, what is configured, and
+//
+//	LANEWAY_SESSION, LANEWAY_RUN_ID, LANEWAY_AGENT, LANEWAY_ATTEMPT, LANEWAY_IDEMPOTENCY_KEY
+//
+// # Answering
+//
+// Standard output is the answer and is streamed as it comes. If its first line is a JSON object with a member delta, final,
+// error or usage, the output is read as JSON lines instead:
+//
+//	{"delta": "new text"}
+//	{"usage": {"inputTokens": 12, "outputTokens": 34, "model": "m"}}
+//	{"error": "One sentence for the person.", "reason": "rate_limit"}
+//	{"final": "the whole text"}
+//
+// final adds what the deltas have not said yet. Other members are passed over, and a later line that is no JSON counts
+// as text. [OutputText] and [OutputJSON] settle the matter beforehand.
+//
+// Standard error goes to the log, a few lines per second, and its last lines are part of the sentence when the program fails.
+// Values of configured variables are taken out of both, because they may be keys.
+//
+// # Ending
+//
+// The program runs in a process group of its own. When the context is over, or the answer is longer than it may be, the
+// group gets SIGTERM and two seconds later SIGKILL. When the program ends by itself, whatever it left in its group is
+// killed, and output that such leftovers still hold open is not waited for. A process that made a group of its own escapes;
+// stronger walls (containers, users) are the operator's. An exit code other than 0 is a failure, also when there was an answer.
+//
+// Two goroutines and a log reader live as long as Run and are awaited. This is the only package that starts processes, and it
+// needs a Unix.
+//
+//	runner, err := command.New(command.Config{
+//		Argv: []string{"my-agent", "--session", "{session}"},
+//	}, os.LookupEnv, log)
+package command

@@ -1,0 +1,25 @@
+package command
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// waitLeader blocks until the program has ended and leaves it unreaped, so that its number, which is also the number of its group, stays
+// taken.
+func (p *process) waitLeader() {
+	for {
+		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// reap gives the number back. The program has ended.
+func (p *process) reap() *os.ProcessState {
+	_ = p.cmd.Wait() //nolint:errcheck // the state says it
+	return p.cmd.ProcessState
+}

@@ -1,0 +1,152 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+
+	"laneway/internal/chat"
+)
+
+// Line is one message of a conversation as a model gets it.
+type Line struct {
+	// Role is [chat.RoleUser] or [chat.RoleAssistant].
+	Role string
+	Text string
+}
+
+// Prompt is the new input of a request as one text: what all its messages say, one after the other. A message shows the
+// name of its sender when several people speak. Text without authority (webhooks, forwarded text) is quoted with `> `
+// on every line, so that it cannot end its own quotation; system events and attachments stand in brackets.
+func Prompt(req Request) string {
+	named := req.Session.Kind() == chat.KindGroup || severalSenders(req.Messages)
+	parts := make([]string, 0, len(req.Messages))
+	for _, message := range req.Messages {
+		parts = append(parts, render(message, named))
+	}
+	return strings.Join(parts, "\n")
+}
+
+// PlainText is what the messages of a request say and nothing else, joined by newlines.
+func PlainText(req Request) string {
+	parts := make([]string, 0, len(req.Messages))
+	for _, message := range req.Messages {
+		parts = append(parts, message.Text)
+	}
+	return strings.Join(parts, "\n")
+}
+
+// Conversation is a request as a model wants it: a system prompt, then lines that begin with the user, alternate, and end
+// with the new input. Providers and the chat templates of open models refuse anything else. History is cut with
+// [CutHistory] so that the whole fits into window tokens with reserve left for the answer; the new input is never cut.
+// Empty lines and the replies to chat commands are left out. Neighbours of the same role become one line, and system notes
+// from the transcript are shown in brackets on the user's side, because only the operator may speak as the system.
+func Conversation(req Request, system string, window, reserve int) (string, []Line) {
+	if req.SystemPrompt != "" {
+		system = req.SystemPrompt
+	}
+	input := Prompt(req)
+	budget := window - reserve - EstimateTokens(system) - EstimateTokens(input) - 2*entryOverhead
+	past := CutHistory(earlier(req), budget)
+	lines := make([]Line, 0, len(past)+1)
+	for _, entry := range past {
+		lines = appendLine(lines, lineOf(entry, req.Session.Kind() == chat.KindGroup))
+	}
+	lines = appendLine(lines, Line{Role: chat.RoleUser, Text: input})
+	if lines[0].Role == chat.RoleAssistant {
+		lines = lines[1:]
+	}
+	return system, lines
+}
+
+// earlier is everything that was said before the new input: the transcript, then the context that the messages brought.
+func earlier(req Request) []chat.TranscriptEntry {
+	all := make([]chat.TranscriptEntry, 0, len(req.History))
+	add := func(entries []chat.TranscriptEntry) {
+		for _, entry := range entries {
+			if !entry.Command && strings.TrimSpace(entry.Text) != "" {
+				all = append(all, entry)
+			}
+		}
+	}
+	add(req.History)
+	for _, message := range req.Messages {
+		add(message.Context)
+	}
+	return all
+}
+
+func lineOf(entry chat.TranscriptEntry, named bool) Line {
+	switch entry.Role {
+	case chat.RoleAssistant:
+		return Line{Role: chat.RoleAssistant, Text: entry.Text}
+	case chat.RoleSystem:
+		return Line{Role: chat.RoleUser, Text: "[note] " + entry.Text}
+	default:
+		return Line{Role: chat.RoleUser, Text: spoken(entry.Sender, entry.Text, named)}
+	}
+}
+
+func appendLine(lines []Line, next Line) []Line {
+	last := len(lines) - 1
+	if last >= 0 && lines[last].Role == next.Role {
+		lines[last].Text += "\n" + next.Text
+		return lines
+	}
+	return append(lines, next)
+}
+
+func render(message chat.Content, named bool) string {
+	text := message.Text
+	switch {
+	case message.External:
+		text = "[from outside, without authority]\n> " + strings.Join(strings.FieldsFunc(text, lineBreak), "\n> ")
+	case message.System:
+		text = "[system event] " + text
+	default:
+		text = spoken(message.Sender, text, named)
+	}
+	for _, file := range message.Attachments {
+		text += fmt.Sprintf("\n[attachment: %s, %s, %d bytes]", printable(file.Name), printable(file.MIMEType), file.Size)
+	}
+	return text
+}
+
+// spoken puts the sender's name before the text. Names are chosen by strangers, so they keep to one line.
+func spoken(sender chat.Sender, text string, named bool) string {
+	name := printable(sender.Name)
+	if name == "" {
+		name = printable(sender.ID)
+	}
+	if !named || name == "" {
+		return text
+	}
+	return name + ": " + text
+}
+
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if chat.Unprintable(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// lineBreak reports everything that some program shows as a new line.
+func lineBreak(r rune) bool {
+	switch r {
+	case '\n', '\r', '\v', '\f', 0x85, 0x2028, 0x2029:
+		return true
+	default:
+		return false
+	}
+}
+
+func severalSenders(messages []chat.Content) bool {
+	for _, message := range messages {
+		if message.Sender.ID != messages[0].Sender.ID {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,213 @@
+package modelhttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/internal/sse"
+	"laneway/internal/chat"
+)
+
+// Defaults of [Config].
+const (
+	DefaultFirstByte = 60 * time.Second
+	DefaultSilence   = 60 * time.Second
+	DefaultRetries   = 3
+	DefaultMaxPause  = 30 * time.Second
+	// DefaultMaxBytes bounds a whole response: an answer of 1 MiB arrives in deltas of one token with some 200 bytes of
+	// JSON around each.
+	DefaultMaxBytes = 128 << 20
+)
+
+const (
+	maxErrorBody = 64 << 10
+	maxEvent     = 4 << 20
+	// tailWait bounds how long a finished stream is read to its end, which makes the connection usable again.
+	tailWait = 100 * time.Millisecond
+	tailSize = 4 << 10
+)
+
+// Config of a [Client]. Zero fields get the defaults.
+type Config struct {
+	// URL of the endpoint, http or https.
+	URL string
+	// Header is sent with each request. The client does not change it.
+	Header http.Header
+	// Key is taken out of whatever a server says. The header has to carry it already.
+	Key agent.Secret
+	// FirstByte and Silence bound the time to the first line and between lines; negative = off.
+	FirstByte, Silence time.Duration
+	// Retries after the first attempt, at most 10; negative = none.
+	Retries int
+	// MaxPause is the longest wait before a retry.
+	MaxPause time.Duration
+	// MaxBytes bounds a whole response.
+	MaxBytes int64
+}
+
+// Reader understands an answer. Do calls it from its own goroutine.
+type Reader interface {
+	// Event takes one event; done = the answer is complete and the rest of the stream does not matter.
+	Event(event sse.Event) (done bool, err error)
+	// Whole takes the body of a server that answered with one JSON document instead of a stream.
+	Whole(body []byte) error
+	// End is asked when the stream ended before Event said done; nil = it was complete all the same.
+	End() error
+	// Begun reports whether something was shown; then no error is tried again.
+	Begun() bool
+}
+
+// Client posts to one endpoint. It is safe for concurrent use.
+type Client struct {
+	cfg  Config
+	http *http.Client
+	log  *slog.Logger
+}
+
+// New checks cfg. A nil transport means one of its own with the proxy environment; a given one stays the caller's. A nil log discards.
+func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Client, error) {
+	if err := checkURL(cfg.URL); err != nil {
+		return nil, err
+	}
+	if cfg.Retries > 10 {
+		return nil, fmt.Errorf("retries: %d is over 10", cfg.Retries)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if transport == nil {
+		transport = newTransport()
+	}
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &Client{cfg: cfg.filled(), http: client, log: log}, nil
+}
+
+func (c Config) filled() Config {
+	c.FirstByte = orDefault(c.FirstByte, DefaultFirstByte)
+	c.Silence = orDefault(c.Silence, DefaultSilence)
+	c.MaxPause = orDefault(c.MaxPause, DefaultMaxPause)
+	c.Retries = orDefault(c.Retries, DefaultRetries)
+	c.MaxBytes = orDefault(c.MaxBytes, DefaultMaxBytes)
+	return c
+}
+
+func orDefault[T ~int | ~int64](value, standard T) T {
+	if value == 0 {
+		return standard
+	}
+	return value
+}
+
+// checkURL does not quote the URL: it may carry a password.
+func checkURL(raw string) error {
+	parsed, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return errors.New("base_url: not a URL")
+	case parsed.Scheme != "http" && parsed.Scheme != "https":
+		return errors.New("base_url: must begin with http:// or https://")
+	case parsed.Host == "":
+		return errors.New("base_url: has no host")
+	case parsed.RawQuery != "" || parsed.Fragment != "":
+		return errors.New("base_url: must not have a query or a fragment")
+	}
+	return nil
+}
+
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		TLSHandshakeTimeout: 10 * time.Second,
+		ForceAttemptHTTP2:   true,
+		MaxIdleConns:        128,
+		MaxIdleConnsPerHost: 64,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  true, // a compressed stream arrives in blocks, and may grow without bound
+	}
+}
+
+// Close gives up idle connections. Running calls go on.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// attempt is one POST.
+func (c *Client) attempt(ctx context.Context, body []byte, reader Reader) error {
+	watch, ctx := startWatch(ctx, c.cfg.FirstByte, c.cfg.Silence)
+	defer watch.stop()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.cfg.URL, bytes.NewReader(body))
+	if err != nil {
+		return fail(chat.FailBadRequest, errors.New("the endpoint is not usable"))
+	}
+	request.Header = c.cfg.Header.Clone()
+	response, err := c.http.Do(request)
+	if err != nil {
+		return c.broken(ctx, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // the answer was read or is given up
+	if response.StatusCode != http.StatusOK {
+		return c.refused(ctx, response, watch)
+	}
+	return c.answer(ctx, response, watch, reader)
+}
+
+func (c *Client) answer(ctx context.Context, response *http.Response, watch *watch, reader Reader) error {
+	body := &watched{in: response.Body, watch: watch, left: c.cfg.MaxBytes}
+	kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	switch {
+	case err == nil && kind == "application/json":
+		body.anyByte = true
+		return c.whole(ctx, body, reader)
+	case err == nil && kind == "text/html":
+		return fail(chat.FailBadResponse, errors.New("the server answered with a web page"))
+	}
+	events := sse.NewReader(body, maxEvent)
+	for {
+		event, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			return reader.End()
+		}
+		if err != nil {
+			return c.broken(ctx, err)
+		}
+		done, err := reader.Event(event)
+		if err != nil {
+			return err
+		}
+		if done {
+			finish(body, watch)
+			return nil
+		}
+	}
+}
+
+func (c *Client) whole(ctx context.Context, body io.Reader, reader Reader) error {
+	raw, err := io.ReadAll(io.LimitReader(body, maxEvent+1))
+	if err != nil {
+		return c.broken(ctx, err)
+	}
+	if len(raw) > maxEvent {
+		return fail(chat.FailBadResponse, fmt.Errorf("the server answered with more than %d bytes in one piece", maxEvent))
+	}
+	return reader.Whole(raw)
+}
+
+// finish reads the last bytes of a complete stream, because a body that was not read to its end costs the connection. A server that keeps
+// it open has no claim on the turn's time, so the wait is short.
+func finish(body io.Reader, watch *watch) {
+	watch.last(tailWait)
+	_, _ = io.CopyN(io.Discard, body, tailSize) //nolint:errcheck // the answer is complete; only the connection is lost
+}

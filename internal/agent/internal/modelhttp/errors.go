@@ -1,0 +1,231 @@
+package modelhttp
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/internal/sse"
+	"laneway/internal/chat"
+)
+
+// StatusError is what a provider said when it refused. It is the cause of the *agent.Error that Do returns.
+type StatusError struct {
+	// Status is the HTTP status; 0 = the error came inside a stream and named none.
+	Status int
+	// Kind and Code are the provider's words, such as `invalid_request_error` and `context_length_exceeded`; "" = none.
+	Kind, Code string
+	// Message is the provider's sentence without the key, at most 500 bytes. It goes to the log, not to people.
+	Message string
+	// After is how long the server wants to be left alone; 0 = it did not say.
+	After time.Duration
+}
+
+// Error is one line for the log.
+func (e *StatusError) Error() string {
+	return strings.Join(strings.Fields(fmt.Sprintf("status %d %s %s %s", e.Status, e.Kind, e.Code, e.Message)), " ")
+}
+
+// sentence tells a person what happened and what to do about it.
+func sentence(reason chat.FailReason) string {
+	switch reason {
+	case chat.FailFirstByte:
+		return "The model did not begin to answer in time; try again later."
+	case chat.FailSilence:
+		return "The model stopped in the middle of its answer; try again."
+	case chat.FailRateLimit:
+		return "The model service takes no more requests for now; try again in a minute."
+	case chat.FailOverloaded:
+		return "The model service is overloaded; try again in a minute."
+	case chat.FailServer:
+		return "The model service has a fault of its own; try again later."
+	case chat.FailConnection:
+		return "The connection to the model service broke or could not be made; try again, and check base_url if it stays so."
+	case chat.FailAuth:
+		return "The model service refused the credentials; the operator has to check the agent's API key."
+	case chat.FailContextLength:
+		return "The conversation is too long for the model; start a new one or send less."
+	case chat.FailRefusal:
+		return "The model declined to answer; ask in another way."
+	case chat.FailBadRequest:
+		return "The model service did not accept the request; the operator has to check the agent's model and settings."
+	case chat.FailBadResponse:
+		return "The model service answered something that is no answer; the operator has to check base_url."
+	case chat.FailOutputLimit:
+		return "The answer is longer than it may be; ask for less at once."
+	default:
+		return "The model gave no answer; try again."
+	}
+}
+
+// Fail is an *agent.Error with the sentence for reason.
+func Fail(reason chat.FailReason, cause error) *agent.Error { return fail(reason, cause) }
+
+func fail(reason chat.FailReason, cause error) *agent.Error {
+	return agent.NewError(reason, sentence(reason), cause)
+}
+
+// BrokeOff is the error of a stream that ended before its end.
+func BrokeOff() *agent.Error {
+	return fail(chat.FailConnection, io.ErrUnexpectedEOF)
+}
+
+// Garbled sorts an event whose data are not the JSON that they should be: cut off by the end of the stream, or never JSON.
+// The data are not quoted, since they may be the person's words.
+func Garbled(event sse.Event, err error) *agent.Error {
+	if event.Partial {
+		return BrokeOff()
+	}
+	return fail(chat.FailBadResponse, fmt.Errorf("an event of %d bytes is not understood: %w", len(event.Data), withoutText(err)))
+}
+
+// withoutText keeps the place of a JSON error and drops what it quotes.
+func withoutText(err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("no JSON from byte %d on", syntax.Offset)
+	case errors.As(err, &kind):
+		return fmt.Errorf("field %s has the wrong type", kind.Field)
+	default:
+		return errors.New("unreadable")
+	}
+}
+
+// broken sorts an error of net/http or of reading a body.
+func (c *Client) broken(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, errFirstByte):
+		return fail(chat.FailFirstByte, fmt.Errorf("%w (%s)", errFirstByte, c.cfg.FirstByte))
+	case errors.Is(cause, errSilence):
+		return fail(chat.FailSilence, fmt.Errorf("%w (%s)", errSilence, c.cfg.Silence))
+	case cause != nil:
+		return agent.Ended(ctx)
+	case errors.Is(err, errTooMuch):
+		return fail(chat.FailOutputLimit, err)
+	case errors.Is(err, sse.ErrTooLong):
+		return fail(chat.FailBadResponse, err)
+	}
+	failed := fail(chat.FailConnection, withoutURL(err))
+	failed.Retryable = !untrusted(err)
+	return failed
+}
+
+// withoutURL rebuilds an error of net/http.
+func withoutURL(err error) error {
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		return fmt.Errorf("%s: %w", strings.ToUpper(outer.Op), outer.Err)
+	}
+	return err
+}
+
+// untrusted reports faults of certificates, which no second attempt cures.
+func untrusted(err error) bool {
+	var (
+		unknown  x509.UnknownAuthorityError
+		host     x509.HostnameError
+		invalid  x509.CertificateInvalidError
+		verified *tls.CertificateVerificationError
+	)
+	return errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &invalid) || errors.As(err, &verified)
+}
+
+// refused reads the body of an answer that is not 200.
+func (c *Client) refused(ctx context.Context, response *http.Response, watch *watch) error {
+	body := &watched{in: io.LimitReader(response.Body, maxErrorBody), watch: watch, left: maxErrorBody, anyByte: true}
+	raw, err := io.ReadAll(body)
+	if ended := agent.Ended(ctx); err != nil && ended != nil && !timedOut(ctx) {
+		return ended
+	}
+	refusal := parseRefusal(raw)
+	refusal.Status = response.StatusCode
+	refusal.After = retryAfter(response.Header)
+	return c.Refusal(refusal)
+}
+
+// timedOut reports that one of our own deadlines ended the reading; the status line has said enough then.
+func timedOut(ctx context.Context) bool {
+	cause := context.Cause(ctx)
+	return errors.Is(cause, errFirstByte) || errors.Is(cause, errSilence)
+}
+
+// Refusal sorts what a provider said, in a response or inside a stream.
+func (c *Client) Refusal(said StatusError) *agent.Error {
+	said.Message = chat.Cut(c.cfg.Key.Hide(chat.CleanText(said.Message)), 500)
+	said.Kind = chat.Cut(c.cfg.Key.Hide(chat.CleanText(said.Kind)), 100)
+	said.Code = chat.Cut(c.cfg.Key.Hide(chat.CleanText(said.Code)), 100)
+	failed := fail(reasonFor(said), &said)
+	if outOfCredit(said) {
+		failed.Retryable = false
+		failed.Message = "The account at the model service has no credit left; the operator has to top it up."
+	}
+	return failed
+}
+
+// RefusalOf reads an error member such as {"message":…,"type":…,"code":…}, which may also be a bare string.
+func RefusalOf(raw json.RawMessage) StatusError {
+	var plain string
+	if json.Unmarshal(raw, &plain) == nil {
+		return StatusError{Message: plain}
+	}
+	var member struct {
+		Message string          `json:"message"`
+		Type    string          `json:"type"`
+		Code    json.RawMessage `json:"code"`
+	}
+	if json.Unmarshal(raw, &member) != nil {
+		return StatusError{}
+	}
+	code := strings.Trim(string(member.Code), `"`)
+	said := StatusError{Kind: member.Type, Message: member.Message}
+	if status, err := strconv.Atoi(code); err == nil {
+		said.Status = status
+	} else if code != "null" {
+		said.Code = code
+	}
+	return said
+}
+
+func parseRefusal(raw []byte) StatusError {
+	var body struct {
+		Error   json.RawMessage `json:"error"`
+		Message string          `json:"message"`
+		Detail  string          `json:"detail"`
+	}
+	if json.Unmarshal(raw, &body) != nil {
+		return StatusError{Message: fmt.Sprintf("%d bytes that are not JSON", len(raw))}
+	}
+	if body.Error != nil {
+		return RefusalOf(body.Error)
+	}
+	return StatusError{Message: body.Message + body.Detail}
+}
+
+// retryAfter reads both forms of the header, and the milliseconds that some providers send besides.
+func retryAfter(header http.Header) time.Duration {
+	const longest = 24 * 60 * 60
+	if ms, err := strconv.ParseFloat(header.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
+		return time.Duration(min(ms, longest*1000) * float64(time.Millisecond))
+	}
+	text := header.Get("Retry-After")
+	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds > 0 {
+		return time.Duration(min(seconds, longest) * float64(time.Second))
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, min(time.Until(at), longest*time.Second))
+	}
+	return 0
+}

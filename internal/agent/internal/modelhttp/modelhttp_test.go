@@ -1,0 +1,171 @@
+package modelhttp
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRefusalsAreSorted(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		said   StatusError
+		reason chat.FailReason
+		again  bool
+	}{
+		{StatusError{Status: 400}, chat.FailBadRequest, false},
+		{StatusError{Status: 400, Code: "context_length_exceeded"}, chat.FailContextLength, false},
+		{StatusError{Status: 400, Message: "This model's maximum context length is 8"}, chat.FailContextLength, false},
+		{StatusError{Status: 500, Message: "context length"}, chat.FailServer, true},
+		{StatusError{Status: 401}, chat.FailAuth, false},
+		{StatusError{Status: 403}, chat.FailAuth, false},
+		{StatusError{Status: 402}, chat.FailRateLimit, false},
+		{StatusError{Status: 404}, chat.FailBadRequest, false},
+		{StatusError{Status: 408}, chat.FailServer, true},
+		{StatusError{Status: 413}, chat.FailContextLength, false},
+		{StatusError{Status: 422}, chat.FailBadRequest, false},
+		{StatusError{Status: 429}, chat.FailRateLimit, true},
+		{StatusError{Status: 429, Code: "insufficient_quota"}, chat.FailRateLimit, false},
+		{StatusError{Status: 500}, chat.FailServer, true},
+		{StatusError{Status: 502}, chat.FailServer, true},
+		{StatusError{Status: 503}, chat.FailOverloaded, true},
+		{StatusError{Status: 529}, chat.FailOverloaded, true},
+		{StatusError{Status: 302}, chat.FailBadResponse, false},
+		{StatusError{Kind: "overloaded_error"}, chat.FailOverloaded, true},
+		{StatusError{Kind: "invalid_request_error"}, chat.FailBadRequest, false},
+		{StatusError{Kind: "permission_error"}, chat.FailAuth, false},
+		{StatusError{Message: "nobody knows"}, chat.FailServer, true},
+	}
+	client := newClient(t, Config{})
+	for _, tt := range tests {
+		got := client.Refusal(tt.said)
+		if got.Reason != tt.reason || got.Retryable != tt.again || got.Message == "" {
+			t.Errorf("%+v: got %s, retryable %t, %q; want %s, %t", tt.said, got.Reason, got.Retryable, got.Message, tt.reason, tt.again)
+		}
+	}
+}
+
+func newClient(t *testing.T, cfg Config) *Client {
+	t.Helper()
+	cfg.URL = "http://model.test/x"
+	client, err := New(cfg, http.NewFileTransport(http.Dir(t.TempDir())), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func TestEveryReasonHasASentenceOfItsOwn(t *testing.T) {
+	t.Parallel()
+	seen := map[string]chat.FailReason{}
+	for _, reason := range agent.Reasons() {
+		switch reason {
+		case chat.FailTimeout, chat.FailProgram, chat.FailPanic, chat.FailUnknown:
+			continue // not made here
+		}
+		text := sentence(reason)
+		if other, ok := seen[text]; ok || !strings.HasSuffix(text, ".") {
+			t.Errorf("%s: sentence %q is the one of %q or no sentence", reason, text, other)
+		}
+		seen[text] = reason
+	}
+}
+
+func TestErrorMembersAreRead(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]StatusError{
+		`{"message":"m","type":"t","code":"c"}`: {Message: "m", Kind: "t", Code: "c"},
+		`{"message":"m","code":429}`:            {Message: "m", Status: 429},
+		`{"message":"m","code":"429"}`:          {Message: "m", Status: 429},
+		`{"message":"m","code":null}`:           {Message: "m"},
+		`"plain"`:                               {Message: "plain"},
+		`[1]`:                                   {},
+	} {
+		if diff := cmp.Diff(want, RefusalOf(json.RawMessage(raw))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", raw, diff)
+		}
+	}
+	for raw, want := range map[string]StatusError{
+		`{"error":{"message":"m"}}`:  {Message: "m"},
+		`{"error":"model not here"}`: {Message: "model not here"},
+		`{"detail":"d"}`:             {Message: "d"},
+		`<html>`:                     {Message: "6 bytes that are not JSON"},
+	} {
+		if diff := cmp.Diff(want, parseRefusal([]byte(raw))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", raw, diff)
+		}
+	}
+}
+
+func TestRetryAfterIsRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		date := time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat)
+		for _, tt := range []struct {
+			name, value string
+			want        time.Duration
+		}{
+			{"Retry-After", "7", 7 * time.Second},
+			{"Retry-After", "1.5", 1500 * time.Millisecond},
+			{"Retry-After", "-3", 0},
+			{"Retry-After", "1e300", 24 * time.Hour},
+			{"Retry-After", "NaN", 0},
+			{"Retry-After", date, 90 * time.Second},
+			{"Retry-After", "Mon, 02 Jan 1990 15:04:05 GMT", 0},
+			{"Retry-After", "soon", 0},
+			{"Retry-After-Ms", "250", 250 * time.Millisecond},
+		} {
+			if got := retryAfter(http.Header{tt.name: {tt.value}}); got != tt.want {
+				t.Errorf("%s: %s: got %s, want %s", tt.name, tt.value, got, tt.want)
+			}
+		}
+	})
+}
+
+func TestFaultsOfCertificatesAreNotTriedAgain(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, Config{})
+	wrapped := &url.Error{Op: "Post", URL: "https://user:secret@host/x", Err: fmt.Errorf("tls: %w", x509.UnknownAuthorityError{})}
+	var failed *agent.Error
+	err := client.broken(t.Context(), wrapped)
+	if !errors.As(err, &failed) || failed.Reason != chat.FailConnection || failed.Retryable || strings.Contains(err.Error(), "secret") {
+		t.Errorf("got %v (%+v), want a connection error that is not retryable and has no URL", err, failed)
+	}
+}
+
+// FuzzRefusal holds that nothing that a server can say breaks the sorting or shows the key.
+func FuzzRefusal(f *testing.F) {
+	f.Add([]byte(`{"error":{"message":"bad key sk-12345678","type":"t","code":17}}`), 401)
+	f.Add([]byte(`<html>`), 502)
+	client, err := New(Config{URL: "http://model.test/", Key: agent.NewSecret("sk-12345678")}, nil, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, status int) {
+		said := parseRefusal(body)
+		said.Status = status
+		got := client.Refusal(said)
+		var refusal *StatusError
+		if !errors.As(got, &refusal) || got.Message == "" {
+			t.Fatalf("got %#v, want a refusal with a sentence", got)
+		}
+		if strings.Contains(refusal.Message, "sk-12345678") || len(refusal.Message) > 500 {
+			t.Errorf("message %q shows the key or is too long", refusal.Message)
+		}
+	})
+}

@@ -1,0 +1,87 @@
+package modelhttp
+
+import (
+	"net/http"
+	"strings"
+
+	"laneway/internal/chat"
+)
+
+// statusOverloaded is what Anthropic sends besides 503.
+const statusOverloaded = 529
+
+// reasonFor sorts a refusal: first by words that say more than the status, then by the status.
+func reasonFor(said StatusError) chat.FailReason {
+	if outOfCredit(said) {
+		return chat.FailRateLimit
+	}
+	if said.Status < http.StatusInternalServerError && tooLong(said) {
+		return chat.FailContextLength
+	}
+	if said.Status != 0 {
+		return reasonForStatus(said.Status)
+	}
+	return reasonForKind(said.Kind + " " + said.Code)
+}
+
+func reasonForStatus(status int) chat.FailReason {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return chat.FailRateLimit
+	case status == http.StatusServiceUnavailable, status == statusOverloaded:
+		return chat.FailOverloaded
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
+		return chat.FailAuth
+	case status == http.StatusRequestEntityTooLarge:
+		return chat.FailContextLength
+	case status == http.StatusRequestTimeout, status >= http.StatusInternalServerError:
+		return chat.FailServer
+	case status >= http.StatusBadRequest:
+		return chat.FailBadRequest
+	default: // 1xx, other 2xx, and redirects, which are not followed
+		return chat.FailBadResponse
+	}
+}
+
+// reasonForKind sorts an error inside a stream, which has no status. Without a known word the server is at fault: it had
+// accepted the request.
+func reasonForKind(words string) chat.FailReason {
+	for _, known := range []struct {
+		word   string
+		reason chat.FailReason
+	}{
+		{"overloaded", chat.FailOverloaded},
+		{"rate_limit", chat.FailRateLimit},
+		{"authentication", chat.FailAuth},
+		{"permission", chat.FailAuth},
+		{"request_too_large", chat.FailContextLength},
+		{"not_found", chat.FailBadRequest},
+		{"invalid_request", chat.FailBadRequest},
+		{"content_filter", chat.FailRefusal},
+	} {
+		if strings.Contains(words, known.word) {
+			return known.reason
+		}
+	}
+	return chat.FailServer
+}
+
+// tooLong recognises the ways in which providers say that the input does not fit.
+func tooLong(said StatusError) bool {
+	words := strings.ToLower(said.Code + " " + said.Kind + " " + said.Message)
+	for _, sign := range []string{
+		"context_length", "context length", "context window", "context size", "exceed_context", "prompt is too long",
+		"maximum context", "input is too long", "too many tokens in",
+	} {
+		if strings.Contains(words, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// outOfCredit recognises refusals that look like a rate limit and that no waiting cures.
+func outOfCredit(said StatusError) bool {
+	return said.Status == http.StatusPaymentRequired || said.Code == "insufficient_quota" || said.Kind == "insufficient_quota" ||
+		said.Kind == "billing_error"
+}

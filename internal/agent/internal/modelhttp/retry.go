@@ -1,0 +1,89 @@
+package modelhttp
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"laneway/internal/agent"
+)
+
+// Do posts body and hands the answer to the Reader that begin makes, a new one for each attempt. It blocks until the
+// answer is complete, the context is over or the attempts are used up. Its errors are *agent.Error or the cause of the
+// context; see the package comment for what is tried again.
+func (c *Client) Do(ctx context.Context, body []byte, begin func() Reader) error {
+	pauses := &pauses{ctx: ctx, longest: c.cfg.MaxPause, growing: newGrowing()}
+	try := 0
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		try++
+		reader := begin()
+		err := c.attempt(ctx, body, reader)
+		if ended := agent.Ended(ctx); err != nil && ended != nil {
+			return struct{}{}, backoff.Permanent(ended)
+		}
+		if err != nil && (reader.Begun() || !again(err)) {
+			return struct{}{}, backoff.Permanent(err)
+		}
+		pauses.wanted = wanted(err)
+		return struct{}{}, err
+	},
+		backoff.WithBackOff(pauses),
+		backoff.WithMaxTries(uint(1+max(0, c.cfg.Retries))), //nolint:gosec // 1 to 11
+		backoff.WithMaxElapsedTime(0),
+		backoff.WithNotify(func(err error, pause time.Duration) {
+			c.log.WarnContext(ctx, "model request is tried again", "attempt", try+1, "pause_ms", pause.Milliseconds(),
+				"reason", agent.ReasonOf(err), "err", err)
+		}))
+	if ended := agent.Ended(ctx); err != nil && ended != nil {
+		return ended
+	}
+	return err //nolint:wrapcheck // an *agent.Error already
+}
+
+// again says whether a second attempt may help now. Our own deadlines are not tried again: the slot has waited enough.
+func again(err error) bool {
+	var failed *agent.Error
+	if !errors.As(err, &failed) {
+		return false
+	}
+	return failed.Retryable && !errors.Is(err, errFirstByte) && !errors.Is(err, errSilence)
+}
+
+func wanted(err error) time.Duration {
+	var refusal *StatusError
+	if errors.As(err, &refusal) {
+		return refusal.After
+	}
+	return 0
+}
+
+// newGrowing gives pauses of about 0.5, 1 and 2 seconds, spread by half, so that many turns do not come back at once.
+func newGrowing() *backoff.ExponentialBackOff {
+	growing := backoff.NewExponentialBackOff()
+	growing.InitialInterval = 500 * time.Millisecond
+	growing.Multiplier = 2
+	return growing
+}
+
+// pauses says how long to wait: at least what the server wanted. It stops where the wait would be in vain.
+type pauses struct {
+	ctx     context.Context //nolint:containedctx // lives as long as one call of Do; the interface of backoff has no context
+	longest time.Duration
+	wanted  time.Duration
+	growing *backoff.ExponentialBackOff
+}
+
+// Reset implements backoff.BackOff.
+func (p *pauses) Reset() { p.growing.Reset() }
+
+// NextBackOff implements backoff.BackOff.
+func (p *pauses) NextBackOff() time.Duration {
+	pause := max(p.wanted, p.growing.NextBackOff())
+	deadline, bounded := p.ctx.Deadline()
+	if pause > p.longest || (bounded && time.Until(deadline) <= pause) {
+		return backoff.Stop
+	}
+	return pause
+}

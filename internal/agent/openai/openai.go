@@ -1,0 +1,191 @@
+package openai
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/internal/modelhttp"
+	"laneway/internal/chat"
+)
+
+// Defaults of [Config].
+const (
+	DefaultBaseURL       = "https://api.openai.com/v1"
+	DefaultContextWindow = 32_768
+	// answerReserve is kept free of history for the answer when max_tokens is not set.
+	answerReserve = 4_096
+)
+
+// Config of a [Runner]. Zero fields get the defaults.
+type Config struct {
+	// BaseURL is everything before /chat/completions; default [DefaultBaseURL]. Without query or fragment.
+	BaseURL string
+	// APIKey is sent as a bearer token; zero = none (local models).
+	APIKey agent.Secret
+	// Model must be set; a request may name another one.
+	Model string
+	// System prompt; a request may bring its own.
+	System string
+	// ContextWindow in tokens; default [DefaultContextWindow]. History is cut to it.
+	ContextWindow int
+	// MaxTokens of an answer; 0 = the endpoint's own.
+	MaxTokens int
+	// Temperature 0 to 2 and TopP 0 to 1; nil = the endpoint's own.
+	Temperature, TopP *float64
+	// Stop are texts at which the model ends, at most 16.
+	Stop []string
+	// MaxAnswer in bytes; default [agent.DefaultMaxAnswer].
+	MaxAnswer int
+	// FirstByte and Silence bound the wait for the first and for each further line; default 60 s, negative = off.
+	FirstByte, Silence time.Duration
+	// Retries before anything was shown; default 3, at most 10, negative = none.
+	Retries int
+	// Headers are sent besides (OpenRouter's HTTP-Referer, say).
+	Headers map[string]string
+	// SendUser tells the endpoint the session key as `user`, for abuse reports and cache affinity; off by default, since it may
+	// contain the number of a chat.
+	SendUser bool
+}
+
+// Validate reports every fault with the name of its field.
+func (c Config) Validate() error {
+	var faults []error
+	if strings.TrimSpace(c.Model) == "" {
+		faults = append(faults, errors.New("model: must be set"))
+	}
+	if c.ContextWindow < 0 || c.MaxTokens < 0 || c.MaxAnswer < 0 {
+		faults = append(faults, errors.New("context_window, max_tokens and max_answer must not be negative"))
+	}
+	if c.ContextWindow > 0 && c.MaxTokens >= c.ContextWindow {
+		faults = append(faults, fmt.Errorf("max_tokens: %d leaves nothing of the context window of %d", c.MaxTokens, c.ContextWindow))
+	}
+	if err := c.params().Validate(); err != nil {
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
+func (c Config) params() modelhttp.Params {
+	params := modelhttp.Params{Temperature: c.Temperature, TopP: c.TopP, Stop: c.Stop}
+	if c.MaxTokens > 0 {
+		params.MaxTokens = &c.MaxTokens
+	}
+	return params
+}
+
+// Runner answers with a model. It is safe for concurrent use.
+type Runner struct {
+	cfg    Config
+	client *modelhttp.Client
+	// What the endpoint has refused. A turn that learns it a second time does no harm.
+	noUsage, newLimit atomic.Bool
+}
+
+var _ agent.Runner = (*Runner)(nil)
+
+// New checks cfg; it sends nothing. A nil transport means an own one, a nil log discards.
+func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuring the openai runner: %w", err)
+	}
+	if cfg.BaseURL == "" {
+		cfg.BaseURL = DefaultBaseURL
+	}
+	if cfg.ContextWindow == 0 {
+		cfg.ContextWindow = max(DefaultContextWindow, 2*cfg.MaxTokens)
+	}
+	client, err := modelhttp.New(modelhttp.Config{
+		URL:       strings.TrimRight(cfg.BaseURL, "/") + "/chat/completions",
+		Header:    cfg.header(),
+		Key:       cfg.APIKey,
+		FirstByte: cfg.FirstByte,
+		Silence:   cfg.Silence,
+		Retries:   cfg.Retries,
+	}, transport, log)
+	if err != nil {
+		return nil, fmt.Errorf("configuring the openai runner: %w", err)
+	}
+	return &Runner{cfg: cfg, client: client}, nil
+}
+
+func (c Config) header() http.Header {
+	header := http.Header{}
+	for name, value := range c.Headers {
+		header.Set(name, value)
+	}
+	header.Set("Content-Type", "application/json")
+	header.Set("Accept", "text/event-stream, application/json")
+	if !c.APIKey.IsZero() {
+		header.Set("Authorization", "Bearer "+c.APIKey.Reveal())
+	}
+	return header
+}
+
+// Close gives up idle connections.
+func (r *Runner) Close() { r.client.Close() }
+
+// Run implements [agent.Runner].
+func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	if err := agent.Ended(ctx); err != nil {
+		return agent.Result{}, err
+	}
+	params, err := r.cfg.params().Override(req.Params)
+	if err != nil {
+		return agent.Result{}, err //nolint:wrapcheck // an *agent.Error
+	}
+	answer := &answer{client: r.client, text: agent.NewAnswer(r.cfg.MaxAnswer, emit)}
+	err = r.ask(ctx, req, params, answer)
+	result := agent.Result{Text: answer.text.Text(), Usage: answer.usage(r.model(req)), StopReason: answer.stopReason()}
+	if result.Usage.OutputTokens > 0 || result.Usage.InputTokens > 0 {
+		emit(agent.Event{Kind: agent.EventUsage, Usage: result.Usage})
+	}
+	return result, err
+}
+
+// ask posts the request, and once more for each thing that the endpoint turns out not to know.
+func (r *Runner) ask(ctx context.Context, req agent.Request, params modelhttp.Params, answer *answer) error {
+	for {
+		body, err := json.Marshal(r.body(req, params))
+		if err != nil {
+			return modelhttp.Fail(chat.FailBadRequest, err)
+		}
+		err = r.client.Do(ctx, body, func() modelhttp.Reader {
+			answer.reset()
+			return answer
+		})
+		if err == nil || answer.Begun() || !r.adapt(err, params) {
+			return err //nolint:wrapcheck // an *agent.Error
+		}
+	}
+}
+
+// adapt learns from a refusal and reports whether it was something new.
+func (r *Runner) adapt(err error, params modelhttp.Params) bool {
+	var refusal *modelhttp.StatusError
+	if !errors.As(err, &refusal) || (refusal.Status != http.StatusBadRequest && refusal.Status != http.StatusUnprocessableEntity) {
+		return false
+	}
+	switch {
+	case strings.Contains(refusal.Message, "max_completion_tokens") && params.MaxTokens != nil:
+		return r.newLimit.CompareAndSwap(false, true)
+	case strings.Contains(refusal.Message, "stream_options"), strings.Contains(refusal.Message, "include_usage"):
+		return r.noUsage.CompareAndSwap(false, true)
+	default:
+		return false
+	}
+}
+
+func (r *Runner) model(req agent.Request) string {
+	if req.Model != "" {
+		return req.Model
+	}
+	return r.cfg.Model
+}

@@ -1,0 +1,101 @@
+package app
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/anthropic"
+	"laneway/internal/agent/command"
+	"laneway/internal/agent/echo"
+	"laneway/internal/agent/openai"
+	"laneway/internal/chat"
+	"laneway/internal/config"
+	"laneway/internal/dispatch"
+)
+
+// buildAgents makes the configured agents, the default one first.
+func buildAgents(cfg config.Config, lookup func(string) (string, bool), log *slog.Logger) ([]dispatch.Agent, error) {
+	ids := make([]string, 0, len(cfg.Agents))
+	for id := range cfg.Agents {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		switch {
+		case a == b:
+			return 0
+		case a == cfg.DefaultAgent, b != cfg.DefaultAgent && a < b:
+			return -1
+		default:
+			return 1
+		}
+	})
+	agents := make([]dispatch.Agent, 0, len(ids))
+	for _, id := range ids {
+		a := cfg.Agents[id]
+		runner, err := buildRunner(a, lookup, log.With("agent", id))
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: %w", id, err)
+		}
+		agents = append(agents, dispatch.Agent{
+			Info:   agent.Info{ID: id, Name: nameOf(id, a), Model: a.Model, Runner: a.Runner},
+			Runner: runner, ContextWindow: a.ContextWindow, Timeout: time.Duration(a.Timeout), SystemPrompt: a.System,
+		})
+	}
+	return agents, nil
+}
+
+func nameOf(id string, a config.Agent) string {
+	if a.Name != "" {
+		return a.Name
+	}
+	return id
+}
+
+func buildRunner(a config.Agent, lookup func(string) (string, bool), log *slog.Logger) (agent.Runner, error) {
+	switch a.Runner {
+	case config.RunnerEcho:
+		return echo.New(echo.Config{
+			Delay: time.Duration(a.Delay), Chunk: a.Chunk, ChunkDelay: time.Duration(a.ChunkDelay),
+			FailWith: chat.FailReason(a.FailWith), Script: a.Script, MaxAnswer: a.OutputLimit,
+		})
+	case config.RunnerCommand:
+		return command.New(command.Config{
+			Argv: a.Command, Dir: a.Dir, Env: a.Env, Input: command.Input(a.Input), MaxAnswer: a.OutputLimit,
+		}, lookup, log)
+	case config.RunnerOpenAI:
+		return openai.New(openai.Config{
+			BaseURL: a.BaseURL, APIKey: agent.NewSecret(a.APIKey.Reveal()), Model: a.Model, ContextWindow: a.ContextWindow,
+			MaxTokens: a.MaxTokens, Temperature: a.Temperature, TopP: a.TopP, Stop: a.Stop, MaxAnswer: a.OutputLimit,
+			FirstByte: time.Duration(a.FirstByteTimeout), Silence: time.Duration(a.SilenceTimeout), Retries: retries(a.Retries),
+		}, modelTransport(), log)
+	case config.RunnerAnthropic:
+		return anthropic.New(anthropic.Config{
+			BaseURL: a.BaseURL, APIKey: agent.NewSecret(a.APIKey.Reveal()), Model: a.Model, ContextWindow: a.ContextWindow,
+			MaxTokens: a.MaxTokens, Temperature: a.Temperature, TopP: a.TopP, Stop: a.Stop, MaxAnswer: a.OutputLimit,
+			FirstByte: time.Duration(a.FirstByteTimeout), Silence: time.Duration(a.SilenceTimeout), Retries: retries(a.Retries),
+		}, modelTransport(), log)
+	default:
+		return nil, fmt.Errorf("there is no runner %q", a.Runner)
+	}
+}
+
+// retries maps the configured number, where 0 means none, to the runners', where negative does.
+func retries(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// modelTransport is one pool of connections per agent, so that a hanging endpoint starves nobody else.
+func modelTransport() http.RoundTripper {
+	t := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
+		TLSHandshakeTimeout: 10 * time.Second, ExpectContinueTimeout: time.Second,
+	}
+	return t
+}

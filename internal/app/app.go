@@ -1,0 +1,232 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"laneway/internal/channel"
+	"laneway/internal/command"
+	"laneway/internal/config"
+	"laneway/internal/dispatch"
+	"laneway/internal/gateway"
+	"laneway/internal/metrics"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+// Options of a process.
+type Options struct {
+	// Loaded is the configuration, Plan what its preflight allowed.
+	Loaded *config.Loaded
+	Plan   *config.Plan
+	// Version is shown to people and other nodes.
+	Version string
+	// Out gets the lines of a start; Log everything else.
+	Out io.Writer
+	Log *slog.Logger
+	// LookupEnv is the environment that command agents may look into (PATH, HOME, …).
+	LookupEnv func(string) (string, bool)
+	// Hurry ends the patience of a drain when it is closed; nil = never.
+	Hurry <-chan struct{}
+}
+
+// Process is a gateway that is wired and listens. Make it with New, then call Run once.
+type Process struct {
+	cfg      config.Config
+	opts     Options
+	log      *slog.Logger
+	store    store.Store
+	dispatch *dispatch.Dispatcher
+	gateway  *gateway.Server
+	metrics  *metrics.Metrics
+	channels []channel.Channel
+	main     []net.Listener
+	scrape   net.Listener // nil = no metrics listener
+	abandon  context.CancelCauseFunc
+	undo     []cleanup // in order of construction
+}
+
+type cleanup struct {
+	name string
+	run  func(ctx context.Context) error
+}
+
+// Run makes a process and runs it until ctx is over.
+func Run(ctx context.Context, opts Options) error {
+	p, err := New(ctx, opts)
+	if err != nil {
+		return err
+	}
+	return p.Run(ctx)
+}
+
+// New wires a process: secrets, store, agents, dispatcher, gateway, listeners, in this order. When a step fails the earlier ones are undone.
+func New(ctx context.Context, opts Options) (_ *Process, err error) {
+	p := &Process{cfg: opts.Loaded.Config, opts: opts, log: opts.Log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.cleanUp(context.WithoutCancel(ctx)))
+		}
+	}()
+	creds, err := opts.Plan.Prepare()
+	if err != nil {
+		return nil, err
+	}
+	if p.store, err = openStore(ctx, p.cfg, p.log); err != nil {
+		return nil, err
+	}
+	p.later("store", func(context.Context) error { return p.store.Close() })
+	p.metrics = metrics.New(opts.Version)
+	if err := p.wire(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.openGateway(creds); err != nil {
+		return nil, err
+	}
+	return p, p.listen(ctx)
+}
+
+func (p *Process) later(name string, run func(context.Context) error) {
+	p.undo = append(p.undo, cleanup{name: name, run: run})
+}
+
+// cleanUp undoes the construction, last in first out.
+func (p *Process) cleanUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanUpTime)
+	defer cancel()
+	var faults []error
+	for _, c := range slices.Backward(p.undo) {
+		p.log.DebugContext(ctx, "closing", "part", c.name)
+		if err := c.run(ctx); err != nil {
+			faults = append(faults, fmt.Errorf("closing %s: %w", c.name, err))
+		}
+	}
+	p.undo = nil
+	return errors.Join(faults...)
+}
+
+// cleanUpTime bounds what comes after the drain.
+const cleanUpTime = 2 * time.Second
+
+// wire makes the dispatcher with its agents and channels.
+func (p *Process) wire(ctx context.Context) error {
+	agents, err := buildAgents(p.cfg, p.opts.LookupEnv, p.log)
+	if err != nil {
+		return err
+	}
+	table, err := command.New()
+	if err != nil {
+		return fmt.Errorf("making the command table: %w", err)
+	}
+	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
+	p.abandon = abandon
+	p.later("turns", func(context.Context) error { abandon(errProcessEnds); return nil })
+	p.dispatch, err = dispatch.New(work, dispatch.Config{
+		Version: p.opts.Version, Addr: p.cfg.Cluster.NodeID, BootID: uuid.NewString(),
+		Lease: time.Duration(p.cfg.Cluster.Lease), Heartbeat: time.Duration(p.cfg.Cluster.Heartbeat), Sweep: time.Duration(p.cfg.Cluster.Sweep),
+		Exclusive: p.store.Kind() == kindSQLite, Lanes: p.cfg.Lanes.Map(), Agents: agents,
+		Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100,
+	}, dispatch.Deps{
+		Store: p.store, Commands: table, Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,
+	})
+	if err != nil {
+		return fmt.Errorf("making the dispatcher: %w", err)
+	}
+	return nil
+}
+
+var errProcessEnds = errors.New("the process ends")
+
+// queueOf maps the configured queue of an agent on a channel to the scheduler's settings.
+func queueOf(cfg config.Config) func(agent, channel, kind string) scheduler.Settings {
+	return func(agent, channel, kind string) scheduler.Settings {
+		q := cfg.QueueFor(agent, channel)
+		s := scheduler.Settings{
+			Mode: scheduler.QueueMode(q.Mode), Cap: q.Cap, Drop: scheduler.DropPolicy(q.Drop),
+			Debounce: millis(q.DebounceMs), DebounceMax: millis(q.DebounceMaxMs),
+			BatchMessages: q.DebounceMaxMessages, BatchBytes: q.DebounceMaxBytes, MaxConcurrent: q.MaxConcurrent,
+		}
+		if q.DebounceMs == 0 {
+			s.Debounce, s.DebounceMax = -1, 0 // none
+		}
+		if kind == "group" {
+			s.MaxConcurrent = q.GroupMaxConcurrent
+		}
+		return s
+	}
+}
+
+func millis(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// Run turns the process until ctx is over or a part fails, then drains and ends it. It returns nil after a clean end.
+func (p *Process) Run(ctx context.Context) error {
+	p.announce()
+	service, stopService := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopService()
+	parts, partsCtx := errgroup.WithContext(service)
+	parts.Go(func() error { return p.dispatch.Run(partsCtx) })
+	parts.Go(func() error { return p.gateway.Serve(partsCtx, p.main...) })
+	if p.scrape != nil {
+		parts.Go(func() error { return serveMetrics(partsCtx, p.scrape, p.metricsHandler()) })
+	}
+	intake, stopIntake := context.WithCancel(partsCtx)
+	defer stopIntake()
+	for _, c := range p.channels {
+		parts.Go(func() error { return c.Run(intake, p.dispatch.Receive) })
+	}
+	select {
+	case <-ctx.Done():
+		p.log.InfoContext(ctx, "stopping", "cause", context.Cause(ctx))
+	case <-partsCtx.Done():
+		p.log.ErrorContext(ctx, "a part of the gateway failed; stopping", "err", context.Cause(partsCtx))
+	}
+	stopIntake()
+	p.gateway.Drain()
+	drained := p.drain(ctx)
+	stopService()
+	err := parts.Wait()
+	return errors.Join(ignoreCancel(err), drained, p.cleanUp(context.WithoutCancel(ctx)))
+}
+
+// drain lets turns finish for the drain timeout, less when somebody is in a hurry. Turns that do not even return after that are told
+// of and left: the process ends.
+func (p *Process) drain(ctx context.Context) error {
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout))
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	if p.opts.Hurry != nil {
+		go func() { // ends with this function
+			select {
+			case <-p.opts.Hurry:
+				p.log.WarnContext(ctx, "second signal: running turns are interrupted now")
+				cancel()
+			case <-stop:
+			}
+		}()
+	}
+	p.log.InfoContext(ctx, "draining", "timeout", time.Duration(p.cfg.DrainTimeout).String())
+	err := p.dispatch.Drain(patience)
+	if errors.Is(err, scheduler.ErrTurnsLeft) {
+		p.log.WarnContext(ctx, "turns ignored their end; their messages run again in the next process", "err", err)
+		return nil
+	}
+	return err
+}
+
+func ignoreCancel(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,187 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"strings"
+	"time"
+
+	"laneway/internal/config"
+	"laneway/internal/gateway"
+	"laneway/internal/metrics"
+)
+
+const (
+	metricsOff  = "off"
+	metricsMain = "main"
+	// stopSockets bounds the closing of sockets at the end: the drain had its time before.
+	stopSockets = 700 * time.Millisecond
+)
+
+// openGateway makes the server with the credentials of this start.
+func (p *Process) openGateway(creds config.Credentials) error {
+	l := p.cfg.Limits
+	cfg := gateway.Config{
+		Version: p.opts.Version, Credentials: credentials(creds),
+		AllowedHosts: p.cfg.AllowedHosts, AllowedOrigins: p.cfg.AllowedOrigins, TrustedProxies: p.cfg.TrustedPrefixes(),
+		MaxPayload: int64(l.MaxPayload), MaxBuffered: l.MaxBuffered, MaxSockets: l.Sockets, MaxStrangers: l.Unauthenticated,
+		MaxStrangersPerAddr: l.UnauthenticatedPerAddress, MaxPerPrincipal: l.SocketsPerPrincipal,
+		CronWritesPerMinute: offIsNegative(l.CronWrites), ChatsPerMinute: offIsNegative(l.Chat), RequestsPerSecond: offIsNegative(l.Requests),
+		StopTimeout: stopSockets, Observer: p.metrics.Gateway(),
+	}
+	if p.cfg.MetricsListen == metricsMain {
+		cfg.MetricsOnMain = p.metrics.Handler()
+	}
+	var err error
+	if p.gateway, err = gateway.New(cfg, p.dispatch, p.log); err != nil {
+		return fmt.Errorf("making the gateway: %w", err)
+	}
+	p.metrics.Watch(metrics.Source{Lanes: p.dispatch.Lanes, Outbox: p.dispatch.OutboxWaiting, DatabaseUp: p.dispatch.StoreUp})
+	return nil
+}
+
+// offIsNegative maps the configured 0 = off to the gateway's.
+func offIsNegative(n int) int {
+	if n == 0 {
+		return gateway.Off
+	}
+	return n
+}
+
+func credentials(c config.Credentials) []gateway.Credential {
+	all := []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}
+	var list []gateway.Credential
+	for _, e := range []struct {
+		name   string
+		secret config.Secret
+		scopes []string
+	}{
+		{"gateway", c.Token, all},
+		{"password", c.Password, all},
+		{"write", c.WriteToken, all[:2]},
+		{"read", c.ReadToken, all[:1]},
+	} {
+		if e.secret.IsSet() {
+			list = append(list, gateway.Credential{Name: e.name, Digest: sha256.Sum256([]byte(e.secret.Reveal())), Scopes: e.scopes})
+		}
+	}
+	return list
+}
+
+// listen binds every address; one that is taken stops the start with a sentence.
+func (p *Process) listen(ctx context.Context) error {
+	var lc net.ListenConfig
+	for _, addr := range p.cfg.Listen {
+		l, err := lc.Listen(ctx, "tcp", addr)
+		if err != nil {
+			return fmt.Errorf("listening on %s: %w; is another gateway running? choose another address with --listen", addr, unwrapListen(err))
+		}
+		p.main = append(p.main, l)
+		p.later("listener "+addr, closer(l))
+	}
+	if p.cfg.MetricsListen == metricsOff || p.cfg.MetricsListen == metricsMain || p.cfg.MetricsListen == "" {
+		return nil
+	}
+	l, err := lc.Listen(ctx, "tcp", p.cfg.MetricsListen)
+	if err != nil {
+		return fmt.Errorf("listening for metrics on %s: %w; choose another address with --metrics-listen, or off", p.cfg.MetricsListen, unwrapListen(err))
+	}
+	p.scrape = l
+	p.later("metrics listener", closer(l))
+	return nil
+}
+
+// unwrapListen drops the address that net.OpError repeats.
+func unwrapListen(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return op.Err
+	}
+	return err
+}
+
+func closer(l net.Listener) func(context.Context) error {
+	return func(context.Context) error {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}
+}
+
+func (p *Process) metricsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", p.metrics.Handler())
+	if p.cfg.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// serveMetrics serves the metrics listener until ctx is over.
+func serveMetrics(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() })
+	defer stop()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving metrics: %w", err)
+	}
+	return nil
+}
+
+// announce prints what a person needs to begin, in at most ten lines.
+func (p *Process) announce() {
+	out := func(format string, args ...any) { _, _ = fmt.Fprintf(p.opts.Out, format+"\n", args...) }
+	var addrs []string
+	for _, l := range p.main {
+		addrs = append(addrs, l.Addr().String())
+	}
+	out("laneway %s listens on %s", p.opts.Version, strings.Join(addrs, ", "))
+	if p.store.Kind() == kindSQLite {
+		out("store: SQLite in %s", sqlitePath(p.cfg))
+	} else {
+		out("store: %s", p.cfg.Database)
+	}
+	for i, a := range p.dispatch.Agents() {
+		if i == 3 {
+			out("agents: %d more", len(p.dispatch.Agents())-i)
+			break
+		}
+		out("agent %s: %s", a.ID, strings.TrimSpace(a.Runner+" "+a.Model+demo(a.Runner)))
+	}
+	for _, note := range p.opts.Loaded.Notes {
+		out("%s", note)
+	}
+	if p.opts.Plan.TokenFile != "" {
+		out("token file %s; try: laneway chat%s", p.opts.Plan.TokenFile, p.dataFlag())
+	} else {
+		out("try: laneway chat")
+	}
+}
+
+func demo(runner string) string {
+	if runner == config.RunnerEcho {
+		return " (a demonstration: it repeats what you say; choose an agent with --agent)"
+	}
+	return ""
+}
+
+// dataFlag is what a client needs to find a token file that is not in the usual place.
+func (p *Process) dataFlag() string {
+	if _, named := p.opts.LookupEnv("LANEWAY_DATA"); named || p.opts.Loaded.Source("data").Kind != config.SourceFlag {
+		return ""
+	}
+	if abs, err := os.Getwd(); err == nil && abs != "" {
+		return " --data " + p.cfg.Data
+	}
+	return ""
+}

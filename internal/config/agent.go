@@ -1,0 +1,236 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Runner names of [Agent.Runner].
+const (
+	RunnerEcho      = "echo"
+	RunnerCommand   = "command"
+	RunnerOpenAI    = "openai"
+	RunnerAnthropic = "anthropic"
+)
+
+// Addresses of the two providers, used where an agent names none.
+const (
+	OpenAIURL    = "https://api.openai.com/v1"
+	AnthropicURL = "https://api.anthropic.com"
+)
+
+// Agent is what stands behind a session. Settings that its runner does not have are refused, because they would be ignored.
+type Agent struct {
+	// Runner is echo, command, openai or anthropic.
+	Runner string `yaml:"runner"`
+	// Name as people see it. Default: the id.
+	Name string `yaml:"name"`
+	// Timeout of one turn, 1s to 1d. Default 10m.
+	Timeout Duration `yaml:"timeout"`
+	// Queue overrides the queue settings for sessions of this agent.
+	Queue QueueOverride `yaml:"queue"`
+	// System is the system prompt (openai, anthropic).
+	System string `yaml:"system"`
+	// OutputLimit is the longest answer in bytes, at least 1024. Default 1048576.
+	OutputLimit int `yaml:"output_limit"`
+	// Env are further variables of a command.
+	Env map[string]string `yaml:"env"`
+
+	// Delay before the answer, ChunkDelay between pieces of Chunk characters (echo). Default none; Chunk 0 = in one piece.
+	Delay      Duration `yaml:"delay"`
+	ChunkDelay Duration `yaml:"chunk_delay"`
+	Chunk      int      `yaml:"chunk"`
+	// FailWith makes every turn fail with this reason (echo).
+	FailWith string `yaml:"fail_with"`
+	// Script lets messages such as `sleep 2s` and `fail` direct the echo.
+	Script bool `yaml:"script"`
+
+	// Command is the program and its arguments (command). Items may hold {session}, {message}, {run} and {agent}.
+	Command []string `yaml:"command"`
+	// Input is what the program reads: text or json (command). Default text.
+	Input string `yaml:"input"`
+	// Dir is the program's working directory (command). Default: the data directory.
+	Dir string `yaml:"dir"`
+
+	// BaseURL of the endpoint. Default: the provider's own.
+	BaseURL string `yaml:"base_url"`
+	// Model name as the endpoint knows it.
+	Model string `yaml:"model"`
+	// APIKey, or the variable or file that has it. For the provider's own address APIKeyEnv is OPENAI_API_KEY or
+	// ANTHROPIC_API_KEY by default; a key is never sent to another address unless it was given for it here.
+	APIKey     Secret `yaml:"api_key"`
+	APIKeyEnv  string `yaml:"api_key_env"`
+	APIKeyFile string `yaml:"api_key_file"`
+	// ContextWindow in tokens, at least 512. Default 32768, 200000 for anthropic.
+	ContextWindow int `yaml:"context_window"`
+	// MaxTokens of an answer. Default 0 = the endpoint's own (openai), 4096 (anthropic).
+	MaxTokens int `yaml:"max_tokens"`
+	// Temperature 0 to 2 and TopP 0 to 1. Default: the endpoint's own.
+	Temperature *float64 `yaml:"temperature"`
+	TopP        *float64 `yaml:"top_p"`
+	// Stop ends an answer where one of these texts begins.
+	Stop []string `yaml:"stop"`
+	// FirstByteTimeout and SilenceTimeout bound the wait for the endpoint, 1s to 1h. Default 60s each.
+	FirstByteTimeout Duration `yaml:"first_byte_timeout"`
+	SilenceTimeout   Duration `yaml:"silence_timeout"`
+	// Retries before anything was shown, 0 to 10. Default 3.
+	Retries int `yaml:"retries"`
+}
+
+const (
+	defaultOutputLimit = 1 << 20
+	maxOutputLimit     = 64 << 20
+)
+
+// newAgent has the defaults that do not depend on the runner.
+func newAgent() Agent {
+	return Agent{
+		Timeout: 10 * Duration(minute), OutputLimit: defaultOutputLimit, Input: "text",
+		FirstByteTimeout: Duration(minute), SilenceTimeout: Duration(minute), Retries: 3,
+	}
+}
+
+// fill adds the defaults that depend on the id and on the runner.
+func (a *Agent) fill(id string) {
+	if a.Name == "" {
+		a.Name = id
+	}
+	window := 32_768
+	switch a.Runner {
+	case RunnerOpenAI:
+		a.fillModel(OpenAIURL, "OPENAI_API_KEY")
+	case RunnerAnthropic:
+		window = 200_000
+		a.fillModel(AnthropicURL, "ANTHROPIC_API_KEY")
+		if a.MaxTokens == 0 {
+			a.MaxTokens = 4096
+		}
+	}
+	if a.ContextWindow == 0 {
+		a.ContextWindow = window
+	}
+}
+
+func (a *Agent) fillModel(baseURL, keyEnv string) {
+	if a.BaseURL == "" {
+		a.BaseURL = baseURL
+	}
+	keyGiven := a.APIKey.IsSet() || a.APIKeyEnv != "" || a.APIKeyFile != ""
+	if strings.TrimSuffix(a.BaseURL, "/") == baseURL && !keyGiven {
+		a.APIKeyEnv = keyEnv
+	}
+}
+
+// ParseAgentSpec reads the short form of an agent: `echo`, `command:PROGRAM ARG…`, `openai:MODEL@BASE_URL` (without an address:
+// OpenAI's own) or `anthropic:MODEL`. Arguments are split at blanks; there is no quoting, the file has it.
+func ParseAgentSpec(spec string) (Agent, error) {
+	a := newAgent()
+	kind, rest, _ := strings.Cut(strings.TrimSpace(spec), ":")
+	a.Runner = kind
+	switch kind {
+	case RunnerEcho:
+		if rest != "" {
+			return Agent{}, fmt.Errorf("takes nothing behind echo, is %q", spec)
+		}
+	case RunnerCommand:
+		a.Command = strings.Fields(rest)
+		if len(a.Command) == 0 {
+			return Agent{}, errors.New("needs a program: command:PROGRAM ARG…")
+		}
+	case RunnerOpenAI, RunnerAnthropic:
+		a.Model, a.BaseURL = cutModel(rest)
+		if a.Model == "" {
+			return Agent{}, fmt.Errorf("needs a model: %s:MODEL or %s:MODEL@BASE_URL", kind, kind)
+		}
+	default:
+		return Agent{}, fmt.Errorf("must be echo, command:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL, is %q", spec)
+	}
+	return a, nil
+}
+
+// cutModel splits at the @ before an address, because model names may have one of their own.
+func cutModel(s string) (model, baseURL string) {
+	if i := strings.LastIndex(s, "@http"); i >= 0 {
+		return s[:i], s[i+1:]
+	}
+	return s, ""
+}
+
+func (a *Agent) validate(at at, id string, global Queue) {
+	if !validAgentID(id) {
+		at.addf("is no agent id; use lower-case letters, digits, dashes and underscores, at most 64")
+	}
+	if a.Runner == "" {
+		at.key("runner").addf("is needed; use echo, command, openai or anthropic")
+	} else {
+		at.oneOf("runner", a.Runner, RunnerEcho, RunnerCommand, RunnerOpenAI, RunnerAnthropic)
+	}
+	at.durationBetween("timeout", a.Timeout, Duration(second), Duration(day))
+	at.between("output_limit", a.OutputLimit, 1024, maxOutputLimit)
+	at.between("context_window", a.ContextWindow, 512, noUpperBound)
+	a.Queue.apply(global).validate(at.key("queue"))
+	a.validateRunner(at)
+	a.refuseForeign(at)
+}
+
+func (a *Agent) validateRunner(at at) {
+	switch a.Runner {
+	case RunnerEcho:
+		at.durationBetween("delay", a.Delay, 0, Duration(hour))
+		at.durationBetween("chunk_delay", a.ChunkDelay, 0, Duration(minute))
+		at.between("chunk", a.Chunk, 0, noUpperBound)
+	case RunnerCommand:
+		if len(a.Command) == 0 || a.Command[0] == "" {
+			at.key("command").addf("is needed: [program, argument, …]")
+		}
+		at.oneOf("input", a.Input, "text", "json")
+	case RunnerOpenAI, RunnerAnthropic:
+		a.validateModel(at)
+	}
+}
+
+func (a *Agent) validateModel(at at) {
+	if a.Model == "" {
+		at.key("model").addf("is needed")
+	}
+	checkHTTPURL(at.key("base_url"), a.BaseURL)
+	at.between("max_tokens", a.MaxTokens, 0, noUpperBound)
+	at.between("retries", a.Retries, 0, 10)
+	at.durationBetween("first_byte_timeout", a.FirstByteTimeout, Duration(second), Duration(hour))
+	at.durationBetween("silence_timeout", a.SilenceTimeout, Duration(second), Duration(hour))
+	if a.Temperature != nil && (*a.Temperature < 0 || *a.Temperature > 2) {
+		at.key("temperature").addf("must be between 0 and 2, is %g", *a.Temperature)
+	}
+	if a.TopP != nil && (*a.TopP < 0 || *a.TopP > 1) {
+		at.key("top_p").addf("must be between 0 and 1, is %g", *a.TopP)
+	}
+	if a.MaxTokens >= a.ContextWindow && a.ContextWindow > 0 {
+		at.key("max_tokens").addf("must be smaller than context_window (%d), is %d", a.ContextWindow, a.MaxTokens)
+	}
+}
+
+// refuseForeign names settings that belong to another runner.
+func (a *Agent) refuseForeign(at at) {
+	foreign := func(name string, given bool, runners ...string) {
+		for _, r := range runners {
+			given = given && a.Runner != r
+		}
+		if given && a.Runner != "" {
+			at.key(name).addf("is a setting of the runner %s, not of %s", strings.Join(runners, " and "), a.Runner)
+		}
+	}
+	foreign("command", len(a.Command) > 0, RunnerCommand)
+	foreign("env", len(a.Env) > 0, RunnerCommand)
+	foreign("dir", a.Dir != "", RunnerCommand)
+	foreign("input", a.Input != "text", RunnerCommand)
+	foreign("delay", a.Delay != 0, RunnerEcho)
+	foreign("chunk_delay", a.ChunkDelay != 0, RunnerEcho)
+	foreign("chunk", a.Chunk != 0, RunnerEcho)
+	foreign("fail_with", a.FailWith != "", RunnerEcho)
+	foreign("script", a.Script, RunnerEcho)
+	foreign("base_url", a.BaseURL != "", RunnerOpenAI, RunnerAnthropic)
+	foreign("model", a.Model != "", RunnerOpenAI, RunnerAnthropic)
+	foreign("api_key", a.APIKey.IsSet(), RunnerOpenAI, RunnerAnthropic)
+	foreign("system", a.System != "", RunnerOpenAI, RunnerAnthropic)
+}

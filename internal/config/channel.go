@@ -1,0 +1,137 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+)
+
+// Channels are the ways by which people reach the agents.
+type Channels struct {
+	Web      WebChannel `yaml:"web"`
+	Telegram Telegram   `yaml:"telegram"`
+}
+
+// WebChannel is the conversation over the gateway's own socket.
+type WebChannel struct {
+	// DebounceMs is short for queue.debounce_ms. Default 0: what a program or a browser sends is one message already.
+	DebounceMs *int          `yaml:"debounce_ms"`
+	Queue      QueueOverride `yaml:"queue"`
+}
+
+// Telegram is one bot. It exists when it has a token.
+type Telegram struct {
+	// Token of the bot. TokenEnv names the variable, TokenFile the file that has it instead.
+	Token     Secret `yaml:"token"`
+	TokenEnv  string `yaml:"token_env"`
+	TokenFile string `yaml:"token_file"`
+	// Enabled switches the bot without taking its settings away. Default on.
+	Enabled bool `yaml:"enabled"`
+	// Account names the bot in paths and lists. Default `default`.
+	Account string `yaml:"account"`
+	// Mode is polling or webhook. Default polling.
+	Mode string `yaml:"mode"`
+	// APIURL is the address of the Bot API. Default https://api.telegram.org.
+	APIURL string `yaml:"api_url"`
+	// WebhookURL is the public address that Telegram calls; WebhookSecret proves that it is Telegram, 32 characters or more.
+	WebhookURL        string `yaml:"webhook_url"`
+	WebhookSecret     Secret `yaml:"webhook_secret"`
+	WebhookSecretEnv  string `yaml:"webhook_secret_env"`
+	WebhookSecretFile string `yaml:"webhook_secret_file"`
+	// Access is pairing, allowlist, open or disabled. Default pairing.
+	Access string `yaml:"access"`
+	// Allow are the people who may talk, by numeric id. An empty list is nobody.
+	Allow []ID `yaml:"allow"`
+	// Groups are the group chats in which the bot answers, by numeric id. An empty list is none.
+	Groups []ID `yaml:"groups"`
+	// Members says who may talk in a listed group: listed (those in Allow) or any. Default listed.
+	Members string `yaml:"members"`
+	// Activation in groups: mention (or reply) or always. Default mention.
+	Activation string `yaml:"activation"`
+	// GroupStop is who may stop a turn in a group: anyone, own or admins. Default anyone.
+	GroupStop string `yaml:"group_stop"`
+	// Agent that answers. Default: the default agent.
+	Agent string `yaml:"agent"`
+	// PollTimeout of one long poll, 1s to 50s. Default 30s.
+	PollTimeout Duration `yaml:"poll_timeout"`
+	// MaxAttachment in bytes, 0 to 20971520, which is what the Bot API hands out. Default 20971520. 0 = no attachments.
+	MaxAttachment int `yaml:"max_attachment"`
+	// DebounceMs is short for queue.debounce_ms.
+	DebounceMs *int          `yaml:"debounce_ms"`
+	Queue      QueueOverride `yaml:"queue"`
+}
+
+// Configured reports whether the bot has a token and is switched on.
+func (t Telegram) Configured() bool { return t.Enabled && t.Token.IsSet() }
+
+func (c Channels) queueOf(channel string) QueueOverride {
+	switch channel {
+	case "web":
+		return withShortDebounce(c.Web.Queue, c.Web.DebounceMs)
+	case "telegram":
+		return withShortDebounce(c.Telegram.Queue, c.Telegram.DebounceMs)
+	default:
+		return QueueOverride{}
+	}
+}
+
+func withShortDebounce(o QueueOverride, short *int) QueueOverride {
+	if o.DebounceMs == nil {
+		o.DebounceMs = short
+	}
+	return o
+}
+
+// telegramMaxFile is the largest file that the Bot API hands out.
+const telegramMaxFile = 20 << 20
+
+func (c Channels) validate(a at, global Queue) {
+	web := a.key("web")
+	checkShortDebounce(web, c.Web.Queue, c.Web.DebounceMs)
+	c.queueOf("web").apply(global).validate(web.key("queue"))
+
+	tg := a.key("telegram")
+	checkShortDebounce(tg, c.Telegram.Queue, c.Telegram.DebounceMs)
+	c.queueOf("telegram").apply(global).validate(tg.key("queue"))
+	c.Telegram.validate(tg)
+}
+
+func checkShortDebounce(a at, o QueueOverride, short *int) {
+	if short != nil && o.DebounceMs != nil && *short != *o.DebounceMs {
+		a.key("debounce_ms").addf("is %d, but queue.debounce_ms is %d; keep one of them", *short, *o.DebounceMs)
+	}
+}
+
+func (t Telegram) validate(a at) {
+	a.oneOf("mode", t.Mode, "polling", "webhook")
+	a.oneOf("access", t.Access, "pairing", "allowlist", "open", "disabled")
+	a.oneOf("members", t.Members, "listed", "any")
+	a.oneOf("activation", t.Activation, "mention", "always")
+	a.oneOf("group_stop", t.GroupStop, "anyone", "own", "admins")
+	a.between("max_attachment", t.MaxAttachment, 0, telegramMaxFile)
+	a.durationBetween("poll_timeout", t.PollTimeout, Duration(second), 50*Duration(second))
+	checkHTTPURL(a.key("api_url"), t.APIURL)
+	if !validName(t.Account) {
+		a.key("account").addf("must be lower-case letters, digits and dashes, is %q", t.Account)
+	}
+	if t.Mode != "webhook" || !t.Enabled {
+		return
+	}
+	if t.WebhookURL == "" {
+		a.key("webhook_url").addf("is needed for mode webhook")
+	} else {
+		checkHTTPURL(a.key("webhook_url"), t.WebhookURL)
+	}
+}
+
+func checkHTTPURL(a at, raw string) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"):
+		a.addf("must be an address such as https://example.org")
+	case u.User != nil:
+		a.addf("must not carry a user or a password")
+	}
+}
+
+// needsSecret is the sentence of every secret that proves a caller to us.
+func needsSecret(path string) string { return fmt.Sprintf("%s needs %d characters", path, minSecret) }

@@ -1,0 +1,240 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Config is every setting of a gateway. [Default] gives the defaults; the comment of a field has its unit, bounds and
+// special values. A Config is a value: copying it copies the settings, but its maps and slices are shared and must not be changed.
+type Config struct {
+	// Listen are the addresses of the main listener, `host:port`. Default 127.0.0.1:18790. An empty host means every address.
+	Listen []string `yaml:"listen"`
+	// MetricsListen is the address of the metrics listener, loopback only. Default 127.0.0.1:18791. `off` = no metrics,
+	// `main` = on the main listener for a read credential.
+	MetricsListen string `yaml:"metrics_listen"`
+	// Pprof adds /debug/pprof to the metrics listener. Default off. It is never on the main listener.
+	Pprof bool `yaml:"pprof"`
+	// Dashboard serves /dashboard. Default on.
+	Dashboard bool `yaml:"dashboard"`
+	// BehindTLSProxy states that nothing reaches the port but through TLS, or from the same host.
+	BehindTLSProxy bool `yaml:"behind_tls_proxy"`
+	// TrustedProxies are addresses and networks whose forwarding headers count. Default none.
+	TrustedProxies []string `yaml:"trusted_proxies"`
+	// AllowedHosts are further values of the Host header, without a port.
+	AllowedHosts []string `yaml:"allowed_hosts"`
+	// AllowedOrigins are further exact origins, `https://host[:port]`.
+	AllowedOrigins []string `yaml:"allowed_origins"`
+	// WebhookAllowedHosts are hosts that outgoing webhooks may reach although their addresses are private.
+	WebhookAllowedHosts []string `yaml:"webhook_allowed_hosts"`
+
+	// Token gives every right; TokenFile names a file with it. Without both the data directory's own file is used.
+	Token     Secret `yaml:"token"`
+	TokenFile string `yaml:"token_file"`
+	// Password is as good as the token, for clients that ask for one.
+	Password     Secret `yaml:"password"`
+	PasswordFile string `yaml:"password_file"`
+	// WriteToken gives reading and writing, ReadToken reading only.
+	WriteToken     Secret `yaml:"write_token"`
+	WriteTokenFile string `yaml:"write_token_file"`
+	ReadToken      Secret `yaml:"read_token"`
+	ReadTokenFile  string `yaml:"read_token_file"`
+
+	// Database is `postgres://…` or `sqlite:PATH`. Default: laneway.db in the data directory.
+	Database DatabaseURL `yaml:"database"`
+	// DatabaseConns is the size of the Postgres pool, 2 to 1000. Default 20. SQLite ignores it.
+	DatabaseConns int `yaml:"database_conns"`
+	// Data is the data directory. Default $XDG_DATA_HOME/laneway, else ~/.local/share/laneway.
+	Data string `yaml:"data"`
+	// Roles are what this process does: gateway, channels, cron, worker. Default all of them.
+	Roles []string `yaml:"roles"`
+	// DrainTimeout is how long running turns may go on after a stop was asked for, 0s to 1h. Default 30s.
+	DrainTimeout Duration `yaml:"drain_timeout"`
+
+	// Agent is a short form for trying: `echo`, `command:PROGRAM ARG…`, `openai:MODEL@BASE_URL`, `anthropic:MODEL`. It
+	// becomes the agent `main`.
+	Agent string `yaml:"agent"`
+	// DefaultAgent answers where nobody named one. Default `main` where it exists, else the only agent.
+	DefaultAgent string `yaml:"default_agent"`
+
+	Lanes    Lanes            `yaml:"lanes"`
+	Queue    Queue            `yaml:"queue"`
+	Agents   map[string]Agent `yaml:"agents"`
+	Channels Channels         `yaml:"channels"`
+	Cron     Cron             `yaml:"cron"`
+	Limits   Limits           `yaml:"limits"`
+	Cluster  Cluster          `yaml:"cluster"`
+	Hooks    map[string]Hook  `yaml:"hooks"`
+	Log      Log              `yaml:"log"`
+}
+
+// Lanes are how many turns run at once in each lane, at least 1. Defaults 30, 50, 100, 30.
+type Lanes struct {
+	Main     int `yaml:"main"`
+	Subagent int `yaml:"subagent"`
+	Team     int `yaml:"team"`
+	Cron     int `yaml:"cron"`
+}
+
+// Map is the lanes by name.
+func (l Lanes) Map() map[string]int {
+	return map[string]int{"main": l.Main, "subagent": l.Subagent, "team": l.Team, "cron": l.Cron}
+}
+
+// Cron are the settings of the scheduler of jobs.
+type Cron struct {
+	// Enabled switches the scheduler. Default on. Off: jobs are kept and shown, nothing fires.
+	Enabled bool `yaml:"enabled"`
+	// Timezone of schedules that name none: an IANA name or UTC. Default UTC.
+	Timezone string `yaml:"timezone"`
+	// MinInterval is the shortest distance of two fires for operators, 1s to 1d. Default 1s.
+	MinInterval Duration `yaml:"min_interval"`
+	// UserMinInterval is the same for chat users and agents, at least MinInterval. Default 1m.
+	UserMinInterval Duration `yaml:"user_min_interval"`
+	// MaxJobs is how many jobs there may be in all. Default 1000000.
+	MaxJobs int `yaml:"max_jobs"`
+	// MaxJobsPerOwner bounds the jobs of one chat user or agent. Default 50. 0 = they may have none.
+	MaxJobsPerOwner int `yaml:"max_jobs_per_owner"`
+	// MaxRunsPerDay bounds the runs of one chat user or agent. Default 200. 0 = no bound.
+	MaxRunsPerDay int `yaml:"max_runs_per_day"`
+	// Retention is how long ledger rows are kept, at least 1h. Default 30d.
+	Retention Duration `yaml:"retention"`
+	// RetentionRuns is how many ledger rows each job keeps at most. Default 10000. 0 = no bound.
+	RetentionRuns int `yaml:"retention_runs"`
+	// Payloads are payload kinds that run on this host: command, script. Default none.
+	Payloads []string `yaml:"payloads"`
+	// ScriptInterpreter reads scripts from its standard input; needed for the payload kind script.
+	ScriptInterpreter string `yaml:"script_interpreter"`
+	// WebhookSecret signs outgoing webhooks; WebhookToken goes along as a bearer token.
+	WebhookSecret Secret `yaml:"webhook_secret"`
+	WebhookToken  Secret `yaml:"webhook_token"`
+}
+
+// Limits are rates and sizes. A rate of 0 is off.
+type Limits struct {
+	// CronWrites and Chat are calls of one principal in 60 s. Defaults 300 and 600.
+	CronWrites int `yaml:"cron_writes"`
+	Chat       int `yaml:"chat"`
+	// Requests are requests of one connection in a second. Default 200.
+	Requests int `yaml:"requests"`
+	// Hooks are calls of one hook in 60 s. Default 60.
+	Hooks int `yaml:"hooks"`
+	// ChatUser are messages of one chat user in 60 s. Default 20.
+	ChatUser int `yaml:"chat_user"`
+	// UserTurns are turns at once of one chat user or agent. Default 10.
+	UserTurns int `yaml:"user_turns"`
+	// MaxPayload is the largest message on a socket in bytes, 65536 to 26214400. Default 1048576.
+	MaxPayload int `yaml:"max_payload"`
+	// MaxBuffered is the send buffer of one socket in bytes, at least MaxPayload. Default 8388608.
+	MaxBuffered int `yaml:"max_buffered"`
+	// Sockets is how many may be open; Unauthenticated of them before their handshake, UnauthenticatedPerAddress of these from one
+	// address. Defaults 10000, 512, 32.
+	Sockets                   int `yaml:"sockets"`
+	Unauthenticated           int `yaml:"unauthenticated"`
+	UnauthenticatedPerAddress int `yaml:"unauthenticated_per_address"`
+	// SocketsPerPrincipal is how many one principal may have open. Default 1000.
+	SocketsPerPrincipal int `yaml:"sockets_per_principal"`
+}
+
+// Cluster are the settings of several replicas on one database.
+type Cluster struct {
+	// NodeID is the name of this replica in lists. Default: made from the host name.
+	NodeID string `yaml:"node_id"`
+	// Lease is how long a silent replica keeps its sessions, 3s to 10m. Default 15s.
+	Lease Duration `yaml:"lease"`
+	// Heartbeat renews the lease; a lease has at least three of them. Default 3s.
+	Heartbeat Duration `yaml:"heartbeat"`
+	// Sweep is how often unowned work is looked for, 100ms to 1m. Default 1s.
+	Sweep Duration `yaml:"sweep"`
+}
+
+// Hook is one incoming webhook, `POST /hooks/{name}`.
+type Hook struct {
+	// Secret proves the sender, 32 characters or more. SecretEnv and SecretFile name where it is instead.
+	Secret     Secret `yaml:"secret"`
+	SecretEnv  string `yaml:"secret_env"`
+	SecretFile string `yaml:"secret_file"`
+	// Scheme is laneway or github. Default laneway.
+	Scheme string `yaml:"scheme"`
+	// Agent that answers. Default: the default agent.
+	Agent string `yaml:"agent"`
+	// Session key. Default `agent:<agent>:hook:<name>`.
+	Session string `yaml:"session"`
+	// Prefix is put before the text.
+	Prefix string `yaml:"prefix"`
+	// AllowSessionKey lets the caller name the session.
+	AllowSessionKey bool `yaml:"allow_session_key"`
+}
+
+// Log are the settings of the log, which goes to standard error.
+type Log struct {
+	// Level is debug, info, warn or error. Default info.
+	Level string `yaml:"level"`
+	// Format is text or json. Default text.
+	Format string `yaml:"format"`
+}
+
+// Role names of [Config.Roles].
+const (
+	RoleGateway  = "gateway"
+	RoleChannels = "channels"
+	RoleCron     = "cron"
+	RoleWorker   = "worker"
+)
+
+// HasRole reports whether this process does what role says.
+func (c Config) HasRole(role string) bool {
+	return slices.Contains(c.Roles, role)
+}
+
+// Public reports whether an address of the main listener can be reached from other hosts. Everything outside 127.0.0.0/8, ::1
+// and `localhost` is public, so an empty host and 0.0.0.0 are, too. An address that cannot be read counts as public.
+func Public(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return true
+	}
+	return !loopbackHost(host)
+}
+
+// PublicListen is the first public address of the main listener, "" when there is none.
+func (c Config) PublicListen() string {
+	for _, address := range c.Listen {
+		if Public(address) {
+			return address
+		}
+	}
+	return ""
+}
+
+func loopbackHost(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// TrustedPrefixes are TrustedProxies as networks. Entries that [Config.Validate] refuses are left out.
+func (c Config) TrustedPrefixes() []netip.Prefix {
+	var all []netip.Prefix
+	for _, entry := range c.TrustedProxies {
+		if p, err := parsePrefix(entry); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	if strings.Contains(s, "/") {
+		return netip.ParsePrefix(s)
+	}
+	ip, err := netip.ParseAddr(s)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return ip.Prefix(ip.BitLen())
+}

@@ -1,0 +1,346 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// maxFile is the largest configuration file in bytes; a larger one is something else.
+const maxFile = 1 << 20
+
+// layers writes values into a Config and remembers where each came from and what was wrong with it. A decoder of its own,
+// because the one of the YAML library can name the line of a fault but not its path.
+type layers struct {
+	sources map[string]Source
+	faults  FaultsError
+}
+
+// defaulted is a map entry that has defaults of its own.
+type defaulted interface{ setDefaults() }
+
+// file lays a YAML document over cfg. name is how the file is called in faults.
+func (l *layers) file(cfg *Config, name string, text []byte) {
+	if len(text) > maxFile {
+		l.faults = append(l.faults, Fault{Source: Source{SourceFile, name}, Message: "is larger than 1 MiB; it is no configuration"})
+		return
+	}
+	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
+	var doc yaml.Node
+	if err := decoder.Decode(&doc); err != nil {
+		if strings.TrimSpace(string(text)) != "" && doc.Kind != 0 || err.Error() != "EOF" {
+			l.faults = append(l.faults, Fault{Source: Source{SourceFile, name}, Message: "is not YAML: " + yamlMessage(err)})
+		}
+		return
+	}
+	var second yaml.Node
+	if err := decoder.Decode(&second); err == nil {
+		l.faults = append(l.faults, Fault{Source: Source{SourceFile, name}, Message: "holds several documents; keep one"})
+		return
+	}
+	if len(doc.Content) == 1 {
+		in := input{layers: l, source: SourceFile, name: name}
+		in.value(doc.Content[0], reflect.ValueOf(cfg).Elem(), "")
+	}
+}
+
+// yamlMessage is the library's sentence without its own name in front.
+func yamlMessage(err error) string { return strings.TrimPrefix(err.Error(), "yaml: ") }
+
+// input is one place from which nodes are read.
+type input struct {
+	*layers
+	source SourceKind
+	name   string
+}
+
+// place of a node: the line of the file, or the variable or flag as it is.
+func (in input) place(n *yaml.Node) Source {
+	if in.source == SourceFile {
+		return Source{in.source, in.name + ":" + strconv.Itoa(n.Line)}
+	}
+	return Source{in.source, in.name}
+}
+
+func (in input) faultf(n *yaml.Node, path, format string, args ...any) {
+	in.faults = append(in.faults, Fault{Path: path, Source: in.place(n), Message: fmt.Sprintf(format, args...)})
+}
+
+func (in input) value(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if isNull(n) {
+		in.null(n, v, path)
+		return
+	}
+	if _, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
+		in.text(n, v, path)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		target := reflect.New(v.Type().Elem())
+		in.value(n, target.Elem(), path)
+		v.Set(target)
+	case reflect.Struct:
+		in.mapping(n, v, path)
+	case reflect.Map:
+		in.entries(n, v, path)
+	case reflect.Slice:
+		in.list(n, v, path)
+	default:
+		in.scalar(n, v, path)
+	}
+}
+
+// null keeps the default of a key without a value, as `channels:` with every line below it commented out. A secret without
+// a value is refused: "set but empty" is never "no secret".
+func (in input) null(n *yaml.Node, v reflect.Value, path string) {
+	switch v.Interface().(type) {
+	case Secret, DatabaseURL:
+		in.faultf(n, path, "is set but empty; remove the line or give a value")
+	}
+}
+
+func (in input) mapping(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.MappingNode {
+		in.faultf(n, orRoot(path), "must be a mapping (name: value), is %s", kindName(n))
+		return
+	}
+	fields := fieldsOf(v.Type())
+	in.pairs(n, path, func(key, value *yaml.Node) {
+		index, known := fields[key.Value]
+		if !known {
+			in.faultf(key, join(path, key.Value), "is not a setting%s", suggestion(key.Value, fields))
+			return
+		}
+		in.value(value, v.Field(index), join(path, key.Value))
+	})
+}
+
+func (in input) entries(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.MappingNode {
+		in.faultf(n, path, "must be a mapping (name: value), is %s", kindName(n))
+		return
+	}
+	if v.IsNil() {
+		v.Set(reflect.MakeMap(v.Type()))
+	}
+	in.pairs(n, path, func(key, value *yaml.Node) {
+		entry := reflect.New(v.Type().Elem())
+		if d, ok := reflect.TypeAssert[defaulted](entry); ok {
+			d.setDefaults()
+		}
+		in.value(value, entry.Elem(), join(path, key.Value))
+		v.SetMapIndex(reflect.ValueOf(key.Value), entry.Elem())
+	})
+}
+
+// pairs calls fn for each key of a mapping; a key that comes twice is a fault, because one of its values would vanish.
+func (in input) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node)) {
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if key.Kind != yaml.ScalarNode {
+			in.faultf(key, orRoot(path), "has a key that is no text")
+			continue
+		}
+		if line, twice := seen[key.Value]; twice {
+			in.faultf(key, join(path, key.Value), "is given twice, first in line %d", line)
+			continue
+		}
+		seen[key.Value] = key.Line
+		fn(key, n.Content[i+1])
+	}
+}
+
+func (in input) list(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.SequenceNode {
+		in.faultf(n, path, "must be a list, is %s", kindName(n))
+		return
+	}
+	items := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+	for i, item := range n.Content {
+		in.value(item, items.Index(i), fmt.Sprintf("%s[%d]", path, i))
+	}
+	v.Set(items)
+	in.sources[path] = in.place(n)
+}
+
+func (in input) text(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.ScalarNode {
+		in.faultf(n, path, "must be a single value, is %s", kindName(n))
+		return
+	}
+	in.sources[path] = in.place(n)
+	in.setText(n, v, path, n.Value)
+}
+
+func (in input) setText(n *yaml.Node, v reflect.Value, path, text string) {
+	unmarshaler, _ := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr())
+	err := unmarshaler.UnmarshalText([]byte(text))
+	var identity identityError
+	switch {
+	case errors.As(err, &identity):
+		in.faults = append(in.faults, Fault{Path: path, Source: in.place(n), Message: err.Error(), Whole: true})
+	case errors.Is(err, errBlank):
+		in.faultf(n, path, "is set but empty; remove the line or give a value")
+	case err != nil:
+		in.faultf(n, path, "%s", err)
+	}
+}
+
+func (in input) scalar(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.ScalarNode {
+		in.faultf(n, path, "must be %s, is %s", wanted(v.Kind()), kindName(n))
+		return
+	}
+	in.sources[path] = in.place(n)
+	if v.Kind() == reflect.String {
+		if n.Tag != "!!str" {
+			in.faultf(n, path, "must be text, is %s; put it in quotes", kindName(n))
+			return
+		}
+		v.SetString(n.Value)
+		return
+	}
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+		in.faultf(n, path, "must be %s, is the text %q", wanted(v.Kind()), n.Value)
+		return
+	}
+	if err := setScalar(v, n.Value); err != nil {
+		in.faultf(n, path, "%s", err)
+	}
+}
+
+// setScalar reads a number or a switch from text, as files, variables and flags hold it.
+func setScalar(v reflect.Value, text string) error {
+	switch v.Kind() {
+	case reflect.Bool:
+		b, err := parseSwitch(text)
+		if err != nil {
+			return err
+		}
+		v.SetBool(b)
+	case reflect.Int:
+		n, err := strconv.ParseInt(text, 10, 0)
+		if err != nil {
+			return fmt.Errorf("must be a whole number, is %q", text)
+		}
+		v.SetInt(n)
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(f) {
+			return fmt.Errorf("must be a number, is %q", text)
+		}
+		v.SetFloat(f)
+	default:
+		v.SetString(text)
+	}
+	return nil
+}
+
+func wanted(kind reflect.Kind) string {
+	switch kind {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	default:
+		return "text"
+	}
+}
+
+func kindName(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Tag == "!!int" || n.Tag == "!!float":
+		return "a number"
+	case n.Tag == "!!bool":
+		return "true or false"
+	case n.Tag == "!!timestamp":
+		return "a date"
+	default:
+		return "text"
+	}
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+
+func orRoot(path string) string {
+	if path == "" {
+		return "the file"
+	}
+	return path
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// fieldsOf maps the yaml names of a struct to its fields.
+func fieldsOf(t reflect.Type) map[string]int {
+	fields := make(map[string]int, t.NumField())
+	for i := range t.NumField() {
+		fields[t.Field(i).Tag.Get("yaml")] = i
+	}
+	return fields
+}
+
+// suggestion names the setting that was probably meant: the one that differs by the fewest letters, one or (in longer words) two.
+func suggestion(given string, fields map[string]int) string {
+	names := make([]string, 0, len(fields))
+	for name := range fields {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	best, distance := "", 2+min(len(given)/6, 1)
+	for _, name := range names {
+		if d := editDistance(given, name); d < distance {
+			best, distance = name, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %s?", best)
+}
+
+func editDistance(a, b string) int {
+	if len(a) > 64 {
+		return len(a)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			next := min(row[j]+1, row[j+1]+1, diagonal+cost)
+			diagonal, row[j+1] = row[j+1], next
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,203 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+)
+
+// Options are where [Load] takes settings from.
+type Options struct {
+	// File is the path of the configuration file; "" = LANEWAY_CONFIG, else none.
+	File string
+	// LookupEnv reads one variable; nil = an empty environment.
+	LookupEnv func(string) (string, bool)
+	// Flags are settings from the command line.
+	Flags []Setting
+}
+
+// Loaded is a checked configuration and where it came from.
+type Loaded struct {
+	Config Config
+	// File is the path of the file that was read, "" when there was none.
+	File string
+	// Notes are sentences for the operator about choices that were made, such as a detected agent.
+	Notes []string
+
+	sources    map[string]Source
+	secretFile map[string]string // path of a secret → the file that it came from
+	env        func(string) (string, bool)
+}
+
+// Source is where the value of a path came from.
+func (l *Loaded) Source(path string) Source {
+	if s, ok := l.sources[path]; ok {
+		return s
+	}
+	return Source{Kind: SourceDefault}
+}
+
+// Load reads the file, the environment and the flags, fills in the defaults, fetches secrets from the variables and files
+// that are named for them, and checks everything. The error is [FaultsError] with every fault, or an error of reading the file.
+func Load(o Options) (*Loaded, error) {
+	lookup := o.LookupEnv
+	if lookup == nil {
+		lookup = func(string) (string, bool) { return "", false }
+	}
+	l := &layers{sources: map[string]Source{}}
+	cfg := Default()
+	file, err := configFile(o.File, lookup)
+	if err != nil {
+		return nil, err
+	}
+	if file != "" {
+		text, err := os.ReadFile(file) //nolint:gosec // the operator names it
+		if err != nil {
+			return nil, FaultsError{{Message: fmt.Sprintf("configuration file %s cannot be read: %s", file, cause(err)), Whole: true}}
+		}
+		l.file(&cfg, filepath.Base(file), text)
+	}
+	loaded := &Loaded{File: file, sources: l.sources, secretFile: map[string]string{}, env: lookup}
+	loaded.overlay(l, &cfg, o.Flags)
+	loaded.resolve(l, &cfg)
+	if cfg.Data == "" {
+		l.faults = append(l.faults, Fault{Path: "data", Message: "is not known: there is no home directory; set LANEWAY_DATA or use --data DIR"})
+	}
+	l.addChecks(loaded.place(cfg.check()))
+	loaded.Config = cfg
+	return loaded, l.faults.err()
+}
+
+// Parse reads a configuration from text alone, without environment, files or flags. name is how faults call the text.
+func Parse(name string, text []byte) (Config, error) {
+	l := &layers{sources: map[string]Source{}}
+	cfg := Default()
+	l.file(&cfg, name, text)
+	loaded := &Loaded{sources: l.sources}
+	loaded.agents(l, &cfg, func(string) (string, bool) { return "", false })
+	fill(&cfg)
+	l.addChecks(loaded.place(cfg.check()))
+	return cfg, l.faults.err()
+}
+
+// addChecks adds what the checks found, but for settings that were already refused: their value is not the one that was given.
+func (l *layers) addChecks(found FaultsError) {
+	refused := l.faults
+	for _, f := range found {
+		if !refused.touch(f.Path) {
+			l.faults = append(l.faults, f)
+		}
+	}
+}
+
+func configFile(given string, lookup func(string) (string, bool)) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	name, found := lookup("LANEWAY_CONFIG")
+	if found && strings.TrimSpace(name) == "" {
+		return "", FaultsError{{Message: "LANEWAY_CONFIG is set but empty; unset it or give a file", Whole: true}}
+	}
+	return name, nil
+}
+
+// overlay lays environment and flags over what the file said. The agents come in between, because the short forms and the
+// detection make entries that variables may then change.
+func (l *Loaded) overlay(in *layers, cfg *Config, flags []Setting) {
+	agents := cfg.Agents
+	cfg.Agents = nil
+	in.env(reflect.ValueOf(cfg).Elem(), "", l.env)
+	cfg.Agents = agents
+	in.flags(cfg, flags)
+	l.agents(in, cfg, l.env)
+	in.env(reflect.ValueOf(cfg).Elem().FieldByName("Agents"), "agents", l.env)
+	if cfg.Data == "" {
+		cfg.Data = DefaultData(l.env)
+	}
+	fill(cfg)
+}
+
+// agents turns the short form into the agent main, or finds one when none is configured.
+func (l *Loaded) agents(in *layers, cfg *Config, lookup func(string) (string, bool)) {
+	if cfg.Agents == nil {
+		cfg.Agents = map[string]Agent{}
+	}
+	source := l.Source("agent")
+	switch {
+	case cfg.Agent != "":
+		l.shortAgent(in, cfg, source)
+	case len(cfg.Agents) == 0:
+		l.detectAgent(cfg, lookup)
+	}
+}
+
+func (l *Loaded) shortAgent(in *layers, cfg *Config, source Source) {
+	if _, both := cfg.Agents[MainAgent]; both && source.Kind == SourceFile {
+		in.faults = append(in.faults, Fault{Path: "agent", Source: source, Message: "and agents.main are both given; keep one of them"})
+		return
+	}
+	a, err := ParseAgentSpec(cfg.Agent)
+	if err != nil {
+		in.faults = append(in.faults, Fault{Path: "agent", Source: source, Message: err.Error()})
+		return
+	}
+	cfg.Agents = maps.Clone(cfg.Agents)
+	cfg.Agents[MainAgent] = a
+	cfg.DefaultAgent = MainAgent
+	forget(l.sources, "agents.main.")
+	for _, name := range []string{"runner", "command", "model", "base_url"} {
+		l.sources["agents.main."+name] = source
+	}
+}
+
+func forget(sources map[string]Source, prefix string) {
+	maps.DeleteFunc(sources, func(path string, _ Source) bool { return strings.HasPrefix(path, prefix) })
+}
+
+// fill completes what follows from other settings.
+func fill(cfg *Config) {
+	for id, a := range cfg.Agents {
+		a.fill(id)
+		cfg.Agents[id] = a
+	}
+	if cfg.DefaultAgent == "" {
+		cfg.DefaultAgent = onlyAgent(cfg.Agents)
+	}
+}
+
+// onlyAgent is main, or the agent that stands alone; "" when somebody has to choose.
+func onlyAgent(agents map[string]Agent) string {
+	if _, ok := agents[MainAgent]; ok || len(agents) != 1 {
+		if ok {
+			return MainAgent
+		}
+		return ""
+	}
+	for id := range agents {
+		return id
+	}
+	return ""
+}
+
+// place gives each fault the place that its value came from.
+func (l *Loaded) place(faults FaultsError) FaultsError {
+	for i, f := range faults {
+		if s, ok := l.sources[f.Path]; ok {
+			faults[i].Source = s
+		}
+	}
+	return faults
+}
+
+// cause is the error of the operating system without the name of the call and the path, which the sentence has already.
+func cause(err error) string {
+	if pathError, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathError.Err.Error()
+	}
+	return err.Error()
+}

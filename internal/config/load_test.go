@@ -1,0 +1,283 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestEachBadFileIsRefusedWithItsFault(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("got %d bad files (%v), want all of them", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, _, _ := strings.Cut(string(text), "\n")
+			want := strings.TrimPrefix(first, "# want: ")
+			_, err = Load(Options{File: file, LookupEnv: environ()})
+			var faults FaultsError
+			if !errors.As(err, &faults) {
+				t.Fatalf("got %v, want faults", err)
+			}
+			if !slices.Contains(faults.Lines(), want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(faults.Lines(), "\n"), want)
+			}
+			if faults.ExitCode() != 78 {
+				t.Errorf("exit code %d, want 78", faults.ExitCode())
+			}
+			if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "canary") {
+				t.Errorf("a secret is in the fault: %s", err)
+			}
+		})
+	}
+}
+
+func TestEachGoodFileIsAccepted(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/good/*.yaml")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("got %d good files (%v)", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			if _, err := Load(Options{File: file, LookupEnv: environ()}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAllFaultsAreReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := Parse("x.yaml", []byte("lanes: {main: 0, cron: abc}\nqueu: {}\nqueue: {cap: -1, drop: middle}\n"))
+	var faults FaultsError
+	if !errors.As(err, &faults) || len(faults) != 5 {
+		t.Fatalf("got %d faults, want 5:\n%v", len(faults), err)
+	}
+}
+
+func TestDefaultsAreValidAndNeedNothing(t *testing.T) {
+	t.Parallel()
+	loaded, err := Load(Options{LookupEnv: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := loaded.Config
+	if c.Agents["main"].Runner != RunnerEcho || c.DefaultAgent != "main" || c.Data != "/home/nobody/.local/share/laneway" {
+		t.Errorf("got agent %+v, default %q, data %q", c.Agents["main"], c.DefaultAgent, c.Data)
+	}
+	if len(loaded.Notes) != 1 || !strings.Contains(loaded.Notes[0], "demonstration") {
+		t.Errorf("notes %q do not say that the echo is a demonstration", loaded.Notes)
+	}
+}
+
+func TestLayersLieOnEachOther(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "laneway.yaml")
+	if err := os.WriteFile(file, []byte("queue: {cap: 2, debounce_ms: 5}\nlog: {level: warn}\nlanes: {main: 7}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := Load(Options{
+		File:      file,
+		LookupEnv: environ("LANEWAY_QUEUE_CAP", "3", "LANEWAY_LOG_LEVEL", "error"),
+		Flags:     []Setting{{Path: "log.level", Flag: "--log-level", Values: []string{"debug"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := loaded.Config
+	if c.Queue.Cap != 3 || c.Queue.DebounceMs != 5 || c.Log.Level != "debug" || c.Lanes.Main != 7 || c.Lanes.Team != 100 {
+		t.Errorf("got %+v %+v %+v", c.Queue, c.Log, c.Lanes)
+	}
+	for path, want := range map[string]string{
+		"queue.cap": "LANEWAY_QUEUE_CAP", "queue.debounce_ms": "laneway.yaml:1", "log.level": "--log-level", "lanes.team": "default",
+	} {
+		if got := loaded.Source(path).String(); got != want {
+			t.Errorf("source of %s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	rows := []struct {
+		name  string
+		env   []string
+		check func(Config) bool
+	}{
+		{"short name of a lane", []string{"LANEWAY_LANE_MAIN", "4"}, func(c Config) bool { return c.Lanes.Main == 4 }},
+		{"older name of a lane", []string{"GOCLAW_LANE_CRON", "5"}, func(c Config) bool { return c.Lanes.Cron == 5 }},
+		{"own name before the older", []string{"GOCLAW_LANE_TEAM", "5", "LANEWAY_LANE_TEAM", "6"}, func(c Config) bool { return c.Lanes.Team == 6 }},
+		{"long name of a lane", []string{"LANEWAY_LANES_SUBAGENT", "9"}, func(c Config) bool { return c.Lanes.Subagent == 9 }},
+		{"limit", []string{"LANEWAY_LIMITS_CRON_WRITES", "0"}, func(c Config) bool { return c.Limits.CronWrites == 0 }},
+		{"database", []string{"LANEWAY_DATABASE_URL", "sqlite:/x/y.db"}, func(c Config) bool { p, _ := c.Database.SQLitePath(); return p == "/x/y.db" }},
+		{"list with commas", []string{"LANEWAY_LISTEN", "127.0.0.1:1, [::1]:2"}, func(c Config) bool { return slices.Equal(c.Listen, []string{"127.0.0.1:1", "[::1]:2"}) }},
+		{"list as YAML", []string{"LANEWAY_ROLES", `["cron", "worker"]`}, func(c Config) bool { return slices.Equal(c.Roles, []string{"cron", "worker"}) }},
+		{"empty list", []string{"LANEWAY_TRUSTED_PROXIES", ""}, func(c Config) bool { return len(c.TrustedProxies) == 0 }},
+		{"switch", []string{"LANEWAY_DASHBOARD", "off"}, func(c Config) bool { return !c.Dashboard }},
+		{"other switch", []string{"LANEWAY_BEHIND_TLS_PROXY", "true"}, func(c Config) bool { return c.BehindTLSProxy }},
+		{"duration", []string{"LANEWAY_CRON_RETENTION", "7d"}, func(c Config) bool { return c.Cron.Retention.D() == 7*24*time.Hour }},
+		{"pointer", []string{"LANEWAY_CHANNELS_WEB_DEBOUNCE_MS", "40"}, func(c Config) bool { return *c.Channels.Web.DebounceMs == 40 }},
+		{"ids", []string{"LANEWAY_CHANNELS_TELEGRAM_ALLOW", "17,-4"}, func(c Config) bool { return slices.Equal(c.Channels.Telegram.Allow, []ID{17, -4}) }},
+		{"short agent", []string{"LANEWAY_AGENT", "command:cat -u"}, func(c Config) bool { return slices.Equal(c.Agents["main"].Command, []string{"cat", "-u"}) }},
+		{
+			"agent by variables alone",
+			[]string{"LANEWAY_AGENTS_MAIN_RUNNER", "openai", "LANEWAY_AGENTS_MAIN_MODEL", "m", "LANEWAY_AGENTS_MAIN_BASE_URL", "http://127.0.0.1:1/v1"},
+			func(c Config) bool { return c.Agents["main"].Model == "m" },
+		},
+		{
+			"model of a detected agent",
+			[]string{"OPENAI_API_KEY", "sk-1", "LANEWAY_AGENTS_MAIN_MODEL", "other"},
+			func(c Config) bool { a := c.Agents["main"]; return a.Model == "other" && a.APIKey.Reveal() == "sk-1" },
+		},
+		{"detected Ollama", []string{"OLLAMA_HOST", "0.0.0.0"}, func(c Config) bool { return c.Agents["main"].BaseURL == "http://127.0.0.1:11434/v1" }},
+		{"detected Anthropic", []string{"ANTHROPIC_API_KEY", "sk-2"}, func(c Config) bool {
+			return c.Agents["main"].BaseURL == AnthropicURL && c.Agents["main"].APIKey.IsSet()
+		}},
+		{"blank key is no key", []string{"OPENAI_API_KEY", " "}, func(c Config) bool { return c.Agents["main"].Runner == RunnerEcho }},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			loaded, err := Load(Options{LookupEnv: environ(row.env...)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !row.check(loaded.Config) {
+				t.Errorf("%v has not the wanted effect: %+v", row.env, loaded.Config)
+			}
+		})
+	}
+}
+
+func TestBadVariablesAreNamed(t *testing.T) {
+	t.Parallel()
+	rows := []struct{ name, value, want string }{
+		{"LANEWAY_LANE_MAIN", "0", "LANEWAY_LANE_MAIN: lanes.main must be a positive whole number, is 0"},
+		{"LANEWAY_LANE_MAIN", "-1", "LANEWAY_LANE_MAIN: lanes.main must be a positive whole number, is -1"},
+		{"LANEWAY_LANE_MAIN", "abc", `LANEWAY_LANE_MAIN: lanes.main must be a whole number, is "abc"`},
+		{"GOCLAW_LANE_TEAM", "", "GOCLAW_LANE_TEAM is set but empty; unset it or give a value"},
+		{"LANEWAY_TOKEN", "  ", "LANEWAY_TOKEN is set but empty; unset it or give a token"},
+		{"LANEWAY_READ_TOKEN", "", "LANEWAY_READ_TOKEN is set but empty; unset it or give a token"},
+		{"LANEWAY_PASSWORD", "", "LANEWAY_PASSWORD is set but empty; unset it or give a password"},
+		{"LANEWAY_DATABASE_URL", "", "LANEWAY_DATABASE_URL is set but empty; unset it or give a value"},
+		{"LANEWAY_DASHBOARD", "maybe", `LANEWAY_DASHBOARD: dashboard must be true or false, is "maybe"`},
+		{"LANEWAY_QUEUE_CAP", "1e3", `LANEWAY_QUEUE_CAP: queue.cap must be a whole number, is "1e3"`},
+		{"LANEWAY_CONFIG", "", "LANEWAY_CONFIG is set but empty; unset it or give a file"},
+		{"LANEWAY_CONFIG", "/nowhere/laneway.yaml", "configuration file /nowhere/laneway.yaml cannot be read: no such file or directory"},
+		{"LANEWAY_TOKEN_FILE", "/nowhere/token", "token file /nowhere/token does not exist; make it: openssl rand -hex 32"},
+		{"LANEWAY_CHANNELS_TELEGRAM_TOKEN_ENV", "NO_SUCH", "channels.telegram.token is to come from the variable NO_SUCH, which is not set"},
+		{"LANEWAY_AGENT", "magic", `LANEWAY_AGENT: agent must be echo, command:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL, is "magic"`},
+		{"LANEWAY_AGENT", "openai:gpt", "agents.main.api_key is to come from the variable OPENAI_API_KEY, which is not set"},
+		{"LANEWAY_HOOKS", "", ""},
+	}
+	for _, row := range rows {
+		t.Run(row.name+"="+row.value, func(t *testing.T) {
+			t.Parallel()
+			_, err := Load(Options{LookupEnv: environ(row.name, row.value)})
+			if row.want == "" {
+				if err != nil {
+					t.Errorf("got %v, want no fault: it is no setting", err)
+				}
+				return
+			}
+			if err == nil || err.Error() != row.want {
+				t.Errorf("got  %v\nwant %s", err, row.want)
+			}
+		})
+	}
+}
+
+func TestAProviderKeyIsNotSentToAnotherAddress(t *testing.T) {
+	t.Parallel()
+	loaded, err := Load(Options{LookupEnv: environ("OPENAI_API_KEY", "sk-canary", "LANEWAY_AGENT", "openai:m@http://example.org/v1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loaded.Config.Agents["main"].APIKey.IsSet() {
+		t.Error("the key of OpenAI would go to example.org")
+	}
+}
+
+func TestAgentSpecs(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]Agent{
+		"echo":                                 {Runner: "echo"},
+		"openai:llama@http://127.0.0.1:1/v1":   {Runner: "openai", Model: "llama", BaseURL: "http://127.0.0.1:1/v1"},
+		"openai:org/m@2@https://x.example/v1":  {Runner: "openai", Model: "org/m@2", BaseURL: "https://x.example/v1"},
+		"openai:gpt":                           {Runner: "openai", Model: "gpt"},
+		"anthropic:claude":                     {Runner: "anthropic", Model: "claude"},
+		"command:my-agent --session {session}": {Runner: "command", Command: []string{"my-agent", "--session", "{session}"}},
+	} {
+		got, err := ParseAgentSpec(spec)
+		if err != nil {
+			t.Errorf("%s: %v", spec, err)
+		}
+		if got.Runner != want.Runner || got.Model != want.Model || got.BaseURL != want.BaseURL || !slices.Equal(got.Command, want.Command) {
+			t.Errorf("%s: got %+v, want %+v", spec, got, want)
+		}
+	}
+	for _, spec := range []string{"", "echo:x", "command:", "openai:", "openai:@http://x", "http://x"} {
+		if a, err := ParseAgentSpec(spec); err == nil {
+			t.Errorf("%q was taken as %+v", spec, a)
+		}
+	}
+}
+
+func TestQueueSettingsAreMostParticularLast(t *testing.T) {
+	t.Parallel()
+	cfg, err := Parse("x.yaml", []byte(`
+queue: {cap: 5, debounce_ms: 100}
+channels:
+  telegram: {debounce_ms: 200, queue: {cap: 6, mode: collect}}
+agents:
+  main: {runner: echo, queue: {mode: interrupt}}
+  other: {runner: echo}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q := cfg.QueueFor("main", "telegram"); q.Mode != "interrupt" || q.Cap != 6 || q.DebounceMs != 200 || q.DebounceMaxMs != 600 {
+		t.Errorf("main on telegram: %+v", q)
+	}
+	if q := cfg.QueueFor("other", "web"); q.Mode != "queue" || q.Cap != 5 || q.DebounceMs != 0 || q.DebounceMaxMs != 0 {
+		t.Errorf("other on web: %+v", q)
+	}
+	if q := cfg.QueueFor("other", "hook"); q.DebounceMs != 100 || q.DebounceMaxMs != 300 {
+		t.Errorf("other on a channel without settings: %+v", q)
+	}
+}
+
+func TestEverySettingHasAPathAndAVariable(t *testing.T) {
+	t.Parallel()
+	loaded, err := Load(Options{LookupEnv: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, v := range loaded.Values() {
+		name := Aliases(v.Path)[0]
+		if strings.HasSuffix(v.Path, ".") || strings.Contains(v.Path, "..") || v.Path == "" {
+			t.Errorf("a field has no yaml tag: %q", v.Path)
+		}
+		if other, taken := seen[name]; taken {
+			t.Errorf("%s and %s share the variable %s", v.Path, other, name)
+		}
+		seen[name] = v.Path
+	}
+	if len(seen) < 80 {
+		t.Errorf("got %d settings, want all of them", len(seen))
+	}
+}

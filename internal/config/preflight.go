@@ -1,0 +1,302 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+)
+
+// Plan is what a start that may go on will do.
+type Plan struct {
+	// Warnings are sentences for the operator; the start goes on.
+	Warnings []string
+	// TokenFile is the data directory's own token file when it is the source of the token, else "".
+	TokenFile string
+	// CreatesToken is true when TokenFile does not exist yet.
+	CreatesToken bool
+
+	cfg   Config
+	token Secret
+}
+
+// Credentials are the secrets that callers may show. A missing one is not set; at least Token or Password is.
+type Credentials struct {
+	Token, Password, WriteToken, ReadToken Secret
+}
+
+// Preflight checks whether this configuration may start on this machine. It looks at addresses, secrets and the modes of files, and
+// changes nothing. The error is [FaultsError] with one whole sentence for each reason to refuse.
+func Preflight(l *Loaded) (*Plan, error) {
+	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{cfg: l.Config}}
+	p.proxies()
+	p.origins()
+	if p.cfg.HasRole(RoleGateway) {
+		p.credentials()
+		p.listeners()
+	}
+	p.metrics()
+	p.channels()
+	p.hooks()
+	p.database()
+	p.files()
+	return p.plan, p.faults.err()
+}
+
+type preflight struct {
+	loaded *Loaded
+	cfg    Config
+	plan   *Plan
+	faults FaultsError
+	own    bool // the token is the data directory's own
+}
+
+func (p *preflight) refuse(format string, args ...any) {
+	p.faults = append(p.faults, Fault{Message: fmt.Sprintf(format, args...), Whole: true})
+}
+
+func (p *preflight) warn(format string, args ...any) {
+	p.plan.Warnings = append(p.plan.Warnings, fmt.Sprintf(format, args...))
+}
+
+// label is how sentences call a setting: the variable when it came from one, else the variable that it could come from.
+func (p *preflight) label(path string) string {
+	if s := p.loaded.Source(path); s.Kind == SourceEnv {
+		return s.Place
+	}
+	return Aliases(path)[0]
+}
+
+func (p *preflight) proxies() {
+	for _, entry := range p.cfg.TrustedProxies {
+		prefix, err := parsePrefix(entry)
+		switch {
+		case err != nil:
+			p.refuse("%s: %q is no address and no network", p.label("trusted_proxies"), entry)
+		case prefix.Bits() == 0:
+			p.refuse("%s %s trusts everybody", p.label("trusted_proxies"), entry)
+		}
+	}
+}
+
+func (p *preflight) origins() {
+	for _, origin := range p.cfg.AllowedOrigins {
+		if !exactOrigin(origin) {
+			p.refuse("%s: %q is not an exact origin", p.label("allowed_origins"), origin)
+		}
+	}
+}
+
+// exactOrigin accepts what a browser sends: scheme, host, port, and nothing else.
+func exactOrigin(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil || u.Hostname() == "" || strings.Contains(s, "*") {
+		return false
+	}
+	return (u.Scheme == "http" || u.Scheme == "https") && s == u.Scheme+"://"+u.Host
+}
+
+// credentials finds the token: given itself, by a file, or the data directory's own. What was given blank, or in a file that is open to
+// others, has been refused by [Load].
+func (p *preflight) credentials() {
+	p.plan.token = p.cfg.Token
+	if p.cfg.Token.IsSet() || p.cfg.Password.IsSet() {
+		return
+	}
+	p.own = true
+	p.plan.TokenFile = TokenPath(p.cfg.Data)
+	if _, err := os.Lstat(p.plan.TokenFile); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		p.plan.CreatesToken = true
+		return
+	}
+	token, err := ReadToken(p.cfg.Data)
+	if faults, ok := errors.AsType[FaultsError](err); ok {
+		p.faults = append(p.faults, faults...)
+	}
+	p.plan.token = token
+}
+
+func (p *preflight) listeners() {
+	public := p.cfg.PublicListen()
+	for _, c := range p.secrets() {
+		switch {
+		case !c.secret.IsSet() || Strong(c.secret):
+		case public != "":
+			p.refuse("the %s is too weak for %s; use 32 or more random characters", c.name, public)
+		default:
+			p.warn("%s is weak: good enough on loopback only", c.label)
+		}
+	}
+	switch {
+	case public == "":
+	case !p.cfg.BehindTLSProxy:
+		p.refuse("tokens would cross the network in clear; put a TLS proxy in front and set LANEWAY_BEHIND_TLS_PROXY=true")
+	default:
+		p.behindProxy()
+	}
+}
+
+func (p *preflight) behindProxy() {
+	if p.own {
+		p.warn("this token is known to this data directory only; replicas need LANEWAY_TOKEN_FILE")
+	}
+	if len(p.cfg.TrustedProxies) == 0 {
+		p.warn("forwarded addresses are ignored: LANEWAY_TRUSTED_PROXIES is empty")
+	}
+}
+
+type namedSecret struct {
+	name, label string
+	secret      Secret
+}
+
+func (p *preflight) secrets() []namedSecret {
+	token := namedSecret{"token", p.label("token"), p.plan.token}
+	if p.own {
+		token.label = "token file " + p.plan.TokenFile
+	}
+	return []namedSecret{
+		token,
+		{"password", p.label("password"), p.cfg.Password},
+		{"write token", p.label("write_token"), p.cfg.WriteToken},
+		{"read token", p.label("read_token"), p.cfg.ReadToken},
+	}
+}
+
+func (p *preflight) metrics() {
+	switch p.cfg.MetricsListen {
+	case "off", "main":
+	default:
+		if Public(p.cfg.MetricsListen) {
+			p.refuse("metrics are served on loopback only; use the value main")
+		}
+	}
+}
+
+func (p *preflight) channels() {
+	tg := p.cfg.Channels.Telegram
+	if !tg.Enabled {
+		return
+	}
+	if tg.Mode == "webhook" && utf8.RuneCountInString(tg.WebhookSecret.Reveal()) < minSecret {
+		p.refuse("%s", needsSecret("channels.telegram.webhook_secret"))
+	}
+	if tg.Configured() && tg.Access == "open" {
+		p.warn("everybody may talk to this bot")
+	}
+}
+
+func (p *preflight) hooks() {
+	for _, name := range sortedNames(p.cfg.Hooks) {
+		if utf8.RuneCountInString(p.cfg.Hooks[name].Secret.Reveal()) < minSecret {
+			p.refuse("%s", needsSecret("hooks."+name+".secret"))
+		}
+	}
+}
+
+func (p *preflight) files() {
+	if info, err := os.Stat(p.cfg.Data); err == nil {
+		switch {
+		case !info.IsDir():
+			p.refuse("data directory %s is a file; name another with --data", p.cfg.Data)
+		case info.Mode().Perm()&0o022 != 0:
+			p.refuse("%s has mode %04o; run: chmod 700 %s", p.cfg.Data, info.Mode().Perm(), p.cfg.Data)
+		}
+	}
+	if !p.loaded.holdsSecrets() {
+		return
+	}
+	// The group may read it: a service's file usually belongs to root and to the service's group.
+	if info, err := os.Stat(p.loaded.File); err == nil && info.Mode().Perm()&0o027 != 0 {
+		p.refuse("%s has mode %04o; run: chmod 600 %s", p.loaded.File, info.Mode().Perm(), p.loaded.File)
+	}
+}
+
+// holdsSecrets reports whether the configuration file itself has a secret in it.
+func (l *Loaded) holdsSecrets() bool {
+	if l.File == "" {
+		return false
+	}
+	inFile := filepath.Base(l.File) + ":"
+	for _, s := range l.values() {
+		source := l.Source(s.Path)
+		if s.secret && source.Kind == SourceFile && strings.HasPrefix(source.Place, inFile) {
+			return true
+		}
+	}
+	return false
+}
+
+// Prepare is the first step that writes: the data directory (0700) and, when it is needed, the token file (0600, created
+// exclusively). It returns the secrets that callers may show. It may be called again.
+func (p *Plan) Prepare() (Credentials, error) {
+	if err := os.MkdirAll(p.cfg.Data, 0o700); err != nil {
+		return Credentials{}, refuse("data directory %s cannot be made: %s; name another with --data", p.cfg.Data, cause(err))
+	}
+	creds := Credentials{Token: p.token, Password: p.cfg.Password, WriteToken: p.cfg.WriteToken, ReadToken: p.cfg.ReadToken}
+	if !p.CreatesToken {
+		return creds, nil
+	}
+	token, err := createToken(p.TokenFile)
+	if errors.Is(err, fs.ErrExist) { // another process was faster
+		token, err = ReadToken(p.cfg.Data)
+	}
+	if err != nil {
+		return Credentials{}, fmt.Errorf("making the token file %s: %w", p.TokenFile, err)
+	}
+	creds.Token = token
+	return creds, nil
+}
+
+// database asks for a verified certificate where the way to Postgres leads over a public network.
+func (p *preflight) database() {
+	if p.loaded.Source("database").Kind == SourceFlag && p.cfg.Database.HasPassword() {
+		p.warn("arguments are visible to all users; use LANEWAY_DATABASE_URL or PGPASSFILE")
+	}
+	u, err := p.cfg.Database.parse()
+	if err != nil || p.sslMode(u) == "verify-full" {
+		return
+	}
+	for _, host := range p.databaseHosts(u) {
+		switch hostReach(host) {
+		case reachPublic:
+			p.refuse("database: sslmode=verify-full is needed for %s", host)
+		case reachPrivate:
+			p.warn("database: the server %s is not verified; use sslmode=verify-full", host)
+		case reachLocal:
+		}
+	}
+}
+
+func (p *preflight) sslMode(u *url.URL) string {
+	if mode := u.Query().Get("sslmode"); mode != "" {
+		return mode
+	}
+	mode, _ := p.loaded.env("PGSSLMODE")
+	return mode
+}
+
+// databaseHosts are the hosts of the address; there may be several, separated by commas, and one in the query or in PGHOST.
+func (p *preflight) databaseHosts(u *url.URL) []string {
+	list := u.Host
+	if query := u.Query().Get("host"); query != "" {
+		list = query
+	}
+	if list == "" {
+		list, _ = p.loaded.env("PGHOST")
+	}
+	var hosts []string
+	for entry := range strings.SplitSeq(list, ",") {
+		if host, _, err := net.SplitHostPort(entry); err == nil {
+			entry = host
+		}
+		hosts = append(hosts, strings.Trim(entry, "[]"))
+	}
+	return hosts
+}

@@ -1,0 +1,164 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Value is one effective setting, for people to look at.
+type Value struct {
+	// Path of the setting.
+	Path string `json:"path"`
+	// Value as it prints; for a secret `set` or `not set`.
+	Value any `json:"value"`
+	// Source is where it came from.
+	Source Source `json:"source"`
+
+	secret bool
+}
+
+// Values are all effective settings in the order of the documentation, secrets hidden.
+func (l *Loaded) Values() []Value {
+	values := l.values()
+	for i := range values {
+		values[i].Source = l.Source(values[i].Path)
+	}
+	return values
+}
+
+func (l *Loaded) values() []Value {
+	var all []Value
+	collect(reflect.ValueOf(&l.Config).Elem(), "", func(path string, v reflect.Value) {
+		shown, secret := show(v)
+		all = append(all, Value{Path: path, Value: shown, secret: secret})
+	})
+	return all
+}
+
+// Secrets are all secrets of the configuration, for a log handler that hides their texts wherever they turn up.
+func (l *Loaded) Secrets() []Secret {
+	var all []Secret
+	collect(reflect.ValueOf(&l.Config).Elem(), "", func(_ string, v reflect.Value) {
+		switch value := v.Interface().(type) {
+		case Secret:
+			all = append(all, value)
+		case DatabaseURL:
+			all = append(all, value.password())
+		case map[string]string:
+			for _, text := range value {
+				all = append(all, NewSecret(text))
+			}
+		}
+	})
+	return slices.DeleteFunc(all, func(s Secret) bool { return !s.IsSet() })
+}
+
+func collect(v reflect.Value, path string, fn func(string, reflect.Value)) {
+	if isLeaf(v) {
+		fn(path, v)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			collect(v.Field(i), join(path, v.Type().Field(i).Tag.Get("yaml")), fn)
+		}
+	case reflect.Map:
+		for _, key := range sortedKeys(v) {
+			entry := reflect.New(v.Type().Elem()).Elem()
+			entry.Set(v.MapIndex(reflect.ValueOf(key)))
+			collect(entry, join(path, key), fn)
+		}
+	default:
+	}
+}
+
+// show is a value as it may be seen.
+func show(v reflect.Value) (shown any, secret bool) {
+	switch value := v.Interface().(type) {
+	case Secret:
+		if value.IsSet() {
+			return "set", true
+		}
+		return "not set", false
+	case DatabaseURL:
+		return value.String(), value.HasPassword()
+	case map[string]string: // variables of a program often are secrets
+		hidden := make(map[string]string, len(value))
+		for name := range value {
+			hidden[name] = "set"
+		}
+		return hidden, len(value) > 0
+	case encoding.TextMarshaler:
+		text, err := value.MarshalText()
+		if err != nil {
+			return Redacted, false
+		}
+		return string(text), false
+	default:
+		return v.Interface(), false
+	}
+}
+
+// Print writes the effective configuration as YAML with the source of each value behind it. Settings of agents and overrides that
+// were never given are left out: they say nothing.
+func (l *Loaded) Print(w io.Writer) error {
+	root := &yaml.Node{Kind: yaml.MappingNode}
+	for _, value := range l.Values() {
+		if l.silent(value) {
+			continue
+		}
+		if err := insert(root, strings.Split(value.Path, "."), value); err != nil {
+			return fmt.Errorf("printing %s: %w", value.Path, err)
+		}
+	}
+	encoder := yaml.NewEncoder(w)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(root); err != nil {
+		return fmt.Errorf("printing the configuration: %w", err)
+	}
+	return encoder.Close()
+}
+
+func (l *Loaded) silent(v Value) bool {
+	if v.Source.Kind != SourceDefault {
+		return false
+	}
+	value := reflect.ValueOf(v.Value)
+	if value.Kind() == reflect.Pointer {
+		return value.IsNil()
+	}
+	return strings.HasPrefix(v.Path, "agents.") && (value.IsZero() || v.Value == "0s" || v.Value == "not set")
+}
+
+func insert(parent *yaml.Node, path []string, v Value) error {
+	if len(path) == 1 {
+		var leaf yaml.Node
+		if err := leaf.Encode(v.Value); err != nil {
+			return err
+		}
+		key := &yaml.Node{Kind: yaml.ScalarNode, Value: path[0]}
+		if leaf.Kind == yaml.ScalarNode {
+			leaf.LineComment = v.Source.String()
+		} else {
+			leaf.Style = yaml.FlowStyle
+			key.HeadComment = v.Source.String()
+		}
+		parent.Content = append(parent.Content, key, &leaf)
+		return nil
+	}
+	for i := 0; i+1 < len(parent.Content); i += 2 {
+		if parent.Content[i].Value == path[0] {
+			return insert(parent.Content[i+1], path[1:], v)
+		}
+	}
+	child := &yaml.Node{Kind: yaml.MappingNode}
+	parent.Content = append(parent.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: path[0]}, child)
+	return insert(child, path[1:], v)
+}

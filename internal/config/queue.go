@@ -1,0 +1,96 @@
+package config
+
+// Queue is how messages of one session wait. The zero value of no field is a default here: [Default] has them filled in.
+type Queue struct {
+	// Mode is queue, followup, interrupt, collect or steer. Default queue.
+	Mode string `yaml:"mode"`
+	// Cap is how many messages may wait, 1 to 10000. Default 10. The running turn does not count.
+	Cap int `yaml:"cap"`
+	// Drop is who loses when the queue is full: old or new. Default old.
+	Drop string `yaml:"drop"`
+	// DebounceMs is the quiet time before messages become a turn, 0 to 60000 milliseconds. Default 800. 0 = no debounce.
+	DebounceMs int `yaml:"debounce_ms"`
+	// DebounceMaxMs is the longest hold of a first message in milliseconds, at least DebounceMs. Default 0 = three times DebounceMs.
+	DebounceMaxMs int `yaml:"debounce_max_ms"`
+	// DebounceMaxMessages and DebounceMaxBytes cut a batch. Defaults 12 and 50000.
+	DebounceMaxMessages int `yaml:"debounce_max_messages"`
+	DebounceMaxBytes    int `yaml:"debounce_max_bytes"`
+	// MaxConcurrent is how many turns of one session run at once, 1 to 1000. Default 1.
+	MaxConcurrent int `yaml:"max_concurrent"`
+	// GroupMaxConcurrent is the same for sessions of groups. Default 3.
+	GroupMaxConcurrent int `yaml:"group_max_concurrent"`
+	// ThrottlePercent of the context window from which on a session runs one turn at a time, 1 to 100. Default 60.
+	ThrottlePercent int `yaml:"throttle_percent"`
+}
+
+// QueueOverride changes some settings of [Queue] for one agent or one channel. A missing field keeps the outer value.
+type QueueOverride struct {
+	Mode                *string `yaml:"mode"`
+	Cap                 *int    `yaml:"cap"`
+	Drop                *string `yaml:"drop"`
+	DebounceMs          *int    `yaml:"debounce_ms"`
+	DebounceMaxMs       *int    `yaml:"debounce_max_ms"`
+	DebounceMaxMessages *int    `yaml:"debounce_max_messages"`
+	DebounceMaxBytes    *int    `yaml:"debounce_max_bytes"`
+	MaxConcurrent       *int    `yaml:"max_concurrent"`
+	GroupMaxConcurrent  *int    `yaml:"group_max_concurrent"`
+	ThrottlePercent     *int    `yaml:"throttle_percent"`
+}
+
+// Apply is q with what o changes. The result has DebounceMaxMs filled in.
+func (o QueueOverride) Apply(q Queue) Queue {
+	q = o.apply(q)
+	if q.DebounceMaxMs == 0 {
+		q.DebounceMaxMs = 3 * q.DebounceMs
+	}
+	return q
+}
+
+func (o QueueOverride) apply(q Queue) Queue {
+	if o.DebounceMs != nil && o.DebounceMaxMs == nil {
+		q.DebounceMaxMs = 0 // it follows from the new window
+	}
+	set(&q.Mode, o.Mode)
+	set(&q.Cap, o.Cap)
+	set(&q.Drop, o.Drop)
+	set(&q.DebounceMs, o.DebounceMs)
+	set(&q.DebounceMaxMs, o.DebounceMaxMs)
+	set(&q.DebounceMaxMessages, o.DebounceMaxMessages)
+	set(&q.DebounceMaxBytes, o.DebounceMaxBytes)
+	set(&q.MaxConcurrent, o.MaxConcurrent)
+	set(&q.GroupMaxConcurrent, o.GroupMaxConcurrent)
+	set(&q.ThrottlePercent, o.ThrottlePercent)
+	return q
+}
+
+func set[T any](target *T, value *T) {
+	if value != nil {
+		*target = *value
+	}
+}
+
+// QueueFor is the queue of a session of this agent on this channel: the global settings, changed by the channel's and then
+// by the agent's, because an agent is the more particular choice. An agent or channel that is not configured changes nothing.
+func (c Config) QueueFor(agent, channel string) Queue {
+	q := c.Channels.queueOf(channel).apply(c.Queue)
+	return c.Agents[agent].Queue.Apply(q)
+}
+
+// maxDebounceMs is a minute: a longer silence is no typing.
+const maxDebounceMs = 60_000
+
+func (q Queue) validate(a at) {
+	a.oneOf("mode", q.Mode, "queue", "followup", "interrupt", "collect", "steer")
+	a.between("cap", q.Cap, 1, 10_000)
+	a.oneOf("drop", q.Drop, "old", "new")
+	a.between("debounce_ms", q.DebounceMs, 0, maxDebounceMs)
+	a.between("debounce_max_ms", q.DebounceMaxMs, 0, 10*maxDebounceMs)
+	if q.DebounceMaxMs != 0 && q.DebounceMaxMs < q.DebounceMs {
+		a.key("debounce_max_ms").addf("must not be shorter than debounce_ms (%d), is %d", q.DebounceMs, q.DebounceMaxMs)
+	}
+	a.between("debounce_max_messages", q.DebounceMaxMessages, 1, 1_000)
+	a.between("debounce_max_bytes", q.DebounceMaxBytes, 1, 262_144)
+	a.between("max_concurrent", q.MaxConcurrent, 1, 1_000)
+	a.between("group_max_concurrent", q.GroupMaxConcurrent, 1, 1_000)
+	a.between("throttle_percent", q.ThrottlePercent, 1, 100)
+}

@@ -1,0 +1,148 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+// secretRef is a secret with the names of the settings that say where it is.
+type secretRef struct {
+	path   string
+	secret *Secret
+	env    string // name of a variable, "" = none
+	file   string // name of a file, "" = none
+}
+
+// resolve fetches secrets from the variables and files that are named for them. A secret that is given itself wins.
+func (l *Loaded) resolve(in *layers, cfg *Config) {
+	for _, ref := range secretRefs(cfg) {
+		l.resolveOne(in, ref)
+	}
+	resolveAgents(l, in, cfg)
+	for _, name := range sortedNames(cfg.Hooks) {
+		h := cfg.Hooks[name]
+		l.resolveOne(in, secretRef{"hooks." + name + ".secret", &h.Secret, h.SecretEnv, h.SecretFile})
+		cfg.Hooks[name] = h
+	}
+}
+
+func secretRefs(cfg *Config) []secretRef {
+	tg := &cfg.Channels.Telegram
+	return []secretRef{
+		{"token", &cfg.Token, "", cfg.TokenFile},
+		{"password", &cfg.Password, "", cfg.PasswordFile},
+		{"write_token", &cfg.WriteToken, "", cfg.WriteTokenFile},
+		{"read_token", &cfg.ReadToken, "", cfg.ReadTokenFile},
+		{"channels.telegram.token", &tg.Token, tg.TokenEnv, tg.TokenFile},
+		{"channels.telegram.webhook_secret", &tg.WebhookSecret, tg.WebhookSecretEnv, tg.WebhookSecretFile},
+	}
+}
+
+func resolveAgents(l *Loaded, in *layers, cfg *Config) {
+	for _, id := range sortedNames(cfg.Agents) {
+		a := cfg.Agents[id]
+		path := "agents." + id + ".api_key"
+		l.resolveOne(in, secretRef{path, &a.APIKey, a.APIKeyEnv, a.APIKeyFile})
+		cfg.Agents[id] = a
+	}
+}
+
+func sortedNames[T any](m map[string]T) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (l *Loaded) resolveOne(in *layers, ref secretRef) {
+	switch {
+	case ref.secret.IsSet():
+	case ref.env != "":
+		l.fromVariable(in, ref)
+	case ref.file != "":
+		l.fromFile(in, ref)
+	}
+}
+
+func (l *Loaded) fromVariable(in *layers, ref secretRef) {
+	value, found := l.env(ref.env)
+	switch {
+	case !found:
+		in.faults = append(in.faults, Fault{Path: ref.path, Message: "is to come from the variable " + ref.env + ", which is not set"})
+	case strings.TrimSpace(value) == "":
+		in.faults = append(in.faults, Fault{Path: ref.path, Message: blankSentence(ref.env, ref.path), Whole: true})
+	default:
+		l.accept(in, ref, []byte(value), Source{SourceEnv, ref.env})
+	}
+}
+
+func (l *Loaded) fromFile(in *layers, ref secretRef) {
+	text, err := readSecretFile(ref.file, noun(ref.path))
+	if err != nil {
+		if faults, ok := errors.AsType[FaultsError](err); ok {
+			in.faults = append(in.faults, faults...)
+		}
+		return
+	}
+	l.secretFile[ref.path] = ref.file
+	l.accept(in, ref, text, Source{SourceFile, ref.file})
+}
+
+func (l *Loaded) accept(in *layers, ref secretRef, text []byte, source Source) {
+	if err := ref.secret.UnmarshalText(text); err != nil {
+		in.faults = append(in.faults, Fault{Path: ref.path, Source: source, Message: err.Error()})
+		return
+	}
+	l.sources[ref.path] = source
+}
+
+// noun is how a sentence calls the file of a secret.
+func noun(path string) string {
+	switch {
+	case strings.HasSuffix(path, "password"):
+		return "password file"
+	case strings.HasSuffix(path, "secret"):
+		return "secret file"
+	case strings.HasSuffix(path, "api_key"):
+		return "key file"
+	default:
+		return "token file"
+	}
+}
+
+// maxSecretFile bounds the read of a file that is named by mistake.
+const maxSecretFile = 64 << 10
+
+// readSecretFile reads a secret that only its owner can read. Its error is [FaultsError] with one whole sentence. The checks and
+// the text come from one open file, so that no exchange in between can slip through.
+func readSecretFile(path, noun string) ([]byte, error) {
+	f, err := os.Open(path) //nolint:gosec // the operator names it
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, refuse("%s %s does not exist; make it: openssl rand -hex 32", noun, path)
+	case err != nil:
+		return nil, refuse("%s %s cannot be read: %s", noun, path, cause(err))
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, refuse("%s %s cannot be read: %s", noun, path, cause(err))
+	}
+	if err := checkSecretMode(path, noun, info); err != nil {
+		return nil, err
+	}
+	text := make([]byte, maxSecretFile)
+	n, err := readAll(f, text)
+	switch {
+	case err != nil:
+		return nil, refuse("%s %s cannot be read: %s", noun, path, cause(err))
+	case strings.TrimSpace(string(text[:n])) == "":
+		return nil, refuse("%s %s is empty; remove it or make it: openssl rand -hex 32", noun, path)
+	}
+	return text[:n], nil
+}

@@ -1,0 +1,209 @@
+package config
+
+import (
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var (
+	nameRule  = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
+	agentRule = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+)
+
+func validName(s string) bool    { return nameRule.MatchString(s) }
+func validAgentID(s string) bool { return agentRule.MatchString(s) }
+
+// Validate checks every value and every relation between values. The error is [FaultsError] with all of them, or nil.
+func (c Config) Validate() error { return c.check().err() }
+
+func (c Config) check() FaultsError {
+	var faults FaultsError
+	root := at{faults: &faults}
+	c.checkListeners(root)
+	c.checkProcess(root)
+	c.Lanes.validate(root.key("lanes"))
+	before := len(faults)
+	c.Queue.validate(root.key("queue"))
+	base := c.Queue
+	if len(faults) > before {
+		base = defaultQueue() // so that a fault of the global settings is not told again for each agent and channel
+	}
+	c.checkAgents(root, base)
+	c.Channels.validate(root.key("channels"), base)
+	c.Cron.validate(root.key("cron"))
+	c.Limits.validate(root.key("limits"))
+	c.Cluster.validate(root.key("cluster"))
+	c.checkHooks(root.key("hooks"))
+	root.key("log").oneOf("level", c.Log.Level, "debug", "info", "warn", "error")
+	root.key("log").oneOf("format", c.Log.Format, "text", "json")
+	return faults
+}
+
+func (c Config) checkListeners(root at) {
+	listen := root.key("listen")
+	if len(c.Listen) == 0 {
+		listen.addf("needs at least one address, such as %s", DefaultListen)
+	}
+	for i, address := range c.Listen {
+		checkAddress(listen, address)
+		if slices.Contains(c.Listen[:i], address) {
+			listen.addf("has %s twice", address)
+		}
+	}
+	switch c.MetricsListen {
+	case "off", "main":
+	default:
+		checkAddress(root.key("metrics_listen"), c.MetricsListen)
+		if slices.Contains(c.Listen, c.MetricsListen) && !strings.HasSuffix(c.MetricsListen, ":0") {
+			root.key("metrics_listen").addf("is an address of the main listener; use the value main")
+		}
+	}
+	if c.Pprof && (c.MetricsListen == "off" || c.MetricsListen == "main") {
+		root.key("pprof").addf("needs metrics_listen with a loopback address, is %s", c.MetricsListen)
+	}
+	for _, host := range slices.Concat(c.AllowedHosts, c.WebhookAllowedHosts) {
+		if host == "" || strings.ContainsAny(host, "/*@ ") {
+			root.key("allowed_hosts").addf("%q is not a host name", host)
+		}
+	}
+}
+
+func checkAddress(a at, address string) {
+	_, port, err := net.SplitHostPort(address)
+	n, numeric := strconv.Atoi(port)
+	if err != nil || numeric != nil || n < 0 || n > 65_535 {
+		a.addf("must be HOST:PORT, is %q", address)
+	}
+}
+
+func (c Config) checkProcess(root at) {
+	root.durationBetween("drain_timeout", c.DrainTimeout, 0, Duration(hour))
+	root.between("database_conns", c.DatabaseConns, 2, 1_000)
+	if len(c.Roles) == 0 {
+		root.key("roles").addf("needs at least one of gateway, channels, cron, worker")
+	}
+	for _, role := range c.Roles {
+		root.oneOf("roles", role, RoleGateway, RoleChannels, RoleCron, RoleWorker)
+	}
+	if path, ok := c.Database.SQLitePath(); ok && path == "" {
+		root.key("database").addf("needs a path behind sqlite:")
+	} else if c.Database.IsSet() && !ok {
+		if _, err := c.Database.parse(); err != nil {
+			root.key("database").addf("%s", errDatabaseURL)
+		}
+	}
+}
+
+func (l Lanes) validate(a at) {
+	for _, lane := range []struct {
+		name  string
+		limit int
+	}{{"main", l.Main}, {"subagent", l.Subagent}, {"team", l.Team}, {"cron", l.Cron}} {
+		if lane.limit < 1 {
+			a.key(lane.name).addf("must be a positive whole number, is %d", lane.limit)
+		}
+	}
+}
+
+func (c Config) checkAgents(root at, queue Queue) {
+	agents := root.key("agents")
+	variables := map[string]string{}
+	for _, id := range sortedNames(c.Agents) {
+		a := c.Agents[id]
+		a.validate(agents.key(id), id, queue)
+		if other, taken := variables[envWord(id)]; taken {
+			agents.key(id).addf("and agents.%s share the variables LANEWAY_AGENTS_%s_…; rename one", other, envWord(id))
+		}
+		variables[envWord(id)] = id
+	}
+	if len(c.Agents) == 0 && c.Agent == "" {
+		agents.addf("needs at least one agent")
+	} else if c.DefaultAgent == "" && len(c.Agents) > 0 {
+		root.key("default_agent").addf("is needed: there are several agents and none is called main")
+	}
+	c.checkAgentName(root.key("default_agent"), c.DefaultAgent)
+	c.checkAgentName(root.key("channels.telegram.agent"), c.Channels.Telegram.Agent)
+}
+
+func (c Config) checkAgentName(a at, id string) {
+	if _, known := c.Agents[id]; id != "" && !known {
+		a.addf("names no agent: %q; there are %s", id, strings.Join(sortedNames(c.Agents), ", "))
+	}
+}
+
+func (c Cron) validate(a at) {
+	if _, err := time.LoadLocation(c.Timezone); err != nil || c.Timezone == "" || c.Timezone == "Local" {
+		a.key("timezone").addf("must be a known time zone such as Europe/Berlin, is %q", c.Timezone)
+	}
+	a.durationBetween("min_interval", c.MinInterval, Duration(second), Duration(day))
+	a.durationBetween("user_min_interval", c.UserMinInterval, Duration(second), 365*Duration(day))
+	if c.UserMinInterval < c.MinInterval {
+		a.key("user_min_interval").addf("must not be shorter than min_interval (%s), is %s", c.MinInterval, c.UserMinInterval)
+	}
+	a.between("max_jobs", c.MaxJobs, 0, noUpperBound)
+	a.between("max_jobs_per_owner", c.MaxJobsPerOwner, 0, noUpperBound)
+	a.between("max_runs_per_day", c.MaxRunsPerDay, 0, noUpperBound)
+	a.between("retention_runs", c.RetentionRuns, 0, noUpperBound)
+	a.durationBetween("retention", c.Retention, Duration(hour), 3650*Duration(day))
+	for _, kind := range c.Payloads {
+		a.oneOf("payloads", kind, "command", "script")
+	}
+	if slices.Contains(c.Payloads, "script") && c.ScriptInterpreter == "" {
+		a.key("script_interpreter").addf("is needed for the payload kind script, such as /bin/sh")
+	}
+}
+
+func (l Limits) validate(a at) {
+	for _, rate := range []struct {
+		name  string
+		value int
+	}{
+		{"cron_writes", l.CronWrites},
+		{"chat", l.Chat},
+		{"requests", l.Requests},
+		{"hooks", l.Hooks},
+		{"chat_user", l.ChatUser},
+		{"user_turns", l.UserTurns},
+	} {
+		a.between(rate.name, rate.value, 0, 1_000_000)
+	}
+	a.between("max_payload", l.MaxPayload, 65_536, 26_214_400)
+	a.between("max_buffered", l.MaxBuffered, 65_536, 1<<30)
+	if l.MaxBuffered < l.MaxPayload {
+		a.key("max_buffered").addf("must not be smaller than max_payload (%d), is %d", l.MaxPayload, l.MaxBuffered)
+	}
+	a.between("sockets", l.Sockets, 1, 1_000_000)
+	a.between("unauthenticated", l.Unauthenticated, 1, l.Sockets)
+	a.between("unauthenticated_per_address", l.UnauthenticatedPerAddress, 1, l.Unauthenticated)
+	a.between("sockets_per_principal", l.SocketsPerPrincipal, 1, l.Sockets)
+}
+
+func (c Cluster) validate(a at) {
+	a.durationBetween("lease", c.Lease, 3*Duration(second), 10*Duration(minute))
+	a.durationBetween("heartbeat", c.Heartbeat, Duration(second)/2, Duration(minute))
+	a.durationBetween("sweep", c.Sweep, Duration(second)/10, Duration(minute))
+	if 3*c.Heartbeat > c.Lease {
+		a.key("lease").addf("must be three heartbeats (%s) or longer, is %s", 3*c.Heartbeat, c.Lease)
+	}
+	if len(c.NodeID) > 64 || strings.ContainsFunc(c.NodeID, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		a.key("node_id").addf("must be at most 64 printable characters without blanks")
+	}
+}
+
+func (c Config) checkHooks(a at) {
+	for _, name := range sortedNames(c.Hooks) {
+		hook := a.key(name)
+		if !validName(name) {
+			hook.addf("is no hook name; use lower-case letters, digits and dashes, at most 64")
+		}
+		hook.oneOf("scheme", c.Hooks[name].Scheme, "laneway", "github")
+		c.checkAgentName(hook.key("agent"), c.Hooks[name].Agent)
+		if len(c.Hooks[name].Session) > 512 {
+			hook.key("session").addf("must be at most 512 characters")
+		}
+	}
+}

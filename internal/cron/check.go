@@ -1,0 +1,158 @@
+package cron
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	fieldAt = "schedule.at"
+	// atGrace is how old an at may be and still run at once: the time that a
+	// person, a clock and a network may need.
+	atGrace = 60 * time.Second
+	// fewestMs is the least number taken for milliseconds. As milliseconds it is
+	// March 1973, as seconds the year 5138, so both readings cannot be meant.
+	fewestMs = 100_000_000_000
+	// yearsAhead is where an expression must fire at least once.
+	yearsAhead = 8
+)
+
+// DefaultMinInterval is the least distance between two fires unless the operator
+// says otherwise.
+const DefaultMinInterval = time.Second
+
+// Rules are the bounds that depend on the operator and on who asks. The zero
+// value is the default for a client with full rights.
+type Rules struct {
+	// MinInterval is the least distance between two fires of every and cron.
+	// 0 means one second.
+	MinInterval time.Duration
+	// AtHorizon is how far ahead an at may lie. 0 means until 2199-12-31.
+	AtHorizon time.Duration
+	// DefaultTZ is the zone of an expression that names none. "" means UTC.
+	DefaultTZ string
+}
+
+// ForChat are the same rules as they bind chat users and agents: at least a
+// minute between two fires, at most a year ahead.
+func (r Rules) ForChat() Rules {
+	r.MinInterval = max(r.MinInterval, time.Minute)
+	if year := 366 * 24 * time.Hour; r.AtHorizon == 0 || r.AtHorizon > year {
+		r.AtHorizon = year
+	}
+	return r
+}
+
+func (r Rules) minInterval() time.Duration {
+	if r.MinInterval <= 0 {
+		return DefaultMinInterval
+	}
+	return r.MinInterval
+}
+
+// latestAt is the last moment that can be asked for.
+func latestAt() time.Time { return time.Date(2199, 12, 31, 23, 59, 59, 999e6, time.UTC) }
+
+// Check is [Compile] for new input: besides, an at must not be over (60 s are
+// forgiven), an expression must fire within eight years, and no two fires may be
+// closer than the rules allow. Errors are [*InvalidError]. It costs some ten
+// microseconds for usual input and less for what is refused.
+func Check(s Spec, now time.Time, r Rules) (Schedule, error) {
+	if s.Kind == KindCron && s.TZ == "" {
+		s.TZ = r.DefaultTZ
+	}
+	if s.Kind == KindEvery && (s.EveryMs < r.minInterval().Milliseconds() || s.EveryMs > MaxEvery.Milliseconds()) {
+		return Schedule{}, invalid(fieldEvery, InvalidRange, "%d is out of range %d-%d",
+			s.EveryMs, r.minInterval().Milliseconds(), MaxEvery.Milliseconds())
+	}
+	sched, err := Compile(s)
+	if err != nil {
+		return Schedule{}, err
+	}
+	switch sched.Kind() {
+	case KindAt:
+		return sched, checkAt(sched.spec.At, now, r)
+	case KindCron:
+		return sched, sched.checkFires(now, r)
+	default:
+		return sched, nil
+	}
+}
+
+func checkAt(at, now time.Time, r Rules) error {
+	if late := now.Sub(at); late > atGrace {
+		return invalid(fieldAt, InvalidPast, "%s was %s before now; choose a later moment", iso(at), late.Round(time.Second))
+	}
+	if r.AtHorizon > 0 && at.Sub(now) > r.AtHorizon {
+		return invalid(fieldAt, InvalidRange, "%s is too far ahead, at most %d days are allowed", iso(at), r.AtHorizon/(24*time.Hour))
+	}
+	return nil
+}
+
+// atBounds refuses what no rule allows.
+func atBounds(at time.Time) error {
+	if at.After(latestAt()) {
+		return invalid(fieldAt, InvalidRange, "%s is too far ahead, the latest moment is 2199-12-31", at.UTC().Format("2006-01-02"))
+	}
+	return nil
+}
+
+func (s Schedule) checkFires(now time.Time, r Rules) error {
+	fire, ok := s.Next(now)
+	if !ok || fire.Slot.After(now.AddDate(yearsAhead, 0, 0)) {
+		return invalid(fieldExpr, InvalidNever, "%s never fires within eight years", s.spec.Expr)
+	}
+	least := int64(r.minInterval() / time.Second)
+	if closest := s.wall.fields.closest(least + 1); time.Duration(closest)*time.Second < r.minInterval() {
+		return invalid(fieldExpr, InvalidFrequent, "%s fires %s apart, at least %s are needed",
+			s.spec.Expr, time.Duration(closest)*time.Second, r.minInterval())
+	}
+	return nil
+}
+
+// AtFromMs reads an at given in Unix milliseconds. A number that is only
+// plausible as seconds is refused with a hint, not multiplied.
+func AtFromMs(ms int64) (time.Time, error) {
+	switch {
+	case ms < 0:
+		return time.Time{}, invalid("schedule.atMs", InvalidRange, "%d is negative; milliseconds since 1970 are needed", ms)
+	case ms < fewestMs:
+		return time.Time{}, invalid("schedule.atMs", InvalidRange,
+			"%d looks like seconds; milliseconds since 1970 are needed, try %d", ms, ms*1000)
+	case ms > latestAt().UnixMilli():
+		return time.Time{}, invalid("schedule.atMs", InvalidRange, "%d is too far ahead, the latest moment is 2199-12-31", ms)
+	}
+	return time.UnixMilli(ms).UTC(), nil
+}
+
+// ParseAt reads an at given as text: RFC 3339, the same without an offset (in tz,
+// UTC if that is empty), a date alone (its midnight), or Unix milliseconds. A
+// local time in a gap means the first instant after it, one that comes twice
+// means the first.
+func ParseAt(text, tz string) (time.Time, error) {
+	if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return AtFromMs(ms)
+	}
+	loc, err := LoadZone(tz)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return boundedAt(t)
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, strings.Replace(text, " ", "T", 1)); err == nil {
+			return boundedAt(instant(loc, wall(t.Unix())).Add(time.Duration(t.Nanosecond())))
+		}
+	}
+	return time.Time{}, invalid(fieldAt, InvalidSyntax, "%s is not a moment; write it as 2027-03-02T08:00:00Z", shown(text))
+}
+
+func boundedAt(t time.Time) (time.Time, error) {
+	t = t.UTC().Truncate(time.Millisecond)
+	return t, atBounds(t)
+}
+
+// iso is the form in which the product writes instants.
+func iso(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

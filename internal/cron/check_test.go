@@ -1,0 +1,299 @@
+package cron
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func refused(t *testing.T, name string, err error, field string, reason InvalidReason, sentence string) {
+	t.Helper()
+	var got *InvalidError
+	if !errors.As(err, &got) || !errors.Is(err, ErrInvalid) {
+		t.Errorf("%s: err = %v, want an InvalidError", name, err)
+		return
+	}
+	if got.Field != field || got.Reason != reason || !strings.Contains(got.Error(), sentence) {
+		t.Errorf("%s: %s (field %s, reason %s), want %q in it (field %s, reason %s)",
+			name, got, got.Field, got.Reason, sentence, field, reason)
+	}
+}
+
+func TestCheckRefusesExpressionsWithASentence(t *testing.T) {
+	t.Parallel()
+	for expr, want := range map[string]struct {
+		reason   InvalidReason
+		sentence string
+	}{
+		"":                                      {InvalidMissing, "schedule.expr: an expression of 5 fields is needed"},
+		"  \t ":                                 {InvalidMissing, "is needed"},
+		"99 99 * * *":                           {InvalidRange, "schedule.expr: minute 99 is out of range 0-59"},
+		"60 24 * * *":                           {InvalidRange, "minute 60 is out of range 0-59"},
+		"0 24 * * *":                            {InvalidRange, "hour 24 is out of range 0-23"},
+		"0 0 0 * *":                             {InvalidRange, "day of month 0 is out of range 1-31"},
+		"0 0 32 * *":                            {InvalidRange, "day of month 32 is out of range 1-31"},
+		"0 0 * 13 *":                            {InvalidRange, "month 13 is out of range 1-12"},
+		"0 0 * * 8":                             {InvalidRange, "day of week 8 is out of range 0-7"},
+		"60 * * * * *":                          {InvalidRange, "second 60 is out of range 0-59"},
+		"* * * *":                               {InvalidSyntax, "4 fields are given; 5 are needed, or 6 with seconds first"},
+		"0 0 0 1 1 * 2030":                      {InvalidSyntax, "7 fields are given"},
+		"*/0 * * * *":                           {InvalidRange, "minute step 0 is out of range 1-59"},
+		"*/60 * * * *":                          {InvalidRange, "minute step 60 is out of range 1-59"},
+		"0 0 30 2 *":                            {InvalidNever, "0 0 30 2 * never fires within eight years"},
+		"0 0 31 2 *":                            {InvalidNever, "never fires"},
+		"0 0 31 4,6,9,11 *":                     {InvalidNever, "never fires"},
+		"@every 1s":                             {InvalidSyntax, "kind every"},
+		"@annually":                             {InvalidSyntax, "@yearly, @monthly, @weekly, @daily and @hourly"},
+		"@reboot":                               {InvalidSyntax, "is not known"},
+		"@daily 5":                              {InvalidSyntax, "is not known"},
+		"٣ * * * *":                             {InvalidSyntax, "not a plain ASCII character"},
+		"0\n9 * * *":                            {InvalidSyntax, "byte 2 is not a plain ASCII character"},
+		"0 0 * * 5#6":                           {InvalidRange, "the number after # is 6, out of range 1-5"},
+		"0 0 * * 5#0":                           {InvalidRange, "the number after # is 0"},
+		"0 0 * * 9#1":                           {InvalidRange, "day of week 9 is out of range 0-7"},
+		"0 0 * * #1":                            {InvalidSyntax, "not understood"},
+		"0 0 * * L":                             {InvalidSyntax, "not understood"},
+		"0 0 LW * *":                            {InvalidSyntax, "not understood"},
+		"0 0 W * *":                             {InvalidSyntax, "not understood"},
+		"0 0 32W * *":                           {InvalidRange, "day of month 32 is out of range 1-31"},
+		"0 0 * JANUARY *":                       {InvalidSyntax, `month: "JANUARY" is not understood`},
+		"0 0 * 1JAN *":                          {InvalidSyntax, "is not understood"},
+		"0 MON * * *":                           {InvalidSyntax, "is not understood"},
+		"*,abc * * * *":                         {InvalidSyntax, "is not understood"},
+		"*,5 * * * *":                           {InvalidSyntax, "* stands alone"},
+		"1-2-3 * * * *":                         {InvalidSyntax, "is not understood"},
+		"5-1 * * * *":                           {InvalidRange, "minute range 5-1 runs backwards"},
+		"1, * * * *":                            {InvalidSyntax, "minute has an empty item"},
+		"1,,2 * * * *":                          {InvalidSyntax, "empty item"},
+		"5/ * * * *":                            {InvalidSyntax, "is not understood"},
+		"1/2/3 * * * *":                         {InvalidSyntax, "is not understood"},
+		"+1 * * * *":                            {InvalidSyntax, "is not understood"},
+		"-1 * * * *":                            {InvalidSyntax, "is not understood"},
+		"1.5 * * * *":                           {InvalidSyntax, "is not understood"},
+		"? * * * *":                             {InvalidSyntax, "is not understood"},
+		"18446744073709551617 * * * *":          {InvalidRange, "out of range 0-59"},
+		strings.Repeat("1,", 124) + "1 * * * *": {InvalidRange, "257 bytes are too long, at most 256 are allowed"},
+	} {
+		_, err := Check(cronSpec(expr, "UTC"), noon, Rules{})
+		refused(t, expr, err, "schedule.expr", want.reason, want.sentence)
+	}
+}
+
+func TestCheckAcceptsTheWholeGrammar(t *testing.T) {
+	t.Parallel()
+	for expr, want := range map[string]string{
+		"0 9 * * 1-5":           "2026-11-23T09:00:00Z",
+		"  0   9 *\t* mon-fri ": "2026-11-23T09:00:00Z",
+		"0 9 * * FRI-SUN":       "2026-11-21T09:00:00Z",
+		"0 9 * * 7":             "2026-11-22T09:00:00Z",
+		"0 9 * * 7-1":           "2026-11-22T09:00:00Z",
+		"0 9 * * 1#1":           "2026-12-07T09:00:00Z",
+		"0 9 * * FRI#5":         "2027-01-29T09:00:00Z",
+		"0 9 * * 5L":            "2026-11-27T09:00:00Z",
+		"0 9 L * *":             "2026-11-30T09:00:00Z",
+		"0 9 15W JAN,feb *":     "2027-01-15T09:00:00Z",
+		"0 9 1W 5 *":            "2027-05-03T09:00:00Z",
+		"0 0 29 2 *":            "2028-02-29T00:00:00Z",
+		"0 0 13 * 5":            "2026-11-27T00:00:00Z",
+		"5/20 * * * *":          "2026-11-20T12:05:00Z",
+		"10-30/10 12 * * *":     "2026-11-20T12:10:00Z",
+		"*/15 30 12 * * *":      "2026-11-20T12:30:00Z",
+		"059 012 * * *":         "2026-11-20T12:59:00Z",
+		"@yearly":               "2027-01-01T00:00:00Z",
+		"@monthly":              "2026-12-01T00:00:00Z",
+		"@weekly":               "2026-11-22T00:00:00Z",
+		"@daily":                "2026-11-21T00:00:00Z",
+		"@HOURLY":               "2026-11-20T13:00:00Z",
+		"*/7,59 * * * *":        "2026-11-20T12:07:00Z",
+	} {
+		s, err := Check(cronSpec(expr, "UTC"), noon, Rules{})
+		if err != nil {
+			t.Errorf("%s: %v", expr, err)
+			continue
+		}
+		if f, ok := s.Next(noon); !ok || !f.Slot.Equal(at(t, want)) {
+			t.Errorf("%s: next is %s, want %s", expr, f.Slot, want)
+		}
+	}
+}
+
+func TestCheckBoundsIntervals(t *testing.T) {
+	t.Parallel()
+	for _, ms := range []int64{math.MinInt64, -5, -1, 0, 1, 999, 315_360_000_001, 9223372036855, math.MaxInt64} {
+		_, err := Check(Spec{Kind: KindEvery, EveryMs: ms}, noon, Rules{})
+		refused(t, "every", err, "schedule.everyMs", InvalidRange, "is out of range 1000-315360000000")
+	}
+	for _, ms := range []int64{1000, 59_999, 60_000, 315_360_000_000} {
+		if _, err := Check(Spec{Kind: KindEvery, EveryMs: ms}, noon, Rules{}); err != nil {
+			t.Errorf("every %d ms: %v", ms, err)
+		}
+		_, err := Check(Spec{Kind: KindEvery, EveryMs: ms}, noon, Rules{}.ForChat())
+		if ms < 60_000 {
+			refused(t, "every for chat", err, "schedule.everyMs", InvalidRange, "is out of range 60000-315360000000")
+		} else if err != nil {
+			t.Errorf("every %d ms for chat: %v", ms, err)
+		}
+	}
+	_, err := Check(Spec{Kind: KindEvery, EveryMs: 1000, AnchorMs: -1}, noon, Rules{})
+	refused(t, "anchor", err, "schedule.anchorMs", InvalidRange, "out of range 0-")
+	_, err = Compile(Spec{Kind: KindEvery, EveryMs: 1000, AnchorMs: math.MaxInt64})
+	refused(t, "anchor", err, "schedule.anchorMs", InvalidRange, "out of range 0-")
+}
+
+func TestCheckRefusesExpressionsCloserThanTheMinimum(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		expr  string
+		least time.Duration
+		ok    bool
+	}{
+		{"* * * * * *", time.Second, true},
+		{"*/30 * * * * *", time.Minute, false},
+		{"59 * * * * *", time.Minute, true},
+		{"* * * * *", time.Minute, true},
+		{"* * * * *", 61 * time.Second, false},
+		{"0,59 30 12 * * *", time.Minute, false},
+		{"0,59 0,1 12 * * *", time.Second, true},
+		{"0,59 0,1 12 * * *", 2 * time.Second, false},
+		{"*/20 * * * *", 20 * time.Minute, true},
+		{"*/25 * * * *", 20 * time.Minute, false}, // 50 to the next 0
+		{"5,55 */2 * * *", 50 * time.Minute, true},
+		{"5,55 */2 * * *", 51 * time.Minute, false},
+		{"0 0,23 * * *", time.Hour, true},
+		{"0 0,23 * * *", 61 * time.Minute, false},
+		{"0 0,23 * * 1", 61 * time.Minute, true},
+		{"0 12 * * *", 24 * time.Hour, true},
+		{"0 12 * * *", 25 * time.Hour, false},
+		{"0 12 1,L * *", 25 * time.Hour, false},
+		{"0 12 1,15 * *", 13 * 24 * time.Hour, true},
+		{"0 12 1,15 * *", 15 * 24 * time.Hour, false},
+	} {
+		_, err := Check(cronSpec(c.expr, "UTC"), noon, Rules{MinInterval: c.least})
+		if c.ok && err != nil {
+			t.Errorf("%s at least %s: %v", c.expr, c.least, err)
+		}
+		if !c.ok {
+			refused(t, c.expr, err, "schedule.expr", InvalidFrequent, "at least "+c.least.String()+" are needed")
+		}
+	}
+}
+
+func TestCheckBoundsMoments(t *testing.T) {
+	t.Parallel()
+	check := func(at time.Time, r Rules) error {
+		_, err := Check(Spec{Kind: KindAt, At: at}, noon, r)
+		return err
+	}
+	for _, d := range []time.Duration{-time.Minute, 0, time.Millisecond, 365 * 24 * time.Hour, 100 * 365 * 24 * time.Hour} {
+		if err := check(noon.Add(d), Rules{}); err != nil {
+			t.Errorf("at now%+v: %v", d, err)
+		}
+	}
+	refused(t, "past", check(noon.Add(-time.Minute-time.Millisecond), Rules{}), "schedule.at", InvalidPast, "1m0s before now")
+	if err := check(noon.Add(-time.Hour), Rules{}); !strings.HasPrefix(err.Error(), "schedule.at is in the past: 2026-11-20T11:00:00.000Z") {
+		t.Errorf("message %q has the wrong start", err)
+	}
+	refused(t, "2200", check(time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC), Rules{}), "schedule.at", InvalidRange, "2199-12-31")
+	refused(t, "chat", check(noon.AddDate(2, 0, 0), Rules{}.ForChat()), "schedule.at", InvalidRange, "at most 366 days")
+	refused(t, "zero", check(time.Time{}, Rules{}), "schedule.at", InvalidMissing, "a moment is needed")
+}
+
+func TestAtInMillisecondsRefusesSeconds(t *testing.T) {
+	t.Parallel()
+	for ms, sentence := range map[int64]string{
+		-1: "is negative", 0: "looks like seconds", 1803895200: "looks like seconds; milliseconds since 1970 are needed, try 1803895200000",
+		99_999_999_999: "looks like seconds", 7_258_118_400_000: "2199-12-31", math.MaxInt64: "2199-12-31",
+	} {
+		_, err := AtFromMs(ms)
+		refused(t, "at", err, "schedule.atMs", InvalidRange, sentence)
+	}
+	if got, err := AtFromMs(1803895200000); err != nil || !got.Equal(at(t, "2027-03-01T10:00:00Z")) {
+		t.Errorf("AtFromMs = %s, %v", got, err)
+	}
+}
+
+func TestParseAtReadsLocalTimesInTheZone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ text, tz, want string }{
+		{"2027-03-02T08:00:00Z", "Europe/Berlin", "2027-03-02T08:00:00Z"},
+		{"2027-03-02T08:00:00.1239+02:00", "", "2027-03-02T06:00:00.123Z"},
+		{"2027-03-02T08:00", "", "2027-03-02T08:00:00Z"},
+		{"2027-03-02 08:00:30", "Europe/Berlin", "2027-03-02T07:00:30Z"},
+		{"2027-03-02T08:00:00.5", "+05:30", "2027-03-02T02:30:00.5Z"},
+		{"2027-03-02", "Asia/Tokyo", "2027-03-01T15:00:00Z"},
+		{"2027-03-28T02:30:00", "Europe/Berlin", "2027-03-28T01:00:00Z"},
+		{"2026-11-01T01:30:00", "America/New_York", "2026-11-01T05:30:00Z"},
+		{"2011-12-30T12:00:00", "Pacific/Apia", "2011-12-30T10:00:00Z"},
+		{"1803895200000", "", "2027-03-01T10:00:00Z"},
+	} {
+		if got, err := ParseAt(c.text, c.tz); err != nil || !got.Equal(at(t, c.want)) {
+			t.Errorf("ParseAt(%q, %q) = %s, %v, want %s", c.text, c.tz, got, err, c.want)
+		}
+	}
+	for _, text := range []string{"", "soon", "2027-02-30T00:00:00Z", "2027-13-01", "2027-03-02T25:00", "2027-03-02T08:00:00+99:99"} {
+		_, err := ParseAt(text, "")
+		refused(t, text, err, "schedule.at", InvalidSyntax, "is not a moment")
+	}
+	_, err := ParseAt("2200-01-01T00:00:00Z", "")
+	refused(t, "2200", err, "schedule.at", InvalidRange, "2199-12-31")
+	_, err = ParseAt("2027-03-02T08:00", "Mars/Base")
+	refused(t, "zone", err, "schedule.tz", InvalidZone, "not a known time zone: Mars/Base")
+}
+
+func TestZonesAreKnownOrRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "UTC", "Z", "+05:30", "-11:00", "+14:00", "+00:00", "Europe/Berlin", "Etc/GMT+5", "America/Argentina/Buenos_Aires"} {
+		if _, err := LoadZone(name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for name, sentence := range map[string]string{
+		"Mars/Base": "not a known time zone: Mars/Base", "Local": "not a known time zone: Local", "localtime": "not a known",
+		"right/UTC": "not a known", "../etc/passwd": "not a known", "/etc/localtime": "not a known", "Europe/Ber\x00lin": "not a known",
+		"+5:30": "+HH:MM", "+0530": "+HH:MM", "+14:01": "out of range", "-15:00": "out of range", "+01:60": "out of range",
+		"+1a:00": "+HH:MM", strings.Repeat("A", 65): "not a known", "Zürich": "not a known",
+	} {
+		_, err := Check(cronSpec("0 9 * * *", name), noon, Rules{})
+		refused(t, name, err, "schedule.tz", InvalidZone, sentence)
+	}
+	s, err := Check(Spec{Kind: KindCron, Expr: "0 9 * * *"}, noon, Rules{DefaultTZ: "Asia/Tokyo"})
+	if err != nil || s.Spec().TZ != "Asia/Tokyo" || s.Location().String() != "Asia/Tokyo" {
+		t.Errorf("default zone: %+v, %v", s.Spec(), err)
+	}
+}
+
+func TestCheckRefusesUnknownWords(t *testing.T) {
+	t.Parallel()
+	_, err := Check(Spec{Kind: "weekly"}, noon, Rules{})
+	refused(t, "kind", err, "schedule.kind", InvalidKind, "weekly is not known; the kinds are at, every and cron")
+	_, err = Check(Spec{}, noon, Rules{})
+	refused(t, "no kind", err, "schedule.kind", InvalidMissing, "one of at, every and cron")
+	_, err = Check(Spec{Kind: KindCron, Expr: "0 9 * * *", Gap: "never"}, noon, Rules{})
+	refused(t, "gap", err, "dst.gap", InvalidChoice, "run_after and skip")
+	_, err = Check(Spec{Kind: KindCron, Expr: "0 9 * * *", Fold: "third"}, noon, Rules{})
+	refused(t, "fold", err, "dst.overlap", InvalidChoice, "first, second and both")
+}
+
+func TestSignatureIsTheSameForTheSamePattern(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]Spec{
+		"every:60000":                  {Kind: KindEvery, EveryMs: 60000, AnchorMs: 77},
+		"cron:0 9 * * 1:Europe/Madrid": {Kind: KindCron, Expr: " 0  9 * *\t1 ", TZ: "Europe/Madrid", Gap: GapSkip},
+		"cron:@daily:UTC":              {Kind: KindCron, Expr: "@daily"},
+		"at:1803898800000":             {Kind: KindAt, At: time.UnixMilli(1803898800000)},
+	} {
+		if got := s.Signature(); got != want {
+			t.Errorf("Signature(%+v) = %q, want %q", s, got, want)
+		}
+		if got := mustCompile(t, s).Spec().Signature(); got != want {
+			t.Errorf("signature of the stored form = %q, want %q", got, want)
+		}
+	}
+	if got := Key("tea", Spec{Kind: KindEvery, EveryMs: 1000}); got != "tea::every:1000" {
+		t.Errorf("Key = %q", got)
+	}
+}

@@ -1,0 +1,88 @@
+package cron
+
+import (
+	"sync"
+	"time"
+)
+
+// DefaultCompilerSize is the number of schedules that a Compiler keeps.
+const DefaultCompilerSize = 4096
+
+// Compiler is [Compile] with a memory. Compiling costs some twenty microseconds
+// and a zone may cost a file, too much for a claim of hundreds of rows each
+// second; asking again costs a look-up. It is safe for concurrent use and holds
+// at most twice its size: when the newer half is full the older one is dropped.
+// Zones are kept for good, their number is bounded by the zone database.
+type Compiler struct {
+	size int
+
+	mu    sync.Mutex
+	newer map[Spec]Schedule
+	older map[Spec]Schedule
+	zones map[string]*time.Location
+}
+
+// NewCompiler makes a Compiler that remembers size schedules. A size of 0 or less
+// means [DefaultCompilerSize].
+func NewCompiler(size int) *Compiler {
+	if size <= 0 {
+		size = DefaultCompilerSize
+	}
+	return &Compiler{size: size, newer: map[Spec]Schedule{}, zones: map[string]*time.Location{}}
+}
+
+// Compile gives what the function [Compile] gives. Refusals are not remembered.
+func (c *Compiler) Compile(s Spec) (Schedule, error) {
+	if s.Kind != KindCron {
+		return Compile(s)
+	}
+	if found, ok := c.find(s); ok {
+		return found, nil
+	}
+	sched, err := compileWith(s, c.zone)
+	if err != nil {
+		return Schedule{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep(s, sched)
+	return sched, nil
+}
+
+func (c *Compiler) find(s Spec) (Schedule, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if found, ok := c.newer[s]; ok {
+		return found, true
+	}
+	found, ok := c.older[s]
+	if ok {
+		c.keep(s, found)
+	}
+	return found, ok
+}
+
+// keep expects the mutex to be held.
+func (c *Compiler) keep(s Spec, sched Schedule) {
+	if len(c.newer) >= c.size {
+		c.newer, c.older = make(map[Spec]Schedule, c.size), c.newer
+	}
+	c.newer[s] = sched
+}
+
+func (c *Compiler) zone(name string) (*time.Location, error) {
+	c.mu.Lock()
+	loc, ok := c.zones[name]
+	c.mu.Unlock()
+	if ok {
+		return loc, nil
+	}
+	loc, err := LoadZone(name)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.zones[name] = loc
+	return loc, nil
+}

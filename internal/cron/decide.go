@@ -1,0 +1,253 @@
+package cron
+
+import (
+	"time"
+)
+
+const (
+	// tickSlack is how late a claim may be without being an outage: two ticks of
+	// the loop. Every slot inside it runs for itself.
+	tickSlack = 2 * time.Second
+	// newestSlack is how late the newest slot may be and still be the planned
+	// fire, whatever was missed before it: the time that a burst of due jobs or
+	// a restart may take.
+	newestSlack = 30 * time.Second
+	// mostAtOnce bounds the runs of one decision.
+	mostAtOnce = MaxMaxCatchup
+)
+
+// Claim is what a replica knows when it claims a job that is due.
+type Claim struct {
+	// Planned is the slot that the stored next fire belongs to.
+	Planned time.Time
+	// Previous is the slot decided before or, for the first one, the moment the
+	// schedule was activated. It only says where to look for slots that a gap
+	// swallowed; zero means not to look before Planned.
+	Previous time.Time
+	// Now is the database's clock. It may be earlier than the fire: a claim
+	// looks a little ahead.
+	Now    time.Time
+	Policy MissedPolicy
+}
+
+// PlannedRun is one slot that runs.
+type PlannedRun struct {
+	Fire
+	Trigger Trigger       // schedule, or catchup for a slot that was missed
+	Late    time.Duration // how long after Fire.At it was claimed, never negative
+}
+
+// MissedSpan is a row of slots that do not run, for one entry in the ledger.
+// First and Last are slots and belong to it; Count is at least 1.
+type MissedSpan struct {
+	Reason      Reason
+	First, Last time.Time
+	Count       int64
+}
+
+// Decision says what becomes of every slot from the planned one up to now.
+// Runs are oldest first; run or missed, each slot is counted once. Lost are
+// gaps of daylight saving in which the rule skip dropped a slot, by the first
+// instant after the gap. Next is the slot to plan if More is true.
+type Decision struct {
+	Runs   []PlannedRun
+	Missed []MissedSpan
+	Lost   []Fire
+	Next   Fire
+	More   bool
+}
+
+// Decide settles all slots that are due: the planned one and those that passed
+// since. Being a little late is no outage: slots up to two seconds late all run
+// as planned. After an outage the newest slot still counts as planned when it is
+// at most 30 s late; of the others run as many as the policy says, by trigger
+// catchup, and the rest is counted in at most two spans. The work is bounded,
+// whatever the length of the outage.
+func (t Timetable) Decide(c Claim) Decision {
+	if t.MaxRuns > 0 && t.Fired >= t.MaxRuns {
+		return Decision{}
+	}
+	planned, known := t.plannedFire(c.Planned)
+	cut := t.cut(c, planned)
+	d := t.duePart(c, planned, cut)
+	if !known && (len(d.Runs) == 0 || d.Runs[0].Slot.After(planned.Slot)) {
+		stray := MissedSpan{Reason: ReasonPolicy, First: planned.Slot, Last: planned.Slot, Count: 1}
+		d.Missed = append([]MissedSpan{stray}, d.Missed...)
+	}
+	t.Fired += len(d.Runs)
+	d.Next, d.More = t.Next(cut)
+	if c.Previous.IsZero() {
+		c.Previous = c.Planned
+	}
+	d.Lost = t.Schedule.Lost(c.Previous, cut)
+	return d
+}
+
+// plannedFire is the stored slot with its jitter and note. It reports false for a
+// slot that the schedule does not know, which happens when a country changed its
+// clocks after the slot was planned. Such a slot was promised and is settled too.
+func (t Timetable) plannedFire(slot time.Time) (Fire, bool) {
+	fire, ok := t.Next(slot.Add(-1))
+	if ok && fire.Slot.Equal(slot) {
+		return fire, true
+	}
+	return Fire{Slot: slot, At: slot.Add(Jitter(t.JobID, slot, t.JitterMs))}, false
+}
+
+// cut is the last instant up to which every slot is settled by this claim. Slots
+// are settled in their order: one whose jitter is not over holds back those
+// behind it.
+func (t Timetable) cut(c Claim, planned Fire) time.Time {
+	if planned.At.After(c.Now) {
+		return planned.Slot
+	}
+	cut := later(planned.Slot, c.Now.Add(-time.Duration(t.JitterMs)*time.Millisecond))
+	for range int(MaxJitter / time.Second) {
+		next, ok := t.Schedule.Next(cut)
+		if !ok || t.ended(next.Slot) {
+			break
+		}
+		if next.Slot.Add(Jitter(t.JobID, next.Slot, t.JitterMs)).After(c.Now) {
+			break
+		}
+		cut = next.Slot
+	}
+	return cut
+}
+
+func (t Timetable) duePart(c Claim, planned Fire, cut time.Time) Decision {
+	others := t.count(planned.Slot, cut)
+	late := c.Now.Sub(planned.At)
+	if late <= newestSlack && others == 0 {
+		return Decision{Runs: []PlannedRun{{Fire: planned, Trigger: TriggerSchedule, Late: max(0, late)}}}
+	}
+	if late <= tickSlack && others < mostAtOnce {
+		fires := append([]Fire{planned}, t.newest(planned.Slot, cut, int(others))...)
+		return Decision{Runs: runs(fires[:min(len(fires), t.room())], TriggerSchedule, c.Now)}
+	}
+	return t.afterOutage(c, planned.Slot.Add(-1), cut)
+}
+
+// room is how many fires the job has left.
+func (t Timetable) room() int {
+	if t.MaxRuns == 0 {
+		return mostAtOnce + 1
+	}
+	return max(0, t.MaxRuns-t.Fired)
+}
+
+// afterOutage applies the policy to the slots in (after, cut].
+func (t Timetable) afterOutage(c Claim, after, cut time.Time) Decision {
+	var regular []PlannedRun
+	policy := c.Policy.For(t.Schedule.Kind())
+	if last := t.newest(after, cut, 1); len(last) == 1 && c.Now.Sub(last[0].At) <= newestSlack {
+		regular = runs(last, TriggerSchedule, c.Now)
+		cut = last[0].Slot.Add(-1)
+	}
+	inside := after
+	if policy.Window != NoWindow {
+		inside = later(after, c.Now.Add(-policy.Window-1))
+	}
+	inside = earlier(inside, cut)
+	chosen := t.newest(inside, cut, min(policy.wanted(len(regular)), t.room()-len(regular)))
+	rest := cut
+	if len(chosen) > 0 {
+		rest = chosen[0].Slot.Add(-1)
+	}
+	reason := ReasonPolicy
+	if policy.Rule == MissedFireAll {
+		reason = ReasonMaxCatchup
+	}
+	d := Decision{Runs: append(runs(chosen, TriggerCatchup, c.Now), regular...)}
+	if span, ok := t.Span(ReasonWindow, after, inside); ok {
+		d.Missed = append(d.Missed, span)
+	}
+	if span, ok := t.Span(reason, inside, rest); ok {
+		d.Missed = append(d.Missed, span)
+	}
+	return d
+}
+
+// wanted is how many missed slots the rule lets run. Fire once means one run in
+// all, and a planned one is enough.
+func (p MissedPolicy) wanted(regular int) int {
+	switch p.Rule {
+	case MissedFireOnce:
+		return 1 - regular
+	case MissedFireAll:
+		return p.MaxCatchup
+	case MissedSkip:
+	}
+	return 0
+}
+
+func runs(fires []Fire, trigger Trigger, now time.Time) []PlannedRun {
+	out := make([]PlannedRun, 0, len(fires))
+	for _, f := range fires {
+		out = append(out, PlannedRun{Fire: f, Trigger: trigger, Late: max(0, now.Sub(f.At))})
+	}
+	return out
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// Span counts the slots in (after, until] for one entry of the ledger; it reports
+// false when there are none. A resumed job uses it with reason paused.
+func (t Timetable) Span(reason Reason, after, until time.Time) (MissedSpan, bool) {
+	count := t.count(after, until)
+	if count == 0 {
+		return MissedSpan{}, false
+	}
+	t.MaxRuns = 0
+	first, _ := t.Next(after)
+	return MissedSpan{Reason: reason, First: first.Slot, Last: t.newest(after, until, 1)[0].Slot, Count: count}, true
+}
+
+// Between lists the fires with slots in (after, until], oldest first, at most
+// limit of them, and says how many there are in all. A backfill uses it.
+func (t Timetable) Between(after, until time.Time, limit int) (fires []Fire, total int64) {
+	t.MaxRuns = 0
+	total = t.count(after, until)
+	for int64(len(fires)) < min(total, int64(limit)) {
+		fire, ok := t.Next(after)
+		if !ok {
+			break
+		}
+		fires = append(fires, fire)
+		after = fire.Slot
+	}
+	return fires, total
+}
+
+// newest lists the last n fires with slots in (after, until], oldest first. It
+// finds the place to begin by counting, so that it needs no search backwards.
+func (t Timetable) newest(after, until time.Time, n int) []Fire {
+	if n <= 0 || t.count(after, until) == 0 {
+		return nil
+	}
+	low, high := after.UnixMilli(), until.UnixMilli()
+	if t.count(after, until) > int64(n) {
+		for high-low > 1 {
+			middle := low + (high-low)/2
+			if t.count(time.UnixMilli(middle), until) >= int64(n) {
+				low = middle
+			} else {
+				high = middle
+			}
+		}
+	}
+	fires, _ := t.Between(time.UnixMilli(low), until, n)
+	return fires
+}

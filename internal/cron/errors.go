@@ -1,0 +1,51 @@
+package cron
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrInvalid is what every [*InvalidError] unwraps to. Nothing was stored and
+// trying again with the same input gives the same answer.
+var ErrInvalid = errors.New("invalid schedule")
+
+// InvalidReason says in one word why an input was refused. The set is closed, so
+// that it can be a metric's label.
+type InvalidReason string
+
+// The reasons for refusing a schedule or a setting beside it.
+const (
+	InvalidKind     InvalidReason = "unknown_kind"  // not at, every or cron
+	InvalidMissing  InvalidReason = "missing"       // a member that the kind needs is absent
+	InvalidSyntax   InvalidReason = "syntax"        // cannot be read
+	InvalidRange    InvalidReason = "out_of_range"  // can be read, but is outside its bounds
+	InvalidZone     InvalidReason = "unknown_zone"  // the zone is not known
+	InvalidPast     InvalidReason = "past"          // an at that is over
+	InvalidNever    InvalidReason = "never_fires"   // no fire within eight years, or none inside the limits
+	InvalidFrequent InvalidReason = "too_frequent"  // two fires closer than the minimum interval
+	InvalidChoice   InvalidReason = "unknown_value" // not one of the listed words
+)
+
+// InvalidError is a refused input. Field is its path as it is written on the
+// wire (schedule.expr, dst.gap, jitterMs); Sentence is for a person and names
+// the bound that was hurt.
+type InvalidError struct {
+	Field    string
+	Reason   InvalidReason
+	Sentence string
+}
+
+// Error is the whole message, such as "schedule.expr: minute 99 is out of range 0-59".
+func (e *InvalidError) Error() string {
+	if e.Reason == InvalidPast {
+		return e.Field + " is in the past: " + e.Sentence
+	}
+	return e.Field + ": " + e.Sentence
+}
+
+// Unwrap makes errors.Is(err, ErrInvalid) true.
+func (e *InvalidError) Unwrap() error { return ErrInvalid }
+
+func invalid(field string, reason InvalidReason, format string, args ...any) error {
+	return &InvalidError{Field: field, Reason: reason, Sentence: fmt.Sprintf(format, args...)}
+}

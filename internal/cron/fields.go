@@ -1,0 +1,178 @@
+package cron
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+
+	"github.com/adhocore/gronx"
+)
+
+const (
+	daySeconds  = 24 * 60 * 60
+	monthShapes = 4 * 7 // 28 to 31 days, beginning on one of seven weekdays
+)
+
+// fields is a compiled expression: for each part of the wall clock the set of
+// values that match. Bit v stands for value v. It is immutable.
+type fields struct {
+	seconds, minutes, hours uint64
+	months                  uint64
+	// days[shape] has bit d for each matching day d of a month of that shape.
+	// Day of month, day of week, L, W and # all end up here.
+	days [monthShapes]uint64
+	// perDay counts the matching moments of a matching day; first and last are
+	// the earliest and the latest of them, in seconds since midnight.
+	perDay, first, last int64
+	repeats             bool // the hour is a wildcard or a step
+	narrow              bool // both day fields say something, one of them as */n, so both must match
+}
+
+// compile asks gronx about each value of each field, once. The date is labelled
+// UTC and has no meaning beyond carrying the value.
+func compile(e expression) (*fields, error) {
+	q := &question{}
+	f := &fields{
+		repeats: e.followsRealTime(),
+		narrow:  e.fields[atDay] != "*" && e.fields[atWeekday] != "*" && mustBoth(e.fields[atDay], e.fields[atWeekday]),
+		seconds: q.set(e.fields[atSecond], atSecond, 0, 59, inDay(time.Second)),
+		minutes: q.set(e.fields[atMinute], atMinute, 0, 59, inDay(time.Minute)),
+		hours:   q.set(e.fields[atHour], atHour, 0, 23, inDay(time.Hour)),
+		months:  q.set(e.fields[atMonth], atMonth, 1, 12, func(v int) time.Time { return date(2000, v, 1) }),
+	}
+	f.days = q.daysOf(e.fields[atDay], e.fields[atWeekday])
+	if q.err != nil {
+		return nil, invalid(fieldExpr, InvalidSyntax, "the expression is not understood (%v)", q.err)
+	}
+	if f.seconds == 0 || f.minutes == 0 || f.hours == 0 {
+		return nil, invalid(fieldExpr, InvalidNever, "the expression never fires")
+	}
+	f.perDay = int64(bits.OnesCount64(f.seconds) * bits.OnesCount64(f.minutes) * bits.OnesCount64(f.hours))
+	f.first = clock(lowest(f.hours), lowest(f.minutes), lowest(f.seconds))
+	f.last = clock(highest(f.hours), highest(f.minutes), highest(f.seconds))
+	return f, nil
+}
+
+func date(year, month, day int) time.Time {
+	return time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
+}
+
+// inDay gives moments of one day, by the number of units since midnight.
+func inDay(unit time.Duration) func(int) time.Time {
+	return func(v int) time.Time { return date(2000, 1, 1).Add(time.Duration(v) * unit) }
+}
+
+func clock(hour, minute, second int) int64 {
+	return int64(hour)*3600 + int64(minute)*60 + int64(second)
+}
+
+func lowest(set uint64) int  { return bits.TrailingZeros64(set) }
+func highest(set uint64) int { return 63 - bits.LeadingZeros64(set) }
+
+// question puts questions to gronx and keeps the first error. A gronx checker
+// remembers the date of the last question, so each compile has its own.
+type question struct {
+	checker gronx.SegmentChecker
+	err     error
+}
+
+func (q *question) due(field string, pos int, at time.Time) bool {
+	if field == "*" {
+		return true
+	}
+	q.checker.SetRef(at)
+	due, err := q.checker.CheckDue(field, pos)
+	if err != nil && q.err == nil {
+		q.err = fmt.Errorf("reading field %q: %w", field, err)
+	}
+	return due
+}
+
+func (q *question) set(field string, pos, low, top int, at func(int) time.Time) uint64 {
+	var set uint64
+	for v := low; v <= top; v++ {
+		if q.due(field, pos, at(v)) {
+			set |= 1 << v
+		}
+	}
+	return set
+}
+
+// daysOf fills the table of month shapes. When both fields are restricted a day
+// matches by either of them. A field that begins with * (also */2) does not
+// count as restricted: then both must match. That is how cron has always read it.
+func (q *question) daysOf(day, weekday string) [monthShapes]uint64 {
+	both := mustBoth(day, weekday)
+	table, byWeek := q.monthDays(day), q.weekDays(weekday)
+	for shape := range table {
+		if both {
+			table[shape] &= byWeek[shape]
+		} else {
+			table[shape] |= byWeek[shape]
+		}
+	}
+	return table
+}
+
+func mustBoth(day, weekday string) bool {
+	return strings.HasPrefix(day, "*") || strings.HasPrefix(weekday, "*")
+}
+
+// monthDays is the table for the field day of month alone.
+func (q *question) monthDays(field string) [monthShapes]uint64 {
+	if strings.ContainsAny(field, "LW") {
+		return q.everyShape(field, atDay)
+	}
+	set := q.set(field, atDay, 1, 31, func(v int) time.Time { return date(2000, 1, v) })
+	var table [monthShapes]uint64
+	for shape := range table {
+		table[shape] = set & monthMask(shape)
+	}
+	return table
+}
+
+// weekDays is the table for the field day of week alone.
+func (q *question) weekDays(field string) [monthShapes]uint64 {
+	if strings.ContainsAny(field, "L#") {
+		return q.everyShape(field, atWeekday)
+	}
+	// 2 January 2000 was a Sunday.
+	week := q.set(field, atWeekday, 0, 6, func(v int) time.Time { return date(2000, 1, 2+v) })
+	var table [monthShapes]uint64
+	for shape := range table {
+		for d := 1; d <= 31; d++ {
+			if week>>((shape+d-1)%7)&1 != 0 {
+				table[shape] |= 1 << d
+			}
+		}
+		table[shape] &= monthMask(shape)
+	}
+	return table
+}
+
+// everyShape asks about each day of one example month of each shape. L, W and #
+// depend on nothing else than the shape.
+func (q *question) everyShape(field string, pos int) [monthShapes]uint64 {
+	var table [monthShapes]uint64
+	for m, missing := 0, monthShapes; missing > 0; m++ {
+		first := date(2000, 1+m, 1)
+		shape := shapeOf(first.AddDate(0, 1, -1).Day(), int(first.Weekday()))
+		if table[shape] != 0 {
+			continue
+		}
+		// Bit 0 marks a shape that was looked at; no day is numbered 0.
+		table[shape] = 1 | q.set(field, pos, 1, 28+shape/7, func(v int) time.Time { return first.AddDate(0, 0, v-1) })
+		missing--
+	}
+	for shape := range table {
+		table[shape] &^= 1
+	}
+	return table
+}
+
+// shapeOf numbers the shapes so that shape%7 is the weekday of the first and
+// 28+shape/7 the length.
+func shapeOf(length, firstWeekday int) int { return (length-28)*7 + firstWeekday }
+
+func monthMask(shape int) uint64 { return (1<<(28+shape/7) - 1) << 1 }

@@ -1,0 +1,185 @@
+package cron
+
+import (
+	"fmt"
+	"time"
+)
+
+// SystemOwner owns the jobs that the gateway makes for itself.
+const SystemOwner = "system"
+
+// Defaults and bounds of a [Job].
+const (
+	DefaultLane         = "cron"
+	DefaultTimeout      = 10 * time.Minute
+	MaxTimeout          = 24 * time.Hour
+	DefaultPauseAfter   = 10
+	MaxPauseAfter       = 1000
+	DefaultAlertAfter   = 2
+	DefaultAlertWait    = time.Hour
+	maxDescriptionRunes = 2000
+)
+
+// PayloadKind is what a run does.
+type PayloadKind string
+
+// The payload kinds. Command and script run on the gateway's host and are off
+// unless the operator allows them.
+const (
+	PayloadAgentTurn   PayloadKind = "agentTurn"
+	PayloadSystemEvent PayloadKind = "systemEvent"
+	PayloadCommand     PayloadKind = "command"
+	PayloadScript      PayloadKind = "script"
+)
+
+// Payload is the content of a run. Text is the message of an agent turn, the text
+// of a system event or a script; Options is the rest of the object in JSON, as it
+// was checked at the border, and may be nil.
+type Payload struct {
+	Kind    PayloadKind
+	Text    string
+	Options []byte
+}
+
+// DeliveryMode says where the answer goes.
+type DeliveryMode string
+
+// The delivery modes.
+const (
+	DeliverNone     DeliveryMode = "none"
+	DeliverAnnounce DeliveryMode = "announce" // to a channel
+	DeliverWebhook  DeliveryMode = "webhook"
+)
+
+// Delivery is the target of the answer. To is a chat or a URL.
+type Delivery struct {
+	Mode       DeliveryMode
+	Channel    string
+	To         string
+	Thread     string
+	Account    string
+	BestEffort bool   // a failed delivery does not make the run a failure
+	Options    []byte // further destinations in JSON, as checked at the border
+}
+
+// Alert says when failures are told. The zero value of After and Cooldown mean
+// 2 failed runs in a row and one hour between two alerts.
+type Alert struct {
+	Off            bool
+	After          int
+	Cooldown       time.Duration
+	IncludeSkipped bool
+	Delivery       Delivery // where to; a zero Mode means the job's own target
+}
+
+// Pause says who paused a job and why. A zero Until means until somebody resumes
+// it.
+type Pause struct {
+	Note  string
+	By    string
+	At    time.Time
+	Until time.Time
+}
+
+// Job is the definition of a job as it is stored. Times that do not apply are
+// zero. Next is the slot planned next and NextRunAt the same with jitter; both are
+// zero when nothing is planned.
+type Job struct {
+	ID          string // UUIDv7
+	Key         string // unique per owner
+	KeyDerived  bool   // Key was made by [Key] and follows name and schedule
+	Name        string
+	DisplayName string
+	Description string
+	Owner       string
+	Principal   string // who made it
+	Agent       string // "" is the default agent
+	AccountID   string
+	Lane        string
+
+	Schedule Spec
+	JitterMs int64
+	StartsAt time.Time
+	EndsAt   time.Time
+	MaxRuns  int // 0 is no limit
+
+	Session  string // isolated, main, or session:<key>
+	WakeMode string // now or next-heartbeat
+	Payload  Payload
+	Delivery Delivery
+	Alert    Alert
+
+	Overlap     OverlapPolicy
+	Missed      MissedPolicy
+	Retry       Retry
+	Timeout     time.Duration // per attempt; 0 is no limit of its own, MaxTimeout applies
+	AtMostOnce  bool
+	DeleteAfter bool // remove the job after its first planned fire that ended well
+	PauseAfter  int  // failed runs in a row that pause the job, 0 is never
+
+	Enabled      bool
+	Pause        *Pause // nil when not paused
+	AutoDisabled bool
+	Invalid      string // why the stored row cannot be understood; such a job does not fire
+
+	Revision  string
+	CreatedAt time.Time
+	UpdatedAt time.Time
+
+	State JobState
+}
+
+// JobState is what runs and claims change. Clients never write it.
+type JobState struct {
+	Next        time.Time // the planned slot
+	NextRunAt   time.Time // the planned slot with jitter
+	ActivatedAt time.Time // when the schedule in force began
+	Fired       int       // planned fires so far
+	RunCount    int64     // finished runs
+	ErrorCount  int64     // error and interrupted
+
+	RunningAt          time.Time
+	LastRunAt          time.Time
+	LastState          RunState
+	LastError          string
+	LastErrorClass     string
+	LastDuration       time.Duration
+	LastDelivery       DeliveryStatus
+	LastDeliveryError  string
+	LastAlertAt        time.Time
+	ConsecutiveErrors  int
+	ConsecutiveSkipped int
+	Queued             int // runs that wait or run
+}
+
+// Timetable joins the job with its compiled schedule.
+func (j Job) Timetable(s Schedule) Timetable {
+	return Timetable{
+		Schedule: s, JobID: j.ID, JitterMs: j.JitterMs,
+		StartsAt: j.StartsAt, EndsAt: j.EndsAt, MaxRuns: j.MaxRuns, Fired: j.State.Fired,
+	}
+}
+
+// MayFire tells a job that has planned fires: enabled, not paused, understood.
+func (j Job) MayFire() bool { return j.Enabled && j.Pause == nil && j.Invalid == "" }
+
+// CheckSettings refuses what this package knows to be out of bounds in the
+// settings beside the schedule: overlap, missed, retry, timeout, failures,
+// description. Names, targets and payloads are the border's to check. Errors are
+// [*InvalidError].
+func (j Job) CheckSettings() error {
+	for _, check := range []func() error{j.Overlap.Check, j.Missed.Check, j.Retry.Check} {
+		if err := check(); err != nil {
+			return fmt.Errorf("checking job settings: %w", err)
+		}
+	}
+	switch {
+	case j.Timeout < 0 || j.Timeout > MaxTimeout:
+		return invalid("timeoutSeconds", InvalidRange, "%d is out of range 0-%d", int64(j.Timeout/time.Second), int64(MaxTimeout/time.Second))
+	case j.PauseAfter < 0 || j.PauseAfter > MaxPauseAfter:
+		return invalid("pauseAfterFailures", InvalidRange, "%d is out of range 0-%d", j.PauseAfter, MaxPauseAfter)
+	case len([]rune(j.Description)) > maxDescriptionRunes:
+		return invalid("description", InvalidRange, "more than %d characters are given", maxDescriptionRunes)
+	}
+	return nil
+}

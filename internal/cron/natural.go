@@ -1,0 +1,300 @@
+package cron
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	fieldWhen = "when"
+	whenHelp  = "write in 20m, 15:00, tomorrow 9:00, monday 8:30, 2027-03-02 15:00, every 30m, every day 9:00 or a cron expression"
+)
+
+// ParseWhen reads the short forms of chat at the beginning of a text and gives the
+// schedule and the rest, which is the message and may be empty:
+//
+//	in 20m · in 2h30m · in 3 days · 15:00 · at 15:00 · 3pm · today 15:00
+//	tomorrow 9:00 · monday 8:30 · 2027-03-02 15:00
+//	every 30m · every day 9:00 · every weekday 9:00 · every monday 8:30
+//	0 9 * * 1-5 · "0 9 * * 1-5" · @daily
+//
+// A time of day alone is the next one. Local times are in tz. Text that begins
+// with an expression of six fields is taken as five when five are enough and the
+// sixth is a plain word or number; quotes settle it. The result is not checked:
+// give it to [Check]. An error is an [*InvalidError] that lists the forms.
+func ParseWhen(text string, now time.Time, tz string) (Spec, string, error) {
+	loc, err := LoadZone(tz)
+	if err != nil {
+		return Spec{}, "", err
+	}
+	p := &whenParser{text: strings.TrimSpace(text), now: now, tz: tz, loc: loc}
+	spec, ok := p.parse()
+	if p.err != nil {
+		return Spec{}, "", p.err
+	}
+	if !ok {
+		return Spec{}, "", invalid(fieldWhen, InvalidSyntax, "%s is not understood; %s", shown(firstWords(text)), whenHelp)
+	}
+	return spec, p.text, nil
+}
+
+func firstWords(text string) string {
+	words := strings.Fields(text)
+	return strings.Join(words[:min(len(words), 4)], " ")
+}
+
+// whenParser eats text from the left.
+type whenParser struct {
+	text string
+	now  time.Time
+	tz   string
+	loc  *time.Location
+	err  error // a better message than "not understood"
+}
+
+func (p *whenParser) peek() string {
+	word, _ := cutSpace(p.text)
+	return word
+}
+
+func (p *whenParser) take() string {
+	word, rest := cutSpace(p.text)
+	p.text = rest
+	return word
+}
+
+func cutSpace(s string) (word, rest string) {
+	i := strings.IndexAny(s, " \t\n\r")
+	if i < 0 {
+		return s, ""
+	}
+	return s[:i], strings.TrimSpace(s[i:])
+}
+
+func (p *whenParser) parse() (Spec, bool) {
+	switch strings.ToLower(p.peek()) {
+	case "":
+		return Spec{}, false
+	case "in":
+		p.take()
+		return p.in()
+	case "every":
+		p.take()
+		return p.every()
+	case "at", "on":
+		p.take()
+		return p.moment()
+	}
+	if spec, ok := p.expression(); ok || p.err != nil {
+		return spec, ok
+	}
+	return p.moment()
+}
+
+// in reads a distance from now.
+func (p *whenParser) in() (Spec, bool) {
+	d, ok := p.duration()
+	if !ok {
+		return Spec{}, false
+	}
+	return atSpec(p.now.Add(d)), true
+}
+
+func atSpec(t time.Time) Spec {
+	return Spec{Kind: KindAt, At: t.UTC().Truncate(time.Millisecond)}
+}
+
+// every reads an interval, or days and a time of day.
+func (p *whenParser) every() (Spec, bool) {
+	if days, ok := weekField(p.peek()); ok {
+		p.take()
+		return p.onDays(days)
+	}
+	d, ok := p.duration()
+	if !ok {
+		return Spec{}, false
+	}
+	return Spec{Kind: KindEvery, EveryMs: d.Milliseconds(), AnchorMs: p.now.UnixMilli()}, true
+}
+
+func (p *whenParser) onDays(days string) (Spec, bool) {
+	if strings.EqualFold(p.peek(), "at") {
+		p.take()
+	}
+	hour, minute, ok := timeOfDay(p.take())
+	if !ok {
+		p.err = invalid(fieldWhen, InvalidSyntax, "a time of day is needed, such as every day 9:00")
+		return Spec{}, false
+	}
+	return Spec{Kind: KindCron, Expr: strconv.Itoa(minute) + " " + strconv.Itoa(hour) + " * * " + days, TZ: p.tz}, true
+}
+
+// weekField is the day-of-week field for a word.
+func weekField(word string) (string, bool) {
+	switch word = strings.ToLower(word); word {
+	case "day":
+		return "*", true
+	case "weekday":
+		return "1-5", true
+	}
+	day, ok := weekday(word)
+	return strconv.Itoa(int(day)), ok
+}
+
+func weekday(word string) (time.Weekday, bool) {
+	for d := time.Sunday; d <= time.Saturday; d++ {
+		name := strings.ToLower(d.String())
+		if word == name || word == name[:3] {
+			return d, true
+		}
+	}
+	return 0, false
+}
+
+// moment reads a time of day, with or without the day before it.
+func (p *whenParser) moment() (Spec, bool) {
+	word := strings.ToLower(p.take())
+	if hour, minute, ok := timeOfDay(word); ok {
+		return p.soonest(hour, minute), true
+	}
+	if t, err := time.Parse(time.RFC3339Nano, strings.ToUpper(word)); err == nil {
+		return atSpec(t), true
+	}
+	year, month, day := p.now.In(p.loc).Date()
+	if date, err := time.Parse(time.DateOnly, word); err == nil {
+		year, month, day = date.Date()
+	} else if ahead, ok := p.daysAhead(word); ok {
+		day += ahead
+	} else {
+		return Spec{}, false
+	}
+	if strings.EqualFold(p.peek(), "at") {
+		p.take()
+	}
+	hour, minute, ok := timeOfDay(p.take())
+	if !ok {
+		p.err = invalid(fieldWhen, InvalidSyntax, "a time of day is needed after %s, such as 15:00", shown(word))
+		return Spec{}, false
+	}
+	at := instant(p.loc, wallOf(year, month, day, hour, minute))
+	if _, named := weekday(word); named && !at.After(p.now) {
+		at = instant(p.loc, wallOf(year, month, day+7, hour, minute))
+	}
+	return atSpec(at), true
+}
+
+// soonest is the next instant that shows a time of day.
+func (p *whenParser) soonest(hour, minute int) Spec {
+	year, month, day := p.now.In(p.loc).Date()
+	at := instant(p.loc, wallOf(year, month, day, hour, minute))
+	for ahead := 1; !at.After(p.now); ahead++ {
+		at = instant(p.loc, wallOf(year, month, day+ahead, hour, minute))
+	}
+	return atSpec(at)
+}
+
+func (p *whenParser) daysAhead(word string) (int, bool) {
+	switch word {
+	case "today":
+		return 0, true
+	case "tomorrow":
+		return 1, true
+	}
+	day, ok := weekday(word)
+	return (int(day-p.now.In(p.loc).Weekday()) + 7) % 7, ok
+}
+
+// timeOfDay reads 9:00, 09:00, 9pm and 9:30pm.
+func timeOfDay(word string) (hour, minute int, ok bool) {
+	word = strings.ToLower(word)
+	digits, half := word, ""
+	if strings.HasSuffix(word, "am") || strings.HasSuffix(word, "pm") {
+		digits, half = word[:len(word)-2], word[len(word)-2:]
+	}
+	hours, minutes, colon := strings.Cut(digits, ":")
+	if len(hours) == 1 {
+		hours = "0" + hours
+	}
+	if !colon {
+		if half == "" {
+			return 0, 0, false
+		}
+		minutes = "00"
+	}
+	hour, okHour := twoDigits(hours)
+	minute, okMinute := twoDigits(minutes)
+	if !okHour || !okMinute || minute > 59 {
+		return 0, 0, false
+	}
+	if half == "" {
+		return hour, minute, hour <= 23
+	}
+	if hour < 1 || hour > 12 {
+		return 0, 0, false
+	}
+	if hour %= 12; half == "pm" {
+		hour += 12
+	}
+	return hour, minute, true
+}
+
+// expression reads a cron expression, quoted or bare.
+func (p *whenParser) expression() (Spec, bool) {
+	if strings.HasPrefix(p.text, `"`) {
+		inner, rest, closed := strings.Cut(p.text[1:], `"`)
+		if !closed {
+			p.err = invalid(fieldWhen, InvalidSyntax, "the closing quote is missing")
+			return Spec{}, false
+		}
+		_, p.err = parseExpr(inner)
+		p.text = strings.TrimSpace(rest)
+		return p.cron(inner), p.err == nil
+	}
+	if strings.HasPrefix(p.text, "@") {
+		macro := p.take()
+		_, p.err = parseExpr(macro)
+		return p.cron(macro), p.err == nil
+	}
+	five, rest := leading(p.text, 5)
+	six, restOfSix := leading(p.text, 6)
+	if !strings.ContainsAny(five[:min(len(five), 1)], "0123456789*") {
+		return Spec{}, false
+	}
+	_, errFive := parseExpr(five)
+	_, errSix := parseExpr(six)
+	if errSix == nil && (errFive != nil || strings.ContainsAny(six[len(five):], "*/,-#")) && six != five {
+		p.text = restOfSix
+		return p.cron(six), true
+	}
+	if errFive == nil {
+		p.text = rest
+		return p.cron(five), true
+	}
+	if looksLikeCron(five) {
+		p.err = errFive
+	}
+	return Spec{}, false
+}
+
+// looksLikeCron tells five words made of digits and stars from a moment with a
+// message, so that a mistake in an expression gets its own sentence.
+func looksLikeCron(five string) bool {
+	return len(strings.Fields(five)) == 5 && strings.Trim(five, "0123456789*/,-? ") == "" && strings.Contains(five, "*")
+}
+
+func (p *whenParser) cron(expr string) Spec {
+	return Spec{Kind: KindCron, Expr: strings.Join(strings.Fields(expr), " "), TZ: p.tz}
+}
+
+// leading splits off the first n words.
+func leading(text string, n int) (head, rest string) {
+	rest = text
+	var words []string
+	for len(words) < n && rest != "" {
+		var word string
+		word, rest = cutSpace(rest)
+		words = append(words, word)
+	}
+	return strings.Join(words, " "), rest
+}

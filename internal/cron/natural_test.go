@@ -1,0 +1,122 @@
+package cron
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Friday, 20 November 2026, 13:00 in Berlin.
+func TestParseWhenReadsMoments(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct{ at, rest string }{
+		"in 20m call Anna":                    {"2026-11-20T12:20:00Z", "call Anna"},
+		"in 2h30m":                            {"2026-11-20T14:30:00Z", ""},
+		"IN 1d12h  feed  the cat":             {"2026-11-22T00:00:00Z", "feed  the cat"},
+		"in 20 minutes tea":                   {"2026-11-20T12:20:00Z", "tea"},
+		"in 1w x":                             {"2026-11-27T12:00:00Z", "x"},
+		"15:00 call Anna":                     {"2026-11-20T14:00:00Z", "call Anna"},
+		"13:00 now is over":                   {"2026-11-21T12:00:00Z", "now is over"},
+		"at 9:00 wake up":                     {"2026-11-21T08:00:00Z", "wake up"},
+		"3pm tea":                             {"2026-11-20T14:00:00Z", "tea"},
+		"12:15am moon":                        {"2026-11-20T23:15:00Z", "moon"},
+		"today 15:00 x":                       {"2026-11-20T14:00:00Z", "x"},
+		"tomorrow 9:00 x":                     {"2026-11-21T08:00:00Z", "x"},
+		"tomorrow at 9:00 x":                  {"2026-11-21T08:00:00Z", "x"},
+		"Monday 8:30 standup":                 {"2026-11-23T07:30:00Z", "standup"},
+		"fri 12:00 next week":                 {"2026-11-27T11:00:00Z", "next week"},
+		"on fri 14:00 today":                  {"2026-11-20T13:00:00Z", "today"},
+		"2027-03-02 15:00 tax":                {"2027-03-02T14:00:00Z", "tax"},
+		"2027-03-28 02:30 in the gap":         {"2027-03-28T01:00:00Z", "in the gap"},
+		"2027-03-02T08:00:00Z 5 things":       {"2027-03-02T08:00:00Z", "5 things"},
+		"2027-03-02t08:00:00+01:00 line\ntwo": {"2027-03-02T07:00:00Z", "line\ntwo"},
+	} {
+		got, rest, err := ParseWhen(text, noon, "Europe/Berlin")
+		if err != nil || got.Kind != KindAt || !got.At.Equal(at(t, want.at)) || rest != want.rest {
+			t.Errorf("ParseWhen(%q) = %+v, %q, %v, want %s, %q", text, got, rest, err, want.at, want.rest)
+		}
+	}
+}
+
+func TestParseWhenReadsRepetitions(t *testing.T) {
+	t.Parallel()
+	every := func(d time.Duration) Spec {
+		return Spec{Kind: KindEvery, EveryMs: d.Milliseconds(), AnchorMs: noon.UnixMilli()}
+	}
+	expr := func(e string) Spec { return cronSpec(e, "Europe/Berlin") }
+	for text, want := range map[string]struct {
+		spec Spec
+		rest string
+	}{
+		"every 30m drink":                {every(30 * time.Minute), "drink"},
+		"every 2 hours stretch":          {every(2 * time.Hour), "stretch"},
+		"every 90s":                      {every(90 * time.Second), ""},
+		"every day 9:00 news":            {expr("0 9 * * *"), "news"},
+		"every day at 7pm news":          {expr("0 19 * * *"), "news"},
+		"every weekday 9:05 news":        {expr("5 9 * * 1-5"), "news"},
+		"Every Monday 8:30 plan":         {expr("30 8 * * 1"), "plan"},
+		"every sun 8:30 rest":            {expr("30 8 * * 0"), "rest"},
+		`"0 9 * * 1-5" morning briefing`: {expr("0 9 * * 1-5"), "morning briefing"},
+		`"0 0 9 * * 1" six`:              {expr("0 0 9 * * 1"), "six"},
+		"0 9 * * 1-5 morning briefing":   {expr("0 9 * * 1-5"), "morning briefing"},
+		"0 9 * * mon 5 apples":           {expr("0 9 * * mon"), "5 apples"},
+		"0 0 9 * * 1-5 six fields":       {expr("0 0 9 * * 1-5"), "six fields"},
+		"0 30 9 * * 1 six fields":        {expr("0 30 9 * * 1"), "six fields"},
+		"*/5 * * * *":                    {expr("*/5 * * * *"), ""},
+		"@daily  backup":                 {expr("@daily"), "backup"},
+	} {
+		got, rest, err := ParseWhen(text, noon, "Europe/Berlin")
+		if err != nil || got != want.spec || rest != want.rest {
+			t.Errorf("ParseWhen(%q) = %+v, %q, %v, want %+v, %q", text, got, rest, err, want.spec, want.rest)
+			continue
+		}
+		if _, err := Check(got, noon, Rules{}); err != nil {
+			t.Errorf("Check of %q: %v", text, err)
+		}
+	}
+}
+
+func TestParseWhenSaysWhatItUnderstands(t *testing.T) {
+	t.Parallel()
+	for text, sentence := range map[string]string{
+		"":                         "is not understood; write in 20m",
+		"call Anna at 15:00":       "call Anna at 15:00 is not understood",
+		"in a while":               "is not understood",
+		"in 20x":                   "is not understood",
+		"in 0m":                    "is not understood",
+		"in 99999999999999999999h": "at most ten years",
+		"in 11 years":              "is not understood",
+		"in 4000d":                 "at most ten years",
+		"25:00 x":                  "is not understood",
+		"9:60 x":                   "is not understood",
+		"13pm x":                   "is not understood",
+		"tomorrow":                 "a time of day is needed after tomorrow",
+		"tomorrow noon":            "a time of day is needed after tomorrow",
+		"every day":                "a time of day is needed, such as every day 9:00",
+		"every fortnight":          "is not understood",
+		"2027-02-30 15:00":         "is not understood",
+		`"0 9 * * 1-5 x`:           "the closing quote is missing",
+		`"0 99 * * *" x`:           "hour 99 is out of range 0-23",
+		"99 9 * * * x":             "minute 99 is out of range 0-59",
+		"@weekdays x":              "is not known",
+	} {
+		_, _, err := ParseWhen(text, noon, "Europe/Berlin")
+		var got *InvalidError
+		if !errors.As(err, &got) || !strings.Contains(err.Error(), sentence) {
+			t.Errorf("ParseWhen(%q): %v, want %q", text, err, sentence)
+		}
+	}
+	_, _, err := ParseWhen("15:00 x", noon, "Mars/Base")
+	refused(t, "zone", err, "schedule.tz", InvalidZone, "Mars/Base")
+}
+
+func TestATimeOfDayIsTheNextOneThroughADayThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	// Apia had no 30 December 2011: after the evening of the 29th comes the 31st.
+	now := at(t, "2011-12-29T20:00:00-10:00")
+	got, _, err := ParseWhen("9:00 x", now, "Pacific/Apia")
+	if err != nil || !got.At.After(now) || got.At.After(at(t, "2011-12-31T09:00:00+14:00")) {
+		t.Errorf("ParseWhen = %s, %v", got.At, err)
+	}
+}

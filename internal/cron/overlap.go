@@ -1,0 +1,60 @@
+package cron
+
+// OverlapPolicy says what a fire does while a run of the same job is active.
+type OverlapPolicy string
+
+// The overlap policies.
+const (
+	OverlapSkip           OverlapPolicy = "skip"            // the fire is recorded as skipped; the default
+	OverlapConcurrent     OverlapPolicy = "concurrent"      // it runs beside, up to MaxConcurrent
+	OverlapBufferOne      OverlapPolicy = "buffer_one"      // one fire waits for the end, more are skipped
+	OverlapCancelPrevious OverlapPolicy = "cancel_previous" // the older runs are cancelled, this one runs
+)
+
+// MaxConcurrent is the most active runs of one job under the policy concurrent.
+const MaxConcurrent = 10
+
+// Check refuses an unknown policy with an [*InvalidError]. Empty is skip.
+func (p OverlapPolicy) Check() error {
+	switch p {
+	case "", OverlapSkip, OverlapConcurrent, OverlapBufferOne, OverlapCancelPrevious:
+		return nil
+	}
+	return invalid("overlap", InvalidChoice,
+		"%s is not known; the policies are skip, concurrent, buffer_one and cancel_previous", shown(string(p)))
+}
+
+// OverlapAction is what to do with one fire.
+type OverlapAction string
+
+// The actions.
+const (
+	ActionRun     OverlapAction = "run"     // start it
+	ActionSkip    OverlapAction = "skip"    // record it as skipped, with the reason
+	ActionBuffer  OverlapAction = "buffer"  // keep it until the active run has ended
+	ActionReplace OverlapAction = "replace" // cancel the runs before it, reason replaced, and start it
+)
+
+// Decide settles one fire of a job. Active counts its runs that run now or wait
+// for a retry or a lane; buffered counts the fires that this policy holds back.
+// The reason is set for [ActionSkip] only. An unknown policy counts as skip.
+func (p OverlapPolicy) Decide(active, buffered int) (OverlapAction, Reason) {
+	if active+buffered == 0 {
+		return ActionRun, ReasonNone
+	}
+	switch p {
+	case OverlapConcurrent:
+		if active+buffered < MaxConcurrent {
+			return ActionRun, ReasonNone
+		}
+	case OverlapBufferOne:
+		if buffered == 0 {
+			return ActionBuffer, ReasonNone
+		}
+		return ActionSkip, ReasonBufferFull
+	case OverlapCancelPrevious:
+		return ActionReplace, ReasonNone
+	case OverlapSkip:
+	}
+	return ActionSkip, ReasonOverlap
+}

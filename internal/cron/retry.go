@@ -1,0 +1,58 @@
+package cron
+
+import (
+	"math"
+	"time"
+)
+
+// Bounds and defaults of a [Retry].
+const (
+	DefaultRetries = 3
+	MaxRetries     = 10
+
+	defaultRetryBase = 2 * time.Second
+	defaultRetryMax  = 30 * time.Second
+	leastRetryBase   = 100 * time.Millisecond
+	mostRetryBase    = 10 * time.Minute
+	mostRetryMax     = time.Hour
+)
+
+// Retry is how often and how soon a failed run is tried again. Cancelled, stopped,
+// invalid and over-budget runs are never retried; that is the caller's to know.
+type Retry struct {
+	Retries int           // retries after the first attempt, 0 to 10
+	Base    time.Duration // 100 ms to 10 min
+	Max     time.Duration // Base to 1 h
+}
+
+// DefaultRetry is three retries from 2 s, at most 30 s.
+func DefaultRetry() Retry {
+	return Retry{Retries: DefaultRetries, Base: defaultRetryBase, Max: defaultRetryMax}
+}
+
+// Check refuses numbers out of bounds with an [*InvalidError].
+func (r Retry) Check() error {
+	switch {
+	case r.Retries < 0 || r.Retries > MaxRetries:
+		return invalid("retry.maxRetries", InvalidRange, "%d is out of range 0-%d", r.Retries, MaxRetries)
+	case r.Base < leastRetryBase || r.Base > mostRetryBase:
+		return invalid("retry.baseMs", InvalidRange, "%d is out of range %d-%d",
+			r.Base.Milliseconds(), leastRetryBase.Milliseconds(), mostRetryBase.Milliseconds())
+	case r.Max < r.Base || r.Max > mostRetryMax:
+		return invalid("retry.maxMs", InvalidRange, "%d is out of range %d-%d",
+			r.Max.Milliseconds(), r.Base.Milliseconds(), mostRetryMax.Milliseconds())
+	}
+	return nil
+}
+
+// Delay is the wait before retry n, counted from 1: Base doubled n-1 times but at
+// most Max, then between 25 % less and 25 % more of that. The random source gives
+// a number in [0, 1); rand.Float64 does. It reports false when retry n is not
+// allowed.
+func (r Retry) Delay(n int, random func() float64) (time.Duration, bool) {
+	if n < 1 || n > r.Retries {
+		return 0, false
+	}
+	wait := math.Min(float64(r.Base)*math.Pow(2, float64(n-1)), float64(r.Max))
+	return time.Duration(wait * (0.75 + 0.5*random())), true
+}

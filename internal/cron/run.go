@@ -1,0 +1,200 @@
+package cron
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Trigger says why a run exists.
+type Trigger string
+
+// The triggers.
+const (
+	TriggerSchedule Trigger = "schedule" // its slot came
+	TriggerManual   Trigger = "manual"   // somebody asked for it now
+	TriggerCatchup  Trigger = "catchup"  // its slot passed while nobody could fire
+	TriggerBackfill Trigger = "backfill" // somebody asked for a past slot
+)
+
+// Valid tells a known trigger.
+func (t Trigger) Valid() bool {
+	switch t {
+	case TriggerSchedule, TriggerManual, TriggerCatchup, TriggerBackfill:
+		return true
+	}
+	return false
+}
+
+// Planned tells a fire of the plan, which counts for MaxRuns and lets a job with
+// DeleteAfterRun end. Manual and backfilled runs never do.
+func (t Trigger) Planned() bool { return t == TriggerSchedule || t == TriggerCatchup }
+
+// RunState is where a run stands in the ledger.
+type RunState string
+
+// The states. The first three are active, the others are outcomes and final.
+const (
+	RunQueued      RunState = "queued"      // durable, waits for its moment, its lane or its session
+	RunRunning     RunState = "running"     // an attempt runs
+	RunRetrying    RunState = "retrying"    // waits for its next attempt
+	RunOK          RunState = "ok"          // finished
+	RunError       RunState = "error"       // the last attempt failed
+	RunSkipped     RunState = "skipped"     // did not run: overlap, budget, paused
+	RunMissed      RunState = "missed"      // did not run: its time passed while nobody could fire
+	RunCancelled   RunState = "cancelled"   // stopped by a person, by a newer run or with its job
+	RunInterrupted RunState = "interrupted" // its process died and it is not tried again
+)
+
+// Valid tells a known state.
+func (s RunState) Valid() bool { return s.Active() || s.Final() }
+
+// Active tells a run that is not over.
+func (s RunState) Active() bool {
+	return s == RunQueued || s == RunRunning || s == RunRetrying
+}
+
+// Final tells an outcome.
+func (s RunState) Final() bool {
+	switch s {
+	case RunOK, RunError, RunSkipped, RunMissed, RunCancelled, RunInterrupted:
+		return true
+	default:
+		return false
+	}
+}
+
+// Reason says why a slot was skipped, missed or cancelled. The set is closed.
+type Reason string
+
+// The reasons.
+const (
+	ReasonNone       Reason = ""
+	ReasonOverlap    Reason = "overlap"     // skipped: a run of the job was active
+	ReasonBudget     Reason = "budget"      // skipped: the owner's runs of the day are used up
+	ReasonPaused     Reason = "paused"      // skipped: the job was paused
+	ReasonBufferFull Reason = "buffer_full" // skipped: one fire waits already
+	ReasonGap        Reason = "gap"         // skipped: the wall time did not exist and the rule is skip
+	ReasonWindow     Reason = "window"      // missed: older than the catch-up window
+	ReasonPolicy     Reason = "policy"      // missed: the policy lets fewer run
+	ReasonMaxCatchup Reason = "max_catchup" // missed: over the number to catch up
+	ReasonStopped    Reason = "stopped"     // cancelled by a person
+	ReasonRemoved    Reason = "removed"     // cancelled with its job
+	ReasonReplaced   Reason = "replaced"    // cancelled for a newer run
+)
+
+// Valid tells a known reason, the empty one included.
+func (r Reason) Valid() bool {
+	switch r {
+	case ReasonNone, ReasonOverlap, ReasonBudget, ReasonPaused, ReasonBufferFull, ReasonGap, ReasonWindow,
+		ReasonPolicy, ReasonMaxCatchup, ReasonStopped, ReasonRemoved, ReasonReplaced:
+		return true
+	}
+	return false
+}
+
+// DeliveryStatus says what became of sending the answer.
+type DeliveryStatus string
+
+// The delivery statuses.
+const (
+	DeliveryDone         DeliveryStatus = "delivered"
+	DeliveryNot          DeliveryStatus = "not-delivered"
+	DeliveryUnknown      DeliveryStatus = "unknown" // the send may have arrived
+	DeliveryNotRequested DeliveryStatus = "not-requested"
+)
+
+// Run is one row of the ledger: one slot of one job under one trigger. Name and
+// key are copies, because the row outlives its job. Times that did not come yet
+// are zero.
+type Run struct {
+	ID           string // see [RunID]
+	JobID        string
+	JobName      string
+	JobKey       string
+	Owner        string
+	Agent        string
+	Lane         string
+	SessionKey   string
+	ScheduledFor time.Time // the slot, without jitter
+	Trigger      Trigger
+	State        RunState
+	Reason       Reason
+	DST          DSTNote
+
+	// SlotCount is 1, or more when the row stands for all slots from
+	// ScheduledFor to SlotUntil.
+	SlotCount int64
+	SlotUntil time.Time
+
+	FireAt      time.Time // the slot with jitter: the moment to start
+	ClaimedAt   time.Time
+	StartedAt   time.Time // of the first attempt
+	FinishedAt  time.Time // when the outcome was recorded
+	NextAttempt time.Time // while retrying
+	Duration    time.Duration
+
+	Attempt    int // attempts begun, 0 while queued
+	Attempts   []Attempt
+	Error      string
+	ErrorClass string // timeout, rate_limit, overloaded, server_error, auth, unknown, ...
+	Summary    string // at most 16,384 bytes, whole characters
+
+	Model        string
+	Provider     string
+	InputTokens  int64
+	OutputTokens int64
+
+	Delivery          DeliveryStatus
+	DeliveryError     string
+	ProviderMessageID string
+	SuppressedBy      string // empty, no-reply: why nothing was sent
+
+	Node  string // the replica that owns the run or finished it
+	Epoch int64  // fences late writers
+}
+
+// AttemptState is how one attempt ended.
+type AttemptState string
+
+// The ends of an attempt.
+const (
+	AttemptOK          AttemptState = "ok"
+	AttemptError       AttemptState = "error"
+	AttemptTimeout     AttemptState = "timeout"
+	AttemptCancelled   AttemptState = "cancelled"
+	AttemptInterrupted AttemptState = "interrupted"
+)
+
+// Attempt is one try of a run, counted from 1.
+type Attempt struct {
+	Number     int
+	State      AttemptState
+	StartedAt  time.Time
+	FinishedAt time.Time
+	Error      string
+	ErrorClass string
+	Node       string
+}
+
+// RunID names a run: "<trigger>:<jobId>:<slot in Unix milliseconds>". It can be
+// computed by anybody who knows the three parts.
+func RunID(trigger Trigger, jobID string, slot time.Time) string {
+	return string(trigger) + ":" + jobID + ":" + strconv.FormatInt(slot.UnixMilli(), 10)
+}
+
+// ParseRunID takes an id apart again. RunID of the parts gives the same text.
+// Anything else than a known trigger, a job id without colons and plain
+// milliseconds is an error.
+func ParseRunID(id string) (Trigger, string, time.Time, error) {
+	parts := strings.Split(id, ":")
+	if len(parts) != 3 || !Trigger(parts[0]).Valid() || parts[1] == "" {
+		return "", "", time.Time{}, fmt.Errorf("run id %q is not <trigger>:<jobId>:<milliseconds>", shown(id))
+	}
+	ms, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil || strconv.FormatInt(ms, 10) != parts[2] {
+		return "", "", time.Time{}, fmt.Errorf("run id %q does not end in plain milliseconds", shown(id))
+	}
+	return Trigger(parts[0]), parts[1], time.UnixMilli(ms).UTC(), nil
+}

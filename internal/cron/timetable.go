@@ -1,0 +1,111 @@
+package cron
+
+import (
+	"time"
+)
+
+// MaxJitter is the longest jitter.
+const MaxJitter = time.Hour
+
+// Timetable is the schedule of one job with everything that decides its fires.
+// It is a value; copies are independent. Bounds of zero mean no bound.
+type Timetable struct {
+	Schedule Schedule
+	// JobID spreads the jitter: two jobs with one schedule fire at different
+	// moments, one job always at the same.
+	JobID string
+	// JitterMs delays each fire by 0 to JitterMs, see [Jitter].
+	JitterMs int64
+	// StartsAt and EndsAt bound the slots; both ends belong to the range.
+	StartsAt, EndsAt time.Time
+	// MaxRuns is the number of planned fires after which the job ends, and
+	// Fired how many of them there were: runs of trigger schedule and catchup.
+	MaxRuns, Fired int
+}
+
+// Next is the first fire whose slot is strictly later than after, inside the
+// bounds, with its jitter. It reports false when the job has no fire any more.
+func (t Timetable) Next(after time.Time) (Fire, bool) {
+	if t.MaxRuns > 0 && t.Fired >= t.MaxRuns {
+		return Fire{}, false
+	}
+	if !t.StartsAt.IsZero() && after.Before(t.StartsAt) {
+		after = t.StartsAt.Add(-1)
+	}
+	fire, ok := t.Schedule.Next(after)
+	if !ok || t.ended(fire.Slot) {
+		return Fire{}, false
+	}
+	fire.At = fire.Slot.Add(Jitter(t.JobID, fire.Slot, t.JitterMs))
+	return fire, true
+}
+
+// First is the first fire of a job that is made or resumed now. It is [Timetable.Next],
+// except that an at which is at most 60 s old still fires.
+func (t Timetable) First(now time.Time) (Fire, bool) {
+	if t.Schedule.Kind() == KindAt {
+		return t.Next(now.Add(-atGrace - 1))
+	}
+	return t.Next(now)
+}
+
+func (t Timetable) ended(slot time.Time) bool { return !t.EndsAt.IsZero() && slot.After(t.EndsAt) }
+
+// count is the number of slots in (after, until] inside the bounds of time.
+func (t Timetable) count(after, until time.Time) int64 {
+	if !t.StartsAt.IsZero() && after.Before(t.StartsAt) {
+		after = t.StartsAt.Add(-1)
+	}
+	if t.ended(until) {
+		until = t.EndsAt
+	}
+	return t.Schedule.Count(after, until)
+}
+
+// Check validates what stands beside a schedule, for a job that is written now:
+// jitter 0 to one hour and less than the distance of the next two fires,
+// starts before ends, runs not negative, and a fire inside the bounds. Errors are
+// [*InvalidError].
+func (t Timetable) Check(now time.Time) error {
+	switch {
+	case t.JitterMs < 0 || t.JitterMs > MaxJitter.Milliseconds():
+		return invalid("jitterMs", InvalidRange, "%d is out of range 0-%d", t.JitterMs, MaxJitter.Milliseconds())
+	case t.MaxRuns < 0:
+		return invalid("maxRuns", InvalidRange, "%d is negative; leave it out for no limit", t.MaxRuns)
+	case !t.EndsAt.IsZero() && !t.StartsAt.IsZero() && t.EndsAt.Before(t.StartsAt):
+		return invalid("endsAtMs", InvalidRange, "the end %s is before the start %s", iso(t.EndsAt), iso(t.StartsAt))
+	}
+	first, ok := t.First(now)
+	if !ok {
+		return invalid("schedule", InvalidNever, "no fire is left between startsAtMs, endsAtMs and maxRuns")
+	}
+	second, ok := t.Schedule.Next(first.Slot)
+	if apart := second.Slot.Sub(first.Slot); ok && t.JitterMs >= apart.Milliseconds() {
+		return invalid("jitterMs", InvalidRange, "%d must be less than the %d ms between the next two fires",
+			t.JitterMs, apart.Milliseconds())
+	}
+	return nil
+}
+
+// Jitter is the delay of one slot of one job: a whole number of milliseconds in
+// 0..maxMs, spread evenly, the same on every replica and in every release. A
+// maxMs of 0 or less is no delay.
+func Jitter(jobID string, slot time.Time, maxMs int64) time.Duration {
+	if maxMs <= 0 {
+		return 0
+	}
+	// FNV-1a over the id and the slot. Its low bits are weak, and the remainder
+	// below uses just these, so the result is mixed once more.
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
+	for i := range len(jobID) {
+		h = (h ^ uint64(jobID[i])) * prime
+	}
+	for ms, i := uint64(slot.UnixMilli()), 0; i < 8; i++ {
+		h = (h ^ (ms >> (8 * i) & 0xff)) * prime
+	}
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	h ^= h >> 31
+	return time.Duration(h%uint64(maxMs+1)) * time.Millisecond //nolint:gosec // the remainder is at most maxMs
+}

@@ -1,0 +1,384 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+	"laneway/internal/store/memory"
+)
+
+func TestAMessageIsAnsweredAndItsEventsAreInOrder(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		id := h.send("main", "hello")
+		e := h.end(id)
+		want(t, "outcome", e.Outcome, chat.OutcomeAnswered)
+		want(t, "text", e.Text, "hello")
+		synctest.Wait()
+		wantList(t, "events", h.kinds(id), []string{"queued", "started", "delta", "final"}[1:])
+		tr, err := h.d.Transcript(t.Context(), store.TranscriptQuery{Session: chat.MainKey("main")})
+		if err != nil || len(tr.Entries) != 2 || tr.Entries[0].Role != "user" || tr.Entries[1].Text != "hello" {
+			t.Errorf("transcript %+v, %v", tr, err)
+		}
+		want(t, "end read from the store", h.end(id).Text, "hello")
+	})
+}
+
+func TestTheSameMessageOfferedTwiceIsOneMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		m := h.msg("main", "hello")
+		m.Dedupe = "tester/chat.send/" + m.ID
+		for range 5 {
+			if _, err := h.d.Receive(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.end(m.ID)
+		r, err := h.d.Receive(t.Context(), m)
+		if err != nil || !r.Duplicate || r.Outcome != chat.OutcomeAnswered {
+			t.Errorf("sixth offer: %+v, %v", r, err)
+		}
+		want(t, "calls", len(h.runner.texts()), 1)
+	})
+}
+
+func TestASessionIsSerialAndInOrderOthersDoNotWait(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		began := time.Now()
+		h.send("one", "sleep 10s")
+		ids := []string{h.send("one", "a"), h.send("one", "b"), h.send("one", "c")}
+		h.end(h.send("two", "x"))
+		if waited := time.Since(began); waited > time.Second {
+			t.Errorf("another session waited %s", waited)
+		}
+		for _, id := range ids {
+			h.end(id)
+		}
+		wantList(t, "order", h.runner.textsOf("agent:main:one"), []string{"sleep 10s", "a", "b", "c"})
+		want(t, "turns at once", h.runner.most["agent:main:one"], 1)
+	})
+}
+
+func TestAGroupRunsThreeTurnsAtOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		var last string
+		for range 7 {
+			last = h.send("box:group:1", "sleep 1s")
+		}
+		h.end(last)
+		want(t, "turns at once", h.runner.most["agent:main:box:group:1"], 3)
+	})
+}
+
+func TestTypedMessagesOfOnePersonBecomeOneTurn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		first := h.send("main", "one", typed)
+		time.Sleep(300 * time.Millisecond)
+		last := h.send("main", "two", typed)
+		want(t, "text", h.end(last).Text, "one\ntwo")
+		e := h.end(first)
+		want(t, "outcome of the first", e.Outcome, chat.OutcomeMerged)
+		want(t, "merged into", e.MergedInto, last)
+		synctest.Wait()
+		wantList(t, "events of the first", h.kinds(first), []string{"queued", "final"})
+	})
+}
+
+func TestCollectMakesOneTurnOfWhatWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), queue(scheduler.Settings{Mode: scheduler.ModeCollect}))
+		defer h.close()
+		h.send("main", "sleep 5s")
+		h.send("main", "a")
+		h.send("main", "b")
+		want(t, "text", h.end(h.send("main", "c")).Text, "a\nb\nc")
+	})
+}
+
+func TestInterruptNeverRunsTwoTurnsAtOnceAndSupersedesTheRest(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		ids := []string{h.send("main", "deaf 3s")}
+		for _, text := range []string{"a", "b", "c", "d"} {
+			ids = append(ids, h.send("main", text, mode(chat.ModeInterrupt)))
+		}
+		want(t, "outcome of the last", h.end(ids[4]).Outcome, chat.OutcomeAnswered)
+		for _, id := range ids[:4] {
+			want(t, "outcome of an earlier one", h.end(id).Outcome, chat.OutcomeSuperseded)
+		}
+		want(t, "turns at once", h.runner.most["agent:main:main"], 1)
+		last := h.runner.texts()
+		want(t, "the last call", last[len(last)-1], "d")
+	})
+}
+
+func TestStopEndsTheRunningTurnAndKeepsWhatItSaid(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		id := h.send("main", "sleep 1h")
+		next := h.send("main", "next")
+		time.Sleep(time.Second)
+		asked := time.Now()
+		ids, err := h.d.Stop(t.Context(), store.StopParams{Session: chat.MainKey("main"), Scope: store.StopOne, By: "tester"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantList(t, "stopped", ids, []string{id})
+		e := h.end(id)
+		want(t, "outcome", e.Outcome, chat.OutcomeStopped)
+		want(t, "what it said", e.Text, "begun")
+		want(t, "next", h.end(next).Outcome, chat.OutcomeAnswered)
+		if took := time.Since(asked); took > 200*time.Millisecond {
+			t.Errorf("stopping took %s", took)
+		}
+		synctest.Wait()
+		wantList(t, "events", h.kinds(id), []string{"started", "delta", "aborted"})
+	})
+}
+
+func TestATurnThatIgnoresItsStopIsFinishedWithoutIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		id := h.send("main", "deaf 10s")
+		next := h.send("main", "next")
+		time.Sleep(time.Second)
+		if _, err := h.d.Stop(t.Context(), store.StopParams{Session: chat.MainKey("main"), Scope: store.StopOne, By: "tester"}); err != nil {
+			t.Fatal(err)
+		}
+		stopped := time.Now()
+		want(t, "outcome", h.end(id).Outcome, chat.OutcomeStopped)
+		if took := time.Since(stopped); took < 1900*time.Millisecond || took > 2500*time.Millisecond {
+			t.Errorf("the outcome was there after %s, want the grace of 2s", took)
+		}
+		s, err := h.st.Session(t.Context(), chat.MainKey("main"), "")
+		if err != nil || len(s.ActiveRuns) != 1 {
+			t.Errorf("while the turn is stopping the session shows %v, %v", s.ActiveRuns, err)
+		}
+		want(t, "next", h.end(next).Outcome, chat.OutcomeAnswered)
+		want(t, "turns at once", h.runner.most["agent:main:main"], 1)
+		want(t, "text of the stopped one after its late result", h.end(id).Text, "begun")
+		want(t, "outcome after its late result", h.end(id).Outcome, chat.OutcomeStopped)
+	})
+}
+
+func TestStopWithNothingRunningTakesTheOldestWaiting(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), lanes(1))
+		defer h.close()
+		blocker := h.send("other", "sleep 1m")
+		waiting := h.send("main", "a")
+		kept := h.send("main", "b")
+		ids, err := h.d.Stop(t.Context(), store.StopParams{Session: chat.MainKey("main"), Scope: store.StopOne, By: "tester"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantList(t, "stopped", ids, []string{waiting})
+		want(t, "outcome", h.end(waiting).Outcome, chat.OutcomeStopped)
+		want(t, "the other", h.end(kept).Outcome, chat.OutcomeAnswered)
+		h.end(blocker)
+	})
+}
+
+func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		ids := []string{h.send("main", "sleep 1h"), h.send("main", "a"), h.send("main", "b"), h.send("main", "c", typed)}
+		stopped, err := h.d.Stop(t.Context(), store.StopParams{Session: chat.MainKey("main"), Scope: store.StopAll, By: "tester"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, "met", len(stopped), 4)
+		for _, id := range ids {
+			e := h.end(id)
+			want(t, "outcome of "+id, e.Outcome, chat.OutcomeStopped)
+			want(t, "reason of "+id, e.Reason, "stopall")
+		}
+		want(t, "afterwards", h.end(h.send("main", "again")).Outcome, chat.OutcomeAnswered)
+	})
+}
+
+func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), lanes(1))
+		defer h.close()
+		running := h.send("a", "sleep 1h")
+		waiting := h.send("b", "hello")
+		began := time.Now()
+		want(t, "answer to b", h.end(h.send("b", "/stop")).Text, "Stopped the oldest waiting message; nothing was running.")
+		want(t, "answer to a", h.end(h.send("a", "@lane_bot /stop@lane_bot")).Text, "Stopped the running turn.")
+		want(t, "answer with nothing left", h.end(h.send("a", "/stop")).Text, "There is nothing to stop.")
+		want(t, "a", h.end(running).Outcome, chat.OutcomeStopped)
+		want(t, "b", h.end(waiting).Outcome, chat.OutcomeStopped)
+		if took := time.Since(began); took > 200*time.Millisecond {
+			t.Errorf("three stops took %s", took)
+		}
+	})
+}
+
+func TestStopReachesTheTurnWhileTheDatabaseIsSlow(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		slow := false
+		st := memory.New(memory.Config{Before: func(ctx context.Context, op string) error {
+			if slow && op != "Heartbeat" {
+				time.Sleep(3 * time.Second)
+			}
+			return nil
+		}})
+		h := open(t, st)
+		defer h.close()
+		h.send("main", "sleep 1h")
+		time.Sleep(time.Second)
+		slow = true
+		began := time.Now()
+		h.send("main", "/stop")
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("/stop was answered after %s", took)
+		}
+		h.runner.mu.Lock()
+		still := h.runner.total
+		h.runner.mu.Unlock()
+		want(t, "turns that still run", still, 0)
+		time.Sleep(10 * time.Second)
+		slow = false
+		time.Sleep(10 * time.Second)
+	})
+}
+
+func TestAFailingAndAPanickingTurnAreOutcomesAndTheSessionGoesOn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		e := h.end(h.send("main", "fail"))
+		want(t, "outcome", e.Outcome, chat.OutcomeFailed)
+		want(t, "reason", e.Reason, "overloaded")
+		e = h.end(h.send("main", "panic"))
+		want(t, "outcome", e.Outcome, chat.OutcomeFailed)
+		want(t, "reason", e.Reason, "panic")
+		want(t, "afterwards", h.end(h.send("main", "hello")).Outcome, chat.OutcomeAnswered)
+	})
+}
+
+func TestATurnHasATimeLimit(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		e := h.end(h.send("main", "sleep 1h", func(m *chat.Message) { m.Content.Options.TimeoutMs = 5000 }))
+		want(t, "outcome", e.Outcome, chat.OutcomeFailed)
+		want(t, "reason", e.Reason, string(chat.FailTimeout))
+		want(t, "duration", e.Duration, 5*time.Second)
+	})
+}
+
+func TestATurnDoesNotDieWithTheCallerThatSentIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		ctx, gone := context.WithCancel(t.Context())
+		m := h.msg("main", "sleep 2s")
+		if _, err := h.d.Receive(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+		gone()
+		want(t, "outcome", h.end(m.ID).Outcome, chat.OutcomeAnswered)
+	})
+}
+
+func TestBadMessagesAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		for name, change := range map[string]func(*chat.Message){
+			"blank":    func(m *chat.Message) { m.Content.Text = " \n" },
+			"nul":      func(m *chat.Message) { m.Content.Text = "a\x00b" },
+			"utf8":     func(m *chat.Message) { m.Content.Text = "a\xffb" },
+			"large":    func(m *chat.Message) { m.Content.Text = strings.Repeat("x", chat.MaxText+1) },
+			"agent":    func(m *chat.Message) { m.Session.Agent = "nobody" },
+			"id":       func(m *chat.Message) { m.ID = "with blank" },
+			"long id":  func(m *chat.Message) { m.ID = strings.Repeat("x", 129) },
+			"no place": func(m *chat.Message) { m.Session = chat.SessionKey{} },
+		} {
+			m := h.msg("main", "hello")
+			change(&m)
+			_, err := h.d.Receive(t.Context(), m)
+			var e *chat.Error
+			if !errors.As(err, &e) || e.Message == "" || e.Retryable {
+				t.Errorf("%s: got %v, want a refusal with a sentence", name, err)
+			}
+		}
+		if n, err := h.st.CountUnfinished(t.Context()); n != 0 || err != nil {
+			t.Errorf("%d messages stored, %v", n, err)
+		}
+		if _, err := h.d.Session(t.Context(), chat.MainKey("main"), ""); !errors.Is(err, chat.ErrSessionNotFound) {
+			t.Errorf("a session was made: %v", err)
+		}
+	})
+}
+
+func TestAFullQueueTellsThePersonOncePerBurst(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		running := h.send("box:direct:7", "sleep 1m", replyTo("7"))
+		var ids []string
+		for range 15 {
+			ids = append(ids, h.send("box:direct:7", "hello", replyTo("7")))
+		}
+		dropped, answered := 0, 0
+		for _, id := range ids {
+			switch h.end(id).Outcome {
+			case chat.OutcomeDropped:
+				dropped++
+			case chat.OutcomeAnswered:
+				answered++
+			}
+		}
+		want(t, "dropped", dropped, 5)
+		want(t, "answered", answered, 10)
+		want(t, "the running one", h.end(running).Outcome, chat.OutcomeAnswered)
+		time.Sleep(5 * time.Second)
+		notices := 0
+		for _, text := range h.box.texts("7") {
+			if strings.Contains(text, "dropped") {
+				notices++
+				want(t, "notice", text, "5 messages were dropped because more than 10 were waiting.")
+			}
+		}
+		want(t, "notices", notices, 1)
+	})
+}
+
+func TestDropNewRefusesTheIncomingMessage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), queue(scheduler.Settings{Cap: 2, Drop: scheduler.DropNew}))
+		defer h.close()
+		h.send("main", "sleep 10s")
+		h.send("main", "a")
+		last := h.send("main", "b")
+		_, err := h.d.Receive(t.Context(), h.msg("main", "c"))
+		if !errors.Is(err, chat.ErrQueueFull) {
+			t.Errorf("got %v, want the queue is full", err)
+		}
+		want(t, "b", h.end(last).Outcome, chat.OutcomeAnswered)
+		want(t, "refusals", h.d.Lanes().DropsNew, int64(1))
+	})
+}

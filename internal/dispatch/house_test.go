@@ -1,0 +1,334 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"laneway/internal/agent"
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/command"
+	"laneway/internal/dispatch"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+	"laneway/internal/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// script is a runner that does what the last message says: `sleep 2s`, `deaf 5s` (ignores its context), `fail`, `panic`, `say X`;
+// anything else is echoed. It counts simultaneous calls per session.
+type script struct {
+	mu      sync.Mutex
+	calls   []agent.Request
+	now     map[string]int
+	most    map[string]int
+	total   int
+	mostAll int
+}
+
+func (s *script) enter(req agent.Request) func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := req.Session.String()
+	if s.now == nil {
+		s.now, s.most = map[string]int{}, map[string]int{}
+	}
+	s.calls = append(s.calls, req)
+	s.now[key]++
+	s.total++
+	s.most[key] = max(s.most[key], s.now[key])
+	s.mostAll = max(s.mostAll, s.total)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.now[key]--
+		s.total--
+	}
+}
+
+func (s *script) texts() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, c := range s.calls {
+		out = append(out, joined(c))
+	}
+	return out
+}
+
+func (s *script) textsOf(session string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, c := range s.calls {
+		if c.Session.String() == session {
+			out = append(out, joined(c))
+		}
+	}
+	return out
+}
+
+func joined(r agent.Request) string {
+	var parts []string
+	for _, m := range r.Messages {
+		parts = append(parts, m.Text)
+	}
+	return strings.Join(parts, "\n")
+}
+
+func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	defer s.enter(req)()
+	text := joined(req)
+	word, rest, _ := strings.Cut(req.Messages[len(req.Messages)-1].Text, " ")
+	switch word {
+	case "sleep", "deaf":
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			return agent.Result{}, err
+		}
+		emit(agent.Event{Kind: agent.EventDelta, Text: "begun"})
+		done := ctx.Done()
+		if word == "deaf" {
+			done = nil
+		}
+		select {
+		case <-time.After(d):
+		case <-done:
+			return agent.Result{}, context.Cause(ctx)
+		}
+		return agent.Result{Text: "begun"}, nil
+	case "fail":
+		return agent.Result{}, &agent.Error{Reason: chat.FailOverloaded, Message: "the model is overloaded; try again"}
+	case "panic":
+		panic("as asked")
+	}
+	emit(agent.Event{Kind: agent.EventDelta, Text: text})
+	return agent.Result{Text: text, StopReason: "stop"}, nil
+}
+
+// postbox is a channel that keeps what it is given. Chats named in slow or broken answer slowly or not at all.
+type postbox struct {
+	mu      sync.Mutex
+	sent    []chat.Reply
+	fail    func(chat.Reply) error
+	delay   func(chat.Reply) time.Duration
+	typings atomic.Int64
+	ended   time.Time
+}
+
+func (*postbox) Name() string                               { return "box" }
+func (*postbox) Run(context.Context, channel.Receive) error { return nil }
+func (*postbox) Status() channel.Status                     { return channel.Status{Configured: true} }
+func (p *postbox) Typing(_ context.Context, _ chat.Target)  { p.typings.Add(1) }
+func (p *postbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
+	if p.delay != nil {
+		time.Sleep(p.delay(r)) //nolint:forbidigo // virtual time
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fail != nil {
+		if err := p.fail(r); err != nil {
+			return chat.Sent{}, err
+		}
+	}
+	p.sent = append(p.sent, r)
+	return chat.Sent{ProviderID: fmt.Sprint(len(p.sent))}, nil
+}
+
+func (p *postbox) texts(chatID string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []string
+	for _, r := range p.sent {
+		if r.Target.ChatID == chatID {
+			out = append(out, r.Text)
+		}
+	}
+	return out
+}
+
+// house is a dispatcher on a memory store inside a synctest bubble.
+type house struct {
+	t      *testing.T
+	st     store.Store
+	d      *dispatch.Dispatcher
+	runner *script
+	box    *postbox
+	mu     sync.Mutex
+	events []chat.Event
+	cancel context.CancelFunc
+	work   context.CancelCauseFunc
+	ended  chan struct{}
+	n      atomic.Int64
+}
+
+type option func(*dispatch.Config)
+
+func lanes(n int) option {
+	return func(c *dispatch.Config) {
+		c.Lanes = map[string]int{"main": n, "subagent": n, "team": n, "cron": n}
+	}
+}
+
+func queue(s scheduler.Settings) option {
+	return func(c *dispatch.Config) {
+		c.Queue = func(_, _, kind string) scheduler.Settings {
+			if kind == chat.KindGroup && s.MaxConcurrent == 0 {
+				s.MaxConcurrent = 3
+			}
+			return s
+		}
+	}
+}
+
+func open(t *testing.T, st store.Store, opts ...option) *house {
+	t.Helper()
+	h := &house{t: t, st: st, runner: &script{}, box: &postbox{}, ended: make(chan struct{})}
+	table, err := command.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := dispatch.Config{
+		Version: "test", Agents: []dispatch.Agent{{Info: agent.Info{ID: "main", Runner: "script"}, Runner: h.runner}},
+	}
+	for _, o := range opts {
+		o(&cfg)
+	}
+	work, cancelWork := context.WithCancelCause(t.Context())
+	h.work = cancelWork
+	h.d, err = dispatch.New(work, cfg, dispatch.Deps{Store: st, Commands: table, Channels: []channel.Channel{h.box}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.d.Subscribe(func(e chat.Event) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.events = append(h.events, e)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	h.cancel = cancel
+	go func() {
+		defer close(h.ended)
+		if err := h.d.Run(ctx); err != nil {
+			t.Errorf("Run ended with %v", err)
+		}
+	}()
+	synctest.Wait()
+	return h
+}
+
+// close drains and ends the house; every test's last step, so that nothing is left in the bubble.
+func (h *house) close() {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), 30*time.Second)
+	defer cancel()
+	if err := h.d.Drain(ctx); err != nil {
+		h.t.Errorf("Drain: %v", err)
+	}
+	h.cancel()
+	<-h.ended
+	h.work(errors.New("over"))
+}
+
+// msg makes a message of a program; the id is its text's number.
+func (h *house) msg(session, text string) chat.Message {
+	key, err := chat.ParseSessionKey(session, "main")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return chat.Message{
+		Session: key, ID: fmt.Sprintf("m%d", h.n.Add(1)), Principal: "tester", Scope: "operator.admin", Channel: "web",
+		Content: chat.Content{Text: text, Sender: chat.Sender{ID: "anna"}},
+	}
+}
+
+// send offers a message that must be taken.
+func (h *house) send(session, text string, change ...func(*chat.Message)) string {
+	h.t.Helper()
+	m := h.msg(session, text)
+	for _, f := range change {
+		f(&m)
+	}
+	r, err := h.d.Receive(h.t.Context(), m)
+	if err != nil {
+		h.t.Fatalf("sending %q: %v", text, err)
+	}
+	return r.RunID
+}
+
+func typed(m *chat.Message) { m.Content.Options.Typed = true }
+
+func replyTo(chatID string) func(*chat.Message) {
+	return func(m *chat.Message) {
+		m.Content.Options.ReplyTo = chat.Target{Channel: "box", ChatID: chatID}
+		m.Channel = "box"
+	}
+}
+
+func mode(q chat.QueueMode) func(*chat.Message) {
+	return func(m *chat.Message) { m.Content.Options.Mode = q }
+}
+
+// end waits for a message's end.
+func (h *house) end(id string) chat.RunEnd {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Hour)
+	defer cancel()
+	e, err := h.d.Wait(ctx, id)
+	if err != nil {
+		h.t.Fatalf("waiting for %s: %v", id, err)
+	}
+	return e
+}
+
+// kinds is the run events of a message in their order.
+func (h *house) kinds(id string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []string
+	last := int64(0)
+	for _, e := range h.events {
+		if e.RunID != id || e.Kind == chat.EventSession {
+			continue
+		}
+		if e.Seq <= last && len(out) > 0 {
+			h.t.Errorf("event %s of %s has number %d after %d", e.Kind, id, e.Seq, last)
+		}
+		last = e.Seq
+		out = append(out, string(e.Kind))
+	}
+	return out
+}
+
+func want[T comparable](t *testing.T, what string, got, expect T) {
+	t.Helper()
+	if got != expect {
+		t.Errorf("%s: got %v, want %v", what, got, expect)
+	}
+}
+
+func wantList(t *testing.T, what string, got, expect []string) {
+	t.Helper()
+	if !slices.Equal(got, expect) {
+		t.Errorf("%s: got %q, want %q", what, got, expect)
+	}
+}
+
+func inBubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+func newStore() *memory.Store { return memory.New(memory.Config{}) }

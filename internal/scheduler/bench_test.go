@@ -1,0 +1,218 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"laneway/internal/scheduler"
+)
+
+// benchScheduler makes a scheduler that is drained when the benchmark ends.
+func benchScheduler(b *testing.B, cfg config) *sched {
+	b.Helper()
+	s, err := scheduler.New(b.Context(), cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := s.Drain(ctx); err != nil {
+			b.Error(err)
+		}
+		checkSums(b, s)
+	})
+	return s
+}
+
+// names are session keys, made before the clock runs.
+func names(n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = "telegram:direct:" + strconv.Itoa(i)
+	}
+	return keys
+}
+
+// turns submits n messages, spread over the keys, and waits until all turns have ended.
+func turns(b *testing.B, keys []string, n int) {
+	b.Helper()
+	var left sync.WaitGroup
+	s := benchScheduler(b, config{
+		Queue: scheduler.Settings{Cap: -1},
+		Run:   func(context.Context, *turn) error { left.Done(); return nil },
+	})
+	b.ReportAllocs()
+	b.ResetTimer()
+	left.Add(n)
+	for i := range n {
+		if _, err := s.Submit(item{Session: keys[i%len(keys)], ID: "m"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	left.Wait()
+	b.StopTimer()
+}
+
+// The whole way of a turn: submit, start, finish.
+func BenchmarkTurn(b *testing.B) {
+	for _, n := range []int{1, 10_000} {
+		b.Run(fmt.Sprintf("sessions=%d", n), func(b *testing.B) { turns(b, names(n), b.N) })
+	}
+}
+
+// A million sessions that each say one thing. One iteration is the whole million.
+func BenchmarkMillionSessionsOnce(b *testing.B) {
+	const million = 1_000_000
+	keys := names(million)
+	turns(b, keys, b.N*million)
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/million, "ns/session")
+}
+
+// What a session leaves behind when it has become idle.
+func BenchmarkIdleSession(b *testing.B) {
+	const sessions = 100_000
+	keys := names(sessions)
+	for b.Loop() {
+		goroutines, heap := runtime.NumGoroutine(), heapInUse()
+		var left sync.WaitGroup
+		left.Add(sessions)
+		s := benchScheduler(b, config{Run: func(context.Context, *turn) error { left.Done(); return nil }})
+		for _, key := range keys {
+			if _, err := s.Submit(item{Session: key, ID: "m"}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		left.Wait()
+		for s.Stats().Sessions.Tracked > 0 {
+			runtime.Gosched()
+		}
+		b.ReportMetric(float64(heapInUse()-heap)/sessions, "B/session")
+		b.ReportMetric(float64(runtime.NumGoroutine()-goroutines), "goroutines")
+		runtime.KeepAlive(s)
+	}
+}
+
+// heapInUse is the size of what is reachable.
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC() // what a finaliser or a pool kept
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// blocked makes a scheduler whose only slot is taken until the returned function is called.
+func blocked(b *testing.B) (*sched, func()) {
+	b.Helper()
+	started, release := make(chan struct{}), make(chan struct{})
+	s := benchScheduler(b, config{
+		Lanes: map[string]int{"main": 1}, Queue: scheduler.Settings{Cap: -1},
+		Run: func(ctx context.Context, t *turn) error {
+			if t.Session() != "blocker" {
+				return nil
+			}
+			started <- struct{}{}
+			select {
+			case <-release:
+			case <-ctx.Done():
+			}
+			return nil
+		},
+	})
+	if _, err := s.Submit(item{Session: "blocker", ID: "b"}); err != nil {
+		b.Fatal(err)
+	}
+	<-started
+	return s, sync.OnceFunc(func() { close(release) })
+}
+
+// Submit when no slot is free.
+func BenchmarkSubmitFullLane(b *testing.B) {
+	s, release := blocked(b)
+	defer release()
+	keys := names(10_000)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if _, err := s.Submit(item{Session: keys[i%len(keys)], ID: "m"}); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+}
+
+// Each stop ends the oldest of ten thousand waiting messages of one session, with the lane full.
+func BenchmarkStopTenThousandWaiting(b *testing.B) {
+	s, release := blocked(b)
+	defer release()
+	for range 10_000 {
+		if _, err := s.Submit(item{Session: "s", ID: "m"}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if st := s.Stop("s", "ann"); len(st.Ended) != 1 {
+			b.Fatalf("stopped %+v", st)
+		}
+		b.StopTimer()
+		if _, err := s.Submit(item{Session: "s", ID: "m"}); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
+
+// The cancel signal with ten thousand messages waiting behind the turn, from the call of StopAll to the turn's context.
+func BenchmarkStopAllSignal(b *testing.B) {
+	var total time.Duration
+	for b.Loop() {
+		running, signal := make(chan struct{}), make(chan time.Time, 1)
+		s := benchScheduler(b, config{
+			Queue: scheduler.Settings{Cap: -1},
+			Run: func(ctx context.Context, _ *turn) error {
+				close(running)
+				<-ctx.Done()
+				signal <- time.Now()
+				return nil
+			},
+		})
+		for range 10_001 {
+			if _, err := s.Submit(item{Session: "s", ID: "m"}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		<-running
+		begin := time.Now()
+		if st := s.StopAll("s", "ann", 0); len(st.Ended) != 10_000 || len(st.Running) != 1 {
+			b.Fatalf("ended %d, running %d", len(st.Ended), len(st.Running))
+		}
+		total += (<-signal).Sub(begin)
+	}
+	b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/signal")
+}
+
+// The time from Submit to the begin of Run with a free lane.
+func BenchmarkSubmitToStart(b *testing.B) {
+	started := make(chan time.Time, 1)
+	s := benchScheduler(b, config{Run: func(context.Context, *turn) error { started <- time.Now(); return nil }})
+	waits := make([]time.Duration, 0, 1<<20)
+	for b.Loop() {
+		begin := time.Now()
+		if _, err := s.Submit(item{Session: "s", ID: "m"}); err != nil {
+			b.Fatal(err)
+		}
+		waits = append(waits, (<-started).Sub(begin))
+	}
+	slices.Sort(waits)
+	for _, p := range []int{50, 99} {
+		b.ReportMetric(float64(waits[(len(waits)-1)*p/100].Nanoseconds()), fmt.Sprintf("p%d-ns", p))
+	}
+}

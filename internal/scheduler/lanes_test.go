@@ -1,0 +1,355 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/scheduler"
+)
+
+// Groups that ask for half as much again as their lane can do. Whatever happens, the lane must stay busy: in each ten seconds at
+// least 95 % of the work that its slots could do is done.
+func TestAFullLaneKeepsMoving(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		slots, groups, limit int
+		typed                bool
+	}{{30, 25, 3, false}, {30, 25, 3, true}, {1, 5, 3, false}, {2, 5, 3, true}}
+	for _, c := range cases {
+		t.Run(fmt.Sprintf("%d slots, typed %v", c.slots, c.typed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { overload(t, c.slots, c.groups, c.limit, c.typed) })
+		})
+	}
+}
+
+func overload(t *testing.T, slots, groups, limit int, typed bool) {
+	t.Helper()
+	const window, length = 10 * time.Second, 10 * time.Minute
+	rng := rand.New(rand.NewPCG(uint64(slots), uint64(groups)))
+	var mu sync.Mutex
+	base := time.Now()
+	work := make([]time.Duration, length/window+1) // time of turns, by the window in which it was spent
+	spend := func(from, to time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		for from < to && from < length {
+			end := min(to, from.Truncate(window)+window)
+			work[from/window] += end - from
+			from = end
+		}
+	}
+	turnTime := func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return 2*time.Second + time.Duration(rng.Int64N(int64(2*time.Second)))
+	}
+	s := newScheduler(t, config{
+		Lanes: map[string]int{"main": slots}, Queue: scheduler.Settings{MaxConcurrent: limit},
+		Run: func(context.Context, *turn) error {
+			begin := time.Since(base)
+			linger(turnTime())
+			spend(begin, time.Since(base))
+			return nil
+		},
+	})
+	// A turn takes 3 s on average, so the lane does slots/3 turns a second; half as many again arrive.
+	gap := 2 * time.Second / time.Duration(slots)
+	for n := 0; time.Since(base) < length; n++ {
+		it := item{Session: strconv.Itoa(rng.IntN(groups)), ID: strconv.Itoa(n), Sender: strconv.Itoa(n), Typed: typed}
+		submit(t, s, it)
+		pass(gap)
+		if n%100 == 0 {
+			checkSums(t, s)
+			if l, _ := s.Stats().Lane("main"); l.Active > l.Capacity {
+				t.Fatalf("lane %+v", l)
+			}
+		}
+	}
+	if err := s.Drain(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	capacity := window * time.Duration(slots)
+	first := 1 // the lane fills in the first window
+	for i, did := range work[first : len(work)-1] {
+		if did*100 < capacity*95 {
+			t.Errorf("window %d: %.1f %% of the capacity", first+i, 100*did.Seconds()/capacity.Seconds())
+		}
+	}
+	drain(t, s)
+}
+
+func TestNestedTurnsDoNotDeadlockInLanesOfOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lanes := map[string]int{"main": 1, "subagent": 1}
+		var s *sched
+		var active, most atomic.Int32
+		s = newScheduler(t, config{Lanes: lanes, Run: func(ctx context.Context, t *turn) error {
+			most.Store(max(most.Load(), active.Add(1)))
+			defer active.Add(-1)
+			depth := len(t.Session())
+			if depth == 6 {
+				linger(time.Second)
+				return nil
+			}
+			// Two children at once, one in each lane.
+			var tickets []*scheduler.Ticket
+			for _, lane := range []string{"main", "subagent"} {
+				sub, err := s.Submit(item{Session: t.Session() + lane[:1], ID: t.RunID() + lane[:1], Lane: lane})
+				if err != nil {
+					return err
+				}
+				tickets = append(tickets, sub.Ticket)
+			}
+			active.Add(-1)
+			defer active.Add(1)
+			return t.Yield(ctx, func(ctx context.Context) error {
+				for _, ticket := range tickets {
+					if _, err := ticket.Wait(ctx); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}})
+		var roots []*scheduler.Ticket
+		for _, key := range []string{"a", "b", "c"} {
+			roots = append(roots, submit(t, s, item{Session: key, ID: key}).Ticket)
+		}
+		for _, ticket := range roots {
+			wantOutcome(t, ticket, scheduler.OutcomeAnswered)
+		}
+		drain(t, s)
+		if st := s.Stats(); st.Turns != 3*63 {
+			t.Errorf("%d turns, want %d", st.Turns, 3*63)
+		}
+		if got := most.Load(); got > 2 {
+			t.Errorf("%d turns worked at once in two slots", got)
+		}
+	})
+}
+
+func TestYieldGivesTheSlotBackAndTakesItFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{}
+		base := time.Now()
+		release, again := make(chan struct{}), make(chan error, 1)
+		s := newScheduler(t, config{Lanes: map[string]int{"main": 1}, Run: func(ctx context.Context, t *turn) error {
+			if t.RunID() != "parent" {
+				j.add("%v %s", time.Since(base), t.RunID())
+				linger(time.Second)
+				return nil
+			}
+			err := t.Yield(ctx, func(ctx context.Context) error {
+				again <- t.Yield(ctx, func(context.Context) error { return nil })
+				<-release
+				return errFailed
+			})
+			j.add("%v back: %v", time.Since(base), err)
+			return nil
+		}})
+		parent := submit(t, s, item{Session: "parent", ID: "parent"})
+		synctest.Wait()
+		if err := <-again; !errors.Is(err, scheduler.ErrYielding) {
+			t.Errorf("a Yield inside a Yield: %v", err)
+		}
+		for _, id := range []string{"a", "b"} {
+			submit(t, s, item{Session: id, ID: id})
+		}
+		synctest.Wait()
+		if l, _ := s.Stats().Lane("main"); l.Active != 1 || l.Yielded != 1 || l.Ready != 1 {
+			t.Errorf("lane %+v", l)
+		}
+		close(release)
+		wantOutcome(t, parent.Ticket, scheduler.OutcomeAnswered)
+		pass(time.Minute)
+		if got, want := j.take(), []string{"0s a", "1s back: told to fail", "1s b"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		drain(t, s)
+	})
+}
+
+func TestAStoppedYieldDoesNotWaitForASlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		var parent *turn
+		s := newScheduler(t, config{Lanes: map[string]int{"main": 1}, Run: func(ctx context.Context, t *turn) error {
+			if t.RunID() != "parent" {
+				linger(time.Hour)
+				return nil
+			}
+			parent = t
+			ended <- t.Yield(ctx, func(ctx context.Context) error { linger(time.Second); return nil })
+			return nil
+		}})
+		sub := submit(t, s, item{Session: "parent", ID: "parent"})
+		synctest.Wait()
+		submit(t, s, item{Session: "other", ID: "other"})
+		pass(2 * time.Second)
+		s.Stop("parent", "ann")
+		wantOutcome(t, sub.Ticket, scheduler.OutcomeStopped)
+		if err := <-ended; !errors.Is(err, scheduler.ErrStopped) {
+			t.Errorf("Yield = %v", err)
+		}
+		synctest.Wait()
+		if l, _ := s.Stats().Lane("main"); l.Active != 1 || l.Yielded != 0 || l.Ready != 0 || l.Stopping != 0 {
+			t.Errorf("lane %+v", l)
+		}
+		if err := parent.Yield(context.Background(), nil); !errors.Is(err, scheduler.ErrTurnOver) {
+			t.Errorf("Yield of a turn that is over: %v", err)
+		}
+		pass(time.Hour)
+		drain(t, s)
+	})
+}
+
+func TestAPanicInsideAYieldKeepsTheCountRight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, config{Lanes: map[string]int{"main": 1}, Run: func(ctx context.Context, t *turn) error {
+			if t.RunID() == "recovers" {
+				func() {
+					defer func() { _ = recover() }()
+					_ = t.Yield(ctx, func(context.Context) error { panic("in between") })
+				}()
+				return t.Yield(ctx, func(context.Context) error { return nil })
+			}
+			return t.Yield(ctx, func(context.Context) error { panic("in between") })
+		}})
+		wantOutcome(t, submit(t, s, item{ID: "panics"}).Ticket, scheduler.OutcomeFailed)
+		wantOutcome(t, submit(t, s, item{ID: "recovers"}).Ticket, scheduler.OutcomeAnswered)
+		synctest.Wait()
+		if l, _ := s.Stats().Lane("main"); l.Active != 0 || l.Yielded != 0 {
+			t.Errorf("lane %+v", l)
+		}
+		drain(t, s)
+	})
+}
+
+func TestResizeUnderLoadLosesNoSlot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, config{Lanes: map[string]int{"main": 2}, Run: takes(&journal{}, time.Second)})
+		for i := range 60 {
+			submit(t, s, item{Session: strconv.Itoa(i), ID: "x"})
+		}
+		active := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if l, _ := s.Stats().Lane("main"); l.Active != want {
+				t.Errorf("%d active of %d, want %d", l.Active, l.Capacity, want)
+			}
+			checkSums(t, s)
+		}
+		active(2)
+		for _, step := range []struct{ n, now, later int }{{10, 10, 10}, {3, 10, 3}, {1, 3, 1}, {20, 20, 17}} {
+			if err := s.Resize("main", step.n); err != nil {
+				t.Error(err)
+			}
+			active(step.now)
+			pass(time.Second)
+			active(step.later)
+		}
+		pass(time.Minute)
+		active(0)
+		if err := s.Resize("main", 0); !errors.Is(err, scheduler.ErrInvalid) {
+			t.Errorf("resize to 0: %v", err)
+		}
+		if err := s.Resize("nowhere", 1); !errors.Is(err, scheduler.ErrUnknownLane) {
+			t.Errorf("resize of no lane: %v", err)
+		}
+		if _, err := s.GetOrCreate("", 1); !errors.Is(err, scheduler.ErrInvalid) {
+			t.Errorf("a lane without a name: %v", err)
+		}
+		drain(t, s)
+	})
+}
+
+func TestIdleSessionsLeaveNothing(t *testing.T) {
+	t.Parallel()
+	const sessions = 100_000
+	var left sync.WaitGroup
+	left.Add(sessions)
+	s := newScheduler(t, config{Run: func(context.Context, *turn) error { left.Done(); return nil }})
+	for i := range sessions {
+		submit(t, s, item{Session: strconv.Itoa(i), ID: "x"})
+	}
+	left.Wait()
+	for s.Stats().Sessions.Running > 0 { // the last ones are giving their slots back
+		runtime.Gosched()
+	}
+	if st := s.Stats(); st.Sessions != (scheduler.SessionTotals{}) || st.Outcomes[scheduler.OutcomeAnswered] != sessions {
+		t.Errorf("left %+v, outcomes %v", st.Sessions, st.Outcomes)
+	}
+	drain(t, s)
+}
+
+func TestALargeHistoryRunsOneTurnAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{}
+		base := time.Now()
+		s := newScheduler(t, config{
+			Queue: scheduler.Settings{MaxConcurrent: 3}, Run: takes(j, time.Second),
+			TokenEstimate: func(ctx context.Context, session string) (int, int) {
+				j.add("%v ask %s", time.Since(base), session)
+				switch session {
+				case "small":
+					return 59, 100
+				case "large":
+					return 60, 100
+				case "slow":
+					linger(500 * time.Millisecond)
+				case "panics":
+					panic("in the estimate")
+				default:
+					<-ctx.Done()
+				}
+				return 1, 100
+			},
+		})
+		cases := map[string][]string{
+			"small":  {"0s ask small", "0s small", "0s small", "0s small"},
+			"large":  {"0s ask large", "0s large", "1s ask large", "1s large", "2s large"},
+			"slow":   {"0s ask slow", "0s slow", "500ms slow", "500ms slow"},
+			"panics": {"0s ask panics", "0s panics", "0s panics", "0s panics"},
+			"never":  {"0s ask never", "0s never", "1s ask never", "1s never", "2s never"},
+		}
+		for key := range cases {
+			for i := range 3 {
+				submit(t, s, item{Session: key, ID: strconv.Itoa(i), Payload: key})
+			}
+		}
+		pass(time.Minute)
+		got := map[string][]string{}
+		for _, line := range j.take() {
+			key := line[len(line)-len("never"):]
+			for name := range cases {
+				if len(line) > len(name) && line[len(line)-len(name):] == name {
+					key = name
+				}
+			}
+			got[key] = append(got[key], line)
+		}
+		for key, want := range cases {
+			if !slices.Equal(sorted(got[key]), sorted(want)) {
+				t.Errorf("%s: got %q, want %q", key, got[key], want)
+			}
+		}
+		drain(t, s)
+	})
+}

@@ -1,0 +1,307 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/scheduler"
+)
+
+// mode runs messages 0 to n-1 in one session with these settings, the turns of which take a second.
+func mode(t *testing.T, set scheduler.Settings, n int) (starts []string, subs []scheduler.Submitted[string], s *sched) {
+	t.Helper()
+	j := &journal{}
+	s = newScheduler(t, config{Queue: set, Run: takes(j, time.Second)})
+	for i := range n {
+		subs = append(subs, submit(t, s, item{ID: strconv.Itoa(i), Payload: strconv.Itoa(i)}))
+		synctest.Wait()
+	}
+	pass(time.Minute)
+	return j.take(), subs, s
+}
+
+func TestModesStartWhatTheySay(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		set  scheduler.Settings
+		want []string
+	}{
+		{scheduler.Settings{Mode: scheduler.ModeQueue}, []string{"0s 0", "1s 1", "2s 2", "3s 3"}},
+		{scheduler.Settings{Mode: scheduler.ModeFollowup}, []string{"0s 0", "1s 1", "2s 2", "3s 3"}},
+		{scheduler.Settings{Mode: scheduler.ModeInterrupt}, []string{"0s 0", "0s 1", "0s 2", "0s 3"}},
+		{scheduler.Settings{Mode: scheduler.ModeCollect}, []string{"0s 0", "1s 1+2+3"}},
+		{scheduler.Settings{Mode: scheduler.ModeSteer}, []string{"0s 0", "1s 1", "2s 2", "3s 3"}},
+	}
+	for _, c := range cases {
+		t.Run(string(c.set.Mode), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				got, _, s := mode(t, c.set, 4)
+				if !slices.Equal(got, c.want) {
+					t.Errorf("got %q, want %q", got, c.want)
+				}
+				drain(t, s)
+			})
+		})
+	}
+}
+
+func TestInterruptWaitsForTheOldTurnToReturn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{}
+		base := time.Now()
+		s := newScheduler(t, config{
+			Queue: scheduler.Settings{Mode: scheduler.ModeInterrupt, MaxConcurrent: 3},
+			Run: func(ctx context.Context, t *turn) error {
+				j.add("%v begin %s", time.Since(base), t.RunID())
+				<-ctx.Done()
+				linger(1500 * time.Millisecond) // it takes its time
+				j.add("%v end %s: %v", time.Since(base), t.RunID(), context.Cause(ctx))
+				return nil
+			},
+		})
+		old := submit(t, s, item{ID: "old"})
+		synctest.Wait()
+		var subs []scheduler.Submitted[string]
+		for i := range 5 {
+			subs = append(subs, submit(t, s, item{ID: strconv.Itoa(i), Typed: true, Sender: "a"}))
+		}
+		for i, sub := range subs[1:] {
+			if len(sub.Ended) != 1 || sub.Ended[0].Item.ID != strconv.Itoa(i) || sub.Ended[0].Outcome != scheduler.OutcomeSuperseded {
+				t.Errorf("message %d ended %+v", i+1, sub.Ended)
+			}
+		}
+		pass(time.Second)
+		if st, _ := s.Session("s"); st.State != scheduler.StateStopping || st.Waiting != 1 {
+			t.Errorf("while the old one takes its time: %+v", st)
+		}
+		pass(time.Second)
+		s.Stop("s", "ann")
+		pass(time.Minute)
+		want := []string{
+			"0s begin old", "1.5s end old: superseded by a newer message by 0",
+			"1.5s begin 4", "3.5s end 4: stopped by ann",
+		}
+		if got := j.take(); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if err := wantOutcome(t, old.Ticket, scheduler.OutcomeSuperseded); !errors.Is(err, scheduler.ErrSuperseded) {
+			t.Errorf("old: %v", err)
+		}
+		for _, sub := range subs[:4] {
+			wantOutcome(t, sub.Ticket, scheduler.OutcomeSuperseded)
+		}
+		wantOutcome(t, subs[4].Ticket, scheduler.OutcomeStopped)
+		drain(t, s)
+	})
+}
+
+func TestDropPolicies(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		set     scheduler.Settings
+		started string // ids
+		dropped string
+		refused string
+	}{
+		{scheduler.Settings{}, "0 5 6 7 8 9 10 11 12 13 14", "1 2 3 4", ""},
+		{scheduler.Settings{Drop: scheduler.DropNew}, "0 1 2 3 4 5 6 7 8 9 10", "", "11 12 13 14"},
+		{scheduler.Settings{Cap: 3}, "0 12 13 14", "1 2 3 4 5 6 7 8 9 10 11", ""},
+		{scheduler.Settings{Cap: 3, Drop: scheduler.DropNew}, "0 1 2 3", "", "4 5 6 7 8 9 10 11 12 13 14"},
+		{scheduler.Settings{Cap: -1}, "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14", "", ""},
+		{scheduler.Settings{Cap: -1, Drop: scheduler.DropNew}, "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14", "", ""},
+	}
+	for _, c := range cases {
+		t.Run(fmt.Sprint(c.set.Cap, c.set.Drop), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				j := &journal{}
+				s := newScheduler(t, config{Queue: c.set, Run: takes(j, time.Second)})
+				var dropped, refused, started []string
+				for i := range 15 {
+					sub, err := s.Submit(item{Session: "s", ID: strconv.Itoa(i), Payload: strconv.Itoa(i)})
+					if errors.Is(err, scheduler.ErrQueueFull) {
+						refused = append(refused, strconv.Itoa(i))
+					}
+					for _, e := range sub.Ended {
+						if e.Outcome != scheduler.OutcomeDropped || !errors.Is(e.Err, scheduler.ErrQueueDropped) {
+							t.Errorf("%+v", e)
+						}
+						dropped = append(dropped, e.Item.ID)
+					}
+				}
+				pass(time.Minute)
+				for _, line := range j.take() {
+					started = append(started, line[strings.Index(line, " ")+1:])
+				}
+				got := [3]string{strings.Join(started, " "), strings.Join(dropped, " "), strings.Join(refused, " ")}
+				if want := [3]string{c.started, c.dropped, c.refused}; got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+				if d := s.Stats().Drops; int(d.Old) != len(dropped) || int(d.New) != len(refused) {
+					t.Errorf("drops %+v", d)
+				}
+				drain(t, s)
+			})
+		})
+	}
+}
+
+func TestCollectCutsWhereMessagesDoNotBelongTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{}
+		s := newScheduler(t, config{
+			Queue: scheduler.Settings{Mode: scheduler.ModeCollect, Cap: -1, BatchBytes: 100}, Run: takes(j, time.Second),
+		})
+		for i, it := range []item{
+			{Payload: "first"},
+			{Payload: "a", Sender: "a"},
+			{Payload: "b", Sender: "b", Typed: true}, // no window: it would be collected anyway
+			{Payload: "photo", NoMerge: true},
+			{Payload: "c"},
+			{Payload: "again", RunID: "run-7"},
+			{Payload: "d"},
+			{Payload: "topic", Thread: "9"},
+			{Payload: "e", Size: 60, Thread: "9"},
+			{Payload: "f", Size: 41, Thread: "9"},
+			{Payload: "g", Size: 59, Thread: "9"},
+		} {
+			it.ID = strconv.Itoa(i)
+			submit(t, s, it)
+		}
+		pass(time.Minute)
+		want := []string{"0s first", "1s a+b", "2s photo", "3s c", "4s again", "5s d", "6s topic+e", "7s f+g"}
+		if got := j.take(); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		drain(t, s)
+	})
+}
+
+func TestSettingsTakeEffectWithTheNextMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{}
+		s := newScheduler(t, config{Run: takes(j, time.Second)})
+		submit(t, s, item{ID: "0", Payload: "0"})
+		submit(t, s, item{ID: "1", Payload: "1"})
+		two := scheduler.Settings{MaxConcurrent: 2}
+		submit(t, s, item{ID: "2", Payload: "2", Settings: &two})
+		synctest.Wait()
+		if st, _ := s.Session("s"); len(st.Running) != 2 || st.Settings.MaxConcurrent != 2 || st.Settings.Cap != 10 {
+			t.Errorf("session %+v", st)
+		}
+		submit(t, s, item{ID: "3", Payload: "3"})
+		pass(time.Minute)
+		if got, want := j.take(), []string{"0s 0", "0s 1", "1s 2", "2s 3"}; !slices.Equal(sorted(got), want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		drain(t, s)
+	})
+}
+
+func TestSteeredMessagesReachTheRunningTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := &journal{}
+		base := time.Now()
+		s := newScheduler(t, config{
+			Queue: scheduler.Settings{Mode: scheduler.ModeSteer, MaxConcurrent: 2},
+			Run: func(ctx context.Context, t *turn) error {
+				j.add("%v start %s", time.Since(base), texts(t.Items()))
+				if !strings.HasPrefix(t.RunID(), "first") {
+					return nil
+				}
+				input := t.AcceptInput()
+				end := time.NewTimer(10 * time.Second)
+				defer end.Stop()
+				for {
+					select {
+					case <-end.C:
+						return nil
+					case <-input:
+						if time.Since(base) < 5*time.Second {
+							j.add("%v took %s", time.Since(base), texts(t.TakeInput()))
+						}
+					}
+				}
+			},
+		})
+		first := submit(t, s, item{ID: "first", Payload: "go"})
+		synctest.Wait()
+		left := submit(t, s, item{ID: "left", Payload: "left", Typed: true, Sender: "a"}) // no window: it is wanted now
+		pass(time.Second)
+		submit(t, s, item{ID: "photo", Payload: "photo", NoMerge: true}) // a turn of its own, beside the other
+		pass(time.Second)
+		right := submit(t, s, item{ID: "right", Payload: "right"})
+		pass(4 * time.Second)
+		late := submit(t, s, item{ID: "late", Payload: "late"}) // the runner looks no more
+		if late.Running {
+			t.Error("the late message runs beside the turn that may take it")
+		}
+		if again := submit(t, s, item{ID: "again", Seq: left.Seq}); !again.Duplicate || !again.Running {
+			t.Errorf("a message that was taken is not known: %+v", again)
+		}
+		pass(time.Minute)
+		want := []string{
+			"0s start go", "0s took left", "1s start photo", "2s took right", "10s start late",
+		}
+		if got := j.take(); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		for _, ticket := range []*scheduler.Ticket{left.Ticket, right.Ticket} {
+			err := wantOutcome(t, ticket, scheduler.OutcomeMerged)
+			if e := (*scheduler.MergedError)(nil); !asMerged(err, &e) || e.RunID != "first" {
+				t.Errorf("err = %v", err)
+			}
+		}
+		wantOutcome(t, first.Ticket, scheduler.OutcomeAnswered)
+		wantOutcome(t, late.Ticket, scheduler.OutcomeAnswered)
+		drain(t, s)
+	})
+}
+
+func TestSteeredMessagesRunAloneWhenTheTurnIsStopped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var first *turn
+		s := newScheduler(t, config{
+			Queue: scheduler.Settings{Mode: scheduler.ModeSteer},
+			Run: func(ctx context.Context, t *turn) error {
+				if t.RunID() == "first" {
+					first = t
+					t.AcceptInput()
+					<-ctx.Done()
+				}
+				return nil
+			},
+		})
+		submit(t, s, item{ID: "first"})
+		synctest.Wait()
+		steer := submit(t, s, item{ID: "steer"})
+		s.Stop("s", "ann")
+		if got := first.TakeInput(); got != nil {
+			t.Errorf("a stopped turn took %v", got)
+		}
+		wantOutcome(t, steer.Ticket, scheduler.OutcomeAnswered)
+		if got := first.TakeInput(); got != nil || first.AcceptInput() == nil {
+			t.Errorf("a turn that is over took %v", got)
+		}
+		drain(t, s)
+	})
+}
+
+// sorted sorts lines.
+func sorted(lines []string) []string {
+	slices.Sort(lines)
+	return lines
+}

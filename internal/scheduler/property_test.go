@@ -1,0 +1,435 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"laneway/internal/scheduler"
+)
+
+// world drives a scheduler by random steps and knows what may be true of it. Turns are puppets: each does what the test tells it.
+type world struct {
+	rt *rapid.T
+	s  *sched
+
+	mu       sync.Mutex
+	acting   map[*turn]chan act // running turns, by what they are told
+	begun    map[string][]int64 // sequence numbers per session whose turns started since the last check
+	highest  map[string]int64   // of the turns that started before it
+	overlaps []string           // broken promises, found inside turns
+	quit     chan struct{}      // closed when a property has failed: every puppet returns
+
+	tickets  map[string]*scheduler.Ticket
+	next     map[string]int64
+	limit    map[string]int   // the largest limit that a session had while something of it was known
+	held     map[string]int64 // a number of each session that was given away and not submitted yet
+	overtook map[string]bool  // messages that were submitted late: they may start after later ones
+	draining bool
+}
+
+// act is what a puppet does next.
+type act struct {
+	do string // return, fail, panic, yield
+}
+
+var errFailed = errors.New("told to fail")
+
+// run is the Run of the puppets: it notes the start, then obeys.
+func (w *world) run(ctx context.Context, t *turn) error {
+	orders := make(chan act)
+	w.mu.Lock()
+	w.acting[t] = orders
+	for _, it := range t.Items() {
+		w.begun[t.Session()] = append(w.begun[t.Session()], it.Seq)
+	}
+	n := 0
+	for other := range w.acting {
+		if other.Session() == t.Session() {
+			n++
+		}
+	}
+	if n > w.limit[t.Session()] {
+		w.overlaps = append(w.overlaps, fmt.Sprintf("%d turns of %s at once, limit %d", n, t.Session(), w.limit[t.Session()]))
+	}
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		delete(w.acting, t)
+		w.mu.Unlock()
+	}()
+	for {
+		var o act
+		select {
+		case o = <-orders:
+		case <-w.quit:
+			return nil
+		}
+		switch o.do {
+		case "return":
+			return nil
+		case "fail":
+			return errFailed
+		case "panic":
+			panic("told to panic")
+		case "yield":
+			w.yield(ctx, t, orders)
+		}
+	}
+}
+
+// yield gives the slot back until the next order, whatever that is.
+func (w *world) yield(ctx context.Context, t *turn, orders chan act) {
+	err := t.Yield(ctx, func(context.Context) error {
+		select {
+		case <-orders:
+		case <-w.quit:
+		}
+		return nil
+	})
+	if err != nil && ctx.Err() == nil {
+		w.mu.Lock()
+		w.overlaps = append(w.overlaps, fmt.Sprintf("yield: %v", err))
+		w.mu.Unlock()
+	}
+}
+
+// pick draws a running turn, nil when none runs.
+func (w *world) pick() (*turn, chan act) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []*turn
+	for t := range w.acting {
+		all = append(all, t)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	slices.SortFunc(all, func(a, b *turn) int {
+		if a.Session() != b.Session() {
+			return map[bool]int{true: -1, false: 1}[a.Session() < b.Session()]
+		}
+		return int(a.SeqTo() - b.SeqTo())
+	})
+	t := rapid.SampledFrom(all).Draw(w.rt, "turn")
+	return t, w.acting[t]
+}
+
+func (w *world) session() string {
+	return rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(w.rt, "session")
+}
+
+// id is the id of a message.
+func id(session string, seq int64) string { return session + strconv.FormatInt(seq, 10) }
+
+// number gives the next sequence number of the session; now and then it holds one back and gives it later.
+func (w *world) number(key string) int64 {
+	if late := w.held[key]; late != 0 && rapid.Bool().Draw(w.rt, "late") {
+		w.held[key] = 0
+		w.overtook[id(key, late)] = true
+		return late
+	}
+	w.next[key]++
+	if w.held[key] == 0 && rapid.IntRange(0, 9).Draw(w.rt, "hold") == 0 {
+		w.held[key] = w.next[key]
+		w.next[key]++
+	}
+	return w.next[key]
+}
+
+// submit sends a message with random rules.
+func (w *world) submit() {
+	key := w.session()
+	set := scheduler.Settings{
+		Mode:          rapid.SampledFrom(scheduler.QueueModes()).Draw(w.rt, "mode"),
+		Drop:          rapid.SampledFrom(scheduler.DropPolicies()).Draw(w.rt, "drop"),
+		Cap:           rapid.IntRange(1, 4).Draw(w.rt, "cap"),
+		MaxConcurrent: rapid.IntRange(1, 3).Draw(w.rt, "max_concurrent"),
+		BatchMessages: rapid.IntRange(1, 4).Draw(w.rt, "batch"),
+	}
+	seq := w.number(key)
+	it := item{
+		Session: key, ID: id(key, seq), Seq: seq, Settings: &set,
+		Lane:    rapid.SampledFrom([]string{"main", "main", "side"}).Draw(w.rt, "lane"),
+		Sender:  rapid.SampledFrom([]string{"ann", "bob"}).Draw(w.rt, "sender"),
+		Typed:   rapid.Bool().Draw(w.rt, "typed"),
+		NoMerge: rapid.IntRange(0, 5).Draw(w.rt, "alone") == 0,
+	}
+	w.mu.Lock()
+	w.limit[key] = max(w.limit[key], set.MaxConcurrent)
+	w.mu.Unlock()
+	sub, err := w.s.Submit(it)
+	switch {
+	case w.draining:
+		if !errors.Is(err, scheduler.ErrGatewayDraining) {
+			w.rt.Fatalf("submit while draining: %v", err)
+		}
+	case err == nil:
+		if sub.Duplicate {
+			w.rt.Fatalf("message %s is new, and taken for a duplicate", it.ID)
+		}
+		w.tickets[it.ID] = sub.Ticket
+	case w.overtook[it.ID] && errors.Is(err, scheduler.ErrMessageStale):
+	case !errors.Is(err, scheduler.ErrQueueFull) || set.Drop != scheduler.DropNew:
+		w.rt.Fatalf("submit %+v with %+v: %v", it, set, err)
+	}
+	w.endedAre(sub.Ended, scheduler.OutcomeDropped, scheduler.OutcomeSuperseded)
+}
+
+// endedAre checks the messages that a call says to have ended.
+func (w *world) endedAre(ended []scheduler.Ended[string], allowed ...scheduler.Outcome) {
+	for _, e := range ended {
+		got, _ := w.tickets[e.Item.ID].Result()
+		if got != e.Outcome || !slices.Contains(allowed, got) {
+			w.rt.Fatalf("message %s ended %q, its ticket says %q, allowed %v", e.Item.ID, e.Outcome, got, allowed)
+		}
+	}
+}
+
+// order tells a running turn what to do.
+func (w *world) order(what string) {
+	t, orders := w.pick()
+	if t == nil {
+		return
+	}
+	o := act{do: what}
+	select {
+	case orders <- o:
+	default: // it waits for a slot after a yield
+	}
+}
+
+// check is run after every step, when everything is at rest.
+func (w *world) check() {
+	synctest.Wait()
+	checkSums(w.rt, w.s)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.overlaps) > 0 {
+		w.rt.Fatalf("%v", w.overlaps)
+	}
+	for key, seqs := range w.begun {
+		delete(w.begun, key)
+		seqs = slices.DeleteFunc(seqs, func(seq int64) bool { return w.overtook[id(key, seq)] })
+		if len(seqs) == 0 {
+			continue
+		}
+		slices.Sort(seqs) // turns that started together may have reached their Run in any order
+		if seqs[0] <= w.highest[key] {
+			w.rt.Fatalf("session %s started %v after %d", key, seqs, w.highest[key])
+		}
+		w.highest[key] = seqs[len(seqs)-1]
+	}
+	if stats := w.s.Stats(); stats.Sessions.Running != len(w.acting) {
+		w.rt.Fatalf("%d turns run, the scheduler knows %d", len(w.acting), stats.Sessions.Running)
+	}
+	w.idleIsForgotten()
+}
+
+// idleIsForgotten lets a session without anything begin anew in the model, and checks that it is not tracked.
+func (w *world) idleIsForgotten() {
+	tracked := 0
+	for _, key := range []string{"a", "b", "c", "d"} {
+		st, ok := w.s.Session(key)
+		if !ok {
+			w.limit[key] = 0
+			continue
+		}
+		tracked++
+		if st.Waiting == 0 && len(st.Running) == 0 {
+			w.rt.Fatalf("idle session %s is tracked", key)
+		}
+		if st.Waiting > 0 && st.Debouncing == 0 && len(st.Running) == 0 && !w.laneFull() {
+			w.rt.Fatalf("session %s waits for nothing: %+v", key, st)
+		}
+	}
+	if got := w.s.Stats().Sessions.Tracked; got != tracked {
+		w.rt.Fatalf("%d sessions tracked, want %d", got, tracked)
+	}
+}
+
+// laneFull reports whether any lane has no free slot.
+func (w *world) laneFull() bool {
+	return slices.ContainsFunc(w.s.Stats().Lanes, func(l scheduler.LaneStats) bool { return l.Active >= l.Capacity })
+}
+
+// finish ends everything and checks that every ticket has its outcome.
+func (w *world) finish() {
+	for {
+		synctest.Wait()
+		w.mu.Lock()
+		var orders []chan act
+		for _, o := range w.acting {
+			orders = append(orders, o)
+		}
+		w.mu.Unlock()
+		if len(orders) == 0 && w.s.Stats().Sessions.Tracked == 0 {
+			break
+		}
+		for _, o := range orders {
+			select {
+			case o <- act{do: "return"}:
+			default:
+			}
+		}
+		w.check()
+		pass(time.Second)
+	}
+	for name, ticket := range w.tickets {
+		if got, _ := ticket.Result(); got == "" {
+			w.rt.Fatalf("message %s has no outcome", name)
+		}
+	}
+	stats := w.s.Stats()
+	if int(stats.Accepted) != len(w.tickets) {
+		w.rt.Fatalf("accepted %d, want %d", stats.Accepted, len(w.tickets))
+	}
+	for _, l := range stats.Lanes {
+		if l.Active != 0 || l.Yielded != 0 || l.Stopping != 0 || l.Started != l.Finished {
+			w.rt.Fatalf("lane at rest: %+v", l)
+		}
+	}
+	if err := w.s.Drain(context.Background()); err != nil {
+		w.rt.Fatalf("drain: %v", err)
+	}
+}
+
+// steps are the actions of the machine.
+func (w *world) steps() map[string]func(*rapid.T) {
+	step := func(f func()) func(*rapid.T) { return func(*rapid.T) { f() } }
+	return map[string]func(*rapid.T){
+		"submit":  step(w.submit),
+		"submit2": step(w.submit),
+		"submit3": step(w.submit),
+		"return":  step(func() { w.order("return") }),
+		"return2": step(func() { w.order("return") }),
+		"fail":    step(func() { w.order("fail") }),
+		"panic":   step(func() { w.order("panic") }),
+		"yield":   step(func() { w.order("yield") }),
+		"pass":    step(func() { pass(time.Duration(rapid.IntRange(1, 3000).Draw(w.rt, "ms")) * time.Millisecond) }),
+		"stop": step(func() {
+			w.endedAre(w.s.Stop(w.session(), "ann").Ended, scheduler.OutcomeStopped)
+		}),
+		"stop_run": step(func() {
+			key := w.session()
+			seq := rapid.Int64Range(1, w.next[key]+1).Draw(w.rt, "seq")
+			w.endedAre(w.s.StopRun(key, id(key, seq), "ann").Ended, scheduler.OutcomeStopped)
+		}),
+		"stop_all": step(func() {
+			key := w.session()
+			st := w.s.StopAll(key, "ann", 0)
+			w.endedAre(st.Ended, scheduler.OutcomeStopped)
+			if info, ok := w.s.Session(key); ok && info.Waiting != 0 {
+				w.rt.Fatalf("after StopAll: %+v", info)
+			}
+			if st.Cutoff > w.next[key] {
+				w.rt.Fatalf("cutoff %d, last %d", st.Cutoff, w.next[key])
+			}
+		}),
+		"drop": step(func() {
+			key := w.session()
+			seq := rapid.Int64Range(1, w.next[key]+1).Draw(w.rt, "seq")
+			if e, ok := w.s.Drop(key, seq); ok {
+				w.endedAre([]scheduler.Ended[string]{e}, scheduler.OutcomeDropped)
+			}
+		}),
+		"clear":  step(func() { w.endedAre(w.s.ClearWaiting(w.session(), "ann"), scheduler.OutcomeDropped) }),
+		"reset":  step(func() { w.endedAre(w.s.Reset(w.session()), scheduler.OutcomeCleared) }),
+		"resets": step(func() { w.endedAre(w.s.ResetAll(), scheduler.OutcomeCleared) }),
+		"resize": step(func() {
+			lane := rapid.SampledFrom([]string{"main", "side"}).Draw(w.rt, "lane")
+			if err := w.s.Resize(lane, rapid.IntRange(1, 4).Draw(w.rt, "n")); err != nil {
+				w.rt.Fatalf("resize: %v", err)
+			}
+		}),
+		"settle": step(func() {
+			if t, _ := w.pick(); t != nil {
+				if err := t.Settle(); (err == nil) != (t.Cause() == nil) {
+					w.rt.Fatalf("Settle = %v, cause %v", err, t.Cause())
+				}
+			}
+		}),
+		"input": step(func() {
+			if t, _ := w.pick(); t != nil {
+				t.AcceptInput()
+				w.mu.Lock()
+				for _, it := range t.TakeInput() {
+					w.begun[t.Session()] = append(w.begun[t.Session()], it.Seq)
+				}
+				w.mu.Unlock()
+			}
+		}),
+		"": func(*rapid.T) { w.check() },
+	}
+}
+
+func TestRandomStepsKeepEveryPromise(t *testing.T) {
+	t.Parallel()
+	t.Run("until everything has ended", func(t *testing.T) {
+		t.Parallel()
+		rapid.Check(t, func(rt *rapid.T) { inWorld(t, rt, func(*world) {}) })
+	})
+	t.Run("with a drain in the middle", func(t *testing.T) {
+		t.Parallel()
+		rapid.Check(t, func(rt *rapid.T) { inWorld(t, rt, (*world).drainWhileRunning) })
+	})
+}
+
+// inWorld runs random steps and the last act in virtual time. A property that fails does so by a panic, which has to be carried
+// out of the bubble after everything in it has ended.
+func inWorld(t *testing.T, rt *rapid.T, last func(*world)) {
+	t.Helper()
+	var failure any
+	synctest.Test(t, func(*testing.T) {
+		w := &world{
+			rt: rt, acting: map[*turn]chan act{}, begun: map[string][]int64{}, highest: map[string]int64{},
+			tickets: map[string]*scheduler.Ticket{}, next: map[string]int64{}, limit: map[string]int{},
+			quit: make(chan struct{}), held: map[string]int64{}, overtook: map[string]bool{},
+		}
+		s, err := scheduler.New(context.Background(), config{Lanes: map[string]int{"main": 2, "side": 1}, Run: w.run})
+		if err != nil {
+			rt.Fatalf("New: %v", err)
+		}
+		w.s = s
+		defer func() {
+			failure = recover()
+			close(w.quit)
+			_ = s.Drain(context.Background())
+		}()
+		rt.Repeat(w.steps())
+		last(w)
+		w.finish()
+	})
+	if failure != nil {
+		panic(failure)
+	}
+}
+
+// drainWhileRunning drains with puppets that ignore their contexts, which must end in time all the same.
+func (w *world) drainWhileRunning() {
+	w.draining = true
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	begin, left := time.Now(), w.s.Stats().Sessions.Running
+	err := w.s.Drain(ctx)
+	if took := time.Since(begin); took > 5*time.Second {
+		w.rt.Fatalf("drain took %v", took)
+	}
+	if got := len(w.s.TurnsLeft()); errors.Is(err, scheduler.ErrTurnsLeft) != (got > 0) || got != left {
+		w.rt.Fatalf("drain: %v, %d turns left, %d ran before", err, got, left)
+	}
+	for name, ticket := range w.tickets {
+		if got, _ := ticket.Result(); got == "" {
+			w.rt.Fatalf("message %s has no outcome after a drain", name)
+		}
+	}
+	w.submit()
+}

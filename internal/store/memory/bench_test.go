@@ -1,0 +1,9 @@
+package memory_test
+
+import (
+	"testing"
+
+	"laneway/internal/store/storetest"
+)
+
+func BenchmarkMemoryStore(b *testing.B) { storetest.Bench(b, open) }

@@ -1,0 +1,218 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// incoming is a message ready for the writer: what can be computed outside of the transaction has been.
+type incoming struct {
+	store.AcceptParams
+	body, sender string
+}
+
+// Accept makes a message durable; see the port.
+func (s *Store) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
+	if p.Message.ID == "" || p.Message.Session.IsZero() {
+		return store.Accepted{}, chat.Errorf(chat.CodeInvalid, "a message needs an id and a session")
+	}
+	in := incoming{AcceptParams: p}
+	var err error
+	if in.body, err = encode(p.Message.Content); err != nil {
+		return store.Accepted{}, err
+	}
+	if in.sender, err = encode(p.Message.Content.Sender); err != nil {
+		return store.Accepted{}, err
+	}
+	return result(ctx, s.write, ordinary("accept a message"), func(ctx context.Context, t *tx) (store.Accepted, error) {
+		return t.accept(ctx, &in)
+	})
+}
+
+// accept offers the row to the unique indexes before it looks at the queue: so a message that is offered again is recognised when the
+// queue is full, and the usual case needs no look for duplicates.
+func (t *tx) accept(ctx context.Context, in *incoming) (out store.Accepted, err error) {
+	if err := t.moveOffset(ctx, in.Offset); err != nil {
+		return out, err
+	}
+	r, found, err := t.find(ctx, in.Message.Session)
+	if err != nil {
+		return out, err
+	}
+	if !found {
+		// A new session must not come from a duplicate whose session was deleted.
+		if old, known, err := t.known(ctx, &in.Message); err != nil || known {
+			return t.duplicate(ctx, in.Node, old, err)
+		}
+		if r, out.Created, err = t.findOrMake(ctx, in.Message.Session, in.Message.Principal); err != nil {
+			return out, err
+		}
+	}
+	fresh, err := t.insert(ctx, in, r)
+	if err != nil {
+		return out, err
+	}
+	if !fresh {
+		old, known, err := t.known(ctx, &in.Message)
+		if err == nil && !known {
+			err = fmt.Errorf("sequence number %d of %s is in use", r.lastSeq+1, r.key)
+		}
+		return t.duplicate(ctx, in.Node, old, err)
+	}
+	err = t.admit(ctx, in, r, &out)
+	return out, err
+}
+
+// insert writes the row under the next number of the session; fresh is false when a unique index knows it.
+func (t *tx) insert(ctx context.Context, in *incoming, r *row) (fresh bool, err error) {
+	state, outcome, reason, endedAt := store.StateWaiting, "", "", int64(0)
+	switch {
+	case in.Unqueued:
+		state, outcome, reason, endedAt = store.StateDone, string(chat.OutcomeAnswered), store.ReasonCommand, t.now
+	case in.Hold > 0:
+		state = store.StateHeld
+	}
+	m := &in.Message
+	n, err := t.exec(ctx, `
+		INSERT INTO inbox (session_key, seq, message_id, dedupe, params_hash, channel, external_id, principal, sender, body, lane,
+			state, outcome, reason, node, accepted_at, ended_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		r.key, r.lastSeq+1, m.ID, null(m.Dedupe), m.ParamsHash, m.Channel, m.ExternalID, m.Principal, in.sender, in.body, m.Lane,
+		state, null(outcome), reason, in.Node, t.now, zero(endedAt))
+	return n == 1, err
+}
+
+// admit gives the new row its place in the session: room in the queue, ownership, the debounce window.
+func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepted) (err error) {
+	if !in.Unqueued {
+		if out.Dropped, err = t.makeRoom(ctx, in, r); err != nil {
+			return err
+		}
+		if err := t.takeIdle(ctx, in, r); err != nil {
+			return err
+		}
+		r.waiting++
+		r.runLimit = int64(max(in.RunLimit, 1))
+		if in.Hold > 0 {
+			r.debounceUntil = max(r.debounceUntil, t.now+wait(in.Hold))
+		}
+	}
+	ended := in.Unqueued || len(out.Dropped) > 0
+	r.lastSeq++
+	r.lane, r.lastMessageAt = in.Message.Lane, t.now
+	if ended {
+		if err := t.settle(ctx, r); err != nil {
+			return err
+		}
+	}
+	if err := t.save(ctx, r); err != nil {
+		return err
+	}
+	out.Seq, out.AcceptedAt = r.lastSeq, instant(t.now)
+	r.describe(out, in.Node)
+	return nil
+}
+
+// makeRoom refuses the new message or drops the oldest ones that wait. The new row is in the table already and does not count: its number
+// is higher than last_seq. Messages that have a slot already count as running, although their Start is still to come.
+func (t *tx) makeRoom(ctx context.Context, in *incoming, r *row) ([]store.Waiting, error) {
+	over := r.waiting + 1 - int64(in.Cap)
+	if in.Cap <= 0 || over <= 0 {
+		return nil, nil
+	}
+	starting, err := encode(append([]int64{}, in.Starting...))
+	if err != nil {
+		return nil, err
+	}
+	var spared int64
+	err = t.one(ctx, `SELECT count(*) FROM inbox WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq <= ?
+		AND seq IN (SELECT value FROM json_each(?))`, r.key, r.lastSeq, starting).Scan(&spared)
+	if over -= spared; err != nil || over <= 0 {
+		return nil, err
+	}
+	if in.Drop == store.DropNew {
+		return nil, chat.ErrQueueFull
+	}
+	rows, err := t.query(ctx, `SELECT `+messageColumns+` FROM inbox
+		WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq <= ? AND seq NOT IN (SELECT value FROM json_each(?))
+		ORDER BY seq LIMIT ?`, r.key, r.lastSeq, starting, over)
+	victims, err := collect(rows, err, scanMessage)
+	if err != nil {
+		return nil, err
+	}
+	err = t.end(ctx, r, victims, ending{outcome: chat.OutcomeDropped, reason: string(chat.FailQueueFull), notice: in.DropNotice})
+	return victims, err
+}
+
+// takeIdle makes the accepting node the owner of a session that nobody alive owns. A session with older unfinished messages is left to
+// the sweep: only that hands all of them to the new owner, with the runs that had begun.
+func (t *tx) takeIdle(ctx context.Context, in *incoming, r *row) error {
+	if !in.Take || r.ownerAlive || !r.idle() {
+		return nil
+	}
+	var free int
+	err := t.one(ctx, `SELECT count(*) FROM nodes WHERE id = ? AND lease_until > ? AND draining = 0`, in.Node, t.now).Scan(&free)
+	if err != nil || free == 0 {
+		return err
+	}
+	if r.owner != "" { // it died: a run that it was stopping has no goroutine any more
+		if err := t.endStoppingOfDead(ctx); err != nil {
+			return err
+		}
+	}
+	r.owner, r.ownerAlive = in.Node, true
+	r.epoch++
+	return nil
+}
+
+func (r *row) describe(out *store.Accepted, node string) {
+	out.Owner, out.Epoch, out.Mine = r.owner, r.epoch, r.owner != "" && r.owner == node
+	out.SessionID, out.Principal, out.Mode = r.id, r.principal, chat.QueueMode(r.mode)
+}
+
+// keyed is a message with what makes it the same one.
+type keyed struct {
+	store.Waiting
+	dedupe, hash string
+}
+
+// known finds the message that has the same key, or says that the key names something else. The dedupe key decides before the id.
+func (t *tx) known(ctx context.Context, m *chat.Message) (old *keyed, known bool, err error) {
+	const columns = `SELECT ` + messageColumns + `, coalesce(dedupe, ''), params_hash FROM inbox WHERE `
+	old = &keyed{}
+	fields := append(messageFields(&old.Waiting), &old.dedupe, &old.hash)
+	err = sql.ErrNoRows
+	if m.Dedupe != "" {
+		err = t.one(ctx, columns+`dedupe = ?`, m.Dedupe).Scan(fields...)
+	}
+	if none(err) {
+		err = t.one(ctx, columns+`message_id = ?`, m.ID).Scan(fields...)
+	}
+	switch {
+	case none(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	case old.dedupe != m.Dedupe, old.hash != "" && m.ParamsHash != "" && old.hash != m.ParamsHash:
+		return nil, false, chat.ErrKeyReused
+	default:
+		return old, true, nil
+	}
+}
+
+// duplicate is the answer for a message that was accepted before. err is passed through.
+func (t *tx) duplicate(ctx context.Context, node string, old *keyed, err error) (store.Accepted, error) {
+	if err != nil {
+		return store.Accepted{}, err
+	}
+	out := store.Accepted{Seq: old.Seq, AcceptedAt: old.AcceptedAt, Duplicate: true, Existing: old.Waiting}
+	r, ok, err := t.find(ctx, old.Session)
+	if ok {
+		r.describe(&out, node)
+	}
+	return out, err
+}

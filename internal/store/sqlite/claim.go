@@ -1,0 +1,82 @@
+package sqlite
+
+import (
+	"context"
+
+	"laneway/internal/store"
+)
+
+const outgoingColumns = `id, coalesce(run_id, ''), n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce,
+	attempt, epoch, expires_at, maybe_sent, created_at`
+
+func scanOutgoing(row scanner) (o store.Outgoing, err error) {
+	err = row.Scan(&o.ID, &o.RunID, &o.N, keyColumn{&o.Session}, &o.Target.Channel, &o.Target.ChatID, &o.Target.Thread, &o.Kind,
+		&o.Text, &o.TextMany, &o.Count, &o.Coalesce, &o.Attempt, &o.Epoch, timeColumn{&o.ExpiresAt}, &o.MaybeSent, timeColumn{&o.CreatedAt})
+	return o, err
+}
+
+// ClaimOutgoing takes what is due; see the port. A dead node gets chat.ErrFenced.
+func (s *Store) ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]store.Outgoing, error) {
+	names, err := encode(append([]string{}, channels...))
+	if err != nil {
+		return nil, err
+	}
+	return result(ctx, s.write, ordinary("claim outgoing messages"), func(ctx context.Context, t *tx) ([]store.Outgoing, error) {
+		if err := t.proveAlive(ctx, nodeID); err != nil {
+			return nil, err
+		}
+		if err := t.giveBack(ctx); err != nil {
+			return nil, err
+		}
+		due, err := t.due(ctx, names, max(limit, 0))
+		if err != nil {
+			return nil, err
+		}
+		for i := range due {
+			if err := t.claim(ctx, nodeID, &due[i]); err != nil {
+				return nil, err
+			}
+		}
+		return due, nil
+	})
+}
+
+// giveBack makes what dead nodes were sending due again; whether it arrived nobody knows.
+func (t *tx) giveBack(ctx context.Context) error {
+	_, err := t.exec(ctx, `
+		UPDATE outbox SET state = 'pending', node = NULL, next_at = ?, maybe_sent = 1 WHERE state IN ('pending', 'sending') AND state = 'sending'
+		AND NOT EXISTS (SELECT 1 FROM nodes WHERE id = outbox.node AND lease_until > ?)`, t.now, t.now)
+	return err
+}
+
+// due finds rows that are too late, and of every chat that has nothing under way the first row that is due; in the order of their arrival.
+// It reads the index of open rows only.
+func (t *tx) due(ctx context.Context, channels string, limit int) ([]store.Outgoing, error) {
+	rows, err := t.query(ctx, `
+		WITH open AS (
+			SELECT place, channel, chat_id, state, next_at, coalesce(expires_at <= ?, 0) AS late FROM outbox
+			WHERE state IN ('pending', 'sending') AND channel IN (SELECT value FROM json_each(?))
+		), chosen AS (
+			SELECT place FROM open WHERE state = 'pending' AND late
+			UNION ALL
+			SELECT min(place) FROM open WHERE state = 'pending' AND NOT late AND next_at <= ?
+			AND NOT EXISTS (SELECT 1 FROM outbox b WHERE b.state IN ('pending', 'sending') AND b.state = 'sending'
+				AND b.channel = open.channel AND b.chat_id = open.chat_id)
+			GROUP BY channel, chat_id
+		)
+		SELECT `+outgoingColumns+` FROM outbox WHERE place IN (SELECT place FROM chosen) ORDER BY place LIMIT ?`,
+		t.now, channels, t.now, limit)
+	return collect(rows, err, scanOutgoing)
+}
+
+// claim leases a row to the node, or ends it when it is too late.
+func (t *tx) claim(ctx context.Context, nodeID string, o *store.Outgoing) error {
+	if !o.ExpiresAt.IsZero() && millis(o.ExpiresAt) <= t.now {
+		o.Expired = true
+		_, err := t.exec(ctx, `UPDATE outbox SET state = 'expired', done_at = ? WHERE id = ?`, t.now, o.ID)
+		return err
+	}
+	o.Attempt++
+	_, err := t.exec(ctx, `UPDATE outbox SET state = 'sending', node = ?, attempt = attempt + 1 WHERE id = ?`, nodeID, o.ID)
+	return err
+}

@@ -1,0 +1,88 @@
+package sqlite
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"laneway/internal/store"
+	"laneway/internal/store/storetest"
+)
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, harness)
+}
+
+// harness is a store in a directory of its own, with a way past it to the tables.
+func harness(tb testing.TB, now func() time.Time) storetest.Harness {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "laneway.db")
+	s := reopen(tb, nil, path, now)
+	tb.Cleanup(func() { // one for all handles: the suite uses the last one in a cleanup of its own
+		if err := s.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	})
+	return storetest.Harness{
+		Open: func() store.Store { return s },
+		Reopen: func() store.Store {
+			s = reopen(tb, s, path, now)
+			return s
+		},
+		Query: func(tb testing.TB, text string) [][]any {
+			tb.Helper()
+			return query(tb, outside(tb, path), text)
+		},
+		Exec: func(tb testing.TB, text string) {
+			tb.Helper()
+			if _, err := outside(tb, path).Exec(text); err != nil {
+				tb.Fatalf("%s: %v", text, err)
+			}
+		},
+	}
+}
+
+func reopen(tb testing.TB, old *Store, path string, now func() time.Time) *Store {
+	tb.Helper()
+	if old != nil {
+		if err := old.Close(); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	s, err := Open(tb.Context(), Config{Path: path, Now: now})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func query(tb testing.TB, db *sql.DB, text string) [][]any {
+	tb.Helper()
+	rows, err := db.Query(text)
+	if err != nil {
+		tb.Fatalf("%s: %v", text, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var out [][]any
+	for rows.Next() {
+		values := make([]any, len(columns))
+		into := make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			tb.Fatal(err)
+		}
+		out = append(out, values)
+	}
+	if err := rows.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	return out
+}

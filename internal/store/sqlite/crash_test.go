@@ -1,0 +1,116 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func TestACrashAtACommitBoundaryLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel()
+	for _, b := range []boundary{boundaryBegun, boundaryApplied, boundaryCommitted} {
+		t.Run(string(b), func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "laneway.db")
+			for _, after := range []int{3, 40, 150} {
+				cmd := process(t, "load", path, fmt.Sprintf("%s=%s %d", boundaryVariable, b, after))
+				checkAcknowledged(t, path, crash(t, cmd, 1<<30))
+			}
+		})
+	}
+}
+
+func TestAKillInTheMiddleOfLoadLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "laneway.db")
+	for _, after := range []int{1, 50, 400, 1500} {
+		checkAcknowledged(t, path, crash(t, process(t, "load", path), after))
+	}
+}
+
+// crash runs a child until it has told so many acknowledgements or ends by itself, kills it, and returns everything that it told.
+func crash(t *testing.T, cmd *exec.Cmd, after int) []string {
+	t.Helper()
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	told := lines(t, pipe, after)
+	_ = cmd.Process.Kill() // it may be dead already
+	rest, err := io.ReadAll(pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != -1 {
+		t.Fatalf("the child ended with %v, want a kill", err)
+	}
+	if i := strings.LastIndexByte(string(rest), '\n'); i >= 0 && len(told) == after { // without a line that was cut off
+		told = append(told, strings.Split(string(rest[:i]), "\n")[1:]...)
+	}
+	return told
+}
+
+// checkAcknowledged opens the database that a crash has left and looks for everything that its process had promised.
+func checkAcknowledged(t *testing.T, path string, told []string) {
+	t.Helper()
+	s, err := Open(t.Context(), Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, done := 0, 0
+	for _, line := range told {
+		word, id, _ := strings.Cut(line, " ")
+		m, err := s.MessageByID(t.Context(), id)
+		if err != nil {
+			t.Fatalf("%q was told before the crash: %v", line, err)
+		}
+		accepted++
+		if word == "done" {
+			done++
+			if m.State != store.StateDone || m.Outcome != chat.OutcomeAnswered {
+				t.Fatalf("%q was told before the crash, and the message is %s %s", line, m.State, m.Outcome)
+			}
+		}
+	}
+	t.Logf("%d acknowledgements kept, %d of them of whole turns", accepted, done)
+	checkWhole(t, s, path)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkWhole looks at the file itself: pages, sequence numbers without gaps, and a reply for every answer.
+func checkWhole(t *testing.T, s *Store, path string) {
+	t.Helper()
+	db := outside(t, path)
+	var verdict string
+	if err := db.QueryRow(`PRAGMA integrity_check`).Scan(&verdict); err != nil || verdict != "ok" {
+		t.Fatalf("integrity check: %q, %v", verdict, err)
+	}
+	for name, query := range map[string]string{
+		"gaps":    `SELECT count(*) FROM (SELECT 1 FROM inbox GROUP BY session_key HAVING count(*) <> max(seq))`,
+		"counter": `SELECT count(*) FROM sessions s WHERE last_seq <> (SELECT coalesce(max(seq), 0) FROM inbox WHERE session_key = s.key)`,
+		"waiting": `SELECT count(*) FROM sessions s WHERE waiting <> (SELECT count(*) FROM inbox WHERE session_key = s.key AND state IN ('held', 'waiting'))`,
+		"replies": `SELECT count(*) FROM runs r WHERE state = 'ok' AND NOT EXISTS (SELECT 1 FROM outbox WHERE run_id = r.id)`,
+		"answers": `SELECT count(*) FROM inbox i WHERE outcome = 'answered' AND NOT EXISTS (SELECT 1 FROM runs WHERE id = i.run_id AND state = 'ok')`,
+	} {
+		var n int
+		if err := db.QueryRow(query).Scan(&n); err != nil || n != 0 {
+			t.Errorf("%s: %d rows are wrong (%v)", name, n, err)
+		}
+	}
+	if _, err := s.CountUnfinished(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

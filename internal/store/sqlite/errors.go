@@ -1,0 +1,76 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+
+	"laneway/internal/chat"
+)
+
+// errClosed is what operations get after Close.
+var errClosed = &chat.Error{Code: chat.CodeStoreUnavailable, Message: "the database is closed because the gateway is stopping", Retryable: true}
+
+// primary is the engine's result code without its extension, 0 for errors that the engine did not make.
+func primary(err error) int {
+	if e, ok := errors.AsType[*driver.Error](err); ok {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
+// unavailable are the sentences for what the world does to a database. Everything else that the engine reports is a defect of ours.
+func unavailable(err error) (sentence string, ok bool) {
+	switch primary(err) {
+	case codes.SQLITE_FULL:
+		return "the disk is full: free space where the database lies; nothing was stored", true
+	case codes.SQLITE_IOERR:
+		return "the disk reported an error: check the disk of the data directory", true
+	case codes.SQLITE_READONLY, codes.SQLITE_PERM, codes.SQLITE_AUTH:
+		return "the database cannot be written: check the permissions of the data directory and whether its disk is mounted read-only", true
+	case codes.SQLITE_CANTOPEN:
+		return "the database file cannot be opened: check that the data directory exists and belongs to this user", true
+	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED, codes.SQLITE_PROTOCOL:
+		return "the database is locked by another program: end the program that has the database file open", true
+	case codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB:
+		return "the database file is damaged or is not a SQLite database: restore it from a backup", true
+	case codes.SQLITE_NOMEM:
+		return "there is not enough memory for the database", true
+	default:
+		return "", false
+	}
+}
+
+// explain gives an error its place in the port's closed set: domain errors and context errors stay what they are, the world's failures
+// become chat.ErrStoreUnavailable with a sentence, and the rest keeps saying what was being done.
+func explain(doing string, err error) error {
+	if _, known := errors.AsType[*chat.Error](err); known || err == nil {
+		return err
+	}
+	if sentence, ok := unavailable(err); ok {
+		return &chat.Error{
+			Code: chat.CodeStoreUnavailable, Message: sentence, Retryable: true,
+			RetryAfter: chat.ErrStoreUnavailable.RetryAfter, Cause: fmt.Errorf("%s: %w", doing, err),
+		}
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// gone says whether the writer's connection can no longer be trusted after err ended a whole batch. A full disk and a foreign lock
+// leave it sound; anything else is answered with a new connection, so that a mended disk needs no restart.
+func gone(err error) bool {
+	code := primary(err)
+	return code != codes.SQLITE_FULL && code != codes.SQLITE_BUSY
+}
+
+// ended is the error of an operation whose context was over: the context's own error, with the reason when somebody gave one.
+func ended(ctx context.Context, doing string) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if cause == nil || errors.Is(err, cause) {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return fmt.Errorf("%s: %w (%w)", doing, err, cause)
+}

@@ -1,0 +1,174 @@
+package sqlite
+
+import (
+	"context"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// previewBytes is how much of an answer a list shows.
+const previewBytes = 200
+
+// Finish ends a run; see the port.
+func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {
+	if p.Outcome == "" && !p.Requeue {
+		return store.Finished{}, chat.Errorf(chat.CodeInvalid, "a run that ends needs an outcome")
+	}
+	return result(ctx, s.write, ordinary("finish a run"), func(ctx context.Context, t *tx) (store.Finished, error) {
+		return t.finish(ctx, &p)
+	})
+}
+
+func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finished, err error) {
+	r, u, err := t.holdRun(ctx, p.Claim, p.RunID)
+	if err != nil {
+		return out, err
+	}
+	notice, err := t.sendOf(ctx, p)
+	if err != nil {
+		return out, err
+	}
+	if p.Requeue {
+		err = t.requeue(ctx, r, p.RunID)
+	} else {
+		out.Merged, err = t.endRun(ctx, r, p, notice)
+	}
+	if err != nil {
+		return out, err
+	}
+	if err := t.closeRun(ctx, p); err != nil {
+		return out, err
+	}
+	if out.Entries, err = t.append(ctx, r, u.sessionID, p.Transcript); err != nil {
+		return out, err
+	}
+	if err := t.settle(ctx, r); err != nil {
+		return out, err
+	}
+	if out.Released, err = t.release(ctx, r); err != nil {
+		return out, err
+	}
+	out.EndedAt = instant(t.now)
+	err = t.save(ctx, r)
+	return out, err
+}
+
+// sendOf writes the outgoing rows of a run under its epoch and returns the id of its notice, "" = none.
+func (t *tx) sendOf(ctx context.Context, p *store.FinishParams) (notice string, err error) {
+	for i := range p.Outgoing {
+		o := p.Outgoing[i]
+		o.RunID, o.Epoch = p.RunID, p.Epoch
+		id, err := t.send(ctx, &o)
+		if err != nil {
+			return "", err
+		}
+		if o.Kind == store.KindNotice {
+			notice = id
+		}
+	}
+	return notice, nil
+}
+
+// member is what endRun needs of a message of a run.
+type member struct {
+	seq int64
+	id  string
+}
+
+// endRun gives the messages of a run their outcomes, and returns those that were merged into the leading one.
+func (t *tx) endRun(ctx context.Context, r *row, p *store.FinishParams, notice string) ([]store.Waiting, error) {
+	rows, err := t.query(ctx, `
+		SELECT seq, coalesce(message_id, '') FROM inbox
+		WHERE session_key = ? AND state <> 'done' AND state = 'running' AND run_id = ? ORDER BY seq`, r.key, p.RunID)
+	list, err := collect(rows, err, func(row scanner) (m member, err error) {
+		err = row.Scan(&m.seq, &m.id)
+		return m, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	lead := leader(list, p.RunID)
+	var merged []store.Waiting
+	for _, m := range list {
+		outcome, into := p.Outcome, int64(0)
+		if m.seq != lead && outcome == chat.OutcomeAnswered {
+			outcome, into = chat.OutcomeMerged, lead
+		}
+		_, err := t.exec(ctx, `
+			UPDATE inbox SET state = 'done', outcome = ?, reason = ?, merged_into = ?, ended_at = ?, notice_id = coalesce(notice_id, ?)
+			WHERE session_key = ? AND seq = ?`, string(outcome), p.Cause, zero(into), t.now, null(notice), r.key, m.seq)
+		if err != nil {
+			return nil, err
+		}
+		if into == 0 {
+			continue
+		}
+		w, err := scanMessage(t.one(ctx, `SELECT `+messageColumns+` FROM inbox WHERE session_key = ? AND seq = ?`, r.key, m.seq))
+		if err != nil {
+			return nil, err
+		}
+		merged = append(merged, w)
+	}
+	return merged, t.remember(ctx, r, p)
+}
+
+// leader is the number of the message that gave the run its id, else of the newest.
+func leader(list []member, runID string) (seq int64) {
+	for _, m := range list {
+		if seq = m.seq; m.id == runID {
+			break
+		}
+	}
+	return seq
+}
+
+// requeue lets the messages of a run wait again.
+func (t *tx) requeue(ctx context.Context, r *row, runID string) error {
+	n, err := t.exec(ctx, `
+		UPDATE inbox SET state = 'waiting' WHERE session_key = ? AND state <> 'done' AND state = 'running' AND run_id = ?`, r.key, runID)
+	r.waiting += n
+	return err
+}
+
+// remember keeps what lists show of the run that ended last.
+func (t *tx) remember(ctx context.Context, r *row, p *store.FinishParams) error {
+	_, err := t.exec(ctx, `
+		UPDATE sessions SET last_run_id = ?, last_state = ?, last_cause = ?, last_error = ?, total_tokens = total_tokens + ?,
+			preview = coalesce(?, preview) WHERE key = ?`,
+		p.RunID, p.State, p.Cause, p.Error, p.Usage.InputTokens+p.Usage.OutputTokens, null(chat.Cut(p.Preview, previewBytes)), r.key)
+	return err
+}
+
+// closeRun writes the end into the run row; a run whose goroutine has not returned is stopping and has no end yet.
+func (t *tx) closeRun(ctx context.Context, p *store.FinishParams) error {
+	state, endedAt := p.State, t.now
+	if p.StillRunning {
+		state, endedAt = store.RunStopping, 0
+	}
+	_, err := t.exec(ctx, `
+		UPDATE runs SET state = ?, cause = ?, error = ?, ended_at = ?, input_tokens = ?, output_tokens = ?, model = ?, provider = ? WHERE id = ?`,
+		state, p.Cause, p.Error, zero(endedAt), p.Usage.InputTokens, p.Usage.OutputTokens, p.Usage.Model, p.Usage.Provider, p.RunID)
+	return err
+}
+
+// EndStopping ends a run whose goroutine has returned at last. A run that is not stopping is left alone.
+func (s *Store) EndStopping(ctx context.Context, c store.Claim, runID string) error {
+	return s.write.do(ctx, ordinary("end a stopped run"), func(ctx context.Context, t *tx) error {
+		u, known, err := t.findRun(ctx, runID)
+		if err != nil || !known || u.Session != c.Session || u.State != store.RunStopping {
+			return err
+		}
+		r, err := t.hold(ctx, c)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `UPDATE runs SET state = 'stopped', ended_at = ? WHERE id = ?`, t.now, runID); err != nil {
+			return err
+		}
+		if _, err := t.release(ctx, r); err != nil {
+			return err
+		}
+		return t.save(ctx, r)
+	})
+}

@@ -1,0 +1,100 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(child(role))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// open makes a store in a directory of its own and closes it at the end of the test.
+func open(tb testing.TB) *Store {
+	tb.Helper()
+	return openAt(tb, filepath.Join(tb.TempDir(), "laneway.db"), nil)
+}
+
+func openAt(tb testing.TB, path string, now func() time.Time) *Store {
+	tb.Helper()
+	s, err := Open(tb.Context(), Config{Path: path, Now: now})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// outside is a connection to the database file past the store, for tests that look or break from below.
+func outside(tb testing.TB, path string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_busy_timeout=5000")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			tb.Errorf("close the outside connection: %v", err)
+		}
+	})
+	return db
+}
+
+func register(tb testing.TB, s *Store, id string) {
+	tb.Helper()
+	if err := s.Register(tb.Context(), store.Node{ID: id, Lease: time.Hour}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// message is a typed message with the id for its dedupe key, too.
+func message(node, room, id string) store.AcceptParams {
+	return store.AcceptParams{Node: node, Take: true, Message: chat.Message{
+		Session: chat.SessionKey{Agent: "main", Rest: room}, ID: id, Dedupe: "key:" + id, Lane: "main", Principal: "ann", Channel: "web",
+		Content: chat.Content{Text: "hello", Sender: chat.Sender{ID: "7", Name: "Ann"}},
+	}}
+}
+
+// turn takes a message through accept, start and finish with one reply.
+func turn(ctx context.Context, s *Store, node, room, id string) error {
+	return turnTold(ctx, s, node, room, id, func() {})
+}
+
+// turnTold calls accepted when the message is durable.
+func turnTold(ctx context.Context, s *Store, node, room, id string, accepted func()) error {
+	p := message(node, room, id)
+	a, err := s.Accept(ctx, p)
+	if err != nil {
+		return err
+	}
+	accepted()
+	c := store.Claim{Session: p.Message.Session, Node: a.Owner, Epoch: a.Epoch}
+	if _, err := s.Start(ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}}); err != nil {
+		return err
+	}
+	_, err = s.Finish(ctx, store.FinishParams{
+		Claim: c, RunID: id, State: store.RunOK, Outcome: chat.OutcomeAnswered, Preview: "hi",
+		Outgoing: []store.Outgoing{{Kind: store.KindReply, Text: "hi", Session: c.Session, Target: chat.Target{Channel: "telegram:1", ChatID: room}}},
+	})
+	return err
+}
+
+// yield lets other goroutines run while a test waits for a state that has no channel.
+func yield() { runtime.Gosched() }

@@ -1,0 +1,162 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"laneway/migrations"
+)
+
+var (
+	// ErrNewerSchema is wrapped when the database was written by a newer laneway.
+	ErrNewerSchema = errors.New("the database is newer than this program")
+	// ErrForeign is wrapped when the file is a SQLite database of another program.
+	ErrForeign = errors.New("the database belongs to another program")
+)
+
+// Direction is what [Migrate] does.
+type Direction string
+
+// The directions.
+const (
+	Up     Direction = "up"     // apply every pending migration
+	Down   Direction = "down"   // take the newest one back; its data is lost
+	Status Direction = "status" // change nothing
+)
+
+// Migration is one numbered change of the schema.
+type Migration struct {
+	Version   int64
+	Name      string
+	Applied   bool
+	AppliedAt time.Time // zero = pending
+}
+
+// Migrate changes or reads the schema of a database that no process has open, and returns the state of every migration, oldest first.
+// A file that does not exist is made by Up only. Errors as in [Open].
+func Migrate(ctx context.Context, cfg Config, d Direction) (_ []Migration, err error) {
+	if _, statErr := os.Stat(cfg.Path); d != Up && errors.Is(statErr, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no database at %s: make it with migrate up: %w", cfg.Path, statErr)
+	}
+	cfg, lock, err := prepare(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	db, err := sql.Open("sqlite", dsn(cfg.Path, false))
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return migrate(ctx, db, cfg.Logger, d)
+}
+
+func migrate(ctx context.Context, db *sql.DB, log *slog.Logger, d Direction) ([]Migration, error) {
+	provider, err := examine(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	switch d {
+	case Up:
+		err = up(ctx, provider, log)
+	case Down:
+		err = down(ctx, provider, log)
+	case Status:
+	default:
+		err = fmt.Errorf("unknown direction %q: want up, down or status", d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list(ctx, provider)
+}
+
+func migrateUp(ctx context.Context, db *sql.DB, log *slog.Logger) error {
+	provider, err := examine(ctx, db)
+	if err != nil {
+		return err
+	}
+	return up(ctx, provider, log)
+}
+
+// examine refuses what must not be touched: another program's file, and a schema that this binary does not know.
+func examine(ctx context.Context, db *sql.DB) (*goose.Provider, error) {
+	if err := checkOwner(ctx, db); err != nil {
+		return nil, err
+	}
+	files, err := fs.Sub(migrations.SQLite, "sqlite")
+	if err != nil {
+		return nil, fmt.Errorf("read the migrations: %w", err)
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return nil, fmt.Errorf("read the migrations: %w", err)
+	}
+	have, know, err := provider.GetVersions(ctx)
+	if err != nil {
+		return nil, explain("read the schema version", err)
+	}
+	if have > know {
+		return nil, fmt.Errorf("%w: its schema is version %d and this program knows up to %d; install the newer laneway again, "+
+			"or restore the backup made before the upgrade", ErrNewerSchema, have, know)
+	}
+	return provider, nil
+}
+
+// checkOwner tells a new file and ours from a stranger's. Without it a mistyped path would fill somebody else's database with our tables.
+func checkOwner(ctx context.Context, db *sql.DB) error {
+	var tables, ours int
+	err := db.QueryRowContext(ctx, `
+		SELECT count(*), coalesce(sum(name = 'goose_db_version'), 0) FROM sqlite_schema
+		WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`).Scan(&tables, &ours)
+	if err != nil {
+		return explain("open the database", err)
+	}
+	if tables > 0 && ours == 0 {
+		return fmt.Errorf("%w: the file has %d tables and none of laneway's; name another file with --database sqlite:PATH", ErrForeign, tables)
+	}
+	return nil
+}
+
+func up(ctx context.Context, provider *goose.Provider, log *slog.Logger) error {
+	done, err := provider.Up(ctx)
+	for _, m := range done {
+		log.InfoContext(ctx, "schema migrated", "version", m.Source.Version, "duration_ms", m.Duration.Milliseconds())
+	}
+	return explain("migrate the database up", err)
+}
+
+func down(ctx context.Context, provider *goose.Provider, log *slog.Logger) error {
+	m, err := provider.Down(ctx)
+	if errors.Is(err, goose.ErrNoNextVersion) {
+		return fmt.Errorf("there is no migration to take back: %w", err)
+	}
+	if err == nil {
+		log.InfoContext(ctx, "schema migration taken back", "version", m.Source.Version)
+	}
+	return explain("migrate the database down", err)
+}
+
+func list(ctx context.Context, provider *goose.Provider) ([]Migration, error) {
+	status, err := provider.Status(ctx)
+	if err != nil {
+		return nil, explain("read the migrations of the database", err)
+	}
+	out := make([]Migration, 0, len(status))
+	for _, m := range status {
+		out = append(out, Migration{
+			Version: m.Source.Version, Name: filepath.Base(m.Source.Path),
+			Applied: m.State == goose.StateApplied, AppliedAt: m.AppliedAt,
+		})
+	}
+	return out, nil
+}

@@ -1,0 +1,126 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// send adds an outgoing row unless it exists, and returns its id.
+func (t *tx) send(ctx context.Context, o *store.Outgoing) (string, error) {
+	id := cmp.Or(o.ID, newID())
+	n, err := t.exec(ctx, `
+		INSERT INTO outbox (id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce,
+			epoch, next_at, expires_at, created_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		id, null(o.RunID), o.N, o.Session.String(), o.Target.Channel, o.Target.ChatID, o.Target.Thread, o.Kind, o.Text, o.TextMany,
+		max(o.Count, 1), o.Coalesce, o.Epoch, t.now+wait(max(o.Delay, 0)), zero(millis(o.ExpiresAt)), t.now)
+	if err != nil || n == 1 || o.RunID == "" {
+		return id, err
+	}
+	err = t.one(ctx, `SELECT id FROM outbox WHERE run_id = ? AND n = ?`, o.RunID, o.N).Scan(&id)
+	if none(err) { // it was the id that exists
+		return id, nil
+	}
+	return id, err
+}
+
+// notify tells the person what happened to count messages: a fresh row, or more on a row that nobody has tried yet. It returns the row's id, ""
+// when there is nobody to tell.
+func (t *tx) notify(ctx context.Context, key string, notice *store.Outgoing, count int) (id string, err error) {
+	if notice == nil {
+		return "", nil
+	}
+	if notice.Coalesce != "" {
+		err = t.one(ctx, `
+			UPDATE outbox SET count = count + ? WHERE place = (
+				SELECT place FROM outbox WHERE state IN ('pending', 'sending') AND state = 'pending' AND attempt = 0
+				AND channel = ? AND chat_id = ? AND coalesce = ? AND session_key IN (?, ?) ORDER BY place LIMIT 1)
+			RETURNING id`, count, notice.Target.Channel, notice.Target.ChatID, notice.Coalesce, notice.Session.String(), key).Scan(&id)
+		if !none(err) {
+			return id, err
+		}
+	}
+	o := *notice
+	o.Count = count
+	return t.send(ctx, &o)
+}
+
+// Enqueue adds outgoing messages outside of a run; rows that exist are left alone.
+func (s *Store) Enqueue(ctx context.Context, rows []store.Outgoing) error {
+	return s.write.do(ctx, ordinary("enqueue outgoing messages"), func(ctx context.Context, t *tx) error {
+		for i := range rows {
+			if _, err := t.send(ctx, &rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Delivered stores the provider's id, which must not be empty.
+func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) error {
+	if providerID == "" {
+		return chat.Errorf(chat.CodeInvalid, "a delivered message needs the provider's id")
+	}
+	return s.write.do(ctx, ordinary("note a delivery"), func(ctx context.Context, t *tx) error {
+		n, err := t.exec(ctx, `
+			UPDATE outbox SET state = 'delivered', provider_id = ?, done_at = ? WHERE id = ? AND state = 'sending' AND node = ?`,
+			providerID, t.now, id, nodeID)
+		return leased(n, err)
+	})
+}
+
+// Undelivered gives the row back for a later attempt, or ends it.
+func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
+	return s.write.do(ctx, ordinary("note a failed delivery"), func(ctx context.Context, t *tx) error {
+		state, doneAt := store.OutPending, int64(0)
+		if p.Permanent {
+			state, doneAt = store.OutFailed, t.now
+		}
+		n, err := t.exec(ctx, `
+			UPDATE outbox SET state = ?, node = NULL, last_error = ?, next_at = ?, done_at = ? WHERE id = ? AND state = 'sending' AND node = ?`,
+			state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), p.ID, p.Node)
+		return leased(n, err)
+	})
+}
+
+// leased says that the row is not the node's any more when nothing was changed.
+func leased(changed int64, err error) error {
+	if err == nil && changed == 0 {
+		return chat.ErrFenced
+	}
+	return err
+}
+
+// OutboxCounts counts what is not yet delivered and what failed for good, by channel.
+func (s *Store) OutboxCounts(ctx context.Context) (map[string]store.OutboxCount, error) {
+	counts := map[string]store.OutboxCount{}
+	err := s.view(ctx, "count outgoing messages", func(ctx context.Context, q querier) error {
+		for _, part := range []struct {
+			text string
+			add  func(c *store.OutboxCount, n int)
+		}{
+			{`SELECT channel, count(*) FROM outbox WHERE state IN ('pending', 'sending') GROUP BY channel`, func(c *store.OutboxCount, n int) { c.Waiting = n }},
+			{`SELECT channel, count(*) FROM outbox WHERE state = 'failed' GROUP BY channel`, func(c *store.OutboxCount, n int) { c.Failed = n }},
+		} {
+			rows, err := q.query(ctx, part.text)
+			_, err = collect(rows, err, func(row scanner) (none struct{}, err error) {
+				var channel string
+				var n int
+				err = row.Scan(&channel, &n)
+				c := counts[channel]
+				part.add(&c, n)
+				counts[channel] = c
+				return none, err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return counts, err
+}

@@ -1,0 +1,110 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+)
+
+// querier is what the writer's transaction and a reader's snapshot have in common.
+type querier interface {
+	query(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+	one(ctx context.Context, text string, args ...any) *sql.Row
+}
+
+// session is one connection with its prepared statements. Compiling a statement takes several times as long as running it. The
+// texts are constants of this package, so the map is bounded.
+type session struct {
+	conn  *sql.Conn
+	stmts map[string]*sql.Stmt
+}
+
+func connect(ctx context.Context, db *sql.DB) (*session, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return &session{conn: conn, stmts: map[string]*sql.Stmt{}}, nil
+}
+
+func (s *session) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
+	if stmt, ok := s.stmts[text]; ok {
+		return stmt, nil
+	}
+	stmt, err := s.conn.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %q: %w", text, err)
+	}
+	s.stmts[text] = stmt
+	return stmt, nil
+}
+
+// exec runs a statement and returns how many rows it changed.
+func (s *session) exec(ctx context.Context, text string, args ...any) (int64, error) {
+	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
+	if err != nil {
+		return 0, err
+	}
+	result, err := stmt.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func (s *session) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(ctx, args...)
+}
+
+func (s *session) one(ctx context.Context, text string, args ...any) *sql.Row {
+	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
+	if err != nil {
+		// The row carries the error to Scan: asking the connection for the same text again makes the same error.
+		return s.conn.QueryRowContext(ctx, text, args...)
+	}
+	return stmt.QueryRowContext(ctx, args...)
+}
+
+// discard closes the connection itself. ErrBadConn is the word that keeps database/sql from pooling it.
+func (s *session) discard() {
+	for _, stmt := range s.stmts {
+		_ = stmt.Close()
+	}
+	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn }) //nolint:errcheck // it returns what we hand in
+	_ = s.conn.Close()
+}
+
+// tx is the writer's transaction as one operation sees it.
+type tx struct {
+	*session
+	now int64 // the store's clock at this operation, milliseconds
+}
+
+// collect reads all rows of a query with scan, in order; no rows are an empty result.
+func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var out []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
+// scanner is a row.
+type scanner interface{ Scan(dest ...any) error }
+
+// none reports that a single row does not exist.
+func none(err error) bool { return errors.Is(err, sql.ErrNoRows) }

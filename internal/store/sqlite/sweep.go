@@ -1,0 +1,146 @@
+package sqlite
+
+import (
+	"context"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Sweep takes sessions over that nobody alive owns; see the port. A dead node gets chat.ErrFenced.
+func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
+	return result(ctx, s.write, ordinary("sweep"), func(ctx context.Context, t *tx) ([]store.Taken, error) {
+		if err := t.proveAlive(ctx, nodeID); err != nil {
+			return nil, err
+		}
+		if err := t.endStoppingOfDead(ctx); err != nil {
+			return nil, err
+		}
+		taken, err := t.sweep(ctx, nodeID, limit)
+		if err != nil {
+			return nil, err
+		}
+		return taken, t.forget(ctx)
+	})
+}
+
+func (t *tx) sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
+	keys, err := t.orphans(ctx, max(limit, 0))
+	if err != nil {
+		return nil, err
+	}
+	var out []store.Taken
+	for _, key := range keys {
+		r, ok, err := t.find(ctx, key)
+		if err != nil || !ok {
+			return nil, err
+		}
+		if err := t.takeOver(ctx, r, nodeID); err != nil {
+			return nil, err
+		}
+		rows, err := t.query(ctx, `SELECT `+messageColumns+` FROM inbox WHERE session_key = ? AND state <> 'done' ORDER BY seq`, r.key)
+		list, err := collect(rows, err, scanMessage)
+		if err != nil {
+			return nil, err
+		}
+		taken, err := t.taken(ctx, r, list)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, taken)
+	}
+	return out, nil
+}
+
+// orphans lists sessions with unfinished messages, no live owner and no open debounce window, the longest waiting first. It reads
+// the index of unfinished messages and one session row for each: its cost follows the work in hand.
+func (t *tx) orphans(ctx context.Context, limit int) ([]chat.SessionKey, error) {
+	rows, err := t.query(ctx, `
+		SELECT s.key FROM (SELECT session_key, min(seq) AS seq FROM inbox WHERE state <> 'done' GROUP BY session_key) AS u
+		JOIN sessions s ON s.key = u.session_key
+		JOIN inbox i ON i.session_key = u.session_key AND i.seq = u.seq
+		WHERE s.debounce_until <= ? AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = s.owner AND n.lease_until > ?)
+		ORDER BY i.accepted_at, s.key LIMIT ?`, t.now, t.now, limit)
+	return collect(rows, err, func(row scanner) (key chat.SessionKey, err error) {
+		err = row.Scan(keyColumn{&key})
+		return key, err
+	})
+}
+
+// takeOver moves a session to a new owner. What ran under the old one is interrupted and waits again; it counts as a crash unless the
+// old owner has taken its row away.
+func (t *tx) takeOver(ctx context.Context, r *row, nodeID string) error {
+	_, err := t.exec(ctx, `
+		UPDATE runs SET state = 'interrupted', ended_at = ?, crashes = crashes + EXISTS (SELECT 1 FROM nodes WHERE id = runs.owner)
+		WHERE session_key = ? AND state IN ('running', 'stopping')`, t.now, r.key)
+	if err != nil {
+		return err
+	}
+	n, err := t.exec(ctx, `UPDATE inbox SET state = 'waiting' WHERE session_key = ? AND state <> 'done' AND state = 'running'`, r.key)
+	if err != nil {
+		return err
+	}
+	r.waiting += n
+	r.owner = nodeID
+	r.epoch++
+	return t.save(ctx, r)
+}
+
+// taken describes a session that the node owns with the messages that it is to look after.
+func (t *tx) taken(ctx context.Context, r *row, list []store.Waiting) (store.Taken, error) {
+	out := store.Taken{
+		Claim:    store.Claim{Session: sessionKey(r.key), Node: r.owner, Epoch: r.epoch},
+		RunLimit: int(r.runLimit), Mode: chat.QueueMode(r.mode), Principal: r.principal, Cutoff: r.stopSeq,
+		Messages: list, Runs: map[string]store.Run{},
+	}
+	for i := range list {
+		id := list[i].RunID
+		if _, have := out.Runs[id]; have || id == "" {
+			continue
+		}
+		u, known, err := t.findRun(ctx, id)
+		if err != nil {
+			return out, err
+		}
+		if known {
+			out.Runs[id] = u.Run
+		}
+	}
+	return out, nil
+}
+
+// Hinted returns what other nodes accepted for sessions of this one; see the port. A dead node owns nothing.
+func (s *Store) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
+	return result(ctx, s.write, ordinary("look for hinted messages"), func(ctx context.Context, t *tx) ([]store.Taken, error) {
+		rows, err := t.query(ctx, `
+			SELECT `+messageColumns+` FROM inbox WHERE state <> 'done' AND state <> 'running' AND node <> ?
+			AND EXISTS (SELECT 1 FROM sessions s JOIN nodes n ON n.id = s.owner WHERE s.key = inbox.session_key AND s.owner = ? AND n.lease_until > ?)
+			ORDER BY session_key, seq LIMIT ?`, nodeID, nodeID, t.now, max(limit, 0))
+		list, err := collect(rows, err, scanMessage)
+		if err != nil {
+			return nil, err
+		}
+		return t.hinted(ctx, list)
+	})
+}
+
+// hinted groups messages, which come in the order of their sessions.
+func (t *tx) hinted(ctx context.Context, list []store.Waiting) ([]store.Taken, error) {
+	var out []store.Taken
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n].Session == list[0].Session {
+			n++
+		}
+		r, ok, err := t.find(ctx, list[0].Session)
+		if err != nil || !ok {
+			return nil, err
+		}
+		taken, err := t.taken(ctx, r, list[:n:n])
+		if err != nil {
+			return nil, err
+		}
+		out, list = append(out, taken), list[n:]
+	}
+	return out, nil
+}

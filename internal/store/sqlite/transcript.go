@@ -1,0 +1,104 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// defaultEntries is how many entries a read returns that does not say.
+const defaultEntries = 200
+
+// append adds entries to the named transcript of a session, the current one or an archived one. Sequence numbers grow over all of
+// them, so that a late entry of an archive has one, too. The caller saves r.
+func (t *tx) append(ctx context.Context, r *row, id string, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error) {
+	added := slices.Clone(entries)
+	for i := range added {
+		e := &added[i]
+		sender := ""
+		if e.Sender != (chat.Sender{}) {
+			var err error
+			if sender, err = encode(e.Sender); err != nil {
+				return nil, err
+			}
+		}
+		r.transcriptSeq++
+		e.Seq, e.At = r.transcriptSeq, instant(t.now)
+		_, err := t.exec(ctx, `
+			INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			r.key, id, e.Seq, e.RunID, e.Role, e.Text, sender, e.Tokens, e.StopReason, bit(e.Command), t.now)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return added, nil
+}
+
+// AppendTranscript adds entries outside of a run; see the port.
+func (s *Store) AppendTranscript(
+	ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry,
+) ([]chat.TranscriptEntry, error) {
+	return result(ctx, s.write, ordinary("append to the transcript"), func(ctx context.Context, t *tx) ([]chat.TranscriptEntry, error) {
+		r, _, err := t.findOrMake(ctx, key, principal)
+		if err != nil {
+			return nil, err
+		}
+		added, err := t.append(ctx, r, r.id, entries)
+		if err != nil {
+			return nil, err
+		}
+		return added, t.save(ctx, r)
+	})
+}
+
+const entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, at`
+
+func scanEntry(row scanner) (e chat.TranscriptEntry, err error) {
+	err = row.Scan(&e.Seq, &e.RunID, &e.Role, &e.Text, jsonColumn{&e.Sender}, &e.Tokens, &e.StopReason, &e.Command, timeColumn{&e.At})
+	return e, err
+}
+
+// Transcript reads a piece of a transcript; see [store.TranscriptQuery].
+func (s *Store) Transcript(ctx context.Context, p store.TranscriptQuery) (out store.Transcript, err error) {
+	err = s.view(ctx, "read the transcript", func(ctx context.Context, q querier) error {
+		key := p.Session.String()
+		err := q.one(ctx, `SELECT session_id FROM sessions WHERE key = ?`, key).Scan(&out.SessionID)
+		if none(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		id := cmp.Or(p.SessionID, out.SessionID)
+		err = q.one(ctx, `
+			SELECT count(*), coalesce(max(seq), 0) FROM transcript WHERE session_key = ? AND session_id = ? AND (? = '' OR run_id = ?)`,
+			key, id, p.RunID, p.RunID).Scan(&out.Total, &out.LastSeq)
+		if err != nil {
+			return err
+		}
+		out.Entries, err = entries(ctx, q, id, &p)
+		return err
+	})
+	return out, err
+}
+
+// entries reads one page, always oldest first.
+func entries(ctx context.Context, q querier, id string, p *store.TranscriptQuery) ([]chat.TranscriptEntry, error) {
+	limit := cmp.Or(p.Limit, defaultEntries)
+	if p.After > 0 || p.FromStart {
+		rows, err := q.query(ctx, `SELECT `+entryColumns+` FROM transcript
+			WHERE session_key = ? AND session_id = ? AND seq > ? AND (? = '' OR run_id = ?) ORDER BY seq LIMIT ?`,
+			p.Session.String(), id, p.After, p.RunID, p.RunID, limit)
+		return collect(rows, err, scanEntry)
+	}
+	rows, err := q.query(ctx, `SELECT `+entryColumns+` FROM transcript
+		WHERE session_key = ? AND session_id = ? AND (? = '' OR run_id = ?) ORDER BY seq DESC LIMIT ? OFFSET ?`,
+		p.Session.String(), id, p.RunID, p.RunID, limit, max(p.Offset, 0))
+	list, err := collect(rows, err, scanEntry)
+	slices.Reverse(list)
+	return list, err
+}

@@ -1,0 +1,438 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// The model is a session as one would write it on paper: its messages in order, each with a state, and who owns it.
+type model struct {
+	w     *world
+	t     *rapid.T
+	nodes []string
+	rooms []*room
+}
+
+type room struct {
+	key   chat.SessionKey
+	owner string
+	epoch int64
+	stop  int64
+	lines []*line // line n has sequence number n + 1
+	held  time.Time
+}
+
+type line struct {
+	accept  store.AcceptParams
+	seq     int64
+	state   string
+	outcome chat.Outcome
+	run     string // "" = never started
+	stopBy  string
+}
+
+// runModel does random things to a store and to the model, and compares the two after each step. All attempts share one
+// store; each has sessions and nodes of its own.
+func runModel(t *testing.T, open Opener) {
+	t.Helper()
+	shared := newWorld(t, open)
+	rapid.Check(t, func(rt *rapid.T) {
+		w := *shared
+		w.reporter = rt
+		m := &model{w: &w, t: rt, nodes: []string{w.node(), w.node()}}
+		for range 2 {
+			m.rooms = append(m.rooms, &room{key: w.key()})
+		}
+		rt.Repeat(map[string]func(*rapid.T){
+			"accept": m.accept, "again": m.again, "start": m.start, "finish": m.finish, "requeue": m.requeue,
+			"stop": m.stop, "drop": m.drop, "time": m.time, "crash": m.crash, "leave": m.leave, "zombie": m.zombie,
+			"": func(*rapid.T) { m.compare() },
+		})
+		m.end()
+	})
+}
+
+func (m *model) room() *room { return rapid.SampledFrom(m.rooms).Draw(m.t, "room") }
+
+func (m *model) node() string { return rapid.SampledFrom(m.nodes).Draw(m.t, "node") }
+
+func (m *model) alive(node string) bool { return slices.Contains(m.nodes, node) }
+
+func (r *room) in(states ...string) []*line {
+	return slices.DeleteFunc(slices.Clone(r.lines), func(l *line) bool { return !slices.Contains(states, l.state) })
+}
+
+func (r *room) queued() []*line { return r.in(store.StateHeld, store.StateWaiting) }
+
+// open is what has no outcome.
+func (r *room) open() []*line { return r.in(store.StateHeld, store.StateWaiting, store.StateRunning) }
+
+func (r *room) claim() store.Claim { return store.Claim{Session: r.key, Node: r.owner, Epoch: r.epoch} }
+
+func (r *room) done() int64 {
+	if open := r.open(); len(open) > 0 {
+		return open[0].seq - 1
+	}
+	return int64(len(r.lines))
+}
+
+func (l *line) end(o chat.Outcome) { l.state, l.outcome = store.StateDone, o }
+
+// owned says whether somebody alive owns the room; tests of a claim need it.
+func (m *model) owned(r *room) bool { return m.alive(r.owner) }
+
+func (m *model) accept(t *rapid.T) {
+	r, node := m.room(), m.node()
+	p := m.w.message(node, r.key)
+	p.RunLimit = many
+	p.Cap = rapid.IntRange(0, 3).Draw(t, "cap")
+	p.Drop = rapid.SampledFrom([]store.DropPolicy{store.DropOld, store.DropNew}).Draw(t, "drop")
+	p.Joins = rapid.IntRange(0, 3).Draw(t, "joins") == 0
+	if waiting := r.in(store.StateWaiting); len(waiting) > 0 && rapid.Bool().Draw(t, "starting") {
+		p.Starting = []int64{waiting[0].seq}
+	}
+	if rapid.IntRange(0, 3).Draw(t, "hold") == 0 {
+		p.Hold = time.Second
+	}
+	over := r.over(p)
+	if len(over) > 0 && p.Drop == store.DropNew {
+		_, err := m.w.st.Accept(m.w.ctx, p)
+		m.w.fails(err, chat.ErrQueueFull)
+		return
+	}
+	idle := len(r.open()) == 0
+	a := m.w.accept(p)
+	equal(m.w, "sequence number", a.Seq, int64(len(r.lines)+1))
+	var victims []int64
+	for _, l := range over {
+		l.end(chat.OutcomeDropped)
+		victims = append(victims, l.seq)
+	}
+	equal(m.w, "dropped", seqsOf(a.Dropped), victims)
+	m.took(r, a, node, idle)
+	l := &line{accept: p, seq: a.Seq, state: store.StateWaiting}
+	if p.Joins {
+		l.state = store.StateHeld
+	}
+	if p.Hold > 0 {
+		r.held = m.w.clock.now().Add(p.Hold)
+	}
+	r.lines = append(r.lines, l)
+}
+
+// over is what has to make room for a message: of the waiting ones that are not being started, all but the newest.
+func (r *room) over(p store.AcceptParams) []*line {
+	list := slices.DeleteFunc(r.in(store.StateWaiting), func(l *line) bool { return slices.Contains(p.Starting, l.seq) })
+	if p.Cap == 0 || p.Joins || len(list) < p.Cap {
+		return nil
+	}
+	return list[:len(list)+1-p.Cap]
+}
+
+// took follows who owns the room after an accept: an idle one is taken, one with a live owner is not.
+func (m *model) took(r *room, a store.Accepted, node string, idle bool) {
+	switch {
+	case m.owned(r):
+		equal(m.w, "owner", []any{a.Owner, a.Epoch}, []any{r.owner, r.epoch})
+	case idle:
+		equal(m.w, "an idle session is taken", []any{a.Owner, a.Epoch}, []any{node, r.epoch + 1})
+	}
+	equal(m.w, "mine", a.Mine, a.Owner == node && m.alive(a.Owner))
+	r.owner, r.epoch = a.Owner, a.Epoch
+}
+
+func (m *model) again(t *rapid.T) {
+	r := m.room()
+	if len(r.lines) == 0 {
+		t.Skip("nothing was said")
+	}
+	l := rapid.SampledFrom(r.lines).Draw(t, "line")
+	a := m.w.accept(l.accept)
+	equal(m.w, "duplicate", []any{a.Duplicate, a.Seq, a.Existing.Outcome}, []any{true, l.seq, l.outcome})
+}
+
+func (m *model) start(t *rapid.T) {
+	r := m.room()
+	queued := r.queued()
+	if len(queued) == 0 || !m.owned(r) {
+		t.Skip("nothing to start")
+	}
+	fresh := slices.DeleteFunc(slices.Clone(queued), func(l *line) bool { return l.run != "" })
+	if len(fresh) == 0 || queued[0].run != "" {
+		m.begin(r, queued[0].run)
+		return
+	}
+	n := rapid.IntRange(1, len(fresh)).Draw(t, "batch")
+	for i, l := range fresh[:n] { // a batch ends where the numbers have a hole
+		if l.seq != fresh[0].seq+int64(i) {
+			n = i
+			break
+		}
+	}
+	run := fresh[n-1].accept.Message.ID
+	for _, l := range fresh[:n] {
+		l.run = run
+	}
+	m.begin(r, run)
+}
+
+// begin starts the waiting messages of a run.
+func (m *model) begin(r *room, run string) {
+	list := slices.DeleteFunc(r.queued(), func(l *line) bool { return l.run != run })
+	var seqs []int64
+	for _, l := range list {
+		seqs = append(seqs, l.seq)
+		l.state = store.StateRunning
+	}
+	s := m.w.start(r.claim(), run, seqs...)
+	equal(m.w, "started", s.Seqs, seqs)
+	equal(m.w, "stop_by", s.StopBy, list[0].stopBy)
+}
+
+// running picks a run that is under way in a room that is owned.
+func (m *model) running(t *rapid.T) (*room, string, []*line) {
+	r := m.room()
+	list := r.in(store.StateRunning)
+	if len(list) == 0 || !m.owned(r) {
+		t.Skip("nothing runs")
+	}
+	run := rapid.SampledFrom(list).Draw(t, "running").run
+	return r, run, slices.DeleteFunc(list, func(l *line) bool { return l.run != run })
+}
+
+func (m *model) finish(t *rapid.T) {
+	r, run, list := m.running(t)
+	p := answered(r.claim(), run)
+	if rapid.Bool().Draw(t, "fails") {
+		p.State, p.Outcome, p.Cause = store.RunFailed, chat.OutcomeFailed, "unknown"
+	}
+	if list[0].stopBy != "" {
+		p = stopped(r.claim(), run)
+	}
+	f := m.w.finish(p)
+	for _, l := range list {
+		l.end(p.Outcome)
+		if p.Outcome == chat.OutcomeAnswered && l.accept.Message.ID != run && l != leaderOf(list, run) {
+			l.outcome = chat.OutcomeMerged
+		}
+	}
+	equal(m.w, "released", f.Released, len(r.open()) == 0)
+	if f.Released {
+		r.owner = ""
+	}
+}
+
+// leaderOf is the message that named the run, else the newest: the namesake may have been stopped while it waited again.
+func leaderOf(list []*line, run string) *line {
+	for _, l := range list {
+		if l.accept.Message.ID == run {
+			return l
+		}
+	}
+	return list[len(list)-1]
+}
+
+func (m *model) requeue(t *rapid.T) {
+	r, run, list := m.running(t)
+	f := m.w.finish(requeued(r.claim(), run))
+	equal(m.w, "released", f.Released, false)
+	for _, l := range list { // one waits for its turn, the others with it
+		l.state = store.StateHeld
+	}
+	leaderOf(list, run).state = store.StateWaiting
+}
+
+func (m *model) stop(t *rapid.T) {
+	r := m.room()
+	var waiting []int64
+	running := map[string]bool{}
+	asked := func(l *line) bool { return l.stopBy != "" }
+	if rapid.Bool().Draw(t, "all") {
+		for _, l := range r.queued() {
+			l.end(chat.OutcomeStopped)
+			waiting = append(waiting, l.seq)
+		}
+		for _, l := range r.in(store.StateRunning) {
+			running[l.run] = true
+		}
+		m.mark(r, running)
+		r.stop = int64(len(r.lines))
+		s := m.w.stop(r.key, store.StopAll, "")
+		equal(m.w, "stopped while waiting", seqsOf(s.Waiting), waiting)
+		equal(m.w, "stopped runs", len(s.Running), len(running))
+		return
+	}
+	if list := slices.DeleteFunc(r.in(store.StateRunning), asked); len(list) > 0 {
+		running[list[0].run] = true
+		m.mark(r, running)
+	} else if queued := r.queued(); len(queued) > 0 {
+		queued[0].end(chat.OutcomeStopped)
+		waiting = []int64{queued[0].seq}
+	}
+	s := m.w.stop(r.key, store.StopOne, "")
+	equal(m.w, "stopped while waiting", seqsOf(s.Waiting), waiting)
+	equal(m.w, "stopped runs", len(s.Running), len(running))
+}
+
+func (m *model) mark(r *room, runs map[string]bool) {
+	for _, l := range r.lines {
+		if runs[l.run] && l.run != "" {
+			l.stopBy = "bob"
+		}
+	}
+}
+
+func (m *model) drop(t *rapid.T) {
+	r := m.room()
+	if len(r.lines) == 0 {
+		t.Skip("nothing was said")
+	}
+	l := rapid.SampledFrom(r.lines).Draw(t, "line")
+	var want []int64
+	if l.state == store.StateHeld || l.state == store.StateWaiting {
+		l.end(chat.OutcomeSuperseded)
+		want = []int64{l.seq}
+	}
+	list, err := m.w.st.EndWaiting(m.w.ctx, store.EndParams{Session: r.key, Seqs: []int64{l.seq}, Outcome: chat.OutcomeSuperseded})
+	m.w.ok(err)
+	equal(m.w, "ended", seqsOf(list), want)
+}
+
+func (m *model) time(t *rapid.T) {
+	m.w.clock.advance(time.Duration(rapid.IntRange(1, 1000).Draw(t, "ms")) * time.Millisecond)
+	for _, node := range m.nodes {
+		m.w.beat(node)
+	}
+}
+
+// crash lets one node die by time and the other one live on.
+func (m *model) crash(*rapid.T) {
+	i := slices.Index(m.nodes, m.node())
+	for range 2 {
+		m.w.clock.advance(lease - time.Second)
+		m.w.beat(m.nodes[1-i])
+	}
+	m.nodes[i] = m.w.node()
+	m.sweep(m.nodes[1-i])
+}
+
+func (m *model) leave(*rapid.T) {
+	i := slices.Index(m.nodes, m.node())
+	m.w.ok(m.w.st.Unregister(m.w.ctx, m.nodes[i]))
+	m.nodes[i] = m.w.node()
+	m.sweep(m.nodes[1-i])
+}
+
+// sweep checks that exactly the rooms that nobody owns are taken, and runs on what had begun.
+func (m *model) sweep(node string) {
+	taken := map[chat.SessionKey]store.Taken{}
+	for _, t := range m.w.sweep(node) {
+		taken[t.Session] = t
+	}
+	for _, r := range m.rooms {
+		t, got := taken[r.key]
+		want := len(r.open()) > 0 && !m.owned(r) && !r.held.After(m.w.clock.now())
+		equal(m.w, "taken over: "+r.key.String(), got, want)
+		if !got {
+			continue
+		}
+		equal(m.w, "claim", t.Claim, store.Claim{Session: r.key, Node: node, Epoch: r.epoch + 1})
+		r.owner, r.epoch = t.Node, t.Epoch
+		var open []int64
+		runs := []string{}
+		for _, l := range r.open() {
+			open = append(open, l.seq)
+			if l.state == store.StateRunning && !slices.Contains(runs, l.run) {
+				runs = append(runs, l.run)
+			}
+		}
+		equal(m.w, "messages taken over", seqsOf(t.Messages), open)
+		m.runOn(r, runs)
+	}
+}
+
+// runOn starts what ran under the old owner again.
+func (m *model) runOn(r *room, runs []string) {
+	for _, run := range runs {
+		for _, l := range r.in(store.StateRunning) {
+			if l.run == run {
+				l.state = store.StateWaiting
+			}
+		}
+		m.begin(r, run)
+	}
+}
+
+// zombie tries to write with a claim of yesterday.
+func (m *model) zombie(t *rapid.T) {
+	r, run, _ := m.running(t)
+	c := r.claim()
+	c.Epoch -= int64(rapid.IntRange(1, 3).Draw(t, "epochs"))
+	_, err := m.w.st.Finish(m.w.ctx, answered(c, run))
+	m.w.fails(err, chat.ErrFenced)
+	c = r.claim()
+	c.Node = "nobody"
+	_, err = m.w.st.Finish(m.w.ctx, answered(c, run))
+	m.w.fails(err, chat.ErrFenced)
+}
+
+// compare checks everything that the store says about the rooms against the model.
+func (m *model) compare() {
+	for _, r := range m.rooms {
+		if len(r.lines) == 0 {
+			continue
+		}
+		s := m.w.session(r.key)
+		equal(m.w, "last_seq, done_seq and stop_seq of "+r.key.String(),
+			[]int64{s.LastSeq, s.DoneSeq, s.StopSeq}, []int64{int64(len(r.lines)), r.done(), r.stop})
+		if s.Waiting < len(r.in(store.StateWaiting)) || s.Waiting > len(r.queued()) {
+			m.w.Fatalf("%d wait by the session row; by the model %d, and %d with the held ones", s.Waiting, len(r.in(store.StateWaiting)), len(r.queued()))
+		}
+		equal(m.w, "epoch", s.Epoch, r.epoch)
+		if m.owned(r) && len(r.open()) > 0 {
+			equal(m.w, "owner", s.Owner, r.owner)
+		}
+		if s.TakenSeq < s.DoneSeq || s.TakenSeq > s.LastSeq {
+			m.w.Fatalf("taken_seq %d is not between %d and %d", s.TakenSeq, s.DoneSeq, s.LastSeq)
+		}
+		for _, l := range r.lines {
+			row := m.w.row(l.accept.Message.ID)
+			equal(m.w, fmt.Sprintf("state and outcome of %s %d", r.key, l.seq), []any{row.State, row.Outcome}, []any{l.state, l.outcome})
+		}
+	}
+}
+
+// end lets everything come to its end, so that the next attempt finds nothing of this one.
+func (m *model) end() {
+	m.w.clock.advance(time.Minute)
+	m.nodes = []string{m.w.node(), m.w.node()}
+	m.sweep(m.nodes[0])
+	for _, r := range m.rooms {
+		for open := r.open(); len(open) > 0; open = r.open() {
+			l := open[0]
+			if l.run == "" {
+				l.run = l.accept.Message.ID
+			}
+			if l.state != store.StateRunning {
+				m.begin(r, l.run)
+			}
+			m.w.finish(stopped(r.claim(), l.run))
+			for _, other := range r.in(store.StateRunning) {
+				if other.run == l.run {
+					other.end(chat.OutcomeStopped)
+				}
+			}
+		}
+	}
+	m.compare()
+	for _, node := range m.nodes {
+		m.w.ok(m.w.st.Unregister(m.w.ctx, node))
+	}
+}

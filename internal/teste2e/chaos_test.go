@@ -1,0 +1,170 @@
+package teste2e
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const chaosConfig = `
+cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}
+agents:
+  main: {runner: echo, script: true}
+limits: {chat: 0, requests: 0}
+drain_timeout: 2s
+`
+
+// sender says numbered texts to one session, each with its own key, and says a text again under the same key until somebody has
+// accepted it. It keeps at most three unanswered, so that no queue overflows.
+type sender struct {
+	name     string
+	texts    int
+	url      *atomic.Value
+	token    string
+	accepted atomic.Int64
+}
+
+func (s *sender) run(stop <-chan struct{}) {
+	var c *Client
+	defer func() {
+		if c != nil {
+			c.Close()
+		}
+	}()
+	for i := range s.texts {
+		key := fmt.Sprintf("%s-%d", s.name, i)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if c == nil {
+				var err error
+				if c, err = Dial(s.url.Load().(string), s.token, nil); err != nil {
+					c = nil
+					pauseABit()
+					continue
+				}
+			}
+			_, err := c.Call("chat.send", map[string]any{"sessionKey": s.name, "message": fmt.Sprintf("text %d", i), "idempotencyKey": key}, 5*time.Second)
+			if err == nil {
+				s.accepted.Add(1)
+				s.breathe(c)
+				break
+			}
+			var refusal *WireError
+			if errors.As(err, &refusal) {
+				pauseABit()
+				continue
+			}
+			c.Close()
+			c = nil
+		}
+	}
+}
+
+// breathe waits until few messages of the session are unanswered.
+func (s *sender) breathe(c *Client) {
+	for {
+		var r struct{ Session struct{ QueueDepth int } }
+		if err := c.Into(&r, "sessions.describe", map[string]any{"key": s.name}); err != nil || r.Session.QueueDepth < 3 {
+			return
+		}
+		pauseABit()
+	}
+}
+
+// pauseABit lets real processes work; there is nothing to wait for but time when nobody answers.
+func pauseABit() {
+	t := time.NewTimer(10 * time.Millisecond)
+	<-t.C
+}
+
+// TestKillAtAnyPointLosesNothingAndKeepsTheOrder kills the gateway again and again while a thousand messages are in all stages.
+func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		kills, sessions, texts := number(t, "LANEWAY_TEST_KILLS", 50), 20, 50
+		g := Install(t, database, chaosConfig)
+		g.Start()
+		token := g.Token()
+		url := &atomic.Value{}
+		url.Store(g.URL())
+		stop := make(chan struct{})
+		var senders []*sender
+		var wg sync.WaitGroup
+		for i := range sessions {
+			s := &sender{name: fmt.Sprintf("agent:main:chaos-%d", i), texts: texts, url: url, token: token}
+			senders = append(senders, s)
+			wg.Go(func() { s.run(stop) })
+		}
+		total := func() (n int64) {
+			for _, s := range senders {
+				n += s.accepted.Load()
+			}
+			return n
+		}
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		dice := rand.New(rand.NewPCG(seed, 1))
+		for range kills {
+			wait := time.NewTimer(time.Duration(20+dice.IntN(280)) * time.Millisecond)
+			<-wait.C
+			g.Kill()
+			g.Start()
+			url.Store(g.URL())
+		}
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-time.After(3 * time.Minute):
+			close(stop)
+			wg.Wait()
+			t.Fatalf("only %d of %d messages were accepted\n%s", total(), sessions*texts, g.Output())
+		}
+		o := OpenOracle(t, g, database)
+		eventually(t, "every message has an outcome", time.Minute, func() bool {
+			return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0
+		})
+		o.Check(3 * time.Second)
+		if n := o.Count("SELECT count(*) FROM inbox"); n != sessions*texts {
+			t.Errorf("%d messages in the inbox, want %d", n, sessions*texts)
+		}
+		bad := o.Rows("SELECT message_id, outcome FROM inbox WHERE outcome NOT IN ('answered', 'dead')")
+		if len(bad) > 0 {
+			t.Errorf("%d messages have another outcome, such as %s", len(bad), bad[0])
+		}
+		for _, s := range senders {
+			checkOrder(t, o, s)
+		}
+		t.Logf("%d kills, %d messages, %d answered, %d dead, %d second attempts, %d crashes survived", kills, sessions*texts,
+			o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'"), o.Count("SELECT count(*) FROM inbox WHERE outcome = 'dead'"),
+			o.Count("SELECT count(*) FROM runs WHERE attempt > 1"), o.Count("SELECT coalesce(sum(crashes), 0) FROM runs"))
+	})
+}
+
+// checkOrder compares what a session said with its transcript: each text once, in order, each followed by its own answer.
+func checkOrder(t *testing.T, o *Oracle, s *sender) {
+	t.Helper()
+	lines := o.Rows("SELECT role, content FROM transcript WHERE session_key = '" + s.name + "' ORDER BY seq")
+	dead := map[string]bool{}
+	for _, id := range o.Rows("SELECT message_id FROM inbox WHERE session_key = '" + s.name + "' AND outcome = 'dead'") {
+		dead[id] = true
+	}
+	var want []string
+	for i := range s.texts {
+		want = append(want, fmt.Sprintf("user|text %d", i))
+		if !dead[fmt.Sprintf("%s-%d", s.name, i)] {
+			want = append(want, fmt.Sprintf("assistant|text %d", i))
+		}
+	}
+	if got := strings.Join(lines, "\n"); got != strings.Join(want, "\n") {
+		t.Errorf("transcript of %s:\n%s", s.name, got)
+	}
+}

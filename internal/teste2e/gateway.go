@@ -1,0 +1,271 @@
+package teste2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// startTime bounds the time until a gateway listens; building with the race detector makes it slow on small machines.
+const startTime = 60 * time.Second
+
+// Binary builds laneway once per test binary and returns its path.
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	path, err := build()
+	if err != nil {
+		tb.Fatalf("building laneway: %v", err)
+	}
+	return path
+}
+
+//nolint:gochecknoglobals // one build per test binary
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "laneway-e2e-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "laneway")
+	args := append([]string{"build", "-o", path}, raceFlag()...)
+	cmd := exec.Command("go", append(args, "laneway/cmd/laneway")...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// Remove deletes the built binary; a TestMain calls it at the end.
+func Remove() {
+	if path, err := build(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+}
+
+// Gateway is one installation: a data directory and a configuration. Its process may be started and killed many times.
+type Gateway struct {
+	tb     testing.TB
+	Dir    string
+	config string
+	env    []string
+	args   []string
+
+	mu   sync.Mutex
+	proc *process
+}
+
+type process struct {
+	cmd    *exec.Cmd
+	url    string
+	ended  chan struct{}
+	err    error
+	output *syncBuffer
+}
+
+// syncBuffer collects output of a process.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// Install makes an installation. database "" means SQLite in the data directory; config is the YAML of everything but addresses.
+func Install(tb testing.TB, database, config string, args ...string) *Gateway {
+	tb.Helper()
+	dir := tb.TempDir()
+	g := &Gateway{tb: tb, Dir: dir, config: filepath.Join(dir, "laneway.yaml"), args: args}
+	text := "listen: [\"127.0.0.1:0\"]\nmetrics_listen: \"off\"\n" + config
+	if err := os.WriteFile(g.config, []byte(text), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	g.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), "GORACE=halt_on_error=1"}
+	if database != "" {
+		g.env = append(g.env, "LANEWAY_DATABASE_URL="+database)
+	}
+	tb.Cleanup(func() { g.Kill() })
+	return g
+}
+
+var listens = regexp.MustCompile(`listens on (127\.0\.0\.1:\d+)`)
+
+// Start starts the process and returns when it listens.
+func (g *Gateway) Start() {
+	g.tb.Helper()
+	if err := g.TryStart(); err != nil {
+		g.tb.Fatal(err)
+	}
+}
+
+// TryStart is Start with the error and the output of a gateway that does not come up.
+func (g *Gateway) TryStart() error {
+	args := append([]string{"serve", "--config", g.config}, g.args...)
+	cmd := exec.Command(Binary(g.tb), args...)
+	cmd.Env = g.env
+	p := &process{cmd: cmd, ended: make(chan struct{}), output: &syncBuffer{}}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stderr = p.output
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	urls := make(chan string, 1)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		lines := bufio.NewScanner(io.TeeReader(stdout, p.output))
+		for lines.Scan() {
+			if m := listens.FindStringSubmatch(lines.Text()); m != nil {
+				urls <- "http://" + m[1]
+			}
+		}
+	}()
+	go func() {
+		<-read
+		p.err = cmd.Wait()
+		close(p.ended)
+	}()
+	g.mu.Lock()
+	g.proc = p
+	g.mu.Unlock()
+	select {
+	case p.url = <-urls:
+		return nil
+	case <-p.ended:
+		return fmt.Errorf("laneway did not start: %w\n%s", orExit(p.err), p.output)
+	case <-time.After(startTime):
+		_ = cmd.Process.Kill()
+		<-p.ended
+		return fmt.Errorf("laneway did not listen within %s\n%s", startTime, p.output)
+	}
+}
+
+func orExit(err error) error {
+	if err == nil {
+		return errors.New("it ended with exit code 0")
+	}
+	return err
+}
+
+func (g *Gateway) current() *process {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.proc
+}
+
+// URL is the address of the running process, http://127.0.0.1:PORT.
+func (g *Gateway) URL() string { return g.current().url }
+
+// Output is everything the current process printed.
+func (g *Gateway) Output() string { return g.current().output.String() }
+
+// Token is the generated token.
+func (g *Gateway) Token() string {
+	g.tb.Helper()
+	b, err := os.ReadFile(filepath.Join(g.Dir, "data", "token"))
+	if err != nil {
+		g.tb.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// SQLite is the path of the embedded database.
+func (g *Gateway) SQLite() string { return filepath.Join(g.Dir, "data", "laneway.db") }
+
+// Kill ends the process with SIGKILL and waits for its end. A report of the race detector fails the test.
+func (g *Gateway) Kill() {
+	p := g.current()
+	if p == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+	g.checkRaces(p)
+}
+
+// Signal sends a signal.
+func (g *Gateway) Signal(s syscall.Signal) {
+	g.tb.Helper()
+	if err := g.current().cmd.Process.Signal(s); err != nil {
+		g.tb.Fatal(err)
+	}
+}
+
+// WaitExit waits for the end of the process and returns how long that took and its exit code.
+func (g *Gateway) WaitExit(limit time.Duration) (time.Duration, int) {
+	g.tb.Helper()
+	p, began := g.current(), time.Now()
+	select {
+	case <-p.ended:
+		g.checkRaces(p)
+		return time.Since(began), p.cmd.ProcessState.ExitCode()
+	case <-time.After(limit):
+		g.tb.Fatalf("the process still runs after %s\n%s", limit, p.output)
+		return 0, 0
+	}
+}
+
+func (g *Gateway) checkRaces(p *process) {
+	if out := p.output.String(); strings.Contains(out, "DATA RACE") || strings.Contains(out, "panic:") || strings.Contains(out, "fatal error:") {
+		g.tb.Errorf("the process broke:\n%s", out)
+	}
+}
+
+// CLI runs a command of the binary against this installation and returns what it printed and its exit code.
+func (g *Gateway) CLI(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
+	g.tb.Helper()
+	cmd := exec.CommandContext(ctx, Binary(g.tb), args...)
+	cmd.Env = g.env
+	if p := g.current(); p != nil && p.url != "" {
+		cmd.Env = append(cmd.Env, "LANEWAY_URL="+p.url)
+	}
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		g.tb.Fatalf("running laneway %v: %v", args, err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// Get fetches a path of the running process.
+func (g *Gateway) Get(path string) (int, string) {
+	g.tb.Helper()
+	resp, err := (&http.Client{Timeout: 10 * time.Second}).Get(g.URL() + path)
+	if err != nil {
+		g.tb.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		g.tb.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}

@@ -1,0 +1,256 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+type lanesStatus struct {
+	Lanes []struct {
+		Name                                 string
+		Capacity, Active, Stopping, Waiting  int
+		Started, Finished, Failed, Cancelled int64
+	}
+	Drops struct{ Old, New int64 }
+}
+
+func (l lanesStatus) main() (capacity, active int, finished int64) {
+	for _, lane := range l.Lanes {
+		if lane.Name == "main" {
+			return lane.Capacity, lane.Active, lane.Finished
+		}
+	}
+	return 0, 0, 0
+}
+
+// TestAFullLaneKeepsMoving is the load under which gateways of this kind stop for ever: 25 groups with three turns at once each want
+// half as much again as 30 slots can do. And a person who waits behind it says /stop.
+func TestAFullLaneKeepsMoving(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		length := time.Duration(number(t, "LANEWAY_TEST_LOAD_SECONDS", 40)) * time.Second
+		const groups, slots, mean = 25, 30, 3 * time.Second
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 1s\n")
+		g.Start()
+		token := g.Token()
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		var accepted atomic.Int64
+		for i := range groups {
+			wg.Go(func() {
+				c, err := Dial(g.URL(), token, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				dice := rand.New(rand.NewPCG(1, uint64(i)))
+				pause := time.Duration(float64(mean) * groups / slots / 1.5)
+				for n := 0; ; n++ {
+					text := fmt.Sprintf("sleep %dms", 2000+dice.IntN(2000))
+					_, err := c.Call("chat.send", map[string]any{
+						"sessionKey": fmt.Sprintf("agent:main:load:group:%d", i), "message": text, "idempotencyKey": fmt.Sprintf("g%d-%d", i, n),
+					}, 10*time.Second)
+					if err != nil {
+						t.Errorf("message %d of group %d: %v", n, i, err)
+						return
+					}
+					accepted.Add(1)
+					timer := time.NewTimer(pause/2 + time.Duration(dice.Int64N(int64(pause))))
+					select {
+					case <-timer.C:
+					case <-stop:
+						timer.Stop()
+						return
+					}
+				}
+			})
+		}
+		watchThroughput(t, g, token, length, slots, mean)
+		stopBehindTheFullLane(t, g, token)
+		close(stop)
+		wg.Wait()
+		if accepted.Load() < 100 {
+			t.Errorf("only %d messages were accepted", accepted.Load())
+		}
+		OpenOracle(t, g, database).Check(15 * time.Second)
+		g.Signal(syscall.SIGTERM)
+		if took, code := g.WaitExit(10 * time.Second); code != 0 || took > 3*time.Second {
+			t.Errorf("exit code %d after %s, want 0 within the drain timeout of 1s and 2s more", code, took)
+		}
+	})
+}
+
+// watchThroughput compares what the lane finishes in each window with what its slots can do.
+func watchThroughput(t *testing.T, g *Gateway, token string, length time.Duration, slots int, mean time.Duration) {
+	t.Helper()
+	c, err := Dial(g.URL(), token, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const window = 10 * time.Second
+	eventually(t, "the lane is full", 30*time.Second, func() bool {
+		var l lanesStatus
+		if err := c.Into(&l, "lanes.status", nil); err != nil {
+			t.Fatal(err)
+		}
+		_, active, finished := l.main()
+		return active == slots && finished > int64(slots)
+	})
+	var before lanesStatus
+	if err := c.Into(&before, "lanes.status", nil); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	busy, samples := 0, 0
+	began := time.Now()
+	for time.Since(began) < length {
+		<-tick.C
+		var now lanesStatus
+		if err := c.Into(&now, "lanes.status", nil); err != nil {
+			t.Fatal(err)
+		}
+		capacity, active, _ := now.main()
+		if active > capacity {
+			t.Errorf("%d turns in %d slots", active, capacity)
+		}
+		busy, samples = busy+active, samples+1
+	}
+	var after lanesStatus
+	if err := c.Into(&after, "lanes.status", nil); err != nil {
+		t.Fatal(err)
+	}
+	_, _, first := before.main()
+	_, _, last := after.main()
+	took := time.Since(began)
+	share := float64(busy) / float64(samples*slots)
+	rate := float64(last-first) / took.Seconds()
+	full := float64(slots) / mean.Seconds()
+	t.Logf("slots busy %.1f %%, %.2f turns/s of %.2f possible over %s (window %s)", 100*share, rate, full, took.Round(time.Second), window)
+	if share < 0.95 {
+		t.Errorf("slots were busy %.1f %% of the time, want 95 %%", 100*share)
+	}
+	if rate < 0.90*full { // turns have random lengths: the busy share is the sharp figure, this one only has to be near
+		t.Errorf("%.2f turns/s, want near %.2f", rate, full)
+	}
+}
+
+// stopBehindTheFullLane says something in a new session, which has to wait, and stops it.
+func stopBehindTheFullLane(t *testing.T, g *Gateway, token string) {
+	t.Helper()
+	ends := make(chan string, 10)
+	c, err := Dial(g.URL(), token, func(e Event) {
+		var p struct{ RunID, State string }
+		if e.Name == "chat" && json.Unmarshal(e.Payload, &p) == nil && p.State != "delta" {
+			ends <- p.RunID + " " + p.State
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	send := func(key, text string) {
+		if _, err := c.Call("chat.send", map[string]any{"sessionKey": "agent:main:impatient", "message": text, "idempotencyKey": key}, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("waits", "hello")
+	began := time.Now()
+	send("stops", "/stop")
+	got := map[string]bool{}
+	limit := time.NewTimer(10 * time.Second)
+	defer limit.Stop()
+	for !got["waits aborted"] || !got["stops final"] {
+		select {
+		case e := <-ends:
+			got[e] = true
+		case <-limit.C:
+			t.Fatalf("after /stop behind a full lane came only %v", got)
+		}
+	}
+	took := time.Since(began)
+	t.Logf("/stop behind the full lane was answered after %s", took.Round(time.Millisecond))
+	if took > time.Second {
+		t.Errorf("/stop behind the full lane was answered after %s, want 1s", took)
+	}
+}
+
+// TestSIGTERMWithAHundredTurnsLeavesNoneWithoutAnEnd drains for two seconds: what ends in time is answered, the rest is
+// interrupted and runs again in the next process.
+func TestSIGTERMWithAHundredTurnsLeavesNoneWithoutAnEnd(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nlanes: {main: 100}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 2s\n")
+		g.Start()
+		c, err := Dial(g.URL(), g.Token(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for i := range 100 {
+			text := "sleep 1s"
+			if i%2 == 1 {
+				text = "sleep 8s"
+			}
+			_, err := c.Call("chat.send", map[string]any{"sessionKey": fmt.Sprintf("agent:main:d%d", i), "message": text, "idempotencyKey": fmt.Sprintf("d%d", i)}, 10*time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := OpenOracle(t, g, database)
+		g.Signal(syscall.SIGTERM)
+		took, code := g.WaitExit(15 * time.Second)
+		t.Logf("exit %d after %s", code, took.Round(time.Millisecond))
+		if code != 0 || took > 4*time.Second {
+			t.Errorf("exit code %d after %s, want 0 within the drain timeout of 2s and 2s more", code, took)
+		}
+		if n := o.Count("SELECT count(*) FROM runs WHERE state IN ('running', 'stopping')"); n != 0 {
+			t.Errorf("%d runs say that they still run", n)
+		}
+		if n := o.Count("SELECT count(*) FROM runs WHERE state = 'interrupted'"); n < 50 {
+			t.Errorf("%d runs were interrupted, want those of 8s at least", n)
+		}
+		answered := o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'")
+		if answered == 0 {
+			t.Error("no turn was allowed to finish")
+		}
+		g.Start()
+		eventually(t, "every message is answered by the next process", 40*time.Second, func() bool {
+			return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 100
+		})
+		if n := o.Count("SELECT coalesce(sum(crashes), 0) FROM runs"); n != 0 {
+			t.Errorf("%d crashes were counted in a clean stop", n)
+		}
+		o.Check(3 * time.Second)
+	})
+}
+
+// TestASecondSignalEndsTheDrainAtOnce stops a gateway whose turn never ends, twice.
+func TestASecondSignalEndsTheDrainAtOnce(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\ndrain_timeout: 10m\n")
+		g.Start()
+		c, err := Dial(g.URL(), g.Token(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Call("chat.send", map[string]any{"sessionKey": "main", "message": "sleep 1h", "idempotencyKey": "long"}, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		o := OpenOracle(t, g, database)
+		eventually(t, "the turn runs", 10*time.Second, func() bool { return o.Count("SELECT count(*) FROM runs WHERE state = 'running'") == 1 })
+		g.Signal(syscall.SIGTERM)
+		eventually(t, "the gateway says that it drains", 10*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == 503 })
+		g.Signal(syscall.SIGTERM)
+		if took, _ := g.WaitExit(10 * time.Second); took > 3*time.Second {
+			t.Errorf("the second signal took %s", took)
+		}
+	})
+}

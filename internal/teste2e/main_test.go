@@ -1,0 +1,63 @@
+package teste2e
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"laneway/internal/testpg"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	Remove()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// onBothStores runs a scenario on SQLite and on a PostgreSQL database of its own.
+func onBothStores(t *testing.T, f func(t *testing.T, database string)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); f(t, "") })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); f(t, testpg.DB(t)) })
+}
+
+// number reads a size from the environment: make chaos asks for more than make test.
+func number(t *testing.T, name string, usual int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s=%q is not a positive number", name, text)
+	}
+	return n
+}
+
+// eventually waits for a condition that other processes bring about.
+func eventually(t *testing.T, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for !ok() {
+		select {
+		case <-look.C:
+		case <-deadline.C:
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}

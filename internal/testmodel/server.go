@@ -1,0 +1,275 @@
+package testmodel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Protocol is the API of a call.
+type Protocol string
+
+// The protocols.
+const (
+	OpenAI    Protocol = "openai"
+	Anthropic Protocol = "anthropic"
+)
+
+// Message is one line of a conversation.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// Call is one request as it arrived.
+type Call struct {
+	// Number counts from 1 in the order of arrival.
+	Number   int
+	Protocol Protocol
+	Model    string
+	// User is the field `user`, or metadata.user_id; "" = none was sent.
+	User string
+	// Messages without the system prompt, which is in System.
+	Messages []Message
+	System   string
+	Stream   bool
+	// From is the client's address: the same for calls over one connection.
+	From   string
+	Header http.Header
+	// Body is the whole request.
+	Body []byte
+}
+
+// Last is the text of the last message.
+func (c Call) Last() string {
+	if len(c.Messages) == 0 {
+		return ""
+	}
+	return c.Messages[len(c.Messages)-1].Content
+}
+
+// Field is a member of the body, nil if there is none.
+func (c Call) Field(name string) any {
+	var body map[string]any
+	if json.Unmarshal(c.Body, &body) != nil {
+		return nil
+	}
+	return body[name]
+}
+
+// Server is a model server. It is safe for concurrent use.
+type Server struct {
+	url       string
+	transport http.RoundTripper
+	ending    chan struct{}
+
+	mu      sync.Mutex
+	answer  func(Call) Reply
+	calls   []Call
+	active  map[string]int
+	most    map[string]int
+	total   int
+	highest int
+	changed chan struct{} // closed and replaced with each change
+}
+
+// Start listens on a free port of loopback and ends with the test.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("listening for the model server: %v", err)
+	}
+	s := newServer("http://" + listener.Addr().String())
+	s.serve(tb, listener)
+	return s
+}
+
+// StartInMemory serves connections that are pipes; only [Server.Transport] reaches it. It ends with the test, or earlier with
+// the function that it returns, which a test in a synctest bubble has to call.
+func StartInMemory(tb testing.TB) (*Server, func()) {
+	tb.Helper()
+	pipes := newPipes()
+	s := newServer("http://model.test")
+	transport := &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return pipes.dial(ctx) },
+		DisableCompression: true,
+	}
+	s.transport = transport
+	end := s.serve(tb, pipes)
+	return s, func() {
+		transport.CloseIdleConnections()
+		end()
+	}
+}
+
+func newServer(url string) *Server {
+	return &Server{
+		url: url, ending: make(chan struct{}), changed: make(chan struct{}),
+		active: map[string]int{}, most: map[string]int{},
+	}
+}
+
+func (s *Server) serve(tb testing.TB, listener net.Listener) func() {
+	tb.Helper()
+	server := &http.Server{Handler: http.HandlerFunc(s.handle), ReadHeaderTimeout: time.Minute}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	end := sync.OnceFunc(func() {
+		close(s.ending)
+		if err := server.Close(); err != nil {
+			tb.Errorf("closing the model server: %v", err)
+		}
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			tb.Errorf("the model server ended: %v", err)
+		}
+	})
+	tb.Cleanup(end)
+	return end
+}
+
+// URL is the address without a path: add /v1 for OpenAI clients.
+func (s *Server) URL() string { return s.url }
+
+// Transport reaches the server; nil for one on loopback, where any client does.
+func (s *Server) Transport() http.RoundTripper { return s.transport }
+
+// Answer sets what is replied from now on. The function may be called from many goroutines at once; it may block.
+func (s *Server) Answer(answer func(Call) Reply) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+// Calls are all requests so far, oldest first.
+func (s *Server) Calls() []Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// Active is how many requests are being answered.
+func (s *Server) Active() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}
+
+// Most is how many requests of this user were answered at once at the worst moment.
+func (s *Server) Most(user string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.most[user]
+}
+
+// MostOfAll is how many requests were answered at once at the worst moment.
+func (s *Server) MostOfAll() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.highest
+}
+
+// WaitFor blocks until calls have arrived and active are being answered, or the context is over. active < 0 = any number.
+func (s *Server) WaitFor(ctx context.Context, calls, active int) error {
+	for {
+		s.mu.Lock()
+		reached := len(s.calls) >= calls && (active < 0 || s.total == active)
+		changed := s.changed
+		s.mu.Unlock()
+		if reached {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<20))
+	if err != nil {
+		return
+	}
+	call := Call{Header: r.Header.Clone(), Body: body, From: r.RemoteAddr}
+	switch r.URL.Path {
+	case "/v1/chat/completions", "/chat/completions":
+		call.Protocol = OpenAI
+	case "/v1/messages":
+		call.Protocol = Anthropic
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	if err := call.parse(); err != nil {
+		http.Error(w, `{"error":{"message":"the body is not JSON","type":"invalid_request_error"}}`, http.StatusBadRequest)
+		return
+	}
+	reply := s.begin(&call)
+	defer s.end(call.User)
+	play(w, r, script{call: call, reply: reply(call), ending: s.ending})
+}
+
+// begin counts a call and returns the function that says what to reply.
+func (s *Server) begin(call *Call) func(Call) Reply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call.Number = len(s.calls) + 1
+	s.calls = append(s.calls, *call)
+	s.total++
+	s.highest = max(s.highest, s.total)
+	s.active[call.User]++
+	s.most[call.User] = max(s.most[call.User], s.active[call.User])
+	s.tell()
+	if s.answer == nil {
+		return func(call Call) Reply { return Reply{Pieces: []string{call.Last()}} }
+	}
+	return s.answer
+}
+
+func (s *Server) end(user string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total--
+	s.active[user]--
+	s.tell()
+}
+
+// tell wakes everybody who waits for a change. The mutex is held.
+func (s *Server) tell() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (c *Call) parse() error {
+	var body struct {
+		Model    string    `json:"model"`
+		User     string    `json:"user"`
+		System   string    `json:"system"`
+		Stream   bool      `json:"stream"`
+		Messages []Message `json:"messages"`
+		Metadata struct {
+			UserID string `json:"user_id"` //nolint:tagliatelle // a foreign wire
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(c.Body, &body); err != nil {
+		return err //nolint:wrapcheck // only its presence matters
+	}
+	c.Model, c.User, c.System, c.Stream = body.Model, body.User+body.Metadata.UserID, body.System, body.Stream
+	for _, message := range body.Messages {
+		if message.Role == "system" {
+			c.System = message.Content
+			continue
+		}
+		c.Messages = append(c.Messages, message)
+	}
+	return nil
+}
