@@ -34,6 +34,7 @@ func Invariants() []Invariant {
 	return append(all, nodeInvariants()...)
 }
 
+// messageInvariants: a message whose run was interrupted waits again and has a run; the queue may be longer by those.
 func messageInvariants() []Invariant {
 	return []Invariant{
 		{ID: "I1.state", Rule: "A message is done exactly when it has one of the known outcomes.", SQL: `
@@ -72,7 +73,7 @@ func messageInvariants() []Invariant {
 			WHERE state = 'delivered' AND coalesce(provider_id, '') = ''`},
 		{ID: "I10.queue", Rule: "No more messages wait for a turn of their own than the queue has places.", Params: []string{"cap"}, SQL: `
 			SELECT 'I10.queue', session_key, count(*) FROM inbox
-			WHERE state = 'waiting'
+			WHERE state = 'waiting' AND coalesce(run_id, '') = ''
 			GROUP BY session_key HAVING count(*) > :cap`},
 	}
 }
@@ -80,6 +81,7 @@ func messageInvariants() []Invariant {
 // runInvariants: a run that ended in the millisecond in which it began overlaps nothing, although its successor may have
 // begun in that millisecond, too.
 func runInvariants() []Invariant {
+	lanes := []string{"main", "subagent", "team", "cron"}
 	return []Invariant{
 		{ID: "I3.now", Rule: "A session runs no more turns at once than its limit, stopping ones included.", SQL: `
 			SELECT 'I3.now', s.key, count(*) FROM sessions s
@@ -92,8 +94,7 @@ func runInvariants() []Invariant {
 			 AND b.started_at <= a.started_at AND (b.ended_at IS NULL OR b.ended_at > a.started_at)
 			WHERE a.started_at > :since AND (a.ended_at IS NULL OR a.ended_at > a.started_at)
 			GROUP BY a.session_key, a.id, s.run_limit HAVING count(*) >= s.run_limit`},
-		{ID: "I4.lane", Rule: "A node runs no more turns in a lane than the lane has slots.",
-			Params: []string{"main", "subagent", "team", "cron"}, SQL: `
+		{ID: "I4.lane", Rule: "A node runs no more turns in a lane than the lane has slots.", Params: lanes, SQL: `
 			SELECT 'I4.lane', r.owner, r.lane, count(*) FROM runs r
 			WHERE r.state IN ('running', 'stopping')
 			GROUP BY r.owner, r.lane

@@ -64,7 +64,7 @@ func New(cfg Config) *Store {
 		outbox: map[string]*outRow{}, byRun: map[runPart]*outRow{},
 	}
 	if s.now == nil {
-		s.now = time.Now
+		s.now = time.Now //nolint:forbidigo // the default of the injected clock
 	}
 	return s
 }

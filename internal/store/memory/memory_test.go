@@ -43,11 +43,11 @@ type mirror struct {
 	copied int64 // ops and changes when db was made
 }
 
-func (m *mirror) current(t testing.TB) *sql.DB {
-	t.Helper()
+func (m *mirror) current(tb testing.TB) *sql.DB {
+	tb.Helper()
 	if now := m.ops.Load() + int64(len(m.changes)); m.db == nil || m.copied != now {
 		m.close()
-		m.db, m.copied = m.copyTo(t), now
+		m.db, m.copied = m.copyTo(tb), now
 	}
 	return m.db
 }
@@ -58,17 +58,17 @@ func (m *mirror) close() {
 	}
 }
 
-func (m *mirror) query(t testing.TB, text string) [][]any {
-	t.Helper()
-	db := m.current(t)
-	rows, err := db.QueryContext(context.WithoutCancel(t.Context()), text)
+func (m *mirror) query(tb testing.TB, text string) [][]any {
+	tb.Helper()
+	db := m.current(tb)
+	rows, err := db.QueryContext(context.WithoutCancel(tb.Context()), text)
 	if err != nil {
-		t.Fatalf("%s\n%v", text, err)
+		tb.Fatalf("%s\n%v", text, err)
 	}
 	defer rows.Close()
 	columns, err := rows.Columns()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	var all [][]any
 	for rows.Next() {
@@ -78,26 +78,26 @@ func (m *mirror) query(t testing.TB, text string) [][]any {
 			into[i] = &row[i]
 		}
 		if err := rows.Scan(into...); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		all = append(all, row)
 	}
 	if err := rows.Err(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return all
 }
 
-func (m *mirror) copyTo(t testing.TB) *sql.DB {
-	t.Helper()
+func (m *mirror) copyTo(tb testing.TB) *sql.DB {
+	tb.Helper()
 	db, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	db.SetMaxOpenConns(1)
 	run := func(text string, args ...any) {
-		if _, err := db.ExecContext(context.WithoutCancel(t.Context()), text, args...); err != nil {
-			t.Fatalf("%s\n%v", text, err)
+		if _, err := db.ExecContext(context.WithoutCancel(tb.Context()), text, args...); err != nil {
+			tb.Fatalf("%s\n%v", text, err)
 		}
 	}
 	run(tables)
@@ -118,18 +118,18 @@ func (m *mirror) copyTo(t testing.TB) *sql.DB {
 	return db
 }
 
-func open(t testing.TB, now func() time.Time) storetest.Harness {
-	t.Helper()
+func open(tb testing.TB, now func() time.Time) storetest.Harness {
+	tb.Helper()
 	m := &mirror{}
 	st := memory.New(memory.Config{Now: now, Before: func(context.Context, string) error {
 		m.ops.Add(1)
 		return nil
 	}})
 	m.st = st
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		m.close()
 		if err := st.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	same := func() store.Store { return st }

@@ -58,7 +58,7 @@ func (s *Store) notify(key chat.SessionKey, notice *store.Outgoing, about []*mes
 	if notice == nil || len(about) == 0 {
 		return
 	}
-	id := ""
+	var id string
 	if row := s.joinable(key, notice); row != nil {
 		row.Count += len(about)
 		id = row.ID

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"maps"
 	"strconv"
 	"time"
 
@@ -38,8 +39,11 @@ func breaks() []breach {
 		{id: "I8.epoch", sql: `UPDATE runs SET epoch = 99 WHERE id = 'a2'`},
 		{id: "I8.twice", sql: `UPDATE runs SET seq_from = 1 WHERE id = 'b2'`},
 		{id: "I8.effect", sql: `UPDATE outbox SET epoch = 99 WHERE run_id = 'a1'`},
-		{id: "I9.secret", sql: `UPDATE runs SET error = 'the key canary-7f3a is wrong' WHERE id = 'a1'`},
-		{id: "I10.queue", sql: `UPDATE inbox SET state = 'waiting' WHERE message_id = 'a2'`, values: map[string]string{"cap": "1"}},
+		{id: "I9.secret", sql: `UPDATE runs SET error = 'the key ` + canary + ` is wrong' WHERE id = 'a1'`},
+		{
+			id: "I10.queue", values: map[string]string{"cap": "1"},
+			sql: `UPDATE inbox SET state = 'waiting', run_id = (SELECT run_id FROM inbox WHERE message_id = 'a3') WHERE message_id = 'a2'`,
+		},
 		{id: "I10.nodes", sql: `UPDATE nodes SET lease_until = 1 WHERE id = 'n2'`},
 	}
 }
@@ -49,9 +53,7 @@ func (w *world) breakOne(b breach) {
 	w.Helper()
 	w.example()
 	values := w.values()
-	for name, v := range b.values {
-		values[name] = v
-	}
+	maps.Copy(values, b.values)
 	if b.id != "I4.lane" { // its limit is for the lane that the statement moves the run to
 		equal(w, "violations of good data", w.speaking(values), []string{})
 	}

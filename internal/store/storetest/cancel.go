@@ -27,7 +27,8 @@ func overBeforeTheBegin(w *world) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	cancel()
 	before := w.picture(key, run)
-	for name, call := range w.writes(ctx, l, c, run, waiting, a.Seq, out.ID) {
+	todo := leftOver{lease: l, claim: c, run: run, waiting: waiting, seq: a.Seq, out: out.ID}
+	for name, call := range w.writes(ctx, todo) {
 		if err := call(); err == nil {
 			w.Errorf("%s returns no error although its context is over", name)
 		} else if errors.Is(err, chat.ErrFenced) || errors.Is(err, chat.ErrConflict) {
@@ -42,9 +43,17 @@ func overBeforeTheBegin(w *world) {
 	w.finish(answered(c, run))
 }
 
-func (w *world) writes(
-	ctx context.Context, l store.Lease, c store.Claim, run, waiting string, seq int64, out string,
-) map[string]func() error {
+// leftOver is what the writes are about: a run under way, a waiting message, an outgoing one and a lease.
+type leftOver struct {
+	lease        store.Lease
+	claim        store.Claim
+	run, waiting string
+	seq          int64
+	out          string
+}
+
+func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() error {
+	l, c, run, waiting, seq, out := todo.lease, todo.claim, todo.run, todo.waiting, todo.seq, todo.out
 	key, node := c.Session, c.Node
 	end := store.EndParams{Session: key, Seqs: []int64{seq}, Outcome: chat.OutcomeDropped}
 	stop := store.StopParams{Session: key, Scope: store.StopAll, By: "bob"}

@@ -24,8 +24,8 @@
 // [Run] returns when all tests have ended; goroutines of a test end before the test. An engine calls it so:
 //
 //	func TestStore(t *testing.T) {
-//		storetest.Run(t, func(t testing.TB, now func() time.Time) storetest.Harness {
-//			path := filepath.Join(t.TempDir(), "test.db")
+//		storetest.Run(t, func(tb testing.TB, now func() time.Time) storetest.Harness {
+//			path := filepath.Join(tb.TempDir(), "test.db")
 //			...
 //			return storetest.Harness{Open: open, Reopen: reopen, Query: query, Exec: exec}
 //		})

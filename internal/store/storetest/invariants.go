@@ -9,6 +9,9 @@ import (
 	"laneway/internal/store"
 )
 
+// canary is a text that no row may contain.
+const canary = "canary-7f3a"
+
 // bind puts values where the text of an invariant has names. Values are SQL literals.
 func bind(inv store.Invariant, values map[string]string) string {
 	name := regexp.MustCompile(`:[a-z]+`)
@@ -21,7 +24,7 @@ func (w *world) values() map[string]string {
 	return map[string]string{
 		"now": at(0), "gone": at(lease + 5*time.Second), "drain": at(32 * time.Second), "since": at(24 * time.Hour),
 		"main": literal(1 << 20), "subagent": literal(1 << 20), "team": literal(1 << 20), "cron": literal(1 << 20),
-		"cap": literal(int64(w.cap)), "secret": "'canary-7f3a'",
+		"cap": literal(int64(w.cap)), "secret": "'" + canary + "'",
 	}
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"laneway/internal/chat"
@@ -63,11 +64,12 @@ func (w *world) claimOne(node string) store.Outgoing {
 	return list[0]
 }
 
-func (w *world) counts(channel string) store.OutboxCount {
+// counts are those of the channel web.
+func (w *world) counts() store.OutboxCount {
 	w.Helper()
 	counts, err := w.st.OutboxCounts(w.ctx)
 	w.ok(err)
-	return counts[channel]
+	return counts["web"]
 }
 
 func outIDs(list []store.Outgoing) []string {
@@ -186,7 +188,7 @@ func claimLimit(w *world) {
 	node := w.node()
 	var ids []string
 	for i := range 5 {
-		o := w.outgoing("web", fmt.Sprint(i))
+		o := w.outgoing("web", strconv.Itoa(i))
 		ids = append(ids, o.ID)
 		w.enqueue(o)
 		w.clock.advance(time.Millisecond)
@@ -221,10 +223,10 @@ func undeliveredComesAgain(w *world) {
 		equal(w, "claimed before the retry is due", len(w.claim(node)), 0)
 		w.clock.advance(time.Millisecond)
 	}
-	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{Waiting: 1})
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1})
 	w.claimOne(node)
 	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
-	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{})
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
 }
 
 func permanentFailureEnds(w *world) {
@@ -236,7 +238,7 @@ func permanentFailureEnds(w *world) {
 	w.claimOne(node)
 	p := store.UndeliveredParams{Node: node, ID: first.ID, Error: "the chat does not exist", Permanent: true}
 	w.ok(w.st.Undelivered(w.ctx, p))
-	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{Waiting: 1, Failed: 1})
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1, Failed: 1})
 	equal(w, "the next row of the chat", w.claimOne(node).ID, second.ID)
 	w.fails(w.st.Delivered(w.ctx, node, first.ID, "p"), chat.ErrFenced)
 }
@@ -292,9 +294,9 @@ func deliveredNeedsID(w *world) {
 	if err := w.st.Delivered(w.ctx, node, o.ID, ""); err == nil {
 		w.Fatalf("delivered without the provider's id")
 	}
-	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{Waiting: 1})
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1})
 	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
-	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{})
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
 }
 
 func onlyTheSenderReports(w *world) {
@@ -307,7 +309,7 @@ func onlyTheSenderReports(w *world) {
 	w.fails(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: other, ID: o.ID, Permanent: true}), chat.ErrFenced)
 	w.fails(w.st.Delivered(w.ctx, node, w.id("out"), "p"), chat.ErrFenced)
 	equal(w, "claimed", len(w.claim(other)), 0)
-	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{Waiting: 1})
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1})
 	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
 }
 
@@ -327,7 +329,7 @@ func tooLateExpires(w *world) {
 	equal(w, "told again", len(w.claim(node)), 0)
 	w.fails(w.st.Delivered(w.ctx, node, o.ID, "p"), chat.ErrFenced)
 	w.ok(w.st.Delivered(w.ctx, node, onTime.ID, "p"))
-	equal(w, "waiting and failed", w.counts("web"), store.OutboxCount{})
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
 }
 
 func deadNodeClaimsNothing(w *world) {
@@ -348,7 +350,7 @@ func deadNodeClaimsNothing(w *world) {
 func countsByChannel(w *world) {
 	node := w.node()
 	for i := range 3 {
-		w.enqueue(w.outgoing("web", fmt.Sprint(i)), w.outgoing("api", fmt.Sprint(i)))
+		w.enqueue(w.outgoing("web", strconv.Itoa(i)), w.outgoing("api", strconv.Itoa(i)))
 	}
 	for _, o := range w.claim(node, "api") {
 		w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "gone", Permanent: true}))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -227,8 +228,8 @@ func finishesOfOneRun(w *world) {
 	done := 0
 	w.race(racers, func(st store.Store, i int) error {
 		p := answered(c, run)
-		p.Transcript = []chat.TranscriptEntry{{RunID: run, Role: chat.RoleAssistant, Text: fmt.Sprint(i)}}
-		p.Outgoing = []store.Outgoing{{Kind: store.KindReply, Text: fmt.Sprint(i), Target: chat.Target{Channel: "web", ChatID: fmt.Sprint(i)}}}
+		p.Transcript = []chat.TranscriptEntry{{RunID: run, Role: chat.RoleAssistant, Text: strconv.Itoa(i)}}
+		p.Outgoing = []store.Outgoing{{Kind: store.KindReply, Text: strconv.Itoa(i), Target: chat.Target{Channel: "web", ChatID: strconv.Itoa(i)}}}
 		_, err := st.Finish(w.ctx, p)
 		if errors.Is(err, chat.ErrFenced) {
 			return nil
@@ -248,8 +249,8 @@ func claimsOfOneChat(w *world) {
 	nodes := []string{w.node(), w.node()}
 	for n := range rows {
 		for i := range chats {
-			o := w.outgoing("web", fmt.Sprint(i))
-			o.Text = fmt.Sprint(n)
+			o := w.outgoing("web", strconv.Itoa(i))
+			o.Text = strconv.Itoa(n)
 			w.enqueue(o)
 		}
 		w.clock.advance(time.Millisecond)
@@ -275,7 +276,7 @@ func claimsOfOneChat(w *world) {
 		}
 		equal(w, "chats with a message under way", len(got), chats)
 		for _, o := range got {
-			equal(w, "order in a chat", o.Text, fmt.Sprint(n))
+			equal(w, "order in a chat", o.Text, strconv.Itoa(n))
 			w.ok(w.st.Delivered(w.ctx, by[o.ID], o.ID, "p"))
 		}
 	}
@@ -341,7 +342,7 @@ func acceptAgainstFinish(w *world) {
 
 func dropAgainstStart(w *world) {
 	node := w.node()
-	w.cap = 2
+	w.cap = 1
 	for range 30 {
 		key := w.key()
 		p := w.message(node, key)

@@ -17,13 +17,13 @@ type Harness struct {
 	// keeps nothing returns the old one.
 	Reopen func() store.Store
 	// Query runs a SELECT and returns its rows; nil = the engine knows no SQL.
-	Query func(t testing.TB, sql string) [][]any
+	Query func(tb testing.TB, sql string) [][]any
 	// Exec runs a statement that changes rows; nil exactly when Query is.
-	Exec func(t testing.TB, sql string)
+	Exec func(tb testing.TB, sql string)
 }
 
 // Opener opens a fresh and empty store that asks now for the time, to the millisecond; nil = the engine's own clock.
-type Opener func(t testing.TB, now func() time.Time) Harness
+type Opener func(tb testing.TB, now func() time.Time) Harness
 
 // clock is the time of one test. It stands still until it is moved. Safe for concurrent use.
 type clock struct{ ms atomic.Int64 }

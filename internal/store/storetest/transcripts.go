@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"laneway/internal/chat"
@@ -50,7 +51,7 @@ func (w *world) write(key chat.SessionKey, from, n int) {
 	w.Helper()
 	var entries []chat.TranscriptEntry
 	for i := range n {
-		entries = append(entries, chat.TranscriptEntry{Role: chat.RoleUser, Text: fmt.Sprint(from + i)})
+		entries = append(entries, chat.TranscriptEntry{Role: chat.RoleUser, Text: strconv.Itoa(from + i)})
 	}
 	_, err := w.st.AppendTranscript(w.ctx, key, "ann", entries)
 	w.ok(err)
@@ -147,8 +148,10 @@ func backwardPages(w *world) {
 func onlyEntriesOfARun(w *world) {
 	key := w.key()
 	_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{
-		{RunID: "a", Role: chat.RoleUser, Text: "1"}, {RunID: "b", Role: chat.RoleUser, Text: "2"},
-		{Role: chat.RoleUser, Text: "3"}, {RunID: "a", Role: chat.RoleAssistant, Text: "4"},
+		{RunID: "a", Role: chat.RoleUser, Text: "1"},
+		{RunID: "b", Role: chat.RoleUser, Text: "2"},
+		{Role: chat.RoleUser, Text: "3"},
+		{RunID: "a", Role: chat.RoleAssistant, Text: "4"},
 	})
 	w.ok(err)
 	equal(w, "backwards", texts(w.transcript(store.TranscriptQuery{Session: key, RunID: "a"}).Entries), []string{"1", "4"})
