@@ -35,7 +35,7 @@ CREATE TABLE sessions (
     taken_seq       bigint NOT NULL DEFAULT 0,  -- given to a run, or ended
     done_seq        bigint NOT NULL DEFAULT 0,  -- everything up to it has an outcome
     stop_seq        bigint NOT NULL DEFAULT 0,
-    waiting         bigint NOT NULL DEFAULT 0,  -- messages in state waiting
+    waiting         bigint NOT NULL DEFAULT 0,  -- messages in state held or waiting
     run_limit       bigint NOT NULL DEFAULT 1,
     mode            text   NOT NULL DEFAULT '',
     notes           text   NOT NULL DEFAULT '{}',

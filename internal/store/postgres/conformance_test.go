@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,15 +16,51 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, openHarness)
+	storetest.Run(t, newDatabases(t).harness)
 }
 
-// openHarness gives the suite a database of its own.
-func openHarness(t testing.TB, now func() time.Time) storetest.Harness {
+func BenchmarkStore(b *testing.B) { storetest.Bench(b, newDatabases(b).harness) }
+
+// databases lends empty databases to subtests and wipes what comes back: copying one for each of two hundred tests costs
+// far more than the tests.
+type databases struct {
+	parent testing.TB
+	mu     sync.Mutex
+	free   []string
+}
+
+func newDatabases(parent testing.TB) *databases { return &databases{parent: parent} }
+
+func (d *databases) take() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(d.free); n > 0 {
+		url := d.free[n-1]
+		d.free = d.free[:n-1]
+		return url
+	}
+	return testpg.DB(d.parent)
+}
+
+func (d *databases) giveBack(t testing.TB, url string) {
 	t.Helper()
-	url := testpg.DB(t)
+	for _, table := range []string{"transcript", "outbox", "runs", "inbox", "graves", "sessions", "leases", "nodes"} {
+		exec(t, url, "DELETE FROM "+table)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.free = append(d.free, url)
+}
+
+// harness gives the suite a database of its own.
+func (d *databases) harness(t testing.TB, now func() time.Time) storetest.Harness {
+	t.Helper()
+	url := d.take()
 	handles := &handles{url: url, now: now}
-	t.Cleanup(func() { handles.closeAll(t) })
+	t.Cleanup(func() {
+		handles.closeAll(t)
+		d.giveBack(t, url)
+	})
 	return storetest.Harness{
 		Open:   func() store.Store { return handles.open(t) },
 		Reopen: func() store.Store { handles.closeAll(t); return handles.open(t) },
@@ -40,7 +77,7 @@ type handles struct {
 
 func (h *handles) open(t testing.TB) *postgres.Store {
 	t.Helper()
-	s := open(t, postgres.Config{URL: h.url, Now: h.now, MaxConns: 4})
+	s := open(t, postgres.Config{URL: h.url, Now: h.now, MaxConns: 16})
 	h.list = append(h.list, s)
 	return s
 }

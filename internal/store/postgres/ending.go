@@ -57,7 +57,7 @@ UPDATE sessions s SET
 	stop_seq = CASE WHEN $3 THEN s.last_seq ELSE s.stop_seq END,
 	updated_at = ` + nowSQL + `
 FROM (
-	SELECT count(*) FILTER (WHERE state = 'waiting') AS n, min(seq) AS first
+	SELECT count(*) FILTER (WHERE state IN ('held', 'waiting')) AS n, min(seq) AS first
 	FROM inbox WHERE session_key = $2 AND ended_at IS NULL
 ) w
 WHERE s.key = $2

@@ -19,18 +19,18 @@ const startSQL = `
 WITH old AS (
 	SELECT state FROM runs WHERE id = $3
 ), m AS (
-	SELECT seq, accepted_at, state FROM inbox
+	SELECT seq, accepted_at FROM inbox
 	WHERE session_key = $2 AND seq = ANY($7::bigint[]) AND ended_at IS NULL AND state IN ('held', 'waiting')
 	  AND NOT EXISTS (SELECT 1 FROM old WHERE state = 'running')
 ), a AS (
-	SELECT min(seq) AS lo, max(seq) AS hi, count(*) AS n, count(*) FILTER (WHERE state = 'waiting') AS waited, min(accepted_at) AS queued_at, array_agg(seq ORDER BY seq) AS seqs FROM m
+	SELECT min(seq) AS lo, max(seq) AS hi, count(*) AS n, min(accepted_at) AS queued_at, array_agg(seq ORDER BY seq) AS seqs FROM m
 ), took AS (
 	UPDATE inbox SET state = 'running', run_id = $3
 	WHERE session_key = $2 AND seq = ANY (ARRAY(SELECT m.seq FROM m)) AND ended_at IS NULL
 ), s AS (
 	UPDATE sessions s SET
 		taken_seq = GREATEST(s.taken_seq, a.hi),
-		waiting = s.waiting - a.waited,
+		waiting = s.waiting - a.n,
 		transcript_seq = s.transcript_seq + CASE WHEN EXISTS (SELECT 1 FROM old) THEN 0 ELSE $9::bigint END,
 		updated_at = ` + nowSQL + `
 	FROM a WHERE s.key = $2 AND a.n > 0
@@ -122,7 +122,7 @@ WITH r AS (
 	SELECT session_id FROM runs
 	WHERE id = $3 AND (session_key = $2) IS TRUE AND owner = $4 AND epoch = $5 AND state = 'running'
 ), m AS (
-	SELECT seq, state FROM inbox
+	SELECT seq FROM inbox
 	WHERE session_key = $2 AND seq = ANY($6::bigint[]) AND ended_at IS NULL AND state IN ('held', 'waiting') AND EXISTS (SELECT 1 FROM r)
 ), took AS (
 	UPDATE inbox SET state = 'running', run_id = $3
@@ -130,7 +130,7 @@ WITH r AS (
 ), s AS (
 	UPDATE sessions SET
 		taken_seq = GREATEST(taken_seq, (SELECT max(seq) FROM m)),
-		waiting = waiting - (SELECT count(*) FROM m WHERE m.state = 'waiting'),
+		waiting = waiting - (SELECT count(*) FROM m),
 		transcript_seq = transcript_seq + $7::bigint,
 		updated_at = ` + nowSQL + `
 	WHERE key = $2 AND EXISTS (SELECT 1 FROM m)
