@@ -111,7 +111,6 @@ CREATE TABLE runs (
     model         text   NOT NULL DEFAULT '',
     provider      text   NOT NULL DEFAULT ''
 ) WITH (fillfactor = 80);
-CREATE INDEX runs_session ON runs (session_key, seq_from);
 CREATE INDEX runs_active ON runs (session_key) WHERE ended_at IS NULL;
 
 CREATE TABLE outbox (
