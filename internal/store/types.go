@@ -136,6 +136,8 @@ type Accepted struct {
 	Created              bool
 	// Mode is the stored queue mode of the session.
 	Mode chat.QueueMode
+	// Behind is how many messages of the session waited (held ones included) when this one was accepted.
+	Behind int
 	// Duplicate: the message had been accepted before; Existing tells how far it is.
 	Duplicate bool
 	Existing  Waiting
@@ -272,8 +274,8 @@ type Taken struct {
 	RunLimit  int
 	Mode      chat.QueueMode
 	Principal string
-	// Cutoff is stop_seq.
-	Cutoff int64
+	// Cutoff is stop_seq. LastSeq is the newest sequence number of the session: what is not among Messages up to there has an outcome or runs.
+	Cutoff, LastSeq int64
 	// Messages without an outcome, ascending.
 	Messages []Waiting
 	// Runs that had begun, by id.
