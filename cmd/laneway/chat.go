@@ -8,6 +8,8 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+
+	"laneway/internal/client"
 )
 
 type chatCmd struct {
@@ -177,7 +179,7 @@ func (l *chatLoop) step(ctx context.Context, lines <-chan typed) (again bool, er
 	case line := <-lines:
 		return l.line(ctx, line)
 	case event, open := <-l.talk.conn.Events():
-		if !open {
+		if !open || event.Gap {
 			return true, l.reconnect(ctx)
 		}
 		if chat, ok := decodeChat(event); ok {
@@ -230,7 +232,7 @@ func (l *chatLoop) send(ctx context.Context, text string) error {
 		return nil
 	case ctx.Err() != nil:
 		return err
-	case isClosed(err):
+	case errors.Is(err, client.ErrClosed):
 		return nil // the closed channel of events comes next, and with it the new connection
 	}
 	l.settle(p.key)
@@ -238,28 +240,24 @@ func (l *chatLoop) send(ctx context.Context, text string) error {
 	return nil
 }
 
-// isClosed reports whether a call failed because its connection has ended.
-func isClosed(err error) bool { return errors.Is(err, errConnectionLost) }
-
 // reconnect dials again and attaches to everything that has not ended.
 func (l *chatLoop) reconnect(ctx context.Context) error {
-	if len(l.open) == 0 {
-		l.talk.close()
-		return l.talk.open(ctx)
-	}
-	waiting := l.open
-	first, err := l.talk.resume(ctx, waiting[0].key, waiting[0].text)
+	var results []sendResult
+	err := l.talk.redial(ctx, func() error {
+		results = nil
+		for _, p := range l.open {
+			result, err := l.talk.submit(ctx, p.key, p.text)
+			if err != nil {
+				return err
+			}
+			results = append(results, result)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	results := []sendResult{first}
-	for _, p := range waiting[1:] {
-		result, err := l.talk.submit(ctx, p.key, p.text)
-		if err != nil {
-			return err
-		}
-		results = append(results, result)
-	}
+	waiting := l.open
 	for i, result := range results {
 		if result.Status == "started" || result.Status == "in_flight" {
 			continue

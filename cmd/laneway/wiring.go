@@ -21,5 +21,3 @@ func (absent) Migrate(context.Context, config.Config, string) ([]migration, erro
 func gatewayService() service { return absent{} }
 
 func storeMigrator() migrator { return absent{} }
-
-func dialGateway(context.Context, target) (gatewayConn, error) { return nil, errNotWired }
