@@ -136,27 +136,15 @@ func (l *chatLoop) commandWords(ctx context.Context) []string {
 	return words
 }
 
-// run serves lines and events until the input has ended and everything sent has its end. The goroutine that reads ends when
-// its read does: a read of a terminal or a pipe cannot be interrupted, so after a signal it ends with the process.
+// run serves lines and events until the input has ended and everything sent has its end.
 func (l *chatLoop) run(ctx context.Context) error {
-	lines, done := make(chan typed), make(chan struct{})
+	lines, ask, done := make(chan typed), make(chan struct{}, 1), make(chan struct{})
 	defer close(done)
-	go func() {
-		for {
-			text, err := l.screen.readLine()
-			select {
-			case lines <- typed{text, err}:
-			case <-done:
-				return
-			}
-			if err != nil && !l.interactive {
-				return
-			}
-		}
-	}()
+	go l.readLines(lines, ask, done)
+	hint(ask)
 	l.screen.ready()
 	for {
-		again, err := l.step(ctx, lines)
+		again, err := l.step(ctx, lines, ask)
 		switch {
 		case err != nil:
 			return err
@@ -168,8 +156,26 @@ func (l *chatLoop) run(ctx context.Context) error {
 	}
 }
 
+// readLines reads a line each time that one is asked for, so that nothing is read after the conversation has ended. A read that has
+// begun cannot be interrupted: when a signal ends the conversation in the middle of one, this goroutine ends with the process.
+func (l *chatLoop) readLines(lines chan<- typed, ask, done <-chan struct{}) {
+	for {
+		select {
+		case <-ask:
+		case <-done:
+			return
+		}
+		text, err := l.screen.readLine()
+		select {
+		case lines <- typed{text, err}:
+		case <-done:
+			return
+		}
+	}
+}
+
 // step serves one line or one event. A pipe is not read on while a message is unanswered, so that answers follow their questions.
-func (l *chatLoop) step(ctx context.Context, lines <-chan typed) (again bool, err error) {
+func (l *chatLoop) step(ctx context.Context, lines <-chan typed, ask chan<- struct{}) (again bool, err error) {
 	if !l.interactive && len(l.open) > 0 {
 		lines = nil
 	}
@@ -177,7 +183,11 @@ func (l *chatLoop) step(ctx context.Context, lines <-chan typed) (again bool, er
 	case <-ctx.Done():
 		return false, errors.New("interrupted; what was sent may still be answered")
 	case line := <-lines:
-		return l.line(ctx, line)
+		again, err := l.line(ctx, line)
+		if again {
+			hint(ask)
+		}
+		return again, err
 	case event, open := <-l.talk.conn.Events():
 		if !open || event.Gap {
 			return true, l.reconnect(ctx)
