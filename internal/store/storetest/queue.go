@@ -17,6 +17,7 @@ func queueTests() []test {
 		{"RunningMessageIsNeverAVictim", runningIsNeverAVictim},
 		{"HeldMessagesDoNotCount", heldMessagesDoNotCount},
 		{"StartingMessagesAreSpared", startingMessagesAreSpared},
+		{"AcceptTellsHowManyWait", acceptTellsHowManyWait},
 		{"CapZeroIsNoBound", capZeroIsNoBound},
 		{"HoldKeepsTheSweepAway", holdKeepsTheSweepAway},
 		{"LaterHoldOpensTheWindowAgain", laterHoldOpensAgain},
@@ -162,6 +163,20 @@ func startingMessagesAreSpared(w *world) {
 	equal(w, "state of the starting one", w.row(first).State, store.StateWaiting)
 	w.start(claimOf(key, a), first, a.Seq)
 	w.cap = 1
+}
+
+func acceptTellsHowManyWait(w *world) {
+	node, key := w.node(), w.key()
+	first, a := w.say(node, key)
+	equal(w, "behind nobody", a.Behind, 0)
+	_, b := w.say(node, key)
+	equal(w, "behind the first", b.Behind, 1)
+	j := w.message(node, key)
+	j.Hold, j.Joins = time.Second, true
+	equal(w, "behind two", w.accept(j).Behind, 2)
+	w.start(claimOf(key, a), first, a.Seq)
+	_, c := w.say(node, key)
+	equal(w, "what runs does not count, what is held does", c.Behind, 2)
 }
 
 func capZeroIsNoBound(w *world) {

@@ -11,6 +11,7 @@ func takeoverTests() []test {
 	return []test{
 		{"TakeoverAfterExpiryAndNotBefore", takeoverAfterExpiry},
 		{"EveryTakeoverHasANewEpoch", everyTakeoverHasANewEpoch},
+		{"TakeoverKnowsTheNewestNumber", takeoverKnowsTheNewestNumber},
 		{"TakeoverBringsEverythingUnfinished", takeoverBringsEverything},
 		{"CrashesAreCounted", crashesAreCounted},
 		{"CleanStopIsNoCrash", cleanStopIsNoCrash},
@@ -26,6 +27,23 @@ func takeoverTests() []test {
 		{"DeadNodeSweepsNothing", deadNodeSweepsNothing},
 		{"IdleSessionsAreLeftAlone", idleSessionsAreLeftAlone},
 		{"EverythingSurvivesReopen", survivesReopen},
+	}
+}
+
+func takeoverKnowsTheNewestNumber(w *world) {
+	node, key := w.node(), w.key()
+	w.turn(node, key)
+	w.say(node, key)
+	p := w.message(node, key)
+	p.Unqueued = true
+	last := w.accept(p)
+	w.clock.advance(lease)
+	taken := w.sweepOne(w.node(), key)
+	equal(w, "newest number, a command's", taken.LastSeq, last.Seq)
+	for _, m := range taken.Messages {
+		if m.State == store.StateRunning {
+			w.Errorf("message %d still runs after the takeover", m.Seq)
+		}
 	}
 }
 
