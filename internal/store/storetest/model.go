@@ -111,8 +111,11 @@ func (m *model) accept(t *rapid.T) {
 		m.w.fails(err, chat.ErrQueueFull)
 		return
 	}
-	idle := len(r.open()) == 0
+	idle, queued := len(r.open()) == 0, len(r.queued())
 	a := m.w.accept(p)
+	if len(over) == 0 {
+		equal(m.w, "messages before it", a.Behind, queued)
+	}
 	equal(m.w, "sequence number", a.Seq, int64(len(r.lines)+1))
 	var victims []int64
 	for _, l := range over {
@@ -247,10 +250,9 @@ func (m *model) requeue(t *rapid.T) {
 	r, run, list := m.running(t)
 	f := m.w.finish(requeued(r.claim(), run))
 	equal(m.w, "released", f.Released, false)
-	for _, l := range list { // one waits for its turn, the others with it
+	for _, l := range list { // they keep their place, and nobody drops them
 		l.state = store.StateHeld
 	}
-	leaderOf(list, run).state = store.StateWaiting
 }
 
 func (m *model) stop(t *rapid.T) {

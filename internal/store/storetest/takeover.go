@@ -96,6 +96,7 @@ func takeoverBringsEverything(w *world) {
 	taken := w.sweepOne(w.node(), key)
 	equal(w, "messages", idsOf(taken.Messages), []string{p.Message.ID, q.Message.ID})
 	equal(w, "runs of the messages", []string{taken.Messages[0].RunID, taken.Messages[1].RunID}, []string{p.Message.ID, ""})
+	equal(w, "newest sequence number", taken.LastSeq, waiting.Seq)
 	equal(w, "text", taken.Messages[1].Content.Text, q.Message.Content.Text)
 	equal(w, "run limit, mode and principal", []any{taken.RunLimit, taken.Mode, taken.Principal}, []any{2, chat.ModeCollect, "ann"})
 	r, ok := taken.Runs[p.Message.ID]
