@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 )
 
 // States of an inbox row.
@@ -170,6 +171,8 @@ type StartParams struct {
 	Lane  string
 	// Seqs are the messages, ascending; the last one leads.
 	Seqs []int64
+	// Cron, for a message that is an attempt of a cron run, is written into the ledger as well; nil = it is none.
+	Cron *cron.AttemptStart
 	// Transcript is what the messages say. It is appended when the run begins for the first time, not on a later attempt.
 	Transcript []chat.TranscriptEntry
 }
@@ -213,6 +216,8 @@ type FinishParams struct {
 	StillRunning bool
 	// Preview is the start of the answer for lists, at most 200 bytes are kept.
 	Preview string
+	// Cron, for a message that is an attempt of a cron run, closes its ledger row; nil = it is none.
+	Cron *cron.AttemptEnd
 }
 
 // Finished is a run that has ended.

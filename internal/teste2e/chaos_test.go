@@ -37,57 +37,62 @@ func (s *sender) key(i int) string {
 }
 
 func (s *sender) run(stop <-chan struct{}) {
-	var c *Client
-	defer func() {
-		if c != nil {
-			c.Close()
-		}
-	}()
-	for i := range s.texts {
-		key := s.key(i)
-		for {
-			select {
-			case <-stop:
+	for i := 0; i < s.texts; {
+		c, err := Dial(s.url.Load().(string), s.token, nil)
+		if err != nil {
+			if !s.goOn(stop) {
 				return
-			default:
 			}
-			if c == nil {
-				var err error
-				if c, err = Dial(s.url.Load().(string), s.token, nil); err != nil {
-					c = nil
-					pauseABit()
-					continue
-				}
-			}
-			_, err := c.Call("chat.send", map[string]any{"sessionKey": s.name, "message": fmt.Sprintf("text %d", i), "idempotencyKey": key}, 5*time.Second)
-			if err == nil {
-				s.accepted.Add(1)
-				s.breathe(c)
-				break
-			}
-			var refusal *WireError
-			if errors.As(err, &refusal) {
-				if !refusal.Retryable {
-					s.refused.Store(refusal)
-					return
-				}
-				pauseABit()
-				continue
-			}
-			c.Close()
-			c = nil
+			continue
+		}
+		for i < s.texts && s.say(c, i) && s.goOn(stop) {
+			i++
+		}
+		c.Close()
+		if s.refused.Load() != nil || !s.goOn(stop) {
+			return
 		}
 	}
 }
 
-// breathe waits until few messages of the session are unanswered.
-func (s *sender) breathe(c *Client) {
+// say waits until few messages of the session are unanswered, and then offers a text until it is accepted; false when the connection is
+// lost or the text is refused for good.
+func (s *sender) say(c *Client, i int) bool {
 	for {
-		var r struct{ Session struct{ QueueDepth int } }
-		if err := c.Into(&r, "sessions.describe", map[string]any{"key": s.name}); err != nil || r.Session.QueueDepth < 3 {
-			return
+		var r struct{ Session *struct{ QueueDepth int } }
+		if err := c.Into(&r, "sessions.describe", map[string]any{"key": s.name}); err != nil {
+			return false
+		}
+		if r.Session == nil || r.Session.QueueDepth < 3 {
+			break
 		}
 		pauseABit()
+	}
+	for {
+		_, err := c.Call("chat.send", map[string]any{"sessionKey": s.name, "message": fmt.Sprintf("text %d", i), "idempotencyKey": s.key(i)}, 5*time.Second)
+		var refusal *WireError
+		switch {
+		case err == nil:
+			s.accepted.Add(1)
+			return true
+		case !errors.As(err, &refusal):
+			return false
+		case !refusal.Retryable:
+			s.refused.Store(refusal)
+			return false
+		}
+		pauseABit()
+	}
+}
+
+// goOn waits a moment and reports whether the test still wants the sender.
+func (s *sender) goOn(stop <-chan struct{}) bool {
+	select {
+	case <-stop:
+		return false
+	default:
+		pauseABit()
+		return true
 	}
 }
 
