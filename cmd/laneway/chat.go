@@ -8,6 +8,8 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+
+	"laneway/internal/client"
 )
 
 type chatCmd struct {
@@ -134,27 +136,15 @@ func (l *chatLoop) commandWords(ctx context.Context) []string {
 	return words
 }
 
-// run serves lines and events until the input has ended and everything sent has its end. The goroutine that reads ends when
-// its read does: a read of a terminal or a pipe cannot be interrupted, so after a signal it ends with the process.
+// run serves lines and events until the input has ended and everything sent has its end.
 func (l *chatLoop) run(ctx context.Context) error {
-	lines, done := make(chan typed), make(chan struct{})
+	lines, ask, done := make(chan typed), make(chan struct{}, 1), make(chan struct{})
 	defer close(done)
-	go func() {
-		for {
-			text, err := l.screen.readLine()
-			select {
-			case lines <- typed{text, err}:
-			case <-done:
-				return
-			}
-			if err != nil && !l.interactive {
-				return
-			}
-		}
-	}()
+	go l.readLines(lines, ask, done)
+	hint(ask)
 	l.screen.ready()
 	for {
-		again, err := l.step(ctx, lines)
+		again, err := l.step(ctx, lines, ask)
 		switch {
 		case err != nil:
 			return err
@@ -166,8 +156,26 @@ func (l *chatLoop) run(ctx context.Context) error {
 	}
 }
 
+// readLines reads a line each time that one is asked for, so that nothing is read after the conversation has ended. A read that has
+// begun cannot be interrupted: when a signal ends the conversation in the middle of one, this goroutine ends with the process.
+func (l *chatLoop) readLines(lines chan<- typed, ask, done <-chan struct{}) {
+	for {
+		select {
+		case <-ask:
+		case <-done:
+			return
+		}
+		text, err := l.screen.readLine()
+		select {
+		case lines <- typed{text, err}:
+		case <-done:
+			return
+		}
+	}
+}
+
 // step serves one line or one event. A pipe is not read on while a message is unanswered, so that answers follow their questions.
-func (l *chatLoop) step(ctx context.Context, lines <-chan typed) (again bool, err error) {
+func (l *chatLoop) step(ctx context.Context, lines <-chan typed, ask chan<- struct{}) (again bool, err error) {
 	if !l.interactive && len(l.open) > 0 {
 		lines = nil
 	}
@@ -175,9 +183,13 @@ func (l *chatLoop) step(ctx context.Context, lines <-chan typed) (again bool, er
 	case <-ctx.Done():
 		return false, errors.New("interrupted; what was sent may still be answered")
 	case line := <-lines:
-		return l.line(ctx, line)
+		again, err := l.line(ctx, line)
+		if again {
+			hint(ask)
+		}
+		return again, err
 	case event, open := <-l.talk.conn.Events():
-		if !open {
+		if !open || event.Gap {
 			return true, l.reconnect(ctx)
 		}
 		if chat, ok := decodeChat(event); ok {
@@ -230,7 +242,7 @@ func (l *chatLoop) send(ctx context.Context, text string) error {
 		return nil
 	case ctx.Err() != nil:
 		return err
-	case isClosed(err):
+	case errors.Is(err, client.ErrClosed):
 		return nil // the closed channel of events comes next, and with it the new connection
 	}
 	l.settle(p.key)
@@ -238,28 +250,24 @@ func (l *chatLoop) send(ctx context.Context, text string) error {
 	return nil
 }
 
-// isClosed reports whether a call failed because its connection has ended.
-func isClosed(err error) bool { return errors.Is(err, errConnectionLost) }
-
 // reconnect dials again and attaches to everything that has not ended.
 func (l *chatLoop) reconnect(ctx context.Context) error {
-	if len(l.open) == 0 {
-		l.talk.close()
-		return l.talk.open(ctx)
-	}
-	waiting := l.open
-	first, err := l.talk.resume(ctx, waiting[0].key, waiting[0].text)
+	var results []sendResult
+	err := l.talk.redial(ctx, func() error {
+		results = nil
+		for _, p := range l.open {
+			result, err := l.talk.submit(ctx, p.key, p.text)
+			if err != nil {
+				return err
+			}
+			results = append(results, result)
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	results := []sendResult{first}
-	for _, p := range waiting[1:] {
-		result, err := l.talk.submit(ctx, p.key, p.text)
-		if err != nil {
-			return err
-		}
-		results = append(results, result)
-	}
+	waiting := l.open
 	for i, result := range results {
 		if result.Status == "started" || result.Status == "in_flight" {
 			continue

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"laneway/internal/config"
@@ -164,7 +165,7 @@ func checkStart(_ context.Context, p *patient) []finding {
 		return each(err)
 	}
 	all := ok("a gateway may start with this configuration")
-	for _, w := range plan.Warnings {
+	for _, w := range slices.Concat(plan.Warnings, p.loaded.UnknownVariables(p.env.variableNames())) {
 		all = append(all, finding{Level: levelWarning, Text: w})
 	}
 	return all

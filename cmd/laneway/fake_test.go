@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"laneway/internal/client"
 )
 
 // fakeGateway behaves as a gateway does towards one client: runs live on when a connection is lost, and a message that is sent
@@ -41,16 +43,16 @@ func (g *fakeGateway) dial(ctx context.Context, t target) (gatewayConn, error) {
 	case t.Token.Reveal() == "wrong":
 		return nil, errors.New("the gateway refused the credential; check --token or LANEWAY_TOKEN")
 	}
-	return &fakeConn{gateway: g, events: make(chan gatewayEvent, 64)}, nil
+	return &fakeConn{gateway: g, events: make(chan client.Event, 64)}, nil
 }
 
 type fakeConn struct {
 	gateway *fakeGateway
-	events  chan gatewayEvent
+	events  chan client.Event
 	lost    bool
 }
 
-func (c *fakeConn) Events() <-chan gatewayEvent { return c.events }
+func (c *fakeConn) Events() <-chan client.Event { return c.events }
 
 func (c *fakeConn) Close() error {
 	c.gateway.mu.Lock()
@@ -73,7 +75,7 @@ func (c *fakeConn) Call(ctx context.Context, method string, params, result any) 
 		return context.Cause(ctx)
 	}
 	if c.lost {
-		return errConnectionLost
+		return client.ErrClosed
 	}
 	c.gateway.calls = append(c.gateway.calls, method)
 	raw, err := json.Marshal(params)
@@ -205,7 +207,7 @@ func (c *fakeConn) event(e chatEvent) {
 	if err != nil {
 		panic(err)
 	}
-	c.events <- gatewayEvent{Name: "chat", Payload: payload}
+	c.events <- client.Event{Name: "chat", Payload: payload}
 }
 
 func said(text string) *wireMessage {

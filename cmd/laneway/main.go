@@ -13,6 +13,8 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	lookupEnv      func(string) (string, bool)
+	// environ lists all variables as NAME=value, to find those that are misspelled.
+	environ func() []string
 	// terminal is the controlling terminal of stdin and stdout; nil when one of them is none.
 	terminal *console
 	now      func() time.Time
@@ -26,7 +28,7 @@ type environment struct {
 func main() {
 	ctx, sig := listenForSignals(context.Background())
 	code := run(ctx, os.Args[1:], &environment{
-		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv,
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv, environ: os.Environ,
 		terminal: openConsole(os.Stdin, os.Stdout), now: time.Now, signals: sig,
 		dial: dialGateway, service: gatewayService(os.LookupEnv), migrate: storeMigrator(),
 	})

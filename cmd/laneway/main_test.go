@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"laneway": func() {
 		ctx, sig := listenForSignals(context.Background())
 		code := run(ctx, os.Args[1:], &environment{
-			stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv,
+			stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv, environ: os.Environ,
 			terminal: openConsole(os.Stdin, os.Stdout), now: testNow, signals: sig,
 			dial: newFakeGateway().dial, service: announcing{}, migrate: fakeMigrator{},
 		})
@@ -129,6 +129,7 @@ func newBench(stdin string, variables ...string) *bench {
 	b.env = &environment{
 		stdin: strings.NewReader(stdin), stdout: &b.stdout, stderr: &b.stderr, now: testNow, signals: &signals{},
 		lookupEnv: func(name string) (string, bool) { v, found := values[name]; return v, found },
+		environ:   func() []string { return nil },
 		dial:      b.gateway.dial, service: announcing{}, migrate: fakeMigrator{},
 	}
 	return b

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"laneway/internal/config"
@@ -62,7 +63,7 @@ type serveCmd struct {
 	configFlags
 	Listen        []string `help:"Address of the main listener; may be given several times. Default 127.0.0.1:18790." placeholder:"HOST:PORT"`
 	MetricsListen *string  `help:"Address of the metrics listener on loopback, main, or off." placeholder:"HOST:PORT"`
-	Agent         *string  `help:"A first agent: echo, command:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL." placeholder:"SPEC"`
+	Agent         *string  `help:"A first agent: echo, command:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL." placeholder:"AGENT"`
 	Roles         []string `help:"What this process does: gateway,channels,cron,worker. Default all." placeholder:"ROLE"`
 	LogLevel      *string  `help:"debug, info, warn or error." placeholder:"LEVEL"`
 	LogFormat     *string  `help:"text or json." placeholder:"FORMAT"`
@@ -121,7 +122,7 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	for _, warning := range plan.Warnings {
+	for _, warning := range slices.Concat(plan.Warnings, loaded.UnknownVariables(env.variableNames())) {
 		env.complain("warning: " + warning)
 	}
 	creds, err := plan.Prepare()
@@ -134,6 +135,15 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 		Reread: func() (*config.Loaded, error) { return c.reread(env) },
 		Ready:  func(addresses []string) { env.banner(loaded, plan, addresses) },
 	})
+}
+
+func (env *environment) variableNames() []string {
+	var names []string
+	for _, pair := range env.environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		names = append(names, name)
+	}
+	return names
 }
 
 // reread checks a configuration as a start would, but makes nothing.

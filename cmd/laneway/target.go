@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,23 +9,18 @@ import (
 	"os"
 	"strings"
 
+	"laneway/internal/client"
 	"laneway/internal/config"
 )
 
-// gatewayConn is one authenticated connection to a gateway.
+// gatewayConn is one authenticated connection to a gateway; *client.Conn is one. Errors of a lost connection wrap client.ErrClosed.
 type gatewayConn interface {
 	// Call sends a request and waits for its answer. A refusal is an error whose sentence is fit for a person.
 	Call(ctx context.Context, method string, params, result any) error
 	// Events are what the gateway tells by itself, in order. The channel is closed when the connection has ended.
-	Events() <-chan gatewayEvent
+	Events() <-chan client.Event
 	// Close ends the connection and waits for what it started.
 	Close() error
-}
-
-// gatewayEvent is one event frame.
-type gatewayEvent struct {
-	Name    string
-	Payload json.RawMessage
 }
 
 // target is a gateway and the credential for it.

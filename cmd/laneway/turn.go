@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"laneway/internal/client"
 )
 
 // conversation sends messages to one session and survives a lost connection: a message is sent again under the same key,
@@ -45,11 +47,9 @@ func (e turnEnd) err() error {
 	}
 }
 
-// errConnectionLost is the reason to dial again.
-var errConnectionLost = errors.New("the connection to the gateway was lost")
-
+// A gateway that restarts is back within seconds; somebody who waits half a minute in vain wants to know.
 const (
-	maxRedials  = 6
+	maxRedials  = 10
 	firstRedial = 250 * time.Millisecond
 	maxRedial   = 5 * time.Second
 )
@@ -81,15 +81,15 @@ func (c *conversation) submit(ctx context.Context, key, text string) (sendResult
 	return result, err
 }
 
-// next waits for one chat event. It returns errConnectionLost when the connection has ended.
+// next waits for one chat event. It returns client.ErrClosed when the connection has ended or an event was missed.
 func (c *conversation) next(ctx context.Context) (chatEvent, error) {
 	for {
 		select {
 		case <-ctx.Done():
 			return chatEvent{}, context.Cause(ctx)
 		case event, open := <-c.conn.Events():
-			if !open {
-				return chatEvent{}, errConnectionLost
+			if !open || event.Gap { // what was missed may have been the end
+				return chatEvent{}, client.ErrClosed
 			}
 			if chat, ok := decodeChat(event); ok {
 				return chat, nil
@@ -98,7 +98,7 @@ func (c *conversation) next(ctx context.Context) (chatEvent, error) {
 	}
 }
 
-func decodeChat(event gatewayEvent) (chatEvent, bool) {
+func decodeChat(event client.Event) (chatEvent, bool) {
 	var chat chatEvent
 	if event.Name != "chat" || json.Unmarshal(event.Payload, &chat) != nil {
 		return chatEvent{}, false
@@ -109,7 +109,7 @@ func decodeChat(event gatewayEvent) (chatEvent, bool) {
 // ask sends one message under key and waits for its end. show is called for each piece of the answer; nil = nobody watches.
 func (c *conversation) ask(ctx context.Context, key, text string, show func(chatEvent)) (turnEnd, error) {
 	result, err := c.submit(ctx, key, text)
-	if errors.Is(err, errConnectionLost) {
+	if errors.Is(err, client.ErrClosed) {
 		result, err = c.resume(ctx, key, text)
 	}
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *conversation) ask(ctx context.Context, key, text string, show func(chat
 	}
 	for {
 		end, err := c.watch(ctx, key, result, show)
-		if !errors.Is(err, errConnectionLost) {
+		if !errors.Is(err, client.ErrClosed) {
 			return end, err
 		}
 		if result, err = c.resume(ctx, key, text); err != nil {
@@ -161,30 +161,48 @@ func endOf(e chatEvent) turnEnd {
 	return end
 }
 
-// resume dials again, waiting longer each time, and attaches to the run.
+// resume dials again and attaches to the run.
 func (c *conversation) resume(ctx context.Context, key, text string) (sendResult, error) {
-	c.close()
+	var result sendResult
+	err := c.redial(ctx, func() error {
+		var err error
+		result, err = c.submit(ctx, key, text)
+		return err
+	})
+	return result, err
+}
+
+// redial opens a new connection, waiting longer each time, and runs then on it; an error of then is a reason to try again, too.
+func (c *conversation) redial(ctx context.Context, then func() error) error {
 	wait := firstRedial
 	for attempt := 1; ; attempt++ {
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return sendResult{}, context.Cause(ctx)
-		case <-timer.C:
+		c.close()
+		if err := pause(ctx, wait); err != nil {
+			return err
 		}
 		err := c.open(ctx)
 		if err == nil {
-			var result sendResult
-			if result, err = c.submit(ctx, key, text); err == nil {
-				return result, nil
-			}
-			c.close()
+			err = then()
 		}
-		if attempt == maxRedials {
-			return sendResult{}, fmt.Errorf("%w and did not come back: %w; the message may still be answered, see laneway sessions show", errConnectionLost, err)
+		switch {
+		case err == nil:
+			return nil
+		case attempt == maxRedials || errors.Is(err, client.ErrUnauthorized):
+			c.close()
+			return fmt.Errorf("the connection to the gateway was lost and did not come back: %w; what was sent may still be answered", err)
 		}
 		wait = min(2*wait, maxRedial)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"laneway/internal/app"
-	"laneway/internal/client"
 	"laneway/internal/config"
 )
 
@@ -40,35 +39,4 @@ func (schema) Migrate(ctx context.Context, cfg config.Config, action string) ([]
 		list = append(list, m)
 	}
 	return list, nil
-}
-
-// connection is a client connection as the commands see it.
-type connection struct {
-	*client.Conn
-	events chan gatewayEvent
-}
-
-// Events are the events of the connection. The channel is closed when it has ended.
-func (c connection) Events() <-chan gatewayEvent { return c.events }
-
-func dialGateway(ctx context.Context, t target) (gatewayConn, error) {
-	conn, err := client.Dial(ctx, client.Options{URL: t.URL, Token: t.Token.Reveal(), AllowPlain: t.Plaintext, Version: programVersion().Version})
-	if err != nil {
-		return nil, err
-	}
-	c := connection{Conn: conn, events: make(chan gatewayEvent)}
-	go c.forward() // ends with the connection
-	return c, nil
-}
-
-// forward hands events over until the connection has ended; then nobody waits for the channel any more.
-func (c connection) forward() {
-	defer close(c.events)
-	for e := range c.Conn.Events() {
-		select {
-		case c.events <- gatewayEvent{Name: e.Name, Payload: e.Payload}:
-		case <-c.Conn.Done():
-			return
-		}
-	}
 }

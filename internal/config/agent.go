@@ -122,16 +122,16 @@ func (a *Agent) fillModel(baseURL, keyEnv string) {
 	}
 }
 
-// ParseAgentSpec reads the short form of an agent: `echo`, `command:PROGRAM ARG…`, `openai:MODEL@BASE_URL` (without an address:
+// ParseShortAgent reads the short form of an agent: `echo`, `command:PROGRAM ARG…`, `openai:MODEL@BASE_URL` (without an address:
 // OpenAI's own) or `anthropic:MODEL`. Arguments are split at blanks; there is no quoting, the file has it.
-func ParseAgentSpec(spec string) (Agent, error) {
+func ParseShortAgent(short string) (Agent, error) {
 	a := newAgent()
-	kind, rest, _ := strings.Cut(strings.TrimSpace(spec), ":")
+	kind, rest, _ := strings.Cut(strings.TrimSpace(short), ":")
 	a.Runner = kind
 	switch kind {
 	case RunnerEcho:
 		if rest != "" {
-			return Agent{}, fmt.Errorf("takes nothing behind echo, is %q", spec)
+			return Agent{}, fmt.Errorf("takes nothing behind echo, is %q", short)
 		}
 	case RunnerCommand:
 		a.Command = strings.Fields(rest)
@@ -144,7 +144,7 @@ func ParseAgentSpec(spec string) (Agent, error) {
 			return Agent{}, fmt.Errorf("needs a model: %s:MODEL or %s:MODEL@BASE_URL", kind, kind)
 		}
 	default:
-		return Agent{}, fmt.Errorf("must be echo, command:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL, is %q", spec)
+		return Agent{}, fmt.Errorf("must be echo, command:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL, is %q", short)
 	}
 	return a, nil
 }

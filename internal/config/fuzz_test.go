@@ -45,13 +45,13 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func FuzzAgentSpec(f *testing.F) {
+func FuzzShortAgent(f *testing.F) {
 	f.Add("openai:m@http://127.0.0.1:1/v1")
 	f.Add("command:a b c")
-	f.Fuzz(func(t *testing.T, spec string) {
-		a, err := ParseAgentSpec(spec)
+	f.Fuzz(func(t *testing.T, short string) {
+		a, err := ParseShortAgent(short)
 		if err == nil && a.Runner == "" {
-			t.Fatalf("%q was taken without a runner", spec)
+			t.Fatalf("%q was taken without a runner", short)
 		}
 	})
 }

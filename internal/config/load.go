@@ -141,7 +141,7 @@ func (l *Loaded) shortAgent(in *layers, cfg *Config, source Source) {
 		in.faults = append(in.faults, Fault{Path: "agent", Source: source, Message: "and agents.main are both given; keep one of them"})
 		return
 	}
-	a, err := ParseAgentSpec(cfg.Agent)
+	a, err := ParseShortAgent(cfg.Agent)
 	if err != nil {
 		in.faults = append(in.faults, Fault{Path: "agent", Source: source, Message: err.Error()})
 		return

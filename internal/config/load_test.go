@@ -211,9 +211,9 @@ func TestAProviderKeyIsNotSentToAnotherAddress(t *testing.T) {
 	}
 }
 
-func TestAgentSpecs(t *testing.T) {
+func TestShortAgents(t *testing.T) {
 	t.Parallel()
-	for spec, want := range map[string]Agent{
+	for short, want := range map[string]Agent{
 		"echo":                                 {Runner: "echo"},
 		"openai:llama@http://127.0.0.1:1/v1":   {Runner: "openai", Model: "llama", BaseURL: "http://127.0.0.1:1/v1"},
 		"openai:org/m@2@https://x.example/v1":  {Runner: "openai", Model: "org/m@2", BaseURL: "https://x.example/v1"},
@@ -221,17 +221,17 @@ func TestAgentSpecs(t *testing.T) {
 		"anthropic:claude":                     {Runner: "anthropic", Model: "claude"},
 		"command:my-agent --session {session}": {Runner: "command", Command: []string{"my-agent", "--session", "{session}"}},
 	} {
-		got, err := ParseAgentSpec(spec)
+		got, err := ParseShortAgent(short)
 		if err != nil {
-			t.Errorf("%s: %v", spec, err)
+			t.Errorf("%s: %v", short, err)
 		}
 		if got.Runner != want.Runner || got.Model != want.Model || got.BaseURL != want.BaseURL || !slices.Equal(got.Command, want.Command) {
-			t.Errorf("%s: got %+v, want %+v", spec, got, want)
+			t.Errorf("%s: got %+v, want %+v", short, got, want)
 		}
 	}
-	for _, spec := range []string{"", "echo:x", "command:", "openai:", "openai:@http://x", "http://x"} {
-		if a, err := ParseAgentSpec(spec); err == nil {
-			t.Errorf("%q was taken as %+v", spec, a)
+	for _, short := range []string{"", "echo:x", "command:", "openai:", "openai:@http://x", "http://x"} {
+		if a, err := ParseShortAgent(short); err == nil {
+			t.Errorf("%q was taken as %+v", short, a)
 		}
 	}
 }

@@ -93,6 +93,7 @@ type Dispatcher struct {
 	hub        hub
 	live       liveRuns
 	waiters    waiters
+	handover   handover
 	starting   seqSet
 	started    time.Time
 	node       atomic.Pointer[incarnation]

@@ -32,6 +32,7 @@ func (d *Dispatcher) Restart(ctx context.Context) error {
 	d.restarting.Store(true)
 	defer d.restarting.Store(false)
 	d.sched.ResetAll()
+	d.handover.clear()
 	for d.sched.Stats().Sessions.Undecided > 0 {
 		if !d.pause(ctx, 10*time.Millisecond) {
 			return context.Cause(ctx)

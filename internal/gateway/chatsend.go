@@ -134,11 +134,8 @@ func (c *call) receive(ctx context.Context, m chat.Message) (chat.Receipt, error
 	open := c.follow(m.ID)
 	receipt, err := c.srv.backend.ReceiveFrom(ctx, m, c.caller())
 	ended := err == nil && receipt.Duplicate && receipt.State == store.StateDone
-	if c.conn != nil && (err != nil || ended || receipt.RunID != m.ID) {
+	if c.conn != nil && (ended || (err != nil && ctx.Err() == nil)) { // out of time, the message may be accepted all the same
 		c.srv.hub.forget(c.conn, m.ID)
-	}
-	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-		err = context.Cause(ctx)
 	}
 	c.whenAnswered(open)
 	return receipt, err

@@ -86,7 +86,7 @@ func (c Credential) grant(asked []string) []string {
 
 // scopeLevel orders the scopes; 0 = not a scope.
 func scopeLevel(s string) int {
-	return slices.Index([]string{"", ScopeRead, ScopeWrite, ScopeAdmin}, s)
+	return max(0, slices.Index([]string{"", ScopeRead, ScopeWrite, ScopeAdmin}, s))
 }
 
 // levelOf is the highest level among scopes.

@@ -35,7 +35,7 @@ CREATE TABLE sessions (
     taken_seq       bigint NOT NULL DEFAULT 0,  -- given to a run, or ended
     done_seq        bigint NOT NULL DEFAULT 0,  -- everything up to it has an outcome
     stop_seq        bigint NOT NULL DEFAULT 0,
-    waiting         bigint NOT NULL DEFAULT 0,  -- held and waiting messages
+    waiting         bigint NOT NULL DEFAULT 0,  -- messages in state held or waiting
     run_limit       bigint NOT NULL DEFAULT 1,
     mode            text   NOT NULL DEFAULT '',
     notes           text   NOT NULL DEFAULT '{}',
@@ -111,7 +111,6 @@ CREATE TABLE runs (
     model         text   NOT NULL DEFAULT '',
     provider      text   NOT NULL DEFAULT ''
 ) WITH (fillfactor = 80);
-CREATE INDEX runs_session ON runs (session_key, seq_from);
 CREATE INDEX runs_active ON runs (session_key) WHERE ended_at IS NULL;
 
 CREATE TABLE outbox (
@@ -141,9 +140,7 @@ CREATE TABLE outbox (
     done_at     bigint,                      -- NULL as long as it is pending or sending
     CONSTRAINT outbox_run UNIQUE (run_id, n)
 ) WITH (fillfactor = 80);
-CREATE INDEX outbox_open ON outbox (channel, chat_id, place) WHERE done_at IS NULL;
-CREATE INDEX outbox_joinable ON outbox (coalesce) WHERE done_at IS NULL AND coalesce <> '';
-CREATE INDEX outbox_failed ON outbox (channel) WHERE state = 'failed';
+CREATE INDEX outbox_open ON outbox (channel, chat_id, place) WHERE done_at IS NULL OR state = 'failed';
 -- One message at a time is under way to a chat, whoever sends.
 CREATE UNIQUE INDEX outbox_under_way ON outbox (channel, chat_id) WHERE state = 'sending';
 

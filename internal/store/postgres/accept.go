@@ -15,49 +15,46 @@ import (
 // waiting it is left alone and no row comes back. The session is taken when nobody alive owns it and nothing
 // unfinished is in it: older messages are left to the sweep, which hands all of them over together.
 //
-// Who is alive is read from the statement's snapshot. A node that registered and took the session while this statement waited for
-// the lock would be overlooked; its claim would then be refused by the fence, and the sweep would repair the rest.
+// Whether the owner is dead is read before the lock is there. So the row says whom the statement found dead, and an owner that
+// came meanwhile is left in peace.
 const acceptSQL = `
 WITH t AS (
-	SELECT ` + nowSQL + ` AS now,
-		$8::boolean AND EXISTS (SELECT 1 FROM nodes WHERE id = $7 AND lease_until > ` + nowSQL + ` AND NOT draining) AS may
+	SELECT c.now, COALESCE(g.epoch, 0) AS epoch, COALESCE(g.last_seq, 0) AS seq,
+		CASE WHEN NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = b.owner AND n.lease_until > c.now) THEN b.owner END AS dead,
+		CASE WHEN $8::boolean AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $7 AND n.lease_until > c.now AND NOT n.draining) THEN $7 END AS taker
+	FROM (SELECT ` + nowSQL + ` AS now) c
+	LEFT JOIN sessions b ON b.key = $2
+	LEFT JOIN graves g ON g.key = $2
 ), s AS (
 	INSERT INTO sessions AS s (key, agent, principal, session_id, lane, owner, epoch, last_seq, taken_seq, done_seq,
 		waiting, run_limit, debounce_until, created_at, updated_at, last_message_at)
-	SELECT $2, $3, $4, $5, $6, CASE WHEN t.may THEN $7 END, COALESCE(g.epoch, 0) + t.may::int,
-		COALESCE(g.last_seq, 0) + 1, COALESCE(g.last_seq, 0) + $19::int, COALESCE(g.last_seq, 0) + $19::int,
-		1 - $19::int, $10, CASE WHEN $11::bigint > 0 THEN t.now + $11::bigint ELSE 0 END, t.now, t.now, t.now
-	FROM t LEFT JOIN graves g ON g.key = $2
+	SELECT $2, $3, $4, $5, $6, t.taker, t.epoch + CASE WHEN t.taker IS NULL THEN 0 ELSE 1 END,
+		t.seq + 1, t.seq + $19::bigint, t.seq + $19::bigint, $20, $10, t.now + $11::bigint, t.now, t.now, t.now
+	FROM t
 	ON CONFLICT (key) DO UPDATE SET
 		last_seq = s.last_seq + 1,
-		done_seq = s.done_seq + CASE WHEN s.done_seq = s.last_seq THEN $19::int ELSE 0 END,
-		taken_seq = GREATEST(s.taken_seq, s.done_seq + CASE WHEN s.done_seq = s.last_seq THEN $19::int ELSE 0 END),
-		waiting = s.waiting + 1 - $19::int,
-		owner = CASE WHEN excluded.owner IS NOT NULL AND s.done_seq = s.last_seq AND NOT EXISTS (
-			SELECT 1 FROM nodes n WHERE n.id = s.owner AND n.lease_until > excluded.updated_at) THEN excluded.owner ELSE s.owner END,
-		epoch = s.epoch + CASE WHEN excluded.owner IS NOT NULL AND s.done_seq = s.last_seq AND NOT EXISTS (
-			SELECT 1 FROM nodes n WHERE n.id = s.owner AND n.lease_until > excluded.updated_at) THEN 1 ELSE 0 END,
+		done_seq = s.done_seq + CASE WHEN s.done_seq = s.last_seq THEN $19::bigint ELSE 0 END,
+		taken_seq = GREATEST(s.taken_seq, s.done_seq + CASE WHEN s.done_seq = s.last_seq THEN $19::bigint ELSE 0 END),
+		waiting = s.waiting + excluded.waiting,
+		owner = CASE WHEN excluded.owner IS NOT NULL AND s.done_seq = s.last_seq
+			AND (s.owner IS NULL OR s.owner = (SELECT dead FROM t)) THEN excluded.owner ELSE s.owner END,
+		epoch = s.epoch + CASE WHEN excluded.owner IS NOT NULL AND s.done_seq = s.last_seq
+			AND (s.owner IS NULL OR s.owner = (SELECT dead FROM t)) THEN 1 ELSE 0 END,
 		lane = excluded.lane,
-		run_limit = CASE WHEN $19::int = 1 THEN s.run_limit ELSE excluded.run_limit END,
-		debounce_until = GREATEST(s.debounce_until, excluded.debounce_until),
+		run_limit = CASE WHEN $19::bigint = 1 THEN s.run_limit ELSE excluded.run_limit END,
+		debounce_until = CASE WHEN $11::bigint > 0 THEN GREATEST(s.debounce_until, excluded.debounce_until) ELSE s.debounce_until END,
 		updated_at = excluded.updated_at,
 		last_message_at = excluded.updated_at
 	WHERE $9::bigint = 0 OR s.waiting < $9::bigint
-	RETURNING s.last_seq, s.owner, s.epoch, s.session_id, s.principal, s.mode, s.updated_at
+	RETURNING s.last_seq, s.owner, s.epoch, s.session_id, s.principal, s.mode, s.updated_at, s.waiting
 ), i AS (
 	INSERT INTO inbox (session_key, seq, message_id, dedupe, params_hash, channel, external_id, principal, sender, body, lane,
 		state, outcome, reason, node, accepted_at, ended_at)
-	SELECT $2, s.last_seq, $12, $13, $14, $15, $16, $4, $17, $18, $6,
-		CASE WHEN $19::int = 1 THEN 'done' WHEN $11::bigint > 0 THEN 'held' ELSE 'waiting' END,
-		CASE WHEN $19::int = 1 THEN 'answered' END, CASE WHEN $19::int = 1 THEN '` + store.ReasonCommand + `' ELSE '' END,
-		$7, s.updated_at, CASE WHEN $19::int = 1 THEN s.updated_at END
+	SELECT $2, s.last_seq, $12, $13, $14, $15, $16, $4, $17, $18, $6, $21, $22, $23, $7, s.updated_at,
+		CASE WHEN $19::bigint = 1 THEN s.updated_at END
 	FROM s
-), gone AS (
-	UPDATE runs r SET state = 'stopped', ended_at = s.updated_at FROM s
-	WHERE r.session_key = $2 AND r.ended_at IS NULL AND r.state = 'stopping'
-	  AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = r.owner AND n.lease_until > s.updated_at)
 )
-SELECT s.last_seq, COALESCE(s.owner, ''), s.epoch, s.session_id, s.principal, s.mode, s.updated_at FROM s`
+SELECT s.last_seq, COALESCE(s.owner, ''), s.epoch, s.session_id, s.principal, s.mode, s.updated_at, COALESCE(t.dead, ''), s.waiting - $20 FROM s, t`
 
 // offsetSQL proves the lease of a poller and moves its offset, which never goes back: an old message that is offered again
 // must not uncover newer ones.
@@ -96,6 +93,7 @@ type arrival struct {
 	p         store.AcceptParams
 	body      string
 	sessionID string // of the session if it is new
+	before    string // owner that was found dead
 	out       store.Accepted
 }
 
@@ -117,14 +115,25 @@ func (s *Store) newArrival(p store.AcceptParams) (*arrival, error) {
 // accept is one try. Repeated is true when an earlier one may have been committed although its answer was lost.
 func (a *arrival) accept(ctx context.Context, repeated bool) error {
 	a.out = store.Accepted{}
-	err := a.insert(ctx, false)
+	err := a.straight(ctx)
 	if errors.Is(err, errFull) {
 		err = a.insertIntoFull(ctx)
 	}
-	if !isUnique(err) {
-		return err
+	if isUnique(err) {
+		return a.known(ctx, repeated)
 	}
-	return a.known(ctx, repeated)
+	if err == nil && a.out.Mine && a.before != "" {
+		_, err = a.s.pool.Exec(ctx, endStoppingOfDeadSQL, a.s.clock())
+	}
+	return err
+}
+
+// straight is the usual way in: one round trip, or a transaction with the offset that must not move if the queue is full.
+func (a *arrival) straight(ctx context.Context) error {
+	if a.p.Offset == nil {
+		return a.insert(ctx, a.s.pool, &pgx.Batch{}, a.bound())
+	}
+	return pgx.BeginFunc(ctx, a.s.pool, func(tx pgx.Tx) error { return a.insert(ctx, tx, &pgx.Batch{}, a.bound()) })
 }
 
 // insertIntoFull makes room as the policy says. A message that was accepted before is a duplicate, however full the queue is.
@@ -133,30 +142,47 @@ func (a *arrival) insertIntoFull(ctx context.Context) error {
 	if err == nil || !errors.Is(err, chat.ErrNotFound) {
 		return err
 	}
-	if a.p.Drop == store.DropNew {
-		return chat.ErrQueueFull
-	}
-	return a.insert(ctx, true)
-}
-
-func (a *arrival) insert(ctx context.Context, makeRoom bool) error {
-	b := &pgx.Batch{}
-	a.moveOffset(b)
-	if makeRoom {
-		if err := a.drop(b); err != nil {
+	return pgx.BeginFunc(ctx, a.s.pool, func(tx pgx.Tx) error {
+		over, err := a.over(ctx, tx)
+		if err != nil {
 			return err
 		}
-	}
-	full := false
-	b.Queue(acceptSQL, a.args()...).QueryRow(func(row pgx.Row) error {
-		err := a.scan(row)
-		if errors.Is(err, pgx.ErrNoRows) {
-			full = true
-			return errFull
+		if over > 0 && a.p.Drop == store.DropNew {
+			return chat.ErrQueueFull
 		}
+		b := &pgx.Batch{}
+		if over > 0 {
+			if err := a.drop(b, over); err != nil {
+				return err
+			}
+		}
+		return a.insert(ctx, tx, b, 0)
+	})
+}
+
+// over counts, behind the lock, how many waiting messages are too many once the new one is there. Those whose turn begins already
+// are no longer waiting for a place.
+func (a *arrival) over(ctx context.Context, tx pgx.Tx) (int, error) {
+	key := a.p.Message.Session.String()
+	waiting := 0
+	b := &pgx.Batch{}
+	b.Queue(lockSQL, key)
+	b.Queue(`SELECT count(*) FROM inbox WHERE session_key = $1 AND ended_at IS NULL AND state = 'waiting' AND seq <> ALL($2::bigint[])`,
+		key, a.starting()).QueryRow(func(row pgx.Row) error { return row.Scan(&waiting) })
+	err := send(ctx, tx, b)
+	return waiting + a.places() - a.p.Cap, err
+}
+
+// insert sends acceptSQL behind what is in the batch already. Waiting bounds the messages that wait; 0 = no bound.
+func (a *arrival) insert(ctx context.Context, to sender, b *pgx.Batch, bound int) error {
+	full := false
+	a.moveOffset(b)
+	b.Queue(acceptSQL, a.args(bound)...).QueryRow(func(row pgx.Row) error {
+		err := a.scan(row)
+		full = errors.Is(err, pgx.ErrNoRows)
 		return err
 	})
-	err := send(ctx, a.s.pool, b)
+	err := send(ctx, to, b)
 	if full {
 		return errFull
 	}
@@ -169,38 +195,65 @@ func (a *arrival) moveOffset(b *pgx.Batch) {
 	}
 }
 
-// drop ends the oldest waiting messages until the new one has a place.
-func (a *arrival) drop(b *pgx.Batch) error {
+// drop ends the oldest n waiting messages.
+func (a *arrival) drop(b *pgx.Batch, n int) error {
 	key := a.p.Message.Session
-	b.Queue(lockSQL, key.String())
 	args, err := a.s.endArgs(store.EndParams{
 		Session: key, Outcome: chat.OutcomeDropped, Reason: string(chat.FailQueueFull), Notice: a.p.DropNotice,
 	})
 	if err != nil {
 		return err
 	}
-	b.Queue(endOverSQL, append(args, a.p.Cap)...).Query(collect(&a.out.Dropped, scanWaiting))
+	b.Queue(endOldestSQL, append(args, n, a.starting())...).Query(collect(&a.out.Dropped, scanWaiting))
 	b.Queue(settleSQL, a.s.clock(), key.String(), false)
 	return nil
 }
 
-func (a *arrival) args() []any {
+// bound is what acceptSQL compares with the messages that wait: a message that needs no place is never refused.
+//
+// The row counts held messages as well, so acceptSQL refuses too early at times; what does count is then counted behind the lock.
+func (a *arrival) bound() int {
+	if a.places() == 0 {
+		return 0
+	}
+	return a.p.Cap
+}
+
+// places is how many places the message takes in the queue.
+func (a *arrival) places() int {
+	if a.p.Unqueued || a.p.Joins {
+		return 0
+	}
+	return 1
+}
+
+func (a *arrival) starting() []int64 {
+	if a.p.Starting == nil {
+		return []int64{}
+	}
+	return a.p.Starting
+}
+
+func (a *arrival) args(bound int) []any {
 	m := a.p.Message
-	unqueued := 0
-	if a.p.Unqueued {
-		unqueued = 1
+	unqueued, state, outcome, reason := 0, store.StateWaiting, any(nil), ""
+	switch {
+	case a.p.Unqueued:
+		unqueued, state, outcome, reason = 1, store.StateDone, string(chat.OutcomeAnswered), store.ReasonCommand
+	case a.p.Joins:
+		state = store.StateHeld
 	}
 	return []any{
 		a.s.clock(), m.Session.String(), m.Session.Agent, m.Principal, a.sessionID, m.Lane, a.p.Node, a.p.Take,
-		a.p.Cap, max(a.p.RunLimit, 1), a.p.Hold.Milliseconds(), m.ID, orNull(m.Dedupe), m.ParamsHash,
-		m.Channel, m.ExternalID, m.Content.Sender.ID, a.body, unqueued,
+		bound, max(a.p.RunLimit, 1), a.p.Hold.Milliseconds(), m.ID, orNull(m.Dedupe), m.ParamsHash,
+		m.Channel, m.ExternalID, m.Content.Sender.ID, a.body, unqueued, 1 - unqueued, state, outcome, reason,
 	}
 }
 
 func (a *arrival) scan(row pgx.Row) error {
 	var at int64
 	out := &a.out
-	if err := row.Scan(&out.Seq, &out.Owner, &out.Epoch, &out.SessionID, &out.Principal, &out.Mode, &at); err != nil {
+	if err := row.Scan(&out.Seq, &out.Owner, &out.Epoch, &out.SessionID, &out.Principal, &out.Mode, &at, &a.before, &out.Behind); err != nil {
 		return err
 	}
 	out.AcceptedAt = fromMillis(at)
@@ -219,22 +272,19 @@ ORDER BY (i.dedupe = $2) IS TRUE DESC LIMIT 1`
 // known answers for a message that was accepted before, or says that its key names something else. chat.ErrNotFound: it was not.
 // After a try whose answer was lost, our own message is not a duplicate: the caller has yet to hear of it.
 func (a *arrival) known(ctx context.Context, repeated bool) error {
-	b := &pgx.Batch{}
-	a.moveOffset(b)
-	var old earlier
-	b.Queue(knownSQL, a.p.Message.ID, orNull(a.p.Message.Dedupe)).Query(func(rows pgx.Rows) error {
-		found, err := pgx.CollectExactlyOneRow(rows, old.scan)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return chat.ErrNotFound
-		}
-		old = found
-		if err == nil && !old.is(a.p.Message) {
-			return chat.ErrKeyReused
-		}
+	old, err := one(ctx, a.s, chat.ErrNotFound, earlier{}.scan, knownSQL, a.p.Message.ID, orNull(a.p.Message.Dedupe))
+	if err != nil {
 		return err
-	})
-	if err := send(ctx, a.s.pool, b); err != nil {
-		return err
+	}
+	if !old.is(a.p.Message) {
+		return chat.ErrKeyReused
+	}
+	if a.p.Offset != nil {
+		b := &pgx.Batch{}
+		a.moveOffset(b)
+		if err := send(ctx, a.s.pool, b); err != nil {
+			return err
+		}
 	}
 	a.out = old.accepted
 	a.out.Mine = a.out.Owner != "" && a.out.Owner == a.p.Node

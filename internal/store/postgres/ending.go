@@ -14,9 +14,9 @@ import (
 // $1 clock, $2 session, $3 outcome, $4 reason, $5 notice as JSON or NULL, $6 the word that joins notices, $7 the notice's
 // session; then what v needs.
 const (
-	endOverSQL = `WITH v AS (
-	SELECT seq FROM inbox WHERE session_key = $2 AND ended_at IS NULL AND state IN ('held', 'waiting') ORDER BY seq
-	LIMIT (SELECT GREATEST(waiting + 1 - $8::bigint, 0) FROM sessions WHERE key = $2)` + endTail
+	endOldestSQL = `WITH v AS (
+	SELECT seq FROM inbox WHERE session_key = $2 AND ended_at IS NULL AND state = 'waiting' AND seq <> ALL($9::bigint[])
+	ORDER BY seq LIMIT $8::bigint` + endTail
 
 	endSeqsSQL = `WITH v AS (
 	SELECT seq FROM inbox WHERE session_key = $2 AND ended_at IS NULL AND state IN ('held', 'waiting') AND seq = ANY($8::bigint[])` + endTail
@@ -26,9 +26,9 @@ const (
 ), raised AS (
 	UPDATE outbox SET count = count + (SELECT count(*) FROM v)
 	WHERE id = (
-		SELECT id FROM outbox
-		WHERE coalesce = $6 AND coalesce <> '' AND session_key IN ($2, $7) AND done_at IS NULL AND state = 'pending' AND attempt = 0
-		ORDER BY place LIMIT 1)
+		SELECT o.id FROM outbox o JOIN ` + outgoingFrom + `($5::json)` + outgoingAsN + ` ON o.channel = w.channel AND o.chat_id = w.chat
+		WHERE o.coalesce = $6 AND o.coalesce <> '' AND o.session_key IN ($2, $7) AND o.done_at IS NULL AND o.state = 'pending' AND o.attempt = 0
+		ORDER BY o.place LIMIT 1)
 	  AND state = 'pending' AND attempt = 0 AND EXISTS (SELECT 1 FROM v)
 	RETURNING id
 ), added AS (
@@ -41,7 +41,7 @@ const (
 ), i AS (
 	UPDATE inbox SET state = 'done', outcome = $3, reason = $4, ended_at = ` + nowSQL + `,
 		notice_id = COALESCE((SELECT id FROM raised UNION ALL SELECT id FROM added), notice_id)
-	WHERE session_key = $2 AND seq IN (SELECT seq FROM v)
+	WHERE session_key = $2 AND seq = ANY (ARRAY(SELECT seq FROM v)) AND ended_at IS NULL
 	RETURNING *
 )
 SELECT ` + waitingColumns + ` FROM i ORDER BY i.seq`

@@ -44,6 +44,9 @@ const (
 // translate turns what the driver says into what the port promises. Errors of the application and of the context stay
 // as they are.
 func translate(err error) error {
+	if err == nil {
+		return nil
+	}
 	var app *chat.Error
 	if errors.As(err, &app) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -13,70 +13,75 @@ import (
 // previewBytes is how much of an answer a list shows.
 const previewBytes = 200
 
-// finishSQL ends a run with everything that belongs to it, and divides by zero when the run is not under way under this
-// claim. The session's row is locked already, so that "nothing is left" is decided on what was committed before, and an
-// accept that waits for the lock will find the session free. Parameters: $1 clock, $2 session, $3 run, $4 node, $5 epoch, $6 outgoing
-// messages, $7 number of transcript entries, $8 the entries, $9 state, $10 outcome, $11 cause, $12 error, $13 requeue, $14 still running,
-// $15 preview, $16-$19 usage, $20 id of the notice or NULL, $21 its n.
-const finishSQL = `
+// A run ends with everything that belongs to it, or, when it is not under way under this claim, by a division by zero. The
+// session's row is locked already, so that "nothing is left" is decided on what was committed before, and an accept that waits for
+// the lock will find the session free. Parameters: $1 clock, $2 session, $3 run, $4 node, $5 epoch, $6 outgoing messages, $7
+// number of transcript entries, $8 the entries, $9 state of the run row, $10 cause, $11 error, $12-$15 usage, $16 whether the
+// goroutine still runs.
+const (
+	endRun = `
 WITH r AS (
-	UPDATE runs SET
-		state = CASE WHEN $14::boolean THEN 'stopping' ELSE $9 END, cause = $11, error = $12,
-		input_tokens = $16, output_tokens = $17, model = $18, provider = $19,
-		ended_at = CASE WHEN $14::boolean THEN NULL ELSE ` + nowSQL + ` END
-	WHERE id = $3 AND session_key = $2 AND owner = $4 AND epoch = $5 AND state = 'running'
+	UPDATE runs SET state = $9, cause = $10, error = $11,
+		input_tokens = $12, output_tokens = $13, model = $14, provider = $15,
+		ended_at = CASE WHEN $16::boolean THEN NULL ELSE ` + nowSQL + ` END
+	WHERE id = $3 AND (session_key = $2) IS TRUE AND owner = $4 AND epoch = $5 AND state = 'running'
 	RETURNING session_id
-), m AS (
-	SELECT seq, message_id FROM inbox WHERE session_key = $2 AND ended_at IS NULL AND state = 'running' AND run_id = $3
 ), lead AS (
-	SELECT COALESCE(max(seq) FILTER (WHERE message_id = $3), max(seq)) AS seq, count(*) AS n FROM m
+	SELECT COALESCE(max(seq) FILTER (WHERE message_id = $3), max(seq)) AS seq, count(*) AS n FROM inbox
+	WHERE session_key = $2 AND ended_at IS NULL AND state = 'running' AND run_id = $3
 ), sent AS (
 	INSERT INTO outbox (` + outgoingColumns + `)
 	SELECT o.id, $3, o.n, o.session, o.channel, o.chat, o.thread, o.kind, o.payload, o.many, o.count, o.word, $5,
 		` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `
-	FROM ` + outgoingFrom + `($6::json)` + outgoingAs + ` ORDER BY o.i
+	FROM ` + outgoingFrom + `($6::json)` + outgoingAs + `
 	ON CONFLICT DO NOTHING
-), i AS (
-	UPDATE inbox SET
-		state = CASE WHEN $13::boolean THEN 'waiting' ELSE 'done' END,
-		outcome = CASE WHEN $13::boolean THEN NULL WHEN inbox.seq <> lead.seq AND $10 = 'answered' THEN 'merged' ELSE $10 END,
-		merged_into = CASE WHEN NOT $13::boolean AND inbox.seq <> lead.seq AND $10 = 'answered' THEN lead.seq END,
-		reason = CASE WHEN $13::boolean THEN reason ELSE $11 END,
-		notice_id = CASE WHEN $13::boolean OR $20::text IS NULL THEN notice_id
-			ELSE COALESCE(notice_id, (SELECT id FROM outbox WHERE run_id = $3 AND n = $21::bigint), $20::text) END,
-		ended_at = CASE WHEN NOT $13::boolean THEN ` + nowSQL + ` END
-	FROM lead
-	WHERE session_key = $2 AND inbox.seq IN (SELECT m.seq FROM m)
-	RETURNING inbox.*
-), rest AS (
-	SELECT min(seq) AS first FROM inbox
-	WHERE session_key = $2 AND ended_at IS NULL AND ($13::boolean OR state <> 'running' OR run_id <> $3)
-), s AS (
-	UPDATE sessions s SET
-		done_seq = COALESCE(rest.first - 1, s.last_seq),
-		taken_seq = GREATEST(s.taken_seq, COALESCE(rest.first - 1, s.last_seq)),
-		waiting = s.waiting + CASE WHEN $13::boolean THEN lead.n ELSE 0 END,
-		owner = CASE WHEN rest.first IS NOT NULL OR $14::boolean OR EXISTS (
-			SELECT 1 FROM runs b WHERE b.session_key = $2 AND b.ended_at IS NULL AND b.id <> $3) THEN s.owner END,
-		last_run_id = CASE WHEN $13::boolean THEN s.last_run_id ELSE $3 END,
-		last_state = CASE WHEN $13::boolean THEN s.last_state ELSE $9 END,
-		last_cause = CASE WHEN $13::boolean THEN s.last_cause ELSE $11 END,
-		last_error = CASE WHEN $13::boolean THEN s.last_error ELSE $12 END,
-		preview = CASE WHEN $13::boolean OR $15 = '' THEN s.preview ELSE $15 END,
-		total_tokens = s.total_tokens + CASE WHEN $13::boolean THEN 0 ELSE $16::bigint + $17::bigint END,
-		transcript_seq = s.transcript_seq + $7::bigint,
-		updated_at = ` + nowSQL + `
-	FROM rest, lead
-	WHERE s.key = $2
-	RETURNING s.owner IS NULL AS released, s.transcript_seq, s.updated_at AS now
-), said AS (
+)`
+
+	saidAndDone = `, said AS (
 	INSERT INTO transcript (` + entryColumns + `)
 	SELECT $2, r.session_id, s.transcript_seq - $7::bigint + e.i, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, s.now
 	FROM s, r, ` + entriesFrom + `($8::json)` + entriesAs + `
 )
-SELECT 1 / (SELECT count(*) FROM r), s.released, s.transcript_seq, s.now,
-	(SELECT count(*) FROM i WHERE i.outcome = 'merged')
-FROM s`
+SELECT 1 / (SELECT count(*) FROM r), s.released, s.transcript_seq, s.now, s.n FROM s`
+
+	// finishSQL gives the messages their outcomes. $17 outcome, $18 preview, $19 state to remember, $20 id of the notice or NULL, $21 its n.
+	finishSQL = endRun + `, i AS (
+	UPDATE inbox SET state = 'done', reason = $10, ended_at = ` + nowSQL + `,
+		outcome = CASE WHEN inbox.seq <> lead.seq AND $17 = 'answered' THEN 'merged' ELSE $17 END,
+		merged_into = CASE WHEN inbox.seq <> lead.seq AND $17 = 'answered' THEN lead.seq END,
+		notice_id = CASE WHEN $20::text IS NULL THEN notice_id
+			ELSE COALESCE(notice_id, (SELECT id FROM outbox WHERE run_id = $3 AND n = $21::bigint), $20::text) END
+	FROM lead
+	WHERE session_key = $2 AND ended_at IS NULL AND state = 'running' AND run_id = $3
+), rest AS (
+	SELECT min(seq) AS first FROM inbox WHERE session_key = $2 AND ended_at IS NULL AND (state <> 'running' OR run_id <> $3)
+), s AS (
+	UPDATE sessions s SET
+		done_seq = COALESCE(rest.first - 1, s.last_seq),
+		taken_seq = GREATEST(s.taken_seq, COALESCE(rest.first - 1, s.last_seq)),
+		owner = CASE WHEN rest.first IS NOT NULL OR $16::boolean OR EXISTS (
+			SELECT 1 FROM runs b WHERE b.session_key = $2 AND b.ended_at IS NULL AND b.id <> $3) THEN s.owner END,
+		last_run_id = $3, last_state = $19, last_cause = $10, last_error = $11,
+		preview = CASE WHEN $18 = '' THEN s.preview ELSE $18 END,
+		total_tokens = s.total_tokens + $12::bigint + $13::bigint,
+		transcript_seq = s.transcript_seq + $7::bigint,
+		updated_at = ` + nowSQL + `
+	FROM rest, lead
+	WHERE s.key = $2
+	RETURNING s.owner IS NULL AS released, s.transcript_seq, s.updated_at AS now, lead.n
+)` + saidAndDone
+
+	// requeueSQL holds the messages for another attempt; the session keeps its owner, because there is something left.
+	requeueSQL = endRun + `, i AS (
+	UPDATE inbox SET state = 'held'
+	WHERE session_key = $2 AND ended_at IS NULL AND state = 'running' AND run_id = $3
+), s AS (
+	UPDATE sessions s SET waiting = s.waiting + lead.n, transcript_seq = s.transcript_seq + $7::bigint, updated_at = ` + nowSQL + `
+	FROM lead
+	WHERE s.key = $2
+	RETURNING false AS released, s.transcript_seq, s.updated_at AS now, lead.n
+)` + saidAndDone
+)
 
 // mergedSQL reads the messages of a run that ended merged.
 const mergedSQL = `
@@ -141,30 +146,37 @@ func (s *Store) newEnding(p store.FinishParams) (*ending, error) {
 	return e, err
 }
 
-func (e *ending) args() []any {
+// statement is the SQL and its parameters.
+func (e *ending) statement() (string, []any) {
 	p := e.p
-	return []any{
+	args := []any{
 		e.s.clock(), p.Session.String(), p.RunID, p.Node, p.Epoch, e.outgoing, len(p.Transcript), e.transcript,
-		p.State, string(p.Outcome), clean(p.Cause), clean(p.Error), p.Requeue, p.StillRunning, chat.Cut(clean(p.Preview), previewBytes),
-		p.Usage.InputTokens, p.Usage.OutputTokens, clean(p.Usage.Model), clean(p.Usage.Provider), e.notice, e.noticeN,
+		e.endState(), clean(p.Cause), clean(p.Error),
+		p.Usage.InputTokens, p.Usage.OutputTokens, clean(p.Usage.Model), clean(p.Usage.Provider), p.StillRunning,
 	}
+	if p.Requeue {
+		return requeueSQL, args
+	}
+	return finishSQL, append(args, string(p.Outcome), chat.Cut(clean(p.Preview), previewBytes), p.State, e.notice, e.noticeN)
 }
 
 func (e *ending) finish(ctx context.Context) error {
 	e.out = store.Finished{}
-	var merged int
+	var messages int
 	b := &pgx.Batch{}
 	e.s.fence(b, e.p.Claim)
-	b.Queue(finishSQL, e.args()...).QueryRow(func(row pgx.Row) error {
+	sql, args := e.statement()
+	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
 		var lastEntry, now int64
-		if err := row.Scan(nil, &e.out.Released, &lastEntry, &now, &merged); err != nil {
+		if err := row.Scan(nil, &e.out.Released, &lastEntry, &now, &messages); err != nil {
 			return err
 		}
 		e.out.EndedAt = fromMillis(now)
 		e.out.Entries = numbered(e.p.Transcript, lastEntry, e.out.EndedAt)
 		return nil
 	})
-	if err := send(ctx, e.s.pool, b); err != nil || merged == 0 {
+	err := send(ctx, e.s.pool, b)
+	if err != nil || messages < 2 || e.p.Requeue || e.p.Outcome != chat.OutcomeAnswered {
 		return err
 	}
 	return e.readMerged(ctx)

@@ -147,4 +147,4 @@ func (s *Store) clock() any {
 }
 
 // nowSQL is the time of the transaction in milliseconds. One value per transaction keeps rows that are written together equal.
-const nowSQL = `COALESCE($1::bigint, (extract(epoch FROM now()) * 1000)::bigint)`
+const nowSQL = `COALESCE($1::bigint, (date_part('epoch', now()) * 1000)::bigint)`

@@ -9,6 +9,7 @@ const (
 	outgoingColumns = `id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, epoch,
 		next_at, expires_at, created_at`
 	outgoingFrom = `json_to_recordset`
+	outgoingAsN  = ` AS w(channel text, chat text)`
 	outgoingAs   = ` AS o(i int, id text, run text, n bigint, session text, channel text, chat text, thread text, kind text, payload text,
 		many text, count bigint, word text, epoch bigint, delay bigint, expires bigint)`
 )

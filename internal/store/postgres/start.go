@@ -25,7 +25,8 @@ WITH old AS (
 ), a AS (
 	SELECT min(seq) AS lo, max(seq) AS hi, count(*) AS n, min(accepted_at) AS queued_at, array_agg(seq ORDER BY seq) AS seqs FROM m
 ), took AS (
-	UPDATE inbox i SET state = 'running', run_id = $3 FROM m WHERE i.session_key = $2 AND i.seq = m.seq
+	UPDATE inbox SET state = 'running', run_id = $3
+	WHERE session_key = $2 AND seq = ANY (ARRAY(SELECT m.seq FROM m)) AND ended_at IS NULL
 ), s AS (
 	UPDATE sessions s SET
 		taken_seq = GREATEST(s.taken_seq, a.hi),
@@ -37,7 +38,8 @@ WITH old AS (
 ), r AS (
 	INSERT INTO runs AS r (id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, attempt, state, queued_at, started_at)
 	SELECT $3, $2, s.session_id, a.lo, a.hi, $6, $4, $5, 1, 'running', a.queued_at, LEAST(s.now, (
-		SELECT min(b.started_at) FROM runs b WHERE b.session_key = $2 AND b.attempt = 1 AND b.seq_from > a.hi))
+		SELECT min(b.started_at) FROM inbox n JOIN runs b ON b.id = n.run_id
+		WHERE n.session_key = $2 AND n.seq > a.hi AND b.attempt = 1 AND b.seq_from > a.hi))
 	FROM s, a
 	ON CONFLICT (id) DO UPDATE SET
 		lane = excluded.lane, owner = excluded.owner, epoch = excluded.epoch, state = 'running', cause = '',
@@ -119,12 +121,13 @@ func scanStarted(row pgx.Row, out *store.Started, p store.StartParams) error {
 const joinSQL = `
 WITH r AS (
 	SELECT session_id FROM runs
-	WHERE id = $3 AND session_key = $2 AND owner = $4 AND epoch = $5 AND state = 'running'
+	WHERE id = $3 AND (session_key = $2) IS TRUE AND owner = $4 AND epoch = $5 AND state = 'running'
 ), m AS (
 	SELECT seq FROM inbox
 	WHERE session_key = $2 AND seq = ANY($6::bigint[]) AND ended_at IS NULL AND state IN ('held', 'waiting') AND EXISTS (SELECT 1 FROM r)
 ), took AS (
-	UPDATE inbox i SET state = 'running', run_id = $3 FROM m WHERE i.session_key = $2 AND i.seq = m.seq
+	UPDATE inbox SET state = 'running', run_id = $3
+	WHERE session_key = $2 AND seq = ANY (ARRAY(SELECT m.seq FROM m)) AND ended_at IS NULL
 ), s AS (
 	UPDATE sessions SET
 		taken_seq = GREATEST(taken_seq, (SELECT max(seq) FROM m)),

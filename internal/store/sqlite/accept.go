@@ -88,6 +88,7 @@ func (t *tx) insert(ctx context.Context, in *incoming, r *row) (fresh bool, err 
 
 // admit gives the new row its place in the session: room in the queue, ownership, the debounce window.
 func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepted) (err error) {
+	behind := r.waiting
 	if !in.Unqueued {
 		if out.Dropped, err = t.makeRoom(ctx, in, r); err != nil {
 			return err
@@ -101,6 +102,7 @@ func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepte
 			r.debounceUntil = max(r.debounceUntil, t.now+wait(in.Hold))
 		}
 	}
+	out.Behind = int(behind)
 	ended := in.Unqueued || len(out.Dropped) > 0
 	r.lastSeq++
 	r.lane, r.lastMessageAt = in.Message.Lane, t.now

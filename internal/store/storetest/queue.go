@@ -17,7 +17,10 @@ func queueTests() []test {
 		{"RunningMessageIsNeverAVictim", runningIsNeverAVictim},
 		{"HeldMessagesDoNotCount", heldMessagesDoNotCount},
 		{"StartingMessagesAreSpared", startingMessagesAreSpared},
+		{"AcceptTellsHowManyWait", acceptTellsHowManyWait},
 		{"CapZeroIsNoBound", capZeroIsNoBound},
+		{"BehindCountsWhatWaits", behindCountsWhatWaits},
+		{"InterruptedMessagesAreNobodysVictims", interruptedAreSpared},
 		{"HoldKeepsTheSweepAway", holdKeepsTheSweepAway},
 		{"LaterHoldOpensTheWindowAgain", laterHoldOpensAgain},
 		{"HeldMessageStarts", heldMessageStarts},
@@ -164,6 +167,20 @@ func startingMessagesAreSpared(w *world) {
 	w.cap = 1
 }
 
+func acceptTellsHowManyWait(w *world) {
+	node, key := w.node(), w.key()
+	first, a := w.say(node, key)
+	equal(w, "behind nobody", a.Behind, 0)
+	_, b := w.say(node, key)
+	equal(w, "behind the first", b.Behind, 1)
+	j := w.message(node, key)
+	j.Hold, j.Joins = time.Second, true
+	equal(w, "behind two", w.accept(j).Behind, 2)
+	w.start(claimOf(key, a), first, a.Seq)
+	_, c := w.say(node, key)
+	equal(w, "what runs does not count, what is held does", c.Behind, 2)
+}
+
 func capZeroIsNoBound(w *world) {
 	node, key := w.node(), w.key()
 	for i := range 40 {
@@ -173,6 +190,36 @@ func capZeroIsNoBound(w *world) {
 		equal(w, "dropped", len(a.Dropped), 0)
 	}
 	equal(w, "waiting", w.session(key).Waiting, 40)
+}
+
+func behindCountsWhatWaits(w *world) {
+	node, key := w.node(), w.key()
+	first, a := w.say(node, key)
+	equal(w, "before the first", a.Behind, 0)
+	_, b := w.say(node, key)
+	equal(w, "before the second", b.Behind, 1)
+	p := w.message(node, key)
+	p.Joins = true
+	equal(w, "before one that joins", w.accept(p).Behind, 2)
+	_, c := w.say(node, key)
+	equal(w, "a held message counts", c.Behind, 3)
+	w.start(claimOf(key, a), first, a.Seq)
+	_, d := w.say(node, key)
+	equal(w, "a running message does not", d.Behind, 3)
+}
+
+// interruptedAreSpared: what ran before a drain runs again, whatever comes in meanwhile.
+func interruptedAreSpared(w *world) {
+	node, key := w.node(), w.key()
+	c, run, seq := w.turn(node, key)
+	w.finish(requeued(c, run))
+	for i := range 3 {
+		p := w.message(node, key)
+		p.Cap, p.Drop = 1, store.DropOld
+		equal(w, "dropped", len(w.accept(p).Dropped), min(i, 1))
+	}
+	equal(w, "started", w.start(c, run, seq).Seqs, []int64{seq})
+	w.cap = 1
 }
 
 func holdKeepsTheSweepAway(w *world) {

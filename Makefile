@@ -1,0 +1,94 @@
+# `make` lists the targets. Everything works from a fresh clone with Go and, for the tests, a Postgres that cmd/testpg can find or start.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null)
+LDFLAGS := -s -w -buildid= -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+# Packages and flags of a test run: make test PKG=./internal/cron RUN=Preview
+PKG     ?= ./...
+RUN     ?= .
+TIMEOUT ?= 15m
+LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
+TESTPG  := $(GO) run ./cmd/testpg --
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "  %-12s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## bin/laneway: static, with version and commit, the same bytes for the same source
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/laneway ./cmd/laneway
+
+.PHONY: run
+run: build ## build, and serve with the default settings
+	./bin/laneway serve
+
+.PHONY: test
+test: ## every test with the race detector, Postgres included (PKG=, RUN=, TIMEOUT=)
+	$(TESTPG) $(GO) test -race -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
+
+.PHONY: short
+short: ## every test without the race detector, for between two edits
+	$(TESTPG) $(GO) test -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
+
+.PHONY: lint
+lint: ## golangci-lint at the pinned version; formatting as a difference
+	$(LINT) run $(PKG)
+	$(LINT) fmt --diff
+
+.PHONY: fmt
+fmt: ## format in place
+	$(LINT) fmt
+
+.PHONY: generate
+generate: ## make generated files again
+	$(GO) generate ./...
+
+.PHONY: check
+check: lint test arch tidy generated ## what decides whether a change lands
+
+.PHONY: arch
+arch: ## directions of import, and nothing of tests in the program
+	$(GO) test -count=1 ./internal/archtest
+
+.PHONY: tidy
+tidy: ## fails when go.mod or go.sum are not tidy
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+
+.PHONY: generated
+generated: ## fails when a generated file differs from what its generator makes
+	scripts/check-generated
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME each (default 1m)
+	scripts/fuzz
+
+.PHONY: bench
+bench: ## every benchmark, with allocations (PKG=, COUNT=)
+	$(TESTPG) $(GO) test -run '^$$' -bench . -benchmem -count $${COUNT:-1} -timeout 60m $(PKG)
+
+.PHONY: chaos
+chaos: ## several processes, kills, pauses, cut connections; the oracle at the end; prints its seed (SEED=)
+	$(TESTPG) $(GO) test -tags chaos -count=1 -timeout 60m -run Chaos -v ./...
+
+.PHONY: vuln
+vuln: ## known vulnerabilities in what the program links
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...
+
+.PHONY: image
+image: ## the container image laneway:$(VERSION)
+	docker build --build-arg VERSION=$(VERSION) --build-arg COMMIT=$(COMMIT) -t laneway:$(VERSION) .
+
+.PHONY: setup
+setup: ## install what the tests need, where apt is at hand
+	scripts/setup
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin dist

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/gateway"
+	"laneway/internal/store"
+)
+
+// parrot is the house behind a real gateway: it answers every message with itself, in two pieces. What it has no method for is not asked
+// by these commands.
+type parrot struct {
+	gateway.Backend
+	mu   sync.Mutex
+	subs []func(chat.Event)
+}
+
+func (p *parrot) Subscribe(fn func(chat.Event)) func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.subs = append(p.subs, fn)
+	return func() {}
+}
+
+func (p *parrot) ReceiveFrom(_ context.Context, m chat.Message, _ gateway.Caller) (chat.Receipt, error) {
+	if m.Content.Text == "full" {
+		return chat.Receipt{}, chat.Errorf(chat.CodeQueueFull, "the queue of the session is full")
+	}
+	text := m.Content.Text
+	for i, ev := range []chat.Event{
+		{Kind: chat.EventStarted},
+		{Kind: chat.EventDelta, Delta: text[:1], Text: text[:1]},
+		{Kind: chat.EventDelta, Delta: text[1:], Text: text},
+		{Kind: chat.EventFinal, Text: text},
+	} {
+		ev.Session, ev.Principal, ev.RunID, ev.Seq, ev.At = m.Session, m.Principal, m.ID, int64(i+1), testNow()
+		for _, fn := range p.subs {
+			fn(ev)
+		}
+	}
+	return chat.Receipt{RunID: m.ID, Session: m.Session, Seq: 1, AcceptedAt: testNow(), State: store.StateRunning}, nil
+}
+
+func (p *parrot) DefaultAgent() string                           { return "main" }
+func (p *parrot) Agents() []agent.Info                           { return []agent.Info{{ID: "main", Runner: "echo"}} }
+func (p *parrot) Commands() []chat.CommandInfo                   { return nil }
+func (p *parrot) Progress() chat.Progress                        { return chat.Progress{} }
+func (p *parrot) Ready(context.Context) error                    { return nil }
+func (p *parrot) InFlight(chat.SessionKey) (chat.InFlight, bool) { return chat.InFlight{}, false }
+
+func (p *parrot) Lanes() chat.LanesStatus {
+	return chat.LanesStatus{At: testNow(), NodeID: "gw-7", Lanes: []chat.LaneStatus{{Name: "main", Capacity: 30, Active: 2}}}
+}
+
+func (p *parrot) Status(context.Context) chat.SystemStatus {
+	return chat.SystemStatus{NodeID: "gw-7", Version: programVersion().Version, StartedAt: testNow(), Store: "sqlite", Lanes: p.Lanes()}
+}
+
+func (p *parrot) Session(_ context.Context, key chat.SessionKey, _ string) (chat.SessionStatus, error) {
+	return chat.SessionStatus{Key: key, SessionID: "s", Principal: "gateway", Lane: "main"}, nil
+}
+
+func (p *parrot) Sessions(context.Context, store.SessionFilter) ([]chat.SessionStatus, int, error) {
+	return []chat.SessionStatus{{Key: chat.MainKey("main"), SessionID: "s", Status: "done", Lane: "main", UpdatedAt: testNow()}}, 1, nil
+}
+
+func (p *parrot) Stop(context.Context, store.StopParams) ([]string, error) {
+	return []string{"run-1"}, nil
+}
+
+// startGateway serves a real gateway on loopback until the test ends, and returns its address.
+func startGateway(t *testing.T) string {
+	t.Helper()
+	server, err := gateway.New(gateway.Config{
+		Version:     programVersion().Version,
+		Credentials: []gateway.Credential{{Name: "gateway", Digest: sha256.Sum256([]byte("right")), Scopes: []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}}},
+	}, &parrot{}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil && !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	server.Ready()
+	return "ws://" + listener.Addr().String()
+}
+
+func TestCommandsSpeakWithARealGateway(t *testing.T) {
+	t.Parallel()
+	address := startGateway(t)
+	rows := []struct {
+		name, stdin string
+		args        []string
+		token       string
+		code        int
+		stdout      string
+		stderr      string
+	}{
+		{name: "send", args: []string{"send", "hello there"}, stdout: "hello there\n"},
+		{name: "send to an agent", args: []string{"send", "hello", "--session", "work", "--agent", "main", "--json"}, stdout: `"sessionKey": "agent:main:work"`},
+		{name: "refused", args: []string{"send", "full"}, code: exitFailure, stderr: "queue of the session is full"},
+		{name: "chat", stdin: "one\ntwo\n", args: []string{"chat"}, stdout: "one\ntwo\n"},
+		{name: "status", args: []string{"status"}, stdout: "gw-7, well"},
+		{name: "sessions", args: []string{"sessions", "list"}, stdout: "agent:main:main"},
+		{name: "stop", args: []string{"sessions", "stop", "main"}, stdout: "stopped run-1"},
+		{name: "wrong token", args: []string{"status"}, token: "wrong", code: exitFailure, stderr: "the token is not the gateway's"},
+		{name: "alive", args: []string{"health"}, stdout: "ok\n"},
+		{name: "ready", args: []string{"health", "--ready", "--json"}, stdout: `"database": "ok"`},
+		{name: "doctor", args: []string{"doctor"}, stdout: "accepted by gw-7"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			if row.token == "" {
+				row.token = "right"
+			}
+			b := newBench(row.stdin, "LANEWAY_URL", address, "LANEWAY_TOKEN", row.token, "HOME", t.TempDir())
+			b.env.dial = dialGateway
+			b.run(t, row.code, row.args...)
+			if !strings.Contains(b.stdout.String(), row.stdout) || !strings.Contains(b.stderr.String(), row.stderr) {
+				t.Errorf("stdout %q\nstderr %q\nwant %q and %q", b.stdout.String(), b.stderr.String(), row.stdout, row.stderr)
+			}
+		})
+	}
+}

@@ -1,0 +1,78 @@
+package config
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+func TestMisspelledVariablesAreTold(t *testing.T) {
+	t.Parallel()
+	loaded, err := Load(Options{LookupEnv: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := loaded.UnknownVariables([]string{
+		"PATH", "LANEWAY_URL", "LANEWAY_CONFIG", "LANEWAY_TOKEN", "LANEWAY_LANE_MAIN", "GOCLAW_LANE_MAIN", "LANEWAY_DATABASE_URL", "LANEWAY_AGENTS_MAIN_MODEL",
+		"LANEWAY_SERVICE_HOST", "LANEWAY_SERVICE_PORT", "LANEWAY_SERVICE_PORT_HTTP", "LANEWAY_PORT", "LANEWAY_PORT_18790_TCP", "LANEWAY_PORT_18790_TCP_ADDR",
+		"LANEWAY_QUEUE_CAPP", "LANEWAY_AGENTS_CODER_MODEL", "LANEWAY_NO_AUTH",
+	})
+	want := []string{
+		"LANEWAY_AGENTS_CODER_MODEL is not a setting and has no effect",
+		"LANEWAY_NO_AUTH is not a setting and has no effect",
+		"LANEWAY_QUEUE_CAPP is not a setting and has no effect; did you mean LANEWAY_QUEUE_CAP?",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestDeploymentFilesUseRealSettings keeps the image, the compose file and the unit from setting what does not exist.
+func TestDeploymentFilesUseRealSettings(t *testing.T) {
+	t.Parallel()
+	loaded, err := Load(Options{LookupEnv: environ()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofCompose := []string{"LANEWAY_VERSION", "LANEWAY_PORT"} // read by docker compose itself
+	for _, file := range []string{"Dockerfile", "compose.yaml", "deploy/laneway.service", "scripts/compose-env"} {
+		text, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile(`LANEWAY_[A-Z_]+`).FindAllString(string(text), -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no variable", file)
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(ofCompose, name) })
+		for _, sentence := range loaded.UnknownVariables(names) {
+			t.Errorf("%s: %s", file, sentence)
+		}
+	}
+}
+
+// TestTheComposeFilesGatewayMayStart loads what compose.yaml sets.
+func TestTheComposeFilesGatewayMayStart(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	loaded, err := Load(Options{LookupEnv: environ(
+		"LANEWAY_DATA", data, "LANEWAY_LISTEN", "0.0.0.0:18790", "LANEWAY_BEHIND_TLS_PROXY", "true", "LANEWAY_METRICS_LISTEN", "main",
+		"LANEWAY_TOKEN", "8f14e45fceea167a5a36dedd4bea2543d9c1e7b0aa52", "LANEWAY_DATABASE_URL", "postgres://laneway:0f@postgres/laneway?sslmode=disable",
+		"OPENAI_API_KEY", "", "ANTHROPIC_API_KEY", "",
+	)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := Preflight(loaded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"forwarded addresses are ignored: LANEWAY_TRUSTED_PROXIES is empty",
+		"database: the server postgres is not verified; use sslmode=verify-full",
+	}
+	if !slices.Equal(plan.Warnings, want) {
+		t.Errorf("warned %q, want %q", plan.Warnings, want)
+	}
+}

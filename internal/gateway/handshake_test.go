@@ -1,0 +1,494 @@
+package gateway_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"laneway/internal/gateway"
+)
+
+func deadline() time.Time { return time.Now().Add(patience) }
+
+// eventually polls for something that another goroutine brings about.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	until := time.NewTimer(patience)
+	defer until.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-until.C:
+			t.Fatalf("waited for %s in vain", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func connectWith(change func(params)) map[string]any {
+	f := connectFrame(adminToken)
+	change(f["params"].(params))
+	return f
+}
+
+func TestHandshakeRefusals(t *testing.T) {
+	t.Parallel()
+	mismatch := func(details params) params {
+		for k, v := range map[string]any{"canRetryWithDeviceToken": false, "recommendedNextStep": "update_auth_credentials"} {
+			details[k] = v
+		}
+		return details
+	}
+	for _, tc := range []struct {
+		name    string
+		send    any
+		raw     string
+		code    string
+		message string
+		details params
+		close   int
+	}{
+		{name: "not JSON", raw: "hello", close: 1000},
+		{name: "not an object", raw: `["req"]`, close: 1000},
+		{
+			name: "not connect", send: params{"type": "req", "id": "1", "method": "health"},
+			code: "INVALID_REQUEST", message: "invalid handshake: first request must be connect", close: 1008,
+		},
+		{
+			name: "no id", raw: `{"type":"req","method":"connect"}`,
+			code: "INVALID_REQUEST", message: "invalid request frame: must have required property 'id'", close: 1008,
+		},
+		{
+			name: "no params", send: params{"type": "req", "id": "1", "method": "connect"},
+			code: "INVALID_REQUEST", message: "invalid connect params: must have required property 'minProtocol'", close: 1008,
+		},
+		{
+			name: "bad client", send: connectWith(func(p params) { p["client"].(params)["mode"] = "spy" }),
+			code: "INVALID_REQUEST", message: "invalid connect params: at /client/mode:", close: 1008,
+		},
+		{
+			name: "bad client id", send: connectWith(func(p params) { p["client"].(params)["id"] = "No Way" }),
+			code: "INVALID_REQUEST", message: "invalid connect params: at /client/id:", close: 1008,
+		},
+		{
+			name: "range upside down", send: connectWith(func(p params) { p["minProtocol"] = 5 }),
+			code: "INVALID_REQUEST", message: "invalid connect params: at /maxProtocol:", close: 1008,
+		},
+		{
+			name: "role", send: connectWith(func(p params) { p["role"] = "node" }),
+			code: "INVALID_REQUEST", message: "unsupported role: node", details: params{"code": "ROLE_NOT_SUPPORTED"}, close: 1008,
+		},
+		{
+			name: "too new", send: connectWith(func(p params) { p["minProtocol"], p["maxProtocol"] = 5, 7 }),
+			code: "INVALID_REQUEST", message: "protocol mismatch", close: 1002,
+			details: params{
+				"code": "PROTOCOL_MISMATCH", "clientMinProtocol": 5.0, "clientMaxProtocol": 7.0, "expectedProtocol": 4.0, "minimumProbeProtocol": 3.0,
+			},
+		},
+		{
+			name: "old, and no probe", send: connectWith(func(p params) { p["minProtocol"], p["maxProtocol"] = 3, 3 }),
+			code: "INVALID_REQUEST", message: "protocol mismatch", close: 1002,
+			details: params{
+				"code": "PROTOCOL_MISMATCH", "clientMinProtocol": 3.0, "clientMaxProtocol": 3.0, "expectedProtocol": 4.0, "minimumProbeProtocol": 3.0,
+			},
+		},
+		{
+			name: "no secret", send: connectWith(func(p params) { delete(p, "auth") }),
+			code: "INVALID_REQUEST", message: "unauthorized: gateway token missing", close: 1008,
+			details: mismatch(params{"code": "AUTH_TOKEN_MISSING", "authReason": "token_missing"}),
+		},
+		{
+			name: "wrong token", send: connectWith(func(p params) { p["auth"] = params{"token": "x" + adminToken} }),
+			code: "INVALID_REQUEST", message: "unauthorized: gateway token mismatch", close: 1008,
+			details: mismatch(params{"code": "AUTH_TOKEN_MISMATCH", "authReason": "token_mismatch"}),
+		},
+		{
+			name: "wrong token, right password", close: 1008, // the token counts when both are there
+			send: connectWith(func(p params) { p["auth"] = params{"token": "wrong", "password": adminToken} }),
+			code: "INVALID_REQUEST", message: "unauthorized: gateway token mismatch",
+			details: mismatch(params{"code": "AUTH_TOKEN_MISMATCH", "authReason": "token_mismatch"}),
+		},
+		{
+			name: "wrong password", send: connectWith(func(p params) { p["auth"] = params{"password": "wrong"} }),
+			code: "INVALID_REQUEST", message: "unauthorized: gateway password mismatch", close: 1008,
+			details: mismatch(params{"code": "AUTH_PASSWORD_MISMATCH", "authReason": "password_mismatch"}),
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := start(t).dial()
+			if tc.raw != "" {
+				s.sendText(tc.raw)
+			} else {
+				s.send(tc.send)
+			}
+			code, text, before := s.closed()
+			if code != tc.close {
+				t.Errorf("close %d %q, want %d", code, text, tc.close)
+			}
+			if tc.code == "" {
+				if len(before) != 0 {
+					t.Errorf("got %+v before the close, want nothing", before)
+				}
+				return
+			}
+			if len(before) != 1 || before[0].Error == nil {
+				t.Fatalf("before the close: %+v, want one error", before)
+			}
+			e := before[0].Error
+			if e.Code != tc.code || !strings.HasPrefix(e.Message, tc.message) {
+				t.Errorf("error %s %q, want %s %q", e.Code, e.Message, tc.code, tc.message)
+			}
+			if !reflect.DeepEqual(map[string]any(tc.details), e.Details) && len(tc.details)+len(e.Details) > 0 {
+				t.Errorf("details %v, want %v", e.Details, tc.details)
+			}
+			if text != e.Message && !strings.HasPrefix(e.Message, text) {
+				t.Errorf("close reason %q, want the message %q", text, e.Message)
+			}
+		})
+	}
+}
+
+func TestStartingAndDrainingGatewaysRefuseConnects(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) { c.HoldConnects = true })
+	refused := func(message string, details params, after int64, closeCode int) {
+		t.Helper()
+		s := b.dial()
+		s.send(connectFrame(adminToken))
+		code, _, before := s.closed()
+		e := before[0].Error
+		if code != closeCode || e.Code != "UNAVAILABLE" || e.Message != message || !e.Retryable || e.RetryAfterMs != after ||
+			!reflect.DeepEqual(e.Details, map[string]any(details)) {
+			t.Errorf("close %d, error %+v; want %d, %q, %v, retry after %d", code, e, closeCode, message, details, after)
+		}
+	}
+	refused("gateway starting", params{"reason": "startup-sidecars"}, 500, 1013)
+	if status, _, _ := b.get("GET", "/readyz"); status != 503 {
+		t.Errorf("readyz while starting: %d, want 503", status)
+	}
+	b.srv.Ready()
+	s := b.login(adminToken)
+	b.srv.Drain()
+	if f := s.next(func(f frame) bool { return f.Event == "shutdown" }); string(f.Payload) != `{"reason":"draining"}` {
+		t.Errorf("shutdown %s", f.Payload)
+	}
+	refused("gateway is draining", params{"code": "GATEWAY_DRAINING", "reason": "gateway-restarting"}, 1000, 1012)
+	if status, _, body := b.get("GET", "/healthz"); status != 200 || body["status"] != "draining" {
+		t.Errorf("healthz while draining: %d %v", status, body)
+	}
+	s.must("health", nil) // what is connected goes on
+}
+
+func TestStopTellsEveryClient(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s, stranger := b.login(adminToken), b.dial()
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.stop() }()
+	code, _, before := s.closed()
+	var reasons []string
+	for _, f := range before {
+		if f.Event == "shutdown" {
+			reasons = append(reasons, string(f.Payload))
+		}
+	}
+	if code != 1012 || !slices.Equal(reasons, []string{`{"reason":"draining"}`, `{"reason":"stopped"}`}) {
+		t.Errorf("close %d after %v, want 1012 after draining and stopped", code, reasons)
+	}
+	if code, _, before := stranger.closed(); code != 1012 || len(before) != 0 {
+		t.Errorf("stranger: close %d after %v, want 1012 and no event", code, before)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
+
+func TestHelloSaysWhatTheConnectionMay(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	hello := decode[struct {
+		Type     string
+		Protocol int
+		Server   struct{ Version, BootID, ConnID string }
+		Features struct{ Methods, Events, Capabilities []string }
+		Snapshot struct {
+			Presence        []any
+			Health          map[string]any
+			StateVersion    map[string]int
+			SessionDefaults map[string]string
+			AuthMode        string
+		}
+		Auth struct {
+			Role   string
+			Scopes []string
+		}
+		Policy map[string]int
+	}](t, b.login(readToken, "laneway-ext").hello)
+	if hello.Type != "hello-ok" || hello.Protocol != 4 || hello.Server.Version != "0.1.0" || hello.Server.BootID != b.srv.BootID() {
+		t.Errorf("hello %+v", hello)
+	}
+	if !slices.Equal(hello.Auth.Scopes, []string{gateway.ScopeRead}) || hello.Auth.Role != "operator" {
+		t.Errorf("auth %+v: a read token gives read, whatever is asked", hello.Auth)
+	}
+	var names []string
+	for _, m := range b.srv.Methods() {
+		names = append(names, m.Name)
+	}
+	names = append(names, "connect")
+	slices.Sort(names)
+	if !slices.Equal(hello.Features.Methods, names) {
+		t.Errorf("methods %v, want the table %v", hello.Features.Methods, names)
+	}
+	if hello.Snapshot.Health["ok"] != true || hello.Snapshot.Health["problems"] != nil || hello.Snapshot.AuthMode != "token" {
+		t.Errorf("snapshot %+v: want the standard view", hello.Snapshot)
+	}
+	if hello.Policy["maxPayload"] != 1<<20 || hello.Policy["maxBufferedBytes"] != 8<<20 || hello.Policy["tickIntervalMs"] != 30_000 {
+		t.Errorf("policy %v", hello.Policy)
+	}
+}
+
+func TestScopesAreAskedAndGiven(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	for _, tc := range []struct {
+		name, token string
+		asked, want []string
+	}{
+		{"nothing asked, nothing given", adminToken, nil, []string{}},
+		{"asking does not grant", readToken, []string{gateway.ScopeAdmin, gateway.ScopeWrite}, []string{}},
+		{"in the order asked, once", adminToken, []string{gateway.ScopeWrite, "operator.root", gateway.ScopeRead, gateway.ScopeWrite}, []string{gateway.ScopeWrite, gateway.ScopeRead}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := b.dial()
+			f := connectFrame(tc.token)
+			f["params"].(params)["scopes"] = append([]string{}, tc.asked...)
+			s.send(f)
+			hello := decode[struct{ Auth struct{ Scopes []string } }](t, s.read().Payload)
+			if !slices.Equal(hello.Auth.Scopes, tc.want) {
+				t.Errorf("scopes %v, want %v", hello.Auth.Scopes, tc.want)
+			}
+			if len(tc.want) > 0 {
+				return
+			}
+			if f := s.call("health", nil); f.OK || f.Error.Code != "FORBIDDEN" || f.Error.Details["missingScope"] != gateway.ScopeRead {
+				t.Errorf("health without a scope: %+v", f.Error)
+			}
+		})
+	}
+}
+
+// Every method, with every set of scopes: allowed exactly when the scope suffices.
+func TestEveryMethodNeedsItsScope(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	level := map[string]int{gateway.ScopeRead: 1, gateway.ScopeWrite: 2, gateway.ScopeAdmin: 3}
+	for _, scope := range []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin} {
+		s := b.dial()
+		f := connectFrame(adminToken)
+		f["params"].(params)["scopes"] = []string{scope}
+		s.send(f)
+		s.read()
+		for _, m := range b.srv.Methods() {
+			got := s.call(m.Name, params{"bogus": true})
+			forbidden := got.Error != nil && got.Error.Code == "FORBIDDEN"
+			if want := level[scope] < level[m.Scope]; forbidden != want {
+				t.Errorf("%s with %s: forbidden %v, want %v (%+v)", m.Name, scope, forbidden, want, got.Error)
+			}
+			if forbidden && (got.Error.Message != "missing scope: "+m.Scope || got.Error.Details["code"] != "MISSING_SCOPE") {
+				t.Errorf("%s: %+v", m.Name, got.Error)
+			}
+		}
+	}
+}
+
+func TestProbeOfTheOldVersionSeesHealthOnly(t *testing.T) {
+	t.Parallel()
+	s := start(t).dial()
+	s.send(connectWith(func(p params) {
+		p["minProtocol"], p["maxProtocol"] = 1, 3
+		p["client"].(params)["mode"] = "probe"
+	}))
+	if hello := decode[struct{ Protocol int }](t, s.read().Payload); hello.Protocol != 3 {
+		t.Fatalf("protocol %d, want 3", hello.Protocol)
+	}
+	s.must("health", nil)
+	s.must("status", nil)
+	if f := s.call("sessions.list", nil); f.OK {
+		t.Error("a probe listed the sessions")
+	}
+}
+
+func TestSecondConnectLeavesTheSocketOpen(t *testing.T) {
+	t.Parallel()
+	s := start(t).login(adminToken)
+	s.send(connectFrame(adminToken))
+	f := s.read()
+	if f.OK || f.Error.Code != "INVALID_REQUEST" || f.Error.Message != "connect is only valid as the first request" {
+		t.Errorf("second connect: %+v", f.Error)
+	}
+	s.must("health", nil)
+}
+
+func TestConnectionsPerPrincipalAreLimited(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) { c.MaxPerPrincipal = 1 })
+	b.login(adminToken)
+	s := b.dial()
+	s.send(connectFrame(adminToken))
+	code, _, before := s.closed()
+	if e := before[0].Error; code != 1013 || e.Message != "too many connections" || e.Details["code"] != "TOO_MANY_CONNECTIONS" || !e.Retryable {
+		t.Errorf("close %d, %+v; want 1013 TOO_MANY_CONNECTIONS", code, before[0].Error)
+	}
+	b.login(readToken) // another principal has its own places
+}
+
+func TestLockoutHoldsForTheRightTokenToo(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+	from := func(addr, token string) (int, *frameError) {
+		ws, _, err := websocket.DefaultDialer.Dial("ws://"+b.addr, map[string][]string{"X-Forwarded-For": {addr}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ws.Close()
+		s := &socket{t: t, ws: ws}
+		s.read()
+		s.send(connectFrame(token))
+		f := s.read()
+		if f.OK {
+			return 0, nil
+		}
+		code, _, _ := s.closed()
+		return code, f.Error
+	}
+	for range 10 {
+		if _, e := from("203.0.113.5", "wrong"); e.Details["code"] != "AUTH_TOKEN_MISMATCH" {
+			t.Fatalf("within the allowance: %+v", e)
+		}
+	}
+	code, e := from("203.0.113.5", adminToken)
+	if code != 1008 || e == nil || e.Code != "UNAVAILABLE" || e.Details["code"] != "AUTH_RATE_LIMITED" || !e.Retryable ||
+		e.Details["recommendedNextStep"] != "wait_then_retry" || e.RetryAfterMs < 50_000 || e.RetryAfterMs > 60_000 {
+		t.Errorf("locked address: close %d, %+v", code, e)
+	}
+	if _, e := from("203.0.113.6", adminToken); e != nil {
+		t.Errorf("another address: %+v", e)
+	}
+	for range 12 {
+		_, e = from("127.0.0.1", "wrong")
+	}
+	if e.Details["code"] != "AUTH_TOKEN_MISMATCH" {
+		t.Errorf("loopback is never locked: %+v", e)
+	}
+}
+
+// No string but a credential opens the gateway, and whoever is refused hears nothing of what goes on.
+func TestWrongTokenIsNobody(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	worker := b.login(adminToken)
+	silent := b.dial()
+	for _, token := range []string{"", " ", adminToken[:20], strings.ToUpper(adminToken), adminToken + " ", " " + adminToken, adminToken + "\n", "gateway", "null"} {
+		s := b.dial()
+		f := connectFrame(token)
+		f["params"].(params)["user_id"], f["params"].(params)["owner"] = "gateway", "gateway"
+		f["params"].(params)["device"] = params{"id": "known", "token": adminToken}
+		s.send(f)
+		code, _, before := s.closed()
+		want := "AUTH_TOKEN_MISMATCH"
+		if token == "" {
+			want = "AUTH_TOKEN_MISSING"
+		}
+		if code != 1008 || len(before) != 1 || before[0].Error == nil || before[0].Error.Details["code"] != want {
+			t.Errorf("token %q: close %d after %+v, want 1008 %s", token, code, before, want)
+		}
+	}
+	worker.request("1", "chat.send", params{"sessionKey": "main", "message": "one two", "idempotencyKey": "k-1"})
+	worker.next(chatState("k-1", "final"))
+	silent.sendText("{}")
+	if _, _, before := silent.closed(); len(before) != 1 || before[0].Event != "" {
+		t.Errorf("a stranger heard %+v, want one answer and no event", before)
+	}
+}
+
+// tokens is a source whose list changes.
+type tokens struct {
+	mu   sync.Mutex
+	list []gateway.Credential
+	err  error
+}
+
+func (s *tokens) Credentials(context.Context) ([]gateway.Credential, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list), s.err
+}
+
+func (s *tokens) put(list []gateway.Credential, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list, s.err = list, err
+}
+
+func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
+	t.Parallel()
+	named := gateway.Credential{Name: "ci", Digest: sha256.Sum256([]byte("ci-secret")), Scopes: []string{gateway.ScopeRead}}
+	src := &tokens{list: []gateway.Credential{named}}
+	b := start(t, func(c *gateway.Config) { c.Source, c.Deadlines.Watch = src, 5*time.Millisecond })
+	gone, stays := b.login("ci-secret"), b.login(adminToken)
+	src.put(nil, errors.New("the database is down"))
+	gone.must("health", nil) // a source that fails locks nobody out
+	src.put(nil, nil)
+	if code, text, _ := gone.closed(); code != 1008 || text != "credential was revoked" {
+		t.Errorf("close %d %q, want 1008", code, text)
+	}
+	stays.must("health", nil)
+	s := b.dial()
+	s.send(connectFrame("ci-secret"))
+	if f := s.read(); f.OK {
+		t.Error("a revoked credential was let in")
+	}
+	named.ExpiresAt = time.Now().Add(200 * time.Millisecond)
+	src.put([]gateway.Credential{named}, nil)
+	var expires *socket
+	eventually(t, "the new list to count", func() bool {
+		s := b.dial()
+		s.send(connectFrame("ci-secret"))
+		expires = s
+		return s.read().OK || time.Now().After(named.ExpiresAt)
+	})
+	if code, _, _ := expires.closed(); code != 1008 {
+		t.Errorf("expired: close %d, want 1008", code)
+	}
+}
+
+func TestBadConfigurationNamesEveryFault(t *testing.T) {
+	t.Parallel()
+	_, err := gateway.New(gateway.Config{
+		MaxPayload: 1, AllowedOrigins: []string{"*", "https://a.example/path"}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")},
+		Credentials: []gateway.Credential{{Name: "gateway", Digest: sha256.Sum256(nil)}, {Name: "x", Digest: sha256.Sum256([]byte("x")), Scopes: []string{"root"}}},
+	}, newHouse(t), nil)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range []string{"payload", `"*"`, "a.example/path", "trusts everybody", "empty secret", `"root"`} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not name %s: %v", part, err)
+		}
+	}
+	if _, err := gateway.New(gateway.Config{}, newHouse(t), nil); err == nil {
+		t.Error("a gateway without any credential was made")
+	}
+}

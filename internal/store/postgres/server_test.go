@@ -1,0 +1,375 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+	"laneway/internal/store/postgres"
+	"laneway/internal/testpg"
+)
+
+func message(node string, key chat.SessionKey, id string) store.AcceptParams {
+	return store.AcceptParams{Node: node, Take: true, Message: chat.Message{
+		Session: key, ID: id, Lane: "main", Principal: "ann", Channel: "web", Dedupe: "d:" + id, Content: chat.Content{Text: id},
+	}}
+}
+
+// turn runs one message to its end. Whatever the store calls unavailable is tried again, as the callers of a store do.
+func turn(ctx context.Context, s *postgres.Store, node string, key chat.SessionKey, id string) error {
+	var a store.Accepted
+	err := persist(ctx, func() (err error) {
+		a, err = s.Accept(ctx, message(node, key, id))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("accept: %w", err)
+	}
+	c := store.Claim{Session: key, Node: node, Epoch: a.Epoch}
+	err = persist(ctx, func() error {
+		_, err := s.Start(ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	err = persist(ctx, func() error {
+		_, err := s.Finish(ctx, store.FinishParams{
+			Claim: c, RunID: id, State: store.RunOK, Outcome: chat.OutcomeAnswered,
+			Outgoing: []store.Outgoing{{Kind: store.KindReply, Target: chat.Target{Channel: "web", ChatID: key.Rest}, Text: id}},
+		})
+		return err
+	})
+	if err != nil && !errors.Is(err, chat.ErrFenced) { // the answer to a commit was lost, and the repetition found the run ended
+		return fmt.Errorf("finish: %w", err)
+	}
+	return nil
+}
+
+// persist repeats fn while the store is unavailable.
+func persist(ctx context.Context, fn func() error) error {
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err := fn()
+		if !errors.Is(err, chat.ErrStoreUnavailable) {
+			return err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+// TestServerCrashesUnderLoad crashes the server twice in the middle of a load. Everything that was acknowledged is there
+// afterwards, once, and every invariant holds.
+func TestServerCrashesUnderLoad(t *testing.T) {
+	t.Parallel()
+	const workers, turns = 8, 60
+	server := testpg.Private(t, testpg.ServerConfig{})
+	url := testpg.DBOn(t, server.URL())
+	s := open(t, postgres.Config{URL: url})
+	defer func() { _ = s.Close() }()
+	if err := s.Register(t.Context(), store.Node{ID: "n", Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	var done atomic.Int64
+	reached := make(chan struct{}, workers*turns)
+	load, ctx := errgroup.WithContext(t.Context())
+	for w := range workers {
+		load.Go(func() error {
+			for i := range turns {
+				key := chat.SessionKey{Agent: "main", Rest: fmt.Sprintf("w%d", w)}
+				if err := turn(ctx, s, "n", key, fmt.Sprintf("m-%d-%d", w, i)); err != nil {
+					return err
+				}
+				done.Add(1)
+				reached <- struct{}{}
+			}
+			return nil
+		})
+	}
+	for range 2 {
+		await(t, ctx, reached, workers*turns/4)
+		if err := server.Restart(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := load.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	ended := query(t, url, `SELECT count(*) FROM inbox WHERE state = 'done' AND outcome = 'answered'`)[0][0]
+	replies := query(t, url, `SELECT count(*) FROM outbox`)[0][0]
+	if ended != int64(workers*turns) || replies != ended {
+		t.Fatalf("%v messages answered and %v replies, want %d each", ended, replies, workers*turns)
+	}
+	checkInvariants(t, url)
+}
+
+func await(t *testing.T, ctx context.Context, reached <-chan struct{}, n int) {
+	t.Helper()
+	for range n {
+		select {
+		case <-reached:
+		case <-ctx.Done():
+			t.Fatalf("the load ended: %v", context.Cause(ctx))
+		}
+	}
+}
+
+// checkInvariants runs those rules that need no parameters.
+func checkInvariants(t *testing.T, url string) {
+	t.Helper()
+	checked := 0
+	for _, inv := range store.Invariants() {
+		if len(inv.Params) > 0 {
+			continue
+		}
+		checked++
+		if rows := query(t, url, inv.SQL); len(rows) > 0 {
+			t.Errorf("%s is broken: %v", inv.Rule, rows)
+		}
+	}
+	if checked == 0 {
+		t.Error("no invariant was checked")
+	}
+}
+
+// TestKilledConnections ends every connection of the store again and again: callers see a delay and no error.
+func TestKilledConnections(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	s := open(t, postgres.Config{URL: url, MaxConns: 4})
+	defer func() { _ = s.Close() }()
+	if err := s.Register(t.Context(), store.Node{ID: "n", Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	key := chat.MainKey("main")
+	for i := range 20 {
+		exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laneway' AND datname = current_database()`)
+		if err := turn(t.Context(), s, "n", key, fmt.Sprintf("m%d", i)); err != nil {
+			t.Fatalf("turn %d: %v", i, err)
+		}
+		if _, err := s.Heartbeat(t.Context(), "n"); err != nil {
+			t.Fatalf("heartbeat %d: %v", i, err)
+		}
+		if _, err := s.Stop(t.Context(), store.StopParams{Session: key, Scope: store.StopAll, By: "ann"}); err != nil {
+			t.Fatalf("stop %d: %v", i, err)
+		}
+	}
+	checkInvariants(t, url)
+}
+
+// TestAwayAndBack shows what callers see while the server is down: the right class, a sentence, no address; and that the same
+// store works again afterwards.
+func TestAwayAndBack(t *testing.T) {
+	t.Parallel()
+	server := testpg.Private(t, testpg.ServerConfig{NoFsync: true})
+	s := open(t, postgres.Config{URL: testpg.DBOn(t, server.URL())})
+	defer func() { _ = s.Close() }()
+	if err := server.Halt(false); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.CountUnfinished(t.Context())
+	if !errors.Is(err, chat.ErrStoreUnavailable) {
+		t.Fatalf("got %v, want store unavailable", err)
+	}
+	var app *chat.Error
+	if !errors.As(err, &app) || !app.Retryable || app.Message == "" || app.Cause == nil {
+		t.Fatalf("got %#v, want a retryable error with a sentence and a cause", app)
+	}
+	if err := s.Ping(t.Context()); !errors.Is(err, chat.ErrStoreUnavailable) {
+		t.Fatalf("ping: %v", err)
+	}
+	if err := server.Restart(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Ping(t.Context()); err != nil {
+		t.Fatalf("ping after the restart: %v", err)
+	}
+	if n, err := s.CountUnfinished(t.Context()); err != nil || n != 0 {
+		t.Fatalf("after the restart: %d, %v", n, err)
+	}
+}
+
+// TestNoTakeoverRightAfterTheServersStart: an owner whose lease ran out while the server was away gets time to come back.
+func TestNoTakeoverRightAfterTheServersStart(t *testing.T) {
+	t.Parallel()
+	server := testpg.Private(t, testpg.ServerConfig{NoFsync: true})
+	url := testpg.DBOn(t, server.URL())
+	s := open(t, postgres.Config{URL: url})
+	defer func() { _ = s.Close() }()
+	ctx := t.Context()
+	for _, id := range []string{"owner", "other"} {
+		if err := s.Register(ctx, store.Node{ID: id, Lease: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Accept(ctx, message("owner", chat.MainKey("main"), "m1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Restart(ctx, true); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, url, `UPDATE nodes SET lease_until = (extract(epoch FROM now()) * 1000)::bigint - 1 WHERE id = 'owner'`)
+	if taken, err := s.Sweep(ctx, "other", 10); err != nil || len(taken) != 0 {
+		t.Fatalf("right after the start: took %v, %v", taken, err)
+	}
+	exec(t, url, `UPDATE nodes SET lease_ms = 1 WHERE id = 'owner'`) // a lease that is over counted from the server's start
+	if taken, err := s.Sweep(ctx, "other", 10); err != nil || len(taken) != 1 {
+		t.Fatalf("one lease later: took %v, %v", taken, err)
+	}
+}
+
+// TestReadOnlyIsSaid: a standby, or a database that somebody made read-only, is named.
+func TestReadOnlyIsSaid(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	exec(t, url, `DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_read_only = on'; END $$`)
+	s := open(t, postgres.Config{URL: url})
+	defer func() { _ = s.Close() }()
+	for what, err := range map[string]error{
+		"ping":     s.Ping(t.Context()),
+		"register": s.Register(t.Context(), store.Node{ID: "n"}),
+	} {
+		var app *chat.Error
+		if !errors.As(err, &app) || app.Code != chat.CodeStoreUnavailable {
+			t.Fatalf("%s: got %v, want store unavailable", what, err)
+		}
+	}
+}
+
+// TestControlPassesABusyPool: with every pooled connection taken and waiting, heartbeat, stop and ping still get through.
+func TestControlPassesABusyPool(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	s := open(t, postgres.Config{URL: url, MaxConns: 1})
+	defer func() { _ = s.Close() }()
+	ctx := t.Context()
+	if err := s.Register(ctx, store.Node{ID: "n", Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Accept(ctx, message("n", chat.MainKey("main"), "m1")); err != nil {
+		t.Fatal(err)
+	}
+	blocker := connect(t, url)
+	defer func() { _ = blocker.Close(context.WithoutCancel(ctx)) }()
+	tx, err := blocker.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := chat.SessionKey{Agent: "main", Rest: "busy"}
+	if err := s.SetSessionMode(ctx, busy, "ann", chat.ModeQueue); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, `SELECT 1 FROM sessions WHERE key = $1 FOR UPDATE`, busy.String()); err != nil {
+		t.Fatal(err)
+	}
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if err := s.SetSessionMode(ctx, busy, "ann", chat.ModeCollect); err != nil {
+			t.Errorf("the blocked call: %v", err)
+		}
+	})
+	awaitWaiters(t, url, 1)
+	if _, err := s.Heartbeat(ctx, "n"); err != nil {
+		t.Errorf("heartbeat: %v", err)
+	}
+	stopped, err := s.Stop(ctx, store.StopParams{Session: chat.MainKey("main"), Scope: store.StopAll, By: "ann"})
+	if err != nil || len(stopped.Waiting) != 1 {
+		t.Errorf("stop: %+v, %v", stopped, err)
+	}
+	if err := s.Ping(ctx); err != nil {
+		t.Errorf("ping: %v", err)
+	}
+	if err := tx.Rollback(ctx); err != nil {
+		t.Error(err)
+	}
+	waiting.Wait()
+}
+
+// TestAcceptBehindFinishLosesNoWakeUp forces the order that READ COMMITTED makes dangerous: an accept that began before the
+// finish waits for its lock. Its picture of the session is old; what it decides on must not be.
+func TestAcceptBehindFinishLosesNoWakeUp(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	owner, other := open(t, postgres.Config{URL: url}), open(t, postgres.Config{URL: url})
+	defer func() { _ = errors.Join(owner.Close(), other.Close()) }()
+	ctx, key := t.Context(), chat.MainKey("main")
+	for _, id := range []string{"owner", "other"} {
+		if err := owner.Register(ctx, store.Node{ID: id, Lease: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err := owner.Accept(ctx, message("owner", key, "m1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := store.Claim{Session: key, Node: "owner", Epoch: a.Epoch}
+	if _, err := owner.Start(ctx, store.StartParams{Claim: c, RunID: "m1", Lane: "main", Seqs: []int64{1}}); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody holds the row; first the finish queues up behind it, then the accept.
+	blocker := connect(t, url)
+	defer func() { _ = blocker.Close(context.WithoutCancel(ctx)) }()
+	tx, err := blocker.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, `SELECT 1 FROM sessions WHERE key = $1 FOR UPDATE`, key.String()); err != nil {
+		t.Fatal(err)
+	}
+	var both sync.WaitGroup
+	var finished store.Finished
+	var accepted store.Accepted
+	both.Go(func() {
+		var err error
+		finished, err = owner.Finish(ctx, store.FinishParams{Claim: c, RunID: "m1", State: store.RunOK, Outcome: chat.OutcomeAnswered})
+		if err != nil {
+			t.Errorf("finish: %v", err)
+		}
+	})
+	awaitWaiters(t, url, 1)
+	both.Go(func() {
+		var err error
+		if accepted, err = other.Accept(ctx, message("other", key, "m2")); err != nil {
+			t.Errorf("accept: %v", err)
+		}
+	})
+	awaitWaiters(t, url, 2)
+	if err := tx.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	both.Wait()
+	if finished.Released != accepted.Mine {
+		t.Fatalf("released %v but taken %v: nobody knows of message %d", finished.Released, accepted.Mine, accepted.Seq)
+	}
+	session, err := owner.Session(ctx, key, "")
+	if err != nil || session.Owner == "" || session.Owner != accepted.Owner {
+		t.Fatalf("owner %q, accept said %q, %v", session.Owner, accepted.Owner, err)
+	}
+	checkInvariants(t, url)
+}
+
+// awaitWaiters waits until n connections of the database wait for a lock.
+func awaitWaiters(t *testing.T, url string, n int64) {
+	t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for range look.C {
+		rows := query(t, url, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+		if rows[0][0] == n {
+			return
+		}
+	}
+}

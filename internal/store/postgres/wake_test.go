@@ -1,0 +1,59 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"laneway/internal/store/postgres"
+	"laneway/internal/testpg"
+)
+
+func TestWakeUpsReachTheOtherNode(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	here, there := open(t, postgres.Config{URL: url}), open(t, postgres.Config{URL: url})
+	defer func() { _, _ = here.Close(), there.Close() }()
+	hints, others := there.Wakeups("there"), there.Wakeups("third")
+	<-hints // the listener is ready: whoever listened late is woken once
+	<-others
+	for range 100 {
+		here.Notify("there")
+	}
+	select {
+	case <-hints:
+	case <-t.Context().Done():
+		t.Fatal("no hint came")
+	}
+	select {
+	case <-others:
+		t.Fatal("a hint for one node woke another")
+	default:
+	}
+	if there.Wakeups("there") != hints {
+		t.Fatal("the same node got another channel")
+	}
+}
+
+func TestWakeUpsSurviveABrokenListener(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	s := open(t, postgres.Config{URL: url})
+	defer func() { _ = s.Close() }()
+	hints := s.Wakeups("n")
+	<-hints
+	exec(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'laneway' AND datname = current_database()`)
+	<-hints // after the break everybody looks once
+	s.Notify("n")
+	<-hints
+}
+
+func TestCloseEndsTheWaker(t *testing.T) {
+	t.Parallel()
+	s := open(t, postgres.Config{URL: testpg.DB(t)})
+	s.Wakeups("n")
+	s.Notify("n")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Notify("n") // after the end: nothing happens
+	s.Wakeups("m")
+}
