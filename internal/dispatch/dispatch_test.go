@@ -350,6 +350,8 @@ func TestAFullQueueTellsThePersonOncePerBurst(t *testing.T) {
 				dropped++
 			case chat.OutcomeAnswered:
 				answered++
+			default:
+				t.Errorf("%s ended %s", id, h.end(id).Outcome)
 			}
 		}
 		want(t, "dropped", dropped, 5)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -355,6 +354,3 @@ func (d *Dispatcher) final(ctx context.Context, what string, write func(context.
 		pause = min(2*pause, time.Second)
 	}
 }
-
-// label keeps a free word out of logs where it could be long.
-func label(s string) string { return chat.Cut(strings.ToValidUTF8(s, "?"), 64) }
