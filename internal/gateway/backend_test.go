@@ -329,7 +329,7 @@ func (r *room) add(e chat.TranscriptEntry) {
 	e.Seq, e.At = int64(len(r.entries)+1), time.Now()
 	r.entries = append(r.entries, e)
 	r.status.UpdatedAt, r.status.LastMessageAt = e.At, e.At
-	r.status.LastPreview = e.Text
+	r.status.LastPreview = chat.Cut(e.Text, 200)
 }
 
 func (h *house) Defer(_ context.Context, m chat.Message, _ gateway.Caller) error {
