@@ -39,7 +39,9 @@ func (s *socket) sendRaw(b ...[]byte) {
 func TestBadFramesCloseWithTheirCode(t *testing.T) {
 	t.Parallel()
 	const text, fin = 0x1, 0x80
-	pad := func(n int) string { return `{"type":"req","id":"1","method":"health","x":"` + strings.Repeat("x", n) + `"}` }
+	pad := func(n int) string {
+		return `{"type":"req","id":"1","method":"health","x":"` + strings.Repeat("x", n) + `"}`
+	}
 	for _, tc := range []struct {
 		name   string
 		authed bool

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -115,6 +116,8 @@ type socket struct {
 	ws *websocket.Conn
 	// hello is the payload of hello-ok.
 	hello json.RawMessage
+	// patience of one read; 0 = the general one.
+	patience time.Duration
 }
 
 func (b *bench) open() *socket {
@@ -187,7 +190,7 @@ func (s *socket) read() frame {
 }
 
 func (s *socket) tryRead() (frame, error) {
-	_ = s.ws.SetReadDeadline(time.Now().Add(patience))
+	_ = s.ws.SetReadDeadline(time.Now().Add(cmp.Or(s.patience, patience)))
 	_, data, err := s.ws.ReadMessage()
 	if err != nil {
 		return frame{}, err

@@ -16,7 +16,9 @@ func TestParamsAreCheckedInTheWordsOfTheProtocol(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	s := b.login(adminToken)
-	limit := func(field string, n float64) params { return params{"code": "LIMIT_EXCEEDED", "field": field, "limit": n} }
+	limit := func(field string, n float64) params {
+		return params{"code": "LIMIT_EXCEEDED", "field": field, "limit": n}
+	}
 	with := func(name string, v any) params {
 		p := send("main", "x", "k")
 		p[name] = v

@@ -145,7 +145,7 @@ func (w *writerClock) turn(now time.Time) bool {
 		return w.answered(now)
 	}
 	w.ping = now.Add(w.c.srv.cfg.Deadlines.Ping)
-	w.c.pingedAt.CompareAndSwap(0, int64(now.Sub(w.c.since))|1)
+	w.c.pingedAt.CompareAndSwap(0, max(1, int64(now.Sub(w.c.since))))
 	if err := w.c.ws.WriteControl(websocket.PingMessage, nil, now.Add(w.c.srv.cfg.Deadlines.Write)); err != nil {
 		w.c.writeFailed(err)
 		return false
