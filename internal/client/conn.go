@@ -126,21 +126,30 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 	return c.answer(ctx, method, answers, result)
 }
 
-// CallTwice is Call for a method with two answers (`agent`): first is filled when the work was accepted, and accepted, if not nil, is
-// called then; last is filled when the work has ended.
-func (c *Conn) CallTwice(ctx context.Context, method string, params, first any, accepted func(), last any) error {
-	id, answers, err := c.send(method, params)
+// TwoAnswers is a request that is answered twice (`agent`).
+type TwoAnswers struct {
+	Method string
+	Params any
+	// First is filled when the work was accepted, Last when it has ended; nil = not wanted.
+	First, Last any
+	// Accepted, if not nil, is called between the two.
+	Accepted func()
+}
+
+// CallTwice is Call for a method with two answers. A refusal in either place is an [*Error].
+func (c *Conn) CallTwice(ctx context.Context, r TwoAnswers) error {
+	id, answers, err := c.send(r.Method, r.Params)
 	if err != nil {
 		return err
 	}
 	defer c.forget(id)
-	if err := c.answer(ctx, method, answers, first); err != nil {
+	if err := c.answer(ctx, r.Method, answers, r.First); err != nil {
 		return err
 	}
-	if accepted != nil {
-		accepted()
+	if r.Accepted != nil {
+		r.Accepted()
 	}
-	return c.answer(ctx, method, answers, last)
+	return c.answer(ctx, r.Method, answers, r.Last)
 }
 
 func (c *Conn) send(method string, params any) (string, <-chan serverFrame, error) {
