@@ -103,6 +103,7 @@ func (c *Conn) Close() error {
 // shut says goodbye and makes the reader return. The first reason stands.
 func (c *Conn) shut(code int, text string, why error) {
 	c.fail(why)
+	//nolint:errcheck // the connection ends either way
 	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, text), time.Now().Add(time.Second))
 	_ = c.ws.Close()
 }
@@ -177,7 +178,7 @@ func (c *Conn) write(f clientFrame) error {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	_ = c.ws.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_ = c.ws.SetWriteDeadline(time.Now().Add(writeTimeout)) //nolint:errcheck // it never fails
 	if err := c.ws.WriteMessage(websocket.TextMessage, data); err != nil {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
@@ -227,7 +228,7 @@ func (c *Conn) read() {
 	defer close(c.events)
 	defer func() { _ = c.ws.Close() }()
 	for {
-		_ = c.ws.SetReadDeadline(time.Now().Add(c.silent))
+		_ = c.ws.SetReadDeadline(time.Now().Add(c.silent)) //nolint:errcheck // the next read tells
 		_, data, err := c.ws.ReadMessage()
 		if err != nil {
 			c.ended(err)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -103,8 +104,8 @@ func (s *Server) clientAddr(r *http.Request) netip.Addr {
 		return addr
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0; i-- {
-		hop, ok := parseHop(hops[i])
+	for _, text := range slices.Backward(hops) {
+		hop, ok := parseHop(text)
 		if !ok {
 			return addr
 		}

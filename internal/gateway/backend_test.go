@@ -54,7 +54,6 @@ type room struct {
 type letter struct {
 	m    chat.Message
 	at   time.Time
-	seq  int64
 	end  chat.RunEnd
 	done chan struct{}
 	stop chan string
@@ -63,6 +62,7 @@ type letter struct {
 }
 
 func newHouse(t *testing.T) *house {
+	t.Helper()
 	h := &house{
 		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{},
 		gate: make(chan struct{}), ended: make(chan struct{}),

@@ -131,7 +131,7 @@ func (s *Server) stop(srv *http.Server, cut context.CancelCauseFunc) error {
 	for _, c := range s.hub.close() {
 		c.end(websocket.CloseServiceRestart, "gateway is stopping", ClosedStopping)
 	}
-	_ = srv.Shutdown(bound) // closes the listeners at once, then waits for plain HTTP requests
+	_ = srv.Shutdown(bound) //nolint:errcheck // closes the listeners at once; requests that do not end are cut off below
 	left := s.await(bound)
 	if left == 0 {
 		return nil
