@@ -21,7 +21,7 @@ import (
 // benchSocket is a socket that is logged in, without the conveniences of a test.
 func benchSocket(b *testing.B, addr string) *websocket.Conn {
 	b.Helper()
-	ws, _, err := websocket.DefaultDialer.Dial("ws://"+addr+"/", nil)
+	ws, err := dialWith(websocket.DefaultDialer, "ws://"+addr+"/", nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func BenchmarkRawEcho(b *testing.B) {
 	}))
 	defer srv.Close()
 	roundTrips(b, func() *websocket.Conn {
-		ws, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(srv.URL, "http"), nil)
+		ws, err := dialWith(websocket.DefaultDialer, "ws"+strings.TrimPrefix(srv.URL, "http"), nil)
 		if err != nil {
 			b.Fatal(err)
 		}

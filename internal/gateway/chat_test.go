@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -187,7 +188,7 @@ func TestAbortPassesSlowCalls(t *testing.T) {
 	block := make(chan struct{})
 	b.house.set(func() { b.house.block = block })
 	for i := range 64 {
-		s.request(fmt.Sprint(i), "chat.send", send("other", "x", fmt.Sprintf("k%d", i)))
+		s.request(strconv.Itoa(i), "chat.send", send("other", "x", fmt.Sprintf("k%d", i)))
 	}
 	began := time.Now()
 	s.must("chat.abort", params{"sessionKey": "main", "runId": "slow-turn"})
@@ -391,7 +392,7 @@ func TestHistoryByCursorGivesEveryMessageOnce(t *testing.T) {
 		t.Errorf("unknown session: %v", empty)
 	}
 	for i := range 5 {
-		say(fmt.Sprint("m", i))
+		say("m" + strconv.Itoa(i))
 	}
 	var got []string
 	for {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
+	"net/http"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -44,9 +46,7 @@ func connectWith(change func(params)) map[string]any {
 func TestHandshakeRefusals(t *testing.T) {
 	t.Parallel()
 	mismatch := func(details params) params {
-		for k, v := range map[string]any{"canRetryWithDeviceToken": false, "recommendedNextStep": "update_auth_credentials"} {
-			details[k] = v
-		}
+		maps.Copy(details, params{"canRetryWithDeviceToken": false, "recommendedNextStep": "update_auth_credentials"})
 		return details
 	}
 	for _, tc := range []struct {
@@ -149,7 +149,7 @@ func TestHandshakeRefusals(t *testing.T) {
 			if e.Code != tc.code || !strings.HasPrefix(e.Message, tc.message) {
 				t.Errorf("error %s %q, want %s %q", e.Code, e.Message, tc.code, tc.message)
 			}
-			if !reflect.DeepEqual(map[string]any(tc.details), e.Details) && len(tc.details)+len(e.Details) > 0 {
+			if !reflect.DeepEqual(tc.details, e.Details) && len(tc.details)+len(e.Details) > 0 {
 				t.Errorf("details %v, want %v", e.Details, tc.details)
 			}
 			if text != e.Message && !strings.HasPrefix(e.Message, text) {
@@ -169,7 +169,7 @@ func TestStartingAndDrainingGatewaysRefuseConnects(t *testing.T) {
 		code, _, before := s.closed()
 		e := before[0].Error
 		if code != closeCode || e.Code != "UNAVAILABLE" || e.Message != message || !e.Retryable || e.RetryAfterMs != after ||
-			!reflect.DeepEqual(e.Details, map[string]any(details)) {
+			!reflect.DeepEqual(e.Details, details) {
 			t.Errorf("close %d, error %+v; want %d, %q, %v, retry after %d", code, e, closeCode, message, details, after)
 		}
 	}
@@ -358,7 +358,7 @@ func TestLockoutHoldsForTheRightTokenToo(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
 	from := func(addr, token string) (int, *frameError) {
-		ws, _, err := websocket.DefaultDialer.Dial("ws://"+b.addr, map[string][]string{"X-Forwarded-For": {addr}})
+		ws, err := dialWith(websocket.DefaultDialer, "ws://"+b.addr, http.Header{"X-Forwarded-For": {addr}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -230,8 +230,7 @@ func TestChangesOfHealthAndLanesAreTold(t *testing.T) {
 	}
 	full.must("chat.send", send("main", "wait", "r"))
 	full.next(func(f frame) bool {
-		var p struct{ Sessions struct{ Running int } }
-		p = decode[struct{ Sessions struct{ Running int } }](t, f.Payload)
+		p := decode[struct{ Sessions struct{ Running int } }](t, f.Payload)
 		return f.Event == "lanes" && p.Sessions.Running == 1
 	})
 	b.house.proceed()

@@ -48,10 +48,16 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return pipeAddr{} }
 
+// bubble is a test in virtual time.
+type bubble struct {
+	*testing.T
+	house *house
+	open  func() *socket // a client that has read the challenge
+}
+
 // virtual runs f in a bubble with a gateway that has all its real deadlines.
-func virtual(t *testing.T, f func(t *testing.T, h *house, open func() *socket)) {
+func virtual(t *testing.T, f func(t *bubble)) {
 	t.Helper()
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
 		srv, err := gateway.New(gateway.Config{Version: "0.1.0", Credentials: credentials()}, h, slog.New(slog.DiscardHandler))
@@ -68,7 +74,7 @@ func virtual(t *testing.T, f func(t *testing.T, h *house, open func() *socket)) 
 				l.conns <- there
 				return here, nil
 			}}
-			ws, _, err := dialer.Dial("ws://localhost/", nil)
+			ws, err := dialWith(&dialer, "ws://localhost/", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +82,7 @@ func virtual(t *testing.T, f func(t *testing.T, h *house, open func() *socket)) 
 			s.read()
 			return s
 		}
-		f(t, h, open)
+		f(&bubble{T: t, house: h, open: open})
 		cancel()
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)
@@ -100,8 +106,9 @@ func (s *socket) login(token string) *socket {
 }
 
 func TestClientThatSaysNothingIsClosedAfterFifteenSeconds(t *testing.T) {
-	virtual(t, func(t *testing.T, _ *house, open func() *socket) {
-		s := open()
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open()
 		began := time.Now()
 		code, text, _ := s.closed()
 		if took := time.Since(began); code != 1000 || text != "connect timeout" || took != 15*time.Second {
@@ -111,15 +118,16 @@ func TestClientThatSaysNothingIsClosedAfterFifteenSeconds(t *testing.T) {
 }
 
 func TestTicksComeEveryThirtySeconds(t *testing.T) {
-	virtual(t, func(t *testing.T, _ *house, open func() *socket) {
-		s := open().login(adminToken)
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
 		began := time.Now()
 		for i := 1; i <= 5; i++ {
 			f := s.next(func(f frame) bool { return f.Event == "tick" })
 			if at := time.Since(began); at != time.Duration(i)*30*time.Second {
 				t.Errorf("tick %d after %s", i, at)
 			}
-			if ts := decode[struct{ Ts int64 }](t, f.Payload).Ts; ts != time.Now().UnixMilli() {
+			if ts := decode[struct{ TS int64 }](t.T, f.Payload).TS; ts != time.Now().UnixMilli() {
 				t.Errorf("tick says %d, it is %d", ts, time.Now().UnixMilli())
 			}
 		}
@@ -128,8 +136,9 @@ func TestTicksComeEveryThirtySeconds(t *testing.T) {
 }
 
 func TestHealthIsToldAtLeastEveryMinute(t *testing.T) {
-	virtual(t, func(t *testing.T, _ *house, open func() *socket) {
-		s := open().login(adminToken)
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
 		began := time.Now()
 		s.next(func(f frame) bool { return f.Event == "health" })
 		s.next(func(f frame) bool { return f.Event == "health" })
@@ -141,8 +150,9 @@ func TestHealthIsToldAtLeastEveryMinute(t *testing.T) {
 }
 
 func TestPongIsMissedFortyFiveSecondsAfterTheStart(t *testing.T) {
-	virtual(t, func(t *testing.T, _ *house, open func() *socket) {
-		s := open().login(adminToken)
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
 		pinged := time.Time{}
 		s.ws.SetPingHandler(func(string) error {
 			if pinged.IsZero() {
@@ -169,8 +179,9 @@ func TestPongIsMissedFortyFiveSecondsAfterTheStart(t *testing.T) {
 }
 
 func TestStartedMessageHasThirtySeconds(t *testing.T) {
-	virtual(t, func(t *testing.T, _ *house, open func() *socket) {
-		s := open().login(adminToken)
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
 		began := time.Now()
 		s.sendRaw(rawFrame(0x1, []byte(`{"type":`)))
 		code, _, _ := s.closed()
@@ -181,10 +192,11 @@ func TestStartedMessageHasThirtySeconds(t *testing.T) {
 }
 
 func TestRequestIsAnsweredWithinTwentyFiveSeconds(t *testing.T) {
-	virtual(t, func(t *testing.T, h *house, open func() *socket) {
-		s := open().login(adminToken)
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
 		block := make(chan struct{})
-		h.set(func() { h.block = block })
+		t.house.set(func() { t.house.block = block })
 		began := time.Now()
 		f := s.call("chat.send", send("main", "x", "k"))
 		if took := time.Since(began); f.OK || f.Error.Details["code"] != "REQUEST_TIMEOUT" || took != 25*time.Second {
@@ -202,8 +214,9 @@ func stream(h *house, run string, seq int64, text, delta string) {
 }
 
 func TestDeltasOfARunAreSpacedAndMerged(t *testing.T) {
-	virtual(t, func(t *testing.T, h *house, open func() *socket) {
-		s := open().login(adminToken)
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
 		s.must("sessions.subscribe", nil)
 		began := time.Now()
 		said := make(chan struct{})
@@ -212,15 +225,15 @@ func TestDeltasOfARunAreSpacedAndMerged(t *testing.T) {
 			text := ""
 			for i := range 100 {
 				text += "x"
-				stream(h, "r", int64(i+1), text, "x")
+				stream(t.house, "r", int64(i+1), text, "x")
 				pass(5 * time.Millisecond) // virtual
 			}
-			h.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "r", Seq: 101, Text: text})
+			t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "r", Seq: 101, Text: text})
 		}()
 		text, last, n := "", time.Time{}, 0
 		for {
 			f := s.next(func(f frame) bool { return f.Event == "chat" })
-			e := decode[chatEvent](t, f.Payload)
+			e := decode[chatEvent](t.T, f.Payload)
 			if e.State == "final" {
 				break
 			}
@@ -246,16 +259,17 @@ func TestDeltasOfARunAreSpacedAndMerged(t *testing.T) {
 }
 
 func TestLongTextIsSentFourTimesASecond(t *testing.T) {
-	virtual(t, func(t *testing.T, h *house, open func() *socket) {
-		s := open().login(adminToken)
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
 		s.must("sessions.subscribe", nil)
 		long := strings.Repeat("x", 16<<10)
-		stream(h, "r", 1, long, long)
+		stream(t.house, "r", 1, long, long)
 		s.next(chatState("r", "delta"))
 		began := time.Now()
-		stream(h, "r", 2, long+"y", "y")
-		stream(h, "r", 3, long+"yz", "z")
-		e := decode[chatEvent](t, s.next(chatState("r", "delta")).Payload)
+		stream(t.house, "r", 2, long+"y", "y")
+		stream(t.house, "r", 3, long+"yz", "z")
+		e := decode[chatEvent](t.T, s.next(chatState("r", "delta")).Payload)
 		if took := time.Since(began); took != 250*time.Millisecond || e.DeltaText != "yz" || e.Seq != 3 {
 			t.Errorf("%q (seq %d) after %s, want yz after 250ms", e.DeltaText, e.Seq, took)
 		}
@@ -265,8 +279,9 @@ func TestLongTextIsSentFourTimesASecond(t *testing.T) {
 
 // A reader that stops is told so, or cut off; the others notice nothing, and nothing is missing afterwards.
 func TestSlowReaderIsTold(t *testing.T) {
-	virtual(t, func(t *testing.T, h *house, open func() *socket) {
-		slow, quick := open().login(adminToken), open().login(adminToken)
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		slow, quick := t.open().login(adminToken), t.open().login(adminToken)
 		slow.must("sessions.subscribe", nil)
 		quick.must("sessions.subscribe", nil)
 		read := make(chan int, 1)
@@ -286,9 +301,9 @@ func TestSlowReaderIsTold(t *testing.T) {
 		began := time.Now()
 		payload := strings.Repeat("x", 64<<10)
 		for i := range 160 { // 10 MiB: over the limit of 8 MiB, not over twice of it
-			h.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
+			t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
 		}
-		h.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "end", Text: "end"})
+		t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "end", Text: "end"})
 		if n := <-read; n != 160 {
 			t.Errorf("the quick reader got %d of 160 events", n)
 		}
@@ -301,18 +316,19 @@ func TestSlowReaderIsTold(t *testing.T) {
 		if isTimeoutError(err) {
 			t.Error("the slow reader is still connected after 20s")
 		}
-		open().login(adminToken).ws.Close()
+		t.open().login(adminToken).ws.Close()
 		quick.ws.Close()
 	})
 }
 
 func TestBufferOverTwiceItsLimitClosesAtOnce(t *testing.T) {
-	virtual(t, func(t *testing.T, h *house, open func() *socket) {
-		slow := open().login(adminToken)
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		slow := t.open().login(adminToken)
 		slow.must("sessions.subscribe", nil)
 		payload := strings.Repeat("x", 1<<20)
 		for i := range 20 {
-			h.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
+			t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
 		}
 		pass(2 * time.Second) // virtual: a second to write the close frame, then the end
 		_ = slow.ws.SetReadDeadline(time.Now().Add(time.Minute))
