@@ -71,7 +71,9 @@ func (s *Server) identify(ctx context.Context, a connectAuth, addr netip.Addr) (
 		label = "missing"
 	}
 	s.observer.AuthFailed(label)
-	s.log.WarnContext(ctx, "authentication failed", slog.String("addr", addr.String()), slog.String("reason", fault.reason))
+	s.warnings.Do(func() {
+		s.log.WarnContext(ctx, "authentication failed", slog.String("addr", addr.String()), slog.String("reason", fault.reason))
+	})
 	return Credential{}, fault.wire()
 }
 

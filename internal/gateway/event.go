@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"laneway/internal/chat"
@@ -144,9 +145,9 @@ func chatFailed(ev *chat.Event) chatPayload {
 
 func withPrefix(prefix, text string) string {
 	switch {
-	case text == "" && prefix == "":
-		return "the turn failed"
-	case prefix == "" || len(text) >= len(prefix) && text[:len(prefix)] == prefix:
+	case text == "":
+		return strings.TrimSpace(prefix + " the turn failed")
+	case prefix == "", strings.HasPrefix(text, prefix):
 		return text
 	default:
 		return prefix + " " + text

@@ -115,7 +115,7 @@ func (c *conn) admit(ctx context.Context, req request) *refusal {
 		return &refusal{w, websocket.CloseTryAgainLater}
 	}
 	c.welcome(req.id, id, protocol)
-	c.log.InfoContext(ctx, "client connected", slog.String("principal", cred.Name), slog.String("client", p.Client.ID),
+	c.log.DebugContext(ctx, "client connected", slog.String("principal", cred.Name), slog.String("client", p.Client.ID),
 		slog.String("mode", p.Client.Mode))
 	return nil
 }
