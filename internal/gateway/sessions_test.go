@@ -17,6 +17,10 @@ func TestOwnVisibilityHidesTheRest(t *testing.T) {
 	otto.must("sessions.subscribe", nil)
 	anna.must("chat.send", send("diary", "dear diary", "a1"))
 	anna.next(chatState("a1", "final"))
+	otto.request("quiet", "health", nil)
+	if f := otto.read(); f.ID != "quiet" {
+		t.Errorf("otto heard of anna's run: %s %s", f.Event, f.Payload)
+	}
 	for name, p := range map[string]params{
 		"chat.send":         send("diary", "hello", "o1"),
 		"chat.abort":        {"sessionKey": "diary"},
