@@ -2,8 +2,8 @@ package gateway_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -177,7 +177,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 		s.request(id, "chat.send", params{"sessionKey": "main", "message": "x", "idempotencyKey": "k" + id})
 	}
 	for i := range 64 {
-		send(fmt.Sprint(i))
+		send(strconv.Itoa(i))
 	}
 	send("0")
 	if f := s.read(); f.ID != "0" || f.Error == nil || f.Error.Message != "duplicate request id" || f.Error.Code != "INVALID_REQUEST" {
