@@ -68,7 +68,7 @@ WITH l AS (
 SELECT 1 / count(*) FROM l`
 
 // errFull says that acceptSQL met a full queue. It never leaves the package.
-var errFull = errors.New("the queue is full") //nolint:gochecknoglobals // a sentinel
+var errFull = errors.New("the queue is full")
 
 // Accept makes a message durable, see store.Inbox. One round trip; a duplicate takes two, a full queue two or three.
 func (s *Store) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
@@ -272,9 +272,9 @@ ORDER BY (i.dedupe = $2) IS TRUE DESC LIMIT 1`
 // known answers for a message that was accepted before, or says that its key names something else. chat.ErrNotFound: it was not.
 // After a try whose answer was lost, our own message is not a duplicate: the caller has yet to hear of it.
 func (a *arrival) known(ctx context.Context, repeated bool) error {
-	old, err := one(ctx, a.s, chat.ErrNotFound, earlier{}.scan, knownSQL, a.p.Message.ID, orNull(a.p.Message.Dedupe))
+	old, err := one(ctx, a.s, earlier{}.scan, knownSQL, a.p.Message.ID, orNull(a.p.Message.Dedupe))
 	if err != nil {
-		return err
+		return orNone(err, chat.ErrNotFound)
 	}
 	if !old.is(a.p.Message) {
 		return chat.ErrKeyReused
