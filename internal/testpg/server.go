@@ -37,10 +37,10 @@ type ServerConfig struct {
 
 // Server is a private Postgres cluster. Its methods must not be called at the same time.
 type Server struct {
-	cfg    ServerConfig
-	dir    string
-	runAs  account
-	cmd    *exec.Cmd
+	cfg     ServerConfig
+	dir     string
+	runAs   account
+	cmd     *exec.Cmd
 	exited  chan struct{} // closed when the process has ended
 	exitErr error         // how; written before exited is closed, read after
 }

@@ -40,10 +40,10 @@ func TestDatabasesAreFreshAndApart(t *testing.T) {
 	}
 }
 
-func TestDatabaseIsDroppedWithItsTest(t *testing.T) {
+func TestDatabaseIsDroppedWithItsTest(t *testing.T) { //nolint:tparallel // looks at what the inner test has left
 	t.Parallel()
 	var url string
-	t.Run("inner", func(t *testing.T) { url = DB(t) }) //nolint:tparallel // the outer test looks at what is left
+	t.Run("inner", func(t *testing.T) { url = DB(t) })
 	if conn, err := pgx.Connect(t.Context(), url); err == nil {
 		_ = conn.Close(t.Context())
 		t.Fatal("the database is still there")
