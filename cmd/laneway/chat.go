@@ -18,7 +18,7 @@ type chatCmd struct {
 }
 
 // Help is the long help of the command.
-func (chatCmd) Help() string {
+func (*chatCmd) Help() string {
 	return `Answers appear while they are written. Lines that begin with / are commands: /help lists them, /stop stops the answer. Ctrl-C
 stops the answer, too; without one, Ctrl-C, Ctrl-D or /quit leave. Arrow keys walk through earlier lines, Tab completes commands.
 
@@ -381,5 +381,5 @@ func (l *chatLoop) complain(sentence string) {
 		l.write("laneway: " + oneLine(sentence) + "\n")
 		return
 	}
-	_, _ = fmt.Fprintln(l.env.stderr, "laneway: "+oneLine(sentence)) //nolint:errcheck // nobody is left to tell
+	_, _ = fmt.Fprintln(l.env.stderr, "laneway: "+oneLine(sentence))
 }

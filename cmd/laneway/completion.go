@@ -14,7 +14,7 @@ type completionCmd struct {
 }
 
 // Help is the example of the command.
-func (completionCmd) Help() string {
+func (*completionCmd) Help() string {
 	return `Examples:
 
     laneway completion bash > /etc/bash_completion.d/laneway
@@ -61,7 +61,7 @@ type completeCmd struct {
 }
 
 // Help is the example of the command.
-func (completeCmd) Help() string { return "Example:\n\n    laneway __complete -- sess" }
+func (*completeCmd) Help() string { return "Example:\n\n    laneway __complete -- sess" }
 
 // Run prints the candidates, one on a line.
 func (c *completeCmd) Run(env *environment) error {

@@ -53,7 +53,7 @@ type doctorCmd struct {
 }
 
 // Help is the long help of the command.
-func (doctorCmd) Help() string {
+func (*doctorCmd) Help() string {
 	return `Each line is ok, a warning or a failure with its cure. Exit status 1 means that there is a failure.
 
 Example:

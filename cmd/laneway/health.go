@@ -21,7 +21,7 @@ type healthCmd struct {
 }
 
 // Help is the long help of the command.
-func (healthCmd) Help() string {
+func (*healthCmd) Help() string {
 	return `Needs no credential. Exit status 0 means well, 1 means not well or not there.
 
 Examples:
@@ -90,7 +90,7 @@ func probe(ctx context.Context, base, path string) (body []byte, status int, err
 	if err != nil {
 		return nil, 0, unreachable(u.Host, err)
 	}
-	defer func() { _ = response.Body.Close() }() //nolint:errcheck // only read
+	defer func() { _ = response.Body.Close() }()
 	body, err = io.ReadAll(io.LimitReader(response.Body, maxProbe))
 	if err != nil {
 		return nil, 0, unreachable(u.Host, err)

@@ -28,7 +28,7 @@ func main() {
 	code := run(ctx, os.Args[1:], &environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv,
 		terminal: openConsole(os.Stdin, os.Stdout), now: time.Now, signals: sig,
-		dial: dialGateway, service: gatewayService(), migrate: storeMigrator(),
+		dial: dialGateway, service: gatewayService(os.LookupEnv), migrate: storeMigrator(),
 	})
 	sig.stop()
 	os.Exit(code)

@@ -41,17 +41,17 @@ type (
 )
 
 // Help is the example of the command.
-func (migrateUp) Help() string {
+func (*migrateUp) Help() string {
 	return "Safe to run from several replicas at once.\n\nExample:\n\n    laneway migrate up --config laneway.yaml"
 }
 
 // Help is the example of the command.
-func (migrateDown) Help() string {
+func (*migrateDown) Help() string {
 	return "Stop every gateway on the database first, and make a backup.\n\nExample:\n\n    laneway migrate down"
 }
 
 // Help is the example of the command.
-func (migrateStatus) Help() string { return "Example:\n\n    laneway migrate status --json" }
+func (*migrateStatus) Help() string { return "Example:\n\n    laneway migrate status --json" }
 
 // Run applies what is missing.
 func (c *migrateUp) Run(ctx context.Context, env *environment) error { return c.run(ctx, env, "up") }

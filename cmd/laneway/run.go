@@ -123,7 +123,7 @@ func (env *environment) fail(err error) int {
 var errQuiet = errors.New("a check failed")
 
 func (env *environment) complain(sentence string) {
-	_, _ = fmt.Fprintln(env.stderr, "laneway: "+oneLine(sentence)) //nolint:errcheck // nobody is left to tell
+	_, _ = fmt.Fprintln(env.stderr, "laneway: "+oneLine(sentence))
 }
 
 // oneLine keeps a sentence that carries foreign text on its line and free of control characters.

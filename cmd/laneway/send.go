@@ -22,7 +22,7 @@ type sendCmd struct {
 }
 
 // Help is the long help of the command.
-func (sendCmd) Help() string {
+func (*sendCmd) Help() string {
 	return `Prints the answer on standard output. Exit status 0 means answered; 1 that it was not, with the reason on standard error. A lost
 connection is taken up again; the message is never sent twice.
 

@@ -72,7 +72,7 @@ type serveCmd struct {
 }
 
 // Help is the long help of the command.
-func (serveCmd) Help() string {
+func (*serveCmd) Help() string {
 	return `Without any configuration the gateway listens on 127.0.0.1:18790, keeps everything in SQLite in its data directory, makes a
 token there, and answers with the echo, a demonstration.
 
@@ -164,7 +164,7 @@ func (env *environment) banner(loaded *config.Loaded, plan *config.Plan, address
 		lines = append(lines, "dashboard: http://"+addresses[0]+"/dashboard")
 	}
 	for _, line := range lines[:min(len(lines), maxBanner)] {
-		_, _ = fmt.Fprintln(env.stdout, oneLine(line)) //nolint:errcheck // a closed standard output must not stop a gateway
+		_, _ = fmt.Fprintln(env.stdout, oneLine(line))
 	}
 }
 

@@ -26,7 +26,7 @@ type sessionsList struct {
 }
 
 // Help is the example of the command.
-func (sessionsList) Help() string { return "Example:\n\n    laneway sessions list --limit 10" }
+func (*sessionsList) Help() string { return "Example:\n\n    laneway sessions list --limit 10" }
 
 // Run lists sessions.
 func (c *sessionsList) Run(ctx context.Context, env *environment) error {
@@ -84,7 +84,7 @@ type sessionsShow struct {
 }
 
 // Help is the example of the command.
-func (sessionsShow) Help() string {
+func (*sessionsShow) Help() string {
 	return "Example:\n\n    laneway sessions show agent:main:main --limit 5"
 }
 
@@ -151,7 +151,7 @@ type sessionsReset struct {
 }
 
 // Help is the example of the command.
-func (sessionsReset) Help() string {
+func (*sessionsReset) Help() string {
 	return "The old transcript is archived.\n\nExample:\n\n    laneway sessions reset agent:main:main"
 }
 
@@ -177,7 +177,7 @@ type sessionsStop struct {
 }
 
 // Help is the example of the command.
-func (sessionsStop) Help() string {
+func (*sessionsStop) Help() string {
 	return "Works while every lane is full.\n\nExample:\n\n    laneway sessions stop agent:main:main --all"
 }
 

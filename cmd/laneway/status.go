@@ -15,7 +15,7 @@ type statusCmd struct {
 }
 
 // Help is the example of the command.
-func (statusCmd) Help() string { return "Example:\n\n    laneway status --json | jq .lanes" }
+func (*statusCmd) Help() string { return "Example:\n\n    laneway status --json | jq .lanes" }
 
 type statusReply struct {
 	OK       bool   `json:"ok"`

@@ -175,5 +175,5 @@ func (f clientFlags) call(ctx context.Context, env *environment, method string, 
 
 // closeQuietly ends a connection whose answers have all arrived: an error of the goodbye is nobody's concern.
 func closeQuietly(conn gatewayConn) {
-	_ = conn.Close() //nolint:errcheck // see above
+	_ = conn.Close()
 }

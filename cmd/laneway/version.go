@@ -8,7 +8,7 @@ import (
 
 // Set by the linker: -X main.version=… -X main.commit=…. Without it they are taken from what the toolchain knows.
 var (
-	version = "" //nolint:gochecknoglobals // the linker writes it
+	version = ""
 	commit  = "" //nolint:gochecknoglobals // the linker writes it
 )
 
@@ -43,7 +43,7 @@ type versionCmd struct {
 }
 
 // Help is the example of the command.
-func (versionCmd) Help() string { return "Example:\n\n    laneway version --json" }
+func (*versionCmd) Help() string { return "Example:\n\n    laneway version --json" }
 
 // Run prints the version.
 func (c *versionCmd) Run(env *environment) error {

@@ -2,24 +2,73 @@ package main
 
 import (
 	"context"
-	"errors"
 
+	"laneway/internal/app"
+	"laneway/internal/client"
 	"laneway/internal/config"
 )
 
-// errNotWired is what the parts answer that this build does not have.
-var errNotWired = errors.New("this build of laneway does not have that part")
+// process is the gateway of this binary.
+type process struct{ lookupEnv func(string) (string, bool) }
 
-type absent struct{}
+func gatewayService(lookupEnv func(string) (string, bool)) service { return process{lookupEnv} }
 
-func (absent) Serve(context.Context, serveInput) error { return errNotWired }
-
-func (absent) Migrate(context.Context, config.Config, string) ([]migration, error) {
-	return nil, errNotWired
+// Serve runs the process that package app wires.
+func (p process) Serve(ctx context.Context, in serveInput) error {
+	return app.Run(ctx, app.Options{
+		Loaded: in.Loaded, Credentials: in.Credentials, Version: in.Version.Version, Log: in.Logger, Ready: in.Ready,
+		LookupEnv: p.lookupEnv, Hurry: in.Signals.Now, Reload: in.Signals.Reload, Restart: in.Signals.Restart, Reread: in.Reread,
+	})
 }
 
-func gatewayService() service { return absent{} }
+type schema struct{}
 
-func storeMigrator() migrator { return absent{} }
+func storeMigrator() migrator { return schema{} }
 
-func dialGateway(context.Context, target) (gatewayConn, error) { return nil, errNotWired }
+// Migrate changes the schema of the configured store.
+func (schema) Migrate(ctx context.Context, cfg config.Config, action string) ([]migration, error) {
+	steps, err := app.Migrate(ctx, cfg, action)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]migration, 0, len(steps))
+	for _, s := range steps {
+		m := migration{Version: s.Version, Name: s.Name, Applied: s.Applied}
+		if !s.AppliedAt.IsZero() {
+			m.AppliedAtMs = s.AppliedAt.UnixMilli()
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+// connection is a client connection as the commands see it.
+type connection struct {
+	*client.Conn
+	events chan gatewayEvent
+}
+
+// Events are the events of the connection. The channel is closed when it has ended.
+func (c connection) Events() <-chan gatewayEvent { return c.events }
+
+func dialGateway(ctx context.Context, t target) (gatewayConn, error) {
+	conn, err := client.Dial(ctx, client.Options{URL: t.URL, Token: t.Token.Reveal(), AllowPlain: t.Plaintext, Version: programVersion().Version})
+	if err != nil {
+		return nil, err
+	}
+	c := connection{Conn: conn, events: make(chan gatewayEvent)}
+	go c.forward() // ends with the connection
+	return c, nil
+}
+
+// forward hands events over until the connection has ended; then nobody waits for the channel any more.
+func (c connection) forward() {
+	defer close(c.events)
+	for e := range c.Conn.Events() {
+		select {
+		case c.events <- gatewayEvent{Name: e.Name, Payload: e.Payload}:
+		case <-c.Conn.Done():
+			return
+		}
+	}
+}

@@ -105,10 +105,11 @@ func render(message chat.Content, named bool) string {
 	default:
 		text = spoken(message.Sender, text, named)
 	}
+	lines := []string{text}
 	for _, file := range message.Attachments {
-		text += fmt.Sprintf("\n[attachment: %s, %s, %d bytes]", printable(file.Name), printable(file.MIMEType), file.Size)
+		lines = append(lines, fmt.Sprintf("[attachment: %s, %s, %d bytes]", printable(file.Name), printable(file.MIMEType), file.Size))
 	}
-	return text
+	return strings.Join(lines, "\n")
 }
 
 // spoken puts the sender's name before the text. Names are chosen by strangers, so they keep to one line.

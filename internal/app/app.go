@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -26,18 +25,21 @@ import (
 
 // Options of a process.
 type Options struct {
-	// Loaded is the configuration, Plan what its preflight allowed.
-	Loaded *config.Loaded
-	Plan   *config.Plan
+	// Loaded is the checked configuration, Credentials the secrets that callers may show.
+	Loaded      *config.Loaded
+	Credentials config.Credentials
 	// Version is shown to people and other nodes.
 	Version string
-	// Out gets the lines of a start; Log everything else.
-	Out io.Writer
-	Log *slog.Logger
+	Log     *slog.Logger
+	// Ready is called once when the listeners are open, with their addresses; nil = nobody waits for that.
+	Ready func(addresses []string)
 	// LookupEnv is the environment that command agents may look into (PATH, HOME, …).
 	LookupEnv func(string) (string, bool)
 	// Hurry ends the patience of a drain when it is closed; nil = never.
 	Hurry <-chan struct{}
+	// Reload asks to read the configuration again through Reread, Restart to do that and to restart the scheduler in place; nil = never.
+	Reload, Restart <-chan struct{}
+	Reread          func() (*config.Loaded, error)
 }
 
 // Process is a gateway that is wired and listens. Make it with New, then call Run once.
@@ -78,10 +80,6 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 			err = errors.Join(err, p.cleanUp(context.WithoutCancel(ctx)))
 		}
 	}()
-	creds, err := opts.Plan.Prepare()
-	if err != nil {
-		return nil, err
-	}
 	if p.store, err = openStore(ctx, p.cfg, p.log); err != nil {
 		return nil, err
 	}
@@ -90,7 +88,7 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	if err := p.wire(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.openGateway(creds); err != nil {
+	if err := p.openGateway(opts.Credentials); err != nil {
 		return nil, err
 	}
 	return p, p.listen(ctx)
@@ -170,7 +168,9 @@ func millis(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
 // Run turns the process until ctx is over or a part fails, then drains and ends it. It returns nil after a clean end.
 func (p *Process) Run(ctx context.Context) error {
-	p.announce()
+	if p.opts.Ready != nil {
+		p.opts.Ready(p.addresses())
+	}
 	service, stopService := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopService()
 	parts, partsCtx := errgroup.WithContext(service)
@@ -184,18 +184,35 @@ func (p *Process) Run(ctx context.Context) error {
 	for _, c := range p.channels {
 		parts.Go(func() error { return c.Run(intake, p.dispatch.Receive) })
 	}
-	select {
-	case <-ctx.Done():
-		p.log.InfoContext(ctx, "stopping", "cause", context.Cause(ctx))
-	case <-partsCtx.Done():
-		p.log.ErrorContext(ctx, "a part of the gateway failed; stopping", "err", context.Cause(partsCtx))
-	}
+	p.untilStop(ctx, partsCtx)
 	stopIntake()
 	p.gateway.Drain()
 	drained := p.drain(ctx)
 	stopService()
 	err := parts.Wait()
 	return errors.Join(ignoreCancel(err), drained, p.cleanUp(context.WithoutCancel(ctx)))
+}
+
+// untilStop serves requests to reload and to restart until the process is to end, or a part of it has failed.
+func (p *Process) untilStop(ctx, parts context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			p.log.InfoContext(ctx, "stopping", "cause", context.Cause(ctx))
+			return
+		case <-parts.Done():
+			p.log.ErrorContext(ctx, "a part of the gateway failed; stopping", "err", context.Cause(parts))
+			return
+		case <-p.opts.Reload:
+			p.reload(ctx)
+		case <-p.opts.Restart:
+			p.reload(ctx)
+			p.log.InfoContext(ctx, "restarting the scheduler in place")
+			if err := p.dispatch.Restart(ctx); err != nil {
+				p.log.ErrorContext(ctx, "restarting the scheduler", "err", err)
+			}
+		}
+	}
 }
 
 // drain lets turns finish for the drain timeout, less when somebody is in a hurry. Turns that do not even return after that are told

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"os"
-	"strings"
 	"time"
 
 	"laneway/internal/config"
@@ -138,50 +136,11 @@ func serveMetrics(ctx context.Context, l net.Listener, h http.Handler) error {
 	return nil
 }
 
-// announce prints what a person needs to begin, in at most ten lines.
-func (p *Process) announce() {
-	out := func(format string, args ...any) { _, _ = fmt.Fprintf(p.opts.Out, format+"\n", args...) }
-	var addrs []string
+// addresses are where the main listener listens.
+func (p *Process) addresses() []string {
+	list := make([]string, 0, len(p.main))
 	for _, l := range p.main {
-		addrs = append(addrs, l.Addr().String())
+		list = append(list, l.Addr().String())
 	}
-	out("laneway %s listens on %s", p.opts.Version, strings.Join(addrs, ", "))
-	if p.store.Kind() == kindSQLite {
-		out("store: SQLite in %s", sqlitePath(p.cfg))
-	} else {
-		out("store: %s", p.cfg.Database)
-	}
-	for i, a := range p.dispatch.Agents() {
-		if i == 3 {
-			out("agents: %d more", len(p.dispatch.Agents())-i)
-			break
-		}
-		out("agent %s: %s", a.ID, strings.TrimSpace(a.Runner+" "+a.Model+demo(a.Runner)))
-	}
-	for _, note := range p.opts.Loaded.Notes {
-		out("%s", note)
-	}
-	if p.opts.Plan.TokenFile != "" {
-		out("token file %s; try: laneway chat%s", p.opts.Plan.TokenFile, p.dataFlag())
-	} else {
-		out("try: laneway chat")
-	}
-}
-
-func demo(runner string) string {
-	if runner == config.RunnerEcho {
-		return " (a demonstration: it repeats what you say; choose an agent with --agent)"
-	}
-	return ""
-}
-
-// dataFlag is what a client needs to find a token file that is not in the usual place.
-func (p *Process) dataFlag() string {
-	if _, named := p.opts.LookupEnv("LANEWAY_DATA"); named || p.opts.Loaded.Source("data").Kind != config.SourceFlag {
-		return ""
-	}
-	if abs, err := os.Getwd(); err == nil && abs != "" {
-		return " --data " + p.cfg.Data
-	}
-	return ""
+	return list
 }

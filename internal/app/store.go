@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"laneway/internal/config"
 	"laneway/internal/store"
@@ -44,4 +45,52 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (store.
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	return s, nil
+}
+
+// Migration is one step of the schema.
+type Migration struct {
+	Version int64
+	Name    string
+	Applied bool
+	// AppliedAt is zero where it is not known.
+	AppliedAt time.Time
+}
+
+// Migrate does action (up, down by one step, status) to the configured store and returns every step, oldest first.
+func Migrate(ctx context.Context, cfg config.Config, action string) ([]Migration, error) {
+	if cfg.Database.IsPostgres() {
+		return migratePostgres(ctx, cfg.Database.Reveal(), action)
+	}
+	direction := map[string]sqlite.Direction{"up": sqlite.Up, "down": sqlite.Down, "status": sqlite.Status}[action]
+	steps, err := sqlite.Migrate(ctx, sqlite.Config{Path: sqlitePath(cfg)}, direction)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Migration, 0, len(steps))
+	for _, s := range steps {
+		list = append(list, Migration{Version: s.Version, Name: s.Name, Applied: !s.AppliedAt.IsZero(), AppliedAt: s.AppliedAt})
+	}
+	return list, nil
+}
+
+func migratePostgres(ctx context.Context, url, action string) ([]Migration, error) {
+	var err error
+	switch action {
+	case "up":
+		_, err = postgres.MigrateUp(ctx, url)
+	case "down":
+		_, err = postgres.MigrateDown(ctx, url)
+	}
+	if err != nil {
+		return nil, err
+	}
+	steps, err := postgres.MigrateStatus(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Migration, 0, len(steps))
+	for _, s := range steps {
+		list = append(list, Migration{Version: s.Version, Name: s.Name, Applied: s.Applied})
+	}
+	return list, nil
 }

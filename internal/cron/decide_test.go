@@ -2,6 +2,7 @@ package cron
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,17 +10,17 @@ import (
 )
 
 func describe(d Decision) string {
-	out := ""
+	var parts []string
 	for _, r := range d.Runs {
-		out += fmt.Sprintf("%s %s; ", r.Trigger, r.Slot.Format("02T15:04:05"))
+		parts = append(parts, fmt.Sprintf("%s %s", r.Trigger, r.Slot.Format("02T15:04:05")))
 	}
 	for _, m := range d.Missed {
-		out += fmt.Sprintf("missed %s %d %s-%s; ", m.Reason, m.Count, m.First.Format("02T15:04:05"), m.Last.Format("02T15:04:05"))
+		parts = append(parts, fmt.Sprintf("missed %s %d %s-%s", m.Reason, m.Count, m.First.Format("02T15:04:05"), m.Last.Format("02T15:04:05")))
 	}
 	if d.More {
-		out += "next " + d.Next.Slot.Format("02T15:04:05")
+		parts = append(parts, "next "+d.Next.Slot.Format("02T15:04:05"))
 	}
-	return out
+	return strings.Join(parts, "; ")
 }
 
 func TestDecideSettlesEverySlotThatPassed(t *testing.T) {
@@ -35,95 +36,134 @@ func TestDecideSettlesEverySlotThatPassed(t *testing.T) {
 		want         string
 	}{
 		{
-			"a slot ahead is planned", hourly, "2026-11-20T12:00:00Z", "2026-11-20T11:59:59.2Z", MissedPolicy{}, nil,
+			"a slot ahead is planned", hourly, "2026-11-20T12:00:00Z", "2026-11-20T11:59:59.2Z",
+			MissedPolicy{},
+			nil,
 			"schedule 20T12:00:00; next 20T13:00:00",
 		},
 		{
-			"a slot that is a little late is planned, whatever the policy", hourly, "2026-11-20T12:00:00Z", "2026-11-20T12:00:30Z", MissedPolicy{Rule: MissedSkip}, nil,
+			"a slot that is a little late is planned, whatever the policy", hourly, "2026-11-20T12:00:00Z", "2026-11-20T12:00:30Z",
+			MissedPolicy{Rule: MissedSkip},
+			nil,
 			"schedule 20T12:00:00; next 20T13:00:00",
 		},
 		{
-			"slots within two ticks all run", second, "2026-11-20T12:00:00Z", "2026-11-20T12:00:02Z", MissedPolicy{}, nil,
+			"slots within two ticks all run", second, "2026-11-20T12:00:00Z", "2026-11-20T12:00:02Z",
+			MissedPolicy{},
+			nil,
 			"schedule 20T12:00:00; schedule 20T12:00:01; schedule 20T12:00:02; next 20T12:00:03",
 		},
 		{
-			"fire once runs the newest", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:10:00Z", MissedPolicy{}, nil,
+			"fire once runs the newest", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:10:00Z",
+			MissedPolicy{},
+			nil,
 			"catchup 20T12:00:00; missed window 3 20T09:00:00-20T11:00:00; next 20T13:00:00",
 		},
 		{
-			"fire once with a wide window", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:10:00Z", MissedPolicy{Window: 24 * time.Hour}, nil,
+			"fire once with a wide window", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:10:00Z",
+			MissedPolicy{Window: 24 * time.Hour},
+			nil,
 			"catchup 20T12:00:00; missed policy 3 20T09:00:00-20T11:00:00; next 20T13:00:00",
 		},
 		{
-			"a planned fire is the one of fire once", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:00:03Z", MissedPolicy{Window: 90 * time.Minute}, nil,
+			"a planned fire is the one of fire once", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:00:03Z",
+			MissedPolicy{Window: 90 * time.Minute},
+			nil,
 			"schedule 20T12:00:00; missed window 2 20T09:00:00-20T10:00:00; missed policy 1 20T11:00:00-20T11:00:00; next 20T13:00:00",
 		},
 		{
-			"the edge of the window is inside", hourly, "2026-11-20T10:00:00Z", "2026-11-20T11:40:00Z", MissedPolicy{Window: 40 * time.Minute}, nil,
+			"the edge of the window is inside", hourly, "2026-11-20T10:00:00Z", "2026-11-20T11:40:00Z",
+			MissedPolicy{Window: 40 * time.Minute},
+			nil,
 			"catchup 20T11:00:00; missed window 1 20T10:00:00-20T10:00:00; next 20T12:00:00",
 		},
 		{
-			"past the edge of the window nothing runs", hourly, "2026-11-20T10:00:00Z", "2026-11-20T11:40:00.001Z", MissedPolicy{Window: 40 * time.Minute}, nil,
+			"past the edge of the window nothing runs", hourly, "2026-11-20T10:00:00Z", "2026-11-20T11:40:00.001Z",
+			MissedPolicy{Window: 40 * time.Minute},
+			nil,
 			"missed window 2 20T10:00:00-20T11:00:00; next 20T12:00:00",
 		},
 		{
-			"skip runs nothing that was missed", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:10:00Z", MissedPolicy{Rule: MissedSkip, Window: NoWindow}, nil,
+			"skip runs nothing that was missed", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:10:00Z",
+			MissedPolicy{Rule: MissedSkip, Window: NoWindow},
+			nil,
 			"missed policy 4 20T09:00:00-20T12:00:00; next 20T13:00:00",
 		},
 		{
-			"an empty window", hourly, "2026-11-20T11:00:00Z", "2026-11-20T12:10:00Z", MissedPolicy{Window: EmptyWindow}, nil,
+			"an empty window", hourly, "2026-11-20T11:00:00Z", "2026-11-20T12:10:00Z",
+			MissedPolicy{Window: EmptyWindow},
+			nil,
 			"missed window 2 20T11:00:00-20T12:00:00; next 20T13:00:00",
 		},
 		{
 			"fire all runs the newest, oldest first", hourly, "2026-11-20T02:00:00Z", "2026-11-20T12:10:00Z",
-			MissedPolicy{Rule: MissedFireAll, MaxCatchup: 3, Window: 8 * time.Hour}, nil,
+			MissedPolicy{Rule: MissedFireAll, MaxCatchup: 3, Window: 8 * time.Hour},
+			nil,
 			"catchup 20T10:00:00; catchup 20T11:00:00; catchup 20T12:00:00; missed window 3 20T02:00:00-20T04:00:00; " +
 				"missed max_catchup 5 20T05:00:00-20T09:00:00; next 20T13:00:00",
 		},
 		{
 			"fire all beside a planned fire", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:00:01Z",
-			MissedPolicy{Rule: MissedFireAll, MaxCatchup: 2, Window: NoWindow}, nil,
+			MissedPolicy{Rule: MissedFireAll, MaxCatchup: 2, Window: NoWindow},
+			nil,
 			"catchup 20T10:00:00; catchup 20T11:00:00; schedule 20T12:00:00; missed max_catchup 1 20T09:00:00-20T09:00:00; next 20T13:00:00",
 		},
 		{
-			"three days of a job of one second", second, "2026-11-17T12:00:00Z", "2026-11-20T12:00:00Z", MissedPolicy{}, nil,
+			"three days of a job of one second", second, "2026-11-17T12:00:00Z", "2026-11-20T12:00:00Z",
+			MissedPolicy{},
+			nil,
 			"schedule 20T12:00:00; missed window 255600 17T12:00:00-20T10:59:59; missed policy 3600 20T11:00:00-20T11:59:59; next 20T12:00:01",
 		},
 		{
-			"an at always runs", Spec{Kind: KindAt, At: at(t, "2026-11-17T12:00:00Z")}, "2026-11-17T12:00:00Z", "2026-11-20T12:00:00Z", MissedPolicy{}, nil,
-			"catchup 17T12:00:00; ",
+			"an at always runs",
+			Spec{Kind: KindAt, At: at(t, "2026-11-17T12:00:00Z")},
+			"2026-11-17T12:00:00Z", "2026-11-20T12:00:00Z",
+			MissedPolicy{},
+			nil,
+			"catchup 17T12:00:00",
 		},
 		{
-			"an at is planned when it is a second late", Spec{Kind: KindAt, At: at(t, "2026-11-20T12:00:00Z")}, "2026-11-20T12:00:00Z", "2026-11-20T12:00:01Z", MissedPolicy{}, nil,
-			"schedule 20T12:00:00; ",
+			"an at is planned when it is a second late",
+			Spec{Kind: KindAt, At: at(t, "2026-11-20T12:00:00Z")},
+			"2026-11-20T12:00:00Z", "2026-11-20T12:00:01Z",
+			MissedPolicy{},
+			nil,
+			"schedule 20T12:00:00",
 		},
 		{
-			"the last of max runs", hourly, "2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z", MissedPolicy{},
+			"the last of max runs", hourly, "2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z",
+			MissedPolicy{},
 			func(tt *Timetable) { tt.MaxRuns, tt.Fired = 5, 4 },
-			"schedule 20T12:00:00; ",
+			"schedule 20T12:00:00",
 		},
 		{
 			"no more than max runs are caught up", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:10:00Z",
 			MissedPolicy{Rule: MissedFireAll, Window: NoWindow},
 			func(tt *Timetable) { tt.MaxRuns, tt.Fired = 5, 3 },
-			"catchup 20T11:00:00; catchup 20T12:00:00; missed max_catchup 2 20T09:00:00-20T10:00:00; ",
+			"catchup 20T11:00:00; catchup 20T12:00:00; missed max_catchup 2 20T09:00:00-20T10:00:00",
 		},
 		{
-			"max runs used up", hourly, "2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z", MissedPolicy{},
+			"max runs used up", hourly, "2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z",
+			MissedPolicy{},
 			func(tt *Timetable) { tt.MaxRuns, tt.Fired = 5, 5 },
 			"",
 		},
 		{
-			"the end is reached", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:10:00Z", MissedPolicy{Window: NoWindow},
+			"the end is reached", hourly, "2026-11-20T09:00:00Z", "2026-11-20T12:10:00Z",
+			MissedPolicy{Window: NoWindow},
 			func(tt *Timetable) { tt.EndsAt = at(t, "2026-11-20T11:00:00Z") },
-			"catchup 20T11:00:00; missed policy 2 20T09:00:00-20T10:00:00; ",
+			"catchup 20T11:00:00; missed policy 2 20T09:00:00-20T10:00:00",
 		},
 		{
-			"a stored slot that the schedule forgot still runs", hourly, "2026-11-20T11:30:00Z", "2026-11-20T11:30:01Z", MissedPolicy{}, nil,
+			"a stored slot that the schedule forgot still runs", hourly, "2026-11-20T11:30:00Z", "2026-11-20T11:30:01Z",
+			MissedPolicy{},
+			nil,
 			"schedule 20T11:30:00; next 20T12:00:00",
 		},
 		{
-			"a stored slot that the schedule forgot is not lost in an outage", hourly, "2026-11-20T11:30:00Z", "2026-11-20T12:10:00Z", MissedPolicy{}, nil,
+			"a stored slot that the schedule forgot is not lost in an outage", hourly, "2026-11-20T11:30:00Z", "2026-11-20T12:10:00Z",
+			MissedPolicy{},
+			nil,
 			"catchup 20T12:00:00; missed policy 1 20T11:30:00-20T11:30:00; next 20T13:00:00",
 		},
 	} {

@@ -3,6 +3,7 @@ package cron
 import (
 	"fmt"
 	"math/bits"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,8 +79,8 @@ type question struct {
 }
 
 func (q *question) due(field string, pos int, at time.Time) bool {
-	if field == "*" {
-		return true
+	if field == "*" || field == "" {
+		return field == "*"
 	}
 	q.checker.SetRef(at)
 	due, err := q.checker.CheckDue(field, pos)
@@ -121,54 +122,95 @@ func mustBoth(day, weekday string) bool {
 
 // monthDays is the table for the field day of month alone.
 func (q *question) monthDays(field string) [monthShapes]uint64 {
-	if strings.ContainsAny(field, "LW") {
-		return q.everyShape(field, atDay)
-	}
-	set := q.set(field, atDay, 1, 31, func(v int) time.Time { return date(2000, 1, v) })
-	var table [monthShapes]uint64
+	plain, special := divide(field)
+	table := q.specialDays(special, atDay)
+	set := q.set(plain, atDay, 1, 31, func(v int) time.Time { return date(2000, 1, v) })
 	for shape := range table {
-		table[shape] = set & monthMask(shape)
+		table[shape] |= set & monthMask(shape)
 	}
 	return table
 }
 
 // weekDays is the table for the field day of week alone.
 func (q *question) weekDays(field string) [monthShapes]uint64 {
-	if strings.ContainsAny(field, "L#") {
-		return q.everyShape(field, atWeekday)
-	}
+	plain, special := divide(field)
+	table := q.specialDays(special, atWeekday)
 	// 2 January 2000 was a Sunday.
-	week := q.set(field, atWeekday, 0, 6, func(v int) time.Time { return date(2000, 1, 2+v) })
-	var table [monthShapes]uint64
+	week := q.set(plain, atWeekday, 0, 6, func(v int) time.Time { return date(2000, 1, 2+v) })
 	for shape := range table {
-		for d := 1; d <= 31; d++ {
-			if week>>((shape+d-1)%7)&1 != 0 {
-				table[shape] |= 1 << d
-			}
+		for d := 1; d <= 28+shape/7; d++ {
+			table[shape] |= (week >> ((shape + d - 1) % 7) & 1) << d
 		}
-		table[shape] &= monthMask(shape)
 	}
 	return table
 }
 
-// everyShape asks about each day of one example month of each shape. L, W and #
-// depend on nothing else than the shape.
-func (q *question) everyShape(field string, pos int) [monthShapes]uint64 {
-	var table [monthShapes]uint64
-	for m, missing := 0, monthShapes; missing > 0; m++ {
-		first := date(2000, 1+m, 1)
-		shape := shapeOf(first.AddDate(0, 1, -1).Day(), int(first.Weekday()))
-		if table[shape] != 0 {
-			continue
+// divide parts the items that mean the same in each month from L, W and #.
+func divide(field string) (plain string, special []string) {
+	var same []string
+	for item := range strings.SplitSeq(field, ",") {
+		if strings.ContainsAny(item, "LW#") {
+			special = append(special, item)
+		} else {
+			same = append(same, item)
 		}
-		// Bit 0 marks a shape that was looked at; no day is numbered 0.
-		table[shape] = 1 | q.set(field, pos, 1, 28+shape/7, func(v int) time.Time { return first.AddDate(0, 0, v-1) })
-		missing--
 	}
-	for shape := range table {
-		table[shape] &^= 1
+	return strings.Join(same, ","), special
+}
+
+// specialDays asks about one example month of each shape: L, W and # depend on
+// nothing else.
+func (q *question) specialDays(items []string, pos int) [monthShapes]uint64 {
+	var table [monthShapes]uint64
+	if len(items) == 0 {
+		return table
+	}
+	for shape, first := range exampleMonths() {
+		length := 28 + shape/7
+		for _, item := range items {
+			low, top := around(item, pos, length)
+			table[shape] |= q.set(item, pos, max(low, 1), min(top, length), func(v int) time.Time { return first.AddDate(0, 0, v-1) })
+		}
 	}
 	return table
+}
+
+// around bounds the days that an item can mean. It only spares questions: lists
+// of many such items would else cost milliseconds.
+func around(item string, pos, length int) (low, top int) {
+	if pos == atDay && item == "L" {
+		return length, length
+	}
+	number, nth, isNth := strings.Cut(item, "#")
+	if !isNth && strings.HasSuffix(number, "L") {
+		return length - 6, length
+	}
+	if isNth {
+		number = nth
+	}
+	n, err := strconv.Atoi(strings.TrimSuffix(number, "W"))
+	switch {
+	case err != nil:
+		return 1, length
+	case isNth:
+		return 7*n - 6, 7 * n
+	default:
+		return n - 2, n + 2
+	}
+}
+
+// exampleMonths has the first day of a month of each shape.
+func exampleMonths() [monthShapes]time.Time {
+	var months [monthShapes]time.Time
+	for m, missing := 0, monthShapes; missing > 0; m++ {
+		first := date(2000, 1+m, 1)
+		shape := shapeOf(lengthOf(first.Year(), first.Month()), int(first.Weekday()))
+		if months[shape].IsZero() {
+			months[shape] = first
+			missing--
+		}
+	}
+	return months
 }
 
 // shapeOf numbers the shapes so that shape%7 is the weekday of the first and

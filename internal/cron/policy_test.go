@@ -41,8 +41,8 @@ func TestRetryWaitsTwiceAsLongEachTime(t *testing.T) {
 	t.Parallel()
 	r := DefaultRetry()
 	r.Retries = 10
-	for n, want := range []time.Duration{2, 4, 8, 16, 30, 30, 30, 30, 30, 30} {
-		want *= time.Second
+	for n, seconds := range []int64{2, 4, 8, 16, 30, 30, 30, 30, 30, 30} {
+		want := time.Duration(seconds) * time.Second
 		for random, factor := range map[float64]float64{0: 0.75, 0.5: 1, math.Nextafter(1, 0): 1.25} {
 			got, ok := r.Delay(n+1, func() float64 { return random })
 			if off := math.Abs(float64(got) - float64(want)*factor); !ok || off > 1e3 {

@@ -173,7 +173,7 @@ func (f *fields) matches(w wall) bool {
 // than enough: once that is known to be exceeded the search ends.
 func (f *fields) closest(enough int64) int64 {
 	least := gapOf(f.seconds, 1)
-	least = min(least, around(gapOf(f.minutes, 60), f.seconds, 1))
+	least = min(least, lessSpan(gapOf(f.minutes, 60), f.seconds))
 	span := clock(0, highest(f.minutes), highest(f.seconds)) - clock(0, lowest(f.minutes), lowest(f.seconds))
 	if hours := gapOf(f.hours, 3600); hours != never {
 		least = min(least, hours-span)
@@ -197,12 +197,12 @@ func gapOf(set uint64, scale int64) int64 {
 	return least
 }
 
-// around shortens the distance of two minutes by the span of the seconds.
-func around(distance int64, inner uint64, scale int64) int64 {
+// lessSpan shortens the distance of two minutes by the span of the seconds.
+func lessSpan(distance int64, seconds uint64) int64 {
 	if distance == never {
 		return never
 	}
-	return distance - int64(highest(inner)-lowest(inner))*scale
+	return distance - int64(highest(seconds)-lowest(seconds))
 }
 
 // closestDays is the least distance between two matching days. The calendar

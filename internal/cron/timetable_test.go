@@ -85,7 +85,7 @@ func TestSearchAgreesWithGronxInUTC(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 8))
 	compared := 0
-	for range 3000 {
+	for range 1500 {
 		second := []string{"0", "*/17", "5,30-33", "59", "*"}[r.IntN(5)]
 		expr := second + " " + randomExpression(r)
 		parsed, err := parseExpr(expr)
@@ -107,8 +107,8 @@ func TestSearchAgreesWithGronxInUTC(t *testing.T) {
 			t.Errorf("%s after %s: %s, gronx says %s", expr, start, time.Unix(int64(got), 0).UTC(), want)
 		}
 	}
-	if compared < 2500 {
-		t.Errorf("only %d of 3000 expressions were compared", compared)
+	if compared < 1200 {
+		t.Errorf("only %d of 1500 expressions were compared", compared)
 	}
 }
 
@@ -235,7 +235,8 @@ func TestTimetableCheckNamesTheBound(t *testing.T) {
 		refused(t, name, c.tt.Check(noon), c.field, c.reason, c.sentence)
 	}
 	for _, tt := range []Timetable{
-		{Schedule: hourly, JitterMs: 3_599_999}, {Schedule: minutely, JitterMs: 59_999},
+		{Schedule: hourly, JitterMs: 3_599_999},
+		{Schedule: minutely, JitterMs: 59_999},
 		{Schedule: mustCompile(t, Spec{Kind: KindAt, At: noon.Add(-time.Minute)}), JitterMs: 3_600_000},
 	} {
 		if err := tt.Check(noon); err != nil {

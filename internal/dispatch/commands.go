@@ -43,6 +43,9 @@ func (d *Dispatcher) runCommand(ctx context.Context, m chat.Message, cmd command
 		return receipt, nil
 	}
 	receipt.Seq = r.acc.Seq
+	for _, s := range d.handover.pass(d.sched, m.Session, r.acc.Seq) {
+		d.settle(ctx, s)
+	}
 	d.answerCommand(context.WithoutCancel(ctx), m, text)
 	return receipt, nil
 }

@@ -93,10 +93,14 @@ type Dispatcher struct {
 	hub        hub
 	live       liveRuns
 	waiters    waiters
+	handover   handover
 	starting   seqSet
 	started    time.Time
 	node       atomic.Pointer[incarnation]
 	draining   atomic.Bool
+	restarting atomic.Bool
+	renew      chan chan struct{} // asks the heartbeat for a new incarnation
+	queue      atomic.Pointer[func(agent, channel, kind string) scheduler.Settings]
 	sweepNow   chan struct{} // capacity 1: look again
 	outboxNow  chan struct{} // capacity 1: look again
 	turned     atomic.Int64  // unix nanoseconds of the ownership loop's last turn
@@ -138,6 +142,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 		d.channels[c.Name()] = c
 	}
 	d.turned.Store(time.Now().UnixNano())
+	d.renew = make(chan chan struct{})
+	d.queue.Store(&cfg.Queue)
 	d.sched, err = scheduler.New(ctx, scheduler.Config[work]{
 		Lanes: cfg.Lanes, Run: d.runTurn, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.estimate,
 		StopGrace: cfg.StopGrace, OnStuck: d.stuck, Observer: deps.Lanes, Logger: d.log,
@@ -181,7 +187,7 @@ func defaultQueue(_, _, kind string) scheduler.Settings {
 
 // settings of a message's session: the configured ones, then the session's own mode, then what the message asks for.
 func (d *Dispatcher) settings(m chat.Message, mode chat.QueueMode) scheduler.Settings {
-	s := d.cfg.Queue(m.Session.Agent, channelKind(m.Channel), m.Session.Kind())
+	s := (*d.queue.Load())(m.Session.Agent, channelKind(m.Channel), m.Session.Kind())
 	for _, chosen := range []chat.QueueMode{mode, m.Content.Options.Mode} {
 		if chosen != "" {
 			s.Mode = scheduler.QueueMode(chosen)

@@ -195,10 +195,11 @@ func (s *seqSet) remove(key chat.SessionKey, seqs []int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	left := slices.DeleteFunc(s.bySn[key], func(q int64) bool { return slices.Contains(seqs, q) })
-	s.bySn[key] = left
 	if len(left) == 0 {
 		delete(s.bySn, key)
+		return
 	}
+	s.bySn[key] = left
 }
 
 func (s *seqSet) of(key chat.SessionKey) []int64 {

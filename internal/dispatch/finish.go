@@ -201,6 +201,9 @@ func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
 	wake(d.outboxNow)
 	lead := t.rows[len(t.rows)-1]
+	if fin.Released {
+		d.handover.release(lead.Session, t.claim.Epoch)
+	}
 	d.endPreview(lead.Content.Options.ReplyTo, t.run.runID)
 	if end.requeue {
 		wake(d.sweepNow)

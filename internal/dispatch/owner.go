@@ -46,7 +46,10 @@ func (i *incarnation) holds(l store.Lease, ok bool) {
 // alive is the current incarnation, or the error for a process that has none: it accepts nothing then.
 func (d *Dispatcher) alive() (*incarnation, error) {
 	me := d.node.Load()
-	if me == nil || time.Now().After(me.until) {
+	switch {
+	case d.restarting.Load():
+		return nil, chat.ErrDraining
+	case me == nil || time.Now().After(me.until):
 		return nil, chat.ErrStoreUnavailable
 	}
 	return me, nil
@@ -74,6 +77,8 @@ func (d *Dispatcher) beatLoop(ctx context.Context) {
 			return
 		case <-t.C:
 			t.Reset(d.beat(ctx))
+		case done := <-d.renew:
+			d.renewed(ctx, done)
 		}
 	}
 }
@@ -159,6 +164,7 @@ func (d *Dispatcher) loseLease(ctx context.Context, why error) {
 	d.node.Store(nil)
 	d.sched.Cancel(scheduler.ErrLeaseLost)
 	d.sched.ResetAll()
+	d.handover.clear()
 }
 
 // sweep takes over sessions without a live owner, as many as there is room for, and looks for messages whose wake-up was lost.
@@ -186,6 +192,9 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 	for _, t := range append(taken, hinted...) {
 		d.resume(ctx, t)
 	}
+	for _, s := range d.handover.overdue(d.sched) {
+		d.settle(ctx, s)
+	}
 	if len(taken) == batch {
 		wake(d.sweepNow)
 	}
@@ -193,6 +202,7 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 
 // resume hands the unfinished messages of a session to the scheduler: runs that had begun as one item each, the others as they came.
 func (d *Dispatcher) resume(ctx context.Context, t store.Taken) {
+	var items []scheduler.Item[work]
 	for _, rows := range batches(t.Messages) {
 		lead := rows[len(rows)-1]
 		m := chat.Message{Session: lead.Session, Channel: lead.Channel, Content: lead.Content}
@@ -200,7 +210,10 @@ func (d *Dispatcher) resume(ctx context.Context, t store.Taken) {
 		if lead.RunID != "" {
 			it.ID, it.RunID, it.NoMerge = lead.RunID, lead.RunID, true
 		}
-		d.submit(ctx, it)
+		items = append(items, it)
+	}
+	for _, s := range d.handover.resume(d.sched, t.Session, t.Epoch, items, t.LastSeq) {
+		d.settle(ctx, s)
 	}
 }
 

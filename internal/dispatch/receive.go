@@ -3,12 +3,15 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/command"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -26,6 +29,72 @@ func (d *Dispatcher) Receive(ctx context.Context, m chat.Message) (chat.Receipt,
 		return chat.Receipt{}, chat.ErrDraining
 	}
 	return d.accept(ctx, m)
+}
+
+// ReceiveFrom is Receive for a caller of the gateway: it may be restricted to sessions of its own, and a command needs one of its scopes.
+func (d *Dispatcher) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
+	m.Principal, m.Scope = by.Principal, highest(by.Scopes)
+	if by.Own {
+		if err := d.mayUse(ctx, m.Session, by.Principal); err != nil {
+			return chat.Receipt{}, err
+		}
+	}
+	return d.Receive(ctx, m)
+}
+
+// mayUse refuses a session that belongs to somebody else; one that nobody made yet is free.
+func (d *Dispatcher) mayUse(ctx context.Context, key chat.SessionKey, principal string) error {
+	s, err := d.store.Session(ctx, key, "")
+	switch {
+	case errors.Is(err, chat.ErrSessionNotFound):
+		return nil
+	case err != nil:
+		return err
+	case s.Principal != principal:
+		return chat.ErrSessionNotFound
+	}
+	return nil
+}
+
+// highest is the most that a list of scopes allows.
+func highest(scopes []string) string {
+	best := ""
+	for _, s := range []command.Scope{command.ScopeRead, command.ScopeWrite, command.ScopeAdmin} {
+		if slices.Contains(scopes, string(s)) {
+			best = string(s)
+		}
+	}
+	return best
+}
+
+// Defer makes a system text durable that the next turn of its session sees before its message. It starts nothing. The same Dedupe
+// offered again is the same text; a repetition completes what a crash has left half done.
+func (d *Dispatcher) Defer(ctx context.Context, m chat.Message, by chat.Caller) error {
+	m.Principal = by.Principal
+	if err := d.check(&m); err != nil {
+		return err
+	}
+	if by.Own {
+		if err := d.mayUse(ctx, m.Session, by.Principal); err != nil {
+			return err
+		}
+	}
+	acc, err := d.store.Accept(ctx, store.AcceptParams{Node: d.NodeID(), Message: m, Unqueued: true})
+	if err != nil {
+		return err
+	}
+	id := m.ID
+	if acc.Duplicate {
+		id = acc.Existing.MessageID
+		tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: m.Session, RunID: id})
+		if err != nil || len(tr.Entries) > 0 {
+			return err
+		}
+	}
+	_, err = d.store.AppendTranscript(ctx, m.Session, m.Principal, []chat.TranscriptEntry{{
+		RunID: id, Role: chat.RoleSystem, Text: m.Content.Text, Tokens: agent.EstimateTokens(m.Content.Text),
+	}})
+	return err
 }
 
 // check fills what a message needs and refuses what cannot be a message.
@@ -108,7 +177,7 @@ func (d *Dispatcher) submitNew(ctx context.Context, m chat.Message, acc store.Ac
 	}
 	it := d.item(work{claim: claim, rows: []store.Waiting{row}}, s)
 	it.Typed = m.Content.Options.Typed
-	return d.submit(ctx, it)
+	return d.offer(ctx, it, acc.Behind == 0)
 }
 
 // item makes a scheduler item of inbox rows; the last row leads.
@@ -126,32 +195,44 @@ func (d *Dispatcher) item(w work, s scheduler.Settings) scheduler.Item[work] {
 	}
 }
 
-// submit hands an item over and writes down what that ended. A refusal is an outcome: stale and cleared messages end here, those
-// that a drain refuses stay waiting in the store for whoever comes next.
-func (d *Dispatcher) submit(ctx context.Context, it scheduler.Item[work]) (queued bool, position int) {
+// offer hands a message that was just accepted over and says whether it has to wait.
+func (d *Dispatcher) offer(ctx context.Context, it scheduler.Item[work], first bool) (queued bool, position int) {
 	lead := it.Payload.rows[len(it.Payload.rows)-1]
-	seqs := []int64{lead.Seq}
-	d.starting.add(lead.Session, seqs)
-	res, err := d.sched.Submit(it)
-	if err != nil || !res.Running {
-		d.starting.remove(lead.Session, seqs)
+	d.starting.add(lead.Session, []int64{lead.Seq})
+	queued = true
+	for _, s := range d.handover.offer(d.sched, it, first) {
+		waits, place := d.settle(ctx, s)
+		if s.item.Seq == it.Seq {
+			queued, position = waits, place
+		}
 	}
-	d.writeEnded(ctx, res.Ended)
+	return queued, position
+}
+
+// settle writes down what handing an item over ended. A refusal is an outcome: stale messages end here, those that a drain refuses
+// stay waiting in the store for whoever comes next.
+func (d *Dispatcher) settle(ctx context.Context, s submitted) (queued bool, position int) {
+	it := s.item
+	lead := it.Payload.rows[len(it.Payload.rows)-1]
+	if s.err != nil || !s.res.Running {
+		d.starting.remove(lead.Session, []int64{lead.Seq})
+	}
+	d.writeEnded(ctx, s.res.Ended)
 	switch {
-	case errors.Is(err, scheduler.ErrMessageStale):
+	case errors.Is(s.err, scheduler.ErrMessageStale):
 		d.endWaiting(ctx, it.Payload.rows, chat.OutcomeStale, "stale")
 		return false, 0
-	case errors.Is(err, scheduler.ErrGatewayDraining):
+	case errors.Is(s.err, scheduler.ErrGatewayDraining):
 		return true, 0
-	case err != nil:
-		d.log.ErrorContext(ctx, "the scheduler refused a message", "session", it.Session, "run_id", it.ID, "err", err)
+	case s.err != nil:
+		d.log.ErrorContext(ctx, "the scheduler refused a message", "session", it.Session, "run_id", it.ID, "err", s.err)
 		d.endWaiting(ctx, it.Payload.rows, chat.OutcomeFailed, string(chat.FailUnknown))
 		return false, 0
 	}
-	if !res.Running && !res.Duplicate {
+	if !s.res.Running && !s.res.Duplicate {
 		d.hub.publish(chat.Event{Kind: chat.EventQueued, Session: lead.Session, Principal: lead.Principal, RunID: lead.MessageID, Seq: 1, Lane: lead.Lane})
 	}
-	return !res.Running, res.Position
+	return !s.res.Running, s.res.Position
 }
 
 // writeEnded writes the outcomes of items that the scheduler ended while they waited.

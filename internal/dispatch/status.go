@@ -45,15 +45,15 @@ func (d *Dispatcher) Progress() chat.Progress {
 // Ready says why this process should get no work; nil = it is ready.
 func (d *Dispatcher) Ready(ctx context.Context) error {
 	if d.draining.Load() {
-		return chat.ErrDraining
+		return &chat.NotReadyError{Check: chat.CheckDraining, Cause: chat.ErrDraining}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, statusWait, errors.New("the database did not answer within a second"))
 	defer cancel()
 	if err := d.store.Ping(ctx); err != nil {
-		return err
+		return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: err}
 	}
 	if _, err := d.alive(); err != nil {
-		return err
+		return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: err}
 	}
 	return nil
 }

@@ -2,17 +2,26 @@ package gateway
 
 import (
 	"context"
+	"time"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
+// Caller is who makes a call.
+type Caller = chat.Caller
+
 // Backend is what the gateway needs of the house; package dispatch satisfies it. Every method returns *chat.Error values for
 // what a caller can act on, and none of them waits for a lane, a slot or an answer, except [Backend.Wait].
 type Backend interface {
-	// Receive makes a message durable and hands it to its lane, or executes it when it is a chat command.
-	Receive(ctx context.Context, m chat.Message) (chat.Receipt, error)
+	// ReceiveFrom makes a message durable and hands it to its lane, or executes it when it is a chat command that by may give (the
+	// reply says so when it may not). It refuses with chat.ErrSessionNotFound when by is restricted to its own sessions and the
+	// session belongs to somebody else; the gateway has looked before, but only the acceptance itself can be sure.
+	ReceiveFrom(ctx context.Context, m chat.Message, by Caller) (chat.Receipt, error)
+	// Defer makes a system text durable that is put before the next turn of its session, whatever starts that. It starts nothing.
+	// The same Dedupe offered twice is one text.
+	Defer(ctx context.Context, m chat.Message, by Caller) error
 	// Stop stops what p names and returns the ids of the runs and messages that it met. It works with every lane full.
 	Stop(ctx context.Context, p store.StopParams) ([]string, error)
 	// Wait returns when the message has ended, or when ctx is over (then with its cause). It finds messages of other processes, too.
@@ -34,13 +43,48 @@ type Backend interface {
 	Agents() []agent.Info
 	Commands() []chat.CommandInfo
 	Lanes() chat.LanesStatus
-	// Status answers with the database down, too.
+	// Status answers with the database down, too. It is asked every two seconds.
 	Status(ctx context.Context) chat.SystemStatus
 	// Progress does not touch the database.
 	Progress() chat.Progress
-	// Ready says which check fails: database, migrations, draining; nil = ready.
+	// Ready says which check fails, as a [*NotReadyError]; nil = ready.
 	Ready(ctx context.Context) error
 
-	// Subscribe calls fn for every event of this process, in order per run, until the returned function is called. fn must not block.
+	// Subscribe calls fn for every event of this process, in order per run, until the returned function is called. fn does not block.
+	// A message that has to wait gets an EventQueued.
 	Subscribe(fn func(chat.Event)) (cancel func())
+}
+
+// Check and NotReadyError are how a backend says why it is not ready.
+type (
+	Check         = chat.Check
+	NotReadyError = chat.NotReadyError
+)
+
+// The checks of readiness.
+const (
+	CheckDatabase   = chat.CheckDatabase
+	CheckMigrations = chat.CheckMigrations
+	CheckDraining   = chat.CheckDraining
+)
+
+// ClusterBackend is a [Backend] that knows the lanes of other replicas.
+type ClusterBackend interface {
+	// ClusterLanes is one picture per live replica, this one included.
+	ClusterLanes(ctx context.Context) ([]chat.LanesStatus, error)
+}
+
+// CronReporter is a [Backend] with a cron scheduler behind it. Without one, status says that cron is not enabled.
+type CronReporter interface {
+	CronSummary(ctx context.Context) CronSummary
+}
+
+// CronSummary is the cron part of status.
+type CronSummary struct {
+	Enabled                bool
+	Jobs, Running, Backlog int
+	// OldestDue is the age of the oldest fire that is due and not started; negative = none.
+	OldestDue time.Duration
+	// NextWake is the earliest next fire; zero = none.
+	NextWake time.Time
 }

@@ -246,7 +246,9 @@ type observer struct{ journal }
 
 func (o *observer) MessageRefused(why scheduler.Refusal) { o.add("refused %s", why) }
 
-func (o *observer) MessageEnded(lane string, out scheduler.Outcome) { o.add("message %s %s", lane, out) }
+func (o *observer) MessageEnded(lane string, out scheduler.Outcome) {
+	o.add("message %s %s", lane, out)
+}
 
 func (o *observer) TurnStarted(lane string, waited time.Duration) { o.add("start %s %v", lane, waited) }
 

@@ -8,7 +8,7 @@ import (
 
 // States of an inbox row.
 const (
-	StateHeld    = "held"    // joins the turn of the message before it
+	StateHeld    = "held"    // has its place with a turn: joins the message before it, or was running and runs again
 	StateWaiting = "waiting" // for a turn
 	StateRunning = "running"
 	StateDone    = "done" // has an outcome

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,12 @@ type sender struct {
 	url      *atomic.Value
 	token    string
 	accepted atomic.Int64
+	refused  atomic.Pointer[WireError]
+}
+
+// key is the idempotency key of one text.
+func (s *sender) key(i int) string {
+	return strings.TrimPrefix(s.name, "agent:main:") + "-" + strconv.Itoa(i)
 }
 
 func (s *sender) run(stop <-chan struct{}) {
@@ -37,7 +44,7 @@ func (s *sender) run(stop <-chan struct{}) {
 		}
 	}()
 	for i := range s.texts {
-		key := fmt.Sprintf("%s-%d", s.name, i)
+		key := s.key(i)
 		for {
 			select {
 			case <-stop:
@@ -60,6 +67,10 @@ func (s *sender) run(stop <-chan struct{}) {
 			}
 			var refusal *WireError
 			if errors.As(err, &refusal) {
+				if !refusal.Retryable {
+					s.refused.Store(refusal)
+					return
+				}
 				pauseABit()
 				continue
 			}
@@ -113,7 +124,7 @@ func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 		t.Logf("seed %d", seed)
 		dice := rand.New(rand.NewPCG(seed, 1))
 		for range kills {
-			wait := time.NewTimer(time.Duration(20+dice.IntN(280)) * time.Millisecond)
+			wait := time.NewTimer(time.Duration(20+dice.IntN(480)) * time.Millisecond)
 			<-wait.C
 			g.Kill()
 			g.Start()
@@ -141,6 +152,9 @@ func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 			t.Errorf("%d messages have another outcome, such as %s", len(bad), bad[0])
 		}
 		for _, s := range senders {
+			if r := s.refused.Load(); r != nil {
+				t.Errorf("%s was refused for good: %v", s.name, r)
+			}
 			checkOrder(t, o, s)
 		}
 		t.Logf("%d kills, %d messages, %d answered, %d dead, %d second attempts, %d crashes survived", kills, sessions*texts,
@@ -160,7 +174,7 @@ func checkOrder(t *testing.T, o *Oracle, s *sender) {
 	var want []string
 	for i := range s.texts {
 		want = append(want, fmt.Sprintf("user|text %d", i))
-		if !dead[fmt.Sprintf("%s-%d", s.name, i)] {
+		if !dead[s.key(i)] {
 			want = append(want, fmt.Sprintf("assistant|text %d", i))
 		}
 	}

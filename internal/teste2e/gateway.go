@@ -110,7 +110,7 @@ func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	return g
 }
 
-var listens = regexp.MustCompile(`listens on (127\.0\.0\.1:\d+)`)
+var listens = regexp.MustCompile(`(?:listens|listening) on (127\.0\.0\.1:\d+)`)
 
 // Start starts the process and returns when it listens.
 func (g *Gateway) Start() {

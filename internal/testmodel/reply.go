@@ -43,6 +43,8 @@ type Reply struct {
 	Finish string
 	// NoDone leaves out [DONE] (OpenAI), TwiceDone sends it twice, KeepOpen does not close after it.
 	NoDone, TwiceDone, KeepOpen bool
+	// CloseAfter is the time between the last event and the end of the stream.
+	CloseAfter time.Duration
 	// InputTokens and OutputTokens are reported; NoUsage leaves them out.
 	InputTokens, OutputTokens int
 	NoUsage                   bool
@@ -121,6 +123,7 @@ func (s script) finish(voice voice) {
 		s.write(voice.failure(s.reply.StreamError))
 	default:
 		s.write(voice.end())
+		s.wait(s.reply.CloseAfter)
 		if s.reply.KeepOpen {
 			s.hang()
 		}
@@ -163,7 +166,7 @@ func (s script) wait(d time.Duration) bool {
 }
 
 func (s script) hang() {
-	_ = http.NewResponseController(s.w).Flush() //nolint:errcheck // a client that has gone is no fault here
+	_ = http.NewResponseController(s.w).Flush() // a client that has gone is no fault here
 	select {
 	case <-s.ending:
 	case <-s.r.Context().Done():

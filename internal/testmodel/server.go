@@ -40,9 +40,7 @@ type Call struct {
 	Messages []Message
 	System   string
 	Stream   bool
-	// From is the client's address: the same for calls over one connection.
-	From   string
-	Header http.Header
+	Header   http.Header
 	// Body is the whole request.
 	Body []byte
 }
@@ -77,6 +75,7 @@ type Server struct {
 	most    map[string]int
 	total   int
 	highest int
+	conns   int
 	changed chan struct{} // closed and replaced with each change
 }
 
@@ -119,7 +118,7 @@ func newServer(url string) *Server {
 
 func (s *Server) serve(tb testing.TB, listener net.Listener) func() {
 	tb.Helper()
-	server := &http.Server{Handler: http.HandlerFunc(s.handle), ReadHeaderTimeout: time.Minute}
+	server := &http.Server{Handler: http.HandlerFunc(s.handle), ReadHeaderTimeout: time.Minute, ConnState: s.count}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	end := sync.OnceFunc(func() {
@@ -176,6 +175,21 @@ func (s *Server) MostOfAll() int {
 	return s.highest
 }
 
+// Connections is how many connections were made so far.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns
+}
+
+func (s *Server) count(_ net.Conn, state http.ConnState) {
+	if state == http.StateNew {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.conns++
+	}
+}
+
 // WaitFor blocks until calls have arrived and active are being answered, or the context is over. active < 0 = any number.
 func (s *Server) WaitFor(ctx context.Context, calls, active int) error {
 	for {
@@ -199,7 +213,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	call := Call{Header: r.Header.Clone(), Body: body, From: r.RemoteAddr}
+	call := Call{Header: r.Header.Clone(), Body: body}
 	switch r.URL.Path {
 	case "/v1/chat/completions", "/chat/completions":
 		call.Protocol = OpenAI
@@ -209,7 +223,8 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if err := call.parse(); err != nil {
+	call, err = parse(call)
+	if err != nil {
 		http.Error(w, `{"error":{"message":"the body is not JSON","type":"invalid_request_error"}}`, http.StatusBadRequest)
 		return
 	}
@@ -249,7 +264,8 @@ func (s *Server) tell() {
 	s.changed = make(chan struct{})
 }
 
-func (c *Call) parse() error {
+// parse fills in what the body says.
+func parse(c Call) (Call, error) {
 	var body struct {
 		Model    string    `json:"model"`
 		User     string    `json:"user"`
@@ -261,7 +277,7 @@ func (c *Call) parse() error {
 		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(c.Body, &body); err != nil {
-		return err //nolint:wrapcheck // only its presence matters
+		return c, err
 	}
 	c.Model, c.User, c.System, c.Stream = body.Model, body.User+body.Metadata.UserID, body.System, body.Stream
 	for _, message := range body.Messages {
@@ -271,5 +287,5 @@ func (c *Call) parse() error {
 		}
 		c.Messages = append(c.Messages, message)
 	}
-	return nil
+	return c, nil
 }

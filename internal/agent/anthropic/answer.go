@@ -59,7 +59,7 @@ func (a *answer) say(kind, text string) error {
 	if kind != "text" && kind != "text_delta" {
 		return nil
 	}
-	return a.text.Say(text) //nolint:wrapcheck // an *agent.Error
+	return a.text.Say(text)
 }
 
 // count takes the larger figure: the input is told at the start, the output so far with each change, and a field that

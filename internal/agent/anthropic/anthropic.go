@@ -149,7 +149,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	}
 	params, err := r.cfg.params().Override(req.Params)
 	if err != nil {
-		return agent.Result{}, err //nolint:wrapcheck // an *agent.Error
+		return agent.Result{}, err
 	}
 	body, err := json.Marshal(r.body(req, params))
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	if result.Usage.OutputTokens > 0 || result.Usage.InputTokens > 0 {
 		emit(agent.Event{Kind: agent.EventUsage, Usage: result.Usage})
 	}
-	return result, err //nolint:wrapcheck // an *agent.Error
+	return result, err
 }
 
 func (r *Runner) model(req agent.Request) string {

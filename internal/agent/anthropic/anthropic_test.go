@@ -18,8 +18,6 @@ import (
 	"laneway/internal/testmodel"
 )
 
-func pointer[T any](value T) *T { return &value }
-
 // sent is the only call of a turn.
 func sent(t *testing.T, cfg anthropic.Config, req agent.Request) testmodel.Call {
 	t.Helper()
@@ -47,15 +45,17 @@ func TestTheRequestCarriesTheConversation(t *testing.T) {
 	req := agenttest.Request("and now?")
 	req.History = []chat.TranscriptEntry{
 		{Role: chat.RoleAssistant, Text: "a greeting"},
-		{Role: chat.RoleUser, Text: "one"}, {Role: chat.RoleUser, Text: "two"}, {Role: chat.RoleAssistant, Text: "2"},
+		{Role: chat.RoleUser, Text: "one"},
+		{Role: chat.RoleUser, Text: "two"},
+		{Role: chat.RoleAssistant, Text: "2"},
 	}
-	call := sent(t, anthropic.Config{System: "be brief", SendUser: true, Temperature: pointer(0.5), Stop: []string{"end"}}, req)
+	call := sent(t, anthropic.Config{System: "be short", SendUser: true, Temperature: new(0.5), Stop: []string{"end"}}, req)
 	want := []testmodel.Message{{Role: "user", Content: "one\ntwo"}, {Role: "assistant", Content: "2"}, {Role: "user", Content: "and now?"}}
 	if diff := cmp.Diff(want, call.Messages); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	wantFields := map[string]any{
-		"model": "test-model", "max_tokens": float64(anthropic.DefaultMaxTokens), "system": "be brief", "stream": true, "temperature": 0.5,
+		"model": "test-model", "max_tokens": float64(anthropic.DefaultMaxTokens), "system": "be short", "stream": true, "temperature": 0.5,
 		"stop_sequences": []any{"end"}, "metadata": map[string]any{"user_id": "agent:main:main"}, "thinking": nil,
 	}
 	got := fields(call, "model", "max_tokens", "system", "stream", "temperature", "stop_sequences", "metadata", "thinking")
@@ -174,7 +174,7 @@ func TestNewNamesEveryFault(t *testing.T) {
 	for want, cfg := range map[string]anthropic.Config{
 		"model":         {},
 		"base_url":      {Model: "m", BaseURL: "host"},
-		"temperature":   {Model: "m", Temperature: pointer(1.1)},
+		"temperature":   {Model: "m", Temperature: new(1.1)},
 		"max_tokens":    {Model: "m", ContextWindow: 10, MaxTokens: 10},
 		"not be negati": {Model: "m", MaxAnswer: -1},
 	} {

@@ -79,7 +79,7 @@ func (r *Runner) Check() error {
 // Run implements [agent.Runner].
 func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	if err := agent.Ended(ctx); err != nil {
-		return agent.Result{}, err //nolint:wrapcheck // the cause of the context
+		return agent.Result{}, err // the cause of the context
 	}
 	input, err := r.input(req)
 	if err != nil {

@@ -71,7 +71,7 @@ func TestTheJSONInputHasEverything(t *testing.T) {
 	t.Parallel()
 	req := agenttest.Request("now")
 	req.History = []chat.TranscriptEntry{{Seq: 1, Role: chat.RoleUser, Text: "before"}}
-	req.SystemPrompt, req.Model, req.Params = "be brief", "m", map[string]any{"temperature": 0.5}
+	req.SystemPrompt, req.Model, req.Params = "be short", "m", map[string]any{"temperature": 0.5}
 	req.Deadline = time.UnixMilli(1_700_000_000_000)
 	runner := open(t, command.Config{Argv: []string{"cat"}, Input: command.InputJSON, Output: command.OutputText}, nil)
 	result, err := ask(t, runner, req)
@@ -84,7 +84,7 @@ func TestTheJSONInputHasEverything(t *testing.T) {
 	}
 	for name, want := range map[string]any{
 		"session": "agent:main:main", "agent": "main", "runId": "run-1", "attempt": 1.0, "idempotencyKey": "agent:main:main/run-1",
-		"systemPrompt": "be brief", "model": "m", "deadlineMs": 1_700_000_000_000.0, "params": map[string]any{"temperature": 0.5},
+		"systemPrompt": "be short", "model": "m", "deadlineMs": 1_700_000_000_000.0, "params": map[string]any{"temperature": 0.5},
 	} {
 		if diff := cmp.Diff(want, got[name]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -242,4 +242,17 @@ func ExampleRunner() {
 	result, err := runner.Run(context.Background(), agenttest.Request("hello"), func(agent.Event) {})
 	fmt.Println(result.Text, err)
 	// Output: HELLO <nil>
+}
+
+// BenchmarkTurn is starting a small program, hearing it out and clearing up after it.
+func BenchmarkTurn(b *testing.B) {
+	runner, err := command.New(command.Config{Argv: []string{"cat"}}, os.LookupEnv, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := runner.Run(b.Context(), agenttest.Request("hi"), func(agent.Event) {}); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -31,7 +31,7 @@ type output struct {
 // write takes raw output. Its errors end the turn.
 func (o *output) write(raw []byte) error {
 	if o.mode == OutputText {
-		return o.answer.SayBytes(raw) //nolint:wrapcheck // an *agent.Error
+		return o.answer.SayBytes(raw)
 	}
 	o.line = append(o.line, raw...)
 	if o.mode == OutputAuto && !o.decide() {
@@ -74,7 +74,7 @@ func (o *output) undecided() error {
 func (o *output) plain() error {
 	held := o.line
 	o.line, o.mode = nil, OutputText
-	return o.answer.SayBytes(held) //nolint:wrapcheck // an *agent.Error
+	return o.answer.SayBytes(held)
 }
 
 // bounded gives up waiting for the end of a line.
@@ -94,10 +94,10 @@ func (o *output) close() error {
 			return o.take(rest)
 		}
 		if err := o.answer.SayBytes(rest); err != nil {
-			return err //nolint:wrapcheck // an *agent.Error
+			return err
 		}
 	}
-	return o.answer.Flush() //nolint:wrapcheck // an *agent.Error
+	return o.answer.Flush()
 }
 
 // take reads one line; one that is no JSON object is text.
@@ -107,7 +107,7 @@ func (o *output) take(raw []byte) error {
 		if len(bytes.TrimSpace(raw)) == 0 {
 			return nil
 		}
-		return o.answer.Say(string(raw)) //nolint:wrapcheck // an *agent.Error
+		return o.answer.Say(string(raw))
 	}
 	if line.usage != nil {
 		o.usage = *line.usage
@@ -117,7 +117,7 @@ func (o *output) take(raw []byte) error {
 		o.failed = line.failed
 	}
 	if err := o.answer.Say(line.delta); err != nil {
-		return err //nolint:wrapcheck // an *agent.Error
+		return err
 	}
 	if line.final == nil {
 		return nil
@@ -133,7 +133,7 @@ func (o *output) finish(final string) error {
 		o.log.Warn("program said a final text that is not its deltas", "bytes", len(final))
 		return nil
 	}
-	return o.answer.Say(rest) //nolint:wrapcheck // an *agent.Error
+	return o.answer.Say(rest)
 }
 
 // line is one JSON line.

@@ -98,7 +98,7 @@ func (p *process) pipes(withInput bool) ([]*os.File, error) {
 func closeAll(files []*os.File) {
 	for _, file := range files {
 		if file != nil {
-			_ = file.Close() //nolint:errcheck // pipes have nothing to flush
+			_ = file.Close() // pipes have nothing to flush
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (p *process) feed(input []byte) {
 	}
 	p.group.Go(func() {
 		_, _ = p.stdin.Write(input) //nolint:errcheck // see above
-		_ = p.stdin.Close()         //nolint:errcheck // a pipe has nothing to flush
+		_ = p.stdin.Close()
 	})
 }
 
@@ -173,7 +173,7 @@ func (p *process) read(ctx context.Context, out *output) error {
 		n, err := p.stdout.Read(buffer)
 		if n > 0 && ctx.Err() == nil {
 			if failed := out.write(buffer[:n]); failed != nil {
-				_ = p.stdout.Close() //nolint:errcheck // nobody wants the rest
+				_ = p.stdout.Close() // nobody wants the rest
 				return failed
 			}
 		}
@@ -199,7 +199,7 @@ func (p *process) rest(out *output) error {
 	}
 	raw, err := io.ReadAll(io.LimitReader(p.stdout, tailSize))
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil //nolint:nilerr // the pipe broke: what came is all there is
+		return nil // the pipe broke: what came is all there is
 	}
 	return out.write(raw)
 }

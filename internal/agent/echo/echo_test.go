@@ -187,7 +187,7 @@ func TestNewNamesEveryFault(t *testing.T) {
 }
 
 func ExampleRunner() {
-	runner, err := echo.New(echo.Config{Chunk: 5})
+	runner, err := echo.New(echo.Config{Chunk: 6})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -197,9 +197,8 @@ func ExampleRunner() {
 	})
 	fmt.Printf("%q %v\n", result.Text, err)
 	// Output:
-	// delta "hello"
-	// delta " ther"
-	// delta "e"
+	// delta "hello "
+	// delta "there"
 	// usage ""
 	// "hello there" <nil>
 }

@@ -120,7 +120,7 @@ func (t *turn) repeat(ctx context.Context, text string) error {
 		chunk := t.chunk(text)
 		text = text[len(chunk):]
 		if err := t.answer.Say(chunk); err != nil {
-			return err //nolint:wrapcheck // an *agent.Error
+			return err
 		}
 	}
 	return nil
@@ -143,7 +143,7 @@ func (t *turn) chunk(text string) string {
 
 func wait(ctx context.Context, d time.Duration) error {
 	if err := agent.Ended(ctx); err != nil || d == 0 {
-		return err //nolint:wrapcheck // the cause of the context
+		return err // the cause of the context
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -151,6 +151,6 @@ func wait(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return agent.Ended(ctx) //nolint:wrapcheck // the cause of the context
+		return agent.Ended(ctx) // the cause of the context
 	}
 }

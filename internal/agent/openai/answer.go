@@ -63,7 +63,7 @@ func (a *answer) take(c chunk) error {
 		}
 		a.refused += len(choice.Delta.Refusal) + len(choice.Message.Refusal)
 		if err := a.text.Say(choice.Delta.Content + choice.Message.Content); err != nil {
-			return err //nolint:wrapcheck // an *agent.Error
+			return err
 		}
 	}
 	return nil

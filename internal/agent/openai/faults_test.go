@@ -197,3 +197,30 @@ func TestNothingShowsTheKeyOrTheAddress(t *testing.T) {
 		t.Errorf("error %q, want a connection error without the URL", h.err)
 	}
 }
+
+// TestHangingModelsGiveEverySlotBack holds that thirty turns in front of a model that says nothing are all over after the time
+// for the first byte, and that nothing of them is left at the model.
+func TestHangingModelsGiveEverySlotBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		model, end := testmodel.StartInMemory(t)
+		defer end()
+		model.Answer(always(testmodel.Reply{HangFirst: true}))
+		runner := open(t, model, openai.Config{SendUser: true})
+		turns := make(chan heard)
+		for range 30 {
+			go func() { turns <- ask(t.Context(), runner, agenttest.Request("hi")) }()
+		}
+		for range 30 {
+			if h := <-turns; agent.ReasonOf(h.err) != chat.FailFirstByte || h.took != time.Minute {
+				t.Errorf("got %v after %s, want %s after 1m", h.err, h.took, chat.FailFirstByte)
+			}
+		}
+		if err := model.WaitFor(t.Context(), 30, 0); err != nil {
+			t.Fatal(err)
+		}
+		if most := model.Most("agent:main:main"); most != 30 {
+			t.Errorf("at once: got %d, want 30", most)
+		}
+	})
+}

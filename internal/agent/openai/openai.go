@@ -139,7 +139,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	}
 	params, err := r.cfg.params().Override(req.Params)
 	if err != nil {
-		return agent.Result{}, err //nolint:wrapcheck // an *agent.Error
+		return agent.Result{}, err
 	}
 	answer := &answer{client: r.client, text: agent.NewAnswer(r.cfg.MaxAnswer, emit)}
 	err = r.ask(ctx, req, params, answer)
@@ -162,7 +162,7 @@ func (r *Runner) ask(ctx context.Context, req agent.Request, params modelhttp.Pa
 			return answer
 		})
 		if err == nil || answer.Begun() || !r.adapt(err, params) {
-			return err //nolint:wrapcheck // an *agent.Error
+			return err
 		}
 	}
 }

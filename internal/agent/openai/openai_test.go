@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -14,8 +16,6 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/testmodel"
 )
-
-func pointer[T any](value T) *T { return &value }
 
 // sent is the only call of a turn.
 func sent(t *testing.T, cfg openai.Config, req agent.Request) testmodel.Call {
@@ -35,15 +35,17 @@ func TestTheRequestCarriesTheConversation(t *testing.T) {
 	t.Parallel()
 	req := agenttest.Request("and now?")
 	req.History = []chat.TranscriptEntry{
-		{Role: chat.RoleUser, Text: "one"}, {Role: chat.RoleAssistant, Text: "1"},
-		{Role: chat.RoleUser, Text: "/status", Command: true}, {Role: chat.RoleAssistant, Text: "fine", Command: true},
+		{Role: chat.RoleUser, Text: "one"},
+		{Role: chat.RoleAssistant, Text: "1"},
+		{Role: chat.RoleUser, Text: "/status", Command: true},
+		{Role: chat.RoleAssistant, Text: "fine", Command: true},
 	}
-	call := sent(t, openai.Config{System: "be brief", SendUser: true, Headers: map[string]string{"X-Title": "laneway"}}, req)
+	call := sent(t, openai.Config{System: "be short", SendUser: true, Headers: map[string]string{"X-Title": "laneway"}}, req)
 	want := []testmodel.Message{{Role: "user", Content: "one"}, {Role: "assistant", Content: "1"}, {Role: "user", Content: "and now?"}}
 	if diff := cmp.Diff(want, call.Messages); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
-	if call.System != "be brief" || call.Model != "test-model" || call.User != "agent:main:main" || !call.Stream {
+	if call.System != "be short" || call.Model != "test-model" || call.User != "agent:main:main" || !call.Stream {
 		t.Errorf("got system %q, model %q, user %q, stream %t", call.System, call.Model, call.User, call.Stream)
 	}
 	if got := call.Header.Get("Authorization"); got != "Bearer "+key {
@@ -59,7 +61,7 @@ func TestARequestOverridesTheConfiguration(t *testing.T) {
 	req := agenttest.Request("hi")
 	req.Model, req.SystemPrompt, req.Thinking = "other", "be long", "high"
 	req.Params = map[string]any{"temperature": 1.5, "max_tokens": float64(9), "top_p": 1, "stop": []any{"a", "b"}, "unknown": true}
-	call := sent(t, openai.Config{System: "be brief", Temperature: pointer(0.1), MaxTokens: 7, Stop: []string{"z"}}, req)
+	call := sent(t, openai.Config{System: "be short", Temperature: new(0.1), MaxTokens: 7, Stop: []string{"z"}}, req)
 	got := map[string]any{}
 	for _, name := range []string{"model", "temperature", "max_tokens", "top_p", "stop", "reasoning_effort", "unknown", "user"} {
 		got[name] = call.Field(name)
@@ -152,21 +154,25 @@ func TestFinishReasons(t *testing.T) {
 	}
 }
 
+// TestConnectionsAreUsedAgain holds for a server that closes its stream a moment after the last event, as real ones do, and that a
+// server that never closes it costs its connection and hardly any time.
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	t.Parallel()
-	model := testmodel.Start(t)
-	var addresses []string
-	runner := open(t, model, openai.Config{})
-	for range 3 {
-		if h := ask(t.Context(), runner, agenttest.Request("hi")); h.err != nil {
-			t.Fatal(h.err)
-		}
-	}
-	for _, call := range model.Calls() {
-		addresses = append(addresses, call.From)
-	}
-	if addresses[0] != addresses[1] || addresses[1] != addresses[2] {
-		t.Errorf("three turns came from %q, want one connection", addresses)
+	for want, reply := range map[int]testmodel.Reply{1: {CloseAfter: 20 * time.Millisecond}, 3: {KeepOpen: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			model, end := testmodel.StartInMemory(t)
+			defer end()
+			model.Answer(always(reply))
+			runner := open(t, model, openai.Config{})
+			for range 3 {
+				if h := ask(t.Context(), runner, agenttest.Request("hi")); h.err != nil || h.took > 200*time.Millisecond {
+					t.Errorf("got %v after %s, want an answer within 200ms", h.err, h.took)
+				}
+			}
+			if n := model.Connections(); n != want {
+				t.Errorf("three turns made %d connections, want %d", n, want)
+			}
+		})
 	}
 }
 
@@ -178,8 +184,8 @@ func TestNewNamesEveryFault(t *testing.T) {
 		"has no host":   {Model: "m", BaseURL: "http://"},
 		"query":         {Model: "m", BaseURL: "http://host?key=1"},
 		"not a URL":     {Model: "m", BaseURL: "http://user:secret@[::1"},
-		"temperature":   {Model: "m", Temperature: pointer(2.1)},
-		"top_p":         {Model: "m", TopP: pointer(-0.1)},
+		"temperature":   {Model: "m", Temperature: new(2.1)},
+		"top_p":         {Model: "m", TopP: new(-0.1)},
 		"stop":          {Model: "m", Stop: make([]string, 17)},
 		"max_tokens":    {Model: "m", ContextWindow: 10, MaxTokens: 10},
 		"not be negati": {Model: "m", ContextWindow: -1},

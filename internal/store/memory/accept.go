@@ -75,7 +75,7 @@ func (s *Store) checkRoom(p store.AcceptParams) error {
 
 func (s *Store) insert(p store.AcceptParams, now time.Time) store.Accepted {
 	se, created := s.session(p.Message.Session, p.Message.Principal, now)
-	out := store.Accepted{AcceptedAt: now, Created: created}
+	out := store.Accepted{AcceptedAt: now, Created: created, Behind: se.Waiting}
 	if !p.Unqueued {
 		out.Dropped = s.makeRoom(se, p, now)
 		s.takeIdle(se, p, now)

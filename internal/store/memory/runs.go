@@ -219,15 +219,10 @@ func leader(list []*message, runID string) *message {
 	return lead
 }
 
-// requeue lets the messages of a run wait again: one for its turn, the others with it.
+// requeue lets the messages of a run wait again. They are held, not waiting: their place was that of a running turn.
 func (se *session) requeue(r *run) {
-	list := se.of(r.ID)
-	lead := leader(list, r.ID)
-	for _, m := range list {
+	for _, m := range se.of(r.ID) {
 		m.State = store.StateHeld
-		if m == lead {
-			m.State = store.StateWaiting
-		}
 		se.Waiting++
 	}
 }

@@ -66,7 +66,7 @@ func (s *Store) takeOver(se *session, nodeID string, now time.Time) {
 func (s *Store) taken(se *session, list []*message) store.Taken {
 	out := store.Taken{
 		Claim:    store.Claim{Session: se.Key, Node: se.Owner, Epoch: se.Epoch},
-		RunLimit: se.RunLimit, Mode: se.Mode, Principal: se.Principal, Cutoff: se.StopSeq,
+		RunLimit: se.RunLimit, Mode: se.Mode, Principal: se.Principal, Cutoff: se.StopSeq, LastSeq: se.LastSeq,
 		Messages: rows(list), Runs: map[string]store.Run{},
 	}
 	for _, m := range list {

@@ -73,7 +73,7 @@ func (t *tx) insert(ctx context.Context, in *incoming, r *row) (fresh bool, err 
 	switch {
 	case in.Unqueued:
 		state, outcome, reason, endedAt = store.StateDone, string(chat.OutcomeAnswered), store.ReasonCommand, t.now
-	case in.Hold > 0:
+	case in.Joins:
 		state = store.StateHeld
 	}
 	m := &in.Message
@@ -88,6 +88,7 @@ func (t *tx) insert(ctx context.Context, in *incoming, r *row) (fresh bool, err 
 
 // admit gives the new row its place in the session: room in the queue, ownership, the debounce window.
 func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepted) (err error) {
+	behind := r.waiting
 	if !in.Unqueued {
 		if out.Dropped, err = t.makeRoom(ctx, in, r); err != nil {
 			return err
@@ -101,6 +102,7 @@ func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepte
 			r.debounceUntil = max(r.debounceUntil, t.now+wait(in.Hold))
 		}
 	}
+	out.Behind = int(behind)
 	ended := in.Unqueued || len(out.Dropped) > 0
 	r.lastSeq++
 	r.lane, r.lastMessageAt = in.Message.Lane, t.now
@@ -118,32 +120,29 @@ func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepte
 }
 
 // makeRoom refuses the new message or drops the oldest ones that wait. The new row is in the table already and does not count: its number
-// is higher than last_seq. Messages that have a slot already count as running, although their Start is still to come.
+// is higher than last_seq. Only what waits for a turn of its own counts: neither held messages, which have a place with another one, nor
+// those that have a slot already although their Start is still to come. sessions.waiting counts held ones too, so it can only say that
+// there is room, which is the usual case.
 func (t *tx) makeRoom(ctx context.Context, in *incoming, r *row) ([]store.Waiting, error) {
-	over := r.waiting + 1 - int64(in.Cap)
-	if in.Cap <= 0 || over <= 0 {
+	if in.Cap <= 0 || in.Joins || r.waiting < int64(in.Cap) {
 		return nil, nil
 	}
 	starting, err := encode(append([]int64{}, in.Starting...))
 	if err != nil {
 		return nil, err
 	}
-	var spared int64
-	err = t.one(ctx, `SELECT count(*) FROM inbox WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq <= ?
-		AND seq IN (SELECT value FROM json_each(?))`, r.key, r.lastSeq, starting).Scan(&spared)
-	if over -= spared; err != nil || over <= 0 {
+	rows, err := t.query(ctx, `SELECT `+messageColumns+` FROM inbox
+		WHERE session_key = ? AND state <> 'done' AND state = 'waiting' AND seq <= ? AND seq NOT IN (SELECT value FROM json_each(?))
+		ORDER BY seq`, r.key, r.lastSeq, starting)
+	queued, err := collect(rows, err, scanMessage)
+	over := len(queued) + 1 - in.Cap
+	if err != nil || over <= 0 {
 		return nil, err
 	}
 	if in.Drop == store.DropNew {
 		return nil, chat.ErrQueueFull
 	}
-	rows, err := t.query(ctx, `SELECT `+messageColumns+` FROM inbox
-		WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq <= ? AND seq NOT IN (SELECT value FROM json_each(?))
-		ORDER BY seq LIMIT ?`, r.key, r.lastSeq, starting, over)
-	victims, err := collect(rows, err, scanMessage)
-	if err != nil {
-		return nil, err
-	}
+	victims := queued[:over]
 	err = t.end(ctx, r, victims, ending{outcome: chat.OutcomeDropped, reason: string(chat.FailQueueFull), notice: in.DropNotice})
 	return victims, err
 }

@@ -123,10 +123,10 @@ func leader(list []member, runID string) (seq int64) {
 	return seq
 }
 
-// requeue lets the messages of a run wait again.
+// requeue lets the messages of a run wait again. They are held, not waiting: their place was that of a running turn.
 func (t *tx) requeue(ctx context.Context, r *row, runID string) error {
 	n, err := t.exec(ctx, `
-		UPDATE inbox SET state = 'waiting' WHERE session_key = ? AND state <> 'done' AND state = 'running' AND run_id = ?`, r.key, runID)
+		UPDATE inbox SET state = 'held' WHERE session_key = ? AND state <> 'done' AND state = 'running' AND run_id = ?`, r.key, runID)
 	r.waiting += n
 	return err
 }

@@ -76,7 +76,7 @@ func (t *tx) takeOver(ctx context.Context, r *row, nodeID string) error {
 	if err != nil {
 		return err
 	}
-	n, err := t.exec(ctx, `UPDATE inbox SET state = 'waiting' WHERE session_key = ? AND state <> 'done' AND state = 'running'`, r.key)
+	n, err := t.exec(ctx, `UPDATE inbox SET state = 'held' WHERE session_key = ? AND state <> 'done' AND state = 'running'`, r.key)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (t *tx) takeOver(ctx context.Context, r *row, nodeID string) error {
 func (t *tx) taken(ctx context.Context, r *row, list []store.Waiting) (store.Taken, error) {
 	out := store.Taken{
 		Claim:    store.Claim{Session: sessionKey(r.key), Node: r.owner, Epoch: r.epoch},
-		RunLimit: int(r.runLimit), Mode: chat.QueueMode(r.mode), Principal: r.principal, Cutoff: r.stopSeq,
+		RunLimit: int(r.runLimit), Mode: chat.QueueMode(r.mode), Principal: r.principal, Cutoff: r.stopSeq, LastSeq: r.lastSeq,
 		Messages: list, Runs: map[string]store.Run{},
 	}
 	for i := range list {

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -59,9 +58,14 @@ func runModel(t *testing.T, open Opener) {
 	})
 }
 
-func (m *model) room() *room { return rapid.SampledFrom(m.rooms).Draw(m.t, "room") }
+// pick draws by number, which reads better in the log of a failure than the thing itself.
+func pick[V any](t *rapid.T, what string, list []V) V {
+	return list[rapid.IntRange(0, len(list)-1).Draw(t, what)]
+}
 
-func (m *model) node() string { return rapid.SampledFrom(m.nodes).Draw(m.t, "node") }
+func (m *model) room() *room { return pick(m.t, "room", m.rooms) }
+
+func (m *model) node() string { return pick(m.t, "node", m.nodes) }
 
 func (m *model) alive(node string) bool { return slices.Contains(m.nodes, node) }
 
@@ -107,8 +111,11 @@ func (m *model) accept(t *rapid.T) {
 		m.w.fails(err, chat.ErrQueueFull)
 		return
 	}
-	idle := len(r.open()) == 0
+	idle, queued := len(r.open()) == 0, len(r.queued())
 	a := m.w.accept(p)
+	if len(over) == 0 {
+		equal(m.w, "messages before it", a.Behind, queued)
+	}
 	equal(m.w, "sequence number", a.Seq, int64(len(r.lines)+1))
 	var victims []int64
 	for _, l := range over {
@@ -153,7 +160,7 @@ func (m *model) again(t *rapid.T) {
 	if len(r.lines) == 0 {
 		t.Skip("nothing was said")
 	}
-	l := rapid.SampledFrom(r.lines).Draw(t, "line")
+	l := pick(t, "line", r.lines)
 	a := m.w.accept(l.accept)
 	equal(m.w, "duplicate", []any{a.Duplicate, a.Seq, a.Existing.Outcome}, []any{true, l.seq, l.outcome})
 }
@@ -203,7 +210,7 @@ func (m *model) running(t *rapid.T) (*room, string, []*line) {
 	if len(list) == 0 || !m.owned(r) {
 		t.Skip("nothing runs")
 	}
-	run := rapid.SampledFrom(list).Draw(t, "running").run
+	run := pick(t, "running", list).run
 	return r, run, slices.DeleteFunc(list, func(l *line) bool { return l.run != run })
 }
 
@@ -243,10 +250,9 @@ func (m *model) requeue(t *rapid.T) {
 	r, run, list := m.running(t)
 	f := m.w.finish(requeued(r.claim(), run))
 	equal(m.w, "released", f.Released, false)
-	for _, l := range list { // one waits for its turn, the others with it
+	for _, l := range list { // they keep their place, and nobody drops them
 		l.state = store.StateHeld
 	}
-	leaderOf(list, run).state = store.StateWaiting
 }
 
 func (m *model) stop(t *rapid.T) {
@@ -294,7 +300,7 @@ func (m *model) drop(t *rapid.T) {
 	if len(r.lines) == 0 {
 		t.Skip("nothing was said")
 	}
-	l := rapid.SampledFrom(r.lines).Draw(t, "line")
+	l := pick(t, "line", r.lines)
 	var want []int64
 	if l.state == store.StateHeld || l.state == store.StateWaiting {
 		l.end(chat.OutcomeSuperseded)
@@ -303,136 +309,4 @@ func (m *model) drop(t *rapid.T) {
 	list, err := m.w.st.EndWaiting(m.w.ctx, store.EndParams{Session: r.key, Seqs: []int64{l.seq}, Outcome: chat.OutcomeSuperseded})
 	m.w.ok(err)
 	equal(m.w, "ended", seqsOf(list), want)
-}
-
-func (m *model) time(t *rapid.T) {
-	m.w.clock.advance(time.Duration(rapid.IntRange(1, 1000).Draw(t, "ms")) * time.Millisecond)
-	for _, node := range m.nodes {
-		m.w.beat(node)
-	}
-}
-
-// crash lets one node die by time and the other one live on.
-func (m *model) crash(*rapid.T) {
-	i := slices.Index(m.nodes, m.node())
-	for range 2 {
-		m.w.clock.advance(lease - time.Second)
-		m.w.beat(m.nodes[1-i])
-	}
-	m.nodes[i] = m.w.node()
-	m.sweep(m.nodes[1-i])
-}
-
-func (m *model) leave(*rapid.T) {
-	i := slices.Index(m.nodes, m.node())
-	m.w.ok(m.w.st.Unregister(m.w.ctx, m.nodes[i]))
-	m.nodes[i] = m.w.node()
-	m.sweep(m.nodes[1-i])
-}
-
-// sweep checks that exactly the rooms that nobody owns are taken, and runs on what had begun.
-func (m *model) sweep(node string) {
-	taken := map[chat.SessionKey]store.Taken{}
-	for _, t := range m.w.sweep(node) {
-		taken[t.Session] = t
-	}
-	for _, r := range m.rooms {
-		t, got := taken[r.key]
-		want := len(r.open()) > 0 && !m.owned(r) && !r.held.After(m.w.clock.now())
-		equal(m.w, "taken over: "+r.key.String(), got, want)
-		if !got {
-			continue
-		}
-		equal(m.w, "claim", t.Claim, store.Claim{Session: r.key, Node: node, Epoch: r.epoch + 1})
-		r.owner, r.epoch = t.Node, t.Epoch
-		var open []int64
-		runs := []string{}
-		for _, l := range r.open() {
-			open = append(open, l.seq)
-			if l.state == store.StateRunning && !slices.Contains(runs, l.run) {
-				runs = append(runs, l.run)
-			}
-		}
-		equal(m.w, "messages taken over", seqsOf(t.Messages), open)
-		m.runOn(r, runs)
-	}
-}
-
-// runOn starts what ran under the old owner again.
-func (m *model) runOn(r *room, runs []string) {
-	for _, run := range runs {
-		for _, l := range r.in(store.StateRunning) {
-			if l.run == run {
-				l.state = store.StateWaiting
-			}
-		}
-		m.begin(r, run)
-	}
-}
-
-// zombie tries to write with a claim of yesterday.
-func (m *model) zombie(t *rapid.T) {
-	r, run, _ := m.running(t)
-	c := r.claim()
-	c.Epoch -= int64(rapid.IntRange(1, 3).Draw(t, "epochs"))
-	_, err := m.w.st.Finish(m.w.ctx, answered(c, run))
-	m.w.fails(err, chat.ErrFenced)
-	c = r.claim()
-	c.Node = "nobody"
-	_, err = m.w.st.Finish(m.w.ctx, answered(c, run))
-	m.w.fails(err, chat.ErrFenced)
-}
-
-// compare checks everything that the store says about the rooms against the model.
-func (m *model) compare() {
-	for _, r := range m.rooms {
-		if len(r.lines) == 0 {
-			continue
-		}
-		s := m.w.session(r.key)
-		equal(m.w, "last_seq, done_seq and stop_seq of "+r.key.String(),
-			[]int64{s.LastSeq, s.DoneSeq, s.StopSeq}, []int64{int64(len(r.lines)), r.done(), r.stop})
-		if s.Waiting < len(r.in(store.StateWaiting)) || s.Waiting > len(r.queued()) {
-			m.w.Fatalf("%d wait by the session row; by the model %d, and %d with the held ones", s.Waiting, len(r.in(store.StateWaiting)), len(r.queued()))
-		}
-		equal(m.w, "epoch", s.Epoch, r.epoch)
-		if m.owned(r) && len(r.open()) > 0 {
-			equal(m.w, "owner", s.Owner, r.owner)
-		}
-		if s.TakenSeq < s.DoneSeq || s.TakenSeq > s.LastSeq {
-			m.w.Fatalf("taken_seq %d is not between %d and %d", s.TakenSeq, s.DoneSeq, s.LastSeq)
-		}
-		for _, l := range r.lines {
-			row := m.w.row(l.accept.Message.ID)
-			equal(m.w, fmt.Sprintf("state and outcome of %s %d", r.key, l.seq), []any{row.State, row.Outcome}, []any{l.state, l.outcome})
-		}
-	}
-}
-
-// end lets everything come to its end, so that the next attempt finds nothing of this one.
-func (m *model) end() {
-	m.w.clock.advance(time.Minute)
-	m.nodes = []string{m.w.node(), m.w.node()}
-	m.sweep(m.nodes[0])
-	for _, r := range m.rooms {
-		for open := r.open(); len(open) > 0; open = r.open() {
-			l := open[0]
-			if l.run == "" {
-				l.run = l.accept.Message.ID
-			}
-			if l.state != store.StateRunning {
-				m.begin(r, l.run)
-			}
-			m.w.finish(stopped(r.claim(), l.run))
-			for _, other := range r.in(store.StateRunning) {
-				if other.run == l.run {
-					other.end(chat.OutcomeStopped)
-				}
-			}
-		}
-	}
-	m.compare()
-	for _, node := range m.nodes {
-		m.w.ok(m.w.st.Unregister(m.w.ctx, node))
-	}
 }

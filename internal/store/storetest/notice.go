@@ -62,10 +62,16 @@ func severalVictimsAreCounted(w *world) {
 		w.accept(p)
 	}
 	w.accept(w.tele(node, key))
+	for range 2 {
+		p := w.tele(node, key)
+		p.Cap = 0
+		w.accept(p)
+	}
+	w.accept(w.tele(node, key)) // three more on the notice of the first three
 	w.clock.advance(time.Second)
 	list := w.notices(node)
 	equal(w, "number of notices", len(list), 1)
-	equal(w, "count", list[0].Count, 3)
+	equal(w, "count", list[0].Count, 6)
 }
 
 func triedNoticeIsNotJoined(w *world) {

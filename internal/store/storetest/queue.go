@@ -18,6 +18,8 @@ func queueTests() []test {
 		{"HeldMessagesDoNotCount", heldMessagesDoNotCount},
 		{"StartingMessagesAreSpared", startingMessagesAreSpared},
 		{"CapZeroIsNoBound", capZeroIsNoBound},
+		{"BehindCountsWhatWaits", behindCountsWhatWaits},
+		{"InterruptedMessagesAreNobodysVictims", interruptedAreSpared},
 		{"HoldKeepsTheSweepAway", holdKeepsTheSweepAway},
 		{"LaterHoldOpensTheWindowAgain", laterHoldOpensAgain},
 		{"HeldMessageStarts", heldMessageStarts},
@@ -173,6 +175,36 @@ func capZeroIsNoBound(w *world) {
 		equal(w, "dropped", len(a.Dropped), 0)
 	}
 	equal(w, "waiting", w.session(key).Waiting, 40)
+}
+
+func behindCountsWhatWaits(w *world) {
+	node, key := w.node(), w.key()
+	first, a := w.say(node, key)
+	equal(w, "before the first", a.Behind, 0)
+	_, b := w.say(node, key)
+	equal(w, "before the second", b.Behind, 1)
+	p := w.message(node, key)
+	p.Joins = true
+	equal(w, "before one that joins", w.accept(p).Behind, 2)
+	_, c := w.say(node, key)
+	equal(w, "a held message counts", c.Behind, 3)
+	w.start(claimOf(key, a), first, a.Seq)
+	_, d := w.say(node, key)
+	equal(w, "a running message does not", d.Behind, 3)
+}
+
+// interruptedAreSpared: what ran before a drain runs again, whatever comes in meanwhile.
+func interruptedAreSpared(w *world) {
+	node, key := w.node(), w.key()
+	c, run, seq := w.turn(node, key)
+	w.finish(requeued(c, run))
+	for i := range 3 {
+		p := w.message(node, key)
+		p.Cap, p.Drop = 1, store.DropOld
+		equal(w, "dropped", len(w.accept(p).Dropped), min(i, 1))
+	}
+	equal(w, "started", w.start(c, run, seq).Seqs, []int64{seq})
+	w.cap = 1
 }
 
 func holdKeepsTheSweepAway(w *world) {

@@ -198,6 +198,10 @@ func deletedNameStartsAfresh(w *world) {
 		w.finish(answered(c, run))
 	}
 	w.write(key, 1, 2)
+	archived := w.session(key).SessionID
+	_, err := w.st.ResetSession(w.ctx, key, "ann", w.id("transcript"))
+	w.ok(err)
+	w.write(key, 3, 1)
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
 	old := w.message(node, key)
 	before := w.accept(old)
@@ -212,7 +216,9 @@ func deletedNameStartsAfresh(w *world) {
 	}
 	s := w.session(key)
 	equal(w, "notes", len(s.Notes), 0)
-	equal(w, "transcript", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 0)
+	for _, id := range []string{"", archived, before.SessionID} {
+		equal(w, "entries", len(w.transcript(store.TranscriptQuery{Session: key, SessionID: id}).Entries), 0)
+	}
 	c := claimOf(key, a)
 	w.start(c, p.Message.ID, a.Seq)
 	w.finish(answered(c, p.Message.ID))

@@ -19,6 +19,7 @@ func takeoverTests() []test {
 		{"AcceptAfterACrashStrandsNothing", acceptStrandsNothing},
 		{"StoppingRunOfADeadNodeEnds", stoppingRunOfDeadNodeEnds},
 		{"StoppingRunOfACleanStopEnds", stoppingRunOfCleanStopEnds},
+		{"AcceptAfterAStoppingOwnerDied", acceptAfterStoppingOwner},
 		{"AcceptBetweenStartAndFinishKeepsTheOwner", acceptBeforeFinish},
 		{"AcceptAfterFinishHasANewEpoch", acceptAfterFinish},
 		{"SweepTakesAtMostTheLimit", sweepLimit},
@@ -77,6 +78,7 @@ func takeoverBringsEverything(w *world) {
 	taken := w.sweepOne(w.node(), key)
 	equal(w, "messages", idsOf(taken.Messages), []string{p.Message.ID, q.Message.ID})
 	equal(w, "runs of the messages", []string{taken.Messages[0].RunID, taken.Messages[1].RunID}, []string{p.Message.ID, ""})
+	equal(w, "newest sequence number", taken.LastSeq, waiting.Seq)
 	equal(w, "text", taken.Messages[1].Content.Text, q.Message.Content.Text)
 	equal(w, "run limit, mode and principal", []any{taken.RunLimit, taken.Mode, taken.Principal}, []any{2, chat.ModeCollect, "ann"})
 	r, ok := taken.Runs[p.Message.ID]
@@ -206,6 +208,30 @@ func stoppingRunOfCleanStopEnds(w *world) {
 	w.sweep(next)
 	equal(w, "state", w.run(run).State, store.RunStopped)
 	w.turn(next, key)
+}
+
+// acceptAfterStoppingOwner: nothing is left to take over but a run whose goroutine died with its process. Whether the accept
+// or the sweep ends it, the next turn does not run beside it.
+func acceptAfterStoppingOwner(w *world) {
+	for _, leave := range []func(node string){
+		func(node string) { w.ok(w.st.Unregister(w.ctx, node)) },
+		func(string) { w.clock.advance(lease) },
+	} {
+		node, key := w.node(), w.key()
+		c, run, _ := w.turn(node, key)
+		p := stopped(c, run)
+		p.StillRunning = true
+		w.finish(p)
+		leave(node)
+		next := w.node()
+		id, a := w.say(next, key)
+		if !a.Mine {
+			a.Owner, a.Epoch = next, w.sweepOne(next, key).Epoch
+		}
+		w.start(claimOf(key, a), id, a.Seq)
+		w.checkInvariants("while the next turn runs")
+		equal(w, "state of the old run", w.run(run).State, store.RunStopped)
+	}
 }
 
 func acceptBeforeFinish(w *world) {

@@ -197,9 +197,9 @@ func requeueWaitsAgain(w *world) {
 	p.Transcript = []chat.TranscriptEntry{{RunID: lead, Role: chat.RoleAssistant, Text: "half an ans"}}
 	f := w.finish(p)
 	equal(w, "released", f.Released, false)
-	for id, state := range map[string]string{first: store.StateHeld, lead: store.StateWaiting} {
+	for _, id := range []string{first, lead} {
 		m := w.row(id)
-		equal(w, "state", m.State, state)
+		equal(w, "state", m.State, store.StateHeld)
 		equal(w, "outcome", m.Outcome, "")
 	}
 	r := w.run(lead)

@@ -157,7 +157,7 @@ func (c *Client) attempt(ctx context.Context, body []byte, reader Reader) error 
 	if err != nil {
 		return c.broken(ctx, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // the answer was read or is given up
+	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		return c.refused(ctx, response, watch)
 	}

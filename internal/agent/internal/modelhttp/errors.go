@@ -125,8 +125,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 
 // withoutURL rebuilds an error of net/http.
 func withoutURL(err error) error {
-	var outer *url.Error
-	if errors.As(err, &outer) {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return fmt.Errorf("%s: %w", strings.ToUpper(outer.Op), outer.Err)
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -74,8 +75,7 @@ func TestEveryReasonHasASentenceOfItsOwn(t *testing.T) {
 	t.Parallel()
 	seen := map[string]chat.FailReason{}
 	for _, reason := range agent.Reasons() {
-		switch reason {
-		case chat.FailTimeout, chat.FailProgram, chat.FailPanic, chat.FailUnknown:
+		if slices.Contains([]chat.FailReason{chat.FailTimeout, chat.FailProgram, chat.FailPanic, chat.FailUnknown}, reason) {
 			continue // not made here
 		}
 		text := sentence(reason)

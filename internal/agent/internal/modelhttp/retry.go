@@ -30,7 +30,7 @@ func (c *Client) Do(ctx context.Context, body []byte, begin func() Reader) error
 		return struct{}{}, err
 	},
 		backoff.WithBackOff(pauses),
-		backoff.WithMaxTries(uint(1+max(0, c.cfg.Retries))), //nolint:gosec // 1 to 11
+		backoff.WithMaxTries(uint(1+max(0, c.cfg.Retries))),
 		backoff.WithMaxElapsedTime(0),
 		backoff.WithNotify(func(err error, pause time.Duration) {
 			c.log.WarnContext(ctx, "model request is tried again", "attempt", try+1, "pause_ms", pause.Milliseconds(),
@@ -39,7 +39,7 @@ func (c *Client) Do(ctx context.Context, body []byte, begin func() Reader) error
 	if ended := agent.Ended(ctx); err != nil && ended != nil {
 		return ended
 	}
-	return err //nolint:wrapcheck // an *agent.Error already
+	return err
 }
 
 // again says whether a second attempt may help now. Our own deadlines are not tried again: the slot has waited enough.
@@ -52,8 +52,7 @@ func again(err error) bool {
 }
 
 func wanted(err error) time.Duration {
-	var refusal *StatusError
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*StatusError](err); ok {
 		return refusal.After
 	}
 	return 0

@@ -67,5 +67,5 @@ func (b *watched) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, errTooMuch
 	}
-	return n, err //nolint:wrapcheck // io.EOF has to stay what it is
+	return n, err // io.EOF has to stay what it is
 }

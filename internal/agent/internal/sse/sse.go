@@ -118,7 +118,7 @@ func (r *Reader) line() ([]byte, error) {
 		b, err := r.in.ReadByte()
 		if err != nil {
 			r.ended = true
-			return line, err //nolint:wrapcheck // io.EOF and io.ErrUnexpectedEOF are part of the contract
+			return line, err // io.EOF and io.ErrUnexpectedEOF are part of the contract
 		}
 		if r.skipLF && b == '\n' {
 			r.skipLF = false

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+// fakeGateway behaves as a gateway does towards one client: runs live on when a connection is lost, and a message that is sent
+// again under its key attaches to its run. What a message says directs it: `refuse`, `fail`, `hang`, `cut` (the connection is
+// lost once in the middle of the answer), `gone` (lost, and ended when the client is back), `merge`; everything else is answered with itself.
+type fakeGateway struct {
+	mu      sync.Mutex
+	runs    map[string]*fakeRun
+	dials   int
+	refuse  error // of the next dials
+	calls   []string
+	aborted []string
+}
+
+type fakeRun struct {
+	session, text string
+	shown         string
+	ended         string // "" while it runs
+}
+
+func newFakeGateway() *fakeGateway { return &fakeGateway{runs: map[string]*fakeRun{}} }
+
+func (g *fakeGateway) dial(ctx context.Context, t target) (gatewayConn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dials++
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case g.refuse != nil:
+		return nil, g.refuse
+	case t.Token.Reveal() == "wrong":
+		return nil, errors.New("the gateway refused the credential; check --token or LANEWAY_TOKEN")
+	}
+	return &fakeConn{gateway: g, events: make(chan gatewayEvent, 64)}, nil
+}
+
+type fakeConn struct {
+	gateway *fakeGateway
+	events  chan gatewayEvent
+	lost    bool
+}
+
+func (c *fakeConn) Events() <-chan gatewayEvent { return c.events }
+
+func (c *fakeConn) Close() error {
+	c.gateway.mu.Lock()
+	defer c.gateway.mu.Unlock()
+	c.lose()
+	return nil
+}
+
+func (c *fakeConn) lose() {
+	if !c.lost {
+		c.lost = true
+		close(c.events)
+	}
+}
+
+func (c *fakeConn) Call(ctx context.Context, method string, params, result any) error {
+	c.gateway.mu.Lock()
+	defer c.gateway.mu.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if c.lost {
+		return errConnectionLost
+	}
+	c.gateway.calls = append(c.gateway.calls, method)
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	answer, err := c.answer(method, raw)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, result)
+}
+
+func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
+	switch method {
+	case "chat.send":
+		var p sendParams
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, err
+		}
+		return c.send(p)
+	case "chat.abort":
+		var p abortParams
+		if err := json.Unmarshal(params, &p); err != nil {
+			return nil, err
+		}
+		return c.abort(p), nil
+	case "chat.history":
+		return c.history(), nil
+	case "commands.list":
+		return json.RawMessage(`{"commands":[{"textAliases":["/stop"]},{"textAliases":["/stopall"]},{"textAliases":["/status"]}]}`), nil
+	case "sessions.describe":
+		if strings.Contains(string(params), "nobody") {
+			return json.RawMessage(`{"session":null}`), nil
+		}
+		return map[string]any{"session": fakeRow()}, nil
+	case "sessions.list":
+		return map[string]any{"sessions": []sessionRow{fakeRow()}, "count": 1, "totalCount": 2, "hasMore": true, "nextOffset": 1}, nil
+	case "sessions.reset":
+		return json.RawMessage(`{"ok":true,"key":"agent:main:main","entry":{"sessionId":"s-2"}}`), nil
+	case "status":
+		return json.RawMessage(fakeStatus), nil
+	case "lanes.status":
+		return json.RawMessage(fakeLanes), nil
+	case "health":
+		return json.RawMessage(fakeHealth), nil
+	default:
+		return nil, errors.New("unknown method: " + method)
+	}
+}
+
+func fakeRow() sessionRow {
+	return sessionRow{
+		Key: "agent:main:main", SessionID: "s-1", Kind: "direct", AgentID: "main", Status: "done", Lane: "main", EffectiveQueueMode: "queue",
+		UpdatedAt: testNow().Add(-time.Minute).UnixMilli(), CreatedAt: testNow().Add(-72 * time.Hour).UnixMilli(),
+		LastMessagePreview: "evil \x1b[2J answer", ActiveRunIDs: []string{},
+	}
+}
+
+// testNow is the clock of commands under test.
+func testNow() time.Time { return time.Date(2027, 3, 1, 9, 0, 0, 0, time.UTC) }
+
+const (
+	fakeStatus = `{"ok":true,"version":"0.1.0","nodeId":"gw-1","uptimeMs":60100,"draining":false,"clients":1,"agents":1,"sessions":{"known":3,"running":1,"waiting":0},
+		"cron":{"enabled":true,"jobs":2,"running":0,"backlog":0,"oldestDueMs":null,"nextWakeAtMs":1803891900000},"nodes":[{"nodeId":"gw-1","version":"0.1.0","draining":false,"leaseMs":13800}]}`
+	fakeLanes  = `{"ts":1,"lanes":[{"name":"main","capacity":30,"active":1,"stopping":0,"waiting":0,"oldestWaitMs":0,"started":41,"finished":40,"failed":1,"cancelled":0}],"drops":{}}`
+	fakeHealth = `{"ok":true,"channels":{"telegram":{"configured":true,"running":true,"connected":false,"lastError":"conflict"}},"channelOrder":["telegram"],
+		"sessions":{"path":"sqlite"},"database":{"ok":true,"latencyMs":1.5},"problems":["one thing"]}`
+)
+
+func (c *fakeConn) send(p sendParams) (sendResult, error) {
+	if run, known := c.gateway.runs[p.IdempotencyKey]; known {
+		status := run.ended
+		if status == "" {
+			status = "in_flight"
+			c.finish(p.IdempotencyKey, run)
+		}
+		return sendResult{RunID: p.IdempotencyKey, Status: status}, nil
+	}
+	if p.Message == "refuse" {
+		return sendResult{}, errors.New("the queue of the session is full (10 waiting); try again later")
+	}
+	run := &fakeRun{session: p.SessionKey, text: p.Message}
+	c.gateway.runs[p.IdempotencyKey] = run
+	half := len(p.Message) / 2
+	c.delta(p.IdempotencyKey, run, p.Message[:half])
+	switch p.Message {
+	case "hang":
+	case "cut":
+		c.lose()
+	case "gone":
+		run.ended, run.shown = "ok", p.Message
+		c.lose()
+	default:
+		c.finish(p.IdempotencyKey, run)
+	}
+	return sendResult{RunID: p.IdempotencyKey, Status: "started"}, nil
+}
+
+func (c *fakeConn) delta(key string, run *fakeRun, text string) {
+	run.shown += text
+	c.event(chatEvent{RunID: key, State: stateDelta, DeltaText: text, Message: said(run.shown)})
+}
+
+func (c *fakeConn) finish(key string, run *fakeRun) {
+	c.event(chatEvent{RunID: "somebody-else", State: stateFinal, Message: said("not for you")})
+	run.ended = "ok"
+	switch run.text {
+	case "fail":
+		run.ended = "error"
+		c.event(chatEvent{RunID: key, State: stateError, ErrorMessage: "the model said no"})
+	case "merge":
+		c.event(chatEvent{RunID: key, State: stateFinal, StopReason: "merged", Yielded: true})
+	default:
+		run.shown = run.text
+		c.event(chatEvent{RunID: key, State: stateFinal, StopReason: "stop", Message: said(run.text)})
+	}
+}
+
+func (c *fakeConn) event(e chatEvent) {
+	if c.lost {
+		return
+	}
+	payload, err := json.Marshal(e)
+	if err != nil {
+		panic(err)
+	}
+	c.events <- gatewayEvent{Name: "chat", Payload: payload}
+}
+
+func said(text string) *wireMessage {
+	return &wireMessage{Role: "assistant", Content: []wireContent{{Type: "text", Text: text}}}
+}
+
+func (c *fakeConn) abort(p abortParams) abortResult {
+	result := abortResult{RunIDs: []string{}}
+	for key, run := range c.gateway.runs {
+		if run.ended == "" && (p.RunID == "" || p.RunID == key) {
+			run.ended = "aborted"
+			c.event(chatEvent{RunID: key, State: stateAborted, StopReason: "stop"})
+			result.Aborted, result.RunIDs = true, append(result.RunIDs, key)
+			c.gateway.aborted = append(c.gateway.aborted, key)
+		}
+	}
+	return result
+}
+
+func (c *fakeConn) history() historyResult {
+	result := historyResult{SessionKey: "agent:main:main", SessionID: "s-1", TotalMessages: 2}
+	result.Messages = []wireMessage{{Role: "user", Content: []wireContent{{Text: "earlier question"}}, Timestamp: testNow().UnixMilli()}}
+	for key, run := range c.gateway.runs {
+		m := *said(run.shown)
+		m.RunID = key
+		result.Messages = append(result.Messages, m)
+	}
+	return result
+}

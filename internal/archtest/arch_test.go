@@ -1,0 +1,203 @@
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const module = "laneway"
+
+// goPackage is what `go list` says of a package.
+type goPackage struct {
+	ImportPath string
+	Name       string
+	Dir        string
+	Imports    []string
+	GoFiles    []string
+}
+
+func list(t *testing.T, args ...string) []goPackage {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Name,Dir,Imports,GoFiles"}, args...)...)
+	command.Dir = "../.."
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v\n%s", strings.Join(args, " "), err, stderr.String())
+	}
+	var all []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p goPackage
+		switch err := decoder.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+// under reports whether a package is path or lies below it.
+func under(pkg, path string) bool { return pkg == path || strings.HasPrefix(pkg, path+"/") }
+
+// support reports whether one of our packages belongs to tests: it is called …test or test…, or it is the fake store.
+func support(pkg string) bool {
+	if !under(pkg, module+"/internal") && !under(pkg, module+"/cmd") {
+		return false
+	}
+	for part := range strings.SplitSeq(strings.TrimPrefix(pkg, module+"/"), "/") {
+		if strings.HasSuffix(part, "test") || strings.HasPrefix(part, "test") {
+			return true
+		}
+	}
+	return under(pkg, module+"/internal/store/memory")
+}
+
+func TestTheProgramLinksNothingOfTests(t *testing.T) {
+	t.Parallel()
+	linked := list(t, "-deps", "./cmd/laneway")
+	if len(linked) < 50 {
+		t.Fatalf("go list names %d packages; that is not the program", len(linked))
+	}
+	foreign := []string{"testing", "testing/synctest", "net/http/httptest", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/google/go-cmp/cmp", "github.com/rogpeppe/go-internal/testscript"}
+	for _, p := range linked {
+		if support(p.ImportPath) || slices.Contains(foreign, p.ImportPath) {
+			t.Errorf("the program links %s, which is for tests only", p.ImportPath)
+		}
+	}
+}
+
+// rule is one direction that imports must keep.
+type rule struct {
+	name string
+	// applies says which packages the rule is about, refuses what they must not import.
+	applies, refuses func(pkg string) bool
+}
+
+func in(paths ...string) func(string) bool {
+	return func(pkg string) bool {
+		return slices.ContainsFunc(paths, func(path string) bool { return under(pkg, path) })
+	}
+}
+
+func outside(paths ...string) func(string) bool {
+	inside := in(paths...)
+	return func(pkg string) bool { return !inside(pkg) && !support(pkg) }
+}
+
+// ours below, but not the listed ones.
+func oursBut(paths ...string) func(string) bool {
+	allowed := in(paths...)
+	return func(pkg string) bool { return under(pkg, module) && !allowed(pkg) }
+}
+
+// standard tells the standard library: the first part of its paths has no dot. Our own module has none either.
+func standard(pkg string) bool {
+	first, _, _ := strings.Cut(pkg, "/")
+	return !strings.Contains(first, ".") && !under(pkg, module)
+}
+
+func exactly(path string) func(string) bool { return func(pkg string) bool { return pkg == path } }
+
+func rules() []rule {
+	const internal = module + "/internal"
+	adapter := func(pkg string) bool { return strings.HasPrefix(pkg, internal+"/store/") && !support(pkg) }
+	return []rule{
+		{"the vocabulary uses the standard library only", in(internal + "/chat"), func(p string) bool { return !standard(p) && !under(p, internal+"/chat") }},
+		{"the scheduler uses the standard library only", in(internal + "/scheduler"), func(p string) bool { return !standard(p) && !under(p, internal+"/scheduler") }},
+		{"the store's port knows the domain only", exactly(internal + "/store"), func(p string) bool {
+			return !standard(p) && !in(internal+"/chat", internal+"/cron")(p)
+		}},
+		{"a store knows the domain and the port", adapter, oursBut(internal+"/chat", internal+"/cron", internal+"/store", module+"/migrations")},
+		{"cron knows the vocabulary only", in(internal + "/cron"), oursBut(internal+"/chat", internal+"/cron")},
+		{"a runner knows agent and chat only", in(internal + "/agent"), oursBut(internal+"/agent", internal+"/chat")},
+		{"a channel knows channel and chat only", in(internal + "/channel"), oursBut(internal+"/channel", internal+"/chat")},
+		{"the configuration imports nothing of ours", in(internal + "/config"), oursBut(internal + "/config")},
+		{"only the program and the process read the configuration", outside(module+"/cmd", internal+"/app", internal+"/config"), in(internal + "/config")},
+		{"only the program imports the process", outside(module+"/cmd", internal+"/app"), in(internal + "/app")},
+		{"nobody imports a program", outside(module + "/cmd"), in(module + "/cmd")},
+		{"SQL lives in the stores", outside(internal+"/store", module+"/migrations"), in("database/sql", "github.com/jackc", "modernc.org/sqlite", "github.com/pressly/goose")},
+		{"SQL does not live in the port", exactly(internal + "/store"), in("database/sql", "github.com/jackc", "modernc.org/sqlite", "github.com/pressly/goose")},
+		{"Telegram is known to its channel only", outside(internal + "/channel/telegram"), in("github.com/go-telegram-bot-api")},
+		{"only the command runner starts programs", outside(internal + "/agent/command"), exactly("os/exec")},
+		{"only the process chooses runners, channels and stores", outside(module+"/cmd", internal+"/app", internal+"/agent", internal+"/channel", internal+"/store"), func(p string) bool {
+			return strings.HasPrefix(p, internal+"/agent/") || strings.HasPrefix(p, internal+"/channel/") || strings.HasPrefix(p, internal+"/store/")
+		}},
+		{"tests' packages are imported by tests only", func(p string) bool { return !support(p) }, func(p string) bool {
+			return support(p) || slices.Contains([]string{"testing", "go.uber.org/goleak", "pgregory.net/rapid"}, p)
+		}},
+	}
+}
+
+// violations are the imports of the packages that go against a rule.
+func violations(all []goPackage) []string {
+	var found []string
+	for _, p := range all {
+		for _, r := range rules() {
+			for _, imported := range p.Imports {
+				if r.applies(p.ImportPath) && r.refuses(imported) {
+					found = append(found, p.ImportPath+" imports "+imported+": "+r.name)
+				}
+			}
+		}
+	}
+	return found
+}
+
+func TestImportsKeepTheirDirection(t *testing.T) {
+	t.Parallel()
+	all := list(t, "./...")
+	if len(all) < 5 {
+		t.Fatalf("go list names %d packages; that is not the module", len(all))
+	}
+	for _, v := range violations(all) {
+		t.Error(v)
+	}
+}
+
+// TestEachRuleCanFail makes sure that no rule is written so that it never applies.
+func TestEachRuleCanFail(t *testing.T) {
+	t.Parallel()
+	bad := map[string][2]string{
+		"the vocabulary uses the standard library only":           {"laneway/internal/chat", "laneway/internal/store"},
+		"the scheduler uses the standard library only":            {"laneway/internal/scheduler", "github.com/google/uuid"},
+		"the store's port knows the domain only":                  {"laneway/internal/store", "laneway/internal/gateway"},
+		"a store knows the domain and the port":                   {"laneway/internal/store/sqlite", "laneway/internal/dispatch"},
+		"cron knows the vocabulary only":                          {"laneway/internal/cron", "laneway/internal/store"},
+		"a runner knows agent and chat only":                      {"laneway/internal/agent/openai", "laneway/internal/config"},
+		"a channel knows channel and chat only":                   {"laneway/internal/channel/telegram", "laneway/internal/dispatch"},
+		"the configuration imports nothing of ours":               {"laneway/internal/config", "laneway/internal/chat"},
+		"only the program and the process read the configuration": {"laneway/internal/gateway", "laneway/internal/config"},
+		"only the program imports the process":                    {"laneway/internal/gateway", "laneway/internal/app"},
+		"nobody imports a program":                                {"laneway/internal/app", "laneway/cmd/laneway"},
+		"SQL lives in the stores":                                 {"laneway/internal/dispatch", "database/sql"},
+		"SQL does not live in the port":                           {"laneway/internal/store", "github.com/jackc/pgx/v5"},
+		"Telegram is known to its channel only":                   {"laneway/internal/app", "github.com/go-telegram-bot-api/telegram-bot-api/v5"},
+		"only the command runner starts programs":                 {"laneway/internal/app", "os/exec"},
+		"only the process chooses runners, channels and stores":   {"laneway/internal/dispatch", "laneway/internal/agent/echo"},
+		"tests' packages are imported by tests only":              {"laneway/internal/app", "laneway/internal/store/memory"},
+	}
+	for _, r := range rules() {
+		example, given := bad[r.name]
+		if !given {
+			t.Errorf("no example for %q", r.name)
+			continue
+		}
+		found := violations([]goPackage{{ImportPath: example[0], Imports: []string{example[1]}}})
+		if !slices.ContainsFunc(found, func(v string) bool { return strings.HasSuffix(v, r.name) }) {
+			t.Errorf("%q does not see that %s imports %s", r.name, example[0], example[1])
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package chat
+
+import "fmt"
+
+// Caller is who makes a call, as the border found out. Nothing of it was stated by the client.
+type Caller struct {
+	Principal string
+	// Scopes that the caller was granted. A chat command needs the scope of the method that it stands for.
+	Scopes []string
+	// Own restricts the caller to sessions that it made.
+	Own bool
+}
+
+// Check is one condition of readiness.
+type Check string
+
+// The checks.
+const (
+	CheckDatabase   Check = "database"
+	CheckMigrations Check = "migrations"
+	CheckDraining   Check = "draining"
+)
+
+// NotReadyError names the check that fails. The cause is logged and never sent.
+type NotReadyError struct {
+	Check Check
+	Cause error
+}
+
+// Error is the check with its cause.
+func (e *NotReadyError) Error() string { return fmt.Sprintf("not ready: %s: %v", e.Check, e.Cause) }
+
+// Unwrap is the cause.
+func (e *NotReadyError) Unwrap() error { return e.Cause }

@@ -1,0 +1,280 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+const (
+	closeSilent  = 4000 // the gateway said nothing for two ticks
+	defaultTicks = 30_000
+)
+
+type clientFrame struct {
+	Type   string `json:"type"`
+	ID     string `json:"id"`
+	Method string `json:"method"`
+	Params any    `json:"params,omitempty"`
+}
+
+type serverFrame struct {
+	Type    string          `json:"type"`
+	ID      string          `json:"id"`
+	OK      bool            `json:"ok"`
+	Event   string          `json:"event"`
+	Payload json.RawMessage `json:"payload"`
+	Error   *wireError      `json:"error"`
+	Seq     uint64          `json:"seq"`
+}
+
+// Event is something that the gateway tells.
+type Event struct {
+	// Name is chat, agent, sessions.changed, health, lanes, tick, shutdown, cron.
+	Name    string
+	Payload json.RawMessage
+	// Seq counts from 1 per connection. Gap is true when events before this one were lost, here or on the way: read the state again.
+	Seq uint64
+	Gap bool
+}
+
+// Conn is one connection. It is safe for concurrent use.
+type Conn struct {
+	ws     *websocket.Conn
+	hello  Hello
+	silent time.Duration
+	events chan Event
+	done   chan struct{} // closed when nothing more comes in
+
+	writing sync.Mutex
+
+	// Of the reader alone.
+	lost    bool // an event was dropped since the last one that was queued
+	lastSeq uint64
+
+	mu      sync.Mutex
+	nextID  uint64
+	waiting map[string]chan serverFrame
+	err     error // why it ended
+}
+
+func newConn(ws *websocket.Conn, hello Hello, opts Options) *Conn {
+	tick := hello.Policy.TickIntervalMs
+	if tick <= 0 {
+		tick = defaultTicks
+	}
+	c := &Conn{
+		ws: ws, hello: hello, silent: 2 * time.Duration(tick) * time.Millisecond,
+		events: make(chan Event, opts.EventBuffer), done: make(chan struct{}), waiting: map[string]chan serverFrame{},
+	}
+	go c.read()
+	return c
+}
+
+// Hello is the gateway's answer to connect.
+func (c *Conn) Hello() Hello { return c.hello }
+
+// Events is what the gateway tells, in order. It is closed when the connection ends.
+func (c *Conn) Events() <-chan Event { return c.events }
+
+// Done is closed when the connection has ended; Err says why.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err is why the connection ended, wrapping [ErrClosed]; nil while it lives.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the connection and waits for its goroutine. Calls that wait get [ErrClosed].
+func (c *Conn) Close() error {
+	c.shut(websocket.CloseNormalClosure, "", fmt.Errorf("%w by this client", ErrClosed))
+	<-c.done
+	return nil
+}
+
+// shut says goodbye and makes the reader return. The first reason stands.
+func (c *Conn) shut(code int, text string, why error) {
+	c.fail(why)
+	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, text), time.Now().Add(time.Second))
+	_ = c.ws.Close()
+}
+
+func (c *Conn) fail(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = why
+	}
+}
+
+// Call sends a request and waits for its answer, the end of ctx or the end of the connection. params nil = none; the payload is
+// decoded into result unless that is nil. A refusal is an [*Error].
+func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
+	id, answers, err := c.send(method, params)
+	if err != nil {
+		return err
+	}
+	defer c.forget(id)
+	return c.answer(ctx, method, answers, result)
+}
+
+// CallTwice is Call for a method with two answers (`agent`): first is filled when the work was accepted, and accepted, if not nil, is
+// called then; last is filled when the work has ended.
+func (c *Conn) CallTwice(ctx context.Context, method string, params, first any, accepted func(), last any) error {
+	id, answers, err := c.send(method, params)
+	if err != nil {
+		return err
+	}
+	defer c.forget(id)
+	if err := c.answer(ctx, method, answers, first); err != nil {
+		return err
+	}
+	if accepted != nil {
+		accepted()
+	}
+	return c.answer(ctx, method, answers, last)
+}
+
+func (c *Conn) send(method string, params any) (string, <-chan serverFrame, error) {
+	answers := make(chan serverFrame, 2)
+	c.mu.Lock()
+	if c.err != nil {
+		defer c.mu.Unlock()
+		return "", nil, fmt.Errorf("calling %s: %w", method, c.err)
+	}
+	c.nextID++
+	id := strconv.FormatUint(c.nextID, 10)
+	c.waiting[id] = answers
+	c.mu.Unlock()
+	if err := c.write(clientFrame{Type: "req", ID: id, Method: method, Params: params}); err != nil {
+		c.forget(id)
+		return "", nil, fmt.Errorf("calling %s: %w", method, err)
+	}
+	return id, answers, nil
+}
+
+func (c *Conn) write(f clientFrame) error {
+	data, err := json.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("encoding the params: %w", err)
+	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	_ = c.ws.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if err := c.ws.WriteMessage(websocket.TextMessage, data); err != nil {
+		return fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	return nil
+}
+
+func (c *Conn) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, id)
+}
+
+func (c *Conn) answer(ctx context.Context, method string, answers <-chan serverFrame, result any) error {
+	select {
+	case f := <-answers:
+		return decode(method, f, result)
+	case <-ctx.Done():
+		return fmt.Errorf("calling %s: %w", method, context.Cause(ctx))
+	case <-c.done:
+	}
+	select { // the answer may have come just before the end
+	case f := <-answers:
+		return decode(method, f, result)
+	default:
+		return fmt.Errorf("calling %s: %w", method, c.Err())
+	}
+}
+
+func decode(method string, f serverFrame, result any) error {
+	switch {
+	case !f.OK && f.Error == nil:
+		return fmt.Errorf("calling %s: the answer is not understood", method)
+	case !f.OK:
+		return fmt.Errorf("calling %s: %w", method, f.Error.err())
+	case result == nil:
+		return nil
+	}
+	if err := json.Unmarshal(f.Payload, result); err != nil {
+		return fmt.Errorf("decoding the answer to %s: %w", method, err)
+	}
+	return nil
+}
+
+// read takes frames in until the connection ends.
+func (c *Conn) read() {
+	defer close(c.done)
+	defer close(c.events)
+	defer func() { _ = c.ws.Close() }()
+	for {
+		_ = c.ws.SetReadDeadline(time.Now().Add(c.silent))
+		_, data, err := c.ws.ReadMessage()
+		if err != nil {
+			c.ended(err)
+			return
+		}
+		var f serverFrame
+		if json.Unmarshal(data, &f) != nil {
+			continue // a frame of a later version
+		}
+		c.take(f)
+	}
+}
+
+func (c *Conn) take(f serverFrame) {
+	switch f.Type {
+	case "res":
+		c.deliver(f)
+	case "event":
+		c.tell(Event{Name: f.Event, Payload: f.Payload, Seq: f.Seq})
+	}
+}
+
+func (c *Conn) deliver(f serverFrame) {
+	c.mu.Lock()
+	answers := c.waiting[f.ID]
+	c.mu.Unlock()
+	select {
+	case answers <- f: // nil when nobody waits any more
+	default:
+	}
+}
+
+// tell queues an event. When nobody takes events it is dropped, and the next one that finds room says so.
+func (c *Conn) tell(ev Event) {
+	ev.Gap = c.lost || ev.Seq != c.lastSeq+1
+	c.lastSeq = ev.Seq
+	select {
+	case c.events <- ev:
+		c.lost = false
+	default:
+		c.lost = true
+	}
+}
+
+// ended sorts the error of the last read.
+func (c *Conn) ended(err error) {
+	var closed *websocket.CloseError
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &closed) && closed.Code == websocket.CloseServiceRestart:
+		c.fail(fmt.Errorf("%w: the gateway is restarting", ErrClosed))
+	case errors.As(err, &closed) && closed.Text != "":
+		c.fail(fmt.Errorf("%w: %s", ErrClosed, closed.Text))
+	case errors.As(err, &timeout) && timeout.Timeout():
+		c.shut(closeSilent, "tick timeout", fmt.Errorf("%w: the gateway was silent for %s", ErrClosed, c.silent))
+	default:
+		c.fail(fmt.Errorf("%w: %w", ErrClosed, err))
+	}
+}

@@ -1,0 +1,216 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+const (
+	protocolVersion = 4
+	capExtended     = "laneway-ext"
+	maxMessage      = 32 << 20 // larger than any frame of a gateway
+	writeTimeout    = 10 * time.Second
+)
+
+// Options of a connection.
+type Options struct {
+	// URL of the gateway: ws://, wss://, http:// or https://. Required.
+	URL string
+	// Token is any credential of the gateway. It is never logged or shown.
+	Token string
+	// Scopes to ask for; nil = read, write and admin. The gateway gives what the credential can give.
+	Scopes []string
+	// Standard asks for the standard view instead of the extended one.
+	Standard bool
+	// ToolEvents asks for the steps of tool calls.
+	ToolEvents bool
+	// Name, Version and Mode describe the client to the gateway; defaults `cli`, `dev`, `cli`.
+	Name, Version, Mode string
+	// AllowPlain permits ws:// to another machine. The token crosses the network unencrypted then.
+	AllowPlain bool
+	// TLS replaces the default verification (system roots).
+	TLS *tls.Config
+	// Timeout of dialling and of the handshake together; default 10 s.
+	Timeout time.Duration
+	// EventBuffer is how many events may wait to be taken; default 256.
+	EventBuffer int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Scopes == nil {
+		o.Scopes = []string{"operator.read", "operator.write", "operator.admin"}
+	}
+	o.Name, o.Version, o.Mode = orWord(o.Name, "cli"), orWord(o.Version, "dev"), orWord(o.Mode, "cli")
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
+	if o.EventBuffer <= 0 {
+		o.EventBuffer = 256
+	}
+	return o
+}
+
+func orWord(s, word string) string {
+	if s == "" {
+		return word
+	}
+	return s
+}
+
+// Hello is what the gateway said when it let us in.
+type Hello struct {
+	Protocol int `json:"protocol"`
+	Server   struct {
+		Version string `json:"version"`
+		BootID  string `json:"bootId"`
+		ConnID  string `json:"connId"`
+	} `json:"server"`
+	Features struct {
+		Methods []string `json:"methods"`
+		Events  []string `json:"events"`
+	} `json:"features"`
+	Snapshot struct {
+		Health          json.RawMessage `json:"health"`
+		UptimeMs        int64           `json:"uptimeMs"`
+		SessionDefaults struct {
+			DefaultAgentID string `json:"defaultAgentId"`
+			MainSessionKey string `json:"mainSessionKey"`
+		} `json:"sessionDefaults"`
+	} `json:"snapshot"`
+	Auth struct {
+		Role   string   `json:"role"`
+		Scopes []string `json:"scopes"`
+	} `json:"auth"`
+	Policy struct {
+		MaxPayload     int64 `json:"maxPayload"`
+		TickIntervalMs int64 `json:"tickIntervalMs"`
+	} `json:"policy"`
+}
+
+// Dial opens a connection and logs in. ctx bounds the dialling only.
+func Dial(ctx context.Context, opts Options) (*Conn, error) {
+	opts = opts.withDefaults()
+	address, err := webSocketURL(opts.URL, opts.AllowPlain)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
+	defer cancel()
+	dialer := websocket.Dialer{TLSClientConfig: opts.TLS, HandshakeTimeout: opts.Timeout}
+	ws, resp, err := dialer.DialContext(ctx, address, nil)
+	if err != nil {
+		return nil, dialError(address, resp, err)
+	}
+	ws.SetReadLimit(maxMessage)
+	stop := context.AfterFunc(ctx, func() { _ = ws.NetConn().SetDeadline(time.Unix(1, 0)) })
+	hello, err := handshake(ws, opts)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = ws.Close()
+		return nil, handshakeError(ctx, address, err)
+	}
+	return newConn(ws, hello, opts), nil
+}
+
+func handshakeError(ctx context.Context, address string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w at %s: it did not answer in time: %w", ErrNoGateway, address, context.Cause(ctx))
+	}
+	return err
+}
+
+// webSocketURL checks the address. Only loopback may be spoken to in clear.
+func webSocketURL(raw string, allowPlain bool) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return "", fmt.Errorf("the gateway's address %q is not a URL such as ws://127.0.0.1:18790", redactURL(raw))
+	}
+	switch strings.ToLower(u.Scheme) {
+	case "ws", "http":
+		u.Scheme = "ws"
+	case "wss", "https":
+		u.Scheme = "wss"
+	default:
+		return "", fmt.Errorf("the gateway's address has the scheme %q; use ws:// or wss://", u.Scheme)
+	}
+	if u.User != nil || u.RawQuery != "" {
+		return "", errors.New("the gateway's address must not contain a user, a password or a query; give the token with --token or LANEWAY_TOKEN")
+	}
+	if u.Scheme == "ws" && !allowPlain && !loopback(u.Hostname()) {
+		return "", fmt.Errorf("%w: the token would cross the network to %s in clear; use wss://", ErrPlain, u.Hostname())
+	}
+	u.Fragment = ""
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return u.String(), nil
+}
+
+// redactURL keeps what may be a secret out of an error.
+func redactURL(raw string) string {
+	if i := strings.IndexAny(raw, "@?#"); i >= 0 {
+		return "…"
+	}
+	return raw
+}
+
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// handshake reads the challenge before anything is said: what does not send one is no gateway and must not see the token.
+func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
+	var hello Hello
+	var first serverFrame
+	if err := ws.ReadJSON(&first); err != nil || first.Event != "connect.challenge" {
+		return hello, fmt.Errorf("%w: what answers there does not speak this protocol", ErrNoGateway)
+	}
+	if err := ws.WriteJSON(connectFrame(opts)); err != nil {
+		return hello, fmt.Errorf("%w: sending connect: %w", ErrClosed, err)
+	}
+	var answer serverFrame
+	if err := ws.ReadJSON(&answer); err != nil {
+		return hello, fmt.Errorf("%w: waiting for the answer to connect: %w", ErrClosed, err)
+	}
+	if !answer.OK {
+		if answer.Error == nil {
+			return hello, fmt.Errorf("%w: the answer to connect is not understood", ErrVersion)
+		}
+		return hello, connectError(answer.Error.err())
+	}
+	if err := json.Unmarshal(answer.Payload, &hello); err != nil || hello.Protocol != protocolVersion {
+		return hello, fmt.Errorf("%w: the gateway speaks version %d, this client %d", ErrVersion, hello.Protocol, protocolVersion)
+	}
+	return hello, nil
+}
+
+func connectFrame(o Options) clientFrame {
+	caps := []string{}
+	if !o.Standard {
+		caps = append(caps, capExtended)
+	}
+	if o.ToolEvents {
+		caps = append(caps, "tool-events")
+	}
+	return clientFrame{Type: "req", ID: "connect", Method: "connect", Params: map[string]any{
+		"minProtocol": protocolVersion, "maxProtocol": protocolVersion, "caps": caps, "role": "operator", "scopes": o.Scopes,
+		"client": map[string]any{"id": o.Name, "version": o.Version, "platform": runtime.GOOS, "mode": o.Mode},
+		"auth":   map[string]any{"token": o.Token},
+	}}
+}

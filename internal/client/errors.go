@@ -1,0 +1,99 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// What can be wrong with a connection, to be told apart with errors.Is.
+var (
+	// ErrNoGateway: nobody answers at the address, or what answers is no gateway.
+	ErrNoGateway = errors.New("no gateway")
+	// ErrUnauthorized: the token is missing, wrong, revoked, or the address is locked out.
+	ErrUnauthorized = errors.New("not authorized")
+	// ErrVersion: client and gateway have no protocol version in common.
+	ErrVersion = errors.New("no common protocol version")
+	// ErrPlain: the token would cross a network unencrypted.
+	ErrPlain = errors.New("unencrypted connection")
+	// ErrClosed: the connection was lost or closed. What was asked may have been done; ask again with the same idempotencyKey.
+	ErrClosed = errors.New("connection closed")
+	// ErrUnavailable: the gateway is there and cannot serve now (starting, stopping, too many connections).
+	ErrUnavailable = errors.New("gateway unavailable")
+)
+
+// Error is a refusal of the gateway.
+type Error struct {
+	// Code is INVALID_REQUEST, FORBIDDEN or UNAVAILABLE; DetailCode the finer code, "" = none.
+	Code, DetailCode string
+	Message          string
+	Details          map[string]any
+	// Retryable is true when nothing was done and the same call may work after RetryAfter.
+	Retryable  bool
+	RetryAfter time.Duration
+}
+
+// Error is the gateway's sentence.
+func (e *Error) Error() string { return e.Message }
+
+type wireError struct {
+	Code         string         `json:"code"`
+	Message      string         `json:"message"`
+	Details      map[string]any `json:"details"`
+	Retryable    bool           `json:"retryable"`
+	RetryAfterMs int64          `json:"retryAfterMs"`
+}
+
+func (w *wireError) err() *Error {
+	detail, _ := w.Details["code"].(string) //nolint:errcheck // not every error has one
+	return &Error{
+		Code: w.Code, DetailCode: detail, Message: w.Message, Details: w.Details, Retryable: w.Retryable,
+		RetryAfter: time.Duration(w.RetryAfterMs) * time.Millisecond,
+	}
+}
+
+// connectError sorts a refused connect into the sentinels, keeping the gateway's own words.
+func connectError(e *Error) error {
+	switch e.DetailCode {
+	case "AUTH_TOKEN_MISSING":
+		return fmt.Errorf("%w: the gateway wants a token; give --token or LANEWAY_TOKEN: %w", ErrUnauthorized, e)
+	case "AUTH_TOKEN_MISMATCH", "AUTH_PASSWORD_MISMATCH":
+		return fmt.Errorf("%w: the token is not the gateway's; check --token, LANEWAY_TOKEN or the token file: %w", ErrUnauthorized, e)
+	case "AUTH_RATE_LIMITED":
+		return fmt.Errorf("%w: too many wrong tokens from here; wait %s: %w", ErrUnauthorized, e.RetryAfter.Round(time.Second), e)
+	case "PROTOCOL_MISMATCH":
+		return fmt.Errorf("%w: update laneway on the older side: %w", ErrVersion, e)
+	}
+	if e.Code == "UNAVAILABLE" {
+		return fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, e)
+	}
+	return fmt.Errorf("connecting: %w", e)
+}
+
+// dialError says why no socket was opened.
+func dialError(address string, resp *http.Response, err error) error {
+	if resp == nil || !errors.Is(err, websocket.ErrBadHandshake) {
+		return fmt.Errorf("%w at %s: is it running? start it with: laneway serve: %w", ErrNoGateway, address, err)
+	}
+	var body struct {
+		Error *wireError `json:"error"`
+	}
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) //nolint:errcheck // the status says enough
+	if json.Unmarshal(data, &body) != nil || body.Error == nil {
+		return fmt.Errorf("%w at %s: something else answers there (HTTP %d)", ErrNoGateway, address, resp.StatusCode)
+	}
+	refused := body.Error.err()
+	switch resp.StatusCode {
+	case http.StatusServiceUnavailable:
+		return fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, refused)
+	case http.StatusMisdirectedRequest:
+		return fmt.Errorf("the gateway at %s does not know itself by this name; add it to LANEWAY_ALLOWED_HOSTS: %w", address, refused)
+	default:
+		return fmt.Errorf("opening %s: HTTP %d: %w", address, resp.StatusCode, refused)
+	}
+}

@@ -1,0 +1,147 @@
+package dispatch
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+)
+
+// handover brings accepted messages to the scheduler in the order of their sequence numbers. Two calls that accept for one session, or a
+// call and the sweep, learn of their commits at the same moment (a batching store even commits them together), so whoever gets the
+// processor first must not get the place of the other.
+//
+// A message that knows nobody waiting before it goes straight on. Any other goes on when its predecessor has gone, and is parked until
+// then. The scheduler is called under the mutex: Submit is bookkeeping in memory and waits for nobody.
+type handover struct {
+	mu    sync.Mutex
+	lines map[chat.SessionKey]*line
+}
+
+// line is the order of one session under one ownership.
+type line struct {
+	epoch  int64
+	handed int64 // everything up to here has gone to the scheduler or has an outcome
+	parked []parkedItem
+}
+
+type parkedItem struct {
+	seq   int64
+	item  scheduler.Item[work]
+	since time.Time
+}
+
+// parkLimit is how long a message waits for a predecessor that does not come: one that another process accepted and whose hint was lost
+// comes with the next sweep.
+const parkLimit = 2 * time.Second
+
+// submitted is what the scheduler said of an item.
+type submitted struct {
+	item scheduler.Item[work]
+	res  scheduler.Submitted[work]
+	err  error
+}
+
+func (h *handover) line(key chat.SessionKey, epoch int64) *line {
+	if h.lines == nil {
+		h.lines = map[chat.SessionKey]*line{}
+	}
+	l := h.lines[key]
+	if l == nil || l.epoch < epoch {
+		l = &line{epoch: epoch}
+		h.lines[key] = l
+	}
+	return l
+}
+
+// offer hands a message over, with those that waited for it; first is true when nobody waited before it. An empty result means that it is parked.
+func (h *handover) offer(s *scheduler.Scheduler[work], it scheduler.Item[work], first bool) []submitted {
+	w := it.Payload
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.line(w.claim.Session, w.claim.Epoch)
+	if !first && l.handed < it.Seq-1 {
+		l.parked = append(l.parked, parkedItem{seq: it.Seq, item: it, since: time.Now()})
+		return nil
+	}
+	return append([]submitted{submitTo(s, it)}, l.advance(s, it.Seq)...)
+}
+
+// pass says that a sequence number needs no place: a command was executed under it.
+func (h *handover) pass(s *scheduler.Scheduler[work], key chat.SessionKey, seq int64) []submitted {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.lines[key]
+	if l == nil || l.handed < seq-1 {
+		return nil
+	}
+	return l.advance(s, seq)
+}
+
+// resume hands over what a takeover found, in order, and then what was accepted meanwhile. last is the newest number that the takeover knew of.
+func (h *handover) resume(s *scheduler.Scheduler[work], key chat.SessionKey, epoch int64, items []scheduler.Item[work], last int64) []submitted {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.line(key, epoch)
+	var out []submitted
+	for _, it := range items {
+		out = append(out, submitTo(s, it))
+	}
+	return append(out, l.advance(s, last)...)
+}
+
+// overdue hands over what waited too long for a predecessor.
+func (h *handover) overdue(s *scheduler.Scheduler[work]) []submitted {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []submitted
+	for _, l := range h.lines {
+		for len(l.parked) > 0 {
+			first := slices.MinFunc(l.parked, func(a, b parkedItem) int { return int(a.seq - b.seq) })
+			if time.Since(first.since) < parkLimit {
+				break
+			}
+			out = append(out, l.advance(s, first.seq-1)...)
+		}
+	}
+	return out
+}
+
+// release forgets a session whose ownership has ended.
+func (h *handover) release(key chat.SessionKey, epoch int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l := h.lines[key]; l != nil && l.epoch == epoch && len(l.parked) == 0 {
+		delete(h.lines, key)
+	}
+}
+
+// clear forgets everything: the rows are the messages, and a new incarnation takes them over.
+func (h *handover) clear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = nil
+}
+
+// advance moves the line to seq and hands over what was parked behind it.
+func (l *line) advance(s *scheduler.Scheduler[work], seq int64) []submitted {
+	l.handed = max(l.handed, seq)
+	var out []submitted
+	for {
+		i := slices.IndexFunc(l.parked, func(p parkedItem) bool { return p.seq <= l.handed+1 })
+		if i < 0 {
+			return out
+		}
+		p := l.parked[i]
+		l.parked = slices.Delete(l.parked, i, i+1)
+		l.handed = max(l.handed, p.seq)
+		out = append(out, submitTo(s, p.item))
+	}
+}
+
+func submitTo(s *scheduler.Scheduler[work], it scheduler.Item[work]) submitted {
+	res, err := s.Submit(it)
+	return submitted{item: it, res: res, err: err}
+}

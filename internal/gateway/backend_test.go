@@ -1,0 +1,544 @@
+package gateway_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/gateway"
+	"laneway/internal/store"
+)
+
+// house is a backend that behaves: it keeps sessions and transcripts, runs one turn per session at a time in goroutines of its own,
+// and publishes what happens in the order in which it happens. A message is a script: its words are streamed one by one; `wait` pauses the
+// turn until the test calls proceed, `fail` ends it with an error.
+type house struct {
+	t  *testing.T
+	mu sync.Mutex
+
+	subs     map[int]func(chat.Event)
+	nextSub  int
+	sessions map[string]*room
+	messages map[string]*letter // by id
+	byKey    map[string]*letter // by dedupe
+	deferred []chat.Message
+	callers  []gateway.Caller
+	gate     chan struct{}
+	turns    sync.WaitGroup
+	ended    chan struct{} // closed by close
+
+	// What the test may change under lock.
+	down     bool          // the store does not answer
+	stall    time.Duration // how long nothing has started
+	refuse   error         // the next ReceiveFrom is refused with it
+	block    chan struct{} // ReceiveFrom waits for it, deaf to its context
+	panics   bool
+	notReady error
+	channels []chat.ChannelStatus
+}
+
+type room struct {
+	status  chat.SessionStatus
+	entries []chat.TranscriptEntry
+	queue   []*letter
+	running *letter
+}
+
+type letter struct {
+	m    chat.Message
+	at   time.Time
+	seq  int64
+	end  chat.RunEnd
+	done chan struct{}
+	stop chan string
+	text string
+	evs  int64
+}
+
+func newHouse(t *testing.T) *house {
+	h := &house{
+		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{},
+		gate: make(chan struct{}), ended: make(chan struct{}),
+	}
+	t.Cleanup(h.close)
+	return h
+}
+
+func (h *house) close() {
+	close(h.ended)
+	h.turns.Wait()
+}
+
+func (h *house) set(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+}
+
+// proceed lets one turn go on that stands at the word `wait`.
+func (h *house) proceed() {
+	select {
+	case h.gate <- struct{}{}:
+	case <-time.After(10 * time.Second):
+		h.t.Error("no turn stands at wait")
+	}
+}
+
+func (h *house) publish(ev chat.Event) {
+	h.mu.Lock()
+	fns := make([]func(chat.Event), 0, len(h.subs))
+	for _, fn := range h.subs {
+		fns = append(fns, fn)
+	}
+	h.mu.Unlock()
+	if ev.At.IsZero() {
+		ev.At = time.Now()
+	}
+	for _, fn := range fns {
+		fn(ev)
+	}
+}
+
+func (h *house) Subscribe(fn func(chat.Event)) func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	id := h.nextSub
+	h.nextSub++
+	h.subs[id] = fn
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.subs, id)
+	}
+}
+
+func (h *house) room(key chat.SessionKey, principal string) *room {
+	r := h.sessions[key.String()]
+	if r == nil {
+		now := time.Now()
+		r = &room{status: chat.SessionStatus{
+			Key: key, SessionID: fmt.Sprintf("t-%d", len(h.sessions)+1), Principal: principal, CreatedAt: now, UpdatedAt: now, Lane: "main",
+		}}
+		h.sessions[key.String()] = r
+	}
+	return r
+}
+
+func (h *house) ReceiveFrom(ctx context.Context, m chat.Message, by gateway.Caller) (chat.Receipt, error) {
+	h.mu.Lock()
+	block := h.block
+	h.mu.Unlock()
+	if block != nil {
+		<-block
+	}
+	h.mu.Lock()
+	h.callers = append(h.callers, by)
+	if h.panics {
+		h.mu.Unlock()
+		panic("a defect")
+	}
+	if err := h.refusal(m); err != nil {
+		h.mu.Unlock()
+		return chat.Receipt{}, err
+	}
+	if l := h.byKey[m.Dedupe]; l != nil && m.Dedupe != "" {
+		defer h.mu.Unlock()
+		return h.repeated(l, m)
+	}
+	if h.messages[m.ID] != nil {
+		h.mu.Unlock()
+		return chat.Receipt{}, chat.Errorf(chat.CodeKeyReused, "that id is taken").With("idempotencyKey", m.ID)
+	}
+	l, receipt := h.accept(m)
+	h.mu.Unlock()
+	if strings.HasPrefix(m.Content.Text, "/") {
+		h.command(l)
+		receipt.Command = true
+		return receipt, ctx.Err()
+	}
+	if receipt.Queued {
+		h.publish(h.event(l, chat.EventQueued))
+		return receipt, ctx.Err()
+	}
+	h.start(l)
+	return receipt, ctx.Err()
+}
+
+func (h *house) refusal(m chat.Message) error {
+	switch {
+	case h.refuse != nil:
+		err := h.refuse
+		h.refuse = nil
+		return err
+	case h.down:
+		return chat.ErrStoreUnavailable
+	case m.Session.Agent != "main":
+		return chat.Errorf(chat.CodeUnknownAgent, "unknown agent: %s", m.Session.Agent).With("agentId", m.Session.Agent)
+	default:
+		return nil
+	}
+}
+
+func (h *house) repeated(l *letter, m chat.Message) (chat.Receipt, error) {
+	if l.m.ParamsHash != m.ParamsHash {
+		return chat.Receipt{}, chat.Errorf(chat.CodeKeyReused, "key used with other params").With("idempotencyKey", m.ID)
+	}
+	r := chat.Receipt{RunID: l.m.ID, Session: l.m.Session, AcceptedAt: l.at, Duplicate: true, State: store.StateRunning}
+	select {
+	case <-l.done:
+		r.State, r.Outcome = store.StateDone, l.end.Outcome
+	default:
+	}
+	return r, nil
+}
+
+func (h *house) accept(m chat.Message) (*letter, chat.Receipt) {
+	r := h.room(m.Session, m.Principal)
+	l := &letter{m: m, at: time.Now(), done: make(chan struct{}), stop: make(chan string, 1)}
+	h.messages[m.ID] = l
+	if m.Dedupe != "" {
+		h.byKey[m.Dedupe] = l
+	}
+	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, AcceptedAt: l.at, State: store.StateWaiting}
+	if strings.HasPrefix(m.Content.Text, "/") {
+		return l, receipt
+	}
+	if r.running != nil {
+		r.queue = append(r.queue, l)
+		receipt.Queued, receipt.Position = true, len(r.queue)
+		return l, receipt
+	}
+	r.running = l
+	return l, receipt
+}
+
+func (h *house) event(l *letter, kind chat.EventKind) chat.Event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l.evs++
+	return chat.Event{
+		Kind: kind, Session: l.m.Session, Principal: h.room(l.m.Session, l.m.Principal).status.Principal, RunID: l.m.ID, Seq: l.evs,
+		Lane: cmp.Or(l.m.Lane, "main"), At: time.Now(),
+	}
+}
+
+func (h *house) command(l *letter) {
+	ev := h.event(l, chat.EventFinal)
+	ev.Text, ev.Command = "done: "+l.m.Content.Text, true
+	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeAnswered, Text: ev.Text}, ev, false)
+}
+
+func (h *house) start(l *letter) { h.turns.Go(func() { h.turn(l) }) }
+
+func (h *house) turn(l *letter) {
+	h.publish(h.event(l, chat.EventStarted))
+	for i, word := range strings.Fields(l.m.Content.Text) {
+		switch word {
+		case "wait":
+			if reason := h.pause(l); reason != "" {
+				h.aborted(l, reason)
+				return
+			}
+			continue
+		case "fail":
+			h.failed(l, chat.FailTimeout, "the agent took too long")
+			return
+		case "tool":
+			ev := h.event(l, chat.EventTool)
+			ev.Tool = &chat.ToolEvent{Phase: "start", CallID: "call-1", Name: "look", Args: `{"at":"sky"}`}
+			h.publish(ev)
+			continue
+		}
+		if i > 0 {
+			word = " " + word
+		}
+		h.say(l, word)
+	}
+	ev := h.event(l, chat.EventFinal)
+	ev.Text = l.text
+	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeAnswered, Text: l.text, Duration: time.Millisecond}, ev, true)
+}
+
+func (h *house) say(l *letter, word string) {
+	ev := h.event(l, chat.EventDelta)
+	h.mu.Lock()
+	l.text += word
+	ev.Delta, ev.Text = word, l.text
+	h.mu.Unlock()
+	h.publish(ev)
+}
+
+// pause returns why the turn must not go on, "" when it may.
+func (h *house) pause(l *letter) string {
+	select {
+	case <-h.gate:
+		return ""
+	case reason := <-l.stop:
+		return reason
+	case <-h.ended:
+		return "draining"
+	}
+}
+
+func (h *house) aborted(l *letter, reason string) {
+	ev := h.event(l, chat.EventAborted)
+	ev.Reason, ev.Text = reason, l.text
+	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeStopped, Reason: reason}, ev, true)
+}
+
+func (h *house) failed(l *letter, reason chat.FailReason, text string) {
+	ev := h.event(l, chat.EventFailed)
+	ev.Reason, ev.Message = string(reason), text
+	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeFailed, Reason: string(reason), Message: text}, ev, true)
+}
+
+// finish writes the transcript, ends the message, starts the next one, and then tells.
+func (h *house) finish(l *letter, end chat.RunEnd, ev chat.Event, turn bool) {
+	h.mu.Lock()
+	r := h.room(l.m.Session, l.m.Principal)
+	end.RunID, end.Session = l.m.ID, l.m.Session
+	l.end = end
+	r.add(chat.TranscriptEntry{RunID: l.m.ID, Role: chat.RoleUser, Text: l.m.Content.Text})
+	if end.Outcome == chat.OutcomeAnswered {
+		r.add(chat.TranscriptEntry{RunID: l.m.ID, Role: chat.RoleAssistant, Text: end.Text, StopReason: "stop", Command: ev.Command})
+	}
+	var next *letter
+	if turn {
+		r.running = nil
+		if len(r.queue) > 0 {
+			next, r.queue = r.queue[0], r.queue[1:]
+			r.running = next
+		}
+	}
+	close(l.done)
+	h.mu.Unlock()
+	h.publish(ev)
+	if next != nil {
+		h.start(next)
+	}
+}
+
+func (r *room) add(e chat.TranscriptEntry) {
+	e.Seq, e.At = int64(len(r.entries)+1), time.Now()
+	r.entries = append(r.entries, e)
+	r.status.UpdatedAt, r.status.LastMessageAt = e.At, e.At
+	r.status.LastPreview = e.Text
+}
+
+func (h *house) Defer(_ context.Context, m chat.Message, _ gateway.Caller) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deferred = append(h.deferred, m)
+	return nil
+}
+
+func (h *house) Stop(_ context.Context, p store.StopParams) ([]string, error) {
+	h.mu.Lock()
+	r := h.sessions[p.Session.String()]
+	if r == nil {
+		h.mu.Unlock()
+		return nil, nil
+	}
+	var ids []string
+	var dropped []*letter
+	for _, l := range slices.Clone(r.queue) {
+		if p.Scope == store.StopAll || p.Scope == store.StopRun && l.m.ID == p.MessageID || p.Scope == store.StopOne && r.running == nil {
+			r.queue = slices.DeleteFunc(r.queue, func(o *letter) bool { return o == l })
+			dropped = append(dropped, l)
+			ids = append(ids, l.m.ID)
+		}
+	}
+	if l := r.running; l != nil && (p.Scope != store.StopRun || l.m.ID == p.MessageID) {
+		l.stop <- p.Reason
+		ids = append(ids, l.m.ID)
+	}
+	h.mu.Unlock()
+	for _, l := range dropped {
+		ev := h.event(l, chat.EventAborted)
+		ev.Reason = p.Reason
+		h.finish(l, chat.RunEnd{Outcome: chat.OutcomeStopped, Reason: p.Reason}, ev, false)
+	}
+	return ids, nil
+}
+
+func (h *house) Wait(ctx context.Context, id string) (chat.RunEnd, error) {
+	h.mu.Lock()
+	l := h.messages[id]
+	h.mu.Unlock()
+	if l == nil {
+		return chat.RunEnd{}, chat.ErrNotFound
+	}
+	select {
+	case <-l.done:
+		return l.end, nil
+	case <-ctx.Done():
+		return chat.RunEnd{}, context.Cause(ctx)
+	}
+}
+
+func (h *house) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.sessions[key.String()]
+	if r == nil || r.running == nil {
+		return chat.InFlight{}, false
+	}
+	return chat.InFlight{RunID: r.running.m.ID, Text: r.running.text, Seq: r.running.evs}, true
+}
+
+func (h *house) Session(_ context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.sessions[key.String()]
+	if r == nil || visible != "" && r.status.Principal != visible {
+		return chat.SessionStatus{}, chat.ErrSessionNotFound
+	}
+	return r.now(), nil
+}
+
+func (r *room) now() chat.SessionStatus {
+	st := r.status
+	st.QueueDepth, st.Status = len(r.queue), "done"
+	if r.running != nil {
+		st.ActiveRuns, st.Status = []string{r.running.m.ID}, "running"
+	}
+	return st
+}
+
+func (h *house) Sessions(_ context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []chat.SessionStatus
+	for _, r := range h.sessions {
+		if f.Visible == "" || f.Visible == r.status.Principal {
+			all = append(all, r.now())
+		}
+	}
+	slices.SortFunc(all, func(a, b chat.SessionStatus) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
+	from := min(f.Offset, len(all))
+	return all[from:min(from+f.Limit, len(all))], len(all), nil
+}
+
+func (h *house) Transcript(_ context.Context, q store.TranscriptQuery) (store.Transcript, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down {
+		return store.Transcript{}, chat.ErrStoreUnavailable
+	}
+	r := h.sessions[q.Session.String()]
+	if r == nil {
+		return store.Transcript{}, nil
+	}
+	t := store.Transcript{SessionID: r.status.SessionID, Total: len(r.entries), LastSeq: int64(len(r.entries))}
+	if q.After > 0 || q.FromStart {
+		from := min(int(q.After), len(r.entries))
+		t.Entries = slices.Clone(r.entries[from:min(from+q.Limit, len(r.entries))])
+		return t, nil
+	}
+	to := max(0, len(r.entries)-q.Offset)
+	t.Entries = slices.Clone(r.entries[max(0, to-q.Limit):to])
+	return t, nil
+}
+
+func (h *house) PendingInputs(_ context.Context, key chat.SessionKey, limit int) ([]store.Waiting, int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.sessions[key.String()]
+	if r == nil {
+		return nil, 0, nil
+	}
+	var out []store.Waiting
+	for _, l := range r.queue[:min(limit, len(r.queue))] {
+		out = append(out, store.Waiting{Session: key, MessageID: l.m.ID, Content: l.m.Content, AcceptedAt: l.at})
+	}
+	return out, len(r.queue), nil
+}
+
+func (h *house) Reset(_ context.Context, key chat.SessionKey, principal, _ string) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.room(key, principal)
+	r.entries = nil
+	r.status.SessionID += "x"
+	return r.status.SessionID, nil
+}
+
+func (h *house) Delete(_ context.Context, key chat.SessionKey, expectID, _ string) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.sessions[key.String()]
+	switch {
+	case r == nil:
+		return false, nil
+	case expectID != "" && expectID != r.status.SessionID:
+		return false, chat.Errorf(chat.CodeConflict, "the session has another transcript now")
+	}
+	delete(h.sessions, key.String())
+	return true, nil
+}
+
+func (h *house) DefaultAgent() string { return "main" }
+
+func (h *house) Agents() []agent.Info {
+	return []agent.Info{{ID: "main", Name: "Echo", Model: "echo-1", Runner: "echo"}}
+}
+
+func (h *house) Commands() []chat.CommandInfo {
+	return []chat.CommandInfo{
+		{Name: "stop", Description: "Stop the oldest running turn.", Category: "session"},
+		{Name: "cron", Aliases: []string{"jobs"}, Description: "Jobs.", Category: "cron", ArgsHint: "add …"},
+	}
+}
+
+func (h *house) Lanes() chat.LanesStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := chat.LanesStatus{At: time.Now(), NodeID: "gw-1", Tracked: len(h.sessions), Lanes: []chat.LaneStatus{{Name: "main", Capacity: 30}}}
+	for _, r := range h.sessions {
+		if r.running != nil {
+			st.Running++
+			st.Lanes[0].Active++
+		}
+		st.Waiting += len(r.queue)
+	}
+	return st
+}
+
+func (h *house) Status(context.Context) chat.SystemStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	st := chat.SystemStatus{
+		NodeID: "gw-1", Version: "0.1.0", Store: "sqlite", SessionsKnown: len(h.sessions), Channels: slices.Clone(h.channels),
+		Progress: h.progress(), Nodes: []chat.NodeStatus{{ID: "gw-1", Version: "0.1.0", Lease: 13 * time.Second}},
+	}
+	if h.down {
+		st.StoreError = "the database cannot be reached"
+	}
+	return st
+}
+
+func (h *house) progress() chat.Progress {
+	return chat.Progress{StalledFor: h.stall, CronAge: -1, DispatcherAge: time.Second}
+}
+
+func (h *house) Progress() chat.Progress {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.progress()
+}
+
+func (h *house) Ready(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down {
+		return &gateway.NotReadyError{Check: gateway.CheckDatabase, Cause: chat.ErrStoreUnavailable}
+	}
+	return h.notReady
+}

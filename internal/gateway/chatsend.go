@@ -1,0 +1,293 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+const (
+	maxTurn      = 24 * time.Hour
+	abortAnswers = 5 * time.Second // a wait for something that has ended already
+)
+
+func chatMethods() []*method {
+	return []*method{
+		define("chat.send", ScopeWrite, chatSend, limited(LimitChats)),
+		define("chat.abort", ScopeWrite, chatAbort, control),
+		define("chat.history", ScopeRead, chatHistory),
+		define("agent", ScopeWrite, agentCall, limited(LimitChats)),
+		define("wake", ScopeWrite, wake, limited(LimitCronWrites)),
+	}
+}
+
+type chatSendParams struct {
+	_ struct{} `also:"intent,fastMode,fastAutoOnSeconds,originatingChannel,originatingTo,originatingAccountId,originatingThreadId,replyToId,toolBindings,systemInputProvenance,systemProvenanceReceipt,suppressCommandInterpretation,expectedLeafEntryId,expectedSessionRoutingContract,expectedPermissionMode,expectedToolOverrides,clarification"` //nolint:lll // one list
+
+	SessionKey     string            `json:"sessionKey" p:"required,min=1,max=512"`
+	Message        string            `json:"message" p:"required,min=1,max=262144,bytes"`
+	IdempotencyKey string            `json:"idempotencyKey" p:"required,min=1,max=128"`
+	AgentID        string            `json:"agentId" p:"min=1"`
+	SessionID      string            `json:"sessionId" p:"min=1"`
+	QueueMode      string            `json:"queueMode" p:"enum=queue|followup|interrupt|collect|steer"`
+	Deliver        bool              `json:"deliver"`
+	TimeoutMs      *int64            `json:"timeoutMs" p:"min=0,max=86400000"`
+	Thinking       string            `json:"thinking"`
+	Attachments    []json.RawMessage `json:"attachments"`
+	Extended       bool              `json:"extended"`
+}
+
+func (p *chatSendParams) wantsExtended() bool { return p.Extended }
+
+type sendResult struct {
+	RunID    string `json:"runId"`
+	Status   string `json:"status"`
+	Queued   *bool  `json:"queued,omitempty"`
+	Position *int   `json:"position,omitempty"`
+}
+
+func chatSend(ctx context.Context, c *call, p chatSendParams) (any, error) {
+	key, err := c.session(p.SessionKey, p.AgentID)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkText(p.Message, p.Attachments, p.IdempotencyKey); err != nil {
+		return nil, err
+	}
+	if err := c.mayUse(ctx, key); err != nil {
+		return nil, err
+	}
+	m := c.message(key, p.Message, p.IdempotencyKey)
+	m.Content.Options.Mode = chat.QueueMode(p.QueueMode)
+	m.Content.Options.Thinking = p.Thinking
+	m.Content.Options.TimeoutMs = turnLimit(p.TimeoutMs, time.Millisecond)
+	if p.Deliver {
+		m.Content.Options.ReplyTo = targetOf(key)
+	}
+	receipt, err := c.receive(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	out := sendResult{RunID: receipt.RunID, Status: c.sendStatus(ctx, receipt)}
+	if c.extended {
+		out.Queued, out.Position = &receipt.Queued, &receipt.Position
+	}
+	return out, nil
+}
+
+// turnLimit reads a limit of the client: absent = the agent's default, 0 = the ceiling.
+func turnLimit(v *int64, unit time.Duration) int64 {
+	switch {
+	case v == nil:
+		return 0
+	case *v == 0:
+		return maxTurn.Milliseconds()
+	default:
+		return *v * unit.Milliseconds()
+	}
+}
+
+// sendStatus is how far a message is that is offered again.
+func (c *call) sendStatus(ctx context.Context, r chat.Receipt) string {
+	switch {
+	case !r.Duplicate:
+		return "started"
+	case r.State != store.StateDone:
+		return "in_flight"
+	case r.Outcome == chat.OutcomeAnswered || r.Outcome == chat.OutcomeMerged:
+		return "ok"
+	case r.Outcome == chat.OutcomeFailed && c.endedByTime(ctx, r.RunID):
+		return "timeout"
+	default:
+		return "error"
+	}
+}
+
+func (c *call) endedByTime(ctx context.Context, run string) bool {
+	ctx, cancel := context.WithTimeout(ctx, abortAnswers)
+	defer cancel()
+	end, err := c.srv.backend.Wait(ctx, run)
+	return err == nil && isTurnTimeout(end.Reason)
+}
+
+func isTurnTimeout(reason string) bool {
+	switch chat.FailReason(reason) { //nolint:exhaustive // the kinds of timeout
+	case chat.FailTimeout, chat.FailFirstByte, chat.FailSilence:
+		return true
+	default:
+		return false
+	}
+}
+
+// receive hands the message over. Before, the connection begins to follow its run, with the gate closed: nothing of the run goes
+// out before the answer, however fast the run is.
+func (c *call) receive(ctx context.Context, m chat.Message) (chat.Receipt, error) {
+	open := c.follow(m.ID)
+	receipt, err := c.srv.backend.ReceiveFrom(ctx, m, c.caller())
+	ended := err == nil && receipt.Duplicate && receipt.State == store.StateDone
+	if c.conn != nil && (err != nil || ended || receipt.RunID != m.ID) {
+		c.srv.hub.forget(c.conn, m.ID)
+	}
+	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	c.whenAnswered(open)
+	return receipt, err
+}
+
+// follow makes the connection get the events of a run once the returned function was called.
+func (c *call) follow(run string) (open func()) {
+	if c.conn == nil {
+		return func() {}
+	}
+	c.conn.buf.gate(run)
+	c.srv.hub.follow(c.conn, run)
+	return func() { c.conn.buf.openGate(run) }
+}
+
+func (c *call) caller() Caller {
+	return Caller{Principal: c.principal(), Scopes: c.who.scopes, Own: c.who.cred.own()}
+}
+
+// message is a message of this caller whose id and idempotency key are key.
+func (c *call) message(session chat.SessionKey, text, key string) chat.Message {
+	m := chat.Message{
+		Session: session, ID: key, Principal: c.principal(), Channel: webChannel,
+		Content: chat.Content{Text: text, Sender: chat.Sender{ID: c.principal()}},
+	}
+	if key != "" {
+		m.Dedupe, m.ParamsHash = c.dedupe(key), paramsHash(c.raw)
+	}
+	return m
+}
+
+func (c *call) dedupe(key string) string { return c.principal() + "/" + c.m.name + "/" + key }
+
+// paramsHash tells one call from another with the same key: a digest of the canonical JSON of all other params.
+func paramsHash(raw json.RawMessage) string {
+	var members map[string]any
+	dec := json.NewDecoder(strings.NewReader(string(raw)))
+	dec.UseNumber()
+	if err := dec.Decode(&members); err != nil {
+		members = nil // absent params; anything else was refused before
+	}
+	delete(members, "idempotencyKey")
+	sum := sha256.Sum256(mustJSON(members)) // encoding/json sorts the names
+	return hex.EncodeToString(sum[:])
+}
+
+// session reads the session key of a call; agentID, if given, must be its agent.
+func (c *call) session(key, agentID string) (chat.SessionKey, error) {
+	out, err := chat.ParseSessionKey(key, c.srv.backend.DefaultAgent())
+	if err != nil {
+		return out, c.badParam("/sessionKey", err.Error())
+	}
+	if agentID != "" && agentID != out.Agent {
+		return out, c.badParam("/agentId", "does not match the agent of the session key")
+	}
+	return out, nil
+}
+
+func (c *call) checkText(text string, attachments []json.RawMessage, key string) error {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return c.badParam("/message", "must not be blank")
+	case len(attachments) > 0:
+		return c.badParam("/attachments", "attachments are not supported")
+	}
+	return c.checkKey(key, true)
+}
+
+// checkKey checks an idempotency key. One that becomes the id of a run must not look like the id of a cron fire.
+func (c *call) checkKey(key string, run bool) error {
+	if key == "" {
+		return nil
+	}
+	if err := chat.CheckMessageID("idempotencyKey", key); err != nil {
+		return c.badParam("/idempotencyKey", "must be 1 to 128 printable ASCII characters without blanks")
+	}
+	if run && strings.Contains(key, ":") {
+		return c.badParam("/idempotencyKey", "must not contain ':'")
+	}
+	return nil
+}
+
+// mayUse refuses a session of somebody else to a caller that sees its own only. One that does not exist is free.
+func (c *call) mayUse(ctx context.Context, key chat.SessionKey) error {
+	if c.visible() == "" {
+		return nil
+	}
+	st, err := c.srv.backend.Session(ctx, key, "")
+	switch {
+	case errors.Is(err, chat.ErrSessionNotFound):
+		return nil
+	case err != nil:
+		return err
+	case st.Principal == c.principal():
+		return nil
+	default:
+		return chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())
+	}
+}
+
+// targetOf is the place on a channel that a session key names; zero when it names none.
+func targetOf(key chat.SessionKey) chat.Target {
+	channel := key.Channel()
+	if channel == "" {
+		return chat.Target{}
+	}
+	_, rest, _ := strings.Cut(key.Rest, ":")
+	_, place, _ := strings.Cut(rest, ":")
+	id, thread, _ := strings.Cut(place, ":topic:")
+	return chat.Target{Channel: channel, ChatID: id, Thread: thread}
+}
+
+type abortParams struct {
+	_          struct{} `also:"preserveSideRuns"`
+	SessionKey string   `json:"sessionKey" p:"required,min=1,max=512"`
+	AgentID    string   `json:"agentId" p:"min=1"`
+	RunID      string   `json:"runId" p:"min=1,max=1024"`
+	All        bool     `json:"all"`
+}
+
+type abortResult struct {
+	OK      bool     `json:"ok"`
+	Aborted bool     `json:"aborted"`
+	RunIDs  []string `json:"runIds"`
+}
+
+func chatAbort(ctx context.Context, c *call, p abortParams) (any, error) {
+	key, err := c.session(p.SessionKey, p.AgentID)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.mayUse(ctx, key); err != nil {
+		return nil, err
+	}
+	stop := store.StopParams{Session: key, Scope: store.StopOne, By: c.principal(), Reason: "stop"}
+	switch {
+	case p.RunID != "":
+		stop.Scope, stop.MessageID = store.StopRun, p.RunID
+	case p.All:
+		stop.Scope, stop.Reason = store.StopAll, "stopall"
+	}
+	ids, err := c.srv.backend.Stop(ctx, stop)
+	if err != nil {
+		return nil, err
+	}
+	if ids == nil {
+		ids = []string{}
+	}
+	return abortResult{OK: true, Aborted: len(ids) > 0, RunIDs: ids}, nil
+}
+
+func newMessageID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -1,0 +1,181 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Bounds of the protocol. They are not configuration: clients rely on them.
+const (
+	// ProtocolVersion is the current version of the wire protocol, MinProbeVersion the oldest that a probe may speak.
+	ProtocolVersion = 4
+	MinProbeVersion = 3
+
+	// HandshakeLimit is the largest message before hello-ok, in bytes.
+	HandshakeLimit = 65_536
+	// MinPayload and MaxPayload bound Config.MaxPayload.
+	MinPayload = 65_536
+	MaxPayload = 26_214_400
+
+	// TickEvery is the distance of `tick` events; clients give up after twice that silence.
+	TickEvery = 30 * time.Second
+
+	maxInFlight = 64 // requests of one connection
+	maxControl  = 16 // places of their own for stopping and looking
+	maxIDBytes  = 256
+	listBytes   = 4 << 20 // a list answer is cut here
+)
+
+// Off switches a limit of [Config] off whose zero value means its default.
+const Off = -1
+
+// Config of a [Server]. The zero value of every field is its default.
+type Config struct {
+	// Version is shown in hello-ok and status.
+	Version string
+
+	// Credentials give access; see [Credential]. Source adds those that come and go, nil = none.
+	Credentials []Credential
+	Source      CredentialSource
+
+	// AllowedHosts are further host names (without port) that a request may be addressed to. AllowedOrigins are exact origins of
+	// foreign pages that may connect, such as `https://chat.example.org`.
+	AllowedHosts   []string
+	AllowedOrigins []string
+	// TrustedProxies may state the address and scheme of a client in X-Forwarded-For and X-Forwarded-Proto.
+	TrustedProxies []netip.Prefix
+
+	// MaxPayload is the largest message after hello-ok in bytes, 65,536 to 26,214,400; default 1 MiB.
+	MaxPayload int64
+	// MaxBuffered is the send buffer of one connection in bytes; default 8 MiB.
+	MaxBuffered int
+	// MaxSockets open at once (10,000), of them MaxStrangers not authenticated (512), MaxStrangersPerAddr from one address (32),
+	// and MaxPerPrincipal of one credential (1,000).
+	MaxSockets, MaxStrangers, MaxStrangersPerAddr, MaxPerPrincipal int
+
+	// CronWritesPerMinute (300), ChatsPerMinute (600) are per principal, RequestsPerSecond (200) per connection; [Off] = no limit.
+	CronWritesPerMinute, ChatsPerMinute, RequestsPerSecond int
+	// Limiter counts calls per principal; nil = in this process. A cluster may hand in one that all replicas share.
+	Limiter Limiter
+
+	// Deadlines; the zero value of each is the protocol's. Tests shorten them.
+	Deadlines Deadlines
+	// HoldConnects makes every connect be answered `gateway starting` until [Server.Ready] is called.
+	HoldConnects bool
+	// StopTimeout is how long Serve waits for connections when it ends; default 5 s.
+	StopTimeout time.Duration
+
+	// Dashboard serves /dashboard and below; nil = off.
+	Dashboard http.Handler
+	// MetricsOnMain serves /metrics on the main listener to a read credential; nil = not there.
+	MetricsOnMain http.Handler
+	// Observer counts what happens; nil = nobody.
+	Observer Observer
+}
+
+// Deadlines of connections and requests. Zero values are the protocol's.
+type Deadlines struct {
+	Header     time.Duration // request line and headers: 10 s
+	Connect    time.Duration // `connect` complete after the upgrade: 15 s
+	Message    time.Duration // a started message complete: 30 s
+	Request    time.Duration // a request answered: 25 s
+	Write      time.Duration // one socket write: 10 s
+	Ping, Pong time.Duration // a ping every 20 s, its pong 25 s after it
+	Slow       time.Duration // the send buffer over its limit without a break: 5 s
+	Close      time.Duration // to write a close frame and to see the peer's: 1 s
+	Watch      time.Duration // distance at which health and credentials are looked at: 2 s
+}
+
+func orDuration(v, d time.Duration) time.Duration {
+	if v > 0 {
+		return v
+	}
+	return d
+}
+
+func orInt(v, d int) int {
+	switch {
+	case v == 0:
+		return d
+	case v < 0:
+		return 0
+	default:
+		return v
+	}
+}
+
+func (d Deadlines) withDefaults() Deadlines {
+	return Deadlines{
+		Header:  orDuration(d.Header, 10*time.Second),
+		Connect: orDuration(d.Connect, 15*time.Second),
+		Message: orDuration(d.Message, 30*time.Second),
+		Request: orDuration(d.Request, 25*time.Second),
+		Write:   orDuration(d.Write, 10*time.Second),
+		Ping:    orDuration(d.Ping, 20*time.Second),
+		Pong:    orDuration(d.Pong, 25*time.Second),
+		Slow:    orDuration(d.Slow, 5*time.Second),
+		Close:   orDuration(d.Close, time.Second),
+		Watch:   orDuration(d.Watch, 2*time.Second),
+	}
+}
+
+func (c Config) withDefaults() Config {
+	if c.MaxPayload == 0 {
+		c.MaxPayload = 1 << 20
+	}
+	c.MaxBuffered = orInt(c.MaxBuffered, 8<<20)
+	c.MaxSockets = orInt(c.MaxSockets, 10_000)
+	c.MaxStrangers = orInt(c.MaxStrangers, 512)
+	c.MaxStrangersPerAddr = orInt(c.MaxStrangersPerAddr, 32)
+	c.MaxPerPrincipal = orInt(c.MaxPerPrincipal, 1_000)
+	c.CronWritesPerMinute = orInt(c.CronWritesPerMinute, 300)
+	c.ChatsPerMinute = orInt(c.ChatsPerMinute, 600)
+	c.RequestsPerSecond = orInt(c.RequestsPerSecond, 200)
+	c.Deadlines = c.Deadlines.withDefaults()
+	c.StopTimeout = orDuration(c.StopTimeout, 5*time.Second)
+	if c.Observer == nil {
+		c.Observer = NoObserver{}
+	}
+	if c.Limiter == nil {
+		c.Limiter = newLocalLimiter(c.CronWritesPerMinute, c.ChatsPerMinute)
+	}
+	return c
+}
+
+// check reports every fault of a configuration at once.
+func (c Config) check() error {
+	var faults []error
+	if c.MaxPayload < MinPayload || c.MaxPayload > MaxPayload {
+		faults = append(faults, fmt.Errorf("max payload %d is outside %d..%d", c.MaxPayload, MinPayload, MaxPayload))
+	}
+	if len(c.Credentials) == 0 && c.Source == nil {
+		faults = append(faults, errors.New("there is no credential; nobody could connect"))
+	}
+	for _, cred := range c.Credentials {
+		faults = append(faults, cred.check())
+	}
+	for _, o := range c.AllowedOrigins {
+		faults = append(faults, checkOrigin(o))
+	}
+	for _, p := range c.TrustedProxies {
+		if p.Bits() == 0 {
+			faults = append(faults, fmt.Errorf("trusted proxy %s trusts everybody", p))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+func checkOrigin(o string) error {
+	u, err := url.Parse(o)
+	exact := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		!strings.Contains(u.Host, "*") && o == u.Scheme+"://"+u.Host
+	if !exact {
+		return fmt.Errorf("allowed origin %q is not an exact origin such as https://chat.example.org", o)
+	}
+	return nil
+}

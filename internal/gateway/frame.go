@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+)
+
+// request is one frame of a client.
+type request struct {
+	id, method string
+	params     json.RawMessage
+	// badText is set when some string of it must be refused; the frame itself is sound.
+	badText error
+}
+
+// malformed is a frame that is not a request. id is what the answer carries.
+type malformed struct {
+	id, reason string
+	// notObject: there is no JSON object at all, the one fault that is not even answered before authentication.
+	notObject bool
+}
+
+// Error says what is wrong with the frame, in the words of the protocol.
+func (m *malformed) Error() string { return "invalid request frame: " + m.reason }
+
+// parseRequest reads one message. Member names count exactly as written, which decoding into a struct would not do.
+func parseRequest(data []byte) (request, error) {
+	strict := inspect(data)
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil || members == nil {
+		return request{}, &malformed{id: "invalid", reason: "must be object", notObject: true}
+	}
+	req := request{params: members["params"]}
+	id, idErr := frameString(members, "id", maxIDBytes)
+	req.id = id
+	refuse := func(reason string) (request, error) {
+		if req.id == "" {
+			return req, &malformed{id: "invalid", reason: reason}
+		}
+		return req, &malformed{id: req.id, reason: reason}
+	}
+	kind, kindErr := frameString(members, "type", 16)
+	method, methodErr := frameString(members, "method", 256)
+	_, traceErr := optionalString(members, "traceparent", 128)
+	req.method = method
+	switch err := errors.Join(kindErr); {
+	case errors.Is(strict, errTooDeep):
+		return refuse(strict.Error())
+	case err != nil:
+		return refuse(err.Error())
+	case kind != "req":
+		return refuse("at /type: must be equal to constant")
+	}
+	for _, err := range []error{idErr, methodErr, traceErr} {
+		if err != nil {
+			return refuse(err.Error())
+		}
+	}
+	req.badText = strict
+	return req, nil
+}
+
+func frameString(members map[string]json.RawMessage, name string, limit int) (string, error) {
+	if _, ok := members[name]; !ok {
+		return "", fmt.Errorf("must have required property '%s'", name)
+	}
+	return optionalString(members, name, limit)
+}
+
+func optionalString(members map[string]json.RawMessage, name string, limit int) (string, error) {
+	raw, ok := members[name]
+	if !ok {
+		return "", nil
+	}
+	var s string
+	if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+		return "", fmt.Errorf("at /%s: must be string", name)
+	}
+	if s == "" && name != "traceparent" {
+		return "", fmt.Errorf("at /%s: must NOT have fewer than 1 characters", name)
+	}
+	if len(s) > limit {
+		return "", fmt.Errorf("at /%s: must NOT have more than %d bytes", name, limit)
+	}
+	return s, nil
+}
+
+// appendResponse writes a response frame. The payload is JSON already.
+func appendResponse(dst []byte, id string, payload []byte) []byte {
+	dst = append(dst, `{"type":"res","id":`...)
+	dst = appendString(dst, id)
+	dst = append(dst, `,"ok":true,"payload":`...)
+	dst = append(dst, payload...)
+	return append(dst, '}')
+}
+
+func appendFailure(dst []byte, id string, e *wireError) []byte {
+	dst = append(dst, `{"type":"res","id":`...)
+	dst = appendString(dst, id)
+	dst = append(dst, `,"ok":false,"error":`...)
+	dst = append(dst, mustJSON(e)...)
+	return append(dst, '}')
+}
+
+// appendEvent writes an event frame; seq 0 = none, health > 0 adds the state version.
+func appendEvent(dst []byte, event string, payload []byte, seq, health uint64) []byte {
+	dst = append(dst, `{"type":"event","event":"`...)
+	dst = append(dst, event...)
+	dst = append(dst, `","payload":`...)
+	dst = append(dst, payload...)
+	if seq > 0 {
+		dst = append(dst, `,"seq":`...)
+		dst = strconv.AppendUint(dst, seq, 10)
+	}
+	if health > 0 {
+		dst = append(dst, `,"stateVersion":{"presence":0,"health":`...)
+		dst = strconv.AppendUint(dst, health, 10)
+		dst = append(dst, '}')
+	}
+	return append(dst, '}')
+}
+
+// appendString quotes s as JSON.
+func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			return append(dst, mustJSON(s)...)
+		}
+	}
+	dst = append(dst, '"')
+	dst = append(dst, s...)
+	return append(dst, '"')
+}
+
+// mustJSON encodes values of our own making: structs, maps and slices of strings, numbers and such. Text is sent as it is, without
+// the escapes that are meant for HTML. An error would be a defect; it is shown as null and the tests of every type rule it out.
+func mustJSON(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return []byte("null")
+	}
+	return bytes.TrimRight(b.Bytes(), "\n")
+}

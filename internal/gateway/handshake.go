@@ -1,0 +1,271 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/gorilla/websocket"
+)
+
+// Capabilities that a client can name in connect.
+const (
+	CapExtended   = "laneway-ext" // it understands the members that are ours
+	CapToolEvents = "tool-events" // it wants the steps of tool calls
+)
+
+type connectParams struct {
+	_           struct{}    `open:"true"`
+	MinProtocol int64       `json:"minProtocol" p:"required,min=1"`
+	MaxProtocol int64       `json:"maxProtocol" p:"required,min=1"`
+	Client      clientInfo  `json:"client" p:"required"`
+	Role        string      `json:"role"`
+	Scopes      []string    `json:"scopes" p:"max=64"`
+	Caps        []string    `json:"caps" p:"max=64"`
+	Auth        connectAuth `json:"auth"`
+}
+
+type clientInfo struct {
+	_        struct{} `open:"true"`
+	ID       string   `json:"id" p:"required,max=64,pattern=^[a-z0-9][a-z0-9._-]*$"`
+	Version  string   `json:"version" p:"required,min=1,max=64"`
+	Platform string   `json:"platform" p:"required,min=1,max=64"`
+	Mode     string   `json:"mode" p:"required,enum=webchat|cli|ui|backend|node|worker|probe|test"`
+}
+
+type connectAuth struct {
+	_        struct{} `open:"true"`
+	Token    string   `json:"token"`
+	Password string   `json:"password"`
+}
+
+// refusal is a failed handshake: an error frame, then a close.
+type refusal struct {
+	err  *wireError
+	code int
+}
+
+func (c *conn) challenge() {
+	c.buf.putEvent(eventChallenge, mustJSON(map[string]any{"nonce": uuid.NewString(), "ts": time.Now().UnixMilli()}))
+}
+
+// handshake reads and answers the first request. It returns how the connection ends, nil when the client is in.
+func (c *conn) handshake(ctx context.Context) *closing {
+	_ = c.ws.SetReadDeadline(c.since.Add(c.srv.cfg.Deadlines.Connect))
+	data, err := c.next(HandshakeLimit)
+	if err != nil {
+		return c.handshakeEnd(err)
+	}
+	req, err := parseRequest(data)
+	var bad *malformed
+	if errors.As(err, &bad) {
+		if bad.notObject {
+			return &closing{websocket.CloseNormalClosure, "first message must be a JSON object", ClosedHandshake}
+		}
+		return c.refuse(bad.id, refusal{invalid(bad.Error()), websocket.ClosePolicyViolation})
+	}
+	if no := c.admit(ctx, req); no != nil {
+		return c.refuse(req.id, *no)
+	}
+	return nil
+}
+
+func (c *conn) handshakeEnd(err error) *closing {
+	if isTimeout(err) && c.buf.reason() == "" {
+		return &closing{websocket.CloseNormalClosure, "connect timeout", ClosedHandshake}
+	}
+	return c.readEnd(err)
+}
+
+func (c *conn) refuse(id string, no refusal) *closing {
+	c.buf.putFrame(appendFailure(nil, id, no.err))
+	return &closing{no.code, no.err.Message, ClosedHandshake}
+}
+
+// admit is the whole decision about a connect request. It needs no database.
+func (c *conn) admit(ctx context.Context, req request) *refusal {
+	if req.method != methodConnect {
+		return &refusal{invalid("invalid handshake: first request must be connect"), websocket.ClosePolicyViolation}
+	}
+	p, no := readConnect(req)
+	if no != nil {
+		return no
+	}
+	protocol, no := negotiate(p)
+	if no != nil {
+		return no
+	}
+	cred, no := c.srv.authenticate(ctx, p.Auth, c.addr)
+	if no != nil {
+		return no
+	}
+	if no := c.srv.closedDoor(); no != nil {
+		return no
+	}
+	id := &identity{cred: cred, scopes: cred.grant(p.Scopes), extended: slices.Contains(p.Caps, CapExtended)}
+	id.level = levelOf(id.scopes)
+	id.tools = slices.Contains(p.Caps, CapToolEvents)
+	id.probe = protocol < ProtocolVersion
+	if !c.srv.hub.admit(c, id, c.srv.cfg.MaxPerPrincipal) {
+		w := unavailable("TOO_MANY_CONNECTIONS", "too many connections", time.Second)
+		return &refusal{w, websocket.CloseTryAgainLater}
+	}
+	c.welcome(req.id, id, protocol)
+	c.log.InfoContext(ctx, "client connected", slog.String("principal", cred.Name), slog.String("client", p.Client.ID),
+		slog.String("mode", p.Client.Mode))
+	return nil
+}
+
+func readConnect(req request) (connectParams, *refusal) {
+	var p connectParams
+	err := req.badText
+	if err == nil {
+		err = shapeOf[connectParams]().decode(req.params, &p)
+	}
+	if err == nil && p.MinProtocol > p.MaxProtocol {
+		err = &paramError{at: "/maxProtocol", text: "must be >= minProtocol"}
+	}
+	if err != nil {
+		return p, &refusal{badParams(methodConnect, err), websocket.ClosePolicyViolation}
+	}
+	if p.Role != "" && p.Role != roleOperator {
+		w := invalid("unsupported role: " + cutName(p.Role))
+		w.Details = map[string]any{"code": "ROLE_NOT_SUPPORTED"}
+		return p, &refusal{w, websocket.ClosePolicyViolation}
+	}
+	return p, nil
+}
+
+func negotiate(p connectParams) (int, *refusal) {
+	switch {
+	case p.MinProtocol <= ProtocolVersion && p.MaxProtocol >= ProtocolVersion:
+		return ProtocolVersion, nil
+	case p.Client.Mode == "probe" && p.MaxProtocol == MinProbeVersion:
+		return MinProbeVersion, nil
+	}
+	w := invalid("protocol mismatch")
+	w.Details = map[string]any{
+		"code": "PROTOCOL_MISMATCH", "clientMinProtocol": p.MinProtocol, "clientMaxProtocol": p.MaxProtocol,
+		"expectedProtocol": ProtocolVersion, "minimumProbeProtocol": MinProbeVersion,
+	}
+	return 0, &refusal{w, websocket.CloseProtocolError}
+}
+
+// closedDoor refuses everybody while the gateway starts or stops.
+func (s *Server) closedDoor() *refusal {
+	switch {
+	case s.state.draining():
+		return &refusal{draining(), websocket.CloseServiceRestart}
+	case !s.state.ready():
+		return &refusal{starting(), websocket.CloseTryAgainLater}
+	default:
+		return nil
+	}
+}
+
+func starting() *wireError {
+	return &wireError{
+		Code: codeUnavailable, Message: "gateway starting", Details: map[string]any{"reason": "startup-sidecars"},
+		Retryable: true, RetryAfterMs: 500,
+	}
+}
+
+// welcome sends hello-ok and opens the connection for events, in this order.
+func (c *conn) welcome(id string, who *identity, protocol int) {
+	s := c.srv
+	c.authedAt = time.Now()
+	c.buf.putFrame(appendResponse(nil, id, mustJSON(s.hello(c, who, protocol))))
+	c.who.Store(who)
+	s.hub.open(c)
+}
+
+// helloOK is the answer to connect; always in the standard view.
+type helloOK struct {
+	Type     string        `json:"type"`
+	Protocol int           `json:"protocol"`
+	Server   helloServer   `json:"server"`
+	Features helloFeatures `json:"features"`
+	Snapshot helloSnapshot `json:"snapshot"`
+	Auth     helloAuth     `json:"auth"`
+	Policy   helloPolicy   `json:"policy"`
+}
+
+type helloServer struct {
+	Version string `json:"version"`
+	BootID  string `json:"bootId"`
+	ConnID  string `json:"connId"`
+}
+
+type helloFeatures struct {
+	Methods      []string `json:"methods"`
+	Events       []string `json:"events"`
+	Capabilities []string `json:"capabilities"`
+}
+
+type helloSnapshot struct {
+	Presence        []string        `json:"presence"`
+	Health          json.RawMessage `json:"health"`
+	StateVersion    stateVersion    `json:"stateVersion"`
+	UptimeMs        int64           `json:"uptimeMs"`
+	SessionDefaults sessionDefaults `json:"sessionDefaults"`
+	AuthMode        string          `json:"authMode"`
+}
+
+type stateVersion struct {
+	Presence int    `json:"presence"`
+	Health   uint64 `json:"health"`
+}
+
+type sessionDefaults struct {
+	DefaultAgentID string `json:"defaultAgentId"`
+	MainKey        string `json:"mainKey"`
+	MainSessionKey string `json:"mainSessionKey"`
+	Scope          string `json:"scope"`
+}
+
+type helloAuth struct {
+	Role   string   `json:"role"`
+	Scopes []string `json:"scopes"`
+}
+
+type helloPolicy struct {
+	MaxPayload       int64 `json:"maxPayload"`
+	MaxBufferedBytes int   `json:"maxBufferedBytes"`
+	TickIntervalMs   int64 `json:"tickIntervalMs"`
+}
+
+const roleOperator = "operator"
+
+func (s *Server) hello(c *conn, who *identity, protocol int) helloOK {
+	health := s.health.Load()
+	agent := s.backend.DefaultAgent()
+	mode := "token"
+	if s.keys.passwordOnly() {
+		mode = "password"
+	}
+	return helloOK{
+		Type: "hello-ok", Protocol: protocol,
+		Server:   helloServer{Version: s.version(), BootID: s.bootID, ConnID: c.id},
+		Features: helloFeatures{Methods: s.methodNames, Events: eventNames(), Capabilities: []string{CapExtended}},
+		Snapshot: helloSnapshot{
+			Presence: []string{}, Health: health.standard, StateVersion: stateVersion{Health: health.version},
+			UptimeMs:        time.Since(s.startedAt).Milliseconds(),
+			SessionDefaults: sessionDefaults{agent, "main", "agent:" + agent + ":main", sessionScope},
+			AuthMode:        mode,
+		},
+		Auth:   helloAuth{Role: roleOperator, Scopes: who.scopes},
+		Policy: helloPolicy{s.cfg.MaxPayload, s.cfg.MaxBuffered, TickEvery.Milliseconds()},
+	}
+}
+
+func (s *Server) version() string {
+	if v := strings.TrimSpace(s.cfg.Version); v != "" {
+		return v
+	}
+	return "dev"
+}

@@ -1,0 +1,298 @@
+package gateway_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"go.uber.org/goleak"
+
+	"laneway/internal/gateway"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	adminToken = "admin-token-0123456789-0123456789"
+	readToken  = "read-token-0123456789-0123456789"
+	writeToken = "write-token-0123456789-0123456789"
+	annaToken  = "anna-token-0123456789-0123456789"
+	ottoToken  = "otto-token-0123456789-0123456789"
+	patience   = 15 * time.Second // for things that must happen; never how long a test takes
+)
+
+func credentials() []gateway.Credential {
+	all := []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}
+	cred := func(name, secret, visible string, scopes ...string) gateway.Credential {
+		return gateway.Credential{Name: name, Digest: sha256.Sum256([]byte(secret)), Scopes: scopes, Visible: visible}
+	}
+	return []gateway.Credential{
+		cred("gateway", adminToken, "", all...),
+		cred("read", readToken, "", gateway.ScopeRead),
+		cred("write", writeToken, "", gateway.ScopeRead, gateway.ScopeWrite),
+		cred("anna", annaToken, gateway.VisibleOwn, all...),
+		cred("otto", ottoToken, gateway.VisibleOwn, all...),
+	}
+}
+
+// bench is a running gateway with a house behind it.
+type bench struct {
+	t     *testing.T
+	srv   *gateway.Server
+	house *house
+	addr  string
+	stop  func() error
+}
+
+func start(t *testing.T, change ...func(*gateway.Config)) *bench {
+	t.Helper()
+	return startBehind(t, newHouse(t), change...)
+}
+
+func startBehind(t *testing.T, h *house, change ...func(*gateway.Config)) *bench {
+	t.Helper()
+	cfg := gateway.Config{Version: "0.1.0", Credentials: credentials()}
+	for _, f := range change {
+		f(&cfg)
+	}
+	srv, err := gateway.New(cfg, h, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, l) }()
+	b := &bench{t: t, srv: srv, house: h, addr: l.Addr().String()}
+	b.stop = sync.OnceValue(func() error {
+		cancel()
+		select {
+		case err := <-served:
+			return err
+		case <-time.After(patience):
+			return errors.New("Serve did not return")
+		}
+	})
+	t.Cleanup(func() {
+		if err := b.stop(); err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return b
+}
+
+// frame is any frame of the server.
+type frame struct {
+	Type, ID, Event string
+	OK              bool
+	Payload         json.RawMessage
+	Error           *frameError
+	Seq             uint64
+	StateVersion    map[string]int
+}
+
+type frameError struct {
+	Code, Message string
+	Details       map[string]any
+	Retryable     bool
+	RetryAfterMs  int64
+}
+
+// socket is a client.
+type socket struct {
+	t  *testing.T
+	ws *websocket.Conn
+	// hello is the payload of hello-ok.
+	hello json.RawMessage
+}
+
+func (b *bench) open() *socket {
+	b.t.Helper()
+	ws, _, err := websocket.DefaultDialer.Dial("ws://"+b.addr+"/", nil)
+	if err != nil {
+		b.t.Fatalf("dial: %v", err)
+	}
+	s := &socket{t: b.t, ws: ws}
+	b.t.Cleanup(func() { _ = ws.Close() })
+	return s
+}
+
+// dial opens a socket and reads the challenge.
+func (b *bench) dial() *socket {
+	b.t.Helper()
+	s := b.open()
+	if f := s.read(); f.Event != "connect.challenge" || f.Seq != 0 {
+		b.t.Fatalf("first frame is %+v, want the challenge without seq", f)
+	}
+	return s
+}
+
+func connectFrame(token string, caps ...string) map[string]any {
+	return map[string]any{
+		"type": "req", "id": "connect", "method": "connect",
+		"params": map[string]any{
+			"minProtocol": 4, "maxProtocol": 4, "caps": append([]string{}, caps...),
+			"client": map[string]any{"id": "test", "version": "1", "platform": "linux", "mode": "test"},
+			"role":   "operator", "scopes": []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin},
+			"auth": map[string]any{"token": token},
+		},
+	}
+}
+
+// login opens a socket that is logged in.
+func (b *bench) login(token string, caps ...string) *socket {
+	b.t.Helper()
+	s := b.dial()
+	s.send(connectFrame(token, caps...))
+	f := s.read()
+	if !f.OK || f.ID != "connect" {
+		b.t.Fatalf("connect: %+v %+v", f, f.Error)
+	}
+	s.hello = f.Payload
+	return s
+}
+
+func (s *socket) send(v any) {
+	s.t.Helper()
+	if err := s.ws.WriteJSON(v); err != nil {
+		s.t.Fatalf("write: %v", err)
+	}
+}
+
+func (s *socket) sendText(text string) {
+	s.t.Helper()
+	if err := s.ws.WriteMessage(websocket.TextMessage, []byte(text)); err != nil {
+		s.t.Fatalf("write: %v", err)
+	}
+}
+
+func (s *socket) read() frame {
+	s.t.Helper()
+	f, err := s.tryRead()
+	if err != nil {
+		s.t.Fatalf("read: %v", err)
+	}
+	return f
+}
+
+func (s *socket) tryRead() (frame, error) {
+	_ = s.ws.SetReadDeadline(time.Now().Add(patience))
+	_, data, err := s.ws.ReadMessage()
+	if err != nil {
+		return frame{}, err
+	}
+	var f frame
+	err = json.Unmarshal(data, &f)
+	return f, err
+}
+
+// next reads until a frame is as wanted.
+func (s *socket) next(want func(frame) bool) frame {
+	s.t.Helper()
+	for {
+		if f := s.read(); want(f) {
+			return f
+		}
+	}
+}
+
+func (s *socket) request(id, method string, params any) {
+	s.t.Helper()
+	m := map[string]any{"type": "req", "id": id, "method": method}
+	if params != nil {
+		m["params"] = params
+	}
+	s.send(m)
+}
+
+// call sends a request and returns its answer; events on the way are dropped.
+func (s *socket) call(method string, params any) frame {
+	s.t.Helper()
+	id := "call-" + method
+	s.request(id, method, params)
+	return s.next(func(f frame) bool { return f.Type == "res" && f.ID == id })
+}
+
+// must is call for an answer that must be good, decoded.
+func (s *socket) must(method string, params any) map[string]any {
+	s.t.Helper()
+	f := s.call(method, params)
+	if !f.OK {
+		s.t.Fatalf("%s: %+v", method, f.Error)
+	}
+	return decode[map[string]any](s.t, f.Payload)
+}
+
+func decode[T any](t *testing.T, raw json.RawMessage) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("decoding %s: %v", raw, err)
+	}
+	return v
+}
+
+// closed reads until the server closes, and returns the code with the frames before it.
+func (s *socket) closed() (code int, text string, before []frame) {
+	s.t.Helper()
+	for {
+		f, err := s.tryRead()
+		var ce *websocket.CloseError
+		switch {
+		case errors.As(err, &ce):
+			return ce.Code, ce.Text, before
+		case err != nil:
+			s.t.Fatalf("want a close frame, got %v", err)
+		}
+		before = append(before, f)
+	}
+}
+
+type params = map[string]any
+
+func isEvent(name, run string) func(frame) bool {
+	return func(f frame) bool {
+		var p struct{ RunID string }
+		return f.Event == name && json.Unmarshal(f.Payload, &p) == nil && p.RunID == run
+	}
+}
+
+func chatState(run, state string) func(frame) bool {
+	return func(f frame) bool {
+		var p struct{ RunID, State string }
+		return f.Event == "chat" && json.Unmarshal(f.Payload, &p) == nil && p.RunID == run && p.State == state
+	}
+}
+
+// get makes a plain HTTP request; change may alter it.
+func (b *bench) get(method, path string, change ...func(*http.Request)) (int, http.Header, map[string]any) {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), method, "http://"+b.addr+path, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, f := range change {
+		f(req)
+	}
+	tr := &http.Transport{DisableKeepAlives: true}
+	defer tr.CloseIdleConnections()
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var body map[string]any
+	_ = json.NewDecoder(resp.Body).Decode(&body)
+	return resp.StatusCode, resp.Header, body
+}

@@ -1,0 +1,328 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"laneway/internal/chat"
+)
+
+const (
+	stalledAfter = 30 * time.Second
+	healthEvery  = time.Minute // at least this often a health event
+	sessionScope = "per-sender"
+)
+
+// healthPicture is what was last seen of the house, in both views.
+type healthPicture struct {
+	version            uint64
+	standard, extended json.RawMessage
+	essence            string // what counts as a change
+	status             chat.SystemStatus
+}
+
+type healthPayload struct {
+	OK               bool                     `json:"ok,omitempty"`
+	Ts               int64                    `json:"ts"`
+	DurationMs       int64                    `json:"durationMs"`
+	Channels         map[string]healthChannel `json:"channels"`
+	ChannelOrder     []string                 `json:"channelOrder"`
+	ChannelLabels    map[string]string        `json:"channelLabels"`
+	HeartbeatSeconds int                      `json:"heartbeatSeconds"`
+	DefaultAgentID   string                   `json:"defaultAgentId"`
+	Agents           []string                 `json:"agents"`
+	Sessions         healthSessions           `json:"sessions"`
+	*healthExtra
+}
+
+// healthExtra is the extended view.
+type healthExtra struct {
+	Problems  []string        `json:"problems"`
+	Database  healthDatabase  `json:"database"`
+	Scheduler healthScheduler `json:"scheduler"`
+	NodeID    string          `json:"nodeId"`
+}
+
+type healthDatabase struct {
+	OK        bool  `json:"ok"`
+	LatencyMs int64 `json:"latencyMs"`
+}
+
+type healthScheduler struct {
+	OK            bool   `json:"ok"`
+	LastTickAgeMs *int64 `json:"lastTickAgeMs"`
+}
+
+type healthSessions struct {
+	Path   string   `json:"path"`
+	Count  int      `json:"count"`
+	Recent []string `json:"recent"`
+}
+
+type healthChannel struct {
+	Configured    bool    `json:"configured"`
+	Running       bool    `json:"running"`
+	Connected     bool    `json:"connected"`
+	LastPollAgeMs *int64  `json:"lastPollAgeMs"`
+	LastError     *string `json:"lastError"`
+}
+
+// ageMs is an age as a number; null for what does not exist or never happened (negative ages).
+func ageMs(d time.Duration) *int64 {
+	if d < 0 {
+		return nil
+	}
+	ms := d.Milliseconds()
+	return &ms
+}
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func stalled(p chat.Progress) bool { return p.StalledFor >= stalledAfter || p.CronAge >= stalledAfter }
+
+// problemsOf says in words what is wrong; none = healthy.
+func problemsOf(st *chat.SystemStatus) []string {
+	problems := []string{}
+	if st.StoreError != "" {
+		problems = append(problems, "database: "+st.StoreError)
+	}
+	if st.Progress.StalledFor >= stalledAfter {
+		problems = append(problems, fmt.Sprintf("work has been ready for %s and nothing starts", st.Progress.StalledFor.Round(time.Second)))
+	}
+	if st.Progress.CronAge >= stalledAfter {
+		problems = append(problems, fmt.Sprintf("the cron loop has not turned for %s", st.Progress.CronAge.Round(time.Second)))
+	}
+	for _, ch := range st.Channels {
+		if ch.Configured && (!ch.Running || ch.State == "conflict") {
+			problems = append(problems, "channel "+ch.ID+": "+orWord(ch.LastError, "not running"))
+		}
+	}
+	return problems
+}
+
+func orWord(s, word string) string {
+	if s == "" {
+		return word
+	}
+	return s
+}
+
+func (s *Server) picture(st chat.SystemStatus, took time.Duration, version uint64) *healthPicture {
+	problems := problemsOf(&st)
+	p := healthPayload{
+		OK: len(problems) == 0, Ts: time.Now().UnixMilli(), DurationMs: took.Milliseconds(),
+		Channels: map[string]healthChannel{}, ChannelOrder: []string{}, ChannelLabels: map[string]string{},
+		DefaultAgentID: s.backend.DefaultAgent(), Agents: []string{},
+		Sessions: healthSessions{Path: st.Store, Count: st.SessionsKnown, Recent: []string{}},
+	}
+	for _, ch := range st.Channels {
+		if _, twice := p.Channels[ch.ID]; twice {
+			continue // further accounts are in channels.status
+		}
+		p.ChannelOrder = append(p.ChannelOrder, ch.ID)
+		p.ChannelLabels[ch.ID] = orWord(ch.Label, ch.ID)
+		p.Channels[ch.ID] = healthChannel{ch.Configured, ch.Running, ch.Connected, ageMs(ch.LastPollAge), orNull(ch.LastError)}
+	}
+	pic := &healthPicture{version: version, standard: mustJSON(p), status: st}
+	p.healthExtra = &healthExtra{
+		Problems: problems, Database: healthDatabase{st.StoreError == "", st.StoreLatency.Milliseconds()},
+		Scheduler: healthScheduler{!stalled(st.Progress), ageMs(st.Progress.CronAge)}, NodeID: st.NodeID,
+	}
+	pic.extended = mustJSON(p)
+	pic.essence = string(mustJSON([]any{problems, p.ChannelOrder, connected(st.Channels)}))
+	return pic
+}
+
+func connected(channels []chat.ChannelStatus) []bool {
+	out := make([]bool, 0, 2*len(channels))
+	for _, ch := range channels {
+		out = append(out, ch.Running, ch.Connected)
+	}
+	return out
+}
+
+// look takes a new picture of the house.
+func (s *Server) look(ctx context.Context) *healthPicture {
+	began := time.Now()
+	st := s.backend.Status(ctx)
+	version := uint64(0)
+	if old := s.health.Load(); old != nil {
+		version = old.version
+	}
+	pic := s.picture(st, time.Since(began), version)
+	s.health.Store(pic)
+	return pic
+}
+
+// watch looks at the house at a steady pace: health for everybody, lanes for those who understand them, credentials that ended.
+// It ends with ctx.
+func (s *Server) watch(ctx context.Context) {
+	t := time.NewTicker(s.cfg.Deadlines.Watch)
+	defer t.Stop()
+	w := &watcher{s: s, told: time.Now(), essence: s.health.Load().essence}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			s.refreshKeys(ctx)
+			w.turn(ctx)
+		}
+	}
+}
+
+func (s *Server) refreshKeys(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Deadlines.Watch)
+	defer cancel()
+	if err := s.keys.refresh(ctx); err != nil {
+		s.log.WarnContext(ctx, "credentials were not read; the last ones stay in force", slog.Any("err", err))
+	}
+	now := time.Now()
+	for _, c := range s.hub.everyone() {
+		if id := c.who.Load(); !s.keys.holds(id.cred, now) {
+			c.end(websocket.ClosePolicyViolation, "credential was revoked", ClosedRevoked)
+		}
+	}
+}
+
+// watcher remembers what was last told.
+type watcher struct {
+	s       *Server
+	told    time.Time
+	essence string
+	lanes   string
+}
+
+func (w *watcher) turn(ctx context.Context) {
+	bound, cancel := context.WithTimeout(ctx, w.s.cfg.Deadlines.Request)
+	defer cancel()
+	pic := w.s.look(bound)
+	if pic.essence != w.essence || time.Since(w.told) >= healthEvery {
+		w.tellHealth(pic)
+	}
+	w.tellLanes()
+}
+
+func (w *watcher) tellHealth(pic *healthPicture) {
+	w.essence, w.told = pic.essence, time.Now()
+	next := *pic
+	next.version++
+	w.s.health.Store(&next)
+	for _, c := range w.s.hub.everyone() {
+		if id := c.who.Load(); id.level >= scopeLevel(ScopeRead) {
+			c.buf.putState(eventHealth, next.of(id.extended), next.version)
+		}
+	}
+}
+
+func (p *healthPicture) of(extended bool) json.RawMessage {
+	if extended {
+		return p.extended
+	}
+	return p.standard
+}
+
+func (w *watcher) tellLanes() {
+	lanes := lanesOf(w.s.backend.Lanes())
+	payload := mustJSON(map[string]any{"lanes": lanes.Lanes, "sessions": lanes.Sessions})
+	if string(payload) == w.lanes {
+		return
+	}
+	w.lanes = string(payload)
+	for _, c := range w.s.hub.everyone() {
+		if id := c.who.Load(); id.extended && id.level >= scopeLevel(ScopeRead) {
+			c.buf.putState(eventLanes, payload, 0)
+		}
+	}
+}
+
+type liveness struct {
+	OK       bool     `json:"ok"`
+	Status   string   `json:"status"`
+	UptimeMs int64    `json:"uptimeMs"`
+	Progress progress `json:"progress"`
+}
+
+type progress struct {
+	DispatcherAgeMs *int64 `json:"dispatcherAgeMs"`
+	CronTickAgeMs   *int64 `json:"cronTickAgeMs"`
+	WriterAgeMs     *int64 `json:"writerAgeMs"`
+}
+
+// healthz says whether the process does its work. It does not touch the database: a restart would not mend one.
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	p := s.backend.Progress()
+	body := liveness{
+		OK: true, Status: "live", UptimeMs: time.Since(s.startedAt).Milliseconds(),
+		Progress: progress{ageMs(p.DispatcherAge), ageMs(p.CronAge), ageMs(p.WriterAge)},
+	}
+	status := http.StatusOK
+	switch {
+	case stalled(p):
+		body.OK, body.Status, status = false, "stalled", http.StatusServiceUnavailable
+	case s.state.draining():
+		body.Status = "draining"
+	}
+	writeJSON(w, status, body)
+}
+
+type readiness struct {
+	OK     bool            `json:"ok"`
+	Checks readinessChecks `json:"checks"`
+}
+
+type readinessChecks struct {
+	Database   string `json:"database"`
+	Migrations string `json:"migrations"`
+	Draining   bool   `json:"draining"`
+	Starting   bool   `json:"starting,omitempty"`
+}
+
+// readyz says whether new work should be sent here.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	checks := readinessChecks{Database: "ok", Migrations: "ok", Draining: s.state.draining(), Starting: !s.state.ready()}
+	err := s.askReady(r.Context())
+	var named *NotReadyError
+	switch {
+	case errors.As(err, &named) && named.Check == CheckMigrations:
+		checks.Migrations = "failed"
+	case errors.As(err, &named) && named.Check == CheckDraining:
+		checks.Draining = true
+	case err != nil:
+		checks.Database = "failed"
+	}
+	body := readiness{OK: err == nil && !checks.Draining && !checks.Starting, Checks: checks}
+	if body.OK {
+		writeJSON(w, http.StatusOK, body)
+		return
+	}
+	s.log.DebugContext(r.Context(), "not ready", slog.Any("err", err))
+	w.Header().Set("Retry-After", "1")
+	writeJSON(w, http.StatusServiceUnavailable, body)
+}
+
+// askReady gives the backend a second. Its goroutine ends with the backend's answer, which ends soon after its context.
+func (s *Server) askReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() { answer <- s.backend.Ready(ctx) }()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,275 @@
+package gateway
+
+import (
+	"context"
+	"encoding/base64"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/gorilla/websocket"
+)
+
+// errorBody is an error outside of /v1.
+type errorBody struct {
+	OK    bool       `json:"ok"`
+	Error *wireError `json:"error"`
+}
+
+func writeError(w http.ResponseWriter, status int, e *wireError) {
+	if e.RetryAfterMs > 0 || status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", retryAfterSeconds(e.RetryAfterMs))
+	}
+	writeJSON(w, status, errorBody{Error: e})
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(mustJSON(body), '\n'))
+}
+
+// routes is the whole HTTP surface. base is the context of what outlives a request: connections and their calls.
+func (s *Server) routes(base context.Context) http.Handler {
+	r := chi.NewRouter()
+	r.Use(s.recoverer, middleware.GetHead, s.sockets(base))
+	r.Get("/healthz", s.healthz)
+	r.Get("/health", s.healthz)
+	r.Get("/readyz", s.readyz)
+	r.Group(func(r chi.Router) {
+		r.Use(s.knownHost, s.knownOrigin)
+		r.Get("/", s.root)
+		r.Get("/ws", upgradeNeeded)
+		s.optional(r)
+	})
+	r.NotFound(s.guarded(notFound))
+	r.MethodNotAllowed(s.guarded(methodNotAllowed(r)))
+	return r
+}
+
+func (s *Server) optional(r chi.Router) {
+	if d := s.cfg.Dashboard; d != nil {
+		r.Handle("/dashboard", d)
+		r.Handle("/dashboard/*", d)
+	}
+	if m := s.cfg.MetricsOnMain; m != nil {
+		r.Get("/metrics", func(w http.ResponseWriter, r *http.Request) {
+			if _, ok := s.bearer(w, r, ScopeRead); ok {
+				m.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// guarded puts the Host and Origin checks before an answer that stands for no route.
+func (s *Server) guarded(h http.HandlerFunc) http.HandlerFunc {
+	return s.knownHost(s.knownOrigin(h)).ServeHTTP
+}
+
+func (s *Server) root(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Dashboard == nil {
+		notFound(w, r)
+		return
+	}
+	http.Redirect(w, r, "/dashboard", http.StatusFound)
+}
+
+func upgradeNeeded(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Upgrade", "websocket")
+	w.Header().Set("Connection", "Upgrade")
+	writeError(w, http.StatusUpgradeRequired, invalid("this path speaks WebSocket only"))
+}
+
+func notFound(w http.ResponseWriter, _ *http.Request) {
+	writeError(w, http.StatusNotFound, invalid("no such path"))
+}
+
+func methodNotAllowed(r chi.Routes) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		var allowed []string
+		for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+			if r.Match(chi.NewRouteContext(), m, req.URL.Path) {
+				allowed = append(allowed, m)
+			}
+		}
+		if slices.Contains(allowed, http.MethodGet) {
+			allowed = append(allowed, http.MethodHead)
+		}
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		writeError(w, http.StatusMethodNotAllowed, invalid("this path does not take "+cutName(req.Method)))
+	}
+}
+
+func (s *Server) recoverer(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if v := recover(); v != nil {
+				s.log.ErrorContext(r.Context(), "http handler panicked", slog.Any("value", v), slog.String("path", r.URL.Path))
+				writeError(w, http.StatusInternalServerError, &wireError{Code: codeUnavailable, Message: "internal error"})
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sockets takes WebSocket upgrades out of the way of every other route.
+func (s *Server) sockets(base context.Context) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case !websocket.IsWebSocketUpgrade(r):
+				next.ServeHTTP(w, r)
+			case r.URL.Path != "/" && r.URL.Path != "/ws":
+				notFound(w, r)
+			case r.Method != http.MethodGet:
+				next.ServeHTTP(w, r)
+			default:
+				s.upgrade(base, w, r)
+			}
+		})
+	}
+}
+
+// upgrade opens a socket, or says why not: capacity, Host, Origin, version, in this order.
+func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Request) {
+	addr := s.clientAddr(r)
+	if !s.hub.reserve(addr, &s.cfg) {
+		writeError(w, http.StatusServiceUnavailable, unavailable("TOO_MANY_CONNECTIONS", "too many open connections", 1e9))
+		return
+	}
+	if !s.checkHost(w, r) || !s.checkOrigin(w, r) || !checkVersion(w, r) {
+		s.hub.release(addr)
+		return
+	}
+	h := &hijacker{ResponseWriter: w}
+	up := websocket.Upgrader{
+		ReadBufferSize: 1024, WriteBufferPool: &s.frames.write, WriteBufferSize: 4096,
+		CheckOrigin: func(*http.Request) bool { return true }, // done above, with our answer
+	}
+	ws, err := up.Upgrade(h, r, nil)
+	if err != nil {
+		s.hub.release(addr)
+		s.log.DebugContext(r.Context(), "upgrade failed", slog.Any("err", err))
+		return
+	}
+	c := s.newConn(ws, h.conn, addr)
+	if !s.hub.add(c) {
+		s.hub.release(addr)
+		_ = ws.Close()
+		return
+	}
+	s.observer.ConnOpened()
+	// The connection gets a goroutine of its own instead of this one, so that the HTTP server's memory of the request is freed.
+	go func() {
+		defer s.hub.done()
+		c.run(base)
+	}()
+}
+
+func (s *Server) knownHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.checkHost(w, r) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func (s *Server) knownOrigin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.checkOrigin(w, r) {
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// checkHost stops DNS rebinding: a foreign name that points to this address is not a name of ours.
+func (s *Server) checkHost(w http.ResponseWriter, r *http.Request) bool {
+	if (*s.hosts.Load())[hostOnly(r.Host)] {
+		return true
+	}
+	writeError(w, http.StatusMisdirectedRequest, invalid("unknown host; add it to the allowed hosts if it is yours"))
+	return false
+}
+
+func (s *Server) setHosts(listeners []net.Listener) {
+	hosts := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
+	for _, h := range s.cfg.AllowedHosts {
+		hosts[hostOnly(h)] = true
+	}
+	for _, l := range listeners {
+		if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsUnspecified() {
+			hosts[tcp.IP.String()] = true
+		}
+	}
+	s.hosts.Store(&hosts)
+}
+
+func hostOnly(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.ToLower(strings.Trim(host, "[]"))
+}
+
+// checkOrigin stops foreign pages. Programs send no Origin; they need a credential like everybody.
+func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
+	origins := r.Header.Values("Origin")
+	if len(origins) == 0 {
+		return true
+	}
+	if len(origins) == 1 && slices.Contains(s.cfg.AllowedOrigins, origins[0]) {
+		w.Header().Set("Access-Control-Allow-Origin", origins[0])
+		w.Header().Add("Vary", "Origin")
+		return true
+	}
+	if len(origins) == 1 && sameOrigin(origins[0], s.scheme(r), r.Host) {
+		return true
+	}
+	writeError(w, http.StatusForbidden, &wireError{Code: codeForbidden, Message: "this origin is not allowed"})
+	return false
+}
+
+func (s *Server) scheme(r *http.Request) string {
+	proto := strings.ToLower(strings.TrimSpace(r.Header.Get("X-Forwarded-Proto")))
+	if proto == "https" && s.trusted(peerAddr(r)) {
+		return "https"
+	}
+	return "http"
+}
+
+func sameOrigin(origin, scheme, host string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme != scheme || u.Path != "" || u.User != nil {
+		return false
+	}
+	return withPort(u.Host, scheme) == withPort(host, scheme)
+}
+
+func withPort(host, scheme string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return strings.ToLower(host)
+	}
+	port := "80"
+	if scheme == "https" {
+		port = "443"
+	}
+	return net.JoinHostPort(hostOnly(host), port)
+}
+
+func checkVersion(w http.ResponseWriter, r *http.Request) bool {
+	key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))
+	if r.Header.Get("Sec-WebSocket-Version") == "13" && err == nil && len(key) == 16 {
+		return true
+	}
+	w.Header().Set("Sec-WebSocket-Version", "13")
+	writeError(w, http.StatusBadRequest, invalid("a WebSocket upgrade needs version 13 and a valid key"))
+	return false
+}

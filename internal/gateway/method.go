@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+)
+
+const methodConnect = "connect"
+
+// method is one row of the table that decides what can be called: the name, the scope, what the params are, and what answers.
+// What is not in the table does not exist.
+type method struct {
+	name, scope string
+	// control methods look or stop; they have places of their own among the requests in flight.
+	control bool
+	// limit is the allowance that a call takes from; "" = none.
+	limit  LimitClass
+	params *shape
+	invoke func(ctx context.Context, c *call, raw json.RawMessage) (any, error)
+}
+
+// call is one request under way.
+type call struct {
+	srv  *Server
+	conn *conn // nil for a call that did not come over a socket
+	who  *identity
+	m    *method
+	raw  json.RawMessage
+	// extended is the view of the answer.
+	extended bool
+
+	mu       sync.Mutex
+	answered bool
+	after    []func() // to run when the first answer is queued
+}
+
+// whenAnswered runs f once the first answer is queued; at once when it is already, because the call's time was over.
+func (c *call) whenAnswered(f func()) {
+	c.mu.Lock()
+	late := c.answered
+	if !late {
+		c.after = append(c.after, f)
+	}
+	c.mu.Unlock()
+	if late {
+		f()
+	}
+}
+
+func (c *call) markAnswered() {
+	c.mu.Lock()
+	after := c.after
+	c.answered, c.after = true, nil
+	c.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+}
+
+// rawJSON is a result that is encoded already.
+type rawJSON []byte
+
+// twice is a result with two frames: first now, and what then returns when it returns. then gets a context that ends with the connection.
+type twice struct {
+	first any
+	then  func(ctx context.Context) (any, error)
+}
+
+// option of a method.
+type option func(*method)
+
+func control(m *method)                     { m.control = true }
+func limited(class LimitClass) option       { return func(m *method) { m.limit = class } }
+func (c *call) visible() string             { return c.who.visible() }
+func (c *call) principal() string           { return c.who.principal() }
+func (c *call) badParams(err error) error   { return badParams(c.m.name, err) }
+func (c *call) badParam(at, t string) error { return c.badParams(&paramError{at: at, text: t}) }
+
+// define makes a row from a handler; P is the params type, see [shape].
+func define[P any](name, scope string, handle func(ctx context.Context, c *call, p P) (any, error), opts ...option) *method {
+	params := shapeOf[P]()
+	m := &method{name: name, scope: scope, params: params}
+	m.invoke = func(ctx context.Context, c *call, raw json.RawMessage) (any, error) {
+		var p P
+		if err := params.decode(raw, &p); err != nil {
+			return nil, badParams(name, err)
+		}
+		c.extended = c.who.extended || asksExtended(&p)
+		return handle(ctx, c, p)
+	}
+	for _, o := range opts {
+		o(m)
+	}
+	return m
+}
+
+// view is embedded by the params of a method whose answer has two views.
+type view interface{ wantsExtended() bool }
+
+func asksExtended(p any) bool {
+	v, ok := p.(view)
+	return ok && v.wantsExtended()
+}
+
+type noParams struct{}
+
+// MethodInfo describes one method to documentation and tests.
+type MethodInfo struct {
+	Name, Scope string
+	// Params are the names of its params; Required of them must be given; Ignored are taken without effect.
+	Params, Required, Ignored []string
+	// Open is true when unknown params are ignored instead of refused.
+	Open bool
+	// Control methods have places of their own among the requests in flight.
+	Control bool
+	// Limit is the allowance that a call takes from, "" = none.
+	Limit LimitClass
+}
+
+// Methods lists the table by name.
+func (s *Server) Methods() []MethodInfo {
+	out := make([]MethodInfo, 0, len(s.methods))
+	for _, name := range slices.Sorted(maps.Keys(s.methods)) {
+		m := s.methods[name]
+		info := MethodInfo{Name: m.name, Scope: m.scope, Open: m.params.open, Control: m.control, Limit: m.limit, Ignored: m.params.also}
+		for _, f := range m.params.fields {
+			info.Params = append(info.Params, f.name)
+			if f.required {
+				info.Required = append(info.Required, f.name)
+			}
+		}
+		out = append(out, info)
+	}
+	return out
+}
+
+func tableOf(rows ...[]*method) (map[string]*method, []string) {
+	table := map[string]*method{}
+	for _, m := range slices.Concat(rows...) {
+		if table[m.name] != nil || scopeLevel(m.scope) == 0 {
+			panic(fmt.Sprintf("method table: %s is there twice or has no scope", m.name)) // a typing error, found by the first test
+		}
+		table[m.name] = m
+	}
+	names := append(slices.Collect(maps.Keys(table)), methodConnect)
+	slices.Sort(names)
+	return table, names
+}
+
+// encode turns the result of a method into JSON.
+func encode(result any) (json.RawMessage, error) {
+	if raw, ok := result.(rawJSON); ok {
+		return json.RawMessage(raw), nil
+	}
+	payload := mustJSON(result)
+	if string(payload) == "null" && result != nil {
+		return nil, fmt.Errorf("encoding a %s", reflect.TypeOf(result))
+	}
+	return payload, nil
+}

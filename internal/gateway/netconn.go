@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// netConn is the TCP connection below a WebSocket. The library sets a write deadline with every frame; a connection that is
+// being given up needs one that no later frame can move.
+type netConn struct {
+	net.Conn
+	mu    sync.Mutex
+	limit time.Time // no write deadline after this; zero = none
+}
+
+// SetWriteDeadline sets the deadline, or the limit where that is earlier.
+func (c *netConn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.limit.IsZero() && (t.IsZero() || t.After(c.limit)) {
+		t = c.limit
+	}
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// limitWrites makes every write, also one that blocks now, end by t.
+func (c *netConn) limitWrites(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = t
+	_ = c.Conn.SetWriteDeadline(t)
+}
+
+// reset makes the close that follows a TCP reset: what the peer did not read is thrown away.
+func (c *netConn) reset() {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+}
+
+// hijacker hands the WebSocket library our netConn instead of the bare connection.
+type hijacker struct {
+	http.ResponseWriter
+	conn *netConn
+}
+
+// Hijack takes the connection over from the HTTP server.
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, fmt.Errorf("taking the connection over: %w", err)
+	}
+	h.conn = &netConn{Conn: c}
+	return h.conn, rw, nil
+}

@@ -1,0 +1,267 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+func opsMethods() []*method {
+	return []*method{
+		define("health", ScopeRead, health, control),
+		define("status", ScopeRead, status, control),
+		define("lanes.status", ScopeRead, lanesStatus),
+		define("channels.status", ScopeRead, channelsStatus),
+		define("agents.list", ScopeRead, agentsList),
+		define("commands.list", ScopeRead, commandsList),
+	}
+}
+
+type healthParams struct {
+	Probe    bool `json:"probe"`
+	Extended bool `json:"extended"`
+}
+
+func (p *healthParams) wantsExtended() bool { return p.Extended }
+
+// health answers from the last picture, which is at most some seconds old; with probe it takes a new one.
+func health(ctx context.Context, c *call, p healthParams) (any, error) {
+	pic := c.srv.health.Load()
+	if p.Probe {
+		pic = c.srv.look(ctx)
+	}
+	return rawJSON(pic.of(c.extended)), nil
+}
+
+type statusResult struct {
+	OK       bool                 `json:"ok"`
+	Version  string               `json:"version"`
+	BootID   string               `json:"bootId"`
+	NodeID   string               `json:"nodeId"`
+	UptimeMs int64                `json:"uptimeMs"`
+	Draining bool                 `json:"draining"`
+	Clients  int                  `json:"clients"`
+	Agents   int                  `json:"agents"`
+	Sessions statusSessions       `json:"sessions"`
+	Cron     statusCron           `json:"cron"`
+	Lanes    map[string]laneCount `json:"lanes"`
+	Nodes    []statusNode         `json:"nodes"`
+}
+
+type statusSessions struct {
+	Known   int `json:"known"`
+	Running int `json:"running"`
+	Waiting int `json:"waiting"`
+}
+
+type statusCron struct {
+	Enabled      bool   `json:"enabled"`
+	Jobs         int    `json:"jobs"`
+	Running      int    `json:"running"`
+	Backlog      int    `json:"backlog"`
+	OldestDueMs  *int64 `json:"oldestDueMs"`
+	NextWakeAtMs *int64 `json:"nextWakeAtMs"`
+}
+
+type laneCount struct {
+	Capacity int `json:"capacity"`
+	Active   int `json:"active"`
+	Waiting  int `json:"waiting"`
+}
+
+type statusNode struct {
+	NodeID   string `json:"nodeId"`
+	Version  string `json:"version"`
+	Draining bool   `json:"draining"`
+	LeaseMs  int64  `json:"leaseMs"`
+}
+
+func status(ctx context.Context, c *call, _ noParams) (any, error) {
+	s := c.srv
+	st := s.health.Load().status
+	lanes := s.backend.Lanes()
+	out := statusResult{
+		OK: len(problemsOf(&st)) == 0, Version: s.version(), BootID: s.bootID, NodeID: st.NodeID,
+		UptimeMs: time.Since(s.startedAt).Milliseconds(),
+		Draining: st.Draining || s.state.draining(), Clients: s.hub.count(), Agents: len(s.backend.Agents()),
+		Sessions: statusSessions{st.SessionsKnown, lanes.Running, lanes.Waiting},
+		Cron:     cronOf(ctx, s.backend), Lanes: map[string]laneCount{}, Nodes: []statusNode{},
+	}
+	for _, l := range lanes.Lanes {
+		out.Lanes[l.Name] = laneCount{l.Capacity, l.Active, l.Waiting}
+	}
+	for _, n := range st.Nodes {
+		out.Nodes = append(out.Nodes, statusNode{n.ID, n.Version, n.Draining, n.Lease.Milliseconds()})
+	}
+	return out, nil
+}
+
+func cronOf(ctx context.Context, b Backend) statusCron {
+	r, ok := b.(CronReporter)
+	if !ok {
+		return statusCron{}
+	}
+	sum := r.CronSummary(ctx)
+	out := statusCron{Enabled: sum.Enabled, Jobs: sum.Jobs, Running: sum.Running, Backlog: sum.Backlog, OldestDueMs: ageMs(sum.OldestDue)}
+	if !sum.NextWake.IsZero() {
+		ms := sum.NextWake.UnixMilli()
+		out.NextWakeAtMs = &ms
+	}
+	return out
+}
+
+type lanesPicture struct {
+	Ts        int64        `json:"ts"`
+	NodeID    string       `json:"nodeId"`
+	Draining  bool         `json:"draining"`
+	Fallbacks int64        `json:"unknownLaneFallbacks"`
+	Lanes     []lanePlace  `json:"lanes"`
+	Sessions  laneSessions `json:"sessions"`
+	Drops     laneDrops    `json:"drops"`
+}
+
+type lanePlace struct {
+	Name         string `json:"name"`
+	Capacity     int    `json:"capacity"`
+	Active       int    `json:"active"`
+	Stopping     int    `json:"stopping"`
+	Waiting      int    `json:"waiting"`
+	OldestWaitMs int64  `json:"oldestWaitMs"`
+	Started      int64  `json:"started"`
+	Finished     int64  `json:"finished"`
+	Failed       int64  `json:"failed"`
+	Cancelled    int64  `json:"cancelled"` //nolint:misspell // the protocol's spelling
+}
+
+type laneSessions struct {
+	Tracked    int `json:"tracked"`
+	Running    int `json:"running"`
+	Waiting    int `json:"waiting"`
+	Debouncing int `json:"debouncing"`
+}
+
+type laneDrops struct {
+	Old     int64 `json:"old"`
+	New     int64 `json:"new"`
+	Stale   int64 `json:"stale"`
+	Cleared int64 `json:"cleared"`
+}
+
+func lanesOf(st chat.LanesStatus) lanesPicture {
+	out := lanesPicture{
+		Ts: st.At.UnixMilli(), NodeID: st.NodeID, Draining: st.Draining, Fallbacks: st.UnknownLaneFallbacks, Lanes: []lanePlace{},
+		Sessions: laneSessions{st.Tracked, st.Running, st.Waiting, st.Debounced},
+		Drops:    laneDrops{st.DropsOld, st.DropsNew, st.Stale, st.Cleared},
+	}
+	for _, l := range st.Lanes {
+		out.Lanes = append(out.Lanes, lanePlace{
+			l.Name, l.Capacity, l.Active, l.Stopping, l.Waiting, l.OldestWait.Milliseconds(), l.Started, l.Finished, l.Failed, l.Canceled,
+		})
+	}
+	return out
+}
+
+type lanesParams struct {
+	Cluster bool `json:"cluster"`
+}
+
+type clusterPicture struct {
+	lanesPicture
+	Nodes []lanesPicture `json:"nodes"`
+}
+
+func lanesStatus(ctx context.Context, c *call, p lanesParams) (any, error) {
+	mine := lanesOf(c.srv.backend.Lanes())
+	if !p.Cluster {
+		return mine, nil
+	}
+	out := clusterPicture{lanesPicture: mine, Nodes: []lanesPicture{mine}}
+	cluster, ok := c.srv.backend.(ClusterBackend)
+	if !ok {
+		return out, nil
+	}
+	all, err := cluster.ClusterLanes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out.Nodes = out.Nodes[:0]
+	for _, st := range all {
+		out.Nodes = append(out.Nodes, lanesOf(st))
+	}
+	return out, nil
+}
+
+type channelsParams struct {
+	Probe     bool   `json:"probe"`
+	TimeoutMs int64  `json:"timeoutMs" p:"min=0"`
+	Channel   string `json:"channel" p:"min=1"`
+}
+
+type channelsResult struct {
+	Ts        int64                       `json:"ts"`
+	Order     []string                    `json:"channelOrder"`
+	Labels    map[string]string           `json:"channelLabels"`
+	Channels  map[string]any              `json:"channels"`
+	Accounts  map[string][]channelAccount `json:"channelAccounts"`
+	DefaultID map[string]string           `json:"channelDefaultAccountId"`
+}
+
+type channelAccount struct {
+	AccountID     string  `json:"accountId"`
+	Enabled       bool    `json:"enabled"`
+	Configured    bool    `json:"configured"`
+	Running       bool    `json:"running"`
+	Connected     bool    `json:"connected"`
+	Mode          string  `json:"mode,omitempty"`
+	LastError     *string `json:"lastError"`
+	LastPollAgeMs *int64  `json:"lastPollAgeMs"`
+	PollOwner     string  `json:"pollOwner,omitempty"`
+	OutboxWaiting int     `json:"outboxWaiting"`
+	OutboxFailed  int     `json:"outboxFailed"`
+}
+
+const (
+	webChannel     = "web"
+	defaultAccount = "default"
+)
+
+// channelsStatus shows the sockets of this gateway as the channel `web`, and the channels of the house.
+func channelsStatus(ctx context.Context, c *call, p channelsParams) (any, error) {
+	pic := c.srv.health.Load()
+	if p.Probe {
+		pic = c.srv.look(ctx)
+	}
+	out := channelsResult{
+		Ts: time.Now().UnixMilli(), Order: []string{}, Labels: map[string]string{}, Channels: map[string]any{},
+		Accounts: map[string][]channelAccount{}, DefaultID: map[string]string{},
+	}
+	if p.Channel == "" || p.Channel == webChannel {
+		out.add(webChannel, "Web", map[string]int{"connections": c.srv.hub.count()},
+			channelAccount{AccountID: defaultAccount, Enabled: true, Configured: true, Running: true, Connected: true})
+	}
+	for _, ch := range pic.status.Channels {
+		if ch.ID == webChannel || (p.Channel != "" && p.Channel != ch.ID) {
+			continue
+		}
+		summary := map[string]bool{"configured": ch.Configured, "running": ch.Running, "connected": ch.Connected}
+		out.add(ch.ID, orWord(ch.Label, ch.ID), summary, accountOf(ch))
+	}
+	return out, nil
+}
+
+func (r *channelsResult) add(id, label string, summary any, account channelAccount) {
+	if _, there := r.Channels[id]; !there {
+		r.Order = append(r.Order, id)
+		r.Labels[id], r.Channels[id], r.DefaultID[id] = label, summary, account.AccountID
+	}
+	r.Accounts[id] = append(r.Accounts[id], account)
+}
+
+func accountOf(ch chat.ChannelStatus) channelAccount {
+	return channelAccount{
+		AccountID: orWord(ch.AccountID, defaultAccount), Enabled: ch.State != "disabled", Configured: ch.Configured, Running: ch.Running,
+		Connected: ch.Connected, Mode: ch.Mode, LastError: orNull(ch.LastError), LastPollAgeMs: ageMs(ch.LastPollAge),
+		PollOwner: ch.PollOwner, OutboxWaiting: ch.OutboxWaiting, OutboxFailed: ch.OutboxFailed,
+	}
+}

@@ -1,0 +1,101 @@
+package gateway
+
+import "laneway/internal/chat"
+
+// views makes a payload at most once per view, however many connections get it.
+type views struct {
+	build func(extended bool) []byte
+	made  [2][]byte
+	done  [2]bool
+}
+
+func (v *views) of(extended bool) []byte {
+	i := 0
+	if extended {
+		i = 1
+	}
+	if !v.done[i] {
+		v.made[i], v.done[i] = v.build(extended), true
+	}
+	return v.made[i]
+}
+
+func sameViews(payload []byte) *views {
+	return &views{made: [2][]byte{payload, payload}, done: [2]bool{true, true}}
+}
+
+// sees reports whether a connection may have the event, now: scope and visibility are looked at with every event.
+func (c *conn) sees(ev *chat.Event) bool {
+	id := c.who.Load()
+	return id != nil && id.level >= scopeLevel(ScopeRead) && (!id.cred.own() || id.cred.Name == ev.Principal)
+}
+
+// publish brings one event of the house to everybody who is entitled to it. It runs in the goroutine of whoever made the event
+// and never waits.
+func (s *Server) publish(ev chat.Event) {
+	if ev.Kind == chat.EventSession {
+		s.publishSession(&ev)
+		return
+	}
+	to := s.hub.audience(ev.RunID)
+	end := chatEnd(&ev)
+	if end != nil {
+		s.hub.ended(ev.RunID)
+	}
+	if len(to) == 0 {
+		return
+	}
+	p := publication{ev: &ev, end: end}
+	p.life.build = func(extended bool) []byte { return lifecycle(&ev, extended) }
+	p.tool.build = func(extended bool) []byte { return toolStep(&ev, extended) }
+	for _, c := range to {
+		if c.sees(&ev) {
+			p.to(c)
+		}
+	}
+}
+
+func (s *Server) publishSession(ev *chat.Event) {
+	to := s.hub.subscribers()
+	if len(to) == 0 {
+		return
+	}
+	payload := sessionChange(ev)
+	for _, c := range to {
+		if c.sees(ev) {
+			c.buf.putEvent(eventSessions, payload)
+		}
+	}
+}
+
+// publication is one event of a run on its way to several connections.
+type publication struct {
+	ev         *chat.Event
+	end        []byte
+	life, tool views
+}
+
+// to queues what one connection gets of the event. The chat event that ends the run is its last.
+func (p *publication) to(c *conn) {
+	id := c.who.Load()
+	run := p.ev.RunID
+	switch p.ev.Kind { //nolint:exhaustive // the rest is life cycle and end
+	case chat.EventDelta:
+		c.buf.putDelta(run, newDelta(*p.ev))
+		return
+	case chat.EventTool:
+		if payload := p.tool.of(id.extended); payload != nil && id.tools {
+			c.buf.putRunEvent(run, eventAgent, payload, false)
+		}
+		return
+	}
+	if payload := p.life.of(id.extended); payload != nil {
+		c.buf.putRunEvent(run, eventAgent, payload, false)
+	}
+	if p.ev.Kind == chat.EventQueued {
+		c.buf.putDelta(run, newDelta(*p.ev))
+	}
+	if p.end != nil {
+		c.buf.putRunEvent(run, eventChat, p.end, true)
+	}
+}

@@ -1,0 +1,244 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/gorilla/websocket"
+
+	"laneway/internal/chat"
+)
+
+const (
+	maxFaults    = 10 // malformed frames within faultWindow that end a connection
+	faultWindow  = time.Minute
+	unknownLabel = "unknown"
+)
+
+// receive takes one message of a client that is logged in. What can be refused at once is refused here, by the reader; the rest
+// gets a goroutine.
+func (c *conn) receive(ctx, peer context.Context, data []byte) *closing {
+	req, err := parseRequest(data)
+	var bad *malformed
+	if errors.As(err, &bad) {
+		return c.malformed(bad)
+	}
+	m, refused := c.route(req)
+	if refused == nil {
+		refused = c.occupy(req.id, m)
+	}
+	if refused != nil {
+		c.fail(req.id, refused)
+		c.srv.count(m, refused, 0)
+		return nil
+	}
+	c.requests.Add(1)
+	go c.serve(ctx, peer, m, req)
+	return nil
+}
+
+func (c *conn) fail(id string, err *wireError) { c.buf.putFrame(appendFailure(nil, id, err)) }
+
+// malformed answers a frame that is no request. A client that sends nothing else is not one.
+func (c *conn) malformed(bad *malformed) *closing {
+	c.fail(bad.id, invalid(bad.Error()))
+	now := time.Now()
+	recent := c.faults[:0]
+	for _, t := range c.faults {
+		if now.Sub(t) < faultWindow {
+			recent = append(recent, t)
+		}
+	}
+	c.faults = append(recent, now)
+	if len(c.faults) < maxFaults {
+		return nil
+	}
+	return &closing{websocket.ClosePolicyViolation, "too many malformed frames", ClosedProtocol}
+}
+
+// route finds the method and refuses what must not be called: in this order the rate of the connection, the table, the scope.
+func (c *conn) route(req request) (*method, *wireError) {
+	who := c.who.Load()
+	m := c.srv.methods[req.method]
+	if c.calls != nil {
+		if ok, after := take(c.calls); !ok {
+			return m, rateLimited(req.method, c.srv.cfg.RequestsPerSecond, after)
+		}
+	}
+	switch {
+	case req.method == methodConnect:
+		return nil, invalid("connect is only valid as the first request")
+	case m == nil:
+		return nil, invalid("unknown method: " + cutName(req.method))
+	case who.level < scopeLevel(m.scope):
+		return m, missingScope(m.scope)
+	case who.probe && m.name != "health" && m.name != "status":
+		return m, invalid("unknown method: " + m.name + "; protocol 3 has health and status only")
+	case req.badText != nil:
+		return m, badParams(m.name, req.badText)
+	default:
+		return m, nil
+	}
+}
+
+func rateLimited(name string, limit int, after time.Duration) *wireError {
+	seconds := max(1, int64((after+time.Second-1)/time.Second))
+	w := unavailable(string(chat.CodeRateLimited), fmt.Sprintf("rate limit exceeded for %s; retry after %ds", cutName(name), seconds), after)
+	w.RetryAfterMs = max(1, w.RetryAfterMs)
+	w.Details["method"], w.Details["limit"] = cutName(name), limit
+	return w
+}
+
+// occupy takes a place for a request in flight.
+func (c *conn) occupy(id string, m *method) *wireError {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, taken := c.inFlight[id]
+	switch {
+	case taken:
+		return invalid("duplicate request id")
+	case m.control && c.controls >= maxControl, !m.control && len(c.inFlight)-c.controls >= maxInFlight:
+		return unavailable("TOO_MANY_IN_FLIGHT", "too many requests in flight on this connection", 0)
+	}
+	c.inFlight[id] = m.control
+	if m.control {
+		c.controls++
+	}
+	return nil
+}
+
+func (c *conn) vacate(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inFlight[id] {
+		c.controls--
+	}
+	delete(c.inFlight, id)
+}
+
+// serve answers one request. It returns when the method has, even if the answer had to be given before.
+func (c *conn) serve(ctx, peer context.Context, m *method, req request) {
+	defer c.requests.Done()
+	began := time.Now()
+	cl := &call{srv: c.srv, conn: c, who: c.who.Load(), m: m, raw: req.params}
+	var done atomic.Bool
+	answer := func(ctx context.Context, result any, err error) bool {
+		if !done.CompareAndSwap(false, true) {
+			return false
+		}
+		c.answer(ctx, cl, req.id, result, err)
+		c.srv.count(m, err, time.Since(began))
+		return true
+	}
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(c.srv.cfg.Deadlines.Request, func() {
+		cancel(errRequestTimeout)
+		answer(limited, nil, errRequestTimeout)
+	})
+	result, err := c.srv.invoke(limited, cl)
+	late.Stop()
+	both, two := result.(twice)
+	if two {
+		result = both.first
+	}
+	c.vacate(req.id)
+	if answer(limited, result, err) && two && err == nil {
+		c.second(peer, cl, req.id, both.then)
+	}
+}
+
+// second waits for the second frame of a call. Whoever has gone gets none.
+func (c *conn) second(peer context.Context, cl *call, id string, then func(context.Context) (any, error)) {
+	result, err := c.srv.guard(peer, cl, func() (any, error) { return then(peer) })
+	if peer.Err() != nil {
+		return
+	}
+	c.answer(peer, cl, id, result, err)
+}
+
+// answer queues the response, then opens the gates behind it.
+func (c *conn) answer(ctx context.Context, cl *call, id string, result any, err error) {
+	payload, encodeErr := encode(result)
+	if err == nil {
+		err = encodeErr
+	}
+	if err != nil {
+		c.fail(id, c.srv.explain(ctx, cl, err))
+	} else {
+		c.buf.putFrame(appendResponse(make([]byte, 0, len(payload)+len(id)+48), id, payload))
+	}
+	cl.markAnswered()
+}
+
+// explain turns an error into what the client sees. Of a defect it sees a number that is also in the log.
+func (s *Server) explain(ctx context.Context, cl *call, err error) *wireError {
+	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
+		err = cause
+	}
+	if errors.Is(err, errStopping) {
+		return draining()
+	}
+	if w, ok := toWire(err); ok {
+		return w
+	}
+	id := uuid.NewString()
+	s.log.ErrorContext(ctx, "request failed", slog.String("method", cl.m.name), slog.String("error_id", id), slog.Any("err", err))
+	return &wireError{
+		Code: codeUnavailable, Message: "internal error; the gateway's log has it under " + id,
+		Details: map[string]any{"code": string(chat.CodeInternal), "errorId": id},
+	}
+}
+
+// invoke runs the method with everything that holds for all of them.
+func (s *Server) invoke(ctx context.Context, cl *call) (any, error) {
+	return s.guard(ctx, cl, func() (any, error) {
+		if cl.m.limit != "" {
+			if ok, after, limit := s.cfg.Limiter.Allow(cl.principal(), cl.m.limit); !ok {
+				return nil, rateLimited(cl.m.name, limit, after)
+			}
+		}
+		return cl.m.invoke(ctx, cl, cl.raw)
+	})
+}
+
+type panicError struct {
+	value any
+	stack []byte
+}
+
+// Error is the value that the code panicked with.
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// guard makes a panic the outcome of one request.
+func (s *Server) guard(ctx context.Context, cl *call, f func() (any, error)) (result any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			p := &panicError{value: v, stack: debug.Stack()}
+			s.log.ErrorContext(ctx, "method panicked", slog.String("method", cl.m.name), slog.String("stack", string(p.stack)))
+			result, err = nil, p
+		}
+	}()
+	return f()
+}
+
+// count tells the observer how a request ended.
+func (s *Server) count(m *method, err error, took time.Duration) {
+	name, result := unknownLabel, "ok"
+	if m != nil {
+		name = m.name
+	}
+	if err != nil {
+		result = string(chat.CodeInternal)
+		if w, ok := toWire(err); ok {
+			result = w.label()
+		}
+	}
+	s.observer.Request(name, result, took)
+}

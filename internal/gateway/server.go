@@ -1,0 +1,205 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/gorilla/websocket"
+)
+
+// errStopping is the cause with which everything under way ends when the gateway does.
+var errStopping = errors.New("the gateway stops")
+
+// Server is the border of the house. It is made with [New], runs in [Server.Serve], and is safe for concurrent use.
+type Server struct {
+	cfg         Config
+	backend     Backend
+	log         *slog.Logger
+	observer    Observer
+	keys        *keyring
+	locks       lockout
+	hub         *hub
+	frames      framePool
+	methods     map[string]*method
+	methodNames []string
+	memo        *memo
+	bootID      string
+	startedAt   time.Time
+	connSeq     atomic.Uint64
+	state       lifeState
+	health      atomic.Pointer[healthPicture]
+	hosts       atomic.Pointer[map[string]bool] // host names that requests may be addressed to
+}
+
+// lifeState is where the gateway is between start and stop.
+type lifeState struct {
+	up, down atomic.Bool
+}
+
+func (l *lifeState) ready() bool    { return l.up.Load() }
+func (l *lifeState) draining() bool { return l.down.Load() }
+
+// New checks the configuration and makes a server that serves nothing yet. It starts no goroutine.
+func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("gateway configuration: %w", err)
+	}
+	s := &Server{
+		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(),
+		keys:   newKeyring(cfg.Credentials, cfg.Source),
+		memo:   newMemo(),
+		bootID: uuid.NewString(), startedAt: time.Now(),
+	}
+	s.methods, s.methodNames = tableOf(opsMethods(), chatMethods(), sessionMethods(), emptyMethods())
+	s.state.up.Store(!cfg.HoldConnects)
+	s.setHosts(nil)
+	return s, nil
+}
+
+// BootID names this start of the gateway to clients.
+func (s *Server) BootID() string { return s.bootID }
+
+// Ready lets clients in; see [Config.HoldConnects].
+func (s *Server) Ready() { s.state.up.Store(true) }
+
+// Drain announces that the gateway is about to stop: clients get a `shutdown` event, new connects are refused, /readyz fails. What
+// is connected stays connected until Serve's context is over. Calling it again does nothing.
+func (s *Server) Drain() {
+	if s.state.down.CompareAndSwap(false, true) {
+		s.announce("draining")
+	}
+}
+
+func (s *Server) announce(reason string) {
+	payload := mustJSON(map[string]string{"reason": reason})
+	for _, c := range s.hub.everyone() {
+		c.buf.putEvent(eventShutdown, payload)
+	}
+}
+
+// Serve serves the main listeners until ctx is over. Then it stops accepting, tells every client (`shutdown`, close 1012), and waits
+// for connections and requests up to Config.StopTimeout; what is left is cut off. It closes the listeners. It returns nil after
+// a clean end, and an error when a listener failed or something did not end.
+func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
+	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(errStopping)
+	s.setHosts(listeners)
+	s.refreshKeys(base)
+	s.look(base)
+	cancel := s.backend.Subscribe(s.publish)
+	defer cancel()
+	srv := s.httpServer(base)
+	var loops sync.WaitGroup
+	watch, endWatch := context.WithCancel(base)
+	loops.Go(func() { s.watch(watch) })
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		loops.Go(func() { failed <- srv.Serve(l) })
+	}
+	err := firstFailure(ctx, failed)
+	stopErr := s.stop(srv, cut)
+	endWatch()
+	loops.Wait()
+	return errors.Join(err, stopErr)
+}
+
+func firstFailure(ctx context.Context, failed <-chan error) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failed:
+		return fmt.Errorf("serving a listener: %w", err)
+	}
+}
+
+// stop ends everything, politely first.
+func (s *Server) stop(srv *http.Server, cut context.CancelCauseFunc) error {
+	s.Drain()
+	bound, cancel := context.WithTimeout(context.WithoutCancel(srv.BaseContext(nil)), s.cfg.StopTimeout)
+	defer cancel()
+	s.announce("stopped")
+	for _, c := range s.hub.close() {
+		c.end(websocket.CloseServiceRestart, "gateway is stopping", ClosedStopping)
+	}
+	_ = srv.Shutdown(bound) // closes the listeners at once, then waits for plain HTTP requests
+	left := s.await(bound)
+	if left == 0 {
+		return nil
+	}
+	cut(errStopping)
+	for _, c := range s.hub.remaining() {
+		_ = c.raw.Close()
+	}
+	_ = srv.Close()
+	again, cancel := context.WithTimeout(context.WithoutCancel(bound), s.cfg.StopTimeout)
+	defer cancel()
+	if left := s.await(again); left > 0 {
+		return fmt.Errorf("stopping the gateway: %d connections did not end within %s", left, 2*s.cfg.StopTimeout)
+	}
+	return nil
+}
+
+// await waits until no connection is left and returns how many are when ctx is over. Its goroutine ends with the last connection.
+func (s *Server) await(ctx context.Context) int64 {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.hub.idle.Wait()
+	}()
+	select {
+	case <-done:
+		return 0
+	case <-ctx.Done():
+		return s.hub.running.Load()
+	}
+}
+
+func (s *Server) httpServer(base context.Context) *http.Server {
+	return &http.Server{
+		Handler:           s.routes(base),
+		ReadHeaderTimeout: s.cfg.Deadlines.Header,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}
+
+func (s *Server) nextConnID() string {
+	return "c-" + s.bootID[:4] + strconv.FormatUint(s.connSeq.Add(1), 36)
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// ServePlain serves one handler (metrics) on a listener of its own, with the deadlines of an HTTP server that trusts nobody, until
+// ctx is over.
+func ServePlain(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	var served sync.WaitGroup
+	failed := make(chan error, 1)
+	served.Go(func() { failed <- srv.Serve(l) })
+	err := firstFailure(ctx, failed)
+	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if stopErr := srv.Shutdown(bound); stopErr != nil {
+		_ = srv.Close()
+	}
+	served.Wait()
+	return err
+}

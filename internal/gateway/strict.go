@@ -1,0 +1,87 @@
+package gateway
+
+import (
+	"errors"
+	"strconv"
+	"unicode/utf16"
+)
+
+// maxDepth is how deep objects and arrays may be nested.
+const maxDepth = 64
+
+// What a message may not contain although a JSON parser takes it. encoding/json turns a lone surrogate into U+FFFD without a
+// word, keeps U+0000, which no SQL store takes, and nests ten thousand deep.
+var (
+	errTooDeep   = errors.New("nested deeper than 64 levels")
+	errNUL       = errors.New("strings must not contain U+0000")
+	errSurrogate = errors.New("strings must not contain a lone surrogate")
+)
+
+// inspect looks at the bytes of a JSON text, valid or not. Depth wins over the faults of strings.
+func inspect(data []byte) error {
+	var fault error
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{', '[':
+			if depth++; depth > maxDepth {
+				return errTooDeep
+			}
+		case '}', ']':
+			depth--
+		case '"':
+			end, err := inspectString(data, i+1)
+			if fault == nil {
+				fault = err
+			}
+			i = end
+		}
+	}
+	return fault
+}
+
+// inspectString returns the index of the closing quote (or the end of the text) and the first fault.
+func inspectString(data []byte, i int) (int, error) {
+	var fault error
+	for ; i < len(data) && data[i] != '"'; i++ {
+		if data[i] != '\\' {
+			continue
+		}
+		i++
+		if i >= len(data) || data[i] != 'u' {
+			continue
+		}
+		used, err := inspectEscape(data[i-1:])
+		if fault == nil {
+			fault = err
+		}
+		i += used - 2 // stands on the last byte of the escape
+	}
+	return i, fault
+}
+
+// inspectEscape looks at `\uXXXX`, or at a pair of them; it returns how many bytes they take.
+func inspectEscape(data []byte) (int, error) {
+	r, ok := hexRune(data)
+	switch {
+	case !ok:
+		return 2, nil // not JSON; the parser says so
+	case r == 0:
+		return 6, errNUL
+	case !utf16.IsSurrogate(r):
+		return 6, nil
+	}
+	low, ok := hexRune(data[6:])
+	if !ok || utf16.DecodeRune(r, low) == '\uFFFD' {
+		return 6, errSurrogate
+	}
+	return 12, nil
+}
+
+func hexRune(data []byte) (rune, bool) {
+	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
+		return 0, false
+	}
+	v, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	return rune(v), err == nil
+}
