@@ -46,7 +46,7 @@ WITH t AS (
 		updated_at = excluded.updated_at,
 		last_message_at = excluded.updated_at
 	WHERE $9::bigint = 0 OR s.waiting < $9::bigint
-	RETURNING s.last_seq, s.owner, s.epoch, s.session_id, s.principal, s.mode, s.updated_at
+	RETURNING s.last_seq, s.owner, s.epoch, s.session_id, s.principal, s.mode, s.updated_at, s.waiting - $20 AS behind
 ), i AS (
 	INSERT INTO inbox (session_key, seq, message_id, dedupe, params_hash, channel, external_id, principal, sender, body, lane,
 		state, outcome, reason, node, accepted_at, ended_at)
@@ -54,7 +54,7 @@ WITH t AS (
 		CASE WHEN $19::bigint = 1 THEN s.updated_at END
 	FROM s
 )
-SELECT s.last_seq, COALESCE(s.owner, ''), s.epoch, s.session_id, s.principal, s.mode, s.updated_at, COALESCE(t.dead, '') FROM s, t`
+SELECT s.last_seq, COALESCE(s.owner, ''), s.epoch, s.session_id, s.principal, s.mode, s.updated_at, s.behind, COALESCE(t.dead, '') FROM s, t`
 
 // offsetSQL proves the lease of a poller and moves its offset, which never goes back: an old message that is offered again
 // must not uncover newer ones.
@@ -253,10 +253,11 @@ func (a *arrival) args(bound int) []any {
 func (a *arrival) scan(row pgx.Row) error {
 	var at int64
 	out := &a.out
-	if err := row.Scan(&out.Seq, &out.Owner, &out.Epoch, &out.SessionID, &out.Principal, &out.Mode, &at, &a.before); err != nil {
+	if err := row.Scan(&out.Seq, &out.Owner, &out.Epoch, &out.SessionID, &out.Principal, &out.Mode, &at, &out.Behind, &a.before); err != nil {
 		return err
 	}
 	out.AcceptedAt = fromMillis(at)
+	out.Behind += len(out.Dropped)
 	out.Mine = out.Owner != "" && out.Owner == a.p.Node
 	out.Created = out.SessionID == a.sessionID
 	return nil

@@ -71,9 +71,9 @@ SELECT 1 / (SELECT count(*) FROM r), s.released, s.transcript_seq, s.now, s.n FR
 	RETURNING s.owner IS NULL AS released, s.transcript_seq, s.updated_at AS now, lead.n
 )` + saidAndDone
 
-	// requeueSQL lets the messages wait again, the leading one for a turn and the others for that one; the session keeps its owner, because there is something left.
+	// requeueSQL lets the messages wait again. They are held, because they have their place; the session keeps its owner, because there is something left.
 	requeueSQL = endRun + `, i AS (
-	UPDATE inbox SET state = CASE WHEN inbox.seq = lead.seq THEN 'waiting' ELSE 'held' END FROM lead
+	UPDATE inbox SET state = 'held'
 	WHERE session_key = $2 AND ended_at IS NULL AND state = 'running' AND run_id = $3
 ), s AS (
 	UPDATE sessions s SET waiting = s.waiting + lead.n, transcript_seq = s.transcript_seq + $7::bigint, updated_at = ` + nowSQL + `

@@ -36,17 +36,14 @@ UPDATE sessions s SET owner = $2, epoch = s.epoch + 1, updated_at = ` + nowSQL +
 WHERE s.key = ANY($3::text[]) AND s.done_seq < s.last_seq AND ` + ownerlessSQL + `
 RETURNING s.key`
 
-	// interruptSQL ends what ran under the old owners; the leading message of a run waits for a turn and the others for that one. It counts as a crash unless the owner's row is gone: a clean stop deletes it.
+	// interruptSQL ends what ran under the old owners; their messages are held, because they have their place. It counts as a crash unless the owner's row is gone: a clean stop deletes it.
 	interruptSQL = `
 WITH r AS (
 	UPDATE runs r SET state = CASE WHEN r.state = 'stopping' THEN 'stopped' ELSE 'interrupted' END, ended_at = ` + nowSQL + `,
 		crashes = r.crashes + CASE WHEN r.state = 'running' AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = r.owner) THEN 1 ELSE 0 END
 	WHERE r.session_key = ANY($2::text[]) AND r.ended_at IS NULL
 ), i AS (
-	UPDATE inbox SET state = CASE WHEN inbox.seq = (
-		SELECT COALESCE(max(b.seq) FILTER (WHERE b.message_id = b.run_id), max(b.seq)) FROM inbox b
-		WHERE b.session_key = inbox.session_key AND b.run_id = inbox.run_id AND b.ended_at IS NULL AND b.state = 'running'
-	) THEN 'waiting' ELSE 'held' END
+	UPDATE inbox SET state = 'held'
 	WHERE session_key = ANY($2::text[]) AND ended_at IS NULL AND state = 'running'
 	RETURNING session_key
 )
@@ -54,7 +51,7 @@ UPDATE sessions s SET waiting = s.waiting + c.n
 FROM (SELECT session_key, count(*) AS n FROM i GROUP BY session_key) c WHERE s.key = c.session_key`
 
 	takenSessionsSQL = `
-SELECT s.key, COALESCE(s.owner, ''), s.epoch, s.run_limit, s.mode, s.principal, s.stop_seq FROM sessions s
+SELECT s.key, COALESCE(s.owner, ''), s.epoch, s.run_limit, s.mode, s.principal, s.stop_seq, s.last_seq FROM sessions s
 WHERE s.key = ANY($1::text[])
 ORDER BY (SELECT min(i.accepted_at) FROM inbox i WHERE i.session_key = s.key AND i.ended_at IS NULL), s.key`
 
@@ -155,7 +152,7 @@ func scanTaken(row pgx.CollectableRow) (store.Taken, error) {
 		t   store.Taken
 		key string
 	)
-	err := row.Scan(&key, &t.Node, &t.Epoch, &t.RunLimit, &t.Mode, &t.Principal, &t.Cutoff)
+	err := row.Scan(&key, &t.Node, &t.Epoch, &t.RunLimit, &t.Mode, &t.Principal, &t.Cutoff, &t.LastSeq)
 	t.Session = parseKey(key)
 	return t, err
 }
