@@ -14,7 +14,7 @@ PKG     ?= ./...
 RUN     ?= .
 TIMEOUT ?= 15m
 LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
-TESTPG  := $(GO) run ./cmd/testpg --
+TESTPG  := $(GO) run ./cmd/testpg -no-fsync --
 
 .PHONY: help
 help: ## list the targets
