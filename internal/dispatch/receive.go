@@ -174,7 +174,7 @@ func (d *Dispatcher) adopt(ctx context.Context, acc store.Accepted, me *incarnat
 	if w.RunID != "" {
 		it.ID, it.RunID, it.NoMerge = w.RunID, w.RunID, true
 	}
-	d.offer(ctx, it, true)
+	d.offer(ctx, it, false) // never before those that a takeover is about to hand over
 }
 
 func changeReason(created bool) string {
