@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 )
 
@@ -70,7 +71,7 @@ func bench(ctx context.Context, g group, o options) (map[key][]float64, error) {
 	if o.once {
 		benchtime, count = "1x", 1
 	}
-	args := []string{"test", "-run", "^$", "-bench", g.bench, "-benchmem", "-benchtime", benchtime, "-count", fmt.Sprint(count), "-timeout", "60m", g.pkg}
+	args := []string{"test", "-run", "^$", "-bench", g.bench, "-benchmem", "-benchtime", benchtime, "-count", strconv.Itoa(count), "-timeout", "60m", g.pkg}
 	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the arguments stand in this program
 	cmd.Stderr = os.Stderr
 	text, err := cmd.Output()

@@ -3,8 +3,8 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 
@@ -32,7 +32,7 @@ func lineUp(t *testing.T, waitsBefore func(seq int64) bool, order []int64) []int
 	key := chat.MainKey("main")
 	for _, seq := range order {
 		it := scheduler.Item[work]{
-			Session: key.String(), ID: fmt.Sprint(seq), Seq: seq,
+			Session: key.String(), ID: strconv.FormatInt(seq, 10), Seq: seq,
 			Payload: work{claim: store.Claim{Session: key, Epoch: 1}},
 		}
 		h.offer(s, it, !waitsBefore(seq))
