@@ -108,6 +108,7 @@ type Dispatcher struct {
 	outWaiting atomic.Int64  // as last read
 	bursts     bursts
 	small      sync.WaitGroup
+	over       chan struct{} // closed when Run's context is over: nothing is repeated any more
 }
 
 // work is what the scheduler holds for one message or for one recovered run: the inbox rows and the claim under which they were
@@ -143,6 +144,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	}
 	d.turned.Store(time.Now().UnixNano())
 	d.renew = make(chan chan struct{})
+	d.over = make(chan struct{})
 	d.queue.Store(&cfg.Queue)
 	d.sched, err = scheduler.New(ctx, scheduler.Config[work]{
 		Lanes: cfg.Lanes, Run: d.runTurn, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.estimate,
@@ -199,6 +201,8 @@ func (d *Dispatcher) settings(m chat.Message, mode chat.QueueMode) scheduler.Set
 // Run registers this process and turns the loops until ctx is over; it returns when they, and everything small beside the turns,
 // have ended. It does not end the turns: Drain does.
 func (d *Dispatcher) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { close(d.over) })
+	defer stop()
 	var loops sync.WaitGroup
 	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.outboxLoop} {
 		loops.Go(func() { loop(ctx) })

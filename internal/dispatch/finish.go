@@ -154,6 +154,9 @@ func (d *Dispatcher) writeFinish(ctx context.Context, t *turn, end ending, still
 		fin, err = d.store.Finish(ctx, p)
 		return err
 	})
+	if errors.Is(err, chat.ErrFenced) && d.wroteIt(ctx, p) {
+		err, fin.EndedAt = nil, time.Now() // an earlier try was committed and its answer lost
+	}
 	switch {
 	case errors.Is(err, chat.ErrFenced):
 		d.obs.Fenced("finish")
@@ -165,6 +168,12 @@ func (d *Dispatcher) writeFinish(ctx context.Context, t *turn, end ending, still
 	}
 	d.announce(t, end, fin)
 	return true
+}
+
+// wroteIt reports whether the run ended as p says, under the same claim.
+func (d *Dispatcher) wroteIt(ctx context.Context, p store.FinishParams) bool {
+	run, err := d.store.RunByID(context.WithoutCancel(ctx), p.RunID)
+	return err == nil && run.Owner == p.Node && run.Epoch == p.Epoch && run.State == p.State && !p.Requeue
 }
 
 // answer is the transcript entry of what was said.

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -18,29 +17,29 @@ type incarnation struct {
 	id    string
 	until time.Time // local, monotonic: work is given up here even if the store cannot be asked
 
+	held *heldLeases // shared by the values that a heartbeat makes of one incarnation
+}
+
+// heldLeases are the named leases of an incarnation.
+type heldLeases struct {
 	mu     sync.Mutex
-	leases map[string]store.Lease
+	byName map[string]store.Lease
 }
 
 func (i *incarnation) lease(name string) (store.Lease, bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	l, ok := i.leases[name]
+	i.held.mu.Lock()
+	defer i.held.mu.Unlock()
+	l, ok := i.held.byName[name]
 	return l, ok
 }
 
 func (i *incarnation) holds(l store.Lease, ok bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	next := maps.Clone(i.leases)
-	if next == nil {
-		next = map[string]store.Lease{}
-	}
-	delete(next, l.Name)
+	i.held.mu.Lock()
+	defer i.held.mu.Unlock()
+	delete(i.held.byName, l.Name)
 	if ok {
-		next[l.Name] = l
+		i.held.byName[l.Name] = l
 	}
-	i.leases = next
 }
 
 // alive is the current incarnation, or the error for a process that has none: it accepts nothing then.
@@ -139,7 +138,7 @@ func (d *Dispatcher) beat(ctx context.Context) time.Duration {
 }
 
 func (d *Dispatcher) extend(me *incarnation, asked time.Time, b store.Beat) {
-	next := &incarnation{id: me.id, until: asked.Add(d.cfg.Lease - d.margin()), leases: me.leases}
+	next := &incarnation{id: me.id, until: asked.Add(d.cfg.Lease - d.margin()), held: me.held}
 	d.node.Store(next)
 	for _, s := range b.Stops {
 		d.sched.StopRun(s.Session.String(), s.RunID, s.By)
@@ -161,7 +160,9 @@ func (d *Dispatcher) register(ctx context.Context) error {
 	if err := d.store.Register(ctx, n); err != nil {
 		return err
 	}
-	d.node.Store(&incarnation{id: n.ID, until: asked.Add(d.cfg.Lease - d.margin())})
+	d.node.Store(&incarnation{
+		id: n.ID, until: asked.Add(d.cfg.Lease - d.margin()), held: &heldLeases{byName: map[string]store.Lease{}},
+	})
 	wake(d.sweepNow)
 	return nil
 }

@@ -350,24 +350,30 @@ func (d *Dispatcher) hint(node string) {
 	}
 }
 
-// final runs a write that must not be lost because a caller went away: it has a deadline of its own and is repeated while the store
-// cannot be reached and this process is alive.
+// final runs a write that must not be lost because a caller went away. It is repeated while the store cannot be reached or does not answer,
+// for as long as this incarnation lives: giving up earlier would leave rows behind that nobody else may touch. When it ends without
+// success, the sweep of whoever comes next finds them.
 func (d *Dispatcher) final(ctx context.Context, what string, write func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), 2*d.cfg.Lease, errors.New(what+" took too long"))
-	defer cancel()
-	pause := 20 * time.Millisecond
-	for {
-		err := write(ctx)
-		if !errors.Is(err, chat.ErrStoreUnavailable) || ctx.Err() != nil {
+	ctx = context.WithoutCancel(ctx)
+	node := d.NodeID()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		try, cancel := context.WithTimeoutCause(ctx, d.cfg.Lease, errors.New(what+" took too long"))
+		err := write(try)
+		cancel()
+		if !unanswered(err) || d.NodeID() != node {
 			return err
 		}
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
-		case <-ctx.Done():
+		case <-d.over:
 			t.Stop()
 			return err
 		}
-		pause = min(2*pause, time.Second)
 	}
+}
+
+// unanswered errors leave open whether a write was done; every operation of the store may be repeated.
+func unanswered(err error) bool {
+	return errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
