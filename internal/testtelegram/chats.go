@@ -42,7 +42,9 @@ type Message struct {
 type Button struct{ Text, Data string }
 
 // AddPrivate makes a private chat with a person; chat and person have the same number.
-func (s *Server) AddPrivate(id int64, name string) { s.add(&room{id: id, kind: "private", title: name}) }
+func (s *Server) AddPrivate(id int64, name string) {
+	s.add(&room{id: id, kind: "private", title: name})
+}
 
 // AddGroup makes a supergroup; with topics it is a forum.
 func (s *Server) AddGroup(id int64, title string, topics ...int) {

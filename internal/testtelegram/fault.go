@@ -30,7 +30,7 @@ type Fault struct {
 	Delay time.Duration
 }
 
-// Common faults.
+// Refuse is a refusal with a code and a description.
 func Refuse(code int, description string) Fault { return Fault{Code: code, Description: description} }
 
 // Flood is a 429 that asks to wait for some seconds.

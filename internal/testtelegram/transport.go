@@ -23,7 +23,7 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
-	defer func() { _ = r.Body.Close() }() //nolint:errcheck // an in-memory body
+	defer func() { _ = r.Body.Close() }()
 	rec := &recorder{header: http.Header{}}
 	aborted := serve(d.h, rec, r)
 	if r.Context().Err() != nil {

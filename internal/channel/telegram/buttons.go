@@ -87,7 +87,7 @@ func (s *ButtonSet) fill(rows [][]channel.Button) (string, error) {
 
 func buttonID() string {
 	var raw [18]byte
-	_, _ = rand.Read(raw[:]) //nolint:errcheck // it never fails; it ends the process instead
+	_, _ = rand.Read(raw[:])
 	return base64.RawURLEncoding.EncodeToString(raw[:])
 }
 

@@ -127,7 +127,7 @@ func (c *client) download(ctx context.Context, path string, limit int64, w io.Wr
 	if err != nil {
 		return 0, c.understand(ctx, methodFile, err)
 	}
-	defer func() { _ = resp.Body.Close() }() //nolint:errcheck // what was wanted has been read
+	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
 		reason := reasonOfStatus(resp.StatusCode)
 		if resp.StatusCode == http.StatusNotFound {

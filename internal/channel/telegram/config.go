@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -163,8 +164,8 @@ type Deps struct {
 }
 
 var (
-	tokenShape  = regexp.MustCompile(`^[0-9]{1,19}:[A-Za-z0-9_-]{8,}$`) //nolint:gochecknoglobals // compiled once, never written
-	secretShape = regexp.MustCompile(`^[A-Za-z0-9_-]{32,256}$`)         //nolint:gochecknoglobals // compiled once, never written
+	tokenShape  = regexp.MustCompile(`^[0-9]{1,19}:[A-Za-z0-9_-]{8,}$`)
+	secretShape = regexp.MustCompile(`^[A-Za-z0-9_-]{32,256}$`)
 )
 
 func (c Config) withDefaults() Config {
@@ -221,10 +222,8 @@ func (c Config) check() error {
 }
 
 func oneOf(name, value string, allowed []string) error {
-	for _, a := range allowed {
-		if value == a {
-			return nil
-		}
+	if slices.Contains(allowed, value) {
+		return nil
 	}
 	return fmt.Errorf("%s must be one of %s, is %q", name, strings.Join(allowed, ", "), value)
 }

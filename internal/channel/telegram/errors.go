@@ -163,9 +163,11 @@ func (e *apiError) sendError() *channel.SendError {
 
 // reasonFor is the reason of any error of a call.
 func reasonFor(err error) string {
-	var e *apiError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*apiError](err); ok {
 		return e.reason
+	}
+	if s, ok := errors.AsType[*channel.SendError](err); ok {
+		return s.Reason
 	}
 	return reasonConnection
 }

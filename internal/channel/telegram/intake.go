@@ -41,16 +41,16 @@ type job struct {
 type intake struct {
 	c *Channel
 
-	mu    sync.Mutex
-	ctx   context.Context //nolint:containedctx // the life of Run; jobs belong to no call
-	wg    sync.WaitGroup
-	chats map[int64]*line
-	open_ map[int]*job // not finished, by update id
-	order []int        // ids as they came, finished ones at the front are removed
-	ended map[int]bool // finished, but something before it is not
-	next  int          // behind the last one that was removed from order
-	done  chan struct{}
-	down  bool // the store could not be reached when last asked
+	mu      sync.Mutex
+	ctx     context.Context //nolint:containedctx // the life of Run; jobs belong to no call
+	wg      sync.WaitGroup
+	chats   map[int64]*line
+	pending map[int]*job // not finished, by update id
+	order   []int        // ids as they came, finished ones at the front are removed
+	ended   map[int]bool // finished, but something before it is not
+	next    int          // behind the last one that was removed from order
+	done    chan struct{}
+	down    bool // the store could not be reached when last asked
 }
 
 // line is the updates of one chat that wait for their turn.
@@ -65,7 +65,7 @@ func newIntake(c *Channel) *intake { return &intake{c: c} }
 func (in *intake) open(ctx context.Context) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.ctx, in.chats, in.open_, in.ended = ctx, map[int64]*line{}, map[int]*job{}, map[int]bool{}
+	in.ctx, in.chats, in.pending, in.ended = ctx, map[int64]*line{}, map[int]*job{}, map[int]bool{}
 	in.order, in.next, in.done, in.down = nil, 0, make(chan struct{}, 1), false
 }
 
@@ -105,16 +105,16 @@ func (in *intake) deliver(u update) (*job, error) {
 		in.mu.Unlock()
 		return nil, errNotRunning
 	}
-	if j := in.open_[u.id]; j != nil {
+	if j := in.pending[u.id]; j != nil {
 		in.mu.Unlock()
 		return j, nil
 	}
-	if len(in.open_) >= maxOpen {
+	if len(in.pending) >= maxOpen {
 		in.mu.Unlock()
 		return nil, errTooMany
 	}
 	j := &job{update: u, once: true, done: make(chan struct{})}
-	in.open_[u.id] = j
+	in.pending[u.id] = j
 	in.mu.Unlock()
 	in.queue(j)
 	return j, nil
@@ -124,10 +124,10 @@ func (in *intake) deliver(u update) (*job, error) {
 func (in *intake) enter(j *job) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.open_[j.id] != nil || in.ended[j.id] {
+	if in.pending[j.id] != nil || in.ended[j.id] {
 		return false
 	}
-	in.open_[j.id] = j
+	in.pending[j.id] = j
 	in.order = append(in.order, j.id)
 	return true
 }
@@ -276,7 +276,7 @@ func (in *intake) park(ctx context.Context, j *job, err error) {
 func (in *intake) finish(j *job, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	delete(in.open_, j.id)
+	delete(in.pending, j.id)
 	j.err = err
 	close(j.done)
 	if j.once {

@@ -2,11 +2,11 @@ package telegram
 
 import (
 	"context"
+	"errors"
 	"hash/fnv"
 	"net/http"
 	"sync"
 	"time"
-
 
 	"laneway/internal/chat"
 )
@@ -119,7 +119,7 @@ func (p *previews) forget() {
 // draftID is a number for the drafts of a run, never 0.
 func draftID(runID string) int64 {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(runID)) //nolint:errcheck // a hash takes everything
+	_, _ = h.Write([]byte(runID))
 	return int64(h.Sum32()>>1) + 1
 }
 
@@ -241,7 +241,7 @@ func (p *previews) step(ctx context.Context, v *preview, text string) bool {
 
 // lost takes notice of a state that was not shown. The final text comes through the outbox and does not depend on it.
 func (c *Channel) lost(ctx context.Context, to address, err error) {
-	if e, ok := err.(*apiError); ok { //nolint:errorlint // made by our own client a moment ago
+	if e, ok := errors.AsType[*apiError](err); ok {
 		c.heed(ctx, to, e)
 	}
 	if ctx.Err() == nil {
@@ -261,9 +261,8 @@ func (c *Channel) showDraft(ctx context.Context, to address, draft int64, part c
 		return true
 	}
 	c.lost(ctx, to, err)
-	if e, ok := err.(*apiError); ok && (e.code == http.StatusNotFound || e.code == http.StatusBadRequest) { //nolint:errorlint // as above
+	if e, ok := errors.AsType[*apiError](err); ok && (e.code == http.StatusNotFound || e.code == http.StatusBadRequest) {
 		c.drafts.Store(false)
 	}
 	return false
 }
-

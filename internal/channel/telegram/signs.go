@@ -19,8 +19,7 @@ func (c *Channel) sign(ctx context.Context, to address, method string, p tgbotap
 		return nil
 	}
 	err := c.api.call(ctx, signTime, method, p, nil)
-	var e *apiError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*apiError](err); ok {
 		c.heed(ctx, to, e)
 	}
 	return err

@@ -92,14 +92,14 @@ func (d *document) html(from, to int) string {
 }
 
 // tag is one open element.
-type tag struct{ open, close string }
+type tag struct{ begin, end string }
 
 // tags are the elements of a style from the outside in.
 func (s style) tags() []tag {
 	var t []tag
-	add := func(on bool, open, close string) {
+	add := func(on bool, begin, end string) {
 		if on {
-			t = append(t, tag{open, close})
+			t = append(t, tag{begin, end})
 		}
 	}
 	add(s.quote, "<blockquote>", "</blockquote>")
@@ -121,10 +121,10 @@ func turn(b *strings.Builder, from, to style) {
 		same++
 	}
 	for i := len(old) - 1; i >= same; i-- {
-		b.WriteString(old[i].close)
+		b.WriteString(old[i].end)
 	}
 	for _, t := range next[same:] {
-		b.WriteString(t.open)
+		b.WriteString(t.begin)
 	}
 }
 
