@@ -124,11 +124,15 @@ func (s *Server) sendMessage(p url.Values) answer {
 		return *refused
 	}
 	if raw := p.Get("reply_parameters"); raw != "" {
-		var reply map[string]int
+		var reply map[string]any
 		if json.Unmarshal([]byte(raw), &reply) != nil {
 			return badRequest("can't parse reply parameters")
 		}
-		m.ReplyTo = reply["message_id"]
+		id, isNumber := reply["message_id"].(float64)
+		if !isNumber {
+			return badRequest("message to be replied not found")
+		}
+		m.ReplyTo = int(id)
 	}
 	m.ID, m.Thread, m.SentAt, m.Buttons = r.next, thread, time.Now(), buttonsOf(p.Get("reply_markup"))
 	r.next++

@@ -21,7 +21,7 @@
 //
 // The outbox calls [Channel.Send]. Markdown is parsed by goldmark and written as pieces of text with a style; they are split by what
 // people see (4096 UTF-16 units), at borders of blocks, lines or words, and only then written as HTML. So no part has an open
-// tag and a part that Telegram refuses anyway goes out as plain text. Token buckets stay below the limits for the bot, a chat and a group;
+// tag and a part that Telegram refuses anyway goes out as plain text. Counted windows keep the bot below the limits for itself, a chat and a group;
 // a retry_after silences its chat and nobody else. A long reply remembers which parts have arrived, in memory: a further attempt goes on
 // behind them, and only a process that ends in between sends parts twice.
 //
@@ -33,7 +33,7 @@
 //   - No failure of Telegram, the network or the store ends Run. Status tells how it stands.
 //   - The token is in no error, log line or metric. The library that encodes the calls never has it.
 //   - Every call has a deadline, and after a failure the next one uses a new connection. A network that heals is noticed within 15 seconds.
-//   - Nothing waits without a bound: updates in work, codes, previews, buckets and memories all have one.
+//   - Nothing waits without a bound: updates in work, codes, previews, windows and memories all have one.
 //
 // # What it does not do
 //

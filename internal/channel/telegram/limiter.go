@@ -5,53 +5,68 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"laneway/internal/channel"
 )
 
-// What Telegram allows: 30 messages in a second for a bot, one a second in a chat, 20 a minute in a group. The buckets are cut so that no
-// window of that length ever has more, wherever it begins.
+// What Telegram allows: 30 messages in a second for a bot, one a second in a chat, 20 a minute in a group.
 const (
-	botRate, botBurst     = 25, 5
-	chatRate, chatBurst   = 1, 1
-	groupRate, groupBurst = 15.0 / 60, 5
+	botLimit   = 30
+	groupLimit = 20
 	// patience is how long a message waits here; one that would wait longer goes back to the outbox with the time.
 	patience = 4 * time.Second
-	// previewReserve is how many of a group's tokens previews leave for messages.
-	previewReserve = 3
-	maxChats       = 10_000
+	// botReserve and groupReserve are how much of the limits previews and signs leave for messages.
+	botReserve   = 5
+	groupReserve = 3
+	maxChats     = 10_000
 )
+
+// window allows so many events in any span of time, wherever it begins. It remembers the events themselves, so it is exact.
+type window struct {
+	span  time.Duration
+	times []time.Time // the last ones, a ring
+	at    int
+}
+
+func newWindow(limit int, span time.Duration) *window {
+	return &window{span: span, times: make([]time.Time, limit)}
+}
+
+// free is when the next event may be if further ones are to fit as well; a time in the past means now.
+func (w *window) free(further int) time.Time { return w.times[(w.at+further)%len(w.times)].Add(w.span) }
+
+func (w *window) note(now time.Time) {
+	w.times[w.at] = now
+	w.at = (w.at + 1) % len(w.times)
+}
 
 // limiter keeps the bot below Telegram's limits and out of the windows in which it was told to be quiet.
 type limiter struct {
-	bot *rate.Limiter
-
 	mu    sync.Mutex
+	bot   *window
 	quiet time.Time // until then no call at all
 	chats map[int64]*chatLimit
 }
 
 type chatLimit struct {
-	second, minute *rate.Limiter // minute is nil in private chats
+	second, minute *window // minute is nil in private chats
 	quiet          time.Time
 	used           time.Time
 }
 
 func newLimiter() *limiter {
-	return &limiter{bot: rate.NewLimiter(botRate, botBurst), chats: map[int64]*chatLimit{}}
+	return &limiter{bot: newWindow(botLimit, time.Second), chats: map[int64]*chatLimit{}}
 }
 
-// chat is a chat's buckets. The mutex is held.
+// chat is a chat's windows. The mutex is held.
 func (l *limiter) chat(id int64, now time.Time) *chatLimit {
 	c := l.chats[id]
 	if c == nil {
 		if len(l.chats) >= maxChats {
 			l.forget(now)
 		}
-		c = &chatLimit{second: rate.NewLimiter(chatRate, chatBurst)}
+		c = &chatLimit{second: newWindow(1, time.Second)}
 		if id < 0 {
-			c.minute = rate.NewLimiter(groupRate, groupBurst)
+			c.minute = newWindow(groupLimit, time.Minute)
 		}
 		l.chats[id] = c
 	}
@@ -59,7 +74,7 @@ func (l *limiter) chat(id int64, now time.Time) *chatLimit {
 	return c
 }
 
-// forget drops the chats whose buckets are full again; if all are in use, whichever come first: they begin with full buckets.
+// forget drops the chats that nothing is to be remembered of; if all are in use, whichever come first.
 func (l *limiter) forget(now time.Time) {
 	for id, c := range l.chats {
 		if now.Sub(c.used) > time.Minute && now.After(c.quiet) {
@@ -94,64 +109,69 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// wait blocks until a message may go to a chat. When that takes longer than patience it returns at once with the time.
+// wait blocks until a message may go to a chat, and counts it. When that takes longer than patience it returns with the time that is left.
 func (l *limiter) wait(ctx context.Context, chat int64) *channel.SendError {
-	delay, global, giveBack := l.reserve(chat)
-	if delay > patience {
-		giveBack()
-		return &channel.SendError{Reason: reasonRateLimited, RetryAfter: delay, Global: global}
-	}
-	if !pause(ctx, delay) {
-		giveBack()
-		return &channel.SendError{Reason: reasonCanceled, Cause: context.Cause(ctx)}
-	}
-	return nil
-}
-
-// reserve takes a token of each bucket and says when they are good.
-func (l *limiter) reserve(chat int64) (delay time.Duration, global bool, giveBack func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	c := l.chat(chat, now)
-	if quiet := later(l.quiet, c.quiet); quiet.After(now) {
-		return max(quiet.Sub(now), patience+1), l.quiet.After(c.quiet), func() {}
-	}
-	taken := []*rate.Reservation{c.second.ReserveN(now, 1), l.bot.ReserveN(now, 1)}
-	if c.minute != nil {
-		taken = append(taken, c.minute.ReserveN(now, 1))
-	}
-	for _, r := range taken {
-		delay = max(delay, r.DelayFrom(now))
-	}
-	return delay, false, func() {
-		for _, r := range taken {
-			r.CancelAt(now)
+	began := time.Now()
+	for {
+		delay, global := l.try(chat)
+		switch {
+		case delay <= 0:
+			return nil
+		case time.Since(began)+delay > patience:
+			return &channel.SendError{Reason: reasonRateLimited, RetryAfter: max(delay, time.Second), Global: global}
+		case !pause(ctx, delay):
+			return &channel.SendError{Reason: reasonCanceled, Cause: context.Cause(ctx)}
 		}
 	}
 }
 
-// spare reports whether a call that is only nice to have may go out now, and takes its tokens. Signs that are no messages (typing, drafts)
-// cost the chat nothing.
+// try counts a message if it may go now; else it says how long that will take, and whether every chat has to wait.
+func (l *limiter) try(chat int64) (delay time.Duration, global bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	c := l.chat(chat, now)
+	at := later(later(l.quiet, c.quiet), later(l.bot.free(0), c.second.free(0)))
+	if c.minute != nil {
+		at = later(at, c.minute.free(0))
+	}
+	if at.After(now) {
+		return at.Sub(now), at.Equal(l.quiet)
+	}
+	l.bot.note(now)
+	c.note(now)
+	return 0, false
+}
+
+func (c *chatLimit) note(now time.Time) {
+	c.second.note(now)
+	if c.minute != nil {
+		c.minute.note(now)
+	}
+}
+
+// spare counts a call that is only nice to have, if it may go now and leaves room for messages. Signs that are no messages (typing,
+// drafts) cost the chat nothing.
 func (l *limiter) spare(chat int64, message bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	c := l.chat(chat, now)
-	if later(l.quiet, c.quiet).After(now) || l.bot.TokensAt(now) < 2 {
-		return false
-	}
-	if message && (c.second.TokensAt(now) < 1 || (c.minute != nil && c.minute.TokensAt(now) < previewReserve)) {
-		return false
-	}
-	ok := l.bot.AllowN(now, 1)
+	at := later(later(l.quiet, c.quiet), l.bot.free(botReserve))
 	if message {
-		ok = c.second.AllowN(now, 1) && ok
+		at = later(at, c.second.free(0))
 		if c.minute != nil {
-			ok = c.minute.AllowN(now, 1) && ok
+			at = later(at, c.minute.free(groupReserve))
 		}
 	}
-	return ok
+	if at.After(now) {
+		return false
+	}
+	l.bot.note(now)
+	if message {
+		c.note(now)
+	}
+	return true
 }
 
 // pause waits; false when ctx was over first.

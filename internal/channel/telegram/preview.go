@@ -223,7 +223,10 @@ func (p *previews) step(ctx context.Context, v *preview, text string) bool {
 	message := v.message
 	p.mu.Unlock()
 	if message == 0 && !v.to.group() && p.c.drafts.Load() {
-		return p.c.showDraft(ctx, v.to, v.draft, chunks[len(chunks)-1])
+		shown := p.c.showDraft(ctx, v.to, v.draft, chunks[len(chunks)-1])
+		if shown || p.c.drafts.Load() {
+			return shown
+		}
 	}
 	if !p.c.limits.spare(v.to.chat, true) {
 		return false
