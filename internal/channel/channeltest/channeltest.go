@@ -3,8 +3,8 @@ package channeltest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -106,8 +106,7 @@ func (h *house) stop() {
 			h.t.Errorf("Run ended with %v", err)
 		}
 	case <-t.C:
-		h.t.Error("Run did not end within a second")
-		<-h.ended
+		h.t.Errorf("Run did not end within a second, but later with %v", <-h.ended)
 	}
 	h.ended = nil
 }
@@ -197,7 +196,7 @@ func repliesArrive(h *house) {
 	h.start()
 	long := strings.Repeat("A sentence with some words in it. ", 400)
 	for i, text := range []string{"first", long, "last & <least>"} {
-		sent, err := h.reply(fmt.Sprint(i), text)
+		sent, err := h.reply(strconv.Itoa(i), text)
 		if err != nil || sent.ProviderID == "" {
 			h.t.Fatalf("reply %d: %+v, %v", i, sent, err)
 		}

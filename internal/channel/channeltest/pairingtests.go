@@ -60,6 +60,7 @@ func wantUnknown(t *testing.T, err error) {
 }
 
 func pairingLetsIn(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
+	t.Helper()
 	anna := peer("telegram:1", 7)
 	made := create(t, p, anna)
 	create(t, p, anna) // a second open code of the same person
@@ -78,6 +79,7 @@ func pairingLetsIn(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
 }
 
 func pairingOnce(t *testing.T, p channel.Pairings, forward func(time.Duration)) {
+	t.Helper()
 	first := create(t, p, peer("telegram:1", 7))
 	if _, err := p.Approve(t.Context(), first.Code, "operator"); err != nil {
 		t.Fatal(err)
@@ -93,6 +95,7 @@ func pairingOnce(t *testing.T, p channel.Pairings, forward func(time.Duration)) 
 }
 
 func pairingBounds(t *testing.T, p channel.Pairings, forward func(time.Duration)) {
+	t.Helper()
 	for range channel.MaxPairingsPerChat {
 		create(t, p, peer("telegram:1", 7))
 	}
@@ -119,6 +122,7 @@ func pairingBounds(t *testing.T, p channel.Pairings, forward func(time.Duration)
 }
 
 func pairingRace(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
+	t.Helper()
 	made := create(t, p, peer("telegram:1", 7))
 	var (
 		wg  sync.WaitGroup
@@ -141,6 +145,7 @@ func pairingRace(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
 }
 
 func pairingTakenBack(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
+	t.Helper()
 	made := create(t, p, peer("telegram:1", 7))
 	if err := p.Dismiss(t.Context(), made.Code, "operator"); err != nil {
 		t.Fatal(err)
@@ -162,6 +167,7 @@ func pairingTakenBack(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
 }
 
 func pairingCodes(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
+	t.Helper()
 	made := create(t, p, peer("telegram:1", 7))
 	for range 1000 {
 		if _, err := p.Approve(t.Context(), channel.NewPairingCode(), "somebody"); !errors.Is(err, channel.ErrPairingUnknown) {

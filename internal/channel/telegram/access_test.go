@@ -2,10 +2,11 @@ package telegram_test
 
 import (
 	"errors"
-	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"laneway/internal/channel"
@@ -16,7 +17,8 @@ import (
 var code = regexp.MustCompile(`pair approve ([A-Z2-7]{8})`)
 
 func TestPairing(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		for range 5 { // one answer a minute
@@ -43,7 +45,8 @@ func TestPairing(t *testing.T) {
 }
 
 func TestPairingIsBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		for range 6 {
@@ -72,7 +75,8 @@ func TestPairingIsBounded(t *testing.T) {
 }
 
 func TestStoreErrorLetsNobodyIn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.pairings.Fail(errors.New("disk on fire"))
@@ -96,11 +100,13 @@ func TestStoreErrorLetsNobodyIn(t *testing.T) {
 }
 
 func TestPolicies(t *testing.T) {
+	t.Parallel()
 	for policy, c := range map[string]struct{ heard, answered bool }{
 		"pairing": {false, true}, "allowlist": {false, true}, "open": {true, false}, "disabled": {false, false},
 	} {
 		t.Run(policy, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				b := newBot(t, func(s *setup) { s.cfg.Access = policy })
 				b.start()
 				// Bob calls himself Anna and takes her user name: names prove nothing.
@@ -119,7 +125,8 @@ func TestPolicies(t *testing.T) {
 }
 
 func TestNobodyElse(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.Access = "open" })
 		b.srv.AddGroup(-999, "not listed")
 		b.start()
@@ -135,7 +142,8 @@ func TestNobodyElse(t *testing.T) {
 }
 
 func TestGroupActivation(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.Members = "any" })
 		b.srv.MakeAdmin(group, anna)
 		b.start()
@@ -170,7 +178,8 @@ func TestGroupActivation(t *testing.T) {
 }
 
 func TestGroupStopByAdmins(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.Members, s.cfg.GroupStop = "any", "admins" })
 		b.srv.MakeAdmin(group, anna)
 		b.start()
@@ -187,11 +196,12 @@ func TestGroupStopByAdmins(t *testing.T) {
 }
 
 func TestTooManyMessages(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.Allow = []int64{anna, bob} })
 		b.start()
 		for i := range 1000 {
-			b.srv.Say(anna, anna, fmt.Sprint(i))
+			b.srv.Say(anna, anna, strconv.Itoa(i))
 			if i == 500 {
 				b.srv.Say(anna, anna, "/stop")
 				b.srv.Say(bob, bob, "hello")

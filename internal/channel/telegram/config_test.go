@@ -28,17 +28,21 @@ func TestConfig(t *testing.T) {
 		change func(*telegram.Config)
 		want   string
 	}{
-		"no token":       {func(c *telegram.Config) { c.Token = "" }, "bot token"},
-		"odd token":      {func(c *telegram.Config) { c.Token = "canary" }, "bot token"},
-		"access":         {func(c *telegram.Config) { c.Access = "everyone" }, "access must be"},
-		"group stop":     {func(c *telegram.Config) { c.GroupStop = "own" }, "group_stop must be"},
-		"poll timeout":   {func(c *telegram.Config) { c.PollTimeout = 1 }, "poll timeout"},
-		"attachment":     {func(c *telegram.Config) { c.MaxAttachment = 1 << 40 }, "attachment"},
-		"address":        {func(c *telegram.Config) { c.APIURL = "https://user:canary@example.org" }, "no password"},
-		"agent":          {func(c *telegram.Config) { c.Agent = "" }, "agent"},
-		"no secret":      {func(c *telegram.Config) { c.Mode, c.WebhookURL = "webhook", "https://example.org" }, "32 characters"},
-		"short secret":   {func(c *telegram.Config) { c.Mode, c.WebhookURL, c.WebhookSecret = "webhook", "https://example.org", "canary" }, "32 characters"},
-		"blank secret":   {func(c *telegram.Config) { c.Mode, c.WebhookURL, c.WebhookSecret = "webhook", "https://example.org", strings.Repeat(" ", 40) }, "characters A-Z"},
+		"no token":     {func(c *telegram.Config) { c.Token = "" }, "bot token"},
+		"odd token":    {func(c *telegram.Config) { c.Token = "canary" }, "bot token"},
+		"access":       {func(c *telegram.Config) { c.Access = "everyone" }, "access must be"},
+		"group stop":   {func(c *telegram.Config) { c.GroupStop = "own" }, "group_stop must be"},
+		"poll timeout": {func(c *telegram.Config) { c.PollTimeout = 1 }, "poll timeout"},
+		"attachment":   {func(c *telegram.Config) { c.MaxAttachment = 1 << 40 }, "attachment"},
+		"address":      {func(c *telegram.Config) { c.APIURL = "https://user:canary@example.org" }, "no password"},
+		"agent":        {func(c *telegram.Config) { c.Agent = "" }, "agent"},
+		"no secret":    {func(c *telegram.Config) { c.Mode, c.WebhookURL = "webhook", "https://example.org" }, "32 characters"},
+		"short secret": {func(c *telegram.Config) {
+			c.Mode, c.WebhookURL, c.WebhookSecret = "webhook", "https://example.org", "canary"
+		}, "32 characters"},
+		"blank secret": {func(c *telegram.Config) {
+			c.Mode, c.WebhookURL, c.WebhookSecret = "webhook", "https://example.org", strings.Repeat(" ", 40)
+		}, "characters A-Z"},
 		"plain webhook":  {func(c *telegram.Config) { c.Mode, c.WebhookURL = "webhook", "http://example.org" }, "https"},
 		"unknown method": {func(c *telegram.Config) { c.Mode = "push" }, "mode must be"},
 	} {

@@ -15,6 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestContract(t *testing.T) {
 	t.Parallel()
 	channeltest.Run(t, func(t *testing.T) channeltest.Harness {
+		t.Helper()
 		b := newBot(t, nil)
 		always := func(f testtelegram.Fault) func(bool) {
 			return func(on bool) {

@@ -3,10 +3,10 @@ package telegram_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -183,6 +183,13 @@ func (b *bot) texts() []string {
 	return out
 }
 
+// heardAt is when a message came.
+func (b *bot) heardAt(i int) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.gotAt[i]
+}
+
 // fail makes the next offers end with these errors; nil = that one works.
 func (b *bot) fail(errs ...error) {
 	b.mu.Lock()
@@ -192,12 +199,12 @@ func (b *bot) fail(errs ...error) {
 
 // after lets virtual time go by.
 func after(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // virtual time
+	time.Sleep(d)
 	synctest.Wait()
 }
 
 func to(chatID int64, thread string) chat.Target {
-	return chat.Target{Channel: "telegram:123456789", ChatID: fmt.Sprint(chatID), Thread: thread}
+	return chat.Target{Channel: "telegram:123456789", ChatID: strconv.FormatInt(chatID, 10), Thread: thread}
 }
 
 func (b *bot) send(id string, target chat.Target, text string) (chat.Sent, error) {
@@ -219,12 +226,6 @@ func (b *bot) mustSend(id string, target chat.Target, text string) chat.Sent {
 	}
 	b.t.Fatalf("reply %s never arrived", id)
 	return chat.Sent{}
-}
-
-func inBubble(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, f)
 }
 
 func wantTexts(t *testing.T, what string, got []string, want ...string) {

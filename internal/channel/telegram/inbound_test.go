@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"laneway/internal/channel"
@@ -14,7 +15,8 @@ import (
 )
 
 func TestMessageIdentity(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		id := b.srv.Say(group, anna, "@lane_bot hello", testtelegram.Mentioning(9), testtelegram.InTopic(10),
@@ -51,7 +53,8 @@ func TestMessageIdentity(t *testing.T) {
 }
 
 func TestEditedMessagesBeginNoTurn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		u := b.srv.Message(anna, anna, "changed")
@@ -67,7 +70,8 @@ func TestEditedMessagesBeginNoTurn(t *testing.T) {
 }
 
 func TestForwardedTextHasNoAuthority(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.srv.Say(anna, anna, "/stop", testtelegram.With("forward_origin", map[string]any{"type": "hidden_user", "date": 1, "sender_user_name": "x"}))
@@ -83,7 +87,8 @@ func TestForwardedTextHasNoAuthority(t *testing.T) {
 }
 
 func TestOddText(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.srv.PushRaw(3000, `{"update_id":3000,"message":{"message_id":1,"date":1,"chat":{"id":7,"type":"private"},"from":{"id":7,"first_name":"A"},"text":"a\u0000b\ud800c"}}`)
@@ -144,7 +149,8 @@ func (b *bot) stored() []string {
 }
 
 func TestAlbumIsOneMessage(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		for _, id := range []string{"a", "b", "c"} {
 			b.srv.AddFile(id, []byte("photo"+id))
@@ -175,7 +181,8 @@ func TestAlbumIsOneMessage(t *testing.T) {
 }
 
 func TestNamesAreNoPaths(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.UserRate = -1 })
 		b.srv.AddFile("d", []byte("text"))
 		b.start()
@@ -204,7 +211,8 @@ func TestNamesAreNoPaths(t *testing.T) {
 }
 
 func TestAttachmentsThatCannotBeHad(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.srv.AddFile("liar", make([]byte, 2<<20)) // says that it is small
 		b.srv.AddFile("fine", []byte("text"))
@@ -226,7 +234,8 @@ func TestAttachmentsThatCannotBeHad(t *testing.T) {
 }
 
 func TestFileIsFetchedOnceWhileTheStoreIsAway(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.srv.AddFile("a", []byte("photo"))
 		b.fail(chat.ErrStoreUnavailable, chat.ErrStoreUnavailable, chat.ErrStoreUnavailable)
@@ -241,7 +250,8 @@ func TestFileIsFetchedOnceWhileTheStoreIsAway(t *testing.T) {
 }
 
 func TestRefusedMessagesAreTold(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.fail(chat.Errorf(chat.CodeQueueFull, "ten messages wait already; try again in a moment"), chat.Errorf(chat.CodeQueueFull, "ten messages wait already; try again in a moment"))
@@ -256,7 +266,8 @@ func TestRefusedMessagesAreTold(t *testing.T) {
 }
 
 func TestButtons(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.Members = "any" })
 		b.start()
 		ask := func() testtelegram.Message {
@@ -306,7 +317,8 @@ func TestButtons(t *testing.T) {
 }
 
 func TestPressSurvivesTheStore(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		if _, err := b.ch.Ask(t.Context(), to(anna, ""), "", "?", [][]channel.Button{{{Label: "Go", Text: "go"}}}); err != nil {
@@ -320,4 +332,3 @@ func TestPressSurvivesTheStore(t *testing.T) {
 		b.stop()
 	})
 }
-

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"laneway/internal/channel"
@@ -19,7 +20,8 @@ func retryAfter(err error) time.Duration {
 }
 
 func TestOffsetWaitsForTheStore(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		for range 12 {
 			b.fail(chat.ErrStoreUnavailable)
@@ -40,7 +42,8 @@ func TestOffsetWaitsForTheStore(t *testing.T) {
 }
 
 func TestRestartBetweenAllSteps(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.UserRate = -1 })
 		var want []string
 		for i := range 40 { // the process ends at another moment of the work each time
@@ -58,7 +61,8 @@ func TestRestartBetweenAllSteps(t *testing.T) {
 }
 
 func TestReplayedUpdateIsKnown(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		u := b.srv.Message(anna, anna, "once")
@@ -73,7 +77,8 @@ func TestReplayedUpdateIsKnown(t *testing.T) {
 }
 
 func TestSlowDownloadDelaysOneChat(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.Allow = []int64{anna, bob} })
 		b.srv.AddFile("v", []byte("OggS"))
 		b.srv.Break("file", testtelegram.Fault{Delay: 10 * time.Second})
@@ -85,7 +90,7 @@ func TestSlowDownloadDelaysOneChat(t *testing.T) {
 		b.srv.Say(bob, bob, "quick")
 		after(time.Second)
 		wantTexts(t, "after a second", b.texts(), "quick")
-		if d := b.gotAt[0].Sub(began); d > 300*time.Millisecond {
+		if d := b.heardAt(0).Sub(began); d > 300*time.Millisecond {
 			t.Errorf("the other chat waited %s", d)
 		}
 		after(20 * time.Second)
@@ -104,7 +109,8 @@ func TestSlowDownloadDelaysOneChat(t *testing.T) {
 }
 
 func TestConflictWaitsAndRecovers(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.srv.Say(anna, anna, "before")
@@ -128,7 +134,8 @@ func TestConflictWaitsAndRecovers(t *testing.T) {
 }
 
 func TestRefusedTokenDisables(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.Token = "123456789:another-token-than-the-right-one" })
 		b.start()
 		after(time.Minute)
@@ -143,7 +150,8 @@ func TestRefusedTokenDisables(t *testing.T) {
 }
 
 func TestLateStart(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.srv.BreakAlways(testtelegram.Fault{Hang: true})
 		b.start()
@@ -160,12 +168,14 @@ func TestLateStart(t *testing.T) {
 }
 
 func TestBadAnswers(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]testtelegram.Fault{
 		"garbage": {Garbage: true}, "html": {HTML: 502}, "cut": {Cut: true}, "50 MB": {Huge: 50 << 20}, "reset": {Reset: true}, "hang": {Hang: true},
 		"500": testtelegram.Refuse(500, "Internal Server Error"), "flood": testtelegram.Flood(3), "another answer": testtelegram.Refuse(400, "Bad Request: nonsense"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				b := newBot(t, nil)
 				b.start()
 				after(time.Second)
@@ -185,7 +195,8 @@ func TestBadAnswers(t *testing.T) {
 }
 
 func TestPoisonIsPutAside(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		broken := errors.New("something is wrong with this one")
@@ -206,7 +217,8 @@ func TestPoisonIsPutAside(t *testing.T) {
 }
 
 func TestNumbersThatJump(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		for i, id := range []int{900_000, 2_000_000_000, 12} { // the last one after a week of silence
@@ -224,7 +236,8 @@ func TestNumbersThatJump(t *testing.T) {
 }
 
 func TestOnlyTheHolderPolls(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		holder, broken := false, error(nil)
 		b.lease = func() (bool, error) { return holder, broken }
@@ -253,7 +266,8 @@ func TestOnlyTheHolderPolls(t *testing.T) {
 }
 
 func TestMenuIsSetWhenItChanged(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		for range 3 {
 			b.start()

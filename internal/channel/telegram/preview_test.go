@@ -3,6 +3,7 @@ package telegram_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"laneway/internal/testtelegram"
@@ -21,7 +22,8 @@ func (b *bot) grow(run string, chatID int64, words int) string {
 }
 
 func TestPreviewBecomesTheAnswer(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.grow("run-1", anna, 100)
@@ -43,7 +45,8 @@ func TestPreviewBecomesTheAnswer(t *testing.T) {
 }
 
 func TestPreviewAsDraft(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.srv.Drafts = true })
 		b.start()
 		b.grow("run-1", anna, 50)
@@ -67,7 +70,8 @@ func TestPreviewAsDraft(t *testing.T) {
 }
 
 func TestLongAnswerContinuesBehindThePreview(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		text := strings.Repeat("A rather long answer. ", 500)
@@ -85,12 +89,14 @@ func TestLongAnswerContinuesBehindThePreview(t *testing.T) {
 }
 
 func TestPreviewIsGoneOrTheSame(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]testtelegram.Fault{
 		"deleted": testtelegram.Refuse(400, "Bad Request: message to edit not found"),
 		"old":     testtelegram.Refuse(400, "Bad Request: message can't be edited"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				b := newBot(t, nil)
 				b.start()
 				b.grow("run-1", anna, 5)
@@ -104,7 +110,8 @@ func TestPreviewIsGoneOrTheSame(t *testing.T) {
 		})
 	}
 	t.Run("the same", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
 			b := newBot(t, nil)
 			b.start()
 			text := b.grow("run-1", anna, 5)
@@ -119,7 +126,8 @@ func TestPreviewIsGoneOrTheSame(t *testing.T) {
 }
 
 func TestFinalEditFails(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.grow("run-1", anna, 20)
@@ -138,7 +146,8 @@ func TestFinalEditFails(t *testing.T) {
 }
 
 func TestSecondAttemptGoesOnInThePreview(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.grow("run-1", anna, 15)

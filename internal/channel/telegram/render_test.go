@@ -11,7 +11,7 @@ import (
 )
 
 // texts is how many random texts TestManyTexts makes.
-var texts = flag.Int("texts", 3000, "random texts for the renderer and splitter")
+var texts = flag.Int("texts", 1000, "random texts for the renderer and splitter")
 
 func TestRender(t *testing.T) {
 	t.Parallel()

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"laneway/internal/channel"
@@ -26,7 +28,8 @@ func wantSendError(t *testing.T, err error, reason string, permanent bool) *chan
 }
 
 func TestFloodSilencesOneChat(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.srv.Break("sendMessage", testtelegram.Flood(10))
@@ -54,7 +57,8 @@ func TestFloodSilencesOneChat(t *testing.T) {
 
 // TestManyFloods sends many replies to many chats while a fifth of the calls is refused with windows of up to 500 seconds.
 func TestManyFloods(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		const chats, each = 50, 40
 		b := newBot(t, nil)
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -75,8 +79,8 @@ func TestManyFloods(t *testing.T) {
 			wg.Go(func() {
 				for i := range each {
 					key := fmt.Sprintf("%d-%d", id, i)
-					for _, err := b.send(key, to(id, ""), fmt.Sprint(i)); err != nil; _, err = b.send(key, to(id, ""), fmt.Sprint(i)) {
-						time.Sleep(retryAfter(err)) //nolint:forbidigo // virtual time
+					for _, err := b.send(key, to(id, ""), strconv.Itoa(i)); err != nil; _, err = b.send(key, to(id, ""), strconv.Itoa(i)) {
+						time.Sleep(retryAfter(err))
 					}
 				}
 			})
@@ -85,7 +89,7 @@ func TestManyFloods(t *testing.T) {
 		for n := range int64(chats) {
 			var want []string
 			for i := range each {
-				want = append(want, fmt.Sprint(i))
+				want = append(want, strconv.Itoa(i))
 			}
 			wantTexts(t, "chat", b.srv.Texts(10_000+n), want...)
 		}
@@ -95,7 +99,8 @@ func TestManyFloods(t *testing.T) {
 
 // TestLimits looks at every window of a second and of a minute.
 func TestLimits(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		var wg sync.WaitGroup
@@ -105,7 +110,7 @@ func TestLimits(t *testing.T) {
 			wg.Go(func() {
 				for i := range 3 {
 					for _, err := b.send(fmt.Sprint(id, i), to(id, ""), "x"); err != nil; _, err = b.send(fmt.Sprint(id, i), to(id, ""), "x") {
-						time.Sleep(retryAfter(err)) //nolint:forbidigo // virtual time
+						time.Sleep(retryAfter(err))
 					}
 				}
 			})
@@ -113,7 +118,7 @@ func TestLimits(t *testing.T) {
 		wg.Go(func() {
 			for i := range 40 {
 				for _, err := b.send(fmt.Sprint("g", i), to(group, ""), "x"); err != nil; _, err = b.send(fmt.Sprint("g", i), to(group, ""), "x") {
-					time.Sleep(retryAfter(err)) //nolint:forbidigo // virtual time
+					time.Sleep(retryAfter(err))
 				}
 			}
 		})
@@ -149,7 +154,8 @@ func wantMost(t *testing.T, what string, calls []testtelegram.Call, window time.
 }
 
 func TestPermanentErrors(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.srv.AddPrivate(20, "blocked")
 		b.srv.Block(20)
@@ -177,7 +183,8 @@ func TestPermanentErrors(t *testing.T) {
 }
 
 func TestParseErrorGoesOutPlain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.srv.Break("sendMessage", testtelegram.Refuse(400, "Bad Request: can't parse entities: Unsupported start tag"))
@@ -193,7 +200,8 @@ func TestParseErrorGoesOutPlain(t *testing.T) {
 }
 
 func TestTopics(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		long := strings.Repeat("word ", 1500)
@@ -219,7 +227,8 @@ func TestTopics(t *testing.T) {
 }
 
 func TestMigratedGroup(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		const next = int64(-200600)
 		b := newBot(t, func(s *setup) { s.cfg.Members, s.cfg.Activation = "any", "always" })
 		b.start()
@@ -238,7 +247,8 @@ func TestMigratedGroup(t *testing.T) {
 }
 
 func TestPartsAreNotRepeated(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		long := strings.Repeat("All parts come once. ", 900)
@@ -249,7 +259,7 @@ func TestPartsAreNotRepeated(t *testing.T) {
 		if strings.Join(b.srv.Texts(anna), "") != strings.TrimRight(long, " ") || len(got) < 4 {
 			t.Errorf("%d parts, %d of %d bytes", len(got), len(strings.Join(b.srv.Texts(anna), "")), len(long))
 		}
-		if first.ProviderID != fmt.Sprint(got[0].ID) {
+		if first.ProviderID != strconv.Itoa(got[0].ID) {
 			t.Errorf("delivered as %s, the first part is %d", first.ProviderID, got[0].ID)
 		}
 		b.stop()
@@ -257,7 +267,8 @@ func TestPartsAreNotRepeated(t *testing.T) {
 }
 
 func TestLostAnswerDoublesOnePart(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.srv.Break("sendMessage", testtelegram.Fault{Reset: true, After: true})
@@ -272,7 +283,8 @@ func TestLostAnswerDoublesOnePart(t *testing.T) {
 }
 
 func TestSameErrorOnceAMinute(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		notice := func(id, run, text string) string {
@@ -306,7 +318,8 @@ func TestSameErrorOnceAMinute(t *testing.T) {
 }
 
 func TestQueuedShowsEyesOrANote(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		b.srv.Say(anna, anna, "hello")
@@ -327,17 +340,24 @@ func TestQueuedShowsEyesOrANote(t *testing.T) {
 }
 
 func TestNetworkErrorsDoNotShowTheToken(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
 		faults := []testtelegram.Fault{
-			{Reset: true}, {Hang: true}, {Garbage: true}, {Cut: true}, {HTML: 502}, {Huge: 5 << 20}, testtelegram.Flood(1),
+			{Reset: true},
+			{Hang: true},
+			{Garbage: true},
+			{Cut: true},
+			{HTML: 502},
+			{Huge: 5 << 20},
+			testtelegram.Flood(1),
 			testtelegram.Refuse(401, "Unauthorized"), testtelegram.Refuse(404, "Not Found"), testtelegram.Refuse(409, "Conflict"),
 			testtelegram.Refuse(400, "Bad Request: "+b.srv.Token()), testtelegram.Refuse(500, "failed at https://api.telegram.org/bot"+b.srv.Token()+"/sendMessage"),
 		}
 		for i, f := range faults {
 			b.srv.Break("sendMessage", f)
-			_, err := b.send(fmt.Sprint(i), to(anna, ""), "x")
+			_, err := b.send(strconv.Itoa(i), to(anna, ""), "x")
 			if err == nil {
 				t.Errorf("fault %d did not show", i)
 				continue

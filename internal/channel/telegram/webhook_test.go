@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"laneway/internal/chat"
@@ -22,7 +23,8 @@ func webhook(s *setup) {
 }
 
 func TestWebhook(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, webhook)
 		h := b.ch.WebhookHandler()
 		if got := b.srv.Deliver(t.Context(), h, b.srv.Message(anna, anna, "too early")); got != http.StatusUnauthorized && got != http.StatusServiceUnavailable {
@@ -79,7 +81,8 @@ func (n neverRead) Read([]byte) (int, error) {
 }
 
 func TestWebhookRefuses(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, webhook)
 		h := b.ch.WebhookHandler()
 		b.start()
@@ -121,7 +124,8 @@ func TestWebhookRefuses(t *testing.T) {
 }
 
 func TestWebhookDoesNotWaitForEver(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, webhook)
 		b.start()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
