@@ -24,7 +24,7 @@ type Channel struct {
 	pairings channel.Pairings
 	groups   Groups
 	buttons  Buttons
-	files    *store
+	files    *attachments
 	commands []chat.CommandInfo
 	words    map[string]bool // names and aliases of the commands
 	obs      Observer
@@ -123,7 +123,7 @@ func (c *Channel) fill(deps Deps) {
 	}
 	c.api = &client{base: c.cfg.APIURL, token: c.cfg.Token, transport: transport, obs: c.obs}
 	if deps.Files != nil && c.cfg.MaxAttachment > 0 {
-		c.files = &store{root: deps.Files, dir: "telegram-" + strconv.FormatInt(c.bot, 10), limit: c.cfg.MaxAttachment, api: c.api}
+		c.files = &attachments{root: deps.Files, dir: "telegram-" + strconv.FormatInt(c.bot, 10), limit: c.cfg.MaxAttachment, api: c.api}
 	}
 }
 

@@ -22,9 +22,9 @@ const (
 	downloadTries = 3
 )
 
-// store keeps attachments in a directory that they cannot leave. Names are made here of numbers that Telegram gave: what a person calls a
+// attachments keeps attachments in a directory that they cannot leave. Names are made here of numbers that Telegram gave: what a person calls a
 // file is shown and never used. The same update gets the same names, so one that comes again leaves nothing behind.
-type store struct {
+type attachments struct {
 	root  *os.Root
 	dir   string
 	limit int64
@@ -119,7 +119,7 @@ func cleanKind(s string) string {
 }
 
 // fetch downloads a file, with a few tries for what can pass.
-func (s *store) fetch(ctx context.Context, id, name string) (int64, error) {
+func (s *attachments) fetch(ctx context.Context, id, name string) (int64, error) {
 	for try := 1; ; try++ {
 		n, err := s.attempt(ctx, id, name)
 		if err == nil || try == downloadTries || errors.Is(err, errTooLarge) || !passing(err) || !pause(ctx, time.Duration(try)*time.Second) {
@@ -134,7 +134,7 @@ func passing(err error) bool {
 	return errors.As(err, &e) && (e.broken() || e.code == http.StatusTooManyRequests)
 }
 
-func (s *store) attempt(ctx context.Context, id, name string) (int64, error) {
+func (s *attachments) attempt(ctx context.Context, id, name string) (int64, error) {
 	var found tgbotapi.File
 	if err := s.api.call(ctx, callTime, "getFile", tgbotapi.Params{"file_id": id}, &found); err != nil {
 		return 0, err
@@ -149,7 +149,7 @@ func (s *store) attempt(ctx context.Context, id, name string) (int64, error) {
 }
 
 // save writes a file beside its place and moves it there when it is whole.
-func (s *store) save(name string, fill func(io.Writer) (int64, error)) (n int64, err error) {
+func (s *attachments) save(name string, fill func(io.Writer) (int64, error)) (n int64, err error) {
 	part := name + ".part"
 	f, err := s.root.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -37,14 +37,13 @@ type bot struct {
 	cancel   context.CancelFunc
 	ended    chan error
 
-	mu      sync.Mutex
-	got     []chat.Message
-	gotAt   []time.Time
-	errs    []error // returned by the next offers
-	seen    map[string]bool
-	offers  int
-	lease   func() (bool, error)
-	replies []error
+	mu     sync.Mutex
+	got    []chat.Message
+	gotAt  []time.Time
+	errs   []error // returned by the next offers
+	seen   map[string]bool
+	offers int
+	lease  func() (bool, error)
 }
 
 // logBuffer keeps what is logged, at every level.
@@ -219,9 +218,6 @@ func (b *bot) mustSend(id string, target chat.Target, text string) chat.Sent {
 		if err == nil {
 			return sent
 		}
-		b.mu.Lock()
-		b.replies = append(b.replies, err)
-		b.mu.Unlock()
 		after(retryAfter(err))
 	}
 	b.t.Fatalf("reply %s never arrived", id)
