@@ -47,7 +47,8 @@ type intake struct {
 	chats   map[int64]*line
 	pending map[int]*job // not finished, by update id
 	order   []int        // ids as they came, finished ones at the front are removed
-	ended   map[int]bool // finished, but something before it is not
+	ended   map[int]bool // finished: those behind an unfinished one, and the last ones before it
+	past    []int        // what ended keeps although nothing unfinished is before it: a poll that was under way may return it once more
 	next    int          // behind the last one that was removed from order
 	done    chan struct{}
 	down    bool // the store could not be reached when last asked
@@ -66,7 +67,7 @@ func (in *intake) open(ctx context.Context) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.ctx, in.chats, in.pending, in.ended = ctx, map[int64]*line{}, map[int]*job{}, map[int]bool{}
-	in.order, in.next, in.done, in.down = nil, 0, make(chan struct{}, 1), false
+	in.order, in.past, in.next, in.done, in.down = nil, nil, 0, make(chan struct{}, 1), false
 }
 
 // close waits until nothing is being worked on; the context of open is over by then.
@@ -284,9 +285,13 @@ func (in *intake) finish(j *job, err error) {
 	}
 	in.ended[j.id] = true
 	for len(in.order) > 0 && in.ended[in.order[0]] {
-		delete(in.ended, in.order[0])
+		in.past = append(in.past, in.order[0])
 		in.next = in.order[0] + 1
 		in.order = in.order[1:]
+	}
+	for len(in.past) > 2*batch {
+		delete(in.ended, in.past[0])
+		in.past = in.past[1:]
 	}
 	wake(in.done)
 }
