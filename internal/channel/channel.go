@@ -2,7 +2,7 @@
 //
 // A channel knows nothing of lanes, stores or agents. It hands each message to receive and acknowledges it towards its
 // provider only after receive has returned without an error, because then the message is durable. What a channel can do
-// beyond sending is a small interface found by assertion ([Typer], [Streamer]); there are no stubs.
+// beyond sending is a small interface found by assertion ([Typer], [Streamer], [Queuer], [Asker]); there are no stubs.
 //
 // Sending never happens inside a turn: replies are rows of the outbox, and one loop sends them through [Channel.Send], in
 // order per chat, with the retry that the error asks for.
@@ -44,10 +44,32 @@ type Streamer interface {
 	Finish(to chat.Target, runID string)
 }
 
+// Queuer shows a person that a message of theirs has to wait behind another turn or for a slot.
+type Queuer interface {
+	// Queued marks the message with the given id ([chat.Message] ID, the run id of its turn). It may do nothing for a message that it
+	// does not remember, and must not block longer than ctx.
+	Queued(ctx context.Context, to chat.Target, messageID string)
+}
+
+// Button is a choice under a message. Whoever presses it says Text, as if it had been typed.
+type Button struct {
+	// Label is what people see; control and bidirectional characters are shown as escapes.
+	Label string
+	// Text is what the press says, a chat command for example; "" is refused.
+	Text string
+}
+
+// Asker sends a message with buttons. Each message's buttons work once, for ten minutes, for one person in one chat.
+type Asker interface {
+	// Ask sends text with rows of buttons to the person with the given id ("" = whoever may talk in the chat). Errors are [*SendError].
+	Ask(ctx context.Context, to chat.Target, userID, text string, rows [][]Button) (chat.Sent, error)
+}
+
 // Status of a channel.
 type Status struct {
 	Configured, Running, Connected bool
-	// State is `connected`, `degraded`, `conflict`, `disabled` or `stopped`.
+	// State is `connected`, `degraded`, `conflict` (another program polls), `standby` (another node of this gateway polls), `disabled`
+	// (the credential is refused) or `stopped`.
 	State string
 	// LastPollAge is how long ago the provider last answered; negative = never, or not a polling channel.
 	LastPollAge time.Duration

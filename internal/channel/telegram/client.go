@@ -1,0 +1,167 @@
+package telegram
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+)
+
+const (
+	// maxBody is the largest answer that is read. Telegram's largest, a hundred updates, stays far below.
+	maxBody = 4 << 20
+	// callTime bounds a call that has no time of its own.
+	callTime = 15 * time.Second
+	dialTime = 5 * time.Second
+)
+
+// client makes calls of the Bot API. The library encodes them and decodes their envelope; it never sees the token, has no connection of
+// its own and waits for nobody: every call brings its context.
+type client struct {
+	base, token string
+	transport   http.RoundTripper
+	obs         Observer
+}
+
+// newTransport makes connections that notice within seconds that nobody is at the other end. HTTP/2 is off: there a call that was given up
+// leaves its dead connection behind for the next one.
+func newTransport() *http.Transport {
+	d := &net.Dialer{
+		Timeout:         dialTime,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 3 * time.Second, Count: 2},
+	}
+	p := &http.Protocols{}
+	p.SetHTTP1(true)
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: d.DialContext, TLSHandshakeTimeout: dialTime, Protocols: p,
+		MaxIdleConnsPerHost: 16, IdleConnTimeout: 60 * time.Second,
+	}
+}
+
+// doer is a function as the library's HTTP client.
+type doer func(*http.Request) (*http.Response, error)
+
+// Do implements tgbotapi.HTTPClient.
+func (f doer) Do(r *http.Request) (*http.Response, error) { return f(r) }
+
+// call makes one call within limit and decodes its result into out (nil = not wanted). Errors are *apiError.
+func (c *client) call(ctx context.Context, limit time.Duration, method string, params tgbotapi.Params, out any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)
+	defer cancel()
+	bot := &tgbotapi.BotAPI{Client: doer(func(r *http.Request) (*http.Response, error) { return c.do(r.WithContext(ctx), method) })}
+	bot.SetAPIEndpoint("http://bot.invalid/%s/%s")
+	resp, err := bot.MakeRequest(method, params)
+	if err == nil && out != nil {
+		err = json.Unmarshal(resp.Result, out)
+	}
+	if err == nil {
+		c.obs.Call(method, "ok")
+		return nil
+	}
+	failed := c.understand(ctx, method, err)
+	c.obs.Call(method, failed.reason)
+	if failed.broken() {
+		c.fresh()
+	}
+	return failed
+}
+
+// do sends a request of the library to where it belongs and reads the whole answer.
+func (c *client) do(r *http.Request, method string) (*http.Response, error) {
+	u, err := url.Parse(c.base + "/bot" + c.token + "/" + method)
+	if err != nil {
+		return nil, errAddress
+	}
+	r.URL, r.Host = u, u.Host
+	resp, err := c.transport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := readBody(resp.Body, maxBody)
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(body) {
+		return nil, &apiError{method: method, reason: reasonOfStatus(resp.StatusCode), code: resp.StatusCode, text: "the answer is no JSON"}
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
+
+func readBody(body io.ReadCloser, limit int64) (data []byte, err error) {
+	defer func() { err = errors.Join(err, body.Close()) }()
+	data, err = io.ReadAll(io.LimitReader(body, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		return nil, errTooLarge
+	}
+	return data, err
+}
+
+// fresh makes the next call use a new connection.
+func (c *client) fresh() {
+	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// download streams a file that getFile has named, at most limit bytes.
+func (c *client) download(ctx context.Context, path string, limit int64, w io.Writer) (int64, error) {
+	u, err := url.Parse(c.base + "/file/bot" + c.token + "/")
+	if err != nil {
+		return 0, c.understand(ctx, methodFile, errAddress)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.JoinPath(strings.TrimPrefix(path, "/")).String(), nil)
+	if err != nil {
+		return 0, c.understand(ctx, methodFile, errAddress)
+	}
+	resp, err := c.transport.RoundTrip(r)
+	if err != nil {
+		return 0, c.understand(ctx, methodFile, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		reason := reasonOfStatus(resp.StatusCode)
+		if resp.StatusCode == http.StatusNotFound {
+			reason = reasonBadRequest
+		}
+		return 0, &apiError{method: methodFile, reason: reason, code: resp.StatusCode, text: "the file is not handed out"}
+	}
+	n, err := io.Copy(w, io.LimitReader(resp.Body, limit+1))
+	switch {
+	case err != nil:
+		return n, c.understand(ctx, methodFile, err)
+	case n > limit:
+		return n, errTooLarge
+	}
+	return n, nil
+}
+
+// methodFile names a download in errors and metrics.
+const methodFile = "file"
+
+// clean removes the token from a text. Nothing is known to put it there; this is the second wall.
+func (c *client) clean(s string) string {
+	_, secret, _ := strings.Cut(c.token, ":")
+	for _, hidden := range []string{c.token, url.QueryEscape(c.token), secret} {
+		s = strings.ReplaceAll(s, hidden, "[token]")
+	}
+	return s
+}
+
+// jsonOf encodes a parameter that is an object. The values are our own maps and slices, so it cannot go wrong.
+func jsonOf(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprintf("%q", err.Error())
+	}
+	return string(b)
+}

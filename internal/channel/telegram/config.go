@@ -1,0 +1,255 @@
+package telegram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+)
+
+// Modes of getting updates.
+const (
+	ModePolling = "polling"
+	ModeWebhook = "webhook"
+)
+
+// Policies of who may talk.
+const (
+	AccessPairing   = "pairing"
+	AccessAllowlist = "allowlist"
+	AccessOpen      = "open"
+	AccessDisabled  = "disabled"
+)
+
+// Who may talk in a listed group, what wakes the bot there, and who may stop a turn there.
+const (
+	MembersListed = "listed"
+	MembersAny    = "any"
+
+	ActivationMention = "mention"
+	ActivationAlways  = "always"
+
+	StopAnyone = "anyone"
+	StopAdmins = "admins"
+)
+
+// Bounds and defaults.
+const (
+	DefaultAPIURL      = "https://api.telegram.org"
+	DefaultPollTimeout = 30 * time.Second
+	// MaxAttachment is the largest file that the Bot API hands out, in bytes.
+	MaxAttachment = 20 << 20
+	// DefaultUserRate is how many messages a minute one person may send.
+	DefaultUserRate = 20
+	minSecret       = 32
+)
+
+// Config of one bot. Zero values are defaults unless it says otherwise. It prints without its secrets.
+type Config struct {
+	// Token of the bot, `<bot id>:<secret>`. Required.
+	Token string
+	// Mode is ModePolling (default) or ModeWebhook.
+	Mode string
+	// APIURL is the address of the Bot API; "" = DefaultAPIURL.
+	APIURL string
+	// WebhookURL is the public address that Telegram calls. WebhookSecret proves that it is Telegram: 32 to 256 characters of A-Z, a-z, 0-9, _
+	// and -. Both are required for ModeWebhook.
+	WebhookURL, WebhookSecret string
+	// Access is AccessPairing (default), AccessAllowlist, AccessOpen or AccessDisabled.
+	Access string
+	// Allow are the people who may talk, Groups the group chats in which the bot answers. Empty = nobody, none.
+	Allow, Groups []int64
+	// Members is MembersListed (default) or MembersAny; Activation is ActivationMention (default) or ActivationAlways; GroupStop is
+	// StopAnyone (default) or StopAdmins.
+	Members, Activation, GroupStop string
+	// Agent that answers. Required.
+	Agent string
+	// PollTimeout of one long poll, 1 s to 50 s.
+	PollTimeout time.Duration
+	// MaxAttachment in bytes, at most MaxAttachment. 0 = no attachments.
+	MaxAttachment int64
+	// UserRate is how many messages one person may send in a minute; 0 = DefaultUserRate, negative = no limit. /stop is never counted.
+	UserRate int
+}
+
+// String keeps the secrets out of logs.
+func (c Config) String() string { return "telegram.Config{mode: " + c.Mode + "}" }
+
+// GoString keeps the secrets out of %#v.
+func (c Config) GoString() string { return c.String() }
+
+// LogValue keeps the secrets out of structured logs.
+func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// Leaser hands out the right to poll: one process per bot has it at a time.
+type Leaser interface {
+	// Lease takes or confirms the named lease. ok is false while another process holds it. An error means that nobody knows.
+	Lease(ctx context.Context, name string) (next int64, ok bool, err error)
+}
+
+// Groups remembers what people chose per group, and which group became which.
+type Groups interface {
+	// Activation is what was chosen for a chat, "" = nothing.
+	Activation(ctx context.Context, bot string, chatID int64) (string, error)
+	SetActivation(ctx context.Context, bot string, chatID int64, activation string) error
+	// Moved is the group from which a chat was made, 0 = none; SetMoved remembers it.
+	Moved(ctx context.Context, bot string, chatID int64) (from int64, err error)
+	SetMoved(ctx context.Context, bot string, from, to int64) error
+}
+
+// Buttons keeps what the buttons under a message mean.
+type Buttons interface {
+	// Put keeps one message's buttons until their time is over.
+	Put(ctx context.Context, b ButtonSet) error
+	// Take finds the set that a button belongs to and removes it if check allows it; a set is handed out once. ok is false when there is
+	// none (any more). An error of check is returned and leaves the set where it is.
+	Take(ctx context.Context, buttonID string, check func(ButtonSet) error) (set ButtonSet, ok bool, err error)
+}
+
+// ButtonSet is the buttons of one message.
+type ButtonSet struct {
+	// Bot is the channel's name. UserID 0 = everybody who may talk in the chat.
+	Bot            string
+	ChatID, UserID int64
+	// Texts are what the buttons say, by button id.
+	Texts   map[string]string
+	Expires time.Time
+}
+
+// Observer counts for metrics. Labels are from closed sets.
+type Observer interface {
+	// Call is one call of the Bot API; result is `ok` or a reason of [channel.SendError].
+	Call(method, result string)
+	// Update is one update from Telegram: accepted, command, duplicate, ignored, refused, limited or parked.
+	Update(result string)
+}
+
+// NopObserver counts nothing.
+type NopObserver struct{}
+
+// Call does nothing.
+func (NopObserver) Call(string, string) {}
+
+// Update does nothing.
+func (NopObserver) Update(string) {}
+
+// Deps are the parts that a channel needs from outside.
+type Deps struct {
+	// Lease is required for ModePolling.
+	Lease Leaser
+	// Pairings is required for AccessPairing.
+	Pairings channel.Pairings
+	// Groups and Buttons; nil = kept in memory, forgotten at the end of the process.
+	Groups  Groups
+	Buttons Buttons
+	// Files is the directory for attachments; nil = no attachments. It stays open while the channel runs.
+	Files *os.Root
+	// Commands fill the menu of the bot, and say which words of a group are for it.
+	Commands []chat.CommandInfo
+	// Transport of the calls; nil = an own one (HTTP/1.1, short keep-alive probes).
+	Transport http.RoundTripper
+	Observer  Observer
+	Logger    *slog.Logger
+}
+
+var (
+	tokenShape  = regexp.MustCompile(`^[0-9]{1,19}:[A-Za-z0-9_-]{8,}$`)
+	secretShape = regexp.MustCompile(`^[A-Za-z0-9_-]{32,256}$`)
+)
+
+func (c Config) withDefaults() Config {
+	for value, fallback := range map[*string]string{
+		&c.Mode: ModePolling, &c.APIURL: DefaultAPIURL, &c.Access: AccessPairing, &c.Members: MembersListed,
+		&c.Activation: ActivationMention, &c.GroupStop: StopAnyone,
+	} {
+		if *value == "" {
+			*value = fallback
+		}
+	}
+	if c.PollTimeout == 0 {
+		c.PollTimeout = DefaultPollTimeout
+	}
+	if c.UserRate == 0 {
+		c.UserRate = DefaultUserRate
+	}
+	c.APIURL = strings.TrimRight(c.APIURL, "/")
+	return c
+}
+
+// check says what is wrong with a configuration. It never quotes a secret.
+func (c Config) check() error {
+	if !tokenShape.MatchString(c.Token) {
+		return errors.New("the bot token must look like 123456:ABC…; @BotFather shows it")
+	}
+	if !chat.ValidAgentID(c.Agent) {
+		return fmt.Errorf("%q cannot be the id of an agent", c.Agent)
+	}
+	if c.PollTimeout < time.Second || c.PollTimeout > 50*time.Second {
+		return fmt.Errorf("the poll timeout must be 1s to 50s, is %s", c.PollTimeout)
+	}
+	if c.MaxAttachment < 0 || c.MaxAttachment > MaxAttachment {
+		return fmt.Errorf("the largest attachment must be 0 to %d bytes, is %d", MaxAttachment, c.MaxAttachment)
+	}
+	if u, err := url.Parse(c.APIURL); err != nil || u.Host == "" || u.User != nil {
+		return errors.New("the address of the Bot API must look like https://example.org and carry no password")
+	}
+	for _, choice := range []struct {
+		name, value string
+		allowed     []string
+	}{
+		{"mode", c.Mode, []string{ModePolling, ModeWebhook}},
+		{"access", c.Access, []string{AccessPairing, AccessAllowlist, AccessOpen, AccessDisabled}},
+		{"members", c.Members, []string{MembersListed, MembersAny}},
+		{"activation", c.Activation, []string{ActivationMention, ActivationAlways}},
+		{"group_stop", c.GroupStop, []string{StopAnyone, StopAdmins}},
+	} {
+		if err := oneOf(choice.name, choice.value, choice.allowed); err != nil {
+			return err
+		}
+	}
+	return c.checkWebhook()
+}
+
+func oneOf(name, value string, allowed []string) error {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return fmt.Errorf("%s must be one of %s, is %q", name, strings.Join(allowed, ", "), value)
+}
+
+func (c Config) checkWebhook() error {
+	if c.Mode != ModeWebhook {
+		return nil
+	}
+	if u, err := url.Parse(c.WebhookURL); err != nil || u.Scheme != "https" || u.Host == "" {
+		return errors.New("webhook_url must be an https address that Telegram can reach")
+	}
+	if len(c.WebhookSecret) < minSecret {
+		return fmt.Errorf("webhook_secret needs %d characters", minSecret)
+	}
+	if !secretShape.MatchString(c.WebhookSecret) {
+		return errors.New("webhook_secret may have the characters A-Z, a-z, 0-9, _ and -, and at most 256 of them")
+	}
+	return nil
+}
+
+// botID is the number before the colon of the token.
+func (c Config) botID() (int64, error) {
+	id, _, _ := strings.Cut(c.Token, ":")
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return 0, errors.New("the number before the colon of the bot token is too large")
+	}
+	return n, nil
+}

@@ -1,0 +1,173 @@
+package telegram
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+)
+
+// Reasons of a failed call: a closed set, also the label of metrics and of undelivered messages.
+const (
+	reasonBadTarget    = "bad_target"     // no address of this bot
+	reasonBadRequest   = "bad_request"    // refused, and would be again
+	reasonBlocked      = "blocked"        // the person or group does not want the bot
+	reasonChatNotFound = "chat_not_found" // no such chat
+	reasonConflict     = "conflict"       // another program polls
+	reasonUnauthorized = "unauthorized"   // the token is refused
+	reasonRateLimited  = "rate_limited"
+	reasonServer       = "server_error"
+	reasonConnection   = "connection"
+	reasonTimeout      = "timeout"
+	reasonBadResponse  = "bad_response"
+	reasonCanceled     = "canceled"
+)
+
+var (
+	errCallTime = errors.New("the call took too long")
+	errAddress  = errors.New("the address of the Bot API cannot be used")
+	errTooLarge = errors.New("the answer is larger than allowed")
+)
+
+// apiError is a call that went wrong. It is rebuilt from what is known to be harmless, because the errors of net/http print the address,
+// and the address has the token.
+type apiError struct {
+	method, reason string
+	code           int
+	text           string
+	retryAfter     time.Duration
+	migrateTo      int64
+	// unknown: the call may have been done.
+	unknown bool
+}
+
+// Error names the call and what was wrong.
+func (e *apiError) Error() string { return "telegram " + e.method + ": " + e.reason + ": " + e.text }
+
+// broken reports whether the connection may be at fault.
+func (e *apiError) broken() bool {
+	switch e.reason {
+	case reasonConnection, reasonTimeout, reasonBadResponse, reasonServer:
+		return true
+	default:
+		return false
+	}
+}
+
+// says reports whether Telegram's description contains a phrase.
+func (e *apiError) says(phrase string) bool { return strings.Contains(strings.ToLower(e.text), phrase) }
+
+// understand makes an *apiError of whatever a call returned.
+func (c *client) understand(ctx context.Context, method string, err error) *apiError {
+	var (
+		ready   *apiError
+		refused *tgbotapi.Error
+	)
+	switch {
+	case errors.As(err, &ready):
+		return ready
+	case errors.As(err, &refused):
+		return &apiError{
+			method: method, reason: reasonOf(refused.Code, refused.Message), code: refused.Code, text: chat.Cut(c.clean(refused.Message), 300),
+			retryAfter: time.Duration(refused.RetryAfter) * time.Second, migrateTo: refused.MigrateToChatID,
+			unknown: refused.Code >= http.StatusInternalServerError,
+		}
+	case errors.Is(context.Cause(ctx), errCallTime):
+		return &apiError{method: method, reason: reasonTimeout, text: errCallTime.Error(), unknown: !beforeSending(err)}
+	case ctx.Err() != nil:
+		return &apiError{method: method, reason: reasonCanceled, text: "given up", unknown: true}
+	case errors.Is(err, errTooLarge):
+		return &apiError{method: method, reason: reasonBadResponse, text: errTooLarge.Error(), unknown: true}
+	default:
+		return &apiError{method: method, reason: reasonConnection, text: network(err), unknown: !beforeSending(err)}
+	}
+}
+
+func reasonOf(code int, text string) string {
+	if strings.Contains(strings.ToLower(text), "chat not found") {
+		return reasonChatNotFound
+	}
+	return reasonOfStatus(code)
+}
+
+func reasonOfStatus(code int) string {
+	switch {
+	case code == http.StatusUnauthorized, code == http.StatusNotFound:
+		return reasonUnauthorized // Telegram answers 404 for a token that cannot be one
+	case code == http.StatusForbidden:
+		return reasonBlocked
+	case code == http.StatusConflict:
+		return reasonConflict
+	case code == http.StatusTooManyRequests:
+		return reasonRateLimited
+	case code >= http.StatusInternalServerError:
+		return reasonServer
+	case code >= http.StatusBadRequest:
+		return reasonBadRequest
+	default:
+		return reasonBadResponse
+	}
+}
+
+// beforeSending reports whether the request never left: nobody was reached.
+func beforeSending(err error) bool {
+	var (
+		op  *net.OpError
+		dns *net.DNSError
+		tl  *tls.CertificateVerificationError
+	)
+	return errors.As(err, &dns) || errors.As(err, &tl) || (errors.As(err, &op) && op.Op == "dial")
+}
+
+// network describes a failure of the network in words that hold no address.
+func network(err error) string {
+	var (
+		dns  *net.DNSError
+		cert *tls.CertificateVerificationError
+		auth x509.UnknownAuthorityError
+		op   *net.OpError
+	)
+	switch {
+	case errors.As(err, &dns):
+		return "the name of the server cannot be resolved"
+	case errors.As(err, &cert), errors.As(err, &auth):
+		return "the server's certificate is not trusted"
+	case errors.As(err, &op) && op.Op == "dial":
+		return "the server cannot be reached"
+	default:
+		return "the connection broke"
+	}
+}
+
+// sendError is what the outbox needs to know about a failed call.
+func (e *apiError) sendError() *channel.SendError {
+	s := &channel.SendError{Reason: e.reason, RetryAfter: e.retryAfter, Unknown: e.unknown, Cause: e}
+	switch e.reason {
+	case reasonBadRequest, reasonBlocked, reasonChatNotFound:
+		s.Permanent = true
+	case reasonUnauthorized:
+		s.RetryAfter = refusedPause
+	default:
+	}
+	return s
+}
+
+// reasonFor is the reason of any error of a call.
+func reasonFor(err error) string {
+	if e, ok := errors.AsType[*apiError](err); ok {
+		return e.reason
+	}
+	if s, ok := errors.AsType[*channel.SendError](err); ok {
+		return s.Reason
+	}
+	return reasonConnection
+}

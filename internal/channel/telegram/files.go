@@ -1,0 +1,169 @@
+package telegram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"laneway/internal/chat"
+)
+
+const (
+	// downloadTime bounds one file, all tries together.
+	downloadTime  = 60 * time.Second
+	downloadTries = 3
+)
+
+// attachments keeps attachments in a directory that they cannot leave. Names are made here of numbers that Telegram gave: what a person calls a
+// file is shown and never used. The same update gets the same names, so one that comes again leaves nothing behind.
+type attachments struct {
+	root  *os.Root
+	dir   string
+	limit int64
+	api   *client
+}
+
+// file is an attachment that has not been fetched.
+type file struct {
+	id, name, kind string
+	size           int64
+}
+
+// fileOf finds the file of a message; of a photo the largest size.
+func fileOf(m *tgbotapi.Message) (file, bool) {
+	switch {
+	case len(m.Photo) > 0:
+		p := m.Photo[len(m.Photo)-1]
+		return file{id: p.FileID, name: "photo.jpg", kind: "image/jpeg", size: int64(p.FileSize)}, true
+	case m.Document != nil:
+		return file{id: m.Document.FileID, name: m.Document.FileName, kind: m.Document.MimeType, size: int64(m.Document.FileSize)}, true
+	case m.Voice != nil:
+		return file{id: m.Voice.FileID, name: "voice.ogg", kind: orElse(m.Voice.MimeType, "audio/ogg"), size: int64(m.Voice.FileSize)}, true
+	case m.Audio != nil:
+		return file{id: m.Audio.FileID, name: orElse(m.Audio.FileName, "audio.mp3"), kind: m.Audio.MimeType, size: int64(m.Audio.FileSize)}, true
+	case m.Video != nil:
+		return file{id: m.Video.FileID, name: orElse(m.Video.FileName, "video.mp4"), kind: m.Video.MimeType, size: int64(m.Video.FileSize)}, true
+	case m.VideoNote != nil:
+		return file{id: m.VideoNote.FileID, name: "video-note.mp4", kind: "video/mp4", size: int64(m.VideoNote.FileSize)}, true
+	default:
+		return file{}, false
+	}
+}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+// fetchFile brings a file in under a name made of key. note says in a few words why there is none: too large, or not to be had. An error
+// is the end of ctx.
+func (c *Channel) fetchFile(ctx context.Context, f file, key string) (a chat.Attachment, note string, err error) {
+	shown := cleanName(path.Base(strings.ReplaceAll(f.name, `\`, "/")), 120)
+	if shown == "" || shown == "." || shown == "/" {
+		shown = "file"
+	}
+	switch {
+	case c.files == nil:
+		return a, "attachments are switched off here, so " + shown + " was left out", nil
+	case f.size > c.files.limit:
+		return a, tooLarge(shown, c.files.limit), nil
+	}
+	a = chat.Attachment{Name: shown, MIMEType: cleanKind(f.kind), Path: c.files.dir + "/" + key + ending(shown)}
+	limited, cancel := context.WithTimeoutCause(ctx, downloadTime, errCallTime)
+	defer cancel()
+	a.Size, err = c.files.fetch(limited, f.id, a.Path)
+	switch {
+	case err == nil:
+		return a, "", nil
+	case ctx.Err() != nil:
+		return a, "", ctx.Err()
+	case errors.Is(err, errTooLarge):
+		return a, tooLarge(shown, c.files.limit), nil
+	}
+	c.log.WarnContext(ctx, "an attachment could not be fetched", "err", err)
+	return a, shown + " could not be fetched from Telegram", nil
+}
+
+func tooLarge(name string, limit int64) string {
+	return fmt.Sprintf("%s is larger than %d MB and was left out", name, limit>>20)
+}
+
+// ending is the harmless ending of a name, because programs look at it.
+func ending(name string) string {
+	ext := strings.ToLower(path.Ext(name))
+	if len(ext) < 2 || len(ext) > 9 || strings.ContainsFunc(ext[1:], func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) {
+		return ""
+	}
+	return ext
+}
+
+// cleanKind keeps what can be a MIME type.
+func cleanKind(s string) string {
+	ok := func(r rune) bool {
+		return (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9') || strings.ContainsRune("/.+-_", r)
+	}
+	if len(s) > 100 || strings.ContainsFunc(s, func(r rune) bool { return !ok(r) }) {
+		return ""
+	}
+	return s
+}
+
+// fetch downloads a file, with a few tries for what can pass.
+func (s *attachments) fetch(ctx context.Context, id, name string) (int64, error) {
+	for try := 1; ; try++ {
+		n, err := s.attempt(ctx, id, name)
+		if err == nil || try == downloadTries || errors.Is(err, errTooLarge) || !passing(err) || !pause(ctx, time.Duration(try)*time.Second) {
+			return n, err
+		}
+	}
+}
+
+// passing reports whether a failure may be over at the next try.
+func passing(err error) bool {
+	var e *apiError
+	return errors.As(err, &e) && (e.broken() || e.code == http.StatusTooManyRequests)
+}
+
+func (s *attachments) attempt(ctx context.Context, id, name string) (int64, error) {
+	var found tgbotapi.File
+	if err := s.api.call(ctx, callTime, "getFile", tgbotapi.Params{"file_id": id}, &found); err != nil {
+		return 0, err
+	}
+	if int64(found.FileSize) > s.limit {
+		return 0, errTooLarge
+	}
+	if err := s.root.MkdirAll(s.dir, 0o700); err != nil {
+		return 0, fmt.Errorf("making the directory for attachments: %w", err)
+	}
+	return s.save(name, func(w io.Writer) (int64, error) { return s.api.download(ctx, found.FilePath, s.limit, w) })
+}
+
+// save writes a file beside its place and moves it there when it is whole.
+func (s *attachments) save(name string, fill func(io.Writer) (int64, error)) (n int64, err error) {
+	part := name + ".part"
+	f, err := s.root.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return 0, fmt.Errorf("opening an attachment: %w", err)
+	}
+	n, err = fill(f)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = s.root.Rename(part, name)
+	}
+	if err != nil {
+		return 0, errors.Join(err, s.root.Remove(part))
+	}
+	return n, nil
+}

@@ -1,0 +1,232 @@
+package telegram_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/channel/channeltest"
+	"laneway/internal/channel/telegram"
+	"laneway/internal/chat"
+	"laneway/internal/testtelegram"
+)
+
+// People and places of the tests.
+const (
+	anna  = int64(7)
+	bob   = int64(8)
+	group = int64(-100500)
+)
+
+// bot is a channel, its Telegram, and a house that receives.
+type bot struct {
+	t        *testing.T
+	srv      *testtelegram.Server
+	ch       *telegram.Channel
+	pairings *channeltest.Pairings
+	files    *os.Root
+	log      *logBuffer
+	cancel   context.CancelFunc
+	ended    chan error
+
+	mu     sync.Mutex
+	got    []chat.Message
+	gotAt  []time.Time
+	errs   []error // returned by the next offers
+	seen   map[string]bool
+	offers int
+	lease  func() (bool, error)
+}
+
+// logBuffer keeps what is logged, at every level.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+type setup struct {
+	cfg  telegram.Config
+	deps telegram.Deps
+	srv  testtelegram.Config
+}
+
+// newBot makes a bot to which anna may talk, in private and in the group. It must be called inside of a bubble.
+func newBot(t *testing.T, change func(*setup)) *bot {
+	t.Helper()
+	b := &bot{t: t, log: &logBuffer{}, pairings: channeltest.NewPairings(nil), seen: map[string]bool{}}
+	s := &setup{cfg: telegram.Config{Agent: "main", Allow: []int64{anna}, Groups: []int64{group}, MaxAttachment: 1 << 20}}
+	root, err := os.OpenRoot(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	b.files = root
+	s.deps = telegram.Deps{
+		Lease: b, Pairings: b.pairings, Files: root,
+		Commands: []chat.CommandInfo{{Name: "stop", Description: "Stop."}, {Name: "help", Aliases: []string{"start"}, Description: "Help."}},
+		Logger:   slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	if change != nil {
+		change(s)
+	}
+	b.srv = testtelegram.New(s.srv)
+	b.srv.AddPrivate(anna, "Anna")
+	b.srv.AddPrivate(bob, "Bob")
+	b.srv.AddGroup(group, "Friends", 10, 20)
+	if s.cfg.Token == "" {
+		s.cfg.Token = b.srv.Token()
+	}
+	s.deps.Transport = b.srv.Transport()
+	if b.ch, err = telegram.New(s.cfg, s.deps); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Lease is the store's answer to who may poll.
+func (b *bot) Lease(context.Context, string) (int64, bool, error) {
+	b.mu.Lock()
+	f := b.lease
+	b.mu.Unlock()
+	if f == nil {
+		return 0, true, nil
+	}
+	ok, err := f()
+	return 0, ok, err
+}
+
+func (b *bot) receive(_ context.Context, m chat.Message) (chat.Receipt, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.offers++
+	if len(b.errs) > 0 {
+		err := b.errs[0]
+		b.errs = b.errs[1:]
+		if err != nil {
+			return chat.Receipt{}, err
+		}
+	}
+	if b.seen[m.Dedupe] {
+		return chat.Receipt{Duplicate: true}, nil
+	}
+	b.seen[m.Dedupe] = true
+	b.got = append(b.got, m)
+	b.gotAt = append(b.gotAt, time.Now())
+	return chat.Receipt{RunID: m.ID, Session: m.Session}, nil
+}
+
+func (b *bot) start() {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	b.cancel, b.ended = cancel, make(chan error, 1)
+	go func() { b.ended <- b.ch.Run(ctx, b.receive) }()
+	synctest.Wait()
+}
+
+// stop ends the bot and looks at what must hold in every test: Run ends well and soon, the fake server saw nothing improper, and the token is
+// in no log line.
+func (b *bot) stop() {
+	b.t.Helper()
+	began := time.Now()
+	b.cancel()
+	if err := <-b.ended; err != nil {
+		b.t.Errorf("Run ended with %v", err)
+	}
+	if d := time.Since(began); d > time.Second {
+		b.t.Errorf("Run took %s to end", d)
+	}
+	for _, v := range b.srv.Violations() {
+		b.t.Errorf("the fake server complains: %s", v)
+	}
+	b.noToken("the log", b.log.String())
+}
+
+func (b *bot) noToken(where, text string) {
+	b.t.Helper()
+	_, secret, _ := strings.Cut(b.srv.Token(), ":")
+	if strings.Contains(text, secret) {
+		b.t.Errorf("the token is in %s", where)
+	}
+}
+
+func (b *bot) messages() []chat.Message {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.got)
+}
+
+func (b *bot) texts() []string {
+	var out []string
+	for _, m := range b.messages() {
+		out = append(out, m.Content.Text)
+	}
+	return out
+}
+
+// heardAt is when a message came.
+func (b *bot) heardAt(i int) time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.gotAt[i]
+}
+
+// fail makes the next offers end with these errors; nil = that one works.
+func (b *bot) fail(errs ...error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.errs = append(b.errs, errs...)
+}
+
+// after lets virtual time go by.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func to(chatID int64, thread string) chat.Target {
+	return chat.Target{Channel: "telegram:123456789", ChatID: strconv.FormatInt(chatID, 10), Thread: thread}
+}
+
+func (b *bot) send(id string, target chat.Target, text string) (chat.Sent, error) {
+	return b.ch.Send(b.t.Context(), chat.Reply{ID: id, RunID: "run-" + id, Target: target, Kind: "reply", Text: text, Attempt: 1})
+}
+
+// mustSend repeats a send as the outbox does, for at most a quarter of an hour.
+func (b *bot) mustSend(id string, target chat.Target, text string) chat.Sent {
+	b.t.Helper()
+	for range 100 {
+		sent, err := b.send(id, target, text)
+		if err == nil {
+			return sent
+		}
+		after(retryAfter(err))
+	}
+	b.t.Fatalf("reply %s never arrived", id)
+	return chat.Sent{}
+}
+
+func wantTexts(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}

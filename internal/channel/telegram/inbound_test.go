@@ -1,0 +1,334 @@
+package telegram_test
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/testtelegram"
+)
+
+func TestMessageIdentity(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		id := b.srv.Say(group, anna, "@lane_bot hello", testtelegram.Mentioning(9), testtelegram.InTopic(10),
+			testtelegram.With("from", map[string]any{"id": anna, "is_bot": false, "first_name": "An\u202ena\nERROR"}))
+		b.srv.Say(group, anna, "@lane_bot hello", testtelegram.Mentioning(9), testtelegram.InTopic(20))
+		b.srv.Say(group, anna, "@lane_bot hello", testtelegram.Mentioning(9), testtelegram.With("message_thread_id", 99)) // a thread of replies
+		after(time.Second)
+		b.srv.Say(anna, anna, "hello", testtelegram.InTopic(5))
+		after(time.Second)
+		got := b.messages()
+		if len(got) != 4 {
+			t.Fatalf("received %q", b.texts())
+		}
+		m := got[0]
+		want := chat.Message{
+			Session: chat.PeerKey("main", "telegram", "group", "-100500", "10"), ID: m.ID, Principal: "telegram:123456789:7", Scope: "operator.write", BotName: "lane_bot",
+			Channel: "telegram:123456789", ExternalID: int64(id), Dedupe: "telegram:123456789/1000",
+		}
+		want.Content = m.Content
+		if m.Session != want.Session || m.Principal != want.Principal || m.Scope != want.Scope || m.BotName != want.BotName || m.Channel != want.Channel ||
+			m.ExternalID != want.ExternalID || m.Dedupe != want.Dedupe {
+			t.Errorf("got %+v\nwant %+v", m, want)
+		}
+		if m.Content.Sender != (chat.Sender{ID: "7", Name: "AnnaERROR"}) || m.Content.Thread != "10" || m.Content.Options.ReplyTo != to(group, "10") || !m.Content.Options.Typed {
+			t.Errorf("content %+v", m.Content)
+		}
+		for i, rest := range []string{"telegram:group:-100500:topic:10", "telegram:group:-100500:topic:20", "telegram:group:-100500", "telegram:direct:7:topic:5"} {
+			if got[i].Session.Rest != rest {
+				t.Errorf("session %d is %s, want %s", i, got[i].Session.Rest, rest)
+			}
+		}
+		b.stop()
+	})
+}
+
+func TestEditedMessagesBeginNoTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		u := b.srv.Message(anna, anna, "changed")
+		b.srv.Push(map[string]any{"edited_message": u["message"]})
+		b.srv.Push(map[string]any{"channel_post": u["message"]})
+		after(time.Second)
+		wantTexts(t, "received", b.texts())
+		if left := b.srv.Pending(); len(left) != 0 {
+			t.Errorf("unconfirmed: %v", left)
+		}
+		b.stop()
+	})
+}
+
+func TestForwardedTextHasNoAuthority(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.srv.Say(anna, anna, "/stop", testtelegram.With("forward_origin", map[string]any{"type": "hidden_user", "date": 1, "sender_user_name": "x"}))
+		b.srv.Say(anna, anna, "/stop", testtelegram.With("forward_date", 1))
+		b.srv.Say(anna, anna, "/stop")
+		after(time.Second)
+		got := b.messages()
+		if len(got) != 3 || !got[0].Content.External || !got[1].Content.External || got[2].Content.External {
+			t.Errorf("received %+v", got)
+		}
+		b.stop()
+	})
+}
+
+func TestOddText(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.srv.PushRaw(3000, `{"update_id":3000,"message":{"message_id":1,"date":1,"chat":{"id":7,"type":"private"},"from":{"id":7,"first_name":"A"},"text":"a\u0000b\ud800c"}}`)
+		b.srv.Say(anna, anna, "   ")
+		b.srv.Say(anna, anna, "", testtelegram.With("new_chat_title", "x"))
+		b.srv.Say(anna, anna, "", testtelegram.With("location", map[string]any{"latitude": 48.2, "longitude": 16.37}))
+		b.srv.Say(anna, anna, "", testtelegram.With("sticker", map[string]any{"file_id": "s", "file_unique_id": "s", "emoji": "👍", "width": 1, "height": 1}))
+		after(time.Second)
+		b.srv.Say(anna, anna, "", testtelegram.With("dice", map[string]any{"emoji": "🎲", "value": 3}))
+		after(5 * time.Second)
+		wantTexts(t, "received", b.texts(), "ab\ufffdc", "Place: 48.200000, 16.370000", "👍")
+		if got := b.srv.Texts(anna); len(got) != 1 || !strings.Contains(got[0], "cannot read") {
+			t.Errorf("anna reads %q", got)
+		}
+		b.stop()
+	})
+}
+
+func photo(id string) func(map[string]any) {
+	return testtelegram.With("photo", []any{
+		map[string]any{"file_id": "small", "file_unique_id": "s", "width": 1, "height": 1},
+		map[string]any{"file_id": id, "file_unique_id": "u" + id, "width": 9, "height": 9, "file_size": 5},
+	})
+}
+
+func document(id, name string, size int) func(map[string]any) {
+	return testtelegram.With("document", map[string]any{"file_id": id, "file_unique_id": "u", "file_name": name, "mime_type": "text/plain", "file_size": size})
+}
+
+func (b *bot) read(path string) string {
+	b.t.Helper()
+	f, err := b.files.Open(path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(f)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// stored lists what is in the directory for attachments.
+func (b *bot) stored() []string {
+	b.t.Helper()
+	var out []string
+	err := fs.WalkDir(b.files.FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			out = append(out, path)
+		}
+		return err
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+func TestAlbumIsOneMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		for _, id := range []string{"a", "b", "c"} {
+			b.srv.AddFile(id, []byte("photo"+id))
+		}
+		b.start()
+		album := testtelegram.With("media_group_id", "g1")
+		b.srv.Say(anna, anna, "", album, photo("a"))
+		after(300 * time.Millisecond)
+		b.srv.Say(anna, anna, "", album, photo("b"), testtelegram.With("caption", "/stop what are these?"))
+		after(300 * time.Millisecond)
+		b.srv.Say(anna, anna, "", album, photo("c"))
+		b.srv.Say(anna, anna, "after the album")
+		after(5 * time.Second)
+		got := b.messages()
+		if len(got) != 2 || len(got[0].Content.Attachments) != 3 || got[0].Content.Text != "/stop what are these?" || got[1].Content.Text != "after the album" {
+			t.Fatalf("received %+v", got)
+		}
+		for i, a := range got[0].Content.Attachments {
+			if text := b.read(a.Path); text != "photo"+string(rune('a'+i)) || a.Size != 6 || a.MIMEType != "image/jpeg" {
+				t.Errorf("attachment %d: %+v holds %q", i, a, text)
+			}
+		}
+		if left := b.srv.Pending(); len(left) != 0 {
+			t.Errorf("unconfirmed: %v", left)
+		}
+		b.stop()
+	})
+}
+
+func TestNamesAreNoPaths(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.cfg.UserRate = -1 })
+		b.srv.AddFile("d", []byte("text"))
+		b.start()
+		for _, name := range []string{
+			"../../etc/passwd", `..\..\x.txt`, "/etc/passwd", `\\server\share\x.exe`, "a\x00b.txt", "%2e%2e%2fx", "..", ".", "", "con", "x.t/../xt", "\u202etxt.exe",
+			strings.Repeat("long", 500) + ".txt", ".htaccess", "a.sh;rm -rf", "x.\n.txt",
+		} {
+			b.srv.Say(anna, anna, "", document("d", name, 4))
+		}
+		after(10 * time.Second)
+		got := b.messages()
+		if len(got) != 16 {
+			t.Fatalf("received %d", len(got))
+		}
+		for _, m := range got {
+			a := m.Content.Attachments[0]
+			if strings.ContainsAny(a.Name, "/\\\x00\n\u202e") || !strings.HasPrefix(a.Path, "telegram-123456789/") || strings.Count(a.Path, "/") != 1 || strings.Contains(a.Path, "..") {
+				t.Errorf("attachment %+v", a)
+			}
+			if b.read(a.Path) != "text" {
+				t.Errorf("%s does not hold the text", a.Path)
+			}
+		}
+		b.stop()
+	})
+}
+
+func TestAttachmentsThatCannotBeHad(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.srv.AddFile("liar", make([]byte, 2<<20)) // says that it is small
+		b.srv.AddFile("fine", []byte("text"))
+		b.start()
+		b.srv.Say(anna, anna, "", document("big", "big.bin", 3<<20), testtelegram.With("caption", "look"))
+		b.srv.Say(anna, anna, "", document("liar", "liar.bin", 10), testtelegram.With("caption", "and this"))
+		b.srv.Say(anna, anna, "", document("missing", "gone.txt", 10))
+		after(20 * time.Second)
+		b.srv.Break("file", testtelegram.Fault{Reset: true}, testtelegram.Fault{HTML: 502})
+		b.srv.Say(anna, anna, "", document("fine", "fine.txt", 4))
+		after(20 * time.Second)
+		wantTexts(t, "received", b.texts(), "look\n[big.bin is larger than 1 MB and was left out]", "and this\n[liar.bin is larger than 1 MB and was left out]",
+			"[gone.txt could not be fetched from Telegram]", "")
+		if got := b.stored(); len(got) != 1 || !strings.HasSuffix(got[0], ".txt") {
+			t.Errorf("stored %q", got)
+		}
+		b.stop()
+	})
+}
+
+func TestFileIsFetchedOnceWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.srv.AddFile("a", []byte("photo"))
+		b.fail(chat.ErrStoreUnavailable, chat.ErrStoreUnavailable, chat.ErrStoreUnavailable)
+		b.start()
+		b.srv.Say(anna, anna, "", photo("a"))
+		after(20 * time.Second)
+		if n := len(b.srv.Calls("file")); n != 1 || len(b.messages()) != 1 {
+			t.Errorf("%d downloads, %d messages", n, len(b.messages()))
+		}
+		b.stop()
+	})
+}
+
+func TestRefusedMessagesAreTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.fail(chat.Errorf(chat.CodeQueueFull, "ten messages wait already; try again in a moment"), chat.Errorf(chat.CodeQueueFull, "ten messages wait already; try again in a moment"))
+		b.srv.Say(anna, anna, "one")
+		b.srv.Say(anna, anna, "two")
+		b.srv.Say(anna, anna, "three")
+		after(10 * time.Second)
+		wantTexts(t, "received", b.texts(), "three")
+		wantTexts(t, "anna reads", b.srv.Texts(anna), "This was not taken: ten messages wait already; try again in a moment.")
+		b.stop()
+	})
+}
+
+func TestButtons(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.cfg.Members = "any" })
+		b.start()
+		ask := func() testtelegram.Message {
+			t.Helper()
+			_, err := b.ch.Ask(t.Context(), to(group, "10"), "7", "Pause **it**?", [][]channel.Button{{{Label: "Yes\u202e", Text: "/cron pause 1"}, {Label: "No", Text: "/cron list"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := b.srv.Messages(group)
+			return all[len(all)-1]
+		}
+		m := ask()
+		yes, no := m.Buttons[0][0], m.Buttons[0][1]
+		if yes.Text != `Yes\u202e` || strings.Contains(yes.Data, "cron") || len(yes.Data) > 64 || m.Thread != 10 {
+			t.Errorf("message %+v", m)
+		}
+		press := func(chatID, user int64, data string) {
+			b.srv.Press(chatID, user, m.ID, data)
+			after(time.Second)
+		}
+		press(group, bob, yes.Data)  // somebody else
+		press(anna, anna, yes.Data)  // another chat
+		press(group, anna, "forged") // never offered
+		wantTexts(t, "received", b.texts())
+		press(group, anna, yes.Data)
+		press(group, anna, yes.Data) // used
+		press(group, anna, no.Data)  // of the same message
+		wantTexts(t, "received", b.texts(), "/cron pause 1")
+		if got := b.messages()[0]; got.Content.Sender.ID != "7" || got.Session.Rest != "telegram:group:-100500" && !strings.HasPrefix(got.Session.Rest, "telegram:group:-100500") {
+			t.Errorf("message %+v", got)
+		}
+		m = ask()
+		after(11 * time.Minute)
+		press(group, anna, m.Buttons[0][0].Data) // too late
+		wantTexts(t, "received", b.texts(), "/cron pause 1")
+		if n := len(b.srv.Calls("answerCallbackQuery")); n != 7 {
+			t.Errorf("%d of 7 presses were answered", n)
+		}
+		for _, rows := range [][][]channel.Button{nil, {{{Label: "x"}}}, {{{Text: "x"}}}} {
+			_, err := b.ch.Ask(t.Context(), to(group, ""), "", "?", rows)
+			if failed, ok := errors.AsType[*channel.SendError](err); !ok || !failed.Permanent {
+				t.Errorf("%v: %v", rows, err)
+			}
+		}
+		b.stop()
+	})
+}
+
+func TestPressSurvivesTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		if _, err := b.ch.Ask(t.Context(), to(anna, ""), "", "?", [][]channel.Button{{{Label: "Go", Text: "go"}}}); err != nil {
+			t.Fatal(err)
+		}
+		b.fail(chat.ErrStoreUnavailable, chat.ErrStoreUnavailable)
+		m := b.srv.Messages(anna)[0]
+		b.srv.Press(anna, anna, m.ID, m.Buttons[0][0].Data)
+		after(10 * time.Second)
+		wantTexts(t, "received", b.texts(), "go")
+		b.stop()
+	})
+}

@@ -1,0 +1,281 @@
+package telegram_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/testtelegram"
+)
+
+func retryAfter(err error) time.Duration {
+	if s, ok := errors.AsType[*channel.SendError](err); ok && s.RetryAfter > 0 {
+		return s.RetryAfter
+	}
+	return time.Second
+}
+
+func TestOffsetWaitsForTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		for range 12 {
+			b.fail(chat.ErrStoreUnavailable)
+		}
+		b.start()
+		id := b.srv.Say(anna, anna, "hello")
+		after(20 * time.Second)
+		if got := b.srv.Confirmed(); len(got) != 0 {
+			t.Errorf("confirmed %v before the message was durable", got)
+		}
+		after(time.Minute)
+		wantTexts(t, "received", b.texts(), "hello")
+		if got := b.srv.Confirmed(); len(got) != 1 || got[0] != id {
+			t.Errorf("confirmed %v, want %d", got, id)
+		}
+		b.stop()
+	})
+}
+
+func TestRestartBetweenAllSteps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.cfg.UserRate = -1 })
+		var want []string
+		for i := range 40 { // the process ends at another moment of the work each time
+			b.start()
+			want = append(want, fmt.Sprint("message ", i))
+			b.srv.Say(anna, anna, want[i])
+			after(time.Duration(i) * 7 * time.Millisecond)
+			b.stop()
+		}
+		b.start()
+		after(time.Minute)
+		wantTexts(t, "received", b.texts(), want...)
+		b.stop()
+	})
+}
+
+func TestReplayedUpdateIsKnown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		u := b.srv.Message(anna, anna, "once")
+		u["update_id"] = 5000
+		for range 5 {
+			b.srv.Replay(u)
+			after(time.Minute)
+		}
+		wantTexts(t, "received", b.texts(), "once")
+		b.stop()
+	})
+}
+
+func TestSlowDownloadDelaysOneChat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.cfg.Allow = []int64{anna, bob} })
+		b.srv.AddFile("v", []byte("OggS"))
+		b.srv.Break("file", testtelegram.Fault{Delay: 10 * time.Second})
+		b.start()
+		began := time.Now()
+		b.srv.Say(anna, anna, "", testtelegram.With("voice", map[string]any{"file_id": "v", "file_unique_id": "u", "duration": 1}))
+		after(50 * time.Millisecond)
+		b.srv.Say(anna, anna, "what do you think of it?")
+		b.srv.Say(bob, bob, "quick")
+		after(time.Second)
+		wantTexts(t, "after a second", b.texts(), "quick")
+		if d := b.heardAt(0).Sub(began); d > 300*time.Millisecond {
+			t.Errorf("the other chat waited %s", d)
+		}
+		after(20 * time.Second)
+		got := b.messages()
+		if len(got) != 3 || len(got[1].Content.Attachments) != 1 || got[2].Content.Text != "what do you think of it?" {
+			t.Errorf("voice must come before the text: %q", b.texts())
+		}
+		if n := len(b.srv.Calls("getUpdates")); n > 100 {
+			t.Errorf("%d polls in 20 s of a slow download", n)
+		}
+		if left := b.srv.Pending(); len(left) != 0 {
+			t.Errorf("unconfirmed at the end: %v", left)
+		}
+		b.stop()
+	})
+}
+
+func TestConflictWaitsAndRecovers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.srv.Say(anna, anna, "before")
+		after(time.Second)
+		until := time.Now().Add(90 * time.Second)
+		for time.Now().Before(until) {
+			b.srv.OtherPoller()
+			after(200 * time.Millisecond)
+		}
+		if s := b.ch.Status(); s.State != "conflict" || s.LastError == "" {
+			t.Errorf("status %+v", s)
+		}
+		b.srv.Say(anna, anna, "during")
+		after(time.Minute)
+		wantTexts(t, "received", b.texts(), "before", "during")
+		if s := b.ch.Status(); s.State != "connected" {
+			t.Errorf("status %+v a minute after the other poller had ended", s)
+		}
+		b.stop()
+	})
+}
+
+func TestRefusedTokenDisables(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.cfg.Token = "123456789:another-token-than-the-right-one" })
+		b.start()
+		after(time.Minute)
+		if s := b.ch.Status(); s.State != "disabled" || !s.Running || s.Connected {
+			t.Errorf("status %+v", s)
+		}
+		if n := len(b.srv.Calls("")); n != 0 {
+			t.Errorf("%d calls went through", n)
+		}
+		b.stop()
+	})
+}
+
+func TestLateStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.srv.BreakAlways(testtelegram.Fault{Hang: true})
+		b.start()
+		after(5 * time.Minute)
+		if s := b.ch.Status(); s.State != "degraded" {
+			t.Errorf("status %+v", s)
+		}
+		b.srv.Mend()
+		b.srv.Say(anna, anna, "at last")
+		after(30 * time.Second)
+		wantTexts(t, "received", b.texts(), "at last")
+		b.stop()
+	})
+}
+
+func TestBadAnswers(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]testtelegram.Fault{
+		"garbage": {Garbage: true}, "html": {HTML: 502}, "cut": {Cut: true}, "50 MB": {Huge: 50 << 20}, "reset": {Reset: true}, "hang": {Hang: true},
+		"500": testtelegram.Refuse(500, "Internal Server Error"), "flood": testtelegram.Flood(3), "another answer": testtelegram.Refuse(400, "Bad Request: nonsense"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBot(t, nil)
+				b.start()
+				after(time.Second)
+				b.srv.Break("getUpdates", f, f, f)
+				b.srv.Say(anna, anna, "first") // answers the poll that waits
+				after(time.Millisecond)
+				b.srv.Say(anna, anna, "second")
+				after(2 * time.Minute)
+				wantTexts(t, "received", b.texts(), "first", "second")
+				if s := b.ch.Status(); !s.Connected {
+					t.Errorf("status %+v", s)
+				}
+				b.stop()
+			})
+		})
+	}
+}
+
+func TestPoisonIsPutAside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		broken := errors.New("something is wrong with this one")
+		b.fail(broken, broken, broken)
+		b.srv.Say(anna, anna, "poison")
+		b.srv.PushRaw(7000, `{"update_id":7000,"message":{"message_id":"not a number"}}`)
+		b.srv.PushRaw(7001, `{"update_id":7001,"business_connection":{"id":"x"}}`)
+		b.srv.PushRaw(7002, `{"update_id":7002,"edited_message":{"message_id":5,"date":1,"chat":{"id":7,"type":"private"},"from":{"id":7},"text":"changed"}}`)
+		b.srv.PushRaw(7003, `{"update_id":7003,"message":{"message_id":5,"date":1}}`)
+		b.srv.Say(anna, anna, "healthy")
+		after(time.Minute)
+		wantTexts(t, "received", b.texts(), "healthy")
+		if left := b.srv.Pending(); len(left) != 0 {
+			t.Errorf("unconfirmed: %v", left)
+		}
+		b.stop()
+	})
+}
+
+func TestNumbersThatJump(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		for i, id := range []int{900_000, 2_000_000_000, 12} { // the last one after a week of silence
+			u := b.srv.Message(anna, anna, fmt.Sprint("message ", i))
+			u["update_id"] = id
+			b.srv.Push(u)
+			after(40 * time.Second)
+		}
+		wantTexts(t, "received", b.texts(), "message 0", "message 1", "message 2")
+		if left := b.srv.Pending(); len(left) != 0 {
+			t.Errorf("unconfirmed: %v", left)
+		}
+		b.stop()
+	})
+}
+
+func TestOnlyTheHolderPolls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		holder, broken := false, error(nil)
+		b.lease = func() (bool, error) { return holder, broken }
+		b.start()
+		after(time.Minute)
+		if n := len(b.srv.Calls("")); n != 0 || b.ch.Status().State != "standby" {
+			t.Errorf("%d calls without the lease, status %+v", n, b.ch.Status())
+		}
+		b.mu.Lock()
+		holder = true
+		b.mu.Unlock()
+		b.srv.Say(anna, anna, "hello")
+		after(10 * time.Second)
+		wantTexts(t, "received", b.texts(), "hello")
+		b.mu.Lock()
+		broken = chat.ErrStoreUnavailable
+		b.mu.Unlock()
+		after(time.Minute)
+		before := len(b.srv.Calls("getUpdates"))
+		after(time.Minute)
+		if n := len(b.srv.Calls("getUpdates")); n != before {
+			t.Errorf("%d polls while nobody knew who may poll", n-before)
+		}
+		b.stop()
+	})
+}
+
+func TestMenuIsSetWhenItChanged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		for range 3 {
+			b.start()
+			after(time.Second)
+			b.stop()
+		}
+		if n := len(b.srv.Calls("setMyCommands")); n != 1 {
+			t.Errorf("the menu was set %d times in three lives", n)
+		}
+	})
+}

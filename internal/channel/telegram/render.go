@@ -1,0 +1,302 @@
+package telegram
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	east "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+
+	"laneway/internal/chat"
+)
+
+// style is how a piece of text looks. It is a value, so two neighbours with the same style are one piece. The fields are in the order in
+// which their tags nest.
+type style struct {
+	quote bool
+	pre   bool
+	lang  string // of pre
+	href  string
+	bold, italic, strike,
+	code bool
+}
+
+// piece is text in one style.
+type piece struct {
+	text string
+	style
+}
+
+// border is how good a place is for a split.
+type border int
+
+const (
+	borderLine  border = iota + 1 // between lines of one block
+	borderBlock                   // between blocks
+)
+
+// document is a rendered answer: its pieces make up the text that people see, and borders are where it may be split, by byte offset.
+type document struct {
+	pieces  []piece
+	length  int // bytes of all texts
+	borders map[int]border
+}
+
+// render turns Markdown into what Telegram can show. What it cannot show (tables, headings, pictures, lists) becomes text that says the same.
+// Every input is fine: what is no Markdown is text.
+func render(markdown string) *document {
+	src := []byte(chat.CleanText(markdown))
+	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList), goldmark.WithParserOptions(parser.WithAttribute()))
+	w := &walker{src: src, doc: &document{borders: map[int]border{}}}
+	w.blocks(md.Parser().Parse(text.NewReader(src)), 0)
+	return w.doc
+}
+
+// plain is text as it is, without looking for Markdown.
+func plain(s string) *document {
+	w := &walker{doc: &document{borders: map[int]border{}}}
+	w.write(chat.CleanText(s))
+	return w.doc
+}
+
+// String is the text that people see.
+func (d *document) String() string {
+	var b strings.Builder
+	for _, p := range d.pieces {
+		b.WriteString(p.text)
+	}
+	return b.String()
+}
+
+// walker writes a tree of Markdown as a document.
+type walker struct {
+	src []byte
+	doc *document
+	now style
+	// gap is what separates the next text from the one before: a line or a block.
+	gap border
+	// indent goes before every line of a nested list.
+	indent string
+}
+
+// maxDepth is how deep blocks and styles nest; what is deeper is shown without its structure.
+const maxDepth = 32
+
+// write adds text in the current style, with the separator that is due.
+func (w *walker) write(s string) {
+	if s == "" {
+		return
+	}
+	if w.gap != 0 && w.doc.length > 0 {
+		between := style{quote: w.now.quote && w.lastQuoted()}
+		w.add(strings.Repeat("\n", int(w.gap)), between)
+		w.doc.borders[w.doc.length] = w.gap
+	}
+	w.gap = 0
+	w.add(s, w.now)
+}
+
+func (w *walker) lastQuoted() bool {
+	n := len(w.doc.pieces)
+	return n > 0 && w.doc.pieces[n-1].quote
+}
+
+func (w *walker) add(s string, st style) {
+	if st.code || st.pre {
+		st.bold, st.italic, st.strike, st.href = false, false, false, ""
+	}
+	if st.pre {
+		st.code = false
+	}
+	w.doc.length += len(s)
+	if n := len(w.doc.pieces); n > 0 && w.doc.pieces[n-1].style == st {
+		w.doc.pieces[n-1].text += s
+		return
+	}
+	w.doc.pieces = append(w.doc.pieces, piece{text: s, style: st})
+}
+
+// due asks for a separator before the next text.
+func (w *walker) due(b border) { w.gap = max(w.gap, b) }
+
+// with runs f in a changed style.
+func (w *walker) with(change func(*style), f func()) {
+	before := w.now
+	change(&w.now)
+	f()
+	w.now = before
+}
+
+func (w *walker) blocks(parent ast.Node, depth int) {
+	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
+		w.block(n, depth)
+	}
+}
+
+func (w *walker) block(n ast.Node, depth int) {
+	if depth > maxDepth {
+		w.write(w.indent + w.lines(n))
+		return
+	}
+	switch n := n.(type) {
+	case *ast.Heading:
+		w.due(borderBlock)
+		w.with(func(s *style) { s.bold = true }, func() { w.inlines(n, depth) })
+		w.due(borderBlock)
+	case *ast.Blockquote:
+		w.due(borderBlock)
+		w.with(func(s *style) { s.quote = true }, func() { w.blocks(n, depth+1) })
+		w.due(borderBlock)
+	case *ast.FencedCodeBlock:
+		w.code(w.lines(n), string(n.Language(w.src)))
+	case *ast.CodeBlock:
+		w.code(w.lines(n), "")
+	case *ast.List:
+		w.list(n, depth)
+	case *ast.ThematicBreak:
+		w.due(borderBlock)
+		w.write("———")
+		w.due(borderBlock)
+	case *ast.HTMLBlock:
+		w.due(borderBlock)
+		w.write(strings.TrimRight(w.lines(n), "\n"))
+		w.due(borderBlock)
+	case *east.Table:
+		w.table(n)
+	case *ast.TextBlock:
+		w.inlines(n, depth)
+		w.due(borderLine)
+	default: // a paragraph
+		w.due(borderBlock)
+		w.inlines(n, depth)
+		w.due(borderBlock)
+	}
+}
+
+func (w *walker) lines(n ast.Node) string {
+	var b strings.Builder
+	if n.Type() == ast.TypeInline || n.Lines() == nil {
+		return ""
+	}
+	for i := range n.Lines().Len() {
+		line := n.Lines().At(i)
+		b.Write(line.Value(w.src))
+	}
+	if h, ok := n.(*ast.HTMLBlock); ok && h.HasClosure() {
+		b.Write(h.ClosureLine.Value(w.src))
+	}
+	return b.String()
+}
+
+func (w *walker) code(code, lang string) {
+	w.due(borderBlock)
+	if strings.TrimSpace(code) == "" {
+		return
+	}
+	w.with(func(s *style) { s.pre, s.lang = true, cleanLang(lang) }, func() {
+		lines := strings.SplitAfter(strings.TrimRight(code, "\n"), "\n")
+		for i, line := range lines {
+			w.write(line)
+			if i < len(lines)-1 {
+				w.doc.borders[w.doc.length] = borderLine
+			}
+		}
+	})
+	w.due(borderBlock)
+}
+
+// cleanLang keeps what can be the name of a language.
+func cleanLang(s string) string {
+	s = chat.Cut(s, 32)
+	if strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("+-_.#", r)
+	}) {
+		return ""
+	}
+	return s
+}
+
+func (w *walker) list(l *ast.List, depth int) {
+	nested := w.indent != "" || depth > 0 && l.Parent().Kind() == ast.KindListItem
+	if nested {
+		w.due(borderLine)
+	} else {
+		w.due(borderBlock)
+	}
+	outer, number := w.indent, l.Start
+	for item := l.FirstChild(); item != nil; item = item.NextSibling() {
+		mark := "• "
+		if l.IsOrdered() {
+			mark = fmt.Sprintf("%d. ", number)
+			number++
+		}
+		w.due(borderLine)
+		w.write(outer + mark)
+		w.indent = outer + "  "
+		w.item(item, depth+1)
+		w.due(borderLine)
+	}
+	w.indent = outer
+	if !nested {
+		w.due(borderBlock)
+	}
+}
+
+// item writes what stands behind a bullet: its first block on the same line, the others below.
+func (w *walker) item(item ast.Node, depth int) {
+	for n := item.FirstChild(); n != nil; n = n.NextSibling() {
+		first := n == item.FirstChild()
+		switch n.(type) {
+		case *ast.Paragraph, *ast.TextBlock:
+			if !first {
+				w.due(borderLine)
+				w.write(w.indent)
+			}
+			w.inlines(n, depth)
+			w.due(borderLine)
+		default:
+			if first {
+				w.due(borderLine)
+			}
+			w.block(n, depth)
+		}
+	}
+}
+
+// table is shown as text of even width: Telegram has no tables.
+func (w *walker) table(t *east.Table) {
+	var rows [][]string
+	var widths []int
+	for row := t.FirstChild(); row != nil; row = row.NextSibling() {
+		var cells []string
+		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
+			inner := &walker{src: w.src, doc: &document{borders: map[int]border{}}}
+			inner.inlines(cell, 0)
+			cells = append(cells, strings.ReplaceAll(inner.doc.String(), "\n", " "))
+			if i := len(cells) - 1; i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[len(cells)-1] = max(widths[len(cells)-1], utf8.RuneCountInString(cells[len(cells)-1]))
+		}
+		rows = append(rows, cells)
+	}
+	var b strings.Builder
+	for _, cells := range rows {
+		for i, cell := range cells {
+			if i > 0 {
+				b.WriteString(" | ")
+			}
+			b.WriteString(cell)
+			if i < len(cells)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	w.code(b.String(), "")
+}

@@ -1,0 +1,214 @@
+package telegram
+
+import (
+	"flag"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"laneway/internal/testtelegram"
+)
+
+// texts is how many random texts TestManyTexts makes.
+var texts = flag.Int("texts", 1000, "random texts for the renderer and splitter")
+
+func TestRender(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ in, want string }{
+		"plain":          {"hello", "hello"},
+		"escapes":        {"1 < 2 & 3 > 2 \"q\" \\*no\\* &amp; &lt;b&gt; &copy;", "1 &lt; 2 &amp; 3 &gt; 2 &quot;q&quot; *no* &amp; &lt;b&gt; ©"},
+		"styles":         {"**bold** *italic* ~~gone~~ `code`", "<b>bold</b> <i>italic</i> <s>gone</s> <code>code</code>"},
+		"nested":         {"**a *b* `c` d**", "<b>a <i>b</i> </b><code>c</code><b> d</b>"},
+		"paragraphs":     {"one\n\ntwo\nthree", "one\n\ntwo\nthree"},
+		"heading":        {"# Title\ntext", "<b>Title</b>\n\ntext"},
+		"link":           {"[site](https://example.org/?a=1&b=2)", `<a href="https://example.org/?a=1&amp;b=2">site</a>`},
+		"other link":     {"[file](javascript:alert(1)) [x](/relative)", "file (javascript:alert(1)) x (/relative)"},
+		"code in link":   {"[`x`](https://example.org)", "<code>x</code>"},
+		"autolink":       {"<https://example.org>", "https://example.org"},
+		"picture":        {"![a cat](https://example.org/cat.png)", `<a href="https://example.org/cat.png">a cat</a>`},
+		"fence":          {"```go\nx := 1 < 2\n\ny\n```\nafter", "<pre><code class=\"language-go\">x := 1 &lt; 2\n\ny</code></pre>\n\nafter"},
+		"odd language":   {"```<script>\nx\n```", "<pre>x</pre>"},
+		"list":           {"- a\n- b\n  - c\n    more\n\n1. x\n2. y", "• a\n• b\n  • c\n    more\n\n1. x\n2. y"},
+		"tasks":          {"- [x] done\n- [ ] open", "• ☑ done\n• ☐ open"},
+		"quote":          {"> one\n>\n> two\n\nafter", "<blockquote>one\n\ntwo</blockquote>\n\nafter"},
+		"quote in quote": {"> a\n> > b", "<blockquote>a\n\nb</blockquote>"},
+		"code in quote":  {"> ```\n> x\n> ```", "<blockquote><pre>x</pre></blockquote>"},
+		"table":          {"| a | long |\n|---|---|\n| b | c |", "<pre>a | long\nb | c</pre>"},
+		"rule":           {"a\n\n---\n\nb", "a\n\n———\n\nb"},
+		"html":           {"<div>x</div>\n\na <b>c</b> d<br>e", "&lt;div&gt;x&lt;/div&gt;\n\na &lt;b&gt;c&lt;/b&gt; d\ne"},
+		"unfinished":     {"**bold and `code", "**bold and `code"},
+		"open fence":     {"```py\nprint(1", "<pre><code class=\"language-py\">print(1</code></pre>"},
+	} {
+		d := render(c.in)
+		if got := d.html(0, d.length); got != c.want {
+			t.Errorf("%s:\n got %q\nwant %q", name, got, c.want)
+		}
+	}
+}
+
+func TestSplitPrefersBorders(t *testing.T) {
+	t.Parallel()
+	block := strings.Repeat("word ", 300) // 1500 units
+	for name, c := range map[string]struct {
+		in    string
+		parts int
+		ends  string // of the first part, without white space
+	}{
+		"between blocks":     {block + "END\n\n" + block + "END\n\n" + block + "END", 2, "END"},
+		"between lines":      {strings.Repeat(strings.Repeat("x", 99)+"\n", 60), 2, "x"},
+		"between words":      {strings.Repeat("word ", 1500), 2, "word"},
+		"a word of no end":   {strings.Repeat("x", 9000), 3, "x"},
+		"emoji count double": {strings.Repeat("😀", 4096), 2, "😀"},
+	} {
+		parts := render(c.in).chunks(maxUnits)
+		if len(parts) != c.parts || !strings.HasSuffix(strings.TrimSpace(parts[0].plain), c.ends) {
+			t.Errorf("%s: %d parts, the first ends with %q", name, len(parts), parts[0].plain[max(0, len(parts[0].plain)-20):])
+		}
+	}
+}
+
+func TestSplitReopensFences(t *testing.T) {
+	t.Parallel()
+	parts := render("before\n\n```go\n" + strings.Repeat("x := 1 // <tag>\n", 600) + "```\nafter").chunks(maxUnits)
+	if len(parts) < 3 {
+		t.Fatalf("%d parts", len(parts))
+	}
+	for i, p := range parts {
+		opens, closes := strings.Count(p.html, `<pre><code class="language-go">`), strings.Count(p.html, "</code></pre>")
+		if opens != 1 || closes != 1 {
+			t.Errorf("part %d opens %d fences and closes %d", i, opens, closes)
+		}
+	}
+	if !strings.HasPrefix(parts[0].plain, "before") || !strings.HasSuffix(parts[len(parts)-1].plain, "after") {
+		t.Error("the text around the fence is gone")
+	}
+}
+
+func TestNothingToSend(t *testing.T) {
+	t.Parallel()
+	for _, in := range []string{"", " \n\n ", "```\n```", "```\n\n\n\n```", "\u200b", "[a]: https://example.org"} {
+		if parts := render(in).chunks(maxUnits); len(parts) != 0 {
+			t.Errorf("%q: %d parts", in, len(parts))
+		}
+	}
+}
+
+// checkParts holds what must be true of every text: each part is what Telegram takes, and joined they are the document.
+func checkParts(t *testing.T, markdown string, limit int) {
+	t.Helper()
+	d := render(markdown)
+	whole := d.String()
+	if !utf8.ValidString(whole) {
+		t.Fatalf("the document is not UTF-8: %q", whole)
+	}
+	rest := whole
+	for i, p := range d.chunks(limit) {
+		plain, _, nested, err := testtelegram.ParseHTML(p.html)
+		switch {
+		case err != nil:
+			t.Fatalf("part %d of %q: %v in %q", i, markdown, err, p.html)
+		case nested != "":
+			t.Fatalf("part %d of %q: %s in %q", i, markdown, nested, p.html)
+		case plain != p.plain:
+			t.Fatalf("part %d of %q reads %q with tags and %q without", i, markdown, plain, p.plain)
+		case testtelegram.Units(plain) > limit && utf8.RuneCountInString(plain) > 1:
+			t.Fatalf("part %d has %d units, %d are allowed", i, testtelegram.Units(plain), limit)
+		}
+		at := strings.Index(rest, p.plain)
+		if at < 0 || strings.TrimFunc(rest[:at], invisible) != "" {
+			t.Fatalf("part %d of %q is not what comes next: %q before %q", i, markdown, p.plain, rest)
+		}
+		rest = rest[at+len(p.plain):]
+	}
+	if strings.TrimFunc(rest, invisible) != "" {
+		t.Fatalf("%q is missing at the end of %q", rest, markdown)
+	}
+}
+
+// randomMarkdown puts pieces of Markdown, words and odd characters together.
+func randomMarkdown(rng *rand.Rand) string {
+	pieces := []string{
+		"**", "*", "_", "~~", "`", "```", "```go\n", "\n", "\n\n", "> ", "- ", "1. ", "# ", "| a | b |\n|---|---|\n| c | d |\n", "[", "](", ")",
+		"https://example.org/a?b=c&d", "<b>", "</b>", "<", ">", "&", "&lt;", "\\", "word", " ", "    ", "😀", "é", "日本語", "\u200b", "\x00", "\xff", "\t",
+		"---\n", "![x](y)", "<!-- c -->", "<br>", "[x] ", "\"", "~~~\n", "a\u0301", "\u202e", "👩‍👩‍👧",
+	}
+	var b strings.Builder
+	for range rng.IntN(60) {
+		b.WriteString(strings.Repeat(pieces[rng.IntN(len(pieces))], 1+rng.IntN(3)))
+	}
+	return b.String()
+}
+
+func TestManyTexts(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(uint64(*texts), 7))
+	for range *texts {
+		checkParts(t, randomMarkdown(rng), 1+rng.IntN(80))
+	}
+}
+
+// TestWordsSurvive: what is no markup arrives letter by letter.
+func TestWordsSurvive(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(3, 4))
+	letters := []string{"a", "bc", " ", "\n\n", "ä", "日", "😀", "7", "Z"}
+	squeeze := func(s string) string { return strings.Join(strings.Fields(s), "") }
+	for range 500 {
+		var b strings.Builder
+		for range rng.IntN(400) {
+			b.WriteString(letters[rng.IntN(len(letters))])
+		}
+		var joined strings.Builder
+		for _, p := range render("x" + b.String()).chunks(50) {
+			joined.WriteString(p.plain)
+		}
+		if squeeze(joined.String()) != squeeze("x"+b.String()) {
+			t.Fatalf("%q became %q", b.String(), joined.String())
+		}
+	}
+}
+
+func FuzzParts(f *testing.F) {
+	f.Add("**bold** `code` [x](https://example.org)\n```go\nx\n```\n> quote", 10)
+	f.Add("| a | b |\n|---|---|\n| c | d |", 3)
+	f.Add(strings.Repeat("> ", 50)+"deep", 5)
+	f.Add("😀😀😀", 1)
+	f.Fuzz(func(t *testing.T, markdown string, limit int) {
+		if limit < 1 || limit > maxUnits || len(markdown) > 1<<14 {
+			t.Skip()
+		}
+		checkParts(t, markdown, limit)
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"update_id":1,"message":{"message_id":1,"date":1,"chat":{"id":7,"type":"private"},"text":"x"}}`))
+	f.Add([]byte(`{"update_id":1,"callback_query":{"id":"1","from":{"id":7},"message":null}}`))
+	f.Add([]byte(`{"update_id":1,"message":null}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		u, err := decode(raw)
+		if err == nil && u.id <= 0 {
+			t.Fatalf("an update without a number was read: %q", raw)
+		}
+	})
+}
+
+func FuzzUnits(f *testing.F) {
+	f.Add("@bot hello", 0, 4)
+	f.Add("😀@bot", 2, 4)
+	f.Fuzz(func(t *testing.T, s string, offset, length int) {
+		part := units(s, offset, length)
+		if !strings.Contains(s, part) {
+			t.Fatalf("%q is no part of %q", part, s)
+		}
+	})
+}
+
+func BenchmarkRenderAndSplit(b *testing.B) {
+	text := strings.Repeat("A paragraph with **bold** and `code` and [a link](https://example.org).\n\n```go\nx := 1\n```\n\n- a\n- b\n\n", 100)
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		render(text).chunks(maxUnits)
+	}
+}

@@ -1,0 +1,190 @@
+package telegram
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+)
+
+// Kind of replies that are told once a minute when they are errors.
+const kindNotice = "notice"
+
+// Send delivers one reply: rendered, split, each part in its place, the first one into the preview of the same run if there is one. A part
+// that has arrived is not sent again by a further attempt of this process. The same error is not told twice a minute in one chat: the
+// second one counts as delivered by the first one's message.
+func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+	to, err := c.target(r.Target)
+	if err != nil {
+		return chat.Sent{}, &channel.SendError{Reason: reasonBadTarget, Permanent: true, Cause: err}
+	}
+	key := r.Target.ChatID + "/" + r.Target.Thread + "/" + r.Text
+	if c.isError(r) {
+		if id := c.errors.again(key); id != "" {
+			return chat.Sent{ProviderID: id}, nil
+		}
+	}
+	chunks := render(r.Text).chunks(maxUnits)
+	if len(chunks) == 0 {
+		chunks = plain("(an empty answer)").chunks(maxUnits)
+	}
+	id, err := c.sendChunks(ctx, r, to, chunks)
+	if err != nil {
+		return chat.Sent{}, err
+	}
+	c.sent.forget(r.ID)
+	if c.isError(r) {
+		c.errors.said(key, id)
+	}
+	return chat.Sent{ProviderID: id}, nil
+}
+
+// isError tells notices about failures from answers to commands, which are notices too.
+func (c *Channel) isError(r chat.Reply) bool {
+	if r.Kind != kindNotice {
+		return false
+	}
+	known, ok := c.recent.get(r.RunID)
+	return !ok || !known.command
+}
+
+func (c *Channel) sendChunks(ctx context.Context, r chat.Reply, to address, chunks []chunk) (string, error) {
+	done := c.sent.get(r.ID)
+	preview := 0
+	if r.Kind != kindNotice {
+		preview = c.previews.take(ctx, to, r.RunID)
+	}
+	for done.next < len(chunks) {
+		out := outgoing{to: to, chunk: chunks[done.next]}
+		if done.next == 0 {
+			out.edit = preview
+		}
+		id, err := c.deliver(ctx, out)
+		if err != nil {
+			if done.next == 0 {
+				c.previews.giveBack(to, r.RunID, preview)
+			}
+			return "", err
+		}
+		done.next++
+		if done.first == "" {
+			done.first = number(int64(id))
+		}
+		c.sent.set(r.ID, done)
+	}
+	return done.first, nil
+}
+
+// outgoing is one message on its way.
+type outgoing struct {
+	to    address
+	chunk chunk
+	// edit is a message to be replaced; 0 = a new one.
+	edit    int
+	replyTo int
+	markup  string
+}
+
+// deliver waits for the limits and sends one message, in the form and to the place that Telegram takes it. It returns the message's id.
+func (c *Channel) deliver(ctx context.Context, o outgoing) (int, error) {
+	asPlain := false
+	for range 5 { // each way out below is taken once
+		if err := c.limits.wait(ctx, o.to.chat); err != nil {
+			return 0, err
+		}
+		id, err := c.post(ctx, o, asPlain)
+		var e *apiError
+		switch {
+		case err == nil:
+			return id, nil
+		case !errors.As(err, &e):
+			return 0, &channel.SendError{Reason: reasonConnection, Unknown: true, Cause: err}
+		case o.edit != 0 && e.says("message is not modified"):
+			return o.edit, nil
+		case o.edit != 0 && (e.says("message to edit not found") || e.says("message can't be edited")):
+			o.edit = 0
+		case e.says("can't parse entities") && !asPlain:
+			c.log.WarnContext(ctx, "Telegram could not read a formatted message; sending it as plain text")
+			asPlain = true
+		case o.to.thread != 0 && (e.says("thread not found") || e.says("topic_deleted") || e.says("topic_closed")):
+			o.to.thread = 0
+		case e.migrateTo != 0 && o.to.chat != e.migrateTo:
+			c.migrate(ctx, o.to.chat, e.migrateTo)
+			o.to.chat, o.edit = e.migrateTo, 0
+		default:
+			return 0, c.undelivered(o.to.chat, e)
+		}
+	}
+	return 0, &channel.SendError{Reason: reasonBadRequest, Permanent: true}
+}
+
+// undelivered is the outbox's error, and keeps a chat quiet that asked for it.
+func (c *Channel) undelivered(chatID int64, e *apiError) *channel.SendError {
+	s := e.sendError()
+	if e.reason == reasonRateLimited {
+		if s.RetryAfter <= 0 {
+			s.RetryAfter = time.Second
+		}
+		c.limits.silence(chatID, s.RetryAfter)
+	}
+	return s
+}
+
+// post makes the one call.
+func (c *Channel) post(ctx context.Context, o outgoing, asPlain bool) (int, error) {
+	method, p := "sendMessage", place(o.to)
+	if o.edit != 0 {
+		method, p = "editMessageText", tgbotapi.Params{"chat_id": number(o.to.chat), "message_id": number(int64(o.edit))}
+	}
+	p["text"] = o.chunk.plain
+	if !asPlain {
+		p["text"], p["parse_mode"] = o.chunk.html, "HTML"
+	}
+	p["link_preview_options"] = jsonOf(map[string]bool{"is_disabled": true})
+	if o.replyTo != 0 && o.edit == 0 {
+		p["reply_parameters"] = jsonOf(map[string]any{"message_id": o.replyTo, "allow_sending_without_reply": true})
+	}
+	if o.markup != "" {
+		p["reply_markup"] = o.markup
+	}
+	var m tgbotapi.Message
+	if err := c.api.call(ctx, callTime, method, p, &m); err != nil {
+		return 0, err
+	}
+	if m.MessageID == 0 {
+		return 0, &apiError{method: method, reason: reasonBadResponse, text: "the answer names no message", unknown: true}
+	}
+	return m.MessageID, nil
+}
+
+// place is the parameters that say where.
+func place(to address) tgbotapi.Params {
+	p := tgbotapi.Params{"chat_id": number(to.chat)}
+	if to.thread != 0 && to.thread != general {
+		p["message_thread_id"] = number(int64(to.thread))
+	}
+	return p
+}
+
+const sayTime = 5 * time.Second
+
+// say tells a person something that the channel itself has to say. It is no part of any conversation and is not tried again.
+func (c *Channel) say(ctx context.Context, to address, text string, replyTo int) {
+	ctx, cancel := context.WithTimeoutCause(ctx, sayTime, errCallTime)
+	defer cancel()
+	chunks := plain(text).chunks(maxUnits)
+	if _, err := c.deliver(ctx, outgoing{to: to, chunk: chunks[0], replyTo: replyTo}); err != nil {
+		c.log.WarnContext(ctx, "a person was not told", "reason", reasonFor(err))
+	}
+}
+
+// sayOnce says the same thing at most once a minute in one place.
+func (c *Channel) sayOnce(ctx context.Context, to address, text string) {
+	if c.told.first(number(to.chat) + "/" + number(int64(to.thread)) + "/" + text) {
+		c.say(ctx, to, text, 0)
+	}
+}

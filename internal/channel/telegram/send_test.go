@@ -1,0 +1,386 @@
+package telegram_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/testtelegram"
+)
+
+func wantSendError(t *testing.T, err error, reason string, permanent bool) *channel.SendError {
+	t.Helper()
+	failed, ok := errors.AsType[*channel.SendError](err)
+	if !ok || failed.Reason != reason || failed.Permanent != permanent {
+		t.Fatalf("got %v, want reason %s, permanent %v", err, reason, permanent)
+	}
+	return failed
+}
+
+func TestFloodSilencesOneChat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.srv.Break("sendMessage", testtelegram.Flood(10))
+		began := time.Now()
+		_, err := b.send("1", to(anna, ""), "for anna")
+		if failed := wantSendError(t, err, "rate_limited", false); failed.RetryAfter != 10*time.Second || failed.Global {
+			t.Errorf("got %+v", failed)
+		}
+		if _, err := b.send("2", to(bob, ""), "for bob"); err != nil || time.Since(began) > 2*time.Second {
+			t.Errorf("the other chat: %v after %s", err, time.Since(began))
+		}
+		b.ch.Typing(t.Context(), to(anna, "")) // not inside of the window
+		b.ch.Update(to(anna, ""), "run-1", "growing")
+		after(3 * time.Second)
+		_, err = b.send("1", to(anna, ""), "for anna")
+		if failed := wantSendError(t, err, "rate_limited", false); failed.RetryAfter > 7*time.Second {
+			t.Errorf("inside of the window: %+v", failed)
+		}
+		b.ch.Finish(to(anna, ""), "run-1")
+		b.mustSend("1", to(anna, ""), "for anna")
+		wantTexts(t, "anna reads", b.srv.Texts(anna), "for anna")
+		b.stop()
+	})
+}
+
+// TestManyFloods sends many replies to many chats while a fifth of the calls is refused with windows of up to 500 seconds.
+func TestManyFloods(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const chats, each = 50, 40
+		b := newBot(t, nil)
+		rng := rand.New(rand.NewPCG(1, 2))
+		var faults []testtelegram.Fault
+		for range chats * each * 2 {
+			f := testtelegram.Fault{Delay: time.Millisecond}
+			if rng.IntN(5) == 0 {
+				f = testtelegram.Flood(1 + rng.IntN(500))
+			}
+			faults = append(faults, f)
+		}
+		b.srv.Break("sendMessage", faults...)
+		b.start()
+		var wg sync.WaitGroup
+		for n := range int64(chats) {
+			id := 10_000 + n
+			b.srv.AddPrivate(id, "x")
+			wg.Go(func() {
+				for i := range each {
+					key := fmt.Sprintf("%d-%d", id, i)
+					for _, err := b.send(key, to(id, ""), strconv.Itoa(i)); err != nil; _, err = b.send(key, to(id, ""), strconv.Itoa(i)) {
+						time.Sleep(retryAfter(err))
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for n := range int64(chats) {
+			var want []string
+			for i := range each {
+				want = append(want, strconv.Itoa(i))
+			}
+			wantTexts(t, "chat", b.srv.Texts(10_000+n), want...)
+		}
+		b.stop() // any call inside of a window is a violation
+	})
+}
+
+// TestLimits looks at every window of a second and of a minute.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		var wg sync.WaitGroup
+		for n := range int64(60) {
+			id := 10_000 + n
+			b.srv.AddPrivate(id, "x")
+			wg.Go(func() {
+				for i := range 3 {
+					for _, err := b.send(fmt.Sprint(id, i), to(id, ""), "x"); err != nil; _, err = b.send(fmt.Sprint(id, i), to(id, ""), "x") {
+						time.Sleep(retryAfter(err))
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			for i := range 40 {
+				for _, err := b.send(fmt.Sprint("g", i), to(group, ""), "x"); err != nil; _, err = b.send(fmt.Sprint("g", i), to(group, ""), "x") {
+					time.Sleep(retryAfter(err))
+				}
+			}
+		})
+		wg.Wait()
+		calls := b.srv.Calls("sendMessage")
+		wantMost(t, "bot in a second", calls, time.Second, 30)
+		byChat := map[int64][]testtelegram.Call{}
+		for _, c := range calls {
+			byChat[c.Chat()] = append(byChat[c.Chat()], c)
+		}
+		for id, list := range byChat {
+			wantMost(t, fmt.Sprintf("chat %d in a second", id), list, time.Second, 1)
+		}
+		wantMost(t, "group in a minute", byChat[group], time.Minute, 20)
+		b.stop()
+	})
+}
+
+func wantMost(t *testing.T, what string, calls []testtelegram.Call, window time.Duration, limit int) {
+	t.Helper()
+	for i := range calls {
+		n := 0
+		for _, c := range calls[i:] {
+			if c.At.Sub(calls[i].At) < window {
+				n++
+			}
+		}
+		if n > limit {
+			t.Errorf("%s: %d calls, at most %d are allowed; the next came after %s", what, n, limit, calls[i+1].At.Sub(calls[i].At))
+			return
+		}
+	}
+}
+
+func TestPermanentErrors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.srv.AddPrivate(20, "blocked")
+		b.srv.Block(20)
+		b.srv.AddPrivate(21, "gone")
+		b.srv.Leave(21)
+		b.start()
+		_, err := b.send("1", to(20, ""), "x")
+		wantSendError(t, err, "blocked", true)
+		_, err = b.send("2", to(21, ""), "x")
+		wantSendError(t, err, "chat_not_found", true)
+		b.srv.Break("sendMessage", testtelegram.Refuse(400, "Bad Request: something else"))
+		_, err = b.send("3", to(anna, ""), "x")
+		wantSendError(t, err, "bad_request", true)
+		for _, code := range []int{500, 502} {
+			b.srv.Break("sendMessage", testtelegram.Refuse(code, "oops"))
+			_, err = b.send("4", to(anna, ""), "x")
+			wantSendError(t, err, "server_error", false)
+			after(time.Second)
+		}
+		b.srv.Break("sendMessage", testtelegram.Fault{HTML: 502})
+		_, err = b.send("4", to(anna, ""), "x")
+		wantSendError(t, err, "server_error", false)
+		b.stop()
+	})
+}
+
+func TestParseErrorGoesOutPlain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.srv.Break("sendMessage", testtelegram.Refuse(400, "Bad Request: can't parse entities: Unsupported start tag"))
+		if _, err := b.send("1", to(anna, ""), "**bold** & <br> more"); err != nil {
+			t.Fatal(err)
+		}
+		got := b.srv.Messages(anna)
+		if len(got) != 1 || got[0].HTML != "" || got[0].Text != "bold & \n more" {
+			t.Errorf("got %+v", got)
+		}
+		b.stop()
+	})
+}
+
+func TestTopics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		long := strings.Repeat("word ", 1500)
+		b.mustSend("1", to(group, "10"), long)
+		b.mustSend("2", to(group, "1"), "general")
+		b.ch.Typing(t.Context(), to(group, "10"))
+		b.ch.Typing(t.Context(), to(group, "1"))
+		b.srv.CloseTopic(group, 20)
+		b.mustSend("3", to(group, "20"), "into a topic that is gone")
+		var threads []int
+		for _, m := range b.srv.Messages(group) {
+			threads = append(threads, m.Thread)
+		}
+		if !slices.Equal(threads, []int{10, 10, 0, 0}) {
+			t.Errorf("threads %v", threads)
+		}
+		typing := b.srv.Calls("sendChatAction")
+		if len(typing) != 2 || typing[0].Params.Get("message_thread_id") != "10" || typing[1].Params.Has("message_thread_id") {
+			t.Errorf("typing: %+v", typing)
+		}
+		b.stop()
+	})
+}
+
+func TestMigratedGroup(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const next = int64(-200600)
+		b := newBot(t, func(s *setup) { s.cfg.Members, s.cfg.Activation = "any", "always" })
+		b.start()
+		b.srv.Migrate(group, next)
+		b.mustSend("1", to(group, ""), "first")
+		b.mustSend("2", to(group, ""), "second")
+		wantTexts(t, "the new group reads", b.srv.Texts(next), "first", "second")
+		if n := len(b.srv.Calls("sendMessage")); n != 3 {
+			t.Errorf("%d calls; the new number must be remembered", n)
+		}
+		b.srv.Say(next, bob, "hello from the new group")
+		after(time.Second)
+		wantTexts(t, "received", b.texts(), "hello from the new group")
+		b.stop()
+	})
+}
+
+func TestPartsAreNotRepeated(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		long := strings.Repeat("All parts come once. ", 900)
+		fine := testtelegram.Fault{Delay: time.Millisecond}
+		b.srv.Break("sendMessage", fine, fine, testtelegram.Refuse(500, "oops"), testtelegram.Flood(7), fine, testtelegram.Fault{Reset: true})
+		first := b.mustSend("1", to(anna, ""), long)
+		got := b.srv.Messages(anna)
+		if strings.Join(b.srv.Texts(anna), "") != strings.TrimRight(long, " ") || len(got) < 4 {
+			t.Errorf("%d parts, %d of %d bytes", len(got), len(strings.Join(b.srv.Texts(anna), "")), len(long))
+		}
+		if first.ProviderID != strconv.Itoa(got[0].ID) {
+			t.Errorf("delivered as %s, the first part is %d", first.ProviderID, got[0].ID)
+		}
+		b.stop()
+	})
+}
+
+func TestLostAnswerDoublesOnePart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.srv.Break("sendMessage", testtelegram.Fault{Reset: true, After: true})
+		_, err := b.send("1", to(anna, ""), "hello")
+		if failed := wantSendError(t, err, "connection", false); !failed.Unknown {
+			t.Errorf("it may have arrived: %+v", failed)
+		}
+		b.mustSend("1", to(anna, ""), "hello")
+		wantTexts(t, "anna reads", b.srv.Texts(anna), "hello", "hello")
+		b.stop()
+	})
+}
+
+func TestSameErrorOnceAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		notice := func(id, run, text string) string {
+			t.Helper()
+			sent, err := b.ch.Send(t.Context(), chat.Reply{ID: id, RunID: run, Target: to(anna, ""), Kind: "notice", Text: text})
+			if err != nil || sent.ProviderID == "" {
+				t.Fatalf("notice %s: %+v, %v", id, sent, err)
+			}
+			return sent.ProviderID
+		}
+		first := notice("1", "r1", "the model is overloaded; try again")
+		if again := notice("2", "r2", "the model is overloaded; try again"); again != first {
+			t.Errorf("the second one counts as message %s, want %s", again, first)
+		}
+		notice("3", "r3", "another error")
+		after(time.Minute)
+		notice("4", "r4", "the model is overloaded; try again")
+		wantTexts(t, "anna reads", b.srv.Texts(anna), "the model is overloaded; try again", "another error", "the model is overloaded; try again")
+
+		for range 2 { // the answer to a command is always given
+			b.srv.Say(anna, anna, "/stop")
+			after(2 * time.Second)
+			got := b.messages()
+			notice("c"+got[len(got)-1].ID, got[len(got)-1].ID, "There is nothing to stop.")
+		}
+		if got := b.srv.Texts(anna); len(got) != 5 {
+			t.Errorf("anna reads %q", got)
+		}
+		b.stop()
+	})
+}
+
+func TestQueuedShowsEyesOrANote(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.srv.Say(anna, anna, "hello")
+		after(time.Second)
+		id := b.messages()[0].ID
+		b.ch.Queued(t.Context(), to(anna, ""), id)
+		b.ch.Queued(t.Context(), to(anna, ""), "unknown")
+		if calls := b.srv.Calls("setMessageReaction"); len(calls) != 1 || !strings.Contains(calls[0].Params.Get("reaction"), "👀") {
+			t.Errorf("reactions: %+v", calls)
+		}
+		b.srv.ForbidReactions(anna)
+		b.ch.Queued(t.Context(), to(anna, ""), id)
+		if got := b.srv.Messages(anna); len(got) != 1 || got[0].ReplyTo == 0 {
+			t.Errorf("a note in its place: %+v", got)
+		}
+		b.stop()
+	})
+}
+
+func TestNetworkErrorsDoNotShowTheToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		faults := []testtelegram.Fault{
+			{Reset: true},
+			{Hang: true},
+			{Garbage: true},
+			{Cut: true},
+			{HTML: 502},
+			{Huge: 5 << 20},
+			testtelegram.Flood(1),
+			testtelegram.Refuse(401, "Unauthorized"), testtelegram.Refuse(404, "Not Found"), testtelegram.Refuse(409, "Conflict"),
+			testtelegram.Refuse(400, "Bad Request: "+b.srv.Token()), testtelegram.Refuse(500, "failed at https://api.telegram.org/bot"+b.srv.Token()+"/sendMessage"),
+		}
+		for i, f := range faults {
+			b.srv.Break("sendMessage", f)
+			_, err := b.send(strconv.Itoa(i), to(anna, ""), "x")
+			if err == nil {
+				t.Errorf("fault %d did not show", i)
+				continue
+			}
+			b.noToken("an error", fmt.Sprintf("%v %+v", err, errors.Unwrap(err)))
+			after(2 * time.Second)
+		}
+		b.noToken("the status", fmt.Sprintf("%+v", b.ch.Status()))
+		b.stop()
+	})
+}
+
+func TestOwnTransportDoesNotShowTheToken(t *testing.T) {
+	t.Parallel()
+	const token = "123456789:TEST-Token-canary-0123456789abcdefghi"
+	for _, address := range []string{"http://127.0.0.1:1", "http://name.invalid", "https://127.0.0.1:1/with/a/path"} {
+		ch := newPlain(t, token, address)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		_, err := ch.Send(ctx, chat.Reply{ID: "1", Target: to(anna, ""), Kind: "reply", Text: "x"})
+		cancel()
+		if err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v", address, err)
+		}
+		wantSendError(t, err, "connection", false)
+	}
+}

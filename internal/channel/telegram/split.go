@@ -1,0 +1,153 @@
+package telegram
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxUnits is the longest text of one message in UTF-16 units, counted without its tags.
+const maxUnits = 4096
+
+// chunk is one message: the same text with tags and without.
+type chunk struct{ html, plain string }
+
+// chunks splits a document into messages: at a border of blocks where one is near enough, else of lines, else of words, else anywhere
+// between two characters. Styles that go on are closed and opened again. Joined, the plain texts are the document; a part that is
+// nothing but white space is left out, because Telegram refuses it.
+func (d *document) chunks(limit int) []chunk {
+	whole := d.String()
+	var out []chunk
+	for from := 0; from < len(whole); {
+		to := d.cut(whole, from, limit)
+		if part := whole[from:to]; strings.TrimFunc(part, invisible) != "" {
+			out = append(out, chunk{html: d.html(from, to), plain: part})
+		}
+		from = to
+	}
+	return out
+}
+
+// invisible is what Telegram counts as nothing.
+func invisible(r rune) bool { return unicode.IsSpace(r) || r == '\u200b' || r == '\u2060' }
+
+// cut is where the message that begins at from ends.
+func (d *document) cut(whole string, from, limit int) int {
+	hard := advance(whole, from, limit)
+	if hard == len(whole) {
+		return hard
+	}
+	near := from + (hard-from)/2 // a border before this would make a message too short
+	line := 0
+	for at := hard; at > near; at-- {
+		switch d.borders[at] {
+		case borderBlock:
+			return at
+		case borderLine:
+			line = max(line, at)
+		}
+	}
+	if line > 0 {
+		return line
+	}
+	if i := strings.LastIndexFunc(whole[near:hard], unicode.IsSpace); i >= 0 {
+		_, size := utf8.DecodeRuneInString(whole[near+i:])
+		return near + i + size
+	}
+	return hard
+}
+
+// advance is the offset behind as many characters from from on as fit into limit units; at least one.
+func advance(s string, from, limit int) int {
+	units := 0
+	for i, r := range s[from:] {
+		n := 1
+		if r > 0xFFFF {
+			n = 2
+		}
+		if units+n > limit && i > 0 {
+			return from + i
+		}
+		units += n
+	}
+	return len(s)
+}
+
+// html is the part of a document between two offsets with its tags.
+func (d *document) html(from, to int) string {
+	var b strings.Builder
+	var open style
+	at := 0
+	for _, p := range d.pieces {
+		begin, end := max(at, from), min(at+len(p.text), to)
+		if begin < end {
+			turn(&b, open, p.style)
+			b.WriteString(escape(p.text[begin-at : end-at]))
+			open = p.style
+		}
+		at += len(p.text)
+	}
+	turn(&b, open, style{})
+	return b.String()
+}
+
+// tag is one open element.
+type tag struct{ begin, end string }
+
+// tags are the elements of a style from the outside in.
+func (s style) tags() []tag {
+	var t []tag
+	add := func(on bool, begin, end string) {
+		if on {
+			t = append(t, tag{begin, end})
+		}
+	}
+	add(s.quote, "<blockquote>", "</blockquote>")
+	add(s.pre && s.lang == "", "<pre>", "</pre>")
+	add(s.pre && s.lang != "", `<pre><code class="language-`+escape(s.lang)+`">`, "</code></pre>")
+	add(s.href != "", `<a href="`+escape(s.href)+`">`, "</a>")
+	add(s.bold, "<b>", "</b>")
+	add(s.italic, "<i>", "</i>")
+	add(s.strike, "<s>", "</s>")
+	add(s.code, "<code>", "</code>")
+	return t
+}
+
+// turn closes what the next style has not, from the inside out, and opens what it has more.
+func turn(b *strings.Builder, from, to style) {
+	old, next := from.tags(), to.tags()
+	same := 0
+	for same < len(old) && same < len(next) && old[same] == next[same] {
+		same++
+	}
+	for i := len(old) - 1; i >= same; i-- {
+		b.WriteString(old[i].end)
+	}
+	for _, t := range next[same:] {
+		b.WriteString(t.begin)
+	}
+}
+
+// escape makes text harmless in Telegram's HTML, which knows these names only.
+func escape(s string) string {
+	if !strings.ContainsAny(s, "&<>\"") {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s) + 16)
+	for i := range len(s) {
+		switch s[i] {
+		case '&':
+			b.WriteString("&amp;")
+		case '<':
+			b.WriteString("&lt;")
+		case '>':
+			b.WriteString("&gt;")
+		case '"':
+			b.WriteString("&quot;")
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,88 @@
+package telegram
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"laneway/internal/chat"
+)
+
+// update is what Telegram sent, read twice: by the library, and for what the library does not know.
+type update struct {
+	id   int
+	chat int64 // the chat whose order it belongs to
+	// album joins messages that were sent as one; "" = none.
+	album   string
+	thread  int // topic; 0 = none or General
+	message *tgbotapi.Message
+	press   *tgbotapi.CallbackQuery
+	// forwarded text has no authority.
+	forwarded bool
+	memo      *memo
+}
+
+// memo is what was done for an update already, so that a further try does not do it again. Only the goroutine that works on it looks.
+type memo struct {
+	counted bool
+	content *chat.Content
+}
+
+// more is what the library drops.
+type more struct {
+	Message *struct {
+		ThreadID      int             `json:"message_thread_id"`
+		IsTopic       bool            `json:"is_topic_message"`
+		ForwardOrigin json.RawMessage `json:"forward_origin"`
+	} `json:"message"`
+	CallbackQuery *struct {
+		Message *struct {
+			ThreadID int  `json:"message_thread_id"`
+			IsTopic  bool `json:"is_topic_message"`
+		} `json:"message"`
+	} `json:"callback_query"`
+}
+
+var errUpdate = errors.New("the update cannot be read")
+
+// decode reads an update. The number is set even when the rest cannot be read, if there is one.
+func decode(raw []byte) (update, error) {
+	var number struct {
+		UpdateID int `json:"update_id"`
+	}
+	if err := json.Unmarshal(raw, &number); err != nil || number.UpdateID <= 0 {
+		return update{}, fmt.Errorf("%w: it has no number", errUpdate)
+	}
+	u := update{id: number.UpdateID, memo: &memo{}}
+	var known tgbotapi.Update
+	var extra more
+	if err := json.Unmarshal(raw, &known); err != nil {
+		return u, fmt.Errorf("%w: %w", errUpdate, err)
+	}
+	if err := json.Unmarshal(raw, &extra); err != nil {
+		return u, fmt.Errorf("%w: %w", errUpdate, err)
+	}
+	u.message, u.press = known.Message, known.CallbackQuery
+	if m := u.message; m != nil && m.Chat != nil {
+		u.chat, u.album = m.Chat.ID, m.MediaGroupID
+		u.forwarded = m.ForwardDate != 0 || len(extra.Message.ForwardOrigin) > 0
+		u.thread = topic(extra.Message.IsTopic, extra.Message.ThreadID)
+	}
+	if p := u.press; p != nil && p.Message != nil && p.Message.Chat != nil {
+		u.chat = p.Message.Chat.ID
+		if m := extra.CallbackQuery.Message; m != nil {
+			u.thread = topic(m.IsTopic, m.ThreadID)
+		}
+	}
+	return u, nil
+}
+
+// topic is the thread of a forum's topic. Threads of replies in a plain group are no topics, and General is none either.
+func topic(is bool, id int) int {
+	if !is || id == general {
+		return 0
+	}
+	return id
+}

@@ -1,0 +1,145 @@
+package telegram_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/testtelegram"
+)
+
+const hookSecret = "0123456789abcdef0123456789abcdef"
+
+func webhook(s *setup) {
+	s.cfg.Mode, s.cfg.WebhookURL, s.cfg.WebhookSecret = "webhook", "https://example.org/telegram/webhook/default", hookSecret
+	s.cfg.UserRate = -1
+}
+
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, webhook)
+		h := b.ch.WebhookHandler()
+		if got := b.srv.Deliver(t.Context(), h, b.srv.Message(anna, anna, "too early")); got != http.StatusUnauthorized && got != http.StatusServiceUnavailable {
+			t.Errorf("before Run: %d", got)
+		}
+		b.start()
+		if address, secret := b.srv.Webhook(); address != "https://example.org/telegram/webhook/default" || secret != hookSecret {
+			t.Fatalf("the webhook is %q", address)
+		}
+		u := b.srv.Message(anna, anna, "hello")
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				c := map[string]any{"update_id": 77, "message": u["message"]}
+				if got := b.srv.Deliver(context.WithoutCancel(t.Context()), h, c); got != http.StatusOK {
+					t.Errorf("delivered with %d", got)
+				}
+			})
+		}
+		wg.Wait()
+		for range 5 {
+			b.srv.Deliver(t.Context(), h, map[string]any{"update_id": 77, "message": u["message"]})
+		}
+		wantTexts(t, "received", b.texts(), "hello")
+
+		b.fail(chat.ErrStoreUnavailable)
+		late := b.srv.Message(anna, anna, "second")
+		if got := b.srv.Deliver(t.Context(), h, late); got != http.StatusServiceUnavailable {
+			t.Errorf("while the store is away: %d", got)
+		}
+		if got := b.srv.Deliver(t.Context(), h, late); got != http.StatusOK {
+			t.Errorf("again: %d", got)
+		}
+		wantTexts(t, "received", b.texts(), "hello", "second")
+		if n := len(b.srv.Calls("getUpdates")); n != 0 {
+			t.Errorf("%d polls in webhook mode", n)
+		}
+		if s := b.ch.Status(); !s.Connected || s.Mode != "webhook" || s.LastPollAge >= 0 {
+			t.Errorf("status %+v", s)
+		}
+		b.stop()
+		if got := b.srv.Deliver(t.Context(), h, b.srv.Message(anna, anna, "too late")); got != http.StatusServiceUnavailable {
+			t.Errorf("after the end: %d", got)
+		}
+	})
+}
+
+// neverRead fails the test when somebody reads it.
+type neverRead struct{ t *testing.T }
+
+func (n neverRead) Read([]byte) (int, error) {
+	n.t.Error("the body was read before the secret was known to be right")
+	return 0, http.ErrBodyNotAllowed
+}
+
+func TestWebhookRefuses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, webhook)
+		h := b.ch.WebhookHandler()
+		b.start()
+		for _, secret := range []string{"", " ", hookSecret[:31], hookSecret + "x", strings.ToUpper(hookSecret), "wrong"} {
+			r := httptest.NewRequest(http.MethodPost, "/telegram/webhook/default", neverRead{t})
+			r.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != http.StatusUnauthorized {
+				t.Errorf("secret %q: %d", secret, w.Code)
+			}
+		}
+		for body, want := range map[string]int{
+			strings.Repeat(" ", 10<<20): http.StatusRequestEntityTooLarge, "": http.StatusBadRequest, "nonsense": http.StatusBadRequest, "{}": http.StatusBadRequest,
+			`{"update_id":5,"message":{"message_id":"x"}}`: http.StatusOK, `{"update_id":6,"poll":{}}`: http.StatusOK,
+		} {
+			r := httptest.NewRequest(http.MethodPost, "/telegram/webhook/default", bytes.NewReader([]byte(body)))
+			r.Header.Set("X-Telegram-Bot-Api-Secret-Token", hookSecret)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("body of %d bytes (%.20q): %d, want %d", len(body), body, w.Code, want)
+			}
+		}
+		get := httptest.NewRecorder()
+		h.ServeHTTP(get, httptest.NewRequest(http.MethodGet, "/telegram/webhook/default", nil))
+		if get.Code != http.StatusMethodNotAllowed {
+			t.Errorf("GET: %d", get.Code)
+		}
+		wantTexts(t, "received", b.texts())
+		b.stop()
+		polling := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/telegram/webhook/default", neverRead{t})
+		newBot(t, nil).ch.WebhookHandler().ServeHTTP(polling, r)
+		if polling.Code != http.StatusNotFound {
+			t.Errorf("in polling mode: %d", polling.Code)
+		}
+	})
+}
+
+func TestWebhookDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, webhook)
+		b.start()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		b.srv.AddFile("v", []byte("x"))
+		b.srv.BreakAlways(testtelegram.Fault{Hang: true})
+		began := time.Now()
+		if got := b.srv.Deliver(ctx, b.ch.WebhookHandler(), b.srv.Message(anna, anna, "", document("v", "x.txt", 1))); got != http.StatusServiceUnavailable {
+			t.Errorf("delivered with %d", got)
+		}
+		if d := time.Since(began); d > 6*time.Second {
+			t.Errorf("Telegram waited %s", d)
+		}
+		b.srv.Mend()
+		b.stop()
+	})
+}

@@ -1,0 +1,33 @@
+// Package testtelegram is a strict Bot API server for tests: it behaves like Telegram where Telegram is strict, fails where it is
+// told to fail, and keeps everything that it saw.
+//
+// # What it is for
+//
+// A channel that talks to it talks to the real protocol: form bodies, one answer envelope, long polling with offsets, updates that are
+// forgotten only when a higher offset confirms them, one poller at a time, files, webhooks. What Telegram would refuse is refused with
+// the same status and description: texts over 4096 UTF-16 units after parsing, entities that do not parse, edits that change nothing,
+// unknown threads, blocked chats, groups that became supergroups.
+//
+// # Being stricter than Telegram
+//
+// Some things Telegram forgives and this server does not: unknown methods and parameters, tags nested against the rules, a call
+// inside of a retry_after window. They are kept as [Server.Violations]; a test fails on any.
+//
+// # Faults
+//
+// [Server.Break] queues faults for a method: refusals, 429 with a window, HTML from a proxy, garbage, cut and endless bodies, hanging,
+// reset connections, and a failure after the work was done. A fault is used once.
+//
+// # Time
+//
+// [Server.Transport] calls the server in the caller's goroutine without sockets, so that everything works in a synctest bubble. The
+// same server is an [http.Handler] for tests with real sockets.
+//
+//	srv := testtelegram.New(testtelegram.Config{})
+//	srv.AddPrivate(7, "Anna")
+//	srv.Say(7, 7, "hello")
+//	// hand srv.Transport() and srv.Token() to the channel …
+//	srv.Messages(7) // what the bot answered
+//
+// It starts no goroutine and needs no end.
+package testtelegram

@@ -1,0 +1,154 @@
+package testtelegram
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Fault is one way in which a call goes wrong. Exactly one of the fields that choose a way is set.
+type Fault struct {
+	// After: the work is done before the call fails, as when an answer is lost on its way.
+	After bool
+	// Code with Description is a refusal in Telegram's envelope.
+	Code        int
+	Description string
+	// RetryAfter makes a 429 with a window in seconds; the window holds for the call's chat.
+	RetryAfter int
+	// HTML is the page of a proxy with this status.
+	HTML int
+	// Garbage is a body that is no JSON, with status 200.
+	Garbage bool
+	// Cut ends the body in the middle; Huge is the length of a body of spaces in bytes.
+	Cut  bool
+	Huge int
+	// Hang keeps the call until the caller gives up. Reset closes the connection without an answer.
+	Hang, Reset bool
+	// Delay holds the call for a while; afterwards it goes on as if nothing had been.
+	Delay time.Duration
+}
+
+// Refuse is a refusal with a code and a description.
+func Refuse(code int, description string) Fault { return Fault{Code: code, Description: description} }
+
+// Flood is a 429 that asks to wait for some seconds.
+func Flood(seconds int) Fault { return Fault{RetryAfter: seconds} }
+
+// Break queues faults for a method, to be used one by one by its next calls; "*" matches every method that has none of its own.
+func (s *Server) Break(method string, faults ...Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults[method] = append(s.faults[method], faults...)
+}
+
+// Mend forgets the faults that were not used.
+func (s *Server) Mend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = map[string][]Fault{}
+}
+
+// Faults is how many are left for a method.
+func (s *Server) Faults(method string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.faults[method])
+}
+
+// BreakAlways makes every call fail in the same way until Mend.
+func (s *Server) BreakAlways(f Fault) {
+	const plenty = 100_000
+	list := make([]Fault, plenty)
+	for i := range list {
+		list[i] = f
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults["*"] = list
+}
+
+// takeFault is the next fault for a call. The mutex is held.
+func (s *Server) takeFault(method string) (Fault, bool) {
+	for _, name := range []string{method, "*"} {
+		if list := s.faults[name]; len(list) > 0 {
+			s.faults[name] = list[1:]
+			return list[0], true
+		}
+	}
+	return Fault{}, false
+}
+
+// fail answers a call in the way of its fault.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, index int, f Fault) {
+	switch {
+	case f.Delay > 0:
+		s.delayed(w, r, index, f)
+	case f.Hang:
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case f.Reset:
+		panic(http.ErrAbortHandler)
+	case f.RetryAfter > 0:
+		s.flood(w, index, f.RetryAfter)
+	case f.HTML > 0:
+		s.raw(w, index, f.HTML, "text/html", "<html><body><h1>Bad Gateway</h1></body></html>")
+	case f.Garbage:
+		s.raw(w, index, http.StatusOK, "application/json", "\x00{]not json")
+	case f.Cut:
+		s.raw(w, index, http.StatusOK, "application/json", `{"ok":true,"result":[{"upda`)
+		panic(http.ErrAbortHandler)
+	case f.Huge > 0:
+		s.huge(w, index, f.Huge)
+	default:
+		s.end(index, f.Code)
+		write(w, refuse(f.Code, f.Description))
+	}
+}
+
+func (s *Server) delayed(w http.ResponseWriter, r *http.Request, index int, f Fault) {
+	t := time.NewTimer(f.Delay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-r.Context().Done():
+		panic(http.ErrAbortHandler)
+	}
+	s.mu.Lock()
+	method, form := s.calls[index].Method, s.calls[index].Params
+	s.mu.Unlock()
+	a := s.perform(r.Context(), method, form)
+	s.end(index, a.code)
+	write(w, a)
+}
+
+func (s *Server) flood(w http.ResponseWriter, index, seconds int) {
+	s.mu.Lock()
+	s.windows[s.calls[index].Chat()] = time.Now().Add(time.Duration(seconds) * time.Second)
+	s.mu.Unlock()
+	s.end(index, http.StatusTooManyRequests)
+	a := refuse(http.StatusTooManyRequests, "Too Many Requests: retry after "+strconv.Itoa(seconds))
+	a.parameters = map[string]any{"retry_after": seconds}
+	write(w, a)
+}
+
+func (s *Server) raw(w http.ResponseWriter, index, status int, kind, body string) {
+	s.end(index, status)
+	w.Header().Set("Content-Type", kind)
+	w.WriteHeader(status)
+	if _, err := fmt.Fprint(w, body); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func (s *Server) huge(w http.ResponseWriter, index, size int) {
+	s.end(index, http.StatusOK)
+	w.WriteHeader(http.StatusOK)
+	block := strings.Repeat(" ", 64<<10)
+	for sent := 0; sent < size; sent += len(block) {
+		if _, err := fmt.Fprint(w, block); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package testtelegram
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// parameters are what the methods that this server knows may be called with.
+func parameters(method string) ([]string, bool) {
+	known := map[string][]string{
+		"getMe":               {},
+		"getUpdates":          {"offset", "limit", "timeout", "allowed_updates"},
+		"deleteWebhook":       {"drop_pending_updates"},
+		"setWebhook":          {"url", "secret_token", "allowed_updates", "max_connections", "drop_pending_updates"},
+		"getWebhookInfo":      {},
+		"sendMessage":         {"chat_id", "message_thread_id", "text", "parse_mode", "link_preview_options", "reply_parameters", "reply_markup", "disable_notification"},
+		"editMessageText":     {"chat_id", "message_id", "text", "parse_mode", "link_preview_options", "reply_markup"},
+		"sendMessageDraft":    {"chat_id", "message_thread_id", "draft_id", "text", "parse_mode"},
+		"sendChatAction":      {"chat_id", "message_thread_id", "action"},
+		"setMessageReaction":  {"chat_id", "message_id", "reaction", "is_big"},
+		"getMyCommands":       {},
+		"setMyCommands":       {"commands"},
+		"getFile":             {"file_id"},
+		"getChatMember":       {"chat_id", "user_id"},
+		"answerCallbackQuery": {"callback_query_id", "text", "show_alert"},
+	}
+	list, ok := known[method]
+	return list, ok
+}
+
+// perform does what a method does.
+func (s *Server) perform(ctx context.Context, method string, p url.Values) answer {
+	s.mu.Lock()
+	allowed, known := parameters(method)
+	if !known || (method == "sendMessageDraft" && !s.cfg.Drafts) {
+		if !known {
+			s.violate("there is no method %s", method)
+		}
+		s.mu.Unlock()
+		return refuse(http.StatusNotFound, "Not Found")
+	}
+	for name := range maps.Keys(p) {
+		if !slices.Contains(allowed, name) {
+			s.violate("%s has no parameter %s", method, name)
+		}
+	}
+	s.mu.Unlock()
+	if method == "getUpdates" {
+		return s.getUpdates(ctx, p)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.touch()
+	switch method {
+	case "getMe":
+		return ok(s.me())
+	case "sendMessage":
+		return s.sendMessage(p)
+	case "editMessageText":
+		return s.editMessageText(p)
+	case "sendMessageDraft":
+		return s.sendMessageDraft(p)
+	case "sendChatAction":
+		return s.sendChatAction(p)
+	case "setMessageReaction":
+		return s.setMessageReaction(p)
+	case "getFile":
+		return s.getFile(p)
+	case "getChatMember":
+		return s.getChatMember(p)
+	case "answerCallbackQuery":
+		return ok(true)
+	default:
+		return s.settings(method, p)
+	}
+}
+
+func (s *Server) me() map[string]any {
+	return map[string]any{"id": s.bot, "is_bot": true, "first_name": "Lane", "username": s.cfg.Username, "can_join_groups": true}
+}
+
+// settings are the methods that concern the bot itself.
+func (s *Server) settings(method string, p url.Values) answer {
+	switch method {
+	case "getMyCommands":
+		if s.commands == "" {
+			return ok([]any{})
+		}
+		return ok(json.RawMessage(s.commands))
+	case "setMyCommands":
+		if !json.Valid([]byte(p.Get("commands"))) {
+			return badRequest("can't parse commands")
+		}
+		s.commands = p.Get("commands")
+		return ok(true)
+	case "deleteWebhook":
+		s.webhook = webhook{}
+		return ok(true)
+	case "setWebhook":
+		s.webhook = webhook{url: p.Get("url"), secret: p.Get("secret_token")}
+		return ok(true)
+	default: // getWebhookInfo
+		return ok(map[string]any{"url": s.webhook.url, "pending_update_count": len(s.updates)})
+	}
+}
+
+func (s *Server) sendMessage(p url.Values) answer {
+	r, refused := s.reach(p.Get("chat_id"))
+	if refused != nil {
+		return *refused
+	}
+	thread, refused := r.thread(p.Get("message_thread_id"))
+	if refused != nil {
+		return *refused
+	}
+	m, refused := s.read(p.Get("text"), p.Get("parse_mode"))
+	if refused != nil {
+		return *refused
+	}
+	if raw := p.Get("reply_parameters"); raw != "" {
+		var reply map[string]any
+		if json.Unmarshal([]byte(raw), &reply) != nil {
+			return badRequest("can't parse reply parameters")
+		}
+		id, isNumber := reply["message_id"].(float64)
+		if !isNumber {
+			return badRequest("message to be replied not found")
+		}
+		m.ReplyTo = int(id)
+	}
+	m.ID, m.Thread, m.SentAt, m.Buttons = r.next, thread, time.Now(), buttonsOf(p.Get("reply_markup"))
+	r.next++
+	r.messages = append(r.messages, &m)
+	return ok(s.messageJSON(r, &m))
+}
+
+func (s *Server) messageJSON(r *room, m *Message) map[string]any {
+	out := map[string]any{"message_id": m.ID, "date": m.SentAt.Unix(), "chat": r.json(), "from": s.me(), "text": m.Text}
+	if m.Thread != 0 {
+		out["message_thread_id"], out["is_topic_message"] = m.Thread, true
+	}
+	return out
+}
+
+func (s *Server) editMessageText(p url.Values) answer {
+	r, refused := s.reach(p.Get("chat_id"))
+	if refused != nil {
+		return *refused
+	}
+	old := r.find(p.Get("message_id"))
+	if old == nil {
+		return badRequest("message to edit not found")
+	}
+	m, refused := s.read(p.Get("text"), p.Get("parse_mode"))
+	if refused != nil {
+		return *refused
+	}
+	if m.Text == old.Text && m.HTML == old.HTML {
+		return badRequest("message is not modified: specified new message content and reply markup are exactly the same")
+	}
+	old.Edits = append(old.Edits, old.Text)
+	old.Text, old.HTML, old.Entities = m.Text, m.HTML, m.Entities
+	old.Buttons = buttonsOf(p.Get("reply_markup"))
+	return ok(s.messageJSON(r, old))
+}
+
+func (s *Server) sendMessageDraft(p url.Values) answer {
+	r, refused := s.reach(p.Get("chat_id"))
+	if refused != nil {
+		return *refused
+	}
+	if r.kind != "private" {
+		return badRequest("drafts are for private chats")
+	}
+	if id, err := strconv.Atoi(p.Get("draft_id")); err != nil || id == 0 {
+		return badRequest("draft_id must be non-zero")
+	}
+	if _, refused := s.read(p.Get("text"), p.Get("parse_mode")); refused != nil {
+		return *refused
+	}
+	return ok(true)
+}
+
+func (s *Server) sendChatAction(p url.Values) answer {
+	r, refused := s.reach(p.Get("chat_id"))
+	if refused != nil {
+		return *refused
+	}
+	if _, refused := r.thread(p.Get("message_thread_id")); refused != nil {
+		return *refused
+	}
+	if p.Get("action") != "typing" {
+		return badRequest("wrong parameter action in request")
+	}
+	return ok(true)
+}
+
+func (s *Server) setMessageReaction(p url.Values) answer {
+	r, refused := s.reach(p.Get("chat_id"))
+	switch {
+	case refused != nil:
+		return *refused
+	case r.noReact:
+		return badRequest("REACTION_INVALID")
+	case p.Get("message_id") == "":
+		return badRequest("message to react not found")
+	}
+	return ok(true)
+}
+
+func (s *Server) getChatMember(p url.Values) answer {
+	r, refused := s.reach(p.Get("chat_id"))
+	if refused != nil {
+		return *refused
+	}
+	id, err := strconv.ParseInt(p.Get("user_id"), 10, 64)
+	if err != nil {
+		return badRequest("invalid user_id specified")
+	}
+	status := "member"
+	if r.admins[id] {
+		status = "administrator"
+	}
+	return ok(map[string]any{"status": status, "user": map[string]any{"id": id, "is_bot": false, "first_name": "x"}})
+}
