@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -79,7 +80,6 @@ func (w *world) decisionTable() []decided {
 	return table
 }
 
-//nolint:revive // one argument for each dimension of the table
 func (w *world) decisionJob(node string, kind cron.Kind, missed cron.MissedPolicy, policy cron.OverlapPolicy, state cron.RunState) decided {
 	w.Helper()
 	d := decided{name: fmt.Sprintf("%s, missed %v, overlap %s, active %q", kind, missed, policy, state)}
@@ -137,7 +137,7 @@ func lines(list []cron.Run) []string {
 			r.Reason = ""
 		}
 		out = append(out, strings.Join([]string{
-			r.ID, string(r.State), string(r.Reason), fmt.Sprint(r.SlotCount), stamp(r.ScheduledFor), stamp(r.SlotUntil), stamp(r.FireAt), r.JobKey, r.SessionKey,
+			r.ID, string(r.State), string(r.Reason), strconv.FormatInt(r.SlotCount, 10), stamp(r.ScheduledFor), stamp(r.SlotUntil), stamp(r.FireAt), r.JobKey, r.SessionKey,
 		}, " "))
 	}
 	slices.Sort(out)

@@ -71,6 +71,7 @@ func areas() []area {
 		{"CronJobs", cronJobTests()},
 		{"CronLists", cronListTests()},
 		{"CronClaim", cronClaimTests()},
+		{"CronHand", cronHandTests()},
 		{"CronDecisions", cronDecisionTests()},
 		{"CronRuns", cronRunTests()},
 		{"CronRetry", cronRetryTests()},
