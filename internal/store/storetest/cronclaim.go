@@ -295,11 +295,14 @@ func ownerOfTheSession(w *world) {
 	here, there := w.node(), w.node()
 	j := w.job(func(j *cron.Job) { j.Session = "session:room" })
 	key := chat.SessionKey{Agent: "main", Rest: "room"}
-	_, a := w.say(there, key)
+	p := w.message(there, key)
+	p.RunLimit = 3
+	a := w.accept(p)
 	w.pass(interval, here, there)
 	equal(w, "owner", a.Owner, there)
 	l := w.launchOne(here)
 	equal(w, "launched", []any{l.Run.JobID, l.Mine, l.Seq, l.Behind, l.Message.Session}, []any{j.ID, false, int64(2), 1, key})
+	equal(w, "limit of the session", w.session(key).RunLimit, 3)
 	hinted, err := w.st.Hinted(w.ctx, there, many)
 	w.ok(err)
 	equal(w, "what the owner is told", idsOf(hinted[0].Messages), []string{l.Message.ID})

@@ -76,6 +76,7 @@ func areas() []area {
 		{"CronRuns", cronRunTests()},
 		{"CronRetry", cronRetryTests()},
 		{"CronCancel", cronCancelTests()},
+		{"CronRace", cronRaceTests()},
 		{"CronLedger", cronLedgerTests()},
 	}
 }
