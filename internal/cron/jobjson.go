@@ -1,0 +1,303 @@
+package cron
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Parts are the members of a [Job] that a table keeps as JSON texts. Every engine
+// writes and reads them with [EncodeParts] and [DecodeParts], so that a row means
+// the same everywhere. TZ is a copy of the zone for people who read the table;
+// reading ignores it.
+type Parts struct {
+	Schedule string
+	TZ       string
+	Payload  string
+	Delivery string
+	Alert    string
+	Policy   string // overlap, missed, retry, timeout, at most once, delete after, pause after
+}
+
+// EncodeParts writes the texts of a job. It fails when Options of the payload or
+// of a delivery are not JSON. White space in Options is not kept.
+func EncodeParts(j Job) (Parts, error) {
+	spec := j.Schedule
+	if !spec.At.IsZero() {
+		spec.At = spec.At.UTC()
+	}
+	p := Parts{TZ: spec.TZ}
+	for _, part := range []struct {
+		name  string
+		text  *string
+		value any
+	}{
+		{"schedule", &p.Schedule, spec},
+		{"payload", &p.Payload, payloadRow{Kind: j.Payload.Kind, Text: j.Payload.Text, Options: j.Payload.Options}},
+		{"delivery", &p.Delivery, deliveryRowOf(j.Delivery)},
+		{"alert", &p.Alert, alertRow{
+			Off: j.Alert.Off, After: j.Alert.After, Cooldown: span(j.Alert.Cooldown),
+			IncludeSkipped: j.Alert.IncludeSkipped, Delivery: deliveryRowOf(j.Alert.Delivery),
+		}},
+		{"policy", &p.Policy, policyRowOf(j)},
+	} {
+		text, err := encodeText(part.value)
+		if err != nil {
+			return Parts{}, fmt.Errorf("writing the %s of job %s: %w", part.name, j.ID, err)
+		}
+		*part.text = text
+	}
+	return p, nil
+}
+
+// DecodeParts reads the texts into j. It is strict: broken JSON, members and words
+// that are not known, and numbers out of bounds are an error with a sentence for
+// [Job.Invalid], and then j is as it was. It does not compile the schedule; see
+// [Compile].
+func DecodeParts(p Parts, j *Job) error {
+	var (
+		spec     Spec
+		payload  payloadRow
+		delivery deliveryRow
+		alert    alertRow
+		policy   policyRow
+	)
+	for _, part := range []struct {
+		name, text string
+		into       any
+	}{
+		{"schedule", p.Schedule, &spec},
+		{"payload", p.Payload, &payload},
+		{"delivery", p.Delivery, &delivery},
+		{"alert", p.Alert, &alert},
+		{"policy", p.Policy, &policy},
+	} {
+		if err := decodeText(part.text, part.into); err != nil {
+			return fmt.Errorf("the stored %s cannot be read: %w", part.name, err)
+		}
+	}
+	read := *j
+	if !spec.At.IsZero() {
+		spec.At = spec.At.UTC()
+	}
+	read.Schedule = spec
+	read.Payload = Payload{Kind: payload.Kind, Text: payload.Text, Options: payload.Options}
+	read.Delivery = delivery.delivery()
+	read.Alert = Alert{
+		Off: alert.Off, After: alert.After, Cooldown: time.Duration(alert.Cooldown),
+		IncludeSkipped: alert.IncludeSkipped, Delivery: alert.Delivery.delivery(),
+	}
+	policy.into(&read)
+	if err := read.checkStored(); err != nil {
+		return err
+	}
+	*j = read
+	return nil
+}
+
+// checkStored refuses words that this version does not know: to guess what a job
+// does is worse than not to run it.
+func (j Job) checkStored() error {
+	switch j.Schedule.Kind {
+	case KindAt, KindEvery, KindCron:
+	default:
+		return fmt.Errorf("the stored schedule has the kind %s, which is not known", shown(string(j.Schedule.Kind)))
+	}
+	switch j.Payload.Kind {
+	case PayloadAgentTurn, PayloadSystemEvent, PayloadCommand, PayloadScript:
+	default:
+		return fmt.Errorf("the stored payload has the kind %s, which is not known", shown(string(j.Payload.Kind)))
+	}
+	for _, d := range []Delivery{j.Delivery, j.Alert.Delivery} {
+		switch d.Mode {
+		case "", DeliverNone, DeliverAnnounce, DeliverWebhook:
+		default:
+			return fmt.Errorf("the stored delivery has the mode %s, which is not known", shown(string(d.Mode)))
+		}
+	}
+	for _, check := range []func() error{j.Overlap.Check, j.Missed.Check} {
+		if err := check(); err != nil {
+			return fmt.Errorf("the stored policy cannot be used: %w", err)
+		}
+	}
+	if j.Retry == (Retry{}) { // a job that was made without the border, such as a built-in one: no retries
+		return nil
+	}
+	if err := j.Retry.Check(); err != nil {
+		return fmt.Errorf("the stored policy cannot be used: %w", err)
+	}
+	return nil
+}
+
+// EncodeAttempts writes the attempts of a run; none are an empty list.
+func EncodeAttempts(list []Attempt) (string, error) {
+	rows := make([]attemptRow, 0, len(list))
+	for _, a := range list {
+		rows = append(rows, attemptRow{
+			Number: a.Number, State: a.State, StartedAtMs: millis(a.StartedAt), FinishedAtMs: millis(a.FinishedAt),
+			Error: a.Error, ErrorClass: a.ErrorClass, Node: a.Node,
+		})
+	}
+	text, err := encodeText(rows)
+	if err != nil {
+		return "", fmt.Errorf("writing attempts: %w", err)
+	}
+	return text, nil
+}
+
+// DecodeAttempts reads what [EncodeAttempts] wrote. No text is no attempts.
+func DecodeAttempts(text string) ([]Attempt, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var rows []attemptRow
+	if err := decodeText(text, &rows); err != nil {
+		return nil, fmt.Errorf("the stored attempts cannot be read: %w", err)
+	}
+	var list []Attempt
+	for _, r := range rows {
+		list = append(list, Attempt{
+			Number: r.Number, State: r.State, StartedAt: moment(r.StartedAtMs), FinishedAt: moment(r.FinishedAtMs),
+			Error: r.Error, ErrorClass: r.ErrorClass, Node: r.Node,
+		})
+	}
+	return list, nil
+}
+
+type payloadRow struct {
+	Kind    PayloadKind     `json:"kind"`
+	Text    string          `json:"text,omitempty"`
+	Options json.RawMessage `json:"options,omitempty"`
+}
+
+type deliveryRow struct {
+	Mode       DeliveryMode    `json:"mode,omitempty"`
+	Channel    string          `json:"channel,omitempty"`
+	To         string          `json:"to,omitempty"`
+	Thread     string          `json:"thread,omitempty"`
+	Account    string          `json:"account,omitempty"`
+	BestEffort bool            `json:"bestEffort,omitempty"`
+	Options    json.RawMessage `json:"options,omitempty"`
+}
+
+func deliveryRowOf(d Delivery) deliveryRow {
+	return deliveryRow{
+		Mode: d.Mode, Channel: d.Channel, To: d.To, Thread: d.Thread, Account: d.Account,
+		BestEffort: d.BestEffort, Options: d.Options,
+	}
+}
+
+func (r deliveryRow) delivery() Delivery {
+	return Delivery{
+		Mode: r.Mode, Channel: r.Channel, To: r.To, Thread: r.Thread, Account: r.Account,
+		BestEffort: r.BestEffort, Options: r.Options,
+	}
+}
+
+type alertRow struct {
+	Off            bool        `json:"off,omitempty"`
+	After          int         `json:"after,omitempty"`
+	Cooldown       span        `json:"cooldown,omitzero"`
+	IncludeSkipped bool        `json:"includeSkipped,omitempty"`
+	Delivery       deliveryRow `json:"delivery,omitzero"`
+}
+
+func (r deliveryRow) IsZero() bool {
+	return r.Mode == "" && r.Channel == "" && r.To == "" && r.Thread == "" && r.Account == "" && !r.BestEffort && r.Options == nil
+}
+
+type policyRow struct {
+	Overlap     OverlapPolicy `json:"overlap,omitempty"`
+	Missed      MissedRule    `json:"missed,omitempty"`
+	MaxCatchup  int           `json:"maxCatchup,omitempty"`
+	Window      span          `json:"window,omitzero"`
+	Retries     int           `json:"retries,omitempty"`
+	RetryBase   span          `json:"retryBase,omitzero"`
+	RetryMax    span          `json:"retryMax,omitzero"`
+	Timeout     span          `json:"timeout,omitzero"`
+	AtMostOnce  bool          `json:"atMostOnce,omitempty"`
+	DeleteAfter bool          `json:"deleteAfter,omitempty"`
+	PauseAfter  int           `json:"pauseAfter,omitempty"`
+}
+
+func policyRowOf(j Job) policyRow {
+	return policyRow{
+		Overlap: j.Overlap, Missed: j.Missed.Rule, MaxCatchup: j.Missed.MaxCatchup, Window: span(j.Missed.Window),
+		Retries: j.Retry.Retries, RetryBase: span(j.Retry.Base), RetryMax: span(j.Retry.Max), Timeout: span(j.Timeout),
+		AtMostOnce: j.AtMostOnce, DeleteAfter: j.DeleteAfter, PauseAfter: j.PauseAfter,
+	}
+}
+
+func (r policyRow) into(j *Job) {
+	j.Overlap = r.Overlap
+	j.Missed = MissedPolicy{Rule: r.Missed, MaxCatchup: r.MaxCatchup, Window: time.Duration(r.Window)}
+	j.Retry = Retry{Retries: r.Retries, Base: time.Duration(r.RetryBase), Max: time.Duration(r.RetryMax)}
+	j.Timeout = time.Duration(r.Timeout)
+	j.AtMostOnce, j.DeleteAfter, j.PauseAfter = r.AtMostOnce, r.DeleteAfter, r.PauseAfter
+}
+
+type attemptRow struct {
+	Number       int          `json:"attempt"`
+	State        AttemptState `json:"state,omitempty"`
+	StartedAtMs  int64        `json:"startedAtMs,omitempty"`
+	FinishedAtMs int64        `json:"finishedAtMs,omitempty"`
+	Error        string       `json:"error,omitempty"`
+	ErrorClass   string       `json:"errorClass,omitempty"`
+	Node         string       `json:"node,omitempty"`
+}
+
+// span is a length of time as people read it: 1h0m0s. It keeps the special values
+// of a window, which are single nanoseconds.
+type span time.Duration
+
+// MarshalText writes the length.
+func (s span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
+
+// UnmarshalText reads the length.
+func (s *span) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("%s is not a length of time", shown(string(text)))
+	}
+	*s = span(d)
+	return nil
+}
+
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+func moment(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func encodeText(value any) (string, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return "", err
+	}
+	return string(bytes.TrimSpace(b.Bytes())), nil
+}
+
+func decodeText(text string, into any) error {
+	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("it is not the JSON that was expected: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows after its end")
+	}
+	return nil
+}
