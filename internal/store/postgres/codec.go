@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -105,3 +106,16 @@ func encode(v any) (string, error) {
 	}
 	return string(text), nil
 }
+
+// ms is an instant where the table has no NULL; the zero time is 0.
+func ms(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// moment is the inverse of millis.
+func moment(v pgtype.Int8) time.Time { return fromMillis(v.Int64) }
+
+func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
