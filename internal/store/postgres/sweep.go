@@ -108,6 +108,7 @@ func (s *Store) sweep(ctx context.Context, tx pgx.Tx, nodeID string, limit int) 
 	)
 	r.queue(b, keys)
 	b.Queue(leftSQL, keys).Query(collect(&left, scanLog))
+	b.Queue(forgetSQL, s.clock(), keepDeadNode.Milliseconds()) // whose last work this was
 	b.Queue(`SELECT `+nowSQL, s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	if err := send(ctx, tx, b); err != nil {
 		return nil, err
