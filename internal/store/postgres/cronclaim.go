@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,12 +17,15 @@ const dueWhere = ` WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL 
 	AND (paused_at IS NULL OR paused_until <= ` + nowSQL + `)`
 
 const (
-	// lookSQL says in one round trip whether there is anything to do at all. It reads two index entries, however many jobs there are.
-	lookSQL = `SELECT ` + nowSQL + `, EXISTS (SELECT 1 FROM cron_jobs` + dueWhere + `),
-	EXISTS (SELECT 1 FROM cron_run_logs WHERE next_attempt_at <= ` + nowSQL + `)`
+	// lookSQL says in one round trip whether there is anything to do at all. Each half reads the first entry of an index, however many
+	// jobs there are: to ask for the smallest keeps the planner from reading tables.
+	lookSQL = `SELECT ` + nowSQL + `,
+	COALESCE((SELECT next_run_at FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at IS NOT NULL
+		AND (paused_at IS NULL OR paused_until IS NOT NULL) ORDER BY next_run_at, id LIMIT 1) <= ` + nowSQL + ` + $2::bigint, false),
+	COALESCE((SELECT next_attempt_at FROM cron_run_logs WHERE next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1) <= ` + nowSQL + `, false)`
 
 	dueSQL = `SELECT ` + jobColumns + `, 0, NULL::bigint FROM cron_jobs` + dueWhere + `
-ORDER BY next_run_at, id LIMIT $3 FOR UPDATE SKIP LOCKED`
+ORDER BY next_run_at, id LIMIT `
 
 	activeSQL = `SELECT job_id, id, state, COALESCE(started_at, 0) FROM cron_run_logs
 WHERE job_id = ANY($1::text[]) AND finished_at IS NULL ORDER BY claimed_at, id`
@@ -144,12 +148,13 @@ type claimBatch struct {
 	out    cron.Claimed
 }
 
-// limit is how many rows a claim may still take; nil = all.
-func limit(p cron.ClaimParams, taken int) any {
+// limit is how many rows a claim may still take, and one more to see whether there are more. It is part of the text of a statement: a
+// planner that knows the number reads the index in its order, one that does not may sort the whole table.
+func limit(p cron.ClaimParams, taken int) string {
 	if p.Limit <= 0 {
-		return nil
+		return "ALL"
 	}
-	return max(p.Limit-taken, 0) + 1
+	return strconv.Itoa(max(p.Limit-taken, 0) + 1)
 }
 
 func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
@@ -159,7 +164,7 @@ func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
 	)
 	batch := &pgx.Batch{}
 	batch.Queue(`SELECT `+nowSQL, b.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	batch.Queue(dueSQL, b.s.clock(), b.p.LookAhead.Milliseconds(), limit(b.p, 0)).Query(collect(&jobs, scanJob))
+	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.LookAhead.Milliseconds()).Query(collect(&jobs, scanJob))
 	if err := send(ctx, tx, batch); err != nil {
 		return err
 	}

@@ -82,13 +82,15 @@ type storedJob struct {
 	cron.Job
 
 	broken string
-	row    []any // the values as stored; nil if they cannot be understood
 }
 
 // same reports whether storing j would change nothing.
 func (old storedJob) same(j cron.Job) (args []any, same bool, err error) {
-	args, err = jobArgs(j)
-	return args, err == nil && old.row != nil && slices.Equal(args, old.row), err
+	if args, err = jobArgs(j); err != nil || old.broken != "" {
+		return args, false, err
+	}
+	before, err := jobArgs(old.Job)
+	return args, err == nil && slices.Equal(args, before), err
 }
 
 func scanJob(row pgx.CollectableRow) (storedJob, error) {
@@ -122,8 +124,7 @@ func scanJob(row pgx.CollectableRow) (storedJob, error) {
 		}
 		return j, nil
 	}
-	j.row, err = jobArgs(j.Job)
-	return j, err
+	return j, nil
 }
 
 // jobTimes are the columns of a job that are moments.

@@ -17,7 +17,7 @@ const (
 	retrySQL = `SELECT ` + waitingColumns + `, i.params_hash, ` + logColumns + `
 FROM cron_run_logs l JOIN inbox i ON i.message_id = l.run_id
 WHERE l.next_attempt_at <= ` + nowSQL + ` AND l.state = 'retrying'
-ORDER BY l.next_attempt_at, l.id LIMIT $2 FOR UPDATE OF l SKIP LOCKED`
+ORDER BY l.next_attempt_at, l.id LIMIT `
 
 	retriedSQL = `UPDATE cron_run_logs l SET state = 'queued', next_attempt_at = NULL, node = $1, run_id = v.message
 FROM unnest($2::text[], $3::text[]) AS v(id, message) WHERE l.id = v.id`
@@ -61,7 +61,7 @@ func (c *claiming) claimRetries(ctx context.Context) error {
 func (c *claiming) dueRetries(ctx context.Context, tx pgx.Tx) ([]placed, error) {
 	var list []placed
 	b := &pgx.Batch{}
-	b.Queue(retrySQL, c.s.clock(), limit(c.p, len(c.out.Jobs))).Query(func(rows pgx.Rows) (err error) {
+	b.Queue(retrySQL+limit(c.p, len(c.out.Jobs))+` FOR UPDATE OF l SKIP LOCKED`, c.s.clock()).Query(func(rows pgx.Rows) (err error) {
 		list, err = pgx.CollectRows(rows, scanRetry)
 		return err
 	})
