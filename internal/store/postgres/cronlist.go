@@ -75,44 +75,110 @@ func jobOrder(f cron.JobFilter) string {
 	}
 }
 
-const runsWhere = ` FROM cron_run_logs l WHERE ($1 = '' OR l.owner = $1) AND ($2 = '' OR l.job_id = $2) AND ($3 = '' OR l.id = $3)
-	AND ($4 = '' OR l.agent = $4) AND (cardinality($5::text[]) = 0 OR l.delivery = ANY($5::text[]))
-	AND l.scheduled_for >= $6 AND l.scheduled_for <= $7
-	AND (CASE WHEN l.finished_at IS NULL THEN $8::boolean OR l.state = ANY($9::text[])
-		ELSE cardinality($9::text[]) = 0 OR l.state = ANY($9::text[]) END)
-	AND ($10 = '' OR position($10 IN lower(l.error)) > 0 OR position($10 IN lower(l.summary)) > 0 OR position($10 IN lower(l.job_name)) > 0)`
+// conditions is a WHERE that names only what restricts: a plan for every filter at once could use no index.
+type conditions struct {
+	list []string
+	args []any
+}
+
+// add adds a condition with one parameter, written as %s.
+func (c *conditions) add(wanted bool, condition string, arg any) {
+	if wanted {
+		c.args = append(c.args, arg)
+		c.list = append(c.list, strings.ReplaceAll(condition, "%s", "$"+strconv.Itoa(len(c.args))))
+	}
+}
+
+func runConditions(f cron.RunFilter) *conditions {
+	c := &conditions{list: []string{"true"}}
+	c.add(f.Visible != "", "l.owner = %s", f.Visible)
+	c.add(f.JobID != "", "l.job_id = %s", f.JobID)
+	c.add(f.RunID != "", "l.id = %s", f.RunID)
+	c.add(f.Agent != "", "l.agent = %s", f.Agent)
+	c.add(len(f.Deliveries) > 0, "l.delivery = ANY(%s::text[])", column(f.Deliveries, func(d cron.DeliveryStatus) string { return string(d) }))
+	c.add(!f.Since.IsZero(), "l.scheduled_for >= %s", ms(f.Since))
+	c.add(!f.Until.IsZero(), "l.scheduled_for <= %s", ms(f.Until))
+	c.add(f.Query != "", "(position(%s IN lower(l.error)) > 0 OR position(%s IN lower(l.summary)) > 0 OR position(%s IN lower(l.job_name)) > 0)",
+		strings.ToLower(clean(f.Query)))
+	return c
+}
+
+// runSources are the conditions for rows that are not over, and for those that are; "" = none of them are wanted.
+func runSources(f cron.RunFilter, c *conditions) (active, finished string) {
+	var open, over []string
+	for _, state := range f.States {
+		if state.Active() {
+			open = append(open, string(state))
+			continue
+		}
+		over = append(over, string(state))
+	}
+	where := strings.Join(c.list, " AND ")
+	if f.IncludeActive || len(open) > 0 {
+		active = where + " AND l.finished_at IS NULL"
+		if !f.IncludeActive {
+			active += " AND l.state = ANY('{" + strings.Join(open, ",") + "}')"
+		}
+	}
+	if len(over) > 0 || len(f.States) == 0 {
+		finished = where + " AND l.finished_at IS NOT NULL"
+		if len(over) > 0 {
+			c.args = append(c.args, over)
+			finished += " AND l.state = ANY($" + strconv.Itoa(len(c.args)) + "::text[])"
+		}
+	}
+	return active, finished
+}
 
 // Runs lists rows of the ledger, see cron.RunFilter. Active ones count as newer than all others. A Limit of 0 is no bound.
 func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error) {
-	since, until := int64(0), int64(1)<<62
-	if !f.Since.IsZero() {
-		since = f.Since.UnixMilli()
-	}
-	if !f.Until.IsZero() {
-		until = f.Until.UnixMilli()
-	}
-	args := []any{
-		f.Visible, f.JobID, f.RunID, f.Agent, column(f.Deliveries, func(d cron.DeliveryStatus) string { return string(d) }), since, until,
-		f.IncludeActive, column(f.States, func(st cron.RunState) string { return string(st) }), strings.ToLower(clean(f.Query)),
-	}
-	order := ` ORDER BY l.finished_at DESC NULLS FIRST, l.id DESC`
+	c := runConditions(f)
+	active, finished := runSources(f, c)
+	direction := " DESC"
 	if f.Ascending {
-		order = ` ORDER BY l.finished_at, l.id`
+		direction = ""
 	}
+	order := " ORDER BY place" + direction + ", id" + direction
+	reach := "ALL"
+	if f.Limit > 0 {
+		reach = strconv.Itoa(f.Limit + max(f.Offset, 0))
+	}
+	var pages, counts []string
+	for _, part := range []struct{ where, place, order string }{
+		{active, "1", " ORDER BY l.id" + direction},
+		{finished, "0", " ORDER BY l.finished_at" + direction + ", l.id" + direction},
+	} {
+		if part.where != "" {
+			from := " FROM cron_run_logs l WHERE " + part.where
+			pages = append(pages, "(SELECT l.*, "+part.place+"::bigint AS active"+from+part.order+" LIMIT "+reach+")")
+			counts = append(counts, "(SELECT count(*)"+from+")")
+		}
+	}
+	page := "SELECT " + logColumns + " FROM (SELECT *, COALESCE(finished_at, 9223372036854775807) AS place FROM (" +
+		strings.Join(pages, " UNION ALL ") + ") x) l" + order + " LIMIT " + limitText(f.Limit) + " OFFSET " + strconv.Itoa(max(f.Offset, 0))
 	var (
 		out  cron.RunPage
 		list []loggedRun
 	)
+	if len(pages) == 0 {
+		return out, nil
+	}
 	err := s.do(ctx, "listing cron runs", func(ctx context.Context) error {
 		list = nil
 		b := &pgx.Batch{}
-		b.Queue(`SELECT count(*)`+runsWhere, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total) })
-		b.Queue(`SELECT `+logColumns+runsWhere+order+` LIMIT $11 OFFSET $12`,
-			append(args[:len(args):len(args)], orAll(f.Limit), max(f.Offset, 0))...).Query(collect(&list, scanLog))
+		b.Queue("SELECT "+strings.Join(counts, " + "), c.args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total) })
+		b.Queue(page, c.args...).Query(collect(&list, scanLog))
 		return send(ctx, s.pool, b)
 	})
 	out.Runs = column(list, func(r loggedRun) cron.Run { return r.Run })
 	return out, err
+}
+
+func limitText(limit int) string {
+	if limit <= 0 {
+		return "ALL"
+	}
+	return strconv.Itoa(limit)
 }
 
 // wakeSQL is the earliest moment that is planned. Each half reads one entry of an index unless an owner is named.

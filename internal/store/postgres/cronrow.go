@@ -64,7 +64,8 @@ func scanLog(row pgx.CollectableRow) (loggedRun, error) {
 }
 
 // recordSQL puts rows into the ledger; those whose run or planned slot is there already are left out. Rows without a message
-// are over at once. Parameters: $1 clock, $2 node, then one array for each column.
+// are over at once. They are counted and not asked for with NOT EXISTS, which the planner would turn into a scan of the whole ledger.
+// Parameters: $1 clock, $2 node, then one array for each column.
 const recordSQL = `
 INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, reason, dst,
 	slot_count, slot_until, fire_at, error, error_class, summary, delivery, suppressed_by, run_id, claimed_at, finished_at, node)
@@ -76,8 +77,8 @@ FROM (SELECT ` + nowSQL + ` AS now) t, unnest($3::text[], $4::text[], $5::text[]
 	$19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[])
 	AS v(id, job, name, key, owner, agent, lane, session, slot, trigger, state, reason, dst, n, until, fire, error, class, summary,
 	delivery, suppressed, message)
-WHERE v.trigger NOT IN ('schedule', 'catchup') OR NOT EXISTS (
-	SELECT 1 FROM cron_run_logs o WHERE o.job_id = v.job AND o.scheduled_for = v.slot AND o.trigger IN ('schedule', 'catchup'))
+WHERE v.trigger NOT IN ('schedule', 'catchup') OR (
+	SELECT count(*) FROM cron_run_logs o WHERE o.job_id = v.job AND o.scheduled_for = v.slot AND o.trigger IN ('schedule', 'catchup')) = 0
 ON CONFLICT DO NOTHING
 RETURNING id`
 
