@@ -173,7 +173,7 @@ func (e *ending) finish(ctx context.Context) error {
 func (e *ending) write(ctx context.Context) error {
 	switch {
 	case e.p.Cron != nil:
-		return pgx.BeginFunc(ctx, e.s.pool, func(tx pgx.Tx) error { return e.attempt(ctx, tx) })
+		return e.attempt(ctx)
 	case e.p.Requeue && isAttempt(e.p.RunID):
 		return pgx.BeginFunc(ctx, e.s.pool, func(tx pgx.Tx) error { return e.requeueAttempt(ctx, tx) })
 	}
@@ -196,22 +196,19 @@ func (e *ending) queue(b *pgx.Batch) {
 	})
 }
 
-// attempt ends the attempt of a cron run: two round trips between begin and commit.
-func (e *ending) attempt(ctx context.Context, tx pgx.Tx) error {
+// attempt ends the attempt of a cron run.
+func (e *ending) attempt(ctx context.Context) error {
 	a := attemptEnding{end: e.p.Cron}
-	b := &pgx.Batch{}
-	a.lockJob(b)
-	e.s.fence(b, e.p.Claim)
-	a.read(b, e.s.clock())
-	if err := send(ctx, tx, b); err != nil {
-		return err
+	read := func(b *pgx.Batch) {
+		a.lockJob(b)
+		e.s.fence(b, e.p.Claim)
+		a.read(b, e.s.clock())
 	}
-	b = &pgx.Batch{}
-	e.queue(b)
-	if err := a.write(b); err != nil {
-		return err
+	write := func(b *pgx.Batch) error {
+		e.queue(b)
+		return a.write(b)
 	}
-	return send(ctx, tx, b)
+	return e.s.readThenWrite(ctx, read, write)
 }
 
 // requeueAttempt lets a run of the ledger wait again with its message, although the caller has nothing to say about it.
