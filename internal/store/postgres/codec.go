@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -96,4 +97,25 @@ func encode(v any) (string, error) {
 		return "", fmt.Errorf("encoding %T: %w", v, err)
 	}
 	return string(text), nil
+}
+
+// ms is an instant where the table has no NULL; the zero time is 0.
+func ms(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// moment is the inverse of millis.
+func moment(v pgtype.Int8) time.Time { return fromMillis(v.Int64) }
+
+func duration(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// millis is how an instant is stored; the zero time is NULL.
+func millis(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMilli()
 }

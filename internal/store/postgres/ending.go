@@ -44,6 +44,8 @@ const (
 		notice_id = COALESCE((SELECT id FROM raised UNION ALL SELECT id FROM added), notice_id)
 	WHERE session_key = $2 AND seq = ANY (ARRAY(SELECT seq FROM v)) AND ended_at IS NULL
 	RETURNING *
+), cancelled AS (
+	` + cancelMessagesSQL + `
 )
 SELECT ` + waitingColumns + ` FROM i ORDER BY i.seq`
 )

@@ -42,6 +42,33 @@ func send(ctx context.Context, to sender, b *pgx.Batch) error {
 	return to.SendBatch(ctx, b).Close()
 }
 
+// readThenWrite is a transaction of two round trips: begin travels with what is read, commit with what is written.
+func (s *Store) readThenWrite(ctx context.Context, read func(*pgx.Batch), write func(*pgx.Batch) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release() // which closes a connection that is left within a transaction
+	b := &pgx.Batch{}
+	b.Queue("BEGIN")
+	read(b)
+	err = send(ctx, conn, b)
+	if err == nil {
+		b = &pgx.Batch{}
+		if err = write(b); err == nil {
+			b.Queue("COMMIT")
+			err = send(ctx, conn, b)
+		}
+	}
+	if err == nil || conn.Conn().IsClosed() {
+		return err
+	}
+	if _, undo := conn.Exec(ctx, "ROLLBACK"); undo != nil && !repeatable(undo) {
+		return errors.Join(err, undo)
+	}
+	return err
+}
+
 // isUnique reports whether err is a second row where only one may be.
 func isUnique(err error) bool {
 	var pgErr *pgconn.PgError

@@ -118,6 +118,7 @@ type ending struct {
 	transcript string
 	notice     any // id of the last notice, or nil
 	noticeN    any
+	messages   int
 	out        store.Finished
 }
 
@@ -161,25 +162,66 @@ func (e *ending) statement() (string, []any) {
 }
 
 func (e *ending) finish(ctx context.Context) error {
-	e.out = store.Finished{}
-	var messages int
+	e.out, e.messages = store.Finished{}, 0
+	if err := e.write(ctx); err != nil || e.messages < 2 || e.p.Requeue || e.p.Outcome != chat.OutcomeAnswered {
+		return err
+	}
+	return e.readMerged(ctx)
+}
+
+// write is one transaction. That of a cron run reads its row and its job before it writes them.
+func (e *ending) write(ctx context.Context) error {
+	switch {
+	case e.p.Cron != nil:
+		return e.attempt(ctx)
+	case e.p.Requeue && isAttempt(e.p.RunID):
+		return pgx.BeginFunc(ctx, e.s.pool, func(tx pgx.Tx) error { return e.requeueAttempt(ctx, tx) })
+	}
 	b := &pgx.Batch{}
 	e.s.fence(b, e.p.Claim)
+	e.queue(b)
+	return send(ctx, e.s.pool, b)
+}
+
+func (e *ending) queue(b *pgx.Batch) {
 	sql, args := e.statement()
 	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
 		var lastEntry, now int64
-		if err := row.Scan(nil, &e.out.Released, &lastEntry, &now, &messages); err != nil {
+		if err := row.Scan(nil, &e.out.Released, &lastEntry, &now, &e.messages); err != nil {
 			return err
 		}
 		e.out.EndedAt = fromMillis(now)
 		e.out.Entries = numbered(e.p.Transcript, lastEntry, e.out.EndedAt)
 		return nil
 	})
-	err := send(ctx, e.s.pool, b)
-	if err != nil || messages < 2 || e.p.Requeue || e.p.Outcome != chat.OutcomeAnswered {
+}
+
+// attempt ends the attempt of a cron run.
+func (e *ending) attempt(ctx context.Context) error {
+	a := attemptEnding{end: e.p.Cron}
+	read := func(b *pgx.Batch) {
+		a.lockJob(b)
+		e.s.fence(b, e.p.Claim)
+		a.read(b, e.s.clock())
+	}
+	write := func(b *pgx.Batch) error {
+		e.queue(b)
+		return a.write(b)
+	}
+	return e.s.readThenWrite(ctx, read, write)
+}
+
+// requeueAttempt lets a run of the ledger wait again with its message, although the caller has nothing to say about it.
+func (e *ending) requeueAttempt(ctx context.Context, tx pgx.Tx) error {
+	var left []loggedRun
+	b := &pgx.Batch{}
+	e.s.fence(b, e.p.Claim)
+	e.queue(b)
+	b.Queue(leftSQL, []string{e.p.Session.String()}).Query(collect(&left, scanLog))
+	if err := send(ctx, tx, b); err != nil {
 		return err
 	}
-	return e.readMerged(ctx)
+	return e.s.waitAgain(ctx, tx, left, e.out.EndedAt)
 }
 
 func (e *ending) readMerged(ctx context.Context) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -38,11 +39,15 @@ type Store struct {
 	now  func() time.Time
 	log  *slog.Logger
 	wake *waker
+
+	doubts *doubts
 }
 
 var (
 	_ store.Store = (*Store)(nil)
 	_ store.Waker = (*Store)(nil)
+
+	_ cron.JobStore = (*Store)(nil)
 )
 
 // Open connects and checks the schema. It returns chat.ErrStoreUnavailable when the database cannot be used, and an error wrapping
@@ -62,6 +67,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		ctrl: newControl(pc.ConnConfig),
 		now:  cfg.Now,
 		log:  cfg.Logger,
+
+		doubts: newDoubts(),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)

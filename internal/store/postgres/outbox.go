@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -62,6 +63,12 @@ WITH late AS (
 ), taken AS (
 	UPDATE outbox SET state = 'sending', node = $2, attempt = attempt + 1 WHERE id IN (SELECT id FROM head)
 	RETURNING *
+), o AS (
+	SELECT * FROM late WHERE kind <> 'notice'
+), l AS (
+	` + tooLateSQL + `
+), told AS (
+	` + lastDelivery + `
 )
 SELECT o.id, COALESCE(o.run_id, ''), o.n, o.session_key, o.channel, o.chat_id, o.thread, o.kind, o.payload, o.text_many, o.count,
 	o.coalesce, o.attempt, o.maybe_sent, o.state = 'expired', o.created_at, COALESCE(o.expires_at, 0), o.epoch
@@ -102,14 +109,14 @@ func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) er
 	if providerID == "" {
 		return chat.Errorf(chat.CodeInvalid, "a delivered message needs the provider's id")
 	}
-	return s.leased(ctx, "noting a delivery", `
+	return s.leased(ctx, "noting a delivery", id, arrivedSQL, `
 		UPDATE outbox SET state = 'delivered', provider_id = $4, done_at = `+nowSQL+`
 		WHERE id = $2 AND state = 'sending' AND node = $3`, s.clock(), id, nodeID, clean(providerID))
 }
 
 // Undelivered gives the row back for a later attempt, or ends it.
 func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
-	return s.leased(ctx, "noting a failed delivery", `
+	return s.leased(ctx, "noting a failed delivery", p.ID, lostSQL, `
 		UPDATE outbox SET last_error = $4, node = '', next_at = `+nowSQL+` + $5::bigint,
 			state = CASE WHEN $6::boolean THEN 'failed' ELSE 'pending' END,
 			done_at = CASE WHEN $6::boolean THEN `+nowSQL+` END
@@ -117,11 +124,18 @@ func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) erro
 		s.clock(), p.ID, p.Node, clean(p.Error), p.RetryIn.Round(time.Millisecond).Milliseconds(), p.Permanent)
 }
 
-// leased runs an update of a row that the caller must have leased.
-func (s *Store) leased(ctx context.Context, op, sql string, args ...any) error {
+// leased runs an update of a row that the caller must have leased, and then what follows from it for a cron run.
+func (s *Store) leased(ctx context.Context, op, id, then, sql string, args ...any) error {
 	return s.do(ctx, op, func(ctx context.Context) error {
-		tag, err := s.pool.Exec(ctx, sql, args...)
-		if err == nil && tag.RowsAffected() == 0 {
+		changed := false
+		b := &pgx.Batch{}
+		b.Queue(sql, args...).Exec(func(tag pgconn.CommandTag) error {
+			changed = tag.RowsAffected() > 0
+			return nil
+		})
+		b.Queue(then, id)
+		err := send(ctx, s.pool, b)
+		if err == nil && !changed {
 			return chat.ErrFenced
 		}
 		return err

@@ -164,8 +164,10 @@ func (s *Store) delete(ctx context.Context, tx pgx.Tx, key chat.SessionKey, expe
 		return false, chat.ErrConflict
 	}
 	b := &pgx.Batch{}
-	b.Queue(`UPDATE inbox SET state = 'done', outcome = 'stopped', reason = 'delete', ended_at = `+nowSQL+`
-		WHERE session_key = $2 AND ended_at IS NULL`, s.clock(), key.String())
+	b.Queue(`WITH i AS (
+		UPDATE inbox SET state = 'done', outcome = 'stopped', reason = 'delete', ended_at = `+nowSQL+`
+		WHERE session_key = $2 AND ended_at IS NULL RETURNING message_id
+	) `+cancelMessagesSQL, s.clock(), key.String())
 	b.Queue(`DELETE FROM transcript WHERE session_key = $1`, key.String())
 	b.Queue(`INSERT INTO graves AS g (key, last_seq, epoch) SELECT key, last_seq, epoch FROM sessions WHERE key = $1
 		ON CONFLICT (key) DO UPDATE SET last_seq = GREATEST(g.last_seq, excluded.last_seq), epoch = GREATEST(g.epoch, excluded.epoch)`, key.String())

@@ -76,6 +76,7 @@ func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, 
 		s.fence(b, p.Claim)
 		b.Queue(startSQL, s.clock(), p.Session.String(), p.RunID, p.Node, p.Epoch, p.Lane, p.Seqs, said, len(p.Transcript)).
 			QueryRow(func(row pgx.Row) error { return scanStarted(row, &out, p) })
+		begin(b, p.Cron, p.Node, p.RunID, p.Epoch)
 		err := send(ctx, s.pool, b)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return s.startedBefore(ctx, p, &out)

@@ -101,12 +101,19 @@ func (s *Store) sweep(ctx context.Context, tx pgx.Tx, nodeID string, limit int) 
 	}
 	b = &pgx.Batch{}
 	b.Queue(interruptSQL, s.clock(), keys)
-	var r takenRows
+	var (
+		r    takenRows
+		left []loggedRun
+		now  int64
+	)
 	r.queue(b, keys)
+	b.Queue(leftSQL, keys).Query(collect(&left, scanLog))
+	b.Queue(forgetSQL, s.clock(), keepDeadNode.Milliseconds()) // whose last work this was
+	b.Queue(`SELECT `+nowSQL, s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	if err := send(ctx, tx, b); err != nil {
 		return nil, err
 	}
-	return r.assemble(), nil
+	return r.assemble(), s.waitAgain(ctx, tx, left, fromMillis(now))
 }
 
 // takenRows are the rows behind a list of store.Taken.

@@ -1,0 +1,203 @@
+package postgres_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+	"laneway/internal/store/postgres"
+	"laneway/internal/testpg"
+)
+
+// largeVariable asks for the benchmark with a million jobs.
+const largeVariable = "LANEWAY_BENCH_LARGE"
+
+// BenchmarkCronClaim claims 10 000 jobs that are due in the same second, with their ledger rows, sessions and messages.
+func BenchmarkCronClaim(b *testing.B) {
+	const jobs = 10_000
+	s, url := cronStore(b)
+	addJobs(b, url, jobs)
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		exec(b, url, `UPDATE cron_jobs SET next_run_at = 1000000 - fired, next_slot = 1000000 - fired`)
+		exec(b, url, `VACUUM cron_jobs`)
+		b.StartTimer()
+		if n := len(claimAll(b, s)); n != jobs {
+			b.Fatalf("claimed %d of %d jobs", n, jobs)
+		}
+	}
+	b.ReportMetric(jobs*float64(b.N)/b.Elapsed().Seconds(), "fires/s")
+}
+
+// BenchmarkCronIdle is the claim that finds nothing to do.
+func BenchmarkCronIdle(b *testing.B) {
+	sizes := []int{1_000, 100_000}
+	if os.Getenv(largeVariable) != "" {
+		sizes = append(sizes, 1_000_000)
+	}
+	for _, jobs := range sizes {
+		b.Run(fmt.Sprintf("jobs=%d", jobs), func(b *testing.B) {
+			s, url := cronStore(b)
+			addJobs(b, url, jobs)
+			exec(b, url, `UPDATE cron_jobs SET next_run_at = 9999999999999`)
+			exec(b, url, `VACUUM ANALYZE cron_jobs`)
+			p := claimParams()
+			b.ReportAllocs()
+			for b.Loop() {
+				if c, err := s.Claim(b.Context(), p); err != nil || len(c.Launched) > 0 {
+					b.Fatalf("claimed %d runs, %v", len(c.Launched), err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkCronFire is the whole way of a fire: claim, start, finish with its ledger row and its job.
+func BenchmarkCronFire(b *testing.B) {
+	for _, workers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) { benchFires(b, workers) })
+	}
+}
+
+func benchFires(b *testing.B, workers int) {
+	b.Helper()
+	s, url := cronStore(b)
+	addJobs(b, url, b.N)
+	exec(b, url, `VACUUM ANALYZE cron_jobs`)
+	b.ReportAllocs()
+	b.ResetTimer()
+	runs := make(chan cron.Launched, 1000)
+	var group errgroup.Group
+	for range workers {
+		group.Go(func() error {
+			for l := range runs {
+				if err := fire(b, s, l); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	total := 0
+	for {
+		c, err := s.Claim(b.Context(), claimParams())
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, l := range c.Launched {
+			runs <- l
+		}
+		total += len(c.Launched)
+		if !c.More {
+			break
+		}
+	}
+	close(runs)
+	if err := group.Wait(); err != nil || total != b.N {
+		b.Fatalf("%d of %d fires, %v", total, b.N, err)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "fires/s")
+}
+
+func fire(tb testing.TB, s *postgres.Store, l cron.Launched) error {
+	tb.Helper()
+	c := store.Claim{Session: l.Message.Session, Node: "n1", Epoch: l.Epoch}
+	_, err := s.Start(tb.Context(), store.StartParams{
+		Claim: c, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq},
+		Cron: &cron.AttemptStart{RunID: l.Run.ID, Attempt: 1, Node: "n1"},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = s.Finish(tb.Context(), store.FinishParams{
+		Claim: c, RunID: l.Message.ID, State: store.RunOK, Outcome: chat.OutcomeAnswered,
+		Cron: &cron.AttemptEnd{
+			RunID: l.Run.ID, Attempt: cron.Attempt{Number: 1, State: cron.AttemptOK}, State: cron.RunOK, Summary: "done",
+			Job: func(j cron.Job, r cron.Run, _ time.Time) *cron.Job {
+				j.State.RunCount++
+				j.State.LastRunAt, j.State.LastState, j.State.LastDuration = r.StartedAt, r.State, r.Duration
+				return &j
+			},
+		},
+	})
+	return err
+}
+
+func cronStore(tb testing.TB) (*postgres.Store, string) {
+	tb.Helper()
+	url := testpg.DB(tb)
+	s := open(tb, postgres.Config{URL: url})
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	if err := s.Register(tb.Context(), store.Node{ID: "n1", Lease: 24 * time.Hour}); err != nil {
+		tb.Fatal(err)
+	}
+	return s, url
+}
+
+// addJobs makes jobs that are long overdue.
+func addJobs(tb testing.TB, url string, n int) {
+	tb.Helper()
+	parts, err := cron.EncodeParts(cron.Job{
+		Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 60_000, AnchorMs: 0},
+		Payload:  cron.Payload{Kind: cron.PayloadAgentTurn, Text: strings.Repeat("write the digest ", 10)},
+		Retry:    cron.DefaultRetry(), Timeout: cron.DefaultTimeout,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	exec(tb, url, fmt.Sprintf(`INSERT INTO cron_jobs (id, owner, key, name, kind, schedule, payload, delivery, alert, policy, next_slot, next_run_at)
+		SELECT md5(i::text), 'gateway', 'key ' || i, 'job ' || i, 'every', '%s', '%s', '%s', '%s', '%s', 1000000, 1000000
+		FROM generate_series(1, %d) i`, parts.Schedule, parts.Payload, parts.Delivery, parts.Alert, parts.Policy, n))
+}
+
+func claimAll(tb testing.TB, s *postgres.Store) []cron.Launched {
+	tb.Helper()
+	var all []cron.Launched
+	for {
+		c, err := s.Claim(tb.Context(), claimParams())
+		if err != nil {
+			tb.Fatal(err)
+		}
+		all = append(all, c.Launched...)
+		if !c.More {
+			return all
+		}
+	}
+}
+
+func claimParams() cron.ClaimParams {
+	return cron.ClaimParams{Node: "n1", LookAhead: time.Second, Limit: 500, Decide: decideOnce}
+}
+
+// decideOnce fires each job once, and plans the next fire for the end of days.
+func decideOnce(_ time.Time, due []cron.DueJob) []cron.Verdict {
+	list := make([]cron.Verdict, 0, len(due))
+	for _, d := range due {
+		slot := d.Job.State.Next
+		id := cron.RunID(cron.TriggerSchedule, d.Job.ID, slot)
+		key := chat.SessionKey{Agent: "main", Rest: fmt.Sprintf("cron:%s:schedule-%d", d.Job.ID, slot.UnixMilli())}
+		list = append(list, cron.Verdict{
+			JobID: d.Job.ID, Fired: d.Job.State.Fired + 1,
+			Next: time.UnixMilli(9_999_999_999_999), NextRunAt: time.UnixMilli(9_999_999_999_999),
+			Runs: []cron.Launch{{
+				Run: cron.Run{ID: id, JobID: d.Job.ID, JobName: d.Job.Name, JobKey: d.Job.Key, Owner: d.Job.Owner, Agent: "main", Lane: "cron",
+					ScheduledFor: slot, Trigger: cron.TriggerSchedule, FireAt: slot},
+				Message: chat.Message{ID: id, Session: key, Lane: "cron", Principal: d.Job.Owner, Channel: "cron", Dedupe: "cron:" + id,
+					Content: chat.Content{Text: d.Job.Payload.Text}},
+			}},
+		})
+	}
+	return list
+}

@@ -1,0 +1,155 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+const (
+	// cancelRetryingSQL ends runs that wait for their next attempt: nothing of them is in an inbox.
+	cancelRetryingSQL = `UPDATE cron_run_logs l SET ` + cancelled + `, reason = $3, error = $4
+FROM inbox i WHERE l.id = ANY($2::text[]) AND l.state = 'retrying' AND i.message_id = l.run_id
+RETURNING l.id, l.job_id, COALESCE(l.run_id, ''), i.session_key, i.seq, false, ''`
+
+	// cancelWaitingSQL ends runs whose message waits, and the messages. The sessions are locked.
+	cancelWaitingSQL = `
+WITH i AS (
+	UPDATE inbox i SET state = 'done', outcome = 'stopped', reason = $3, ended_at = ` + nowSQL + `
+	FROM cron_run_logs l WHERE l.id = ANY($2::text[]) AND l.state = 'queued' AND i.message_id = l.run_id
+	  AND i.ended_at IS NULL AND i.state IN ('held', 'waiting')
+	RETURNING l.id, i.session_key, i.seq, i.message_id
+)
+UPDATE cron_run_logs l SET ` + cancelled + `, reason = $3, error = $4
+FROM i WHERE l.id = i.id
+RETURNING l.id, l.job_id, i.message_id, i.session_key, i.seq, false, ''`
+
+	// cancelRunningSQL asks runs to stop; who asked first stays. The ledger knows why, so that the end can tell.
+	cancelRunningSQL = `
+WITH r AS (
+	UPDATE runs r SET stop_by = CASE WHEN r.stop_by = '' THEN $3 ELSE r.stop_by END
+	FROM cron_run_logs l WHERE l.id = ANY($1::text[]) AND l.state = 'running' AND r.id = l.run_id AND r.ended_at IS NULL AND r.state = 'running'
+	RETURNING l.id, r.session_key, r.seq_to, r.owner
+)
+UPDATE cron_run_logs l SET reason = $2
+FROM r WHERE l.id = r.id
+RETURNING l.id, l.job_id, l.run_id, r.session_key, r.seq_to, true, r.owner`
+
+	// cancelled is what a row of the ledger named l gets when it is over without running.
+	cancelled = `state = 'cancelled', finished_at = ` + nowSQL + `, next_attempt_at = NULL,
+	duration_ms = CASE WHEN l.started_at IS NULL THEN 0 ELSE GREATEST(` + nowSQL + ` - l.started_at, 0) END`
+
+	// cancelMessagesSQL is a part of statements that end waiting messages: i has them, and the runs that they were are over as well.
+	cancelMessagesSQL = `UPDATE cron_run_logs l SET ` + cancelled + `, reason = 'stopped'
+	FROM i WHERE l.id = split_part(i.message_id, '/', 1) AND l.run_id = i.message_id AND l.state = 'queued'`
+
+	// settleManySQL is settleSQL for several sessions.
+	settleManySQL = `
+UPDATE sessions s SET
+	waiting = w.n,
+	done_seq = COALESCE(w.first - 1, s.last_seq),
+	taken_seq = GREATEST(s.taken_seq, COALESCE(w.first - 1, s.last_seq)),
+	updated_at = ` + nowSQL + `
+FROM (
+	SELECT k.key, count(*) FILTER (WHERE i.state IN ('held', 'waiting')) AS n, min(i.seq) AS first
+	FROM unnest($2::text[]) AS k(key) LEFT JOIN inbox i ON i.session_key = k.key AND i.ended_at IS NULL GROUP BY k.key
+) w
+WHERE s.key = w.key`
+
+	activeOfSQL = `SELECT id FROM cron_run_logs WHERE finished_at IS NULL AND job_id = $1 ORDER BY claimed_at, id`
+)
+
+// CancelRuns ends active runs, see cron.JobStore. It uses a control connection, as every stop does.
+func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) ([]cron.CancelledRun, error) {
+	if p.RunID == "" && p.JobID == "" {
+		return nil, chat.Errorf(chat.CodeInvalid, "a run or a job has to be named")
+	}
+	var out []cron.CancelledRun
+	err := s.control(ctx, "cancelling cron runs", s.ctrl, func(conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+			out, err = s.cancel(ctx, tx, p)
+			return err
+		})
+	})
+	return out, err
+}
+
+func (s *Store) cancel(ctx context.Context, tx pgx.Tx, p cron.CancelParams) ([]cron.CancelledRun, error) {
+	var ids []string
+	b := &pgx.Batch{}
+	if p.RunID == "" {
+		b.Queue(`SELECT id FROM cron_run_logs WHERE finished_at IS NULL AND job_id = $1 AND ($2 = '' OR owner = $2)`, p.JobID, p.Visible).
+			Query(collect(&ids, scanText))
+	} else {
+		b.Queue(`SELECT id FROM cron_run_logs WHERE id = $1 AND ($2 = '' OR job_id = $2) AND ($3 = '' OR owner = $3)`, p.RunID, p.JobID, p.Visible).
+			Query(collect(&ids, scanText))
+	}
+	if err := send(ctx, tx, b); err != nil {
+		return nil, err
+	}
+	if len(ids) == 0 {
+		if p.RunID != "" {
+			return nil, chat.ErrNotFound
+		}
+		return nil, nil
+	}
+	ended, err := s.cancelRuns(ctx, tx, ids, p)
+	if err != nil || len(ended) == 0 {
+		return nil, err
+	}
+	b = &pgx.Batch{}
+	if err := s.audit(b, p.Audit); err != nil {
+		return nil, err
+	}
+	return ended, send(ctx, tx, b)
+}
+
+// activeRuns lists the runs of a job that are not over, oldest first.
+func (s *Store) activeRuns(ctx context.Context, tx pgx.Tx, job string) (ids []string, err error) {
+	b := &pgx.Batch{}
+	b.Queue(activeOfSQL, job).Query(collect(&ids, scanText))
+	return ids, send(ctx, tx, b)
+}
+
+// cancelRuns ends those of the named runs that are active. The caller may hold locks of jobs, and none of sessions or runs.
+func (s *Store) cancelRuns(ctx context.Context, tx pgx.Tx, ids []string, p cron.CancelParams) ([]cron.CancelledRun, error) {
+	reason, by, note := string(cmp.Or(p.Reason, cron.ReasonStopped)), cmp.Or(clean(p.By), "cron"), clean(p.Note)
+	var (
+		ended []cron.CancelledRun
+		keys  []string
+	)
+	b := &pgx.Batch{}
+	b.Queue(cancelRetryingSQL, s.clock(), ids, reason, note).Query(collect(&ended, scanCancelled))
+	b.Queue(`SELECT DISTINCT i.session_key FROM cron_run_logs l JOIN inbox i ON i.message_id = l.run_id
+		WHERE l.id = ANY($1::text[]) AND l.finished_at IS NULL`, ids).Query(collect(&keys, scanText))
+	if err := send(ctx, tx, b); err != nil || len(keys) == 0 {
+		return ended, err
+	}
+	b = &pgx.Batch{}
+	b.Queue(lockSessionsSQL, keys)
+	b.Queue(cancelWaitingSQL, s.clock(), ids, reason, note).Query(collect(&ended, scanCancelled))
+	b.Queue(cancelRunningSQL, ids, reason, by).Query(collect(&ended, scanCancelled))
+	b.Queue(settleManySQL, s.clock(), keys)
+	err := send(ctx, tx, b)
+	order := map[string]int{}
+	for i, id := range ids {
+		order[id] = i
+	}
+	slices.SortStableFunc(ended, func(a, b cron.CancelledRun) int { return cmp.Compare(order[a.RunID], order[b.RunID]) })
+	return ended, err
+}
+
+func scanCancelled(row pgx.CollectableRow) (cron.CancelledRun, error) {
+	var (
+		r   cron.CancelledRun
+		key string
+	)
+	err := row.Scan(&r.RunID, &r.JobID, &r.MessageID, &key, &r.Seq, &r.Running, &r.Node)
+	r.Session = parseKey(key)
+	return r, err
+}

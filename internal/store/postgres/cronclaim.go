@@ -1,0 +1,336 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/cron"
+)
+
+// dueWhere finds the jobs whose time has come. Those that fire may be taken a little before ($2); those that are paused
+// resume when their pause is over and not before.
+const dueWhere = ` WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL + ` + $2::bigint
+	AND (paused_at IS NULL OR paused_until <= ` + nowSQL + `)`
+
+const (
+	// lookSQL says in one round trip whether there is anything to do at all. Each half reads the first entry of an index, however many
+	// jobs there are: to ask for the smallest keeps the planner from reading tables.
+	lookSQL = `SELECT ` + nowSQL + `,
+	COALESCE((SELECT next_run_at FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at IS NOT NULL
+		AND (paused_at IS NULL OR paused_until IS NOT NULL) ORDER BY next_run_at, id LIMIT 1) <= ` + nowSQL + ` + $2::bigint, false),
+	COALESCE((SELECT next_attempt_at FROM cron_run_logs WHERE next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1) <= ` + nowSQL + `, false)`
+
+	dueSQL = `SELECT ` + jobColumns + `, 0, NULL::bigint FROM cron_jobs` + dueWhere + `
+ORDER BY next_run_at, id LIMIT `
+
+	activeSQL = `SELECT job_id, id, state, COALESCE(started_at, 0) FROM cron_run_logs
+WHERE job_id = ANY($1::text[]) AND finished_at IS NULL ORDER BY claimed_at, id`
+
+	// usedSQL counts what owners have used of a day's budget. It stops at a thousand, so that it costs the same on the busiest day.
+	usedSQL = `SELECT o.owner, (SELECT count(*) FROM (
+	SELECT 1 FROM cron_run_logs l WHERE l.owner = o.owner AND l.claimed_at > ` + nowSQL + ` - 86400000 AND l.run_id IS NOT NULL LIMIT 1000) used)
+FROM unnest($2::text[]) AS o(owner)`
+
+	// decidedSQL writes what was decided about jobs, which are locked. Whoever is looked at although paused is paused no more.
+	decidedSQL = `
+UPDATE cron_jobs j SET next_slot = NULLIF(v.slot, 0), next_run_at = NULLIF(v.at, 0), fired = v.fired, consecutive_skipped = v.skipped,
+	enabled = j.enabled AND NOT v.disable, paused_at = NULL, paused_until = NULL, paused_note = '', paused_by = ''
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[]) AS v(id, slot, at, fired, skipped, disable)
+WHERE j.id = v.id`
+
+	// inOrderSQL makes the planner read the index of due jobs in its order. What it knows of a table that has just been filled is
+	// wrong, and to sort all that is due for each piece of it would cost more than the claim.
+	inOrderSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)`
+
+	invalidSQL = `UPDATE cron_jobs j SET invalid = v.why FROM unnest($1::text[], $2::text[]) AS v(id, why) WHERE j.id = v.id`
+)
+
+// Claim takes what is due, see cron.JobStore. One round trip when nothing is. A dead node gets chat.ErrFenced.
+//
+// Jobs are locked before sessions, as everywhere. The runs that are retrying have a transaction of their own, in which the rows of
+// the ledger come first: so no two operations wait for each other.
+func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
+	c := claiming{s: s, p: p}
+	err := s.do(ctx, "claiming cron jobs", c.try)
+	if err != nil {
+		return cron.Claimed{}, err
+	}
+	s.doubts.settle(c.found)
+	return c.out, nil
+}
+
+// claiming is one Claim. Its result grows over the tries: what was committed by an earlier one is not done again.
+type claiming struct {
+	s             *Store
+	p             cron.ClaimParams
+	out           cron.Claimed
+	found         []cron.Launched // of earlier calls whose commit was in doubt
+	jobs, retries bool            // are done
+	taken         bool            // look for messages whose name is taken
+}
+
+func (c *claiming) try(ctx context.Context) error {
+	due, retries, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.recall(ctx); err != nil {
+		return err
+	}
+	if due && !c.jobs {
+		if err := c.claimJobs(ctx); err != nil {
+			return err
+		}
+	}
+	c.jobs = true
+	if retries && !c.retries {
+		return c.claimRetries(ctx)
+	}
+	return nil
+}
+
+func (c *claiming) look(ctx context.Context) (due, retries bool, err error) {
+	var now int64
+	b := &pgx.Batch{}
+	b.Queue(aliveSQL, c.s.clock(), c.p.Node)
+	b.Queue(lookSQL, c.s.clock(), c.p.LookAhead.Milliseconds()).QueryRow(func(row pgx.Row) error { return row.Scan(&now, &due, &retries) })
+	err = send(ctx, c.s.pool, b)
+	c.out.Now = fromMillis(now)
+	return due, retries, err
+}
+
+// recall adds what an earlier call made although it was not told so: its commit got no answer.
+func (c *claiming) recall(ctx context.Context) error {
+	found, err := c.s.recall(ctx, c.p.Node)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	c.found = append(c.found, found...)
+	c.out.Launched = append(c.out.Launched, found...)
+	return nil
+}
+
+func (c *claiming) claimJobs(ctx context.Context) error {
+	err := c.commitJobs(ctx)
+	if isUnique(err) && !c.taken {
+		// Somebody gave a message the name that a run needs. One such job must not hold up the others.
+		c.taken = true
+		err = c.commitJobs(ctx)
+	}
+	return err
+}
+
+func (c *claiming) commitJobs(ctx context.Context) error {
+	b := &claimBatch{claiming: c}
+	err := pgx.BeginFunc(ctx, c.s.pool, func(tx pgx.Tx) error {
+		if err := b.read(ctx, tx); err != nil || len(b.due) == 0 {
+			return err
+		}
+		return b.write(ctx, tx)
+	})
+	if err != nil {
+		c.s.doubts.add(b.out.Launched)
+		return err
+	}
+	c.out.Launched = append(c.out.Launched, b.out.Launched...)
+	c.out.Recorded, c.out.Cancelled, c.out.Jobs = b.out.Recorded, b.out.Cancelled, b.out.Jobs
+	c.out.More = b.more
+	return nil
+}
+
+// claimBatch is the transaction of one claim.
+type claimBatch struct {
+	*claiming
+
+	due    []cron.DueJob
+	broken []cron.Job
+	more   bool
+	out    cron.Claimed
+}
+
+// limit is how many rows a claim may still take, and one more to see whether there are more. It is part of the text of a statement: a
+// planner that knows the number reads the index in its order, one that does not may sort the whole table.
+func limit(p cron.ClaimParams, taken int) string {
+	if p.Limit <= 0 {
+		return "ALL"
+	}
+	return strconv.Itoa(max(p.Limit-taken, 0) + 1)
+}
+
+func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
+	var (
+		jobs []storedJob
+		now  int64
+	)
+	batch := &pgx.Batch{}
+	batch.Queue(inOrderSQL)
+	batch.Queue(`SELECT `+nowSQL, b.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.LookAhead.Milliseconds()).Query(collect(&jobs, scanJob))
+	if err := send(ctx, tx, batch); err != nil {
+		return err
+	}
+	b.out.Now = fromMillis(now)
+	if b.p.Limit > 0 && len(jobs) > b.p.Limit {
+		jobs, b.more = jobs[:b.p.Limit], true
+	}
+	for _, j := range jobs {
+		if j.broken != "" {
+			b.broken = append(b.broken, j.Job)
+			continue
+		}
+		b.due = append(b.due, cron.DueJob{Job: j.Job})
+	}
+	if err := b.markBroken(ctx, tx); err != nil || len(b.due) == 0 {
+		return err
+	}
+	return b.s.complete(ctx, tx, b.due)
+}
+
+func (b *claimBatch) markBroken(ctx context.Context, tx pgx.Tx) error {
+	if len(b.broken) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, invalidSQL, column(b.broken, func(j cron.Job) string { return j.ID }),
+		column(b.broken, func(j cron.Job) string { return clean(j.Invalid) }))
+	b.out.Jobs = append(b.out.Jobs, b.broken...)
+	return err
+}
+
+// complete adds to due jobs what overlap and budget need to know.
+func (s *Store) complete(ctx context.Context, tx pgx.Tx, due []cron.DueJob) error {
+	place := map[string]int{}
+	var owners []string
+	for i, d := range due {
+		place[d.Job.ID] = i
+		if d.Job.Owner != cron.SystemOwner && !slices.Contains(owners, d.Job.Owner) {
+			owners = append(owners, d.Job.Owner)
+		}
+	}
+	used := map[string]int{}
+	b := &pgx.Batch{}
+	b.Queue(activeSQL, column(due, func(d cron.DueJob) string { return d.Job.ID })).Query(func(rows pgx.Rows) error {
+		return eachActive(rows, due, place)
+	})
+	b.Queue(usedSQL, s.clock(), owners).Query(func(rows pgx.Rows) error {
+		return eachCount(rows, func(owner string, n int) { used[owner] = n })
+	})
+	if err := send(ctx, tx, b); err != nil {
+		return err
+	}
+	for i := range due {
+		due[i].RunsToday = used[due[i].Job.Owner]
+	}
+	return nil
+}
+
+func eachActive(rows pgx.Rows, due []cron.DueJob, place map[string]int) error {
+	var (
+		job, id string
+		state   cron.RunState
+		started int64
+	)
+	_, err := pgx.ForEachRow(rows, []any{&job, &id, &state, &started}, func() error {
+		d := &due[place[job]]
+		d.Active = append(d.Active, id)
+		d.Job.State.Queued = len(d.Active)
+		if state != cron.RunRunning {
+			return nil
+		}
+		d.Running++
+		if st := &d.Job.State; st.RunningAt.IsZero() || fromMillis(started).Before(st.RunningAt) {
+			st.RunningAt = fromMillis(started)
+		}
+		return nil
+	})
+	return err
+}
+
+// write carries the verdicts out.
+func (b *claimBatch) write(ctx context.Context, tx pgx.Tx) error {
+	jobs := map[string]cron.Job{}
+	for _, d := range b.due {
+		jobs[d.Job.ID] = d.Job
+	}
+	verdicts := slices.DeleteFunc(b.p.Decide(b.out.Now, b.due), func(v cron.Verdict) bool {
+		_, ours := jobs[v.JobID]
+		return !ours
+	})
+	var (
+		launches []cron.Launch
+		rows     []cron.Run
+		cancel   []string
+	)
+	for _, v := range verdicts {
+		if v.Invalid == "" {
+			launches, rows, cancel = append(launches, v.Runs...), append(rows, v.Rows...), append(cancel, v.Cancel...)
+		}
+	}
+	if err := b.cancel(ctx, tx, cancel); err != nil {
+		return err
+	}
+	l := launching{s: b.s, node: b.p.Node, now: b.out.Now, checkNames: b.taken}
+	if err := l.run(ctx, tx, launches, rows); err != nil {
+		return err
+	}
+	b.out.Launched, b.out.Recorded = l.launched, l.recorded
+	return b.decided(ctx, tx, verdicts, jobs)
+}
+
+func (b *claimBatch) cancel(ctx context.Context, tx pgx.Tx, ids []string) (err error) {
+	if len(ids) == 0 {
+		return nil
+	}
+	b.out.Cancelled, err = b.s.cancelRuns(ctx, tx, ids, cron.CancelParams{Reason: cron.ReasonReplaced, By: "cron"})
+	return err
+}
+
+// decided writes the verdicts into the rows of their jobs.
+func (b *claimBatch) decided(ctx context.Context, tx pgx.Tx, verdicts []cron.Verdict, jobs map[string]cron.Job) error {
+	var settled, bad []cron.Verdict
+	for _, v := range verdicts {
+		if v.Invalid != "" {
+			bad = append(bad, v)
+			continue
+		}
+		settled = append(settled, v)
+	}
+	id := func(v cron.Verdict) string { return v.JobID }
+	batch := &pgx.Batch{}
+	batch.Queue(decidedSQL, column(settled, id),
+		column(settled, func(v cron.Verdict) int64 { return ms(v.Next) }), column(settled, func(v cron.Verdict) int64 { return ms(v.NextRunAt) }),
+		column(settled, func(v cron.Verdict) int64 { return int64(v.Fired) }),
+		column(settled, func(v cron.Verdict) int64 { return int64(v.ConsecutiveSkipped) }),
+		column(settled, func(v cron.Verdict) bool { return v.Disable }))
+	if len(bad) > 0 {
+		batch.Queue(invalidSQL, column(bad, id), column(bad, func(v cron.Verdict) string { return clean(v.Invalid) }))
+	}
+	queued := map[string]int{}
+	for _, l := range b.out.Launched {
+		queued[l.Run.JobID]++
+	}
+	for _, v := range verdicts {
+		b.out.Jobs = append(b.out.Jobs, after(jobs[v.JobID], v, queued[v.JobID]))
+	}
+	return send(ctx, tx, batch)
+}
+
+// after is a job as it is after a verdict that made some runs.
+func after(j cron.Job, v cron.Verdict, made int) cron.Job {
+	if v.Invalid != "" {
+		j.Invalid = v.Invalid
+		return j
+	}
+	j.Pause = nil
+	j.Enabled = j.Enabled && !v.Disable
+	st := &j.State
+	st.Next, st.NextRunAt, st.Fired, st.ConsecutiveSkipped = whole(v.Next), whole(v.NextRunAt), v.Fired, v.ConsecutiveSkipped
+	st.Queued += made
+	return j
+}
+
+// whole is an instant as a table gives it back.
+func whole(t time.Time) time.Time { return fromMillis(ms(t)) }

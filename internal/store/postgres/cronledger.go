@@ -1,0 +1,220 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+// summaryBytes is how much of an answer the ledger keeps.
+const summaryBytes = 16_384
+
+const (
+	// beginSQL writes that an attempt has begun, if its message has become a run under the claim and not before. Parameters: $1 run of the ledger,
+	// $2 attempt, $3 node, $4 message, $5 epoch.
+	beginSQL = `
+UPDATE cron_run_logs l SET state = 'running', attempt = $2, node = $3, started_at = COALESCE(l.started_at, r.started_at),
+	attempts = CASE WHEN l.attempts IN ('', '[]') THEN '[' ELSE left(l.attempts, -1) || ',' END
+		|| '{"attempt":' || $2::bigint || ',"startedAtMs":' || r.started_at || ',"node":' || to_json($3::text) || '}]'
+FROM runs r
+WHERE l.id = $1 AND l.run_id = $4 AND l.state = 'queued' AND r.id = $4 AND r.state = 'running' AND r.owner = $3 AND r.epoch = $5`
+
+	// endSQL writes how an attempt ended. Parameters: $1 run of the ledger, then what the row gets.
+	endSQL = `
+UPDATE cron_run_logs l SET state = $2, reason = $3, finished_at = $4, next_attempt_at = $5, duration_ms = $6, attempts = $7, error = $8,
+	error_class = $9, summary = $10, model = $11, provider = $12, input_tokens = $13, output_tokens = $14, delivery = $15,
+	suppressed_by = $16
+WHERE l.id = $1 AND l.finished_at IS NULL`
+
+	// leftSQL finds rows that are running for messages which wait again.
+	leftSQL = `SELECT ` + logColumns + ` FROM inbox i JOIN cron_run_logs l ON l.id = split_part(i.message_id, '/', 1) AND l.run_id = i.message_id
+WHERE i.session_key = ANY($1::text[]) AND i.ended_at IS NULL AND i.state = 'held' AND l.state = 'running'`
+
+	waitAgainSQL = `UPDATE cron_run_logs l SET state = 'queued', attempts = v.attempts
+FROM unnest($1::text[], $2::text[]) AS v(id, attempts) WHERE l.id = v.id AND l.state = 'running'`
+)
+
+// begin queues what Start writes into the ledger; nil = the message is no attempt of a run.
+func begin(b *pgx.Batch, p *cron.AttemptStart, node, message string, epoch int64) {
+	if p != nil {
+		b.Queue(beginSQL, p.RunID, p.Attempt, node, message, epoch)
+	}
+}
+
+// attemptEnding is the ledger's part of a Finish.
+type attemptEnding struct {
+	end   *cron.AttemptEnd
+	rows  []loggedRun
+	jobs  []storedJob
+	nowMs int64
+}
+
+// lockJob locks the job first: jobs come before sessions, as in a claim.
+func (a *attemptEnding) lockJob(b *pgx.Batch) {
+	if a.end.Job == nil || !a.end.State.Final() {
+		return
+	}
+	if _, job, _, err := cron.ParseRunID(a.end.RunID); err == nil {
+		b.Queue(jobByIDSQL+` FOR UPDATE`, job, "").Query(collect(&a.jobs, scanJob))
+	}
+}
+
+func (a *attemptEnding) read(b *pgx.Batch, clock any) {
+	queueLog(b, a.end.RunID, &a.rows)
+	b.Queue(`SELECT `+nowSQL, clock).QueryRow(func(row pgx.Row) error { return row.Scan(&a.nowMs) })
+}
+
+// write queues the end of the attempt and what the job makes of it. A row that is over already stays as it is.
+func (a *attemptEnding) write(b *pgx.Batch) error {
+	if len(a.rows) == 0 || !a.rows[0].State.Active() {
+		return nil
+	}
+	now := fromMillis(a.nowMs)
+	r := ended(a.rows[0].Run, a.end, now)
+	attempts, err := cron.EncodeAttempts(r.Attempts)
+	if err != nil {
+		return err
+	}
+	b.Queue(endSQL, r.ID, string(r.State), orNull(string(r.Reason)), millis(r.FinishedAt), millis(r.NextAttempt), r.Duration.Milliseconds(),
+		clean(attempts), r.Error, r.ErrorClass, r.Summary, r.Model, r.Provider, r.InputTokens, r.OutputTokens, string(r.Delivery), r.SuppressedBy)
+	return a.tellJob(b, r, now)
+}
+
+// ended is the row as it is after an attempt.
+func ended(r cron.Run, p *cron.AttemptEnd, now time.Time) cron.Run {
+	endAttempt(r.Attempts, p.Attempt, now)
+	r.State, r.Error, r.ErrorClass = p.State, clean(p.Error), clean(p.ErrorClass)
+	if p.Reason != "" || p.State != cron.RunCancelled { // else whoever cancelled it has said why
+		r.Reason = p.Reason
+	}
+	if p.Summary != "" {
+		r.Summary = chat.Cut(clean(p.Summary), summaryBytes)
+	}
+	if p.Usage.Model != "" {
+		r.Model = clean(p.Usage.Model)
+	}
+	if p.Usage.Provider != "" {
+		r.Provider = clean(p.Usage.Provider)
+	}
+	r.InputTokens += int64(p.Usage.InputTokens)
+	r.OutputTokens += int64(p.Usage.OutputTokens)
+	r.Delivery, r.SuppressedBy = p.Delivery, clean(p.SuppressedBy)
+	r.NextAttempt, r.FinishedAt = time.Time{}, time.Time{}
+	switch {
+	case p.State == cron.RunRetrying:
+		r.NextAttempt = whole(p.NextAttempt)
+	case p.State.Final():
+		r.FinishedAt = now
+		if !r.StartedAt.IsZero() {
+			r.Duration = max(now.Sub(r.StartedAt), 0)
+		}
+	}
+	return r
+}
+
+// endAttempt keeps when and where the attempt began; the rest is the caller's to say.
+func endAttempt(list []cron.Attempt, a cron.Attempt, now time.Time) {
+	a.FinishedAt = now
+	for i, have := range list {
+		if have.Number != a.Number || have.State != "" {
+			continue
+		}
+		a.StartedAt = have.StartedAt
+		if a.Node == "" {
+			a.Node = have.Node
+		}
+		list[i] = a
+		return
+	}
+}
+
+// interrupted closes the attempt that was running.
+func interrupted(list []cron.Attempt, now time.Time) {
+	if n := len(list); n > 0 && list[n-1].State == "" {
+		list[n-1].State, list[n-1].FinishedAt = cron.AttemptInterrupted, now
+	}
+}
+
+func (a *attemptEnding) tellJob(b *pgx.Batch, r cron.Run, now time.Time) error {
+	if len(a.jobs) == 0 {
+		return nil
+	}
+	old := a.jobs[0]
+	view := clone(old.Job)
+	if view.State.Queued--; view.State.Queued <= 0 {
+		view.State.Queued, view.State.RunningAt = 0, time.Time{}
+	}
+	job := a.end.Job(view, r, now)
+	if job == nil {
+		b.Queue(`DELETE FROM cron_jobs WHERE id = $1`, old.ID)
+		return nil
+	}
+	args, same, err := old.same(*job)
+	if err != nil || same {
+		return err
+	}
+	args[0] = old.ID
+	b.Queue(jobUpdateSQL(), args...)
+	return nil
+}
+
+// waitAgain writes that runs have no attempt that runs: the messages of these sessions wait again. It is part of a takeover.
+func (s *Store) waitAgain(ctx context.Context, tx pgx.Tx, left []loggedRun, now time.Time) error {
+	if len(left) == 0 {
+		return nil
+	}
+	texts := make([]string, len(left))
+	for i, r := range left {
+		interrupted(r.Attempts, now)
+		text, err := cron.EncodeAttempts(r.Attempts)
+		if err != nil {
+			return err
+		}
+		texts[i] = text
+	}
+	_, err := tx.Exec(ctx, waitAgainSQL, column(left, func(r loggedRun) string { return r.ID }), texts)
+	return err
+}
+
+// isAttempt reports whether a message is named like the attempt of a run.
+func isAttempt(message string) bool {
+	run, _, _ := strings.Cut(message, "/")
+	_, _, _, err := cron.ParseRunID(run)
+	return err == nil
+}
+
+const (
+	// arrivedSQL follows a delivery: the answer of a run has arrived, unless another part of it has not. $1 id of the outbox row.
+	arrivedSQL = `
+WITH o AS (SELECT * FROM outbox WHERE id = $1 AND state = 'delivered' AND kind <> 'notice'), l AS (
+	UPDATE cron_run_logs l SET provider_message_id = o.provider_id,
+		delivery = CASE WHEN ` + partFailed + ` THEN l.delivery ELSE 'delivered' END,
+		delivery_error = CASE WHEN ` + partFailed + ` THEN l.delivery_error ELSE '' END
+	FROM o WHERE l.id = split_part(o.run_id, '/', 1) AND l.run_id = o.run_id
+	RETURNING l.job_id, l.started_at, l.delivery, l.delivery_error
+)` + lastDelivery
+
+	partFailed = `EXISTS (SELECT 1 FROM outbox f WHERE f.run_id = o.run_id AND f.kind <> 'notice' AND f.state IN ('failed', 'expired'))`
+
+	// lostSQL follows the last failure of a delivery.
+	lostSQL = `
+WITH o AS (SELECT * FROM outbox WHERE id = $1 AND state = 'failed' AND kind <> 'notice'), l AS (
+	UPDATE cron_run_logs l SET delivery = CASE WHEN o.maybe_sent THEN 'unknown' ELSE 'not-delivered' END, delivery_error = o.last_error
+	FROM o WHERE l.id = split_part(o.run_id, '/', 1) AND l.run_id = o.run_id
+	RETURNING l.job_id, l.started_at, l.delivery, l.delivery_error
+)` + lastDelivery
+
+	// tooLateSQL follows the expiry of outgoing messages, which o has.
+	tooLateSQL = `UPDATE cron_run_logs l SET delivery = 'not-delivered', delivery_error = 'it was not sent in time'
+	FROM o WHERE l.id = split_part(o.run_id, '/', 1) AND l.run_id = o.run_id
+	RETURNING l.job_id, l.started_at, l.delivery, l.delivery_error`
+
+	// lastDelivery lets the job know if the run was its last.
+	lastDelivery = `UPDATE cron_jobs j SET last_delivery = l.delivery, last_delivery_error = l.delivery_error
+	FROM l WHERE j.id = l.job_id AND j.last_run_at = l.started_at`
+)

@@ -1,0 +1,310 @@
+package postgres
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"laneway/internal/cron"
+)
+
+// mayFire is the condition that a job has planned fires.
+const mayFire = `(enabled AND paused_at IS NULL AND invalid = '')`
+
+// orAll is a LIMIT; 0 = none.
+func orAll(limit int) any {
+	if limit <= 0 {
+		return nil
+	}
+	return limit
+}
+
+const (
+	seenSQL = ` FROM cron_jobs WHERE (owner <> 'system' OR $2::boolean) AND (owner = 'system' OR $1 = '' OR owner = $1)`
+
+	// revisionSQL is a number that changes when a job is added, changed or removed, in whatever order the rows are read.
+	revisionSQL = `SELECT COALESCE(bit_xor(hashtextextended(id || ' ' || revision || ' ' || updated_at, 0)), 0) # count(*)` + seenSQL
+
+	jobsWhere = seenSQL + ` AND ($3::boolean IS NULL OR ` + mayFire + ` = $3::boolean) AND ($4 = '' OR kind = $4) AND ($5 = '' OR last_state = $5)
+	AND ($6 = '' OR agent = $6) AND ($7 = '' OR position($7 IN lower(id)) > 0 OR position($7 IN lower(name)) > 0
+	OR position($7 IN lower(key)) > 0 OR position($7 IN lower(description)) > 0)`
+)
+
+// Jobs lists, see cron.JobFilter. A Limit of 0 is no bound.
+func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error) {
+	args := []any{
+		f.Visible, f.IncludeSystem, f.Enabled, string(f.Kind), string(f.LastState), f.Agent, strings.ToLower(clean(f.Query)),
+	}
+	var (
+		out      cron.JobPage
+		list     []storedJob
+		revision int64
+	)
+	err := s.do(ctx, "listing cron jobs", func(ctx context.Context) error {
+		list = nil
+		b := &pgx.Batch{}
+		b.Queue(revisionSQL, args[:2]...).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
+		b.Queue(`SELECT count(*)`+jobsWhere, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total) })
+		b.Queue(`SELECT `+jobView+jobsWhere+jobOrder(f)+` LIMIT $8 OFFSET $9`,
+			append(args[:len(args):len(args)], orAll(f.Limit), max(f.Offset, 0))...).Query(collect(&list, scanJob))
+		return send(ctx, s.pool, b)
+	})
+	out.Jobs = column(list, func(j storedJob) cron.Job { return j.Job })
+	out.Revision = "r" + strconv.FormatUint(uint64(revision), 36) //nolint:gosec // only equality counts
+	return out, err
+}
+
+func jobOrder(f cron.JobFilter) string {
+	direction := ""
+	if f.Descending {
+		direction = " DESC"
+	}
+	switch f.SortBy {
+	case "name":
+		return ` ORDER BY name COLLATE "C"` + direction + `, id`
+	case "id":
+		return ` ORDER BY id` + direction
+	case "updatedAt":
+		return ` ORDER BY updated_at` + direction + `, id`
+	default:
+		return ` ORDER BY next_run_at` + direction + ` NULLS LAST, id`
+	}
+}
+
+// conditions is a WHERE that names only what restricts: a plan for every filter at once could use no index.
+type conditions struct {
+	list []string
+	args []any
+}
+
+// add adds a condition with one parameter, written as %s.
+func (c *conditions) add(wanted bool, condition string, arg any) {
+	if wanted {
+		c.args = append(c.args, arg)
+		c.list = append(c.list, strings.ReplaceAll(condition, "%s", "$"+strconv.Itoa(len(c.args))))
+	}
+}
+
+func runConditions(f cron.RunFilter) *conditions {
+	c := &conditions{list: []string{"true"}}
+	c.add(f.Visible != "", "l.owner = %s", f.Visible)
+	c.add(f.JobID != "", "l.job_id = %s", f.JobID)
+	c.add(f.RunID != "", "l.id = %s", f.RunID)
+	c.add(f.Agent != "", "l.agent = %s", f.Agent)
+	c.add(len(f.Deliveries) > 0, "l.delivery = ANY(%s::text[])", column(f.Deliveries, func(d cron.DeliveryStatus) string { return string(d) }))
+	c.add(!f.Since.IsZero(), "l.scheduled_for >= %s", ms(f.Since))
+	c.add(!f.Until.IsZero(), "l.scheduled_for <= %s", ms(f.Until))
+	c.add(f.Query != "", "(position(%s IN lower(l.error)) > 0 OR position(%s IN lower(l.summary)) > 0 OR position(%s IN lower(l.job_name)) > 0)",
+		strings.ToLower(clean(f.Query)))
+	return c
+}
+
+// runSources are the conditions for rows that are not over, and for those that are; "" = none of them are wanted.
+func runSources(f cron.RunFilter, c *conditions) (active, finished string) {
+	var open, over []string
+	for _, state := range f.States {
+		if state.Active() {
+			open = append(open, string(state))
+			continue
+		}
+		over = append(over, string(state))
+	}
+	where := strings.Join(c.list, " AND ")
+	if f.IncludeActive || len(open) > 0 {
+		active = where + " AND l.finished_at IS NULL"
+		if !f.IncludeActive {
+			active += " AND l.state = ANY('{" + strings.Join(open, ",") + "}')"
+		}
+	}
+	if len(over) > 0 || len(f.States) == 0 {
+		finished = where + " AND l.finished_at IS NOT NULL"
+		if len(over) > 0 {
+			c.args = append(c.args, over)
+			finished += " AND l.state = ANY($" + strconv.Itoa(len(c.args)) + "::text[])"
+		}
+	}
+	return active, finished
+}
+
+// Runs lists rows of the ledger, see cron.RunFilter. Active ones count as newer than all others. A Limit of 0 is no bound.
+func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error) {
+	c := runConditions(f)
+	active, finished := runSources(f, c)
+	direction := " DESC"
+	if f.Ascending {
+		direction = ""
+	}
+	order := " ORDER BY place" + direction + ", id" + direction
+	reach := "ALL"
+	if f.Limit > 0 {
+		reach = strconv.Itoa(f.Limit + max(f.Offset, 0))
+	}
+	var pages, counts []string
+	for _, part := range []struct{ where, place, order string }{
+		{active, "1", " ORDER BY l.id" + direction},
+		{finished, "0", " ORDER BY l.finished_at" + direction + ", l.id" + direction},
+	} {
+		if part.where != "" {
+			from := " FROM cron_run_logs l WHERE " + part.where
+			pages = append(pages, "(SELECT l.*, "+part.place+"::bigint AS active"+from+part.order+" LIMIT "+reach+")")
+			counts = append(counts, "(SELECT count(*)"+from+")")
+		}
+	}
+	page := "SELECT " + logColumns + " FROM (SELECT *, COALESCE(finished_at, 9223372036854775807) AS place FROM (" +
+		strings.Join(pages, " UNION ALL ") + ") x) l" + order + " LIMIT " + limitText(f.Limit) + " OFFSET " + strconv.Itoa(max(f.Offset, 0))
+	var (
+		out  cron.RunPage
+		list []loggedRun
+	)
+	if len(pages) == 0 {
+		return out, nil
+	}
+	err := s.do(ctx, "listing cron runs", func(ctx context.Context) error {
+		list = nil
+		b := &pgx.Batch{}
+		b.Queue("SELECT "+strings.Join(counts, " + "), c.args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total) })
+		b.Queue(page, c.args...).Query(collect(&list, scanLog))
+		return send(ctx, s.pool, b)
+	})
+	out.Runs = column(list, func(r loggedRun) cron.Run { return r.Run })
+	return out, err
+}
+
+func limitText(limit int) string {
+	if limit <= 0 {
+		return "ALL"
+	}
+	return strconv.Itoa(limit)
+}
+
+// wakeSQL is the earliest moment that is planned. Each half reads one entry of an index unless an owner is named.
+const wakeSQL = `SELECT LEAST(
+	(SELECT min(next_run_at) FROM cron_jobs WHERE enabled AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL) AND ($1 = '' OR owner = $1)),
+	(SELECT min(next_attempt_at) FROM cron_run_logs WHERE next_attempt_at IS NOT NULL AND ($1 = '' OR owner = $1)))`
+
+// NextWake is the earliest moment that is planned; zero = nothing is.
+func (s *Store) NextWake(ctx context.Context) (time.Time, error) {
+	var at pgtype.Int8
+	err := s.do(ctx, "reading when cron wakes next", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, wakeSQL, "").Scan(&at)
+	})
+	return moment(at), err
+}
+
+const (
+	jobsSummarySQL = `SELECT count(*) FILTER (WHERE owner <> 'system'), count(*) FILTER (WHERE paused_at IS NOT NULL),
+	count(*) FILTER (WHERE ` + mayFire + ` AND next_run_at <= ` + nowSQL + `),
+	COALESCE(max(` + nowSQL + ` - next_run_at) FILTER (WHERE ` + mayFire + ` AND next_run_at <= ` + nowSQL + `), -1)
+FROM cron_jobs WHERE $2 = '' OR owner = $2`
+
+	runsSummarySQL = `SELECT count(*) FILTER (WHERE state = 'running'), count(*) FILTER (WHERE state = 'queued' AND fire_at <= ` + nowSQL + `),
+	COALESCE(max(` + nowSQL + ` - fire_at) FILTER (WHERE state = 'queued' AND fire_at <= ` + nowSQL + `), -1)
+FROM cron_run_logs WHERE finished_at IS NULL AND ($2 = '' OR owner = $2)`
+)
+
+// Summary counts for status pages, see cron.JobStore.
+func (s *Store) Summary(ctx context.Context, visible string) (cron.Summary, error) {
+	var out cron.Summary
+	err := s.do(ctx, "counting cron jobs", func(ctx context.Context) error {
+		var (
+			due, waiting       int
+			oldest, oldestWait int64
+			wake               pgtype.Int8
+		)
+		out = cron.Summary{OldestDue: -1}
+		b := &pgx.Batch{}
+		b.Queue(jobsSummarySQL, s.clock(), visible).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Jobs, &out.Paused, &due, &oldest) })
+		b.Queue(runsSummarySQL, s.clock(), visible).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Running, &waiting, &oldestWait) })
+		b.Queue(wakeSQL, visible).QueryRow(func(row pgx.Row) error { return row.Scan(&wake) })
+		err := send(ctx, s.pool, b)
+		out.Backlog, out.NextWake = due+waiting, moment(wake)
+		if late := max(oldest, oldestWait); late >= 0 {
+			out.OldestDue = duration(late)
+		}
+		return err
+	})
+	return out, err
+}
+
+const (
+	// oldRunsSQL finds finished rows that are too old or too many, the oldest first.
+	oldRunsSQL = `
+SELECT id, attempt FROM (
+	SELECT id, attempt, finished_at FROM cron_run_logs WHERE finished_at < $1
+	UNION
+	SELECT x.id, x.attempt, x.finished_at FROM (
+		SELECT job_id FROM cron_run_logs WHERE $2 > 0 AND finished_at IS NOT NULL GROUP BY job_id HAVING count(*) > $2::bigint
+	) j CROSS JOIN LATERAL (
+		SELECT id, attempt, finished_at FROM cron_run_logs l WHERE l.job_id = j.job_id AND l.finished_at IS NOT NULL
+		ORDER BY l.finished_at DESC, l.id DESC OFFSET $2::bigint
+	) x
+) old ORDER BY finished_at, id LIMIT $3`
+
+	// A message that still waits or runs is nobody's to delete: a stopped turn may not have returned.
+	forgetMessagesSQL = `DELETE FROM inbox WHERE message_id = ANY($1::text[]) AND ended_at IS NOT NULL`
+	forgetTurnsSQL    = `DELETE FROM runs WHERE id = ANY($1::text[]) AND ended_at IS NOT NULL`
+
+	// emptySessionsSQL deletes the sessions of isolated runs: they were made for one run each and are never used again.
+	emptySessionsSQL = `
+WITH s AS (
+	DELETE FROM sessions s USING cron_run_logs l
+	WHERE l.id = ANY($1::text[]) AND s.key = l.session_key AND s.done_seq = s.last_seq
+	  AND right(s.key, length(':cron:' || l.job_id || ':' || l.trigger || '-' || l.scheduled_for)) = ':cron:' || l.job_id || ':' || l.trigger || '-' || l.scheduled_for
+	  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_key = s.key AND r.ended_at IS NULL)
+	RETURNING s.key
+)
+DELETE FROM transcript t USING s WHERE t.session_key = s.key`
+)
+
+// Prune deletes finished rows with their messages and runs, see cron.JobStore. A limit of 0 is no bound.
+func (s *Store) Prune(ctx context.Context, p cron.PruneParams) (int, error) {
+	gone := 0
+	err := s.do(ctx, "pruning cron runs", func(ctx context.Context) error {
+		gone = 0
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+			gone, err = prune(ctx, tx, p)
+			return err
+		})
+	})
+	return gone, err
+}
+
+func prune(ctx context.Context, tx pgx.Tx, p cron.PruneParams) (int, error) {
+	rows, err := tx.Query(ctx, oldRunsSQL, ms(p.Before), max(p.Keep, 0), orAll(p.Limit))
+	if err != nil {
+		return 0, err
+	}
+	var (
+		ids, messages []string
+		id            string
+		attempts      int
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &attempts}, func() error {
+		ids, messages = append(ids, id), append(messages, id)
+		for n := 2; n <= attempts+1; n++ {
+			messages = append(messages, attemptID(id, n))
+		}
+		return nil
+	})
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	b := &pgx.Batch{}
+	b.Queue(forgetMessagesSQL, messages)
+	b.Queue(forgetTurnsSQL, messages)
+	b.Queue(emptySessionsSQL, ids)
+	b.Queue(`DELETE FROM cron_run_logs WHERE id = ANY($1::text[])`, ids)
+	return len(ids), send(ctx, tx, b)
+}
+
+// attemptID is the message of the n-th attempt of a run.
+func attemptID(run string, n int) string {
+	if n <= 1 {
+		return run
+	}
+	return run + "/" + strconv.Itoa(n)
+}

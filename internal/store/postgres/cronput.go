@@ -1,0 +1,356 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+const (
+	jobByKeySQL = `SELECT ` + jobView + ` FROM cron_jobs WHERE owner = $1 AND key = $2 FOR UPDATE`
+
+	jobByIDSQL = `SELECT ` + jobView + ` FROM cron_jobs WHERE id = $1 AND ($2 = '' OR owner = $2)`
+
+	// newJobsSQL lets one process at a time make jobs, so that what is counted stays true until the commit.
+	newJobsSQL = `SELECT pg_advisory_xact_lock(7242166)`
+
+	countJobsSQL = `SELECT count(*), count(*) FILTER (WHERE owner = $1) FROM cron_jobs`
+
+	auditSQL = `INSERT INTO audit_log (id, who, verb, object, before_hash, after_hash, peer, request_id, at)
+VALUES ($2, $3, $4, $5, $6, $7, $8, $9, ` + nowSQL + `)`
+)
+
+// PutJob makes a job or changes the one with the same owner and key, see cron.JobStore.
+func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, error) {
+	var out cron.PutResult
+	err := s.do(ctx, "storing a cron job", func(ctx context.Context) error {
+		err := s.put(ctx, p, &out)
+		if isUnique(err) { // somebody else made it meanwhile: now it can be read
+			err = s.put(ctx, p, &out)
+		}
+		if isUnique(err) {
+			return chat.ErrConflict
+		}
+		return err
+	})
+	return out, err
+}
+
+func (s *Store) put(ctx context.Context, p cron.PutParams, out *cron.PutResult) error {
+	*out = cron.PutResult{}
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		list, now, err := s.lockJob(ctx, tx, jobByKeySQL, p.Owner, p.Key)
+		if err != nil {
+			return err
+		}
+		if len(list) > 0 {
+			return s.putOld(ctx, tx, p, list[0], now, out)
+		}
+		if err := s.room(ctx, tx, p); err != nil {
+			return err
+		}
+		job, err := p.Change(nil, now)
+		if err != nil || job == nil {
+			return err
+		}
+		out.Created = true
+		return s.write(ctx, tx, storedJob{}, *job, p.Audit, &out.Job)
+	})
+}
+
+func (s *Store) putOld(ctx context.Context, tx pgx.Tx, p cron.PutParams, old storedJob, now time.Time, out *cron.PutResult) error {
+	given := clone(old.Job)
+	job, err := p.Change(&given, now)
+	if err != nil {
+		return err
+	}
+	out.Job = old.Job
+	if job == nil {
+		return nil
+	}
+	if _, same, err := old.same(*job); err != nil || same {
+		return err
+	}
+	out.Updated = true
+	return s.write(ctx, tx, old, *job, p.Audit, &out.Job)
+}
+
+// room refuses a new job when there are too many.
+func (s *Store) room(ctx context.Context, tx pgx.Tx, p cron.PutParams) error {
+	if p.MaxOfOwner <= 0 && p.MaxTotal <= 0 {
+		return nil
+	}
+	var all, own int
+	b := &pgx.Batch{}
+	b.Queue(newJobsSQL)
+	b.Queue(countJobsSQL, p.Owner).QueryRow(func(row pgx.Row) error { return row.Scan(&all, &own) })
+	if err := send(ctx, tx, b); err != nil {
+		return err
+	}
+	if p.MaxOfOwner > 0 && own >= p.MaxOfOwner || p.MaxTotal > 0 && all >= p.MaxTotal {
+		return chat.ErrLimit
+	}
+	return nil
+}
+
+// lockJob reads at most one job behind its lock, and the clock.
+func (s *Store) lockJob(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]storedJob, time.Time, error) {
+	var (
+		list []storedJob
+		now  int64
+	)
+	b := &pgx.Batch{}
+	b.Queue(`SELECT `+nowSQL, s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	b.Queue(sql, args...).Query(collect(&list, scanJob))
+	err := send(ctx, tx, b)
+	return list, fromMillis(now), err
+}
+
+// write stores a job in the place of the old one, which is locked; the zero one = it is new. The result is read back.
+func (s *Store) write(ctx context.Context, tx pgx.Tx, old storedJob, j cron.Job, audit *cron.Audit, into *cron.Job) error {
+	args, err := jobArgs(j)
+	if err != nil {
+		return err
+	}
+	sql := jobInsertSQL()
+	if old.ID != "" {
+		args[0] = old.ID // which never changes
+		sql = jobUpdateSQL()
+	}
+	var list []storedJob
+	b := &pgx.Batch{}
+	b.Queue(sql, args...)
+	b.Queue(jobByIDSQL, args[0], "").Query(collect(&list, scanJob))
+	if err := s.audit(b, audit); err != nil {
+		return err
+	}
+	if err := send(ctx, tx, b); err != nil {
+		return err
+	}
+	for _, j := range list {
+		*into = j.Job
+	}
+	return nil
+}
+
+// audit queues a row of the audit log; nil = none.
+func (s *Store) audit(b *pgx.Batch, a *cron.Audit) error {
+	if a == nil {
+		return nil
+	}
+	id, err := newID()
+	if err != nil {
+		return err
+	}
+	b.Queue(auditSQL, s.clock(), id, clean(a.Who), clean(a.Verb), clean(a.Object), clean(a.Before), clean(a.After), clean(a.Peer), clean(a.RequestID))
+	return nil
+}
+
+// clone is a copy that shares nothing which a caller could write to.
+func clone(j cron.Job) cron.Job {
+	if j.Pause != nil {
+		pause := *j.Pause
+		j.Pause = &pause
+	}
+	for _, text := range []*[]byte{&j.Payload.Options, &j.Delivery.Options, &j.Alert.Delivery.Options} {
+		*text = append([]byte(nil), *text...)
+	}
+	return j
+}
+
+// ChangeJob changes or removes a job, see cron.JobStore.
+func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Changed, error) {
+	var out cron.Changed
+	err := s.do(ctx, "changing a cron job", func(ctx context.Context) error {
+		out = cron.Changed{}
+		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.change(ctx, tx, p, &out) })
+		if isUnique(err) {
+			return chat.ErrConflict
+		}
+		return err
+	})
+	if err != nil {
+		return cron.Changed{}, err
+	}
+	return out, nil
+}
+
+func (s *Store) change(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, out *cron.Changed) error {
+	list, now, err := s.lockJob(ctx, tx, jobByIDSQL+` FOR UPDATE`, p.ID, p.Visible)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return chat.ErrNotFound
+	}
+	old := list[0]
+	job, err := p.Change(clone(old.Job), now)
+	if err != nil {
+		return err
+	}
+	out.Old = old.Job
+	if err := s.endActive(ctx, tx, p, out); err != nil {
+		return err
+	}
+	if err := s.skipped(ctx, tx, p.Skipped); err != nil {
+		return err
+	}
+	return s.changed(ctx, tx, p, old, job, out)
+}
+
+// changed writes what Change returned, and the audit row if anything happened.
+func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old storedJob, job *cron.Job, out *cron.Changed) error {
+	if job != nil {
+		_, same, err := old.same(*job)
+		if err != nil {
+			return err
+		}
+		out.Changed = !same
+	} else {
+		out.Changed = true
+	}
+	audit := p.Audit
+	if !out.Changed && len(out.Ended) == 0 {
+		audit = nil
+	}
+	if job != nil && out.Changed {
+		out.Job = &cron.Job{}
+		return s.write(ctx, tx, old, *job, audit, out.Job)
+	}
+	var list []storedJob
+	b := &pgx.Batch{}
+	if job == nil {
+		b.Queue(`DELETE FROM cron_jobs WHERE id = $1`, old.ID)
+	}
+	b.Queue(jobByIDSQL, old.ID, "").Query(collect(&list, scanJob))
+	if err := s.audit(b, audit); err != nil {
+		return err
+	}
+	err := send(ctx, tx, b)
+	for _, j := range list {
+		out.Job = &j.Job
+	}
+	return err
+}
+
+func (s *Store) endActive(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, out *cron.Changed) error {
+	if !p.CancelActive {
+		return nil
+	}
+	ids, err := s.activeRuns(ctx, tx, p.ID)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	out.Ended, err = s.cancelRuns(ctx, tx, ids, cron.CancelParams{Reason: p.CancelReason, By: p.By})
+	return err
+}
+
+func (s *Store) skipped(ctx context.Context, tx pgx.Tx, r *cron.Run) error {
+	if r == nil || r.ID == "" {
+		return nil
+	}
+	var added []string
+	b := &pgx.Batch{}
+	s.record(b, "", []newRow{{run: *r}}, &added)
+	return send(ctx, tx, b)
+}
+
+// Job reads one; chat.ErrNotFound.
+func (s *Store) Job(ctx context.Context, id, visible string) (cron.Job, error) {
+	var out storedJob
+	err := s.do(ctx, "reading a cron job", func(ctx context.Context) (err error) {
+		out, err = one(ctx, s, scanJob, jobByIDSQL, id, visible)
+		return orNone(err, chat.ErrNotFound)
+	})
+	return out.Job, err
+}
+
+// EnqueueRuns makes runs by hand, see cron.JobStore.
+func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
+	var out cron.Enqueued
+	err := s.do(ctx, "enqueuing cron runs", func(ctx context.Context) error {
+		out = cron.Enqueued{}
+		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.enqueueRuns(ctx, tx, p, &out) })
+		if isUnique(err) {
+			return chat.ErrKeyReused
+		}
+		if err != nil && !errors.Is(err, chat.ErrNotFound) {
+			s.doubts.add(out.Launched)
+		}
+		return err
+	})
+	if err != nil {
+		return cron.Enqueued{}, err
+	}
+	return out, nil
+}
+
+// okSlotsSQL finds slots of a job with a run that ended well, whatever started it.
+const okSlotsSQL = `SELECT DISTINCT scheduled_for FROM cron_run_logs WHERE job_id = $1 AND scheduled_for = ANY($2::bigint[]) AND state = 'ok'`
+
+func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams, out *cron.Enqueued) error {
+	list, now, err := s.lockJob(ctx, tx, jobByIDSQL+` FOR UPDATE`, p.JobID, p.Visible)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return chat.ErrNotFound
+	}
+	due := []cron.DueJob{{Job: list[0].Job}}
+	if err := s.complete(ctx, tx, due); err != nil {
+		return err
+	}
+	launches, err := p.Make(due[0], now)
+	if err != nil {
+		return err
+	}
+	if !p.Force {
+		launches, err = s.withoutOK(ctx, tx, p.JobID, launches, out)
+		if err != nil {
+			return err
+		}
+	}
+	l := launching{s: s, node: p.Node, now: now}
+	if err := l.run(ctx, tx, launches, nil); err != nil {
+		return err
+	}
+	out.Job, out.Launched, out.Existing = list[0].Job, l.launched, append(out.Existing, l.existing...)
+	out.Job.State.Queued += len(l.launched)
+	if len(l.launched) == 0 {
+		return nil
+	}
+	b := &pgx.Batch{}
+	if err := s.audit(b, p.Audit); err != nil {
+		return err
+	}
+	return send(ctx, tx, b)
+}
+
+// withoutOK leaves out the launches whose slot ran well before.
+func (s *Store) withoutOK(ctx context.Context, tx pgx.Tx, job string, launches []cron.Launch, out *cron.Enqueued) ([]cron.Launch, error) {
+	var slots []int64
+	b := &pgx.Batch{}
+	b.Queue(okSlotsSQL, job, column(launches, func(l cron.Launch) int64 { return ms(l.Run.ScheduledFor) })).
+		Query(collect(&slots, func(row pgx.CollectableRow) (slot int64, err error) { return slot, row.Scan(&slot) }))
+	if err := send(ctx, tx, b); err != nil {
+		return nil, err
+	}
+	ran := map[int64]bool{}
+	for _, slot := range slots {
+		ran[slot] = true
+	}
+	var rest []cron.Launch
+	for _, l := range launches {
+		if ran[ms(l.Run.ScheduledFor)] {
+			out.Existing = append(out.Existing, l.Run.ID)
+			continue
+		}
+		rest = append(rest, l)
+	}
+	return rest, nil
+}
