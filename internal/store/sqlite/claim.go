@@ -73,8 +73,10 @@ func (t *tx) due(ctx context.Context, channels string, limit int) ([]store.Outgo
 func (t *tx) claim(ctx context.Context, nodeID string, o *store.Outgoing) error {
 	if !o.ExpiresAt.IsZero() && millis(o.ExpiresAt) <= t.now {
 		o.Expired = true
-		_, err := t.exec(ctx, `UPDATE outbox SET state = 'expired', done_at = ? WHERE id = ?`, t.now, o.ID)
-		return err
+		if _, err := t.exec(ctx, `UPDATE outbox SET state = 'expired', done_at = ? WHERE id = ?`, t.now, o.ID); err != nil {
+			return err
+		}
+		return t.delivered(ctx, o.RunID, o.Kind, statusOf(true, o.MaybeSent), "", "too late to be sent")
 	}
 	o.Attempt++
 	_, err := t.exec(ctx, `UPDATE outbox SET state = 'sending', node = ?, attempt = attempt + 1 WHERE id = ?`, nodeID, o.ID)

@@ -1,0 +1,149 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// lasted is the time from the first start of a run to its end.
+func lasted(r *cron.Run) time.Duration {
+	if r.StartedAt.IsZero() || r.FinishedAt.Before(r.StartedAt) {
+		return 0
+	}
+	return r.FinishedAt.Sub(r.StartedAt)
+}
+
+// beginAttempt says in the ledger that the run runs. A row that has an outcome keeps it.
+func (t *tx) beginAttempt(ctx context.Context, p *store.StartParams) error {
+	r, known, err := findLedger(ctx, t, p.Cron.RunID)
+	if err != nil || !known || !r.State.Active() {
+		return err
+	}
+	at := instant(t.now)
+	closeAttempt(&r.Run, cron.AttemptInterrupted, at) // what a lost process left open
+	r.Attempt = max(r.Attempt+1, p.Cron.Attempt)
+	r.Node = cmp.Or(p.Cron.Node, p.Node)
+	r.Attempts = append(r.Attempts, cron.Attempt{Number: r.Attempt, StartedAt: at, Node: r.Node})
+	if r.StartedAt.IsZero() {
+		r.StartedAt = at
+	}
+	r.State, r.NextAttempt, r.message = cron.RunRunning, instant(0), p.RunID
+	return t.storeRun(ctx, r)
+}
+
+// closeAttempt ends the attempt that is open, if one is.
+func closeAttempt(r *cron.Run, state cron.AttemptState, at time.Time) {
+	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].FinishedAt.IsZero() {
+		r.Attempts[n-1].State, r.Attempts[n-1].FinishedAt = state, at
+	}
+}
+
+// endAttempt writes the end of an attempt into the ledger and, when the run is over, into its job.
+func (t *tx) endAttempt(ctx context.Context, p *store.FinishParams) error {
+	r, known, err := findLedger(ctx, t, p.Cron.RunID)
+	if err != nil || !known || !r.State.Active() {
+		return err
+	}
+	t.apply(r, p)
+	if err := t.storeRun(ctx, r); err != nil || !r.State.Final() || p.Cron.Job == nil {
+		return err
+	}
+	j, err := scanDue(t.one(ctx, `SELECT id, `+jobColumns+` FROM cron_jobs WHERE id = ?`, r.JobID))
+	if none(err) || err == nil && j.unreadable {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	next := p.Cron.Job(cloneJob(&j.Job), r.Run, instant(t.now))
+	if next == nil {
+		return t.removeJob(ctx, j.ID)
+	}
+	_, err = t.replaceJob(ctx, j, next)
+	return err
+}
+
+// apply changes the row by what the attempt's end says. Times are the store's; what one attempt cost adds up to what the run cost.
+func (t *tx) apply(r *ledgerRow, p *store.FinishParams) {
+	e, at := p.Cron, instant(t.now)
+	attempt := e.Attempt
+	attempt.FinishedAt = at
+	fill(&attempt.Node, p.Node)
+	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].FinishedAt.IsZero() {
+		open := r.Attempts[n-1]
+		attempt.Number, attempt.StartedAt = open.Number, open.StartedAt
+		r.Attempts = r.Attempts[:n-1]
+	}
+	r.Attempts = append(r.Attempts, attempt)
+	cancelled := r.Reason
+	r.State, r.Reason, r.NextAttempt = e.State, e.Reason, instant(millis(e.NextAttempt))
+	if e.State == cron.RunCancelled && cancelled != cron.ReasonNone {
+		r.Reason = cancelled // why somebody asked for it
+	}
+	if e.Error != "" || e.State == cron.RunOK {
+		r.Error, r.ErrorClass = e.Error, e.ErrorClass
+	}
+	r.Summary, r.SuppressedBy = summaryOf(e.Summary), e.SuppressedBy
+	fill(&r.Model, e.Usage.Model)
+	fill(&r.Provider, e.Usage.Provider)
+	r.InputTokens += int64(e.Usage.InputTokens)
+	r.OutputTokens += int64(e.Usage.OutputTokens)
+	if e.Delivery != "" {
+		r.Delivery = e.Delivery
+	}
+	r.Node = p.Node
+	if r.State.Final() {
+		r.FinishedAt, r.NextAttempt = at, instant(0)
+		r.Duration = lasted(&r.Run)
+	}
+}
+
+// waitAgain puts the run of a message that was running back: its attempt was interrupted, and the message waits for another.
+func (t *tx) waitAgain(ctx context.Context, messageID string) error {
+	id := runOf(messageID)
+	if id == "" {
+		return nil
+	}
+	r, known, err := findLedger(ctx, t, id)
+	if err != nil || !known || r.State != cron.RunRunning || r.message != messageID {
+		return err
+	}
+	closeAttempt(&r.Run, cron.AttemptInterrupted, instant(t.now))
+	r.State = cron.RunQueued
+	return t.storeRun(ctx, r)
+}
+
+// delivered notes in the ledger what became of an answer. Only replies and webhooks count: a notice is not the answer. One part that failed
+// makes the whole not delivered.
+func (t *tx) delivered(ctx context.Context, messageID, kind string, status cron.DeliveryStatus, providerID, reason string) error {
+	id := runOf(messageID)
+	if id == "" || kind == store.KindNotice {
+		return nil
+	}
+	var jobID, now string
+	var startedAt int64
+	err := t.change(ctx, `
+		UPDATE cron_run_logs SET
+			delivery = CASE WHEN ?1 = '' OR ?1 = 'delivered' AND delivery = 'not-delivered' THEN delivery ELSE ?1 END,
+			delivery_error = CASE WHEN ?1 = 'delivered' AND delivery <> 'not-delivered' THEN '' WHEN ?2 <> '' THEN ?2 ELSE delivery_error END,
+			provider_message_id = CASE WHEN ?3 <> '' THEN ?3 ELSE provider_message_id END
+		WHERE id = ?4 AND run_id = ?5 RETURNING job_id, delivery, coalesce(started_at, 0)`,
+		string(status), reason, providerID, id, messageID).Scan(&jobID, &now, &startedAt)
+	if none(err) || err != nil {
+		return ignoreNone(err)
+	}
+	_, err = t.exec(ctx, `UPDATE cron_jobs SET last_delivery = ?, last_delivery_error = CASE WHEN ? = 'delivered' THEN '' WHEN ? <> '' THEN ? ELSE last_delivery_error END
+		WHERE id = ? AND coalesce(last_run_at, 0) <= ?`, now, now, reason, reason, jobID, startedAt)
+	return err
+}
+
+func ignoreNone(err error) error {
+	if none(err) {
+		return nil
+	}
+	return err
+}
