@@ -38,7 +38,7 @@ CREATE TABLE cron_jobs (
     created_at          INTEGER NOT NULL DEFAULT 0,
     updated_at          INTEGER NOT NULL DEFAULT 0,
     next_slot           INTEGER,
-    next_run_at         INTEGER,                     -- while paused: when it resumes
+    next_run_at         INTEGER,                     -- while paused: when it resumes by itself
     activated_at        INTEGER,
     fired               INTEGER NOT NULL DEFAULT 0,
     run_count           INTEGER NOT NULL DEFAULT 0,
@@ -56,7 +56,8 @@ CREATE TABLE cron_jobs (
     UNIQUE (owner, key)
 ) STRICT;
 -- What a claim reads; its cost follows what is due.
-CREATE INDEX cron_jobs_due ON cron_jobs (next_run_at) WHERE enabled = 1 AND next_run_at IS NOT NULL;
+CREATE INDEX cron_jobs_due ON cron_jobs (next_run_at, id)
+    WHERE enabled = 1 AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL);
 
 -- One row, counted up whenever a job is added, changed or removed: pages of one list can be told from pages of another.
 CREATE TABLE cron_changes (
@@ -108,7 +109,7 @@ CREATE INDEX cron_runs_of_job ON cron_run_logs (job_id, finished_at);
 CREATE INDEX cron_runs_of_owner ON cron_run_logs (owner, finished_at);
 CREATE INDEX cron_runs_finished ON cron_run_logs (finished_at);
 -- What claims, cancellations and status pages read; the size of these follows the work in hand, not the history.
-CREATE INDEX cron_runs_active ON cron_run_logs (job_id, owner) WHERE state IN ('queued', 'running', 'retrying');
+CREATE INDEX cron_runs_active ON cron_run_logs (job_id, owner, claimed_at) WHERE state IN ('queued', 'running', 'retrying');
 CREATE INDEX cron_runs_retry ON cron_run_logs (next_attempt_at) WHERE state = 'retrying';
 
 CREATE TABLE audit_log (

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -76,7 +77,7 @@ func (t *tx) claim(ctx context.Context, nodeID string, o *store.Outgoing) error 
 		if _, err := t.exec(ctx, `UPDATE outbox SET state = 'expired', done_at = ? WHERE id = ?`, t.now, o.ID); err != nil {
 			return err
 		}
-		return t.delivered(ctx, o.RunID, o.Kind, statusOf(true, o.MaybeSent), "", "too late to be sent")
+		return t.delivered(ctx, o.RunID, o.Kind, cron.DeliveryNot, "", "it was not sent in time")
 	}
 	o.Attempt++
 	_, err := t.exec(ctx, `UPDATE outbox SET state = 'sending', node = ?, attempt = attempt + 1 WHERE id = ?`, nodeID, o.ID)

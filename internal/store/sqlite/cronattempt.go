@@ -80,24 +80,26 @@ func (t *tx) apply(r *ledgerRow, p *store.FinishParams) {
 	}
 	r.Attempts = append(r.Attempts, attempt)
 	cancelled := r.Reason
-	r.State, r.Reason, r.NextAttempt = e.State, e.Reason, instant(millis(e.NextAttempt))
-	if e.State == cron.RunCancelled && cancelled != cron.ReasonNone {
-		r.Reason = cancelled // why somebody asked for it
+	r.State, r.Reason, r.NextAttempt = e.State, e.Reason, instant(0)
+	if e.State != cron.RunCancelled {
+		r.Error = e.Error
+	} else { // whoever asked for the stop said why
+		r.Reason = cmp.Or(cancelled, e.Reason, cron.ReasonStopped)
+		r.Error = cmp.Or(r.Error, e.Error)
 	}
-	if e.Error != "" || e.State == cron.RunOK {
-		r.Error, r.ErrorClass = e.Error, e.ErrorClass
+	r.ErrorClass, r.Delivery, r.SuppressedBy = e.ErrorClass, e.Delivery, e.SuppressedBy
+	if e.Summary != "" {
+		r.Summary = summaryOf(e.Summary)
 	}
-	r.Summary, r.SuppressedBy = summaryOf(e.Summary), e.SuppressedBy
-	fill(&r.Model, e.Usage.Model)
-	fill(&r.Provider, e.Usage.Provider)
+	r.Model, r.Provider = cmp.Or(e.Usage.Model, r.Model), cmp.Or(e.Usage.Provider, r.Provider)
 	r.InputTokens += int64(e.Usage.InputTokens)
 	r.OutputTokens += int64(e.Usage.OutputTokens)
-	if e.Delivery != "" {
-		r.Delivery = e.Delivery
-	}
 	r.Node = p.Node
-	if r.State.Final() {
-		r.FinishedAt, r.NextAttempt = at, instant(0)
+	switch {
+	case r.State == cron.RunRetrying:
+		r.NextAttempt = instant(millis(e.NextAttempt))
+	case r.State.Final():
+		r.FinishedAt = at
 		r.Duration = lasted(&r.Run)
 	}
 }
@@ -121,29 +123,23 @@ func (t *tx) waitAgain(ctx context.Context, messageID string) error {
 // makes the whole not delivered.
 func (t *tx) delivered(ctx context.Context, messageID, kind string, status cron.DeliveryStatus, providerID, reason string) error {
 	id := runOf(messageID)
-	if id == "" || kind == store.KindNotice {
+	if id == "" || status == "" || kind == store.KindNotice {
 		return nil
 	}
-	var jobID, now string
+	var jobID, became string
 	var startedAt int64
 	err := t.change(ctx, `
 		UPDATE cron_run_logs SET
-			delivery = CASE WHEN ?1 = '' OR ?1 = 'delivered' AND delivery = 'not-delivered' THEN delivery ELSE ?1 END,
-			delivery_error = CASE WHEN ?1 = 'delivered' AND delivery <> 'not-delivered' THEN '' WHEN ?2 <> '' THEN ?2 ELSE delivery_error END,
+			delivery = CASE WHEN ?1 = 'delivered' AND delivery = 'not-delivered' AND delivery_error <> '' THEN delivery ELSE ?1 END,
+			delivery_error = CASE WHEN ?1 = 'delivered' AND delivery = 'not-delivered' THEN delivery_error ELSE ?2 END,
 			provider_message_id = CASE WHEN ?3 <> '' THEN ?3 ELSE provider_message_id END
-		WHERE id = ?4 AND run_id = ?5 RETURNING job_id, delivery, coalesce(started_at, 0)`,
-		string(status), reason, providerID, id, messageID).Scan(&jobID, &now, &startedAt)
-	if none(err) || err != nil {
-		return ignoreNone(err)
-	}
-	_, err = t.exec(ctx, `UPDATE cron_jobs SET last_delivery = ?, last_delivery_error = CASE WHEN ? = 'delivered' THEN '' WHEN ? <> '' THEN ? ELSE last_delivery_error END
-		WHERE id = ? AND coalesce(last_run_at, 0) <= ?`, now, now, reason, reason, jobID, startedAt)
-	return err
-}
-
-func ignoreNone(err error) error {
+		WHERE id = ?4 AND run_id = ?5 RETURNING job_id, delivery, delivery_error, coalesce(started_at, 0)`,
+		string(status), reason, providerID, id, messageID).Scan(&jobID, &became, &reason, &startedAt)
 	if none(err) {
 		return nil
+	}
+	if err == nil {
+		_, err = t.exec(ctx, `UPDATE cron_jobs SET last_delivery = ?, last_delivery_error = ? WHERE id = ? AND last_run_at = ?`, became, reason, jobID, startedAt)
 	}
 	return err
 }

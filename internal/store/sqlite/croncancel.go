@@ -93,7 +93,7 @@ func (t *tx) cancel(ctx context.Context, r *ledgerRow, c cancellation) (out cron
 	if r.State == cron.RunRunning {
 		out.Running, out.Node = true, r.Node
 		_, err := t.exec(ctx, `UPDATE runs SET stop_by = coalesce(stop_by, ?) WHERE id = ? AND state = 'running'`,
-			cmp.Or(c.by, string(c.reason), "stop"), r.message)
+			cmp.Or(c.by, "cron"), r.message)
 		if err != nil {
 			return out, err
 		}
@@ -147,14 +147,13 @@ func (t *tx) endUnrun(ctx context.Context, m *store.Waiting) error {
 	}
 	switch m.Outcome {
 	case chat.OutcomeInterrupted, chat.OutcomeDead:
-		r.State = cron.RunInterrupted
+		r.State, r.Error = cron.RunInterrupted, m.Reason
 	case chat.OutcomeFailed:
-		r.State = cron.RunError
+		r.State, r.Error = cron.RunError, m.Reason
 	default:
 		r.State = cron.RunCancelled
 		fill(&r.Reason, cron.ReasonStopped)
 	}
-	fill(&r.Error, m.Reason)
 	r.FinishedAt = instant(t.now)
 	r.Duration = lasted(&r.Run)
 	return t.storeRun(ctx, r)

@@ -11,6 +11,8 @@ import (
 const (
 	// maxClaim is how many jobs one claim takes. The writer does nothing else meanwhile: some ten milliseconds.
 	maxClaim = 500
+	// plannedJobs is the condition of the index of what may become due.
+	plannedJobs = `enabled = 1 AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)`
 	// maxBudget is how far the runs of an owner are counted. Budgets are smaller, and the count costs the same however busy the owner is.
 	maxBudget = 1000
 )
@@ -31,7 +33,7 @@ func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, er
 func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claimed, err error) {
 	out.Now = instant(t.now)
 	until := t.now + wait(max(p.LookAhead, 0))
-	list, err := t.dueRetries(ctx, until, p.Limit)
+	list, err := t.dueRetries(ctx, p.Limit)
 	if err != nil {
 		return out, err
 	}
@@ -50,9 +52,9 @@ func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claim
 }
 
 // dueRetries makes the next attempts of runs whose time to be tried again has come. The message of an attempt says what that before it said.
-func (t *tx) dueRetries(ctx context.Context, until int64, limit int) ([]*launching, error) {
+func (t *tx) dueRetries(ctx context.Context, limit int) ([]*launching, error) {
 	rows, err := t.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= ?
-		ORDER BY next_attempt_at LIMIT ?`, until, limit)
+		ORDER BY next_attempt_at LIMIT ?`, t.now, limit)
 	due, err := collect(rows, err, scanLedger)
 	if err != nil {
 		return nil, err
@@ -60,7 +62,7 @@ func (t *tx) dueRetries(ctx context.Context, until int64, limit int) ([]*launchi
 	list := make([]*launching, 0, len(due))
 	for _, r := range due {
 		it := &launching{run: r.Run, row: r}
-		it.run.FireAt, it.run.NextAttempt = r.NextAttempt, instant(0)
+		it.run.NextAttempt = instant(0)
 		last, err := scanMessage(t.one(ctx, `SELECT `+messageColumns+` FROM inbox WHERE message_id = ?`, r.message))
 		if err != nil && !none(err) {
 			return nil, err
@@ -86,8 +88,8 @@ type claiming struct {
 
 // jobs decides what becomes of the jobs that are due, and returns how many there were.
 func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, until int64, limit int) (int, error) {
-	rows, err := c.query(ctx, `SELECT id, `+jobColumns+` FROM cron_jobs
-		WHERE enabled = 1 AND next_run_at IS NOT NULL AND next_run_at <= ? ORDER BY next_run_at, id LIMIT ?`, until, limit)
+	rows, err := c.query(ctx, `SELECT id, `+jobColumns+` FROM cron_jobs WHERE `+plannedJobs+`
+		AND next_run_at <= ? AND (paused_at IS NULL OR paused_until <= ?) ORDER BY next_run_at, id LIMIT ?`, until, c.now, limit)
 	found, err := collect(rows, err, scanDue)
 	if err != nil || len(found) == 0 {
 		return 0, err
@@ -118,7 +120,7 @@ func (c *claiming) readable(ctx context.Context, found []*storedJob) (map[string
 	jobs := make(map[string]*storedJob, len(found))
 	due := make([]cron.DueJob, 0, len(found))
 	for _, j := range found {
-		if j.Invalid != "" {
+		if j.unreadable {
 			if err := c.invalidate(ctx, j, j.Invalid); err != nil {
 				return nil, nil, err
 			}
@@ -132,8 +134,7 @@ func (c *claiming) readable(ctx context.Context, found []*storedJob) (map[string
 
 func (c *claiming) invalidate(ctx context.Context, j *storedJob, why string) error {
 	j.Invalid = why
-	j.State.NextRunAt = instant(0)
-	if _, err := c.exec(ctx, `UPDATE cron_jobs SET invalid = ?, next_run_at = NULL WHERE id = ?`, why, j.ID); err != nil {
+	if _, err := c.exec(ctx, `UPDATE cron_jobs SET invalid = ? WHERE id = ?`, why, j.ID); err != nil {
 		return err
 	}
 	c.out.Jobs = append(c.out.Jobs, j.Job)
@@ -152,21 +153,24 @@ func (c *claiming) addWork(ctx context.Context, due []cron.DueJob) (map[string]s
 	if err != nil {
 		return nil, err
 	}
-	rows, err := c.query(ctx, `SELECT id, job_id, state FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying')
+	rows, err := c.query(ctx, `SELECT id, job_id, state, started_at FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying')
 		AND job_id IN (SELECT value FROM json_each(?)) ORDER BY claimed_at, scheduled_for, id`, names)
 	active := map[string]string{}
 	_, err = collect(rows, err, func(row scanner) (none struct{}, err error) {
 		var id, jobID string
 		var state cron.RunState
-		if err := row.Scan(&id, &jobID, &state); err != nil {
+		var startedAt time.Time
+		if err := row.Scan(&id, &jobID, &state, timeColumn{&startedAt}); err != nil {
 			return none, err
 		}
 		active[id] = jobID
 		d := &due[place[jobID]]
 		d.Active = append(d.Active, id)
-		d.Job.State.Queued++
-		if state == cron.RunRunning {
+		if d.Job.State.Queued = len(d.Active); state == cron.RunRunning {
 			d.Running++
+		}
+		if d.Running == 1 && state == cron.RunRunning {
+			d.Job.State.RunningAt = startedAt
 		}
 		return none, nil
 	})
@@ -197,9 +201,9 @@ func (c *claiming) addBudgets(ctx context.Context, due []cron.DueJob) error {
 func (t *tx) runsToday(ctx context.Context, owner string) (n int, err error) {
 	const day = 24 * 60 * 60 * 1000
 	err = t.one(ctx, `SELECT
-		(SELECT count(*) FROM (SELECT state FROM cron_run_logs WHERE owner = ?1 AND finished_at > ?2 ORDER BY finished_at DESC LIMIT ?3)
-			WHERE state NOT IN ('skipped', 'missed')) +
-		(SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying') AND owner = ?1 LIMIT ?3))`,
+		(SELECT count(*) FROM (SELECT state, claimed_at FROM cron_run_logs WHERE owner = ?1 AND finished_at > ?2 ORDER BY finished_at DESC LIMIT ?3)
+			WHERE state NOT IN ('skipped', 'missed') AND claimed_at > ?2) +
+		(SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying') AND owner = ?1 AND claimed_at > ?2 LIMIT ?3))`,
 		owner, t.now-day, maxBudget).Scan(&n)
 	return n, err
 }
@@ -239,7 +243,7 @@ func (c *claiming) replaceRun(ctx context.Context, id string) error {
 	if err != nil || !known || !r.State.Active() {
 		return err
 	}
-	one, err := c.cancel(ctx, r, cancellation{reason: cron.ReasonReplaced})
+	one, err := c.cancel(ctx, r, cancellation{reason: cron.ReasonReplaced, by: "cron"})
 	if err == nil {
 		c.out.Cancelled = append(c.out.Cancelled, one)
 	}
@@ -268,16 +272,17 @@ func (c *claiming) advance(ctx context.Context, j *storedJob, v *cron.Verdict) e
 // NextWake is when the next job or retry is due; zero = nothing is planned.
 func (s *Store) NextWake(ctx context.Context) (at time.Time, err error) {
 	err = s.view(ctx, "look for the next fire", func(ctx context.Context, q querier) error {
-		at, err = nextWake(ctx, q)
+		at, err = nextWake(ctx, q, "")
 		return err
 	})
 	return at, err
 }
 
-func nextWake(ctx context.Context, q querier) (at time.Time, err error) {
+func nextWake(ctx context.Context, q querier, visible string) (at time.Time, err error) {
 	err = q.one(ctx, `SELECT min(at) FROM (
-		SELECT min(next_run_at) AS at FROM cron_jobs WHERE enabled = 1 AND next_run_at IS NOT NULL
-		UNION ALL SELECT min(next_attempt_at) FROM cron_run_logs WHERE state = 'retrying')`).Scan(timeColumn{&at})
+		SELECT at FROM (SELECT next_run_at AS at FROM cron_jobs WHERE `+plannedJobs+` AND (?1 = '' OR owner = ?1) ORDER BY next_run_at LIMIT 1)
+		UNION ALL SELECT at FROM (SELECT next_attempt_at AS at FROM cron_run_logs WHERE state = 'retrying' AND (?1 = '' OR owner = ?1)
+			ORDER BY next_attempt_at LIMIT 1))`, visible).Scan(timeColumn{&at})
 	return at, err
 }
 
@@ -299,7 +304,6 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams, j *storedJo
 	if _, err := c.addWork(ctx, due); err != nil {
 		return out, err
 	}
-	due[0].Job.State.Queued = len(due[0].Active)
 	launches, err := p.Make(due[0], instant(t.now))
 	if err != nil {
 		return out, err
@@ -327,11 +331,8 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams, j *storedJo
 	return out, t.audit(ctx, p.Audit, j.ID)
 }
 
-// ranWell says whether the slot of a backfill ran already, whatever for. Other runs are wanted in any case.
+// ranWell says whether the slot of a run has a run that ended well, whatever started it.
 func (t *tx) ranWell(ctx context.Context, r *cron.Run) (bool, error) {
-	if r.Trigger != cron.TriggerBackfill {
-		return false, nil
-	}
 	var n int
 	err := t.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE job_id = ? AND scheduled_for = ? AND state = 'ok'`, r.JobID, millis(r.ScheduledFor)).Scan(&n)
 	return n > 0, err

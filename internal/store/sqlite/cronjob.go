@@ -67,7 +67,6 @@ func (v *jobScan) done() *storedJob {
 	if v.pausedAt != nil {
 		v.pause.At = instant(*v.pausedAt)
 		j.Pause = &v.pause
-		j.State.NextRunAt = instant(0) // the column says when it resumes
 	}
 	if err := cron.DecodeParts(j.parts, &j.Job); err != nil {
 		j.unreadable = true
@@ -129,21 +128,9 @@ func jobArgs(j *cron.Job, parts *cron.Parts) []any {
 func stateArgs(j *cron.Job) []any {
 	s := &j.State
 	return []any{
-		zero(millis(s.Next)), wakeOf(j), zero(millis(s.ActivatedAt)), s.Fired, s.RunCount, s.ErrorCount, zero(millis(s.LastRunAt)),
+		zero(millis(s.Next)), zero(millis(s.NextRunAt)), zero(millis(s.ActivatedAt)), s.Fired, s.RunCount, s.ErrorCount, zero(millis(s.LastRunAt)),
 		string(s.LastState), s.LastError, s.LastErrorClass, s.LastDuration.Milliseconds(), string(s.LastDelivery), s.LastDeliveryError,
 		zero(millis(s.LastAlertAt)), s.ConsecutiveErrors, s.ConsecutiveSkipped,
-	}
-}
-
-// wakeOf is when a claim has to look at the job: its next fire, or the end of its pause. A job that cannot be understood needs no claim.
-func wakeOf(j *cron.Job) any {
-	switch {
-	case j.Invalid != "":
-		return nil
-	case j.Pause != nil:
-		return zero(millis(j.Pause.Until))
-	default:
-		return zero(millis(j.State.NextRunAt))
 	}
 }
 
@@ -204,7 +191,6 @@ func comparable(j *cron.Job) cron.Job {
 	c := cloneJob(j)
 	c.State.Queued, c.State.RunningAt = 0, instant(0)
 	if c.Pause != nil {
-		c.State.NextRunAt = instant(0)
 		c.Pause.At, c.Pause.Until = instant(millis(c.Pause.At)), instant(millis(c.Pause.Until))
 	}
 	s := &c.State

@@ -14,13 +14,10 @@ const jobsMatching = ` FROM cron_jobs WHERE (?1 = '' OR owner = ?1) AND (?2 OR o
 	AND (?3 < 0 OR (enabled = 1 AND paused_at IS NULL AND invalid = '') = ?3)
 	AND (?4 = '' OR kind = ?4) AND (?5 = '' OR last_state = ?5) AND (?6 = '' OR agent = ?6)`
 
-// shownNext is the next fire as lists show it: a paused job has none.
-const shownNext = `CASE WHEN paused_at IS NULL THEN next_run_at END`
-
 // Texts for every order, because a statement cannot take its order as a parameter. Jobs without the value come last either way.
 const (
-	byNext        = ` ORDER BY ` + shownNext + ` IS NULL, ` + shownNext + `, id`
-	byNextDown    = ` ORDER BY ` + shownNext + ` IS NULL, ` + shownNext + ` DESC, id`
+	byNext        = ` ORDER BY next_run_at IS NULL, next_run_at, id`
+	byNextDown    = ` ORDER BY next_run_at IS NULL, next_run_at DESC, id`
 	byUpdated     = ` ORDER BY updated_at = 0, updated_at, id`
 	byUpdatedDown = ` ORDER BY updated_at = 0, updated_at DESC, id`
 	byName        = ` ORDER BY name = '', name, id`
@@ -87,10 +84,9 @@ func pageOf(limit, offset int) (int, int) {
 	return limit, max(offset, 0)
 }
 
-// page is the piece of a list that a filter asks for.
-func page[T any](list []T, limit, offset int) []T {
-	limit, offset = pageOf(limit, offset)
-	list = list[min(offset, len(list)):]
+// cut is a piece of a list. The bounds are those of pageOf; a limit of 0 is nothing here, an offset before the list is its begin.
+func cut[T any](list []T, limit, offset int) []T {
+	list = list[min(max(offset, 0), len(list)):]
 	if limit == unlimited {
 		return list
 	}
@@ -105,7 +101,8 @@ func searchJobs(ctx context.Context, q querier, f *cron.JobFilter, out *cron.Job
 		return err
 	}
 	out.Total = len(ids)
-	for _, id := range page(ids, f.Limit, f.Offset) {
+	limit, offset := pageOf(f.Limit, f.Offset)
+	for _, id := range cut(ids, limit, offset) {
 		j, err := findJob(ctx, q, id, "")
 		if err != nil {
 			return err
@@ -148,11 +145,9 @@ func (s *Store) Summary(ctx context.Context, visible string) (out cron.Summary, 
 			return err
 		}
 		err = q.one(ctx, `SELECT count(*), min(at) FROM (
-			SELECT next_run_at AS at FROM cron_jobs WHERE enabled = 1 AND next_run_at IS NOT NULL AND next_run_at <= ?2
-				AND paused_at IS NULL AND (?1 = '' OR owner = ?1)
+			SELECT next_run_at AS at FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ?2 AND paused_at IS NULL AND (?1 = '' OR owner = ?1)
 			UNION ALL SELECT coalesce(fire_at, scheduled_for) FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying') AND state = 'queued'
-				AND coalesce(fire_at, scheduled_for) <= ?2 AND (?1 = '' OR owner = ?1)
-			UNION ALL SELECT next_attempt_at FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= ?2 AND (?1 = '' OR owner = ?1))`,
+				AND coalesce(fire_at, scheduled_for) <= ?2 AND (?1 = '' OR owner = ?1))`,
 			visible, now).Scan(&out.Backlog, &oldest)
 		if err != nil {
 			return err
@@ -161,7 +156,7 @@ func (s *Store) Summary(ctx context.Context, visible string) (out cron.Summary, 
 		if oldest != nil {
 			out.OldestDue = time.Duration(now-*oldest) * time.Millisecond
 		}
-		out.NextWake, err = nextWake(ctx, q)
+		out.NextWake, err = nextWake(ctx, q, visible)
 		return err
 	})
 	return out, err

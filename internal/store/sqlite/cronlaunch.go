@@ -122,7 +122,7 @@ func (l *launcher) launch(ctx context.Context, it *launching) (out cron.Launched
 	}
 	l.known[m.Session.String()] = true
 	it.run.SessionKey, it.run.ClaimedAt, it.run.State = m.Session.String(), instant(l.now), cron.RunQueued
-	it.run.Node = out.Owner
+	it.run.Node = l.node
 	if !ok {
 		at := instant(l.now)
 		it.run.State, it.run.Error, it.run.ErrorClass = cron.RunError, "the message "+m.ID+" cannot be stored: its id or key belongs to another message", "unknown"

@@ -42,11 +42,11 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 
 // makeJob adds a job that does not exist, within the limits.
 func (t *tx) makeJob(ctx context.Context, p *cron.PutParams) (out cron.PutResult, err error) {
-	next, err := p.Change(nil, instant(t.now))
-	if err != nil || next == nil {
+	if err := t.roomForJob(ctx, p); err != nil {
 		return out, err
 	}
-	if err := t.roomForJob(ctx, p); err != nil {
+	next, err := p.Change(nil, instant(t.now))
+	if err != nil || next == nil {
 		return out, err
 	}
 	if next.ID == "" || next.Owner != p.Owner || next.Key != p.Key {

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -24,10 +25,10 @@ const (
 		AND (?4 = '' OR state IN (SELECT value FROM json_each(?4))) AND (?5 = '' OR delivery IN (SELECT value FROM json_each(?5)))
 		AND (?6 = 0 OR scheduled_for >= ?6) AND (?7 = 0 OR scheduled_for <= ?7) AND ?8 IS NOT NULL`
 
-	oldestFirst  = ` ORDER BY finished_at, scheduled_for, id`
-	newestFirst  = ` ORDER BY finished_at DESC, scheduled_for DESC, id DESC`
-	activeOldest = ` ORDER BY scheduled_for, id`
-	activeNewest = ` ORDER BY scheduled_for DESC, id DESC`
+	oldestFirst  = ` ORDER BY finished_at, id`
+	newestFirst  = ` ORDER BY finished_at DESC, id DESC`
+	activeOldest = ` ORDER BY id`
+	activeNewest = ` ORDER BY id DESC`
 )
 
 // early is how long before its slot a run can have ended: claims look ahead a little.
@@ -75,7 +76,7 @@ func (v *runsQuery) wantsActive() bool {
 			return true
 		}
 	}
-	return v.f.IncludeActive && len(v.f.States) == 0
+	return v.f.IncludeActive
 }
 
 // Runs lists the ledger; see the port. Runs that are not over are newer than all that are. Total is exact up to 100 000 finished runs.
@@ -102,63 +103,75 @@ func oneRun(ctx context.Context, q querier, f *cron.RunFilter, out *cron.RunPage
 	if err != nil {
 		return err
 	}
-	row := q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?9`+runsMatching, append(v.args, f.RunID)...)
-	r, err := scanLedger(row)
-	if none(err) || err == nil && r.State.Active() && !v.wantsActive() {
+	r, err := scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?9 AND state NOT IN ('queued', 'running', 'retrying')`+runsMatching,
+		append(v.args, f.RunID)...))
+	if none(err) && v.wantsActive() {
+		r, err = scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?9 AND `+runsActive+runsMatching,
+			append(v.activeArgs(), f.RunID)...))
+	}
+	if none(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	out.Total, out.Runs = 1, page([]cron.Run{r.Run}, f.Limit, f.Offset)
+	limit, offset := pageOf(f.Limit, f.Offset)
+	out.Total, out.Runs = 1, cut([]cron.Run{r.Run}, limit, offset)
 	return nil
 }
 
-// list reads one page: the few runs that are under way, and as many finished ones as are missing.
+// list reads one page: of the few runs that are under way, and of the many that are over.
 func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) error {
-	var active []cron.Run
-	if v.wantsActive() {
-		order := activeNewest
-		if v.f.Ascending {
-			order = activeOldest
-		}
-		rows, err := q.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE `+runsActive+runsMatching+order, v.args...)
-		if active, err = runsOf(collect(rows, err, scanLedger)); err != nil {
-			return err
-		}
+	active, err := v.active(ctx, q)
+	if err != nil {
+		return err
 	}
 	var finished int
-	err := q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.base+runsMatching+` LIMIT ?9)`, append(v.args, maxCounted)...).Scan(&finished)
+	err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.base+runsMatching+` LIMIT ?9)`, append(v.args, maxCounted)...).Scan(&finished)
 	if err != nil {
 		return err
 	}
 	out.Total = finished + len(active)
 	limit, offset := pageOf(v.f.Limit, v.f.Offset)
 	if v.f.Ascending {
-		if out.Runs, err = v.finished(ctx, q, limit, offset); err != nil || limit != unlimited && len(out.Runs) == limit {
-			return err
+		if out.Runs, err = v.finished(ctx, q, limit, offset); err == nil {
+			out.Runs = append(out.Runs, cut(active, left(limit, len(out.Runs)), offset-finished)...)
 		}
-		out.Runs = append(out.Runs, page(active, limit-len(out.Runs)*whole(limit), max(offset-finished, 0))...)
-		return nil
+		return err
 	}
-	out.Runs = page(active, limit, offset)
-	if limit != unlimited {
-		limit -= len(out.Runs)
-	}
-	if limit == 0 {
-		return nil
-	}
-	rest, err := v.finished(ctx, q, limit, max(offset-len(active), 0))
+	out.Runs = cut(active, limit, offset)
+	rest, err := v.finished(ctx, q, left(limit, len(out.Runs)), offset-len(active))
 	out.Runs = append(out.Runs, rest...)
 	return err
 }
 
-// whole is 1 for a bound that shrinks by what was read, 0 for none.
-func whole(limit int) int {
+// left is how much of a bound is left after n.
+func left(limit, n int) int {
 	if limit == unlimited {
-		return 0
+		return limit
 	}
-	return 1
+	return limit - n
+}
+
+func (v *runsQuery) active(ctx context.Context, q querier) ([]cron.Run, error) {
+	if !v.wantsActive() {
+		return nil, nil
+	}
+	order := activeNewest
+	if v.f.Ascending {
+		order = activeOldest
+	}
+	rows, err := q.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE `+runsActive+runsMatching+order, v.activeArgs()...)
+	return runsOf(collect(rows, err, scanLedger))
+}
+
+// activeArgs are args for runs that are not over: whoever wants them besides the states that he names gets all of them.
+func (v *runsQuery) activeArgs() []any {
+	args := slices.Clone(v.args)
+	if v.f.IncludeActive {
+		args[3] = ""
+	}
+	return args
 }
 
 func (v *runsQuery) finished(ctx context.Context, q querier, limit, offset int) ([]cron.Run, error) {
@@ -167,7 +180,7 @@ func (v *runsQuery) finished(ctx context.Context, q querier, limit, offset int) 
 		order = oldestFirst
 	}
 	rows, err := q.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE `+v.base+runsMatching+order+` LIMIT ?9 OFFSET ?10`,
-		append(v.args, limit, offset)...)
+		append(v.args, limit, max(offset, 0))...)
 	return runsOf(collect(rows, err, scanLedger))
 }
 
@@ -192,7 +205,7 @@ func (v *runsQuery) search(ctx context.Context, q querier, out *cron.RunPage) er
 		return err
 	}
 	if v.wantsActive() {
-		rows, err := q.query(ctx, texts+runsActive+runsMatching+active, v.args...)
+		rows, err := q.query(ctx, texts+runsActive+runsMatching+active, v.activeArgs()...)
 		more, err := matchingIDs(collect(rows, err, scanTexts))(v.f.Query)
 		if err != nil {
 			return err
@@ -204,7 +217,8 @@ func (v *runsQuery) search(ctx context.Context, q querier, out *cron.RunPage) er
 		}
 	}
 	out.Total = len(ids)
-	for _, id := range page(ids, v.f.Limit, v.f.Offset) {
+	limit, offset := pageOf(v.f.Limit, v.f.Offset)
+	for _, id := range cut(ids, limit, offset) {
 		r, known, err := findLedger(ctx, q, id)
 		if err != nil {
 			return err
