@@ -138,7 +138,7 @@ func (s *Store) makeRoom(se *session, p store.AcceptParams, now time.Time) []sto
 		return nil
 	}
 	for _, m := range victims {
-		se.end(m, chat.OutcomeDropped, string(chat.FailQueueFull), now)
+		s.end(se, m, chat.OutcomeDropped, string(chat.FailQueueFull), now)
 	}
 	s.notify(se.Key, p.DropNotice, victims, now)
 	return rows(victims)

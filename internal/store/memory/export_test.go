@@ -38,6 +38,35 @@ func (s *Store) Dump(insert func(table string, columns map[string]any)) {
 		})
 	}
 	s.dumpOutgoing(insert)
+	s.dumpCron(insert)
+}
+
+func (s *Store) dumpCron(insert func(table string, columns map[string]any)) {
+	for _, j := range s.crons.jobs {
+		columns := map[string]any{
+			"id": j.ID, "owner": j.Owner, "key": j.Key, "name": j.Name, "kind": string(j.Schedule.Kind), "enabled": j.Enabled,
+			"next_slot": at(j.State.Next), "next_run_at": at(j.State.NextRunAt), "invalid": j.Invalid, "last_error": j.State.LastError,
+			"revision": j.Revision, "fired": j.State.Fired, "updated_at": at(j.UpdatedAt),
+		}
+		if j.Pause != nil {
+			columns["paused_at"], columns["paused_until"] = at(j.Pause.At), at(j.Pause.Until)
+		}
+		insert("cron_jobs", columns)
+	}
+	for _, r := range s.crons.ledger {
+		insert("cron_run_logs", map[string]any{
+			"id": r.ID, "job_id": r.JobID, "owner": r.Owner, "scheduled_for": at(r.ScheduledFor), "trigger": string(r.Trigger),
+			"state": string(r.State), "reason": text(string(r.Reason)), "claimed_at": at(r.ClaimedAt), "started_at": at(r.StartedAt),
+			"finished_at": at(r.FinishedAt), "next_attempt_at": at(r.NextAttempt), "run_id": text(r.message), "attempt": r.Attempt,
+			"error": r.Error, "delivery_error": r.DeliveryError,
+		})
+	}
+	for _, a := range s.crons.audit {
+		insert("audit_log", map[string]any{
+			"id": a.id, "who": a.Who, "verb": a.Verb, "object": a.Object, "before_hash": a.Before, "after_hash": a.After,
+			"peer": a.Peer, "request_id": a.RequestID, "at": at(a.at),
+		})
+	}
 }
 
 func (s *Store) dumpNodes(insert func(table string, columns map[string]any)) {

@@ -48,6 +48,8 @@ type Store struct {
 	outbox map[string]*outRow
 	byRun  map[runPart]*outRow
 	open   []*outRow // pending and sending, oldest first
+
+	crons crons
 }
 
 var _ store.Store = (*Store)(nil)
@@ -62,6 +64,7 @@ func New(cfg Config) *Store {
 		messages: map[string]*message{}, dedupe: map[string]*message{},
 		runs: map[string]*run{}, active: map[string]*run{},
 		outbox: map[string]*outRow{}, byRun: map[runPart]*outRow{},
+		crons: newCrons(),
 	}
 	if s.now == nil {
 		s.now = time.Now //nolint:forbidigo // the default of the injected clock

@@ -31,6 +31,11 @@ CREATE TABLE runs (id, session_key, session_id, seq_from, seq_to, lane, owner, e
 	started_at, ended_at);
 CREATE TABLE outbox (id, run_id, n, channel, chat_id, kind, state, node, epoch, last_error, provider_id, created_at);
 CREATE TABLE leases (name, owner, epoch, next_offset);
+CREATE TABLE cron_jobs (id, owner, key, name, kind, enabled, next_slot, next_run_at, invalid, last_error, revision, fired, updated_at,
+	paused_at, paused_until);
+CREATE TABLE cron_run_logs (id, job_id, owner, scheduled_for, trigger, state, reason, claimed_at, started_at, finished_at,
+	next_attempt_at, run_id, attempt, error, delivery_error);
+CREATE TABLE audit_log (id, who, verb, object, before_hash, after_hash, peer, request_id, at);
 `
 
 // mirror answers SQL about a memory store: it copies the store into tables, anew when anything happened since the last question.

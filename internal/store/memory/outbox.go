@@ -112,6 +112,7 @@ func (s *Store) ClaimOutgoing(ctx context.Context, nodeID string, channels []str
 				continue
 			}
 			if claimed := row.claim(nodeID, taken, now); claimed {
+				s.delivered(row)
 				out = append(out, row.Outgoing)
 			}
 		}
@@ -181,6 +182,7 @@ func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) er
 			return err
 		}
 		row.state, row.providerID, row.doneAt = store.OutDelivered, providerID, now
+		s.delivered(row)
 		s.forgetDone()
 		return nil
 	})
@@ -197,6 +199,7 @@ func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) erro
 		row.state, row.nextAt = store.OutPending, now.Add(p.RetryIn)
 		if p.Permanent {
 			row.state, row.doneAt = store.OutFailed, now
+			s.delivered(row)
 			s.forgetDone()
 		}
 		return nil

@@ -28,6 +28,7 @@ func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, 
 		}
 		if list := startable(se, p.Seqs); len(list) > 0 {
 			out = s.start(se, p, list, now)
+			s.crons.begin(p.Cron, now)
 		}
 		return nil
 	})
@@ -172,7 +173,9 @@ func (s *Store) finish(se *session, r *run, p store.FinishParams, now time.Time)
 			notice = id
 		}
 	}
+	s.crons.finish(p.Cron, now)
 	if p.Requeue {
+		s.crons.waitAgain(r.ID, now)
 		se.requeue(r)
 	} else {
 		out.Merged = se.endRun(r, p, notice, now)

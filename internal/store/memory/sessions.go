@@ -104,7 +104,7 @@ func (s *Store) DeleteSession(ctx context.Context, key chat.SessionKey, expectID
 			return chat.ErrConflict
 		}
 		for _, m := range se.unfinished {
-			se.end(m, chat.OutcomeStopped, "delete", now)
+			s.end(se, m, chat.OutcomeStopped, "delete", now)
 		}
 		s.settle(se, now)
 		s.buried[key] = grave{lastSeq: se.LastSeq, epoch: se.Epoch}

@@ -23,7 +23,7 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 		}
 		list := startable(se, p.Seqs)
 		for _, m := range list {
-			se.end(m, p.Outcome, p.Reason, now)
+			s.end(se, m, p.Outcome, p.Reason, now)
 		}
 		if len(list) > 0 {
 			s.notify(se.Key, p.Notice, list, now)
@@ -45,7 +45,7 @@ func (s *Store) Stop(ctx context.Context, p store.StopParams) (store.Stopped, er
 		}
 		list, runs := s.met(se, p)
 		for _, m := range list {
-			se.end(m, chat.OutcomeStopped, p.Reason, now)
+			s.end(se, m, chat.OutcomeStopped, p.Reason, now)
 		}
 		out.Waiting = rows(list)
 		for _, r := range runs {

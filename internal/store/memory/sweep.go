@@ -55,6 +55,7 @@ func (s *Store) takeOver(se *session, nodeID string, now time.Time) {
 		if _, crashed := s.nodes[r.Owner]; crashed {
 			r.Crashes++
 		}
+		s.crons.waitAgain(r.ID, now)
 		se.requeue(r)
 		s.endRow(se, r, store.RunInterrupted, now)
 	}

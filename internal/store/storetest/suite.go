@@ -68,6 +68,14 @@ func areas() []area {
 		{"Values", valueTests()},
 		{"Cancel", cancelTests()},
 		{"Race", raceTests()},
+		{"CronJobs", cronJobTests()},
+		{"CronLists", cronListTests()},
+		{"CronClaim", cronClaimTests()},
+		{"CronDecisions", cronDecisionTests()},
+		{"CronRuns", cronRunTests()},
+		{"CronRetry", cronRetryTests()},
+		{"CronCancel", cronCancelTests()},
+		{"CronLedger", cronLedgerTests()},
 	}
 }
 

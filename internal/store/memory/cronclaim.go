@@ -1,0 +1,248 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// budgetDays is the time over which the runs of an owner are counted.
+const budgetDays = 24 * time.Hour
+
+// Claim takes what is due, see cron.JobStore. A dead node gets chat.ErrFenced.
+func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
+	var out cron.Claimed
+	err := s.do(ctx, "Claim", func(now time.Time) error {
+		if !s.alive(p.Node, now) {
+			return chat.ErrFenced
+		}
+		due, retries, more := s.due(p, now)
+		verdicts := slices.DeleteFunc(p.Decide(now, due), func(v cron.Verdict) bool {
+			return !slices.ContainsFunc(due, func(d cron.DueJob) bool { return d.Job.ID == v.JobID })
+		})
+		for _, v := range verdicts {
+			if err := s.checkLaunches(v.Runs); err != nil {
+				return err
+			}
+		}
+		out = cron.Claimed{Now: now, More: more}
+		for _, v := range verdicts {
+			s.carryOut(v, p.Node, &out, now)
+		}
+		for _, r := range retries {
+			out.Launched = append(out.Launched, s.retry(r, p.Node, now))
+		}
+		return nil
+	})
+	return out, err
+}
+
+// due lists jobs and retries whose time has come, together at most as many as the limit allows.
+func (s *Store) due(p cron.ClaimParams, now time.Time) (due []cron.DueJob, retries []*ledgerRow, more bool) {
+	limit := now.Add(p.LookAhead)
+	var list []*cron.Job
+	for _, j := range s.crons.jobs {
+		if next := planned(j); !next.IsZero() && !next.After(limit) {
+			list = append(list, j)
+		}
+	}
+	slices.SortFunc(list, func(a, b *cron.Job) int {
+		return cmp.Or(a.State.NextRunAt.Compare(b.State.NextRunAt), cmp.Compare(a.ID, b.ID))
+	})
+	retries = s.crons.rows(func(r *ledgerRow) bool { return r.State == cron.RunRetrying && !r.NextAttempt.After(now) })
+	more = p.Limit > 0 && len(list)+len(retries) > p.Limit
+	if p.Limit > 0 {
+		list = list[:min(len(list), p.Limit)]
+		retries = retries[:min(len(retries), p.Limit-len(list))]
+	}
+	for _, j := range list {
+		due = append(due, s.dueJob(j, now))
+	}
+	return due, retries, more
+}
+
+// planned is when the claim has to look at a job; a pause that ends by itself is looked at when it does.
+func planned(j *cron.Job) time.Time {
+	if !j.Enabled || j.Invalid != "" || (j.Pause != nil && j.Pause.Until.IsZero()) {
+		return time.Time{}
+	}
+	return j.State.NextRunAt
+}
+
+func (s *Store) dueJob(j *cron.Job, now time.Time) cron.DueJob {
+	d := cron.DueJob{Job: s.crons.view(j)}
+	for _, r := range s.crons.active(j.ID) {
+		d.Active = append(d.Active, r.ID)
+		if r.State == cron.RunRunning {
+			d.Running++
+		}
+	}
+	d.RunsToday = len(s.crons.rows(func(r *ledgerRow) bool {
+		return r.Owner == j.Owner && r.message != "" && r.ClaimedAt.After(now.Add(-budgetDays))
+	}))
+	return d
+}
+
+// carryOut writes what was decided about one job.
+func (s *Store) carryOut(v cron.Verdict, node string, out *cron.Claimed, now time.Time) {
+	j := s.crons.jobs[v.JobID]
+	if v.Invalid != "" {
+		j.Invalid = v.Invalid
+		out.Jobs = append(out.Jobs, s.crons.view(j))
+		return
+	}
+	var previous []*ledgerRow
+	for _, id := range v.Cancel {
+		if r := s.crons.ledger[id]; r != nil {
+			previous = append(previous, r)
+		}
+	}
+	out.Cancelled = append(out.Cancelled, s.cancelRuns(previous, cron.CancelParams{Reason: cron.ReasonReplaced, By: "cron"}, now)...)
+	for _, r := range v.Rows {
+		if row := s.crons.record(r, now); row != nil {
+			out.Recorded = append(out.Recorded, s.crons.run(row))
+		}
+	}
+	for _, l := range v.Runs {
+		if launched, isNew := s.launch(l, node, now); isNew {
+			out.Launched = append(out.Launched, launched)
+		}
+	}
+	if j.Pause != nil && !j.Pause.Until.After(now) {
+		j.Pause = nil
+	}
+	j.State.Next, j.State.NextRunAt, j.State.Fired = kept(v.Next), kept(v.NextRunAt), v.Fired
+	j.State.ConsecutiveSkipped = v.ConsecutiveSkipped
+	j.Enabled = j.Enabled && !v.Disable
+	out.Jobs = append(out.Jobs, s.crons.view(j))
+}
+
+// checkLaunches refuses what Accept would refuse, before anything is written.
+func (s *Store) checkLaunches(list []cron.Launch) error {
+	for _, l := range list {
+		if l.Message.ID == "" || l.Message.Session.IsZero() {
+			return chat.Errorf(chat.CodeInvalid, "the message of a run needs an id and a session")
+		}
+		if _, err := s.known(l.Message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// launch makes a run durable: its row and its message. It reports false for a run that exists.
+func (s *Store) launch(l cron.Launch, node string, now time.Time) (cron.Launched, bool) {
+	l.Run.State, l.Run.ClaimedAt, l.Run.Node = cron.RunQueued, now, node
+	l.Run.SessionKey = cmp.Or(l.Run.SessionKey, l.Message.Session.String())
+	row := s.crons.add(l.Run, l.Message.ID)
+	if row == nil {
+		return cron.Launched{}, false
+	}
+	return s.offer(row, l.Message, node, now), true
+}
+
+// offer puts the message of a run into the inbox.
+func (s *Store) offer(row *ledgerRow, m chat.Message, node string, now time.Time) cron.Launched {
+	p := store.AcceptParams{Node: node, Take: true, Message: m}
+	if se := s.sessions[m.Session]; se != nil {
+		p.RunLimit = se.RunLimit
+	}
+	a := s.insert(p, now)
+	return cron.Launched{
+		Run: s.crons.run(row), Message: m, Seq: a.Seq, Epoch: a.Epoch, Mine: a.Mine, Owner: a.Owner, Behind: a.Behind,
+		SessionID: a.SessionID,
+	}
+}
+
+// retry makes the next attempt of a run: the message of the last one again, under a new id.
+func (s *Store) retry(r *ledgerRow, node string, now time.Time) cron.Launched {
+	last := s.messages[r.message]
+	id := r.ID + "/" + strconv.Itoa(r.Attempt+1)
+	delete(s.crons.message, r.message)
+	s.crons.message[id] = r
+	r.message, r.State, r.NextAttempt, r.Node = id, cron.RunQueued, time.Time{}, node
+	return s.offer(r, chat.Message{
+		Session: last.Session, ID: id, Lane: last.Lane, Principal: last.Principal, Channel: last.Channel,
+		Dedupe: "cron:" + id, ParamsHash: last.hash, Content: cloneContent(last.Content),
+	}, node, now)
+}
+
+// EnqueueRuns makes runs by hand, see cron.JobStore.
+func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
+	var out cron.Enqueued
+	err := s.do(ctx, "EnqueueRuns", func(now time.Time) error {
+		j := s.crons.visible(p.JobID, p.Visible)
+		if j == nil {
+			return chat.ErrNotFound
+		}
+		list, err := p.Make(s.dueJob(j, now), now)
+		if err != nil {
+			return err
+		}
+		if err := s.checkLaunches(list); err != nil {
+			return err
+		}
+		for _, l := range list {
+			s.enqueue(l, p, &out, now)
+		}
+		out.Job = s.crons.view(j)
+		if len(out.Launched) > 0 {
+			s.crons.write(p.Audit, now)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Store) enqueue(l cron.Launch, p cron.EnqueueParams, out *cron.Enqueued, now time.Time) {
+	if p.Force || !s.crons.ranWell(l.Run) {
+		if launched, isNew := s.launch(l, p.Node, now); isNew {
+			out.Launched = append(out.Launched, launched)
+			return
+		}
+	}
+	out.Existing = append(out.Existing, l.Run.ID)
+}
+
+// ranWell says whether the slot has a run with outcome ok, whatever started it.
+func (c *crons) ranWell(r cron.Run) bool {
+	return len(c.rows(func(have *ledgerRow) bool {
+		return have.JobID == r.JobID && have.ScheduledFor.Equal(kept(r.ScheduledFor)) && have.State == cron.RunOK
+	})) > 0
+}
+
+// NextWake is the earliest moment that is planned, see cron.JobStore.
+func (s *Store) NextWake(ctx context.Context) (time.Time, error) {
+	var out time.Time
+	err := s.do(ctx, "NextWake", func(time.Time) error {
+		out = s.crons.nextWake("")
+		return nil
+	})
+	return out, err
+}
+
+func (c *crons) nextWake(principal string) time.Time {
+	var next time.Time
+	sooner := func(at time.Time) {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	for _, j := range c.jobs {
+		if principal == "" || j.Owner == principal {
+			sooner(planned(j))
+		}
+	}
+	for _, r := range c.ledger {
+		if principal == "" || r.Owner == principal {
+			sooner(r.NextAttempt)
+		}
+	}
+	return next
+}

@@ -1,0 +1,188 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+// PutJob makes or changes a job, see cron.JobStore.
+func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, error) {
+	var out cron.PutResult
+	err := s.do(ctx, "PutJob", func(now time.Time) error {
+		old := s.crons.jobs[s.crons.keys[jobKey{p.Owner, p.Key}]]
+		if old == nil && s.crons.full(p) {
+			return chat.ErrLimit
+		}
+		job, err := p.Change(s.crons.given(old), now)
+		if err != nil {
+			return err
+		}
+		switch {
+		case old == nil && job == nil:
+			return nil
+		case old != nil && (job == nil || sameJob(*old, *job)):
+			out.Job = s.crons.view(old)
+			return nil
+		}
+		if err := s.crons.store(keptJob(*job)); err != nil {
+			return err
+		}
+		out = cron.PutResult{Job: s.crons.view(s.crons.jobs[job.ID]), Created: old == nil, Updated: old != nil}
+		s.crons.write(p.Audit, now)
+		return nil
+	})
+	return out, err
+}
+
+// given is the old job as a Change gets it: a copy that it may change.
+func (c *crons) given(j *cron.Job) *cron.Job {
+	if j == nil {
+		return nil
+	}
+	view := c.view(j)
+	return &view
+}
+
+func (c *crons) full(p cron.PutParams) bool {
+	own := 0
+	for _, j := range c.jobs {
+		if j.Owner == p.Owner {
+			own++
+		}
+	}
+	return (p.MaxOfOwner > 0 && own >= p.MaxOfOwner) || (p.MaxTotal > 0 && len(c.jobs) >= p.MaxTotal)
+}
+
+// ChangeJob changes or removes a job, see cron.JobStore.
+func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Changed, error) {
+	var out cron.Changed
+	err := s.do(ctx, "ChangeJob", func(now time.Time) error {
+		old := s.crons.visible(p.ID, p.Visible)
+		if old == nil {
+			return chat.ErrNotFound
+		}
+		job, err := p.Change(*s.crons.given(old), now)
+		if err != nil {
+			return err
+		}
+		out.Old = s.crons.view(old)
+		out.Changed = job == nil || !sameJob(*old, *job)
+		if err := s.change(old, job, out.Changed); err != nil {
+			return err
+		}
+		if p.Skipped != nil {
+			s.crons.record(*p.Skipped, now)
+		}
+		if p.CancelActive {
+			out.Ended = s.cancelRuns(s.crons.active(p.ID), cron.CancelParams{Reason: p.CancelReason, By: p.By}, now)
+		}
+		if job != nil {
+			view := s.crons.view(s.crons.jobs[p.ID])
+			out.Job = &view
+		}
+		if out.Changed || len(out.Ended) > 0 {
+			s.crons.write(p.Audit, now)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Store) change(old, job *cron.Job, changed bool) error {
+	switch {
+	case job == nil:
+		s.crons.remove(old)
+	case changed:
+		return s.crons.store(keptJob(*job))
+	}
+	return nil
+}
+
+// Job reads one; chat.ErrNotFound.
+func (s *Store) Job(ctx context.Context, id, visible string) (cron.Job, error) {
+	var out cron.Job
+	err := s.do(ctx, "Job", func(time.Time) error {
+		j := s.crons.visible(id, visible)
+		if j == nil {
+			return chat.ErrNotFound
+		}
+		out = s.crons.view(j)
+		return nil
+	})
+	return out, err
+}
+
+// Jobs lists, see cron.JobFilter. A Limit of 0 is no bound.
+func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error) {
+	var out cron.JobPage
+	err := s.do(ctx, "Jobs", func(time.Time) error {
+		var list []cron.Job
+		for _, j := range s.crons.jobs {
+			if wantedJob(j, f) {
+				list = append(list, s.crons.view(j))
+			}
+		}
+		sortJobs(list, f)
+		out.Total, out.Revision = len(list), "r"+strconv.Itoa(s.crons.changes)
+		out.Jobs = piece(list, f.Limit, f.Offset)
+		return nil
+	})
+	return out, err
+}
+
+func wantedJob(j *cron.Job, f cron.JobFilter) bool {
+	switch {
+	case j.Owner == cron.SystemOwner && !f.IncludeSystem,
+		j.Owner != cron.SystemOwner && f.Visible != "" && j.Owner != f.Visible,
+		f.Enabled != nil && j.MayFire() != *f.Enabled,
+		f.Kind != "" && j.Schedule.Kind != f.Kind,
+		f.LastState != "" && j.State.LastState != f.LastState,
+		f.Agent != "" && j.Agent != f.Agent:
+		return false
+	}
+	return contains(f.Query, j.ID, j.Name, j.Key, j.Description)
+}
+
+// contains says whether one of the texts has the query in it, whatever the case of the letters. No query is in all.
+func contains(query string, texts ...string) bool {
+	query = strings.ToLower(query)
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(text), query) })
+}
+
+func sortJobs(list []cron.Job, f cron.JobFilter) {
+	slices.SortFunc(list, func(a, b cron.Job) int {
+		var order int
+		switch f.SortBy {
+		case "name":
+			order = cmp.Compare(a.Name, b.Name)
+		case "id":
+			order = cmp.Compare(a.ID, b.ID)
+		case "updatedAt":
+			order = a.UpdatedAt.Compare(b.UpdatedAt)
+		default:
+			if a.State.NextRunAt.IsZero() != b.State.NextRunAt.IsZero() {
+				return cmp.Compare(b.State.NextRunAt.UnixMilli(), a.State.NextRunAt.UnixMilli()) // zero comes last
+			}
+			order = a.State.NextRunAt.Compare(b.State.NextRunAt)
+		}
+		if f.Descending {
+			order = -order
+		}
+		return cmp.Or(order, cmp.Compare(a.ID, b.ID))
+	})
+}
+
+func piece[V any](list []V, limit, offset int) []V {
+	list = list[min(max(offset, 0), len(list)):]
+	if limit > 0 {
+		list = list[:min(limit, len(list))]
+	}
+	return list
+}
