@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -47,7 +48,7 @@ func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claim
 		taken += n
 	}
 	out.More = taken == p.Limit
-	out.Launched, _, err = t.launchAll(ctx, p.Node, c.list)
+	out.Launched, err = t.launchAll(ctx, p.Node, c.list)
 	return out, err
 }
 
@@ -308,24 +309,27 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams, j *storedJo
 	if err != nil {
 		return out, err
 	}
+	asked := make([]string, 0, len(launches))
 	for i := range launches {
 		it := prepared(&j.Job, &launches[i])
+		asked = append(asked, it.run.ID)
 		ran, err := t.ranWell(ctx, &it.run)
 		if err != nil {
 			return out, err
 		}
-		if ran && !p.Force {
-			out.Existing = append(out.Existing, it.run.ID)
-			continue
+		if !ran || p.Force {
+			c.list = append(c.list, it)
 		}
-		c.list = append(c.list, it)
 	}
-	var existing []string
-	if out.Launched, existing, err = t.launchAll(ctx, p.Node, c.list); err != nil {
+	if out.Launched, err = t.launchAll(ctx, p.Node, c.list); err != nil {
 		return out, err
 	}
-	out.Existing = append(out.Existing, existing...)
-	if len(out.Launched) == 0 {
+	made := make(map[string]bool, len(out.Launched))
+	for i := range out.Launched {
+		made[out.Launched[i].Run.ID] = true
+	}
+	out.Existing = slices.DeleteFunc(asked, func(id string) bool { return made[id] })
+	if len(made) == 0 {
 		return out, nil
 	}
 	return out, t.audit(ctx, p.Audit, j.ID)

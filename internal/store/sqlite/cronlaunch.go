@@ -52,33 +52,34 @@ func (t *tx) newLauncher(ctx context.Context, node string, list []*launching) (*
 	return l, err
 }
 
-// launchAll makes ledger rows and messages of the runs that do not exist yet. The ids of those that do are returned, too.
-func (t *tx) launchAll(ctx context.Context, node string, list []*launching) (out []cron.Launched, existing []string, err error) {
-	if len(list) == 0 {
-		return nil, nil, nil
-	}
-	list, existing, err = t.unmade(ctx, list)
-	if err != nil {
-		return nil, nil, err
+// launchAll makes ledger rows and messages of the runs that do not exist yet.
+func (t *tx) launchAll(ctx context.Context, node string, list []*launching) ([]cron.Launched, error) {
+	list, err := t.unmade(ctx, list)
+	if err != nil || len(list) == 0 {
+		return nil, err
 	}
 	l, err := t.newLauncher(ctx, node, list)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	out := make([]cron.Launched, 0, len(list))
 	for _, it := range list {
 		launched, ok, err := l.launch(ctx, it)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if ok {
 			out = append(out, launched)
 		}
 	}
-	return out, existing, nil
+	return out, nil
 }
 
 // unmade leaves out the runs that the ledger has. Further attempts have their row.
-func (t *tx) unmade(ctx context.Context, list []*launching) (rest []*launching, existing []string, err error) {
+func (t *tx) unmade(ctx context.Context, list []*launching) ([]*launching, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
 	ids := make([]string, 0, len(list))
 	for _, it := range list {
 		if it.row == nil {
@@ -87,13 +88,14 @@ func (t *tx) unmade(ctx context.Context, list []*launching) (rest []*launching, 
 	}
 	names, err := encode(ids)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	rows, err := t.query(ctx, `SELECT id FROM cron_run_logs WHERE id IN (SELECT value FROM json_each(?))`, names)
-	existing, err = collect(rows, err, text)
+	existing, err := collect(rows, err, text)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	var rest []*launching
 	made := make(map[string]bool, len(list))
 	for _, id := range existing {
 		made[id] = true
@@ -105,7 +107,7 @@ func (t *tx) unmade(ctx context.Context, list []*launching) (rest []*launching, 
 		made[it.run.ID] = true
 		rest = append(rest, it)
 	}
-	return rest, existing, nil
+	return rest, nil
 }
 
 // launch puts the message of one run into the inbox and writes the ledger. A message whose id or key was taken by somebody else can never
