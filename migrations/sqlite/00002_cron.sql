@@ -105,9 +105,10 @@ CREATE TABLE cron_run_logs (
     node                TEXT    NOT NULL DEFAULT '',
     UNIQUE (job_id, scheduled_for, trigger)
 ) STRICT;
-CREATE INDEX cron_runs_of_job ON cron_run_logs (job_id, finished_at);
-CREATE INDEX cron_runs_of_owner ON cron_run_logs (owner, finished_at);
-CREATE INDEX cron_runs_finished ON cron_run_logs (finished_at);
+-- A row enters these once, when its outcome is written.
+CREATE INDEX cron_runs_of_job ON cron_run_logs (job_id, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX cron_runs_of_owner ON cron_run_logs (owner, finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX cron_runs_finished ON cron_run_logs (finished_at) WHERE finished_at IS NOT NULL;
 -- What claims, cancellations and status pages read; the size of these follows the work in hand, not the history.
 CREATE INDEX cron_runs_active ON cron_run_logs (job_id, owner, claimed_at) WHERE state IN ('queued', 'running', 'retrying');
 CREATE INDEX cron_runs_retry ON cron_run_logs (next_attempt_at) WHERE state = 'retrying';

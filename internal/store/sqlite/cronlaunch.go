@@ -136,7 +136,10 @@ func (l *launcher) launch(ctx context.Context, it *launching) (out cron.Launched
 
 // note writes the ledger: a new row, or the next attempt of one that waited for it.
 func (l *launcher) note(ctx context.Context, it *launching) error {
-	if it.row == nil {
+	switch {
+	case it.row == nil && it.run.State == cron.RunQueued:
+		return l.insertQueued(ctx, &it.run, it.message.ID)
+	case it.row == nil:
 		_, err := l.insertRun(ctx, &it.run, it.message.ID)
 		return err
 	}

@@ -80,6 +80,17 @@ func (t *tx) insertRun(ctx context.Context, r *cron.Run, message string) (fresh 
 	return n == 1, err
 }
 
+// insertQueued adds a row of a run that is about to begin: most columns have nothing to say yet.
+func (t *tx) insertQueued(ctx context.Context, r *cron.Run, message string) error {
+	_, err := t.exec(ctx, `
+		INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, dst,
+			fire_at, claimed_at, run_id, node)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?)`,
+		r.ID, r.JobID, r.JobName, r.JobKey, r.Owner, r.Agent, r.Lane, r.SessionKey, millis(r.ScheduledFor), string(r.Trigger), string(r.DST),
+		zero(millis(r.FireAt)), t.now, message, r.Node)
+	return err
+}
+
 // record adds a row that was decided without running, if the slot has none.
 func (t *tx) record(ctx context.Context, j *cron.Job, r *cron.Run) (fresh bool, err error) {
 	complete(r, j)
