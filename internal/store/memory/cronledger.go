@@ -71,7 +71,6 @@ func (c *crons) finish(p *cron.AttemptEnd, now time.Time) {
 	r.InputTokens += int64(p.Usage.InputTokens)
 	r.OutputTokens += int64(p.Usage.OutputTokens)
 	r.Delivery, r.SuppressedBy = p.Delivery, p.SuppressedBy
-	r.NextAttempt = time.Time{}
 	switch {
 	case p.State == cron.RunRetrying:
 		r.NextAttempt = kept(p.NextAttempt)

@@ -3,17 +3,22 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 func cronDecisionTests() []test {
 	return []test{
-		{"InTime", func(w *world) { decisionsAreStored(w, 300*time.Millisecond) }},
-		{"TenMinutesLate", func(w *world) { decisionsAreStored(w, 10*time.Minute) }},
-		{"ThreeDaysLate", func(w *world) { decisionsAreStored(w, 72*time.Hour) }},
+		{"InTime", func(w *world) { decisionsAreStored(w, 300*time.Millisecond, 1) }},
+		{"TenMinutesLate", func(w *world) { decisionsAreStored(w, 10*time.Minute, 1) }},
+		{"ThreeDaysLate", func(w *world) { decisionsAreStored(w, 72*time.Hour, 1) }},
+		{"TenMinutesLateWithRacers", func(w *world) { decisionsAreStored(w, 10*time.Minute, racers) }},
 		{"CancelPreviousMakesRoom", cancelPrevious},
 		{"LastFireEndsTheJob", lastFire},
 		{"RetryCountsAsActive", retryCountsAsActive},
@@ -30,34 +35,57 @@ type decided struct {
 }
 
 // decisionsAreStored claims every kind of schedule with every policy for missed slots, every policy for overlaps and every
-// state of an earlier run, late by so much, and checks that the ledger and the job say what was decided and nothing else.
-func decisionsAreStored(w *world, late time.Duration) {
+// state of an earlier run, late by so much and by so many at once, and checks that the ledger and the job say what was decided and
+// nothing else.
+func decisionsAreStored(w *world, late time.Duration, claimers int) {
 	table := w.decisionTable()
 	w.clock.advance(interval + late)
 	node := w.node()
+	var mu sync.Mutex
 	verdicts := map[string]cron.Verdict{}
-	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(now time.Time, due []cron.DueJob) []cron.Verdict {
+	note := func(now time.Time, due []cron.DueJob) []cron.Verdict {
 		all := decide(now, due)
+		mu.Lock()
+		defer mu.Unlock()
 		for _, v := range all {
 			verdicts[v.JobID] = v
 		}
 		return all
-	}})
-	w.ok(err)
-	equal(w, "jobs decided and told", []int{len(verdicts), len(c.Jobs)}, []int{len(table), len(table)})
-	launched, recorded := 0, 0
+	}
+	var told, launched, recorded atomic.Int64
+	claim := func(st store.Store, _ int) error {
+		for more := true; more; {
+			c, err := w.cronOf(st).Claim(w.ctx, cron.ClaimParams{Node: node, Limit: 50, Decide: note})
+			if err != nil {
+				return err
+			}
+			more = c.More
+			told.Add(int64(len(c.Jobs)))
+			launched.Add(int64(len(c.Launched)))
+			recorded.Add(int64(len(c.Recorded)))
+		}
+		return nil
+	}
+	w.race(claimers, claim)
+	w.ok(claim(w.st, 0)) // what every racer passed over while another one had it
+	runs, rows := 0, 0
 	for _, d := range table {
 		d.verdict = verdicts[d.job.ID]
-		launched += len(d.verdict.Runs)
-		recorded += len(d.verdict.Rows)
-		equal(w, d.name, lines(w.history(d.job.ID)), lines(d.want()))
-		after := w.stored(d.job.ID)
-		got := []any{after.State.Next, after.State.NextRunAt, after.State.Fired, after.Enabled, after.State.ConsecutiveSkipped}
-		v := d.verdict
-		equal(w, "job after "+d.name, got, []any{v.Next.UTC(), v.NextRunAt.UTC(), v.Fired, !v.Disable, v.ConsecutiveSkipped})
+		runs += len(d.verdict.Runs)
+		rows += len(d.verdict.Rows)
+		w.isStored(d)
 	}
-	equal(w, "launched and recorded", []int{len(c.Launched), len(c.Recorded)}, []int{launched, recorded})
-	equal(w, "launched at all", launched > 0, true)
+	equal(w, "jobs decided", len(verdicts), len(table))
+	equal(w, "told, launched and recorded", []int64{told.Load(), launched.Load(), recorded.Load()}, []int64{int64(len(table)), int64(runs), int64(rows)})
+	equal(w, "launched at all", runs > 0, true)
+}
+
+func (w *world) isStored(d decided) {
+	w.Helper()
+	v, after := d.verdict, w.stored(d.job.ID)
+	equal(w, d.name, lines(w.history(d.job.ID)), lines(d.want()))
+	got := []any{after.State.Next, after.State.NextRunAt, after.State.Fired, after.Enabled, after.State.ConsecutiveSkipped}
+	equal(w, "job after "+d.name, got, []any{v.Next.UTC(), v.NextRunAt.UTC(), v.Fired, !v.Disable, v.ConsecutiveSkipped})
 }
 
 // decisionTable makes one job for each combination.
@@ -79,7 +107,6 @@ func (w *world) decisionTable() []decided {
 	return table
 }
 
-//nolint:revive // one argument for each dimension of the table
 func (w *world) decisionJob(node string, kind cron.Kind, missed cron.MissedPolicy, policy cron.OverlapPolicy, state cron.RunState) decided {
 	w.Helper()
 	d := decided{name: fmt.Sprintf("%s, missed %v, overlap %s, active %q", kind, missed, policy, state)}
@@ -137,7 +164,7 @@ func lines(list []cron.Run) []string {
 			r.Reason = ""
 		}
 		out = append(out, strings.Join([]string{
-			r.ID, string(r.State), string(r.Reason), fmt.Sprint(r.SlotCount), stamp(r.ScheduledFor), stamp(r.SlotUntil), stamp(r.FireAt), r.JobKey, r.SessionKey,
+			r.ID, string(r.State), string(r.Reason), strconv.FormatInt(r.SlotCount, 10), stamp(r.ScheduledFor), stamp(r.SlotUntil), stamp(r.FireAt), r.JobKey, r.SessionKey,
 		}, " "))
 	}
 	slices.Sort(out)

@@ -1,12 +1,12 @@
 package storetest
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 func cronLedgerTests() []test {
@@ -208,5 +208,5 @@ func prunedRun(w *world) {
 		_, err = w.st.RunByID(w.ctx, messageID)
 		w.fails(err, chat.ErrNotFound)
 	}
-	equal(w, "other messages of the session", fmt.Sprint(w.row(id).State), "waiting")
+	equal(w, "other messages of the session", w.row(id).State, store.StateWaiting)
 }

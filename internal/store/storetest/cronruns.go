@@ -83,7 +83,8 @@ func fencedEnd(w *world) {
 	})
 	before, job := w.ledger(l.Run.ID), w.stored(j.ID)
 	for _, stale := range []store.Claim{
-		{Session: c.Session, Node: c.Node, Epoch: c.Epoch - 1}, {Session: c.Session, Node: c.Node, Epoch: c.Epoch + 1},
+		{Session: c.Session, Node: c.Node, Epoch: c.Epoch - 1},
+		{Session: c.Session, Node: c.Node, Epoch: c.Epoch + 1},
 		{Session: c.Session, Node: w.node(), Epoch: c.Epoch},
 	} {
 		p.Claim = stale

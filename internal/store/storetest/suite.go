@@ -71,10 +71,12 @@ func areas() []area {
 		{"CronJobs", cronJobTests()},
 		{"CronLists", cronListTests()},
 		{"CronClaim", cronClaimTests()},
+		{"CronHand", cronHandTests()},
 		{"CronDecisions", cronDecisionTests()},
 		{"CronRuns", cronRunTests()},
 		{"CronRetry", cronRetryTests()},
 		{"CronCancel", cronCancelTests()},
+		{"CronRace", cronRaceTests()},
 		{"CronLedger", cronLedgerTests()},
 	}
 }
