@@ -77,7 +77,7 @@ func (t *tx) claim(ctx context.Context, nodeID string, o *store.Outgoing) error 
 		if _, err := t.exec(ctx, `UPDATE outbox SET state = 'expired', done_at = ? WHERE id = ?`, t.now, o.ID); err != nil {
 			return err
 		}
-		return t.delivered(ctx, o.RunID, o.Kind, cron.DeliveryNot, "", "it was not sent in time")
+		return t.delivered(ctx, o.RunID, o.Kind, sent{status: cron.DeliveryNot, reason: "it was not sent in time"})
 	}
 	o.Attempt++
 	_, err := t.exec(ctx, `UPDATE outbox SET state = 'sending', node = ?, attempt = attempt + 1 WHERE id = ?`, nodeID, o.ID)

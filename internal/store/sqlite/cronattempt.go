@@ -119,11 +119,18 @@ func (t *tx) waitAgain(ctx context.Context, messageID string) error {
 	return t.storeRun(ctx, r)
 }
 
+// sent is what became of an outgoing message.
+type sent struct {
+	status     cron.DeliveryStatus // "" = not yet decided
+	providerID string
+	reason     string
+}
+
 // delivered notes in the ledger what became of an answer. Only replies and webhooks count: a notice is not the answer. One part that failed
 // makes the whole not delivered.
-func (t *tx) delivered(ctx context.Context, messageID, kind string, status cron.DeliveryStatus, providerID, reason string) error {
+func (t *tx) delivered(ctx context.Context, messageID, kind string, out sent) error {
 	id := runOf(messageID)
-	if id == "" || status == "" || kind == store.KindNotice {
+	if id == "" || out.status == "" || kind == store.KindNotice {
 		return nil
 	}
 	var jobID, became string
@@ -134,12 +141,12 @@ func (t *tx) delivered(ctx context.Context, messageID, kind string, status cron.
 			delivery_error = CASE WHEN ?1 = 'delivered' AND delivery = 'not-delivered' THEN delivery_error ELSE ?2 END,
 			provider_message_id = CASE WHEN ?3 <> '' THEN ?3 ELSE provider_message_id END
 		WHERE id = ?4 AND run_id = ?5 RETURNING job_id, delivery, delivery_error, coalesce(started_at, 0)`,
-		string(status), reason, providerID, id, messageID).Scan(&jobID, &became, &reason, &startedAt)
+		string(out.status), out.reason, out.providerID, id, messageID).Scan(&jobID, &became, &out.reason, &startedAt)
 	if none(err) {
 		return nil
 	}
 	if err == nil {
-		_, err = t.exec(ctx, `UPDATE cron_jobs SET last_delivery = ?, last_delivery_error = ? WHERE id = ? AND last_run_at = ?`, became, reason, jobID, startedAt)
+		_, err = t.exec(ctx, `UPDATE cron_jobs SET last_delivery = ?, last_delivery_error = ? WHERE id = ? AND last_run_at = ?`, became, out.reason, jobID, startedAt)
 	}
 	return err
 }

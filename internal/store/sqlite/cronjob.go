@@ -50,12 +50,23 @@ func (v *jobScan) fields() []any {
 	j, s := &v.job.Job, &v.job.State
 	return []any{
 		&j.ID, &j.Owner, &j.Key, &j.KeyDerived, &j.Name, &j.DisplayName, &j.Description, &j.Principal, &j.Agent, &j.AccountID, &j.Lane, &v.kind,
-		&v.job.parts.Schedule, &v.job.parts.TZ, &j.JitterMs, timeColumn{&j.StartsAt}, timeColumn{&j.EndsAt}, &j.MaxRuns, &j.Session, &j.WakeMode,
+		&v.job.parts.Schedule, &v.job.parts.TZ, &j.JitterMs,
+		timeColumn{&j.StartsAt},
+		timeColumn{&j.EndsAt},
+		&j.MaxRuns, &j.Session, &j.WakeMode,
 		&v.job.parts.Payload, &v.job.parts.Delivery, &v.job.parts.Alert, &v.job.parts.Policy,
-		&j.Enabled, &v.pause.Note, &v.pause.By, &v.pausedAt, timeColumn{&v.pause.Until}, &j.AutoDisabled, &j.Invalid, &j.Revision,
-		timeColumn{&j.CreatedAt}, timeColumn{&j.UpdatedAt},
-		timeColumn{&s.Next}, timeColumn{&s.NextRunAt}, timeColumn{&s.ActivatedAt}, &s.Fired, &s.RunCount, &s.ErrorCount, timeColumn{&s.LastRunAt},
-		&s.LastState, &s.LastError, &s.LastErrorClass, &v.lastRunMs, &s.LastDelivery, &s.LastDeliveryError, timeColumn{&s.LastAlertAt},
+		&j.Enabled, &v.pause.Note, &v.pause.By, &v.pausedAt,
+		timeColumn{&v.pause.Until},
+		&j.AutoDisabled, &j.Invalid, &j.Revision,
+		timeColumn{&j.CreatedAt},
+		timeColumn{&j.UpdatedAt},
+		timeColumn{&s.Next},
+		timeColumn{&s.NextRunAt},
+		timeColumn{&s.ActivatedAt},
+		&s.Fired, &s.RunCount, &s.ErrorCount,
+		timeColumn{&s.LastRunAt},
+		&s.LastState, &s.LastError, &s.LastErrorClass, &v.lastRunMs, &s.LastDelivery, &s.LastDeliveryError,
+		timeColumn{&s.LastAlertAt},
 		&s.ConsecutiveErrors, &s.ConsecutiveSkipped,
 	}
 }
@@ -149,7 +160,7 @@ func (t *tx) insertJob(ctx context.Context, j *cron.Job) error {
 
 // storeJob writes what differs between old and next, and reports whether anything does.
 func (t *tx) storeJob(ctx context.Context, old *storedJob, next *cron.Job) (changed bool, err error) {
-	before, after := comparable(&old.Job), comparable(next)
+	before, after := asRead(&old.Job), asRead(next)
 	sameState := before.State == after.State
 	before.State, after.State = cron.JobState{}, cron.JobState{}
 	switch same := reflect.DeepEqual(before, after); {
@@ -186,8 +197,8 @@ func (t *tx) partsOf(old *storedJob, next *cron.Job) (cron.Parts, error) {
 	return parts, nil
 }
 
-// comparable is a copy of a job as it would be read back: without what is derived, with nothing shared, in the store's precision.
-func comparable(j *cron.Job) cron.Job {
+// asRead is a copy of a job as it would be read back: without what is derived, with nothing shared, in the store's precision.
+func asRead(j *cron.Job) cron.Job {
 	c := cloneJob(j)
 	c.State.Queued, c.State.RunningAt = 0, instant(0)
 	if c.Pause != nil {

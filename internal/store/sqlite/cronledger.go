@@ -29,9 +29,17 @@ type ledgerRow struct {
 
 func (r *ledgerRow) fields() []any {
 	return []any{
-		&r.ID, &r.JobID, &r.JobName, &r.JobKey, &r.Owner, &r.Agent, &r.Lane, &r.SessionKey, timeColumn{&r.ScheduledFor}, &r.Trigger, &r.State,
-		&r.reason, &r.DST, &r.SlotCount, timeColumn{&r.SlotUntil}, timeColumn{&r.FireAt}, timeColumn{&r.ClaimedAt}, timeColumn{&r.StartedAt},
-		timeColumn{&r.FinishedAt}, timeColumn{&r.NextAttempt}, &r.durationMs, &r.Attempt, &r.attempts, &r.Error, &r.ErrorClass, &r.Summary,
+		&r.ID, &r.JobID, &r.JobName, &r.JobKey, &r.Owner, &r.Agent, &r.Lane, &r.SessionKey,
+		timeColumn{&r.ScheduledFor},
+		&r.Trigger, &r.State,
+		&r.reason, &r.DST, &r.SlotCount,
+		timeColumn{&r.SlotUntil},
+		timeColumn{&r.FireAt},
+		timeColumn{&r.ClaimedAt},
+		timeColumn{&r.StartedAt},
+		timeColumn{&r.FinishedAt},
+		timeColumn{&r.NextAttempt},
+		&r.durationMs, &r.Attempt, &r.attempts, &r.Error, &r.ErrorClass, &r.Summary,
 		&r.Model, &r.Provider, &r.InputTokens, &r.OutputTokens, &r.message, &r.Delivery, &r.DeliveryError, &r.ProviderMessageID, &r.SuppressedBy,
 		&r.Node,
 	}

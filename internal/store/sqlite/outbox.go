@@ -74,7 +74,7 @@ func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) er
 		if err != nil {
 			return leased(err)
 		}
-		return t.delivered(ctx, runID, kind, cron.DeliveryDone, providerID, "")
+		return t.delivered(ctx, runID, kind, sent{status: cron.DeliveryDone, providerID: providerID})
 	})
 }
 
@@ -94,7 +94,7 @@ func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) erro
 		if err != nil {
 			return leased(err)
 		}
-		return t.delivered(ctx, runID, kind, statusOf(p.Permanent, maybeSent), "", p.Error)
+		return t.delivered(ctx, runID, kind, sent{status: statusOf(p.Permanent, maybeSent), reason: p.Error})
 	})
 }
 
