@@ -200,3 +200,33 @@ func fireThrough(ctx context.Context, s *Store, l cron.Launched) error {
 	})
 	return err
 }
+
+// BenchmarkLedger is a look at a long history: the first pages of everything, of one owner and of one job.
+func BenchmarkLedger(b *testing.B) {
+	rows := 100_000
+	if os.Getenv(millionVariable) != "" {
+		rows = 1_000_000
+	}
+	s := open(b)
+	_, err := outside(b, s.path).Exec(`
+		WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ?)
+		INSERT INTO cron_run_logs (id, job_id, job_name, owner, scheduled_for, trigger, state, claimed_at, started_at, finished_at, run_id, summary)
+		SELECT 'schedule:job-' || (i % 1000) || ':' || i, 'job-' || (i % 1000), 'name', 'owner-' || (i % 10), i * 1000, 'schedule', 'ok', i * 1000 + 1, i * 1000 + 1, i * 1000 + 1,
+			'schedule:job-' || (i % 1000) || ':' || i, printf('%200c', 'x') FROM n`, rows)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, f := range map[string]cron.RunFilter{
+		"all": {}, "owner": {Visible: "owner-3"}, "job": {JobID: "job-77"}, "page100": {Offset: 5_000}, "since": {Since: time.UnixMilli(int64(rows-1000) * 1000)},
+	} {
+		f.Limit = 50
+		b.Run(fmt.Sprintf("rows=%d/%s", rows, name), func(b *testing.B) {
+			for b.Loop() {
+				p, err := s.Runs(b.Context(), f)
+				if err != nil || len(p.Runs) != f.Limit {
+					b.Fatalf("got %d runs (%v), want %d", len(p.Runs), err, f.Limit)
+				}
+			}
+		})
+	}
+}
