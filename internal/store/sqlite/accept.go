@@ -13,6 +13,16 @@ import (
 type incoming struct {
 	store.AcceptParams
 	body, sender string
+	// guest leaves a session that exists as it is: neither its lane nor how many turns it may run at once follow this message.
+	guest bool
+}
+
+func (in *incoming) encode() (err error) {
+	if in.body, err = encode(in.Message.Content); err != nil {
+		return err
+	}
+	in.sender, err = encode(in.Message.Content.Sender)
+	return err
 }
 
 // Accept makes a message durable; see the port.
@@ -21,11 +31,7 @@ func (s *Store) Accept(ctx context.Context, p store.AcceptParams) (store.Accepte
 		return store.Accepted{}, chat.Errorf(chat.CodeInvalid, "a message needs an id and a session")
 	}
 	in := incoming{AcceptParams: p}
-	var err error
-	if in.body, err = encode(p.Message.Content); err != nil {
-		return store.Accepted{}, err
-	}
-	if in.sender, err = encode(p.Message.Content.Sender); err != nil {
+	if err := in.encode(); err != nil {
 		return store.Accepted{}, err
 	}
 	return result(ctx, s.write, ordinary("accept a message"), func(ctx context.Context, t *tx) (store.Accepted, error) {
@@ -97,7 +103,9 @@ func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepte
 			return err
 		}
 		r.waiting++
-		r.runLimit = int64(max(in.RunLimit, 1))
+		if !in.guest {
+			r.runLimit = int64(max(in.RunLimit, 1))
+		}
 		if in.Hold > 0 {
 			r.debounceUntil = max(r.debounceUntil, t.now+wait(in.Hold))
 		}
@@ -105,7 +113,10 @@ func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepte
 	out.Behind = int(behind)
 	ended := in.Unqueued || len(out.Dropped) > 0
 	r.lastSeq++
-	r.lane, r.lastMessageAt = in.Message.Lane, t.now
+	r.lastMessageAt = t.now
+	if !in.guest || out.Created {
+		r.lane = in.Message.Lane
+	}
 	if ended {
 		if _, err := t.settle(ctx, r); err != nil {
 			return err

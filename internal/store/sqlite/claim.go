@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -76,8 +77,10 @@ func (t *tx) due(ctx context.Context, channels string, limit int) ([]store.Outgo
 func (t *tx) claim(ctx context.Context, nodeID string, o *store.Outgoing) error {
 	if !o.ExpiresAt.IsZero() && millis(o.ExpiresAt) <= t.now {
 		o.Expired = true
-		_, err := t.exec(ctx, `UPDATE outbox SET state = 'expired', done_at = ? WHERE id = ?`, t.now, o.ID)
-		return err
+		if _, err := t.exec(ctx, `UPDATE outbox SET state = 'expired', done_at = ? WHERE id = ?`, t.now, o.ID); err != nil {
+			return err
+		}
+		return t.delivered(ctx, o.RunID, o.Kind, sent{status: cron.DeliveryNot, reason: "it was not sent in time"})
 	}
 	o.Attempt++
 	_, err := t.exec(ctx, `UPDATE outbox SET state = 'sending', node = ?, attempt = attempt + 1 WHERE id = ?`, nodeID, o.ID)

@@ -17,6 +17,17 @@
 // A small pool of read-only connections serves lists, histories and counts. A read sees one snapshot, the last commit before it
 // began; so whoever has got an answer of the writer also reads what it wrote. Readers and the writer never wait for each other.
 //
+// # Jobs and their ledger
+//
+// A fire is a message: [Store.Claim] writes the ledger row, the message, its session and the next slot of the job in one operation, and from
+// there the run takes the way of every message. So the ledger has no lease of its own. It follows the messages: Start, Finish, a takeover, a
+// stop and a delivery change its row in the transaction in which they happen. A claim takes at most 500 jobs, because nobody else writes
+// meanwhile; its cost follows what is due, whatever the number of jobs. A row of the ledger enters the indexes of history when it is over.
+//
+// A job whose texts cannot be understood is shown and left alone, and its texts stay until somebody writes new ones. A message id that
+// somebody else has taken costs the one run its message is for, which ends with an error. Pruning a run deletes the session that it had for
+// itself, too, unless there is more in it.
+//
 // # One process
 //
 // [Open] holds an operating system lock on a file beside the database for as long as the store is open. A second process gets

@@ -40,6 +40,9 @@ func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finis
 	if err := t.closeRun(ctx, p); err != nil {
 		return out, err
 	}
+	if err := t.ledger(ctx, p); err != nil {
+		return out, err
+	}
 	if out.Entries, err = t.append(ctx, r, transcript, p.Transcript); err != nil {
 		return out, err
 	}
@@ -54,6 +57,18 @@ func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finis
 		err = t.remember(ctx, r, p)
 	}
 	return out, err
+}
+
+// ledger writes the end into the ledger of cron, when the run was an attempt of one of its runs.
+func (t *tx) ledger(ctx context.Context, p *store.FinishParams) error {
+	switch {
+	case p.Cron != nil:
+		return t.endAttempt(ctx, p)
+	case p.Requeue:
+		return t.waitAgain(ctx, p.RunID)
+	default:
+		return nil
+	}
 }
 
 // sendOf writes the outgoing rows of a run under its epoch and returns the id of its notice, "" = none.

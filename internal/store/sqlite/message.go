@@ -99,6 +99,9 @@ func (t *tx) end(ctx context.Context, r *row, list []store.Waiting, e ending) er
 			return err
 		}
 		m.State, m.Outcome, m.Reason = store.StateDone, e.outcome, e.reason
+		if err := t.endUnrun(ctx, m); err != nil {
+			return err
+		}
 	}
 	r.waiting -= int64(len(list))
 	return nil

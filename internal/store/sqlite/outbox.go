@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -66,10 +67,14 @@ func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) er
 		return chat.Errorf(chat.CodeInvalid, "a delivered message needs the provider's id")
 	}
 	return s.write.do(ctx, ordinary("note a delivery"), func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, `
-			UPDATE outbox SET state = 'delivered', provider_id = ?, done_at = ? WHERE id = ? AND state = 'sending' AND node = ?`,
-			providerID, t.now, id, nodeID)
-		return leased(n, err)
+		var runID, kind string
+		err := t.change(ctx, `
+			UPDATE outbox SET state = 'delivered', provider_id = ?, done_at = ? WHERE id = ? AND state = 'sending' AND node = ?
+			RETURNING coalesce(run_id, ''), kind`, providerID, t.now, id, nodeID).Scan(&runID, &kind)
+		if err != nil {
+			return leased(err)
+		}
+		return t.delivered(ctx, runID, kind, sent{status: cron.DeliveryDone, providerID: providerID})
 	})
 }
 
@@ -80,16 +85,34 @@ func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) erro
 		if p.Permanent {
 			state, doneAt = store.OutFailed, t.now
 		}
-		n, err := t.exec(ctx, `
-			UPDATE outbox SET state = ?, node = NULL, last_error = ?, next_at = ?, done_at = ? WHERE id = ? AND state = 'sending' AND node = ?`,
-			state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), p.ID, p.Node)
-		return leased(n, err)
+		var runID, kind string
+		var maybeSent bool
+		err := t.change(ctx, `
+			UPDATE outbox SET state = ?, node = NULL, last_error = ?, next_at = ?, done_at = ? WHERE id = ? AND state = 'sending' AND node = ?
+			RETURNING coalesce(run_id, ''), kind, maybe_sent`,
+			state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), p.ID, p.Node).Scan(&runID, &kind, &maybeSent)
+		if err != nil {
+			return leased(err)
+		}
+		return t.delivered(ctx, runID, kind, sent{status: statusOf(p.Permanent, maybeSent), reason: p.Error})
 	})
 }
 
-// leased says that the row is not the node's any more when nothing was changed.
-func leased(changed int64, err error) error {
-	if err == nil && changed == 0 {
+// statusOf is what a failed attempt to send means for the answer of a run; "" = not yet decided.
+func statusOf(permanent, maybeSent bool) cron.DeliveryStatus {
+	switch {
+	case !permanent:
+		return ""
+	case maybeSent:
+		return cron.DeliveryUnknown
+	default:
+		return cron.DeliveryNot
+	}
+}
+
+// leased says that the row is not the node's any more when there was none to change.
+func leased(err error) error {
+	if none(err) {
 		return chat.ErrFenced
 	}
 	return err

@@ -21,6 +21,7 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	clock := time.UnixMilli(1_700_000_000_000)
 	s := openAt(t, t.TempDir()+"/laneway.db", func() time.Time { return clock })
 	everything(t, s, &clock)
+	everythingOfCron(t, s, &clock)
 	texts := map[string]bool{}
 	err := s.write.do(t.Context(), ordinary("look"), func(_ context.Context, x *tx) error {
 		for text := range x.stmts {
@@ -38,22 +39,25 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 		}
 		s.read.slots <- r
 	}
-	const atLeast = 60
+	const atLeast = 100
 	if len(texts) < atLeast {
 		t.Fatalf("only %d statements were prepared, want at least %d: the scenario misses operations", len(texts), atLeast)
 	}
 	// A whole table, or everything that a session ever had.
-	history := regexp.MustCompile(`^SCAN (i|b|runs|inbox|outbox|transcript)\b|^SEARCH (i|inbox|runs)\b.* \(session_key=\?\)$`)
-	bounded := regexp.MustCompile(`USING (COVERING )?INDEX (inbox_unfinished|runs_active|outbox_open|outbox_failed)`)
+	history := regexp.MustCompile(`^SCAN (i|b|r|runs|inbox|outbox|transcript|cron_run_logs|audit_log)\b|^SEARCH (i|inbox|runs)\b.* \(session_key=\?\)$`)
+	bounded := regexp.MustCompile(`USING (COVERING )?INDEX (inbox_unfinished|runs_active|outbox_open|outbox_failed|cron_runs_active|cron_runs_retry)`)
 	db := outside(t, s.path)
 	for _, text := range slices.Sorted(maps.Keys(texts)) {
 		if !strings.Contains(text, "SELECT") && !strings.Contains(text, "UPDATE") && !strings.Contains(text, "DELETE") {
 			continue
 		}
-		for _, step := range query(t, db, "EXPLAIN QUERY PLAN "+text, make([]any, 20)...) {
+		for _, step := range query(t, db, "EXPLAIN QUERY PLAN "+text, make([]any, 64)...) {
 			detail := fmt.Sprint(step[3])
 			if history.MatchString(detail) && !bounded.MatchString(detail) {
 				t.Errorf("%s\nplan: %s", text, detail)
+			}
+			if strings.Contains(detail, " cron_jobs") && strings.Contains(text, plannedJobs) && !strings.Contains(detail, "cron_jobs_due") {
+				t.Errorf("%s\nplan: %s: want the index of what may become due", text, detail)
 			}
 		}
 	}

@@ -59,6 +59,11 @@ func (t *tx) start(ctx context.Context, p *store.StartParams) (out store.Started
 			return out, err
 		}
 	}
+	if p.Cron != nil {
+		if err := t.beginAttempt(ctx, p); err != nil {
+			return out, err
+		}
+	}
 	out.Seqs = seqsOf(taken)
 	r.describeRun(u, &out)
 	err = t.save(ctx, r)

@@ -46,6 +46,11 @@ func (t *tx) sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken
 		if err != nil {
 			return nil, err
 		}
+		for i := range list {
+			if err := t.waitAgain(ctx, list[i].MessageID); err != nil {
+				return nil, err
+			}
+		}
 		taken, err := t.taken(ctx, r, list)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,152 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// lasted is the time from the first start of a run to its end.
+func lasted(r *cron.Run) time.Duration {
+	if r.StartedAt.IsZero() || r.FinishedAt.Before(r.StartedAt) {
+		return 0
+	}
+	return r.FinishedAt.Sub(r.StartedAt)
+}
+
+// beginAttempt says in the ledger that the run runs. A row that has an outcome keeps it.
+func (t *tx) beginAttempt(ctx context.Context, p *store.StartParams) error {
+	r, known, err := findLedger(ctx, t, p.Cron.RunID)
+	if err != nil || !known || !r.State.Active() {
+		return err
+	}
+	at := instant(t.now)
+	closeAttempt(&r.Run, cron.AttemptInterrupted, at) // what a lost process left open
+	r.Attempt = max(r.Attempt+1, p.Cron.Attempt)
+	r.Node = cmp.Or(p.Cron.Node, p.Node)
+	r.Attempts = append(r.Attempts, cron.Attempt{Number: r.Attempt, StartedAt: at, Node: r.Node})
+	if r.StartedAt.IsZero() {
+		r.StartedAt = at
+	}
+	r.State, r.NextAttempt, r.message = cron.RunRunning, instant(0), p.RunID
+	return t.storeRun(ctx, r)
+}
+
+// closeAttempt ends the attempt that is open, if one is.
+func closeAttempt(r *cron.Run, state cron.AttemptState, at time.Time) {
+	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].FinishedAt.IsZero() {
+		r.Attempts[n-1].State, r.Attempts[n-1].FinishedAt = state, at
+	}
+}
+
+// endAttempt writes the end of an attempt into the ledger and, when the run is over, into its job.
+func (t *tx) endAttempt(ctx context.Context, p *store.FinishParams) error {
+	r, known, err := findLedger(ctx, t, p.Cron.RunID)
+	if err != nil || !known || !r.State.Active() {
+		return err
+	}
+	t.apply(r, p)
+	if err := t.storeRun(ctx, r); err != nil || !r.State.Final() || p.Cron.Job == nil {
+		return err
+	}
+	j, err := scanDue(t.one(ctx, `SELECT id, `+jobColumns+` FROM cron_jobs WHERE id = ?`, r.JobID))
+	if none(err) || err == nil && j.unreadable {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	next := p.Cron.Job(cloneJob(&j.Job), r.Run, instant(t.now))
+	if next == nil {
+		return t.removeJob(ctx, j.ID)
+	}
+	_, err = t.replaceJob(ctx, j, next)
+	return err
+}
+
+// apply changes the row by what the attempt's end says. Times are the store's; what one attempt cost adds up to what the run cost.
+func (t *tx) apply(r *ledgerRow, p *store.FinishParams) {
+	e, at := p.Cron, instant(t.now)
+	attempt := e.Attempt
+	attempt.FinishedAt = at
+	fill(&attempt.Node, p.Node)
+	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].FinishedAt.IsZero() {
+		open := r.Attempts[n-1]
+		attempt.Number, attempt.StartedAt = open.Number, open.StartedAt
+		r.Attempts = r.Attempts[:n-1]
+	}
+	r.Attempts = append(r.Attempts, attempt)
+	cancelled := r.Reason
+	r.State, r.Reason, r.NextAttempt = e.State, e.Reason, instant(0)
+	if e.State != cron.RunCancelled {
+		r.Error = e.Error
+	} else { // whoever asked for the stop said why
+		r.Reason = cmp.Or(cancelled, e.Reason, cron.ReasonStopped)
+		r.Error = cmp.Or(r.Error, e.Error)
+	}
+	r.ErrorClass, r.Delivery, r.SuppressedBy = e.ErrorClass, e.Delivery, e.SuppressedBy
+	if e.Summary != "" {
+		r.Summary = summaryOf(e.Summary)
+	}
+	r.Model, r.Provider = cmp.Or(e.Usage.Model, r.Model), cmp.Or(e.Usage.Provider, r.Provider)
+	r.InputTokens += int64(e.Usage.InputTokens)
+	r.OutputTokens += int64(e.Usage.OutputTokens)
+	r.Node = p.Node
+	switch {
+	case r.State == cron.RunRetrying:
+		r.NextAttempt = instant(millis(e.NextAttempt))
+	case r.State.Final():
+		r.FinishedAt = at
+		r.Duration = lasted(&r.Run)
+	}
+}
+
+// waitAgain puts the run of a message that was running back: its attempt was interrupted, and the message waits for another.
+func (t *tx) waitAgain(ctx context.Context, messageID string) error {
+	id := runOf(messageID)
+	if id == "" {
+		return nil
+	}
+	r, known, err := findLedger(ctx, t, id)
+	if err != nil || !known || r.State != cron.RunRunning || r.message != messageID {
+		return err
+	}
+	closeAttempt(&r.Run, cron.AttemptInterrupted, instant(t.now))
+	r.State = cron.RunQueued
+	return t.storeRun(ctx, r)
+}
+
+// sent is what became of an outgoing message.
+type sent struct {
+	status     cron.DeliveryStatus // "" = not yet decided
+	providerID string
+	reason     string
+}
+
+// delivered notes in the ledger what became of an answer. Only replies and webhooks count: a notice is not the answer. One part that failed
+// makes the whole not delivered.
+func (t *tx) delivered(ctx context.Context, messageID, kind string, out sent) error {
+	id := runOf(messageID)
+	if id == "" || out.status == "" || kind == store.KindNotice {
+		return nil
+	}
+	var jobID, became string
+	var startedAt int64
+	err := t.change(ctx, `
+		UPDATE cron_run_logs SET
+			delivery = CASE WHEN ?1 = 'delivered' AND delivery = 'not-delivered' AND delivery_error <> '' THEN delivery ELSE ?1 END,
+			delivery_error = CASE WHEN ?1 = 'delivered' AND delivery = 'not-delivered' THEN delivery_error ELSE ?2 END,
+			provider_message_id = CASE WHEN ?3 <> '' THEN ?3 ELSE provider_message_id END
+		WHERE id = ?4 AND run_id = ?5 RETURNING job_id, delivery, delivery_error, coalesce(started_at, 0)`,
+		string(out.status), out.reason, out.providerID, id, messageID).Scan(&jobID, &became, &out.reason, &startedAt)
+	if none(err) {
+		return nil
+	}
+	if err == nil {
+		_, err = t.exec(ctx, `UPDATE cron_jobs SET last_delivery = ?, last_delivery_error = ? WHERE id = ? AND last_run_at = ?`, became, out.reason, jobID, startedAt)
+	}
+	return err
+}

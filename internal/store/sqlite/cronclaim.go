@@ -1,0 +1,343 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+const (
+	// maxClaim is how many jobs one claim takes. The writer does nothing else meanwhile: some ten milliseconds.
+	maxClaim = 500
+	// plannedJobs is the condition of the index of what may become due.
+	plannedJobs = `enabled = 1 AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)`
+	// maxBudget is how far the runs of an owner are counted. Budgets are smaller, and the count costs the same however busy the owner is.
+	maxBudget = 1000
+)
+
+// Claim takes the jobs and the retries that are due; see the port. A dead node gets chat.ErrFenced.
+func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
+	if p.Limit <= 0 || p.Limit > maxClaim {
+		p.Limit = maxClaim
+	}
+	return result(ctx, s.write, ordinary("claim due jobs"), func(ctx context.Context, t *tx) (cron.Claimed, error) {
+		if err := t.proveAlive(ctx, p.Node); err != nil {
+			return cron.Claimed{}, err
+		}
+		return t.claimJobs(ctx, &p)
+	})
+}
+
+func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claimed, err error) {
+	out.Now = instant(t.now)
+	until := t.now + wait(max(p.LookAhead, 0))
+	list, err := t.dueRetries(ctx, p.Limit)
+	if err != nil {
+		return out, err
+	}
+	c := &claiming{tx: t, out: &out, list: list}
+	taken := len(list)
+	if taken < p.Limit {
+		n, err := c.jobs(ctx, p, until, p.Limit-taken)
+		if err != nil {
+			return out, err
+		}
+		taken += n
+	}
+	out.More = taken == p.Limit
+	out.Launched, err = t.launchAll(ctx, p.Node, c.list)
+	return out, err
+}
+
+// dueRetries makes the next attempts of runs whose time to be tried again has come. The message of an attempt says what that before it said.
+func (t *tx) dueRetries(ctx context.Context, limit int) ([]*launching, error) {
+	rows, err := t.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= ?
+		ORDER BY next_attempt_at LIMIT ?`, t.now, limit)
+	due, err := collect(rows, err, scanLedger)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*launching, 0, len(due))
+	for _, r := range due {
+		it := &launching{run: r.Run, row: r}
+		it.run.NextAttempt = instant(0)
+		last, err := scanMessage(t.one(ctx, `SELECT `+messageColumns+` FROM inbox WHERE message_id = ?`, r.message))
+		if err != nil && !none(err) {
+			return nil, err
+		}
+		if err == nil {
+			id := attemptID(r.ID, r.Attempt+1)
+			it.message = chat.Message{
+				Session: last.Session, ID: id, Dedupe: dedupeOf(id), Lane: last.Lane, Principal: last.Principal, Channel: last.Channel,
+				ExternalID: last.ExternalID, Content: last.Content,
+			}
+		}
+		list = append(list, it)
+	}
+	return list, nil
+}
+
+// claiming is one claim under way.
+type claiming struct {
+	*tx
+	out  *cron.Claimed
+	list []*launching // to be launched at the end, all in one
+}
+
+// jobs decides what becomes of the jobs that are due, and returns how many there were.
+func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, until int64, limit int) (int, error) {
+	rows, err := c.query(ctx, `SELECT id, `+jobColumns+` FROM cron_jobs WHERE `+plannedJobs+`
+		AND next_run_at <= ? AND (paused_at IS NULL OR paused_until <= ?) ORDER BY next_run_at, id LIMIT ?`, until, c.now, limit)
+	found, err := collect(rows, err, scanDue)
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	jobs, due, err := c.readable(ctx, found)
+	if err != nil || len(due) == 0 {
+		return len(found), err
+	}
+	active, err := c.addWork(ctx, due)
+	if err != nil {
+		return 0, err
+	}
+	for _, v := range p.Decide(c.out.Now, due) {
+		job, ok := jobs[v.JobID]
+		if !ok {
+			continue
+		}
+		delete(jobs, v.JobID)
+		if err := c.settleJob(ctx, job, &v, active); err != nil {
+			return 0, err
+		}
+	}
+	return len(found), nil
+}
+
+// readable leaves out jobs that cannot be understood, and marks them: they are shown as such and fire no more.
+func (c *claiming) readable(ctx context.Context, found []*storedJob) (map[string]*storedJob, []cron.DueJob, error) {
+	jobs := make(map[string]*storedJob, len(found))
+	due := make([]cron.DueJob, 0, len(found))
+	for _, j := range found {
+		if j.unreadable {
+			if err := c.invalidate(ctx, j, j.Invalid); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		jobs[j.ID] = j
+		due = append(due, cron.DueJob{Job: cloneJob(&j.Job)})
+	}
+	return jobs, due, nil
+}
+
+func (c *claiming) invalidate(ctx context.Context, j *storedJob, why string) error {
+	j.Invalid = why
+	if _, err := c.exec(ctx, `UPDATE cron_jobs SET invalid = ? WHERE id = ?`, why, j.ID); err != nil {
+		return err
+	}
+	c.out.Jobs = append(c.out.Jobs, j.Job)
+	return c.countChange(ctx)
+}
+
+// addWork tells every due job what of it is under way, and how much its owner ran today. It returns the active runs by their ids.
+func (c *claiming) addWork(ctx context.Context, due []cron.DueJob) (map[string]string, error) {
+	ids := make([]string, 0, len(due))
+	place := make(map[string]int, len(due))
+	for i := range due {
+		ids = append(ids, due[i].Job.ID)
+		place[due[i].Job.ID] = i
+	}
+	names, err := encode(ids)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := c.query(ctx, `SELECT id, job_id, state, started_at FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying')
+		AND job_id IN (SELECT value FROM json_each(?)) ORDER BY claimed_at, scheduled_for, id`, names)
+	active := map[string]string{}
+	_, err = collect(rows, err, func(row scanner) (none struct{}, err error) {
+		var id, jobID string
+		var state cron.RunState
+		var startedAt time.Time
+		if err := row.Scan(&id, &jobID, &state, timeColumn{&startedAt}); err != nil {
+			return none, err
+		}
+		active[id] = jobID
+		d := &due[place[jobID]]
+		d.Active = append(d.Active, id)
+		if d.Job.State.Queued = len(d.Active); state == cron.RunRunning {
+			d.Running++
+		}
+		if d.Running == 1 && state == cron.RunRunning {
+			d.Job.State.RunningAt = startedAt
+		}
+		return none, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return active, c.addBudgets(ctx, due)
+}
+
+// addBudgets counts what the owners of due jobs ran in the last 24 hours. The gateway's own jobs have no budget.
+func (c *claiming) addBudgets(ctx context.Context, due []cron.DueJob) error {
+	spent := map[string]int{}
+	for i := range due {
+		owner := due[i].Job.Owner
+		n, known := spent[owner]
+		if !known && owner != cron.SystemOwner {
+			var err error
+			if n, err = c.runsToday(ctx, owner); err != nil {
+				return err
+			}
+			spent[owner] = n
+		}
+		due[i].RunsToday = n
+	}
+	return nil
+}
+
+func (t *tx) runsToday(ctx context.Context, owner string) (n int, err error) {
+	const day = 24 * 60 * 60 * 1000
+	err = t.one(ctx, `SELECT
+		(SELECT count(*) FROM (SELECT state, claimed_at FROM cron_run_logs WHERE owner = ?1 AND finished_at > ?2 ORDER BY finished_at DESC LIMIT ?3)
+			WHERE state NOT IN ('skipped', 'missed') AND claimed_at > ?2) +
+		(SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying') AND owner = ?1 AND claimed_at > ?2 LIMIT ?3))`,
+		owner, t.now-day, maxBudget).Scan(&n)
+	return n, err
+}
+
+// settleJob writes what was decided about one job. What is launched is only noted: it is written in one go for all jobs.
+func (c *claiming) settleJob(ctx context.Context, j *storedJob, v *cron.Verdict, active map[string]string) error {
+	if v.Invalid != "" {
+		return c.invalidate(ctx, j, v.Invalid)
+	}
+	for _, id := range v.Cancel {
+		if active[id] != j.ID {
+			continue
+		}
+		if err := c.replaceRun(ctx, id); err != nil {
+			return err
+		}
+	}
+	for i := range v.Rows {
+		r := v.Rows[i]
+		fresh, err := c.record(ctx, &j.Job, &r)
+		if err != nil {
+			return err
+		}
+		if fresh {
+			c.out.Recorded = append(c.out.Recorded, r)
+		}
+	}
+	for i := range v.Runs {
+		c.list = append(c.list, prepared(&j.Job, &v.Runs[i]))
+	}
+	return c.advance(ctx, j, v)
+}
+
+// replaceRun ends a run that makes room for the next one of its job.
+func (c *claiming) replaceRun(ctx context.Context, id string) error {
+	r, known, err := findLedger(ctx, c, id)
+	if err != nil || !known || !r.State.Active() {
+		return err
+	}
+	one, err := c.cancel(ctx, r, cancellation{reason: cron.ReasonReplaced, by: "cron"})
+	if err == nil {
+		c.out.Cancelled = append(c.out.Cancelled, one)
+	}
+	return err
+}
+
+// advance moves the job to its next slot. A pause that is over ends here.
+func (c *claiming) advance(ctx context.Context, j *storedJob, v *cron.Verdict) error {
+	resumed := j.Pause != nil
+	s := &j.State
+	s.Next, s.NextRunAt, s.Fired, s.ConsecutiveSkipped = instant(millis(v.Next)), instant(millis(v.NextRunAt)), v.Fired, v.ConsecutiveSkipped
+	j.Enabled, j.Pause = j.Enabled && !v.Disable, nil
+	_, err := c.exec(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = ?, consecutive_skipped = ?, enabled = ?,
+		paused_note = '', paused_by = '', paused_at = NULL, paused_until = NULL WHERE id = ?`,
+		zero(millis(s.Next)), zero(millis(s.NextRunAt)), s.Fired, s.ConsecutiveSkipped, bit(j.Enabled), j.ID)
+	if err != nil {
+		return err
+	}
+	c.out.Jobs = append(c.out.Jobs, j.Job)
+	if !resumed && !v.Disable {
+		return nil
+	}
+	return c.countChange(ctx)
+}
+
+// NextWake is when the next job or retry is due; zero = nothing is planned.
+func (s *Store) NextWake(ctx context.Context) (at time.Time, err error) {
+	err = s.view(ctx, "look for the next fire", func(ctx context.Context, q querier) error {
+		at, err = nextWake(ctx, q, "")
+		return err
+	})
+	return at, err
+}
+
+func nextWake(ctx context.Context, q querier, visible string) (at time.Time, err error) {
+	err = q.one(ctx, `SELECT min(at) FROM (
+		SELECT at FROM (SELECT next_run_at AS at FROM cron_jobs WHERE `+plannedJobs+` AND (?1 = '' OR owner = ?1) ORDER BY next_run_at LIMIT 1)
+		UNION ALL SELECT at FROM (SELECT next_attempt_at AS at FROM cron_run_logs WHERE state = 'retrying' AND (?1 = '' OR owner = ?1)
+			ORDER BY next_attempt_at LIMIT 1))`, visible).Scan(timeColumn{&at})
+	return at, err
+}
+
+// EnqueueRuns makes runs by hand; see the port.
+func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
+	return result(ctx, s.write, ordinary("enqueue runs"), func(ctx context.Context, t *tx) (cron.Enqueued, error) {
+		j, err := findJob(ctx, t, p.JobID, p.Visible)
+		if err != nil {
+			return cron.Enqueued{}, err
+		}
+		return t.enqueueRuns(ctx, &p, j)
+	})
+}
+
+func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams, j *storedJob) (out cron.Enqueued, err error) {
+	out.Job = j.Job
+	due := []cron.DueJob{{Job: cloneJob(&j.Job)}}
+	c := &claiming{tx: t}
+	if _, err := c.addWork(ctx, due); err != nil {
+		return out, err
+	}
+	launches, err := p.Make(due[0], instant(t.now))
+	if err != nil {
+		return out, err
+	}
+	asked := make([]string, 0, len(launches))
+	for i := range launches {
+		it := prepared(&j.Job, &launches[i])
+		asked = append(asked, it.run.ID)
+		ran, err := t.ranWell(ctx, &it.run)
+		if err != nil {
+			return out, err
+		}
+		if !ran || p.Force {
+			c.list = append(c.list, it)
+		}
+	}
+	if out.Launched, err = t.launchAll(ctx, p.Node, c.list); err != nil {
+		return out, err
+	}
+	made := make(map[string]bool, len(out.Launched))
+	for i := range out.Launched {
+		made[out.Launched[i].Run.ID] = true
+	}
+	out.Existing = slices.DeleteFunc(asked, func(id string) bool { return made[id] })
+	if len(made) == 0 {
+		return out, nil
+	}
+	return out, t.audit(ctx, p.Audit, j.ID)
+}
+
+// ranWell says whether the slot of a run has a run that ended well, whatever started it.
+func (t *tx) ranWell(ctx context.Context, r *cron.Run) (bool, error) {
+	var n int
+	err := t.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE job_id = ? AND scheduled_for = ? AND state = 'ok'`, r.JobID, millis(r.ScheduledFor)).Scan(&n)
+	return n > 0, err
+}

@@ -1,0 +1,163 @@
+package sqlite
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/cron"
+)
+
+// jobsMatching takes the owner, whether built-in jobs count, whether they fire (-1 = no matter), kind, last state and agent.
+const jobsMatching = ` FROM cron_jobs WHERE (?1 = '' OR owner = ?1) AND (?2 OR owner <> 'system')
+	AND (?3 < 0 OR (enabled = 1 AND paused_at IS NULL AND invalid = '') = ?3)
+	AND (?4 = '' OR kind = ?4) AND (?5 = '' OR last_state = ?5) AND (?6 = '' OR agent = ?6)`
+
+// Texts for every order, because a statement cannot take its order as a parameter. Jobs without the value come last either way.
+const (
+	byNext        = ` ORDER BY next_run_at IS NULL, next_run_at, id`
+	byNextDown    = ` ORDER BY next_run_at IS NULL, next_run_at DESC, id`
+	byUpdated     = ` ORDER BY updated_at = 0, updated_at, id`
+	byUpdatedDown = ` ORDER BY updated_at = 0, updated_at DESC, id`
+	byName        = ` ORDER BY name = '', name, id`
+	byNameDown    = ` ORDER BY name = '', name DESC, id`
+	byID          = ` ORDER BY id`
+	byIDDown      = ` ORDER BY id DESC`
+)
+
+func jobOrder(f *cron.JobFilter) string {
+	up, down := byNext, byNextDown
+	switch f.SortBy {
+	case "updatedAt":
+		up, down = byUpdated, byUpdatedDown
+	case "name":
+		up, down = byName, byNameDown
+	case "id":
+		up, down = byID, byIDDown
+	}
+	if f.Descending {
+		return down
+	}
+	return up
+}
+
+func jobFilterArgs(f *cron.JobFilter) []any {
+	fires := int64(-1)
+	if f.Enabled != nil {
+		fires = bit(*f.Enabled)
+	}
+	return []any{f.Visible, bit(f.IncludeSystem), fires, string(f.Kind), string(f.LastState), f.Agent}
+}
+
+// Jobs lists jobs; see the port.
+func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, err error) {
+	err = s.view(ctx, "list jobs", func(ctx context.Context, q querier) error {
+		var changes int64
+		if err := q.one(ctx, `SELECT n FROM cron_changes WHERE id = 1`).Scan(&changes); err != nil {
+			return err
+		}
+		out.Revision = "r" + strconv.FormatInt(changes, 10)
+		if f.Query != "" {
+			return searchJobs(ctx, q, &f, &out)
+		}
+		args := jobFilterArgs(&f)
+		if err := q.one(ctx, `SELECT count(*)`+jobsMatching, args...).Scan(&out.Total); err != nil {
+			return err
+		}
+		limit, offset := pageOf(f.Limit, f.Offset)
+		rows, err := q.query(ctx, `SELECT id, `+jobColumns+`, `+activeColumns+jobsMatching+jobOrder(&f)+` LIMIT ?7 OFFSET ?8`, append(args, limit, offset)...)
+		list, err := collect(rows, err, scanJob)
+		for _, j := range list {
+			out.Jobs = append(out.Jobs, j.Job)
+		}
+		return err
+	})
+	return out, err
+}
+
+// pageOf is what a filter means by its bounds: no limit is all of it.
+func pageOf(limit, offset int) (int, int) {
+	if limit <= 0 {
+		limit = unlimited
+	}
+	return limit, max(offset, 0)
+}
+
+// cut is a piece of a list. The bounds are those of pageOf; a limit of 0 is nothing here, an offset before the list is its begin.
+func cut[T any](list []T, limit, offset int) []T {
+	list = list[min(max(offset, 0), len(list)):]
+	if limit == unlimited {
+		return list
+	}
+	return list[:min(limit, len(list))]
+}
+
+// searchJobs compares in Go: SQLite folds the case of ASCII letters only.
+func searchJobs(ctx context.Context, q querier, f *cron.JobFilter, out *cron.JobPage) error {
+	rows, err := q.query(ctx, `SELECT id, name, key, description, display_name`+jobsMatching+jobOrder(f), jobFilterArgs(f)...)
+	ids, err := matchingIDs(collect(rows, err, scanTexts))(f.Query)
+	if err != nil {
+		return err
+	}
+	out.Total = len(ids)
+	limit, offset := pageOf(f.Limit, f.Offset)
+	for _, id := range cut(ids, limit, offset) {
+		j, err := findJob(ctx, q, id, "")
+		if err != nil {
+			return err
+		}
+		out.Jobs = append(out.Jobs, j.Job)
+	}
+	return nil
+}
+
+// scanTexts reads an id and four texts that a search looks at; the id is one of them.
+func scanTexts(row scanner) (v [5]string, err error) {
+	err = row.Scan(&v[0], &v[1], &v[2], &v[3], &v[4])
+	return v, err
+}
+
+// matchingIDs keeps the ids of the rows in which a text occurs.
+func matchingIDs(rows [][5]string, err error) func(text string) ([]string, error) {
+	return func(text string) (ids []string, _ error) {
+		text = strings.ToLower(text)
+		for _, v := range rows {
+			if strings.Contains(strings.ToLower(strings.Join(v[:], "\x00")), text) {
+				ids = append(ids, v[0])
+			}
+		}
+		return ids, err
+	}
+}
+
+// Summary counts for status pages; built-in jobs are not counted as jobs.
+func (s *Store) Summary(ctx context.Context, visible string) (out cron.Summary, err error) {
+	err = s.view(ctx, "count jobs", func(ctx context.Context, q querier) error {
+		now := s.now().UnixMilli()
+		var oldest *int64
+		err := q.one(ctx, `SELECT
+			(SELECT count(*) FROM cron_jobs WHERE owner <> 'system' AND (?1 = '' OR owner = ?1)),
+			(SELECT count(*) FROM cron_jobs WHERE owner <> 'system' AND (?1 = '' OR owner = ?1) AND paused_at IS NOT NULL),
+			(SELECT count(*) FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying') AND state = 'running' AND (?1 = '' OR owner = ?1))`,
+			visible).Scan(&out.Jobs, &out.Paused, &out.Running)
+		if err != nil {
+			return err
+		}
+		err = q.one(ctx, `SELECT count(*), min(at) FROM (
+			SELECT next_run_at AS at FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ?2 AND paused_at IS NULL AND (?1 = '' OR owner = ?1)
+			UNION ALL SELECT coalesce(fire_at, scheduled_for) FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying') AND state = 'queued'
+				AND coalesce(fire_at, scheduled_for) <= ?2 AND (?1 = '' OR owner = ?1))`,
+			visible, now).Scan(&out.Backlog, &oldest)
+		if err != nil {
+			return err
+		}
+		out.OldestDue = -1
+		if oldest != nil {
+			out.OldestDue = time.Duration(now-*oldest) * time.Millisecond
+		}
+		out.NextWake, err = nextWake(ctx, q, visible)
+		return err
+	})
+	return out, err
+}

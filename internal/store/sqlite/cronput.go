@@ -1,0 +1,186 @@
+package sqlite
+
+import (
+	"context"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+var _ cron.JobStore = (*Store)(nil)
+
+// PutJob makes a job, or changes the one with the same owner and key; see the port.
+func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, error) {
+	if p.Owner == "" || p.Key == "" || p.Change == nil {
+		return cron.PutResult{}, chat.Errorf(chat.CodeInvalid, "a job needs an owner and a key")
+	}
+	return result(ctx, s.write, ordinary("store a job"), func(ctx context.Context, t *tx) (cron.PutResult, error) {
+		old, err := scanJob(t.one(ctx, selectJob+`WHERE owner = ? AND key = ?`, p.Owner, p.Key))
+		if none(err) {
+			return t.makeJob(ctx, &p)
+		}
+		if err != nil {
+			return cron.PutResult{}, err
+		}
+		given := cloneJob(&old.Job)
+		next, err := p.Change(&given, instant(t.now))
+		if err != nil {
+			return cron.PutResult{}, err
+		}
+		changed, err := t.replaceJob(ctx, old, next)
+		if err != nil || !changed {
+			return cron.PutResult{Job: old.Job}, err
+		}
+		out := cron.PutResult{Updated: true}
+		out.Job, err = t.reread(ctx, old.ID)
+		if err != nil {
+			return out, err
+		}
+		return out, t.audit(ctx, p.Audit, old.ID)
+	})
+}
+
+// makeJob adds a job that does not exist, within the limits.
+func (t *tx) makeJob(ctx context.Context, p *cron.PutParams) (out cron.PutResult, err error) {
+	if err := t.roomForJob(ctx, p); err != nil {
+		return out, err
+	}
+	next, err := p.Change(nil, instant(t.now))
+	if err != nil || next == nil {
+		return out, err
+	}
+	if next.ID == "" || next.Owner != p.Owner || next.Key != p.Key {
+		return out, chat.Errorf(chat.CodeInvalid, "a new job needs an id, and the owner and the key that it was offered under")
+	}
+	var taken int
+	if err := t.one(ctx, `SELECT count(*) FROM cron_jobs WHERE id = ?`, next.ID).Scan(&taken); err != nil {
+		return out, err
+	}
+	if taken > 0 {
+		return out, chat.Errorf(chat.CodeConflict, "another job has the id %s", next.ID)
+	}
+	if err := t.insertJob(ctx, next); err != nil {
+		return out, err
+	}
+	if out.Job, err = t.reread(ctx, next.ID); err != nil {
+		return out, err
+	}
+	out.Created = true
+	return out, t.audit(ctx, p.Audit, next.ID)
+}
+
+func (t *tx) roomForJob(ctx context.Context, p *cron.PutParams) error {
+	for _, bound := range []struct {
+		most int
+		text string
+		what string
+	}{
+		{p.MaxOfOwner, `SELECT count(*) FROM cron_jobs WHERE owner = ?`, "there are %d jobs already and %d are allowed: remove one first"},
+		{p.MaxTotal, `SELECT count(*) FROM cron_jobs WHERE owner <> '' OR owner = ?`, "the gateway has %d jobs and %d are allowed: remove some first"},
+	} {
+		if bound.most <= 0 {
+			continue
+		}
+		var n int
+		if err := t.one(ctx, bound.text, p.Owner).Scan(&n); err != nil {
+			return err
+		}
+		if n >= bound.most {
+			return chat.Errorf(chat.CodeLimit, bound.what, n, bound.most).With("limit", bound.most)
+		}
+	}
+	return nil
+}
+
+// replaceJob stores next in place of old, whose id and owner stay; nil changes nothing.
+func (t *tx) replaceJob(ctx context.Context, old *storedJob, next *cron.Job) (changed bool, err error) {
+	if next == nil {
+		return false, nil
+	}
+	if next.ID != old.ID || next.Owner != old.Owner {
+		return false, chat.Errorf(chat.CodeInvalid, "the id and the owner of a job never change")
+	}
+	if next.Key != old.Key {
+		var taken int
+		if err := t.one(ctx, `SELECT count(*) FROM cron_jobs WHERE owner = ? AND key = ?`, next.Owner, next.Key).Scan(&taken); err != nil {
+			return false, err
+		}
+		if taken > 0 || next.Key == "" {
+			return false, chat.Errorf(chat.CodeConflict, "another job has the key %q: choose another name or schedule", next.Key)
+		}
+	}
+	return t.storeJob(ctx, old, next)
+}
+
+func (t *tx) reread(ctx context.Context, id string) (cron.Job, error) {
+	j, err := findJob(ctx, t, id, "")
+	if err != nil {
+		return cron.Job{}, err
+	}
+	return j.Job, nil
+}
+
+// ChangeJob changes or removes a job; see the port.
+func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Changed, error) {
+	return result(ctx, s.write, ordinary("change a job"), func(ctx context.Context, t *tx) (cron.Changed, error) {
+		old, err := findJob(ctx, t, p.ID, p.Visible)
+		if err != nil {
+			return cron.Changed{}, err
+		}
+		next, err := p.Change(cloneJob(&old.Job), instant(t.now))
+		if err != nil {
+			return cron.Changed{}, err
+		}
+		return t.changeJob(ctx, &p, old, next)
+	})
+}
+
+func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob, next *cron.Job) (out cron.Changed, err error) {
+	out.Old = old.Job
+	if p.CancelActive {
+		rows, err := t.activeOf(ctx, old.ID)
+		if err != nil {
+			return out, err
+		}
+		if out.Ended, err = t.cancelAll(ctx, rows, cancellation{reason: p.CancelReason, by: p.By}); err != nil {
+			return out, err
+		}
+	}
+	if p.Skipped != nil && !p.Skipped.ScheduledFor.IsZero() {
+		if _, err := t.record(ctx, &old.Job, p.Skipped); err != nil {
+			return out, err
+		}
+	}
+	if next == nil {
+		out.Changed, err = true, t.removeJob(ctx, old.ID)
+	} else {
+		out.Changed, err = t.replaceJob(ctx, old, next)
+	}
+	if err != nil {
+		return out, err
+	}
+	if next != nil {
+		job, err := t.reread(ctx, old.ID)
+		if err != nil {
+			return out, err
+		}
+		out.Job = &job
+	}
+	if !out.Changed && len(out.Ended) == 0 {
+		return out, nil
+	}
+	return out, t.audit(ctx, p.Audit, old.ID)
+}
+
+// Job reads one job that visible may see; chat.ErrNotFound.
+func (s *Store) Job(ctx context.Context, id, visible string) (out cron.Job, err error) {
+	err = s.view(ctx, "read a job", func(ctx context.Context, q querier) error {
+		j, err := findJob(ctx, q, id, visible)
+		if err != nil {
+			return err
+		}
+		out = j.Job
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,258 @@
+package sqlite
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+// maxCounted is how far the entries of a list are counted. Beyond that nobody turns pages, and counting millions would make every look at
+// the ledger slow.
+const maxCounted = 100_000
+
+// The ledger is read by the index of what is asked for; the other conditions of a filter are checked on the rows. Parameters: job, owner,
+// agent, states, deliveries (JSON lists, ” = all), since, until, and the earliest end that can belong to since.
+const (
+	runsOfJob   = `job_id = ?1 AND finished_at >= ?8`
+	runsOfOwner = `owner = ?2 AND finished_at >= ?8`
+	runsOfAll   = `finished_at >= ?8`
+	runsActive  = `state IN ('queued', 'running', 'retrying')`
+
+	runsMatching = ` AND (?1 = '' OR job_id = ?1) AND (?2 = '' OR owner = ?2) AND (?3 = '' OR agent = ?3)
+		AND (?4 = '' OR state IN (SELECT value FROM json_each(?4))) AND (?5 = '' OR delivery IN (SELECT value FROM json_each(?5)))
+		AND (?6 = 0 OR scheduled_for >= ?6) AND (?7 = 0 OR scheduled_for <= ?7) AND ?8 IS NOT NULL`
+
+	oldestFirst = ` ORDER BY finished_at, id`
+	newestFirst = ` ORDER BY finished_at DESC, id DESC`
+	// The plus keeps the engine from walking the whole ledger by its ids only to spare itself the sorting of a few rows.
+	activeOldest = ` ORDER BY +id`
+	activeNewest = ` ORDER BY +id DESC`
+)
+
+// early is how long before its slot a run can have ended: claims look ahead a little.
+const early = time.Minute
+
+// runsQuery is a filter of the ledger in the terms of its statements.
+type runsQuery struct {
+	f    *cron.RunFilter
+	base string
+	args []any
+}
+
+func queryOf(f *cron.RunFilter) (*runsQuery, error) {
+	v := &runsQuery{f: f, base: runsOfAll}
+	switch {
+	case f.JobID != "":
+		v.base = runsOfJob
+	case f.Visible != "":
+		v.base = runsOfOwner
+	}
+	states, deliveries := "", ""
+	var err error
+	if len(f.States) > 0 {
+		if states, err = encode(f.States); err != nil {
+			return nil, err
+		}
+	}
+	if len(f.Deliveries) > 0 {
+		if deliveries, err = encode(f.Deliveries); err != nil {
+			return nil, err
+		}
+	}
+	ended := int64(0)
+	if !f.Since.IsZero() {
+		ended = millis(f.Since.Add(-early))
+	}
+	v.args = []any{f.JobID, f.Visible, f.Agent, states, deliveries, millis(f.Since), millis(f.Until), ended}
+	return v, nil
+}
+
+// wantsActive says whether runs that are not over belong to the answer.
+func (v *runsQuery) wantsActive() bool {
+	for _, s := range v.f.States {
+		if s.Active() {
+			return true
+		}
+	}
+	return v.f.IncludeActive
+}
+
+// Runs lists the ledger; see the port. Runs that are not over are newer than all that are. Total is exact up to 100 000 finished runs.
+func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, err error) {
+	err = s.view(ctx, "list runs", func(ctx context.Context, q querier) error {
+		if f.RunID != "" {
+			return oneRun(ctx, q, &f, &out)
+		}
+		v, err := queryOf(&f)
+		if err != nil {
+			return err
+		}
+		if f.Query != "" {
+			return v.search(ctx, q, &out)
+		}
+		return v.list(ctx, q, &out)
+	})
+	return out, err
+}
+
+// oneRun looks a run up by its id; the rest of the filter still counts.
+func oneRun(ctx context.Context, q querier, f *cron.RunFilter, out *cron.RunPage) error {
+	v, err := queryOf(f)
+	if err != nil {
+		return err
+	}
+	r, err := scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?9 AND state NOT IN ('queued', 'running', 'retrying')`+runsMatching,
+		append(v.args, f.RunID)...))
+	if none(err) && v.wantsActive() {
+		r, err = scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?9 AND `+runsActive+runsMatching,
+			append(v.activeArgs(), f.RunID)...))
+	}
+	if none(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	limit, offset := pageOf(f.Limit, f.Offset)
+	out.Total, out.Runs = 1, cut([]cron.Run{r.Run}, limit, offset)
+	return nil
+}
+
+// list reads one page: of the few runs that are under way, and of the many that are over.
+func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) error {
+	active, err := v.active(ctx, q)
+	if err != nil {
+		return err
+	}
+	finished, err := v.count(ctx, q)
+	if err != nil {
+		return err
+	}
+	out.Total = finished + len(active)
+	limit, offset := pageOf(v.f.Limit, v.f.Offset)
+	if v.f.Ascending {
+		if out.Runs, err = v.finished(ctx, q, limit, offset); err == nil {
+			out.Runs = append(out.Runs, cut(active, left(limit, len(out.Runs)), offset-finished)...)
+		}
+		return err
+	}
+	out.Runs = cut(active, limit, offset)
+	rest, err := v.finished(ctx, q, left(limit, len(out.Runs)), offset-len(active))
+	out.Runs = append(out.Runs, rest...)
+	return err
+}
+
+// count counts finished runs. When the index alone says which, their rows are not read.
+func (v *runsQuery) count(ctx context.Context, q querier) (n int, err error) {
+	f := v.f
+	conditions := v.base + runsMatching
+	if f.Agent == "" && len(f.States)+len(f.Deliveries) == 0 && f.Since.IsZero() && f.Until.IsZero() && (f.JobID == "" || f.Visible == "") {
+		conditions = v.base + ` AND ?1 IS NOT NULL AND ?8 IS NOT NULL`
+	}
+	err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+conditions+` LIMIT ?9)`, append(v.args, maxCounted)...).Scan(&n)
+	return n, err
+}
+
+// left is how much of a bound is left after n.
+func left(limit, n int) int {
+	if limit == unlimited {
+		return limit
+	}
+	return limit - n
+}
+
+func (v *runsQuery) active(ctx context.Context, q querier) ([]cron.Run, error) {
+	if !v.wantsActive() {
+		return nil, nil
+	}
+	order := activeNewest
+	if v.f.Ascending {
+		order = activeOldest
+	}
+	rows, err := q.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE `+runsActive+runsMatching+order, v.activeArgs()...)
+	return runsOf(collect(rows, err, scanLedger))
+}
+
+// activeArgs are args for runs that are not over: whoever wants them besides the states that he names gets all of them.
+func (v *runsQuery) activeArgs() []any {
+	args := slices.Clone(v.args)
+	if v.f.IncludeActive {
+		args[3] = ""
+	}
+	return args
+}
+
+func (v *runsQuery) finished(ctx context.Context, q querier, limit, offset int) ([]cron.Run, error) {
+	order := newestFirst
+	if v.f.Ascending {
+		order = oldestFirst
+	}
+	rows, err := q.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE `+v.base+runsMatching+order+` LIMIT ?9 OFFSET ?10`,
+		append(v.args, limit, max(offset, 0))...)
+	return runsOf(collect(rows, err, scanLedger))
+}
+
+func runsOf(rows []*ledgerRow, err error) ([]cron.Run, error) {
+	var out []cron.Run
+	for _, r := range rows {
+		out = append(out, r.Run)
+	}
+	return out, err
+}
+
+// search compares in Go: SQLite folds the case of ASCII letters only.
+func (v *runsQuery) search(ctx context.Context, q querier, out *cron.RunPage) error {
+	const texts = `SELECT id, error, summary, job_name, '' FROM cron_run_logs WHERE `
+	ended, active := newestFirst, activeNewest
+	if v.f.Ascending {
+		ended, active = oldestFirst, activeOldest
+	}
+	rows, err := q.query(ctx, texts+v.base+runsMatching+ended, v.args...)
+	ids, err := matchingIDs(collect(rows, err, scanTexts))(v.f.Query)
+	if err != nil {
+		return err
+	}
+	if v.wantsActive() {
+		rows, err := q.query(ctx, texts+runsActive+runsMatching+active, v.activeArgs()...)
+		more, err := matchingIDs(collect(rows, err, scanTexts))(v.f.Query)
+		if err != nil {
+			return err
+		}
+		if v.f.Ascending {
+			ids = append(ids, more...)
+		} else {
+			ids = append(more, ids...)
+		}
+	}
+	out.Total = len(ids)
+	limit, offset := pageOf(v.f.Limit, v.f.Offset)
+	for _, id := range cut(ids, limit, offset) {
+		r, known, err := findLedger(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		if known {
+			out.Runs = append(out.Runs, r.Run)
+		}
+	}
+	return nil
+}
+
+// Run reads one row of the ledger; chat.ErrNotFound.
+func (s *Store) Run(ctx context.Context, id, visible string) (out cron.Run, err error) {
+	err = s.view(ctx, "read a run", func(ctx context.Context, q querier) error {
+		r, known, err := findLedger(ctx, q, id)
+		if err != nil {
+			return err
+		}
+		if !known || visible != "" && r.Owner != visible {
+			return chat.ErrNotFound
+		}
+		out = r.Run
+		return nil
+	})
+	return out, err
+}
