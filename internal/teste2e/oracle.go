@@ -90,6 +90,7 @@ func (o *Oracle) Check(lease time.Duration) {
 		"now": strconv.FormatInt(now, 10), "gone": strconv.FormatInt(now-(lease+5*time.Second).Milliseconds(), 10),
 		"drain": strconv.FormatInt(now-time.Minute.Milliseconds(), 10), "since": strconv.FormatInt(now-24*time.Hour.Milliseconds(), 10),
 		"main": "30", "subagent": "50", "team": "100", "cron": "30", "cap": "10", "secret": "'never-a-secret'",
+		"jobs": "1000000", "keep": strconv.FormatInt(now-32*24*time.Hour.Milliseconds(), 10),
 	}
 	for _, inv := range store.Invariants() {
 		text := inv.SQL

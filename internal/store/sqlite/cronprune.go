@@ -104,7 +104,8 @@ func (t *tx) pruneSession(ctx context.Context, r *ledgerRow) error {
 		return nil
 	}
 	var left int
-	err := t.one(ctx, `SELECT (SELECT count(*) FROM inbox WHERE session_key = ?1) + (SELECT count(*) FROM runs WHERE session_key = ?1)`, r.SessionKey).Scan(&left)
+	err := t.one(ctx, `SELECT EXISTS (SELECT 1 FROM inbox WHERE session_key = ?1 AND seq > 0)
+		OR EXISTS (SELECT 1 FROM runs WHERE session_key = ?1 AND seq_from > 0)`, r.SessionKey).Scan(&left)
 	if err != nil || left > 0 {
 		return err
 	}
