@@ -10,6 +10,7 @@ import (
 	"net/http/pprof"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/config"
 	"laneway/internal/gateway"
 	"laneway/internal/metrics"
@@ -31,6 +32,7 @@ func (p *Process) openGateway(creds config.Credentials) error {
 		MaxPayload: int64(l.MaxPayload), MaxBuffered: l.MaxBuffered, MaxSockets: l.Sockets, MaxStrangers: l.Unauthenticated,
 		MaxStrangersPerAddr: l.UnauthenticatedPerAddress, MaxPerPrincipal: l.SocketsPerPrincipal,
 		CronWritesPerMinute: offIsNegative(l.CronWrites), ChatsPerMinute: offIsNegative(l.Chat), RequestsPerSecond: offIsNegative(l.Requests),
+		HooksPerMinute: offIsNegative(l.Hooks), Hooks: hooksOf(p.cfg.Hooks),
 		StopTimeout: stopSockets, Observer: p.metrics.Gateway(),
 	}
 	if p.cfg.MetricsListen == metricsMain {
@@ -42,6 +44,18 @@ func (p *Process) openGateway(creds config.Credentials) error {
 	}
 	p.metrics.Watch(metrics.Source{Lanes: p.dispatch.Lanes, Outbox: p.dispatch.OutboxWaiting, DatabaseUp: p.dispatch.StoreUp})
 	return nil
+}
+
+// hooksOf are the configured webhooks.
+func hooksOf(configured map[string]config.Hook) map[string]gateway.Hook {
+	hooks := make(map[string]gateway.Hook, len(configured))
+	for name, h := range configured {
+		hooks[name] = gateway.Hook{
+			Secret: agent.NewSecret(h.Secret.Reveal()), Scheme: h.Scheme, Agent: h.Agent, Session: h.Session, Prefix: h.Prefix,
+			AllowSessionKey: h.AllowSessionKey,
+		}
+	}
+	return hooks
 }
 
 // offIsNegative maps the configured 0 = off to the gateway's.
