@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/config"
+	"laneway/internal/dashboard"
 	"laneway/internal/gateway"
 	"laneway/internal/metrics"
 )
@@ -37,6 +38,9 @@ func (p *Process) openGateway(creds config.Credentials) error {
 	}
 	if p.cfg.MetricsListen == metricsMain {
 		cfg.MetricsOnMain = p.metrics.Handler()
+	}
+	if p.cfg.Dashboard {
+		cfg.Dashboard = dashboard.Handler()
 	}
 	var err error
 	if p.gateway, err = gateway.New(cfg, p.dispatch, p.log); err != nil {

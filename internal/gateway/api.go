@@ -58,7 +58,7 @@ func apiType(status int) string {
 }
 
 func apiCode(code string) string {
-	switch chat.Code(code) { //nolint:exhaustive // the others keep their word
+	switch chat.Code(code) {
 	case chat.CodeUnknownAgent:
 		return apiModelNotFound
 	case chat.CodeQueueDropped:
@@ -85,8 +85,7 @@ func httpStatus(e *wireError) int {
 	if e.status != 0 {
 		return e.status
 	}
-	code, _ := e.Details["code"].(string)
-	switch chat.Code(code) { //nolint:exhaustive // by the code of the frame
+	switch chat.Code(e.label()) { //nolint:exhaustive // by the code of the frame
 	case chat.CodeRateLimited, chat.CodeQueueFull, chat.CodeQueueDropped, "AUTH_RATE_LIMITED":
 		return http.StatusTooManyRequests
 	case chat.CodeUnknownAgent, chat.CodeSessionNotFound, chat.CodeNotFound:
@@ -158,7 +157,7 @@ type apiModel struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
 	Created int64  `json:"created"`
-	OwnedBy string `json:"owned_by"`
+	OwnedBy string `json:"owned_by"` //nolint:tagliatelle // OpenAI's name
 }
 
 // models lists what the model of a completion may be: the default agent by its short name, and every agent.

@@ -29,7 +29,7 @@ type completionChoice struct {
 	Index        int              `json:"index"`
 	Message      completionAnswer `json:"message"`
 	Logprobs     *string          `json:"logprobs"`
-	FinishReason string           `json:"finish_reason"`
+	FinishReason string           `json:"finish_reason"` //nolint:tagliatelle // OpenAI's name
 }
 
 type completionAnswer struct {
@@ -39,9 +39,9 @@ type completionAnswer struct {
 }
 
 type completionUsage struct {
-	PromptTokens     int `json:"prompt_tokens"`
-	CompletionTokens int `json:"completion_tokens"`
-	TotalTokens      int `json:"total_tokens"`
+	PromptTokens     int `json:"prompt_tokens"`     //nolint:tagliatelle // OpenAI's name
+	CompletionTokens int `json:"completion_tokens"` //nolint:tagliatelle // OpenAI's name
+	TotalTokens      int `json:"total_tokens"`      //nolint:tagliatelle // OpenAI's name
 }
 
 func completionUsageOf(u chat.Usage) completionUsage {
@@ -188,7 +188,7 @@ func completionFault(end chat.RunEnd) error {
 		return err
 	}
 	w, _ := toWire(e)
-	switch status, _ := e.Details["status"].(string); {
+	switch status := e.Details["status"]; {
 	case status == "timeout":
 		w.Details["code"] = apiRunTimeout
 	case status == "cancelled", e.Code == chat.CodeStale, e.Code == chat.CodeCleared:

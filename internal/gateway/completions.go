@@ -35,19 +35,19 @@ type completionRequest struct {
 	Messages      []completionMessage `json:"messages"`
 	User          *string             `json:"user"`
 	Stream        bool                `json:"stream"`
-	StreamOptions streamOptions       `json:"stream_options"`
+	StreamOptions streamOptions       `json:"stream_options"` //nolint:tagliatelle // OpenAI's name
 	N             *int                `json:"n"`
 	Tools         []json.RawMessage   `json:"tools"`
 	Temperature   *float64            `json:"temperature"`
-	TopP          *float64            `json:"top_p"`
-	MaxTokens     *int                `json:"max_tokens"`
+	TopP          *float64            `json:"top_p"`      //nolint:tagliatelle // OpenAI's name
+	MaxTokens     *int                `json:"max_tokens"` //nolint:tagliatelle // OpenAI's name
 	// MaxCompletionTokens is the newer name of MaxTokens.
-	MaxCompletionTokens *int            `json:"max_completion_tokens"`
+	MaxCompletionTokens *int            `json:"max_completion_tokens"` //nolint:tagliatelle // OpenAI's name
 	Stop                json.RawMessage `json:"stop"`
 }
 
 type streamOptions struct {
-	IncludeUsage bool `json:"include_usage"`
+	IncludeUsage bool `json:"include_usage"` //nolint:tagliatelle // OpenAI's name
 }
 
 type completionMessage struct {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -96,9 +97,7 @@ func says(role, text string) map[string]any { return map[string]any{"role": role
 func ask(text string, more ...params) params {
 	p := params{"model": "laneway", "messages": []any{says("user", text)}}
 	for _, m := range more {
-		for k, v := range m {
-			p[k] = v
-		}
+		maps.Copy(p, m)
 	}
 	return p
 }
@@ -150,10 +149,10 @@ func readSSE(t *testing.T, r io.Reader) sse {
 type streamed struct {
 	Choices []struct {
 		Delta        struct{ Role, Content string }
-		FinishReason *string `json:"finish_reason"`
+		FinishReason *string `json:"finish_reason"` //nolint:tagliatelle // OpenAI's name
 	}
 	Usage *struct {
-		TotalTokens int `json:"total_tokens"`
+		TotalTokens int `json:"total_tokens"` //nolint:tagliatelle // OpenAI's name
 	}
 	Error *struct{ Type, Code string }
 }
@@ -181,20 +180,21 @@ func TestStreamedCompletionBeginsWithTheRoleAndEndsWithDone(t *testing.T) {
 	if chunks[0].Choices[0].Delta.Role != "assistant" {
 		t.Errorf("the first chunk has no role: %s", got.body)
 	}
-	text, reasons, usage := "", 0, 0
+	var text strings.Builder
+	reasons, usage := 0, 0
 	for _, c := range chunks {
 		if c.Usage != nil {
 			usage++
 		}
 		for _, choice := range c.Choices {
-			text += choice.Delta.Content
+			text.WriteString(choice.Delta.Content)
 			if choice.FinishReason != nil {
 				reasons++
 			}
 		}
 	}
-	if text != "one two three" || reasons != 1 || usage != 1 || chunks[len(chunks)-1].Usage == nil {
-		t.Errorf("text %q, %d reasons, %d usages: %s", text, reasons, usage, got.body)
+	if text.String() != "one two three" || reasons != 1 || usage != 1 || chunks[len(chunks)-1].Usage == nil {
+		t.Errorf("text %q, %d reasons, %d usages: %s", &text, reasons, usage, got.body)
 	}
 }
 
@@ -216,13 +216,12 @@ func conversation(more ...params) params {
 		"model": "laneway/main", "temperature": 0.5, "max_tokens": 7, "stop": []string{"END"}, "something_else": true,
 		"messages": []any{
 			says("system", "be kind"), says("user", "hello"), says("assistant", "hi"), says("developer", "be short"),
-			params{"role": "user", "content": []any{params{"type": "text", "text": "how"}, params{"type": "text", "text": "are"}}}, says("user", "you"),
+			params{"role": "user", "content": []any{params{"type": "text", "text": "how"}, params{"type": "text", "text": "are"}}},
+			says("user", "you"),
 		},
 	}
 	for _, m := range more {
-		for k, v := range m {
-			p[k] = v
-		}
+		maps.Copy(p, m)
 	}
 	return p
 }

@@ -60,7 +60,7 @@ type chunkChoice struct {
 	Index        int        `json:"index"`
 	Delta        chunkDelta `json:"delta"`
 	Logprobs     *string    `json:"logprobs"`
-	FinishReason *string    `json:"finish_reason"`
+	FinishReason *string    `json:"finish_reason"` //nolint:tagliatelle // OpenAI's name
 }
 
 type chunkDelta struct {

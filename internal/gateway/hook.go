@@ -97,9 +97,9 @@ func (h Hook) signature(header http.Header, now time.Time) (signature, bool) {
 func (h Hook) proves(sig signature, body []byte) bool {
 	mac := hmac.New(sha256.New, []byte(h.Secret.Reveal()))
 	if h.Scheme != HookGitHub {
-		_, _ = mac.Write([]byte(sig.time + ".")) //nolint:errcheck // a hash takes everything
+		_, _ = mac.Write([]byte(sig.time + ".")) // a hash takes everything
 	}
-	_, _ = mac.Write(body) //nolint:errcheck // as above
+	_, _ = mac.Write(body)
 	given, err := hex.DecodeString(sig.given)
 	return err == nil && subtle.ConstantTimeCompare(given, mac.Sum(nil)) == 1
 }
@@ -222,11 +222,8 @@ func (h Hook) read(body []byte) (hookText, error) {
 	if !utf8.Valid(body) {
 		return hookText{}, invalid("the body is not valid UTF-8")
 	}
-	var members map[string]json.RawMessage
-	if inspect(body) != nil || json.Unmarshal(body, &members) != nil {
-		return hookText{text: h.Prefix + string(body)}, nil
-	}
 	out := hookText{}
+	members := membersOf(body)
 	if text, ok := optionalText(members["message"]); ok {
 		out.text = text
 	} else {
@@ -236,6 +233,15 @@ func (h Hook) read(body []byte) (hookText, error) {
 		out.sessionKey, _ = optionalText(members["sessionKey"])
 	}
 	return out, nil
+}
+
+// membersOf are the members of a JSON object; none for any other text.
+func membersOf(body []byte) map[string]json.RawMessage {
+	var members map[string]json.RawMessage
+	if inspect(body) != nil || json.Unmarshal(body, &members) != nil {
+		return nil
+	}
+	return members
 }
 
 func optionalText(raw json.RawMessage) (string, bool) {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func hmacOf(text string) string {
 }
 
 func signedAt(at time.Time, body string) func(*http.Request) {
-	t := fmt.Sprint(at.Unix())
+	t := strconv.FormatInt(at.Unix(), 10)
 	return header("X-Laneway-Signature", "t="+t+",v1="+hmacOf(t+"."+body))
 }
 
@@ -52,17 +53,17 @@ func TestHookMakesAnExternalMessage(t *testing.T) {
 		hook, body, text, session string
 		sign                      func(string) func(*http.Request)
 	}{
-		"text":             {hook: "deploy", body: "v1.2", text: "Deployed: v1.2", session: "agent:main:hook:deploy", sign: signed},
-		"message":          {hook: "deploy", body: `{"message":"hello"}`, text: "hello", session: "agent:main:hook:deploy", sign: signed},
-		"other json":       {hook: "deploy", body: `{"a":1}`, text: `Deployed: {"a":1}`, session: "agent:main:hook:deploy", sign: signed},
-		"message no text":  {hook: "deploy", body: `{"message":7}`, text: `Deployed: {"message":7}`, session: "agent:main:hook:deploy", sign: signed},
-		"session ignored":  {hook: "deploy", body: `{"message":"m","sessionKey":"main"}`, text: "m", session: "agent:main:hook:deploy", sign: signed},
-		"session taken":    {hook: "free", body: `{"message":"m","sessionKey":"main"}`, text: "m", session: "agent:main:main", sign: signed},
-		"command":          {hook: "deploy", body: `{"message":"hello /stop"}`, text: "hello /stop", session: "agent:main:hook:deploy", sign: signed},
-		"github":           {hook: "push", body: `{"ref":"main"}`, text: `{"ref":"main"}`, session: "agent:main:code", sign: githubSigned},
-		"to a chat":        {hook: "room", body: "x", text: "x", session: "agent:main:telegram:direct:42", sign: signed},
+		"text":            {hook: "deploy", body: "v1.2", text: "Deployed: v1.2", session: "agent:main:hook:deploy", sign: signed},
+		"message":         {hook: "deploy", body: `{"message":"hello"}`, text: "hello", session: "agent:main:hook:deploy", sign: signed},
+		"other json":      {hook: "deploy", body: `{"a":1}`, text: `Deployed: {"a":1}`, session: "agent:main:hook:deploy", sign: signed},
+		"message no text": {hook: "deploy", body: `{"message":7}`, text: `Deployed: {"message":7}`, session: "agent:main:hook:deploy", sign: signed},
+		"session ignored": {hook: "deploy", body: `{"message":"m","sessionKey":"main"}`, text: "m", session: "agent:main:hook:deploy", sign: signed},
+		"session taken":   {hook: "free", body: `{"message":"m","sessionKey":"main"}`, text: "m", session: "agent:main:main", sign: signed},
+		"command":         {hook: "deploy", body: `{"message":"hello /stop"}`, text: "hello /stop", session: "agent:main:hook:deploy", sign: signed},
+		"github":          {hook: "push", body: `{"ref":"main"}`, text: `{"ref":"main"}`, session: "agent:main:code", sign: githubSigned},
+		"to a chat":       {hook: "room", body: "x", text: "x", session: "agent:main:telegram:direct:42", sign: signed},
 		"upper-case proof": {hook: "deploy", body: "v", text: "Deployed: v", session: "agent:main:hook:deploy", sign: func(b string) func(*http.Request) {
-			at := fmt.Sprint(time.Now().Unix())
+			at := strconv.FormatInt(time.Now().Unix(), 10)
 			return header("X-Laneway-Signature", "t="+at+",v1="+strings.ToUpper(hmacOf(at+"."+b)))
 		}},
 	} {
@@ -101,7 +102,7 @@ func TestHookRefusesWhatItCannotProve(t *testing.T) {
 		"too old":          {"deploy", signedAt(now.Add(-301*time.Second), body)},
 		"from the future":  {"deploy", signedAt(now.Add(310*time.Second), body)},
 		"far future":       {"deploy", header("X-Laneway-Signature", "t=-9223372036854775808,v1="+hmacOf("-9223372036854775808."+body))},
-		"other time":       {"deploy", header("X-Laneway-Signature", fmt.Sprintf("t=%d,v1=%s", now.Unix(), hmacOf(fmt.Sprint(now.Unix()-1)+"."+body)))},
+		"other time":       {"deploy", header("X-Laneway-Signature", fmt.Sprintf("t=%d,v1=%s", now.Unix(), hmacOf(strconv.FormatInt(now.Unix()-1, 10)+"."+body)))},
 		"other scheme":     {"deploy", githubSigned(body)},
 		"laneway's":        {"push", signed(body)},
 		"not hex":          {"push", header("X-Hub-Signature-256", "sha256=zz")},
