@@ -68,7 +68,9 @@ export class Overview {
   }
 
   drawLanes(lanes) {
-    this.lanes.replaceChildren(...lanes.map((l) => {
+    const order = ["main", "subagent", "team", "cron"];
+    const place = (l) => (order.includes(l.name) ? order.indexOf(l.name) : order.length);
+    this.lanes.replaceChildren(...lanes.toSorted((a, b) => place(a) - place(b)).map((l) => {
       const slots = Math.max(l.capacity, l.active);
       const bar = el("meter", { min: 0, max: Math.max(1, slots), value: l.active, high: Math.max(1, slots) - 0.5, low: 0, optimum: 0, "aria-label": `${l.active} of ${l.capacity} slots used` });
       const busy = l.active >= l.capacity ? "full" : l.active > 0 ? "busy" : "idle";

@@ -14,7 +14,7 @@ export class Sessions {
     this.state = el("span", { class: "quiet small" });
     this.stop = el("button", { type: "button", class: "danger", onclick: () => this.abort(), hidden: true }, "Stop");
     this.log = el("div", { class: "log", "aria-live": "polite" });
-    this.box = el("textarea", { rows: 1, placeholder: this.mayWrite ? "Message (Enter sends, Shift+Enter breaks the line)" : "This token may only read", "aria-label": "Message", disabled: !this.mayWrite });
+    this.box = el("textarea", { rows: 1, placeholder: this.mayWrite ? "Message" : "This token may only read", "aria-label": "Message", title: "Enter sends, Shift+Enter breaks the line", disabled: !this.mayWrite });
     this.box.addEventListener("keydown", (e) => this.typed(e));
     this.box.addEventListener("input", () => this.fit());
     const send = el("button", { type: "submit", class: "primary", disabled: !this.mayWrite }, "Send");
