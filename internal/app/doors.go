@@ -15,6 +15,7 @@ import (
 	"laneway/internal/dashboard"
 	"laneway/internal/gateway"
 	"laneway/internal/metrics"
+	"laneway/internal/store"
 )
 
 const (
@@ -35,6 +36,9 @@ func (p *Process) openGateway(creds config.Credentials) error {
 		CronWritesPerMinute: offIsNegative(l.CronWrites), ChatsPerMinute: offIsNegative(l.Chat), RequestsPerSecond: offIsNegative(l.Requests),
 		HooksPerMinute: offIsNegative(l.Hooks), Hooks: hooksOf(p.cfg.Hooks),
 		StopTimeout: stopSockets, Observer: p.metrics.Gateway(),
+	}
+	if tokens, ok := p.store.(store.Credentials); ok {
+		cfg.Source = namedTokens{tokens}
 	}
 	if p.cfg.MetricsListen == metricsMain {
 		cfg.MetricsOnMain = p.metrics.Handler()

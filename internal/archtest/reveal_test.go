@@ -18,6 +18,7 @@ func revealers() map[string]string {
 		"internal/config/secret.go":    "the type itself",
 		"internal/config/strength.go":  "counts characters",
 		"internal/config/preflight.go": "counts characters",
+		"cmd/laneway/token.go":         "shows a new secret to the person who made it",
 		"cmd/laneway/logger.go":        "hides the texts in the log",
 	}
 }

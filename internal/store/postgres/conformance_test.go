@@ -47,7 +47,7 @@ func (d *databases) take() string {
 
 func (d *databases) giveBack(tb testing.TB, url string) {
 	tb.Helper()
-	for _, table := range []string{"transcript", "outbox", "runs", "inbox", "graves", "sessions", "leases", "nodes"} {
+	for _, table := range []string{"transcript", "outbox", "runs", "inbox", "graves", "sessions", "leases", "nodes", "credentials", "audit_log"} {
 		exec(tb, url, "DELETE FROM "+table)
 	}
 	d.mu.Lock()
