@@ -76,10 +76,11 @@ func TestBrokenRulesAreNamedWithTheirPlaces(t *testing.T) {
 	found := examineRules(t.Context(), brokenRules{
 		"I8.seq": {{"I8.seq", "agent:main:a", "7"}, {"I8.seq", "agent:main:b", "9"}}, "I7.left": {{"I7.left", "r1", "n1"}}, "I8.twice": nil,
 	}, ruleValues(cfg, time.Now()))
-	text := ""
+	lines := make([]string, 0, len(found))
 	for _, f := range found {
-		text += string(f.Weight) + " " + f.Text + "; " + f.Cure + "\n"
+		lines = append(lines, string(f.Weight)+" "+f.Text+"; "+f.Cure)
 	}
+	text := strings.Join(lines, "\n")
 	for _, want := range []string{
 		"failure rule I8.seq is broken in 2 places", "agent:main:a 7; agent:main:b 9", "warning rule I7.left is broken in 1 place",
 		"start a gateway", "failure rule I8.twice could not be checked",
@@ -93,7 +94,7 @@ func TestBrokenRulesAreNamedWithTheirPlaces(t *testing.T) {
 func TestAgentsAreExaminedWithoutAskingThemAnything(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "tool"), nil, 0o700); err != nil { //nolint:gosec // a program is executable
+	if err := os.WriteFile(filepath.Join(dir, "tool"), nil, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "text"), nil, 0o600); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // openAIVersion is the client that the answers were tried with.
-const openAIVersion = "6.10.0"
+const openAIVersion = "7.55.0"
 
 const openAIScript = `
 import OpenAI from "openai";

@@ -16,7 +16,7 @@ import (
 var _ store.Credentials = (*Store)(nil)
 
 const (
-	credentialColumns = `SELECT name, digest, scopes, visible, created_at, COALESCE(expires_at, 0) FROM credentials `
+	selectTokens = `SELECT name, digest, scopes, visible, created_at, COALESCE(expires_at, 0) FROM credentials `
 
 	insertCredentialSQL = `INSERT INTO credentials (name, digest, scopes, visible, created_at, expires_at)
 		VALUES ($2, $3, $4, $5, ` + nowSQL + `, NULLIF($6::bigint, 0)) ON CONFLICT DO NOTHING`
@@ -39,9 +39,7 @@ func scanCredential(row pgx.CollectableRow) (store.Credential, error) {
 	if expires > 0 {
 		c.ExpiresAt = fromMillis(expires)
 	}
-	if n, err := hex.Decode(c.Digest[:], []byte(digest)); err != nil || n != len(c.Digest) {
-		return c, fmt.Errorf("the digest of the token %s is damaged: revoke it and make another", c.Name)
-	}
+	c.Digest = store.ParseDigest(digest)
 	return c, nil
 }
 
@@ -49,7 +47,7 @@ func scanCredential(row pgx.CollectableRow) (store.Credential, error) {
 func (s *Store) Credentials(ctx context.Context) ([]store.Credential, error) {
 	var list []store.Credential
 	err := s.do(ctx, "reading the tokens", func(ctx context.Context) error {
-		rows, err := s.pool.Query(ctx, credentialColumns+`ORDER BY name`)
+		rows, err := s.pool.Query(ctx, selectTokens+`ORDER BY name`)
 		if err != nil {
 			return err
 		}
@@ -80,7 +78,7 @@ func (s *Store) CreateCredential(ctx context.Context, c store.Credential, by sto
 // RevokeCredential removes a named token and adds the row of the log.
 func (s *Store) RevokeCredential(ctx context.Context, name string, by store.ChangedBy) error {
 	return s.within(ctx, "revoking a token", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, credentialColumns+`WHERE name = $1 FOR UPDATE`, name)
+		rows, err := tx.Query(ctx, selectTokens+`WHERE name = $1 FOR UPDATE`, name)
 		if err != nil {
 			return err
 		}

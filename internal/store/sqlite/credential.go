@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/google/uuid"
@@ -34,7 +33,7 @@ func (s *Store) RevokeCredential(ctx context.Context, name string, by store.Chan
 	return s.write.do(ctx, ordinary("revoke a token"), func(ctx context.Context, t *tx) error { return t.revokeCredential(ctx, name, by) })
 }
 
-const credentialColumns = `SELECT name, digest, scopes, visible, created_at, expires_at FROM credentials `
+const selectTokens = `SELECT name, digest, scopes, visible, created_at, expires_at FROM credentials `
 
 func scanCredential(row scanner) (c store.Credential, err error) {
 	var digest, scopes string
@@ -42,14 +41,12 @@ func scanCredential(row scanner) (c store.Credential, err error) {
 		return c, err
 	}
 	c.Scopes = strings.Fields(scopes)
-	if n, err := hex.Decode(c.Digest[:], []byte(digest)); err != nil || n != len(c.Digest) {
-		return c, fmt.Errorf("the digest of the token %s is damaged: revoke it and make another", c.Name)
-	}
+	c.Digest = store.ParseDigest(digest)
 	return c, nil
 }
 
 func listCredentials(ctx context.Context, q querier) ([]store.Credential, error) {
-	rows, err := q.query(ctx, credentialColumns+`ORDER BY name`)
+	rows, err := q.query(ctx, selectTokens+`ORDER BY name`)
 	return collect(rows, err, scanCredential)
 }
 
@@ -66,32 +63,33 @@ func (t *tx) createCredential(ctx context.Context, c store.Credential, by store.
 	if n == 0 {
 		return chat.Errorf(chat.CodeConflict, "there is a token %s already: revoke it first, or choose another name", c.Name)
 	}
-	return t.log(ctx, by, store.VerbTokenCreate, c.Name, "", c.Hash())
+	return t.log(ctx, by, logged{store.VerbTokenCreate, c.Name, "", c.Hash()})
 }
 
 func (t *tx) revokeCredential(ctx context.Context, name string, by store.ChangedBy) error {
-	c, err := scanCredential(t.one(ctx, credentialColumns+`WHERE name = ?`, name))
-	if none(err) {
+	c, err := scanCredential(t.one(ctx, selectTokens+`WHERE name = ?`, name))
+	switch {
+	case none(err):
 		return chat.Errorf(chat.CodeNotFound, "there is no token %s", name)
-	}
-	before := c.Hash()
-	if err != nil && c.Name == "" {
+	case err != nil:
 		return err
 	}
-	// A damaged one is revoked as well.
 	if _, err := t.exec(ctx, `DELETE FROM credentials WHERE name = ?`, name); err != nil {
 		return err
 	}
-	return t.log(ctx, by, store.VerbTokenRevoke, name, before, "")
+	return t.log(ctx, by, logged{store.VerbTokenRevoke, name, c.Hash(), ""})
 }
 
+// logged is one row of the log of changes, without who and when.
+type logged struct{ verb, object, before, after string }
+
 // log adds one row to the log of changes. Nothing ever changes or removes one.
-func (t *tx) log(ctx context.Context, by store.ChangedBy, verb, object, before, after string) error {
+func (t *tx) log(ctx context.Context, by store.ChangedBy, c logged) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return errors.Join(errors.New("make the id of a change"), err)
 	}
 	_, err = t.exec(ctx, `INSERT INTO audit_log (id, who, verb, object, before_hash, after_hash, peer, request_id, at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, id.String(), by.Who, verb, object, before, after, by.Peer, by.RequestID, t.now)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, id.String(), by.Who, c.verb, c.object, c.before, c.after, by.Peer, by.RequestID, t.now)
 	return err
 }

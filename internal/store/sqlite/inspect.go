@@ -21,7 +21,7 @@ func (s *Store) Violations(ctx context.Context, rule store.Invariant, values map
 
 func violations(ctx context.Context, q querier, rule store.Invariant, values map[string]any, limit int) ([][]string, error) {
 	text, args := rule.Bind(values, func(n int, _ any) string { return fmt.Sprintf("?%d", n) })
-	rows, err := q.query(ctx, text, args...) //nolint:rowserrcheck,sqlclosecheck // textRows does both
+	rows, err := q.query(ctx, text, args...)
 	if err != nil {
 		return nil, err
 	}

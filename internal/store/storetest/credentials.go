@@ -26,6 +26,7 @@ func RunCredentials(t *testing.T, open Opener) {
 		"ListsByName":            credentialsAreListed,
 		"RefusesATakenName":      credentialConflicts,
 		"RevokesOnce":            credentialIsRevoked,
+		"ReadsPastADamagedOne":   damagedCredentialOpensNothing,
 		"LogsEveryChange":        credentialChangesAreLogged,
 		"OutlivesTheProcess":     credentialOutlives,
 		"FindsBrokenRulesAsText": violationsAreFound,
@@ -117,6 +118,17 @@ func credentialIsRevoked(w *world, c store.Credentials) {
 		w.Errorf("left %+v", got)
 	}
 	w.create(c, tokenNamed("a"))
+}
+
+func damagedCredentialOpensNothing(w *world, c store.Credentials) {
+	w.create(c, tokenNamed("a"), tokenNamed("b"))
+	w.h.Exec(w.tb, `UPDATE credentials SET digest = 'zz' WHERE name = 'a'`)
+	if got := w.tokens(c); len(got) != 2 || got[0].Digest != [sha256.Size]byte{} || got[1].Digest != tokenNamed("b").Digest {
+		w.Errorf("got %+v", got)
+	}
+	if err := c.RevokeCredential(w.ctx, "a", store.ChangedBy{Who: "cli"}); err != nil {
+		w.Errorf("revoke: %v", err)
+	}
 }
 
 func credentialChangesAreLogged(w *world, c store.Credentials) {
