@@ -68,8 +68,13 @@ func checks() []check {
 		{"configuration", checkConfiguration},
 		{"start", checkStart},
 		{"data directory", checkData},
+		{"disk", checkSpace},
+		{"token file", checkTokenFile},
+		{"database", checkDatabase},
+		{"agents", checkAgents},
 		{"gateway", checkGateway},
 		{"credential", checkCredential},
+		{"channels", checkChannels},
 	}
 }
 

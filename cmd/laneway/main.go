@@ -23,6 +23,7 @@ type environment struct {
 	dial    dialer
 	service service
 	migrate migrator
+	tokens  tokenKeeper
 }
 
 func main() {
@@ -30,7 +31,7 @@ func main() {
 	code := run(ctx, os.Args[1:], &environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv, environ: os.Environ,
 		terminal: openConsole(os.Stdin, os.Stdout), now: time.Now, signals: sig,
-		dial: dialGateway, service: gatewayService(os.LookupEnv), migrate: storeMigrator(),
+		dial: dialGateway, service: gatewayService(os.LookupEnv), migrate: storeMigrator(), tokens: storeTokens{},
 	})
 	sig.stop()
 	os.Exit(code)

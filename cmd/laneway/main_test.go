@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		code := run(ctx, os.Args[1:], &environment{
 			stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv, environ: os.Environ,
 			terminal: openConsole(os.Stdin, os.Stdout), now: testNow, signals: sig,
-			dial: newFakeGateway().dial, service: announcing{}, migrate: fakeMigrator{},
+			dial: newFakeGateway().dial, service: announcing{}, migrate: fakeMigrator{}, tokens: storeTokens{},
 		})
 		sig.stop()
 		os.Exit(code)
@@ -130,7 +130,7 @@ func newBench(stdin string, variables ...string) *bench {
 		stdin: strings.NewReader(stdin), stdout: &b.stdout, stderr: &b.stderr, now: testNow, signals: &signals{},
 		lookupEnv: func(name string) (string, bool) { v, found := values[name]; return v, found },
 		environ:   func() []string { return nil },
-		dial:      b.gateway.dial, service: announcing{}, migrate: fakeMigrator{},
+		dial:      b.gateway.dial, service: announcing{}, migrate: fakeMigrator{}, tokens: storeTokens{},
 	}
 	return b
 }

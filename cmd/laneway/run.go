@@ -27,6 +27,7 @@ type cli struct {
 	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
 	Sessions   sessionsCmd   `cmd:"" help:"Look at sessions, reset or stop them."`
 	Health     healthCmd     `cmd:"" help:"Ask a gateway whether it is well; for container health checks."`
+	Token      tokenCmd      `cmd:"" help:"Make, list and revoke named tokens."`
 	Migrate    migrateCmd    `cmd:"" help:"Bring the database to the version of this program, or back."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory and gateway, with a cure for each fault."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`

@@ -10,9 +10,12 @@ import (
 	"net/http/pprof"
 	"time"
 
+	"laneway/internal/agent"
 	"laneway/internal/config"
+	"laneway/internal/dashboard"
 	"laneway/internal/gateway"
 	"laneway/internal/metrics"
+	"laneway/internal/store"
 )
 
 const (
@@ -31,10 +34,17 @@ func (p *Process) openGateway(creds config.Credentials) error {
 		MaxPayload: int64(l.MaxPayload), MaxBuffered: l.MaxBuffered, MaxSockets: l.Sockets, MaxStrangers: l.Unauthenticated,
 		MaxStrangersPerAddr: l.UnauthenticatedPerAddress, MaxPerPrincipal: l.SocketsPerPrincipal,
 		CronWritesPerMinute: offIsNegative(l.CronWrites), ChatsPerMinute: offIsNegative(l.Chat), RequestsPerSecond: offIsNegative(l.Requests),
+		HooksPerMinute: offIsNegative(l.Hooks), Hooks: hooksOf(p.cfg.Hooks),
 		StopTimeout: stopSockets, Observer: p.metrics.Gateway(),
+	}
+	if tokens, ok := p.store.(store.Credentials); ok {
+		cfg.Source = namedTokens{tokens}
 	}
 	if p.cfg.MetricsListen == metricsMain {
 		cfg.MetricsOnMain = p.metrics.Handler()
+	}
+	if p.cfg.Dashboard {
+		cfg.Dashboard = dashboard.Handler()
 	}
 	var err error
 	if p.gateway, err = gateway.New(cfg, p.dispatch, p.log); err != nil {
@@ -42,6 +52,18 @@ func (p *Process) openGateway(creds config.Credentials) error {
 	}
 	p.metrics.Watch(metrics.Source{Lanes: p.dispatch.Lanes, Outbox: p.dispatch.OutboxWaiting, DatabaseUp: p.dispatch.StoreUp})
 	return nil
+}
+
+// hooksOf are the configured webhooks.
+func hooksOf(configured map[string]config.Hook) map[string]gateway.Hook {
+	hooks := make(map[string]gateway.Hook, len(configured))
+	for name, h := range configured {
+		hooks[name] = gateway.Hook{
+			Secret: agent.NewSecret(h.Secret.Reveal()), Scheme: h.Scheme, Agent: h.Agent, Session: h.Session, Prefix: h.Prefix,
+			AllowSessionKey: h.AllowSessionKey,
+		}
+	}
+	return hooks
 }
 
 // offIsNegative maps the configured 0 = off to the gateway's.

@@ -62,7 +62,9 @@ type RunEnd struct {
 	// Message is a sentence for a person when there is no answer.
 	Message string
 	Text    string
-	Usage   Usage
+	// StopReason of the answer: stop, or length when the model ran into its limit; "" = unknown.
+	StopReason string
+	Usage      Usage
 	// Duration of the run and the time between acceptance and start.
 	Duration, Waited time.Duration
 	// MergedInto is the run whose answer it got (Outcome merged).

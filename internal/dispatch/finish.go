@@ -221,7 +221,7 @@ func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
 	for _, m := range fin.Merged {
 		d.hub.publish(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.principal, RunID: m.MessageID, Seq: 2, Lane: t.run.lane, MergedInto: t.run.runID, Reason: "merged"})
 		d.obs.Ended(t.run.lane, chat.OutcomeMerged, "")
-		d.waiters.end(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.runID, Text: end.text, Usage: end.usage})
+		d.waiters.end(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.runID, Text: end.text, StopReason: end.stop, Usage: end.usage})
 	}
 	if end.outcome != chat.OutcomeAnswered {
 		for _, r := range t.rows[:len(t.rows)-1] {
@@ -232,8 +232,8 @@ func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
 	d.sessionEvent(lead.Session, t.run.principal, "run.finished", t.run.runID)
 	d.obs.Ended(t.run.lane, end.outcome, end.reason)
 	d.waiters.end(chat.RunEnd{
-		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.message, Text: end.text, Usage: end.usage,
-		Duration: fin.EndedAt.Sub(t.run.startedAt), Waited: t.run.startedAt.Sub(lead.AcceptedAt),
+		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.message, Text: end.text, StopReason: end.stop,
+		Usage: end.usage, Duration: fin.EndedAt.Sub(t.run.startedAt), Waited: t.run.startedAt.Sub(lead.AcceptedAt),
 	})
 }
 

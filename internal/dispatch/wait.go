@@ -110,7 +110,7 @@ func (d *Dispatcher) endOf(ctx context.Context, messageID string) (chat.RunEnd, 
 	}
 	for _, e := range tr.Entries {
 		if e.Role == chat.RoleAssistant {
-			end.Text = e.Text
+			end.Text, end.StopReason = e.Text, e.StopReason
 		}
 	}
 	return end, true, nil

@@ -86,12 +86,12 @@ func (s *Server) bearer(w http.ResponseWriter, r *http.Request, scope string) (C
 	cred, fault := s.identify(r.Context(), connectAuth{Token: strings.TrimSpace(secret)}, s.clientAddr(r))
 	switch {
 	case fault != nil && fault.Code == codeUnavailable:
-		writeError(w, http.StatusTooManyRequests, fault)
+		refuse(w, r, http.StatusTooManyRequests, fault)
 	case fault != nil:
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		writeError(w, http.StatusUnauthorized, fault)
+		refuse(w, r, http.StatusUnauthorized, fault)
 	case levelOf(cred.Scopes) < scopeLevel(scope):
-		writeError(w, http.StatusForbidden, missingScope(scope))
+		refuse(w, r, http.StatusForbidden, missingScope(scope))
 	default:
 		return cred, true
 	}

@@ -29,6 +29,8 @@ type house struct {
 	byKey    map[string]*letter // by dedupe
 	deferred []chat.Message
 	callers  []gateway.Caller
+	stops    []store.StopParams
+	stopped  chan struct{} // gets one value per Stop, if there is room
 	gate     chan struct{}
 	turns    sync.WaitGroup
 	ended    chan struct{} // closed by close
@@ -64,7 +66,7 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{
 		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{},
-		gate: make(chan struct{}), ended: make(chan struct{}),
+		gate: make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}, 16),
 	}
 	t.Cleanup(h.close)
 	return h
@@ -340,6 +342,11 @@ func (h *house) Defer(_ context.Context, m chat.Message, _ gateway.Caller) error
 
 func (h *house) Stop(_ context.Context, p store.StopParams) ([]string, error) {
 	h.mu.Lock()
+	h.stops = append(h.stops, p)
+	select {
+	case h.stopped <- struct{}{}:
+	default:
+	}
 	r := h.sessions[p.Session.String()]
 	if r == nil {
 		h.mu.Unlock()

@@ -58,8 +58,9 @@ type Config struct {
 	// and MaxPerPrincipal of one credential (1,000).
 	MaxSockets, MaxStrangers, MaxStrangersPerAddr, MaxPerPrincipal int
 
-	// CronWritesPerMinute (300), ChatsPerMinute (600) are per principal, RequestsPerSecond (200) per connection; [Off] = no limit.
-	CronWritesPerMinute, ChatsPerMinute, RequestsPerSecond int
+	// CronWritesPerMinute (300), ChatsPerMinute (600) are per principal, HooksPerMinute (60) per hook, RequestsPerSecond (200) per
+	// connection; [Off] = no limit.
+	CronWritesPerMinute, ChatsPerMinute, HooksPerMinute, RequestsPerSecond int
 	// Limiter counts calls per principal; nil = in this process. A cluster may hand in one that all replicas share.
 	Limiter Limiter
 
@@ -69,6 +70,9 @@ type Config struct {
 	HoldConnects bool
 	// StopTimeout is how long Serve waits for connections when it ends; default 5 s.
 	StopTimeout time.Duration
+
+	// Hooks are the webhooks that become messages, by name; see [Hook].
+	Hooks map[string]Hook
 
 	// Dashboard serves /dashboard and below; nil = off.
 	Dashboard http.Handler
@@ -135,6 +139,7 @@ func (c Config) withDefaults() Config {
 	c.MaxPerPrincipal = orInt(c.MaxPerPrincipal, 1_000)
 	c.CronWritesPerMinute = orInt(c.CronWritesPerMinute, 300)
 	c.ChatsPerMinute = orInt(c.ChatsPerMinute, 600)
+	c.HooksPerMinute = orInt(c.HooksPerMinute, 60)
 	c.RequestsPerSecond = orInt(c.RequestsPerSecond, 200)
 	c.Deadlines = c.Deadlines.withDefaults()
 	c.StopTimeout = orDuration(c.StopTimeout, 5*time.Second)
@@ -142,7 +147,7 @@ func (c Config) withDefaults() Config {
 		c.Observer = NoObserver{}
 	}
 	if c.Limiter == nil {
-		c.Limiter = newLocalLimiter(c.CronWritesPerMinute, c.ChatsPerMinute)
+		c.Limiter = newLocalLimiter(c.CronWritesPerMinute, c.ChatsPerMinute, c.HooksPerMinute)
 	}
 	return c
 }
@@ -158,6 +163,9 @@ func (c Config) check() error {
 	}
 	for _, cred := range c.Credentials {
 		faults = append(faults, cred.check())
+	}
+	for name, hook := range c.Hooks {
+		faults = append(faults, hook.check(name))
 	}
 	for _, o := range c.AllowedOrigins {
 		faults = append(faults, checkOrigin(o))

@@ -37,8 +37,18 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	_, _ = w.Write(append(mustJSON(body), '\n')) //nolint:errcheck // the client has gone
 }
 
-// routes is the whole HTTP surface. base is the context of what outlives a request: connections and their calls.
-func (s *Server) routes(base context.Context) http.Handler {
+// refuse answers with an error in the form that belongs to the path: that of OpenAI below /v1, our own elsewhere.
+func refuse(w http.ResponseWriter, r *http.Request, status int, e *wireError) {
+	if strings.HasPrefix(r.URL.Path, apiPrefix) {
+		writeAPIError(w, status, e)
+		return
+	}
+	writeError(w, status, e)
+}
+
+// routes is the whole HTTP surface. base is the context of what outlives a request: connections and their calls. waits is over when
+// the gateway begins to stop: answers that are still waited for end then.
+func (s *Server) routes(base, waits context.Context) http.Handler {
 	r := chi.NewRouter()
 	r.Use(s.recoverer, middleware.GetHead, s.sockets(base))
 	r.Get("/healthz", s.healthz)
@@ -49,6 +59,9 @@ func (s *Server) routes(base context.Context) http.Handler {
 		r.Get("/", s.root)
 		r.Get("/ws", upgradeNeeded)
 		s.optional(r)
+		r.Post("/v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.completions(waits, w, r) })
+		r.Get("/v1/models", s.models)
+		r.Post("/hooks/{name}", s.hook)
 	})
 	r.NotFound(s.guarded(notFound))
 	r.MethodNotAllowed(s.guarded(methodNotAllowed(r)))
@@ -88,8 +101,8 @@ func upgradeNeeded(w http.ResponseWriter, _ *http.Request) {
 	writeError(w, http.StatusUpgradeRequired, invalid("this path speaks WebSocket only"))
 }
 
-func notFound(w http.ResponseWriter, _ *http.Request) {
-	writeError(w, http.StatusNotFound, invalid("no such path"))
+func notFound(w http.ResponseWriter, r *http.Request) {
+	refuse(w, r, http.StatusNotFound, invalid("no such path"))
 }
 
 func methodNotAllowed(r chi.Routes) http.HandlerFunc {
@@ -104,7 +117,7 @@ func methodNotAllowed(r chi.Routes) http.HandlerFunc {
 			allowed = append(allowed, http.MethodHead)
 		}
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		writeError(w, http.StatusMethodNotAllowed, invalid("this path does not take "+cutName(req.Method)))
+		refuse(w, req, http.StatusMethodNotAllowed, invalid("this path does not take "+cutName(req.Method)))
 	}
 }
 
@@ -113,7 +126,7 @@ func (s *Server) recoverer(next http.Handler) http.Handler {
 		defer func() {
 			if v := recover(); v != nil {
 				s.log.ErrorContext(r.Context(), "http handler panicked", slog.Any("value", v), slog.String("path", r.URL.Path))
-				writeError(w, http.StatusInternalServerError, &wireError{Code: codeUnavailable, Message: "internal error"})
+				refuse(w, r, http.StatusInternalServerError, &wireError{Code: codeUnavailable, Message: "internal error"})
 			}
 		}()
 		next.ServeHTTP(w, r)
@@ -195,7 +208,7 @@ func (s *Server) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	if (*s.hosts.Load())[hostOnly(r.Host)] {
 		return true
 	}
-	writeError(w, http.StatusMisdirectedRequest, invalid("unknown host; add it to the allowed hosts if it is yours"))
+	refuse(w, r, http.StatusMisdirectedRequest, invalid("unknown host; add it to the allowed hosts if it is yours"))
 	return false
 }
 
@@ -233,7 +246,7 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	if len(origins) == 1 && sameOrigin(origins[0], s.scheme(r), r.Host) {
 		return true
 	}
-	writeError(w, http.StatusForbidden, &wireError{Code: codeForbidden, Message: "this origin is not allowed"})
+	refuse(w, r, http.StatusForbidden, &wireError{Code: codeForbidden, Message: "this origin is not allowed"})
 	return false
 }
 

@@ -15,6 +15,7 @@ type LimitClass string
 const (
 	LimitCronWrites LimitClass = "cron_writes" // cron writes and wake
 	LimitChats      LimitClass = "chat"        // chat.send, agent, HTTP completions
+	LimitHooks      LimitClass = "hooks"       // calls of one hook
 )
 
 // Limiter decides whether a principal may make one more call of a class. It must not block longer than a few milliseconds.
@@ -35,9 +36,9 @@ type bucketKey struct {
 	class     LimitClass
 }
 
-func newLocalLimiter(cronWrites, chats int) *localLimiter {
+func newLocalLimiter(cronWrites, chats, hooks int) *localLimiter {
 	return &localLimiter{
-		perMinute: map[LimitClass]int{LimitCronWrites: cronWrites, LimitChats: chats},
+		perMinute: map[LimitClass]int{LimitCronWrites: cronWrites, LimitChats: chats, LimitHooks: hooks},
 		buckets:   map[bucketKey]*rate.Limiter{},
 	}
 }

@@ -9,7 +9,7 @@ type Observer interface {
 	ConnClosed(reason CloseReason)
 	// Request ends; method is one of the table or "unknown", result is ok or the code of the error.
 	Request(method, result string, took time.Duration)
-	// AuthFailed: reason is missing, mismatch or locked.
+	// AuthFailed: reason is missing, mismatch, locked or hook.
 	AuthFailed(reason string)
 }
 

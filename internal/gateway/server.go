@@ -15,6 +15,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 	"golang.org/x/time/rate"
+
+	"laneway/internal/agent"
 )
 
 // errStopping is the cause with which everything under way ends when the gateway does.
@@ -39,6 +41,7 @@ type Server struct {
 	connSeq     atomic.Uint64
 	state       lifeState
 	health      atomic.Pointer[healthPicture]
+	noHook      agent.Secret                    // stands for the secret of hooks that do not exist
 	hosts       atomic.Pointer[map[string]bool] // host names that requests may be addressed to
 }
 
@@ -60,7 +63,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(),
 		keys: newKeyring(cfg.Credentials, cfg.Source),
 		memo: newMemo(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
-		bootID: uuid.NewString(), startedAt: time.Now(),
+		bootID: uuid.NewString(), startedAt: time.Now(), noHook: newNoHook(),
 	}
 	s.methods, s.methodNames = tableOf(opsMethods(), chatMethods(), sessionMethods(), emptyMethods())
 	s.state.up.Store(!cfg.HoldConnects)
@@ -100,7 +103,9 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	s.look(base)
 	cancel := s.backend.Subscribe(s.publish)
 	defer cancel()
-	srv := s.httpServer(base)
+	waits, endWaits := context.WithCancelCause(base)
+	defer endWaits(errStopping)
+	srv := s.httpServer(base, waits)
 	var loops sync.WaitGroup
 	watch, endWatch := context.WithCancel(base)
 	loops.Go(func() { s.watch(watch) })
@@ -109,6 +114,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 		loops.Go(func() { failed <- srv.Serve(l) })
 	}
 	err := firstFailure(ctx, failed)
+	endWaits(errStopping) // before the bound begins, so that their answers are still written
 	stopErr := s.stop(srv, cut)
 	endWatch()
 	loops.Wait()
@@ -166,9 +172,9 @@ func (s *Server) await(ctx context.Context) int64 {
 	}
 }
 
-func (s *Server) httpServer(base context.Context) *http.Server {
+func (s *Server) httpServer(base, waits context.Context) *http.Server {
 	return &http.Server{
-		Handler:           s.routes(base),
+		Handler:           s.routes(base, waits),
 		ReadHeaderTimeout: s.cfg.Deadlines.Header,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,6 +54,7 @@ type bubble struct {
 	*testing.T
 	house *house
 	open  func() *socket // a client that has read the challenge
+	http  *http.Client
 }
 
 // virtual runs f in a bubble with a gateway that has all its real deadlines.
@@ -82,7 +84,12 @@ func virtual(t *testing.T, f func(t *bubble)) {
 			s.read()
 			return s
 		}
-		f(&bubble{T: t, house: h, open: open})
+		tr := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+			here, there := net.Pipe()
+			l.conns <- there
+			return here, nil
+		}}
+		f(&bubble{T: t, house: h, open: open, http: &http.Client{Transport: tr}})
 		cancel()
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)

@@ -23,6 +23,14 @@ type wireError struct {
 	Details      map[string]any `json:"details,omitempty"`
 	Retryable    bool           `json:"retryable,omitempty"`
 	RetryAfterMs int64          `json:"retryAfterMs,omitempty"`
+
+	status int // of an HTTP answer, where the code alone does not say it
+}
+
+// withStatus gives a refusal a status of its own.
+func (e *wireError) withStatus(status int) *wireError {
+	e.status = status
+	return e
 }
 
 // Error is the message.

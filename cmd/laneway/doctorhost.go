@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"laneway/internal/app"
+	"laneway/internal/config"
+)
+
+const (
+	mebibyte    = 1 << 20
+	littleSpace = 1024 * mebibyte
+	noSpace     = 100 * mebibyte
+)
+
+// notChecked stands where the configuration cannot be read.
+func notChecked() []finding { return warning("not checked", "mend the configuration first") }
+
+func findings(list []app.Finding) []finding {
+	out := make([]finding, 0, len(list))
+	for _, f := range list {
+		out = append(out, finding{Level: level(f.Weight), Text: f.Text, Cure: f.Cure})
+	}
+	return out
+}
+
+func checkDatabase(ctx context.Context, p *patient) []finding {
+	if p.loaded == nil {
+		return notChecked()
+	}
+	return findings(app.ExamineStore(ctx, p.loaded.Config, p.env.now))
+}
+
+func checkAgents(ctx context.Context, p *patient) []finding {
+	if p.loaded == nil {
+		return notChecked()
+	}
+	return findings(app.ExamineAgents(ctx, p.loaded.Config, p.env.lookupEnv))
+}
+
+// checkSpace looks at the disk under the data directory.
+func checkSpace(_ context.Context, p *patient) []finding {
+	if p.loaded == nil {
+		return notChecked()
+	}
+	free, err := freeSpace(p.loaded.Config.Data)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return ok("the data directory does not exist yet")
+	case errors.Is(err, errors.ErrUnsupported):
+		return ok("not measured on this system")
+	case err != nil:
+		return warning("the free space cannot be read", "")
+	case free < noSpace:
+		return failure(fmt.Sprintf("%d MiB are free", free/mebibyte), "make room before the database cannot write")
+	case free < littleSpace:
+		return warning(fmt.Sprintf("%d MiB are free", free/mebibyte), "make room")
+	default:
+		return ok("%d MiB are free", free/mebibyte)
+	}
+}
+
+// checkTokenFile looks who may read the token.
+func checkTokenFile(_ context.Context, p *patient) []finding {
+	if p.loaded == nil {
+		return notChecked()
+	}
+	path := p.loaded.Config.TokenFile
+	if path == "" {
+		path = config.TokenPath(p.loaded.Config.Data)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return ok("there is no token file; a token is given, or laneway serve makes one")
+	case err != nil:
+		return failure(path+" cannot be read", "check who owns it")
+	case info.Mode().Perm()&0o077 != 0:
+		return failure(fmt.Sprintf("token file %s has mode %04o", path, info.Mode().Perm()), "run: chmod 600 "+path)
+	default:
+		return ok("%s is readable by its owner only", path)
+	}
+}
+
+// channelReport is the part of channels.status that the doctor reads.
+type channelReport struct {
+	Accounts map[string][]struct {
+		AccountID string  `json:"accountId"`
+		Enabled   bool    `json:"enabled"`
+		Running   bool    `json:"running"`
+		Connected bool    `json:"connected"`
+		LastError *string `json:"lastError"`
+		Failed    int     `json:"outboxFailed"`
+	} `json:"channelAccounts"`
+}
+
+// checkChannels asks the running gateway.
+func checkChannels(ctx context.Context, p *patient) []finding {
+	var report channelReport
+	if err := p.flags.client(p).call(ctx, p.env, "channels.status", map[string]any{}, &report); err != nil {
+		return warning("not checked: no gateway answers", "start it, or give --url and --token")
+	}
+	var all []finding
+	for _, id := range slices.Sorted(maps.Keys(report.Accounts)) {
+		for _, a := range report.Accounts[id] {
+			name := cell(id, 40) + " " + cell(a.AccountID, 40)
+			switch {
+			case !a.Enabled:
+				all = append(all, ok("%s is switched off", name)...)
+			case !a.Connected:
+				why := ""
+				if a.LastError != nil {
+					why = ": " + oneLine(*a.LastError)
+				}
+				all = append(all, warning(name+" is not connected"+why, "see the log of the gateway")...)
+			case a.Failed > 0:
+				all = append(all, warning(fmt.Sprintf("%s could not deliver %d replies", name, a.Failed), "see the log of the gateway")...)
+			default:
+				all = append(all, ok("%s is connected", name)...)
+			}
+		}
+	}
+	return all
+}

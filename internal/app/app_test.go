@@ -1,0 +1,305 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"go.uber.org/goleak"
+
+	"laneway/internal/app"
+	"laneway/internal/chat"
+	"laneway/internal/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	patience   = 30 * time.Second // for what must happen; never how long a test takes
+	ownerToken = "owner-token-0123456789-abcdefghijk"
+	hookSecret = "hook-secret-0123456789-abcdefghijk"
+)
+
+// gatewayAt is a whole gateway in this process, with a store in a directory of its own.
+type gatewayAt struct {
+	t    *testing.T
+	cfg  config.Config
+	addr string
+}
+
+func start(t *testing.T) *gatewayAt {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "laneway.yaml")
+	text := "listen: [\"127.0.0.1:0\"]\nmetrics_listen: \"off\"\ntoken: " + ownerToken + "\ndata: " + dir +
+		"\nhooks:\n  deploy: {secret: " + hookSecret + "}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := config.Load(config.Options{File: file, LookupEnv: func(string) (string, bool) { return "", false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := config.Preflight(loaded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds, err := plan.Prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan string, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- app.Run(ctx, app.Options{
+			Loaded: loaded, Credentials: creds, Version: "test", Log: slog.New(slog.DiscardHandler),
+			Ready: func(addresses []string) { ready <- addresses[0] }, LookupEnv: os.LookupEnv,
+		})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	select {
+	case addr := <-ready:
+		return &gatewayAt{t: t, cfg: loaded.Config, addr: addr}
+	case err := <-done:
+		done <- nil
+		t.Fatalf("the gateway ended: %v", err)
+	case <-time.After(patience):
+		t.Fatal("the gateway does not listen")
+	}
+	return nil
+}
+
+// connect opens a socket and asks for every scope; it returns the granted ones, or the message of the refusal.
+func (g *gatewayAt) connect(token string) (ws *websocket.Conn, scopes []string, refused string) {
+	g.t.Helper()
+	ws, resp, err := websocket.DefaultDialer.Dial("ws://"+g.addr+"/ws", nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	g.t.Cleanup(func() { _ = ws.Close() })
+	if err := ws.WriteJSON(map[string]any{"type": "req", "id": "1", "method": "connect", "params": map[string]any{
+		"minProtocol": 4, "maxProtocol": 4, "auth": map[string]string{"token": token},
+		"scopes": []string{"operator.read", "operator.write", "operator.admin"},
+		"client": map[string]string{"id": "t", "version": "1", "platform": "linux", "mode": "test"},
+	}}); err != nil {
+		g.t.Fatal(err)
+	}
+	_ = ws.SetReadDeadline(time.Now().Add(patience))
+	for {
+		var f struct {
+			Type    string
+			OK      bool
+			Payload struct{ Auth struct{ Scopes []string } }
+			Error   struct{ Message string }
+		}
+		if err := ws.ReadJSON(&f); err != nil {
+			g.t.Fatal(err)
+		}
+		if f.Type == "res" {
+			return ws, f.Payload.Auth.Scopes, f.Error.Message
+		}
+	}
+}
+
+// untilKnown connects until a token that was just made is taken.
+func (g *gatewayAt) untilKnown(token string) (*websocket.Conn, []string) {
+	g.t.Helper()
+	again := time.NewTicker(200 * time.Millisecond) // the list of tokens is read every two seconds
+	defer again.Stop()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-again.C {
+		ws, scopes, refused := g.connect(token)
+		if refused == "" {
+			return ws, scopes
+		}
+		_ = ws.Close()
+	}
+	g.t.Fatal("the new token is not taken")
+	return nil, nil
+}
+
+func TestRevokedTokenLosesItsSocketsWithinFiveSeconds(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	_, secret, err := app.CreateToken(t.Context(), g.cfg, app.TokenRequest{Name: "ci", Scopes: []string{"write"}}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, scopes := g.untilKnown(secret.Reveal())
+	if strings.Join(scopes, " ") != "operator.read operator.write" {
+		t.Errorf("scopes %v", scopes)
+	}
+	second, _, _ := g.connect(secret.Reveal())
+	owner, _, _ := g.connect(ownerToken)
+	revoked := time.Now()
+	if err := app.RevokeToken(t.Context(), g.cfg, "ci", "test"); err != nil {
+		t.Fatal(err)
+	}
+	for _, ws := range []*websocket.Conn{first, second} {
+		if code := closeCode(ws); code != websocket.ClosePolicyViolation {
+			t.Errorf("closed with %d, want 1008", code)
+		}
+	}
+	if took := time.Since(revoked); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if _, _, refused := g.connect(secret.Reveal()); refused == "" {
+		t.Error("the revoked token is taken")
+	}
+	if err := owner.WriteJSON(map[string]any{"type": "req", "id": "2", "method": "health"}); err != nil {
+		t.Errorf("the owner's socket: %v", err)
+	}
+	if list, err := app.ListTokens(t.Context(), g.cfg); err != nil || len(list) != 0 {
+		t.Errorf("left %+v, %v", list, err)
+	}
+}
+
+func closeCode(ws *websocket.Conn) int {
+	_ = ws.SetReadDeadline(time.Now().Add(patience))
+	for {
+		_, _, err := ws.ReadMessage()
+		var closed *websocket.CloseError
+		switch {
+		case errors.As(err, &closed):
+			return closed.Code
+		case err != nil:
+			return 0
+		}
+	}
+}
+
+func TestTokensAreCheckedWhenTheyAreMade(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	for name, r := range map[string]app.TokenRequest{
+		"reserved":   {Name: "gateway", Scopes: []string{"read"}},
+		"a hook's":   {Name: "hook:deploy", Scopes: []string{"read"}},
+		"no scope":   {Name: "a"},
+		"scope":      {Name: "a", Scopes: []string{"root"}},
+		"visibility": {Name: "a", Scopes: []string{"read"}, Visible: "some"},
+		"past":       {Name: "a", Scopes: []string{"read"}, ExpiresIn: -time.Hour},
+	} {
+		if _, _, err := app.CreateToken(t.Context(), g.cfg, r, "test"); !errors.Is(err, chat.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// post sends a request until the gateway is ready for it: for a moment after the start it is not registered in its store.
+func (g *gatewayAt) post(path, body string, headers map[string]string) (int, map[string]any) {
+	g.t.Helper()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for end := time.Now().Add(patience); ; <-again.C {
+		if status, out := g.postOnce(path, body, headers); status != http.StatusServiceUnavailable || time.Now().After(end) {
+			return status, out
+		}
+	}
+}
+
+func (g *gatewayAt) postOnce(path, body string, headers map[string]string) (int, map[string]any) {
+	g.t.Helper()
+	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodPost, "http://"+g.addr+path, strings.NewReader(body))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	for k, v := range headers {
+		req.Header.Set(k, v)
+	}
+	tr := &http.Transport{DisableKeepAlives: true}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	var out map[string]any
+	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&out); err != nil {
+		g.t.Fatalf("%d %s", resp.StatusCode, raw)
+	}
+	return resp.StatusCode, out
+}
+
+func TestCompletionGoesThroughTheHouseAndIsRepeatable(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	headers := map[string]string{"Authorization": "Bearer " + ownerToken, "Idempotency-Key": "k1"}
+	const body = `{"model":"laneway","messages":[{"role":"user","content":"good morning"}]}`
+	status, first := g.post("/v1/chat/completions", body, headers)
+	text, _ := json.Marshal(first["choices"])
+	if status != http.StatusOK || !strings.Contains(string(text), "good morning") {
+		t.Fatalf("%d %v", status, first)
+	}
+	status, second := g.post("/v1/chat/completions", body, headers)
+	again, _ := json.Marshal(second["choices"])
+	if status != http.StatusOK || second["id"] != first["id"] || !bytes.Equal(text, again) {
+		t.Errorf("%d %v, want %v", status, second, first)
+	}
+	if status, other := g.post("/v1/chat/completions", strings.Replace(body, "good", "bad", 1), headers); status != http.StatusConflict {
+		t.Errorf("%d %v", status, other)
+	}
+}
+
+func TestHookIsDurableAndUnique(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	at := strconv.FormatInt(time.Now().Unix(), 10)
+	mac := hmac.New(sha256.New, []byte(hookSecret))
+	_, _ = mac.Write([]byte(at + ".v1.2 is out"))
+	headers := map[string]string{"X-Laneway-Signature": "t=" + at + ",v1=" + hex.EncodeToString(mac.Sum(nil))}
+	status, first := g.post("/hooks/deploy", "v1.2 is out", headers)
+	if status != http.StatusAccepted || first["duplicate"] != false || first["sessionKey"] != "agent:main:hook:deploy" {
+		t.Fatalf("%d %v", status, first)
+	}
+	if status, again := g.post("/hooks/deploy", "v1.2 is out", headers); status != http.StatusAccepted || again["duplicate"] != true || again["runId"] != first["runId"] {
+		t.Errorf("%d %v, want %v", status, again, first)
+	}
+	headers["Idempotency-Key"] = "other"
+	if status, replay := g.post("/hooks/deploy", "v1.2 is out", headers); status != http.StatusConflict {
+		t.Errorf("a recorded call under another key: %d %v", status, replay)
+	}
+}
+
+func TestDashboardIsServed(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(must(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.addr+"/dashboard", nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Security-Policy") == "" {
+		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+	}
+}
+
+func must(r *http.Request, err error) *http.Request {
+	if err != nil {
+		panic(err)
+	}
+	return r
+}

@@ -1,0 +1,147 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"laneway/internal/config"
+	"laneway/internal/store"
+	"laneway/internal/store/sqlite"
+)
+
+// Weight is how much a finding matters.
+type Weight string
+
+// The weights.
+const (
+	Fine    Weight = "ok"
+	Warning Weight = "warning"
+	Failure Weight = "failure"
+)
+
+// Finding is one sentence about one subject, with what to do about it where something is to be done.
+type Finding struct {
+	Weight     Weight
+	Text, Cure string
+}
+
+const (
+	rowsPerRule   = 20
+	clockWarning  = 2 * time.Second // certificates, signatures and logs begin to disagree
+	ruleMargin    = 5 * time.Second
+	drainMargin   = 2 * time.Second
+	forgottenDead = 24 * time.Hour
+)
+
+// ExamineStore looks whether the configured database can be used: that it answers, that its schema fits this program, what its clock
+// says, and whether its tables obey their rules. It changes nothing and may run beside a gateway.
+func ExamineStore(ctx context.Context, cfg config.Config, clock func() time.Time) []Finding {
+	s, err := visitStore(ctx, cfg)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return []Finding{{Weight: Fine, Text: "there is no database yet; laneway serve makes it"}}
+	case errors.Is(err, sqlite.ErrOldSchema):
+		return []Finding{{Failure, "the schema is older than this program", "run: laneway migrate up"}}
+	case err != nil:
+		return []Finding{{Failure, err.Error(), "check the address of the database and whether it runs"}}
+	}
+	found := []Finding{{Weight: Fine, Text: s.Kind() + " answers, and its schema is that of this program"}}
+	now, err := s.Now(ctx)
+	if err != nil {
+		found = append(found, Finding{Failure, "the clock of the database cannot be read: " + err.Error(), ""})
+	} else {
+		found = append(found, examineClock(now, clock()))
+		found = append(found, examineRules(ctx, s, ruleValues(cfg, now))...)
+	}
+	if err := s.Close(); err != nil {
+		found = append(found, Finding{Warning, err.Error(), ""})
+	}
+	return found
+}
+
+func examineClock(theirs, ours time.Time) Finding {
+	apart := theirs.Sub(ours).Abs().Round(100 * time.Millisecond)
+	if apart > clockWarning {
+		return Finding{Warning, fmt.Sprintf("the clocks of the database and of this host are %s apart", apart), "set both by NTP; jobs follow the database's"}
+	}
+	return Finding{Weight: Fine, Text: "the clocks of the database and of this host agree"}
+}
+
+// ruleValues are what the rules are checked with. There is no value for the secret that must not be found: it would travel into the log of
+// the database's statements.
+func ruleValues(cfg config.Config, now time.Time) map[string]any {
+	before := func(d time.Duration) int64 { return now.Add(-d).UnixMilli() }
+	values := map[string]any{
+		"now": before(0), "gone": before(time.Duration(cfg.Cluster.Lease) + ruleMargin),
+		"drain": before(time.Duration(cfg.DrainTimeout) + drainMargin), "since": before(forgottenDead), "cap": int64(longestQueue(cfg)),
+	}
+	for lane, limit := range cfg.Lanes.Map() {
+		values[lane] = int64(limit)
+	}
+	return values
+}
+
+// longestQueue is the largest limit of a session's queue that any agent on any channel has.
+func longestQueue(cfg config.Config) int {
+	longest := cfg.Queue.Cap
+	for id := range cfg.Agents {
+		for _, channel := range []string{"", "web", "telegram"} {
+			longest = max(longest, cfg.QueueFor(id, channel).Cap)
+		}
+	}
+	return longest
+}
+
+func examineRules(ctx context.Context, look store.Inspector, values map[string]any) []Finding {
+	var found []Finding
+	checked, skipped := 0, 0
+	for _, rule := range store.Invariants() {
+		if slices.ContainsFunc(rule.Params, func(name string) bool { return values[name] == nil }) {
+			skipped++
+			continue
+		}
+		checked++
+		rows, err := look.Violations(ctx, rule, values, rowsPerRule)
+		switch {
+		case err != nil:
+			found = append(found, Finding{Failure, fmt.Sprintf("rule %s could not be checked: %v", rule.ID, err), ""})
+		case len(rows) > 0:
+			found = append(found, broken(rule, rows))
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	return []Finding{{Weight: Fine, Text: fmt.Sprintf("%d rules of the tables hold, %d need a value that only the running gateway has", checked, skipped)}}
+}
+
+// broken says where a rule is broken. What a dead process left behind is no damage: the next gateway takes it over.
+func broken(rule store.Invariant, rows [][]string) Finding {
+	places := make([]string, 0, len(rows))
+	for _, row := range rows {
+		places = append(places, strings.Join(row[min(1, len(row)):], " "))
+	}
+	f := Finding{Weight: Failure, Text: fmt.Sprintf("rule %s is broken in %s: %s (%s)", rule.ID, count(len(rows)), rule.Rule, strings.Join(places, "; "))}
+	if slices.Contains([]string{"I5.stranded", "I7.left", "I7.drain", "I10.nodes"}, rule.ID) {
+		f.Weight, f.Cure = Warning, "start a gateway; it takes over what a dead one left"
+		return f
+	}
+	f.Cure = "keep a copy of the database and report this with the log of the gateway"
+	return f
+}
+
+func count(n int) string {
+	switch {
+	case n == 1:
+		return "1 place"
+	case n >= rowsPerRule:
+		return fmt.Sprintf("%d places or more", n)
+	default:
+		return fmt.Sprintf("%d places", n)
+	}
+}

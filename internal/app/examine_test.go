@@ -1,0 +1,147 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/config"
+	"laneway/internal/store"
+	"laneway/internal/store/sqlite"
+)
+
+func configAt(t *testing.T) config.Config {
+	t.Helper()
+	loaded, err := config.Load(config.Options{Flags: []config.Setting{{Path: "data", Flag: "--data", Values: []string{t.TempDir()}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded.Config
+}
+
+func weights(found []Finding) string {
+	words := make([]string, 0, len(found))
+	for _, f := range found {
+		words = append(words, string(f.Weight))
+	}
+	return strings.Join(words, " ")
+}
+
+func TestStoreIsExaminedInEveryState(t *testing.T) {
+	t.Parallel()
+	cfg := configAt(t)
+	at := sqlite.Config{Path: filepath.Join(cfg.Data, sqliteName)}
+	look := func(shift time.Duration) []Finding {
+		return ExamineStore(t.Context(), cfg, func() time.Time { return time.Now().Add(shift) })
+	}
+	if found := look(0); weights(found) != "ok" || !strings.Contains(found[0].Text, "no database yet") {
+		t.Errorf("without a database: %+v", found)
+	}
+	if _, err := sqlite.Migrate(t.Context(), at, sqlite.Up); err != nil {
+		t.Fatal(err)
+	}
+	if found := look(0); weights(found) != "ok ok ok" {
+		t.Errorf("a new database: %+v", found)
+	}
+	if found := look(time.Hour); weights(found) != "ok warning ok" || !strings.Contains(found[1].Text, "1h0m0s apart") {
+		t.Errorf("clocks apart: %+v", found)
+	}
+	if _, err := sqlite.Migrate(t.Context(), at, sqlite.Down); err != nil {
+		t.Fatal(err)
+	}
+	if found := look(0); weights(found) != "failure" || !strings.Contains(found[0].Cure, "migrate up") {
+		t.Errorf("an old schema: %+v", found)
+	}
+}
+
+// brokenRules answers with rows for the rules that it names.
+type brokenRules map[string][][]string
+
+func (b brokenRules) Violations(_ context.Context, rule store.Invariant, _ map[string]any, _ int) ([][]string, error) {
+	if rows, ok := b[rule.ID]; ok && rows == nil {
+		return nil, errors.New("the table is gone")
+	}
+	return b[rule.ID], nil
+}
+
+func TestBrokenRulesAreNamedWithTheirPlaces(t *testing.T) {
+	t.Parallel()
+	cfg := configAt(t)
+	found := examineRules(t.Context(), brokenRules{
+		"I8.seq": {{"I8.seq", "agent:main:a", "7"}, {"I8.seq", "agent:main:b", "9"}}, "I7.left": {{"I7.left", "r1", "n1"}}, "I8.twice": nil,
+	}, ruleValues(cfg, time.Now()))
+	lines := make([]string, 0, len(found))
+	for _, f := range found {
+		lines = append(lines, string(f.Weight)+" "+f.Text+"; "+f.Cure)
+	}
+	text := strings.Join(lines, "\n")
+	for _, want := range []string{
+		"failure rule I8.seq is broken in 2 places", "agent:main:a 7; agent:main:b 9", "warning rule I7.left is broken in 1 place",
+		"start a gateway", "failure rule I8.twice could not be checked",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+func TestAgentsAreExaminedWithoutAskingThemAnything(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "tool"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "text"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan string, 8)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.URL.Path
+		switch r.Header.Get("Authorization") {
+		case "Bearer good":
+		case "Bearer moved":
+			http.Redirect(w, r, "http://127.0.0.1:1/steal", http.StatusFound)
+		default:
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(server.Close)
+	lookup := func(name string) (string, bool) { return dir, name == "PATH" }
+	endpoint := func(url, key string) config.Agent {
+		return config.Agent{Runner: config.RunnerOpenAI, BaseURL: url + "/v1", Model: "m", APIKey: config.NewSecret(key), ContextWindow: 32768, OutputLimit: 1 << 20}
+	}
+	program := func(name string) config.Agent {
+		return config.Agent{Runner: config.RunnerCommand, Command: []string{name}, Input: "text", OutputLimit: 1 << 20}
+	}
+	for name, tc := range map[string]struct {
+		agent config.Agent
+		want  Weight
+	}{
+		"echo":      {config.Agent{Runner: config.RunnerEcho}, Warning},
+		"program":   {program("tool"), Fine},
+		"its path":  {program(filepath.Join(dir, "tool")), Fine},
+		"no access": {program("text"), Failure},
+		"missing":   {program("nothing"), Failure},
+		"endpoint":  {endpoint(server.URL, "good"), Fine},
+		"redirect":  {endpoint(server.URL, "moved"), Fine},
+		"bad key":   {endpoint(server.URL, "bad"), Failure},
+		"silent":    {endpoint("http://127.0.0.1:1", "good"), Failure},
+	} {
+		cfg := config.Config{Agents: map[string]config.Agent{"main": tc.agent}}
+		if found := ExamineAgents(t.Context(), cfg, lookup); len(found) != 1 || found[0].Weight != tc.want {
+			t.Errorf("%s: %+v, want %s", name, found, tc.want)
+		}
+	}
+	close(asked)
+	for request := range asked {
+		if request != "GET /v1/models" {
+			t.Errorf("the endpoint was asked for %s", request)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"laneway/internal/config"
+)
+
+// ExamineAgents looks whether the configured agents can work: that programs exist and endpoints answer. It asks no model anything.
+func ExamineAgents(ctx context.Context, cfg config.Config, lookup func(string) (string, bool)) []Finding {
+	var found []Finding
+	for _, id := range slices.Sorted(maps.Keys(cfg.Agents)) {
+		a := cfg.Agents[id]
+		f := examineAgent(ctx, a, lookup)
+		if _, err := buildRunner(a, lookup, slog.New(slog.DiscardHandler)); err != nil {
+			f = Finding{Failure, err.Error(), "mend agents." + id + " in the configuration"}
+		}
+		f.Text = id + ": " + f.Text
+		found = append(found, f)
+	}
+	return found
+}
+
+func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (string, bool)) Finding {
+	switch a.Runner {
+	case config.RunnerCommand:
+		return examineProgram(a.Command[0], lookup)
+	case config.RunnerOpenAI:
+		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/models", map[string]string{"Authorization": "Bearer " + a.APIKey.Reveal()}, a.APIKey.IsSet())
+	case config.RunnerAnthropic:
+		headers := map[string]string{"X-Api-Key": a.APIKey.Reveal(), "Anthropic-Version": "2023-06-01"}
+		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/v1/models", headers, a.APIKey.IsSet())
+	default:
+		return Finding{Warning, "echo answers with what it is told, for trying", "configure an agent that can do something"}
+	}
+}
+
+func examineProgram(name string, lookup func(string) (string, bool)) Finding {
+	candidates := []string{name}
+	if !strings.ContainsRune(name, filepath.Separator) {
+		candidates = nil
+		path, _ := lookup("PATH")
+		for _, dir := range filepath.SplitList(path) {
+			candidates = append(candidates, filepath.Join(dir, name))
+		}
+	}
+	for _, file := range candidates {
+		if info, err := os.Stat(file); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
+			return Finding{Weight: Fine, Text: "the program " + file + " exists"}
+		}
+	}
+	return Finding{Failure, "there is no program " + name, "install it, or give its whole path"}
+}
+
+// examineEndpoint asks for the list of models, which costs nothing. The key goes to the configured address only: no redirect is followed.
+func examineEndpoint(ctx context.Context, address string, headers map[string]string, withKey bool) Finding {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return Finding{Failure, "the address of the endpoint cannot be read", "check base_url"}
+	}
+	if withKey {
+		for name, value := range headers {
+			req.Header.Set(name, value)
+		}
+	}
+	transport := modelTransport()
+	if t, ok := transport.(*http.Transport); ok {
+		defer t.CloseIdleConnections()
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return Finding{Failure, "the endpoint " + req.URL.Host + " does not answer", "check base_url and whether it runs"}
+	}
+	defer func() { _ = resp.Body.Close() }()
+	switch status := resp.StatusCode; {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return Finding{Failure, fmt.Sprintf("the endpoint %s refuses the key (%d)", req.URL.Host, status), "check api_key"}
+	case status >= http.StatusInternalServerError:
+		return Finding{Warning, fmt.Sprintf("the endpoint %s answers with %d", req.URL.Host, status), "look at its own log"}
+	default:
+		return Finding{Weight: Fine, Text: "the endpoint " + req.URL.Host + " answers"}
+	}
+}

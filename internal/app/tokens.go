@@ -1,0 +1,183 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/config"
+	"laneway/internal/gateway"
+	"laneway/internal/store"
+	"laneway/internal/store/postgres"
+	"laneway/internal/store/sqlite"
+)
+
+// Token is one named token, without its secret.
+type Token struct {
+	Name                 string
+	Scopes               []string
+	Visible              string
+	CreatedAt, ExpiresAt time.Time // ExpiresAt zero = never
+}
+
+// TokenRequest is what a new token is to be.
+type TokenRequest struct {
+	Name string
+	// Scopes are read, write and admin, or their full names; a higher one brings the lower ones along.
+	Scopes []string
+	// Visible is all (also when empty) or own.
+	Visible string
+	// ExpiresIn is from now on; 0 = never.
+	ExpiresIn time.Duration
+}
+
+const secretBytes = 32
+
+var (
+	tokenName     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	reservedNames = []string{"gateway", "password", "write", "read", "cli", "system"} //nolint:gochecknoglobals // a constant that Go has no word for
+)
+
+// CreateToken makes a named token in the configured store and returns it with its secret, which is kept nowhere else. A gateway that runs on
+// the store takes it within two seconds.
+func CreateToken(ctx context.Context, cfg config.Config, r TokenRequest, by string) (Token, config.Secret, error) {
+	scopes, err := r.check()
+	if err != nil {
+		return Token{}, config.Secret{}, err
+	}
+	raw := make([]byte, secretBytes)
+	if _, err := io.ReadFull(rand.Reader, raw); err != nil {
+		return Token{}, config.Secret{}, fmt.Errorf("making a secret: %w", err)
+	}
+	secret := base64.RawURLEncoding.EncodeToString(raw)
+	var made Token
+	err = withTokens(ctx, cfg, func(s tokenStore) error {
+		now, err := s.Now(ctx)
+		if err != nil {
+			return err
+		}
+		c := store.Credential{Name: r.Name, Digest: sha256.Sum256([]byte(secret)), Scopes: scopes, Visible: r.visible()}
+		if r.ExpiresIn > 0 {
+			c.ExpiresAt = now.Add(r.ExpiresIn).Truncate(time.Millisecond)
+		}
+		made = tokenOf(c)
+		made.CreatedAt = now
+		return s.CreateCredential(ctx, c, store.ChangedBy{Who: "cli", Peer: by})
+	})
+	if err != nil {
+		return Token{}, config.Secret{}, err
+	}
+	return made, config.NewSecret(secret), nil
+}
+
+// ListTokens lists the named tokens of the configured store.
+func ListTokens(ctx context.Context, cfg config.Config) ([]Token, error) {
+	list := []Token{}
+	err := withTokens(ctx, cfg, func(s tokenStore) error {
+		all, err := s.Credentials(ctx)
+		for _, c := range all {
+			list = append(list, tokenOf(c))
+		}
+		return err
+	})
+	return list, err
+}
+
+// RevokeToken removes a named token. Its connections end within five seconds.
+func RevokeToken(ctx context.Context, cfg config.Config, name, by string) error {
+	return withTokens(ctx, cfg, func(s tokenStore) error {
+		return s.RevokeCredential(ctx, name, store.ChangedBy{Who: "cli", Peer: by})
+	})
+}
+
+func tokenOf(c store.Credential) Token {
+	return Token{Name: c.Name, Scopes: c.Scopes, Visible: c.Visible, CreatedAt: c.CreatedAt, ExpiresAt: c.ExpiresAt}
+}
+
+func (r TokenRequest) visible() string {
+	if r.Visible == "" {
+		return gateway.VisibleAll
+	}
+	return r.Visible
+}
+
+// check returns the scopes by their full names, lowest first.
+func (r TokenRequest) check() ([]string, error) {
+	switch {
+	case !tokenName.MatchString(r.Name):
+		return nil, chat.Errorf(chat.CodeInvalid, "a token is named by letters, digits, dots, dashes and underscores, at most 64")
+	case slices.Contains(reservedNames, r.Name):
+		return nil, chat.Errorf(chat.CodeInvalid, "the name %s belongs to the gateway; choose another", r.Name)
+	case r.visible() != gateway.VisibleAll && r.visible() != gateway.VisibleOwn:
+		return nil, chat.Errorf(chat.CodeInvalid, "visibility is all or own, not %q", r.Visible)
+	case r.ExpiresIn < 0:
+		return nil, chat.Errorf(chat.CodeInvalid, "a token cannot expire in the past")
+	case len(r.Scopes) == 0:
+		return nil, chat.Errorf(chat.CodeInvalid, "a token needs a scope: read, write or admin")
+	}
+	all := []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}
+	most := -1
+	for _, s := range r.Scopes {
+		at := slices.IndexFunc(all, func(full string) bool { return s == full || "operator."+s == full })
+		if at < 0 {
+			return nil, chat.Errorf(chat.CodeInvalid, "there is no scope %q: read, write or admin", s)
+		}
+		most = max(most, at)
+	}
+	return all[:most+1], nil
+}
+
+// tokenStore is the part of a store that the tokens need.
+type tokenStore interface {
+	store.Credentials
+	Now(ctx context.Context) (time.Time, error)
+	Close() error
+}
+
+// withTokens opens the configured store beside a gateway that may run on it.
+func withTokens(ctx context.Context, cfg config.Config, do func(tokenStore) error) error {
+	s, err := visitStore(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
+}
+
+// visitor is what a store is to somebody who looks in.
+type visitor interface {
+	tokenStore
+	store.Inspector
+	Kind() string
+}
+
+// visitStore opens the configured store for a moment: it takes no data directory and migrates nothing.
+func visitStore(ctx context.Context, cfg config.Config) (visitor, error) {
+	if !cfg.Database.IsPostgres() {
+		return sqlite.Visit(ctx, sqlite.Config{Path: sqlitePath(cfg)})
+	}
+	return postgres.Open(ctx, postgres.Config{URL: cfg.Database.Reveal(), MaxConns: 2})
+}
+
+// namedTokens brings the tokens of the store to the gateway.
+type namedTokens struct{ store store.Credentials }
+
+// Credentials lists the tokens. It is asked every two seconds.
+func (n namedTokens) Credentials(ctx context.Context) ([]gateway.Credential, error) {
+	list, err := n.store.Credentials(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]gateway.Credential, 0, len(list))
+	for _, c := range list {
+		out = append(out, gateway.Credential{Name: c.Name, Digest: c.Digest, Scopes: c.Scopes, Visible: c.Visible, ExpiresAt: c.ExpiresAt})
+	}
+	return out, nil
+}

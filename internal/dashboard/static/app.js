@@ -1,0 +1,95 @@
+// The page: the door with the token, the views behind it, and the connection between.
+
+import { $ } from "/dashboard/dom.js";
+import { Jobs } from "/dashboard/jobs.js";
+import { Overview } from "/dashboard/overview.js";
+import { Gateway } from "/dashboard/rpc.js";
+import { Sessions } from "/dashboard/sessions.js";
+
+const KEPT = "laneway.token"; // in the storage of this tab
+
+let gateway = null;
+let views = {};
+let shown = null;
+
+// A token in the fragment is taken once and removed at once, so that it stays in no history and no bookmark.
+function tokenOfFragment() {
+  const found = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (found) history.replaceState(null, "", location.pathname);
+  return found;
+}
+
+function door(message = "") {
+  sessionStorage.removeItem(KEPT);
+  gateway?.close();
+  gateway = null;
+  $("house").hidden = true;
+  $("door").hidden = false;
+  $("login-fault").textContent = message;
+  $("token").value = "";
+  $("token").focus();
+}
+
+function enter(token) {
+  $("login-fault").textContent = "";
+  link("warn", "connecting");
+  gateway = new Gateway(token, {
+    up: (hello) => welcome(token, hello),
+    down: (why) => link("bad", `${why}; trying again`),
+    refused: (why) => door(why),
+    event: (name, payload) => Object.values(views).forEach((v) => (v === shown || name === "lanes" || name === "health" ? v.event(name, payload) : null)),
+  });
+  gateway.open();
+}
+
+function welcome(token, hello) {
+  sessionStorage.setItem(KEPT, token);
+  link("good", "connected");
+  $("door").hidden = true;
+  $("house").hidden = false;
+  const methods = hello.features.methods;
+  if (Object.keys(views).length === 0) {
+    views = {
+      overview: new Overview($("view-overview"), gateway),
+      sessions: new Sessions($("view-sessions"), gateway, hello),
+      jobs: methods.includes("cron.list") ? new Jobs($("view-jobs"), gateway, hello) : null,
+    };
+    if (!views.jobs) delete views.jobs;
+  }
+  for (const v of Object.values(views)) v.gateway = gateway;
+  $("nav-jobs").hidden = !views.jobs;
+  gateway.call("sessions.subscribe").catch(() => {});
+  route();
+}
+
+function route() {
+  if (!gateway || $("house").hidden) return;
+  const name = views[location.hash.slice(1)] ? location.hash.slice(1) : "overview";
+  shown?.hide();
+  for (const section of document.querySelectorAll(".view")) section.hidden = section.id !== `view-${name}`;
+  for (const a of $("nav").children) a.setAttribute("aria-current", a.getAttribute("href") === `#${name}` ? "page" : "false");
+  shown = views[name];
+  shown.show();
+}
+
+function link(kind, text) {
+  $("link").className = `link ${kind}`;
+  $("link").textContent = text;
+}
+
+$("login").addEventListener("submit", (e) => {
+  e.preventDefault();
+  const token = $("token").value.trim();
+  if (token) enter(token);
+});
+$("leave").addEventListener("click", () => {
+  shown?.hide();
+  shown = null;
+  views = {};
+  door();
+});
+addEventListener("hashchange", route);
+
+const token = tokenOfFragment() ?? sessionStorage.getItem(KEPT);
+if (token) enter(token);
+else door();

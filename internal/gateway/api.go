@@ -1,0 +1,213 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"laneway/internal/chat"
+)
+
+const apiPrefix = "/v1/"
+
+// apiError is an error below /v1, as clients of OpenAI know it.
+type apiError struct {
+	Error apiFault `json:"error"`
+}
+
+type apiFault struct {
+	Message string  `json:"message"`
+	Type    string  `json:"type"`
+	Code    *string `json:"code"`
+	Param   *string `json:"param"`
+}
+
+// Codes below /v1 that are not just the lower case of a code of the house.
+const (
+	apiModelNotFound = "model_not_found"
+	apiRunTimeout    = "run_timeout"
+	apiRunCancelled  = "run_cancelled"
+)
+
+func apiFaultOf(status int, e *wireError) apiFault {
+	f := apiFault{Message: e.Message, Type: apiType(status)}
+	if code, ok := e.Details["code"].(string); ok {
+		code = apiCode(code)
+		f.Code = &code
+	}
+	return f
+}
+
+func apiType(status int) string {
+	switch {
+	case status == http.StatusUnauthorized:
+		return "authentication_error"
+	case status == http.StatusForbidden:
+		return "permission_error"
+	case status == http.StatusTooManyRequests:
+		return "rate_limit_error"
+	case status >= http.StatusInternalServerError:
+		return "server_error"
+	default:
+		return "invalid_request_error"
+	}
+}
+
+func apiCode(code string) string {
+	switch chat.Code(code) {
+	case chat.CodeUnknownAgent:
+		return apiModelNotFound
+	case chat.CodeQueueDropped:
+		return "queue_full"
+	default:
+		return strings.ToLower(code)
+	}
+}
+
+// writeAPIError answers below /v1. Client libraries send a request again on many states by themselves; where the turn has run, they are
+// told not to, because a second turn is a second effect.
+func writeAPIError(w http.ResponseWriter, status int, e *wireError) {
+	if !e.Retryable {
+		w.Header().Set("X-Should-Retry", "false")
+	}
+	if e.RetryAfterMs > 0 || status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", retryAfterSeconds(e.RetryAfterMs))
+	}
+	writeJSON(w, status, apiError{apiFaultOf(status, e)})
+}
+
+// httpStatus is the status of a refusal. Frames have three codes, HTTP has more words.
+func httpStatus(e *wireError) int {
+	if e.status != 0 {
+		return e.status
+	}
+	switch chat.Code(e.label()) { //nolint:exhaustive // by the code of the frame
+	case chat.CodeRateLimited, chat.CodeQueueFull, chat.CodeQueueDropped, "AUTH_RATE_LIMITED":
+		return http.StatusTooManyRequests
+	case chat.CodeUnknownAgent, chat.CodeSessionNotFound, chat.CodeNotFound:
+		return http.StatusNotFound
+	case chat.CodeKeyReused, chat.CodeConflict, apiRunCancelled:
+		return http.StatusConflict
+	case chat.CodeRunFailed:
+		return http.StatusBadGateway
+	case apiRunTimeout:
+		return http.StatusGatewayTimeout
+	case chat.CodeInternal:
+		return http.StatusInternalServerError
+	}
+	switch e.Code {
+	case codeForbidden:
+		return http.StatusForbidden
+	case codeUnavailable:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusBadRequest
+	}
+}
+
+// httpCall is a call that came by HTTP: the scopes are those of the credential.
+func (s *Server) httpCall(name string, cred Credential) *call {
+	return &call{srv: s, m: &method{name: name}, who: &identity{cred: cred, scopes: cred.Scopes, level: levelOf(cred.Scopes)}}
+}
+
+// doorFault refuses everybody while the gateway starts or stops; nil = open.
+func (s *Server) doorFault() *wireError {
+	if no := s.closedDoor(); no != nil {
+		return no.err
+	}
+	return nil
+}
+
+// allowed takes one call from an allowance.
+func (s *Server) allowed(principal, name string, class LimitClass) *wireError {
+	if ok, after, limit := s.cfg.Limiter.Allow(principal, class); !ok {
+		return rateLimited(name, limit, after)
+	}
+	return nil
+}
+
+var errBodyTooLarge = errors.New("the body is too large")
+
+// readBody reads at most limit bytes, each part of it within the deadline of a message.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	s.readUntil(w, s.cfg.Deadlines.Message)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+		return nil, errBodyTooLarge
+	}
+	s.readUntil(w, 0)
+	return body, err
+}
+
+func jsonBody(r *http.Request) bool {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && kind == "application/json"
+}
+
+type modelList struct {
+	Object string     `json:"object"`
+	Data   []apiModel `json:"data"`
+}
+
+type apiModel struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"` //nolint:tagliatelle // OpenAI's name
+}
+
+// models lists what the model of a completion may be: the default agent by its short name, and every agent.
+func (s *Server) models(w http.ResponseWriter, r *http.Request) {
+	if _, ok := s.bearer(w, r, ScopeRead); !ok {
+		return
+	}
+	created := s.startedAt.Unix()
+	list := modelList{Object: "list", Data: []apiModel{{"laneway", "model", created, "laneway"}}}
+	for _, a := range s.backend.Agents() {
+		list.Data = append(list.Data, apiModel{"laneway/" + a.ID, "model", created, "laneway"})
+	}
+	writeJSON(w, http.StatusOK, list)
+}
+
+// modelAgent is the agent that a model names; "" = no such name.
+func modelAgent(model, defaultAgent string) string {
+	if id, ok := strings.CutPrefix(model, "agent:"); ok {
+		return id
+	}
+	for _, house := range []string{"laneway", "openclaw"} {
+		id, ok := strings.CutPrefix(model, house)
+		switch {
+		case !ok:
+		case id == "", id == "/default":
+			return defaultAgent
+		case id[0] == '/':
+			return id[1:]
+		}
+	}
+	return ""
+}
+
+// failAPI answers a request below /v1 with an error of the house.
+func (s *Server) failAPI(ctx context.Context, w http.ResponseWriter, cl *call, err error) {
+	e := s.explain(ctx, cl, err)
+	writeAPIError(w, httpStatus(e), e)
+}
+
+// decodeOpen reads a JSON object whose unknown members do not matter. The rules for strings and depth are those of the frames.
+func decodeOpen(body []byte, into any) error {
+	if err := inspect(body); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		var kind *json.UnmarshalTypeError
+		if errors.As(err, &kind) && kind.Field != "" {
+			return errors.New(kind.Field + " must not be a " + kind.Value)
+		}
+		return errors.New("the body is not a JSON object")
+	}
+	return nil
+}

@@ -1,0 +1,12 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"laneway/internal/store/storetest"
+)
+
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	storetest.RunCredentials(t, newDatabases(t).harness)
+}

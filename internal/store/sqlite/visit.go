@@ -1,0 +1,153 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Visitor is a short visit to the database of a data directory that may belong to a running gateway: to look at the tables, and to
+// change the named tokens. It holds no lock between operations; a write waits at most some seconds for the gateway's own, and the
+// gateway for it not longer than one row takes. It changes no schema. Safe for concurrent use.
+type Visitor struct {
+	db   *sql.DB
+	now  func() time.Time
+	mu   sync.Mutex
+	conn *session // nil = to be opened
+}
+
+var (
+	_ store.Credentials = (*Visitor)(nil)
+	_ store.Inspector   = (*Visitor)(nil)
+)
+
+// Visit opens the database without taking the data directory. fs.ErrNotExist is wrapped when there is none; [ErrForeign] and
+// [ErrNewerSchema] as in [Open]; [ErrOldSchema] when it has to be migrated first.
+func Visit(ctx context.Context, cfg Config) (*Visitor, error) {
+	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no database at %s; laneway serve makes it: %w", cfg.Path, fs.ErrNotExist)
+	}
+	path, err := resolve(cfg.Path)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", dsn(path, false))
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	db.SetMaxOpenConns(1)
+	v := &Visitor{db: db, now: cfg.Now}
+	if v.now == nil {
+		v.now = time.Now //nolint:forbidigo // the default of the injected clock
+	}
+	if err := v.checkSchema(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return v, nil
+}
+
+// ErrOldSchema is wrapped when the database has to be migrated before this program can use it.
+var ErrOldSchema = errors.New("the database is older than this program")
+
+func (v *Visitor) checkSchema(ctx context.Context) error {
+	provider, err := examine(ctx, v.db)
+	if err != nil {
+		return err
+	}
+	pending, err := provider.HasPending(ctx)
+	if err != nil {
+		return explain("read the schema version", err)
+	}
+	if pending {
+		return fmt.Errorf("%w: start the gateway again, or run laneway migrate up", ErrOldSchema)
+	}
+	return nil
+}
+
+// Close ends the visit.
+func (v *Visitor) Close() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.conn != nil {
+		v.conn.discard()
+		v.conn = nil
+	}
+	if err := v.db.Close(); err != nil {
+		return fmt.Errorf("close the database: %w", err)
+	}
+	return nil
+}
+
+// Credentials lists the named tokens.
+func (v *Visitor) Credentials(ctx context.Context) (list []store.Credential, err error) {
+	err = v.do(ctx, "read the tokens", "BEGIN", func(t *tx) error {
+		list, err = listCredentials(ctx, t)
+		return err
+	})
+	return list, err
+}
+
+// CreateCredential adds a named token and the row of the log.
+func (v *Visitor) CreateCredential(ctx context.Context, c store.Credential, by store.ChangedBy) error {
+	return v.do(ctx, "create a token", "BEGIN IMMEDIATE", func(t *tx) error { return t.createCredential(ctx, c, by) })
+}
+
+// RevokeCredential removes a named token and adds the row of the log.
+func (v *Visitor) RevokeCredential(ctx context.Context, name string, by store.ChangedBy) error {
+	return v.do(ctx, "revoke a token", "BEGIN IMMEDIATE", func(t *tx) error { return t.revokeCredential(ctx, name, by) })
+}
+
+// Violations runs one rule on a snapshot.
+func (v *Visitor) Violations(ctx context.Context, rule store.Invariant, values map[string]any, limit int) (rows [][]string, err error) {
+	err = v.do(ctx, "check the rule "+rule.ID, "BEGIN", func(t *tx) error {
+		rows, err = violations(ctx, t, rule, values, limit)
+		return err
+	})
+	return rows, err
+}
+
+// Kind is "sqlite".
+func (v *Visitor) Kind() string { return "sqlite" }
+
+// Now is the clock of this host.
+func (v *Visitor) Now(context.Context) (time.Time, error) { return instant(v.now().UnixMilli()), nil }
+
+// do runs one transaction. A failed one leaves nothing behind.
+func (v *Visitor) do(ctx context.Context, doing, begin string, run func(t *tx) error) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.conn == nil {
+		conn, err := connect(ctx, v.db)
+		if err != nil {
+			return explain(doing, err)
+		}
+		v.conn = conn
+	}
+	t := &tx{session: v.conn, now: v.now().UnixMilli()}
+	if _, err := t.exec(ctx, begin); err != nil {
+		return explain(doing, err)
+	}
+	err := run(t)
+	if err == nil {
+		_, err = t.exec(ctx, "COMMIT")
+	}
+	if err == nil {
+		return nil
+	}
+	if _, undo := t.exec(context.WithoutCancel(ctx), "ROLLBACK"); undo != nil {
+		v.conn.discard()
+		v.conn = nil
+	}
+	if e, ok := errors.AsType[*chat.Error](err); ok {
+		return e
+	}
+	return explain(doing, err)
+}

@@ -1,0 +1,191 @@
+package storetest
+
+import (
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func tokenNamed(name string) store.Credential {
+	return store.Credential{
+		Name: name, Digest: sha256.Sum256([]byte("secret of " + name)), Scopes: []string{"operator.read", "operator.write"}, Visible: "own",
+	}
+}
+
+// RunCredentials checks the part of a store that keeps named tokens. Opened stores must have it, and know SQL.
+func RunCredentials(t *testing.T, open Opener) {
+	t.Helper()
+	for name, run := range map[string]func(w *world, c store.Credentials){
+		"ReadsWhatWasWritten":    credentialIsKept,
+		"ListsByName":            credentialsAreListed,
+		"RefusesATakenName":      credentialConflicts,
+		"RevokesOnce":            credentialIsRevoked,
+		"ReadsPastADamagedOne":   damagedCredentialOpensNothing,
+		"LogsEveryChange":        credentialChangesAreLogged,
+		"OutlivesTheProcess":     credentialOutlives,
+		"FindsBrokenRulesAsText": violationsAreFound,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, open)
+			c, ok := w.h.Open().(store.Credentials)
+			if !ok {
+				t.Fatal("the store keeps no credentials")
+			}
+			run(w, c)
+		})
+	}
+}
+
+func (w *world) create(c store.Credentials, list ...store.Credential) {
+	w.Helper()
+	for _, one := range list {
+		if err := c.CreateCredential(w.ctx, one, store.ChangedBy{Who: "cli", Peer: "here", RequestID: "r1"}); err != nil {
+			w.Fatalf("create %s: %v", one.Name, err)
+		}
+	}
+}
+
+func (w *world) tokens(c store.Credentials) []store.Credential {
+	w.Helper()
+	list, err := c.Credentials(w.ctx)
+	if err != nil {
+		w.Fatalf("list: %v", err)
+	}
+	return list
+}
+
+func credentialIsKept(w *world, c store.Credentials) {
+	want := tokenNamed("anna")
+	want.ExpiresAt = w.clock.now().Add(time.Hour)
+	w.create(c, want)
+	got := w.tokens(c)
+	want.CreatedAt = w.clock.now()
+	if len(got) != 1 || got[0].Name != want.Name || got[0].Digest != want.Digest || !slices.Equal(got[0].Scopes, want.Scopes) ||
+		got[0].Visible != want.Visible || !got[0].CreatedAt.Equal(want.CreatedAt) || !got[0].ExpiresAt.Equal(want.ExpiresAt) {
+		w.Errorf("got %+v, want %+v", got, want)
+	}
+	w.create(c, tokenNamed("otto"))
+	if got := w.tokens(c); !got[1].ExpiresAt.IsZero() {
+		w.Errorf("a token that never expires has %v", got[1].ExpiresAt)
+	}
+}
+
+func credentialsAreListed(w *world, c store.Credentials) {
+	w.create(c, tokenNamed("b"), tokenNamed("c"), tokenNamed("a"))
+	var names []string
+	for _, one := range w.tokens(c) {
+		names = append(names, one.Name)
+	}
+	if !slices.Equal(names, []string{"a", "b", "c"}) {
+		w.Errorf("names %v", names)
+	}
+}
+
+func credentialConflicts(w *world, c store.Credentials) {
+	w.create(c, tokenNamed("a"))
+	again, stolen := tokenNamed("a"), tokenNamed("a")
+	again.Digest[0]++
+	stolen.Name = "b"
+	for _, one := range []store.Credential{again, stolen} {
+		if err := c.CreateCredential(w.ctx, one, store.ChangedBy{Who: "cli"}); !errors.Is(err, chat.ErrConflict) {
+			w.Errorf("create %s: %v, want a conflict", one.Name, err)
+		}
+	}
+	if got := w.tokens(c); len(got) != 1 || got[0].Digest != tokenNamed("a").Digest {
+		w.Errorf("got %+v", got)
+	}
+	if rows := w.h.Query(w.tb, `SELECT verb FROM audit_log`); len(rows) != 1 {
+		w.Errorf("a refused change was logged: %v", rows)
+	}
+}
+
+func credentialIsRevoked(w *world, c store.Credentials) {
+	w.create(c, tokenNamed("a"), tokenNamed("b"))
+	if err := c.RevokeCredential(w.ctx, "a", store.ChangedBy{Who: "cli"}); err != nil {
+		w.Fatalf("%v", err)
+	}
+	if err := c.RevokeCredential(w.ctx, "a", store.ChangedBy{Who: "cli"}); !errors.Is(err, chat.ErrNotFound) {
+		w.Errorf("again: %v", err)
+	}
+	if got := w.tokens(c); len(got) != 1 || got[0].Name != "b" {
+		w.Errorf("left %+v", got)
+	}
+	w.create(c, tokenNamed("a"))
+}
+
+func damagedCredentialOpensNothing(w *world, c store.Credentials) {
+	w.create(c, tokenNamed("a"), tokenNamed("b"))
+	w.h.Exec(w.tb, `UPDATE credentials SET digest = 'zz' WHERE name = 'a'`)
+	if got := w.tokens(c); len(got) != 2 || got[0].Digest != [sha256.Size]byte{} || got[1].Digest != tokenNamed("b").Digest {
+		w.Errorf("got %+v", got)
+	}
+	if err := c.RevokeCredential(w.ctx, "a", store.ChangedBy{Who: "cli"}); err != nil {
+		w.Errorf("revoke: %v", err)
+	}
+}
+
+func credentialChangesAreLogged(w *world, c store.Credentials) {
+	token := tokenNamed("a")
+	w.create(c, token)
+	w.clock.advance(time.Minute)
+	if err := c.RevokeCredential(w.ctx, "a", store.ChangedBy{Who: "gateway", Peer: "10.0.0.1"}); err != nil {
+		w.Fatalf("%v", err)
+	}
+	rows := w.h.Query(w.tb, `SELECT who, verb, object, before_hash, after_hash, peer, request_id, at FROM audit_log ORDER BY id`)
+	at := w.clock.now().UnixMilli()
+	want := [][]any{
+		{"cli", "token.create", "a", "", token.Hash(), "here", "r1", at - time.Minute.Milliseconds()},
+		{"gateway", "token.revoke", "a", token.Hash(), "", "10.0.0.1", "", at},
+	}
+	if len(rows) != 2 || !slices.Equal(rows[0], want[0]) || !slices.Equal(rows[1], want[1]) {
+		w.Errorf("got %v\nwant %v", rows, want)
+	}
+}
+
+func credentialOutlives(w *world, c store.Credentials) {
+	w.create(c, tokenNamed("a"))
+	w.st = w.h.Reopen()
+	again, ok := w.st.(store.Credentials)
+	if !ok || len(w.tokens(again)) != 1 {
+		w.Errorf("the token is gone")
+	}
+}
+
+func violationsAreFound(w *world, c store.Credentials) {
+	look, ok := c.(store.Inspector)
+	if !ok {
+		w.Fatalf("the store cannot be inspected")
+	}
+	values := map[string]any{"secret": canary}
+	for name, text := range w.values() {
+		if _, taken := values[name]; !taken {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				w.Fatalf("%s: %v", name, err)
+			}
+			values[name] = n
+		}
+	}
+	for _, rule := range store.Invariants() {
+		if rows, err := look.Violations(w.ctx, rule, values, 20); err != nil || len(rows) > 0 {
+			w.Errorf("%s: %v, %v", rule.ID, rows, err)
+		}
+	}
+	for _, key := range []string{"agent:main:a", "agent:main:b", "agent:main:c"} {
+		w.h.Exec(w.tb, `INSERT INTO sessions (key, last_seq, taken_seq, done_seq) VALUES ('`+key+`', 1, 1, 5)`)
+	}
+	broken := func(rule store.Invariant) bool { return rule.ID == "I8.seq" }
+	rule := store.Invariants()[slices.IndexFunc(store.Invariants(), broken)]
+	rows, err := look.Violations(w.ctx, rule, values, 2)
+	w.h.Exec(w.tb, `DELETE FROM sessions`)
+	if err != nil || len(rows) != 2 || rows[0][0] != "I8.seq" || rows[0][2] != "5" {
+		w.Errorf("got %v, %v, want two rows", rows, err)
+	}
+}
