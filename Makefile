@@ -77,6 +77,10 @@ bench: ## every benchmark, with allocations (PKG=, COUNT=)
 chaos: ## several processes, kills, pauses, cut connections; the oracle at the end; prints its seed (SEED=)
 	$(TESTPG) $(GO) test -tags chaos -count=1 -timeout 60m -run Chaos -v ./...
 
+.PHONY: compat
+compat: ## foreign clients, unmodified, against the binary: OpenClaw, its schema, ws, Python, Chromium (needs npm, tmux, chromium)
+	$(TESTPG) $(GO) test -tags compat -count=1 -timeout 60m -run '$(RUN)' -v ./internal/testcompat
+
 .PHONY: vuln
 vuln: ## known vulnerabilities in what the program links
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...
