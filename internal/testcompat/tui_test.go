@@ -55,6 +55,41 @@ func (x *terminal) says(text string) {
 	x.tmux("send-keys", "-t", "tui", "Enter")
 }
 
+// insists is says for a prompt during an answer. The terminal keeps a prompt in its input line until it has heard of the one before;
+// somebody who types faster presses Enter again.
+func (x *terminal) insists(text string) {
+	x.t.Helper()
+	x.tmux("send-keys", "-t", "tui", "-l", text)
+	if !eventually(x.t, 30*time.Second, func() bool { return strings.Contains(x.input(), text) }) {
+		x.t.Fatalf("%q cannot be typed:\n%s", text, x.screen())
+	}
+	taken := func() bool {
+		if strings.Contains(x.input(), text) {
+			x.tmux("send-keys", "-t", "tui", "Enter")
+			return false
+		}
+		return true
+	}
+	if !eventually(x.t, 10*time.Second, taken) {
+		x.t.Fatalf("%q is still in the input line:\n%s", text, x.screen())
+	}
+}
+
+// input is what stands in the input line, between the last two rules of the screen.
+func (x *terminal) input() string {
+	lines := strings.Split(x.screen(), "\n")
+	var rules []int
+	for i, line := range lines {
+		if strings.HasPrefix(line, "────") {
+			rules = append(rules, i)
+		}
+	}
+	if len(rules) < 2 {
+		x.t.Fatalf("there is no input line:\n%s", x.screen())
+	}
+	return strings.Join(lines[rules[len(rules)-2]+1:rules[len(rules)-1]], " ")
+}
+
 // shows waits until a text is on the screen often enough. The echo says everything again, so what was answered is there twice.
 func (x *terminal) shows(text string, times int) {
 	x.t.Helper()
@@ -79,13 +114,13 @@ func TestOpenClawTerminal(t *testing.T) {
 		o := commandLine(t, g, dir, "openclaw")
 		x := openTerminal(t, o, "agent:main:tui")
 
-		x.says("alpha" + long)
+		x.says("alpha" + strings.Repeat(long, 4) + " omega")
 		x.shows("alpha", 2)
-		if strings.Count(x.screen(), "at last") != 1 {
-			t.Errorf("the answer was not streamed: it is there at once\n%s", x.screen())
+		x.insists("bravo prompt")
+		x.insists("charlie prompt")
+		if strings.Count(x.screen(), "omega") != 1 {
+			t.Errorf("the first answer was over before the third prompt was taken:\n%s", x.screen())
 		}
-		x.says("bravo prompt")
-		x.says("charlie prompt")
 		x.shows("charlie prompt", 2)
 		screen := x.screen()
 		if a, b, c := strings.LastIndex(screen, "alpha"), strings.LastIndex(screen, "bravo prompt"), strings.LastIndex(screen, "charlie prompt"); a > b || b > c {
@@ -102,7 +137,7 @@ func TestOpenClawTerminal(t *testing.T) {
 		x.tmux("send-keys", "-t", "tui", "Escape")
 		x.shows("run aborted", 2)
 		x.says("/model no-such-model")
-		x.says("foxtrot prompt")
+		x.insists("foxtrot prompt")
 		x.shows("foxtrot prompt", 2)
 
 		x.close()
