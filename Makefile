@@ -81,6 +81,10 @@ bench-once: ## every benchmark once, to see that they work
 chaos: ## the scenarios against real processes at full length: 200 kills, long load; the invariants at the end
 	LANEWAY_TEST_KILLS=$${KILLS:-200} LANEWAY_TEST_LOAD_SECONDS=$${LOAD_SECONDS:-600} $(GO) run ./cmd/testpg -- $(GO) test -race -count=1 -timeout 80m -v ./internal/teste2e
 
+.PHONY: compat
+compat: ## foreign clients, unmodified, against the binary: OpenClaw, its schema, ws, Python, Chromium (needs npm, tmux, chromium)
+	$(TESTPG) $(GO) test -tags compat -count=1 -timeout 60m -run '$(RUN)' -v ./internal/testcompat
+
 .PHONY: vuln
 vuln: ## known vulnerabilities in what the program links
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...

@@ -52,4 +52,6 @@
 //		return err
 //	}
 //	return srv.Serve(ctx, listener)
+//
+//go:generate go run ./gendoc -out ../../docs
 package gateway

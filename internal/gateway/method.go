@@ -112,36 +112,6 @@ func asksExtended(p any) bool {
 
 type noParams struct{}
 
-// MethodInfo describes one method to documentation and tests.
-type MethodInfo struct {
-	Name, Scope string
-	// Params are the names of its params; Required of them must be given; Ignored are taken without effect.
-	Params, Required, Ignored []string
-	// Open is true when unknown params are ignored instead of refused.
-	Open bool
-	// Control methods have places of their own among the requests in flight.
-	Control bool
-	// Limit is the allowance that a call takes from, "" = none.
-	Limit LimitClass
-}
-
-// Methods lists the table by name.
-func (s *Server) Methods() []MethodInfo {
-	out := make([]MethodInfo, 0, len(s.methods))
-	for _, name := range slices.Sorted(maps.Keys(s.methods)) {
-		m := s.methods[name]
-		info := MethodInfo{Name: m.name, Scope: m.scope, Open: m.params.open, Control: m.control, Limit: m.limit, Ignored: m.params.also}
-		for _, f := range m.params.fields {
-			info.Params = append(info.Params, f.name)
-			if f.required {
-				info.Required = append(info.Required, f.name)
-			}
-		}
-		out = append(out, info)
-	}
-	return out
-}
-
 func tableOf(rows ...[]*method) (map[string]*method, []string) {
 	table := map[string]*method{}
 	for _, m := range slices.Concat(rows...) {

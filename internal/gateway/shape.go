@@ -31,6 +31,8 @@ type shape struct {
 
 type field struct {
 	name     string
+	kind     string // of the value, see [ParamInfo]
+	items    string // kind of the members of a list
 	index    int
 	required bool
 	bytes    bool
@@ -82,6 +84,10 @@ func compileField(f reflect.StructField, index int) field {
 	t := f.Type
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	out.kind = kindOf(t)
+	if out.kind == "array" {
+		out.items = kindOf(t.Elem())
 	}
 	if t.Kind() == reflect.Struct {
 		out.object = compileShape(t)

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What is committed is what the table says today.
+func TestCommittedDescriptionIsCurrent(t *testing.T) {
+	t.Parallel()
+	page, machine, err := render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]byte{"protocol.md": page, "protocol.json": machine} {
+		got, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("docs/%s is not what the method table says; run: make generate", name)
+		}
+	}
+}
+
+func TestEveryErrorOfAMethodIsExplained(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{}
+	for _, e := range errorNotes() {
+		if e.Means == "" || known[e.Code] {
+			t.Errorf("%s is there twice or is not explained", e.Code)
+		}
+		known[e.Code] = true
+	}
+	for name, n := range notes() {
+		for _, code := range n.Errors {
+			if !known[code] {
+				t.Errorf("%s names %s, which errors.go does not explain", name, code)
+			}
+		}
+	}
+}
+
+func TestBoundsAreShownAsTheGatewayChecksThem(t *testing.T) {
+	t.Parallel()
+	page, machine, err := render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"| `message` | string | required; 1 to 262,144 bytes of UTF-8 |",
+		"| `timeoutMs` | integer | 0 to 86,400,000 |",
+		"| `mode` | string | required; one of `now`, `next-heartbeat` |",
+		"| `client.id` | string | required; 0 to 64 characters; matches `^[a-z0-9][a-z0-9._-]*$` |",
+	} {
+		if !strings.Contains(string(page), line+"\n") {
+			t.Errorf("the page lacks %s", line)
+		}
+	}
+	var doc struct {
+		Methods []struct {
+			Name   string
+			Params struct {
+				Required   []string
+				Properties map[string]struct {
+					Type     string
+					Maximum  *int64
+					MaxBytes *int64 `json:"maxBytes"`
+				}
+				Additional *bool `json:"additionalProperties"`
+			}
+		}
+	}
+	if err := json.Unmarshal(machine, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range doc.Methods {
+		if m.Name != "chat.send" {
+			continue
+		}
+		text, limit := m.Params.Properties["message"], m.Params.Properties["timeoutMs"]
+		if text.MaxBytes == nil || *text.MaxBytes != 262_144 || limit.Maximum == nil || *limit.Maximum != 86_400_000 || *m.Params.Additional {
+			t.Errorf("chat.send is described as %+v", m.Params)
+		}
+		return
+	}
+	t.Error("chat.send is not described")
+}

@@ -1,0 +1,183 @@
+package gateway_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/gateway"
+)
+
+// admission is a credential with what the table of credentials says about it: the highest scope that it can give.
+type admission struct {
+	name, token string
+	level       int
+}
+
+func admissions() []admission {
+	return []admission{
+		{"gateway", adminToken, 3},
+		{"write", writeToken, 2},
+		{"read", readToken, 1},
+		{"own visibility", annaToken, 3},
+	}
+}
+
+func levelOfScope(scope string) int {
+	return 1 + slices.Index([]string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}, scope)
+}
+
+// Every method of the table, with every credential, asking for every scope: what the table allows is never answered with a
+// missing scope, and what it does not allow always is. Params that no method takes keep the calls without effect.
+func TestEveryMethodWithEveryCredential(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	for _, who := range admissions() {
+		t.Run(who.name, func(t *testing.T) {
+			t.Parallel()
+			s := b.login(who.token)
+			for _, m := range b.srv.Methods() {
+				f := s.call(m.Name, []any{"no object"})
+				allowed := levelOfScope(m.Scope) <= who.level
+				switch {
+				case f.OK:
+					t.Errorf("%s took params that are no object: %s", m.Name, f.Payload)
+				case allowed && (f.Error.Code != "INVALID_REQUEST" || !strings.HasPrefix(f.Error.Message, "invalid "+m.Name+" params: ")):
+					t.Errorf("%s (%s) is allowed, got %+v", m.Name, m.Scope, f.Error)
+				case !allowed && !refusedFor(f, m.Scope):
+					t.Errorf("%s (%s) is not allowed, got %+v", m.Name, m.Scope, f.Error)
+				}
+			}
+		})
+	}
+}
+
+func refusedFor(f frame, scope string) bool {
+	if f.OK || f.Error.Code != "FORBIDDEN" || f.Error.Message != "missing scope: "+scope {
+		return false
+	}
+	required, _ := f.Error.Details["requiredScopes"].([]any)
+	return f.Error.Details["code"] == "MISSING_SCOPE" && f.Error.Details["missingScope"] == scope && slices.Equal(required, []any{scope})
+}
+
+// A name that is not in the table is unknown to everybody, whatever it resembles; nothing of it is looked at.
+func TestUnknownMethodsAreRefusedToEverybody(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	known := map[string]bool{"connect": true}
+	names := []string{"", "*", "constructor", "chat", "chat.", ".send", "chat.send.", "config.set", "exec.run", "node.invoke"}
+	for _, m := range b.srv.Methods() {
+		known[m.Name] = true
+		names = append(names, m.Name+" ", " "+m.Name, strings.ToUpper(m.Name), m.Name+".x", m.Name+"\u200b")
+	}
+	for _, who := range admissions() {
+		t.Run(who.name, func(t *testing.T) {
+			t.Parallel()
+			s := b.login(who.token)
+			for _, name := range names {
+				if known[name] {
+					continue
+				}
+				f := s.call(name, params{"sessionKey": "main"})
+				unknown := name == "" || (f.Error != nil && strings.HasPrefix(f.Error.Message, "unknown method: "))
+				if f.OK || f.Error.Code != "INVALID_REQUEST" || !unknown {
+					t.Errorf("%q: ok %v, %+v", name, f.OK, f.Error)
+				}
+			}
+		})
+	}
+}
+
+// Who has no credential can call nothing: the first request that is not connect ends the connection, and none of its effect is
+// there. A refused connect leaves nothing behind either.
+func TestStrangersCanCallNothing(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) { c.MaxStrangersPerAddr = 512 }) // the test's sockets stay open until its end
+	for _, m := range b.srv.Methods() {
+		s := b.dial()
+		s.request("1", m.Name, send("main", "from nobody", "stranger"))
+		code, _, before := s.closed()
+		if code != 1008 || len(before) != 1 || before[0].Error == nil || before[0].Error.Message != "invalid handshake: first request must be connect" {
+			t.Errorf("%s before connect: close %d after %+v", m.Name, code, before)
+		}
+	}
+	for _, m := range b.srv.Methods() {
+		s := b.dial()
+		s.send(connectFrame("a-token-that-nobody-has"))
+		_ = s.ws.WriteJSON(params{"type": "req", "id": "2", "method": m.Name, "params": send("main", "from nobody", "stranger")})
+		code, _, before := s.closed()
+		if code != 1008 || len(before) != 1 || before[0].ID != "connect" || before[0].Error.Details["code"] != "AUTH_TOKEN_MISMATCH" {
+			t.Errorf("%s after a wrong token: close %d after %+v", m.Name, code, before)
+		}
+	}
+	b.house.set(func() {
+		if len(b.house.messages) != 0 {
+			t.Errorf("strangers left %d messages", len(b.house.messages))
+		}
+	})
+}
+
+// While runs make events, sockets without a credential hear the challenge and nothing else.
+func TestNothingIsSentBeforeAuthentication(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })
+	silent, wrong := b.open(), b.open()
+	wrong.send(connectFrame("a-token-that-nobody-has"))
+	s := b.login(adminToken)
+	s.must("sessions.subscribe", params{})
+	for _, run := range []string{"r1", "r2", "r3"} {
+		s.must("chat.send", send("main", "hello", run))
+		s.next(chatState(run, "final"))
+	}
+	b.house.set(func() { b.house.down = true })
+	s.next(func(f frame) bool { return f.Event == "health" })
+	if f := silent.read(); f.Event != "connect.challenge" {
+		t.Errorf("first frame to a stranger: %+v", f)
+	}
+	silent.request("1", "health", nil)
+	if _, _, before := silent.closed(); len(before) != 1 || before[0].ID != "1" || before[0].OK {
+		t.Errorf("a silent stranger heard %+v, want only the refusal of its request", before)
+	}
+	_, _, before := wrong.closed()
+	if len(before) != 2 || before[0].Event != "connect.challenge" || before[1].ID != "connect" || before[1].OK {
+		t.Errorf("a stranger with a wrong token heard %+v", before)
+	}
+}
+
+// What a principal with visibility own may call shows it nothing of others, and changes nothing of theirs.
+func TestOwnVisibilitySeesNoTraceInAnyMethod(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	admin, anna := b.login(adminToken), b.login(annaToken)
+	admin.must("chat.send", send("agent:main:secret-room", "the hidden words", "hidden-run"))
+	admin.next(chatState("hidden-run", "final"))
+	for _, m := range b.srv.Methods() {
+		p := params{}
+		for _, name := range m.Params {
+			switch name {
+			case "sessionKey", "key":
+				p[name] = "agent:main:secret-room"
+			case "runId":
+				p[name] = "hidden-run"
+			case "message", "text":
+				p[name] = "from anna"
+			case "idempotencyKey":
+				p[name] = "anna-" + strings.ReplaceAll(m.Name, ".", "-")
+			case "mode":
+				p[name] = "now"
+			}
+		}
+		f := anna.call(m.Name, p)
+		if text := string(f.Payload); strings.Contains(text, "hidden") || (f.OK && strings.Contains(text, "secret-room")) {
+			t.Errorf("%s shows %s", m.Name, text)
+		}
+		if _, session := p["sessionKey"]; session && f.OK && m.Scope != gateway.ScopeRead {
+			t.Errorf("%s on a foreign session: %s", m.Name, f.Payload)
+		}
+	}
+	h := admin.must("chat.history", params{"sessionKey": "agent:main:secret-room"})
+	if messages := h["messages"].([]any); len(messages) != 2 {
+		t.Errorf("the session of the other has %d messages, want 2", len(messages))
+	}
+}

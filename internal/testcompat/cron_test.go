@@ -1,0 +1,83 @@
+//go:build compat
+
+package testcompat
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+// cronCommands is what the command line can do with jobs: every kind of schedule and payload, every way to look at one, to change it
+// and to run it, with exit codes.
+func cronCommands(t *testing.T, o *openClaw, version string) {
+	t.Helper()
+	later := time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)
+	turn := []string{"--session", "isolated", "--message", "a job for the echo", "--no-deliver"}
+	add := func(name string, args ...string) string {
+		t.Helper()
+		out := o.check(t, wants{name, append([]string{"cron", "add", "--json", "--name", version + " " + name}, args...), false, 0, name})
+		return jobID(t, out)
+	}
+	every := add("every", append([]string{"--every", "1h"}, turn...)...)
+	add("at", append([]string{"--at", later}, turn...)...)
+	add("staggered", append([]string{"--cron", "0 9 * * 1-5", "--tz", "Europe/Berlin", "--stagger", "30s"}, turn...)...)
+	add("exact", append([]string{"--cron", "0 9 * * 1-5", "--tz", "Europe/Berlin", "--exact"}, turn...)...)
+	add("event", "--every", "2h", "--session", "main", "--system-event", "an hour has passed")
+	add("announced", "--every", "3h", "--session", "isolated", "--message", "hi", "--announce")
+	add("webhook", "--every", "3h", "--session", "isolated", "--message", "hi", "--webhook", "https://example.org/hook")
+	if version != "2026.8.2" {
+		first := add("declared", append([]string{"--declaration-key", "declared-" + version, "--every", "4h"}, turn...)...)
+		if second := add("declared", append([]string{"--declaration-key", "declared-" + version, "--every", "4h"}, turn...)...); second != first {
+			t.Errorf("the same declaration made two jobs, %s and %s", first, second)
+		}
+	}
+	for _, w := range []wants{
+		{"list", []string{"cron", "list"}, false, 0, version + " every"},
+		{"list all", []string{"cron", "list", "--all", "--json"}, false, 0, every},
+		{"get", []string{"cron", "get", every}, false, 0, every},
+		{"show by id", []string{"cron", "show", every}, false, 0, "every"},
+		{"show by name", []string{"cron", "show", version + " every"}, false, 0, every},
+		{"edit", []string{"cron", "edit", every, "--description", "edited from outside"}, false, 0, "edited from outside"},
+		{"disable", []string{"cron", "disable", every}, false, 0, ""},
+		{"enable", []string{"cron", "enable", every}, false, 0, ""},
+		{"run", []string{"cron", "run", every}, false, 0, "manual:" + every},
+		{"run when due", []string{"cron", "run", every, "--due"}, false, 1, "not-due"},
+		{"run and wait", []string{"cron", "run", every, "--wait"}, false, 0, "succeeded"},
+		{"runs", runsOf(version, every), false, 0, "succeeded"},
+		{"status", []string{"cron", "status"}, false, 0, "jobs"},
+		{"unknown job", []string{"cron", "get", "no-such-job"}, false, 1, "no-such-job"},
+		{"remove", []string{"cron", "rm", every}, false, 0, ""},
+		{"remove again", []string{"cron", "rm", every}, false, 1, "not found"},
+		{"system event", []string{"system", "event", "--text", "something happened", "--mode", "now"}, false, 0, ""},
+	} {
+		o.check(t, w)
+	}
+}
+
+func runsOf(version, id string) []string {
+	if version == "2026.8.2" {
+		return []string{"cron", "runs", "--id", id}
+	}
+	return []string{"cron", "runs", id}
+}
+
+// jobID finds the id in what `cron add --json` printed, whether or not the job is wrapped.
+func jobID(t *testing.T, out string) string {
+	t.Helper()
+	var printed struct {
+		ID  string
+		Job struct{ ID string }
+	}
+	if start := strings.Index(out, "{"); start >= 0 {
+		out = out[start:]
+	}
+	if err := json.Unmarshal([]byte(out), &printed); err != nil || printed.ID+printed.Job.ID == "" {
+		t.Errorf("cron add printed no job: %v\n%s", err, out)
+	}
+	if printed.ID == "" {
+		return printed.Job.ID
+	}
+	return printed.ID
+}
