@@ -68,7 +68,7 @@ WITH l AS (
 SELECT 1 / count(*) FROM l`
 
 // errFull says that acceptSQL met a full queue. It never leaves the package.
-var errFull = errors.New("the queue is full") //nolint:gochecknoglobals // a sentinel
+var errFull = errors.New("the queue is full")
 
 // Accept makes a message durable, see store.Inbox. One round trip; a duplicate takes two, a full queue two or three.
 func (s *Store) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {

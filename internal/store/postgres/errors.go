@@ -51,8 +51,7 @@ func translate(err error) error {
 	if errors.As(err, &app) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return translateCode(pgErr)
 	}
 	if broken(err) || pgconn.SafeToRetry(err) {
@@ -119,8 +118,7 @@ func broken(err error) bool {
 
 // bare drops the outer shell of a failed connect, which names user, host and database.
 func bare(err error) error {
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) {
+	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return connect.Unwrap()
 	}
 	return err

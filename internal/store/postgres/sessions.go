@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -75,7 +76,7 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 		b := &pgx.Batch{}
 		b.Queue(`SELECT count(*)`+from, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
 		b.Queue(`SELECT `+sessionColumns+from+order+` LIMIT $5 OFFSET $6`,
-			append(args[:len(args):len(args)], cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0))...).Query(collect(&out, scanSession))
+			append(slices.Clip(args), cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0))...).Query(collect(&out, scanSession))
 		return send(ctx, s.pool, b)
 	})
 	return out, total, err
