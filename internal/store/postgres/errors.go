@@ -51,7 +51,8 @@ func translate(err error) error {
 	if errors.As(err, &app) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
 		return translateCode(pgErr)
 	}
 	if broken(err) || pgconn.SafeToRetry(err) {
@@ -118,7 +119,8 @@ func broken(err error) bool {
 
 // bare drops the outer shell of a failed connect, which names user, host and database.
 func bare(err error) error {
-	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
 		return connect.Unwrap()
 	}
 	return err

@@ -47,7 +47,8 @@ func (s *Store) control(ctx context.Context, op string, c *control, fn func(*pgx
 
 // repeatable: conflicts that the database has undone, and connections that broke.
 func repeatable(err error) bool {
-	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) {
 		switch pgErr.Code {
 		case codeSerialization, codeDeadlock, codeShutdown, codeCrashShutdown, codeStarting:
 			return true
