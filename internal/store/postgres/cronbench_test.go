@@ -192,10 +192,14 @@ func decideOnce(_ time.Time, due []cron.DueJob) []cron.Verdict {
 			JobID: d.Job.ID, Fired: d.Job.State.Fired + 1,
 			Next: time.UnixMilli(9_999_999_999_999), NextRunAt: time.UnixMilli(9_999_999_999_999),
 			Runs: []cron.Launch{{
-				Run: cron.Run{ID: id, JobID: d.Job.ID, JobName: d.Job.Name, JobKey: d.Job.Key, Owner: d.Job.Owner, Agent: "main", Lane: "cron",
-					ScheduledFor: slot, Trigger: cron.TriggerSchedule, FireAt: slot},
-				Message: chat.Message{ID: id, Session: key, Lane: "cron", Principal: d.Job.Owner, Channel: "cron", Dedupe: "cron:" + id,
-					Content: chat.Content{Text: d.Job.Payload.Text}},
+				Run: cron.Run{
+					ID: id, JobID: d.Job.ID, JobName: d.Job.Name, JobKey: d.Job.Key, Owner: d.Job.Owner, Agent: "main", Lane: "cron",
+					ScheduledFor: slot, Trigger: cron.TriggerSchedule, FireAt: slot,
+				},
+				Message: chat.Message{
+					ID: id, Session: key, Lane: "cron", Principal: d.Job.Owner, Channel: "cron", Dedupe: "cron:" + id,
+					Content: chat.Content{Text: d.Job.Payload.Text},
+				},
 			}},
 		})
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error
 		b.Queue(revisionSQL, args[:2]...).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
 		b.Queue(`SELECT count(*)`+jobsWhere, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total) })
 		b.Queue(`SELECT `+jobView+jobsWhere+jobOrder(f)+` LIMIT $8 OFFSET $9`,
-			append(args[:len(args):len(args)], orAll(f.Limit), max(f.Offset, 0))...).Query(collect(&list, scanJob))
+			append(slices.Clip(args), orAll(f.Limit), max(f.Offset, 0))...).Query(collect(&list, scanJob))
 		return send(ctx, s.pool, b)
 	})
 	out.Jobs = column(list, func(j storedJob) cron.Job { return j.Job })

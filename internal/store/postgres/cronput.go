@@ -49,7 +49,13 @@ func (s *Store) put(ctx context.Context, p cron.PutParams, out *cron.PutResult) 
 			return err
 		}
 		if len(list) > 0 {
-			return s.putOld(ctx, tx, p, list[0], now, out)
+			given := clone(list[0].Job)
+			job, err := p.Change(&given, now)
+			if err != nil {
+				return err
+			}
+			*out, err = s.putOld(ctx, tx, p, list[0], job)
+			return err
 		}
 		if err := s.room(ctx, tx, p); err != nil {
 			return err
@@ -59,25 +65,24 @@ func (s *Store) put(ctx context.Context, p cron.PutParams, out *cron.PutResult) 
 			return err
 		}
 		out.Created = true
-		return s.write(ctx, tx, storedJob{}, *job, p.Audit, &out.Job)
+		out.Job, err = s.write(ctx, tx, storedJob{}, *job, p.Audit)
+		return err
 	})
 }
 
-func (s *Store) putOld(ctx context.Context, tx pgx.Tx, p cron.PutParams, old storedJob, now time.Time, out *cron.PutResult) error {
-	given := clone(old.Job)
-	job, err := p.Change(&given, now)
-	if err != nil {
-		return err
-	}
-	out.Job = old.Job
+// putOld stores what Change made of a job that exists; nil = nothing.
+func (s *Store) putOld(ctx context.Context, tx pgx.Tx, p cron.PutParams, old storedJob, job *cron.Job) (cron.PutResult, error) {
+	out := cron.PutResult{Job: old.Job}
 	if job == nil {
-		return nil
+		return out, nil
 	}
-	if _, same, err := old.same(*job); err != nil || same {
-		return err
+	_, same, err := old.same(*job)
+	if err != nil || same {
+		return out, err
 	}
 	out.Updated = true
-	return s.write(ctx, tx, old, *job, p.Audit, &out.Job)
+	out.Job, err = s.write(ctx, tx, old, *job, p.Audit)
+	return out, err
 }
 
 // room refuses a new job when there are too many.
@@ -112,10 +117,10 @@ func (s *Store) lockJob(ctx context.Context, tx pgx.Tx, sql string, args ...any)
 }
 
 // write stores a job in the place of the old one, which is locked; the zero one = it is new. The result is read back.
-func (s *Store) write(ctx context.Context, tx pgx.Tx, old storedJob, j cron.Job, audit *cron.Audit, into *cron.Job) error {
+func (s *Store) write(ctx context.Context, tx pgx.Tx, old storedJob, j cron.Job, audit *cron.Audit) (cron.Job, error) {
 	args, err := jobArgs(j)
 	if err != nil {
-		return err
+		return j, err
 	}
 	sql := jobInsertSQL()
 	if old.ID != "" {
@@ -127,15 +132,13 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, old storedJob, j cron.Job,
 	b.Queue(sql, args...)
 	b.Queue(jobByIDSQL, args[0], "").Query(collect(&list, scanJob))
 	if err := s.audit(b, audit); err != nil {
-		return err
+		return j, err
 	}
-	if err := send(ctx, tx, b); err != nil {
-		return err
+	err = send(ctx, tx, b)
+	for _, read := range list {
+		j = read.Job
 	}
-	for _, j := range list {
-		*into = j.Job
-	}
-	return nil
+	return j, err
 }
 
 // audit queues a row of the audit log; nil = none.
@@ -200,31 +203,32 @@ func (s *Store) change(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, out 
 	if err := s.skipped(ctx, tx, p.Skipped); err != nil {
 		return err
 	}
-	return s.changed(ctx, tx, p, old, job, out)
+	out.Job = job
+	return s.changed(ctx, tx, p, old, out)
 }
 
-// changed writes what Change returned, and the audit row if anything happened.
-func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old storedJob, job *cron.Job, out *cron.Changed) error {
-	if job != nil {
-		_, same, err := old.same(*job)
+// changed writes what Change returned, which is in out, and the audit row if anything happened.
+func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old storedJob, out *cron.Changed) error {
+	out.Changed = true
+	if out.Job != nil {
+		_, same, err := old.same(*out.Job)
 		if err != nil {
 			return err
 		}
 		out.Changed = !same
-	} else {
-		out.Changed = true
 	}
 	audit := p.Audit
 	if !out.Changed && len(out.Ended) == 0 {
 		audit = nil
 	}
-	if job != nil && out.Changed {
-		out.Job = &cron.Job{}
-		return s.write(ctx, tx, old, *job, audit, out.Job)
+	if out.Job != nil && out.Changed {
+		job, err := s.write(ctx, tx, old, *out.Job, audit)
+		out.Job = &job
+		return err
 	}
 	var list []storedJob
 	b := &pgx.Batch{}
-	if job == nil {
+	if out.Job == nil {
 		b.Queue(`DELETE FROM cron_jobs WHERE id = $1`, old.ID)
 	}
 	b.Queue(jobByIDSQL, old.ID, "").Query(collect(&list, scanJob))

@@ -19,6 +19,11 @@
 // Only the database's clock counts. Every statement takes the time as its first parameter; it is NULL (the
 // database's clock) unless a test injects one.
 //
+// Cron takes its locks in one order: jobs, rows of the ledger that retry, sessions, what lies in them. A claim looks first, in one
+// round trip that reads two index entries; what is due is then locked, decided in Go and written as arrays, a few statements for hundreds
+// of fires. A run that executes is a message, and everything that ends a message ends its run in the same transaction. What a claim
+// has committed without hearing of it (the connection broke) is handed out by the next one.
+//
 // # What it promises
 //
 // Everything that package store does. Beyond it: heartbeat and stop have a connection each and never wait for the pool; conflicts and
@@ -29,7 +34,8 @@
 // # What it does not do
 //
 // It does not migrate by itself: [Open] refuses another schema version, [Migrate] changes it. It sends no NOTIFY inside
-// a transaction, because those commit one after the other in the whole server. It keeps nothing in memory that matters.
+// a transaction, because those commit one after the other in the whole server. It keeps nothing in memory that a crash may not take: of
+// launches whose commit got no answer it remembers the names, and the sweep finds them as well.
 //
 // # How it ends
 //

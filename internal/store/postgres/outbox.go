@@ -109,14 +109,14 @@ func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) er
 	if providerID == "" {
 		return chat.Errorf(chat.CodeInvalid, "a delivered message needs the provider's id")
 	}
-	return s.leased(ctx, "noting a delivery", id, arrivedSQL, `
+	return s.leased(ctx, "noting a delivery", arrivedSQL, `
 		UPDATE outbox SET state = 'delivered', provider_id = $4, done_at = `+nowSQL+`
 		WHERE id = $2 AND state = 'sending' AND node = $3`, s.clock(), id, nodeID, clean(providerID))
 }
 
 // Undelivered gives the row back for a later attempt, or ends it.
 func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
-	return s.leased(ctx, "noting a failed delivery", p.ID, lostSQL, `
+	return s.leased(ctx, "noting a failed delivery", lostSQL, `
 		UPDATE outbox SET last_error = $4, node = '', next_at = `+nowSQL+` + $5::bigint,
 			state = CASE WHEN $6::boolean THEN 'failed' ELSE 'pending' END,
 			done_at = CASE WHEN $6::boolean THEN `+nowSQL+` END
@@ -124,8 +124,9 @@ func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) erro
 		s.clock(), p.ID, p.Node, clean(p.Error), p.RetryIn.Round(time.Millisecond).Milliseconds(), p.Permanent)
 }
 
-// leased runs an update of a row that the caller must have leased, and then what follows from it for a cron run.
-func (s *Store) leased(ctx context.Context, op, id, then, sql string, args ...any) error {
+// leased runs an update of a row that the caller must have leased, and then what follows from it for a cron run. The row's
+// id is the second parameter.
+func (s *Store) leased(ctx context.Context, op, then, sql string, args ...any) error {
 	return s.do(ctx, op, func(ctx context.Context) error {
 		changed := false
 		b := &pgx.Batch{}
@@ -133,7 +134,7 @@ func (s *Store) leased(ctx context.Context, op, id, then, sql string, args ...an
 			changed = tag.RowsAffected() > 0
 			return nil
 		})
-		b.Queue(then, id)
+		b.Queue(then, args[1])
 		err := send(ctx, s.pool, b)
 		if err == nil && !changed {
 			return chat.ErrFenced
