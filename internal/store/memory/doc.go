@@ -1,5 +1,5 @@
-// Package memory is a store without a disk: the whole port of package store over a few maps under one mutex. It exists for
-// the tests and examples of other packages and keeps nothing when the process ends.
+// Package memory is a store without a disk: the whole port of package store, and that of package cron, over a few maps under
+// one mutex. It exists for the tests and examples of other packages and keeps nothing when the process ends.
 //
 // # Central ideas
 //
@@ -15,7 +15,7 @@
 //
 // # What it does not do
 //
-// It survives nothing, knows no SQL and is not fast with very many sessions in one list call. It must not be linked
+// It survives nothing, knows no SQL and is not fast with very many sessions in one list call or very many runs in the ledger. It must not be linked
 // into the product.
 //
 // # How it ends

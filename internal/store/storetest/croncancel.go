@@ -18,6 +18,7 @@ func cronCancelTests() []test {
 		{"NobodyCancelsRunsOfOthers", cancelOfOthers},
 		{"RemovalTakesTheRunsAlong", removalCancels},
 		{"RunAfterATakeoverIsCancelled", cancelAfterTakeover},
+		{"StopOutlivesTheNodeThatRanIt", stopOutlivesItsNode},
 		{"StopOfTheMessageEndsTheRun", func(w *world) { waitingEnds(w, stopMessage) }},
 		{"StopAllEndsTheRun", func(w *world) { waitingEnds(w, stopEverything) }},
 		{"EndWaitingEndsTheRun", func(w *world) { waitingEnds(w, endMessage) }},
@@ -165,6 +166,24 @@ func cancelAfterTakeover(w *world) {
 	r := w.ledger(l.Run.ID)
 	equal(w, "ledger", []any{r.State, r.Reason, r.Attempt}, []any{cron.RunCancelled, cron.ReasonStopped, 1})
 	w.ended(l.Message.ID, chat.OutcomeStopped)
+}
+
+// stopOutlivesItsNode: who takes over a run that was asked to stop ends it without running it.
+func stopOutlivesItsNode(w *world) {
+	dead := w.node()
+	w.job(nil)
+	l := w.due(dead)
+	w.begin(l)
+	w.cancel(cron.CancelParams{RunID: l.Run.ID, Reason: cron.ReasonStopped, By: "ann"})
+	w.clock.advance(lease + time.Second)
+	node := w.node()
+	taken := w.sweepOne(node, l.Message.Session)
+	equal(w, "queued", w.ledger(l.Run.ID).State, cron.RunQueued)
+	s := w.start(taken.Claim, l.Message.ID, l.Seq)
+	equal(w, "who asked", s.StopBy, "ann")
+	w.endRun(taken.Claim, l.Message.ID, cron.RunCancelled, nil)
+	r := w.ledger(l.Run.ID)
+	equal(w, "ledger", []any{r.State, r.Reason}, []any{cron.RunCancelled, cron.ReasonStopped})
 }
 
 // waitingEnds gives the message of a queued run an outcome from outside of cron.

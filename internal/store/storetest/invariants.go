@@ -46,6 +46,19 @@ func (w *world) checkInvariants(when string) {
 	}
 }
 
+// leaks write the canary to every place where no secret may stand.
+func leaks() []string {
+	return []string{
+		`UPDATE runs SET error = 'x ` + canary + `' WHERE id = 'a1'`,
+		`UPDATE outbox SET last_error = '` + canary + ` x' WHERE run_id = 'a1'`,
+		`UPDATE nodes SET addr = '` + canary + `' WHERE id = 'n2'`,
+		`UPDATE cron_run_logs SET error = '` + canary + `' WHERE state = 'ok'`,
+		`UPDATE cron_run_logs SET delivery_error = '` + canary + `' WHERE state = 'ok'`,
+		`UPDATE cron_jobs SET last_error = '` + canary + `' WHERE id = 'j1'`,
+		`INSERT INTO audit_log (id, who, verb, object, at) VALUES ('1', 'ann', 'add', 'job ` + canary + `', 1)`,
+	}
+}
+
 func runInvariants(t *testing.T, open Opener) {
 	t.Helper()
 	for _, b := range breaks() {
@@ -54,6 +67,15 @@ func runInvariants(t *testing.T, open Opener) {
 			w := newWorld(t, open)
 			if w.h.Exec != nil {
 				w.breakOne(b)
+			}
+		})
+	}
+	for _, sql := range leaks() {
+		t.Run("I9.secret/"+strings.Join(strings.Fields(sql)[:4], " "), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, open)
+			if w.h.Exec != nil {
+				w.breakOne(breach{id: "I9.secret", sql: sql})
 			}
 		})
 	}
