@@ -14,7 +14,7 @@ PKG     ?= ./...
 RUN     ?= .
 TIMEOUT ?= 15m
 LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
-TESTPG  := $(GO) run ./cmd/testpg --
+TESTPG  := $(GO) run ./cmd/testpg -no-fsync --
 
 .PHONY: help
 help: ## list the targets
@@ -70,12 +70,16 @@ fuzz: ## every fuzz target for FUZZTIME each (default 1m)
 	scripts/fuzz
 
 .PHONY: bench
-bench: ## every benchmark, with allocations (PKG=, COUNT=)
-	$(TESTPG) $(GO) test -run '^$$' -bench . -benchmem -count $${COUNT:-1} -timeout 60m $(PKG)
+bench: ## the table of figures: medians, worst, goals (COUNT=5, ROWS=regexp)
+	$(GO) run ./cmd/testpg -- $(GO) run ./cmd/testbench -count $${COUNT:-5} -run "$${ROWS:-.}"
+
+.PHONY: bench-once
+bench-once: ## every benchmark once, to see that they work
+	$(TESTPG) $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...
 
 .PHONY: chaos
-chaos: ## several processes, kills, pauses, cut connections; the oracle at the end; prints its seed (SEED=)
-	$(TESTPG) $(GO) test -tags chaos -count=1 -timeout 60m -run Chaos -v ./...
+chaos: ## the scenarios against real processes at full length: 200 kills, long load; the invariants at the end
+	LANEWAY_TEST_KILLS=$${KILLS:-200} LANEWAY_TEST_LOAD_SECONDS=$${LOAD_SECONDS:-600} $(GO) run ./cmd/testpg -- $(GO) test -race -count=1 -timeout 80m -v ./internal/teste2e
 
 .PHONY: vuln
 vuln: ## known vulnerabilities in what the program links

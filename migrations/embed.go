@@ -7,9 +7,9 @@ import "embed"
 // Postgres holds the steps for Postgres below postgres/.
 //
 //go:embed postgres/*.sql
-var Postgres embed.FS //nolint:gochecknoglobals // embedded, never written
+var Postgres embed.FS
 
 // SQLite holds the steps for SQLite below sqlite/.
 //
 //go:embed sqlite/*.sql
-var SQLite embed.FS //nolint:gochecknoglobals // embedded, never written
+var SQLite embed.FS

@@ -91,6 +91,9 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	if err := p.openGateway(opts.Credentials); err != nil {
 		return nil, err
 	}
+	if err := p.dispatch.Register(ctx); err != nil {
+		return nil, fmt.Errorf("registering with the store: %w", err)
+	}
 	return p, p.listen(ctx)
 }
 

@@ -97,8 +97,7 @@ func (p *Process) listen(ctx context.Context) error {
 
 // unwrapListen drops the address that net.OpError repeats.
 func unwrapListen(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
 	}
 	return err

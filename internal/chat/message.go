@@ -160,7 +160,7 @@ type Reply struct {
 	Attempt int
 }
 
-// Receipt of a provider for one sent reply.
+// Sent is a provider's receipt for one sent reply.
 type Sent struct {
 	// ProviderID is the provider's id of the message; never empty for a delivered reply.
 	ProviderID string

@@ -19,7 +19,7 @@ const (
 	KindUnknown = "unknown"
 )
 
-var agentID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`) //nolint:gochecknoglobals // compiled once, never written
+var agentID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 // SessionKey names one conversation: `agent:<agent>:<rest>`. The zero value is no session. It is comparable and usable as a map key.
 type SessionKey struct {

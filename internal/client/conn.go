@@ -103,6 +103,7 @@ func (c *Conn) Close() error {
 // shut says goodbye and makes the reader return. The first reason stands.
 func (c *Conn) shut(code int, text string, why error) {
 	c.fail(why)
+	//nolint:errcheck // the connection ends either way
 	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, text), time.Now().Add(time.Second))
 	_ = c.ws.Close()
 }
@@ -126,21 +127,30 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 	return c.answer(ctx, method, answers, result)
 }
 
-// CallTwice is Call for a method with two answers (`agent`): first is filled when the work was accepted, and accepted, if not nil, is
-// called then; last is filled when the work has ended.
-func (c *Conn) CallTwice(ctx context.Context, method string, params, first any, accepted func(), last any) error {
-	id, answers, err := c.send(method, params)
+// TwoAnswers is a request that is answered twice (`agent`).
+type TwoAnswers struct {
+	Method string
+	Params any
+	// First is filled when the work was accepted, Last when it has ended; nil = not wanted.
+	First, Last any
+	// Accepted, if not nil, is called between the two.
+	Accepted func()
+}
+
+// CallTwice is Call for a method with two answers. A refusal in either place is an [*Error].
+func (c *Conn) CallTwice(ctx context.Context, r TwoAnswers) error {
+	id, answers, err := c.send(r.Method, r.Params)
 	if err != nil {
 		return err
 	}
 	defer c.forget(id)
-	if err := c.answer(ctx, method, answers, first); err != nil {
+	if err := c.answer(ctx, r.Method, answers, r.First); err != nil {
 		return err
 	}
-	if accepted != nil {
-		accepted()
+	if r.Accepted != nil {
+		r.Accepted()
 	}
-	return c.answer(ctx, method, answers, last)
+	return c.answer(ctx, r.Method, answers, r.Last)
 }
 
 func (c *Conn) send(method string, params any) (string, <-chan serverFrame, error) {
@@ -168,7 +178,7 @@ func (c *Conn) write(f clientFrame) error {
 	}
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	_ = c.ws.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_ = c.ws.SetWriteDeadline(time.Now().Add(writeTimeout)) //nolint:errcheck // it never fails
 	if err := c.ws.WriteMessage(websocket.TextMessage, data); err != nil {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
@@ -218,7 +228,7 @@ func (c *Conn) read() {
 	defer close(c.events)
 	defer func() { _ = c.ws.Close() }()
 	for {
-		_ = c.ws.SetReadDeadline(time.Now().Add(c.silent))
+		_ = c.ws.SetReadDeadline(time.Now().Add(c.silent)) //nolint:errcheck // the next read tells
 		_, data, err := c.ws.ReadMessage()
 		if err != nil {
 			c.ended(err)

@@ -107,12 +107,12 @@ func Dial(ctx context.Context, opts Options) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	defer cancel()
 	dialer := websocket.Dialer{TLSClientConfig: opts.TLS, HandshakeTimeout: opts.Timeout}
-	ws, resp, err := dialer.DialContext(ctx, address, nil)
+	ws, resp, err := dialer.DialContext(ctx, address, nil) //nolint:bodyclose // the library has read it; there is nothing to close
 	if err != nil {
 		return nil, dialError(address, resp, err)
 	}
 	ws.SetReadLimit(maxMessage)
-	stop := context.AfterFunc(ctx, func() { _ = ws.NetConn().SetDeadline(time.Unix(1, 0)) })
+	stop := context.AfterFunc(ctx, func() { _ = ws.NetConn().SetDeadline(time.Unix(1, 0)) }) //nolint:errcheck // fails when closed
 	hello, err := handshake(ws, opts)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)

@@ -59,24 +59,42 @@ type Overview struct {
 // Core is the commands that every channel has. Help must be made last, so it is a function of the table: see [New].
 func core() []Command {
 	return []Command{
-		{Name: "new", Aliases: []string{"reset"}, Category: "session", Scope: ScopeWrite,
-			Description: "Stop everything here and begin an empty conversation.", Run: runNew},
-		{Name: "stop", Category: "session", Scope: ScopeWrite, Urgent: true,
-			Description: "Stop the oldest running turn; if none runs, the oldest waiting message.", Run: runStop},
-		{Name: "stopall", Category: "session", Scope: ScopeWrite, Urgent: true,
-			Description: "Stop all turns of this conversation and empty its queue.", Run: runStopAll},
-		{Name: "status", Category: "status", Scope: ScopeRead,
-			Description: "Show the agent, the lanes and this conversation.", Run: runStatus},
-		{Name: "queue", Args: "[clear | queue | followup | interrupt | collect | steer | default]", Category: "session", Scope: ScopeWrite,
-			Description: "Show the queue, empty it, or choose what happens to messages that arrive during a turn.", Run: runQueue},
-		{Name: "model", Args: "[name | default]", Category: "session", Scope: ScopeWrite,
-			Description: "Show or choose the model of this conversation.", Run: runModel},
-		{Name: "agent", Category: "status", Scope: ScopeRead,
-			Description: "Show which agents there are.", Run: runAgent},
-		{Name: "whoami", Category: "status", Scope: ScopeRead,
-			Description: "Show who the gateway thinks you are.", Run: runWhoami},
-		{Name: "id", Category: "status", Scope: ScopeRead,
-			Description: "Show the key of this conversation.", Run: runID},
+		{
+			Name: "new", Aliases: []string{"reset"}, Category: "session", Scope: ScopeWrite,
+			Description: "Stop everything here and begin an empty conversation.", Run: runNew,
+		},
+		{
+			Name: "stop", Category: "session", Scope: ScopeWrite, Urgent: true,
+			Description: "Stop the oldest running turn; if none runs, the oldest waiting message.", Run: runStop,
+		},
+		{
+			Name: "stopall", Category: "session", Scope: ScopeWrite, Urgent: true,
+			Description: "Stop all turns of this conversation and empty its queue.", Run: runStopAll,
+		},
+		{
+			Name: "status", Category: "status", Scope: ScopeRead,
+			Description: "Show the agent, the lanes and this conversation.", Run: runStatus,
+		},
+		{
+			Name: "queue", Args: "[clear | queue | followup | interrupt | collect | steer | default]", Category: "session", Scope: ScopeWrite,
+			Description: "Show the queue, empty it, or choose what happens to messages that arrive during a turn.", Run: runQueue,
+		},
+		{
+			Name: "model", Args: "[name | default]", Category: "session", Scope: ScopeWrite,
+			Description: "Show or choose the model of this conversation.", Run: runModel,
+		},
+		{
+			Name: "agent", Category: "status", Scope: ScopeRead,
+			Description: "Show which agents there are.", Run: runAgent,
+		},
+		{
+			Name: "whoami", Category: "status", Scope: ScopeRead,
+			Description: "Show who the gateway thinks you are.", Run: runWhoami,
+		},
+		{
+			Name: "id", Category: "status", Scope: ScopeRead,
+			Description: "Show the key of this conversation.", Run: runID,
+		},
 	}
 }
 
@@ -84,9 +102,11 @@ func core() []Command {
 func New(more ...Command) (*Table, error) {
 	list := append(core(), more...)
 	var table *Table
-	list = append(list, Command{Name: "help", Aliases: []string{"start"}, Category: "status", Scope: ScopeRead,
+	list = append(list, Command{
+		Name: "help", Aliases: []string{"start"}, Category: "status", Scope: ScopeRead,
 		Description: "Show what you can say here.",
-		Run:         func(context.Context, Actions, Call) (string, error) { return table.Help(), nil }})
+		Run:         func(context.Context, Actions, Call) (string, error) { return table.Help(), nil },
+	})
 	table, err := NewTable(list)
 	return table, err
 }

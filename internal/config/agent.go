@@ -134,8 +134,11 @@ func ParseShortAgent(short string) (Agent, error) {
 			return Agent{}, fmt.Errorf("takes nothing behind echo, is %q", short)
 		}
 	case RunnerCommand:
-		a.Command = strings.Fields(rest)
-		if len(a.Command) == 0 {
+		words, err := splitWords(rest)
+		if err != nil {
+			return Agent{}, err
+		}
+		if a.Command = words; len(words) == 0 {
 			return Agent{}, errors.New("needs a program: command:PROGRAM ARG…")
 		}
 	case RunnerOpenAI, RunnerAnthropic:

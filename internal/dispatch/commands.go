@@ -24,11 +24,13 @@ func (d *Dispatcher) runCommand(ctx context.Context, m chat.Message, cmd command
 	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, AcceptedAt: time.Now(), State: store.StateDone, Outcome: chat.OutcomeAnswered, Command: true}
 	rec := make(chan recorded, 1)
 	d.small.Go(func() { rec <- d.record(context.WithoutCancel(ctx), m) })
-	r, known := recorded{}, false
+	wait := urgentWait
 	if !cmd.Urgent {
-		r, known = <-rec, true
-	} else {
-		r, known = soon(rec, urgentWait)
+		wait = commandTime
+	}
+	r, known := soon(rec, wait)
+	if !known && !cmd.Urgent {
+		return chat.Receipt{}, chat.ErrStoreUnavailable
 	}
 	if known && r.acc.Duplicate {
 		return duplicateReceipt(r.acc.Existing), nil

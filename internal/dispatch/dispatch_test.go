@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,9 +238,9 @@ func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 
 func TestStopReachesTheTurnWhileTheDatabaseIsSlow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		slow := false
+		slow := atomic.Bool{}
 		st := memory.New(memory.Config{Before: func(ctx context.Context, op string) error {
-			if slow && op != "Heartbeat" {
+			if slow.Load() && op != "Heartbeat" {
 				time.Sleep(3 * time.Second)
 			}
 			return nil
@@ -248,7 +249,7 @@ func TestStopReachesTheTurnWhileTheDatabaseIsSlow(t *testing.T) {
 		defer h.close()
 		h.send("main", "sleep 1h")
 		time.Sleep(time.Second)
-		slow = true
+		slow.Store(true)
 		began := time.Now()
 		h.send("main", "/stop")
 		if took := time.Since(began); took > time.Second {
@@ -259,7 +260,7 @@ func TestStopReachesTheTurnWhileTheDatabaseIsSlow(t *testing.T) {
 		h.runner.mu.Unlock()
 		want(t, "turns that still run", still, 0)
 		time.Sleep(10 * time.Second)
-		slow = false
+		slow.Store(false)
 		time.Sleep(10 * time.Second)
 	})
 }
@@ -350,6 +351,8 @@ func TestAFullQueueTellsThePersonOncePerBurst(t *testing.T) {
 				dropped++
 			case chat.OutcomeAnswered:
 				answered++
+			default:
+				t.Errorf("%s ended %s", id, h.end(id).Outcome)
 			}
 		}
 		want(t, "dropped", dropped, 5)

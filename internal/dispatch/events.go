@@ -65,7 +65,6 @@ type liveRun struct {
 	seq       int64
 	replace   bool // the next delta replaces what an earlier attempt said
 	finished  bool // the outcome is decided; what comes later is discarded
-	stopWhy   string
 	startedAt time.Time
 	attempt   int
 }

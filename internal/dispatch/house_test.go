@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -124,7 +125,6 @@ type postbox struct {
 	fail    func(chat.Reply) error
 	delay   func(chat.Reply) time.Duration
 	typings atomic.Int64
-	ended   time.Time
 }
 
 func (*postbox) Name() string                               { return "box" }
@@ -133,7 +133,7 @@ func (*postbox) Status() channel.Status                     { return channel.Sta
 func (p *postbox) Typing(_ context.Context, _ chat.Target)  { p.typings.Add(1) }
 func (p *postbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
 	if p.delay != nil {
-		time.Sleep(p.delay(r)) //nolint:forbidigo // virtual time
+		time.Sleep(p.delay(r))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func (p *postbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
 		}
 	}
 	p.sent = append(p.sent, r)
-	return chat.Sent{ProviderID: fmt.Sprint(len(p.sent))}, nil
+	return chat.Sent{ProviderID: strconv.Itoa(len(p.sent))}, nil
 }
 
 func (p *postbox) texts(chatID string) []string {

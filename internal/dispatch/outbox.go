@@ -120,8 +120,7 @@ func (d *Dispatcher) note(ctx context.Context, o store.Outgoing, err error) {
 
 func undelivered(node string, o store.Outgoing, err error) store.UndeliveredParams {
 	p := store.UndeliveredParams{Node: node, ID: o.ID, Error: chat.Cut(err.Error(), 500), RetryIn: backoff(o.Attempt)}
-	var se *channel.SendError
-	if errors.As(err, &se) {
+	if se, ok := errors.AsType[*channel.SendError](err); ok {
 		p.Error, p.Permanent = se.Reason, se.Permanent
 		if se.RetryAfter > 0 {
 			p.RetryIn = se.RetryAfter

@@ -146,6 +146,15 @@ func (d *Dispatcher) extend(me *incarnation, asked time.Time, b store.Beat) {
 	}
 }
 
+// Register makes this process known to the store before anybody is let in: without it the first messages would be refused for a moment. Run
+// does it as well, and again whenever the lease is lost.
+func (d *Dispatcher) Register(ctx context.Context) error {
+	if d.node.Load() != nil {
+		return nil
+	}
+	return d.register(ctx)
+}
+
 func (d *Dispatcher) register(ctx context.Context) error {
 	n := store.Node{ID: newID(), Addr: d.cfg.Addr, Version: d.cfg.Version, Lease: d.cfg.Lease, Exclusive: d.cfg.Exclusive}
 	asked := time.Now()

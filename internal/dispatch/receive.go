@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -146,6 +145,7 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 	}
 	d.obs.Accepted(channelKind(m.Channel), acc.Duplicate)
 	if acc.Duplicate {
+		d.adopt(ctx, acc, me)
 		return duplicateReceipt(acc.Existing), nil
 	}
 	d.tellDropped(m.Session, acc)
@@ -159,6 +159,22 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 	claim := store.Claim{Session: m.Session, Node: me.id, Epoch: acc.Epoch}
 	receipt.Queued, receipt.Position = d.submitNew(ctx, m, acc, claim)
 	return receipt, nil
+}
+
+// adopt hands a message over that was accepted before and waits in a session of this process. Usually the scheduler knows it and nothing
+// happens; but if the answer of its acceptance was lost on the way from the database, nobody has handed it over yet.
+func (d *Dispatcher) adopt(ctx context.Context, acc store.Accepted, me *incarnation) {
+	w := acc.Existing
+	if !acc.Mine || w.State != store.StateHeld && w.State != store.StateWaiting {
+		return
+	}
+	claim := store.Claim{Session: w.Session, Node: me.id, Epoch: acc.Epoch}
+	m := chat.Message{Session: w.Session, Channel: w.Channel, Content: w.Content}
+	it := d.item(work{claim: claim, rows: []store.Waiting{w}}, d.settings(m, acc.Mode))
+	if w.RunID != "" {
+		it.ID, it.RunID, it.NoMerge = w.RunID, w.RunID, true
+	}
+	d.offer(ctx, it, false) // never before those that a takeover is about to hand over
 }
 
 func changeReason(created bool) string {
@@ -355,6 +371,3 @@ func (d *Dispatcher) final(ctx context.Context, what string, write func(context.
 		pause = min(2*pause, time.Second)
 	}
 }
-
-// label keeps a free word out of logs where it could be long.
-func label(s string) string { return chat.Cut(strings.ToValidUTF8(s, "?"), 64) }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"laneway/internal/chat"
@@ -16,14 +17,14 @@ const statusWait = time.Second
 func (d *Dispatcher) Lanes() chat.LanesStatus {
 	st := d.sched.Stats()
 	out := chat.LanesStatus{
-		At: time.Now(), NodeID: d.NodeID(), Draining: d.draining.Load(), UnknownLaneFallbacks: int64(st.UnknownLanes),
+		At: time.Now(), NodeID: d.NodeID(), Draining: d.draining.Load(), UnknownLaneFallbacks: signed(st.UnknownLanes),
 		Tracked: st.Sessions.Tracked, Running: st.Sessions.Running, Waiting: st.Sessions.Waiting, Debounced: st.Sessions.Debouncing,
-		DropsOld: int64(st.Drops.Old), DropsNew: d.refused.Load(), Stale: int64(st.Drops.Stale), Cleared: int64(st.Drops.Cleared),
+		DropsOld: signed(st.Drops.Old), DropsNew: d.refused.Load(), Stale: signed(st.Drops.Stale), Cleared: signed(st.Drops.Cleared),
 	}
 	for _, l := range st.Lanes {
 		out.Lanes = append(out.Lanes, chat.LaneStatus{
 			Name: l.Name, Capacity: l.Capacity, Active: l.Active, Stopping: l.Stopping, Waiting: l.Ready, OldestWait: l.OldestWait,
-			Started: int64(l.Started), Finished: int64(l.Finished), Failed: int64(l.Failed), Canceled: int64(l.Cancelled),
+			Started: signed(l.Started), Finished: signed(l.Finished), Failed: signed(l.Failed), Canceled: signed(l.Cancelled),
 		})
 	}
 	return out
@@ -99,8 +100,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 
 // sentenceOf is what a person is shown of an error: the sentence of a chat.Error, never its cause.
 func sentenceOf(err error) string {
-	var e *chat.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*chat.Error](err); ok {
 		return e.Message
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
@@ -117,3 +117,6 @@ func (d *Dispatcher) StoreUp() bool {
 
 // OutboxWaiting is how many outgoing messages waited when somebody last looked.
 func (d *Dispatcher) OutboxWaiting() int { return int(d.outWaiting.Load()) }
+
+// signed is a counter as the wire has it.
+func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

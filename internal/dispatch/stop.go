@@ -40,7 +40,7 @@ func (m *met) add(more met) {
 	}
 }
 
-func (m met) nothing() bool { return len(m.running)+len(m.waiting) == 0 }
+func (m *met) nothing() bool { return len(m.running)+len(m.waiting) == 0 }
 
 func (d *Dispatcher) stop(ctx context.Context, p store.StopParams) (met, error) {
 	if p.Reason == "" {

@@ -346,3 +346,33 @@ func TestASlowChatDelaysNobodyElseAndKeepsItsOrder(t *testing.T) {
 		}
 	})
 }
+
+func TestAMessageOfferedAgainDoesNotPassOlderOnes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		c, off := cord(st)
+		h := open(t, c, lanes(1))
+		blocker := h.send("other", "sleep 10m")
+		ids := []string{h.send("main", "a"), h.send("main", "b")}
+		last := h.msg("main", "c")
+		last.Dedupe = "tester/" + last.ID
+		if _, err := h.d.Receive(t.Context(), last); err != nil {
+			t.Fatal(err)
+		}
+		off.Store(true)
+		next := open(t, st)
+		defer next.close()
+		for range 30 { // the sender does not know that it was accepted, and asks before, during and after the takeover
+			if r, err := next.d.Receive(t.Context(), last); err != nil || !r.Duplicate {
+				t.Fatalf("offered again: %+v, %v", r, err)
+			}
+			time.Sleep(time.Second)
+		}
+		for _, id := range append(ids, last.ID) {
+			want(t, "outcome of "+id, next.end(id).Outcome, chat.OutcomeAnswered)
+		}
+		wantList(t, "order", next.runner.textsOf("agent:main:main"), []string{"a", "b", "c"})
+		_ = blocker
+		h.bury()
+	})
+}

@@ -148,7 +148,7 @@ func endCode(end chat.RunEnd) (code chat.Code, status string) {
 		if end.Reason == "cleared" {
 			return chat.CodeCleared, ""
 		}
-		return chat.CodeRunFailed, "cancelled" //nolint:misspell // the protocol's spelling
+		return chat.CodeRunFailed, "cancelled"
 	}
 	if isTurnTimeout(end.Reason) {
 		return chat.CodeRunFailed, "timeout"

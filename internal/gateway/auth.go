@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,7 +71,9 @@ func (s *Server) identify(ctx context.Context, a connectAuth, addr netip.Addr) (
 		label = "missing"
 	}
 	s.observer.AuthFailed(label)
-	s.log.WarnContext(ctx, "authentication failed", slog.String("addr", addr.String()), slog.String("reason", fault.reason))
+	s.warnings.Do(func() {
+		s.log.WarnContext(ctx, "authentication failed", slog.String("addr", addr.String()), slog.String("reason", fault.reason))
+	})
 	return Credential{}, fault.wire()
 }
 
@@ -103,8 +106,8 @@ func (s *Server) clientAddr(r *http.Request) netip.Addr {
 		return addr
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0; i-- {
-		hop, ok := parseHop(hops[i])
+	for _, text := range slices.Backward(hops) {
+		hop, ok := parseHop(text)
 		if !ok {
 			return addr
 		}

@@ -55,11 +55,11 @@ type Backend interface {
 	Subscribe(fn func(chat.Event)) (cancel func())
 }
 
-// Check and NotReadyError are how a backend says why it is not ready.
-type (
-	Check         = chat.Check
-	NotReadyError = chat.NotReadyError
-)
+// Check is one condition of readiness.
+type Check = chat.Check
+
+// NotReadyError is how a backend says which check fails.
+type NotReadyError = chat.NotReadyError
 
 // The checks of readiness.
 const (

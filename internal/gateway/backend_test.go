@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	"laneway/internal/store"
@@ -54,7 +53,6 @@ type room struct {
 type letter struct {
 	m    chat.Message
 	at   time.Time
-	seq  int64
 	end  chat.RunEnd
 	done chan struct{}
 	stop chan string
@@ -63,6 +61,7 @@ type letter struct {
 }
 
 func newHouse(t *testing.T) *house {
+	t.Helper()
 	h := &house{
 		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{},
 		gate: make(chan struct{}), ended: make(chan struct{}),
@@ -329,7 +328,7 @@ func (r *room) add(e chat.TranscriptEntry) {
 	e.Seq, e.At = int64(len(r.entries)+1), time.Now()
 	r.entries = append(r.entries, e)
 	r.status.UpdatedAt, r.status.LastMessageAt = e.At, e.At
-	r.status.LastPreview = e.Text
+	r.status.LastPreview = chat.Cut(e.Text, 200)
 }
 
 func (h *house) Defer(_ context.Context, m chat.Message, _ gateway.Caller) error {
@@ -381,164 +380,4 @@ func (h *house) Wait(ctx context.Context, id string) (chat.RunEnd, error) {
 	case <-ctx.Done():
 		return chat.RunEnd{}, context.Cause(ctx)
 	}
-}
-
-func (h *house) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.sessions[key.String()]
-	if r == nil || r.running == nil {
-		return chat.InFlight{}, false
-	}
-	return chat.InFlight{RunID: r.running.m.ID, Text: r.running.text, Seq: r.running.evs}, true
-}
-
-func (h *house) Session(_ context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.sessions[key.String()]
-	if r == nil || visible != "" && r.status.Principal != visible {
-		return chat.SessionStatus{}, chat.ErrSessionNotFound
-	}
-	return r.now(), nil
-}
-
-func (r *room) now() chat.SessionStatus {
-	st := r.status
-	st.QueueDepth, st.Status = len(r.queue), "done"
-	if r.running != nil {
-		st.ActiveRuns, st.Status = []string{r.running.m.ID}, "running"
-	}
-	return st
-}
-
-func (h *house) Sessions(_ context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var all []chat.SessionStatus
-	for _, r := range h.sessions {
-		if f.Visible == "" || f.Visible == r.status.Principal {
-			all = append(all, r.now())
-		}
-	}
-	slices.SortFunc(all, func(a, b chat.SessionStatus) int { return cmp.Compare(a.Key.String(), b.Key.String()) })
-	from := min(f.Offset, len(all))
-	return all[from:min(from+f.Limit, len(all))], len(all), nil
-}
-
-func (h *house) Transcript(_ context.Context, q store.TranscriptQuery) (store.Transcript, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.down {
-		return store.Transcript{}, chat.ErrStoreUnavailable
-	}
-	r := h.sessions[q.Session.String()]
-	if r == nil {
-		return store.Transcript{}, nil
-	}
-	t := store.Transcript{SessionID: r.status.SessionID, Total: len(r.entries), LastSeq: int64(len(r.entries))}
-	if q.After > 0 || q.FromStart {
-		from := min(int(q.After), len(r.entries))
-		t.Entries = slices.Clone(r.entries[from:min(from+q.Limit, len(r.entries))])
-		return t, nil
-	}
-	to := max(0, len(r.entries)-q.Offset)
-	t.Entries = slices.Clone(r.entries[max(0, to-q.Limit):to])
-	return t, nil
-}
-
-func (h *house) PendingInputs(_ context.Context, key chat.SessionKey, limit int) ([]store.Waiting, int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.sessions[key.String()]
-	if r == nil {
-		return nil, 0, nil
-	}
-	var out []store.Waiting
-	for _, l := range r.queue[:min(limit, len(r.queue))] {
-		out = append(out, store.Waiting{Session: key, MessageID: l.m.ID, Content: l.m.Content, AcceptedAt: l.at})
-	}
-	return out, len(r.queue), nil
-}
-
-func (h *house) Reset(_ context.Context, key chat.SessionKey, principal, _ string) (string, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.room(key, principal)
-	r.entries = nil
-	r.status.SessionID += "x"
-	return r.status.SessionID, nil
-}
-
-func (h *house) Delete(_ context.Context, key chat.SessionKey, expectID, _ string) (bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.sessions[key.String()]
-	switch {
-	case r == nil:
-		return false, nil
-	case expectID != "" && expectID != r.status.SessionID:
-		return false, chat.Errorf(chat.CodeConflict, "the session has another transcript now")
-	}
-	delete(h.sessions, key.String())
-	return true, nil
-}
-
-func (h *house) DefaultAgent() string { return "main" }
-
-func (h *house) Agents() []agent.Info {
-	return []agent.Info{{ID: "main", Name: "Echo", Model: "echo-1", Runner: "echo"}}
-}
-
-func (h *house) Commands() []chat.CommandInfo {
-	return []chat.CommandInfo{
-		{Name: "stop", Description: "Stop the oldest running turn.", Category: "session"},
-		{Name: "cron", Aliases: []string{"jobs"}, Description: "Jobs.", Category: "cron", ArgsHint: "add …"},
-	}
-}
-
-func (h *house) Lanes() chat.LanesStatus {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	st := chat.LanesStatus{At: time.Now(), NodeID: "gw-1", Tracked: len(h.sessions), Lanes: []chat.LaneStatus{{Name: "main", Capacity: 30}}}
-	for _, r := range h.sessions {
-		if r.running != nil {
-			st.Running++
-			st.Lanes[0].Active++
-		}
-		st.Waiting += len(r.queue)
-	}
-	return st
-}
-
-func (h *house) Status(context.Context) chat.SystemStatus {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	st := chat.SystemStatus{
-		NodeID: "gw-1", Version: "0.1.0", Store: "sqlite", SessionsKnown: len(h.sessions), Channels: slices.Clone(h.channels),
-		Progress: h.progress(), Nodes: []chat.NodeStatus{{ID: "gw-1", Version: "0.1.0", Lease: 13 * time.Second}},
-	}
-	if h.down {
-		st.StoreError = "the database cannot be reached"
-	}
-	return st
-}
-
-func (h *house) progress() chat.Progress {
-	return chat.Progress{StalledFor: h.stall, CronAge: -1, DispatcherAge: time.Second}
-}
-
-func (h *house) Progress() chat.Progress {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.progress()
-}
-
-func (h *house) Ready(context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.down {
-		return &gateway.NotReadyError{Check: gateway.CheckDatabase, Cause: chat.ErrStoreUnavailable}
-	}
-	return h.notReady
 }

@@ -1,31 +1,369 @@
 package gateway_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway"
 )
+
+type chatEvent struct {
+	RunID, SessionKey, AgentID, State, DeltaText, StopReason, ErrorMessage, ErrorKind string
+	Seq                                                                               int64
+	Replace, Yielded                                                                  bool
+	Message                                                                           *struct {
+		Role    string
+		Content []struct{ Type, Text string }
+		Command bool
+	}
+}
+
+func (e chatEvent) text() string {
+	if e.Message == nil {
+		return ""
+	}
+	return e.Message.Content[0].Text
+}
+
+func send(key, message, id string) params {
+	return params{"sessionKey": key, "message": message, "idempotencyKey": id}
+}
 
 func TestSendStreamsAnswerBehindItsResponse(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	s := b.login(adminToken)
-	s.request("10", "chat.send", params{"sessionKey": "agent:main:main", "message": "hello there", "idempotencyKey": "run-1"})
+	s.request("10", "chat.send", send("agent:main:main", "hello there you", "run-1"))
 	first := s.read()
 	if first.Type != "res" || first.ID != "10" || !first.OK {
 		t.Fatalf("first frame is %+v %+v, want the response", first, first.Error)
 	}
-	got := decode[map[string]any](t, first.Payload)
-	if got["runId"] != "run-1" || got["status"] != "started" || len(got) != 2 {
-		t.Errorf("result %v, want exactly runId run-1 and status started", got)
+	if want := `{"runId":"run-1","status":"started"}`; string(first.Payload) != want {
+		t.Errorf("result %s, want %s", first.Payload, want)
 	}
-	final := s.next(chatState("run-1", "final"))
-	p := decode[struct {
-		Message struct {
-			Role    string
-			Content []struct{ Type, Text string }
+	text, last, seq := "", int64(0), first.Seq
+	for {
+		f := s.read()
+		if seq++; f.Seq != seq {
+			t.Errorf("event %s has seq %d, want %d", f.Event, f.Seq, seq)
 		}
-		StopReason string
-	}](t, final.Payload)
-	if p.StopReason != "stop" || p.Message.Role != "assistant" || p.Message.Content[0].Text != "hello there" {
-		t.Errorf("final %s", final.Payload)
+		if f.Event != "chat" {
+			continue
+		}
+		e := decode[chatEvent](t, f.Payload)
+		if e.Seq <= last || e.RunID != "run-1" || e.SessionKey != "agent:main:main" || e.AgentID != "main" {
+			t.Errorf("event %s after seq %d", f.Payload, last)
+		}
+		last = e.Seq
+		text += e.DeltaText
+		if e.State == "delta" && e.text() != text {
+			t.Errorf("cumulative %q, want %q", e.text(), text)
+		}
+		if e.State == "final" {
+			if e.text() != "hello there you" || text != "hello there you" || e.StopReason != "stop" {
+				t.Errorf("final %s after deltas %q", f.Payload, text)
+			}
+			return
+		}
 	}
+}
+
+// The run may be over before the call that started it has returned; the response comes first all the same.
+func TestResponseComesFirstHoweverFastTheRun(t *testing.T) {
+	t.Parallel()
+	s := start(t, func(c *gateway.Config) { c.RequestsPerSecond, c.ChatsPerMinute = gateway.Off, gateway.Off }).login(adminToken)
+	s.must("sessions.subscribe", nil)
+	for i := range 100 {
+		run := fmt.Sprintf("r%d", i)
+		s.request(run, "chat.send", send("s"+run, "/id", run))
+		f := s.next(func(f frame) bool { return f.Type == "res" || isEvent("chat", run)(f) || isEvent("agent", run)(f) })
+		if f.Type != "res" || !f.OK {
+			t.Fatalf("run %d: %s came before the response", i, f.Event)
+		}
+		e := decode[chatEvent](t, s.next(chatState(run, "final")).Payload)
+		if e.Message == nil || !e.Message.Command {
+			t.Fatalf("reply to a command: %+v", e)
+		}
+	}
+}
+
+func TestWaitingTurnSaysSoAtOnce(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken, "laneway-ext")
+	s.must("chat.send", send("main", "wait first", "a"))
+	got := s.must("chat.send", send("main", "second", "b"))
+	if want := (params{"runId": "b", "status": "started", "queued": true, "position": 1.0}); !reflect.DeepEqual(got, want) {
+		t.Errorf("result %v, want %v", got, want)
+	}
+	e := decode[chatEvent](t, s.next(chatState("b", "delta")).Payload)
+	if e.DeltaText != "" || e.text() != "" || e.Message == nil {
+		t.Errorf("waiting: %+v, want an empty delta with an empty message", e)
+	}
+	history := s.must("chat.history", params{"sessionKey": "main"})
+	pending := history["pendingInputs"].(params)
+	item := pending["items"].([]any)[0].(params)
+	if pending["total"] != 1.0 || item["runId"] != "b" || item["state"] != "queued" || history["inFlightRun"].(params)["runId"] != "a" {
+		t.Errorf("history %v", history)
+	}
+	b.house.proceed()
+	s.next(chatState("a", "final"))
+	s.next(chatState("b", "final"))
+}
+
+func TestRepeatedSendAttaches(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	first, second := b.login(adminToken), b.login(adminToken)
+	first.must("chat.send", send("main", "wait x", "k"))
+	if got := second.must("chat.send", send("main", "wait x", "k")); got["status"] != "in_flight" || got["runId"] != "k" {
+		t.Errorf("in flight: %v", got)
+	}
+	if f := second.call("chat.send", send("main", "another", "k")); f.OK || f.Error.Details["code"] != "IDEMPOTENCY_KEY_REUSED" || f.Error.Code != "INVALID_REQUEST" {
+		t.Errorf("other params: %+v", f.Error)
+	}
+	if f := second.call("agent", params{"message": "wait x", "idempotencyKey": "k"}); f.OK || f.Error.Details["code"] != "IDEMPOTENCY_KEY_REUSED" {
+		t.Errorf("another method: %+v", f.Error)
+	}
+	// The order of members is not part of the params.
+	second.sendText(`{"type":"req","id":"o","method":"chat.send","params":{"idempotencyKey":"k","message":"wait x","sessionKey":"main"}}`)
+	if f := second.next(func(f frame) bool { return f.ID == "o" }); !f.OK {
+		t.Errorf("same params in another order: %+v", f.Error)
+	}
+	b.house.proceed()
+	first.next(chatState("k", "final"))
+	second.next(chatState("k", "final"))
+	if got := second.must("chat.send", send("main", "wait x", "k")); got["status"] != "ok" {
+		t.Errorf("after the end: %v", got)
+	}
+	second.must("chat.send", send("main", "fail", "f"))
+	second.next(chatState("f", "error"))
+	if got := second.must("chat.send", send("main", "fail", "f")); got["status"] != "timeout" {
+		t.Errorf("after a timeout: %v", got)
+	}
+}
+
+func TestAbort(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	if got := s.must("chat.abort", params{"sessionKey": "main", "preserveSideRuns": true}); got["aborted"] != false || len(got["runIds"].([]any)) != 0 || got["ok"] != true {
+		t.Errorf("nothing runs: %v", got)
+	}
+	s.must("chat.send", send("main", "half wait rest", "a"))
+	s.next(chatState("a", "delta"))
+	s.must("chat.send", send("main", "second", "b"))
+	if got := s.must("chat.abort", params{"sessionKey": "agent:main:other", "runId": "a"}); got["aborted"] != false {
+		t.Errorf("a run of another session: %v", got)
+	}
+	got := s.must("chat.abort", params{"sessionKey": "main"})
+	if !reflect.DeepEqual(got["runIds"], []any{"a"}) || got["aborted"] != true {
+		t.Errorf("abort: %v, want the oldest running turn", got)
+	}
+	e := decode[chatEvent](t, s.next(chatState("a", "aborted")).Payload)
+	if e.StopReason != "stop" || e.text() != "half" {
+		t.Errorf("aborted %+v, want stop with the partial text", e)
+	}
+	s.next(chatState("b", "final"))
+	s.must("chat.send", send("main", "wait", "c"))
+	s.must("chat.send", send("main", "d", "d"))
+	if got := s.must("chat.abort", params{"sessionKey": "main", "all": true}); len(got["runIds"].([]any)) != 2 {
+		t.Errorf("all: %v", got)
+	}
+	s.next(chatState("c", "aborted"))
+}
+
+// Slow calls of the same socket do not hold up a stop.
+func TestAbortPassesSlowCalls(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	s.must("chat.send", send("main", "wait", "slow-turn"))
+	block := make(chan struct{})
+	b.house.set(func() { b.house.block = block })
+	for i := range 64 {
+		s.request(strconv.Itoa(i), "chat.send", send("other", "x", fmt.Sprintf("k%d", i)))
+	}
+	began := time.Now()
+	s.must("chat.abort", params{"sessionKey": "main", "runId": "slow-turn"})
+	s.next(chatState("slow-turn", "aborted"))
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the stop took %s", took)
+	}
+	b.house.set(func() { b.house.block = nil })
+	close(block)
+}
+
+func TestAgentAnswersTwice(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	s.request("2", "agent", params{"message": "hi wait", "idempotencyKey": "run", "timeout": 600, "lane": "team", "deliver": false})
+	first := s.read()
+	got := decode[map[string]any](t, first.Payload)
+	if first.ID != "2" || got["status"] != "accepted" || got["runId"] != "run" || got["sessionKey"] != "agent:main:main" || got["agentId"] != "main" || got["acceptedAt"] == 0.0 {
+		t.Fatalf("first %s", first.Payload)
+	}
+	repeat := b.login(adminToken)
+	repeat.request("9", "agent", params{"message": "hi wait", "idempotencyKey": "run", "timeout": 600, "lane": "team", "deliver": false})
+	if f := repeat.read(); !f.OK || f.ID != "9" {
+		t.Fatalf("repeated first: %+v", f)
+	}
+	b.house.proceed()
+	want := `{"runId":"run","status":"ok","summary":"completed","result":{"payloads":[{"text":"hi"}],"meta":{"durationMs":1,"waitedMs":0}}}`
+	for id, sock := range map[string]*socket{"2": s, "9": repeat} {
+		if f := sock.next(func(f frame) bool { return f.Type == "res" }); f.ID != id || string(f.Payload) != want {
+			t.Errorf("second %+v %s, want %s", f, f.Payload, want)
+		}
+	}
+	if m := b.house.messages["run"].m; m.Lane != "team" || !m.Content.Options.NoMerge || m.Content.Options.TimeoutMs != 600_000 || m.Channel != "web" {
+		t.Errorf("message %+v", m)
+	}
+}
+
+func TestSecondFrameTellsHowTheRunEnded(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	second := func(id, message string) *frameError {
+		t.Helper()
+		s.request(id, "agent", params{"message": message, "idempotencyKey": id})
+		if f := s.next(func(f frame) bool { return f.ID == id }); !f.OK {
+			t.Fatalf("first frame of %s: %+v", id, f.Error)
+		}
+		if message == "wait" {
+			s.must("chat.abort", params{"sessionKey": "main", "runId": id})
+		}
+		return s.next(func(f frame) bool { return f.ID == id }).Error
+	}
+	if e := second("t", "fail"); e == nil || e.Code != "UNAVAILABLE" || e.Retryable || !reflect.DeepEqual(e.Details, params{"code": "RUN_FAILED", "runId": "t", "status": "timeout"}) {
+		t.Errorf("timeout: %+v", e)
+	}
+	if e := second("c", "wait"); e == nil || !reflect.DeepEqual(e.Details, params{"code": "RUN_FAILED", "runId": "c", "status": "cancelled"}) {
+		t.Errorf("stopped: %+v", e)
+	}
+}
+
+func TestRunEventsInBothViews(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	watch := func(caps ...string) *socket {
+		s := b.login(adminToken, caps...)
+		s.must("sessions.subscribe", nil)
+		return s
+	}
+	plain, full := watch(), watch("laneway-ext", "tool-events")
+	plain.must("chat.send", send("main", "one tool two", "r"))
+	agentFrames := func(s *socket) (phases []string, first json.RawMessage) {
+		for {
+			f := s.next(func(f frame) bool { return isEvent("agent", "r")(f) || chatState("r", "final")(f) })
+			if f.Event == "chat" {
+				return phases, first
+			}
+			e := decode[struct {
+				Stream string
+				Data   params
+			}](t, f.Payload)
+			if first == nil {
+				first = f.Payload
+			}
+			phases = append(phases, fmt.Sprint(e.Stream, " ", e.Data["phase"], " ", e.Data["delta"], " ", e.Data["toolCallId"]))
+		}
+	}
+	phases, first := agentFrames(plain)
+	if want := []string{"lifecycle start <nil> <nil>", "assistant <nil> one <nil>", "assistant <nil>  two <nil>", "lifecycle end <nil> <nil>"}; !reflect.DeepEqual(phases, want) &&
+		!reflect.DeepEqual(phases, []string{want[0], "assistant <nil> one two <nil>", want[3]}) {
+		t.Errorf("standard view: %q, want %q", phases, want)
+	}
+	if strings.Contains(string(first), "sessionKey") || strings.Contains(string(first), "lane") {
+		t.Errorf("standard view shows members that are ours: %s", first)
+	}
+	phases, first = agentFrames(full)
+	if want := []string{"lifecycle start <nil> <nil>", "assistant <nil> one <nil>", "tool start <nil> call-1", "assistant <nil>  two <nil>", "lifecycle end <nil> <nil>"}; !reflect.DeepEqual(phases, want) {
+		t.Errorf("extended view: %q, want %q", phases, want)
+	}
+	if e := decode[params](t, first); e["sessionKey"] != "agent:main:main" || e["agentId"] != "main" || e["lane"] != "main" {
+		t.Errorf("extended view lacks members: %s", first)
+	}
+}
+
+func TestEndsOfRunsOnTheWire(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	s.must("sessions.subscribe", nil)
+	key := chat.MainKey("main")
+	for _, tc := range []struct {
+		ev   chat.Event
+		want string
+	}{
+		{chat.Event{Kind: chat.EventFinal, MergedInto: "lead"}, `"state":"final","stopReason":"merged","yielded":true}`},
+		{chat.Event{Kind: chat.EventAborted, Reason: "superseded"}, `"state":"aborted","stopReason":"superseded"}`},
+		{chat.Event{Kind: chat.EventFailed, Reason: "queue_full", Message: "10 messages wait"}, `"state":"error","errorMessage":"queue full: 10 messages wait","errorKind":"unknown"}`},
+		{chat.Event{Kind: chat.EventFailed, Reason: "dead"}, `"state":"error","errorMessage":"interrupted: the turn failed","errorKind":"unknown"}`},
+		{chat.Event{Kind: chat.EventFailed, Reason: "first_byte", Message: "no answer"}, `"state":"error","errorMessage":"no answer","errorKind":"timeout"}`},
+		{chat.Event{Kind: chat.EventFailed, Reason: "overloaded", Message: "busy"}, `"state":"error","errorMessage":"busy","errorKind":"rate_limit"}`},
+		{chat.Event{Kind: chat.EventFailed, Reason: "context_length", Message: "long"}, `"state":"error","errorMessage":"long","errorKind":"context_length"}`},
+		{chat.Event{Kind: chat.EventFailed, Reason: "refusal", Message: "no"}, `"state":"error","errorMessage":"no","errorKind":"refusal"}`},
+	} {
+		tc.ev.Session, tc.ev.RunID, tc.ev.Seq = key, "r", 3
+		b.house.publish(tc.ev)
+		f := s.next(func(f frame) bool { return f.Event == "chat" })
+		if want := `{"runId":"r","sessionKey":"agent:main:main","agentId":"main","seq":3,` + tc.want; string(f.Payload) != want {
+			t.Errorf("got  %s\nwant %s", f.Payload, want)
+		}
+	}
+	b.house.publish(chat.Event{Kind: chat.EventSession, Session: key, Reason: "reset", At: time.UnixMilli(5)})
+	f := s.next(func(f frame) bool { return f.Event == "sessions.changed" })
+	if want := `{"sessionKey":"agent:main:main","agentId":"main","reason":"reset","ts":5}`; string(f.Payload) != want {
+		t.Errorf("got %s, want %s", f.Payload, want)
+	}
+}
+
+func TestWake(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(writeToken)
+	p := params{"mode": "now", "text": "Backup finished", "idempotencyKey": "w1", "whatever": params{"x": 1}}
+	run := s.must("wake", p)["runId"].(string)
+	if again := s.must("wake", p)["runId"]; again != run {
+		t.Errorf("repeated: %v, want %v", again, run)
+	}
+	b.house.set(func() {
+		if m := b.house.messages[run].m; !m.Content.System || m.Dedupe != "write/wake/w1" || m.Session != chat.MainKey("main") {
+			t.Errorf("message %+v", m)
+		}
+	})
+	if got := s.must("wake", params{"mode": "next-heartbeat", "text": "later", "sessionKey": "s"}); got["ok"] != true || got["runId"] != nil {
+		t.Errorf("next-heartbeat: %v", got)
+	}
+	b.house.set(func() {
+		if len(b.house.deferred) != 1 || b.house.deferred[0].Content.Text != "later" || b.house.deferred[0].Session.Rest != "s" {
+			t.Errorf("deferred %+v", b.house.deferred)
+		}
+	})
+}
+
+func TestDeliverNamesThePlaceOfTheSession(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	p := send("telegram:group:-100:topic:7", "x", "d1")
+	p["deliver"] = true
+	s.must("chat.send", p)
+	s.must("agent", params{"message": "x", "idempotencyKey": "d2", "deliver": true, "channel": "telegram", "to": "4711", "accountId": "42"})
+	b.house.set(func() {
+		if got, want := b.house.messages["d1"].m.Content.Options.ReplyTo, (chat.Target{Channel: "telegram", ChatID: "-100", Thread: "7"}); got != want {
+			t.Errorf("place of the session %+v, want %+v", got, want)
+		}
+		if got, want := b.house.messages["d2"].m.Content.Options.ReplyTo, (chat.Target{Channel: "telegram:42", ChatID: "4711"}); got != want {
+			t.Errorf("named place %+v, want %+v", got, want)
+		}
+	})
 }

@@ -120,7 +120,7 @@ func (c *call) endedByTime(ctx context.Context, run string) bool {
 }
 
 func isTurnTimeout(reason string) bool {
-	switch chat.FailReason(reason) { //nolint:exhaustive // the kinds of timeout
+	switch chat.FailReason(reason) {
 	case chat.FailTimeout, chat.FailFirstByte, chat.FailSilence:
 		return true
 	default:

@@ -112,7 +112,7 @@ func (c *conn) read(ctx, peer context.Context) *closing {
 	if end := c.handshake(ctx); end != nil {
 		return end
 	}
-	_ = c.ws.SetReadDeadline(time.Time{})
+	c.readBy(time.Time{})
 	for c.buf.waitRoom() {
 		data, err := c.next(c.srv.cfg.MaxPayload)
 		if err != nil {
@@ -126,9 +126,14 @@ func (c *conn) read(ctx, peer context.Context) *closing {
 	return &closing{code: websocket.CloseNormalClosure, reason: ClosedByPeer}
 }
 
+// readBy sets the deadline of reads; any goroutine may. It fails on a closed connection only, of which the next read tells.
+func (c *conn) readBy(t time.Time) {
+	_ = c.raw.SetReadDeadline(t) //nolint:errcheck // see above
+}
+
 // awaitPeer reads on after an ending was decided elsewhere, so that the peer's close frame is seen.
 func (c *conn) awaitPeer() {
-	_ = c.ws.SetReadDeadline(time.Now().Add(2 * c.srv.cfg.Deadlines.Close))
+	c.readBy(time.Now().Add(2 * c.srv.cfg.Deadlines.Close))
 	for {
 		if _, _, err := c.ws.NextReader(); err != nil {
 			return
@@ -148,7 +153,7 @@ func (c *conn) next(limit int64) ([]byte, error) {
 	authed := c.who.Load() != nil
 	if authed {
 		c.reading.Store(true)
-		_ = c.ws.SetReadDeadline(time.Now().Add(c.srv.cfg.Deadlines.Message))
+		c.readBy(time.Now().Add(c.srv.cfg.Deadlines.Message))
 	}
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
@@ -158,7 +163,7 @@ func (c *conn) next(limit int64) ([]byte, error) {
 		return nil, websocket.ErrReadLimit
 	}
 	if authed {
-		_ = c.ws.SetReadDeadline(time.Time{})
+		c.readBy(time.Time{})
 		c.reading.Store(false)
 	}
 	if !utf8.Valid(data) {
@@ -202,7 +207,7 @@ func (c *conn) abandon(end *closing) {
 	at := time.Now().Add(c.srv.cfg.Deadlines.Close)
 	c.raw.reset()
 	c.raw.limitWrites(at)
-	_ = c.raw.SetReadDeadline(at)
+	c.readBy(at)
 }
 
 // end closes the connection after everything queued was written, for which there are a few seconds.
@@ -218,6 +223,6 @@ func (c *conn) linger() {
 	if r := c.buf.reason(); c.peerClosed || r == ClosedSlow || r == ClosedByPeer {
 		return
 	}
-	_ = c.raw.SetReadDeadline(time.Now().Add(c.srv.cfg.Deadlines.Close))
-	_, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{c.raw}, make([]byte, 4096))
+	c.readBy(time.Now().Add(c.srv.cfg.Deadlines.Close))
+	_, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{c.raw}, make([]byte, 4096)) //nolint:errcheck // it ends with an error, always
 }

@@ -46,7 +46,7 @@ type CredentialSource interface {
 	Credentials(ctx context.Context) ([]Credential, error)
 }
 
-var principalName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) //nolint:gochecknoglobals // compiled once, never written
+var principalName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 func (c Credential) check() error {
 	switch {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"laneway/internal/chat"
@@ -121,7 +122,7 @@ func chatFinal(ev *chat.Event) chatPayload {
 
 // failWords are the beginnings by which clients tell some failures apart.
 func failWords(reason chat.FailReason) string {
-	switch reason { //nolint:exhaustive // the ones with a fixed beginning
+	switch reason {
 	case chat.FailQueueFull:
 		return "queue full:"
 	case chat.FailDead:
@@ -144,9 +145,9 @@ func chatFailed(ev *chat.Event) chatPayload {
 
 func withPrefix(prefix, text string) string {
 	switch {
-	case text == "" && prefix == "":
-		return "the turn failed"
-	case prefix == "" || len(text) >= len(prefix) && text[:len(prefix)] == prefix:
+	case text == "":
+		return strings.TrimSpace(prefix + " the turn failed")
+	case prefix == "", strings.HasPrefix(text, prefix):
 		return text
 	default:
 		return prefix + " " + text
@@ -154,7 +155,7 @@ func withPrefix(prefix, text string) string {
 }
 
 func errorKind(r chat.FailReason) string {
-	switch r { //nolint:exhaustive // everything else is unknown to clients
+	switch r {
 	case chat.FailTimeout, chat.FailFirstByte, chat.FailSilence:
 		return "timeout"
 	case chat.FailRateLimit, chat.FailOverloaded:
@@ -172,7 +173,7 @@ type agentPayload struct {
 	RunID      string `json:"runId"`
 	Seq        int64  `json:"seq"`
 	Stream     string `json:"stream"`
-	Ts         int64  `json:"ts"`
+	TS         int64  `json:"ts"`
 	Data       any    `json:"data"`
 	SessionKey string `json:"sessionKey,omitempty"`
 	AgentID    string `json:"agentId,omitempty"`
@@ -180,7 +181,7 @@ type agentPayload struct {
 }
 
 func agentBase(ev *chat.Event, stream string, data any, extended bool) []byte {
-	p := agentPayload{RunID: ev.RunID, Seq: max(0, ev.Seq), Stream: stream, Ts: max(0, ev.At.UnixMilli()), Data: data}
+	p := agentPayload{RunID: ev.RunID, Seq: max(0, ev.Seq), Stream: stream, TS: max(0, ev.At.UnixMilli()), Data: data}
 	if extended {
 		p.SessionKey, p.AgentID, p.Lane = ev.Session.String(), ev.Session.Agent, ev.Lane
 	}
@@ -263,7 +264,7 @@ type sessionsChanged struct {
 	SessionKey string `json:"sessionKey"`
 	AgentID    string `json:"agentId"`
 	Reason     string `json:"reason"`
-	Ts         int64  `json:"ts"`
+	TS         int64  `json:"ts"`
 }
 
 func sessionChange(ev *chat.Event) []byte {

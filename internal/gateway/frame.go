@@ -76,8 +76,8 @@ func optionalString(members map[string]json.RawMessage, name string, limit int) 
 	if !ok {
 		return "", nil
 	}
-	var s string
-	if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+	s, ok := unquote(raw)
+	if !ok {
 		return "", fmt.Errorf("at /%s: must be string", name)
 	}
 	if s == "" && name != "traceparent" {
@@ -87,6 +87,19 @@ func optionalString(members map[string]json.RawMessage, name string, limit int) 
 		return "", fmt.Errorf("at /%s: must NOT have more than %d bytes", name, limit)
 	}
 	return s, nil
+}
+
+// unquote reads a JSON string; the usual ones, without escapes, need no parser.
+func unquote(raw json.RawMessage) (string, bool) {
+	if raw[0] != '"' {
+		return "", false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1]), true
+	}
+	var s string
+	err := json.Unmarshal(raw, &s)
+	return s, err == nil
 }
 
 // appendResponse writes a response frame. The payload is JSON already.

@@ -2,8 +2,8 @@ package gateway_test
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +39,9 @@ func (s *socket) sendRaw(b ...[]byte) {
 func TestBadFramesCloseWithTheirCode(t *testing.T) {
 	t.Parallel()
 	const text, fin = 0x1, 0x80
-	pad := func(n int) string { return `{"type":"req","id":"1","method":"health","x":"` + strings.Repeat("x", n) + `"}` }
+	pad := func(n int) string {
+		return `{"type":"req","id":"1","method":"health","x":"` + strings.Repeat("x", n) + `"}`
+	}
 	for _, tc := range []struct {
 		name   string
 		authed bool
@@ -175,7 +177,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 		s.request(id, "chat.send", params{"sessionKey": "main", "message": "x", "idempotencyKey": "k" + id})
 	}
 	for i := range 64 {
-		send(fmt.Sprint(i))
+		send(strconv.Itoa(i))
 	}
 	send("0")
 	if f := s.read(); f.ID != "0" || f.Error == nil || f.Error.Message != "duplicate request id" || f.Error.Code != "INVALID_REQUEST" {

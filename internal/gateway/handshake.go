@@ -56,14 +56,13 @@ func (c *conn) challenge() {
 
 // handshake reads and answers the first request. It returns how the connection ends, nil when the client is in.
 func (c *conn) handshake(ctx context.Context) *closing {
-	_ = c.ws.SetReadDeadline(c.since.Add(c.srv.cfg.Deadlines.Connect))
+	c.readBy(c.since.Add(c.srv.cfg.Deadlines.Connect))
 	data, err := c.next(HandshakeLimit)
 	if err != nil {
 		return c.handshakeEnd(err)
 	}
 	req, err := parseRequest(data)
-	var bad *malformed
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*malformed](err); ok {
 		if bad.notObject {
 			return &closing{websocket.CloseNormalClosure, "first message must be a JSON object", ClosedHandshake}
 		}
@@ -116,7 +115,7 @@ func (c *conn) admit(ctx context.Context, req request) *refusal {
 		return &refusal{w, websocket.CloseTryAgainLater}
 	}
 	c.welcome(req.id, id, protocol)
-	c.log.InfoContext(ctx, "client connected", slog.String("principal", cred.Name), slog.String("client", p.Client.ID),
+	c.log.DebugContext(ctx, "client connected", slog.String("principal", cred.Name), slog.String("client", p.Client.ID),
 		slog.String("mode", p.Client.Mode))
 	return nil
 }

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -85,7 +86,7 @@ func startBehind(t *testing.T, h *house, change ...func(*gateway.Config)) *bench
 		}
 	})
 	t.Cleanup(func() {
-		if err := b.stop(); err != nil {
+		if err := b.stop(); err != nil && cfg.StopTimeout == 0 {
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -115,11 +116,18 @@ type socket struct {
 	ws *websocket.Conn
 	// hello is the payload of hello-ok.
 	hello json.RawMessage
+	// patience of one read; 0 = the general one.
+	patience time.Duration
+}
+
+func dialWith(d *websocket.Dialer, url string, header http.Header) (*websocket.Conn, error) {
+	ws, _, err := d.Dial(url, header) //nolint:bodyclose // the library has read it; there is nothing to close
+	return ws, err
 }
 
 func (b *bench) open() *socket {
 	b.t.Helper()
-	ws, _, err := websocket.DefaultDialer.Dial("ws://"+b.addr+"/", nil)
+	ws, err := dialWith(websocket.DefaultDialer, "ws://"+b.addr+"/", nil)
 	if err != nil {
 		b.t.Fatalf("dial: %v", err)
 	}
@@ -187,7 +195,7 @@ func (s *socket) read() frame {
 }
 
 func (s *socket) tryRead() (frame, error) {
-	_ = s.ws.SetReadDeadline(time.Now().Add(patience))
+	_ = s.ws.SetReadDeadline(time.Now().Add(cmp.Or(s.patience, patience)))
 	_, data, err := s.ws.ReadMessage()
 	if err != nil {
 		return frame{}, err

@@ -30,7 +30,7 @@ type healthPicture struct {
 
 type healthPayload struct {
 	OK               bool                     `json:"ok,omitempty"`
-	Ts               int64                    `json:"ts"`
+	TS               int64                    `json:"ts"`
 	DurationMs       int64                    `json:"durationMs"`
 	Channels         map[string]healthChannel `json:"channels"`
 	ChannelOrder     []string                 `json:"channelOrder"`
@@ -122,7 +122,7 @@ func orWord(s, word string) string {
 func (s *Server) picture(st chat.SystemStatus, took time.Duration, version uint64) *healthPicture {
 	problems := problemsOf(&st)
 	p := healthPayload{
-		OK: len(problems) == 0, Ts: time.Now().UnixMilli(), DurationMs: took.Milliseconds(),
+		OK: len(problems) == 0, TS: time.Now().UnixMilli(), DurationMs: took.Milliseconds(),
 		Channels: map[string]healthChannel{}, ChannelOrder: []string{}, ChannelLabels: map[string]string{},
 		DefaultAgentID: s.backend.DefaultAgent(), Agents: []string{},
 		Sessions: healthSessions{Path: st.Store, Count: st.SessionsKnown, Recent: []string{}},

@@ -34,7 +34,7 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(mustJSON(body), '\n'))
+	_, _ = w.Write(append(mustJSON(body), '\n')) //nolint:errcheck // the client has gone
 }
 
 // routes is the whole HTTP surface. base is the context of what outlives a request: connections and their calls.

@@ -4,8 +4,8 @@ import "context"
 
 func emptyMethods() []*method {
 	return []*method{
-		define("question.list", ScopeRead, empty[noParams](map[string]any{"questions": []any{}})),
-		define("plugin.approval.list", ScopeRead, empty[noParams]([]any{})),
+		define("question.list", ScopeRead, empty[noParams](map[string]any{"questions": []any{}}), quick),
+		define("plugin.approval.list", ScopeRead, empty[noParams]([]any{}), quick),
 		define("taskSuggestions.list", ScopeRead, empty[suggestionParams](map[string]any{"suggestions": []any{}})),
 	}
 }

@@ -18,6 +18,8 @@ type method struct {
 	name, scope string
 	// control methods look or stop; they have places of their own among the requests in flight.
 	control bool
+	// quick methods answer from memory when they have no params: the reader does it itself, which saves a goroutine and a timer.
+	quick bool
 	// limit is the allowance that a call takes from; "" = none.
 	limit  LimitClass
 	params *shape
@@ -75,6 +77,7 @@ type twice struct {
 type option func(*method)
 
 func control(m *method)                     { m.control = true }
+func quick(m *method)                       { m.quick = true }
 func limited(class LimitClass) option       { return func(m *method) { m.limit = class } }
 func (c *call) visible() string             { return c.who.visible() }
 func (c *call) principal() string           { return c.who.principal() }

@@ -32,13 +32,13 @@ func (c *netConn) limitWrites(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit = t
-	_ = c.Conn.SetWriteDeadline(t)
+	_ = c.Conn.SetWriteDeadline(t) //nolint:errcheck // fails on a closed connection only
 }
 
 // reset makes the close that follows a TCP reset: what the peer did not read is thrown away.
 func (c *netConn) reset() {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
+		_ = tcp.SetLinger(0) //nolint:errcheck // fails on a closed connection only
 	}
 }
 

@@ -9,12 +9,12 @@ import (
 
 func opsMethods() []*method {
 	return []*method{
-		define("health", ScopeRead, health, control),
+		define("health", ScopeRead, health, control, quick),
 		define("status", ScopeRead, status, control),
 		define("lanes.status", ScopeRead, lanesStatus),
 		define("channels.status", ScopeRead, channelsStatus),
-		define("agents.list", ScopeRead, agentsList),
-		define("commands.list", ScopeRead, commandsList),
+		define("agents.list", ScopeRead, agentsList, quick),
+		define("commands.list", ScopeRead, commandsList, quick),
 	}
 }
 
@@ -112,7 +112,7 @@ func cronOf(ctx context.Context, b Backend) statusCron {
 }
 
 type lanesPicture struct {
-	Ts        int64        `json:"ts"`
+	TS        int64        `json:"ts"`
 	NodeID    string       `json:"nodeId"`
 	Draining  bool         `json:"draining"`
 	Fallbacks int64        `json:"unknownLaneFallbacks"`
@@ -131,7 +131,7 @@ type lanePlace struct {
 	Started      int64  `json:"started"`
 	Finished     int64  `json:"finished"`
 	Failed       int64  `json:"failed"`
-	Cancelled    int64  `json:"cancelled"` //nolint:misspell // the protocol's spelling
+	Cancelled    int64  `json:"cancelled"`
 }
 
 type laneSessions struct {
@@ -150,7 +150,7 @@ type laneDrops struct {
 
 func lanesOf(st chat.LanesStatus) lanesPicture {
 	out := lanesPicture{
-		Ts: st.At.UnixMilli(), NodeID: st.NodeID, Draining: st.Draining, Fallbacks: st.UnknownLaneFallbacks, Lanes: []lanePlace{},
+		TS: st.At.UnixMilli(), NodeID: st.NodeID, Draining: st.Draining, Fallbacks: st.UnknownLaneFallbacks, Lanes: []lanePlace{},
 		Sessions: laneSessions{st.Tracked, st.Running, st.Waiting, st.Debounced},
 		Drops:    laneDrops{st.DropsOld, st.DropsNew, st.Stale, st.Cleared},
 	}
@@ -199,7 +199,7 @@ type channelsParams struct {
 }
 
 type channelsResult struct {
-	Ts        int64                       `json:"ts"`
+	TS        int64                       `json:"ts"`
 	Order     []string                    `json:"channelOrder"`
 	Labels    map[string]string           `json:"channelLabels"`
 	Channels  map[string]any              `json:"channels"`
@@ -233,7 +233,7 @@ func channelsStatus(ctx context.Context, c *call, p channelsParams) (any, error)
 		pic = c.srv.look(ctx)
 	}
 	out := channelsResult{
-		Ts: time.Now().UnixMilli(), Order: []string{}, Labels: map[string]string{}, Channels: map[string]any{},
+		TS: time.Now().UnixMilli(), Order: []string{}, Labels: map[string]string{}, Channels: map[string]any{},
 		Accounts: map[string][]channelAccount{}, DefaultID: map[string]string{},
 	}
 	if p.Channel == "" || p.Channel == webChannel {

@@ -20,10 +20,6 @@ func (v *views) of(extended bool) []byte {
 	return v.made[i]
 }
 
-func sameViews(payload []byte) *views {
-	return &views{made: [2][]byte{payload, payload}, done: [2]bool{true, true}}
-}
-
 // sees reports whether a connection may have the event, now: scope and visibility are looked at with every event.
 func (c *conn) sees(ev *chat.Event) bool {
 	id := c.who.Load()

@@ -25,8 +25,7 @@ const (
 // gets a goroutine.
 func (c *conn) receive(ctx, peer context.Context, data []byte) *closing {
 	req, err := parseRequest(data)
-	var bad *malformed
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*malformed](err); ok {
 		return c.malformed(bad)
 	}
 	m, refused := c.route(req)
@@ -38,9 +37,23 @@ func (c *conn) receive(ctx, peer context.Context, data []byte) *closing {
 		c.srv.count(m, refused, 0)
 		return nil
 	}
+	if m.quick && len(req.params) <= len("{}") {
+		c.serveQuick(ctx, m, req)
+		return nil
+	}
 	c.requests.Add(1)
 	go c.serve(ctx, peer, m, req)
 	return nil
+}
+
+// serveQuick answers in the reader's goroutine.
+func (c *conn) serveQuick(ctx context.Context, m *method, req request) {
+	began := time.Now()
+	cl := &call{srv: c.srv, conn: c, who: c.who.Load(), m: m, raw: req.params}
+	result, err := c.srv.invoke(ctx, cl)
+	c.vacate(req.id)
+	c.answer(ctx, cl, req.id, result, err)
+	c.srv.count(m, err, time.Since(began))
 }
 
 func (c *conn) fail(id string, err *wireError) { c.buf.putFrame(appendFailure(nil, id, err)) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
+	"golang.org/x/time/rate"
 )
 
 // errStopping is the cause with which everything under way ends when the gateway does.
@@ -27,6 +28,7 @@ type Server struct {
 	observer    Observer
 	keys        *keyring
 	locks       lockout
+	warnings    rate.Sometimes // of failed authentications: an attacker must not fill the disk
 	hub         *hub
 	frames      framePool
 	methods     map[string]*method
@@ -56,8 +58,8 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(),
-		keys:   newKeyring(cfg.Credentials, cfg.Source),
-		memo:   newMemo(),
+		keys: newKeyring(cfg.Credentials, cfg.Source),
+		memo: newMemo(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
 		bootID: uuid.NewString(), startedAt: time.Now(),
 	}
 	s.methods, s.methodNames = tableOf(opsMethods(), chatMethods(), sessionMethods(), emptyMethods())
@@ -131,7 +133,7 @@ func (s *Server) stop(srv *http.Server, cut context.CancelCauseFunc) error {
 	for _, c := range s.hub.close() {
 		c.end(websocket.CloseServiceRestart, "gateway is stopping", ClosedStopping)
 	}
-	_ = srv.Shutdown(bound) // closes the listeners at once, then waits for plain HTTP requests
+	_ = srv.Shutdown(bound) //nolint:errcheck // closes the listeners at once; requests that do not end are cut off below
 	left := s.await(bound)
 	if left == 0 {
 		return nil

@@ -83,7 +83,7 @@ type sessionsListParams struct {
 }
 
 type sessionsResult struct {
-	Ts           int64          `json:"ts"`
+	TS           int64          `json:"ts"`
 	Count        int            `json:"count"`
 	TotalCount   int            `json:"totalCount"`
 	LimitApplied int64          `json:"limitApplied"`
@@ -112,7 +112,7 @@ func (c *call) listSessions(ctx context.Context, p sessionsListParams) (*session
 		return nil, err
 	}
 	out := &sessionsResult{
-		Ts: now.UnixMilli(), TotalCount: total, LimitApplied: int64(f.Limit), Offset: p.Offset,
+		TS: now.UnixMilli(), TotalCount: total, LimitApplied: int64(f.Limit), Offset: p.Offset,
 		Sessions: []sessionRow{}, Defaults: map[string]any{},
 	}
 	size := 0

@@ -25,6 +25,8 @@ type shape struct {
 	fields []field
 	also   []string
 	open   bool
+	// optional: nothing is required, {} is good.
+	optional bool
 }
 
 type field struct {
@@ -68,6 +70,7 @@ func compileShape(t reflect.Type) *shape {
 		}
 		s.fields = append(s.fields, compileField(f, i))
 	}
+	s.optional = !slices.ContainsFunc(s.fields, func(f field) bool { return f.required })
 	return s
 }
 
@@ -120,6 +123,9 @@ func (s *shape) decode(raw json.RawMessage, dst any) error {
 	}
 	if raw[0] != '{' {
 		return &paramError{text: "must be object"}
+	}
+	if len(raw) == len("{}") && s.optional {
+		return nil
 	}
 	if err := s.fill(raw, reflect.ValueOf(dst).Elem(), ""); err != nil {
 		return err
@@ -202,7 +208,7 @@ func (f *field) fill(raw json.RawMessage, dst reflect.Value, at string) *paramEr
 		dst.Set(reflect.New(dst.Type().Elem()))
 		dst = dst.Elem()
 	}
-	switch dst.Kind() { //nolint:exhaustive // the kinds that params have; the default catches a new one
+	switch dst.Kind() {
 	case reflect.String:
 		return f.fillString(raw, dst, at)
 	case reflect.Int64:
@@ -226,8 +232,8 @@ func (f *field) fillObject(raw json.RawMessage, dst reflect.Value, at string) *p
 }
 
 func (f *field) fillString(raw json.RawMessage, dst reflect.Value, at string) *paramError {
-	var s string
-	if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+	s, ok := unquote(raw)
+	if !ok {
 		return &paramError{at: at, text: "must be string"}
 	}
 	n, unit := int64(utf8.RuneCountInString(s)), "characters"

@@ -70,6 +70,7 @@ func TestUpgradeIsRefusedBeforeItHappens(t *testing.T) {
 		{name: "no path at all", path: "/nowhere", want: 404, code: "INVALID_REQUEST"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			path := tc.path
 			if path == "" {
 				path = "/"
@@ -141,7 +142,7 @@ func TestCredentialsOutsideOfConnectAreNotRead(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	h := http.Header{"Authorization": {"Bearer " + adminToken}, "Cookie": {"token=" + adminToken}}
-	ws, _, err := websocket.DefaultDialer.Dial("ws://"+b.addr+"/?token="+adminToken, h)
+	ws, err := dialWith(websocket.DefaultDialer, "ws://"+b.addr+"/?token="+adminToken, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,14 +195,16 @@ func TestPlainHTTP(t *testing.T) {
 		{name: "metrics elsewhere", b: without, path: "/metrics", change: bearer(readToken), want: 404},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			method := tc.method
 			if method == "" {
 				method = http.MethodGet
 			}
-			if tc.change == nil {
-				tc.change = func(*http.Request) {}
+			change := tc.change
+			if change == nil {
+				change = func(*http.Request) {}
 			}
-			status, header, body := tc.b.get(method, tc.path, tc.change)
+			status, header, body := tc.b.get(method, tc.path, change)
 			if status != tc.want {
 				t.Fatalf("%s %s: %d, want %d (%v)", method, tc.path, status, tc.want, body)
 			}

@@ -97,8 +97,7 @@ func wireCodes(code chat.Code) (wireCode, bool) {
 
 // toWire shows err to a client; ok is false when it is a defect, of which a client learns nothing.
 func toWire(err error) (*wireError, bool) {
-	var w *wireError
-	if errors.As(err, &w) {
+	if w, ok := errors.AsType[*wireError](err); ok {
 		return w, true
 	}
 	if errors.Is(err, errRequestTimeout) || errors.Is(err, context.DeadlineExceeded) {

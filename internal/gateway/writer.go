@@ -110,7 +110,7 @@ func (c *conn) writeDelta(d *delta, b *[]byte) bool {
 }
 
 func (c *conn) writeMessage(frame []byte) bool {
-	_ = c.ws.SetWriteDeadline(time.Now().Add(c.srv.cfg.Deadlines.Write))
+	_ = c.ws.SetWriteDeadline(time.Now().Add(c.srv.cfg.Deadlines.Write)) //nolint:errcheck // it never fails
 	if err := c.ws.WriteMessage(websocket.TextMessage, frame); err != nil {
 		c.writeFailed(err)
 		return false
@@ -122,9 +122,10 @@ func (c *conn) writeMessage(frame []byte) bool {
 func (c *conn) writeClose(end *closing) {
 	at := time.Now().Add(c.srv.cfg.Deadlines.Close)
 	if end.code != 0 {
+		//nolint:errcheck // the connection ends either way
 		_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(end.code, chat.Cut(end.text, 123)), at)
 	}
-	_ = c.raw.SetReadDeadline(at)
+	c.readBy(at)
 }
 
 // writerClock is what the writer does by time: ticks, pings, and looking for their pongs.
@@ -145,7 +146,7 @@ func (w *writerClock) turn(now time.Time) bool {
 		return w.answered(now)
 	}
 	w.ping = now.Add(w.c.srv.cfg.Deadlines.Ping)
-	w.c.pingedAt.CompareAndSwap(0, int64(now.Sub(w.c.since))|1)
+	w.c.pingedAt.CompareAndSwap(0, max(1, int64(now.Sub(w.c.since))))
 	if err := w.c.ws.WriteControl(websocket.PingMessage, nil, now.Add(w.c.srv.cfg.Deadlines.Write)); err != nil {
 		w.c.writeFailed(err)
 		return false

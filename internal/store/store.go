@@ -114,7 +114,8 @@ type Outbox interface {
 	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose (RunID, N) exists is left alone.
 	Enqueue(ctx context.Context, rows []Outgoing) error
 	// ClaimOutgoing takes messages that are due for the named channels, oldest first, at most one per (channel, chat) that has none
-	// under way, and leases them to nodeID. Those of dead nodes are due again, with MaybeSent set. Rows past ExpiresAt end expired and are returned with
+	// under way, and leases them to nodeID. A row that waits for another attempt holds back later rows of its chat, so that a chat reads in order;
+	// one that waits for its first (Delay) does not. Those of dead nodes are due again, with MaybeSent set. Rows past ExpiresAt end expired and are returned with
 	// Expired set. With capacity for at most limit rows.
 	ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]Outgoing, error)
 	// Delivered stores the provider's id; it is what `delivered` means. chat.ErrFenced: the row is not leased to nodeID any more.

@@ -129,7 +129,7 @@ func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 		t.Logf("seed %d", seed)
 		dice := rand.New(rand.NewPCG(seed, 1))
 		for range kills {
-			wait := time.NewTimer(time.Duration(20+dice.IntN(480)) * time.Millisecond)
+			wait := time.NewTimer(time.Duration(50+dice.IntN(550)) * time.Millisecond)
 			<-wait.C
 			g.Kill()
 			g.Start()

@@ -32,7 +32,7 @@ func Binary(tb testing.TB) string {
 	return path
 }
 
-//nolint:gochecknoglobals // one build per test binary
+// build makes the binary once.
 var build = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "laneway-e2e-")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 //go:embed compose.yaml
-var composeFile []byte //nolint:gochecknoglobals // embedded, never written
+var composeFile []byte
 
 // container is a server in a container of its own project.
 type container struct{ project string }

@@ -33,53 +33,53 @@ const (
 
 // DB makes an empty, migrated database and returns its address. It is dropped when the test ends, whoever is still connected.
 // Without TEST_DATABASE_URL the test fails with the cure.
-func DB(t testing.TB) string {
-	t.Helper()
+func DB(tb testing.TB) string {
+	tb.Helper()
 	admin := os.Getenv(URLVariable) //nolint:forbidigo // the launcher hands the address over in this variable
 	if admin == "" {
-		t.Fatalf("this test needs Postgres: run it by `go run ./cmd/testpg -- go test ./...`, or set %s", URLVariable)
+		tb.Fatalf("this test needs Postgres: run it by `go run ./cmd/testpg -- go test ./...`, or set %s", URLVariable)
 	}
-	return DBOn(t, admin)
+	return DBOn(tb, admin)
 }
 
 // DBOn is DB on a server of the caller's choice.
-func DBOn(t testing.TB, admin string) string {
-	t.Helper()
-	target, err := create(t.Context(), admin)
+func DBOn(tb testing.TB, admin string) string {
+	tb.Helper()
+	target, err := create(tb.Context(), admin)
 	if err != nil {
-		t.Fatalf("making a database for the test: %v", err)
+		tb.Fatalf("making a database for the test: %v", err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), dropTimeout)
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), dropTimeout)
 		defer cancel()
 		if err := drop(ctx, admin, target); err != nil {
-			t.Errorf("dropping the database of the test: %v", err)
+			tb.Errorf("dropping the database of the test: %v", err)
 		}
 	})
 	return target
 }
 
 // Empty makes a database without any schema, dropped when the test ends.
-func Empty(t testing.TB) string {
-	t.Helper()
+func Empty(tb testing.TB) string {
+	tb.Helper()
 	admin := os.Getenv(URLVariable) //nolint:forbidigo // see DB
 	if admin == "" {
-		t.Fatalf("this test needs Postgres: run it by `go run ./cmd/testpg -- go test ./...`, or set %s", URLVariable)
+		tb.Fatalf("this test needs Postgres: run it by `go run ./cmd/testpg -- go test ./...`, or set %s", URLVariable)
 	}
 	name := uniqueName("laneway_e_")
-	err := withAdmin(t.Context(), admin, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(t.Context(), "CREATE DATABASE "+name)
+	err := withAdmin(tb.Context(), admin, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(tb.Context(), "CREATE DATABASE "+name)
 		return err
 	})
 	if err != nil {
-		t.Fatalf("making a database for the test: %v", err)
+		tb.Fatalf("making a database for the test: %v", err)
 	}
 	target := withName(admin, name)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), dropTimeout)
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), dropTimeout)
 		defer cancel()
 		if err := drop(ctx, admin, target); err != nil {
-			t.Errorf("dropping the database of the test: %v", err)
+			tb.Errorf("dropping the database of the test: %v", err)
 		}
 	})
 	return target
@@ -87,22 +87,22 @@ func Empty(t testing.TB) string {
 
 // Private starts a server that belongs to the test alone and may be killed; it ends with the test. It needs the server programs on
 // this machine and fails the test where they are missing.
-func Private(t testing.TB, cfg ServerConfig) *Server {
-	t.Helper()
+func Private(tb testing.TB, cfg ServerConfig) *Server {
+	tb.Helper()
 	if cfg.BinDir == "" {
 		dir, err := findBinaries(os.Getenv("PG_BIN")) //nolint:forbidigo // where the developer says they are
 		if err != nil {
-			t.Fatalf("this test starts a Postgres of its own: %v; install the server programs or name their directory in PG_BIN", err)
+			tb.Fatalf("this test starts a Postgres of its own: %v; install the server programs or name their directory in PG_BIN", err)
 		}
 		cfg.BinDir = dir
 	}
-	s, err := StartServer(t.Context(), cfg)
+	s, err := StartServer(tb.Context(), cfg)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := s.Stop(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return s

@@ -35,7 +35,7 @@ func holdsServer(dir string) bool {
 }
 
 func executable(path string) bool {
-	info, err := os.Stat(path)
+	info, err := os.Stat(path) //nolint:gosec // the developer names the directory of the server programs
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
@@ -68,9 +68,9 @@ func onPath() string {
 	if err != nil {
 		return ""
 	}
-	real, err := filepath.EvalSymlinks(program)
-	if err != nil || !holdsServer(filepath.Dir(real)) {
+	file, err := filepath.EvalSymlinks(program)
+	if err != nil || !holdsServer(filepath.Dir(file)) {
 		return ""
 	}
-	return filepath.Dir(real)
+	return filepath.Dir(file)
 }

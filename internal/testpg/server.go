@@ -37,11 +37,12 @@ type ServerConfig struct {
 
 // Server is a private Postgres cluster. Its methods must not be called at the same time.
 type Server struct {
-	cfg    ServerConfig
-	dir    string
-	runAs  account
-	cmd    *exec.Cmd
-	exited chan struct{}
+	cfg     ServerConfig
+	dir     string
+	runAs   account
+	cmd     *exec.Cmd
+	exited  chan struct{} // closed when the process has ended
+	exitErr error         // how; written before exited is closed, read after
 }
 
 // StartServer makes a cluster in a new temporary directory and returns when it answers. The caller stops it.
@@ -174,14 +175,14 @@ func (s *Server) start(ctx context.Context) error {
 	s.exited = make(chan struct{})
 	go func(cmd *exec.Cmd, exited chan struct{}) {
 		defer close(exited)
-		_ = cmd.Wait() // how it ended is in its log; that it ended is what counts here
+		s.exitErr = cmd.Wait()
 	}(s.cmd, s.exited)
 	return s.awaitReady(ctx)
 }
 
 // awaitReady connects until the server answers, the process has ended or the time is over.
 func (s *Server) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("Postgres did not answer within a minute"))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the server did not answer within a minute"))
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -192,7 +193,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-s.exited:
-			return fmt.Errorf("starting Postgres: it ended at once\n%s", s.logTail())
+			return fmt.Errorf("starting Postgres: it ended at once (%w)\n%s", s.exitErr, s.logTail())
 		case <-ctx.Done():
 			return fmt.Errorf("starting Postgres: %w\n%s", context.Cause(ctx), s.logTail())
 		}
@@ -221,7 +222,9 @@ func (s *Server) halt(sig syscall.Signal) error {
 	select {
 	case <-s.exited:
 	case <-patience.C:
-		_ = s.cmd.Process.Kill() // it has ended meanwhile, which is as good
+		if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return fmt.Errorf("killing Postgres: %w", err)
+		}
 		<-s.exited
 	}
 	s.cmd = nil

@@ -148,6 +148,7 @@ func (r *outRow) claim(nodeID string, taken map[place]bool, now time.Time) bool 
 		return true
 	}
 	if r.nextAt.After(now) || taken[r.place()] {
+		taken[r.place()] = taken[r.place()] || r.Attempt > 0 // it comes again, and what is behind it waits for that
 		return false
 	}
 	taken[r.place()] = true

@@ -46,7 +46,7 @@ WITH t AS (
 		updated_at = excluded.updated_at,
 		last_message_at = excluded.updated_at
 	WHERE $9::bigint = 0 OR s.waiting < $9::bigint
-	RETURNING s.last_seq, s.owner, s.epoch, s.session_id, s.principal, s.mode, s.updated_at, s.waiting
+	RETURNING s.last_seq, s.owner, s.epoch, s.session_id, s.principal, s.mode, s.updated_at, s.waiting - $20 AS behind
 ), i AS (
 	INSERT INTO inbox (session_key, seq, message_id, dedupe, params_hash, channel, external_id, principal, sender, body, lane,
 		state, outcome, reason, node, accepted_at, ended_at)
@@ -54,7 +54,7 @@ WITH t AS (
 		CASE WHEN $19::bigint = 1 THEN s.updated_at END
 	FROM s
 )
-SELECT s.last_seq, COALESCE(s.owner, ''), s.epoch, s.session_id, s.principal, s.mode, s.updated_at, COALESCE(t.dead, ''), s.waiting - $20 FROM s, t`
+SELECT s.last_seq, COALESCE(s.owner, ''), s.epoch, s.session_id, s.principal, s.mode, s.updated_at, s.behind, COALESCE(t.dead, '') FROM s, t`
 
 // offsetSQL proves the lease of a poller and moves its offset, which never goes back: an old message that is offered again
 // must not uncover newer ones.
@@ -68,7 +68,7 @@ WITH l AS (
 SELECT 1 / count(*) FROM l`
 
 // errFull says that acceptSQL met a full queue. It never leaves the package.
-var errFull = errors.New("the queue is full") //nolint:gochecknoglobals // a sentinel
+var errFull = errors.New("the queue is full")
 
 // Accept makes a message durable, see store.Inbox. One round trip; a duplicate takes two, a full queue two or three.
 func (s *Store) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
@@ -253,10 +253,11 @@ func (a *arrival) args(bound int) []any {
 func (a *arrival) scan(row pgx.Row) error {
 	var at int64
 	out := &a.out
-	if err := row.Scan(&out.Seq, &out.Owner, &out.Epoch, &out.SessionID, &out.Principal, &out.Mode, &at, &a.before, &out.Behind); err != nil {
+	if err := row.Scan(&out.Seq, &out.Owner, &out.Epoch, &out.SessionID, &out.Principal, &out.Mode, &at, &out.Behind, &a.before); err != nil {
 		return err
 	}
 	out.AcceptedAt = fromMillis(at)
+	out.Behind += len(out.Dropped)
 	out.Mine = out.Owner != "" && out.Owner == a.p.Node
 	out.Created = out.SessionID == a.sessionID
 	return nil
@@ -272,9 +273,9 @@ ORDER BY (i.dedupe = $2) IS TRUE DESC LIMIT 1`
 // known answers for a message that was accepted before, or says that its key names something else. chat.ErrNotFound: it was not.
 // After a try whose answer was lost, our own message is not a duplicate: the caller has yet to hear of it.
 func (a *arrival) known(ctx context.Context, repeated bool) error {
-	old, err := one(ctx, a.s, chat.ErrNotFound, earlier{}.scan, knownSQL, a.p.Message.ID, orNull(a.p.Message.Dedupe))
+	old, err := one(ctx, a.s, earlier{}.scan, knownSQL, a.p.Message.ID, orNull(a.p.Message.Dedupe))
 	if err != nil {
-		return err
+		return orNone(err, chat.ErrNotFound)
 	}
 	if !old.is(a.p.Message) {
 		return chat.ErrKeyReused

@@ -13,15 +13,7 @@ import (
 	"laneway/internal/store"
 )
 
-// millis is an instant as the tables keep it; the zero time is NULL.
-func millis(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UnixMilli()
-}
-
-// fromMillis is the inverse; 0 (and NULL, which the queries make 0) is the zero time.
+// fromMillis is an instant as the tables keep it; 0 (and NULL, which the queries make 0) is the zero time.
 func fromMillis(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}

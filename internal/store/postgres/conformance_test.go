@@ -29,7 +29,10 @@ type databases struct {
 	free   []string
 }
 
-func newDatabases(parent testing.TB) *databases { return &databases{parent: parent} }
+func newDatabases(tb testing.TB) *databases {
+	tb.Helper()
+	return &databases{parent: tb}
+}
 
 func (d *databases) take() string {
 	d.mu.Lock()
@@ -42,10 +45,10 @@ func (d *databases) take() string {
 	return testpg.DB(d.parent)
 }
 
-func (d *databases) giveBack(t testing.TB, url string) {
-	t.Helper()
+func (d *databases) giveBack(tb testing.TB, url string) {
+	tb.Helper()
 	for _, table := range []string{"transcript", "outbox", "runs", "inbox", "graves", "sessions", "leases", "nodes"} {
-		exec(t, url, "DELETE FROM "+table)
+		exec(tb, url, "DELETE FROM "+table)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,19 +56,25 @@ func (d *databases) giveBack(t testing.TB, url string) {
 }
 
 // harness gives the suite a database of its own.
-func (d *databases) harness(t testing.TB, now func() time.Time) storetest.Harness {
-	t.Helper()
+func (d *databases) harness(tb testing.TB, now func() time.Time) storetest.Harness {
+	tb.Helper()
 	url := d.take()
 	handles := &handles{url: url, now: now}
-	t.Cleanup(func() {
-		handles.closeAll(t)
-		d.giveBack(t, url)
+	tb.Cleanup(func() {
+		handles.closeAll(tb)
+		d.giveBack(tb, url)
 	})
 	return storetest.Harness{
-		Open:   func() store.Store { return handles.open(t) },
-		Reopen: func() store.Store { handles.closeAll(t); return handles.open(t) },
-		Query:  func(t testing.TB, sql string) [][]any { return query(t, url, sql) },
-		Exec:   func(t testing.TB, sql string) { exec(t, url, sql) },
+		Open:   func() store.Store { return handles.open(tb) },
+		Reopen: func() store.Store { handles.closeAll(tb); return handles.open(tb) },
+		Query: func(tb testing.TB, sql string) [][]any {
+			tb.Helper()
+			return query(tb, url, sql)
+		},
+		Exec: func(tb testing.TB, sql string) {
+			tb.Helper()
+			exec(tb, url, sql)
+		},
 	}
 }
 
@@ -75,61 +84,61 @@ type handles struct {
 	list []*postgres.Store
 }
 
-func (h *handles) open(t testing.TB) *postgres.Store {
-	t.Helper()
-	s := open(t, postgres.Config{URL: h.url, Now: h.now, MaxConns: 16})
+func (h *handles) open(tb testing.TB) *postgres.Store {
+	tb.Helper()
+	s := open(tb, postgres.Config{URL: h.url, Now: h.now, MaxConns: 16})
 	h.list = append(h.list, s)
 	return s
 }
 
-func (h *handles) closeAll(t testing.TB) {
-	t.Helper()
+func (h *handles) closeAll(tb testing.TB) {
+	tb.Helper()
 	for _, s := range h.list {
 		if err := s.Close(); err != nil {
-			t.Errorf("closing a store: %v", err)
+			tb.Errorf("closing a store: %v", err)
 		}
 	}
 	h.list = nil
 }
 
-func open(t testing.TB, cfg postgres.Config) *postgres.Store {
-	t.Helper()
-	s, err := postgres.Open(t.Context(), cfg)
+func open(tb testing.TB, cfg postgres.Config) *postgres.Store {
+	tb.Helper()
+	s, err := postgres.Open(tb.Context(), cfg)
 	if err != nil {
-		t.Fatalf("opening the store: %v", err)
+		tb.Fatalf("opening the store: %v", err)
 	}
 	return s
 }
 
-func connect(t testing.TB, url string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(context.WithoutCancel(t.Context()), url)
+func connect(tb testing.TB, url string) *pgx.Conn {
+	tb.Helper()
+	conn, err := pgx.Connect(context.WithoutCancel(tb.Context()), url)
 	if err != nil {
-		t.Fatalf("connecting: %v", err)
+		tb.Fatalf("connecting: %v", err)
 	}
 	return conn
 }
 
-func query(t testing.TB, url, sql string) [][]any {
-	t.Helper()
-	conn := connect(t, url)
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	rows, err := conn.Query(context.WithoutCancel(t.Context()), sql)
+func query(tb testing.TB, url, sql string) [][]any {
+	tb.Helper()
+	conn := connect(tb, url)
+	defer func() { _ = conn.Close(context.WithoutCancel(tb.Context())) }()
+	rows, err := conn.Query(context.WithoutCancel(tb.Context()), sql)
 	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
+		tb.Fatalf("%s: %v", sql, err)
 	}
 	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]any, error) { return row.Values() })
 	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
+		tb.Fatalf("%s: %v", sql, err)
 	}
 	return list
 }
 
-func exec(t testing.TB, url, sql string) {
-	t.Helper()
-	conn := connect(t, url)
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	if _, err := conn.Exec(context.WithoutCancel(t.Context()), sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
+func exec(tb testing.TB, url, sql string) {
+	tb.Helper()
+	conn := connect(tb, url)
+	defer func() { _ = conn.Close(context.WithoutCancel(tb.Context())) }()
+	if _, err := conn.Exec(context.WithoutCancel(tb.Context()), sql); err != nil {
+		tb.Fatalf("%s: %v", sql, err)
 	}
 }

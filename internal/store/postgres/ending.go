@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -77,7 +78,7 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 		ended = nil
 		b := &pgx.Batch{}
 		b.Queue(lockSQL, p.Session.String())
-		b.Queue(endSeqsSQL, append(args[:len(args):len(args)], p.Seqs)...).Query(collect(&ended, scanWaiting))
+		b.Queue(endSeqsSQL, append(slices.Clip(args), p.Seqs)...).Query(collect(&ended, scanWaiting))
 		b.Queue(settleSQL, s.clock(), p.Session.String(), false)
 		return send(ctx, s.pool, b)
 	})

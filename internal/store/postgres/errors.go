@@ -51,9 +51,8 @@ func translate(err error) error {
 	if errors.As(err, &app) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
-		return translateCode(pgErr)
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return translateCode(pgErr, err)
 	}
 	if broken(err) || pgconn.SafeToRetry(err) {
 		return unavailable(sentenceAway, bare(err))
@@ -61,12 +60,12 @@ func translate(err error) error {
 	return err
 }
 
-func translateCode(err *pgconn.PgError) error {
-	if err.Code == codeFence {
+func translateCode(pgErr *pgconn.PgError, err error) error {
+	if pgErr.Code == codeFence {
 		return chat.ErrFenced
 	}
-	if sentence := sentenceFor(err.Code); sentence != "" {
-		return unavailable(sentence, err)
+	if sentence := sentenceFor(pgErr.Code); sentence != "" {
+		return unavailable(sentence, pgErr)
 	}
 	return err
 }
@@ -81,7 +80,7 @@ func sentenceFor(code string) string {
 		return sentenceTooMany
 	case codeShutdown, codeCrashShutdown, codeStarting:
 		return sentenceRestart
-	case codeCancelled, codeLockTimeout:
+	case codeCancelled, codeLockTimeout, codeSerialization, codeDeadlock:
 		return sentenceSlow
 	case codeNoTable, codeNoColumn:
 		return sentenceSchema
@@ -119,8 +118,7 @@ func broken(err error) bool {
 
 // bare drops the outer shell of a failed connect, which names user, host and database.
 func bare(err error) error {
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) {
+	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return connect.Unwrap()
 	}
 	return err

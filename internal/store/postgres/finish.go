@@ -71,7 +71,7 @@ SELECT 1 / (SELECT count(*) FROM r), s.released, s.transcript_seq, s.now, s.n FR
 	RETURNING s.owner IS NULL AS released, s.transcript_seq, s.updated_at AS now, lead.n
 )` + saidAndDone
 
-	// requeueSQL holds the messages for another attempt; the session keeps its owner, because there is something left.
+	// requeueSQL lets the messages wait again. They are held, because they have their place; the session keeps its owner, because there is something left.
 	requeueSQL = endRun + `, i AS (
 	UPDATE inbox SET state = 'held'
 	WHERE session_key = $2 AND ended_at IS NULL AND state = 'running' AND run_id = $3

@@ -34,7 +34,7 @@ type Migration struct {
 // it at the same time: an advisory lock lets one work, the others find everything done.
 func MigrateUp(ctx context.Context, url string) (int, error) {
 	var steps int
-	err := withProvider(ctx, url, "migrating the database up", func(p *goose.Provider) error {
+	err := withProvider(url, "migrating the database up", func(p *goose.Provider) error {
 		done, err := p.Up(ctx)
 		steps = len(done)
 		return err
@@ -45,7 +45,7 @@ func MigrateUp(ctx context.Context, url string) (int, error) {
 // MigrateDown takes the newest step back, with the data in what it drops, and returns its version; 0 = there was none.
 func MigrateDown(ctx context.Context, url string) (int64, error) {
 	var version int64
-	err := withProvider(ctx, url, "migrating the database down", func(p *goose.Provider) error {
+	err := withProvider(url, "migrating the database down", func(p *goose.Provider) error {
 		done, err := p.Down(ctx)
 		if errors.Is(err, goose.ErrNoNextVersion) {
 			return nil
@@ -61,7 +61,7 @@ func MigrateDown(ctx context.Context, url string) (int64, error) {
 // MigrateStatus lists the steps that this program knows, oldest first.
 func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
 	var list []Migration
-	err := withProvider(ctx, url, "reading the schema version", func(p *goose.Provider) error {
+	err := withProvider(url, "reading the schema version", func(p *goose.Provider) error {
 		status, err := p.Status(ctx)
 		for _, st := range status {
 			list = append(list, Migration{
@@ -73,7 +73,7 @@ func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
 	return list, err
 }
 
-func withProvider(ctx context.Context, url, doing string, fn func(*goose.Provider) error) error {
+func withProvider(url, doing string, fn func(*goose.Provider) error) error {
 	pc, err := poolConfig(Config{URL: url})
 	if err != nil {
 		return err

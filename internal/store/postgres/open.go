@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -80,7 +81,7 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 	}
 	pc.MaxConns = defaultConns
 	if cfg.MaxConns > 0 {
-		pc.MaxConns = int32(min(cfg.MaxConns, 10_000)) //nolint:gosec // bounded on this line
+		pc.MaxConns = int32(min(cfg.MaxConns, 10_000))
 	}
 	setSession(pc.ConnConfig)
 	return pc, nil
@@ -97,9 +98,7 @@ func setSession(cc *pgx.ConnConfig) {
 		"plan_cache_mode":                     "force_generic_plan",
 		"jit":                                 "off",
 	}
-	for name, value := range defaults {
-		cc.RuntimeParams[name] = value
-	}
+	maps.Copy(cc.RuntimeParams, defaults)
 	if cc.ConnectTimeout == 0 {
 		cc.ConnectTimeout = 5 * time.Second
 	}

@@ -38,7 +38,7 @@ WHERE id IN (
 	WHERE o.state = 'sending' AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.node AND n.lease_until > ` + nowSQL + `)
 	FOR UPDATE SKIP LOCKED)`
 
-	// claimSQL takes, per chat, the oldest message that is due, if none of that chat is under way; and ends what is too late. Because only
+	// claimSQL takes, per chat, the oldest message that is due, if none of that chat is under way and none before it waits for another attempt; and ends what is too late. Because only
 	// the oldest is looked at, two nodes cannot take two messages of one chat; should their pictures differ all the same, a unique
 	// index refuses the second, which then looks again. $2 node, $3 channels, $4 limit.
 	claimSQL = `
@@ -56,7 +56,7 @@ WITH late AS (
 	  AND NOT EXISTS (
 		SELECT 1 FROM outbox e
 		WHERE e.done_at IS NULL AND e.channel = o.channel AND e.chat_id = o.chat_id AND (e.state = 'sending'
-		   OR e.place < o.place AND e.next_at <= ` + nowSQL + ` AND (e.expires_at IS NULL OR e.expires_at > ` + nowSQL + `)))
+		   OR e.place < o.place AND (e.attempt > 0 OR e.next_at <= ` + nowSQL + `) AND (e.expires_at IS NULL OR e.expires_at > ` + nowSQL + `)))
 	ORDER BY o.place LIMIT (SELECT GREATEST($4::bigint - count(*), 0) FROM late)
 	FOR UPDATE OF o SKIP LOCKED
 ), taken AS (

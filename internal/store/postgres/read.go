@@ -10,26 +10,30 @@ import (
 	"laneway/internal/store"
 )
 
-// one reads exactly one row, or says notFound.
-func one[T any](ctx context.Context, s *Store, notFound error, scan pgx.RowToFunc[T], sql string, args ...any) (T, error) {
-	var out T
+// one reads exactly one row; pgx.ErrNoRows when there is none.
+func one[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string, args ...any) (T, error) {
 	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
-		return out, err
+		var none T
+		return none, err
 	}
-	out, err = pgx.CollectExactlyOneRow(rows, scan)
+	return pgx.CollectExactlyOneRow(rows, scan)
+}
+
+// orNone says notFound instead of pgx.ErrNoRows.
+func orNone(err, notFound error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return out, notFound
+		return notFound
 	}
-	return out, err
+	return err
 }
 
 // MessageByID finds a message by its id; chat.ErrNotFound.
 func (s *Store) MessageByID(ctx context.Context, id string) (store.Waiting, error) {
 	var out store.Waiting
 	err := s.do(ctx, "reading a message", func(ctx context.Context) (err error) {
-		out, err = one(ctx, s, chat.ErrNotFound, scanWaiting, `SELECT `+waitingColumns+` FROM inbox i WHERE i.message_id = $1`, id)
-		return err
+		out, err = one(ctx, s, scanWaiting, `SELECT `+waitingColumns+` FROM inbox i WHERE i.message_id = $1`, id)
+		return orNone(err, chat.ErrNotFound)
 	})
 	return out, err
 }
@@ -55,8 +59,8 @@ func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, limit in
 func (s *Store) RunByID(ctx context.Context, id string) (store.Run, error) {
 	var out store.Run
 	err := s.do(ctx, "reading a run", func(ctx context.Context) (err error) {
-		out, err = one(ctx, s, chat.ErrNotFound, scanRun, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, id)
-		return err
+		out, err = one(ctx, s, scanRun, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, id)
+		return orNone(err, chat.ErrNotFound)
 	})
 	return out, err
 }

@@ -47,8 +47,7 @@ func (s *Store) control(ctx context.Context, op string, c *control, fn func(*pgx
 
 // repeatable: conflicts that the database has undone, and connections that broke.
 func repeatable(err error) bool {
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) {
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pgErr.Code {
 		case codeSerialization, codeDeadlock, codeShutdown, codeCrashShutdown, codeStarting:
 			return true

@@ -100,7 +100,7 @@ func TestServerCrashesUnderLoad(t *testing.T) {
 		})
 	}
 	for range 2 {
-		await(t, ctx, reached, workers*turns/4)
+		await(ctx, t, reached, workers*turns/4)
 		if err := server.Restart(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestServerCrashesUnderLoad(t *testing.T) {
 	checkInvariants(t, url)
 }
 
-func await(t *testing.T, ctx context.Context, reached <-chan struct{}, n int) {
+func await(ctx context.Context, t *testing.T, reached <-chan struct{}, n int) {
 	t.Helper()
 	for range n {
 		select {

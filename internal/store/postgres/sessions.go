@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -46,9 +47,9 @@ func scanSession(row pgx.CollectableRow) (store.Session, error) {
 func (s *Store) Session(ctx context.Context, key chat.SessionKey, visible string) (store.Session, error) {
 	var out store.Session
 	err := s.do(ctx, "reading a session", func(ctx context.Context) (err error) {
-		out, err = one(ctx, s, chat.ErrSessionNotFound, scanSession,
+		out, err = one(ctx, s, scanSession,
 			`SELECT `+sessionColumns+` FROM sessions s WHERE s.key = $1 AND ($2 = '' OR s.principal = $2)`, key.String(), visible)
-		return err
+		return orNone(err, chat.ErrSessionNotFound)
 	})
 	return out, err
 }
@@ -75,7 +76,7 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 		b := &pgx.Batch{}
 		b.Queue(`SELECT count(*)`+from, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
 		b.Queue(`SELECT `+sessionColumns+from+order+` LIMIT $5 OFFSET $6`,
-			append(args[:len(args):len(args)], cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0))...).Query(collect(&out, scanSession))
+			append(slices.Clip(args), cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0))...).Query(collect(&out, scanSession))
 		return send(ctx, s.pool, b)
 	})
 	return out, total, err

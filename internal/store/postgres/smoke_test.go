@@ -35,9 +35,11 @@ func TestOneTurn(t *testing.T) {
 	if len(st.Seqs) != 1 || st.Attempt != 1 || len(st.Entries) != 1 || st.Entries[0].Seq != 1 {
 		t.Fatalf("started %+v", st)
 	}
-	f, err := s.Finish(ctx, store.FinishParams{Claim: c, RunID: "m1", State: store.RunOK, Outcome: chat.OutcomeAnswered,
+	f, err := s.Finish(ctx, store.FinishParams{
+		Claim: c, RunID: "m1", State: store.RunOK, Outcome: chat.OutcomeAnswered,
 		Transcript: []chat.TranscriptEntry{{Role: "assistant", Text: "hello", RunID: "m1"}},
-		Outgoing:   []store.Outgoing{{Kind: store.KindReply, Target: chat.Target{Channel: "web", ChatID: "1"}, Text: "hello"}}})
+		Outgoing:   []store.Outgoing{{Kind: store.KindReply, Target: chat.Target{Channel: "web", ChatID: "1"}, Text: "hello"}},
+	})
 	must(err)
 	if !f.Released || len(f.Entries) != 1 || f.Entries[0].Seq != 2 {
 		t.Fatalf("finished %+v", f)

@@ -38,8 +38,8 @@ WITH old AS (
 ), r AS (
 	INSERT INTO runs AS r (id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, attempt, state, queued_at, started_at)
 	SELECT $3, $2, s.session_id, a.lo, a.hi, $6, $4, $5, 1, 'running', a.queued_at, LEAST(s.now, (
-		SELECT min(b.started_at) FROM inbox n JOIN runs b ON b.id = n.run_id
-		WHERE n.session_key = $2 AND n.seq > a.hi AND b.attempt = 1 AND b.seq_from > a.hi))
+		SELECT min((SELECT b.started_at FROM runs b WHERE b.id = n.run_id AND b.attempt = 1 AND b.seq_from > a.hi))
+		FROM inbox n WHERE n.session_key = $2 AND n.seq > a.hi))
 	FROM s, a
 	ON CONFLICT (id) DO UPDATE SET
 		lane = excluded.lane, owner = excluded.owner, epoch = excluded.epoch, state = 'running', cause = '',

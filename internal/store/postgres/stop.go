@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -62,7 +63,7 @@ func (s *Store) stop(ctx context.Context, tx pgx.Tx, p store.StopParams, args []
 		return err
 	}
 	b = &pgx.Batch{}
-	b.Queue(endStoppedSQL, append(args[:len(args):len(args)], scope, p.MessageID, len(out.Running) == 0)...).
+	b.Queue(endStoppedSQL, append(slices.Clip(args), scope, p.MessageID, len(out.Running) == 0)...).
 		Query(collect(&out.Waiting, scanWaiting))
 	b.Queue(settleSQL, s.clock(), key, p.Scope == store.StopAll).Query(func(rows pgx.Rows) error {
 		for rows.Next() {

@@ -36,7 +36,7 @@ UPDATE sessions s SET owner = $2, epoch = s.epoch + 1, updated_at = ` + nowSQL +
 WHERE s.key = ANY($3::text[]) AND s.done_seq < s.last_seq AND ` + ownerlessSQL + `
 RETURNING s.key`
 
-	// interruptSQL ends what ran under the old owners; its messages are held for another attempt. It counts as a crash unless the owner's row is gone: a clean stop deletes it.
+	// interruptSQL ends what ran under the old owners; their messages are held, because they have their place. It counts as a crash unless the owner's row is gone: a clean stop deletes it.
 	interruptSQL = `
 WITH r AS (
 	UPDATE runs r SET state = CASE WHEN r.state = 'stopping' THEN 'stopped' ELSE 'interrupted' END, ended_at = ` + nowSQL + `,

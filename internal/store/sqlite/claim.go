@@ -49,23 +49,26 @@ func (t *tx) giveBack(ctx context.Context) error {
 	return err
 }
 
-// due finds rows that are too late, and of every chat that has nothing under way the first row that is due; in the order of their arrival.
+// due finds rows that are too late, and of every chat that has nothing under way the first row, if it is due: one that waits for another
+// attempt holds back what is behind it, one that was not tried yet does not. In the order of their arrival.
 // It reads the index of open rows only.
 func (t *tx) due(ctx context.Context, channels string, limit int) ([]store.Outgoing, error) {
 	rows, err := t.query(ctx, `
 		WITH open AS (
-			SELECT place, channel, chat_id, state, next_at, coalesce(expires_at <= ?, 0) AS late FROM outbox
+			SELECT place, channel, chat_id, state, attempt, next_at, coalesce(expires_at <= ?, 0) AS late FROM outbox
 			WHERE state IN ('pending', 'sending') AND channel IN (SELECT value FROM json_each(?))
 		), chosen AS (
 			SELECT place FROM open WHERE state = 'pending' AND late
 			UNION ALL
-			SELECT min(place) FROM open WHERE state = 'pending' AND NOT late AND next_at <= ?
+			SELECT place FROM (
+				SELECT place, channel, chat_id, next_at, row_number() OVER (PARTITION BY channel, chat_id ORDER BY place) AS nth
+				FROM open WHERE state = 'pending' AND NOT late AND (attempt > 0 OR next_at <= ?)
+			) head WHERE nth = 1 AND next_at <= ?
 			AND NOT EXISTS (SELECT 1 FROM outbox b WHERE b.state IN ('pending', 'sending') AND b.state = 'sending'
-				AND b.channel = open.channel AND b.chat_id = open.chat_id)
-			GROUP BY channel, chat_id
+				AND b.channel = head.channel AND b.chat_id = head.chat_id)
 		)
 		SELECT `+outgoingColumns+` FROM outbox WHERE place IN (SELECT place FROM chosen) ORDER BY place LIMIT ?`,
-		t.now, channels, t.now, limit)
+		t.now, channels, t.now, t.now, limit)
 	return collect(rows, err, scanOutgoing)
 }
 

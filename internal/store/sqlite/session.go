@@ -83,8 +83,8 @@ func (t *tx) save(ctx context.Context, r *row) error {
 func (t *tx) settle(ctx context.Context, r *row) (active int, err error) {
 	var oldest int64
 	err = t.one(ctx, `
-		SELECT coalesce((SELECT min(seq) FROM inbox WHERE session_key = ?1 AND state <> 'done'), 0),
-			(SELECT count(*) FROM runs WHERE session_key = ?1 AND state IN ('running', 'stopping'))`, r.key).Scan(&oldest, &active)
+		SELECT coalesce((SELECT min(seq) FROM inbox INDEXED BY inbox_unfinished WHERE session_key = ?1 AND state <> 'done'), 0),
+			(SELECT count(*) FROM runs INDEXED BY runs_active WHERE session_key = ?1 AND state IN ('running', 'stopping'))`, r.key).Scan(&oldest, &active)
 	if err != nil {
 		return 0, err
 	}

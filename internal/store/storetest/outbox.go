@@ -20,6 +20,7 @@ func outboxTests() []test {
 		{"ClaimTakesAtMostTheLimit", claimLimit},
 		{"DelayIsWaitedFor", delayIsWaitedFor},
 		{"UndeliveredComesAgain", undeliveredComesAgain},
+		{"RetryHoldsBackItsChat", retryHoldsBackItsChat},
 		{"PermanentFailureEnds", permanentFailureEnds},
 		{"DeadNodeMayHaveSent", deadNodeMayHaveSent},
 		{"CleanStopMayHaveSent", cleanStopMayHaveSent},
@@ -227,6 +228,24 @@ func undeliveredComesAgain(w *world) {
 	w.claimOne(node)
 	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
+}
+
+func retryHoldsBackItsChat(w *world) {
+	node := w.node()
+	first, second, other := w.outgoing("box", "a"), w.outgoing("box", "a"), w.outgoing("box", "b")
+	delayed := w.outgoing("box", "b")
+	delayed.Delay = time.Hour
+	w.enqueue(first, second, delayed, other)
+	equal(w, "first attempts", outIDs(w.claim(node, "box")), []string{first.ID, other.ID})
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: first.ID, Error: "slow down", RetryIn: 10 * time.Second}))
+	w.clock.advance(9 * time.Second)
+	w.beat(node)
+	equal(w, "while the first waits for its second attempt", len(w.claim(node, "box")), 0)
+	w.clock.advance(time.Second)
+	w.beat(node)
+	equal(w, "when its time has come", outIDs(w.claim(node, "box")), []string{first.ID})
+	w.ok(w.st.Delivered(w.ctx, node, first.ID, "1"))
+	equal(w, "behind it", outIDs(w.claim(node, "box")), []string{second.ID})
 }
 
 func permanentFailureEnds(w *world) {

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// group is benchmarks of one package that run in one go.
+type group struct {
+	pkg, bench, benchtime string
+	rows                  []row
+}
+
+// row is one line of the table.
+type row struct {
+	what, bench, metric string
+	unit                string
+	scale               float64 // the figure is divided by it
+	goal                float64
+	more                bool // more is better
+}
+
+type key struct{ bench, metric string }
+
+func groups() []group {
+	return []group{
+		{"./internal/scheduler", "Turn|Million|Idle|SubmitFull|StopTen|SubmitToStart", "1s", []row{
+			{what: "scheduler: submit, start, finish; 1 session", bench: "Turn/sessions=1", metric: "ns/op", unit: "ns", goal: 900},
+			{what: "scheduler: the same; 10 000 sessions", bench: "Turn/sessions=10000", metric: "ns/op", unit: "ns", goal: 900},
+			{what: "scheduler: allocations per turn; 10 000 sessions", bench: "Turn/sessions=10000", metric: "allocs/op", unit: "", goal: 4},
+			{what: "scheduler: 1 000 000 sessions once each", bench: "MillionSessionsOnce", metric: "ns/session", unit: "ns", goal: 1000},
+			{what: "scheduler: left per idle session", bench: "IdleSession", metric: "B/session", unit: "B", goal: 1},
+			{what: "scheduler: goroutines left", bench: "IdleSession", metric: "goroutines", unit: "", goal: 0},
+			{what: "scheduler: submit to start, free lane, p50", bench: "SubmitToStart", metric: "p50-ns", unit: "ns", goal: 500},
+			{what: "scheduler: submit to start, free lane, p99", bench: "SubmitToStart", metric: "p99-ns", unit: "ns", goal: 2000},
+			{what: "scheduler: submit while the lane is full", bench: "SubmitFullLane", metric: "ns/op", unit: "ns", goal: 10_000},
+			{what: "scheduler: stop with 10 000 waiting", bench: "StopTenThousandWaiting", metric: "ns/op", unit: "ns", goal: 10_000},
+		}},
+		{"./internal/store/sqlite", "Store/(accept|turn|sweep)", "2000x", storeRows("SQLite")},
+		{"./internal/store/postgres", "Store/(accept|turn|sweep)", "2000x", storeRows("PostgreSQL")},
+		{"./internal/teste2e", "Message", "500x", []row{
+			{what: "message to turn start, idle gateway, SQLite, p50", bench: "Message/sqlite", metric: "start_p50_ms", unit: "ms", goal: 2},
+			{what: "message to turn start, idle gateway, SQLite, p99", bench: "Message/sqlite", metric: "start_p99_ms", unit: "ms", goal: 10},
+			{what: "message to turn start, idle gateway, PostgreSQL, p50", bench: "Message/postgres", metric: "start_p50_ms", unit: "ms", goal: 2},
+			{what: "message to turn start, idle gateway, PostgreSQL, p99", bench: "Message/postgres", metric: "start_p99_ms", unit: "ms", goal: 10},
+			{what: "message to answer, echo, SQLite, p50", bench: "Message/sqlite", metric: "answer_p50_ms", unit: "ms"},
+			{what: "message to answer, echo, PostgreSQL, p50", bench: "Message/postgres", metric: "answer_p50_ms", unit: "ms"},
+		}},
+		{"./internal/teste2e", "Start", "20x", []row{
+			{what: "start to first answer, empty data directory, SQLite, p50", bench: "Start/sqlite", metric: "first_answer_p50_ms", unit: "ms", goal: 300},
+			{what: "memory after the first answer, SQLite", bench: "Start/sqlite", metric: "rss_MB", unit: "MB", goal: 30},
+			{what: "start to first answer, PostgreSQL, p50", bench: "Start/postgres", metric: "first_answer_p50_ms", unit: "ms"},
+		}},
+		{"./internal/gateway", "HealthRoundTrip|RawEcho|IdleSockets|Broadcast", "2s", []row{
+			{what: "WebSocket: health calls, 64 connections", bench: "HealthRoundTrip", metric: "calls/s", unit: "/s", more: true},
+			{what: "WebSocket: raw echo on the same machine", bench: "RawEcho", metric: "calls/s", unit: "/s", more: true},
+			{what: "WebSocket: memory per idle authenticated socket", bench: "IdleSockets", metric: "KB/socket", unit: "KB", goal: 20},
+			{what: "WebSocket: connects", bench: "IdleSockets", metric: "connects/s", unit: "/s", goal: 500, more: true},
+		}},
+		{"./internal/cron", "Next$/.*1-5|Decide", "1s", []row{
+			{what: "cron: next fire of `0 9 * * 1-5`", bench: "Next/0_9_*_*_1-5", metric: "ns/op", unit: "ns", goal: 5000},
+			{what: "cron: decision for a job that is in time", bench: "Decide/in_time", metric: "ns/op", unit: "ns"},
+			{what: "cron: decision after three days of a one-second job", bench: "Decide/three_days_late,_each_second", metric: "ns/op", unit: "ns"},
+		}},
+	}
+}
+
+func storeRows(name string) []row {
+	return []row{
+		{what: name + ": durable turns, 32 workers", bench: "Store/turn/workers=32", metric: "ops/s", unit: "/s", goal: 3000, more: true},
+		{what: name + ": durable turns, 256 workers", bench: "Store/turn/workers=256", metric: "ops/s", unit: "/s", goal: 3000, more: true},
+		{what: name + ": durable turns, 1 worker", bench: "Store/turn/workers=1", metric: "ops/s", unit: "/s", more: true},
+		{what: name + ": accepts, 32 workers", bench: "Store/accept/workers=32", metric: "ops/s", unit: "/s", more: true},
+		{what: name + ": idle sweep, 10 000 sessions", bench: "Store/sweep/idle_sessions=10000", metric: "ns/op", unit: "ms", scale: 1e6, goal: 2},
+	}
+}
+
+func (g group) matching(re *regexp.Regexp) []row {
+	var rows []row
+	for _, r := range g.rows {
+		if re.MatchString(r.what) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+var benchLine = regexp.MustCompile(`^Benchmark(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
+
+// parse reads the output of go test -bench: every figure by benchmark and unit.
+func parse(text string) map[key][]float64 {
+	found := map[key][]float64{}
+	for line := range strings.Lines(text) {
+		m := benchLine.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		if m == nil {
+			continue
+		}
+		fields := strings.Fields(m[2])
+		for i := 0; i+1 < len(fields); i += 2 {
+			if v, err := strconv.ParseFloat(fields[i], 64); err == nil {
+				k := key{m[1], fields[i+1]}
+				found[k] = append(found[k], v)
+			}
+		}
+	}
+	return found
+}
+
+// line is the row with its figures. The ratio is goal to figure, so that 1 and more means reached, whatever is better.
+func (r row) line(samples []float64) string {
+	if len(samples) == 0 {
+		return fmt.Sprintf("| %-58s | %12s | %12s | %12s | %6s |", r.what, "no figure", "", "", "")
+	}
+	if r.scale == 0 {
+		r.scale = 1
+	}
+	slices.Sort(samples)
+	median, worst := samples[len(samples)/2]/r.scale, samples[len(samples)-1]/r.scale
+	if r.more {
+		worst = samples[0] / r.scale
+	}
+	goal, ratio := "", ""
+	if r.goal > 0 {
+		goal = figure(r.goal, r.unit)
+		if q := r.goal / median; r.more {
+			ratio = strconv.FormatFloat(1/q, 'f', 2, 64)
+		} else {
+			ratio = strconv.FormatFloat(q, 'f', 2, 64)
+		}
+	}
+	return fmt.Sprintf("| %-58s | %12s | %12s | %12s | %6s |", r.what, figure(median, r.unit), figure(worst, r.unit), goal, ratio)
+}
+
+func figure(v float64, unit string) string {
+	digits := 0
+	switch {
+	case v < 10:
+		digits = 2
+	case v < 100:
+		digits = 1
+	}
+	return strings.TrimSpace(strconv.FormatFloat(v, 'f', digits, 64) + " " + unit)
+}

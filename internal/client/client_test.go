@@ -1,0 +1,392 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"go.uber.org/goleak"
+
+	"laneway/internal/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	token    = "the-token"
+	patience = 15 * time.Second
+)
+
+// server speaks the protocol by a script: after the handshake every request goes to answer.
+type server struct {
+	t      *testing.T
+	http   *httptest.Server
+	tokens atomic.Int64 // how many times a client sent its token
+	// hello answers connect; "" = the usual one.
+	hello string
+	// answer handles one request of a client that is in; false = close.
+	answer func(ws *websocket.Conn, id, method string) bool
+	// mute sends no challenge. tick is the distance of ticks in milliseconds; 0 = the usual one.
+	mute bool
+	tick int
+}
+
+func newServer(t *testing.T, answer func(ws *websocket.Conn, id, method string) bool) *server {
+	t.Helper()
+	s := &server{t: t, answer: answer}
+	s.http = httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(s.http.Close)
+	return s
+}
+
+func (s *server) url() string { return "ws" + strings.TrimPrefix(s.http.URL, "http") }
+
+func (s *server) serve(w http.ResponseWriter, r *http.Request) {
+	up := websocket.Upgrader{}
+	ws, err := up.Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer ws.Close()
+	if !s.mute {
+		_ = ws.WriteMessage(websocket.TextMessage, []byte(`{"type":"event","event":"connect.challenge","payload":{"nonce":"n","ts":1}}`))
+	}
+	if !s.handshake(ws) {
+		return
+	}
+	for {
+		var req struct{ ID, Method string }
+		if ws.ReadJSON(&req) != nil || !s.answer(ws, req.ID, req.Method) {
+			return
+		}
+	}
+}
+
+func (s *server) handshake(ws *websocket.Conn) bool {
+	var req struct {
+		Params struct {
+			Auth   struct{ Token string }
+			Scopes []string
+			Caps   []string
+		}
+	}
+	if ws.ReadJSON(&req) != nil {
+		return false
+	}
+	s.tokens.Add(1)
+	switch {
+	case s.hello != "":
+		_ = ws.WriteMessage(websocket.TextMessage, []byte(s.hello))
+		return false
+	case req.Params.Auth.Token != token:
+		fail(ws, "connect", `{"code":"INVALID_REQUEST","message":"unauthorized: gateway token mismatch","details":{"code":"AUTH_TOKEN_MISMATCH"}}`)
+		return false
+	}
+	ok(ws, "connect", fmt.Sprintf(`{"type":"hello-ok","protocol":4,"server":{"version":"9","bootId":"b","connId":"c"},`+
+		`"auth":{"role":"operator","scopes":["operator.read"]},"policy":{"maxPayload":1048576,"tickIntervalMs":%d}}`, s.tick))
+	return true
+}
+
+func ok(ws *websocket.Conn, id, payload string) {
+	_ = ws.WriteMessage(websocket.TextMessage, fmt.Appendf(nil, `{"type":"res","id":%q,"ok":true,"payload":%s}`, id, payload))
+}
+
+func fail(ws *websocket.Conn, id, e string) {
+	_ = ws.WriteMessage(websocket.TextMessage, fmt.Appendf(nil, `{"type":"res","id":%q,"ok":false,"error":%s}`, id, e))
+}
+
+func event(ws *websocket.Conn, seq int) {
+	_ = ws.WriteMessage(websocket.TextMessage, fmt.Appendf(nil, `{"type":"event","event":"tick","payload":{"ts":%d},"seq":%d}`, seq, seq))
+}
+
+func ctx(t *testing.T) context.Context {
+	t.Helper()
+	c, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return c
+}
+
+func dial(t *testing.T, s *server) *client.Conn {
+	t.Helper()
+	c, err := client.Dial(ctx(t), client.Options{URL: s.url(), Token: token})
+	if err != nil {
+		t.Fatalf("Dial: %v", err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestCallsAreAnsweredInAnyOrder(t *testing.T) {
+	t.Parallel()
+	var first string // of the server's goroutine alone
+	c := dial(t, newServer(t, func(ws *websocket.Conn, id, method string) bool {
+		if method == "slow" {
+			first = id
+			event(ws, 1)
+			return true
+		}
+		ok(ws, id, `{"n":2}`)
+		ok(ws, first, `{"n":1}`)
+		return true
+	}))
+	if h := c.Hello(); h.Server.Version != "9" || h.Auth.Scopes[0] != "operator.read" {
+		t.Errorf("hello %+v", h)
+	}
+	type result struct{ N int }
+	var one, two result
+	slow := make(chan error, 1)
+	go func() { slow <- c.Call(context.Background(), "slow", nil, &one) }()
+	<-c.Events() // the slow one has arrived
+	if err := c.Call(ctx(t), "quick", nil, &two); err != nil || two.N != 2 {
+		t.Errorf("quick: %v %+v", err, two)
+	}
+	if err := <-slow; err != nil || one.N != 1 {
+		t.Errorf("slow: %v %+v", err, one)
+	}
+}
+
+func TestSilentGatewayIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(*websocket.Conn, string, string) bool { return true })
+	s.tick = 10
+	c := dial(t, s)
+	if err := c.Call(ctx(t), "health", nil, nil); !errors.Is(err, client.ErrClosed) || !strings.Contains(err.Error(), "silent for 20ms") {
+		t.Errorf("call: %v, want an end after two ticks of silence", err)
+	}
+}
+
+func TestRefusalIsAnErrorWithItsCodes(t *testing.T) {
+	t.Parallel()
+	c := dial(t, newServer(t, func(ws *websocket.Conn, id, _ string) bool {
+		fail(ws, id, `{"code":"UNAVAILABLE","message":"queue full","details":{"code":"QUEUE_FULL","cap":10},"retryable":true,"retryAfterMs":1500}`)
+		return true
+	}))
+	err := c.Call(ctx(t), "chat.send", map[string]any{}, nil)
+	var e *client.Error
+	if !errors.As(err, &e) || e.Code != "UNAVAILABLE" || e.DetailCode != "QUEUE_FULL" || !e.Retryable || e.RetryAfter != 1500*time.Millisecond {
+		t.Errorf("%#v", err)
+	}
+	if err.Error() != "calling chat.send: queue full" {
+		t.Errorf("sentence %q", err)
+	}
+}
+
+func TestCallTwiceGetsBothAnswers(t *testing.T) {
+	t.Parallel()
+	c := dial(t, newServer(t, func(ws *websocket.Conn, id, method string) bool {
+		if method == "refused" {
+			fail(ws, id, `{"code":"INVALID_REQUEST","message":"no"}`)
+			return true
+		}
+		ok(ws, id, `{"status":"accepted"}`)
+		ok(ws, id, `{"status":"ok"}`)
+		return true
+	}))
+	var first, last struct{ Status string }
+	err := c.CallTwice(ctx(t), client.TwoAnswers{Method: "agent", First: &first, Last: &last, Accepted: func() {
+		if first.Status != "accepted" || last.Status != "" {
+			t.Errorf("when accepted: %+v %+v", first, last)
+		}
+	}})
+	if err != nil || last.Status != "ok" {
+		t.Errorf("%v %+v", err, last)
+	}
+	if err := c.CallTwice(ctx(t), client.TwoAnswers{Method: "refused"}); err == nil {
+		t.Error("a refused first answer is no error")
+	}
+}
+
+func TestConnectionThatIsLostEndsItsCalls(t *testing.T) {
+	t.Parallel()
+	c := dial(t, newServer(t, func(ws *websocket.Conn, _, _ string) bool {
+		_ = ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(1012, "gateway is stopping"), time.Now().Add(time.Second))
+		return false
+	}))
+	err := c.Call(ctx(t), "health", nil, nil)
+	if !errors.Is(err, client.ErrClosed) || !strings.Contains(err.Error(), "restarting") {
+		t.Errorf("call: %v", err)
+	}
+	<-c.Done()
+	if _, open := <-c.Events(); open {
+		t.Error("the events are not closed")
+	}
+	if err := c.Call(ctx(t), "health", nil, nil); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("a call afterwards: %v", err)
+	}
+}
+
+func TestCallEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	c := dial(t, newServer(t, func(*websocket.Conn, string, string) bool { return true }))
+	gone, cancel := context.WithCancelCause(ctx(t))
+	cancel(errors.New("enough"))
+	if err := c.Call(gone, "health", nil, nil); err == nil || !strings.Contains(err.Error(), "enough") {
+		t.Errorf("call: %v, want the cause", err)
+	}
+	if c.Err() != nil {
+		t.Errorf("the connection ended with the call: %v", c.Err())
+	}
+}
+
+func TestEventsThatNobodyTakesLeaveAGap(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(ws *websocket.Conn, id, method string) bool {
+		from, to := 1, 5
+		if method == "more" {
+			from, to = 6, 6
+		}
+		for i := from; i <= to; i++ {
+			event(ws, i)
+		}
+		ok(ws, id, `{}`)
+		return true
+	})
+	c, err := client.Dial(ctx(t), client.Options{URL: s.url(), Token: token, EventBuffer: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Call(ctx(t), "flood", nil, nil); err != nil {
+		t.Fatalf("events that nobody takes hold up a call: %v", err)
+	}
+	for i, gap := range []bool{false, false} {
+		if ev := <-c.Events(); ev.Seq != uint64(i+1) || ev.Gap != gap || ev.Name != "tick" {
+			t.Errorf("event %+v", ev)
+		}
+	}
+	if err := c.Call(ctx(t), "more", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if ev := <-c.Events(); ev.Seq != 6 || !ev.Gap {
+		t.Errorf("after the loss: %+v, want a gap", ev)
+	}
+}
+
+func TestErrorsOfDiallingSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := "ws://" + l.Addr().String()
+	l.Close()
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	status := func(code int, body string) string {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(code)
+			_, _ = w.Write([]byte(body))
+		}))
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	script := func(hello string) string {
+		s := newServer(t, nil)
+		s.hello = hello
+		return s.url()
+	}
+	mute := newServer(t, nil)
+	mute.mute = true
+	for _, tc := range []struct {
+		name, url, token string
+		is               error
+		says             string
+	}{
+		{"nobody listens", nobody, token, client.ErrNoGateway, "laneway serve"},
+		{"a web server", web.URL, token, client.ErrNoGateway, "something else answers"},
+		{"wrong token", newServer(t, nil).url(), "wrong", client.ErrUnauthorized, "token file"},
+		{"no token", script(`{"type":"res","id":"connect","ok":false,"error":{"code":"INVALID_REQUEST","message":"m","details":{"code":"AUTH_TOKEN_MISSING"}}}`), "", client.ErrUnauthorized, "--token"},
+		{"locked out", script(`{"type":"res","id":"connect","ok":false,"error":{"code":"UNAVAILABLE","message":"m","details":{"code":"AUTH_RATE_LIMITED"},"retryAfterMs":42000}}`), token, client.ErrUnauthorized, "wait 42s"},
+		{"version", script(`{"type":"res","id":"connect","ok":false,"error":{"code":"INVALID_REQUEST","message":"m","details":{"code":"PROTOCOL_MISMATCH"}}}`), token, client.ErrVersion, "update"},
+		{"another version", script(`{"type":"res","id":"connect","ok":true,"payload":{"protocol":3}}`), token, client.ErrVersion, "version 3"},
+		{"starting", script(`{"type":"res","id":"connect","ok":false,"error":{"code":"UNAVAILABLE","message":"gateway starting"}}`), token, client.ErrUnavailable, "try again"},
+		{"full", status(503, `{"ok":false,"error":{"code":"UNAVAILABLE","message":"too many"}}`), token, client.ErrUnavailable, "try again"},
+		{"host", status(421, `{"ok":false,"error":{"code":"INVALID_REQUEST","message":"unknown host"}}`), token, nil, "LANEWAY_ALLOWED_HOSTS"},
+		{"origin", status(403, `{"ok":false,"error":{"code":"FORBIDDEN","message":"this origin is not allowed"}}`), token, nil, "403"},
+		{"silent", mute.url(), token, client.ErrNoGateway, "in time"},
+		{"plain off the machine", "ws://gateway.example.org", token, client.ErrPlain, "wss://"},
+		{"plain http off the machine", "http://192.0.2.1:18790", token, client.ErrPlain, "wss://"},
+		{"no URL", "18790", token, nil, "ws://127.0.0.1:18790"},
+		{"scheme", "ftp://localhost", token, nil, "ftp"},
+		{"token in the URL", "ws://localhost/?token=hush", token, nil, "LANEWAY_TOKEN"},
+		{"password in the URL", "ws://me:hush@localhost/", token, nil, "LANEWAY_TOKEN"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c, err := client.Dial(ctx(t), client.Options{URL: tc.url, Token: tc.token, Timeout: time.Second})
+			if err == nil {
+				_ = c.Close()
+				t.Fatal("no error")
+			}
+			if tc.is != nil && !errors.Is(err, tc.is) {
+				t.Errorf("%v is not %v", err, tc.is)
+			}
+			if !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("%q does not say %q", err, tc.says)
+			}
+			if strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), token) {
+				t.Errorf("%q shows a secret", err)
+			}
+		})
+	}
+	if n := mute.tokens.Load(); n != 0 {
+		t.Errorf("the token was sent %d times without a challenge", n)
+	}
+}
+
+func TestPlainConnectionToAnotherMachineNeedsToBeAllowed(t *testing.T) {
+	t.Parallel()
+	gone, cancel := context.WithCancel(ctx(t))
+	cancel() // nothing is dialled; the address is judged before
+	opts := client.Options{URL: "ws://gateway.example.org", Token: token}
+	if _, err := client.Dial(gone, opts); !errors.Is(err, client.ErrPlain) {
+		t.Errorf("without leave: %v", err)
+	}
+	opts.AllowPlain = true
+	if _, err := client.Dial(gone, opts); errors.Is(err, client.ErrPlain) || !errors.Is(err, client.ErrNoGateway) {
+		t.Errorf("with leave: %v", err)
+	}
+}
+
+func TestKeepDialsAgainUntilTheSessionIsDone(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(ws *websocket.Conn, id, _ string) bool {
+		ok(ws, id, `{}`)
+		return false
+	})
+	sessions, losses := 0, 0
+	err := client.Keep(ctx(t), client.Options{URL: s.url(), Token: token}, func(err error, pause time.Duration) {
+		losses++
+		if !errors.Is(err, client.ErrClosed) || pause <= 0 {
+			t.Errorf("lost: %v, pause %s", err, pause)
+		}
+	}, func(ctx context.Context, c *client.Conn) error {
+		if sessions++; sessions == 3 {
+			return nil
+		}
+		if err := c.Call(ctx, "health", nil, nil); err != nil {
+			return err
+		}
+		<-c.Done()
+		return c.Err()
+	})
+	if err != nil || sessions != 3 || losses != 2 {
+		t.Errorf("%v after %d sessions and %d losses", err, sessions, losses)
+	}
+	if err := client.Keep(ctx(t), client.Options{URL: s.url(), Token: "wrong"}, nil, nil); !errors.Is(err, client.ErrUnauthorized) {
+		t.Errorf("a wrong token does not pass: %v", err)
+	}
+	boom := errors.New("boom")
+	err = client.Keep(ctx(t), client.Options{URL: s.url(), Token: token}, nil, func(context.Context, *client.Conn) error { return boom })
+	if !errors.Is(err, boom) {
+		t.Errorf("an error of the session: %v", err)
+	}
+}

@@ -1,0 +1,218 @@
+package gateway_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway"
+)
+
+// benchSocket is a socket that is logged in, without the conveniences of a test.
+func benchSocket(b *testing.B, addr string) *websocket.Conn {
+	b.Helper()
+	ws, err := dialWith(websocket.DefaultDialer, "ws://"+addr+"/", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, _, err := ws.ReadMessage(); err != nil {
+		b.Fatal(err)
+	}
+	if err := ws.WriteJSON(connectFrame(adminToken)); err != nil {
+		b.Fatal(err)
+	}
+	if _, data, err := ws.ReadMessage(); err != nil || !strings.Contains(string(data), "hello-ok") {
+		b.Fatalf("connect: %v %s", err, data)
+	}
+	return ws
+}
+
+type quiet struct{ *house }
+
+func benchGateway(b *testing.B) (addr string, h *house) {
+	b.Helper()
+	h = &house{
+		subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{},
+		gate: make(chan struct{}), ended: make(chan struct{}),
+	}
+	srv, err := gateway.New(gateway.Config{
+		Credentials: credentials(), RequestsPerSecond: gateway.Off, ChatsPerMinute: gateway.Off,
+		MaxSockets: 20_000, MaxStrangers: 20_000, MaxStrangersPerAddr: 20_000, MaxPerPrincipal: 20_000,
+	}, quiet{h}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, l) }()
+	b.Cleanup(func() {
+		h.close()
+		cancel()
+		if err := <-served; err != nil {
+			b.Error(err)
+		}
+	})
+	return l.Addr().String(), h
+}
+
+// roundTrips has 64 connections ask in turns as fast as they can.
+func roundTrips(b *testing.B, dial func() *websocket.Conn, ask []byte) {
+	b.Helper()
+	const conns = 64
+	work := make(chan struct{})
+	var clients sync.WaitGroup
+	for range conns {
+		ws := dial()
+		defer ws.Close()
+		clients.Go(func() {
+			for range work {
+				if err := ws.WriteMessage(websocket.TextMessage, ask); err != nil {
+					b.Error(err)
+					return
+				}
+				if _, _, err := ws.ReadMessage(); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	b.ResetTimer()
+	for range b.N {
+		work <- struct{}{}
+	}
+	close(work)
+	clients.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+}
+
+func BenchmarkHealthRoundTrip(b *testing.B) {
+	addr, _ := benchGateway(b)
+	roundTrips(b, func() *websocket.Conn { return benchSocket(b, addr) }, []byte(`{"type":"req","id":"1","method":"health"}`))
+}
+
+// BenchmarkRawEcho is the same traffic without a gateway: what the library and the machine can do.
+func BenchmarkRawEcho(b *testing.B) {
+	answer := make([]byte, 330)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		up := websocket.Upgrader{}
+		ws, err := up.Upgrade(w, r, nil)
+		if err != nil {
+			return
+		}
+		defer ws.Close()
+		for {
+			if _, _, err := ws.ReadMessage(); err != nil {
+				return
+			}
+			if err := ws.WriteMessage(websocket.TextMessage, answer); err != nil {
+				return
+			}
+		}
+	}))
+	defer srv.Close()
+	roundTrips(b, func() *websocket.Conn {
+		ws, err := dialWith(websocket.DefaultDialer, "ws"+strings.TrimPrefix(srv.URL, "http"), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return ws
+	}, []byte(`{"type":"req","id":"1","method":"health"}`))
+}
+
+// BenchmarkChatSend is a message with its answer: response, deltas, final.
+func BenchmarkChatSend(b *testing.B) {
+	addr, _ := benchGateway(b)
+	ws := benchSocket(b, addr)
+	defer ws.Close()
+	for i := range b.N {
+		id := "k" + time.Now().Format("150405.000000000") + string(rune('a'+i%26))
+		_ = ws.WriteJSON(params{"type": "req", "id": id, "method": "chat.send", "params": params{"sessionKey": "main", "message": "hello", "idempotencyKey": id}})
+		for {
+			_, data, err := ws.ReadMessage()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if strings.Contains(string(data), `"state":"final"`) {
+				break
+			}
+		}
+	}
+}
+
+// BenchmarkIdleSockets measures what 1,000 idle, authenticated sockets cost the server: heap and stacks. The clients are bare TCP
+// connections, so that they cost next to nothing themselves.
+func BenchmarkIdleSockets(b *testing.B) {
+	addr, _ := benchGateway(b)
+	const sockets = 1_000
+	for range b.N {
+		before := inUse()
+		began := time.Now()
+		conns := make([]net.Conn, 0, sockets)
+		for range sockets {
+			ws := benchSocket(b, addr)
+			conns = append(conns, ws.NetConn())
+		}
+		took := time.Since(began)
+		after := inUse()
+		b.ReportMetric(float64(after-before)/sockets/1024, "KB/socket")
+		b.ReportMetric(sockets/took.Seconds(), "connects/s")
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}
+}
+
+func inUse() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse
+}
+
+// BenchmarkBroadcast is one event to 1,000 subscribers, until the last has it.
+func BenchmarkBroadcast(b *testing.B) {
+	addr, h := benchGateway(b)
+	const sockets = 1_000
+	var got sync.WaitGroup
+	for range sockets {
+		ws := benchSocket(b, addr)
+		defer ws.Close()
+		_ = ws.WriteMessage(websocket.TextMessage, []byte(`{"type":"req","id":"1","method":"sessions.subscribe"}`))
+		if _, _, err := ws.ReadMessage(); err != nil {
+			b.Fatal(err)
+		}
+		go func() {
+			for {
+				_, data, err := ws.ReadMessage()
+				if err != nil {
+					return
+				}
+				if strings.Contains(string(data), "sessions.changed") {
+					got.Done()
+				}
+			}
+		}()
+	}
+	for b.Loop() {
+		got.Add(sockets)
+		h.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Reason: "message"})
+		got.Wait()
+	}
+}

@@ -1,0 +1,212 @@
+package gateway_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"laneway/internal/gateway"
+)
+
+func TestLockoutHoldsForTheRightTokenToo(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")} })
+	from := func(addr, token string) (int, *frameError) {
+		ws, err := dialWith(websocket.DefaultDialer, "ws://"+b.addr, http.Header{"X-Forwarded-For": {addr}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ws.Close()
+		s := &socket{t: t, ws: ws}
+		s.read()
+		s.send(connectFrame(token))
+		f := s.read()
+		if f.OK {
+			return 0, nil
+		}
+		code, _, _ := s.closed()
+		return code, f.Error
+	}
+	for range 10 {
+		if _, e := from("203.0.113.5", "wrong"); e.Details["code"] != "AUTH_TOKEN_MISMATCH" {
+			t.Fatalf("within the allowance: %+v", e)
+		}
+	}
+	code, e := from("203.0.113.5", adminToken)
+	if code != 1008 || e == nil || e.Code != "UNAVAILABLE" || e.Details["code"] != "AUTH_RATE_LIMITED" || !e.Retryable ||
+		e.Details["recommendedNextStep"] != "wait_then_retry" || e.RetryAfterMs < 50_000 || e.RetryAfterMs > 60_000 {
+		t.Errorf("locked address: close %d, %+v", code, e)
+	}
+	if _, e := from("203.0.113.6", adminToken); e != nil {
+		t.Errorf("another address: %+v", e)
+	}
+	for range 12 {
+		_, e = from("127.0.0.1", "wrong")
+	}
+	if e.Details["code"] != "AUTH_TOKEN_MISMATCH" {
+		t.Errorf("loopback is never locked: %+v", e)
+	}
+}
+
+// No string but a credential opens the gateway, and whoever is refused hears nothing of what goes on.
+func TestWrongTokenIsNobody(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	worker := b.login(adminToken)
+	silent := b.dial()
+	for _, token := range []string{"", " ", adminToken[:20], strings.ToUpper(adminToken), adminToken + " ", " " + adminToken, adminToken + "\n", "gateway", "null"} {
+		s := b.dial()
+		f := connectFrame(token)
+		f["params"].(params)["user_id"], f["params"].(params)["owner"] = "gateway", "gateway"
+		f["params"].(params)["device"] = params{"id": "known", "token": adminToken}
+		s.send(f)
+		code, _, before := s.closed()
+		want := "AUTH_TOKEN_MISMATCH"
+		if token == "" {
+			want = "AUTH_TOKEN_MISSING"
+		}
+		if code != 1008 || len(before) != 1 || before[0].Error == nil || before[0].Error.Details["code"] != want {
+			t.Errorf("token %q: close %d after %+v, want 1008 %s", token, code, before, want)
+		}
+	}
+	worker.request("1", "chat.send", params{"sessionKey": "main", "message": "one two", "idempotencyKey": "k-1"})
+	worker.next(chatState("k-1", "final"))
+	silent.sendText("{}")
+	if _, _, before := silent.closed(); len(before) != 1 || before[0].Event != "" {
+		t.Errorf("a stranger heard %+v, want one answer and no event", before)
+	}
+}
+
+func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
+	t.Parallel()
+	named := gateway.Credential{Name: "ci", Digest: sha256.Sum256([]byte("ci-secret")), Scopes: []string{gateway.ScopeRead}}
+	src := &tokens{list: []gateway.Credential{named}}
+	b := start(t, func(c *gateway.Config) { c.Source, c.Deadlines.Watch = src, 5*time.Millisecond })
+	gone, stays := b.login("ci-secret"), b.login(adminToken)
+	src.put(nil, errors.New("the database is down"))
+	gone.must("health", nil) // a source that fails locks nobody out
+	src.put(nil, nil)
+	if code, text, _ := gone.closed(); code != 1008 || text != "credential was revoked" {
+		t.Errorf("close %d %q, want 1008", code, text)
+	}
+	stays.must("health", nil)
+	s := b.dial()
+	s.send(connectFrame("ci-secret"))
+	if f := s.read(); f.OK {
+		t.Error("a revoked credential was let in")
+	}
+	named.ExpiresAt = time.Now().Add(200 * time.Millisecond)
+	src.put([]gateway.Credential{named}, nil)
+	var expires *socket
+	eventually(t, "the new list to count", func() bool {
+		s := b.dial()
+		s.send(connectFrame("ci-secret"))
+		expires = s
+		return s.read().OK || time.Now().After(named.ExpiresAt)
+	})
+	if code, _, _ := expires.closed(); code != 1008 {
+		t.Errorf("expired: close %d, want 1008", code)
+	}
+}
+
+func TestBadConfigurationNamesEveryFault(t *testing.T) {
+	t.Parallel()
+	_, err := gateway.New(gateway.Config{
+		MaxPayload: 1, AllowedOrigins: []string{"*", "https://a.example/path"}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")},
+		Credentials: []gateway.Credential{{Name: "gateway", Digest: sha256.Sum256(nil)}, {Name: "x", Digest: sha256.Sum256([]byte("x")), Scopes: []string{"root"}}},
+	}, newHouse(t), nil)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range []string{"payload", `"*"`, "a.example/path", "trusts everybody", "empty secret", `"root"`} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not name %s: %v", part, err)
+		}
+	}
+	if _, err := gateway.New(gateway.Config{}, newHouse(t), nil); err == nil {
+		t.Error("a gateway without any credential was made")
+	}
+}
+
+func TestScopesAreAskedAndGiven(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	for _, tc := range []struct {
+		name, token string
+		asked, want []string
+	}{
+		{"nothing asked, nothing given", adminToken, nil, []string{}},
+		{"asking does not grant", readToken, []string{gateway.ScopeAdmin, gateway.ScopeWrite}, []string{}},
+		{"in the order asked, once", adminToken, []string{gateway.ScopeWrite, "operator.root", gateway.ScopeRead, gateway.ScopeWrite}, []string{gateway.ScopeWrite, gateway.ScopeRead}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := b.dial()
+			f := connectFrame(tc.token)
+			f["params"].(params)["scopes"] = append([]string{}, tc.asked...)
+			s.send(f)
+			hello := decode[struct{ Auth struct{ Scopes []string } }](t, s.read().Payload)
+			if !slices.Equal(hello.Auth.Scopes, tc.want) {
+				t.Errorf("scopes %v, want %v", hello.Auth.Scopes, tc.want)
+			}
+			if len(tc.want) > 0 {
+				return
+			}
+			if f := s.call("health", nil); f.OK || f.Error.Code != "FORBIDDEN" || f.Error.Details["missingScope"] != gateway.ScopeRead {
+				t.Errorf("health without a scope: %+v", f.Error)
+			}
+		})
+	}
+}
+
+// Every method, with every set of scopes: allowed exactly when the scope suffices.
+func TestEveryMethodNeedsItsScope(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	level := map[string]int{gateway.ScopeRead: 1, gateway.ScopeWrite: 2, gateway.ScopeAdmin: 3}
+	for _, scope := range []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin} {
+		s := b.dial()
+		f := connectFrame(adminToken)
+		f["params"].(params)["scopes"] = []string{scope}
+		s.send(f)
+		s.read()
+		for _, m := range b.srv.Methods() {
+			got := s.call(m.Name, params{"bogus": true})
+			forbidden := got.Error != nil && got.Error.Code == "FORBIDDEN"
+			if want := level[scope] < level[m.Scope]; forbidden != want {
+				t.Errorf("%s with %s: forbidden %v, want %v (%+v)", m.Name, scope, forbidden, want, got.Error)
+			}
+			if forbidden && (got.Error.Message != "missing scope: "+m.Scope || got.Error.Details["code"] != "MISSING_SCOPE") {
+				t.Errorf("%s: %+v", m.Name, got.Error)
+			}
+		}
+	}
+}
+
+// tokens is a source whose list changes.
+type tokens struct {
+	mu   sync.Mutex
+	list []gateway.Credential
+	err  error
+}
+
+func (s *tokens) Credentials(context.Context) ([]gateway.Credential, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list), s.err
+}
+
+func (s *tokens) put(list []gateway.Credential, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list, s.err = list, err
+}

@@ -1,0 +1,241 @@
+package gateway_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway"
+)
+
+func TestParamsAreCheckedInTheWordsOfTheProtocol(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	limit := func(field string, n float64) params {
+		return params{"code": "LIMIT_EXCEEDED", "field": field, "limit": n}
+	}
+	with := func(name string, v any) params {
+		p := send("main", "x", "k")
+		p[name] = v
+		return p
+	}
+	for _, tc := range []struct {
+		method  string
+		params  any
+		message string
+		details params
+	}{
+		{"nope", nil, "unknown method: nope", nil},
+		{"cron.toggle.all", params{}, "unknown method: cron.toggle.all", nil},
+		{"chat.send", params{"sessionKey": "main", "idempotencyKey": "k"}, "invalid chat.send params: must have required property 'message'", nil},
+		{"chat.send", nil, "invalid chat.send params: must have required property 'sessionKey'", nil},
+		{"chat.send", []any{}, "invalid chat.send params: must be object", nil},
+		{"chat.send", "text", "invalid chat.send params: must be object", nil},
+		{"chat.send", with("bogus", 1), "invalid chat.send params: at root: unexpected property 'bogus'", nil},
+		{"chat.send", with("Message", "x"), "invalid chat.send params: at root: unexpected property 'Message'", nil},
+		{"chat.send", with("message", 5), "invalid chat.send params: at /message: must be string", nil},
+		{"chat.send", with("message", nil), "invalid chat.send params: at /message: must be string", nil},
+		{"chat.send", with("message", " \n\t"), "invalid chat.send params: at /message: must not be blank", nil},
+		{"chat.send", with("message", strings.Repeat("é", 131_073)), "invalid chat.send params: at /message: must NOT have more than 262144 bytes", limit("message", 262_144)},
+		{"chat.send", with("timeoutMs", 1.5), "invalid chat.send params: at /timeoutMs: must be integer", nil},
+		{"chat.send", with("timeoutMs", "5"), "invalid chat.send params: at /timeoutMs: must be integer", nil},
+		{"chat.send", with("timeoutMs", -1), "invalid chat.send params: at /timeoutMs: must be >= 0", nil},
+		{"chat.send", with("timeoutMs", 86_400_001), "invalid chat.send params: at /timeoutMs: must be <= 86400000", limit("timeoutMs", 86_400_000)},
+		{"chat.send", with("timeoutMs", float64(1<<60)), "invalid chat.send params: at /timeoutMs: must be integer", nil},
+		{"chat.send", with("deliver", "yes"), "invalid chat.send params: at /deliver: must be boolean", nil},
+		{"chat.send", with("queueMode", "jump"), "invalid chat.send params: at /queueMode: must be one of queue, followup, interrupt, collect, steer", nil},
+		{"chat.send", with("attachments", []any{params{}}), "invalid chat.send params: at /attachments: attachments are not supported", nil},
+		{"chat.send", with("attachments", params{}), "invalid chat.send params: at /attachments: must be array", nil},
+		{"chat.send", with("idempotencyKey", "a:b"), "invalid chat.send params: at /idempotencyKey: must not contain ':'", nil},
+		{"chat.send", with("idempotencyKey", "a b"), "invalid chat.send params: at /idempotencyKey: must be 1 to 128 printable ASCII characters without blanks", nil},
+		{"chat.send", with("agentId", "other"), "invalid chat.send params: at /agentId: does not match the agent of the session key", nil},
+		{"chat.send", with("sessionKey", "agent:main"), "invalid chat.send params: at /sessionKey: ", nil},
+		{"chat.send", with("sessionKey", "a\u202eb"), "invalid chat.send params: at /sessionKey: ", nil},
+		{"chat.history", params{"sessionKey": "main", "limit": 1001}, "invalid chat.history params: at /limit: must be <= 1000", limit("limit", 1000)},
+		{"chat.history", params{"sessionKey": "main", "limit": 0}, "invalid chat.history params: at /limit: must be >= 1", nil},
+		{"wake", params{"mode": "later", "text": "x"}, "invalid wake params: at /mode: must be one of now, next-heartbeat", nil},
+		{"sessions.describe", params{"key": ""}, "invalid sessions.describe params: at /key: must NOT have fewer than 1 characters", nil},
+		{"health", params{"probe": 1}, "invalid health params: at /probe: must be boolean", nil},
+	} {
+		f := s.call(tc.method, tc.params)
+		if f.OK || f.Error.Code != "INVALID_REQUEST" || !strings.HasPrefix(f.Error.Message, tc.message) || f.Error.Retryable {
+			t.Errorf("%s %.60v: %+v, want %q", tc.method, tc.params, f.Error, tc.message)
+			continue
+		}
+		if !reflect.DeepEqual(f.Error.Details, tc.details) {
+			t.Errorf("%s %.60v: details %v, want %v", tc.method, tc.params, f.Error.Details, tc.details)
+		}
+	}
+	s.sendText(`{"type":"req","id":"n","method":"health","params":null}`)
+	if f := s.next(func(f frame) bool { return f.ID == "n" }); !f.OK {
+		t.Errorf("null params: %+v", f.Error)
+	}
+}
+
+func TestPublishedMembersAreTakenWithoutEffect(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	for _, m := range b.srv.Methods() {
+		p := params{}
+		for _, name := range m.Ignored {
+			p[name] = params{"any": "thing"}
+		}
+		if len(p) == 0 {
+			continue
+		}
+		f := s.call(m.Name, p)
+		if !f.OK && strings.Contains(f.Error.Message, "unexpected property") {
+			t.Errorf("%s: %s", m.Name, f.Error.Message)
+		}
+	}
+}
+
+func TestRefusalsOfTheHouseOnTheWire(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	for _, tc := range []struct {
+		err       error
+		code      string
+		details   params
+		retryable bool
+		after     int64
+	}{
+		{chat.Errorf(chat.CodeUnknownAgent, "no").With("agentId", "x"), "INVALID_REQUEST", params{"code": "UNKNOWN_AGENT_ID", "agentId": "x"}, false, 0},
+		{chat.Errorf(chat.CodeLimit, "no").With("field", "f").With("limit", 5), "INVALID_REQUEST", params{"code": "LIMIT_EXCEEDED", "field": "f", "limit": 5.0}, false, 0},
+		{chat.ErrKeyReused, "INVALID_REQUEST", params{"code": "IDEMPOTENCY_KEY_REUSED"}, false, 0},
+		{chat.ErrInvalid, "INVALID_REQUEST", nil, false, 0},
+		{chat.Errorf(chat.CodeQueueFull, "full").With("sessionKey", "s").With("cap", 10), "UNAVAILABLE", params{"code": "QUEUE_FULL", "sessionKey": "s", "cap": 10.0}, true, 1000},
+		{fmt.Errorf("receiving: %w", chat.ErrDraining), "UNAVAILABLE", params{"code": "GATEWAY_DRAINING", "reason": "gateway-restarting"}, true, 1000},
+		{chat.ErrStoreUnavailable, "UNAVAILABLE", params{"code": "DATABASE_UNAVAILABLE"}, true, 1000},
+		{chat.ErrFenced, "UNAVAILABLE", params{"code": "DATABASE_UNAVAILABLE"}, true, 1000},
+		{&chat.Error{Code: chat.CodeRateLimited, Message: "slow down", RetryAfter: 5 * time.Second}, "UNAVAILABLE", params{"code": "RATE_LIMITED"}, true, 5000},
+	} {
+		b.house.set(func() { b.house.refuse = tc.err })
+		f := s.call("chat.send", send("main", "x", "k"))
+		if f.OK || f.Error.Code != tc.code || f.Error.Retryable != tc.retryable || f.Error.RetryAfterMs != tc.after || !reflect.DeepEqual(f.Error.Details, tc.details) {
+			t.Errorf("%v: %+v, want %s %v retryable %v after %d", tc.err, f.Error, tc.code, tc.details, tc.retryable, tc.after)
+		}
+	}
+	for name, prepare := range map[string]func(){
+		"an error that nobody knows": func() { b.house.refuse = errors.New("secret: password=hunter2") },
+		"a panic":                    func() { b.house.panics = true },
+	} {
+		b.house.set(prepare)
+		f := s.call("chat.send", send("main", "x", "k"))
+		if f.OK || f.Error.Code != "UNAVAILABLE" || f.Error.Details["code"] != "INTERNAL" || f.Error.Details["errorId"] == "" || f.Error.Retryable ||
+			strings.Contains(f.Error.Message, "hunter2") {
+			t.Errorf("%s: %+v", name, f.Error)
+		}
+		b.house.set(func() { b.house.panics = false })
+	}
+	s.must("health", nil)
+}
+
+func TestCallsPerPrincipalAreLimited(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) { c.ChatsPerMinute, c.CronWritesPerMinute = 2, 1 })
+	first, second := b.login(writeToken), b.login(writeToken)
+	first.must("chat.send", send("a", "x", "k1"))
+	second.must("agent", params{"message": "x", "sessionKey": "b", "idempotencyKey": "k2"})
+	f := first.call("chat.send", send("a", "x", "k3"))
+	if f.OK || !reflect.DeepEqual(f.Error.Details, params{"code": "RATE_LIMITED", "method": "chat.send", "limit": 2.0}) || !f.Error.Retryable ||
+		f.Error.RetryAfterMs < 1000 || !strings.HasPrefix(f.Error.Message, "rate limit exceeded for chat.send; retry after ") {
+		t.Errorf("third chat of the principal: %+v", f.Error)
+	}
+	if b.house.messages["k3"] != nil {
+		t.Error("something was done")
+	}
+	b.login(adminToken).must("chat.send", send("a", "x", "k4"))
+	first.must("wake", params{"mode": "now", "text": "x"})
+	if f := first.call("wake", params{"mode": "now", "text": "x"}); f.OK || f.Error.Details["code"] != "RATE_LIMITED" {
+		t.Errorf("second wake: %+v", f.Error)
+	}
+}
+
+func TestHealthStatusAndLanes(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	b.house.set(func() {
+		b.house.channels = []chat.ChannelStatus{{ID: "telegram", AccountID: "default", Label: "Telegram", Configured: true, Running: true, Connected: true, LastPollAge: 1200 * time.Millisecond, Mode: "polling", PollOwner: "gw-1"}}
+	})
+	s := b.login(readToken)
+	h := s.must("health", params{"probe": true})
+	channel := h["channels"].(params)["telegram"].(params)
+	if h["ok"] != true || channel["lastPollAgeMs"] != 1200.0 || channel["lastError"] != nil || h["problems"] != nil || h["sessions"].(params)["path"] != "sqlite" {
+		t.Errorf("health %v", h)
+	}
+	if x := s.must("health", params{"extended": true}); len(x["problems"].([]any)) != 0 || x["nodeId"] != "gw-1" || x["database"].(params)["ok"] != true {
+		t.Errorf("extended %v", x)
+	}
+	b.house.set(func() { b.house.down = true })
+	h = s.must("health", params{"probe": true, "extended": true})
+	if _, there := h["ok"]; there || h["problems"].([]any)[0] != "database: the database cannot be reached" {
+		t.Errorf("database down: %v", h)
+	}
+	st := s.must("status", nil)
+	if st["ok"] != false || st["nodeId"] != "gw-1" || st["clients"] != 1.0 || st["agents"] != 1.0 || st["bootId"] != b.srv.BootID() ||
+		st["lanes"].(params)["main"].(params)["capacity"] != 30.0 || st["cron"].(params)["enabled"] != false || len(st["nodes"].([]any)) != 1 {
+		t.Errorf("status %v", st)
+	}
+	l := s.must("lanes.status", params{"cluster": true})
+	if l["lanes"].([]any)[0].(params)["name"] != "main" || len(l["nodes"].([]any)) != 1 || l["drops"].(params)["stale"] != 0.0 {
+		t.Errorf("lanes %v", l)
+	}
+	ch := s.must("channels.status", nil)
+	if !reflect.DeepEqual(ch["channelOrder"], []any{"web", "telegram"}) || ch["channels"].(params)["web"].(params)["connections"] != 1.0 ||
+		ch["channelAccounts"].(params)["telegram"].([]any)[0].(params)["pollOwner"] != "gw-1" {
+		t.Errorf("channels %v", ch)
+	}
+}
+
+func TestListsForTerminalClients(t *testing.T) {
+	t.Parallel()
+	s := start(t).login(readToken)
+	for method, want := range map[string]string{
+		"question.list":        `{"questions":[]}`,
+		"plugin.approval.list": `[]`,
+		"taskSuggestions.list": `{"suggestions":[]}`,
+		"agents.list":          `{"defaultId":"main","mainKey":"main","scope":"per-sender","agents":[{"id":"main","kind":"agent","name":"Echo","model":{"primary":"echo-1"}}]}`,
+		"commands.list": `{"commands":[{"name":"stop","textAliases":["/stop"],"description":"Stop the oldest running turn.","category":"session","source":"native","scope":"both","acceptsArgs":false},` +
+			`{"name":"cron","textAliases":["/cron","/jobs"],"description":"Jobs.","category":"management","source":"native","scope":"both","acceptsArgs":true,"args":[{"name":"args","description":"add …","type":"string","required":false}]}]}`,
+	} {
+		if f := s.call(method, nil); string(f.Payload) != want {
+			t.Errorf("%s: %s %+v\nwant %s", method, f.Payload, f.Error, want)
+		}
+	}
+}
+
+func TestChangesOfHealthAndLanesAreTold(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })
+	plain, full := b.login(readToken), b.login(adminToken, "laneway-ext")
+	b.house.set(func() { b.house.down = true })
+	f := plain.next(func(f frame) bool { return f.Event == "health" })
+	if f.StateVersion["health"] != 1 || strings.Contains(string(f.Payload), `"ok"`) || strings.Contains(string(f.Payload), "problems") {
+		t.Errorf("health event %+v %s", f, f.Payload)
+	}
+	if x := full.next(func(f frame) bool { return f.Event == "health" }); !strings.Contains(string(x.Payload), "problems") {
+		t.Errorf("extended health event %s", x.Payload)
+	}
+	b.house.set(func() { b.house.down = false })
+	if f := plain.next(func(f frame) bool { return f.Event == "health" }); f.StateVersion["health"] != 2 || !strings.HasPrefix(string(f.Payload), `{"ok":true`) {
+		t.Errorf("second health event %+v %s", f, f.Payload)
+	}
+	full.must("chat.send", send("main", "wait", "r"))
+	full.next(func(f frame) bool {
+		p := decode[struct{ Sessions struct{ Running int } }](t, f.Payload)
+		return f.Event == "lanes" && p.Sessions.Running == 1
+	})
+	b.house.proceed()
+	plain.request("end", "health", nil)
+	if f := plain.next(func(f frame) bool { return f.Event == "lanes" || f.ID == "end" }); f.Event == "lanes" {
+		t.Error("lanes was sent to a client that does not know it")
+	}
+}

@@ -1,0 +1,183 @@
+package gateway_test
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"laneway/internal/chat"
+)
+
+// A principal that sees its own only finds no trace of others.
+func TestOwnVisibilityHidesTheRest(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	anna, otto, admin := b.login(annaToken), b.login(ottoToken), b.login(adminToken)
+	otto.must("sessions.subscribe", nil)
+	anna.must("chat.send", send("diary", "dear diary", "a1"))
+	anna.next(chatState("a1", "final"))
+	otto.request("quiet", "health", nil)
+	if f := otto.read(); f.ID != "quiet" {
+		t.Errorf("otto heard of anna's run: %s %s", f.Event, f.Payload)
+	}
+	for name, p := range map[string]params{
+		"chat.send":         send("diary", "hello", "o1"),
+		"chat.abort":        {"sessionKey": "diary"},
+		"chat.history":      {"sessionKey": "diary"},
+		"agent":             {"sessionKey": "diary", "message": "x", "idempotencyKey": "o2"},
+		"wake":              {"sessionKey": "diary", "mode": "now", "text": "x"},
+		"sessions.describe": {"key": "diary"},
+		"sessions.reset":    {"key": "diary"},
+		"sessions.delete":   {"key": "diary"},
+	} {
+		f := otto.call(name, p)
+		if f.OK || f.Error.Code != "INVALID_REQUEST" || !reflect.DeepEqual(f.Error.Details, params{"code": "SESSION_NOT_FOUND", "key": "agent:main:diary"}) {
+			t.Errorf("%s on somebody else's session: %s %+v", name, f.Payload, f.Error)
+		}
+	}
+	if got := otto.must("sessions.list", nil); got["totalCount"] != 0.0 {
+		t.Errorf("otto's sessions: %v", got)
+	}
+	if got := admin.must("sessions.list", nil); got["totalCount"] != 1.0 {
+		t.Errorf("all sessions: %v", got)
+	}
+	otto.must("chat.send", send("notes", "mine", "o3"))
+	if f := otto.next(func(f frame) bool { return f.Event == "chat" }); strings.Contains(string(f.Payload), "diary") {
+		t.Errorf("otto got %s", f.Payload)
+	}
+	if by := b.house.callers[0]; by.Principal != "anna" || !by.Own || len(by.Scopes) != 3 {
+		t.Errorf("caller %+v", by)
+	}
+}
+
+func TestHistoryByCursorGivesEveryMessageOnce(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	say := func(id string) {
+		s.must("chat.send", send("main", "text of "+id, id))
+		s.next(chatState(id, "final"))
+	}
+	empty := s.must("chat.history", params{"sessionKey": "main"})
+	cursor := empty["deltaCursor"].(string)
+	if cursor != "m:0" || len(empty["messages"].([]any)) != 0 || empty["totalMessages"] != 0.0 {
+		t.Errorf("unknown session: %v", empty)
+	}
+	for i := range 5 {
+		say("m" + strconv.Itoa(i))
+	}
+	var got []string
+	for {
+		h := s.must("chat.history", params{"sessionKey": "main", "cursor": cursor, "limit": 3})
+		if h["kind"] != "delta" {
+			t.Fatalf("history %v", h)
+		}
+		for _, m := range h["messages"].([]any) {
+			got = append(got, m.(params)["content"].([]any)[0].(params)["text"].(string))
+		}
+		cursor = h["deltaCursor"].(string)
+		if len(h["messages"].([]any)) == 0 {
+			break
+		}
+	}
+	if len(got) != 10 || got[0] != "text of m0" || got[9] != "text of m4" {
+		t.Errorf("messages %q", got)
+	}
+	page := s.must("chat.history", params{"sessionKey": "main", "limit": 2, "offset": 1, "maxChars": 4})
+	messages := page["messages"].([]any)
+	first := messages[0].(params)
+	if len(messages) != 2 || page["hasMore"] != true || page["totalMessages"] != 10.0 || first["seq"] != 8.0 ||
+		first["content"].([]any)[0].(params)["text"] != "text..." {
+		t.Errorf("page %v", page)
+	}
+	if mark := messages[1].(params)["__openclaw"].(params); mark["idempotencyKey"] != "m4:user" || mark["id"] != "m-9" {
+		t.Errorf("mark %v", mark)
+	}
+	s.must("sessions.reset", params{"key": "main"})
+	if h := s.must("chat.history", params{"sessionKey": "main", "cursor": cursor}); h["kind"] != "reset" || len(h) != 1 {
+		t.Errorf("after a reset: %v", h)
+	}
+	if h := s.must("chat.history", params{"sessionKey": "main", "cursor": "rubbish"}); h["kind"] != "reset" {
+		t.Errorf("a cursor that is none: %v", h)
+	}
+}
+
+func TestListAnswersAreCutAtFourMebibytes(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	b.house.set(func() {
+		room := b.house.room(chat.MainKey("main"), "gateway")
+		for range 50 {
+			room.add(chat.TranscriptEntry{Role: chat.RoleAssistant, Text: strings.Repeat("x", 200_000)})
+		}
+	})
+	f := s.call("chat.history", params{"sessionKey": "main", "limit": 1000, "maxChars": 500_000})
+	h := decode[params](t, f.Payload)
+	if n := len(f.Payload); n > 4<<20+8192 || h["hasMore"] != true || len(h["messages"].([]any)) != 20 {
+		t.Errorf("%d bytes, %d messages, hasMore %v; want at most 4 MiB and more to come", n, len(h["messages"].([]any)), h["hasMore"])
+	}
+	if last := h["messages"].([]any)[19].(params); last["seq"] != 50.0 {
+		t.Errorf("the newest message is missing: seq %v", last["seq"])
+	}
+}
+
+func TestSessionsMethods(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	for _, k := range []string{"main", "telegram:group:-100:topic:7"} {
+		s.must("chat.send", send(k, "hi", strings.ReplaceAll(k, ":", "-")))
+		s.next(chatState(strings.ReplaceAll(k, ":", "-"), "final"))
+	}
+	list := s.must("sessions.list", params{"limit": 1, "includeGlobal": true, "sortBy": "updatedAt", "activeMinutes": 5})
+	if list["count"] != 1.0 || list["totalCount"] != 2.0 || list["hasMore"] != true || list["nextOffset"] != 1.0 || list["limitApplied"] != 1.0 {
+		t.Errorf("list %v", list)
+	}
+	list = s.must("sessions.list", params{"offset": 1})
+	row := list["sessions"].([]any)[0].(params)
+	if row["key"] != "agent:main:telegram:group:-100:topic:7" || row["kind"] != "group" || row["channel"] != "telegram" || row["isMain"] != false || list["nextOffset"] != nil {
+		t.Errorf("row %v of %v", row, list)
+	}
+	if got := s.must("sessions.describe", params{"key": "main"}); got["session"].(params)["isMain"] != true || got["session"].(params)["lane"] != "main" {
+		t.Errorf("describe %v", got)
+	}
+	if got := s.must("sessions.describe", params{"key": "none"}); got["session"] != nil {
+		t.Errorf("describe of nothing %v", got)
+	}
+	if got := s.must("sessions.subscribe", params{"limit": 5}); got["subscribed"] != true || got["list"].(params)["count"] != 2.0 {
+		t.Errorf("subscribe with a list %v", got)
+	}
+	reset := params{"key": "main", "reason": "new", "idempotencyKey": "once"}
+	id := s.must("sessions.reset", reset)["entry"].(params)["sessionId"]
+	if again := s.must("sessions.reset", reset)["entry"].(params)["sessionId"]; again != id {
+		t.Errorf("a repeated reset made %v after %v", again, id)
+	}
+	if f := s.call("sessions.reset", params{"key": "other", "idempotencyKey": "once"}); f.OK || f.Error.Details["code"] != "IDEMPOTENCY_KEY_REUSED" {
+		t.Errorf("same key, other params: %+v", f.Error)
+	}
+	if f := s.call("sessions.delete", params{"key": "main", "expectedSessionId": "old"}); f.OK || f.Error.Details["code"] != "CONFLICT" {
+		t.Errorf("delete of another transcript: %+v", f.Error)
+	}
+	if got := s.must("sessions.delete", params{"key": "main"}); got["deleted"] != true || got["key"] != "agent:main:main" || len(got["archived"].([]any)) != 0 {
+		t.Errorf("delete %v", got)
+	}
+	if got := s.must("sessions.delete", params{"key": "main"}); got["deleted"] != false {
+		t.Errorf("delete of nothing %v", got)
+	}
+}
+
+func TestEventsGoToTheSenderAndSubscribersOnly(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	sender, subscriber, other := b.login(adminToken), b.login(adminToken), b.login(adminToken)
+	subscriber.must("sessions.subscribe", nil)
+	sender.must("chat.send", send("main", "hello", "r"))
+	sender.next(chatState("r", "final"))
+	subscriber.next(chatState("r", "final"))
+	other.request("h", "health", nil)
+	if f := other.read(); f.ID != "h" {
+		t.Errorf("a connection that neither sent nor subscribed got %s", f.Event)
+	}
+}

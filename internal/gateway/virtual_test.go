@@ -1,0 +1,339 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway"
+)
+
+// pipes is a listener of in-memory connections, so that the real deadlines can be tested in virtual time.
+type pipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+type pipeAddr struct{}
+
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return "pipe" }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	select {
+	case <-p.done:
+	default:
+		close(p.done)
+	}
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return pipeAddr{} }
+
+// bubble is a test in virtual time.
+type bubble struct {
+	*testing.T
+	house *house
+	open  func() *socket // a client that has read the challenge
+}
+
+// virtual runs f in a bubble with a gateway that has all its real deadlines.
+func virtual(t *testing.T, f func(t *bubble)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		srv, err := gateway.New(gateway.Config{Version: "0.1.0", Credentials: credentials()}, h, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- srv.Serve(ctx, l) }()
+		open := func() *socket {
+			dialer := websocket.Dialer{NetDialContext: func(context.Context, string, string) (net.Conn, error) {
+				here, there := net.Pipe()
+				l.conns <- there
+				return here, nil
+			}}
+			ws, err := dialWith(&dialer, "ws://localhost/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := &socket{t: t, ws: ws, patience: time.Hour}
+			s.read()
+			return s
+		}
+		f(&bubble{T: t, house: h, open: open})
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+}
+
+// pass lets virtual time go by.
+func pass(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	<-t.C
+}
+
+func (s *socket) login(token string) *socket {
+	s.send(connectFrame(token))
+	if f := s.read(); !f.OK {
+		s.t.Fatalf("connect: %+v", f.Error)
+	}
+	return s
+}
+
+func TestClientThatSaysNothingIsClosedAfterFifteenSeconds(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open()
+		began := time.Now()
+		code, text, _ := s.closed()
+		if took := time.Since(began); code != 1000 || text != "connect timeout" || took != 15*time.Second {
+			t.Errorf("close %d %q after %s, want 1000 after 15s", code, text, took)
+		}
+	})
+}
+
+func TestTicksComeEveryThirtySeconds(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
+		began := time.Now()
+		for i := 1; i <= 5; i++ {
+			f := s.next(func(f frame) bool { return f.Event == "tick" })
+			if at := time.Since(began); at != time.Duration(i)*30*time.Second {
+				t.Errorf("tick %d after %s", i, at)
+			}
+			if ts := decode[struct{ TS int64 }](t.T, f.Payload).TS; ts != time.Now().UnixMilli() {
+				t.Errorf("tick says %d, it is %d", ts, time.Now().UnixMilli())
+			}
+		}
+		s.ws.Close()
+	})
+}
+
+func TestHealthIsToldAtLeastEveryMinute(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
+		began := time.Now()
+		s.next(func(f frame) bool { return f.Event == "health" })
+		s.next(func(f frame) bool { return f.Event == "health" })
+		if took := time.Since(began); took > 2*time.Minute {
+			t.Errorf("two health events took %s", took)
+		}
+		s.ws.Close()
+	})
+}
+
+func TestPongIsMissedFortyFiveSecondsAfterTheStart(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
+		pinged := time.Time{}
+		s.ws.SetPingHandler(func(string) error {
+			if pinged.IsZero() {
+				pinged = time.Now()
+			}
+			return nil
+		})
+		began := time.Now()
+		for {
+			_, err := s.tryRead()
+			if err == nil {
+				continue
+			}
+			var ce *websocket.CloseError
+			if errors.As(err, &ce) && ce.Code != websocket.CloseAbnormalClosure {
+				t.Errorf("closed with a frame: %v", err)
+			}
+			break
+		}
+		if ping, end := pinged.Sub(began), time.Since(pinged); ping != 20*time.Second || end != 25*time.Second {
+			t.Errorf("ping after %s, end %s after it; want 20s and 25s", ping, end)
+		}
+	})
+}
+
+func TestStartedMessageHasThirtySeconds(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
+		began := time.Now()
+		s.sendRaw(rawFrame(0x1, []byte(`{"type":`)))
+		code, _, _ := s.closed()
+		if took := time.Since(began); code != 1008 || took != 30*time.Second {
+			t.Errorf("close %d after %s, want 1008 after 30s", code, took)
+		}
+	})
+}
+
+func TestRequestIsAnsweredWithinTwentyFiveSeconds(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
+		block := make(chan struct{})
+		t.house.set(func() { t.house.block = block })
+		began := time.Now()
+		f := s.call("chat.send", send("main", "x", "k"))
+		if took := time.Since(began); f.OK || f.Error.Details["code"] != "REQUEST_TIMEOUT" || took != 25*time.Second {
+			t.Errorf("%+v after %s, want REQUEST_TIMEOUT after 25s", f.Error, took)
+		}
+		close(block)
+		s.next(chatState("k", "final"))
+		s.ws.Close()
+	})
+}
+
+// stream publishes one delta of a run that has said text so far.
+func stream(h *house, run string, seq int64, text, delta string) {
+	h.publish(chat.Event{Kind: chat.EventDelta, Session: chat.MainKey("main"), RunID: run, Seq: seq, Text: text, Delta: delta})
+}
+
+func TestDeltasOfARunAreSpacedAndMerged(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
+		s.must("sessions.subscribe", nil)
+		began := time.Now()
+		said := make(chan struct{})
+		go func() {
+			defer close(said)
+			text := ""
+			for i := range 100 {
+				text += "x"
+				stream(t.house, "r", int64(i+1), text, "x")
+				pass(5 * time.Millisecond) // virtual
+			}
+			t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "r", Seq: 101, Text: text})
+		}()
+		text, last, n := "", time.Time{}, 0
+		for {
+			f := s.next(func(f frame) bool { return f.Event == "chat" })
+			e := decode[chatEvent](t.T, f.Payload)
+			if e.State == "final" {
+				break
+			}
+			if gap := time.Since(last); !last.IsZero() && gap < 40*time.Millisecond {
+				t.Errorf("delta %d came %s after the one before", n, gap)
+			}
+			if n == 0 && time.Since(began) != 0 {
+				t.Errorf("the first delta waited %s", time.Since(began))
+			}
+			text += e.DeltaText
+			last = time.Now()
+			n++
+			if e.text() != text || e.Replace {
+				t.Errorf("delta %s does not continue %q", f.Payload, text)
+			}
+		}
+		<-said
+		if len(text) != 100 || n < 10 || n > 14 {
+			t.Errorf("%d characters in %d deltas, want 100 in about 13", len(text), n)
+		}
+		s.ws.Close()
+	})
+}
+
+func TestLongTextIsSentFourTimesASecond(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		s := t.open().login(adminToken)
+		s.must("sessions.subscribe", nil)
+		long := strings.Repeat("x", 16<<10)
+		stream(t.house, "r", 1, long, long)
+		s.next(chatState("r", "delta"))
+		began := time.Now()
+		stream(t.house, "r", 2, long+"y", "y")
+		stream(t.house, "r", 3, long+"yz", "z")
+		e := decode[chatEvent](t.T, s.next(chatState("r", "delta")).Payload)
+		if took := time.Since(began); took != 250*time.Millisecond || e.DeltaText != "yz" || e.Seq != 3 {
+			t.Errorf("%q (seq %d) after %s, want yz after 250ms", e.DeltaText, e.Seq, took)
+		}
+		s.ws.Close()
+	})
+}
+
+// A reader that stops is told so, or cut off; the others notice nothing, and nothing is missing afterwards.
+func TestSlowReaderIsTold(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		slow, quick := t.open().login(adminToken), t.open().login(adminToken)
+		slow.must("sessions.subscribe", nil)
+		quick.must("sessions.subscribe", nil)
+		read := make(chan int, 1)
+		go func() {
+			n := 0
+			for {
+				f, err := quick.tryRead()
+				if err != nil || isEvent("chat", "end")(f) {
+					read <- n
+					return
+				}
+				if f.Event == "chat" {
+					n++
+				}
+			}
+		}()
+		began := time.Now()
+		payload := strings.Repeat("x", 64<<10)
+		for i := range 160 { // 10 MiB: over the limit of 8 MiB, not over twice of it
+			t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
+		}
+		t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "end", Text: "end"})
+		if n := <-read; n != 160 {
+			t.Errorf("the quick reader got %d of 160 events", n)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the quick reader was held up for %s", took)
+		}
+		pass(20 * time.Second) // virtual; the connection must be gone by then
+		_ = slow.ws.SetReadDeadline(time.Now().Add(time.Minute))
+		_, err := io.Copy(io.Discard, slow.ws.NetConn())
+		if isTimeoutError(err) {
+			t.Error("the slow reader is still connected after 20s")
+		}
+		t.open().login(adminToken).ws.Close()
+		quick.ws.Close()
+	})
+}
+
+func TestBufferOverTwiceItsLimitClosesAtOnce(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		slow := t.open().login(adminToken)
+		slow.must("sessions.subscribe", nil)
+		payload := strings.Repeat("x", 1<<20)
+		for i := range 20 {
+			t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
+		}
+		pass(2 * time.Second) // virtual: a second to write the close frame, then the end
+		_ = slow.ws.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := io.Copy(io.Discard, slow.ws.NetConn()); isTimeoutError(err) {
+			t.Error("the slow reader is still connected after 2s")
+		}
+	})
+}

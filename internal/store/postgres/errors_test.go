@@ -1,0 +1,91 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"laneway/internal/chat"
+)
+
+func TestTranslate(t *testing.T) {
+	t.Parallel()
+	code := func(code string) error { return fmt.Errorf("exec: %w", &pgconn.PgError{Code: code}) }
+	for name, tt := range map[string]struct {
+		err        error
+		want       error
+		sentence   string
+		repeatable bool
+	}{
+		"fence":           {err: code("22012"), want: chat.ErrFenced},
+		"read-only":       {err: code("25006"), want: chat.ErrStoreUnavailable, sentence: sentenceReadOnly},
+		"disk full":       {err: code("53100"), want: chat.ErrStoreUnavailable, sentence: sentenceFull},
+		"connections":     {err: code("53300"), want: chat.ErrStoreUnavailable, sentence: sentenceTooMany},
+		"out of memory":   {err: code("53200"), want: chat.ErrStoreUnavailable, sentence: sentenceScarce},
+		"I/O error":       {err: code("58030"), want: chat.ErrStoreUnavailable, sentence: sentenceScarce},
+		"shutdown":        {err: code("57P01"), want: chat.ErrStoreUnavailable, sentence: sentenceRestart, repeatable: true},
+		"starting":        {err: code("57P03"), want: chat.ErrStoreUnavailable, sentence: sentenceRestart, repeatable: true},
+		"timeout":         {err: code("57014"), want: chat.ErrStoreUnavailable, sentence: sentenceSlow},
+		"lock timeout":    {err: code("55P03"), want: chat.ErrStoreUnavailable, sentence: sentenceSlow},
+		"password":        {err: code("28P01"), want: chat.ErrStoreUnavailable, sentence: sentenceRefused},
+		"no database":     {err: code("3D000"), want: chat.ErrStoreUnavailable, sentence: sentenceRefused},
+		"no table":        {err: code("42P01"), want: chat.ErrStoreUnavailable, sentence: sentenceSchema},
+		"protocol":        {err: code("08006"), want: chat.ErrStoreUnavailable, sentence: sentenceAway},
+		"end of stream":   {err: io.ErrUnexpectedEOF, want: chat.ErrStoreUnavailable, sentence: sentenceAway, repeatable: true},
+		"closed":          {err: net.ErrClosed, want: chat.ErrStoreUnavailable, sentence: sentenceAway, repeatable: true},
+		"deadlock":        {err: code("40P01"), want: chat.ErrStoreUnavailable, sentence: sentenceSlow, repeatable: true},
+		"serialization":   {err: code("40001"), want: chat.ErrStoreUnavailable, sentence: sentenceSlow, repeatable: true},
+		"syntax":          {err: code("42601")},
+		"cancelled":       {err: context.Canceled, want: context.Canceled},
+		"application":     {err: chat.ErrQueueFull, want: chat.ErrQueueFull},
+		"somebody's chat": {err: &pgconn.PgError{Code: "23505", ConstraintName: "outbox_under_way"}, repeatable: true},
+		"duplicate":       {err: &pgconn.PgError{Code: "23505", ConstraintName: "inbox_dedupe"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := translate(tt.err)
+			if tt.want != nil && !errors.Is(got, tt.want) {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+			if tt.want == nil && !errors.Is(got, tt.err) {
+				t.Errorf("got %v, want it unchanged", got)
+			}
+			if app, ok := errors.AsType[*chat.Error](got); tt.sentence != "" && (!ok || app.Message != tt.sentence || !app.Retryable) {
+				t.Errorf("got %#v, want a retryable error that says %q", got, tt.sentence)
+			}
+			if repeatable(tt.err) != tt.repeatable {
+				t.Errorf("repeatable is %v", !tt.repeatable)
+			}
+		})
+	}
+	if translate(nil) != nil {
+		t.Error("no error became one")
+	}
+}
+
+func TestCleanKeepsWhatPostgresTakes(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"": "", "plain": "plain", "a\x00b": "ab", "caf\xe9": "caf\uFFFD", "日本 🙂": "日本 🙂",
+	} {
+		if got := clean(in); got != want {
+			t.Errorf("clean(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestKeysReadBack(t *testing.T) {
+	t.Parallel()
+	for _, key := range []chat.SessionKey{
+		chat.MainKey("main"), chat.PeerKey("a-b", "telegram:7", "group", "-100", "5"), {Agent: "x", Rest: "api:://:"},
+	} {
+		if got := parseKey(key.String()); got != key {
+			t.Errorf("got %+v, want %+v", got, key)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/testpg"
+)
+
+func benchStores(b *testing.B, f func(b *testing.B, database string)) {
+	b.Helper()
+	b.Run("sqlite", func(b *testing.B) { f(b, "") })
+	b.Run("postgres", func(b *testing.B) { f(b, testpg.DB(b)) })
+}
+
+// BenchmarkMessage sends messages one by one through the real gateway, idle otherwise: WebSocket, durable inbox, turn, answer. It reports the time to
+// the start of the turn and to the complete answer.
+func BenchmarkMessage(b *testing.B) {
+	benchStores(b, func(b *testing.B, database string) {
+		g := Install(b, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0}\n")
+		g.Start()
+		type mark struct {
+			run   string
+			final bool
+			at    time.Time
+		}
+		marks := make(chan mark, 64)
+		c, err := Dial(g.URL(), g.Token(), func(e Event) {
+			at := time.Now()
+			var p struct {
+				RunID, State, Stream string
+				Data                 struct{ Phase string }
+			}
+			if json.Unmarshal(e.Payload, &p) != nil || p.RunID == "" {
+				return
+			}
+			switch {
+			case e.Name == "agent" && p.Data.Phase == "start":
+				marks <- mark{p.RunID, false, at}
+			case e.Name == "chat" && p.State == "final":
+				marks <- mark{p.RunID, true, at}
+			}
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer c.Close()
+		var starts, ends []time.Duration
+		b.ResetTimer()
+		for i := range b.N {
+			key := "b" + strconv.Itoa(i)
+			sent := time.Now()
+			if _, err := c.Call("chat.send", map[string]any{"sessionKey": "agent:main:bench", "message": "hello", "idempotencyKey": key}, 10*time.Second); err != nil {
+				b.Fatal(err)
+			}
+			for done := false; !done; {
+				m := <-marks
+				if m.run != key {
+					continue
+				}
+				if done = m.final; done {
+					ends = append(ends, m.at.Sub(sent))
+				} else {
+					starts = append(starts, m.at.Sub(sent))
+				}
+			}
+		}
+		b.StopTimer()
+		report(b, "start", starts)
+		report(b, "answer", ends)
+	})
+}
+
+func report(b *testing.B, what string, d []time.Duration) {
+	b.Helper()
+	if len(d) == 0 {
+		return
+	}
+	slices.Sort(d)
+	at := func(q float64) float64 { return float64(d[int(q*float64(len(d)-1))].Microseconds()) / 1000 }
+	b.ReportMetric(at(0.50), what+"_p50_ms")
+	b.ReportMetric(at(0.99), what+"_p99_ms")
+}
+
+// BenchmarkStart starts the gateway on an empty data directory and asks one thing; it reports the memory that it then has.
+func BenchmarkStart(b *testing.B) {
+	benchStores(b, func(b *testing.B, database string) {
+		Binary(b)
+		var took []time.Duration
+		var rss int
+		for i := range b.N {
+			g := Install(b, database, "agents: {main: {runner: echo}}\nlimits: {requests: 0}\n")
+			began := time.Now()
+			g.Start()
+			c, err := Dial(g.URL(), g.Token(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			_, err = c.Call("agent", map[string]any{"message": "hello", "idempotencyKey": fmt.Sprintf("s%d", i)}, 10*time.Second)
+			if err != nil {
+				b.Fatal(err)
+			}
+			answered(b, c)
+			took = append(took, time.Since(began))
+			rss = max(rss, residentKB(b, g))
+			c.Close()
+			g.Kill()
+		}
+		report(b, "first_answer", took)
+		b.ReportMetric(float64(rss)/1024, "rss_MB")
+	})
+}
+
+// answered waits until the main session has an answer.
+func answered(b *testing.B, c *Client) {
+	b.Helper()
+	for {
+		raw, err := c.Call("chat.history", map[string]any{"sessionKey": "main"}, 10*time.Second)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if strings.Contains(string(raw), `"assistant"`) {
+			return
+		}
+	}
+}
+
+// residentKB is the resident memory of the gateway in KiB.
+func residentKB(b *testing.B, g *Gateway) int {
+	b.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(g.current().cmd.Process.Pid), "status"))
+	if err != nil {
+		return 0 // a system without /proc: no figure
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
+			if err != nil {
+				b.Fatal(err)
+			}
+			return n
+		}
+	}
+	return 0
+}

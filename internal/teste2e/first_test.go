@@ -1,0 +1,218 @@
+package teste2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"laneway/internal/testmodel"
+)
+
+func withTimeout(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// TestAStrangersFirstConversation is what the README promises: serve without any configuration, send, chat, status, health.
+func TestAStrangersFirstConversation(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "")
+		began := time.Now()
+		g.Start()
+		t.Logf("listens after %s", time.Since(began).Round(time.Millisecond))
+		ctx := withTimeout(t, time.Minute)
+		out, errs, code := g.CLI(ctx, "", "send", "hello")
+		if out != "hello\n" || code != 0 {
+			t.Errorf("send printed %q %q, code %d", out, errs, code)
+		}
+		out, errs, code = g.CLI(ctx, "from stdin", "send", "-")
+		if out != "from stdin\n" || code != 0 {
+			t.Errorf("send - printed %q %q, code %d", out, errs, code)
+		}
+		out, errs, code = g.CLI(ctx, "how are you\n/queue\n", "chat")
+		if !strings.Contains(out, "how are you") || !strings.Contains(out, "Mode queue") || code != 0 {
+			t.Errorf("chat printed %q %q, code %d", out, errs, code)
+		}
+		out, errs, code = g.CLI(ctx, "", "status", "--json")
+		if !strings.Contains(out, `"lanes"`) || code != 0 {
+			t.Errorf("status printed %q %q, code %d", out, errs, code)
+		}
+		out, errs, code = g.CLI(ctx, "", "sessions", "show", "main")
+		if !strings.Contains(out, "how are you") || code != 0 {
+			t.Errorf("sessions show printed %q %q, code %d", out, errs, code)
+		}
+		if _, errs, code = g.CLI(ctx, "", "health"); code != 0 {
+			t.Errorf("health: %q, code %d", errs, code)
+		}
+		if code, body := g.Get("/healthz"); code != 200 || !strings.Contains(body, `"ok":true`) {
+			t.Errorf("/healthz: %d %s", code, body)
+		}
+		if code, body := g.Get("/readyz"); code != 200 {
+			t.Errorf("/readyz: %d %s", code, body)
+		}
+		g.Kill()
+		g.Start()
+		out, _, _ = g.CLI(ctx, "", "sessions", "show", "main")
+		if !strings.Contains(out, "hello") {
+			t.Errorf("after kill -9 the history is %q", out)
+		}
+		OpenOracle(t, g, database).Check(15 * time.Second)
+	})
+}
+
+// TestARealProgramAnswers puts programs behind the gateway in one line each.
+func TestARealProgramAnswers(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(t.TempDir(), "agent.sh")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nread line\necho \"you said: $line\"\nsleep 0.2\necho \"in $LANEWAY_SESSION\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for spec, want := range map[string]string{
+		"command:cat":       "hello",
+		"command:" + script: "you said: hello\nin agent:main:main",
+		`command:python3 -c "import sys; print(sys.stdin.read().upper())"`: "HELLO",
+	} {
+		g := Install(t, "", "", "--agent", spec)
+		g.Start()
+		out, errs, code := g.CLI(withTimeout(t, time.Minute), "", "send", "hello")
+		if strings.TrimSpace(out) != want || code != 0 {
+			t.Errorf("%s answered %q %q, code %d; want %q", spec, out, errs, code, want)
+		}
+	}
+}
+
+// TestBrokenAgentsHaveOneSentenceAndHarmNobody runs programs and endpoints that fail beside a session that works.
+func TestBrokenAgentsHaveOneSentenceAndHarmNobody(t *testing.T) {
+	t.Parallel()
+	model := testmodel.Start(t)
+	config := fmt.Sprintf(`
+agents:
+  main: {runner: echo}
+  missing: {runner: command, command: ["/no/such/program"]}
+  failing: {runner: command, command: ["sh", "-c", "echo broken pipe in tank >&2; exit 3"]}
+  model: {runner: openai, model: test, base_url: "%s", retries: 0, first_byte_timeout: 2s, silence_timeout: 2s}
+`, model.URL()+"/v1")
+	g := Install(t, "", config)
+	g.Start()
+	ctx := withTimeout(t, 2*time.Minute)
+	for agent, part := range map[string]string{"missing": "program", "failing": "broken pipe in tank"} {
+		_, errs, code := g.CLI(ctx, "", "send", "--agent", agent, "hello")
+		if code != 1 || !strings.Contains(errs, part) || strings.Count(strings.TrimSpace(errs), "\n") > 0 {
+			t.Errorf("agent %s: %q, code %d; want one sentence with %q", agent, errs, code, part)
+		}
+	}
+	for name, reply := range map[string]testmodel.Reply{
+		"500": {Status: 500}, "hang": {HangFirst: true}, "silence": {Pieces: []string{"half"}, Hang: true}, "cut": {Pieces: []string{"half"}, Cut: true},
+	} {
+		model.Answer(func(testmodel.Call) testmodel.Reply { return reply })
+		_, errs, code := g.CLI(ctx, "", "send", "--agent", "model", "hello")
+		if code != 1 || strings.TrimSpace(errs) == "" || strings.Count(strings.TrimSpace(errs), "\n") > 0 {
+			t.Errorf("endpoint with %s: %q, code %d; want one sentence", name, errs, code)
+		}
+	}
+	model.Answer(func(testmodel.Call) testmodel.Reply { return testmodel.Reply{Pieces: []string{"an ", "answer"}} })
+	if out, errs, code := g.CLI(ctx, "", "send", "--agent", "model", "hello"); strings.TrimSpace(out) != "an answer" || code != 0 {
+		t.Errorf("the endpoint that is well again: %q %q, code %d", out, errs, code)
+	}
+	if out, _, code := g.CLI(ctx, "", "send", "hello"); out != "hello\n" || code != 0 {
+		t.Errorf("another agent: %q, code %d", out, code)
+	}
+	OpenOracle(t, g, "").Check(15 * time.Second)
+}
+
+// TestStartsThatAreRefused names what is wrong and changes nothing.
+func TestStartsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	first := Install(t, "", "")
+	first.Start()
+	for name, c := range map[string]struct {
+		g    *Gateway
+		want string
+		code int
+	}{
+		"second process":  {second(t, first), "--database", 1},
+		"no database":     {Install(t, "postgres://laneway@127.0.0.1:1/none?sslmode=disable", ""), "database", 1},
+		"unknown key":     {Install(t, "", "qeue: {cap: 3}\n"), "qeue", 78},
+		"bad lane":        {Install(t, "", "lanes: {main: 0}\n"), "lanes.main", 78},
+		"public, no TLS":  {Install(t, "", "", "--listen", "0.0.0.0:0"), "TLS", 78},
+		"hold < debounce": {Install(t, "", "queue: {debounce_ms: 800, debounce_max_ms: 100}\n"), "debounce_max_ms", 78},
+		"unknown flag":    {Install(t, "", "", "--no-auth"), "no-auth", 2},
+	} {
+		err := c.g.TryStart()
+		if err == nil {
+			t.Errorf("%s: it started", name)
+			continue
+		}
+		code := c.g.current().cmd.ProcessState.ExitCode()
+		if code != c.code || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: exit code %d, want %d and %q in\n%v", name, code, c.code, c.want, err)
+		}
+	}
+	if out, _, code := first.CLI(withTimeout(t, time.Minute), "", "send", "still here"); out != "still here\n" || code != 0 {
+		t.Errorf("the first process was harmed: %q, code %d", out, code)
+	}
+}
+
+func second(t *testing.T, first *Gateway) *Gateway {
+	t.Helper()
+	g := Install(t, "", "")
+	for i, v := range g.env {
+		if strings.HasPrefix(v, "LANEWAY_DATA=") {
+			g.env[i] = "LANEWAY_DATA=" + filepath.Join(first.Dir, "data")
+		}
+	}
+	return g
+}
+
+// TestReloadAndRestartInPlace changes a lane with SIGHUP and restarts the scheduler with SIGUSR1 while turns run.
+func TestReloadAndRestartInPlace(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlanes: {main: 2}\n")
+		g.Start()
+		c, err := Dial(g.URL(), g.Token(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for i := range 6 {
+			if _, err := c.Call("chat.send", map[string]any{"sessionKey": fmt.Sprintf("agent:main:r%d", i), "message": "sleep 3s", "idempotencyKey": fmt.Sprintf("r%d", i)}, 10*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := os.ReadFile(g.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(g.config, []byte(strings.Replace(string(text), "main: 2}", "main: 5}", 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g.Signal(syscall.SIGHUP)
+		eventually(t, "the lane has five slots and uses them", 20*time.Second, func() bool {
+			var l lanesStatus
+			if err := c.Into(&l, "lanes.status", nil); err != nil {
+				t.Fatal(err)
+			}
+			capacity, active, _ := l.main()
+			return capacity == 5 && active >= 4
+		})
+		g.Signal(syscall.SIGUSR1)
+		o := OpenOracle(t, g, database)
+		eventually(t, "every message is answered after the restart", 40*time.Second, func() bool {
+			return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 6
+		})
+		if n := o.Count("SELECT coalesce(sum(crashes), 0) FROM runs"); n != 0 {
+			t.Errorf("%d crashes were counted", n)
+		}
+		if n := o.Count("SELECT count(*) FROM runs WHERE attempt > 1"); n == 0 {
+			t.Error("the restart interrupted no turn")
+		}
+		o.Check(15 * time.Second)
+	})
+}

@@ -1,0 +1,108 @@
+package teste2e
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"laneway/internal/testpg"
+)
+
+// TestEverythingUsesLanes fills a lane of one slot with turns of one second from six sessions on several sockets: they take six seconds, and
+// what does not need a slot is answered meanwhile.
+func TestEverythingUsesLanes(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "lanes: {main: 1}\nagents: {main: {runner: echo, script: true}}\n")
+		g.Start()
+		o := OpenOracle(t, g, database)
+		began := time.Now()
+		var senders sync.WaitGroup
+		for i := range 6 {
+			senders.Go(func() {
+				c, err := Dial(g.URL(), g.Token(), nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				method, params := "chat.send", map[string]any{"message": "sleep 1s", "idempotencyKey": fmt.Sprintf("lane%d", i), "sessionKey": fmt.Sprintf("agent:main:l%d", i)}
+				switch i % 3 {
+				case 1:
+					method = "agent"
+				case 2:
+					method, params = "wake", map[string]any{"mode": "now", "text": "sleep 1s", "sessionKey": fmt.Sprintf("agent:main:l%d", i)}
+				}
+				if _, err := c.Call(method, params, 30*time.Second); err != nil {
+					t.Errorf("%s: %v", method, err)
+				}
+			})
+		}
+		senders.Wait()
+		c, err := Dial(g.URL(), g.Token(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		for method, params := range map[string]any{"health": nil, "lanes.status": nil, "chat.abort": map[string]any{"sessionKey": "agent:main:nobody"}} {
+			asked := time.Now()
+			if _, err := c.Call(method, params, 10*time.Second); err != nil {
+				t.Errorf("%s while the lane is full: %v", method, err)
+			}
+			t.Logf("%s while the lane is full: %s", method, time.Since(asked).Round(time.Millisecond))
+		}
+		eventually(t, "six turns are answered", 60*time.Second, func() bool {
+			return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 6
+		})
+		if took := time.Since(began); took < 6*time.Second {
+			t.Errorf("six turns of one second took %s in a lane of one slot", took)
+		}
+		if n := o.Count("SELECT count(*) FROM runs a JOIN runs b ON a.id < b.id AND a.started_at < b.ended_at AND b.started_at < a.ended_at"); n != 0 {
+			t.Errorf("%d pairs of turns overlapped", n)
+		}
+		o.Check(15 * time.Second)
+	})
+}
+
+// TestADatabaseThatGoesAwayIsSaidAndSurvived stops PostgreSQL under a gateway and starts it again.
+func TestADatabaseThatGoesAwayIsSaidAndSurvived(t *testing.T) {
+	t.Parallel()
+	server := testpg.Private(t, testpg.ServerConfig{})
+	url := server.URL()
+	g := Install(t, url, "cluster: {lease: 5s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\n")
+	g.Start()
+	c, err := Dial(g.URL(), g.Token(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	send := func(key, text string) error {
+		_, err := c.Call("chat.send", map[string]any{"sessionKey": "agent:main:db", "message": text, "idempotencyKey": key}, 20*time.Second)
+		return err
+	}
+	if err := send("before", "sleep 2s"); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Halt(true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "readiness says that the database is away", 30*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == 503 })
+	if code, body := g.Get("/healthz"); code != 200 {
+		t.Errorf("/healthz without a database: %d %s", code, body)
+	}
+	err = send("during", "hello")
+	if refusal, ok := errors.AsType[*WireError](err); !ok || !refusal.Retryable {
+		t.Errorf("a message without a database got %v, want a retryable refusal", err)
+	}
+	if err := server.Restart(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is ready again", 60*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == 200 })
+	eventually(t, "messages are taken again", 60*time.Second, func() bool { return send("during", "hello") == nil })
+	o := OpenOracle(t, g, url)
+	eventually(t, "both are answered", 60*time.Second, func() bool {
+		return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 2
+	})
+	o.Check(5 * time.Second)
+}
