@@ -20,17 +20,21 @@ type Invariant struct {
 	//	since  now - 24 h
 	//	main, subagent, team, cron   the limits of the lanes
 	//	cap    how many messages of a session may wait
+	//	jobs   how many cron jobs an owner may have
+	//	keep   now - (how long the ledger of cron is kept + 2 days)
 	//	secret a text that must not be found
 	//
 	// Times are integer milliseconds since 1970.
 	Params []string
 }
 
-// Invariants lists the rules of the tables nodes, sessions, inbox, runs, outbox and leases. The caller owns the slice.
+// Invariants lists the rules of the tables nodes, sessions, inbox, runs, outbox, leases, cron_jobs, cron_run_logs and audit_log. The
+// caller owns the slice.
 func Invariants() []Invariant {
 	all := messageInvariants()
 	all = append(all, runInvariants()...)
 	all = append(all, fenceInvariants()...)
+	all = append(all, cronInvariants()...)
 	return append(all, nodeInvariants()...)
 }
 
@@ -131,8 +135,56 @@ func fenceInvariants() []Invariant {
 			SELECT 'I9.secret', place, id FROM (
 				SELECT 'runs' AS place, id, error AS content FROM runs
 				UNION ALL SELECT 'outbox', id, last_error FROM outbox
+				UNION ALL SELECT 'cron_run_logs', id, error FROM cron_run_logs
+				UNION ALL SELECT 'cron_run_logs', id, delivery_error FROM cron_run_logs
+				UNION ALL SELECT 'cron_jobs', id, last_error FROM cron_jobs
+				UNION ALL SELECT 'audit_log', CAST(id AS text), object FROM audit_log
 				UNION ALL SELECT 'nodes', id, addr FROM nodes) AS texts
 			WHERE content LIKE '%' || :secret || '%'`},
+	}
+}
+
+// cronInvariants: a job that is paused or whose row cannot be understood is enabled and still does not fire. What has no time
+// is NULL or 0, what has no reason NULL or empty.
+func cronInvariants() []Invariant {
+	return []Invariant{
+		{ID: "I2.twice", Rule: "No slot was fired twice.", SQL: `
+			SELECT 'I2.twice', job_id, scheduled_for FROM cron_run_logs
+			WHERE trigger IN ('schedule', 'catchup')
+			GROUP BY job_id, scheduled_for HAVING count(*) > 1`},
+		{ID: "I2.state", Rule: "A row of the ledger is over exactly when its state says so, and says why nothing ran.", SQL: `
+			SELECT 'I2.state', job_id, scheduled_for FROM cron_run_logs
+			WHERE state NOT IN ('queued', 'running', 'retrying', 'ok', 'error', 'skipped', 'missed', 'cancelled', 'interrupted')
+			   OR (state IN ('skipped', 'missed') AND coalesce(reason, '') = '')
+			   OR (state IN ('queued', 'running', 'retrying')) <> (coalesce(finished_at, 0) = 0)`},
+		{ID: "I2.retry", Rule: "A run has a time for its next attempt exactly while it waits for it.", SQL: `
+			SELECT 'I2.retry', job_id, scheduled_for FROM cron_run_logs
+			WHERE (state = 'retrying') <> (coalesce(next_attempt_at, 0) <> 0)`},
+		{ID: "I2.stuck", Rule: "A run that runs has a turn that runs on a node that lives.", Params: []string{"gone"}, SQL: `
+			SELECT 'I2.stuck', c.job_id, c.scheduled_for FROM cron_run_logs c
+			LEFT JOIN runs r ON r.id = c.run_id AND r.state = 'running'
+			LEFT JOIN nodes n ON n.id = r.owner AND n.lease_until > :gone
+			WHERE c.state = 'running' AND n.id IS NULL`},
+		{ID: "I2.lost", Rule: "A run that is queued has a message that waits or runs.", SQL: `
+			SELECT 'I2.lost', c.job_id, c.scheduled_for FROM cron_run_logs c
+			LEFT JOIN inbox i ON i.message_id = c.run_id AND i.state <> 'done'
+			WHERE c.state = 'queued' AND i.seq IS NULL`},
+		{ID: "I2.dead", Rule: "A job that may fire has a next time.", SQL: `
+			SELECT 'I2.dead', id, key FROM cron_jobs
+			WHERE enabled AND kind <> 'at' AND coalesce(next_run_at, 0) = 0
+			  AND coalesce(paused_at, 0) = 0 AND coalesce(invalid, '') = ''`},
+		{ID: "I2.late", Rule: "A job whose time has come is claimed.", Params: []string{"gone"}, SQL: `
+			SELECT 'I2.late', id, next_run_at FROM cron_jobs
+			WHERE enabled AND next_run_at > 0 AND next_run_at < :gone
+			  AND (coalesce(paused_at, 0) = 0 OR coalesce(paused_until, 0) <> 0) AND coalesce(invalid, '') = ''`},
+		{ID: "I10.jobs", Rule: "No owner has more jobs than allowed.", Params: []string{"jobs"}, SQL: `
+			SELECT 'I10.jobs', owner, count(*) FROM cron_jobs
+			WHERE owner <> 'system'
+			GROUP BY owner HAVING count(*) > :jobs`},
+		{ID: "I10.ledger", Rule: "What is older than the ledger is kept is gone.", Params: []string{"keep"}, SQL: `
+			SELECT 'I10.ledger', job_id, min(finished_at) FROM cron_run_logs
+			WHERE finished_at > 0 AND finished_at < :keep
+			GROUP BY job_id`},
 	}
 }
 

@@ -59,7 +59,11 @@ func (c *crons) finish(p *cron.AttemptEnd, now time.Time) {
 	r := c.ledger[p.RunID]
 	r.endAttempt(p.Attempt, now)
 	r.State, r.Error, r.ErrorClass = p.State, p.Error, p.ErrorClass
-	r.Reason = p.Reason
+	if p.State == cron.RunCancelled { // whoever asked for the stop said why
+		r.Reason = cmp.Or(r.Reason, p.Reason, cron.ReasonStopped)
+	} else {
+		r.Reason = p.Reason
+	}
 	if p.Summary != "" {
 		r.Summary = chat.Cut(p.Summary, summaryBytes)
 	}

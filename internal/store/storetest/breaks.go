@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -44,6 +45,16 @@ func breaks() []breach {
 			id: "I10.queue", values: map[string]string{"cap": "1"},
 			sql: `UPDATE inbox SET state = 'waiting', run_id = (SELECT run_id FROM inbox WHERE message_id = 'a3') WHERE message_id = 'a2'`,
 		},
+		{id: "I2.twice", sql: `UPDATE cron_run_logs SET scheduled_for = 1, trigger = CASE state WHEN 'ok' THEN 'schedule' ELSE 'catchup' END
+			WHERE state IN ('ok', 'running')`},
+		{id: "I2.state", sql: `UPDATE cron_run_logs SET state = 'lost' WHERE state = 'ok'`},
+		{id: "I2.retry", sql: `UPDATE cron_run_logs SET next_attempt_at = 5 WHERE state = 'ok'`},
+		{id: "I2.stuck", sql: `UPDATE runs SET state = 'stopping' WHERE id = (SELECT run_id FROM cron_run_logs WHERE state = 'running')`},
+		{id: "I2.lost", sql: `UPDATE cron_run_logs SET run_id = 'nothing' WHERE state = 'queued'`},
+		{id: "I2.dead", sql: `UPDATE cron_jobs SET next_run_at = 0 WHERE id = 'j1'`},
+		{id: "I2.late", sql: `UPDATE cron_jobs SET next_run_at = 1 WHERE id = 'j1'`},
+		{id: "I10.jobs", sql: `UPDATE cron_jobs SET owner = 'ann' WHERE id = 'j2'`, values: map[string]string{"jobs": "1"}},
+		{id: "I10.ledger", sql: `UPDATE cron_run_logs SET finished_at = 1 WHERE state = 'ok'`, values: map[string]string{"keep": "5"}},
 		{id: "I10.nodes", sql: `UPDATE nodes SET lease_until = 1 WHERE id = 'n2'`},
 	}
 }
@@ -86,6 +97,8 @@ func (w *world) speaking(values map[string]string) []string {
 //	c     c1 merged into c2
 //	free  f1 waiting
 //	tele  t1 (update 41) dropped with a notice
+//
+// Job j1 of ann has runs that are ok, running, queued, retrying and skipped; job j2 of bob has none.
 func (w *world) example() {
 	w.Helper()
 	for _, id := range []string{"n1", "n2"} {
@@ -107,6 +120,26 @@ func (w *world) example() {
 	free.Message.ID, free.Take = "f1", false
 	w.accept(free)
 	w.exampleDrop()
+	w.exampleCron()
+}
+
+func (w *world) exampleCron() {
+	w.Helper()
+	j1 := w.job(func(j *cron.Job) { j.ID, j.Overlap = "j1", cron.OverlapConcurrent })
+	w.job(func(j *cron.Job) { j.ID, j.Owner = "j2", "bob" })
+	var runs []cron.Launched
+	for range 4 {
+		runs = append(runs, w.byHand("n1", j1))
+		w.clock.advance(time.Millisecond)
+	}
+	w.endRun(w.begin(runs[0]), runs[0].Message.ID, cron.RunOK, nil)
+	w.begin(runs[1])
+	w.failAgain(runs[3], time.Hour)
+	row := skippedRow(j1, j1.State.Next.Add(-interval), cron.ReasonOverlap)
+	_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: "j1", Skipped: &row, Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
+		return &j, nil
+	}})
+	w.ok(err)
 }
 
 func exampleKey(rest string) chat.SessionKey { return chat.SessionKey{Agent: "main", Rest: rest} }

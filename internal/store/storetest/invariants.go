@@ -24,7 +24,7 @@ func (w *world) values() map[string]string {
 	return map[string]string{
 		"now": at(0), "gone": at(lease + 5*time.Second), "drain": at(32 * time.Second), "since": at(24 * time.Hour),
 		"main": literal(1 << 20), "subagent": literal(1 << 20), "team": literal(1 << 20), "cron": literal(1 << 20),
-		"cap": literal(int64(w.cap)), "secret": "'" + canary + "'",
+		"cap": literal(int64(w.cap)), "secret": "'" + canary + "'", "jobs": literal(1 << 20), "keep": "1",
 	}
 }
 

@@ -31,7 +31,7 @@ func TestEveryInvariantIsBrokenOnce(t *testing.T) {
 func TestParamsAreTheNamesInTheText(t *testing.T) {
 	t.Parallel()
 	name := regexp.MustCompile(`:[a-z]+`)
-	known := []string{"now", "gone", "drain", "since", "main", "subagent", "team", "cron", "cap", "secret"}
+	known := []string{"now", "gone", "drain", "since", "main", "subagent", "team", "cron", "cap", "secret", "jobs", "keep"}
 	for _, inv := range store.Invariants() {
 		var found []string
 		for _, n := range name.FindAllString(inv.SQL, -1) {

@@ -68,6 +68,15 @@ func areas() []area {
 		{"Values", valueTests()},
 		{"Cancel", cancelTests()},
 		{"Race", raceTests()},
+		{"CronJobs", cronJobTests()},
+		{"CronLists", cronListTests()},
+		{"CronClaim", cronClaimTests()},
+		{"CronHand", cronHandTests()},
+		{"CronDecisions", cronDecisionTests()},
+		{"CronRuns", cronRunTests()},
+		{"CronRetry", cronRetryTests()},
+		{"CronCancel", cronCancelTests()},
+		{"CronLedger", cronLedgerTests()},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -125,7 +126,7 @@ func (w *world) say(node string, key chat.SessionKey) (string, store.Accepted) {
 
 func (w *world) start(c store.Claim, runID string, seqs ...int64) store.Started {
 	w.Helper()
-	s, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: seqs})
+	s, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: seqs, Cron: w.attempt(runID, c.Node)})
 	w.ok(err)
 	return s
 }
@@ -246,6 +247,7 @@ func (w *world) rest() {
 	w.Helper()
 	w.clock.advance(time.Minute)
 	node := w.node()
+	w.claimAll(node)
 	for {
 		list := w.sweep(node)
 		if len(list) == 0 {
@@ -281,9 +283,13 @@ func (w *world) runTaken(taken store.Taken) {
 		s := w.start(taken.Claim, id, groups[id]...)
 		equal(w, "started after a takeover", s.Seqs, groups[id])
 		if s.StopBy != "" {
-			w.finish(stopped(taken.Claim, id))
+			p := stopped(taken.Claim, id)
+			p.Cron = w.cronEnd(id, cron.RunCancelled)
+			w.finish(p)
 		} else {
-			w.finish(answered(taken.Claim, id))
+			p := answered(taken.Claim, id)
+			p.Cron = w.cronEnd(id, cron.RunOK)
+			w.finish(p)
 		}
 		w.clock.advance(time.Millisecond)
 	}

@@ -1,0 +1,230 @@
+package storetest
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+func cronCancelTests() []test {
+	return []test{
+		{"QueuedRunEndsAtOnce", cancelQueued},
+		{"RetryingRunEndsAtOnce", cancelRetrying},
+		{"RunningRunIsAskedToStop", cancelRunning},
+		{"RunThatIsOverStaysAsItIs", cancelOver},
+		{"AllRunsOfAJob", cancelAllOfAJob},
+		{"NobodyCancelsRunsOfOthers", cancelOfOthers},
+		{"RemovalTakesTheRunsAlong", removalCancels},
+		{"RunAfterATakeoverIsCancelled", cancelAfterTakeover},
+		{"StopOfTheMessageEndsTheRun", func(w *world) { waitingEnds(w, stopMessage) }},
+		{"StopAllEndsTheRun", func(w *world) { waitingEnds(w, stopEverything) }},
+		{"EndWaitingEndsTheRun", func(w *world) { waitingEnds(w, endMessage) }},
+		{"DeletedSessionEndsTheRun", func(w *world) { waitingEnds(w, deleteSession) }},
+		{"DropForAnotherMessageEndsTheRun", func(w *world) { waitingEnds(w, dropMessage) }},
+		{"StopOfARunningMessageLeavesTheRow", stopRunning},
+	}
+}
+
+func (w *world) cancel(p cron.CancelParams) []cron.CancelledRun {
+	w.Helper()
+	list, err := w.cron().CancelRuns(w.ctx, p)
+	w.ok(err)
+	return list
+}
+
+func cancelQueued(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l := w.due(node)
+	list := w.cancel(cron.CancelParams{
+		RunID: l.Run.ID, Reason: cron.ReasonStopped, Note: "wrong text", By: "ann",
+		Audit: &cron.Audit{Who: "ann", Verb: "cancel", Object: l.Run.ID},
+	})
+	equal(w, "cancelled", list, []cron.CancelledRun{{
+		RunID: l.Run.ID, JobID: j.ID, MessageID: l.Message.ID, Session: l.Message.Session, Seq: l.Seq,
+	}})
+	r := w.ledger(l.Run.ID)
+	equal(w, "ledger", []any{r.State, r.Reason, r.FinishedAt, r.Attempt}, []any{cron.RunCancelled, cron.ReasonStopped, w.clock.now(), 0})
+	w.ended(l.Message.ID, chat.OutcomeStopped)
+	equal(w, "started after that", w.start(claimOfRun(l), l.Message.ID, l.Seq).Seqs, nil)
+	equal(w, "audit rows", len(w.audits()), len(w.h.Query(w.tb, "SELECT 1")))
+	equal(w, "cancelled again", len(w.cancel(cron.CancelParams{RunID: l.Run.ID, Reason: cron.ReasonStopped, Audit: &cron.Audit{Who: "x"}})), 0)
+	equal(w, "audit rows after nothing was done", len(w.audits()), 1)
+	equal(w, "next fire", len(w.due(node).Message.ID) > 0, true)
+}
+
+func cancelRetrying(w *world) {
+	node := w.node()
+	w.job(nil)
+	l := w.failOnce(node, time.Second)
+	list := w.cancel(cron.CancelParams{RunID: l.Run.ID, Reason: cron.ReasonStopped, By: "ann"})
+	equal(w, "cancelled", []any{len(list), list[0].Running}, []any{1, false})
+	r := w.ledger(l.Run.ID)
+	equal(w, "ledger", []any{r.State, r.Reason, r.NextAttempt.IsZero(), len(r.Attempts)}, []any{cron.RunCancelled, cron.ReasonStopped, true, 1})
+	w.pass(10*time.Second, node)
+	equal(w, "tried again", len(w.claimDue(node).Launched), 0)
+}
+
+func cancelRunning(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l := w.due(node)
+	c := w.begin(l)
+	list := w.cancel(cron.CancelParams{JobID: j.ID, Reason: cron.ReasonStopped, By: "ann"})
+	equal(w, "cancelled", list, []cron.CancelledRun{{
+		RunID: l.Run.ID, JobID: j.ID, MessageID: l.Message.ID, Session: l.Message.Session, Seq: l.Seq, Running: true, Node: node,
+	}})
+	equal(w, "still running", w.ledger(l.Run.ID).State, cron.RunRunning)
+	stops := w.beat(node).Stops
+	equal(w, "stops that the node is told", stops, []store.StopRequest{{Session: l.Message.Session, RunID: l.Message.ID, By: "ann"}})
+	w.endRun(c, l.Message.ID, cron.RunCancelled, nil)
+	r := w.ledger(l.Run.ID)
+	equal(w, "ledger", []any{r.State, r.Reason, r.Attempts[0].State}, []any{cron.RunCancelled, cron.ReasonStopped, cron.AttemptCancelled})
+}
+
+func cancelOver(w *world) {
+	node := w.node()
+	w.job(nil)
+	l := w.due(node)
+	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
+	before := w.ledger(l.Run.ID)
+	equal(w, "cancelled", len(w.cancel(cron.CancelParams{RunID: l.Run.ID, Reason: cron.ReasonStopped})), 0)
+	equal(w, "ledger", w.ledger(l.Run.ID), before)
+	_, err := w.cron().CancelRuns(w.ctx, cron.CancelParams{RunID: "schedule:nothing:1", Reason: cron.ReasonStopped})
+	w.fails(err, chat.ErrNotFound)
+	equal(w, "of a job without runs", len(w.cancel(cron.CancelParams{JobID: "nothing", Reason: cron.ReasonStopped})), 0)
+}
+
+func cancelAllOfAJob(w *world) {
+	node := w.node()
+	j := w.job(func(j *cron.Job) { j.Overlap = cron.OverlapConcurrent })
+	other := w.job(nil)
+	otherRun := w.byHand(node, other)
+	var runs []cron.Launched
+	for range 3 {
+		w.clock.advance(time.Millisecond)
+		runs = append(runs, w.byHand(node, j))
+	}
+	c := w.begin(runs[1])
+	list := w.cancel(cron.CancelParams{JobID: j.ID, Reason: cron.ReasonStopped, By: "ann"})
+	running := map[string]bool{}
+	for _, r := range list {
+		running[r.RunID] = r.Running
+	}
+	equal(w, "cancelled", running, map[string]bool{runs[0].Run.ID: false, runs[1].Run.ID: true, runs[2].Run.ID: false})
+	equal(w, "run of another job", w.ledger(otherRun.Run.ID).State, cron.RunQueued)
+	w.endRun(c, runs[1].Message.ID, cron.RunCancelled, nil)
+}
+
+func cancelOfOthers(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l := w.due(node)
+	_, err := w.cron().CancelRuns(w.ctx, cron.CancelParams{RunID: l.Run.ID, Visible: "bob", Reason: cron.ReasonStopped})
+	w.fails(err, chat.ErrNotFound)
+	equal(w, "of the job", len(w.cancel(cron.CancelParams{JobID: j.ID, Visible: "bob", Reason: cron.ReasonStopped})), 0)
+	equal(w, "ledger", w.ledger(l.Run.ID).State, cron.RunQueued)
+	p, err := w.cron().Runs(w.ctx, cron.RunFilter{Visible: "bob", IncludeActive: true, Limit: many})
+	w.ok(err)
+	equal(w, "runs that bob sees", []int{len(p.Runs), p.Total}, []int{0, 0})
+}
+
+func removalCancels(w *world) {
+	node := w.node()
+	j := w.job(func(j *cron.Job) { j.Overlap = cron.OverlapConcurrent })
+	running := w.due(node)
+	c := w.begin(running)
+	queued := w.due(node)
+	removed, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{
+		ID: j.ID, CancelActive: true, CancelReason: cron.ReasonRemoved, By: "ann",
+		Change: func(cron.Job, time.Time) (*cron.Job, error) {
+			return nil, nil //nolint:nilnil // removes the job
+		},
+	})
+	w.ok(err)
+	equal(w, "ended", len(removed.Ended), 2)
+	r := w.ledger(queued.Run.ID)
+	equal(w, "queued run", []any{r.State, r.Reason}, []any{cron.RunCancelled, cron.ReasonRemoved})
+	w.ended(queued.Message.ID, chat.OutcomeStopped)
+	equal(w, "stop is told", w.beat(node).Stops[0].RunID, running.Message.ID)
+	w.endRun(c, running.Message.ID, cron.RunCancelled, func(e *cron.AttemptEnd) { e.Reason = cron.ReasonRemoved })
+	equal(w, "running run", w.ledger(running.Run.ID).Reason, cron.ReasonRemoved)
+}
+
+func cancelAfterTakeover(w *world) {
+	dead := w.node()
+	w.job(nil)
+	l := w.due(dead)
+	w.begin(l)
+	w.clock.advance(lease + time.Second)
+	w.sweepOne(w.node(), l.Message.Session)
+	list := w.cancel(cron.CancelParams{RunID: l.Run.ID, Reason: cron.ReasonStopped, By: "ann"})
+	equal(w, "cancelled", []any{len(list), list[0].Running}, []any{1, false})
+	r := w.ledger(l.Run.ID)
+	equal(w, "ledger", []any{r.State, r.Reason, r.Attempt}, []any{cron.RunCancelled, cron.ReasonStopped, 1})
+	w.ended(l.Message.ID, chat.OutcomeStopped)
+}
+
+// waitingEnds gives the message of a queued run an outcome from outside of cron.
+func waitingEnds(w *world, end func(w *world, node string, l cron.Launched)) {
+	node := w.node()
+	j := w.job(func(j *cron.Job) { j.Session = "session:room" })
+	l := w.due(node)
+	end(w, node, l)
+	r := w.ledger(l.Run.ID)
+	equal(w, "ledger", []any{r.State, r.Reason, r.FinishedAt}, []any{cron.RunCancelled, cron.ReasonStopped, w.clock.now()})
+	equal(w, "active runs", w.stored(j.ID).State.Queued, 0)
+}
+
+func stopMessage(w *world, _ string, l cron.Launched) {
+	s, err := w.st.Stop(w.ctx, store.StopParams{
+		Session: l.Message.Session, Scope: store.StopRun, MessageID: l.Message.ID, By: "ann", Reason: "stop",
+	})
+	w.ok(err)
+	equal(w, "stopped", idsOf(s.Waiting), []string{l.Message.ID})
+}
+
+func stopEverything(w *world, _ string, l cron.Launched) {
+	s, err := w.st.Stop(w.ctx, store.StopParams{Session: l.Message.Session, Scope: store.StopAll, By: "ann", Reason: "stopall"})
+	w.ok(err)
+	equal(w, "stopped", idsOf(s.Waiting), []string{l.Message.ID})
+}
+
+func endMessage(w *world, _ string, l cron.Launched) {
+	ended, err := w.st.EndWaiting(w.ctx, store.EndParams{
+		Session: l.Message.Session, Seqs: []int64{l.Seq}, Outcome: chat.OutcomeStale, Reason: "stopall",
+	})
+	w.ok(err)
+	equal(w, "ended", idsOf(ended), []string{l.Message.ID})
+}
+
+func deleteSession(w *world, _ string, l cron.Launched) {
+	deleted, err := w.st.DeleteSession(w.ctx, l.Message.Session, "")
+	w.ok(err)
+	equal(w, "deleted", deleted, true)
+}
+
+func dropMessage(w *world, node string, l cron.Launched) {
+	p := w.message(node, l.Message.Session)
+	p.Cap, p.Drop = 1, store.DropOld
+	equal(w, "dropped", idsOf(w.accept(p).Dropped), []string{l.Message.ID})
+}
+
+func stopRunning(w *world) {
+	node := w.node()
+	w.job(nil)
+	l := w.due(node)
+	c := w.begin(l)
+	s, err := w.st.Stop(w.ctx, store.StopParams{Session: l.Message.Session, Scope: store.StopAll, By: "ann", Reason: "stop"})
+	w.ok(err)
+	equal(w, "asked to stop", s.Running, []store.RunningRun{{RunID: l.Message.ID, Node: node}})
+	equal(w, "ledger", w.ledger(l.Run.ID).State, cron.RunRunning)
+	p := w.ending(c, l.Message.ID, cron.RunCancelled, nil)
+	p.StillRunning = true
+	w.finish(p)
+	r := w.ledger(l.Run.ID)
+	equal(w, "ledger after the end", []any{r.State, r.Reason}, []any{cron.RunCancelled, cron.ReasonStopped})
+	w.ok(w.st.EndStopping(w.ctx, c, l.Message.ID))
+}

@@ -1,0 +1,318 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+func cronClaimTests() []test {
+	return []test{
+		{"RowMessageAndNextSlotAreOneThing", claimIsOneThing},
+		{"RacersGetEachSlotOnce", racersGetEachSlotOnce},
+		{"LooksAhead", looksAhead},
+		{"TakesTheEarliestInBatches", earliestInBatches},
+		{"NothingDueTouchesNothing", nothingDueTouchesNothing},
+		{"JobWithoutAVerdictStaysDue", noVerdict},
+		{"RunThatExistsIsNotMadeAgain", existingRun},
+		{"JobThatIsNotUnderstoodIsLeftAlone", jobNotUnderstood},
+		{"BrokenRowDisturbsNobody", brokenRow},
+		{"DisabledAndPausedJobsDoNotFire", sleepingJobs},
+		{"PauseEndsByItself", pauseEndsByItself},
+		{"ActiveRunsAndBudgetAreTold", activeRunsAreTold},
+		{"MessageGoesToTheOwnerOfItsSession", ownerOfTheSession},
+		{"DrainingNodeTakesNoSession", drainingNodeClaims},
+	}
+}
+
+func claimIsOneThing(w *world) {
+	node := w.node()
+	j := w.job(func(j *cron.Job) { j.JitterMs = 500 })
+	w.pass(interval+700*time.Millisecond, node)
+	var told []cron.DueJob
+	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(now time.Time, due []cron.DueJob) []cron.Verdict {
+		equal(w, "clock", now.UTC(), w.clock.now())
+		told = due
+		return decide(now, due)
+	}})
+	w.ok(err)
+	equal(w, "due", told, []cron.DueJob{{Job: j}})
+	slot := j.State.Next
+	want := launch(j, cron.TriggerSchedule, cron.Fire{Slot: slot, At: slot.Add(cron.Jitter(j.ID, slot, 500))})
+	want.Run.ClaimedAt, want.Run.Node = w.clock.now(), node
+	l := c.Launched[0]
+	equal(w, "launched", []any{len(c.Launched), l.Message, l.Seq, l.Mine, l.Owner, l.Behind, c.More, c.Now.UTC()},
+		[]any{1, want.Message, int64(1), true, node, 0, false, w.clock.now()})
+	equal(w, "ledger", w.ledger(want.Run.ID), want.Run)
+	m := w.row(l.Message.ID)
+	equal(w, "message", []any{m.Session, m.State, m.Content.Text, m.Lane, m.Principal}, []any{want.Message.Session, store.StateWaiting, "work", "cron", "ann"})
+	s := w.session(m.Session)
+	equal(w, "session", []any{s.Owner, s.Epoch, s.SessionID}, []any{node, l.Epoch, l.SessionID})
+	after := w.stored(j.ID)
+	equal(w, "next slot", []any{after.State.Next, after.State.Fired, after.State.Queued, after.Revision, after.Enabled},
+		[]any{slot.Add(interval), 1, 1, j.Revision, true})
+	equal(w, "nothing more is due", len(w.claimDue(node).Launched), 0)
+}
+
+func racersGetEachSlotOnce(w *world) {
+	const jobs = 50
+	var nodes []string
+	for range 4 {
+		nodes = append(nodes, w.node())
+	}
+	var want []string
+	for range jobs {
+		j := w.job(nil)
+		want = append(want, cron.RunID(cron.TriggerSchedule, j.ID, j.State.Next))
+	}
+	w.pass(interval, nodes...)
+	var mu sync.Mutex
+	var got []string
+	w.race(racers, func(st store.Store, i int) error {
+		for more := true; more; {
+			c, err := w.cronOf(st).Claim(w.ctx, cron.ClaimParams{Node: nodes[i%len(nodes)], Limit: 7, Decide: decide})
+			if err != nil {
+				return err
+			}
+			more = c.More
+			mu.Lock()
+			for _, l := range c.Launched {
+				got = append(got, l.Run.ID)
+			}
+			mu.Unlock()
+		}
+		return nil
+	})
+	for _, l := range w.claimDue(nodes[0]).Launched { // what every racer passed over while another one had it
+		got = append(got, l.Run.ID)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	equal(w, "launched runs", got, want)
+	equal(w, "messages", w.unfinished(), jobs)
+}
+
+func looksAhead(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	w.pass(interval-400*time.Millisecond, node)
+	claim := func(ahead time.Duration) cron.Claimed {
+		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, LookAhead: ahead, Limit: many, Decide: decide})
+		w.ok(err)
+		return c
+	}
+	equal(w, "runs within 399 ms", len(claim(399*time.Millisecond).Launched), 0)
+	c := claim(400 * time.Millisecond)
+	equal(w, "runs within 400 ms", len(c.Launched), 1)
+	equal(w, "moment to start", []time.Time{c.Launched[0].Run.FireAt.UTC(), c.Launched[0].Run.ClaimedAt.UTC()}, []time.Time{j.State.Next, w.clock.now()})
+	equal(w, "runs after that", len(claim(time.Second).Launched), 0)
+}
+
+func earliestInBatches(w *world) {
+	node := w.node()
+	var want []string
+	for i := range 10 {
+		j := w.job(func(j *cron.Job) {
+			j.ID = fmt.Sprintf("job-%c", 'z'-i)
+			j.Schedule.AnchorMs += int64(i * 1000)
+			j.State.Next = j.State.Next.Add(time.Duration(i) * time.Second)
+			j.State.NextRunAt = j.State.Next
+		})
+		want = append(want, j.ID)
+	}
+	w.pass(interval+9*time.Second, node)
+	var got []string
+	for _, size := range []int{4, 4, 2} {
+		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: 4, Decide: decide})
+		w.ok(err)
+		equal(w, "size of the batch", len(c.Launched), size)
+		if size == 2 {
+			equal(w, "more", c.More, false)
+		} else {
+			equal(w, "more", c.More, true)
+		}
+		var batch []string
+		for _, l := range c.Launched {
+			batch = append(batch, l.Run.JobID)
+		}
+		slices.SortFunc(batch, func(a, b string) int { return slices.Index(want, a) - slices.Index(want, b) })
+		got = append(got, batch...)
+	}
+	equal(w, "order of the batches", got, want)
+}
+
+func nothingDueTouchesNothing(w *world) {
+	node := w.node()
+	for range 5 {
+		w.job(nil)
+	}
+	w.pass(interval-2*time.Second, node)
+	rows := func() string {
+		return fmt.Sprint(w.h.Query(w.tb, "SELECT * FROM cron_jobs ORDER BY id"), w.h.Query(w.tb, "SELECT * FROM cron_run_logs ORDER BY id"))
+	}
+	before, list := rows(), w.revision()
+	for range 3 {
+		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, LookAhead: time.Second, Limit: many, Decide: decide})
+		w.ok(err)
+		equal(w, "claimed", []int{len(c.Launched), len(c.Recorded), len(c.Jobs)}, []int{0, 0, 0})
+	}
+	equal(w, "tables", rows(), before)
+	equal(w, "revision of the list", w.revision(), list)
+}
+
+func noVerdict(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	w.pass(interval, node)
+	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(time.Time, []cron.DueJob) []cron.Verdict { return nil }})
+	w.ok(err)
+	equal(w, "launched", len(c.Launched), 0)
+	equal(w, "job", w.stored(j.ID), j)
+	w.launchOne(node)
+}
+
+// existingRun: somebody moved the next slot back to one that was fired.
+func existingRun(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l := w.due(node)
+	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
+	before := w.ledger(l.Run.ID)
+	w.alter(j.ID, func(j *cron.Job) { j.State.Next, j.State.NextRunAt = l.Run.ScheduledFor, l.Run.ScheduledFor })
+	equal(w, "launched again", len(w.claimDue(node).Launched), 0)
+	equal(w, "ledger", w.ledger(l.Run.ID), before)
+	equal(w, "next slot", w.stored(j.ID).State.Next, l.Run.ScheduledFor.Add(interval))
+}
+
+func jobNotUnderstood(w *world) {
+	node := w.node()
+	bad := w.job(func(j *cron.Job) { j.Schedule = cron.Spec{Kind: cron.KindCron, Expr: "99 99 * * *"} })
+	good := w.job(nil)
+	w.pass(interval, node)
+	equal(w, "the other job fires", w.launchOne(node).Run.JobID, good.ID)
+	after := w.stored(bad.ID)
+	equal(w, "marked", after.Invalid != "" && after.Enabled && !after.MayFire(), true)
+	equal(w, "next slot", after.State.Next, bad.State.Next)
+	w.pass(interval, node)
+	c := w.claimDue(node)
+	equal(w, "jobs that the next claim looked at", len(c.Jobs), 1)
+}
+
+// brokenRow spoils the texts of a row below the store; a store that keeps no texts has none to spoil.
+func brokenRow(w *world) {
+	if w.st.Kind() == "memory" {
+		jobNotUnderstood(w)
+		return
+	}
+	node := w.node()
+	var bad []cron.Job
+	for _, spoil := range []string{
+		`schedule = '{"kind":"weekly"}'`, `schedule = '{'`, `payload = '[]'`, `payload = '{"kind":"unknown"}'`, `policy = 'x'`, `delivery = ''`,
+	} {
+		j := w.job(nil)
+		w.h.Exec(w.tb, fmt.Sprintf("UPDATE cron_jobs SET %s WHERE id = '%s'", spoil, j.ID))
+		bad = append(bad, j)
+	}
+	good := w.job(nil)
+	w.pass(interval, node)
+	equal(w, "the other job fires", w.launchOne(node).Run.JobID, good.ID)
+	for _, j := range bad {
+		after := w.stored(j.ID)
+		equal(w, "marked, and named still", []any{after.Invalid != "", after.MayFire(), after.Name, after.Owner}, []any{true, false, j.Name, j.Owner})
+	}
+	equal(w, "listed", len(w.jobIDs(cron.JobFilter{Limit: many})), len(bad)+1)
+	w.pass(interval, node)
+	equal(w, "jobs that the next claim looked at", len(w.claimDue(node).Jobs), 1)
+	good.ID, good.Key = bad[0].ID, bad[0].Key
+	w.alter(bad[0].ID, func(j *cron.Job) { *j = good })
+	equal(w, "written anew", w.stored(bad[0].ID).Invalid, "")
+}
+
+func sleepingJobs(w *world) {
+	w.job(func(j *cron.Job) { j.Enabled = false })
+	w.job(func(j *cron.Job) {
+		j.Pause, j.State.Next, j.State.NextRunAt = &cron.Pause{Note: "x", By: "ann", At: w.clock.now()}, time.Time{}, time.Time{}
+	})
+	w.job(func(j *cron.Job) { j.Invalid = "not understood" })
+	w.clock.advance(10 * interval)
+	c := w.claimDue(w.node())
+	equal(w, "claimed", []int{len(c.Launched), len(c.Recorded), len(c.Jobs)}, []int{0, 0, 0})
+}
+
+func pauseEndsByItself(w *world) {
+	until := w.clock.now().Add(10*interval + 5*time.Second)
+	j := w.job(func(j *cron.Job) {
+		j.Pause = &cron.Pause{Note: "holidays", By: "ann", At: w.clock.now(), Until: until}
+		j.State.Next, j.State.NextRunAt = time.Time{}, until
+	})
+	w.clock.advance(5 * interval)
+	node := w.node()
+	equal(w, "claimed in the pause", len(w.claimDue(node).Jobs), 0)
+	w.clock.advance(until.Sub(w.clock.now()))
+	node = w.node()
+	c := w.claimDue(node)
+	equal(w, "claimed after the pause", []int{len(c.Launched), len(c.Recorded), len(c.Jobs)}, []int{0, 1, 1})
+	after := w.stored(j.ID)
+	equal(w, "resumed", []any{after.Pause == nil, after.MayFire(), after.State.Next}, []any{true, true, j.CreatedAt.Add(11 * interval)})
+	row := w.history(j.ID)[0]
+	equal(w, "row", []any{row.State, row.Reason, row.SlotCount}, []any{cron.RunSkipped, cron.ReasonPaused, int64(10)})
+}
+
+func activeRunsAreTold(w *world) {
+	node := w.node()
+	j := w.job(func(j *cron.Job) { j.Owner, j.Overlap = "telegram:7", cron.OverlapConcurrent })
+	first := w.due(node)
+	w.begin(first)
+	second := w.due(node)
+	w.pass(interval, node)
+	var told cron.DueJob
+	c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(now time.Time, due []cron.DueJob) []cron.Verdict {
+		told = due[0]
+		return decide(now, due)
+	}})
+	w.ok(err)
+	equal(w, "active runs", told.Active, []string{first.Run.ID, second.Run.ID})
+	equal(w, "running, queued and today", []int{told.Running, told.Job.State.Queued, told.RunsToday}, []int{1, 2, 2})
+	equal(w, "running since", told.Job.State.RunningAt.UTC(), w.ledger(first.Run.ID).StartedAt)
+	equal(w, "launched", len(c.Launched), 1)
+	w.clock.advance(25 * time.Hour)
+	node = w.node()
+	_, err = w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(_ time.Time, due []cron.DueJob) []cron.Verdict {
+		told = due[0]
+		return nil
+	}})
+	w.ok(err)
+	equal(w, "runs of the last day, a day later", told.RunsToday, 0)
+	equal(w, "queued runs of the job", w.stored(j.ID).State.Queued, 3)
+}
+
+func ownerOfTheSession(w *world) {
+	here, there := w.node(), w.node()
+	j := w.job(func(j *cron.Job) { j.Session = "session:room" })
+	key := chat.SessionKey{Agent: "main", Rest: "room"}
+	_, a := w.say(there, key)
+	w.pass(interval, here, there)
+	equal(w, "owner", a.Owner, there)
+	l := w.launchOne(here)
+	equal(w, "launched", []any{l.Run.JobID, l.Mine, l.Seq, l.Behind, l.Message.Session}, []any{j.ID, false, int64(2), 1, key})
+	hinted, err := w.st.Hinted(w.ctx, there, many)
+	w.ok(err)
+	equal(w, "what the owner is told", idsOf(hinted[0].Messages), []string{l.Message.ID})
+}
+
+func drainingNodeClaims(w *world) {
+	node := w.node()
+	w.job(nil)
+	w.ok(w.st.SetDraining(w.ctx, node))
+	w.pass(interval, node)
+	other := w.node()
+	l := w.launchOne(node)
+	equal(w, "taken", []any{l.Mine, l.Owner}, []any{false, ""})
+	taken := w.sweepOne(other, l.Message.Session)
+	equal(w, "found by the sweep", idsOf(taken.Messages), []string{l.Message.ID})
+}

@@ -1,0 +1,105 @@
+package storetest
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+func cronHandTests() []test {
+	return []test{
+		{"RunByHandMovesNothing", runByHand},
+		{"BackfillRunsWhatDidNotRunWell", backfill},
+		{"NextWakeIsTheEarliestPlan", nextWake},
+	}
+}
+
+func runByHand(w *world) {
+	node := w.node()
+	j := w.job(func(j *cron.Job) { j.Enabled = false })
+	at := w.clock.now()
+	params := cron.EnqueueParams{
+		Node: node, JobID: j.ID, Visible: "ann", Audit: &cron.Audit{Who: "ann", Verb: "run", Object: j.ID},
+		Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
+			equal(w, "the job and the clock", []any{d.Job.ID, now.UTC()}, []any{j.ID, at})
+			return []cron.Launch{launch(d.Job, cron.TriggerManual, cron.Fire{Slot: now, At: now})}, nil
+		},
+	}
+	e, err := w.cron().EnqueueRuns(w.ctx, params)
+	w.ok(err)
+	equal(w, "made", []any{len(e.Launched), len(e.Existing), e.Launched[0].Mine, e.Job.ID}, []any{1, 0, true, j.ID})
+	id := cron.RunID(cron.TriggerManual, j.ID, at)
+	again, err := w.cron().EnqueueRuns(w.ctx, params)
+	w.ok(err)
+	equal(w, "made again", []any{len(again.Launched), again.Existing}, []any{0, []string{id}})
+	equal(w, "audit rows", len(w.audits()), 1)
+	l := e.Launched[0]
+	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
+	equal(w, "row", []any{w.ledger(id).State, w.ledger(id).Trigger}, []any{cron.RunOK, cron.TriggerManual})
+	equal(w, "job", w.stored(j.ID), j)
+	refuse := chat.ErrLimit
+	params.Make = func(cron.DueJob, time.Time) ([]cron.Launch, error) { return nil, refuse }
+	_, err = w.cron().EnqueueRuns(w.ctx, params)
+	w.fails(err, refuse)
+	params.JobID = "nothing"
+	_, err = w.cron().EnqueueRuns(w.ctx, params)
+	w.fails(err, chat.ErrNotFound)
+}
+
+func backfill(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	good := w.due(node)
+	w.endRun(w.begin(good), good.Message.ID, cron.RunOK, nil)
+	bad := w.due(node)
+	w.endRun(w.begin(bad), bad.Message.ID, cron.RunError, nil)
+	slots := []time.Time{good.Run.ScheduledFor, bad.Run.ScheduledFor, j.State.Next.Add(-interval)}
+	try := func(force bool) ([]string, []string) {
+		e, err := w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{
+			Node: node, JobID: j.ID, Force: force,
+			Make: func(d cron.DueJob, _ time.Time) ([]cron.Launch, error) {
+				var list []cron.Launch
+				for _, slot := range slots {
+					list = append(list, launch(d.Job, cron.TriggerBackfill, cron.Fire{Slot: slot, At: slot}))
+				}
+				return list, nil
+			},
+		})
+		w.ok(err)
+		var made []string
+		for _, l := range e.Launched {
+			made = append(made, l.Run.ID)
+		}
+		return made, e.Existing
+	}
+	var ids []string
+	for _, slot := range slots {
+		ids = append(ids, cron.RunID(cron.TriggerBackfill, j.ID, slot))
+	}
+	made, existing := try(false)
+	equal(w, "made and existing", [][]string{made, existing}, [][]string{ids[1:], ids[:1]})
+	made, existing = try(false)
+	equal(w, "made and existing again", [][]string{made, existing}, [][]string{nil, ids})
+	made, existing = try(true)
+	equal(w, "made and existing by force", [][]string{made, existing}, [][]string{ids[:1], ids[1:]})
+}
+
+func nextWake(w *world) {
+	wake := func() time.Time {
+		at, err := w.cron().NextWake(w.ctx)
+		w.ok(err)
+		return at
+	}
+	equal(w, "no job", wake().IsZero(), true)
+	node := w.node()
+	j := w.job(nil)
+	w.job(func(j *cron.Job) { j.Enabled, j.State.NextRunAt = false, w.clock.now() })
+	equal(w, "one job", wake().UTC(), j.State.NextRunAt)
+	l := w.due(node)
+	c := w.begin(l)
+	retry := w.clock.now().Add(10 * time.Second)
+	equal(w, "while it runs", wake().UTC(), j.State.NextRunAt.Add(interval))
+	w.endRun(c, l.Message.ID, cron.RunRetrying, func(e *cron.AttemptEnd) { e.NextAttempt = retry })
+	equal(w, "with a retry", wake().UTC(), retry)
+}

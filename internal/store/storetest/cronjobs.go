@@ -1,0 +1,294 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+func cronJobTests() []test {
+	return []test{
+		{"EveryMemberComesBack", everyMemberComesBack},
+		{"PutAgainWritesNothing", putAgainWritesNothing},
+		{"PutChangesTheJobWithTheKey", putChangesByKey},
+		{"KeysBelongToTheirOwner", keysBelongToOwners},
+		{"ErrorOfAChangeWritesNothing", changeErrors},
+		{"ChangesSeeOneAnother", changesSeeOneAnother},
+		{"PutsOfOneKeyMakeOneJob", putsOfOneKey},
+		{"LimitsRefuseNewJobs", limitsRefuseNewJobs},
+		{"KeyOfAnotherJobIsAConflict", keyConflict},
+		{"NobodySeesJobsOfOthers", jobsOfOthers},
+		{"RemovedJobLeavesItsHistory", removedJob},
+		{"SkippedSlotsOfAPause", skippedSlotsOfAPause},
+		{"AuditOnlyWithTheChange", auditOnlyWithTheChange},
+		{"JobSurvivesReopening", jobSurvivesReopening},
+	}
+}
+
+func everyMemberComesBack(w *world) {
+	at := w.clock.now().Add(time.Hour + 7*time.Millisecond)
+	j := w.draft()
+	j.KeyDerived, j.DisplayName, j.Description, j.AccountID = true, script, script, "bot"
+	j.JitterMs, j.StartsAt, j.EndsAt, j.MaxRuns = 1<<40, at, at.Add(time.Hour), 7
+	j.Session, j.WakeMode = "session:room", "next-heartbeat"
+	j.Schedule = cron.Spec{Kind: cron.KindCron, Expr: "0 9 * * 1", TZ: "Europe/Berlin", Gap: cron.GapSkip, Fold: cron.FoldBoth}
+	j.Payload = cron.Payload{Kind: cron.PayloadSystemEvent, Text: script, Options: []byte(`{"model":"m"}`)}
+	j.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "4711", Thread: "7", BestEffort: true, Options: []byte(`{"a":[1]}`)}
+	j.Alert = cron.Alert{After: 3, Cooldown: time.Minute, Delivery: cron.Delivery{Mode: cron.DeliverWebhook, To: "https://example.org/"}}
+	j.Overlap, j.Missed = cron.OverlapBufferOne, cron.MissedPolicy{Rule: cron.MissedFireAll, MaxCatchup: 7, Window: cron.EmptyWindow}
+	j.AtMostOnce, j.DeleteAfter, j.AutoDisabled = true, true, true
+	j.Pause = &cron.Pause{Note: script, By: "bob", At: at, Until: at.Add(time.Minute)}
+	j.State = cron.JobState{
+		Next: at, NextRunAt: at.Add(time.Second), ActivatedAt: at, Fired: 3, RunCount: 1 << 40, ErrorCount: 5,
+		LastRunAt: at, LastState: cron.RunError, LastError: script, LastErrorClass: "timeout", LastDuration: 1500 * time.Millisecond,
+		LastDelivery: cron.DeliveryNot, LastDeliveryError: "403", LastAlertAt: at, ConsecutiveErrors: 2, ConsecutiveSkipped: 4,
+	}
+	equal(w, "made", w.put(j), j)
+	equal(w, "read", w.stored(j.ID), j)
+	w.alter(j.ID, func(j *cron.Job) {
+		j.Pause, j.Enabled, j.State.Next, j.State.NextRunAt = nil, false, time.Time{}, time.Time{}
+	})
+	j.Pause, j.Enabled, j.State.Next, j.State.NextRunAt = nil, false, time.Time{}, time.Time{}
+	equal(w, "after the pause", w.stored(j.ID), j)
+}
+
+func putAgainWritesNothing(w *world) {
+	j := w.job(nil)
+	before := w.revision()
+	for range 2 {
+		r, err := w.cron().PutJob(w.ctx, cron.PutParams{
+			Owner: j.Owner, Key: j.Key, Audit: &cron.Audit{Who: "ann", Verb: "add", Object: j.ID},
+			Change: func(old *cron.Job, now time.Time) (*cron.Job, error) {
+				equal(w, "the stored job and the clock", []any{*old, now.UTC()}, []any{j, w.clock.now()})
+				return old, nil
+			},
+		})
+		w.ok(err)
+		equal(w, "result", r, cron.PutResult{Job: j})
+	}
+	equal(w, "revision of the list", w.revision(), before)
+	equal(w, "audit rows", w.audits(), [][]any{})
+}
+
+func (w *world) revision() string {
+	w.Helper()
+	p, err := w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 1})
+	w.ok(err)
+	return p.Revision
+}
+
+func putChangesByKey(w *world) {
+	j := w.job(nil)
+	r, err := w.cron().PutJob(w.ctx, cron.PutParams{Owner: j.Owner, Key: j.Key, Change: func(old *cron.Job, _ time.Time) (*cron.Job, error) {
+		old.Name, old.Revision = "other", "r2"
+		return old, nil
+	}})
+	w.ok(err)
+	j.Name, j.Revision = "other", "r2"
+	equal(w, "result", r, cron.PutResult{Job: j, Updated: true})
+	equal(w, "stored", w.stored(j.ID), j)
+}
+
+func keysBelongToOwners(w *world) {
+	a := w.job(nil)
+	b := w.job(func(j *cron.Job) { j.Owner, j.Key = "bob", a.Key })
+	equal(w, "two jobs", a.ID != b.ID, true)
+	equal(w, "owners", []string{w.stored(a.ID).Owner, w.stored(b.ID).Owner}, []string{"ann", "bob"})
+}
+
+func changeErrors(w *world) {
+	j := w.job(nil)
+	refuse := errors.New("changed since it was read")
+	before := w.revision()
+	_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{
+		ID: j.ID, Audit: &cron.Audit{Who: "ann"}, CancelActive: true,
+		Change: func(old cron.Job, _ time.Time) (*cron.Job, error) { return nil, refuse },
+	})
+	w.fails(err, refuse)
+	_, err = w.cron().PutJob(w.ctx, cron.PutParams{
+		Owner: "ann", Key: "new", Audit: &cron.Audit{Who: "ann"},
+		Change: func(*cron.Job, time.Time) (*cron.Job, error) { return nil, refuse },
+	})
+	w.fails(err, refuse)
+	equal(w, "job", w.stored(j.ID), j)
+	equal(w, "revision of the list", w.revision(), before)
+	equal(w, "audit rows", w.audits(), [][]any{})
+}
+
+// changesSeeOneAnother: each change reads what the one before has written, so a check of the revision is exact.
+func changesSeeOneAnother(w *world) {
+	j := w.job(func(j *cron.Job) { j.MaxRuns = 1 })
+	w.race(racers, func(st store.Store, _ int) error {
+		_, err := w.cronOf(st).ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(old cron.Job, _ time.Time) (*cron.Job, error) {
+			old.MaxRuns++
+			return &old, nil
+		}})
+		return err
+	})
+	equal(w, "counted", w.stored(j.ID).MaxRuns, 1+racers)
+}
+
+func putsOfOneKey(w *world) {
+	drafts := make([]cron.Job, racers)
+	for i := range drafts {
+		drafts[i] = w.draft()
+		drafts[i].Key = "one"
+	}
+	made := make([]bool, racers)
+	ids := make([]string, racers)
+	w.race(racers, func(st store.Store, i int) error {
+		r, err := w.cronOf(st).PutJob(w.ctx, cron.PutParams{Owner: "ann", Key: "one", Change: func(old *cron.Job, _ time.Time) (*cron.Job, error) {
+			if old != nil {
+				return old, nil
+			}
+			return &drafts[i], nil
+		}})
+		made[i], ids[i] = r.Created, r.Job.ID
+		return err
+	})
+	count := 0
+	for i := range made {
+		equal(w, "id", ids[i], ids[0])
+		if made[i] {
+			count++
+		}
+	}
+	equal(w, "jobs made", count, 1)
+}
+
+func limitsRefuseNewJobs(w *world) {
+	old := w.job(nil)
+	w.job(func(j *cron.Job) { j.Owner = "bob" })
+	try := func(j cron.Job, ofOwner, total int) error {
+		p := putParams(j)
+		p.MaxOfOwner, p.MaxTotal = ofOwner, total
+		_, err := w.cron().PutJob(w.ctx, p)
+		return err
+	}
+	w.fails(try(w.draft(), 1, 0), chat.ErrLimit)
+	w.fails(try(w.draft(), 0, 2), chat.ErrLimit)
+	equal(w, "jobs", w.jobIDs(cron.JobFilter{Visible: "ann", Limit: many}), []string{old.ID})
+	old.Name = "changed although there is no room"
+	w.ok(try(old, 1, 2))
+	w.ok(try(w.draft(), 2, 3))
+}
+
+func keyConflict(w *world) {
+	a, b := w.job(nil), w.job(nil)
+	_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: b.ID, Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
+		j.Key = a.Key
+		return &j, nil
+	}})
+	w.fails(err, chat.ErrConflict)
+	equal(w, "unchanged", w.stored(b.ID), b)
+	w.alter(b.ID, func(j *cron.Job) { j.Key = "free" })
+	equal(w, "renamed", w.stored(b.ID).Key, "free")
+	w.alter(a.ID, func(j *cron.Job) { j.Key = b.Key })
+}
+
+func jobsOfOthers(w *world) {
+	j := w.job(nil)
+	_, err := w.cron().Job(w.ctx, j.ID, "bob")
+	w.fails(err, chat.ErrNotFound)
+	_, err = w.cron().Job(w.ctx, "nothing", "")
+	w.fails(err, chat.ErrNotFound)
+	_, err = w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Visible: "bob", Change: func(cron.Job, time.Time) (*cron.Job, error) {
+		w.Errorf("a change was asked about the job of somebody else")
+		return nil, nil //nolint:nilnil // would remove the job
+	}})
+	w.fails(err, chat.ErrNotFound)
+	_, err = w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{Node: w.node(), JobID: j.ID, Visible: "bob"})
+	w.fails(err, chat.ErrNotFound)
+	equal(w, "jobs that bob sees", w.jobIDs(cron.JobFilter{Visible: "bob", Limit: many}), nil)
+	mine, err := w.cron().Job(w.ctx, j.ID, "ann")
+	w.ok(err)
+	equal(w, "job", mine, j)
+}
+
+func removedJob(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l := w.due(node)
+	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
+	next := w.due(node)
+	c, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
+		return nil, nil //nolint:nilnil // removes the job
+	}})
+	w.ok(err)
+	equal(w, "what was removed", []any{c.Old.ID, c.Job == nil, c.Changed, len(c.Ended)}, []any{j.ID, true, true, 0})
+	_, err = w.cron().Job(w.ctx, j.ID, "")
+	w.fails(err, chat.ErrNotFound)
+	r := w.ledger(l.Run.ID)
+	equal(w, "history", []any{r.State, r.JobName, r.JobKey, r.Owner}, []any{cron.RunOK, j.Name, j.Key, j.Owner})
+	w.endRun(w.begin(next), next.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) {
+		e.Job = func(old cron.Job, _ cron.Run, _ time.Time) *cron.Job { return &old }
+	})
+	equal(w, "the run that was under way", w.ledger(next.Run.ID).State, cron.RunOK)
+	_, err = w.cron().Job(w.ctx, j.ID, "")
+	w.fails(err, chat.ErrNotFound)
+	w.put(j)
+}
+
+func skippedSlotsOfAPause(w *world) {
+	j := w.job(nil)
+	w.clock.advance(5 * interval)
+	row := spanRow(j, cron.RunSkipped, cron.MissedSpan{Reason: cron.ReasonPaused, First: j.State.Next, Last: j.State.Next.Add(4 * interval), Count: 5})
+	for range 2 {
+		p := cron.ChangeParams{ID: j.ID}
+		p.Skipped = &row
+		p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
+			old.State.Next, old.State.NextRunAt = now.Add(interval), now.Add(interval)
+			return &old, nil
+		}
+		_, err := w.cron().ChangeJob(w.ctx, p)
+		w.ok(err)
+	}
+	list := w.history(j.ID)
+	equal(w, "rows", len(list), 1)
+	equal(w, "row", []any{list[0].State, list[0].Reason, list[0].SlotCount, list[0].SlotUntil, list[0].FinishedAt},
+		[]any{cron.RunSkipped, cron.ReasonPaused, int64(5), row.SlotUntil, w.clock.now()})
+}
+
+// audits reads the audit log; nothing where the engine knows no SQL.
+func (w *world) audits() [][]any {
+	w.Helper()
+	return w.h.Query(w.tb, "SELECT who, verb, object, before_hash, after_hash, peer, request_id FROM audit_log ORDER BY at, verb")
+}
+
+func auditOnlyWithTheChange(w *world) {
+	j := w.draft()
+	note := func(verb string) *cron.Audit {
+		return &cron.Audit{Who: "ann", Verb: verb, Object: "job:" + j.ID, Before: "b", After: "a", Peer: "127.0.0.1:9", RequestID: "q1"}
+	}
+	p := putParams(j)
+	p.Audit = note("1-add")
+	_, err := w.cron().PutJob(w.ctx, p)
+	w.ok(err)
+	change := func(verb string, fn func(j *cron.Job)) {
+		_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Audit: note(verb), Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
+			fn(&j)
+			return &j, nil
+		}})
+		w.ok(err)
+	}
+	change("2-nothing", func(*cron.Job) {})
+	change("3-update", func(j *cron.Job) { j.Description = "x" })
+	ended, err := w.cron().CancelRuns(w.ctx, cron.CancelParams{JobID: j.ID, Audit: note("4-cancel")})
+	w.ok(err)
+	equal(w, "runs to cancel", len(ended), 0)
+	want := [][]any{}
+	for _, verb := range []string{"1-add", "3-update"} {
+		want = append(want, []any{"ann", verb, "job:" + j.ID, "b", "a", "127.0.0.1:9", "q1"})
+	}
+	equal(w, "audit rows", fmt.Sprintf("%s", w.audits()), fmt.Sprintf("%s", want))
+}
+
+func jobSurvivesReopening(w *world) {
+	j := w.job(nil)
+	w.st = w.h.Reopen()
+	equal(w, "job", w.stored(j.ID), j)
+}

@@ -1,0 +1,212 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+func cronLedgerTests() []test {
+	return []test{
+		{"FiltersOfRuns", filtersOfRuns},
+		{"NewestFirstInPages", runsInPages},
+		{"ReadingMovesNothing", readingMovesNothing},
+		{"SummaryCounts", summaryCounts},
+		{"PruneByAge", pruneByAge},
+		{"PruneByCount", pruneByCount},
+		{"PrunedRunLeavesNoMessage", prunedRun},
+	}
+}
+
+func (w *world) runIDs(f cron.RunFilter) []string {
+	w.Helper()
+	p, err := w.cron().Runs(w.ctx, f)
+	w.ok(err)
+	var ids []string
+	for _, r := range p.Runs {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// ran lets n fires of the only job come and end well.
+func (w *world) ran(node string, n int) []cron.Launched {
+	w.Helper()
+	var list []cron.Launched
+	for range n {
+		l := w.due(node)
+		w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
+		list = append(list, l)
+	}
+	return list
+}
+
+func filtersOfRuns(w *world) {
+	node := w.node()
+	j := w.job(func(j *cron.Job) { j.Agent = "other" })
+	bob := w.job(func(j *cron.Job) { j.Owner, j.Enabled, j.Name = "bob", false, "Bericht ÜBER alles" })
+	good := w.due(node)
+	w.endRun(w.begin(good), good.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) { e.Summary, e.Delivery = "3 Items 100%", cron.DeliveryNot })
+	bad := w.due(node)
+	w.endRun(w.begin(bad), bad.Message.ID, cron.RunError, nil)
+	gone := w.due(node)
+	w.cancel(cron.CancelParams{RunID: gone.Run.ID, Reason: cron.ReasonStopped})
+	busy := w.due(node)
+	w.begin(busy)
+	w.pass(interval, node)
+	skipped := w.claimDue(node).Recorded[0]
+	hers := w.byHand(node, bob)
+	w.endRun(w.begin(hers), hers.Message.ID, cron.RunOK, nil)
+	over := []string{good.Run.ID, bad.Run.ID, gone.Run.ID, skipped.ID, hers.Run.ID}
+	for name, tt := range map[string]struct {
+		f    cron.RunFilter
+		want []string
+	}{
+		"finished":  {cron.RunFilter{}, over},
+		"all":       {cron.RunFilter{IncludeActive: true}, append([]string{busy.Run.ID}, over...)},
+		"job":       {cron.RunFilter{JobID: bob.ID}, over[4:]},
+		"run":       {cron.RunFilter{RunID: bad.Run.ID}, over[1:2]},
+		"owner":     {cron.RunFilter{Visible: "ann"}, over[:4]},
+		"agent":     {cron.RunFilter{Agent: "other"}, over[:4]},
+		"states":    {cron.RunFilter{States: []cron.RunState{cron.RunError, cron.RunSkipped}}, []string{bad.Run.ID, skipped.ID}},
+		"delivery":  {cron.RunFilter{Deliveries: []cron.DeliveryStatus{cron.DeliveryNot}}, over[:1]},
+		"error":     {cron.RunFilter{Query: "BACKEND answered"}, over[1:2]},
+		"summary":   {cron.RunFilter{Query: "items 100%"}, over[:1]},
+		"name":      {cron.RunFilter{Query: "bericht"}, over[4:]},
+		"wildcards": {cron.RunFilter{Query: "3%100"}, nil},
+		"since":     {cron.RunFilter{JobID: j.ID, Since: bad.Run.ScheduledFor.Add(-time.Second)}, over[1:4]},
+		"until":     {cron.RunFilter{JobID: j.ID, Until: bad.Run.ScheduledFor.Add(time.Second)}, over[:2]},
+		"unknown":   {cron.RunFilter{JobID: "nothing"}, nil},
+	} {
+		tt.f.Limit = many
+		got := w.runIDs(tt.f)
+		slices.Sort(got)
+		want := slices.Sorted(slices.Values(tt.want))
+		equal(w, "runs by "+name, got, want)
+	}
+}
+
+func runsInPages(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	var want []string
+	for _, l := range w.ran(node, 12) {
+		want = append(want, l.Run.ID)
+	}
+	equal(w, "oldest first", w.runIDs(cron.RunFilter{JobID: j.ID, Ascending: true, Limit: many}), want)
+	slices.Reverse(want)
+	var got []string
+	for offset := 0; offset < 15; offset += 5 {
+		p, err := w.cron().Runs(w.ctx, cron.RunFilter{JobID: j.ID, Limit: 5, Offset: offset})
+		w.ok(err)
+		equal(w, "total", p.Total, 12)
+		for _, r := range p.Runs {
+			got = append(got, r.ID)
+		}
+	}
+	equal(w, "newest first, all pages", got, want)
+}
+
+func readingMovesNothing(w *world) {
+	w.node()
+	j := w.job(nil)
+	w.clock.advance(10 * interval)
+	for range 20 {
+		w.jobIDs(cron.JobFilter{Limit: many})
+		w.history(j.ID)
+		_, err := w.cron().Summary(w.ctx, "")
+		w.ok(err)
+		_, err = w.cron().NextWake(w.ctx)
+		w.ok(err)
+	}
+	equal(w, "job", w.stored(j.ID), j)
+	equal(w, "ledger", len(w.history(j.ID)), 0)
+}
+
+func summaryCounts(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	w.job(func(j *cron.Job) { j.Enabled = false })
+	w.job(func(j *cron.Job) {
+		j.Pause, j.State.Next, j.State.NextRunAt = &cron.Pause{By: "ann", At: w.clock.now()}, time.Time{}, time.Time{}
+	})
+	w.job(func(j *cron.Job) { j.Owner, j.Enabled = "bob", false })
+	check := func(when, visible string, want cron.Summary) {
+		got, err := w.cron().Summary(w.ctx, visible)
+		w.ok(err)
+		if got.OldestDue < 0 {
+			got.OldestDue = -1
+		}
+		got.NextWake = got.NextWake.UTC()
+		equal(w, "summary "+when, got, want)
+	}
+	check("at first", "", cron.Summary{Jobs: 4, Paused: 1, OldestDue: -1, NextWake: j.State.Next})
+	check("of bob", "bob", cron.Summary{Jobs: 1, OldestDue: -1, NextWake: time.Time{}.UTC()})
+	w.pass(interval+2*time.Second, node)
+	check("when a job is due", "ann", cron.Summary{Jobs: 3, Paused: 1, Backlog: 1, OldestDue: 2 * time.Second, NextWake: j.State.Next})
+	l := w.launchOne(node)
+	w.clock.advance(time.Second)
+	next := j.State.Next.Add(interval)
+	check("when a run waits", "ann", cron.Summary{Jobs: 3, Paused: 1, Backlog: 1, OldestDue: 3 * time.Second, NextWake: next})
+	c := w.begin(l)
+	check("when it runs", "ann", cron.Summary{Jobs: 3, Paused: 1, Running: 1, OldestDue: -1, NextWake: next})
+	w.endRun(c, l.Message.ID, cron.RunOK, nil)
+	check("when it is over", "ann", cron.Summary{Jobs: 3, Paused: 1, OldestDue: -1, NextWake: next})
+}
+
+func (w *world) prune(p cron.PruneParams) int {
+	w.Helper()
+	n, err := w.cron().Prune(w.ctx, p)
+	w.ok(err)
+	return n
+}
+
+func pruneByAge(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	list := w.ran(node, 6)
+	active := w.due(node)
+	before := list[4].Run.ScheduledFor // the first four ended earlier
+	equal(w, "gone with a limit", w.prune(cron.PruneParams{Before: before, Limit: 3}), 3)
+	equal(w, "gone after that", w.prune(cron.PruneParams{Before: before, Limit: 3}), 1)
+	equal(w, "gone at last", w.prune(cron.PruneParams{Before: before, Limit: 3}), 0)
+	equal(w, "left", w.runIDs(cron.RunFilter{JobID: j.ID, Ascending: true, Limit: many}), []string{list[4].Run.ID, list[5].Run.ID})
+	equal(w, "gone of all", w.prune(cron.PruneParams{Before: w.clock.now().Add(time.Hour), Limit: many}), 2)
+	equal(w, "what is not over", w.ledger(active.Run.ID).State, cron.RunQueued)
+}
+
+func pruneByCount(w *world) {
+	node := w.node()
+	a := w.job(nil)
+	list := w.ran(node, 5)
+	b := w.job(func(j *cron.Job) { j.Enabled = false })
+	other := w.byHand(node, b)
+	w.endRun(w.begin(other), other.Message.ID, cron.RunOK, nil)
+	equal(w, "gone without bounds", w.prune(cron.PruneParams{Limit: many}), 0)
+	equal(w, "gone", w.prune(cron.PruneParams{Keep: 2, Limit: many}), 3)
+	equal(w, "left", w.runIDs(cron.RunFilter{JobID: a.ID, Ascending: true, Limit: many}), []string{list[3].Run.ID, list[4].Run.ID})
+	equal(w, "left of the other job", w.runIDs(cron.RunFilter{JobID: b.ID, Limit: many}), []string{other.Run.ID})
+}
+
+func prunedRun(w *world) {
+	node := w.node()
+	w.job(nil)
+	l := w.failOnce(node, time.Second)
+	w.clock.advance(time.Second)
+	again := w.launchOne(node)
+	w.endRun(w.begin(again), again.Message.ID, cron.RunOK, nil)
+	id, _ := w.say(node, l.Message.Session)
+	equal(w, "gone", w.prune(cron.PruneParams{Before: w.clock.now().Add(time.Second), Limit: many}), 1)
+	_, err := w.cron().Run(w.ctx, l.Run.ID, "")
+	w.fails(err, chat.ErrNotFound)
+	for _, messageID := range []string{l.Message.ID, again.Message.ID} {
+		_, err := w.st.MessageByID(w.ctx, messageID)
+		w.fails(err, chat.ErrNotFound)
+		_, err = w.st.RunByID(w.ctx, messageID)
+		w.fails(err, chat.ErrNotFound)
+	}
+	equal(w, "other messages of the session", w.row(id).State, store.StateWaiting)
+}

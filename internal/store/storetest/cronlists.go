@@ -1,0 +1,155 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"laneway/internal/cron"
+)
+
+func cronListTests() []test {
+	return []test{
+		{"FiltersOfJobs", filtersOfJobs},
+		{"OrdersOfJobs", ordersOfJobs},
+		{"PagesNeitherSkipNorRepeat", pagesOfJobs},
+		{"RevisionChangesWithTheList", revisionChanges},
+		{"QueryTakesWildcardsAsText", queryTakesText},
+	}
+}
+
+func (w *world) jobIDs(f cron.JobFilter) []string {
+	w.Helper()
+	p, err := w.cron().Jobs(w.ctx, f)
+	w.ok(err)
+	var ids []string
+	for _, j := range p.Jobs {
+		ids = append(ids, j.ID)
+	}
+	return ids
+}
+
+func filtersOfJobs(w *world) {
+	usual := w.job(nil)
+	off := w.job(func(j *cron.Job) { j.Enabled, j.Agent, j.Description = false, "other", "Grüße an ALLE" })
+	paused := w.job(func(j *cron.Job) {
+		j.Pause, j.State.Next, j.State.NextRunAt = &cron.Pause{By: "ann", At: w.clock.now()}, time.Time{}, time.Time{}
+	})
+	failed := w.job(func(j *cron.Job) {
+		w.firesAt(j, cron.Spec{Kind: cron.KindCron, Expr: "0 9 * * *"})
+		j.State.LastState = cron.RunError
+	})
+	system := w.job(func(j *cron.Job) { j.Owner = cron.SystemOwner })
+	bob := w.job(func(j *cron.Job) { j.Owner = "bob" })
+	yes, no := true, false
+	for name, tt := range map[string]struct {
+		f    cron.JobFilter
+		want []cron.Job
+	}{
+		"all":      {cron.JobFilter{}, []cron.Job{usual, off, paused, failed, bob}},
+		"system":   {cron.JobFilter{IncludeSystem: true}, []cron.Job{usual, off, paused, failed, bob, system}},
+		"owner":    {cron.JobFilter{Visible: "bob"}, []cron.Job{bob}},
+		"enabled":  {cron.JobFilter{Visible: "ann", Enabled: &yes}, []cron.Job{usual, failed}},
+		"disabled": {cron.JobFilter{Visible: "ann", Enabled: &no}, []cron.Job{off, paused}},
+		"kind":     {cron.JobFilter{Kind: cron.KindCron}, []cron.Job{failed}},
+		"state":    {cron.JobFilter{LastState: cron.RunError}, []cron.Job{failed}},
+		"agent":    {cron.JobFilter{Agent: "other"}, []cron.Job{off}},
+		"id":       {cron.JobFilter{Query: usual.ID[1:]}, []cron.Job{usual}},
+		"name":     {cron.JobFilter{Query: "NAME OF " + off.ID}, []cron.Job{off}},
+		"key":      {cron.JobFilter{Query: "Key of " + paused.ID}, []cron.Job{paused}},
+		"text":     {cron.JobFilter{Query: "an alle"}, []cron.Job{off}},
+		"nothing":  {cron.JobFilter{Query: "no such words"}, nil},
+	} {
+		tt.f.Limit, tt.f.SortBy = many, "id"
+		var want []string
+		for _, j := range tt.want {
+			want = append(want, j.ID)
+		}
+		slices.Sort(want)
+		equal(w, "jobs by "+name, w.jobIDs(tt.f), want)
+	}
+}
+
+func ordersOfJobs(w *world) {
+	at := func(minutes int) time.Time { return w.clock.now().Add(time.Duration(minutes) * time.Minute) }
+	make4 := func(id, name string, next, updated time.Time) {
+		w.job(func(j *cron.Job) {
+			j.ID, j.Name, j.State.Next, j.State.NextRunAt, j.UpdatedAt = id, name, next, next, updated
+			j.Enabled = !next.IsZero()
+		})
+	}
+	make4("a", "delta", at(3), at(9))
+	make4("b", "beta", time.Time{}, at(7))
+	make4("c", "alpha", at(1), at(8))
+	make4("d", "beta", at(3), at(6))
+	for _, tt := range []struct {
+		by   string
+		down bool
+		want string
+	}{
+		{"", false, "[c a d b]"},
+		{"nextRunAt", false, "[c a d b]"},
+		{"nextRunAt", true, "[a d c b]"},
+		{"updatedAt", false, "[d b c a]"},
+		{"updatedAt", true, "[a c b d]"},
+		{"name", false, "[c b d a]"},
+		{"name", true, "[a b d c]"},
+		{"id", false, "[a b c d]"},
+		{"id", true, "[d c b a]"},
+	} {
+		got := fmt.Sprint(w.jobIDs(cron.JobFilter{SortBy: tt.by, Descending: tt.down, Limit: many}))
+		equal(w, fmt.Sprintf("order by %q, descending %v", tt.by, tt.down), got, tt.want)
+	}
+}
+
+func pagesOfJobs(w *world) {
+	var want []string
+	for range 25 {
+		want = append(want, w.job(nil).ID) // all with the same next fire
+	}
+	slices.Sort(want)
+	var got []string
+	for offset := 0; ; offset += 7 {
+		p, err := w.cron().Jobs(w.ctx, cron.JobFilter{Limit: 7, Offset: offset})
+		w.ok(err)
+		equal(w, "total", p.Total, 25)
+		if len(p.Jobs) == 0 {
+			break
+		}
+		for _, j := range p.Jobs {
+			got = append(got, j.ID)
+		}
+	}
+	equal(w, "all pages", got, want)
+}
+
+func revisionChanges(w *world) {
+	seen := []string{w.revision()}
+	changed := func(what string) {
+		w.clock.advance(time.Millisecond)
+		now := w.revision()
+		if slices.Contains(seen, now) {
+			w.Errorf("the revision of the list is %s again after a job was %s", now, what)
+		}
+		equal(w, "revision that is read again", w.revision(), now)
+		seen = append(seen, now)
+	}
+	j := w.job(nil)
+	changed("made")
+	w.alter(j.ID, func(j *cron.Job) { j.Name, j.UpdatedAt = "x", w.clock.now() })
+	changed("changed")
+	_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
+		return nil, nil //nolint:nilnil // removes the job
+	}})
+	w.ok(err)
+	w.job(nil)
+	changed("removed and another was made")
+}
+
+func queryTakesText(w *world) {
+	a := w.job(func(j *cron.Job) { j.Name = `50%_\done` })
+	w.job(func(j *cron.Job) { j.Name = `50 xx done` })
+	for _, q := range []string{`50%`, `%_`, `_\d`, `\done`} {
+		equal(w, "jobs with "+q, w.jobIDs(cron.JobFilter{Query: q, Limit: many}), []string{a.ID})
+	}
+}

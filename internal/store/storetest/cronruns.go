@@ -1,0 +1,298 @@
+package storetest
+
+import (
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+func cronRunTests() []test {
+	return []test{
+		{"GoesFromQueuedToOK", fromQueuedToOK},
+		{"StartTwiceIsOneAttempt", startTwice},
+		{"FencedEndChangesNeitherRowNorJob", fencedEnd},
+		{"EndChangesTheJob", endChangesTheJob},
+		{"JobIsRemovedAfterItsRun", removedAfterRun},
+		{"TakeoverQueuesTheRunAgain", takeoverQueues},
+		{"CleanStopQueuesTheRunAgain", cleanStopQueues},
+		{"DrainQueuesTheRunAgain", drainQueues},
+		{"SummaryIsCutAtACharacter", summaryIsCut},
+		{"DeliveryIsAStatusOfItsOwn", deliveryStatus},
+		{"FailedDeliveryLeavesTheRunOK", failedDelivery},
+		{"NoticeIsNotTheAnswer", noticeIsNotTheAnswer},
+		{"RunSurvivesReopening", runSurvivesReopening},
+	}
+}
+
+func fromQueuedToOK(w *world) {
+	node := w.node()
+	w.job(nil)
+	l := w.due(node)
+	w.clock.advance(30 * time.Millisecond)
+	c := w.begin(l)
+	began := w.clock.now()
+	r := w.ledger(l.Run.ID)
+	equal(w, "running", []any{r.State, r.Attempt, r.StartedAt, r.FinishedAt.IsZero(), r.Node}, []any{cron.RunRunning, 1, began, true, node})
+	w.clock.advance(6190 * time.Millisecond)
+	w.endRun(c, l.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) {
+		e.Summary, e.SuppressedBy = "3 items", "no-reply"
+		e.Usage = chat.Usage{InputTokens: 1 << 33, OutputTokens: 7, Model: "m", Provider: "p"}
+	})
+	r = w.ledger(l.Run.ID)
+	equal(w, "over", []any{r.State, r.FinishedAt, r.Duration, r.Summary, r.SuppressedBy, r.Delivery, r.Reason},
+		[]any{cron.RunOK, w.clock.now(), 6190 * time.Millisecond, "3 items", "no-reply", cron.DeliveryNotRequested, cron.ReasonNone})
+	equal(w, "usage", []any{r.InputTokens, r.OutputTokens, r.Model, r.Provider}, []any{int64(1 << 33), int64(7), "m", "p"})
+	equal(w, "attempts", r.Attempts, []cron.Attempt{{Number: 1, State: cron.AttemptOK, StartedAt: began, FinishedAt: w.clock.now(), Node: node}})
+	equal(w, "run row", w.run(l.Message.ID).State, store.RunOK)
+	w.ended(l.Message.ID, chat.OutcomeAnswered)
+	_, err := w.cron().Run(w.ctx, l.Run.ID, "bob")
+	w.fails(err, chat.ErrNotFound)
+	_, err = w.cron().Run(w.ctx, "nothing", "")
+	w.fails(err, chat.ErrNotFound)
+}
+
+func startTwice(w *world) {
+	node := w.node()
+	w.job(nil)
+	l := w.due(node)
+	p := store.StartParams{
+		Claim: claimOfRun(l), RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq},
+		Cron: &cron.AttemptStart{RunID: l.Run.ID, Attempt: 1, Node: node},
+	}
+	for range 2 { // the answer to the first call was lost
+		s, err := w.st.Start(w.ctx, p)
+		w.ok(err)
+		equal(w, "started", s.Seqs, p.Seqs)
+		w.clock.advance(time.Second)
+	}
+	r := w.ledger(l.Run.ID)
+	equal(w, "attempts", []int{r.Attempt, len(r.Attempts)}, []int{1, 1})
+	w.endRun(p.Claim, l.Message.ID, cron.RunOK, nil)
+}
+
+func fencedEnd(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l := w.due(node)
+	c := w.begin(l)
+	p := w.ending(c, l.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) {
+		e.Job = func(cron.Job, cron.Run, time.Time) *cron.Job { return nil }
+	})
+	before, job := w.ledger(l.Run.ID), w.stored(j.ID)
+	for _, stale := range []store.Claim{
+		{Session: c.Session, Node: c.Node, Epoch: c.Epoch - 1},
+		{Session: c.Session, Node: c.Node, Epoch: c.Epoch + 1},
+		{Session: c.Session, Node: w.node(), Epoch: c.Epoch},
+	} {
+		p.Claim = stale
+		_, err := w.st.Finish(w.ctx, p)
+		w.fails(err, chat.ErrFenced)
+	}
+	equal(w, "ledger", w.ledger(l.Run.ID), before)
+	equal(w, "job", w.stored(j.ID), job)
+	p.Claim = c
+	p.Cron.Job = nil
+	w.finish(p)
+	over := w.ledger(l.Run.ID)
+	p.Cron.State, p.Cron.Error = cron.RunError, "too late"
+	_, err := w.st.Finish(w.ctx, p)
+	w.fails(err, chat.ErrFenced)
+	equal(w, "ledger after it was over", w.ledger(l.Run.ID), over)
+}
+
+func endChangesTheJob(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l := w.due(node)
+	c := w.begin(l)
+	before := w.stored(j.ID)
+	equal(w, "running since", before.State.RunningAt.UTC(), w.clock.now())
+	w.clock.advance(time.Second)
+	w.endRun(c, l.Message.ID, cron.RunError, func(e *cron.AttemptEnd) {
+		e.Job = func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
+			equal(w, "job", []any{old.ID, old.Revision, old.State.Next}, []any{j.ID, j.Revision, before.State.Next})
+			equal(w, "run", []any{r.ID, r.State, r.Error, r.ErrorClass, r.FinishedAt.UTC(), r.Duration, len(r.Attempts), now.UTC()},
+				[]any{l.Run.ID, cron.RunError, "backend answered 503", "overloaded", w.clock.now(), time.Second, 1, w.clock.now()})
+			old.State.LastState, old.State.LastError, old.State.LastRunAt = r.State, r.Error, r.StartedAt
+			old.State.RunCount++
+			old.State.ErrorCount++
+			old.State.ConsecutiveErrors++
+			old.Pause, old.AutoDisabled = &cron.Pause{Note: "failed too often", By: "cron", At: now}, true
+			old.State.Next, old.State.NextRunAt = time.Time{}, time.Time{}
+			return &old
+		}
+	})
+	after := w.stored(j.ID)
+	equal(w, "counters", []any{after.State.RunCount, after.State.ErrorCount, after.State.ConsecutiveErrors, after.State.LastState, after.State.Queued},
+		[]any{int64(1), int64(1), 1, cron.RunError, 0})
+	equal(w, "paused", []any{after.AutoDisabled, after.MayFire(), after.Pause.By, after.State.RunningAt.IsZero()}, []any{true, false, "cron", true})
+}
+
+func removedAfterRun(w *world) {
+	node := w.node()
+	j := w.job(func(j *cron.Job) {
+		w.firesAt(j, cron.Spec{Kind: cron.KindAt, At: w.clock.now().Add(interval)})
+		j.DeleteAfter = true
+	})
+	l := w.due(node)
+	gone := func(e *cron.AttemptEnd) { e.Job = func(cron.Job, cron.Run, time.Time) *cron.Job { return nil } }
+	c := w.begin(l)
+	w.endRun(c, l.Message.ID, cron.RunRetrying, func(e *cron.AttemptEnd) {
+		gone(e)
+		e.NextAttempt = w.clock.now().Add(time.Second)
+	})
+	equal(w, "kept while it is tried again", w.stored(j.ID).ID, j.ID)
+	w.clock.advance(time.Second)
+	again := w.launchOne(node)
+	w.endRun(w.begin(again), again.Message.ID, cron.RunOK, gone)
+	_, err := w.cron().Job(w.ctx, j.ID, "")
+	w.fails(err, chat.ErrNotFound)
+	equal(w, "history", []any{w.ledger(l.Run.ID).State, w.ledger(l.Run.ID).JobName}, []any{cron.RunOK, j.Name})
+}
+
+// interrupted checks a run whose process is gone, and lets another attempt end well.
+func (w *world) interrupted(l cron.Launched, taken store.Taken) {
+	w.Helper()
+	r := w.ledger(l.Run.ID)
+	equal(w, "queued again", []any{r.State, r.FinishedAt.IsZero()}, []any{cron.RunQueued, true})
+	equal(w, "message", idsOf(taken.Messages), []string{l.Message.ID})
+	first := r.StartedAt
+	w.clock.advance(time.Second)
+	w.start(taken.Claim, l.Message.ID, l.Seq)
+	r = w.ledger(l.Run.ID)
+	equal(w, "running again", []any{r.State, r.Attempt, r.Node, r.StartedAt}, []any{cron.RunRunning, 2, taken.Node, first})
+	w.endRun(taken.Claim, l.Message.ID, cron.RunOK, nil)
+	r = w.ledger(l.Run.ID)
+	equal(w, "row at the end", []any{r.State, len(r.Attempts), r.Duration}, []any{cron.RunOK, 2, w.clock.now().Sub(first)})
+	equal(w, "attempts", []any{r.Attempts[0].Number, r.Attempts[0].State, r.Attempts[1].Number, r.Attempts[1].State},
+		[]any{1, cron.AttemptInterrupted, 2, cron.AttemptOK})
+}
+
+func takeoverQueues(w *world) {
+	dead := w.node()
+	w.job(nil)
+	l := w.due(dead)
+	c := w.begin(l)
+	w.clock.advance(lease + time.Second)
+	node := w.node()
+	late := w.ending(c, l.Message.ID, cron.RunOK, nil)
+	taken := w.sweepOne(node, l.Message.Session)
+	_, err := w.st.Finish(w.ctx, late)
+	w.fails(err, chat.ErrFenced)
+	w.interrupted(l, taken)
+}
+
+func cleanStopQueues(w *world) {
+	gone := w.node()
+	w.job(nil)
+	l := w.due(gone)
+	w.begin(l)
+	node := w.node()
+	w.ok(w.st.Unregister(w.ctx, gone))
+	w.interrupted(l, w.sweepOne(node, l.Message.Session))
+}
+
+func drainQueues(w *world) {
+	old := w.node()
+	j := w.job(nil)
+	l := w.due(old)
+	c := w.begin(l)
+	w.endRun(c, l.Message.ID, cron.RunQueued, func(e *cron.AttemptEnd) {
+		e.Job = func(cron.Job, cron.Run, time.Time) *cron.Job {
+			w.Errorf("a run that goes on asked for the job")
+			return nil
+		}
+	})
+	equal(w, "job", w.stored(j.ID).State.Queued, 1)
+	node := w.node()
+	w.ok(w.st.Unregister(w.ctx, old))
+	w.interrupted(l, w.sweepOne(node, l.Message.Session))
+}
+
+func summaryIsCut(w *world) {
+	node := w.node()
+	w.job(nil)
+	for _, over := range []int{-4, -1, 0, 1, 2, 3, 4} {
+		text := strings.Repeat("日本👩", 1600)
+		text += strings.Repeat("x", 16_384+over-len(text)-3) + "日"
+		l := w.due(node)
+		w.endRun(w.begin(l), l.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) { e.Summary = text })
+		equal(w, "summary", w.ledger(l.Run.ID).Summary, chat.Cut(text, 16_384))
+	}
+}
+
+// replied ends a run well with one outgoing reply and takes that for sending.
+func (w *world) replied(node string) (cron.Launched, store.Outgoing) {
+	w.Helper()
+	l := w.due(node)
+	p := w.ending(w.begin(l), l.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) { e.Delivery = cron.DeliveryUnknown })
+	p.Outgoing = []store.Outgoing{{
+		Kind: store.KindReply, Text: "answer", Session: l.Message.Session, Target: chat.Target{Channel: "web", ChatID: "1"},
+		ExpiresAt: w.clock.now().Add(time.Hour),
+	}}
+	w.finish(p)
+	return l, w.claimOne(node)
+}
+
+func deliveryStatus(w *world) {
+	node := w.node()
+	w.job(nil)
+	l, o := w.replied(node)
+	equal(w, "before it is sent", w.ledger(l.Run.ID).Delivery, cron.DeliveryUnknown)
+	w.ok(w.st.Delivered(w.ctx, node, o.ID, "provider-7"))
+	r := w.ledger(l.Run.ID)
+	equal(w, "delivered", []any{r.State, r.Delivery, r.ProviderMessageID, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryDone, "provider-7", ""})
+}
+
+func failedDelivery(w *world) {
+	node := w.node()
+	w.job(nil)
+	l, o := w.replied(node)
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "429", RetryIn: time.Second}))
+	equal(w, "while it is tried again", w.ledger(l.Run.ID).Delivery, cron.DeliveryUnknown)
+	w.clock.advance(time.Second)
+	o = w.claimOne(node)
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "403: bot was blocked", Permanent: true}))
+	r := w.ledger(l.Run.ID)
+	equal(w, "failed", []any{r.State, r.Delivery, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryNot, "403: bot was blocked"})
+	w.endLate(node)
+}
+
+// endLate lets a reply expire.
+func (w *world) endLate(node string) {
+	w.Helper()
+	l, o := w.replied(node)
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "timeout", RetryIn: time.Minute}))
+	w.clock.advance(2 * time.Hour)
+	late := w.claimOne(w.node())
+	equal(w, "expired", late.Expired, true)
+	r := w.ledger(l.Run.ID)
+	equal(w, "not delivered", []any{r.State, r.Delivery, r.DeliveryError != ""}, []any{cron.RunOK, cron.DeliveryNot, true})
+}
+
+func noticeIsNotTheAnswer(w *world) {
+	node := w.node()
+	w.job(nil)
+	l := w.due(node)
+	p := w.ending(w.begin(l), l.Message.ID, cron.RunError, nil)
+	p.Outgoing = []store.Outgoing{{Kind: store.KindNotice, Text: "it failed", Target: chat.Target{Channel: "web", ChatID: "1"}}}
+	w.finish(p)
+	w.ok(w.st.Delivered(w.ctx, node, w.claimOne(node).ID, "provider-8"))
+	r := w.ledger(l.Run.ID)
+	equal(w, "delivery", []any{r.Delivery, r.ProviderMessageID}, []any{cron.DeliveryNotRequested, ""})
+}
+
+func runSurvivesReopening(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l := w.due(node)
+	w.endRun(w.begin(l), l.Message.ID, cron.RunError, func(e *cron.AttemptEnd) { e.Error, e.Attempt.Error, e.Summary = script, script, script })
+	before := w.ledger(l.Run.ID)
+	w.st = w.h.Reopen()
+	equal(w, "ledger", w.ledger(l.Run.ID), before)
+	equal(w, "list", w.history(j.ID), []cron.Run{before})
+	equal(w, "error", []string{before.Error, before.Attempts[0].Error, before.Summary}, []string{script, script, script})
+}
