@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -177,7 +178,7 @@ func (r *Runner) claimAll(ctx context.Context) (claims int, early time.Time, err
 			early = waits
 		}
 		switch {
-		case !c.More:
+		case !c.More && !r.dueAgain(c):
 			return claims, early, nil
 		case len(c.Jobs)+len(c.Launched) == 0: // a whole batch of jobs that have to be asked again: look behind them
 			if limit *= 4; limit > mostBatch {
@@ -186,6 +187,13 @@ func (r *Runner) claimAll(ctx context.Context) (claims int, early time.Time, err
 		}
 	}
 	return claims, early, nil
+}
+
+// dueAgain tells that a job of the claim has its next fire within the look-ahead, too.
+func (r *Runner) dueAgain(c Claimed) bool {
+	return slices.ContainsFunc(c.Jobs, func(j Job) bool {
+		return j.MayFire() && !j.State.NextRunAt.IsZero() && !j.State.NextRunAt.After(c.Now.Add(r.cfg.LookAhead))
+	})
 }
 
 // claim takes one batch and plans its launches.
