@@ -113,7 +113,10 @@ func (d *Dispatcher) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 	}
 	j.UpdatedAt, j.State.ActivatedAt = now, now
 	j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
-	if j.MayFire() {
+	switch {
+	case j.Pause != nil:
+		j.State.NextRunAt = j.Pause.Until
+	case j.MayFire():
 		fire, _ := t.First(now)
 		j.State.Next, j.State.NextRunAt = fire.Slot, fire.At
 	}
