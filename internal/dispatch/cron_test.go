@@ -76,6 +76,7 @@ func (h *cronHouse) put(j cron.Job, change ...func(*cron.Job)) cron.Job {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	h.d.NudgeCron()
 	return j
 }
 

@@ -118,6 +118,13 @@ func (d *Dispatcher) RunCron(ctx context.Context) error {
 	return d.cron.Run(ctx)
 }
 
+// NudgeCron makes the loop look at once. Whoever writes jobs past this process may call it; it does not block.
+func (d *Dispatcher) NudgeCron() {
+	if d.cron != nil {
+		d.cron.Nudge()
+	}
+}
+
 // house is what the cron loop sees of the dispatcher.
 type house struct{ d *Dispatcher }
 

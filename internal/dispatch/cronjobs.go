@@ -72,14 +72,6 @@ func audit(by chat.Caller, verb, object string) *cron.Audit {
 	return &cron.Audit{Who: by.Principal, Verb: verb, Object: object}
 }
 
-// Put is what became of a job that was written.
-type Put struct {
-	Job              cron.Job
-	Created, Updated bool
-	// Keyed: the client gave the key.
-	Keyed bool
-}
-
 // givenKey is the key that a client chose, "" for none.
 func givenKey(m cron.Members) (string, error) {
 	key := ""
@@ -104,23 +96,23 @@ func givenKey(m cron.Members) (string, error) {
 }
 
 // CronAdd makes a job, or changes the one with the same key; equal configuration writes nothing.
-func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller) (Put, error) {
+func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller) (cron.Put, error) {
 	switch {
 	case d.jobs == nil:
-		return Put{}, errNoCron()
+		return cron.Put{}, errNoCron()
 	case by.Principal == cron.SystemOwner:
-		return Put{}, chat.Errorf(chat.CodeForbidden, "the name %s is the gateway's own", by.Principal)
+		return cron.Put{}, chat.Errorf(chat.CodeForbidden, "the name %s is the gateway's own", by.Principal)
 	}
 	key, err := givenKey(m)
 	if err != nil {
-		return Put{}, err
+		return cron.Put{}, err
 	}
 	draft, err := d.border(by, time.Now()).Apply(cron.Job{}, m)
 	if err != nil {
-		return Put{}, wireFault(err)
+		return cron.Put{}, wireFault(err)
 	}
 	if err := d.mayTarget(ctx, draft, by); err != nil {
-		return Put{}, err
+		return cron.Put{}, err
 	}
 	keyed := key != ""
 	if !keyed {
@@ -129,7 +121,7 @@ func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller
 	p := cron.PutParams{Owner: by.Principal, Key: key, MaxTotal: max(0, d.cfg.Cron.MaxJobs), Audit: audit(by, "cron.add", key)}
 	if !OperatorOwner(by.Principal) {
 		if p.MaxOfOwner = d.cfg.Cron.MaxJobsOfUser; p.MaxOfOwner < 0 {
-			return Put{}, chat.Errorf(chat.CodeLimit, "chat users may have no jobs here").With("field", "jobs").With("limit", 0)
+			return cron.Put{}, chat.Errorf(chat.CodeLimit, "chat users may have no jobs here").With("field", "jobs").With("limit", 0)
 		}
 	}
 	id := newID()
@@ -149,7 +141,7 @@ func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller
 		err = chat.Errorf(chat.CodeLimit, "there are too many jobs; remove one first").With("field", "jobs").With("limit", max(p.MaxOfOwner, p.MaxTotal))
 	}
 	if err != nil {
-		return Put{}, wireFault(err)
+		return cron.Put{}, wireFault(err)
 	}
 	switch {
 	case res.Created:
@@ -157,7 +149,7 @@ func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller
 	case res.Updated:
 		d.changed(cron.ActionUpdated, res.Job)
 	}
-	return Put{Job: res.Job, Created: res.Created, Updated: res.Updated, Keyed: keyed}, nil
+	return cron.Put{Job: res.Job, Created: res.Created, Updated: res.Updated, Keyed: keyed}, nil
 }
 
 // mayTarget refuses a session of somebody else to a caller that sees its own only.
@@ -515,23 +507,13 @@ func (d *Dispatcher) CronPreview(ctx context.Context, id string, m cron.Members,
 	return cron.Timetable{Schedule: s}.Preview(from, count), nil
 }
 
-// RunMode says when a run by hand may start.
-type RunMode string
-
-// The modes.
-const (
-	RunForce     RunMode = "force"
-	RunDue       RunMode = "due"
-	RunIfEnabled RunMode = "if-enabled"
-)
-
 // errNotRun carries the reason for which a run by hand did not start.
 type errNotRun string
 
 func (e errNotRun) Error() string { return "not run: " + string(e) }
 
 // CronRun starts a run by hand. reason says why there was none: not-due, disabled or already-running.
-func (d *Dispatcher) CronRun(ctx context.Context, id string, mode RunMode, by chat.Caller) (runID, reason string, err error) {
+func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller) (runID, reason string, err error) {
 	if d.jobs == nil {
 		return "", "", errNoCron()
 	}
@@ -568,12 +550,12 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode RunMode, by ch
 	return "", "", chat.Errorf(chat.CodeRateLimited, "this job was started by hand too often within this moment; try again")
 }
 
-func mayRun(due cron.DueJob, mode RunMode, now time.Time) error {
+func mayRun(due cron.DueJob, mode cron.RunMode, now time.Time) error {
 	j := due.Job
 	switch {
-	case mode == RunIfEnabled && !j.MayFire():
+	case mode == cron.RunIfEnabled && !j.MayFire():
 		return errNotRun("disabled")
-	case mode == RunDue && (!j.MayFire() || j.State.NextRunAt.IsZero() || j.State.NextRunAt.After(now)):
+	case mode == cron.RunDue && (!j.MayFire() || j.State.NextRunAt.IsZero() || j.State.NextRunAt.After(now)):
 		return errNotRun("not-due")
 	case len(due.Active) > 0 && (j.Overlap == "" || j.Overlap == cron.OverlapSkip):
 		return errNotRun("already-running")
@@ -641,23 +623,8 @@ func (d *Dispatcher) tellCancelled(ctx context.Context, ended []cron.CancelledRu
 	}
 }
 
-// BackfillParams ask for the slots of a job in a stretch of the past.
-type BackfillParams struct {
-	ID            string
-	From, To      time.Time
-	MaxRuns       int
-	DryRun, Force bool
-}
-
-// BackfillFire is one slot of a backfill.
-type BackfillFire struct {
-	Slot   time.Time
-	RunID  string
-	Exists bool
-}
-
 // CronBackfill runs the slots of a job in [from, to], one at a time, the oldest first. Slots that ran well already are left alone unless forced.
-func (d *Dispatcher) CronBackfill(ctx context.Context, p BackfillParams, by chat.Caller) ([]BackfillFire, error) {
+func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error) {
 	job, err := d.CronGet(ctx, p.ID, by)
 	if err != nil {
 		return nil, err
@@ -707,7 +674,7 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p BackfillParams, by chat
 }
 
 // backfillPlan says what a backfill would do.
-func (d *Dispatcher) backfillPlan(ctx context.Context, p BackfillParams, fires []cron.Fire) ([]BackfillFire, error) {
+func (d *Dispatcher) backfillPlan(ctx context.Context, p cron.BackfillParams, fires []cron.Fire) ([]cron.BackfillFire, error) {
 	have := map[string]bool{}
 	ran := map[int64]bool{}
 	for offset := 0; ; offset += 200 {
@@ -723,10 +690,10 @@ func (d *Dispatcher) backfillPlan(ctx context.Context, p BackfillParams, fires [
 			break
 		}
 	}
-	out := make([]BackfillFire, 0, len(fires))
+	out := make([]cron.BackfillFire, 0, len(fires))
 	for _, f := range fires {
 		id := cron.RunID(cron.TriggerBackfill, p.ID, f.Slot)
-		out = append(out, BackfillFire{Slot: f.Slot, RunID: id, Exists: have[id] || (ran[f.Slot.UnixMilli()] && !p.Force)})
+		out = append(out, cron.BackfillFire{Slot: f.Slot, RunID: id, Exists: have[id] || (ran[f.Slot.UnixMilli()] && !p.Force)})
 	}
 	return out, nil
 }
