@@ -137,6 +137,7 @@ func (p *Process) wire(ctx context.Context) error {
 		Lease: time.Duration(p.cfg.Cluster.Lease), Heartbeat: time.Duration(p.cfg.Cluster.Heartbeat), Sweep: time.Duration(p.cfg.Cluster.Sweep),
 		Exclusive: p.store.Kind() == kindSQLite, Lanes: p.cfg.Lanes.Map(), Agents: agents,
 		Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100,
+		Cron: cronConfig(p.cfg, p.metrics.Cron()), HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CronBody: gateway.CronBody,
 	}, dispatch.Deps{
 		Store: p.store, Commands: table, Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,
 	})
@@ -187,6 +188,7 @@ func (p *Process) Run(ctx context.Context) error {
 	for _, c := range p.channels {
 		parts.Go(func() error { return c.Run(intake, p.dispatch.Receive) })
 	}
+	parts.Go(func() error { return p.dispatch.RunCron(intake) })
 	p.untilStop(ctx, partsCtx)
 	stopIntake()
 	p.gateway.Drain()

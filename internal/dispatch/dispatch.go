@@ -13,6 +13,7 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/command"
+	"laneway/internal/cron"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -51,6 +52,12 @@ type Config struct {
 	ThrottleAt float64
 	// Agents, the default one first; at least one.
 	Agents []Agent
+	// Cron is what the operator decided about jobs.
+	Cron CronConfig
+	// HostPayload runs payloads of kind command and script; nil = they are refused.
+	HostPayload HostPayload
+	// CronBody writes the body of a webhook about a finished run; nil = webhooks are not delivered.
+	CronBody func(job cron.Job, run cron.Run) []byte
 	// StopGrace is how long a stopped turn may take to return before it is finished without it; 0 = 2 s.
 	StopGrace time.Duration
 }
@@ -107,6 +114,10 @@ type Dispatcher struct {
 	refused    atomic.Int64  // messages that a full queue refused
 	outWaiting atomic.Int64  // as last read
 	bursts     bursts
+	jobs       cron.JobStore // nil = the store keeps no jobs
+	planner    *cron.Planner
+	cron       *cron.Runner
+	cronEvents cronHub
 	small      sync.WaitGroup
 	over       chan struct{} // closed when Run's context is over: nothing is repeated any more
 }
@@ -141,6 +152,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	}
 	for _, c := range deps.Channels {
 		d.channels[c.Name()] = c
+	}
+	if err := d.openCron(); err != nil {
+		return nil, err
 	}
 	d.turned.Store(time.Now().UnixNano())
 	d.renew = make(chan chan struct{})

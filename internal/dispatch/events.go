@@ -63,9 +63,10 @@ type liveRun struct {
 	mu        sync.Mutex
 	text      strings.Builder
 	seq       int64
-	replace   bool // the next delta replaces what an earlier attempt said
-	finished  bool // the outcome is decided; what comes later is discarded
-	startedAt time.Time
+	replace   bool      // the next delta replaces what an earlier attempt said
+	finished  bool      // the outcome is decided; what comes later is discarded
+	startedAt time.Time // the store's clock
+	began     time.Time // local
 	attempt   int
 }
 

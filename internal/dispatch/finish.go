@@ -125,6 +125,8 @@ func (d *Dispatcher) stuck(st *scheduler.Turn[work]) {
 		}
 	}
 	t.agent = d.agents[run.session.Agent]
+	t.started.StartedAt, t.began = run.startedAt, run.began
+	t.cron = d.cronTurnOf(t.rows[len(t.rows)-1])
 	var end ending
 	d.judgeCancelled(t, cause, &end)
 	said, mine := run.close()
@@ -149,6 +151,10 @@ func (d *Dispatcher) writeFinish(ctx context.Context, t *turn, end ending, still
 		p.Transcript = d.answer(t, end)
 		p.Outgoing = outgoing(lead, t.run.runID, end)
 	}
+	var cronEnd *cronEnd
+	if t.cron != nil {
+		cronEnd = d.endAttempt(ctx, t, end, &p)
+	}
 	var fin store.Finished
 	err := d.final(ctx, "finishing a turn", func(ctx context.Context) (err error) {
 		fin, err = d.store.Finish(ctx, p)
@@ -167,6 +173,7 @@ func (d *Dispatcher) writeFinish(ctx context.Context, t *turn, end ending, still
 		return false
 	}
 	d.announce(t, end, fin)
+	d.announceCron(ctx, t, end, cronEnd)
 	return true
 }
 

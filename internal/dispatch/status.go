@@ -37,6 +37,9 @@ func (d *Dispatcher) Progress() chat.Progress {
 		DispatcherAge: time.Since(time.Unix(0, d.turned.Load())),
 		CronAge:       -1, WriterAge: -1,
 	}
+	if d.cron != nil && d.cfg.Cron.Fires && d.cfg.Cron.Enabled {
+		p.CronAge = d.cron.Age()
+	}
 	if w, ok := d.store.(store.Progresser); ok {
 		p.WriterAge = w.WriterAge()
 	}

@@ -25,7 +25,9 @@ type turn struct {
 	rows    []store.Waiting // the messages that it really has, ascending; the last one leads
 	agent   Agent
 	started store.Started
+	began   time.Time // local, when the store had said that it started
 	run     *liveRun
+	cron    *cronTurn // nil = no attempt of a run
 }
 
 // runTurn is what the scheduler calls on the goroutine that owns the slot. Its error is the scheduler's figure of how the turn ended; the
@@ -62,7 +64,8 @@ func (d *Dispatcher) startTurn(ctx context.Context, st *scheduler.Turn[work]) (*
 		}
 	}
 	lead := t.rows[len(t.rows)-1]
-	p := store.StartParams{Claim: t.claim, RunID: st.RunID(), Lane: st.Lane()}
+	t.cron = d.cronTurnOf(lead)
+	p := store.StartParams{Claim: t.claim, RunID: st.RunID(), Lane: st.Lane(), Cron: t.cron.start(t.claim.Node)}
 	for _, r := range t.rows {
 		p.Seqs = append(p.Seqs, r.Seq)
 		p.Transcript = append(p.Transcript, said(r, st.RunID()))
@@ -83,15 +86,17 @@ func (d *Dispatcher) startTurn(ctx context.Context, st *scheduler.Turn[work]) (*
 	case len(t.started.Seqs) == 0:
 		return nil, false, nil
 	}
+	t.began = time.Now()
 	t.rows = keep(t.rows, t.started.Seqs)
 	t.agent = d.agents[lead.Session.Agent]
 	t.run = &liveRun{
 		session: lead.Session, runID: st.RunID(), lane: st.Lane(), principal: t.started.Principal, seq: 1,
-		replace: t.started.Attempt > 1, startedAt: t.started.StartedAt, attempt: t.started.Attempt,
+		replace: t.started.Attempt > 1, startedAt: t.started.StartedAt, began: t.began, attempt: t.started.Attempt,
 	}
 	d.live.add(t.run)
 	d.hub.publish(t.run.tell(chat.EventStarted))
 	d.sessionEvent(lead.Session, t.run.principal, "run.started", t.run.runID)
+	d.cronStarted(ctx, t)
 	return t, true, nil
 }
 
@@ -170,6 +175,9 @@ func (d *Dispatcher) execute(ctx context.Context, t *turn, st *scheduler.Turn[wo
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout(lead), errTurnTimeout)
 	defer cancel()
+	if res, done, err := d.executeCron(ctx, t); done {
+		return orCause(ctx, res, err)
+	}
 	req, err := d.request(ctx, t)
 	if err != nil {
 		return agent.Result{}, err
@@ -183,6 +191,11 @@ func (d *Dispatcher) execute(ctx context.Context, t *turn, st *scheduler.Turn[wo
 	stopTyping := d.typing(ctx, lead.Content.Options.ReplyTo)
 	defer stopTyping()
 	res, err := d.callAgent(ctx, t, req)
+	return orCause(ctx, res, err)
+}
+
+// orCause is the error with which the context ended instead of what somebody made of that.
+func orCause(ctx context.Context, res agent.Result, err error) (agent.Result, error) {
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return res, cause
 	}
@@ -244,9 +257,12 @@ func (d *Dispatcher) request(ctx context.Context, t *turn) (agent.Request, error
 		req.SystemPrompt = joinNonEmpty("\n\n", req.SystemPrompt, extra)
 	}
 	budget := t.budget(&req)
-	history, err := d.history(ctx, lead.Session, t.started.SessionID, t.run.runID, budget)
-	if err != nil {
-		return req, err
+	var history []chat.TranscriptEntry
+	if !t.cron.isolated() {
+		var err error
+		if history, err = d.history(ctx, lead.Session, t.started.SessionID, t.run.runID, budget); err != nil {
+			return req, err
+		}
 	}
 	for _, r := range t.rows {
 		req.Messages = append(req.Messages, r.Content)

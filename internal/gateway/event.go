@@ -19,10 +19,11 @@ const (
 	eventAgent     = "agent"
 	eventSessions  = "sessions.changed"
 	eventLanes     = "lanes"
+	eventCron      = "cron"
 )
 
 func eventNames() []string {
-	return []string{eventAgent, eventChat, eventHealth, eventLanes, eventSessions, eventShutdown, eventTick}
+	return []string{eventAgent, eventChat, eventCron, eventHealth, eventLanes, eventSessions, eventShutdown, eventTick}
 }
 
 type textPart struct {

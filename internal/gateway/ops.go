@@ -98,6 +98,9 @@ func status(ctx context.Context, c *call, _ noParams) (any, error) {
 }
 
 func cronOf(ctx context.Context, b Backend) statusCron {
+	if jobs, ok := b.(CronBackend); ok {
+		return cronCount(ctx, jobs)
+	}
 	r, ok := b.(CronReporter)
 	if !ok {
 		return statusCron{}

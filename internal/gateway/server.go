@@ -65,7 +65,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		memo: newMemo(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
 		bootID: uuid.NewString(), startedAt: time.Now(), noHook: newNoHook(),
 	}
-	s.methods, s.methodNames = tableOf(opsMethods(), chatMethods(), sessionMethods(), emptyMethods())
+	s.methods, s.methodNames = tableOf(opsMethods(), chatMethods(), sessionMethods(), cronMethods(backend), emptyMethods())
 	s.state.up.Store(!cfg.HoldConnects)
 	s.setHosts(nil)
 	return s, nil
@@ -103,6 +103,9 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	s.look(base)
 	cancel := s.backend.Subscribe(s.publish)
 	defer cancel()
+	if jobs, ok := s.backend.(CronBackend); ok {
+		defer jobs.SubscribeCron(s.publishCron)()
+	}
 	waits, endWaits := context.WithCancelCause(base)
 	defer endWaits(errStopping)
 	srv := s.httpServer(base, waits)

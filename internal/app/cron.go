@@ -1,0 +1,71 @@
+package app
+
+import (
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/command"
+	"laneway/internal/chat"
+	"laneway/internal/config"
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+)
+
+// cronConfig is what the operator decided about jobs. Jobs fire in processes with the role cron.
+func cronConfig(cfg config.Config, obs cron.RunnerObserver) dispatch.CronConfig {
+	c := cfg.Cron
+	out := dispatch.CronConfig{
+		Fires: slices.Contains(cfg.Roles, config.RoleCron), Enabled: c.Enabled,
+		Rules:           cron.Rules{MinInterval: time.Duration(c.MinInterval), DefaultTZ: c.Timezone},
+		UserMinInterval: time.Duration(c.UserMinInterval), MaxJobs: c.MaxJobs, MaxJobsOfUser: offIsNegative(c.MaxJobsPerOwner),
+		MaxRunsPerDay: c.MaxRunsPerDay, Retention: time.Duration(c.Retention), RetentionRuns: c.RetentionRuns, Observer: obs,
+	}
+	for _, kind := range c.Payloads {
+		out.Payloads = append(out.Payloads, cron.PayloadKind(kind))
+	}
+	return out
+}
+
+// hostPayload makes the runner of a job that runs a program on this host; nil where the operator allows none.
+func hostPayload(cfg config.Config, lookup func(string) (string, bool), log *slog.Logger) dispatch.HostPayload {
+	if len(cfg.Cron.Payloads) == 0 {
+		return nil
+	}
+	return func(job cron.Job) (agent.Runner, string, error) {
+		if !slices.Contains(cfg.Cron.Payloads, string(job.Payload.Kind)) {
+			return nil, "", chat.Errorf(chat.CodeInvalid, "the payload kind %s is disabled on this gateway", job.Payload.Kind)
+		}
+		c, err := programOf(job, cfg.Cron.ScriptInterpreter)
+		if err != nil {
+			return nil, "", err
+		}
+		runner, err := command.New(c, lookup, log.With("job_id", job.ID))
+		if err != nil {
+			return nil, "", chat.Errorf(chat.CodeInvalid, "the payload of the job cannot be run: %s", err)
+		}
+		return runner, job.Payload.Text, nil
+	}
+}
+
+// programOf is the program of a job: its own, or the interpreter that reads the script from its standard input. Never a shell of our choice.
+func programOf(job cron.Job, interpreter string) (command.Config, error) {
+	if job.Payload.Kind == cron.PayloadScript {
+		if interpreter == "" {
+			return command.Config{}, chat.Errorf(chat.CodeInvalid, "no interpreter for scripts is configured; set LANEWAY_CRON_SCRIPT_INTERPRETER")
+		}
+		return command.Config{Argv: strings.Fields(interpreter), Input: command.InputText, Output: command.OutputText}, nil
+	}
+	var in struct {
+		Argv []string          `json:"argv"`
+		Cwd  string            `json:"cwd"`
+		Env  map[string]string `json:"env"`
+	}
+	if err := json.Unmarshal(job.Payload.Options, &in); err != nil {
+		return command.Config{}, chat.Errorf(chat.CodeInvalid, "the payload of the job cannot be read: %s", err)
+	}
+	return command.Config{Argv: in.Argv, Dir: in.Cwd, Env: in.Env, Input: command.InputText, Output: command.OutputText}, nil
+}

@@ -1,0 +1,36 @@
+package cron
+
+import "time"
+
+// Put is what became of a job that was written.
+type Put struct {
+	Job              Job
+	Created, Updated bool
+	// Keyed: the client gave the key.
+	Keyed bool
+}
+
+// RunMode says when a run by hand may start.
+type RunMode string
+
+// The modes.
+const (
+	RunForce     RunMode = "force"
+	RunDue       RunMode = "due"
+	RunIfEnabled RunMode = "if-enabled"
+)
+
+// BackfillParams ask for the slots of a job in a stretch of the past.
+type BackfillParams struct {
+	ID            string
+	From, To      time.Time
+	MaxRuns       int
+	DryRun, Force bool
+}
+
+// BackfillFire is one slot of a backfill.
+type BackfillFire struct {
+	Slot   time.Time
+	RunID  string
+	Exists bool
+}

@@ -1,0 +1,21 @@
+package cron
+
+// Action is what an [Event] is about. The set is closed.
+type Action string
+
+// The actions.
+const (
+	ActionAdded     Action = "added"
+	ActionUpdated   Action = "updated"   // also paused, resumed, switched off
+	ActionRemoved   Action = "removed"   // Job is the last state
+	ActionStarted   Action = "started"   // the first attempt has begun
+	ActionScheduled Action = "scheduled" // an attempt failed and will be repeated at Run.NextAttempt
+	ActionFinished  Action = "finished"  // a slot has its outcome, also without a run
+)
+
+// Event is one thing that watchers of jobs are told, after its commit. Run is nil where the event is about the job.
+type Event struct {
+	Action Action
+	Job    Job
+	Run    *Run
+}

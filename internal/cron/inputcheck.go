@@ -1,0 +1,113 @@
+package cron
+
+import (
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+func readAt(text *string, ms *int64, tz string) (time.Time, error) {
+	switch {
+	case ms != nil:
+		return AtFromMs(*ms)
+	case text != nil:
+		return ParseAt(*text, tz)
+	}
+	return time.Time{}, invalid(fieldAt, InvalidMissing, "a moment is needed, such as 2027-03-02T08:00:00Z")
+}
+
+// finish checks what only the whole job can tell.
+func (b Border) finish(j Job, m Members) (Job, error) {
+	_, newSchedule := m["schedule"]
+	_, newDST := m["dst"]
+	if err := required(j); err != nil {
+		return j, err
+	}
+	if newSchedule || newDST {
+		s, err := Check(j.Schedule, b.Now, b.Rules)
+		if err != nil {
+			return j, err
+		}
+		if err := j.Timetable(s).Check(b.Now); err != nil {
+			return j, err
+		}
+		if j.Schedule.Kind == KindCron {
+			j.Schedule.Expr = strings.Join(strings.Fields(j.Schedule.Expr), " ")
+		}
+	} else if m["jitterMs"] != nil || m["startsAtMs"] != nil || m["endsAtMs"] != nil || m["maxRuns"] != nil {
+		s, err := Compile(j.Schedule)
+		if err != nil {
+			return j, err
+		}
+		if err := j.Timetable(s).Check(b.Now); err != nil {
+			return j, err
+		}
+	}
+	if err := j.CheckSettings(); err != nil {
+		return j, err
+	}
+	return j, j.checkPayload()
+}
+
+func required(j Job) error {
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{{"name", j.Name != ""}, {"schedule", j.Schedule.Kind != ""}, {"sessionTarget", j.Session != ""}, {"payload", j.Payload.Kind != ""}} {
+		if !f.given {
+			return refuse("must have required property '%s'", f.name)
+		}
+	}
+	return nil
+}
+
+func (j Job) checkPayload() error {
+	if strings.ContainsRune(j.Payload.Text, 0) {
+		return refuse("payload text must not contain U+0000")
+	}
+	if len(j.Payload.Text) > maxPayloadBytes {
+		return chat.Errorf(chat.CodeLimit, "the text of the payload has %d bytes; the limit is %d", len(j.Payload.Text), maxPayloadBytes).
+			With("field", "payload").With("limit", maxPayloadBytes)
+	}
+	switch j.Payload.Kind {
+	case PayloadAgentTurn, PayloadScript:
+		if strings.TrimSpace(j.Payload.Text) == "" {
+			return refuse("the text of the payload must not be blank")
+		}
+	case PayloadSystemEvent:
+		if strings.TrimSpace(j.Payload.Text) == "" {
+			return refuse("the text of the payload must not be blank")
+		}
+		if j.Session == Isolated {
+			return refuse("a systemEvent needs the sessionTarget main, current or session:<key>")
+		}
+	case PayloadCommand:
+		if !strings.Contains(string(j.Payload.Options), `"argv"`) {
+			return refuse("payload.argv is needed")
+		}
+	}
+	if (j.Payload.Kind == PayloadCommand || j.Payload.Kind == PayloadScript) && j.Session != Isolated {
+		return refuse("payloads that run on the host need the sessionTarget isolated")
+	}
+	return nil
+}
+
+// Spec reads a schedule with its rules of daylight saving, for a preview. It may lie in the past.
+func (b Border) Spec(m Members) (Spec, error) {
+	var j Job
+	if raw, given := m["schedule"]; given {
+		if err := setSchedule(b, &j, raw, m); err != nil {
+			return Spec{}, err
+		}
+	}
+	if raw, given := m["dst"]; given {
+		if err := setDST(b, &j, raw, m); err != nil {
+			return Spec{}, err
+		}
+	}
+	if j.Schedule.Kind == "" {
+		return Spec{}, refuse("id or schedule is needed")
+	}
+	return j.Schedule, nil
+}

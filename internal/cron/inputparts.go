@@ -1,0 +1,323 @@
+package cron
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+
+	"laneway/internal/chat"
+)
+
+// setSchedule reads a schedule. Zone, rules of daylight saving and jitter survive when the kind stays the same and they are not named.
+func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error {
+	var in struct {
+		Kind      Kind    `json:"kind"`
+		At        *string `json:"at"`
+		AtMs      *int64  `json:"atMs"`
+		EveryMs   int64   `json:"everyMs"`
+		AnchorMs  *int64  `json:"anchorMs"`
+		Expr      string  `json:"expr"`
+		TZ        *string `json:"tz"`
+		StaggerMs *int64  `json:"staggerMs"`
+	}
+	if err := readInto("schedule", raw, &in); err != nil {
+		return err
+	}
+	if in.Kind == "on-exit" || in.Kind == "stream" {
+		return Unsupported("schedule.kind", "the schedule kind "+string(in.Kind))
+	}
+	old := j.Schedule
+	s := Spec{Kind: in.Kind}
+	tz := ""
+	if in.TZ != nil {
+		tz = *in.TZ
+	} else if old.Kind == in.Kind {
+		tz = old.TZ
+	}
+	switch in.Kind {
+	case KindAt:
+		var err error
+		if s.At, err = readAt(in.At, in.AtMs, tz); err != nil {
+			return err
+		}
+	case KindEvery:
+		s.EveryMs, s.AnchorMs = in.EveryMs, b.Now.UnixMilli()
+		if old.Kind == KindEvery && old.EveryMs == in.EveryMs {
+			s.AnchorMs = old.AnchorMs
+		}
+		if in.AnchorMs != nil {
+			s.AnchorMs = *in.AnchorMs
+		}
+	case KindCron:
+		s.Expr, s.TZ = in.Expr, tz
+		if tz == "" {
+			s.TZ = b.Rules.DefaultTZ
+		}
+		if s.TZ == "" {
+			s.TZ = "UTC"
+		}
+		if old.Kind == KindCron {
+			s.Gap, s.Fold = old.Gap, old.Fold
+		}
+	}
+	if old.Kind != in.Kind {
+		j.JitterMs = 0
+	}
+	if j.ID == "" || (old.Kind != in.Kind && all["deleteAfterRun"] == nil) {
+		j.DeleteAfter = in.Kind == KindAt
+	}
+	if in.StaggerMs != nil {
+		var other int64
+		if raw, both := all["jitterMs"]; both && json.Unmarshal(raw, &other) == nil && !isNull(raw) && other != *in.StaggerMs {
+			return refuse("schedule.staggerMs and jitterMs are one value; give one of them")
+		}
+		j.JitterMs = *in.StaggerMs
+	}
+	j.Schedule = s
+	return nil
+}
+
+func setSession(b Border, j *Job, raw json.RawMessage, all Members) error {
+	var target string
+	if err := readInto("sessionTarget", raw, &target); err != nil {
+		return err
+	}
+	if target == "current" {
+		key := ""
+		if raw, given := all["sessionKey"]; given {
+			if err := readInto("sessionKey", raw, &key); err != nil {
+				return err
+			}
+		}
+		if key == "" {
+			return refuse("sessionTarget current needs a sessionKey")
+		}
+		target = NamedSession + key
+	}
+	if name, ok := strings.CutPrefix(target, NamedSession); ok {
+		key, err := chat.ParseSessionKey(name, j.Agent)
+		if err != nil {
+			return refuse("at /sessionTarget: %s", err)
+		}
+		if !b.Agent(key.Agent) {
+			return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %s here", shown(key.Agent)).With("agentId", key.Agent)
+		}
+		j.Session = NamedSession + key.String()
+		return nil
+	}
+	if target != Isolated && target != Main {
+		return refuse("sessionTarget %s is not one of main, isolated, current and session:<key>", shown(target))
+	}
+	j.Session = target
+	return nil
+}
+
+// setPayload reads a payload: merged when the kind is equal or absent, replaced otherwise.
+func setPayload(b Border, j *Job, raw json.RawMessage, all Members) error {
+	var in map[string]json.RawMessage
+	if err := readInto("payload", raw, &in); err != nil {
+		return err
+	}
+	kind := j.Payload.Kind
+	if raw, given := in["kind"]; given {
+		if err := readInto("payload/kind", raw, &kind); err != nil {
+			return err
+		}
+		delete(in, "kind")
+	}
+	merged := map[string]json.RawMessage{}
+	if kind == j.Payload.Kind && len(j.Payload.Options) > 0 {
+		if err := json.Unmarshal(j.Payload.Options, &merged); err != nil {
+			return refuse("the stored payload cannot be read; give all of it")
+		}
+	}
+	main, allowed, err := b.payloadMembers(kind)
+	if err != nil {
+		return err
+	}
+	p := Payload{Kind: kind}
+	if kind == j.Payload.Kind {
+		p.Text = j.Payload.Text
+	}
+	for name, value := range in {
+		switch {
+		case name == main:
+			if err := readInto("payload/"+name, value, &p.Text); err != nil {
+				return err
+			}
+		case name == "timeoutSeconds":
+			if err := setTimeout(j, value, all); err != nil {
+				return err
+			}
+		case name == "allowUnsafeExternalContent":
+			if string(value) == "true" {
+				return Unsupported("payload.allowUnsafeExternalContent", "payload.allowUnsafeExternalContent")
+			}
+		case !strings.Contains(allowed, " "+name+" "):
+			return refuse("at /payload: unexpected property '%s'", chat.Cut(name, 64))
+		case isNull(value):
+			delete(merged, name)
+		default:
+			merged[name] = value
+		}
+	}
+	if len(merged) > 0 {
+		if p.Options, err = json.Marshal(merged); err != nil {
+			return refuse("at /payload: %s", err)
+		}
+	}
+	j.Payload = p
+	return nil
+}
+
+func setTimeout(j *Job, value json.RawMessage, all Members) error {
+	var n, other int64
+	if err := readInto("payload/timeoutSeconds", value, &n); err != nil {
+		return err
+	}
+	if raw, both := all["timeoutSeconds"]; both && json.Unmarshal(raw, &other) == nil && other != n {
+		return refuse("payload.timeoutSeconds and timeoutSeconds are one value; give one of them")
+	}
+	j.Timeout = seconds(n)
+	return nil
+}
+
+// payloadMembers are the member with the text and the names of the others.
+func (b Border) payloadMembers(kind PayloadKind) (main, others string, err error) {
+	switch kind {
+	case PayloadAgentTurn:
+		return "message", " model fallbacks thinking lightContext toolsAllow toolsAllowIsDefault ", nil
+	case PayloadSystemEvent:
+		return "text", " toolsAllow toolsAllowIsDefault ", nil
+	case PayloadCommand, PayloadScript:
+		if !b.Payload(kind) {
+			return "", "", chat.Errorf(chat.CodeInvalid, "payload.kind %s is disabled on this gateway; enable it with LANEWAY_CRON_PAYLOADS=%s", kind, kind).
+				With("code", "CRON_PAYLOAD_DISABLED").With("kind", string(kind)).With("enableWith", "LANEWAY_CRON_PAYLOADS="+string(kind))
+		}
+		if kind == PayloadScript {
+			return "script", " ", nil
+		}
+		return "input", " argv cwd env noOutputTimeoutSeconds outputMaxBytes ", nil
+	case "heartbeat", "skillCollectionReview":
+		return "", "", Unsupported("payload.kind", "the payload kind "+string(kind))
+	}
+	return "", "", refuse("payload.kind %s is not known; the kinds are agentTurn, systemEvent, command and script", shown(string(kind)))
+}
+
+// deliveryIn is a delivery on the wire.
+type deliveryIn struct {
+	Mode       *DeliveryMode   `json:"mode"`
+	Channel    *string         `json:"channel"`
+	To         *string         `json:"to"`
+	Thread     json.RawMessage `json:"threadId"`
+	Account    *string         `json:"accountId"`
+	BestEffort *bool           `json:"bestEffort"`
+	Failure    json.RawMessage `json:"failureDestination"`
+	Completion json.RawMessage `json:"completionDestination"`
+}
+
+func setDelivery(b Border, j *Job, raw json.RawMessage, _ Members) error {
+	if isNull(raw) {
+		j.Delivery = Delivery{Mode: DeliverNone}
+		return nil
+	}
+	var in deliveryIn
+	if err := readInto("delivery", raw, &in); err != nil {
+		return err
+	}
+	return b.mergeDelivery("delivery", &j.Delivery, in)
+}
+
+func (b Border) mergeDelivery(field string, d *Delivery, in deliveryIn) error {
+	if in.Mode != nil {
+		if *in.Mode != d.Mode {
+			*d = Delivery{}
+		}
+		d.Mode = *in.Mode
+	}
+	for _, m := range []struct {
+		to   *string
+		from *string
+	}{{&d.Channel, in.Channel}, {&d.To, in.To}, {&d.Account, in.Account}} {
+		if m.from != nil {
+			*m.to = *m.from
+		}
+	}
+	if in.BestEffort != nil {
+		d.BestEffort = *in.BestEffort
+	}
+	if len(in.Thread) > 0 && !isNull(in.Thread) {
+		d.Thread = strings.Trim(string(in.Thread), `"`)
+	}
+	if in.Failure != nil || in.Completion != nil {
+		return Unsupported(field, field+".failureDestination and "+field+".completionDestination")
+	}
+	return b.checkDelivery(field, d)
+}
+
+func (b Border) checkDelivery(field string, d *Delivery) error {
+	switch d.Mode {
+	case DeliverNone:
+		return nil
+	case DeliverAnnounce:
+		named := d.Channel != "" && d.Channel != "last" && d.Channel != "web"
+		switch {
+		case named && !b.Channel(d.Channel):
+			return Unsupported(field+".channel", "the channel "+shown(d.Channel))
+		case named && d.To == "":
+			return refuse("%s.to is needed: the chat on %s", field, d.Channel)
+		}
+		return nil
+	case DeliverWebhook:
+		u, err := url.Parse(d.To)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {
+			return refuse("%s.to must be an http or https URL without a user name", field)
+		}
+		return nil
+	}
+	return refuse("%s.mode %s is not one of none, announce and webhook", field, shown(string(d.Mode)))
+}
+
+func setAlert(b Border, j *Job, raw json.RawMessage, _ Members) error {
+	switch strings.TrimSpace(string(raw)) {
+	case "null":
+		j.Alert = Alert{}
+		return nil
+	case "false":
+		j.Alert = Alert{Off: true}
+		return nil
+	}
+	var in struct {
+		After          *int          `json:"after"`
+		CooldownMs     *int64        `json:"cooldownMs"`
+		IncludeSkipped *bool         `json:"includeSkipped"`
+		Channel        *string       `json:"channel"`
+		To             *string       `json:"to"`
+		Account        *string       `json:"accountId"`
+		Mode           *DeliveryMode `json:"mode"`
+	}
+	if err := readInto("failureAlert", raw, &in); err != nil {
+		return err
+	}
+	j.Alert.Off = false
+	if in.After != nil {
+		if *in.After < 1 {
+			return refuse("failureAlert.after must be at least 1")
+		}
+		j.Alert.After = *in.After
+	}
+	if in.CooldownMs != nil {
+		j.Alert.Cooldown = max(1, seconds(*in.CooldownMs)/1000)
+	}
+	if in.IncludeSkipped != nil {
+		j.Alert.IncludeSkipped = *in.IncludeSkipped
+	}
+	if in.Mode == nil && in.Channel == nil && in.To == nil {
+		return nil
+	}
+	mode := DeliverAnnounce
+	if in.Mode == nil {
+		in.Mode = &mode
+	}
+	return b.mergeDelivery("failureAlert", &j.Alert.Delivery, deliveryIn{Mode: in.Mode, Channel: in.Channel, To: in.To, Account: in.Account})
+}

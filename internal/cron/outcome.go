@@ -1,0 +1,92 @@
+package cron
+
+import (
+	"fmt"
+	"time"
+)
+
+// Told is what people are to hear about a run that is over.
+type Told string
+
+// What is told.
+const (
+	TellNothing  Told = ""
+	TellFailing  Told = "failing"   // enough failed runs in a row
+	TellRecover  Told = "recovered" // a run ended well after a failure was told
+	TellDisabled Told = "disabled"  // too many failed runs in a row: the job is switched off
+)
+
+// After is the job after one of its runs has ended, nil when it is to be removed, and what is to be told. It is pure, so that a store may call it
+// in its transaction and again when that has to be repeated.
+func (j Job) After(r Run, now time.Time) (*Job, Told) {
+	j.State.RunCount++
+	j.State.LastRunAt, j.State.LastState, j.State.LastDuration = r.StartedAt, r.State, r.Duration
+	j.State.LastError, j.State.LastErrorClass = r.Error, r.ErrorClass
+	j.State.LastDelivery, j.State.LastDeliveryError = r.Delivery, r.DeliveryError
+	told := TellNothing
+	switch r.State {
+	case RunOK:
+		told = j.succeeded(now)
+		if j.DeleteAfter && r.Trigger.Planned() && r.Delivery != DeliveryNot {
+			return nil, told
+		}
+	case RunError, RunInterrupted:
+		j.State.ErrorCount++
+		j.State.ConsecutiveErrors++
+		told = j.failed(now)
+	case RunQueued, RunRunning, RunRetrying, RunSkipped, RunMissed, RunCancelled:
+	}
+	return &j, told
+}
+
+func (j *Job) succeeded(now time.Time) Told {
+	told := TellNothing
+	if j.alertAfter() <= j.State.ConsecutiveErrors && !j.State.LastAlertAt.IsZero() && !j.Alert.Off {
+		told, j.State.LastAlertAt = TellRecover, now
+	}
+	j.State.ConsecutiveErrors, j.State.ConsecutiveSkipped = 0, 0
+	return told
+}
+
+func (j *Job) failed(now time.Time) Told {
+	if j.PauseAfter > 0 && j.State.ConsecutiveErrors >= j.PauseAfter && j.Owner != SystemOwner {
+		j.Enabled, j.AutoDisabled = false, true
+		j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
+		j.State.LastAlertAt = now
+		return TellDisabled
+	}
+	wait := j.Alert.Cooldown
+	if wait == 0 {
+		wait = DefaultAlertWait
+	}
+	if j.Alert.Off || j.State.ConsecutiveErrors < j.alertAfter() {
+		return TellNothing
+	}
+	if !j.State.LastAlertAt.IsZero() && now.Sub(j.State.LastAlertAt) < wait {
+		return TellNothing
+	}
+	j.State.LastAlertAt = now
+	return TellFailing
+}
+
+func (j Job) alertAfter() int {
+	if j.Alert.After == 0 {
+		return DefaultAlertAfter
+	}
+	return j.Alert.After
+}
+
+// Sentence is the note to a person.
+func (t Told) Sentence(j Job) string {
+	switch t {
+	case TellFailing:
+		return fmt.Sprintf("The job %q has failed %d times in a row: %s", j.Name, j.State.ConsecutiveErrors, j.State.LastError)
+	case TellRecover:
+		return fmt.Sprintf("The job %q works again.", j.Name)
+	case TellDisabled:
+		return fmt.Sprintf("The job %q has failed %d times in a row and is switched off: %s. Enable it when the cause is gone.",
+			j.Name, j.State.ConsecutiveErrors, j.State.LastError)
+	case TellNothing:
+	}
+	return ""
+}

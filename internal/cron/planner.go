@@ -1,0 +1,229 @@
+package cron
+
+import (
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// lateNote is how late a fire must be before its text says when it was planned.
+const lateNote = time.Minute
+
+// Planner says what becomes of jobs whose time has come. It keeps compiled schedules and nothing else.
+type Planner struct {
+	compiler *Compiler
+	// target is where the answer of a job goes on a channel; zero = nowhere, or not by a channel.
+	target func(Job) chat.Target
+	// perDay bounds the runs of an owner in 24 hours; bounded says for whom. 0 = no bound.
+	perDay  int
+	bounded func(owner string) bool
+}
+
+// NewPlanner makes a Planner. A nil target means that no job has one. Runs of owners for whom bounded answers true are limited to perDay in 24
+// hours; 0 and nil are no limit.
+func NewPlanner(c *Compiler, target func(Job) chat.Target, perDay int, bounded func(owner string) bool) *Planner {
+	if target == nil {
+		target = func(Job) chat.Target { return chat.Target{} }
+	}
+	if bounded == nil {
+		bounded = func(string) bool { return false }
+	}
+	return &Planner{compiler: c, target: target, perDay: perDay, bounded: bounded}
+}
+
+// Timetable compiles the schedule of a job.
+func (p *Planner) Timetable(j Job) (Timetable, error) {
+	s, err := p.compiler.Compile(j.Schedule)
+	if err != nil {
+		return Timetable{}, err
+	}
+	return j.Timetable(s), nil
+}
+
+// Decide settles the due jobs of a claim. A job without a verdict stays as it is and has to be asked again: its pause is not over, or it has active
+// runs that may end before its fire. Early is when the first of these has to be asked again, zero when there is none.
+func (p *Planner) Decide(now time.Time, due []DueJob) (verdicts []Verdict, early time.Time) {
+	wait := func(at time.Time) {
+		if early.IsZero() || at.Before(early) {
+			early = at
+		}
+	}
+	for _, d := range due {
+		t, err := p.Timetable(d.Job)
+		switch {
+		case err != nil:
+			verdicts = append(verdicts, Verdict{JobID: d.Job.ID, Invalid: err.Error()})
+		case d.Job.Pause != nil && d.Job.Pause.Until.After(now):
+			wait(d.Job.Pause.Until)
+		case d.Job.Pause != nil:
+			verdicts = append(verdicts, resumed(d.Job, t, now))
+		case len(d.Active) > 0 && d.Job.State.NextRunAt.After(now) && d.Job.Overlap != OverlapConcurrent:
+			wait(d.Job.State.NextRunAt)
+		default:
+			verdicts = append(verdicts, p.verdict(d, t, now))
+		}
+	}
+	return verdicts, early
+}
+
+// resumed ends a pause: the slots that passed are one row, and the next fire is computed from now.
+func resumed(j Job, t Timetable, now time.Time) Verdict {
+	v := Verdict{JobID: j.ID, Fired: j.State.Fired}
+	if row, ok := PausedRow(j, t, now); ok {
+		v.Rows = append(v.Rows, row)
+	}
+	next, more := t.First(now)
+	v.Next, v.NextRunAt, v.Disable = next.Slot, next.At, !more
+	return v
+}
+
+// PausedRow is the ledger row of the slots that passed between a job's pause and now; false when there were none.
+func PausedRow(j Job, t Timetable, now time.Time) (Run, bool) {
+	span, ok := t.Span(ReasonPaused, j.Pause.At, now)
+	if !ok {
+		return Run{}, false
+	}
+	return j.spanRow(span, RunSkipped), true
+}
+
+// verdict decides a job that fires.
+func (p *Planner) verdict(d DueJob, t Timetable, now time.Time) Verdict {
+	planned := d.Job.State.Next
+	if planned.IsZero() { // a row without a slot cannot have one that is due: begin anew
+		next, more := t.First(now)
+		return Verdict{JobID: d.Job.ID, Fired: d.Job.State.Fired, Next: next.Slot, NextRunAt: next.At, Disable: !more}
+	}
+	decided := t.Decide(Claim{Planned: planned, Previous: t.before(planned, d.Job.State.ActivatedAt), Now: now, Policy: d.Job.Missed})
+	v := Verdict{
+		JobID: d.Job.ID, Fired: d.Job.State.Fired + len(decided.Runs), Next: decided.Next.Slot, NextRunAt: decided.Next.At, Disable: !decided.More,
+		ConsecutiveSkipped: d.Job.State.ConsecutiveSkipped,
+	}
+	for _, span := range decided.Missed {
+		v.Rows = append(v.Rows, d.Job.spanRow(span, RunMissed))
+	}
+	for _, lost := range decided.Lost {
+		row := d.Job.row(lost, TriggerSchedule)
+		row.State, row.Reason, row.DST = RunSkipped, ReasonGap, lost.DST
+		v.Rows = append(v.Rows, row)
+	}
+	p.launch(&v, d, decided.Runs)
+	return v
+}
+
+// before is the slot in front of the planned one, so that a slot which a gap has swallowed between them is noted; zero where nothing can be lost.
+func (t Timetable) before(planned, activated time.Time) time.Time {
+	w := t.Schedule.wall
+	if w == nil || w.gap != GapSkip || w.fields.repeats || !activated.Before(planned) {
+		return time.Time{}
+	}
+	if last := t.newest(later(activated, planned.Add(-366*24*time.Hour)), planned.Add(-time.Millisecond), 1); len(last) == 1 {
+		return last[0].Slot
+	}
+	return activated
+}
+
+// launch settles overlap and budget of the slots that are to run. The catch-up runs of one decision are one row of runs: they do not overlap
+// each other, because they share a session and so come one after the other.
+func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
+	active, mine, today := len(d.Active), 0, d.RunsToday
+	var catchup time.Time
+	for _, r := range list {
+		var others int
+		if r.Trigger == TriggerCatchup || d.Job.Overlap == OverlapCancelPrevious {
+			others = active
+		} else {
+			others = active + mine
+		}
+		running := min(others, 1)
+		action, reason := d.Job.Overlap.Decide(running, others-running)
+		if action != ActionSkip && p.perDay > 0 && today >= p.perDay && p.bounded(d.Job.Owner) {
+			action, reason = ActionSkip, ReasonBudget
+		}
+		if action == ActionSkip {
+			row := d.Job.row(r.Fire, r.Trigger)
+			row.State, row.Reason = RunSkipped, reason
+			v.Rows = append(v.Rows, row)
+			v.ConsecutiveSkipped++
+			continue
+		}
+		if action == ActionReplace && mine == 0 {
+			v.Cancel = d.Active
+		}
+		if r.Trigger == TriggerCatchup && catchup.IsZero() {
+			catchup = r.Slot
+		}
+		v.Runs = append(v.Runs, p.Launch(d.Job, r, catchup))
+		v.ConsecutiveSkipped = 0
+		mine++
+		today++
+	}
+}
+
+// Launch makes a run of a job with its message. Runs with the same first slot share a session when the job has none of its own, and
+// therefore run one after the other; a zero first is the run's own slot.
+func (p *Planner) Launch(j Job, r PlannedRun, first time.Time) Launch {
+	run := j.row(r.Fire, r.Trigger)
+	run.State = RunQueued
+	key := j.sessionOf(r, first)
+	run.SessionKey = key.String()
+	m := chat.Message{
+		Session: key, ID: run.ID, Lane: run.Lane, Principal: j.Owner, Channel: Channel, Dedupe: "cron:" + run.ID,
+		Content: j.content(r),
+	}
+	m.Content.Options.ReplyTo = p.target(j)
+	return Launch{Run: run, Message: m}
+}
+
+// Channel is what messages of runs give as their channel.
+const Channel = "cron"
+
+// Isolated, Main and NamedSession are the forms of [Job.Session].
+const (
+	Isolated     = "isolated"
+	Main         = "main"
+	NamedSession = "session:"
+)
+
+// sessionOf is where a run takes place. Every isolated run has a session of its own, with two exceptions that keep runs of one job apart in time:
+// runs of one catch-up or backfill share the session of their first slot, and all runs of a job that buffers share one.
+func (j Job) sessionOf(r PlannedRun, first time.Time) chat.SessionKey {
+	if name, ok := strings.CutPrefix(j.Session, NamedSession); ok {
+		if key, err := chat.ParseSessionKey(name, j.Agent); err == nil {
+			return key
+		}
+	}
+	if j.Session == Main {
+		return chat.MainKey(j.Agent)
+	}
+	slot := r.Slot
+	if !first.IsZero() && (r.Trigger == TriggerCatchup || r.Trigger == TriggerBackfill) {
+		slot = first
+	}
+	name := string(r.Trigger) + "-" + millisText(slot)
+	if j.Overlap == OverlapBufferOne {
+		name = "buffered"
+	}
+	return chat.SessionKey{Agent: j.Agent, Rest: "cron:" + j.ID + ":" + name}
+}
+
+// row is a ledger row of the job for one slot; state and reason are the caller's.
+func (j Job) row(f Fire, trigger Trigger) Run {
+	lane := j.Lane
+	if lane == "" {
+		lane = DefaultLane
+	}
+	return Run{
+		ID: RunID(trigger, j.ID, f.Slot), JobID: j.ID, JobName: j.Name, JobKey: j.Key, Owner: j.Owner, Agent: j.Agent, Lane: lane,
+		ScheduledFor: f.Slot, Trigger: trigger, DST: f.DST, SlotCount: 1, FireAt: f.At, Delivery: DeliveryNotRequested,
+	}
+}
+
+func (j Job) spanRow(s MissedSpan, state RunState) Run {
+	r := j.row(Fire{Slot: s.First, At: s.First}, TriggerSchedule)
+	r.State, r.Reason, r.SlotCount = state, s.Reason, s.Count
+	if s.Count > 1 {
+		r.SlotUntil = s.Last
+	}
+	return r
+}

@@ -1,0 +1,237 @@
+package cron
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// Defaults of a [RunnerConfig].
+const (
+	DefaultTick = time.Second
+	// DefaultLookAhead is more than a tick with its jitter, so that every slot is claimed before its moment.
+	DefaultLookAhead = 1250 * time.Millisecond
+	DefaultBatch     = 500
+
+	// tickJitter spreads the replicas.
+	tickJitter = 50 * time.Millisecond
+	// claimTime bounds one claim.
+	claimTime = 30 * time.Second
+	// mostBatch is how far a batch grows when none of its jobs can be decided yet.
+	mostBatch = 16_384
+)
+
+// RunnerConfig of a [Runner]. Zero values are defaults.
+type RunnerConfig struct {
+	// Tick is how often the store is asked what is due; LookAhead how far ahead; Batch how many jobs one claim takes.
+	Tick, LookAhead time.Duration
+	Batch           int
+	// Node is the id under which runs are claimed; "" while this process may not claim anything. Required.
+	Node func() string
+}
+
+// House takes what a Runner has claimed. Its methods must not block.
+type House interface {
+	// Launch hands a run to its lane. It is called at the moment of the fire.
+	Launch(ctx context.Context, l Launched)
+	// Claimed tells what a claim has written, before any of it is launched.
+	Claimed(ctx context.Context, c Claimed)
+}
+
+// RunnerObserver is told what the loop does, for metrics. Its methods must not block.
+type RunnerObserver interface {
+	// Ticked: a tick has asked the store, with how long that took, how many claims it needed, and whether all went well.
+	Ticked(took time.Duration, claims int, ok bool)
+	// Fired: a run was handed over this late after its moment; never negative.
+	Fired(trigger Trigger, late time.Duration)
+	// Recorded: a slot was noted without a run.
+	Recorded(state RunState, reason Reason, slots int64)
+}
+
+// NopRunnerObserver observes nothing.
+type NopRunnerObserver struct{}
+
+// Ticked does nothing.
+func (NopRunnerObserver) Ticked(time.Duration, int, bool) {}
+
+// Fired does nothing.
+func (NopRunnerObserver) Fired(Trigger, time.Duration) {}
+
+// Recorded does nothing.
+func (NopRunnerObserver) Recorded(RunState, Reason, int64) {}
+
+// Runner is the loop: it claims what is due and launches it on its moment. It keeps nothing that matters; it can die at any
+// point and another one goes on from the store. Make it with [NewRunner], then call Run once.
+type Runner struct {
+	cfg     RunnerConfig
+	store   JobStore
+	planner *Planner
+	house   House
+	obs     RunnerObserver
+	log     *slog.Logger
+
+	nudge  chan struct{} // capacity 1: look again
+	clock  storeClock
+	starts starts
+	ticked atomic.Int64 // unix nanoseconds of the last tick that the store answered
+}
+
+// NewRunner makes a runner. A nil observer or logger is none.
+func NewRunner(cfg RunnerConfig, store JobStore, planner *Planner, house House, obs RunnerObserver, log *slog.Logger) (*Runner, error) {
+	if cfg.Node == nil || store == nil || planner == nil || house == nil {
+		return nil, errors.New("a cron runner needs a node, a store, a planner and a house")
+	}
+	if cfg.Tick <= 0 {
+		cfg.Tick = DefaultTick
+	}
+	if cfg.LookAhead <= 0 {
+		cfg.LookAhead = DefaultLookAhead
+	}
+	if cfg.Batch <= 0 {
+		cfg.Batch = DefaultBatch
+	}
+	if obs == nil {
+		obs = NopRunnerObserver{}
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	r := &Runner{cfg: cfg, store: store, planner: planner, house: house, obs: obs, log: log, nudge: make(chan struct{}, 1)}
+	r.starts.wake = make(chan struct{}, 1)
+	r.ticked.Store(time.Now().UnixNano())
+	return r, nil
+}
+
+// Nudge makes the loop look at once; a job that was just written may be due before the next tick. It does not block.
+func (r *Runner) Nudge() {
+	select {
+	case r.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// Age is the time since the store last answered a tick, and LastTick when that was.
+func (r *Runner) Age() time.Duration { return time.Since(r.LastTick()) }
+
+// LastTick is when the store last answered.
+func (r *Runner) LastTick() time.Time { return time.Unix(0, r.ticked.Load()) }
+
+// Run turns the loop until ctx is over. Runs that were claimed and not launched by then stay in the store as waiting messages, for the
+// next process.
+func (r *Runner) Run(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.starts.run(ctx, r.launch)
+	}()
+	defer func() { <-done }()
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		case <-r.nudge:
+		}
+		t.Reset(r.tick(ctx))
+	}
+}
+
+// tick claims until nothing is due any more, and returns when to come again: at the next whole tick of the store's clock, or when a job
+// that could not be decided yet has to be asked again.
+func (r *Runner) tick(ctx context.Context) time.Duration {
+	began := time.Now()
+	claims, early, err := r.claimAll(ctx)
+	r.obs.Ticked(time.Since(began), claims, err == nil)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		r.log.WarnContext(ctx, "cron could not ask what is due; trying again", "err", err)
+	case err == nil:
+		r.ticked.Store(time.Now().UnixNano())
+	}
+	now := r.clock.now()
+	next := now.Truncate(r.cfg.Tick).Add(r.cfg.Tick).Sub(now) + rand.N(tickJitter) //nolint:gosec // spread, not secrecy
+	if !early.IsZero() {
+		next = min(next, max(early.Sub(now), time.Millisecond))
+	}
+	return next
+}
+
+func (r *Runner) claimAll(ctx context.Context) (claims int, early time.Time, err error) {
+	limit := r.cfg.Batch
+	for ctx.Err() == nil {
+		node := r.cfg.Node()
+		if node == "" {
+			return claims, early, nil
+		}
+		c, waits, err := r.claim(ctx, node, limit)
+		claims++
+		if err != nil {
+			return claims, early, err
+		}
+		if early.IsZero() || (!waits.IsZero() && waits.Before(early)) {
+			early = waits
+		}
+		switch {
+		case !c.More && !r.dueAgain(c):
+			return claims, early, nil
+		case len(c.Jobs)+len(c.Launched) == 0: // a whole batch of jobs that have to be asked again: look behind them
+			if limit *= 4; limit > mostBatch {
+				return claims, early, nil
+			}
+		}
+	}
+	return claims, early, nil
+}
+
+// dueAgain tells that a job of the claim has its next fire within the look-ahead, too.
+func (r *Runner) dueAgain(c Claimed) bool {
+	return slices.ContainsFunc(c.Jobs, func(j Job) bool {
+		return j.MayFire() && !j.State.NextRunAt.IsZero() && !j.State.NextRunAt.After(c.Now.Add(r.cfg.LookAhead))
+	})
+}
+
+// claim takes one batch and plans its launches.
+func (r *Runner) claim(ctx context.Context, node string, limit int) (c Claimed, early time.Time, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, claimTime, errors.New("claiming what is due took too long"))
+	defer cancel()
+	c, err = r.store.Claim(ctx, ClaimParams{
+		Node: node, LookAhead: r.cfg.LookAhead, Limit: limit,
+		Decide: func(now time.Time, due []DueJob) (list []Verdict) {
+			list, early = r.planner.Decide(now, due)
+			return list
+		},
+	})
+	if err != nil {
+		return c, early, err
+	}
+	r.clock.heard(c.Now, time.Now())
+	for _, row := range c.Recorded {
+		r.obs.Recorded(row.State, row.Reason, row.SlotCount)
+	}
+	r.house.Claimed(ctx, c)
+	for _, l := range c.Launched {
+		r.starts.add(r.clock.local(startOf(l, c.Now)), l)
+	}
+	return c, early, nil
+}
+
+// startOf is the moment to launch: the slot with its jitter, at once for what is late and for retries.
+func startOf(l Launched, now time.Time) time.Time {
+	if l.Run.FireAt.After(now) {
+		return l.Run.FireAt
+	}
+	return now
+}
+
+func (r *Runner) launch(ctx context.Context, l Launched) {
+	if l.Run.Attempt == 0 && l.Run.Trigger == TriggerSchedule {
+		r.obs.Fired(l.Run.Trigger, max(0, time.Since(r.clock.local(l.Run.FireAt))))
+	}
+	r.house.Launch(ctx, l)
+}

@@ -1,0 +1,177 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// CronConfig is what the operator decided about jobs. Zero values are defaults.
+type CronConfig struct {
+	// Fires: this process claims what is due. Jobs are kept and shown all the same; Enabled says whether they fire anywhere.
+	Fires, Enabled bool
+	// Rules of schedules: the least interval and the default zone. UserMinInterval is the least for chat users and agents.
+	Rules           cron.Rules
+	UserMinInterval time.Duration
+	// MaxJobs in all and MaxJobsOfUser of one chat user or agent; 0 = no bound, negative = none are allowed.
+	MaxJobs, MaxJobsOfUser int
+	// MaxRunsPerDay of one chat user or agent; 0 = no bound.
+	MaxRunsPerDay int
+	// Payloads are the kinds that may run on this host: command, script.
+	Payloads []cron.PayloadKind
+	// Retention and RetentionRuns are how long and how many ledger rows of a job are kept; 0 = no bound.
+	Retention     time.Duration
+	RetentionRuns int
+	Observer      cron.RunnerObserver
+}
+
+// OperatorOwner tells owners that are credentials of the gateway from chat users, whose names have their channel in front.
+func OperatorOwner(owner string) bool { return !strings.Contains(owner, ":") }
+
+// cronHub hands cron events to subscribers, as hub does with those of runs.
+type cronHub struct {
+	mu   sync.Mutex
+	next int
+	subs map[int]func(cron.Event)
+}
+
+func (h *cronHub) subscribe(fn func(cron.Event)) func() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.subs == nil {
+		h.subs = map[int]func(cron.Event){}
+	}
+	h.next++
+	id := h.next
+	h.subs[id] = fn
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.subs, id)
+	}
+}
+
+func (h *cronHub) publish(e cron.Event) {
+	h.mu.Lock()
+	ids := make([]int, 0, len(h.subs))
+	for id := range h.subs {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	subs := make([]func(cron.Event), 0, len(ids))
+	for _, id := range ids {
+		subs = append(subs, h.subs[id])
+	}
+	h.mu.Unlock()
+	for _, fn := range subs {
+		fn(e)
+	}
+}
+
+// SubscribeCron calls fn for every cron event of this process until cancel is called. fn must not block.
+func (d *Dispatcher) SubscribeCron(fn func(cron.Event)) (cancel func()) {
+	return d.cronEvents.subscribe(fn)
+}
+
+// openCron makes the cron half when the store has one.
+func (d *Dispatcher) openCron() error {
+	jobs, ok := d.store.(cron.JobStore)
+	if !ok {
+		return nil
+	}
+	d.jobs = jobs
+	d.planner = cron.NewPlanner(cron.NewCompiler(0), func(j cron.Job) chat.Target { return d.routeTo(j.Delivery) },
+		d.cfg.Cron.MaxRunsPerDay, func(owner string) bool { return !OperatorOwner(owner) })
+	var err error
+	d.cron, err = cron.NewRunner(cron.RunnerConfig{Node: d.claimant}, jobs, d.planner, house{d}, d.cfg.Cron.Observer, d.log)
+	if err != nil {
+		return fmt.Errorf("making the cron runner: %w", err)
+	}
+	return nil
+}
+
+// claimant is the id under which runs are claimed, "" while this process takes nothing on.
+func (d *Dispatcher) claimant() string {
+	me, err := d.alive()
+	if err != nil || d.draining.Load() {
+		return ""
+	}
+	return me.id
+}
+
+// RunCron turns the cron loop until ctx is over. A process without the role, or whose store keeps no jobs, has nothing to turn. It is stopped
+// before Drain is called, so that nothing is claimed that this process would not run.
+func (d *Dispatcher) RunCron(ctx context.Context) error {
+	if d.cron == nil || !d.cfg.Cron.Fires || !d.cfg.Cron.Enabled {
+		<-ctx.Done()
+		return nil
+	}
+	d.keepMaintenance(ctx)
+	return d.cron.Run(ctx)
+}
+
+// NudgeCron makes the loop look at once. Whoever writes jobs past this process may call it; it does not block.
+func (d *Dispatcher) NudgeCron() {
+	if d.cron != nil {
+		d.cron.Nudge()
+	}
+}
+
+// house is what the cron loop sees of the dispatcher.
+type house struct{ d *Dispatcher }
+
+// Launch hands a claimed run to its lane. A run in a session of another process is found by its owner.
+func (h house) Launch(ctx context.Context, l cron.Launched) {
+	d := h.d
+	if !l.Mine {
+		d.hint(l.Owner)
+		return
+	}
+	claim := store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}
+	acc := store.Accepted{Seq: l.Seq, AcceptedAt: l.Run.ClaimedAt, Owner: l.Owner, Epoch: l.Epoch, Mine: true, Principal: l.Message.Principal, Behind: l.Behind}
+	d.submitNew(ctx, l.Message, acc, claim)
+}
+
+// Claimed tells watchers of slots that did not run, and stops what made room.
+func (h house) Claimed(_ context.Context, c cron.Claimed) {
+	for _, end := range c.Cancelled {
+		h.d.stopRun(end, joinBy(string(cron.ReasonReplaced), cron.Channel))
+	}
+	byID := map[string]cron.Job{}
+	for _, j := range c.Jobs {
+		byID[j.ID] = j
+	}
+	for _, r := range c.Recorded {
+		h.d.cronEvents.publish(cron.Event{Action: cron.ActionFinished, Job: byID[r.JobID], Run: &r})
+	}
+}
+
+// cronStarted tells watchers that the first attempt of a run has begun.
+func (d *Dispatcher) cronStarted(ctx context.Context, t *turn) {
+	if t.cron == nil || t.cron.attempt > 1 || t.started.Attempt > 1 {
+		return
+	}
+	job := d.readJob(ctx, t.cron)
+	if job == nil {
+		return
+	}
+	_, _, slot, err := cron.ParseRunID(t.cron.runID)
+	if err != nil {
+		return
+	}
+	d.cronEvents.publish(cron.Event{Action: cron.ActionStarted, Job: *job, Run: &cron.Run{
+		ID: t.cron.runID, JobID: job.ID, JobName: job.Name, Owner: job.Owner, Agent: job.Agent, Lane: t.run.lane, Trigger: t.cron.trigger,
+		ScheduledFor: slot, State: cron.RunRunning, StartedAt: t.started.StartedAt, Attempt: 1, SlotCount: 1, SessionKey: t.run.session.String(),
+	}})
+}
+
+// HostPayload gives the runner of a job that runs a program, with what goes to its standard input.
+type HostPayload func(job cron.Job) (agent.Runner, string, error)

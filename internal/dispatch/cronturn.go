@@ -1,0 +1,398 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// cronTurn is what a turn knows when its message is an attempt of a run.
+type cronTurn struct {
+	runID   string
+	attempt int
+	trigger cron.Trigger
+	jobID   string
+
+	once sync.Once
+	job  *cron.Job // nil: removed meanwhile, or not readable
+}
+
+// cronTurnOf recognises the message of a run by its channel and id.
+func (d *Dispatcher) cronTurnOf(lead store.Waiting) *cronTurn {
+	if d.jobs == nil || lead.Channel != cron.Channel {
+		return nil
+	}
+	id, n, retried := strings.Cut(lead.MessageID, "/")
+	c := &cronTurn{runID: id, attempt: 1}
+	if retried {
+		var err error
+		if c.attempt, err = strconv.Atoi(n); err != nil || c.attempt < 2 {
+			return nil
+		}
+	}
+	var err error
+	if c.trigger, c.jobID, _, err = cron.ParseRunID(id); err != nil {
+		return nil
+	}
+	return c
+}
+
+// read gets the job as it is when the attempt begins; later edits do not reach the attempt.
+func (d *Dispatcher) readJob(ctx context.Context, c *cronTurn) *cron.Job {
+	c.once.Do(func() {
+		err := d.whileAlive(ctx, func(ctx context.Context) error {
+			job, err := d.jobs.Job(ctx, c.jobID, "")
+			if err == nil {
+				c.job = &job
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, chat.ErrNotFound) {
+			d.log.WarnContext(ctx, "the job of a run cannot be read; it runs as its message says", "job_id", c.jobID, "run_id", c.runID, "err", err)
+		}
+	})
+	return c.job
+}
+
+func (c *cronTurn) start(node string) *cron.AttemptStart {
+	if c == nil {
+		return nil
+	}
+	return &cron.AttemptStart{RunID: c.runID, Attempt: c.attempt, Node: node}
+}
+
+// isolated tells a run that gets no history, although others may have used its session before.
+func (c *cronTurn) isolated() bool {
+	return c != nil && (c.job == nil || c.job.Session == cron.Isolated)
+}
+
+// executeCron does what a job asks for instead of an agent turn; done is false when it asks for one.
+func (d *Dispatcher) executeCron(ctx context.Context, t *turn) (res agent.Result, done bool, err error) {
+	if t.cron == nil {
+		return agent.Result{}, false, nil
+	}
+	job := d.readJob(ctx, t.cron)
+	switch {
+	case job == nil:
+		return agent.Result{}, false, nil
+	case job.Owner == cron.SystemOwner:
+		text, err := d.maintain(ctx, job.Payload.Text)
+		return agent.Result{Text: text}, true, err
+	case job.Payload.Kind == cron.PayloadSystemEvent && job.WakeMode == wakeLater:
+		return agent.Result{}, true, nil // its text is in the transcript, where the next turn finds it
+	case job.Payload.Kind == cron.PayloadCommand, job.Payload.Kind == cron.PayloadScript:
+		res, err = d.runOnHost(ctx, t, *job)
+		return res, true, err
+	}
+	return agent.Result{}, false, nil
+}
+
+const wakeLater = "next-heartbeat"
+
+// runOnHost runs a payload of kind command or script, where the operator allows it.
+func (d *Dispatcher) runOnHost(ctx context.Context, t *turn, job cron.Job) (agent.Result, error) {
+	refused := &agent.Error{Reason: chat.FailBadRequest, Message: "the payload kind " + string(job.Payload.Kind) + " is disabled on this gateway"}
+	if d.cfg.HostPayload == nil {
+		return agent.Result{}, refused
+	}
+	runner, input, err := d.cfg.HostPayload(job)
+	if err != nil {
+		refused.Message = sentenceOf(err)
+		return agent.Result{}, refused
+	}
+	deadline, _ := ctx.Deadline()
+	lead := t.rows[len(t.rows)-1]
+	return runner.Run(ctx, agent.Request{
+		Session: lead.Session, RunID: t.run.runID, Attempt: t.started.Attempt, IdempotencyKey: lead.Session.String() + "/" + t.run.runID,
+		Deadline: deadline, Messages: []chat.Content{{Text: input, Sender: lead.Content.Sender}},
+	}, func(e agent.Event) { d.emit(t, lead, e) })
+}
+
+// answer sent as nothing: the agent had nothing to say.
+const noReply = "NO_REPLY"
+
+// suppressed says why an answer is not sent, "" when it is.
+func suppressed(text string) string {
+	switch strings.TrimSpace(text) {
+	case "":
+		return "empty"
+	case noReply:
+		return "no-reply"
+	}
+	return ""
+}
+
+// cronEnd is how an attempt of a run ended, with what people are to hear once it is committed.
+type cronEnd struct {
+	params *cron.AttemptEnd
+	job    cron.Job
+	told   cron.Told
+}
+
+// endAttempt decides the state of the run from the end of its attempt, and adapts what is sent.
+func (d *Dispatcher) endAttempt(ctx context.Context, t *turn, end ending, p *store.FinishParams) *cronEnd {
+	c := t.cron
+	job := d.readJob(ctx, c)
+	out := &cronEnd{}
+	e := &cron.AttemptEnd{
+		RunID: c.runID, Error: chat.Cut(end.message, 2000), ErrorClass: end.reason, Summary: end.text, Usage: end.usage,
+		Delivery: cron.DeliveryNotRequested,
+	}
+	e.Attempt = cron.Attempt{Number: c.attempt, Error: e.Error, ErrorClass: e.ErrorClass, Node: t.claim.Node}
+	d.stateOf(t, end, e, job)
+	e.Attempt.State = attemptState(end)
+	if e.State == cron.RunOK {
+		e.Error, e.ErrorClass, e.Attempt.Error, e.Attempt.ErrorClass = "", "", "", ""
+	}
+	d.deliver(t, end, e, job, p)
+	e.Job = func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
+		next, told := old.After(r, now)
+		out.told, out.job = told, old
+		if next != nil {
+			out.job = *next
+		}
+		return next
+	}
+	out.params, p.Cron = e, e
+	return out
+}
+
+func attemptState(end ending) cron.AttemptState {
+	switch {
+	case end.requeue:
+		return cron.AttemptInterrupted
+	case end.outcome == chat.OutcomeAnswered:
+		return cron.AttemptOK
+	case end.outcome == chat.OutcomeFailed && end.reason == string(chat.FailTimeout):
+		return cron.AttemptTimeout
+	case end.outcome == chat.OutcomeFailed:
+		return cron.AttemptError
+	case end.outcome == chat.OutcomeInterrupted, end.outcome == chat.OutcomeDead:
+		return cron.AttemptInterrupted
+	default:
+		return cron.AttemptCancelled
+	}
+}
+
+// stateOf sets the run's state and reason, and the time of the next attempt.
+func (d *Dispatcher) stateOf(t *turn, end ending, e *cron.AttemptEnd, job *cron.Job) {
+	switch {
+	case end.requeue:
+		e.State = cron.RunQueued
+	case end.outcome == chat.OutcomeAnswered:
+		e.State = cron.RunOK
+	case end.outcome == chat.OutcomeFailed:
+		e.State = cron.RunError
+		if job == nil || !retryable(end.reason) {
+			return
+		}
+		if wait, again := job.Retry.Delay(t.cron.attempt, rand.Float64); again { //nolint:gosec // spread, not secrecy
+			e.State, e.NextAttempt = cron.RunRetrying, t.storeNow().Add(wait)
+		}
+	case end.outcome == chat.OutcomeInterrupted, end.outcome == chat.OutcomeDead:
+		e.State = cron.RunInterrupted
+	default:
+		e.State, e.Reason = cron.RunCancelled, cancelReason(end.reason)
+	}
+}
+
+// storeNow is the store's clock as it went on since the start of the turn.
+func (t *turn) storeNow() time.Time { return t.started.StartedAt.Add(time.Since(t.began)) }
+
+// retryable tells failures that may pass from those that come again.
+func retryable(reason string) bool {
+	switch chat.FailReason(reason) { //nolint:exhaustive // the ones that do not pass
+	case chat.FailBadRequest, chat.FailContextLength, chat.FailRefusal, chat.FailDead, chat.FailAuth:
+		return false
+	}
+	return true
+}
+
+func cancelReason(word string) cron.Reason {
+	switch r := cron.Reason(word); r { //nolint:exhaustive // the ones that a stop carries
+	case cron.ReasonRemoved, cron.ReasonReplaced:
+		return r
+	case "superseded":
+		return cron.ReasonReplaced
+	}
+	return cron.ReasonStopped
+}
+
+// deliver decides what becomes of the answer: nothing while the run is tried again, one row of the outbox otherwise.
+func (d *Dispatcher) deliver(t *turn, end ending, e *cron.AttemptEnd, job *cron.Job, p *store.FinishParams) {
+	if !e.State.Final() {
+		p.Outgoing = nil
+		return
+	}
+	if job == nil || job.Delivery.Mode == "" || job.Delivery.Mode == cron.DeliverNone {
+		p.Outgoing = nil
+		return
+	}
+	if job.Delivery.Mode == cron.DeliverWebhook {
+		d.deliverWebhook(t, e, job, p)
+		return
+	}
+	if e.State == cron.RunOK {
+		if e.SuppressedBy = suppressed(end.text); e.SuppressedBy != "" {
+			p.Outgoing = nil
+			return
+		}
+	}
+	switch {
+	case len(p.Outgoing) > 0:
+		e.Delivery = cron.DeliveryUnknown // until the outbox knows better
+		if p.Outgoing[0].Kind == store.KindNotice {
+			e.Delivery = cron.DeliveryNot
+		}
+	case e.State == cron.RunOK && toWeb(*job):
+		e.Delivery = cron.DeliveryDone // with the commit: tellWeb appends it
+	case e.State == cron.RunOK:
+		e.Delivery = cron.DeliveryNot
+	}
+}
+
+// toWeb tells a job whose answer goes to the main session of its agent, where it is read.
+func toWeb(j cron.Job) bool {
+	return j.Delivery.Mode == cron.DeliverAnnounce && (j.Delivery.Channel == "" || j.Delivery.Channel == lastRoute || j.Delivery.Channel == webRoute)
+}
+
+const (
+	lastRoute    = "last"
+	webRoute     = "web"
+	webhookRoute = "webhook"
+)
+
+// deliverWebhook puts the payload of the finished event into the outbox, for runs that started.
+func (d *Dispatcher) deliverWebhook(t *turn, e *cron.AttemptEnd, job *cron.Job, p *store.FinishParams) {
+	p.Outgoing = nil
+	if d.cfg.CronBody == nil || d.channels[webhookRoute] == nil {
+		e.Delivery = cron.DeliveryNot
+		return
+	}
+	now := t.storeNow()
+	run := cron.Run{
+		ID: e.RunID, JobID: job.ID, JobName: job.Name, JobKey: job.Key, Owner: job.Owner, Agent: job.Agent, Lane: t.run.lane, Trigger: t.cron.trigger,
+		SessionKey: t.run.session.String(), State: e.State, Reason: e.Reason, StartedAt: t.started.StartedAt, FinishedAt: now,
+		Duration: now.Sub(t.started.StartedAt), Attempt: e.Attempt.Number, Error: e.Error, ErrorClass: e.ErrorClass, Summary: chat.Cut(e.Summary, 16_384),
+		Model: e.Usage.Model, Provider: e.Usage.Provider, InputTokens: int64(e.Usage.InputTokens), OutputTokens: int64(e.Usage.OutputTokens),
+		Delivery: cron.DeliveryUnknown, SlotCount: 1,
+	}
+	e.Delivery = cron.DeliveryUnknown
+	p.Outgoing = []store.Outgoing{{
+		ID: newID(), RunID: t.run.runID, Session: t.run.session, Target: chat.Target{Channel: webhookRoute, ChatID: job.Delivery.To},
+		Kind: store.KindWebhook, Text: string(d.cfg.CronBody(*job, run)), Count: 1,
+	}}
+}
+
+// announceCron tells about an attempt whose end is committed, and sends what people are to hear of the job.
+func (d *Dispatcher) announceCron(ctx context.Context, t *turn, end ending, c *cronEnd) {
+	if c == nil || end.requeue {
+		return
+	}
+	run, err := d.jobs.Run(ctx, t.cron.runID, "")
+	if err != nil {
+		d.log.WarnContext(ctx, "a run ended and cannot be read again; nobody is told", "run_id", t.cron.runID, "err", err)
+		return
+	}
+	job := c.job
+	if job.ID == "" && t.cron.job != nil {
+		job = *t.cron.job
+	}
+	if run.State == cron.RunRetrying {
+		d.cronEvents.publish(cron.Event{Action: cron.ActionScheduled, Job: job, Run: &run})
+		return
+	}
+	if run.State == cron.RunOK && c.params.Delivery == cron.DeliveryDone && toWeb(job) {
+		d.tellWeb(ctx, job, run.ID, end.text)
+	}
+	d.cronEvents.publish(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
+	if c.told != cron.TellNothing {
+		d.alert(ctx, job, run, c.told)
+		d.cronEvents.publish(cron.Event{Action: cron.ActionUpdated, Job: job})
+	}
+}
+
+// tellWeb puts a text into the main session of the job's agent.
+func (d *Dispatcher) tellWeb(ctx context.Context, job cron.Job, runID, text string) {
+	key := chat.MainKey(job.Agent)
+	err := d.final(ctx, "announcing the answer of a job", func(ctx context.Context) error {
+		entries, err := d.store.AppendTranscript(ctx, key, job.Owner, []chat.TranscriptEntry{{
+			RunID: runID, Role: chat.RoleAssistant, Text: text, Tokens: agent.EstimateTokens(text), StopReason: "stop",
+		}})
+		if err != nil {
+			return err
+		}
+		e := chat.Event{Kind: chat.EventFinal, Session: key, Principal: job.Owner, RunID: runID, Seq: 1, Lane: job.Lane, Text: text, Reason: "stop"}
+		if len(entries) > 0 {
+			e.EntrySeq = entries[len(entries)-1].Seq
+		}
+		d.hub.publish(e)
+		return nil
+	})
+	if err != nil {
+		d.log.ErrorContext(ctx, "the answer of a job is not in the main session", "job_id", job.ID, "run_id", runID, "err", err)
+	}
+}
+
+// alert sends a note about the job: to the alert's own target, else to the job's.
+func (d *Dispatcher) alert(ctx context.Context, job cron.Job, run cron.Run, told cron.Told) {
+	text := told.Sentence(job)
+	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "told", string(told), "errors_in_a_row", job.State.ConsecutiveErrors)
+	at := job.Alert.Delivery
+	if at.Mode == "" {
+		at = job.Delivery
+	}
+	to := d.routeTo(at)
+	switch {
+	case at.Mode == "" || at.Mode == cron.DeliverNone || at.Mode == cron.DeliverWebhook:
+		return
+	case to.IsZero():
+		d.tellWeb(ctx, job, run.ID, text)
+		return
+	}
+	o := store.Outgoing{ID: newID(), Target: to, Kind: store.KindNotice, Text: text, Count: 1}
+	err := d.final(ctx, "sending an alert", func(ctx context.Context) error { return d.store.Enqueue(ctx, []store.Outgoing{o}) })
+	if err != nil {
+		d.log.ErrorContext(ctx, "an alert was not sent", "job_id", job.ID, "err", err)
+	}
+	wake(d.outboxNow)
+}
+
+// routeTo is the address on a channel that a delivery names; zero when it goes elsewhere. A bare channel name means the account that there is.
+func (d *Dispatcher) routeTo(at cron.Delivery) chat.Target {
+	if at.Mode != cron.DeliverAnnounce || at.Channel == "" || at.Channel == lastRoute || at.Channel == webRoute {
+		return chat.Target{}
+	}
+	name := at.Channel
+	if d.channels[name] == nil {
+		for _, have := range d.channelNames() {
+			if channelKind(have) == channelKind(name) && (at.Account == "" || have == channelKind(name)+":"+at.Account) {
+				name = have
+				break
+			}
+		}
+	}
+	return chat.Target{Channel: name, ChatID: at.To, Thread: at.Thread}
+}
+
+// stopRun cancels an attempt that runs here; one elsewhere learns of it by its node's heartbeat.
+func (d *Dispatcher) stopRun(c cron.CancelledRun, why string) {
+	if !c.Running {
+		d.sched.Drop(c.Session.String(), c.Seq)
+		return
+	}
+	if me := d.node.Load(); me != nil && c.Node == me.id {
+		d.sched.StopRun(c.Session.String(), c.MessageID, why)
+		return
+	}
+	d.hint(c.Node)
+}

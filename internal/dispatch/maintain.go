@@ -1,0 +1,125 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+// The built-in jobs, by the text of their payload.
+const (
+	maintainLedger = "retention"
+	maintainStore  = "upkeep"
+)
+
+// Upkeeper is a store with housekeeping of its own to do now and then. Upkeep looks at its context between the steps.
+type Upkeeper interface {
+	Upkeep(ctx context.Context) (report string, err error)
+}
+
+// pruneChunk is how many rows go in one transaction.
+const pruneChunk = 500
+
+// maintain does the work of a built-in job and says what was done. It looks at its context between two pieces; what is done stays done.
+func (d *Dispatcher) maintain(ctx context.Context, what string) (string, error) {
+	switch what {
+	case maintainLedger:
+		return d.pruneLedger(ctx)
+	case maintainStore:
+		if u, ok := d.store.(Upkeeper); ok {
+			return u.Upkeep(ctx)
+		}
+		return "this store needs no upkeep", nil
+	}
+	return "", &agent.Error{Reason: chat.FailBadRequest, Message: "there is no built-in job " + chat.Cut(what, 64)}
+}
+
+func (d *Dispatcher) pruneLedger(ctx context.Context) (string, error) {
+	p := cron.PruneParams{Keep: d.cfg.Cron.RetentionRuns, Limit: pruneChunk}
+	if keep := d.cfg.Cron.Retention; keep > 0 {
+		now, err := d.store.Now(ctx)
+		if err != nil {
+			return "", err
+		}
+		p.Before = now.Add(-keep)
+	}
+	if p.Before.IsZero() && p.Keep == 0 {
+		return "everything is kept", nil
+	}
+	for total := 0; ; {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		n, err := d.jobs.Prune(ctx, p)
+		total += n
+		if err != nil || n < pruneChunk {
+			return fmt.Sprintf("%d entries of the ledger removed", total), err
+		}
+	}
+}
+
+// builtIn are the jobs that the gateway makes for itself.
+func (d *Dispatcher) builtIn() []cron.Job {
+	list := []cron.Job{
+		{Name: "ledger retention", Key: "system:retention", Payload: cron.Payload{Text: maintainLedger}, Schedule: cron.Spec{Kind: cron.KindCron, Expr: "17 3 * * *", TZ: "UTC"}},
+	}
+	if _, ok := d.store.(Upkeeper); ok {
+		list = append(list, cron.Job{Name: "store upkeep", Key: "system:upkeep", Payload: cron.Payload{Text: maintainStore}, Schedule: cron.Spec{Kind: cron.KindCron, Expr: "47 4 * * *", TZ: "UTC"}})
+	}
+	for i := range list {
+		j := &list[i]
+		j.Payload.Kind, j.Session, j.WakeMode, j.Lane = cron.PayloadSystemEvent, cron.Isolated, "now", cron.DefaultLane
+		j.Owner, j.Principal, j.Agent, j.JitterMs = cron.SystemOwner, cron.SystemOwner, d.DefaultAgent(), (10 * time.Minute).Milliseconds()
+		j.Overlap, j.Retry, j.Timeout, j.Enabled = cron.OverlapSkip, cron.DefaultRetry(), time.Hour, true
+		// The same id on every replica and after every start, so that two that begin at once agree.
+		j.ID = uuid.NewSHA1(uuid.NameSpaceOID, []byte("laneway:"+j.Key)).String()
+	}
+	return list
+}
+
+// keepMaintenance makes the built-in jobs where they are missing. A paused one stays paused.
+func (d *Dispatcher) keepMaintenance(ctx context.Context) {
+	for _, want := range d.builtIn() {
+		err := d.whileAlive(ctx, func(ctx context.Context) error {
+			_, err := d.jobs.PutJob(ctx, cron.PutParams{Owner: want.Owner, Key: want.Key, Change: func(old *cron.Job, now time.Time) (*cron.Job, error) {
+				if old != nil {
+					return old, nil
+				}
+				return d.planned(want, now)
+			}})
+			return err
+		})
+		if err != nil && !errors.Is(err, chat.ErrConflict) && ctx.Err() == nil {
+			d.log.WarnContext(ctx, "a built-in job could not be made", "job", want.Key, "err", err)
+		}
+	}
+}
+
+// planned fills in what a job gets when its schedule comes into force: revision, times and the first fire.
+func (d *Dispatcher) planned(j cron.Job, now time.Time) (*cron.Job, error) {
+	t, err := d.planner.Timetable(j)
+	if err != nil {
+		return nil, err
+	}
+	if j.CreatedAt.IsZero() {
+		j.CreatedAt = now
+	}
+	j.UpdatedAt, j.State.ActivatedAt = now, now
+	j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
+	switch {
+	case j.Pause != nil:
+		j.State.NextRunAt = j.Pause.Until
+	case j.MayFire():
+		fire, _ := t.First(now)
+		j.State.Next, j.State.NextRunAt = fire.Slot, fire.At
+	}
+	j.Revision = cron.RevisionOf(j)
+	return &j, nil
+}

@@ -1,0 +1,43 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"laneway/internal/cron"
+)
+
+// Cron makes the observer of the cron loop; call it once.
+func (m *Metrics) Cron() cron.RunnerObserver {
+	o := cronObserver{
+		late:     prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "laneway", Name: "cron_due_lag_seconds", Help: "Time from the planned moment of a fire to its launch.", Buckets: waitBuckets()}),
+		claim:    prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "laneway", Name: "cron_tick_seconds", Help: "Time that one look at what is due takes.", Buckets: waitBuckets()}),
+		recorded: m.counters("cron_slots_not_run_total", "Slots that were recorded without a run.", "state", "reason"),
+		failed:   m.counter("cron_tick_failures_total", "Looks at what is due that failed."),
+	}
+	m.registry.MustRegister(o.late, o.claim)
+	return o
+}
+
+type cronObserver struct {
+	late, claim prometheus.Histogram
+	recorded    *prometheus.CounterVec
+	failed      prometheus.Counter
+}
+
+// Ticked implements cron.RunnerObserver.
+func (o cronObserver) Ticked(took time.Duration, _ int, ok bool) {
+	o.claim.Observe(took.Seconds())
+	if !ok {
+		o.failed.Inc()
+	}
+}
+
+// Fired implements cron.RunnerObserver.
+func (o cronObserver) Fired(_ cron.Trigger, late time.Duration) { o.late.Observe(late.Seconds()) }
+
+// Recorded implements cron.RunnerObserver.
+func (o cronObserver) Recorded(state cron.RunState, reason cron.Reason, slots int64) {
+	o.recorded.WithLabelValues(string(state), string(reason)).Add(float64(slots))
+}
