@@ -38,7 +38,7 @@ short: ## every test without the race detector, for between two edits
 
 .PHONY: lint
 lint: ## golangci-lint at the pinned version; formatting as a difference
-	$(LINT) run $(PKG)
+	$(LINT) run --allow-parallel-runners $(PKG)
 	$(LINT) fmt --diff
 
 .PHONY: fmt
