@@ -378,7 +378,7 @@ type cronPause struct {
 
 // Help is the example of the command.
 func (*cronPause) Help() string {
-	return "Example:\n\n    laneway cron pause digest --note holidays --for 336h"
+	return "Example:\n\n    laneway cron pause digest --note holidays --for 336h\n    laneway scheduler pause digest --note holidays"
 }
 
 // Run pauses the job.
@@ -393,7 +393,7 @@ func (c *cronPause) Run(ctx context.Context, env *environment) error {
 type cronResume struct{ jobArg }
 
 // Help is the example of the command.
-func (*cronResume) Help() string { return "Example:\n\n    laneway cron resume digest" }
+func (*cronResume) Help() string { return "Example:\n\n    laneway cron resume digest\n    laneway scheduler resume digest" }
 
 // Run ends the pause.
 func (c *cronResume) Run(ctx context.Context, env *environment) error {

@@ -86,7 +86,7 @@ type cronRun struct {
 }
 
 // Help is the example of the command.
-func (*cronRun) Help() string { return "Example:\n\n    laneway cron run digest --wait" }
+func (*cronRun) Help() string { return "Example:\n\n    laneway cron run digest --wait\n    laneway scheduler run digest" }
 
 // Run starts a run.
 func (c *cronRun) Run(ctx context.Context, env *environment) error {
