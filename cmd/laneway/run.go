@@ -26,6 +26,8 @@ type cli struct {
 	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
 	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
 	Sessions   sessionsCmd   `cmd:"" help:"Look at sessions, reset or stop them."`
+	Cron       cronCmd       `cmd:"" help:"Look at jobs, make and change them."`
+	Scheduler  schedulerCmd  `cmd:"" help:"Show and drive jobs and built-in maintenance."`
 	Health     healthCmd     `cmd:"" help:"Ask a gateway whether it is well; for container health checks."`
 	Token      tokenCmd      `cmd:"" help:"Make, list and revoke named tokens."`
 	Migrate    migrateCmd    `cmd:"" help:"Bring the database to the version of this program, or back."`

@@ -1,0 +1,480 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/cron"
+)
+
+type cronCmd struct {
+	List     cronList     `cmd:"" help:"List jobs, the next one first."`
+	Add      cronAdd      `cmd:"" help:"Make a job, or change the one with the same key."`
+	Get      cronGet      `cmd:"" help:"Show one job."`
+	Edit     cronEdit     `cmd:"" help:"Change a job by a JSON patch."`
+	Rm       cronRm       `cmd:"" help:"Remove a job; its history stays."`
+	Pause    cronPause    `cmd:"" help:"Pause a job."`
+	Resume   cronResume   `cmd:"" help:"End the pause of a job."`
+	Run      cronRun      `cmd:"" help:"Run a job now."`
+	Cancel   cronCancel   `cmd:"" help:"End active runs of a job, or one run."`
+	Runs     cronRuns     `cmd:"" help:"Show what became of the fires."`
+	Next     cronNext     `cmd:"" help:"Show the next fires of a schedule; needs no gateway."`
+	Backfill cronBackfill `cmd:"" help:"Run the fires of a time that has passed."`
+	Import   cronImport   `cmd:"" help:"Make or change jobs from a file of laneway cron export."`
+	Export   cronExport   `cmd:"" help:"Print all jobs as JSON lines that import takes."`
+}
+
+// wireJob is a job as commands read it.
+type wireJob struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Key      string `json:"key"`
+	Enabled  bool   `json:"enabled"`
+	Invalid  string `json:"invalid"`
+	Schedule struct {
+		Kind    string `json:"kind"`
+		At      string `json:"at"`
+		EveryMs int64  `json:"everyMs"`
+		Expr    string `json:"expr"`
+		TZ      string `json:"tz"`
+	} `json:"schedule"`
+	NextRunAtMs   int64  `json:"nextRunAtMs"`
+	LastRunStatus string `json:"lastRunStatus"`
+	Paused        *struct {
+		Note string `json:"note"`
+	} `json:"paused"`
+}
+
+func (j wireJob) when() string {
+	s := j.Schedule
+	switch s.Kind {
+	case "every":
+		return "every " + short(time.Duration(s.EveryMs)*time.Millisecond)
+	case "at":
+		return "at " + s.At
+	}
+	return s.Expr + " " + s.TZ
+}
+
+func (j wireJob) state() string {
+	switch {
+	case j.Invalid != "":
+		return "invalid"
+	case j.Paused != nil:
+		return "paused"
+	case !j.Enabled:
+		return "disabled"
+	}
+	return "enabled"
+}
+
+type cronList struct {
+	clientFlags
+
+	All    bool   `help:"Disabled and paused jobs, too."`
+	System bool   `help:"Built-in jobs, too."`
+	Query  string `help:"Only jobs that contain this text." placeholder:"TEXT"`
+	Limit  int    `help:"How many, 1 to 200." default:"200"`
+	Offset int    `help:"How many to pass over." default:"0"`
+	JSON   bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*cronList) Help() string { return "Example:\n\n    laneway cron list --all" }
+
+// Run lists jobs.
+func (c *cronList) Run(ctx context.Context, env *environment) error {
+	params := map[string]any{"includeDisabled": c.All, "includeSystem": c.System, "limit": c.Limit, "offset": c.Offset, "extended": true}
+	if c.Query != "" {
+		params["query"] = c.Query
+	}
+	var raw json.RawMessage
+	if err := c.call(ctx, env, "cron.list", params, &raw); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, raw)
+	}
+	var reply struct {
+		Jobs []wireJob `json:"jobs"`
+	}
+	if err := json.Unmarshal(raw, &reply); err != nil {
+		return fmt.Errorf("the list of jobs cannot be read: %w", err)
+	}
+	rows := [][]string{{"ID", "NAME", "SCHEDULE", "STATE", "NEXT", "LAST"}}
+	for _, j := range reply.Jobs {
+		next := "-"
+		if j.NextRunAtMs > 0 {
+			next = "in " + short(time.UnixMilli(j.NextRunAtMs).Sub(env.now()))
+		}
+		rows = append(rows, []string{cell(j.ID, 36), cell(j.Name, 40), cell(j.when(), 40), j.state(), next, cell(j.LastRunStatus, 10)})
+	}
+	return table(env.stdout, rows)
+}
+
+// scheduleFlags say when a job fires; exactly one of the first three.
+type scheduleFlags struct {
+	At         string        `help:"Once: a moment such as 2027-03-02T08:00 (in --tz)." placeholder:"TIME" xor:"when"`
+	Every      time.Duration `help:"Again and again, at a fixed distance." placeholder:"DURATION" xor:"when"`
+	Cron       string        `help:"A cron expression of five or six fields." placeholder:"EXPR" xor:"when"`
+	TZ         string        `help:"Time zone of the schedule; default that of the gateway." placeholder:"ZONE" name:"tz"`
+	DSTGap     string        `help:"Wall times that do not exist: run_after or skip." placeholder:"RULE" name:"dst-gap" enum:",run_after,skip" default:""`
+	DSTOverlap string        `help:"Wall times that come twice: first, second or both." placeholder:"RULE" name:"dst-overlap" enum:",first,second,both" default:""`
+}
+
+func (f scheduleFlags) schedule() (map[string]any, error) {
+	s := map[string]any{}
+	switch {
+	case f.At != "":
+		s["kind"], s["at"] = "at", f.At
+	case f.Every != 0:
+		s["kind"], s["everyMs"] = "every", f.Every.Milliseconds()
+	case f.Cron != "":
+		s["kind"], s["expr"] = "cron", f.Cron
+	default:
+		return nil, usageError("say when: --at, --every or --cron")
+	}
+	if f.TZ != "" {
+		s["tz"] = f.TZ
+	}
+	return s, nil
+}
+
+func (f scheduleFlags) dst() map[string]any {
+	d := map[string]any{}
+	if f.DSTGap != "" {
+		d["gap"] = f.DSTGap
+	}
+	if f.DSTOverlap != "" {
+		d["overlap"] = f.DSTOverlap
+	}
+	return d
+}
+
+type cronAdd struct {
+	clientFlags
+	scheduleFlags
+
+	Name    string        `help:"Name of the job." required:"" placeholder:"NAME"`
+	Message string        `help:"What the agent is told." required:"" placeholder:"TEXT"`
+	Agent   string        `help:"The agent; default the gateway's." placeholder:"ID"`
+	Session string        `help:"isolated, main or session:KEY." default:"isolated" placeholder:"TARGET"`
+	Deliver string        `help:"Where the answer goes: CHANNEL:CHAT[:THREAD], or last." placeholder:"TARGET" xor:"deliver"`
+	Webhook string        `help:"URL that is told when a run has ended." placeholder:"URL" xor:"deliver"`
+	Overlap string        `help:"What a fire does while a run is active: skip, concurrent, buffer_one or cancel_previous." placeholder:"POLICY"`
+	Missed  string        `help:"What becomes of fires that were missed: skip, fire_once or fire_all." placeholder:"POLICY"`
+	Jitter  time.Duration `help:"Spread the fires over this time." placeholder:"DURATION"`
+	Timeout time.Duration `help:"Limit of an attempt; default 10m." placeholder:"DURATION"`
+	Retries *int          `help:"Further attempts after a failure; default 3." placeholder:"N"`
+	Key     string        `help:"Key under which the same job is found again." placeholder:"KEY"`
+	JSON    bool          `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*cronAdd) Help() string {
+	return "Example:\n\n    laneway cron add --name digest --cron \"0 9 * * 1-5\" --tz Europe/Berlin --message \"Write the daily digest\""
+}
+
+// Run makes the job.
+func (c *cronAdd) Run(ctx context.Context, env *environment) error {
+	params, err := c.params()
+	if err != nil {
+		return err
+	}
+	var raw json.RawMessage
+	if err := c.call(ctx, env, "cron.add", params, &raw); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, raw)
+	}
+	var reply struct {
+		wireJob
+
+		Job *wireJob `json:"job"`
+	}
+	if err := json.Unmarshal(raw, &reply); err != nil {
+		return fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	job := reply.wireJob
+	if reply.Job != nil {
+		job = *reply.Job
+	}
+	next := "it does not fire"
+	if job.NextRunAtMs > 0 {
+		next = "next " + time.UnixMilli(job.NextRunAtMs).UTC().Format(time.RFC3339)
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s %s, %s\n", cell(job.ID, 36), cell(job.Name, 60), next)
+	return err
+}
+
+func (c *cronAdd) params() (map[string]any, error) {
+	s, err := c.schedule()
+	if err != nil {
+		return nil, err
+	}
+	p := map[string]any{
+		"name": c.Name, "schedule": s, "sessionTarget": c.Session, "extended": true,
+		"payload": map[string]any{"kind": "agentTurn", "message": c.Message},
+	}
+	for name, value := range map[string]string{"agentId": c.Agent, "overlap": c.Overlap, "key": c.Key} {
+		if value != "" {
+			p[name] = value
+		}
+	}
+	if d := c.dst(); len(d) > 0 {
+		p["dst"] = d
+	}
+	if c.Missed != "" {
+		p["missed"] = map[string]any{"policy": c.Missed}
+	}
+	if c.Jitter > 0 {
+		p["jitterMs"] = c.Jitter.Milliseconds()
+	}
+	if c.Timeout > 0 {
+		p["timeoutSeconds"] = int64(c.Timeout / time.Second)
+	}
+	if c.Retries != nil {
+		p["retry"] = map[string]any{"maxRetries": *c.Retries}
+	}
+	if d := c.delivery(); d != nil {
+		p["delivery"] = d
+	}
+	return p, nil
+}
+
+func (c *cronAdd) delivery() map[string]any {
+	if c.Webhook != "" {
+		return map[string]any{"mode": "webhook", "to": c.Webhook}
+	}
+	if c.Deliver == "" {
+		return nil
+	}
+	d := map[string]any{"mode": "announce"}
+	channel, rest, _ := strings.Cut(c.Deliver, ":")
+	to, thread, _ := strings.Cut(rest, ":")
+	for name, value := range map[string]string{"channel": channel, "to": to, "threadId": thread} {
+		if value != "" {
+			d[name] = value
+		}
+	}
+	return d
+}
+
+// jobArg names a job, by its id or by a name or key that only one job has.
+type jobArg struct {
+	clientFlags
+
+	Job  string `arg:"" help:"Id, name or key of the job."`
+	JSON bool   `help:"Print JSON."`
+}
+
+// findJob turns what a person wrote into an id.
+func findJob(ctx context.Context, conn gatewayConn, name string) (string, error) {
+	var reply struct {
+		Jobs []wireJob `json:"jobs"`
+	}
+	params := map[string]any{"query": name, "includeDisabled": true, "includeSystem": true, "extended": true, "limit": 200}
+	if err := conn.Call(ctx, "cron.list", params, &reply); err != nil {
+		return "", err
+	}
+	var ids []string
+	for _, j := range reply.Jobs {
+		if j.ID == name {
+			return j.ID, nil
+		}
+		if j.Name == name || j.Key == name {
+			ids = append(ids, j.ID)
+		}
+	}
+	switch len(ids) {
+	case 1:
+		return ids[0], nil
+	case 0:
+		return "", fmt.Errorf("there is no job %s; see laneway cron list --all", oneLine(name))
+	}
+	return "", fmt.Errorf("%d jobs are called %s; give the id", len(ids), oneLine(name))
+}
+
+// onJob makes one call about the job and prints a line, or JSON.
+func (a jobArg) onJob(ctx context.Context, env *environment, method, done string, params map[string]any) error {
+	conn, err := a.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	id, err := findJob(ctx, conn, a.Job)
+	if err != nil {
+		return err
+	}
+	if params == nil {
+		params = map[string]any{}
+	}
+	params["id"] = id
+	var raw json.RawMessage
+	if err := conn.Call(ctx, method, params, &raw); err != nil {
+		return err
+	}
+	if a.JSON || done == "" {
+		return printJSON(env.stdout, raw)
+	}
+	_, err = fmt.Fprintf(env.stdout, "%s %s\n", oneLine(a.Job), done)
+	return err
+}
+
+type cronGet struct{ jobArg }
+
+// Help is the example of the command.
+func (*cronGet) Help() string { return "Example:\n\n    laneway cron get digest" }
+
+// Run shows the job.
+func (c *cronGet) Run(ctx context.Context, env *environment) error {
+	return c.onJob(ctx, env, "cron.get", "", map[string]any{"extended": true})
+}
+
+type cronEdit struct {
+	jobArg
+
+	Patch string `arg:"" help:"Members to change, in JSON."`
+}
+
+// Help is the example of the command.
+func (*cronEdit) Help() string {
+	return "Example:\n\n    laneway cron edit digest '{\"overlap\":\"buffer_one\"}'"
+}
+
+// Run changes the job.
+func (c *cronEdit) Run(ctx context.Context, env *environment) error {
+	if !json.Valid([]byte(c.Patch)) {
+		return usageError("the patch is not JSON")
+	}
+	return c.onJob(ctx, env, "cron.update", "changed", map[string]any{"patch": json.RawMessage(c.Patch)})
+}
+
+type cronRm struct {
+	jobArg
+
+	Cancel bool `help:"End its active runs, too."`
+}
+
+// Help is the example of the command.
+func (*cronRm) Help() string { return "Example:\n\n    laneway cron rm digest" }
+
+// Run removes the job.
+func (c *cronRm) Run(ctx context.Context, env *environment) error {
+	return c.onJob(ctx, env, "cron.remove", "removed", map[string]any{"cancelRunning": c.Cancel})
+}
+
+type cronPause struct {
+	jobArg
+
+	Note string        `help:"Why." default:"paused by hand"`
+	For  time.Duration `help:"Resume by itself after this time." placeholder:"DURATION"`
+}
+
+// Help is the example of the command.
+func (*cronPause) Help() string {
+	return "Example:\n\n    laneway cron pause digest --note holidays --for 336h\n    laneway scheduler pause digest --note holidays"
+}
+
+// Run pauses the job.
+func (c *cronPause) Run(ctx context.Context, env *environment) error {
+	params := map[string]any{"note": c.Note}
+	if c.For > 0 {
+		params["untilMs"] = env.now().Add(c.For).UnixMilli()
+	}
+	return c.onJob(ctx, env, "cron.pause", "paused", params)
+}
+
+type cronResume struct{ jobArg }
+
+// Help is the example of the command.
+func (*cronResume) Help() string { return "Example:\n\n    laneway cron resume digest\n    laneway scheduler resume digest" }
+
+// Run ends the pause.
+func (c *cronResume) Run(ctx context.Context, env *environment) error {
+	return c.onJob(ctx, env, "cron.resume", "resumed", nil)
+}
+
+type cronBackfill struct {
+	jobArg
+
+	From  string `help:"First moment, RFC 3339." required:"" placeholder:"TIME"`
+	To    string `help:"Last moment, RFC 3339." required:"" placeholder:"TIME"`
+	Max   int    `help:"Most runs, 1 to 1000." default:"100"`
+	Dry   bool   `help:"Only say what would run." name:"dry-run"`
+	Force bool   `help:"Run also what ran well already."`
+}
+
+// Help is the example of the command.
+func (*cronBackfill) Help() string {
+	return "Example:\n\n    laneway cron backfill digest --from 2027-03-01T00:00:00Z --to 2027-03-03T00:00:00Z --dry-run"
+}
+
+// Run fills in runs and prints what is done about each fire.
+func (c *cronBackfill) Run(ctx context.Context, env *environment) error {
+	from, err := cron.ParseAt(c.From, "")
+	if err != nil {
+		return usageError(err.Error())
+	}
+	to, err := cron.ParseAt(c.To, "")
+	if err != nil {
+		return usageError(err.Error())
+	}
+	return c.onJob(ctx, env, "cron.backfill", "", map[string]any{
+		"fromMs": from.UnixMilli(), "toMs": to.UnixMilli(), "maxRuns": c.Max, "dryRun": c.Dry, "force": c.Force,
+	})
+}
+
+type cronNext struct {
+	scheduleFlags
+
+	Count int  `help:"How many, 1 to 100." short:"n" default:"5"`
+	JSON  bool `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*cronNext) Help() string {
+	return "Example:\n\n    laneway cron next --cron \"0 9 * * 1-5\" --tz Europe/Berlin -n 10"
+}
+
+// Run computes the fires with the function that decides the real ones.
+func (c *cronNext) Run(_ context.Context, env *environment) error {
+	if c.Count < 1 || c.Count > cron.MaxPreview {
+		return usageError("-n must be between 1 and " + strconv.Itoa(cron.MaxPreview))
+	}
+	schedule, err := c.schedule()
+	if err != nil {
+		return err
+	}
+	m := cron.Members{}
+	for name, value := range map[string]any{"schedule": schedule, "dst": c.dst()} {
+		if m[name], err = json.Marshal(value); err != nil {
+			return err
+		}
+	}
+	spec, err := cron.Border{Now: env.now()}.Spec(m)
+	if err != nil {
+		return usageError(err.Error())
+	}
+	compiled, err := cron.Check(spec, env.now(), cron.Rules{})
+	if err != nil {
+		return usageError(err.Error())
+	}
+	p := cron.Timetable{Schedule: compiled}.Preview(env.now(), c.Count)
+	if c.JSON {
+		return printJSON(env.stdout, p)
+	}
+	rows := [][]string{{"LOCAL (" + p.Timezone + ")", "UTC", ""}}
+	for _, f := range p.Fires {
+		rows = append(rows, []string{f.Local, f.ISO, string(f.DST)})
+	}
+	for _, w := range p.Warnings {
+		env.complain(w)
+	}
+	return table(env.stdout, rows)
+}

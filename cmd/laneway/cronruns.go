@@ -1,0 +1,384 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+)
+
+// wireRun is an entry of the ledger as commands read it.
+type wireRun struct {
+	RunID          string `json:"runId"`
+	JobName        string `json:"jobName"`
+	Outcome        string `json:"outcome"`
+	Reason         string `json:"reason"`
+	Error          string `json:"error"`
+	Summary        string `json:"summary"`
+	ScheduledForMs int64  `json:"scheduledForMs"`
+	DurationMs     int64  `json:"durationMs"`
+}
+
+type cronRuns struct {
+	clientFlags
+
+	Job    string `arg:"" optional:"" help:"Id, name or key of the job; none = all jobs."`
+	Limit  int    `help:"How many, 1 to 200." default:"50"`
+	Offset int    `help:"How many to pass over." default:"0"`
+	Active bool   `help:"Also what waits and runs."`
+	JSON   bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*cronRuns) Help() string { return "Example:\n\n    laneway cron runs digest --limit 10" }
+
+// Run shows the ledger, the newest entries first.
+func (c *cronRuns) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	params := map[string]any{"limit": c.Limit, "offset": c.Offset, "includeActive": c.Active, "extended": true}
+	if c.Job != "" {
+		id, err := findJob(ctx, conn, c.Job)
+		if err != nil {
+			id = c.Job // a removed job keeps its history under its id
+		}
+		params["id"] = id
+	}
+	var raw json.RawMessage
+	if err := conn.Call(ctx, "cron.runs", params, &raw); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, raw)
+	}
+	var reply struct {
+		Entries []wireRun `json:"entries"`
+	}
+	if err := json.Unmarshal(raw, &reply); err != nil {
+		return fmt.Errorf("the entries cannot be read: %w", err)
+	}
+	rows := [][]string{{"SCHEDULED", "JOB", "OUTCOME", "TOOK", "WHAT"}}
+	for _, r := range reply.Entries {
+		what := r.Summary
+		if r.Error != "" {
+			what = r.Error
+		} else if r.Reason != "" {
+			what = r.Reason
+		}
+		rows = append(rows, []string{
+			time.UnixMilli(r.ScheduledForMs).UTC().Format(time.RFC3339), cell(r.JobName, 30), cell(r.Outcome, 12),
+			short(time.Duration(r.DurationMs) * time.Millisecond), cell(what, 60),
+		})
+	}
+	return table(env.stdout, rows)
+}
+
+type cronRun struct {
+	jobArg
+
+	Wait bool   `help:"Wait for the end; status 1 when it did not end well."`
+	Mode string `help:"force, due or if-enabled." default:"force" enum:"force,due,if-enabled"`
+}
+
+// Help is the example of the command.
+func (*cronRun) Help() string { return "Example:\n\n    laneway cron run digest --wait\n    laneway scheduler run digest" }
+
+// Run starts a run.
+func (c *cronRun) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	id, err := findJob(ctx, conn, c.Job)
+	if err != nil {
+		return err
+	}
+	var reply struct {
+		Enqueued bool   `json:"enqueued"`
+		RunID    string `json:"runId"`
+		Reason   string `json:"reason"`
+	}
+	if err := conn.Call(ctx, "cron.run", map[string]any{"id": id, "mode": c.Mode}, &reply); err != nil {
+		return err
+	}
+	if !reply.Enqueued {
+		return fmt.Errorf("%s was not run: %s", oneLine(c.Job), oneLine(reply.Reason))
+	}
+	if !c.Wait {
+		_, err := fmt.Fprintln(env.stdout, cell(reply.RunID, 200))
+		return err
+	}
+	r, err := waitForRun(ctx, conn, reply.RunID)
+	if err != nil {
+		return err
+	}
+	if r.Outcome != "ok" {
+		return fmt.Errorf("the run ended as %s: %s", oneLine(r.Outcome), oneLine(r.Error))
+	}
+	_, err = fmt.Fprintln(env.stdout, plain(r.Summary))
+	return err
+}
+
+// waitEvery is how often the ledger is read when no event tells of the end.
+const waitEvery = time.Second
+
+// waitForRun waits until the run is in the ledger with an outcome.
+func waitForRun(ctx context.Context, conn gatewayConn, id string) (wireRun, error) {
+	tick := time.NewTicker(waitEvery)
+	defer tick.Stop()
+	for {
+		var reply struct {
+			Entries []wireRun `json:"entries"`
+		}
+		if err := conn.Call(ctx, "cron.runs", map[string]any{"runId": id, "extended": true}, &reply); err != nil {
+			return wireRun{}, err
+		}
+		if len(reply.Entries) > 0 {
+			return reply.Entries[0], nil
+		}
+		select {
+		case <-ctx.Done():
+			return wireRun{}, context.Cause(ctx)
+		case <-tick.C:
+		case _, open := <-conn.Events():
+			if !open {
+				return wireRun{}, fmt.Errorf("the connection was lost; the run goes on, see laneway cron runs")
+			}
+		}
+	}
+}
+
+type cronCancel struct {
+	clientFlags
+
+	What   string `arg:"" help:"Id of a run, or id, name or key of a job."`
+	Reason string `help:"Why." placeholder:"TEXT"`
+	JSON   bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*cronCancel) Help() string { return "Example:\n\n    laneway cron cancel digest" }
+
+// Run ends runs.
+func (c *cronCancel) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	params := map[string]any{"runId": c.What}
+	if id, err := findJob(ctx, conn, c.What); err == nil {
+		params = map[string]any{"id": id}
+	}
+	if c.Reason != "" {
+		params["reason"] = c.Reason
+	}
+	var reply struct {
+		Cancelled []string `json:"cancelled"` //nolint:misspell // the protocol's spelling
+	}
+	if err := conn.Call(ctx, "cron.cancel", params, &reply); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, reply)
+	}
+	_, err = fmt.Fprintf(env.stdout, "%d runs end\n", len(reply.Cancelled))
+	return err
+}
+
+// portable are the members of a job that import takes.
+func portable() []string {
+	return []string{
+		"name", "displayName", "description", "agentId", "enabled", "deleteAfterRun", "schedule", "sessionTarget", "wakeMode", "payload", "delivery",
+		"failureAlert", "key", "dst", "overlap", "missed", "jitterMs", "retry", "timeoutSeconds", "lane", "pauseAfterFailures", "atMostOnce",
+		"startsAtMs", "endsAtMs", "maxRuns",
+	}
+}
+
+type cronExport struct{ clientFlags }
+
+// Help is the example of the command.
+func (*cronExport) Help() string { return "Example:\n\n    laneway cron export > jobs.jsonl" }
+
+// Run prints one job per line.
+func (c *cronExport) Run(ctx context.Context, env *environment) error {
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	for offset := 0; ; {
+		var reply struct {
+			Jobs       []map[string]json.RawMessage `json:"jobs"`
+			NextOffset *int                         `json:"nextOffset"`
+		}
+		params := map[string]any{"includeDisabled": true, "limit": 200, "offset": offset, "extended": true}
+		if err := conn.Call(ctx, "cron.list", params, &reply); err != nil {
+			return err
+		}
+		for _, job := range reply.Jobs {
+			out := map[string]json.RawMessage{}
+			for _, name := range portable() {
+				if value, given := job[name]; given {
+					out[name] = value
+				}
+			}
+			if err := json.NewEncoder(env.stdout).Encode(out); err != nil {
+				return err
+			}
+		}
+		if reply.NextOffset == nil {
+			return nil
+		}
+		offset = *reply.NextOffset
+	}
+}
+
+type cronImport struct {
+	clientFlags
+
+	File string `arg:"" help:"File with one job per line." type:"existingfile"`
+}
+
+// Help is the example of the command.
+func (*cronImport) Help() string { return "Example:\n\n    laneway cron import jobs.jsonl" }
+
+// longestLine is more than the largest job.
+const longestLine = 1 << 20
+
+// Run makes or changes the jobs; importing a file twice changes nothing.
+func (c *cronImport) Run(ctx context.Context, env *environment) error {
+	file, err := os.Open(c.File)
+	if err != nil {
+		return fmt.Errorf("reading jobs: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, longestLine)
+	made, n := 0, 0
+	for lines.Scan() {
+		n++
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		var params map[string]json.RawMessage
+		if err := json.Unmarshal(lines.Bytes(), &params); err != nil {
+			return fmt.Errorf("line %d of %s is no job: %w", n, oneLine(c.File), err)
+		}
+		var reply json.RawMessage
+		if err := conn.Call(ctx, "cron.add", params, &reply); err != nil {
+			return fmt.Errorf("line %d of %s: %w", n, oneLine(c.File), err)
+		}
+		made++
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("reading jobs: %w", err)
+	}
+	_, err = fmt.Fprintf(env.stdout, "%d jobs\n", made)
+	return err
+}
+
+type schedulerCmd struct {
+	List   schedulerList   `cmd:"" help:"List jobs and built-in maintenance."`
+	Status schedulerStatus `cmd:"" help:"Show one of them."`
+	Pause  cronPause       `cmd:"" help:"Pause one."`
+	Resume cronResume      `cmd:"" help:"End a pause."`
+	Run    cronRun         `cmd:"" help:"Run one now."`
+}
+
+type schedulerJob struct {
+	Name       string  `json:"job_name"`
+	Expr       string  `json:"cron_expr"`
+	LastRun    *string `json:"last_run"`
+	DurationMs *int64  `json:"last_duration_ms"`
+	LastResult *string `json:"last_result"`
+	NextRun    *string `json:"next_run"`
+	RunCount   int64   `json:"run_count"`
+	ErrorCount int64   `json:"error_count"`
+	IsRunning  bool    `json:"is_running"`
+	IsPaused   bool    `json:"is_paused"`
+}
+
+func orDash(s *string) string {
+	if s == nil {
+		return "-"
+	}
+	return cell(*s, 40)
+}
+
+type schedulerList struct {
+	clientFlags
+
+	JSON bool `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*schedulerList) Help() string { return "Example:\n\n    laneway scheduler list" }
+
+// Run lists them.
+func (c *schedulerList) Run(ctx context.Context, env *environment) error {
+	return showScheduler(ctx, env, c.clientFlags, "", c.JSON)
+}
+
+type schedulerStatus struct {
+	clientFlags
+
+	Name string `arg:"" help:"Name of the job."`
+	JSON bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*schedulerStatus) Help() string {
+	return "Example:\n\n    laneway scheduler status \"ledger retention\""
+}
+
+// Run shows one.
+func (c *schedulerStatus) Run(ctx context.Context, env *environment) error {
+	return showScheduler(ctx, env, c.clientFlags, c.Name, c.JSON)
+}
+
+func showScheduler(ctx context.Context, env *environment, f clientFlags, name string, asJSON bool) error {
+	var reply struct {
+		Jobs []schedulerJob `json:"jobs"`
+	}
+	if err := f.call(ctx, env, "scheduler.status", map[string]any{}, &reply); err != nil {
+		return err
+	}
+	jobs := []schedulerJob{}
+	for _, j := range reply.Jobs {
+		if name == "" || j.Name == name {
+			jobs = append(jobs, j)
+		}
+	}
+	if name != "" && len(jobs) == 0 {
+		return fmt.Errorf("there is no job %s; see laneway scheduler list", oneLine(name))
+	}
+	if asJSON {
+		return printJSON(env.stdout, jobs)
+	}
+	rows := [][]string{{"NAME", "SCHEDULE", "NEXT", "LAST", "RESULT", "RUNS", "ERRORS", "STATE"}}
+	for _, j := range jobs {
+		state := "waits"
+		if j.IsRunning {
+			state = "runs"
+		} else if j.IsPaused {
+			state = "paused"
+		}
+		rows = append(rows, []string{
+			cell(j.Name, 40), cell(j.Expr, 40), orDash(j.NextRun), orDash(j.LastRun), orDash(j.LastResult),
+			fmt.Sprint(j.RunCount), fmt.Sprint(j.ErrorCount), state,
+		})
+	}
+	return table(env.stdout, rows)
+}
