@@ -39,11 +39,13 @@ func upgrade(t *testing.T, g *teste2e.Gateway, path string, change map[string]st
 		"Host": host(g), "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
 	}
 	maps.Copy(headers, change)
-	request := "GET " + cmp.Or(path, "/ws") + " HTTP/1.1\r\n"
+	var request strings.Builder
+	fmt.Fprintf(&request, "GET %s HTTP/1.1\r\n", cmp.Or(path, "/ws"))
 	for k, v := range headers {
-		request += k + ": " + v + "\r\n"
+		fmt.Fprintf(&request, "%s: %s\r\n", k, v)
 	}
-	if _, err := io.WriteString(conn, request+"\r\n"); err != nil {
+	request.WriteString("\r\n")
+	if _, err := io.WriteString(conn, request.String()); err != nil {
 		t.Fatal(err)
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
