@@ -47,3 +47,13 @@ export function prose(text) {
 export const textOf = (message) => (message?.content ?? []).map((p) => p.text ?? "").join("");
 
 export function pill(kind, text) { return el("span", { class: `pill ${kind}` }, text); }
+
+// slots is a bar that is filled as far as slots are used. Its width is an attribute, because the policy of the page takes no inline style.
+export function slots(used, all) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+  for (const [name, value] of Object.entries({ height: 12, rx: 6, width: `${all > 0 ? Math.min(100, (100 * used) / all) : 0}%` })) rect.setAttribute(name, value);
+  for (const [name, value] of Object.entries({ class: "slots", role: "img", "aria-label": `${used} of ${all} slots used` })) svg.setAttribute(name, value);
+  svg.append(rect);
+  return svg;
+}

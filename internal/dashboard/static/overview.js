@@ -1,6 +1,6 @@
 // The first view: lanes as they are now, sessions, channels, jobs, replicas.
 
-import { ago, el, pill, span, when } from "/dashboard/dom.js";
+import { ago, el, pill, slots, span, when } from "/dashboard/dom.js";
 
 const REFRESH = 5000;
 
@@ -71,8 +71,7 @@ export class Overview {
     const order = ["main", "subagent", "team", "cron"];
     const place = (l) => (order.includes(l.name) ? order.indexOf(l.name) : order.length);
     this.lanes.replaceChildren(...lanes.toSorted((a, b) => place(a) - place(b)).map((l) => {
-      const slots = Math.max(l.capacity, l.active);
-      const bar = el("meter", { min: 0, max: Math.max(1, slots), value: l.active, high: Math.max(1, slots) - 0.5, low: 0, optimum: 0, "aria-label": `${l.active} of ${l.capacity} slots used` });
+      const bar = slots(l.active, l.capacity);
       const busy = l.active >= l.capacity ? "full" : l.active > 0 ? "busy" : "idle";
       return el("div", { class: `lane ${busy}` },
         el("span", { class: "name" }, l.name), bar,

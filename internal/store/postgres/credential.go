@@ -16,7 +16,7 @@ import (
 var _ store.Credentials = (*Store)(nil)
 
 const (
-	selectTokens = `SELECT name, digest, scopes, visible, created_at, COALESCE(expires_at, 0) FROM credentials `
+	selectTokens = `SELECT name, digest, scopes, visible, created_at, COALESCE(expires_at, 0) FROM credentials ` //nolint:gosec // a statement
 
 	insertCredentialSQL = `INSERT INTO credentials (name, digest, scopes, visible, created_at, expires_at)
 		VALUES ($2, $3, $4, $5, ` + nowSQL + `, NULLIF($6::bigint, 0)) ON CONFLICT DO NOTHING`
