@@ -393,7 +393,9 @@ func (c *cronPause) Run(ctx context.Context, env *environment) error {
 type cronResume struct{ jobArg }
 
 // Help is the example of the command.
-func (*cronResume) Help() string { return "Example:\n\n    laneway cron resume digest\n    laneway scheduler resume digest" }
+func (*cronResume) Help() string {
+	return "Example:\n\n    laneway cron resume digest\n    laneway scheduler resume digest"
+}
 
 // Run ends the pause.
 func (c *cronResume) Run(ctx context.Context, env *environment) error {

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 )
 
@@ -86,7 +88,9 @@ type cronRun struct {
 }
 
 // Help is the example of the command.
-func (*cronRun) Help() string { return "Example:\n\n    laneway cron run digest --wait\n    laneway scheduler run digest" }
+func (*cronRun) Help() string {
+	return "Example:\n\n    laneway cron run digest --wait\n    laneway scheduler run digest"
+}
 
 // Run starts a run.
 func (c *cronRun) Run(ctx context.Context, env *environment) error {
@@ -148,7 +152,7 @@ func waitForRun(ctx context.Context, conn gatewayConn, id string) (wireRun, erro
 		case <-tick.C:
 		case _, open := <-conn.Events():
 			if !open {
-				return wireRun{}, fmt.Errorf("the connection was lost; the run goes on, see laneway cron runs")
+				return wireRun{}, errors.New("the connection was lost; the run goes on, see laneway cron runs")
 			}
 		}
 	}
@@ -180,7 +184,7 @@ func (c *cronCancel) Run(ctx context.Context, env *environment) error {
 		params["reason"] = c.Reason
 	}
 	var reply struct {
-		Cancelled []string `json:"cancelled"` //nolint:misspell // the protocol's spelling
+		Cancelled []string `json:"cancelled"`
 	}
 	if err := conn.Call(ctx, "cron.cancel", params, &reply); err != nil {
 		return err
@@ -377,7 +381,7 @@ func showScheduler(ctx context.Context, env *environment, f clientFlags, name st
 		}
 		rows = append(rows, []string{
 			cell(j.Name, 40), cell(j.Expr, 40), orDash(j.NextRun), orDash(j.LastRun), orDash(j.LastResult),
-			fmt.Sprint(j.RunCount), fmt.Sprint(j.ErrorCount), state,
+			strconv.FormatInt(j.RunCount, 10), strconv.FormatInt(j.ErrorCount, 10), state,
 		})
 	}
 	return table(env.stdout, rows)

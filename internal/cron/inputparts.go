@@ -9,7 +9,7 @@ import (
 )
 
 // setSchedule reads a schedule. Zone, rules of daylight saving and jitter survive when the kind stays the same and they are not named.
-func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error {
+func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error { //nolint:revive // one table of members, read from top to bottom
 	var in struct {
 		Kind      Kind    `json:"kind"`
 		At        *string `json:"at"`

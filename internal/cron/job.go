@@ -84,7 +84,7 @@ type Pause struct {
 // Job is the definition of a job as it is stored. Times that do not apply are
 // zero. Next is the slot planned next and NextRunAt the same with jitter; both are
 // zero when nothing is planned.
-type Job struct {
+type Job struct { //nolint:recvcheck // After changes the job, the others only look at it
 	ID          string // UUIDv7
 	Key         string // unique per owner
 	KeyDerived  bool   // Key was made by [Key] and follows name and schedule

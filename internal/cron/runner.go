@@ -81,7 +81,7 @@ type Runner struct {
 }
 
 // NewRunner makes a runner. A nil observer or logger is none.
-func NewRunner(cfg RunnerConfig, store JobStore, planner *Planner, house House, obs RunnerObserver, log *slog.Logger) (*Runner, error) {
+func NewRunner(cfg RunnerConfig, store JobStore, planner *Planner, house House, obs RunnerObserver, log *slog.Logger) (*Runner, error) { //nolint:revive // a constructor with its dependencies
 	if cfg.Node == nil || store == nil || planner == nil || house == nil {
 		return nil, errors.New("a cron runner needs a node, a store, a planner and a house")
 	}

@@ -20,14 +20,14 @@ type start struct {
 	run Launched
 }
 
-type startHeap []start
+type startHeap []start //nolint:recvcheck // container/heap asks for both
 
 func (h startHeap) Len() int           { return len(h) }
 func (h startHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
 func (h startHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.
-func (h *startHeap) Push(x any) { *h = append(*h, x.(start)) } //nolint:forcetypeassert // only add calls it
+func (h *startHeap) Push(x any) { *h = append(*h, x.(start)) } //nolint:errcheck,forcetypeassert // only add calls it
 
 // Pop implements heap.Interface.
 func (h *startHeap) Pop() any {
@@ -57,7 +57,7 @@ func (s *starts) next() (due []Launched, wait time.Duration) {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for len(s.heap) > 0 && !s.heap[0].at.After(now) {
-		due = append(due, heap.Pop(&s.heap).(start).run) //nolint:forcetypeassert // only add pushes
+		due = append(due, heap.Pop(&s.heap).(start).run) //nolint:errcheck,forcetypeassert // only add pushes
 	}
 	if len(s.heap) == 0 {
 		return due, time.Hour

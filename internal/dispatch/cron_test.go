@@ -88,7 +88,7 @@ func TestAJobFiresOnItsMillisecondAndOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, memory.New(memory.Config{}))
 		h.put(everySecond("tick", "hello"))
-		time.Sleep(10*time.Second + 500*time.Millisecond) //nolint:forbidigo // virtual time
+		time.Sleep(10*time.Second + 500*time.Millisecond)
 		synctest.Wait()
 		runs := h.runs("tick")
 		ended := 0
@@ -115,7 +115,7 @@ func TestAFailedRunIsTriedAgainAndThenAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, memory.New(memory.Config{}))
 		h.put(cron.Job{ID: "bad", Schedule: cron.Spec{Kind: cron.KindAt, At: time.Now().Add(time.Second)}, Payload: cron.Payload{Text: "fail"}})
-		time.Sleep(2 * time.Minute) //nolint:forbidigo // virtual time
+		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		runs := h.runs("bad")
 		if len(runs) != 1 || runs[0].State != cron.RunError || len(runs[0].Attempts) != 4 {
@@ -138,7 +138,7 @@ func TestAFireWhileARunIsActiveIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, memory.New(memory.Config{}))
 		h.put(everySecond("slow", "sleep 2500ms"))
-		time.Sleep(7*time.Second + 200*time.Millisecond) //nolint:forbidigo // virtual time
+		time.Sleep(7*time.Second + 200*time.Millisecond)
 		synctest.Wait()
 		var states []string
 		for _, r := range h.runs("slow") {
@@ -159,7 +159,7 @@ func TestABufferedFireStartsWhenTheActiveRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, memory.New(memory.Config{}))
 		h.put(everySecond("buf", "sleep 2500ms"), func(j *cron.Job) { j.Overlap = cron.OverlapBufferOne })
-		time.Sleep(6*time.Second + 200*time.Millisecond) //nolint:forbidigo // virtual time
+		time.Sleep(6*time.Second + 200*time.Millisecond)
 		synctest.Wait()
 		count := map[string]int{}
 		for _, r := range h.runs("buf") {
@@ -183,7 +183,7 @@ func TestCancelPreviousStopsTheOlderRun(t *testing.T) {
 		h.put(everySecond("new", "sleep 1h"), func(j *cron.Job) {
 			j.Overlap, j.Schedule.EveryMs = cron.OverlapCancelPrevious, 5000
 		})
-		time.Sleep(21 * time.Second) //nolint:forbidigo // virtual time
+		time.Sleep(21 * time.Second)
 		synctest.Wait()
 		count := map[string]int{}
 		for _, r := range h.runs("new") {

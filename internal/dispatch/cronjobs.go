@@ -61,8 +61,7 @@ func knownChannel(name string) bool { return channelKind(name) == "telegram" }
 
 // wireFault gives errors of package cron the codes that clients know.
 func wireFault(err error) error {
-	var bad *cron.InvalidError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*cron.InvalidError](err); ok {
 		return chat.Errorf(chat.CodeInvalid, "%s", bad.Error()).With("code", "CRON_INVALID_SCHEDULE").With("field", bad.Field).With("reason", string(bad.Reason))
 	}
 	return err
@@ -474,7 +473,7 @@ func (d *Dispatcher) CronTicked() (last time.Time, running bool) {
 }
 
 // CronPreview lists the next fires: of a job, or of a schedule in m when id is empty.
-func (d *Dispatcher) CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by chat.Caller) (cron.Preview, error) {
+func (d *Dispatcher) CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by chat.Caller) (cron.Preview, error) { //nolint:revive // six arguments, as the call has them
 	now := time.Now()
 	if d.jobs != nil {
 		var err error
@@ -507,10 +506,10 @@ func (d *Dispatcher) CronPreview(ctx context.Context, id string, m cron.Members,
 	return cron.Timetable{Schedule: s}.Preview(from, count), nil
 }
 
-// errNotRun carries the reason for which a run by hand did not start.
-type errNotRun string
+// notRunError carries the reason for which a run by hand did not start.
+type notRunError string
 
-func (e errNotRun) Error() string { return "not run: " + string(e) }
+func (e notRunError) Error() string { return "not run: " + string(e) }
 
 // CronRun starts a run by hand. reason says why there was none: not-due, disabled or already-running.
 func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller) (runID, reason string, err error) {
@@ -534,7 +533,7 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 	}
 	for ; shift < 100*time.Millisecond; shift += time.Millisecond {
 		res, err := d.jobs.EnqueueRuns(ctx, p)
-		var not errNotRun
+		var not notRunError
 		switch {
 		case errors.As(err, &not):
 			return "", string(not), nil
@@ -554,15 +553,15 @@ func mayRun(due cron.DueJob, mode cron.RunMode, now time.Time) error {
 	j := due.Job
 	switch {
 	case mode == cron.RunIfEnabled && !j.MayFire():
-		return errNotRun("disabled")
+		return notRunError("disabled")
 	case mode == cron.RunDue && (!j.MayFire() || j.State.NextRunAt.IsZero() || j.State.NextRunAt.After(now)):
-		return errNotRun("not-due")
+		return notRunError("not-due")
 	case len(due.Active) > 0 && (j.Overlap == "" || j.Overlap == cron.OverlapSkip):
-		return errNotRun("already-running")
+		return notRunError("already-running")
 	case len(due.Active) > 1 && j.Overlap == cron.OverlapBufferOne:
-		return errNotRun("already-running")
+		return notRunError("already-running")
 	case len(due.Active) >= cron.MaxConcurrent:
-		return errNotRun("already-running")
+		return notRunError("already-running")
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func (d *Dispatcher) stateOf(t *turn, end ending, e *cron.AttemptEnd, job *cron.
 		if job == nil || !retryable(end.reason) {
 			return
 		}
-		if wait, again := job.Retry.Delay(t.cron.attempt, rand.Float64); again { //nolint:gosec // spread, not secrecy
+		if wait, again := job.Retry.Delay(t.cron.attempt, rand.Float64); again {
 			e.State, e.NextAttempt = cron.RunRetrying, t.storeNow().Add(wait)
 		}
 	case end.outcome == chat.OutcomeInterrupted, end.outcome == chat.OutcomeDead:

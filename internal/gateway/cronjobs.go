@@ -54,7 +54,7 @@ func cronMethods(b Backend) []*method {
 	}
 }
 
-func (c *call) cron() CronBackend { return c.srv.backend.(CronBackend) } //nolint:forcetypeassert // the methods exist for nothing else
+func (c *call) cron() CronBackend { return c.srv.backend.(CronBackend) } //nolint:errcheck,forcetypeassert // the methods exist for nothing else
 
 type jobParams struct {
 	_ struct{} `also:"displayName,description,declarationKey,owner,agentId,sessionKey,enabled,deleteAfterRun,wakeMode,delivery,failureAlert,state,key,dst,overlap,missed,jitterMs,retry,timeoutSeconds,lane,pauseAfterFailures,atMostOnce,startsAtMs,endsAtMs,maxRuns,trigger,pacing"` //nolint:lll // one list

@@ -103,7 +103,7 @@ type runsParams struct {
 	RunID      string   `json:"runId" p:"min=1,max=512"`
 	Limit      int64    `json:"limit" p:"min=1,max=200"`
 	Offset     int64    `json:"offset" p:"min=0"`
-	Status     string   `json:"status" p:"enum=all|ok|error|skipped|missed|cancelled|interrupted"` //nolint:misspell // the protocol's spelling
+	Status     string   `json:"status" p:"enum=all|ok|error|skipped|missed|cancelled|interrupted"`
 	Statuses   []string `json:"statuses" p:"max=8"`
 	Delivery   string   `json:"deliveryStatus" p:"max=32"`
 	Deliveries []string `json:"deliveryStatuses" p:"max=8"`
