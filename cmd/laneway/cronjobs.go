@@ -118,7 +118,7 @@ func (c *cronList) Run(ctx context.Context, env *environment) error {
 
 // scheduleFlags say when a job fires; exactly one of the first three.
 type scheduleFlags struct {
-	At         string        `help:"Once: a moment such as 2027-03-02T08:00 (in --tz)." placeholder:"TIME" xor:"when"`
+	At         string        `help:"Once: a moment such as 2027-03-02T08:00, 'in 20m', 15:00 or 'tomorrow 9:00' (in --tz, else UTC)." placeholder:"TIME" xor:"when"`
 	Every      time.Duration `help:"Again and again, at a fixed distance." placeholder:"DURATION" xor:"when"`
 	Cron       string        `help:"A cron expression of five or six fields." placeholder:"EXPR" xor:"when"`
 	TZ         string        `help:"Time zone of the schedule; default that of the gateway." placeholder:"ZONE" name:"tz"`
@@ -130,7 +130,7 @@ func (f scheduleFlags) schedule() (map[string]any, error) {
 	s := map[string]any{}
 	switch {
 	case f.At != "":
-		s["kind"], s["at"] = "at", f.At
+		s["kind"], s["at"] = "at", momentOf(f.At, f.TZ, time.Now())
 	case f.Every != 0:
 		s["kind"], s["everyMs"] = "every", f.Every.Milliseconds()
 	case f.Cron != "":
@@ -142,6 +142,18 @@ func (f scheduleFlags) schedule() (map[string]any, error) {
 		s["tz"] = f.TZ
 	}
 	return s, nil
+}
+
+// momentOf turns words such as "in 20m", "15:00" and "tomorrow 9:00" into a moment. What is no such words is left for the gateway to judge.
+func momentOf(text, zone string, now time.Time) string {
+	if zone == "" {
+		zone = "UTC"
+	}
+	spec, rest, err := cron.ParseWhen(text, now, zone)
+	if err != nil || rest != "" || spec.Kind != cron.KindAt {
+		return text
+	}
+	return spec.At.UTC().Format(time.RFC3339Nano)
 }
 
 func (f scheduleFlags) dst() map[string]any {
