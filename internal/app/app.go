@@ -121,6 +121,9 @@ const cleanUpTime = 2 * time.Second
 
 // wire makes the dispatcher with its agents and channels.
 func (p *Process) wire(ctx context.Context) error {
+	if p.cfg.Channels.Telegram.Configured() {
+		p.log.WarnContext(ctx, "channels.telegram is configured, but this version does not start the Telegram channel yet")
+	}
 	agents, err := buildAgents(p.cfg, p.opts.LookupEnv, p.log)
 	if err != nil {
 		return err
