@@ -358,11 +358,13 @@ func TestDrainingGatewayRefusesConnects(t *testing.T) {
 
 func (w *wire) until(want func(frame) bool) {
 	w.t.Helper()
+	var heard []frame
 	for {
 		f, err := w.read(20 * time.Second)
 		if err != nil {
-			w.t.Fatal(err)
+			w.t.Fatalf("%v; heard %+v", err, heard)
 		}
+		heard = append(heard, f)
 		if want(f) {
 			return
 		}
