@@ -342,7 +342,12 @@ func TestDrainingGatewayRefusesConnects(t *testing.T) {
 	w := stranger(t, g, nil)
 	w.login(token())
 	w.send(object{"type": "req", "id": "2", "method": "chat.send", "params": object{"sessionKey": "main", "message": "slow", "idempotencyKey": "slow"}})
-	w.until(func(f frame) bool { return f.ID == "2" && f.OK })
+	w.until(func(f frame) bool {
+		if f.ID == "2" && !f.OK {
+			t.Fatalf("chat.send right after the start: %+v", f.Error)
+		}
+		return f.ID == "2"
+	})
 	late := stranger(t, g, nil)
 	g.Signal(syscall.SIGTERM)
 	w.until(func(f frame) bool { return f.Event == "shutdown" })
