@@ -342,7 +342,12 @@ func TestDrainingGatewayRefusesConnects(t *testing.T) {
 	w := stranger(t, g, nil)
 	w.login(token())
 	w.send(object{"type": "req", "id": "2", "method": "chat.send", "params": object{"sessionKey": "main", "message": "slow", "idempotencyKey": "slow"}})
-	w.until(func(f frame) bool { return f.ID == "2" && f.OK })
+	w.until(func(f frame) bool {
+		if f.ID == "2" && !f.OK {
+			t.Fatalf("chat.send right after the start: %+v", f.Error)
+		}
+		return f.ID == "2"
+	})
 	late := stranger(t, g, nil)
 	g.Signal(syscall.SIGTERM)
 	w.until(func(f frame) bool { return f.Event == "shutdown" })
@@ -358,11 +363,13 @@ func TestDrainingGatewayRefusesConnects(t *testing.T) {
 
 func (w *wire) until(want func(frame) bool) {
 	w.t.Helper()
+	var heard []frame
 	for {
 		f, err := w.read(20 * time.Second)
 		if err != nil {
-			w.t.Fatal(err)
+			w.t.Fatalf("%v; heard %+v", err, heard)
 		}
+		heard = append(heard, f)
 		if want(f) {
 			return
 		}
