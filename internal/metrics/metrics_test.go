@@ -1,0 +1,82 @@
+package metrics_test
+
+import (
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway"
+	"laneway/internal/metrics"
+	"laneway/internal/scheduler"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scrape fills every metric once and reads them as Prometheus does.
+func scrape(t *testing.T) string {
+	t.Helper()
+	m := metrics.New("1.2.3")
+	m.Watch(metrics.Source{
+		Lanes: func() chat.LanesStatus {
+			return chat.LanesStatus{Lanes: []chat.LaneStatus{{Name: "main", Capacity: 30, Active: 2, Waiting: 1, OldestWait: time.Second}}, Tracked: 3}
+		},
+		Outbox: func() int { return 4 }, DatabaseUp: func() bool { return true },
+	})
+	d := m.Dispatch()
+	d.Accepted("web", false)
+	d.Dropped("old")
+	d.Ended("main", chat.OutcomeAnswered, "")
+	d.TurnEnded("main", chat.OutcomeAnswered, time.Second, time.Millisecond)
+	d.Fenced("finish")
+	d.Sent("telegram", "reply", "delivered")
+	d.CommandRun("stop", true)
+	d.LeaseLost()
+	d.TakenOver(2)
+	s := m.Scheduler()
+	s.MessageRefused(scheduler.RefusedFull)
+	s.TurnStuck("main")
+	s.LaneUnknown()
+	g := m.Gateway()
+	g.ConnOpened()
+	g.ConnOpened()
+	g.ConnClosed(gateway.ClosedSlow)
+	g.Request("health", "ok", time.Millisecond)
+	g.AuthFailed("mismatch")
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	return w.Body.String()
+}
+
+func TestEveryPromisedMetricIsThere(t *testing.T) {
+	t.Parallel()
+	text := scrape(t)
+	for _, line := range []string{
+		`laneway_build_info{go="`, `laneway_lane_capacity{lane="main"} 30`, `laneway_lane_active{lane="main"} 2`, `laneway_lane_waiting{lane="main"} 1`,
+		`laneway_lane_unknown_total 1`, `laneway_queue_dropped_total{policy="old"} 1`, `laneway_runs_total{lane="main",outcome="answered"} 1`,
+		`laneway_run_duration_seconds_sum{lane="main"} 1`, `laneway_ws_connections 1`, `laneway_ws_slow_closed_total 1`,
+		`laneway_auth_failures_total{reason="mismatch"} 1`, `laneway_outbox_waiting 4`, `laneway_db_up 1`,
+		`laneway_fenced_writes_total{operation="finish"} 1`, `laneway_lease_lost_total 1`, `laneway_sessions_taken_over_total 2`,
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("missing: %s", line)
+		}
+	}
+}
+
+func TestLabelsNeverNameAPersonOrAConversation(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{}
+	for name := range strings.FieldsSeq("lane outcome reason policy channel duplicate kind result command ok operation method code state version go le quantile trigger phase") {
+		known[name] = true
+	}
+	for _, m := range regexp.MustCompile(`[{,]([a-z_]+)="`).FindAllStringSubmatch(scrape(t), -1) {
+		if !known[m[1]] {
+			t.Errorf("label %s is not in the closed set", m[1])
+		}
+	}
+}
