@@ -376,3 +376,23 @@ func TestAMessageOfferedAgainDoesNotPassOlderOnes(t *testing.T) {
 		h.bury()
 	})
 }
+
+// TestAStartWithoutAnAnswerLetsNobodyPass: a database that does not answer in time must not cost a message its place in the session.
+func TestAStartWithoutAnAnswerLetsNobodyPass(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		left := atomic.Int64{}
+		left.Store(3)
+		st := memory.New(memory.Config{Before: func(_ context.Context, op string) error {
+			if op == "Start" && left.Add(-1) >= 0 {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}})
+		h := open(t, st)
+		defer h.close()
+		first, second := h.send("main", "a"), h.send("main", "b")
+		want(t, "second", h.end(second).Outcome, chat.OutcomeAnswered)
+		want(t, "first", h.end(first).Outcome, chat.OutcomeAnswered)
+		wantList(t, "order", h.runner.texts(), []string{"a", "b"})
+	})
+}
