@@ -1,0 +1,219 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+// changed tells watchers, and lets the loop look: the job may be due before its next tick.
+func (d *Dispatcher) changed(action cron.Action, j cron.Job) {
+	d.cronEvents.publish(cron.Event{Action: action, Job: j})
+	if d.cron != nil {
+		d.cron.Nudge()
+	}
+}
+
+// CronUpdate changes a job by a patch. expected, if not empty, is the revision that the caller read.
+func (d *Dispatcher) CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error) {
+	for _, name := range []string{"key", "declarationKey"} {
+		if _, given := patch[name]; given {
+			return cron.Job{}, chat.Errorf(chat.CodeInvalid, "at /patch: unexpected property '%s': a key never changes", name)
+		}
+	}
+	_, enables := patch["enabled"]
+	return d.change(ctx, id, "cron.update", by, func(old cron.Job, now time.Time) (*cron.Job, error) {
+		if old.Owner == cron.SystemOwner {
+			return nil, chat.Errorf(chat.CodeForbidden, "built-in jobs cannot be changed, only paused, resumed and run")
+		}
+		if expected != "" && expected != old.Revision {
+			return nil, chat.Errorf(chat.CodeInvalid, "cron job changed since it was read").With("code", "CRON_JOB_CHANGED").
+				With("expectedConfigRevision", expected).With("actualConfigRevision", old.Revision)
+		}
+		next, err := d.border(by, now).Apply(old, patch)
+		if err != nil {
+			return nil, err
+		}
+		if err := d.mayTarget(ctx, next, by); err != nil {
+			return nil, err
+		}
+		if next.KeyDerived {
+			next.Key = cron.Key(next.Name, next.Schedule)
+		}
+		if enables && next.Enabled {
+			next.Pause, next.AutoDisabled, next.Invalid = nil, false, ""
+			next.State.ConsecutiveErrors, next.State.ConsecutiveSkipped = 0, 0
+			if err := d.fires(next, now); err != nil {
+				return nil, err
+			}
+		}
+		if cron.RevisionOf(next) == cron.RevisionOf(old) && next.Key == old.Key {
+			return &old, nil
+		}
+		return d.replan(old, next, now)
+	})
+}
+
+// fires refuses to enable a job that has no fire any more.
+func (d *Dispatcher) fires(j cron.Job, now time.Time) error {
+	t, err := d.planner.Timetable(j)
+	if err != nil {
+		return err
+	}
+	if _, ok := t.First(now); !ok {
+		return &cron.InvalidError{Field: "schedule", Reason: cron.InvalidPast, Sentence: "the job has no fire any more; give it another schedule"}
+	}
+	return nil
+}
+
+// change is what all edits of one job share.
+func (d *Dispatcher) change(ctx context.Context, id, verb string, by chat.Caller, f func(old cron.Job, now time.Time) (*cron.Job, error)) (cron.Job, error) {
+	return d.changeWith(ctx, cron.ChangeParams{ID: id, Visible: visible(by), Change: f, Audit: audit(by, verb, id)})
+}
+
+func (d *Dispatcher) changeWith(ctx context.Context, p cron.ChangeParams) (cron.Job, error) {
+	if d.jobs == nil {
+		return cron.Job{}, errNoCron()
+	}
+	res, err := d.jobs.ChangeJob(ctx, p)
+	switch {
+	case errors.Is(err, chat.ErrNotFound):
+		return cron.Job{}, jobGone(p.ID)
+	case errors.Is(err, chat.ErrConflict):
+		return cron.Job{}, chat.Errorf(chat.CodeInvalid, "another job has the key that this change gives").With("code", "CRON_KEY_CONFLICT").With("jobId", p.ID)
+	case err != nil:
+		return cron.Job{}, wireFault(err)
+	}
+	for _, end := range res.Ended {
+		d.stopRun(end, joinBy(string(p.CancelReason), p.By))
+	}
+	d.dropPlanned(ctx, res)
+	switch {
+	case res.Job == nil:
+		d.changed(cron.ActionRemoved, res.Old)
+		return res.Old, nil
+	case res.Changed:
+		d.changed(cron.ActionUpdated, *res.Job)
+	}
+	return *res.Job, nil
+}
+
+// dropPlanned ends runs that the loop had claimed a moment ahead and that the change takes back: their moment has not come, and the job is gone, does
+// not fire any more, or has no such slot. A slot that the new schedule has as well stays as it was claimed.
+func (d *Dispatcher) dropPlanned(ctx context.Context, c cron.Changed) {
+	if c.Old.State.Queued == 0 || !c.Changed {
+		return
+	}
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return
+	}
+	page, err := d.jobs.Runs(ctx, cron.RunFilter{JobID: c.Old.ID, States: []cron.RunState{cron.RunQueued}, Limit: 50})
+	if err != nil {
+		d.log.WarnContext(ctx, "runs that were claimed ahead cannot be read; they start", "job_id", c.Old.ID, "err", err)
+		return
+	}
+	for _, r := range page.Runs {
+		if r.Trigger != cron.TriggerSchedule || !r.FireAt.After(now) || d.stillPlanned(c.Job, r.ScheduledFor) {
+			continue
+		}
+		reason := cron.ReasonReplaced
+		if c.Job == nil {
+			reason = cron.ReasonRemoved
+		}
+		ended, err := d.jobs.CancelRuns(ctx, cron.CancelParams{RunID: r.ID, Reason: reason, Note: "cancelled: the job was changed before its moment", By: joinBy(string(reason), cron.Channel)})
+		if err != nil {
+			d.log.WarnContext(ctx, "a run that was claimed ahead starts although its job was changed", "run_id", r.ID, "err", err)
+		}
+		for _, e := range ended {
+			d.stopRun(e, joinBy(string(reason), cron.Channel))
+		}
+	}
+}
+
+func (d *Dispatcher) stillPlanned(j *cron.Job, slot time.Time) bool {
+	if j == nil || !j.MayFire() {
+		return false
+	}
+	t, err := d.planner.Timetable(*j)
+	if err != nil {
+		return false
+	}
+	fire, ok := t.Next(slot.Add(-1))
+	return ok && fire.Slot.Equal(slot)
+}
+
+// CronRemove removes a job; its history stays. With cancelRunning its active runs end, too.
+func (d *Dispatcher) CronRemove(ctx context.Context, id string, cancelRunning bool, by chat.Caller) error {
+	_, err := d.changeWith(ctx, cron.ChangeParams{
+		ID: id, Visible: visible(by), CancelActive: cancelRunning, CancelReason: cron.ReasonRemoved, By: joinBy(string(cron.ReasonRemoved), by.Principal),
+		Audit: audit(by, "cron.remove", id),
+		Change: func(old cron.Job, _ time.Time) (*cron.Job, error) {
+			if old.Owner == cron.SystemOwner {
+				return nil, chat.Errorf(chat.CodeForbidden, "built-in jobs cannot be removed, only paused")
+			}
+			return nil, nil
+		},
+	})
+	return err
+}
+
+// CronPause pauses a job. A zero until means until somebody resumes it.
+func (d *Dispatcher) CronPause(ctx context.Context, id, note string, until time.Time, by chat.Caller) (cron.Job, error) {
+	return d.change(ctx, id, "cron.pause", by, func(old cron.Job, now time.Time) (*cron.Job, error) {
+		if !until.IsZero() && !until.After(now) {
+			return nil, &cron.InvalidError{Field: "untilMs", Reason: cron.InvalidPast, Sentence: "choose a moment to come, or none"}
+		}
+		at := now
+		if old.Pause != nil {
+			at = old.Pause.At
+		}
+		old.Pause = &cron.Pause{Note: note, By: by.Principal, At: at, Until: until}
+		old.UpdatedAt, old.State.Next, old.State.NextRunAt = now, time.Time{}, until
+		old.Revision = cron.RevisionOf(old)
+		return &old, nil
+	})
+}
+
+// CronResume ends a pause: the next fire is computed from now, and the slots that passed are one entry of the ledger.
+func (d *Dispatcher) CronResume(ctx context.Context, id string, by chat.Caller) (cron.Job, error) {
+	p := cron.ChangeParams{ID: id, Visible: visible(by), Audit: audit(by, "cron.resume", id)}
+	var row cron.Run
+	p.Skipped = nil
+	change := func(old cron.Job, now time.Time) (*cron.Job, error) {
+		if old.Pause == nil {
+			return &old, nil
+		}
+		t, err := d.planner.Timetable(old)
+		if err != nil {
+			return nil, err
+		}
+		if r, ok := cron.PausedRow(old, t, now); ok {
+			row = r
+		}
+		old.Pause = nil
+		return d.planned(old, now)
+	}
+	// The row has to be known before the call: the pause is read first, and the change is decided again in the transaction.
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return cron.Job{}, err
+	}
+	before, err := d.CronGet(ctx, id, by)
+	if err != nil {
+		return cron.Job{}, err
+	}
+	if before.Pause != nil {
+		if _, err := change(before, now); err != nil {
+			return cron.Job{}, wireFault(err)
+		}
+		if row.ID != "" {
+			p.Skipped = &row
+		}
+	}
+	p.Change = change
+	return d.changeWith(ctx, p)
+}
