@@ -189,7 +189,7 @@ func (p *Process) Run(ctx context.Context) error {
 	intake, stopIntake := context.WithCancel(partsCtx)
 	defer stopIntake()
 	for _, c := range p.channels {
-		parts.Go(func() error { return c.Run(intake, p.dispatch.Receive) })
+		parts.Go(func() error { return c.Run(intake, p.dispatch) })
 	}
 	parts.Go(func() error { return p.dispatch.RunCron(intake) })
 	p.untilStop(ctx, partsCtx)

@@ -120,7 +120,7 @@ func rules() []rule {
 		{"the store's port knows the domain only", exactly(internal + "/store"), func(p string) bool {
 			return !standard(p) && !in(internal+"/chat", internal+"/cron")(p)
 		}},
-		{"a store knows the domain and the port", adapter, oursBut(internal+"/chat", internal+"/cron", internal+"/store", module+"/migrations")},
+		{"a store knows the domain and the port", adapter, oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/store", module+"/migrations")},
 		{"cron knows the vocabulary only", in(internal + "/cron"), oursBut(internal+"/chat", internal+"/cron")},
 		{"a runner knows agent and chat only", in(internal + "/agent"), oursBut(internal+"/agent", internal+"/chat")},
 		{"a channel knows channel and chat only", in(internal + "/channel"), oursBut(internal+"/channel", internal+"/chat")},

@@ -1,7 +1,7 @@
 // Package channel says what a place is where people talk to agents: a [Channel] brings messages in and sends replies out.
 //
-// A channel knows nothing of lanes, stores or agents. It hands each message to receive and acknowledges it towards its
-// provider only after receive has returned without an error, because then the message is durable. What a channel can do
+// A channel knows nothing of lanes, stores or agents. It hands each message to its [House] and acknowledges it towards its
+// provider only after Receive has returned without an error, because then the message is durable. What a channel can do
 // beyond sending is a small interface found by assertion ([Typer], [Streamer], [Queuer], [Asker]); there are no stubs.
 //
 // Sending never happens inside a turn: replies are rows of the outbox, and one loop sends them through [Channel.Send], in
@@ -15,16 +15,23 @@ import (
 	"laneway/internal/chat"
 )
 
-// Receive accepts one message. It blocks until the message is durable (milliseconds), never until it is answered.
-type Receive func(ctx context.Context, m chat.Message) (chat.Receipt, error)
+// House is where messages go while a channel runs. It is handed to Run and not to the constructor, because the house sends through the
+// channel: first the channels are made, then the house with them, then they run.
+type House interface {
+	// Receive accepts one message. It blocks until the message is durable (milliseconds), never until it is answered.
+	Receive(ctx context.Context, m chat.Message) (chat.Receipt, error)
+	// Lease takes or confirms the right to ask the provider for messages: one process has it at a time. ok is false while another one
+	// holds it. next is the offset that was stored with it, 0 = none. An error means that nobody knows.
+	Lease(ctx context.Context, name string) (next int64, ok bool, err error)
+}
 
 // Channel is one account on one network.
 type Channel interface {
 	// Name is the name in targets, tables and metrics: `web`, `telegram:<bot id>`.
 	Name() string
-	// Run brings messages in until ctx is over, then returns nil once nothing of it runs any more. No failure of the network
-	// ends it: it backs off and goes on. It returns an error only when the configuration can never work.
-	Run(ctx context.Context, receive Receive) error
+	// Run brings messages to the house until ctx is over, then returns nil once nothing of it runs any more. No failure of the
+	// network ends it: it backs off and goes on. It returns an error only when the configuration can never work.
+	Run(ctx context.Context, house House) error
 	// Send delivers one reply and returns the provider's id. Errors are [*SendError].
 	Send(ctx context.Context, r chat.Reply) (chat.Sent, error)
 	// Status is a picture for people; it never blocks.

@@ -5,8 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/base32"
 	"errors"
+	"strconv"
 	"strings"
 	"time"
+
+	"laneway/internal/chat"
 )
 
 // Bounds of pairing.
@@ -36,32 +39,58 @@ type Peer struct {
 	UserID, ChatID int64
 }
 
+// String is `<channel>/<chat>/<person>`, the object of the log of changes.
+func (p Peer) String() string {
+	return p.Channel + "/" + strconv.FormatInt(p.ChatID, 10) + "/" + strconv.FormatInt(p.UserID, 10)
+}
+
 // Pairing is a request of a person to talk to the bot in one chat.
 type Pairing struct {
 	Peer
-	Code string
+	// ID names the request towards operators, Code is what the person was shown. Neither tells the other.
+	ID, Code string
 	// Name is decoration, cleaned of control characters and cut to 64 characters.
 	Name                 string
 	CreatedAt, ExpiresAt time.Time
 }
 
-// Pairings remembers who may talk and who asked to. All times are the store's. Every method is atomic and safe for concurrent use by several nodes.
+// PairingRef names an open request by its ID or, when that is "", by its code, which is compared after [CleanPairingCode].
+type PairingRef struct{ ID, Code string }
+
+// Grant is a right that a pairing gave.
+type Grant struct {
+	Peer
+	// Name is what the person was called when they asked.
+	Name, ApprovedBy string
+	ApprovedAt       time.Time
+}
+
+// Verbs of the log of changes about pairings.
+const (
+	VerbPairApprove = "pair.approve"
+	VerbPairDismiss = "pair.dismiss"
+	VerbPairRevoke  = "pair.revoke"
+)
+
+// Pairings remembers who may talk and who asked to. All times are the store's. Every method is atomic and safe for concurrent use by several
+// nodes. What changes a right leaves one row in the log of changes, in the same transaction.
 type Pairings interface {
-	// Allowed reports whether exactly this peer (same channel, person and chat) was approved and not revoked. An error means no.
-	Allowed(ctx context.Context, p Peer) (bool, error)
-	// Create opens a request under a fresh code of [NewPairingCode] for [PairingLife]. Requests that are over are removed first and count
-	// towards no bound. ErrPairingChatFull and ErrPairingBotFull leave everything as it was.
-	Create(ctx context.Context, p Peer, name string) (Pairing, error)
-	// List gives the open requests of a channel, oldest first; "" = of all channels.
-	List(ctx context.Context, channel string) ([]Pairing, error)
-	// Approve uses up a code: its peer is allowed from now on, and every other open request of the same peer ends. The code is compared
-	// after [CleanPairingCode]. A second use, a code that is over and a wrong one are ErrPairingUnknown. by is the approving principal, for the audit log,
-	// which is written in the same transaction.
-	Approve(ctx context.Context, code, by string) (Pairing, error)
-	// Dismiss ends an open request without allowing anybody. The same errors as Approve.
-	Dismiss(ctx context.Context, code, by string) error
-	// Revoke takes a right away. It reports whether there was one.
-	Revoke(ctx context.Context, p Peer, by string) (bool, error)
+	// Paired reports whether exactly this peer (same channel, person and chat) was approved and not revoked. An error means no.
+	Paired(ctx context.Context, p Peer) (bool, error)
+	// CreatePairing opens a request under a fresh code of [NewPairingCode] for [PairingLife]. Requests that are over are removed first and
+	// count towards no bound. ErrPairingChatFull and ErrPairingBotFull leave everything as it was.
+	CreatePairing(ctx context.Context, p Peer, name string) (Pairing, error)
+	// OpenPairings gives the open requests of a channel, oldest first; "" = of all channels.
+	OpenPairings(ctx context.Context, channel string) ([]Pairing, error)
+	// ApprovePairing uses up a request: its peer is allowed from now on, and every other open request of the same peer ends. A second use, a
+	// request that is over and a wrong one are ErrPairingUnknown.
+	ApprovePairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
+	// DismissPairing ends an open request without allowing anybody. The same errors as ApprovePairing.
+	DismissPairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
+	// Grants lists who was approved in a channel, oldest first; "" = in all channels.
+	Grants(ctx context.Context, channel string) ([]Grant, error)
+	// RevokePairing takes a right away. It reports whether there was one; only then a row of the log is written.
+	RevokePairing(ctx context.Context, p Peer, by chat.ChangedBy) (bool, error)
 }
 
 // NewPairingCode makes a code of 8 characters (A-Z, 2-7; 40 random bits).

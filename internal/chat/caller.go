@@ -11,6 +11,12 @@ type Caller struct {
 	Own bool
 }
 
+// ChangedBy is who changes something, for the log of changes. Nothing of it gives a right.
+type ChangedBy struct {
+	// Who is a principal, or `cli` for somebody with access to the database. Peer is where from, RequestID which request; both may be "".
+	Who, Peer, RequestID string
+}
+
 // Check is one condition of readiness.
 type Check string
 

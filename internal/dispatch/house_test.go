@@ -127,10 +127,10 @@ type postbox struct {
 	typings atomic.Int64
 }
 
-func (*postbox) Name() string                               { return "box" }
-func (*postbox) Run(context.Context, channel.Receive) error { return nil }
-func (*postbox) Status() channel.Status                     { return channel.Status{Configured: true} }
-func (p *postbox) Typing(_ context.Context, _ chat.Target)  { p.typings.Add(1) }
+func (*postbox) Name() string                              { return "box" }
+func (*postbox) Run(context.Context, channel.House) error  { return nil }
+func (*postbox) Status() channel.Status                    { return channel.Status{Configured: true} }
+func (p *postbox) Typing(_ context.Context, _ chat.Target) { p.typings.Add(1) }
 func (p *postbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
 	if p.delay != nil {
 		time.Sleep(p.delay(r))

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"laneway/internal/chat"
 )
 
 // Credential is one named token. The secret is known to its holder only; here is its digest.
@@ -43,11 +45,8 @@ func (c Credential) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ChangedBy is who changes something, for the log of changes. Nothing of it gives a right.
-type ChangedBy struct {
-	// Who is a principal, or `cli` for somebody with access to the database. Peer is where from, RequestID which request; both may be "".
-	Who, Peer, RequestID string
-}
+// ChangedBy is who changes something, for the log of changes.
+type ChangedBy = chat.ChangedBy
 
 // Verbs of the log of changes about credentials.
 const (

@@ -68,7 +68,8 @@ type house struct {
 	ended  chan error
 }
 
-func (h *house) receive(_ context.Context, m chat.Message) (chat.Receipt, error) {
+// Receive implements [channel.House].
+func (h *house) Receive(_ context.Context, m chat.Message) (chat.Receipt, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tries++
@@ -82,6 +83,9 @@ func (h *house) receive(_ context.Context, m chat.Message) (chat.Receipt, error)
 	return chat.Receipt{RunID: m.ID, Session: m.Session}, nil
 }
 
+// Lease implements [channel.House]: there is no other process.
+func (h *house) Lease(context.Context, string) (int64, bool, error) { return 0, true, nil }
+
 func (h *house) messages() []chat.Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +95,7 @@ func (h *house) messages() []chat.Message {
 func (h *house) start() {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	h.cancel, h.ended = cancel, make(chan error, 1)
-	go func() { h.ended <- h.Channel.Run(ctx, h.receive) }()
+	go func() { h.ended <- h.Channel.Run(ctx, h) }()
 }
 
 // stop ends Run, which must return within a second.

@@ -1,22 +1,21 @@
 package channeltest
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"laneway/internal/channel"
+	"laneway/internal/chat"
 )
 
-// RunPairings holds the contract of [channel.Pairings]. open makes an empty store and a function that moves its clock forward.
-func RunPairings(t *testing.T, open func(t *testing.T) (p channel.Pairings, forward func(time.Duration))) {
+// runPairings is the part of the contract that is about pairings.
+func runPairings(t *testing.T, open func(t *testing.T) (r channel.Records, forward func(time.Duration))) {
 	t.Helper()
 	for _, c := range []struct {
 		name string
-		test func(t *testing.T, p channel.Pairings, forward func(time.Duration))
+		test func(t *testing.T, p channel.Records, forward func(time.Duration))
 	}{
 		{"a code lets exactly its peer in", pairingLetsIn},
 		{"a code works once and for an hour", pairingOnce},
@@ -33,20 +32,25 @@ func RunPairings(t *testing.T, open func(t *testing.T) (p channel.Pairings, forw
 	}
 }
 
+// by is who changes something in these tests.
+var by = chat.ChangedBy{Who: "operator", Peer: "192.0.2.1", RequestID: "q1"} //nolint:gochecknoglobals // a constant that Go has no word for
+
+func code(c string) channel.PairingRef { return channel.PairingRef{Code: c} }
+
 func peer(bot string, n int64) channel.Peer { return channel.Peer{Channel: bot, UserID: n, ChatID: n} }
 
-func create(t *testing.T, p channel.Pairings, who channel.Peer) channel.Pairing {
+func create(t *testing.T, p channel.Records, who channel.Peer) channel.Pairing {
 	t.Helper()
-	made, err := p.Create(t.Context(), who, "Anna")
+	made, err := p.CreatePairing(t.Context(), who, "Anna")
 	if err != nil {
 		t.Fatalf("making a code: %v", err)
 	}
 	return made
 }
 
-func wantAllowed(t *testing.T, p channel.Pairings, who channel.Peer, want bool) {
+func wantAllowed(t *testing.T, p channel.Records, who channel.Peer, want bool) {
 	t.Helper()
-	got, err := p.Allowed(t.Context(), who)
+	got, err := p.Paired(t.Context(), who)
 	if err != nil || got != want {
 		t.Errorf("allowed(%+v) = %v, %v; want %v", who, got, err, want)
 	}
@@ -59,52 +63,59 @@ func wantUnknown(t *testing.T, err error) {
 	}
 }
 
-func pairingLetsIn(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
+func pairingLetsIn(t *testing.T, p channel.Records, _ func(time.Duration)) {
 	t.Helper()
 	anna := peer("telegram:1", 7)
 	made := create(t, p, anna)
 	create(t, p, anna) // a second open code of the same person
 	wantAllowed(t, p, anna, false)
-	got, err := p.Approve(t.Context(), made.Code, "operator")
+	got, err := p.ApprovePairing(t.Context(), code(made.Code), by)
 	if err != nil || got.Peer != anna || got.Name != "Anna" {
 		t.Fatalf("approved %+v, %v", got, err)
 	}
 	wantAllowed(t, p, anna, true)
+	granted, err := p.Grants(t.Context(), anna.Channel)
+	if err != nil || len(granted) != 1 || granted[0].Peer != anna || granted[0].ApprovedBy != "operator" || granted[0].Name != "Anna" || granted[0].ApprovedAt.IsZero() {
+		t.Errorf("granted %+v, %v", granted, err)
+	}
+	if granted, err := p.Grants(t.Context(), "telegram:2"); err != nil || len(granted) != 0 {
+		t.Errorf("another bot's: %+v, %v", granted, err)
+	}
 	for _, other := range []channel.Peer{peer("telegram:2", 7), peer("telegram:1", 8), {Channel: "telegram:1", UserID: 7, ChatID: -100}, {Channel: "telegram:1", UserID: 8, ChatID: 7}} {
 		wantAllowed(t, p, other, false)
 	}
-	if left, err := p.List(t.Context(), ""); err != nil || len(left) != 0 {
+	if left, err := p.OpenPairings(t.Context(), ""); err != nil || len(left) != 0 {
 		t.Errorf("open after the approval: %v, %v; the other code of the same person must end too", left, err)
 	}
 }
 
-func pairingOnce(t *testing.T, p channel.Pairings, forward func(time.Duration)) {
+func pairingOnce(t *testing.T, p channel.Records, forward func(time.Duration)) {
 	t.Helper()
 	first := create(t, p, peer("telegram:1", 7))
-	if _, err := p.Approve(t.Context(), first.Code, "operator"); err != nil {
+	if _, err := p.ApprovePairing(t.Context(), code(first.Code), by); err != nil {
 		t.Fatal(err)
 	}
-	_, err := p.Approve(t.Context(), first.Code, "operator")
+	_, err := p.ApprovePairing(t.Context(), code(first.Code), by)
 	wantUnknown(t, err)
 
 	late := create(t, p, peer("telegram:1", 8))
 	forward(channel.PairingLife)
-	_, err = p.Approve(t.Context(), late.Code, "operator")
+	_, err = p.ApprovePairing(t.Context(), code(late.Code), by)
 	wantUnknown(t, err)
 	wantAllowed(t, p, peer("telegram:1", 8), false)
 }
 
-func pairingBounds(t *testing.T, p channel.Pairings, forward func(time.Duration)) {
+func pairingBounds(t *testing.T, p channel.Records, forward func(time.Duration)) {
 	t.Helper()
 	for range channel.MaxPairingsPerChat {
 		create(t, p, peer("telegram:1", 7))
 	}
-	if _, err := p.Create(t.Context(), peer("telegram:1", 7), ""); !errors.Is(err, channel.ErrPairingChatFull) {
+	if _, err := p.CreatePairing(t.Context(), peer("telegram:1", 7), ""); !errors.Is(err, channel.ErrPairingChatFull) {
 		t.Errorf("one more code in the chat: %v", err)
 	}
 	made := channel.MaxPairingsPerChat
 	for n := range int64(10_000) {
-		if _, err := p.Create(t.Context(), peer("telegram:1", 1000+n), ""); err == nil {
+		if _, err := p.CreatePairing(t.Context(), peer("telegram:1", 1000+n), ""); err == nil {
 			made++
 		} else if !errors.Is(err, channel.ErrPairingBotFull) {
 			t.Fatalf("code %d: %v", n, err)
@@ -116,12 +127,12 @@ func pairingBounds(t *testing.T, p channel.Pairings, forward func(time.Duration)
 	create(t, p, peer("telegram:2", 7)) // another bot has its own bound
 	forward(channel.PairingLife)
 	create(t, p, peer("telegram:1", 7))
-	if left, err := p.List(t.Context(), "telegram:1"); err != nil || len(left) != 1 {
+	if left, err := p.OpenPairings(t.Context(), "telegram:1"); err != nil || len(left) != 1 {
 		t.Errorf("after an hour %d codes are open (%v), want the new one", len(left), err)
 	}
 }
 
-func pairingRace(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
+func pairingRace(t *testing.T, p channel.Records, _ func(time.Duration)) {
 	t.Helper()
 	made := create(t, p, peer("telegram:1", 7))
 	var (
@@ -130,8 +141,9 @@ func pairingRace(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
 		won int
 	)
 	for i := range 20 {
+		ref := []channel.PairingRef{code(made.Code), {ID: made.ID}}[i%2]
 		wg.Go(func() {
-			if _, err := p.Approve(context.WithoutCancel(t.Context()), made.Code, fmt.Sprintf("operator %d", i)); err == nil {
+			if _, err := p.ApprovePairing(t.Context(), ref, by); err == nil {
 				mu.Lock()
 				won++
 				mu.Unlock()
@@ -144,33 +156,34 @@ func pairingRace(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
 	}
 }
 
-func pairingTakenBack(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
+func pairingTakenBack(t *testing.T, p channel.Records, _ func(time.Duration)) {
 	t.Helper()
 	made := create(t, p, peer("telegram:1", 7))
-	if err := p.Dismiss(t.Context(), made.Code, "operator"); err != nil {
-		t.Fatal(err)
+	if got, err := p.DismissPairing(t.Context(), channel.PairingRef{ID: made.ID}, by); err != nil || got.Peer != made.Peer {
+		t.Fatalf("dismissed %+v, %v", got, err)
 	}
-	wantUnknown(t, p.Dismiss(t.Context(), made.Code, "operator"))
-	_, err := p.Approve(t.Context(), made.Code, "operator")
+	_, err := p.DismissPairing(t.Context(), code(made.Code), by)
+	wantUnknown(t, err)
+	_, err = p.ApprovePairing(t.Context(), code(made.Code), by)
 	wantUnknown(t, err)
 	wantAllowed(t, p, made.Peer, false)
 
-	if _, err := p.Approve(t.Context(), create(t, p, made.Peer).Code, "operator"); err != nil {
+	if _, err := p.ApprovePairing(t.Context(), code(create(t, p, made.Peer).Code), by); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []bool{true, false} {
-		if had, err := p.Revoke(t.Context(), made.Peer, "operator"); err != nil || had != want {
+		if had, err := p.RevokePairing(t.Context(), made.Peer, by); err != nil || had != want {
 			t.Errorf("revoke = %v, %v; want %v", had, err, want)
 		}
 	}
 	wantAllowed(t, p, made.Peer, false)
 }
 
-func pairingCodes(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
+func pairingCodes(t *testing.T, p channel.Records, _ func(time.Duration)) {
 	t.Helper()
 	made := create(t, p, peer("telegram:1", 7))
 	for range 1000 {
-		if _, err := p.Approve(t.Context(), channel.NewPairingCode(), "somebody"); !errors.Is(err, channel.ErrPairingUnknown) {
+		if _, err := p.ApprovePairing(t.Context(), code(channel.NewPairingCode()), by); !errors.Is(err, channel.ErrPairingUnknown) {
 			t.Fatalf("a guess: %v", err)
 		}
 	}
@@ -178,7 +191,7 @@ func pairingCodes(t *testing.T, p channel.Pairings, _ func(time.Duration)) {
 	if len(made.Code) != 8 {
 		t.Errorf("the code %q has not 8 characters", made.Code)
 	}
-	if _, err := p.Approve(t.Context(), spoken, "operator"); err != nil {
+	if _, err := p.ApprovePairing(t.Context(), code(spoken), by); err != nil {
 		t.Errorf("the code as people write it (%q): %v", spoken, err)
 	}
 }

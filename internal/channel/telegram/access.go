@@ -42,7 +42,7 @@ func (c *Channel) judge(ctx context.Context, from *tgbotapi.User, in *tgbotapi.C
 	case c.cfg.Access == AccessAllowlist:
 		return unknown, nil
 	}
-	allowed, err := c.pairings.Allowed(ctx, channel.Peer{Channel: c.name, UserID: from.ID, ChatID: in.ID})
+	allowed, err := c.records.Paired(ctx, channel.Peer{Channel: c.name, UserID: from.ID, ChatID: in.ID})
 	switch {
 	case err != nil:
 		return ignore, fmt.Errorf("asking whether somebody may talk: %w", err)
@@ -72,7 +72,7 @@ func (c *Channel) listed(ctx context.Context, id int64) (bool, error) {
 	if slices.Contains(c.cfg.Groups, id) {
 		return true, nil
 	}
-	from, err := c.groups.Moved(ctx, c.name, id)
+	from, err := c.records.GroupBefore(ctx, c.name, id)
 	if err != nil {
 		return false, fmt.Errorf("asking what a group was before: %w", err)
 	}
@@ -90,7 +90,7 @@ func (c *Channel) greet(ctx context.Context, from *tgbotapi.User, to address) er
 		c.say(ctx, to, fmt.Sprintf("This bot talks to people on its list only. To be put there, give its operator your number: %d.", from.ID), 0)
 		return nil
 	}
-	p, err := c.pairings.Create(ctx, channel.Peer{Channel: c.name, UserID: from.ID, ChatID: to.chat}, nameOf(from))
+	p, err := c.records.CreatePairing(ctx, channel.Peer{Channel: c.name, UserID: from.ID, ChatID: to.chat}, nameOf(from))
 	switch {
 	case errors.Is(err, channel.ErrPairingChatFull):
 		c.say(ctx, to, "You have three codes already. Ask the operator of this bot to approve one of them; they are good for an hour.", 0)
@@ -144,7 +144,7 @@ func (c *Channel) addressed(ctx context.Context, m *tgbotapi.Message) (bool, err
 	if c.mentioned(m) {
 		return true, nil
 	}
-	chosen, err := c.groups.Activation(ctx, c.name, m.Chat.ID)
+	chosen, err := c.records.GroupActivation(ctx, c.name, m.Chat.ID)
 	if err != nil {
 		return false, fmt.Errorf("asking when the bot answers in a group: %w", err)
 	}

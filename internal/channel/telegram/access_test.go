@@ -31,7 +31,7 @@ func TestPairing(t *testing.T) {
 		}
 		wantTexts(t, "received", b.texts())
 		made := code.FindStringSubmatch(texts[0])[1]
-		if _, err := b.pairings.Approve(t.Context(), strings.ToLower(made), "operator"); err != nil {
+		if _, err := b.records.ApprovePairing(t.Context(), channel.PairingRef{Code: strings.ToLower(made)}, chat.ChangedBy{Who: "operator"}); err != nil {
 			t.Fatal(err)
 		}
 		b.srv.Say(bob, bob, "now?")
@@ -66,7 +66,7 @@ func TestPairingIsBounded(t *testing.T) {
 			b.srv.Say(20_000+n, 20_000+n, "hello?")
 		}
 		after(5 * time.Minute)
-		if open, err := b.pairings.List(t.Context(), ""); err != nil || len(open) != channel.MaxPairingsPerBot {
+		if open, err := b.records.OpenPairings(t.Context(), ""); err != nil || len(open) != channel.MaxPairingsPerBot {
 			t.Errorf("%d codes are open (%v)", len(open), err)
 		}
 		wantTexts(t, "received", b.texts())
@@ -79,18 +79,18 @@ func TestStoreErrorLetsNobodyIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
-		b.pairings.Fail(errors.New("disk on fire"))
+		b.breakRecords(errors.New("disk on fire"))
 		b.srv.Say(bob, bob, "hello?")
 		after(time.Minute)
 		wantTexts(t, "received", b.texts())
 		wantTexts(t, "bob reads", b.srv.Texts(bob))
-		b.pairings.Fail(chat.ErrStoreUnavailable)
+		b.breakRecords(chat.ErrStoreUnavailable)
 		b.srv.Say(bob, bob, "hello?")
 		after(time.Minute)
 		if len(b.srv.Pending()) != 1 {
 			t.Error("the message must wait for the store")
 		}
-		b.pairings.Fail(nil)
+		b.breakRecords(nil)
 		after(10 * time.Second)
 		if got := b.srv.Texts(bob); len(got) != 1 {
 			t.Errorf("bob reads %q", got)

@@ -6,23 +6,14 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
 
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 )
-
-// buttonLife is how long the buttons of a message work.
-const buttonLife = 10 * time.Minute
-
-// errNotYours is the refusal of a press by somebody else, or in another chat.
-var errNotYours = errors.New("this button is not for you")
 
 // Ask sends text with buttons. What a button says stays here: Telegram gets a random id for each, so that nobody can press what was
 // never offered.
@@ -35,12 +26,12 @@ func (c *Channel) Ask(ctx context.Context, target chat.Target, userID, text stri
 	if err != nil {
 		return chat.Sent{}, &channel.SendError{Reason: reasonBadTarget, Permanent: true, Cause: err}
 	}
-	set := ButtonSet{Bot: c.name, ChatID: to.chat, UserID: user, Texts: map[string]string{}, Expires: time.Now().Add(buttonLife)}
-	keyboard, err := set.fill(rows)
+	set := channel.ButtonSet{Peer: channel.Peer{Channel: c.name, UserID: user, ChatID: to.chat}, Texts: map[string]string{}}
+	keyboard, err := fill(&set, rows)
 	if err != nil {
 		return chat.Sent{}, &channel.SendError{Reason: reasonBadRequest, Permanent: true, Cause: err}
 	}
-	if err := c.buttons.Put(ctx, set); err != nil {
+	if err := c.records.PutButtons(ctx, set); err != nil {
 		return chat.Sent{}, &channel.SendError{Reason: reasonConnection, Cause: fmt.Errorf("keeping the buttons: %w", err)}
 	}
 	chunks := render(text).chunks(maxUnits)
@@ -65,7 +56,7 @@ func (c *Channel) Ask(ctx context.Context, target chat.Target, userID, text stri
 }
 
 // fill gives each button an id and makes the keyboard of them.
-func (s *ButtonSet) fill(rows [][]channel.Button) (string, error) {
+func fill(s *channel.ButtonSet, rows [][]channel.Button) (string, error) {
 	keyboard := [][]map[string]string{}
 	for _, row := range rows {
 		var line []map[string]string
@@ -124,27 +115,22 @@ func (c *Channel) pressed(ctx context.Context, u update) error {
 		c.answerPress(ctx, p.ID, "You may not use this.")
 		return nil
 	}
-	set, ok, err := c.buttons.Take(ctx, p.Data, func(s ButtonSet) error {
-		if s.Bot != c.name || s.ChatID != p.Message.Chat.ID || (s.UserID != 0 && s.UserID != p.From.ID) {
-			return errNotYours
-		}
-		return nil
-	})
+	text, err := c.records.TakeButton(ctx, p.Data, channel.Peer{Channel: c.name, UserID: p.From.ID, ChatID: p.Message.Chat.ID})
 	switch {
-	case errors.Is(err, errNotYours):
+	case errors.Is(err, channel.ErrButtonNotYours):
 		c.obs.Update("refused")
 		c.answerPress(ctx, p.ID, "This button is for somebody else.")
 		return nil
-	case err != nil:
-		return fmt.Errorf("looking for a button: %w", err)
-	case !ok:
+	case errors.Is(err, channel.ErrButtonUnknown):
 		c.obs.Update("refused")
 		c.answerPress(ctx, p.ID, "This button was used or is too old. Ask again.")
 		return nil
+	case err != nil:
+		return fmt.Errorf("looking for a button: %w", err)
 	}
 	to := address{chat: u.chat, thread: u.thread}
 	content := chat.Content{
-		Text: set.Texts[p.Data], Sender: chat.Sender{ID: number(p.From.ID), Name: nameOf(p.From)},
+		Text: text, Sender: chat.Sender{ID: number(p.From.ID), Name: nameOf(p.From)},
 		Options: chat.Options{ReplyTo: c.targetOf(to), NoMerge: true},
 	}
 	content.Thread = content.Options.ReplyTo.Thread
@@ -166,46 +152,4 @@ func (c *Channel) answerPress(ctx context.Context, id, text string) {
 	if err := c.api.call(ctx, signTime, "answerCallbackQuery", p, nil); err != nil {
 		c.log.DebugContext(ctx, "a press was not answered", "reason", reasonFor(err))
 	}
-}
-
-// buttonMemory is Buttons in memory: at most a thousand messages, forgotten at the end of the process.
-type buttonMemory struct {
-	mu   sync.Mutex
-	sets map[string]*ButtonSet // by button id
-}
-
-const maxButtons = 10_000
-
-func newButtonMemory() *buttonMemory { return &buttonMemory{sets: map[string]*ButtonSet{}} }
-
-// Put implements Buttons.
-func (m *buttonMemory) Put(_ context.Context, b ButtonSet) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(m.sets, func(_ string, s *ButtonSet) bool { return now.After(s.Expires) })
-	if len(m.sets)+len(b.Texts) > maxButtons {
-		return errors.New("too many buttons are open")
-	}
-	for id := range b.Texts {
-		m.sets[id] = &b
-	}
-	return nil
-}
-
-// Take implements Buttons.
-func (m *buttonMemory) Take(_ context.Context, id string, check func(ButtonSet) error) (ButtonSet, bool, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.sets[id]
-	if s == nil || time.Now().After(s.Expires) {
-		return ButtonSet{}, false, nil
-	}
-	if err := check(*s); err != nil {
-		return ButtonSet{}, false, err
-	}
-	for other := range s.Texts {
-		delete(m.sets, other)
-	}
-	return *s, true, nil
 }

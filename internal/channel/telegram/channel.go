@@ -20,10 +20,7 @@ type Channel struct {
 	bot      int64
 	name     string
 	api      *client
-	lease    Leaser
-	pairings channel.Pairings
-	groups   Groups
-	buttons  Buttons
+	records  channel.Records
 	files    *attachments
 	commands []chat.CommandInfo
 	words    map[string]bool // names and aliases of the commands
@@ -45,7 +42,7 @@ type Channel struct {
 	state    string
 	lastErr  string
 	polled   time.Time          // last completed getUpdates
-	receive  channel.Receive    // while Run is on
+	house    channel.House      // while Run is on
 	lifetime context.CancelFunc // ends what runs beside the loop
 	moved    map[int64]int64    // groups that became other ones
 }
@@ -78,15 +75,11 @@ func New(cfg Config, deps Deps) (*Channel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
-	switch {
-	case cfg.Mode == ModePolling && deps.Lease == nil:
-		return nil, errors.New("telegram: polling needs a lease")
-	case cfg.Access == AccessPairing && deps.Pairings == nil:
-		return nil, errors.New("telegram: access by pairing needs a place for the codes")
+	if deps.Records == nil {
+		return nil, errors.New("telegram: there is no place for what the channel keeps")
 	}
 	c := &Channel{
-		cfg: cfg, bot: bot, name: "telegram:" + strconv.FormatInt(bot, 10), lease: deps.Lease, pairings: deps.Pairings,
-		groups: deps.Groups, buttons: deps.Buttons, commands: deps.Commands, words: map[string]bool{}, obs: deps.Observer, log: deps.Logger,
+		cfg: cfg, bot: bot, name: "telegram:" + strconv.FormatInt(bot, 10), records: deps.Records, commands: deps.Commands, words: map[string]bool{}, obs: deps.Observer, log: deps.Logger,
 		limits: newLimiter(), told: newOnce(time.Minute), errors: newOnce(time.Minute), spam: newUserLimits(cfg.UserRate),
 		sent: newProgress(), recent: newRecent(), state: stateStopped, moved: map[int64]int64{},
 	}
@@ -111,12 +104,6 @@ func (c *Channel) fill(deps Deps) {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.log = c.log.With("channel", c.name)
-	if c.groups == nil {
-		c.groups = newGroupMemory()
-	}
-	if c.buttons == nil {
-		c.buttons = newButtonMemory()
-	}
 	transport := deps.Transport
 	if transport == nil {
 		transport = newTransport()
@@ -140,10 +127,10 @@ func (c *Channel) Username() string {
 
 // Run brings messages in until ctx is over. It owns the poll loop, one goroutine for each chat that has something to be read, and one for
 // each answer that is being streamed; all of them have ended when it returns. No failure of Telegram, the network or the store ends it.
-func (c *Channel) Run(ctx context.Context, receive channel.Receive) error {
+func (c *Channel) Run(ctx context.Context, house channel.House) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := c.begin(receive, cancel); err != nil {
+	if err := c.begin(house, cancel); err != nil {
 		return err
 	}
 	c.intake.open(ctx)
@@ -154,7 +141,7 @@ func (c *Channel) Run(ctx context.Context, receive channel.Receive) error {
 	if c.cfg.Mode == ModeWebhook {
 		c.serveWebhook(ctx)
 	} else {
-		c.poll(ctx)
+		c.poll(ctx, house)
 	}
 	cancel()
 	c.intake.close()
@@ -166,26 +153,27 @@ func (c *Channel) Run(ctx context.Context, receive channel.Receive) error {
 // errRunning: one Run at a time.
 var errRunning = errors.New("telegram: the channel runs already")
 
-func (c *Channel) begin(receive channel.Receive, cancel context.CancelFunc) error {
+func (c *Channel) begin(house channel.House, cancel context.CancelFunc) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.receive != nil {
+	if c.house != nil {
 		return errRunning
 	}
-	c.receive, c.lifetime, c.state = receive, cancel, stateDegraded
+	c.house, c.lifetime, c.state = house, cancel, stateDegraded
 	return nil
 }
 
 func (c *Channel) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.receive, c.lifetime, c.state = nil, nil, stateStopped
+	c.house, c.lifetime, c.state = nil, nil, stateStopped
 }
 
-func (c *Channel) receiver() channel.Receive {
+// home is where messages go, nil when the channel does not run.
+func (c *Channel) home() channel.House {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.receive
+	return c.house
 }
 
 // stand records how the connection is. A change is logged once.
@@ -204,7 +192,7 @@ func (c *Channel) Status() channel.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := channel.Status{
-		Configured: true, Running: c.receive != nil, State: c.state, LastError: c.lastErr, Mode: c.cfg.Mode, LastPollAge: -1,
+		Configured: true, Running: c.house != nil, State: c.state, LastError: c.lastErr, Mode: c.cfg.Mode, LastPollAge: -1,
 	}
 	if !c.polled.IsZero() {
 		s.LastPollAge = time.Since(c.polled)
@@ -284,7 +272,7 @@ func (c *Channel) migrate(ctx context.Context, from, to int64) {
 		return
 	}
 	c.log.WarnContext(ctx, "a group became a supergroup; put the new id into the list of groups", "old_chat", from, "new_chat", to)
-	if err := c.groups.SetMoved(ctx, c.name, from, to); err != nil {
+	if err := c.records.MoveGroup(ctx, c.name, from, to); err != nil {
 		c.log.WarnContext(ctx, "the new id of a group was not kept", "err", err)
 	}
 }

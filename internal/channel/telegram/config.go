@@ -1,7 +1,6 @@
 package telegram
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -92,41 +91,6 @@ func (c Config) GoString() string { return c.String() }
 // LogValue keeps the secrets out of structured logs.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
-// Leaser hands out the right to poll: one process per bot has it at a time.
-type Leaser interface {
-	// Lease takes or confirms the named lease. ok is false while another process holds it. An error means that nobody knows.
-	Lease(ctx context.Context, name string) (next int64, ok bool, err error)
-}
-
-// Groups remembers what people chose per group, and which group became which.
-type Groups interface {
-	// Activation is what was chosen for a chat, "" = nothing.
-	Activation(ctx context.Context, bot string, chatID int64) (string, error)
-	SetActivation(ctx context.Context, bot string, chatID int64, activation string) error
-	// Moved is the group from which a chat was made, 0 = none; SetMoved remembers it.
-	Moved(ctx context.Context, bot string, chatID int64) (from int64, err error)
-	SetMoved(ctx context.Context, bot string, from, to int64) error
-}
-
-// Buttons keeps what the buttons under a message mean.
-type Buttons interface {
-	// Put keeps one message's buttons until their time is over.
-	Put(ctx context.Context, b ButtonSet) error
-	// Take finds the set that a button belongs to and removes it if check allows it; a set is handed out once. ok is false when there is
-	// none (any more). An error of check is returned and leaves the set where it is.
-	Take(ctx context.Context, buttonID string, check func(ButtonSet) error) (set ButtonSet, ok bool, err error)
-}
-
-// ButtonSet is the buttons of one message.
-type ButtonSet struct {
-	// Bot is the channel's name. UserID 0 = everybody who may talk in the chat.
-	Bot            string
-	ChatID, UserID int64
-	// Texts are what the buttons say, by button id.
-	Texts   map[string]string
-	Expires time.Time
-}
-
 // Observer counts for metrics. Labels are from closed sets.
 type Observer interface {
 	// Call is one call of the Bot API; result is `ok` or a reason of [channel.SendError].
@@ -146,13 +110,8 @@ func (NopObserver) Update(string) {}
 
 // Deps are the parts that a channel needs from outside.
 type Deps struct {
-	// Lease is required for ModePolling.
-	Lease Leaser
-	// Pairings is required for AccessPairing.
-	Pairings channel.Pairings
-	// Groups and Buttons; nil = kept in memory, forgotten at the end of the process.
-	Groups  Groups
-	Buttons Buttons
+	// Records keeps who may talk, what groups chose and what buttons mean. Required.
+	Records channel.Records
 	// Files is the directory for attachments; nil = no attachments. It stays open while the channel runs.
 	Files *os.Root
 	// Commands fill the menu of the bot, and say which words of a group are for it.

@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"laneway/internal/channel/channeltest"
 	"laneway/internal/channel/telegram"
+	"laneway/internal/store/memory"
 )
 
 // newPlain makes a channel with its own transport.
 func newPlain(t *testing.T, token, address string) *telegram.Channel {
 	t.Helper()
-	ch, err := telegram.New(telegram.Config{Token: token, APIURL: address, Agent: "main"}, telegram.Deps{Lease: &bot{}, Pairings: channeltest.NewPairings(nil)})
+	ch, err := telegram.New(telegram.Config{Token: token, APIURL: address, Agent: "main"}, telegram.Deps{Records: memory.New(memory.Config{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestConfig(t *testing.T) {
 	t.Parallel()
 	const token = "123456789:secret-canary-123456789"
 	good := telegram.Config{Token: token, Agent: "main"}
-	deps := telegram.Deps{Lease: &bot{}, Pairings: channeltest.NewPairings(nil)}
+	deps := telegram.Deps{Records: memory.New(memory.Config{})}
 	for name, c := range map[string]struct {
 		change func(*telegram.Config)
 		want   string
@@ -53,11 +53,8 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: %v, want something about %q without secrets", name, err, c.want)
 		}
 	}
-	if _, err := telegram.New(good, telegram.Deps{Pairings: deps.Pairings}); err == nil {
-		t.Error("polling without a lease was accepted")
-	}
-	if _, err := telegram.New(good, telegram.Deps{Lease: &bot{}}); err == nil {
-		t.Error("pairing without a place for codes was accepted")
+	if _, err := telegram.New(good, telegram.Deps{}); err == nil {
+		t.Error("a channel without a place for what it keeps was accepted")
 	}
 	if s := fmt.Sprintf("%v %+v %#v %s", good, good, good, good.LogValue()); strings.Contains(s, "canary") {
 		t.Errorf("the configuration prints its token: %s", s)

@@ -5,7 +5,7 @@
 // One process per bot polls: the one that holds the lease with the channel's name. Updates are worked on in order within a chat and side
 // by side between chats, so a slow download delays one conversation. Telegram forgets an update only when a later call names a
 // higher offset, and the offset that is named here is that of the first update which is not settled. Settled means: the message is durable
-// (receive has returned), or there is a reason to do nothing. A process that ends anywhere therefore loses nothing; what comes again is known to the
+// (the house has taken it), or there is a reason to do nothing. A process that ends anywhere therefore loses nothing; what comes again is known to the
 // store by its number. A life of [Channel.Run] begins without an offset, because what was confirmed is Telegram's knowledge: the highest number that
 // was accepted proves nothing about the ones before it when chats do not wait for each other.
 //
@@ -45,7 +45,7 @@
 // When the context of Run is over, the poll is given up, updates in work are left unconfirmed, previews stop where they are, and Run
 // returns once their goroutines have ended. Send works as long as somebody calls it.
 //
-//	ch, err := telegram.New(telegram.Config{Token: token, Agent: "main", Allow: []int64{7}}, telegram.Deps{Lease: dispatcher, Pairings: pairings})
-//	// …
-//	err = ch.Run(ctx, dispatcher.Receive)
+//	ch, err := telegram.New(telegram.Config{Token: token, Agent: "main", Allow: []int64{7}}, telegram.Deps{Records: store})
+//	// … a dispatcher is made that sends through ch, then
+//	err = ch.Run(ctx, dispatcher)
 package telegram

@@ -12,7 +12,6 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/channel"
-	"laneway/internal/channel/channeltest"
 	"laneway/internal/channel/telegram"
 	"laneway/internal/chat"
 	"laneway/internal/command"
@@ -64,7 +63,6 @@ type home struct {
 	t     *testing.T
 	srv   *testtelegram.Server
 	st    *memory.Store
-	pairs *channeltest.Pairings
 	agent *storyteller
 	log   *logBuffer
 	down  bool
@@ -77,7 +75,7 @@ type home struct {
 
 func newHome(t *testing.T) *home {
 	t.Helper()
-	h := &home{t: t, srv: testtelegram.New(testtelegram.Config{}), pairs: channeltest.NewPairings(nil), agent: &storyteller{}, log: &logBuffer{}}
+	h := &home{t: t, srv: testtelegram.New(testtelegram.Config{}), agent: &storyteller{}, log: &logBuffer{}}
 	h.st = memory.New(memory.Config{Before: func(context.Context, string) error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -98,13 +96,6 @@ func (h *home) breakStore(on bool) {
 	h.down = on
 }
 
-// lateLease breaks the ring of channel and dispatcher: each needs the other.
-type lateLease struct{ d *dispatch.Dispatcher }
-
-func (l *lateLease) Lease(ctx context.Context, name string) (int64, bool, error) {
-	return l.d.Lease(ctx, name)
-}
-
 func (h *home) begin() {
 	h.t.Helper()
 	table, err := command.New()
@@ -112,10 +103,9 @@ func (h *home) begin() {
 		h.t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	lease := &lateLease{}
 	h.ch, err = telegram.New(
 		telegram.Config{Token: h.srv.Token(), Agent: "main", Groups: []int64{group}, Members: telegram.MembersAny},
-		telegram.Deps{Lease: lease, Pairings: h.pairs, Commands: table.Infos(), Transport: h.srv.Transport(), Logger: log},
+		telegram.Deps{Records: h.st, Commands: table.Infos(), Transport: h.srv.Transport(), Logger: log},
 	)
 	if err != nil {
 		h.t.Fatal(err)
@@ -127,7 +117,6 @@ func (h *home) begin() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	lease.d = h.d
 	loops, cancelLoops := context.WithCancel(h.t.Context())
 	polls, cancelPolls := context.WithCancel(h.t.Context())
 	var running sync.WaitGroup
@@ -137,7 +126,7 @@ func (h *home) begin() {
 		}
 	})
 	running.Go(func() {
-		if err := h.ch.Run(polls, h.d.Receive); err != nil {
+		if err := h.ch.Run(polls, h.d); err != nil {
 			h.t.Errorf("the channel ended with %v", err)
 		}
 	})
@@ -192,7 +181,7 @@ func TestAnEvening(t *testing.T) {
 		if found == nil {
 			t.Fatalf("no code in %q", h.last(anna))
 		}
-		if _, err := h.pairs.Approve(t.Context(), found[1], "operator"); err != nil {
+		if _, err := h.st.ApprovePairing(t.Context(), channel.PairingRef{Code: found[1]}, chat.ChangedBy{Who: "operator"}); err != nil {
 			t.Fatal(err)
 		}
 
@@ -310,14 +299,14 @@ func TestCrashAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHome(t)
-		if _, err := h.pairs.Create(t.Context(), channel.Peer{Channel: "telegram:123456789", UserID: anna, ChatID: anna}, "Anna"); err != nil {
+		if _, err := h.st.CreatePairing(t.Context(), channel.Peer{Channel: "telegram:123456789", UserID: anna, ChatID: anna}, "Anna"); err != nil {
 			t.Fatal(err)
 		}
-		open, err := h.pairs.List(t.Context(), "")
+		open, err := h.st.OpenPairings(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.pairs.Approve(t.Context(), open[0].Code, "operator"); err != nil {
+		if _, err := h.st.ApprovePairing(t.Context(), channel.PairingRef{Code: open[0].Code}, chat.ChangedBy{Who: "operator"}); err != nil {
 			t.Fatal(err)
 		}
 		const rounds = 26

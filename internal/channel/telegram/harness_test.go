@@ -9,13 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"laneway/internal/channel/channeltest"
 	"laneway/internal/channel/telegram"
 	"laneway/internal/chat"
+	"laneway/internal/store/memory"
 	"laneway/internal/testtelegram"
 )
 
@@ -28,14 +29,15 @@ const (
 
 // bot is a channel, its Telegram, and a house that receives.
 type bot struct {
-	t        *testing.T
-	srv      *testtelegram.Server
-	ch       *telegram.Channel
-	pairings *channeltest.Pairings
-	files    *os.Root
-	log      *logBuffer
-	cancel   context.CancelFunc
-	ended    chan error
+	t       *testing.T
+	srv     *testtelegram.Server
+	ch      *telegram.Channel
+	records *memory.Store
+	fault   atomic.Pointer[error] // of the records
+	files   *os.Root
+	log     *logBuffer
+	cancel  context.CancelFunc
+	ended   chan error
 
 	mu     sync.Mutex
 	got    []chat.Message
@@ -73,7 +75,13 @@ type setup struct {
 // newBot makes a bot to which anna may talk, in private and in the group. It must be called inside of a bubble.
 func newBot(t *testing.T, change func(*setup)) *bot {
 	t.Helper()
-	b := &bot{t: t, log: &logBuffer{}, pairings: channeltest.NewPairings(nil), seen: map[string]bool{}}
+	b := &bot{t: t, log: &logBuffer{}, seen: map[string]bool{}}
+	b.records = memory.New(memory.Config{Before: func(context.Context, string) error {
+		if err := b.fault.Load(); err != nil {
+			return *err
+		}
+		return nil
+	}})
 	s := &setup{cfg: telegram.Config{Agent: "main", Allow: []int64{anna}, Groups: []int64{group}, MaxAttachment: 1 << 20}}
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
@@ -82,7 +90,7 @@ func newBot(t *testing.T, change func(*setup)) *bot {
 	t.Cleanup(func() { _ = root.Close() })
 	b.files = root
 	s.deps = telegram.Deps{
-		Lease: b, Pairings: b.pairings, Files: root,
+		Records: b.records, Files: root,
 		Commands: []chat.CommandInfo{{Name: "stop", Description: "Stop."}, {Name: "help", Aliases: []string{"start"}, Description: "Help."}},
 		Logger:   slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
@@ -115,7 +123,8 @@ func (b *bot) Lease(context.Context, string) (int64, bool, error) {
 	return 0, ok, err
 }
 
-func (b *bot) receive(_ context.Context, m chat.Message) (chat.Receipt, error) {
+// Receive is the house.
+func (b *bot) Receive(_ context.Context, m chat.Message) (chat.Receipt, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.offers++
@@ -138,7 +147,7 @@ func (b *bot) receive(_ context.Context, m chat.Message) (chat.Receipt, error) {
 func (b *bot) start() {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	b.cancel, b.ended = cancel, make(chan error, 1)
-	go func() { b.ended <- b.ch.Run(ctx, b.receive) }()
+	go func() { b.ended <- b.ch.Run(ctx, b) }()
 	synctest.Wait()
 }
 
@@ -166,6 +175,15 @@ func (b *bot) noToken(where, text string) {
 	if strings.Contains(text, secret) {
 		b.t.Errorf("the token is in %s", where)
 	}
+}
+
+// breakRecords makes every operation on the records fail; nil mends them.
+func (b *bot) breakRecords(err error) {
+	if err == nil {
+		b.fault.Store(nil)
+		return
+	}
+	b.fault.Store(&err)
 }
 
 func (b *bot) messages() []chat.Message {

@@ -125,7 +125,7 @@ func (c *Channel) setActivation(ctx context.Context, to address, choice string) 
 		c.say(ctx, to, "Say /activation always or /activation mention.", 0)
 		return nil
 	}
-	if err := c.groups.SetActivation(ctx, c.name, to.chat, choice); err != nil {
+	if err := c.records.SetGroupActivation(ctx, c.name, to.chat, choice); err != nil {
 		return fmt.Errorf("keeping when the bot answers: %w", err)
 	}
 	answer := "From now on I answer here when I am mentioned or answered."
@@ -224,11 +224,11 @@ func (c *Channel) offer(ctx context.Context, u update, to address, content chat.
 	}
 	word, _, isCommand := c.command(content.Text)
 	c.recent.add(m.ID, ref{to: to, message: u.message.MessageID, command: isCommand && c.words[word]})
-	receive := c.receiver()
-	if receive == nil {
+	house := c.home()
+	if house == nil {
 		return context.Canceled
 	}
-	r, err := receive(ctx, m)
+	r, err := house.Receive(ctx, m)
 	return c.received(ctx, to, r, err)
 }
 

@@ -1,7 +1,6 @@
 package telegram
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -176,45 +175,4 @@ func (p *progress) forget(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.parts, id)
-}
-
-// groupMemory is Groups for a process that has nothing better.
-type groupMemory struct {
-	mu         sync.Mutex
-	activation map[int64]string
-	from       map[int64]int64
-}
-
-func newGroupMemory() *groupMemory {
-	return &groupMemory{activation: map[int64]string{}, from: map[int64]int64{}}
-}
-
-// Activation implements Groups.
-func (g *groupMemory) Activation(_ context.Context, _ string, chatID int64) (string, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.activation[chatID], nil
-}
-
-// SetActivation implements Groups.
-func (g *groupMemory) SetActivation(_ context.Context, _ string, chatID int64, activation string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.activation[chatID] = activation
-	return nil
-}
-
-// Moved implements Groups.
-func (g *groupMemory) Moved(_ context.Context, _ string, chatID int64) (int64, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.from[chatID], nil
-}
-
-// SetMoved implements Groups.
-func (g *groupMemory) SetMoved(_ context.Context, _ string, from, to int64) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.from[to] = from
-	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"laneway/internal/channel"
 )
 
 const (
@@ -36,8 +38,8 @@ const (
 var errLeaseTime = errors.New("asking for the lease took too long")
 
 // poll is the loop. Each round asks for the lease, introduces itself once, and makes one call; how that went decides what comes next.
-func (c *Channel) poll(ctx context.Context) {
-	r := round{c: c}
+func (c *Channel) poll(ctx context.Context, house channel.House) {
+	r := round{c: c, house: house}
 	for ctx.Err() == nil {
 		wait := r.turn(ctx)
 		if !pause(ctx, wait) {
@@ -49,7 +51,8 @@ func (c *Channel) poll(ctx context.Context) {
 // round is what the poll loop remembers. It belongs to the loop alone.
 type round struct {
 	c        *Channel
-	ready    bool // introduced, and the webhook is gone
+	house    channel.House // nil in webhook mode
+	ready    bool          // introduced, and the webhook is gone
 	failures int
 	conflict int
 	asked    time.Time // last confirmation of the lease
@@ -86,7 +89,7 @@ func (r *round) leased(ctx context.Context) (time.Duration, bool) {
 	}
 	ask, cancel := context.WithTimeoutCause(ctx, leaseTime, errLeaseTime)
 	defer cancel()
-	_, ok, err := r.c.lease.Lease(ask, r.c.name)
+	_, ok, err := r.house.Lease(ask, r.c.name)
 	switch {
 	case ctx.Err() != nil:
 		return 0, false

@@ -21,7 +21,7 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 		b := &bot{t: t, srv: a.srv, log: &logBuffer{}}
 		var err error
 		b.ch, err = telegram.New(telegram.Config{Token: a.srv.Token(), Agent: "main", Allow: []int64{anna}, UserRate: -1},
-			telegram.Deps{Lease: b, Pairings: a.pairings, Transport: a.srv.Transport()})
+			telegram.Deps{Records: a.records, Transport: a.srv.Transport()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,11 +57,21 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 	})
 }
 
+// shared is the house of one bot with the lease of another: two nodes on one store.
+type shared struct {
+	*bot
+	node *bot
+}
+
+func (s shared) Lease(ctx context.Context, name string) (int64, bool, error) {
+	return s.node.Lease(ctx, name)
+}
+
 // alongside runs another node's channel whose messages come to this house.
 func (b *bot) alongside(other *bot) (end func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- other.ch.Run(ctx, b.receive) }()
+	go func() { ended <- other.ch.Run(ctx, shared{bot: b, node: other}) }()
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/channel/channeltest"
 	"laneway/internal/channel/telegram"
+	"laneway/internal/store/memory"
 	"laneway/internal/testtelegram"
 )
 
@@ -22,7 +22,7 @@ func TestOverSockets(t *testing.T) {
 	var err error
 	b.ch, err = telegram.New(
 		telegram.Config{Token: srv.Token(), APIURL: ts.URL, Agent: "main", Allow: []int64{anna}, PollTimeout: 2 * time.Second},
-		telegram.Deps{Lease: b, Pairings: channeltest.NewPairings(nil)},
+		telegram.Deps{Records: memory.New(memory.Config{})},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestOverSockets(t *testing.T) {
 	defer cancel()
 	run, end := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- b.ch.Run(run, b.receive) }()
+	go func() { ended <- b.ch.Run(run, b) }()
 
 	for i, fault := range []testtelegram.Fault{{Delay: time.Millisecond}, {Reset: true}, {Cut: true}, {HTML: 502}} {
 		srv.Break("getUpdates", fault)

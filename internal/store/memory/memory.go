@@ -49,7 +49,8 @@ type Store struct {
 	byRun  map[runPart]*outRow
 	open   []*outRow // pending and sending, oldest first
 
-	crons crons
+	crons   crons
+	records records
 }
 
 var _ store.Store = (*Store)(nil)
@@ -64,7 +65,7 @@ func New(cfg Config) *Store {
 		messages: map[string]*message{}, dedupe: map[string]*message{},
 		runs: map[string]*run{}, active: map[string]*run{},
 		outbox: map[string]*outRow{}, byRun: map[runPart]*outRow{},
-		crons: newCrons(),
+		crons: newCrons(), records: newRecords(),
 	}
 	if s.now == nil {
 		s.now = time.Now //nolint:forbidigo // the default of the injected clock

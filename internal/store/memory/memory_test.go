@@ -149,6 +149,11 @@ func TestMemoryStore(t *testing.T) {
 	storetest.Run(t, open)
 }
 
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	storetest.RunRecords(t, open)
+}
+
 func TestClosedStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
 	st := memory.New(memory.Config{})

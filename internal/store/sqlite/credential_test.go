@@ -17,6 +17,11 @@ func TestCredentials(t *testing.T) {
 	storetest.RunCredentials(t, harness)
 }
 
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	storetest.RunRecords(t, harness)
+}
+
 func visit(t *testing.T, path string) *Visitor {
 	t.Helper()
 	v, err := Visit(t.Context(), Config{Path: path})

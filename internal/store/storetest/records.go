@@ -1,0 +1,128 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/channel/channeltest"
+	"laneway/internal/store"
+)
+
+// RunRecords checks the part of a store that keeps what channels remember. Opened stores must have it, and know SQL.
+func RunRecords(t *testing.T, open Opener) {
+	t.Helper()
+	channeltest.RunRecords(t, func(t *testing.T) (channel.Records, func(time.Duration)) {
+		t.Helper()
+		w := newWorld(t, open)
+		return w.records(), w.clock.advance
+	})
+	for name, run := range map[string]func(w *world, r channel.Records){
+		"OutlivesTheProcess":             recordsOutlive,
+		"LogsWhoLetWhomIn":               pairingChangesAreLogged,
+		"KeepsBoundsAgainstManyRequests": pairingsAreCountedTogether,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, open)
+			run(w, w.records())
+		})
+	}
+}
+
+func (w *world) records() channel.Records {
+	w.Helper()
+	r, ok := w.st.(channel.Records)
+	if !ok {
+		w.Fatalf("the store keeps nothing for channels")
+	}
+	return r
+}
+
+func recordsOutlive(w *world, r channel.Records) {
+	anna := channel.Peer{Channel: "telegram:1", UserID: 7, ChatID: 7}
+	made, err := r.CreatePairing(w.ctx, anna, "Änna \x00")
+	w.ok(err)
+	w.ok(r.SetGroupActivation(w.ctx, "telegram:1", -5, "always"))
+	w.ok(r.PutButtons(w.ctx, channel.ButtonSet{Peer: anna, Texts: map[string]string{"b": "/stop"}}))
+	w.st = w.h.Reopen()
+	r = w.records()
+	open, err := r.OpenPairings(w.ctx, "")
+	w.ok(err)
+	if len(open) != 1 || open[0].Code != made.Code || !open[0].ExpiresAt.Equal(w.clock.now().Add(channel.PairingLife)) {
+		w.Errorf("open are %+v, made was %+v", open, made)
+	}
+	_, err = r.ApprovePairing(w.ctx, channel.PairingRef{Code: made.Code}, store.ChangedBy{Who: "gateway"})
+	w.ok(err)
+	w.st = w.h.Reopen()
+	r = w.records()
+	paired, err := r.Paired(w.ctx, anna)
+	w.ok(err)
+	choice, err := r.GroupActivation(w.ctx, "telegram:1", -5)
+	w.ok(err)
+	text, err := r.TakeButton(w.ctx, "b", anna)
+	w.ok(err)
+	if !paired || choice != "always" || text != "/stop" {
+		w.Errorf("after a restart: paired %v, activation %q, button %q", paired, choice, text)
+	}
+}
+
+func pairingChangesAreLogged(w *world, r channel.Records) {
+	anna := channel.Peer{Channel: "telegram:1", UserID: 7, ChatID: 7}
+	by := store.ChangedBy{Who: "gateway", Peer: "192.0.2.1", RequestID: "q1"}
+	ask := func() channel.PairingRef {
+		made, err := r.CreatePairing(w.ctx, anna, "Anna")
+		w.ok(err)
+		return channel.PairingRef{ID: made.ID}
+	}
+	_, err := r.DismissPairing(w.ctx, ask(), by)
+	w.ok(err)
+	w.clock.advance(time.Second)
+	ref := ask()
+	_, err = r.ApprovePairing(w.ctx, ref, by)
+	w.ok(err)
+	_, err = r.ApprovePairing(w.ctx, ref, by)
+	w.fails(err, channel.ErrPairingUnknown)
+	w.clock.advance(time.Second)
+	for range 2 { // the second one takes nothing away
+		_, err = r.RevokePairing(w.ctx, anna, by)
+		w.ok(err)
+	}
+	at := w.clock.now().UnixMilli()
+	rows := w.h.Query(w.tb, `SELECT who, verb, object, peer, request_id, at FROM audit_log ORDER BY id`)
+	want := [][]any{
+		{"gateway", "pair.dismiss", "telegram:1/7/7", "192.0.2.1", "q1", at - 2000},
+		{"gateway", "pair.approve", "telegram:1/7/7", "192.0.2.1", "q1", at - 1000},
+		{"gateway", "pair.revoke", "telegram:1/7/7", "192.0.2.1", "q1", at},
+	}
+	if !slices.EqualFunc(rows, want, slices.Equal[[]any]) {
+		w.Errorf("got %v\nwant %v", rows, want)
+	}
+}
+
+// pairingsAreCountedTogether opens requests from two handles at once: the bounds hold for all nodes together.
+func pairingsAreCountedTogether(w *world, r channel.Records) {
+	other, ok := w.h.Open().(channel.Records)
+	if !ok {
+		w.Fatalf("the second handle keeps nothing for channels")
+	}
+	const tries = 40
+	ended := make(chan error, tries)
+	for i := range tries {
+		from := []channel.Records{r, other}[i%2]
+		go func() {
+			_, err := from.CreatePairing(w.ctx, channel.Peer{Channel: "telegram:1", UserID: 7, ChatID: 7}, "")
+			ended <- err
+		}()
+	}
+	made := 0
+	for range tries {
+		if err := <-ended; err == nil {
+			made++
+		}
+	}
+	if made != channel.MaxPairingsPerChat {
+		w.Errorf("%d codes are open in one chat", made)
+	}
+}
