@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/command"
+	"laneway/internal/cron"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,7 +41,44 @@ type house struct {
 	did   []string
 	queue command.QueueReport
 	stop  command.StopReport
+	jobs  []cron.Job
 	err   error
+}
+
+// now is a Sunday.
+func now() time.Time { return time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC) }
+
+func (h *house) Clock(context.Context) (time.Time, string, error) {
+	return now(), "Europe/Berlin", h.err
+}
+
+func (h *house) AddJob(_ context.Context, _ command.Call, n command.NewJob) (cron.Put, error) {
+	j := cron.Job{Name: command.JobName(n.Text), Schedule: n.Schedule, Enabled: true}
+	s, err := cron.Check(n.Schedule, now(), cron.Rules{})
+	if err != nil {
+		return cron.Put{}, err
+	}
+	fire, _ := s.Next(now())
+	j.State.NextRunAt = fire.At
+	return cron.Put{Job: j, Created: true}, h.note(fmt.Sprintf("add %s %t %q", n.Schedule.Signature(), n.Reminder, n.Text))
+}
+func (h *house) Jobs(context.Context, command.Call) ([]cron.Job, error) { return h.jobs, h.err }
+func (h *house) RemoveJob(_ context.Context, _ command.Call, id string) error {
+	return h.note("rm " + id)
+}
+
+func (h *house) PauseJob(_ context.Context, _ command.Call, id, note string) error {
+	return h.note("pause " + id + " " + note)
+}
+
+func (h *house) ResumeJob(_ context.Context, _ command.Call, id string) (cron.Job, error) {
+	j := h.jobs[1]
+	j.Pause, j.State.NextRunAt = nil, now().Add(time.Hour)
+	return j, h.note("resume " + id)
+}
+
+func (h *house) RunJob(_ context.Context, _ command.Call, id string) (string, error) {
+	return "", h.note("run " + id)
 }
 
 func (h *house) note(s string) error { h.did = append(h.did, s); return h.err }
@@ -69,6 +108,14 @@ func (h *house) Overview(context.Context, command.Call) (command.Overview, error
 }
 func (h *house) Agents() []agent.Info { return []agent.Info{{ID: "main", Runner: "echo"}} }
 
+func someJobs() []cron.Job {
+	return []cron.Job{
+		{ID: "a", Name: "tea", Enabled: true, Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 5_400_000}, State: cron.JobState{NextRunAt: now().Add(time.Hour)}},
+		{ID: "b", Name: "news", Enabled: true, Schedule: cron.Spec{Kind: cron.KindCron, Expr: "0 9 * * *", TZ: "UTC"}, Pause: &cron.Pause{}},
+		{ID: "c", Name: "NEWS", Schedule: cron.Spec{Kind: cron.KindAt, At: now().Add(2 * time.Hour)}},
+	}
+}
+
 func TestEveryCommandAnswers(t *testing.T) {
 	t.Parallel()
 	table, err := command.New()
@@ -88,10 +135,22 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/model big-1", "From now on this conversation uses big-1.", "model big-1"},
 		{"/model default", "Back to the agent's own model.", "model "},
 		{"/agent", "main: echo (default) <- this conversation", ""},
+		{"/remind in 20m call Anna", "I will remind you at Sun 22 Nov 2026 15:20 CET: call Anna", `add at:1795357200000 true "call Anna"`},
+		{"/remind 15:00 tea", "I will remind you at Mon 23 Nov 2026 15:00 CET: tea", `add at:1795442400000 true "tea"`},
+		{"/remind tomorrow 9:00 walk\nthe dog", "I will remind you at Mon 23 Nov 2026 09:00 CET: walk\nthe dog", `add at:1795420800000 true "walk\nthe dog"`},
+		{"/remind every 30m stretch", "I will remind you every 30m, next Sun 22 Nov 2026 15:30 CET: stretch", `add every:1800000 true "stretch"`},
+		{`/cron add "0 9 * * 1-5" morning briefing`, "Planned: morning briefing (0 9 * * 1-5 Europe/Berlin), next Mon 23 Nov 2026 09:00 CET.", `add cron:0 9 * * 1-5:Europe/Berlin false "morning briefing"`},
+		{"/jobs", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (0 9 * * * UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), not planned any more", ""},
+		{"/cron", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (0 9 * * * UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), not planned any more", ""},
+		{"/cron pause 1 on holiday", "Paused: tea.", "pause a on holiday"},
+		{"/cron pause tea", "Paused: tea.", "pause a paused in the chat"},
+		{"/cron RESUME 2", "Resumed: news, next Sun 22 Nov 2026 15:00 UTC.", "resume b"},
+		{"/cron run tea", "Started: tea.", "run a"},
+		{"/cron rm 3", "Removed: NEWS.", "rm c"},
 		{"/whoami", "You are gateway (web user 7).", ""},
 		{"/id", "This conversation is agent:main:main. Its address is web:5.", ""},
 	} {
-		h := &house{stop: command.StopReport{Running: 1, Waiting: 2}, queue: command.QueueReport{Mode: chat.ModeCollect, Running: 1, Waiting: 2, Cap: 10, Lane: "main"}}
+		h := &house{jobs: someJobs(), stop: command.StopReport{Running: 1, Waiting: 2}, queue: command.QueueReport{Mode: chat.ModeCollect, Running: 1, Waiting: 2, Cap: 10, Lane: "main"}}
 		cmd, name, args, ok := table.Parse(c.text, "")
 		if !ok {
 			t.Errorf("%s was not recognised", c.text)
@@ -138,8 +197,12 @@ func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"/queue sideways", "/model " + strings.Repeat("x", 201), "/model a\u202eb"} {
-		h := &house{}
+	for _, text := range []string{
+		"/queue sideways", "/model " + strings.Repeat("x", 201), "/model a\u202eb",
+		"/remind", "/remind tea", "/remind in 20m", "/remind 25:00 tea", "/remind every", "/remind yesterday 9:00 tea", "/cron add", "/cron add 99 99 * * * x",
+		`/cron add "0 9 * *" x`, "/cron add @every 1s x", "/cron fly", "/cron pause", "/cron pause 0", "/cron pause 4", "/cron rm nothing", "/cron rm news", "/cron run -1",
+	} {
+		h := &house{jobs: someJobs()}
 		cmd, name, args, ok := table.Parse(text, "")
 		if !ok {
 			t.Fatalf("%s was not recognised", text)

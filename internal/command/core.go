@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"laneway/internal/agent"
@@ -29,6 +30,8 @@ type Actions interface {
 	Overview(ctx context.Context, c Call) (Overview, error)
 	// Agents lists the agents; the first is the default.
 	Agents() []agent.Info
+
+	JobActions
 }
 
 // StopReport says what a stop met.
@@ -100,7 +103,7 @@ func core() []Command {
 
 // New makes the table of all commands: the core ones, more, and /help over both.
 func New(more ...Command) (*Table, error) {
-	list := append(core(), more...)
+	list := slices.Concat(core(), jobCommands(), more)
 	var table *Table
 	list = append(list, Command{
 		Name: "help", Aliases: []string{"start"}, Category: "status", Scope: ScopeRead,

@@ -23,9 +23,11 @@ const (
 type Call struct {
 	Session   chat.SessionKey
 	Principal string
-	Sender    chat.Sender
-	Channel   string
-	Target    chat.Target
+	// Scope is the most that the caller may do.
+	Scope   Scope
+	Sender  chat.Sender
+	Channel string
+	Target  chat.Target
 	// Name is the word that was typed, without slash and bot name, lower case.
 	Name string
 	// Args is what follows, trimmed.

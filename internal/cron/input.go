@@ -63,7 +63,7 @@ func rank(name string) int {
 }
 
 func (b Border) blank(j Job) Job {
-	j.Agent, j.Lane, j.WakeMode, j.Enabled = b.DefaultAgent, DefaultLane, "now", true
+	j.Agent, j.Lane, j.WakeMode, j.Enabled = b.DefaultAgent, DefaultLane, WakeNow, true
 	j.Overlap, j.Retry, j.Timeout, j.PauseAfter = OverlapSkip, DefaultRetry(), DefaultTimeout, DefaultPauseAfter
 	j.Missed, j.Delivery.Mode = MissedPolicy{Rule: MissedFireOnce}, DeliverNone
 	return j
@@ -88,7 +88,7 @@ func setters() map[string]setter {
 		"deleteAfterRun":     setDelete,
 		"schedule":           setSchedule,
 		"sessionTarget":      setSession,
-		"wakeMode":           choice(func(j *Job) *string { return &j.WakeMode }, "now", "now", "next-heartbeat"),
+		"wakeMode":           choice(func(j *Job) *string { return &j.WakeMode }, WakeNow, WakeNow, WakeLater),
 		"payload":            setPayload,
 		"delivery":           setDelivery,
 		"failureAlert":       setAlert,

@@ -79,8 +79,8 @@ func (j Job) checkPayload() error {
 		if strings.TrimSpace(j.Payload.Text) == "" {
 			return refuse("the text of the payload must not be blank")
 		}
-		if j.Session == Isolated {
-			return refuse("a systemEvent needs the sessionTarget main, current or session:<key>")
+		if j.Session == Isolated && !j.Reminds() {
+			return refuse("a systemEvent needs the sessionTarget main, current or session:<key>, or the wakeMode next-heartbeat and a delivery to a channel")
 		}
 	case PayloadCommand:
 		if !strings.Contains(string(j.Payload.Options), `"argv"`) {

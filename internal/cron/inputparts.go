@@ -267,6 +267,11 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 		case named && d.To == "":
 			return refuse("%s.to is needed: the chat on %s", field, d.Channel)
 		}
+		if d.Channel == "web" && d.To != "" {
+			if _, err := chat.ParseSessionKey(d.To, b.DefaultAgent); err != nil {
+				return refuse("%s.to: %s", field, err)
+			}
+		}
 		return nil
 	case DeliverWebhook:
 		u, err := url.Parse(d.To)

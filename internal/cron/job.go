@@ -160,6 +160,11 @@ func (j Job) Timetable(s Schedule) Timetable {
 	}
 }
 
+// Reminds tells a job whose text is the answer: nothing runs, and no conversation is touched. It is how a person is reminded without a model.
+func (j Job) Reminds() bool {
+	return j.Payload.Kind == PayloadSystemEvent && j.WakeMode == WakeLater && j.Session == Isolated && j.Delivery.Mode == DeliverAnnounce
+}
+
 // MayFire tells a job that has planned fires: enabled, not paused, understood.
 func (j Job) MayFire() bool { return j.Enabled && j.Pause == nil && j.Invalid == "" }
 

@@ -185,6 +185,13 @@ const (
 	NamedSession = "session:"
 )
 
+// The values of [Job.WakeMode].
+const (
+	WakeNow = "now"
+	// WakeLater: the text waits in the session for whatever turn comes next.
+	WakeLater = "next-heartbeat"
+)
+
 // sessionOf is where a run takes place. Every isolated run has a session of its own, with two exceptions that keep runs of one job apart in time:
 // runs of one catch-up or backfill share the session of their first slot, and all runs of a job that buffers share one.
 func (j Job) sessionOf(r PlannedRun, first time.Time) chat.SessionKey {

@@ -92,7 +92,7 @@ func (d *Dispatcher) execCommand(ctx context.Context, m chat.Message, cmd comman
 		}
 	}()
 	text, err := cmd.Run(ctx, actions{d}, command.Call{
-		Session: m.Session, Principal: m.Principal, Sender: m.Content.Sender, Channel: channelKind(m.Channel),
+		Session: m.Session, Principal: m.Principal, Scope: command.Scope(m.Scope), Sender: m.Content.Sender, Channel: channelKind(m.Channel),
 		Target: m.Content.Options.ReplyTo, Name: name, Args: args,
 	})
 	if err != nil {

@@ -150,9 +150,17 @@ func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller
 	return cron.Put{Job: res.Job, Created: res.Created, Updated: res.Updated, Keyed: keyed}, nil
 }
 
-// mayTarget refuses a session of somebody else to a caller that sees its own only.
+// mayTarget refuses a session of somebody else, to run in or to tell, to a caller that sees its own only.
 func (d *Dispatcher) mayTarget(ctx context.Context, j cron.Job, by chat.Caller) error {
-	if !by.Own || j.Session == cron.Isolated {
+	if !by.Own {
+		return nil
+	}
+	if toWeb(j) {
+		if err := d.mayUse(ctx, webSession(j), by.Principal); err != nil {
+			return err
+		}
+	}
+	if j.Session == cron.Isolated {
 		return nil
 	}
 	key := chat.MainKey(j.Agent)

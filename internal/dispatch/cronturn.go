@@ -87,7 +87,9 @@ func (d *Dispatcher) executeCron(ctx context.Context, t *turn) (res agent.Result
 	case job.Owner == cron.SystemOwner:
 		text, err := d.maintain(ctx, job.Payload.Text)
 		return agent.Result{Text: text}, true, err
-	case job.Payload.Kind == cron.PayloadSystemEvent && job.WakeMode == wakeLater:
+	case job.Reminds():
+		return agent.Result{Text: "Reminder: " + job.Payload.Text}, true, nil
+	case job.Payload.Kind == cron.PayloadSystemEvent && job.WakeMode == cron.WakeLater:
 		return agent.Result{}, true, nil // its text is in the transcript, where the next turn finds it
 	case job.Payload.Kind == cron.PayloadCommand, job.Payload.Kind == cron.PayloadScript:
 		res, err = d.runOnHost(ctx, t, *job)
@@ -95,8 +97,6 @@ func (d *Dispatcher) executeCron(ctx context.Context, t *turn) (res agent.Result
 	}
 	return agent.Result{}, false, nil
 }
-
-const wakeLater = "next-heartbeat"
 
 // runOnHost runs a payload of kind command or script, where the operator allows it.
 func (d *Dispatcher) runOnHost(ctx context.Context, t *turn, job cron.Job) (agent.Result, error) {
@@ -260,7 +260,7 @@ func (d *Dispatcher) deliver(t *turn, end ending, e *cron.AttemptEnd, job *cron.
 	}
 }
 
-// toWeb tells a job whose answer goes to the main session of its agent, where it is read.
+// toWeb tells a job whose answer goes to a session, where it is read.
 func toWeb(j cron.Job) bool {
 	return j.Delivery.Mode == cron.DeliverAnnounce && (j.Delivery.Channel == "" || j.Delivery.Channel == lastRoute || j.Delivery.Channel == webRoute)
 }
@@ -321,9 +321,19 @@ func (d *Dispatcher) announceCron(ctx context.Context, t *turn, end ending, c *c
 	}
 }
 
-// tellWeb puts a text into the main session of the job's agent.
+// webSession is where a job tells what goes to the web: the session that it names, else the main session of its agent.
+func webSession(job cron.Job) chat.SessionKey {
+	if job.Delivery.Channel == webRoute && job.Delivery.To != "" {
+		if key, err := chat.ParseSessionKey(job.Delivery.To, job.Agent); err == nil {
+			return key
+		}
+	}
+	return chat.MainKey(job.Agent)
+}
+
+// tellWeb puts a text into the web session of the job.
 func (d *Dispatcher) tellWeb(ctx context.Context, job cron.Job, runID, text string) {
-	key := chat.MainKey(job.Agent)
+	key := webSession(job)
 	err := d.final(ctx, "announcing the answer of a job", func(ctx context.Context) error {
 		entries, err := d.store.AppendTranscript(ctx, key, job.Owner, []chat.TranscriptEntry{{
 			RunID: runID, Role: chat.RoleAssistant, Text: text, Tokens: agent.EstimateTokens(text), StopReason: "stop",

@@ -314,6 +314,8 @@ func previewOf(d cron.Delivery) object {
 	switch {
 	case d.Mode == cron.DeliverWebhook:
 		return object{"label": "webhook", "detail": d.To}
+	case d.Mode == cron.DeliverAnnounce && d.Channel == webChannel && d.To != "":
+		return object{"label": webChannel, "detail": d.To}
 	case d.Mode == cron.DeliverAnnounce && (d.Channel == "" || d.Channel == "last" || d.Channel == webChannel):
 		return object{"label": "last route", "detail": "main session"}
 	case d.Mode == cron.DeliverAnnounce:

@@ -1,0 +1,297 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+// JobActions is what the commands do to jobs. Every method sees and changes the person's own jobs only, and in a group only those that
+// answer there: what somebody plans in private is nobody else's to read.
+type JobActions interface {
+	// Clock is the store's time, which decides what is due, and the zone of times that name none.
+	Clock(ctx context.Context) (now time.Time, zone string, err error)
+	// AddJob makes a job that answers where the command was given. The same job again is one job.
+	AddJob(ctx context.Context, c Call, n NewJob) (cron.Put, error)
+	// Jobs lists jobs in the order in which they were made.
+	Jobs(ctx context.Context, c Call) ([]cron.Job, error)
+	RemoveJob(ctx context.Context, c Call, id string) error
+	PauseJob(ctx context.Context, c Call, id, note string) error
+	ResumeJob(ctx context.Context, c Call, id string) (cron.Job, error)
+	// RunJob starts a run now; reason says why there was none.
+	RunJob(ctx context.Context, c Call, id string) (reason string, err error)
+}
+
+// NewJob is what a person asked for.
+type NewJob struct {
+	Schedule cron.Spec
+	Text     string
+	// Reminder: the text is sent as it is. Otherwise the agent is told it and its answer is sent.
+	Reminder bool
+}
+
+func jobCommands() []Command {
+	return []Command{
+		{
+			Name: "remind", Args: "WHEN TEXT", Category: "jobs", Scope: ScopeWrite,
+			Description: "Send you a text later: in 20m, 15:00, tomorrow 9:00, every 30m.", Run: runRemind,
+		},
+		{
+			Name: "cron", Args: "[add WHEN TEXT | list | pause N | resume N | run N | rm N]", Category: "jobs", Scope: ScopeWrite,
+			Description: "Let the agent do something by the clock, and look after such jobs.", Run: runCron,
+		},
+		{
+			Name: "jobs", Category: "jobs", Scope: ScopeRead,
+			Description: "List your reminders and jobs.", Run: runJobs,
+		},
+	}
+}
+
+const (
+	remindUsage = "write /remind WHEN TEXT, such as /remind in 20m tea is ready"
+	cronUsage   = `write /cron add WHEN TEXT, such as /cron add "0 9 * * 1-5" morning briefing`
+	// maxJobName cuts the text of a job down to a name.
+	maxJobName = 80
+)
+
+func runRemind(ctx context.Context, a Actions, c Call) (string, error) {
+	return addJob(ctx, a, c, c.Args, true)
+}
+
+func runCron(ctx context.Context, a Actions, c Call) (string, error) {
+	verb, rest, _ := cutWord(c.Args)
+	switch strings.ToLower(verb) {
+	case "", "list":
+		return runJobs(ctx, a, c)
+	case "add":
+		return addJob(ctx, a, c, rest, false)
+	case "pause", "resume", "run", "rm", "remove":
+		return onJob(ctx, a, c, strings.ToLower(verb), rest)
+	default:
+		return "", chat.Errorf(chat.CodeInvalid, "I do not know /cron %s; use add, list, pause, resume, run or rm", chat.Cut(verb, 20))
+	}
+}
+
+func addJob(ctx context.Context, a Actions, c Call, text string, reminder bool) (string, error) {
+	usage := cronUsage
+	if reminder {
+		usage = remindUsage
+	}
+	if text == "" {
+		return "", chat.Errorf(chat.CodeInvalid, "%s", usage)
+	}
+	now, zone, err := a.Clock(ctx)
+	if err != nil {
+		return "", err
+	}
+	spec, rest, err := cron.ParseWhen(text, now, zone)
+	if err != nil {
+		return "", inChatWords(chat.Errorf(chat.CodeInvalid, "%s", err))
+	}
+	if rest == "" {
+		return "", chat.Errorf(chat.CodeInvalid, "the text is missing behind the time; %s", usage)
+	}
+	put, err := a.AddJob(ctx, c, NewJob{Schedule: spec, Text: rest, Reminder: reminder})
+	if err != nil {
+		return "", inChatWords(err)
+	}
+	return added(put, rest, zone, reminder), nil
+}
+
+// inChatWords takes the names that the wire has for members out of a refusal.
+func inChatWords(err error) error {
+	e, ok := errors.AsType[*chat.Error](err)
+	if !ok {
+		return err
+	}
+	text := strings.ReplaceAll(e.Message, "a schedule of kind every with everyMs", "every 30m")
+	if field, sentence, found := strings.Cut(text, ": "); found {
+		switch strings.TrimSuffix(field, " is in the past") {
+		case "when", "schedule.at", "schedule.every", "schedule.everyMs", "schedule.expr":
+			text = sentence
+		}
+	}
+	return chat.Errorf(e.Code, "%s", text)
+}
+
+func added(put cron.Put, text, zone string, reminder bool) string {
+	next, words := nextOf(put.Job, zone), ScheduleWords(put.Job.Schedule, zone)
+	switch {
+	case !put.Created && !put.Updated:
+		return "That is planned already: " + next + "."
+	case reminder && put.Job.Schedule.Kind == cron.KindAt:
+		return "I will remind you " + words + ": " + text
+	case reminder:
+		return "I will remind you " + words + ", " + next + ": " + text
+	default:
+		return "Planned: " + put.Job.Name + " (" + words + "), " + next + "."
+	}
+}
+
+// JobName makes a name of a text: its first line, printable, of a bounded length.
+func JobName(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	line = strings.TrimSpace(strings.Map(func(r rune) rune {
+		if chat.Unprintable(r) {
+			return ' '
+		}
+		return r
+	}, line))
+	if runes := []rune(line); len(runes) > maxJobName {
+		line = strings.TrimSpace(string(runes[:maxJobName-1])) + "…"
+	}
+	if line == "" {
+		return "job"
+	}
+	return line
+}
+
+func runJobs(ctx context.Context, a Actions, c Call) (string, error) {
+	jobs, err := a.Jobs(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	if len(jobs) == 0 {
+		return "There are no jobs here. " + strings.ToUpper(remindUsage[:1]) + remindUsage[1:] + ", or " + strings.TrimPrefix(cronUsage, "write ") + ".", nil
+	}
+	_, zone, err := a.Clock(ctx)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for i, j := range jobs {
+		fmt.Fprintf(&b, "%d. %s (%s), %s\n", i+1, j.Name, ScheduleWords(j.Schedule, zone), nextOf(j, zone))
+	}
+	return strings.TrimRight(b.String(), "\n"), nil
+}
+
+// nextOf says when a job fires next, or why it does not.
+func nextOf(j cron.Job, zone string) string {
+	switch {
+	case j.Invalid != "":
+		return "cannot be understood any more"
+	case j.Pause != nil && j.Pause.Until.IsZero():
+		return "paused"
+	case j.Pause != nil:
+		return "paused until " + shownTime(j.Pause.Until, zone)
+	case j.AutoDisabled:
+		return "switched off after failures"
+	case !j.Enabled || j.State.NextRunAt.IsZero():
+		return "not planned any more"
+	}
+	if j.Schedule.Kind == cron.KindCron {
+		zone = j.Schedule.TZ
+	}
+	return "next " + shownTime(j.State.NextRunAt, zone)
+}
+
+// ScheduleWords says a schedule in a few words, moments in the given zone.
+func ScheduleWords(s cron.Spec, zone string) string {
+	switch s.Kind {
+	case cron.KindAt:
+		return "at " + shownTime(s.At, zone)
+	case cron.KindEvery:
+		return "every " + shownDuration(time.Duration(s.EveryMs)*time.Millisecond)
+	case cron.KindCron:
+		return s.Expr + " " + s.TZ
+	}
+	return string(s.Kind)
+}
+
+// shownDuration is a duration without the zeros that its String has: 2h, 1h30m, 90ms.
+func shownDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// shownTime is a moment as a person reads it.
+func shownTime(t time.Time, zone string) string {
+	loc, err := cron.LoadZone(zone)
+	if err != nil {
+		loc = time.UTC
+	}
+	layout := "Mon 2 Jan 2006 15:04 MST"
+	if t.Second() != 0 {
+		layout = "Mon 2 Jan 2006 15:04:05 MST"
+	}
+	return t.In(loc).Format(layout)
+}
+
+// onJob acts on one job and names it in the answer, so that a wrong number is seen.
+func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (string, error) {
+	job, note, err := findJob(ctx, a, c, verb, arg)
+	if err != nil {
+		return "", err
+	}
+	switch verb {
+	case "pause":
+		if note == "" {
+			note = "paused in the chat"
+		}
+		return "Paused: " + job.Name + ".", a.PauseJob(ctx, c, job.ID, note)
+	case "resume":
+		return resume(ctx, a, c, job)
+	case "run":
+		reason, err := a.RunJob(ctx, c, job.ID)
+		if err == nil && reason != "" {
+			return job.Name + " was not started: " + strings.ReplaceAll(reason, "-", " ") + ".", nil
+		}
+		return "Started: " + job.Name + ".", err
+	default:
+		return "Removed: " + job.Name + ".", a.RemoveJob(ctx, c, job.ID)
+	}
+}
+
+func resume(ctx context.Context, a Actions, c Call, job cron.Job) (string, error) {
+	_, zone, err := a.Clock(ctx)
+	if err != nil {
+		return "", err
+	}
+	if job, err = a.ResumeJob(ctx, c, job.ID); err != nil {
+		return "", err
+	}
+	return "Resumed: " + job.Name + ", " + nextOf(job, zone) + ".", nil
+}
+
+// findJob reads the number of the list or a name; what stands behind a number is a note.
+func findJob(ctx context.Context, a Actions, c Call, verb, arg string) (job cron.Job, note string, err error) {
+	if arg == "" {
+		return job, "", chat.Errorf(chat.CodeInvalid, "say which: write /cron %s and the number that /jobs shows", verb)
+	}
+	jobs, err := a.Jobs(ctx, c)
+	if err != nil {
+		return job, "", err
+	}
+	word, rest, _ := cutWord(arg)
+	if n, err := strconv.Atoi(word); err == nil {
+		if n < 1 || n > len(jobs) {
+			return job, "", chat.Errorf(chat.CodeInvalid, "there is no job %d here; /jobs lists them", n)
+		}
+		return jobs[n-1], rest, nil
+	}
+	var found []cron.Job
+	for _, j := range jobs {
+		if strings.EqualFold(j.Name, arg) || j.ID == arg {
+			found = append(found, j)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], "", nil
+	case 0:
+		return job, "", chat.Errorf(chat.CodeInvalid, "there is no job %q here; /jobs lists them", chat.Cut(arg, 40))
+	}
+	return job, "", chat.Errorf(chat.CodeInvalid, "%d jobs have this name; give the number that /jobs shows", len(found))
+}

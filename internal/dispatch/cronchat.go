@@ -1,0 +1,154 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/command"
+	"laneway/internal/cron"
+)
+
+// jobsShown is how many jobs a chat lists; more than a chat user may have.
+const jobsShown = 200
+
+// chatCaller is the person who wrote a command: whatever else they may do, a command reaches their own jobs only. Those who hold a credential of
+// the gateway need the scope of the calls that a change stands for; chat users may change what is theirs.
+func chatCaller(c command.Call, changes bool) (chat.Caller, error) {
+	if changes && OperatorOwner(c.Principal) && !allows(string(c.Scope), command.ScopeAdmin) {
+		return chat.Caller{}, chat.Errorf(chat.CodeForbidden, "changing jobs needs the scope %s", command.ScopeAdmin)
+	}
+	return chat.Caller{Principal: c.Principal, Scopes: []string{string(c.Scope)}, Own: true}, nil
+}
+
+// Clock is the store's time and the gateway's zone.
+func (a actions) Clock(ctx context.Context) (now time.Time, zone string, err error) {
+	if a.d.jobs == nil {
+		return time.Time{}, "", errNoCron()
+	}
+	zone = a.d.cfg.Cron.Rules.DefaultTZ
+	if zone == "" {
+		zone = "UTC"
+	}
+	now, err = a.d.store.Now(ctx)
+	return now, zone, err
+}
+
+// AddJob is /remind and /cron add.
+func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (cron.Put, error) {
+	by, err := chatCaller(c, true)
+	if err != nil {
+		return cron.Put{}, err
+	}
+	m, err := chatJob(c, n)
+	if err != nil {
+		return cron.Put{}, err
+	}
+	return a.d.CronAdd(ctx, m, by)
+}
+
+// chatJob are the members of a job that is made in a chat. The key follows from what was asked and where, so that the same wish twice is one job and
+// the same words in two chats are two.
+func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
+	deliver := map[string]any{"mode": cron.DeliverAnnounce, "channel": webRoute, "to": c.Session.String()}
+	if to := c.Target; !to.IsZero() {
+		deliver["channel"], deliver["to"] = to.Channel, to.ChatID
+		if to.Thread != "" {
+			deliver["threadId"] = to.Thread
+		}
+	}
+	payload, wake := map[string]any{"kind": cron.PayloadAgentTurn, "message": n.Text}, cron.WakeNow
+	if n.Reminder {
+		payload, wake = map[string]any{"kind": cron.PayloadSystemEvent, "text": n.Text}, cron.WakeLater
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{c.Session.String(), c.Target.Channel, c.Target.ChatID, c.Target.Thread, wake, n.Text, n.Schedule.Signature()}, "\x00")))
+	members := map[string]any{
+		"name": command.JobName(n.Text), "key": "chat:" + hex.EncodeToString(sum[:12]), "agentId": c.Session.Agent, "sessionTarget": cron.Isolated,
+		"wakeMode": wake, "payload": payload, "delivery": deliver, "schedule": wireSchedule(n.Schedule),
+	}
+	m := cron.Members{}
+	for name, value := range members {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return nil, chat.Errorf(chat.CodeInvalid, "the job cannot be written down: %s", err)
+		}
+		m[name] = raw
+	}
+	return m, nil
+}
+
+func wireSchedule(s cron.Spec) map[string]any {
+	switch s.Kind {
+	case cron.KindAt:
+		return map[string]any{"kind": s.Kind, "atMs": s.At.UnixMilli()}
+	case cron.KindEvery:
+		return map[string]any{"kind": s.Kind, "everyMs": s.EveryMs, "anchorMs": s.AnchorMs}
+	case cron.KindCron:
+		return map[string]any{"kind": s.Kind, "expr": s.Expr, "tz": s.TZ}
+	}
+	return map[string]any{"kind": s.Kind}
+}
+
+// Jobs is /jobs: the person's jobs in the order in which they were made; in a group those that answer in it.
+func (a actions) Jobs(ctx context.Context, c command.Call) ([]cron.Job, error) {
+	if a.d.jobs == nil {
+		return nil, errNoCron()
+	}
+	by, err := chatCaller(c, false)
+	if err != nil {
+		return nil, err
+	}
+	page, err := a.d.CronList(ctx, cron.JobFilter{SortBy: "id", Limit: jobsShown}, by)
+	if err != nil || c.Session.Kind() != chat.KindGroup {
+		return page.Jobs, err
+	}
+	here := page.Jobs[:0]
+	for _, j := range page.Jobs {
+		if d := j.Delivery; d.Channel == c.Target.Channel && d.To == c.Target.ChatID && d.Thread == c.Target.Thread {
+			here = append(here, j)
+		}
+	}
+	return here, nil
+}
+
+// RemoveJob is /cron rm.
+func (a actions) RemoveJob(ctx context.Context, c command.Call, id string) error {
+	by, err := chatCaller(c, true)
+	if err != nil {
+		return err
+	}
+	return a.d.CronRemove(ctx, id, false, by)
+}
+
+// PauseJob is /cron pause.
+func (a actions) PauseJob(ctx context.Context, c command.Call, id, note string) error {
+	by, err := chatCaller(c, true)
+	if err != nil {
+		return err
+	}
+	_, err = a.d.CronPause(ctx, id, chat.Cut(note, 500), time.Time{}, by)
+	return err
+}
+
+// ResumeJob is /cron resume.
+func (a actions) ResumeJob(ctx context.Context, c command.Call, id string) (cron.Job, error) {
+	by, err := chatCaller(c, true)
+	if err != nil {
+		return cron.Job{}, err
+	}
+	return a.d.CronResume(ctx, id, by)
+}
+
+// RunJob is /cron run.
+func (a actions) RunJob(ctx context.Context, c command.Call, id string) (reason string, err error) {
+	by, err := chatCaller(c, true)
+	if err != nil {
+		return "", err
+	}
+	_, reason, err = a.d.CronRun(ctx, id, cron.RunForce, by)
+	return reason, err
+}

@@ -1,0 +1,183 @@
+package dispatch_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+	"laneway/internal/store"
+)
+
+// person makes a message of a chat user in a chat of the box.
+func person(user, chatID string) func(*chat.Message) {
+	return func(m *chat.Message) {
+		replyTo(chatID)(m)
+		m.Principal, m.Scope = "box:"+user, "operator.write"
+	}
+}
+
+// said gives a command and returns what the person reads.
+func (h *cronHouse) said(session, text, user, chatID string) string {
+	h.t.Helper()
+	before := len(h.box.texts(chatID))
+	h.send(session, text, person(user, chatID))
+	time.Sleep(10 * time.Millisecond)
+	synctest.Wait()
+	texts := h.box.texts(chatID)
+	if len(texts) != before+1 {
+		h.t.Fatalf("%q was answered with %q", text, texts[before:])
+	}
+	return texts[before]
+}
+
+func (h *cronHouse) countJobs() int {
+	h.t.Helper()
+	page, err := h.jobs.Jobs(h.t.Context(), cron.JobFilter{Limit: 100})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return page.Total
+}
+
+const annaHere, bertHere = "agent:main:box:direct:7", "agent:main:box:direct:8"
+
+func TestAReminderArrivesOnTimeWithoutTheAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		answer := h.said(annaHere, "/remind in 20m call Anna", "7", "7")
+		if !strings.HasPrefix(answer, "I will remind you at ") || !strings.HasSuffix(answer, ": call Anna") {
+			t.Errorf("the answer is %q", answer)
+		}
+		time.Sleep(18 * time.Minute)
+		h.send(annaHere, "sleep 9m", person("7", "7")) // a busy conversation delays nothing
+		time.Sleep(time.Minute + 59*time.Second)
+		synctest.Wait()
+		if got := h.box.texts("7"); len(got) != 1 {
+			t.Fatalf("too early: %q", got)
+		}
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		wantList(t, "said", h.box.texts("7")[1:], []string{"Reminder: call Anna"})
+		wantList(t, "asked of the agent", h.runner.texts(), []string{"sleep 9m"})
+		want(t, "jobs left", h.countJobs(), 0)
+		h.send(annaHere, "/stopall", person("7", "7"))
+		h.close()
+	})
+}
+
+func TestAJobMadeInAChatAsksTheAgentAndAnswersThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.said(annaHere, "/cron add every 30m look at the mail", "7", "7")
+		time.Sleep(30*time.Minute + time.Second)
+		synctest.Wait()
+		wantList(t, "said", h.box.texts("7")[1:], []string{"look at the mail"})
+		wantList(t, "asked of the agent", h.runner.texts(), []string{"look at the mail"})
+		h.said(annaHere, "/cron rm 1", "7", "7")
+		h.close()
+	})
+}
+
+func TestTheSameWishTwiceIsOneJobAndInAnotherChatASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.said(annaHere, "/remind tomorrow 9:00 tea", "7", "7")
+		if answer := h.said(annaHere, "/remind tomorrow 9:00 tea", "7", "7"); !strings.HasPrefix(answer, "That is planned already") {
+			t.Errorf("the second answer is %q", answer)
+		}
+		want(t, "jobs", h.countJobs(), 1)
+		h.said("agent:main:box:group:-5", "/remind tomorrow 9:00 tea", "7", "-5")
+		want(t, "jobs", h.countJobs(), 2)
+		h.close()
+	})
+}
+
+func TestNobodyReachesTheJobsOfSomebodyElseByACommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.said(annaHere, "/remind tomorrow 9:00 secret", "7", "7")
+		page, err := h.jobs.Jobs(t.Context(), cron.JobFilter{Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, id := page.Jobs[0], page.Jobs[0].ID
+		for _, text := range []string{"/jobs", "/cron list", "/cron pause 1", "/cron resume 1", "/cron run 1", "/cron rm 1", "/cron rm secret", "/cron rm " + id} {
+			if answer := h.said(bertHere, text, "8", "8"); strings.Contains(answer, "secret") && !strings.Contains(text, "secret") {
+				t.Errorf("%s told %q", text, answer)
+			}
+		}
+		after, err := h.jobs.Job(t.Context(), id, "")
+		if err != nil || after.Pause != nil || !after.UpdatedAt.Equal(before.UpdatedAt) || len(h.runs(id)) > 0 {
+			t.Errorf("the job was touched: %+v, %v", after, err)
+		}
+		// In a group even the owner sees only what answers there.
+		if answer := h.said("agent:main:box:group:-5", "/jobs", "7", "-5"); strings.Contains(answer, "secret") {
+			t.Errorf("the group was told %q", answer)
+		}
+		if answer := h.said(annaHere, "/jobs", "7", "7"); !strings.Contains(answer, "1. secret") {
+			t.Errorf("the owner was told %q", answer)
+		}
+		h.close()
+	})
+}
+
+func TestBadPlansGetASentenceAndStoreNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore(), func(c *dispatch.Config) { c.Cron.MaxJobsOfUser = 1 })
+		for _, text := range []string{
+			"/remind", "/remind soon tea", "/remind in 20m", "/remind every 59s tea", "/remind in 9000h tea", "/remind 1999-12-31 9:00 tea", "/remind every 99999999999d x",
+			"/cron add", `/cron add "* * * * * *" x`, `/cron add "0 0 30 2 *" x`, "/cron add 61 * * * * x", "/cron add @every 1s x", "/cron add in 20m " + strings.Repeat("x", 66_000),
+		} {
+			answer := h.said(annaHere, text, "7", "7")
+			if !strings.Contains(answer, " failed: ") || strings.Contains(answer, "schedule.") || strings.Contains(answer, "internal") || len(answer) > 400 {
+				t.Errorf("%.60q was answered with %q", text, answer)
+			}
+			if n := h.countJobs(); n != 0 {
+				t.Fatalf("%.60q stored %d jobs", text, n)
+			}
+		}
+		h.said(annaHere, "/remind tomorrow 9:00 one", "7", "7")
+		if answer := h.said(annaHere, "/remind tomorrow 9:00 two", "7", "7"); !strings.Contains(answer, "too many jobs") {
+			t.Errorf("over the limit: %q", answer)
+		}
+		want(t, "jobs", h.countJobs(), 1)
+		h.close()
+	})
+}
+
+func TestAnOperatorNeedsTheScopeOfTheCallToChangeJobsByACommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		scope := func(s string) func(*chat.Message) { return func(m *chat.Message) { m.Scope = s } }
+		id := h.send("main", "/remind every 10s tea", scope("operator.write"))
+		if text := h.end(id).Text; !strings.Contains(text, "operator.admin") {
+			t.Errorf("the answer is %q", text)
+		}
+		want(t, "jobs", h.countJobs(), 0)
+		h.send("main", "/remind every 10s tea", scope("operator.admin"))
+		time.Sleep(11 * time.Second)
+		synctest.Wait()
+		tr, err := h.st.Transcript(t.Context(), storeQuery("agent:main:main"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(tr.Entries, func(e chat.TranscriptEntry) bool { return e.Text == "Reminder: tea" && e.Role == chat.RoleAssistant }) {
+			t.Errorf("the conversation that asked was not told: %+v", tr.Entries)
+		}
+		h.send("main", "/cron rm 1")
+		h.close()
+	})
+}
+
+func storeQuery(session string) store.TranscriptQuery {
+	key, err := chat.ParseSessionKey(session, "main")
+	if err != nil {
+		panic(err)
+	}
+	return store.TranscriptQuery{Session: key, Limit: 50}
+}
