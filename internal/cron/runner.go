@@ -120,13 +120,25 @@ func (r *Runner) Age() time.Duration { return time.Since(r.LastTick()) }
 // LastTick is when the store last answered.
 func (r *Runner) LastTick() time.Time { return time.Unix(0, r.ticked.Load()) }
 
+// At does something when the store's clock shows t, in the goroutine that launches: do must not block. What is left when Run or Wait ends is not done.
+func (r *Runner) At(t time.Time, do func(context.Context)) { r.starts.add(r.clock.local(t), do) }
+
+// Now is the store's clock, as far as its answers have told.
+func (r *Runner) Now() time.Time { return r.clock.now() }
+
+// Wait does what At was told until ctx is over, and claims nothing: half of Run, for a process whose jobs do not fire here.
+func (r *Runner) Wait(ctx context.Context) error {
+	r.starts.run(ctx)
+	return nil
+}
+
 // Run turns the loop until ctx is over. Runs that were claimed and not launched by then stay in the store as waiting messages, for the
 // next process.
 func (r *Runner) Run(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.starts.run(ctx, r.launch)
+		r.starts.run(ctx)
 	}()
 	defer func() { <-done }()
 	t := time.NewTimer(0)
@@ -216,7 +228,7 @@ func (r *Runner) claim(ctx context.Context, node string, limit int) (c Claimed, 
 	}
 	r.house.Claimed(ctx, c)
 	for _, l := range c.Launched {
-		r.starts.add(r.clock.local(startOf(l, c.Now)), l)
+		r.At(startOf(l, c.Now), func(ctx context.Context) { r.launch(ctx, l) })
 	}
 	return c, early, nil
 }

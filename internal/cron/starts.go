@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// starts keeps claimed runs until their moment. One goroutine and one timer serve all of them.
+// starts keeps what is to be done until its moment. One goroutine and one timer serve all of it.
 type starts struct {
 	wake chan struct{} // capacity 1: an earlier one came
 
@@ -16,8 +16,8 @@ type starts struct {
 }
 
 type start struct {
-	at  time.Time // local
-	run Launched
+	at time.Time // local
+	do func(context.Context)
 }
 
 type startHeap []start //nolint:recvcheck // container/heap asks for both
@@ -38,9 +38,9 @@ func (h *startHeap) Pop() any {
 	return last
 }
 
-func (s *starts) add(at time.Time, l Launched) {
+func (s *starts) add(at time.Time, do func(context.Context)) {
 	s.mu.Lock()
-	heap.Push(&s.heap, start{at: at, run: l})
+	heap.Push(&s.heap, start{at: at, do: do})
 	first := s.heap[0].at.Equal(at)
 	s.mu.Unlock()
 	if first {
@@ -52,12 +52,12 @@ func (s *starts) add(at time.Time, l Launched) {
 }
 
 // next takes what is due; if nothing is, it says how long to wait.
-func (s *starts) next() (due []Launched, wait time.Duration) {
+func (s *starts) next() (due []func(context.Context), wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	for len(s.heap) > 0 && !s.heap[0].at.After(now) {
-		due = append(due, heap.Pop(&s.heap).(start).run) //nolint:errcheck,forcetypeassert // only add pushes
+		due = append(due, heap.Pop(&s.heap).(start).do) //nolint:errcheck,forcetypeassert // only add pushes
 	}
 	if len(s.heap) == 0 {
 		return due, time.Hour
@@ -65,14 +65,14 @@ func (s *starts) next() (due []Launched, wait time.Duration) {
 	return due, s.heap[0].at.Sub(now)
 }
 
-// run launches until ctx is over.
-func (s *starts) run(ctx context.Context, launch func(context.Context, Launched)) {
+// run does everything at its moment until ctx is over.
+func (s *starts) run(ctx context.Context) {
 	t := time.NewTimer(time.Hour)
 	defer t.Stop()
 	for ctx.Err() == nil {
 		due, wait := s.next()
-		for _, l := range due {
-			launch(ctx, l)
+		for _, do := range due {
+			do(ctx)
 		}
 		if len(due) > 0 {
 			continue

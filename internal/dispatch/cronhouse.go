@@ -107,12 +107,15 @@ func (d *Dispatcher) claimant() string {
 	return me.id
 }
 
-// RunCron turns the cron loop until ctx is over. A process without the role, or whose store keeps no jobs, has nothing to turn. It is stopped
+// RunCron turns the cron loop until ctx is over. A process without the role only waits for the moments of runs that it took over. It is stopped
 // before Drain is called, so that nothing is claimed that this process would not run.
 func (d *Dispatcher) RunCron(ctx context.Context) error {
-	if d.cron == nil || !d.cfg.Cron.Fires || !d.cfg.Cron.Enabled {
+	switch {
+	case d.cron == nil:
 		<-ctx.Done()
 		return nil
+	case !d.cfg.Cron.Fires || !d.cfg.Cron.Enabled:
+		return d.cron.Wait(ctx)
 	}
 	d.keepMaintenance(ctx)
 	return d.cron.Run(ctx)

@@ -91,7 +91,8 @@ func joined(r agent.Request) string {
 func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	defer s.enter(req)()
 	text := joined(req)
-	word, rest, _ := strings.Cut(req.Messages[len(req.Messages)-1].Text, " ")
+	line, _, _ := strings.Cut(req.Messages[len(req.Messages)-1].Text, "\n") // a late run says behind it for when it was planned
+	word, rest, _ := strings.Cut(line, " ")
 	switch word {
 	case "sleep", "deaf":
 		d, err := time.ParseDuration(rest)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -210,8 +212,22 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 	}
 }
 
-// resume hands the unfinished messages of a session to the scheduler: runs that had begun as one item each, the others as they came.
+// resume hands the unfinished messages of a session to the scheduler: runs that had begun as one item each, the others as they came. A cron run that
+// another process has claimed ahead waits for its moment, and what lies behind it waits with it.
 func (d *Dispatcher) resume(ctx context.Context, t store.Taken) {
+	if i, at := d.early(t.Messages); i >= 0 {
+		rest := t
+		rest.Messages = t.Messages[i:]
+		d.cron.At(at, func(ctx context.Context) {
+			if me := d.node.Load(); me != nil && me.id == t.Node { // another incarnation finds them by its sweep
+				d.resume(ctx, rest)
+			}
+		})
+		if i == 0 {
+			return
+		}
+		t.LastSeq, t.Messages = t.Messages[i].Seq-1, t.Messages[:i]
+	}
 	var items []scheduler.Item[work]
 	for _, rows := range batches(t.Messages) {
 		lead := rows[len(rows)-1]
@@ -225,6 +241,21 @@ func (d *Dispatcher) resume(ctx context.Context, t store.Taken) {
 	for _, s := range d.handover.resume(d.sched, t.Session, t.Epoch, items, t.LastSeq) {
 		d.settle(ctx, s)
 	}
+}
+
+// early finds the first message whose moment is to come; -1 when there is none.
+func (d *Dispatcher) early(rows []store.Waiting) (i int, at time.Time) {
+	if d.cron == nil {
+		return -1, at
+	}
+	now := d.cron.Now().UnixMilli()
+	i = slices.IndexFunc(rows, func(r store.Waiting) bool {
+		return r.RunID == "" && r.Channel == cron.Channel && r.Content.Options.NotBefore > now
+	})
+	if i >= 0 {
+		at = time.UnixMilli(rows[i].Content.Options.NotBefore)
+	}
+	return i, at
 }
 
 // batches groups messages: those of one run stay together under its id; a held message that no turn has taken yet joins the one before it,

@@ -1,0 +1,256 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store/memory"
+)
+
+// operator is who makes the jobs of these tests.
+func operator() chat.Caller { return chat.Caller{Principal: "gateway"} }
+
+// states are the entries of a job's history as state, reason and number of slots, the oldest first.
+func (h *cronHouse) states(job string) []string {
+	h.t.Helper()
+	var out []string
+	for _, r := range h.runs(job) {
+		word := string(r.State)
+		if r.Reason != "" {
+			word += " " + string(r.Reason)
+		}
+		if r.SlotCount > 1 {
+			word += fmt.Sprintf(" x%d", r.SlotCount)
+		}
+		out = append(out, word)
+	}
+	return out
+}
+
+func (h *cronHouse) job(id string) cron.Job {
+	h.t.Helper()
+	j, err := h.jobs.Job(h.t.Context(), id, "")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return j
+}
+
+// after lets time go by, and everything that it sets off come to rest.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func once(id, text string, in time.Duration) cron.Job {
+	return cron.Job{ID: id, Schedule: cron.Spec{Kind: cron.KindAt, At: time.Now().Add(in)}, Payload: cron.Payload{Text: text}}
+}
+
+func TestARunThatWasClaimedAheadWaitsForItsMomentAfterATakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		a := openCron(t, st)
+		a.put(once("soon", "hello", 1200*time.Millisecond))
+		a.put(once("room", "hello", 1200*time.Millisecond), func(j *cron.Job) { j.Session = "session:room" })
+		synctest.Wait()
+		wantList(t, "claimed ahead", append(a.states("soon"), a.states("room")...), []string{"queued", "queued"})
+		a.close()
+		b := openCron(t, st)
+		sent := b.send("agent:main:room", "behind it")
+		after(500 * time.Millisecond)
+		wantList(t, "before its moment", append(b.states("soon"), b.states("room")...), []string{"queued", "queued"})
+		after(time.Minute)
+		for _, id := range []string{"soon", "room"} {
+			runs := b.runs(id)
+			if len(runs) != 1 || runs[0].State != cron.RunOK || !runs[0].StartedAt.Equal(runs[0].ScheduledFor) {
+				t.Errorf("the run: %+v", runs)
+			}
+		}
+		want(t, "the message behind it", b.end(sent).Outcome, chat.OutcomeAnswered)
+		wantList(t, "order in the room", b.runner.textsOf("agent:main:room"), []string{"hello", "behind it"})
+		b.close()
+	})
+}
+
+func TestAPausedJobDoesNotFireAndResumingCountsWhatPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 10_000 })
+		after(10*time.Second - time.Since(time.Now().Truncate(10*time.Second)) + 100*time.Millisecond)
+		wantList(t, "before", h.states("tick"), []string{"ok"})
+		if _, err := h.d.CronPause(t.Context(), "tick", "holidays", time.Time{}, operator()); err != nil {
+			t.Fatal(err)
+		}
+		after(35 * time.Second)
+		wantList(t, "while it is paused", h.states("tick"), []string{"ok"})
+		j, err := h.d.CronResume(t.Context(), "tick", operator())
+		if err != nil || j.Pause != nil || j.State.NextRunAt.Sub(time.Now()) > 10*time.Second {
+			t.Errorf("resumed: %+v (%v)", j, err)
+		}
+		wantList(t, "at once", h.states("tick"), []string{"ok", "skipped paused x3"})
+		after(10 * time.Second)
+		wantList(t, "then", h.states("tick"), []string{"ok", "skipped paused x3", "ok"})
+		again, err := h.d.CronResume(t.Context(), "tick", operator())
+		if err != nil || again.Revision != j.Revision {
+			t.Errorf("resumed again: %+v (%v)", again, err)
+		}
+		_, err = h.d.CronPause(t.Context(), "tick", "late", time.Now().Add(-time.Second), operator())
+		if err == nil {
+			t.Error("a pause that ends in the past was taken")
+		}
+		h.close()
+	})
+}
+
+func TestAPauseWithAnEndResumesByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 10_000 })
+		until := time.Now().Add(25 * time.Second)
+		if _, err := h.d.CronPause(t.Context(), "tick", "holidays", until, operator()); err != nil {
+			t.Fatal(err)
+		}
+		after(24 * time.Second)
+		wantList(t, "before the end", h.states("tick"), nil)
+		after(17 * time.Second)
+		list := h.states("tick")
+		if len(list) < 2 || !strings.HasPrefix(list[0], "skipped paused x2") || list[1] != "ok" {
+			t.Errorf("after the end: %q", list)
+		}
+		if j := h.job("tick"); j.Pause != nil || !j.MayFire() {
+			t.Errorf("the job: %+v", j)
+		}
+		h.close()
+	})
+}
+
+func TestABackfillRunsThePastSlotsOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.put(everySecond("tick", "sleep 2s"), func(j *cron.Job) { j.Schedule.EveryMs = 3_600_000 })
+		now := time.Now().Truncate(time.Hour)
+		p := cron.BackfillParams{ID: "tick", From: now.Add(-3 * time.Hour), To: now, MaxRuns: 10, DryRun: true}
+		fires, err := h.d.CronBackfill(t.Context(), p, operator())
+		if err != nil || len(fires) != 4 || len(h.runs("tick")) != 0 {
+			t.Fatalf("dry run: %v (%v), and the ledger has %d entries", fires, err, len(h.runs("tick")))
+		}
+		p.DryRun = false
+		if _, err = h.d.CronBackfill(t.Context(), p, operator()); err != nil {
+			t.Fatal(err)
+		}
+		after(time.Minute)
+		runs := h.runs("tick")
+		wantList(t, "ended", h.states("tick"), []string{"ok", "ok", "ok", "ok"})
+		for i, r := range runs {
+			if r.Trigger != cron.TriggerBackfill || (i > 0 && r.StartedAt.Before(runs[i-1].FinishedAt)) {
+				t.Errorf("run %d: %+v", i, r)
+			}
+		}
+		fires, err = h.d.CronBackfill(t.Context(), p, operator())
+		if err != nil || slices.ContainsFunc(fires, func(f cron.BackfillFire) bool { return !f.Exists }) || len(h.runs("tick")) != 4 {
+			t.Errorf("a second time: %v (%v)", fires, err)
+		}
+		for what, bad := range map[string]cron.BackfillParams{
+			"backwards": {ID: "tick", From: now, To: now.Add(-time.Hour), MaxRuns: 10}, "future": {ID: "tick", From: now, To: now.Add(time.Hour * 2), MaxRuns: 10},
+			"too many": {ID: "tick", From: now.Add(-100 * time.Hour), To: now, MaxRuns: 10}, "unknown job": {ID: "none", From: now.Add(-time.Hour), To: now, MaxRuns: 10},
+		} {
+			if _, err := h.d.CronBackfill(t.Context(), bad, operator()); err == nil {
+				t.Errorf("a backfill %s was taken", what)
+			}
+		}
+		want(t, "entries after refused ones", len(h.runs("tick")), 4)
+		h.close()
+	})
+}
+
+func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore(), lanes(1))
+		h.put(once("running", "sleep 1h", time.Second))
+		h.put(once("waiting", "hello", 2*time.Second))
+		after(3 * time.Second)
+		wantList(t, "before", append(h.states("running"), h.states("waiting")...), []string{"running", "queued"})
+		for _, id := range []string{"waiting", "running"} {
+			ids, err := h.d.CronCancel(t.Context(), "", id, "not needed", operator())
+			if err != nil || len(ids) != 1 {
+				t.Fatalf("cancelling %s: %v (%v)", id, ids, err)
+			}
+		}
+		after(100 * time.Millisecond)
+		wantList(t, "at once", append(h.states("running"), h.states("waiting")...), []string{"cancelled stopped", "cancelled stopped"})
+		h.put(once("failing", "fail", time.Second))
+		after(1500 * time.Millisecond)
+		wantList(t, "waits for its next attempt", h.states("failing"), []string{"retrying"})
+		if _, err := h.d.CronCancel(t.Context(), h.runs("failing")[0].ID, "", "", operator()); err != nil {
+			t.Fatal(err)
+		}
+		after(10 * time.Minute)
+		wantList(t, "ten minutes later", append(h.states("running"), append(h.states("waiting"), h.states("failing")...)...),
+			[]string{"cancelled stopped", "cancelled stopped", "cancelled stopped"})
+		ids, err := h.d.CronCancel(t.Context(), "", "failing", "", operator())
+		if err != nil || len(ids) != 0 {
+			t.Errorf("cancelling a job that rests: %v (%v)", ids, err)
+		}
+		if _, err := h.d.CronCancel(t.Context(), "schedule:none:1", "", "", operator()); err == nil {
+			t.Error("an unknown run was cancelled")
+		}
+		h.close()
+	})
+}
+
+func TestRunNowTellsTheTruthAndLeavesThePlanAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.put(once("tomorrow", "sleep 5s", 24*time.Hour), func(j *cron.Job) { j.DeleteAfter = true })
+		planned := h.job("tomorrow").State.NextRunAt
+		run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunForce, operator())
+		if err != nil || reason != "" || run == "" {
+			t.Fatalf("the first: %q %q (%v)", run, reason, err)
+		}
+		after(time.Second)
+		if run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunForce, operator()); run != "" || reason != "already-running" || err != nil {
+			t.Errorf("the second: %q %q (%v)", run, reason, err)
+		}
+		after(10 * time.Second)
+		if run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunDue, operator()); run != "" || reason != "not-due" || err != nil {
+			t.Errorf("mode due: %q %q (%v)", run, reason, err)
+		}
+		want(t, "entries", len(h.runs("tomorrow")), 1)
+		want(t, "plan", h.job("tomorrow").State.NextRunAt, planned)
+		after(25 * time.Hour)
+		wantList(t, "the reminder itself", h.states("tomorrow"), []string{"ok", "ok"})
+		if _, err := h.jobs.Job(t.Context(), "tomorrow", ""); err == nil {
+			t.Error("the job is there after its run")
+		}
+		h.close()
+	})
+}
+
+func TestAnEditWhileARunRunsIsKeptAndAnEarlierPlanDoesNotComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, memory.New(memory.Config{}))
+		h.put(everySecond("tick", "sleep 10s"), func(j *cron.Job) { j.Schedule.EveryMs = 60_000 })
+		after(61 * time.Second)
+		wantList(t, "before", h.states("tick"), []string{"running"})
+		j, err := h.d.CronUpdate(t.Context(), "tick", cron.Members{"schedule": []byte(`{"kind":"every","everyMs":3600000}`)}, "", operator())
+		if err != nil {
+			t.Fatal(err)
+		}
+		after(time.Minute)
+		got := h.job("tick")
+		want(t, "revision", got.Revision, j.Revision)
+		want(t, "plan", got.State.NextRunAt.UnixMilli(), j.State.NextRunAt.UnixMilli())
+		want(t, "runs", got.State.RunCount, 1)
+		if err := h.d.CronRemove(t.Context(), "tick", false, operator()); err != nil {
+			t.Fatal(err)
+		}
+		wantList(t, "history after the removal", h.states("tick"), []string{"ok"})
+		h.close()
+	})
+}

@@ -1,0 +1,233 @@
+package teste2e
+
+import (
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// cronLease is how soon another process takes over what a killed one held, in the scenarios of this file.
+const cronLease = 3 * time.Second
+
+// cronConfig is a gateway whose agent does what the text of a job says, without limits that a test would meet.
+const cronConfig = `
+cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}
+agents:
+  main: {runner: echo, script: true}
+limits: {chat: 0, requests: 0, cron_writes: 0}
+drain_timeout: 2s
+`
+
+// connect dials a gateway with its own token; the connection ends with the test or with the process.
+func connect(tb testing.TB, g *Gateway) *Client {
+	tb.Helper()
+	c, err := Dial(g.URL(), g.Token(), nil)
+	if err != nil {
+		tb.Fatalf("connecting: %v\n%s", err, g.Output())
+	}
+	tb.Cleanup(c.Close)
+	return c
+}
+
+// jobView is a job as the protocol shows it.
+type jobView struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Enabled bool   `json:"enabled"`
+	Invalid string `json:"invalid"`
+	State   struct {
+		NextRunAtMs int64 `json:"nextRunAtMs"`
+	} `json:"state"`
+}
+
+// addJob makes a job; members replace those of the usual one.
+func addJob(tb testing.TB, c *Client, name string, schedule, members map[string]any) jobView {
+	tb.Helper()
+	var j jobView
+	if err := c.Into(&j, "cron.add", jobParams(name, schedule, members)); err != nil {
+		tb.Fatalf("making the job %s: %v", name, err)
+	}
+	return j
+}
+
+func jobParams(name string, schedule, members map[string]any) map[string]any {
+	p := map[string]any{
+		"name": name, "schedule": schedule, "sessionTarget": "isolated", "wakeMode": "now", "extended": true,
+		"payload": map[string]any{"kind": "agentTurn", "message": "work of " + name},
+	}
+	for k, v := range members {
+		p[k] = v
+	}
+	return p
+}
+
+func every(d time.Duration) map[string]any {
+	return map[string]any{"kind": "every", "everyMs": d.Milliseconds()}
+}
+
+func at(t time.Time) map[string]any {
+	return map[string]any{"kind": "at", "at": t.UTC().Format(time.RFC3339Nano)}
+}
+
+func saying(text string) map[string]any {
+	return map[string]any{"payload": map[string]any{"kind": "agentTurn", "message": text}}
+}
+
+// writable opens the database for changes from outside, past every gateway.
+func writable(tb testing.TB, g *Gateway, url string) *sql.DB {
+	tb.Helper()
+	driver, dsn := "pgx", url
+	if url == "" {
+		driver, dsn = "sqlite", "file:"+g.SQLite()+"?_pragma=busy_timeout(5000)"
+	}
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// execute changes rows and returns how many.
+func execute(tb testing.TB, db *sql.DB, query string) int64 {
+	tb.Helper()
+	r, err := db.ExecContext(tb.Context(), query)
+	if err != nil {
+		tb.Fatalf("%s: %v", query, err)
+	}
+	n, err := r.RowsAffected()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+// unfinished counts entries of the ledger that are not over.
+const unfinished = "SELECT count(*) FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying')"
+
+// retire lets nothing fire any more, past every gateway so that the plan of each job stays as it was left, and waits for the end of what runs.
+func retire(tb *testing.T, g *Gateway, o *Oracle, database string) {
+	tb.Helper()
+	execute(tb, writable(tb, g, database), "UPDATE cron_jobs SET enabled = (1 = 0) WHERE owner <> 'system'")
+	eventually(tb, "every run has ended", time.Minute, func() bool { return o.Count(unfinished) == 0 })
+}
+
+// ledgerEntry is a row of the ledger: slots from, from+interval ... until.
+type ledgerEntry struct {
+	job, trigger, state   string
+	from, until, n        int64
+	startedAt, finishedAt int64
+}
+
+func (o *Oracle) ledger() map[string][]ledgerEntry {
+	o.tb.Helper()
+	out := map[string][]ledgerEntry{}
+	for _, line := range o.Rows(`SELECT job_id, trigger, state, scheduled_for, coalesce(slot_until, scheduled_for), slot_count, coalesce(started_at, 0),
+		coalesce(finished_at, 0) FROM cron_run_logs WHERE trigger IN ('schedule', 'catchup') AND owner <> 'system' ORDER BY job_id, scheduled_for`) {
+		f := strings.Split(line, "|")
+		e := ledgerEntry{job: f[0], trigger: f[1], state: f[2]}
+		for i, to := range []*int64{&e.from, &e.until, &e.n, &e.startedAt, &e.finishedAt} {
+			var err error
+			if *to, err = strconv.ParseInt(f[3+i], 10, 64); err != nil {
+				o.tb.Fatalf("%s: %v", line, err)
+			}
+		}
+		out[e.job] = append(out[e.job], e)
+	}
+	return out
+}
+
+// census is what the ledger says about recurring jobs.
+type census struct {
+	slots, rows, lost, doubled int
+	states                     map[string]int
+	// late are the delays of starts behind their slots in milliseconds, of runs of the trigger schedule.
+	late []int64
+}
+
+// countSlots enumerates the grid of every recurring job that a test made, from its first fire to the one that is planned now, and compares it with the
+// ledger: every slot has to be in one entry, and in one only.
+func countSlots(t testing.TB, o *Oracle, interval time.Duration, first map[string]int64) census {
+	t.Helper()
+	c := census{states: map[string]int{}}
+	ledger, step := o.ledger(), interval.Milliseconds()
+	plan := map[string]int64{}
+	for _, line := range o.Rows("SELECT id, coalesce(next_slot, 0) FROM cron_jobs") {
+		id, slot, _ := strings.Cut(line, "|")
+		plan[id], _ = strconv.ParseInt(slot, 10, 64)
+	}
+	for id, want := range first {
+		if plan[id] == 0 {
+			t.Errorf("job %s has no plan", id)
+			continue
+		}
+		for _, e := range ledger[id] {
+			c.rows++
+			c.states[e.state]++
+			if (e.until-e.from)/step+1 != e.n || (e.until-e.from)%step != 0 {
+				t.Errorf("an entry of job %s stands for %d slots from %d to %d", id, e.n, e.from, e.until)
+			}
+			switch {
+			case e.from > want:
+				c.lost += int((e.from - want) / step)
+			case e.from < want:
+				c.doubled++
+			}
+			if e.trigger == "schedule" && e.startedAt > 0 {
+				c.late = append(c.late, e.startedAt-e.from)
+			}
+			want = e.until + step
+		}
+		if plan[id] > want {
+			c.lost += int((plan[id] - want) / step)
+		}
+		c.slots += int((plan[id] - first[id]) / step)
+	}
+	return c
+}
+
+// check fails the test when the census found a hole or a double.
+func (c census) check(t testing.TB) {
+	t.Helper()
+	if c.lost+c.doubled > 0 || c.slots == 0 {
+		t.Errorf("of %d slots %d are lost and %d doubled", c.slots, c.lost, c.doubled)
+	}
+}
+
+func (c census) String() string {
+	return fmt.Sprintf("%d slots in %d entries: %v; lost %d, doubled %d; late p50 %d ms, p99 %d ms", c.slots, c.rows, c.states, c.lost, c.doubled,
+		percentile(c.late, 50), percentile(c.late, 99))
+}
+
+// refusal is the refusal that a call met; any other end fails the test.
+func refusal(t testing.TB, err error) *WireError {
+	t.Helper()
+	var r *WireError
+	if !errors.As(err, &r) {
+		t.Fatalf("want a refusal, got %v", err)
+	}
+	return r
+}
+
+func decodeInto[T any](t testing.TB, raw json.RawMessage) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("decoding %s: %v", raw, err)
+	}
+	return v
+}
+
+func percentile(list []int64, p int) int64 {
+	if len(list) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
+}
