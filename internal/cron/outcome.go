@@ -3,6 +3,8 @@ package cron
 import (
 	"fmt"
 	"time"
+
+	"laneway/internal/chat"
 )
 
 // Told is what people are to hear about a run that is over.
@@ -33,7 +35,7 @@ func (j Job) After(r Run, now time.Time) (*Job, Told) {
 	case RunError, RunInterrupted:
 		j.State.ErrorCount++
 		j.State.ConsecutiveErrors++
-		told = j.failed(now)
+		told = j.failed(r, now)
 	case RunQueued, RunRunning, RunRetrying, RunSkipped, RunMissed, RunCancelled:
 	}
 	return &j, told
@@ -48,7 +50,7 @@ func (j *Job) succeeded(now time.Time) Told {
 	return told
 }
 
-func (j *Job) failed(now time.Time) Told {
+func (j *Job) failed(r Run, now time.Time) Told {
 	if j.PauseAfter > 0 && j.State.ConsecutiveErrors >= j.PauseAfter && j.Owner != SystemOwner {
 		j.Enabled, j.AutoDisabled = false, true
 		j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
@@ -59,7 +61,7 @@ func (j *Job) failed(now time.Time) Told {
 	if wait == 0 {
 		wait = DefaultAlertWait
 	}
-	if j.Alert.Off || j.State.ConsecutiveErrors < j.alertAfter() {
+	if j.Alert.Off || (j.State.ConsecutiveErrors < j.alertAfter() && !j.onlyChance(r)) {
 		return TellNothing
 	}
 	if !j.State.LastAlertAt.IsZero() && now.Sub(j.State.LastAlertAt) < wait {
@@ -67,6 +69,12 @@ func (j *Job) failed(now time.Time) Told {
 	}
 	j.State.LastAlertAt = now
 	return TellFailing
+}
+
+// onlyChance tells a failure that no later run makes good, and that nobody has been told of by the delivery of the run: of a job that fires once, or of
+// one that ends the process that runs it.
+func (j Job) onlyChance(r Run) bool {
+	return r.Delivery == DeliveryNotRequested && r.Trigger.Planned() && (j.Schedule.Kind == KindAt || r.ErrorClass == string(chat.FailDead))
 }
 
 func (j Job) alertAfter() int {
@@ -80,6 +88,9 @@ func (j Job) alertAfter() int {
 func (t Told) Sentence(j Job) string {
 	switch t {
 	case TellFailing:
+		if j.State.ConsecutiveErrors == 1 {
+			return fmt.Sprintf("The job %q has failed: %s", j.Name, j.State.LastError)
+		}
 		return fmt.Sprintf("The job %q has failed %d times in a row: %s", j.Name, j.State.ConsecutiveErrors, j.State.LastError)
 	case TellRecover:
 		return fmt.Sprintf("The job %q works again.", j.Name)

@@ -198,6 +198,9 @@ func (c census) check(t testing.TB) {
 	if c.lost+c.doubled > 0 || c.slots == 0 {
 		t.Errorf("of %d slots %d are lost and %d doubled", c.slots, c.lost, c.doubled)
 	}
+	if early := percentile(c.late, 0); early < 0 {
+		t.Errorf("a run began %d ms before its slot", -early)
+	}
 }
 
 func (c census) String() string {

@@ -1,0 +1,66 @@
+package cron
+
+import (
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// endedRun is how a run ended, as far as its job looks at it.
+type endedRun struct {
+	state    RunState
+	class    string
+	delivery DeliveryStatus
+	trigger  Trigger
+}
+
+func TestPeopleAreToldOfFailuresThatNothingMakesGood(t *testing.T) {
+	t.Parallel()
+	bad := endedRun{state: RunError, class: "timeout", delivery: DeliveryNotRequested, trigger: TriggerSchedule}
+	dead := endedRun{state: RunInterrupted, class: string(chat.FailDead), delivery: DeliveryNotRequested, trigger: TriggerSchedule}
+	well := endedRun{state: RunOK, delivery: DeliveryNotRequested, trigger: TriggerSchedule}
+	noticed, byHand := bad, bad
+	noticed.delivery, byHand.trigger = DeliveryNot, TriggerManual
+	for name, tt := range map[string]struct {
+		kind Kind
+		off  bool
+		runs []endedRun
+		want []Told
+	}{
+		"a recurring job after two failures in a row":       {KindEvery, false, []endedRun{bad, bad, bad}, []Told{TellNothing, TellFailing, TellNothing}},
+		"and when it works again":                           {KindEvery, false, []endedRun{bad, bad, well, well}, []Told{TellNothing, TellFailing, TellRecover, TellNothing}},
+		"a reminder at once":                                {KindAt, false, []endedRun{bad}, []Told{TellFailing}},
+		"a reminder whose notice was delivered instead":     {KindAt, false, []endedRun{noticed}, []Told{TellNothing}},
+		"a reminder that somebody ran by hand, who sees it": {KindAt, false, []endedRun{byHand}, []Told{TellNothing}},
+		"a run that ends its process at once":               {KindEvery, false, []endedRun{dead, well}, []Told{TellFailing, TellNothing}},
+		"nobody who switched it off":                        {KindAt, true, []endedRun{bad}, []Told{TellNothing}},
+		"when the job is switched off":                      {KindEvery, false, []endedRun{bad, bad, bad, bad}, []Told{TellNothing, TellFailing, TellNothing, TellDisabled}},
+	} {
+		j := Job{ID: "j", Name: "digest", Schedule: Spec{Kind: tt.kind}, Alert: Alert{Off: tt.off}, PauseAfter: 4, Enabled: true}
+		now := time.UnixMilli(1_700_000_000_000)
+		for i, r := range tt.runs {
+			next, told := j.After(Run{State: r.state, ErrorClass: r.class, Error: "broken", Delivery: r.delivery, Trigger: r.trigger}, now)
+			if told != tt.want[i] {
+				t.Errorf("%s: run %d tells %q, want %q", name, i+1, told, tt.want[i])
+			}
+			j = *next
+			now = now.Add(time.Minute)
+		}
+		if len(tt.runs) == 4 && tt.want[3] == TellDisabled && (j.Enabled || !j.AutoDisabled || !j.State.NextRunAt.IsZero()) {
+			t.Errorf("%s: %+v", name, j)
+		}
+	}
+}
+
+func TestAFailureIsToldInOneSentence(t *testing.T) {
+	t.Parallel()
+	j := Job{Name: "digest", State: JobState{ConsecutiveErrors: 1, LastError: "the answer took too long"}}
+	if got, want := TellFailing.Sentence(j), `The job "digest" has failed: the answer took too long`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	j.State.ConsecutiveErrors = 3
+	if got, want := TellFailing.Sentence(j), `The job "digest" has failed 3 times in a row: the answer took too long`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

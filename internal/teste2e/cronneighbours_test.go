@@ -1,0 +1,249 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// neighbours are jobs that fire each second beside one that is up to no good.
+func neighbours(t *testing.T, c *Client, n int) map[string]int64 {
+	t.Helper()
+	first := map[string]int64{}
+	for i := range n {
+		j := addJob(t, c, fmt.Sprintf("neighbour %d", i), every(time.Second), nil)
+		first[j.ID] = j.State.NextRunAtMs
+	}
+	return first
+}
+
+// unharmed ends a scenario: every slot of the neighbours ran, in time and well.
+func unharmed(t *testing.T, g *Gateway, database string, first map[string]int64) census {
+	t.Helper()
+	o := OpenOracle(t, g, database)
+	retire(t, g, o, database)
+	found := countSlots(t, o, time.Second, first)
+	found.check(t)
+	if found.states["ok"] != found.rows {
+		t.Errorf("the neighbours ended %v", found.states)
+	}
+	o.Check(cronLease)
+	return found
+}
+
+// TestAJobThatHangsCostsOneSlotUntilItsTimeout keeps one of two slots of the lane busy for as long as jobs may.
+func TestAJobThatHangsCostsOneSlotUntilItsTimeout(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig+"lanes: {cron: 2}\n")
+		g.Start()
+		c := connect(t, g)
+		hanging := addJob(t, c, "hanging", at(time.Now().Add(time.Second)), map[string]any{
+			"payload": map[string]any{"kind": "agentTurn", "message": "hang"}, "timeoutSeconds": 6, "retry": map[string]any{"maxRetries": 0},
+		})
+		first := neighbours(t, c, 2)
+		o := OpenOracle(t, g, database)
+		query := "SELECT state, error_class, finished_at - started_at FROM cron_run_logs WHERE job_id = '" + hanging.ID + "' AND state <> 'queued'"
+		eventually(t, "it hangs", 5*time.Second, func() bool { return len(o.Rows(query)) == 1 })
+		eventually(t, "its timeout has ended it", 15*time.Second, func() bool { return strings.HasPrefix(strings.Join(o.Rows(query), ""), "error|timeout|") })
+		found := unharmed(t, g, database, first)
+		t.Logf("it ended as %v; neighbours: %s", o.Rows(query), found)
+	})
+}
+
+// TestAJobWhoseRowIsBrokenIsShownAndDisturbsNobody spoils rows behind the back of the gateway.
+func TestAJobWhoseRowIsBrokenIsShownAndDisturbsNobody(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c := connect(t, g)
+		db := writable(t, g, database)
+		broken := map[string]string{}
+		for i, spoiled := range []string{`schedule = '{"kind":"weekly"}'`, `schedule = '{'`, `payload = '[]'`, `payload = '{"kind":"unknown"}'`, `policy = 'x'`} {
+			j := addJob(t, c, fmt.Sprintf("broken %d", i), every(time.Second), nil)
+			if n := execute(t, db, "UPDATE cron_jobs SET "+spoiled+" WHERE id = '"+j.ID+"'"); n != 1 {
+				t.Fatalf("%d rows spoiled", n)
+			}
+			broken[j.ID] = spoiled
+		}
+		first := neighbours(t, c, 3)
+		invalid := func() (n int) {
+			var page struct{ Jobs []jobView }
+			if err := c.Into(&page, "cron.list", map[string]any{"includeDisabled": true, "extended": true}); err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range page.Jobs {
+				if broken[j.ID] != "" && j.Invalid != "" && strings.HasPrefix(j.Name, "broken") {
+					n++
+				}
+			}
+			if len(page.Jobs) != len(broken)+len(first) {
+				t.Fatalf("%d jobs are listed, want %d", len(page.Jobs), len(broken)+len(first))
+			}
+			return n
+		}
+		eventually(t, "all broken jobs are shown as such", 10*time.Second, func() bool { return invalid() == len(broken) })
+		pause(3 * time.Second)
+		for id := range broken {
+			var j jobView
+			if err := c.Into(&j, "cron.get", map[string]any{"id": id, "extended": true}); err != nil || j.Invalid == "" {
+				t.Errorf("%s: %+v, %v", broken[id], j, err)
+			}
+			if err := c.Into(&struct{}{}, "cron.remove", map[string]any{"id": id}); err != nil {
+				t.Errorf("%s cannot be removed: %v", broken[id], err)
+			}
+		}
+		t.Logf("neighbours: %s", unharmed(t, g, database, first))
+	})
+}
+
+// TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsTold has an agent that kills the gateway that runs it.
+func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsTold(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		script := filepath.Join(t.TempDir(), "killer.sh")
+		if err := os.WriteFile(script, []byte("#!/bin/sh\nkill -9 $PPID\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		g := Install(t, database, strings.Replace(cronConfig, "agents:", "agents:\n  killer: {runner: command, command: ["+script+"]}", 1))
+		g.Start()
+		c := connect(t, g)
+		first := neighbours(t, c, 2)
+		poison := addJob(t, c, "poison", at(time.Now().Add(1500*time.Millisecond)), map[string]any{
+			"agentId": "killer", "delivery": map[string]any{"mode": "announce", "channel": "last"},
+		})
+		for i := range 3 {
+			if took, _ := g.WaitExit(cronLease + 20*time.Second); took > 0 {
+				t.Logf("crash %d after %s", i+1, took.Round(time.Millisecond))
+			}
+			g.Start()
+		}
+		o := OpenOracle(t, g, database)
+		eventually(t, "the job is given up", cronLease+20*time.Second, func() bool {
+			return o.Count("SELECT count(*) FROM cron_run_logs WHERE job_id = '"+poison.ID+"' AND state = 'interrupted'") == 1
+		})
+		eventually(t, "its owner is told", 10*time.Second, func() bool {
+			return o.Count("SELECT count(*) FROM transcript WHERE session_key = 'agent:killer:main' AND content LIKE '%poison%failed%'") == 1
+		})
+		pause(2 * time.Second)
+		g.Signal(syscall.Signal(0)) // it lives
+		retire(t, g, o, database)
+		found := countSlots(t, o, time.Second, first)
+		found.check(t)
+		o.Check(cronLease)
+		t.Logf("neighbours: %s", found)
+	})
+}
+
+// TestTenThousandJobsMadeAndRemovedDelayNobody makes and removes jobs as fast as the gateway takes them.
+func TestTenThousandJobsMadeAndRemovedDelayNobody(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		jobs, workers := number(t, "LANEWAY_TEST_RAPID_JOBS", 2000), 8
+		g := Install(t, database, cronConfig)
+		g.Start()
+		first := neighbours(t, connect(t, g), 5)
+		var next atomic.Int64
+		var group sync.WaitGroup
+		began := time.Now()
+		for range workers {
+			c := connect(t, g)
+			group.Go(func() {
+				for i := next.Add(1); i <= int64(jobs); i = next.Add(1) {
+					var j jobView
+					if err := c.Into(&j, "cron.add", jobParams(fmt.Sprintf("rapid %d", i), every(time.Hour), nil)); err != nil {
+						t.Errorf("making job %d: %v", i, err)
+						return
+					}
+					if err := c.Into(&struct{}{}, "cron.remove", map[string]any{"id": j.ID}); err != nil {
+						t.Errorf("removing job %d: %v", i, err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		took := time.Since(began)
+		o := OpenOracle(t, g, database)
+		if n := o.Count("SELECT count(*) FROM cron_jobs WHERE name LIKE 'rapid%'"); n != 0 {
+			t.Errorf("%d jobs are left", n)
+		}
+		t.Logf("%d jobs made and removed in %s (%.0f/s); neighbours: %s", jobs, took.Round(time.Millisecond), float64(jobs)/took.Seconds(), unharmed(t, g, database, first))
+	})
+}
+
+// TestAStartWithinTheSecondOfASlotFiresItOnce starts the process again and again, by kill and by drain, while jobs fire each second.
+func TestAStartWithinTheSecondOfASlotFiresItOnce(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		starts := number(t, "LANEWAY_TEST_CRON_STARTS", 20)
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c := connect(t, g)
+		first := neighbours(t, c, 3)
+		second := addJob(t, c, "on the second", map[string]any{"kind": "cron", "expr": "* * * * * *", "tz": "UTC"}, nil)
+		first[second.ID] = second.State.NextRunAtMs
+		c.Close()
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		dice := rand.New(rand.NewPCG(seed, 1))
+		for i := range starts {
+			pause(time.Duration(dice.IntN(900)) * time.Millisecond)
+			if i%2 == 0 {
+				g.Kill()
+			} else {
+				g.Signal(syscall.SIGTERM)
+				g.WaitExit(10 * time.Second)
+			}
+			now := time.Now()
+			pause(now.Truncate(time.Second).Add(time.Second + time.Duration(dice.IntN(300)-150)*time.Millisecond).Sub(now))
+			g.Start()
+		}
+		eventually(t, "the gateway is ready", 10*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == 200 })
+		pause(cronLease + time.Second)
+		o := OpenOracle(t, g, database)
+		retire(t, g, o, database)
+		found := countSlots(t, o, time.Second, first)
+		found.check(t)
+		o.Check(cronLease)
+		t.Logf("%d starts: %s", starts, found)
+	})
+}
+
+// TestReadsNeverMoveThePlan lists, previews and counts while jobs are due and nothing claims them.
+func TestReadsNeverMoveThePlan(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig+"cron: {enabled: false}\n")
+		g.Start()
+		c := connect(t, g)
+		j := addJob(t, c, "due", every(time.Second), nil)
+		o := OpenOracle(t, g, database)
+		eventually(t, "the job is due", 5*time.Second, func() bool { return time.Now().UnixMilli() > j.State.NextRunAtMs+1000 })
+		before := o.Rows("SELECT * FROM cron_jobs ORDER BY id")
+		for range number(t, "LANEWAY_TEST_READS", 1000) / 10 {
+			for _, call := range []struct {
+				method string
+				params map[string]any
+			}{
+				{"cron.list", map[string]any{"extended": true}}, {"cron.list", map[string]any{"sortBy": "nextRunAtMs", "includeSystem": true}},
+				{"cron.status", nil}, {"cron.get", map[string]any{"id": j.ID}}, {"cron.preview", map[string]any{"id": j.ID, "count": 5}},
+				{"cron.runs", map[string]any{"id": j.ID}}, {"scheduler.status", nil}, {"status", nil}, {"cron.preview", map[string]any{"schedule": every(time.Minute)}}, {"health", nil},
+			} {
+				var got json.RawMessage
+				if err := c.Into(&got, call.method, call.params); err != nil {
+					t.Fatalf("%s: %v", call.method, err)
+				}
+			}
+		}
+		if after := o.Rows("SELECT * FROM cron_jobs ORDER BY id"); strings.Join(after, "\n") != strings.Join(before, "\n") {
+			t.Errorf("reading has changed jobs:\n%s\nwere\n%s", after, before)
+		}
+		if n := o.Count("SELECT count(*) FROM cron_run_logs"); n != 0 {
+			t.Errorf("reading has made %d entries", n)
+		}
+	})
+}
