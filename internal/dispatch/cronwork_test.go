@@ -90,7 +90,7 @@ func TestAPausedJobDoesNotFireAndResumingCountsWhatPassed(t *testing.T) {
 		after(35 * time.Second)
 		wantList(t, "while it is paused", h.states("tick"), []string{"ok"})
 		j, err := h.d.CronResume(t.Context(), "tick", operator())
-		if err != nil || j.Pause != nil || j.State.NextRunAt.Sub(time.Now()) > 10*time.Second {
+		if err != nil || j.Pause != nil || time.Until(j.State.NextRunAt) > 10*time.Second {
 			t.Errorf("resumed: %+v (%v)", j, err)
 		}
 		wantList(t, "at once", h.states("tick"), []string{"ok", "skipped paused x3"})

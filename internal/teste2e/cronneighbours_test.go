@@ -229,9 +229,16 @@ func TestReadsNeverMoveThePlan(t *testing.T) {
 				method string
 				params map[string]any
 			}{
-				{"cron.list", map[string]any{"extended": true}}, {"cron.list", map[string]any{"sortBy": "nextRunAtMs", "includeSystem": true}},
-				{"cron.status", nil}, {"cron.get", map[string]any{"id": j.ID}}, {"cron.preview", map[string]any{"id": j.ID, "count": 5}},
-				{"cron.runs", map[string]any{"id": j.ID}}, {"scheduler.status", nil}, {"status", nil}, {"cron.preview", map[string]any{"schedule": every(time.Minute)}}, {"health", nil},
+				{"cron.list", map[string]any{"extended": true}},
+				{"cron.list", map[string]any{"sortBy": "nextRunAtMs", "includeSystem": true}},
+				{"cron.status", nil},
+				{"cron.get", map[string]any{"id": j.ID}},
+				{"cron.preview", map[string]any{"id": j.ID, "count": 5}},
+				{"cron.runs", map[string]any{"id": j.ID}},
+				{"scheduler.status", nil},
+				{"status", nil},
+				{"cron.preview", map[string]any{"schedule": every(time.Minute)}},
+				{"health", nil},
 			} {
 				var got json.RawMessage
 				if err := c.Into(&got, call.method, call.params); err != nil {

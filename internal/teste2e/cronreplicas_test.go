@@ -3,6 +3,7 @@ package teste2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,7 +16,7 @@ import (
 func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, replicas := range []int{2, 3} {
-		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+		t.Run(strconv.Itoa(replicas), func(t *testing.T) {
 			t.Parallel()
 			jobs, kills := number(t, "LANEWAY_TEST_REPLICA_JOBS", 60), number(t, "LANEWAY_TEST_REPLICA_KILLS", 6)
 			database := testpg.DB(t)

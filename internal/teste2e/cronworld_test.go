@@ -2,9 +2,8 @@ package teste2e
 
 import (
 	"database/sql"
-	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,9 +60,7 @@ func jobParams(name string, schedule, members map[string]any) map[string]any {
 		"name": name, "schedule": schedule, "sessionTarget": "isolated", "wakeMode": "now", "extended": true,
 		"payload": map[string]any{"kind": "agentTurn", "message": "work of " + name},
 	}
-	for k, v := range members {
-		p[k] = v
-	}
+	maps.Copy(p, members)
 	return p
 }
 
@@ -206,25 +203,6 @@ func (c census) check(t testing.TB) {
 func (c census) String() string {
 	return fmt.Sprintf("%d slots in %d entries: %v; lost %d, doubled %d; late p50 %d ms, p99 %d ms", c.slots, c.rows, c.states, c.lost, c.doubled,
 		percentile(c.late, 50), percentile(c.late, 99))
-}
-
-// refusal is the refusal that a call met; any other end fails the test.
-func refusal(t testing.TB, err error) *WireError {
-	t.Helper()
-	var r *WireError
-	if !errors.As(err, &r) {
-		t.Fatalf("want a refusal, got %v", err)
-	}
-	return r
-}
-
-func decodeInto[T any](t testing.TB, raw json.RawMessage) T {
-	t.Helper()
-	var v T
-	if err := json.Unmarshal(raw, &v); err != nil {
-		t.Fatalf("decoding %s: %v", raw, err)
-	}
-	return v
 }
 
 func percentile(list []int64, p int) int64 {
