@@ -9,6 +9,8 @@ type Caller struct {
 	Scopes []string
 	// Own restricts the caller to sessions that it made.
 	Own bool
+	// Peer is the address that the call came from and RequestID the id that it had there, for the log of changes.
+	Peer, RequestID string
 }
 
 // ChangedBy is who changes something, for the log of changes. Nothing of it gives a right.

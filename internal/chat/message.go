@@ -114,6 +114,8 @@ type Message struct {
 	Lane string
 	// Principal is the credential or chat user that sent it. It owns the session if the session is new.
 	Principal string
+	// Own restricts it to a session of that principal: the store refuses one that is somebody else's.
+	Own bool
 	// Scope is the most that the sender may do: `operator.read`, `operator.write` or `operator.admin`. Only chat commands ask for it.
 	Scope string
 	// BotName is the name under which the channel's bot is mentioned; "" = every mention means us.

@@ -86,9 +86,7 @@ type Changed struct {
 }
 
 // Audit is one row of the audit log, written in the transaction of the change.
-type Audit struct {
-	Who, Verb, Object, Before, After, Peer, RequestID string
-}
+type Audit = chat.Audit
 
 // JobFilter of Jobs. Zero fields do not restrict.
 type JobFilter struct {

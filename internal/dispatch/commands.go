@@ -21,6 +21,11 @@ const (
 // runCommand records a command, executes it and answers it. It takes no slot and no place in the queue; a repeated one is not
 // executed again.
 func (d *Dispatcher) runCommand(ctx context.Context, m chat.Message, cmd command.Command, name, args string) (chat.Receipt, error) {
+	if m.Own { // an urgent one does not wait for the store's word about its record
+		if err := d.mayUse(ctx, m.Session, m.Principal); err != nil {
+			return chat.Receipt{}, err
+		}
+	}
 	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, AcceptedAt: time.Now(), State: store.StateDone, Outcome: chat.OutcomeAnswered, Command: true}
 	rec := make(chan recorded, 1)
 	d.small.Go(func() { rec <- d.record(context.WithoutCancel(ctx), m) })
@@ -60,7 +65,7 @@ type recorded struct {
 func (d *Dispatcher) record(ctx context.Context, m chat.Message) recorded {
 	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, errors.New("recording the command took too long"))
 	defer cancel()
-	acc, err := d.store.Accept(ctx, store.AcceptParams{Node: d.NodeID(), Message: m, Unqueued: true, Offset: d.offset(m)})
+	acc, err := d.store.Accept(ctx, store.AcceptParams{Node: d.NodeID(), Message: m, Unqueued: true, Offset: d.offset(m), Own: m.Own})
 	if err != nil {
 		d.log.WarnContext(ctx, "a command was not recorded", "session", m.Session.String(), "err", err)
 	}
@@ -154,7 +159,7 @@ func (a actions) StopAll(ctx context.Context, c command.Call) (command.StopRepor
 
 // NewSession is /new.
 func (a actions) NewSession(ctx context.Context, c command.Call) error {
-	_, err := a.d.Reset(ctx, c.Session, c.Principal, c.Principal)
+	_, err := a.d.Reset(ctx, c.Session, chat.Caller{Principal: c.Principal}, nil)
 	return err
 }
 

@@ -71,7 +71,7 @@ func (d *Dispatcher) fires(j cron.Job, now time.Time) error {
 
 // change is what all edits of one job share.
 func (d *Dispatcher) change(ctx context.Context, id, verb string, by chat.Caller, f func(old cron.Job, now time.Time) (*cron.Job, error)) (cron.Job, error) {
-	return d.changeWith(ctx, cron.ChangeParams{ID: id, Visible: visible(by), Change: f, Audit: audit(by, verb, id)})
+	return d.changeWith(ctx, cron.ChangeParams{ID: id, Visible: visible(by), Change: f, Audit: by.Audit(verb, id)})
 }
 
 func (d *Dispatcher) changeWith(ctx context.Context, p cron.ChangeParams) (cron.Job, error) {
@@ -150,7 +150,7 @@ func (d *Dispatcher) stillPlanned(j *cron.Job, slot time.Time) bool {
 func (d *Dispatcher) CronRemove(ctx context.Context, id string, cancelRunning bool, by chat.Caller) error {
 	_, err := d.changeWith(ctx, cron.ChangeParams{
 		ID: id, Visible: visible(by), CancelActive: cancelRunning, CancelReason: cron.ReasonRemoved, By: joinBy(string(cron.ReasonRemoved), by.Principal),
-		Audit: audit(by, "cron.remove", id),
+		Audit: by.Audit("cron.remove", id),
 		Change: func(old cron.Job, _ time.Time) (*cron.Job, error) {
 			if old.Owner == cron.SystemOwner {
 				return nil, chat.Errorf(chat.CodeForbidden, "built-in jobs cannot be removed, only paused")
@@ -180,7 +180,7 @@ func (d *Dispatcher) CronPause(ctx context.Context, id, note string, until time.
 
 // CronResume ends a pause: the next fire is computed from now, and the slots that passed are one entry of the ledger.
 func (d *Dispatcher) CronResume(ctx context.Context, id string, by chat.Caller) (cron.Job, error) {
-	p := cron.ChangeParams{ID: id, Visible: visible(by), Audit: audit(by, "cron.resume", id)}
+	p := cron.ChangeParams{ID: id, Visible: visible(by), Audit: by.Audit("cron.resume", id)}
 	var row cron.Run
 	p.Skipped = nil
 	change := func(old cron.Job, now time.Time) (*cron.Job, error) {

@@ -25,7 +25,7 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 	if err != nil {
 		return "", "", err
 	}
-	p := cron.EnqueueParams{Node: me.id, JobID: id, Visible: visible(by), Audit: audit(by, "cron.run", id)}
+	p := cron.EnqueueParams{Node: me.id, JobID: id, Visible: visible(by), Audit: by.Audit("cron.run", id)}
 	shift := time.Duration(0)
 	p.Make = func(due cron.DueJob, now time.Time) ([]cron.Launch, error) {
 		j := due.Job
@@ -83,7 +83,7 @@ func (d *Dispatcher) CronCancel(ctx context.Context, runID, jobID, note string, 
 		return nil, errNoCron()
 	}
 	why := joinBy("stop", by.Principal)
-	p := cron.CancelParams{RunID: runID, JobID: jobID, Visible: visible(by), Reason: cron.ReasonStopped, Note: cancelNote(note), By: why, Audit: audit(by, "cron.cancel", runID+jobID)}
+	p := cron.CancelParams{RunID: runID, JobID: jobID, Visible: visible(by), Reason: cron.ReasonStopped, Note: cancelNote(note), By: why, Audit: by.Audit("cron.cancel", runID+jobID)}
 	ended, err := d.jobs.CancelRuns(ctx, p)
 	if errors.Is(err, chat.ErrNotFound) {
 		return nil, chat.Errorf(chat.CodeInvalid, "cron run not found: %s", chat.Cut(runID, 200)).With("code", "CRON_RUN_NOT_FOUND").With("runId", chat.Cut(runID, 200))
@@ -158,7 +158,7 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by
 		return out, err
 	}
 	res, err := d.jobs.EnqueueRuns(ctx, cron.EnqueueParams{
-		Node: me.id, JobID: p.ID, Visible: visible(by), Force: p.Force, Audit: audit(by, "cron.backfill", p.ID),
+		Node: me.id, JobID: p.ID, Visible: visible(by), Force: p.Force, Audit: by.Audit("cron.backfill", p.ID),
 		Make: func(due cron.DueJob, _ time.Time) ([]cron.Launch, error) {
 			list := make([]cron.Launch, 0, len(fires))
 			for _, f := range fires {

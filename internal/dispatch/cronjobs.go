@@ -66,9 +66,6 @@ func wireFault(err error) error {
 	return err
 }
 
-func audit(by chat.Caller, verb, object string) *cron.Audit {
-	return &cron.Audit{Who: by.Principal, Verb: verb, Object: object}
-}
 
 // givenKey is the key that a client chose, "" for none.
 func givenKey(m cron.Members) (string, error) {
@@ -116,7 +113,7 @@ func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller
 	if !keyed {
 		key = cron.Key(draft.Name, draft.Schedule)
 	}
-	p := cron.PutParams{Owner: by.Principal, Key: key, MaxTotal: max(0, d.cfg.Cron.MaxJobs), Audit: audit(by, "cron.add", key)}
+	p := cron.PutParams{Owner: by.Principal, Key: key, MaxTotal: max(0, d.cfg.Cron.MaxJobs), Audit: by.Audit("cron.add", key)}
 	if !OperatorOwner(by.Principal) {
 		if p.MaxOfOwner = d.cfg.Cron.MaxJobsOfUser; p.MaxOfOwner < 0 {
 			return cron.Put{}, chat.Errorf(chat.CodeLimit, "chat users may have no jobs here").With("field", "jobs").With("limit", 0)

@@ -31,7 +31,12 @@ const pruneChunk = 500
 func (d *Dispatcher) maintain(ctx context.Context, what string) (string, error) {
 	switch what {
 	case maintainLedger:
-		return d.pruneLedger(ctx)
+		report, err := d.pruneLedger(ctx)
+		if err != nil {
+			return report, err
+		}
+		answers, err := d.inPieces(ctx, func(ctx context.Context) (int, error) { return d.store.PruneAnswers(ctx, pruneChunk) })
+		return fmt.Sprintf("%s, %d kept answers removed", report, answers), err
 	case maintainStore:
 		if u, ok := d.store.(Upkeeper); ok {
 			return u.Upkeep(ctx)
@@ -53,14 +58,20 @@ func (d *Dispatcher) pruneLedger(ctx context.Context) (string, error) {
 	if p.Before.IsZero() && p.Keep == 0 {
 		return "everything is kept", nil
 	}
+	total, err := d.inPieces(ctx, func(ctx context.Context) (int, error) { return d.jobs.Prune(ctx, p) })
+	return fmt.Sprintf("%d entries of the ledger removed", total), err
+}
+
+// inPieces removes rows pruneChunk at a time until fewer are left, and says how many there were.
+func (d *Dispatcher) inPieces(ctx context.Context, remove func(context.Context) (int, error)) (int, error) {
 	for total := 0; ; {
 		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
+			return total, context.Cause(ctx)
 		}
-		n, err := d.jobs.Prune(ctx, p)
+		n, err := remove(ctx)
 		total += n
 		if err != nil || n < pruneChunk {
-			return fmt.Sprintf("%d entries of the ledger removed", total), err
+			return total, err
 		}
 	}
 }

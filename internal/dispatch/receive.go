@@ -32,13 +32,13 @@ func (d *Dispatcher) Receive(ctx context.Context, m chat.Message) (chat.Receipt,
 
 // ReceiveFrom is Receive for a caller of the gateway: it may be restricted to sessions of its own, and a command needs one of its scopes.
 func (d *Dispatcher) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
-	m.Principal, m.Scope = by.Principal, highest(by.Scopes)
-	if by.Own {
-		if err := d.mayUse(ctx, m.Session, by.Principal); err != nil {
-			return chat.Receipt{}, err
-		}
-	}
+	m.Principal, m.Scope, m.Own = by.Principal, highest(by.Scopes), by.Own
 	return d.Receive(ctx, m)
+}
+
+// notTheirs is the refusal of a session that belongs to somebody else; it reads as if there were none.
+func notTheirs(key chat.SessionKey) error {
+	return chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())
 }
 
 // mayUse refuses a session that belongs to somebody else; one that nobody made yet is free.
@@ -50,7 +50,7 @@ func (d *Dispatcher) mayUse(ctx context.Context, key chat.SessionKey, principal 
 	case err != nil:
 		return err
 	case s.Principal != principal:
-		return chat.ErrSessionNotFound
+		return notTheirs(key)
 	}
 	return nil
 }
@@ -73,12 +73,10 @@ func (d *Dispatcher) Defer(ctx context.Context, m chat.Message, by chat.Caller) 
 	if err := d.check(&m); err != nil {
 		return err
 	}
-	if by.Own {
-		if err := d.mayUse(ctx, m.Session, by.Principal); err != nil {
-			return err
-		}
+	acc, err := d.store.Accept(ctx, store.AcceptParams{Node: d.NodeID(), Message: m, Unqueued: true, Own: by.Own})
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		return notTheirs(m.Session)
 	}
-	acc, err := d.store.Accept(ctx, store.AcceptParams{Node: d.NodeID(), Message: m, Unqueued: true})
 	if err != nil {
 		return err
 	}
@@ -130,17 +128,21 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 	p := store.AcceptParams{
 		Node: me.id, Take: true, Message: m, Cap: s.Cap, Drop: store.DropPolicy(s.Drop), RunLimit: s.MaxConcurrent,
 		DropNotice: dropNotice(m, s.Cap), Offset: d.offset(m), Starting: d.starting.of(m.Session),
+		Own: m.Own,
 	}
 	if m.Content.Options.Typed && s.Debounce > 0 {
 		p.Hold = s.Debounce
 		p.Joins = d.bursts.joins(m, s)
 	}
 	acc, err := d.store.Accept(ctx, p)
-	if err != nil {
-		if errors.Is(err, chat.ErrQueueFull) {
-			d.refused.Add(1)
-			d.obs.Dropped(string(store.DropNew))
-		}
+	switch {
+	case errors.Is(err, chat.ErrSessionNotFound):
+		return chat.Receipt{}, notTheirs(m.Session)
+	case errors.Is(err, chat.ErrQueueFull):
+		d.refused.Add(1)
+		d.obs.Dropped(string(store.DropNew))
+		return chat.Receipt{}, err
+	case err != nil:
 		return chat.Receipt{}, err
 	}
 	d.obs.Accepted(channelKind(m.Channel), acc.Duplicate)

@@ -2,7 +2,9 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -137,39 +139,75 @@ func splitBy(by string) (reason, who string) {
 	return reason, who
 }
 
-// Reset stops everything of a session and begins an empty transcript; it returns the id of the new one.
-func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, principal, by string) (string, error) {
+// Verbs of the log of changes about sessions.
+const (
+	verbReset  = "sessions.reset"
+	verbDelete = "sessions.delete"
+)
+
+// Reset stops everything of a session and begins an empty transcript; it returns the id of the new one. A repetition, o says of what, stops
+// nothing and returns the id of the first.
+func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.Once) (string, error) {
 	if _, ok := d.agents[key.Agent]; !ok {
 		return "", chat.Errorf(chat.CodeUnknownAgent, "there is no agent %q here", key.Agent).With("agentId", key.Agent)
 	}
-	if _, err := d.Stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by, Reason: "reset"}); err != nil {
+	if id, err := answered[string](ctx, d, o); id != "" || err != nil {
+		return id, err
+	}
+	if _, err := d.Stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by.Principal, Reason: "reset"}); err != nil {
 		return "", err
 	}
-	s, err := d.store.ResetSession(ctx, key, principal, newID())
+	p := store.ResetParams{Session: key, Principal: by.Principal, NewID: newID(), Once: o, Audit: by.Audit(verbReset, key.String())}
+	s, err := d.store.ResetSession(ctx, p)
 	if err != nil {
 		return "", err
 	}
-	d.sessionEvent(key, s.Principal, "reset", "")
+	if s.SessionID == p.NewID {
+		d.sessionEvent(key, s.Principal, "reset", "")
+	}
 	return s.SessionID, nil
+}
+
+// answered is what the store kept for a call that is sent again; the zero value when it is none, or the first.
+func answered[T any](ctx context.Context, d *Dispatcher, o *chat.Once) (out T, err error) {
+	if o == nil {
+		return out, nil
+	}
+	raw, err := d.store.Answered(ctx, *o)
+	if err != nil || raw == nil {
+		return out, err
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, fmt.Errorf("reading the answer to %s: %w", o.Method, err)
+	}
+	return out, nil
 }
 
 // deleteWait is how long Delete waits for stopped turns to return.
 const deleteWait = 5 * time.Second
 
-// Delete stops everything of a session and removes it with its transcripts.
-func (d *Dispatcher) Delete(ctx context.Context, key chat.SessionKey, expectID, by string) (bool, error) {
-	if _, err := d.Stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by, Reason: "reset"}); err != nil {
-		return false, err
+// Delete stops everything of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
+// nothing. It fills in who asked.
+func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error) {
+	switch before, err := answered[*store.Deleted](ctx, d, p.Once); {
+	case err != nil:
+		return store.Deleted{}, err
+	case before != nil:
+		return *before, nil
 	}
+	if _, err := d.Stop(ctx, store.StopParams{Session: p.Session, Scope: store.StopAll, By: by.Principal, Reason: "reset"}); err != nil {
+		return store.Deleted{}, err
+	}
+	p.Audit = by.Audit(verbDelete, p.Session.String())
 	ctx, cancel := context.WithTimeout(ctx, deleteWait)
 	defer cancel()
 	for {
-		deleted, err := d.store.DeleteSession(ctx, key, expectID)
-		if !errors.Is(err, chat.ErrConflict) || expectID != "" || !d.pause(ctx, 50*time.Millisecond) {
-			if deleted {
-				d.sessionEvent(key, "", "delete", "")
+		out, err := d.store.DeleteSession(ctx, p)
+		if !errors.Is(err, chat.ErrConflict) || p.ExpectID != "" || !d.pause(ctx, 50*time.Millisecond) {
+			if out.Deleted {
+				d.sessionEvent(p.Session, "", "delete", "")
 			}
-			return deleted, err
+			return out, err
 		}
 	}
 }

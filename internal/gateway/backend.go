@@ -34,10 +34,11 @@ type Backend interface {
 	Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error)
 	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
 	PendingInputs(ctx context.Context, key chat.SessionKey, limit int) ([]store.Waiting, int, error)
-	// Reset stops everything of the session and begins an empty transcript; it returns its id.
-	Reset(ctx context.Context, key chat.SessionKey, principal, by string) (string, error)
-	// Delete stops everything and removes the session.
-	Delete(ctx context.Context, key chat.SessionKey, expectID, by string) (bool, error)
+	// Reset stops everything of the session and begins an empty transcript; it returns its id. A call that o names and that was answered
+	// before stops nothing and returns the first answer; chat.ErrKeyReused when that had other params. nil = it has no name.
+	Reset(ctx context.Context, key chat.SessionKey, by Caller, o *chat.Once) (string, error)
+	// Delete stops everything and removes the session; p.Once as with Reset.
+	Delete(ctx context.Context, p store.DeleteParams, by Caller) (store.Deleted, error)
 
 	DefaultAgent() string
 	Agents() []agent.Info

@@ -90,27 +90,61 @@ func (h *house) PendingInputs(_ context.Context, key chat.SessionKey, limit int)
 	return out, len(r.queue), nil
 }
 
-func (h *house) Reset(_ context.Context, key chat.SessionKey, principal, _ string) (string, error) {
+func (h *house) Reset(_ context.Context, key chat.SessionKey, by gateway.Caller, o *chat.Once) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.room(key, principal)
-	r.entries = nil
-	r.status.SessionID += "x"
-	return r.status.SessionID, nil
+	return once(h, o, func() (string, error) {
+		r := h.room(key, by.Principal)
+		r.entries = nil
+		r.status.SessionID += "x"
+		return r.status.SessionID, nil
+	})
 }
 
-func (h *house) Delete(_ context.Context, key chat.SessionKey, expectID, _ string) (bool, error) {
+// told is what a call with a name was answered.
+type told struct {
+	hash   string
+	answer any
+}
+
+// once runs do for the first call of a name.
+func once[T any](h *house, o *chat.Once, do func() (T, error)) (T, error) {
+	if o == nil {
+		return do()
+	}
+	name := chat.Once{Owner: o.Owner, Method: o.Method, Key: o.Key}
+	if before, ok := h.answers[name]; ok {
+		if before.hash != o.Hash {
+			var none T
+			return none, chat.ErrKeyReused
+		}
+		return before.answer.(T), nil //nolint:forcetypeassert // by method
+	}
+	out, err := do()
+	if err == nil {
+		h.answers[name] = told{o.Hash, out}
+	}
+	return out, err
+}
+
+func (h *house) Delete(_ context.Context, p store.DeleteParams, _ gateway.Caller) (store.Deleted, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.sessions[key.String()]
-	switch {
-	case r == nil:
-		return false, nil
-	case expectID != "" && expectID != r.status.SessionID:
-		return false, chat.Errorf(chat.CodeConflict, "the session has another transcript now")
-	}
-	delete(h.sessions, key.String())
-	return true, nil
+	return once(h, p.Once, func() (store.Deleted, error) {
+		r := h.sessions[p.Session.String()]
+		switch {
+		case r == nil:
+			return store.Deleted{}, nil
+		case p.ExpectID != "" && p.ExpectID != r.status.SessionID:
+			return store.Deleted{}, chat.Errorf(chat.CodeConflict, "the session has another transcript now")
+		}
+		delete(h.sessions, p.Session.String())
+		out := store.Deleted{Deleted: true}
+		if p.KeepTranscript {
+			out.Kept = r.status.SessionID
+		}
+		return out, nil
+	})
 }
 
 func (h *house) DefaultAgent() string { return "main" }

@@ -27,6 +27,7 @@ type house struct {
 	sessions map[string]*room
 	messages map[string]*letter // by id
 	byKey    map[string]*letter // by dedupe
+	answers  map[chat.Once]told
 	deferred []chat.Message
 	callers  []gateway.Caller
 	stops    []store.StopParams
@@ -65,7 +66,7 @@ type letter struct {
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{
-		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{},
+		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{}, answers: map[chat.Once]told{},
 		gate: make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}, 16),
 	}
 	t.Cleanup(h.close)

@@ -152,7 +152,11 @@ func (c *call) follow(run string) (open func()) {
 }
 
 func (c *call) caller() Caller {
-	return Caller{Principal: c.principal(), Scopes: c.who.scopes, Own: c.who.cred.own()}
+	by := Caller{Principal: c.principal(), Scopes: c.who.scopes, Own: c.who.cred.own(), RequestID: c.requestID}
+	if c.peer.IsValid() {
+		by.Peer = c.peer.String()
+	}
+	return by
 }
 
 // message is a message of this caller whose id and idempotency key are key.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -33,6 +34,9 @@ type call struct {
 	who  *identity
 	m    *method
 	raw  json.RawMessage
+	// peer and requestID say where the call came from, for the log of changes.
+	peer      netip.Addr
+	requestID string
 	// extended is the view of the answer.
 	extended bool
 

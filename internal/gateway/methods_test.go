@@ -109,7 +109,7 @@ func TestRefusalsOfTheHouseOnTheWire(t *testing.T) {
 	}{
 		{chat.Errorf(chat.CodeUnknownAgent, "no").With("agentId", "x"), "INVALID_REQUEST", params{"code": "UNKNOWN_AGENT_ID", "agentId": "x"}, false, 0},
 		{chat.Errorf(chat.CodeLimit, "no").With("field", "f").With("limit", 5), "INVALID_REQUEST", params{"code": "LIMIT_EXCEEDED", "field": "f", "limit": 5.0}, false, 0},
-		{chat.ErrKeyReused, "INVALID_REQUEST", params{"code": "IDEMPOTENCY_KEY_REUSED"}, false, 0},
+		{chat.ErrKeyReused, "INVALID_REQUEST", params{"code": "IDEMPOTENCY_KEY_REUSED", "idempotencyKey": "k"}, false, 0},
 		{chat.ErrInvalid, "INVALID_REQUEST", nil, false, 0},
 		{chat.Errorf(chat.CodeQueueFull, "full").With("sessionKey", "s").With("cap", 10), "UNAVAILABLE", params{"code": "QUEUE_FULL", "sessionKey": "s", "cap": 10.0}, true, 1000},
 		{fmt.Errorf("receiving: %w", chat.ErrDraining), "UNAVAILABLE", params{"code": "GATEWAY_DRAINING", "reason": "gateway-restarting"}, true, 1000},

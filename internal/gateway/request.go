@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +20,7 @@ const (
 	maxFaults    = 10 // malformed frames within faultWindow that end a connection
 	faultWindow  = time.Minute
 	unknownLabel = "unknown"
+	maxLoggedID  = 64 // bytes of a request's id in the log of changes
 )
 
 // receive takes one message of a client that is logged in. What can be refused at once is refused here, by the reader; the rest
@@ -49,11 +51,16 @@ func (c *conn) receive(ctx, peer context.Context, data []byte) *closing {
 // serveQuick answers in the reader's goroutine.
 func (c *conn) serveQuick(ctx context.Context, m *method, req request) {
 	began := time.Now()
-	cl := &call{srv: c.srv, conn: c, who: c.who.Load(), m: m, raw: req.params}
+	cl := c.call(m, req)
 	result, err := c.srv.invoke(ctx, cl)
 	c.vacate(req.id)
 	c.answer(ctx, cl, req.id, result, err)
 	c.srv.count(m, err, time.Since(began))
+}
+
+// call is a request of this connection. The client chose its id, so the connection's own stands before it.
+func (c *conn) call(m *method, req request) *call {
+	return &call{srv: c.srv, conn: c, who: c.who.Load(), m: m, raw: req.params, peer: c.addr, requestID: c.id + "/" + chat.Cut(chat.CleanText(req.id), maxLoggedID)}
 }
 
 func (c *conn) fail(id string, err *wireError) { c.buf.putFrame(appendFailure(nil, id, err)) }
@@ -139,7 +146,7 @@ func (c *conn) vacate(id string) {
 func (c *conn) serve(ctx, peer context.Context, m *method, req request) {
 	defer c.requests.Done()
 	began := time.Now()
-	cl := &call{srv: c.srv, conn: c, who: c.who.Load(), m: m, raw: req.params}
+	cl := c.call(m, req)
 	var done atomic.Bool
 	answer := func(ctx context.Context, result any, err error) bool {
 		if !done.CompareAndSwap(false, true) {
@@ -217,8 +224,22 @@ func (s *Server) invoke(ctx context.Context, cl *call) (any, error) {
 				return nil, rateLimited(cl.m.name, limit, after)
 			}
 		}
-		return cl.m.invoke(ctx, cl, cl.raw)
+		result, err := cl.m.invoke(ctx, cl, cl.raw)
+		return result, namedKey(err, cl.raw)
 	})
+}
+
+// namedKey says which idempotency key was used for something else.
+func namedKey(err error, raw json.RawMessage) error {
+	reused, ok := errors.AsType[*chat.Error](err)
+	if !ok || reused.Code != chat.CodeKeyReused || reused.Details["idempotencyKey"] != nil {
+		return err
+	}
+	var p struct{ IdempotencyKey string }
+	if json.Unmarshal(raw, &p) != nil || p.IdempotencyKey == "" {
+		return err
+	}
+	return chat.Errorf(reused.Code, "this idempotencyKey was used with other params, or by another method").With("idempotencyKey", p.IdempotencyKey)
 }
 
 type panicError struct {

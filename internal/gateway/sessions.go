@@ -203,13 +203,15 @@ type resetEntry struct {
 }
 
 func sessionsReset(ctx context.Context, c *call, p resetParams) (any, error) {
-	return c.change(ctx, p.Key, p.AgentID, p.IdempotencyKey, func(ctx context.Context, key chat.SessionKey) (any, error) {
-		id, err := c.srv.backend.Reset(ctx, key, c.principal(), c.principal())
-		if err != nil {
-			return nil, err
-		}
-		return resetResult{OK: true, Key: key.String(), Entry: resetEntry{id}}, nil
-	})
+	key, o, err := c.change(ctx, p.Key, p.AgentID, p.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	id, err := c.srv.backend.Reset(ctx, key, c.caller(), o)
+	if err != nil {
+		return nil, err
+	}
+	return resetResult{OK: true, Key: key.String(), Entry: resetEntry{id}}, nil
 }
 
 type deleteParams struct {
@@ -229,34 +231,44 @@ type deleteResult struct {
 }
 
 func sessionsDelete(ctx context.Context, c *call, p deleteParams) (any, error) {
-	return c.change(ctx, p.Key, p.AgentID, p.IdempotencyKey, func(ctx context.Context, key chat.SessionKey) (any, error) {
-		deleted, err := c.srv.backend.Delete(ctx, key, p.ExpectedSessionID, c.principal())
-		if err != nil {
-			return nil, err
-		}
-		return deleteResult{OK: true, Key: key.String(), Deleted: deleted, Archived: []string{}}, nil
-	})
-}
-
-// change is what all changes of a session have in common.
-func (c *call) change(ctx context.Context, name, agentID, once string,
-	do func(context.Context, chat.SessionKey) (any, error),
-) (any, error) {
-	key, err := c.sessionNamed(name)
+	key, o, err := c.change(ctx, p.Key, p.AgentID, p.IdempotencyKey)
 	if err != nil {
 		return nil, err
 	}
-	if agentID != "" && agentID != key.Agent {
-		return nil, c.badParam("/agentId", "does not match the agent of the session key")
-	}
-	if err := c.checkKey(once, false); err != nil {
+	did, err := c.srv.backend.Delete(ctx, store.DeleteParams{
+		Session: key, ExpectID: p.ExpectedSessionID, KeepTranscript: p.DeleteTranscript != nil && !*p.DeleteTranscript, Once: o,
+	}, c.caller())
+	if err != nil {
 		return nil, err
 	}
-	if err := c.mayUse(ctx, key); err != nil {
+	out := deleteResult{OK: true, Key: key.String(), Deleted: did.Deleted, Archived: []string{}}
+	if did.Kept != "" {
+		out.Archived = append(out.Archived, did.Kept)
+	}
+	return out, nil
+}
+
+// change reads what all changes of a session have in common: which one, whether it may be, and the name of the call.
+func (c *call) change(ctx context.Context, name, agentID, key string) (session chat.SessionKey, o *chat.Once, err error) {
+	if session, err = c.sessionNamed(name); err != nil {
+		return session, nil, err
+	}
+	if agentID != "" && agentID != session.Agent {
+		return session, nil, c.badParam("/agentId", "does not match the agent of the session key")
+	}
+	if o, err = c.onceOf(key); err != nil {
+		return session, nil, err
+	}
+	return session, o, c.mayUse(ctx, session)
+}
+
+// onceOf is the name of a call with an idempotency key, for the store; nil when it has none.
+func (c *call) onceOf(key string) (*chat.Once, error) {
+	if key == "" {
+		return nil, nil //nolint:nilnil // a call without a name is no error
+	}
+	if err := c.checkKey(key, false); err != nil {
 		return nil, err
 	}
-	if once == "" {
-		return do(ctx, key)
-	}
-	return c.srv.memo.once(ctx, c.dedupe(once), paramsHash(c.raw), func() (any, error) { return do(ctx, key) })
+	return &chat.Once{Owner: c.principal(), Method: c.m.name, Key: key, Hash: paramsHash(c.raw)}, nil
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"laneway/internal/chat"
@@ -13,6 +14,7 @@ type Store interface {
 	Inbox
 	Sessions
 	Outbox
+	Answers
 
 	// Kind is "sqlite", "postgres" or "memory"; it is what people see instead of a path or an address.
 	Kind() string
@@ -97,12 +99,14 @@ type Sessions interface {
 	Transcript(ctx context.Context, q TranscriptQuery) (Transcript, error)
 	// AppendTranscript adds entries outside of a run (commands, delivered texts); it creates the session if needed and returns the entries with Seq and At.
 	AppendTranscript(ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error)
-	// ResetSession archives the transcript and begins an empty one under newID; the session is created if needed. Messages and runs are not
-	// touched (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same newID.
-	ResetSession(ctx context.Context, key chat.SessionKey, principal, newID string) (Session, error)
-	// DeleteSession removes the session and its transcripts. Its waiting messages end stopped. expectID "" = whatever it is;
-	// another current id: chat.ErrConflict. An unknown session: deleted false. A session with a running run: chat.ErrConflict.
-	DeleteSession(ctx context.Context, key chat.SessionKey, expectID string) (deleted bool, err error)
+	// ResetSession archives the transcript and begins an empty one under NewID; the session is created if needed. Messages and runs are not
+	// touched (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same NewID. With Once, a
+	// call that was answered before changes nothing and returns the transcript that the first one began, as Key and SessionID alone.
+	ResetSession(ctx context.Context, p ResetParams) (Session, error)
+	// DeleteSession removes the session and, unless they are to be kept, its transcripts. Its waiting messages end stopped. Another current id
+	// than ExpectID: chat.ErrConflict. An unknown session: Deleted false. A session with a running run: chat.ErrConflict. With Once, a call
+	// that was answered before changes nothing and returns what the first one did.
+	DeleteSession(ctx context.Context, p DeleteParams) (Deleted, error)
 	// SetSessionMode stores the session's queue mode; "" = default.
 	SetSessionMode(ctx context.Context, key chat.SessionKey, principal string, mode chat.QueueMode) error
 	// SetNote stores small facts of a session by name (chosen model, activation); value "" removes it.
@@ -124,4 +128,18 @@ type Outbox interface {
 	Undelivered(ctx context.Context, p UndeliveredParams) error
 	// OutboxCounts says how many wait and how many failed for good, by channel.
 	OutboxCounts(ctx context.Context) (map[string]OutboxCount, error)
+}
+
+// AnswerFor is how long the answer of a call with an idempotency key is kept.
+const AnswerFor = 24 * time.Hour
+
+// Answers are what calls with an idempotency key came to. The operations that take a chat.Once write them with their effect.
+type Answers interface {
+	// Answered is what the first call of this name was told, as JSON of the operation's result; nil = there was none within [AnswerFor].
+	// chat.ErrKeyReused: it had other params.
+	Answered(ctx context.Context, o chat.Once) (json.RawMessage, error)
+	// PruneAnswers deletes answers older than [AnswerFor], at most limit, and says how many there were.
+	PruneAnswers(ctx context.Context, limit int) (int, error)
+	// Audit adds one row to the log of changes, for what changes nothing else in the store.
+	Audit(ctx context.Context, a chat.Audit) error
 }

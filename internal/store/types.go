@@ -122,6 +122,8 @@ type AcceptParams struct {
 	// Unqueued messages (executed chat commands) get a sequence number and at once the outcome answered; they never wait, count
 	// towards no cap and take no ownership.
 	Unqueued bool
+	// Own refuses a session that belongs to somebody else than the message's Principal: chat.ErrSessionNotFound, nothing is stored.
+	Own bool
 }
 
 // Accepted is a durable message.
@@ -321,6 +323,35 @@ type Session struct {
 	Preview              string
 	TotalTokens          int
 	ActiveRuns           []string // ids of running and stopping runs, oldest first
+}
+
+// ResetParams of ResetSession.
+type ResetParams struct {
+	Session chat.SessionKey
+	// Principal becomes the owner of a session that is created. NewID names the empty transcript.
+	Principal, NewID string
+	// Once, if not nil, makes repetitions harmless; Audit, if not nil, is logged with the change. Its hashes are filled in here.
+	Once  *chat.Once
+	Audit *chat.Audit
+}
+
+// DeleteParams of DeleteSession.
+type DeleteParams struct {
+	Session chat.SessionKey
+	// ExpectID is the transcript that must be the current one; "" = whatever it is.
+	ExpectID string
+	// KeepTranscript leaves the transcripts in the store, under their ids.
+	KeepTranscript bool
+	// Once and Audit are as in [ResetParams].
+	Once  *chat.Once
+	Audit *chat.Audit
+}
+
+// Deleted is what DeleteSession did.
+type Deleted struct {
+	Deleted bool `json:"deleted"`
+	// Kept is the id of the transcript that was current and was kept; "" = none.
+	Kept string `json:"kept,omitempty"`
 }
 
 // SessionFilter restricts ListSessions.

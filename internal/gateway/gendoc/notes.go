@@ -82,8 +82,8 @@ func sessionNotes() map[string]note {
 			Result: "`{ok, key, entry:{sessionId}}`", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},
 		},
 		"sessions.delete": {
-			Does:   "Stops everything of a session and deletes it.",
-			Result: "`{ok, key, deleted, archived}`; an unknown one is `deleted:false`", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},
+			Does:   "Stops everything of a session and deletes it; with `deleteTranscript:false` its transcripts stay in the store.",
+			Result: "`{ok, key, deleted, archived}`; an unknown one is `deleted:false`; `archived` names the transcript that was kept", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},
 		},
 	}
 }

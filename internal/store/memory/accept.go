@@ -34,6 +34,9 @@ func (s *Store) accept(p store.AcceptParams, now time.Time) (store.Accepted, err
 		s.moveOffset(p.Offset)
 		return s.duplicate(old, p.Node), nil
 	}
+	if se := s.sessions[p.Message.Session]; p.Own && se != nil && se.Principal != p.Message.Principal {
+		return store.Accepted{}, chat.ErrSessionNotFound
+	}
 	if err := s.checkRoom(p); err != nil {
 		return store.Accepted{}, err
 	}

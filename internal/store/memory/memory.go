@@ -49,6 +49,8 @@ type Store struct {
 	byRun  map[runPart]*outRow
 	open   []*outRow // pending and sending, oldest first
 
+	answers map[call]answer
+
 	crons   crons
 	records records
 }
@@ -65,7 +67,7 @@ func New(cfg Config) *Store {
 		messages: map[string]*message{}, dedupe: map[string]*message{},
 		runs: map[string]*run{}, active: map[string]*run{},
 		outbox: map[string]*outRow{}, byRun: map[runPart]*outRow{},
-		crons: newCrons(), records: newRecords(),
+		answers: map[call]answer{}, crons: newCrons(), records: newRecords(),
 	}
 	if s.now == nil {
 		s.now = time.Now //nolint:forbidigo // the default of the injected clock

@@ -75,45 +75,70 @@ func fits(se *session, f store.SessionFilter) bool {
 }
 
 // ResetSession archives the transcript, see store.Sessions.
-func (s *Store) ResetSession(ctx context.Context, key chat.SessionKey, principal, newID string) (store.Session, error) {
+func (s *Store) ResetSession(ctx context.Context, p store.ResetParams) (store.Session, error) {
 	var out store.Session
 	err := s.do(ctx, "ResetSession", func(now time.Time) error {
-		if newID == "" {
+		if p.NewID == "" {
 			return chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
 		}
-		se, _ := s.session(key, principal, now)
-		if se.SessionID != newID {
-			s.archive[key] = append(s.archive[key], archive{id: se.SessionID, entries: se.transcript})
-			se.SessionID, se.transcript = newID, nil
-			se.UpdatedAt = now
+		id, err := once(s, p.Once, now, func() (string, error) {
+			out = s.reset(p, now)
+			return out.SessionID, nil
+		})
+		if out.SessionID == "" {
+			out.Key, out.SessionID = p.Session, id
 		}
-		out = s.view(se)
-		return nil
+		return err
 	})
 	return out, err
 }
 
+func (s *Store) reset(p store.ResetParams, now time.Time) store.Session {
+	se, created := s.session(p.Session, p.Principal, now)
+	if before := se.SessionID; before != p.NewID {
+		if created {
+			before = ""
+		}
+		s.crons.write(p.Audit.Between(before, p.NewID), now)
+		s.archive[p.Session] = append(s.archive[p.Session], archive{id: se.SessionID, entries: se.transcript})
+		se.SessionID, se.transcript = p.NewID, nil
+		se.UpdatedAt = now
+	}
+	return s.view(se)
+}
+
 // DeleteSession removes a session that does not run, see store.Sessions.
-func (s *Store) DeleteSession(ctx context.Context, key chat.SessionKey, expectID string) (deleted bool, err error) {
+func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (out store.Deleted, err error) {
 	err = s.do(ctx, "DeleteSession", func(now time.Time) error {
-		se, ok := s.sessions[key]
-		if !ok {
-			return nil
-		}
-		if expectID != "" && se.SessionID != expectID || se.active > 0 {
-			return chat.ErrConflict
-		}
-		for _, m := range se.unfinished {
-			s.end(se, m, chat.OutcomeStopped, "delete", now)
-		}
-		s.settle(se, now)
-		s.buried[key] = grave{lastSeq: se.LastSeq, epoch: se.Epoch}
-		delete(s.sessions, key)
-		delete(s.archive, key)
-		deleted = true
-		return nil
+		out, err = once(s, p.Once, now, func() (store.Deleted, error) { return s.remove(p, now) })
+		return err
 	})
-	return deleted, err
+	return out, err
+}
+
+func (s *Store) remove(p store.DeleteParams, now time.Time) (store.Deleted, error) {
+	se, ok := s.sessions[p.Session]
+	if !ok {
+		return store.Deleted{}, nil
+	}
+	if p.ExpectID != "" && se.SessionID != p.ExpectID || se.active > 0 {
+		return store.Deleted{}, chat.ErrConflict
+	}
+	for _, m := range se.unfinished {
+		s.end(se, m, chat.OutcomeStopped, "delete", now)
+	}
+	s.settle(se, now)
+	s.buried[p.Session] = grave{lastSeq: se.LastSeq, epoch: se.Epoch}
+	delete(s.sessions, p.Session)
+	s.crons.write(p.Audit.Between(se.SessionID, ""), now)
+	out := store.Deleted{Deleted: true}
+	if p.KeepTranscript {
+		s.archive[p.Session] = append(s.archive[p.Session], archive{id: se.SessionID, entries: se.transcript})
+		out.Kept = se.SessionID
+	} else {
+		delete(s.archive, p.Session)
+	}
+	return out, nil
 }
 
 // SetSessionMode stores the queue mode of a session, which is created if needed.

@@ -67,6 +67,9 @@ WITH l AS (
 )
 SELECT 1 / count(*) FROM l`
 
+// ownSQL divides by zero when the session is somebody else's. It stands behind acceptSQL, whose lock makes the answer last, and undoes it.
+const ownSQL = `SELECT 1 / count(*) FROM sessions WHERE key = $1 AND principal = $2`
+
 // errFull says that acceptSQL met a full queue. It never leaves the package.
 var errFull = errors.New("the queue is full")
 
@@ -119,6 +122,9 @@ func (a *arrival) accept(ctx context.Context, repeated bool) error {
 	if errors.Is(err, errFull) {
 		err = a.insertIntoFull(ctx)
 	}
+	if a.p.Own && isFence(err) && a.p.Offset == nil {
+		return chat.ErrSessionNotFound
+	}
 	if isUnique(err) {
 		return a.known(ctx, repeated)
 	}
@@ -143,6 +149,11 @@ func (a *arrival) insertIntoFull(ctx context.Context) error {
 		return err
 	}
 	return pgx.BeginFunc(ctx, a.s.pool, func(tx pgx.Tx) error {
+		if a.p.Own {
+			if _, err := tx.Exec(ctx, ownSQL, a.p.Message.Session.String(), a.p.Message.Principal); err != nil {
+				return err
+			}
+		}
 		over, err := a.over(ctx, tx)
 		if err != nil {
 			return err
@@ -182,6 +193,9 @@ func (a *arrival) insert(ctx context.Context, to sender, b *pgx.Batch, bound int
 		full = errors.Is(err, pgx.ErrNoRows)
 		return err
 	})
+	if a.p.Own {
+		b.Queue(ownSQL, a.p.Message.Session.String(), a.p.Message.Principal)
+	}
 	err := send(ctx, to, b)
 	if full {
 		return errFull

@@ -69,6 +69,12 @@ func (s *Store) readThenWrite(ctx context.Context, read func(*pgx.Batch), write 
 	return err
 }
 
+// isFence reports whether err is the division by zero that undoes an operation.
+func isFence(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.Code == codeFence
+}
+
 // isUnique reports whether err is a second row where only one may be.
 func isUnique(err error) bool {
 	var pgErr *pgconn.PgError

@@ -120,57 +120,103 @@ func (s *Store) SetNote(ctx context.Context, key chat.SessionKey, principal, nam
 }
 
 // ResetSession archives the transcript and begins an empty one, see store.Sessions.
-func (s *Store) ResetSession(ctx context.Context, key chat.SessionKey, principal, newID string) (store.Session, error) {
-	if newID == "" {
-		return store.Session{}, chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
+func (s *Store) ResetSession(ctx context.Context, p store.ResetParams) (out store.Session, err error) {
+	if p.NewID == "" {
+		return out, chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
+	}
+	err = s.within(ctx, "resetting a session", func(ctx context.Context, tx pgx.Tx) error {
+		out = store.Session{}
+		id, err := once(ctx, s, tx, p.Once, func() (string, error) {
+			out, err = s.reset(ctx, tx, p)
+			return out.SessionID, err
+		})
+		if out.SessionID == "" {
+			out.Key, out.SessionID = p.Session, id
+		}
+		return err
+	})
+	if err != nil {
+		return store.Session{}, err
+	}
+	return out, nil
+}
+
+func (s *Store) reset(ctx context.Context, tx pgx.Tx, p store.ResetParams) (store.Session, error) {
+	first, err := newID()
+	if err != nil {
+		return store.Session{}, err
+	}
+	key, before := p.Session.String(), ""
+	b := &pgx.Batch{}
+	b.Queue(makeSQL, s.clock(), key, p.Session.Agent, p.Principal, first)
+	b.Queue(`SELECT session_id FROM sessions WHERE key = $1 FOR UPDATE`, key).QueryRow(func(row pgx.Row) error { return row.Scan(&before) })
+	if err := send(ctx, tx, b); err != nil {
+		return store.Session{}, err
 	}
 	var list []store.Session
-	err := s.withSession(ctx, "resetting a session", key, principal, func(b *pgx.Batch) {
-		list = nil
-		b.Queue(`UPDATE sessions SET session_id = $3, updated_at = `+nowSQL+` WHERE key = $2 AND session_id <> $3`,
-			s.clock(), key.String(), newID)
-		b.Queue(`SELECT `+sessionColumns+` FROM sessions s WHERE s.key = $1`, key.String()).Query(collect(&list, scanSession))
-	})
-	if err != nil || len(list) == 0 {
+	b = &pgx.Batch{}
+	if before != p.NewID {
+		b.Queue(`UPDATE sessions SET session_id = $3, updated_at = `+nowSQL+` WHERE key = $2`, s.clock(), key, p.NewID)
+		if before == first { // it was made for this
+			before = ""
+		}
+		if err := s.audit(b, p.Audit.Between(before, p.NewID)); err != nil {
+			return store.Session{}, err
+		}
+	}
+	b.Queue(`SELECT `+sessionColumns+` FROM sessions s WHERE s.key = $1`, key).Query(collect(&list, scanSession))
+	if err := send(ctx, tx, b); err != nil || len(list) == 0 {
 		return store.Session{}, err
 	}
 	return list[0], nil
 }
 
 // DeleteSession removes a session that does not run, see store.Sessions. What its name leaves behind is a row of graves.
-func (s *Store) DeleteSession(ctx context.Context, key chat.SessionKey, expectID string) (deleted bool, err error) {
-	err = s.do(ctx, "deleting a session", func(ctx context.Context) error {
-		deleted = false
-		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-			deleted, err = s.delete(ctx, tx, key, expectID)
-			return err
-		})
+func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (out store.Deleted, err error) {
+	err = s.within(ctx, "deleting a session", func(ctx context.Context, tx pgx.Tx) error {
+		out, err = once(ctx, s, tx, p.Once, func() (store.Deleted, error) { return s.remove(ctx, tx, p) })
+		return err
 	})
-	return deleted && err == nil, err
+	if err != nil {
+		return store.Deleted{}, err
+	}
+	return out, nil
 }
 
-func (s *Store) delete(ctx context.Context, tx pgx.Tx, key chat.SessionKey, expectID string) (bool, error) {
+func (s *Store) remove(ctx context.Context, tx pgx.Tx, p store.DeleteParams) (out store.Deleted, err error) {
+	key := p.Session.String()
 	// The lock comes first and alone, so that the check below sees a run that began meanwhile.
-	if tag, err := tx.Exec(ctx, lockSQL, key.String()); err != nil || tag.RowsAffected() == 0 {
-		return false, err
+	if tag, err := tx.Exec(ctx, lockSQL, key); err != nil || tag.RowsAffected() == 0 {
+		return out, err
 	}
-	var free bool
-	err := tx.QueryRow(ctx, `SELECT ($2 = '' OR s.session_id = $2) AND NOT EXISTS (
-		SELECT 1 FROM runs r WHERE r.session_key = $1 AND r.ended_at IS NULL) FROM sessions s WHERE s.key = $1`, key.String(), expectID).Scan(&free)
+	var (
+		free bool
+		id   string
+	)
+	err = tx.QueryRow(ctx, `SELECT s.session_id, ($2 = '' OR s.session_id = $2) AND NOT EXISTS (
+		SELECT 1 FROM runs r WHERE r.session_key = $1 AND r.ended_at IS NULL) FROM sessions s WHERE s.key = $1`, key, p.ExpectID).Scan(&id, &free)
 	if err != nil {
-		return false, err
+		return out, err
 	}
 	if !free {
-		return false, chat.ErrConflict
+		return out, chat.ErrConflict
 	}
+	out.Deleted = true
 	b := &pgx.Batch{}
 	b.Queue(`WITH i AS (
 		UPDATE inbox SET state = 'done', outcome = 'stopped', reason = 'delete', ended_at = `+nowSQL+`
 		WHERE session_key = $2 AND ended_at IS NULL RETURNING message_id
-	) `+cancelMessagesSQL, s.clock(), key.String())
-	b.Queue(`DELETE FROM transcript WHERE session_key = $1`, key.String())
+	) `+cancelMessagesSQL, s.clock(), key)
+	if p.KeepTranscript {
+		out.Kept = id
+	} else {
+		b.Queue(`DELETE FROM transcript WHERE session_key = $1`, key)
+	}
 	b.Queue(`INSERT INTO graves AS g (key, last_seq, epoch) SELECT key, last_seq, epoch FROM sessions WHERE key = $1
-		ON CONFLICT (key) DO UPDATE SET last_seq = GREATEST(g.last_seq, excluded.last_seq), epoch = GREATEST(g.epoch, excluded.epoch)`, key.String())
-	b.Queue(`DELETE FROM sessions WHERE key = $1`, key.String())
-	return true, send(ctx, tx, b)
+		ON CONFLICT (key) DO UPDATE SET last_seq = GREATEST(g.last_seq, excluded.last_seq), epoch = GREATEST(g.epoch, excluded.epoch)`, key)
+	b.Queue(`DELETE FROM sessions WHERE key = $1`, key)
+	if err := s.audit(b, p.Audit.Between(id, "")); err != nil {
+		return out, err
+	}
+	return out, send(ctx, tx, b)
 }

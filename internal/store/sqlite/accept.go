@@ -58,6 +58,9 @@ func (t *tx) accept(ctx context.Context, in *incoming) (out store.Accepted, err 
 			return out, err
 		}
 	}
+	if in.Own && r.principal != in.Message.Principal {
+		return out, chat.ErrSessionNotFound
+	}
 	fresh, err := t.insert(ctx, in, r)
 	if err != nil {
 		return out, err

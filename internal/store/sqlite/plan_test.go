@@ -168,9 +168,9 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	}
 	must(s.SetSessionMode(ctx, key, "ann", chat.ModeSteer))
 	must(s.SetNote(ctx, key, "ann", "model", "big"))
-	_, err = s.ResetSession(ctx, key, "ann", "other")
+	_, err = s.ResetSession(ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "other"})
 	must(err)
-	_, err = s.DeleteSession(ctx, key, "other")
+	_, err = s.DeleteSession(ctx, store.DeleteParams{Session: key, ExpectID: "other"})
 	must(err)
 	_, err = s.MessageByID(ctx, "a")
 	must(err)
@@ -199,7 +199,7 @@ func TestPagesOfDeletedSessionsGoBackToTheDisk(t *testing.T) {
 	}
 	pages := func() int64 { return query(t, outside(t, s.path), `PRAGMA page_count`)[0][0].(int64) }
 	before := pages()
-	if _, err := s.DeleteSession(t.Context(), key, ""); err != nil {
+	if _, err := s.DeleteSession(t.Context(), store.DeleteParams{Session: key}); err != nil {
 		t.Fatal(err)
 	}
 	for range 8 {

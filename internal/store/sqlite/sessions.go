@@ -67,17 +67,39 @@ func (s *Store) change(ctx context.Context, doing string, key chat.SessionKey, p
 }
 
 // ResetSession archives the transcript and begins an empty one; see the port. The archive is every entry under another session_id.
-func (s *Store) ResetSession(ctx context.Context, key chat.SessionKey, principal, newID string) (store.Session, error) {
-	if newID == "" {
+func (s *Store) ResetSession(ctx context.Context, p store.ResetParams) (store.Session, error) {
+	if p.NewID == "" {
 		return store.Session{}, chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
 	}
-	return s.change(ctx, "reset a session", key, principal, func(ctx context.Context, t *tx, r *row) error {
-		if r.id == newID {
-			return nil
+	return result(ctx, s.write, ordinary("reset a session"), func(ctx context.Context, t *tx) (out store.Session, err error) {
+		id, err := once(ctx, t, p.Once, func() (string, error) {
+			out, err = t.reset(ctx, p)
+			return out.SessionID, err
+		})
+		if out.SessionID == "" {
+			out.Key, out.SessionID = p.Session, id
 		}
-		r.id = newID
-		return t.save(ctx, r)
+		return out, err
 	})
+}
+
+func (t *tx) reset(ctx context.Context, p store.ResetParams) (store.Session, error) {
+	r, created, err := t.findOrMake(ctx, p.Session, p.Principal)
+	if err != nil {
+		return store.Session{}, err
+	}
+	if before := r.id; before != p.NewID {
+		if r.id = p.NewID; created {
+			before = ""
+		}
+		if err := t.save(ctx, r); err != nil {
+			return store.Session{}, err
+		}
+		if err := t.audit(ctx, p.Audit.Between(before, p.NewID), r.key); err != nil {
+			return store.Session{}, err
+		}
+	}
+	return readSession(ctx, t, p.Session)
 }
 
 // SetSessionMode stores the queue mode of a session.
@@ -106,24 +128,38 @@ func (s *Store) SetNote(ctx context.Context, key chat.SessionKey, principal, nam
 }
 
 // DeleteSession removes a session that does not run, and its transcripts; see the port.
-func (s *Store) DeleteSession(ctx context.Context, key chat.SessionKey, expectID string) (deleted bool, err error) {
-	return result(ctx, s.write, ordinary("delete a session"), func(ctx context.Context, t *tx) (bool, error) {
-		r, ok, err := t.find(ctx, key)
-		if err != nil || !ok {
-			return false, err
-		}
-		var active int
-		err = t.one(ctx, `SELECT count(*) FROM runs WHERE session_key = ? AND state IN ('running', 'stopping')`, r.key).Scan(&active)
-		if err != nil {
-			return false, err
-		}
-		if expectID != "" && r.id != expectID || active > 0 {
-			return false, chat.ErrConflict
-		}
-		return true, t.bury(ctx, r)
+func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (store.Deleted, error) {
+	return result(ctx, s.write, ordinary("delete a session"), func(ctx context.Context, t *tx) (store.Deleted, error) {
+		return once(ctx, t, p.Once, func() (store.Deleted, error) { return t.remove(ctx, p) })
 	})
 }
 
+func (t *tx) remove(ctx context.Context, p store.DeleteParams) (out store.Deleted, err error) {
+	r, ok, err := t.find(ctx, p.Session)
+	if err != nil || !ok {
+		return out, err
+	}
+	var active int
+	err = t.one(ctx, `SELECT count(*) FROM runs WHERE session_key = ? AND state IN ('running', 'stopping')`, r.key).Scan(&active)
+	if err != nil {
+		return out, err
+	}
+	if p.ExpectID != "" && r.id != p.ExpectID || active > 0 {
+		return out, chat.ErrConflict
+	}
+	out.Deleted = true
+	if p.KeepTranscript {
+		out.Kept = r.id
+	} else if _, err := t.exec(ctx, `DELETE FROM transcript WHERE session_key = ?`, r.key); err != nil {
+		return out, err
+	}
+	if err := t.bury(ctx, r); err != nil {
+		return out, err
+	}
+	return out, t.audit(ctx, p.Audit.Between(r.id, ""), r.key)
+}
+
+// bury ends what waits, and removes the row of a session; its numbers go on should it ever come back.
 func (t *tx) bury(ctx context.Context, r *row) error {
 	list, err := queued(ctx, t, r.key, unlimited)
 	if err != nil {
@@ -133,9 +169,6 @@ func (t *tx) bury(ctx context.Context, r *row) error {
 		return err
 	}
 	if _, err := t.exec(ctx, `REPLACE INTO deleted_sessions (key, last_seq, epoch) VALUES (?, ?, ?)`, r.key, r.lastSeq, r.epoch); err != nil {
-		return err
-	}
-	if _, err := t.exec(ctx, `DELETE FROM transcript WHERE session_key = ?`, r.key); err != nil {
 		return err
 	}
 	_, err = t.exec(ctx, `DELETE FROM sessions WHERE key = ?`, r.key)

@@ -220,9 +220,9 @@ func endMessage(w *world, _ string, l cron.Launched) {
 }
 
 func deleteSession(w *world, _ string, l cron.Launched) {
-	deleted, err := w.st.DeleteSession(w.ctx, l.Message.Session, "")
+	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: l.Message.Session})
 	w.ok(err)
-	equal(w, "deleted", deleted, true)
+	equal(w, "deleted", deleted, store.Deleted{Deleted: true})
 }
 
 func dropMessage(w *world, node string, l cron.Launched) {

@@ -163,16 +163,16 @@ func deleteRemoves(w *world) {
 	node, key := w.node(), w.key()
 	w.write(key, 1, 2)
 	old := w.session(key).SessionID
-	_, err := w.st.ResetSession(w.ctx, key, "ann", "second")
+	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})
 	w.ok(err)
 	w.write(key, 3, 1)
 	waiting, _ := w.say(node, key)
 	held := w.message(node, key)
 	held.Hold = time.Minute
 	w.accept(held)
-	deleted, err := w.st.DeleteSession(w.ctx, key, "second")
+	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "second"})
 	w.ok(err)
-	equal(w, "deleted", deleted, true)
+	equal(w, "deleted", deleted, store.Deleted{Deleted: true})
 	_, err = w.st.Session(w.ctx, key, "")
 	w.fails(err, chat.ErrSessionNotFound)
 	for _, id := range []string{"", old, "second"} {
@@ -184,9 +184,9 @@ func deleteRemoves(w *world) {
 	names, total := w.list(store.SessionFilter{})
 	equal(w, "listed", len(names)+total, 0)
 	equal(w, "unfinished", w.unfinished(), 0)
-	deleted, err = w.st.DeleteSession(w.ctx, key, "")
+	deleted, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
 	w.ok(err)
-	equal(w, "deleted again", deleted, false)
+	equal(w, "deleted again", deleted, store.Deleted{})
 }
 
 // deletedNameStartsAfresh also proves what the invariants say about runs of the deleted session: they stay in the table, so
@@ -199,15 +199,15 @@ func deletedNameStartsAfresh(w *world) {
 	}
 	w.write(key, 1, 2)
 	archived := w.session(key).SessionID
-	_, err := w.st.ResetSession(w.ctx, key, "ann", w.id("transcript"))
+	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript")})
 	w.ok(err)
 	w.write(key, 3, 1)
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
 	old := w.message(node, key)
 	before := w.accept(old)
-	deleted, err := w.st.DeleteSession(w.ctx, key, "")
+	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
 	w.ok(err)
-	equal(w, "deleted", deleted, true)
+	equal(w, "deleted", deleted, store.Deleted{Deleted: true})
 	p := w.message(node, key)
 	p.Message.Principal = "bob"
 	a := w.accept(p)
@@ -231,12 +231,12 @@ func deletedNameStartsAfresh(w *world) {
 func deleteRefuses(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	_, err := w.st.DeleteSession(w.ctx, key, "")
+	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
 	w.fails(err, chat.ErrConflict)
 	equal(w, "state", w.run(run).State, store.RunRunning)
 	w.finish(answered(c, run))
 	waiting, _ := w.say(node, key)
-	_, err = w.st.DeleteSession(w.ctx, key, "another")
+	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "another"})
 	w.fails(err, chat.ErrConflict)
 	equal(w, "state", w.row(waiting).State, store.StateWaiting)
 }

@@ -65,6 +65,7 @@ func areas() []area {
 		{"Lease", leaseTests()},
 		{"Transcript", transcriptTests()},
 		{"Sessions", sessionTests()},
+		{"Answers", answerTests()},
 		{"Values", valueTests()},
 		{"Cancel", cancelTests()},
 		{"Race", raceTests()},

@@ -207,7 +207,7 @@ func resetArchives(w *world) {
 	waiting, _ := w.say(node, key)
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
 	old := w.session(key).SessionID
-	s, err := w.st.ResetSession(w.ctx, key, "bob", "new-transcript")
+	s, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "bob", NewID: "new-transcript"})
 	w.ok(err)
 	equal(w, "transcript and principal", []string{s.SessionID, s.Principal}, []string{"new-transcript", "ann"})
 	tr := w.transcript(store.TranscriptQuery{Session: key})
@@ -229,11 +229,11 @@ func resetIsIdempotent(w *world) {
 	key := w.key()
 	w.write(key, 1, 1)
 	for range 2 {
-		_, err := w.st.ResetSession(w.ctx, key, "ann", "second")
+		_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})
 		w.ok(err)
 	}
 	w.write(key, 2, 1)
-	s, err := w.st.ResetSession(w.ctx, key, "ann", "second")
+	s, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})
 	w.ok(err)
 	equal(w, "transcript", s.SessionID, "second")
 	equal(w, "entries", texts(w.transcript(store.TranscriptQuery{Session: key}).Entries), []string{"2"})
@@ -241,7 +241,7 @@ func resetIsIdempotent(w *world) {
 
 func resetMakesTheSession(w *world) {
 	key := w.key()
-	s, err := w.st.ResetSession(w.ctx, key, "ann", "first")
+	s, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "first"})
 	w.ok(err)
 	equal(w, "key, transcript and principal", []any{s.Key, s.SessionID, s.Principal}, []any{key, "first", "ann"})
 	equal(w, "stored transcript", w.session(key).SessionID, "first")
@@ -251,7 +251,7 @@ func lateFinish(w *world) {
 	node, key := w.node(), w.key()
 	c, id, _ := w.turn(node, key)
 	old := w.session(key).SessionID
-	_, err := w.st.ResetSession(w.ctx, key, "ann", "new-transcript")
+	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "new-transcript"})
 	w.ok(err)
 	w.write(key, 1, 1)
 	p := answered(c, id)

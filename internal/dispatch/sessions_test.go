@@ -1,0 +1,111 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func TestARepeatedResetSparesTheNewConversation(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		key, by := chat.MainKey("main"), chat.Caller{Principal: "tester"}
+		o := &chat.Once{Owner: "tester", Method: "sessions.reset", Key: "k", Hash: "h"}
+		old := h.send("main", "sleep 1h")
+		time.Sleep(time.Second)
+		reset := func() string {
+			t.Helper()
+			id, err := h.d.Reset(t.Context(), key, by, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		first := reset()
+		want(t, "the old turn", h.end(old).Outcome, chat.OutcomeStopped)
+		next := h.send("main", "sleep 5s")
+		time.Sleep(time.Second)
+		want(t, "transcript of the repeated reset", reset(), first)
+		want(t, "the turn of the new conversation", h.end(next).Outcome, chat.OutcomeAnswered)
+		o.Hash = "other"
+		if _, err := h.d.Reset(t.Context(), key, by, o); !errors.Is(err, chat.ErrKeyReused) {
+			t.Errorf("other params: %v", err)
+		}
+	})
+}
+
+func TestARepeatedDeleteSparesTheNewSession(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		p := store.DeleteParams{Session: chat.MainKey("main"), Once: &chat.Once{Owner: "tester", Method: "sessions.delete", Key: "k", Hash: "h"}}
+		remove := func() {
+			t.Helper()
+			out, err := h.d.Delete(t.Context(), p, chat.Caller{Principal: "tester"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, "deleted", out, store.Deleted{Deleted: true})
+		}
+		h.end(h.send("main", "hello"))
+		remove()
+		next := h.send("main", "sleep 5s")
+		time.Sleep(time.Second)
+		remove()
+		want(t, "the turn of the new session", h.end(next).Outcome, chat.OutcomeAnswered)
+	})
+}
+
+// The check in front of the acceptance and the acceptance itself are two steps; whoever makes the session in between owns it.
+func TestOfTwoWhoMakeASessionAtOnceOneOwnsIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		for round := range 50 {
+			key := fmt.Sprintf("room%d", round)
+			names := []string{"ann", "bob"}
+			got := make(chan error, len(names))
+			for _, name := range names {
+				m := h.msg(key, "hello from "+name)
+				go func() {
+					_, err := h.d.ReceiveFrom(t.Context(), m, chat.Caller{Principal: name, Own: true, Scopes: []string{"operator.write"}})
+					got <- err
+				}()
+			}
+			refused := 0
+			for range names {
+				if err := <-got; err != nil {
+					refused++
+					if e, ok := errors.AsType[*chat.Error](err); !ok || e.Code != chat.CodeSessionNotFound || e.Details["key"] != "agent:main:"+key {
+						t.Errorf("refused with %v", err)
+					}
+				}
+			}
+			want(t, "refused in "+key, refused, 1)
+		}
+	})
+}
+
+func TestCommandsReachNoSessionOfAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		id := h.send("main", "sleep 5s")
+		time.Sleep(time.Second)
+		for _, text := range []string{"/stop", "/stopall", "/queue", "/new"} {
+			_, err := h.d.ReceiveFrom(t.Context(), h.msg("main", text), chat.Caller{Principal: "bob", Own: true, Scopes: []string{"operator.admin"}})
+			if !errors.Is(err, chat.ErrSessionNotFound) {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+		if err := h.d.Defer(t.Context(), h.msg("main", "note"), chat.Caller{Principal: "bob", Own: true}); !errors.Is(err, chat.ErrSessionNotFound) {
+			t.Errorf("a deferred text: %v", err)
+		}
+		want(t, "the turn", h.end(id).Outcome, chat.OutcomeAnswered)
+	})
+}

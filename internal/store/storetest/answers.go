@@ -1,0 +1,242 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func answerTests() []test {
+	return []test{
+		{"ResetOnceBeginsOneTranscript", resetOnce},
+		{"DeleteOnceSparesTheNextSession", deleteOnce},
+		{"AKeyIsTheOwnersAndTheMethodsOwn", keysAreApart},
+		{"OtherParamsWithTheKeyAreRefused", keyReused},
+		{"ARefusalIsNotKept", refusalIsNotKept},
+		{"AnAnswerOutlivesTheProcess", answerOutlives},
+		{"AnAnswerIsKeptForADay", answerExpires},
+		{"TwoAtOnceHaveOneEffect", twoAtOnce},
+		{"DeleteKeepsTranscripts", deleteKeepsTranscripts},
+		{"ChangesOfSessionsAreLogged", sessionChangesAreLogged},
+		{"AcceptRefusesTheSessionOfAnother", acceptRefusesOthers},
+	}
+}
+
+func onceOf(owner, method, key string) *chat.Once {
+	return &chat.Once{Owner: owner, Method: method, Key: key, Hash: "h"}
+}
+
+// resetAs resets a session under a name and returns the id of its transcript.
+func (w *world) resetAs(key chat.SessionKey, o *chat.Once) string {
+	w.Helper()
+	s, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), Once: o})
+	w.ok(err)
+	equal(w, "session", s.Key, key)
+	return s.SessionID
+}
+
+func resetOnce(w *world) {
+	key, o := w.key(), onceOf("ann", "sessions.reset", "k1")
+	w.write(key, 1, 2)
+	first := w.resetAs(key, o)
+	w.write(key, 3, 1)
+	equal(w, "repeated", w.resetAs(key, o), first)
+	equal(w, "entries", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 1)
+	raw, err := w.st.Answered(w.ctx, *o)
+	w.ok(err)
+	equal(w, "answer", string(raw), `"`+first+`"`)
+	if second := w.resetAs(key, onceOf("ann", "sessions.reset", "k2")); second == first {
+		w.Fatalf("another key got the answer of the first")
+	}
+}
+
+func deleteOnce(w *world) {
+	key, o := w.key(), onceOf("ann", "sessions.delete", "k1")
+	w.write(key, 1, 2)
+	remove := func() store.Deleted {
+		w.Helper()
+		d, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, Once: o})
+		w.ok(err)
+		return d
+	}
+	equal(w, "first", remove(), store.Deleted{Deleted: true})
+	w.write(key, 1, 1)
+	equal(w, "repeated", remove(), store.Deleted{Deleted: true})
+	equal(w, "entries", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 1)
+}
+
+func keysAreApart(w *world) {
+	key := w.key()
+	seen := map[string]bool{}
+	for _, o := range []*chat.Once{onceOf("ann", "a", "k"), onceOf("bob", "a", "k"), onceOf("ann", "b", "k"), onceOf("ann", "a", "K")} {
+		seen[w.resetAs(key, o)] = true
+	}
+	equal(w, "transcripts", len(seen), 4)
+}
+
+func keyReused(w *world) {
+	key, o := w.key(), onceOf("ann", "sessions.reset", "k1")
+	id := w.resetAs(key, o)
+	o.Hash = "other"
+	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), Once: o})
+	w.fails(err, chat.ErrKeyReused)
+	_, err = w.st.Answered(w.ctx, *o)
+	w.fails(err, chat.ErrKeyReused)
+	equal(w, "transcript", w.session(key).SessionID, id)
+}
+
+func refusalIsNotKept(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	p := store.DeleteParams{Session: key, Once: onceOf("ann", "sessions.delete", "k1")}
+	_, err := w.st.DeleteSession(w.ctx, p)
+	w.fails(err, chat.ErrConflict)
+	raw, err := w.st.Answered(w.ctx, *p.Once)
+	w.ok(err)
+	equal(w, "answer", string(raw), "")
+	w.finish(answered(c, run))
+	d, err := w.st.DeleteSession(w.ctx, p)
+	w.ok(err)
+	equal(w, "deleted", d, store.Deleted{Deleted: true})
+}
+
+func answerOutlives(w *world) {
+	key, o := w.key(), onceOf("ann", "sessions.reset", "k1")
+	first := w.resetAs(key, o)
+	w.st = w.h.Reopen()
+	equal(w, "after a restart", w.resetAs(key, o), first)
+}
+
+func answerExpires(w *world) {
+	key, o := w.key(), onceOf("ann", "sessions.reset", "k1")
+	prune := func(limit int) int {
+		w.Helper()
+		n, err := w.st.PruneAnswers(w.ctx, limit)
+		w.ok(err)
+		return n
+	}
+	first := w.resetAs(key, o)
+	w.resetAs(key, onceOf("ann", "sessions.reset", "k2"))
+	w.clock.advance(store.AnswerFor - time.Millisecond)
+	equal(w, "within the day", w.resetAs(key, o), first)
+	equal(w, "pruned within the day", prune(many), 0)
+	w.clock.advance(time.Millisecond)
+	raw, err := w.st.Answered(w.ctx, *o)
+	w.ok(err)
+	equal(w, "answer after the day", string(raw), "")
+	o.Hash = "other" // the name is free again
+	if w.resetAs(key, o) == first {
+		w.Fatalf("the answer is older than a day")
+	}
+	w.resetAs(key, onceOf("ann", "sessions.reset", "k3"))
+	w.clock.advance(store.AnswerFor)
+	equal(w, "first batch", prune(2), 2)
+	equal(w, "second batch", prune(2), 1)
+	equal(w, "nothing left", prune(2), 0)
+}
+
+func twoAtOnce(w *world) {
+	const callers = 8
+	key, o := w.key(), onceOf("ann", "sessions.reset", "k1")
+	other := w.h.Open()
+	ids, errs := make([]string, callers), make([]error, callers)
+	var all sync.WaitGroup
+	for i := range callers {
+		st := w.st
+		if i%2 == 1 {
+			st = other
+		}
+		all.Go(func() {
+			var s store.Session
+			s, errs[i] = st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: fmt.Sprintf("transcript-%d", i), Once: o})
+			ids[i] = s.SessionID
+		})
+	}
+	all.Wait()
+	for i := range callers {
+		w.ok(errs[i])
+		equal(w, "transcript", ids[i], w.session(key).SessionID)
+	}
+}
+
+func deleteKeepsTranscripts(w *world) {
+	key := w.key()
+	w.write(key, 1, 2)
+	archived := w.session(key).SessionID
+	current := w.resetAs(key, nil)
+	w.write(key, 3, 1)
+	d, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})
+	w.ok(err)
+	equal(w, "deleted", d, store.Deleted{Deleted: true, Kept: current})
+	_, err = w.st.Session(w.ctx, key, "")
+	w.fails(err, chat.ErrSessionNotFound)
+	w.write(key, 4, 3) // a new session of that name
+	for id, want := range map[string]int{"": 3, current: 1, archived: 2} {
+		equal(w, "entries of "+id, len(w.transcript(store.TranscriptQuery{Session: key, SessionID: id}).Entries), want)
+	}
+}
+
+func sessionChangesAreLogged(w *world) {
+	key := w.key()
+	row := func(verb string) *chat.Audit {
+		return &chat.Audit{Who: "ann", Verb: verb, Object: key.String(), Peer: "10.0.0.1", RequestID: "q7"}
+	}
+	reset := func(id string, a *chat.Audit) {
+		w.Helper()
+		p := store.ResetParams{Session: key, Principal: "ann", NewID: id, Audit: a, Once: onceOf("ann", "reset", id)}
+		for range 2 { // the second one is a repetition and leaves nothing
+			_, err := w.st.ResetSession(w.ctx, p)
+			w.ok(err)
+		}
+	}
+	reset("first", row("1"))
+	reset("second", row("2"))
+	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "first", Audit: row("refused")})
+	w.fails(err, chat.ErrConflict)
+	for range 2 {
+		_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, Audit: row("3")})
+		w.ok(err)
+	}
+	w.ok(w.st.Audit(w.ctx, *row("4")))
+	one, two := chat.StateHash("first"), chat.StateHash("second")
+	k := key.String()
+	equal(w, "log", w.audits(), [][]any{
+		{"ann", "1", k, "", one, "10.0.0.1", "q7"},
+		{"ann", "2", k, one, two, "10.0.0.1", "q7"},
+		{"ann", "3", k, two, "", "10.0.0.1", "q7"},
+		{"ann", "4", k, "", "", "10.0.0.1", "q7"},
+	})
+}
+
+func acceptRefusesOthers(w *world) {
+	node, key := w.node(), w.key()
+	mine := w.message(node, key)
+	mine.Own = true
+	first := w.accept(mine)
+	theirs := w.message(node, key)
+	theirs.Own, theirs.Message.Principal = true, "bob"
+	refused := func(what string) {
+		w.Helper()
+		before := w.session(key)
+		_, err := w.st.Accept(w.ctx, theirs)
+		w.fails(err, chat.ErrSessionNotFound)
+		_, err = w.st.MessageByID(w.ctx, theirs.Message.ID)
+		w.fails(err, chat.ErrNotFound)
+		equal(w, what, w.session(key), before)
+	}
+	refused("session")
+	theirs.Cap = 1
+	refused("session with a full queue that drops the oldest")
+	theirs.Drop = store.DropNew
+	refused("session with a full queue that takes nobody")
+	theirs.Cap, theirs.Unqueued = 0, true
+	refused("session after a command")
+	equal(w, "repeated by its owner", w.accept(mine).Duplicate, true)
+	equal(w, "number", w.accept(w.message(node, key)).Seq, first.Seq+1)
+	free := w.message(node, w.key())
+	free.Own = true
+	equal(w, "a free name", w.accept(free).Created, true)
+}
