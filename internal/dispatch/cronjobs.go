@@ -66,7 +66,6 @@ func wireFault(err error) error {
 	return err
 }
 
-
 // givenKey is the key that a client chose, "" for none.
 func givenKey(m cron.Members) (string, error) {
 	key := ""

@@ -59,20 +59,23 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 	stop := store.StopParams{Session: key, Scope: store.StopAll, By: "bob"}
 	start := store.StartParams{Claim: c, RunID: waiting, Lane: "main", Seqs: []int64{seq}}
 	return map[string]func() error{
-		"Register":         func() error { return w.st.Register(ctx, store.Node{ID: "late", Exclusive: true}) },
-		"SetDraining":      func() error { return w.st.SetDraining(ctx, node) },
-		"Unregister":       func() error { return w.st.Unregister(ctx, node) },
-		"ReleaseLease":     func() error { return w.st.ReleaseLease(ctx, l) },
-		"EndStopping":      func() error { return w.st.EndStopping(ctx, c, run) },
-		"Heartbeat":        func() error { _, err := w.st.Heartbeat(ctx, node); return err },
-		"Accept":           func() error { _, err := w.st.Accept(ctx, w.message(node, key)); return err },
-		"Start":            func() error { _, err := w.st.Start(ctx, start); return err },
-		"Join":             func() error { start.RunID = run; _, err := w.st.Join(ctx, start); return err },
-		"Finish":           func() error { _, err := w.st.Finish(ctx, answered(c, run)); return err },
-		"EndWaiting":       func() error { _, err := w.st.EndWaiting(ctx, end); return err },
-		"Stop":             func() error { _, err := w.st.Stop(ctx, stop); return err },
-		"Sweep":            func() error { _, err := w.st.Sweep(ctx, node, many); return err },
-		"ResetSession":     func() error { _, err := w.st.ResetSession(ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "late"}); return err },
+		"Register":     func() error { return w.st.Register(ctx, store.Node{ID: "late", Exclusive: true}) },
+		"SetDraining":  func() error { return w.st.SetDraining(ctx, node) },
+		"Unregister":   func() error { return w.st.Unregister(ctx, node) },
+		"ReleaseLease": func() error { return w.st.ReleaseLease(ctx, l) },
+		"EndStopping":  func() error { return w.st.EndStopping(ctx, c, run) },
+		"Heartbeat":    func() error { _, err := w.st.Heartbeat(ctx, node); return err },
+		"Accept":       func() error { _, err := w.st.Accept(ctx, w.message(node, key)); return err },
+		"Start":        func() error { _, err := w.st.Start(ctx, start); return err },
+		"Join":         func() error { start.RunID = run; _, err := w.st.Join(ctx, start); return err },
+		"Finish":       func() error { _, err := w.st.Finish(ctx, answered(c, run)); return err },
+		"EndWaiting":   func() error { _, err := w.st.EndWaiting(ctx, end); return err },
+		"Stop":         func() error { _, err := w.st.Stop(ctx, stop); return err },
+		"Sweep":        func() error { _, err := w.st.Sweep(ctx, node, many); return err },
+		"ResetSession": func() error {
+			_, err := w.st.ResetSession(ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "late"})
+			return err
+		},
 		"DeleteSession":    func() error { _, err := w.st.DeleteSession(ctx, store.DeleteParams{Session: key}); return err },
 		"SetSessionMode":   func() error { return w.st.SetSessionMode(ctx, key, "ann", chat.ModeCollect) },
 		"SetNote":          func() error { return w.st.SetNote(ctx, key, "ann", "late", "x") },
