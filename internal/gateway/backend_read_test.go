@@ -118,7 +118,7 @@ func once[T any](h *house, o *chat.Once, do func() (T, error)) (T, error) {
 			var none T
 			return none, chat.ErrKeyReused
 		}
-		return before.answer.(T), nil //nolint:forcetypeassert // by method
+		return before.answer.(T), nil
 	}
 	out, err := do()
 	if err == nil {
