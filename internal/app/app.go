@@ -52,6 +52,7 @@ type Process struct {
 	gateway  *gateway.Server
 	metrics  *metrics.Metrics
 	channels []channel.Channel
+	webhooks map[string]http.Handler // by path
 	main     []net.Listener
 	scrape   net.Listener // nil = no metrics listener
 	abandon  context.CancelCauseFunc
@@ -121,9 +122,6 @@ const cleanUpTime = 2 * time.Second
 
 // wire makes the dispatcher with its agents and channels.
 func (p *Process) wire(ctx context.Context) error {
-	if p.cfg.Channels.Telegram.Configured() {
-		p.log.WarnContext(ctx, "channels.telegram is configured, but this version does not start the Telegram channel yet")
-	}
 	agents, err := buildAgents(p.cfg, p.opts.LookupEnv, p.log)
 	if err != nil {
 		return err
@@ -131,6 +129,9 @@ func (p *Process) wire(ctx context.Context) error {
 	table, err := command.New()
 	if err != nil {
 		return fmt.Errorf("making the command table: %w", err)
+	}
+	if err := p.openChannels(table.Infos()); err != nil {
+		return err
 	}
 	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	p.abandon = abandon
@@ -188,14 +189,14 @@ func (p *Process) Run(ctx context.Context) error {
 	}
 	intake, stopIntake := context.WithCancel(partsCtx)
 	defer stopIntake()
-	for _, c := range p.channels {
-		parts.Go(func() error { return c.Run(intake, p.dispatch) })
-	}
 	parts.Go(func() error { return p.dispatch.RunCron(intake) })
+	stopChannels := p.startChannels(partsCtx)
 	p.untilStop(ctx, partsCtx)
 	stopIntake()
 	p.gateway.Drain()
-	drained := p.drain(ctx)
+	drained := p.drain(ctx) // channels run meanwhile: answers grow, and a /stop is heard
+	stopChannels()
+	p.dispatch.Leave(context.WithoutCancel(ctx))
 	stopService()
 	err := parts.Wait()
 	return errors.Join(ignoreCancel(err), drained, p.cleanUp(context.WithoutCancel(ctx)))

@@ -43,6 +43,7 @@ func (p *Process) openGateway(creds config.Credentials) error {
 	if p.cfg.MetricsListen == metricsMain {
 		cfg.MetricsOnMain = p.metrics.Handler()
 	}
+	cfg.Webhooks = p.webhooks
 	if p.cfg.Dashboard {
 		cfg.Dashboard = dashboard.Handler()
 	}
@@ -50,7 +51,7 @@ func (p *Process) openGateway(creds config.Credentials) error {
 	if p.gateway, err = gateway.New(cfg, p.dispatch, p.log); err != nil {
 		return fmt.Errorf("making the gateway: %w", err)
 	}
-	p.metrics.Watch(metrics.Source{Lanes: p.dispatch.Lanes, Outbox: p.dispatch.OutboxWaiting, DatabaseUp: p.dispatch.StoreUp})
+	p.metrics.Watch(metrics.Source{Lanes: p.dispatch.Lanes, Outbox: p.dispatch.OutboxWaiting, Channels: p.dispatch.Channels, DatabaseUp: p.dispatch.StoreUp})
 	return nil
 }
 

@@ -74,6 +74,8 @@ type Asker interface {
 
 // Status of a channel.
 type Status struct {
+	// Account is the configured name of the account, Label how the network is called.
+	Account, Label                 string
 	Configured, Running, Connected bool
 	// State is `connected`, `degraded`, `conflict` (another program polls), `standby` (another node of this gateway polls), `disabled`
 	// (the credential is refused) or `stopped`.

@@ -115,7 +115,8 @@ type Progress struct {
 
 // ChannelStatus is a channel as people see it.
 type ChannelStatus struct {
-	ID, AccountID, Label           string
+	// Name is the channel's own, `telegram:<bot id>`; ID its kind, AccountID the configured name of the account.
+	Name, ID, AccountID, Label     string
 	Configured, Running, Connected bool
 	State, Mode, LastError         string
 	LastPollAge                    time.Duration // negative = never

@@ -18,16 +18,19 @@ type WebChannel struct {
 	Queue      QueueOverride `yaml:"queue"`
 }
 
-// Telegram is one bot. It exists when it has a token.
-type Telegram struct {
-	// Token of the bot. TokenEnv names the variable, TokenFile the file that has it instead.
+// Telegram is one bot, and with Accounts further ones. A bot exists when it has a token.
+type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its defaults through a pointer
+	// Token of the bot. TokenEnv names the variable, TokenFile the file that has it instead. When none of the three is given and there are
+	// no accounts, the variable TELEGRAM_TOKEN has it.
 	Token     Secret `yaml:"token"`
 	TokenEnv  string `yaml:"token_env"`
 	TokenFile string `yaml:"token_file"`
 	// Enabled switches the bot without taking its settings away. Default on.
 	Enabled bool `yaml:"enabled"`
-	// Account names the bot in paths and lists. Default `default`.
+	// Account names the bot in paths and lists. Default `default`; the key for a bot of Accounts.
 	Account string `yaml:"account"`
+	// Accounts are further bots by name, with the settings of this one but account, accounts, queue and debounce_ms.
+	Accounts map[string]Telegram `yaml:"accounts"`
 	// Mode is polling or webhook. Default polling.
 	Mode string `yaml:"mode"`
 	// APIURL is the address of the Bot API. Default https://api.telegram.org.
@@ -63,6 +66,20 @@ type Telegram struct {
 // Configured reports whether the bot has a token and is switched on.
 func (t Telegram) Configured() bool { return t.Enabled && t.Token.IsSet() }
 
+// Bots are the bots that exist, the unnamed one first, then by name.
+func (t Telegram) Bots() []Telegram {
+	var bots []Telegram
+	if t.Configured() {
+		bots = append(bots, t)
+	}
+	for _, name := range sortedNames(t.Accounts) {
+		if a := t.Accounts[name]; a.Configured() {
+			bots = append(bots, a)
+		}
+	}
+	return bots
+}
+
 func (c Channels) queueOf(channel string) QueueOverride {
 	switch channel {
 	case "web":
@@ -93,6 +110,27 @@ func (c Channels) validate(a at, global Queue) {
 	checkShortDebounce(tg, c.Telegram.Queue, c.Telegram.DebounceMs)
 	c.queueOf("telegram").apply(global).validate(tg.key("queue"))
 	c.Telegram.validate(tg)
+	for _, name := range sortedNames(c.Telegram.Accounts) {
+		c.Telegram.Accounts[name].validateAccount(tg.key("accounts").key(name), name, c.Telegram)
+	}
+}
+
+// validateAccount checks a further bot of a main one.
+func (t Telegram) validateAccount(a at, name string, lead Telegram) {
+	t.validate(a)
+	for _, foreign := range []struct {
+		key   string
+		given bool
+	}{
+		{"account", t.Account != name}, {"accounts", len(t.Accounts) > 0}, {"debounce_ms", t.DebounceMs != nil}, {"queue", t.Queue != QueueOverride{}},
+	} {
+		if foreign.given {
+			a.key(foreign.key).addf("belongs to channels.telegram; it is the same for all bots")
+		}
+	}
+	if lead.Configured() && name == lead.Account {
+		a.addf("is the name of the first bot too; rename one")
+	}
 }
 
 func checkShortDebounce(a at, o QueueOverride, short *int) {

@@ -50,6 +50,11 @@ func defaultQueue() Queue {
 	}
 }
 
+func (t *Telegram) setDefaults() {
+	*t = defaultTelegram()
+	t.Account = "" // its key, see fill
+}
+
 func defaultTelegram() Telegram {
 	return Telegram{
 		Enabled: true, Account: "default", Mode: "polling", APIURL: "https://api.telegram.org", Access: "pairing",

@@ -44,6 +44,20 @@ func (l *Loaded) detectAgent(cfg *Config, lookup func(string) (string, bool)) {
 	l.Notes = append(l.Notes, "agent main is "+a.Runner+" with the model "+a.Model+", because "+variable+" is set; LANEWAY_AGENTS_MAIN_MODEL names another")
 }
 
+// telegramToken is the variable that alone is enough for a bot.
+const telegramToken = "TELEGRAM_TOKEN"
+
+// detectBot makes the bot of the well-known variable when no bot is configured.
+func (l *Loaded) detectBot(cfg *Config) {
+	tg := &cfg.Channels.Telegram
+	if !tg.Enabled || tg.Token.IsSet() || tg.TokenEnv != "" || tg.TokenFile != "" || len(tg.Accounts) > 0 || !has(l.env, telegramToken) {
+		return
+	}
+	tg.TokenEnv = telegramToken
+	l.sources["channels.telegram.token_env"] = Source{SourceDetected, telegramToken}
+	l.Notes = append(l.Notes, "there is a Telegram bot, because "+telegramToken+" is set; it lets in people whose code you approve: laneway pair approve CODE")
+}
+
 func has(lookup func(string) (string, bool), name string) bool {
 	value, _ := lookup(name)
 	return strings.TrimSpace(value) != ""

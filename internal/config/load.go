@@ -64,6 +64,7 @@ func Load(o Options) (*Loaded, error) {
 	}
 	loaded := &Loaded{File: file, sources: l.sources, secretFile: map[string]string{}, env: lookup}
 	loaded.overlay(l, &cfg, o.Flags)
+	loaded.detectBot(&cfg)
 	loaded.resolve(l, &cfg)
 	if cfg.Data == "" {
 		l.faults = append(l.faults, Fault{Path: "data", Message: "is not known: there is no home directory; set LANEWAY_DATA or use --data DIR"})
@@ -164,6 +165,12 @@ func fill(cfg *Config) {
 	for id, a := range cfg.Agents {
 		a.fill(id)
 		cfg.Agents[id] = a
+	}
+	for name, bot := range cfg.Channels.Telegram.Accounts {
+		if bot.Account == "" {
+			bot.Account = name
+		}
+		cfg.Channels.Telegram.Accounts[name] = bot
 	}
 	if cfg.DefaultAgent == "" {
 		cfg.DefaultAgent = onlyAgent(cfg.Agents)

@@ -181,11 +181,18 @@ func (p *preflight) metrics() {
 
 func (p *preflight) channels() {
 	tg := p.cfg.Channels.Telegram
+	p.bot("channels.telegram", tg)
+	for _, name := range sortedNames(tg.Accounts) {
+		p.bot("channels.telegram.accounts."+name, tg.Accounts[name])
+	}
+}
+
+func (p *preflight) bot(path string, tg Telegram) {
 	if !tg.Enabled {
 		return
 	}
 	if tg.Mode == "webhook" && utf8.RuneCountInString(tg.WebhookSecret.Reveal()) < minSecret {
-		p.refuse("%s", needsSecret("channels.telegram.webhook_secret"))
+		p.refuse("%s", needsSecret(path+".webhook_secret"))
 	}
 	if tg.Configured() && tg.Access == "open" {
 		p.warn("everybody may talk to this bot")

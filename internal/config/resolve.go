@@ -22,6 +22,13 @@ func (l *Loaded) resolve(in *layers, cfg *Config) {
 		l.resolveOne(in, ref)
 	}
 	resolveAgents(l, in, cfg)
+	for _, name := range sortedNames(cfg.Channels.Telegram.Accounts) {
+		bot := cfg.Channels.Telegram.Accounts[name]
+		for _, ref := range botSecrets("channels.telegram.accounts."+name, &bot) {
+			l.resolveOne(in, ref)
+		}
+		cfg.Channels.Telegram.Accounts[name] = bot
+	}
 	for _, name := range sortedNames(cfg.Hooks) {
 		h := cfg.Hooks[name]
 		l.resolveOne(in, secretRef{"hooks." + name + ".secret", &h.Secret, h.SecretEnv, h.SecretFile})
@@ -30,14 +37,18 @@ func (l *Loaded) resolve(in *layers, cfg *Config) {
 }
 
 func secretRefs(cfg *Config) []secretRef {
-	tg := &cfg.Channels.Telegram
-	return []secretRef{
+	return append([]secretRef{
 		{"token", &cfg.Token, "", cfg.TokenFile},
 		{"password", &cfg.Password, "", cfg.PasswordFile},
 		{"write_token", &cfg.WriteToken, "", cfg.WriteTokenFile},
 		{"read_token", &cfg.ReadToken, "", cfg.ReadTokenFile},
-		{"channels.telegram.token", &tg.Token, tg.TokenEnv, tg.TokenFile},
-		{"channels.telegram.webhook_secret", &tg.WebhookSecret, tg.WebhookSecretEnv, tg.WebhookSecretFile},
+	}, botSecrets("channels.telegram", &cfg.Channels.Telegram)...)
+}
+
+func botSecrets(path string, bot *Telegram) []secretRef {
+	return []secretRef{
+		{path + ".token", &bot.Token, bot.TokenEnv, bot.TokenFile},
+		{path + ".webhook_secret", &bot.WebhookSecret, bot.WebhookSecretEnv, bot.WebhookSecretFile},
 	}
 }
 

@@ -127,6 +127,9 @@ func (c Config) checkAgents(root at, queue Queue) {
 	}
 	c.checkAgentName(root.key("default_agent"), c.DefaultAgent)
 	c.checkAgentName(root.key("channels.telegram.agent"), c.Channels.Telegram.Agent)
+	for _, name := range sortedNames(c.Channels.Telegram.Accounts) {
+		c.checkAgentName(root.key("channels.telegram.accounts."+name+".agent"), c.Channels.Telegram.Accounts[name].Agent)
+	}
 }
 
 func (c Config) checkAgentName(a at, id string) {

@@ -24,5 +24,5 @@
 //
 // [Dispatcher.Run] owns the loops and returns when they have ended. Turns run on goroutines of the scheduler; the small ones beside a
 // turn (typing, a stop that is being written) are counted and awaited. The order of the end is: [Dispatcher.Drain] (take nothing
-// new, let turns finish, cancel the rest, flush the outbox, leave the table of nodes), then the context of Run.
+// new, let turns finish, cancel the rest, flush the outbox), the channels, [Dispatcher.Leave] (the table of nodes), the context of Run.
 package dispatch

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -33,6 +34,13 @@ func (i *incarnation) lease(name string) (store.Lease, bool) {
 	defer i.held.mu.Unlock()
 	l, ok := i.held.byName[name]
 	return l, ok
+}
+
+// all lists the leases that are held.
+func (i *incarnation) all() []store.Lease {
+	i.held.mu.Lock()
+	defer i.held.mu.Unlock()
+	return slices.Collect(maps.Values(i.held.byName))
 }
 
 func (i *incarnation) holds(l store.Lease, ok bool) {
@@ -294,6 +302,9 @@ func (d *Dispatcher) Lease(ctx context.Context, name string) (next int64, ok boo
 	if err != nil {
 		return 0, false, err
 	}
+	if d.handsOn() {
+		return 0, false, nil
+	}
 	l, ok, err := d.store.AcquireLease(ctx, name, me.id)
 	if err != nil {
 		return 0, false, err
@@ -303,7 +314,22 @@ func (d *Dispatcher) Lease(ctx context.Context, name string) (next int64, ok boo
 	return l.NextOffset, ok, nil
 }
 
-// Drain is the end, see the package comment. ctx ends the patience with running turns; the whole takes at most a grace more.
+// handsOn reports whether named leases are for others now: this process drains, and there may be others. The only process on its store
+// keeps them, so that a /stop is heard while turns finish.
+func (d *Dispatcher) handsOn() bool { return d.draining.Load() && !d.cfg.Exclusive }
+
+// releaseLeases gives every named lease back, so that another node polls at once instead of after the drain.
+func (d *Dispatcher) releaseLeases(ctx context.Context, me *incarnation) {
+	for _, l := range me.all() {
+		me.holds(l, false)
+		if err := d.store.ReleaseLease(ctx, l); err != nil {
+			d.log.WarnContext(ctx, "a lease was not given back; others wait until this process has left", "lease", l.Name, "err", err)
+		}
+	}
+}
+
+// Drain is the end, see the package comment: it takes nothing new, lets turns finish and flushes the outbox. ctx ends the patience with
+// running turns; the whole takes at most a grace more. Channels may run meanwhile; Leave comes after them.
 func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.draining.Store(true)
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*d.cfg.Lease)
@@ -313,17 +339,27 @@ func (d *Dispatcher) Drain(ctx context.Context) error {
 		if err := d.store.SetDraining(boundedBy(ctx, last), me.id); err != nil {
 			d.log.WarnContext(ctx, "other nodes do not know that this one drains", "err", err)
 		}
+		if d.handsOn() {
+			d.releaseLeases(boundedBy(ctx, last), me)
+		}
 	}
 	err := d.sched.Drain(ctx)
 	d.flushOutbox(ctx)
-	if me = d.node.Load(); me != nil {
-		unregister, stop := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer stop()
-		if e := d.store.Unregister(unregister, me.id); e != nil {
-			d.log.WarnContext(ctx, "left without saying so; others wait for the lease to end", "err", e)
-		}
-	}
 	return err
+}
+
+// Leave takes this process out of the table of nodes: whatever it still owned is free for others at once. It is the last thing before the
+// context of Run ends, after Drain and after the channels have ended. It takes at most a second.
+func (d *Dispatcher) Leave(ctx context.Context) {
+	me := d.node.Load()
+	if me == nil {
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, time.Second)
+	defer stop()
+	if err := d.store.Unregister(ctx, me.id); err != nil {
+		d.log.WarnContext(ctx, "left without saying so; others wait for the lease to end", "err", err)
+	}
 }
 
 // boundedBy is ctx while it lasts, else a moment more.

@@ -1,9 +1,11 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -81,24 +83,36 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		_, s.SessionsKnown, _ = d.store.ListSessions(ctx, store.SessionFilter{Limit: 1}) //nolint:errcheck // as above
 		counts, _ = d.store.OutboxCounts(ctx)                                            //nolint:errcheck // as above
 	}
+	for _, st := range d.Channels() {
+		c := counts[st.Name]
+		st.OutboxWaiting, st.OutboxFailed = c.Waiting, c.Failed
+		s.OutboxWaiting, s.OutboxFailed = s.OutboxWaiting+c.Waiting, s.OutboxFailed+c.Failed
+		s.Channels = append(s.Channels, st)
+	}
+	d.outWaiting.Store(int64(s.OutboxWaiting))
+	return s
+}
+
+// Channels is a picture of the channels of this process, without what waits for them. It asks nobody.
+func (d *Dispatcher) Channels() []chat.ChannelStatus {
+	var all []chat.ChannelStatus
 	for _, name := range d.channelNames() {
 		cs := d.channels[name].Status()
-		c := counts[name]
-		s.OutboxWaiting, s.OutboxFailed = s.OutboxWaiting+c.Waiting, s.OutboxFailed+c.Failed
 		st := chat.ChannelStatus{
-			ID: channelKind(name), AccountID: "default", Label: channelKind(name), Configured: cs.Configured, Running: cs.Running,
+			Name: name, ID: channelKind(name), AccountID: cs.Account, Label: cs.Label, Configured: cs.Configured, Running: cs.Running,
 			Connected: cs.Connected, State: cs.State, Mode: cs.Mode, LastError: cs.LastError, LastPollAge: cs.LastPollAge,
-			OutboxWaiting: c.Waiting, OutboxFailed: c.Failed,
 		}
 		if me := d.node.Load(); me != nil {
 			if _, ok := me.lease(name); ok {
 				st.PollOwner = me.id
 			}
 		}
-		s.Channels = append(s.Channels, st)
+		all = append(all, st)
 	}
-	d.outWaiting.Store(int64(s.OutboxWaiting))
-	return s
+	slices.SortStableFunc(all, func(a, b chat.ChannelStatus) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.AccountID, b.AccountID))
+	})
+	return all
 }
 
 // sentenceOf is what a person is shown of an error: the sentence of a chat.Error, never its cause.

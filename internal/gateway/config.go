@@ -74,6 +74,10 @@ type Config struct {
 	// Hooks are the webhooks that become messages, by name; see [Hook].
 	Hooks map[string]Hook
 
+	// Webhooks take deliveries of networks, by path. Each of them proves its callers by itself, and is called under whatever host name the
+	// network was given.
+	Webhooks map[string]http.Handler
+
 	// Dashboard serves /dashboard and below; nil = off.
 	Dashboard http.Handler
 	// MetricsOnMain serves /metrics on the main listener to a read credential; nil = not there.

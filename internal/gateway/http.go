@@ -54,6 +54,9 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 	r.Get("/healthz", s.healthz)
 	r.Get("/health", s.healthz)
 	r.Get("/readyz", s.readyz)
+	for path, h := range s.cfg.Webhooks {
+		r.Handle(path, h)
+	}
 	r.Group(func(r chi.Router) {
 		r.Use(s.knownHost, s.knownOrigin)
 		r.Get("/", s.root)

@@ -26,26 +26,28 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 
-	accepted   *prometheus.CounterVec
-	dropped    *prometheus.CounterVec
-	outcomes   *prometheus.CounterVec
-	runs       *prometheus.CounterVec
-	runTime    *prometheus.HistogramVec
-	waited     *prometheus.HistogramVec
-	fenced     *prometheus.CounterVec
-	sent       *prometheus.CounterVec
-	commands   *prometheus.CounterVec
-	leaseLost  prometheus.Counter
-	takenOver  prometheus.Counter
-	refused    *prometheus.CounterVec
-	stuck      *prometheus.CounterVec
-	unknown    prometheus.Counter
-	rpc        *prometheus.CounterVec
-	slowClosed prometheus.Counter
-	closed     *prometheus.CounterVec
-	authFailed *prometheus.CounterVec
-	conns      prometheus.Gauge
-	rpcTime    prometheus.Histogram
+	accepted                       *prometheus.CounterVec
+	dropped                        *prometheus.CounterVec
+	outcomes                       *prometheus.CounterVec
+	runs                           *prometheus.CounterVec
+	runTime                        *prometheus.HistogramVec
+	waited                         *prometheus.HistogramVec
+	fenced                         *prometheus.CounterVec
+	sent                           *prometheus.CounterVec
+	commands                       *prometheus.CounterVec
+	leaseLost                      prometheus.Counter
+	takenOver                      prometheus.Counter
+	refused                        *prometheus.CounterVec
+	stuck                          *prometheus.CounterVec
+	unknown                        prometheus.Counter
+	rpc                            *prometheus.CounterVec
+	slowClosed                     prometheus.Counter
+	closed                         *prometheus.CounterVec
+	authFailed                     *prometheus.CounterVec
+	telegramCalls, telegramUpdates *prometheus.CounterVec
+
+	conns   prometheus.Gauge
+	rpcTime prometheus.Histogram
 }
 
 // runBuckets reach from a fast local answer to the longest allowed turn.
@@ -74,6 +76,8 @@ func New(version string) *Metrics {
 	m.rpc = m.counters("rpc_requests_total", "Requests by method and result code.", "method", "code")
 	m.closed = m.counters("ws_closed_total", "WebSocket connections that ended, by reason.", "reason")
 	m.authFailed = m.counters("auth_failures_total", "Refused credentials.", "reason")
+	m.telegramCalls = m.counters("telegram_calls_total", "Calls of the Telegram Bot API, by method and result.", "method", "result")
+	m.telegramUpdates = m.counters("telegram_updates_total", "Updates from Telegram, by what became of them.", "result")
 	m.leaseLost = m.counter("lease_lost_total", "Times this process was declared dead or could not reach the database in time.")
 	m.takenOver = m.counter("sessions_taken_over_total", "Sessions taken over from a process that was gone.")
 	m.conns = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "laneway", Name: "ws_connections", Help: "Open WebSocket connections."})

@@ -9,6 +9,8 @@ import (
 // Source is where gauges are read from at each scrape. Every function must answer at once, without the database.
 type Source struct {
 	Lanes func() chat.LanesStatus
+	// Channels are those that this process runs; nil = none.
+	Channels func() []chat.ChannelStatus
 	// Outbox is how many messages wait to be sent, as last read; DatabaseUp whether the last check found the database.
 	Outbox     func() int
 	DatabaseUp func() bool
@@ -17,6 +19,9 @@ type Source struct {
 // Watch adds the gauges of a source; call it once.
 func (m *Metrics) Watch(s Source) {
 	m.registry.MustRegister(&laneCollector{source: s.Lanes, descs: laneDescs()})
+	if s.Channels != nil {
+		m.registry.MustRegister(&channelCollector{s.Channels})
+	}
 	m.gauge("outbox_waiting", "Outgoing messages that wait to be sent.", func() float64 { return float64(s.Outbox()) })
 	m.gauge("db_up", "1 when the last check found the database usable.", func() float64 {
 		if s.DatabaseUp() {

@@ -192,7 +192,7 @@ func (c *Channel) Status() channel.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := channel.Status{
-		Configured: true, Running: c.house != nil, State: c.state, LastError: c.lastErr, Mode: c.cfg.Mode, LastPollAge: -1,
+		Account: c.cfg.Account, Label: "Telegram", Configured: true, Running: c.house != nil, State: c.state, LastError: c.lastErr, Mode: c.cfg.Mode, LastPollAge: -1,
 	}
 	if !c.polled.IsZero() {
 		s.LastPollAge = time.Since(c.polled)

@@ -58,6 +58,8 @@ const (
 type Config struct {
 	// Token of the bot, `<bot id>:<secret>`. Required.
 	Token string
+	// Account is the name of the bot in lists; "" = `default`.
+	Account string
 	// Mode is ModePolling (default) or ModeWebhook.
 	Mode string
 	// APIURL is the address of the Bot API; "" = DefaultAPIURL.
@@ -129,7 +131,7 @@ var (
 
 func (c Config) withDefaults() Config {
 	for value, fallback := range map[*string]string{
-		&c.Mode: ModePolling, &c.APIURL: DefaultAPIURL, &c.Access: AccessPairing, &c.Members: MembersListed,
+		&c.Account: "default", &c.Mode: ModePolling, &c.APIURL: DefaultAPIURL, &c.Access: AccessPairing, &c.Members: MembersListed,
 		&c.Activation: ActivationMention, &c.GroupStop: StopAnyone,
 	} {
 		if *value == "" {

@@ -142,6 +142,8 @@ func (h *home) end() {
 	if err := h.d.Drain(ctx); err != nil {
 		h.t.Logf("the drain: %v", err)
 	}
+	h.stop[0]() // the channel, then the place in the table of nodes, then the loops
+	h.d.Leave(ctx)
 	h.crash()
 }
 

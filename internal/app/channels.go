@@ -1,0 +1,147 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/channel/telegram"
+	"laneway/internal/chat"
+	"laneway/internal/config"
+)
+
+const (
+	// attachmentsDir below the data directory has what people send to the bots.
+	attachmentsDir = "attachments"
+	// webhookPath is where Telegram delivers for an account.
+	webhookPath = "/telegram/webhook/"
+	// A channel that ends although it should not is begun again, later each time.
+	minRevive, maxRevive = time.Second, time.Minute
+)
+
+// openChannels makes the configured channels. They run, and get the house, in Run. A process without the role channels has none.
+func (p *Process) openChannels(commands []chat.CommandInfo) error {
+	p.webhooks = map[string]http.Handler{}
+	bots := p.cfg.Channels.Telegram.Bots()
+	if len(bots) == 0 || !slices.Contains(p.cfg.Roles, config.RoleChannels) {
+		return nil
+	}
+	records, ok := p.store.(channel.Records)
+	if !ok {
+		return fmt.Errorf("the store %s keeps nothing for channels", p.store.Kind())
+	}
+	files, err := p.openAttachments()
+	if err != nil {
+		return err
+	}
+	deps := telegram.Deps{Records: records, Files: files, Commands: commands, Observer: p.metrics.Telegram(), Logger: p.log}
+	for _, bot := range bots {
+		c, err := telegram.New(p.botConfig(bot), deps)
+		if err != nil {
+			return fmt.Errorf("channels.telegram, account %s: %w", bot.Account, err)
+		}
+		if slices.ContainsFunc(p.channels, func(other channel.Channel) bool { return other.Name() == c.Name() }) {
+			return fmt.Errorf("channels.telegram: account %s has the token of another account; each bot can be there once", bot.Account)
+		}
+		p.channels = append(p.channels, c)
+		p.webhooks[webhookPath+bot.Account] = c.WebhookHandler()
+	}
+	return nil
+}
+
+func (p *Process) openAttachments() (*os.Root, error) {
+	dir := filepath.Join(p.cfg.Data, attachmentsDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory for attachments: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the directory for attachments: %w", err)
+	}
+	p.later("attachments", func(context.Context) error { return root.Close() })
+	return root, nil
+}
+
+func (p *Process) botConfig(bot config.Telegram) telegram.Config {
+	agent := bot.Agent
+	if agent == "" {
+		agent = p.cfg.DefaultAgent
+	}
+	return telegram.Config{
+		Token: bot.Token.Reveal(), Account: bot.Account, Mode: bot.Mode, APIURL: bot.APIURL, WebhookURL: bot.WebhookURL, WebhookSecret: bot.WebhookSecret.Reveal(),
+		Access: bot.Access, Allow: numbers(bot.Allow), Groups: numbers(bot.Groups), Members: bot.Members, Activation: bot.Activation,
+		GroupStop: bot.GroupStop, Agent: agent, PollTimeout: time.Duration(bot.PollTimeout), MaxAttachment: int64(bot.MaxAttachment),
+		UserRate: offIsNegative(p.cfg.Limits.ChatUser),
+	}
+}
+
+func numbers(ids []config.ID) []int64 {
+	out := make([]int64, 0, len(ids))
+	for _, id := range ids {
+		out = append(out, int64(id))
+	}
+	return out
+}
+
+// startChannels runs the channels until the returned function is called, which waits for their end.
+func (p *Process) startChannels(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, c := range p.channels {
+		running.Go(func() { p.runChannel(ctx, c) })
+	}
+	return func() { cancel(); running.Wait() }
+}
+
+// runChannel runs a channel until ctx is over. Nothing that happens to a channel ends the process: one that gives up or panics is begun
+// again, while cron and the other doors do not notice.
+func (p *Process) runChannel(ctx context.Context, c channel.Channel) {
+	for wait := minRevive; ; wait = min(2*wait, maxRevive) {
+		began := time.Now()
+		err := guarded(ctx, c, p.dispatch)
+		if ctx.Err() != nil {
+			return
+		}
+		p.log.ErrorContext(ctx, "a channel ended; it begins again", "channel", c.Name(), "in", wait.String(), "err", err)
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+		if time.Since(began) > maxRevive+wait {
+			wait = minRevive
+		}
+	}
+}
+
+// panicError is a panic of a channel, with its stack.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
+
+var errEnded = errors.New("it returned without a reason")
+
+func guarded(ctx context.Context, c channel.Channel, house channel.House) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicError{v, debug.Stack()}
+		}
+	}()
+	if err := c.Run(ctx, house); err != nil {
+		return err
+	}
+	return errEnded
+}
