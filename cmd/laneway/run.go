@@ -25,6 +25,7 @@ type cli struct {
 	Chat       chatCmd       `cmd:"" help:"Talk to an agent in the terminal."`
 	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
 	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
+	Pair       pairCmd       `cmd:"" help:"Say who may talk to the bots."`
 	Sessions   sessionsCmd   `cmd:"" help:"Look at sessions, reset or stop them."`
 	Cron       cronCmd       `cmd:"" help:"Look at jobs, make and change them."`
 	Scheduler  schedulerCmd  `cmd:"" help:"Show and drive jobs and built-in maintenance."`

@@ -237,6 +237,7 @@ func (h *house) close() {
 	if err := h.d.Drain(ctx); err != nil {
 		h.t.Errorf("Drain: %v", err)
 	}
+	h.d.Leave(ctx)
 	h.cancel()
 	<-h.ended
 	h.work(errors.New("over"))

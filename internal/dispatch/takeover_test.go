@@ -214,6 +214,7 @@ func TestDrainInterruptsAtTheDeadlineAndTheNextProcessRunsItAgain(t *testing.T) 
 			t.Errorf("a message during the drain got %v", err)
 		}
 		want(t, "the quick one", h.end(quick).Outcome, chat.OutcomeAnswered)
+		h.d.Leave(t.Context())
 		h.cancel()
 		<-h.ended
 
@@ -249,6 +250,7 @@ func TestAtMostOnceMessagesAreToldInsteadOfRunAgain(t *testing.T) {
 			t.Error(err)
 		}
 		want(t, "outcome", h.end(id).Outcome, chat.OutcomeInterrupted)
+		h.d.Leave(t.Context())
 		h.cancel()
 		<-h.ended
 		if told := strings.Join(h.box.texts("9"), "|"); !strings.Contains(told, "restarted") {

@@ -65,7 +65,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		memo: newMemo(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
 		bootID: uuid.NewString(), startedAt: time.Now(), noHook: newNoHook(),
 	}
-	s.methods, s.methodNames = tableOf(opsMethods(), chatMethods(), sessionMethods(), cronMethods(backend), emptyMethods())
+	s.methods, s.methodNames = tableOf(opsMethods(), pairingMethods(), chatMethods(), sessionMethods(), cronMethods(backend), emptyMethods())
 	s.state.up.Store(!cfg.HoldConnects)
 	s.setHosts(nil)
 	return s, nil

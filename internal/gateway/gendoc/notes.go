@@ -33,9 +33,12 @@ func opsNotes() map[string]note {
 		"taskSuggestions.list": {Does: "Answers with an empty list; terminal clients ask at their start.", Result: "`{suggestions:[]}`"},
 		"scheduler.status":     {Does: "Lists jobs as a scheduler sees them, built-in ones included.", Result: "`{ts, nodeId, running, lastTickMs, jobs:[...]}` with snake_case members in `jobs`"},
 		"channels.pairing.list": {
-			Does: "Lists people who wait to be let in to a channel; never the codes that they see.", Result: "`{accounts, requests:[...], commandOwnerConfigured, limits}`",
+			Does: "Lists people who wait to be let in to a channel; never the codes that they see.", Result: "`{accounts, requests:[...], commandOwnerConfigured, limits}`. Extended: `granted`, who was let in",
 		},
-		"channels.pairing.approve": {Does: "Lets a person in.", Result: "`{requestId, senderId, notification, commandOwnerBootstrap}`"},
+		"channels.pairing.approve": {Does: "Lets a person in: the id of the list, or the code that the person was shown. They are told unless `notify` is false.", Result: "`{requestId, senderId, notification, commandOwnerBootstrap}`"},
+		"channels.pairing.revoke": {
+			Does: "Takes back that a person may talk; they may ask again.", Result: "`{senderId, revoked}`: in how many accounts",
+		},
 		"channels.pairing.dismiss": {Does: "Turns a person away.", Result: "`{requestId, senderId}`"},
 	}
 }

@@ -1,0 +1,99 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// welcome is what a person reads after the operator has let them in.
+const welcome = "You are let in. Write to me."
+
+// errNoPairing is what a caller can act on.
+var errNoPairing = chat.Errorf(chat.CodeNotFound, "there is no open request like this: it was used, dismissed, or is older than an hour; see laneway pair list")
+
+// pairings is the store's part; every store but a foreign one has it.
+func (d *Dispatcher) pairings() (channel.Pairings, error) {
+	p, ok := d.store.(channel.Pairings)
+	if !ok {
+		return nil, chat.Errorf(chat.CodeInvalid, "the store %s keeps no pairings", d.store.Kind())
+	}
+	return p, nil
+}
+
+// OpenPairings lists who asks to be let in; "" = in every channel. The codes are for the people who see them: callers do not show them.
+func (d *Dispatcher) OpenPairings(ctx context.Context, of string) ([]channel.Pairing, error) {
+	p, err := d.pairings()
+	if err != nil {
+		return nil, err
+	}
+	return p.OpenPairings(ctx, of)
+}
+
+// Grants lists who was let in; "" = in every channel.
+func (d *Dispatcher) Grants(ctx context.Context, of string) ([]channel.Grant, error) {
+	p, err := d.pairings()
+	if err != nil {
+		return nil, err
+	}
+	return p.Grants(ctx, of)
+}
+
+// ApprovePairing lets a person in and, with notify, tells them so through the outbox. chat.ErrNotFound: no open request like this. told is
+// false when there is nobody here who could tell them, or the telling could not be kept: they are let in all the same.
+func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by chat.Caller) (made channel.Pairing, told bool, err error) {
+	p, err := d.pairings()
+	if err != nil {
+		return made, false, err
+	}
+	made, err = p.ApprovePairing(ctx, ref, changedBy(by))
+	switch {
+	case errors.Is(err, channel.ErrPairingUnknown):
+		return made, false, errNoPairing
+	case err != nil:
+		return made, false, err
+	case !notify:
+		return made, false, nil
+	}
+	err = d.store.Enqueue(ctx, []store.Outgoing{{
+		ID: newID(), Target: chat.Target{Channel: made.Channel, ChatID: strconv.FormatInt(made.ChatID, 10)}, Kind: store.KindNotice, Text: welcome,
+		Count: 1, ExpiresAt: time.Now().Add(noticeLife),
+	}})
+	if err != nil {
+		d.log.WarnContext(ctx, "somebody who was let in is not told", "channel", channelKind(made.Channel), "err", err)
+		return made, false, nil
+	}
+	wake(d.outboxNow)
+	return made, true, nil
+}
+
+// DismissPairing ends a request without letting anybody in. chat.ErrNotFound: no open request like this.
+func (d *Dispatcher) DismissPairing(ctx context.Context, ref channel.PairingRef, by chat.Caller) (channel.Pairing, error) {
+	p, err := d.pairings()
+	if err != nil {
+		return channel.Pairing{}, err
+	}
+	made, err := p.DismissPairing(ctx, ref, changedBy(by))
+	if errors.Is(err, channel.ErrPairingUnknown) {
+		return made, errNoPairing
+	}
+	return made, err
+}
+
+// RevokePairing takes a right away; it reports whether there was one.
+func (d *Dispatcher) RevokePairing(ctx context.Context, who channel.Peer, by chat.Caller) (bool, error) {
+	p, err := d.pairings()
+	if err != nil {
+		return false, err
+	}
+	return p.RevokePairing(ctx, who, changedBy(by))
+}
+
+func changedBy(c chat.Caller) chat.ChangedBy {
+	return chat.ChangedBy{Who: c.Principal, Peer: c.Peer, RequestID: c.RequestID}
+}
