@@ -119,7 +119,7 @@ func orWord(s, word string) string {
 	return s
 }
 
-func (s *Server) picture(st chat.SystemStatus, took time.Duration, version uint64) *healthPicture {
+func (s *Server) picture(st chat.SystemStatus, took time.Duration) *healthPicture {
 	problems := problemsOf(&st)
 	p := healthPayload{
 		OK: len(problems) == 0, TS: time.Now().UnixMilli(), DurationMs: took.Milliseconds(),
@@ -135,7 +135,7 @@ func (s *Server) picture(st chat.SystemStatus, took time.Duration, version uint6
 		p.ChannelLabels[ch.ID] = orWord(ch.Label, ch.ID)
 		p.Channels[ch.ID] = healthChannel{ch.Configured, ch.Running, ch.Connected, ageMs(ch.LastPollAge), orNull(ch.LastError)}
 	}
-	pic := &healthPicture{version: version, standard: mustJSON(p), status: st}
+	pic := &healthPicture{standard: mustJSON(p), status: st}
 	p.healthExtra = &healthExtra{
 		Problems: problems, Database: healthDatabase{st.StoreError == "", st.StoreLatency.Milliseconds()},
 		Scheduler: healthScheduler{!stalled(st.Progress), ageMs(st.Progress.CronAge)}, NodeID: st.NodeID,
@@ -153,17 +153,21 @@ func connected(channels []chat.ChannelStatus) []bool {
 	return out
 }
 
-// look takes a new picture of the house.
+// look takes a new picture of the house and keeps it under the version that was last told; others may look and the watcher may tell
+// meanwhile.
 func (s *Server) look(ctx context.Context) *healthPicture {
 	began := time.Now()
 	st := s.backend.Status(ctx)
-	version := uint64(0)
-	if old := s.health.Load(); old != nil {
-		version = old.version
+	pic := s.picture(st, time.Since(began))
+	for {
+		old := s.health.Load()
+		if old != nil {
+			pic.version = old.version
+		}
+		if s.health.CompareAndSwap(old, pic) {
+			return pic
+		}
 	}
-	pic := s.picture(st, time.Since(began), version)
-	s.health.Store(pic)
-	return pic
 }
 
 // watch looks at the house at a steady pace: health for everybody, lanes for those who understand them, credentials that ended.

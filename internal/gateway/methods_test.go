@@ -174,7 +174,13 @@ func TestHealthStatusAndLanes(t *testing.T) {
 	if x := s.must("health", params{"extended": true}); len(x["problems"].([]any)) != 0 || x["nodeId"] != "gw-1" || x["database"].(params)["ok"] != true {
 		t.Errorf("extended %v", x)
 	}
+	if st := s.must("status", nil); st["ok"] != true {
+		t.Errorf("status %v", st)
+	}
 	b.house.set(func() { b.house.down = true })
+	if st := s.must("status", nil); st["ok"] != false {
+		t.Errorf("status shows an old picture: %v", st)
+	}
 	h = s.must("health", params{"probe": true, "extended": true})
 	if _, there := h["ok"]; there || h["problems"].([]any)[0] != "database: the database cannot be reached" {
 		t.Errorf("database down: %v", h)

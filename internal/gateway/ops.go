@@ -77,9 +77,10 @@ type statusNode struct {
 	LeaseMs  int64  `json:"leaseMs"`
 }
 
+// status takes a new picture: whoever asks wants to know how it is now, and in its first seconds the gateway has no other.
 func status(ctx context.Context, c *call, _ noParams) (any, error) {
 	s := c.srv
-	st := s.health.Load().status
+	st := s.look(ctx).status
 	lanes := s.backend.Lanes()
 	out := statusResult{
 		OK: len(problemsOf(&st)) == 0, Version: s.version(), BootID: s.bootID, NodeID: st.NodeID,

@@ -54,6 +54,7 @@ func areas() []area {
 	return []area{
 		{"Accept", acceptTests()},
 		{"Queue", queueTests()},
+		{"Waiting", waitingTests()},
 		{"Turn", turnTests()},
 		{"Join", joinTests()},
 		{"Fence", fenceTests()},
