@@ -12,47 +12,51 @@ import (
 // do, because the store has to be told before the scheduler is asked; a wrong guess costs or spares one place in a queue.
 type bursts struct {
 	mu   sync.Mutex
-	open map[burstKey]burstSpan
+	open map[chat.SessionKey]typing // a session has one window at most
 }
 
-type burstKey struct {
-	session        chat.SessionKey
+// typing is what one person types in one thread.
+type typing struct {
 	sender, thread string
-}
-
-type burstSpan struct {
-	since, last time.Time
-	debounce    time.Duration
+	since, last    time.Time
+	debounce       time.Duration
 }
 
 // tidyAt is how many bursts are remembered before old ones are looked for.
 const tidyAt = 512
 
-// joins notes a typed message and reports whether it falls into the window that an earlier one has opened.
+// joins notes a message and reports whether it falls into the window that an earlier one has opened.
 func (b *bursts) joins(m chat.Message, s scheduler.Settings) bool {
-	if m.Content.Options.NoMerge || len(m.Content.Attachments) > 0 {
+	if !m.Content.Options.Typed || s.Debounce <= 0 || m.Content.Options.NoMerge || len(m.Content.Attachments) > 0 {
+		b.cut(m.Session)
 		return false
 	}
 	hold := s.DebounceMax
 	if hold == 0 {
 		hold = 3 * s.Debounce
 	}
-	key := burstKey{session: m.Session, sender: m.Content.Sender.ID, thread: m.Content.Thread}
 	now := time.Now()
+	next := typing{sender: m.Content.Sender.ID, thread: m.Content.Thread, since: now, last: now, debounce: s.Debounce}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tidy(now)
-	span, ok := b.open[key]
-	if ok && now.Sub(span.last) < s.Debounce && now.Sub(span.since) < hold {
-		span.last = now
-		b.open[key] = span
-		return true
+	open, ok := b.open[m.Session]
+	ok = ok && open.sender == next.sender && open.thread == next.thread && now.Sub(open.last) < s.Debounce && now.Sub(open.since) < hold
+	if ok {
+		next.since = open.since
 	}
 	if b.open == nil {
-		b.open = map[burstKey]burstSpan{}
+		b.open = map[chat.SessionKey]typing{}
 	}
-	b.open[key] = burstSpan{since: now, last: now, debounce: s.Debounce}
-	return false
+	b.open[m.Session] = next
+	return ok
+}
+
+// cut ends the burst of a session: something came between.
+func (b *bursts) cut(key chat.SessionKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.open, key)
 }
 
 func (b *bursts) tidy(now time.Time) {

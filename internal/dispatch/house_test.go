@@ -32,20 +32,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type script struct {
 	mu      sync.Mutex
 	calls   []agent.Request
+	starts  []time.Time // of the calls
+	ends    []error     // of the calls' contexts when they returned
 	now     map[string]int
 	most    map[string]int
 	total   int
 	mostAll int
 }
 
-func (s *script) enter(req agent.Request) func() {
+func (s *script) enter(ctx context.Context, req agent.Request) func() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := req.Session.String()
 	if s.now == nil {
 		s.now, s.most = map[string]int{}, map[string]int{}
 	}
-	s.calls = append(s.calls, req)
+	s.calls, s.starts = append(s.calls, req), append(s.starts, time.Now())
 	s.now[key]++
 	s.total++
 	s.most[key] = max(s.most[key], s.now[key])
@@ -55,6 +57,7 @@ func (s *script) enter(req agent.Request) func() {
 		defer s.mu.Unlock()
 		s.now[key]--
 		s.total--
+		s.ends = append(s.ends, context.Cause(ctx))
 	}
 }
 
@@ -66,6 +69,18 @@ func (s *script) texts() []string {
 		out = append(out, joined(c))
 	}
 	return out
+}
+
+// began is when the first call with this text started; zero when none did.
+func (s *script) began(text string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, c := range s.calls {
+		if joined(c) == text {
+			return s.starts[i]
+		}
+	}
+	return time.Time{}
 }
 
 func (s *script) textsOf(session string) []string {
@@ -89,7 +104,7 @@ func joined(r agent.Request) string {
 }
 
 func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-	defer s.enter(req)()
+	defer s.enter(ctx, req)()
 	text := joined(req)
 	line, _, _ := strings.Cut(req.Messages[len(req.Messages)-1].Text, "\n") // a late run says behind it for when it was planned
 	word, rest, _ := strings.Cut(line, " ")

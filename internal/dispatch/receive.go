@@ -130,9 +130,9 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 		DropNotice: dropNotice(m, s.Cap), Offset: d.offset(m), Starting: d.starting.of(m.Session),
 		Own: m.Own,
 	}
+	p.Joins = d.bursts.joins(m, s)
 	if m.Content.Options.Typed && s.Debounce > 0 {
 		p.Hold = s.Debounce
-		p.Joins = d.bursts.joins(m, s)
 	}
 	acc, err := d.store.Accept(ctx, p)
 	switch {

@@ -94,6 +94,20 @@ func (s *Scheduler[M]) windowOver(x *session[M], window uint64) {
 	s.flush(&fx)
 }
 
+// Cut ends the debounce window of the session and reports whether one was open. What it holds starts as soon as it may, and what is said
+// after it is another turn: something came between that is no message, such as a command.
+func (s *Scheduler[M]) Cut(session string) bool {
+	fx := s.begin()
+	s.mu.Lock()
+	x, ok := s.sessions[session]
+	if ok = ok && s.closeWindow(x); ok {
+		s.settle(x, &fx)
+	}
+	s.mu.Unlock()
+	s.flush(&fx)
+	return ok
+}
+
 // closeWindow ends the open window, if there is one, and leaves its messages to wait. The caller settles the session.
 func (s *Scheduler[M]) closeWindow(x *session[M]) bool {
 	if !x.buffers() {

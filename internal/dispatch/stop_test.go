@@ -1,0 +1,143 @@
+package dispatch_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+)
+
+// TestStopCommandWorksWhileEveryLaneIsFull: two chats fill the lane for 14 s, a third waits and says /stop, then the first does. Other chats
+// are taken in meanwhile without a delay.
+func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), lanes(2))
+		defer h.close()
+		began := time.Now()
+		a, b := h.send("a", "sleep 14s"), h.send("b", "sleep 14s")
+		waiting := h.send("c", "hello")
+		others := []string{h.send("d", "one"), h.send("e", "two")}
+		want(t, "answer to c", h.end(h.send("c", "/stop")).Text, "Stopped the oldest waiting message; nothing was running.")
+		others = append(others, h.send("f", "three"))
+		want(t, "answer to a", h.end(h.send("a", "@lane_bot /stop@lane_bot")).Text, "Stopped the running turn.")
+		want(t, "answer with nothing left", h.end(h.send("a", "/stop")).Text, "There is nothing to stop.")
+		want(t, "a", h.end(a).Outcome, chat.OutcomeStopped)
+		want(t, "c", h.end(waiting).Outcome, chat.OutcomeStopped)
+		for _, id := range others {
+			want(t, "another chat", h.end(id).Outcome, chat.OutcomeAnswered)
+		}
+		if took := time.Since(began); took > 200*time.Millisecond {
+			t.Errorf("three stops and the other chats took %s", took)
+		}
+		want(t, "b", h.end(b).Outcome, chat.OutcomeAnswered)
+		want(t, "b ended after", time.Since(began).Round(time.Second), 14*time.Second)
+	})
+}
+
+// TestStopAllTakesRunningWaitingAndDebounced says /stopall behind a lane that others hold, with ten messages waiting and one in the window.
+func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), lanes(1), queue(scheduler.Settings{Cap: 11}))
+		defer h.close()
+		holder := h.send("other", "sleep 1m")
+		var ids []string
+		for range 10 {
+			ids = append(ids, h.send("main", "waits"))
+		}
+		ids = append(ids, h.send("main", "typed", typed))
+		began := time.Now()
+		want(t, "answer", h.end(h.send("main", "/stopall")).Text, "Stopped 0 running turns and 11 waiting messages.")
+		for _, id := range ids {
+			e := h.end(id)
+			want(t, "outcome of "+id, e.Outcome, chat.OutcomeStopped)
+			want(t, "reason of "+id, e.Reason, "stopall")
+		}
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("/stopall took %s", took)
+		}
+		after := h.send("main", "again")
+		want(t, "the other session", h.end(holder).Outcome, chat.OutcomeAnswered)
+		want(t, "afterwards", h.end(after).Outcome, chat.OutcomeAnswered)
+		running := h.send("main", "sleep 1h")
+		synctest.Wait()
+		h.end(h.send("main", "/stopall"))
+		want(t, "a running turn", h.end(running).Outcome, chat.OutcomeStopped)
+	})
+}
+
+// TestAStoppedTurnIsNeverOverlapped: the runner ignores its context for three seconds; whatever is said meanwhile waits for its return.
+func TestAStoppedTurnIsNeverOverlapped(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		began := time.Now()
+		deaf := h.send("main", "deaf 3s")
+		synctest.Wait()
+		h.end(h.send("main", "/stop"))
+		next := h.send("main", "next")
+		time.Sleep(2*time.Second + time.Millisecond)
+		lane := h.d.Lanes().Lanes[1]
+		if lane.Name != "main" || lane.Stopping != 1 || lane.Active != 1 {
+			t.Errorf("two seconds after the stop the lane shows %+v", lane)
+		}
+		want(t, "outcome of the deaf one after the grace", h.end(deaf).Outcome, chat.OutcomeStopped)
+		want(t, "next", h.end(next).Outcome, chat.OutcomeAnswered)
+		want(t, "next began", h.runner.began("next").Sub(began), 3*time.Second)
+		want(t, "text of the stopped one after its late result", h.end(deaf).Text, "begun")
+
+		ids := []string{h.send("main", "deaf 3s")}
+		synctest.Wait()
+		for _, text := range []string{"1", "2", "3", "4", "5"} {
+			ids = append(ids, h.send("main", text, mode(chat.ModeInterrupt)))
+		}
+		want(t, "the last of five quick ones", h.end(ids[5]).Outcome, chat.OutcomeAnswered)
+		for _, id := range ids[:5] {
+			want(t, "an earlier one", h.end(id).Outcome, chat.OutcomeSuperseded)
+		}
+		want(t, "turns at once", h.runner.most["agent:main:main"], 1)
+	})
+}
+
+// TestCommandsActAtOnceAndCutTheBatch: however a command is written, it does not wait for the window and is not part of a batch, and
+// what is typed after it does not join what was typed before.
+func TestCommandsActAtOnceAndCutTheBatch(t *testing.T) {
+	cases := map[string]struct {
+		say    func(m *chat.Message)
+		before chat.Outcome
+		turns  []string
+	}{
+		"/queue":         {nil, chat.OutcomeAnswered, []string{"before", "after"}},
+		"/stop":          {nil, chat.OutcomeStopped, []string{"after"}},
+		"/stop@lane_bot": {nil, chat.OutcomeStopped, []string{"after"}},
+		"@lane_bot /stop": {func(m *chat.Message) { m.BotName = "lane_bot" }, chat.OutcomeStopped, []string{"after"}},
+		"/stop ": {func(m *chat.Message) { // the caption of a photo
+			m.Content.Attachments = []chat.Attachment{{Name: "photo.jpg", MIMEType: "image/jpeg"}}
+		}, chat.OutcomeStopped, []string{"after"}},
+	}
+	for text, c := range cases {
+		t.Run(text, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				h := open(t, newStore())
+				defer h.close()
+				before := h.send("main", "before", typed)
+				time.Sleep(100 * time.Millisecond)
+				said := time.Now()
+				changes := []func(*chat.Message){typed}
+				if c.say != nil {
+					changes = append(changes, c.say)
+				}
+				e := h.end(h.send("main", text, changes...))
+				want(t, "the command", e.Outcome, chat.OutcomeAnswered)
+				want(t, "the command was answered after", time.Since(said), 0)
+				time.Sleep(100 * time.Millisecond)
+				after := h.send("main", "after", typed)
+				want(t, "after", h.end(after).Outcome, chat.OutcomeAnswered)
+				want(t, "before", h.end(before).Outcome, c.before)
+				wantList(t, "turns", h.runner.texts(), c.turns)
+			})
+		})
+	}
+}
+

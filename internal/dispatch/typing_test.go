@@ -1,0 +1,190 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/scheduler"
+	"laneway/internal/store/memory"
+)
+
+// TestFastTypingStartsWithinTheMaximumAndLosesNothing: the window is held open by whoever goes on typing, up to its maximum; then a batch
+// is cut, and nothing is dropped, because what shares a turn takes one place.
+func TestFastTypingStartsWithinTheMaximumAndLosesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		n     int
+		every time.Duration
+		first time.Duration
+		sizes []int
+	}{
+		"twenty a second": {60, 50 * time.Millisecond, 550 * time.Millisecond, []int{12, 12, 12, 12, 12}},
+		"two a second":    {14, 500 * time.Millisecond, 2400 * time.Millisecond, []int{5, 5, 4}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				h := open(t, newStore())
+				defer h.close()
+				began := time.Now()
+				var ids []string
+				for i := range c.n {
+					ids = append(ids, h.send("main", fmt.Sprint(i), typed))
+					time.Sleep(c.every)
+				}
+				merged := 0
+				for _, id := range ids {
+					switch e := h.end(id); e.Outcome {
+					case chat.OutcomeMerged:
+						merged++
+					case chat.OutcomeAnswered:
+					default:
+						t.Errorf("%s ended %s", id, e.Outcome)
+					}
+				}
+				var sizes []int
+				for _, text := range h.runner.texts() {
+					sizes = append(sizes, strings.Count(text, "\n")+1)
+				}
+				want(t, "messages per turn", fmt.Sprint(sizes), fmt.Sprint(c.sizes))
+				want(t, "merged", merged, c.n-len(c.sizes))
+				want(t, "the first turn began after", h.runner.starts[0].Sub(began), c.first)
+			})
+		})
+	}
+}
+
+// TestTopicsOfOnePersonStaySeparate: what is typed into two topics within one window are two turns, each answered in its own topic, and
+// a stop in one leaves the other alone. The same for two private threads.
+func TestTopicsOfOnePersonStaySeparate(t *testing.T) {
+	for name, key := range map[string]string{"topics of a group": "box:group:1", "private threads": "box:direct:7"} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				h := open(t, newStore())
+				defer h.close()
+				in := func(topic string) func(*chat.Message) {
+					return func(m *chat.Message) {
+						m.Content.Thread, m.Channel = topic, "box"
+						m.Content.Options.ReplyTo = chat.Target{Channel: "box", ChatID: "1", Thread: topic}
+					}
+				}
+				ten := h.send(key+":topic:10", "for ten", typed, in("10"))
+				time.Sleep(300 * time.Millisecond)
+				twenty := h.send(key+":topic:20", "for twenty", typed, in("20"))
+				want(t, "topic 10", h.end(ten).Text, "for ten")
+				want(t, "topic 20", h.end(twenty).Text, "for twenty")
+				time.Sleep(5 * time.Second)
+				answers := map[string]string{}
+				for _, r := range h.box.sent {
+					answers[r.Target.Thread] += r.Text
+				}
+				want(t, "sent", fmt.Sprint(answers), "map[10:for ten 20:for twenty]")
+
+				ten = h.send(key+":topic:10", "sleep 10s", in("10"))
+				twenty = h.send(key+":topic:20", "sleep 10s", in("20"))
+				h.send(key+":topic:20", "/stop", in("20"))
+				want(t, "the stopped topic", h.end(twenty).Outcome, chat.OutcomeStopped)
+				want(t, "the other topic", h.end(ten).Outcome, chat.OutcomeAnswered)
+			})
+		})
+	}
+}
+
+// TestProgramsPayNoWindow: what no person typed starts at once, and what waited behind a turn starts right after it, typed or not.
+func TestProgramsPayNoWindow(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := openCron(t, memory.New(memory.Config{}))
+		slot := time.Now().Add(3 * time.Second)
+		h.put(cron.Job{ID: "job", Schedule: cron.Spec{Kind: cron.KindAt, At: slot}, Payload: cron.Payload{Text: "by the clock"}})
+		said := time.Now()
+		for _, lane := range []string{scheduler.LaneMain, scheduler.LaneSubagent, scheduler.LaneTeam} {
+			h.end(h.send("program-"+lane, "in "+lane, func(m *chat.Message) { m.Lane = lane }))
+			want(t, "start in "+lane, h.runner.began("in "+lane).Sub(said), 0)
+		}
+		h.send("main", "sleep 10s")
+		var last string
+		for i := range 10 {
+			last = h.send("main", fmt.Sprint("waits ", i), func(m *chat.Message) { m.Content.Options.Typed = true; m.Content.Sender.ID = fmt.Sprint(i) })
+			time.Sleep(400 * time.Millisecond)
+		}
+		h.end(last)
+		for i := range 10 {
+			want(t, fmt.Sprint("start of waiting message ", i), h.runner.began(fmt.Sprint("waits ", i)).Sub(said), 10*time.Second)
+		}
+		if late := h.runner.began("by the clock").Sub(slot); late < 0 || late > 5*time.Millisecond {
+			t.Errorf("the job began %s after its slot", late)
+		}
+		h.close()
+	})
+}
+
+// TestEachTurnHasAContextOfItsOwn: three messages of one session by three ways; the first sender is gone before its turn begins. Each
+// turn is answered and knows where its own message came from.
+func TestEachTurnHasAContextOfItsOwn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		defer h.close()
+		socket, gone := context.WithCancel(t.Context())
+		web := h.msg("box:direct:7", "sleep 1s")
+		if _, err := h.d.Receive(socket, web); err != nil {
+			t.Fatal(err)
+		}
+		gone()
+		box := h.send("box:direct:7", "from a chat", replyTo("7"), func(m *chat.Message) { m.Content.Thread = "42" })
+		hook := h.send("box:direct:7", "from a hook", func(m *chat.Message) { m.Channel, m.Content.External = "hook", true })
+		for i, id := range []string{web.ID, box, hook} {
+			want(t, "outcome", h.end(id).Outcome, chat.OutcomeAnswered)
+			req := h.runner.calls[i]
+			want(t, "run id", req.RunID, id)
+			want(t, "idempotency key", req.IdempotencyKey, req.Session.String()+"/"+id)
+			want(t, "messages", len(req.Messages), 1)
+			want(t, "thread", req.Messages[0].Thread, map[string]string{box: "42"}[id])
+			want(t, "where the answer goes", req.Messages[0].Options.ReplyTo.ChatID, map[string]string{box: "7"}[id])
+			want(t, "from outside", req.Messages[0].External, id == hook)
+			if h.runner.ends[i] != nil {
+				t.Errorf("the context of turn %d had ended: %v", i, h.runner.ends[i])
+			}
+		}
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+		wantList(t, "sent to the chat", h.box.texts("7"), []string{"from a chat"})
+	})
+}
+
+// TestRunsOfOneJobHaveIdsOfTheirOwn: two runs at once; the first ends, and the second is still listed and can be cancelled.
+func TestRunsOfOneJobHaveIdsOfTheirOwn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := openCron(t, memory.New(memory.Config{}))
+		h.put(everySecond("both", "sleep 15s"), func(j *cron.Job) {
+			j.Overlap, j.Schedule.EveryMs = cron.OverlapConcurrent, 10_000
+		})
+		time.Sleep(28 * time.Second) // the first ran from 10 s to 25 s, the second runs from 20 s to 35 s
+		synctest.Wait()
+		var ids []string
+		for _, r := range h.runs("both") {
+			if r.State == cron.RunOK || r.State == cron.RunRunning {
+				ids = append(ids, r.ID+" "+string(r.State))
+			}
+		}
+		if len(ids) != 2 || !strings.HasSuffix(ids[0], " ok") || !strings.HasSuffix(ids[1], " running") || ids[0][:len(ids[0])-3] == ids[1][:len(ids[1])-8] {
+			t.Fatalf("runs: %q", ids)
+		}
+		second := strings.TrimSuffix(ids[1], " running")
+		cancelled, err := h.d.CronCancel(t.Context(), second, "", "", chat.Caller{Principal: "gateway"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantList(t, "cancelled", cancelled, []string{second})
+		synctest.Wait()
+		for _, r := range h.runs("both") {
+			if r.ID == second {
+				want(t, "state of the cancelled run", r.State, cron.RunCancelled)
+			}
+		}
+		h.close()
+	})
+}
