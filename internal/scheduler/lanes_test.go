@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -49,33 +48,45 @@ func overload(t *testing.T, slots, groups, limit int, typed bool) {
 			from = end
 		}
 	}
-	turnTime := func() time.Duration {
+	between := func(from, to time.Duration) time.Duration {
 		mu.Lock()
 		defer mu.Unlock()
-		return 2*time.Second + time.Duration(rng.Int64N(int64(2*time.Second)))
+		return from + time.Duration(rng.Int64N(int64(to-from)))
 	}
 	s := newScheduler(t, config{
 		Lanes: map[string]int{"main": slots}, Queue: scheduler.Settings{MaxConcurrent: limit},
 		Run: func(context.Context, *turn) error {
 			begin := time.Since(base)
-			linger(turnTime())
+			linger(between(2*time.Second, 4*time.Second))
 			spend(begin, time.Since(base))
 			return nil
 		},
 	})
-	// A turn takes 3 s on average, so the lane does slots/3 turns a second; half as many again arrive.
-	gap := 2 * time.Second / time.Duration(slots)
-	for n := 0; time.Since(base) < length; n++ {
-		it := item{Session: strconv.Itoa(rng.IntN(groups)), ID: strconv.Itoa(n), Sender: strconv.Itoa(n), Typed: typed}
-		submit(t, s, it)
-		pass(gap)
-		if n%100 == 0 {
-			checkSums(t, s)
-			if l, _ := s.Stats().Lane("main"); l.Active > l.Capacity {
-				t.Fatalf("lane %+v", l)
+	// 25 groups that say something each 0.9 to 2.4 s want half as much again as 30 slots can do in turns of 2 to 4 s; other numbers of
+	// groups and slots are put into the same proportion.
+	pause := func() time.Duration {
+		return between(900*time.Millisecond, 2400*time.Millisecond) * time.Duration(groups*30) / time.Duration(25*slots)
+	}
+	var senders sync.WaitGroup
+	for group := range groups {
+		senders.Go(func() {
+			for n := 0; time.Since(base) < length; n++ {
+				linger(pause())
+				it := item{Session: strconv.Itoa(group), ID: fmt.Sprint(group, "-", n), Sender: strconv.Itoa(n), Typed: typed}
+				if _, err := s.Submit(it); err != nil {
+					t.Errorf("Submit(%+v): %v", it, err)
+				}
 			}
+		})
+	}
+	for time.Since(base) < length {
+		pass(250 * time.Millisecond)
+		checkSums(t, s)
+		if l, _ := s.Stats().Lane("main"); l.Active > l.Capacity {
+			t.Fatalf("lane %+v", l)
 		}
 	}
+	senders.Wait()
 	if err := s.Drain(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -87,6 +98,36 @@ func overload(t *testing.T, slots, groups, limit int, typed bool) {
 		}
 	}
 	drain(t, s)
+}
+
+// One group alone in a lane that is smaller than what the group may run at once.
+func TestAGroupFinishesInALaneOfOneOrTwo(t *testing.T) {
+	t.Parallel()
+	for slots := 1; slots <= 2; slots++ {
+		for _, debounce := range []time.Duration{-1, 800 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%d slots, debounce %v", slots, debounce), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					s := newScheduler(t, config{
+						Lanes: map[string]int{"main": slots}, Run: takes(&journal{}, 3*time.Second),
+						Queue: scheduler.Settings{MaxConcurrent: 3, Debounce: debounce},
+					})
+					var tickets []*scheduler.Ticket
+					for i := range 3 {
+						tickets = append(tickets, submit(t, s, item{ID: strconv.Itoa(i), Sender: strconv.Itoa(i), Typed: true}).Ticket)
+					}
+					for _, ticket := range tickets {
+						wantOutcome(t, ticket, scheduler.OutcomeAnswered)
+					}
+					synctest.Wait()
+					if l, _ := s.Stats().Lane("main"); l.Active != 0 || l.Capacity != slots {
+						t.Errorf("lane %+v", l)
+					}
+					drain(t, s)
+				})
+			})
+		}
+	}
 }
 
 func TestNestedTurnsDoNotDeadlockInLanesOfOne(t *testing.T) {
@@ -277,25 +318,6 @@ func TestResizeUnderLoadLosesNoSlot(t *testing.T) {
 		}
 		drain(t, s)
 	})
-}
-
-func TestIdleSessionsLeaveNothing(t *testing.T) {
-	t.Parallel()
-	const sessions = 100_000
-	var left sync.WaitGroup
-	left.Add(sessions)
-	s := newScheduler(t, config{Run: func(context.Context, *turn) error { left.Done(); return nil }})
-	for i := range sessions {
-		submit(t, s, item{Session: strconv.Itoa(i), ID: "x"})
-	}
-	left.Wait()
-	for s.Stats().Sessions.Running > 0 { // the last ones are giving their slots back
-		runtime.Gosched()
-	}
-	if st := s.Stats(); st.Sessions != (scheduler.SessionTotals{}) || st.Outcomes[scheduler.OutcomeAnswered] != sessions {
-		t.Errorf("left %+v, outcomes %v", st.Sessions, st.Outcomes)
-	}
-	drain(t, s)
 }
 
 func TestALargeHistoryRunsOneTurnAtATime(t *testing.T) {

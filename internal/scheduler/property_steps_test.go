@@ -48,6 +48,7 @@ func (w *world) steps() map[string]func(*rapid.T) {
 			}
 		}),
 		"clear":  step(func() { w.endedAre(w.s.ClearWaiting(w.session(), "ann"), scheduler.OutcomeDropped) }),
+		"cut":    step(func() { w.s.Cut(w.session()) }),
 		"reset":  step(func() { w.endedAre(w.s.Reset(w.session()), scheduler.OutcomeCleared) }),
 		"resets": step(func() { w.endedAre(w.s.ResetAll(), scheduler.OutcomeCleared) }),
 		"resize": step(func() {
