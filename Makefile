@@ -87,6 +87,10 @@ chaos: ## the scenarios against real processes at full length: 200 kills, long l
 	LANEWAY_TEST_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_STARTS=$${KILLS:-200} LANEWAY_TEST_RAPID_JOBS=10000 \
 	LANEWAY_TEST_REPLICA_KILLS=50 LANEWAY_TEST_REPLICA_JOBS=100 LANEWAY_TEST_LOAD_SECONDS=$${LOAD_SECONDS:-600} $(GO) run ./cmd/testpg -- $(GO) test -race -count=1 -timeout 80m -v ./internal/teste2e
 
+.PHONY: simulate
+simulate: ## random histories of scheduler and dispatch, SEEDS of them (default 10000), from the seed FIRST_SEED (1)
+	LANEWAY_TEST_SEEDS=$${SEEDS:-10000} LANEWAY_TEST_FIRST_SEED=$${FIRST_SEED:-1} $(GO) test -count=1 -timeout 60m -v -run 'TestRandom' ./internal/scheduler ./internal/dispatch
+
 .PHONY: compat
 compat: ## foreign clients, unmodified, against the binary: OpenClaw, its schema, ws, Python, Chromium (needs npm, tmux, chromium)
 	$(TESTPG) $(GO) test -tags compat -count=1 -timeout 60m -run '$(RUN)' -v ./internal/testcompat

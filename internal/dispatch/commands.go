@@ -45,8 +45,9 @@ func (d *Dispatcher) runCommand(ctx context.Context, m chat.Message, cmd command
 	}
 	text, ok := d.execCommand(ctx, m, cmd, name, args)
 	d.obs.CommandRun(cmd.Name, ok)
+	// What was typed before a command and after it does not belong together.
 	d.bursts.cut(m.Session)
-	d.sched.Cut(m.Session.String()) // what was typed before a command and after it does not belong together
+	d.sched.Cut(m.Session.String())
 	if !known { // the answer belongs behind the record, but a person does not wait for it
 		d.small.Go(func() { <-rec; d.answerCommand(context.WithoutCancel(ctx), m, text) })
 		return receipt, nil

@@ -108,9 +108,9 @@ func TestCommandsActAtOnceAndCutTheBatch(t *testing.T) {
 		before chat.Outcome
 		turns  []string
 	}{
-		"/queue":         {nil, chat.OutcomeAnswered, []string{"before", "after"}},
-		"/stop":          {nil, chat.OutcomeStopped, []string{"after"}},
-		"/stop@lane_bot": {nil, chat.OutcomeStopped, []string{"after"}},
+		"/queue":          {nil, chat.OutcomeAnswered, []string{"before", "after"}},
+		"/stop":           {nil, chat.OutcomeStopped, []string{"after"}},
+		"/stop@lane_bot":  {nil, chat.OutcomeStopped, []string{"after"}},
 		"@lane_bot /stop": {func(m *chat.Message) { m.BotName = "lane_bot" }, chat.OutcomeStopped, []string{"after"}},
 		"/stop ": {func(m *chat.Message) { // the caption of a photo
 			m.Content.Attachments = []chat.Attachment{{Name: "photo.jpg", MIMEType: "image/jpeg"}}
@@ -140,4 +140,3 @@ func TestCommandsActAtOnceAndCutTheBatch(t *testing.T) {
 		})
 	}
 }
-

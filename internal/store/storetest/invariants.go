@@ -19,12 +19,26 @@ func bind(inv store.Invariant, values map[string]string) string {
 }
 
 // values are what the invariants are checked with when nothing is to be found.
-func (w *world) values() map[string]string {
-	at := func(back time.Duration) string { return literal(w.clock.now().Add(-back).UnixMilli()) }
+func (w *world) values() map[string]string { return valuesAt(w.clock.now(), lease, w.cap) }
+
+func valuesAt(now time.Time, lease time.Duration, limit int) map[string]string {
+	at := func(back time.Duration) string { return literal(now.Add(-back).UnixMilli()) }
 	return map[string]string{
 		"now": at(0), "gone": at(lease + 5*time.Second), "drain": at(32 * time.Second), "since": at(24 * time.Hour),
 		"main": literal(1 << 20), "subagent": literal(1 << 20), "team": literal(1 << 20), "cron": literal(1 << 20),
-		"cap": literal(int64(w.cap)), "secret": "'" + canary + "'", "jobs": literal(1 << 20), "keep": "1",
+		"cap": literal(int64(limit)), "secret": "'" + canary + "'", "jobs": literal(1 << 20), "keep": "1",
+	}
+}
+
+// CheckInvariants runs every invariant and fails the test for each row that one returns: at the time now, for nodes with this lease and queues
+// with this cap.
+func CheckInvariants(tb testing.TB, query func(tb testing.TB, sql string) [][]any, now time.Time, lease time.Duration, limit int) {
+	tb.Helper()
+	values := valuesAt(now, lease, limit)
+	for _, inv := range store.Invariants() {
+		if rows := query(tb, strings.TrimSpace(bind(inv, values))); len(rows) > 0 {
+			tb.Errorf("%s is broken: %s\n%v", inv.ID, inv.Rule, rows)
+		}
 	}
 }
 

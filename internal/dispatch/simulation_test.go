@@ -1,0 +1,259 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/dispatch"
+	"laneway/internal/scheduler"
+	"laneway/internal/store/memory"
+	"laneway/internal/store/storetest"
+)
+
+// seeds is how many random histories a simulation runs: 20, or LANEWAY_TEST_SEEDS. They begin with LANEWAY_TEST_FIRST_SEED (1), so that one
+// that failed can be run alone.
+func seeds(t *testing.T) (first, n uint64) {
+	t.Helper()
+	return positive(t, "LANEWAY_TEST_FIRST_SEED", 1), positive(t, "LANEWAY_TEST_SEEDS", 20)
+}
+
+func positive(t *testing.T, name string, usual uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n == 0 {
+		t.Fatalf("%s=%q is not a positive number", name, text)
+	}
+	return n
+}
+
+// TestRandomHistoriesKeepEveryPromise lets people talk at random to processes that share a store, stop, and clear, while processes die and are
+// replaced. Whatever happened, each accepted message has one outcome, no session ran more turns at once than it may, and the rows keep
+// every invariant.
+func TestRandomHistoriesKeepEveryPromise(t *testing.T) {
+	t.Parallel()
+	first, n := seeds(t)
+	var total tally
+	for seed := first; seed < first+n && !t.Failed(); seed++ {
+		simulate(t, seed, &total)
+		if t.Failed() {
+			t.Logf("LANEWAY_TEST_FIRST_SEED=%d LANEWAY_TEST_SEEDS=1", seed)
+		}
+	}
+	t.Logf("%d histories: %+v", n, total)
+	if n >= 20 && (total.Accepted == 0 || total.Crashes == 0 || total.Drains == 0 || total.Freezes == 0 || total.Outcomes[chat.OutcomeStopped] == 0 ||
+		total.Outcomes[chat.OutcomeAnswered] == 0 || total.Outcomes[chat.OutcomeMerged] == 0) {
+		t.Errorf("the histories show too little: %+v", total)
+	}
+}
+
+// tally is what happened in all histories.
+type tally struct {
+	Accepted, Refused, Crashes, Drains, Freezes int
+	Outcomes                                    map[chat.Outcome]int
+}
+
+// simulation is one random history.
+type simulation struct {
+	t     *testing.T
+	dice  *rand.Rand
+	st    *memory.Store
+	alive []*simulated
+	dead  []*simulated
+	ids   []string
+	tally *tally
+	n     int
+}
+
+type simulated struct {
+	*house
+
+	off *atomic.Bool
+}
+
+// simulatedQueue is how sessions of the simulation behave: small, so that they overflow.
+func simulatedQueue(_, _, kind string) scheduler.Settings {
+	s := scheduler.Settings{Cap: 4, Debounce: 500 * time.Millisecond, MaxConcurrent: 1}
+	if kind == chat.KindGroup {
+		s.MaxConcurrent, s.Drop = 3, scheduler.DropNew
+	}
+	return s
+}
+
+func simulate(t *testing.T, seed uint64, total *tally) {
+	t.Helper()
+	var mirror *storetest.Mirror
+	var end time.Time
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		mirror = storetest.NewMirror(st)
+		s := &simulation{t: t, dice: rand.New(rand.NewPCG(seed, 7)), st: st, tally: total}
+		s.open()
+		s.open()
+		for range 40 + s.dice.IntN(80) {
+			s.step()
+		}
+		s.finish()
+		end = time.Now()
+	})
+	defer mirror.Close()
+	storetest.CheckInvariants(t, mirror.Query, end, dispatch.DefaultLease, 4) // outside of the bubble: the copy has goroutines of its own
+}
+
+func (s *simulation) open() {
+	st, off := cord(s.st)
+	h := open(s.t, st, lanes(2), func(c *dispatch.Config) { c.Queue = simulatedQueue })
+	s.alive = append(s.alive, &simulated{h, off})
+}
+
+func (s *simulation) any() *simulated { return s.alive[s.dice.IntN(len(s.alive))] }
+
+// step does one thing.
+func (s *simulation) step() {
+	switch s.dice.IntN(20) {
+	case 0, 1, 2, 3, 4, 5, 6, 7, 8:
+		s.say(s.text())
+	case 9:
+		s.say("/stop")
+	case 10:
+		s.say([]string{"/stopall", "/new", "/queue clear", "/queue collect", "/queue queue", "/status"}[s.dice.IntN(6)])
+	case 11:
+		s.replace()
+	case 12:
+		if s.dice.IntN(3) == 0 {
+			s.freeze()
+		}
+	default:
+		time.Sleep(time.Duration(s.dice.IntN(3000)) * time.Millisecond)
+	}
+}
+
+func (s *simulation) text() string {
+	switch s.dice.IntN(8) {
+	case 0:
+		return "fail"
+	case 1:
+		return "panic"
+	case 2:
+		return fmt.Sprintf("deaf %dms", 1+s.dice.IntN(6000))
+	case 3, 4, 5:
+		return fmt.Sprintf("sleep %dms", 1+s.dice.IntN(6000))
+	default:
+		return "hello"
+	}
+}
+
+// say offers a message to some process.
+func (s *simulation) say(text string) {
+	h := s.any()
+	key := []string{"main", "two", "box:direct:7", "box:group:1"}[s.dice.IntN(4)]
+	m := h.msg(key, text)
+	s.n++
+	m.ID = fmt.Sprint("s", s.n)
+	m.Content.Sender.ID = []string{"anna", "bob"}[s.dice.IntN(2)]
+	m.Content.Options.Typed = s.dice.IntN(2) == 0
+	m.Content.Options.NoMerge = s.dice.IntN(10) == 0
+	m.Content.Options.AtMostOnce = s.dice.IntN(10) == 0
+	if modes := []chat.QueueMode{chat.ModeInterrupt, chat.ModeCollect, chat.ModeSteer}; s.dice.IntN(5) == 0 {
+		m.Content.Options.Mode = modes[s.dice.IntN(len(modes))]
+	}
+	if s.dice.IntN(4) == 0 {
+		m.Lane = scheduler.LaneCron
+	}
+	_, err := h.d.Receive(s.t.Context(), m)
+	switch {
+	case err == nil:
+		s.ids = append(s.ids, m.ID)
+	case errors.Is(err, chat.ErrQueueFull), errors.Is(err, chat.ErrStoreUnavailable): // the latter after a freeze, until it has a new incarnation
+		s.tally.Refused++
+	default:
+		s.t.Errorf("message %q to %s: %v", text, key, err)
+	}
+}
+
+// replace ends a process, well or badly, and starts another.
+func (s *simulation) replace() {
+	i := s.dice.IntN(len(s.alive))
+	h := s.alive[i]
+	s.alive = append(s.alive[:i], s.alive[i+1:]...)
+	if s.dice.IntN(2) == 0 {
+		h.off.Store(true)
+		s.dead = append(s.dead, h)
+		s.tally.Crashes++
+	} else {
+		h.close()
+		s.tally.Drains++
+	}
+	s.open()
+}
+
+// freeze cuts a process off from the store for longer than its lease and lets it come back: what it has still to write must not be written.
+func (s *simulation) freeze() {
+	h := s.any()
+	h.off.Store(true)
+	time.Sleep(10*time.Second + time.Duration(s.dice.IntN(15_000))*time.Millisecond)
+	h.off.Store(false)
+	s.tally.Freezes++
+}
+
+// finish waits until nothing is left to do and looks at every message.
+func (s *simulation) finish() {
+	s.t.Helper()
+	time.Sleep(10 * time.Minute)
+	synctest.Wait()
+	if n, err := s.st.CountUnfinished(s.t.Context()); n != 0 || err != nil {
+		s.t.Errorf("%d messages have no outcome after ten minutes (%v)", n, err)
+	}
+	if s.tally.Outcomes == nil {
+		s.tally.Outcomes = map[chat.Outcome]int{}
+	}
+	for _, id := range s.ids {
+		m, err := s.st.MessageByID(s.t.Context(), id)
+		if err != nil || m.Outcome == "" {
+			s.t.Errorf("message %s has no outcome: %+v, %v", id, m, err)
+			continue
+		}
+		s.tally.Outcomes[m.Outcome]++
+	}
+	s.tally.Accepted += len(s.ids)
+	for _, h := range append(s.alive, s.dead...) {
+		s.limits(h)
+	}
+	for _, h := range s.alive { // first, because burials take hours in which the living would go on sweeping
+		if l := h.d.Lanes(); l.Running != 0 || l.Waiting != 0 || l.Tracked != 0 {
+			s.t.Errorf("at rest the scheduler shows %+v", l)
+		}
+		h.close()
+	}
+	for _, h := range s.dead {
+		h.bury()
+	}
+}
+
+func (s *simulation) limits(h *simulated) {
+	h.runner.mu.Lock()
+	defer h.runner.mu.Unlock()
+	for key, most := range h.runner.most {
+		limit := 1
+		if key == "agent:main:box:group:1" {
+			limit = 3
+		}
+		if most > limit {
+			s.t.Errorf("%d turns of %s at once, limit %d", most, key, limit)
+		}
+	}
+	if h.runner.mostAll > 4 {
+		s.t.Errorf("%d turns at once in two lanes of two", h.runner.mostAll)
+	}
+}
