@@ -266,8 +266,9 @@ func (d *Dispatcher) early(rows []store.Waiting) (i int, at time.Time) {
 	return i, at
 }
 
-// batches groups messages: those of one run stay together under its id; a held message that no turn has taken yet joins the one before it,
-// as the debounce window would have made it.
+// batches groups messages: those of one run stay together under its id; a held message that no turn has taken yet joins the one right before it,
+// as the debounce window would have made it. Where a number is missing, something came between: a command, or a message that is on its way
+// to the scheduler already and must not be passed.
 func batches(rows []store.Waiting) [][]store.Waiting {
 	var out [][]store.Waiting
 	runAt := map[string]int{}
@@ -290,7 +291,7 @@ func batches(rows []store.Waiting) [][]store.Waiting {
 
 func joins(batch []store.Waiting, r store.Waiting) bool {
 	last := batch[len(batch)-1]
-	return r.State == store.StateHeld && r.RunID == "" && last.RunID == "" &&
+	return r.State == store.StateHeld && r.RunID == "" && last.RunID == "" && r.Seq == last.Seq+1 &&
 		last.Content.Sender.ID == r.Content.Sender.ID && last.Content.Thread == r.Content.Thread &&
 		len(last.Content.Attachments)+len(r.Content.Attachments) == 0 &&
 		!last.Content.Options.NoMerge && !r.Content.Options.NoMerge && len(batch) < 12
