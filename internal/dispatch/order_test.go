@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"laneway/internal/chat"
@@ -21,7 +22,7 @@ func TestABatchDoesNotPassWhatAnotherProcessTookIn(t *testing.T) {
 			if h == other {
 				change = append(change, typed)
 			}
-			last = h.send("main", fmt.Sprint(i+2), change...)
+			last = h.send("main", strconv.Itoa(i+2), change...)
 		}
 		want(t, "outcome of the last", owner.end(last).Outcome, chat.OutcomeAnswered)
 		wantList(t, "order", owner.runner.textsOf("agent:main:main"), []string{"1", "2", "3", "4"})

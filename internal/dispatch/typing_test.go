@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,7 +34,7 @@ func TestFastTypingStartsWithinTheMaximumAndLosesNothing(t *testing.T) {
 				began := time.Now()
 				var ids []string
 				for i := range c.n {
-					ids = append(ids, h.send("main", fmt.Sprint(i), typed))
+					ids = append(ids, h.send("main", strconv.Itoa(i), typed))
 					time.Sleep(c.every)
 				}
 				merged := 0
@@ -108,7 +109,7 @@ func TestProgramsPayNoWindow(t *testing.T) {
 		h.send("main", "sleep 10s")
 		var last string
 		for i := range 10 {
-			last = h.send("main", fmt.Sprint("waits ", i), func(m *chat.Message) { m.Content.Options.Typed = true; m.Content.Sender.ID = fmt.Sprint(i) })
+			last = h.send("main", fmt.Sprint("waits ", i), func(m *chat.Message) { m.Content.Options.Typed = true; m.Content.Sender.ID = strconv.Itoa(i) })
 			time.Sleep(400 * time.Millisecond)
 		}
 		h.end(last)
