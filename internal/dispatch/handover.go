@@ -80,13 +80,15 @@ func (h *handover) pass(s *scheduler.Scheduler[work], key chat.SessionKey, seq i
 	return l.advance(s, seq)
 }
 
-// resume hands over what a takeover found, in order, and then what was accepted meanwhile. last is the newest number that the takeover knew of.
+// resume hands over what a takeover or a look for hints found, in order and each behind what is parked before it, and then what was accepted
+// meanwhile. last is the newest number that the look knew of.
 func (h *handover) resume(s *scheduler.Scheduler[work], key chat.SessionKey, epoch int64, items []scheduler.Item[work], last int64) []submitted {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.line(key, epoch)
 	var out []submitted
 	for _, it := range items {
+		out = append(out, l.unpark(s, it.Seq)...)
 		out = append(out, submitTo(s, it))
 	}
 	return append(out, l.advance(s, last)...)
@@ -139,6 +141,17 @@ func (l *line) advance(s *scheduler.Scheduler[work], seq int64) []submitted {
 		l.handed = max(l.handed, p.seq)
 		out = append(out, submitTo(s, p.item))
 	}
+}
+
+// unpark hands over what is parked before seq: who asks has seen every number up to it.
+func (l *line) unpark(s *scheduler.Scheduler[work], seq int64) []submitted {
+	var out []submitted
+	slices.SortFunc(l.parked, func(a, b parkedItem) int { return int(a.seq - b.seq) })
+	for len(l.parked) > 0 && l.parked[0].seq < seq {
+		out = append(out, submitTo(s, l.parked[0].item))
+		l.parked = slices.Delete(l.parked, 0, 1)
+	}
+	return out
 }
 
 func submitTo(s *scheduler.Scheduler[work], it scheduler.Item[work]) submitted {

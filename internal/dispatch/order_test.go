@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"laneway/internal/chat"
+	"laneway/internal/store"
 )
 
 // Two processes take in what one person types; the one that owns the session learns of the other's messages later. None may pass its
@@ -26,6 +27,27 @@ func TestABatchDoesNotPassWhatAnotherProcessTookIn(t *testing.T) {
 		}
 		want(t, "outcome of the last", owner.end(last).Outcome, chat.OutcomeAnswered)
 		wantList(t, "order", owner.runner.textsOf("agent:main:main"), []string{"1", "2", "3", "4"})
+		other.close()
+		owner.close()
+	})
+}
+
+// The owner has parked its own message behind one that another process took in and then stopped; what that process took in later must not
+// pass it when the hints are read, although nothing of the session runs then.
+func TestHintsDoNotPassWhatIsParked(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		owner, other := open(t, st), open(t, st)
+		owner.send("main", "sleep 1ms")
+		named := func(id string) func(*chat.Message) { return func(m *chat.Message) { m.ID = id } }
+		other.send("main", "2", named("other2"))
+		owner.send("main", "3")
+		if _, err := other.d.Stop(t.Context(), store.StopParams{Session: chat.MainKey("main"), Scope: store.StopRun, MessageID: "other2", By: "tester"}); err != nil {
+			t.Fatal(err)
+		}
+		last := other.send("main", "4", named("other4"))
+		want(t, "outcome of the last", owner.end(last).Outcome, chat.OutcomeAnswered)
+		wantList(t, "order", owner.runner.textsOf("agent:main:main"), []string{"sleep 1ms", "3", "4"})
 		other.close()
 		owner.close()
 	})
