@@ -97,8 +97,10 @@ func (s *sender) goOn(stop <-chan struct{}) bool {
 }
 
 // pauseABit lets real processes work; there is nothing to wait for but time when nobody answers.
-func pauseABit() {
-	t := time.NewTimer(10 * time.Millisecond)
+func pauseABit() { pauseFor(10 * time.Millisecond) }
+
+func pauseFor(d time.Duration) {
+	t := time.NewTimer(d)
 	<-t.C
 }
 

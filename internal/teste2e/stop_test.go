@@ -1,0 +1,264 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// endings collects how runs ended, as one connection is told.
+type endings struct {
+	mu    sync.Mutex
+	ends  map[string]ending // by run id
+	of    map[string]int    // ends per session and state
+	fresh chan struct{}     // closed and renewed with each end
+}
+
+type ending struct {
+	state string // final, aborted, error
+	text  string
+	at    time.Time
+}
+
+func newEndings() *endings {
+	return &endings{ends: map[string]ending{}, of: map[string]int{}, fresh: make(chan struct{})}
+}
+
+// take is the onEvent of a connection.
+func (e *endings) take(event Event) {
+	at := time.Now()
+	var p struct {
+		RunID, SessionKey, State, ErrorMessage string
+		Message                                struct {
+			Content []struct{ Text string }
+		}
+	}
+	if event.Name != "chat" || json.Unmarshal(event.Payload, &p) != nil || p.State == "delta" {
+		return
+	}
+	text := p.ErrorMessage
+	for _, c := range p.Message.Content {
+		text += c.Text
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.ends[p.RunID] = ending{p.State, text, at}
+	e.of[p.SessionKey+" "+p.State]++
+	close(e.fresh)
+	e.fresh = make(chan struct{})
+}
+
+// count is how many runs of a session ended like this.
+func (e *endings) count(session, state string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.of[session+" "+state]
+}
+
+// until waits until ok holds; it is asked under the mutex and again after each end.
+func (e *endings) until(t testing.TB, what string, limit time.Duration, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	for {
+		e.mu.Lock()
+		done, fresh := ok(), e.fresh
+		e.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-fresh:
+		case <-deadline.C:
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
+
+// end waits for the end of a run.
+func (e *endings) end(t testing.TB, run string) ending {
+	t.Helper()
+	var got ending
+	e.until(t, "the end of "+run, 30*time.Second, func() bool { got = e.ends[run]; return got.state != "" })
+	return got
+}
+
+// mustDial connects, and closes at the end of the test.
+func mustDial(t testing.TB, g *Gateway, onEvent func(Event)) *Client {
+	t.Helper()
+	c, err := Dial(g.URL(), g.Token(), onEvent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// say sends a text under its own key, which is the run id.
+func say(t testing.TB, c *Client, session, id, text string) {
+	t.Helper()
+	_, err := c.Call("chat.send", map[string]any{"sessionKey": session, "message": text, "idempotencyKey": id}, 30*time.Second)
+	if err != nil {
+		t.Fatalf("%s to %s: %v", text, session, err)
+	}
+}
+
+// crowd fills every lane with turns that do not end and lets messages wait behind them: thirty sessions share them in the lane main.
+func crowd(t testing.TB, g *Gateway, waiting int) {
+	t.Helper()
+	c := mustDial(t, g, nil)
+	for _, lane := range []string{"subagent", "team", "cron"} {
+		for i := range 2 {
+			key := fmt.Sprint(lane, i)
+			if _, err := c.Call("agent", map[string]any{"sessionKey": "agent:main:" + key, "message": "sleep 1h", "idempotencyKey": key, "lane": lane}, 30*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	var failed atomic.Pointer[error]
+	for s := range 30 {
+		wg.Go(func() {
+			for i := range waiting/30 + 1 {
+				key := fmt.Sprintf("w%d-%d", s, i)
+				_, err := c.Call("chat.send", map[string]any{"sessionKey": "agent:main:crowd" + strconv.Itoa(s), "message": "sleep 1h", "idempotencyKey": key}, 60*time.Second)
+				if err != nil {
+					failed.Store(&err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		t.Fatal(*err)
+	}
+}
+
+const crowdConfig = `
+lanes: {main: 30, subagent: 2, team: 2, cron: 2}
+queue: {cap: 1000}
+agents: {main: {runner: echo, script: true}}
+limits: {chat: 0, requests: 0}
+drain_timeout: 1s
+`
+
+// stops says /stop n times, to one session after the other, and returns how long each took to reach the running turn and to be answered.
+func stops(t testing.TB, g *Gateway, n int) (signals, answers []time.Duration) {
+	t.Helper()
+	e := newEndings()
+	c := mustDial(t, g, e.take)
+	if _, err := c.Call("sessions.subscribe", nil, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		session, id := "agent:main:crowd"+strconv.Itoa(i%30), fmt.Sprintf("stop%d", i)
+		before := e.count(session, "aborted")
+		said := time.Now()
+		say(t, c, session, id, "/stop")
+		var stopped time.Time
+		e.until(t, "the abort of a turn of "+session, 30*time.Second, func() bool {
+			stopped = time.Now()
+			return e.of[session+" aborted"] > before
+		})
+		answer := e.end(t, id)
+		if answer.text != "Stopped the running turn." {
+			t.Errorf("stop %d was answered %q", i, answer.text)
+		}
+		signals, answers = append(signals, stopped.Sub(said)), append(answers, answer.at.Sub(said))
+	}
+	return signals, answers
+}
+
+func quantile(d []time.Duration, q float64) time.Duration {
+	slices.Sort(d)
+	return d[int(q*float64(len(d)-1))]
+}
+
+// TestStopReachesItsTurnWithTenThousandWaiting: every lane is full and ten thousand messages wait, and a stop behaves as if nobody were there.
+func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, crowdConfig)
+		g.Start()
+		crowd(t, g, number(t, "LANEWAY_TEST_WAITING", 10_000))
+		o := OpenOracle(t, g, database)
+		waiting := o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'")
+		signals, answers := stops(t, g, 200)
+		p99, slowest := quantile(signals, 0.99), quantile(answers, 1)
+		t.Logf("%d waiting: signal p50 %s, p99 %s; slowest answer %s", waiting, quantile(signals, 0.5).Round(time.Microsecond), p99.Round(time.Microsecond), slowest.Round(time.Microsecond))
+		if p99 > 100*time.Millisecond*slowness {
+			t.Errorf("the 99th percentile of the signal is %s, want 100ms", p99)
+		}
+		if slowest > time.Second*slowness {
+			t.Errorf("the slowest answer took %s, want 1s", slowest)
+		}
+		if n := o.Count("SELECT count(*) FROM inbox WHERE outcome = 'stopped'"); n != 200 {
+			t.Errorf("%d messages were stopped, want 200", n)
+		}
+		var l lanesStatus
+		if err := mustDial(t, g, nil).Into(&l, "lanes.status", nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, lane := range l.Lanes {
+			if lane.Active != lane.Capacity {
+				t.Errorf("lane %s has %d active of %d", lane.Name, lane.Active, lane.Capacity)
+			}
+		}
+	})
+}
+
+// TestStopStormOnOneSession says something and stops it a thousand times, at every moment of a turn: whatever a stop meets, it is never started
+// again, nothing overlaps, and the slots are all there at the end.
+func TestStopStormOnOneSession(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		rounds := number(t, "LANEWAY_TEST_STOPS", 1000)
+		g := Install(t, database, "lanes: {main: 4}\nqueue: {cap: 100}\nagents: {main: {runner: echo, script: true, delay: 3ms}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 1s\n")
+		g.Start()
+		e := newEndings()
+		c := mustDial(t, g, e.take)
+		var took []time.Duration
+		for i := range rounds {
+			text := []string{"hello", "sleep 5ms", "sleep 1h"}[i%3]
+			say(t, c, "main", fmt.Sprint("m", i), text)
+			pauseFor(time.Duration(i%20) * time.Millisecond) // before the start, at it, in the turn, at its end, after it
+			said := time.Now()
+			say(t, c, "main", fmt.Sprint("s", i), "/stop")
+			e.end(t, fmt.Sprint("s", i))
+			took = append(took, time.Since(said))
+			if text == "sleep 1h" {
+				if got := e.end(t, fmt.Sprint("m", i)); got.state != "aborted" {
+					t.Fatalf("round %d: %q ended %s", i, text, got.state)
+				}
+			}
+		}
+		o := OpenOracle(t, g, database)
+		eventually(t, "every message has an outcome", 30*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
+		t.Logf("stop answered: p50 %s, p99 %s, worst %s; outcomes %s", quantile(took, 0.5).Round(time.Microsecond), quantile(took, 0.99).Round(time.Microsecond),
+			quantile(took, 1).Round(time.Microsecond), strings.Join(o.Rows("SELECT outcome, count(*) FROM inbox WHERE reason IS NULL OR reason <> 'command' GROUP BY outcome ORDER BY outcome"), ", "))
+		if n := o.Count("SELECT count(*) FROM inbox WHERE outcome NOT IN ('answered', 'stopped')"); n != 0 {
+			t.Errorf("%d messages have another outcome", n)
+		}
+		if n := o.Count("SELECT count(*) FROM runs WHERE attempt > 1"); n != 0 {
+			t.Errorf("%d runs were tried again", n)
+		}
+		if n := o.Count("SELECT count(*) FROM runs a JOIN runs b ON a.id < b.id AND a.started_at < b.ended_at AND b.started_at < a.ended_at"); n != 0 {
+			t.Errorf("%d pairs of turns overlapped", n)
+		}
+		var l lanesStatus
+		if err := c.Into(&l, "lanes.status", nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, lane := range l.Lanes {
+			if lane.Active != 0 || lane.Waiting != 0 || lane.Started != lane.Finished {
+				t.Errorf("at rest: %+v", lane)
+			}
+		}
+		o.Check(15 * time.Second)
+	})
+}
