@@ -49,6 +49,12 @@ func groups() []group {
 			{what: "message to answer, echo, SQLite, p50", bench: "Message/sqlite", metric: "answer_p50_ms", unit: "ms"},
 			{what: "message to answer, echo, PostgreSQL, p50", bench: "Message/postgres", metric: "answer_p50_ms", unit: "ms"},
 		}},
+		{"./internal/teste2e", "Stop", "200x", []row{
+			{what: "/stop, lanes full, 10 000 waiting, SQLite: signal p99", bench: "Stop/sqlite", metric: "signal_p99_ms", unit: "ms", goal: 100},
+			{what: "/stop, lanes full, 10 000 waiting, SQLite: worst answer", bench: "Stop/sqlite", metric: "answer_worst_ms", unit: "ms", goal: 1000},
+			{what: "/stop, lanes full, 10 000 waiting, PostgreSQL: signal p99", bench: "Stop/postgres", metric: "signal_p99_ms", unit: "ms", goal: 100},
+			{what: "/stop, lanes full, 10 000 waiting, PostgreSQL: worst answer", bench: "Stop/postgres", metric: "answer_worst_ms", unit: "ms", goal: 1000},
+		}},
 		{"./internal/teste2e", "Start", "20x", []row{
 			{what: "start to first answer, empty data directory, SQLite, p50", bench: "Start/sqlite", metric: "first_answer_p50_ms", unit: "ms", goal: 300},
 			{what: "memory after the first answer, SQLite", bench: "Start/sqlite", metric: "rss_MB", unit: "MB", goal: 30},

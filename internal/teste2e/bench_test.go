@@ -89,6 +89,22 @@ func report(b *testing.B, what string, d []time.Duration) {
 	b.ReportMetric(at(0.99), what+"_p99_ms")
 }
 
+// BenchmarkStop says /stop while every lane is full and ten thousand messages wait; it reports the time until the running turn has ended and until
+// the person has the answer.
+func BenchmarkStop(b *testing.B) {
+	benchStores(b, func(b *testing.B, database string) {
+		g := Install(b, database, crowdConfig)
+		g.Start()
+		crowd(b, g, 10_000)
+		b.ResetTimer()
+		signals, answers := stops(b, g, b.N)
+		b.StopTimer()
+		report(b, "signal", signals)
+		report(b, "answer", answers)
+		b.ReportMetric(float64(quantile(answers, 1).Microseconds())/1000, "answer_worst_ms")
+	})
+}
+
 // BenchmarkStart starts the gateway on an empty data directory and asks one thing; it reports the memory that it then has.
 func BenchmarkStart(b *testing.B) {
 	benchStores(b, func(b *testing.B, database string) {

@@ -181,6 +181,10 @@ func quantile(d []time.Duration, q float64) time.Duration {
 	return d[int(q*float64(len(d)-1))]
 }
 
+// shared is by how much the bounds in time are wider here than promised, because tests share the machine and the race detector slows the gateway
+// down; the figure itself is a row of the benchmarks.
+const shared = 10
+
 // TestStopReachesItsTurnWithTenThousandWaiting: every lane is full and ten thousand messages wait, and a stop behaves as if nobody were there.
 func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
@@ -192,11 +196,11 @@ func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 		signals, answers := stops(t, g, 200)
 		p99, slowest := quantile(signals, 0.99), quantile(answers, 1)
 		t.Logf("%d waiting: signal p50 %s, p99 %s; slowest answer %s", waiting, quantile(signals, 0.5).Round(time.Microsecond), p99.Round(time.Microsecond), slowest.Round(time.Microsecond))
-		if p99 > 100*time.Millisecond*slowness {
-			t.Errorf("the 99th percentile of the signal is %s, want 100ms", p99)
+		if limit := shared * 100 * time.Millisecond; p99 > limit {
+			t.Errorf("the 99th percentile of the signal is %s, want %s", p99, limit)
 		}
-		if slowest > time.Second*slowness {
-			t.Errorf("the slowest answer took %s, want 1s", slowest)
+		if limit := shared * time.Second; slowest > limit {
+			t.Errorf("the slowest answer took %s, want %s", slowest, limit)
 		}
 		if n := o.Count("SELECT count(*) FROM inbox WHERE outcome = 'stopped'"); n != 200 {
 			t.Errorf("%d messages were stopped, want 200", n)
