@@ -43,8 +43,8 @@ func (e *endings) take(event Event) {
 		return
 	}
 	text := p.ErrorMessage
-	for _, c := range p.Message.Content {
-		text += c.Text
+	if len(p.Message.Content) > 0 {
+		text = p.Message.Content[0].Text
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
