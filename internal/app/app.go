@@ -133,6 +133,8 @@ func (p *Process) wire(ctx context.Context) error {
 	if err := p.openChannels(table.Infos()); err != nil {
 		return err
 	}
+	posts := openWebhooks(p.cfg)
+	p.channels = append(p.channels, posts)
 	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	p.abandon = abandon
 	p.later("turns", func(context.Context) error { abandon(errProcessEnds); return nil })
@@ -141,7 +143,7 @@ func (p *Process) wire(ctx context.Context) error {
 		Lease: time.Duration(p.cfg.Cluster.Lease), Heartbeat: time.Duration(p.cfg.Cluster.Heartbeat), Sweep: time.Duration(p.cfg.Cluster.Sweep),
 		Exclusive: p.store.Kind() == kindSQLite, Lanes: p.cfg.Lanes.Map(), Agents: agents,
 		Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100,
-		Cron: cronConfig(p.cfg, p.metrics.Cron()), HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CronBody: gateway.CronBody,
+		Cron: cronConfig(p.cfg, p.metrics.Cron(), posts), HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CronBody: gateway.CronBody,
 	}, dispatch.Deps{
 		Store: p.store, Commands: table, Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,
 	})

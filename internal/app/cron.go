@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/agent/command"
+	"laneway/internal/channel/webhook"
 	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/cron"
@@ -16,18 +17,26 @@ import (
 )
 
 // cronConfig is what the operator decided about jobs. Jobs fire in processes with the role cron.
-func cronConfig(cfg config.Config, obs cron.RunnerObserver) dispatch.CronConfig {
+func cronConfig(cfg config.Config, obs cron.RunnerObserver, posts *webhook.Channel) dispatch.CronConfig {
 	c := cfg.Cron
 	out := dispatch.CronConfig{
 		Fires: slices.Contains(cfg.Roles, config.RoleCron), Enabled: c.Enabled,
 		Rules:           cron.Rules{MinInterval: time.Duration(c.MinInterval), DefaultTZ: c.Timezone},
 		UserMinInterval: time.Duration(c.UserMinInterval), MaxJobs: c.MaxJobs, MaxJobsOfUser: offIsNegative(c.MaxJobsPerOwner),
 		MaxRunsPerDay: c.MaxRunsPerDay, Retention: time.Duration(c.Retention), RetentionRuns: c.RetentionRuns, Observer: obs,
+		CheckWebhook: posts.Check,
 	}
 	for _, kind := range c.Payloads {
 		out.Payloads = append(out.Payloads, cron.PayloadKind(kind))
 	}
 	return out
+}
+
+// openWebhooks makes the way out for jobs that tell a URL. It is there always: it costs nothing until a job has one.
+func openWebhooks(cfg config.Config) *webhook.Channel {
+	return webhook.New(webhook.Config{
+		AllowedHosts: cfg.WebhookAllowedHosts, Secret: cfg.Cron.WebhookSecret.Reveal(), Token: cfg.Cron.WebhookToken.Reveal(),
+	})
 }
 
 // hostPayload makes the runner of a job that runs a program on this host; nil where the operator allows none.

@@ -229,28 +229,12 @@ func setDelivery(b Border, j *Job, raw json.RawMessage, _ Members) error {
 }
 
 func (b Border) mergeDelivery(field string, d *Delivery, in deliveryIn) error {
-	if in.Mode != nil {
-		if *in.Mode != d.Mode {
-			*d = Delivery{}
-		}
-		d.Mode = *in.Mode
+	if in.Mode != nil && *in.Mode != d.Mode {
+		*d = Delivery{Options: d.Options}
 	}
-	for _, m := range []struct {
-		to   *string
-		from *string
-	}{{&d.Channel, in.Channel}, {&d.To, in.To}, {&d.Account, in.Account}} {
-		if m.from != nil {
-			*m.to = *m.from
-		}
-	}
-	if in.BestEffort != nil {
-		d.BestEffort = *in.BestEffort
-	}
-	if len(in.Thread) > 0 && !isNull(in.Thread) {
-		d.Thread = strings.Trim(string(in.Thread), `"`)
-	}
-	if in.Failure != nil || in.Completion != nil {
-		return Unsupported(field, field+".failureDestination and "+field+".completionDestination")
+	d.take(in)
+	if err := b.setDestinations(field, d, in); err != nil {
+		return err
 	}
 	return b.checkDelivery(field, d)
 }
@@ -277,6 +261,11 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 		u, err := url.Parse(d.To)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil {
 			return refuse("%s.to must be an http or https URL without a user name", field)
+		}
+		if b.Webhook != nil {
+			if err := b.Webhook(d.To); err != nil {
+				return refuse("%s.to: %s", field, err)
+			}
 		}
 		return nil
 	}

@@ -59,7 +59,7 @@ type Delivery struct {
 	Thread     string
 	Account    string
 	BestEffort bool   // a failed delivery does not make the run a failure
-	Options    []byte // further destinations in JSON, as checked at the border
+	Options    []byte // further destinations in JSON, as checked at the border; see Failure and Completion
 }
 
 // Alert says when failures are told. The zero value of After and Cooldown mean

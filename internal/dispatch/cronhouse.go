@@ -27,6 +27,8 @@ type CronConfig struct {
 	MaxRunsPerDay int
 	// Payloads are the kinds that may run on this host: command, script.
 	Payloads []cron.PayloadKind
+	// CheckWebhook refuses a URL that can be seen to lead where nothing may be sent; nil = only its form is checked.
+	CheckWebhook func(url string) error
 	// Retention and RetentionRuns are how long and how many ledger rows of a job are kept; 0 = no bound.
 	Retention     time.Duration
 	RetentionRuns int

@@ -41,8 +41,9 @@ func (d *Dispatcher) border(by chat.Caller, now time.Time) cron.Border {
 		Now: now, Rules: rules, DefaultAgent: d.DefaultAgent(), Lanes: d.laneNames(),
 		Agent:   func(id string) bool { _, ok := d.agents[id]; return ok },
 		Payload: func(kind cron.PayloadKind) bool { return slices.Contains(d.cfg.Cron.Payloads, kind) },
+		Webhook: d.cfg.Cron.CheckWebhook,
 		Channel: func(name string) bool {
-			return knownChannel(name) || slices.ContainsFunc(d.channelNames(), func(have string) bool { return channelKind(have) == channelKind(name) })
+			return name != webhookRoute && (knownChannel(name) || slices.ContainsFunc(d.channelNames(), func(have string) bool { return channelKind(have) == channelKind(name) }))
 		},
 	}
 }

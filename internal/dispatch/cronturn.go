@@ -117,20 +117,6 @@ func (d *Dispatcher) runOnHost(ctx context.Context, t *turn, job cron.Job) (agen
 	}, func(e agent.Event) { d.emit(t, lead, e) })
 }
 
-// answer sent as nothing: the agent had nothing to say.
-const noReply = "NO_REPLY"
-
-// suppressed says why an answer is not sent, "" when it is.
-func suppressed(text string) string {
-	switch strings.TrimSpace(text) {
-	case "":
-		return "empty"
-	case noReply:
-		return "no-reply"
-	}
-	return ""
-}
-
 // cronEnd is how an attempt of a run ended, with what people are to hear once it is committed.
 type cronEnd struct {
 	params *cron.AttemptEnd
@@ -227,72 +213,6 @@ func cancelReason(word string) cron.Reason {
 	return cron.ReasonStopped
 }
 
-// deliver decides what becomes of the answer: nothing while the run is tried again, one row of the outbox otherwise.
-func (d *Dispatcher) deliver(t *turn, end ending, e *cron.AttemptEnd, job *cron.Job, p *store.FinishParams) {
-	if !e.State.Final() {
-		p.Outgoing = nil
-		return
-	}
-	if job == nil || job.Delivery.Mode == "" || job.Delivery.Mode == cron.DeliverNone {
-		p.Outgoing = nil
-		return
-	}
-	if job.Delivery.Mode == cron.DeliverWebhook {
-		d.deliverWebhook(t, e, job, p)
-		return
-	}
-	if e.State == cron.RunOK {
-		if e.SuppressedBy = suppressed(end.text); e.SuppressedBy != "" {
-			p.Outgoing = nil
-			return
-		}
-	}
-	switch {
-	case len(p.Outgoing) > 0:
-		e.Delivery = cron.DeliveryUnknown // until the outbox knows better
-		if p.Outgoing[0].Kind == store.KindNotice {
-			e.Delivery = cron.DeliveryNot
-		}
-	case e.State == cron.RunOK && toWeb(*job):
-		e.Delivery = cron.DeliveryDone // with the commit: tellWeb appends it
-	case e.State == cron.RunOK:
-		e.Delivery = cron.DeliveryNot
-	}
-}
-
-// toWeb tells a job whose answer goes to a session, where it is read.
-func toWeb(j cron.Job) bool {
-	return j.Delivery.Mode == cron.DeliverAnnounce && (j.Delivery.Channel == "" || j.Delivery.Channel == lastRoute || j.Delivery.Channel == webRoute)
-}
-
-const (
-	lastRoute    = "last"
-	webRoute     = "web"
-	webhookRoute = "webhook"
-)
-
-// deliverWebhook puts the payload of the finished event into the outbox, for runs that started.
-func (d *Dispatcher) deliverWebhook(t *turn, e *cron.AttemptEnd, job *cron.Job, p *store.FinishParams) {
-	p.Outgoing = nil
-	if d.cfg.CronBody == nil || d.channels[webhookRoute] == nil {
-		e.Delivery = cron.DeliveryNot
-		return
-	}
-	now := t.storeNow()
-	run := cron.Run{
-		ID: e.RunID, JobID: job.ID, JobName: job.Name, JobKey: job.Key, Owner: job.Owner, Agent: job.Agent, Lane: t.run.lane, Trigger: t.cron.trigger,
-		SessionKey: t.run.session.String(), State: e.State, Reason: e.Reason, StartedAt: t.started.StartedAt, FinishedAt: now,
-		Duration: now.Sub(t.started.StartedAt), Attempt: e.Attempt.Number, Error: e.Error, ErrorClass: e.ErrorClass, Summary: chat.Cut(e.Summary, 16_384),
-		Model: e.Usage.Model, Provider: e.Usage.Provider, InputTokens: int64(e.Usage.InputTokens), OutputTokens: int64(e.Usage.OutputTokens),
-		Delivery: cron.DeliveryUnknown, SlotCount: 1,
-	}
-	e.Delivery = cron.DeliveryUnknown
-	p.Outgoing = []store.Outgoing{{
-		ID: newID(), RunID: t.run.runID, Session: t.run.session, Target: chat.Target{Channel: webhookRoute, ChatID: job.Delivery.To},
-		Kind: store.KindWebhook, Text: string(d.cfg.CronBody(*job, run)), Count: 1,
-	}}
-}
-
 // announceCron tells about an attempt whose end is committed, and sends what people are to hear of the job.
 func (d *Dispatcher) announceCron(ctx context.Context, t *turn, end ending, c *cronEnd) {
 	if c == nil || end.requeue {
@@ -319,79 +239,6 @@ func (d *Dispatcher) announceCron(ctx context.Context, t *turn, end ending, c *c
 		d.alert(ctx, job, run, c.told)
 		d.cronEvents.publish(cron.Event{Action: cron.ActionUpdated, Job: job})
 	}
-}
-
-// webSession is where a job tells what goes to the web: the session that it names, else the main session of its agent.
-func webSession(job cron.Job) chat.SessionKey {
-	if job.Delivery.Channel == webRoute && job.Delivery.To != "" {
-		if key, err := chat.ParseSessionKey(job.Delivery.To, job.Agent); err == nil {
-			return key
-		}
-	}
-	return chat.MainKey(job.Agent)
-}
-
-// tellWeb puts a text into the web session of the job.
-func (d *Dispatcher) tellWeb(ctx context.Context, job cron.Job, runID, text string) {
-	key := webSession(job)
-	err := d.final(ctx, "announcing the answer of a job", func(ctx context.Context) error {
-		entries, err := d.store.AppendTranscript(ctx, key, job.Owner, []chat.TranscriptEntry{{
-			RunID: runID, Role: chat.RoleAssistant, Text: text, Tokens: agent.EstimateTokens(text), StopReason: "stop",
-		}})
-		if err != nil {
-			return err
-		}
-		e := chat.Event{Kind: chat.EventFinal, Session: key, Principal: job.Owner, RunID: runID, Seq: 1, Lane: job.Lane, Text: text, Reason: "stop"}
-		if len(entries) > 0 {
-			e.EntrySeq = entries[len(entries)-1].Seq
-		}
-		d.hub.publish(e)
-		return nil
-	})
-	if err != nil {
-		d.log.ErrorContext(ctx, "the answer of a job is not in the main session", "job_id", job.ID, "run_id", runID, "err", err)
-	}
-}
-
-// alert sends a note about the job: to the alert's own target, else to the job's.
-func (d *Dispatcher) alert(ctx context.Context, job cron.Job, run cron.Run, told cron.Told) {
-	text := told.Sentence(job)
-	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "told", string(told), "errors_in_a_row", job.State.ConsecutiveErrors)
-	at := job.Alert.Delivery
-	if at.Mode == "" {
-		at = job.Delivery
-	}
-	to := d.routeTo(at)
-	switch {
-	case at.Mode == "" || at.Mode == cron.DeliverNone || at.Mode == cron.DeliverWebhook:
-		return
-	case to.IsZero():
-		d.tellWeb(ctx, job, run.ID, text)
-		return
-	}
-	o := store.Outgoing{ID: newID(), Target: to, Kind: store.KindNotice, Text: text, Count: 1}
-	err := d.final(ctx, "sending an alert", func(ctx context.Context) error { return d.store.Enqueue(ctx, []store.Outgoing{o}) })
-	if err != nil {
-		d.log.ErrorContext(ctx, "an alert was not sent", "job_id", job.ID, "err", err)
-	}
-	wake(d.outboxNow)
-}
-
-// routeTo is the address on a channel that a delivery names; zero when it goes elsewhere. A bare channel name means the account that there is.
-func (d *Dispatcher) routeTo(at cron.Delivery) chat.Target {
-	if at.Mode != cron.DeliverAnnounce || at.Channel == "" || at.Channel == lastRoute || at.Channel == webRoute {
-		return chat.Target{}
-	}
-	name := at.Channel
-	if d.channels[name] == nil {
-		for _, have := range d.channelNames() {
-			if channelKind(have) == channelKind(name) && (at.Account == "" || have == channelKind(name)+":"+at.Account) {
-				name = have
-				break
-			}
-		}
-	}
-	return chat.Target{Channel: name, ChatID: at.To, Thread: at.Thread}
 }
 
 // stopRun cancels an attempt that runs here; one elsewhere learns of it by its node's heartbeat.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,7 +95,7 @@ func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
 	c := d.channels[o.Target.Channel]
 	sendCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendTimeout, errors.New("sending took too long"))
 	defer cancel()
-	sent, err := c.Send(sendCtx, chat.Reply{ID: o.ID, RunID: o.RunID, Target: o.Target, Kind: o.Kind, Text: outText(o), Attempt: o.Attempt})
+	sent, err := c.Send(sendCtx, chat.Reply{ID: o.ID, RunID: runOf(o), Target: o.Target, Kind: o.Kind, Text: outText(o), Attempt: o.Attempt})
 	if err == nil {
 		d.obs.Sent(kind, o.Kind, "delivered")
 		d.note(ctx, o, d.final(ctx, "noting a delivery", func(ctx context.Context) error {
@@ -110,6 +111,15 @@ func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
 	d.obs.Sent(kind, o.Kind, result)
 	d.log.WarnContext(ctx, "a message was not delivered", "outbox_id", o.ID, "channel", kind, "attempt", o.Attempt, "permanent", p.Permanent, "err", err)
 	d.note(ctx, o, d.final(ctx, "noting a failed delivery", func(ctx context.Context) error { return d.store.Undelivered(ctx, p) }))
+}
+
+// runOf is the run that a reply belongs to. A webhook tells of a cron run, whose id is the same whichever of its attempts has the answer.
+func runOf(o store.Outgoing) string {
+	if o.Target.Channel == webhookRoute {
+		run, _, _ := strings.Cut(o.RunID, "/")
+		return run
+	}
+	return o.RunID
 }
 
 func (d *Dispatcher) note(ctx context.Context, o store.Outgoing, err error) {

@@ -122,6 +122,11 @@ func deliveryView(d cron.Delivery) object {
 	o.put("threadId", d.Thread, d.Thread != "")
 	o.put("accountId", d.Account, d.Account != "")
 	o.put("bestEffort", true, d.BestEffort)
+	for name, of := range map[string]func() (cron.Delivery, bool){"failureDestination": d.Failure, "completionDestination": d.Completion} {
+		if at, ok := of(); ok {
+			o[name] = deliveryView(at)
+		}
+	}
 	return o
 }
 

@@ -28,23 +28,43 @@ type Harness struct {
 	Outage, Hang func(on bool)
 }
 
-// Run holds the contract. open is called inside a bubble, once for each test.
-func Run(t *testing.T, open func(t *testing.T) Harness) {
-	t.Helper()
-	for _, c := range []struct {
-		name string
-		test func(h *house)
-	}{
-		{"a message has everything that the house needs", messageIsWhole},
-		{"a message is offered until it is durable", offeredUntilDurable},
-		{"a message is offered once when it is durable", offeredOnce},
+// contract is one test of it.
+type contract struct {
+	name string
+	test func(h *house)
+}
+
+// sending is what holds for channels that bring nothing in, too.
+func sending() []contract {
+	return []contract{
 		{"replies arrive in order and whole", repliesArrive},
 		{"a wrong address is permanent", wrongAddress},
 		{"a cancelled send returns", cancelledSend},
-		{"an outage ends nothing", outage},
 		{"run ends while the provider hangs", endsWhileHanging},
 		{"typing and status do not block", signsDoNotBlock},
-	} {
+	}
+}
+
+// Run holds the contract. open is called inside a bubble, once for each test.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	t.Helper()
+	run(t, open, append(sending(), []contract{
+		{"a message has everything that the house needs", messageIsWhole},
+		{"a message is offered until it is durable", offeredUntilDurable},
+		{"a message is offered once when it is durable", offeredOnce},
+		{"an outage ends nothing", outage},
+	}...))
+}
+
+// RunSending holds the part of the contract that concerns a channel that only sends. Harness.Say and Outage are not used.
+func RunSending(t *testing.T, open func(t *testing.T) Harness) {
+	t.Helper()
+	run(t, open, sending())
+}
+
+func run(t *testing.T, open func(t *testing.T) Harness, list []contract) {
+	t.Helper()
+	for _, c := range list {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

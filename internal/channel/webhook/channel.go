@@ -1,0 +1,224 @@
+package webhook
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+)
+
+// Name is the channel's name in targets; the chat of a target is the URL.
+const Name = "webhook"
+
+// Bounds.
+const (
+	// Timeout of one attempt, from the name to the end of the answer.
+	Timeout = 10 * time.Second
+	maxURL  = 2048
+	// maxBody bounds what is sent and what is read of the answer, in bytes.
+	maxBody = 1 << 20
+	// maxRetryAfter bounds how long a receiver may put us off.
+	maxRetryAfter = time.Hour
+)
+
+// Reasons of failed attempts; the set is closed.
+const (
+	ReasonAddress  = "bad_address" // the URL can never work, or leads to where nothing may go
+	ReasonNetwork  = "network"
+	ReasonTimeout  = "timeout"
+	ReasonRedirect = "redirect"
+	ReasonRefused  = "refused" // 4xx
+	ReasonLimited  = "rate_limited"
+	ReasonServer   = "server_error"
+	ReasonTooLarge = "too_large"
+)
+
+// Config of the channel. The zero value sends to public hosts, unsigned.
+type Config struct {
+	// AllowedHosts may be reached although their addresses are not public. Host names or literal addresses without a port.
+	AllowedHosts []string
+	// Secret signs what is sent; "" = no signature. Token goes along as a bearer token: over https, and over http to allowed hosts only; "" = none.
+	Secret, Token string
+	// Lookup resolves a host and Dial connects to an address and port; nil = the system's resolver, and a dialer that checks the address once more.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	// Trusted = the host is on the list.
+	Dial func(ctx context.Context, network, address string, trusted bool) (net.Conn, error)
+}
+
+// String keeps the secrets out of logs.
+func (c Config) String() string {
+	return "webhook.Config{hosts: " + strings.Join(c.AllowedHosts, " ") + "}"
+}
+
+// GoString keeps the secrets out of %#v.
+func (c Config) GoString() string { return c.String() }
+
+// LogValue keeps the secrets out of structured logs.
+func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// Channel posts to URLs. Make it with New; it is safe for concurrent use.
+type Channel struct {
+	secret, token string
+	guard         guard
+	client        *http.Client
+	transport     *http.Transport
+	running       atomic.Bool
+}
+
+var _ channel.Channel = (*Channel)(nil)
+
+// New makes a channel. It connects to nobody.
+func New(cfg Config) *Channel {
+	if cfg.Lookup == nil {
+		cfg.Lookup = resolve
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = dial
+	}
+	c := &Channel{secret: cfg.Secret, token: cfg.Token, guard: guard{allowed: cfg.AllowedHosts, lookup: cfg.Lookup, dial: cfg.Dial}}
+	// Without keep-alive each delivery resolves and checks for itself. A nil Proxy is no proxy, whatever the environment says.
+	c.transport = &http.Transport{
+		DialContext: c.guard.connect, DisableKeepAlives: true, TLSHandshakeTimeout: Timeout / 2, MaxResponseHeaderBytes: 64 << 10,
+	}
+	c.client = &http.Client{Transport: c.transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c
+}
+
+// Name is "webhook".
+func (*Channel) Name() string { return Name }
+
+// Run brings nothing in; it waits for the end.
+func (c *Channel) Run(ctx context.Context, _ channel.House) error {
+	c.running.Store(true)
+	defer c.running.Store(false)
+	<-ctx.Done()
+	c.transport.CloseIdleConnections()
+	return nil
+}
+
+// Status says that there is nothing to be connected to.
+func (c *Channel) Status() channel.Status {
+	s := channel.Status{Configured: true, Running: c.running.Load(), State: "stopped", Mode: "outgoing", LastPollAge: -1}
+	if s.Running {
+		s.Connected, s.State = true, "connected"
+	}
+	return s
+}
+
+// Send makes one attempt. The receipt is the status of the answer.
+func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+	if r.Target.Channel != Name {
+		return chat.Sent{}, &channel.SendError{Reason: ReasonAddress, Permanent: true}
+	}
+	u, err := c.guard.check(r.Target.ChatID)
+	if err != nil {
+		return chat.Sent{}, &channel.SendError{Reason: ReasonAddress, Permanent: true, Cause: err}
+	}
+	if len(r.Text) > maxBody {
+		return chat.Sent{}, &channel.SendError{Reason: ReasonTooLarge, Permanent: true}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, Timeout, errors.New("the webhook took too long"))
+	defer cancel()
+	req, err := c.request(ctx, u, r)
+	if err != nil {
+		return chat.Sent{}, &channel.SendError{Reason: ReasonAddress, Permanent: true}
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return chat.Sent{}, failed(ctx, err)
+	}
+	defer func() { _ = resp.Body.Close() }()                       //nolint:errcheck // the answer has been judged
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxBody)) //nolint:errcheck // as above: the status counts
+	return chat.Sent{ProviderID: "http-" + strconv.Itoa(resp.StatusCode)}, judge(resp)
+}
+
+// request builds the POST. The key stays the same over all attempts.
+func (c *Channel) request(ctx context.Context, u *url.URL, r chat.Reply) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(r.Text))
+	if err != nil {
+		return nil, errors.New("the request cannot be made") // without the URL
+	}
+	key := r.RunID
+	if key == "" {
+		key = r.ID
+	}
+	h := req.Header
+	h.Set("Content-Type", "application/json")
+	h.Set("User-Agent", "laneway")
+	h.Set("Idempotency-Key", key)
+	h.Set("X-Laneway-Attempt", strconv.Itoa(r.Attempt))
+	if c.secret != "" {
+		h.Set("X-Laneway-Signature", Sign(c.secret, time.Now(), []byte(r.Text)))
+	}
+	if c.token != "" && (u.Scheme == "https" || c.guard.trusts(u.Hostname())) {
+		h.Set("Authorization", "Bearer "+c.token)
+	}
+	return req, nil
+}
+
+// Sign is the value of X-Laneway-Signature for a body at a time.
+func Sign(secret string, at time.Time, body []byte) string {
+	t := strconv.FormatInt(at.Unix(), 10)
+	mac := hmac.New(sha256.New, []byte(secret))
+	_, _ = mac.Write([]byte(t + ".")) // a hash takes everything
+	_, _ = mac.Write(body)
+	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// failed sorts an attempt without an answer. The cause is rebuilt: an error of net/http quotes the URL, which may carry a key.
+func failed(ctx context.Context, err error) error {
+	out := &channel.SendError{Reason: ReasonNetwork, Cause: errors.New("the connection failed")}
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, errRefused):
+		out.Reason, out.Permanent, out.Cause = ReasonAddress, true, errRefused
+	case ctx.Err() != nil:
+		out.Reason, out.Cause = ReasonTimeout, context.Cause(ctx)
+	case errors.As(err, &dns):
+		out.Cause = errors.New("the host is not known")
+	}
+	return out
+}
+
+// judge sorts an answer: nil is delivered.
+func judge(resp *http.Response) error {
+	out := &channel.SendError{Cause: errors.New("the receiver answered " + strconv.Itoa(resp.StatusCode))}
+	switch code := resp.StatusCode; {
+	case code >= 200 && code < 300:
+		return nil
+	case code >= 300 && code < 400:
+		out.Reason, out.Permanent = ReasonRedirect, true
+	case code == http.StatusTooManyRequests:
+		out.Reason, out.RetryAfter = ReasonLimited, retryAfter(resp)
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly:
+		out.Reason = ReasonServer
+	case code >= 500:
+		out.Reason, out.RetryAfter = ReasonServer, retryAfter(resp)
+	default:
+		out.Reason, out.Permanent = ReasonRefused, true
+	}
+	return out
+}
+
+// retryAfter is the header in seconds; dates are not worth the clock that they need.
+func retryAfter(resp *http.Response) time.Duration {
+	n, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32)
+	if err != nil || n <= 0 {
+		return 0
+	}
+	return min(time.Duration(n)*time.Second, maxRetryAfter)
+}

@@ -1,0 +1,272 @@
+package webhook_test
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"laneway/internal/channel"
+	"laneway/internal/channel/channeltest"
+	"laneway/internal/channel/webhook"
+	"laneway/internal/chat"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	target = "http://hooks.example.com/in?key=s3cret"
+	secret = "0123456789abcdef0123456789abcdef"
+)
+
+// receiver is an HTTP server behind pipes, so that it can live in a bubble.
+type receiver struct {
+	waiting chan net.Conn
+	closed  chan struct{}
+	mu      sync.Mutex
+	got     []*http.Request
+	bodies  []string
+	dialled []string
+	hang    bool
+	answer  func(w http.ResponseWriter)
+}
+
+func newReceiver(t *testing.T) *receiver {
+	t.Helper()
+	r := &receiver{waiting: make(chan net.Conn), closed: make(chan struct{})}
+	srv := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = srv.Serve(r) }()            //nolint:errcheck // ends with the listener
+	t.Cleanup(func() { close(r.closed); _ = srv.Close(); <-done }) //nolint:errcheck // the test is over
+	return r
+}
+
+func (r *receiver) Accept() (net.Conn, error) {
+	select {
+	case c := <-r.waiting:
+		return c, nil
+	case <-r.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (*receiver) Close() error   { return nil }
+func (*receiver) Addr() net.Addr { return &net.UnixAddr{Name: "receiver", Net: "pipe"} }
+
+func (r *receiver) dial(ctx context.Context, _, address string, _ bool) (net.Conn, error) {
+	r.mu.Lock()
+	r.dialled = append(r.dialled, address)
+	r.mu.Unlock()
+	near, far := net.Pipe()
+	select {
+	case r.waiting <- far:
+		return near, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	r.mu.Lock()
+	hang, answer := r.hang, r.answer
+	r.mu.Unlock()
+	if hang || err != nil {
+		<-req.Context().Done()
+		return
+	}
+	r.mu.Lock()
+	r.got, r.bodies = append(r.got, req), append(r.bodies, string(body))
+	r.mu.Unlock()
+	if answer != nil {
+		answer(w)
+	}
+}
+
+func (r *receiver) set(hang bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hang = hang
+}
+
+func (r *receiver) read() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.bodies...)
+}
+
+// found makes a lookup that gives these addresses.
+func found(addrs ...string) func(context.Context, string) ([]netip.Addr, error) {
+	return func(context.Context, string) ([]netip.Addr, error) {
+		var list []netip.Addr
+		for _, a := range addrs {
+			list = append(list, netip.MustParseAddr(a))
+		}
+		return list, nil
+	}
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	channeltest.RunSending(t, func(t *testing.T) channeltest.Harness {
+		t.Helper()
+		r := newReceiver(t)
+		c := webhook.New(webhook.Config{Lookup: found("93.184.216.34"), Dial: r.dial})
+		return channeltest.Harness{Channel: c, Target: chat.Target{Channel: "webhook", ChatID: target}, Read: r.read, Hang: r.set}
+	})
+}
+
+func send(t *testing.T, c *webhook.Channel, url string) (chat.Sent, *channel.SendError) {
+	t.Helper()
+	sent, err := c.Send(t.Context(), chat.Reply{ID: "out-1", RunID: "run-1", Target: chat.Target{Channel: "webhook", ChatID: url}, Kind: "webhook", Text: `{"a":1}`, Attempt: 2})
+	if err == nil {
+		return sent, nil
+	}
+	failed, ok := errors.AsType[*channel.SendError](err)
+	if !ok {
+		t.Fatalf("%T is no SendError: %v", err, err)
+	}
+	if strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("the error tells what the URL carries: %v", err)
+	}
+	return sent, failed
+}
+
+func TestADeliveryIsSignedAndKeepsItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReceiver(t)
+		c := webhook.New(webhook.Config{Lookup: found("93.184.216.34"), Dial: r.dial, Secret: secret, Token: "tok"})
+		if _, err := send(t, c, target); err != nil {
+			t.Fatal(err)
+		}
+		req := r.got[0]
+		for name, want := range map[string]string{
+			"Content-Type": "application/json", "Idempotency-Key": "run-1", "X-Laneway-Attempt": "2", "Authorization": "", // http, and not on the list
+		} {
+			if got := req.Header.Get(name); got != want {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
+		}
+		at, given, _ := strings.Cut(strings.TrimPrefix(req.Header.Get("X-Laneway-Signature"), "t="), ",v1=")
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte(at + "." + r.bodies[0]))
+		if given != hex.EncodeToString(mac.Sum(nil)) || at != strconv.FormatInt(time.Now().Unix(), 10) {
+			t.Errorf("the signature %q does not prove the body", req.Header.Get("X-Laneway-Signature"))
+		}
+		if r.dialled[0] != "93.184.216.34:80" {
+			t.Errorf("dialled %q, not the address that was checked", r.dialled)
+		}
+	})
+}
+
+func TestTheTokenGoesOverHTTPToAllowedHostsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReceiver(t)
+		c := webhook.New(webhook.Config{Lookup: found("10.0.0.7"), Dial: r.dial, Token: "tok", AllowedHosts: []string{"Hooks.Example.com"}})
+		if _, err := send(t, c, target); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.got[0].Header.Get("Authorization"); got != "Bearer tok" {
+			t.Errorf("Authorization is %q", got)
+		}
+	})
+}
+
+func TestAnswersAreSorted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReceiver(t)
+		c := webhook.New(webhook.Config{Lookup: found("93.184.216.34"), Dial: r.dial})
+		for _, x := range []struct {
+			code      int
+			header    string
+			reason    string
+			permanent bool
+			wait      time.Duration
+		}{
+			{code: 200},
+			{code: 202},
+			{code: 204},
+			{code: 301, reason: webhook.ReasonRedirect, permanent: true},
+			{code: 307, reason: webhook.ReasonRedirect, permanent: true},
+			{code: 400, reason: webhook.ReasonRefused, permanent: true},
+			{code: 401, reason: webhook.ReasonRefused, permanent: true},
+			{code: 404, reason: webhook.ReasonRefused, permanent: true},
+			{code: 410, reason: webhook.ReasonRefused, permanent: true},
+			{code: 408, reason: webhook.ReasonServer},
+			{code: 425, reason: webhook.ReasonServer},
+			{code: 429, header: "30", reason: webhook.ReasonLimited, wait: 30 * time.Second},
+			{code: 429, header: "99999999", reason: webhook.ReasonLimited, wait: time.Hour},
+			{code: 429, header: "-5", reason: webhook.ReasonLimited},
+			{code: 500, reason: webhook.ReasonServer},
+			{code: 503, header: "2", reason: webhook.ReasonServer, wait: 2 * time.Second},
+		} {
+			r.answer = func(w http.ResponseWriter) {
+				w.Header().Set("Location", "http://169.254.169.254/latest")
+				if x.header != "" {
+					w.Header().Set("Retry-After", x.header)
+				}
+				w.WriteHeader(x.code)
+			}
+			before := len(r.dialled)
+			sent, err := send(t, c, target)
+			switch {
+			case x.reason == "" && (err != nil || sent.ProviderID != "http-"+strconv.Itoa(x.code)):
+				t.Errorf("%d: %+v, %v", x.code, sent, err)
+			case x.reason != "" && (err == nil || err.Reason != x.reason || err.Permanent != x.permanent || err.RetryAfter != x.wait):
+				t.Errorf("%d: %+v", x.code, err)
+			}
+			if len(r.dialled) != before+1 {
+				t.Errorf("%d: dialled %q", x.code, r.dialled[before:])
+			}
+		}
+	})
+}
+
+func TestASilentReceiverCostsTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReceiver(t)
+		r.set(true)
+		c := webhook.New(webhook.Config{Lookup: found("93.184.216.34"), Dial: r.dial})
+		began := time.Now()
+		_, err := send(t, c, target)
+		if err == nil || err.Permanent || err.Reason != webhook.ReasonTimeout || time.Since(began) != webhook.Timeout {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestAnEndlessAnswerIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReceiver(t)
+		written := make(chan int, 1)
+		r.answer = func(w http.ResponseWriter) {
+			total := 0
+			defer func() { written <- total }()
+			for chunk := make([]byte, 64<<10); ; {
+				n, err := w.Write(chunk)
+				if total += n; err != nil {
+					return
+				}
+			}
+		}
+		c := webhook.New(webhook.Config{Lookup: found("93.184.216.34"), Dial: r.dial})
+		if _, err := send(t, c, target); err != nil {
+			t.Fatal(err)
+		}
+		if n := <-written; n > 3<<20 {
+			t.Errorf("%d bytes were taken", n)
+		}
+	})
+}
