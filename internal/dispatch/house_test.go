@@ -136,6 +136,7 @@ func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 
 // postbox is a channel that keeps what it is given. Chats named in slow or broken answer slowly or not at all.
 type postbox struct {
+	name    string
 	mu      sync.Mutex
 	sent    []chat.Reply
 	fail    func(chat.Reply) error
@@ -143,7 +144,7 @@ type postbox struct {
 	typings atomic.Int64
 }
 
-func (*postbox) Name() string                              { return "box" }
+func (p *postbox) Name() string                            { return p.name }
 func (*postbox) Run(context.Context, channel.House) error  { return nil }
 func (*postbox) Status() channel.Status                    { return channel.Status{Configured: true} }
 func (p *postbox) Typing(_ context.Context, _ chat.Target) { p.typings.Add(1) }
@@ -181,6 +182,7 @@ type house struct {
 	d      *dispatch.Dispatcher
 	runner *script
 	box    *postbox
+	hook   *postbox // what goes to URLs
 	mu     sync.Mutex
 	events []chat.Event
 	cancel context.CancelFunc
@@ -210,7 +212,7 @@ func queue(s scheduler.Settings) option {
 
 func open(t *testing.T, st store.Store, opts ...option) *house {
 	t.Helper()
-	h := &house{t: t, st: st, runner: &script{}, box: &postbox{}, ended: make(chan struct{})}
+	h := &house{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, ended: make(chan struct{})}
 	table, err := command.New()
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +225,7 @@ func open(t *testing.T, st store.Store, opts ...option) *house {
 	}
 	work, cancelWork := context.WithCancelCause(t.Context())
 	h.work = cancelWork
-	h.d, err = dispatch.New(work, cfg, dispatch.Deps{Store: st, Commands: table, Channels: []channel.Channel{h.box}})
+	h.d, err = dispatch.New(work, cfg, dispatch.Deps{Store: st, Commands: table, Channels: []channel.Channel{h.box, h.hook}})
 	if err != nil {
 		t.Fatal(err)
 	}

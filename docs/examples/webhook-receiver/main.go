@@ -1,0 +1,106 @@
+// Command webhook-receiver shows what a program does with the webhooks of laneway: it proves who called, refuses what is old, does nothing
+// twice, and answers soon.
+//
+//	WEBHOOK_SECRET=… go run ./docs/examples/webhook-receiver
+//
+// It keeps the keys that it has seen in memory; a real receiver keeps them with what it does.
+package main
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	maxBody = 1 << 20
+	// maxAge is how old a signature may be: what was overheard cannot be played again later.
+	maxAge = 5 * time.Minute
+	// remember is how long a key is known. laneway gives up long before.
+	remember = 24 * time.Hour
+)
+
+// receiver takes deliveries. Take is called once for each key.
+type receiver struct {
+	secret []byte
+	now    func() time.Time
+	take   func(event map[string]any) error
+
+	mu   sync.Mutex
+	seen map[string]time.Time
+}
+
+// ServeHTTP answers 2xx for what is done, 4xx for what must not come again, 5xx for what may.
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxBody))
+	if err != nil {
+		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
+		return
+	}
+	if !r.proves(req.Header.Get("X-Laneway-Signature"), body) {
+		http.Error(w, "not signed by laneway", http.StatusUnauthorized)
+		return
+	}
+	var event map[string]any
+	key := req.Header.Get("Idempotency-Key")
+	if err := json.Unmarshal(body, &event); err != nil || key == "" {
+		http.Error(w, "not an event", http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock() // one at a time, so that a repetition waits for the first
+	if at, known := r.seen[key]; known && r.now().Sub(at) < remember {
+		w.WriteHeader(http.StatusOK) // it was done: say so again
+		return
+	}
+	if err := r.take(event); err != nil {
+		http.Error(w, "try again", http.StatusServiceUnavailable)
+		return
+	}
+	r.seen[key] = r.now()
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// proves checks `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body, not older than maxAge.
+func (r *receiver) proves(header string, body []byte) bool {
+	first, second, _ := strings.Cut(header, ",")
+	at, ok := strings.CutPrefix(first, "t=")
+	given, versioned := strings.CutPrefix(second, "v1=")
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	sum, bad := hex.DecodeString(given)
+	if !ok || !versioned || err != nil || bad != nil || r.now().Sub(time.Unix(seconds, 0)).Abs() > maxAge {
+		return false
+	}
+	mac := hmac.New(sha256.New, r.secret)
+	_, _ = mac.Write([]byte(at + ".")) // a hash takes everything
+	_, _ = mac.Write(body)
+	return hmac.Equal(sum, mac.Sum(nil))
+}
+
+func main() {
+	secret := os.Getenv("WEBHOOK_SECRET")
+	if secret == "" {
+		fmt.Fprintln(os.Stderr, "set WEBHOOK_SECRET to the value of cron.webhook_secret")
+		os.Exit(2)
+	}
+	srv := &http.Server{Addr: "127.0.0.1:9099", ReadHeaderTimeout: 10 * time.Second, Handler: &receiver{
+		secret: []byte(secret), now: time.Now, seen: map[string]time.Time{},
+		take: func(event map[string]any) error {
+			_, err := fmt.Println(event["jobName"], event["status"], event["summary"])
+			return err
+		},
+	}}
+	if err := srv.ListenAndServe(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,65 @@
+package cron_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+func TestDestinationsAreCheckedMergedAndRemoved(t *testing.T) {
+	t.Parallel()
+	border := cron.Border{
+		Now: time.Now(), DefaultAgent: "main", Agent: func(string) bool { return true }, Channel: func(name string) bool { return name == "telegram" },
+		Webhook: func(url string) error {
+			if strings.Contains(url, "localhost") {
+				return errors.New("not there")
+			}
+			return nil
+		},
+	}
+	apply := func(j cron.Job, delivery string) (cron.Job, error) {
+		return border.Apply(j, cron.Members{
+			"name": json.RawMessage(`"n"`), "schedule": json.RawMessage(`{"kind":"every","everyMs":60000}`), "sessionTarget": json.RawMessage(`"isolated"`),
+			"payload": json.RawMessage(`{"kind":"agentTurn","message":"m"}`), "delivery": json.RawMessage(delivery),
+		})
+	}
+	for _, bad := range []string{
+		`{"failureDestination":{"channel":"pigeon","to":"1"}}`, `{"failureDestination":{"channel":"telegram"}}`, `{"failureDestination":{"mode":"webhook"}}`,
+		`{"failureDestination":{"mode":"webhook","to":"http://localhost/x"}}`, `{"failureDestination":{"mode":"none"}}`, `{"failureDestination":7}`,
+		`{"completionDestination":{"channel":"telegram","to":"1","mode":"announce"}}`, `{"completionDestination":{"mode":"webhook","to":"file:///x"}}`,
+		`{"completionDestination":{"mode":"webhook","to":"https://a.example","completionDestination":{}}}`, `{"mode":"webhook","to":"http://localhost/x"}`,
+	} {
+		var refused *chat.Error
+		if j, err := apply(cron.Job{}, bad); !errors.As(err, &refused) || refused.Code != chat.CodeInvalid {
+			t.Errorf("%s: %+v, %v", bad, j.Delivery, err)
+		}
+	}
+	j, err := apply(cron.Job{}, `{"mode":"announce","channel":"telegram","to":"1","failureDestination":{"channel":"telegram","to":"2","threadId":3},"completionDestination":{"mode":"webhook","to":"https://a.example/x"}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.ID = "id"
+	failure, ok := j.Delivery.Failure()
+	if !ok || failure.Mode != cron.DeliverAnnounce || failure.Channel != "telegram" || failure.To != "2" || failure.Thread != "3" {
+		t.Errorf("failures go to %+v, %t", failure, ok)
+	}
+	if done, ok := j.Delivery.Completion(); !ok || done.Mode != cron.DeliverWebhook || done.To != "https://a.example/x" {
+		t.Errorf("completions go to %+v, %t", done, ok)
+	}
+	if j, err = apply(j, `{"mode":"none","failureDestination":null}`); err != nil {
+		t.Fatal(err)
+	}
+	_, fails := j.Delivery.Failure()
+	_, completes := j.Delivery.Completion()
+	if fails || !completes || j.Delivery.To != "" {
+		t.Errorf("after the change: %+v", j.Delivery)
+	}
+	if j, err = apply(j, `{"completionDestination":null}`); err != nil || j.Delivery.Options != nil {
+		t.Errorf("after the removal: %+v, %v", j.Delivery, err)
+	}
+}

@@ -1,0 +1,135 @@
+package dispatch_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+)
+
+// bodies makes bodies that say which run they tell of.
+func bodies(c *dispatch.Config) {
+	c.CronBody = func(_ cron.Job, r cron.Run) []byte { return []byte(string(r.State) + " " + r.Summary + r.Error) }
+}
+
+const hookURL = "https://example.com/in"
+
+func deliverTo(d cron.Delivery) func(*cron.Job) { return func(j *cron.Job) { j.Delivery = d } }
+
+func TestAWebhookIsToldOfARunAndTheLedgerWhetherItArrived(t *testing.T) {
+	for name, c := range map[string]struct {
+		fail  func(chat.Reply) error
+		want  cron.DeliveryStatus
+		sends int
+	}{
+		"taken":            {nil, cron.DeliveryDone, 1},
+		"refused for good": {func(chat.Reply) error { return &channel.SendError{Reason: "refused", Permanent: true} }, cron.DeliveryNot, 1},
+		"taken at the third attempt": {func(r chat.Reply) error {
+			if r.Attempt < 3 {
+				return errors.New("down")
+			}
+			return nil
+		}, cron.DeliveryDone, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := openCron(t, newStore(), bodies)
+				var keys []string
+				h.hook.fail = func(r chat.Reply) error {
+					keys = append(keys, r.RunID)
+					if c.fail != nil {
+						return c.fail(r)
+					}
+					return nil
+				}
+				h.put(once("tell", "hello", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverWebhook, To: hookURL}))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				runs := h.runs("tell")
+				if len(runs) != 1 || runs[0].State != cron.RunOK || runs[0].Delivery != c.want {
+					t.Fatalf("the ledger says %+v", runs)
+				}
+				want(t, "runs of the agent", len(h.runner.texts()), 1)
+				want(t, "attempts to send", len(keys), c.sends)
+				for _, k := range keys {
+					want(t, "key", k, runs[0].ID)
+				}
+				if c.want == cron.DeliveryDone {
+					wantList(t, "bodies", h.hook.texts(hookURL), []string{"ok hello"})
+				}
+				h.close()
+			})
+		})
+	}
+}
+
+func TestARunThatNeededARetryIsToldOnceUnderItsOwnID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore(), bodies)
+		h.put(once("bad", "fail", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverWebhook, To: hookURL}))
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		runs := h.runs("bad")
+		if len(runs) != 1 || runs[0].State != cron.RunError || runs[0].Delivery != cron.DeliveryDone {
+			t.Fatalf("the ledger says %+v", runs)
+		}
+		sent := h.hook.sent
+		if len(sent) != 1 || sent[0].RunID != runs[0].ID || !strings.HasPrefix(sent[0].Text, "error ") {
+			t.Errorf("sent %+v", sent)
+		}
+		h.close()
+	})
+}
+
+func TestTheCompletionIsToldBesideTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore(), bodies)
+		h.hook.fail = func(chat.Reply) error { return &channel.SendError{Reason: "refused", Permanent: true} }
+		var told []string
+		fail := h.hook.fail
+		h.hook.fail = func(r chat.Reply) error { told = append(told, r.Target.ChatID+" "+r.Text); return fail(r) }
+		h.put(once("both", "hello", time.Second), deliverTo(cron.Delivery{
+			Mode: cron.DeliverAnnounce, Channel: "box", To: "9", Options: []byte(`{"completionDestination":{"mode":"webhook","to":"https://example.com/done"}}`),
+		}))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantList(t, "told", told, []string{"https://example.com/done ok hello"})
+		wantList(t, "answers", h.box.texts("9"), []string{"hello"})
+		if r := h.runs("both")[0]; r.Delivery != cron.DeliveryDone || r.DeliveryError != "" {
+			t.Errorf("the failed completion counts as the answer: %+v", r)
+		}
+		h.close()
+	})
+}
+
+func TestFailuresAreToldWhereTheJobSaysSo(t *testing.T) {
+	for name, c := range map[string]struct {
+		options    string
+		box, hooks int
+	}{
+		"a chat":    {`{"failureDestination":{"channel":"box","to":"ops"}}`, 1, 0},
+		"a webhook": {`{"failureDestination":{"mode":"webhook","to":"` + hookURL + `"}}`, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := openCron(t, newStore(), bodies)
+				h.put(cron.Job{ID: "bad", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 120_000}, Payload: cron.Payload{Text: "fail"}},
+					deliverTo(cron.Delivery{Mode: cron.DeliverNone, Options: []byte(c.options)}))
+				time.Sleep(2*time.Minute + time.Minute) // the first run has failed
+				synctest.Wait()
+				want(t, "told after one failure", len(h.box.texts("ops"))+len(h.hook.texts(hookURL)), 0)
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				want(t, "told in the chat", len(h.box.texts("ops")), c.box)
+				want(t, "told to the webhook", len(h.hook.texts(hookURL)), c.hooks)
+				h.close()
+			})
+		})
+	}
+}
