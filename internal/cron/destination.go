@@ -2,6 +2,7 @@ package cron
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -96,10 +97,8 @@ func (b Border) checkDestination(field string, raw json.RawMessage, kinds []Deli
 	}
 	d := Delivery{Mode: kinds[0]}
 	d.take(in)
-	for _, kind := range kinds {
-		if d.Mode == kind {
-			return b.checkDelivery(field, &d)
-		}
+	if !slices.Contains(kinds, d.Mode) {
+		return refuse("%s.mode %s is not known there", field, shown(string(d.Mode)))
 	}
-	return refuse("%s.mode %s is not known there", field, shown(string(d.Mode)))
+	return b.checkDelivery(field, &d)
 }

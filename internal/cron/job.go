@@ -52,7 +52,7 @@ const (
 )
 
 // Delivery is the target of the answer. To is a chat or a URL.
-type Delivery struct {
+type Delivery struct { //nolint:recvcheck // take changes it, the others only look at it
 	Mode       DeliveryMode
 	Channel    string
 	To         string

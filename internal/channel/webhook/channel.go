@@ -141,8 +141,8 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
 	if err != nil {
 		return chat.Sent{}, failed(ctx, err)
 	}
-	defer func() { _ = resp.Body.Close() }()                       //nolint:errcheck // the answer has been judged
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxBody)) //nolint:errcheck // as above: the status counts
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxBody)) //nolint:errcheck // the status counts
+	_ = resp.Body.Close()                                          // the answer has been judged
 	return chat.Sent{ProviderID: "http-" + strconv.Itoa(resp.StatusCode)}, judge(resp)
 }
 

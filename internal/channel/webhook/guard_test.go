@@ -47,14 +47,11 @@ func hostile(port string) []string {
 	} {
 		list = append(list, "http://"+host+":"+port+"/x", "https://"+host+":"+port+"/x")
 	}
-	for _, u := range []string{
-		"http://user:pw@127.0.0.1:" + port, "http://93.184.216.34@127.0.0.1:" + port, "http://127.0.0.1:" + port + "\\@93.184.216.34", "//127.0.0.1:" + port, "127.0.0.1:" + port,
-		"file:///etc/passwd", "ftp://127.0.0.1:" + port, "gopher://127.0.0.1:" + port + "/_x", "http:127.0.0.1:" + port, "http://", "http:///x", "unix:///run/x.sock", "javascript:alert(1)", "",
-		"http://127.0.0.1:" + port + "/" + strings.Repeat("x", 3000), "http://\x00127.0.0.1:" + port,
-	} {
-		list = append(list, u)
-	}
-	return list
+	return append(list,
+		"http://user:pw@127.0.0.1:"+port, "http://93.184.216.34@127.0.0.1:"+port, "http://127.0.0.1:"+port+"\\@93.184.216.34", "//127.0.0.1:"+port, "127.0.0.1:"+port,
+		"file:///etc/passwd", "ftp://127.0.0.1:"+port, "gopher://127.0.0.1:"+port+"/_x", "http:127.0.0.1:"+port, "http://", "http:///x", "unix:///run/x.sock", "javascript:alert(1)", "",
+		"http://127.0.0.1:"+port+"/"+strings.Repeat("x", 3000), "http://\x00127.0.0.1:"+port,
+	)
 }
 
 func TestNoHostileURLReachesThisHost(t *testing.T) {

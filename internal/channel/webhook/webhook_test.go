@@ -49,8 +49,8 @@ func newReceiver(t *testing.T) *receiver {
 	r := &receiver{waiting: make(chan net.Conn), closed: make(chan struct{})}
 	srv := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})
-	go func() { defer close(done); _ = srv.Serve(r) }()            //nolint:errcheck // ends with the listener
-	t.Cleanup(func() { close(r.closed); _ = srv.Close(); <-done }) //nolint:errcheck // the test is over
+	go func() { defer close(done); _ = srv.Serve(r) }()
+	t.Cleanup(func() { close(r.closed); _ = srv.Close(); <-done })
 	return r
 }
 
@@ -145,6 +145,7 @@ func send(t *testing.T, c *webhook.Channel, url string) (chat.Sent, *channel.Sen
 }
 
 func TestADeliveryIsSignedAndKeepsItsKey(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t)
 		c := webhook.New(webhook.Config{Lookup: found("93.184.216.34"), Dial: r.dial, Secret: secret, Token: "tok"})
@@ -172,6 +173,7 @@ func TestADeliveryIsSignedAndKeepsItsKey(t *testing.T) {
 }
 
 func TestTheTokenGoesOverHTTPToAllowedHostsOnly(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t)
 		c := webhook.New(webhook.Config{Lookup: found("10.0.0.7"), Dial: r.dial, Token: "tok", AllowedHosts: []string{"Hooks.Example.com"}})
@@ -185,6 +187,7 @@ func TestTheTokenGoesOverHTTPToAllowedHostsOnly(t *testing.T) {
 }
 
 func TestAnswersAreSorted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t)
 		c := webhook.New(webhook.Config{Lookup: found("93.184.216.34"), Dial: r.dial})
@@ -235,6 +238,7 @@ func TestAnswersAreSorted(t *testing.T) {
 }
 
 func TestASilentReceiverCostsTenSeconds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t)
 		r.set(true)
@@ -248,6 +252,7 @@ func TestASilentReceiverCostsTenSeconds(t *testing.T) {
 }
 
 func TestAnEndlessAnswerIsCutOff(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newReceiver(t)
 		written := make(chan int, 1)
