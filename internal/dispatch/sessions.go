@@ -73,6 +73,9 @@ func statusWord(s store.Session) string {
 	}
 }
 
+// Audit adds a row to the log of changes.
+func (d *Dispatcher) Audit(ctx context.Context, a chat.Audit) error { return d.store.Audit(ctx, a) }
+
 // Transcript reads a piece of a conversation.
 func (d *Dispatcher) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
 	return d.store.Transcript(ctx, q)

@@ -69,6 +69,8 @@ func (s *Server) identify(ctx context.Context, a connectAuth, addr netip.Addr) (
 	label := "mismatch"
 	if secret == "" {
 		label = "missing"
+	} else {
+		s.rejected.note(addr, fault.code, now)
 	}
 	s.observer.AuthFailed(label)
 	s.warnings.Do(func() {

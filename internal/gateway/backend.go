@@ -40,6 +40,9 @@ type Backend interface {
 	// Delete stops everything and removes the session; p.Once as with Reset.
 	Delete(ctx context.Context, p store.DeleteParams, by Caller) (store.Deleted, error)
 
+	// Audit adds a row to the log of changes for what changes nothing else.
+	Audit(ctx context.Context, a chat.Audit) error
+
 	DefaultAgent() string
 	Agents() []agent.Info
 	Commands() []chat.CommandInfo

@@ -147,6 +147,13 @@ func (h *house) Delete(_ context.Context, p store.DeleteParams, _ gateway.Caller
 	})
 }
 
+func (h *house) Audit(_ context.Context, a chat.Audit) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.audits = append(h.audits, a)
+	return nil
+}
+
 func (h *house) DefaultAgent() string { return "main" }
 
 func (h *house) Agents() []agent.Info {

@@ -30,6 +30,7 @@ type house struct {
 	answers  map[chat.Once]told
 	deferred []chat.Message
 	callers  []gateway.Caller
+	audits   []chat.Audit
 	stops    []store.StopParams
 	stopped  chan struct{} // gets one value per Stop, if there is room
 	gate     chan struct{}

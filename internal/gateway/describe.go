@@ -18,6 +18,8 @@ type MethodInfo struct {
 	Open bool
 	// Control methods have places of their own among the requests in flight.
 	Control bool
+	// Audited methods leave one row in the log of changes.
+	Audited bool
 	// Limit is the allowance that a call takes from, "" = none.
 	Limit LimitClass
 }
@@ -46,7 +48,7 @@ func (s *Server) Methods() []MethodInfo {
 	for _, name := range slices.Sorted(maps.Keys(s.methods)) {
 		m := s.methods[name]
 		info := describe(m.name, m.params)
-		info.Scope, info.Control, info.Limit = m.scope, m.control, m.limit
+		info.Scope, info.Control, info.Audited, info.Limit = m.scope, m.control, m.audited, m.limit
 		out = append(out, info)
 	}
 	return out

@@ -21,6 +21,8 @@ type method struct {
 	control bool
 	// quick methods answer from memory when they have no params: the reader does it itself, which saves a goroutine and a timer.
 	quick bool
+	// audited methods leave one row in the log of changes, written with the change itself; a call that changes nothing leaves none.
+	audited bool
 	// limit is the allowance that a call takes from; "" = none.
 	limit  LimitClass
 	params *shape
@@ -82,6 +84,7 @@ type option func(*method)
 
 func control(m *method)                     { m.control = true }
 func quick(m *method)                       { m.quick = true }
+func audited(m *method)                     { m.audited = true }
 func limited(class LimitClass) option       { return func(m *method) { m.limit = class } }
 func (c *call) visible() string             { return c.who.visible() }
 func (c *call) principal() string           { return c.who.principal() }

@@ -30,6 +30,7 @@ type Server struct {
 	observer    Observer
 	keys        *keyring
 	locks       lockout
+	rejected    *rejections
 	warnings    rate.Sometimes // of failed authentications: an attacker must not fill the disk
 	hub         *hub
 	frames      framePool
@@ -62,7 +63,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	s := &Server{
 		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(),
 		keys: newKeyring(cfg.Credentials, cfg.Source),
-		memo: newMemo(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
+		memo: newMemo(), rejected: newRejections(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
 		bootID: uuid.NewString(), startedAt: time.Now(), noHook: newNoHook(),
 	}
 	s.methods, s.methodNames = tableOf(opsMethods(), pairingMethods(), chatMethods(), sessionMethods(), cronMethods(backend), emptyMethods())
@@ -112,6 +113,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	var loops sync.WaitGroup
 	watch, endWatch := context.WithCancel(base)
 	loops.Go(func() { s.watch(watch) })
+	loops.Go(func() { s.logRejected(watch) })
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
 		loops.Go(func() { failed <- srv.Serve(l) })

@@ -16,8 +16,8 @@ func sessionMethods() []*method {
 		define("sessions.list", ScopeRead, sessionsList),
 		define("sessions.describe", ScopeRead, sessionsDescribe),
 		define("sessions.subscribe", ScopeRead, sessionsSubscribe),
-		define("sessions.reset", ScopeAdmin, sessionsReset),
-		define("sessions.delete", ScopeAdmin, sessionsDelete),
+		define("sessions.reset", ScopeAdmin, sessionsReset, audited),
+		define("sessions.delete", ScopeAdmin, sessionsDelete, audited),
 	}
 }
 

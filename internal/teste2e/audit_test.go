@@ -1,0 +1,180 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"laneway/internal/dispatch"
+	"laneway/internal/gateway"
+)
+
+// table is the method table of a gateway with every part behind it. Nothing of the part is called.
+func table(t *testing.T) []gateway.MethodInfo {
+	t.Helper()
+	srv, err := gateway.New(gateway.Config{Credentials: []gateway.Credential{{Name: "gateway", Digest: [32]byte{1}, Scopes: []string{gateway.ScopeRead}}}},
+		(*dispatch.Dispatcher)(nil), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return srv.Methods()
+}
+
+// change is one call that changes something. The parameters may need what earlier calls made.
+type change struct {
+	method, verb string
+	params       func(made map[string]string) map[string]any
+	keep         func(made map[string]string, answer json.RawMessage)
+}
+
+const hourlyJob = `{"kind":"cron","expr":"0 * * * *"}`
+
+// changes calls every audited method once, in an order that gives each of them something to change.
+func changes() []change {
+	fixed := func(p map[string]any) func(map[string]string) map[string]any {
+		return func(map[string]string) map[string]any { return p }
+	}
+	of := func(name, made string, more map[string]any) func(map[string]string) map[string]any {
+		return func(m map[string]string) map[string]any {
+			p := map[string]any{name: m[made]}
+			for k, v := range more {
+				p[k] = v
+			}
+			return p
+		}
+	}
+	keep := func(name string, path ...string) func(map[string]string, json.RawMessage) {
+		return func(made map[string]string, raw json.RawMessage) {
+			var v any
+			_ = json.Unmarshal(raw, &v)
+			for _, p := range path {
+				m, _ := v.(map[string]any)
+				v = m[p]
+			}
+			made[name] = fmt.Sprint(v)
+		}
+	}
+	job := map[string]any{
+		"name": "tea", "schedule": json.RawMessage(hourlyJob), "sessionTarget": "isolated",
+		"payload": map[string]any{"kind": "agentTurn", "message": "tea?"},
+	}
+	now := time.Now()
+	return []change{
+		{"cron.add", "cron.add", fixed(job), keep("job", "id")},
+		{"cron.create", "cron.add", fixed(map[string]any{"name": "cake", "schedule": json.RawMessage(hourlyJob), "message": "cake?"}), keep("other", "job", "id")},
+		{"cron.update", "cron.update", of("id", "job", map[string]any{"patch": map[string]any{"description": "at five"}}), nil},
+		{"cron.pause", "cron.pause", of("id", "job", map[string]any{"note": "holidays"}), nil},
+		{"cron.resume", "cron.resume", of("id", "job", nil), nil},
+		{"cron.run", "cron.run", of("id", "job", nil), keep("run", "runId")},
+		{"cron.cancel", "cron.cancel", of("runId", "run", nil), nil},
+		{"cron.backfill", "cron.backfill", of("id", "job", map[string]any{"fromMs": now.Add(-3 * time.Hour).UnixMilli(), "toMs": now.Add(-time.Hour).UnixMilli()}), nil},
+		{"cron.toggle", "cron.update", of("jobId", "job", map[string]any{"enabled": false}), nil},
+		{"cron.remove", "cron.remove", of("id", "job", nil), nil},
+		{"cron.delete", "cron.remove", of("jobId", "other", nil), nil},
+		{"sessions.reset", "sessions.reset", fixed(map[string]any{"key": "diary"}), nil},
+		{"sessions.delete", "sessions.delete", fixed(map[string]any{"key": "diary"}), nil},
+	}
+}
+
+// Every method of the table that is marked leaves one row in the log of changes: who, what, where from, which request. A call that
+// is refused, or that only looks, leaves none.
+func TestEveryChangeOverTheWireLeavesOneRow(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo, delay: 20s}}\n")
+		g.Start()
+		c, err := Dial(g.URL(), g.Token(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		rows := func() []string {
+			return OpenOracle(t, g, database).Rows("SELECT verb, who, peer, request_id, object FROM audit_log ORDER BY at, id")
+		}
+		done, made := map[string]bool{}, map[string]string{}
+		for _, ch := range changes() {
+			done[ch.method] = true
+			before := len(rows())
+			raw, err := c.Call(ch.method, ch.params(made), 30*time.Second)
+			if err != nil {
+				t.Fatalf("%s: %v", ch.method, err)
+			}
+			if ch.keep != nil {
+				ch.keep(made, raw)
+			}
+			now := rows()
+			if len(now) != before+1 {
+				t.Errorf("%s left %d rows: %q", ch.method, len(now)-before, now[before:])
+				continue
+			}
+			part := strings.Split(now[before], "|")
+			if part[0] != ch.verb || part[1] != "gateway" || part[2] != "127.0.0.1" || !strings.HasPrefix(part[3], "c-") || part[4] == "" {
+				t.Errorf("%s left %q, want verb %s of gateway at 127.0.0.1", ch.method, now[before], ch.verb)
+			}
+		}
+		before := len(rows())
+		for _, m := range table(t) {
+			switch {
+			case m.Audited && !done[m.Name]:
+				t.Errorf("%s is marked and this test does not call it", m.Name)
+			case m.Scope == gateway.ScopeAdmin && !m.Audited && !strings.HasSuffix(m.Name, ".list"):
+				t.Errorf("%s changes something and is not marked", m.Name)
+			case m.Scope == gateway.ScopeRead:
+				_, _ = c.Call(m.Name, map[string]any{}, 30*time.Second) // whether it wants params or not
+			case m.Audited:
+				if _, err := c.Call(m.Name, map[string]any{"id": "none", "key": 7}, 30*time.Second); err == nil {
+					t.Errorf("%s took nonsense", m.Name)
+				}
+			}
+		}
+		if now := rows(); len(now) != before {
+			t.Errorf("reads and refusals left %q", now[before:])
+		}
+	})
+}
+
+// A secret that is no credential leaves one row for its address and minute, whichever door it was tried at; the secret is not in it.
+func TestRefusedCredentialsAreLoggedOncePerAddress(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		const wrong = "wrong-secret-0123456789-abcdefghijklm"
+		g := Install(t, database, "")
+		g.Start()
+		count := func() int {
+			return OpenOracle(t, g, database).Count("SELECT count(*) FROM audit_log WHERE verb = 'credential.refused' AND peer = '127.0.0.1'")
+		}
+		for time.Now().Second() >= 50 { // all tries in one minute
+			time.Sleep(100 * time.Millisecond)
+		}
+		for range 20 {
+			if _, err := Dial(g.URL(), wrong, nil); err == nil {
+				t.Fatal("a wrong token was taken")
+			}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL()+"/v1/models", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+wrong)
+			resp, err := http.DefaultTransport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+		}
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		eventually(t, "a row about the refusal", 10*time.Second, func() bool { return count() > 0 })
+		g.Signal(syscall.SIGTERM)
+		g.WaitExit(30 * time.Second)
+		if n := count(); n != 1 {
+			t.Errorf("%d rows for 40 refusals from one address", n)
+		}
+		for _, row := range OpenOracle(t, g, database).Rows("SELECT who, object, before_hash, after_hash FROM audit_log") {
+			if strings.Contains(row, wrong) {
+				t.Errorf("the secret is in the log: %s", row)
+			}
+		}
+	})
+}
