@@ -1,0 +1,590 @@
+package teste2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// manySockets lifts the caps on sockets; the deadlines and buffers stay as they are.
+const manySockets = "limits: {chat: 0, cron_writes: 0, sockets: 20000, unauthenticated: 20000, unauthenticated_per_address: 20000, sockets_per_principal: 20000}\n"
+
+// rss is the resident memory of the process in bytes.
+func (g *Gateway) rss() int {
+	g.tb.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", g.current().cmd.Process.Pid))
+	if err != nil {
+		g.tb.Fatal(err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(raw))[1])
+	if err != nil {
+		g.tb.Fatal(err)
+	}
+	return pages * os.Getpagesize()
+}
+
+func (g *Gateway) addr() string { return strings.TrimPrefix(g.URL(), "http://") }
+
+// quantiles are the median and the 99th percentile of durations, and the longest.
+func quantiles(list []time.Duration) (p50, p99, most time.Duration) {
+	if len(list) == 0 {
+		return 0, 0, 0
+	}
+	slices.Sort(list)
+	return list[len(list)/2], list[len(list)*99/100], list[len(list)-1]
+}
+
+// probe asks for health every 10 ms until stop is closed, and returns how long the answers took.
+func probe(t *testing.T, g *Gateway, token string, stop <-chan struct{}) func() []time.Duration {
+	t.Helper()
+	c, err := Dial(g.URL(), token, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var took []time.Duration
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer c.Close()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+			began := time.Now()
+			if _, err := c.Call("lanes.status", map[string]any{}, 30*time.Second); err != nil {
+				t.Errorf("lanes.status while there is load: %v", err)
+				return
+			}
+			took = append(took, time.Since(began))
+		}
+	}()
+	return func() []time.Duration { <-done; return took }
+}
+
+// openAll logs n sockets in, at most 64 at a time.
+func openAll(t *testing.T, g *Gateway, token string, n int) []*bare {
+	t.Helper()
+	list := make([]*bare, n)
+	places := make(chan struct{}, 64)
+	var all sync.WaitGroup
+	for i := range n {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			b, err := login(g.addr(), token)
+			if err != nil {
+				t.Errorf("socket %d: %v", i, err)
+				return
+			}
+			list[i] = b
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	t.Cleanup(func() {
+		for _, b := range list {
+			_ = b.Close()
+		}
+	})
+	return list
+}
+
+// Idle sockets cost little memory and nobody's time: calls are answered as quickly as without them, messages run, and an event
+// reaches every one of them.
+func TestIdleSocketsCostLittle(t *testing.T) {
+	t.Parallel()
+	n := number(t, "LANEWAY_TEST_SOCKETS", 500)
+	g := Install(t, "", manySockets)
+	g.Start()
+	token := g.Token()
+	stop := make(chan struct{})
+	quiet := probe(t, g, token, stop)
+	time.Sleep(2 * time.Second) // a stretch of calls to compare with
+	close(stop)
+	_, before, _ := quantiles(quiet())
+
+	base := g.rss()
+	began := time.Now()
+	sockets := openAll(t, g, token, n)
+	opened := time.Since(began)
+	each := (g.rss() - base) / n / 1024
+
+	stop = make(chan struct{})
+	busy := probe(t, g, token, stop)
+	spoken := speak(t, g, token, 100, 5*time.Second)
+	close(stop)
+	p50, p99, most := quantiles(busy())
+
+	for i, b := range sockets {
+		if err := b.request("s", "sessions.subscribe", map[string]any{}); err != nil {
+			t.Fatalf("socket %d: %v", i, err)
+		}
+	}
+	heard := make([]time.Time, n)
+	var ready, all sync.WaitGroup
+	ready.Add(n)
+	for i, b := range sockets {
+		all.Go(func() {
+			if _, err := b.answer("s"); err != nil {
+				t.Errorf("socket %d: %v", i, err)
+				ready.Done()
+				return
+			}
+			ready.Done()
+			_ = b.SetReadDeadline(time.Now().Add(60 * time.Second))
+			if _, err := b.until(`"event":"sessions.changed"`, `"reset"`); err != nil {
+				t.Errorf("socket %d heard of no reset: %v", i, err)
+			}
+			heard[i] = time.Now()
+		})
+	}
+	ready.Wait()
+	c, err := Dial(g.URL(), token, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	told := time.Now()
+	if _, err := c.Call("sessions.reset", map[string]any{"key": "everybody"}, 30*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	last := slices.MaxFunc(heard, time.Time.Compare).Sub(told)
+	t.Logf("figure: %d idle sockets: %d KB each, %.0f connects/s, event to all in %s; calls p50 %s p99 %s worst %s beside %d messages (p99 before: %s)",
+		n, each, float64(n)/opened.Seconds(), last, p50, p99, most, spoken, before)
+	if len(raceFlag()) == 0 && n >= 1000 && each > 40 {
+		t.Errorf("an idle socket costs %d KB", each)
+	}
+}
+
+// speak sends messages at a rate for some time, each in a session of its own, and waits for all answers.
+func speak(t *testing.T, g *Gateway, token string, perSecond int, length time.Duration) int {
+	t.Helper()
+	c, err := Dial(g.URL(), token, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	tick := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer tick.Stop()
+	var all sync.WaitGroup
+	sent := 0
+	for end := time.Now().Add(length); time.Now().Before(end); <-tick.C {
+		id := fmt.Sprintf("spoken-%d", sent)
+		sent++
+		all.Go(func() {
+			if _, err := c.Call("chat.send", map[string]any{"sessionKey": id, "message": "hello", "idempotencyKey": id}, 60*time.Second); err != nil {
+				t.Errorf("%s: %v", id, err)
+			}
+		})
+	}
+	all.Wait()
+	return sent
+}
+
+// Whoever is slow to say who they are is closed by the deadlines: 10 s for the headers, 15 s for connect. Honest clients come in all the time.
+func TestSlowStrangersAreClosedAndHoldNobodyUp(t *testing.T) {
+	t.Parallel()
+	n := number(t, "LANEWAY_TEST_STRANGERS", 150)
+	g := Install(t, "", manySockets)
+	g.Start()
+	token := g.Token()
+	stop := make(chan struct{})
+	quiet := probe(t, g, token, stop)
+	time.Sleep(2 * time.Second)
+	close(stop)
+	_, before, _ := quantiles(quiet())
+
+	const slack = 5 * time.Second
+	var (
+		all    sync.WaitGroup
+		places = make(chan struct{}, 128) // of those that are just dialling
+		most   [3]atomic.Int64
+	)
+	limits := []time.Duration{10 * time.Second, 15 * time.Second, 15 * time.Second}
+	for i := range n {
+		kind := i % 3
+		all.Go(func() {
+			places <- struct{}{}
+			open, err := stranger(g.addr(), kind)
+			<-places
+			if err != nil {
+				t.Errorf("stranger %d: %v", i, err)
+				return
+			}
+			defer open.Close()
+			began := time.Now()
+			if err := trickle(open, kind, limits[kind]+2*slack); err != nil {
+				t.Errorf("stranger of kind %d: %v", kind, err)
+				return
+			}
+			took := time.Since(began)
+			if int64(took) > most[kind].Load() {
+				most[kind].Store(int64(took))
+			}
+			if took > limits[kind]+slack {
+				t.Errorf("a stranger of kind %d was there for %s", kind, took)
+			}
+		})
+	}
+	stop = make(chan struct{})
+	busy := probe(t, g, token, stop)
+	honest, accepted := 0, 0
+	for end := time.Now().Add(12 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		honest++
+		if b, err := login(g.addr(), token); err == nil {
+			accepted++
+			_ = b.Close()
+		}
+	}
+	close(stop)
+	_, p99, _ := quantiles(busy())
+	all.Wait()
+	t.Logf("figure: %d slow strangers: headers closed after at most %s, half a connect after %s, silence after %s; %d of %d honest clients accepted; calls p99 %s (before: %s)",
+		n, time.Duration(most[0].Load()).Round(time.Millisecond), time.Duration(most[1].Load()).Round(time.Millisecond),
+		time.Duration(most[2].Load()).Round(time.Millisecond), accepted, honest, p99, before)
+	if accepted != honest {
+		t.Errorf("%d of %d honest clients were accepted", accepted, honest)
+	}
+}
+
+// stranger opens a connection: kind 0 has sent half of the headers, kind 1 and 2 are upgraded.
+func stranger(addr string, kind int) (*bare, error) {
+	if kind > 0 {
+		return upgrade(addr)
+	}
+	conn, err := net.DialTimeout("tcp", addr, 30*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	b := &bare{Conn: conn}
+	_, err = b.Write([]byte("GET /ws HTTP/1.1\r\nHost: "))
+	return b, err
+}
+
+// trickle sends a byte each second (kind 2: nothing) until the server ends the connection.
+func trickle(b *bare, kind int, limit time.Duration) error {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		buf := make([]byte, 512)
+		for {
+			if _, err := b.Read(buf); err != nil {
+				return
+			}
+		}
+	}()
+	defer func() { _ = b.Close(); <-gone }()
+	if kind == 1 {
+		if err := b.frame(fin|opText, 4096, []byte(`{"type":"req"`)); err != nil {
+			return err
+		}
+	}
+	tick, over := time.NewTicker(time.Second), time.NewTimer(limit)
+	defer tick.Stop()
+	defer over.Stop()
+	_ = b.SetDeadline(time.Time{})
+	for {
+		select {
+		case <-gone:
+			return nil
+		case <-over.C:
+			return fmt.Errorf("it is still there after %s", limit)
+		case <-tick.C:
+			if kind < 2 {
+				_, _ = b.Write([]byte("x")) // once it is closed, the reader says so
+			}
+		}
+	}
+}
+
+// Everybody comes back at once after the gateway died: all get in, and quickly.
+func TestAllClientsReconnectAtOnce(t *testing.T) {
+	t.Parallel()
+	n := number(t, "LANEWAY_TEST_SOCKETS", 500)
+	g := Install(t, "", manySockets)
+	g.Start()
+	token := g.Token()
+	addr := g.addr()
+	for _, b := range openAll(t, g, token, n) {
+		_ = b.Close()
+	}
+	took := make([]time.Duration, n)
+	var all sync.WaitGroup
+	gun := make(chan struct{})
+	for i := range n {
+		all.Go(func() {
+			<-gun
+			began := time.Now()
+			for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+				b, err := login(addr, token)
+				if err == nil {
+					took[i] = time.Since(began)
+					_ = b.Close()
+					return
+				}
+				if time.Since(began) > 2*time.Minute {
+					t.Errorf("client %d did not come in: %v", i, err)
+					return
+				}
+				time.Sleep(pause)
+			}
+		})
+	}
+	close(gun)
+	all.Wait()
+	p50, p99, most := quantiles(took)
+	t.Logf("figure: %d clients at once: half after %s, 99%% after %s, all after %s: %.0f/s admitted", n, p50, p99, most, float64(n)/most.Seconds())
+}
+
+// A client that goes in the middle of a turn loses nothing: the turn goes on, and the answer is in the history and under its key.
+func TestClientsThatDropInMidTurnFindTheirAnswers(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		n := number(t, "LANEWAY_TEST_DROPS", 60)
+		g := Install(t, database, manySockets+"agents: {main: {runner: echo, delay: 150ms, chunk: 4, chunk_delay: 10ms}}\n")
+		g.Start()
+		token := g.Token()
+		var all sync.WaitGroup
+		places := make(chan struct{}, 50)
+		for i := range n {
+			places <- struct{}{}
+			all.Go(func() {
+				defer func() { <-places }()
+				if err := sayAndDrop(g.addr(), token, i); err != nil {
+					t.Errorf("client %d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		c, err := Dial(g.URL(), token, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		lost := 0
+		for i := range n {
+			if err := found(c, i); err != nil {
+				lost++
+				t.Errorf("client %d: %v", i, err)
+			}
+		}
+		t.Logf("figure: %d clients dropped in the middle of a turn, %d answers lost", n, lost)
+		OpenOracle(t, g, database).Check(15 * time.Second)
+	})
+}
+
+func dropped(i int) (session, text, key string) {
+	return fmt.Sprintf("drop-%d", i), fmt.Sprintf("answer number %d to somebody who has left", i), fmt.Sprintf("drop-key-%d", i)
+}
+
+func sayAndDrop(addr, token string, i int) error {
+	b, err := login(addr, token)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if tcp, ok := b.Conn.(*net.TCPConn); ok && i%2 == 0 {
+		_ = tcp.SetLinger(0) // half of them with a reset
+	}
+	session, text, key := dropped(i)
+	if err := b.request("m", "chat.send", map[string]any{"sessionKey": session, "message": text, "idempotencyKey": key}); err != nil {
+		return err
+	}
+	_ = b.SetReadDeadline(time.Now().Add(60 * time.Second))
+	if _, err := b.answer("m"); err != nil {
+		return err
+	}
+	_, err = b.until(`"state":"delta"`)
+	return err
+}
+
+// found looks for the answer as a client does that comes back: the same call again, and the history.
+func found(c *Client, i int) error {
+	session, text, key := dropped(i)
+	var status struct{ Status string }
+	for end := time.Now().Add(60 * time.Second); status.Status != "ok"; time.Sleep(20 * time.Millisecond) {
+		if err := c.Into(&status, "chat.send", map[string]any{"sessionKey": session, "message": text, "idempotencyKey": key}); err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the turn is %s", status.Status)
+		}
+	}
+	var history struct {
+		Messages []struct {
+			Role    string
+			Content []struct{ Text string }
+		}
+	}
+	if err := c.Into(&history, "chat.history", map[string]any{"sessionKey": session}); err != nil {
+		return err
+	}
+	if len(history.Messages) != 2 || history.Messages[1].Role != "assistant" || history.Messages[1].Content[0].Text != text {
+		return fmt.Errorf("the history is %+v", history.Messages)
+	}
+	return nil
+}
+
+// A reader that stops is closed with 1013, others notice nothing, and with its cursors it finds every message once.
+func TestAStoppedReaderIsToldAndMissesNothing(t *testing.T) {
+	t.Parallel()
+	g := Install(t, "", "limits: {chat: 0, max_buffered: 1048576, requests: 0}\nqueue: {cap: 1000}\n")
+	g.env = append(g.env, "LANEWAY_METRICS_LISTEN=main")
+	g.Start()
+	token := g.Token()
+	const sessions = 20
+	key := func(i int) string { return fmt.Sprintf("flood-%d", i%sessions) }
+
+	stuck, err := login(g.addr(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	_ = stuck.Conn.(*net.TCPConn).SetReadBuffer(4096)
+	if err := stuck.request("s", "sessions.subscribe", map[string]any{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stuck.answer("s"); err != nil {
+		t.Fatal(err)
+	}
+	var events atomic.Int64
+	other, err := Dial(g.URL(), token, func(Event) { events.Add(1) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Call("sessions.subscribe", map[string]any{}, 30*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	calls := probe(t, g, token, stop)
+	memory := g.rss()
+	began := time.Now()
+	text := strings.Repeat("a line of some length that is said again. ", 100)
+	sent := 0
+	for closed := false; !closed; {
+		if time.Since(began) > 60*time.Second {
+			t.Fatal("the stopped reader was not closed within a minute")
+		}
+		for range 20 {
+			id := fmt.Sprintf("flood-%d", sent)
+			if _, err := other.Call("chat.send", map[string]any{"sessionKey": key(sent), "message": text + id, "idempotencyKey": id}, 30*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+		}
+		closed = g.metric(t, token, "laneway_ws_slow_closed_total") >= 1
+	}
+	took := time.Since(began)
+	rate := float64(events.Load()) / took.Seconds()
+	close(stop)
+	_, p99, _ := quantiles(calls())
+	grown := (g.rss() - memory) / (1 << 20)
+	code, err := stuck.end(30 * time.Second)
+	if err != nil || code != 1013 && code != 0 {
+		t.Errorf("the stopped reader was closed with %d, %v; want 1013 or a reset", code, err)
+	}
+	got := 0
+	for i := range sessions {
+		got += countOnce(t, other, key(i), text)
+	}
+	if got != sent {
+		t.Errorf("%d messages are in the histories, %d were sent", got, sent)
+	}
+	t.Logf("figure: a stopped reader at %.0f events/s was closed after %s (code %d); others: calls p99 %s, %d of %d messages found once; memory +%d MB",
+		rate, took.Round(time.Millisecond), code, p99, got, sent, grown)
+	if took > 20*time.Second && rate > 1000 {
+		t.Errorf("closed after %s at %.0f events/s", took, rate)
+	}
+}
+
+// countOnce reads a session by its cursor from the start until its turns have ended, and returns how many different answers there were.
+func countOnce(t *testing.T, c *Client, session, text string) int {
+	t.Helper()
+	type page struct {
+		Messages []struct {
+			Role    string
+			Content []struct{ Text string }
+		}
+		DeltaCursor   string
+		PendingInputs struct{ Total int }
+		InFlightRun   *struct{}
+	}
+	seen := map[string]bool{}
+	cursor := "m:0"
+	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
+		var p page
+		if err := c.Into(&p, "chat.history", map[string]any{"sessionKey": session, "cursor": cursor, "maxChars": 100_000}); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range p.Messages {
+			if m.Role != "assistant" {
+				continue
+			}
+			id := strings.TrimPrefix(m.Content[0].Text, text)
+			if seen[id] {
+				t.Errorf("%s is there twice", id)
+			}
+			seen[id] = true
+		}
+		cursor = p.DeltaCursor
+		if len(p.Messages) == 0 && p.PendingInputs.Total == 0 && p.InFlightRun == nil {
+			return len(seen)
+		}
+		runtime.Gosched()
+	}
+	t.Fatalf("the turns of %s do not end", session)
+	return 0
+}
+
+// metric reads one number from /metrics on the main listener.
+func (g *Gateway) metric(t *testing.T, token, name string) float64 {
+	t.Helper()
+	for line := range strings.SplitSeq(g.metrics(t, token), "\n") {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			v, err := strconv.ParseFloat(rest, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+// metrics is what the main listener says to a read credential.
+func (g *Gateway) metrics(t *testing.T, token string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL()+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("/metrics: %s, %v", resp.Status, err)
+	}
+	return string(body)
+}
