@@ -1,0 +1,233 @@
+package teste2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// roundTrip sends a request on a connection of its own.
+func roundTrip(t *testing.T, req *http.Request) (int, string) {
+	t.Helper()
+	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// knock upgrades with a Host and an Origin and connects with a token. It returns the status of the upgrade, or the close code of a connect
+// that was refused, or 101 for one that was not.
+func knock(t *testing.T, g *Gateway, host, origin, token string) int {
+	t.Helper()
+	conn, err := net.DialTimeout("tcp", g.addr(), 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bare{Conn: conn, r: bufio.NewReader(conn)}
+	defer b.Close()
+	_ = b.SetDeadline(time.Now().Add(30 * time.Second))
+	head := "GET /ws HTTP/1.1\r\nHost: " + host + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	if origin != "" {
+		head += "Origin: " + origin + "\r\n"
+	}
+	// A credential in the upgrade is nobody's.
+	head += "Cookie: token=" + g.Token() + "\r\nAuthorization: Bearer " + g.Token() + "\r\n\r\n"
+	if _, err := io.WriteString(b, head); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(b.r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if err := b.request("c", "connect", map[string]any{
+		"minProtocol": 4, "maxProtocol": 4, "auth": map[string]string{"token": token}, "scopes": []string{"operator.read"},
+		"client": map[string]string{"id": "page", "version": "1", "platform": "test", "mode": "webchat"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.answer("c"); err == nil {
+		return http.StatusSwitchingProtocols
+	}
+	code, err := b.end(10 * time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code
+}
+
+// Host, Origin and token are three questions, asked in this order: none of them can be answered by another one.
+func TestOriginHostAndTokenAreAskedInTheirOrder(t *testing.T) {
+	t.Parallel()
+	g := Install(t, "", "allowed_hosts: [gateway.example]\nallowed_origins: [\"https://app.example\"]\n")
+	g.Start()
+	own := g.addr()
+	hosts := map[string]bool{own: true, "gateway.example": true, "evil.example": false}
+	const wrong = "not-the-token-0123456789-abcdefghijkl"
+	rows := 0
+	for host, known := range hosts {
+		for origin, trusted := range map[string]bool{
+			"": true, "http://" + host: true, "https://app.example": true, "null": false, "https://evil.example": false,
+		} {
+			for token, right := range map[string]bool{g.Token(): true, wrong: false} {
+				rows++
+				want := http.StatusSwitchingProtocols
+				switch {
+				case !known:
+					want = http.StatusMisdirectedRequest
+				case !trusted:
+					want = http.StatusForbidden
+				case !right:
+					want = 1008
+				}
+				if got := knock(t, g, host, origin, token); got != want {
+					t.Errorf("host %q, origin %q, right token %v: %d, want %d", host, origin, right, got, want)
+				}
+			}
+		}
+	}
+	if rows != 30 {
+		t.Errorf("%d rows", rows)
+	}
+	for _, origin := range []string{"https://app.example:443", "http://app.example", "https://app.example.evil.example", "https://APP.example/", "file://"} {
+		if got := knock(t, g, own, origin, g.Token()); got != http.StatusForbidden {
+			t.Errorf("origin %q: %d", origin, got)
+		}
+	}
+}
+
+const strongToken = "k3Jd82hLq0Zx7Vb5Nm1Pw4Rt6Yu9Is"
+
+// startRow is one row of the start-up matrix against the real binary.
+type startRow struct {
+	name string
+	env  []string
+	args []string
+	yaml string
+	file os.FileMode // of the file that LANEWAY_TOKEN_FILE names; 0 = there is none
+	// code and says are how it refuses; code 0 = it starts, and says is a warning, or nothing.
+	code int
+	says string
+	// public rows run in a network of their own, where nobody can reach them.
+	public bool
+}
+
+func startRows() []startRow {
+	const proxy, trusted = "LANEWAY_BEHIND_TLS_PROXY=true", "LANEWAY_TRUSTED_PROXIES=10.0.0.1"
+	const everywhere = "LANEWAY_LISTEN=0.0.0.0:0"
+	strong := "LANEWAY_TOKEN=" + strongToken + "-more"
+	return []startRow{
+		{name: "loopback, none given"},
+		{name: "loopback, strong variable", env: []string{strong}},
+		{name: "loopback, file 0600", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o600},
+		{name: "loopback, weak variable", env: []string{"LANEWAY_TOKEN=secret"}, says: "LANEWAY_TOKEN is weak: good enough on loopback only"},
+		{name: "blank token", env: []string{"LANEWAY_TOKEN="}, code: 78, says: "LANEWAY_TOKEN is set but empty; unset it or give a token"},
+		{name: "file open to others", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o644, code: 78, says: "has mode 0644; run: chmod 600"},
+		{name: "no such file", env: []string{"LANEWAY_TOKEN_FILE=DIR/none"}, code: 78, says: "does not exist; make it: openssl rand -hex 32"},
+		{name: "public, weak", env: []string{everywhere, "LANEWAY_TOKEN=secret", proxy, trusted}, code: 78, says: "the token is too weak for 0.0.0.0:0; use 32 or more random characters"},
+		{name: "public, weak read token", env: []string{everywhere, strong, "LANEWAY_READ_TOKEN=a", proxy, trusted}, code: 78, says: "the read token is too weak for"},
+		{name: "public, strong, no TLS", env: []string{everywhere, strong}, code: 78, says: "tokens would cross the network in clear; put a TLS proxy in front and set LANEWAY_BEHIND_TLS_PROXY=true"},
+		{name: "public, generated, no TLS", env: []string{"LANEWAY_LISTEN=:0"}, code: 78, says: "tokens would cross the network in clear"},
+		{name: "one public address of two", env: []string{"LANEWAY_LISTEN=127.0.0.1:0,[::]:0", strong}, code: 78, says: "tokens would cross the network in clear"},
+		{name: "trusts everybody", env: []string{"LANEWAY_TRUSTED_PROXIES=0.0.0.0/0"}, code: 78, says: "LANEWAY_TRUSTED_PROXIES 0.0.0.0/0 trusts everybody"},
+		{name: "no authentication", args: []string{"--no-auth"}, code: 2, says: "authentication cannot be switched off"},
+		{name: "any origin", env: []string{"LANEWAY_ALLOWED_ORIGINS=*"}, code: 78, says: `LANEWAY_ALLOWED_ORIGINS: "*" is not an exact origin`},
+		{name: "public metrics", env: []string{"LANEWAY_METRICS_LISTEN=0.0.0.0:0"}, code: 78, says: "metrics are served on loopback only; use the value main"},
+		{name: "hook with a short secret", yaml: "hooks: {ci: {secret: short}}\n", code: 78, says: "hooks.ci.secret needs 32 characters"},
+		{name: "public Postgres", env: []string{"LANEWAY_DATABASE_URL=postgres://u@db.example.com/x?sslmode=require"}, code: 78, says: "database: sslmode=verify-full is needed for db.example.com"},
+		{name: "public, strong, proxy", env: []string{everywhere, strong, proxy, trusted}, public: true},
+		{name: "public, generated, proxy", env: []string{everywhere, proxy, trusted}, public: true, says: "this token is known to this data directory only; replicas need LANEWAY_TOKEN_FILE"},
+		{name: "public, no trusted proxies", env: []string{everywhere, strong, proxy}, public: true, says: "forwarded addresses are ignored: LANEWAY_TRUSTED_PROXIES is empty"},
+	}
+}
+
+// Every row of the table of starts, against the binary: what must not start says why with exit code 78 (2 for a flag that does not exist) and
+// has made nothing; what starts listens, and warns where the table says so.
+func TestStartsAreJudgedBeforeAnythingIsMade(t *testing.T) {
+	t.Parallel()
+	for _, row := range startRows() {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			cmd := row.command(t, dir)
+			var errs syncBuffer
+			cmd.Stderr = &errs
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				if row.public && errors.Is(err, syscall.EPERM) {
+					t.Fatalf("this row needs a network namespace, and this machine lets nobody make one (run the tests as root or allow user namespaces): %v", err)
+				}
+				t.Fatal(err)
+			}
+			listening := false
+			for lines := bufio.NewScanner(out); lines.Scan(); {
+				if strings.HasPrefix(lines.Text(), "listening on ") {
+					listening = true
+					_ = cmd.Process.Signal(syscall.SIGTERM)
+				}
+			}
+			_ = cmd.Wait() // the code is looked at below
+			if code := cmd.ProcessState.ExitCode(); code != row.code || listening != (row.code == 0) || !strings.Contains(errs.String(), row.says) {
+				t.Errorf("exit code %d, listening %v, want %d with %q:\n%s", code, listening, row.code, row.says, errs.String())
+			}
+			_, err = os.Stat(filepath.Join(dir, "data"))
+			if made := err == nil; made != (row.code == 0) {
+				t.Errorf("exit code %d, and the data directory was made: %v", row.code, made)
+			}
+		})
+	}
+}
+
+func (row startRow) command(t *testing.T, dir string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTime)
+	t.Cleanup(cancel)
+	if row.file != 0 {
+		if err := os.WriteFile(filepath.Join(dir, "t"), []byte(strongToken+"-more\n"), row.file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"serve"}
+	if row.yaml != "" {
+		config := filepath.Join(dir, "laneway.yaml")
+		if err := os.WriteFile(config, []byte(row.yaml), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", config)
+	}
+	cmd := exec.CommandContext(ctx, Binary(t), append(args, row.args...)...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off"}
+	for _, v := range row.env {
+		cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "DIR", dir))
+	}
+	if row.public {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+		if os.Geteuid() != 0 {
+			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+		}
+	}
+	return cmd
+}

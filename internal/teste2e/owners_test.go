@@ -1,0 +1,234 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"laneway/internal/gateway"
+)
+
+// named makes a token that sees its own only.
+func (g *Gateway) named(t *testing.T, name string) string {
+	t.Helper()
+	out, errs, code := g.CLI(t.Context(), "", "token", "create", name, "--scope", "admin", "--visible", "own", "--json")
+	var made struct{ Secret, Token string }
+	if err := json.Unmarshal([]byte(out), &made); err != nil || code != 0 {
+		t.Fatalf("token create %s: %d %v\n%s%s", name, code, err, out, errs)
+	}
+	return made.Secret + made.Token
+}
+
+// dialWhenKnown connects as soon as the gateway knows the token.
+func dialWhenKnown(t *testing.T, g *Gateway, token string, onEvent func(Event)) *Client {
+	t.Helper()
+	var c *Client
+	eventually(t, "the gateway takes the new token", 20*time.Second, func() bool {
+		var err error
+		c, err = Dial(g.URL(), token, onEvent)
+		return err == nil
+	})
+	t.Cleanup(c.Close)
+	return c
+}
+
+// trace is in everything that alice writes; bob must never see it.
+const trace = "alices-own-words"
+
+// alice is what she made.
+type alice struct {
+	*Client
+
+	session, running, job, run, message string
+}
+
+func (a *alice) must(t *testing.T, method string, params map[string]any, into any) {
+	t.Helper()
+	raw, err := a.Call(method, params, 30*time.Second)
+	if err == nil && into != nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
+		t.Fatalf("alice's %s: %v", method, err)
+	}
+}
+
+func settle(t *testing.T, c *Client) *alice {
+	t.Helper()
+	a := &alice{Client: c, session: "agent:main:" + trace, message: trace + "-key"}
+	var sent struct{ RunID string }
+	a.must(t, "agent", map[string]any{"sessionKey": a.session, "message": trace + " first", "idempotencyKey": a.message}, nil)
+	a.must(t, "chat.send", map[string]any{"sessionKey": a.session, "message": "sleep 30s", "idempotencyKey": trace + "-running"}, &sent)
+	a.running = sent.RunID
+	var job struct{ ID string }
+	a.must(t, "cron.add", map[string]any{
+		"name": trace + " job", "schedule": json.RawMessage(hourlyJob), "sessionTarget": "isolated", "description": trace,
+		"payload": map[string]any{"kind": "agentTurn", "message": "sleep 30s"},
+	}, &job)
+	a.job = job.ID
+	a.must(t, "cron.run", map[string]any{"id": a.job}, &sent)
+	a.run = sent.RunID
+	return a
+}
+
+// values are what bob fills in for a param of that name: alice's things wherever one fits.
+func (a *alice) values() map[string]any {
+	job := map[string]any{"kind": "agentTurn", "message": "hello"}
+	return map[string]any{
+		"sessionKey": a.session, "key": a.session, "id": a.job, "jobId": a.job, "runId": a.run, "message": "hello", "text": "hello", "note": "n",
+		"idempotencyKey": a.message, "mode": nil, "patch": map[string]any{"description": "bobs"}, "enabled": false, "all": true,
+		"fromMs": time.Now().Add(-3 * time.Hour).UnixMilli(), "toMs": time.Now().UnixMilli(), "cancelRunning": true,
+		"name": "bobs", "schedule": json.RawMessage(hourlyJob), "sessionTarget": "session:" + a.session, "payload": job,
+		"owner": map[string]any{"sessionKey": a.session, "accountId": "alice"}, "includeDisabled": true, "includeSystem": true, "includeActive": true,
+		"channel": "telegram", "accountId": "default", "requestId": "r1", "code": "ABCDEFGH", "extended": true, "query": trace, "search": trace,
+		"scope": "all", "force": true, "cluster": true, "agentId": "main",
+	}
+}
+
+// attempts are params for one method: everything that fits, only what must be given, and those with the running run.
+func (a *alice) attempts(m gateway.MethodInfo) []map[string]any {
+	all, needed := map[string]any{}, map[string]any{}
+	for _, f := range m.Fields {
+		v, ok := a.values()[f.Name]
+		if f.Name == "mode" && len(f.Enum) > 0 {
+			v, ok = f.Enum[0], true
+		}
+		if !ok || v == nil {
+			continue
+		}
+		all[f.Name] = v
+		if f.Required {
+			needed[f.Name] = v
+		}
+	}
+	list := []map[string]any{all, needed, {}}
+	for _, run := range []string{a.running, a.message} {
+		if _, ok := all["runId"]; ok {
+			one := map[string]any{"runId": run}
+			if _, ok := all["sessionKey"]; ok {
+				one["sessionKey"] = a.session
+			}
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// Two people with tokens that see their own: one tries every method of the table with the other's sessions, jobs, runs and keys. He finds no
+// trace in any answer or event, and changes nothing.
+func TestNobodyReachesWhatBelongsToAnother(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0}\n")
+		g.Start()
+		a := settle(t, dialWhenKnown(t, g, g.named(t, "alice"), nil))
+		var (
+			mu    sync.Mutex
+			heard []string
+		)
+		bobs := g.named(t, "bob")
+		bob := dialWhenKnown(t, g, bobs, func(e Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, e.Name+" "+string(e.Payload))
+		})
+		if _, err := bob.Call("sessions.subscribe", map[string]any{}, 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		before := a.belongings(t)
+		tries := 0
+		for _, m := range table(t) {
+			for _, p := range a.attempts(m) {
+				tries++
+				raw, err := bob.Call(m.Name, p, 30*time.Second)
+				text := string(raw)
+				if err != nil {
+					text = withoutOwnWords(err.Error(), a)
+				}
+				if strings.Contains(text, trace) {
+					t.Errorf("%s %v shows bob %s", m.Name, p, text)
+				}
+			}
+		}
+		g.asBobOverHTTP(t, bobs, a)
+		a.must(t, "chat.send", map[string]any{"sessionKey": a.session + "-2", "message": trace + " second", "idempotencyKey": trace + "-2"}, nil)
+		if after := a.belongings(t); after != before {
+			t.Errorf("alice's things were\n%s\nand are\n%s", before, after)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range heard {
+			if strings.Contains(e, trace) || strings.Contains(e, a.job) {
+				t.Errorf("bob heard %s", e)
+			}
+		}
+		t.Logf("%d calls of bob with alice's names", tries)
+	})
+}
+
+// withoutOwnWords takes out what bob said himself: a refusal may repeat the key that it refuses.
+func withoutOwnWords(text string, a *alice) string {
+	for _, own := range []string{a.session, a.running, a.message, a.job, a.run} {
+		text = strings.ReplaceAll(text, own, "")
+	}
+	return text
+}
+
+// belongings is what alice finds of hers, in words that change with everything that bob could do to it.
+func (a *alice) belongings(t *testing.T) string {
+	t.Helper()
+	var list struct {
+		Sessions []struct {
+			Key, SessionID string
+			ActiveRunIDs   []string
+		}
+	}
+	a.must(t, "sessions.list", map[string]any{"search": trace}, &list)
+	var history struct{ TotalMessages int }
+	a.must(t, "chat.history", map[string]any{"sessionKey": a.session}, &history)
+	var job struct {
+		ConfigRevision, Description string
+		Enabled                     bool
+	}
+	a.must(t, "cron.get", map[string]any{"id": a.job}, &job)
+	var runs struct {
+		Entries []struct{ RunID, Action string }
+	}
+	a.must(t, "cron.runs", map[string]any{"id": a.job, "includeActive": true}, &runs)
+	var sessions []string
+	for _, s := range list.Sessions {
+		if s.Key == a.session {
+			sessions = append(sessions, fmt.Sprint(s))
+		}
+	}
+	return fmt.Sprintf("sessions %v\nhistory %+v\njob %+v\nruns %+v", sessions, history, job, runs)
+}
+
+// asBobOverHTTP claims alice's session and name where HTTP has a place for it.
+func (g *Gateway) asBobOverHTTP(t *testing.T, token string, a *alice) {
+	t.Helper()
+	body := `{"model":"laneway","user":"alice","messages":[{"role":"user","content":"what did I say?"}]}`
+	for _, headers := range []map[string]string{
+		{"X-Laneway-Session-Key": a.session},
+		{"X-Laneway-Session-Key": a.session, "X-Forwarded-User": "alice", "X-User-Id": "alice"},
+		{"Idempotency-Key": a.message},
+		{},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL()+"/v1/chat/completions", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Content-Type", "application/json")
+		for k, v := range headers {
+			req.Header.Set(k, v)
+		}
+		status, text := roundTrip(t, req)
+		if strings.Contains(withoutOwnWords(text, a), trace) || headers["X-Laneway-Session-Key"] != "" && status != http.StatusNotFound {
+			t.Errorf("a completion with %v: %d %s", headers, status, text)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package teste2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Everything is every row of every table as text.
+func (o *Oracle) Everything(tb testing.TB, database string) map[string][]string {
+	tb.Helper()
+	list := "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+	if database != "" {
+		list = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+	}
+	names := o.Rows(list)
+	if len(names) < 10 {
+		tb.Fatalf("the database has the tables %q; that is not all", names)
+	}
+	all := map[string][]string{}
+	for _, name := range names {
+		all[name] = o.Rows("SELECT * FROM " + name)
+	}
+	return all
+}
+
+// Search looks for secrets in everything that a gateway has left: what it printed, its tables, its files, and what a test has heard of it. It
+// returns one line for each place; the secret itself is not repeated. Files of which the base name is in own hold secrets by design.
+func Search(tb testing.TB, g *Gateway, database string, heard []string, secrets map[string]string, own ...string) []string {
+	tb.Helper()
+	var found []string
+	look := func(place, text string) {
+		for name, secret := range secrets {
+			if strings.Contains(text, secret) {
+				found = append(found, name+" is in "+place)
+			}
+		}
+	}
+	look("what it printed", g.Output())
+	for table, rows := range OpenOracle(tb, g, database).Everything(tb, database) {
+		look("the table "+table, strings.Join(rows, "\n"))
+	}
+	for _, text := range heard {
+		look("an answer", text)
+	}
+	err := filepath.WalkDir(filepath.Join(g.Dir, "data"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || slices.Contains(own, d.Name()) {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		look("the file "+d.Name(), string(raw))
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return found
+}
