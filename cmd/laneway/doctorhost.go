@@ -33,7 +33,11 @@ func checkDatabase(ctx context.Context, p *patient) []finding {
 	if p.loaded == nil {
 		return notChecked()
 	}
-	return findings(app.ExamineStore(ctx, p.loaded.Config, p.env.now))
+	secrets := p.loaded.Secrets()
+	if token, err := config.ReadToken(p.loaded.Config.Data); err == nil { // whether it can be read is another check's
+		secrets = append(secrets, token)
+	}
+	return findings(app.ExamineStore(ctx, p.loaded.Config, secrets, p.env.now))
 }
 
 func checkAgents(ctx context.Context, p *patient) []finding {

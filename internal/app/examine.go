@@ -33,14 +33,16 @@ type Finding struct {
 const (
 	rowsPerRule   = 20
 	clockWarning  = 2 * time.Second // certificates, signatures and logs begin to disagree
+	textsRead     = 1_000_000       // rows that are searched for secrets
+	shortSecret   = 6               // characters; a shorter text turns up everywhere
 	ruleMargin    = 5 * time.Second
 	drainMargin   = 2 * time.Second
 	forgottenDead = 24 * time.Hour
 )
 
 // ExamineStore looks whether the configured database can be used: that it answers, that its schema fits this program, what its clock
-// says, and whether its tables obey their rules. It changes nothing and may run beside a gateway.
-func ExamineStore(ctx context.Context, cfg config.Config, clock func() time.Time) []Finding {
+// says, whether its tables obey their rules, and whether one of the secrets stands in them. It changes nothing and may run beside a gateway.
+func ExamineStore(ctx context.Context, cfg config.Config, secrets []config.Secret, clock func() time.Time) []Finding {
 	s, err := visitStore(ctx, cfg)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -57,6 +59,7 @@ func ExamineStore(ctx context.Context, cfg config.Config, clock func() time.Time
 	} else {
 		found = append(found, examineClock(now, clock()))
 		found = append(found, examineRules(ctx, s, ruleValues(cfg, now))...)
+		found = append(found, examineSecrets(ctx, s, secrets))
 	}
 	if err := s.Close(); err != nil {
 		found = append(found, Finding{Warning, err.Error(), ""})
@@ -118,6 +121,35 @@ func examineRules(ctx context.Context, look store.Inspector, values map[string]a
 		return found
 	}
 	return []Finding{{Weight: Fine, Text: fmt.Sprintf("%d rules of the tables hold, %d need a value that only the running gateway has", checked, skipped)}}
+}
+
+// examineSecrets looks for the secrets of the configuration in the tables. The texts come here; the secrets go nowhere.
+func examineSecrets(ctx context.Context, look store.Inspector, secrets []config.Secret) Finding {
+	rule := store.RevealingTexts()
+	rows, err := look.Violations(ctx, rule, nil, textsRead)
+	if err != nil {
+		return Finding{Failure, fmt.Sprintf("rule %s could not be checked: %v", rule.ID, err), ""}
+	}
+	var places []string
+	for _, row := range rows {
+		if holdsSecret(row[len(row)-1], secrets) {
+			places = append(places, row[0]+" "+row[1])
+		}
+	}
+	if len(places) > 0 {
+		shown := places[:min(len(places), rowsPerRule)]
+		return Finding{
+			Failure, fmt.Sprintf("rule %s is broken in %s: %s (%s)", rule.ID, count(len(places)), rule.Rule, strings.Join(shown, "; ")),
+			"change the secret, then remove these texts",
+		}
+	}
+	return Finding{Weight: Fine, Text: fmt.Sprintf("none of %d secrets stands in the errors and addresses of the tables", len(secrets))}
+}
+
+func holdsSecret(text string, secrets []config.Secret) bool {
+	return slices.ContainsFunc(secrets, func(s config.Secret) bool {
+		return len(s.Reveal()) >= shortSecret && strings.Contains(text, s.Reveal())
+	})
 }
 
 // broken says where a rule is broken. What a dead process left behind is no damage: the next gateway takes it over.

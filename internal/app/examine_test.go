@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
@@ -38,7 +39,7 @@ func TestStoreIsExaminedInEveryState(t *testing.T) {
 	cfg := configAt(t)
 	at := sqlite.Config{Path: filepath.Join(cfg.Data, sqliteName)}
 	look := func(shift time.Duration) []Finding {
-		return ExamineStore(t.Context(), cfg, func() time.Time { return time.Now().Add(shift) })
+		return ExamineStore(t.Context(), cfg, nil, func() time.Time { return time.Now().Add(shift) })
 	}
 	if found := look(0); weights(found) != "ok" || !strings.Contains(found[0].Text, "no database yet") {
 		t.Errorf("without a database: %+v", found)
@@ -46,10 +47,10 @@ func TestStoreIsExaminedInEveryState(t *testing.T) {
 	if _, err := sqlite.Migrate(t.Context(), at, sqlite.Up); err != nil {
 		t.Fatal(err)
 	}
-	if found := look(0); weights(found) != "ok ok ok" {
+	if found := look(0); weights(found) != "ok ok ok ok" {
 		t.Errorf("a new database: %+v", found)
 	}
-	if found := look(time.Hour); weights(found) != "ok warning ok" || !strings.Contains(found[1].Text, "1h0m0s apart") {
+	if found := look(time.Hour); weights(found) != "ok warning ok ok" || !strings.Contains(found[1].Text, "1h0m0s apart") {
 		t.Errorf("clocks apart: %+v", found)
 	}
 	if _, err := sqlite.Migrate(t.Context(), at, sqlite.Down); err != nil {
@@ -143,5 +144,38 @@ func TestAgentsAreExaminedWithoutAskingThemAnything(t *testing.T) {
 		if request != "GET /v1/models" {
 			t.Errorf("the endpoint was asked for %s", request)
 		}
+	}
+}
+
+func TestASecretInTheTablesIsFoundAndNotShown(t *testing.T) {
+	t.Parallel()
+	const secret = "a-secret-of-some-length"
+	cfg := configAt(t)
+	at := sqlite.Config{Path: filepath.Join(cfg.Data, sqliteName)}
+	s, err := sqlite.Open(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range []string{"harmless", "Bearer " + secret + ", they said", "abc"} {
+		if err := s.Audit(t.Context(), chat.Audit{Who: "test", Verb: "test", Object: object}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	look := func(secrets ...string) Finding {
+		var list []config.Secret
+		for _, text := range secrets {
+			list = append(list, config.NewSecret(text))
+		}
+		found := ExamineStore(t.Context(), cfg, list, time.Now)
+		return found[len(found)-1]
+	}
+	if f := look("another-secret-of-that-length", "abc"); f.Weight != Fine {
+		t.Errorf("without one: %+v", f)
+	}
+	if f := look("abc", secret); f.Weight != Failure || !strings.Contains(f.Text, "I9.secret is broken in 1 place") || !strings.Contains(f.Text, "audit_log") || strings.Contains(f.Text+f.Cure, secret) {
+		t.Errorf("with one: %+v", f)
 	}
 }

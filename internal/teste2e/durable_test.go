@@ -143,7 +143,8 @@ func (g *Gateway) hookTwice(t *testing.T) {
 	call := func() (out struct {
 		RunID     string
 		Duplicate bool
-	}) {
+	},
+	) {
 		t.Helper()
 		eventually(t, "the hook is answered", 30*time.Second, func() bool {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, g.URL()+"/hooks/deploy", strings.NewReader(body))
