@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"syscall"
@@ -42,9 +43,7 @@ func changes() []change {
 	of := func(name, made string, more map[string]any) func(map[string]string) map[string]any {
 		return func(m map[string]string) map[string]any {
 			p := map[string]any{name: m[made]}
-			for k, v := range more {
-				p[k] = v
-			}
+			maps.Copy(p, more)
 			return p
 		}
 	}

@@ -46,16 +46,28 @@ func upgrade(addr string) (*bare, error) {
 	_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
 	_, err = io.WriteString(conn, "GET /ws HTTP/1.1\r\nHost: "+addr+"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 	if err == nil {
-		var resp *http.Response
-		if resp, err = http.ReadResponse(b.r, nil); err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
-			err = fmt.Errorf("the upgrade was answered %s", resp.Status)
-		}
+		err = b.upgraded()
 	}
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	return b, nil
+}
+
+// upgraded reads the answer to an upgrade.
+func (b *bare) upgraded() error {
+	resp, err := http.ReadResponse(b.r, nil)
+	if err != nil {
+		return err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		return fmt.Errorf("the upgrade was answered %s", resp.Status)
+	}
+	return nil
 }
 
 // login opens a socket with every scope. Its deadline is off afterwards.
@@ -194,8 +206,11 @@ func (b *bare) answer(id string) (json.RawMessage, error) {
 	return r.Payload, nil
 }
 
+// stillOpen is what end returns for a connection that is not over in time.
+const stillOpen = -1
+
 // end reads until the connection is over and returns the close code; 0 = it ended without a close frame.
-func (b *bare) end(limit time.Duration) (int, error) {
+func (b *bare) end(limit time.Duration) int {
 	_ = b.SetReadDeadline(time.Now().Add(limit))
 	for {
 		_, err := b.next()
@@ -203,11 +218,11 @@ func (b *bare) end(limit time.Duration) (int, error) {
 		var late net.Error
 		switch {
 		case errors.As(err, &closed):
-			return closed.code, nil
+			return closed.code
 		case errors.As(err, &late) && late.Timeout():
-			return 0, err
+			return stillOpen
 		case err != nil:
-			return 0, nil
+			return 0
 		}
 	}
 }

@@ -26,27 +26,39 @@ func (o *Oracle) Everything(tb testing.TB, database string) map[string][]string 
 	return all
 }
 
-// Search looks for secrets in everything that a gateway has left: what it printed, its tables, its files, and what a test has heard of it. It
-// returns one line for each place; the secret itself is not repeated. Files of which the base name is in own hold secrets by design.
-func Search(tb testing.TB, g *Gateway, database string, heard []string, secrets map[string]string, own ...string) []string {
+// Search is a search for secrets.
+type Search struct {
+	// Database is its URL, "" = the SQLite file of the installation.
+	Database string
+	// Secrets by name.
+	Secrets map[string]string
+	// Heard is what a test has heard of the gateway.
+	Heard []string
+	// Own are the names of files that hold a secret by design.
+	Own []string
+}
+
+// In looks through everything that a gateway has left: what it printed, its tables, its files, and what was heard of it. It returns one line
+// for each place; the secret itself is not repeated.
+func (s Search) In(tb testing.TB, g *Gateway) []string {
 	tb.Helper()
 	var found []string
 	look := func(place, text string) {
-		for name, secret := range secrets {
+		for name, secret := range s.Secrets {
 			if strings.Contains(text, secret) {
 				found = append(found, name+" is in "+place)
 			}
 		}
 	}
 	look("what it printed", g.Output())
-	for table, rows := range OpenOracle(tb, g, database).Everything(tb, database) {
+	for table, rows := range OpenOracle(tb, g, s.Database).Everything(tb, s.Database) {
 		look("the table "+table, strings.Join(rows, "\n"))
 	}
-	for _, text := range heard {
+	for _, text := range s.Heard {
 		look("an answer", text)
 	}
 	err := filepath.WalkDir(filepath.Join(g.Dir, "data"), func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() || slices.Contains(own, d.Name()) {
+		if err != nil || d.IsDir() || slices.Contains(s.Own, d.Name()) {
 			return err
 		}
 		raw, err := os.ReadFile(path)

@@ -91,10 +91,12 @@ func TestPlantedSecretsAreFoundNowhere(t *testing.T) {
 		if !strings.Contains(g.Output(), "DEBUG") && !strings.Contains(g.Output(), "level=debug") {
 			t.Errorf("the log is not at level debug:\n%.2000s", g.Output())
 		}
-		for _, place := range Search(t, g, database, heard, planted(), "token") {
+		search := Search{Database: database, Secrets: planted(), Heard: heard, Own: []string{"token"}}
+		for _, place := range search.In(t, g) {
 			t.Error(place)
 		}
-		if len(Search(t, g, database, []string{"x" + canary("query") + "x"}, planted(), "token")) != 1 {
+		search.Heard = []string{"x" + canary("query") + "x"}
+		if len(search.In(t, g)) != 1 {
 			t.Error("the search finds nothing")
 		}
 	})
