@@ -24,6 +24,9 @@ func (b Border) finish(j Job, m Members) (Job, error) {
 	if err := required(j); err != nil {
 		return j, err
 	}
+	if j.Schedule.Kind != KindCron && (j.Schedule.Gap != "" || j.Schedule.Fold != "") {
+		return j, invalid("dst", InvalidChoice, "rules for daylight saving belong to schedules of kind cron; kind %s follows absolute time", j.Schedule.Kind)
+	}
 	if newSchedule || newDST {
 		s, err := Check(j.Schedule, b.Now, b.Rules)
 		if err != nil {

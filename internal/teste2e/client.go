@@ -15,6 +15,8 @@ import (
 // Client is one connection, as a program outside of this repository would write it.
 type Client struct {
 	ws *websocket.Conn
+	// hello is the answer to connect.
+	hello json.RawMessage
 
 	mu      sync.Mutex
 	next    int
@@ -63,7 +65,7 @@ func Dial(url, token string, onEvent func(Event)) (*Client, error) {
 	_ = resp.Body.Close()
 	c := &Client{ws: ws, pending: map[string]chan Response{}, done: make(chan struct{}), onEvent: onEvent}
 	go c.read()
-	_, err = c.Call("connect", map[string]any{
+	c.hello, err = c.Call("connect", map[string]any{
 		"minProtocol": 4, "maxProtocol": 4, "role": "operator", "auth": map[string]string{"token": token},
 		"scopes": []string{"operator.read", "operator.write", "operator.admin"}, "caps": []string{"laneway-ext"},
 		"client": map[string]string{"id": "e2e", "version": "1", "platform": "test", "mode": "test"},

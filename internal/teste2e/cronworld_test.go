@@ -48,11 +48,18 @@ type jobView struct {
 // addJob makes a job; members replace those of the usual one.
 func addJob(tb testing.TB, c *Client, name string, schedule, members map[string]any) jobView {
 	tb.Helper()
-	var j jobView
-	if err := c.Into(&j, "cron.add", jobParams(name, schedule, members)); err != nil {
+	var added struct {
+		jobView
+
+		Job *jobView `json:"job"` // where the client gave the key
+	}
+	if err := c.Into(&added, "cron.add", jobParams(name, schedule, members)); err != nil {
 		tb.Fatalf("making the job %s: %v", name, err)
 	}
-	return j
+	if added.Job != nil {
+		return *added.Job
+	}
+	return added.jobView
 }
 
 func jobParams(name string, schedule, members map[string]any) map[string]any {

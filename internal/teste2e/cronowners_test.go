@@ -1,0 +1,220 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// theft is what a method of jobs does when somebody names a job, or a run, that belongs to another one.
+type theft struct {
+	params func(v victim) any
+	// code of the refusal; "" = the call is answered, and clean looks at the answer.
+	code  string
+	clean func(t *testing.T, method string, answer json.RawMessage)
+}
+
+// victim is alice's job with its run.
+type victim struct{ job, run, key string }
+
+func byID(extra map[string]any) func(v victim) any {
+	return func(v victim) any {
+		p := map[string]any{"id": v.job}
+		for k, x := range extra {
+			p[k] = x
+		}
+		return p
+	}
+}
+
+func byJobID(extra map[string]any) func(v victim) any {
+	return func(v victim) any {
+		p := map[string]any{"jobId": v.job}
+		for k, x := range extra {
+			p[k] = x
+		}
+		return p
+	}
+}
+
+func always(p any) func(victim) any { return func(victim) any { return p } }
+
+// empty wants lists without entries and counts of nothing.
+func empty(t *testing.T, method string, answer json.RawMessage) {
+	t.Helper()
+	var p struct {
+		Jobs    json.RawMessage
+		Entries []json.RawMessage
+		Total   int
+	}
+	if err := json.Unmarshal(answer, &p); err != nil {
+		t.Fatal(err)
+	}
+	if text := string(p.Jobs); p.Total != 0 || len(p.Entries) != 0 || (text != "" && text != "[]" && text != "0") {
+		t.Errorf("%s shows %s", method, answer)
+	}
+}
+
+// own is an answer about the caller's own things; what matters is that alice's stay as they are.
+func own(*testing.T, string, json.RawMessage) {}
+
+// thefts says for every method of jobs what somebody else gets. A method that is not here fails the test.
+func thefts() map[string][]theft {
+	const gone = "CRON_JOB_NOT_FOUND"
+	now := time.Now().UnixMilli()
+	return map[string][]theft{
+		"cron.add": {{func(v victim) any {
+			return jobParams("mine", every(time.Hour), map[string]any{"key": v.key})
+		}, "", own}},
+		"cron.create": {{always(map[string]any{"name": "mine too", "schedule": every(time.Hour), "message": "x"}), "", own}},
+		"cron.update": {{byID(map[string]any{"patch": map[string]any{"name": "stolen"}}), gone, nil}, {byID(map[string]any{"patch": map[string]any{"enabled": false}}), gone, nil}},
+		"cron.remove": {{byID(nil), gone, nil}, {byID(map[string]any{"cancelRunning": true}), gone, nil}},
+		"cron.delete": {{byJobID(nil), gone, nil}},
+		"cron.toggle": {{byJobID(map[string]any{"enabled": false}), gone, nil}},
+		"cron.pause":  {{byID(map[string]any{"note": "stolen"}), gone, nil}},
+		"cron.resume": {{byID(nil), gone, nil}},
+		"cron.run":    {{byID(nil), gone, nil}, {byID(map[string]any{"mode": "due"}), gone, nil}, {byID(map[string]any{"mode": "if-enabled"}), gone, nil}},
+		"cron.backfill": {
+			{byID(map[string]any{"fromMs": now - 7_200_000, "toMs": now - 1000}), gone, nil},
+			{byID(map[string]any{"fromMs": now - 7_200_000, "toMs": now - 1000, "dryRun": true}), gone, nil},
+		},
+		"cron.cancel": {{byID(nil), gone, nil}, {func(v victim) any { return map[string]any{"runId": v.run} }, "CRON_RUN_NOT_FOUND", nil}},
+		"cron.get":    {{byID(nil), gone, nil}, {byID(map[string]any{"extended": true}), gone, nil}},
+		"cron.list": {
+			{always(map[string]any{"includeDisabled": true, "extended": true, "query": "secret"}), "", empty},
+			{func(v victim) any { return map[string]any{"includeDisabled": true, "query": v.job} }, "", empty},
+		},
+		"cron.runs": {
+			{byID(map[string]any{"includeActive": true}), "", empty},
+			{func(v victim) any { return map[string]any{"runId": v.run, "includeActive": true} }, "", empty},
+			{always(map[string]any{"scope": "all", "includeActive": true}), "", empty},
+			{always(map[string]any{"query": "secret"}), "", empty},
+		},
+		"cron.preview":     {{byID(nil), gone, nil}},
+		"cron.status":      {{always(nil), "", own}},
+		"scheduler.status": {{always(nil), "", own}},
+	}
+}
+
+// TestNobodySeesChangesOrRunsTheJobsOfAnotherOwner tries every method of the table on a job of somebody else, over a credential with every scope that
+// sees only what is its own.
+func TestNobodySeesChangesOrRunsTheJobsOfAnotherOwner(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		tokens := map[string]string{}
+		for _, name := range []string{"alice", "bob"} {
+			out, errs, code := g.CLI(withTimeout(t, time.Minute), "", "token", "create", name, "--scope", "admin", "--visible", "own", "--config", g.config)
+			if code != 0 {
+				t.Fatalf("token create: %s", errs)
+			}
+			tokens[name] = strings.TrimSpace(out)
+		}
+		eventually(t, "the gateway knows the tokens", 20*time.Second, func() bool {
+			c, err := Dial(g.URL(), tokens["bob"], nil)
+			if err == nil {
+				c.Close()
+			}
+			return err == nil
+		})
+		alice, err := Dial(g.URL(), tokens["alice"], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer alice.Close()
+		var mu sync.Mutex
+		var heard []string
+		bob, err := Dial(g.URL(), tokens["bob"], func(e Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard = append(heard, e.Name+" "+string(e.Payload))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer bob.Close()
+		j := addJob(t, alice, "alice's secret job", every(time.Hour), map[string]any{
+			"payload": map[string]any{"kind": "agentTurn", "message": "sleep 10m"}, "key": "a key", "description": "alice's words",
+		})
+		var ran struct{ RunID string }
+		if err := alice.Into(&ran, "cron.run", map[string]any{"id": j.ID}); err != nil {
+			t.Fatal(err)
+		}
+		o := OpenOracle(t, g, database)
+		eventually(t, "alice's run runs", 10*time.Second, func() bool { return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'running'") == 1 })
+		picture := func() string {
+			return strings.Join(append(o.Rows("SELECT * FROM cron_jobs WHERE id = '"+j.ID+"'"), o.Rows("SELECT * FROM cron_run_logs WHERE job_id = '"+j.ID+"'")...), "\n")
+		}
+		v, before := victim{job: j.ID, run: ran.RunID, key: "a key"}, picture()
+		table := thefts()
+		for _, m := range methodsOfJobs(t, bob) {
+			if len(table[m]) == 0 {
+				t.Errorf("say what %s does with the job of somebody else", m)
+			}
+			for i, try := range table[m] {
+				answer, err := bob.Call(m, try.params(v), 10*time.Second)
+				judgeTheft(t, fmt.Sprintf("%s (%d)", m, i), try, answer, err)
+			}
+		}
+		for method, p := range map[string]any{
+			"chat.history": map[string]any{"sessionKey": "agent:main:cron:" + j.ID + ":manual-" + ran.RunID[strings.LastIndex(ran.RunID, ":")+1:]},
+			"chat.abort":   map[string]any{"sessionKey": "main", "runId": ran.RunID},
+		} {
+			if answer, err := bob.Call(method, p, 10*time.Second); err == nil && strings.Contains(string(answer), j.ID) {
+				t.Errorf("%s: %s", method, answer)
+			}
+		}
+		if after := picture(); after != before {
+			t.Errorf("alice's rows have changed:\n%s\nwere\n%s", after, before)
+		}
+		pause(300 * time.Millisecond)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range heard {
+			if strings.Contains(e, j.ID) || strings.Contains(e, "alice") {
+				t.Errorf("bob heard %s", e)
+			}
+		}
+	})
+}
+
+func judgeTheft(t *testing.T, what string, try theft, answer json.RawMessage, err error) {
+	t.Helper()
+	if try.code == "" {
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			return
+		}
+		try.clean(t, what, answer)
+		if text := string(answer); strings.Contains(text, "secret") || strings.Contains(text, "alice's words") {
+			t.Errorf("%s shows %s", what, text)
+		}
+		return
+	}
+	if err == nil {
+		t.Errorf("%s was answered: %s", what, answer)
+		return
+	}
+	r := refusal(t, err)
+	if r.Code != "INVALID_REQUEST" || r.Details["code"] != try.code || strings.Contains(r.Message, "alice") || strings.Contains(r.Message, "secret") {
+		t.Errorf("%s: %v, want %s and no content", what, r, try.code)
+	}
+}
+
+// methodsOfJobs are the methods of the table that have to do with jobs, as the gateway lists them.
+func methodsOfJobs(t *testing.T, c *Client) (list []string) {
+	t.Helper()
+	hello := decodeInto[struct{ Features struct{ Methods []string } }](t, c.hello)
+	for _, m := range hello.Features.Methods {
+		if strings.HasPrefix(m, "cron.") || strings.HasPrefix(m, "scheduler.") {
+			list = append(list, m)
+		}
+	}
+	if len(list) < 15 {
+		t.Errorf("only %d methods have to do with jobs: %v", len(list), list)
+	}
+	return list
+}

@@ -1,0 +1,237 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// badJob is a job that has to be refused: members that replace those of a good one, and a part of the sentence.
+type badJob struct {
+	name    string
+	members string // JSON, so that numbers and texts are exactly what a client may send
+	part    string
+}
+
+func badSchedule(name, schedule, part string) badJob {
+	return badJob{name, `{"schedule":` + schedule + `}`, part}
+}
+
+func badEvery(ms, part string) badJob {
+	return badSchedule("every "+ms, `{"kind":"every","everyMs":`+ms+`}`, part)
+}
+
+func badExpr(expr, part string) badJob {
+	text, err := json.Marshal(map[string]string{"kind": "cron", "expr": expr})
+	if err != nil {
+		panic(err)
+	}
+	return badSchedule("expression "+expr[:min(len(expr), 20)], string(text), part)
+}
+
+// badJobs is what must never become a job.
+func badJobs() []badJob {
+	long := strings.Repeat("x", 70_000)
+	list := []badJob{
+		badEvery("-1", "1000-"), badEvery("0", "1000-"), badEvery("1", "1000-"), badEvery("999", "1000-"), badEvery("9223372036854775807", "1000-"),
+		badEvery("9223372036855", "1000-"), badEvery("1e308", ""), badEvery(`"60000"`, ""), badEvery(`"NaN"`, ""), badEvery("1.5", ""),
+		badEvery("[]", ""), badEvery("9223372036854775808", ""),
+		badSchedule("at in the past", `{"kind":"at","at":"2020-01-01T00:00:00Z"}`, "before now"),
+		badSchedule("at in a hundred years and more", `{"kind":"at","at":"2200-01-01T00:00:00Z"}`, "2199-12-31"),
+		badSchedule("at without a moment", `{"kind":"at"}`, "a moment is needed"),
+		badSchedule("at that is no moment", `{"kind":"at","at":"tomorrow-ish"}`, "is not a moment"),
+		badSchedule("seconds for milliseconds", fmt.Sprintf(`{"kind":"at","at":"%d"}`, time.Now().Add(time.Hour).Unix()), "looks like seconds"),
+		badSchedule("a negative moment", `{"kind":"at","at":"-1"}`, "negative"),
+		badExpr("", "is needed"), badExpr("99 99 * * *", "out of range"), badExpr("60 24 * * *", "out of range"), badExpr("*/0 * * * *", "step 0"),
+		badExpr("0 0 30 2 *", "never fires"), badExpr("0 0 31 2 *", "never fires"), badExpr("@every 1s", "every"), badExpr("0 0 0 1 1 * 2030", "7 fields"),
+		badExpr("٣ * * * *", "ASCII"), badExpr("0 0 * * 5#6", "out of range"), badExpr("0 0 * * 9#1", "out of range"),
+		badExpr(strings.Repeat("1,", 124)+"1 * * * *", "257"), badExpr("0 9\x00 * * *", ""),
+		badSchedule("zone that is none", `{"kind":"cron","expr":"0 9 * * *","tz":"Mars/Olympus"}`, "Mars/Olympus"),
+		badSchedule("zone of another file", `{"kind":"cron","expr":"0 9 * * *","tz":"../../etc/passwd"}`, ""),
+		badSchedule("unknown kind", `{"kind":"weekly","expr":"0 9 * * *"}`, "weekly"),
+		badSchedule("no kind", `{}`, ""), badSchedule("no object", `"0 9 * * *"`, ""), badSchedule("unknown member", `{"kind":"every","everyMs":60000,"evry":1}`, ""),
+		{"unknown agent", `{"agentId":"nobody"}`, "nobody"},
+		{"unknown lane", `{"lane":"fast"}`, "fast"},
+		{"unknown channel", `{"delivery":{"mode":"announce","channel":"pigeon","to":"1"}}`, "pigeon"},
+		{"channel without a chat", `{"delivery":{"mode":"announce","channel":"telegram"}}`, "needed"},
+		{"webhook that is no URL", `{"delivery":{"mode":"webhook","to":"javascript:alert(1)"}}`, ""},
+		{"webhook with a password", `{"delivery":{"mode":"webhook","to":"http://a:b@example.org/"}}`, ""},
+		{"unknown delivery", `{"delivery":{"mode":"shout"}}`, "shout"},
+		{"unknown session target", `{"sessionTarget":"attic"}`, "attic"},
+		{"session of an unknown agent", `{"sessionTarget":"session:agent:nobody:main"}`, "nobody"},
+		{"empty name", `{"name":""}`, "1 to 200"},
+		{"blank name", `{"name":"  "}`, "blanks"},
+		{"long name", `{"name":"` + long[:201] + `"}`, "200"},
+		{"NUL in the name", `{"name":"a\u0000b"}`, "U+0000"},
+		{"newline in the name", `{"name":"a\nb"}`, "control"},
+		{"name that runs backwards", `{"name":"a\u202eb"}`, "bidirectional"},
+		{"name that is a number", `{"name":7}`, ""},
+		{"NUL in the text", `{"payload":{"kind":"agentTurn","message":"a\u0000b"}}`, "U+0000"},
+		{"blank text", `{"payload":{"kind":"agentTurn","message":" "}}`, "blank"},
+		{"long text", `{"payload":{"kind":"agentTurn","message":"` + long + `"}}`, "65536"},
+		{"unknown payload", `{"payload":{"kind":"incantation","message":"x"}}`, "incantation"},
+		{"program that is not allowed", `{"payload":{"kind":"command","argv":["true"]}}`, "LANEWAY_CRON_PAYLOADS"},
+		{"overlap policy", `{"overlap":"always"}`, "always"},
+		{"missed policy", `{"missed":{"policy":"sometimes"}}`, "sometimes"},
+		{"no catch-up", `{"missed":{"policy":"fire_all","maxCatchup":0}}`, "1-100"},
+		{"much catch-up", `{"missed":{"policy":"fire_all","maxCatchup":101}}`, "1-100"},
+		{"negative window", `{"missed":{"windowSeconds":-1}}`, "out of range"},
+		{"negative jitter", `{"jitterMs":-1}`, ""},
+		{"negative retries", `{"retry":{"maxRetries":-1}}`, ""},
+		{"many retries", `{"retry":{"maxRetries":1000000}}`, ""},
+		{"negative timeout", `{"timeoutSeconds":-1}`, ""},
+		{"rule for gaps without a wall clock", `{"dst":{"gap":"skip"}}`, "kind cron"},
+		{"rule for gaps", `{"schedule":{"kind":"cron","expr":"0 9 * * *"},"dst":{"gap":"sleep"}}`, "sleep"},
+		{"ends before it starts", `{"startsAtMs":4000000000000,"endsAtMs":3900000000000}`, ""},
+		{"unknown member", `{"colour":"red"}`, "colour"},
+		{"key of blanks", `{"key":" "}`, ""},
+		{"two keys", `{"key":"a","declarationKey":"b"}`, "different"},
+	}
+	return list
+}
+
+// aSentence fails unless a refusal says in one line what is wrong.
+func aSentence(t *testing.T, what, got, part string) {
+	t.Helper()
+	got = strings.TrimSpace(got)
+	if len(got) < 12 || strings.Contains(got, "\n") || strings.Contains(got, "\x00") || !strings.Contains(got, part) {
+		t.Errorf("%s: %q is no sentence with %q", what, got, part)
+	}
+}
+
+// TestBadJobsAreRefusedWithASentenceAndNothingIsStored sends every bad job over the wire: to make it, and as a change of a good one.
+func TestBadJobsAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c := connect(t, g)
+		good := addJob(t, c, "good", every(time.Hour), nil)
+		o := OpenOracle(t, g, database)
+		picture := func() string { return strings.Join(o.Rows("SELECT * FROM cron_jobs ORDER BY id"), "\n") }
+		before := picture()
+		for _, bad := range badJobs() {
+			// As it was written: a number that no float64 holds must arrive as it is.
+			members := decodeInto[map[string]json.RawMessage](t, json.RawMessage(bad.members))
+			added, patch := jobParams("bad", every(time.Hour), nil), any(members)
+			for k, v := range members {
+				added[k] = v
+			}
+			if strings.Contains(bad.name, "key") {
+				patch = map[string]any{"key": "other"}
+			}
+			_, err := c.Call("cron.add", added, 10*time.Second)
+			aSentence(t, bad.name, refusedForGood(t, "cron.add, "+bad.name, err), bad.part)
+			_, err = c.Call("cron.update", map[string]any{"id": good.ID, "patch": patch}, 10*time.Second)
+			refusedForGood(t, "cron.update, "+bad.name, err)
+		}
+		if after := picture(); after != before {
+			t.Errorf("something was stored:\n%s\nwas\n%s", after, before)
+		}
+		for _, p := range []map[string]any{
+			{"id": good.ID, "count": -1}, {"id": good.ID, "count": 101}, {"count": 1}, {"id": "none"}, {"schedule": map[string]any{"kind": "cron", "expr": "nonsense"}},
+		} {
+			_, err := c.Call("cron.preview", p, 10*time.Second)
+			aSentence(t, fmt.Sprint("preview of ", p), refusal(t, err).Message, "")
+		}
+	})
+}
+
+// refusedForGood wants a refusal that says that the same call will not do better, and returns its sentence.
+func refusedForGood(t *testing.T, what string, err error) string {
+	t.Helper()
+	var r *WireError
+	switch {
+	case !errors.As(err, &r):
+		t.Errorf("%s: want a refusal, got %v", what, err)
+		return "was not refused at all"
+	case r.Retryable, r.Code != "INVALID_REQUEST" && r.Code != "UNKNOWN_AGENT_ID" && r.Code != "LIMIT_EXCEEDED":
+		t.Errorf("%s: %v", what, r)
+	}
+	return r.Message
+}
+
+// TestTheCommandLineRefusesBadJobsWithASentence gives what can be said on a command line to laneway cron add, and some to next, edit and import.
+func TestTheCommandLineRefusesBadJobsWithASentence(t *testing.T) {
+	t.Parallel()
+	g := Install(t, "", cronConfig)
+	g.Start()
+	ctx := withTimeout(t, 3*time.Minute)
+	add := []string{"cron", "add", "--name", "bad", "--message", "x"}
+	usual := []string{"--every", "1h"}
+	for _, args := range [][]string{
+		{"--every", "999ms"},
+		{"--every", "-1s"},
+		{"--every", "0s"},
+		{"--every", "NaN"},
+		{"--every", "100000h"},
+		{"--every", "60000"},
+		{},
+		{"--at", "2020-01-01T00:00:00Z"},
+		{"--at", "2200-01-01"},
+		{"--at", "-1"},
+		{"--at", fmt.Sprint(time.Now().Unix() + 3600)},
+		{"--at", "soonish"},
+		{"--cron", "0 0 0 1 1 * 2030"},
+		{"--cron", "*/0 * * * *"},
+		{"--cron", "0 0 30 2 *"},
+		{"--cron", "@every 1s"},
+		{"--cron", "0 0 * * 5#6"},
+		{"--cron", "0 0 * * 9#1"},
+		{"--cron", "٣ * * * *"},
+		{"--cron", strings.Repeat("1,", 124) + "1 * * * *"},
+		{"--cron", "0 9 * * *", "--tz", "Mars/Olympus"},
+		{"--every", "1h", "--cron", "0 9 * * *"},
+		append(usual, "--agent", "nobody"), append(usual, "--overlap", "always"), append(usual, "--missed", "sometimes"),
+		append(usual, "--session", "attic"), append(usual, "--deliver", "pigeon:1"), append(usual, "--webhook", "javascript:alert(1)"), append(usual, "--retries", "-1"),
+		append(usual, "--timeout", "-1s"), append(usual, "--jitter", "-1s"), append(usual, "--no-such-flag"),
+	} {
+		out, errs, code := g.CLI(ctx, "", append(append([]string{}, add...), args...)...)
+		if code != 1 && code != 2 {
+			t.Errorf("cron add %q: code %d, printed %q", args, code, out)
+		}
+		aSentence(t, fmt.Sprintf("cron add %q", args), errs, "")
+	}
+	for _, args := range [][]string{
+		{"cron", "next", "--cron", "99 99 * * *"},
+		{"cron", "next", "--every", "1ms"},
+		{"cron", "next"},
+		{"cron", "get", "none"},
+		{"cron", "rm", "none"},
+		{"cron", "pause", "none", "--note", "x"},
+		{"cron", "resume", "none"},
+		{"cron", "run", "none"},
+		{"cron", "cancel", "none"},
+		{"scheduler", "status", "none"},
+	} {
+		out, errs, code := g.CLI(ctx, "", args...)
+		if code != 1 && code != 2 {
+			t.Errorf("%q: code %d, printed %q", args, code, out)
+		}
+		aSentence(t, fmt.Sprint(args), errs, "")
+	}
+	if n := OpenOracle(t, g, "").Count("SELECT count(*) FROM cron_jobs WHERE owner <> 'system'"); n != 0 {
+		t.Errorf("%d jobs are stored", n)
+	}
+}
+
+// refusal is the refusal that a call met; any other end fails the test.
+func refusal(t testing.TB, err error) *WireError {
+	t.Helper()
+	var r *WireError
+	if !errors.As(err, &r) {
+		t.Fatalf("want a refusal, got %v", err)
+	}
+	return r
+}
+
+func decodeInto[T any](t testing.TB, raw json.RawMessage) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatalf("decoding %s: %v", raw, err)
+	}
+	return v
+}
