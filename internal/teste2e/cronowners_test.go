@@ -3,6 +3,7 @@ package teste2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -23,9 +24,7 @@ type victim struct{ job, run, key string }
 func byID(extra map[string]any) func(v victim) any {
 	return func(v victim) any {
 		p := map[string]any{"id": v.job}
-		for k, x := range extra {
-			p[k] = x
-		}
+		maps.Copy(p, extra)
 		return p
 	}
 }
@@ -33,9 +32,7 @@ func byID(extra map[string]any) func(v victim) any {
 func byJobID(extra map[string]any) func(v victim) any {
 	return func(v victim) any {
 		p := map[string]any{"jobId": v.job}
-		for k, x := range extra {
-			p[k] = x
-		}
+		maps.Copy(p, extra)
 		return p
 	}
 }

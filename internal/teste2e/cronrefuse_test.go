@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -172,7 +173,7 @@ func TestTheCommandLineRefusesBadJobsWithASentence(t *testing.T) {
 		{"--at", "2020-01-01T00:00:00Z"},
 		{"--at", "2200-01-01"},
 		{"--at", "-1"},
-		{"--at", fmt.Sprint(time.Now().Unix() + 3600)},
+		{"--at", strconv.FormatInt(time.Now().Unix()+3600, 10)},
 		{"--at", "soonish"},
 		{"--cron", "0 0 0 1 1 * 2030"},
 		{"--cron", "*/0 * * * *"},
