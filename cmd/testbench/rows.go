@@ -41,6 +41,27 @@ func groups() []group {
 		}},
 		{"./internal/store/sqlite", "Store/(accept|turn|sweep)", "2000x", storeRows("SQLite")},
 		{"./internal/store/postgres", "Store/(accept|turn|sweep)", "2000x", storeRows("PostgreSQL")},
+		{"./internal/store/sqlite", "Cron/late", "200x", lateRows("SQLite")},
+		{"./internal/store/postgres", "Cron/late", "200x", lateRows("PostgreSQL")},
+		{"./internal/store/sqlite", "Cron/burst", "1x", burstRows("SQLite")},
+		{"./internal/store/postgres", "Cron/burst", "1x", burstRows("PostgreSQL")},
+		{"./internal/store/sqlite", "ClaimDue|IdleClaim", "3x", []row{
+			{what: "SQLite cron: claim of 10 000 jobs", bench: "ClaimDue", metric: "ns/op", unit: "ms", scale: 1e6, goal: 1000},
+			{what: "SQLite cron: idle tick, 1 000 jobs", bench: "IdleClaim/jobs=1000", metric: "ns/op", unit: "ms", scale: 1e6, goal: 2},
+			{what: "SQLite cron: idle tick, 100 000 jobs", bench: "IdleClaim/jobs=100000", metric: "ns/op", unit: "ms", scale: 1e6, goal: 2},
+		}},
+		{"./internal/store/postgres", "CronClaim|CronIdle", "3x", []row{
+			{what: "PostgreSQL cron: claim of 10 000 jobs", bench: "CronClaim", metric: "ns/op", unit: "ms", scale: 1e6, goal: 1000},
+			{what: "PostgreSQL cron: idle tick, 1 000 jobs", bench: "CronIdle/jobs=1000", metric: "ns/op", unit: "ms", scale: 1e6, goal: 2},
+			{what: "PostgreSQL cron: idle tick, 100 000 jobs", bench: "CronIdle/jobs=100000", metric: "ns/op", unit: "ms", scale: 1e6, goal: 2},
+		}},
+		{"./internal/store/sqlite", "^BenchmarkFires", "3000x", []row{
+			{what: "SQLite cron: durable fires, ledger included, 32 workers", bench: "Fires/workers=32", metric: "fires/s", unit: "/s", goal: 15_000, more: true},
+			{what: "SQLite cron: durable fires, ledger included, 128 workers", bench: "Fires/workers=128", metric: "fires/s", unit: "/s", goal: 15_000, more: true},
+		}},
+		{"./internal/store/postgres", "CronFire", "3000x", []row{
+			{what: "PostgreSQL cron: durable fires, ledger included, 16 workers", bench: "CronFire/workers=16", metric: "fires/s", unit: "/s", goal: 15_000, more: true},
+		}},
 		{"./internal/teste2e", "Message", "500x", []row{
 			{what: "message to turn start, idle gateway, SQLite, p50", bench: "Message/sqlite", metric: "start_p50_ms", unit: "ms", goal: 2},
 			{what: "message to turn start, idle gateway, SQLite, p99", bench: "Message/sqlite", metric: "start_p99_ms", unit: "ms", goal: 10},
@@ -71,6 +92,21 @@ func groups() []group {
 			{what: "cron: decision for a job that is in time", bench: "Decide/in_time", metric: "ns/op", unit: "ns"},
 			{what: "cron: decision after three days of a one-second job", bench: "Decide/three_days_late,_each_second", metric: "ns/op", unit: "ns"},
 		}},
+	}
+}
+
+func lateRows(name string) []row {
+	return []row{
+		{what: name + " cron: lateness, 10 jobs a second, p50", bench: "Cron/late/jobs_per_second=10", metric: "late-p50-ms", unit: "ms"},
+		{what: name + " cron: lateness, 10 jobs a second, p99", bench: "Cron/late/jobs_per_second=10", metric: "late-p99-ms", unit: "ms", goal: 5},
+	}
+}
+
+func burstRows(name string) []row {
+	return []row{
+		{what: name + " cron: lateness, 10 000 due at once, p50", bench: "Cron/burst/jobs=10000", metric: "late-p50-ms", unit: "ms"},
+		{what: name + " cron: lateness, 10 000 due at once, p99", bench: "Cron/burst/jobs=10000", metric: "late-p99-ms", unit: "ms", goal: 15},
+		{what: name + " cron: claims of a burst of 10 000", bench: "Cron/burst/jobs=10000", metric: "claims/burst", unit: ""},
 	}
 }
 

@@ -115,6 +115,8 @@ type ClaimParams struct {
 	Node      string
 	LookAhead time.Duration
 	Limit     int
+	// Horizon asks how many jobs are due within it, by the way: [Claimed.Coming]. 0 = do not count.
+	Horizon time.Duration
 	// Decide is pure: it says what becomes of each due job. It may be called more than once.
 	Decide func(now time.Time, due []DueJob) []Verdict
 }
@@ -165,7 +167,12 @@ type Claimed struct {
 	Jobs []Job
 	// More: Limit was reached.
 	More bool
+	// Coming is how many jobs were due within the horizon before the claim, at most [MostComing]; paused ones may be among them.
+	Coming int
 }
+
+// MostComing is how far the jobs within a horizon are counted, so that the count costs the same in front of every burst.
+const MostComing = 20_000
 
 // Launched is a run whose message is durable.
 type Launched struct {

@@ -15,7 +15,10 @@ const (
 	DefaultTick = time.Second
 	// DefaultLookAhead is more than a tick with its jitter, so that every slot is claimed before its moment.
 	DefaultLookAhead = 1250 * time.Millisecond
-	DefaultBatch     = 500
+	DefaultBatch     = 1000
+
+	// horizon is how far the loop looks for bursts, and the longest look-ahead.
+	horizon = 10 * time.Second
 
 	// tickJitter spreads the replicas.
 	tickJitter = 50 * time.Millisecond
@@ -76,6 +79,7 @@ type Runner struct {
 
 	nudge  chan struct{} // capacity 1: look again
 	clock  storeClock
+	pace   pace
 	starts starts
 	ticked atomic.Int64 // unix nanoseconds of the last tick that the store answered
 }
@@ -121,14 +125,14 @@ func (r *Runner) Age() time.Duration { return time.Since(r.LastTick()) }
 func (r *Runner) LastTick() time.Time { return time.Unix(0, r.ticked.Load()) }
 
 // At does something when the store's clock shows t, in the goroutine that launches: do must not block. What is left when Run or Wait ends is not done.
-func (r *Runner) At(t time.Time, do func(context.Context)) { r.starts.add(r.clock.local(t), do) }
+func (r *Runner) At(t time.Time, do func(context.Context)) { r.starts.add(t, do) }
 
 // Now is the store's clock, as far as its answers have told.
 func (r *Runner) Now() time.Time { return r.clock.now() }
 
 // Wait does what At was told until ctx is over, and claims nothing: half of Run, for a process whose jobs do not fire here.
 func (r *Runner) Wait(ctx context.Context) error {
-	r.starts.run(ctx)
+	r.starts.run(ctx, &r.clock)
 	return nil
 }
 
@@ -138,7 +142,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.starts.run(ctx)
+		r.starts.run(ctx, &r.clock)
 	}()
 	defer func() { <-done }()
 	t := time.NewTimer(0)
@@ -174,55 +178,76 @@ func (r *Runner) tick(ctx context.Context) time.Duration {
 	return next
 }
 
+// round is what one tick has claimed so far.
+type round struct {
+	ahead  time.Duration // how far it looks
+	limit  int
+	claims int
+	early  time.Time // when a job has to be asked again
+}
+
 func (r *Runner) claimAll(ctx context.Context) (claims int, early time.Time, err error) {
-	limit := r.cfg.Batch
-	for ctx.Err() == nil {
+	t := round{ahead: r.cfg.LookAhead, limit: r.cfg.Batch}
+	for more := true; more && ctx.Err() == nil; {
 		node := r.cfg.Node()
 		if node == "" {
-			return claims, early, nil
+			break
 		}
-		c, waits, err := r.claim(ctx, node, limit)
-		claims++
-		if err != nil {
-			return claims, early, err
-		}
-		if early.IsZero() || (!waits.IsZero() && waits.Before(early)) {
-			early = waits
-		}
-		switch {
-		case !c.More && !r.dueAgain(c):
-			return claims, early, nil
-		case len(c.Jobs)+len(c.Launched) == 0: // a whole batch of jobs that have to be asked again: look behind them
-			if limit *= 4; limit > mostBatch {
-				return claims, early, nil
-			}
+		if more, err = r.claim(ctx, node, &t); err != nil {
+			break
 		}
 	}
-	return claims, early, nil
+	return t.claims, t.early, err
 }
 
-// dueAgain tells that a job of the claim has its next fire within the look-ahead, too.
-func (r *Runner) dueAgain(c Claimed) bool {
-	return slices.ContainsFunc(c.Jobs, func(j Job) bool {
-		return j.MayFire() && !j.State.NextRunAt.IsZero() && !j.State.NextRunAt.After(c.Now.Add(r.cfg.LookAhead))
+// goOn tells whether a tick has to claim again: because the claim was full, because one of its jobs has its next fire within the look-ahead, too, or
+// because a burst is coming.
+func (r *Runner) goOn(c Claimed, t *round) bool {
+	if t.claims == 1 {
+		if ahead := r.pace.ahead(c.Coming, r.cfg); ahead > t.ahead {
+			t.ahead = ahead
+			return true
+		}
+	}
+	again := slices.ContainsFunc(c.Jobs, func(j Job) bool {
+		return j.MayFire() && !j.State.NextRunAt.IsZero() && !j.State.NextRunAt.After(c.Now.Add(t.ahead))
 	})
+	if !c.More && !again {
+		return false
+	}
+	if len(c.Jobs)+len(c.Launched) == 0 { // a whole batch of jobs that have to be asked again: look behind them
+		t.limit *= 4
+	}
+	return t.limit <= mostBatch
 }
 
-// claim takes one batch and plans its launches.
-func (r *Runner) claim(ctx context.Context, node string, limit int) (c Claimed, early time.Time, err error) {
+// claim takes one batch, plans its launches, and says whether to go on.
+func (r *Runner) claim(ctx context.Context, node string, t *round) (more bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, claimTime, errors.New("claiming what is due took too long"))
 	defer cancel()
-	c, err = r.store.Claim(ctx, ClaimParams{
-		Node: node, LookAhead: r.cfg.LookAhead, Limit: limit,
+	var early time.Time
+	p := ClaimParams{
+		Node: node, LookAhead: t.ahead, Limit: t.limit,
 		Decide: func(now time.Time, due []DueJob) (list []Verdict) {
 			list, early = r.planner.Decide(now, due)
 			return list
 		},
-	})
-	if err != nil {
-		return c, early, err
 	}
-	r.clock.heard(c.Now, time.Now())
+	if t.claims == 0 {
+		p.Horizon = horizon
+	}
+	began := time.Now()
+	c, err := r.store.Claim(ctx, p)
+	t.claims++
+	if err != nil {
+		return false, err
+	}
+	heard := time.Now()
+	r.clock.heard(c.Now, heard)
+	r.pace.learn(len(c.Jobs), heard.Sub(began))
+	if t.early.IsZero() || (!early.IsZero() && early.Before(t.early)) {
+		t.early = early
+	}
 	for _, row := range c.Recorded {
 		r.obs.Recorded(row.State, row.Reason, row.SlotCount)
 	}
@@ -230,7 +255,7 @@ func (r *Runner) claim(ctx context.Context, node string, limit int) (c Claimed, 
 	for _, l := range c.Launched {
 		r.At(startOf(l, c.Now), func(ctx context.Context) { r.launch(ctx, l) })
 	}
-	return c, early, nil
+	return r.goOn(c, t), nil
 }
 
 // startOf is the moment to launch: the slot with its jitter, at once for what is late and for retries.

@@ -7,41 +7,45 @@ import (
 	"time"
 )
 
-// starts keeps what is to be done until its moment. One goroutine and one timer serve all of it.
+// starts keeps what is to be done until its moment. One goroutine and one timer serve all of it. What shares a millisecond shares an entry, so that
+// ten thousand starts of one moment cost no more than one to find.
 type starts struct {
-	wake chan struct{} // capacity 1: an earlier one came
+	wake chan struct{} // capacity 1: an earlier moment came
 
-	mu   sync.Mutex
-	heap startHeap
+	mu      sync.Mutex
+	moments momentHeap // of the store's clock, in milliseconds; each once
+	at      map[int64][]func(context.Context)
 }
 
-type start struct {
-	at time.Time // local
-	do func(context.Context)
-}
+type momentHeap []int64 //nolint:recvcheck // container/heap asks for both
 
-type startHeap []start //nolint:recvcheck // container/heap asks for both
-
-func (h startHeap) Len() int           { return len(h) }
-func (h startHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
-func (h startHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h momentHeap) Len() int           { return len(h) }
+func (h momentHeap) Less(i, j int) bool { return h[i] < h[j] }
+func (h momentHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push implements heap.Interface.
-func (h *startHeap) Push(x any) { *h = append(*h, x.(start)) } //nolint:errcheck,forcetypeassert // only add calls it
+func (h *momentHeap) Push(x any) { *h = append(*h, x.(int64)) } //nolint:errcheck,forcetypeassert // only add calls it
 
 // Pop implements heap.Interface.
-func (h *startHeap) Pop() any {
+func (h *momentHeap) Pop() any {
 	old := *h
 	last := old[len(old)-1]
-	old[len(old)-1] = start{}
 	*h = old[:len(old)-1]
 	return last
 }
 
-func (s *starts) add(at time.Time, do func(context.Context)) {
+func (s *starts) add(t time.Time, do func(context.Context)) {
+	ms := t.UnixMilli()
 	s.mu.Lock()
-	heap.Push(&s.heap, start{at: at, do: do})
-	first := s.heap[0].at.Equal(at)
+	if s.at == nil {
+		s.at = map[int64][]func(context.Context){}
+	}
+	list, known := s.at[ms]
+	s.at[ms] = append(list, do)
+	if !known {
+		heap.Push(&s.moments, ms)
+	}
+	first := !known && s.moments[0] == ms
 	s.mu.Unlock()
 	if first {
 		select {
@@ -51,30 +55,33 @@ func (s *starts) add(at time.Time, do func(context.Context)) {
 	}
 }
 
-// next takes what is due; if nothing is, it says how long to wait.
-func (s *starts) next() (due []func(context.Context), wait time.Duration) {
+// next takes the first moment that the store's clock has passed; if there is none, it says how long to wait.
+func (s *starts) next(c *storeClock) (due []func(context.Context), wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	for len(s.heap) > 0 && !s.heap[0].at.After(now) {
-		due = append(due, heap.Pop(&s.heap).(start).do) //nolint:errcheck,forcetypeassert // only add pushes
+	if len(s.moments) == 0 {
+		return nil, time.Hour
 	}
-	if len(s.heap) == 0 {
-		return due, time.Hour
+	ms := s.moments[0]
+	if wait = time.UnixMilli(ms).Sub(c.now()); wait > 0 {
+		return nil, wait
 	}
-	return due, s.heap[0].at.Sub(now)
+	heap.Pop(&s.moments)
+	due = s.at[ms]
+	delete(s.at, ms)
+	return due, 0
 }
 
 // run does everything at its moment until ctx is over.
-func (s *starts) run(ctx context.Context) {
+func (s *starts) run(ctx context.Context, c *storeClock) {
 	t := time.NewTimer(time.Hour)
 	defer t.Stop()
 	for ctx.Err() == nil {
-		due, wait := s.next()
+		due, wait := s.next(c)
 		for _, do := range due {
 			do(ctx)
 		}
-		if len(due) > 0 {
+		if wait <= 0 {
 			continue
 		}
 		t.Reset(wait)

@@ -25,7 +25,7 @@ func (d *Dispatcher) CronUpdate(ctx context.Context, id string, patch cron.Membe
 		}
 	}
 	_, enables := patch["enabled"]
-	return d.change(ctx, id, "cron.update", by, func(old cron.Job, now time.Time) (*cron.Job, error) {
+	job, err := d.change(ctx, id, "cron.update", by, func(old cron.Job, now time.Time) (*cron.Job, error) {
 		if old.Owner == cron.SystemOwner {
 			return nil, chat.Errorf(chat.CodeForbidden, "built-in jobs cannot be changed, only paused, resumed and run")
 		}
@@ -55,6 +55,13 @@ func (d *Dispatcher) CronUpdate(ctx context.Context, id string, patch cron.Membe
 		}
 		return d.replan(old, next, now)
 	})
+	if err == nil && enables && !job.Enabled {
+		// A job that fires once is switched off by the claim of its fire: whoever switches it off now means that fire.
+		before := job
+		before.Enabled = true
+		d.dropPlanned(ctx, cron.Changed{Old: before, Job: &job, Changed: true})
+	}
+	return job, err
 }
 
 // fires refuses to enable a job that has no fire any more.
@@ -117,7 +124,7 @@ func (d *Dispatcher) dropPlanned(ctx context.Context, c cron.Changed) {
 		return
 	}
 	for _, r := range page.Runs {
-		if r.Trigger != cron.TriggerSchedule || !r.FireAt.After(now) || d.stillPlanned(c.Job, r.ScheduledFor) {
+		if r.Trigger != cron.TriggerSchedule || !r.FireAt.After(now) || d.stillPlanned(c, r.ScheduledFor) {
 			continue
 		}
 		reason := cron.ReasonReplaced
@@ -134,14 +141,17 @@ func (d *Dispatcher) dropPlanned(ctx context.Context, c cron.Changed) {
 	}
 }
 
-func (d *Dispatcher) stillPlanned(j *cron.Job, slot time.Time) bool {
-	if j == nil || !j.MayFire() {
+// stillPlanned tells a slot that a changed job has, too. That the claim of its last fire has switched the job off takes nothing back.
+func (d *Dispatcher) stillPlanned(c cron.Changed, slot time.Time) bool {
+	j := c.Job
+	if j == nil || j.Pause != nil || j.Invalid != "" || (c.Old.Enabled && !j.Enabled) {
 		return false
 	}
 	t, err := d.planner.Timetable(*j)
 	if err != nil {
 		return false
 	}
+	t.MaxRuns = 0 // the claim has counted this one
 	fire, ok := t.Next(slot.Add(-1))
 	return ok && fire.Slot.Equal(slot)
 }

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/dispatch"
 	"laneway/internal/store/memory"
 )
 
@@ -252,5 +254,73 @@ func TestAnEditWhileARunRunsIsKeptAndAnEarlierPlanDoesNotComeBack(t *testing.T) 
 		}
 		wantList(t, "history after the removal", h.states("tick"), []string{"ok"})
 		h.close()
+	})
+}
+
+// slowClaims takes a while for each job that it claims, as a database does.
+type slowClaims struct {
+	*memory.Store
+
+	each time.Duration
+}
+
+// Claim implements cron.JobStore.
+func (s slowClaims) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
+	c, err := s.Store.Claim(ctx, p)
+	time.Sleep(time.Duration(len(c.Jobs)) * s.each)
+	return c, err
+}
+
+func TestABurstIsClaimedBeforeItsMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		h := &cronHouse{jobs: st}
+		h.house = open(t, slowClaims{st, time.Millisecond}, lanes(3000), func(c *dispatch.Config) { c.Cron.Fires, c.Cron.Enabled = true, true })
+		const jobs = 3000
+		for i := range jobs {
+			h.put(once(fmt.Sprintf("burst-%d", i), "hello", 12*time.Second))
+		}
+		h.put(everySecond("tick", "hello"))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.d.RunCron(ctx) }()
+		after(11 * time.Second)
+		for id, patch := range map[string]cron.Members{
+			"burst-1": {"enabled": []byte("false")}, "burst-2": {"name": []byte(`"renamed"`)}, "burst-3": {"schedule": []byte(`{"kind":"at","at":"2001-01-01T00:00:00Z"}`)},
+		} {
+			if _, err := h.d.CronUpdate(t.Context(), id, patch, "", operator()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := h.d.CronRemove(t.Context(), "burst-4", false, operator()); err != nil {
+			t.Fatal(err)
+		}
+		after(2 * time.Second)
+		page, err := st.Runs(t.Context(), cron.RunFilter{IncludeActive: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ok := 0
+		for _, r := range page.Runs {
+			if r.State != cron.RunOK {
+				continue
+			}
+			ok++
+			// The other job is asked about between two claims of the burst.
+			if late := r.StartedAt.Sub(r.ScheduledFor); late < 0 || late > time.Second || (late > 0 && r.JobID != "tick") {
+				t.Errorf("%s began %s after its moment", r.ID, late)
+			}
+		}
+		if ok < jobs-3+12 {
+			t.Errorf("%d runs of %d have ended", ok, jobs)
+		}
+		wantList(t, "switched off, renamed, moved and removed a moment before",
+			append(append(h.states("burst-1"), h.states("burst-2")...), append(h.states("burst-3"), h.states("burst-4")...)...),
+			[]string{"cancelled replaced", "ok", "cancelled replaced", "cancelled removed"})
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		h.house.close()
 	})
 }

@@ -31,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, er
 				return err
 			}
 		}
-		out = cron.Claimed{Now: now, More: more}
+		out = cron.Claimed{Now: now, More: more, Coming: s.coming(p.Horizon, now)}
 		for _, v := range verdicts {
 			s.carryOut(v, p.Node, &out, now)
 		}
@@ -65,6 +65,19 @@ func (s *Store) due(p cron.ClaimParams, now time.Time) (due []cron.DueJob, retri
 		due = append(due, s.dueJob(j, now))
 	}
 	return due, retries, more
+}
+
+// coming counts the jobs that are due within a horizon.
+func (s *Store) coming(horizon time.Duration, now time.Time) (n int) {
+	if horizon <= 0 {
+		return 0
+	}
+	for _, j := range s.crons.jobs {
+		if next := planned(j); !next.IsZero() && !next.After(now.Add(horizon)) {
+			n++
+		}
+	}
+	return min(n, cron.MostComing)
 }
 
 // planned is when the claim has to look at a job; a pause that ends by itself is looked at when it does.

@@ -21,6 +21,8 @@ func TestConformance(t *testing.T) {
 
 func BenchmarkStore(b *testing.B) { storetest.Bench(b, newDatabases(b).harness) }
 
+func BenchmarkCron(b *testing.B) { storetest.BenchCron(b, newDatabases(b).harness) }
+
 // databases lends empty databases to subtests and wipes what comes back: copying one for each of two hundred tests costs
 // far more than the tests.
 type databases struct {

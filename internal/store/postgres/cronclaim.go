@@ -24,6 +24,10 @@ const (
 		AND (paused_at IS NULL OR paused_until IS NOT NULL) ORDER BY next_run_at, id LIMIT 1) <= ` + nowSQL + ` + $2::bigint, false),
 	COALESCE((SELECT next_attempt_at FROM cron_run_logs WHERE next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1) <= ` + nowSQL + `, false)`
 
+	// comingSQL counts what will be due, from the index alone.
+	comingSQL = `SELECT count(*) FROM (SELECT 1 FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL + ` + $2::bigint
+	ORDER BY next_run_at, id LIMIT $3) coming`
+
 	dueSQL = `SELECT ` + jobColumns + `, 0, NULL::bigint FROM cron_jobs` + dueWhere + `
 ORDER BY next_run_at, id LIMIT `
 
@@ -98,6 +102,9 @@ func (c *claiming) look(ctx context.Context) (due, retries bool, err error) {
 	b := &pgx.Batch{}
 	b.Queue(aliveSQL, c.s.clock(), c.p.Node)
 	b.Queue(lookSQL, c.s.clock(), c.p.LookAhead.Milliseconds()).QueryRow(func(row pgx.Row) error { return row.Scan(&now, &due, &retries) })
+	if c.p.Horizon > 0 && !c.jobs {
+		b.Queue(comingSQL, c.s.clock(), c.p.Horizon.Milliseconds(), cron.MostComing).QueryRow(func(row pgx.Row) error { return row.Scan(&c.out.Coming) })
+	}
 	err = send(ctx, c.s.pool, b)
 	c.out.Now = fromMillis(now)
 	return due, retries, err
@@ -162,10 +169,8 @@ func limit(p cron.ClaimParams, taken int) string {
 }
 
 func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
-	var (
-		jobs []storedJob
-		now  int64
-	)
+	var now int64
+	jobs := make([]storedJob, 0, max(0, min(b.p.Limit+1, cron.DefaultBatch+1))) // rows are wide: growing would copy them again and again
 	batch := &pgx.Batch{}
 	batch.Queue(inOrderSQL)
 	batch.Queue(`SELECT `+nowSQL, b.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })

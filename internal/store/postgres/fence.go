@@ -84,8 +84,10 @@ func isUnique(err error) bool {
 // collect appends the rows of a queued statement to list.
 func collect[T any](list *[]T, scan pgx.RowToFunc[T]) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
-		found, err := pgx.CollectRows(rows, scan)
-		*list = append(*list, found...)
+		found, err := pgx.AppendRows(*list, rows, scan)
+		if err == nil {
+			*list = found
+		}
 		return err
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 func BenchmarkStore(b *testing.B) { storetest.Bench(b, harness) }
 
+func BenchmarkCron(b *testing.B) { storetest.BenchCron(b, harness) }
+
 // BenchmarkFew is the turn with as many workers as a small installation has busy at once: batches are small, the flush is what counts.
 func BenchmarkFew(b *testing.B) {
 	for _, workers := range []int{2, 4, 8} {

@@ -38,6 +38,13 @@ func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claim
 	if err != nil {
 		return out, err
 	}
+	if p.Horizon > 0 {
+		err := t.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_jobs WHERE `+plannedJobs+` AND next_run_at <= ? LIMIT ?)`,
+			t.now+wait(p.Horizon), cron.MostComing).Scan(&out.Coming)
+		if err != nil {
+			return out, err
+		}
+	}
 	c := &claiming{tx: t, out: &out, list: list}
 	taken := len(list)
 	if taken < p.Limit {

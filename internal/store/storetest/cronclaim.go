@@ -17,6 +17,7 @@ func cronClaimTests() []test {
 		{"RacersGetEachSlotOnce", racersGetEachSlotOnce},
 		{"LooksAhead", looksAhead},
 		{"TakesTheEarliestInBatches", earliestInBatches},
+		{"CountsWhatIsComing", countsWhatIsComing},
 		{"NothingDueTouchesNothing", nothingDueTouchesNothing},
 		{"JobWithoutAVerdictStaysDue", noVerdict},
 		{"RunThatExistsIsNotMadeAgain", existingRun},
@@ -261,6 +262,27 @@ func pauseEndsByItself(w *world) {
 	equal(w, "resumed", []any{after.Pause == nil, after.MayFire(), after.State.Next}, []any{true, true, j.CreatedAt.Add(11 * interval)})
 	row := w.history(j.ID)[0]
 	equal(w, "row", []any{row.State, row.Reason, row.SlotCount}, []any{cron.RunSkipped, cron.ReasonPaused, int64(10)})
+}
+
+func countsWhatIsComing(w *world) {
+	node := w.node()
+	for i := range 4 {
+		w.job(func(j *cron.Job) {
+			at := w.clock.now().Add(time.Duration(i+1) * interval)
+			j.State.Next, j.State.NextRunAt = at, at
+		})
+	}
+	w.job(func(j *cron.Job) { j.Enabled = false })
+	w.pass(interval, node)
+	claim := func(horizon time.Duration) cron.Claimed {
+		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Horizon: horizon, Decide: decide})
+		w.ok(err)
+		return c
+	}
+	first := claim(2 * interval)
+	equal(w, "due and coming", []int{len(first.Launched), first.Coming}, []int{1, 3})
+	equal(w, "not asked", claim(0).Coming, 0)
+	equal(w, "nothing due, the one that was claimed again among them", claim(interval).Coming, 2)
 }
 
 func activeRunsAreTold(w *world) {

@@ -1,0 +1,159 @@
+package storetest
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// BenchCron measures the loop of package cron on a store, with the store's own clock: how late runs are handed to their lane when ten jobs a second fire
+// and are run through (one operation is one fire), and when ten thousand are due in the same moment (one operation is one such burst).
+func BenchCron(b *testing.B, open Opener) {
+	b.Helper()
+	b.Run("late/jobs_per_second=10", func(b *testing.B) { benchLate(b, open) })
+	b.Run("burst/jobs=10000", func(b *testing.B) { benchBurst(b, open, 10_000) })
+}
+
+// stage is a House and observer that notes when runs are handed over, and passes them on.
+type stage struct {
+	cron.NopRunnerObserver
+
+	launch func(l cron.Launched)
+	enough chan struct{} // closed when want runs were handed over
+
+	mu     sync.Mutex
+	want   int
+	late   []time.Duration
+	claims int
+}
+
+// Launch implements cron.House.
+func (s *stage) Launch(_ context.Context, l cron.Launched) { s.launch(l) }
+
+// Claimed implements cron.House.
+func (s *stage) Claimed(context.Context, cron.Claimed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.claims++
+}
+
+// Fired implements cron.RunnerObserver.
+func (s *stage) Fired(_ cron.Trigger, late time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.late = append(s.late, late); len(s.late) == s.want {
+		close(s.enough)
+	}
+}
+
+// report tells how late the runs were handed over.
+func (s *stage) report(b *testing.B) {
+	b.Helper()
+	slices.Sort(s.late)
+	in := func(p int) float64 {
+		return float64(s.late[min(len(s.late)*p/100, len(s.late)-1)].Microseconds()) / 1000
+	}
+	b.ReportMetric(in(50), "late-p50-ms")
+	b.ReportMetric(in(99), "late-p99-ms")
+	b.ReportMetric(in(100), "late-max-ms")
+}
+
+// turnLoop runs the loop of cron until enough was fired.
+func (w *world) turnLoop(s *stage, node string) {
+	w.Helper()
+	r, err := cron.NewRunner(cron.RunnerConfig{Node: func() string { return node }}, w.cron(), cron.NewPlanner(cron.NewCompiler(0), nil, 0, nil), s, s, nil)
+	w.ok(err)
+	ctx, cancel := context.WithCancel(w.ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	<-s.enough
+	cancel()
+	w.ok(<-ended)
+}
+
+// everyTenSeconds is a job whose slots all jobs share.
+func (w *world) everyTenSeconds(i int, first time.Time) cron.Job {
+	j := w.draft()
+	j.ID, j.Key, j.Name = "job-"+strconv.Itoa(i), "key "+strconv.Itoa(i), "job "+strconv.Itoa(i)
+	j.Schedule = cron.Spec{Kind: cron.KindEvery, EveryMs: 10_000}
+	j.Missed, j.Overlap = cron.MissedPolicy{Rule: cron.MissedFireOnce}, cron.OverlapConcurrent
+	j.State.Next, j.State.NextRunAt, j.State.ActivatedAt = first, first, first.Add(-time.Minute)
+	return j
+}
+
+func (w *world) putAll(n int, job func(i int) cron.Job) {
+	w.Helper()
+	var group errgroup.Group
+	group.SetLimit(64)
+	for i := range n {
+		group.Go(func() error {
+			_, err := w.cron().PutJob(w.ctx, putParams(job(i)))
+			return err
+		})
+	}
+	w.ok(group.Wait())
+}
+
+func benchLate(b *testing.B, open Opener) {
+	b.Helper()
+	w, node := bench(b, open)
+	start := time.Now().Truncate(time.Second).Add(2 * time.Second).UTC()
+	w.putAll(10, func(i int) cron.Job {
+		anchor := start.Add(time.Duration(i) * 100 * time.Millisecond)
+		j := w.everyTenSeconds(i, anchor)
+		j.Schedule.EveryMs, j.Schedule.AnchorMs = 1000, anchor.UnixMilli()
+		return j
+	})
+	var turns errgroup.Group
+	s := &stage{want: b.N, enough: make(chan struct{})}
+	s.launch = func(l cron.Launched) { turns.Go(func() error { return w.runThrough(l) }) }
+	b.ResetTimer()
+	w.turnLoop(s, node)
+	w.ok(turns.Wait())
+	s.report(b)
+}
+
+// runThrough is a turn of cron without an agent.
+func (w *world) runThrough(l cron.Launched) error {
+	c := claimOfRun(l)
+	_, err := w.st.Start(w.ctx, store.StartParams{
+		Claim: c, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq}, Cron: &cron.AttemptStart{RunID: l.Run.ID, Attempt: 1, Node: l.Owner},
+	})
+	if err != nil {
+		return err
+	}
+	p := answered(c, l.Message.ID)
+	p.Cron = &cron.AttemptEnd{
+		RunID: l.Run.ID, State: cron.RunOK, Attempt: cron.Attempt{Number: 1, State: cron.AttemptOK}, Delivery: cron.DeliveryNotRequested,
+		Job: func(old cron.Job, r cron.Run, now time.Time) *cron.Job { next, _ := old.After(r, now); return next },
+	}
+	_, err = w.st.Finish(w.ctx, p)
+	return err
+}
+
+func benchBurst(b *testing.B, open Opener, jobs int) {
+	b.Helper()
+	all := &stage{}
+	for range b.N {
+		b.StopTimer()
+		w, node := bench(b, open)
+		long := time.Now().Add(24 * time.Hour).Truncate(10 * time.Second).UTC()
+		w.putAll(jobs, func(i int) cron.Job { return w.everyTenSeconds(i, long) })
+		slot := strconv.FormatInt(time.Now().Truncate(10*time.Second).Add(20*time.Second).UnixMilli(), 10)
+		w.h.Exec(b, "UPDATE cron_jobs SET next_slot = "+slot+", next_run_at = "+slot)
+		s := &stage{want: jobs, enough: make(chan struct{}), launch: func(cron.Launched) {}}
+		b.StartTimer()
+		w.turnLoop(s, node)
+		all.late, all.claims = append(all.late, s.late[:jobs]...), all.claims+s.claims
+	}
+	all.report(b)
+	b.ReportMetric(float64(all.claims)/float64(b.N), "claims/burst")
+}
