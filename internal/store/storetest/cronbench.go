@@ -102,10 +102,18 @@ func (w *world) putAll(n int, job func(i int) cron.Job) {
 	w.ok(group.Wait())
 }
 
+// storeNow is the clock by which the store decides what is due.
+func (w *world) storeNow() time.Time {
+	w.Helper()
+	now, err := w.st.Now(w.ctx)
+	w.ok(err)
+	return now.UTC()
+}
+
 func benchLate(b *testing.B, open Opener) {
 	b.Helper()
 	w, node := bench(b, open)
-	start := time.Now().Truncate(time.Second).Add(2 * time.Second).UTC()
+	start := w.storeNow().Truncate(time.Second).Add(2 * time.Second)
 	w.putAll(10, func(i int) cron.Job {
 		anchor := start.Add(time.Duration(i) * 100 * time.Millisecond)
 		j := w.everyTenSeconds(i, anchor)
@@ -145,9 +153,9 @@ func benchBurst(b *testing.B, open Opener, jobs int) {
 	for range b.N {
 		b.StopTimer()
 		w, node := bench(b, open)
-		long := time.Now().Add(24 * time.Hour).Truncate(10 * time.Second).UTC()
+		long := w.storeNow().Add(24 * time.Hour).Truncate(10 * time.Second)
 		w.putAll(jobs, func(i int) cron.Job { return w.everyTenSeconds(i, long) })
-		slot := strconv.FormatInt(time.Now().Truncate(10*time.Second).Add(20*time.Second).UnixMilli(), 10)
+		slot := strconv.FormatInt(w.storeNow().Truncate(10*time.Second).Add(20*time.Second).UnixMilli(), 10)
 		w.h.Exec(b, "UPDATE cron_jobs SET next_slot = "+slot+", next_run_at = "+slot)
 		s := &stage{want: jobs, enough: make(chan struct{}), launch: func(cron.Launched) {}}
 		b.StartTimer()

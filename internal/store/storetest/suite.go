@@ -75,6 +75,7 @@ func areas() []area {
 		{"CronClaim", cronClaimTests()},
 		{"CronHand", cronHandTests()},
 		{"CronDecisions", cronDecisionTests()},
+		{"CronMatrix", cronMatrixTests()},
 		{"CronRuns", cronRunTests()},
 		{"CronRetry", cronRetryTests()},
 		{"CronCancel", cronCancelTests()},
