@@ -1,0 +1,169 @@
+package teste2e
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/testmodel"
+	"laneway/internal/testtelegram"
+)
+
+// People and places of the Telegram scenarios.
+const (
+	anna  = int64(7)
+	bob   = int64(8)
+	forum = int64(-100500)
+)
+
+// Chatroom is a gateway with a bot: the fake Telegram and the fake model stand in the process of the test, the gateway is the binary.
+type Chatroom struct {
+	*Gateway
+	t        *testing.T
+	Telegram *testtelegram.Server
+	Model    *testmodel.Server
+	database string
+	spoken   []string // what earlier processes printed
+}
+
+// OpenChatroom makes an installation whose bot has its token in TELEGRAM_TOKEN; settings are further lines below channels.telegram.
+func OpenChatroom(t *testing.T, database, settings string) *Chatroom {
+	t.Helper()
+	c := &Chatroom{t: t, Telegram: testtelegram.New(testtelegram.Config{}), Model: testmodel.Start(t), database: database}
+	c.Telegram.AddPrivate(anna, "Anna")
+	c.Telegram.AddPrivate(bob, "Bob")
+	c.Telegram.AddGroup(forum, "Friends", 10, 20)
+	api := httptest.NewServer(c.Telegram)
+	t.Cleanup(api.CloseClientConnections) // a poll that hangs must not hold the test up
+	t.Cleanup(api.Close)
+	config := fmt.Sprintf("agents: {main: {runner: openai, model: test, base_url: %q, retries: 0}}\ncluster: {lease: 3s, heartbeat: 500ms}\n"+
+		"channels:\n  telegram:\n    api_url: %s\n    poll_timeout: 5s\n%s", c.Model.URL()+"/v1", api.URL, settings)
+	c.Gateway = Install(t, database, config, "--log-level", "debug")
+	c.env = append(c.env, "TELEGRAM_TOKEN="+c.Telegram.Token())
+	return c
+}
+
+// Close looks at what must hold after every scenario: the tables obey their rules, the fake server saw nothing improper, and the token
+// of the bot is nowhere.
+func (c *Chatroom) Close() {
+	c.t.Helper()
+	OpenOracle(c.t, c.Gateway, c.database).Check(4 * time.Second)
+	for _, v := range c.Telegram.Violations() {
+		c.t.Errorf("the fake server complains: %s", v)
+	}
+	c.wantNoSecret()
+}
+
+// Restart kills the process and starts it anew.
+func (c *Chatroom) Restart() {
+	c.t.Helper()
+	c.Kill()
+	c.remember()
+	c.Start()
+}
+
+func (c *Chatroom) remember() { c.spoken = append(c.spoken, c.Output()) }
+
+// wantNoSecret searches what the gateway printed, says and stores for the secret half of the bot's token.
+func (c *Chatroom) wantNoSecret() {
+	c.t.Helper()
+	_, secret, _ := strings.Cut(c.Telegram.Token(), ":")
+	places := map[string]string{"output": c.Output(), "output of earlier processes": strings.Join(c.spoken, "\n")}
+	ctx := withTimeout(c.t, 30*time.Second)
+	for _, args := range [][]string{{"status", "--json"}, {"pair", "list", "--json"}, {"doctor"}, {"serve", "--print-config"}} {
+		out, errs, _ := c.CLI(ctx, "", args...)
+		places[strings.Join(args, " ")] = out + errs
+	}
+	oracle := OpenOracle(c.t, c.Gateway, c.database)
+	for _, table := range []string{
+		"nodes", "leases", "sessions", "inbox", "runs", "outbox", "transcript", "audit_log", "pairings", "pairing_grants", "channel_groups", "buttons",
+		"cron_jobs", "cron_run_logs",
+	} {
+		places["table "+table] = strings.Join(oracle.Rows("SELECT * FROM "+table), "\n")
+	}
+	for place, text := range places {
+		if strings.Contains(text, secret) {
+			c.t.Errorf("the token of the bot is in: %s", place)
+		}
+	}
+	if places["output"] == "" || places["table leases"] == "" {
+		c.t.Error("the search for the token saw nothing")
+	}
+	if files, err := filepath.Glob(filepath.Join(c.Dir, "*")); err != nil || len(files) == 0 {
+		c.t.Errorf("the installation is empty: %v", err)
+	}
+}
+
+// Await waits until Telegram shows something.
+func (c *Chatroom) Await(what string, ok func() bool) {
+	c.t.Helper()
+	ctx := withTimeout(c.t, 60*time.Second)
+	if err := c.Telegram.Await(ctx, ok); err != nil {
+		c.t.Fatalf("not shown: %s\nanna reads %q\n%s", what, c.Telegram.Texts(anna), tail(c.Output()))
+	}
+}
+
+func tail(s string) string {
+	lines := strings.Split(s, "\n")
+	return strings.Join(lines[max(0, len(lines)-40):], "\n")
+}
+
+// Says waits until the last message of a chat contains part.
+func (c *Chatroom) Says(chat int64, part string) {
+	c.t.Helper()
+	c.Await(fmt.Sprintf("%q in %d", part, chat), func() bool {
+		texts := c.Telegram.Texts(chat)
+		return len(texts) > 0 && strings.Contains(texts[len(texts)-1], part)
+	})
+}
+
+// Count is how many messages of a chat contain part.
+func (c *Chatroom) Count(chat int64, part string) int {
+	n := 0
+	for _, text := range c.Telegram.Texts(chat) {
+		if strings.Contains(text, part) {
+			n++
+		}
+	}
+	return n
+}
+
+var pairingCode = regexp.MustCompile(`laneway pair approve ([A-Z2-7]{8})`)
+
+// LetIn lets a person in through the code that they are shown and the command of the operator.
+func (c *Chatroom) LetIn(person int64) {
+	c.t.Helper()
+	c.Telegram.Say(person, person, "Hello?")
+	c.Says(person, "laneway pair approve")
+	texts := c.Telegram.Texts(person)
+	code := pairingCode.FindStringSubmatch(texts[len(texts)-1])
+	if code == nil {
+		c.t.Fatalf("no code in %q", texts)
+	}
+	out, errs, exit := c.CLI(withTimeout(c.t, 30*time.Second), "", "pair", "approve", strings.ToLower(code[1]))
+	if exit != 0 || !strings.Contains(out, "may talk") {
+		c.t.Fatalf("pair approve: %q %q, code %d", out, errs, exit)
+	}
+	c.Says(person, "You are let in")
+}
+
+// attachments are the files that people sent.
+func (c *Chatroom) attachments() []string {
+	c.t.Helper()
+	var files []string
+	err := filepath.WalkDir(filepath.Join(c.Dir, "data", "attachments"), func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return files
+}
