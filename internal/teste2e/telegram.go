@@ -28,13 +28,14 @@ type Chatroom struct {
 	Telegram *testtelegram.Server
 	Model    *testmodel.Server
 	database string
-	spoken   []string // what earlier processes printed
+	install  func() *Gateway // a further replica on the same database
+	spoken   []string        // what earlier processes printed
 }
 
-// OpenChatroom makes an installation whose bot has its token in TELEGRAM_TOKEN; settings are further lines below channels.telegram.
-func OpenChatroom(t *testing.T, database, settings string) *Chatroom {
+// openChatroom makes an installation whose bot has its token in TELEGRAM_TOKEN; settings are further lines below channels.telegram.
+func openChatroom(t *testing.T, database, settings string, telegram testtelegram.Config) *Chatroom {
 	t.Helper()
-	c := &Chatroom{t: t, Telegram: testtelegram.New(testtelegram.Config{}), Model: testmodel.Start(t), database: database}
+	c := &Chatroom{t: t, Telegram: testtelegram.New(telegram), Model: testmodel.Start(t), database: database}
 	c.Telegram.AddPrivate(anna, "Anna")
 	c.Telegram.AddPrivate(bob, "Bob")
 	c.Telegram.AddGroup(forum, "Friends", 10, 20)
@@ -43,8 +44,12 @@ func OpenChatroom(t *testing.T, database, settings string) *Chatroom {
 	t.Cleanup(api.Close)
 	config := fmt.Sprintf("agents: {main: {runner: openai, model: test, base_url: %q, retries: 0}}\ncluster: {lease: 3s, heartbeat: 500ms}\n"+
 		"channels:\n  telegram:\n    api_url: %s\n    poll_timeout: 5s\n%s", c.Model.URL()+"/v1", api.URL, settings)
-	c.Gateway = Install(t, database, config, "--log-level", "debug")
-	c.env = append(c.env, "TELEGRAM_TOKEN="+c.Telegram.Token())
+	c.install = func() *Gateway {
+		g := Install(t, database, config, "--log-level", "debug")
+		g.env = append(g.env, "TELEGRAM_TOKEN="+c.Telegram.Token())
+		return g
+	}
+	c.Gateway = c.install()
 	return c
 }
 
@@ -102,9 +107,13 @@ func (c *Chatroom) wantNoSecret() {
 // Await waits until Telegram shows something.
 func (c *Chatroom) Await(what string, ok func() bool) {
 	c.t.Helper()
+	began := time.Now()
 	ctx := withTimeout(c.t, 60*time.Second)
 	if err := c.Telegram.Await(ctx, ok); err != nil {
 		c.t.Fatalf("not shown: %s\nanna reads %q\n%s", what, c.Telegram.Texts(anna), tail(c.Output()))
+	}
+	if took := time.Since(began); took > 4*time.Second {
+		c.t.Logf("%s took %s", what, took.Round(time.Millisecond))
 	}
 }
 

@@ -19,7 +19,7 @@ func storyteller(call testmodel.Call) testmodel.Reply {
 		for _, word := range []string{"Once ", "upon ", "a ", "time ", "there ", "was ", "a ", "lane."} {
 			pieces = append(pieces, word)
 		}
-		return testmodel.Reply{Pieces: pieces, Pause: 25 * time.Millisecond, EachByte: true}
+		return testmodel.Reply{Pieces: pieces, Pause: 3 * time.Millisecond, EachByte: true}
 	case strings.Contains(said, "think for ever"):
 		return testmodel.Reply{Pieces: []string{"hm "}, Hang: true}
 	case strings.Contains(said, "write a program"):
@@ -44,7 +44,7 @@ func longAnswer() string {
 // answer grows, heard when they type fast, obeyed when they say stop, and found again after a crash.
 func TestATelegramEvening(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		c := OpenChatroom(t, database, "    groups: [-100500]\n    members: any\n")
+		c := openChatroom(t, database, "    groups: [-100500]\n    members: any\n", testtelegram.Config{})
 		c.Model.Answer(storyteller)
 		c.Start()
 

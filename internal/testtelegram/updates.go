@@ -84,6 +84,13 @@ func (s *Server) waitUpdates(ctx context.Context, mine *poll, limit int, timeout
 	}
 }
 
+// Polling reports whether a getUpdates waits for something to happen.
+func (s *Server) Polling() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.poll != nil
+}
+
 // OtherPoller is a second program that polls with the same token: it ends a call that waits now.
 func (s *Server) OtherPoller() {
 	s.mu.Lock()
