@@ -93,7 +93,7 @@ type SendError struct {
 	Reason string
 	// Permanent: never try again.
 	Permanent bool
-	// Unknown: the provider may have it; only an idempotent target is tried again.
+	// Unknown: the provider may have it all the same. A further attempt may double it, and is counted as such.
 	Unknown bool
 	// RetryAfter is what the provider asked for; 0 = the outbox's own backoff.
 	RetryAfter time.Duration

@@ -157,7 +157,7 @@ type Reply struct {
 	ID     string
 	RunID  string
 	Target Target
-	// Kind is "reply", "notice" or "webhook".
+	// Kind is "reply", "notice", "command" (the answer to a chat command) or "webhook".
 	Kind string
 	Text string
 	// Attempt counts from 1.

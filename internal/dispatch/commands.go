@@ -132,7 +132,7 @@ func (d *Dispatcher) answerCommand(ctx context.Context, m chat.Message, text str
 	d.hub.publish(e)
 	d.waiters.end(chat.RunEnd{RunID: m.ID, Session: m.Session, Outcome: chat.OutcomeAnswered, Text: text})
 	if to := m.Content.Options.ReplyTo; !to.IsZero() {
-		o := store.Outgoing{ID: newID(), RunID: m.ID, Session: m.Session, Target: to, Kind: store.KindNotice, Text: text, Count: 1}
+		o := store.Outgoing{ID: newID(), RunID: m.ID, Session: m.Session, Target: to, Kind: store.KindCommand, Text: text, Count: 1}
 		if err := d.store.Enqueue(ctx, []store.Outgoing{o}); err != nil {
 			d.log.WarnContext(ctx, "the answer of a command was not sent", "session", m.Session.String(), "err", err)
 		}

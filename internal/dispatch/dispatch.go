@@ -114,6 +114,7 @@ type Dispatcher struct {
 	refused    atomic.Int64  // messages that a full queue refused
 	outWaiting atomic.Int64  // as last read
 	bursts     bursts
+	silent     silences
 	jobs       cron.JobStore // nil = the store keeps no jobs
 	planner    *cron.Planner
 	cron       *cron.Runner

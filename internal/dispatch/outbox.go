@@ -55,7 +55,11 @@ func (d *Dispatcher) sendBatch(ctx context.Context, sends *sync.WaitGroup, slots
 	if room == 0 || err != nil {
 		return false
 	}
-	rows, err := d.store.ClaimOutgoing(ctx, me.id, d.channelNames(), room)
+	names := d.silent.without(d.channelNames(), time.Now())
+	if len(names) == 0 {
+		return false
+	}
+	rows, err := d.store.ClaimOutgoing(ctx, me.id, names, room)
 	if err != nil {
 		if ctx.Err() == nil {
 			d.log.WarnContext(ctx, "reading the outbox failed; trying again", "err", err)
@@ -104,6 +108,9 @@ func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
 		return
 	}
 	p := undelivered(node, o, err)
+	if se, ok := errors.AsType[*channel.SendError](err); ok && se.Global {
+		d.silent.keep(o.Target.Channel, time.Now().Add(p.RetryIn))
+	}
 	result := "retry"
 	if p.Permanent {
 		result = "failed"
@@ -131,7 +138,7 @@ func (d *Dispatcher) note(ctx context.Context, o store.Outgoing, err error) {
 func undelivered(node string, o store.Outgoing, err error) store.UndeliveredParams {
 	p := store.UndeliveredParams{Node: node, ID: o.ID, Error: chat.Cut(err.Error(), 500), RetryIn: backoff(o.Attempt)}
 	if se, ok := errors.AsType[*channel.SendError](err); ok {
-		p.Error, p.Permanent = se.Reason, se.Permanent
+		p.Error, p.Permanent, p.MaybeSent = se.Reason, se.Permanent, se.Unknown
 		if se.RetryAfter > 0 {
 			p.RetryIn = se.RetryAfter
 		}

@@ -249,8 +249,17 @@ func (d *Dispatcher) settle(ctx context.Context, s submitted) (queued bool, posi
 	}
 	if !s.res.Running && !s.res.Duplicate {
 		d.hub.publish(chat.Event{Kind: chat.EventQueued, Session: lead.Session, Principal: lead.Principal, RunID: lead.MessageID, Seq: 1, Lane: lead.Lane})
+		d.showQueued(ctx, lead, heldFor(it))
 	}
 	return !s.res.Running, s.res.Position
+}
+
+// heldFor is how long an item may wait only because its person may go on typing.
+func heldFor(it scheduler.Item[work]) time.Duration {
+	if !it.Typed || it.Settings == nil {
+		return 0
+	}
+	return max(it.Settings.Debounce, 0)
 }
 
 // writeEnded writes the outcomes of items that the scheduler ended while they waited.

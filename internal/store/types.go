@@ -37,8 +37,10 @@ const (
 
 // Kinds of an outbox row.
 const (
-	KindReply   = "reply"
-	KindNotice  = "notice"
+	KindReply  = "reply"
+	KindNotice = "notice"
+	// KindCommand is the answer to a chat command.
+	KindCommand = "command"
 	KindWebhook = "webhook"
 )
 
@@ -416,6 +418,8 @@ type UndeliveredParams struct {
 	Error     string // without secrets
 	RetryIn   time.Duration
 	Permanent bool
+	// MaybeSent: the provider may have it all the same. A further attempt is told so, and the answer of a cron run that ends here is unknown.
+	MaybeSent bool
 }
 
 // OutboxCount is how much is in the outbox.

@@ -15,11 +15,7 @@ func storyteller(call testmodel.Call) testmodel.Reply {
 	said := call.Last()
 	switch {
 	case strings.Contains(said, "tell me a story"):
-		pieces := []string{}
-		for _, word := range []string{"Once ", "upon ", "a ", "time ", "there ", "was ", "a ", "lane."} {
-			pieces = append(pieces, word)
-		}
-		return testmodel.Reply{Pieces: pieces, Pause: 3 * time.Millisecond, EachByte: true}
+		return testmodel.Reply{Pieces: []string{"Once ", "upon ", "a ", "time ", "there ", "was ", "a ", "lane."}, Pause: 3 * time.Millisecond, EachByte: true}
 	case strings.Contains(said, "think for ever"):
 		return testmodel.Reply{Pieces: []string{"hm "}, Hang: true}
 	case strings.Contains(said, "write a program"):

@@ -222,8 +222,7 @@ func (c *Channel) offer(ctx context.Context, u update, to address, content chat.
 	if err != nil {
 		return err
 	}
-	word, _, isCommand := c.command(content.Text)
-	c.recent.add(m.ID, ref{to: to, message: u.message.MessageID, command: isCommand && c.words[word]})
+	c.recent.add(m.ID, ref{to: to, message: u.message.MessageID})
 	house := c.home()
 	if house == nil {
 		return context.Canceled

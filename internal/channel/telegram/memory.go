@@ -111,7 +111,6 @@ type recent struct {
 type ref struct {
 	to      address
 	message int
-	command bool
 }
 
 func newRecent() *recent { return &recent{refs: map[string]ref{}} }

@@ -11,8 +11,11 @@ import (
 	"laneway/internal/chat"
 )
 
-// Kind of replies that are told once a minute when they are errors.
-const kindNotice = "notice"
+// Kinds of replies: answers of the agent take the place of their preview, notices are told once a minute.
+const (
+	kindReply  = "reply"
+	kindNotice = "notice"
+)
 
 // Send delivers one reply: rendered, split, each part in its place, the first one into the preview of the same run if there is one. A part
 // that has arrived is not sent again by a further attempt of this process. The same error is not told twice a minute in one chat: the
@@ -43,19 +46,13 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
 	return chat.Sent{ProviderID: id}, nil
 }
 
-// isError tells notices about failures from answers to commands, which are notices too.
-func (c *Channel) isError(r chat.Reply) bool {
-	if r.Kind != kindNotice {
-		return false
-	}
-	known, ok := c.recent.get(r.RunID)
-	return !ok || !known.command
-}
+// isError reports whether a reply says that something went wrong.
+func (c *Channel) isError(r chat.Reply) bool { return r.Kind == kindNotice }
 
 func (c *Channel) sendChunks(ctx context.Context, r chat.Reply, to address, chunks []chunk) (string, error) {
 	done := c.sent.get(r.ID)
 	preview := 0
-	if r.Kind != kindNotice {
+	if r.Kind == kindReply {
 		preview = c.previews.take(ctx, to, r.RunID)
 	}
 	for done.next < len(chunks) {

@@ -197,7 +197,7 @@ func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) erro
 			return err
 		}
 		row.lastError, row.node = p.Error, ""
-		row.state, row.nextAt = store.OutPending, now.Add(p.RetryIn)
+		row.state, row.nextAt, row.MaybeSent = store.OutPending, now.Add(p.RetryIn), row.MaybeSent || p.MaybeSent
 		if p.Permanent {
 			row.state, row.doneAt = store.OutFailed, now
 			s.delivered(row)

@@ -88,9 +88,9 @@ func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) erro
 		var runID, kind string
 		var maybeSent bool
 		err := t.change(ctx, `
-			UPDATE outbox SET state = ?, node = NULL, last_error = ?, next_at = ?, done_at = ? WHERE id = ? AND state = 'sending' AND node = ?
+			UPDATE outbox SET state = ?, node = NULL, last_error = ?, next_at = ?, done_at = ?, maybe_sent = max(maybe_sent, ?) WHERE id = ? AND state = 'sending' AND node = ?
 			RETURNING coalesce(run_id, ''), kind, maybe_sent`,
-			state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), p.ID, p.Node).Scan(&runID, &kind, &maybeSent)
+			state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), bit(p.MaybeSent), p.ID, p.Node).Scan(&runID, &kind, &maybeSent)
 		if err != nil {
 			return leased(err)
 		}

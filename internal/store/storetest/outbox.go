@@ -20,6 +20,7 @@ func outboxTests() []test {
 		{"ClaimTakesAtMostTheLimit", claimLimit},
 		{"DelayIsWaitedFor", delayIsWaitedFor},
 		{"UndeliveredComesAgain", undeliveredComesAgain},
+		{"UnclearSendIsMarked", unclearSendIsMarked},
 		{"RetryHoldsBackItsChat", retryHoldsBackItsChat},
 		{"PermanentFailureEnds", permanentFailureEnds},
 		{"DeadNodeMayHaveSent", deadNodeMayHaveSent},
@@ -210,6 +211,17 @@ func delayIsWaitedFor(w *world) {
 	equal(w, "claimed before the delay is over", len(w.claim(node)), 0)
 	w.clock.advance(time.Millisecond)
 	equal(w, "claimed", w.claimOne(node).ID, o.ID)
+}
+
+func unclearSendIsMarked(w *world) {
+	node := w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	w.claimOne(node)
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "timeout", MaybeSent: true}))
+	equal(w, "maybe sent after an unclear end", w.claimOne(node).MaybeSent, true)
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: o.ID, Error: "429"}))
+	equal(w, "maybe sent stays", w.claimOne(node).MaybeSent, true)
 }
 
 func undeliveredComesAgain(w *world) {

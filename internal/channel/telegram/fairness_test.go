@@ -1,0 +1,186 @@
+package telegram_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/testtelegram"
+)
+
+// letIn approves somebody without a word.
+func (h *home) letIn(person int64) {
+	h.t.Helper()
+	made, err := h.st.CreatePairing(h.t.Context(), channel.Peer{Channel: "telegram:123456789", UserID: person, ChatID: person}, "")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if _, err := h.st.ApprovePairing(h.t.Context(), channel.PairingRef{ID: made.ID}, chat.ChangedBy{Who: "operator"}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// people adds n people who may talk and returns their numbers.
+func (h *home) people(n int) []int64 {
+	h.t.Helper()
+	var all []int64
+	for i := range n {
+		id := int64(1000 + i)
+		h.srv.AddPrivate(id, fmt.Sprintf("Person %d", i))
+		h.letIn(id)
+		all = append(all, id)
+	}
+	return all
+}
+
+// answers lets each person ask once, ten a second, and returns how long each waited for the answer, sorted.
+func (h *home) answers(people []int64, question string) []time.Duration {
+	h.t.Helper()
+	asked := map[int64]time.Time{}
+	for _, p := range people {
+		asked[p] = time.Now()
+		h.srv.Say(p, p, question)
+		after(100 * time.Millisecond)
+	}
+	after(3 * time.Minute)
+	var waits []time.Duration
+	for _, p := range people {
+		for _, m := range h.srv.Messages(p) {
+			if strings.Contains(m.Text, question) {
+				waits = append(waits, m.SentAt.Sub(asked[p]))
+			}
+		}
+	}
+	if len(waits) != len(people) {
+		h.t.Fatalf("%d of %d people were answered", len(waits), len(people))
+	}
+	slices.Sort(waits)
+	return waits
+}
+
+func p99(sorted []time.Duration) time.Duration { return sorted[len(sorted)*99/100] }
+
+// TestOnePersonsFloodIsTheirOwn: one person writes a thousand messages a minute; a hundred others wait at most twice as long as without.
+func TestOnePersonsFloodIsTheirOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t)
+		people := h.people(100)
+		h.letIn(bob)
+		h.begin()
+		calm := h.answers(people, "how are you")
+		flood := make(chan struct{})
+		go func() {
+			defer close(flood)
+			for i := range 1000 {
+				h.srv.Say(bob, bob, fmt.Sprintf("flood %d", i))
+				time.Sleep(60 * time.Millisecond)
+			}
+		}()
+		busy := h.answers(people, "and now")
+		<-flood
+		t.Logf("others' p99: %s without, %s with the flood", p99(calm), p99(busy))
+		if p99(busy) > 2*p99(calm) {
+			t.Errorf("others wait %s (p99) beside the flood and %s without it", p99(busy), p99(calm))
+		}
+		read := strings.Join(h.srv.Texts(bob), " ")
+		if !strings.Contains(read, "faster than I may read") {
+			t.Error("the person who floods is not told")
+		}
+		h.end()
+	})
+}
+
+// TestASilencedChatDelaysNobody: one chat is refused for ten minutes; everybody else is answered as if nothing were.
+func TestASilencedChatDelaysNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t)
+		people := h.people(50)
+		h.letIn(bob)
+		h.begin()
+		calm := h.answers(people, "how are you")
+		h.srv.Break("sendMessage", testtelegram.Flood(600))
+		began := time.Now()
+		for i := range 5 {
+			h.srv.Say(bob, bob, fmt.Sprintf("bob %d", i))
+			after(5 * time.Second)
+		}
+		busy := h.answers(people, "and now")
+		t.Logf("others' p99: %s without, %s beside the silenced chat", p99(calm), p99(busy))
+		if p99(busy) > p99(calm)*3/2 {
+			t.Errorf("others wait %s (p99) beside a silenced chat and %s without it", p99(busy), p99(calm))
+		}
+		if n := len(h.srv.Texts(bob)); n != 0 {
+			t.Errorf("bob reads %d messages within his silence", n)
+		}
+		after(10*time.Minute - time.Since(began) + time.Minute)
+		got := h.srv.Texts(bob)
+		for i := range 5 {
+			if len(got) != 5 || !strings.Contains(got[i], fmt.Sprintf("bob %d", i)) {
+				t.Fatalf("bob reads %q", got)
+			}
+		}
+		h.end()
+		for _, v := range h.srv.Violations() {
+			t.Errorf("the fake server complains: %s", v)
+		}
+	})
+}
+
+// TestAWaitingMessageIsSeen: a message that waits behind another turn gets a sign after a moment, one that is answered at once gets none.
+func TestAWaitingMessageIsSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t)
+		h.letIn(anna)
+		h.begin()
+		h.srv.Say(anna, anna, "hello")
+		after(10 * time.Second)
+		if n := len(h.srv.Calls("setMessageReaction")); n != 0 {
+			t.Errorf("%d signs under a message that was answered at once", n)
+		}
+		h.srv.Say(anna, anna, "think 1m done")
+		after(5 * time.Second)
+		h.srv.Say(anna, anna, "and this?")
+		after(5 * time.Second)
+		if n := len(h.srv.Calls("setMessageReaction")); n != 1 {
+			t.Errorf("%d signs under a message that waits", n)
+		}
+		after(2 * time.Minute)
+		h.wantLast("the answer", anna, "and this?")
+		h.end()
+	})
+}
+
+// TestASilencedBotUsesUpNoAttempts: the provider silences the whole bot; what waits is tried when the silence is over, and not before.
+func TestASilencedBotUsesUpNoAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t)
+		people := h.people(20)
+		h.begin()
+		for _, p := range people {
+			h.srv.Say(p, p, "think 5s hello")
+		}
+		after(2 * time.Second)
+		h.srv.Break("getUpdates", testtelegram.Flood(300))
+		h.srv.Say(anna, anna, "wakes the poll")
+		after(6 * time.Minute)
+		for _, p := range people {
+			h.wantLast("after the silence", p, "hello")
+		}
+		if n := strings.Count(h.log.String(), "a message was not delivered"); n > 2*len(people) {
+			t.Errorf("%d attempts were used up in the silence", n)
+		}
+		h.end()
+		for _, v := range h.srv.Violations() {
+			t.Errorf("the fake server complains: %s", v)
+		}
+	})
+}
