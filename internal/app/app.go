@@ -64,10 +64,14 @@ type cleanup struct {
 	run  func(ctx context.Context) error
 }
 
-// Run makes a process and runs it until ctx is over.
+// Run makes a process and runs it until ctx is over. A start that ctx breaks off is a clean end: whatever failed then failed because of it.
 func Run(ctx context.Context, opts Options) error {
 	p, err := New(ctx, opts)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		opts.Log.InfoContext(ctx, "stopped before the start was complete", "cause", context.Cause(ctx), "err", err)
+		return nil
+	case err != nil:
 		return err
 	}
 	return p.Run(ctx)

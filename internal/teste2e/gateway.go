@@ -122,17 +122,35 @@ func (g *Gateway) Start() {
 
 // TryStart is Start with the error and the output of a gateway that does not come up.
 func (g *Gateway) TryStart() error {
+	p, urls, err := g.launch()
+	if err != nil {
+		return err
+	}
+	select {
+	case p.url = <-urls:
+		return nil
+	case <-p.ended:
+		return fmt.Errorf("laneway did not start: %w\n%s", orExit(p.err), p.output)
+	case <-time.After(startTime):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		return fmt.Errorf("laneway did not listen within %s\n%s", startTime, p.output)
+	}
+}
+
+// launch starts the process and does not wait for anything; the channel gets the address when it listens.
+func (g *Gateway) launch() (*process, <-chan string, error) {
 	args := append([]string{"serve", "--config", g.config}, g.args...)
 	cmd := exec.Command(Binary(g.tb), args...)
 	cmd.Env = g.env
 	p := &process{cmd: cmd, ended: make(chan struct{}), output: &syncBuffer{}}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	cmd.Stderr = p.output
 	if err := cmd.Start(); err != nil {
-		return err
+		return nil, nil, err
 	}
 	urls := make(chan string, 1)
 	read := make(chan struct{})
@@ -153,16 +171,7 @@ func (g *Gateway) TryStart() error {
 	g.mu.Lock()
 	g.proc = p
 	g.mu.Unlock()
-	select {
-	case p.url = <-urls:
-		return nil
-	case <-p.ended:
-		return fmt.Errorf("laneway did not start: %w\n%s", orExit(p.err), p.output)
-	case <-time.After(startTime):
-		_ = cmd.Process.Kill()
-		<-p.ended
-		return fmt.Errorf("laneway did not listen within %s\n%s", startTime, p.output)
-	}
+	return p, urls, nil
 }
 
 func orExit(err error) error {

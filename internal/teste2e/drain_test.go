@@ -1,0 +1,139 @@
+package teste2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"laneway/internal/testpg"
+)
+
+// TestADrainEndsInTimeAndAnswersEveryCaller: one turn never ends, one ends a second into the drain, and five wait. Whoever waits for an answer gets it,
+// or is told that the gateway stops; what was interrupted or waited goes on in the next process.
+func TestADrainEndsInTimeAndAnswersEveryCaller(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "lanes: {main: 2}\nagents: {main: {runner: echo, script: true}}\nlimits: {chat: 0, requests: 0}\ndrain_timeout: 2s\n")
+		g.Start()
+		e := newEndings()
+		c := mustDial(t, g, e.take)
+		o := OpenOracle(t, g, database)
+		texts := []string{"hang", "sleep 1500ms", "a", "b", "c", "d", "e"}
+		answers := make([]Answer, len(texts))
+		var callers sync.WaitGroup
+		for i, text := range texts {
+			callers.Go(func() { answers[i] = g.Complete(fmt.Sprint("agent:main:caller", i), text) })
+			if i == 1 {
+				eventually(t, "both turns run", 10*time.Second, func() bool { return o.Count("SELECT count(*) FROM runs WHERE state = 'running'") == 2 })
+			}
+		}
+		say(t, c, "main", "also", "over the socket")
+		eventually(t, "all are accepted", 10*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox") == len(texts)+1 })
+		g.Signal(syscall.SIGTERM)
+		eventually(t, "it says that it drains", 5*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == http.StatusServiceUnavailable })
+		_, err := c.Call("chat.send", map[string]any{"sessionKey": "main", "message": "late", "idempotencyKey": "late"}, 10*time.Second)
+		if refusal, ok := errors.AsType[*WireError](err); !ok || refusal.Details["code"] != "GATEWAY_DRAINING" || !refusal.Retryable {
+			t.Errorf("a message during the drain got %v, want GATEWAY_DRAINING", err)
+		}
+		took, code := g.WaitExit(15 * time.Second)
+		t.Logf("exit %d after %s", code, took.Round(time.Millisecond))
+		if code != 0 || took > 4*time.Second {
+			t.Errorf("exit code %d after %s, want 0 within the drain timeout of 2s and 2s more", code, took)
+		}
+		callers.Wait()
+		for i, a := range answers {
+			switch {
+			case a.Err != nil:
+				t.Errorf("the caller of %q got no answer: %v", texts[i], a.Err)
+			case i == 1 && a.Status != http.StatusOK:
+				t.Errorf("the turn that ended in time was answered %d %s", a.Status, a.Body)
+			case i != 1 && (a.Status != http.StatusServiceUnavailable || !strings.Contains(a.Body, "message")):
+				t.Errorf("the caller of %q got %d %s", texts[i], a.Status, a.Body)
+			}
+		}
+		if n := o.Count("SELECT count(*) FROM runs WHERE state = 'interrupted'"); n != 1 {
+			t.Errorf("%d runs were interrupted, want the one that never ends", n)
+		}
+		if n := o.Count("SELECT count(*) FROM runs WHERE state IN ('running', 'stopping')"); n != 0 {
+			t.Errorf("%d runs say that they still run", n)
+		}
+		g.Start()
+		eventually(t, "what waited is answered by the next process", 30*time.Second, func() bool {
+			return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == len(texts)
+		})
+		o.Check(15 * time.Second)
+	})
+}
+
+// TestSIGTERMDuringTheStartEndsCleanly sends the signal at many moments of a start on an empty database: the process ends soon, breaks nothing, and the
+// next start finds a schema that it can use.
+func TestSIGTERMDuringTheStartEndsCleanly(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		if database != "" {
+			database = testpg.Empty(t) // the start makes the tables
+		}
+		g := Install(t, database, "agents: {main: {runner: echo}}\n")
+		for i := range 12 {
+			p, _, err := g.launch()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pauseFor(time.Duration(i*i) * 3 * time.Millisecond)
+			g.Signal(syscall.SIGTERM)
+			took, code := g.WaitExit(30 * time.Second)
+			killed := code == -1 && p.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM // before it could listen to signals
+			if code != 0 && !killed {
+				t.Errorf("signal after %d ms: exit code %d\n%s", i*i*3, code, p.output)
+			}
+			if took > 5*time.Second {
+				t.Errorf("signal after %d ms: the end took %s", i*i*3, took)
+			}
+		}
+		g.Start()
+		if out, errs, code := g.CLI(withTimeout(t, time.Minute), "", "send", "hello"); out != "hello\n" || code != 0 {
+			t.Errorf("after twelve broken starts: %q %q, code %d", out, errs, code)
+		}
+		OpenOracle(t, g, database).Check(15 * time.Second)
+	})
+}
+
+// TestSIGTERMWithTheDatabaseDownEndsInTime stops a gateway whose PostgreSQL is away and whose turn waits to be written.
+func TestSIGTERMWithTheDatabaseDownEndsInTime(t *testing.T) {
+	t.Parallel()
+	server := testpg.Private(t, testpg.ServerConfig{})
+	g := Install(t, server.URL(), "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\nagents: {main: {runner: echo, script: true}}\ndrain_timeout: 2s\n")
+	g.Start()
+	c := mustDial(t, g, nil)
+	say(t, c, "main", "long", "sleep 1h")
+	say(t, c, "other", "short", "sleep 1s")
+	if err := server.Halt(true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it notices", 30*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == http.StatusServiceUnavailable })
+	if _, errs, code := g.CLI(withTimeout(t, time.Minute), "", "health", "--ready"); code != 1 || errs == "" {
+		t.Errorf("health --ready without a database: code %d, %q", code, errs)
+	}
+	if _, errs, code := g.CLI(withTimeout(t, time.Minute), "", "health"); code != 0 {
+		t.Errorf("health without a database: code %d, %q; a restart would not mend the database", code, errs)
+	}
+	g.Signal(syscall.SIGTERM)
+	took, _ := g.WaitExit(30 * time.Second)
+	t.Logf("ended after %s", took.Round(time.Millisecond))
+	if took > 4*time.Second {
+		t.Errorf("the end took %s, want the drain timeout of 2s and 2s more", took)
+	}
+	if err := server.Restart(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	g.Start()
+	o := OpenOracle(t, g, server.URL())
+	eventually(t, "the messages run again in the next process", time.Minute, func() bool {
+		return o.Count("SELECT count(*) FROM inbox WHERE message_id = 'short' AND outcome = 'answered'") == 1 &&
+			o.Count("SELECT count(*) FROM runs WHERE id = 'long' AND state = 'running'") == 1
+	})
+	o.Check(5 * time.Second)
+}
