@@ -47,9 +47,6 @@ func TestRandomHistoriesKeepEveryPromise(t *testing.T) {
 	var total tally
 	for seed := first; seed < first+n && !t.Failed(); seed++ {
 		simulate(t, seed, &total)
-		if t.Failed() {
-			t.Logf("LANEWAY_TEST_FIRST_SEED=%d LANEWAY_TEST_SEEDS=1", seed)
-		}
 	}
 	t.Logf("%d histories: %+v", n, total)
 	if n >= 20 && (total.Accepted == 0 || total.Crashes == 0 || total.Drains == 0 || total.Freezes == 0 || total.Outcomes[chat.OutcomeStopped] == 0 ||
@@ -93,6 +90,11 @@ func simulatedQueue(_, _, kind string) scheduler.Settings {
 
 func simulate(t *testing.T, seed uint64, total *tally) {
 	t.Helper()
+	defer func() { // a failure inside the bubble leaves by runtime.Goexit
+		if t.Failed() {
+			t.Logf("LANEWAY_TEST_FIRST_SEED=%d LANEWAY_TEST_SEEDS=1", seed)
+		}
+	}()
 	var mirror *storetest.Mirror
 	var end time.Time
 	synctest.Test(t, func(t *testing.T) {
