@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/scheduler"
 )
 
 // hub hands events to subscribers. Publishing copies the list under the lock and calls outside of it.
@@ -55,6 +56,7 @@ type liveRuns struct {
 
 // liveRun is one running turn. Its text grows on the turn's goroutine and is read by others.
 type liveRun struct {
+	turn      *scheduler.Turn[work] // after a lost lease two turns may have the same run id: the old one on its way out, and the one that runs it again
 	session   chat.SessionKey
 	runID     string
 	lane      string

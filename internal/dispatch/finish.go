@@ -114,7 +114,7 @@ func (d *Dispatcher) finishTurn(ctx context.Context, t *turn, end ending) {
 func (d *Dispatcher) stuck(st *scheduler.Turn[work]) {
 	run := d.live.get(st.RunID())
 	cause := st.Cause()
-	if run == nil || cause == nil {
+	if run == nil || run.turn != st || cause == nil {
 		return
 	}
 	t := &turn{run: run}

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/dispatch"
 	"laneway/internal/store"
 )
 
@@ -50,5 +52,24 @@ func TestHintsDoNotPassWhatIsParked(t *testing.T) {
 		wantList(t, "order", owner.runner.textsOf("agent:main:main"), []string{"sleep 1ms", "3", "4"})
 		other.close()
 		owner.close()
+	})
+}
+
+// The lease is lost while a turn that ignores its context runs, and the same process takes the session over and runs the message again beside it. The
+// grace of the old turn ends then, which must not touch the new one.
+func TestAStuckTurnOfALostLeaseLeavesItsSuccessorAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st, off := cord(newStore())
+		h := open(t, st, func(c *dispatch.Config) {
+			c.Lease, c.Heartbeat, c.Sweep = 5*time.Second, time.Second, 200*time.Millisecond
+		})
+		id := h.send("box:group:1", "deaf 8s")
+		time.Sleep(1500 * time.Millisecond)
+		off.Store(true)
+		time.Sleep(4 * time.Second)
+		off.Store(false)
+		want(t, "outcome", h.end(id).Outcome, chat.OutcomeAnswered)
+		want(t, "calls", len(h.runner.texts()), 2)
+		h.close()
 	})
 }
