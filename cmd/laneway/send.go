@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // maxMessage is the longest message in bytes that a gateway takes.
@@ -93,6 +94,8 @@ func (c *sendCmd) message(env *environment) (string, error) {
 	switch {
 	case len(text) > maxMessage:
 		return "", usageError(fmt.Sprintf("the message is longer than %d bytes; send a part of it", maxMessage))
+	case !utf8.ValidString(text):
+		return "", usageError("the message is not UTF-8; convert it first, with iconv for example")
 	case strings.TrimSpace(text) == "":
 		return "", usageError("the message is empty; give a text, or - to read it from standard input")
 	}

@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"laneway/internal/chat"
 )
@@ -199,6 +200,9 @@ func (s *Server) failAPI(ctx context.Context, w http.ResponseWriter, cl *call, e
 
 // decodeOpen reads a JSON object whose unknown members do not matter. The rules for strings and depth are those of the frames.
 func decodeOpen(body []byte, into any) error {
+	if !utf8.Valid(body) { // the decoder would put U+FFFD in its place
+		return errors.New("the body is not UTF-8")
+	}
 	if err := inspect(body); err != nil {
 		return err
 	}
