@@ -157,13 +157,6 @@ func (c *Client) Call(method string, params any, limit time.Duration) (json.RawM
 	}
 }
 
-// post sends a request and does not wait for its answer.
-func (c *Client) post(method, id string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ws.WriteJSON(map[string]any{"type": "req", "id": id, "method": method})
-}
-
 // Into calls and decodes the answer.
 func (c *Client) Into(result any, method string, params any) error {
 	raw, err := c.Call(method, params, 30*time.Second)

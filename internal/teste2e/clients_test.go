@@ -1,7 +1,6 @@
 package teste2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,8 +8,6 @@ import (
 	"testing"
 	"time"
 )
-
-const hookSecret = "hook-secret-0123456789-0123456789"
 
 // TestEachTurnHasAContextOfItsOwn: a WebSocket client that is gone before its turn begins, a hook and an HTTP client speak to one session. All are
 // answered, each turn for itself.
@@ -108,87 +105,4 @@ func TestAbortPassesSlowCallsOfItsSocket(t *testing.T) {
 		}
 		slow.Wait()
 	})
-}
-
-// TestAStoppedReaderIsToldAndLosesNothing: a client stops reading in the middle of answers and of calls of its own. It is closed with 1013 or by
-// a reset, nobody else notices, and afterwards the history gives every message once.
-func TestAStoppedReaderIsToldAndLosesNothing(t *testing.T) {
-	onBothStores(t, func(t *testing.T, database string) {
-		const answers = 60
-		g := Install(t, database, "agents: {main: {runner: echo, script: true, chunk: 20000}}\nlimits: {chat: 0, requests: 0, max_buffered: 1048576}\n")
-		g.Start()
-		release, first := make(chan struct{}), make(chan struct{})
-		var once sync.Once
-		stopped, err := Dial(g.URL(), g.Token(), func(e Event) {
-			if e.Name == "chat" { // the reader stops with the first word of an answer
-				once.Do(func() { close(first) })
-				<-release
-			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := stopped.Call("sessions.subscribe", nil, 10*time.Second); err != nil {
-			t.Fatal(err)
-		}
-		e := newEndings()
-		quick := mustDial(t, g, e.take)
-		var start struct{ DeltaCursor string }
-		if err := quick.Into(&start, "chat.history", map[string]any{"sessionKey": "main"}); err != nil {
-			t.Fatal(err)
-		}
-		say(t, quick, "main", "begin", "hello")
-		<-first
-		for i := range 10 {
-			_ = stopped.post("health", fmt.Sprint("h", i))
-		}
-		for i := range answers {
-			say(t, quick, "main", fmt.Sprint("big", i), "say 200000")
-			if got := e.end(t, fmt.Sprint("big", i)); got.state != "final" {
-				t.Fatalf("answer %d of the quick reader: %+v", i, got)
-			}
-		}
-		eventually(t, "the gateway has closed the slow reader", 30*time.Second, func() bool {
-			var s struct{ Clients int }
-			if err := quick.Into(&s, "status", nil); err != nil {
-				t.Fatal(err)
-			}
-			return s.Clients == 1
-		})
-		close(release)
-		<-stopped.done
-		if !strings.Contains(stopped.closed.Error(), "1013") && !strings.Contains(stopped.closed.Error(), "reset") && !strings.Contains(stopped.closed.Error(), "1006") {
-			t.Errorf("the slow reader was closed with %v", stopped.closed)
-		}
-		seen := everyMessage(t, mustDial(t, g, nil), "main", start.DeltaCursor)
-		if len(seen) != 2*(answers+1) {
-			t.Errorf("%d messages by the cursor, want %d", len(seen), 2*(answers+1))
-		}
-	})
-}
-
-// everyMessage reads a session from the cursor on and fails when a message comes twice.
-func everyMessage(t *testing.T, c *Client, session, cursor string) map[string]bool {
-	t.Helper()
-	seen := map[string]bool{}
-	for {
-		var h struct {
-			Messages    []struct{ ID json.RawMessage }
-			DeltaCursor string
-		}
-		params := map[string]any{"sessionKey": session, "limit": 7, "cursor": cursor}
-		if err := c.Into(&h, "chat.history", params); err != nil {
-			t.Fatal(err)
-		}
-		if len(h.Messages) == 0 || h.DeltaCursor == cursor {
-			return seen
-		}
-		for _, m := range h.Messages {
-			if seen[string(m.ID)] {
-				t.Errorf("message %s twice", m.ID)
-			}
-			seen[string(m.ID)] = true
-		}
-		cursor = h.DeltaCursor
-	}
 }
