@@ -70,7 +70,7 @@ func Run(ctx context.Context, opts Options) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		opts.Log.InfoContext(ctx, "stopped before the start was complete", "cause", context.Cause(ctx), "err", err)
-		return nil
+		return nil //nolint:nilerr // whoever asked for the end has it
 	case err != nil:
 		return err
 	}

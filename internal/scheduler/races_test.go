@@ -114,3 +114,22 @@ func TestMessagesTakenOutOfAnOpenWindowAreNotCounted(t *testing.T) {
 		drain(t, s)
 	})
 }
+
+// A takeover submits a run of two messages, and a look for hints finds one of them once more.
+func TestARunIsNotBegunTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScheduler(t, config{Queue: scheduler.Settings{MaxConcurrent: 3}, Run: takes(&journal{}, time.Second)})
+		first := submit(t, s, item{ID: "run", RunID: "run", Seq: 11})
+		again := submit(t, s, item{ID: "run", RunID: "run", Seq: 10})
+		synctest.Wait()
+		if !again.Duplicate || again.Ticket != first.Ticket {
+			t.Errorf("the run was taken for another: %+v", again)
+		}
+		if again = submit(t, s, item{ID: "run", RunID: "run", Seq: 10}); !again.Duplicate || !again.Running {
+			t.Errorf("the running run was taken for another: %+v", again)
+		}
+		wantOutcome(t, first.Ticket, scheduler.OutcomeAnswered)
+		drain(t, s)
+	})
+}

@@ -136,8 +136,14 @@ func (s *Scheduler[M]) admit(it *Item[M], set Settings, fx *effects[M]) (Submitt
 	return s.enqueue(x, s.entry(it, l, fx), fx), nil
 }
 
-// known finds the message if it waits or runs already, and gives it a number if it has none.
+// known finds the message if it waits or runs already, and gives it a number if it has none. A run that begins again is known by its id as well:
+// who submits it may know other messages of it.
 func (s *Scheduler[M]) known(x *session[M], it *Item[M]) *entry[M] {
+	if it.RunID != "" {
+		if e := x.ofRun(it.RunID); e != nil {
+			return e
+		}
+	}
 	if it.Seq == 0 {
 		it.Seq = x.last + 1
 	}

@@ -193,6 +193,19 @@ func (x *session[M]) find(match func(*entry[M]) bool) (int, *entry[M]) {
 	return 0, nil
 }
 
+// ofRun looks for a run that begins again among what waits and among the turns of this generation.
+func (x *session[M]) ofRun(id string) *entry[M] {
+	if _, e := x.find(func(e *entry[M]) bool { return e.item().RunID == id }); e != nil {
+		return e
+	}
+	for _, t := range x.running {
+		if t.gen == x.gen && t.runID == id {
+			return t.lead
+		}
+	}
+	return nil
+}
+
 // runs looks for a message in the turns of this generation. Turns of an older one are on their way out, and what they took
 // may be submitted again.
 func (x *session[M]) runs(seq int64) *entry[M] {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -264,7 +265,7 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 	}
 	limit := func(bytes string) {
 		t.Helper()
-		pid := fmt.Sprint(g.current().cmd.Process.Pid)
+		pid := strconv.Itoa(g.current().cmd.Process.Pid)
 		if out, err := exec.Command(prlimit, "--pid", pid, "--fsize="+bytes+":unlimited").CombinedOutput(); err != nil {
 			t.Fatalf("prlimit: %v %s", err, out)
 		}
@@ -273,7 +274,7 @@ func TestAFullDiskRefusesAndRecovers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit(fmt.Sprint(wal.Size() + 64<<10))
+	limit(strconv.FormatInt(wal.Size()+64<<10, 10))
 	acknowledged := []string{"before"}
 	var refusal *WireError
 	for i := 0; i < 100 && refusal == nil; i++ {

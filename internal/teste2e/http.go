@@ -38,7 +38,7 @@ func (g *Gateway) Hook(name, secret, body string) Answer {
 }
 
 func (g *Gateway) post(path string, body []byte, header map[string]string) Answer {
-	req, err := http.NewRequest(http.MethodPost, g.URL()+path, bytes.NewReader(body)) //nolint:noctx // the client has a limit of its own
+	req, err := http.NewRequest(http.MethodPost, g.URL()+path, bytes.NewReader(body))
 	if err != nil {
 		return Answer{Err: err}
 	}
