@@ -23,9 +23,9 @@ type PairingBackend interface {
 func pairingMethods() []*method {
 	return []*method{
 		define("channels.pairing.list", ScopeAdmin, pairingList),
-		define("channels.pairing.approve", ScopeAdmin, pairingApprove),
-		define("channels.pairing.dismiss", ScopeAdmin, pairingDismiss),
-		define("channels.pairing.revoke", ScopeAdmin, pairingRevoke),
+		define("channels.pairing.approve", ScopeAdmin, pairingApprove, audited),
+		define("channels.pairing.dismiss", ScopeAdmin, pairingDismiss, audited),
+		define("channels.pairing.revoke", ScopeAdmin, pairingRevoke, audited),
 	}
 }
 

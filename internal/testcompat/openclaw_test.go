@@ -87,7 +87,7 @@ func calls() map[string]string {
 func needsJob(method string) bool {
 	return slices.Contains([]string{
 		"cron.update", "cron.remove", "cron.run", "cron.get", "cron.cancel", "cron.pause", "cron.resume", "cron.backfill", "cron.delete", "cron.toggle",
-		"channels.pairing.approve", "channels.pairing.dismiss",
+		"channels.pairing.approve", "channels.pairing.dismiss", "channels.pairing.revoke",
 	}, method)
 }
 
@@ -109,10 +109,12 @@ func methods(t *testing.T) []string {
 	return names
 }
 
-// foreignScope names the methods for which the command line asks for a scope of its own family instead of operator.read. A gateway that knows
-// three scopes leaves such a name out, and the call is refused. The terminal interface asks for operator.read and may call them.
-func foreignScope(method string) bool {
-	return method == "question.list" || method == "plugin.approval.list"
+// foreignScope names the methods for which the command line asks for a scope of its own family, and the scope that they need here. A gateway
+// that knows three scopes leaves a name that it does not know out, and the call is refused. The terminal interface asks for operator.read.
+func foreignScope(method string) string {
+	return map[string]string{
+		"question.list": "operator.read", "plugin.approval.list": "operator.read", "channels.pairing.list": "operator.admin",
+	}[method]
 }
 
 func versions() map[string]string {
@@ -157,8 +159,8 @@ func commands(t *testing.T, o *openClaw, version string, table []string) {
 			params = "{}"
 		}
 		w := wants{"call of " + method, []string{"gateway", "call", method, "--json", "--params", params}, false, 0, ""}
-		if foreignScope(method) {
-			w.code, w.says = 1, "missing scope: operator.read"
+		if scope := foreignScope(method); scope != "" {
+			w.code, w.says = 1, "missing scope: "+scope
 		}
 		out := o.check(t, w)
 		if !json.Valid([]byte(out)) {

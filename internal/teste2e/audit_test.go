@@ -1,6 +1,7 @@
 package teste2e
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -75,8 +76,33 @@ func changes() []change {
 		{"cron.toggle", "cron.update", of("jobId", "job", map[string]any{"enabled": false}), nil},
 		{"cron.remove", "cron.remove", of("id", "job", nil), nil},
 		{"cron.delete", "cron.remove", of("jobId", "other", nil), nil},
+		{"channels.pairing.approve", "pair.approve", fixed(map[string]any{"requestId": "asked-1"}), nil},
+		{"channels.pairing.dismiss", "pair.dismiss", fixed(map[string]any{"channel": "telegram", "accountId": "7", "requestId": "asked-2"}), nil},
+		{"channels.pairing.revoke", "pair.revoke", fixed(map[string]any{"senderId": "1"}), nil},
 		{"sessions.reset", "sessions.reset", fixed(map[string]any{"key": "diary"}), nil},
 		{"sessions.delete", "sessions.delete", fixed(map[string]any{"key": "diary"}), nil},
+	}
+}
+
+// asked puts two people into the tables who asked to be let in, as a channel would.
+func asked(t *testing.T, g *Gateway, database string) {
+	t.Helper()
+	driver, dsn := "pgx", database
+	if database == "" {
+		driver, dsn = "sqlite", "file:"+g.SQLite()+"?_pragma=busy_timeout(5000)"
+	}
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	now := time.Now().UnixMilli()
+	for i := range 2 {
+		_, err := db.ExecContext(t.Context(), fmt.Sprintf(`INSERT INTO pairings (code, id, channel, user_id, chat_id, name, created_at, expires_at)
+			VALUES ('CODE000%d', 'asked-%d', 'telegram:7', %d, %d, 'anna', %d, %d)`, i, i+1, i+1, i+1, now, now+3_600_000))
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -91,6 +117,7 @@ func TestEveryChangeOverTheWireLeavesOneRow(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
+		asked(t, g, database)
 		rows := func() []string {
 			return OpenOracle(t, g, database).Rows("SELECT verb, who, peer, request_id, object FROM audit_log ORDER BY at, id")
 		}
