@@ -40,6 +40,9 @@ func (p *Process) openGateway(creds config.Credentials) error {
 	if tokens, ok := p.store.(store.Credentials); ok {
 		cfg.Source = namedTokens{tokens}
 	}
+	if shared, ok := p.store.(store.Allowances); ok {
+		cfg.Limiter = gateway.NewSharedLimiter(cfg, shared, p.log)
+	}
 	if p.cfg.MetricsListen == metricsMain {
 		cfg.MetricsOnMain = p.metrics.Handler()
 	}

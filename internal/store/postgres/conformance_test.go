@@ -49,7 +49,7 @@ func (d *databases) take() string {
 
 func (d *databases) giveBack(tb testing.TB, url string) {
 	tb.Helper()
-	for _, table := range []string{"answers", "credentials", "pairings", "pairing_grants", "channel_groups", "buttons", "audit_log", "cron_run_logs", "cron_jobs", "transcript", "outbox", "runs", "inbox", "graves", "sessions", "leases", "nodes"} {
+	for _, table := range []string{"allowances", "answers", "credentials", "pairings", "pairing_grants", "channel_groups", "buttons", "audit_log", "cron_run_logs", "cron_jobs", "transcript", "outbox", "runs", "inbox", "graves", "sessions", "leases", "nodes"} {
 		exec(tb, url, "DELETE FROM "+table)
 	}
 	d.mu.Lock()

@@ -1,0 +1,111 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"laneway/internal/store"
+)
+
+const (
+	// sharedParts is into how many parts an allowance is taken: a replica asks the store once for that many calls, and holds back at most one
+	// part that another could use.
+	sharedParts = 20
+	// sharedHold is how long a part may be used up; what is left then has been filled up again in the store.
+	sharedHold = 10 * time.Second
+	// sharedWait bounds the question to the store. After it the process counts by itself.
+	sharedWait = 50 * time.Millisecond
+)
+
+// sharedLimiter counts calls of a principal over all replicas. When the store does not answer, each replica allows as much as one gateway
+// would: a limit that protects from a flood must not keep people out because of an outage.
+type sharedLimiter struct {
+	own      *localLimiter
+	shared   store.Allowances
+	log      *slog.Logger
+	warnings rate.Sometimes
+	now      func() time.Time
+
+	mu    sync.Mutex
+	parts map[bucketKey]*part // bounded: principals are credentials
+}
+
+// part is what this process holds of an allowance.
+type part struct {
+	left           int
+	until, refused time.Time // may be used until; nothing is there before
+}
+
+// NewSharedLimiter is a [Limiter] that takes the limits per minute of a configuration from the allowances of a store.
+func NewSharedLimiter(cfg Config, shared store.Allowances, log *slog.Logger) Limiter {
+	cfg = cfg.withDefaults()
+	return &sharedLimiter{
+		own:    newLocalLimiter(cfg.CronWritesPerMinute, cfg.ChatsPerMinute, cfg.HooksPerMinute),
+		shared: shared, log: log, warnings: rate.Sometimes{Interval: time.Minute}, now: time.Now, parts: map[bucketKey]*part{},
+	}
+}
+
+// Allow implements [Limiter].
+func (l *sharedLimiter) Allow(principal string, class LimitClass) (bool, time.Duration, int) {
+	n := l.own.perMinute[class]
+	if n == 0 {
+		return true, 0, 0
+	}
+	key := bucketKey{principal, class}
+	if ok, wait, known := l.take(key); known {
+		return ok, wait, n
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sharedWait)
+	defer cancel()
+	got, wait, err := l.shared.TakeAllowance(ctx, principal+"/"+string(class), max(1, n/sharedParts), n)
+	if err != nil {
+		l.warnings.Do(func() {
+			l.log.WarnContext(ctx, "the store does not count calls; every replica counts by itself", slog.Any("err", err))
+		})
+		return l.own.Allow(principal, class)
+	}
+	l.keep(key, got, wait)
+	return got > 0, wait, n
+}
+
+// take takes a call from what this process holds; known is false when the store must be asked.
+func (l *sharedLimiter) take(key bucketKey) (ok bool, wait time.Duration, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, now := l.parts[key], l.now()
+	switch {
+	case p == nil:
+		return false, 0, false
+	case p.left > 0 && now.Before(p.until):
+		p.left--
+		return true, 0, true
+	case now.Before(p.refused):
+		return false, p.refused.Sub(now), true
+	default:
+		return false, 0, false
+	}
+}
+
+// keep puts by what came beyond the one call, or that there is nothing for a while.
+func (l *sharedLimiter) keep(key bucketKey, got int, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, now := l.parts[key], l.now()
+	if p == nil {
+		p = &part{}
+		l.parts[key] = p
+	}
+	if !now.Before(p.until) {
+		p.left = 0
+	}
+	if got == 0 {
+		p.refused = now.Add(wait)
+		return
+	}
+	p.left += got - 1
+	p.until = now.Add(sharedHold)
+}
