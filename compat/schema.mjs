@@ -136,6 +136,7 @@ if (methods.includes("scheduler.status")) await good("scheduler.status", {});
 if (methods.includes("channels.pairing.list")) {
   await good("channels.pairing.list", {});
   for (const m of ["channels.pairing.approve", "channels.pairing.dismiss"]) await call(m, { channel: "telegram", accountId: "default", requestId: "none" });
+  if (methods.includes("channels.pairing.revoke")) await call("channels.pairing.revoke", { channel: "telegram", accountId: "default", senderId: "1" });
 }
 
 // cron writes jobs of every kind, changes them and lets them run.

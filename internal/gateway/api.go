@@ -124,8 +124,8 @@ func (s *Server) doorFault() *wireError {
 }
 
 // allowed takes one call from an allowance.
-func (s *Server) allowed(principal, name string, class LimitClass) *wireError {
-	if ok, after, limit := s.cfg.Limiter.Allow(principal, class); !ok {
+func (s *Server) allowed(ctx context.Context, principal, name string, class LimitClass) *wireError {
+	if ok, after, limit := s.cfg.Limiter.Allow(ctx, principal, class); !ok {
 		return rateLimited(name, limit, after)
 	}
 	return nil

@@ -94,7 +94,7 @@ func (s *Server) acceptable(cl *call, w http.ResponseWriter, r *http.Request) (r
 	if no := s.doorFault(); no != nil {
 		return req, m, no
 	}
-	if no := s.allowed(cl.principal(), completionsName, LimitChats); no != nil {
+	if no := s.allowed(r.Context(), cl.principal(), completionsName, LimitChats); no != nil {
 		return req, m, no
 	}
 	if !jsonBody(r) {

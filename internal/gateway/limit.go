@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net/netip"
 	"sync"
 	"time"
@@ -21,7 +22,7 @@ const (
 // Limiter decides whether a principal may make one more call of a class. It must not block longer than a few milliseconds.
 type Limiter interface {
 	// Allow takes one call, or says after what time to try again and how many calls a minute are allowed.
-	Allow(principal string, class LimitClass) (ok bool, retryAfter time.Duration, perMinute int)
+	Allow(ctx context.Context, principal string, class LimitClass) (ok bool, retryAfter time.Duration, perMinute int)
 }
 
 // localLimiter counts in this process.
@@ -44,7 +45,7 @@ func newLocalLimiter(cronWrites, chats, hooks int) *localLimiter {
 }
 
 // Allow implements [Limiter].
-func (l *localLimiter) Allow(principal string, class LimitClass) (bool, time.Duration, int) {
+func (l *localLimiter) Allow(_ context.Context, principal string, class LimitClass) (bool, time.Duration, int) {
 	n := l.perMinute[class]
 	if n == 0 {
 		return true, 0, 0

@@ -127,6 +127,8 @@ func (c *call) grantViews(granted []channel.Grant, fits func(pairingAccount) boo
 }
 
 type pairingApproveParams struct {
+	_ struct{} `also:"bootstrapCommandOwner"`
+
 	Channel   string `json:"channel" p:"min=1,max=64"`
 	AccountID string `json:"accountId" p:"min=1,max=64"`
 	RequestID string `json:"requestId" p:"min=1,max=128"`

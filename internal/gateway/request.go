@@ -220,7 +220,7 @@ func (s *Server) explain(ctx context.Context, cl *call, err error) *wireError {
 func (s *Server) invoke(ctx context.Context, cl *call) (any, error) {
 	return s.guard(ctx, cl, func() (any, error) {
 		if cl.m.limit != "" {
-			if ok, after, limit := s.cfg.Limiter.Allow(cl.principal(), cl.m.limit); !ok {
+			if ok, after, limit := s.cfg.Limiter.Allow(ctx, cl.principal(), cl.m.limit); !ok {
 				return nil, rateLimited(cl.m.name, limit, after)
 			}
 		}

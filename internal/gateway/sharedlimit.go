@@ -50,7 +50,7 @@ func NewSharedLimiter(cfg Config, shared store.Allowances, log *slog.Logger) Lim
 }
 
 // Allow implements [Limiter].
-func (l *sharedLimiter) Allow(principal string, class LimitClass) (bool, time.Duration, int) {
+func (l *sharedLimiter) Allow(ctx context.Context, principal string, class LimitClass) (bool, time.Duration, int) {
 	n := l.own.perMinute[class]
 	if n == 0 {
 		return true, 0, 0
@@ -59,14 +59,14 @@ func (l *sharedLimiter) Allow(principal string, class LimitClass) (bool, time.Du
 	if ok, wait, known := l.take(key); known {
 		return ok, wait, n
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), sharedWait)
+	ask, cancel := context.WithTimeout(ctx, sharedWait)
 	defer cancel()
-	got, wait, err := l.shared.TakeAllowance(ctx, principal+"/"+string(class), max(1, n/sharedParts), n)
+	got, wait, err := l.shared.TakeAllowance(ask, principal+"/"+string(class), max(1, n/sharedParts), n)
 	if err != nil {
 		l.warnings.Do(func() {
 			l.log.WarnContext(ctx, "the store does not count calls; every replica counts by itself", slog.Any("err", err))
 		})
-		return l.own.Allow(principal, class)
+		return l.own.Allow(ctx, principal, class)
 	}
 	l.keep(key, got, wait)
 	return got > 0, wait, n

@@ -51,7 +51,7 @@ func TestReplicasShareTheirLimits(t *testing.T) {
 		}
 		flood := func() (allowed int) {
 			for i := range 3000 {
-				if ok, _, limit := replicas[i%3].Allow("ann", LimitChats); ok {
+				if ok, _, limit := replicas[i%3].Allow(t.Context(), "ann", LimitChats); ok {
 					allowed++
 				} else if limit != 600 {
 					t.Fatalf("limit %d", limit)
@@ -65,7 +65,7 @@ func TestReplicasShareTheirLimits(t *testing.T) {
 		if p.asked > 40 {
 			t.Errorf("the store was asked %d times for 3000 calls", p.asked)
 		}
-		ok, wait, _ := replicas[0].Allow("ann", LimitChats)
+		ok, wait, _ := replicas[0].Allow(t.Context(), "ann", LimitChats)
 		if ok || wait <= 0 || wait > 100*time.Millisecond {
 			t.Errorf("allowed %v, again after %s", ok, wait)
 		}
@@ -77,8 +77,8 @@ func TestReplicasShareTheirLimits(t *testing.T) {
 		if n := flood(); n != 600 {
 			t.Errorf("after an hour: %d calls, want 600", n)
 		}
-		replicas[0].Allow("ann", LimitHooks)
-		replicas[0].Allow("bob", LimitChats)
+		replicas[0].Allow(t.Context(), "ann", LimitHooks)
+		replicas[0].Allow(t.Context(), "bob", LimitChats)
 		if want := []string{"ann/chat", "ann/hooks", "bob/chat"}; !slices.Equal(slices.Sorted(maps.Keys(p.names)), want) {
 			t.Errorf("allowances %v, want %v", p.names, want)
 		}
@@ -92,14 +92,14 @@ func TestAnOutageKeepsNobodyOut(t *testing.T) {
 		l := NewSharedLimiter(Config{ChatsPerMinute: 60}, p, slog.New(slog.DiscardHandler))
 		allowed := 0
 		for range 200 {
-			if ok, _, _ := l.Allow("ann", LimitChats); ok {
+			if ok, _, _ := l.Allow(t.Context(), "ann", LimitChats); ok {
 				allowed++
 			}
 		}
 		if allowed != 60 {
 			t.Errorf("%d calls while the store is away, want as many as one gateway allows", allowed)
 		}
-		if ok, _, limit := NewSharedLimiter(Config{ChatsPerMinute: Off}, p, nil).Allow("ann", LimitChats); !ok || limit != 0 {
+		if ok, _, limit := NewSharedLimiter(Config{ChatsPerMinute: Off}, p, nil).Allow(t.Context(), "ann", LimitChats); !ok || limit != 0 {
 			t.Error("a limit that is off limits")
 		}
 	})
