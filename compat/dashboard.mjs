@@ -1,0 +1,106 @@
+// node dashboard.mjs URL TOKEN [DIR]: the dashboard in Chromium. It keeps its token to this gateway and this tab, shows what the gateway does, and
+// talks. With DIR every view is photographed there, in light and dark, wide and narrow.
+import { createServer } from "node:http";
+import { existsSync } from "node:fs";
+import { chromium } from "playwright-core";
+import { check, end, within } from "./report.mjs";
+
+const [url, token, shots] = process.argv.slice(2);
+const http = url.replace(/^ws/, "http").replace(/\/ws$/, "");
+const executablePath = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((p) => existsSync(p));
+if (!executablePath) {
+  console.log("FAIL there is no Chromium; install Debian's chromium or name one in CHROMIUM");
+  process.exit(1);
+}
+const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+
+// What another gateway would get if the page could be sent to it.
+const heard = [];
+const evil = createServer((req, res) => { heard.push(req.url); res.end(); });
+evil.on("upgrade", (req, socket) => { heard.push(`upgrade ${req.url}`); socket.destroy(); });
+evil.on("connection", () => heard.push("connection"));
+await new Promise((done) => evil.listen(0, "127.0.0.1", done));
+const elsewhere = `ws://127.0.0.1:${evil.address().port}/ws`;
+
+async function page(options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, ...options });
+  const p = await context.newPage();
+  p.complaints = [];
+  p.on("console", (m) => { if (m.type() === "error" || m.type() === "warning") p.complaints.push(m.text()); });
+  p.on("pageerror", (e) => p.complaints.push(String(e)));
+  p.addresses = [];
+  p.on("request", (r) => p.addresses.push(r.url()));
+  p.on("websocket", (s) => p.addresses.push(s.url()));
+  return p;
+}
+const visible = (p, selector) => p.waitForSelector(selector, { state: "visible", timeout: 15_000 });
+const shoot = async (p, name) => { if (shots) await p.screenshot({ path: `${shots}/${name}.png` }); };
+
+const p = await page();
+await p.goto(`${http}/dashboard?gatewayUrl=${encodeURIComponent(elsewhere)}&token=${token}`);
+await visible(p, "#door");
+check("a token in the query opens nothing", await p.isHidden("#house"));
+await shoot(p, "door");
+await p.fill("#token", "not-the-token-0123456789");
+await p.click("#login button");
+await p.waitForFunction(() => document.getElementById("login-fault").textContent !== "", null, { timeout: 15_000 });
+check("a wrong token is told and not kept", (await p.textContent("#login-fault")).includes("token") && (await p.evaluate(() => sessionStorage.length)) === 0, await p.textContent("#login-fault"));
+await p.fill("#token", token);
+await p.click("#login button");
+await visible(p, "#house");
+check("the right token opens the house", true);
+check("the token is in the storage of the tab alone", await p.evaluate((t) => JSON.stringify(sessionStorage).includes(t) && localStorage.length === 0 && document.cookie === "", token));
+
+const overview = await visible(p, "#view-overview");
+await p.waitForFunction(() => /main/.test(document.getElementById("view-overview").textContent), null, { timeout: 15_000 });
+const words = await overview.textContent();
+check("the overview shows the lanes", ["main", "subagent", "team", "cron"].every((l) => words.includes(l)), words.slice(0, 300));
+await shoot(p, "overview");
+
+await p.click('a[href="#sessions"]');
+await visible(p, "#view-sessions textarea");
+await p.fill("#view-sessions textarea", "hello from the page <b>&amp; no markup</b>");
+await p.press("#view-sessions textarea", "Enter");
+await within(20_000, "the answer in the log", p.waitForFunction(
+  () => (document.querySelector("#view-sessions .log").textContent.match(/hello from the page <b>&amp; no markup<\/b>/g) ?? []).length >= 2));
+check("a message is answered on the page, and is text", (await p.locator("#view-sessions .log b").count()) === 0);
+await shoot(p, "sessions");
+
+if (await p.isVisible("#nav-jobs")) {
+  await p.click("#nav-jobs");
+  await visible(p, "#view-jobs");
+  await p.waitForTimeout(500); // for the photograph
+  await shoot(p, "jobs");
+  check("the jobs are shown", (await p.textContent("#view-jobs")).length > 0);
+}
+check("the page asks nobody but this gateway", p.addresses.every((a) => a.startsWith(http) || a.startsWith(url.replace(/\/ws$/, ""))), p.addresses.filter((a) => !a.startsWith(http)));
+check("no address holds the token but the one that was typed", p.addresses.filter((a) => a.includes(token)).length <= 1, p.addresses.filter((a) => a.includes(token)).length);
+check("another gateway hears nothing", heard.length === 0, heard);
+check("the browser has nothing to complain about", p.complaints.length === 0, p.complaints);
+
+const second = await page();
+await second.goto(`${http}/dashboard#token=${token}`);
+await visible(second, "#house");
+check("a token in the fragment is taken once and removed", !second.url().includes(token), second.url());
+await second.reload();
+await visible(second, "#house");
+check("a reload stays in", true);
+await second.click("#leave");
+await visible(second, "#door");
+check("signing out forgets", await second.evaluate(() => sessionStorage.length) === 0);
+
+if (shots) {
+  for (const [name, options] of Object.entries({ dark: { colorScheme: "dark" }, phone: { viewport: { width: 390, height: 800 } }, "phone-dark": { viewport: { width: 390, height: 800 }, colorScheme: "dark" } })) {
+    const one = await page(options);
+    await one.goto(`${http}/dashboard#token=${token}`);
+    await visible(one, "#house");
+    for (const view of ["overview", "sessions", "jobs"]) {
+      await one.goto(`${http}/dashboard#${view}`);
+      await one.waitForTimeout(700);
+      await shoot(one, `${view}-${name}`);
+    }
+  }
+}
+await browser.close();
+evil.close();
+end();
