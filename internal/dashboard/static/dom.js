@@ -27,11 +27,12 @@ export function span(ms) {
   return `${Math.floor(s / 86400)}d`;
 }
 
+export function clock(ms) { return new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "short" }); }
+
 export function when(ms) {
   if (!ms) return "–";
   const left = ms - Date.now();
-  const clock = new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-  return left > 0 && left < 86400000 ? `${clock} (in ${span(left)})` : clock;
+  return left > 0 && left < 86400000 ? `${clock(ms)} (in ${span(left)})` : clock(ms);
 }
 
 // prose shows text with its code blocks set apart; everything stays text.

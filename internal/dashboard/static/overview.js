@@ -1,6 +1,6 @@
 // The first view: lanes as they are now, sessions, channels, jobs, replicas.
 
-import { ago, el, pill, slots, span, when } from "/dashboard/dom.js";
+import { ago, clock, el, pill, slots, span } from "/dashboard/dom.js";
 
 const REFRESH = 5000;
 
@@ -57,7 +57,7 @@ export class Overview {
       tile("Running", s.sessions.running, `${s.sessions.waiting} waiting`, s.sessions.running > 0 ? "live" : ""),
       tile("Sessions", s.sessions.known, `${s.agents} ${s.agents === 1 ? "agent" : "agents"}`),
       tile("Jobs", cron.enabled ? cron.jobs : "off", cron.enabled ? `${cron.backlog} due${late}` : "no scheduler here"),
-      tile("Next job", cron.nextWakeAtMs ? span(Math.max(0, cron.nextWakeAtMs - Date.now())) : "–", cron.nextWakeAtMs ? when(cron.nextWakeAtMs) : "none planned"),
+      tile("Next job", cron.nextWakeAtMs ? span(Math.max(0, cron.nextWakeAtMs - Date.now())) : "–", cron.nextWakeAtMs ? clock(cron.nextWakeAtMs) : "none planned"),
       tile("Clients", s.clients, `up ${span(s.uptimeMs)}`),
     );
     this.nodes.replaceChildren(...s.nodes.map((n) => el("div", { class: "row" },
