@@ -2,8 +2,10 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"reflect"
 
+	"laneway/internal/chat"
 	"laneway/internal/config"
 )
 
@@ -21,8 +23,32 @@ func (p *Process) reload(ctx context.Context) {
 		return
 	}
 	fixed := fixedChanges(p.cfg, next)
+	p.auditReload(ctx, reloadable(p.cfg), reloadable(next))
 	p.cfg.Lanes, p.cfg.Queue = next.Lanes, next.Queue
 	p.log.InfoContext(ctx, "the configuration was read again", "changed", []string{"lanes", "queue"}, "needs_restart", fixed)
+}
+
+// verbReload is a configuration that was read again, in the log of changes.
+const verbReload = "config.reload"
+
+// reloadable is what a reload can change, as text; there is no secret in it.
+func reloadable(cfg config.Config) string {
+	text, err := json.Marshal([]any{cfg.Lanes, cfg.Queue})
+	if err != nil {
+		return "" // numbers and words cannot fail; then nothing is noted
+	}
+	return string(text)
+}
+
+// auditReload notes a reload that changes something. It is done whether or not it can be noted.
+func (p *Process) auditReload(ctx context.Context, before, after string) {
+	if before == after {
+		return
+	}
+	row := chat.Audit{Who: "host", Verb: verbReload, Object: "lanes and queue"}
+	if err := p.store.Audit(ctx, *row.Between(before, after)); err != nil {
+		p.log.WarnContext(ctx, "the reload is not in the log of changes", "err", err)
+	}
 }
 
 // fixedChanges names the settings that differ and need a new process.

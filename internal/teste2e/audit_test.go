@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -203,4 +204,31 @@ func TestRefusedCredentialsAreLoggedOncePerAddress(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A configuration that is read again and changes something leaves one row; one that is the same leaves none.
+func TestAReloadThatChangesSomethingIsLogged(t *testing.T) {
+	t.Parallel()
+	g := Install(t, "", "lanes: {main: 3}\n")
+	g.Start()
+	rows := func() []string {
+		return OpenOracle(t, g, "").Rows("SELECT who, object, before_hash <> after_hash FROM audit_log WHERE verb = 'config.reload'")
+	}
+	reloads := func(n int) func() bool {
+		return func() bool { return strings.Count(g.Output(), "the configuration was read again") == n }
+	}
+	g.Signal(syscall.SIGHUP)
+	eventually(t, "a reload without a change", 30*time.Second, reloads(1))
+	raw, err := os.ReadFile(g.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(g.config, []byte(strings.Replace(string(raw), "main: 3", "main: 7", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.Signal(syscall.SIGHUP)
+	eventually(t, "a reload with a change", 30*time.Second, reloads(2))
+	if got := rows(); len(got) != 1 || got[0] != "host|lanes and queue|1" {
+		t.Errorf("rows %q", got)
+	}
 }
