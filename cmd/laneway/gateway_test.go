@@ -52,7 +52,7 @@ func (p *parrot) ReceiveFrom(_ context.Context, m chat.Message, _ gateway.Caller
 }
 
 func (p *parrot) DefaultAgent() string                           { return "main" }
-func (p *parrot) Audit(context.Context, chat.Audit) error         { return nil }
+func (p *parrot) Audit(context.Context, chat.Audit) error        { return nil }
 func (p *parrot) Agents() []agent.Info                           { return []agent.Info{{ID: "main", Runner: "echo"}} }
 func (p *parrot) Commands() []chat.CommandInfo                   { return nil }
 func (p *parrot) Progress() chat.Progress                        { return chat.Progress{} }
