@@ -119,3 +119,32 @@ func millis(t time.Time) any {
 	}
 	return t.UnixMilli()
 }
+
+// flag is a truth as a number: arrays of numbers travel without reflection.
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// joined makes one JSON array of several.
+func joined[T any](list []T, of func(T) string) string {
+	if len(list) == 1 {
+		return of(list[0])
+	}
+	var b strings.Builder
+	b.WriteByte('[')
+	for _, v := range list {
+		text := strings.TrimSuffix(strings.TrimPrefix(of(v), "["), "]")
+		if text == "" {
+			continue
+		}
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		b.WriteString(text)
+	}
+	b.WriteByte(']')
+	return b.String()
+}

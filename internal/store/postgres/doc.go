@@ -13,8 +13,12 @@
 // nothing behind.
 //
 // An operation is one round trip. Its statements travel as a pipeline, which Postgres runs as one transaction. Accept is one
-// statement: it gives the sequence number, stores the message and takes a free session. A duplicate is noticed by the unique
-// index, which undoes the statement and so uses no number up.
+// statement: it gives the sequence number, stores the message and takes a free session; what was offered before it leaves alone. A duplicate of
+// the same moment is noticed by the unique index, which undoes the statement and so uses no number up.
+//
+// Accepts, starts and finishes of different sessions that wait at the same time share one transaction (group): one start of each statement
+// and one flush for all. A group passes over the sessions that somebody else has locked, proves the fence of each claim, and does
+// only what is straight; whatever it leaves out has written nothing and is tried by itself. Lone operations do not wait for company.
 //
 // Only the database's clock counts. Every statement takes the time as its first parameter; it is NULL (the
 // database's clock) unless a test injects one.
@@ -39,8 +43,8 @@
 //
 // # How it ends
 //
-// [Store.Close] ends the two goroutines of the wake-up hints (which exist only if they were asked for), the pool and the control
-// connections.
+// [Store.Close] waits for the groups that are under way and ends the two goroutines of the wake-up hints (which exist only if they were
+// asked for), the pools and the control connections.
 //
 //	st, err := postgres.Open(ctx, postgres.Config{URL: url})
 //	if err != nil { … }

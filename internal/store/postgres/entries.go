@@ -12,12 +12,13 @@ import (
 const (
 	entryColumns = `session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, at`
 	entriesFrom  = `json_to_recordset`
-	entriesAs    = ` AS e(i bigint, run text, role text, content text, sender text, tokens bigint, reason text, command boolean)`
+	entriesAs    = ` AS e(i bigint, of text, run text, role text, content text, sender text, tokens bigint, reason text, command boolean)`
 )
 
 // entry is one row as JSON; the names are those of entriesAs.
 type entry struct {
-	I       int    `json:"i"` // counts from 1
+	I       int    `json:"i"`            // counts from 1
+	Of      string `json:"of,omitempty"` // run that writes it, where several write at once
 	Run     string `json:"run"`
 	Role    string `json:"role"`
 	Content string `json:"content"`
@@ -27,7 +28,8 @@ type entry struct {
 	Command bool   `json:"command"`
 }
 
-func encodeEntries(list []chat.TranscriptEntry) (string, error) {
+// encodeEntries makes the JSON text of entries; of is the run that writes them, "" where the statement has only one writer.
+func encodeEntries(list []chat.TranscriptEntry, of string) (string, error) {
 	rows := make([]entry, 0, len(list))
 	for i, e := range list {
 		sender := ""
@@ -39,7 +41,7 @@ func encodeEntries(list []chat.TranscriptEntry) (string, error) {
 			sender = text
 		}
 		rows = append(rows, entry{
-			I: i + 1, Run: e.RunID, Role: e.Role, Content: clean(e.Text), Sender: sender,
+			I: i + 1, Of: of, Run: e.RunID, Role: e.Role, Content: clean(e.Text), Sender: sender,
 			Tokens: e.Tokens, Reason: clean(e.StopReason), Command: e.Command,
 		})
 	}

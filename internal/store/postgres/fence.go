@@ -12,14 +12,42 @@ import (
 
 // fenceSQL locks the session's row if the claim holds, and divides by zero if it does not. The lock orders this
 // operation after whatever changed the session before; the statements behind it see that.
-const fenceSQL = `
+const (
+	fenceSQL = fenceHead + fenceTail
+	// fenceFreeSQL does not wait for a row that somebody else has locked: it divides by zero then as well.
+	fenceFreeSQL = fenceHead + ` SKIP LOCKED` + fenceTail
+
+	fenceHead = `
 WITH fence AS (
 	SELECT 1 FROM sessions s
 	WHERE s.key = $2 AND s.owner = $3 AND s.epoch = $4
 	  AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $3 AND n.lease_until > ` + nowSQL + `)
-	FOR UPDATE OF s
+	FOR UPDATE OF s`
+
+	fenceTail = `
 )
 SELECT 1 / count(*) FROM fence`
+)
+
+// holdSQL is the fence of several claims at once. It locks the sessions whose claim holds and passes over those that somebody else
+// has locked: nobody in a group waits for another's session. The numbers of the claims that it has proved are left in a setting of the
+// transaction, where the next statement reads them with heldSQL. Parameters: $1 clock, $2 sessions, $3 nodes, $4 epochs.
+const holdSQL = `
+WITH c AS MATERIALIZED (
+	SELECT i, ($2::text[])[i] AS key, ($3::text[])[i] AS node, ($4::bigint[])[i] AS epoch FROM ` + numbersSQL + `
+), held AS (
+	SELECT c.i FROM c JOIN sessions s ON s.key = c.key AND s.owner = c.node AND s.epoch = c.epoch
+	WHERE EXISTS (SELECT 1 FROM nodes n WHERE n.id = c.node AND n.lease_until > ` + nowSQL + `)
+	FOR UPDATE OF s SKIP LOCKED
+)
+SELECT set_config('laneway.held', COALESCE(string_agg(i::text, ','), ''), true) FROM held`
+
+// numbersSQL are the numbers i of a statement's arrays, of which $2 is one. Its bounds exclude nothing. They let the planner expect a single row, and so
+// begin with the arrays and look their rows up one by one; else it may read the tables and look through the arrays for each row.
+const numbersSQL = `(SELECT ordinality::int AS i FROM unnest($2::text[]) WITH ORDINALITY WHERE ordinality BETWEEN 1 AND 1000000) numbers`
+
+// heldSQL are the numbers of the claims that the fence before has proved.
+const heldSQL = `(SELECT string_to_array(current_setting('laneway.held'), ','))::int[]`
 
 // aliveSQL divides by zero when the node's lease is over.
 const aliveSQL = `SELECT 1 / count(*) FROM nodes WHERE id = $2 AND lease_until > ` + nowSQL
@@ -36,6 +64,18 @@ func (s *Store) fence(b *pgx.Batch, c store.Claim) {
 	b.Queue(fenceSQL, s.clock(), c.Session.String(), c.Node, c.Epoch)
 }
 
+// hold is the fence of a group, which waits for nobody. Of several claims it leaves those that it has proved to heldSQL; for a single one
+// it is fenceFreeSQL.
+func (s *Store) hold(b *pgx.Batch, list []store.Claim) {
+	if len(list) == 1 {
+		c := list[0]
+		b.Queue(fenceFreeSQL, s.clock(), c.Session.String(), c.Node, c.Epoch)
+		return
+	}
+	b.Queue(holdSQL, s.clock(), column(list, func(c store.Claim) string { return c.Session.String() }),
+		column(list, func(c store.Claim) string { return c.Node }), column(list, func(c store.Claim) int64 { return c.Epoch }))
+}
+
 // send runs the statements of a batch as one transaction and one round trip; what each of them does with its rows was said
 // when it was queued. The first error undoes all of them.
 func send(ctx context.Context, to sender, b *pgx.Batch) error {
@@ -44,7 +84,7 @@ func send(ctx context.Context, to sender, b *pgx.Batch) error {
 
 // readThenWrite is a transaction of two round trips: begin travels with what is read, commit with what is written.
 func (s *Store) readThenWrite(ctx context.Context, read func(*pgx.Batch), write func(*pgx.Batch) error) error {
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.turns.Acquire(ctx)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,8 @@ const defaultConns = 16
 type Config struct {
 	// URL of the database (postgres://…, or the keyword form). Required. It is never logged.
 	URL string
-	// MaxConns bounds the pool; 0 = 16. Two control connections and, when wake-ups are used, a listener come on top.
+	// MaxConns bounds the connections of ordinary work, half of which are for the turns alone; 0 = 16, at least 2. Two control connections and,
+	// when wake-ups are used, a listener come on top.
 	MaxConns int
 	// Now replaces the database's clock in tests; nil = the database's clock.
 	Now func() time.Time
@@ -33,7 +34,13 @@ type Config struct {
 
 // Store is the port on Postgres. It is safe for concurrent use.
 type Store struct {
-	pool *pgxpool.Pool
+	pool  *pgxpool.Pool
+	turns *pgxpool.Pool // accept, start and finish, see planForTurns
+
+	accepts  *group[*arrival]
+	starts   *group[*beginning]
+	finishes *group[*ending]
+
 	beat *control // heartbeats only
 	ctrl *control // stops and pings
 	now  func() time.Time
@@ -57,27 +64,45 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	pool, turns, err := openPools(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", translate(err))
 	}
 	s := &Store{
-		pool: pool,
-		beat: newControl(pc.ConnConfig),
-		ctrl: newControl(pc.ConnConfig),
-		now:  cfg.Now,
-		log:  cfg.Logger,
+		pool:  pool,
+		turns: turns,
+		beat:  newControl(pc.ConnConfig),
+		ctrl:  newControl(pc.ConnConfig),
+		now:   cfg.Now,
+		log:   cfg.Logger,
 
 		doubts: newDoubts(),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.accepts, s.starts, s.finishes = newGroup(s.log, s.acceptTogether), newGroup(s.log, s.startTogether), newGroup(s.log, s.finishTogether)
 	s.wake = newWaker(pool, pc.ConnConfig, s.log)
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// openPools divides the connections between the turns and everything else.
+func openPools(ctx context.Context, pc *pgxpool.Config) (pool, turns *pgxpool.Pool, err error) {
+	tc := pc.Copy()
+	tc.MaxConns = max(pc.MaxConns/2, 1)
+	pc.MaxConns = max(pc.MaxConns-tc.MaxConns, 1)
+	planForTurns(tc.ConnConfig)
+	if turns, err = pgxpool.NewWithConfig(ctx, tc); err != nil {
+		return nil, nil, err
+	}
+	if pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
+		turns.Close()
+		return nil, nil, err
+	}
+	return pool, turns, nil
 }
 
 func poolConfig(cfg Config) (*pgxpool.Config, error) {
@@ -111,6 +136,14 @@ func setSession(cc *pgx.ConnConfig) {
 	}
 }
 
+// planForTurns lets the statements of a turn find their rows by index and in no other way. They are planned once for a connection,
+// perhaps while the tables are empty; a plan that reads a whole table because it is small stays when it has grown.
+func planForTurns(cc *pgx.ConnConfig) {
+	for _, way := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_material"} {
+		cc.RuntimeParams[way] = "off"
+	}
+}
+
 // Kind is "postgres".
 func (s *Store) Kind() string { return "postgres" }
 
@@ -140,6 +173,10 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // Close ends the store. Operations that are under way end first.
 func (s *Store) Close() error {
 	s.wake.close()
+	s.accepts.close()
+	s.starts.close()
+	s.finishes.close()
+	s.turns.Close()
 	s.pool.Close()
 	return errors.Join(s.beat.close(), s.ctrl.close())
 }

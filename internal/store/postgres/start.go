@@ -11,108 +11,175 @@ import (
 	"laneway/internal/store"
 )
 
-// startSQL takes the messages that still wait and makes or continues the run; it does nothing when none waits or the run
-// is under way. The session's row is locked already. A first attempt is put before later messages' first attempts in
-// time, so that first in, first out can be read off the table. Parameters: $1 clock, $2 session, $3 run, $4 node, $5 epoch, $6 lane,
-// $7 messages, $8 transcript entries, $9 their number.
-const startSQL = `
-WITH old AS (
-	SELECT state FROM runs WHERE id = $3
+// The start of runs takes the messages that still wait and makes or continues their runs; it does nothing for a run for which none waits or
+// that is under way. The fence comes before it. A first attempt is put before later messages' first attempts in
+// time, so that first in, first out can be read off the table. Parameters: $1 clock, then the columns of p, each of which is an array for
+// several runs; $8 and $9 the messages with the number of their run, $10 the transcript entries.
+const (
+	startOneSQL  = startOne + startRest
+	startManySQL = startMany + startRest
+
+	startOne = `
+WITH p AS (
+	SELECT 1 AS i, $2::text AS key, $3::text AS run, $4::text AS node, $5::bigint AS epoch, $6::text AS lane,
+		$7::bigint AS entries
+)`
+
+	startMany = `
+WITH p AS MATERIALIZED (
+	SELECT i, ($2::text[])[i] AS key, ($3::text[])[i] AS run, ($4::text[])[i] AS node, ($5::bigint[])[i] AS epoch, ($6::text[])[i] AS lane,
+		($7::bigint[])[i] AS entries
+	FROM ` + numbersSQL + ` WHERE i = ANY (` + heldSQL + `)
+)`
+
+	startRest = `, q AS (
+	SELECT p.*, r.id IS NOT NULL AS again FROM p LEFT JOIN runs r ON r.id = p.run WHERE (r.state = 'running') IS NOT TRUE
 ), m AS (
-	SELECT seq, accepted_at FROM inbox
-	WHERE session_key = $2 AND seq = ANY($7::bigint[]) AND ended_at IS NULL AND state IN ('held', 'waiting')
-	  AND NOT EXISTS (SELECT 1 FROM old WHERE state = 'running')
-), a AS (
-	SELECT min(seq) AS lo, max(seq) AS hi, count(*) AS n, min(accepted_at) AS queued_at, array_agg(seq ORDER BY seq) AS seqs FROM m
+	SELECT q.i, q.run, b.place, b.seq, b.accepted_at
+	FROM q JOIN unnest($8::bigint[], $9::bigint[]) AS w(i, seq) ON w.i = q.i CROSS JOIN LATERAL (
+		SELECT ctid AS place, seq, accepted_at FROM inbox
+		WHERE session_key = q.key AND seq = w.seq AND ended_at IS NULL AND state IN ('held', 'waiting') OFFSET 0
+	) b
+), a AS MATERIALIZED (
+	SELECT i, min(seq) AS lo, max(seq) AS hi, count(*) AS n, min(accepted_at) AS queued_at, array_agg(seq ORDER BY seq) AS seqs FROM m GROUP BY i
 ), took AS (
-	UPDATE inbox SET state = 'running', run_id = $3
-	WHERE session_key = $2 AND seq = ANY (ARRAY(SELECT m.seq FROM m)) AND ended_at IS NULL
+	UPDATE inbox b SET state = 'running', run_id = m.run FROM m WHERE b.ctid = m.place AND b.ended_at IS NULL
 ), s AS (
 	UPDATE sessions s SET
 		taken_seq = GREATEST(s.taken_seq, a.hi),
 		waiting = s.waiting - a.n,
-		transcript_seq = s.transcript_seq + CASE WHEN EXISTS (SELECT 1 FROM old) THEN 0 ELSE $9::bigint END,
+		transcript_seq = s.transcript_seq + CASE WHEN q.again THEN 0 ELSE q.entries END,
 		updated_at = ` + nowSQL + `
-	FROM a WHERE s.key = $2 AND a.n > 0
-	RETURNING s.session_id, s.principal, s.notes, s.transcript_seq, s.updated_at AS now
+	FROM a JOIN q ON q.i = a.i WHERE s.key = q.key
+	RETURNING q.*, a.lo, a.hi, a.queued_at, a.seqs, s.session_id, s.principal, s.notes, s.transcript_seq, s.updated_at AS now
 ), r AS (
 	INSERT INTO runs AS r (id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, attempt, state, queued_at, started_at)
-	SELECT $3, $2, s.session_id, a.lo, a.hi, $6, $4, $5, 1, 'running', a.queued_at, LEAST(s.now, (
-		SELECT min((SELECT b.started_at FROM runs b WHERE b.id = n.run_id AND b.attempt = 1 AND b.seq_from > a.hi))
-		FROM inbox n WHERE n.session_key = $2 AND n.seq > a.hi))
-	FROM s, a
+	SELECT s.run, s.key, s.session_id, s.lo, s.hi, s.lane, s.node, s.epoch, 1, 'running', s.queued_at, LEAST(s.now, (
+		SELECT min((SELECT b.started_at FROM runs b WHERE b.id = n.run_id AND b.attempt = 1 AND b.seq_from > s.hi))
+		FROM inbox n WHERE n.session_key = s.key AND n.seq > s.hi))
+	FROM s
 	ON CONFLICT (id) DO UPDATE SET
 		lane = excluded.lane, owner = excluded.owner, epoch = excluded.epoch, state = 'running', cause = '',
-		attempt = r.attempt + 1, started_at = (SELECT now FROM s), ended_at = NULL
-	RETURNING r.attempt, r.crashes, r.stop_by, r.started_at, r.session_id
+		attempt = r.attempt + 1, started_at = ` + nowSQL + `, ended_at = NULL
+	RETURNING r.id, r.attempt, r.crashes, r.stop_by, r.started_at, r.session_id
 ), said AS (
 	INSERT INTO transcript (` + entryColumns + `)
-	SELECT $2, s.session_id, s.transcript_seq - $9::bigint + e.i, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, s.now
-	FROM s, ` + entriesFrom + `($8::json)` + entriesAs + `
-	WHERE NOT EXISTS (SELECT 1 FROM old)
+	SELECT s.key, s.session_id, s.transcript_seq - s.entries + e.i, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, s.now
+	FROM s JOIN ` + entriesFrom + `($10::json)` + entriesAs + ` ON e.of = s.run
+	WHERE NOT s.again
 )
-SELECT a.seqs, r.attempt, r.crashes, r.stop_by, r.started_at, r.session_id, s.principal, s.notes, s.transcript_seq, s.now
-FROM s, r, a`
+SELECT s.i, s.seqs, r.attempt, r.crashes, r.stop_by, r.started_at, r.session_id, s.principal, s.notes, s.transcript_seq, s.now
+FROM s JOIN r ON r.id = s.run`
+)
 
 // startedSQL reads a run that is under way: the answer to an earlier call was lost.
 const startedSQL = `
-SELECT array_agg(i.seq ORDER BY i.seq), r.attempt, r.crashes, r.stop_by, r.started_at, r.session_id, s.principal, s.notes,
+SELECT 1, array_agg(i.seq ORDER BY i.seq), r.attempt, r.crashes, r.stop_by, r.started_at, r.session_id, s.principal, s.notes,
 	s.transcript_seq, r.started_at
 FROM runs r JOIN sessions s ON s.key = r.session_key
 JOIN inbox i ON i.session_key = r.session_key AND i.run_id = r.id AND i.state = 'running' AND i.ended_at IS NULL
 WHERE r.id = $2 AND r.session_key = $1 AND r.state = 'running'
 GROUP BY r.id, s.key`
 
-// Start turns waiting messages into a run, see store.Inbox. One round trip.
+// Start turns waiting messages into a run, see store.Inbox. One round trip, shared with what starts at the same time.
 func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
-	said, err := encodeEntries(p.Transcript)
+	said, err := encodeEntries(p.Transcript, p.RunID)
 	if err != nil {
 		return store.Started{}, err
 	}
-	var out store.Started
-	err = s.do(ctx, "starting a run", func(ctx context.Context) error {
-		out = store.Started{}
-		b := &pgx.Batch{}
-		s.fence(b, p.Claim)
-		b.Queue(startSQL, s.clock(), p.Session.String(), p.RunID, p.Node, p.Epoch, p.Lane, p.Seqs, said, len(p.Transcript)).
-			QueryRow(func(row pgx.Row) error { return scanStarted(row, &out, p) })
-		begin(b, p.Cron, p.Node, p.RunID, p.Epoch)
-		err := send(ctx, s.pool, b)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return s.startedBefore(ctx, p, &out)
+	g := &beginning{s: s, p: p, said: said}
+	how := alone
+	if p.Cron == nil && len(said) <= maxShared {
+		if how, err = s.starts.do(ctx, g); err != nil {
+			return store.Started{}, fmt.Errorf("starting a run: %w", err)
 		}
-		return err
-	})
-	return out, err
+	}
+	if how != shared {
+		err = s.do(ctx, "starting a run", g.start)
+	}
+	return g.out, err
 }
 
-// startedBefore answers when startSQL had nothing to do: the run is under way, or no message is left for it.
-func (s *Store) startedBefore(ctx context.Context, p store.StartParams, out *store.Started) error {
-	p.Transcript = nil // it was appended by the call that began the run
-	row := s.pool.QueryRow(ctx, startedSQL, p.Session.String(), p.RunID)
-	if err := scanStarted(row, out, p); !errors.Is(err, pgx.ErrNoRows) {
+// beginning is a run on its way in.
+type beginning struct {
+	s    *Store
+	p    store.StartParams
+	said string
+	out  store.Started
+}
+
+func (g *beginning) session() string { return g.p.Session.String() }
+
+// startTogether is one transaction for runs of different sessions.
+func (s *Store) startTogether(ctx context.Context, list []*beginning) ([]bool, error) {
+	sql, done := startManySQL, make([]bool, len(list))
+	if len(list) == 1 {
+		sql = startOneSQL
+	}
+	b := &pgx.Batch{}
+	s.hold(b, column(list, func(g *beginning) store.Claim { return g.p.Claim }))
+	b.Queue(sql, s.startArgs(list)...).Query(func(rows pgx.Rows) error {
+		return eachMember(rows, list, done, (*beginning).scan)
+	})
+	return done, send(ctx, s.turns, b)
+}
+
+// start is one try of a run by itself.
+func (g *beginning) start(ctx context.Context) error {
+	g.out = store.Started{}
+	b := &pgx.Batch{}
+	g.s.fence(b, g.p.Claim)
+	b.Queue(startOneSQL, g.s.startArgs([]*beginning{g})...).QueryRow(g.scan)
+	begin(b, g.p.Cron, g.p.Node, g.p.RunID, g.p.Epoch)
+	err := send(ctx, g.s.turns, b)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return g.startedBefore(ctx)
+	}
+	return err
+}
+
+func (s *Store) startArgs(list []*beginning) []any {
+	var of, seqs []int64
+	for i, g := range list {
+		for _, seq := range g.p.Seqs {
+			of, seqs = append(of, int64(i)+1), append(seqs, seq)
+		}
+	}
+	args := columns(s.clock(), list, func(g *beginning) []any {
+		return []any{g.session(), g.p.RunID, g.p.Node, g.p.Epoch, g.p.Lane, int64(len(g.p.Transcript))}
+	})
+	return append(args, of, seqs, joined(list, func(g *beginning) string { return g.said }))
+}
+
+// startedBefore answers when there was nothing to do: the run is under way, or no message is left for it.
+func (g *beginning) startedBefore(ctx context.Context) error {
+	g.p.Transcript = nil // it was appended by the call that began the run
+	row := g.s.turns.QueryRow(ctx, startedSQL, g.session(), g.p.RunID)
+	if err := g.scan(row); !errors.Is(err, pgx.ErrNoRows) {
 		return err
 	}
-	*out = store.Started{}
+	g.out = store.Started{}
 	return nil
 }
 
-func scanStarted(row pgx.Row, out *store.Started, p store.StartParams) error {
+func (g *beginning) scan(row pgx.Row) error {
 	var (
+		i              int
 		notes          string
 		started, wrote int64
 		lastEntry      int64
 	)
-	err := row.Scan(&out.Seqs, &out.Attempt, &out.Crashes, &out.StopBy, &started, &out.SessionID, &out.Principal, &notes, &lastEntry, &wrote)
+	out := &g.out
+	err := row.Scan(&i, &out.Seqs, &out.Attempt, &out.Crashes, &out.StopBy, &started, &out.SessionID, &out.Principal, &notes, &lastEntry, &wrote)
 	if err != nil {
 		return err
 	}
 	out.StartedAt = fromMillis(started)
 	if out.Attempt == 1 {
-		out.Entries = numbered(p.Transcript, lastEntry, fromMillis(wrote))
+		out.Entries = numbered(g.p.Transcript, lastEntry, fromMillis(wrote))
 	}
 	if err := json.Unmarshal([]byte(notes), &out.Notes); err != nil {
-		return fmt.Errorf("reading the notes of %s: %w", p.Session, err)
+		return fmt.Errorf("reading the notes of %s: %w", g.p.Session, err)
 	}
 	return nil
 }
@@ -146,7 +213,7 @@ SELECT 1 / (SELECT count(*) FROM r), COALESCE((SELECT array_agg(seq ORDER BY seq
 
 // Join adds waiting messages to a running run, see store.Inbox. One round trip.
 func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) {
-	said, err := encodeEntries(p.Transcript)
+	said, err := encodeEntries(p.Transcript, "")
 	if err != nil {
 		return nil, err
 	}

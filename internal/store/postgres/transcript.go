@@ -56,7 +56,7 @@ SELECT transcript_seq, now FROM s`
 func (s *Store) AppendTranscript(
 	ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry,
 ) ([]chat.TranscriptEntry, error) {
-	said, err := encodeEntries(entries)
+	said, err := encodeEntries(entries, "")
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,132 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/store"
+)
+
+// The whole way in, for one message or for several of different sessions: what was never offered before is given the next number of
+// its session and stored. The row of a session that exists is locked and changed, a new one is made; a row with as many messages waiting
+// as the message allows is left alone. No row comes back for a message that was not stored. The session is taken when nobody alive
+// owns it and nothing unfinished is in it: older messages are left to the sweep, which hands all of them over together.
+//
+// Whether the owner is dead is read before the lock is there. So the row says whom the statement found dead, and an owner that
+// came meanwhile is left in peace. Parameters: $1 clock, then the columns of m, each of which is an array for several messages.
+const (
+	acceptOneSQL  = acceptOne + acceptHead + acceptTail                  // waits for the row
+	acceptFreeSQL = acceptOne + acceptHead + ` SKIP LOCKED` + acceptTail // passes over a row that somebody else has locked
+	acceptManySQL = acceptMany + acceptHead + ` SKIP LOCKED` + acceptTail
+
+	acceptOne = `
+WITH m AS (
+	SELECT 1 AS i, $2::text AS key, $3::text AS agent, $4::text AS principal, $5::text AS new_id, $6::text AS lane,
+		$7::text AS node, $8::bigint AS takes, $9::bigint AS bound, $10::bigint AS run_limit,
+		$11::bigint AS hold, $12::text AS message_id, NULLIF($13::text, '') AS dedupe, $14::text AS params_hash,
+		$15::text AS channel, $16::bigint AS external_id, $17::text AS sender, $18::text AS body,
+		$19::bigint AS unqueued, $20::bigint AS joins, $21::bigint AS own
+)`
+
+	acceptMany = `
+WITH m AS MATERIALIZED (
+	SELECT i, ($2::text[])[i] AS key, ($3::text[])[i] AS agent, ($4::text[])[i] AS principal, ($5::text[])[i] AS new_id, ($6::text[])[i] AS lane,
+		($7::text[])[i] AS node, ($8::bigint[])[i] AS takes, ($9::bigint[])[i] AS bound, ($10::bigint[])[i] AS run_limit,
+		($11::bigint[])[i] AS hold, ($12::text[])[i] AS message_id, NULLIF(($13::text[])[i], '') AS dedupe, ($14::text[])[i] AS params_hash,
+		($15::text[])[i] AS channel, ($16::bigint[])[i] AS external_id, ($17::text[])[i] AS sender, ($18::text[])[i] AS body,
+		($19::bigint[])[i] AS unqueued, ($20::bigint[])[i] AS joins, ($21::bigint[])[i] AS own
+	FROM ` + numbersSQL + `
+)`
+
+	acceptHead = `, c AS (
+	SELECT ` + nowSQL + ` AS now
+), t AS (
+	SELECT m.*, c.now, b.key IS NULL AS fresh, COALESCE(g.epoch, 0) AS old_epoch, COALESCE(g.last_seq, 0) AS old_seq,
+		CASE WHEN NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = b.owner AND n.lease_until > c.now) THEN b.owner END AS dead,
+		CASE WHEN m.takes = 1 AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = m.node AND n.lease_until > c.now AND NOT n.draining) THEN m.node END AS taker
+	FROM m CROSS JOIN c LEFT JOIN sessions b ON b.key = m.key LEFT JOIN graves g ON g.key = m.key
+	WHERE NOT EXISTS (SELECT 1 FROM inbox d WHERE d.message_id = m.message_id)
+	  AND NOT EXISTS (SELECT 1 FROM inbox d WHERE d.dedupe = m.dedupe)
+), held AS (
+	SELECT t.* FROM t JOIN sessions s ON s.key = t.key FOR UPDATE OF s`
+
+	acceptTail = `
+), u AS (
+	UPDATE sessions s SET
+		last_seq = s.last_seq + 1,
+		done_seq = s.done_seq + CASE WHEN s.done_seq = s.last_seq THEN held.unqueued ELSE 0 END,
+		taken_seq = GREATEST(s.taken_seq, s.done_seq + CASE WHEN s.done_seq = s.last_seq THEN held.unqueued ELSE 0 END),
+		waiting = s.waiting + 1 - held.unqueued,
+		owner = CASE WHEN held.taker IS NOT NULL AND s.done_seq = s.last_seq AND (s.owner IS NULL OR s.owner = held.dead) THEN held.taker ELSE s.owner END,
+		epoch = s.epoch + CASE WHEN held.taker IS NOT NULL AND s.done_seq = s.last_seq AND (s.owner IS NULL OR s.owner = held.dead) THEN 1 ELSE 0 END,
+		lane = held.lane,
+		run_limit = CASE WHEN held.unqueued = 1 THEN s.run_limit ELSE held.run_limit END,
+		debounce_until = CASE WHEN held.hold > 0 THEN GREATEST(s.debounce_until, held.now + held.hold) ELSE s.debounce_until END,
+		updated_at = held.now,
+		last_message_at = held.now
+	FROM held
+	WHERE s.key = held.key AND (held.bound = 0 OR s.waiting < held.bound) AND (held.own = 0 OR s.principal = held.principal)
+	RETURNING held.*, s.last_seq, s.owner, s.epoch, s.session_id, s.principal AS owned_by, s.mode, s.waiting
+), n AS (
+	INSERT INTO sessions AS s (key, agent, principal, session_id, lane, owner, epoch, last_seq, taken_seq, done_seq,
+		waiting, run_limit, debounce_until, created_at, updated_at, last_message_at)
+	SELECT t.key, t.agent, t.principal, t.new_id, t.lane, t.taker, t.old_epoch + CASE WHEN t.taker IS NULL THEN 0 ELSE 1 END,
+		t.old_seq + 1, t.old_seq + t.unqueued, t.old_seq + t.unqueued, 1 - t.unqueued, t.run_limit, t.now + t.hold, t.now, t.now, t.now
+	FROM t WHERE t.fresh ORDER BY t.key
+	ON CONFLICT (key) DO NOTHING
+	RETURNING s.key, s.last_seq, s.owner, s.epoch, s.session_id, s.principal AS owned_by, s.mode, s.waiting
+), a AS (
+	SELECT * FROM u UNION ALL
+	SELECT t.*, n.last_seq, n.owner, n.epoch, n.session_id, n.owned_by, n.mode, n.waiting FROM n JOIN t ON t.key = n.key
+), stored AS (
+	INSERT INTO inbox (session_key, seq, message_id, dedupe, params_hash, channel, external_id, principal, sender, body, lane,
+		state, outcome, reason, node, accepted_at, ended_at)
+	SELECT a.key, a.last_seq, a.message_id, a.dedupe, a.params_hash, a.channel, a.external_id, a.principal, a.sender, a.body, a.lane,
+		CASE WHEN a.unqueued = 1 THEN 'done' WHEN a.joins = 1 THEN 'held' ELSE 'waiting' END,
+		CASE WHEN a.unqueued = 1 THEN 'answered' END, CASE WHEN a.unqueued = 1 THEN '` + store.ReasonCommand + `' ELSE '' END,
+		a.node, a.now, CASE WHEN a.unqueued = 1 THEN a.now END
+	FROM a
+)
+SELECT a.i, a.last_seq, COALESCE(a.owner, ''), a.epoch, a.session_id, a.owned_by, a.mode, a.now, a.waiting - 1 + a.unqueued, COALESCE(a.dead, '') FROM a`
+)
+
+// acceptTogether is one transaction for messages of different sessions.
+func (s *Store) acceptTogether(ctx context.Context, list []*arrival) ([]bool, error) {
+	sql, done := acceptManySQL, make([]bool, len(list))
+	if len(list) == 1 {
+		sql = acceptFreeSQL
+	}
+	b := &pgx.Batch{}
+	b.Queue(sql, columns(s.clock(), list, func(a *arrival) []any { return a.row(a.bound()) })...).Query(func(rows pgx.Rows) error {
+		return eachMember(rows, list, done, (*arrival).scan)
+	})
+	return done, send(ctx, s.turns, b)
+}
+
+// row is the message as the columns of m; bound says how many may wait where it comes to lie.
+func (a *arrival) row(bound int) []any {
+	m := a.p.Message
+	return []any{
+		a.session(), m.Session.Agent, m.Principal, a.sessionID, m.Lane, a.p.Node, flag(a.p.Take), int64(bound), int64(max(a.p.RunLimit, 1)),
+		a.p.Hold.Milliseconds(), m.ID, m.Dedupe, m.ParamsHash, m.Channel, m.ExternalID, m.Content.Sender.ID, a.body,
+		flag(a.p.Unqueued), flag(a.p.Joins), flag(a.p.Own),
+	}
+}
+
+func (a *arrival) scan(row pgx.Row) error {
+	var (
+		i  int
+		at int64
+	)
+	out := &a.out
+	err := row.Scan(&i, &out.Seq, &out.Owner, &out.Epoch, &out.SessionID, &out.Principal, &out.Mode, &at, &out.Behind, &a.before)
+	if err != nil {
+		return err
+	}
+	out.AcceptedAt = fromMillis(at)
+	out.Behind += len(out.Dropped)
+	out.Mine = out.Owner != "" && out.Owner == a.p.Node
+	out.Created = out.SessionID == a.sessionID
+	return nil
+}

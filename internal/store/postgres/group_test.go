@@ -1,0 +1,254 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+)
+
+// entrant is a member that is known by its number.
+type entrant struct {
+	key string
+	n   int
+}
+
+func (e *entrant) session() string { return e.key }
+
+// gate is a database that answers when it is told to.
+type gate struct {
+	groups  chan []int    // what arrived, one group after the other
+	answers chan []bool   // which of a group are done; nil = all
+	errs    chan error    // instead of an answer
+	gone    chan struct{} // a group was given up
+}
+
+func newGate() *gate {
+	return &gate{groups: make(chan []int, 100), answers: make(chan []bool), errs: make(chan error), gone: make(chan struct{}, 100)}
+}
+
+func (g *gate) write(ctx context.Context, ops []*entrant) ([]bool, error) {
+	g.groups <- column(ops, func(e *entrant) int { return e.n })
+	select {
+	case done := <-g.answers:
+		if done == nil {
+			done = slices.Repeat([]bool{true}, len(ops))
+		}
+		return done, nil
+	case err := <-g.errs:
+		return nil, err
+	case <-ctx.Done():
+		g.gone <- struct{}{}
+		return nil, context.Cause(ctx)
+	}
+}
+
+// crowd offers members to a group, each in a goroutine of its own, and keeps what became of them.
+type crowd struct {
+	t     *testing.T
+	group *group[*entrant]
+	fates map[int]chan fate
+	leave map[int]context.CancelCauseFunc
+}
+
+func newCrowd(t *testing.T, g *gate) *crowd {
+	t.Helper()
+	return &crowd{t: t, group: newGroup(slog.New(slog.DiscardHandler), g.write), fates: map[int]chan fate{}, leave: map[int]context.CancelCauseFunc{}}
+}
+
+var errLeft = errors.New("left")
+
+func (c *crowd) enter(n int, key string) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancelCause(c.t.Context())
+	end := make(chan fate, 1)
+	c.fates[n], c.leave[n] = end, cancel
+	go func() {
+		f, err := c.group.do(ctx, &entrant{key: key, n: n})
+		if err != nil && !errors.Is(err, errLeft) {
+			c.t.Errorf("member %d: %v", n, err)
+		}
+		if err != nil {
+			f = -1
+		}
+		end <- f
+	}()
+	synctest.Wait()
+}
+
+func (c *crowd) wantFate(n int, want fate) {
+	c.t.Helper()
+	if got := <-c.fates[n]; got != want {
+		c.t.Errorf("member %d: fate %d, want %d", n, got, want)
+	}
+}
+
+func wantGroup(t *testing.T, g *gate, want ...int) {
+	t.Helper()
+	select {
+	case got := <-g.groups:
+		if !slices.Equal(got, want) {
+			t.Errorf("together went %v, want %v", got, want)
+		}
+	default:
+		t.Errorf("nothing went, want %v", want)
+	}
+}
+
+func wantNothing(t *testing.T, g *gate) {
+	t.Helper()
+	select {
+	case got := <-g.groups:
+		t.Errorf("%v went, want nothing", got)
+	default:
+	}
+}
+
+func TestFewGoAtOnceAndTheRestTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		c := newCrowd(t, g)
+		for n := range parallel {
+			c.enter(n, string(rune('a'+n)))
+			wantGroup(t, g, n)
+		}
+		c.enter(10, "x")
+		c.enter(11, "y")
+		c.enter(12, "x") // the session of another that waits: it goes with the next
+		c.enter(13, "z")
+		wantNothing(t, g)
+		g.answers <- nil
+		synctest.Wait()
+		wantGroup(t, g, 10, 11, 13)
+		for range parallel {
+			g.answers <- nil
+			synctest.Wait()
+		}
+		wantGroup(t, g, 12)
+		g.answers <- nil
+		for n := range c.fates {
+			c.wantFate(n, shared)
+		}
+		c.group.close()
+	})
+}
+
+func TestAGroupIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		c := newCrowd(t, g)
+		for n := range parallel + maxGroup + 1 {
+			c.enter(n, string(rune('a'+n)))
+		}
+		for range parallel {
+			<-g.groups
+		}
+		g.answers <- nil
+		synctest.Wait()
+		if got := <-g.groups; len(got) != maxGroup {
+			t.Errorf("%d went together, want %d", len(got), maxGroup)
+		}
+		for range parallel + 1 {
+			g.answers <- nil
+		}
+		for n := range c.fates {
+			c.wantFate(n, shared)
+		}
+		c.group.close()
+	})
+}
+
+func TestWhatAGroupCouldNotDoIsHandedBack(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		done []bool
+		err  error
+		want []fate
+	}{
+		"one is refused":        {done: []bool{true, false, true}, want: []fate{shared, alone, shared}},
+		"the statement fails":   {err: errors.New("refused"), want: []fate{alone, alone, alone}},
+		"the connection breaks": {err: io.ErrUnexpectedEOF, want: []fate{doubtful, doubtful, doubtful}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				g := newGate()
+				c := newCrowd(t, g)
+				for n := range parallel {
+					c.enter(100+n, string(rune('a'+n)))
+				}
+				for n := range tt.want {
+					c.enter(n, string(rune('m'+n)))
+				}
+				for range parallel {
+					g.answers <- nil
+					synctest.Wait()
+				}
+				if tt.err != nil {
+					g.errs <- tt.err
+				} else {
+					g.answers <- tt.done
+				}
+				for n, want := range tt.want {
+					c.wantFate(n, want)
+				}
+				c.group.close()
+			})
+		})
+	}
+}
+
+func TestWhoLeavesHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		c := newCrowd(t, g)
+		for n := range parallel {
+			c.enter(n, string(rune('a'+n)))
+		}
+		c.enter(10, "x")
+		c.enter(11, "y")
+		c.leave[10](errLeft) // before it went: it never happens
+		c.wantFate(10, -1)
+		c.leave[0](errLeft) // the only one of its flight: that is given up, and its place is free
+		c.wantFate(0, -1)
+		<-g.gone
+		for range parallel {
+			<-g.groups
+		}
+		synctest.Wait()
+		wantGroup(t, g, 11)
+		for range parallel {
+			g.answers <- nil
+		}
+		c.wantFate(11, shared)
+		c.group.close()
+	})
+}
+
+func TestAClosedGroupLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		c := newCrowd(t, g)
+		c.enter(0, "a")
+		closed := make(chan struct{})
+		go func() { c.group.close(); close(closed) }()
+		synctest.Wait()
+		c.enter(1, "b")
+		c.wantFate(1, alone)
+		select {
+		case <-closed:
+			t.Error("closed with a flight under way")
+		default:
+		}
+		g.answers <- nil
+		<-closed
+		c.wantFate(0, shared)
+	})
+}
