@@ -115,7 +115,7 @@ func (c *company) wantRows(sql string, want ...string) {
 func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t)
-	for _, name := range []string{"old", "full", "twice", "locked"} {
+	for _, name := range []string{"old", "full", "twice", "locked", "foreign"} {
 		c.accept("n", name, 1)
 	}
 	c.accept("dead", "orphan", 1)
@@ -127,11 +127,13 @@ func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 	full.Cap = 1
 	command := message("n", named("command"), "command-1")
 	command.Unqueued = true
+	foreign := message("n", named("foreign"), "foreign-2")
+	foreign.Message.Principal, foreign.Own = "bob", true
 	done, out, err := c.s.AcceptTogether(t.Context(), []store.AcceptParams{
 		message("n", named("old"), "old-2"), full, message("n", named("twice"), "twice-1"), message("n", named("locked"), "locked-2"),
-		message("n", named("new"), "new-1"), message("n", named("orphan"), "orphan-2"), command,
+		message("n", named("new"), "new-1"), message("n", named("orphan"), "orphan-2"), command, foreign,
 	})
-	c.wantDone(done, err, true, false, false, false, true, true, true)
+	c.wantDone(done, err, true, false, false, false, true, true, true, false)
 	type key struct {
 		seq    int64
 		owner  string
@@ -147,8 +149,8 @@ func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 	}
 	c.wantRows(`SELECT message_id FROM inbox WHERE message_id LIKE '%-2' ORDER BY 1`, "old-2", "orphan-2")
 	c.wantRows(`SELECT count(DISTINCT xmin::text) FROM inbox WHERE message_id IN ('old-2', 'orphan-2', 'new-1', 'command-1')`, "1")
-	c.wantRows(`SELECT key || ' ' || last_seq || ' ' || waiting FROM sessions WHERE key LIKE '%:full' OR key LIKE '%:locked' OR key LIKE '%:twice' ORDER BY 1`,
-		"agent:main:full 1 1", "agent:main:locked 1 1", "agent:main:twice 1 1")
+	c.wantRows(`SELECT key || ' ' || last_seq || ' ' || waiting FROM sessions WHERE key LIKE '%:full' OR key LIKE '%:locked' OR key LIKE '%:twice' OR key LIKE '%:foreign' ORDER BY 1`,
+		"agent:main:foreign 1 1", "agent:main:full 1 1", "agent:main:locked 1 1", "agent:main:twice 1 1")
 	checkInvariants(t, c.url)
 }
 
