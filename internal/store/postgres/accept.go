@@ -169,7 +169,7 @@ func (a *arrival) over(ctx context.Context, tx pgx.Tx) (int, error) {
 func (a *arrival) insert(ctx context.Context, to sender, b *pgx.Batch, bound int) error {
 	full := false
 	a.moveOffset(b)
-	b.Queue(acceptOneSQL, append([]any{a.s.clock()}, a.row(bound)...)...).QueryRow(func(row pgx.Row) error {
+	b.Queue(acceptSQL, a.args(bound)...).QueryRow(func(row pgx.Row) error {
 		err := a.scan(row)
 		full = errors.Is(err, pgx.ErrNoRows)
 		return err

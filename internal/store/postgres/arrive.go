@@ -5,31 +5,67 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
-// The whole way in, for one message or for several of different sessions: what was never offered before is given the next number of
-// its session and stored. The row of a session that exists is locked and changed, a new one is made; a row with as many messages waiting
-// as the message allows is left alone. No row comes back for a message that was not stored. The session is taken when nobody alive
-// owns it and nothing unfinished is in it: older messages are left to the sweep, which hands all of them over together.
+// acceptSQL is the whole way in. The session's row is made or locked by the upsert; with $9 > 0 and that many messages
+// waiting, or if $24 asks for it and the session is somebody else's, it is left alone and no row comes back. The session is taken when nobody alive owns it and
+// nothing unfinished is in it: older messages are left to the sweep, which hands all of them over together.
 //
 // Whether the owner is dead is read before the lock is there. So the row says whom the statement found dead, and an owner that
-// came meanwhile is left in peace. Parameters: $1 clock, then the columns of m, each of which is an array for several messages.
+// came meanwhile is left in peace.
 const (
-	acceptOneSQL  = acceptOne + acceptHead + acceptTail                  // waits for the row
-	acceptFreeSQL = acceptOne + acceptHead + ` SKIP LOCKED` + acceptTail // passes over a row that somebody else has locked
-	acceptManySQL = acceptMany + acceptHead + ` SKIP LOCKED` + acceptTail
+	acceptSQL = acceptHead + acceptTail
+	// acceptFreeSQL stores nothing either when somebody else has locked the row: it does not wait.
+	acceptFreeSQL = acceptHead + `
+	WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE key = $2) OR EXISTS (SELECT 1 FROM sessions WHERE key = $2 FOR UPDATE SKIP LOCKED)` + acceptTail
 
-	acceptOne = `
-WITH m AS (
-	SELECT 1 AS i, $2::text AS key, $3::text AS agent, $4::text AS principal, $5::text AS new_id, $6::text AS lane,
-		$7::text AS node, $8::bigint AS takes, $9::bigint AS bound, $10::bigint AS run_limit,
-		$11::bigint AS hold, $12::text AS message_id, NULLIF($13::text, '') AS dedupe, $14::text AS params_hash,
-		$15::text AS channel, $16::bigint AS external_id, $17::text AS sender, $18::text AS body,
-		$19::bigint AS unqueued, $20::bigint AS joins, $21::bigint AS own
-)`
+	acceptHead = `
+WITH t AS (
+	SELECT c.now, COALESCE(g.epoch, 0) AS epoch, COALESCE(g.last_seq, 0) AS seq,
+		CASE WHEN NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = b.owner AND n.lease_until > c.now) THEN b.owner END AS dead,
+		CASE WHEN $8::boolean AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $7 AND n.lease_until > c.now AND NOT n.draining) THEN $7 END AS taker
+	FROM (SELECT ` + nowSQL + ` AS now) c
+	LEFT JOIN sessions b ON b.key = $2
+	LEFT JOIN graves g ON g.key = $2
+), s AS (
+	INSERT INTO sessions AS s (key, agent, principal, session_id, lane, owner, epoch, last_seq, taken_seq, done_seq,
+		waiting, run_limit, debounce_until, created_at, updated_at, last_message_at)
+	SELECT $2, $3, $4, $5, $6, t.taker, t.epoch + CASE WHEN t.taker IS NULL THEN 0 ELSE 1 END,
+		t.seq + 1, t.seq + $19::bigint, t.seq + $19::bigint, $20, $10, t.now + $11::bigint, t.now, t.now, t.now
+	FROM t`
 
-	acceptMany = `
+	acceptTail = `
+	ON CONFLICT (key) DO UPDATE SET
+		last_seq = s.last_seq + 1,
+		done_seq = s.done_seq + CASE WHEN s.done_seq = s.last_seq THEN $19::bigint ELSE 0 END,
+		taken_seq = GREATEST(s.taken_seq, s.done_seq + CASE WHEN s.done_seq = s.last_seq THEN $19::bigint ELSE 0 END),
+		waiting = s.waiting + excluded.waiting,
+		owner = CASE WHEN excluded.owner IS NOT NULL AND s.done_seq = s.last_seq
+			AND (s.owner IS NULL OR s.owner = (SELECT dead FROM t)) THEN excluded.owner ELSE s.owner END,
+		epoch = s.epoch + CASE WHEN excluded.owner IS NOT NULL AND s.done_seq = s.last_seq
+			AND (s.owner IS NULL OR s.owner = (SELECT dead FROM t)) THEN 1 ELSE 0 END,
+		lane = excluded.lane,
+		run_limit = CASE WHEN $19::bigint = 1 THEN s.run_limit ELSE excluded.run_limit END,
+		debounce_until = CASE WHEN $11::bigint > 0 THEN GREATEST(s.debounce_until, excluded.debounce_until) ELSE s.debounce_until END,
+		updated_at = excluded.updated_at,
+		last_message_at = excluded.updated_at
+	WHERE ($9::bigint = 0 OR s.waiting < $9::bigint) AND (NOT $24::boolean OR s.principal = excluded.principal)
+	RETURNING s.last_seq, s.owner, s.epoch, s.session_id, s.principal, s.mode, s.updated_at, s.waiting - $20 AS behind
+), i AS (
+	INSERT INTO inbox (session_key, seq, message_id, dedupe, params_hash, channel, external_id, principal, sender, body, lane,
+		state, outcome, reason, node, accepted_at, ended_at)
+	SELECT $2, s.last_seq, $12, $13, $14, $15, $16, $4, $17, $18, $6, $21, $22, $23, $7, s.updated_at,
+		CASE WHEN $19::bigint = 1 THEN s.updated_at END
+	FROM s
+)
+SELECT 1, s.last_seq, COALESCE(s.owner, ''), s.epoch, s.session_id, s.principal, s.mode, s.updated_at, s.behind, COALESCE(t.dead, '') FROM s, t`
+)
+
+// acceptManySQL is acceptFreeSQL for messages of different sessions: what was never offered before is given the next number of its session. A row
+// that exists and is free is locked and changed, a new one is made. Parameters: $1 clock, then one array for each column of m.
+const acceptManySQL = `
 WITH m AS MATERIALIZED (
 	SELECT i, ($2::text[])[i] AS key, ($3::text[])[i] AS agent, ($4::text[])[i] AS principal, ($5::text[])[i] AS new_id, ($6::text[])[i] AS lane,
 		($7::text[])[i] AS node, ($8::bigint[])[i] AS takes, ($9::bigint[])[i] AS bound, ($10::bigint[])[i] AS run_limit,
@@ -37,9 +73,7 @@ WITH m AS MATERIALIZED (
 		($15::text[])[i] AS channel, ($16::bigint[])[i] AS external_id, ($17::text[])[i] AS sender, ($18::text[])[i] AS body,
 		($19::bigint[])[i] AS unqueued, ($20::bigint[])[i] AS joins, ($21::bigint[])[i] AS own
 	FROM ` + numbersSQL + `
-)`
-
-	acceptHead = `, c AS (
+), c AS (
 	SELECT ` + nowSQL + ` AS now
 ), t AS (
 	SELECT m.*, c.now, b.key IS NULL AS fresh, COALESCE(g.epoch, 0) AS old_epoch, COALESCE(g.last_seq, 0) AS old_seq,
@@ -49,9 +83,7 @@ WITH m AS MATERIALIZED (
 	WHERE NOT EXISTS (SELECT 1 FROM inbox d WHERE d.message_id = m.message_id)
 	  AND NOT EXISTS (SELECT 1 FROM inbox d WHERE d.dedupe = m.dedupe)
 ), held AS (
-	SELECT t.* FROM t JOIN sessions s ON s.key = t.key FOR UPDATE OF s`
-
-	acceptTail = `
+	SELECT t.* FROM t JOIN sessions s ON s.key = t.key FOR UPDATE OF s SKIP LOCKED
 ), u AS (
 	UPDATE sessions s SET
 		last_seq = s.last_seq + 1,
@@ -89,28 +121,44 @@ WITH m AS MATERIALIZED (
 	FROM a
 )
 SELECT a.i, a.last_seq, COALESCE(a.owner, ''), a.epoch, a.session_id, a.owned_by, a.mode, a.now, a.waiting - 1 + a.unqueued, COALESCE(a.dead, '') FROM a`
-)
 
 // acceptTogether is one transaction for messages of different sessions.
 func (s *Store) acceptTogether(ctx context.Context, list []*arrival) ([]bool, error) {
-	sql, done := acceptManySQL, make([]bool, len(list))
-	if len(list) == 1 {
-		sql = acceptFreeSQL
-	}
+	done := make([]bool, len(list))
+	scan := func(rows pgx.Rows) error { return eachMember(rows, list, done, (*arrival).scan) }
 	b := &pgx.Batch{}
-	b.Queue(sql, columns(s.clock(), list, func(a *arrival) []any { return a.row(a.bound()) })...).Query(func(rows pgx.Rows) error {
-		return eachMember(rows, list, done, (*arrival).scan)
-	})
+	if len(list) == 1 {
+		b.Queue(acceptFreeSQL, list[0].args(list[0].bound())...).Query(scan)
+	} else {
+		b.Queue(acceptManySQL, columns(s.clock(), list, (*arrival).row)...).Query(scan)
+	}
 	return done, send(ctx, s.turns, b)
 }
 
-// row is the message as the columns of m; bound says how many may wait where it comes to lie.
-func (a *arrival) row(bound int) []any {
+// row is the message as the columns of m.
+func (a *arrival) row() []any {
 	m := a.p.Message
 	return []any{
-		a.session(), m.Session.Agent, m.Principal, a.sessionID, m.Lane, a.p.Node, flag(a.p.Take), int64(bound), int64(max(a.p.RunLimit, 1)),
+		a.session(), m.Session.Agent, m.Principal, a.sessionID, m.Lane, a.p.Node, flag(a.p.Take), int64(a.bound()), int64(max(a.p.RunLimit, 1)),
 		a.p.Hold.Milliseconds(), m.ID, m.Dedupe, m.ParamsHash, m.Channel, m.ExternalID, m.Content.Sender.ID, a.body,
 		flag(a.p.Unqueued), flag(a.p.Joins), flag(a.p.Own),
+	}
+}
+
+// args are the parameters of acceptSQL; bound says how many may wait where the message comes to lie, 0 = any number.
+func (a *arrival) args(bound int) []any {
+	m := a.p.Message
+	unqueued, state, outcome, reason := 0, store.StateWaiting, any(nil), ""
+	switch {
+	case a.p.Unqueued:
+		unqueued, state, outcome, reason = 1, store.StateDone, string(chat.OutcomeAnswered), store.ReasonCommand
+	case a.p.Joins:
+		state = store.StateHeld
+	}
+	return []any{
+		a.s.clock(), m.Session.String(), m.Session.Agent, m.Principal, a.sessionID, m.Lane, a.p.Node, a.p.Take,
+		bound, max(a.p.RunLimit, 1), a.p.Hold.Milliseconds(), m.ID, orNull(m.Dedupe), m.ParamsHash,
+		m.Channel, m.ExternalID, m.Content.Sender.ID, a.body, unqueued, 1 - unqueued, state, outcome, reason, a.p.Own,
 	}
 }
 

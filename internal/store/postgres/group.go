@@ -68,15 +68,19 @@ func newGroup[O member](log *slog.Logger, write func(context.Context, []O) ([]bo
 	return &group[O]{write: write, log: log}
 }
 
-// do offers an operation and waits for its fate or for ctx. When ctx is over the operation happens as a whole or not at all, and its
-// fields belong to the group.
+// do runs an operation and returns its fate. A lone one runs here and now; one that finds enough under way waits for company, or for ctx.
+// When ctx is over the operation happens as a whole or not at all, and its fields belong to the group.
 func (g *group[O]) do(ctx context.Context, op O) (fate, error) {
-	s := &share[O]{op: op, end: make(chan fate, 1)}
 	if ctx.Err() != nil {
 		return alone, context.Cause(ctx)
 	}
-	if !g.offer(s) {
+	s := &share[O]{op: op}
+	switch g.offer(s) {
+	case refused:
 		return alone, nil
+	case lone:
+		return g.runLone(ctx, op)
+	case gathered:
 	}
 	select {
 	case f := <-s.end:
@@ -87,15 +91,40 @@ func (g *group[O]) do(ctx context.Context, op O) (fate, error) {
 	}
 }
 
-func (g *group[O]) offer(s *share[O]) bool {
+// runLone runs an operation in its caller's goroutine.
+func (g *group[O]) runLone(ctx context.Context, op O) (fate, error) {
+	defer g.flights.Done()
+	done, err := g.guard(ctx, []O{op})
+	g.land(1)
+	if err != nil && ctx.Err() != nil {
+		return alone, context.Cause(ctx)
+	}
+	return fateOf(0, done, err), nil
+}
+
+// entrance is how an operation came in.
+type entrance int
+
+const (
+	refused  entrance = iota // the group is closed
+	lone                     // it is under way: the caller is to run it
+	gathered                 // it waits, or has gone with others
+)
+
+func (g *group[O]) offer(s *share[O]) entrance {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return false
+		return refused
 	}
+	if g.underWay < parallel && len(g.waiting) == 0 {
+		g.underWay++
+		g.flights.Add(1)
+		return lone
+	}
+	s.end = make(chan fate, 1)
 	g.waiting = append(g.waiting, s)
-	g.depart()
-	return true
+	return gathered
 }
 
 func (g *group[O]) leave(s *share[O]) {
@@ -154,19 +183,20 @@ func (g *group[O]) fly(ctx context.Context, f *flight, list []*share[O]) {
 		ops[i] = s.op
 	}
 	done, err := g.guard(ctx, ops)
-	if err != nil {
-		g.log.DebugContext(ctx, "operations that shared a transaction are tried by themselves", "operations", len(list), "err", translate(err))
-	}
 	g.land(len(list))
 	for i, s := range list {
-		switch {
-		case err != nil && broken(err):
-			s.end <- doubtful
-		case err != nil || !done[i]:
-			s.end <- alone
-		default:
-			s.end <- shared
-		}
+		s.end <- fateOf(i, done, err)
+	}
+}
+
+func fateOf(i int, done []bool, err error) fate {
+	switch {
+	case err != nil && broken(err):
+		return doubtful
+	case err != nil || !done[i]:
+		return alone
+	default:
+		return shared
 	}
 }
 
@@ -177,7 +207,11 @@ func (g *group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) 
 			err = fmt.Errorf("defect in a store operation: %v", r)
 		}
 	}()
-	return g.write(ctx, ops)
+	done, err = g.write(ctx, ops)
+	if err != nil {
+		g.log.DebugContext(ctx, "operations that shared a transaction are tried by themselves", "operations", len(ops), "err", translate(err))
+	}
+	return done, err
 }
 
 func (g *group[O]) land(n int) {
