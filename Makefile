@@ -13,10 +13,10 @@ LDFLAGS := -s -w -buildid= -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 PKG     ?= ./...
 RUN     ?= .
 TIMEOUT ?= 30m
-# Two tests run without the race detector, which slows them down more than ten times: the conformance suite on SQLite, whose engine is C
-# translated to Go (the same suite runs with it on memory and on Postgres, and SQLite's own tests do, too), and a million turns whose memory
-# is counted, which would be the detector's.
-SLOWRACE := ^(TestStore|TestIdleSessionsLeaveNothing)$$
+# Three tests run without the race detector, which slows them down more than ten times: the conformance suite on SQLite, whose engine is C
+# translated to Go (the same suite runs with it on memory and on Postgres, and SQLite's own tests do, too); a million turns whose memory is
+# counted, which would be the detector's; and the random histories, under whose many bubbles the detector's own runtime breaks.
+SLOWRACE := ^(TestStore|TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise)$$
 LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
 TESTPG  := $(GO) run ./cmd/testpg -no-fsync --
 
@@ -35,7 +35,7 @@ run: build ## build, and serve with the default settings
 .PHONY: test
 test: ## every test with the race detector, Postgres included (PKG=, RUN=, TIMEOUT=)
 	$(TESTPG) $(GO) test -race -timeout $(TIMEOUT) -run '$(RUN)' -skip '$(SLOWRACE)' $(PKG)
-	$(GO) test -timeout $(TIMEOUT) -run '$(SLOWRACE)' ./internal/store/sqlite ./internal/scheduler
+	$(GO) test -timeout $(TIMEOUT) -run '$(SLOWRACE)' ./internal/store/sqlite ./internal/scheduler ./internal/dispatch
 
 .PHONY: short
 short: ## every test without the race detector, for between two edits

@@ -83,6 +83,13 @@ func (s *script) began(text string) time.Time {
 	return time.Time{}
 }
 
+// call is the i-th call, when it started, and what had become of its context when it returned.
+func (s *script) call(i int) (req agent.Request, started time.Time, ended error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[i], s.starts[i], s.ends[i]
+}
+
 func (s *script) textsOf(session string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,6 +168,17 @@ func (p *postbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
 	}
 	p.sent = append(p.sent, r)
 	return chat.Sent{ProviderID: strconv.Itoa(len(p.sent))}, nil
+}
+
+// byThread is what was sent, joined, by thread.
+func (p *postbox) byThread() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]string{}
+	for _, r := range p.sent {
+		out[r.Target.Thread] += r.Text
+	}
+	return out
 }
 
 func (p *postbox) texts(chatID string) []string {

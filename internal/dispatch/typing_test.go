@@ -53,7 +53,8 @@ func TestFastTypingStartsWithinTheMaximumAndLosesNothing(t *testing.T) {
 				}
 				want(t, "messages per turn", fmt.Sprint(sizes), fmt.Sprint(c.sizes))
 				want(t, "merged", merged, c.n-len(c.sizes))
-				want(t, "the first turn began after", h.runner.starts[0].Sub(began), c.first)
+				_, first, _ := h.runner.call(0)
+				want(t, "the first turn began after", first.Sub(began), c.first)
 			})
 		})
 	}
@@ -79,11 +80,7 @@ func TestTopicsOfOnePersonStaySeparate(t *testing.T) {
 				want(t, "topic 10", h.end(ten).Text, "for ten")
 				want(t, "topic 20", h.end(twenty).Text, "for twenty")
 				time.Sleep(5 * time.Second)
-				answers := map[string]string{}
-				for _, r := range h.box.sent {
-					answers[r.Target.Thread] += r.Text
-				}
-				want(t, "sent", fmt.Sprint(answers), "map[10:for ten 20:for twenty]")
+				want(t, "sent", fmt.Sprint(h.box.byThread()), "map[10:for ten 20:for twenty]")
 
 				ten = h.send(key+":topic:10", "sleep 10s", in("10"))
 				twenty = h.send(key+":topic:20", "sleep 10s", in("20"))
@@ -139,15 +136,16 @@ func TestEachTurnHasAContextOfItsOwn(t *testing.T) {
 		hook := h.send("box:direct:7", "from a hook", func(m *chat.Message) { m.Channel, m.Content.External = "hook", true })
 		for i, id := range []string{web.ID, box, hook} {
 			want(t, "outcome", h.end(id).Outcome, chat.OutcomeAnswered)
-			req := h.runner.calls[i]
+			synctest.Wait()
+			req, _, ended := h.runner.call(i)
 			want(t, "run id", req.RunID, id)
 			want(t, "idempotency key", req.IdempotencyKey, req.Session.String()+"/"+id)
 			want(t, "messages", len(req.Messages), 1)
 			want(t, "thread", req.Messages[0].Thread, map[string]string{box: "42"}[id])
 			want(t, "where the answer goes", req.Messages[0].Options.ReplyTo.ChatID, map[string]string{box: "7"}[id])
 			want(t, "from outside", req.Messages[0].External, id == hook)
-			if h.runner.ends[i] != nil {
-				t.Errorf("the context of turn %d had ended: %v", i, h.runner.ends[i])
+			if ended != nil {
+				t.Errorf("the context of turn %d had ended: %v", i, ended)
 			}
 		}
 		synctest.Wait()
