@@ -15,7 +15,7 @@ RUN     ?= .
 TIMEOUT ?= 30m
 # Three tests run without the race detector, which slows them down more than ten times: the conformance suite on SQLite, whose engine is C
 # translated to Go (the same suite runs with it on memory and on Postgres, and SQLite's own tests do, too); a million turns whose memory is
-# counted, which would be the detector's; and the random histories, under whose many bubbles the detector's own runtime breaks.
+# counted, which would be the detector's; and the random histories, which are long, and in which the runtime of the detector broke once.
 SLOWRACE := ^(TestStore|TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise)$$
 LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
 TESTPG  := $(GO) run ./cmd/testpg -no-fsync --
