@@ -165,8 +165,8 @@ func TestASilencedBotUsesUpNoAttempts(t *testing.T) {
 		h := newHome(t)
 		people := h.people(20)
 		h.begin()
-		for _, p := range people {
-			h.srv.Say(p, p, "think 5s hello")
+		for i, p := range people {
+			h.srv.Say(p, p, fmt.Sprintf("think %ds hello", 30+10*i))
 		}
 		after(2 * time.Second)
 		h.srv.Break("getUpdates", testtelegram.Flood(300))
@@ -175,7 +175,7 @@ func TestASilencedBotUsesUpNoAttempts(t *testing.T) {
 		for _, p := range people {
 			h.wantLast("after the silence", p, "hello")
 		}
-		if n := strings.Count(h.log.String(), "a message was not delivered"); n > 2*len(people) {
+		if n := strings.Count(h.log.String(), "a message was not delivered"); n > 2 {
 			t.Errorf("%d attempts were used up in the silence", n)
 		}
 		h.end()
