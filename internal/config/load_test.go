@@ -110,6 +110,58 @@ func TestLayersLieOnEachOther(t *testing.T) {
 	}
 }
 
+func TestATokenAloneIsABot(t *testing.T) {
+	t.Parallel()
+	load := func(file string, env map[string]string) (*Loaded, error) {
+		o := Options{LookupEnv: func(name string) (string, bool) { v, ok := env[name]; return v, ok }}
+		if file != "" {
+			o.File = filepath.Join(t.TempDir(), "laneway.yaml")
+			if err := os.WriteFile(o.File, []byte(file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return Load(o)
+	}
+	names := func(bots []Telegram) (out []string) {
+		for _, b := range bots {
+			out = append(out, b.Account+"="+b.Token.Reveal()+" "+b.Access+" "+b.Mode)
+		}
+		return out
+	}
+	accounts := "channels: {telegram: {accounts: {work: {token_env: WORK}, family: {token: '2:b', access: allowlist}, off: {token: '3:c', enabled: false}}}}"
+	for name, row := range map[string]struct {
+		file string
+		env  map[string]string
+		want []string
+	}{
+		"nothing":               {"", map[string]string{"HOME": "/x"}, nil},
+		"the variable alone":    {"", map[string]string{"HOME": "/x", "TELEGRAM_TOKEN": "1:a"}, []string{"default=1:a pairing polling"}},
+		"the file is first":     {"channels: {telegram: {token: '9:z'}}", map[string]string{"HOME": "/x", "TELEGRAM_TOKEN": "1:a"}, []string{"default=9:z pairing polling"}},
+		"switched off":          {"channels: {telegram: {enabled: false}}", map[string]string{"HOME": "/x", "TELEGRAM_TOKEN": "1:a"}, nil},
+		"accounts":              {accounts, map[string]string{"HOME": "/x", "TELEGRAM_TOKEN": "1:a", "WORK": "4:d"}, []string{"family=2:b allowlist polling", "work=4:d pairing polling"}},
+		"setting of an account": {accounts, map[string]string{"HOME": "/x", "WORK": "4:d", "LANEWAY_CHANNELS_TELEGRAM_ACCOUNTS_WORK_ACCESS": "open"}, []string{"family=2:b allowlist polling", "work=4:d open polling"}},
+	} {
+		loaded, err := load(row.file, row.env)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := names(loaded.Config.Channels.Telegram.Bots()); !slices.Equal(got, row.want) {
+			t.Errorf("%s: got %q, want %q", name, got, row.want)
+		}
+	}
+	for file, want := range map[string]string{
+		"channels: {telegram: {accounts: {work: {token: '2:b', account: other}}}}":              "channels.telegram.accounts.work.account belongs to channels.telegram",
+		"channels: {telegram: {accounts: {work: {token: '2:b', mode: carrier}}}}":               "channels.telegram.accounts.work.mode",
+		"channels: {telegram: {token: '1:a', account: work, accounts: {work: {token: '2:b'}}}}": "is the name of the first bot too",
+		"channels: {telegram: {accounts: {work: {token: '2:b', agent: nobody}}}}":               "channels.telegram.accounts.work.agent names no agent",
+	} {
+		if _, err := load(file, map[string]string{"HOME": "/x"}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", file, err, want)
+		}
+	}
+}
+
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	rows := []struct {

@@ -96,7 +96,7 @@ func (c *Chatroom) wantNoSecret() {
 			c.t.Errorf("the token of the bot is in: %s", place)
 		}
 	}
-	if places["output"] == "" || places["table leases"] == "" {
+	if places["output"] == "" || places["table nodes"] == "" {
 		c.t.Error("the search for the token saw nothing")
 	}
 	if files, err := filepath.Glob(filepath.Join(c.Dir, "*")); err != nil || len(files) == 0 {
@@ -154,7 +154,11 @@ func (c *Chatroom) LetIn(person int64) {
 	if code == nil {
 		c.t.Fatalf("no code in %q", texts)
 	}
-	out, errs, exit := c.CLI(withTimeout(c.t, 30*time.Second), "", "pair", "approve", strings.ToLower(code[1]))
+	ctx := withTimeout(c.t, 30*time.Second)
+	if out, errs, exit := c.CLI(ctx, "", "pair", "list", "--json"); exit != 0 || !strings.Contains(out, fmt.Sprintf(`"senderId": "%d"`, person)) || strings.Contains(out, code[1]) {
+		c.t.Errorf("pair list: %q %q, code %d; want the person and not the code", out, errs, exit)
+	}
+	out, errs, exit := c.CLI(ctx, "", "pair", "approve", strings.ToLower(code[1]))
 	if exit != 0 || !strings.Contains(out, "may talk") {
 		c.t.Fatalf("pair approve: %q %q, code %d", out, errs, exit)
 	}
