@@ -97,6 +97,8 @@ type Options struct {
 	NotBefore int64 `json:"notBefore,omitempty"`
 	// ReplyTo is where the answer goes besides the transcript; zero = nowhere.
 	ReplyTo Target `json:"replyTo,omitzero"`
+	// StopOwn restricts a /stop or /stopall in this message to turns and messages of its sender.
+	StopOwn bool `json:"stopOwn,omitempty"`
 	// Model, Thinking, SystemPrompt and Params are handed to the runner.
 	Model        string         `json:"model,omitempty"`
 	Thinking     string         `json:"thinking,omitempty"`

@@ -24,8 +24,10 @@ type Call struct {
 	Session   chat.SessionKey
 	Principal string
 	// Scope is the most that the caller may do.
-	Scope   Scope
-	Sender  chat.Sender
+	Scope  Scope
+	Sender chat.Sender
+	// OwnOnly: the caller may stop only what Sender asked for.
+	OwnOnly bool
 	Channel string
 	Target  chat.Target
 	// Name is the word that was typed, without slash and bot name, lower case.

@@ -100,7 +100,7 @@ func (d *Dispatcher) execCommand(ctx context.Context, m chat.Message, cmd comman
 		}
 	}()
 	text, err := cmd.Run(ctx, actions{d}, command.Call{
-		Session: m.Session, Principal: m.Principal, Scope: command.Scope(m.Scope), Sender: m.Content.Sender, Channel: channelKind(m.Channel),
+		Session: m.Session, Principal: m.Principal, Scope: command.Scope(m.Scope), Sender: m.Content.Sender, OwnOnly: m.Content.Options.StopOwn, Channel: channelKind(m.Channel),
 		Target: m.Content.Options.ReplyTo, Name: name, Args: args,
 	})
 	if err != nil {
@@ -146,7 +146,12 @@ type actions struct{ d *Dispatcher }
 var _ command.Actions = actions{}
 
 func (a actions) stop(ctx context.Context, c command.Call, scope store.StopScope) (command.StopReport, error) {
-	m, err := a.d.stop(ctx, store.StopParams{Session: c.Session, Scope: scope, By: c.Principal})
+	p := store.StopParams{Session: c.Session, Scope: scope, By: c.Principal}
+	if c.OwnOnly {
+		m, err := a.d.stopOwn(ctx, p, c.Sender.ID)
+		return command.StopReport{Running: len(m.running), Waiting: len(m.waiting)}, err
+	}
+	m, err := a.d.stop(ctx, p)
 	return command.StopReport{Running: len(m.running), Waiting: len(m.waiting)}, err
 }
 

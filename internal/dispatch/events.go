@@ -61,6 +61,7 @@ type liveRun struct {
 	runID     string
 	lane      string
 	principal string
+	sender    string // of the leading message
 
 	mu        sync.Mutex
 	text      strings.Builder
@@ -100,6 +101,19 @@ func (l *liveRuns) get(runID string) *liveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.byID[runID]
+}
+
+// of lists the runs of a session that a person leads, oldest first.
+func (l *liveRuns) of(key chat.SessionKey, sender string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ids []string
+	for _, r := range l.bySn[key.String()] {
+		if r.sender == sender {
+			ids = append(ids, r.runID)
+		}
+	}
+	return ids
 }
 
 func (l *liveRuns) oldest(key chat.SessionKey) *liveRun {

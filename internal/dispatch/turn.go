@@ -90,7 +90,8 @@ func (d *Dispatcher) startTurn(ctx context.Context, st *scheduler.Turn[work]) (*
 	t.rows = keep(t.rows, t.started.Seqs)
 	t.agent = d.agents[lead.Session.Agent]
 	t.run = &liveRun{
-		turn: st, session: lead.Session, runID: st.RunID(), lane: st.Lane(), principal: t.started.Principal, seq: 1,
+		turn: st, session: lead.Session, runID: st.RunID(), lane: st.Lane(), principal: t.started.Principal,
+		sender: lead.Content.Sender.ID, seq: 1,
 		replace: t.started.Attempt > 1, startedAt: t.started.StartedAt, began: t.began, attempt: t.started.Attempt,
 	}
 	d.live.add(t.run)

@@ -131,7 +131,7 @@ func (c *Channel) pressed(ctx context.Context, u update) error {
 	to := address{chat: u.chat, thread: u.thread}
 	content := chat.Content{
 		Text: text, Sender: chat.Sender{ID: number(p.From.ID), Name: nameOf(p.From)},
-		Options: chat.Options{ReplyTo: c.targetOf(to), NoMerge: true},
+		Options: chat.Options{ReplyTo: c.targetOf(to), NoMerge: true, StopOwn: to.group() && c.cfg.GroupStop == StopOwn},
 	}
 	content.Thread = content.Options.ReplyTo.Thread
 	u.memo.content = &content

@@ -40,6 +40,7 @@ const (
 	ActivationAlways  = "always"
 
 	StopAnyone = "anyone"
+	StopOwn    = "own"
 	StopAdmins = "admins"
 )
 
@@ -72,7 +73,7 @@ type Config struct {
 	// Allow are the people who may talk, Groups the group chats in which the bot answers. Empty = nobody, none.
 	Allow, Groups []int64
 	// Members is MembersListed (default) or MembersAny; Activation is ActivationMention (default) or ActivationAlways; GroupStop is
-	// StopAnyone (default) or StopAdmins.
+	// StopAnyone (default), StopOwn or StopAdmins.
 	Members, Activation, GroupStop string
 	// Agent that answers. Required.
 	Agent string
@@ -173,7 +174,7 @@ func (c Config) check() error {
 		{"access", c.Access, []string{AccessPairing, AccessAllowlist, AccessOpen, AccessDisabled}},
 		{"members", c.Members, []string{MembersListed, MembersAny}},
 		{"activation", c.Activation, []string{ActivationMention, ActivationAlways}},
-		{"group_stop", c.GroupStop, []string{StopAnyone, StopAdmins}},
+		{"group_stop", c.GroupStop, []string{StopAnyone, StopOwn, StopAdmins}},
 	} {
 		if err := oneOf(choice.name, choice.value, choice.allowed); err != nil {
 			return err

@@ -31,7 +31,7 @@ func TestConfig(t *testing.T) {
 		"no token":     {func(c *telegram.Config) { c.Token = "" }, "bot token"},
 		"odd token":    {func(c *telegram.Config) { c.Token = "canary" }, "bot token"},
 		"access":       {func(c *telegram.Config) { c.Access = "everyone" }, "access must be"},
-		"group stop":   {func(c *telegram.Config) { c.GroupStop = "own" }, "group_stop must be"},
+		"group stop":   {func(c *telegram.Config) { c.GroupStop = "owner" }, "group_stop must be"},
 		"poll timeout": {func(c *telegram.Config) { c.PollTimeout = 1 }, "poll timeout"},
 		"attachment":   {func(c *telegram.Config) { c.MaxAttachment = 1 << 40 }, "attachment"},
 		"address":      {func(c *telegram.Config) { c.APIURL = "https://user:canary@example.org" }, "no password"},

@@ -60,13 +60,14 @@ func (s *storyteller) Run(ctx context.Context, req agent.Request, emit func(agen
 
 // home is the whole way: fake Telegram, the channel, a dispatcher, a store. The process can end and begin again on the same store.
 type home struct {
-	t     *testing.T
-	srv   *testtelegram.Server
-	st    *memory.Store
-	agent *storyteller
-	log   *logBuffer
-	down  bool
-	mu    sync.Mutex
+	t         *testing.T
+	srv       *testtelegram.Server
+	st        *memory.Store
+	agent     *storyteller
+	log       *logBuffer
+	down      bool
+	groupStop string
+	mu        sync.Mutex
 
 	d    *dispatch.Dispatcher
 	ch   *telegram.Channel
@@ -104,7 +105,7 @@ func (h *home) begin() {
 	}
 	log := slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h.ch, err = telegram.New(
-		telegram.Config{Token: h.srv.Token(), Agent: "main", Groups: []int64{group}, Members: telegram.MembersAny},
+		telegram.Config{Token: h.srv.Token(), Agent: "main", Groups: []int64{group}, Members: telegram.MembersAny, GroupStop: h.groupStop},
 		telegram.Deps{Records: h.st, Commands: table.Infos(), Transport: h.srv.Transport(), Logger: log},
 	)
 	if err != nil {

@@ -184,3 +184,34 @@ func TestASilencedBotUsesUpNoAttempts(t *testing.T) {
 		}
 	})
 }
+
+// TestGroupStopOwn: where people may stop their own turns only, a /stop of somebody else finds nothing.
+func TestGroupStopOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHome(t)
+		h.groupStop = "own"
+		h.begin()
+		say := func(who int64, text string) {
+			h.srv.Say(group, who, "@lane_bot "+text, testtelegram.Mentioning(9))
+			after(3 * time.Second)
+		}
+		say(anna, "/stop")
+		h.wantLast("with nothing there", group, "nothing to stop")
+		h.srv.Say(group, anna, "think 5m anna's", testtelegram.With("reply_to_message", map[string]any{
+			"message_id": 1, "date": 1, "chat": map[string]any{"id": group, "type": "supergroup"}, "from": map[string]any{"id": 123456789, "is_bot": true, "first_name": "Lane"},
+		}))
+		after(3 * time.Second)
+		say(bob, "/stop")
+		h.wantLast("somebody else", group, "nothing to stop")
+		say(bob, "/stopall")
+		h.wantLast("somebody else, all", group, "nothing to stop")
+		say(anna, "/stop")
+		h.wantLast("her own", group, "Stopped the running turn")
+		after(6 * time.Minute)
+		if strings.Contains(strings.Join(h.srv.Texts(group), " "), "anna's") {
+			t.Error("a stopped turn was answered")
+		}
+		h.end()
+	})
+}

@@ -161,7 +161,7 @@ func (c *Channel) gather(ctx context.Context, parts []update, to address) (chat.
 	lead := parts[0]
 	content := chat.Content{
 		Sender: chat.Sender{ID: number(lead.message.From.ID), Name: nameOf(lead.message.From)}, External: lead.forwarded,
-		Options: chat.Options{Typed: true, ReplyTo: c.targetOf(to)},
+		Options: chat.Options{Typed: true, ReplyTo: c.targetOf(to), StopOwn: to.group() && c.cfg.GroupStop == StopOwn},
 	}
 	content.Thread = content.Options.ReplyTo.Thread
 	var texts []string

@@ -1,0 +1,74 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// ownLimit is how many waiting messages are looked through for those of one person.
+const ownLimit = 1000
+
+// stopOwn is a stop that reaches only what one person asked for: runs that a message of theirs leads, and messages of theirs that wait. Runs of this
+// process are signalled before the store is asked. Scope is StopOne (the oldest run, else the oldest waiting message) or StopAll.
+func (d *Dispatcher) stopOwn(ctx context.Context, p store.StopParams, sender string) (met, error) {
+	all := p.Scope == store.StopAll
+	p.Scope, p.Reason = store.StopRun, "stop"
+	if all {
+		p.Reason = "stopall"
+	}
+	var m met
+	stop := func(ids []string) error {
+		for _, id := range ids {
+			if !all && !m.nothing() {
+				return nil
+			}
+			p.MessageID = id
+			one, err := d.stop(ctx, p)
+			m.add(one)
+			if err != nil && !errors.Is(err, chat.ErrNotFound) {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := stop(d.live.of(p.Session, sender)); err != nil || (!all && !m.nothing()) {
+		return m, err
+	}
+	ids, err := d.ownedBy(ctx, p.Session, sender)
+	if err != nil {
+		if m.nothing() {
+			return m, err
+		}
+		return m, nil // what ran here is stopped; the rest is said to be there when somebody looks again
+	}
+	return m, stop(slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(m.running, id) }))
+}
+
+// ownedBy lists the runs of other processes and the waiting messages that are one person's, by the id of their message.
+func (d *Dispatcher) ownedBy(ctx context.Context, key chat.SessionKey, sender string) ([]string, error) {
+	s, err := d.store.Session(ctx, key, "")
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, run := range s.ActiveRuns {
+		lead, err := d.store.MessageByID(ctx, run)
+		if err == nil && lead.Content.Sender.ID == sender {
+			ids = append(ids, run)
+		}
+	}
+	waiting, _, err := d.store.PendingInputs(ctx, key, ownLimit)
+	for _, w := range waiting {
+		if w.Content.Sender.ID == sender {
+			ids = append(ids, w.MessageID)
+		}
+	}
+	return ids, err
+}
