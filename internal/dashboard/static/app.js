@@ -3,6 +3,7 @@
 import { $ } from "/dashboard/dom.js";
 import { Jobs } from "/dashboard/jobs.js";
 import { Overview } from "/dashboard/overview.js";
+import { People } from "/dashboard/people.js";
 import { Gateway } from "/dashboard/rpc.js";
 import { Sessions } from "/dashboard/sessions.js";
 
@@ -55,9 +56,11 @@ function welcome(token, hello) {
       jobs: methods.includes("cron.list") ? new Jobs($("view-jobs"), gateway, hello) : null,
     };
     if (!views.jobs) delete views.jobs;
+    if (methods.includes("channels.pairing.list") && hello.auth.scopes.includes("operator.admin")) views.people = new People($("view-people"), gateway);
   }
   for (const v of Object.values(views)) v.gateway = gateway;
   $("nav-jobs").hidden = !views.jobs;
+  $("nav-people").hidden = !views.people;
   gateway.call("sessions.subscribe").catch(() => {});
   route();
 }
