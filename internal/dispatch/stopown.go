@@ -40,10 +40,7 @@ func (d *Dispatcher) stopOwn(ctx context.Context, p store.StopParams, sender str
 	}
 	ids, err := d.ownedBy(ctx, p.Session, sender)
 	if err != nil {
-		if m.nothing() {
-			return m, err
-		}
-		return m, nil // what ran here is stopped; the rest is said to be there when somebody looks again
+		return m, err
 	}
 	return m, stop(slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(m.running, id) }))
 }

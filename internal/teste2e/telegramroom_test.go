@@ -2,6 +2,8 @@ package teste2e
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -45,7 +47,7 @@ func openChatroom(t *testing.T, database, settings string, telegram testtelegram
 	config := fmt.Sprintf("agents: {main: {runner: openai, model: test, base_url: %q, retries: 0}}\ncluster: {lease: 3s, heartbeat: 500ms}\n"+
 		"channels:\n  telegram:\n    api_url: %s\n    poll_timeout: 5s\n%s", c.Model.URL()+"/v1", api.URL, settings)
 	c.install = func() *Gateway {
-		g := Install(t, database, config, "--log-level", "debug")
+		g := Install(t, database, config, "--log-level", "debug", "--metrics-listen", "main")
 		g.env = append(g.env, "TELEGRAM_TOKEN="+c.Telegram.Token())
 		return g
 	}
@@ -84,6 +86,10 @@ func (c *Chatroom) wantNoSecret() {
 		out, errs, _ := c.CLI(ctx, "", args...)
 		places[strings.Join(args, " ")] = out + errs
 	}
+	places["metrics"] = c.metrics()
+	if !strings.Contains(places["metrics"], "laneway_telegram_calls_total") || !strings.Contains(places["metrics"], `laneway_channel_connected{account="default",channel="telegram"}`) {
+		c.t.Error("the metrics of the channel are missing")
+	}
 	oracle := OpenOracle(c.t, c.Gateway, c.database)
 	for _, table := range []string{
 		"nodes", "leases", "sessions", "inbox", "runs", "outbox", "transcript", "audit_log", "pairings", "pairing_grants", "channel_groups", "buttons",
@@ -102,6 +108,26 @@ func (c *Chatroom) wantNoSecret() {
 	if files, err := filepath.Glob(filepath.Join(c.Dir, "*")); err != nil || len(files) == 0 {
 		c.t.Errorf("the installation is empty: %v", err)
 	}
+}
+
+// metrics is what a scraper reads.
+func (c *Chatroom) metrics() string {
+	c.t.Helper()
+	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.URL()+"/metrics", http.NoBody)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+c.Token())
+	resp, err := (&http.Client{Timeout: 10 * time.Second}).Do(r)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(body)
 }
 
 // Await waits until Telegram shows something.
