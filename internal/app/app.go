@@ -159,7 +159,7 @@ func (p *Process) wire(ctx context.Context) error {
 		Version: p.opts.Version, Addr: p.cfg.Cluster.NodeID, BootID: uuid.NewString(),
 		Lease: time.Duration(p.cfg.Cluster.Lease), Heartbeat: time.Duration(p.cfg.Cluster.Heartbeat), Sweep: time.Duration(p.cfg.Cluster.Sweep),
 		Exclusive: p.store.Kind() == kindSQLite, Lanes: p.cfg.Lanes.Map(), Agents: agents,
-		Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100,
+		Retention: time.Duration(p.cfg.Retention), Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100,
 		Cron: cronConfig(p.cfg, p.metrics.Cron(), posts), HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CronBody: gateway.CronBody,
 	}, dispatch.Deps{
 		Store: p.store, Commands: table, Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,

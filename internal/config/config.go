@@ -64,10 +64,12 @@ type Config struct {
 	Agents   map[string]Agent `yaml:"agents"`
 	Channels Channels         `yaml:"channels"`
 	Cron     Cron             `yaml:"cron"`
-	Limits   Limits           `yaml:"limits"`
-	Cluster  Cluster          `yaml:"cluster"`
-	Hooks    map[string]Hook  `yaml:"hooks"`
-	Log      Log              `yaml:"log"`
+	// Retention is how long messages that are over, their turns, and what was sent are kept, at least 2d. Default 30d. 0 = for ever. Transcripts stay.
+	Retention Duration        `yaml:"retention"`
+	Limits    Limits          `yaml:"limits"`
+	Cluster   Cluster         `yaml:"cluster"`
+	Hooks     map[string]Hook `yaml:"hooks"`
+	Log       Log             `yaml:"log"`
 }
 
 // Lanes are how many turns run at once in each lane, at least 1. Defaults 30, 50, 100, 30.

@@ -36,6 +36,7 @@ func Default() Config {
 		Agents:        map[string]Agent{},
 		Channels:      Channels{Web: WebChannel{DebounceMs: new(0)}, Telegram: defaultTelegram()},
 		Cron:          defaultCron(),
+		Retention:     30 * Duration(day),
 		Limits:        defaultLimits(),
 		Cluster:       Cluster{Lease: 15 * Duration(second), Heartbeat: 3 * Duration(second), Sweep: Duration(second)},
 		Hooks:         map[string]Hook{},

@@ -35,6 +35,9 @@ func (c Config) check() FaultsError {
 	c.checkAgents(root, base)
 	c.Channels.validate(root.key("channels"), base)
 	c.Cron.validate(root.key("cron"))
+	if c.Retention != 0 {
+		root.durationBetween("retention", c.Retention, 2*Duration(day), 36500*Duration(day))
+	}
 	c.Limits.validate(root.key("limits"))
 	c.Cluster.validate(root.key("cluster"))
 	c.checkHooks(root.key("hooks"))

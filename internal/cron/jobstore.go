@@ -96,11 +96,20 @@ type JobFilter struct {
 	Query         string
 	Kind          Kind
 	LastState     RunState
+	NeverRan      bool // no run has ended yet
 	Agent         string
 	// SortBy is nextRunAt (default), updatedAt, name or id; jobs without the value come last, ties go by id.
 	SortBy        string
 	Descending    bool
 	Limit, Offset int
+}
+
+// LastStateWord is what a store compares its column with: "" = anything, "never" = nothing yet.
+func (f JobFilter) LastStateWord() string {
+	if f.NeverRan {
+		return "never"
+	}
+	return string(f.LastState)
 }
 
 // JobPage is a piece of a list. Revision and Total stay equal until a job is added, changed or removed.

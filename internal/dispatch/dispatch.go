@@ -54,6 +54,8 @@ type Config struct {
 	Agents []Agent
 	// Cron is what the operator decided about jobs.
 	Cron CronConfig
+	// Retention is how long messages that are over, and what was sent, are kept; 0 = for ever. At least as long as any sender repeats itself.
+	Retention time.Duration
 	// HostPayload runs payloads of kind command and script; nil = they are refused.
 	HostPayload HostPayload
 	// CronBody writes the body of a webhook about a finished run; nil = webhooks are not delivered.

@@ -11,12 +11,14 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 // The built-in jobs, by the text of their payload.
 const (
-	maintainLedger = "retention"
-	maintainStore  = "upkeep"
+	maintainLedger   = "retention"
+	maintainMessages = "messages"
+	maintainStore    = "upkeep"
 )
 
 // Upkeeper is a store with housekeeping of its own to do now and then. Upkeep looks at its context between the steps.
@@ -37,6 +39,8 @@ func (d *Dispatcher) maintain(ctx context.Context, what string) (string, error) 
 		}
 		answers, err := d.inPieces(ctx, func(ctx context.Context) (int, error) { return d.store.PruneAnswers(ctx, pruneChunk) })
 		return fmt.Sprintf("%s, %d kept answers removed", report, answers), err
+	case maintainMessages:
+		return d.pruneMessages(ctx)
 	case maintainStore:
 		if u, ok := d.store.(Upkeeper); ok {
 			return u.Upkeep(ctx)
@@ -62,7 +66,25 @@ func (d *Dispatcher) pruneLedger(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d entries of the ledger removed", total), err
 }
 
-// inPieces removes rows pruneChunk at a time until fewer are left, and says how many there were.
+// pruneMessages removes what is over and old: messages with their turns, then what was sent about them.
+func (d *Dispatcher) pruneMessages(ctx context.Context) (string, error) {
+	if d.cfg.Retention == 0 {
+		return "messages are kept for ever", nil
+	}
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return "", err
+	}
+	p := store.PruneParams{Before: now.Add(-d.cfg.Retention), Limit: pruneChunk}
+	messages, err := d.inPieces(ctx, func(ctx context.Context) (int, error) { return d.store.PruneInbox(ctx, p) })
+	if err != nil {
+		return "", err
+	}
+	sent, err := d.inPieces(ctx, func(ctx context.Context) (int, error) { return d.store.PruneOutbox(ctx, p) })
+	return fmt.Sprintf("%d messages and %d outgoing messages removed", messages, sent), err
+}
+
+// inPieces removes rows some at a time until there are no more, and says how many there were. It looks at ctx between two pieces.
 func (d *Dispatcher) inPieces(ctx context.Context, remove func(context.Context) (int, error)) (int, error) {
 	for total := 0; ; {
 		if ctx.Err() != nil {
@@ -70,7 +92,7 @@ func (d *Dispatcher) inPieces(ctx context.Context, remove func(context.Context) 
 		}
 		n, err := remove(ctx)
 		total += n
-		if err != nil || n < pruneChunk {
+		if err != nil || n == 0 {
 			return total, err
 		}
 	}
@@ -80,6 +102,7 @@ func (d *Dispatcher) inPieces(ctx context.Context, remove func(context.Context) 
 func (d *Dispatcher) builtIn() []cron.Job {
 	list := []cron.Job{
 		{Name: "ledger retention", Key: "system:retention", Payload: cron.Payload{Text: maintainLedger}, Schedule: cron.Spec{Kind: cron.KindCron, Expr: "17 3 * * *", TZ: "UTC"}},
+		{Name: "message retention", Key: "system:messages", Payload: cron.Payload{Text: maintainMessages}, Schedule: cron.Spec{Kind: cron.KindCron, Expr: "37 3 * * *", TZ: "UTC"}},
 	}
 	if _, ok := d.store.(Upkeeper); ok {
 		list = append(list, cron.Job{Name: "store upkeep", Key: "system:upkeep", Payload: cron.Payload{Text: maintainStore}, Schedule: cron.Spec{Kind: cron.KindCron, Expr: "47 4 * * *", TZ: "UTC"}})

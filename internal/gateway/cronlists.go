@@ -51,7 +51,11 @@ func (p *listParams) filter() cron.JobFilter {
 	if p.Kind != "" && p.Kind != "all" {
 		f.Kind = cron.Kind(p.Kind)
 	}
-	if p.Last != "" && p.Last != "all" && p.Last != "unknown" {
+	switch p.Last {
+	case "", "all":
+	case "unknown":
+		f.NeverRan = true
+	default:
 		f.LastState = cron.RunState(p.Last)
 	}
 	return f

@@ -15,6 +15,7 @@ type Store interface {
 	Sessions
 	Outbox
 	Answers
+	Retention
 
 	// Kind is "sqlite", "postgres" or "memory"; it is what people see instead of a path or an address.
 	Kind() string
@@ -142,4 +143,17 @@ type Answers interface {
 	PruneAnswers(ctx context.Context, limit int) (int, error)
 	// Audit adds one row to the log of changes, for what changes nothing else in the store.
 	Audit(ctx context.Context, a chat.Audit) error
+}
+
+// Retention deletes history that nobody needs any more. Each call is one piece of the work; what it has deleted stays deleted.
+//
+// The log of changes has no such operation: the program only ever adds to it.
+type Retention interface {
+	// PruneInbox deletes messages that ended before a moment, some p.Limit of them: those of one turn together, with the run. Transcripts stay, and so
+	// does what is not over, however old. A message that is deleted can be accepted again, so the moment lies further back than any sender repeats itself.
+	// It returns how many went; 0 = there are no more.
+	PruneInbox(ctx context.Context, p PruneParams) (int, error)
+	// PruneOutbox deletes at most p.Limit outgoing messages that were delivered, failed or expired before a moment. It is called after PruneInbox has come
+	// to 0 for the same moment: until then a message may name the notice about it.
+	PruneOutbox(ctx context.Context, p PruneParams) (int, error)
 }

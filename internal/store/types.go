@@ -424,3 +424,21 @@ type UndeliveredParams struct {
 
 // OutboxCount is how much is in the outbox.
 type OutboxCount struct{ Waiting, Failed int }
+
+// PruneParams say what is old.
+type PruneParams struct {
+	Before time.Time
+	// Limit bounds one call; 0 = 500.
+	Limit int
+}
+
+// DefaultPrune is how many rows one call of [Retention] deletes.
+const DefaultPrune = 500
+
+// Most is the limit with its default.
+func (p PruneParams) Most() int {
+	if p.Limit <= 0 {
+		return DefaultPrune
+	}
+	return p.Limit
+}

@@ -47,10 +47,16 @@ func write(path string, data []byte) error {
 	return nil
 }
 
+// shape has the methods that a gateway's backend may have, so that the table is whole. None of them is called.
+type shape struct {
+	gateway.Backend
+	gateway.CronBackend
+}
+
 // render makes both files from a gateway that is never served; nothing of a backend is asked for the table.
 func render() (page, machine []byte, err error) {
 	cred := gateway.Credential{Name: "gateway", Digest: sha256.Sum256([]byte("documentation")), Scopes: []string{gateway.ScopeRead}}
-	srv, err := gateway.New(gateway.Config{Credentials: []gateway.Credential{cred}}, nil, slog.New(slog.DiscardHandler))
+	srv, err := gateway.New(gateway.Config{Credentials: []gateway.Credential{cred}}, shape{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the table of methods: %w", err)
 	}

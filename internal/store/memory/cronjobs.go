@@ -144,6 +144,7 @@ func wantedJob(j *cron.Job, f cron.JobFilter) bool {
 		f.Enabled != nil && j.MayFire() != *f.Enabled,
 		f.Kind != "" && j.Schedule.Kind != f.Kind,
 		f.LastState != "" && j.State.LastState != f.LastState,
+		f.NeverRan && j.State.LastState != "",
 		f.Agent != "" && j.Agent != f.Agent:
 		return false
 	}

@@ -30,7 +30,7 @@ const (
 	// revisionSQL is a number that changes when a job is added, changed or removed, in whatever order the rows are read.
 	revisionSQL = `SELECT COALESCE(bit_xor(hashtextextended(id || ' ' || revision || ' ' || updated_at, 0)), 0) # count(*)` + seenSQL
 
-	jobsWhere = seenSQL + ` AND ($3::boolean IS NULL OR ` + mayFire + ` = $3::boolean) AND ($4 = '' OR kind = $4) AND ($5 = '' OR last_state = $5)
+	jobsWhere = seenSQL + ` AND ($3::boolean IS NULL OR ` + mayFire + ` = $3::boolean) AND ($4 = '' OR kind = $4) AND ($5 = '' OR last_state = CASE WHEN $5 = 'never' THEN '' ELSE $5 END)
 	AND ($6 = '' OR agent = $6) AND ($7 = '' OR position($7 IN lower(id)) > 0 OR position($7 IN lower(name)) > 0
 	OR position($7 IN lower(key)) > 0 OR position($7 IN lower(description)) > 0)`
 )
@@ -38,7 +38,7 @@ const (
 // Jobs lists, see cron.JobFilter. A Limit of 0 is no bound.
 func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error) {
 	args := []any{
-		f.Visible, f.IncludeSystem, f.Enabled, string(f.Kind), string(f.LastState), f.Agent, strings.ToLower(clean(f.Query)),
+		f.Visible, f.IncludeSystem, f.Enabled, string(f.Kind), f.LastStateWord(), f.Agent, strings.ToLower(clean(f.Query)),
 	}
 	var (
 		out      cron.JobPage

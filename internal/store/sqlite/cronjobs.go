@@ -12,7 +12,7 @@ import (
 // jobsMatching takes the owner, whether built-in jobs count, whether they fire (-1 = no matter), kind, last state and agent.
 const jobsMatching = ` FROM cron_jobs WHERE (?1 = '' OR owner = ?1) AND (?2 OR owner <> 'system')
 	AND (?3 < 0 OR (enabled = 1 AND paused_at IS NULL AND invalid = '') = ?3)
-	AND (?4 = '' OR kind = ?4) AND (?5 = '' OR last_state = ?5) AND (?6 = '' OR agent = ?6)`
+	AND (?4 = '' OR kind = ?4) AND (?5 = '' OR last_state = CASE WHEN ?5 = 'never' THEN '' ELSE ?5 END) AND (?6 = '' OR agent = ?6)`
 
 // Texts for every order, because a statement cannot take its order as a parameter. Jobs without the value come last either way.
 const (
@@ -47,7 +47,7 @@ func jobFilterArgs(f *cron.JobFilter) []any {
 	if f.Enabled != nil {
 		fires = bit(*f.Enabled)
 	}
-	return []any{f.Visible, bit(f.IncludeSystem), fires, string(f.Kind), string(f.LastState), f.Agent}
+	return []any{f.Visible, bit(f.IncludeSystem), fires, string(f.Kind), f.LastStateWord(), f.Agent}
 }
 
 // Jobs lists jobs; see the port.

@@ -53,6 +53,7 @@ func filtersOfJobs(w *world) {
 		"disabled": {cron.JobFilter{Visible: "ann", Enabled: &no}, []cron.Job{off, paused}},
 		"kind":     {cron.JobFilter{Kind: cron.KindCron}, []cron.Job{failed}},
 		"state":    {cron.JobFilter{LastState: cron.RunError}, []cron.Job{failed}},
+		"no state": {cron.JobFilter{Visible: "ann", NeverRan: true}, []cron.Job{usual, off, paused}},
 		"agent":    {cron.JobFilter{Agent: "other"}, []cron.Job{off}},
 		"id":       {cron.JobFilter{Query: usual.ID[1:]}, []cron.Job{usual}},
 		"name":     {cron.JobFilter{Query: "NAME OF " + off.ID}, []cron.Job{off}},

@@ -67,6 +67,7 @@ func areas() []area {
 		{"Transcript", transcriptTests()},
 		{"Sessions", sessionTests()},
 		{"Answers", answerTests()},
+		{"Retention", retentionTests()},
 		{"Values", valueTests()},
 		{"Cancel", cancelTests()},
 		{"Race", raceTests()},

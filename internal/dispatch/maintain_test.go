@@ -1,0 +1,53 @@
+package dispatch_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+)
+
+func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore(), func(c *dispatch.Config) { c.Retention = time.Hour })
+		old := h.send("main", "hello", replyTo("5"))
+		h.end(old)
+		after(3 * time.Hour)
+		young := h.send("main", "again", replyTo("5"))
+		h.end(young)
+		after(time.Hour) // the job is at 3:37
+		if m, err := h.st.MessageByID(t.Context(), old); !errors.Is(err, chat.ErrNotFound) {
+			t.Errorf("the old message is still there: %+v, %v", m, err)
+		}
+		if _, err := h.st.MessageByID(t.Context(), young); err != nil {
+			t.Errorf("the young message is gone: %v", err)
+		}
+		tr, err := h.st.Transcript(t.Context(), storeQuery("agent:main:main"))
+		if err != nil || len(tr.Entries) != 4 {
+			t.Errorf("the conversation has %d entries, %v", len(tr.Entries), err)
+		}
+		page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "outgoing"})
+		if err != nil || len(page.Runs) != 1 || !strings.HasPrefix(page.Runs[0].Summary, "1 messages and 1 outgoing messages removed") {
+			t.Errorf("the ledger says %+v, %v", page.Runs, err)
+		}
+		h.close()
+	})
+}
+
+func TestWithoutARetentionNothingIsRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		id := h.send("main", "hello")
+		h.end(id)
+		after(4 * time.Hour)
+		if _, err := h.st.MessageByID(t.Context(), id); err != nil {
+			t.Errorf("the message is gone: %v", err)
+		}
+		h.close()
+	})
+}

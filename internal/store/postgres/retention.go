@@ -1,0 +1,50 @@
+package postgres
+
+import (
+	"context"
+
+	"laneway/internal/store"
+)
+
+const (
+	// joinedAhead is how far behind its run a message may lie that joined it. One that lies further is deleted a moment later on its own.
+	joinedAhead = 1000
+
+	// pruneInboxSQL looks for rows in the order of the table, where the old ones stand first: an index on ended_at would make every end of a turn touch it.
+	// Parameters: $1 the moment, $2 how many, $3 joinedAhead.
+	pruneInboxSQL = `
+WITH old AS MATERIALIZED (
+	SELECT session_key, seq, run_id FROM inbox WHERE ended_at < $1 LIMIT $2
+), ended AS MATERIALIZED (
+	SELECT DISTINCT r.id, r.session_key, r.seq_from, r.seq_to FROM old o JOIN runs r ON r.id = o.run_id WHERE r.ended_at IS NOT NULL
+), gone AS (
+	DELETE FROM runs r USING ended e WHERE r.id = e.id
+), together AS (
+	DELETE FROM inbox i USING ended e WHERE i.session_key = e.session_key AND i.seq BETWEEN e.seq_from AND e.seq_to + $3::bigint
+		AND i.run_id = e.id AND i.ended_at IS NOT NULL RETURNING 1
+), alone AS (
+	DELETE FROM inbox i USING old o WHERE i.session_key = o.session_key AND i.seq = o.seq
+		AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = o.run_id) RETURNING 1
+)
+SELECT (SELECT count(*) FROM together) + (SELECT count(*) FROM alone)`
+
+	pruneOutboxSQL = `DELETE FROM outbox WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox WHERE done_at < $1 LIMIT $2))`
+)
+
+// PruneInbox deletes messages that are over with their runs; see the port.
+func (s *Store) PruneInbox(ctx context.Context, p store.PruneParams) (n int, err error) {
+	err = s.do(ctx, "pruning the inbox", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, pruneInboxSQL, ms(p.Before), p.Most(), joinedAhead).Scan(&n)
+	})
+	return n, err
+}
+
+// PruneOutbox deletes outgoing messages that are over; see the port.
+func (s *Store) PruneOutbox(ctx context.Context, p store.PruneParams) (n int, err error) {
+	err = s.do(ctx, "pruning the outbox", func(ctx context.Context) error {
+		tag, err := s.pool.Exec(ctx, pruneOutboxSQL, ms(p.Before), p.Most())
+		n = int(tag.RowsAffected())
+		return err
+	})
+	return n, err
+}

@@ -1,0 +1,139 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"laneway/internal/store"
+)
+
+// joinedAhead is how far behind its run a message may lie that joined it. One that lies further is deleted a moment later on its own.
+const joinedAhead = 1000
+
+// oldMessage is a row of the inbox that is to go.
+type oldMessage struct {
+	session string
+	seq     int64
+	run     string
+}
+
+// PruneInbox deletes messages that are over with their runs; see the port. They are looked for beside the writer, in the order of the
+// table, where the old ones stand first: an index on the end would have to follow every turn.
+func (s *Store) PruneInbox(ctx context.Context, p store.PruneParams) (int, error) {
+	var old []oldMessage
+	err := s.view(ctx, "look for old messages", func(ctx context.Context, q querier) error {
+		rows, err := q.query(ctx, `SELECT session_key, seq, coalesce(run_id, '') FROM inbox WHERE ended_at < ? AND state = 'done' LIMIT ?`, millis(p.Before), p.Most())
+		old, err = collect(rows, err, func(row scanner) (m oldMessage, err error) {
+			err = row.Scan(&m.session, &m.seq, &m.run)
+			return m, err
+		})
+		return err
+	})
+	if err != nil || len(old) == 0 {
+		return 0, err
+	}
+	return result(ctx, s.write, ordinary("delete old messages"), func(ctx context.Context, t *tx) (n int, err error) {
+		for _, m := range old {
+			gone, err := t.pruneMessage(ctx, m)
+			if err != nil {
+				return 0, err
+			}
+			n += gone
+		}
+		return n, nil
+	})
+}
+
+// pruneMessage deletes one message, or with its run everything that ran in it. A run that is still active keeps them all.
+func (t *tx) pruneMessage(ctx context.Context, m oldMessage) (int, error) {
+	var from, to int64
+	var active bool
+	err := t.one(ctx, `SELECT seq_from, seq_to, state IN ('running', 'stopping') FROM runs WHERE id = ?`, m.run).Scan(&from, &to, &active)
+	switch {
+	case none(err):
+		n, err := t.exec(ctx, `DELETE FROM inbox WHERE session_key = ? AND seq = ? AND state = 'done'`, m.session, m.seq)
+		return int(n), err
+	case err != nil || active:
+		return 0, err
+	}
+	n, err := t.exec(ctx, `DELETE FROM inbox WHERE session_key = ? AND seq BETWEEN ? AND ? AND run_id = ? AND state = 'done'`, m.session, from, to+joinedAhead, m.run)
+	if err != nil {
+		return 0, err
+	}
+	_, err = t.exec(ctx, `DELETE FROM runs WHERE id = ?`, m.run)
+	return int(n), err
+}
+
+// PruneOutbox deletes outgoing messages that are over; see the port.
+func (s *Store) PruneOutbox(ctx context.Context, p store.PruneParams) (int, error) {
+	var places []int64
+	err := s.view(ctx, "look for old outgoing messages", func(ctx context.Context, q querier) error {
+		rows, err := q.query(ctx, `SELECT place FROM outbox WHERE done_at < ? LIMIT ?`, millis(p.Before), p.Most())
+		places, err = collect(rows, err, func(row scanner) (place int64, err error) {
+			err = row.Scan(&place)
+			return place, err
+		})
+		return err
+	})
+	if err != nil || len(places) == 0 {
+		return 0, err
+	}
+	return result(ctx, s.write, ordinary("delete old outgoing messages"), func(ctx context.Context, t *tx) (n int, err error) {
+		for _, place := range places {
+			gone, err := t.exec(ctx, `DELETE FROM outbox WHERE place = ? AND done_at IS NOT NULL`, place)
+			if err != nil {
+				return 0, err
+			}
+			n += int(gone)
+		}
+		return n, nil
+	})
+}
+
+// Upkeep looks after the file: free pages go back to the disk, 1 MiB at a time so that no turn waits for it, and the log into the database. It looks
+// at ctx between the pieces; what is done stays done.
+//
+// It gathers no statistics (ANALYZE, `PRAGMA optimize`). The statements are written for their indexes, most of which cover unfinished work only; figures
+// taken at a quiet moment make the planner read whole tables instead. A test looks at the plans after an upkeep.
+func (s *Store) Upkeep(ctx context.Context) (string, error) {
+	var err error
+	pages := 0
+	for err == nil {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		var left bool
+		left, err = result(ctx, s.write, ordinary("give free pages back"), func(ctx context.Context, t *tx) (bool, error) {
+			var free int
+			if err := t.one(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil || free <= slackPages {
+				return false, err
+			}
+			pages += min(free, shrinkPages)
+			return true, t.shrink(ctx)
+		})
+		if !left {
+			break
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	logged, copied, err := s.checkpoint(ctx)
+	return fmt.Sprintf("%d free pages given back, %d of %d pages of the log copied", pages, copied, logged), err
+}
+
+// checkpoint copies what it can of the log into the database, on a connection of its own and in the mode that makes nobody wait.
+func (s *Store) checkpoint(ctx context.Context) (logged, copied int, err error) {
+	db, err := sql.Open("sqlite", dsn(s.path, false))
+	if err != nil {
+		return 0, 0, fmt.Errorf("open the database: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var busy int
+	if err = db.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &logged, &copied); err != nil {
+		return 0, 0, fmt.Errorf("copy the log: %w", err)
+	}
+	return logged, copied, nil
+}

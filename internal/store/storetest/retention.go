@@ -1,0 +1,183 @@
+package storetest
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func retentionTests() []test {
+	return []test{
+		{"OldMessagesGoWithTheirRuns", oldMessagesGo},
+		{"MessagesOfOneTurnGoTogether", oneTurnGoesTogether},
+		{"WhatIsNotOverStays", unfinishedStays},
+		{"NothingIsDoneTwice", pruneTwice},
+		{"ASessionGoesOnAfterItsMessagesHaveGone", sessionGoesOn},
+		{"OldOutgoingMessagesGo", oldOutgoingGoes},
+		{"NoticesStayAsLongAsTheirMessages", noticesStay},
+	}
+}
+
+// pruneAll repeats an operation until nothing is left to do.
+func (w *world) pruneAll(op func(p store.PruneParams) (int, error), before time.Time, limit int) (total int) {
+	w.Helper()
+	for range 1000 {
+		n, err := op(store.PruneParams{Before: before, Limit: limit})
+		w.ok(err)
+		if n == 0 {
+			return total
+		}
+		total += n
+	}
+	w.Fatalf("it never ends")
+	return total
+}
+
+func (w *world) pruneInbox(before time.Time, limit int) int {
+	w.Helper()
+	return w.pruneAll(func(p store.PruneParams) (int, error) { return w.st.PruneInbox(w.ctx, p) }, before, limit)
+}
+
+func (w *world) pruneOutbox(before time.Time, limit int) int {
+	w.Helper()
+	return w.pruneAll(func(p store.PruneParams) (int, error) { return w.st.PruneOutbox(w.ctx, p) }, before, limit)
+}
+
+// isGone expects that a message and its run are not there any more.
+func (w *world) isGone(id string) {
+	w.Helper()
+	_, err := w.st.MessageByID(w.ctx, id)
+	w.fails(err, chat.ErrNotFound)
+	_, err = w.st.RunByID(w.ctx, id)
+	w.fails(err, chat.ErrNotFound)
+}
+
+func oldMessagesGo(w *world) {
+	node := w.node()
+	var old, young []string
+	for range 7 {
+		c, run, _ := w.turn(node, w.key())
+		w.finish(answered(c, run))
+		old = append(old, run)
+	}
+	w.clock.advance(time.Second)
+	border := w.clock.now()
+	for range 3 {
+		c, run, _ := w.turn(node, w.key())
+		w.finish(answered(c, run))
+		young = append(young, run)
+	}
+	n, err := w.st.PruneInbox(w.ctx, store.PruneParams{Before: border, Limit: 3})
+	w.ok(err)
+	equal(w, "one piece", n, 3)
+	equal(w, "the rest", w.pruneInbox(border, 3), 4)
+	for _, id := range old {
+		w.isGone(id)
+	}
+	for _, id := range young {
+		equal(w, "outcome", w.row(id).Outcome, chat.OutcomeAnswered)
+		equal(w, "run", w.run(id).State, store.RunOK)
+	}
+	w.checkInvariants("after the messages have gone")
+}
+
+func oneTurnGoesTogether(w *world) {
+	node, key := w.node(), w.key()
+	first, a := w.say(node, key)
+	second, b := w.say(node, key)
+	third, c := w.say(node, key)
+	claim := claimOf(key, a)
+	w.start(claim, second, a.Seq, b.Seq)
+	equal(w, "joined", w.join(claim, second, c.Seq), []int64{c.Seq})
+	w.finish(answered(claim, second))
+	equal(w, "merged", w.row(first).Outcome, chat.OutcomeMerged)
+	equal(w, "joined", w.row(third).Outcome, chat.OutcomeMerged)
+	w.clock.advance(time.Second)
+	n, err := w.st.PruneInbox(w.ctx, store.PruneParams{Before: w.clock.now(), Limit: 1})
+	w.ok(err)
+	equal(w, "with one row asked for", n, 3)
+	for _, id := range []string{first, second, third} {
+		w.isGone(id)
+	}
+	w.checkInvariants("after the turn has gone")
+}
+
+func unfinishedStays(w *world) {
+	node, key := w.node(), w.key()
+	c, running, _ := w.turn(node, key)
+	waiting, _ := w.say(node, key)
+	other := w.key()
+	stopped, run, _ := w.turn(node, other)
+	w.finish(store.FinishParams{Claim: stopped, RunID: run, State: store.RunStopped, Outcome: chat.OutcomeStopped, StillRunning: true})
+	w.clock.advance(time.Second)
+	equal(w, "removed", w.pruneInbox(w.clock.now(), 10), 0)
+	equal(w, "running", w.row(running).State, store.StateRunning)
+	equal(w, "waiting", w.row(waiting).State, store.StateWaiting)
+	equal(w, "stopping", w.run(run).State, store.RunStopping)
+	w.ok(w.st.EndStopping(w.ctx, stopped, run))
+	equal(w, "removed when it is over", w.pruneInbox(w.clock.now(), 10), 1)
+	w.finish(answered(c, running))
+	w.checkInvariants("after the end")
+}
+
+func pruneTwice(w *world) {
+	c, run, _ := w.turn(w.node(), w.key())
+	w.finish(answered(c, run))
+	w.clock.advance(time.Second)
+	equal(w, "removed", w.pruneInbox(w.clock.now(), 0), 1)
+	equal(w, "removed again", w.pruneInbox(w.clock.now(), 0), 0)
+}
+
+func sessionGoesOn(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	p := answered(c, run)
+	p.Transcript = []chat.TranscriptEntry{{RunID: run, Role: chat.RoleAssistant, Text: "still known"}}
+	w.finish(p)
+	before := w.session(key)
+	w.clock.advance(time.Second)
+	equal(w, "removed", w.pruneInbox(w.clock.now(), 0), 1)
+	equal(w, "last sequence number", w.session(key).LastSeq, before.LastSeq)
+	entries := w.transcript(store.TranscriptQuery{Session: key}).Entries
+	equal(w, "the conversation is kept", entries[len(entries)-1].Text, "still known")
+	c, run, seq := w.turn(node, key)
+	equal(w, "next sequence number", seq, before.LastSeq+1)
+	w.finish(answered(c, run))
+	w.checkInvariants("after the session went on")
+}
+
+func oldOutgoingGoes(w *world) {
+	node := w.node()
+	for _, chatID := range []string{"1", "2", "3"} {
+		w.enqueue(w.outgoing("web", chatID))
+	}
+	rows := w.claim(node)
+	w.ok(w.st.Delivered(w.ctx, node, rows[0].ID, "p1"))
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: rows[1].ID, Error: "no", Permanent: true}))
+	w.clock.advance(time.Second)
+	equal(w, "removed", w.pruneOutbox(w.clock.now(), 1), 2) // the third is on its way
+	w.ok(w.st.Delivered(w.ctx, node, rows[2].ID, "p3"))
+	equal(w, "too young", w.pruneOutbox(w.clock.now(), 1), 0)
+	w.clock.advance(time.Millisecond)
+	equal(w, "removed", w.pruneOutbox(w.clock.now(), 1), 1)
+	equal(w, "failed ones", w.counts().Failed, 0)
+}
+
+func noticesStay(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	for range 3 { // one waits, the others lose their place
+		w.accept(w.tele(node, key))
+	}
+	w.clock.advance(2 * time.Second)
+	list := w.notices(node)
+	equal(w, "notices", len(list), 1)
+	w.ok(w.st.Delivered(w.ctx, node, list[0].ID, "p"))
+	w.clock.advance(time.Second)
+	border := w.clock.now()
+	equal(w, "messages removed", w.pruneInbox(border, 1), 2)
+	equal(w, "notices removed", w.pruneOutbox(border, 1), 1)
+	w.checkInvariants("after the notice has gone")
+	w.finish(answered(c, run))
+}
