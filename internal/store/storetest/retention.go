@@ -177,7 +177,7 @@ func noticesStay(w *world) {
 	w.clock.advance(time.Second)
 	border := w.clock.now()
 	equal(w, "messages removed", w.pruneInbox(border, 1), 2)
-	equal(w, "notices removed", w.pruneOutbox(border, 1), 1)
+	equal(w, "notices removed", w.pruneOutbox(border, 0), 1)
 	w.checkInvariants("after the notice has gone")
 	w.finish(answered(c, run))
 }
