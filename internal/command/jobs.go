@@ -166,7 +166,12 @@ func runJobs(ctx context.Context, a Actions, c Call) (string, error) {
 	}
 	var b strings.Builder
 	for i, j := range jobs {
-		fmt.Fprintf(&b, "%d. %s (%s), %s\n", i+1, j.Name, ScheduleWords(j.Schedule, zone), nextOf(j, zone))
+		when, next := ScheduleWords(j.Schedule, zone), nextOf(j, zone)
+		if j.Schedule.Kind == cron.KindAt && strings.HasPrefix(next, "next ") { // said once is enough
+			fmt.Fprintf(&b, "%d. %s, %s\n", i+1, j.Name, when)
+			continue
+		}
+		fmt.Fprintf(&b, "%d. %s (%s), %s\n", i+1, j.Name, when, next)
 	}
 	return strings.TrimRight(b.String(), "\n"), nil
 }

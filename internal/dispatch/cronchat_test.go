@@ -119,7 +119,7 @@ func TestNobodyReachesTheJobsOfSomebodyElseByACommand(t *testing.T) {
 		if answer := h.said("agent:main:box:group:-5", "/jobs", "7", "-5"); strings.Contains(answer, "secret") {
 			t.Errorf("the group was told %q", answer)
 		}
-		if answer := h.said(annaHere, "/jobs", "7", "7"); !strings.Contains(answer, "1. secret") {
+		if answer := h.said(annaHere, "/jobs", "7", "7"); !strings.Contains(answer, "1. secret, at ") {
 			t.Errorf("the owner was told %q", answer)
 		}
 		h.close()
