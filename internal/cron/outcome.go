@@ -15,6 +15,7 @@ const (
 	TellNothing  Told = ""
 	TellFailing  Told = "failing"   // enough failed runs in a row
 	TellRecover  Told = "recovered" // a run ended well after a failure was told
+	TellSkipping Told = "skipping"  // enough slots in a row were skipped, and the job wants to hear of it
 	TellDisabled Told = "disabled"  // too many failed runs in a row: the job is switched off
 )
 
@@ -84,6 +85,12 @@ func (j Job) alertAfter() int {
 	return j.Alert.After
 }
 
+// Skipping says whether people are to hear that slots of the job were skipped: when their number in a row, to which a claim has just added some,
+// passes that of the alert.
+func (j Job) Skipping(added int) bool {
+	return j.Alert.IncludeSkipped && !j.Alert.Off && added > 0 && j.State.ConsecutiveSkipped >= j.alertAfter() && j.State.ConsecutiveSkipped-added < j.alertAfter()
+}
+
 // Sentence is the note to a person.
 func (t Told) Sentence(j Job) string {
 	switch t {
@@ -92,6 +99,8 @@ func (t Told) Sentence(j Job) string {
 			return fmt.Sprintf("The job %q has failed: %s", j.Name, j.State.LastError)
 		}
 		return fmt.Sprintf("The job %q has failed %d times in a row: %s", j.Name, j.State.ConsecutiveErrors, j.State.LastError)
+	case TellSkipping:
+		return fmt.Sprintf("The job %q was skipped %d times in a row, because a run of it was active or the runs of the day are used up.", j.Name, j.State.ConsecutiveSkipped)
 	case TellRecover:
 		return fmt.Sprintf("The job %q works again.", j.Name)
 	case TellDisabled:

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -180,4 +181,39 @@ func storeQuery(session string) store.TranscriptQuery {
 		panic(err)
 	}
 	return store.TranscriptQuery{Session: key, Limit: 50}
+}
+
+func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		by := chat.Caller{Principal: "gateway", Scopes: []string{"operator.admin"}}
+		add := func(in time.Duration) cron.Put {
+			t.Helper()
+			m := cron.Members{}
+			text := `{"name":"tea","key":"tea","sessionTarget":"isolated","deleteAfterRun":false,"payload":{"kind":"agentTurn","message":"tea"},` +
+				`"schedule":{"kind":"at","at":"` + time.Now().Add(in).UTC().Format(time.RFC3339Nano) + `"}}`
+			if err := json.Unmarshal([]byte(text), &m); err != nil {
+				t.Fatal(err)
+			}
+			put, err := h.d.CronAdd(t.Context(), m, by)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return put
+		}
+		id := add(10 * time.Second).Job.ID
+		after(20 * time.Second)
+		second := add(10 * time.Second)
+		if second.Job.ID != id || !second.Job.Enabled || second.Job.State.NextRunAt.IsZero() {
+			t.Fatalf("the second add gave %+v", second)
+		}
+		after(20 * time.Second)
+		want(t, "runs", len(h.runs(id)), 2)
+		add(time.Hour)
+		if _, err := h.d.CronUpdate(t.Context(), id, cron.Members{"enabled": json.RawMessage("false")}, "", by); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "one that somebody switched off before it fired is enabled", add(2*time.Hour).Job.Enabled, false)
+		h.close()
+	})
 }

@@ -133,3 +133,24 @@ func TestFailuresAreToldWhereTheJobSaysSo(t *testing.T) {
 		})
 	}
 }
+
+func TestSkippedSlotsAreToldOnceWhereTheJobWantsToHearOfThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		include bool
+		want    int
+	}{"wanted": {true, 1}, "not wanted": {false, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := openCron(t, newStore())
+				h.put(everySecond("slow", "sleep 9m"), func(j *cron.Job) {
+					j.Alert = cron.Alert{After: 3, IncludeSkipped: c.include, Delivery: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "ops"}}
+				})
+				after(3500 * time.Millisecond)
+				want(t, "told after two", len(h.box.texts("ops")), 0)
+				after(10 * time.Second)
+				want(t, "told", len(h.box.texts("ops")), c.want)
+				h.close()
+			})
+		})
+	}
+}

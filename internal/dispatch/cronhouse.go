@@ -146,7 +146,7 @@ func (h house) Launch(ctx context.Context, l cron.Launched) {
 }
 
 // Claimed tells watchers of slots that did not run, and stops what made room.
-func (h house) Claimed(_ context.Context, c cron.Claimed) {
+func (h house) Claimed(ctx context.Context, c cron.Claimed) {
 	for _, end := range c.Cancelled {
 		h.d.stopRun(end, joinBy(string(cron.ReasonReplaced), cron.Channel))
 	}
@@ -154,8 +154,17 @@ func (h house) Claimed(_ context.Context, c cron.Claimed) {
 	for _, j := range c.Jobs {
 		byID[j.ID] = j
 	}
+	skipped := map[string][]cron.Run{}
 	for _, r := range c.Recorded {
 		h.d.cronEvents.publish(cron.Event{Action: cron.ActionFinished, Job: byID[r.JobID], Run: &r})
+		if r.State == cron.RunSkipped && (r.Reason == cron.ReasonOverlap || r.Reason == cron.ReasonBudget || r.Reason == cron.ReasonBufferFull) {
+			skipped[r.JobID] = append(skipped[r.JobID], r)
+		}
+	}
+	for id, runs := range skipped {
+		if job := byID[id]; job.Skipping(len(runs)) { // the loop does not wait for the note
+			h.d.small.Go(func() { h.d.alert(context.WithoutCancel(ctx), job, runs[len(runs)-1], cron.TellSkipping) })
+		}
 	}
 }
 

@@ -189,7 +189,16 @@ func (d *Dispatcher) upsert(old cron.Job, m cron.Members, by chat.Caller, now ti
 	if cron.RevisionOf(next) == cron.RevisionOf(old) {
 		return &old, nil
 	}
+	if _, named := m["enabled"]; over(old) && next.Schedule != old.Schedule {
+		next.State.Fired = 0
+		next.Enabled = next.Enabled || !named
+	}
 	return d.replan(old, next, now)
+}
+
+// over tells a job of one moment that has fired: it is disabled because there was nothing left to do, not because somebody wanted it so.
+func over(j cron.Job) bool {
+	return j.Schedule.Kind == cron.KindAt && !j.Enabled && j.State.Fired > 0 && j.Pause == nil && !j.AutoDisabled
 }
 
 func without(m cron.Members, name string) cron.Members {

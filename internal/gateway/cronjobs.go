@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"laneway/internal/chat"
@@ -275,10 +276,9 @@ func backfillView(fires []cron.BackfillFire, dry bool) object {
 }
 
 type previewParams struct {
-	_ struct{} `also:"jitterMs"`
-
 	ID       string          `json:"id" p:"min=1,max=128"`
 	Schedule json.RawMessage `json:"schedule"`
+	Jitter   int64           `json:"jitterMs" p:"min=0,max=3600000"`
 	DST      json.RawMessage `json:"dst"`
 	Count    int64           `json:"count" p:"min=1,max=100"`
 	From     int64           `json:"fromMs" p:"min=1"`
@@ -300,7 +300,11 @@ func cronPreview(ctx context.Context, c *call, p previewParams) (any, error) {
 	if p.Count == 0 {
 		p.Count = defaultPreview
 	}
-	return c.cron().CronPreview(ctx, p.ID, m, momentOf(p.From), int(p.Count), c.caller())
+	out, err := c.cron().CronPreview(ctx, p.ID, m, momentOf(p.From), int(p.Count), c.caller())
+	if err == nil && p.ID == "" && p.Jitter > 0 { // it follows from the id that a job gets when it is made
+		out.Warnings = append(out.Warnings, "each fire will be up to "+strconv.FormatInt(p.Jitter, 10)+" ms later, by a delay that is fixed once the job is made")
+	}
+	return out, err
 }
 
 func cronStatus(ctx context.Context, c *call, _ noParams) (any, error) {
