@@ -178,9 +178,11 @@ func starting() *wireError {
 func (c *conn) welcome(id string, who *identity, protocol int) {
 	s := c.srv
 	c.authedAt = time.Now()
-	c.buf.putFrame(appendResponse(nil, id, mustJSON(s.hello(c, who, protocol))))
-	c.who.Store(who)
-	s.hub.open(c)
+	hello := appendResponse(nil, id, mustJSON(s.hello(c, who, protocol)))
+	s.hub.open(c, func() {
+		c.buf.putFrame(hello)
+		c.who.Store(who)
+	})
 }
 
 // helloOK is the answer to connect; always in the standard view.

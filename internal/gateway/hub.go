@@ -103,10 +103,12 @@ func (h *hub) admit(c *conn, id *identity, limit int) bool {
 	return true
 }
 
-// open lets events through to the connection. From here on it is part of every broadcast.
-func (h *hub) open(c *conn) {
+// open queues the welcome and lets events through to the connection, in one step: whoever has read the welcome is part of every broadcast, and
+// nothing is before it. welcome must not block.
+func (h *hub) open(c *conn, welcome func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	welcome()
 	h.opened[c] = struct{}{}
 }
 
