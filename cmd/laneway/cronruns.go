@@ -192,7 +192,11 @@ func (c *cronCancel) Run(ctx context.Context, env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, reply)
 	}
-	_, err = fmt.Fprintf(env.stdout, "%d runs end\n", len(reply.Cancelled))
+	runs := "runs end"
+	if len(reply.Cancelled) == 1 {
+		runs = "run ends"
+	}
+	_, err = fmt.Fprintln(env.stdout, len(reply.Cancelled), runs)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/config"
+	"laneway/internal/cron"
 	"laneway/internal/dashboard"
 	"laneway/internal/gateway"
 	"laneway/internal/metrics"
@@ -54,7 +55,10 @@ func (p *Process) openGateway(creds config.Credentials) error {
 	if p.gateway, err = gateway.New(cfg, p.dispatch, p.log); err != nil {
 		return fmt.Errorf("making the gateway: %w", err)
 	}
-	p.metrics.Watch(metrics.Source{Lanes: p.dispatch.Lanes, Outbox: p.dispatch.OutboxWaiting, Channels: p.dispatch.Channels, DatabaseUp: p.dispatch.StoreUp})
+	p.metrics.Watch(metrics.Source{
+		Lanes: p.dispatch.Lanes, Channels: p.dispatch.Channels, DatabaseUp: p.dispatch.StoreUp,
+		Outbox: func() int { return p.dispatch.Figures().OutboxWaiting }, Cron: func() cron.Summary { return p.dispatch.Figures().Cron },
+	})
 	return nil
 }
 

@@ -53,6 +53,8 @@ type RunnerObserver interface {
 	Fired(trigger Trigger, late time.Duration)
 	// Recorded: a slot was noted without a run.
 	Recorded(state RunState, reason Reason, slots int64)
+	// Ended: a run that was started here is over for good; one that is tried again is not.
+	Ended(trigger Trigger, state RunState)
 }
 
 // NopRunnerObserver observes nothing.
@@ -66,6 +68,9 @@ func (NopRunnerObserver) Fired(Trigger, time.Duration) {}
 
 // Recorded does nothing.
 func (NopRunnerObserver) Recorded(RunState, Reason, int64) {}
+
+// Ended does nothing.
+func (NopRunnerObserver) Ended(Trigger, RunState) {}
 
 // Runner is the loop: it claims what is due and launches it on its moment. It keeps nothing that matters; it can die at any
 // point and another one goes on from the store. Make it with [NewRunner], then call Run once.

@@ -32,7 +32,7 @@ type CronConfig struct {
 	// Retention and RetentionRuns are how long and how many ledger rows of a job are kept; 0 = no bound.
 	Retention     time.Duration
 	RetentionRuns int
-	Observer      cron.RunnerObserver
+	Observer      cron.RunnerObserver // nil = nobody is told
 }
 
 // OperatorOwner tells owners that are credentials of the gateway from chat users, whose names have their channel in front.
@@ -90,6 +90,9 @@ func (d *Dispatcher) openCron() error {
 		return nil
 	}
 	d.jobs = jobs
+	if d.cfg.Cron.Observer == nil {
+		d.cfg.Cron.Observer = cron.NopRunnerObserver{}
+	}
 	d.planner = cron.NewPlanner(cron.NewCompiler(0), func(j cron.Job) chat.Target { return d.routeTo(j.Delivery) },
 		d.cfg.Cron.MaxRunsPerDay, func(owner string) bool { return !OperatorOwner(owner) })
 	var err error

@@ -231,6 +231,7 @@ func (d *Dispatcher) announceCron(ctx context.Context, t *turn, end ending, c *c
 		d.cronEvents.publish(cron.Event{Action: cron.ActionScheduled, Job: job, Run: &run})
 		return
 	}
+	d.cfg.Cron.Observer.Ended(run.Trigger, run.State)
 	if run.State == cron.RunOK && c.params.Delivery == cron.DeliveryDone && toWeb(job) {
 		d.tellWeb(ctx, job, run.ID, end.text)
 	}

@@ -114,7 +114,7 @@ type Dispatcher struct {
 	outboxNow  chan struct{} // capacity 1: look again
 	turned     atomic.Int64  // unix nanoseconds of the ownership loop's last turn
 	refused    atomic.Int64  // messages that a full queue refused
-	outWaiting atomic.Int64  // as last read
+	figures    atomic.Pointer[Figures]
 	bursts     bursts
 	silent     silences
 	jobs       cron.JobStore // nil = the store keeps no jobs
@@ -221,7 +221,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { close(d.over) })
 	defer stop()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.outboxLoop} {
+	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.outboxLoop, d.figuresLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()

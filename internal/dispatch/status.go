@@ -89,7 +89,6 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		s.OutboxWaiting, s.OutboxFailed = s.OutboxWaiting+c.Waiting, s.OutboxFailed+c.Failed
 		s.Channels = append(s.Channels, st)
 	}
-	d.outWaiting.Store(int64(s.OutboxWaiting))
 	return s
 }
 
@@ -131,9 +130,6 @@ func (d *Dispatcher) StoreUp() bool {
 	_, err := d.alive()
 	return err == nil
 }
-
-// OutboxWaiting is how many outgoing messages waited when somebody last looked.
-func (d *Dispatcher) OutboxWaiting() int { return int(d.outWaiting.Load()) }
 
 // signed is a counter as the wire has it.
 func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

@@ -11,9 +11,10 @@ import (
 // Cron makes the observer of the cron loop; call it once.
 func (m *Metrics) Cron() cron.RunnerObserver {
 	o := cronObserver{
-		late:     prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "laneway", Name: "cron_due_lag_seconds", Help: "Time from the planned moment of a fire to its launch.", Buckets: waitBuckets()}),
+		late:     prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "laneway", Name: "cron_start_lag_seconds", Help: "Time from the planned moment of a fire to its launch.", Buckets: waitBuckets()}),
 		claim:    prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "laneway", Name: "cron_tick_seconds", Help: "Time that one look at what is due takes.", Buckets: waitBuckets()}),
 		recorded: m.counters("cron_slots_not_run_total", "Slots that were recorded without a run.", "state", "reason"),
+		ended:    m.counters("cron_runs_total", "Runs of jobs that ended, by how.", "trigger", "outcome"),
 		failed:   m.counter("cron_tick_failures_total", "Looks at what is due that failed."),
 	}
 	m.registry.MustRegister(o.late, o.claim)
@@ -23,6 +24,7 @@ func (m *Metrics) Cron() cron.RunnerObserver {
 type cronObserver struct {
 	late, claim prometheus.Histogram
 	recorded    *prometheus.CounterVec
+	ended       *prometheus.CounterVec
 	failed      prometheus.Counter
 }
 
@@ -40,4 +42,9 @@ func (o cronObserver) Fired(_ cron.Trigger, late time.Duration) { o.late.Observe
 // Recorded implements cron.RunnerObserver.
 func (o cronObserver) Recorded(state cron.RunState, reason cron.Reason, slots int64) {
 	o.recorded.WithLabelValues(string(state), string(reason)).Add(float64(slots))
+}
+
+// Ended implements cron.RunnerObserver.
+func (o cronObserver) Ended(trigger cron.Trigger, state cron.RunState) {
+	o.ended.WithLabelValues(string(trigger), string(state)).Inc()
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/gateway"
 	"laneway/internal/metrics"
 	"laneway/internal/scheduler"
@@ -26,7 +27,9 @@ func scrape(t *testing.T) string {
 		Lanes: func() chat.LanesStatus {
 			return chat.LanesStatus{Lanes: []chat.LaneStatus{{Name: "main", Capacity: 30, Active: 2, Waiting: 1, OldestWait: time.Second}}, Tracked: 3}
 		},
-		Outbox: func() int { return 4 }, DatabaseUp: func() bool { return true },
+		Outbox: func() int { return 4 }, Cron: func() cron.Summary {
+			return cron.Summary{Jobs: 5, Running: 2, Paused: 1, Backlog: 3, OldestDue: time.Second}
+		}, DatabaseUp: func() bool { return true },
 	})
 	d := m.Dispatch()
 	d.Accepted("web", false)
@@ -38,6 +41,9 @@ func scrape(t *testing.T) string {
 	d.CommandRun("stop", true)
 	d.LeaseLost()
 	d.TakenOver(2)
+	c := m.Cron()
+	c.Fired(cron.TriggerSchedule, time.Second)
+	c.Ended(cron.TriggerSchedule, cron.RunOK)
 	s := m.Scheduler()
 	s.MessageRefused(scheduler.RefusedFull)
 	s.TurnStuck("main")
@@ -61,6 +67,8 @@ func TestEveryPromisedMetricIsThere(t *testing.T) {
 		`laneway_lane_unknown_total 1`, `laneway_queue_dropped_total{policy="old"} 1`, `laneway_runs_total{lane="main",outcome="answered"} 1`,
 		`laneway_run_duration_seconds_sum{lane="main"} 1`, `laneway_ws_connections 1`, `laneway_ws_slow_closed_total 1`,
 		`laneway_auth_failures_total{reason="mismatch"} 1`, `laneway_outbox_waiting 4`, `laneway_db_up 1`,
+		`laneway_cron_runs_total{outcome="ok",trigger="schedule"} 1`, `laneway_cron_start_lag_seconds_sum 1`, `laneway_cron_jobs 5`, `laneway_cron_running 2`,
+		`laneway_cron_paused 1`, `laneway_cron_backlog 3`, `laneway_cron_oldest_due_seconds 1`,
 		`laneway_fenced_writes_total{operation="finish"} 1`, `laneway_lease_lost_total 1`, `laneway_sessions_taken_over_total 2`,
 	} {
 		if !strings.Contains(text, line) {

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 )
 
 // Source is where gauges are read from at each scrape. Every function must answer at once, without the database.
@@ -11,8 +12,10 @@ type Source struct {
 	Lanes func() chat.LanesStatus
 	// Channels are those that this process runs; nil = none.
 	Channels func() []chat.ChannelStatus
-	// Outbox is how many messages wait to be sent, as last read; DatabaseUp whether the last check found the database.
+	// Outbox is how many messages wait to be sent, as last read; Cron counts jobs and runs, as last read; DatabaseUp is whether the last check
+	// found the database.
 	Outbox     func() int
+	Cron       func() cron.Summary
 	DatabaseUp func() bool
 }
 
@@ -23,6 +26,11 @@ func (m *Metrics) Watch(s Source) {
 		m.registry.MustRegister(&channelCollector{s.Channels})
 	}
 	m.gauge("outbox_waiting", "Outgoing messages that wait to be sent.", func() float64 { return float64(s.Outbox()) })
+	m.gauge("cron_jobs", "Jobs of people.", func() float64 { return float64(s.Cron().Jobs) })
+	m.gauge("cron_paused", "Jobs that are paused.", func() float64 { return float64(s.Cron().Paused) })
+	m.gauge("cron_running", "Runs of jobs that are under way.", func() float64 { return float64(s.Cron().Running) })
+	m.gauge("cron_backlog", "Fires that are due and have not started.", func() float64 { return float64(s.Cron().Backlog) })
+	m.gauge("cron_oldest_due_seconds", "How long the oldest due fire waits; 0 = none.", func() float64 { return max(0, s.Cron().OldestDue.Seconds()) })
 	m.gauge("db_up", "1 when the last check found the database usable.", func() float64 {
 		if s.DatabaseUp() {
 			return 1

@@ -1,0 +1,54 @@
+package dispatch_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+	"laneway/internal/store/memory"
+)
+
+// endings counts what the observer of cron is told of runs that ended.
+type endings struct {
+	cron.NopRunnerObserver
+
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (e *endings) Ended(t cron.Trigger, s cron.RunState) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.count[string(t)+" "+string(s)]++
+}
+
+func TestFiguresAreFreshAlthoughNobodyAsksForAStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &endings{count: map[string]int{}}
+		h := openCron(t, memory.New(memory.Config{}), func(c *dispatch.Config) { c.Cron.Observer = seen })
+		h.box.fail = func(chat.Reply) error { return &channel.SendError{Reason: "rate_limited", RetryAfter: time.Hour} }
+		if f := h.d.Figures(); f.OutboxWaiting != 0 || f.Cron.OldestDue >= 0 {
+			t.Errorf("before anything happened: %+v", f)
+		}
+		h.end(h.send("main", "hello", replyTo("1")))
+		h.put(cron.Job{ID: "ends", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 1000}, Payload: cron.Payload{Text: "sleep 100ms"}})
+		h.put(cron.Job{ID: "lasts", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 1000}, Payload: cron.Payload{Text: "sleep 40s"}})
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		f := h.d.Figures()
+		if f.OutboxWaiting != 1 || f.Cron.Jobs != 2 || f.Cron.Running != 1 || f.Cron.Paused != 0 {
+			t.Errorf("after half a minute: %+v, want one message that waits, two jobs and one run", f)
+		}
+		seen.mu.Lock()
+		if n := seen.count["schedule ok"]; n < 29 || n > 31 || len(seen.count) != 1 {
+			t.Errorf("runs that ended: %v, want one each second", seen.count)
+		}
+		seen.mu.Unlock()
+		h.close()
+	})
+}
