@@ -60,7 +60,7 @@ func inspectString(data []byte, i int) (int, error) {
 	return i, fault
 }
 
-// inspectEscape looks at `\uXXXX`, or at a pair of them; it returns how many bytes they take.
+// inspectEscape looks at a `\u` with its four digits, or at a pair of them; it returns how many bytes they take.
 func inspectEscape(data []byte) (int, error) {
 	r, ok := hexRune(data)
 	switch {

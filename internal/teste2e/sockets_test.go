@@ -105,19 +105,26 @@ func openAll(t *testing.T, g *Gateway, token string, n int) []*bare {
 	return list
 }
 
+// calm starts a gateway and measures how long calls take while nothing else happens: their 99th percentile.
+func calm(t *testing.T) (g *Gateway, token string, p99 time.Duration) {
+	t.Helper()
+	g = Install(t, "", manySockets)
+	g.Start()
+	token = g.Token()
+	stop := make(chan struct{})
+	calls := probe(t, g, token, stop)
+	time.Sleep(2 * time.Second) // a stretch of calls to compare with
+	close(stop)
+	_, p99, _ = quantiles(calls())
+	return g, token, p99
+}
+
 // Idle sockets cost little memory and nobody's time: calls are answered as quickly as without them, messages run, and an event
 // reaches every one of them.
 func TestIdleSocketsCostLittle(t *testing.T) {
 	t.Parallel()
 	n := number(t, "LANEWAY_TEST_SOCKETS", 500)
-	g := Install(t, "", manySockets)
-	g.Start()
-	token := g.Token()
-	stop := make(chan struct{})
-	quiet := probe(t, g, token, stop)
-	time.Sleep(2 * time.Second) // a stretch of calls to compare with
-	close(stop)
-	_, before, _ := quantiles(quiet())
+	g, token, before := calm(t)
 
 	base := g.rss()
 	began := time.Now()
@@ -125,7 +132,7 @@ func TestIdleSocketsCostLittle(t *testing.T) {
 	opened := time.Since(began)
 	each := (g.rss() - base) / n / 1024
 
-	stop = make(chan struct{})
+	stop := make(chan struct{})
 	busy := probe(t, g, token, stop)
 	spoken := speak(t, g, token, 100, 5*time.Second)
 	close(stop)
@@ -206,14 +213,7 @@ func speak(t *testing.T, g *Gateway, token string, perSecond int, length time.Du
 func TestSlowStrangersAreClosedAndHoldNobodyUp(t *testing.T) {
 	t.Parallel()
 	n := number(t, "LANEWAY_TEST_STRANGERS", 150)
-	g := Install(t, "", manySockets)
-	g.Start()
-	token := g.Token()
-	stop := make(chan struct{})
-	quiet := probe(t, g, token, stop)
-	time.Sleep(2 * time.Second)
-	close(stop)
-	_, before, _ := quantiles(quiet())
+	g, token, before := calm(t)
 
 	const slack = 5 * time.Second
 	var (
@@ -247,7 +247,7 @@ func TestSlowStrangersAreClosedAndHoldNobodyUp(t *testing.T) {
 			}
 		})
 	}
-	stop = make(chan struct{})
+	stop := make(chan struct{})
 	busy := probe(t, g, token, stop)
 	honest, accepted := 0, 0
 	for end := time.Now().Add(12 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

@@ -146,6 +146,9 @@ func (h *home) end() {
 	h.stop[0]() // the channel, then the place in the table of nodes, then the loops
 	h.d.Leave(ctx)
 	h.crash()
+	for _, v := range h.srv.Violations() {
+		h.t.Errorf("the fake server complains: %s", v)
+	}
 }
 
 func (h *home) crash() {
@@ -284,9 +287,6 @@ func TestAnEvening(t *testing.T) {
 		h.wantLast("who", anna, "telegram:123456789:7")
 
 		h.end()
-		for _, v := range h.srv.Violations() {
-			t.Errorf("the fake server complains: %s", v)
-		}
 		if left := h.srv.Pending(); len(left) != 0 {
 			t.Errorf("unconfirmed: %v", left)
 		}
@@ -339,8 +339,5 @@ func TestCrashAtAnyMoment(t *testing.T) {
 		}
 		t.Logf("%d rounds, %d answers came twice", rounds, doubled)
 		h.end()
-		for _, v := range h.srv.Violations() {
-			t.Errorf("the fake server complains: %s", v)
-		}
 	})
 }

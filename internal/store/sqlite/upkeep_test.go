@@ -12,20 +12,7 @@ import (
 
 func TestUpkeepGivesFreePagesBackAndCopiesTheLog(t *testing.T) {
 	t.Parallel()
-	s := open(t)
-	register(t, s, "node")
-	key := chat.SessionKey{Agent: "main", Rest: "room"}
-	entry := chat.TranscriptEntry{Role: chat.RoleUser, Text: strings.Repeat("x", 1<<20)}
-	for range 12 {
-		if _, err := s.AppendTranscript(t.Context(), key, "ann", []chat.TranscriptEntry{entry}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pages := func() int64 { return query(t, outside(t, s.path), `PRAGMA page_count`)[0][0].(int64) }
-	before := pages()
-	if _, err := s.DeleteSession(t.Context(), store.DeleteParams{Session: key}); err != nil {
-		t.Fatal(err)
-	}
+	s, before, pages := emptied(t, 12)
 	report, err := s.Upkeep(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -50,4 +37,24 @@ func TestUpkeepEndsWithItsContext(t *testing.T) {
 		t.Errorf("it went on: %q", report)
 	}
 	register(t, s, "node") // and the store works
+}
+
+// emptied is a store in whose file a session of so many MiB was deleted, how many pages the file had before that, and how many it has.
+func emptied(t *testing.T, mebibytes int) (s *Store, before int64, pages func() int64) {
+	t.Helper()
+	s = open(t)
+	register(t, s, "node")
+	key := chat.SessionKey{Agent: "main", Rest: "room"}
+	entry := chat.TranscriptEntry{Role: chat.RoleUser, Text: strings.Repeat("x", 1<<20)}
+	for range mebibytes {
+		if _, err := s.AppendTranscript(t.Context(), key, "ann", []chat.TranscriptEntry{entry}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pages = func() int64 { return query(t, outside(t, s.path), `PRAGMA page_count`)[0][0].(int64) }
+	before = pages()
+	if _, err := s.DeleteSession(t.Context(), store.DeleteParams{Session: key}); err != nil {
+		t.Fatal(err)
+	}
+	return s, before, pages
 }

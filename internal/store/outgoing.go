@@ -1,0 +1,66 @@
+package store
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// States of an outbox row.
+const (
+	OutPending   = "pending"
+	OutSending   = "sending"
+	OutDelivered = "delivered"
+	OutFailed    = "failed"
+	OutExpired   = "expired"
+)
+
+// Kinds of an outbox row.
+const (
+	KindReply  = "reply"
+	KindNotice = "notice"
+	// KindCommand is the answer to a chat command.
+	KindCommand = "command"
+	KindWebhook = "webhook"
+)
+
+// Outgoing is one outbox row.
+type Outgoing struct {
+	// ID is a UUIDv7; "" = the store makes one.
+	ID string
+	// RunID and N are unique together. Notices outside a run use their own RunID "" and are unique by ID alone.
+	RunID string
+	N     int
+	// Session for which it is sent; zero = none.
+	Session chat.SessionKey
+	Target  chat.Target
+	Kind    string
+	Text    string
+	// Coalesce joins notices: while a pending row with the same word exists that was never tried, Accept and EndWaiting raise its Count
+	// instead of adding a row. TextMany is the text for Count > 1, with one %d.
+	Coalesce, TextMany string
+	Count              int
+	// Delay before the first attempt (a burst is told once).
+	Delay time.Duration
+	// ExpiresAt: not sent after that; zero = never expires.
+	ExpiresAt time.Time
+
+	// Set by ClaimOutgoing: attempts so far plus one, whether an earlier attempt may have arrived, whether it is too late.
+	Attempt            int
+	MaybeSent, Expired bool
+	CreatedAt          time.Time
+	Epoch              int64
+}
+
+// UndeliveredParams is a failed attempt to send.
+type UndeliveredParams struct {
+	Node, ID  string
+	Error     string // without secrets
+	RetryIn   time.Duration
+	Permanent bool
+	// MaybeSent: the provider may have it all the same. A further attempt is told so, and the answer of a cron run that ends here is unknown.
+	MaybeSent bool
+}
+
+// OutboxCount is how much is in the outbox.
+type OutboxCount struct{ Waiting, Failed int }

@@ -1,0 +1,112 @@
+package storetest
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+func deadNodeMayHaveSent(w *world) {
+	first := w.node()
+	o, next := w.outgoing("web", "1"), w.outgoing("web", "1")
+	w.enqueue(o)
+	w.clock.advance(time.Millisecond)
+	w.enqueue(next)
+	w.claimOne(first)
+	w.clock.advance(lease)
+	second := w.node()
+	got := w.claimOne(second)
+	equal(w, "row, attempt and maybe sent", []any{got.ID, got.Attempt, got.MaybeSent}, []any{o.ID, 2, true})
+	w.fails(w.st.Delivered(w.ctx, first, o.ID, "late"), chat.ErrFenced)
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: second, ID: o.ID, Error: "reset"}))
+	again := w.claimOne(second)
+	equal(w, "maybe sent stays", []any{again.ID, again.MaybeSent}, []any{o.ID, true})
+	w.ok(w.st.Delivered(w.ctx, second, o.ID, "p"))
+	got = w.claimOne(second)
+	equal(w, "row and maybe sent", []any{got.ID, got.MaybeSent}, []any{next.ID, false})
+}
+
+func cleanStopMayHaveSent(w *world) {
+	first := w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	w.claimOne(first)
+	w.ok(w.st.Unregister(w.ctx, first))
+	got := w.claimOne(w.node())
+	equal(w, "row and maybe sent", []any{got.ID, got.MaybeSent}, []any{o.ID, true})
+}
+
+func liveNodeKeepsItsRow(w *world) {
+	first, second := w.node(), w.node()
+	w.enqueue(w.outgoing("web", "1"))
+	w.claimOne(first)
+	for range 10 {
+		w.clock.advance(lease - time.Second)
+		w.beat(first)
+		w.beat(second)
+		equal(w, "claimed while the sender lives", len(w.claim(second)), 0)
+		equal(w, "claimed by the sender again", len(w.claim(first)), 0)
+	}
+}
+
+func deliveredNeedsID(w *world) {
+	node := w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	w.claimOne(node)
+	if err := w.st.Delivered(w.ctx, node, o.ID, ""); err == nil {
+		w.Fatalf("delivered without the provider's id")
+	}
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1})
+	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
+}
+
+func onlyTheSenderReports(w *world) {
+	node, other := w.node(), w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	w.fails(w.st.Delivered(w.ctx, node, o.ID, "p"), chat.ErrFenced)
+	w.claimOne(node)
+	w.fails(w.st.Delivered(w.ctx, other, o.ID, "p"), chat.ErrFenced)
+	w.fails(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: other, ID: o.ID, Permanent: true}), chat.ErrFenced)
+	w.fails(w.st.Delivered(w.ctx, node, w.id("out"), "p"), chat.ErrFenced)
+	equal(w, "claimed", len(w.claim(other)), 0)
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{Waiting: 1})
+	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
+}
+
+func tooLateExpires(w *world) {
+	node := w.node()
+	o, onTime := w.outgoing("web", "1"), w.outgoing("web", "2")
+	o.ExpiresAt = w.clock.now().Add(10 * time.Second)
+	onTime.ExpiresAt = w.clock.now().Add(11 * time.Second)
+	w.enqueue(o, onTime)
+	w.clock.advance(10*time.Second + time.Millisecond)
+	list := w.claim(node)
+	byID := map[string]bool{}
+	for _, got := range list {
+		byID[got.ID] = got.Expired
+	}
+	equal(w, "expired", byID, map[string]bool{o.ID: true, onTime.ID: false})
+	equal(w, "told again", len(w.claim(node)), 0)
+	w.fails(w.st.Delivered(w.ctx, node, o.ID, "p"), chat.ErrFenced)
+	w.ok(w.st.Delivered(w.ctx, node, onTime.ID, "p"))
+	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
+}
+
+func deadNodeClaimsNothing(w *world) {
+	dead := w.node()
+	o := w.outgoing("web", "1")
+	w.enqueue(o)
+	w.clock.advance(lease)
+	for _, node := range []string{dead, "nobody"} {
+		list, err := w.st.ClaimOutgoing(w.ctx, node, []string{"web"}, many)
+		if err == nil {
+			equal(w, "claimed by a dead node", len(list), 0)
+		}
+	}
+	got := w.claimOne(w.node())
+	equal(w, "attempt and maybe sent", []any{got.Attempt, got.MaybeSent}, []any{1, false})
+}
