@@ -298,7 +298,7 @@ func TestTheLogHidesSecretsThatLibrariesPrint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logger := newLogger(&out, loaded, config.Credentials{Token: config.NewSecret("token-canary")})
+	logger, wall := newLogger(&out, loaded, config.Credentials{Token: config.NewSecret("token-canary")})
 	logger.With("a", "x token-canary y").WithGroup("g").Info("dial pass-canary", "err", errors.New(`Get "https://api/token-canary"`), "n", 7, "longer", "longer-token-canary-more",
 		"map", map[string]string{"k": "pass-canary"}, "fine", errors.New("fine"))
 	if strings.Contains(out.String(), "canary") || strings.Contains(out.String(), "more") {
@@ -307,6 +307,14 @@ func TestTheLogHidesSecretsThatLibrariesPrint(t *testing.T) {
 	var record map[string]any
 	if err := json.Unmarshal([]byte(out.String()), &record); err != nil || record["msg"] != "dial [redacted]" {
 		t.Errorf("got %v, %v", record, err)
+	}
+	// What is rotated in while the gateway runs is hidden as well, also by loggers that were made before; the old secret stays hidden.
+	older := logger.With("part", "older")
+	wall.learn([]config.Secret{config.NewSecret("rotated-canary"), config.NewSecret("token-canary")})
+	out.Reset()
+	older.Info("was token-canary, is rotated-canary")
+	if !strings.Contains(out.String(), `"was [redacted], is [redacted]"`) {
+		t.Errorf("got %s", out.String())
 	}
 }
 

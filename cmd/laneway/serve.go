@@ -25,6 +25,8 @@ type serveInput struct {
 	Signals *signals
 	// Reread reads file, environment and flags again, with all checks.
 	Reread func() (*config.Loaded, error)
+	// RereadCredentials reads the files of the credentials again. With an error, what it returns is in force nevertheless.
+	RereadCredentials func() (config.Credentials, error)
 	// Ready is called once when the listeners are open, with their addresses.
 	Ready func(addresses []string)
 }
@@ -129,11 +131,16 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
+	log, wall := newLogger(env.stderr, loaded, creds)
 	return env.service.Serve(ctx, serveInput{
-		Loaded: loaded, Credentials: creds, Version: programVersion(), Signals: env.signals,
-		Logger: newLogger(env.stderr, loaded, creds),
+		Loaded: loaded, Credentials: creds, Version: programVersion(), Signals: env.signals, Logger: log,
 		Reread: func() (*config.Loaded, error) { return c.reread(env) },
-		Ready:  func(addresses []string) { env.banner(loaded, plan, addresses) },
+		RereadCredentials: func() (config.Credentials, error) {
+			now, err := plan.Reread()
+			wall.learn(callerSecrets(now))
+			return now, err
+		},
+		Ready: func(addresses []string) { env.banner(loaded, plan, addresses) },
 	})
 }
 

@@ -17,6 +17,7 @@ func (p process) Serve(ctx context.Context, in serveInput) error {
 	return app.Run(ctx, app.Options{
 		Loaded: in.Loaded, Credentials: in.Credentials, Version: in.Version.Version, Log: in.Logger, Ready: in.Ready,
 		LookupEnv: p.lookupEnv, Hurry: in.Signals.Now, Reload: in.Signals.Reload, Restart: in.Signals.Restart, Reread: in.Reread,
+		RereadCredentials: in.RereadCredentials,
 	})
 }
 

@@ -30,6 +30,9 @@ type Options struct {
 	// Loaded is the checked configuration, Credentials the secrets that callers may show.
 	Loaded      *config.Loaded
 	Credentials config.Credentials
+	// RereadCredentials reads the files of those secrets again; it is called every two seconds, and by one goroutine. With an error the
+	// credentials that it returns are in force nevertheless. nil = they never change.
+	RereadCredentials func() (config.Credentials, error)
 	// Version is shown to people and other nodes.
 	Version string
 	Log     *slog.Logger
@@ -95,7 +98,7 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	if err := p.wire(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.openGateway(opts.Credentials); err != nil {
+	if err := p.openGateway(); err != nil {
 		return nil, err
 	}
 	if err := p.dispatch.Register(ctx); err != nil {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -26,11 +25,11 @@ const (
 	stopSockets = 700 * time.Millisecond
 )
 
-// openGateway makes the server with the credentials of this start.
-func (p *Process) openGateway(creds config.Credentials) error {
+// openGateway makes the server.
+func (p *Process) openGateway() error {
 	l := p.cfg.Limits
 	cfg := gateway.Config{
-		Version: p.opts.Version, Credentials: credentials(creds),
+		Version:      p.opts.Version,
 		AllowedHosts: p.cfg.AllowedHosts, AllowedOrigins: p.cfg.AllowedOrigins, TrustedProxies: p.cfg.TrustedPrefixes(),
 		MaxPayload: int64(l.MaxPayload), MaxBuffered: l.MaxBuffered, MaxSockets: l.Sockets, MaxStrangers: l.Unauthenticated,
 		MaxStrangersPerAddr: l.UnauthenticatedPerAddress, MaxPerPrincipal: l.SocketsPerPrincipal,
@@ -38,8 +37,9 @@ func (p *Process) openGateway(creds config.Credentials) error {
 		HooksPerMinute: offIsNegative(l.Hooks), Hooks: hooksOf(p.cfg.Hooks),
 		StopTimeout: stopSockets, Observer: p.metrics.Gateway(),
 	}
+	cfg.Sources = []gateway.CredentialSource{p.ownKeys()}
 	if tokens, ok := p.store.(store.Credentials); ok {
-		cfg.Source = namedTokens{tokens}
+		cfg.Sources = append(cfg.Sources, namedTokens{tokens})
 	}
 	if shared, ok := p.store.(store.Allowances); ok {
 		cfg.Limiter = gateway.NewSharedLimiter(cfg, shared, p.log)
@@ -80,26 +80,6 @@ func offIsNegative(n int) int {
 		return gateway.Off
 	}
 	return n
-}
-
-func credentials(c config.Credentials) []gateway.Credential {
-	all := []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}
-	var list []gateway.Credential
-	for _, e := range []struct {
-		name   string
-		secret config.Secret
-		scopes []string
-	}{
-		{"gateway", c.Token, all},
-		{"password", c.Password, all},
-		{"write", c.WriteToken, all[:2]},
-		{"read", c.ReadToken, all[:1]},
-	} {
-		if e.secret.IsSet() {
-			list = append(list, gateway.Credential{Name: e.name, Digest: sha256.Sum256([]byte(e.secret.Reveal())), Scopes: e.scopes})
-		}
-	}
-	return list
 }
 
 // listen binds every address; one that is taken stops the start with a sentence.

@@ -22,7 +22,7 @@ func (p *Process) reload(ctx context.Context) {
 		p.log.ErrorContext(ctx, "the new lanes are not used", "err", err)
 		return
 	}
-	fixed := fixedChanges(p.cfg, next)
+	fixed := fixedChanges(p.cfg, loaded)
 	p.auditReload(ctx, reloadable(p.cfg), reloadable(next))
 	p.cfg.Lanes, p.cfg.Queue = next.Lanes, next.Queue
 	p.log.InfoContext(ctx, "the configuration was read again", "changed", []string{"lanes", "queue"}, "needs_restart", fixed)
@@ -51,14 +51,14 @@ func (p *Process) auditReload(ctx context.Context, before, after string) {
 	}
 }
 
-// fixedChanges names the settings that differ and need a new process.
-func fixedChanges(old, next config.Config) []string {
+// fixedChanges names the settings that differ and need a new process. Secrets of callers that come from files are followed anyway.
+func fixedChanges(old config.Config, next *config.Loaded) []string {
 	names := []string{}
-	a, b := reflect.ValueOf(old), reflect.ValueOf(next)
+	a, b := reflect.ValueOf(old), reflect.ValueOf(next.Config)
 	for i := range a.NumField() {
 		f := a.Type().Field(i)
 		key := f.Tag.Get("yaml")
-		if key == "lanes" || key == "queue" || reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+		if key == "lanes" || key == "queue" || next.Rereads(key) || reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
 			continue
 		}
 		names = append(names, key)

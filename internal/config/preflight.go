@@ -22,8 +22,10 @@ type Plan struct {
 	// CreatesToken is true when TokenFile does not exist yet.
 	CreatesToken bool
 
-	cfg   Config
-	token Secret
+	cfg        Config
+	token      Secret
+	secretFile map[string]string // as in [Loaded]
+	creds      Credentials       // in force; written by Prepare and Reread
 }
 
 // Credentials are the secrets that callers may show. A missing one is not set; at least Token or Password is.
@@ -34,7 +36,7 @@ type Credentials struct {
 // Preflight checks whether this configuration may start on this machine. It looks at addresses, secrets and the modes of files, and
 // changes nothing. The error is [FaultsError] with one whole sentence for each reason to refuse.
 func Preflight(l *Loaded) (*Plan, error) {
-	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{cfg: l.Config}}
+	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{cfg: l.Config, secretFile: l.secretFile}}
 	p.proxies()
 	p.origins()
 	if p.cfg.HasRole(RoleGateway) {
@@ -246,9 +248,9 @@ func (p *Plan) Prepare() (Credentials, error) {
 	if err := os.MkdirAll(p.cfg.Data, 0o700); err != nil {
 		return Credentials{}, refuse("data directory %s cannot be made: %s; name another with --data", p.cfg.Data, cause(err))
 	}
-	creds := Credentials{Token: p.token, Password: p.cfg.Password, WriteToken: p.cfg.WriteToken, ReadToken: p.cfg.ReadToken}
+	p.creds = Credentials{Token: p.token, Password: p.cfg.Password, WriteToken: p.cfg.WriteToken, ReadToken: p.cfg.ReadToken}
 	if !p.CreatesToken {
-		return creds, nil
+		return p.creds, nil
 	}
 	token, err := createToken(p.TokenFile)
 	if errors.Is(err, fs.ErrExist) { // another process was faster
@@ -257,8 +259,8 @@ func (p *Plan) Prepare() (Credentials, error) {
 	if err != nil {
 		return Credentials{}, fmt.Errorf("making the token file %s: %w", p.TokenFile, err)
 	}
-	creds.Token = token
-	return creds, nil
+	p.creds.Token = token
+	return p.creds, nil
 }
 
 // database asks for a verified certificate where the way to Postgres leads over a public network.

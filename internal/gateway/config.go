@@ -39,9 +39,9 @@ type Config struct {
 	// Version is shown in hello-ok and status.
 	Version string
 
-	// Credentials give access; see [Credential]. Source adds those that come and go, nil = none.
+	// Credentials give access as long as the gateway runs; see [Credential]. Sources add those that come, change and go.
 	Credentials []Credential
-	Source      CredentialSource
+	Sources     []CredentialSource
 
 	// AllowedHosts are further host names (without port) that a request may be addressed to. AllowedOrigins are exact origins of
 	// foreign pages that may connect, such as `https://chat.example.org`.
@@ -162,7 +162,7 @@ func (c Config) check() error {
 	if c.MaxPayload < MinPayload || c.MaxPayload > MaxPayload {
 		faults = append(faults, fmt.Errorf("max payload %d is outside %d..%d", c.MaxPayload, MinPayload, MaxPayload))
 	}
-	if len(c.Credentials) == 0 && c.Source == nil {
+	if len(c.Credentials) == 0 && len(c.Sources) == 0 {
 		faults = append(faults, errors.New("there is no credential; nobody could connect"))
 	}
 	for _, cred := range c.Credentials {

@@ -39,9 +39,9 @@ type Credential struct {
 	ExpiresAt time.Time
 }
 
-// CredentialSource lists credentials that come and go while the gateway runs. It is asked every two seconds: a credential that
-// is missing, changed or expired closes its connections with 1008. When it errs, the last list stays in force, so that a
-// database that is down locks nobody out.
+// CredentialSource lists credentials that come and go while the gateway runs. It is asked every two seconds, never twice at once: a
+// credential that is missing, changed or expired closes its connections with 1008. When it errs, its last list stays in force, so that a
+// database that is down locks nobody out; other sources are not touched by that.
 type CredentialSource interface {
 	Credentials(ctx context.Context) ([]Credential, error)
 }
@@ -100,37 +100,49 @@ func levelOf(scopes []string) int {
 
 // keyring holds the credentials in force.
 type keyring struct {
-	fixed  []Credential
-	source CredentialSource
-	now    atomic.Pointer[[]Credential]
+	fixed   []Credential
+	sources []CredentialSource
+	last    [][]Credential // what each source said last; of refresh alone
+	now     atomic.Pointer[[]Credential]
 }
 
-func newKeyring(fixed []Credential, source CredentialSource) *keyring {
-	k := &keyring{fixed: slices.Clone(fixed), source: source}
+func newKeyring(fixed []Credential, sources []CredentialSource) *keyring {
+	k := &keyring{fixed: slices.Clone(fixed), sources: sources, last: make([][]Credential, len(sources))}
 	k.now.Store(&k.fixed)
 	return k
 }
 
-// refresh asks the source again.
+// refresh asks the sources again. It must not run twice at once.
 func (k *keyring) refresh(ctx context.Context) error {
-	if k.source == nil {
-		return nil
-	}
-	more, err := k.source.Credentials(ctx)
-	if err != nil {
-		return fmt.Errorf("reading the credentials: %w", err)
-	}
 	var faults []error
 	all := slices.Clone(k.fixed)
-	for _, c := range more {
+	for i, source := range k.sources {
+		list, err := source.Credentials(ctx)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("reading the credentials: %w", err))
+		} else {
+			var bad error
+			k.last[i], bad = sound(list)
+			faults = append(faults, bad)
+		}
+		all = append(all, k.last[i]...)
+	}
+	k.now.Store(&all)
+	return errors.Join(faults...)
+}
+
+// sound is the list without what is no credential, and what was wrong with that.
+func sound(list []Credential) ([]Credential, error) {
+	var faults []error
+	good := make([]Credential, 0, len(list))
+	for _, c := range list {
 		if fault := c.check(); fault != nil {
 			faults = append(faults, fault)
 			continue
 		}
-		all = append(all, c)
+		good = append(good, c)
 	}
-	k.now.Store(&all)
-	return errors.Join(faults...)
+	return good, errors.Join(faults...)
 }
 
 // verify finds the credential of a secret. Every entry is compared, by digest and in constant time, so that the time tells

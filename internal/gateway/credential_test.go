@@ -90,7 +90,9 @@ func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
 	t.Parallel()
 	named := gateway.Credential{Name: "ci", Digest: sha256.Sum256([]byte("ci-secret")), Scopes: []string{gateway.ScopeRead}}
 	src := &tokens{list: []gateway.Credential{named}}
-	b := start(t, func(c *gateway.Config) { c.Source, c.Deadlines.Watch = src, 5*time.Millisecond })
+	b := start(t, func(c *gateway.Config) {
+		c.Sources, c.Deadlines.Watch = []gateway.CredentialSource{src}, 5*time.Millisecond
+	})
 	gone, stays := b.login("ci-secret"), b.login(adminToken)
 	src.put(nil, errors.New("the database is down"))
 	gone.must("health", nil) // a source that fails locks nobody out
@@ -115,6 +117,32 @@ func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
 	})
 	if code, _, _ := expires.closed(); code != 1008 {
 		t.Errorf("expired: close %d, want 1008", code)
+	}
+}
+
+// A secret can be exchanged while another source of credentials is away.
+func TestExchangedSecretClosesItsSocketsWhateverOtherSourcesDo(t *testing.T) {
+	t.Parallel()
+	secret := func(text string) []gateway.Credential {
+		return []gateway.Credential{{Name: "gateway", Digest: sha256.Sum256([]byte(text)), Scopes: []string{gateway.ScopeRead}}}
+	}
+	named := gateway.Credential{Name: "ci", Digest: sha256.Sum256([]byte("ci-secret")), Scopes: []string{gateway.ScopeRead}}
+	own, store := &tokens{list: secret("old")}, &tokens{list: []gateway.Credential{named}}
+	b := start(t, func(c *gateway.Config) {
+		c.Credentials, c.Sources, c.Deadlines.Watch = nil, []gateway.CredentialSource{own, store}, 5*time.Millisecond
+	})
+	gone, stays := b.login("old"), b.login("ci-secret")
+	store.put(nil, errors.New("the database is down"))
+	own.put(secret("new"), nil)
+	if code, text, _ := gone.closed(); code != 1008 || text != "credential was revoked" {
+		t.Errorf("close %d %q, want 1008", code, text)
+	}
+	stays.must("health", nil)
+	b.login("new").must("health", nil)
+	late := b.dial()
+	late.send(connectFrame("old"))
+	if f := late.read(); f.OK {
+		t.Error("the old secret was let in")
 	}
 }
 

@@ -62,7 +62,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(),
-		keys: newKeyring(cfg.Credentials, cfg.Source),
+		keys: newKeyring(cfg.Credentials, cfg.Sources),
 		memo: newMemo(), rejected: newRejections(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
 		bootID: uuid.NewString(), startedAt: time.Now(), noHook: newNoHook(),
 	}

@@ -52,6 +52,7 @@ type ChangedBy = chat.ChangedBy
 const (
 	VerbTokenCreate = "token.create"
 	VerbTokenRevoke = "token.revoke"
+	VerbTokenRotate = "token.rotate" // a secret of the configuration, by its file
 )
 
 // Credentials is the optional part of a store that keeps named tokens. Every change leaves one row in the log of changes, in the same

@@ -1,0 +1,84 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"log/slog"
+	"slices"
+
+	"laneway/internal/chat"
+	"laneway/internal/config"
+	"laneway/internal/gateway"
+	"laneway/internal/store"
+)
+
+// ownKeys brings the credentials of the configuration to the gateway: token, password, write and read token. Those that came from files
+// follow their files, so that a secret is exchanged without a restart. It is asked by one goroutine.
+type ownKeys struct {
+	read  func() (config.Credentials, error)
+	store store.Store
+	log   *slog.Logger
+	last  []gateway.Credential
+	fault string // what was last complained of
+}
+
+func (p *Process) ownKeys() *ownKeys {
+	k := &ownKeys{read: p.opts.RereadCredentials, store: p.store, log: p.log, last: credentials(p.opts.Credentials)}
+	if k.read == nil {
+		k.read = func() (config.Credentials, error) { return p.opts.Credentials, nil }
+	}
+	return k
+}
+
+// Credentials are those in force now. A file that cannot be used is told of once and changes nothing, so there is never an error.
+func (k *ownKeys) Credentials(ctx context.Context) ([]gateway.Credential, error) {
+	now, err := k.read()
+	k.complain(ctx, err)
+	list := credentials(now)
+	for _, c := range list {
+		if old := slices.IndexFunc(k.last, func(o gateway.Credential) bool { return o.Name == c.Name }); old >= 0 && k.last[old].Digest != c.Digest {
+			k.rotated(ctx, c.Name)
+		}
+	}
+	k.last = list
+	return list, nil
+}
+
+func (k *ownKeys) complain(ctx context.Context, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != k.fault {
+		k.log.WarnContext(ctx, "a secret was not read again; the last one stays in force", "err", text)
+	}
+	k.fault = text
+}
+
+// rotated notes the exchange. The row has no hashes: that of a short password could be guessed. The new secret counts whether or not it can be noted.
+func (k *ownKeys) rotated(ctx context.Context, name string) {
+	k.log.InfoContext(ctx, "another secret is in force; connections with the old one are closed", "credential", name)
+	if err := k.store.Audit(ctx, chat.Audit{Who: "host", Verb: store.VerbTokenRotate, Object: name}); err != nil {
+		k.log.WarnContext(ctx, "the exchange is not in the log of changes", "err", err)
+	}
+}
+
+func credentials(c config.Credentials) []gateway.Credential {
+	all := []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}
+	var list []gateway.Credential
+	for _, e := range []struct {
+		name   string
+		secret config.Secret
+		scopes []string
+	}{
+		{"gateway", c.Token, all},
+		{"password", c.Password, all},
+		{"write", c.WriteToken, all[:2]},
+		{"read", c.ReadToken, all[:1]},
+	} {
+		if e.secret.IsSet() {
+			list = append(list, gateway.Credential{Name: e.name, Digest: sha256.Sum256([]byte(e.secret.Reveal())), Scopes: e.scopes})
+		}
+	}
+	return list
+}

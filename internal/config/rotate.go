@@ -1,0 +1,65 @@
+package config
+
+import "errors"
+
+// Reread reads again the files that secrets of callers came from: those that were named, and the data directory's own. A file that is missing,
+// empty, open to others, or whose secret is too weak for a public address changes nothing: the secret that was in force stays, and the error
+// ([FaultsError]) has a sentence for each of them. The credentials are right in either case. Call it after Prepare, from one goroutine at a time.
+func (p *Plan) Reread() (Credentials, error) {
+	var faults FaultsError
+	for _, f := range p.callerFiles() {
+		secret, err := p.rereadOne(f)
+		if refused, ok := errors.AsType[FaultsError](err); ok {
+			faults = append(faults, refused...)
+			continue
+		}
+		*f.secret = secret
+	}
+	return p.creds, faults.err()
+}
+
+// callerFile is a file with a secret that callers show.
+type callerFile struct {
+	name, path string
+	secret     *Secret
+}
+
+func (p *Plan) callerFiles() []callerFile {
+	files := []callerFile{
+		{"token", p.secretFile["token"], &p.creds.Token},
+		{"password", p.secretFile["password"], &p.creds.Password},
+		{"write token", p.secretFile["write_token"], &p.creds.WriteToken},
+		{"read token", p.secretFile["read_token"], &p.creds.ReadToken},
+	}
+	if p.TokenFile != "" {
+		files[0].path = p.TokenFile
+	}
+	given := files[:0]
+	for _, f := range files {
+		if f.path != "" {
+			given = append(given, f)
+		}
+	}
+	return given
+}
+
+func (p *Plan) rereadOne(f callerFile) (Secret, error) {
+	secret, err := ReadSecretFile(f.path)
+	if err != nil {
+		return Secret{}, err
+	}
+	if public := p.cfg.PublicListen(); public != "" && !Strong(secret) {
+		return Secret{}, refuse("the %s in %s is too weak for %s; use 32 or more random characters", f.name, f.path, public)
+	}
+	return secret, nil
+}
+
+// Rereads reports whether the setting is a secret of callers that came from a file, so that a process that runs follows it.
+func (l *Loaded) Rereads(path string) bool {
+	switch path {
+	case "token", "password", "write_token", "read_token":
+		return l.secretFile[path] != ""
+	default:
+		return false
+	}
+}
