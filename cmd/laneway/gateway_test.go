@@ -109,6 +109,7 @@ func startGateway(t *testing.T) string {
 func TestCommandsSpeakWithARealGateway(t *testing.T) {
 	t.Parallel()
 	address := startGateway(t)
+	const wrongToken = "laneway: not authorized: the token is not the gateway's; check --token, LANEWAY_TOKEN or the token file\n"
 	rows := []struct {
 		name, stdin string
 		args        []string
@@ -124,7 +125,8 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 		{name: "status", args: []string{"status"}, stdout: "gw-7, well"},
 		{name: "sessions", args: []string{"sessions", "list"}, stdout: "agent:main:main"},
 		{name: "stop", args: []string{"sessions", "stop", "main"}, stdout: "stopped run-1"},
-		{name: "wrong token", args: []string{"status"}, token: "wrong", code: exitFailure, stderr: "the token is not the gateway's"},
+		{name: "wrong token", args: []string{"status"}, token: "wrong", code: exitFailure, stderr: wrongToken},
+		{name: "send with a wrong token", args: []string{"send", "hello"}, token: "wrong", code: exitFailure, stderr: wrongToken},
 		{name: "alive", args: []string{"health"}, stdout: "ok\n"},
 		{name: "ready", args: []string{"health", "--ready", "--json"}, stdout: `"database": "ok"`},
 		{name: "doctor", args: []string{"doctor"}, stdout: "accepted by gw-7"},

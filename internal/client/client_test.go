@@ -332,6 +332,9 @@ func TestErrorsOfDiallingSayWhatToDo(t *testing.T) {
 			if !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("%q does not say %q", err, tc.says)
 			}
+			if said := (*client.Error)(nil); errors.Is(err, client.ErrUnauthorized) && (!errors.As(err, &said) || strings.Contains(err.Error(), "unauthorized")) {
+				t.Errorf("%q says it twice, or what the gateway said is lost: %v", err, said)
+			}
 			if strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), token) {
 				t.Errorf("%q shows a secret", err)
 			}

@@ -57,17 +57,31 @@ func (w *wireError) err() *Error {
 	}
 }
 
-// connectError sorts a refused connect into the sentinels, keeping the gateway's own words.
+// refusedConnect is a refused connect in one sentence that says what to do. Its kind is a sentinel of this package; errors.As finds what the
+// gateway said, which would only say it again.
+type refusedConnect struct {
+	kind   error
+	advice string
+	said   *Error
+}
+
+// Error is the kind and the advice.
+func (r *refusedConnect) Error() string { return r.kind.Error() + ": " + r.advice }
+
+// Unwrap gives the kind and the gateway's refusal.
+func (r *refusedConnect) Unwrap() []error { return []error{r.kind, r.said} }
+
+// connectError sorts a refused connect into the sentinels.
 func connectError(e *Error) error {
 	switch e.DetailCode {
 	case "AUTH_TOKEN_MISSING":
-		return fmt.Errorf("%w: the gateway wants a token; give --token or LANEWAY_TOKEN: %w", ErrUnauthorized, e)
+		return &refusedConnect{ErrUnauthorized, "the gateway wants a token; give --token or LANEWAY_TOKEN", e}
 	case "AUTH_TOKEN_MISMATCH", "AUTH_PASSWORD_MISMATCH":
-		return fmt.Errorf("%w: the token is not the gateway's; check --token, LANEWAY_TOKEN or the token file: %w", ErrUnauthorized, e)
+		return &refusedConnect{ErrUnauthorized, "the token is not the gateway's; check --token, LANEWAY_TOKEN or the token file", e}
 	case "AUTH_RATE_LIMITED":
-		return fmt.Errorf("%w: too many wrong tokens from here; wait %s: %w", ErrUnauthorized, e.RetryAfter.Round(time.Second), e)
+		return &refusedConnect{ErrUnauthorized, "too many wrong tokens from here; wait " + e.RetryAfter.Round(time.Second).String(), e}
 	case "PROTOCOL_MISMATCH":
-		return fmt.Errorf("%w: update laneway on the older side: %w", ErrVersion, e)
+		return &refusedConnect{ErrVersion, "update laneway on the older side", e}
 	}
 	if e.Code == "UNAVAILABLE" {
 		return fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, e)
