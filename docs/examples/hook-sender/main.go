@@ -1,0 +1,93 @@
+// Command hook-sender shows how a program calls a hook of laneway: it signs what it sends, and sends it again until it was taken, without making two
+// messages of it.
+//
+//	echo "build 42 is green" | HOOK_SECRET=… go run ./docs/examples/hook-sender http://127.0.0.1:18790/hooks/deploy build-42
+//
+// The second argument names the event. It is the idempotency key: a repetition under the same key starts nothing and gets the first answer again.
+// The secret is read from the environment, because arguments are visible to all users of a machine.
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+)
+
+const (
+	attempts   = 5
+	maxBody    = 256 << 10
+	callTime   = 30 * time.Second
+	firstPause = time.Second
+)
+
+func main() {
+	if len(os.Args) != 3 || os.Getenv("HOOK_SECRET") == "" {
+		fmt.Fprintln(os.Stderr, "usage: HOOK_SECRET=… hook-sender URL KEY < MESSAGE")
+		os.Exit(2)
+	}
+	body, err := io.ReadAll(io.LimitReader(os.Stdin, maxBody))
+	if err == nil {
+		err = deliver(context.Background(), os.Args[1], os.Args[2], []byte(os.Getenv("HOOK_SECRET")), body)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "hook-sender:", err)
+		os.Exit(1)
+	}
+}
+
+// deliver sends until the gateway has taken the message, or has said that it never will.
+func deliver(ctx context.Context, url, key string, secret, body []byte) error {
+	pause := firstPause
+	for attempt := 1; ; attempt++ {
+		status, answer, err := send(ctx, url, key, secret, body)
+		switch {
+		case err == nil && status == http.StatusAccepted:
+			fmt.Print(answer)
+			return nil
+		case err == nil && status != http.StatusTooManyRequests && status < 500:
+			return fmt.Errorf("refused with %d: %s", status, answer) // sending it again unchanged would fail again
+		case attempt == attempts && err != nil:
+			return fmt.Errorf("not delivered: %w", err)
+		case attempt == attempts:
+			return fmt.Errorf("not delivered: %d: %s", status, answer)
+		}
+		time.Sleep(pause)
+		pause *= 2
+	}
+}
+
+// send makes one call. Each is signed anew: a signature is good for five minutes.
+func send(ctx context.Context, url, key string, secret, body []byte) (status int, answer string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, "", fmt.Errorf("making the request: %w", err)
+	}
+	req.Header.Set("X-Laneway-Signature", sign(secret, time.Now(), body))
+	req.Header.Set("Idempotency-Key", key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, "", fmt.Errorf("calling the hook: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	return resp.StatusCode, string(text), err
+}
+
+// sign is `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 of the time, a dot and the body.
+func sign(secret []byte, at time.Time, body []byte) string {
+	t := strconv.FormatInt(at.Unix(), 10)
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(t + "."))
+	mac.Write(body)
+	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
+}
