@@ -1,6 +1,10 @@
 package cron
 
-import "time"
+import (
+	"time"
+
+	"laneway/internal/chat"
+)
 
 // Put is what became of a job that was written.
 type Put struct {
@@ -26,6 +30,7 @@ type BackfillParams struct {
 	From, To      time.Time
 	MaxRuns       int
 	DryRun, Force bool
+	Once          *chat.Once // nil = the call has no name; a dry run has no effect that a name could spare
 }
 
 // BackfillFire is one slot of a backfill.

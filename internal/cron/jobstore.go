@@ -12,6 +12,10 @@ import (
 // it takes the way of every message (ownership, lane, start, fenced finish, takeover after a crash). So the ledger needs no
 // lease of its own: while an attempt runs, its message has an owner.
 //
+// PutJob, EnqueueRuns and CancelRuns take the name of a call (Once). What the first call of a name came to is stored in the transaction of its effect;
+// whoever calls again under that name gets it and changes nothing, whatever has become of the job. chat.ErrKeyReused: the name stands for other params.
+// A refusal is not kept.
+//
 // Attempt n of run R is the message R (n = 1) or R/n. The message's dedupe key is `cron:` and its id.
 type JobStore interface {
 	// PutJob makes a job, or changes the one with the same owner and key. Change gets the stored job (nil = new) and the store's clock and
@@ -30,11 +34,13 @@ type JobStore interface {
 	// runs that are retrying and due. For each job Decide says what happens; ledger rows, messages and the next slot are written in the same transaction.
 	// Jobs whose row cannot be understood are marked invalid and left alone. The statements do not grow with the number of jobs that are not due.
 	Claim(ctx context.Context, p ClaimParams) (Claimed, error)
-	// EnqueueRuns makes runs by hand (run now, backfill): ledger rows and messages. A run whose id exists is not made again (Existing).
+	// EnqueueRuns makes runs by hand (run now, backfill): ledger rows and messages. A run whose id exists is not made again (Existing); with p.New it
+	// is chat.ErrConflict, and nothing is made.
 	EnqueueRuns(ctx context.Context, p EnqueueParams) (Enqueued, error)
 	// CancelRuns ends active runs: queued and retrying ones at once (cancelled, reason), of running ones the message's stop is recorded (stop_by) as by
-	// store.Inbox.Stop. It returns ids and, for running ones, their sessions and nodes. chat.ErrNotFound when p.RunID is unknown.
-	CancelRuns(ctx context.Context, p CancelParams) ([]CancelledRun, error)
+	// store.Inbox.Stop. It returns ids and, for running ones, their sessions and nodes. chat.ErrNotFound when p.RunID is unknown, or
+	// p.JobID is that of no job and of no active run.
+	CancelRuns(ctx context.Context, p CancelParams) (Cancelled, error)
 	// NextWake is the earliest NextRunAt or retry; zero = nothing is planned.
 	NextWake(ctx context.Context) (time.Time, error)
 
@@ -55,13 +61,16 @@ type PutParams struct {
 	// MaxOfOwner and MaxTotal bound the number of jobs; 0 = no bound. They only refuse new ones.
 	MaxOfOwner, MaxTotal int
 	Change               func(old *Job, now time.Time) (*Job, error)
-	Audit                *Audit
+	Once                 *chat.Once // nil = the call has no name
+	Audit                *Audit     // its hashes are the store's to fill in
 }
 
 // PutResult of PutJob.
 type PutResult struct {
 	Job              Job
 	Created, Updated bool
+	// Repeated: this is what an earlier call of the same name came to; nothing was changed.
+	Repeated bool `json:"-"`
 }
 
 // ChangeParams of ChangeJob.
@@ -83,6 +92,14 @@ type Changed struct {
 	Job     *Job // nil = removed
 	Changed bool
 	Ended   []CancelledRun
+}
+
+// Revisions are those of the job before and after, for the log of changes; "" = it is gone.
+func (c Changed) Revisions() (before, after string) {
+	if c.Job != nil {
+		after = c.Job.Revision
+	}
+	return c.Old.Revision, after
 }
 
 // Audit is one row of the audit log, written in the transaction of the change.
@@ -200,19 +217,31 @@ type EnqueueParams struct {
 	Node    string
 	JobID   string
 	Visible string
-	// Make says what to launch, given the job, its active runs and the store's clock. chat errors are returned.
+	// Make says what to launch, given the job, its active runs and the store's clock. A [NotRun] is an answer as good as any other; other errors are
+	// returned.
 	Make func(d DueJob, now time.Time) ([]Launch, error)
 	// Force makes runs although a run with outcome ok exists for the slot (backfill).
 	Force bool
-	Audit *Audit
+	// New: every run has to be new.
+	New   bool
+	Once  *chat.Once
+	Audit *Audit // its hashes are both that of the configuration that runs
 }
+
+// NotRun is why a job was not run by hand: not-due, disabled or already-running.
+type NotRun string
+
+func (e NotRun) Error() string { return "not run: " + string(e) }
 
 // Enqueued is what EnqueueRuns made.
 type Enqueued struct {
-	Job      Job
-	Launched []Launched
-	// Existing are ids that were there before.
-	Existing []string
+	// Job and Launched are of this call; both are empty when it repeats another.
+	Job      Job        `json:"-"`
+	Launched []Launched `json:"-"`
+	// IDs are the runs that were asked for, as Make gave them; Existing those of them that were there before.
+	IDs, Existing []string
+	// NotRun, if set, is what Make gave instead.
+	NotRun NotRun
 }
 
 // CancelParams of CancelRuns.
@@ -220,7 +249,37 @@ type CancelParams struct {
 	RunID, JobID, Visible string
 	Reason                Reason
 	Note, By              string
-	Audit                 *Audit
+	Once                  *chat.Once
+	Audit                 *Audit // its hashes are those of what the runs were and are
+}
+
+// Cancelled is what CancelRuns did.
+type Cancelled struct {
+	// Runs are those that this call ended or asked to stop; none when it repeats another.
+	Runs []CancelledRun `json:"-"`
+	// IDs are those of the runs of the first call.
+	IDs []string
+}
+
+// CancelledOf is what became of a call that ended runs.
+func CancelledOf(runs []CancelledRun) Cancelled {
+	c := Cancelled{Runs: runs, IDs: make([]string, 0, len(runs))}
+	for _, r := range runs {
+		c.IDs = append(c.IDs, r.RunID)
+	}
+	return c
+}
+
+// States are the runs before and after, for the log of changes.
+func (c Cancelled) States() (before, after string) {
+	for _, r := range c.Runs {
+		was, is := RunQueued, RunCancelled
+		if r.Running {
+			was, is = RunRunning, "stopping"
+		}
+		before, after = before+r.RunID+" "+string(was)+"\n", after+r.RunID+" "+string(is)+"\n"
+	}
+	return before, after
 }
 
 // CancelledRun is a run that was cancelled or asked to stop.

@@ -48,7 +48,7 @@ func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (
 	if err != nil {
 		return cron.Put{}, err
 	}
-	return a.d.CronAdd(ctx, m, by)
+	return a.d.CronAdd(ctx, m, by, nil)
 }
 
 // chatJob are the members of a job that is made in a chat. The key follows from what was asked and where, so that the same wish twice is one job and
@@ -149,6 +149,6 @@ func (a actions) RunJob(ctx context.Context, c command.Call, id string) (reason 
 	if err != nil {
 		return "", err
 	}
-	_, reason, err = a.d.CronRun(ctx, id, cron.RunForce, by)
-	return reason, err
+	_, not, err := a.d.CronRun(ctx, id, cron.RunForce, by, nil)
+	return string(not), err
 }

@@ -195,7 +195,7 @@ func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
 			if err := json.Unmarshal([]byte(text), &m); err != nil {
 				t.Fatal(err)
 			}
-			put, err := h.d.CronAdd(t.Context(), m, by)
+			put, err := h.d.CronAdd(t.Context(), m, by, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -131,11 +131,11 @@ func (d *Dispatcher) dropPlanned(ctx context.Context, c cron.Changed) {
 		if c.Job == nil {
 			reason = cron.ReasonRemoved
 		}
-		ended, err := d.jobs.CancelRuns(ctx, cron.CancelParams{RunID: r.ID, Reason: reason, Note: "cancelled: the job was changed before its moment", By: joinBy(string(reason), cron.Channel)})
+		done, err := d.jobs.CancelRuns(ctx, cron.CancelParams{RunID: r.ID, Reason: reason, Note: "cancelled: the job was changed before its moment", By: joinBy(string(reason), cron.Channel)})
 		if err != nil {
 			d.log.WarnContext(ctx, "a run that was claimed ahead starts although its job was changed", "run_id", r.ID, "err", err)
 		}
-		for _, e := range ended {
+		for _, e := range done.Runs {
 			d.stopRun(e, joinBy(string(reason), cron.Channel))
 		}
 	}

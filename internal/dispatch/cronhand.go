@@ -11,13 +11,8 @@ import (
 	"laneway/internal/cron"
 )
 
-// notRunError carries the reason for which a run by hand did not start.
-type notRunError string
-
-func (e notRunError) Error() string { return "not run: " + string(e) }
-
-// CronRun starts a run by hand. reason says why there was none: not-due, disabled or already-running.
-func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller) (runID, reason string, err error) {
+// CronRun starts a run by hand. reason says why there was none. With a name, o, a call that is sent again gets what the first one came to.
+func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.Once) (runID string, reason cron.NotRun, err error) {
 	if d.jobs == nil {
 		return "", "", errNoCron()
 	}
@@ -25,7 +20,7 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 	if err != nil {
 		return "", "", err
 	}
-	p := cron.EnqueueParams{Node: me.id, JobID: id, Visible: visible(by), Audit: by.Audit("cron.run", id)}
+	p := cron.EnqueueParams{Node: me.id, JobID: id, Visible: visible(by), New: true, Once: o, Audit: by.Audit("cron.run", id)}
 	shift := time.Duration(0)
 	p.Make = func(due cron.DueJob, now time.Time) ([]cron.Launch, error) {
 		j := due.Job
@@ -38,18 +33,18 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 	}
 	for ; shift < 100*time.Millisecond; shift += time.Millisecond {
 		res, err := d.jobs.EnqueueRuns(ctx, p)
-		var not notRunError
 		switch {
-		case errors.As(err, &not):
-			return "", string(not), nil
+		case errors.Is(err, chat.ErrConflict): // another run by hand has taken this millisecond
+			continue
 		case errors.Is(err, chat.ErrNotFound):
 			return "", "", jobGone(id)
 		case err != nil:
 			return "", "", wireFault(err)
-		case len(res.Launched) > 0:
-			d.launchAll(ctx, res.Launched)
-			return res.Launched[0].Run.ID, "", nil
+		case res.NotRun != "":
+			return "", res.NotRun, nil
 		}
+		d.launchAll(ctx, res.Launched)
+		return res.IDs[0], "", nil
 	}
 	return "", "", chat.Errorf(chat.CodeRateLimited, "this job was started by hand too often within this moment; try again")
 }
@@ -58,15 +53,15 @@ func mayRun(due cron.DueJob, mode cron.RunMode, now time.Time) error {
 	j := due.Job
 	switch {
 	case mode == cron.RunIfEnabled && !j.MayFire():
-		return notRunError("disabled")
+		return cron.NotRun("disabled")
 	case mode == cron.RunDue && (!j.MayFire() || j.State.NextRunAt.IsZero() || j.State.NextRunAt.After(now)):
-		return notRunError("not-due")
+		return cron.NotRun("not-due")
 	case len(due.Active) > 0 && (j.Overlap == "" || j.Overlap == cron.OverlapSkip):
-		return notRunError("already-running")
+		return cron.NotRun("already-running")
 	case len(due.Active) > 1 && j.Overlap == cron.OverlapBufferOne:
-		return notRunError("already-running")
+		return cron.NotRun("already-running")
 	case len(due.Active) >= cron.MaxConcurrent:
-		return notRunError("already-running")
+		return cron.NotRun("already-running")
 	}
 	return nil
 }
@@ -77,29 +72,27 @@ func (d *Dispatcher) launchAll(ctx context.Context, list []cron.Launched) {
 	}
 }
 
-// CronCancel ends active runs: one of them, or all of a job. It takes no slot and waits for no turn.
-func (d *Dispatcher) CronCancel(ctx context.Context, runID, jobID, note string, by chat.Caller) ([]string, error) {
+// CronCancel ends active runs: one of them, or all of a job. It takes no slot and waits for no turn. It fills in who asked.
+func (d *Dispatcher) CronCancel(ctx context.Context, p cron.CancelParams, by chat.Caller) ([]string, error) {
 	if d.jobs == nil {
 		return nil, errNoCron()
 	}
 	why := joinBy("stop", by.Principal)
-	p := cron.CancelParams{RunID: runID, JobID: jobID, Visible: visible(by), Reason: cron.ReasonStopped, Note: cancelNote(note), By: why, Audit: by.Audit("cron.cancel", runID+jobID)}
-	ended, err := d.jobs.CancelRuns(ctx, p)
-	if errors.Is(err, chat.ErrNotFound) {
-		return nil, chat.Errorf(chat.CodeInvalid, "cron run not found: %s", chat.Cut(runID, 200)).With("code", "CRON_RUN_NOT_FOUND").With("runId", chat.Cut(runID, 200))
+	p.Visible, p.Reason, p.Note, p.By, p.Audit = visible(by), cron.ReasonStopped, cancelNote(p.Note), why, by.Audit("cron.cancel", p.RunID+p.JobID)
+	done, err := d.jobs.CancelRuns(ctx, p)
+	switch {
+	case errors.Is(err, chat.ErrNotFound) && p.RunID == "":
+		return nil, jobGone(p.JobID)
+	case errors.Is(err, chat.ErrNotFound):
+		return nil, chat.Errorf(chat.CodeInvalid, "cron run not found: %s", chat.Cut(p.RunID, 200)).With("code", "CRON_RUN_NOT_FOUND").With("runId", chat.Cut(p.RunID, 200))
+	case err != nil:
+		return nil, err
 	}
-	ids := make([]string, 0, len(ended))
-	for _, e := range ended {
-		ids = append(ids, e.RunID)
+	for _, e := range done.Runs {
 		d.stopRun(e, why)
 	}
-	if jobID != "" && err == nil && len(ids) == 0 {
-		if _, err := d.CronGet(ctx, jobID, by); err != nil {
-			return nil, err
-		}
-	}
-	d.tellCancelled(ctx, ended)
-	return ids, err
+	d.tellCancelled(ctx, done.Runs)
+	return done.IDs, nil
 }
 
 func cancelNote(note string) string {
@@ -129,6 +122,12 @@ func (d *Dispatcher) tellCancelled(ctx context.Context, ended []cron.CancelledRu
 
 // CronBackfill runs the slots of a job in [from, to], one at a time, the oldest first. Slots that ran well already are left alone unless forced.
 func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error) {
+	if p.DryRun {
+		p.Once = nil
+	}
+	if before, err := answered[*cron.Enqueued](ctx, d, p.Once); err != nil || before != nil {
+		return backfilled(before), err
+	}
 	job, err := d.CronGet(ctx, p.ID, by)
 	if err != nil {
 		return nil, err
@@ -137,6 +136,32 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by
 	if err != nil {
 		return nil, err
 	}
+	fires, err := d.backfillFires(ctx, p, job)
+	if err != nil {
+		return nil, err
+	}
+	if p.DryRun {
+		return d.backfillPlan(ctx, p, fires)
+	}
+	res, err := d.jobs.EnqueueRuns(ctx, cron.EnqueueParams{
+		Node: me.id, JobID: p.ID, Visible: visible(by), Force: p.Force, Once: p.Once, Audit: by.Audit("cron.backfill", p.ID),
+		Make: func(due cron.DueJob, _ time.Time) ([]cron.Launch, error) {
+			list := make([]cron.Launch, 0, len(fires))
+			for _, f := range fires {
+				list = append(list, d.planner.Launch(due.Job, cron.PlannedRun{Fire: f, Trigger: cron.TriggerBackfill}, fires[0].Slot))
+			}
+			return list, nil
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("filling in runs: %w", err)
+	}
+	d.launchAll(ctx, res.Launched)
+	return backfilled(&res), nil
+}
+
+// backfillFires are the slots that a backfill is about.
+func (d *Dispatcher) backfillFires(ctx context.Context, p cron.BackfillParams, job cron.Job) ([]cron.Fire, error) {
 	t, err := d.planner.Timetable(job)
 	if err != nil {
 		return nil, wireFault(err)
@@ -153,28 +178,23 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by
 		return nil, chat.Errorf(chat.CodeLimit, "there are %d fires in this time; at most %d are run at once, so choose a shorter time or a larger maxRuns", total, p.MaxRuns).
 			With("field", "maxRuns").With("limit", p.MaxRuns)
 	}
-	out, err := d.backfillPlan(ctx, p, fires)
-	if err != nil || p.DryRun {
-		return out, err
+	return fires, nil
+}
+
+// backfilled says what a backfill did; nil for none.
+func backfilled(res *cron.Enqueued) []cron.BackfillFire {
+	if res == nil {
+		return nil
 	}
-	res, err := d.jobs.EnqueueRuns(ctx, cron.EnqueueParams{
-		Node: me.id, JobID: p.ID, Visible: visible(by), Force: p.Force, Audit: by.Audit("cron.backfill", p.ID),
-		Make: func(due cron.DueJob, _ time.Time) ([]cron.Launch, error) {
-			list := make([]cron.Launch, 0, len(fires))
-			for _, f := range fires {
-				list = append(list, d.planner.Launch(due.Job, cron.PlannedRun{Fire: f, Trigger: cron.TriggerBackfill}, fires[0].Slot))
-			}
-			return list, nil
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("filling in runs: %w", err)
+	out := make([]cron.BackfillFire, 0, len(res.IDs))
+	for _, id := range res.IDs {
+		_, _, slot, err := cron.ParseRunID(id)
+		if err != nil {
+			continue // the store keeps ids that this program made
+		}
+		out = append(out, cron.BackfillFire{Slot: slot, RunID: id, Exists: slices.Contains(res.Existing, id)})
 	}
-	d.launchAll(ctx, res.Launched)
-	for i := range out {
-		out[i].Exists = slices.Contains(res.Existing, out[i].RunID)
-	}
-	return out, nil
+	return out
 }
 
 // backfillPlan says what a backfill would do.

@@ -90,8 +90,9 @@ func givenKey(m cron.Members) (string, error) {
 	return key, nil
 }
 
-// CronAdd makes a job, or changes the one with the same key; equal configuration writes nothing.
-func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller) (cron.Put, error) {
+// CronAdd makes a job, or changes the one with the same key; equal configuration writes nothing. With a name, o, a call that is sent again changes
+// nothing and gets what the first one came to, also when what it asks for could not be asked for any more.
+func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller, o *chat.Once) (cron.Put, error) {
 	switch {
 	case d.jobs == nil:
 		return cron.Put{}, errNoCron()
@@ -101,6 +102,9 @@ func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller
 	key, err := givenKey(m)
 	if err != nil {
 		return cron.Put{}, err
+	}
+	if before, err := answered[*cron.PutResult](ctx, d, o); err != nil || before != nil {
+		return putOf(before, key != ""), err
 	}
 	draft, err := d.border(by, time.Now()).Apply(cron.Job{}, m)
 	if err != nil {
@@ -113,7 +117,7 @@ func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller
 	if !keyed {
 		key = cron.Key(draft.Name, draft.Schedule)
 	}
-	p := cron.PutParams{Owner: by.Principal, Key: key, MaxTotal: max(0, d.cfg.Cron.MaxJobs), Audit: by.Audit("cron.add", key)}
+	p := cron.PutParams{Owner: by.Principal, Key: key, MaxTotal: max(0, d.cfg.Cron.MaxJobs), Once: o, Audit: by.Audit("cron.add", key)}
 	if !OperatorOwner(by.Principal) {
 		if p.MaxOfOwner = d.cfg.Cron.MaxJobsOfUser; p.MaxOfOwner < 0 {
 			return cron.Put{}, chat.Errorf(chat.CodeLimit, "chat users may have no jobs here").With("field", "jobs").With("limit", 0)
@@ -139,12 +143,20 @@ func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller
 		return cron.Put{}, wireFault(err)
 	}
 	switch {
+	case res.Repeated:
 	case res.Created:
 		d.changed(cron.ActionAdded, res.Job)
 	case res.Updated:
 		d.changed(cron.ActionUpdated, res.Job)
 	}
-	return cron.Put{Job: res.Job, Created: res.Created, Updated: res.Updated, Keyed: keyed}, nil
+	return putOf(&res, keyed), nil
+}
+
+func putOf(res *cron.PutResult, keyed bool) cron.Put {
+	if res == nil {
+		return cron.Put{}
+	}
+	return cron.Put{Job: res.Job, Created: res.Created, Updated: res.Updated, Keyed: keyed}
 }
 
 // mayTarget refuses a session of somebody else, to run in or to tell, to a caller that sees its own only.

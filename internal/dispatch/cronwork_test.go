@@ -179,7 +179,7 @@ func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
 		after(3 * time.Second)
 		wantList(t, "before", append(h.states("running"), h.states("waiting")...), []string{"running", "queued"})
 		for _, id := range []string{"waiting", "running"} {
-			ids, err := h.d.CronCancel(t.Context(), "", id, "not needed", operator())
+			ids, err := h.d.CronCancel(t.Context(), cron.CancelParams{JobID: id, Note: "not needed"}, operator())
 			if err != nil || len(ids) != 1 {
 				t.Fatalf("cancelling %s: %v (%v)", id, ids, err)
 			}
@@ -189,17 +189,17 @@ func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
 		h.put(once("failing", "fail", time.Second))
 		after(1500 * time.Millisecond)
 		wantList(t, "waits for its next attempt", h.states("failing"), []string{"retrying"})
-		if _, err := h.d.CronCancel(t.Context(), h.runs("failing")[0].ID, "", "", operator()); err != nil {
+		if _, err := h.d.CronCancel(t.Context(), cron.CancelParams{RunID: h.runs("failing")[0].ID}, operator()); err != nil {
 			t.Fatal(err)
 		}
 		after(10 * time.Minute)
 		wantList(t, "ten minutes later", append(h.states("running"), append(h.states("waiting"), h.states("failing")...)...),
 			[]string{"cancelled stopped", "cancelled stopped", "cancelled stopped"})
-		ids, err := h.d.CronCancel(t.Context(), "", "failing", "", operator())
+		ids, err := h.d.CronCancel(t.Context(), cron.CancelParams{JobID: "failing"}, operator())
 		if err != nil || len(ids) != 0 {
 			t.Errorf("cancelling a job that rests: %v (%v)", ids, err)
 		}
-		if _, err := h.d.CronCancel(t.Context(), "schedule:none:1", "", "", operator()); err == nil {
+		if _, err := h.d.CronCancel(t.Context(), cron.CancelParams{RunID: "schedule:none:1"}, operator()); err == nil {
 			t.Error("an unknown run was cancelled")
 		}
 		h.close()
@@ -211,16 +211,16 @@ func TestRunNowTellsTheTruthAndLeavesThePlanAlone(t *testing.T) {
 		h := openCron(t, newStore())
 		h.put(once("tomorrow", "sleep 5s", 24*time.Hour), func(j *cron.Job) { j.DeleteAfter = true })
 		planned := h.job("tomorrow").State.NextRunAt
-		run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunForce, operator())
+		run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunForce, operator(), nil)
 		if err != nil || reason != "" || run == "" {
 			t.Fatalf("the first: %q %q (%v)", run, reason, err)
 		}
 		after(time.Second)
-		if run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunForce, operator()); run != "" || reason != "already-running" || err != nil {
+		if run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunForce, operator(), nil); run != "" || reason != "already-running" || err != nil {
 			t.Errorf("the second: %q %q (%v)", run, reason, err)
 		}
 		after(10 * time.Second)
-		if run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunDue, operator()); run != "" || reason != "not-due" || err != nil {
+		if run, reason, err := h.d.CronRun(t.Context(), "tomorrow", cron.RunDue, operator(), nil); run != "" || reason != "not-due" || err != nil {
 			t.Errorf("mode due: %q %q (%v)", run, reason, err)
 		}
 		want(t, "entries", len(h.runs("tomorrow")), 1)

@@ -173,7 +173,7 @@ func TestRunsOfOneJobHaveIdsOfTheirOwn(t *testing.T) {
 			t.Fatalf("runs: %q", ids)
 		}
 		second := strings.TrimSuffix(ids[1], " running")
-		cancelled, err := h.d.CronCancel(t.Context(), second, "", "", chat.Caller{Principal: "gateway"})
+		cancelled, err := h.d.CronCancel(t.Context(), cron.CancelParams{RunID: second}, chat.Caller{Principal: "gateway"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,9 +10,10 @@ import (
 	"laneway/internal/cron"
 )
 
-// CronBackend is a [Backend] that keeps jobs. Errors are *chat.Error values, and what is not visible is as if it did not exist.
+// CronBackend is a [Backend] that keeps jobs. Errors are *chat.Error values, and what is not visible is as if it did not exist. Calls that have a name
+// (chat.Once) take effect once: sent again, by whichever process, they change nothing and get the first answer; chat.ErrKeyReused when that had other params.
 type CronBackend interface {
-	CronAdd(ctx context.Context, m cron.Members, by Caller) (cron.Put, error)
+	CronAdd(ctx context.Context, m cron.Members, by Caller, o *chat.Once) (cron.Put, error)
 	CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by Caller) (cron.Job, error)
 	CronRemove(ctx context.Context, id string, cancelRunning bool, by Caller) error
 	CronPause(ctx context.Context, id, note string, until time.Time, by Caller) (cron.Job, error)
@@ -20,8 +21,8 @@ type CronBackend interface {
 	CronGet(ctx context.Context, id string, by Caller) (cron.Job, error)
 	CronList(ctx context.Context, f cron.JobFilter, by Caller) (cron.JobPage, error)
 	CronRuns(ctx context.Context, f cron.RunFilter, by Caller) (cron.RunPage, error)
-	CronRun(ctx context.Context, id string, mode cron.RunMode, by Caller) (runID, reason string, err error)
-	CronCancel(ctx context.Context, runID, jobID, note string, by Caller) ([]string, error)
+	CronRun(ctx context.Context, id string, mode cron.RunMode, by Caller, o *chat.Once) (runID string, reason cron.NotRun, err error)
+	CronCancel(ctx context.Context, p cron.CancelParams, by Caller) ([]string, error)
 	CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by Caller) (cron.Preview, error)
 	CronBackfill(ctx context.Context, p cron.BackfillParams, by Caller) ([]cron.BackfillFire, error)
 	CronCounts(ctx context.Context, by Caller) (s cron.Summary, enabled bool)
@@ -81,33 +82,24 @@ func jobMembers(raw json.RawMessage) cron.Members {
 	return m
 }
 
-// once makes a call with an idempotency key take effect once.
-func (c *call) once(ctx context.Context, key string, do func() (any, error)) (any, error) {
-	if key == "" {
-		return do()
-	}
-	if err := c.checkKey(key, false); err != nil {
+func cronAdd(ctx context.Context, c *call, p jobParams) (any, error) {
+	o, err := c.onceOf(p.IdempotencyKey)
+	if err != nil {
 		return nil, err
 	}
-	return c.srv.memo.once(ctx, c.dedupe(key), paramsHash(c.raw), do)
-}
-
-func cronAdd(ctx context.Context, c *call, p jobParams) (any, error) {
-	return c.once(ctx, p.IdempotencyKey, func() (any, error) {
-		put, err := c.cron().CronAdd(ctx, jobMembers(c.raw), c.caller())
-		if err != nil {
-			return nil, err
-		}
-		job, where := jobView(put.Job, c.extended), previewOf(put.Job.Delivery)
-		if put.Keyed {
-			out := object{"created": put.Created, "job": job, "deliveryPreview": where}
-			out.put("updated", true, put.Updated)
-			return out, nil
-		}
-		job["deliveryPreview"] = where
-		job.put("created", put.Created, c.extended)
-		return job, nil
-	})
+	put, err := c.cron().CronAdd(ctx, jobMembers(c.raw), c.caller(), o)
+	if err != nil {
+		return nil, err
+	}
+	job, where := jobView(put.Job, c.extended), previewOf(put.Job.Delivery)
+	if put.Keyed {
+		out := object{"created": put.Created, "job": job, "deliveryPreview": where}
+		out.put("updated", true, put.Updated)
+		return out, nil
+	}
+	job["deliveryPreview"] = where
+	job.put("created", put.Created, c.extended)
+	return job, nil
 }
 
 type updateParams struct {
@@ -200,16 +192,18 @@ type runParams struct {
 }
 
 func cronRun(ctx context.Context, c *call, p runParams) (any, error) {
-	return c.once(ctx, p.IdempotencyKey, func() (any, error) {
-		id, reason, err := c.cron().CronRun(ctx, p.ID, cron.RunMode(orWord(p.Mode, string(cron.RunForce))), c.caller())
-		switch {
-		case err != nil:
-			return nil, err
-		case reason != "":
-			return object{"ok": true, "ran": false, "reason": reason}, nil
-		}
-		return object{"ok": true, "enqueued": true, "runId": id, "processInstanceId": c.srv.bootID}, nil
-	})
+	o, err := c.onceOf(p.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	id, reason, err := c.cron().CronRun(ctx, p.ID, cron.RunMode(orWord(p.Mode, string(cron.RunForce))), c.caller(), o)
+	switch {
+	case err != nil:
+		return nil, err
+	case reason != "":
+		return object{"ok": true, "ran": false, "reason": reason}, nil
+	}
+	return object{"ok": true, "enqueued": true, "runId": id, "processInstanceId": c.srv.bootID}, nil
 }
 
 type cancelParams struct {
@@ -223,13 +217,15 @@ func cronCancel(ctx context.Context, c *call, p cancelParams) (any, error) {
 	if (p.RunID == "") == (p.ID == "") {
 		return nil, c.badParam("", "must have either runId or id")
 	}
-	return c.once(ctx, p.IdempotencyKey, func() (any, error) {
-		ids, err := c.cron().CronCancel(ctx, p.RunID, p.ID, p.Reason, c.caller())
-		if err != nil {
-			return nil, err
-		}
-		return object{"ok": true, "cancelled": ids}, nil
-	})
+	o, err := c.onceOf(p.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := c.cron().CronCancel(ctx, cron.CancelParams{RunID: p.RunID, JobID: p.ID, Note: p.Reason, Once: o}, c.caller())
+	if err != nil {
+		return nil, err
+	}
+	return object{"ok": true, "cancelled": ids}, nil
 }
 
 type backfillParams struct {
@@ -248,15 +244,17 @@ func cronBackfill(ctx context.Context, c *call, p backfillParams) (any, error) {
 	if p.MaxRuns == 0 {
 		p.MaxRuns = defaultBackfill
 	}
-	return c.once(ctx, p.IdempotencyKey, func() (any, error) {
-		fires, err := c.cron().CronBackfill(ctx, cron.BackfillParams{
-			ID: p.ID, From: time.UnixMilli(p.From), To: time.UnixMilli(p.To), MaxRuns: int(p.MaxRuns), DryRun: p.DryRun, Force: p.Force,
-		}, c.caller())
-		if err != nil {
-			return nil, err
-		}
-		return backfillView(fires, p.DryRun), nil
-	})
+	o, err := c.onceOf(p.IdempotencyKey)
+	if err != nil {
+		return nil, err
+	}
+	fires, err := c.cron().CronBackfill(ctx, cron.BackfillParams{
+		ID: p.ID, From: time.UnixMilli(p.From), To: time.UnixMilli(p.To), MaxRuns: int(p.MaxRuns), DryRun: p.DryRun, Force: p.Force, Once: o,
+	}, c.caller())
+	if err != nil {
+		return nil, err
+	}
+	return backfillView(fires, p.DryRun), nil
 }
 
 func backfillView(fires []cron.BackfillFire, dry bool) object {

@@ -207,7 +207,7 @@ func cronCreate(ctx context.Context, c *call, _ aliasParams) (any, error) {
 	if m["sessionTarget"] == nil {
 		m["sessionTarget"] = mustJSON(cron.Isolated)
 	}
-	put, err := c.cron().CronAdd(ctx, m, c.caller())
+	put, err := c.cron().CronAdd(ctx, m, c.caller(), nil)
 	if err != nil {
 		return nil, err
 	}

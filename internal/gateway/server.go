@@ -36,7 +36,6 @@ type Server struct {
 	frames      framePool
 	methods     map[string]*method
 	methodNames []string
-	memo        *memo
 	bootID      string
 	startedAt   time.Time
 	connSeq     atomic.Uint64
@@ -62,8 +61,8 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(),
-		keys: newKeyring(cfg.Credentials, cfg.Sources),
-		memo: newMemo(), rejected: newRejections(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
+		keys:     newKeyring(cfg.Credentials, cfg.Sources),
+		rejected: newRejections(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
 		bootID: uuid.NewString(), startedAt: time.Now(), noHook: newNoHook(),
 	}
 	s.methods, s.methodNames = tableOf(opsMethods(), pairingMethods(), chatMethods(), sessionMethods(), cronMethods(backend), emptyMethods())

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -189,31 +190,43 @@ func (s *Store) retry(r *ledgerRow, node string, now time.Time) cron.Launched {
 // EnqueueRuns makes runs by hand, see cron.JobStore.
 func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	var out cron.Enqueued
-	err := s.do(ctx, "EnqueueRuns", func(now time.Time) error {
-		j := s.crons.visible(p.JobID, p.Visible)
-		if j == nil {
-			return chat.ErrNotFound
-		}
-		list, err := p.Make(s.dueJob(j, now), now)
-		if err != nil {
-			return err
-		}
-		if err := s.checkLaunches(list); err != nil {
-			return err
-		}
-		for _, l := range list {
-			s.enqueue(l, p, &out, now)
-		}
-		out.Job = s.crons.view(j)
-		if len(out.Launched) > 0 {
-			s.crons.write(p.Audit, now)
-		}
-		return nil
+	err := s.do(ctx, "EnqueueRuns", func(now time.Time) (err error) {
+		out, err = once(s, p.Once, now, func() (cron.Enqueued, error) { return s.enqueueRuns(p, now) })
+		return err
 	})
 	return out, err
 }
 
+func (s *Store) enqueueRuns(p cron.EnqueueParams, now time.Time) (out cron.Enqueued, err error) {
+	j := s.crons.visible(p.JobID, p.Visible)
+	if j == nil {
+		return out, chat.ErrNotFound
+	}
+	list, err := p.Make(s.dueJob(j, now), now)
+	if errors.As(err, &out.NotRun) {
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	if err := s.checkLaunches(list); err != nil {
+		return out, err
+	}
+	if p.New && slices.ContainsFunc(list, func(l cron.Launch) bool { return s.crons.ledger[l.Run.ID] != nil }) {
+		return out, chat.ErrConflict
+	}
+	for _, l := range list {
+		s.enqueue(l, p, &out, now)
+	}
+	out.Job = s.crons.view(j)
+	if len(out.Launched) > 0 {
+		s.crons.write(p.Audit.Between(j.Revision, j.Revision), now)
+	}
+	return out, nil
+}
+
 func (s *Store) enqueue(l cron.Launch, p cron.EnqueueParams, out *cron.Enqueued, now time.Time) {
+	out.IDs = append(out.IDs, l.Run.ID)
 	if p.Force || !s.crons.ranWell(l.Run) {
 		if launched, isNew := s.launch(l, p.Node, now); isNew {
 			out.Launched = append(out.Launched, launched)

@@ -15,30 +15,42 @@ import (
 // PutJob makes or changes a job, see cron.JobStore.
 func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, error) {
 	var out cron.PutResult
-	err := s.do(ctx, "PutJob", func(now time.Time) error {
-		old := s.crons.jobs[s.crons.keys[jobKey{p.Owner, p.Key}]]
-		if old == nil && s.crons.full(p) {
-			return chat.ErrLimit
-		}
-		job, err := p.Change(s.crons.given(old), now)
-		if err != nil {
-			return err
-		}
-		switch {
-		case old == nil && job == nil:
-			return nil
-		case old != nil && (job == nil || sameJob(*old, *job)):
-			out.Job = s.crons.view(old)
-			return nil
-		}
-		if err := s.crons.store(keptJob(*job)); err != nil {
-			return err
-		}
-		out = cron.PutResult{Job: s.crons.view(s.crons.jobs[job.ID]), Created: old == nil, Updated: old != nil}
-		s.crons.write(p.Audit, now)
-		return nil
+	err := s.do(ctx, "PutJob", func(now time.Time) (err error) {
+		first := false
+		out, err = once(s, p.Once, now, func() (cron.PutResult, error) {
+			first = true
+			return s.put(p, now)
+		})
+		out.Repeated = !first
+		return err
 	})
 	return out, err
+}
+
+func (s *Store) put(p cron.PutParams, now time.Time) (out cron.PutResult, err error) {
+	old := s.crons.jobs[s.crons.keys[jobKey{p.Owner, p.Key}]]
+	if old == nil && s.crons.full(p) {
+		return out, chat.ErrLimit
+	}
+	job, err := p.Change(s.crons.given(old), now)
+	if err != nil {
+		return out, err
+	}
+	before := ""
+	switch {
+	case old == nil && job == nil:
+		return out, nil
+	case old != nil && (job == nil || sameJob(*old, *job)):
+		out.Job = s.crons.view(old)
+		return out, nil
+	case old != nil:
+		before = old.Revision
+	}
+	if err := s.crons.store(keptJob(*job)); err != nil {
+		return out, err
+	}
+	s.crons.write(p.Audit.Between(before, job.Revision), now)
+	return cron.PutResult{Job: s.crons.view(s.crons.jobs[job.ID]), Created: old == nil, Updated: old != nil}, nil
 }
 
 // given is the old job as a Change gets it: a copy that it may change.
@@ -88,7 +100,7 @@ func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Change
 			out.Job = &view
 		}
 		if out.Changed || len(out.Ended) > 0 {
-			s.crons.write(p.Audit, now)
+			s.crons.write(p.Audit.Between(out.Revisions()), now)
 		}
 		return nil
 	})

@@ -12,23 +12,27 @@ import (
 )
 
 // CancelRuns ends active runs, see cron.JobStore.
-func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) ([]cron.CancelledRun, error) {
-	var out []cron.CancelledRun
-	err := s.do(ctx, "CancelRuns", func(now time.Time) error {
-		list := s.crons.rows(func(r *ledgerRow) bool {
-			mine := p.Visible == "" || r.Owner == p.Visible
-			return mine && (p.RunID == "" || r.ID == p.RunID) && (p.JobID == "" || r.JobID == p.JobID) && p.RunID+p.JobID != ""
-		})
-		if p.RunID != "" && len(list) == 0 {
-			return chat.ErrNotFound
-		}
-		out = s.cancelRuns(list, p, now)
-		if len(out) > 0 {
-			s.crons.write(p.Audit, now)
-		}
-		return nil
+func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (out cron.Cancelled, err error) {
+	err = s.do(ctx, "CancelRuns", func(now time.Time) error {
+		out, err = once(s, p.Once, now, func() (cron.Cancelled, error) { return s.cancel(p, now) })
+		return err
 	})
 	return out, err
+}
+
+func (s *Store) cancel(p cron.CancelParams, now time.Time) (cron.Cancelled, error) {
+	list := s.crons.rows(func(r *ledgerRow) bool {
+		mine := p.Visible == "" || r.Owner == p.Visible
+		return mine && (p.RunID == "" || r.ID == p.RunID) && (p.JobID == "" || r.JobID == p.JobID) && p.RunID+p.JobID != ""
+	})
+	out := cron.CancelledOf(s.cancelRuns(list, p, now))
+	switch {
+	case len(out.Runs) > 0:
+		s.crons.write(p.Audit.Between(out.States()), now)
+	case p.RunID != "" && len(list) == 0, p.RunID == "" && s.crons.visible(p.JobID, p.Visible) == nil:
+		return cron.Cancelled{}, chat.ErrNotFound
+	}
+	return out, nil
 }
 
 func (s *Store) cancelRuns(list []*ledgerRow, p cron.CancelParams, now time.Time) []cron.CancelledRun {

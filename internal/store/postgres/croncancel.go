@@ -65,14 +65,16 @@ WHERE s.key = w.key`
 )
 
 // CancelRuns ends active runs, see cron.JobStore. It uses a control connection, as every stop does.
-func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) ([]cron.CancelledRun, error) {
+func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (out cron.Cancelled, err error) {
 	if p.RunID == "" && p.JobID == "" {
-		return nil, chat.Errorf(chat.CodeInvalid, "a run or a job has to be named")
+		return out, chat.Errorf(chat.CodeInvalid, "a run or a job has to be named")
 	}
-	var out []cron.CancelledRun
-	err := s.control(ctx, "cancelling cron runs", s.ctrl, func(conn *pgx.Conn) error {
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
-			out, err = s.cancel(ctx, tx, p)
+	err = s.control(ctx, "cancelling cron runs", s.ctrl, func(conn *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			out, err = once(ctx, s, tx, p.Once, func() (cron.Cancelled, error) {
+				ended, err := s.cancel(ctx, tx, p)
+				return cron.CancelledOf(ended), err
+			})
 			return err
 		})
 	})
@@ -96,14 +98,15 @@ func (s *Store) cancel(ctx context.Context, tx pgx.Tx, p cron.CancelParams) ([]c
 		if p.RunID != "" {
 			return nil, chat.ErrNotFound
 		}
-		return nil, nil
+		var known int
+		return nil, orNone(tx.QueryRow(ctx, `SELECT 1 FROM cron_jobs WHERE id = $1 AND ($2 = '' OR owner = $2)`, p.JobID, p.Visible).Scan(&known), chat.ErrNotFound)
 	}
 	ended, err := s.cancelRuns(ctx, tx, ids, p)
 	if err != nil || len(ended) == 0 {
 		return nil, err
 	}
 	b = &pgx.Batch{}
-	if err := s.audit(b, p.Audit); err != nil {
+	if err := s.audit(b, p.Audit.Between(cron.CancelledOf(ended).States())); err != nil {
 		return nil, err
 	}
 	return ended, send(ctx, tx, b)

@@ -42,32 +42,40 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 }
 
 func (s *Store) put(ctx context.Context, p cron.PutParams, out *cron.PutResult) error {
-	*out = cron.PutResult{}
-	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		list, now, err := s.lockJob(ctx, tx, jobByKeySQL, p.Owner, p.Key)
-		if err != nil {
-			return err
-		}
-		if len(list) > 0 {
-			given := clone(list[0].Job)
-			job, err := p.Change(&given, now)
-			if err != nil {
-				return err
-			}
-			*out, err = s.putOld(ctx, tx, p, list[0], job)
-			return err
-		}
-		if err := s.room(ctx, tx, p); err != nil {
-			return err
-		}
-		job, err := p.Change(nil, now)
-		if err != nil || job == nil {
-			return err
-		}
-		out.Created = true
-		out.Job, err = s.write(ctx, tx, storedJob{}, *job, p.Audit)
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		first := false
+		*out, err = once(ctx, s, tx, p.Once, func() (cron.PutResult, error) {
+			first = true
+			return s.putJob(ctx, tx, p)
+		})
+		out.Repeated = !first
 		return err
 	})
+}
+
+func (s *Store) putJob(ctx context.Context, tx pgx.Tx, p cron.PutParams) (out cron.PutResult, err error) {
+	list, now, err := s.lockJob(ctx, tx, jobByKeySQL, p.Owner, p.Key)
+	if err != nil {
+		return out, err
+	}
+	if len(list) > 0 {
+		given := clone(list[0].Job)
+		job, err := p.Change(&given, now)
+		if err != nil {
+			return out, err
+		}
+		return s.putOld(ctx, tx, p, list[0], job)
+	}
+	if err := s.room(ctx, tx, p); err != nil {
+		return out, err
+	}
+	job, err := p.Change(nil, now)
+	if err != nil || job == nil {
+		return out, err
+	}
+	out.Created = true
+	out.Job, err = s.write(ctx, tx, storedJob{}, *job, p.Audit)
+	return out, err
 }
 
 // putOld stores what Change made of a job that exists; nil = nothing.
@@ -131,7 +139,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, old storedJob, j cron.Job,
 	b := &pgx.Batch{}
 	b.Queue(sql, args...)
 	b.Queue(jobByIDSQL, args[0], "").Query(collect(&list, scanJob))
-	if err := s.audit(b, audit); err != nil {
+	if err := s.audit(b, audit.Between(old.Revision, j.Revision)); err != nil {
 		return j, err
 	}
 	err = send(ctx, tx, b)
@@ -232,7 +240,7 @@ func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old
 		b.Queue(`DELETE FROM cron_jobs WHERE id = $1`, old.ID)
 	}
 	b.Queue(jobByIDSQL, old.ID, "").Query(collect(&list, scanJob))
-	if err := s.audit(b, audit); err != nil {
+	if err := s.audit(b, audit.Between(out.Revisions())); err != nil {
 		return err
 	}
 	err := send(ctx, tx, b)
@@ -278,13 +286,20 @@ func (s *Store) Job(ctx context.Context, id, visible string) (cron.Job, error) {
 func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	var out cron.Enqueued
 	err := s.do(ctx, "enqueuing cron runs", func(ctx context.Context) error {
-		out = cron.Enqueued{}
-		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.enqueueRuns(ctx, tx, p, &out) })
+		var made []cron.Launched
+		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+			out, err = once(ctx, s, tx, p.Once, func() (cron.Enqueued, error) {
+				e, err := s.enqueueRuns(ctx, tx, p)
+				made = e.Launched
+				return e, err
+			})
+			return err
+		})
 		if isUnique(err) {
 			return chat.ErrKeyReused
 		}
 		if err != nil && !errors.Is(err, chat.ErrNotFound) {
-			s.doubts.add(out.Launched)
+			s.doubts.add(made)
 		}
 		return err
 	})
@@ -297,42 +312,49 @@ func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enq
 // okSlotsSQL finds slots of a job with a run that ended well, whatever started it.
 const okSlotsSQL = `SELECT DISTINCT scheduled_for FROM cron_run_logs WHERE job_id = $1 AND scheduled_for = ANY($2::bigint[]) AND state = 'ok'`
 
-func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams, out *cron.Enqueued) error {
+func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams) (out cron.Enqueued, err error) {
 	list, now, err := s.lockJob(ctx, tx, jobByIDSQL+` FOR UPDATE`, p.JobID, p.Visible)
 	if err != nil {
-		return err
+		return out, err
 	}
 	if len(list) == 0 {
-		return chat.ErrNotFound
+		return out, chat.ErrNotFound
 	}
 	due := []cron.DueJob{{Job: list[0].Job}}
 	if err := s.complete(ctx, tx, due); err != nil {
-		return err
+		return out, err
 	}
 	launches, err := p.Make(due[0], now)
-	if err != nil {
-		return err
+	if errors.As(err, &out.NotRun) {
+		return out, nil
 	}
+	if err != nil {
+		return out, err
+	}
+	out.IDs = column(launches, func(l cron.Launch) string { return l.Run.ID })
 	if !p.Force {
-		launches, err = s.withoutOK(ctx, tx, p.JobID, launches, out)
+		launches, err = s.withoutOK(ctx, tx, p.JobID, launches, &out)
 		if err != nil {
-			return err
+			return out, err
 		}
 	}
 	l := launching{s: s, node: p.Node, now: now}
 	if err := l.run(ctx, tx, launches, nil); err != nil {
-		return err
+		return out, err
 	}
 	out.Job, out.Launched, out.Existing = list[0].Job, l.launched, append(out.Existing, l.existing...)
 	out.Job.State.Queued += len(l.launched)
-	if len(l.launched) == 0 {
-		return nil
+	switch {
+	case p.New && len(out.Existing) > 0:
+		return out, chat.ErrConflict
+	case len(l.launched) == 0:
+		return out, nil
 	}
 	b := &pgx.Batch{}
-	if err := s.audit(b, p.Audit); err != nil {
-		return err
+	if err := s.audit(b, p.Audit.Between(out.Job.Revision, out.Job.Revision)); err != nil {
+		return out, err
 	}
-	return send(ctx, tx, b)
+	return out, send(ctx, tx, b)
 }
 
 // withoutOK leaves out the launches whose slot ran well before.

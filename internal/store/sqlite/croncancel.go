@@ -17,25 +17,33 @@ type cancellation struct {
 }
 
 // CancelRuns ends active runs; see the port. It goes to the front of the writer's queue.
-func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) ([]cron.CancelledRun, error) {
-	return result(ctx, s.write, urgent("cancel runs"), func(ctx context.Context, t *tx) ([]cron.CancelledRun, error) {
-		rows, err := t.meant(ctx, &p)
-		if err != nil || len(rows) == 0 {
-			return nil, err
-		}
-		ended, err := t.cancelAll(ctx, rows, cancellation{reason: p.Reason, note: p.Note, by: p.By})
-		if err != nil {
-			return nil, err
-		}
-		return ended, t.audit(ctx, p.Audit, cmp.Or(p.RunID, p.JobID))
+func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (cron.Cancelled, error) {
+	return result(ctx, s.write, urgent("cancel runs"), func(ctx context.Context, t *tx) (cron.Cancelled, error) {
+		return once(ctx, t, p.Once, func() (cron.Cancelled, error) { return t.cancelRuns(ctx, &p) })
 	})
+}
+
+func (t *tx) cancelRuns(ctx context.Context, p *cron.CancelParams) (cron.Cancelled, error) {
+	rows, err := t.meant(ctx, p)
+	if err != nil || len(rows) == 0 {
+		return cron.CancelledOf(nil), err
+	}
+	ended, err := t.cancelAll(ctx, rows, cancellation{reason: p.Reason, note: p.Note, by: p.By})
+	if err != nil {
+		return cron.Cancelled{}, err
+	}
+	out := cron.CancelledOf(ended)
+	return out, t.audit(ctx, p.Audit.Between(out.States()), cmp.Or(p.RunID, p.JobID))
 }
 
 // meant finds the active runs that a cancellation is about.
 func (t *tx) meant(ctx context.Context, p *cron.CancelParams) ([]*ledgerRow, error) {
 	if p.RunID == "" {
 		rows, err := t.activeOf(ctx, p.JobID)
-		return visibleOnly(rows, p.Visible), err
+		if rows = visibleOnly(rows, p.Visible); err == nil && len(rows) == 0 {
+			_, err = findJob(ctx, t, p.JobID, p.Visible)
+		}
+		return rows, err
 	}
 	r, known, err := findLedger(ctx, t, p.RunID)
 	if err != nil {

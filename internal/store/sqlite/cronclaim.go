@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -297,15 +298,15 @@ func nextWake(ctx context.Context, q querier, visible string) (at time.Time, err
 // EnqueueRuns makes runs by hand; see the port.
 func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	return result(ctx, s.write, ordinary("enqueue runs"), func(ctx context.Context, t *tx) (cron.Enqueued, error) {
-		j, err := findJob(ctx, t, p.JobID, p.Visible)
-		if err != nil {
-			return cron.Enqueued{}, err
-		}
-		return t.enqueueRuns(ctx, &p, j)
+		return once(ctx, t, p.Once, func() (cron.Enqueued, error) { return t.enqueueRuns(ctx, &p) })
 	})
 }
 
-func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams, j *storedJob) (out cron.Enqueued, err error) {
+func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.Enqueued, err error) {
+	j, err := findJob(ctx, t, p.JobID, p.Visible)
+	if err != nil {
+		return out, err
+	}
 	out.Job = j.Job
 	due := []cron.DueJob{{Job: cloneJob(&j.Job)}}
 	c := &claiming{tx: t}
@@ -313,13 +314,15 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams, j *storedJo
 		return out, err
 	}
 	launches, err := p.Make(due[0], instant(t.now))
+	if errors.As(err, &out.NotRun) {
+		return out, nil
+	}
 	if err != nil {
 		return out, err
 	}
-	asked := make([]string, 0, len(launches))
 	for i := range launches {
 		it := prepared(&j.Job, &launches[i])
-		asked = append(asked, it.run.ID)
+		out.IDs = append(out.IDs, it.run.ID)
 		ran, err := t.ranWell(ctx, &it.run)
 		if err != nil {
 			return out, err
@@ -335,11 +338,14 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams, j *storedJo
 	for i := range out.Launched {
 		made[out.Launched[i].Run.ID] = true
 	}
-	out.Existing = slices.DeleteFunc(asked, func(id string) bool { return made[id] })
-	if len(made) == 0 {
+	out.Existing = slices.DeleteFunc(slices.Clone(out.IDs), func(id string) bool { return made[id] })
+	switch {
+	case p.New && len(out.Existing) > 0:
+		return out, chat.ErrConflict
+	case len(made) == 0:
 		return out, nil
 	}
-	return out, t.audit(ctx, p.Audit, j.ID)
+	return out, t.audit(ctx, p.Audit.Between(j.Revision, j.Revision), j.ID)
 }
 
 // ranWell says whether the slot of a run has a run that ended well, whatever started it.

@@ -15,29 +15,39 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 		return cron.PutResult{}, chat.Errorf(chat.CodeInvalid, "a job needs an owner and a key")
 	}
 	return result(ctx, s.write, ordinary("store a job"), func(ctx context.Context, t *tx) (cron.PutResult, error) {
-		old, err := scanJob(t.one(ctx, selectJob+`WHERE owner = ? AND key = ?`, p.Owner, p.Key))
-		if none(err) {
-			return t.makeJob(ctx, &p)
-		}
-		if err != nil {
-			return cron.PutResult{}, err
-		}
-		given := cloneJob(&old.Job)
-		next, err := p.Change(&given, instant(t.now))
-		if err != nil {
-			return cron.PutResult{}, err
-		}
-		changed, err := t.replaceJob(ctx, old, next)
-		if err != nil || !changed {
-			return cron.PutResult{Job: old.Job}, err
-		}
-		out := cron.PutResult{Updated: true}
-		out.Job, err = t.reread(ctx, old.ID)
-		if err != nil {
-			return out, err
-		}
-		return out, t.audit(ctx, p.Audit, old.ID)
+		first := false
+		out, err := once(ctx, t, p.Once, func() (cron.PutResult, error) {
+			first = true
+			return t.putJob(ctx, &p)
+		})
+		out.Repeated = !first
+		return out, err
 	})
+}
+
+func (t *tx) putJob(ctx context.Context, p *cron.PutParams) (cron.PutResult, error) {
+	old, err := scanJob(t.one(ctx, selectJob+`WHERE owner = ? AND key = ?`, p.Owner, p.Key))
+	if none(err) {
+		return t.makeJob(ctx, p)
+	}
+	if err != nil {
+		return cron.PutResult{}, err
+	}
+	given := cloneJob(&old.Job)
+	next, err := p.Change(&given, instant(t.now))
+	if err != nil {
+		return cron.PutResult{}, err
+	}
+	changed, err := t.replaceJob(ctx, old, next)
+	if err != nil || !changed {
+		return cron.PutResult{Job: old.Job}, err
+	}
+	out := cron.PutResult{Updated: true}
+	out.Job, err = t.reread(ctx, old.ID)
+	if err != nil {
+		return out, err
+	}
+	return out, t.audit(ctx, p.Audit.Between(old.Revision, out.Job.Revision), old.ID)
 }
 
 // makeJob adds a job that does not exist, within the limits.
@@ -66,7 +76,7 @@ func (t *tx) makeJob(ctx context.Context, p *cron.PutParams) (out cron.PutResult
 		return out, err
 	}
 	out.Created = true
-	return out, t.audit(ctx, p.Audit, next.ID)
+	return out, t.audit(ctx, p.Audit.Between("", next.Revision), next.ID)
 }
 
 func (t *tx) roomForJob(ctx context.Context, p *cron.PutParams) error {
@@ -169,7 +179,7 @@ func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob
 	if !out.Changed && len(out.Ended) == 0 {
 		return out, nil
 	}
-	return out, t.audit(ctx, p.Audit, old.ID)
+	return out, t.audit(ctx, p.Audit.Between(out.Revisions()), old.ID)
 }
 
 // Job reads one job that visible may see; chat.ErrNotFound.

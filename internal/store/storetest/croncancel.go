@@ -30,9 +30,14 @@ func cronCancelTests() []test {
 
 func (w *world) cancel(p cron.CancelParams) []cron.CancelledRun {
 	w.Helper()
-	list, err := w.cron().CancelRuns(w.ctx, p)
+	c, err := w.cron().CancelRuns(w.ctx, p)
 	w.ok(err)
-	return list
+	ids := make([]string, 0, len(c.Runs))
+	for _, r := range c.Runs {
+		ids = append(ids, r.RunID)
+	}
+	equal(w, "ids of what was cancelled", c.IDs, ids)
+	return c.Runs
 }
 
 func cancelQueued(w *world) {
@@ -95,7 +100,9 @@ func cancelOver(w *world) {
 	equal(w, "ledger", w.ledger(l.Run.ID), before)
 	_, err := w.cron().CancelRuns(w.ctx, cron.CancelParams{RunID: "schedule:nothing:1", Reason: cron.ReasonStopped})
 	w.fails(err, chat.ErrNotFound)
-	equal(w, "of a job without runs", len(w.cancel(cron.CancelParams{JobID: "nothing", Reason: cron.ReasonStopped})), 0)
+	equal(w, "of a job without runs", len(w.cancel(cron.CancelParams{JobID: l.Run.JobID, Reason: cron.ReasonStopped})), 0)
+	_, err = w.cron().CancelRuns(w.ctx, cron.CancelParams{JobID: "nothing", Reason: cron.ReasonStopped})
+	w.fails(err, chat.ErrNotFound)
 }
 
 func cancelAllOfAJob(w *world) {
@@ -125,7 +132,8 @@ func cancelOfOthers(w *world) {
 	l := w.due(node)
 	_, err := w.cron().CancelRuns(w.ctx, cron.CancelParams{RunID: l.Run.ID, Visible: "bob", Reason: cron.ReasonStopped})
 	w.fails(err, chat.ErrNotFound)
-	equal(w, "of the job", len(w.cancel(cron.CancelParams{JobID: j.ID, Visible: "bob", Reason: cron.ReasonStopped})), 0)
+	_, err = w.cron().CancelRuns(w.ctx, cron.CancelParams{JobID: j.ID, Visible: "bob", Reason: cron.ReasonStopped})
+	w.fails(err, chat.ErrNotFound)
 	equal(w, "ledger", w.ledger(l.Run.ID).State, cron.RunQueued)
 	p, err := w.cron().Runs(w.ctx, cron.RunFilter{Visible: "bob", IncludeActive: true, Limit: many})
 	w.ok(err)

@@ -262,28 +262,57 @@ func (w *world) audits() [][]any {
 func auditOnlyWithTheChange(w *world) {
 	j := w.draft()
 	note := func(verb string) *cron.Audit {
-		return &cron.Audit{Who: "ann", Verb: verb, Object: "job:" + j.ID, Before: "b", After: "a", Peer: "127.0.0.1:9", RequestID: "q1"}
+		return &cron.Audit{Who: "ann", Verb: verb, Object: "job:" + j.ID, Peer: "127.0.0.1:9", RequestID: "q1"}
 	}
 	p := putParams(j)
 	p.Audit = note("1-add")
 	_, err := w.cron().PutJob(w.ctx, p)
 	w.ok(err)
-	change := func(verb string, fn func(j *cron.Job)) {
+	change := func(verb string, fn func(j *cron.Job) *cron.Job) {
 		_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Audit: note(verb), Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
-			fn(&j)
-			return &j, nil
+			return fn(&j), nil
 		}})
 		w.ok(err)
 	}
-	change("2-nothing", func(*cron.Job) {})
-	change("3-update", func(j *cron.Job) { j.Description = "x" })
-	ended, err := w.cron().CancelRuns(w.ctx, cron.CancelParams{JobID: j.ID, Audit: note("4-cancel")})
-	w.ok(err)
-	equal(w, "runs to cancel", len(ended), 0)
-	want := [][]any{}
-	for _, verb := range []string{"1-add", "3-update"} {
-		want = append(want, []any{"ann", verb, "job:" + j.ID, "b", "a", "127.0.0.1:9", "q1"})
+	put := func(verb, description, revision string) {
+		j.Description, j.Revision = description, revision
+		p.Audit = note(verb)
+		_, err := w.cron().PutJob(w.ctx, p)
+		w.ok(err)
 	}
+	change("2-nothing", func(j *cron.Job) *cron.Job { return j })
+	change("3-update", func(j *cron.Job) *cron.Job {
+		j.Description, j.Revision = "x", "r2"
+		return j
+	})
+	equal(w, "runs to cancel", len(w.cancel(cron.CancelParams{JobID: j.ID, Audit: note("4-cancel")})), 0)
+	put("5-put", "y", "r3")
+	put("6-nothing", "y", "r3")
+	node := w.node()
+	running := w.due(node)
+	w.begin(running)
+	queued := w.byHand(node, j)
+	_, err = w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{
+		Node: node, JobID: j.ID, Audit: note("7-run"), Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
+			return []cron.Launch{launch(d.Job, cron.TriggerBackfill, cron.Fire{Slot: now, At: now})}, nil
+		},
+	})
+	w.ok(err)
+	for _, id := range []string{queued.Run.ID, running.Run.ID} {
+		w.cancel(cron.CancelParams{RunID: id, Audit: note("8-cancel " + id)})
+	}
+	change("9-remove", func(*cron.Job) *cron.Job { return nil })
+	want := [][]any{}
+	row := func(verb, before, after string) {
+		want = append(want, []any{"ann", verb, "job:" + j.ID, chat.StateHash(before), chat.StateHash(after), "127.0.0.1:9", "q1"})
+	}
+	row("1-add", "", "r1")
+	row("3-update", "r1", "r2")
+	row("5-put", "r2", "r3")
+	row("7-run", "r3", "r3")
+	row("8-cancel "+queued.Run.ID, queued.Run.ID+" queued\n", queued.Run.ID+" cancelled\n")
+	row("8-cancel "+running.Run.ID, running.Run.ID+" running\n", running.Run.ID+" stopping\n")
+	row("9-remove", "r3", "")
 	equal(w, "audit rows", fmt.Sprintf("%s", w.audits()), fmt.Sprintf("%s", want))
 }
 

@@ -49,7 +49,8 @@ func cancelAgainstStart(w *world) {
 			})
 			return err
 		}, func(st store.Store) (err error) {
-			ended, err = w.cronOf(st).CancelRuns(w.ctx, cron.CancelParams{RunID: l.Run.ID, Reason: cron.ReasonStopped, By: "ann"})
+			c, err := w.cronOf(st).CancelRuns(w.ctx, cron.CancelParams{RunID: l.Run.ID, Reason: cron.ReasonStopped, By: "ann"})
+			ended = c.Runs
 			return err
 		})
 		equal(w, "cancelled", len(ended), 1)
@@ -150,10 +151,10 @@ func cancelsOfOneRun(w *world) {
 	l := w.due(node)
 	var ended [racers]int
 	w.race(racers, func(st store.Store, i int) error {
-		list, err := w.cronOf(st).CancelRuns(w.ctx, cron.CancelParams{
+		c, err := w.cronOf(st).CancelRuns(w.ctx, cron.CancelParams{
 			RunID: l.Run.ID, Reason: cron.ReasonStopped, Audit: &cron.Audit{Who: "ann", Verb: "cancel", Object: l.Run.ID},
 		})
-		ended[i] = len(list)
+		ended[i] = len(c.Runs)
 		return err
 	})
 	total := 0

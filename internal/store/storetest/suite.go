@@ -75,6 +75,7 @@ func areas() []area {
 		{"CronLists", cronListTests()},
 		{"CronClaim", cronClaimTests()},
 		{"CronHand", cronHandTests()},
+		{"CronAnswers", cronAnswerTests()},
 		{"CronDecisions", cronDecisionTests()},
 		{"CronMatrix", cronMatrixTests()},
 		{"CronRuns", cronRunTests()},
