@@ -54,6 +54,9 @@ type Pairing struct {
 	CreatedAt, ExpiresAt time.Time
 }
 
+// State is the request as the log of changes knows it.
+func (p Pairing) State() string { return "asked " + p.Name }
+
 // PairingRef names an open request by its ID or, when that is "", by its code, which is compared after [CleanPairingCode].
 type PairingRef struct{ ID, Code string }
 
@@ -65,6 +68,14 @@ type Grant struct {
 	ApprovedAt       time.Time
 }
 
+// State is the right as the log of changes knows it; "" for nobody.
+func (g Grant) State() string {
+	if g.ApprovedBy == "" {
+		return ""
+	}
+	return "approved by " + g.ApprovedBy + " " + g.Name
+}
+
 // Verbs of the log of changes about pairings.
 const (
 	VerbPairApprove = "pair.approve"
@@ -73,7 +84,7 @@ const (
 )
 
 // Pairings remembers who may talk and who asked to. All times are the store's. Every method is atomic and safe for concurrent use by several
-// nodes. What changes a right leaves one row in the log of changes, in the same transaction.
+// nodes. What changes a right leaves one row in the log of changes, in the same transaction, with hashes of what stood there about the peer before and after.
 type Pairings interface {
 	// Paired reports whether exactly this peer (same channel, person and chat) was approved and not revoked. An error means no.
 	Paired(ctx context.Context, p Peer) (bool, error)

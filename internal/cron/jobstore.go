@@ -217,7 +217,7 @@ type EnqueueParams struct {
 	Node    string
 	JobID   string
 	Visible string
-	// Make says what to launch, given the job, its active runs and the store's clock. A [NotRun] is an answer as good as any other; other errors are
+	// Make says what to launch, given the job, its active runs and the store's clock. A [NotRunError] is an answer as good as any other; other errors are
 	// returned.
 	Make func(d DueJob, now time.Time) ([]Launch, error)
 	// Force makes runs although a run with outcome ok exists for the slot (backfill).
@@ -228,10 +228,10 @@ type EnqueueParams struct {
 	Audit *Audit // its hashes are both that of the configuration that runs
 }
 
-// NotRun is why a job was not run by hand: not-due, disabled or already-running.
-type NotRun string
+// NotRunError is why a job was not run by hand: not-due, disabled or already-running.
+type NotRunError string
 
-func (e NotRun) Error() string { return "not run: " + string(e) }
+func (e NotRunError) Error() string { return "not run: " + string(e) }
 
 // Enqueued is what EnqueueRuns made.
 type Enqueued struct {
@@ -241,7 +241,7 @@ type Enqueued struct {
 	// IDs are the runs that were asked for, as Make gave them; Existing those of them that were there before.
 	IDs, Existing []string
 	// NotRun, if set, is what Make gave instead.
-	NotRun NotRun
+	NotRun NotRunError
 }
 
 // CancelParams of CancelRuns.

@@ -150,5 +150,5 @@ func (a actions) RunJob(ctx context.Context, c command.Call, id string) (reason 
 		return "", err
 	}
 	_, not, err := a.d.CronRun(ctx, id, cron.RunForce, by, nil)
-	return string(not), err
+	return not, err
 }

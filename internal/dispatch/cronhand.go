@@ -12,7 +12,7 @@ import (
 )
 
 // CronRun starts a run by hand. reason says why there was none. With a name, o, a call that is sent again gets what the first one came to.
-func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.Once) (runID string, reason cron.NotRun, err error) {
+func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.Once) (runID string, reason string, err error) {
 	if d.jobs == nil {
 		return "", "", errNoCron()
 	}
@@ -41,7 +41,7 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 		case err != nil:
 			return "", "", wireFault(err)
 		case res.NotRun != "":
-			return "", res.NotRun, nil
+			return "", string(res.NotRun), nil
 		}
 		d.launchAll(ctx, res.Launched)
 		return res.IDs[0], "", nil
@@ -53,15 +53,15 @@ func mayRun(due cron.DueJob, mode cron.RunMode, now time.Time) error {
 	j := due.Job
 	switch {
 	case mode == cron.RunIfEnabled && !j.MayFire():
-		return cron.NotRun("disabled")
+		return cron.NotRunError("disabled")
 	case mode == cron.RunDue && (!j.MayFire() || j.State.NextRunAt.IsZero() || j.State.NextRunAt.After(now)):
-		return cron.NotRun("not-due")
+		return cron.NotRunError("not-due")
 	case len(due.Active) > 0 && (j.Overlap == "" || j.Overlap == cron.OverlapSkip):
-		return cron.NotRun("already-running")
+		return cron.NotRunError("already-running")
 	case len(due.Active) > 1 && j.Overlap == cron.OverlapBufferOne:
-		return cron.NotRun("already-running")
+		return cron.NotRunError("already-running")
 	case len(due.Active) >= cron.MaxConcurrent:
-		return cron.NotRun("already-running")
+		return cron.NotRunError("already-running")
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ type CronBackend interface {
 	CronGet(ctx context.Context, id string, by Caller) (cron.Job, error)
 	CronList(ctx context.Context, f cron.JobFilter, by Caller) (cron.JobPage, error)
 	CronRuns(ctx context.Context, f cron.RunFilter, by Caller) (cron.RunPage, error)
-	CronRun(ctx context.Context, id string, mode cron.RunMode, by Caller, o *chat.Once) (runID string, reason cron.NotRun, err error)
+	CronRun(ctx context.Context, id string, mode cron.RunMode, by Caller, o *chat.Once) (runID string, reason string, err error)
 	CronCancel(ctx context.Context, p cron.CancelParams, by Caller) ([]string, error)
 	CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by Caller) (cron.Preview, error)
 	CronBackfill(ctx context.Context, p cron.BackfillParams, by Caller) ([]cron.BackfillFire, error)

@@ -127,8 +127,9 @@ func (s *Store) ApprovePairing(ctx context.Context, ref channel.PairingRef, by c
 		}
 		s.records.open = slices.DeleteFunc(s.records.open, func(o channel.Pairing) bool { return o.Peer == p.Peer })
 		s.records.grants = slices.DeleteFunc(s.records.grants, func(g channel.Grant) bool { return g.Peer == p.Peer })
-		s.records.grants = append(s.records.grants, channel.Grant{Peer: p.Peer, Name: p.Name, ApprovedBy: by.Who, ApprovedAt: now})
-		s.crons.write(pairChange(channel.VerbPairApprove, p.Peer, by), now)
+		g := channel.Grant{Peer: p.Peer, Name: p.Name, ApprovedBy: by.Who, ApprovedAt: now}
+		s.records.grants = append(s.records.grants, g)
+		s.crons.write(pairChange(channel.VerbPairApprove, p.Peer, by).Between(p.State(), g.State()), now)
 		return nil
 	})
 	return p, err
@@ -143,7 +144,7 @@ func pairChange(verb string, p channel.Peer, by chat.ChangedBy) *cron.Audit {
 func (s *Store) DismissPairing(ctx context.Context, ref channel.PairingRef, by chat.ChangedBy) (p channel.Pairing, err error) {
 	err = s.do(ctx, "DismissPairing", func(now time.Time) error {
 		if p, err = s.records.take(now, ref); err == nil {
-			s.crons.write(pairChange(channel.VerbPairDismiss, p.Peer, by), now)
+			s.crons.write(pairChange(channel.VerbPairDismiss, p.Peer, by).Between(p.State(), ""), now)
 		}
 		return err
 	})
@@ -166,11 +167,11 @@ func (s *Store) Grants(ctx context.Context, of string) (list []channel.Grant, er
 // RevokePairing takes a right away.
 func (s *Store) RevokePairing(ctx context.Context, p channel.Peer, by chat.ChangedBy) (had bool, err error) {
 	err = s.do(ctx, "RevokePairing", func(now time.Time) error {
-		left := slices.DeleteFunc(slices.Clone(s.records.grants), func(g channel.Grant) bool { return g.Peer == p })
-		if had = len(left) < len(s.records.grants); had {
-			s.crons.write(pairChange(channel.VerbPairRevoke, p, by), now)
+		i := slices.IndexFunc(s.records.grants, func(g channel.Grant) bool { return g.Peer == p })
+		if had = i >= 0; had {
+			s.crons.write(pairChange(channel.VerbPairRevoke, p, by).Between(s.records.grants[i].State(), ""), now)
+			s.records.grants = slices.Delete(s.records.grants, i, i+1)
 		}
-		s.records.grants = left
 		return nil
 	})
 	return had, err

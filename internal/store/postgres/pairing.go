@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"laneway/internal/channel"
+	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
@@ -119,7 +120,7 @@ func (s *Store) ApprovePairing(ctx context.Context, ref channel.PairingRef, by s
 		if _, err := tx.Exec(ctx, grantSQL, s.clock(), p.Channel, p.UserID, p.ChatID, p.Name, clean(by.Who)); err != nil {
 			return err
 		}
-		return s.logChange(ctx, tx, by, change{verb: channel.VerbPairApprove, object: p.Peer.String()})
+		return s.logChange(ctx, tx, by, pairingChange(channel.VerbPairApprove, p.Peer, p.State(), channel.Grant{Name: p.Name, ApprovedBy: clean(by.Who)}.State()))
 	})
 	return p, err
 }
@@ -130,9 +131,13 @@ func (s *Store) DismissPairing(ctx context.Context, ref channel.PairingRef, by s
 		if p, err = s.takePairing(ctx, tx, ref); err != nil {
 			return err
 		}
-		return s.logChange(ctx, tx, by, change{verb: channel.VerbPairDismiss, object: p.Peer.String()})
+		return s.logChange(ctx, tx, by, pairingChange(channel.VerbPairDismiss, p.Peer, p.State(), ""))
 	})
 	return p, err
+}
+
+func pairingChange(verb string, p channel.Peer, before, after string) change {
+	return change{verb, p.String(), chat.StateHash(before), chat.StateHash(after)}
 }
 
 // Grants lists who was approved.
@@ -157,12 +162,13 @@ func (s *Store) Grants(ctx context.Context, of string) (list []channel.Grant, er
 // RevokePairing takes a right away.
 func (s *Store) RevokePairing(ctx context.Context, p channel.Peer, by store.ChangedBy) (had bool, err error) {
 	err = s.within(ctx, "revoking a pairing", func(ctx context.Context, tx pgx.Tx) error {
-		done, err := tx.Exec(ctx, `DELETE FROM pairing_grants WHERE channel = $1 AND user_id = $2 AND chat_id = $3`, p.Channel, p.UserID, p.ChatID)
-		had = err == nil && done.RowsAffected() > 0
-		if !had {
-			return err
+		var g channel.Grant
+		err := tx.QueryRow(ctx, `DELETE FROM pairing_grants WHERE channel = $1 AND user_id = $2 AND chat_id = $3 RETURNING name, approved_by`,
+			p.Channel, p.UserID, p.ChatID).Scan(&g.Name, &g.ApprovedBy)
+		if had = err == nil; !had {
+			return orNone(err, nil)
 		}
-		return s.logChange(ctx, tx, by, change{verb: channel.VerbPairRevoke, object: p.String()})
+		return s.logChange(ctx, tx, by, pairingChange(channel.VerbPairRevoke, p, g.State(), ""))
 	})
 	return had, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"laneway/internal/channel"
+	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
@@ -81,7 +82,7 @@ func (s *Store) ApprovePairing(ctx context.Context, ref channel.PairingRef, by s
 		if err != nil {
 			return p, err
 		}
-		return p, t.log(ctx, by, logged{verb: channel.VerbPairApprove, object: p.Peer.String()})
+		return p, t.log(ctx, by, pairingChange(channel.VerbPairApprove, p.Peer, p.State(), channel.Grant{Name: p.Name, ApprovedBy: by.Who}.State()))
 	})
 }
 
@@ -109,8 +110,12 @@ func (s *Store) DismissPairing(ctx context.Context, ref channel.PairingRef, by s
 		if err != nil {
 			return p, err
 		}
-		return p, t.log(ctx, by, logged{verb: channel.VerbPairDismiss, object: p.Peer.String()})
+		return p, t.log(ctx, by, pairingChange(channel.VerbPairDismiss, p.Peer, p.State(), ""))
 	})
+}
+
+func pairingChange(verb string, p channel.Peer, before, after string) logged {
+	return logged{verb, p.String(), chat.StateHash(before), chat.StateHash(after)}
 }
 
 // Grants lists who was approved.
@@ -130,10 +135,18 @@ func (s *Store) Grants(ctx context.Context, of string) (list []channel.Grant, er
 // RevokePairing takes a right away.
 func (s *Store) RevokePairing(ctx context.Context, p channel.Peer, by store.ChangedBy) (bool, error) {
 	return result(ctx, s.write, ordinary("revoke a pairing"), func(ctx context.Context, t *tx) (bool, error) {
-		n, err := t.exec(ctx, `DELETE FROM pairing_grants WHERE channel = ? AND user_id = ? AND chat_id = ?`, p.Channel, p.UserID, p.ChatID)
-		if err != nil || n == 0 {
+		var g channel.Grant
+		err := t.one(ctx, `SELECT name, approved_by FROM pairing_grants WHERE channel = ? AND user_id = ? AND chat_id = ?`,
+			p.Channel, p.UserID, p.ChatID).Scan(&g.Name, &g.ApprovedBy)
+		switch {
+		case none(err):
+			return false, nil
+		case err != nil:
 			return false, err
 		}
-		return true, t.log(ctx, by, logged{verb: channel.VerbPairRevoke, object: p.String()})
+		if _, err := t.exec(ctx, `DELETE FROM pairing_grants WHERE channel = ? AND user_id = ? AND chat_id = ?`, p.Channel, p.UserID, p.ChatID); err != nil {
+			return false, err
+		}
+		return true, t.log(ctx, by, pairingChange(channel.VerbPairRevoke, p, g.State(), ""))
 	})
 }

@@ -62,7 +62,7 @@ func manual(node, job string, o *chat.Once) cron.EnqueueParams {
 		Node: node, JobID: job, New: true, Once: o, Audit: &chat.Audit{Who: "ann", Verb: "run", Object: job},
 		Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
 			if len(d.Active) > 0 {
-				return nil, fmt.Errorf("asking: %w", cron.NotRun("already-running"))
+				return nil, fmt.Errorf("asking: %w", cron.NotRunError("already-running"))
 			}
 			return []cron.Launch{launch(d.Job, cron.TriggerManual, cron.Fire{Slot: now, At: now})}, nil
 		},

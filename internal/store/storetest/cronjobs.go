@@ -276,6 +276,7 @@ func auditOnlyWithTheChange(w *world) {
 	}
 	put := func(verb, description, revision string) {
 		j.Description, j.Revision = description, revision
+		p := putParams(j)
 		p.Audit = note(verb)
 		_, err := w.cron().PutJob(w.ctx, p)
 		w.ok(err)

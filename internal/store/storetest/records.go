@@ -7,6 +7,7 @@ import (
 
 	"laneway/internal/channel"
 	"laneway/internal/channel/channeltest"
+	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
@@ -90,11 +91,12 @@ func pairingChangesAreLogged(w *world, r channel.Records) {
 		w.ok(err)
 	}
 	at := w.clock.now().UnixMilli()
-	rows := w.h.Query(w.tb, `SELECT who, verb, object, peer, request_id, at FROM audit_log ORDER BY id`)
+	rows := w.h.Query(w.tb, `SELECT who, verb, object, before_hash, after_hash, peer, request_id, at FROM audit_log ORDER BY id`)
+	asked, allowed := chat.StateHash("asked Anna"), chat.StateHash("approved by gateway Anna")
 	want := [][]any{
-		{"gateway", "pair.dismiss", "telegram:1/7/7", "192.0.2.1", "q1", at - 2000},
-		{"gateway", "pair.approve", "telegram:1/7/7", "192.0.2.1", "q1", at - 1000},
-		{"gateway", "pair.revoke", "telegram:1/7/7", "192.0.2.1", "q1", at},
+		{"gateway", "pair.dismiss", "telegram:1/7/7", asked, "", "192.0.2.1", "q1", at - 2000},
+		{"gateway", "pair.approve", "telegram:1/7/7", asked, allowed, "192.0.2.1", "q1", at - 1000},
+		{"gateway", "pair.revoke", "telegram:1/7/7", allowed, "", "192.0.2.1", "q1", at},
 	}
 	if !slices.EqualFunc(rows, want, slices.Equal[[]any]) {
 		w.Errorf("got %v\nwant %v", rows, want)
