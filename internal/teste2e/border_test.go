@@ -214,7 +214,7 @@ func (row startRow) command(t *testing.T, dir string) *exec.Cmd {
 		args = append(args, "--config", config)
 	}
 	cmd := exec.CommandContext(ctx, Binary(t), append(args, row.args...)...)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off"}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off", raceSettings}
 	for _, v := range row.env {
 		cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "DIR", dir))
 	}

@@ -95,14 +95,19 @@ func (k *killScene) hold(run string) {
 	if k.held, err = k.db.Conn(ctx); err != nil {
 		k.Fatal(err)
 	}
-	statements := []string{"BEGIN IMMEDIATE"}
+	begin, lock := "BEGIN IMMEDIATE", ""
 	if k.database != "" {
-		statements = []string{"BEGIN", "SELECT 1 FROM cron_run_logs WHERE id = '" + run + "' FOR UPDATE"}
+		begin, lock = "BEGIN", "SELECT 1 FROM cron_run_logs WHERE id = '"+run+"' FOR UPDATE"
 	}
-	for _, s := range statements {
-		if _, err := k.held.ExecContext(ctx, s); err != nil {
-			k.Fatalf("%s: %v", s, err)
+	// SQLite has no queue for writers: one who knocks beside a busy gateway may come too late many times.
+	k.until("the file is ours", func() bool {
+		if _, err = k.held.ExecContext(ctx, begin); err != nil && !strings.Contains(err.Error(), "database is locked") {
+			k.Fatalf("%s: %v", begin, err)
 		}
+		return err == nil
+	})
+	if _, err := k.held.ExecContext(ctx, lock); err != nil {
+		k.Fatalf("%s: %v", lock, err)
 	}
 }
 
@@ -124,7 +129,7 @@ func (k *killScene) release() {
 // TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone ends the process with SIGKILL at each moment in the life of a run, while other jobs fire each second.
 func TestAKillAtAnyMomentOfARunLosesNoSlotAndDoublesNone(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		rounds := number(t, "LANEWAY_TEST_CRON_KILLS", 20)
+		rounds := number(t, "LANEWAY_TEST_CRON_KILLS", 9)
 		agent, config := newAgentThatMarks(t, "0.3")
 		k := &killScene{T: t, g: Install(t, database, config), agent: agent, database: database}
 		k.g.Start()

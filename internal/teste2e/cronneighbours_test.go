@@ -144,7 +144,7 @@ func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsTold(t *te
 // TestTenThousandJobsMadeAndRemovedDelayNobody makes and removes jobs as fast as the gateway takes them.
 func TestTenThousandJobsMadeAndRemovedDelayNobody(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		jobs, workers := number(t, "LANEWAY_TEST_RAPID_JOBS", 2000), 8
+		jobs, workers := number(t, "LANEWAY_TEST_RAPID_JOBS", 500), 8
 		g := Install(t, database, cronConfig)
 		g.Start()
 		first := neighbours(t, connect(t, g), 5)
@@ -180,7 +180,7 @@ func TestTenThousandJobsMadeAndRemovedDelayNobody(t *testing.T) {
 // TestAStartWithinTheSecondOfASlotFiresItOnce starts the process again and again, by kill and by drain, while jobs fire each second.
 func TestAStartWithinTheSecondOfASlotFiresItOnce(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		starts := number(t, "LANEWAY_TEST_CRON_STARTS", 20)
+		starts := number(t, "LANEWAY_TEST_CRON_STARTS", 8)
 		g := Install(t, database, cronConfig)
 		g.Start()
 		c := connect(t, g)
@@ -224,7 +224,7 @@ func TestReadsNeverMoveThePlan(t *testing.T) {
 		o := OpenOracle(t, g, database)
 		eventually(t, "the job is due", 5*time.Second, func() bool { return time.Now().UnixMilli() > j.State.NextRunAtMs+1000 })
 		before := o.Rows("SELECT * FROM cron_jobs ORDER BY id")
-		for range number(t, "LANEWAY_TEST_READS", 1000) / 10 {
+		for range number(t, "LANEWAY_TEST_READS", 200) / 10 {
 			for _, call := range []struct {
 				method string
 				params map[string]any

@@ -18,7 +18,7 @@ func TestReplicasShareTheSlotsAndLoseNoneWhenOneIsKilled(t *testing.T) {
 	for _, replicas := range []int{2, 3} {
 		t.Run(strconv.Itoa(replicas), func(t *testing.T) {
 			t.Parallel()
-			jobs, kills := number(t, "LANEWAY_TEST_REPLICA_JOBS", 60), number(t, "LANEWAY_TEST_REPLICA_KILLS", 6)
+			jobs, kills := number(t, "LANEWAY_TEST_REPLICA_JOBS", 60), number(t, "LANEWAY_TEST_REPLICA_KILLS", 4)
 			database := testpg.DB(t)
 			var all []*Gateway
 			for range replicas {
@@ -76,7 +76,7 @@ func pause(d time.Duration) {
 // TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled makes a reminder on a process that is killed before its moment.
 func TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled(t *testing.T) {
 	t.Parallel()
-	rounds := number(t, "LANEWAY_TEST_HANDOVERS", 6)
+	rounds := number(t, "LANEWAY_TEST_HANDOVERS", 3)
 	database := testpg.DB(t)
 	a, b := Install(t, database, cronConfig), Install(t, database, cronConfig)
 	b.Start()
@@ -109,7 +109,7 @@ func TestAJobMadeOnOneReplicaFiresOnAnotherWhenTheFirstIsKilled(t *testing.T) {
 // attempt, and jobs to come.
 func TestASecondReplicaThatComesAndGoesChangesNothing(t *testing.T) {
 	t.Parallel()
-	starts := number(t, "LANEWAY_TEST_RESTARTS", 20)
+	starts := number(t, "LANEWAY_TEST_RESTARTS", 8)
 	database := testpg.DB(t)
 	a, b := Install(t, database, cronConfig), Install(t, database, cronConfig)
 	a.Start()

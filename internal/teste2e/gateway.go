@@ -22,6 +22,9 @@ import (
 // startTime bounds the time until a gateway listens; building with the race detector makes it slow on small machines.
 const startTime = 60 * time.Second
 
+// raceSettings end a process at the first race; without the second one, each process would sleep for a second before it ends.
+const raceSettings = "GORACE=halt_on_error=1 atexit_sleep_ms=0"
+
 // Binary builds laneway once per test binary and returns its path.
 func Binary(tb testing.TB) string {
 	tb.Helper()
@@ -102,7 +105,7 @@ func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	if err := os.WriteFile(g.config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	g.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), "GORACE=halt_on_error=1"}
+	g.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), raceSettings}
 	if database != "" {
 		g.env = append(g.env, "LANEWAY_DATABASE_URL="+database)
 	}

@@ -360,7 +360,7 @@ func TestAllClientsReconnectAtOnce(t *testing.T) {
 // A client that goes in the middle of a turn loses nothing: the turn goes on, and the answer is in the history and under its key.
 func TestClientsThatDropInMidTurnFindTheirAnswers(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		n := number(t, "LANEWAY_TEST_DROPS", 60)
+		n := number(t, "LANEWAY_TEST_DROPS", 30)
 		g := Install(t, database, manySockets+"agents: {main: {runner: echo, delay: 150ms, chunk: 4, chunk_delay: 10ms}}\n")
 		g.Start()
 		token := g.Token()
