@@ -13,10 +13,12 @@ LDFLAGS := -s -w -buildid= -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 PKG     ?= ./...
 RUN     ?= .
 TIMEOUT ?= 30m
-# Three tests run without the race detector, which slows them down more than ten times: the conformance suite on SQLite, whose engine is C
-# translated to Go (the same suite runs with it on memory and on Postgres, and SQLite's own tests do, too); a million turns whose memory is
-# counted, which would be the detector's; and the random histories, which are long, and in which the runtime of the detector broke once.
-SLOWRACE := ^(TestStore|TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise)$$
+# Some tests run without the race detector, which slows them down up to ten times: the conformance suites of the stores on SQLite, whose engine is
+# C translated to Go, and on Postgres (their races run with it, and on memory the whole suite does); a million turns whose memory is counted,
+# which would be the detector's; and the random histories, which are long, and in which the runtime of the detector broke once.
+SLOWRACE := ^(TestStore|TestConformance|TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise)$$
+# How many parallel tests of a package run at once: those with real processes wait most of the time.
+TOGETHER ?= 6
 LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
 TESTPG  := $(GO) run ./cmd/testpg -no-fsync --
 
@@ -34,12 +36,13 @@ run: build ## build, and serve with the default settings
 
 .PHONY: test
 test: ## every test with the race detector, Postgres included (PKG=, RUN=, TIMEOUT=)
-	$(TESTPG) $(GO) test -race -timeout $(TIMEOUT) -run '$(RUN)' -skip '$(SLOWRACE)' $(PKG)
-	$(GO) test -timeout $(TIMEOUT) -run '$(SLOWRACE)' ./internal/store/sqlite ./internal/scheduler ./internal/dispatch
+	$(TESTPG) $(GO) test -race -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' -skip '$(SLOWRACE)' $(PKG)
+	$(TESTPG) $(GO) test -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(SLOWRACE)' ./internal/store/sqlite ./internal/store/postgres ./internal/scheduler ./internal/dispatch
+	$(TESTPG) $(GO) test -race -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '^(TestStore|TestConformance)$$/Race' ./internal/store/sqlite ./internal/store/postgres
 
 .PHONY: short
 short: ## every test without the race detector, for between two edits
-	$(TESTPG) $(GO) test -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
+	$(TESTPG) $(GO) test -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 
 .PHONY: lint
 lint: ## golangci-lint at the pinned version; formatting as a difference

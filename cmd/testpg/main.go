@@ -34,7 +34,7 @@ func main() {
 func run(ctx context.Context, args []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("testpg", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	noFsync := flags.Bool("no-fsync", false, "run a private cluster without fsync (faster; not for crash tests)")
+	noFsync := flags.Bool("no-fsync", false, "run a private cluster without fsync, and give the command a TMPDIR in memory (faster; not for tests in which a machine loses power)")
 	if err := flags.Parse(args); err != nil {
 		return exitUsage
 	}
@@ -52,7 +52,15 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		return exitUsage
 	}
 	say(stderr, "postgres: "+server.How)
-	code := child(ctx, server.URL, flags.Args(), stderr)
+	env := []string{testpg.URLVariable + "=" + server.URL}
+	if *noFsync {
+		if dir := inMemory(memoryRoot); dir != "" {
+			defer func() { _ = os.RemoveAll(dir) }()
+			say(stderr, "temporary files in memory: "+dir)
+			env = append(env, temporary(dir)...)
+		}
+	}
+	code := child(ctx, env, flags.Args(), stderr)
 	if err := server.Stop(context.WithoutCancel(ctx)); err != nil {
 		say(stderr, err.Error())
 		code = max(code, 1)
@@ -60,10 +68,10 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	return code
 }
 
-// child runs the command to its end. An interrupt is passed on; a command that ignores it for ten seconds is killed.
-func child(ctx context.Context, url string, argv []string, stderr io.Writer) int {
+// child runs the command to its end, with env beside the environment of its own. An interrupt is passed on; a command that ignores it for ten seconds is killed.
+func child(ctx context.Context, env, argv []string, stderr io.Writer) int {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // running the caller's command is the purpose
-	cmd.Env = append(os.Environ(), testpg.URLVariable+"="+url)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second

@@ -79,3 +79,41 @@ func TestPrivateClusterIsRemoved(t *testing.T) {
 		}
 	}
 }
+
+// The command's temporary files are in memory where that is possible, and gone afterwards; what it builds stays where it was.
+func TestTemporaryFilesInMemory(t *testing.T) {
+	t.Setenv(testpg.URLVariable, "postgres://given/db")
+	t.Setenv("GOTMPDIR", "")
+	probe := inMemory(memoryRoot)
+	if err := os.RemoveAll(probe); err != nil {
+		t.Fatal(err)
+	}
+	seen := filepath.Join(t.TempDir(), "seen")
+	var stderr bytes.Buffer
+	code := run(t.Context(), []string{"-no-fsync", "--", "sh", "-c", `echo "$TMPDIR" "$GOTMPDIR" > ` + seen + `; test -z "$TMPDIR" || test -d "$TMPDIR"`}, &stderr)
+	text, err := os.ReadFile(seen)
+	if code != 0 || err != nil {
+		t.Fatalf("code %d, %v: %s", code, err, stderr.String())
+	}
+	got := strings.Fields(string(text))
+	if probe == "" {
+		if strings.Contains(stderr.String(), "memory") {
+			t.Errorf("there is no memory to be had, but it says %q", stderr.String())
+		}
+		return
+	}
+	if len(got) != 2 || filepath.Dir(got[0]) != memoryRoot || got[1] != os.TempDir() {
+		t.Fatalf("TMPDIR and GOTMPDIR are %v", got)
+	}
+	if _, err := os.Stat(got[0]); !os.IsNotExist(err) {
+		t.Errorf("%s is left (%v)", got[0], err)
+	}
+}
+
+// Where nothing may be written, or no program may run, temporary files stay where they were.
+func TestNoMemoryToBeHad(t *testing.T) {
+	t.Parallel()
+	if dir := inMemory(filepath.Join(t.TempDir(), "nowhere")); dir != "" {
+		t.Errorf("got %s", dir)
+	}
+}
