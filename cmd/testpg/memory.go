@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// memoryRoot is where Linux has a file system in memory. roomNeeded in bytes must be free there: the files of all tests that run at once,
-// with much to spare.
+// memoryRoot is where Linux has a file system in memory. roomNeeded in bytes must be free there: what the go command builds and the
+// files of all tests that run at once, with much to spare.
 const (
 	memoryRoot = "/dev/shm"
 	roomNeeded = 6 << 30
@@ -35,11 +35,5 @@ func inMemory(root string) string {
 	return dir
 }
 
-// temporary is the environment for a command whose temporary files are in dir. What the go command builds stays where it was: that is large.
-func temporary(dir string) []string {
-	env := []string{"TMPDIR=" + dir}
-	if os.Getenv("GOTMPDIR") == "" {
-		env = append(env, "GOTMPDIR="+os.TempDir())
-	}
-	return env
-}
+// temporary is the environment for a command whose temporary files are in dir. Go's tests ask for GOTMPDIR first.
+func temporary(dir string) []string { return []string{"TMPDIR=" + dir, "GOTMPDIR=" + dir} }
