@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// neighbours are jobs that fire each second beside one that is up to no good.
+// neighbours are jobs that fire each second beside one that is up to no good. A run that a busy machine holds up for a second costs no slot.
 func neighbours(t *testing.T, c *Client, n int) map[string]int64 {
 	t.Helper()
 	first := map[string]int64{}
 	for i := range n {
-		j := addJob(t, c, fmt.Sprintf("neighbour %d", i), every(time.Second), nil)
+		j := addJob(t, c, fmt.Sprintf("neighbour %d", i), every(time.Second), map[string]any{"overlap": "concurrent"})
 		first[j.ID] = j.State.NextRunAtMs
 	}
 	return first

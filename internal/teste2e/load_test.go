@@ -193,16 +193,23 @@ func TestSIGTERMWithAHundredTurnsLeavesNoneWithoutAnEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
+		var senders sync.WaitGroup
+		room := make(chan struct{}, 30) // a connection may have 64 calls in flight
 		for i := range 100 {
 			text := "sleep 1s"
 			if i%2 == 1 {
 				text = "sleep 8s"
 			}
-			_, err := c.Call("chat.send", map[string]any{"sessionKey": fmt.Sprintf("agent:main:d%d", i), "message": text, "idempotencyKey": fmt.Sprintf("d%d", i)}, 10*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			room <- struct{}{}
+			senders.Go(func() {
+				defer func() { <-room }()
+				_, err := c.Call("chat.send", map[string]any{"sessionKey": fmt.Sprintf("agent:main:d%d", i), "message": text, "idempotencyKey": fmt.Sprintf("d%d", i)}, 10*time.Second)
+				if err != nil {
+					t.Error(err)
+				}
+			})
 		}
+		senders.Wait()
 		o := OpenOracle(t, g, database)
 		g.Signal(syscall.SIGTERM)
 		took, code := g.WaitExit(15 * time.Second)
