@@ -58,18 +58,12 @@ type Queuer interface {
 	Queued(ctx context.Context, to chat.Target, messageID string)
 }
 
-// Button is a choice under a message. Whoever presses it says Text, as if it had been typed.
-type Button struct {
-	// Label is what people see; control and bidirectional characters are shown as escapes.
-	Label string
-	// Text is what the press says, a chat command for example; "" is refused.
-	Text string
-}
-
-// Asker sends a message with buttons. Each message's buttons work once, for ten minutes, for one person in one chat.
+// Asker offers a choice as buttons. Each message's buttons work once, for ten minutes, for one person in one chat; whoever presses one says
+// its text, as if it had been typed. Channels that are no Asker get the choice as words of the reply.
 type Asker interface {
-	// Ask sends text with rows of buttons to the person with the given id ("" = whoever may talk in the chat). Errors are [*SendError].
-	Ask(ctx context.Context, to chat.Target, userID, text string, rows [][]Button) (chat.Sent, error)
+	// Ask is [Channel.Send] for a reply with a choice. Control and bidirectional characters of a label are shown as escapes; a button without a
+	// label or a text is refused for good.
+	Ask(ctx context.Context, r chat.Reply) (chat.Sent, error)
 }
 
 // Status of a channel.

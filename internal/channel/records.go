@@ -47,9 +47,10 @@ var (
 type Buttons interface {
 	// PutButtons keeps one message's buttons for [ButtonLife]. Those that are over are removed first. ErrButtonsFull keeps none of them.
 	PutButtons(ctx context.Context, s ButtonSet) error
-	// TakeButton says what a button means to the peer who pressed it, and removes its whole set: of one message's buttons one works, once.
-	// ErrButtonUnknown and ErrButtonNotYours change nothing.
-	TakeButton(ctx context.Context, id string, by Peer) (text string, err error)
+	// TakeButton says what a button means to the peer who pressed it, and uses its whole set up: of one message's buttons one works, once.
+	// press is the provider's number of the press, never 0: the same press again is told the same, because what it said may not have
+	// been kept yet. ErrButtonUnknown and ErrButtonNotYours change nothing.
+	TakeButton(ctx context.Context, id string, by Peer, press int64) (text string, err error)
 }
 
 // ButtonSet is the buttons of one message.
@@ -60,10 +61,14 @@ type ButtonSet struct {
 	Texts map[string]string
 }
 
-// CheckPress is ErrButtonNotYours unless by may press the buttons of owner.
-func CheckPress(owner, by Peer) error {
-	if owner.Channel == by.Channel && owner.ChatID == by.ChatID && (owner.UserID == 0 || owner.UserID == by.UserID) {
-		return nil
+// CheckPress is ErrButtonNotYours unless by may press the buttons of owner, and ErrButtonUnknown when another press (usedBy, 0 = none) has
+// used the button up. again: it was this press.
+func CheckPress(owner, by Peer, usedBy, press int64) (again bool, err error) {
+	switch {
+	case owner.Channel != by.Channel || owner.ChatID != by.ChatID || (owner.UserID != 0 && owner.UserID != by.UserID):
+		return false, ErrButtonNotYours
+	case usedBy != 0 && usedBy != press:
+		return false, ErrButtonUnknown
 	}
-	return ErrButtonNotYours
+	return usedBy != 0, nil
 }

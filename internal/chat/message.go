@@ -162,8 +162,27 @@ type Reply struct {
 	// Kind is "reply", "notice", "command" (the answer to a chat command) or "webhook".
 	Kind string
 	Text string
+	// Choice is what the person may go on with; nil = nothing.
+	Choice *Choice
 	// Attempt counts from 1.
 	Attempt int
+}
+
+// Button is one of the things that a person may choose.
+type Button struct {
+	// Label is what people see.
+	Label string `json:"label"`
+	// Text is what the choice says, as if the person had typed it: a chat command for example. Never "".
+	Text string `json:"text"`
+}
+
+// Choice is what a person is offered below a message. Where there are no buttons, Typed takes their place.
+type Choice struct {
+	// For is the person who may choose, an id as in [Sender]; "" = whoever may talk there.
+	For  string     `json:"for,omitempty"`
+	Rows [][]Button `json:"rows"`
+	// Typed is a sentence that tells what to write instead.
+	Typed string `json:"typed,omitempty"`
 }
 
 // Sent is a provider's receipt for one sent reply.

@@ -110,7 +110,7 @@ func (h *house) Agents() []agent.Info { return []agent.Info{{ID: "main", Runner:
 
 func someJobs() []cron.Job {
 	return []cron.Job{
-		{ID: "a", Name: "tea", Enabled: true, Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 5_400_000}, State: cron.JobState{NextRunAt: now().Add(time.Hour)}},
+		{ID: "a", Name: "tea", Enabled: true, Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 5_400_000}, State: cron.JobState{NextRunAt: now().Add(time.Hour), LastRunAt: now().Add(-30 * time.Minute), LastState: cron.RunOK}, Payload: cron.Payload{Text: "make tea"}},
 		{ID: "b", Name: "news", Enabled: true, Schedule: cron.Spec{Kind: cron.KindCron, Expr: "0 9 * * *", TZ: "UTC"}, Pause: &cron.Pause{}},
 		{ID: "c", Name: "NEWS", Schedule: cron.Spec{Kind: cron.KindAt, At: now().Add(2 * time.Hour)}},
 	}
@@ -142,6 +142,7 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{`/cron add "0 9 * * 1-5" morning briefing`, "Planned: morning briefing (0 9 * * 1-5 Europe/Berlin), next Mon 23 Nov 2026 09:00 CET.", `add cron:0 9 * * 1-5:Europe/Berlin false "morning briefing"`},
 		{"/jobs", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (0 9 * * * UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), not planned any more", ""},
 		{"/cron", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (0 9 * * * UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), not planned any more", ""},
+		{"/cron show 1", "tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\nlast run Sun 22 Nov 2026 14:30 CET: ok\nmake tea", ""},
 		{"/cron pause 1 on holiday", "Paused: tea.", "pause a on holiday"},
 		{"/cron pause tea", "Paused: tea.", "pause a paused in the chat"},
 		{"/cron RESUME 2", "Resumed: news, next Sun 22 Nov 2026 15:00 UTC.", "resume b"},
@@ -161,13 +162,13 @@ func TestEveryCommandAnswers(t *testing.T) {
 			Target: chat.Target{Channel: "web", ChatID: "5"}, Name: name, Args: args,
 		}
 		answer, err := cmd.Run(t.Context(), h, call)
-		if err != nil || answer != c.answer || strings.Join(h.did, ",") != c.did {
-			t.Errorf("%s: %q, %v, did %v; want %q and %q", c.text, answer, err, h.did, c.answer, c.did)
+		if err != nil || answer.Text != c.answer || strings.Join(h.did, ",") != c.did {
+			t.Errorf("%s: %q, %v, did %v; want %q and %q", c.text, answer.Text, err, h.did, c.answer, c.did)
 		}
 		h.err = errors.New("away")
 		if c.did != "" {
 			if answer, err := cmd.Run(t.Context(), h, call); err == nil {
-				t.Errorf("%s with a failing house answered %q", c.text, answer)
+				t.Errorf("%s with a failing house answered %q", c.text, answer.Text)
 			}
 		}
 	}
@@ -185,9 +186,9 @@ func TestStatusAndHelpNameEverything(t *testing.T) {
 		}
 	}
 	status, _ := table.Lookup("status")
-	text, err := status.Run(t.Context(), &house{}, command.Call{})
-	if err != nil || !strings.Contains(text, "problem: database: away") {
-		t.Errorf("status %q, %v", text, err)
+	answer, err := status.Run(t.Context(), &house{}, command.Call{})
+	if err != nil || !strings.Contains(answer.Text, "problem: database: away") {
+		t.Errorf("status %q, %v", answer.Text, err)
 	}
 }
 
@@ -200,7 +201,7 @@ func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 	for _, text := range []string{
 		"/queue sideways", "/model " + strings.Repeat("x", 201), "/model a\u202eb",
 		"/remind", "/remind tea", "/remind in 20m", "/remind 25:00 tea", "/remind every", "/remind yesterday 9:00 tea", "/cron add", "/cron add 99 99 * * * x",
-		`/cron add "0 9 * *" x`, "/cron add @every 1s x", "/cron fly", "/cron pause", "/cron pause 0", "/cron pause 4", "/cron rm nothing", "/cron rm news", "/cron run -1",
+		`/cron add "0 9 * *" x`, "/cron add @every 1s x", "/cron fly", "/cron pause 0", "/cron show 9", "/cron pause 4", "/cron rm nothing", "/cron rm news", "/cron run -1",
 	} {
 		h := &house{jobs: someJobs()}
 		cmd, name, args, ok := table.Parse(text, "")
@@ -208,14 +209,16 @@ func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 			t.Fatalf("%s was not recognised", text)
 		}
 		if answer, err := cmd.Run(t.Context(), h, command.Call{Name: name, Args: args}); !errors.Is(err, chat.ErrInvalid) || len(h.did) > 0 {
-			t.Errorf("%q: %q, %v, did %v", text, answer, err, h.did)
+			t.Errorf("%q: %q, %v, did %v", text, answer.Text, err, h.did)
 		}
 	}
 }
 
 func TestATableRefusesRowsThatCannotWork(t *testing.T) {
 	t.Parallel()
-	run := func(context.Context, command.Actions, command.Call) (string, error) { return "", nil }
+	run := func(context.Context, command.Actions, command.Call) (command.Answer, error) {
+		return command.Answer{}, nil
+	}
 	good := command.Command{Name: "x", Description: "d", Scope: command.ScopeRead, Run: run}
 	for name, change := range map[string]func(*command.Command){
 		"no function": func(c *command.Command) { c.Run = nil }, "no help": func(c *command.Command) { c.Description = "" },

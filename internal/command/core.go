@@ -64,19 +64,19 @@ func core() []Command {
 	return []Command{
 		{
 			Name: "new", Aliases: []string{"reset"}, Category: "session", Scope: ScopeWrite,
-			Description: "Stop everything here and begin an empty conversation.", Run: runNew,
+			Description: "Stop everything here and begin an empty conversation.", Run: says(runNew),
 		},
 		{
 			Name: "stop", Category: "session", Scope: ScopeWrite, Urgent: true,
-			Description: "Stop the oldest running turn; if none runs, the oldest waiting message.", Run: runStop,
+			Description: "Stop the oldest running turn; if none runs, the oldest waiting message.", Run: says(runStop),
 		},
 		{
 			Name: "stopall", Category: "session", Scope: ScopeWrite, Urgent: true,
-			Description: "Stop all turns of this conversation and empty its queue.", Run: runStopAll,
+			Description: "Stop all turns of this conversation and empty its queue.", Run: says(runStopAll),
 		},
 		{
 			Name: "status", Category: "status", Scope: ScopeRead,
-			Description: "Show the agent, the lanes and this conversation.", Run: runStatus,
+			Description: "Show the agent, the lanes and this conversation.", Run: says(runStatus),
 		},
 		{
 			Name: "queue", Args: "[clear | queue | followup | interrupt | collect | steer | default]", Category: "session", Scope: ScopeWrite,
@@ -84,19 +84,19 @@ func core() []Command {
 		},
 		{
 			Name: "model", Args: "[name | default]", Category: "session", Scope: ScopeWrite,
-			Description: "Show or choose the model of this conversation.", Run: runModel,
+			Description: "Show or choose the model of this conversation.", Run: says(runModel),
 		},
 		{
 			Name: "agent", Category: "status", Scope: ScopeRead,
-			Description: "Show which agents there are.", Run: runAgent,
+			Description: "Show which agents there are.", Run: says(runAgent),
 		},
 		{
 			Name: "whoami", Category: "status", Scope: ScopeRead,
-			Description: "Show who the gateway thinks you are.", Run: runWhoami,
+			Description: "Show who the gateway thinks you are.", Run: says(runWhoami),
 		},
 		{
 			Name: "id", Category: "status", Scope: ScopeRead,
-			Description: "Show the key of this conversation.", Run: runID,
+			Description: "Show the key of this conversation.", Run: says(runID),
 		},
 	}
 }
@@ -108,7 +108,7 @@ func New(more ...Command) (*Table, error) {
 	list = append(list, Command{
 		Name: "help", Aliases: []string{"start"}, Category: "status", Scope: ScopeRead,
 		Description: "Show what you can say here.",
-		Run:         func(context.Context, Actions, Call) (string, error) { return table.Help(), nil },
+		Run:         says(func(context.Context, Actions, Call) (string, error) { return table.Help(), nil }),
 	})
 	table, err := NewTable(list)
 	return table, err
@@ -168,32 +168,54 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func runQueue(ctx context.Context, a Actions, c Call) (string, error) {
+func runQueue(ctx context.Context, a Actions, c Call) (Answer, error) {
 	switch arg := strings.ToLower(c.Args); arg {
 	case "":
 		return showQueue(ctx, a, c)
 	case "clear":
 		n, err := a.ClearQueue(ctx, c)
 		if err != nil {
-			return "", err
+			return Answer{}, err
 		}
-		return "Removed " + count(n, "waiting message") + ".", nil
+		return Answer{Text: "Removed " + count(n, "waiting message") + "."}, nil
 	case "default":
-		return "Back to the default mode.", a.SetMode(ctx, c, "")
-	case "queue", "followup", "interrupt", "collect", "steer":
-		return "From now on messages here use the mode " + arg + ".", a.SetMode(ctx, c, chat.QueueMode(arg))
+		return Answer{Text: "Back to the default mode."}, a.SetMode(ctx, c, "")
 	default:
-		return "", chat.Errorf(chat.CodeInvalid, "I do not know the queue mode %q; use queue, followup, interrupt, collect, steer, default or clear", chat.Cut(arg, 40))
+		if !slices.Contains(queueModes(), chat.QueueMode(arg)) {
+			return Answer{}, chat.Errorf(chat.CodeInvalid, "I do not know the queue mode %q; use queue, followup, interrupt, collect, steer, default or clear", chat.Cut(arg, 40))
+		}
+		return Answer{Text: "From now on messages here use the mode " + arg + "."}, a.SetMode(ctx, c, chat.QueueMode(arg))
 	}
 }
 
-func showQueue(ctx context.Context, a Actions, c Call) (string, error) {
+func queueModes() []chat.QueueMode {
+	return []chat.QueueMode{chat.ModeQueue, chat.ModeFollowup, chat.ModeInterrupt, chat.ModeCollect, chat.ModeSteer}
+}
+
+// showQueue tells how the queue stands and offers the modes; the one in force is marked.
+func showQueue(ctx context.Context, a Actions, c Call) (Answer, error) {
 	q, err := a.Queue(ctx, c)
 	if err != nil {
-		return "", err
+		return Answer{}, err
 	}
-	return fmt.Sprintf("Mode %s, %s, %s of at most %d, lane %s.",
-		q.Mode, count(q.Running, "running turn"), count(q.Waiting, "waiting message"), q.Cap, q.Lane), nil
+	choice := &chat.Choice{Typed: "Write /queue queue, followup, interrupt, collect, steer or default to choose what happens to messages that arrive during a turn."}
+	var modes []chat.Button
+	for _, m := range queueModes() {
+		label := string(m)
+		if m == q.Mode {
+			label = "✓ " + label
+		}
+		modes = append(modes, chat.Button{Label: label, Text: "/queue " + string(m)})
+	}
+	modes = append(modes, chat.Button{Label: "default", Text: "/queue default"})
+	choice.Rows = slices.Collect(slices.Chunk(modes, 3))
+	if q.Waiting > 0 {
+		choice.Rows = append(choice.Rows, []chat.Button{{Label: "Remove " + count(q.Waiting, "waiting message"), Text: "/queue clear"}})
+		choice.Typed += " Write /queue clear to remove what waits."
+	}
+	text := fmt.Sprintf("Mode %s, %s, %s of at most %d, lane %s.",
+		q.Mode, count(q.Running, "running turn"), count(q.Waiting, "waiting message"), q.Cap, q.Lane)
+	return Answer{Text: text, Choice: choice}, nil
 }
 
 func runModel(ctx context.Context, a Actions, c Call) (string, error) {

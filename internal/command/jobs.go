@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -40,10 +39,10 @@ func jobCommands() []Command {
 	return []Command{
 		{
 			Name: "remind", Args: "WHEN TEXT", Category: "jobs", Scope: ScopeWrite,
-			Description: "Send you a text later: in 20m, 15:00, tomorrow 9:00, every 30m.", Run: runRemind,
+			Description: "Send you a text later: in 20m, 15:00, tomorrow 9:00, every 30m.", Run: says(runRemind),
 		},
 		{
-			Name: "cron", Args: "[add WHEN TEXT | list | pause N | resume N | run N | rm N]", Category: "jobs", Scope: ScopeWrite,
+			Name: "cron", Args: "[add WHEN TEXT | list | show N | pause N | resume N | run N | rm N]", Category: "jobs", Scope: ScopeWrite,
 			Description: "Let the agent do something by the clock, and look after such jobs.", Run: runCron,
 		},
 		{
@@ -64,17 +63,18 @@ func runRemind(ctx context.Context, a Actions, c Call) (string, error) {
 	return addJob(ctx, a, c, c.Args, true)
 }
 
-func runCron(ctx context.Context, a Actions, c Call) (string, error) {
+func runCron(ctx context.Context, a Actions, c Call) (Answer, error) {
 	verb, rest, _ := cutWord(c.Args)
 	switch strings.ToLower(verb) {
 	case "", "list":
 		return runJobs(ctx, a, c)
 	case "add":
-		return addJob(ctx, a, c, rest, false)
-	case "pause", "resume", "run", "rm", "remove":
+		text, err := addJob(ctx, a, c, rest, false)
+		return Answer{Text: text}, err
+	case "show", "pause", "resume", "run", "rm", "remove":
 		return onJob(ctx, a, c, strings.ToLower(verb), rest)
 	default:
-		return "", chat.Errorf(chat.CodeInvalid, "I do not know /cron %s; use add, list, pause, resume, run or rm", chat.Cut(verb, 20))
+		return Answer{}, chat.Errorf(chat.CodeInvalid, "I do not know /cron %s; use add, list, show, pause, resume, run or rm", chat.Cut(verb, 20))
 	}
 }
 
@@ -143,37 +143,47 @@ func JobName(text string) string {
 		}
 		return r
 	}, line))
-	if runes := []rune(line); len(runes) > maxJobName {
-		line = strings.TrimSpace(string(runes[:maxJobName-1])) + "…"
-	}
+	line = cutRunes(line, maxJobName)
 	if line == "" {
 		return "job"
 	}
 	return line
 }
 
-func runJobs(ctx context.Context, a Actions, c Call) (string, error) {
-	jobs, err := a.Jobs(ctx, c)
-	if err != nil {
-		return "", err
+// runJobs lists the jobs and offers each of them for a closer look.
+func runJobs(ctx context.Context, a Actions, c Call) (Answer, error) {
+	jobs, zone, err := jobsHere(ctx, a, c)
+	if err != nil || len(jobs) == 0 {
+		return Answer{Text: noJobs()}, err
 	}
-	if len(jobs) == 0 {
-		return "There are no jobs here. " + strings.ToUpper(remindUsage[:1]) + remindUsage[1:] + ", or " + strings.TrimPrefix(cronUsage, "write ") + ".", nil
-	}
-	_, zone, err := a.Clock(ctx)
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
+	lines := make([]string, 0, len(jobs))
 	for i, j := range jobs {
-		when, next := ScheduleWords(j.Schedule, zone), nextOf(j, zone)
-		if j.Schedule.Kind == cron.KindAt && strings.HasPrefix(next, "next ") { // said once is enough
-			fmt.Fprintf(&b, "%d. %s, %s\n", i+1, j.Name, when)
-			continue
-		}
-		fmt.Fprintf(&b, "%d. %s (%s), %s\n", i+1, j.Name, when, next)
+		lines = append(lines, jobLine(i, j, zone))
 	}
-	return strings.TrimRight(b.String(), "\n"), nil
+	choice := whichJob("show", jobs, func(cron.Job) bool { return true })
+	choice.Typed = "Write /cron show N, pause N, resume N, run N or rm N with the number of a job."
+	return Answer{Text: strings.Join(lines, "\n"), Choice: choice}, nil
+}
+
+func jobsHere(ctx context.Context, a Actions, c Call) (jobs []cron.Job, zone string, err error) {
+	if jobs, err = a.Jobs(ctx, c); err != nil {
+		return nil, "", err
+	}
+	_, zone, err = a.Clock(ctx)
+	return jobs, zone, err
+}
+
+func noJobs() string {
+	return "There are no jobs here. " + strings.ToUpper(remindUsage[:1]) + remindUsage[1:] + ", or " + strings.TrimPrefix(cronUsage, "write ") + "."
+}
+
+// jobLine is one job in a list; i counts from 0.
+func jobLine(i int, j cron.Job, zone string) string {
+	when, next := ScheduleWords(j.Schedule, zone), nextOf(j, zone)
+	if j.Schedule.Kind == cron.KindAt && strings.HasPrefix(next, "next ") { // said once is enough
+		return fmt.Sprintf("%d. %s, %s", i+1, j.Name, when)
+	}
+	return fmt.Sprintf("%d. %s (%s), %s", i+1, j.Name, when, next)
 }
 
 // nextOf says when a job fires next, or why it does not.
@@ -232,71 +242,4 @@ func shownTime(t time.Time, zone string) string {
 		layout = "Mon 2 Jan 2006 15:04:05 MST"
 	}
 	return t.In(loc).Format(layout)
-}
-
-// onJob acts on one job and names it in the answer, so that a wrong number is seen.
-func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (string, error) {
-	job, note, err := findJob(ctx, a, c, verb, arg)
-	if err != nil {
-		return "", err
-	}
-	switch verb {
-	case "pause":
-		if note == "" {
-			note = "paused in the chat"
-		}
-		return "Paused: " + job.Name + ".", a.PauseJob(ctx, c, job.ID, note)
-	case "resume":
-		return resume(ctx, a, c, job)
-	case "run":
-		reason, err := a.RunJob(ctx, c, job.ID)
-		if err == nil && reason != "" {
-			return job.Name + " was not started: " + strings.ReplaceAll(reason, "-", " ") + ".", nil
-		}
-		return "Started: " + job.Name + ".", err
-	default:
-		return "Removed: " + job.Name + ".", a.RemoveJob(ctx, c, job.ID)
-	}
-}
-
-func resume(ctx context.Context, a Actions, c Call, job cron.Job) (string, error) {
-	_, zone, err := a.Clock(ctx)
-	if err != nil {
-		return "", err
-	}
-	if job, err = a.ResumeJob(ctx, c, job.ID); err != nil {
-		return "", err
-	}
-	return "Resumed: " + job.Name + ", " + nextOf(job, zone) + ".", nil
-}
-
-// findJob reads the number of the list or a name; what stands behind a number is a note.
-func findJob(ctx context.Context, a Actions, c Call, verb, arg string) (job cron.Job, note string, err error) {
-	if arg == "" {
-		return job, "", chat.Errorf(chat.CodeInvalid, "say which: write /cron %s and the number that /jobs shows", verb)
-	}
-	jobs, err := a.Jobs(ctx, c)
-	if err != nil {
-		return job, "", err
-	}
-	word, rest, _ := cutWord(arg)
-	if n, err := strconv.Atoi(word); err == nil {
-		if n < 1 || n > len(jobs) {
-			return job, "", chat.Errorf(chat.CodeInvalid, "there is no job %d here; /jobs lists them", n)
-		}
-		return jobs[n-1], rest, nil
-	}
-	var found []cron.Job
-	for _, j := range jobs {
-		if strings.EqualFold(j.Name, arg) || j.ID == arg {
-			found = append(found, j)
-		}
-	}
-	switch len(found) {
-	case 1:
-		return found[0], "", nil
-	case 0:
-		return job, "", chat.Errorf(chat.CodeInvalid, "there is no job %q here; /jobs lists them", chat.Cut(arg, 40))
-	}
-	return job, "", chat.Errorf(chat.CodeInvalid, "%d jobs have this name; give the number that /jobs shows", len(found))
 }

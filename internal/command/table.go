@@ -36,6 +36,24 @@ type Call struct {
 	Args string
 }
 
+// Answer is what a command says.
+type Answer struct {
+	Text string
+	// Choice is what the person may go on with, nil = nothing. Whom it is for is filled in by whoever sends it.
+	Choice *chat.Choice
+}
+
+// Func executes a command. An error is told to the person in one sentence.
+type Func func(ctx context.Context, a Actions, c Call) (Answer, error)
+
+// says makes a Func of a function that answers with words only.
+func says(f func(ctx context.Context, a Actions, c Call) (string, error)) Func {
+	return func(ctx context.Context, a Actions, c Call) (Answer, error) {
+		text, err := f(ctx, a, c)
+		return Answer{Text: text}, err
+	}
+}
+
 // Command is one row of the table.
 type Command struct {
 	Name        string
@@ -46,7 +64,7 @@ type Command struct {
 	Scope       Scope
 	// Urgent commands act before they are recorded: the database may be slow, a stop may not.
 	Urgent bool
-	Run    func(ctx context.Context, a Actions, c Call) (string, error)
+	Run    Func
 }
 
 // Table is the commands by name. It never changes after New and is safe for concurrent use.

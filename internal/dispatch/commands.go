@@ -43,20 +43,20 @@ func (d *Dispatcher) runCommand(ctx context.Context, m chat.Message, cmd command
 	if r.err != nil && !cmd.Urgent {
 		return chat.Receipt{}, r.err
 	}
-	text, ok := d.execCommand(ctx, m, cmd, name, args)
+	answer, ok := d.execCommand(ctx, m, cmd, name, args)
 	d.obs.CommandRun(cmd.Name, ok)
 	// What was typed before a command and after it does not belong together.
 	d.bursts.cut(m.Session)
 	d.sched.Cut(m.Session.String())
 	if !known { // the answer belongs behind the record, but a person does not wait for it
-		d.small.Go(func() { <-rec; d.answerCommand(context.WithoutCancel(ctx), m, text) })
+		d.small.Go(func() { <-rec; d.answerCommand(context.WithoutCancel(ctx), m, answer) })
 		return receipt, nil
 	}
 	receipt.Seq = r.acc.Seq
 	for _, s := range d.handover.pass(d.sched, m.Session, r.acc.Seq) {
 		d.settle(ctx, s)
 	}
-	d.answerCommand(context.WithoutCancel(ctx), m, text)
+	d.answerCommand(context.WithoutCancel(ctx), m, answer)
 	return receipt, nil
 }
 
@@ -87,27 +87,27 @@ func soon(c <-chan recorded, wait time.Duration) (recorded, bool) {
 }
 
 // execCommand runs the function of the table and turns its error into the sentence that the person gets.
-func (d *Dispatcher) execCommand(ctx context.Context, m chat.Message, cmd command.Command, name, args string) (text string, ok bool) {
+func (d *Dispatcher) execCommand(ctx context.Context, m chat.Message, cmd command.Command, name, args string) (answer command.Answer, ok bool) {
 	if !allows(m.Scope, cmd.Scope) {
-		return "You may not use /" + cmd.Name + ": it needs the scope " + string(cmd.Scope) + ".", false
+		return command.Answer{Text: "You may not use /" + cmd.Name + ": it needs the scope " + string(cmd.Scope) + "."}, false
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, errors.New("the command took too long"))
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.ErrorContext(ctx, "a command panicked", "command", cmd.Name, "panic", p)
-			text, ok = "/"+cmd.Name+" failed: internal error.", false
+			answer, ok = command.Answer{Text: "/" + cmd.Name + " failed: internal error."}, false
 		}
 	}()
-	text, err := cmd.Run(ctx, actions{d}, command.Call{
+	answer, err := cmd.Run(ctx, actions{d}, command.Call{
 		Session: m.Session, Principal: m.Principal, Scope: command.Scope(m.Scope), Sender: m.Content.Sender, OwnOnly: m.Content.Options.StopOwn, Channel: channelKind(m.Channel),
 		Target: m.Content.Options.ReplyTo, Name: name, Args: args,
 	})
 	if err != nil {
 		d.log.InfoContext(ctx, "a command failed", "command", cmd.Name, "err", err)
-		return "/" + cmd.Name + " failed: " + sentenceOf(err) + ".", false
+		return command.Answer{Text: "/" + cmd.Name + " failed: " + sentenceOf(err) + "."}, false
 	}
-	return text, true
+	return answer, true
 }
 
 // allows reports whether scope have includes need.
@@ -116,8 +116,10 @@ func allows(have string, need command.Scope) bool {
 	return rank[have] >= rank[string(need)]
 }
 
-// answerCommand keeps question and answer in the transcript, marked so that no agent takes them for conversation, and sends the answer.
-func (d *Dispatcher) answerCommand(ctx context.Context, m chat.Message, text string) {
+// answerCommand keeps question and answer in the transcript, marked so that no agent takes them for conversation, and sends the answer. A
+// choice is for the person who gave the command; those who watch read it in words.
+func (d *Dispatcher) answerCommand(ctx context.Context, m chat.Message, answer command.Answer) {
+	text := inWords(answer.Text, answer.Choice)
 	entries, err := d.store.AppendTranscript(ctx, m.Session, m.Principal, []chat.TranscriptEntry{
 		{RunID: m.ID, Role: chat.RoleUser, Text: m.Content.Text, Sender: m.Content.Sender, Command: true},
 		{RunID: m.ID, Role: chat.RoleAssistant, Text: text, Command: true, StopReason: "stop"},
@@ -132,7 +134,11 @@ func (d *Dispatcher) answerCommand(ctx context.Context, m chat.Message, text str
 	d.hub.publish(e)
 	d.waiters.end(chat.RunEnd{RunID: m.ID, Session: m.Session, Outcome: chat.OutcomeAnswered, Text: text})
 	if to := m.Content.Options.ReplyTo; !to.IsZero() {
-		o := store.Outgoing{ID: newID(), RunID: m.ID, Session: m.Session, Target: to, Kind: store.KindCommand, Text: text, Count: 1}
+		o := store.Outgoing{ID: newID(), RunID: m.ID, Session: m.Session, Target: to, Kind: store.KindCommand, Text: answer.Text, Count: 1}
+		if answer.Choice != nil {
+			choice := *answer.Choice
+			choice.For, o.Choice = m.Content.Sender.ID, &choice
+		}
 		if err := d.store.Enqueue(ctx, []store.Outgoing{o}); err != nil {
 			d.log.WarnContext(ctx, "the answer of a command was not sent", "session", m.Session.String(), "err", err)
 		}

@@ -170,6 +170,12 @@ func (p *postbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
 	return chat.Sent{ProviderID: strconv.Itoa(len(p.sent))}, nil
 }
 
+// asker is a postbox that has buttons.
+type asker struct{ postbox }
+
+// Ask keeps the reply with its choice.
+func (a *asker) Ask(ctx context.Context, r chat.Reply) (chat.Sent, error) { return a.Send(ctx, r) }
+
 // byThread is what was sent, joined, by thread.
 func (p *postbox) byThread() map[string]string {
 	p.mu.Lock()
@@ -201,6 +207,7 @@ type house struct {
 	runner *script
 	box    *postbox
 	hook   *postbox // what goes to URLs
+	asker  *asker   // has buttons, as the others have not
 	mu     sync.Mutex
 	events []chat.Event
 	cancel context.CancelFunc
@@ -230,7 +237,7 @@ func queue(s scheduler.Settings) option {
 
 func open(t *testing.T, st store.Store, opts ...option) *house {
 	t.Helper()
-	h := &house{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, ended: make(chan struct{})}
+	h := &house{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, asker: &asker{postbox{name: "asker"}}, ended: make(chan struct{})}
 	table, err := command.New()
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +250,7 @@ func open(t *testing.T, st store.Store, opts ...option) *house {
 	}
 	work, cancelWork := context.WithCancelCause(t.Context())
 	h.work = cancelWork
-	h.d, err = dispatch.New(work, cfg, dispatch.Deps{Store: st, Commands: table, Channels: []channel.Channel{h.box, h.hook}})
+	h.d, err = dispatch.New(work, cfg, dispatch.Deps{Store: st, Commands: table, Channels: []channel.Channel{h.box, h.hook, h.asker}})
 	if err != nil {
 		t.Fatal(err)
 	}

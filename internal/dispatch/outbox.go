@@ -99,7 +99,7 @@ func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
 	c := d.channels[o.Target.Channel]
 	sendCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendTimeout, errors.New("sending took too long"))
 	defer cancel()
-	sent, err := c.Send(sendCtx, chat.Reply{ID: o.ID, RunID: runOf(o), Target: o.Target, Kind: o.Kind, Text: outText(o), Attempt: o.Attempt})
+	sent, err := hand(sendCtx, c, chat.Reply{ID: o.ID, RunID: runOf(o), Target: o.Target, Kind: o.Kind, Text: outText(o), Choice: o.Choice, Attempt: o.Attempt})
 	if err == nil {
 		d.obs.Sent(kind, o.Kind, "delivered")
 		d.note(ctx, o, d.final(ctx, "noting a delivery", func(ctx context.Context) error {
@@ -118,6 +118,26 @@ func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
 	d.obs.Sent(kind, o.Kind, result)
 	d.log.WarnContext(ctx, "a message was not delivered", "outbox_id", o.ID, "channel", kind, "attempt", o.Attempt, "permanent", p.Permanent, "err", err)
 	d.note(ctx, o, d.final(ctx, "noting a failed delivery", func(ctx context.Context) error { return d.store.Undelivered(ctx, p) }))
+}
+
+// hand gives a reply to its channel: a choice as buttons where there are some, else in words.
+func hand(ctx context.Context, c channel.Channel, r chat.Reply) (chat.Sent, error) {
+	if r.Choice == nil {
+		return c.Send(ctx, r)
+	}
+	if asker, ok := c.(channel.Asker); ok {
+		return asker.Ask(ctx, r)
+	}
+	r.Text, r.Choice = inWords(r.Text, r.Choice), nil
+	return c.Send(ctx, r)
+}
+
+// inWords is a text with its choice for those who have no buttons.
+func inWords(text string, choice *chat.Choice) string {
+	if choice == nil || choice.Typed == "" {
+		return text
+	}
+	return text + "\n\n" + choice.Typed
 }
 
 // runOf is the run that a reply belongs to. A webhook tells of a cron run, whose id is the same whichever of its attempts has the answer.

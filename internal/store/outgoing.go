@@ -36,6 +36,8 @@ type Outgoing struct {
 	Target  chat.Target
 	Kind    string
 	Text    string
+	// Choice is offered below the text; nil = nothing.
+	Choice *chat.Choice
 	// Coalesce joins notices: while a pending row with the same word exists that was never tried, Accept and EndWaiting raise its Count
 	// instead of adding a row. TextMany is the text for Count > 1, with one %d.
 	Coalesce, TextMany string

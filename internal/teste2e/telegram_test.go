@@ -2,6 +2,7 @@ package teste2e
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,30 @@ func TestATelegramEvening(t *testing.T) {
 		if n := len(c.Model.Calls()); n != calls {
 			t.Errorf("the reminder called the model %d times", n-calls)
 		}
+
+		// The list of jobs is buttons: one for the closer look, one to pause, one to remove. Each works once, and for her alone.
+		c.Telegram.Say(anna, anna, "/cron add every 2h water the plants")
+		c.Says(anna, "Planned: water the plants")
+		c.Telegram.Say(anna, anna, "/jobs")
+		c.Says(anna, "1. water the plants (every 2h)")
+		list := c.last(anna)
+		c.Telegram.Press(anna, bob, list.ID, list.button(t, "1. water the plants").Data)
+		c.Press(anna, list, "1. water the plants", "water the plants (every 2h), next")
+		closer := c.last(anna)
+		c.rest()
+		c.Restart() // what buttons mean outlives the process
+		c.Press(anna, closer, "Pause", "Paused: water the plants.")
+		c.Await("the buttons that were used are gone", func() bool {
+			return !slices.ContainsFunc(c.Telegram.Messages(anna), func(m testtelegram.Message) bool { return len(m.Buttons) > 0 })
+		})
+		c.Telegram.Press(anna, anna, closer.ID, closer.button(t, "Remove").Data)
+		c.Await("a press of a used button is told so", func() bool { return c.pressAnswers("used or is too old") == 1 })
+		if n := c.pressAnswers("You may not use this"); n != 1 {
+			t.Errorf("a stranger's press was refused %d times", n)
+		}
+		c.Telegram.Say(anna, anna, "/cron rm")
+		c.Says(anna, "Which one?")
+		c.Press(anna, c.last(anna), "1. water the plants", "Removed: water the plants.")
 
 		// The process is killed and comes back: what was written meanwhile is answered, and nothing twice.
 		c.Kill()

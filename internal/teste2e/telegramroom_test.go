@@ -168,6 +168,54 @@ func (c *Chatroom) Count(chat int64, part string) int {
 	return n
 }
 
+// last is the newest message of a chat.
+func (c *Chatroom) last(chat int64) shown {
+	c.t.Helper()
+	all := c.Telegram.Messages(chat)
+	if len(all) == 0 {
+		c.t.Fatalf("there is no message in %d", chat)
+	}
+	return shown{all[len(all)-1]}
+}
+
+// shown is a message as it was shown.
+type shown struct{ testtelegram.Message }
+
+// button is the one with a label.
+func (m shown) button(t *testing.T, label string) testtelegram.Button {
+	t.Helper()
+	for _, row := range m.Buttons {
+		for _, b := range row {
+			if b.Text == label {
+				return b
+			}
+		}
+	}
+	t.Fatalf("%q has no button %q: %v", m.Text, label, m.Buttons)
+	return testtelegram.Button{}
+}
+
+// Press lets a person press a button of a message in their chat, and waits for the answer.
+func (c *Chatroom) Press(person int64, m shown, label, answer string) {
+	c.t.Helper()
+	c.Telegram.Press(person, person, m.ID, m.button(c.t, label).Data)
+	c.Await(fmt.Sprintf("%q below %q", answer, m.Text), func() bool {
+		last := c.last(person)
+		return last.ID > m.ID && strings.Contains(last.Text, answer)
+	})
+}
+
+// pressAnswers is how often a press was answered with a text.
+func (c *Chatroom) pressAnswers(text string) int {
+	n := 0
+	for _, call := range c.Telegram.Calls("answerCallbackQuery") {
+		if strings.Contains(call.Params.Get("text"), text) {
+			n++
+		}
+	}
+	return n
+}
+
 var pairingCode = regexp.MustCompile(`laneway pair approve ([A-Z2-7]{8})`)
 
 // LetIn lets a person in through the code that they are shown and the command of the operator.

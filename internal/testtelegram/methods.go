@@ -14,21 +14,22 @@ import (
 // parameters are what the methods that this server knows may be called with.
 func parameters(method string) ([]string, bool) {
 	known := map[string][]string{
-		"getMe":               {},
-		"getUpdates":          {"offset", "limit", "timeout", "allowed_updates"},
-		"deleteWebhook":       {"drop_pending_updates"},
-		"setWebhook":          {"url", "secret_token", "allowed_updates", "max_connections", "drop_pending_updates"},
-		"getWebhookInfo":      {},
-		"sendMessage":         {"chat_id", "message_thread_id", "text", "parse_mode", "link_preview_options", "reply_parameters", "reply_markup", "disable_notification"},
-		"editMessageText":     {"chat_id", "message_id", "text", "parse_mode", "link_preview_options", "reply_markup"},
-		"sendMessageDraft":    {"chat_id", "message_thread_id", "draft_id", "text", "parse_mode"},
-		"sendChatAction":      {"chat_id", "message_thread_id", "action"},
-		"setMessageReaction":  {"chat_id", "message_id", "reaction", "is_big"},
-		"getMyCommands":       {},
-		"setMyCommands":       {"commands"},
-		"getFile":             {"file_id"},
-		"getChatMember":       {"chat_id", "user_id"},
-		"answerCallbackQuery": {"callback_query_id", "text", "show_alert"},
+		"getMe":                  {},
+		"getUpdates":             {"offset", "limit", "timeout", "allowed_updates"},
+		"deleteWebhook":          {"drop_pending_updates"},
+		"setWebhook":             {"url", "secret_token", "allowed_updates", "max_connections", "drop_pending_updates"},
+		"getWebhookInfo":         {},
+		"sendMessage":            {"chat_id", "message_thread_id", "text", "parse_mode", "link_preview_options", "reply_parameters", "reply_markup", "disable_notification"},
+		"editMessageText":        {"chat_id", "message_id", "text", "parse_mode", "link_preview_options", "reply_markup"},
+		"editMessageReplyMarkup": {"chat_id", "message_id", "reply_markup"},
+		"sendMessageDraft":       {"chat_id", "message_thread_id", "draft_id", "text", "parse_mode"},
+		"sendChatAction":         {"chat_id", "message_thread_id", "action"},
+		"setMessageReaction":     {"chat_id", "message_id", "reaction", "is_big"},
+		"getMyCommands":          {},
+		"setMyCommands":          {"commands"},
+		"getFile":                {"file_id"},
+		"getChatMember":          {"chat_id", "user_id"},
+		"answerCallbackQuery":    {"callback_query_id", "text", "show_alert"},
 	}
 	list, ok := known[method]
 	return list, ok
@@ -64,6 +65,8 @@ func (s *Server) perform(ctx context.Context, method string, p url.Values) answe
 		return s.sendMessage(p)
 	case "editMessageText":
 		return s.editMessageText(p)
+	case "editMessageReplyMarkup":
+		return s.editMessageReplyMarkup(p)
 	case "sendMessageDraft":
 		return s.sendMessageDraft(p)
 	case "sendChatAction":
@@ -168,6 +171,23 @@ func (s *Server) editMessageText(p url.Values) answer {
 	old.Text, old.HTML, old.Entities = m.Text, m.HTML, m.Entities
 	old.Buttons = buttonsOf(p.Get("reply_markup"))
 	return ok(s.messageJSON(r, old))
+}
+
+func (s *Server) editMessageReplyMarkup(p url.Values) answer {
+	r, refused := s.reach(p.Get("chat_id"))
+	if refused != nil {
+		return *refused
+	}
+	m := r.find(p.Get("message_id"))
+	if m == nil {
+		return badRequest("message to edit not found")
+	}
+	buttons := buttonsOf(p.Get("reply_markup"))
+	if len(buttons) == 0 && len(m.Buttons) == 0 {
+		return badRequest("message is not modified: specified new message content and reply markup are exactly the same")
+	}
+	m.Buttons = buttons
+	return ok(s.messageJSON(r, m))
 }
 
 func (s *Server) sendMessageDraft(p url.Values) answer {

@@ -21,6 +21,7 @@ func RunRecords(t *testing.T, open func(t *testing.T) (r channel.Records, forwar
 		{"a group keeps what was chosen for it", groupKeepsChoice},
 		{"a group that moves takes its choice along", groupMoves},
 		{"one button of a message works once", buttonOnce},
+		{"a press that comes again says the same", buttonAgain},
 		{"a button is for one person in one chat of one bot", buttonBound},
 		{"a button ends after its time", buttonEnds},
 		{"a bot has a bounded number of buttons", buttonsBounded},
@@ -94,11 +95,17 @@ func buttons(of channel.Peer, ids ...string) channel.ButtonSet {
 	return set
 }
 
+// press is a press of a button with the provider's number of it.
+type press struct {
+	number int64
+	button string
+}
+
 // wantPress presses a button that [buttons] made; nil = it says what it was made for.
-func wantPress(t *testing.T, r channel.Records, id string, by channel.Peer, fault error) {
+func wantPress(t *testing.T, r channel.Records, p press, by channel.Peer, fault error) {
 	t.Helper()
-	if got, err := r.TakeButton(t.Context(), id, by); !errors.Is(err, fault) || (fault == nil && got != "/say "+id) {
-		t.Errorf("button %s pressed by %+v: %q, %v; want the error %v", id, by, got, err, fault)
+	if got, err := r.TakeButton(t.Context(), p.button, by, p.number); !errors.Is(err, fault) || (fault == nil && got != "/say "+p.button) {
+		t.Errorf("button %s pressed by %+v: %q, %v; want the error %v", p.button, by, got, err, fault)
 	}
 }
 
@@ -107,11 +114,25 @@ func buttonOnce(t *testing.T, r channel.Records, _ func(time.Duration)) {
 	anna := peer(oneBot, 7)
 	must(t, r.PutButtons(t.Context(), buttons(anna, "a", "b")))
 	must(t, r.PutButtons(t.Context(), buttons(anna, "c")))
-	wantPress(t, r, "b", anna, nil)
-	wantPress(t, r, "b", anna, channel.ErrButtonUnknown)
-	wantPress(t, r, "a", anna, channel.ErrButtonUnknown) // the other one of the same message
-	wantPress(t, r, "c", anna, nil)
-	wantPress(t, r, "never", anna, channel.ErrButtonUnknown)
+	wantPress(t, r, press{1, "b"}, anna, nil)
+	wantPress(t, r, press{2, "b"}, anna, channel.ErrButtonUnknown)
+	wantPress(t, r, press{3, "a"}, anna, channel.ErrButtonUnknown) // the other one of the same message
+	wantPress(t, r, press{4, "c"}, anna, nil)
+	wantPress(t, r, press{5, "never"}, anna, channel.ErrButtonUnknown)
+}
+
+func buttonAgain(t *testing.T, r channel.Records, forward func(time.Duration)) {
+	t.Helper()
+	anna := peer(oneBot, 7)
+	must(t, r.PutButtons(t.Context(), buttons(anna, "a", "b")))
+	wantPress(t, r, press{1, "a"}, anna, nil)
+	wantPress(t, r, press{1, "a"}, anna, nil) // the same press, delivered again
+	wantPress(t, r, press{2, "a"}, anna, channel.ErrButtonUnknown)
+	wantPress(t, r, press{1, "b"}, anna, channel.ErrButtonUnknown)
+	wantPress(t, r, press{1, "a"}, peer(oneBot, 8), channel.ErrButtonNotYours)
+	wantPress(t, r, press{1, "a"}, anna, nil)
+	forward(channel.ButtonLife)
+	wantPress(t, r, press{1, "a"}, anna, channel.ErrButtonUnknown)
 }
 
 func buttonBound(t *testing.T, r channel.Records, _ func(time.Duration)) {
@@ -122,11 +143,11 @@ func buttonBound(t *testing.T, r channel.Records, _ func(time.Duration)) {
 	for _, other := range []channel.Peer{
 		{Channel: oneBot, UserID: 8, ChatID: forum}, {Channel: oneBot, UserID: 7, ChatID: 7}, {Channel: "telegram:2", UserID: 7, ChatID: forum},
 	} {
-		wantPress(t, r, "hers", other, channel.ErrButtonNotYours)
+		wantPress(t, r, press{6, "hers"}, other, channel.ErrButtonNotYours)
 	}
-	wantPress(t, r, "anybody's", channel.Peer{Channel: oneBot, UserID: 8, ChatID: 8}, channel.ErrButtonNotYours)
-	wantPress(t, r, "anybody's", channel.Peer{Channel: oneBot, UserID: 8, ChatID: forum}, nil)
-	wantPress(t, r, "hers", anna, nil)
+	wantPress(t, r, press{7, "anybody's"}, channel.Peer{Channel: oneBot, UserID: 8, ChatID: 8}, channel.ErrButtonNotYours)
+	wantPress(t, r, press{8, "anybody's"}, channel.Peer{Channel: oneBot, UserID: 8, ChatID: forum}, nil)
+	wantPress(t, r, press{9, "hers"}, anna, nil)
 }
 
 func buttonEnds(t *testing.T, r channel.Records, forward func(time.Duration)) {
@@ -135,9 +156,9 @@ func buttonEnds(t *testing.T, r channel.Records, forward func(time.Duration)) {
 	must(t, r.PutButtons(t.Context(), buttons(anna, "a")))
 	must(t, r.PutButtons(t.Context(), buttons(anna, "b")))
 	forward(channel.ButtonLife - time.Millisecond)
-	wantPress(t, r, "a", anna, nil)
+	wantPress(t, r, press{10, "a"}, anna, nil)
 	forward(time.Millisecond)
-	wantPress(t, r, "b", anna, channel.ErrButtonUnknown)
+	wantPress(t, r, press{11, "b"}, anna, channel.ErrButtonUnknown)
 }
 
 func buttonsBounded(t *testing.T, r channel.Records, forward func(time.Duration)) {
@@ -156,7 +177,7 @@ func buttonsBounded(t *testing.T, r channel.Records, forward func(time.Duration)
 	if err := r.PutButtons(t.Context(), buttons(peer(oneBot, 8), "one more")); !errors.Is(err, channel.ErrButtonsFull) {
 		t.Errorf("one more: %v", err)
 	}
-	wantPress(t, r, "one more", peer(oneBot, 8), channel.ErrButtonUnknown)
+	wantPress(t, r, press{12, "one more"}, peer(oneBot, 8), channel.ErrButtonUnknown)
 	must(t, r.PutButtons(t.Context(), buttons(peer("telegram:2", 7), "another bot's")))
 	forward(channel.ButtonLife)
 	must(t, r.PutButtons(t.Context(), buttons(peer(oneBot, 8), "after a while")))
@@ -173,7 +194,7 @@ func buttonRace(t *testing.T, r channel.Records, _ func(time.Duration)) {
 	)
 	for i := range 20 {
 		wg.Go(func() {
-			if _, err := r.TakeButton(t.Context(), []string{"a", "b"}[i%2], anna); err == nil {
+			if _, err := r.TakeButton(t.Context(), []string{"a", "b"}[i%2], anna, int64(i+1)); err == nil {
 				mu.Lock()
 				taken++
 				mu.Unlock()

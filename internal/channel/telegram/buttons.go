@@ -15,54 +15,72 @@ import (
 	"laneway/internal/chat"
 )
 
-// Ask sends text with buttons. What a button says stays here: Telegram gets a random id for each, so that nobody can press what was
-// never offered.
-func (c *Channel) Ask(ctx context.Context, target chat.Target, userID, text string, rows [][]channel.Button) (chat.Sent, error) {
-	to, err := c.target(target)
-	user := int64(0)
-	if err == nil && userID != "" {
-		user, err = strconv.ParseInt(userID, 10, 64)
-	}
+// Ask sends a reply with a keyboard under its last part. What a button says stays here: Telegram gets a random id for each, so that nobody can
+// press what was never offered. Where no more buttons can be kept, the choice is put into words.
+func (c *Channel) Ask(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+	to, err := c.target(r.Target)
 	if err != nil {
 		return chat.Sent{}, &channel.SendError{Reason: reasonBadTarget, Permanent: true, Cause: err}
 	}
-	set := channel.ButtonSet{Peer: channel.Peer{Channel: c.name, UserID: user, ChatID: to.chat}, Texts: map[string]string{}}
-	keyboard, err := fill(&set, rows)
+	done := c.sent.get(r.ID)
+	if done.markup == "" { // a further attempt goes on with the buttons of the first one
+		done.markup, err = c.offerChoice(ctx, to, r.Choice)
+		if errors.Is(err, channel.ErrButtonsFull) {
+			r.Text, err = r.Text+"\n\n"+r.Choice.Typed, nil
+		}
+		if err != nil {
+			return chat.Sent{}, asSendError(err)
+		}
+		c.sent.set(r.ID, done)
+	}
+	return c.Send(ctx, r)
+}
+
+// asSendError is the outbox's view of a choice that could not be offered.
+func asSendError(err error) *channel.SendError {
+	if errors.Is(err, errBadChoice) {
+		return &channel.SendError{Reason: reasonBadRequest, Permanent: true, Cause: err}
+	}
+	return &channel.SendError{Reason: reasonConnection, Cause: err}
+}
+
+// errBadChoice: nobody could choose from it.
+var errBadChoice = errors.New("no choice that can be offered")
+
+// offerChoice keeps what the buttons mean and makes the keyboard of them. Administrators who hide write as nobody in particular and press as
+// themselves, so what they asked for is for whoever may talk in the chat.
+func (c *Channel) offerChoice(ctx context.Context, to address, choice *chat.Choice) (string, error) {
+	set := channel.ButtonSet{Peer: channel.Peer{Channel: c.name, ChatID: to.chat}, Texts: map[string]string{}}
+	if choice == nil {
+		return "", errBadChoice
+	}
+	if choice.For != "" {
+		user, err := strconv.ParseInt(choice.For, 10, 64)
+		if err != nil {
+			return "", fmt.Errorf("%w: %q is not the id of a person", errBadChoice, chat.Cut(choice.For, 40))
+		}
+		if user != anonymousAdmin {
+			set.UserID = user
+		}
+	}
+	keyboard, err := fill(&set, choice.Rows)
 	if err != nil {
-		return chat.Sent{}, &channel.SendError{Reason: reasonBadRequest, Permanent: true, Cause: err}
+		return "", err
 	}
 	if err := c.records.PutButtons(ctx, set); err != nil {
-		return chat.Sent{}, &channel.SendError{Reason: reasonConnection, Cause: fmt.Errorf("keeping the buttons: %w", err)}
+		return "", fmt.Errorf("keeping the buttons: %w", err)
 	}
-	chunks := render(text).chunks(maxUnits)
-	if len(chunks) == 0 {
-		chunks = plain("?").chunks(maxUnits)
-	}
-	first := 0
-	for i, part := range chunks {
-		o := outgoing{to: to, chunk: part}
-		if i == len(chunks)-1 {
-			o.markup = keyboard
-		}
-		id, err := c.deliver(ctx, o)
-		if err != nil {
-			return chat.Sent{}, err
-		}
-		if first == 0 {
-			first = id
-		}
-	}
-	return chat.Sent{ProviderID: number(int64(first))}, nil
+	return keyboard, nil
 }
 
 // fill gives each button an id and makes the keyboard of them.
-func fill(s *channel.ButtonSet, rows [][]channel.Button) (string, error) {
+func fill(s *channel.ButtonSet, rows [][]chat.Button) (string, error) {
 	keyboard := [][]map[string]string{}
 	for _, row := range rows {
 		var line []map[string]string
 		for _, b := range row {
 			if b.Text == "" || b.Label == "" {
-				return "", errors.New("a button needs a label and something to say")
+				return "", fmt.Errorf("%w: a button needs a label and something to say", errBadChoice)
 			}
 			id := buttonID()
 			s.Texts[id] = b.Text
@@ -71,7 +89,7 @@ func fill(s *channel.ButtonSet, rows [][]channel.Button) (string, error) {
 		keyboard = append(keyboard, line)
 	}
 	if len(s.Texts) == 0 {
-		return "", errors.New("there are no buttons")
+		return "", fmt.Errorf("%w: there are no buttons", errBadChoice)
 	}
 	return jsonOf(map[string]any{"inline_keyboard": keyboard}), nil
 }
@@ -115,7 +133,7 @@ func (c *Channel) pressed(ctx context.Context, u update) error {
 		c.answerPress(ctx, p.ID, "You may not use this.")
 		return nil
 	}
-	text, err := c.records.TakeButton(ctx, p.Data, channel.Peer{Channel: c.name, UserID: p.From.ID, ChatID: p.Message.Chat.ID})
+	text, err := c.records.TakeButton(ctx, p.Data, channel.Peer{Channel: c.name, UserID: p.From.ID, ChatID: p.Message.Chat.ID}, int64(u.id))
 	switch {
 	case errors.Is(err, channel.ErrButtonNotYours):
 		c.obs.Update("refused")
@@ -140,11 +158,28 @@ func (c *Channel) pressed(ctx context.Context, u update) error {
 }
 
 func (c *Channel) offerPress(ctx context.Context, u update, content chat.Content) error {
-	u.message = &tgbotapi.Message{MessageID: u.press.Message.MessageID}
-	return c.offer(ctx, u, address{chat: u.chat, thread: u.thread}, content)
+	to, message := address{chat: u.chat, thread: u.thread}, u.press.Message.MessageID
+	u.message = &tgbotapi.Message{MessageID: message}
+	if err := c.offer(ctx, u, to, content); err != nil {
+		return err
+	}
+	c.usedUp(ctx, to, message)
+	return nil
 }
 
+// usedUp takes the keyboard away of which one button was pressed; the others say nothing any more.
+func (c *Channel) usedUp(ctx context.Context, to address, message int) {
+	p := tgbotapi.Params{"chat_id": number(to.chat), "message_id": number(int64(message))}
+	if err := c.sign(ctx, to, "editMessageReplyMarkup", p); err != nil && ctx.Err() == nil {
+		c.log.DebugContext(ctx, "the buttons of a message were not taken away", "reason", reasonFor(err))
+	}
+}
+
+// answerPress ends the waiting sign of a button, unless Telegram wants to hear nothing at all.
 func (c *Channel) answerPress(ctx context.Context, id, text string) {
+	if !c.limits.spare(0, false) {
+		return
+	}
 	p := tgbotapi.Params{"callback_query_id": id}
 	if text != "" {
 		p["text"] = text

@@ -28,6 +28,9 @@
 // While a turn runs its text is shown: in private chats as a draft, where the API has drafts, else as a message that is edited at most
 // once a second. The final text takes the place of that message.
 //
+// A choice goes out as buttons with random ids; what they say is kept by the store, so they outlive the process. A press is a message of the person
+// and used up before that message is durable; Telegram delivers a press again that was not confirmed, and the same press says the same.
+//
 // # What it promises
 //
 //   - No failure of Telegram, the network or the store ends Run. Status tells how it stands.

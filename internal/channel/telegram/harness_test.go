@@ -214,6 +214,13 @@ func (b *bot) fail(errs ...error) {
 	b.errs = append(b.errs, errs...)
 }
 
+// forgive takes back what fail was told.
+func (b *bot) forgive() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.errs = nil
+}
+
 // after lets virtual time go by.
 func after(d time.Duration) {
 	time.Sleep(d)

@@ -1,7 +1,6 @@
 package telegram_test
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/testtelegram"
 )
@@ -261,74 +259,6 @@ func TestRefusedMessagesAreTold(t *testing.T) {
 		after(10 * time.Second)
 		wantTexts(t, "received", b.texts(), "three")
 		wantTexts(t, "anna reads", b.srv.Texts(anna), "This was not taken: ten messages wait already; try again in a moment.")
-		b.stop()
-	})
-}
-
-func TestButtons(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBot(t, func(s *setup) { s.cfg.Members = "any" })
-		b.start()
-		ask := func() testtelegram.Message {
-			t.Helper()
-			_, err := b.ch.Ask(t.Context(), to(group, "10"), "7", "Pause **it**?", [][]channel.Button{{{Label: "Yes\u202e", Text: "/cron pause 1"}, {Label: "No", Text: "/cron list"}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			all := b.srv.Messages(group)
-			return all[len(all)-1]
-		}
-		m := ask()
-		yes, no := m.Buttons[0][0], m.Buttons[0][1]
-		if yes.Text != `Yes\u202e` || strings.Contains(yes.Data, "cron") || len(yes.Data) > 64 || m.Thread != 10 {
-			t.Errorf("message %+v", m)
-		}
-		press := func(chatID, user int64, data string) {
-			b.srv.Press(chatID, user, m.ID, data)
-			after(time.Second)
-		}
-		press(group, bob, yes.Data)  // somebody else
-		press(anna, anna, yes.Data)  // another chat
-		press(group, anna, "forged") // never offered
-		wantTexts(t, "received", b.texts())
-		press(group, anna, yes.Data)
-		press(group, anna, yes.Data) // used
-		press(group, anna, no.Data)  // of the same message
-		wantTexts(t, "received", b.texts(), "/cron pause 1")
-		if got := b.messages()[0]; got.Content.Sender.ID != "7" || got.Session.Rest != "telegram:group:-100500" && !strings.HasPrefix(got.Session.Rest, "telegram:group:-100500") {
-			t.Errorf("message %+v", got)
-		}
-		m = ask()
-		after(11 * time.Minute)
-		press(group, anna, m.Buttons[0][0].Data) // too late
-		wantTexts(t, "received", b.texts(), "/cron pause 1")
-		if n := len(b.srv.Calls("answerCallbackQuery")); n != 7 {
-			t.Errorf("%d of 7 presses were answered", n)
-		}
-		for _, rows := range [][][]channel.Button{nil, {{{Label: "x"}}}, {{{Text: "x"}}}} {
-			_, err := b.ch.Ask(t.Context(), to(group, ""), "", "?", rows)
-			if failed, ok := errors.AsType[*channel.SendError](err); !ok || !failed.Permanent {
-				t.Errorf("%v: %v", rows, err)
-			}
-		}
-		b.stop()
-	})
-}
-
-func TestPressSurvivesTheStore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := newBot(t, nil)
-		b.start()
-		if _, err := b.ch.Ask(t.Context(), to(anna, ""), "", "?", [][]channel.Button{{{Label: "Go", Text: "go"}}}); err != nil {
-			t.Fatal(err)
-		}
-		b.fail(chat.ErrStoreUnavailable, chat.ErrStoreUnavailable)
-		m := b.srv.Messages(anna)[0]
-		b.srv.Press(anna, anna, m.ID, m.Buttons[0][0].Data)
-		after(10 * time.Second)
-		wantTexts(t, "received", b.texts(), "go")
 		b.stop()
 	})
 }

@@ -143,7 +143,9 @@ type progress struct {
 type part struct {
 	next  int    // chunks that have arrived
 	first string // id of the first message
-	at    time.Time
+	// markup is the keyboard under the last chunk, "" = none.
+	markup string
+	at     time.Time
 }
 
 const maxProgress = 1000

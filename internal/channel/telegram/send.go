@@ -60,6 +60,9 @@ func (c *Channel) sendChunks(ctx context.Context, r chat.Reply, to address, chun
 		if done.next == 0 {
 			out.edit = preview
 		}
+		if done.next == len(chunks)-1 {
+			out.markup = done.markup
+		}
 		id, err := c.deliver(ctx, out)
 		if err != nil {
 			if done.next == 0 {

@@ -32,6 +32,7 @@ type group struct {
 
 type buttonSet struct {
 	channel.ButtonSet
+	usedBy  int64 // the press of the one button that is left; 0 = open
 	expires time.Time
 }
 
@@ -238,20 +239,27 @@ func (s *Store) PutButtons(ctx context.Context, set channel.ButtonSet) error {
 	})
 }
 
-// TakeButton reads a button and removes its set.
-func (s *Store) TakeButton(ctx context.Context, id string, by channel.Peer) (text string, err error) {
+// TakeButton reads a button, marks it as used and removes the others of its set.
+func (s *Store) TakeButton(ctx context.Context, id string, by channel.Peer, press int64) (text string, err error) {
 	err = s.do(ctx, "TakeButton", func(now time.Time) error {
 		s.records.expire(now)
 		set := s.records.buttons[id]
 		if set == nil {
 			return channel.ErrButtonUnknown
 		}
-		if err := channel.CheckPress(set.Peer, by); err != nil {
+		again, err := channel.CheckPress(set.Peer, by, set.usedBy, press)
+		if err != nil {
 			return err
 		}
 		text = set.Texts[id]
+		if again {
+			return nil
+		}
+		set.usedBy = press
 		for other := range set.Texts {
-			delete(s.records.buttons, other)
+			if other != id {
+				delete(s.records.buttons, other)
+			}
 		}
 		return nil
 	})

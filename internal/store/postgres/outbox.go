@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,7 +15,7 @@ import (
 const enqueueSQL = `
 INSERT INTO outbox (` + outgoingColumns + `)
 SELECT o.id, o.run, o.n, o.session, o.channel, o.chat, o.thread, o.kind, o.payload, o.many, o.count, o.word, o.epoch,
-	` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `
+	` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `, ` + choiceSQL + `
 FROM ` + outgoingFrom + `($2::json)` + outgoingAs + ` ORDER BY o.i
 ON CONFLICT DO NOTHING`
 
@@ -71,7 +72,7 @@ WITH late AS (
 	` + lastDelivery + `
 )
 SELECT o.id, COALESCE(o.run_id, ''), o.n, o.session_key, o.channel, o.chat_id, o.thread, o.kind, o.payload, o.text_many, o.count,
-	o.coalesce, o.attempt, o.maybe_sent, o.state = 'expired', o.created_at, COALESCE(o.expires_at, 0), o.epoch
+	o.coalesce, o.attempt, o.maybe_sent, o.state = 'expired', o.created_at, COALESCE(o.expires_at, 0), o.epoch, o.choice
 FROM (SELECT * FROM late UNION ALL SELECT * FROM taken) o ORDER BY o.place`
 )
 
@@ -92,11 +93,14 @@ func (s *Store) ClaimOutgoing(ctx context.Context, nodeID string, channels []str
 func scanOutgoing(row pgx.CollectableRow) (store.Outgoing, error) {
 	var (
 		o                store.Outgoing
-		key              string
+		key, choice      string
 		created, expires int64
 	)
 	err := row.Scan(&o.ID, &o.RunID, &o.N, &key, &o.Target.Channel, &o.Target.ChatID, &o.Target.Thread, &o.Kind, &o.Text, &o.TextMany, &o.Count,
-		&o.Coalesce, &o.Attempt, &o.MaybeSent, &o.Expired, &created, &expires, &o.Epoch)
+		&o.Coalesce, &o.Attempt, &o.MaybeSent, &o.Expired, &created, &expires, &o.Epoch, &choice)
+	if err == nil && choice != "" {
+		err = json.Unmarshal([]byte(choice), &o.Choice)
+	}
 	if key != "" {
 		o.Session = parseKey(key)
 	}

@@ -7,11 +7,12 @@ import (
 // Outgoing messages travel to the database as one JSON text and are rows there.
 const (
 	outgoingColumns = `id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, epoch,
-		next_at, expires_at, created_at`
+		next_at, expires_at, created_at, choice`
 	outgoingFrom = `json_to_recordset`
 	outgoingAsN  = ` AS w(channel text, chat text)`
 	outgoingAs   = ` AS o(i int, id text, run text, n bigint, session text, channel text, chat text, thread text, kind text, payload text,
-		many text, count bigint, word text, epoch bigint, delay bigint, expires bigint)`
+		many text, count bigint, word text, epoch bigint, delay bigint, expires bigint, choice text)`
+	choiceSQL = `COALESCE(o.choice, '')`
 )
 
 // outgoing is one row as JSON; the names are those of outgoingAs.
@@ -32,6 +33,7 @@ type outgoing struct {
 	Epoch   int64   `json:"epoch"`
 	Delay   int64   `json:"delay"`
 	Expires *int64  `json:"expires"`
+	Choice  string  `json:"choice,omitempty"` // itself JSON
 }
 
 func encodeOutgoing(list []store.Outgoing) (string, error) {
@@ -56,6 +58,13 @@ func encodeOutgoing(list []store.Outgoing) (string, error) {
 		if !o.ExpiresAt.IsZero() {
 			at := o.ExpiresAt.UnixMilli()
 			row.Expires = &at
+		}
+		if o.Choice != nil {
+			choice, err := encode(o.Choice)
+			if err != nil {
+				return "", err
+			}
+			row.Choice = clean(choice)
 		}
 		rows = append(rows, row)
 	}

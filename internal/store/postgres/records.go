@@ -20,7 +20,7 @@ const (
 
 	putButtonSQL = `INSERT INTO buttons (id, set_id, channel, chat_id, user_id, text, expires_at) VALUES ($2, $3, $4, $5, $6, $7, ` + nowSQL + ` + $8)`
 
-	readButtonSQL = `SELECT set_id, channel, chat_id, user_id, text FROM buttons WHERE id = $2 AND expires_at > ` + nowSQL
+	readButtonSQL = `SELECT set_id, channel, chat_id, user_id, text, COALESCE(used_by, 0) FROM buttons WHERE id = $2 AND expires_at > ` + nowSQL
 )
 
 // groupFact reads one column of a group; the zero value when nothing is kept.
@@ -89,25 +89,33 @@ func (s *Store) PutButtons(ctx context.Context, set channel.ButtonSet) error {
 	})
 }
 
-// TakeButton reads a button and removes its set. Of two presses at once the second one finds nothing to remove.
-func (s *Store) TakeButton(ctx context.Context, id string, by channel.Peer) (text string, err error) {
+// TakeButton reads a button, marks it as used and removes the others of its set. Presses of one account's buttons follow each other, so that of
+// two at once the second one finds what the first one left.
+func (s *Store) TakeButton(ctx context.Context, id string, by channel.Peer, press int64) (text string, err error) {
 	err = s.within(ctx, "taking a button", func(ctx context.Context, tx pgx.Tx) error {
 		var (
-			owner channel.Peer
-			setID string
+			owner  channel.Peer
+			setID  string
+			usedBy int64
 		)
-		err := tx.QueryRow(ctx, readButtonSQL, s.clock(), clean(id)).Scan(&setID, &owner.Channel, &owner.ChatID, &owner.UserID, &text)
+		if err := onlyOne(ctx, tx, "buttons", by.Channel); err != nil {
+			return err
+		}
+		err := tx.QueryRow(ctx, readButtonSQL, s.clock(), clean(id)).Scan(&setID, &owner.Channel, &owner.ChatID, &owner.UserID, &text, &usedBy)
 		if err != nil {
 			return orNone(err, channel.ErrButtonUnknown)
 		}
-		if err := channel.CheckPress(owner, by); err != nil {
+		if again, err := channel.CheckPress(owner, by, usedBy, press); again || err != nil {
 			return err
 		}
-		done, err := tx.Exec(ctx, `DELETE FROM buttons WHERE set_id = $1`, setID)
-		if err == nil && done.RowsAffected() == 0 {
-			err = channel.ErrButtonUnknown
+		if _, err := tx.Exec(ctx, `DELETE FROM buttons WHERE set_id = $1 AND id <> $2`, setID, clean(id)); err != nil {
+			return err
 		}
+		_, err = tx.Exec(ctx, `UPDATE buttons SET used_by = $2 WHERE id = $1`, clean(id), press)
 		return err
 	})
-	return text, err
+	if err != nil {
+		return "", err
+	}
+	return text, nil
 }

@@ -12,12 +12,16 @@ import (
 // send adds an outgoing row unless it exists, and returns its id.
 func (t *tx) send(ctx context.Context, o *store.Outgoing) (string, error) {
 	id := cmp.Or(o.ID, newID())
+	choice, err := encodeChoice(o.Choice)
+	if err != nil {
+		return "", err
+	}
 	n, err := t.exec(ctx, `
 		INSERT INTO outbox (id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce,
-			epoch, next_at, expires_at, created_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			epoch, next_at, expires_at, created_at, choice)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		id, null(o.RunID), o.N, o.Session.String(), o.Target.Channel, o.Target.ChatID, o.Target.Thread, o.Kind, o.Text, o.TextMany,
-		max(o.Count, 1), o.Coalesce, o.Epoch, t.now+wait(max(o.Delay, 0)), zero(millis(o.ExpiresAt)), t.now)
+		max(o.Count, 1), o.Coalesce, o.Epoch, t.now+wait(max(o.Delay, 0)), zero(millis(o.ExpiresAt)), t.now, choice)
 	if err != nil || n == 1 || o.RunID == "" {
 		return id, err
 	}
@@ -26,6 +30,14 @@ func (t *tx) send(ctx context.Context, o *store.Outgoing) (string, error) {
 		return id, nil
 	}
 	return id, err
+}
+
+// encodeChoice is the column of a choice, "" = none.
+func encodeChoice(c *chat.Choice) (string, error) {
+	if c == nil {
+		return "", nil
+	}
+	return encode(c)
 }
 
 // notify tells the person what happened to count messages: a fresh row, or more on a row that nobody has tried yet. It returns the row's id, ""

@@ -75,24 +75,29 @@ func (s *Store) PutButtons(ctx context.Context, set channel.ButtonSet) error {
 	})
 }
 
-// TakeButton reads a button and removes its set.
-func (s *Store) TakeButton(ctx context.Context, id string, by channel.Peer) (string, error) {
+// TakeButton reads a button, marks it as used and removes the others of its set.
+func (s *Store) TakeButton(ctx context.Context, id string, by channel.Peer, press int64) (string, error) {
 	return result(ctx, s.write, ordinary("take a button"), func(ctx context.Context, t *tx) (text string, err error) {
 		var (
-			owner channel.Peer
-			setID string
+			owner  channel.Peer
+			setID  string
+			usedBy int64
 		)
-		err = t.one(ctx, `SELECT set_id, channel, chat_id, user_id, text FROM buttons WHERE id = ? AND expires_at > ?`, id, t.now).
-			Scan(&setID, &owner.Channel, &owner.ChatID, &owner.UserID, &text)
+		err = t.one(ctx, `SELECT set_id, channel, chat_id, user_id, text, coalesce(used_by, 0) FROM buttons WHERE id = ? AND expires_at > ?`, id, t.now).
+			Scan(&setID, &owner.Channel, &owner.ChatID, &owner.UserID, &text, &usedBy)
 		if none(err) {
 			return "", channel.ErrButtonUnknown
 		}
-		if err == nil {
-			err = channel.CheckPress(owner, by)
+		if err != nil {
+			return "", err
 		}
-		if err == nil {
-			_, err = t.exec(ctx, `DELETE FROM buttons WHERE set_id = ?`, setID)
+		if again, err := channel.CheckPress(owner, by, usedBy, press); again || err != nil {
+			return text, err
 		}
+		if _, err := t.exec(ctx, `DELETE FROM buttons WHERE set_id = ? AND id <> ?`, setID, id); err != nil {
+			return "", err
+		}
+		_, err = t.exec(ctx, `UPDATE buttons SET used_by = ? WHERE id = ?`, press, id)
 		return text, err
 	})
 }

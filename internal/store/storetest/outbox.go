@@ -89,6 +89,7 @@ func finishSendsInOrder(w *world) {
 	for n := range 3 {
 		p.Outgoing = append(p.Outgoing, store.Outgoing{
 			N: n, Session: key, Kind: store.KindReply, Text: fmt.Sprint("part ", n), Target: chat.Target{Channel: "web", ChatID: "1"},
+			Choice: someChoice(),
 		})
 	}
 	w.finish(p)
@@ -98,9 +99,14 @@ func finishSendsInOrder(w *world) {
 		o := w.claimOne(node)
 		equal(w, "text, run and number", []any{o.Text, o.RunID, o.N}, []any{fmt.Sprint("part ", n), run, n})
 		equal(w, "epoch", o.Epoch, c.Epoch)
+		equal(w, "choice", o.Choice, someChoice())
 		w.ok(w.st.Delivered(w.ctx, node, o.ID, fmt.Sprint("provider-", n)))
 	}
 	equal(w, "the later row", w.claimOne(node).Kind, store.KindNotice)
+}
+
+func someChoice() *chat.Choice {
+	return &chat.Choice{For: "7", Rows: [][]chat.Button{{{Label: "Ä \"quoted\"", Text: "/jobs"}, {Label: "b", Text: "/stop"}}, {{Label: "c", Text: "c"}}}, Typed: "Write /jobs."}
 }
 
 func outgoingReadsBack(w *world) {
@@ -108,12 +114,13 @@ func outgoingReadsBack(w *world) {
 	o := store.Outgoing{
 		ID: w.id("out"), Session: key, Kind: store.KindWebhook, Text: "äöü {\"a\": 1}", N: 0,
 		Target:    chat.Target{Channel: "web", ChatID: "-100123", Thread: "t7"},
-		ExpiresAt: w.clock.now().Add(time.Hour),
+		ExpiresAt: w.clock.now().Add(time.Hour), Choice: someChoice(),
 	}
 	w.enqueue(o)
 	got := w.claimOne(node)
 	equal(w, "id, session, kind and text", []any{got.ID, got.Session, got.Kind, got.Text}, []any{o.ID, key, o.Kind, o.Text})
 	equal(w, "target", got.Target, o.Target)
+	equal(w, "choice", got.Choice, o.Choice)
 	equal(w, "expiry", got.ExpiresAt.UTC(), o.ExpiresAt)
 	equal(w, "created", got.CreatedAt.UTC(), w.clock.now())
 	equal(w, "attempt, maybe sent and expired", []any{got.Attempt, got.MaybeSent, got.Expired}, []any{1, false, false})
@@ -122,8 +129,8 @@ func outgoingReadsBack(w *world) {
 	unnamed.ID = ""
 	w.enqueue(unnamed, unnamed)
 	first := w.claimOne(node)
-	if first.ID == "" {
-		w.Fatalf("the store made no id: %+v", first)
+	if first.ID == "" || first.Choice != nil {
+		w.Fatalf("the store made no id, or a choice: %+v", first)
 	}
 	w.ok(w.st.Delivered(w.ctx, node, first.ID, "p"))
 	if second := w.claimOne(node); second.ID == first.ID || second.ID == "" {

@@ -62,7 +62,7 @@ func recordsOutlive(w *world, r channel.Records) {
 	w.ok(err)
 	choice, err := r.GroupActivation(w.ctx, "telegram:1", -5)
 	w.ok(err)
-	text, err := r.TakeButton(w.ctx, "b", anna)
+	text, err := r.TakeButton(w.ctx, "b", anna, 1)
 	w.ok(err)
 	if !paired || choice != "always" || text != "/stop" {
 		w.Errorf("after a restart: paired %v, activation %q, button %q", paired, choice, text)

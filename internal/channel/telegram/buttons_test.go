@@ -1,0 +1,202 @@
+package telegram_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/testtelegram"
+)
+
+func (b *bot) ask(id string, target chat.Target, text string, choice *chat.Choice) error {
+	_, err := b.ch.Ask(b.t.Context(), chat.Reply{ID: id, Target: target, Kind: "command", Text: text, Choice: choice, Attempt: 1})
+	return err
+}
+
+func TestButtons(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.cfg.Members = "any" })
+		b.start()
+		asked := 0
+		ask := func() testtelegram.Message {
+			t.Helper()
+			asked++
+			choice := &chat.Choice{For: "7", Rows: [][]chat.Button{{{Label: "Yes\u202e", Text: "/cron pause 1"}, {Label: "No", Text: "/cron list"}}}}
+			if err := b.ask(fmt.Sprint("ask", asked), to(group, "10"), "Pause **it**?", choice); err != nil {
+				t.Fatal(err)
+			}
+			all := b.srv.Messages(group)
+			return all[len(all)-1]
+		}
+		m := ask()
+		yes, no := m.Buttons[0][0], m.Buttons[0][1]
+		if yes.Text != `Yes\u202e` || strings.Contains(yes.Data, "cron") || len(yes.Data) > 64 || m.Thread != 10 {
+			t.Errorf("message %+v", m)
+		}
+		press := func(chatID, user int64, data string) {
+			b.srv.Press(chatID, user, m.ID, data)
+			after(time.Second)
+		}
+		press(group, bob, yes.Data)  // somebody else
+		press(anna, anna, yes.Data)  // another chat
+		press(group, anna, "forged") // never offered
+		wantTexts(t, "received", b.texts())
+		press(group, anna, yes.Data)
+		press(group, anna, yes.Data) // used
+		press(group, anna, no.Data)  // of the same message
+		wantTexts(t, "received", b.texts(), "/cron pause 1")
+		if got := b.messages()[0]; got.Content.Sender.ID != "7" || got.Session.Rest != "telegram:group:-100500" && !strings.HasPrefix(got.Session.Rest, "telegram:group:-100500") {
+			t.Errorf("message %+v", got)
+		}
+		all := b.srv.Messages(group)
+		if kept := all[len(all)-1].Buttons; len(kept) != 0 {
+			t.Errorf("the used buttons are still shown: %v", kept)
+		}
+		m = ask()
+		after(11 * time.Minute)
+		press(group, anna, m.Buttons[0][0].Data) // too late
+		wantTexts(t, "received", b.texts(), "/cron pause 1")
+		if n := len(b.srv.Calls("answerCallbackQuery")); n != 7 {
+			t.Errorf("%d of 7 presses were answered", n)
+		}
+		for i, bad := range []*chat.Choice{
+			nil, {}, {Rows: [][]chat.Button{{{Label: "x"}}}}, {Rows: [][]chat.Button{{{Text: "x"}}}}, {For: "@anna", Rows: [][]chat.Button{{{Label: "x", Text: "x"}}}},
+		} {
+			err := b.ask(fmt.Sprint("bad", i), to(group, ""), "?", bad)
+			if failed, ok := errors.AsType[*channel.SendError](err); !ok || !failed.Permanent {
+				t.Errorf("%v: %v", bad, err)
+			}
+		}
+		b.stop()
+	})
+}
+
+func TestPressSurvivesTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		if err := b.ask("a", to(anna, ""), "?", &chat.Choice{Rows: [][]chat.Button{{{Label: "Go", Text: "go"}}}}); err != nil {
+			t.Fatal(err)
+		}
+		b.fail(chat.ErrStoreUnavailable, chat.ErrStoreUnavailable)
+		m := b.srv.Messages(anna)[0]
+		b.srv.Press(anna, anna, m.ID, m.Buttons[0][0].Data)
+		after(10 * time.Second)
+		wantTexts(t, "received", b.texts(), "go")
+		b.stop()
+	})
+}
+
+// The process dies after a button was used up and before the message was kept: Telegram delivers the press again, and it says the same.
+func TestAPressThatDiedWithItsProcessIsHeardByTheNextOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		if err := b.ask("a", to(anna, ""), "?", &chat.Choice{For: "7", Rows: [][]chat.Button{{{Label: "Go", Text: "go"}, {Label: "Stay", Text: "stay"}}}}); err != nil {
+			t.Fatal(err)
+		}
+		for range 1000 { // until the end of the process
+			b.fail(chat.ErrStoreUnavailable)
+		}
+		m := b.srv.Messages(anna)[0]
+		b.srv.Press(anna, anna, m.ID, m.Buttons[0][0].Data)
+		after(5 * time.Second)
+		b.stop()
+		wantTexts(t, "received", b.texts())
+		b.forgive()
+		b.start()
+		after(5 * time.Second)
+		wantTexts(t, "received by the next process", b.texts(), "go")
+		b.srv.Press(anna, anna, m.ID, m.Buttons[0][0].Data)
+		b.srv.Press(anna, anna, m.ID, m.Buttons[0][1].Data)
+		after(5 * time.Second)
+		wantTexts(t, "received after further presses", b.texts(), "go")
+		b.stop()
+	})
+}
+
+func TestAChoiceThatIsSentAgainKeepsItsButtons(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		long := strings.Repeat("a line of the list\n\n", 300) // two messages
+		choice := &chat.Choice{For: "7", Rows: [][]chat.Button{{{Label: "Go", Text: "go"}}}}
+		b.srv.Break("sendMessage", testtelegram.Fault{Delay: time.Millisecond}, testtelegram.Flood(30))
+		err := b.ask("a", to(anna, ""), long, choice)
+		if failed, ok := errors.AsType[*channel.SendError](err); !ok || failed.Permanent || failed.RetryAfter != 30*time.Second {
+			t.Fatalf("the second part: %v", err)
+		}
+		after(31 * time.Second)
+		if err := b.ask("a", to(anna, ""), long, choice); err != nil {
+			t.Fatal(err)
+		}
+		all := b.srv.Messages(anna)
+		if len(all) != 2 || len(all[0].Buttons) != 0 || len(all[1].Buttons) != 1 {
+			t.Fatalf("%d messages; the buttons belong below the last one: %+v", len(all), all)
+		}
+		var tried []string
+		for _, call := range b.srv.Calls("sendMessage") {
+			if markup := call.Params.Get("reply_markup"); markup != "" {
+				tried = append(tried, markup)
+			}
+		}
+		if len(tried) != 2 || tried[0] != tried[1] {
+			t.Errorf("the attempts had the keyboards %q", tried)
+		}
+		b.stop()
+	})
+}
+
+func TestAChoiceIsPutIntoWordsWhenNoMoreButtonsCanBeKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		full := channel.ButtonSet{Peer: channel.Peer{Channel: b.ch.Name(), UserID: bob, ChatID: bob}, Texts: map[string]string{}}
+		for i := range channel.MaxButtons {
+			full.Texts[strconv.Itoa(i)] = "x"
+		}
+		if err := b.records.PutButtons(t.Context(), full); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.ask("a", to(anna, ""), "Which one?", &chat.Choice{Rows: [][]chat.Button{{{Label: "Go", Text: "go"}}}, Typed: "Write go."}); err != nil {
+			t.Fatal(err)
+		}
+		wantTexts(t, "anna reads", b.srv.Texts(anna), "Which one?\n\nWrite go.")
+		b.breakRecords(chat.ErrStoreUnavailable)
+		err := b.ask("b", to(anna, ""), "?", &chat.Choice{Rows: [][]chat.Button{{{Label: "Go", Text: "go"}}}})
+		if failed, ok := errors.AsType[*channel.SendError](err); !ok || failed.Permanent {
+			t.Errorf("without the store: %v; want a failure that is tried again", err)
+		}
+		b.stop()
+	})
+}
+
+// An administrator who hides writes as nobody in particular and presses as a person; the choice is for whoever may talk there.
+func TestAChoiceForAHiddenAdministratorCanBePressed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		choice := &chat.Choice{For: "1087968824", Rows: [][]chat.Button{{{Label: "Go", Text: "go"}}}}
+		if err := b.ask("a", to(group, ""), "?", choice); err != nil {
+			t.Fatal(err)
+		}
+		m := b.srv.Messages(group)[0]
+		b.srv.Press(group, bob, m.ID, m.Buttons[0][0].Data) // may not talk here
+		b.srv.Press(group, anna, m.ID, m.Buttons[0][0].Data)
+		after(time.Second)
+		wantTexts(t, "received", b.texts(), "go")
+		b.stop()
+	})
+}

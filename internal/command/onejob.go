@@ -1,0 +1,169 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+const (
+	// maxOffered is how many jobs are offered at once; the others are named by their number.
+	maxOffered = 20
+	// maxJobLabel cuts the name of a job down to a button, maxJobText its text down to a look at it.
+	maxJobLabel = 40
+	maxJobText  = 400
+)
+
+// onJob acts on one job and names it in the answer, so that a wrong number is seen. Without a number it asks for which.
+func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, error) {
+	if verb == "remove" {
+		verb = "rm"
+	}
+	if arg == "" {
+		return askWhich(ctx, a, c, verb)
+	}
+	job, note, err := findJob(ctx, a, c, arg)
+	if err != nil {
+		return Answer{}, err
+	}
+	switch verb {
+	case "show":
+		return showJob(ctx, a, job)
+	case "pause":
+		if note == "" {
+			note = "paused in the chat"
+		}
+		return Answer{Text: "Paused: " + job.Name + "."}, a.PauseJob(ctx, c, job.ID, note)
+	case "resume":
+		return resume(ctx, a, c, job)
+	case "run":
+		reason, err := a.RunJob(ctx, c, job.ID)
+		if err == nil && reason != "" {
+			return Answer{Text: job.Name + " was not started: " + strings.ReplaceAll(reason, "-", " ") + "."}, nil
+		}
+		return Answer{Text: "Started: " + job.Name + "."}, err
+	default:
+		return Answer{Text: "Removed: " + job.Name + "."}, a.RemoveJob(ctx, c, job.ID)
+	}
+}
+
+// askWhich offers the jobs with which a verb can do something.
+func askWhich(ctx context.Context, a Actions, c Call, verb string) (Answer, error) {
+	jobs, zone, err := jobsHere(ctx, a, c)
+	if err != nil || len(jobs) == 0 {
+		return Answer{Text: noJobs()}, err
+	}
+	fits := func(j cron.Job) bool {
+		switch verb {
+		case "pause":
+			return j.Enabled && j.Pause == nil
+		case "resume":
+			return j.Pause != nil || j.AutoDisabled
+		}
+		return true
+	}
+	choice := whichJob(verb, jobs, fits)
+	if choice == nil {
+		return Answer{Text: "There is no job here to " + verb + "."}, nil
+	}
+	choice.Typed = "Write /cron " + verb + " and the number."
+	lines := []string{"Which one?"}
+	for i, j := range jobs {
+		if fits(j) {
+			lines = append(lines, jobLine(i, j, zone))
+		}
+	}
+	return Answer{Text: strings.Join(lines, "\n"), Choice: choice}, nil
+}
+
+// whichJob has one button for each job that fits, nil when there is none. A button holds the job's id: what it means does not change when the list does.
+func whichJob(verb string, jobs []cron.Job, fits func(cron.Job) bool) *chat.Choice {
+	choice := &chat.Choice{}
+	for i, j := range jobs {
+		if !fits(j) || len(choice.Rows) == maxOffered {
+			continue
+		}
+		label := strconv.Itoa(i+1) + ". " + cutRunes(j.Name, maxJobLabel)
+		choice.Rows = append(choice.Rows, []chat.Button{{Label: label, Text: "/cron " + verb + " " + j.ID}})
+	}
+	if len(choice.Rows) == 0 {
+		return nil
+	}
+	return choice
+}
+
+// showJob tells what a job does and how it went, and offers what can be done with it.
+func showJob(ctx context.Context, a Actions, j cron.Job) (Answer, error) {
+	_, zone, err := a.Clock(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	text := fmt.Sprintf("%s (%s), %s", j.Name, ScheduleWords(j.Schedule, zone), nextOf(j, zone))
+	if !j.State.LastRunAt.IsZero() {
+		text += fmt.Sprintf("\nlast run %s: %s", shownTime(j.State.LastRunAt, zone), j.State.LastState)
+	}
+	if said := strings.TrimSpace(j.Payload.Text); said != "" && said != j.Name {
+		text += "\n" + cutRunes(said, maxJobText)
+	}
+	first := chat.Button{Label: "Pause", Text: "/cron pause " + j.ID}
+	if j.Pause != nil || j.AutoDisabled {
+		first = chat.Button{Label: "Resume", Text: "/cron resume " + j.ID}
+	}
+	return Answer{Text: text, Choice: &chat.Choice{
+		Rows:  [][]chat.Button{{first, {Label: "Run now", Text: "/cron run " + j.ID}, {Label: "Remove", Text: "/cron rm " + j.ID}}},
+		Typed: "Write " + strings.TrimSuffix(first.Text, " "+j.ID) + ", /cron run or /cron rm with the number of the job.",
+	}}, nil
+}
+
+func cutRunes(s string, limit int) string {
+	if r := []rune(s); len(r) > limit {
+		return strings.TrimSpace(string(r[:limit-1])) + "…"
+	}
+	return s
+}
+
+func resume(ctx context.Context, a Actions, c Call, job cron.Job) (Answer, error) {
+	_, zone, err := a.Clock(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	if job, err = a.ResumeJob(ctx, c, job.ID); err != nil {
+		return Answer{}, err
+	}
+	return Answer{Text: "Resumed: " + job.Name + ", " + nextOf(job, zone) + "."}, nil
+}
+
+// findJob reads the number of the list, an id or a name; what stands behind a number is a note.
+func findJob(ctx context.Context, a Actions, c Call, arg string) (job cron.Job, note string, err error) {
+	jobs, err := a.Jobs(ctx, c)
+	if err != nil {
+		return job, "", err
+	}
+	word, rest, _ := cutWord(arg)
+	if n, err := strconv.Atoi(word); err == nil {
+		if n < 1 || n > len(jobs) {
+			return job, "", chat.Errorf(chat.CodeInvalid, "there is no job %d here; /jobs lists them", n)
+		}
+		return jobs[n-1], rest, nil
+	}
+	var found []cron.Job
+	for _, j := range jobs {
+		if j.ID == arg {
+			return j, "", nil
+		}
+		if strings.EqualFold(j.Name, arg) {
+			found = append(found, j)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], "", nil
+	case 0:
+		return job, "", chat.Errorf(chat.CodeInvalid, "there is no job %q here; /jobs lists them", chat.Cut(arg, 40))
+	}
+	return job, "", chat.Errorf(chat.CodeInvalid, "%d jobs have this name; give the number that /jobs shows", len(found))
+}
