@@ -63,6 +63,13 @@ func (d *Dispatcher) readJob(ctx context.Context, c *cronTurn) *cron.Job {
 	return c.job
 }
 
+// know takes the job that the start of the attempt has read already.
+func (c *cronTurn) know(job *cron.Job) {
+	if c != nil && job != nil {
+		c.once.Do(func() { c.job = job })
+	}
+}
+
 func (c *cronTurn) start(node string) *cron.AttemptStart {
 	if c == nil {
 		return nil
@@ -122,6 +129,7 @@ type cronEnd struct {
 	params *cron.AttemptEnd
 	job    cron.Job
 	told   cron.Told
+	run    *cron.Run // as it is now; nil = to be read
 }
 
 // endAttempt decides the state of the run from the end of its attempt, and adapts what is sent.
@@ -142,7 +150,7 @@ func (d *Dispatcher) endAttempt(ctx context.Context, t *turn, end ending, p *sto
 	d.deliver(t, end, e, job, p)
 	e.Job = func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
 		next, told := old.After(r, now)
-		out.told, out.job = told, old
+		out.told, out.job, out.run = told, old, &r
 		if next != nil {
 			out.job = *next
 		}
@@ -218,7 +226,7 @@ func (d *Dispatcher) announceCron(ctx context.Context, t *turn, end ending, c *c
 	if c == nil || end.requeue {
 		return
 	}
-	run, err := d.jobs.Run(ctx, t.cron.runID, "")
+	run, err := d.endedRun(ctx, t, c)
 	if err != nil {
 		d.log.WarnContext(ctx, "a run ended and cannot be read again; nobody is told", "run_id", t.cron.runID, "err", err)
 		return
@@ -240,6 +248,14 @@ func (d *Dispatcher) announceCron(ctx context.Context, t *turn, end ending, c *c
 		d.alert(ctx, job, run, c.told)
 		d.cronEvents.publish(cron.Event{Action: cron.ActionUpdated, Job: job})
 	}
+}
+
+// endedRun is the run with its end: as the store has shown it to the job, or, where the job is gone or has nothing to learn, as it is stored.
+func (d *Dispatcher) endedRun(ctx context.Context, t *turn, c *cronEnd) (cron.Run, error) {
+	if c.run != nil {
+		return *c.run, nil
+	}
+	return d.jobs.Run(ctx, t.cron.runID, "")
 }
 
 // stopRun cancels an attempt that runs here; one elsewhere learns of it by its node's heartbeat.

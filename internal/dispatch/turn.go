@@ -87,6 +87,7 @@ func (d *Dispatcher) startTurn(ctx context.Context, st *scheduler.Turn[work]) (*
 		return nil, false, nil
 	}
 	t.began = time.Now()
+	t.cron.know(t.started.Job)
 	t.rows = keep(t.rows, t.started.Seqs)
 	t.agent = d.agents[lead.Session.Agent]
 	t.run = &liveRun{

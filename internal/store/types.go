@@ -179,6 +179,8 @@ type Started struct {
 	Principal string
 	// Entries are the appended transcript entries with their sequence numbers; empty on a later attempt.
 	Entries []chat.TranscriptEntry
+	// Job is the job of a cron run as it is when the attempt begins, where the store can tell it for nothing; nil = ask for it.
+	Job *cron.Job
 }
 
 // FinishParams ends a run.

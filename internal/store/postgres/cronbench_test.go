@@ -62,7 +62,7 @@ func BenchmarkCronIdle(b *testing.B) {
 
 // BenchmarkCronFire is the whole way of a fire: claim, start, finish with its ledger row and its job.
 func BenchmarkCronFire(b *testing.B) {
-	for _, workers := range []int{1, 16} {
+	for _, workers := range []int{1, 16, 128} {
 		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) { benchFires(b, workers) })
 	}
 }

@@ -39,13 +39,6 @@ WHERE i.session_key = ANY($1::text[]) AND i.ended_at IS NULL AND i.state = 'held
 FROM unnest($1::text[], $2::text[]) AS v(id, attempts) WHERE l.id = v.id AND l.state = 'running'`
 )
 
-// begin queues what Start writes into the ledger; nil = the message is no attempt of a run.
-func begin(b *pgx.Batch, p *cron.AttemptStart, node, message string, epoch int64) {
-	if p != nil {
-		b.Queue(beginSQL, p.RunID, p.Attempt, node, message, epoch)
-	}
-}
-
 // attemptEnding is the ledger's part of a Finish.
 type attemptEnding struct {
 	end   *cron.AttemptEnd
@@ -56,10 +49,7 @@ type attemptEnding struct {
 
 // lockJob locks the job first: jobs come before sessions, as in a claim.
 func (a *attemptEnding) lockJob(b *pgx.Batch) {
-	if a.end.Job == nil || !a.end.State.Final() {
-		return
-	}
-	if _, job, _, err := cron.ParseRunID(a.end.RunID); err == nil {
+	if job := jobOf(a.end); job != "" {
 		b.Queue(jobByIDSQL+` FOR UPDATE`, job, "").Query(collect(&a.jobs, scanJob))
 	}
 }
@@ -145,11 +135,7 @@ func (a *attemptEnding) tellJob(b *pgx.Batch, r cron.Run, now time.Time) error {
 		return nil
 	}
 	old := a.jobs[0]
-	view := clone(old.Job)
-	if view.State.Queued--; view.State.Queued <= 0 {
-		view.State.Queued, view.State.RunningAt = 0, time.Time{}
-	}
-	job := a.end.Job(view, r, now)
+	job := a.end.Job(freed(old.Job), r, now)
 	if job == nil {
 		b.Queue(`DELETE FROM cron_jobs WHERE id = $1`, old.ID)
 		return nil

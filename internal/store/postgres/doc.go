@@ -18,7 +18,8 @@
 //
 // Accepts, starts and finishes of different sessions that wait at the same time share one transaction (group): one start of each statement
 // and one flush for all. A group passes over the sessions that somebody else has locked, proves the fence of each claim, and does
-// only what is straight; whatever it leaves out has written nothing and is tried by itself. Lone operations do not wait for company.
+// only what is straight; whatever it leaves out has written nothing and is tried by itself. Lone operations do not wait for company. The ends of
+// cron runs share one of two round trips: jobs and ledger are read, decided upon in Go, and written as arrays.
 //
 // Only the database's clock counts. Every statement takes the time as its first parameter; it is NULL (the
 // database's clock) unless a test injects one.

@@ -51,3 +51,17 @@ func (s *Store) FinishTogether(ctx context.Context, list []store.FinishParams) (
 	done, err := s.finishTogether(ctx, ops)
 	return done, column(ops, func(e *ending) store.Finished { return e.out }), err
 }
+
+// AttemptsTogether is one group of attempts of cron runs, and which of them it ended.
+func (s *Store) AttemptsTogether(ctx context.Context, list []store.FinishParams) ([]bool, []store.Finished, error) {
+	ops := make([]*ending, len(list))
+	for i, p := range list {
+		e, err := s.newEnding(p)
+		if err != nil {
+			return nil, nil, err
+		}
+		ops[i] = e
+	}
+	done, err := s.attemptsTogether(ctx, ops)
+	return done, column(ops, func(e *ending) store.Finished { return e.out }), err
+}

@@ -72,6 +72,11 @@ func (s *Store) hold(b *pgx.Batch, list []store.Claim) {
 		b.Queue(fenceFreeSQL, s.clock(), c.Session.String(), c.Node, c.Epoch)
 		return
 	}
+	s.holdAll(b, list)
+}
+
+// holdAll leaves the claims that it has proved to heldSQL, be they one or many.
+func (s *Store) holdAll(b *pgx.Batch, list []store.Claim) {
 	b.Queue(holdSQL, s.clock(), column(list, func(c store.Claim) string { return c.Session.String() }),
 		column(list, func(c store.Claim) string { return c.Node }), column(list, func(c store.Claim) int64 { return c.Epoch }))
 }

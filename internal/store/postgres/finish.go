@@ -20,8 +20,8 @@ SELECT ` + waitingColumns + ` FROM inbox i
 WHERE i.session_key = $1 AND i.run_id = $2 AND i.outcome = 'merged' AND i.seq >= (SELECT seq_from FROM runs WHERE id = $2)
 ORDER BY i.seq`
 
-// Finish ends a run, see store.Inbox. One round trip, shared with what ends at the same time; a second one reads the merged messages
-// if there are any.
+// Finish ends a run, see store.Inbox. One round trip, shared with what ends at the same time; two for an attempt of a cron run, and one more
+// reads the merged messages if there are any.
 func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {
 	if p.Outcome == "" && !p.Requeue {
 		return store.Finished{}, chat.Errorf(chat.CodeInvalid, "a run that ends needs an outcome")
@@ -31,8 +31,12 @@ func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finishe
 		return store.Finished{}, err
 	}
 	how := alone
-	if p.Cron == nil && !p.Requeue && len(e.outgoing)+len(e.transcript) <= maxShared {
-		if how, err = s.finishes.do(ctx, e); err != nil {
+	if !p.Requeue && e.small() {
+		together := s.finishes
+		if p.Cron != nil {
+			together = s.attempts
+		}
+		if how, err = together.do(ctx, e); err != nil {
 			return store.Finished{}, fmt.Errorf("finishing a run: %w", err)
 		}
 	}

@@ -40,6 +40,7 @@ type Store struct {
 	accepts  *group[*arrival]
 	starts   *group[*beginning]
 	finishes *group[*ending]
+	attempts *group[*ending] // finishes that the ledger of cron takes part in
 
 	beat *control // heartbeats only
 	ctrl *control // stops and pings
@@ -81,7 +82,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.accepts, s.starts, s.finishes = newGroup(s.log, s.acceptTogether), newGroup(s.log, s.startTogether), newGroup(s.log, s.finishTogether)
+	s.accepts, s.starts = newGroup(s.log, s.acceptTogether), newGroup(s.log, s.startTogether)
+	s.finishes, s.attempts = newGroup(s.log, s.finishTogether), newGroup(s.log, s.attemptsTogether)
 	s.wake = newWaker(pool, pc.ConnConfig, s.log)
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -176,6 +178,7 @@ func (s *Store) Close() error {
 	s.accepts.close()
 	s.starts.close()
 	s.finishes.close()
+	s.attempts.close()
 	s.turns.Close()
 	s.pool.Close()
 	return errors.Join(s.beat.close(), s.ctrl.close())

@@ -89,7 +89,7 @@ func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, 
 	}
 	g := &beginning{s: s, p: p, said: said}
 	how := alone
-	if p.Cron == nil && len(said) <= maxShared {
+	if len(said) <= maxShared {
 		if how, err = s.starts.do(ctx, g); err != nil {
 			return store.Started{}, fmt.Errorf("starting a run: %w", err)
 		}
@@ -121,6 +121,7 @@ func (s *Store) startTogether(ctx context.Context, list []*beginning) ([]bool, e
 	b.Queue(sql, s.startArgs(list)...).Query(func(rows pgx.Rows) error {
 		return eachMember(rows, list, done, (*beginning).scan)
 	})
+	beginAll(b, list)
 	return done, send(ctx, s.turns, b)
 }
 
@@ -130,7 +131,7 @@ func (g *beginning) start(ctx context.Context) error {
 	b := &pgx.Batch{}
 	g.s.fence(b, g.p.Claim)
 	b.Queue(startOneSQL, g.s.startArgs([]*beginning{g})...).QueryRow(g.scan)
-	begin(b, g.p.Cron, g.p.Node, g.p.RunID, g.p.Epoch)
+	beginAll(b, []*beginning{g})
 	err := send(ctx, g.s.turns, b)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return g.startedBefore(ctx)

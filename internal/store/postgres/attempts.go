@@ -1,0 +1,330 @@
+package postgres
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// The statements about rows of the ledger look them up by their ids and then by their places: of several indexes a planner without
+// statistics takes the partial one of what is under way, and reads all of it for each row.
+
+// beginManySQL is beginSQL for several attempts. Parameters: arrays of the runs of the ledger, attempts, nodes, messages and epochs.
+const beginManySQL = `
+UPDATE cron_run_logs l SET state = 'running', attempt = v.attempt, node = v.node, started_at = COALESCE(l.started_at, r.started_at),
+	attempts = CASE WHEN l.attempts IN ('', '[]') THEN '[' ELSE left(l.attempts, -1) || ',' END
+		|| '{"attempt":' || v.attempt || ',"startedAtMs":' || r.started_at || ',"node":' || to_json(v.node) || '}]'
+FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::bigint[]) AS v(id, attempt, node, message, epoch)
+JOIN runs r ON r.id = v.message AND r.state = 'running' AND r.owner = v.node AND r.epoch = v.epoch
+CROSS JOIN LATERAL (SELECT ctid AS place FROM cron_run_logs WHERE id = v.id OFFSET 0) b
+WHERE l.ctid = b.place AND l.run_id = v.message AND l.state = 'queued'`
+
+// The ends of several attempts. The jobs come first, as everywhere; nobody waits for the rows of a job or of a session.
+const (
+	freeJobsSQL  = `SELECT ` + jobView + ` FROM cron_jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED`
+	jobsSQL      = `SELECT ` + jobView + ` FROM cron_jobs WHERE id = ANY($1::text[])`
+	knownJobsSQL = `SELECT id FROM cron_jobs WHERE id = ANY($1::text[])`
+
+	// runningSQL are those of the held claims under which their run runs. Parameters: $1 runs, $2 sessions, $3 nodes, $4 epochs.
+	runningSQL = `
+SELECT n.i FROM ` + numbersSQL + ` CROSS JOIN LATERAL (SELECT i, ($1::text[])[i] AS run OFFSET 0) n JOIN runs r ON r.id = n.run
+WHERE n.i = ANY (` + heldSQL + `) AND r.state = 'running'
+	AND r.session_key = ($2::text[])[n.i] AND r.owner = ($3::text[])[n.i] AND r.epoch = ($4::bigint[])[n.i]`
+
+	logsSQL = `SELECT ` + logColumns + ` FROM cron_run_logs l WHERE l.id = ANY($1::text[])`
+
+	// narrowSQL names the claims that the next statement is to go by.
+	narrowSQL = `SELECT set_config('laneway.held', $1, true)`
+
+	// endManySQL is endSQL for several attempts: one array for each column.
+	endManySQL = `
+UPDATE cron_run_logs l SET state = v.state, reason = NULLIF(v.reason, ''), finished_at = NULLIF(v.finished, 0),
+	next_attempt_at = NULLIF(v.next, 0), duration_ms = v.took, attempts = v.attempts, error = v.error, error_class = v.class,
+	summary = v.summary, model = v.model, provider = v.provider, input_tokens = v.input, output_tokens = v.output,
+	delivery = v.delivery, suppressed_by = v.suppressed
+FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
+	$11::text[], $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::text[])
+	AS v(id, state, reason, finished, next, took, attempts, error, class, summary, model, provider, input, output, delivery, suppressed)
+CROSS JOIN LATERAL (SELECT ctid AS place FROM cron_run_logs WHERE id = v.id OFFSET 0) b
+WHERE l.ctid = b.place AND l.finished_at IS NULL`
+
+	// toldSQL writes what runs change of their jobs, and leaves alone what they leave alone in nearly every case: the rest of the row. Parameters:
+	// one array for each column.
+	toldSQL = `
+UPDATE cron_jobs j SET run_count = v.runs, error_count = v.errors, last_run_at = NULLIF(v.at, 0), last_state = v.state, last_error = v.error,
+	last_error_class = v.class, last_duration_ms = v.took, last_delivery = v.delivery, last_delivery_error = v.undelivered,
+	last_alert_at = NULLIF(v.alert, 0), consecutive_errors = v.failed, consecutive_skipped = v.skipped
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::text[],
+	$11::bigint[], $12::bigint[], $13::bigint[])
+	AS v(id, runs, errors, at, state, error, class, took, delivery, undelivered, alert, failed, skipped)
+WHERE j.id = v.id`
+)
+
+// beginAll queues what starts write into the ledger, and reads their jobs as they are then: with others that costs next to nothing.
+func beginAll(b *pgx.Batch, list []*beginning) {
+	var some []*beginning
+	for _, g := range list {
+		if g.p.Cron != nil {
+			some = append(some, g)
+		}
+	}
+	switch len(some) {
+	case 0:
+		return
+	case 1:
+		b.Queue(beginSQL, some[0].p.Cron.RunID, some[0].p.Cron.Attempt, some[0].p.Node, some[0].p.RunID, some[0].p.Epoch)
+	default:
+		b.Queue(beginManySQL, column(some, func(g *beginning) string { return g.p.Cron.RunID }),
+			column(some, func(g *beginning) int64 { return int64(g.p.Cron.Attempt) }), column(some, func(g *beginning) string { return g.p.Node }),
+			column(some, func(g *beginning) string { return g.p.RunID }), column(some, func(g *beginning) int64 { return g.p.Epoch }))
+	}
+	of := map[string][]*beginning{}
+	for _, g := range some {
+		if _, job, _, err := cron.ParseRunID(g.p.Cron.RunID); err == nil {
+			of[job] = append(of[job], g)
+		}
+	}
+	b.Queue(jobsSQL, slices.Sorted(maps.Keys(of))).Query(each(scanJob, func(j storedJob) {
+		for _, g := range of[j.ID] {
+			job := clone(j.Job)
+			g.out.Job = &job
+		}
+	}))
+}
+
+// attempts are ends of attempts that share a transaction of two round trips: it reads jobs and ledger, and writes what became of them.
+type attempts struct {
+	s    *Store
+	list []*ending
+
+	held  map[int]bool // numbers of those whose claim holds and whose run runs
+	jobs  map[string]storedJob
+	known map[string]bool // jobs that exist, locked by somebody else or not
+	rows  map[string]loggedRun
+	nowMs int64
+
+	done []bool
+}
+
+// attemptsTogether is one transaction for attempts of different sessions and jobs. An attempt whose job is in somebody else's hands, or in
+// those of another one of the group, is left out.
+func (s *Store) attemptsTogether(ctx context.Context, list []*ending) ([]bool, error) {
+	a := &attempts{
+		s: s, list: list, held: map[int]bool{}, jobs: map[string]storedJob{}, known: map[string]bool{}, rows: map[string]loggedRun{},
+		done: make([]bool, len(list)),
+	}
+	err := s.readThenWrite(ctx, a.read, a.write)
+	return a.done, err
+}
+
+// jobOf is the job that the end of an attempt changes; "" = none.
+func jobOf(e *cron.AttemptEnd) string {
+	if e.Job == nil || !e.State.Final() {
+		return ""
+	}
+	_, job, _, err := cron.ParseRunID(e.RunID)
+	if err != nil {
+		return ""
+	}
+	return job
+}
+
+func (a *attempts) read(b *pgx.Batch) {
+	claims := column(a.list, func(e *ending) store.Claim { return e.p.Claim })
+	var jobs []string
+	for _, e := range a.list {
+		if id := jobOf(e.p.Cron); id != "" {
+			jobs = append(jobs, id)
+		}
+	}
+	if len(jobs) > 0 {
+		b.Queue(freeJobsSQL, jobs).Query(each(scanJob, func(j storedJob) { a.jobs[j.ID] = j }))
+		b.Queue(knownJobsSQL, jobs).Query(each(scanText, func(id string) { a.known[id] = true }))
+	}
+	a.s.holdAll(b, claims)
+	b.Queue(runningSQL, column(a.list, func(e *ending) string { return e.p.RunID }), column(claims, func(c store.Claim) string { return c.Session.String() }),
+		column(claims, func(c store.Claim) string { return c.Node }), column(claims, func(c store.Claim) int64 { return c.Epoch })).
+		Query(each(pgx.RowTo[int], func(i int) { a.held[i-1] = true }))
+	b.Queue(logsSQL, column(a.list, func(e *ending) string { return e.p.Cron.RunID })).Query(each(scanLog, func(r loggedRun) { a.rows[r.ID] = r }))
+	b.Queue(`SELECT `+nowSQL, a.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&a.nowMs) })
+}
+
+// each hands every row of a queued statement on.
+func each[T any](scan pgx.RowToFunc[T], use func(T)) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		list, err := pgx.CollectRows(rows, scan)
+		for _, v := range list {
+			use(v)
+		}
+		return err
+	}
+}
+
+// ours are the numbers of those attempts that end here.
+func (a *attempts) ours() (list []int) {
+	used := map[string]bool{}
+	for i, e := range a.list {
+		job := jobOf(e.p.Cron)
+		_, locked := a.jobs[job]
+		if !a.held[i] || used[job] || a.known[job] && !locked {
+			continue
+		}
+		used[job] = job != ""
+		list = append(list, i)
+	}
+	return list
+}
+
+func (a *attempts) write(b *pgx.Batch) error {
+	ours := a.ours()
+	if len(ours) == 0 {
+		return nil
+	}
+	list := column(ours, func(i int) *ending { return a.list[i] })
+	a.queue(b, ours, list)
+	return a.record(b, list)
+}
+
+// queue ends the runs.
+func (a *attempts) queue(b *pgx.Batch, ours []int, list []*ending) {
+	sql := finishOneSQL
+	if len(list) > 1 {
+		sql = finishManySQL
+		numbers := make([]string, len(list))
+		for i := range list {
+			numbers[i] = strconv.Itoa(i + 1)
+		}
+		b.Queue(narrowSQL, strings.Join(numbers, ","))
+	}
+	b.Queue(sql, a.s.finishArgs(list)...).Query(func(rows pgx.Rows) error {
+		ended := make([]bool, len(list))
+		err := eachMember(rows, list, ended, (*ending).scan)
+		for i, n := range ours {
+			a.done[n] = ended[i]
+		}
+		return err
+	})
+}
+
+// record queues the ends of the attempts and what their jobs make of them. A row that is over already stays as it is.
+func (a *attempts) record(b *pgx.Batch, list []*ending) error {
+	now := fromMillis(a.nowMs)
+	var (
+		runs  []cron.Run
+		texts []string
+		told  []cron.Job
+		gone  []string
+	)
+	for _, e := range list {
+		row, ok := a.rows[e.p.Cron.RunID]
+		if !ok || !row.State.Active() {
+			continue
+		}
+		r := ended(row.Run, e.p.Cron, now)
+		text, err := cron.EncodeAttempts(r.Attempts)
+		if err != nil {
+			return err
+		}
+		runs, texts = append(runs, r), append(texts, clean(text))
+		old, ok := a.jobs[jobOf(e.p.Cron)]
+		if !ok {
+			continue
+		}
+		next := e.p.Cron.Job(freed(old.Job), r, now)
+		if next == nil {
+			gone = append(gone, old.ID)
+			continue
+		}
+		if told, err = tell(b, told, old, *next); err != nil {
+			return err
+		}
+	}
+	queueEnds(b, runs, texts)
+	queueTold(b, told)
+	if len(gone) > 0 {
+		b.Queue(`DELETE FROM cron_jobs WHERE id = ANY($1::text[])`, gone)
+	}
+	return nil
+}
+
+// tell adds a job to those that changed in nothing but what toldSQL writes; any other change of a job is queued by itself.
+func tell(b *pgx.Batch, told []cron.Job, old storedJob, next cron.Job) ([]cron.Job, error) {
+	next.ID = old.ID
+	usual, was := next, old.State
+	st := &usual.State
+	st.RunCount, st.ErrorCount, st.ConsecutiveErrors, st.ConsecutiveSkipped = was.RunCount, was.ErrorCount, was.ConsecutiveErrors, was.ConsecutiveSkipped
+	st.LastRunAt, st.LastState, st.LastDuration, st.LastAlertAt = was.LastRunAt, was.LastState, was.LastDuration, was.LastAlertAt
+	st.LastError, st.LastErrorClass, st.LastDelivery, st.LastDeliveryError = was.LastError, was.LastErrorClass, was.LastDelivery, was.LastDeliveryError
+	st.Queued, st.RunningAt = was.Queued, was.RunningAt
+	if old.broken == "" && reflect.DeepEqual(usual, old.Job) {
+		return append(told, next), nil
+	}
+	args, same, err := old.same(next)
+	if err == nil && !same {
+		b.Queue(jobUpdateSQL(), args...)
+	}
+	return told, err
+}
+
+func queueEnds(b *pgx.Batch, runs []cron.Run, texts []string) {
+	if len(runs) == 0 {
+		return
+	}
+	text := func(of func(r cron.Run) string) []string { return column(runs, of) }
+	number := func(of func(r cron.Run) int64) []int64 { return column(runs, of) }
+	b.Queue(endManySQL, text(func(r cron.Run) string { return r.ID }), text(func(r cron.Run) string { return string(r.State) }),
+		text(func(r cron.Run) string { return string(r.Reason) }), number(func(r cron.Run) int64 { return ms(r.FinishedAt) }),
+		number(func(r cron.Run) int64 { return ms(r.NextAttempt) }), number(func(r cron.Run) int64 { return r.Duration.Milliseconds() }), texts,
+		text(func(r cron.Run) string { return r.Error }), text(func(r cron.Run) string { return r.ErrorClass }),
+		text(func(r cron.Run) string { return r.Summary }), text(func(r cron.Run) string { return r.Model }),
+		text(func(r cron.Run) string { return r.Provider }), number(func(r cron.Run) int64 { return r.InputTokens }),
+		number(func(r cron.Run) int64 { return r.OutputTokens }), text(func(r cron.Run) string { return string(r.Delivery) }),
+		text(func(r cron.Run) string { return r.SuppressedBy }))
+}
+
+func queueTold(b *pgx.Batch, jobs []cron.Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	text := func(of func(s *cron.JobState) string) []string {
+		return column(jobs, func(j cron.Job) string { return clean(of(&j.State)) })
+	}
+	number := func(of func(s *cron.JobState) int64) []int64 {
+		return column(jobs, func(j cron.Job) int64 { return of(&j.State) })
+	}
+	b.Queue(toldSQL, column(jobs, func(j cron.Job) string { return j.ID }),
+		number(func(s *cron.JobState) int64 { return s.RunCount }), number(func(s *cron.JobState) int64 { return s.ErrorCount }),
+		number(func(s *cron.JobState) int64 { return ms(s.LastRunAt) }), text(func(s *cron.JobState) string { return string(s.LastState) }),
+		text(func(s *cron.JobState) string { return s.LastError }), text(func(s *cron.JobState) string { return s.LastErrorClass }),
+		number(func(s *cron.JobState) int64 { return s.LastDuration.Milliseconds() }), text(func(s *cron.JobState) string { return string(s.LastDelivery) }),
+		text(func(s *cron.JobState) string { return s.LastDeliveryError }), number(func(s *cron.JobState) int64 { return ms(s.LastAlertAt) }),
+		number(func(s *cron.JobState) int64 { return int64(s.ConsecutiveErrors) }),
+		number(func(s *cron.JobState) int64 { return int64(s.ConsecutiveSkipped) }))
+}
+
+// freed is a job as the end of one of its runs sees it: that run is not under way any more.
+func freed(j cron.Job) cron.Job {
+	view := clone(j)
+	if view.State.Queued--; view.State.Queued <= 0 {
+		view.State.Queued, view.State.RunningAt = 0, time.Time{}
+	}
+	return view
+}
+
+// small says whether an end may join a group: a large one would hold the others up.
+func (e *ending) small() bool {
+	n := len(e.outgoing) + len(e.transcript)
+	if e.p.Cron != nil {
+		n += min(len(e.p.Cron.Summary), summaryBytes) + len(e.p.Cron.Error)
+	}
+	return n <= maxShared
+}

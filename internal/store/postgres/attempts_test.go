@@ -1,0 +1,189 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+func startOf(l cron.Launched) store.StartParams {
+	return store.StartParams{
+		Claim: store.Claim{Session: l.Message.Session, Node: "n1", Epoch: l.Epoch}, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq},
+		Cron: &cron.AttemptStart{RunID: l.Run.ID, Attempt: 1, Node: "n1"},
+	}
+}
+
+func endOf(l cron.Launched) store.FinishParams {
+	return store.FinishParams{
+		Claim: startOf(l).Claim, RunID: l.Message.ID, State: store.RunOK, Outcome: chat.OutcomeAnswered,
+		Cron: &cron.AttemptEnd{
+			RunID: l.Run.ID, Attempt: cron.Attempt{Number: 1, State: cron.AttemptOK}, State: cron.RunOK, Summary: "said by " + l.Run.JobName,
+			Job: func(j cron.Job, r cron.Run, now time.Time) *cron.Job { next, _ := j.After(r, now); return next },
+		},
+	}
+}
+
+// launchedJobs are runs of jobs 1 to n, in this order, none of which has begun.
+func (c *company) launchedJobs(n int) []cron.Launched {
+	c.t.Helper()
+	addJobs(c.t, c.url, n)
+	list := make([]cron.Launched, n)
+	for _, l := range claimAll(c.t, c.s) {
+		var i int
+		if _, err := fmt.Sscanf(l.Run.JobName, "job %d", &i); err != nil {
+			c.t.Fatal(err)
+		}
+		list[i-1] = l
+	}
+	return list
+}
+
+// lockWith holds what a statement locks until the test is over.
+func (c *company) lockWith(sql string, args ...any) {
+	c.t.Helper()
+	conn := connect(c.t, c.url)
+	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
+	tx, err := conn.Begin(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := tx.Exec(c.t.Context(), sql, args...); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func newCronCompany(t *testing.T) *company {
+	t.Helper()
+	s, url := cronStore(t)
+	return &company{t: t, url: url, s: s}
+}
+
+// TestAttemptsEndTogetherEachUnderItsFence: a group writes run, ledger and job of each attempt that it may end, and nothing of the others.
+func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
+	t.Parallel()
+	c := newCronCompany(t)
+	list := c.launchedJobs(8)
+	ends := make([]store.FinishParams, 0, len(list)+1)
+	for i, l := range list {
+		if i != 6 { // one that has not begun
+			if _, err := c.s.Start(t.Context(), startOf(l)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ends = append(ends, endOf(l))
+	}
+	ends[1].Epoch--                                                                                  // fenced
+	c.lockWith(`SELECT 1 FROM sessions WHERE key = $1 FOR UPDATE`, list[2].Message.Session.String()) // somebody else's session
+	c.lockWith(`SELECT 1 FROM cron_jobs WHERE id = $1 FOR UPDATE`, list[3].Run.JobID)                // somebody else's job
+	exec(t, c.url, fmt.Sprintf(`DELETE FROM cron_jobs WHERE id = '%s'`, list[4].Run.JobID))          // no job any more
+	stopping := ends[5]                                                                              // ended already, its goroutine has not returned
+	stopping.State, stopping.Outcome, stopping.StillRunning, stopping.Cron = store.RunStopped, chat.OutcomeStopped, true, nil
+	if _, err := c.s.Finish(t.Context(), stopping); err != nil {
+		t.Fatal(err)
+	}
+	ends = append(ends, ends[0]) // another one of the same job
+	done, out, err := c.s.AttemptsTogether(t.Context(), ends)
+	c.wantDone(done, err, true, false, false, false, true, false, false, true, false)
+	if !out[0].Released || out[0].EndedAt.IsZero() {
+		t.Errorf("got %+v, want the session released and a time", out[0])
+	}
+	c.wantRows(`SELECT job_name || ' ' || state || ' ' || summary FROM cron_run_logs ORDER BY job_name`,
+		"job 1 ok said by job 1", "job 2 running ", "job 3 running ", "job 4 running ", "job 5 ok said by job 5", "job 6 running ", "job 7 queued ",
+		"job 8 ok said by job 8")
+	c.wantRows(`SELECT name || ' ' || run_count || ' ' || last_state FROM cron_jobs ORDER BY name`,
+		"job 1 1 ok", "job 2 0 ", "job 3 0 ", "job 4 0 ", "job 6 0 ", "job 7 0 ", "job 8 1 ok")
+	c.wantRows(`SELECT count(*) FROM runs WHERE state = 'ok' AND ended_at IS NOT NULL`, "3")
+	c.wantRows(`SELECT count(DISTINCT xmin::text) FROM runs WHERE state = 'ok'`, "1")
+}
+
+// TestAttemptsThatBeginTogetherAreInTheLedger: each row says when and where its attempt began, and a fenced one says nothing.
+func TestAttemptsThatBeginTogetherAreInTheLedger(t *testing.T) {
+	t.Parallel()
+	c := newCronCompany(t)
+	list := c.launchedJobs(4)
+	starts := make([]store.StartParams, len(list))
+	for i, l := range list {
+		starts[i] = startOf(l)
+	}
+	starts[1].Epoch--
+	done, out, err := c.s.StartTogether(t.Context(), starts)
+	c.wantDone(done, err, true, false, true, true)
+	c.wantRows(`SELECT job_name || ' ' || state || ' ' || attempt || ' ' || node FROM cron_run_logs ORDER BY job_name`,
+		"job 1 running 1 n1", "job 2 queued 0 n1", "job 3 running 1 n1", "job 4 running 1 n1")
+	run, err := c.s.Run(t.Context(), list[2].Run.ID, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(run.Attempts) != 1 || run.Attempts[0].Node != "n1" || !run.Attempts[0].StartedAt.Equal(out[2].StartedAt) || !run.StartedAt.Equal(out[2].StartedAt) {
+		t.Errorf("got %+v, want one attempt on n1 that began at %v", run, out[2].StartedAt)
+	}
+}
+
+// TestAJobThatChangesWithItsRunIsWrittenAsAWhole: what the end of a run changes beyond the usual counters reaches the row, in a group, too.
+func TestAJobThatChangesWithItsRunIsWrittenAsAWhole(t *testing.T) {
+	t.Parallel()
+	c := newCronCompany(t)
+	list := c.launchedJobs(3)
+	ends := make([]store.FinishParams, len(list))
+	for i, l := range list {
+		if _, err := c.s.Start(t.Context(), startOf(l)); err != nil {
+			t.Fatal(err)
+		}
+		ends[i] = endOf(l)
+	}
+	ends[0].Cron.Job = func(j cron.Job, _ cron.Run, _ time.Time) *cron.Job {
+		j.Enabled, j.AutoDisabled, j.State.ErrorCount, j.State.NextRunAt = false, true, 7, time.Time{}
+		return &j
+	}
+	ends[1].Cron.Job = func(cron.Job, cron.Run, time.Time) *cron.Job { return nil }
+	ends[2].Cron.Job = func(j cron.Job, _ cron.Run, now time.Time) *cron.Job {
+		s := &j.State
+		s.RunCount, s.ErrorCount, s.ConsecutiveErrors, s.ConsecutiveSkipped = 1, 2, 3, 4
+		s.LastRunAt, s.LastAlertAt, s.LastDuration = time.UnixMilli(5), time.UnixMilli(6), 7*time.Millisecond
+		s.LastState, s.LastError, s.LastErrorClass, s.LastDelivery, s.LastDeliveryError = cron.RunError, "a", "b", "c", "d"
+		return &j
+	}
+	done, _, err := c.s.AttemptsTogether(t.Context(), ends)
+	c.wantDone(done, err, true, true, true)
+	c.wantRows(`SELECT name || ' ' || enabled || ' ' || auto_disabled || ' ' || error_count || ' ' || COALESCE(next_run_at, 0) FROM cron_jobs WHERE name < 'job 3' ORDER BY name`,
+		"job 1 false true 7 0")
+	c.wantRows(`SELECT concat_ws(' ', run_count, error_count, consecutive_errors, consecutive_skipped, last_run_at, last_alert_at, last_duration_ms, last_state, last_error,
+		last_error_class, last_delivery, last_delivery_error) FROM cron_jobs WHERE name = 'job 3'`, "1 2 3 4 5 6 7 error a b c d")
+}
+
+// TestManyAttemptsAtOnceAllEnd: starts and ends that come at once, whoever shares a transaction with whom.
+func TestManyAttemptsAtOnceAllEnd(t *testing.T) {
+	t.Parallel()
+	c := newCronCompany(t)
+	const jobs = 200
+	var all errgroup.Group
+	for _, l := range c.launchedJobs(jobs) {
+		all.Go(func() error {
+			if _, err := c.s.Start(t.Context(), startOf(l)); err != nil {
+				return err
+			}
+			if _, err := c.s.Finish(t.Context(), endOf(l)); err != nil {
+				return err
+			}
+			if _, err := c.s.Finish(t.Context(), endOf(l)); !errors.Is(err, chat.ErrFenced) {
+				return fmt.Errorf("the second end of %s: %w, want it fenced", l.Run.ID, err)
+			}
+			return nil
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.wantRows(`SELECT count(*) FROM cron_run_logs WHERE state = 'ok' AND attempt = 1 AND finished_at >= started_at AND summary = 'said by ' || job_name`, strconv.Itoa(jobs))
+	c.wantRows(`SELECT count(*) FROM cron_jobs WHERE run_count = 1 AND last_state = 'ok'`, strconv.Itoa(jobs))
+	checkInvariants(t, c.url)
+}
