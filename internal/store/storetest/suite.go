@@ -56,6 +56,7 @@ func areas() []area {
 		{"Queue", queueTests()},
 		{"Waiting", waitingTests()},
 		{"Turn", turnTests()},
+		{"Together", togetherTests()},
 		{"Join", joinTests()},
 		{"Fence", fenceTests()},
 		{"Nodes", nodeTests()},
