@@ -19,6 +19,9 @@ func lasted(r *cron.Run) time.Duration {
 
 // beginAttempt says in the ledger that the run runs. A row that has an outcome keeps it.
 func (t *tx) beginAttempt(ctx context.Context, p *store.StartParams) error {
+	if done, err := t.beginFirst(ctx, p); done || err != nil {
+		return err
+	}
 	r, known, err := findLedger(ctx, t, p.Cron.RunID)
 	if err != nil || !known || !r.State.Active() {
 		return err
@@ -33,6 +36,20 @@ func (t *tx) beginAttempt(ctx context.Context, p *store.StartParams) error {
 	}
 	r.State, r.NextAttempt, r.message = cron.RunRunning, instant(0), p.RunID
 	return t.storeRun(ctx, r)
+}
+
+// beginFirst is beginAttempt for a run that was never tried before, which nearly all are: its row says nothing that is needed. done is false when it is another one.
+func (t *tx) beginFirst(ctx context.Context, p *store.StartParams) (done bool, err error) {
+	a := cron.Attempt{Number: max(1, p.Cron.Attempt), StartedAt: instant(t.now), Node: cmp.Or(p.Cron.Node, p.Node)}
+	attempts, err := cron.EncodeAttempts([]cron.Attempt{a})
+	if err != nil {
+		return false, err
+	}
+	n, err := t.exec(ctx, `
+		UPDATE cron_run_logs SET state = 'running', attempt = ?, attempts = ?, started_at = ?, node = ?, run_id = ?
+		WHERE id = ? AND state = 'queued' AND attempt = 0 AND attempts = '[]' AND started_at IS NULL`,
+		a.Number, attempts, t.now, a.Node, p.RunID, p.Cron.RunID)
+	return n == 1, err
 }
 
 // closeAttempt ends the attempt that is open, if one is.

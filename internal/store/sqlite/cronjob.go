@@ -161,11 +161,14 @@ func (t *tx) insertJob(ctx context.Context, j *cron.Job) error {
 // storeJob writes what differs between old and next, and reports whether anything does.
 func (t *tx) storeJob(ctx context.Context, old *storedJob, next *cron.Job) (changed bool, err error) {
 	before, after := asRead(&old.Job), asRead(next)
-	sameState := before.State == after.State
+	sameState, samePlan := before.State == after.State, planOf(&before.State) == planOf(&after.State)
+	state := after.State
 	before.State, after.State = cron.JobState{}, cron.JobState{}
 	switch same := reflect.DeepEqual(before, after); {
 	case same && sameState:
 		return false, nil
+	case same && samePlan:
+		return true, t.tellJob(ctx, old.ID, &state)
 	case same:
 		_, err = t.exec(ctx, `UPDATE cron_jobs SET (`+stateColumns+`) = (`+stateMarks+`) WHERE id = ?`, append(stateArgs(next), old.ID)...)
 		return true, err
@@ -179,6 +182,26 @@ func (t *tx) storeJob(ctx context.Context, old *storedJob, next *cron.Job) (chan
 		return false, err
 	}
 	return true, t.countChange(ctx)
+}
+
+// plan is what of a job's state says when it fires. Some of it is in the index that claims read.
+type plan struct {
+	next, runAt, activated time.Time
+	fired                  int
+}
+
+func planOf(s *cron.JobState) plan { return plan{s.Next, s.NextRunAt, s.ActivatedAt, s.Fired} }
+
+// tellJob writes what the end of a run changes of a job. A statement that names a column writes its indexes anew, whether it differs or not; so this
+// one names none that is in one.
+func (t *tx) tellJob(ctx context.Context, id string, s *cron.JobState) error {
+	_, err := t.exec(ctx, `
+		UPDATE cron_jobs SET run_count = ?, error_count = ?, last_run_at = ?, last_state = ?, last_error = ?, last_error_class = ?, last_duration_ms = ?,
+			last_delivery = ?, last_delivery_error = ?, last_alert_at = ?, consecutive_errors = ?, consecutive_skipped = ?
+		WHERE id = ?`,
+		s.RunCount, s.ErrorCount, zero(millis(s.LastRunAt)), string(s.LastState), s.LastError, s.LastErrorClass, s.LastDuration.Milliseconds(),
+		string(s.LastDelivery), s.LastDeliveryError, zero(millis(s.LastAlertAt)), s.ConsecutiveErrors, s.ConsecutiveSkipped, id)
+	return err
 }
 
 // partsOf are the texts of next. Those of a job that could not be read stay what they are unless somebody writes new ones.
