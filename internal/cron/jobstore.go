@@ -2,6 +2,7 @@ package cron
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"laneway/internal/chat"
@@ -241,7 +242,14 @@ type Enqueued struct {
 	// IDs are the runs that were asked for, as Make gave them; Existing those of them that were there before.
 	IDs, Existing []string
 	// NotRun, if set, is what Make gave instead.
-	NotRun NotRunError
+	NotRun string
+}
+
+// Declined takes a [NotRunError] of Make for the answer that it is, and reports whether err was one.
+func (e *Enqueued) Declined(err error) bool {
+	not, ok := errors.AsType[NotRunError](err)
+	e.NotRun = string(not)
+	return ok
 }
 
 // CancelParams of CancelRuns.

@@ -11,7 +11,7 @@ import (
 
 // changed tells watchers, and lets the loop look: the job may be due before its next tick.
 func (d *Dispatcher) changed(action cron.Action, j cron.Job) {
-	d.cronEvents.publish(cron.Event{Action: action, Job: j})
+	d.tellCron(cron.Event{Action: action, Job: j})
 	if d.cron != nil {
 		d.cron.Nudge()
 	}

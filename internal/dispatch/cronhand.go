@@ -41,7 +41,7 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 		case err != nil:
 			return "", "", wireFault(err)
 		case res.NotRun != "":
-			return "", string(res.NotRun), nil
+			return "", res.NotRun, nil
 		}
 		d.launchAll(ctx, res.Launched)
 		return res.IDs[0], "", nil
@@ -116,7 +116,7 @@ func (d *Dispatcher) tellCancelled(ctx context.Context, ended []cron.CancelledRu
 		if err != nil {
 			job = cron.Job{ID: e.JobID, Owner: run.Owner, Name: run.JobName, Agent: run.Agent}
 		}
-		d.cronEvents.publish(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
+		d.tellCron(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
 	}
 }
 

@@ -3,9 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"laneway/internal/agent"
@@ -37,51 +35,6 @@ type CronConfig struct {
 
 // OperatorOwner tells owners that are credentials of the gateway from chat users, whose names have their channel in front.
 func OperatorOwner(owner string) bool { return !strings.Contains(owner, ":") }
-
-// cronHub hands cron events to subscribers, as hub does with those of runs.
-type cronHub struct {
-	mu   sync.Mutex
-	next int
-	subs map[int]func(cron.Event)
-}
-
-func (h *cronHub) subscribe(fn func(cron.Event)) func() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.subs == nil {
-		h.subs = map[int]func(cron.Event){}
-	}
-	h.next++
-	id := h.next
-	h.subs[id] = fn
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.subs, id)
-	}
-}
-
-func (h *cronHub) publish(e cron.Event) {
-	h.mu.Lock()
-	ids := make([]int, 0, len(h.subs))
-	for id := range h.subs {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	subs := make([]func(cron.Event), 0, len(ids))
-	for _, id := range ids {
-		subs = append(subs, h.subs[id])
-	}
-	h.mu.Unlock()
-	for _, fn := range subs {
-		fn(e)
-	}
-}
-
-// SubscribeCron calls fn for every cron event of this process until cancel is called. fn must not block.
-func (d *Dispatcher) SubscribeCron(fn func(cron.Event)) (cancel func()) {
-	return d.cronEvents.subscribe(fn)
-}
 
 // openCron makes the cron half when the store has one.
 func (d *Dispatcher) openCron() error {
@@ -159,7 +112,7 @@ func (h house) Claimed(ctx context.Context, c cron.Claimed) {
 	}
 	skipped := map[string][]cron.Run{}
 	for _, r := range c.Recorded {
-		h.d.cronEvents.publish(cron.Event{Action: cron.ActionFinished, Job: byID[r.JobID], Run: &r})
+		h.d.tellCron(cron.Event{Action: cron.ActionFinished, Job: byID[r.JobID], Run: &r})
 		if r.State == cron.RunSkipped && (r.Reason == cron.ReasonOverlap || r.Reason == cron.ReasonBudget || r.Reason == cron.ReasonBufferFull) {
 			skipped[r.JobID] = append(skipped[r.JobID], r)
 		}
@@ -184,7 +137,7 @@ func (d *Dispatcher) cronStarted(ctx context.Context, t *turn) {
 	if err != nil {
 		return
 	}
-	d.cronEvents.publish(cron.Event{Action: cron.ActionStarted, Job: *job, Run: &cron.Run{
+	d.tellCron(cron.Event{Action: cron.ActionStarted, Job: *job, Run: &cron.Run{
 		ID: t.cron.runID, JobID: job.ID, JobName: job.Name, Owner: job.Owner, Agent: job.Agent, Lane: t.run.lane, Trigger: t.cron.trigger,
 		ScheduledFor: slot, State: cron.RunRunning, StartedAt: t.started.StartedAt, Attempt: 1, SlotCount: 1, SessionKey: t.run.session.String(),
 	}})

@@ -236,17 +236,17 @@ func (d *Dispatcher) announceCron(ctx context.Context, t *turn, end ending, c *c
 		job = *t.cron.job
 	}
 	if run.State == cron.RunRetrying {
-		d.cronEvents.publish(cron.Event{Action: cron.ActionScheduled, Job: job, Run: &run})
+		d.tellCron(cron.Event{Action: cron.ActionScheduled, Job: job, Run: &run})
 		return
 	}
 	d.cfg.Cron.Observer.Ended(run.Trigger, run.State)
 	if run.State == cron.RunOK && c.params.Delivery == cron.DeliveryDone && toWeb(job) {
 		d.tellWeb(ctx, job, run.ID, end.text)
 	}
-	d.cronEvents.publish(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
+	d.tellCron(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
 	if c.told != cron.TellNothing {
 		d.alert(ctx, job, run, c.told)
-		d.cronEvents.publish(cron.Event{Action: cron.ActionUpdated, Job: job})
+		d.tellCron(cron.Event{Action: cron.ActionUpdated, Job: job})
 	}
 }
 

@@ -221,7 +221,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { close(d.over) })
 	defer stop()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.outboxLoop, d.figuresLoop} {
+	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.outboxLoop, d.figuresLoop, d.newsLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()

@@ -27,7 +27,8 @@ type CronBackend interface {
 	CronBackfill(ctx context.Context, p cron.BackfillParams, by Caller) ([]cron.BackfillFire, error)
 	CronCounts(ctx context.Context, by Caller) (s cron.Summary, enabled bool)
 	CronTicked() (last time.Time, running bool)
-	SubscribeCron(fn func(cron.Event)) (cancel func())
+	// SubscribeCron calls fn for the events of this process, and for those of others as long as wanted says that anybody would see them. Neither may block.
+	SubscribeCron(fn func(cron.Event), wanted func() bool) (cancel func())
 }
 
 // cronMethods are there when the backend keeps jobs.

@@ -104,7 +104,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	cancel := s.backend.Subscribe(s.publish)
 	defer cancel()
 	if jobs, ok := s.backend.(CronBackend); ok {
-		defer jobs.SubscribeCron(s.publishCron)()
+		defer jobs.SubscribeCron(s.publishCron, func() bool { return s.hub.count() > 0 })()
 	}
 	waits, endWaits := context.WithCancelCause(base)
 	defer endWaits(errStopping)

@@ -10,3 +10,17 @@ type Waker interface {
 	// same node gets the same channel until it is unregistered.
 	Wakeups(node string) <-chan struct{}
 }
+
+// MaxBroadcast is how many bytes one text of a [Broadcaster] may have.
+const MaxBroadcast = 7_000
+
+// Broadcaster is an optional ability of a store: short texts from every process to all others that share it, for what people who are connected
+// elsewhere would like to see. A text may be lost; nothing that must happen hangs on one.
+type Broadcaster interface {
+	// Broadcast sends a text without line feeds. It returns at once and never fails: texts are joined and sent at most once per 100 ms, outside of
+	// any transaction. One that is longer than [MaxBroadcast] is not sent, nor are those that come faster than they can be sent.
+	Broadcast(text string)
+	// Broadcasts delivers what other processes send from the first call on, in the order of each of them. The channel is never closed. What its
+	// reader is too slow for is lost.
+	Broadcasts() <-chan string
+}

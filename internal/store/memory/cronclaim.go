@@ -3,7 +3,6 @@ package memory
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -203,7 +202,7 @@ func (s *Store) enqueueRuns(p cron.EnqueueParams, now time.Time) (out cron.Enque
 		return out, chat.ErrNotFound
 	}
 	list, err := p.Make(s.dueJob(j, now), now)
-	if errors.As(err, &out.NotRun) {
+	if out.Declined(err) {
 		return out, nil
 	}
 	if err != nil {

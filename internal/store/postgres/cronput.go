@@ -325,7 +325,7 @@ func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams
 		return out, err
 	}
 	launches, err := p.Make(due[0], now)
-	if errors.As(err, &out.NotRun) {
+	if out.Declined(err) {
 		return out, nil
 	}
 	if err != nil {

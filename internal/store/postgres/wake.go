@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -36,13 +37,17 @@ type waker struct {
 	sending, listening bool
 	targets            map[string]bool
 	local              map[string]chan struct{}
+	texts              []string    // to be broadcast
+	heard              chan string // broadcasts of others; nil = nobody reads them
+
+	from string // names this process in its broadcasts, so that it does not hear itself
 }
 
 func newWaker(pool *pgxpool.Pool, cfg *pgx.ConnConfig, log *slog.Logger) *waker {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // a store lives until Close
 	return &waker{
 		pool: pool, cfg: cfg.Copy(), log: log, ctx: ctx, cancel: cancel, look: make(chan struct{}, 1),
-		targets: map[string]bool{}, local: map[string]chan struct{}{},
+		targets: map[string]bool{}, local: map[string]chan struct{}{}, from: uuid.NewString(),
 	}
 }
 
@@ -66,11 +71,24 @@ func (w *waker) notify(node string) {
 		return
 	}
 	w.targets[node] = true
+	w.startSender()
+}
+
+// startSender lets the sender look; w.mu is held.
+func (w *waker) startSender() {
 	if !w.sending {
 		w.sending = true
 		w.done.Go(w.send)
 	}
 	poke(w.look)
+}
+
+// startListener starts it unless it listens or the store is closed; w.mu is held.
+func (w *waker) startListener() {
+	if !w.listening && w.ctx.Err() == nil {
+		w.listening = true
+		w.done.Go(w.listen)
+	}
 }
 
 func (w *waker) wakeups(node string) <-chan struct{} {
@@ -81,10 +99,7 @@ func (w *waker) wakeups(node string) <-chan struct{} {
 		ch = make(chan struct{}, 1)
 		w.local[node] = ch
 	}
-	if !w.listening && w.ctx.Err() == nil {
-		w.listening = true
-		w.done.Go(w.listen)
-	}
+	w.startListener()
 	return ch
 }
 
@@ -102,7 +117,7 @@ func poke(ch chan struct{}) {
 	}
 }
 
-// send takes all targets at once, sends one notification each outside of any transaction, and rests: what comes meanwhile is joined.
+// send takes all targets and texts at once, sends them outside of any transaction, and rests: what comes meanwhile is joined.
 func (w *waker) send() {
 	rest := time.NewTicker(wakeEvery)
 	defer rest.Stop()
@@ -129,10 +144,13 @@ func (w *waker) sendAll() {
 		nodes = append(nodes, node)
 	}
 	clear(w.targets)
+	texts := w.texts
+	w.texts = nil
 	w.mu.Unlock()
-	_, err := w.pool.Exec(w.ctx, `SELECT pg_notify($1, node) FROM unnest($2::text[]) AS node`, wakeChannel, nodes)
+	_, err := w.pool.Exec(w.ctx, `SELECT pg_notify($1, node) FROM unnest($2::text[]) AS node UNION ALL SELECT pg_notify($3, news) FROM unnest($4::text[]) AS news`,
+		wakeChannel, nodes, newsChannel, w.payloads(texts))
 	if err != nil && w.ctx.Err() == nil {
-		w.log.DebugContext(w.ctx, "wake-up hint is lost", "err", translate(err))
+		w.log.DebugContext(w.ctx, "wake-up hints and broadcasts are lost", "err", translate(err))
 	}
 }
 
@@ -157,14 +175,20 @@ func (w *waker) receive() error {
 		return err
 	}
 	defer w.hangUp(conn)
-	if _, err := conn.Exec(w.ctx, "LISTEN "+wakeChannel); err != nil {
-		return err
+	for _, channel := range []string{wakeChannel, newsChannel} {
+		if _, err := conn.Exec(w.ctx, "LISTEN "+channel); err != nil {
+			return err
+		}
 	}
 	w.wakeAll()
 	for {
 		hint, err := conn.WaitForNotification(w.ctx)
 		if err != nil {
 			return err
+		}
+		if hint.Channel == newsChannel {
+			w.hear(hint.Payload)
+			continue
 		}
 		w.wakeLocal(hint.Payload)
 	}

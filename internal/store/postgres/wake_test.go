@@ -1,7 +1,10 @@
 package postgres_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"laneway/internal/store/postgres"
 	"laneway/internal/testpg"
@@ -30,6 +33,49 @@ func TestWakeUpsReachTheOtherNode(t *testing.T) {
 	}
 	if there.Wakeups("there") != hints {
 		t.Fatal("the same node got another channel")
+	}
+}
+
+func TestBroadcastsReachEveryOtherProcessInTheirOrder(t *testing.T) {
+	t.Parallel()
+	url := testpg.DB(t)
+	here, there, third := open(t, postgres.Config{URL: url}), open(t, postgres.Config{URL: url}), open(t, postgres.Config{URL: url})
+	defer func() { _, _, _ = here.Close(), there.Close(), third.Close() }()
+	ready := []<-chan struct{}{there.Wakeups("there"), third.Wakeups("third")}
+	mine := here.Broadcasts()
+	heard := []<-chan string{there.Broadcasts(), third.Broadcasts()}
+	for _, listens := range ready {
+		<-listens
+	}
+	long := strings.Repeat("x", 5_000)
+	want := []string{"kept"}
+	here.Broadcast("kept")
+	here.Broadcast(long + long)  // does not fit into a notification
+	here.Broadcast("two\nlines") // could not be told from two texts
+	for i := range 300 {
+		text := strconv.Itoa(i)
+		if i%100 == 0 {
+			text = long + text
+		}
+		want = append(want, text)
+		here.Broadcast(text)
+	}
+	for _, ch := range heard {
+		for i, w := range want {
+			select {
+			case got := <-ch:
+				if got != w {
+					t.Fatalf("text %d: got %.20q, want %.20q", i, got, w)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatalf("text %d did not come", i)
+			}
+		}
+	}
+	select {
+	case text := <-mine:
+		t.Errorf("the sender heard itself: %.20q", text)
+	default:
 	}
 }
 

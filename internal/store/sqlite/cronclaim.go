@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -314,7 +313,7 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 		return out, err
 	}
 	launches, err := p.Make(due[0], instant(t.now))
-	if errors.As(err, &out.NotRun) {
+	if out.Declined(err) {
 		return out, nil
 	}
 	if err != nil {

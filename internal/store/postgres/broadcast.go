@@ -1,0 +1,81 @@
+package postgres
+
+import (
+	"strings"
+
+	"laneway/internal/store"
+)
+
+var _ store.Broadcaster = (*Store)(nil)
+
+const (
+	// newsChannel carries texts for every process: who sends, then one text a line.
+	newsChannel = "laneway_news"
+	// maxPayload is what one notification may carry, a little less than the server's 8000 bytes.
+	maxPayload = 7_900
+	// maxTexts bounds the texts that wait to be sent, and those that wait to be read.
+	maxTexts = 4_096
+)
+
+// Broadcast sends a text to every other process, see store.Broadcaster. It starts the sender at the first call.
+func (s *Store) Broadcast(text string) { s.wake.broadcast(text) }
+
+// Broadcasts delivers the texts of others, see store.Broadcaster. It starts the listener at the first call.
+func (s *Store) Broadcasts() <-chan string { return s.wake.broadcasts() }
+
+func (w *waker) broadcast(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil || len(w.texts) >= maxTexts || len(text) > store.MaxBroadcast || strings.Contains(text, "\n") {
+		return
+	}
+	w.texts = append(w.texts, clean(text))
+	w.startSender()
+}
+
+func (w *waker) broadcasts() <-chan string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.heard == nil {
+		w.heard = make(chan string, maxTexts)
+	}
+	w.startListener()
+	return w.heard
+}
+
+// payloads packs texts into as few notifications as they fit into.
+func (w *waker) payloads(texts []string) []string {
+	var out []string
+	var b strings.Builder
+	for _, text := range texts {
+		if b.Len() > 0 && b.Len()+1+len(text) > maxPayload {
+			out = append(out, b.String())
+			b.Reset()
+		}
+		if b.Len() == 0 {
+			b.WriteString(w.from)
+		}
+		b.WriteByte('\n')
+		b.WriteString(text)
+	}
+	if b.Len() > 0 {
+		out = append(out, b.String())
+	}
+	return out
+}
+
+// hear takes the texts of a notification that another process has sent.
+func (w *waker) hear(payload string) {
+	from, texts, _ := strings.Cut(payload, "\n")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.heard == nil || from == w.from {
+		return
+	}
+	for text := range strings.SplitSeq(texts, "\n") {
+		select {
+		case w.heard <- text:
+		default:
+		}
+	}
+}
