@@ -60,11 +60,17 @@ func start(t *testing.T, change ...func(*gateway.Config)) *bench {
 
 func startBehind(t *testing.T, h *house, change ...func(*gateway.Config)) *bench {
 	t.Helper()
+	return serve(t, h, h, change...)
+}
+
+// serve starts a gateway in front of a backend, which is the house or has it inside.
+func serve(t *testing.T, h *house, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
+	t.Helper()
 	cfg := gateway.Config{Version: "0.1.0", Credentials: credentials()}
 	for _, f := range change {
 		f(&cfg)
 	}
-	srv, err := gateway.New(cfg, h, slog.New(slog.DiscardHandler))
+	srv, err := gateway.New(cfg, backend, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
