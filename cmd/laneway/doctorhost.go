@@ -91,21 +91,9 @@ func checkTokenFile(_ context.Context, p *patient) []finding {
 	}
 }
 
-// channelReport is the part of channels.status that the doctor reads.
-type channelReport struct {
-	Accounts map[string][]struct {
-		AccountID string  `json:"accountId"`
-		Enabled   bool    `json:"enabled"`
-		Running   bool    `json:"running"`
-		Connected bool    `json:"connected"`
-		LastError *string `json:"lastError"`
-		Failed    int     `json:"outboxFailed"`
-	} `json:"channelAccounts"`
-}
-
 // checkChannels asks the running gateway.
 func checkChannels(ctx context.Context, p *patient) []finding {
-	var report channelReport
+	var report channelsReply
 	if err := p.flags.client(p).call(ctx, p.env, "channels.status", map[string]any{}, &report); err != nil {
 		return warning("not checked: no gateway answers", "start it, or give --url and --token")
 	}
@@ -114,16 +102,18 @@ func checkChannels(ctx context.Context, p *patient) []finding {
 		for _, a := range report.Accounts[id] {
 			name := cell(id, 40) + " " + cell(a.AccountID, 40)
 			switch {
-			case !a.Enabled:
-				all = append(all, ok("%s is switched off", name)...)
+			case a.State == "disabled":
+				all = append(all, warning(name+" is switched off: its token is refused", "get a token from @BotFather, put it in, and restart laneway")...)
+			case a.State == "standby":
+				all = append(all, ok("%s is polled by another node", name)...)
 			case !a.Connected:
 				why := ""
 				if a.LastError != nil {
 					why = ": " + oneLine(*a.LastError)
 				}
 				all = append(all, warning(name+" is not connected"+why, "see the log of the gateway")...)
-			case a.Failed > 0:
-				all = append(all, warning(fmt.Sprintf("%s could not deliver %d replies", name, a.Failed), "see the log of the gateway")...)
+			case a.OutboxFailed > 0:
+				all = append(all, warning(fmt.Sprintf("%s could not deliver %d replies", name, a.OutboxFailed), "see the log of the gateway")...)
 			default:
 				all = append(all, ok("%s is connected", name)...)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -75,16 +74,27 @@ type healthReply struct {
 	Sessions struct {
 		Path string `json:"path"`
 	} `json:"sessions"`
-	Channels map[string]struct {
-		Configured bool    `json:"configured"`
-		Running    bool    `json:"running"`
-		Connected  bool    `json:"connected"`
-		LastError  *string `json:"lastError"`
-	} `json:"channels"`
-	ChannelOrder []string `json:"channelOrder"`
 }
 
-// Run reads status, lanes and health over one connection.
+type channelsReply struct {
+	Order    []string                    `json:"channelOrder"`
+	Accounts map[string][]channelAccount `json:"channelAccounts"`
+}
+
+type channelAccount struct {
+	AccountID     string  `json:"accountId"`
+	Enabled       bool    `json:"enabled"`
+	Configured    bool    `json:"configured"`
+	Running       bool    `json:"running"`
+	Connected     bool    `json:"connected"`
+	State         string  `json:"state"`
+	LastError     *string `json:"lastError"`
+	LastPollAgeMs *int64  `json:"lastPollAgeMs"`
+	OutboxWaiting int     `json:"outboxWaiting"`
+	OutboxFailed  int     `json:"outboxFailed"`
+}
+
+// Run reads status, lanes, channels and health over one connection.
 func (c *statusCmd) Run(ctx context.Context, env *environment) error {
 	conn, err := c.connect(ctx, env)
 	if err != nil {
@@ -92,7 +102,7 @@ func (c *statusCmd) Run(ctx context.Context, env *environment) error {
 	}
 	defer closeQuietly(conn)
 	raw := map[string]json.RawMessage{}
-	for name, method := range map[string]string{"status": "status", "lanes": "lanes.status", "health": "health"} {
+	for name, method := range map[string]string{"status": "status", "lanes": "lanes.status", "channels": "channels.status", "health": "health"} {
 		params := map[string]any{}
 		if method == "health" {
 			params["extended"] = true
@@ -113,7 +123,8 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 	var status statusReply
 	var lanes lanesReply
 	var health healthReply
-	for name, target := range map[string]any{"status": &status, "lanes": &lanes, "health": &health} {
+	var channels channelsReply
+	for name, target := range map[string]any{"status": &status, "lanes": &lanes, "channels": &channels, "health": &health} {
 		if err := json.Unmarshal(raw[name], target); err != nil {
 			return fmt.Errorf("the gateway's %s cannot be read; are both of the same version? %w", name, err)
 		}
@@ -121,7 +132,7 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 	if err := table(env.stdout, overview(env.now(), status, health)); err != nil {
 		return err
 	}
-	for _, rows := range [][][]string{laneRows(lanes), channelRows(health), nodeRows(status)} {
+	for _, rows := range [][][]string{laneRows(lanes), channelRows(channels), nodeRows(status)} {
 		if len(rows) < 2 {
 			continue
 		}
@@ -189,32 +200,42 @@ func laneRows(l lanesReply) [][]string {
 	return rows
 }
 
-func channelRows(h healthReply) [][]string {
-	rows := [][]string{{"CHANNEL", "STATE", "LAST ERROR"}}
-	names := slices.Clone(h.ChannelOrder)
-	for name := range h.Channels {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
+// channelRows has a line for each account of a network. The gateway's own sockets are counted as clients.
+func channelRows(c channelsReply) [][]string {
+	rows := [][]string{{"CHANNEL", "ACCOUNT", "STATE", "LAST POLL", "TO SEND", "LAST ERROR"}}
+	for _, name := range c.Order {
+		if name == "web" {
+			continue
 		}
-	}
-	for _, name := range names {
-		channel := h.Channels[name]
-		state := "not configured"
-		switch {
-		case channel.Connected:
-			state = "connected"
-		case channel.Running:
-			state = "not connected"
-		case channel.Configured:
-			state = "not running"
+		for _, account := range c.Accounts[name] {
+			polled, last := "-", "-"
+			if account.LastPollAgeMs != nil {
+				polled = short(time.Duration(*account.LastPollAgeMs)*time.Millisecond) + " ago"
+			}
+			if account.LastError != nil {
+				last = cell(*account.LastError, 80)
+			}
+			rows = append(rows, []string{
+				cell(name, 30), cell(account.AccountID, 30), account.state(), polled, strconv.Itoa(account.OutboxWaiting), last,
+			})
 		}
-		last := "-"
-		if channel.LastError != nil {
-			last = cell(*channel.LastError, 80)
-		}
-		rows = append(rows, []string{cell(name, 30), state, last})
 	}
 	return rows
+}
+
+// state is the gateway's word for how an account stands, or what can be said without one.
+func (a channelAccount) state() string {
+	switch {
+	case a.State != "":
+		return cell(a.State, 20)
+	case a.Connected:
+		return "connected"
+	case a.Running:
+		return "not connected"
+	case a.Configured:
+		return "not running"
+	}
+	return "not configured"
 }
 
 func nodeRows(s statusReply) [][]string {

@@ -163,7 +163,7 @@ func TestHealthStatusAndLanes(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	b.house.set(func() {
-		b.house.channels = []chat.ChannelStatus{{ID: "telegram", AccountID: "default", Label: "Telegram", Configured: true, Running: true, Connected: true, LastPollAge: 1200 * time.Millisecond, Mode: "polling", PollOwner: "gw-1"}}
+		b.house.channels = []chat.ChannelStatus{{ID: "telegram", AccountID: "default", Label: "Telegram", Configured: true, Running: true, Connected: true, State: "connected", LastPollAge: 1200 * time.Millisecond, Mode: "polling", PollOwner: "gw-1"}}
 	})
 	s := b.login(readToken)
 	h := s.must("health", params{"probe": true})
@@ -196,7 +196,8 @@ func TestHealthStatusAndLanes(t *testing.T) {
 	}
 	ch := s.must("channels.status", nil)
 	if !reflect.DeepEqual(ch["channelOrder"], []any{"web", "telegram"}) || ch["channels"].(params)["web"].(params)["connections"] != 1.0 ||
-		ch["channelAccounts"].(params)["telegram"].([]any)[0].(params)["pollOwner"] != "gw-1" {
+		ch["channelAccounts"].(params)["telegram"].([]any)[0].(params)["pollOwner"] != "gw-1" ||
+		ch["channelAccounts"].(params)["telegram"].([]any)[0].(params)["state"] != "connected" {
 		t.Errorf("channels %v", ch)
 	}
 }

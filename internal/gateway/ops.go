@@ -217,6 +217,7 @@ type channelAccount struct {
 	Configured    bool    `json:"configured"`
 	Running       bool    `json:"running"`
 	Connected     bool    `json:"connected"`
+	State         string  `json:"state,omitempty"`
 	Mode          string  `json:"mode,omitempty"`
 	LastError     *string `json:"lastError"`
 	LastPollAgeMs *int64  `json:"lastPollAgeMs"`
@@ -265,7 +266,7 @@ func (r *channelsResult) add(id, label string, summary any, account channelAccou
 func accountOf(ch chat.ChannelStatus) channelAccount {
 	return channelAccount{
 		AccountID: orWord(ch.AccountID, defaultAccount), Enabled: ch.State != "disabled", Configured: ch.Configured, Running: ch.Running,
-		Connected: ch.Connected, Mode: ch.Mode, LastError: orNull(ch.LastError), LastPollAgeMs: ageMs(ch.LastPollAge),
+		Connected: ch.Connected, State: ch.State, Mode: ch.Mode, LastError: orNull(ch.LastError), LastPollAgeMs: ageMs(ch.LastPollAge),
 		PollOwner: ch.PollOwner, OutboxWaiting: ch.OutboxWaiting, OutboxFailed: ch.OutboxFailed,
 	}
 }

@@ -151,7 +151,8 @@ func (g *Gateway) launch() (*process, <-chan string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	cmd.Stderr = p.output
+	said := leak.Through("what a gateway printed", p.output)
+	cmd.Stderr = said
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
 	}
@@ -159,7 +160,7 @@ func (g *Gateway) launch() (*process, <-chan string, error) {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		lines := bufio.NewScanner(io.TeeReader(stdout, p.output))
+		lines := bufio.NewScanner(io.TeeReader(stdout, said))
 		for lines.Scan() {
 			if m := listens.FindStringSubmatch(lines.Text()); m != nil {
 				urls <- "http://" + m[1]
@@ -258,7 +259,7 @@ func (g *Gateway) CLI(ctx context.Context, stdin string, args ...string) (stdout
 	}
 	cmd.Stdin = strings.NewReader(stdin)
 	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Stdout, cmd.Stderr = leak.Through("the output of a command", &out), leak.Through("the errors of a command", &errs)
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

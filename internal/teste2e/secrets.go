@@ -6,7 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"laneway/internal/testtelegram"
 )
+
+// leak searches everything that gateways, commands and tests print for the token of a bot, until the last test has ended.
+var leak testtelegram.Leak //nolint:gochecknoglobals // one search over all tests of the process
 
 // Everything is every row of every table as text.
 func (o *Oracle) Everything(tb testing.TB, database string) map[string][]string {

@@ -222,9 +222,16 @@ func TestTelegramIsAwayAtTheStart(t *testing.T) {
 		if code, body := c.Get("/readyz"); code != 200 {
 			t.Errorf("/readyz: %d %s", code, body)
 		}
+		if out, errs, code := c.CLI(ctx, "", "cron", "add", "--every", "1s", "--name", "tick", "--message", "tick"); code != 0 {
+			t.Fatalf("cron add: %q %q", out, errs)
+		}
+		oracle := OpenOracle(t, c.Gateway, database)
+		eventually(t, "cron fires as if nothing were", 20*time.Second, func() bool {
+			return oracle.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'") >= 3
+		})
 		eventually(t, "status shows that the bot is not connected", 20*time.Second, func() bool {
 			out, _, _ := c.CLI(ctx, "", "status")
-			return strings.Contains(out, "telegram") && strings.Contains(out, "not connected")
+			return strings.Contains(out, "telegram") && strings.Contains(out, "degraded")
 		})
 		c.Telegram.Say(anna, anna, "is anybody there?")
 		c.Telegram.Mend()

@@ -1,6 +1,9 @@
 package telegram_test
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,7 +13,25 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// leak searches everything that the tests of this package log and print for the token of their bots.
+var leak testtelegram.Leak
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	restore, err := leak.Streams()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	restore()
+	if err := errors.Join(leak.Verdict(), goleak.Find()); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
 
 func TestContract(t *testing.T) {
 	t.Parallel()

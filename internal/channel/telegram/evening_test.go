@@ -103,7 +103,7 @@ func (h *home) begin() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	log := slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log := slog.New(slog.NewTextHandler(leak.Through("a log of the whole way", h.log), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h.ch, err = telegram.New(
 		telegram.Config{Token: h.srv.Token(), Agent: "main", Groups: []int64{group}, Members: telegram.MembersAny, GroupStop: h.groupStop},
 		telegram.Deps{Records: h.st, Commands: table.Infos(), Transport: h.srv.Transport(), Logger: log},

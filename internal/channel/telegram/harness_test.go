@@ -3,6 +3,7 @@ package telegram_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -92,7 +93,7 @@ func newBot(t *testing.T, change func(*setup)) *bot {
 	s.deps = telegram.Deps{
 		Records: b.records, Files: root,
 		Commands: []chat.CommandInfo{{Name: "stop", Description: "Stop."}, {Name: "help", Aliases: []string{"start"}, Description: "Help."}},
-		Logger:   slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logger:   slog.New(slog.NewTextHandler(leak.Through("a log", b.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {
 		change(s)
@@ -167,6 +168,7 @@ func (b *bot) stop() {
 		b.t.Errorf("the fake server complains: %s", v)
 	}
 	b.noToken("the log", b.log.String())
+	b.noToken("the status", fmt.Sprintf("%+v", b.ch.Status()))
 }
 
 func (b *bot) noToken(where, text string) {

@@ -1,0 +1,150 @@
+package teste2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"laneway/internal/testmodel"
+	"laneway/internal/testtelegram"
+)
+
+// hundred is how many people write one message each, in a chat of their own, so that Telegram's limit for a chat delays nobody.
+const hundred = 100
+
+func personOf(i int) int64    { return int64(1000 + i) }
+func questionOf(i int) string { return fmt.Sprintf("question %03d.", i) }
+
+// crowdroom is a chatroom whose bot talks to the crowd. It is not started.
+func crowdroom(t *testing.T, database string) *Chatroom {
+	t.Helper()
+	c := openChatroom(t, database, "    access: open\n", testtelegram.Config{Drafts: true})
+	c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+		return testmodel.Reply{Pieces: []string{"You said: " + call.Last()}}
+	})
+	for i := range hundred {
+		c.Telegram.AddPrivate(personOf(i), fmt.Sprint("Person ", i))
+	}
+	return c
+}
+
+// ask lets everybody write.
+func (c *Chatroom) ask() {
+	for i := range hundred {
+		c.Telegram.Say(personOf(i), personOf(i), questionOf(i))
+	}
+}
+
+// answered counts the answers to the crowd: how many people have none, how many have more than one, and the most that one has.
+func (c *Chatroom) answered() (missing, doubled, most int) {
+	for i := range hundred {
+		n := c.Count(personOf(i), questionOf(i))
+		if n == 0 {
+			missing++
+		}
+		if n > 1 {
+			doubled++
+		}
+		most = max(most, n)
+	}
+	return missing, doubled, most
+}
+
+// wantAll waits until the whole hundred was answered and holds that each message became one turn.
+func (c *Chatroom) wantAll() {
+	c.t.Helper()
+	c.Await("everybody is answered", func() bool { missing, _, _ := c.answered(); return missing == 0 })
+	c.rest()
+	c.Await("every update is confirmed", func() bool { return len(c.Telegram.Pending()) == 0 })
+	o := OpenOracle(c.t, c.Gateway, c.database)
+	if n := o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'"); n != hundred {
+		c.t.Errorf("%d messages have the outcome answered, want %d", n, hundred)
+	}
+	if n := o.Count("SELECT count(*) FROM inbox"); n != hundred {
+		c.t.Errorf("%d messages are in the inbox, want %d", n, hundred)
+	}
+}
+
+// A hundred messages were handed over and not one is stored when the process is killed.
+func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		c := crowdroom(t, database)
+		c.Start()
+		c.Await("a poll that waits", c.Telegram.Polling)
+		release := c.lockDatabase(withTimeout(t, time.Minute))
+		c.ask()
+		c.Await("Telegram has handed messages over", func() bool { return !c.Telegram.Polling() })
+		c.Kill()
+		c.remember()
+		if n := OpenOracle(t, c.Gateway, database).Count("SELECT count(*) FROM inbox"); n != 0 || len(c.Telegram.Pending()) != hundred {
+			t.Errorf("%d rows, %d of %d unconfirmed when nothing could be stored", n, len(c.Telegram.Pending()), hundred)
+		}
+		release()
+		began := time.Now()
+		c.Start()
+		c.wantAll()
+		_, doubled, _ := c.answered()
+		if doubled != 0 || len(c.Model.Calls()) != hundred {
+			t.Errorf("%d answers came twice, %d turns for %d messages", doubled, len(c.Model.Calls()), hundred)
+		}
+		t.Logf("lost 0, doubled %d of %d; all answered %s after the start", doubled, hundred, time.Since(began).Round(100*time.Millisecond))
+		c.Close()
+	})
+}
+
+// A hundred messages were stored and answered, and Telegram does not know of one of them when the process is killed: it hands all of them
+// over again.
+func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		c := crowdroom(t, database)
+		c.ask()
+		c.Telegram.Break("getUpdates", append([]testtelegram.Fault{{Delay: time.Millisecond}}, hanging(100, testtelegram.Fault{Hang: true})...)...)
+		c.Start()
+		c.Await("everybody is answered", func() bool { missing, _, _ := c.answered(); return missing == 0 })
+		c.rest()
+		if n := len(c.Telegram.Pending()); n != hundred {
+			t.Fatalf("%d of %d are unconfirmed although no poll came through", n, hundred)
+		}
+		c.Kill()
+		c.remember()
+		c.Telegram.Mend()
+		began := time.Now()
+		c.Start()
+		c.wantAll()
+		_, doubled, _ := c.answered()
+		if doubled != 0 || len(c.Model.Calls()) != hundred {
+			t.Errorf("%d answers came twice, %d turns for %d messages", doubled, len(c.Model.Calls()), hundred)
+		}
+		t.Logf("doubled turns 0, doubled answers %d of %d; confirmed %s after the start", doubled, hundred, time.Since(began).Round(100*time.Millisecond))
+		c.Close()
+	})
+}
+
+// The process is killed again and again while a hundred turns end and their answers go out: nobody stays without an answer, no message becomes two
+// finished turns, and a kill doubles at most one answer in a chat.
+func TestAHundredAnswersOutliveKillsWhileTheyGoOut(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		c := crowdroom(t, database)
+		c.Start()
+		c.ask()
+		began := time.Now()
+		kills := 0
+		for _, delivered := range []int{10, 40, 70} {
+			c.Await(fmt.Sprint(delivered, " answers"), func() bool { missing, _, _ := c.answered(); return hundred-missing >= delivered })
+			c.Restart()
+			kills++
+		}
+		c.wantAll()
+		_, doubled, most := c.answered()
+		if most > 1+kills {
+			t.Errorf("a question was answered %d times after %d kills", most, kills)
+		}
+		if n := OpenOracle(t, c.Gateway, database).Count("SELECT count(*) FROM outbox WHERE maybe_sent = true"); n < doubled {
+			t.Errorf("%d people got an answer again and %d answers are marked as possibly sent before", doubled, n)
+		}
+		again := len(c.Model.Calls()) - hundred
+		t.Logf("%d kills: lost 0, %d of %d answers doubled (at most %d times one), %d turns run again, all delivered after %s",
+			kills, doubled, hundred, most-1, again, time.Since(began).Round(100*time.Millisecond))
+		c.Close()
+	})
+}
