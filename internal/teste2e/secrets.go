@@ -11,7 +11,7 @@ import (
 )
 
 // leak searches everything that gateways, commands and tests print for the token of a bot, until the last test has ended.
-var leak testtelegram.Leak //nolint:gochecknoglobals // one search over all tests of the process
+var leak testtelegram.Leak
 
 // Everything is every row of every table as text.
 func (o *Oracle) Everything(tb testing.TB, database string) map[string][]string {

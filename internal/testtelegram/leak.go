@@ -77,7 +77,9 @@ func (l *Leak) Streams() (restore func(), err error) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = io.Copy(l.Through(s.name, before), r)
+			if _, err := io.Copy(l.Through(s.name, before), r); err != nil {
+				panic("testtelegram: the " + s.name + " cannot be passed on: " + err.Error())
+			}
 		}()
 		undo = append(undo, func() {
 			*s.file = before
