@@ -57,31 +57,31 @@ func (w *wireError) err() *Error {
 	}
 }
 
-// refusedConnect is a refused connect in one sentence that says what to do. Its kind is a sentinel of this package; errors.As finds what the
+// refusedError is a refused connect in one sentence that says what to do. Its kind is a sentinel of this package; errors.As finds what the
 // gateway said, which would only say it again.
-type refusedConnect struct {
+type refusedError struct {
 	kind   error
 	advice string
 	said   *Error
 }
 
 // Error is the kind and the advice.
-func (r *refusedConnect) Error() string { return r.kind.Error() + ": " + r.advice }
+func (r *refusedError) Error() string { return r.kind.Error() + ": " + r.advice }
 
 // Unwrap gives the kind and the gateway's refusal.
-func (r *refusedConnect) Unwrap() []error { return []error{r.kind, r.said} }
+func (r *refusedError) Unwrap() []error { return []error{r.kind, r.said} }
 
 // connectError sorts a refused connect into the sentinels.
 func connectError(e *Error) error {
 	switch e.DetailCode {
 	case "AUTH_TOKEN_MISSING":
-		return &refusedConnect{ErrUnauthorized, "the gateway wants a token; give --token or LANEWAY_TOKEN", e}
+		return &refusedError{ErrUnauthorized, "the gateway wants a token; give --token or LANEWAY_TOKEN", e}
 	case "AUTH_TOKEN_MISMATCH", "AUTH_PASSWORD_MISMATCH":
-		return &refusedConnect{ErrUnauthorized, "the token is not the gateway's; check --token, LANEWAY_TOKEN or the token file", e}
+		return &refusedError{ErrUnauthorized, "the token is not the gateway's; check --token, LANEWAY_TOKEN or the token file", e}
 	case "AUTH_RATE_LIMITED":
-		return &refusedConnect{ErrUnauthorized, "too many wrong tokens from here; wait " + e.RetryAfter.Round(time.Second).String(), e}
+		return &refusedError{ErrUnauthorized, "too many wrong tokens from here; wait " + e.RetryAfter.Round(time.Second).String(), e}
 	case "PROTOCOL_MISMATCH":
-		return &refusedConnect{ErrVersion, "update laneway on the older side", e}
+		return &refusedError{ErrVersion, "update laneway on the older side", e}
 	}
 	if e.Code == "UNAVAILABLE" {
 		return fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, e)

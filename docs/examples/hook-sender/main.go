@@ -17,6 +17,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/signal"
 	"strconv"
 	"time"
 )
@@ -29,29 +30,41 @@ const (
 )
 
 func main() {
-	if len(os.Args) != 3 || os.Getenv("HOOK_SECRET") == "" {
+	secret := os.Getenv("HOOK_SECRET") //nolint:forbidigo // a program of its own
+	if len(os.Args) != 3 || secret == "" {
 		fmt.Fprintln(os.Stderr, "usage: HOOK_SECRET=… hook-sender URL KEY < MESSAGE")
-		os.Exit(2)
+		os.Exit(2) //nolint:forbidigo // as above
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // as above
+	defer stop()
+	c := caller{url: os.Args[1], key: os.Args[2], secret: []byte(secret), client: &http.Client{Timeout: callTime}}
 	body, err := io.ReadAll(io.LimitReader(os.Stdin, maxBody))
 	if err == nil {
-		err = deliver(context.Background(), os.Args[1], os.Args[2], []byte(os.Getenv("HOOK_SECRET")), body)
+		err = c.deliver(ctx, os.Stdout, body)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "hook-sender:", err)
-		os.Exit(1)
+		os.Exit(1) //nolint:forbidigo,gocritic // as above; there is nothing to undo
 	}
 }
 
-// deliver sends until the gateway has taken the message, or has said that it never will.
-func deliver(ctx context.Context, url, key string, secret, body []byte) error {
-	pause := firstPause
+// caller calls one hook about one event.
+type caller struct {
+	url, key string
+	secret   []byte
+	client   *http.Client
+}
+
+// deliver sends until the gateway has taken the message, or has said that it never will, and writes its answer to out.
+func (c caller) deliver(ctx context.Context, out io.Writer, body []byte) error {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
 	for attempt := 1; ; attempt++ {
-		status, answer, err := send(ctx, url, key, secret, body)
+		status, answer, err := c.send(ctx, body)
 		switch {
 		case err == nil && status == http.StatusAccepted:
-			fmt.Print(answer)
-			return nil
+			_, err = io.WriteString(out, answer)
+			return err
 		case err == nil && status != http.StatusTooManyRequests && status < 500:
 			return fmt.Errorf("refused with %d: %s", status, answer) // sending it again unchanged would fail again
 		case attempt == attempts && err != nil:
@@ -59,22 +72,24 @@ func deliver(ctx context.Context, url, key string, secret, body []byte) error {
 		case attempt == attempts:
 			return fmt.Errorf("not delivered: %d: %s", status, answer)
 		}
-		time.Sleep(pause)
-		pause *= 2
+		pause.Reset(firstPause << (attempt - 1))
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-pause.C:
+		}
 	}
 }
 
 // send makes one call. Each is signed anew: a signature is good for five minutes.
-func send(ctx context.Context, url, key string, secret, body []byte) (status int, answer string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+func (c caller) send(ctx context.Context, body []byte) (status int, answer string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
 	if err != nil {
 		return 0, "", fmt.Errorf("making the request: %w", err)
 	}
-	req.Header.Set("X-Laneway-Signature", sign(secret, time.Now(), body))
-	req.Header.Set("Idempotency-Key", key)
-	resp, err := http.DefaultClient.Do(req)
+	req.Header.Set("X-Laneway-Signature", sign(c.secret, time.Now(), body))
+	req.Header.Set("Idempotency-Key", c.key)
+	resp, err := c.client.Do(req)
 	if err != nil {
 		return 0, "", fmt.Errorf("calling the hook: %w", err)
 	}
