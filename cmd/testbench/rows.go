@@ -81,11 +81,18 @@ func groups() []group {
 			{what: "memory after the first answer, SQLite", bench: "Start/sqlite", metric: "rss_MB", unit: "MB", goal: 30},
 			{what: "start to first answer, PostgreSQL, p50", bench: "Start/postgres", metric: "first_answer_p50_ms", unit: "ms"},
 		}},
-		{"./internal/gateway", "HealthRoundTrip|RawEcho|IdleSockets|Broadcast", "2s", []row{
+		{"./internal/gateway", "HealthRoundTrip|RawEcho", "2s", []row{
 			{what: "WebSocket: health calls, 64 connections", bench: "HealthRoundTrip", metric: "calls/s", unit: "/s", more: true},
 			{what: "WebSocket: raw echo on the same machine", bench: "RawEcho", metric: "calls/s", unit: "/s", more: true},
-			{what: "WebSocket: memory per idle authenticated socket", bench: "IdleSockets", metric: "KB/socket", unit: "KB", goal: 20},
-			{what: "WebSocket: connects", bench: "IdleSockets", metric: "connects/s", unit: "/s", goal: 500, more: true},
+		}},
+		{"./internal/teste2e", "Sockets", "10000x", []row{
+			{what: "WebSocket: memory each of 10 000 idle sockets", bench: "Sockets", metric: "KB/socket", unit: "KB", goal: 20},
+			{what: "WebSocket: connects until 10 000 are open", bench: "Sockets", metric: "connects/s", unit: "/s", goal: 500, more: true},
+			{what: "WebSocket: one event to 10 000 sockets", bench: "Sockets", metric: "broadcast_ms", unit: "ms", goal: 1000},
+		}},
+		{"./internal/teste2e", "Streams", "250x", []row{
+			{what: "WebSocket: age of a token, 200 streams x 50/s, p50", bench: "Streams", metric: "age_p50_ms", unit: "ms"},
+			{what: "WebSocket: age of a token, 200 streams x 50/s, p99", bench: "Streams", metric: "age_p99_ms", unit: "ms", goal: 50},
 		}},
 		{"./internal/cron", "Next$/.*1-5|Decide", "1s", []row{
 			{what: "cron: next fire of `0 9 * * 1-5`", bench: "Next/0_9_*_*_1-5", metric: "ns/op", unit: "ns", goal: 5000},
