@@ -161,7 +161,7 @@ func (p *Process) wire(ctx context.Context) error {
 	p.dispatch, err = dispatch.New(work, dispatch.Config{
 		Version: p.opts.Version, Addr: p.cfg.Cluster.NodeID, BootID: uuid.NewString(),
 		Lease: time.Duration(p.cfg.Cluster.Lease), Heartbeat: time.Duration(p.cfg.Cluster.Heartbeat), Sweep: time.Duration(p.cfg.Cluster.Sweep),
-		Exclusive: p.store.Kind() == kindSQLite, Lanes: p.cfg.Lanes.Map(), Agents: agents,
+		Exclusive: p.store.Kind() == kindSQLite, Lanes: p.cfg.Lanes.Map(), UserTurns: p.cfg.Limits.UserTurns, Agents: agents,
 		Retention: time.Duration(p.cfg.Retention), Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100,
 		Cron: cronConfig(p.cfg, p.metrics.Cron(), posts), HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CronBody: gateway.CronBody,
 	}, dispatch.Deps{

@@ -125,7 +125,7 @@ type Limits struct {
 	Hooks int `yaml:"hooks"`
 	// ChatUser are messages of one chat user in 60 s. Default 20.
 	ChatUser int `yaml:"chat_user"`
-	// UserTurns are turns at once of one chat user or agent. Default 10.
+	// UserTurns are turns at once of one chat user, agent or hook in one process; what is over it waits. Default 10.
 	UserTurns int `yaml:"user_turns"`
 	// MaxPayload is the largest message on a socket in bytes, 65536 to 26214400. Default 1048576.
 	MaxPayload int `yaml:"max_payload"`

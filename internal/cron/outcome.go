@@ -16,6 +16,7 @@ const (
 	TellFailing  Told = "failing"   // enough failed runs in a row
 	TellRecover  Told = "recovered" // a run ended well after a failure was told
 	TellSkipping Told = "skipping"  // enough slots in a row were skipped, and the job wants to hear of it
+	TellBudget   Told = "budget"    // a slot was skipped because its owner's runs of the day are used up
 	TellDisabled Told = "disabled"  // too many failed runs in a row: the job is switched off
 )
 
@@ -101,6 +102,8 @@ func (t Told) Sentence(j Job) string {
 		return fmt.Sprintf("The job %q has failed %d times in a row: %s", j.Name, j.State.ConsecutiveErrors, j.State.LastError)
 	case TellSkipping:
 		return fmt.Sprintf("The job %q was skipped %d times in a row, because a run of it was active or the runs of the day are used up.", j.Name, j.State.ConsecutiveSkipped)
+	case TellBudget:
+		return fmt.Sprintf("The job %q does not run now: your runs of the last 24 hours are used up. It goes on by itself as they pass.", j.Name)
 	case TellRecover:
 		return fmt.Sprintf("The job %q works again.", j.Name)
 	case TellDisabled:

@@ -217,3 +217,36 @@ func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
 		h.close()
 	})
 }
+
+// Runs of a person over the day's number are skipped with a row, and the person hears of it once; when a day has passed there is room again.
+func TestRunsOfAPersonOverTheDaysNumberAreSkippedAndToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore(), func(c *dispatch.Config) { c.Cron.MaxRunsPerDay = 3 })
+		h.said(annaHere, "/cron add every 30m look at the mail", "7", "7")
+		h.said(annaHere, "/cron add every 40m look at the door", "7", "7")
+		h.said("agent:main:box:direct:8", "/cron add every 2h water the flowers", "8", "8") // somebody else's share is not touched
+		before := len(h.box.texts("7"))
+		time.Sleep(4*time.Hour + time.Second)
+		synctest.Wait()
+		heard := h.box.texts("7")[before:]
+		const note = `does not run now: your runs of the last 24 hours are used up`
+		if len(heard) != 4 || !strings.Contains(heard[3], note) {
+			t.Errorf("heard %q, want three answers and one note", heard)
+		}
+		want(t, "asked of the agent", len(h.runner.texts()), 3+2)
+		want(t, "answers of the other person's job", len(h.box.texts("8")), 1+2)
+		skipped := 0
+		for _, r := range h.runs("") {
+			if r.State == cron.RunSkipped && r.Reason == cron.ReasonBudget {
+				skipped++
+			}
+		}
+		want(t, "rows of skipped slots", skipped, 8+6-3)
+		time.Sleep(22 * time.Hour) // the first three were more than a day ago
+		synctest.Wait()
+		if n := len(h.box.texts("7")); n <= before+4 {
+			t.Errorf("anna has %d messages, want more a day later", n)
+		}
+		h.close()
+	})
+}

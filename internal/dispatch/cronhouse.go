@@ -3,7 +3,10 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"laneway/internal/agent"
@@ -118,10 +121,46 @@ func (h house) Claimed(ctx context.Context, c cron.Claimed) {
 		}
 	}
 	for id, runs := range skipped {
-		if job := byID[id]; job.Skipping(len(runs)) { // the loop does not wait for the note
-			h.d.small.Go(func() { h.d.alert(context.WithoutCancel(ctx), job, runs[len(runs)-1], cron.TellSkipping) })
+		if told := h.d.skipNote(byID[id], runs); told != cron.TellNothing { // the loop does not wait for the note
+			h.d.small.Go(func() { h.d.alert(context.WithoutCancel(ctx), byID[id], runs[len(runs)-1], told) })
 		}
 	}
+}
+
+// skipNote is what people are to hear about slots of a job that were just skipped.
+func (d *Dispatcher) skipNote(job cron.Job, runs []cron.Run) cron.Told {
+	byBudget := slices.ContainsFunc(runs, func(r cron.Run) bool { return r.Reason == cron.ReasonBudget })
+	switch {
+	case byBudget && !job.Alert.Off && d.budgetNotes.first(job.Owner, time.Now()):
+		return cron.TellBudget
+	case job.Skipping(len(runs)):
+		return cron.TellSkipping
+	default:
+		return cron.TellNothing
+	}
+}
+
+// budgetNotes remembers who was told that the runs of the day are used up: once in as much time as the budget is for, whichever job it is.
+type budgetNotes struct {
+	mu   sync.Mutex
+	told map[string]time.Time
+}
+
+const budgetTime = 24 * time.Hour
+
+// first reports whether the owner has not been told for a day, and takes note that they are now.
+func (b *budgetNotes) first(owner string, now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.told, func(_ string, at time.Time) bool { return now.Sub(at) >= budgetTime })
+	if _, known := b.told[owner]; known {
+		return false
+	}
+	if b.told == nil {
+		b.told = map[string]time.Time{}
+	}
+	b.told[owner] = now
+	return true
 }
 
 // cronStarted tells watchers that the first attempt of a run has begun.

@@ -34,8 +34,11 @@ func visible(by chat.Caller) string {
 func (d *Dispatcher) border(by chat.Caller, now time.Time) cron.Border {
 	rules := d.cfg.Cron.Rules
 	if !OperatorOwner(by.Principal) {
+		least := max(rules.MinInterval, d.cfg.Cron.UserMinInterval)
 		rules = rules.ForChat()
-		rules.MinInterval = max(rules.MinInterval, d.cfg.Cron.UserMinInterval)
+		if d.cfg.Cron.UserMinInterval > 0 { // it may be shorter than what holds without it
+			rules.MinInterval = least
+		}
 	}
 	return cron.Border{
 		Now: now, Rules: rules, DefaultAgent: d.DefaultAgent(), Lanes: d.laneNames(),

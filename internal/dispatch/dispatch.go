@@ -50,6 +50,8 @@ type Config struct {
 	Queue func(agent, channel, kind string) scheduler.Settings
 	// ThrottleAt is the share of the context window from which on a session runs one turn at a time; 0 = 0.6.
 	ThrottleAt float64
+	// UserTurns is how many turns a chat user (a hook, the jobs of either) has at once in this process, see [scheduler.Config.OwnerTurns]; 0 = no bound.
+	UserTurns int
 	// Agents, the default one first; at least one.
 	Agents []Agent
 	// Cron is what the operator decided about jobs.
@@ -91,38 +93,39 @@ type Deps struct {
 
 // Dispatcher is the middle of the house. Make it with New.
 type Dispatcher struct {
-	cfg        Config
-	store      Store
-	commands   *command.Table
-	sched      *scheduler.Scheduler[work]
-	agents     map[string]Agent
-	channels   map[string]channel.Channel
-	obs        Observer
-	log        *slog.Logger
-	hub        hub
-	live       liveRuns
-	waiters    waiters
-	handover   handover
-	starting   seqSet
-	started    time.Time
-	node       atomic.Pointer[incarnation]
-	draining   atomic.Bool
-	restarting atomic.Bool
-	renew      chan chan struct{} // asks the heartbeat for a new incarnation
-	queue      atomic.Pointer[func(agent, channel, kind string) scheduler.Settings]
-	sweepNow   chan struct{} // capacity 1: look again
-	outboxNow  chan struct{} // capacity 1: look again
-	turned     atomic.Int64  // unix nanoseconds of the ownership loop's last turn
-	refused    atomic.Int64  // messages that a full queue refused
-	figures    atomic.Pointer[Figures]
-	bursts     bursts
-	silent     silences
-	jobs       cron.JobStore // nil = the store keeps no jobs
-	planner    *cron.Planner
-	cron       *cron.Runner
-	cronEvents cronHub
-	small      sync.WaitGroup
-	over       chan struct{} // closed when Run's context is over: nothing is repeated any more
+	cfg         Config
+	store       Store
+	commands    *command.Table
+	sched       *scheduler.Scheduler[work]
+	agents      map[string]Agent
+	channels    map[string]channel.Channel
+	obs         Observer
+	log         *slog.Logger
+	hub         hub
+	live        liveRuns
+	waiters     waiters
+	handover    handover
+	starting    seqSet
+	started     time.Time
+	node        atomic.Pointer[incarnation]
+	draining    atomic.Bool
+	restarting  atomic.Bool
+	renew       chan chan struct{} // asks the heartbeat for a new incarnation
+	queue       atomic.Pointer[func(agent, channel, kind string) scheduler.Settings]
+	sweepNow    chan struct{} // capacity 1: look again
+	outboxNow   chan struct{} // capacity 1: look again
+	turned      atomic.Int64  // unix nanoseconds of the ownership loop's last turn
+	refused     atomic.Int64  // messages that a full queue refused
+	figures     atomic.Pointer[Figures]
+	bursts      bursts
+	silent      silences
+	jobs        cron.JobStore // nil = the store keeps no jobs
+	planner     *cron.Planner
+	cron        *cron.Runner
+	cronEvents  cronHub
+	budgetNotes budgetNotes
+	small       sync.WaitGroup
+	over        chan struct{} // closed when Run's context is over: nothing is repeated any more
 }
 
 // work is what the scheduler holds for one message or for one recovered run: the inbox rows and the claim under which they were
@@ -165,7 +168,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	d.queue.Store(&cfg.Queue)
 	d.sched, err = scheduler.New(ctx, scheduler.Config[work]{
 		Lanes: cfg.Lanes, Run: d.runTurn, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.estimate,
-		StopGrace: cfg.StopGrace, OnStuck: d.stuck, Observer: deps.Lanes, Logger: d.log,
+		OwnerTurns: cfg.UserTurns, StopGrace: cfg.StopGrace, OnStuck: d.stuck, Observer: deps.Lanes, Logger: d.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the scheduler: %w", err)

@@ -194,11 +194,19 @@ func (d *Dispatcher) submitNew(ctx context.Context, m chat.Message, acc store.Ac
 		Channel: m.Channel, ExternalID: m.ExternalID, Content: m.Content, AcceptedAt: acc.AcceptedAt,
 	}
 	it := d.item(work{claim: claim, rows: []store.Waiting{row}}, s)
-	it.Typed = m.Content.Options.Typed
+	it.Typed, it.Owner = m.Content.Options.Typed, boundedOwner(m.Principal)
 	return d.offer(ctx, it, acc.Behind == 0)
 }
 
-// item makes a scheduler item of inbox rows; the last row leads.
+// boundedOwner is whose turn a message becomes, as far as their turns at once are bounded: chat users, hooks and their jobs. The operator's are not.
+func boundedOwner(principal string) string {
+	if OperatorOwner(principal) {
+		return ""
+	}
+	return principal
+}
+
+// item makes a scheduler item of inbox rows; the last row leads, and the first says whose it is.
 func (d *Dispatcher) item(w work, s scheduler.Settings) scheduler.Item[work] {
 	lead := w.rows[len(w.rows)-1]
 	s.Cap = -1 // the store has decided who waits
@@ -209,7 +217,7 @@ func (d *Dispatcher) item(w work, s scheduler.Settings) scheduler.Item[work] {
 	return scheduler.Item[work]{
 		Session: lead.Session.String(), Lane: lead.Lane, ID: lead.MessageID, Seq: lead.Seq,
 		Sender: lead.Content.Sender.ID, Thread: lead.Content.Thread, Size: size, Payload: w, Settings: &s,
-		NoMerge: lead.Content.Options.NoMerge || len(lead.Content.Attachments) > 0 || len(w.rows) > 1,
+		NoMerge: lead.Content.Options.NoMerge || len(lead.Content.Attachments) > 0 || len(w.rows) > 1, Owner: boundedOwner(w.rows[0].Principal),
 	}
 }
 

@@ -18,18 +18,21 @@ func (s *Scheduler[M]) settle(x *session[M], fx *effects[M]) {
 // place is settle without the use of free slots. It returns the lane in whose ready list the session stands.
 func (s *Scheduler[M]) place(x *session[M], fx *effects[M]) *lane[M] {
 	u := x.front()
-	if u == nil || u.open || !s.mayStart(x, u, fx) {
-		x.unlink()
-		if x.idle() {
-			s.forget(x, fx)
-		}
-		return nil
+	may := u != nil && !u.open && s.mayStart(x, u, fx)
+	if may && s.placed(x, u) {
+		return x.lane
 	}
-	if x.lane != u.lane {
-		x.unlink()
+	freed := x.unlink()
+	switch {
+	case may && s.reserve(x, u):
 		u.lane.push(x, fx.now)
+	case !may && x.idle():
+		s.forget(x, fx)
 	}
-	return u.lane
+	if freed != nil {
+		s.wake(freed, fx)
+	}
+	return x.lane
 }
 
 // mayStart reports whether the session has room for the unit.
@@ -50,25 +53,25 @@ func (s *Scheduler[M]) pump(l *lane[M], fx *effects[M]) {
 			s.grant(l, fx)
 			continue
 		}
-		x := l.readyHead
+		x := l.ready.head
 		if x == nil || s.draining {
 			return
 		}
-		x.unlink()
-		s.start(x, fx)
+		s.start(x, x.step(), fx)
 		if other := s.place(x, fx); other != nil && other != l {
 			s.pump(other, fx) // the next message of the session belongs to another lane
 		}
 	}
 }
 
-// start makes a turn of the first unit of the session and gives it a slot.
-func (s *Scheduler[M]) start(x *session[M], fx *effects[M]) {
+// start makes a turn of the first unit of the session and gives it a slot, and the place of its owner that the session held.
+func (s *Scheduler[M]) start(x *session[M], o *share[M], fx *effects[M]) {
 	u := x.pop()
 	if x.set.Mode == ModeCollect {
 		s.collect(x, u)
 	}
 	t := u.begin(s, x, fx.now)
+	t.share = o
 	x.running = append(x.running, t)
 	l := u.lane
 	l.acquire(t)
@@ -206,6 +209,7 @@ func (s *Scheduler[M]) finish(t *Turn[M], err error) *Turn[M] {
 	if !decided {
 		s.tally.discarded--
 	}
+	s.leaveShare(t, &fx)
 	s.settle(t.sess, &fx)
 	t.sess = nil
 	s.pump(t.lane, &fx)

@@ -31,7 +31,8 @@
 //   - Turns of a session, stopping ones included, never exceed its MaxConcurrent at the time of a start.
 //   - Messages of a session start in the order of their sequence numbers.
 //   - Every accepted message gets exactly one outcome, and the counters add up to the number accepted.
-//   - Whenever a slot is free and a turn may start, it starts.
+//   - An owner with a bound never has more turns than that, but for those that come back from Yield.
+//   - Whenever a slot is free and a turn may start, it starts. A place that an owner holds while its lane is full counts as used.
 //   - A panic is an outcome of its turn, with the stack in the log.
 //   - An idle session costs nothing: no goroutine, no timer, no entry.
 //   - Submit and the stops never wait, however full a lane is.
@@ -44,7 +45,8 @@
 //
 // It limits no turn in time: a runner does so with a context of its own, for which ErrTimeout is at hand.
 //
-// Lanes are shared by session, not by tenant or user. The place to change that is the ready list of the lane.
+// Lanes are shared by session, not by tenant or user. An owner can have a bound on turns at once (OwnerTurns): a session whose next
+// turn is over it stands in the owner's line instead of the lane's, so that a crowd of one owner is never in front of others.
 //
 // # How it ends
 //

@@ -18,6 +18,8 @@ type Item[M any] struct {
 	Seq int64
 	// Sender and Thread must be equal for messages to be merged by the debounce window.
 	Sender, Thread string
+	// Owner is whose turn it is when this message is the first of it: it counts towards OwnerTurns. Empty means no bound.
+	Owner string
 	// Size is the number of bytes that count towards BatchBytes.
 	Size int
 	// Payload is the caller's message; the scheduler never looks at it.

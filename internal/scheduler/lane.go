@@ -8,10 +8,9 @@ type lane[M any] struct {
 	limit  int
 	active int // slots in use; above limit for a while after the lane was shrunk
 
-	// Sessions with a turn that may start, first come first served. A session stands here once, however much it
-	// waits for, and goes to the end after a start: sessions share the lane, not messages.
-	readyHead, readyTail *session[M]
-	readyCount           int
+	// Sessions with a turn that may start. A session stands here once, however much it waits for, and goes to the end
+	// after a start: sessions share the lane, not messages.
+	ready line[M]
 	// Turns that gave their slot back with Yield and want one again. They go before ready sessions: finishing what was
 	// begun frees more than beginning anew.
 	returning []*Turn[M]
@@ -24,37 +23,45 @@ type lane[M any] struct {
 	started, answered, failed, cancelled int
 }
 
-// push puts the session at the end of the ready list.
-func (l *lane[M]) push(x *session[M], now time.Duration) {
-	x.lane, x.readyAt = l, now
-	x.prev, x.next = l.readyTail, nil
-	if l.readyTail == nil {
-		l.readyHead = x
-	} else {
-		l.readyTail.next = x
-	}
-	l.readyTail = x
-	l.readyCount++
+// line is a list of sessions, first come first served. A session stands in one line at most: in the ready list of a lane,
+// or among those that wait for a place of their owner.
+type line[M any] struct {
+	head, tail *session[M]
+	count      int
 }
 
-// unlink takes the session out of the ready list in which it stands, if any.
-func (x *session[M]) unlink() {
-	l := x.lane
-	if l == nil {
-		return
+// push puts the session at the end of the line.
+func (l *line[M]) push(x *session[M]) {
+	x.prev, x.next = l.tail, nil
+	if l.tail == nil {
+		l.head = x
+	} else {
+		l.tail.next = x
 	}
+	l.tail = x
+	l.count++
+}
+
+// remove takes the session out of the line in which it stands.
+func (l *line[M]) remove(x *session[M]) {
 	if x.prev == nil {
-		l.readyHead = x.next
+		l.head = x.next
 	} else {
 		x.prev.next = x.next
 	}
 	if x.next == nil {
-		l.readyTail = x.prev
+		l.tail = x.prev
 	} else {
 		x.next.prev = x.prev
 	}
-	x.lane, x.prev, x.next = nil, nil, nil
-	l.readyCount--
+	x.prev, x.next = nil, nil
+	l.count--
+}
+
+// push puts the session at the end of the ready list.
+func (l *lane[M]) push(x *session[M], now time.Duration) {
+	x.lane, x.readyAt = l, now
+	l.ready.push(x)
 }
 
 // room reports whether a slot is free.

@@ -34,6 +34,8 @@ type world struct {
 	held     map[string]int64 // a number of each session that was given away and not submitted yet
 	overtook map[string]bool  // messages that were submitted late: they may start after later ones
 	draining bool
+	perOwner int            // turns that an owner may have at once, 0 = any number
+	yielded  map[*turn]bool // turns that have been in Yield: while true they are in it
 }
 
 // act is what a puppet does next.
@@ -60,10 +62,12 @@ func (w *world) run(ctx context.Context, t *turn) error {
 	if n > w.limit[t.Session()] {
 		w.overlaps = append(w.overlaps, fmt.Sprintf("%d turns of %s at once, limit %d", n, t.Session(), w.limit[t.Session()]))
 	}
+	w.ownersShare(t.Items()[0].Owner)
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
 		delete(w.acting, t)
+		delete(w.yielded, t)
 		w.mu.Unlock()
 	}()
 	for {
@@ -86,8 +90,38 @@ func (w *world) run(ctx context.Context, t *turn) error {
 	}
 }
 
+// ownersShare checks how many turns the owner has. Those that came back from Yield may be more than allowed.
+func (w *world) ownersShare(owner string) {
+	n := 0
+	for t := range w.acting {
+		if _, was := w.yielded[t]; !was && t.Items()[0].Owner == owner {
+			n++
+		}
+	}
+	if owner != "" && w.perOwner > 0 && n > w.perOwner {
+		w.overlaps = append(w.overlaps, fmt.Sprintf("%d turns of %s at once, limit %d", n, owner, w.perOwner))
+	}
+}
+
+// someShareFull reports whether some owner has as many turns as allowed.
+func (w *world) someShareFull() bool {
+	used := map[string]int{}
+	for t := range w.acting {
+		if owner := t.Items()[0].Owner; owner != "" && !w.yielded[t] {
+			used[owner]++
+		}
+	}
+	for _, n := range used {
+		if w.perOwner > 0 && n >= w.perOwner {
+			return true
+		}
+	}
+	return false
+}
+
 // yield gives the slot back until the next order, whatever that is.
 func (w *world) yield(ctx context.Context, t *turn, orders chan act) {
+	w.away(t, true)
 	err := t.Yield(ctx, func(context.Context) error {
 		select {
 		case <-orders:
@@ -95,11 +129,18 @@ func (w *world) yield(ctx context.Context, t *turn, orders chan act) {
 		}
 		return nil
 	})
+	w.away(t, false)
 	if err != nil && ctx.Err() == nil {
 		w.mu.Lock()
 		w.overlaps = append(w.overlaps, fmt.Sprintf("yield: %v", err))
 		w.mu.Unlock()
 	}
+}
+
+func (w *world) away(t *turn, is bool) {
+	w.mu.Lock()
+	w.yielded[t] = is
+	w.mu.Unlock()
 }
 
 // pick draws a running turn, nil when none runs.
@@ -159,6 +200,7 @@ func (w *world) submit() {
 	it := item{
 		Session: key, ID: id(key, seq), Seq: seq, Settings: &set,
 		Lane:    rapid.SampledFrom([]string{"main", "main", "side"}).Draw(w.rt, "lane"),
+		Owner:   rapid.SampledFrom([]string{"", "ann", "bob"}).Draw(w.rt, "owner"),
 		Sender:  rapid.SampledFrom([]string{"ann", "bob"}).Draw(w.rt, "sender"),
 		Typed:   rapid.Bool().Draw(w.rt, "typed"),
 		NoMerge: rapid.IntRange(0, 5).Draw(w.rt, "alone") == 0,
@@ -247,7 +289,7 @@ func (w *world) idleIsForgotten() {
 		if st.Waiting == 0 && len(st.Running) == 0 {
 			w.rt.Fatalf("idle session %s is tracked", key)
 		}
-		if st.Waiting > 0 && st.Debouncing == 0 && len(st.Running) == 0 && !w.laneFull() {
+		if st.Waiting > 0 && st.Debouncing == 0 && len(st.Running) == 0 && !w.laneFull() && !w.someShareFull() {
 			w.rt.Fatalf("session %s waits for nothing: %+v", key, st)
 		}
 	}
@@ -324,8 +366,9 @@ func inWorld(t *testing.T, rt *rapid.T, last func(*world)) {
 			rt: rt, acting: map[*turn]chan act{}, begun: map[string][]int64{}, highest: map[string]int64{},
 			tickets: map[string]*scheduler.Ticket{}, next: map[string]int64{}, limit: map[string]int{},
 			quit: make(chan struct{}), held: map[string]int64{}, overtook: map[string]bool{},
+			yielded: map[*turn]bool{}, perOwner: rapid.IntRange(0, 2).Draw(rt, "per_owner"),
 		}
-		s, err := scheduler.New(context.Background(), config{Lanes: map[string]int{"main": 2, "side": 1}, Run: w.run})
+		s, err := scheduler.New(context.Background(), config{Lanes: map[string]int{"main": 2, "side": 1}, OwnerTurns: w.perOwner, Run: w.run})
 		if err != nil {
 			rt.Fatalf("New: %v", err)
 		}

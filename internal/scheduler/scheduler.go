@@ -24,7 +24,8 @@ type Scheduler[M any] struct {
 	mu        sync.Mutex // for bookkeeping only; nothing waits, logs or calls back under it
 	lanes     map[string]*lane[M]
 	sessions  map[string]*session[M]
-	peak      int // the most sessions since the map was made
+	shares    map[string]*share[M] // of owners with a bound that use some of it
+	peak      int                  // the most sessions since the map was made
 	spare     []*session[M]
 	cutoffs   cutoffs
 	gen       uint64
@@ -56,7 +57,7 @@ func New[M any](ctx context.Context, cfg Config[M]) (*Scheduler[M], error) {
 	cfg = cfg.withDefaults()
 	s := &Scheduler[M]{
 		cfg: cfg, ctx: context.WithoutCancel(ctx), log: cfg.Logger, obs: cfg.Observer, base: time.Now(),
-		lanes: make(map[string]*lane[M], len(cfg.Lanes)), sessions: map[string]*session[M]{},
+		lanes: make(map[string]*lane[M], len(cfg.Lanes)), sessions: map[string]*session[M]{}, shares: map[string]*share[M]{},
 		strangers: map[string]struct{}{}, gen: 1,
 	}
 	for name, n := range cfg.Lanes {

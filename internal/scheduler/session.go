@@ -24,8 +24,10 @@ type session[M any] struct {
 	unitsBox [2]*entry[M]    // first memory of units
 	laneBox  [1]laneShare[M] // first memory of byLane
 
-	// The place in a ready list; lane is nil when the session stands in none.
+	// The place in a line. With a lane the session stands in its ready list, and share is where it holds a place for the turn
+	// that comes next; with a share alone it waits there for one. An owner without bounds has no share.
 	lane       *lane[M]
+	share      *share[M]
 	prev, next *session[M]
 	readyAt    time.Duration
 

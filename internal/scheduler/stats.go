@@ -179,12 +179,12 @@ func (s Stats) Lane(name string) (LaneStats, bool) {
 func (l *lane[M]) stats(now time.Duration) LaneStats {
 	stats := LaneStats{
 		Name: l.name, Capacity: l.limit, Active: l.active, Stopping: l.stopping, Yielded: l.yielded,
-		Ready: l.readyCount + len(l.returning), Waiting: l.messages,
+		Ready: l.ready.count + len(l.returning), Waiting: l.messages,
 		Started: total(l.started), Finished: total(l.answered + l.failed + l.cancelled),
 		Answered: total(l.answered), Failed: total(l.failed), Cancelled: total(l.cancelled),
 	}
-	if l.readyHead != nil {
-		stats.OldestWait = now - l.readyHead.readyAt
+	if l.ready.head != nil {
+		stats.OldestWait = now - l.ready.head.readyAt
 	}
 	return stats
 }
@@ -248,8 +248,8 @@ func (s *Scheduler[M]) Progress() time.Duration {
 	defer s.mu.Unlock()
 	var stalled time.Duration
 	for _, l := range s.lanes {
-		if l.readyHead != nil && l.room() && !s.draining {
-			stalled = max(stalled, now-max(l.lastStart, l.readyHead.readyAt))
+		if l.ready.head != nil && l.room() && !s.draining {
+			stalled = max(stalled, now-max(l.lastStart, l.ready.head.readyAt))
 		}
 	}
 	return stalled

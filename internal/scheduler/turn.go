@@ -25,6 +25,7 @@ type Turn[M any] struct {
 	forced    *CancelCause // what cancelled the context of a settled turn
 	grace     *time.Timer  // runs from the cancellation on
 	slot      bool         // holds a slot of its lane
+	share     *share[M]    // where it holds a place; nil = its owner has no bound, or it is inside Yield
 	away      bool         // has given it back with Yield
 	settled   bool         // stops do not reach it any more
 	stuck     bool

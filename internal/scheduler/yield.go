@@ -62,6 +62,7 @@ func (s *Scheduler[M]) sendAway(t *Turn[M], fx *effects[M]) error {
 	t.away = true
 	t.lane.yielded++
 	t.lane.release(t)
+	s.leaveShare(t, fx) // what it waits for may be turns of the same owner
 	s.pump(t.lane, fx)
 	return nil
 }
@@ -87,6 +88,7 @@ func (s *Scheduler[M]) grant(l *lane[M], fx *effects[M]) {
 	l.returning = slices.Delete(l.returning, 0, 1)
 	s.home(t)
 	l.acquire(t)
+	s.rejoinShare(t)
 	fx.grants = append(fx.grants, t.granted)
 	t.granted = nil
 }
