@@ -78,9 +78,14 @@ func resumed(j Job, t Timetable, now time.Time) Verdict {
 	return v
 }
 
-// PausedRow is the ledger row of the slots that passed between a job's pause and now; false when there were none.
+// PausedRow is the ledger row of the slots that passed between a job's pause and now; false when there were none. A paused job keeps the slot that was
+// planned when it was paused: those in front of it have a row already, even if they came later than the pause.
 func PausedRow(j Job, t Timetable, now time.Time) (Run, bool) {
-	span, ok := t.Span(ReasonPaused, j.Pause.At, now)
+	after := j.Pause.At
+	if !j.State.Next.IsZero() {
+		after = j.State.Next.Add(-1)
+	}
+	span, ok := t.Span(ReasonPaused, after, now)
 	if !ok {
 		return Run{}, false
 	}
@@ -124,13 +129,13 @@ func (t Timetable) before(planned, activated time.Time) time.Time {
 }
 
 // launch settles overlap and budget of the slots that are to run. The catch-up runs of one decision are one row of runs: they do not overlap
-// each other, because they share a session and so come one after the other.
+// each other, because they share a session and so come one after the other. Behind a run that is active already, a job that buffers one keeps one of them.
 func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
 	active, mine, today := len(d.Active), 0, d.RunsToday
 	var catchup time.Time
 	for _, r := range list {
 		var others int
-		if r.Trigger == TriggerCatchup || d.Job.Overlap == OverlapCancelPrevious {
+		if d.Job.Overlap == OverlapCancelPrevious || (r.Trigger == TriggerCatchup && !(d.Job.Overlap == OverlapBufferOne && active > 0)) {
 			others = active
 		} else {
 			others = active + mine

@@ -85,6 +85,18 @@ func (d *Dispatcher) changeWith(ctx context.Context, p cron.ChangeParams) (cron.
 	if d.jobs == nil {
 		return cron.Job{}, errNoCron()
 	}
+	free, err := d.freeSlots(ctx, p.ID)
+	if err != nil {
+		return cron.Job{}, err
+	}
+	decide := p.Change
+	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
+		j, err := decide(old, now)
+		if err == nil && j != nil && j.MayFire() {
+			free(j)
+		}
+		return j, err
+	}
 	res, err := d.jobs.ChangeJob(ctx, p)
 	switch {
 	case errors.Is(err, chat.ErrNotFound):
@@ -141,6 +153,28 @@ func (d *Dispatcher) dropPlanned(ctx context.Context, c cron.Changed) {
 	}
 }
 
+// freeSlots is for a job that is to fire (again) at a slot to come whose run was claimed ahead and taken back: its name stands in the ledger as
+// cancelled, and no run can have it twice. Such a slot fires a millisecond later, under a name of its own.
+func (d *Dispatcher) freeSlots(ctx context.Context, id string) (move func(j *cron.Job), err error) {
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := d.jobs.Runs(ctx, cron.RunFilter{JobID: id, States: []cron.RunState{cron.RunCancelled}, Since: now, Limit: 50})
+	if err != nil {
+		return nil, err
+	}
+	taken := map[int64]bool{}
+	for _, r := range page.Runs {
+		taken[r.ScheduledFor.UnixMilli()] = true
+	}
+	return func(j *cron.Job) {
+		for taken[j.State.Next.UnixMilli()] {
+			j.State.Next, j.State.NextRunAt = j.State.Next.Add(time.Millisecond), j.State.NextRunAt.Add(time.Millisecond)
+		}
+	}, nil
+}
+
 // stillPlanned tells a slot that a changed job has, too. That the claim of its last fire has switched the job off takes nothing back.
 func (d *Dispatcher) stillPlanned(c cron.Changed, slot time.Time) bool {
 	j := c.Job
@@ -182,7 +216,7 @@ func (d *Dispatcher) CronPause(ctx context.Context, id, note string, until time.
 			at = old.Pause.At
 		}
 		old.Pause = &cron.Pause{Note: note, By: by.Principal, At: at, Until: until}
-		old.UpdatedAt, old.State.Next, old.State.NextRunAt = now, time.Time{}, until
+		old.UpdatedAt, old.State.NextRunAt = now, until // the planned slot stays: what passes from there on is told when the job is resumed
 		old.Revision = cron.RevisionOf(old)
 		return &old, nil
 	})

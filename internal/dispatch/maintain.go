@@ -146,10 +146,11 @@ func (d *Dispatcher) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 		j.CreatedAt = now
 	}
 	j.UpdatedAt, j.State.ActivatedAt = now, now
+	before := j.State.Next
 	j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
 	switch {
 	case j.Pause != nil:
-		j.State.NextRunAt = j.Pause.Until
+		j.State.Next, j.State.NextRunAt = before, j.Pause.Until
 	case j.MayFire():
 		fire, _ := t.First(now)
 		j.State.Next, j.State.NextRunAt = fire.Slot, fire.At

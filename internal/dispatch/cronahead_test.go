@@ -1,0 +1,73 @@
+package dispatch_test
+
+import (
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/cron"
+)
+
+// enable switches a job on or off.
+func (h *cronHouse) enable(id, word string) {
+	h.t.Helper()
+	if _, err := h.d.CronUpdate(h.t.Context(), id, cron.Members{"enabled": json.RawMessage(word)}, "", operator()); err != nil {
+		h.t.Fatalf("enabled %s: %v", word, err)
+	}
+	synctest.Wait()
+}
+
+func TestSwitchingAJobOffAndOnBeforeItsMomentKeepsItsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		for _, kind := range []string{"at", "every"} {
+			j := once("at", "hello", 1500*time.Millisecond)
+			if kind == "every" {
+				j = everySecond("every", "hello")
+				j.Schedule.EveryMs, j.Schedule.AnchorMs = 10_000, time.Now().Add(1500*time.Millisecond).UnixMilli()
+			}
+			h.put(j)
+			after(1200 * time.Millisecond)
+			wantList(t, kind+" is claimed ahead", h.states(kind), []string{"queued"})
+			h.enable(kind, "false")
+			wantList(t, kind+" is switched off", h.states(kind), []string{"cancelled replaced"})
+			h.enable(kind, "true")
+			after(200 * time.Millisecond)
+			h.enable(kind, "false") // again, now that the run has a name of its own
+			h.enable(kind, "true")
+			after(2 * time.Second)
+			states := h.states(kind)
+			if n := len(states); states[n-1] != "ok" || n > 3 {
+				t.Errorf("%s is switched on again: %q", kind, states)
+			}
+			runs := h.runs(kind)
+			if last := runs[len(runs)-1]; last.StartedAt.Sub(runs[0].ScheduledFor) > 100*time.Millisecond {
+				t.Errorf("%s began %s after its moment", kind, last.StartedAt.Sub(runs[0].ScheduledFor))
+			}
+		}
+		h.close()
+	})
+}
+
+func TestAPauseBehindAClaimedSlotTellsOfTheSlotsThatPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.put(everySecond("tick", "hello"), func(j *cron.Job) {
+			j.Schedule.EveryMs, j.Schedule.AnchorMs = 10_000, time.Now().Add(1500*time.Millisecond).UnixMilli()
+		})
+		after(1200 * time.Millisecond)
+		wantList(t, "claimed ahead", h.states("tick"), []string{"queued"})
+		if _, err := h.d.CronPause(t.Context(), "tick", "holidays", time.Time{}, operator()); err != nil {
+			t.Fatal(err)
+		}
+		after(35 * time.Second)
+		if _, err := h.d.CronResume(t.Context(), "tick", operator()); err != nil {
+			t.Fatal(err)
+		}
+		wantList(t, "resumed", h.states("tick"), []string{"cancelled replaced", "skipped paused x3"})
+		after(10 * time.Second)
+		wantList(t, "then", h.states("tick"), []string{"cancelled replaced", "skipped paused x3", "ok"})
+		h.close()
+	})
+}
