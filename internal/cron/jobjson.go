@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"strings"
 	"time"
 )
 
@@ -53,6 +53,9 @@ func EncodeParts(j Job) (Parts, error) {
 	return p, nil
 }
 
+// nothing is a text of which every member is left out, as those of most jobs are.
+const nothing = "{}"
+
 // DecodeParts reads the texts into j. It is strict: broken JSON, members and words
 // that are not known, and numbers out of bounds are an error with a sentence for
 // [Job.Invalid], and then j is as it was. It does not compile the schedule; see
@@ -75,6 +78,9 @@ func DecodeParts(p Parts, j *Job) error {
 		{"alert", p.Alert, &alert},
 		{"policy", p.Policy, &policy},
 	} {
+		if part.text == nothing {
+			continue // each row begins as what it would make of it
+		}
 		if err := decodeText(part.text, part.into); err != nil {
 			return fmt.Errorf("the stored %s cannot be read: %w", part.name, err)
 		}
@@ -150,7 +156,7 @@ func EncodeAttempts(list []Attempt) (string, error) {
 
 // DecodeAttempts reads what [EncodeAttempts] wrote. No text is no attempts.
 func DecodeAttempts(text string) ([]Attempt, error) {
-	if text == "" {
+	if text == "" || text == "[]" {
 		return nil, nil
 	}
 	var rows []attemptRow
@@ -291,12 +297,12 @@ func encodeText(value any) (string, error) {
 }
 
 func decodeText(text string, into any) error {
-	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
+	dec := json.NewDecoder(strings.NewReader(text))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(into); err != nil {
 		return fmt.Errorf("it is not the JSON that was expected: %w", err)
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+	if strings.Trim(text[dec.InputOffset():], " \t\r\n") != "" {
 		return errors.New("something follows after its end")
 	}
 	return nil

@@ -1,0 +1,25 @@
+package cron_test
+
+import (
+	"testing"
+
+	"laneway/internal/cron"
+)
+
+// The texts of a stored job, read at every claim of it and at the end of each of its runs.
+func BenchmarkDecodeParts(b *testing.B) {
+	parts, err := cron.EncodeParts(cron.Job{
+		Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Kind: cron.PayloadAgentTurn, Text: "write the digest"},
+		Retry: cron.DefaultRetry(), Timeout: cron.DefaultTimeout,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		var j cron.Job
+		if err := cron.DecodeParts(parts, &j); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
