@@ -39,7 +39,7 @@ type Scheduler[M any] struct {
 const (
 	maxSpare     = 256  // pooled sessions
 	maxStrangers = 64   // unknown lane names remembered
-	shrinkAt     = 4096 // a map that held more sessions than this is thrown away when it is empty
+	shrinkAt     = 4096 // a map that held more sessions than this is thrown away when it is empty, and the pool with it
 )
 
 // New makes a scheduler that is ready for messages. ctx is the work context, the parent of every turn: its values reach
@@ -239,7 +239,7 @@ func (s *Scheduler[M]) forget(x *session[M], fx *effects[M]) {
 		s.spare = append(s.spare, x)
 	}
 	if len(s.sessions) == 0 && s.peak > shrinkAt {
-		s.sessions, s.peak = map[string]*session[M]{}, 0
+		s.sessions, s.spare, s.peak = map[string]*session[M]{}, nil, 0
 	}
 }
 
