@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -37,7 +38,8 @@ type Scheduler[M any] struct {
 }
 
 const (
-	maxSpare     = 256  // pooled sessions
+	maxSpare     = 4096 // pooled sessions while others are at work
+	idleSpare    = 256  // pooled sessions when none is
 	maxStrangers = 64   // unknown lane names remembered
 	shrinkAt     = 4096 // a map that held more sessions than this is thrown away when it is empty, and the pool with it
 )
@@ -238,8 +240,18 @@ func (s *Scheduler[M]) forget(x *session[M], fx *effects[M]) {
 	if len(s.spare) < maxSpare {
 		s.spare = append(s.spare, x)
 	}
-	if len(s.sessions) == 0 && s.peak > shrinkAt {
+	if len(s.sessions) == 0 {
+		s.shrink()
+	}
+}
+
+// shrink lets go of what a burst has left behind.
+func (s *Scheduler[M]) shrink() {
+	if s.peak > shrinkAt {
 		s.sessions, s.spare, s.peak = map[string]*session[M]{}, nil, 0
+	}
+	if len(s.spare) > idleSpare {
+		s.spare = slices.Clone(s.spare[:idleSpare])
 	}
 }
 

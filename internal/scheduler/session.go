@@ -21,6 +21,7 @@ type session[M any] struct {
 	waiting  int  // messages in units
 	disorder bool // a late message stands between those of a unit: look-ups cannot trust the order
 	byLane   []laneShare[M]
+	runBox   [1]*Turn[M]     // first memory of running
 	unitsBox [2]*entry[M]    // first memory of units
 	laneBox  [1]laneShare[M] // first memory of byLane
 
@@ -53,6 +54,7 @@ type laneShare[M any] struct {
 // newSession makes a session that needs no more memory for its first waiting messages.
 func newSession[M any]() *session[M] {
 	x := &session[M]{}
+	x.running = x.runBox[:0]
 	x.recycle()
 	return x
 }
