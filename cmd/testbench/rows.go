@@ -61,6 +61,7 @@ func groups() []group {
 		}},
 		{"./internal/store/postgres", "CronFire", "3000x", []row{
 			{what: "PostgreSQL cron: durable fires, ledger included, 16 workers", bench: "CronFire/workers=16", metric: "fires/s", unit: "/s", goal: 15_000, more: true},
+			{what: "PostgreSQL cron: durable fires, ledger included, 128 workers", bench: "CronFire/workers=128", metric: "fires/s", unit: "/s", goal: 15_000, more: true},
 		}},
 		{"./internal/teste2e", "Message", "500x", []row{
 			{what: "message to turn start, idle gateway, SQLite, p50", bench: "Message/sqlite", metric: "start_p50_ms", unit: "ms", goal: 2},
