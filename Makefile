@@ -17,6 +17,8 @@ TIMEOUT ?= 30m
 # C translated to Go, and on Postgres (their races run with it, and on memory the whole suite does); a million turns whose memory is counted,
 # which would be the detector's; and the random histories, which are long, and in which the runtime of the detector broke once.
 SLOWRACE := ^(TestStore|TestConformance|TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise)$$
+# The detector does not look into that engine elsewhere either: it guards its memory itself.
+RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 # How many parallel tests of a package run at once: those with real processes wait most of the time.
 TOGETHER ?= 6
 LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
@@ -36,9 +38,13 @@ run: build ## build, and serve with the default settings
 
 .PHONY: test
 test: ## every test with the race detector, Postgres included (PKG=, RUN=, TIMEOUT=)
-	$(TESTPG) $(GO) test -race -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' -skip '$(SLOWRACE)' $(PKG)
+ifeq ($(PKG) $(RUN),./... .)
+	$(TESTPG) $(GO) test $(RACE) -parallel $(TOGETHER) -timeout $(TIMEOUT) -skip '$(SLOWRACE)' ./...
 	$(TESTPG) $(GO) test -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(SLOWRACE)' ./internal/store/sqlite ./internal/store/postgres ./internal/scheduler ./internal/dispatch
-	$(TESTPG) $(GO) test -race -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '^(TestStore|TestConformance)$$/Race' ./internal/store/sqlite ./internal/store/postgres
+	$(TESTPG) $(GO) test $(RACE) -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '^(TestStore|TestConformance)$$/Race' ./internal/store/sqlite ./internal/store/postgres
+else
+	$(TESTPG) $(GO) test $(RACE) -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
+endif
 
 .PHONY: short
 short: ## every test without the race detector, for between two edits
@@ -90,7 +96,7 @@ chaos: ## the scenarios against real processes at full length: 200 kills, long l
 	LANEWAY_TEST_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_STARTS=$${KILLS:-200} LANEWAY_TEST_RAPID_JOBS=10000 \
 	LANEWAY_TEST_REPLICA_KILLS=50 LANEWAY_TEST_REPLICA_JOBS=100 LANEWAY_TEST_LOAD_SECONDS=$${LOAD_SECONDS:-600} \
 	LANEWAY_TEST_SOCKETS=10000 LANEWAY_TEST_STRANGERS=5000 LANEWAY_TEST_ABUSES=50 LANEWAY_TEST_FRAGMENTS=1000000 LANEWAY_TEST_DROPS=1000 \
-	LANEWAY_TEST_READS=10000 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 $(GO) run ./cmd/testpg -- $(GO) test -race -count=1 -timeout 80m -v ./internal/teste2e
+	LANEWAY_TEST_READS=10000 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 $(GO) run ./cmd/testpg -- $(GO) test $(RACE) -count=1 -timeout 80m -v ./internal/teste2e
 
 .PHONY: simulate
 simulate: ## random histories of scheduler and dispatch, SEEDS of them (default 10000), from the seed FIRST_SEED (1)

@@ -19,7 +19,7 @@ const (
 // The caller removes it.
 func inMemory(root string) string {
 	var fs syscall.Statfs_t
-	if err := syscall.Statfs(root, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < roomNeeded {
+	if err := syscall.Statfs(root, &fs); err != nil || fs.Bavail*uint64(fs.Bsize) < roomNeeded { //nolint:gosec // a block has a size above zero
 		return ""
 	}
 	dir, err := os.MkdirTemp(root, "laneway-test-")
