@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,6 +40,17 @@ func (d *Dispatcher) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Ca
 // notTheirs is the refusal of a session that belongs to somebody else; it reads as if there were none.
 func notTheirs(key chat.SessionKey) error {
 	return chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())
+}
+
+// queueFull is the refusal of a message that finds as many waiting as may wait.
+func queueFull(limit int) error {
+	e := *chat.ErrQueueFull
+	wait := "messages wait"
+	if limit == 1 {
+		wait = "message waits"
+	}
+	e.Message = fmt.Sprintf("%d %s here already; send it again after the next answer, or stop the running turn", limit, wait)
+	return e.With("cap", limit)
 }
 
 // mayUse refuses a session that belongs to somebody else; one that nobody made yet is free.
@@ -141,7 +153,7 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 	case errors.Is(err, chat.ErrQueueFull):
 		d.refused.Add(1)
 		d.obs.Dropped(string(store.DropNew))
-		return chat.Receipt{}, err
+		return chat.Receipt{}, queueFull(s.Cap)
 	case err != nil:
 		return chat.Receipt{}, err
 	}
