@@ -1,0 +1,264 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// jobExtras are the members of a job that only the extended view has, for a job with a cron expression.
+const jobExtras = "atMostOnce dst errorCount jitterMs key keyDerived lane missed nextScheduledForMs overlap pauseAfterFailures principal queuedRuns retry runCount timeoutSeconds"
+
+// more compares the views of one thing: what the standard view has, the extended one has with the same value. It returns what is there besides; of
+// lists the first elements count.
+func more(t *testing.T, at string, standard, extended any) []string {
+	t.Helper()
+	switch s := standard.(type) {
+	case map[string]any:
+		e, ok := extended.(map[string]any)
+		if !ok {
+			t.Errorf("%s is an object in the standard view and %T in the extended one", at, extended)
+			return nil
+		}
+		var found []string
+		for _, name := range slices.Sorted(maps.Keys(e)) {
+			if value, both := s[name]; both {
+				found = append(found, more(t, at+"."+name, value, e[name])...)
+			} else {
+				found = append(found, strings.TrimPrefix(at+"."+name, "."))
+			}
+		}
+		for name := range s {
+			if _, both := e[name]; !both {
+				t.Errorf("the extended view lacks %s.%s", at, name)
+			}
+		}
+		return found
+	case []any:
+		if e, ok := extended.([]any); ok && len(s) > 0 && len(e) == len(s) {
+			return more(t, at, s[0], e[0])
+		}
+	}
+	volatile := strings.HasSuffix(at, ".ts") || strings.HasSuffix(at, ".durationMs") || strings.HasSuffix(at, ".snapshotRevision")
+	if !volatile && !reflect.DeepEqual(standard, extended) {
+		t.Errorf("%s is %v in the standard view and %v in the extended one", at, standard, extended)
+	}
+	return nil
+}
+
+// below puts a path in front of names.
+func below(path, names string) []string {
+	var list []string
+	for name := range strings.FieldsSeq(names) {
+		list = append(list, path+name)
+	}
+	return list
+}
+
+func decoded(t *testing.T, raw json.RawMessage) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestTheExtendedViewIsTheStandardOneAndMore asks for everything that has views in both of them: by request on one connection, and as events on two.
+func TestTheExtendedViewIsTheStandardOneAndMore(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo, chunk: 3}}\n")
+		g.Start()
+		heard := &eventsByView{extended: map[string]json.RawMessage{}}
+		c, err := Dial(g.URL(), g.Token(), func(e Event) { heard.note(e) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		plain, err := login(g.addr(), g.Token())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer plain.Close()
+		both := func(method string, params map[string]any, want []string) (standard map[string]any) {
+			t.Helper()
+			standard = ask(t, plain, method, params)
+			params = maps.Clone(params)
+			params["extended"] = true
+			got := more(t, "", standard, ask(t, plain, method, params))
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: the extended view has besides\n%q, want\n%q", method, got, want)
+			}
+			return standard
+		}
+
+		both("health", map[string]any{}, below("", "database nodeId problems scheduler"))
+		job := map[string]any{
+			"name": "digest", "schedule": map[string]any{"kind": "cron", "expr": "0 9 1 1 *", "tz": "Europe/Berlin"}, "sessionTarget": "isolated",
+			"payload": map[string]any{"kind": "agentTurn", "message": "write it"},
+		}
+		ask(t, plain, "cron.add", job) // from now on it changes nothing
+		id, _ := both("cron.add", job, below("", jobExtras+" created"))["id"].(string)
+		ask(t, plain, "sessions.subscribe", map[string]any{})
+		if _, err := c.Call("sessions.subscribe", map[string]any{}, 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		ran := ask(t, plain, "cron.run", map[string]any{"id": id})
+		standard := waitEvents(t, plain, fmt.Sprint(ran["runId"]))
+		eventually(t, "the extended connection hears of the end", 30*time.Second, func() bool { return heard.get("cron finished") != nil })
+		for name, want := range map[string][]string{
+			"cron finished": append(below("job.", jobExtras), below("", "attempt outcome scheduledForMs trigger")...),
+			"agent end":     below("", "agentId lane sessionKey"),
+			"chat final":    nil,
+		} {
+			if standard[name] == nil || heard.get(name) == nil {
+				t.Errorf("event %s: standard %s, extended %s", name, standard[name], heard.get(name))
+				continue
+			}
+			got := more(t, "", decoded(t, standard[name]), decoded(t, heard.get(name)))
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("event %s: the extended view has besides\n%q, want\n%q", name, got, want)
+			}
+		}
+		both("cron.get", map[string]any{"id": id}, below("", jobExtras))
+		both("cron.update", map[string]any{"id": id, "patch": map[string]any{"description": "same"}}, below("", jobExtras))
+		both("cron.list", map[string]any{}, below("jobs.", jobExtras))
+		both("cron.runs", map[string]any{"id": id}, below("entries.", "attempts lane outcome scheduledForMs slotCount trigger"))
+	})
+}
+
+// ask is a call on a connection of the standard view.
+func ask(t *testing.T, b *bare, method string, params map[string]any) map[string]any {
+	t.Helper()
+	_ = b.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if err := b.request("ask", method, params); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := b.answer("ask")
+	if err != nil {
+		t.Fatalf("%s: %v", method, err)
+	}
+	object, ok := decoded(t, raw).(map[string]any)
+	if !ok {
+		t.Fatalf("%s answered %s", method, raw)
+	}
+	return object
+}
+
+// eventsByView keeps the last event of each kind that an extended connection heard.
+type eventsByView struct {
+	mu       sync.Mutex
+	extended map[string]json.RawMessage
+}
+
+func (e *eventsByView) note(ev Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.extended[kindOf(ev.Name, ev.Payload)] = ev.Payload
+}
+
+func (e *eventsByView) get(kind string) json.RawMessage {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.extended[kind]
+}
+
+// kindOf is an event's name with what it is about.
+func kindOf(name string, payload json.RawMessage) string {
+	var p struct {
+		Action, State string
+		Data          struct{ Phase string }
+	}
+	_ = json.Unmarshal(payload, &p) // other events have none of it
+	return name + " " + p.Action + p.State + p.Data.Phase
+}
+
+// waitEvents reads until the run has been recorded, and returns the last event of each kind.
+func waitEvents(t *testing.T, b *bare, run string) map[string]json.RawMessage {
+	t.Helper()
+	events := map[string]json.RawMessage{}
+	_ = b.SetReadDeadline(time.Now().Add(30 * time.Second))
+	for {
+		data, err := b.next()
+		if err != nil {
+			t.Fatalf("waiting for the end of %s: %v", run, err)
+		}
+		var e Event
+		if json.Unmarshal(data, &e) != nil || e.Name == "" {
+			continue
+		}
+		kind := kindOf(e.Name, e.Payload)
+		events[kind] = e.Payload
+		if kind == "cron finished" && strings.Contains(string(e.Payload), run) {
+			return events
+		}
+	}
+}
+
+// A second connect is refused, and the connection goes on as it was.
+func TestASecondConnectIsRefusedAndTheConnectionStays(t *testing.T) {
+	t.Parallel()
+	g := Install(t, "", "")
+	g.Start()
+	c := connect(t, g)
+	_, err := c.Call("connect", map[string]any{
+		"minProtocol": 4, "maxProtocol": 4, "auth": map[string]string{"token": "another"}, "client": map[string]string{"id": "e2e", "version": "1", "platform": "test", "mode": "test"},
+	}, 20*time.Second)
+	if refused, ok := err.(*WireError); !ok || refused.Code != "INVALID_REQUEST" || refused.Message != "connect is only valid as the first request" {
+		t.Errorf("a second connect: %v", err)
+	}
+	if _, err := c.Call("cron.list", nil, 20*time.Second); err != nil {
+		t.Errorf("after a second connect: %v", err)
+	}
+}
+
+// A write that is blocked for ten seconds ends its connection, though what waits for it is within the bounds of the buffer.
+func TestABlockedWriteEndsItsConnection(t *testing.T) {
+	t.Parallel()
+	g := Install(t, "", "limits: {chat: 0, requests: 0, max_buffered: 100000000}\n")
+	g.env = append(g.env, "LANEWAY_METRICS_LISTEN=main")
+	g.Start()
+	token := g.Token()
+	c := connect(t, g)
+	text := strings.Repeat("a line that takes room. ", 8000)
+	for i := range 12 {
+		id := fmt.Sprintf("big-%d", i)
+		if _, err := c.Call("chat.send", map[string]any{"sessionKey": "big", "message": text + id, "idempotencyKey": id}, 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the answer to "+id, 30*time.Second, func() bool {
+			raw, err := c.Call("chat.history", map[string]any{"sessionKey": "big", "limit": 1, "maxChars": 500_000}, 30*time.Second)
+			return err == nil && strings.Contains(string(raw), `"assistant"`) && strings.Contains(string(raw), id)
+		})
+	}
+	stuck, err := login(g.addr(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	began := time.Now()
+	for i := range 8 { // some four megabytes each: more than the system buffers
+		if err := stuck.request(fmt.Sprint("h", i), "chat.history", map[string]any{"sessionKey": "big", "limit": 1000, "maxChars": 500_000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the blocked connection is given up", 60*time.Second, func() bool { return g.metric(t, token, "laneway_ws_slow_closed_total") >= 1 })
+	if took := time.Since(began); took < 9*time.Second {
+		t.Errorf("given up after %s, want 10 s", took)
+	}
+	if code := stuck.end(30 * time.Second); code != 1013 && code != 0 {
+		t.Errorf("the blocked connection ended with %d, want 1013 or a reset", code)
+	}
+	if _, err := c.Call("lanes.status", nil, 20*time.Second); err != nil {
+		t.Errorf("another connection: %v", err)
+	}
+}
