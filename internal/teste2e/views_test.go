@@ -2,6 +2,7 @@ package teste2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -213,7 +214,8 @@ func TestASecondConnectIsRefusedAndTheConnectionStays(t *testing.T) {
 	_, err := c.Call("connect", map[string]any{
 		"minProtocol": 4, "maxProtocol": 4, "auth": map[string]string{"token": "another"}, "client": map[string]string{"id": "e2e", "version": "1", "platform": "test", "mode": "test"},
 	}, 20*time.Second)
-	if refused, ok := err.(*WireError); !ok || refused.Code != "INVALID_REQUEST" || refused.Message != "connect is only valid as the first request" {
+	var refused *WireError
+	if !errors.As(err, &refused) || refused.Code != "INVALID_REQUEST" || refused.Message != "connect is only valid as the first request" {
 		t.Errorf("a second connect: %v", err)
 	}
 	if _, err := c.Call("cron.list", nil, 20*time.Second); err != nil {
