@@ -113,7 +113,7 @@ func (h *home) begin() {
 	}
 	work, cancelWork := context.WithCancelCause(h.t.Context())
 	h.d, err = dispatch.New(work, dispatch.Config{
-		Version: "test", Agents: []dispatch.Agent{{Info: agent.Info{ID: "main", Runner: "story"}, Runner: h.agent}},
+		Version: "test", Cron: dispatch.CronConfig{Enabled: true, Fires: true}, Agents: []dispatch.Agent{{Info: agent.Info{ID: "main", Runner: "story"}, Runner: h.agent}},
 	}, dispatch.Deps{Store: h.st, Commands: table, Channels: []channel.Channel{h.ch}, Logger: log})
 	if err != nil {
 		h.t.Fatal(err)
@@ -124,6 +124,11 @@ func (h *home) begin() {
 	running.Go(func() {
 		if err := h.d.Run(loops); err != nil {
 			h.t.Errorf("the dispatcher ended with %v", err)
+		}
+	})
+	running.Go(func() {
+		if err := h.d.RunCron(loops); err != nil {
+			h.t.Errorf("the loop of cron ended with %v", err)
 		}
 	})
 	running.Go(func() {

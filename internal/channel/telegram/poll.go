@@ -64,7 +64,7 @@ func (r *round) turn(ctx context.Context) time.Duration {
 		return wait
 	}
 	if !r.ready {
-		if err := r.c.introduce(ctx, true); err != nil {
+		if err := r.c.introduce(ctx, true, r.patience()); err != nil {
 			return r.failed(ctx, err)
 		}
 		r.ready = true
@@ -80,6 +80,15 @@ func (r *round) turn(ctx context.Context) time.Duration {
 		r.c.intake.rest(ctx)
 	}
 	return 0
+}
+
+// patience is how long a call may take that is made before the first poll. After a failure it is that of a probe: a call that hangs while the
+// network heals delays the first update by its whole time.
+func (r *round) patience() time.Duration {
+	if r.failures > 0 {
+		return probeTime
+	}
+	return pollGrace
 }
 
 // leased confirms the right to poll, at most once a second.
@@ -145,15 +154,15 @@ func (c *Channel) answered(ctx context.Context) {
 	c.mu.Unlock()
 }
 
-// introduce learns the bot's name, makes polling possible and sets the menu. Only the first has to succeed.
-func (c *Channel) introduce(ctx context.Context, polling bool) error {
+// introduce learns the bot's name, makes polling possible and sets the menu. The menu need not succeed. limit bounds each call.
+func (c *Channel) introduce(ctx context.Context, polling bool, limit time.Duration) error {
 	var me tgbotapi.User
-	if err := c.api.call(ctx, callTime, "getMe", nil, &me); err != nil {
+	if err := c.api.call(ctx, limit, "getMe", nil, &me); err != nil {
 		return err
 	}
 	c.me.Store(&me.UserName)
 	if polling {
-		if err := c.api.call(ctx, callTime, "deleteWebhook", nil, nil); err != nil {
+		if err := c.api.call(ctx, limit, "deleteWebhook", nil, nil); err != nil {
 			return err
 		}
 	}
@@ -196,13 +205,13 @@ func (c *Channel) menu(ctx context.Context) error {
 		return nil
 	}
 	var shown []tgbotapi.BotCommand
-	if err := c.api.call(ctx, callTime, "getMyCommands", nil, &shown); err != nil {
+	if err := c.api.call(ctx, signTime, "getMyCommands", nil, &shown); err != nil {
 		return err
 	}
 	if same(shown, list) {
 		return nil
 	}
-	return c.api.call(ctx, callTime, "setMyCommands", tgbotapi.Params{"commands": jsonOf(list)}, nil)
+	return c.api.call(ctx, signTime, "setMyCommands", tgbotapi.Params{"commands": jsonOf(list)}, nil)
 }
 
 // chat256 is a description as long as Telegram takes it.
@@ -229,9 +238,9 @@ func same(shown []tgbotapi.BotCommand, list []map[string]string) bool {
 func (c *Channel) serveWebhook(ctx context.Context) {
 	r := round{c: c}
 	for ctx.Err() == nil {
-		err := c.introduce(ctx, false)
+		err := c.introduce(ctx, false, r.patience())
 		if err == nil {
-			err = c.api.call(ctx, callTime, "setWebhook", tgbotapi.Params{
+			err = c.api.call(ctx, r.patience(), "setWebhook", tgbotapi.Params{
 				"url": c.cfg.WebhookURL, "secret_token": c.cfg.WebhookSecret, "allowed_updates": jsonOf(wanted()), "max_connections": "40",
 			}, nil)
 		}

@@ -161,7 +161,7 @@ func TestLateStart(t *testing.T) {
 		}
 		b.srv.Mend()
 		b.srv.Say(anna, anna, "at last")
-		after(30 * time.Second)
+		after(15 * time.Second)
 		wantTexts(t, "received", b.texts(), "at last")
 		b.stop()
 	})
