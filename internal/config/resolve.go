@@ -120,9 +120,29 @@ func noun(path string) string {
 	case strings.HasSuffix(path, "secret"):
 		return "secret file"
 	case strings.HasSuffix(path, "api_key"):
-		return "key file"
+		return keyFile
+	case strings.HasPrefix(path, "channels.telegram."):
+		return botTokenFile
 	default:
 		return "token file"
+	}
+}
+
+// Files whose contents somebody else gives out.
+const (
+	keyFile      = "key file"
+	botTokenFile = "bot token file"
+)
+
+// cure is what to do about a file that is not there or has nothing in it.
+func cure(noun string) string {
+	switch noun {
+	case botTokenFile:
+		return "put the token into it that @BotFather gave you"
+	case keyFile:
+		return "put the key of the provider into it"
+	default:
+		return "make it: openssl rand -hex 32"
 	}
 }
 
@@ -135,7 +155,7 @@ func readSecretFile(path, noun string) ([]byte, error) {
 	f, err := os.Open(path) //nolint:gosec // the operator names it
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, refuse("%s %s does not exist; make it: openssl rand -hex 32", noun, path)
+		return nil, refuse("%s %s does not exist; %s", noun, path, cure(noun))
 	case err != nil:
 		return nil, refuse("%s %s cannot be read: %s", noun, path, cause(err))
 	}
@@ -153,7 +173,7 @@ func readSecretFile(path, noun string) ([]byte, error) {
 	case err != nil:
 		return nil, refuse("%s %s cannot be read: %s", noun, path, cause(err))
 	case strings.TrimSpace(string(text[:n])) == "":
-		return nil, refuse("%s %s is empty; remove it or make it: openssl rand -hex 32", noun, path)
+		return nil, refuse("%s %s is empty; remove it or %s", noun, path, cure(noun))
 	}
 	return text[:n], nil
 }

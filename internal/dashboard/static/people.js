@@ -2,6 +2,9 @@
 
 import { ago, el, when } from "/dashboard/dom.js";
 
+const ASKING = ["Name", "Number", "Bot", "Asked", "Until", ""];
+const GRANTED = ["Name", "Number", "Bot", "Since", "Let in by", ""];
+
 export class People {
   constructor(root, gateway) {
     this.gateway = gateway;
@@ -9,8 +12,8 @@ export class People {
     this.granted = el("tbody");
     this.fault = el("p", { class: "fault", role: "alert" });
     root.replaceChildren(
-      el("div", { class: "card" }, el("h2", {}, "They ask to be let in"), this.fault, table(["Name", "Number", "Bot", "Asked", "Until", ""], this.asking)),
-      el("div", { class: "card" }, el("h2", {}, "They may talk"), table(["Name", "Number", "Bot", "Since", "Let in by", ""], this.granted)),
+      el("div", { class: "card" }, el("h2", {}, "They ask to be let in"), this.fault, table(ASKING, this.asking)),
+      el("div", { class: "card" }, el("h2", {}, "They may talk"), table(GRANTED, this.granted)),
     );
   }
 
@@ -32,13 +35,13 @@ export class People {
 
   request(r) {
     const which = { channel: r.channel, accountId: r.accountId, requestId: r.requestId };
-    return person(r, ago(Date.parse(r.createdAt)), when(Date.parse(r.expiresAt)),
-      el("button", { type: "button", class: "plain", onclick: () => this.act("channels.pairing.approve", which) }, "Let in"),
+    return person(ASKING, r, ago(Date.parse(r.createdAt)), when(Date.parse(r.expiresAt)),
+      el("button", { type: "button", class: "primary", onclick: () => this.act("channels.pairing.approve", which) }, "Let in"),
       el("button", { type: "button", class: "plain", onclick: () => this.act("channels.pairing.dismiss", which) }, "Dismiss"));
   }
 
   grant(g) {
-    return person(g, ago(Date.parse(g.approvedAt)), g.approvedBy,
+    return person(GRANTED, g, ago(Date.parse(g.approvedAt)), g.approvedBy,
       el("button", { type: "button", class: "plain", onclick: () => this.act("channels.pairing.revoke", { channel: g.channel, accountId: g.accountId, senderId: g.senderId }) }, "Put out"));
   }
 
@@ -53,12 +56,13 @@ export class People {
 }
 
 function table(heads, rows) {
-  return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", {}, h)))), rows));
+  return el("div", { class: "scroll" }, el("table", { class: "people" }, el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", {}, h)))), rows));
 }
 
-function person(p, since, last, ...acts) {
-  return el("tr", {}, el("td", {}, p.senderLabel), el("td", {}, el("code", {}, p.senderId)), el("td", {}, `${p.channelLabel} ${p.accountId}`),
-    el("td", {}, since), el("td", {}, last), el("td", { class: "acts" }, ...acts));
+// person is one row. On a narrow screen it stands as a card, where the heads of the columns are beside the values.
+function person(heads, p, since, last, ...acts) {
+  const cells = [p.senderLabel, el("code", {}, p.senderId), `${p.channelLabel} ${p.accountId}`, since, last];
+  return el("tr", {}, ...cells.map((c, i) => el("td", { "data-head": heads[i] }, c)), el("td", { class: "acts" }, ...acts));
 }
 
 function fill(body, rows, empty) {
