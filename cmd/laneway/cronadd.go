@@ -93,7 +93,7 @@ func (c *cronAdd) Run(ctx context.Context, env *environment) error {
 	}
 	var raw json.RawMessage
 	if err := c.call(ctx, env, "cron.add", params, &raw); err != nil {
-		return err
+		return inFlags(err)
 	}
 	if c.JSON {
 		return printJSON(env.stdout, raw)

@@ -37,11 +37,11 @@ func (c *cronNext) Run(_ context.Context, env *environment) error {
 	}
 	spec, err := cron.Border{Now: env.now()}.Spec(m)
 	if err != nil {
-		return usageError(err.Error())
+		return usageError(inFlags(err).Error())
 	}
 	compiled, err := cron.Check(spec, env.now(), cron.Rules{})
 	if err != nil {
-		return usageError(err.Error())
+		return usageError(inFlags(err).Error())
 	}
 	p := cron.Timetable{Schedule: compiled}.Preview(env.now(), c.Count)
 	if c.JSON {

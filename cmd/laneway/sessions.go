@@ -22,6 +22,7 @@ type sessionsList struct {
 	Offset int    `help:"How many to pass over." default:"0"`
 	Agent  string `help:"Only sessions of this agent." placeholder:"ID"`
 	Search string `help:"Only keys that contain this text." placeholder:"TEXT"`
+	All    bool   `help:"The sessions of single runs of jobs, too."`
 	JSON   bool   `help:"Print JSON."`
 }
 
@@ -33,7 +34,7 @@ func (c *sessionsList) Run(ctx context.Context, env *environment) error {
 	if c.Limit < 1 || c.Limit > 200 || c.Offset < 0 {
 		return usageError("--limit must be between 1 and 200, and --offset 0 or more")
 	}
-	params := map[string]any{"limit": c.Limit, "offset": c.Offset}
+	params := map[string]any{"limit": c.Limit, "offset": c.Offset, "hideCronRuns": !c.All}
 	if c.Agent != "" {
 		params["agentId"] = c.Agent
 	}

@@ -109,6 +109,12 @@ func (k SessionKey) Kind() string {
 	}
 }
 
+// OfCronRun tells the session that runs of a job have for themselves, `cron:<job>:<run>`. A session that a job shares with others is none.
+func (k SessionKey) OfCronRun() bool {
+	rest, ok := strings.CutPrefix(k.Rest, "cron:")
+	return ok && strings.Contains(rest, ":")
+}
+
 // Channel is the channel that made the key, or "" where the key does not say.
 func (k SessionKey) Channel() string {
 	if k.Kind() == KindUnknown || k.Rest == "main" {

@@ -80,6 +80,7 @@ type sessionsListParams struct {
 	Search        string `json:"search" p:"max=256"`
 	ActiveMinutes int64  `json:"activeMinutes" p:"min=1,max=5256000"`
 	SortBy        string `json:"sortBy" p:"enum=updatedAt|lastInteractionAt"`
+	HideCronRuns  bool   `json:"hideCronRuns"` // leaves out the sessions that runs of jobs have for themselves
 }
 
 type sessionsResult struct {
@@ -102,7 +103,7 @@ func (c *call) listSessions(ctx context.Context, p sessionsListParams) (*session
 	now := time.Now()
 	f := store.SessionFilter{
 		Visible: c.visible(), Agent: p.AgentID, Search: p.Search, ByLastMessage: p.SortBy == "lastInteractionAt",
-		Limit: int(orElse(p.Limit, sessionsLimit)), Offset: int(p.Offset),
+		NoCronRuns: p.HideCronRuns, Limit: int(orElse(p.Limit, sessionsLimit)), Offset: int(p.Offset),
 	}
 	if p.ActiveMinutes > 0 {
 		f.ActiveSince = now.Add(-time.Duration(p.ActiveMinutes) * time.Minute)

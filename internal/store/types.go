@@ -345,7 +345,8 @@ type SessionFilter struct {
 	Visible, Agent, Search string
 	ActiveSince            time.Time
 	ByLastMessage          bool
-	Limit, Offset          int // Limit 0 = 50
+	NoCronRuns             bool // without sessions that are of runs of a job, see [chat.SessionKey.OfCronRun]
+	Limit, Offset          int  // Limit 0 = 50
 }
 
 // TranscriptQuery reads a piece of a transcript. With After > 0 or FromStart it reads forwards (at most Limit entries after that sequence number), else backwards from the

@@ -57,7 +57,8 @@ func (s *Store) Session(ctx context.Context, key chat.SessionKey, visible string
 // ListSessions lists sessions, the one that changed last first, and says how many fit the filter.
 func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]store.Session, int, error) {
 	const from = ` FROM sessions s WHERE ($1 = '' OR s.principal = $1) AND ($2 = '' OR s.agent = $2) AND s.updated_at >= $3
-		AND ($4 = '' OR position($4 IN lower(s.key)) > 0 OR position($4 IN lower(s.preview)) > 0)`
+		AND ($4 = '' OR position($4 IN lower(s.key)) > 0 OR position($4 IN lower(s.preview)) > 0)
+		AND NOT ($5 AND s.key LIKE 'agent:' || s.agent || ':cron:%:%')`
 	order := ` ORDER BY s.updated_at DESC, s.key`
 	if f.ByLastMessage {
 		order = ` ORDER BY s.last_message_at DESC, s.key`
@@ -66,7 +67,7 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 	if !f.ActiveSince.IsZero() {
 		since = f.ActiveSince.UnixMilli()
 	}
-	args := []any{f.Visible, f.Agent, since, strings.ToLower(clean(f.Search))}
+	args := []any{f.Visible, f.Agent, since, strings.ToLower(clean(f.Search)), f.NoCronRuns}
 	var (
 		out   []store.Session
 		total int
@@ -75,7 +76,7 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 		out = nil
 		b := &pgx.Batch{}
 		b.Queue(`SELECT count(*)`+from, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
-		b.Queue(`SELECT `+sessionColumns+from+order+` LIMIT $5 OFFSET $6`,
+		b.Queue(`SELECT `+sessionColumns+from+order+` LIMIT $6 OFFSET $7`,
 			append(slices.Clip(args), cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0))...).Query(collect(&out, scanSession))
 		return send(ctx, s.pool, b)
 	})

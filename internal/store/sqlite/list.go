@@ -14,9 +14,10 @@ const defaultSessions = 50
 
 // Two texts, because a statement cannot take its order as a parameter.
 const (
-	sessionsMatching = ` FROM sessions WHERE (? = '' OR principal = ?) AND (? = '' OR agent = ?) AND updated_at >= ?`
-	byUpdate         = ` ORDER BY updated_at DESC, key`
-	byMessage        = ` ORDER BY last_message_at DESC, key`
+	sessionsMatching = ` FROM sessions WHERE (? = '' OR principal = ?) AND (? = '' OR agent = ?) AND updated_at >= ?
+		AND NOT (? AND key LIKE 'agent:' || agent || ':cron:%:%')`
+	byUpdate  = ` ORDER BY updated_at DESC, key`
+	byMessage = ` ORDER BY last_message_at DESC, key`
 )
 
 // ListSessions lists sessions, the one that changed last first, and says how many fit the filter.
@@ -45,7 +46,7 @@ func matching(ctx context.Context, q querier, f *store.SessionFilter) (page []ch
 	if f.ByLastMessage {
 		order = byMessage
 	}
-	args := []any{f.Visible, f.Visible, f.Agent, f.Agent, millis(f.ActiveSince)}
+	args := []any{f.Visible, f.Visible, f.Agent, f.Agent, millis(f.ActiveSince), bit(f.NoCronRuns)}
 	limit, offset := cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0)
 	if f.Search == "" {
 		if err := q.one(ctx, `SELECT count(*)`+sessionsMatching, args...).Scan(&total); err != nil {

@@ -15,6 +15,7 @@ func sessionTests() []test {
 		{"ListByLastMessage", listByLastMessage},
 		{"ListPages", listPages},
 		{"ListFilters", listFilters},
+		{"ListLeavesOutRunsOfJobs", listWithoutCronRuns},
 		{"SearchTakesSignsLiterally", searchTakesSignsLiterally},
 		{"ModeIsStored", modeIsStored},
 		{"NotesAreStored", notesAreStored},
@@ -54,6 +55,19 @@ func onlyTheOwnerSees(w *world) {
 	equal(w, "session", s, w.session(key))
 	_, err = w.st.Session(w.ctx, key, "bob")
 	w.fails(err, chat.ErrSessionNotFound)
+}
+
+func listWithoutCronRuns(w *world) {
+	node := w.node()
+	w.rooms(node, "main", "ann", "room", "cron:019c2a7e:schedule-1803974400000", "cron:tea", "cron:019c2a7e:buffered", "cron", "x:cron:y:z")
+	names, total := w.list(store.SessionFilter{NoCronRuns: true})
+	equal(w, "names", names, []string{"x:cron:y:z", "cron", "cron:tea", "room"})
+	equal(w, "total", total, 4)
+	names, total = w.list(store.SessionFilter{NoCronRuns: true, Search: "CRON:", Limit: 1})
+	equal(w, "found", names, []string{"x:cron:y:z"})
+	equal(w, "total found", total, 2)
+	_, total = w.list(store.SessionFilter{})
+	equal(w, "all", total, 6)
 }
 
 func listIsNewestFirst(w *world) {
