@@ -25,9 +25,21 @@ func flagOf(path string) (flagWord, bool) {
 		return flagWord{"--timeout", time.Second}, true
 	}
 	for _, w := range []struct{ path, flag string }{
-		{"schedule.at", "--at"}, {"schedule.expr", "--cron"}, {"schedule.tz", "--tz"}, {"dst.gap", "--dst-gap"}, {"dst.overlap", "--dst-overlap"},
-		{"name", "--name"}, {"payload.message", "--message"}, {"agentId", "--agent"}, {"sessionTarget", "--session"}, {"delivery.to", "--webhook"},
-		{"delivery.channel", "--deliver"}, {"overlap", "--overlap"}, {"missed.policy", "--missed"}, {"retry.maxRetries", "--retries"}, {"key", "--key"},
+		{"schedule.at", "--at"},
+		{"schedule.expr", "--cron"},
+		{"schedule.tz", "--tz"},
+		{"dst.gap", "--dst-gap"},
+		{"dst.overlap", "--dst-overlap"},
+		{"name", "--name"},
+		{"payload.message", "--message"},
+		{"agentId", "--agent"},
+		{"sessionTarget", "--session"},
+		{"delivery.to", "--webhook"},
+		{"delivery.channel", "--deliver"},
+		{"overlap", "--overlap"},
+		{"missed.policy", "--missed"},
+		{"retry.maxRetries", "--retries"},
+		{"key", "--key"},
 	} {
 		if w.path == path {
 			return flagWord{flag: w.flag}, true
@@ -65,7 +77,7 @@ func inFlags(err error) error {
 }
 
 // numbers are a number, or two that are the ends of a range.
-var numbers = regexp.MustCompile(`\d+(-\d+)?`) //nolint:gochecknoglobals // compiled once
+var numbers = regexp.MustCompile(`\d+(-\d+)?`)
 
 // duration is such a number as a person writes it.
 func (w flagWord) duration(text string) string {

@@ -6,6 +6,7 @@ import (
 )
 
 func TestARefusedJobIsToldInTheWordsOfTheCommandLine(t *testing.T) {
+	t.Parallel()
 	for refusal, want := range map[string]string{
 		"schedule.everyMs: 10 is out of range 1000-315360000000": "--every: 10ms is out of range 1s to 87600h (3650 days)",
 		"schedule.everyMs: 90000 is out of range 3600000-1":      "--every: 1m30s is out of range 1h to 1ms",

@@ -134,11 +134,10 @@ func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
 	active, mine, today := len(d.Active), 0, d.RunsToday
 	var catchup time.Time
 	for _, r := range list {
-		var others int
-		if d.Job.Overlap == OverlapCancelPrevious || (r.Trigger == TriggerCatchup && !(d.Job.Overlap == OverlapBufferOne && active > 0)) {
+		inARow := r.Trigger == TriggerCatchup && (active == 0 || d.Job.Overlap != OverlapBufferOne)
+		others := active + mine
+		if inARow || d.Job.Overlap == OverlapCancelPrevious {
 			others = active
-		} else {
-			others = active + mine
 		}
 		running := min(others, 1)
 		action, reason := d.Job.Overlap.Decide(running, others-running)

@@ -8,6 +8,7 @@ import (
 
 // Catching up behind a run that is still active: whatever the policy for missed slots lets run, the policy for overlap decides how many of them wait.
 func TestCatchingUpBehindAnActiveRunObeysTheOverlapPolicy(t *testing.T) {
+	t.Parallel()
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		overlap   OverlapPolicy
