@@ -45,15 +45,14 @@ func (t *tx) findRun(ctx context.Context, id string) (u *run, known bool, err er
 	return u, err == nil, err
 }
 
-// holdRun is the fence of a run: the claim holds, and the run runs under exactly this claim. It returns the id of the transcript that the
-// run writes to.
+// holdRun is the fence of a run, in one statement: the claim holds, and the run runs under exactly this claim. It returns the id of the transcript
+// that the run writes to.
 func (t *tx) holdRun(ctx context.Context, c store.Claim, runID string) (r *row, transcript string, err error) {
-	if r, err = t.hold(ctx, c); err != nil {
-		return nil, "", err
-	}
-	err = t.one(ctx, `SELECT session_id FROM runs WHERE id = ? AND session_key = ? AND state = 'running' AND owner = ? AND epoch = ?`,
-		runID, r.key, c.Node, c.Epoch).Scan(&transcript)
-	if none(err) {
+	r = &row{}
+	err = t.one(ctx, `SELECT `+rowColumns+`, runs.session_id FROM sessions s LEFT JOIN nodes n ON n.id = s.owner
+		JOIN runs ON runs.id = ? AND runs.session_key = s.key AND runs.state = 'running' AND runs.owner = ? AND runs.epoch = ? WHERE s.key = ?`,
+		t.now, runID, c.Node, c.Epoch, c.Session.String()).Scan(append(r.fields(), &transcript)...)
+	if none(err) || err == nil && !r.heldBy(c) {
 		return nil, "", chat.ErrFenced
 	}
 	return r, transcript, err

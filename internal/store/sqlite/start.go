@@ -13,10 +13,15 @@ func (t *tx) hold(ctx context.Context, c store.Claim) (*row, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !ok || r.owner != c.Node || r.epoch != c.Epoch || !r.ownerAlive {
+	if !ok || !r.heldBy(c) {
 		return nil, chat.ErrFenced
 	}
 	return r, nil
+}
+
+// heldBy reports whether a claim holds the session.
+func (r *row) heldBy(c store.Claim) bool {
+	return r.owner == c.Node && r.epoch == c.Epoch && r.ownerAlive
 }
 
 // Start turns waiting messages into a run; see the port.
