@@ -198,8 +198,9 @@ func TestPrepareMakesAStrongTokenOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	tokens := make([]string, 8)
 	for i := range tokens {
+		process := *plan // each has its own
 		wg.Go(func() {
-			creds, err := plan.Prepare()
+			creds, err := process.Prepare()
 			if err != nil {
 				t.Error(err)
 			}

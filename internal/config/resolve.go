@@ -120,9 +120,9 @@ func noun(path string) string {
 	case strings.HasSuffix(path, "secret"):
 		return "secret file"
 	case strings.HasSuffix(path, "api_key"):
-		return keyFile
+		return fromProvider
 	case strings.HasPrefix(path, "channels.telegram."):
-		return botTokenFile
+		return fromBotFather
 	default:
 		return "token file"
 	}
@@ -130,16 +130,16 @@ func noun(path string) string {
 
 // Files whose contents somebody else gives out.
 const (
-	keyFile      = "key file"
-	botTokenFile = "bot token file"
+	fromProvider  = "key file"
+	fromBotFather = "bot token file"
 )
 
 // cure is what to do about a file that is not there or has nothing in it.
 func cure(noun string) string {
 	switch noun {
-	case botTokenFile:
+	case fromBotFather:
 		return "put the token into it that @BotFather gave you"
-	case keyFile:
+	case fromProvider:
 		return "put the key of the provider into it"
 	default:
 		return "make it: openssl rand -hex 32"

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -71,6 +72,8 @@ type setup struct {
 	cfg  telegram.Config
 	deps telegram.Deps
 	srv  testtelegram.Config
+	// network stands between the bot and its Telegram; nil = nothing does.
+	network func(http.RoundTripper) http.RoundTripper
 }
 
 // newBot makes a bot to which anna may talk, in private and in the group. It must be called inside of a bubble.
@@ -106,6 +109,9 @@ func newBot(t *testing.T, change func(*setup)) *bot {
 		s.cfg.Token = b.srv.Token()
 	}
 	s.deps.Transport = b.srv.Transport()
+	if s.network != nil {
+		s.deps.Transport = s.network(s.deps.Transport)
+	}
 	if b.ch, err = telegram.New(s.cfg, s.deps); err != nil {
 		t.Fatal(err)
 	}
