@@ -1,0 +1,105 @@
+package teste2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"laneway/internal/testpg"
+)
+
+// TestEverySlotFiresOnceWhileReplicasRestartOrSleep lets jobs fire each second on two replicas, of which one is always restarted as an upgrade does it, or
+// stopped for longer than its lease and woken again: the other goes on, and the one that wakes changes nothing that it no longer owns.
+func TestEverySlotFiresOnceWhileReplicasRestartOrSleep(t *testing.T) {
+	t.Parallel()
+	restart := func(t *testing.T, g *Gateway) {
+		t.Helper()
+		g.Signal(syscall.SIGTERM)
+		if _, code := g.WaitExit(20 * time.Second); code != 0 {
+			t.Errorf("it ended with code %d\n%s", code, g.Output())
+		}
+		g.Start()
+	}
+	sleep := func(t *testing.T, g *Gateway) {
+		t.Helper()
+		g.Signal(syscall.SIGSTOP)
+		pause(cronLease + 2*time.Second)
+		g.Signal(syscall.SIGCONT)
+	}
+	for name, c := range map[string]struct {
+		do    func(t *testing.T, g *Gateway)
+		times int
+	}{"restart": {restart, 4}, "sleep": {sleep, 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := testpg.DB(t)
+			all := []*Gateway{Install(t, database, cronConfig), Install(t, database, cronConfig)}
+			for _, g := range all {
+				g.Start()
+			}
+			c0, first := connect(t, all[0]), map[string]int64{}
+			for i := range 10 {
+				text := "done"
+				if i%2 == 0 {
+					text = "sleep 400ms"
+				}
+				j := addJob(t, c0, fmt.Sprintf("tick %d", i), every(time.Second), saying(text))
+				first[j.ID] = j.State.NextRunAtMs
+			}
+			for i := range c.times {
+				pause(time.Second)
+				c.do(t, all[i%2])
+			}
+			pause(2 * time.Second)
+			o := OpenOracle(t, all[0], database)
+			retire(t, all[0], o, database)
+			found := countSlots(t, o, time.Second, first)
+			found.check(t)
+			o.Check(cronLease)
+			if bad := o.Rows("SELECT id, state, error FROM cron_run_logs WHERE state NOT IN ('ok', 'skipped', 'missed') AND owner <> 'system'"); len(bad) > 0 {
+				t.Errorf("%d runs ended otherwise: %s", len(bad), bad[0])
+			}
+			if twice := o.Rows("SELECT run_id FROM transcript WHERE role = 'assistant' AND run_id LIKE 'schedule:%' GROUP BY run_id HAVING count(*) > 1"); len(twice) > 0 {
+				t.Errorf("answered twice: %s", strings.Join(twice, " "))
+			}
+			t.Log(found)
+		})
+	}
+}
+
+// TestAProcessThatSleptAloneCatchesUpOncePerJob stops the only process for some seconds: of what passed one slot of each job runs, the rest is recorded.
+func TestAProcessThatSleptAloneCatchesUpOncePerJob(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c, first := connect(t, g), map[string]int64{}
+		for i := range 10 {
+			j := addJob(t, c, fmt.Sprintf("tick %d", i), every(time.Second), nil)
+			first[j.ID] = j.State.NextRunAtMs
+		}
+		pause(2 * time.Second)
+		g.Signal(syscall.SIGSTOP)
+		asleep := time.Now()
+		pause(cronLease + 3*time.Second)
+		woken := time.Now()
+		g.Signal(syscall.SIGCONT)
+		pause(3 * time.Second)
+		o := OpenOracle(t, g, database)
+		retire(t, g, o, database)
+		found := countSlots(t, o, time.Second, first)
+		found.check(t)
+		o.Check(cronLease)
+		// Claimed before the sleep was at most the next slot, and of those that passed runs one.
+		burst := o.Rows(fmt.Sprintf(`SELECT job_id, count(*) FROM cron_run_logs WHERE state = 'ok' AND owner <> 'system' AND scheduled_for > %d AND scheduled_for < %d
+			GROUP BY job_id HAVING count(*) > 3`, asleep.UnixMilli(), woken.UnixMilli()))
+		if len(burst) > 0 {
+			t.Errorf("%d jobs ran more often than that for slots of the sleep, such as %s", len(burst), burst[0])
+		}
+		if n := o.Count("SELECT count(DISTINCT job_id) FROM cron_run_logs WHERE state = 'missed'"); n != len(first) {
+			t.Errorf("%d of %d jobs have an entry about what they missed", n, len(first))
+		}
+		t.Log(found)
+	})
+}
