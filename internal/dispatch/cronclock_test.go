@@ -1,0 +1,117 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+	"laneway/internal/store/memory"
+)
+
+// steppedStore is a store whose clock can be set.
+func steppedStore() (st *memory.Store, step func(time.Duration)) {
+	var shift atomic.Int64
+	st = memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }})
+	return st, func(d time.Duration) { shift.Add(int64(d)) }
+}
+
+// slotsOnce fails when a slot has two entries, or a run began twice.
+func (h *cronHouse) slotsOnce(job string) (ok, missed int64) {
+	h.t.Helper()
+	seen := map[int64]bool{}
+	for _, r := range h.runs(job) {
+		if seen[r.ScheduledFor.UnixMilli()] {
+			h.t.Errorf("the slot %s has two entries", r.ScheduledFor)
+		}
+		seen[r.ScheduledFor.UnixMilli()] = true
+		switch r.State { //nolint:exhaustive // the others are counted by nobody
+		case cron.RunOK:
+			ok++
+		case cron.RunMissed:
+			missed += r.SlotCount
+		}
+	}
+	return ok, missed
+}
+
+func TestAClockThatIsSetForwardIsCaughtUpByThePolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, step := steppedStore()
+		h := openCron(t, st)
+		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 60_000 })
+		after(2*time.Minute + 30*time.Second)
+		before, _ := h.slotsOnce("tick")
+		step(time.Hour)
+		after(5 * time.Second)
+		ok, missed := h.slotsOnce("tick")
+		if ok != before+1 || missed != 59 {
+			t.Errorf("%d runs and %d missed slots for the hour, want 1 and 59", ok-before, missed)
+		}
+		after(2 * time.Minute)
+		if later, same := h.slotsOnce("tick"); later != ok+2 || same != missed {
+			t.Errorf("then %d runs in two minutes, and %d missed", later-ok, same-missed)
+		}
+		h.close()
+	})
+}
+
+func TestAClockThatIsSetBackFiresNoSlotTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, step := steppedStore()
+		h := openCron(t, st)
+		h.put(everySecond("tick", "hello"), func(j *cron.Job) { j.Schedule.EveryMs = 60_000 })
+		after(10*time.Minute + 30*time.Second)
+		before, _ := h.slotsOnce("tick")
+		step(-time.Hour)
+		after(59 * time.Minute)
+		if ok, missed := h.slotsOnce("tick"); ok != before || missed != 0 {
+			t.Errorf("%d runs and %d missed slots while the hour comes a second time", ok-before, missed)
+		}
+		after(3 * time.Minute)
+		if ok, missed := h.slotsOnce("tick"); ok != before+2 || missed != 0 {
+			t.Errorf("afterwards %d runs, %d missed", ok-before, missed)
+		}
+		h.close()
+	})
+}
+
+// A thousand jobs of each minute come back after six hours: each runs once for what it missed, and no more of them at once than their lane has room for.
+func TestJobsThatWereDownForHoursComeBackBoundedAndSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const jobs, lane = 1_000, 20
+		st, step := steppedStore()
+		h := openCron(t, st, func(c *dispatch.Config) { c.Lanes = map[string]int{"main": lane, "cron": lane} })
+		for i := range jobs {
+			h.put(everySecond(fmt.Sprintf("job-%d", i), "sleep 1s"), func(j *cron.Job) { j.Schedule.EveryMs = 3_600_000 })
+		}
+		synctest.Wait()
+		step(6 * time.Hour)
+		after(2*jobs/lane*time.Second + 10*time.Second)
+		perSecond := map[int64]int{}
+		for i := range jobs {
+			id := fmt.Sprintf("job-%d", i)
+			ok, missed := h.slotsOnce(id)
+			if ok != 1 || missed != 5 {
+				t.Fatalf("%s: %d runs and %d missed slots, want 1 and 5", id, ok, missed)
+			}
+			for _, r := range h.runs(id) {
+				if !r.StartedAt.IsZero() {
+					perSecond[r.StartedAt.Unix()]++
+				}
+			}
+		}
+		peak := 0
+		for _, n := range perSecond {
+			peak = max(peak, n)
+		}
+		if peak > 2*lane {
+			t.Errorf("%d runs began within a second; the lane has room for %d that take a second", peak, lane)
+		}
+		t.Logf("%d jobs caught up, at most %d starts in a second", jobs, peak)
+		h.close()
+	})
+}
