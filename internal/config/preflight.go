@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"unicode/utf8"
 )
@@ -24,8 +25,8 @@ type Plan struct {
 
 	cfg        Config
 	token      Secret
-	secretFile map[string]string // as in [Loaded]
-	creds      Credentials       // in force; written by Prepare and Reread
+	secretFile map[string]string            // as in [Loaded]
+	creds      *atomic.Pointer[Credentials] // in force; written by Prepare and Reread
 }
 
 // Credentials are the secrets that callers may show. A missing one is not set; at least Token or Password is.
@@ -36,7 +37,7 @@ type Credentials struct {
 // Preflight checks whether this configuration may start on this machine. It looks at addresses, secrets and the modes of files, and
 // changes nothing. The error is [FaultsError] with one whole sentence for each reason to refuse.
 func Preflight(l *Loaded) (*Plan, error) {
-	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{cfg: l.Config, secretFile: l.secretFile}}
+	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{cfg: l.Config, secretFile: l.secretFile, creds: &atomic.Pointer[Credentials]{}}}
 	p.proxies()
 	p.origins()
 	if p.cfg.HasRole(RoleGateway) {
@@ -248,19 +249,19 @@ func (p *Plan) Prepare() (Credentials, error) {
 	if err := os.MkdirAll(p.cfg.Data, 0o700); err != nil {
 		return Credentials{}, refuse("data directory %s cannot be made: %s; name another with --data", p.cfg.Data, cause(err))
 	}
-	p.creds = Credentials{Token: p.token, Password: p.cfg.Password, WriteToken: p.cfg.WriteToken, ReadToken: p.cfg.ReadToken}
-	if !p.CreatesToken {
-		return p.creds, nil
+	creds := Credentials{Token: p.token, Password: p.cfg.Password, WriteToken: p.cfg.WriteToken, ReadToken: p.cfg.ReadToken}
+	if p.CreatesToken {
+		token, err := createToken(p.TokenFile)
+		if errors.Is(err, fs.ErrExist) { // another process was faster
+			token, err = ReadToken(p.cfg.Data)
+		}
+		if err != nil {
+			return Credentials{}, fmt.Errorf("making the token file %s: %w", p.TokenFile, err)
+		}
+		creds.Token = token
 	}
-	token, err := createToken(p.TokenFile)
-	if errors.Is(err, fs.ErrExist) { // another process was faster
-		token, err = ReadToken(p.cfg.Data)
-	}
-	if err != nil {
-		return Credentials{}, fmt.Errorf("making the token file %s: %w", p.TokenFile, err)
-	}
-	p.creds.Token = token
-	return p.creds, nil
+	p.creds.Store(&creds)
+	return creds, nil
 }
 
 // database asks for a verified certificate where the way to Postgres leads over a public network.

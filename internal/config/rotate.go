@@ -7,7 +7,8 @@ import "errors"
 // ([FaultsError]) has a sentence for each of them. The credentials are right in either case. Call it after Prepare, from one goroutine at a time.
 func (p *Plan) Reread() (Credentials, error) {
 	var faults FaultsError
-	for _, f := range p.callerFiles() {
+	creds := *p.creds.Load()
+	for _, f := range p.callerFiles(&creds) {
 		secret, err := p.rereadOne(f)
 		if refused, ok := errors.AsType[FaultsError](err); ok {
 			faults = append(faults, refused...)
@@ -15,7 +16,8 @@ func (p *Plan) Reread() (Credentials, error) {
 		}
 		*f.secret = secret
 	}
-	return p.creds, faults.err()
+	p.creds.Store(&creds)
+	return creds, faults.err()
 }
 
 // callerFile is a file with a secret that callers show.
@@ -24,12 +26,12 @@ type callerFile struct {
 	secret     *Secret
 }
 
-func (p *Plan) callerFiles() []callerFile {
+func (p *Plan) callerFiles(creds *Credentials) []callerFile {
 	files := []callerFile{
-		{"token", p.secretFile["token"], &p.creds.Token},
-		{"password", p.secretFile["password"], &p.creds.Password},
-		{"write token", p.secretFile["write_token"], &p.creds.WriteToken},
-		{"read token", p.secretFile["read_token"], &p.creds.ReadToken},
+		{"token", p.secretFile["token"], &creds.Token},
+		{"password", p.secretFile["password"], &creds.Password},
+		{"write token", p.secretFile["write_token"], &creds.WriteToken},
+		{"read token", p.secretFile["read_token"], &creds.ReadToken},
 	}
 	if p.TokenFile != "" {
 		files[0].path = p.TokenFile
