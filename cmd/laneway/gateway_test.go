@@ -25,7 +25,7 @@ type parrot struct {
 	subs []func(chat.Event)
 }
 
-func (p *parrot) Subscribe(fn func(chat.Event)) func() {
+func (p *parrot) Subscribe(fn func(chat.Event), _ func(chat.Event) bool) func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.subs = append(p.subs, fn)

@@ -131,7 +131,7 @@ func (d *Dispatcher) answerCommand(ctx context.Context, m chat.Message, answer c
 	if len(entries) > 0 {
 		e.EntrySeq = entries[len(entries)-1].Seq
 	}
-	d.hub.publish(e)
+	d.tell(e)
 	d.waiters.end(chat.RunEnd{RunID: m.ID, Session: m.Session, Outcome: chat.OutcomeAnswered, Text: text})
 	if to := m.Content.Options.ReplyTo; !to.IsZero() {
 		o := store.Outgoing{ID: newID(), RunID: m.ID, Session: m.Session, Target: to, Kind: store.KindCommand, Text: answer.Text, Count: 1}

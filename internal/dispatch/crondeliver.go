@@ -123,7 +123,7 @@ func (d *Dispatcher) tellWeb(ctx context.Context, job cron.Job, runID, text stri
 		if len(entries) > 0 {
 			e.EntrySeq = entries[len(entries)-1].Seq
 		}
-		d.hub.publish(e)
+		d.tell(e)
 		return nil
 	})
 	if err != nil {

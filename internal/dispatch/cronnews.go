@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
-	"laneway/internal/store"
 )
 
 // cronHub hands cron events to subscribers, as hub does with those of runs.
@@ -63,9 +61,6 @@ func (d *Dispatcher) SubscribeCron(fn func(cron.Event), wanted func() bool) (can
 	return d.cronEvents.subscribe(fn, wanted)
 }
 
-// cronNews begins the broadcasts about jobs.
-const cronNews = "cron "
-
 // news is a cron event on its way to another process. That one reads the job and the run from the store: what it tells can be read. Only what is gone
 // by then travels along.
 type news struct {
@@ -79,10 +74,6 @@ type news struct {
 // tellCron tells watchers of this process, and those of the others, of a change that is committed.
 func (d *Dispatcher) tellCron(e cron.Event) {
 	d.cronEvents.publish(e)
-	b, ok := d.store.(store.Broadcaster)
-	if !ok {
-		return
-	}
 	n := news{Action: e.Action, JobID: e.Job.ID}
 	if e.Run != nil {
 		n.JobID, n.RunID = e.Run.JobID, e.Run.ID
@@ -93,39 +84,10 @@ func (d *Dispatcher) tellCron(e cron.Event) {
 	if e.Action == cron.ActionRemoved || (e.Action == cron.ActionFinished && e.Job.DeleteAfter) {
 		n.Job = &e.Job
 	}
-	text, err := json.Marshal(n)
-	if err == nil && len(text)+len(cronNews) > store.MaxBroadcast {
-		n.Job = &cron.Job{ID: e.Job.ID, Owner: e.Job.Owner, Name: e.Job.Name, Agent: e.Job.Agent}
-		text, err = json.Marshal(n)
-	}
-	if err == nil { // plain data; there is nothing that cannot be written
-		b.Broadcast(cronNews + string(text))
-	}
+	d.broadcast(cronNews, &n, func() { n.Job = &cron.Job{ID: e.Job.ID, Owner: e.Job.Owner, Name: e.Job.Name, Agent: e.Job.Agent} })
 }
 
-// newsLoop tells the watchers of this process what others broadcast.
-func (d *Dispatcher) newsLoop(ctx context.Context) {
-	b, ok := d.store.(store.Broadcaster)
-	if !ok || d.jobs == nil {
-		return
-	}
-	heard := b.Broadcasts()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case text := <-heard:
-			if text, ok := strings.CutPrefix(text, cronNews); ok && d.cronEvents.wanted() {
-				d.hear(ctx, text)
-			}
-		}
-	}
-}
-
-// newsWait bounds reading what one piece of news is about.
-const newsWait = 5 * time.Second
-
-func (d *Dispatcher) hear(ctx context.Context, text string) {
+func (d *Dispatcher) hearCron(ctx context.Context, text string) {
 	var n news
 	if err := json.Unmarshal([]byte(text), &n); err != nil || n.JobID == "" {
 		d.log.DebugContext(ctx, "news that cannot be understood, of another version perhaps", "err", err)

@@ -119,6 +119,7 @@ type Dispatcher struct {
 	figures     atomic.Pointer[Figures]
 	bursts      bursts
 	silent      silences
+	company     atomic.Bool // whether other processes share the store, as the last heartbeat or broadcast says
 	jobs        cron.JobStore // nil = the store keeps no jobs
 	planner     *cron.Planner
 	cron        *cron.Runner
@@ -247,9 +248,12 @@ func (d *Dispatcher) Agents() []agent.Info {
 // Commands lists the chat commands.
 func (d *Dispatcher) Commands() []chat.CommandInfo { return d.commands.Infos() }
 
-// Subscribe calls fn for every event of this process until cancel is called. fn must not block; it is never called after cancel has
-// returned, unless it is running.
-func (d *Dispatcher) Subscribe(fn func(chat.Event)) (cancel func()) { return d.hub.subscribe(fn) }
+// Subscribe calls fn for every event of this process until cancel is called, and for those of others that share the store and are about something
+// durable: ends of runs and changes of sessions. Of those, one with a long text comes only while wanted answers true for it without that text.
+// Neither may block; fn is never called after cancel has returned, unless it is running.
+func (d *Dispatcher) Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func()) {
+	return d.hub.subscribe(fn, wanted)
+}
 
 func wake(c chan struct{}) {
 	select {

@@ -18,16 +18,17 @@ type hub struct {
 }
 
 type subscriber struct {
-	id int
-	fn func(chat.Event)
+	id     int
+	fn     func(chat.Event)
+	wanted func(chat.Event) bool
 }
 
-func (h *hub) subscribe(fn func(chat.Event)) func() {
+func (h *hub) subscribe(fn func(chat.Event), wanted func(chat.Event) bool) func() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.next++
 	id := h.next
-	h.subs = append(slices.Clone(h.subs), subscriber{id: id, fn: fn})
+	h.subs = append(slices.Clone(h.subs), subscriber{id: id, fn: fn, wanted: wanted})
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -35,14 +36,22 @@ func (h *hub) subscribe(fn func(chat.Event)) func() {
 	}
 }
 
-func (h *hub) publish(e chat.Event) {
+func (h *hub) all() []subscriber {
 	h.mu.Lock()
-	subs := h.subs
-	h.mu.Unlock()
+	defer h.mu.Unlock()
+	return h.subs
+}
+
+// wanted reports whether an event of another process, whose text is still to be read, would be seen by anybody here.
+func (h *hub) wanted(e chat.Event) bool {
+	return slices.ContainsFunc(h.all(), func(s subscriber) bool { return s.wanted(e) })
+}
+
+func (h *hub) publish(e chat.Event) {
 	if e.At.IsZero() {
 		e.At = time.Now()
 	}
-	for _, s := range subs {
+	for _, s := range h.all() {
 		s.fn(e)
 	}
 }
@@ -182,7 +191,7 @@ func (d *Dispatcher) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
 
 // sessionEvent tells watchers that something about a session changed.
 func (d *Dispatcher) sessionEvent(key chat.SessionKey, principal, reason, runID string) {
-	d.hub.publish(chat.Event{Kind: chat.EventSession, Session: key, Principal: principal, Reason: reason, RunID: runID})
+	d.tell(chat.Event{Kind: chat.EventSession, Session: key, Principal: principal, Reason: reason, RunID: runID})
 }
 
 // seqSet is messages that have a slot although the store does not know yet that they run. A number is in it at most once; the turn that

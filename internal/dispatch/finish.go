@@ -226,7 +226,7 @@ func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
 		return
 	}
 	for _, m := range fin.Merged {
-		d.hub.publish(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.principal, RunID: m.MessageID, Seq: 2, Lane: t.run.lane, MergedInto: t.run.runID, Reason: "merged"})
+		d.tell(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.principal, RunID: m.MessageID, Seq: 2, Lane: t.run.lane, MergedInto: t.run.runID, Reason: "merged"})
 		d.obs.Ended(t.run.lane, chat.OutcomeMerged, "")
 		d.waiters.end(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.runID, Text: end.text, StopReason: end.stop, Usage: end.usage})
 	}
@@ -235,7 +235,7 @@ func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
 			d.tellEnded(r, end.outcome, end.reason)
 		}
 	}
-	d.hub.publish(t.endEvent(end, fin))
+	d.tell(t.endEvent(end, fin))
 	d.sessionEvent(lead.Session, t.run.principal, "run.finished", t.run.runID)
 	d.obs.Ended(t.run.lane, end.outcome, end.reason)
 	d.waiters.end(chat.RunEnd{

@@ -258,7 +258,7 @@ func open(t *testing.T, st store.Store, opts ...option) *house {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.events = append(h.events, e)
-	})
+	}, func(chat.Event) bool { return true })
 	ctx, cancel := context.WithCancel(t.Context())
 	h.cancel = cancel
 	go func() {

@@ -150,6 +150,7 @@ func (d *Dispatcher) beat(ctx context.Context) time.Duration {
 func (d *Dispatcher) extend(me *incarnation, asked time.Time, b store.Beat) {
 	next := &incarnation{id: me.id, until: asked.Add(d.cfg.Lease - d.margin()), held: me.held}
 	d.node.Store(next)
+	d.company.Store(b.OtherNodes > 0)
 	for _, s := range b.Stops {
 		d.sched.StopRun(s.Session.String(), s.RunID, s.By)
 	}

@@ -333,7 +333,7 @@ func (d *Dispatcher) tellEnded(r store.Waiting, outcome chat.Outcome, reason str
 	if outcome == chat.OutcomeDropped || outcome == chat.OutcomeFailed {
 		e.Kind, e.Message = chat.EventFailed, sentence(outcome, reason)
 	}
-	d.hub.publish(e)
+	d.tell(e)
 	d.obs.Ended(r.Lane, outcome, reason)
 	d.waiters.end(chat.RunEnd{RunID: r.MessageID, Session: r.Session, Outcome: outcome, Reason: reason, Message: sentence(outcome, reason)})
 }

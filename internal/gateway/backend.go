@@ -54,9 +54,10 @@ type Backend interface {
 	// Ready says which check fails, as a [*NotReadyError]; nil = ready.
 	Ready(ctx context.Context) error
 
-	// Subscribe calls fn for every event of this process, in order per run, until the returned function is called. fn does not block.
-	// A message that has to wait gets an EventQueued.
-	Subscribe(fn func(chat.Event)) (cancel func())
+	// Subscribe calls fn for every event of this process, in order per run, until the returned function is called, and for the ends of runs and the changes
+	// of sessions of other processes; of those, one with a long text comes only while wanted answers true for it without that text. Neither
+	// blocks. A message that has to wait gets an EventQueued.
+	Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func())
 }
 
 // Check is one condition of readiness.

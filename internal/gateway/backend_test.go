@@ -109,7 +109,7 @@ func (h *house) publish(ev chat.Event) {
 	}
 }
 
-func (h *house) Subscribe(fn func(chat.Event)) func() {
+func (h *house) Subscribe(fn func(chat.Event), _ func(chat.Event) bool) func() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	id := h.nextSub

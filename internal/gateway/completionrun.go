@@ -73,7 +73,7 @@ func (s *Server) completions(waits context.Context, w http.ResponseWriter, r *ht
 		defer cancel()
 		if req.Stream {
 			listen = newListener(m.ID)
-			defer s.backend.Subscribe(listen.hear)()
+			defer s.backend.Subscribe(listen.hear, listen.wants)()
 		}
 		receipt, err = s.backend.ReceiveFrom(ctx, m, cl.caller())
 	}

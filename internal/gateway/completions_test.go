@@ -412,7 +412,7 @@ func (h *house) untilRunning(key string) {
 			}
 		}
 	}
-	defer h.Subscribe(look)()
+	defer h.Subscribe(look, nil)()
 	look(chat.Event{})
 	select {
 	case <-seen:

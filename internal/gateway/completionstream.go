@@ -41,6 +41,9 @@ func (l *listener) hear(ev chat.Event) {
 	}
 }
 
+// wants says that ends of runs elsewhere are asked of the store, as every end is.
+func (l *listener) wants(chat.Event) bool { return false }
+
 func (l *listener) now() (started bool, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

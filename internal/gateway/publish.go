@@ -1,6 +1,10 @@
 package gateway
 
-import "laneway/internal/chat"
+import (
+	"slices"
+
+	"laneway/internal/chat"
+)
 
 // views makes a payload at most once per view, however many connections get it.
 type views struct {
@@ -49,6 +53,11 @@ func (s *Server) publish(ev chat.Event) {
 			p.to(c)
 		}
 	}
+}
+
+// wanted reports whether a connection waits for the event.
+func (s *Server) wanted(ev chat.Event) bool {
+	return slices.ContainsFunc(s.hub.audience(ev.RunID), func(c *conn) bool { return c.sees(&ev) })
 }
 
 func (s *Server) publishSession(ev *chat.Event) {

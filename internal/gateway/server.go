@@ -101,7 +101,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	s.setHosts(listeners)
 	s.refreshKeys(base)
 	s.look(base)
-	cancel := s.backend.Subscribe(s.publish)
+	cancel := s.backend.Subscribe(s.publish, s.wanted)
 	defer cancel()
 	if jobs, ok := s.backend.(CronBackend); ok {
 		defer jobs.SubscribeCron(s.publishCron, func() bool { return s.hub.count() > 0 })()
