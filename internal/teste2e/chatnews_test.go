@@ -18,7 +18,9 @@ type chatEnds struct {
 	changes map[string]int      // by session and reason
 }
 
-func newChatEnds() *chatEnds { return &chatEnds{ends: map[string][]string{}, changes: map[string]int{}} }
+func newChatEnds() *chatEnds {
+	return &chatEnds{ends: map[string][]string{}, changes: map[string]int{}}
+}
 
 func (e *chatEnds) take(ev Event) {
 	var p struct {
@@ -34,11 +36,11 @@ func (e *chatEnds) take(ev Event) {
 	case ev.Name == "sessions.changed":
 		e.changes[p.SessionKey+" "+p.Reason]++
 	case ev.Name == "chat" && p.State != "delta":
-		text := p.ErrorMessage
+		text := []string{p.ErrorMessage}
 		for _, c := range p.Message.Content {
-			text += c.Text
+			text = append(text, c.Text)
 		}
-		e.ends[p.RunID] = append(e.ends[p.RunID], p.State+" "+text)
+		e.ends[p.RunID] = append(e.ends[p.RunID], p.State+" "+strings.Join(text, ""))
 	}
 }
 
@@ -88,7 +90,9 @@ func TestEndsOfRunsReachClientsOfEveryReplica(t *testing.T) {
 		say(t, clients[0], session, "broken"+at, "fail refusal")
 		say(t, clients[0], session, "help"+at, "/help")
 		say(t, clients[0], session, "stopped"+at, "sleep 30s")
-		eventually(t, "the last one runs", 20*time.Second, func() bool { return heard[i].changed(session+" run.started") >= 4 || len(heard[i].of("broken"+at)) == 1 })
+		eventually(t, "the last one runs", 20*time.Second, func() bool {
+			return heard[i].changed(session+" run.started") >= 4 || len(heard[i].of("broken"+at)) == 1
+		})
 		pause(200 * time.Millisecond)
 		say(t, clients[0], session, "stop"+at, "/stopall")
 		for k, h := range heard {
