@@ -85,7 +85,7 @@ fuzz: ## every fuzz target for FUZZTIME each (default 1m)
 
 .PHONY: bench
 bench: ## the table of figures: medians, worst, goals (COUNT=5, ROWS=regexp)
-	$(GO) run ./cmd/testpg -- $(GO) run ./cmd/testbench -count $${COUNT:-5} -run "$${ROWS:-.}"
+	LANEWAY_BENCH_LARGE=1 $(GO) run ./cmd/testpg -- $(GO) run ./cmd/testbench -count $${COUNT:-5} -run "$${ROWS:-.}"
 
 .PHONY: bench-once
 bench-once: ## every benchmark once, to see that they work

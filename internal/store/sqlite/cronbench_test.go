@@ -16,8 +16,8 @@ import (
 	"laneway/internal/store"
 )
 
-// millionVariable switches on what takes long to prepare.
-const millionVariable = "LANEWAY_BENCH_MILLION"
+// largeVariable switches on what takes long to prepare.
+const largeVariable = "LANEWAY_BENCH_LARGE"
 
 // minutely is a job that fires each minute, first at anchor.
 func minutely(id string, anchor time.Time) cron.Job {
@@ -112,7 +112,7 @@ func BenchmarkClaimDue(b *testing.B) {
 // BenchmarkIdleClaim is a tick with nothing to do.
 func BenchmarkIdleClaim(b *testing.B) {
 	sizes := []int{1_000, 100_000}
-	if os.Getenv(millionVariable) != "" {
+	if os.Getenv(largeVariable) != "" {
 		sizes = append(sizes, 1_000_000)
 	}
 	for _, jobs := range sizes {
@@ -204,7 +204,7 @@ func fireThrough(ctx context.Context, s *Store, l cron.Launched) error {
 // BenchmarkLedger is a look at a long history: the first pages of everything, of one owner and of one job.
 func BenchmarkLedger(b *testing.B) {
 	rows := 100_000
-	if os.Getenv(millionVariable) != "" {
+	if os.Getenv(largeVariable) != "" {
 		rows = 1_000_000
 	}
 	s := open(b)
