@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +28,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a runner that does what the last message says: `sleep 2s`, `deaf 5s` (ignores its context), `fail`, `panic`, `say X`;
-// anything else is echoed. It counts simultaneous calls per session.
+// script is a runner that does what the last message says: `sleep 2s`, `deaf 5s` (ignores its context), `fail` (overloaded), `fail REASON`,
+// `panic`; anything else is echoed. It counts simultaneous calls per session.
 type script struct {
 	mu      sync.Mutex
 	calls   []agent.Request
@@ -133,7 +134,7 @@ func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		}
 		return agent.Result{Text: "begun"}, nil
 	case "fail":
-		return agent.Result{}, &agent.Error{Reason: chat.FailOverloaded, Message: "the model is overloaded; try again"}
+		return agent.Result{}, &agent.Error{Reason: chat.FailReason(cmp.Or(rest, string(chat.FailOverloaded))), Message: "the model is overloaded; try again"}
 	case "panic":
 		panic("as asked")
 	}
