@@ -21,7 +21,7 @@
 //
 // The outbox calls [Channel.Send]. Markdown is parsed by goldmark and written as pieces of text with a style; they are split by what
 // people see (4096 UTF-16 units), at borders of blocks, lines or words, and only then written as HTML. So no part has an open
-// tag and a part that Telegram refuses anyway goes out as plain text. Counted windows keep the bot below the limits for itself, a chat and a group;
+// tag and a part that Telegram refuses anyway goes out as plain text; one that it finds too long is split smaller. Counted windows keep the bot below the limits for itself, a chat and a group;
 // a retry_after silences its chat and nobody else. A long reply remembers which parts have arrived, in memory: a further attempt goes on
 // behind them, and only a process that ends in between sends parts twice.
 //

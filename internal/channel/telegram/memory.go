@@ -141,8 +141,10 @@ type progress struct {
 }
 
 type part struct {
-	next  int    // chunks that have arrived
-	first string // id of the first message
+	upTo  int    // offset in the document behind what has arrived
+	limit int    // units of a message; 0 = maxUnits. Smaller when Telegram found the text too long
+	plain bool   // without tags, because even the smallest parts were too long with them
+	first string // id of the first message, "" = nothing has arrived
 	// markup is the keyboard under the last chunk, "" = none.
 	markup string
 	at     time.Time

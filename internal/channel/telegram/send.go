@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -31,11 +32,11 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
 			return chat.Sent{ProviderID: id}, nil
 		}
 	}
-	chunks := render(r.Text).chunks(maxUnits)
-	if len(chunks) == 0 {
-		chunks = plain("(an empty answer)").chunks(maxUnits)
+	d := render(r.Text)
+	if len(d.chunks(maxUnits)) == 0 {
+		d = plain("(an empty answer)")
 	}
-	id, err := c.sendChunks(ctx, r, to, chunks)
+	id, err := c.sendParts(ctx, r, to, d)
 	if err != nil {
 		return chat.Sent{}, err
 	}
@@ -49,34 +50,60 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
 // isError reports whether a reply says that something went wrong.
 func (c *Channel) isError(r chat.Reply) bool { return r.Kind == kindNotice }
 
-func (c *Channel) sendChunks(ctx context.Context, r chat.Reply, to address, chunks []chunk) (string, error) {
+// sendParts sends what has not arrived yet of a document. A part that Telegram finds too long is split smaller, and so is what follows it.
+func (c *Channel) sendParts(ctx context.Context, r chat.Reply, to address, d *document) (string, error) {
 	done := c.sent.get(r.ID)
 	preview := 0
 	if r.Kind == kindReply {
 		preview = c.previews.take(ctx, to, r.RunID)
 	}
-	for done.next < len(chunks) {
-		out := outgoing{to: to, chunk: chunks[done.next]}
-		if done.next == 0 {
+	chunks := d.chunksFrom(done.upTo, cmp.Or(done.limit, maxUnits))
+	for len(chunks) > 0 {
+		out := outgoing{to: to, chunk: chunks[0], plain: done.plain}
+		if done.first == "" {
 			out.edit = preview
 		}
-		if done.next == len(chunks)-1 {
+		if len(chunks) == 1 {
 			out.markup = done.markup
 		}
 		id, err := c.deliver(ctx, out)
-		if err != nil {
-			if done.next == 0 {
+		switch {
+		case err == nil:
+			done.upTo, chunks = chunks[0].to, chunks[1:]
+			if done.first == "" {
+				done.first = number(int64(id))
+			}
+		case tooLong(err) && done.shrink():
+			c.log.WarnContext(ctx, "Telegram found a message too long; splitting it smaller", "units", done.limit, "plain", done.plain)
+			chunks = d.chunksFrom(done.upTo, done.limit)
+		default:
+			if done.first == "" {
 				c.previews.giveBack(to, r.RunID, preview)
 			}
 			return "", err
 		}
-		done.next++
-		if done.first == "" {
-			done.first = number(int64(id))
-		}
 		c.sent.set(r.ID, done)
 	}
 	return done.first, nil
+}
+
+// tooLong reports whether Telegram refused a message for its length. It counts tags and entities in ways that it does not tell.
+func tooLong(err error) bool {
+	e, ok := errors.AsType[*apiError](err)
+	return ok && (e.says("message is too long") || e.says("message_too_long"))
+}
+
+// shrink halves what one message of the reply may hold, and gives up its tags at the end; false = it is as small as it gets.
+func (p *part) shrink() bool {
+	switch limit := cmp.Or(p.limit, maxUnits); {
+	case limit > minUnits:
+		p.limit = limit / 2
+	case !p.plain:
+		p.plain = true
+	default:
+		return false
+	}
+	return true
 }
 
 // outgoing is one message on its way.
@@ -87,11 +114,13 @@ type outgoing struct {
 	edit    int
 	replyTo int
 	markup  string
+	// plain leaves the tags out.
+	plain bool
 }
 
 // deliver waits for the limits and sends one message, in the form and to the place that Telegram takes it. It returns the message's id.
 func (c *Channel) deliver(ctx context.Context, o outgoing) (int, error) {
-	asPlain := false
+	asPlain := o.plain
 	for range 5 { // each way out below is taken once
 		if err := c.limits.wait(ctx, o.to.chat); err != nil {
 			return 0, err

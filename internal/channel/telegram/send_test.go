@@ -199,6 +199,79 @@ func TestParseErrorGoesOutPlain(t *testing.T) {
 	})
 }
 
+// TestTooLongIsSplitSmaller: Telegram finds parts too long that keep its limit. What had arrived is not sent again, the rest comes in smaller
+// parts, and a refusal that never ends is given up.
+func TestTooLongIsSplitSmaller(t *testing.T) {
+	t.Parallel()
+	tooLong, shouted := testtelegram.Refuse(400, "Bad Request: message is too long"), testtelegram.Refuse(400, "Bad Request: MESSAGE_TOO_LONG")
+	fine := testtelegram.Fault{Delay: time.Millisecond}
+	for name, c := range map[string]struct {
+		faults  []testtelegram.Fault
+		longest int  // units of the parts behind the refusals
+		plain   bool // they are without tags
+		lost    bool
+	}{
+		"the first part":              {faults: []testtelegram.Fault{tooLong}, longest: 2048},
+		"in capitals":                 {faults: []testtelegram.Fault{shouted}, longest: 2048},
+		"a later part":                {faults: []testtelegram.Fault{fine, tooLong, fine, tooLong}, longest: 1024},
+		"a flood in between":          {faults: []testtelegram.Fault{tooLong, fine, testtelegram.Flood(7), fine, tooLong, testtelegram.Refuse(500, "oops")}, longest: 1024},
+		"because of its tags":         {faults: []testtelegram.Fault{tooLong, tooLong, tooLong, tooLong, tooLong}, longest: 256, plain: true},
+		"and nothing is short enough": {faults: []testtelegram.Fault{tooLong, tooLong, tooLong, tooLong, tooLong, tooLong}, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBot(t, nil)
+				b.start()
+				defer b.stop()
+				b.srv.Break("sendMessage", c.faults...)
+				var long strings.Builder
+				for i := range 600 {
+					fmt.Fprintf(&long, "line **%d** of it\n", i)
+				}
+				if c.lost {
+					_, err := b.send("1", to(anna, ""), long.String())
+					wantSendError(t, err, "bad_request", true)
+					wantTexts(t, "anna reads", b.srv.Texts(anna))
+					return
+				}
+				first := b.mustSend("1", to(anna, ""), long.String())
+				got := b.srv.Messages(anna)
+				wantTexts(t, "anna reads", strings.Fields(strings.Join(b.srv.Texts(anna), "\n")), strings.Fields(strings.ReplaceAll(long.String(), "*", ""))...)
+				if first.ProviderID != strconv.Itoa(got[0].ID) {
+					t.Errorf("delivered as %s, the first part is %d", first.ProviderID, got[0].ID)
+				}
+				last := got[len(got)-2]
+				if n := testtelegram.Units(last.Text); n > c.longest || n < c.longest/2 || (last.HTML == "") != c.plain {
+					t.Errorf("the last but one of %d parts has %d units, want up to %d; plain %v", len(got), n, c.longest, last.HTML == "")
+				}
+				if b.srv.Faults("sendMessage") != 0 {
+					t.Error("some refusals were not met")
+				}
+			})
+		})
+	}
+}
+
+// TestTooLongKeepsThePreviewsPlace: the first of the smaller parts takes the place of the preview.
+func TestTooLongKeepsThePreviewsPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.ch.Update(to(anna, ""), "run-1", "growing")
+		after(3 * time.Second)
+		b.srv.Break("editMessageText", testtelegram.Refuse(400, "Bad Request: message is too long"))
+		long := strings.TrimSpace(strings.Repeat("word ", 700))
+		b.mustSend("1", to(anna, ""), long)
+		got := b.srv.Messages(anna)
+		if len(got) != 2 || !slices.Equal(got[0].Edits, []string{"growing"}) || strings.Join(strings.Fields(got[0].Text+" "+got[1].Text), " ") != long {
+			t.Errorf("got %+v", got)
+		}
+		b.stop()
+	})
+}
+
 func TestTopics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

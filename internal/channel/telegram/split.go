@@ -9,19 +9,28 @@ import (
 // maxUnits is the longest text of one message in UTF-16 units, counted without its tags.
 const maxUnits = 4096
 
-// chunk is one message: the same text with tags and without.
-type chunk struct{ html, plain string }
+// minUnits is where splitting a text smaller and smaller ends, when Telegram finds its parts too long all the same.
+const minUnits = 256
+
+// chunk is one message: the same text with tags and without, and the offset in the document behind it.
+type chunk struct {
+	html, plain string
+	to          int
+}
 
 // chunks splits a document into messages: at a border of blocks where one is near enough, else of lines, else of words, else anywhere
 // between two characters. Styles that go on are closed and opened again. Joined, the plain texts are the document; a part that is
 // nothing but white space is left out, because Telegram refuses it.
-func (d *document) chunks(limit int) []chunk {
+func (d *document) chunks(limit int) []chunk { return d.chunksFrom(0, limit) }
+
+// chunksFrom splits what begins at an offset.
+func (d *document) chunksFrom(from, limit int) []chunk {
 	whole := d.String()
 	var out []chunk
-	for from := 0; from < len(whole); {
+	for from < len(whole) {
 		to := d.cut(whole, from, limit)
 		if part := whole[from:to]; strings.TrimFunc(part, invisible) != "" {
-			out = append(out, chunk{html: d.html(from, to), plain: part})
+			out = append(out, chunk{html: d.html(from, to), plain: part, to: to})
 		}
 		from = to
 	}
