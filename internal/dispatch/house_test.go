@@ -149,13 +149,19 @@ type postbox struct {
 	sent    []chat.Reply
 	fail    func(chat.Reply) error
 	delay   func(chat.Reply) time.Duration
-	typings atomic.Int64
+	typings []time.Time
 }
 
-func (p *postbox) Name() string                            { return p.name }
-func (*postbox) Run(context.Context, channel.House) error  { return nil }
-func (*postbox) Status() channel.Status                    { return channel.Status{Configured: true} }
-func (p *postbox) Typing(_ context.Context, _ chat.Target) { p.typings.Add(1) }
+func (p *postbox) Name() string                           { return p.name }
+func (*postbox) Run(context.Context, channel.House) error { return nil }
+func (*postbox) Status() channel.Status                   { return channel.Status{Configured: true} }
+
+func (p *postbox) Typing(context.Context, chat.Target) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.typings = append(p.typings, time.Now())
+}
+
 func (p *postbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
 	if p.delay != nil {
 		time.Sleep(p.delay(r))

@@ -190,8 +190,10 @@ func (d *Dispatcher) execute(ctx context.Context, t *turn, st *scheduler.Turn[wo
 	if ctx.Err() != nil {
 		return agent.Result{}, context.Cause(ctx)
 	}
-	stopTyping := d.typing(ctx, lead.Content.Options.ReplyTo)
-	defer stopTyping()
+	if t.cron == nil { // nobody waits for the answer of a job
+		stopTyping := d.typing(ctx, lead.Content.Options.ReplyTo)
+		defer stopTyping()
+	}
 	res, err := d.callAgent(ctx, t, req)
 	return orCause(ctx, res, err)
 }

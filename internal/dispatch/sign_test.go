@@ -1,0 +1,81 @@
+package dispatch_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+// signs is when the sign of typing was shown, as time since began.
+func (p *postbox) signs(began time.Time) []time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []time.Duration
+	for _, at := range p.typings {
+		out = append(out, at.Sub(began))
+	}
+	return out
+}
+
+// TestTypingIsShownUntilTheTurnEnds: the sign comes at the beginning and every four seconds, and never again once the turn has ended or was told
+// to, whatever ended it.
+func TestTypingIsShownUntilTheTurnEnds(t *testing.T) {
+	const every = 4 * time.Second
+	for name, c := range map[string]struct {
+		say     string
+		stop    time.Duration // after which /stop is said; 0 = never
+		timeout time.Duration // of the turn; 0 = the usual one
+		outcome chat.Outcome
+		last    time.Duration // the latest sign; the turn ends, or is told to, between it and the next one
+	}{
+		"answered":            {say: "sleep 18s", outcome: chat.OutcomeAnswered, last: 16 * time.Second},
+		"answered at once":    {say: "hello", outcome: chat.OutcomeAnswered},
+		"failed":              {say: "fail", outcome: chat.OutcomeFailed},
+		"panicked":            {say: "panic", outcome: chat.OutcomeFailed},
+		"stopped":             {say: "sleep 1h", stop: 10 * time.Second, outcome: chat.OutcomeStopped, last: 8 * time.Second},
+		"timed out":           {say: "sleep 1h", timeout: 10 * time.Second, outcome: chat.OutcomeFailed, last: 8 * time.Second},
+		"deaf to the stop":    {say: "deaf 1m", stop: 10 * time.Second, outcome: chat.OutcomeStopped, last: 8 * time.Second},
+		"deaf to the timeout": {say: "deaf 1m", timeout: 10 * time.Second, outcome: chat.OutcomeAnswered, last: 8 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				h := open(t, newStore())
+				defer h.close()
+				began := time.Now()
+				id := h.send("box:direct:7", c.say, replyTo("7"), func(m *chat.Message) { m.Content.Options.TimeoutMs = c.timeout.Milliseconds() })
+				if c.stop > 0 {
+					time.Sleep(c.stop)
+					h.end(h.send("box:direct:7", "/stop", replyTo("7")))
+				}
+				want(t, "outcome", h.end(id).Outcome, c.outcome)
+				time.Sleep(2 * time.Minute)
+				var expect []time.Duration
+				for at := time.Duration(0); at <= c.last; at += every {
+					expect = append(expect, at)
+				}
+				if got := h.box.signs(began); !slices.Equal(got, expect) {
+					t.Errorf("typing was shown at %v, want %v", got, expect)
+				}
+			})
+		})
+	}
+}
+
+// TestAJobShowsNoTyping: nobody waits for the answer of a job.
+func TestAJobShowsNoTyping(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.put(once("quiet", "sleep 20s", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "7"}))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantList(t, "the chat reads", h.box.texts("7"), []string{"begun"})
+		if got := h.box.signs(time.Now()); len(got) != 0 {
+			t.Errorf("typing was shown %d times", len(got))
+		}
+		h.close()
+	})
+}
