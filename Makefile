@@ -97,6 +97,7 @@ chaos: ## the scenarios against real processes at full length: 200 kills, long l
 	LANEWAY_TEST_REPLICA_KILLS=50 LANEWAY_TEST_REPLICA_JOBS=100 LANEWAY_TEST_LOAD_SECONDS=$${LOAD_SECONDS:-600} \
 	LANEWAY_TEST_SOCKETS=10000 LANEWAY_TEST_STRANGERS=5000 LANEWAY_TEST_ABUSES=50 LANEWAY_TEST_FRAGMENTS=1000000 LANEWAY_TEST_DROPS=1000 \
 	LANEWAY_TEST_READS=10000 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 $(GO) run ./cmd/testpg -- $(GO) test $(RACE) -count=1 -timeout 80m -v ./internal/teste2e
+	$(GO) test -count=1 -timeout 60m ./internal/channel/telegram -run 'TestManyTexts$$' -texts 1000000
 
 .PHONY: simulate
 simulate: ## random histories of scheduler and dispatch, SEEDS of them (default 10000), from the seed FIRST_SEED (1)

@@ -115,10 +115,14 @@ func TestConflictWaitsAndRecovers(t *testing.T) {
 		b.start()
 		b.srv.Say(anna, anna, "before")
 		after(time.Second)
+		polls := len(b.srv.Calls("getUpdates"))
 		until := time.Now().Add(90 * time.Second)
 		for time.Now().Before(until) {
 			b.srv.OtherPoller()
 			after(200 * time.Millisecond)
+		}
+		if n := len(b.srv.Calls("getUpdates")) - polls; n < 1 || n > 18 {
+			t.Errorf("%d polls in 90 s beside the other poller; each may be five seconds after the one before, and then longer", n)
 		}
 		if s := b.ch.Status(); s.State != "conflict" || s.LastError == "" {
 			t.Errorf("status %+v", s)

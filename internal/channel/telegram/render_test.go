@@ -94,16 +94,17 @@ func TestNothingToSend(t *testing.T) {
 	}
 }
 
-// checkParts holds what must be true of every text: each part is what Telegram takes, and joined they are the document.
-func checkParts(t *testing.T, markdown string, limit int) {
+// checkParts holds what must be true of every text: each part is what Telegram takes, and joined they are the document. It returns
+// how many there are.
+func checkParts(t *testing.T, markdown string, limit int) int {
 	t.Helper()
 	d := render(markdown)
 	whole := d.String()
 	if !utf8.ValidString(whole) {
 		t.Fatalf("the document is not UTF-8: %q", whole)
 	}
-	rest := whole
-	for i, p := range d.chunks(limit) {
+	rest, parts := whole, d.chunks(limit)
+	for i, p := range parts {
 		plain, _, nested, err := testtelegram.ParseHTML(p.html)
 		switch {
 		case err != nil:
@@ -124,6 +125,7 @@ func checkParts(t *testing.T, markdown string, limit int) {
 	if strings.TrimFunc(rest, invisible) != "" {
 		t.Fatalf("%q is missing at the end of %q", rest, markdown)
 	}
+	return len(parts)
 }
 
 // randomMarkdown puts pieces of Markdown, words and odd characters together.
@@ -143,8 +145,19 @@ func randomMarkdown(rng *rand.Rand) string {
 func TestManyTexts(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(uint64(*texts), 7))
-	for range *texts {
-		checkParts(t, randomMarkdown(rng), 1+rng.IntN(80))
+	most := 0
+	for i := range *texts {
+		if i%10 != 0 {
+			checkParts(t, randomMarkdown(rng), 1+rng.IntN(80))
+			continue
+		}
+		// The limit of Telegram, and a text beyond it.
+		text := randomMarkdown(rng) + "x\n"
+		text = strings.Repeat(text, maxUnits*(1+rng.IntN(2))/testtelegram.Units(text)+1)
+		most = max(most, checkParts(t, text, maxUnits))
+	}
+	if most < 3 {
+		t.Errorf("the longest of the texts had %d parts at the real limit", most)
 	}
 }
 
