@@ -133,14 +133,16 @@ func (s *Server) allowed(ctx context.Context, principal, name string, class Limi
 
 var errBodyTooLarge = errors.New("the body is too large")
 
-// readBody reads at most limit bytes, each part of it within the deadline of a message.
+// readBody reads at most limit bytes within the deadline of a message. What is left of a body that is refused has the same deadline.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	s.readUntil(w, s.cfg.Deadlines.Message)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
 		return nil, errBodyTooLarge
 	}
-	s.readUntil(w, 0)
+	if err == nil {
+		s.readUntil(w, 0)
+	}
 	return body, err
 }
 

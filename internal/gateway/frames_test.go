@@ -241,6 +241,29 @@ func TestDeadlines(t *testing.T) {
 			}
 		}
 	})
+	for _, request := range []string{
+		"POST /healthz", "POST /", "POST /nowhere", "POST /v1/chat/completions", "POST /v1/models", "POST /hooks/ci", "PUT /ws", "GET /healthz",
+	} {
+		t.Run("body of "+request, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, short(func(d *gateway.Deadlines) { d.Message = 100 * time.Millisecond }))
+			c, err := net.Dial("tcp", b.addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_, _ = c.Write([]byte(request + " HTTP/1.1\r\nHost: " + b.addr + "\r\nContent-Length: 100000\r\n\r\n{"))
+			_ = c.SetReadDeadline(deadline())
+			for {
+				if _, err := c.Read(make([]byte, 512)); err != nil {
+					if isTimeoutError(err) {
+						t.Error("the connection stayed open")
+					}
+					return
+				}
+			}
+		})
+	}
 	t.Run("connect", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, short(func(d *gateway.Deadlines) { d.Connect = 20 * time.Millisecond })).dial()

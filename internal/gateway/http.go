@@ -50,7 +50,7 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, e *wireError) {
 // the gateway begins to stop: answers that are still waited for end then.
 func (s *Server) routes(base, waits context.Context) http.Handler {
 	r := chi.NewRouter()
-	r.Use(s.recoverer, middleware.GetHead, s.sockets(base))
+	r.Use(s.recoverer, middleware.GetHead, s.sockets(base), s.inTime)
 	r.Get("/healthz", s.healthz)
 	r.Get("/health", s.healthz)
 	r.Get("/readyz", s.readyz)
@@ -152,6 +152,15 @@ func (s *Server) sockets(base context.Context) func(http.Handler) http.Handler {
 			}
 		})
 	}
+}
+
+// inTime bounds the time in which the body of a request arrives, whether or not anybody reads it: without a bound a stranger keeps a connection for ever
+// with the body of a request that is refused, one byte at a time. [Server.readBody] lifts it for answers that take long.
+func (s *Server) inTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.readUntil(w, s.cfg.Deadlines.Message)
+		next.ServeHTTP(w, r)
+	})
 }
 
 // upgrade opens a socket, or says why not: capacity, Host, Origin, version, in this order.

@@ -195,23 +195,3 @@ func isTimeout(err error) bool {
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
 }
-
-// ServePlain serves one handler (metrics) on a listener of its own, with the deadlines of an HTTP server that trusts nobody, until
-// ctx is over.
-func ServePlain(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) error {
-	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	var served sync.WaitGroup
-	failed := make(chan error, 1)
-	served.Go(func() { failed <- srv.Serve(l) })
-	err := firstFailure(ctx, failed)
-	bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if stopErr := srv.Shutdown(bound); stopErr != nil {
-		_ = srv.Close()
-	}
-	served.Wait()
-	return err
-}
