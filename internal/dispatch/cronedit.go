@@ -89,9 +89,12 @@ func (d *Dispatcher) changeWith(ctx context.Context, p cron.ChangeParams) (cron.
 	if err != nil {
 		return cron.Job{}, err
 	}
-	decide := p.Change
+	decide, key := p.Change, ""
 	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
 		j, err := decide(old, now)
+		if j != nil {
+			key = j.Key
+		}
 		if err == nil && j != nil && j.MayFire() {
 			free(j)
 		}
@@ -102,7 +105,7 @@ func (d *Dispatcher) changeWith(ctx context.Context, p cron.ChangeParams) (cron.
 	case errors.Is(err, chat.ErrNotFound):
 		return cron.Job{}, jobGone(p.ID)
 	case errors.Is(err, chat.ErrConflict):
-		return cron.Job{}, chat.Errorf(chat.CodeInvalid, "another job has the key that this change gives").With("code", "CRON_KEY_CONFLICT").With("jobId", p.ID)
+		return cron.Job{}, chat.Errorf(chat.CodeInvalid, "another job has the key that this change gives").With("code", "CRON_KEY_CONFLICT").With("key", key).With("jobId", p.ID)
 	case err != nil:
 		return cron.Job{}, wireFault(err)
 	}
