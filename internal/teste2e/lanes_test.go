@@ -3,6 +3,7 @@ package teste2e
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -10,13 +11,14 @@ import (
 	"laneway/internal/testpg"
 )
 
-// TestEverythingUsesLanes fills a lane of one slot with turns of one second from six sessions on several sockets: they take six seconds, and
-// what does not need a slot is answered meanwhile.
+// TestEverythingUsesLanes fills a lane of one slot with turns of one second from six sessions through five doors: they take six seconds, and
+// what does not need a slot is answered meanwhile. (Telegram has a test of its own.)
 func TestEverythingUsesLanes(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, "lanes: {main: 1}\nagents: {main: {runner: echo, script: true}}\n")
+		g := Install(t, database, "lanes: {main: 1}\nagents: {main: {runner: echo, script: true}}\nhooks: {ci: {secret: "+hookSecret+", session: \"agent:main:l4\"}}\n")
 		g.Start()
 		o := OpenOracle(t, g, database)
+		job := addJob(t, connect(t, g), "yearly", map[string]any{"kind": "cron", "expr": "0 0 1 1 *"}, nil)
 		began := time.Now()
 		var senders sync.WaitGroup
 		for i := range 6 {
@@ -27,6 +29,18 @@ func TestEverythingUsesLanes(t *testing.T) {
 					return
 				}
 				defer c.Close()
+				switch i {
+				case 3:
+					if a := g.Complete("agent:main:l3", "sleep 1s"); a.Status != http.StatusOK {
+						t.Errorf("the completion got %d %s %v", a.Status, a.Body, a.Err)
+					}
+					return
+				case 4:
+					if a := g.Hook("ci", hookSecret, `{"message":"sleep 1s"}`); a.Status/100 != 2 {
+						t.Errorf("the hook got %d %s %v", a.Status, a.Body, a.Err)
+					}
+					return
+				}
 				method, params := "chat.send", map[string]any{"message": "sleep 1s", "idempotencyKey": fmt.Sprintf("lane%d", i), "sessionKey": fmt.Sprintf("agent:main:l%d", i)}
 				switch i % 3 {
 				case 1:
@@ -45,12 +59,16 @@ func TestEverythingUsesLanes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		for method, params := range map[string]any{"health": nil, "lanes.status": nil, "chat.abort": map[string]any{"sessionKey": "agent:main:nobody"}} {
+		for method, params := range map[string]any{
+			"health": nil, "lanes.status": nil, "chat.abort": map[string]any{"sessionKey": "agent:main:nobody"}, "cron.cancel": map[string]any{"id": job.ID},
+		} {
 			asked := time.Now()
 			if _, err := c.Call(method, params, 10*time.Second); err != nil {
 				t.Errorf("%s while the lane is full: %v", method, err)
 			}
-			t.Logf("%s while the lane is full: %s", method, time.Since(asked).Round(time.Millisecond))
+			if took := time.Since(asked); took > time.Second {
+				t.Errorf("%s while the lane is full took %s", method, took)
+			}
 		}
 		eventually(t, "six turns are answered", 60*time.Second, func() bool {
 			return o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'") == 6
