@@ -101,6 +101,7 @@ func (p *Process) listen(ctx context.Context) error {
 		return fmt.Errorf("listening for metrics on %s: %w; choose another address with --metrics-listen, or off", p.cfg.MetricsListen, unwrapListen(err))
 	}
 	p.scrape = l
+	p.log.InfoContext(ctx, "serving metrics", "address", l.Addr().String())
 	p.later("metrics listener", closer(l))
 	return nil
 }

@@ -106,6 +106,32 @@ func TestCapacityCountsStrangersPerAddress(t *testing.T) {
 	b.login(adminToken) // the place of a stranger is free again
 }
 
+// Strangers from many addresses are counted together, too.
+func TestCapacityCountsAllStrangers(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) {
+		c.MaxStrangers, c.TrustedProxies = 2, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+	})
+	var last *websocket.Conn
+	for _, addr := range []string{"203.0.113.1", "203.0.113.2"} {
+		ws, err := dialWith(websocket.DefaultDialer, "ws://"+b.addr, http.Header{"X-Forwarded-For": {addr}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ws.Close()
+		last = ws
+	}
+	third := upgradeHeaders(map[string]string{"X-Forwarded-For": "203.0.113.3"})
+	if status, header, _ := b.get(http.MethodGet, "/", third); status != http.StatusServiceUnavailable || header.Get("Retry-After") != "1" {
+		t.Fatalf("third stranger: %d, Retry-After %q; want 503 and 1", status, header.Get("Retry-After"))
+	}
+	_ = last.Close()
+	eventually(t, "a place to be free", func() bool {
+		status, _, _ := b.get(http.MethodGet, "/", third)
+		return status == http.StatusSwitchingProtocols
+	})
+}
+
 func TestCapacityCountsAllSockets(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.MaxSockets = 1 })

@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func TestLockoutBeginsWithTenFailuresOfAMinuteAndEndsAfterOne(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	someone := netip.MustParseAddr("203.0.113.7")
+	failures := func(l *lockout, n int) {
+		for range n {
+			l.fail(someone, now)
+		}
+	}
+	t.Run("ten in a minute", func(t *testing.T) {
+		t.Parallel()
+		l := &lockout{}
+		failures(l, 9)
+		if d := l.lockedFor(someone, now); d != 0 {
+			t.Errorf("nine failures lock for %s", d)
+		}
+		l.fail(someone, now.Add(59*time.Second))
+		at := now.Add(59 * time.Second)
+		if d := l.lockedFor(someone, at); d != time.Minute {
+			t.Errorf("ten failures lock for %s, want a minute", d)
+		}
+		if d := l.lockedFor(someone, at.Add(time.Minute-time.Millisecond)); d != time.Millisecond {
+			t.Errorf("just before the end: %s", d)
+		}
+		if d := l.lockedFor(someone, at.Add(time.Minute)); d != 0 {
+			t.Errorf("after a minute: %s", d)
+		}
+	})
+	t.Run("nine and one a minute later", func(t *testing.T) {
+		t.Parallel()
+		l := &lockout{}
+		failures(l, 9)
+		l.fail(someone, now.Add(time.Minute))
+		if d := l.lockedFor(someone, now.Add(time.Minute)); d != 0 {
+			t.Errorf("locked for %s", d)
+		}
+	})
+	t.Run("others", func(t *testing.T) {
+		t.Parallel()
+		l := &lockout{}
+		failures(l, 10)
+		loop := netip.MustParseAddr("127.0.0.1")
+		for range 20 {
+			l.fail(netip.MustParseAddr("2001:db8:1:2::1"), now)
+			l.fail(loop, now)
+		}
+		for addr, locked := range map[string]bool{
+			"203.0.113.7": true, "::ffff:203.0.113.7": true, "203.0.113.8": false, "2001:db8:1:2:ffff::9": true, "2001:db8:1:3::1": false, "127.0.0.1": false,
+		} {
+			if got := l.lockedFor(netip.MustParseAddr(addr), now) > 0; got != locked {
+				t.Errorf("%s is locked: %t, want %t", addr, got, locked)
+			}
+		}
+	})
+	t.Run("the table is bounded", func(t *testing.T) {
+		t.Parallel()
+		l := &lockout{}
+		for i := range lockoutTable + 500 {
+			l.fail(netip.MustParseAddr(fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)), now)
+		}
+		if n := len(l.failed); n > lockoutTable {
+			t.Errorf("%d addresses are kept, at most %d may be", n, lockoutTable)
+		}
+	})
+}
