@@ -2,6 +2,7 @@ package teste2e
 
 import (
 	"errors"
+	"maps"
 	"testing"
 	"time"
 )
@@ -16,9 +17,7 @@ func TestRefusalsOfCronHaveCodesOfTheirOwn(t *testing.T) {
 		one, two := addJob(t, c, "one", yearly, nil), addJob(t, c, "two", yearly, nil)
 		with := func(members map[string]any) map[string]any {
 			p := jobParams("bad", yearly, nil)
-			for k, v := range members {
-				p[k] = v
-			}
+			maps.Copy(p, members)
 			return p
 		}
 		for _, call := range []struct {
