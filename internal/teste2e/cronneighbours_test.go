@@ -141,6 +141,26 @@ func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsTold(t *te
 	})
 }
 
+// TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndNobodyElseIsHarmed has an agent that breaks down on each attempt.
+func TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndNobodyElseIsHarmed(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c := connect(t, g)
+		panicking := addJob(t, c, "panicking", at(time.Now().Add(time.Second)), map[string]any{
+			"payload": map[string]any{"kind": "agentTurn", "message": "panic"}, "retry": map[string]any{"maxRetries": 2, "baseMs": 100},
+		})
+		first := neighbours(t, c, 2)
+		o := OpenOracle(t, g, database)
+		query := "SELECT state, error_class, attempts FROM cron_run_logs WHERE job_id = '" + panicking.ID + "'"
+		eventually(t, "it is given up", 10*time.Second, func() bool { return strings.HasPrefix(strings.Join(o.Rows(query), ""), "error|panic|") })
+		if rows := o.Rows(query); len(rows) != 1 || strings.Count(rows[0], `"panic"`) != 3 {
+			t.Errorf("it ended as %v, want one run of three attempts", rows)
+		}
+		t.Logf("neighbours: %s", unharmed(t, g, database, first))
+	})
+}
+
 // TestTenThousandJobsMadeAndRemovedDelayNobody makes and removes jobs as fast as the gateway takes them.
 func TestTenThousandJobsMadeAndRemovedDelayNobody(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
