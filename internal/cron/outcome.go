@@ -3,8 +3,6 @@ package cron
 import (
 	"fmt"
 	"time"
-
-	"laneway/internal/chat"
 )
 
 // Told is what people are to hear about a run that is over.
@@ -74,9 +72,9 @@ func (j *Job) failed(r Run, now time.Time) Told {
 }
 
 // onlyChance tells a failure that no later run makes good, and that nobody has been told of by the delivery of the run: of a job that fires once, or of
-// one that ends the process that runs it.
+// a run that a crash has cut and that is not repeated, because its job runs at most once or because it has ended its process too often.
 func (j Job) onlyChance(r Run) bool {
-	return r.Delivery == DeliveryNotRequested && r.Trigger.Planned() && (j.Schedule.Kind == KindAt || r.ErrorClass == string(chat.FailDead))
+	return r.Delivery == DeliveryNotRequested && r.Trigger.Planned() && (j.Schedule.Kind == KindAt || r.State == RunInterrupted)
 }
 
 func (j Job) alertAfter() int {

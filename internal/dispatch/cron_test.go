@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
+	"laneway/internal/store"
 	"laneway/internal/store/memory"
 )
 
@@ -19,7 +20,13 @@ type cronHouse struct {
 	stop func()
 }
 
-func openCron(t *testing.T, st *memory.Store, opts ...option) *cronHouse {
+// cronStore is a store that has jobs.
+type cronStore interface {
+	store.Store
+	cron.JobStore
+}
+
+func openCron(t *testing.T, st cronStore, opts ...option) *cronHouse {
 	t.Helper()
 	h := &cronHouse{jobs: st}
 	h.house = open(t, st, append([]option{func(c *dispatch.Config) { c.Cron.Fires, c.Cron.Enabled = true, true }}, opts...)...)

@@ -19,14 +19,15 @@ import (
 
 // power is a store that several houses share; pulling a house's plug makes every operation of it fail from then on, as kill -9 does.
 type power struct {
-	store.Store
+	cronStore
+
 	off *atomic.Bool
 }
 
 // cord is the store as one house sees it.
-func cord(st *memory.Store) (store.Store, *atomic.Bool) {
+func cord(st *memory.Store) (cronStore, *atomic.Bool) {
 	off := &atomic.Bool{}
-	return &power{Store: st, off: off}, off
+	return &power{cronStore: st, off: off}, off
 }
 
 func (p *power) dead(ctx context.Context) error {
@@ -41,35 +42,35 @@ func (p *power) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
 	if err := p.dead(ctx); err != nil {
 		return store.Beat{}, err
 	}
-	return p.Store.Heartbeat(ctx, id)
+	return p.cronStore.Heartbeat(ctx, id)
 }
 
 func (p *power) Finish(ctx context.Context, f store.FinishParams) (store.Finished, error) {
 	if err := p.dead(ctx); err != nil {
 		return store.Finished{}, err
 	}
-	return p.Store.Finish(ctx, f)
+	return p.cronStore.Finish(ctx, f)
 }
 
 func (p *power) Register(ctx context.Context, n store.Node) error {
 	if err := p.dead(ctx); err != nil {
 		return err
 	}
-	return p.Store.Register(ctx, n)
+	return p.cronStore.Register(ctx, n)
 }
 
 func (p *power) Sweep(ctx context.Context, n string, limit int) ([]store.Taken, error) {
 	if err := p.dead(ctx); err != nil {
 		return nil, err
 	}
-	return p.Store.Sweep(ctx, n, limit)
+	return p.cronStore.Sweep(ctx, n, limit)
 }
 
 func (p *power) Unregister(ctx context.Context, n string) error {
 	if err := p.dead(ctx); err != nil {
 		return err
 	}
-	return p.Store.Unregister(ctx, n)
+	return p.cronStore.Unregister(ctx, n)
 }
 
 // bury ends a house whose plug is pulled.
