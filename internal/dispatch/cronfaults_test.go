@@ -199,3 +199,30 @@ func TestAnOutageOfTheDatabaseDuringARunCostsNeitherTheRunNorASlot(t *testing.T)
 		h.close()
 	})
 }
+
+func TestARunThatIsLateIsToldForWhenItWasPlanned(t *testing.T) {
+	for name, c := range map[string]struct {
+		late time.Duration
+		told bool
+	}{"an hour": {time.Hour, true}, "a minute": {time.Minute, true}, "less than a minute": {50 * time.Second, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				st := newStore()
+				a := openCron(t, st)
+				a.put(once("late", "water the plants", time.Hour))
+				slot := time.Now().Add(time.Hour)
+				a.close()
+				after(time.Hour + c.late)
+				b := openCron(t, st)
+				after(5 * time.Second)
+				expect := "water the plants"
+				if c.told {
+					expect += "\n\n(planned for " + slot.UTC().Format("2006-01-02 15:04 -07:00") + ")"
+				}
+				wantList(t, "what the agent was asked", b.runner.texts(), []string{expect})
+				wantList(t, "runs", b.states("late"), []string{"ok"})
+				b.close()
+			})
+		})
+	}
+}
