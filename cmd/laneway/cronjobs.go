@@ -23,7 +23,7 @@ type cronCmd struct {
 	Next     cronNext     `cmd:"" help:"Show the next fires of a schedule; needs no gateway."`
 	Backfill cronBackfill `cmd:"" help:"Run the fires of a time that has passed."`
 	Import   cronImport   `cmd:"" help:"Make or change jobs from a file of laneway cron export."`
-	Export   cronExport   `cmd:"" help:"Print all jobs as JSON lines that import takes."`
+	Export   cronExport   `cmd:"" help:"Print all jobs as YAML that import takes."`
 }
 
 // wireJob is a job as commands read it.

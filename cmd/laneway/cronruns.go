@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 )
@@ -197,103 +195,6 @@ func (c *cronCancel) Run(ctx context.Context, env *environment) error {
 		runs = "run ends"
 	}
 	_, err = fmt.Fprintln(env.stdout, len(reply.Cancelled), runs)
-	return err
-}
-
-// portable are the members of a job that import takes.
-func portable() []string {
-	return []string{
-		"name", "displayName", "description", "agentId", "enabled", "deleteAfterRun", "schedule", "sessionTarget", "wakeMode", "payload", "delivery",
-		"failureAlert", "key", "dst", "overlap", "missed", "jitterMs", "retry", "timeoutSeconds", "lane", "pauseAfterFailures", "atMostOnce",
-		"startsAtMs", "endsAtMs", "maxRuns",
-	}
-}
-
-type cronExport struct{ clientFlags }
-
-// Help is the example of the command.
-func (*cronExport) Help() string { return "Example:\n\n    laneway cron export > jobs.jsonl" }
-
-// Run prints one job per line.
-func (c *cronExport) Run(ctx context.Context, env *environment) error {
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
-	for offset := 0; ; {
-		var reply struct {
-			Jobs       []map[string]json.RawMessage `json:"jobs"`
-			NextOffset *int                         `json:"nextOffset"`
-		}
-		params := map[string]any{"includeDisabled": true, "limit": 200, "offset": offset, "extended": true}
-		if err := conn.Call(ctx, "cron.list", params, &reply); err != nil {
-			return err
-		}
-		for _, job := range reply.Jobs {
-			out := map[string]json.RawMessage{}
-			for _, name := range portable() {
-				if value, given := job[name]; given {
-					out[name] = value
-				}
-			}
-			if err := json.NewEncoder(env.stdout).Encode(out); err != nil {
-				return err
-			}
-		}
-		if reply.NextOffset == nil {
-			return nil
-		}
-		offset = *reply.NextOffset
-	}
-}
-
-type cronImport struct {
-	clientFlags
-
-	File string `arg:"" help:"File with one job per line." type:"existingfile"`
-}
-
-// Help is the example of the command.
-func (*cronImport) Help() string { return "Example:\n\n    laneway cron import jobs.jsonl" }
-
-// longestLine is more than the largest job.
-const longestLine = 1 << 20
-
-// Run makes or changes the jobs; importing a file twice changes nothing.
-func (c *cronImport) Run(ctx context.Context, env *environment) error {
-	file, err := os.Open(c.File)
-	if err != nil {
-		return fmt.Errorf("reading jobs: %w", err)
-	}
-	defer func() { _ = file.Close() }() // it was only read
-	conn, err := c.connect(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer closeQuietly(conn)
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, longestLine)
-	made, n := 0, 0
-	for lines.Scan() {
-		n++
-		if len(lines.Bytes()) == 0 {
-			continue
-		}
-		var params map[string]json.RawMessage
-		if err := json.Unmarshal(lines.Bytes(), &params); err != nil {
-			return fmt.Errorf("line %d of %s is no job: %w", n, oneLine(c.File), err)
-		}
-		var reply json.RawMessage
-		if err := conn.Call(ctx, "cron.add", params, &reply); err != nil {
-			return fmt.Errorf("line %d of %s: %w", n, oneLine(c.File), err)
-		}
-		made++
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("reading jobs: %w", err)
-	}
-	_, err = fmt.Fprintf(env.stdout, "%d jobs\n", made)
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,16 +65,7 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 		run(0, `^the digest\n$`, "scheduler", "run", "digest", "--wait")
 		run(0, `.`, "scheduler", "run", "system:retention", "--wait")
 		run(1, `built-in`, "cron", "rm", "system:retention")
-		exported := filepath.Join(t.TempDir(), "jobs.jsonl")
-		if err := os.WriteFile(exported, []byte(run(0, `digest`, "cron", "export")), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range []string{"digest", "slow", "broken"} {
-			run(0, `.`, "cron", "rm", name)
-		}
-		run(1, `.`, "cron", "get", "digest")
-		run(0, `^3 jobs`, "cron", "import", exported)
-		run(0, `^3 jobs`, "cron", "import", exported)
+		exportAndImport(t, run)
 		run(0, `digest +30 9 \* \* 1-5 Europe/Berlin`, "cron", "list")
 		if n := o.Count("SELECT count(*) FROM cron_jobs WHERE owner <> 'system'"); n != 3 {
 			t.Errorf("%d jobs after two imports of three", n)
@@ -83,4 +75,48 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 		}
 		o.Check(cronLease)
 	})
+}
+
+// exportAndImport takes the three jobs away and brings them back from what export wrote, as YAML and as lines of JSON.
+func exportAndImport(t *testing.T, run func(code int, pattern string, args ...string) string) {
+	t.Helper()
+	run(0, `.`, "cron", "edit", "digest", `{"payload":{"kind":"agentTurn","message":"  the digest\n\n- yes: \"no\" # 0x1F\n\tend\n"},"description":"2027-03-01"}`)
+	written := func(name, text string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	asYAML, asJSON := run(0, `(?m)^    everyMs: 86400000$`, "cron", "export"), run(0, `"name":"digest"`, "cron", "export", "--json")
+	for name, text := range map[string]string{"jobs.yaml": asYAML, "jobs.jsonl": asJSON} {
+		for _, job := range []string{"digest", "slow", "broken"} {
+			run(0, `.`, "cron", "rm", job)
+		}
+		run(1, `.`, "cron", "get", "digest")
+		for _, broken := range []struct{ text, says string }{
+			{strings.Replace(asYAML, "30 9 * * 1-5", "61 9 * * 1-5", 1), `line \d+ of .*schedule.expr: .*nothing was changed`},
+			{asYAML + "  colour: red\n", `line \d+ of .*colour is no member of a job; nothing was changed`},
+			{asYAML + "- name: [\n", `line \d+.*nothing was changed`},
+			{asYAML + "  name: twice\n", `already defined at line \d+.*nothing was changed`},
+			{asJSON + "{\"name\":\n", `line 4 is no job.*nothing was changed`},
+			{"name: digest\n", `no list of jobs.*nothing was changed`},
+		} {
+			run(1, `(?s)`+broken.says, "cron", "import", written("broken", broken.text))
+		}
+		if list := run(0, ``, "cron", "export", "--json"); list != "" {
+			t.Errorf("refused files left %s", list)
+		}
+		run(0, `^3 jobs`, "cron", "import", written(name, text))
+		run(0, `^3 jobs`, "cron", "import", written(name, text))
+		if got := sortedLines(run(0, `.`, "cron", "export", "--json")); got != sortedLines(asJSON) {
+			t.Errorf("after the import of %s the jobs are\n%s\nwant\n%s", name, got, sortedLines(asJSON))
+		}
+	}
+}
+
+func sortedLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
