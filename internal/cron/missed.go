@@ -38,9 +38,9 @@ type MissedPolicy struct {
 	Window time.Duration
 }
 
-// For fills in the defaults for a kind of schedule.
+// For fills in the defaults for a kind of schedule. An at has one slot, which is what it exists for: it always runs, so skip says nothing about it.
 func (p MissedPolicy) For(k Kind) MissedPolicy {
-	if p.Rule == "" {
+	if p.Rule == "" || (k == KindAt && p.Rule == MissedSkip) {
 		p.Rule = MissedFireOnce
 	}
 	if p.MaxCatchup == 0 {
