@@ -19,7 +19,7 @@ func planted() map[string]string {
 	all := map[string]string{}
 	for _, name := range []string{
 		"token", "password", "write", "read", "hook", "apikey", "apikeyenv", "commandenv", "telegram",
-		"wrongtoken", "bearer", "cookie", "query", "upgrade", "hooksignature", "named",
+		"wrongtoken", "bearer", "cookie", "query", "upgrade", "hooksignature", "webhooksecret", "webhooktoken",
 	} {
 		all[name] = canary(name)
 	}
@@ -32,6 +32,7 @@ func withSecrets(t *testing.T, database string) *Gateway {
 	g := Install(t, database, strings.Join([]string{
 		"token: " + canary("token"), "write_token: " + canary("write"), "log: {level: debug}", "limits: {chat: 0, cron_writes: 0, hooks: 0}",
 		"hooks: {deploy: {secret: " + canary("hook") + "}}",
+		"cron: {webhook_secret: " + canary("webhooksecret") + ", webhook_token: " + canary("webhooktoken") + "}",
 		"agents:",
 		"  main: {runner: echo, script: true}",
 		"  broken: {runner: openai, base_url: \"http://127.0.0.1:1/v1\", model: m, api_key: " + canary("apikey") + ", timeout: 2s}",
@@ -61,9 +62,17 @@ func TestPlantedSecretsAreFoundNowhere(t *testing.T) {
 			raw, err := c.Call(method, params, 60*time.Second)
 			hear(fmt.Sprint(string(raw), err))
 		}
+		secrets := planted()
+		secrets["named"] = g.named(t, "somebody")
+		dialWhenKnown(t, g, secrets["named"], nil).Close()
 		for _, agent := range []string{"main", "broken", "broken2", "child"} {
 			id := "say-" + agent
 			call("agent", map[string]any{"sessionKey": "agent:" + agent + ":main", "message": "fail", "idempotencyKey": id})
+			call("agent", map[string]any{"sessionKey": "agent:" + agent + ":main", "message": "panic", "idempotencyKey": "panic-" + agent})
+			call("cron.add", map[string]any{
+				"name": "told " + agent, "schedule": map[string]any{"kind": "at", "at": time.Now().Add(time.Second).UTC().Format(time.RFC3339Nano)}, "agentId": agent,
+				"payload": map[string]any{"kind": "agentTurn", "message": "hello"}, "delivery": map[string]any{"mode": "webhook", "to": "https://127.0.0.1:1/hook"},
+			})
 			call("cron.add", map[string]any{
 				"name": id, "schedule": map[string]any{"kind": "every", "everyMs": 3_600_000}, "sessionTarget": "isolated", "agentId": agent,
 				"payload": map[string]any{"kind": "agentTurn", "message": "hello"},
@@ -91,7 +100,7 @@ func TestPlantedSecretsAreFoundNowhere(t *testing.T) {
 		if !strings.Contains(g.Output(), "DEBUG") && !strings.Contains(g.Output(), "level=debug") {
 			t.Errorf("the log is not at level debug:\n%.2000s", g.Output())
 		}
-		search := Search{Database: database, Secrets: planted(), Heard: heard, Own: []string{"token"}}
+		search := Search{Database: database, Secrets: secrets, Heard: heard, Own: []string{"token"}}
 		for _, place := range search.In(t, g) {
 			t.Error(place)
 		}
