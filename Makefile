@@ -107,6 +107,12 @@ simulate: ## random histories of scheduler and dispatch, SEEDS of them (default 
 compat: ## foreign clients, unmodified, against the binary: OpenClaw, its schema, ws, Python, Chromium (needs npm, tmux, chromium)
 	$(TESTPG) $(GO) test -tags compat -count=1 -timeout 60m -run '$(RUN)' -v ./internal/testcompat
 
+.PHONY: oracle
+oracle: ## the schedules of cron against a second search, minute by minute, and against croner of npm (needs npm)
+	CRON_ORACLE=full $(GO) test -count=1 -timeout 30m -v -run Oracle ./internal/cron
+	dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; npm install --silent --no-save --prefix "$$dir" croner; \
+	CRON_NPM_DIR="$$dir" $(GO) test -tags compat -count=1 -v -run Croner ./internal/cron
+
 .PHONY: vuln
 vuln: ## known vulnerabilities in what the program links
 	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...

@@ -42,6 +42,7 @@ func scrape(t *testing.T) string {
 	d.LeaseLost()
 	d.TakenOver(2)
 	c := m.Cron()
+	c.Ticked(time.Second, 1, true)
 	c.Fired(cron.TriggerSchedule, time.Second)
 	c.Ended(cron.TriggerSchedule, cron.RunOK)
 	s := m.Scheduler()
@@ -68,7 +69,7 @@ func TestEveryPromisedMetricIsThere(t *testing.T) {
 		`laneway_run_duration_seconds_sum{lane="main"} 1`, `laneway_ws_connections 1`, `laneway_ws_slow_closed_total 1`,
 		`laneway_auth_failures_total{reason="mismatch"} 1`, `laneway_outbox_waiting 4`, `laneway_db_up 1`,
 		`laneway_cron_runs_total{outcome="ok",trigger="schedule"} 1`, `laneway_cron_start_lag_seconds_sum 1`, `laneway_cron_jobs 5`, `laneway_cron_running 2`,
-		`laneway_cron_paused 1`, `laneway_cron_backlog 3`, `laneway_cron_oldest_due_seconds 1`,
+		`laneway_cron_paused 1`, `laneway_cron_tick_seconds_sum 1`, `laneway_cron_tick_seconds_count 1`, `laneway_cron_backlog 3`, `laneway_cron_oldest_due_seconds 1`,
 		`laneway_fenced_writes_total{operation="finish"} 1`, `laneway_lease_lost_total 1`, `laneway_sessions_taken_over_total 2`,
 	} {
 		if !strings.Contains(text, line) {
