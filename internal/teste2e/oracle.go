@@ -32,9 +32,13 @@ func OpenOracle(tb testing.TB, g *Gateway, url string) *Oracle {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = db.Close() })
-	return &Oracle{tb: tb, db: db}
+	o := &Oracle{tb: tb, db: db}
+	tb.Cleanup(o.Close)
+	return o
 }
+
+// Close ends the connections before the test does.
+func (o *Oracle) Close() { _ = o.db.Close() }
 
 // Count runs a query with one number as its answer.
 func (o *Oracle) Count(query string) int {
