@@ -28,8 +28,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a runner that does what the last message says: `sleep 2s`, `deaf 5s` (ignores its context), `fail` (overloaded), `fail REASON`,
-// `panic`; anything else is echoed. It counts simultaneous calls per session.
+// script is a runner that does what the last message says: `sleep 2s`, `deaf 5s` (ignores its context and returns "late"), `fail` (overloaded),
+// `fail REASON`, `panic`; anything else is echoed. It counts simultaneous calls per session.
 type script struct {
 	mu      sync.Mutex
 	calls   []agent.Request
@@ -131,6 +131,9 @@ func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		case <-time.After(d):
 		case <-done:
 			return agent.Result{}, context.Cause(ctx)
+		}
+		if word == "deaf" {
+			return agent.Result{Text: "late"}, nil // another text than it emitted: nothing may overwrite what it had said when it was stopped
 		}
 		return agent.Result{Text: "begun"}, nil
 	case "fail":

@@ -86,6 +86,7 @@ func TestAStoppedTurnIsNeverOverlapped(t *testing.T) {
 		want(t, "next", h.end(next).Outcome, chat.OutcomeAnswered)
 		want(t, "next began", h.runner.began("next").Sub(began), 3*time.Second)
 		want(t, "text of the stopped one after its late result", h.end(deaf).Text, "begun")
+		wantTranscript(t, h, "user deaf 3s", "user /stop", "assistant Stopped the running turn.", "assistant begun", "user next", "assistant next")
 
 		ids := []string{h.send("main", "deaf 3s")}
 		synctest.Wait()
@@ -139,4 +140,18 @@ func TestCommandsActAtOnceAndCutTheBatch(t *testing.T) {
 			})
 		})
 	}
+}
+
+// wantTranscript checks the whole transcript of the main session.
+func wantTranscript(t *testing.T, h *house, lines ...string) {
+	t.Helper()
+	tr, err := h.st.Transcript(t.Context(), storeQuery("agent:main:main"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range tr.Entries {
+		got = append(got, e.Role+" "+e.Text)
+	}
+	wantList(t, "transcript", got, lines)
 }
