@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
@@ -23,6 +24,7 @@ type parrot struct {
 	gateway.Backend
 	mu   sync.Mutex
 	subs []func(chat.Event)
+	idle time.Duration // how long nothing has started although work is ready
 }
 
 func (p *parrot) Subscribe(fn func(chat.Event), _ func(chat.Event) bool) func() {
@@ -55,7 +57,7 @@ func (p *parrot) DefaultAgent() string                           { return "main"
 func (p *parrot) Audit(context.Context, chat.Audit) error        { return nil }
 func (p *parrot) Agents() []agent.Info                           { return []agent.Info{{ID: "main", Runner: "echo"}} }
 func (p *parrot) Commands() []chat.CommandInfo                   { return nil }
-func (p *parrot) Progress() chat.Progress                        { return chat.Progress{} }
+func (p *parrot) Progress() chat.Progress                        { return chat.Progress{StalledFor: p.idle} }
 func (p *parrot) Ready(context.Context) error                    { return nil }
 func (p *parrot) InFlight(chat.SessionKey) (chat.InFlight, bool) { return chat.InFlight{}, false }
 
@@ -80,12 +82,12 @@ func (p *parrot) Stop(context.Context, store.StopParams) ([]string, error) {
 }
 
 // startGateway serves a real gateway on loopback until the test ends, and returns its address.
-func startGateway(t *testing.T) string {
+func startGateway(t *testing.T, p *parrot) string {
 	t.Helper()
 	server, err := gateway.New(gateway.Config{
 		Version:     programVersion().Version,
 		Credentials: []gateway.Credential{{Name: "gateway", Digest: sha256.Sum256([]byte("right")), Scopes: []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}}},
-	}, &parrot{}, slog.New(slog.DiscardHandler))
+	}, p, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +110,7 @@ func startGateway(t *testing.T) string {
 
 func TestCommandsSpeakWithARealGateway(t *testing.T) {
 	t.Parallel()
-	address := startGateway(t)
+	address := startGateway(t, &parrot{})
 	const wrongToken = "laneway: not authorized: the token is not the gateway's; check --token, LANEWAY_TOKEN or the token file\n"
 	rows := []struct {
 		name, stdin string
@@ -144,5 +146,18 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 				t.Errorf("stdout %q\nstderr %q\nwant %q and %q", b.stdout.String(), b.stderr.String(), row.stdout, row.stderr)
 			}
 		})
+	}
+}
+
+// TestHealthFailsWhenNothingStartsAnyMore is what a container's health check sees of a gateway that answers and does no work.
+func TestHealthFailsWhenNothingStartsAnyMore(t *testing.T) {
+	t.Parallel()
+	address := startGateway(t, &parrot{idle: 31 * time.Second})
+	for _, args := range [][]string{{"health"}, {"health", "--json"}} {
+		b := newBench("", "LANEWAY_URL", address, "HOME", t.TempDir())
+		b.run(t, exitFailure, args...)
+		if said := b.stdout.String() + b.stderr.String(); !strings.Contains(said, "stalled") {
+			t.Errorf("%q said %q, want the word stalled", args, said)
+		}
 	}
 }

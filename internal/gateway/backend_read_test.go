@@ -195,7 +195,11 @@ func (h *house) Status(context.Context) chat.SystemStatus {
 }
 
 func (h *house) progress() chat.Progress {
-	return chat.Progress{StalledFor: h.stall, CronAge: -1, DispatcherAge: time.Second}
+	p := chat.Progress{StalledFor: h.stall, CronAge: -1, DispatcherAge: time.Second}
+	if h.cronAge > 0 {
+		p.CronAge = h.cronAge
+	}
+	return p
 }
 
 func (h *house) Progress() chat.Progress {

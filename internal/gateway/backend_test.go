@@ -40,6 +40,7 @@ type house struct {
 	// What the test may change under lock.
 	down     bool          // the store does not answer
 	stall    time.Duration // how long nothing has started
+	cronAge  time.Duration // how long the cron loop has not turned; 0 = there is none
 	refuse   error         // the next ReceiveFrom is refused with it
 	block    chan struct{} // ReceiveFrom waits for it, deaf to its context
 	panics   bool

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,31 @@ func TestCallsPerPrincipalAreLimited(t *testing.T) {
 	first.must("wake", params{"mode": "now", "text": "x"})
 	if f := first.call("wake", params{"mode": "now", "text": "x"}); f.OK || f.Error.Details["code"] != "RATE_LIMITED" {
 		t.Errorf("second wake: %+v", f.Error)
+	}
+}
+
+func TestHealthSaysWhatStandsStill(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(readToken)
+	cases := []struct {
+		stall, cron time.Duration
+		problem     string
+	}{
+		{29 * time.Second, 29 * time.Second, ""},
+		{31 * time.Second, 0, "work has been ready for 31s and nothing starts"},
+		{0, 31 * time.Second, "the cron loop has not turned for 31s"},
+	}
+	for _, c := range cases {
+		b.house.set(func() { b.house.stall, b.house.cronAge = c.stall, c.cron })
+		h := s.must("health", params{"probe": true, "extended": true})
+		want := []any{}
+		if c.problem != "" {
+			want = append(want, c.problem)
+		}
+		if got := h["problems"].([]any); !slices.Equal(got, want) || h["scheduler"].(params)["ok"] != (c.problem == "") {
+			t.Errorf("nothing started for %s, cron loop %s old: problems %q, scheduler %v; want %q", c.stall, c.cron, got, h["scheduler"], want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 
@@ -291,7 +292,16 @@ func TestProbesTellTheTruth(t *testing.T) {
 	if status, _, body := b.get(http.MethodGet, "/healthz"); status != 503 || body["ok"] != false || body["status"] != "stalled" {
 		t.Errorf("stalled: healthz %d %v, want 503 stalled", status, body)
 	}
-	b.house.set(func() { b.house.stall, b.house.down = 0, false })
+	b.house.set(func() { b.house.stall, b.house.down, b.house.cronAge = 0, false, 29*time.Second })
+	if status, _, body := b.get(http.MethodGet, "/healthz"); status != 200 || body["status"] != "live" {
+		t.Errorf("a cron loop that turned 29 s ago: healthz %d %v, want 200", status, body)
+	}
+	b.house.set(func() { b.house.cronAge = 31 * time.Second })
+	status, _, body = b.get(http.MethodGet, "/healthz")
+	if ages, _ := body["progress"].(map[string]any); status != 503 || body["status"] != "stalled" || ages["cronTickAgeMs"] != 31000.0 {
+		t.Errorf("cron loop stands still: healthz %d %v, want 503 stalled with its age", status, body)
+	}
+	b.house.set(func() { b.house.cronAge = 0 })
 	b.house.set(func() { b.house.notReady = &gateway.NotReadyError{Check: gateway.CheckMigrations} })
 	if status, _, body := b.get(http.MethodGet, "/readyz"); status != 503 || body["checks"].(map[string]any)["migrations"] == "ok" {
 		t.Errorf("old schema: readyz %d %v, want 503 naming migrations", status, body)

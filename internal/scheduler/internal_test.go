@@ -1,0 +1,57 @@
+package scheduler
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestProgressGrowsWhileReadyWorkDoesNotStart leaves a ready session beside a free slot, which nothing outside of the package can do:
+// the slot becomes free without anybody bringing the two together. A health check relies on the figure to see such a fault.
+func TestProgressGrowsWhileReadyWorkDoesNotStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		s, err := New(t.Context(), Config[string]{Lanes: map[string]int{LaneMain: 1}, Run: func(context.Context, *Turn[string]) error {
+			<-release
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, session := range []string{"a", "b"} {
+			if _, err := s.Submit(Item[string]{Session: session, ID: session}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if p := s.Progress(); p != 0 {
+			t.Errorf("a full lane that works shows %s", p)
+		}
+		s.mu.Lock()
+		s.lanes[LaneMain].limit = 2
+		s.lanes[LaneMain].lastStart = s.now() // the last time that it worked
+		s.mu.Unlock()
+		for range 4 {
+			began := s.Progress()
+			time.Sleep(10 * time.Second)
+			if grown := s.Progress() - began; grown != 10*time.Second {
+				t.Errorf("in 10s it grew by %s", grown)
+			}
+		}
+		if p := s.Progress(); p != 40*time.Second {
+			t.Errorf("40s after the last start it shows %s", p)
+		}
+		if err := s.Resize(LaneMain, 2); err != nil { // brings them together
+			t.Fatal(err)
+		}
+		if p := s.Progress(); p != 0 {
+			t.Errorf("after the start it shows %s", p)
+		}
+		close(release)
+		if err := s.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
