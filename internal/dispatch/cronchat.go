@@ -84,7 +84,7 @@ func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 func wireSchedule(s cron.Spec) map[string]any {
 	switch s.Kind {
 	case cron.KindAt:
-		return map[string]any{"kind": s.Kind, "atMs": s.At.UnixMilli()}
+		return map[string]any{"kind": s.Kind, "at": s.At.UTC().Format(time.RFC3339Nano)} // as a refusal then says it
 	case cron.KindEvery:
 		return map[string]any{"kind": s.Kind, "everyMs": s.EveryMs, "anchorMs": s.AnchorMs}
 	case cron.KindCron:

@@ -135,7 +135,7 @@ func TestBadPlansGetASentenceAndStoreNothing(t *testing.T) {
 			"/cron add", `/cron add "* * * * * *" x`, `/cron add "0 0 30 2 *" x`, "/cron add 61 * * * * x", "/cron add @every 1s x", "/cron add in 20m " + strings.Repeat("x", 66_000),
 			`/cron add "0 0 0 1 1 * 2030" x`, `/cron add "*/0 * * * *" x`, `/cron add "0 0 * * 5#6" x`, `/cron add "0 0 * * 9#1" x`,
 			`/cron add "` + strings.Repeat("1,", 124) + `1 * * * *" x`, `/cron add "٣ * * * *" x`, `/cron add "0 0 31 2 *" x`, `/cron add "60 24 * * *" x`,
-			"/remind in -5m tea", "/remind every -5m tea",
+			"/remind 2200-01-01 9:00 tea", "/remind in -5m tea", "/remind every -5m tea",
 		} {
 			answer := h.said(annaHere, text, "7", "7")
 			if !strings.Contains(answer, " failed: ") || strings.Contains(answer, "schedule.") || strings.Contains(answer, "internal") || len(answer) > 400 {
