@@ -40,18 +40,7 @@ func TestRereadFollowsTheFilesOfSecrets(t *testing.T) {
 			if tc.listen != "" {
 				env["LANEWAY_LISTEN"], env[proxy], env["LANEWAY_TRUSTED_PROXIES"] = tc.listen, "true", "10.0.0.1"
 			}
-			loaded, err := Load(Options{LookupEnv: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			plan, err := Preflight(loaded)
-			if err != nil {
-				t.Fatal(err)
-			}
-			first, err := plan.Prepare()
-			if err != nil {
-				t.Fatal(err)
-			}
+			plan, first := prepared(t, env)
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +62,21 @@ func TestRereadFollowsTheFilesOfSecrets(t *testing.T) {
 func TestRereadFollowsTheOwnToken(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
-	env := map[string]string{"LANEWAY_DATA": data}
+	plan, made := prepared(t, map[string]string{"LANEWAY_DATA": data})
+	if again, err := plan.Reread(); err != nil || again.Token.Reveal() != made.Token.Reveal() {
+		t.Errorf("an unchanged file: %v, changed %t", err, again.Token.Reveal() != made.Token.Reveal())
+	}
+	if err := os.WriteFile(TokenPath(data), []byte(strong), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := plan.Reread(); err != nil || again.Token.Reveal() != strong {
+		t.Errorf("got %q, %v", again.Token.Reveal(), err)
+	}
+}
+
+// prepared is a plan of a start with this environment, and its first credentials.
+func prepared(t *testing.T, env map[string]string) (*Plan, Credentials) {
+	t.Helper()
 	loaded, err := Load(Options{LookupEnv: func(name string) (string, bool) { v, ok := env[name]; return v, ok }})
 	if err != nil {
 		t.Fatal(err)
@@ -86,13 +89,5 @@ func TestRereadFollowsTheOwnToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := plan.Reread(); err != nil || again.Token.Reveal() != made.Token.Reveal() {
-		t.Errorf("an unchanged file: %v, changed %t", err, again.Token.Reveal() != made.Token.Reveal())
-	}
-	if err := os.WriteFile(TokenPath(data), []byte(strong), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if again, err := plan.Reread(); err != nil || again.Token.Reveal() != strong {
-		t.Errorf("got %q, %v", again.Token.Reveal(), err)
-	}
+	return plan, made
 }

@@ -65,6 +65,19 @@ func (c *Chatroom) wantAll() {
 	}
 }
 
+// restartsAndAnswersOnce starts the next process and holds that everybody is answered once, by one turn. It returns how long that took.
+func (c *Chatroom) restartsAndAnswersOnce() time.Duration {
+	c.t.Helper()
+	began := time.Now()
+	c.Start()
+	c.wantAll()
+	_, doubled, _ := c.answered()
+	if doubled != 0 || len(c.Model.Calls()) != hundred {
+		c.t.Errorf("%d answers came twice, %d turns for %d messages", doubled, len(c.Model.Calls()), hundred)
+	}
+	return time.Since(began).Round(100 * time.Millisecond)
+}
+
 // A hundred messages were handed over and not one is stored when the process is killed.
 func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
@@ -80,14 +93,7 @@ func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
 			t.Errorf("%d rows, %d of %d unconfirmed when nothing could be stored", n, len(c.Telegram.Pending()), hundred)
 		}
 		release()
-		began := time.Now()
-		c.Start()
-		c.wantAll()
-		_, doubled, _ := c.answered()
-		if doubled != 0 || len(c.Model.Calls()) != hundred {
-			t.Errorf("%d answers came twice, %d turns for %d messages", doubled, len(c.Model.Calls()), hundred)
-		}
-		t.Logf("lost 0, doubled %d of %d; all answered %s after the start", doubled, hundred, time.Since(began).Round(100*time.Millisecond))
+		t.Logf("lost 0, doubled 0 of %d; all answered %s after the start", hundred, c.restartsAndAnswersOnce())
 		c.Close()
 	})
 }
@@ -108,14 +114,7 @@ func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 		c.Kill()
 		c.remember()
 		c.Telegram.Mend()
-		began := time.Now()
-		c.Start()
-		c.wantAll()
-		_, doubled, _ := c.answered()
-		if doubled != 0 || len(c.Model.Calls()) != hundred {
-			t.Errorf("%d answers came twice, %d turns for %d messages", doubled, len(c.Model.Calls()), hundred)
-		}
-		t.Logf("doubled turns 0, doubled answers %d of %d; confirmed %s after the start", doubled, hundred, time.Since(began).Round(100*time.Millisecond))
+		t.Logf("doubled turns 0, doubled answers 0 of %d; confirmed %s after the start", hundred, c.restartsAndAnswersOnce())
 		c.Close()
 	})
 }

@@ -19,6 +19,15 @@ func (b *bot) ask(id string, target chat.Target, text string, choice *chat.Choic
 	return err
 }
 
+// offer asks anna and returns what she sees.
+func (b *bot) offer(choice *chat.Choice) testtelegram.Message {
+	b.t.Helper()
+	if err := b.ask("a", to(anna, ""), "?", choice); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.srv.Messages(anna)[0]
+}
+
 func TestButtons(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,11 +92,8 @@ func TestPressSurvivesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
-		if err := b.ask("a", to(anna, ""), "?", &chat.Choice{Rows: [][]chat.Button{{{Label: "Go", Text: "go"}}}}); err != nil {
-			t.Fatal(err)
-		}
+		m := b.offer(&chat.Choice{Rows: [][]chat.Button{{{Label: "Go", Text: "go"}}}})
 		b.fail(chat.ErrStoreUnavailable, chat.ErrStoreUnavailable)
-		m := b.srv.Messages(anna)[0]
 		b.srv.Press(anna, anna, m.ID, m.Buttons[0][0].Data)
 		after(10 * time.Second)
 		wantTexts(t, "received", b.texts(), "go")
@@ -101,13 +107,10 @@ func TestAPressThatDiedWithItsProcessIsHeardByTheNextOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
-		if err := b.ask("a", to(anna, ""), "?", &chat.Choice{For: "7", Rows: [][]chat.Button{{{Label: "Go", Text: "go"}, {Label: "Stay", Text: "stay"}}}}); err != nil {
-			t.Fatal(err)
-		}
+		m := b.offer(&chat.Choice{For: "7", Rows: [][]chat.Button{{{Label: "Go", Text: "go"}, {Label: "Stay", Text: "stay"}}}})
 		for range 1000 { // until the end of the process
 			b.fail(chat.ErrStoreUnavailable)
 		}
-		m := b.srv.Messages(anna)[0]
 		b.srv.Press(anna, anna, m.ID, m.Buttons[0][0].Data)
 		after(5 * time.Second)
 		b.stop()

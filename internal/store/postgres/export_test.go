@@ -40,20 +40,15 @@ func (s *Store) StartTogether(ctx context.Context, list []store.StartParams) ([]
 
 // FinishTogether is one group of runs, and which of them it ended.
 func (s *Store) FinishTogether(ctx context.Context, list []store.FinishParams) ([]bool, []store.Finished, error) {
-	ops := make([]*ending, len(list))
-	for i, p := range list {
-		e, err := s.newEnding(p)
-		if err != nil {
-			return nil, nil, err
-		}
-		ops[i] = e
-	}
-	done, err := s.finishTogether(ctx, ops)
-	return done, column(ops, func(e *ending) store.Finished { return e.out }), err
+	return s.endTogether(ctx, list, s.finishTogether)
 }
 
 // AttemptsTogether is one group of attempts of cron runs, and which of them it ended.
 func (s *Store) AttemptsTogether(ctx context.Context, list []store.FinishParams) ([]bool, []store.Finished, error) {
+	return s.endTogether(ctx, list, s.attemptsTogether)
+}
+
+func (s *Store) endTogether(ctx context.Context, list []store.FinishParams, together func(context.Context, []*ending) ([]bool, error)) ([]bool, []store.Finished, error) {
 	ops := make([]*ending, len(list))
 	for i, p := range list {
 		e, err := s.newEnding(p)
@@ -62,6 +57,6 @@ func (s *Store) AttemptsTogether(ctx context.Context, list []store.FinishParams)
 		}
 		ops[i] = e
 	}
-	done, err := s.attemptsTogether(ctx, ops)
+	done, err := together(ctx, ops)
 	return done, column(ops, func(e *ending) store.Finished { return e.out }), err
 }
