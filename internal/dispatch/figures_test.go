@@ -29,6 +29,7 @@ func (e *endings) Ended(t cron.Trigger, s cron.RunState) {
 
 func TestFiguresAreFreshAlthoughNobodyAsksForAStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(500 * time.Millisecond) // so that the figures, taken each 15 s from the start, are not taken in the instant of a fire
 		seen := &endings{count: map[string]int{}}
 		h := openCron(t, memory.New(memory.Config{}), func(c *dispatch.Config) { c.Cron.Observer = seen })
 		h.box.fail = func(chat.Reply) error { return &channel.SendError{Reason: "rate_limited", RetryAfter: time.Hour} }
