@@ -188,7 +188,7 @@ func TestGroupStopOwn(t *testing.T) {
 		h.begin()
 		say := func(who int64, text string) {
 			h.srv.Say(group, who, "@lane_bot "+text, testtelegram.Mentioning(9))
-			after(3 * time.Second)
+			after(10 * time.Second) // a group takes one message in three seconds, and the growing answer is one of them
 		}
 		say(anna, "/stop")
 		h.wantLast("with nothing there", group, "nothing to stop")
