@@ -4,11 +4,17 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -159,5 +165,46 @@ func TestHealthFailsWhenNothingStartsAnyMore(t *testing.T) {
 		if said := b.stdout.String() + b.stderr.String(); !strings.Contains(said, "stalled") {
 			t.Errorf("%q said %q, want the word stalled", args, said)
 		}
+	}
+}
+
+// TestNoCommandGivesItsTokenToAStranger: neither who shows a certificate that nobody has signed, nor another machine in clear, gets to hear anything.
+func TestNoCommandGivesItsTokenToAStranger(t *testing.T) {
+	t.Parallel()
+	var heard atomic.Int64
+	stranger := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { heard.Add(1) }))
+	stranger.Config.ErrorLog = log.New(io.Discard, "", 0)
+	stranger.StartTLS()
+	t.Cleanup(stranger.Close)
+	data := t.TempDir()
+	if err := os.WriteFile(filepath.Join(data, "token"), []byte("right\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const inClear = "would cross the network to 192.0.2.1 in clear; use wss://"
+	for _, row := range []struct {
+		name, url, token, says string
+	}{
+		{"a certificate signed by nobody", stranger.URL, "right", "certificate not trusted"},
+		{"the same with the token of this machine", "wss" + strings.TrimPrefix(stranger.URL, "https"), "", "certificate not trusted"},
+		{"ws:// to another machine", "ws://192.0.2.1:18790", "right", inClear},
+		{"http:// to another machine", "http://192.0.2.1:18790", "right", inClear},
+		{"no scheme, another machine", "192.0.2.1:18790", "right", inClear},
+	} {
+		for _, args := range [][]string{{"status"}, {"send", "hello"}, {"cron", "list"}} {
+			b := newBench("")
+			values := map[string]string{"LANEWAY_URL": row.url, "LANEWAY_DATA": data, "LANEWAY_TOKEN": row.token}
+			if row.token == "" {
+				delete(values, "LANEWAY_TOKEN")
+			}
+			b.env.lookupEnv = func(name string) (string, bool) { v, found := values[name]; return v, found }
+			b.env.dial = dialGateway
+			b.run(t, exitFailure, args...)
+			if got := b.stderr.String(); !strings.Contains(got, row.says) || strings.Contains(got, "right") {
+				t.Errorf("%s, %v: %q, want %q", row.name, args, got, row.says)
+			}
+		}
+	}
+	if heard.Load() != 0 {
+		t.Errorf("the stranger heard %d requests", heard.Load())
 	}
 }

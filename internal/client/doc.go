@@ -8,8 +8,8 @@
 //
 //   - The token leaves only after the gateway's challenge was read, and never over ws:// to another machine unless
 //     [Options.AllowPlain] says so. Certificates are verified. No proxy from the environment is used.
-//   - Every error says what to do. [ErrNoGateway], [ErrUnauthorized], [ErrVersion], [ErrPlain] and [ErrClosed] can be told apart with
-//     errors.Is; an answer of the gateway is an [*Error].
+//   - Every error says what to do. [ErrNoGateway], [ErrUnauthorized], [ErrVersion], [ErrPlain], [ErrUntrusted] and [ErrClosed] can be
+//     told apart with errors.Is; an answer of the gateway is an [*Error].
 //   - A gateway that is silent for two ticks is given up, so a call cannot hang on a dead connection.
 //   - Events that nobody takes are dropped; the next one that is delivered has Gap set. Calls never wait for events.
 //

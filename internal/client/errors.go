@@ -1,6 +1,7 @@
 package client
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,8 @@ var (
 	ErrVersion = errors.New("no common protocol version")
 	// ErrPlain: the token would cross a network unencrypted.
 	ErrPlain = errors.New("unencrypted connection")
+	// ErrUntrusted: the certificate of what answers does not prove that it is the gateway of this address. The token was not sent.
+	ErrUntrusted = errors.New("certificate not trusted")
 	// ErrClosed: the connection was lost or closed. What was asked may have been done; ask again with the same idempotencyKey.
 	ErrClosed = errors.New("connection closed")
 	// ErrUnavailable: the gateway is there and cannot serve now (starting, stopping, too many connections).
@@ -91,6 +94,9 @@ func connectError(e *Error) error {
 
 // dialError says why no socket was opened.
 func dialError(address string, resp *http.Response, err error) error {
+	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fmt.Errorf("%w at %s: use the name that its certificate has, or put the certificate of its authority into SSL_CERT_FILE: %w", ErrUntrusted, address, bad.Err)
+	}
 	if resp == nil || !errors.Is(err, websocket.ErrBadHandshake) {
 		return fmt.Errorf("%w at %s: is it running? start it with: laneway serve: %w", ErrNoGateway, address, err)
 	}
