@@ -38,6 +38,8 @@ type Outgoing struct {
 	Text    string
 	// Choice is offered below the text; nil = nothing.
 	Choice *chat.Choice
+	// File is what the row sends instead of a text, below the directory for attachments; nil = none.
+	File *chat.Attachment
 	// Coalesce joins notices: while a pending row with the same word exists that was never tried, Accept and EndWaiting raise its Count
 	// instead of adding a row. TextMany is the text for Count > 1, with one %d.
 	Coalesce, TextMany string

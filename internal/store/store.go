@@ -156,4 +156,7 @@ type Retention interface {
 	// PruneOutbox deletes at most p.Limit outgoing messages that were delivered, failed or expired before a moment. It is called after PruneInbox has come
 	// to 0 for the same moment: until then a message may name the notice about it.
 	PruneOutbox(ctx context.Context, p PruneParams) (int, error)
+	// FilesInUse lists the paths of the files, below the directory for attachments, that a message without an outcome or an outgoing message that is not
+	// over names. In no order; a path may come twice.
+	FilesInUse(ctx context.Context) ([]string, error)
 }

@@ -386,3 +386,16 @@ func (p PruneParams) Most() int {
 	}
 	return p.Limit
 }
+
+// Paths are the paths in lists of files, those that have one; see [Retention.FilesInUse].
+func Paths(lists ...[]chat.Attachment) []string {
+	var paths []string
+	for _, list := range lists {
+		for _, f := range list {
+			if f.Path != "" {
+				paths = append(paths, f.Path)
+			}
+		}
+	}
+	return paths
+}

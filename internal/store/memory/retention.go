@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
@@ -63,4 +64,23 @@ func (s *Store) PruneOutbox(ctx context.Context, p store.PruneParams) (n int, er
 		return nil
 	})
 	return n, err
+}
+
+// FilesInUse lists the files that something unfinished names; see the port.
+func (s *Store) FilesInUse(ctx context.Context) ([]string, error) {
+	var paths []string
+	err := s.do(ctx, "FilesInUse", func(time.Time) error {
+		for _, m := range s.messages {
+			if m.endedAt.IsZero() {
+				paths = append(paths, store.Paths(m.Content.Attachments)...)
+			}
+		}
+		for _, row := range s.outbox {
+			if row.doneAt.IsZero() && row.File != nil {
+				paths = append(paths, store.Paths([]chat.Attachment{*row.File})...)
+			}
+		}
+		return nil
+	})
+	return paths, err
 }

@@ -35,7 +35,7 @@ const (
 ), added AS (
 	INSERT INTO outbox (` + outgoingColumns + `)
 	SELECT o.id, o.run, o.n, o.session, o.channel, o.chat, o.thread, o.kind, o.payload, o.many, (SELECT count(*) FROM v), o.word, o.epoch,
-		` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `, ` + choiceSQL + `
+		` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `, ` + partsSQL + `
 	FROM ` + outgoingFrom + `($5::json)` + outgoingAs + `
 	WHERE EXISTS (SELECT 1 FROM v) AND NOT EXISTS (SELECT 1 FROM raised)
 	RETURNING id

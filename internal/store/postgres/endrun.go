@@ -51,7 +51,7 @@ WITH p AS MATERIALIZED (
 ), sent AS (
 	INSERT INTO outbox (` + outgoingColumns + `)
 	SELECT o.id, r.run, o.n, o.session, o.channel, o.chat, o.thread, o.kind, o.payload, o.many, o.count, o.word, r.epoch,
-		` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `, ` + choiceSQL + `
+		` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `, ` + partsSQL + `
 	FROM r JOIN ` + outgoingFrom + `($20::json)` + outgoingAs + ` ON o.run = r.run
 	ORDER BY r.i, o.i
 	ON CONFLICT DO NOTHING

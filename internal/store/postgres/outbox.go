@@ -15,7 +15,7 @@ import (
 const enqueueSQL = `
 INSERT INTO outbox (` + outgoingColumns + `)
 SELECT o.id, o.run, o.n, o.session, o.channel, o.chat, o.thread, o.kind, o.payload, o.many, o.count, o.word, o.epoch,
-	` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `, ` + choiceSQL + `
+	` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `, ` + partsSQL + `
 FROM ` + outgoingFrom + `($2::json)` + outgoingAs + ` ORDER BY o.i
 ON CONFLICT DO NOTHING`
 
@@ -72,7 +72,7 @@ WITH late AS (
 	` + lastDelivery + `
 )
 SELECT o.id, COALESCE(o.run_id, ''), o.n, o.session_key, o.channel, o.chat_id, o.thread, o.kind, o.payload, o.text_many, o.count,
-	o.coalesce, o.attempt, o.maybe_sent, o.state = 'expired', o.created_at, COALESCE(o.expires_at, 0), o.epoch, o.choice
+	o.coalesce, o.attempt, o.maybe_sent, o.state = 'expired', o.created_at, COALESCE(o.expires_at, 0), o.epoch, o.choice, o.file
 FROM (SELECT * FROM late UNION ALL SELECT * FROM taken) o ORDER BY o.place`
 )
 
@@ -93,13 +93,17 @@ func (s *Store) ClaimOutgoing(ctx context.Context, nodeID string, channels []str
 func scanOutgoing(row pgx.CollectableRow) (store.Outgoing, error) {
 	var (
 		o                store.Outgoing
-		key, choice      string
+		key              string
+		choice, file     string
 		created, expires int64
 	)
 	err := row.Scan(&o.ID, &o.RunID, &o.N, &key, &o.Target.Channel, &o.Target.ChatID, &o.Target.Thread, &o.Kind, &o.Text, &o.TextMany, &o.Count,
-		&o.Coalesce, &o.Attempt, &o.MaybeSent, &o.Expired, &created, &expires, &o.Epoch, &choice)
+		&o.Coalesce, &o.Attempt, &o.MaybeSent, &o.Expired, &created, &expires, &o.Epoch, &choice, &file)
 	if err == nil && choice != "" {
 		err = json.Unmarshal([]byte(choice), &o.Choice)
+	}
+	if err == nil && file != "" {
+		err = json.Unmarshal([]byte(file), &o.File)
 	}
 	if key != "" {
 		o.Session = parseKey(key)

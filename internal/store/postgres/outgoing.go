@@ -7,12 +7,12 @@ import (
 // Outgoing messages travel to the database as one JSON text and are rows there.
 const (
 	outgoingColumns = `id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, epoch,
-		next_at, expires_at, created_at, choice`
+		next_at, expires_at, created_at, choice, file`
 	outgoingFrom = `json_to_recordset`
 	outgoingAsN  = ` AS w(channel text, chat text)`
 	outgoingAs   = ` AS o(i int, id text, run text, n bigint, session text, channel text, chat text, thread text, kind text, payload text,
-		many text, count bigint, word text, epoch bigint, delay bigint, expires bigint, choice text)`
-	choiceSQL = `COALESCE(o.choice, '')`
+		many text, count bigint, word text, epoch bigint, delay bigint, expires bigint, choice text, file text)`
+	partsSQL = `COALESCE(o.choice, ''), COALESCE(o.file, '')`
 )
 
 // outgoing is one row as JSON; the names are those of outgoingAs.
@@ -34,6 +34,7 @@ type outgoing struct {
 	Delay   int64   `json:"delay"`
 	Expires *int64  `json:"expires"`
 	Choice  string  `json:"choice,omitempty"` // itself JSON
+	File    string  `json:"file,omitempty"`   // the same
 }
 
 func encodeOutgoing(list []store.Outgoing) (string, error) {
@@ -59,14 +60,23 @@ func encodeOutgoing(list []store.Outgoing) (string, error) {
 			at := o.ExpiresAt.UnixMilli()
 			row.Expires = &at
 		}
-		if o.Choice != nil {
-			choice, err := encode(o.Choice)
-			if err != nil {
-				return "", err
-			}
-			row.Choice = clean(choice)
+		var err error
+		if row.Choice, err = encodePart(o.Choice); err != nil {
+			return "", err
+		}
+		if row.File, err = encodePart(o.File); err != nil {
+			return "", err
 		}
 		rows = append(rows, row)
 	}
 	return encode(rows)
+}
+
+// encodePart is the column of a part that a row may have, "" = none.
+func encodePart[T any](part *T) (string, error) {
+	if part == nil {
+		return "", nil
+	}
+	text, err := encode(part)
+	return clean(text), err
 }

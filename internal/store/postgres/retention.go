@@ -2,7 +2,11 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
@@ -47,4 +51,28 @@ func (s *Store) PruneOutbox(ctx context.Context, p store.PruneParams) (n int, er
 		return err
 	})
 	return n, err
+}
+
+// filesInUseSQL reads the lists of attachments of what is unfinished.
+const filesInUseSQL = `
+SELECT body::json ->> 'attachments' FROM inbox WHERE ended_at IS NULL AND body::json ->> 'attachments' IS NOT NULL
+UNION ALL
+SELECT '[' || file || ']' FROM outbox WHERE done_at IS NULL AND file <> ''`
+
+// FilesInUse lists the files that something unfinished names; see the port.
+func (s *Store) FilesInUse(ctx context.Context) ([]string, error) {
+	var lists [][]chat.Attachment
+	err := s.do(ctx, "looking for files in use", func(ctx context.Context) error {
+		lists = nil
+		b := &pgx.Batch{}
+		b.Queue(filesInUseSQL).Query(collect(&lists, func(row pgx.CollectableRow) (files []chat.Attachment, err error) {
+			var text string
+			if err = row.Scan(&text); err == nil {
+				err = json.Unmarshal([]byte(text), &files)
+			}
+			return files, err
+		}))
+		return send(ctx, s.pool, b)
+	})
+	return store.Paths(lists...), err
 }

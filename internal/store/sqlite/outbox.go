@@ -12,16 +12,20 @@ import (
 // send adds an outgoing row unless it exists, and returns its id.
 func (t *tx) send(ctx context.Context, o *store.Outgoing) (string, error) {
 	id := cmp.Or(o.ID, newID())
-	choice, err := encodeChoice(o.Choice)
+	choice, err := encodePart(o.Choice)
+	if err != nil {
+		return "", err
+	}
+	file, err := encodePart(o.File)
 	if err != nil {
 		return "", err
 	}
 	n, err := t.exec(ctx, `
 		INSERT INTO outbox (id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce,
-			epoch, next_at, expires_at, created_at, choice)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+			epoch, next_at, expires_at, created_at, choice, file)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		id, null(o.RunID), o.N, o.Session.String(), o.Target.Channel, o.Target.ChatID, o.Target.Thread, o.Kind, o.Text, o.TextMany,
-		max(o.Count, 1), o.Coalesce, o.Epoch, t.now+wait(max(o.Delay, 0)), zero(millis(o.ExpiresAt)), t.now, choice)
+		max(o.Count, 1), o.Coalesce, o.Epoch, t.now+wait(max(o.Delay, 0)), zero(millis(o.ExpiresAt)), t.now, choice, file)
 	if err != nil || n == 1 || o.RunID == "" {
 		return id, err
 	}
@@ -32,12 +36,12 @@ func (t *tx) send(ctx context.Context, o *store.Outgoing) (string, error) {
 	return id, err
 }
 
-// encodeChoice is the column of a choice, "" = none.
-func encodeChoice(c *chat.Choice) (string, error) {
-	if c == nil {
+// encodePart is the column of a part that a row may have, "" = none.
+func encodePart[T any](part *T) (string, error) {
+	if part == nil {
 		return "", nil
 	}
-	return encode(c)
+	return encode(part)
 }
 
 // notify tells the person what happened to count messages: a fresh row, or more on a row that nobody has tried yet. It returns the row's id, ""

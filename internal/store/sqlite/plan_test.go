@@ -183,6 +183,8 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	must(err)
 	_, err = s.CountUnfinished(ctx)
 	must(err)
+	_, err = s.FilesInUse(ctx)
+	must(err)
 	_, err = s.LiveNodes(ctx)
 	must(err)
 	must(s.SetDraining(ctx, "second"))

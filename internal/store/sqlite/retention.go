@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
@@ -136,4 +137,27 @@ func (s *Store) checkpoint(ctx context.Context) (logged, copied int, err error) 
 		return 0, 0, fmt.Errorf("copy the log: %w", err)
 	}
 	return logged, copied, nil
+}
+
+// FilesInUse lists the files that something unfinished names; see the port.
+func (s *Store) FilesInUse(ctx context.Context) ([]string, error) {
+	var paths []string
+	err := s.view(ctx, "look for files in use", func(ctx context.Context, q querier) error {
+		for _, text := range []string{
+			`SELECT body ->> '$.attachments' FROM inbox WHERE state <> 'done' AND body ->> '$.attachments' IS NOT NULL`,
+			`SELECT '[' || file || ']' FROM outbox WHERE state IN ('pending', 'sending') AND file <> ''`,
+		} {
+			rows, err := q.query(ctx, text)
+			lists, err := collect(rows, err, func(row scanner) (files []chat.Attachment, err error) {
+				err = row.Scan(jsonColumn{&files})
+				return files, err
+			})
+			if err != nil {
+				return err
+			}
+			paths = append(paths, store.Paths(lists...)...)
+		}
+		return nil
+	})
+	return paths, err
 }

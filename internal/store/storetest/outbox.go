@@ -89,7 +89,7 @@ func finishSendsInOrder(w *world) {
 	for n := range 3 {
 		p.Outgoing = append(p.Outgoing, store.Outgoing{
 			N: n, Session: key, Kind: store.KindReply, Text: fmt.Sprint("part ", n), Target: chat.Target{Channel: "web", ChatID: "1"},
-			Choice: someChoice(),
+			Choice: someChoice(), File: someFile(n),
 		})
 	}
 	w.finish(p)
@@ -100,6 +100,7 @@ func finishSendsInOrder(w *world) {
 		equal(w, "text, run and number", []any{o.Text, o.RunID, o.N}, []any{fmt.Sprint("part ", n), run, n})
 		equal(w, "epoch", o.Epoch, c.Epoch)
 		equal(w, "choice", o.Choice, someChoice())
+		equal(w, "file", o.File, someFile(n))
 		w.ok(w.st.Delivered(w.ctx, node, o.ID, fmt.Sprint("provider-", n)))
 	}
 	equal(w, "the later row", w.claimOne(node).Kind, store.KindNotice)
@@ -109,18 +110,27 @@ func someChoice() *chat.Choice {
 	return &chat.Choice{For: "7", Rows: [][]chat.Button{{{Label: "Ä \"quoted\"", Text: "/jobs"}, {Label: "b", Text: "/stop"}}, {{Label: "c", Text: "c"}}}, Typed: "Write /jobs."}
 }
 
+// someFile is a file of an answer; the first row of one has none.
+func someFile(n int) *chat.Attachment {
+	if n == 0 {
+		return nil
+	}
+	return &chat.Attachment{Name: fmt.Sprintf("Bild %d \"ä\" 日本.png", n), MIMEType: "image/png", Path: fmt.Sprintf("outgoing/%d.png", n), Size: int64(n) << 40}
+}
+
 func outgoingReadsBack(w *world) {
 	node, key := w.node(), w.key()
 	o := store.Outgoing{
 		ID: w.id("out"), Session: key, Kind: store.KindWebhook, Text: "äöü {\"a\": 1}", N: 0,
 		Target:    chat.Target{Channel: "web", ChatID: "-100123", Thread: "t7"},
-		ExpiresAt: w.clock.now().Add(time.Hour), Choice: someChoice(),
+		ExpiresAt: w.clock.now().Add(time.Hour), Choice: someChoice(), File: someFile(1),
 	}
 	w.enqueue(o)
 	got := w.claimOne(node)
 	equal(w, "id, session, kind and text", []any{got.ID, got.Session, got.Kind, got.Text}, []any{o.ID, key, o.Kind, o.Text})
 	equal(w, "target", got.Target, o.Target)
 	equal(w, "choice", got.Choice, o.Choice)
+	equal(w, "file", got.File, o.File)
 	equal(w, "expiry", got.ExpiresAt.UTC(), o.ExpiresAt)
 	equal(w, "created", got.CreatedAt.UTC(), w.clock.now())
 	equal(w, "attempt, maybe sent and expired", []any{got.Attempt, got.MaybeSent, got.Expired}, []any{1, false, false})
@@ -129,8 +139,8 @@ func outgoingReadsBack(w *world) {
 	unnamed.ID = ""
 	w.enqueue(unnamed, unnamed)
 	first := w.claimOne(node)
-	if first.ID == "" || first.Choice != nil {
-		w.Fatalf("the store made no id, or a choice: %+v", first)
+	if first.ID == "" || first.Choice != nil || first.File != nil {
+		w.Fatalf("the store made no id, or a choice or a file: %+v", first)
 	}
 	w.ok(w.st.Delivered(w.ctx, node, first.ID, "p"))
 	if second := w.claimOne(node); second.ID == first.ID || second.ID == "" {

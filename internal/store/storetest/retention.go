@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -16,6 +17,7 @@ func retentionTests() []test {
 		{"ASessionGoesOnAfterItsMessagesHaveGone", sessionGoesOn},
 		{"OldOutgoingMessagesGo", oldOutgoingGoes},
 		{"NoticesStayAsLongAsTheirMessages", noticesStay},
+		{"FilesAreInUseUntilTheirMessagesAreOver", filesInUse},
 	}
 }
 
@@ -180,4 +182,41 @@ func noticesStay(w *world) {
 	equal(w, "notices removed", w.pruneOutbox(border, 0), 1)
 	w.checkInvariants("after the notice has gone")
 	w.finish(answered(c, run))
+}
+
+func filesInUse(w *world) {
+	node, key := w.node(), w.key()
+	inUse := func(when string, want ...string) {
+		w.Helper()
+		got, err := w.st.FilesInUse(w.ctx)
+		w.ok(err)
+		slices.Sort(got)
+		equal(w, "files in use "+when, slices.Compact(got), want)
+	}
+	inUse("at first")
+	p := w.message(node, key)
+	p.Message.Content.Attachments = []chat.Attachment{{Name: "a", Path: "in/1.png"}, {Name: "gone"}, {Name: "b", Path: "in/\"2\".txt"}}
+	a := w.accept(p)
+	plain, b := w.say(node, key)
+	inUse("while the message waits", "in/\"2\".txt", "in/1.png")
+	c := claimOf(key, a)
+	w.start(c, plain, a.Seq, b.Seq)
+	inUse("while it runs", "in/\"2\".txt", "in/1.png")
+	end := answered(c, plain)
+	for n, path := range []string{"", "out/1", "out/2"} {
+		o := store.Outgoing{N: n, Session: key, Kind: store.KindReply, Text: path, Target: chat.Target{Channel: "web", ChatID: path}}
+		if path != "" {
+			o.File = &chat.Attachment{Name: "f", Path: path}
+		}
+		end.Outgoing = append(end.Outgoing, o)
+	}
+	w.finish(end)
+	inUse("after the answer", "out/1", "out/2")
+	rows := w.claim(node)
+	equal(w, "claimed", len(rows), 3)
+	inUse("while they are sent", "out/1", "out/2")
+	w.ok(w.st.Delivered(w.ctx, node, rows[1].ID, "p"))
+	inUse("after the first was delivered", "out/2")
+	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: rows[2].ID, Error: "no", Permanent: true}))
+	inUse("after the second failed")
 }
