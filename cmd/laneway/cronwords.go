@@ -26,6 +26,7 @@ func flagOf(path string) (flagWord, bool) {
 	}
 	for _, w := range []struct{ path, flag string }{
 		{"schedule.at", "--at"},
+		{"schedule.atMs", "--at"},
 		{"schedule.expr", "--cron"},
 		{"schedule.tz", "--tz"},
 		{"dst.gap", "--dst-gap"},
@@ -59,21 +60,23 @@ func (e *flagError) Error() string { return e.sentence }
 func (e *flagError) Unwrap() error { return e.cause }
 
 // inFlags says a refusal of a job's member with the flag that it came from: the gateway knows no flags. What it has to say stays as it is, but for
-// numbers that a person would write as durations.
+// numbers that a person would write as durations, and members that are flags here.
 func inFlags(err error) error {
-	path, rest, ok := strings.Cut(strings.TrimPrefix(err.Error(), "at /"), ":")
-	path, past := strings.CutSuffix(path, " is in the past")
-	w, known := flagOf(strings.ReplaceAll(path, "/", "."))
-	if !ok || !known {
+	text := strings.TrimPrefix(err.Error(), "at /")
+	end := strings.IndexAny(text, ": ")
+	if end < 0 {
 		return err
 	}
-	if past {
-		rest = " in the past:" + rest
+	w, known := flagOf(strings.ReplaceAll(text[:end], "/", "."))
+	if !known {
+		return err
 	}
+	rest := strings.TrimPrefix(strings.TrimLeft(text[end:], ": "), "is ")
+	rest = strings.ReplaceAll(rest, "a schedule of kind every with everyMs", "--every")
 	if w.unit > 0 {
 		rest = numbers.ReplaceAllStringFunc(rest, w.duration)
 	}
-	return &flagError{sentence: w.flag + ":" + rest, cause: err}
+	return &flagError{sentence: w.flag + ": " + rest, cause: err}
 }
 
 // numbers are a number, or two that are the ends of a range.

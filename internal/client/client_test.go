@@ -174,7 +174,7 @@ func TestRefusalIsAnErrorWithItsCodes(t *testing.T) {
 	if !errors.As(err, &e) || e.Code != "UNAVAILABLE" || e.DetailCode != "QUEUE_FULL" || !e.Retryable || e.RetryAfter != 1500*time.Millisecond {
 		t.Errorf("%#v", err)
 	}
-	if err.Error() != "calling chat.send: queue full" {
+	if err.Error() != "queue full" {
 		t.Errorf("sentence %q", err)
 	}
 }

@@ -212,7 +212,7 @@ func decode(method string, f serverFrame, result any) error {
 	case !f.OK && f.Error == nil:
 		return fmt.Errorf("calling %s: the answer is not understood", method)
 	case !f.OK:
-		return fmt.Errorf("calling %s: %w", method, f.Error.err())
+		return f.Error.err() // the gateway's sentence names what is wrong; the caller knows what it called
 	case result == nil:
 		return nil
 	}

@@ -192,13 +192,16 @@ func TestTheCommandLineRefusesBadJobsWithASentence(t *testing.T) {
 		{"--every", "1h", "--cron", "0 9 * * *"},
 		append(usual, "--agent", "nobody"), append(usual, "--overlap", "always"), append(usual, "--missed", "sometimes"),
 		append(usual, "--session", "attic"), append(usual, "--deliver", "pigeon:1"), append(usual, "--webhook", "javascript:alert(1)"), append(usual, "--retries", "-1"),
-		append(usual, "--timeout", "-1s"), append(usual, "--jitter", "-1s"), append(usual, "--no-such-flag"),
+		append(usual, "--timeout", "-1s"), append(usual, "--jitter", "-1s"), append(usual, "--jitter", "5h"), append(usual, "--no-such-flag"),
 	} {
 		out, errs, code := g.CLI(ctx, "", append(append([]string{}, add...), args...)...)
 		if code != 1 && code != 2 {
 			t.Errorf("cron add %q: code %d, printed %q", args, code, out)
 		}
 		aSentence(t, fmt.Sprintf("cron add %q", args), errs, "")
+		if strings.Contains(errs, "cron.add") || strings.Contains(errs, "everyMs") || strings.Contains(errs, "schedule.") || strings.Contains(errs, "jitterMs") {
+			t.Errorf("cron add %q: %q speaks of the wire and not of flags", args, errs)
+		}
 	}
 	for _, args := range [][]string{
 		{"cron", "next", "--cron", "99 99 * * *"},
