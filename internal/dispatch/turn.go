@@ -142,8 +142,8 @@ func (d *Dispatcher) endUnstarted(ctx context.Context, rows []store.Waiting) {
 	}
 }
 
-// whileAlive repeats an operation while the store cannot be reached and ctx lasts. One that has begun is not abandoned half-way: whether it
-// was committed has to be known.
+// whileAlive repeats an operation while the store cannot be reached and ctx lasts. One that has begun is not abandoned half-way: whether a
+// write was committed has to be known.
 func (d *Dispatcher) whileAlive(ctx context.Context, op func(context.Context) error) error {
 	pause := 20 * time.Millisecond
 	for {
@@ -263,8 +263,11 @@ func (d *Dispatcher) request(ctx context.Context, t *turn) (agent.Request, error
 	budget := t.budget(&req)
 	var history []chat.TranscriptEntry
 	if !t.cron.isolated() {
-		var err error
-		if history, err = d.history(ctx, lead.Session, t.started.SessionID, t.run.runID, budget); err != nil {
+		err := d.whileAlive(ctx, func(ctx context.Context) (err error) { // a database that is away for a moment is no reason to give the turn up
+			history, err = d.history(ctx, lead.Session, t.started.SessionID, t.run.runID, budget)
+			return err
+		})
+		if err != nil {
 			return req, err
 		}
 	}
