@@ -11,6 +11,7 @@ import (
 
 	"laneway/internal/config"
 	"laneway/internal/store"
+	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlite"
 )
 
@@ -41,7 +42,8 @@ const (
 )
 
 // ExamineStore looks whether the configured database can be used: that it answers, that its schema fits this program, what its clock
-// says, whether its tables obey their rules, and whether one of the secrets stands in them. It changes nothing and may run beside a gateway.
+// says, what its role may do, whether its tables obey their rules, and whether one of the secrets stands in them. It changes nothing and may
+// run beside a gateway.
 func ExamineStore(ctx context.Context, cfg config.Config, secrets []config.Secret, clock func() time.Time) []Finding {
 	s, err := visitStore(ctx, cfg)
 	switch {
@@ -49,10 +51,13 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []config.Secre
 		return []Finding{{Weight: Fine, Text: "there is no database yet; laneway serve makes it"}}
 	case errors.Is(err, sqlite.ErrOldSchema):
 		return []Finding{{Failure, "the schema is older than this program", "run: laneway migrate up"}}
+	case errors.Is(err, postgres.ErrSchema): // it says what to do
+		return []Finding{{Failure, err.Error(), ""}}
 	case err != nil:
 		return []Finding{{Failure, err.Error(), "check the address of the database and whether it runs"}}
 	}
 	found := []Finding{{Weight: Fine, Text: s.Kind() + " answers, and its schema is that of this program"}}
+	found = append(found, examineRole(ctx, s)...)
 	now, err := s.Now(ctx)
 	if err != nil {
 		found = append(found, Finding{Failure, "the clock of the database cannot be read: " + err.Error(), ""})

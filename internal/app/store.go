@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -27,7 +28,8 @@ func sqlitePath(cfg config.Config) string {
 	return filepath.Join(cfg.Data, sqliteName)
 }
 
-// openStore opens the configured store with its schema brought up to date. Several replicas may do that at once.
+// openStore opens the configured store with its schema brought up to date. Several replicas may do that at once. A schema that is right already
+// is not touched, so that a role which may not change it is enough.
 func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (store.Store, error) {
 	if !cfg.Database.IsPostgres() {
 		s, err := sqlite.Open(ctx, sqlite.Config{Path: sqlitePath(cfg), Logger: log})
@@ -36,11 +38,13 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (store.
 		}
 		return s, nil
 	}
-	url := cfg.Database.Reveal()
-	if _, err := postgres.MigrateUp(ctx, url); err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
+	config := postgres.Config{URL: cfg.Database.Reveal(), MaxConns: cfg.DatabaseConns, Logger: log}
+	s, err := postgres.Open(ctx, config)
+	if errors.Is(err, postgres.ErrOldSchema) {
+		if _, err = postgres.MigrateUp(ctx, config.URL); err == nil {
+			s, err = postgres.Open(ctx, config)
+		}
 	}
-	s, err := postgres.Open(ctx, postgres.Config{URL: url, MaxConns: cfg.DatabaseConns, Logger: log})
 	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}

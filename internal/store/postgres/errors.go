@@ -26,6 +26,7 @@ const (
 	codeNoTable       = "42P01"
 	codeNoColumn      = "42703"
 	codeNoDatabase    = "3D000"
+	codeNoRight       = "42501"
 )
 
 // The sentences for people. None holds an address, a user or a password.
@@ -38,6 +39,8 @@ const (
 	sentenceSlow     = "the database did not answer in time: look for locks and load there"
 	sentenceRefused  = "the database refuses the login: check user, password and database name"
 	sentenceSchema   = "the database has no laneway schema: run `laneway migrate up`"
+	sentenceRight    = "the role of the database lacks a right: give it those that docs/operations.md lists"
+	sentenceNotOwner = "the schema is older than this program, and this role of the database may not change it: run `laneway migrate up` with the role that owns the tables"
 	sentenceScarce   = "the database is out of memory or another resource: look at its log"
 )
 
@@ -86,6 +89,8 @@ func sentenceFor(code string) string {
 		return sentenceSchema
 	case codeNoDatabase:
 		return sentenceRefused
+	case codeNoRight:
+		return sentenceRight
 	}
 	return sentenceForClass(code)
 }

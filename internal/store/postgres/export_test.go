@@ -2,6 +2,10 @@ package postgres
 
 import (
 	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"laneway/internal/cron"
 	"laneway/internal/store"
@@ -59,4 +63,27 @@ func (s *Store) endTogether(ctx context.Context, list []store.FinishParams, toge
 	}
 	done, err := together(ctx, ops)
 	return done, column(ops, func(e *ending) store.Finished { return e.out }), err
+}
+
+// EachConnection opens every connection that the store may have, all at the same time, and calls fn for each with what it is for.
+func (s *Store) EachConnection(ctx context.Context, fn func(purpose string, conn *pgx.Conn) error) error {
+	var faults []error
+	for purpose, pool := range map[string]*pgxpool.Pool{"turns": s.turns, "everything else": s.pool} {
+		for range pool.Config().MaxConns {
+			conn, err := pool.Acquire(ctx)
+			if err != nil {
+				return err
+			}
+			defer conn.Release()
+			faults = append(faults, fn(purpose, conn.Conn()))
+		}
+	}
+	for purpose, c := range map[string]*control{"heartbeats": s.beat, "stops": s.ctrl} {
+		faults = append(faults, c.use(ctx, func(conn *pgx.Conn) error { return fn(purpose, conn) }))
+	}
+	listener, err := pgx.ConnectConfig(ctx, s.wake.cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(errors.Join(faults...), fn("hints", listener), listener.Close(ctx))
 }

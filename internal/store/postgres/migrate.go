@@ -20,8 +20,12 @@ import (
 // versionTable is where the applied steps are noted.
 const versionTable = "laneway_migrations"
 
-// ErrSchema is wrapped when the database has another schema version than this program.
-var ErrSchema = errors.New("the schema does not fit this program")
+var (
+	// ErrSchema is wrapped when the database has another schema version than this program.
+	ErrSchema = errors.New("the schema does not fit this program")
+	// ErrOldSchema wraps it when the version is older, so that [MigrateUp] helps.
+	ErrOldSchema = fmt.Errorf("%w, which is newer", ErrSchema)
+)
 
 // Migration is one step of the schema.
 type Migration struct {
@@ -31,7 +35,7 @@ type Migration struct {
 }
 
 // MigrateUp brings the schema to this program's version and returns how many steps that took. Any number of processes may call
-// it at the same time: an advisory lock lets one work, the others find everything done.
+// it at the same time: an advisory lock lets one work, the others find everything done. It needs the role that owns the schema.
 func MigrateUp(ctx context.Context, url string) (int, error) {
 	var steps int
 	err := withProvider(url, "migrating the database up", func(p *goose.Provider) error {
@@ -86,9 +90,18 @@ func withProvider(url, doing string, fn func(*goose.Provider) error) error {
 		return errors.Join(err, db.Close())
 	}
 	if err := errors.Join(fn(p), p.Close()); err != nil {
-		return fmt.Errorf("%s: %w", doing, translate(err))
+		return fmt.Errorf("%s: %w", doing, notOwner(translate(err)))
 	}
 	return nil
+}
+
+// notOwner says what to do when the role may work with the tables and not change them, as is recommended for the role of a gateway.
+func notOwner(err error) error {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || pgErr.Code != codeNoRight {
+		return err
+	}
+	return unavailable(sentenceNotOwner, pgErr)
 }
 
 func provider(db *sql.DB) (*goose.Provider, error) {
@@ -121,17 +134,17 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	case err != nil:
 		return err
 	case have < want:
-		return schemaError("the database has schema version %d and this program needs %d: run `laneway migrate up`", have, want)
+		return schemaError(ErrOldSchema, "the database has schema version %d and this program needs %d: run `laneway migrate up`", have, want)
 	case have > want:
-		return schemaError("the database has schema version %d, newer than %d of this program: install a newer laneway", have, want)
+		return schemaError(ErrSchema, "the database has schema version %d, newer than %d of this program: install a newer laneway", have, want)
 	default:
 		return nil
 	}
 }
 
-func schemaError(format string, have, want int64) error {
+func schemaError(cause error, format string, have, want int64) error {
 	e := chat.Errorf(chat.CodeStoreUnavailable, format, have, want)
-	e.Cause = ErrSchema
+	e.Cause = cause
 	return e
 }
 

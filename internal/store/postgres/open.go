@@ -59,7 +59,7 @@ var (
 )
 
 // Open connects and checks the schema. It returns chat.ErrStoreUnavailable when the database cannot be used, and an error wrapping
-// [ErrSchema] when it has another schema version than this program.
+// [ErrSchema] when it has another schema version than this program, [ErrOldSchema] when that is older.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	pc, err := poolConfig(cfg)
 	if err != nil {

@@ -1,0 +1,45 @@
+package app
+
+import (
+	"context"
+	"strings"
+
+	"laneway/internal/store/postgres"
+)
+
+// examineRole looks whether the role of the database can do its work, and whether it could rewrite the log of changes. SQLite has no roles.
+func examineRole(ctx context.Context, s visitor) []Finding {
+	db, ok := s.(*postgres.Store)
+	if !ok {
+		return nil
+	}
+	r, err := db.Rights(ctx)
+	if err != nil {
+		return []Finding{{Failure, "the rights of the database role cannot be read: " + err.Error(), ""}}
+	}
+	return roleFindings(r)
+}
+
+// roleFindings weighs the rights. What is lacking breaks something; what is too much lets whoever breaks in hide what was done.
+func roleFindings(r postgres.Rights) []Finding {
+	const cure = "give the gateway a role of its own; see docs/operations.md"
+	var found []Finding
+	if len(r.Lacks) > 0 {
+		found = append(found, Finding{
+			Failure, "the database role " + r.Role + " lacks " + strings.Join(r.Lacks[:min(len(r.Lacks), rowsPerRule)], ", "),
+			"grant it with the role that owns the tables; see docs/operations.md",
+		})
+	}
+	switch {
+	case r.Superuser:
+		return append(found, Finding{Warning, "the database role " + r.Role + " is a superuser", cure})
+	case r.OwnsLog:
+		return append(found, Finding{Warning, "the database role " + r.Role + " owns audit_log and can rewrite it", cure})
+	case r.ChangesLog:
+		return append(found, Finding{Warning, "the database role " + r.Role + " may change and remove rows of audit_log", "run: REVOKE UPDATE, DELETE, TRUNCATE ON audit_log FROM " + r.Role})
+	case len(found) > 0:
+		return found
+	default:
+		return []Finding{{Weight: Fine, Text: "the database role " + r.Role + " may add to audit_log and change nothing in it"}}
+	}
+}
