@@ -164,39 +164,46 @@ func TestEveryChangeOverTheWireLeavesOneRow(t *testing.T) {
 	})
 }
 
-// A secret that is no credential leaves one row for its address and minute, whichever door it was tried at; the secret is not in it.
+// A secret that is no credential leaves one row for its address and minute, whichever door it was tried at, and not more than 256 in a minute;
+// the secret is not in it.
 func TestRefusedCredentialsAreLoggedOncePerAddress(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const wrong = "wrong-secret-0123456789-abcdefghijklm"
-		g := Install(t, database, "")
+		g := Install(t, database, "trusted_proxies: [127.0.0.1]\n")
 		g.Start()
-		count := func() int {
-			return OpenOracle(t, g, database).Count("SELECT count(*) FROM audit_log WHERE verb = 'credential.refused' AND peer = '127.0.0.1'")
+		rows := func(where string) int {
+			return OpenOracle(t, g, database).Count("SELECT count(*) FROM audit_log WHERE verb = 'credential.refused'" + where)
 		}
-		for time.Now().Second() >= 50 { // all tries in one minute
+		ask := func(from string) {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL()+"/v1/models", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+wrong)
+			if from != "" {
+				req.Header.Set("X-Forwarded-For", from)
+			}
+			if code, _ := roundTrip(t, req); code != http.StatusUnauthorized {
+				t.Errorf("a wrong token of %q was answered %d", from, code)
+			}
+		}
+		for time.Now().Second() >= 40 { // all tries in one minute
 			time.Sleep(100 * time.Millisecond)
 		}
 		for range 20 {
 			if _, err := Dial(g.URL(), wrong, nil); err == nil {
 				t.Fatal("a wrong token was taken")
 			}
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL()+"/v1/models", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			req.Header.Set("Authorization", "Bearer "+wrong)
-			resp, err := http.DefaultTransport.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = resp.Body.Close()
+			ask("")
 		}
-		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-		eventually(t, "a row about the refusal", 10*time.Second, func() bool { return count() > 0 })
+		for i := range 300 {
+			ask(fmt.Sprintf("198.51.%d.%d", 100+i/250, i%250))
+		}
+		eventually(t, "256 rows about refusals", 20*time.Second, func() bool { return rows("") == 256 })
 		g.Signal(syscall.SIGTERM)
 		g.WaitExit(30 * time.Second)
-		if n := count(); n != 1 {
-			t.Errorf("%d rows for 40 refusals from one address", n)
+		if all, here := rows(""), rows(" AND peer = '127.0.0.1'"); all != 256 || here != 1 {
+			t.Errorf("%d rows, %d of them for 40 refusals from one address; want 256 and 1", all, here)
 		}
 		for _, row := range OpenOracle(t, g, database).Rows("SELECT who, object, before_hash, after_hash FROM audit_log") {
 			if strings.Contains(row, wrong) {
