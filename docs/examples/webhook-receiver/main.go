@@ -1,18 +1,20 @@
 // Command webhook-receiver shows what a program does with the webhooks of laneway: it proves who called, refuses what is old, does nothing
 // twice, and answers soon.
 //
-//	WEBHOOK_SECRET=… go run ./docs/examples/webhook-receiver
+//	WEBHOOK_SECRET=… go run ./docs/examples/webhook-receiver [HOST:PORT]
 //
 // It keeps the keys that it has seen in memory; a real receiver keeps them with what it does.
 package main
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -29,11 +31,21 @@ const (
 	remember = 24 * time.Hour
 )
 
-// receiver takes deliveries. Take is called once for each key.
+// event is what is used here of the end of a run; docs/cron.md has the rest.
+type event struct {
+	RunID   string `json:"runId"`
+	Status  string `json:"status"`
+	Summary string `json:"summary"`
+	Job     struct {
+		Name string `json:"name"`
+	} `json:"job"`
+}
+
+// receiver takes deliveries. Take is called once for each run.
 type receiver struct {
 	secret []byte
 	now    func() time.Time
-	take   func(event map[string]any) error
+	take   func(e event) error
 
 	mu   sync.Mutex
 	seen map[string]time.Time
@@ -50,23 +62,23 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "not signed by laneway", http.StatusUnauthorized)
 		return
 	}
-	var event map[string]any
-	key := req.Header.Get("Idempotency-Key")
-	if err := json.Unmarshal(body, &event); err != nil || key == "" {
+	// The key in the header is not signed: whoever overheard a delivery could give it another one. The one in the body is.
+	var e event
+	if err := json.Unmarshal(body, &e); err != nil || e.RunID == "" || e.RunID != req.Header.Get("Idempotency-Key") {
 		http.Error(w, "not an event", http.StatusBadRequest)
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock() // one at a time, so that a repetition waits for the first
-	if at, known := r.seen[key]; known && r.now().Sub(at) < remember {
+	if at, known := r.seen[e.RunID]; known && r.now().Sub(at) < remember {
 		w.WriteHeader(http.StatusOK) // it was done: say so again
 		return
 	}
-	if err := r.take(event); err != nil {
+	if err := r.take(e); err != nil {
 		http.Error(w, "try again", http.StatusServiceUnavailable)
 		return
 	}
-	r.seen[key] = r.now()
+	r.seen[e.RunID] = r.now()
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -92,15 +104,30 @@ func main() {
 		fmt.Fprintln(os.Stderr, "set WEBHOOK_SECRET to the value of cron.webhook_secret")
 		os.Exit(2) //nolint:forbidigo // as above
 	}
-	srv := &http.Server{Addr: "127.0.0.1:9099", ReadHeaderTimeout: 10 * time.Second, Handler: &receiver{
-		secret: []byte(secret), now: time.Now, seen: map[string]time.Time{},
-		take: func(event map[string]any) error {
-			_, err := fmt.Fprintln(os.Stdout, event["jobName"], event["status"], event["summary"])
-			return err
-		},
-	}}
-	if err := srv.ListenAndServe(); err != nil {
+	address := "127.0.0.1:9099"
+	if len(os.Args) > 1 {
+		address = os.Args[1]
+	}
+	if err := serve(address, secret); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1) //nolint:forbidigo // as above
 	}
+}
+
+func serve(address, secret string) error {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address) //nolint:forbidigo // a program of its own
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(os.Stdout, "listening on", listener.Addr()); err != nil {
+		return err
+	}
+	srv := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: &receiver{
+		secret: []byte(secret), now: time.Now, seen: map[string]time.Time{},
+		take: func(e event) error {
+			_, err := fmt.Fprintf(os.Stdout, "%q %s: %q\n", e.Job.Name, e.Status, e.Summary)
+			return err
+		},
+	}}
+	return srv.Serve(listener)
 }

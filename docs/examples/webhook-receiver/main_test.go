@@ -17,9 +17,9 @@ func TestTheReceiverTakesWhatIsProvenOnceAndNothingElse(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2027, 3, 2, 8, 0, 0, 0, time.UTC)
 	taken, fail := 0, errors.New("the database is away")
-	r := &receiver{secret: []byte(secret), now: func() time.Time { return now }, seen: map[string]time.Time{}, take: func(event map[string]any) error {
-		if event["jobName"] != "digest" {
-			t.Errorf("got %v", event)
+	r := &receiver{secret: []byte(secret), now: func() time.Time { return now }, seen: map[string]time.Time{}, take: func(e event) error {
+		if e.Job.Name != "digest" {
+			t.Errorf("got %+v", e)
 		}
 		if err := fail; err != nil {
 			fail = nil
@@ -28,7 +28,7 @@ func TestTheReceiverTakesWhatIsProvenOnceAndNothingElse(t *testing.T) {
 		taken++
 		return nil
 	}}
-	const body = `{"jobName":"digest"}`
+	const body, second = `{"runId":"k","job":{"name":"digest"}}`, `{"runId":"k2","job":{"name":"digest"}}`
 	for _, c := range []struct {
 		name, signature, body, key string
 		want, taken                int
@@ -38,13 +38,14 @@ func TestTheReceiverTakesWhatIsProvenOnceAndNothingElse(t *testing.T) {
 		{"changed body", webhook.Sign(secret, now, []byte(body)), body + " ", "k", http.StatusUnauthorized, 0},
 		{"too old", webhook.Sign(secret, now.Add(-6*time.Minute), []byte(body)), body, "k", http.StatusUnauthorized, 0},
 		{"from the future", webhook.Sign(secret, now.Add(6*time.Minute), []byte(body)), body, "k", http.StatusUnauthorized, 0},
+		{"another key than the one that is signed", webhook.Sign(secret, now, []byte(body)), body, "k2", http.StatusBadRequest, 0},
 		{"no key", webhook.Sign(secret, now, []byte(body)), body, "", http.StatusBadRequest, 0},
 		{"no event", webhook.Sign(secret, now, []byte("x")), "x", "k", http.StatusBadRequest, 0},
 		{"too large", "", strings.Repeat("x", maxBody+1), "k", http.StatusRequestEntityTooLarge, 0},
 		{"not now", webhook.Sign(secret, now, []byte(body)), body, "k", http.StatusServiceUnavailable, 0},
 		{"good", webhook.Sign(secret, now, []byte(body)), body, "k", http.StatusNoContent, 1},
 		{"repeated", webhook.Sign(secret, now.Add(time.Second), []byte(body)), body, "k", http.StatusOK, 1},
-		{"another run", webhook.Sign(secret, now, []byte(body)), body, "k2", http.StatusNoContent, 2},
+		{"another run", webhook.Sign(secret, now, []byte(second)), second, "k2", http.StatusNoContent, 2},
 	} {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(c.body))
 		req.Header.Set("X-Laneway-Signature", c.signature)
