@@ -15,10 +15,10 @@ const hundred = 100
 func personOf(i int) int64    { return int64(1000 + i) }
 func questionOf(i int) string { return fmt.Sprintf("question %03d.", i) }
 
-// crowdroom is a chatroom whose bot talks to the crowd. It is not started.
-func crowdroom(t *testing.T, database string) *Chatroom {
+// crowdroom is a chatroom whose bot talks to the crowd; settings are further lines below channels.telegram. It is not started.
+func crowdroom(t *testing.T, database, settings string) *Chatroom {
 	t.Helper()
-	c := openChatroom(t, database, "    access: open\n", testtelegram.Config{Drafts: true})
+	c := openChatroom(t, database, "    access: open\n"+settings, testtelegram.Config{Drafts: true})
 	c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
 		return testmodel.Reply{Pieces: []string{"You said: " + call.Last()}}
 	})
@@ -81,7 +81,7 @@ func (c *Chatroom) restartsAndAnswersOnce() time.Duration {
 // A hundred messages were handed over and not one is stored when the process is killed.
 func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		c := crowdroom(t, database)
+		c := crowdroom(t, database, "")
 		c.Start()
 		c.Await("a poll that waits", c.Telegram.Polling)
 		release := c.lockDatabase(withTimeout(t, time.Minute))
@@ -102,7 +102,7 @@ func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
 // over again.
 func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		c := crowdroom(t, database)
+		c := crowdroom(t, database, "")
 		c.ask()
 		c.Telegram.Break("getUpdates", append([]testtelegram.Fault{{Delay: time.Millisecond}}, hanging(100, testtelegram.Fault{Hang: true})...)...)
 		c.Start()
@@ -123,7 +123,7 @@ func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 // finished turns, and a kill doubles at most one answer in a chat.
 func TestAHundredAnswersOutliveKillsWhileTheyGoOut(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		c := crowdroom(t, database)
+		c := crowdroom(t, database, "")
 		c.Start()
 		c.ask()
 		began := time.Now()
