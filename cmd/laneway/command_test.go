@@ -184,7 +184,7 @@ func TestCtrlCStopsTheAnswerAndThenLeaves(t *testing.T) {
 		close(typing.lines)
 		talk.close()
 		got := typing.String()
-		if got != "ha\nlaneway: stopped: stop\nevil \uFFFD[31m text\n\n" {
+		if got != "ha\nlaneway: stopped: stop\nevil \\u001b[31m text\n\n" {
 			t.Errorf("the screen shows %q", got)
 		}
 		if len(b.gateway.aborted) != 1 || typing.prompts != 3 {

@@ -129,8 +129,3 @@ var errQuiet = errors.New("a check failed")
 func (env *environment) complain(sentence string) {
 	_, _ = fmt.Fprintln(env.stderr, "laneway: "+oneLine(sentence))
 }
-
-// oneLine keeps a sentence that carries foreign text on its line and free of control characters.
-func oneLine(s string) string {
-	return strings.Join(strings.Fields(strings.Map(visible, s)), " ")
-}

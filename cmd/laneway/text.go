@@ -7,24 +7,17 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
+
+	"laneway/internal/chat"
 )
 
-// visible replaces what could steer a terminal or turn a line around; blanks, tabs and newlines stay.
-func visible(r rune) rune {
-	switch {
-	case r == '\n', r == '\t':
-		return r
-	case unicode.IsControl(r),
-		r >= 0x202A && r <= 0x202E, r >= 0x2066 && r <= 0x2069, r == 0x200E, r == 0x200F, r == 0x061C:
-		return '\uFFFD'
-	default:
-		return r
-	}
+// plain is text of somebody else, fit for a terminal: what could steer it or turn a line around is shown as an escape; tabs and newlines stay.
+func plain(s string) string {
+	return chat.Escaped(strings.ReplaceAll(s, "\r\n", "\n"), "\n\t")
 }
 
-// plain is text of somebody else, fit for a terminal.
-func plain(s string) string { return strings.Map(visible, s) }
+// oneLine keeps a sentence that carries foreign text on its line.
+func oneLine(s string) string { return strings.Join(strings.Fields(plain(s)), " ") }
 
 // cell is text of somebody else in one field of a table, at most width characters.
 func cell(s string, width int) string {

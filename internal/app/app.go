@@ -207,7 +207,7 @@ func (p *Process) Run(ctx context.Context) error {
 	parts.Go(func() error { return p.dispatch.Run(partsCtx) })
 	parts.Go(func() error { return p.gateway.Serve(partsCtx, p.main...) })
 	if p.scrape != nil {
-		parts.Go(func() error { return serveMetrics(partsCtx, p.scrape, p.metricsHandler()) })
+		parts.Go(func() error { return serveMetrics(partsCtx, p.scrape, p.metricsHandler(), p.log) })
 	}
 	intake, stopIntake := context.WithCancel(partsCtx)
 	defer stopIntake()

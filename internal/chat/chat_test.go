@@ -105,3 +105,19 @@ func TestCutAndCleanKeepCharactersWhole(t *testing.T) {
 		}
 	})
 }
+
+func TestForeignTextIsShownWithEscapes(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                         "",
+		"grüße, 日本 👩\u200d👧":       "grüße, 日本 👩\u200d👧",
+		"a\x1b[2Jb":                `a\u001b[2Jb`,
+		"a\u202eb\u2069":           `a\u202eb\u2069`,
+		"a\nb\tc\rd":               "a\nb\tc" + `\u000dd`,
+		"\ufeff\u2028\u0085\u007f": `\ufeff\u2028\u0085\u007f`,
+	} {
+		if got := chat.Escaped(text, "\n\t"); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}

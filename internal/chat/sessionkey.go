@@ -138,3 +138,21 @@ func Unprintable(r rune) bool {
 		return false
 	}
 }
+
+// Escaped shows what [Unprintable] reports as \uXXXX, for places that show the text of somebody else: labels, lists, sentences. Characters of keep
+// stay as they are.
+func Escaped(s, keep string) string {
+	hidden := func(r rune) bool { return Unprintable(r) && !strings.ContainsRune(keep, r) }
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if hidden(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
 
@@ -84,7 +83,7 @@ func fill(s *channel.ButtonSet, rows [][]chat.Button) (string, error) {
 			}
 			id := buttonID()
 			s.Texts[id] = b.Text
-			line = append(line, map[string]string{"text": escaped(b.Label), "callback_data": id})
+			line = append(line, map[string]string{"text": chat.Escaped(chat.CleanText(b.Label), ""), "callback_data": id})
 		}
 		keyboard = append(keyboard, line)
 	}
@@ -98,19 +97,6 @@ func buttonID() string {
 	var raw [18]byte
 	_, _ = rand.Read(raw[:])
 	return base64.RawURLEncoding.EncodeToString(raw[:])
-}
-
-// escaped shows characters that would make a label lie.
-func escaped(s string) string {
-	var b strings.Builder
-	for _, r := range chat.CleanText(s) {
-		if chat.Unprintable(r) {
-			fmt.Fprintf(&b, `\u%04x`, r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
 }
 
 // pressed turns the press of a button into the message that it stands for. It is answered in every case, else the button spins. The same
