@@ -120,6 +120,9 @@ type startRow struct {
 	args []string
 	yaml string
 	file os.FileMode // of the file that LANEWAY_TOKEN_FILE names; 0 = there is none
+	// foreign: that file belongs to somebody else. config is the mode of the YAML, 0 = 0600; data that of a data directory that is there before, 0 = none.
+	foreign      bool
+	config, data os.FileMode
 	// code and says are how it refuses; code 0 = it starts, and says is a warning, or nothing.
 	code int
 	says string
@@ -130,6 +133,7 @@ type startRow struct {
 func startRows() []startRow {
 	const proxy, trusted = "LANEWAY_BEHIND_TLS_PROXY=true", "LANEWAY_TRUSTED_PROXIES=10.0.0.1"
 	const everywhere = "LANEWAY_LISTEN=0.0.0.0:0"
+	const webhookBot = "channels: {telegram: {token: '1234:abcdefghijklmnopqrstuvwxyzABCDEFGHI', mode: webhook, webhook_url: 'https://a.example/t'"
 	strong := "LANEWAY_TOKEN=" + strongToken + "-more"
 	return []startRow{
 		{name: "loopback, none given"},
@@ -138,15 +142,31 @@ func startRows() []startRow {
 		{name: "loopback, weak variable", env: []string{"LANEWAY_TOKEN=secret"}, says: "LANEWAY_TOKEN is weak: good enough on loopback only"},
 		{name: "blank token", env: []string{"LANEWAY_TOKEN="}, code: 78, says: "LANEWAY_TOKEN is set but empty; unset it or give a token"},
 		{name: "file open to others", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o644, code: 78, says: "has mode 0644; run: chmod 600"},
+		{name: "file of another user", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o600, foreign: true, code: 78, says: "t belongs to user 65534; run: chown "},
+		{name: "blank password", env: []string{"LANEWAY_PASSWORD="}, code: 78, says: "LANEWAY_PASSWORD is set but empty; unset it or give a"},
+		{name: "blank write token", env: []string{"LANEWAY_WRITE_TOKEN="}, code: 78, says: "LANEWAY_WRITE_TOKEN is set but empty; unset it or give a"},
+		{name: "blank read token", env: []string{"LANEWAY_READ_TOKEN="}, code: 78, says: "LANEWAY_READ_TOKEN is set but empty; unset it or give a"},
 		{name: "no such file", env: []string{"LANEWAY_TOKEN_FILE=DIR/none"}, code: 78, says: "does not exist; make it: openssl rand -hex 32"},
 		{name: "public, weak", env: []string{everywhere, "LANEWAY_TOKEN=secret", proxy, trusted}, code: 78, says: "the token is too weak for 0.0.0.0:0; use 32 or more random characters"},
 		{name: "public, weak read token", env: []string{everywhere, strong, "LANEWAY_READ_TOKEN=a", proxy, trusted}, code: 78, says: "the read token is too weak for"},
+		{name: "public, weak write token", env: []string{everywhere, strong, "LANEWAY_WRITE_TOKEN=a", proxy, trusted}, code: 78, says: "the write token is too weak for 0.0.0.0:0; use 32 or more random characters"},
+		{name: "public, weak password", env: []string{everywhere, strong, "LANEWAY_PASSWORD=a", proxy, trusted}, code: 78, says: "the password is too weak for 0.0.0.0:0; use 32 or more random characters"},
 		{name: "public, strong, no TLS", env: []string{everywhere, strong}, code: 78, says: "tokens would cross the network in clear; put a TLS proxy in front and set LANEWAY_BEHIND_TLS_PROXY=true"},
 		{name: "public, generated, no TLS", env: []string{"LANEWAY_LISTEN=:0"}, code: 78, says: "tokens would cross the network in clear"},
 		{name: "one public address of two", env: []string{"LANEWAY_LISTEN=127.0.0.1:0,[::]:0", strong}, code: 78, says: "tokens would cross the network in clear"},
 		{name: "trusts everybody", env: []string{"LANEWAY_TRUSTED_PROXIES=0.0.0.0/0"}, code: 78, says: "LANEWAY_TRUSTED_PROXIES 0.0.0.0/0 trusts everybody"},
+		{name: "trusts everybody with IPv6", env: []string{"LANEWAY_TRUSTED_PROXIES=::/0"}, code: 78, says: "LANEWAY_TRUSTED_PROXIES ::/0 trusts everybody"},
 		{name: "no authentication", args: []string{"--no-auth"}, code: 2, says: "authentication cannot be switched off"},
 		{name: "any origin", env: []string{"LANEWAY_ALLOWED_ORIGINS=*"}, code: 78, says: `LANEWAY_ALLOWED_ORIGINS: "*" is not an exact origin`},
+		{name: "origin with a path", env: []string{"LANEWAY_ALLOWED_ORIGINS=https://a.example/x"}, code: 78, says: `LANEWAY_ALLOWED_ORIGINS: "https://a.example/x" is not an exact origin`},
+		{name: "origin without a scheme", env: []string{"LANEWAY_ALLOWED_ORIGINS=a.example"}, code: 78, says: `LANEWAY_ALLOWED_ORIGINS: "a.example" is not an exact origin`},
+		{name: "Telegram webhook without a secret", yaml: webhookBot + "}}\n", code: 78, says: "channels.telegram.webhook_secret needs 32 characters"},
+		{name: "Telegram webhook with a blank secret", yaml: webhookBot + ", webhook_secret: ''}}\n", code: 78, says: "webhook_secret"},
+		{name: "Telegram webhook with a short secret", yaml: webhookBot + ", webhook_secret: short}}\n", code: 78, says: "channels.telegram.webhook_secret needs 32 characters"},
+		{name: "name for an id", yaml: "channels: {telegram: {allow: ['@anna']}}\n", code: 78, says: `"@anna" is not an identity; use the numeric id`},
+		{name: "open bot", yaml: "channels: {telegram: {token: '1234:abcdefghijklmnopqrstuvwxyzABCDEFGHI', api_url: 'http://127.0.0.1:1', access: open}}\n", says: "everybody may talk to this bot"},
+		{name: "data directory open to all", data: 0o777, code: 78, says: "data has mode 0777; run: chmod 700 "},
+		{name: "secrets in a file open to all", yaml: "token: " + strongToken + "-more\n", config: 0o644, code: 78, says: "laneway.yaml has mode 0644; run: chmod 600 "},
 		{name: "public metrics", env: []string{"LANEWAY_METRICS_LISTEN=0.0.0.0:0"}, code: 78, says: "metrics are served on loopback only; use the value main"},
 		{name: "hook with a short secret", yaml: "hooks: {ci: {secret: short}}\n", code: 78, says: "hooks.ci.secret needs 32 characters"},
 		{name: "public Postgres", env: []string{"LANEWAY_DATABASE_URL=postgres://u@db.example.com/x?sslmode=require"}, code: 78, says: "database: sslmode=verify-full is needed for db.example.com"},
@@ -188,9 +208,9 @@ func TestStartsAreJudgedBeforeAnythingIsMade(t *testing.T) {
 			if code := cmd.ProcessState.ExitCode(); code != row.code || listening != (row.code == 0) || !strings.Contains(errs.String(), row.says) {
 				t.Errorf("exit code %d, listening %v, want %d with %q:\n%s", code, listening, row.code, row.says, errs.String())
 			}
-			_, err = os.Stat(filepath.Join(dir, "data"))
-			if made := err == nil; made != (row.code == 0) {
-				t.Errorf("exit code %d, and the data directory was made: %v", row.code, made)
+			made, err := filepath.Glob(filepath.Join(dir, "data", "*"))
+			if _, missing := os.Stat(filepath.Join(dir, "data")); err != nil || (row.code == 0) != (len(made) > 0) || row.code != 0 && row.data == 0 && missing == nil {
+				t.Errorf("exit code %d, and in the data directory is %q (%v)", row.code, made, err)
 			}
 		})
 	}
@@ -205,11 +225,29 @@ func (row startRow) command(t *testing.T, dir string) *exec.Cmd {
 			t.Fatal(err)
 		}
 	}
+	if row.foreign {
+		if os.Geteuid() != 0 {
+			t.Skip("only root can give a file to another user")
+		}
+		if err := os.Chown(filepath.Join(dir, "t"), 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if row.data != 0 {
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, "data"), 0o700), os.Chmod(filepath.Join(dir, "data"), row.data)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	args := []string{"serve"}
 	if row.yaml != "" {
 		config := filepath.Join(dir, "laneway.yaml")
 		if err := os.WriteFile(config, []byte(row.yaml), 0o600); err != nil {
 			t.Fatal(err)
+		}
+		if row.config != 0 {
+			if err := os.Chmod(config, row.config); err != nil {
+				t.Fatal(err)
+			}
 		}
 		args = append(args, "--config", config)
 	}
