@@ -45,6 +45,9 @@ type wireJob struct {
 	Paused        *struct {
 		Note string `json:"note"`
 	} `json:"paused"`
+	DeliveryPaused *struct {
+		Reason string `json:"reason"`
+	} `json:"deliveryPaused"`
 }
 
 func (j wireJob) when() string {
@@ -66,6 +69,8 @@ func (j wireJob) state() string {
 		return "paused"
 	case !j.Enabled:
 		return "disabled"
+	case j.DeliveryPaused != nil:
+		return "enabled, not sent: " + cell(j.DeliveryPaused.Reason, 20)
 	}
 	return "enabled"
 }

@@ -87,6 +87,9 @@ type SendError struct {
 	Reason string
 	// Permanent: never try again.
 	Permanent bool
+	// Gone: the address itself takes nothing any more, whatever is sent to it: the bot is blocked or was put out, the chat does not exist. It goes
+	// with Permanent; a text that is refused is none.
+	Gone bool
 	// Unknown: the provider may have it all the same. A further attempt may double it, and is counted as such.
 	Unknown bool
 	// RetryAfter is what the provider asked for; 0 = the outbox's own backoff.

@@ -72,6 +72,31 @@ func TestCommandsOfferWhatAPersonMayChoose(t *testing.T) {
 	}
 }
 
+// TestAJobThatDoesNotDoAllItWasMadeForSaysSoAndCanBeResumed: it is no paused job, and yet there is something to resume.
+func TestAJobThatDoesNotDoAllItWasMadeForSaysSoAndCanBeResumed(t *testing.T) {
+	t.Parallel()
+	for word, change := range map[string]func(j *cron.Job){
+		"; its answers are not sent (blocked)": func(j *cron.Job) {
+			j.State.DeliveryPause = cron.DeliveryPause{Since: now(), Reason: "blocked", Channel: "telegram:1", ChatID: "7"}
+		},
+		", switched off after failures": func(j *cron.Job) { j.Enabled, j.AutoDisabled = false, true },
+	} {
+		jobs := someJobs()[:1]
+		change(&jobs[0])
+		h := &house{jobs: jobs}
+		for _, text := range []string{"/jobs", "/cron show 1"} {
+			if answer := said(t, h, text); !strings.Contains(answer.Text, word) {
+				t.Errorf("%s says %q, want %q in it", text, answer.Text, word)
+			}
+		}
+		for _, text := range []string{"/cron show 1", "/cron resume"} {
+			if _, texts := offered(said(t, h, text)); !strings.HasPrefix(texts, "/cron resume a") {
+				t.Errorf("%s offers %q", text, texts)
+			}
+		}
+	}
+}
+
 // A button that was made when the list was another one means the job that it showed.
 func TestAButtonMeansItsJobWhateverBecameOfTheList(t *testing.T) {
 	t.Parallel()

@@ -179,11 +179,19 @@ func noJobs() string {
 
 // jobLine is one job in a list; i counts from 0.
 func jobLine(i int, j cron.Job, zone string) string {
-	when, next := ScheduleWords(j.Schedule, zone), nextOf(j, zone)
+	when, next := ScheduleWords(j.Schedule, zone), nextOf(j, zone)+unsent(j)
 	if j.Schedule.Kind == cron.KindAt && strings.HasPrefix(next, "next ") { // said once is enough
 		return fmt.Sprintf("%d. %s, %s", i+1, j.Name, when)
 	}
 	return fmt.Sprintf("%d. %s (%s), %s", i+1, j.Name, when, next)
+}
+
+// unsent says that the answers of a job are not sent, "" where they are.
+func unsent(j cron.Job) string {
+	if p := j.State.DeliveryPause; !p.Since.IsZero() {
+		return "; its answers are not sent (" + p.Reason + ")"
+	}
+	return ""
 }
 
 // nextOf says when a job fires next, or why it does not.

@@ -62,7 +62,7 @@ func askWhich(ctx context.Context, a Actions, c Call, verb string) (Answer, erro
 		case "pause":
 			return j.Enabled && j.Pause == nil
 		case "resume":
-			return j.Pause != nil || j.AutoDisabled
+			return resumable(j)
 		}
 		return true
 	}
@@ -102,7 +102,7 @@ func showJob(ctx context.Context, a Actions, j cron.Job) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	text := fmt.Sprintf("%s (%s), %s", j.Name, ScheduleWords(j.Schedule, zone), nextOf(j, zone))
+	text := fmt.Sprintf("%s (%s), %s", j.Name, ScheduleWords(j.Schedule, zone), nextOf(j, zone)+unsent(j))
 	if !j.State.LastRunAt.IsZero() {
 		text += fmt.Sprintf("\nlast run %s: %s", shownTime(j.State.LastRunAt, zone), j.State.LastState)
 	}
@@ -110,13 +110,18 @@ func showJob(ctx context.Context, a Actions, j cron.Job) (Answer, error) {
 		text += "\n" + cutRunes(said, maxJobText)
 	}
 	first := chat.Button{Label: "Pause", Text: "/cron pause " + j.ID}
-	if j.Pause != nil || j.AutoDisabled {
+	if resumable(j) {
 		first = chat.Button{Label: "Resume", Text: "/cron resume " + j.ID}
 	}
 	return Answer{Text: text, Choice: &chat.Choice{
 		Rows:  [][]chat.Button{{first, {Label: "Run now", Text: "/cron run " + j.ID}, {Label: "Remove", Text: "/cron rm " + j.ID}}},
 		Typed: "Write " + strings.TrimSuffix(first.Text, " "+j.ID) + ", /cron run or /cron rm with the number of the job.",
 	}}, nil
+}
+
+// resumable tells a job that does not do all that it was made for, and will when it is resumed.
+func resumable(j cron.Job) bool {
+	return j.Pause != nil || j.AutoDisabled || !j.State.DeliveryPause.Since.IsZero()
 }
 
 func cutRunes(s string, limit int) string {

@@ -3,6 +3,8 @@ package cron
 import (
 	"fmt"
 	"time"
+
+	"laneway/internal/chat"
 )
 
 // SystemOwner owns the jobs that the gateway makes for itself.
@@ -150,6 +152,21 @@ type JobState struct {
 	ConsecutiveErrors  int
 	ConsecutiveSkipped int
 	Queued             int // runs that wait or run
+	DeliveryPause      DeliveryPause
+}
+
+// DeliveryPause says that the answers of a job are kept and not sent, because their address takes nothing any more. The job fires as before. The
+// zero value means that they are sent; that is what an edit of the delivery and a resume make of it.
+type DeliveryPause struct {
+	Since   time.Time
+	Reason  string // the channel's word for it
+	Channel string // the address, as it stands in the outbox
+	ChatID  string
+}
+
+// Holds tells an address to which nothing is sent.
+func (p DeliveryPause) Holds(to chat.Target) bool {
+	return !p.Since.IsZero() && p.Channel == to.Channel && p.ChatID == to.ChatID
 }
 
 // Timetable joins the job with its compiled schedule.

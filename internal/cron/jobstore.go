@@ -353,6 +353,7 @@ type AttemptEnd struct {
 	Summary           string
 	Usage             chat.Usage
 	Delivery          DeliveryStatus
+	DeliveryError     string // why the answer is not sent at all; what becomes of one that is sent, the outbox knows
 	SuppressedBy      string
 	// Job gets the stored job and the finished run and returns the job's new state, or nil to remove the job (DeleteAfter); not called for retries.
 	Job func(old Job, r Run, now time.Time) *Job

@@ -16,6 +16,7 @@ const (
 	TellSkipping Told = "skipping"  // enough slots in a row were skipped, and the job wants to hear of it
 	TellBudget   Told = "budget"    // a slot was skipped because its owner's runs of the day are used up
 	TellDisabled Told = "disabled"  // too many failed runs in a row: the job is switched off
+	TellGone     Told = "gone"      // the address of the answers takes nothing any more: they are kept and not sent
 )
 
 // After is the job after one of its runs has ended, nil when it is to be removed, and what is to be told. It is pure, so that a store may call it
@@ -74,7 +75,7 @@ func (j *Job) failed(r Run, now time.Time) Told {
 // onlyChance tells a failure that no later run makes good, and that nobody has been told of by the delivery of the run: of a job that fires once, or of
 // a run that a crash has cut and that is not repeated, because its job runs at most once or because it has ended its process too often.
 func (j Job) onlyChance(r Run) bool {
-	return r.Delivery == DeliveryNotRequested && r.Trigger.Planned() && (j.Schedule.Kind == KindAt || r.State == RunInterrupted)
+	return (r.Delivery == DeliveryNotRequested || r.DeliveryError != "") && r.Trigger.Planned() && (j.Schedule.Kind == KindAt || r.State == RunInterrupted)
 }
 
 func (j Job) alertAfter() int {
@@ -107,7 +108,13 @@ func (t Told) Sentence(j Job) string {
 	case TellDisabled:
 		return fmt.Sprintf("The job %q has failed %d times in a row and is switched off: %s. Enable it when the cause is gone.",
 			j.Name, j.State.ConsecutiveErrors, j.State.LastError)
+	case TellGone:
+		return fmt.Sprintf("The answers of the job %q are not sent any more: %s takes nothing (%s). It goes on, and its answers are kept; "+
+			"give it another destination, or resume it when the chat can be reached again.", j.Name, j.State.DeliveryPause.where(), j.State.DeliveryPause.Reason)
 	case TellNothing:
 	}
 	return ""
 }
+
+// where names the address for people.
+func (p DeliveryPause) where() string { return "the chat " + p.ChatID + " of " + p.Channel }

@@ -59,6 +59,11 @@ func TestAFailureIsToldInOneSentence(t *testing.T) {
 	if got, want := TellFailing.Sentence(j), `The job "digest" has failed: the answer took too long`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	j.State.DeliveryPause = DeliveryPause{Since: time.UnixMilli(1), Reason: "blocked", Channel: "telegram:1", ChatID: "7"}
+	if got, want := TellGone.Sentence(j), `The answers of the job "digest" are not sent any more: the chat 7 of telegram:1 takes nothing (blocked). `+
+		`It goes on, and its answers are kept; give it another destination, or resume it when the chat can be reached again.`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 	j.State.ConsecutiveErrors = 3
 	if got, want := TellFailing.Sentence(j), `The job "digest" has failed 3 times in a row: the answer took too long`; got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
@@ -37,7 +36,7 @@ func (d *Dispatcher) deliver(t *turn, end ending, e *cron.AttemptEnd, job *cron.
 			p.Outgoing, e.Delivery = []store.Outgoing{row}, cron.DeliveryUnknown
 		}
 	case cron.DeliverAnnounce:
-		d.deliverAnnounced(end, e, job, p)
+		d.deliverAnnounced(t.cron, end, e, job, p)
 	default:
 		p.Outgoing = nil
 	}
@@ -49,10 +48,16 @@ func (d *Dispatcher) deliver(t *turn, end ending, e *cron.AttemptEnd, job *cron.
 	}
 }
 
-func (d *Dispatcher) deliverAnnounced(end ending, e *cron.AttemptEnd, job *cron.Job, p *store.FinishParams) {
+func (*Dispatcher) deliverAnnounced(c *cronTurn, end ending, e *cron.AttemptEnd, job *cron.Job, p *store.FinishParams) {
 	if e.State == cron.RunOK {
 		if e.SuppressedBy = suppressed(end.text); e.SuppressedBy != "" {
 			p.Outgoing = nil
+			return
+		}
+	}
+	if len(p.Outgoing) > 0 {
+		if e.DeliveryError = c.heldBack(p.Outgoing[0].Target); e.DeliveryError != "" {
+			p.Outgoing, e.Delivery = nil, cron.DeliveryNot
 			return
 		}
 	}
@@ -113,55 +118,61 @@ func webSession(job cron.Job) chat.SessionKey {
 func (d *Dispatcher) tellWeb(ctx context.Context, job cron.Job, runID, text string) {
 	key := webSession(job)
 	err := d.final(ctx, "announcing the answer of a job", func(ctx context.Context) error {
-		entries, err := d.store.AppendTranscript(ctx, key, job.Owner, []chat.TranscriptEntry{{
-			RunID: runID, Role: chat.RoleAssistant, Text: text, Tokens: agent.EstimateTokens(text), StopReason: "stop",
-		}})
-		if err != nil {
-			return err
+		entries, err := d.store.AppendTranscript(ctx, key, job.Owner, []chat.TranscriptEntry{announced(runID, text)})
+		if err == nil {
+			d.saidOnTheWeb(job, key, runID, text, entries)
 		}
-		e := chat.Event{Kind: chat.EventFinal, Session: key, Principal: job.Owner, RunID: runID, Seq: 1, Lane: job.Lane, Text: text, Reason: "stop"}
-		if len(entries) > 0 {
-			e.EntrySeq = entries[len(entries)-1].Seq
-		}
-		d.tell(e)
-		return nil
+		return err
 	})
 	if err != nil {
 		d.log.ErrorContext(ctx, "the answer of a job is not in the main session", "job_id", job.ID, "run_id", runID, "err", err)
 	}
 }
 
-// alertTarget is where a note about the job goes: the alert's own target, else where the job tells failures, else where its answers go.
-func alertTarget(job cron.Job) (at cron.Delivery, own bool) {
-	if at = job.Alert.Delivery; at.Mode != "" {
+// alertTarget is where a note about the job goes: the alert's own target, else where the job tells failures, else where its answers go. A chat that is
+// gone is passed over.
+func (d *Dispatcher) alertTarget(job cron.Job) (at cron.Delivery, own bool) {
+	if at = job.Alert.Delivery; at.Mode != "" && !job.State.DeliveryPause.Holds(d.routeTo(at)) {
 		return at, true
 	}
-	if at, own = job.Delivery.Failure(); own {
+	if at, own = job.Delivery.Failure(); own && !job.State.DeliveryPause.Holds(d.routeTo(at)) {
 		return at, true
 	}
 	return job.Delivery, false
 }
 
-// alert sends a note about the job. A webhook of the job's own has been told of the run already.
-func (d *Dispatcher) alert(ctx context.Context, job cron.Job, run cron.Run, told cron.Told) {
-	text := told.Sentence(job)
-	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "told", string(told), "errors_in_a_row", job.State.ConsecutiveErrors)
-	at, own := alertTarget(job)
+// noteOf is a note about the job on its way to its people; nil = it is for the web session of the job. ok is false where nobody wants it: a webhook of the
+// job's own has been told of the run already.
+func (d *Dispatcher) noteOf(job cron.Job, run cron.Run, text string) (row *store.Outgoing, ok bool) {
+	at, own := d.alertTarget(job)
 	to := d.routeTo(at)
 	switch {
 	case at.Mode == "" || at.Mode == cron.DeliverNone:
-		return
+		return nil, false
 	case at.Mode == cron.DeliverWebhook:
 		if !own || d.cfg.CronBody == nil || d.channels[webhookRoute] == nil {
-			return
+			return nil, false
 		}
 		to, text = chat.Target{Channel: webhookRoute, ChatID: at.To}, string(d.cfg.CronBody(job, run))
-	case to.IsZero():
+	case to.IsZero() || job.State.DeliveryPause.Holds(to):
+		return nil, true
+	}
+	return &store.Outgoing{ID: newID(), Target: to, Kind: store.KindNotice, Text: text, Count: 1}, true
+}
+
+// alert sends a note about the job.
+func (d *Dispatcher) alert(ctx context.Context, job cron.Job, run cron.Run, told cron.Told) {
+	text := told.Sentence(job)
+	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "told", string(told), "errors_in_a_row", job.State.ConsecutiveErrors)
+	row, ok := d.noteOf(job, run, text)
+	switch {
+	case !ok:
+		return
+	case row == nil:
 		d.tellWeb(ctx, job, run.ID, text)
 		return
 	}
-	o := store.Outgoing{ID: newID(), Target: to, Kind: store.KindNotice, Text: text, Count: 1}
-	err := d.final(ctx, "sending an alert", func(ctx context.Context) error { return d.store.Enqueue(ctx, []store.Outgoing{o}) })
+	err := d.final(ctx, "sending an alert", func(ctx context.Context) error { return d.store.Enqueue(ctx, []store.Outgoing{*row}) })
 	if err != nil {
 		d.log.ErrorContext(ctx, "an alert was not sent", "job_id", job.ID, "err", err)
 	}

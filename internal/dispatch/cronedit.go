@@ -25,13 +25,10 @@ func (d *Dispatcher) CronUpdate(ctx context.Context, id string, patch cron.Membe
 		}
 	}
 	_, enables := patch["enabled"]
+	_, delivers := patch["delivery"]
 	job, err := d.change(ctx, id, "cron.update", by, func(old cron.Job, now time.Time) (*cron.Job, error) {
-		if old.Owner == cron.SystemOwner {
-			return nil, chat.Errorf(chat.CodeForbidden, "built-in jobs cannot be changed, only paused, resumed and run")
-		}
-		if expected != "" && expected != old.Revision {
-			return nil, chat.Errorf(chat.CodeInvalid, "cron job changed since it was read").With("code", "CRON_JOB_CHANGED").
-				With("expectedConfigRevision", expected).With("actualConfigRevision", old.Revision)
+		if err := mayEdit(old, expected); err != nil {
+			return nil, err
 		}
 		next, err := d.border(by, now).Apply(old, patch)
 		if err != nil {
@@ -44,13 +41,14 @@ func (d *Dispatcher) CronUpdate(ctx context.Context, id string, patch cron.Membe
 			next.Key = cron.Key(next.Name, next.Schedule)
 		}
 		if enables && next.Enabled {
-			next.Pause, next.AutoDisabled, next.Invalid = nil, false, ""
-			next.State.ConsecutiveErrors, next.State.ConsecutiveSkipped = 0, 0
-			if err := d.fires(next, now); err != nil {
+			if err := d.enabled(&next, now); err != nil {
 				return nil, err
 			}
 		}
-		if cron.RevisionOf(next) == cron.RevisionOf(old) && next.Key == old.Key {
+		if delivers {
+			next.State.DeliveryPause = cron.DeliveryPause{} // also to the same chat: whoever says so knows that it can be reached again
+		}
+		if cron.RevisionOf(next) == cron.RevisionOf(old) && next.Key == old.Key && next.State.DeliveryPause == old.State.DeliveryPause {
 			return &old, nil
 		}
 		return d.replan(old, next, now)
@@ -62,6 +60,25 @@ func (d *Dispatcher) CronUpdate(ctx context.Context, id string, patch cron.Membe
 		d.dropPlanned(ctx, cron.Changed{Old: before, Job: &job, Changed: true})
 	}
 	return job, err
+}
+
+// mayEdit refuses an edit of a built-in job, and one of another revision than the caller read.
+func mayEdit(old cron.Job, expected string) error {
+	switch {
+	case old.Owner == cron.SystemOwner:
+		return chat.Errorf(chat.CodeForbidden, "built-in jobs cannot be changed, only paused, resumed and run")
+	case expected != "" && expected != old.Revision:
+		return chat.Errorf(chat.CodeInvalid, "cron job changed since it was read").With("code", "CRON_JOB_CHANGED").
+			With("expectedConfigRevision", expected).With("actualConfigRevision", old.Revision)
+	}
+	return nil
+}
+
+// enabled makes of a job that somebody switches on one that does all that it was made for.
+func (d *Dispatcher) enabled(j *cron.Job, now time.Time) error {
+	j.Enabled, j.Pause, j.AutoDisabled, j.Invalid = true, nil, false, ""
+	j.State.ConsecutiveErrors, j.State.ConsecutiveSkipped, j.State.DeliveryPause = 0, 0, cron.DeliveryPause{}
+	return d.fires(*j, now)
 }
 
 // fires refuses to enable a job that has no fire any more.
@@ -225,21 +242,30 @@ func (d *Dispatcher) CronPause(ctx context.Context, id, note string, until time.
 	})
 }
 
-// CronResume ends a pause: the next fire is computed from now, and the slots that passed are one entry of the ledger.
+// CronResume ends a pause: the next fire is computed from now, and the slots that passed are one entry of the ledger. It ends a pause of the delivery,
+// too, and what failures have switched off is on again.
 func (d *Dispatcher) CronResume(ctx context.Context, id string, by chat.Caller) (cron.Job, error) {
 	p := cron.ChangeParams{ID: id, Visible: visible(by), Audit: by.Audit("cron.resume", id)}
 	var row cron.Run
 	p.Skipped = nil
 	change := func(old cron.Job, now time.Time) (*cron.Job, error) {
-		if old.Pause == nil {
+		old.State.DeliveryPause = cron.DeliveryPause{}
+		if old.Pause == nil && !old.AutoDisabled {
 			return &old, nil
 		}
-		t, err := d.planner.Timetable(old)
-		if err != nil {
-			return nil, err
+		if old.Pause != nil {
+			t, err := d.planner.Timetable(old)
+			if err != nil {
+				return nil, err
+			}
+			if r, ok := cron.PausedRow(old, t, now); ok {
+				row = r
+			}
 		}
-		if r, ok := cron.PausedRow(old, t, now); ok {
-			row = r
+		if old.AutoDisabled {
+			if err := d.enabled(&old, now); err != nil {
+				return nil, err
+			}
 		}
 		old.Pause = nil
 		return d.planned(old, now)

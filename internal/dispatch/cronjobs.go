@@ -228,6 +228,9 @@ func without(m cron.Members, name string) cron.Members {
 
 // replan computes the next fire anew when something changed that decides it; otherwise the plan stays.
 func (d *Dispatcher) replan(old, next cron.Job, now time.Time) (*cron.Job, error) {
+	if !next.State.DeliveryPause.Holds(d.routeTo(next.Delivery)) {
+		next.State.DeliveryPause = cron.DeliveryPause{} // the answers go somewhere else now
+	}
 	same := old.Schedule == next.Schedule && old.JitterMs == next.JitterMs && old.MayFire() == next.MayFire() &&
 		old.StartsAt.Equal(next.StartsAt) && old.EndsAt.Equal(next.EndsAt) && old.MaxRuns == next.MaxRuns
 	if !same {

@@ -111,13 +111,16 @@ func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
 	if se, ok := errors.AsType[*channel.SendError](err); ok && se.Global {
 		d.silent.keep(o.Target.Channel, time.Now().Add(p.RetryIn))
 	}
-	result := "retry"
-	if p.Permanent {
+	result, write := "retry", func(ctx context.Context) error { return d.store.Undelivered(ctx, p) }
+	switch {
+	case isGone(err):
+		result, write = "gone", func(ctx context.Context) error { return d.addressGone(ctx, o, p) }
+	case p.Permanent:
 		result = "failed"
 	}
 	d.obs.Sent(kind, o.Kind, result)
 	d.log.WarnContext(ctx, "a message was not delivered", "outbox_id", o.ID, "channel", kind, "attempt", o.Attempt, "permanent", p.Permanent, "err", err)
-	d.note(ctx, o, d.final(ctx, "noting a failed delivery", func(ctx context.Context) error { return d.store.Undelivered(ctx, p) }))
+	d.note(ctx, o, d.final(ctx, "noting a failed delivery", write))
 }
 
 // hand gives a reply to its channel: a choice as buttons where there are some, else in words.

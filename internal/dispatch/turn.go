@@ -332,7 +332,9 @@ func (d *Dispatcher) emit(t *turn, lead store.Waiting, e agent.Event) {
 			return
 		}
 		d.hub.publish(ev)
-		d.preview(lead.Content.Options.ReplyTo, t.run.runID, ev.Text)
+		if to := lead.Content.Options.ReplyTo; t.cron.heldBack(to) == "" {
+			d.preview(to, t.run.runID, ev.Text)
+		}
 	case agent.EventTool:
 		ev := t.run.tell(chat.EventTool)
 		ev.Tool = e.Tool

@@ -74,6 +74,9 @@ func extendJob(o object, j cron.Job) {
 	o.put("endsAtMs", millis(j.EndsAt), !j.EndsAt.IsZero())
 	o.put("maxRuns", j.MaxRuns, j.MaxRuns > 0)
 	o.put("invalid", j.Invalid, j.Invalid != "")
+	if p := j.State.DeliveryPause; !p.Since.IsZero() {
+		o["deliveryPaused"] = object{"atMs": millis(p.Since), "reason": p.Reason, "channel": p.Channel, "to": p.ChatID}
+	}
 	if p := j.Pause; p != nil {
 		paused := object{"note": p.Note, "by": p.By, "atMs": millis(p.At), "untilMs": nil}
 		paused.put("untilMs", millis(p.Until), !p.Until.IsZero())

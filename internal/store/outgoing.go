@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 )
 
 // States of an outbox row.
@@ -64,6 +65,26 @@ type UndeliveredParams struct {
 	Permanent bool
 	// MaybeSent: the provider may have it all the same. A further attempt is told so, and the answer of a cron run that ends here is unknown.
 	MaybeSent bool
+}
+
+// GoneParams is an attempt to send that found the address gone.
+type GoneParams struct {
+	Node, ID string
+	Error    string // the channel's word for it
+	// JobID is the job whose answer it was, Revision the job that sends its answers to this address. A job that was changed or removed meanwhile, or
+	// whose delivery to this address is paused already, stays as it is, and nobody is told.
+	JobID, Revision string
+	// Outgoing and Said tell of the pause: in the outbox, and in the transcript of Session, which is made for Principal if needed.
+	Outgoing  []Outgoing
+	Session   chat.SessionKey
+	Principal string
+	Said      []chat.TranscriptEntry
+}
+
+// Gone is what became of the job.
+type Gone struct {
+	Job  *cron.Job              // with its delivery paused; nil = nothing was paused
+	Said []chat.TranscriptEntry // with Seq and At
 }
 
 // OutboxCount is how much is in the outbox.

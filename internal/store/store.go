@@ -127,6 +127,9 @@ type Outbox interface {
 	Delivered(ctx context.Context, nodeID, id, providerID string) error
 	// Undelivered gives the row back for a later attempt, or ends it (Permanent).
 	Undelivered(ctx context.Context, p UndeliveredParams) error
+	// AddressGone ends a row for good because its address takes nothing any more, as Undelivered does, and in the same transaction pauses the delivery of
+	// the cron job whose answer it is, and tells of that. chat.ErrFenced: the row is not leased to the node any more, and nothing is changed.
+	AddressGone(ctx context.Context, p GoneParams) (Gone, error)
 	// OutboxCounts says how many wait and how many failed for good, by channel.
 	OutboxCounts(ctx context.Context) (map[string]OutboxCount, error)
 }

@@ -152,8 +152,10 @@ func network(err error) string {
 func (e *apiError) sendError() *channel.SendError {
 	s := &channel.SendError{Reason: e.reason, RetryAfter: e.retryAfter, Unknown: e.unknown, Cause: e}
 	switch e.reason {
-	case reasonBadRequest, reasonBlocked, reasonChatNotFound:
+	case reasonBadRequest:
 		s.Permanent = true
+	case reasonBlocked, reasonChatNotFound:
+		s.Permanent, s.Gone = true, true
 	case reasonUnauthorized:
 		s.RetryAfter = refusedPause
 	default:

@@ -153,6 +153,14 @@ func wantMost(t *testing.T, what string, calls []testtelegram.Call, window time.
 	}
 }
 
+// wantGone holds whether an error says that the address takes nothing any more.
+func wantGone(t *testing.T, failed *channel.SendError, gone bool) {
+	t.Helper()
+	if failed.Gone != gone {
+		t.Errorf("gone is %t for %v", failed.Gone, failed)
+	}
+}
+
 func TestPermanentErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,12 +171,17 @@ func TestPermanentErrors(t *testing.T) {
 		b.srv.Leave(21)
 		b.start()
 		_, err := b.send("1", to(20, ""), "x")
-		wantSendError(t, err, "blocked", true)
+		wantGone(t, wantSendError(t, err, "blocked", true), true)
 		_, err = b.send("2", to(21, ""), "x")
-		wantSendError(t, err, "chat_not_found", true)
+		wantGone(t, wantSendError(t, err, "chat_not_found", true), true)
+		for _, text := range []string{"Forbidden: bot was kicked from the supergroup chat", "Forbidden: user is deactivated"} {
+			b.srv.Break("sendMessage", testtelegram.Refuse(403, text))
+			_, err = b.send(text, to(anna, ""), "x")
+			wantGone(t, wantSendError(t, err, "blocked", true), true)
+		}
 		b.srv.Break("sendMessage", testtelegram.Refuse(400, "Bad Request: something else"))
 		_, err = b.send("3", to(anna, ""), "x")
-		wantSendError(t, err, "bad_request", true)
+		wantGone(t, wantSendError(t, err, "bad_request", true), false)
 		for _, code := range []int{500, 502} {
 			b.srv.Break("sendMessage", testtelegram.Refuse(code, "oops"))
 			_, err = b.send("4", to(anna, ""), "x")

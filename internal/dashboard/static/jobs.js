@@ -37,13 +37,14 @@ export class Jobs {
       j.enabled
         ? el("button", { type: "button", class: "plain", onclick: () => this.act("cron.pause", { id: j.id, note: "paused in the dashboard" }) }, "Pause")
         : el("button", { type: "button", class: "plain", onclick: () => this.act(j.paused ? "cron.resume" : "cron.toggle", j.paused ? { id: j.id } : { jobId: j.id, enabled: true }) }, "Resume"),
+      ...(j.enabled && j.deliveryPaused ? [el("button", { type: "button", class: "plain", onclick: () => this.act("cron.resume", { id: j.id }) }, "Send again")] : []),
     ] : [];
     return el("tr", {},
       el("td", {}, el("button", { type: "button", class: "link-like", onclick: () => this.history(j) }, j.displayName || j.name)),
       el("td", {}, schedule(j.schedule)),
       el("td", {}, j.enabled ? when(j.nextRunAtMs) : "–"),
       el("td", {}, last ? el("span", {}, pill(last === "ok" ? "good" : last === "error" ? "bad" : "warn", last), " ", el("span", { class: "quiet" }, ago(j.lastRunAtMs))) : el("span", { class: "quiet" }, "never")),
-      el("td", {}, j.state?.runningAtMs ? pill("live", "running") : j.enabled ? pill("good", "on") : pill("off", j.paused ? "paused" : "off")),
+      el("td", {}, j.state?.runningAtMs ? pill("live", "running") : j.enabled ? (j.deliveryPaused ? pill("warn", "not sent: " + j.deliveryPaused.reason) : pill("good", "on")) : pill("off", j.paused ? "paused" : "off")),
       el("td", { class: "acts" }, ...acts));
   }
 

@@ -148,7 +148,7 @@ func keptJob(j cron.Job) cron.Job {
 	}
 	for _, at := range []*time.Time{
 		&j.Schedule.At, &j.StartsAt, &j.EndsAt, &j.CreatedAt, &j.UpdatedAt, &j.State.Next, &j.State.NextRunAt,
-		&j.State.ActivatedAt, &j.State.LastRunAt, &j.State.LastAlertAt,
+		&j.State.ActivatedAt, &j.State.LastRunAt, &j.State.LastAlertAt, &j.State.DeliveryPause.Since,
 	} {
 		*at = kept(*at)
 	}

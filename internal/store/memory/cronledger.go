@@ -70,7 +70,7 @@ func (c *crons) finish(p *cron.AttemptEnd, now time.Time) {
 	r.Model, r.Provider = cmp.Or(p.Usage.Model, r.Model), cmp.Or(p.Usage.Provider, r.Provider)
 	r.InputTokens += int64(p.Usage.InputTokens)
 	r.OutputTokens += int64(p.Usage.OutputTokens)
-	r.Delivery, r.SuppressedBy = p.Delivery, p.SuppressedBy
+	r.Delivery, r.DeliveryError, r.SuppressedBy = p.Delivery, p.DeliveryError, p.SuppressedBy
 	switch {
 	case p.State == cron.RunRetrying:
 		r.NextAttempt = kept(p.NextAttempt)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -192,19 +193,52 @@ func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) er
 // Undelivered gives the row back for a later attempt, or ends it.
 func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
 	return s.do(ctx, "Undelivered", func(now time.Time) error {
-		row, err := s.leased(p.Node, p.ID)
+		_, err := s.undelivered(p, now)
+		return err
+	})
+}
+
+func (s *Store) undelivered(p store.UndeliveredParams, now time.Time) (*outRow, error) {
+	row, err := s.leased(p.Node, p.ID)
+	if err != nil {
+		return nil, err
+	}
+	row.lastError, row.node = p.Error, ""
+	row.state, row.nextAt, row.MaybeSent = store.OutPending, now.Add(p.RetryIn), row.MaybeSent || p.MaybeSent
+	if p.Permanent {
+		row.state, row.doneAt = store.OutFailed, now
+		s.delivered(row)
+		s.forgetDone()
+	}
+	return row, nil
+}
+
+// AddressGone ends a row for good and pauses the delivery of its job, see store.Outbox.
+func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone, error) {
+	var out store.Gone
+	err := s.do(ctx, "AddressGone", func(now time.Time) error {
+		row, err := s.undelivered(store.UndeliveredParams{Node: p.Node, ID: p.ID, Error: p.Error, Permanent: true}, now)
 		if err != nil {
 			return err
 		}
-		row.lastError, row.node = p.Error, ""
-		row.state, row.nextAt, row.MaybeSent = store.OutPending, now.Add(p.RetryIn), row.MaybeSent || p.MaybeSent
-		if p.Permanent {
-			row.state, row.doneAt = store.OutFailed, now
-			s.delivered(row)
-			s.forgetDone()
+		j := s.crons.jobs[p.JobID]
+		if j == nil || j.Revision != p.Revision || j.State.DeliveryPause.Holds(row.Target) {
+			return nil
+		}
+		j.State.DeliveryPause = cron.DeliveryPause{Since: now, Reason: p.Error, Channel: row.Target.Channel, ChatID: row.Target.ChatID}
+		job := s.crons.view(j)
+		out.Job = &job
+		for _, o := range p.Outgoing {
+			s.send(o, now)
+		}
+		if len(p.Said) > 0 {
+			se, _ := s.session(p.Session, p.Principal, now)
+			se.UpdatedAt = now
+			out.Said = s.appendTo(se, se.SessionID, p.Said, now)
 		}
 		return nil
 	})
+	return out, err
 }
 
 // OutboxCounts counts what is not yet delivered and what failed for good.

@@ -50,10 +50,10 @@ WHERE n.i = ANY (` + heldSQL + `) AND r.state = 'running'
 UPDATE cron_run_logs l SET state = v.state, reason = NULLIF(v.reason, ''), finished_at = NULLIF(v.finished, 0),
 	next_attempt_at = NULLIF(v.next, 0), duration_ms = v.took, attempts = v.attempts, error = v.error, error_class = v.class,
 	summary = v.summary, model = v.model, provider = v.provider, input_tokens = v.input, output_tokens = v.output,
-	delivery = v.delivery, suppressed_by = v.suppressed
+	delivery = v.delivery, suppressed_by = v.suppressed, delivery_error = v.undelivered
 FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
-	$11::text[], $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::text[])
-	AS v(id, state, reason, finished, next, took, attempts, error, class, summary, model, provider, input, output, delivery, suppressed)
+	$11::text[], $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::text[], $17::text[])
+	AS v(id, state, reason, finished, next, took, attempts, error, class, summary, model, provider, input, output, delivery, suppressed, undelivered)
 CROSS JOIN LATERAL (SELECT ctid AS place FROM cron_run_logs WHERE id = v.id OFFSET 0) b
 WHERE l.ctid = b.place AND l.finished_at IS NULL`
 
@@ -288,7 +288,7 @@ func queueEnds(b *pgx.Batch, runs []cron.Run, texts []string) {
 		text(func(r cron.Run) string { return r.Summary }), text(func(r cron.Run) string { return r.Model }),
 		text(func(r cron.Run) string { return r.Provider }), number(func(r cron.Run) int64 { return r.InputTokens }),
 		number(func(r cron.Run) int64 { return r.OutputTokens }), text(func(r cron.Run) string { return string(r.Delivery) }),
-		text(func(r cron.Run) string { return r.SuppressedBy }))
+		text(func(r cron.Run) string { return r.SuppressedBy }), text(func(r cron.Run) string { return r.DeliveryError }))
 }
 
 func queueTold(b *pgx.Batch, jobs []cron.Job) {

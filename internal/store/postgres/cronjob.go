@@ -18,7 +18,8 @@ const (
 	jitter_ms, starts_at, ends_at, max_runs, session, wake_mode, payload, delivery, alert, policy, enabled, paused_note, paused_by,
 	paused_at, paused_until, auto_disabled, invalid, revision, created_at, updated_at, next_slot, next_run_at, activated_at, fired,
 	run_count, error_count, last_run_at, last_state, last_error, last_error_class, last_duration_ms, last_delivery,
-	last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped`
+	last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped,
+	delivery_paused_at, delivery_paused_why, delivery_paused_channel, delivery_paused_chat`
 
 	// jobView is what scanJob reads: the row and what the ledger knows of the job.
 	jobView = jobColumns + `,
@@ -74,6 +75,7 @@ func jobArgs(j cron.Job) ([]any, error) {
 		st.RunCount, st.ErrorCount, millis(st.LastRunAt), string(st.LastState), clean(st.LastError), clean(st.LastErrorClass),
 		st.LastDuration.Milliseconds(), string(st.LastDelivery), clean(st.LastDeliveryError), millis(st.LastAlertAt),
 		int64(st.ConsecutiveErrors), int64(st.ConsecutiveSkipped),
+		millis(st.DeliveryPause.Since), clean(st.DeliveryPause.Reason), st.DeliveryPause.Channel, st.DeliveryPause.ChatID,
 	}, nil
 }
 
@@ -111,7 +113,8 @@ func scanJob(row pgx.CollectableRow) (storedJob, error) {
 		&r.nextSlot, &r.nextRun, &r.activated, &st.Fired,
 		&st.RunCount, &st.ErrorCount, &r.lastRun, &st.LastState, &st.LastError, &st.LastErrorClass,
 		&last, &st.LastDelivery, &st.LastDeliveryError, &r.lastAlert,
-		&st.ConsecutiveErrors, &st.ConsecutiveSkipped, &st.Queued, &r.running)
+		&st.ConsecutiveErrors, &st.ConsecutiveSkipped,
+		&r.undeliverable, &st.DeliveryPause.Reason, &st.DeliveryPause.Channel, &st.DeliveryPause.ChatID, &st.Queued, &r.running)
 	if err != nil {
 		return j, err
 	}
@@ -131,6 +134,7 @@ func scanJob(row pgx.CollectableRow) (storedJob, error) {
 type jobTimes struct {
 	starts, ends, pausedAt, pausedUntil, created, updated     pgtype.Int8
 	nextSlot, nextRun, activated, lastRun, lastAlert, running pgtype.Int8
+	undeliverable                                             pgtype.Int8
 }
 
 func (r jobTimes) into(j *cron.Job, pause cron.Pause) {
@@ -142,4 +146,5 @@ func (r jobTimes) into(j *cron.Job, pause cron.Pause) {
 	st := &j.State
 	st.Next, st.NextRunAt, st.ActivatedAt = moment(r.nextSlot), moment(r.nextRun), moment(r.activated)
 	st.LastRunAt, st.LastAlertAt, st.RunningAt = moment(r.lastRun), moment(r.lastAlert), moment(r.running)
+	st.DeliveryPause.Since = moment(r.undeliverable)
 }

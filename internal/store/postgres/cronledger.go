@@ -28,7 +28,7 @@ WHERE l.id = $1 AND l.run_id = $4 AND l.state = 'queued' AND r.id = $4 AND r.sta
 	endSQL = `
 UPDATE cron_run_logs l SET state = $2, reason = $3, finished_at = $4, next_attempt_at = $5, duration_ms = $6, attempts = $7, error = $8,
 	error_class = $9, summary = $10, model = $11, provider = $12, input_tokens = $13, output_tokens = $14, delivery = $15,
-	suppressed_by = $16
+	suppressed_by = $16, delivery_error = $17
 WHERE l.id = $1 AND l.finished_at IS NULL`
 
 	// leftSQL finds rows that are running for messages which wait again.
@@ -71,7 +71,7 @@ func (a *attemptEnding) write(b *pgx.Batch) error {
 		return err
 	}
 	b.Queue(endSQL, r.ID, string(r.State), orNull(string(r.Reason)), millis(r.FinishedAt), millis(r.NextAttempt), r.Duration.Milliseconds(),
-		clean(attempts), r.Error, r.ErrorClass, r.Summary, r.Model, r.Provider, r.InputTokens, r.OutputTokens, string(r.Delivery), r.SuppressedBy)
+		clean(attempts), r.Error, r.ErrorClass, r.Summary, r.Model, r.Provider, r.InputTokens, r.OutputTokens, string(r.Delivery), r.SuppressedBy, r.DeliveryError)
 	return a.tellJob(b, r, now)
 }
 
@@ -93,7 +93,7 @@ func ended(r cron.Run, p *cron.AttemptEnd, now time.Time) cron.Run {
 	}
 	r.InputTokens += int64(p.Usage.InputTokens)
 	r.OutputTokens += int64(p.Usage.OutputTokens)
-	r.Delivery, r.SuppressedBy = p.Delivery, clean(p.SuppressedBy)
+	r.Delivery, r.DeliveryError, r.SuppressedBy = p.Delivery, clean(p.DeliveryError), clean(p.SuppressedBy)
 	r.NextAttempt, r.FinishedAt = time.Time{}, time.Time{}
 	switch {
 	case p.State == cron.RunRetrying:

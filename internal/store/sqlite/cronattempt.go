@@ -104,7 +104,7 @@ func (t *tx) apply(r *ledgerRow, p *store.FinishParams) {
 		r.Reason = cmp.Or(cancelled, e.Reason, cron.ReasonStopped)
 		r.Error = cmp.Or(r.Error, e.Error)
 	}
-	r.ErrorClass, r.Delivery, r.SuppressedBy = e.ErrorClass, e.Delivery, e.SuppressedBy
+	r.ErrorClass, r.Delivery, r.DeliveryError, r.SuppressedBy = e.ErrorClass, e.Delivery, e.DeliveryError, e.SuppressedBy
 	if e.Summary != "" {
 		r.Summary = summaryOf(e.Summary)
 	}

@@ -18,11 +18,12 @@ const jobColumns = `owner, key, key_derived, name, display_name, description, pr
 
 // stateColumns are what runs change of a job.
 const stateColumns = `next_slot, next_run_at, activated_at, fired, run_count, error_count, last_run_at, last_state, last_error, last_error_class,
-	last_duration_ms, last_delivery, last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped`
+	last_duration_ms, last_delivery, last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped,
+	delivery_paused_at, delivery_paused_why, delivery_paused_channel, delivery_paused_chat`
 
 const (
 	jobMarks   = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ` + stateMarks
-	stateMarks = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?`
+	stateMarks = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?`
 )
 
 // activeColumns say what of a job is under way. They are derived from the ledger and stored nowhere.
@@ -68,6 +69,8 @@ func (v *jobScan) fields() []any {
 		&s.LastState, &s.LastError, &s.LastErrorClass, &v.lastRunMs, &s.LastDelivery, &s.LastDeliveryError,
 		timeColumn{&s.LastAlertAt},
 		&s.ConsecutiveErrors, &s.ConsecutiveSkipped,
+		timeColumn{&s.DeliveryPause.Since},
+		&s.DeliveryPause.Reason, &s.DeliveryPause.Channel, &s.DeliveryPause.ChatID,
 	}
 }
 
@@ -142,6 +145,7 @@ func stateArgs(j *cron.Job) []any {
 		zero(millis(s.Next)), zero(millis(s.NextRunAt)), zero(millis(s.ActivatedAt)), s.Fired, s.RunCount, s.ErrorCount, zero(millis(s.LastRunAt)),
 		string(s.LastState), s.LastError, s.LastErrorClass, s.LastDuration.Milliseconds(), string(s.LastDelivery), s.LastDeliveryError,
 		zero(millis(s.LastAlertAt)), s.ConsecutiveErrors, s.ConsecutiveSkipped,
+		zero(millis(s.DeliveryPause.Since)), s.DeliveryPause.Reason, s.DeliveryPause.Channel, s.DeliveryPause.ChatID,
 	}
 }
 
@@ -161,7 +165,8 @@ func (t *tx) insertJob(ctx context.Context, j *cron.Job) error {
 // storeJob writes what differs between old and next, and reports whether anything does.
 func (t *tx) storeJob(ctx context.Context, old *storedJob, next *cron.Job) (changed bool, err error) {
 	before, after := asRead(&old.Job), asRead(next)
-	sameState, samePlan := before.State == after.State, planOf(&before.State) == planOf(&after.State)
+	sameState := before.State == after.State
+	samePlan := planOf(&before.State) == planOf(&after.State) && before.State.DeliveryPause == after.State.DeliveryPause
 	state := after.State
 	before.State, after.State = cron.JobState{}, cron.JobState{}
 	switch same := reflect.DeepEqual(before, after); {
@@ -228,7 +233,7 @@ func asRead(j *cron.Job) cron.Job {
 		c.Pause.At, c.Pause.Until = instant(millis(c.Pause.At)), instant(millis(c.Pause.Until))
 	}
 	s := &c.State
-	for _, at := range []*time.Time{&c.StartsAt, &c.EndsAt, &c.CreatedAt, &c.UpdatedAt, &c.Schedule.At, &s.Next, &s.NextRunAt, &s.ActivatedAt, &s.LastRunAt, &s.LastAlertAt} {
+	for _, at := range []*time.Time{&c.StartsAt, &c.EndsAt, &c.CreatedAt, &c.UpdatedAt, &c.Schedule.At, &s.Next, &s.NextRunAt, &s.ActivatedAt, &s.LastRunAt, &s.LastAlertAt, &s.DeliveryPause.Since} {
 		*at = instant(millis(*at))
 	}
 	return c

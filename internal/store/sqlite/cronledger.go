@@ -136,11 +136,11 @@ func (t *tx) storeRun(ctx context.Context, r *ledgerRow) error {
 	_, err = t.exec(ctx, `
 		UPDATE cron_run_logs SET state = ?, reason = ?, fire_at = ?, started_at = ?, finished_at = ?, next_attempt_at = ?, duration_ms = ?, attempt = ?,
 			attempts = ?, error = ?, error_class = ?, summary = ?, model = ?, provider = ?, input_tokens = ?, output_tokens = ?, run_id = ?,
-			delivery = ?, suppressed_by = ?, node = ?
+			delivery = ?, delivery_error = ?, suppressed_by = ?, node = ?
 		WHERE id = ?`,
 		string(r.State), null(string(r.Reason)), zero(millis(r.FireAt)), zero(millis(r.StartedAt)), zero(millis(r.FinishedAt)), zero(millis(r.NextAttempt)),
 		r.Duration.Milliseconds(), r.Attempt, attempts, chat.CleanText(r.Error), r.ErrorClass, summaryOf(r.Summary), r.Model, r.Provider,
-		r.InputTokens, r.OutputTokens, r.message, string(r.Delivery), r.SuppressedBy, r.Node, r.ID)
+		r.InputTokens, r.OutputTokens, r.message, string(r.Delivery), r.DeliveryError, r.SuppressedBy, r.Node, r.ID)
 	return err
 }
 

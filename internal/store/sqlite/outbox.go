@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -97,21 +98,67 @@ func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) er
 // Undelivered gives the row back for a later attempt, or ends it.
 func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
 	return s.write.do(ctx, ordinary("note a failed delivery"), func(ctx context.Context, t *tx) error {
-		state, doneAt := store.OutPending, int64(0)
-		if p.Permanent {
-			state, doneAt = store.OutFailed, t.now
-		}
-		var runID, kind string
-		var maybeSent bool
-		err := t.change(ctx, `
-			UPDATE outbox SET state = ?, node = NULL, last_error = ?, next_at = ?, done_at = ?, maybe_sent = max(maybe_sent, ?) WHERE id = ? AND state = 'sending' AND node = ?
-			RETURNING coalesce(run_id, ''), kind, maybe_sent`,
-			state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), bit(p.MaybeSent), p.ID, p.Node).Scan(&runID, &kind, &maybeSent)
-		if err != nil {
-			return leased(err)
-		}
-		return t.delivered(ctx, runID, kind, sent{status: statusOf(p.Permanent, maybeSent), reason: p.Error})
+		_, err := t.undelivered(ctx, &p)
+		return err
 	})
+}
+
+// undelivered notes a failed attempt and says where it was to go.
+func (t *tx) undelivered(ctx context.Context, p *store.UndeliveredParams) (to chat.Target, err error) {
+	state, doneAt := store.OutPending, int64(0)
+	if p.Permanent {
+		state, doneAt = store.OutFailed, t.now
+	}
+	var runID, kind string
+	var maybeSent bool
+	err = t.change(ctx, `
+		UPDATE outbox SET state = ?, node = NULL, last_error = ?, next_at = ?, done_at = ?, maybe_sent = max(maybe_sent, ?) WHERE id = ? AND state = 'sending' AND node = ?
+		RETURNING coalesce(run_id, ''), kind, maybe_sent, channel, chat_id`,
+		state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), bit(p.MaybeSent), p.ID, p.Node).Scan(&runID, &kind, &maybeSent, &to.Channel, &to.ChatID)
+	if err != nil {
+		return to, leased(err)
+	}
+	return to, t.delivered(ctx, runID, kind, sent{status: statusOf(p.Permanent, maybeSent), reason: p.Error})
+}
+
+// AddressGone ends a row for good and pauses the delivery of its job, see store.Outbox.
+func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone, error) {
+	return result(ctx, s.write, ordinary("note that an address is gone"), func(ctx context.Context, t *tx) (out store.Gone, err error) {
+		to, err := t.undelivered(ctx, &store.UndeliveredParams{Node: p.Node, ID: p.ID, Error: p.Error, Permanent: true})
+		if err != nil {
+			return out, err
+		}
+		old, err := findJob(ctx, t, p.JobID, "")
+		switch {
+		case errors.Is(err, chat.ErrNotFound):
+			return out, nil
+		case err != nil:
+			return out, err
+		case old.Revision != p.Revision || old.State.DeliveryPause.Holds(to):
+			return out, nil
+		}
+		job := cloneJob(&old.Job)
+		job.State.DeliveryPause = cron.DeliveryPause{Since: instant(t.now), Reason: p.Error, Channel: to.Channel, ChatID: to.ChatID}
+		if _, err := t.storeJob(ctx, old, &job); err != nil {
+			return out, err
+		}
+		out.Job = &job
+		out.Said, err = t.tellGone(ctx, &p)
+		return out, err
+	})
+}
+
+// tellGone writes what tells of a pause.
+func (t *tx) tellGone(ctx context.Context, p *store.GoneParams) ([]chat.TranscriptEntry, error) {
+	for i := range p.Outgoing {
+		if _, err := t.send(ctx, &p.Outgoing[i]); err != nil {
+			return nil, err
+		}
+	}
+	if len(p.Said) == 0 {
+		return nil, nil
+	}
+	return t.say(ctx, p.Session, p.Principal, p.Said)
 }
 
 // statusOf is what a failed attempt to send means for the answer of a run; "" = not yet decided.

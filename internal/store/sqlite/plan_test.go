@@ -156,6 +156,11 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	}
 	must(s.Delivered(ctx, "second", "x", "17"))
 	must(s.Undelivered(ctx, store.UndeliveredParams{Node: "second", ID: "y", Permanent: true}))
+	must(s.Enqueue(ctx, []store.Outgoing{{ID: "z", Target: chat.Target{Channel: "web", ChatID: "4"}}}))
+	_, err = s.ClaimOutgoing(ctx, "second", []string{"web"}, 10)
+	must(err)
+	_, err = s.AddressGone(ctx, store.GoneParams{Node: "second", ID: "z"})
+	must(err)
 	must(s.ReleaseLease(ctx, lease))
 	_, err = s.OutboxCounts(ctx)
 	must(err)

@@ -43,16 +43,21 @@ func (s *Store) AppendTranscript(
 	ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry,
 ) ([]chat.TranscriptEntry, error) {
 	return result(ctx, s.write, ordinary("append to the transcript"), func(ctx context.Context, t *tx) ([]chat.TranscriptEntry, error) {
-		r, _, err := t.findOrMake(ctx, key, principal)
-		if err != nil {
-			return nil, err
-		}
-		added, err := t.append(ctx, r, r.id, entries)
-		if err != nil {
-			return nil, err
-		}
-		return added, t.save(ctx, r)
+		return t.say(ctx, key, principal, entries)
 	})
+}
+
+// say adds entries to the current transcript of a session, which is made if needed.
+func (t *tx) say(ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error) {
+	r, _, err := t.findOrMake(ctx, key, principal)
+	if err != nil {
+		return nil, err
+	}
+	added, err := t.append(ctx, r, r.id, entries)
+	if err != nil {
+		return nil, err
+	}
+	return added, t.save(ctx, r)
 }
 
 const entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, at`

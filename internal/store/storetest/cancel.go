@@ -82,6 +82,7 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 		"Enqueue":          func() error { return w.st.Enqueue(ctx, []store.Outgoing{w.outgoing("web", "9")}) },
 		"Delivered":        func() error { return w.st.Delivered(ctx, node, out, "late") },
 		"Undelivered":      func() error { return w.st.Undelivered(ctx, store.UndeliveredParams{Node: node, ID: out}) },
+		"AddressGone":      func() error { _, err := w.st.AddressGone(ctx, store.GoneParams{Node: node, ID: out}); return err },
 		"AppendTranscript": func() error { _, err := w.st.AppendTranscript(ctx, key, "ann", nil); return err },
 		"ClaimOutgoing":    func() error { _, err := w.st.ClaimOutgoing(ctx, node, []string{"web"}, many); return err },
 	}

@@ -46,6 +46,7 @@ func everyMemberComesBack(w *world) {
 		Next: at, NextRunAt: at.Add(time.Second), ActivatedAt: at, Fired: 3, RunCount: 1 << 40, ErrorCount: 5,
 		LastRunAt: at, LastState: cron.RunError, LastError: script, LastErrorClass: "timeout", LastDuration: 1500 * time.Millisecond,
 		LastDelivery: cron.DeliveryNot, LastDeliveryError: "403", LastAlertAt: at, ConsecutiveErrors: 2, ConsecutiveSkipped: 4,
+		DeliveryPause: cron.DeliveryPause{Since: at, Reason: "blocked", Channel: "telegram:1", ChatID: "4711"},
 	}
 	equal(w, "made", w.put(j), j)
 	equal(w, "read", w.stored(j.ID), j)
@@ -54,6 +55,9 @@ func everyMemberComesBack(w *world) {
 	})
 	j.Pause, j.Enabled, j.State.Next, j.State.NextRunAt = nil, false, time.Time{}, time.Time{}
 	equal(w, "after the pause", w.stored(j.ID), j)
+	equal(w, "a change of nothing else", w.alter(j.ID, func(j *cron.Job) { j.State.DeliveryPause = cron.DeliveryPause{} }).Changed, true)
+	j.State.DeliveryPause = cron.DeliveryPause{}
+	equal(w, "after the pause of its delivery", w.stored(j.ID), j)
 }
 
 func putAgainWritesNothing(w *world) {

@@ -22,6 +22,10 @@ func cronRunTests() []test {
 		{"SummaryIsCutAtACharacter", summaryIsCut},
 		{"DeliveryIsAStatusOfItsOwn", deliveryStatus},
 		{"FailedDeliveryLeavesTheRunOK", failedDelivery},
+		{"UnsentAnswerSaysWhy", unsentAnswer},
+		{"AddressThatIsGonePausesTheDelivery", addressGone},
+		{"AddressThatIsGoneOfAChangedJob", addressGoneOfAChangedJob},
+		{"AddressThatIsGoneByAStaleNode", addressGoneByAStaleNode},
 		{"NoticeIsNotTheAnswer", noticeIsNotTheAnswer},
 		{"RunSurvivesReopening", runSurvivesReopening},
 	}

@@ -1,0 +1,92 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// A job whose chat is gone is no failing job: it fires, its answer is in the transcript and in the ledger. What ends is the sending. The
+// failure that shows it pauses the delivery of the job, and tells its people, in one transaction: a process that dies before finds the address
+// gone again, one that dies behind it has told already. An answer that is held back has a ledger row with the reason and no row in the outbox.
+
+// isGone tells a failure after which nothing arrives at that address any more, whatever is sent.
+func isGone(err error) bool {
+	failed, ok := errors.AsType[*channel.SendError](err)
+	return ok && failed.Gone
+}
+
+// addressGone ends a row for good whose address is gone, and pauses the delivery of the job whose answer it is, if that still sends there.
+func (d *Dispatcher) addressGone(ctx context.Context, o store.Outgoing, p store.UndeliveredParams) error {
+	job, run, ok := d.sendsTo(ctx, o)
+	if !ok {
+		return d.store.Undelivered(ctx, p)
+	}
+	job.State.DeliveryPause = cron.DeliveryPause{Since: time.Now(), Reason: p.Error, Channel: o.Target.Channel, ChatID: o.Target.ChatID}
+	job.State.LastDelivery, job.State.LastDeliveryError = cron.DeliveryNot, p.Error
+	run.Delivery, run.DeliveryError = cron.DeliveryNot, p.Error
+	text := cron.TellGone.Sentence(job)
+	g := store.GoneParams{Node: p.Node, ID: p.ID, Error: p.Error, JobID: job.ID, Revision: job.Revision}
+	if row, _ := d.noteOf(job, run, text); row != nil {
+		g.Outgoing = []store.Outgoing{*row}
+	} else {
+		g.Session, g.Principal, g.Said = webSession(job), job.Owner, []chat.TranscriptEntry{announced(run.ID, text)}
+	}
+	done, err := d.store.AddressGone(ctx, g)
+	if err != nil || done.Job == nil {
+		return err
+	}
+	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "told", string(cron.TellGone), "channel", channelKind(o.Target.Channel), "reason", p.Error)
+	if len(done.Said) > 0 {
+		d.saidOnTheWeb(*done.Job, g.Session, run.ID, text, done.Said)
+	}
+	d.tellCron(cron.Event{Action: cron.ActionUpdated, Job: *done.Job})
+	return nil
+}
+
+// sendsTo is the job, with the run, whose answer a row has, if it sends to the address of the row as it is now.
+func (d *Dispatcher) sendsTo(ctx context.Context, o store.Outgoing) (job cron.Job, run cron.Run, ok bool) {
+	id, _, _ := strings.Cut(o.RunID, "/")
+	_, _, _, err := cron.ParseRunID(id)
+	if d.jobs == nil || err != nil {
+		return job, run, false
+	}
+	run, err = d.jobs.Run(ctx, id, "")
+	if err == nil {
+		job, err = d.jobs.Job(ctx, run.JobID, "")
+	}
+	if err != nil && !errors.Is(err, chat.ErrNotFound) {
+		d.log.WarnContext(ctx, "the job of an answer whose address is gone cannot be read; its next answer is sent there, too", "run_id", id, "err", err)
+	}
+	to := d.routeTo(job.Delivery)
+	return job, run, err == nil && to.Channel == o.Target.Channel && to.ChatID == o.Target.ChatID && !job.State.DeliveryPause.Holds(to)
+}
+
+// heldBack is why nothing is sent to an address for the job of this attempt, as it was when the attempt began; "" = it is sent.
+func (c *cronTurn) heldBack(to chat.Target) string {
+	if c == nil || c.job == nil || !c.job.State.DeliveryPause.Holds(to) {
+		return ""
+	}
+	return "delivery is paused: " + c.job.State.DeliveryPause.Reason
+}
+
+// announced is a text of a job in the transcript of a session where it is read.
+func announced(runID, text string) chat.TranscriptEntry {
+	return chat.TranscriptEntry{RunID: runID, Role: chat.RoleAssistant, Text: text, Tokens: agent.EstimateTokens(text), StopReason: "stop"}
+}
+
+// saidOnTheWeb tells watchers of a session what a job has written there.
+func (d *Dispatcher) saidOnTheWeb(job cron.Job, key chat.SessionKey, runID, text string, entries []chat.TranscriptEntry) {
+	e := chat.Event{Kind: chat.EventFinal, Session: key, Principal: job.Owner, RunID: runID, Seq: 1, Lane: job.Lane, Text: text, Reason: "stop"}
+	if len(entries) > 0 {
+		e.EntrySeq = entries[len(entries)-1].Seq
+	}
+	d.tell(e)
+}

@@ -1,0 +1,267 @@
+package dispatch_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// goneHouse has a job that answers `hello` each minute to the chat 9 of the box, and counts what is sent there. gone is the chat that takes nothing.
+type goneHouse struct {
+	*cronHouse
+
+	gone  string
+	tries int
+}
+
+func openGone(t *testing.T, st cronStore, text string, change ...func(*cron.Job)) *goneHouse {
+	t.Helper()
+	h := &goneHouse{cronHouse: openCron(t, st, bodies), gone: "9"}
+	h.box.fail = func(r chat.Reply) error {
+		if r.Target.ChatID == "9" {
+			h.tries++
+		}
+		if r.Target.ChatID == h.gone {
+			return &channel.SendError{Reason: "blocked", Permanent: true, Gone: true}
+		}
+		return nil
+	}
+	minutely := cron.Job{ID: "digest", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Text: text}}
+	h.put(minutely, append([]func(*cron.Job){deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "9"})}, change...)...)
+	return h
+}
+
+// onTheWeb is what stands in the main session.
+func (h *house) onTheWeb() (texts []string) {
+	h.t.Helper()
+	tr, err := h.st.Transcript(h.t.Context(), store.TranscriptQuery{Session: chat.MainKey("main")})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, e := range tr.Entries {
+		texts = append(texts, e.Text)
+	}
+	return texts
+}
+
+// deliveries are what the ledger says of the answers of the job, the oldest first.
+func (h *goneHouse) deliveries() (list []string) {
+	for _, r := range h.runs("digest") {
+		if r.State == cron.RunOK {
+			list = append(list, strings.TrimSpace(string(r.Delivery)+" "+r.DeliveryError))
+		}
+	}
+	return list
+}
+
+const (
+	goneOnce  = "not-delivered blocked"
+	goneAgain = "not-delivered delivery is paused: blocked"
+)
+
+func TestAnAnswerIsTriedOnceWhereTheChatIsGoneAndPeopleAreTold(t *testing.T) {
+	dead := cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "9", Thread: "7"}
+	ops := cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "ops"}
+	for name, c := range map[string]struct {
+		alert          cron.Delivery
+		options        string
+		web, box, hook int
+	}{
+		"in the web session": {web: 1},
+		"at the job's alert": {alert: ops, box: 1},
+		"at a webhook":       {alert: cron.Delivery{Mode: cron.DeliverWebhook, To: hookURL}, hook: 1},
+		"where failures go":  {options: `{"failureDestination":{"channel":"box","to":"ops"}}`, box: 1},
+		"where failures go, if the alert's one is gone": {alert: dead, options: `{"failureDestination":{"channel":"box","to":"ops"}}`, box: 1},
+		"in the web session, if all are gone":           {alert: dead, options: `{"failureDestination":{"channel":"box","to":"9"}}`, web: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := openGone(t, newStore(), "hello", func(j *cron.Job) {
+					j.Alert.Delivery = c.alert
+					if c.options != "" {
+						j.Delivery.Options = []byte(c.options)
+					}
+				})
+				before := h.job("digest")
+				after(4*time.Minute + 30*time.Second)
+				want(t, "tries", h.tries, 1)
+				wantList(t, "ledger", h.deliveries(), []string{goneOnce, goneAgain, goneAgain, goneAgain})
+				told := append(h.onTheWeb(), h.box.texts("ops")...)
+				want(t, "told in the web session", len(h.onTheWeb()), c.web)
+				want(t, "told in a chat", len(h.box.texts("ops")), c.box)
+				want(t, "told to a webhook", len(h.hook.texts(hookURL)), c.hook)
+				if c.hook == 0 && !strings.Contains(strings.Join(told, "\n"), `"digest" are not sent any more: the chat 9 of box takes nothing (blocked)`) {
+					t.Errorf("told %q", told)
+				}
+				j := h.job("digest")
+				want(t, "revision", j.Revision, before.Revision)
+				want(t, "fires", j.MayFire(), true)
+				want(t, "reason", j.State.DeliveryPause.Reason, "blocked")
+				counts, err := h.st.OutboxCounts(t.Context())
+				if err != nil || counts["box"].Failed != 1 || counts["box"].Waiting != 0 {
+					t.Errorf("outbox %+v, %v", counts, err)
+				}
+				h.close()
+			})
+		})
+	}
+}
+
+func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		heal func(h *goneHouse) error
+		to   string
+	}{
+		"after an edit of the delivery": {func(h *goneHouse) error {
+			_, err := h.d.CronUpdate(h.t.Context(), "digest", cron.Members{"delivery": []byte(`{"mode":"announce","channel":"box","to":"10"}`)}, "", operator())
+			return err
+		}, "10"},
+		"after an edit that says the same": {func(h *goneHouse) error {
+			h.gone = ""
+			_, err := h.d.CronUpdate(h.t.Context(), "digest", cron.Members{"delivery": []byte(`{"mode":"announce","channel":"box","to":"9"}`)}, "", operator())
+			return err
+		}, "9"},
+		"after a resume": {func(h *goneHouse) error {
+			h.gone = ""
+			_, err := h.d.CronResume(h.t.Context(), "digest", operator())
+			return err
+		}, "9"},
+		"after a pause and a resume": {func(h *goneHouse) error {
+			h.gone = ""
+			if _, err := h.d.CronPause(h.t.Context(), "digest", "note", time.Time{}, operator()); err != nil {
+				return err
+			}
+			_, err := h.d.CronResume(h.t.Context(), "digest", operator())
+			return err
+		}, "9"},
+		"after it was enabled": {func(h *goneHouse) error {
+			h.gone = ""
+			_, err := h.d.CronUpdate(h.t.Context(), "digest", cron.Members{"enabled": []byte("true")}, "", operator())
+			return err
+		}, "9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := openGone(t, newStore(), "hello")
+				after(2*time.Minute + 30*time.Second)
+				wantList(t, "ledger", h.deliveries(), []string{goneOnce, goneAgain})
+				if _, err := h.d.CronUpdate(t.Context(), "digest", cron.Members{"description": []byte(`"another"`)}, "", operator()); err != nil {
+					t.Fatal(err)
+				}
+				want(t, "paused after an edit of something else", h.job("digest").State.DeliveryPause.Since.IsZero(), false)
+				if err := c.heal(h); err != nil {
+					t.Fatal(err)
+				}
+				want(t, "delivery paused", h.job("digest").State.DeliveryPause, cron.DeliveryPause{})
+				after(time.Minute)
+				wantList(t, "answers", h.box.texts(c.to), []string{"hello"})
+				wantList(t, "ledger", h.deliveries(), []string{goneOnce, goneAgain, "delivered"})
+				want(t, "told", len(h.onTheWeb()), 1)
+				h.gone = c.to // and once more: people hear of it again
+				after(2 * time.Minute)
+				want(t, "told again", len(h.onTheWeb()), 2)
+				h.close()
+			})
+		})
+	}
+}
+
+func TestARefusedTextPausesNoDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openGone(t, newStore(), "hello")
+		h.box.fail = func(chat.Reply) error {
+			h.tries++
+			return &channel.SendError{Reason: "bad_request", Permanent: true}
+		}
+		after(3*time.Minute + 30*time.Second)
+		want(t, "tries", h.tries, 3)
+		want(t, "told", len(h.onTheWeb()), 0)
+		want(t, "delivery paused", h.job("digest").State.DeliveryPause, cron.DeliveryPause{})
+		h.close()
+	})
+}
+
+// TestAFailingJobIsToldPastAChatThatIsGone: its notices go where its answers would, and there is nobody.
+func TestAFailingJobIsToldPastAChatThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openGone(t, newStore(), "fail bad_request")
+		after(3*time.Minute + 30*time.Second)
+		want(t, "tries", h.tries, 1)
+		told := h.onTheWeb()
+		if len(told) != 2 || !strings.Contains(told[0], "are not sent any more") || !strings.Contains(told[1], "failed 2 times in a row") {
+			t.Errorf("told %q", told)
+		}
+		h.close()
+	})
+}
+
+// TestAnAnswerOnItsWayToAChatThatTheJobHasLeftPausesNothing: the job was edited while its answer waited.
+func TestAnAnswerOnItsWayToAChatThatTheJobHasLeftPausesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openGone(t, newStore(), "hello")
+		h.box.delay = func(chat.Reply) time.Duration { return 10 * time.Second }
+		after(time.Minute + 5*time.Second)
+		if _, err := h.d.CronUpdate(t.Context(), "digest", cron.Members{"delivery": []byte(`{"to":"10"}`)}, "", operator()); err != nil {
+			t.Fatal(err)
+		}
+		after(10 * time.Second)
+		wantList(t, "ledger", h.deliveries(), []string{goneOnce})
+		want(t, "delivery paused", h.job("digest").State.DeliveryPause, cron.DeliveryPause{})
+		want(t, "told", len(h.onTheWeb()), 0)
+		after(time.Minute)
+		wantList(t, "answers", h.box.texts("10"), []string{"hello"})
+		h.close()
+	})
+}
+
+// TestAProcessThatDiesBeforeItNotesAGoneChatLeavesItToTheNext: the answer is sent once more, and then it is as if nothing had been.
+func TestAProcessThatDiesBeforeItNotesAGoneChatLeavesItToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStore()
+		cut, off := cord(st)
+		h := openGone(t, cut, "hello")
+		fail := h.box.fail
+		h.box.fail = func(r chat.Reply) error {
+			off.Store(true) // nothing is written any more
+			return fail(r)
+		}
+		after(time.Minute + time.Second)
+		want(t, "tries", h.tries, 1)
+		next := openCron(t, st)
+		tries := 0
+		next.box.fail = func(chat.Reply) error {
+			tries++
+			return &channel.SendError{Reason: "blocked", Permanent: true, Gone: true}
+		}
+		after(3 * time.Minute)
+		want(t, "tries of the next", tries, 1)
+		want(t, "told", len(next.onTheWeb()), 1)
+		want(t, "reason", next.job("digest").State.DeliveryPause.Reason, "blocked")
+		next.close()
+		h.stop()
+		h.bury()
+	})
+}
+
+func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.put(everySecond("bad", "fail bad_request"), func(j *cron.Job) { j.PauseAfter = 3 })
+		after(10 * time.Second)
+		want(t, "switched off", h.job("bad").AutoDisabled, true)
+		ran := len(h.runs("bad"))
+		j, err := h.d.CronResume(t.Context(), "bad", operator())
+		if err != nil || !j.MayFire() || j.AutoDisabled || j.State.NextRunAt.IsZero() || j.State.ConsecutiveErrors != 0 {
+			t.Fatalf("resumed: %+v, %v", j, err)
+		}
+		after(1500 * time.Millisecond)
+		want(t, "runs again", len(h.runs("bad")) > ran, true)
+		h.close()
+	})
+}

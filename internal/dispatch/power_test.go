@@ -1,0 +1,80 @@
+package dispatch_test
+
+import (
+	"context"
+	"sync/atomic"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+	"laneway/internal/store/memory"
+)
+
+// power is a store that several houses share; pulling a house's plug makes every operation of it fail from then on, as kill -9 does.
+type power struct {
+	cronStore
+
+	off *atomic.Bool
+}
+
+// cord is the store as one house sees it.
+func cord(st *memory.Store) (cronStore, *atomic.Bool) {
+	off := &atomic.Bool{}
+	return &power{cronStore: st, off: off}, off
+}
+
+func (p *power) dead(ctx context.Context) error {
+	if p.off.Load() {
+		<-ctx.Done()
+		return chat.ErrStoreUnavailable
+	}
+	return nil
+}
+
+func (p *power) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
+	if err := p.dead(ctx); err != nil {
+		return store.Beat{}, err
+	}
+	return p.cronStore.Heartbeat(ctx, id)
+}
+
+func (p *power) Finish(ctx context.Context, f store.FinishParams) (store.Finished, error) {
+	if err := p.dead(ctx); err != nil {
+		return store.Finished{}, err
+	}
+	return p.cronStore.Finish(ctx, f)
+}
+
+func (p *power) Register(ctx context.Context, n store.Node) error {
+	if err := p.dead(ctx); err != nil {
+		return err
+	}
+	return p.cronStore.Register(ctx, n)
+}
+
+func (p *power) Sweep(ctx context.Context, n string, limit int) ([]store.Taken, error) {
+	if err := p.dead(ctx); err != nil {
+		return nil, err
+	}
+	return p.cronStore.Sweep(ctx, n, limit)
+}
+
+func (p *power) ClaimOutgoing(ctx context.Context, n string, channels []string, limit int) ([]store.Outgoing, error) {
+	if err := p.dead(ctx); err != nil {
+		return nil, err
+	}
+	return p.cronStore.ClaimOutgoing(ctx, n, channels, limit)
+}
+
+func (p *power) AddressGone(ctx context.Context, g store.GoneParams) (store.Gone, error) {
+	if err := p.dead(ctx); err != nil {
+		return store.Gone{}, err
+	}
+	return p.cronStore.AddressGone(ctx, g)
+}
+
+func (p *power) Unregister(ctx context.Context, n string) error {
+	if err := p.dead(ctx); err != nil {
+		return err
+	}
+	return p.cronStore.Unregister(ctx, n)
+}

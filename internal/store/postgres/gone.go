@@ -1,0 +1,89 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+const (
+	// endGoneSQL ends a row that the caller must have leased. $2 row, $3 node, $4 why.
+	endGoneSQL = `
+UPDATE outbox SET state = 'failed', node = '', last_error = $4, next_at = ` + nowSQL + `, done_at = ` + nowSQL + `
+WHERE id = $2 AND state = 'sending' AND node = $3 RETURNING channel, chat_id`
+
+	// pauseDeliverySQL writes of a job that nothing is sent to an address any more. $2 job, $3 why, $4 channel, $5 chat.
+	pauseDeliverySQL = `
+UPDATE cron_jobs SET delivery_paused_at = ` + nowSQL + `, delivery_paused_why = $3, delivery_paused_channel = $4, delivery_paused_chat = $5
+WHERE id = $2`
+)
+
+// AddressGone ends a row for good and pauses the delivery of its job, see store.Outbox.
+func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone, error) {
+	var out store.Gone
+	said, err := encodeEntries(p.Said, "")
+	if err != nil {
+		return out, err
+	}
+	err = s.within(ctx, "noting that an address is gone", func(ctx context.Context, tx pgx.Tx) error {
+		out = store.Gone{}
+		jobs, _, err := s.lockJob(ctx, tx, jobByIDSQL+` FOR UPDATE`, p.JobID, "") // jobs come first, as everywhere
+		if err != nil {
+			return err
+		}
+		var to chat.Target
+		err = tx.QueryRow(ctx, endGoneSQL, s.clock(), p.ID, p.Node, clean(p.Error)).Scan(&to.Channel, &to.ChatID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return chat.ErrFenced
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, lostSQL, p.ID)
+		}
+		if err != nil || len(jobs) == 0 || jobs[0].Revision != p.Revision || jobs[0].State.DeliveryPause.Holds(to) {
+			return err
+		}
+		return s.pauseDelivery(ctx, tx, p, to, said, &out)
+	})
+	if err != nil {
+		return store.Gone{}, err
+	}
+	return out, nil
+}
+
+// pauseDelivery pauses the delivery of a job and tells of it.
+func (s *Store) pauseDelivery(ctx context.Context, tx pgx.Tx, p store.GoneParams, to chat.Target, said string, out *store.Gone) error { //nolint:revive // what was encoded before, and what is found out
+	notices, err := encodeOutgoing(p.Outgoing)
+	if err != nil {
+		return err
+	}
+	id, err := newID()
+	if err != nil {
+		return err
+	}
+	var (
+		jobs      []storedJob
+		last, now int64
+	)
+	b := &pgx.Batch{}
+	b.Queue(pauseDeliverySQL, s.clock(), p.JobID, clean(p.Error), to.Channel, to.ChatID)
+	b.Queue(jobByIDSQL, p.JobID, "").Query(collect(&jobs, scanJob))
+	b.Queue(enqueueSQL, s.clock(), notices)
+	if len(p.Said) > 0 {
+		b.Queue(makeSQL, s.clock(), p.Session.String(), p.Session.Agent, p.Principal, id)
+		b.Queue(appendSQL, s.clock(), p.Session.String(), len(p.Said), said).QueryRow(func(row pgx.Row) error { return row.Scan(&last, &now) })
+	}
+	if err := send(ctx, tx, b); err != nil {
+		return err
+	}
+	if len(p.Said) > 0 {
+		out.Said = numbered(p.Said, last, fromMillis(now))
+	}
+	out.Job = &cron.Job{}
+	*out.Job = jobs[0].Job
+	return nil
+}

@@ -1,0 +1,113 @@
+package storetest
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// unsentAnswer: a run that ends well without an outgoing row says why, in its row and in its job.
+func unsentAnswer(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l := w.due(node)
+	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) {
+		e.Delivery, e.DeliveryError = cron.DeliveryNot, "nobody is there"
+		e.Job = func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
+			next, _ := old.After(r, now)
+			return next
+		}
+	})
+	r := w.ledger(l.Run.ID)
+	equal(w, "run", []any{r.State, r.Delivery, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryNot, "nobody is there"})
+	st := w.stored(j.ID).State
+	equal(w, "job", []any{st.LastDelivery, st.LastDeliveryError}, []any{cron.DeliveryNot, "nobody is there"})
+}
+
+// goneOf is what a node writes when the address of an answer is gone.
+func (w *world) goneOf(node string, j cron.Job, o store.Outgoing) store.GoneParams {
+	return store.GoneParams{
+		Node: node, ID: o.ID, Error: "blocked", JobID: j.ID, Revision: j.Revision,
+		Outgoing: []store.Outgoing{w.outgoing("ops", "1")},
+		Session:  chat.MainKey("main"), Principal: "ann", Said: []chat.TranscriptEntry{{Role: chat.RoleAssistant, Text: "the chat is gone"}},
+	}
+}
+
+// wantTold holds how often people were told of a pause: in the outbox since it was asked before, and in the transcript.
+func (w *world) wantTold(node string, notices, entries int) {
+	w.Helper()
+	equal(w, "notices", len(w.claim(node, "ops")), notices)
+	tr, err := w.st.Transcript(w.ctx, store.TranscriptQuery{Session: chat.MainKey("main")})
+	w.ok(err)
+	equal(w, "entries", len(tr.Entries), entries)
+}
+
+func addressGone(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	before := w.revision()
+	l, o := w.replied(node)
+	p := w.goneOf(node, j, o)
+	gone, err := w.st.AddressGone(w.ctx, p)
+	w.ok(err)
+	r := w.ledger(l.Run.ID)
+	equal(w, "run", []any{r.State, r.Delivery, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryNot, "blocked"})
+	want := cron.DeliveryPause{Since: w.clock.now(), Reason: "blocked", Channel: "web", ChatID: "1"}
+	after := w.stored(j.ID)
+	equal(w, "pause", after.State.DeliveryPause, want)
+	equal(w, "definition", []any{after.Revision, after.MayFire(), after.State.NextRunAt.IsZero(), w.revision()}, []any{j.Revision, true, false, before})
+	equal(w, "what the caller learns", *gone.Job, after)
+	equal(w, "entry", []any{len(gone.Said), gone.Said[0].Seq, gone.Said[0].At}, []any{1, int64(1), w.clock.now()})
+	w.wantTold(node, 1, 1)
+	_, err = w.st.AddressGone(w.ctx, p)
+	w.fails(err, chat.ErrFenced)
+
+	// The answer of another run that was on its way: it ends, and nobody is told again.
+	_, o = w.replied(node)
+	again := w.goneOf(node, j, o)
+	w.clock.advance(time.Second)
+	gone, err = w.st.AddressGone(w.ctx, again)
+	w.ok(err)
+	equal(w, "paused again", gone.Job == nil, true)
+	equal(w, "pause", w.stored(j.ID).State.DeliveryPause, want)
+	w.wantTold(node, 0, 1)
+}
+
+// addressGoneOfAChangedJob: the address that is gone is not the one to which the job as it is now sends its answers.
+func addressGoneOfAChangedJob(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l, o := w.replied(node)
+	w.alter(j.ID, func(j *cron.Job) { j.Delivery.To, j.Revision = "2", "r2" })
+	gone, err := w.st.AddressGone(w.ctx, w.goneOf(node, j, o))
+	w.ok(err)
+	equal(w, "paused", []any{gone.Job == nil, w.stored(j.ID).State.DeliveryPause}, []any{true, cron.DeliveryPause{}})
+	equal(w, "run", w.ledger(l.Run.ID).Delivery, cron.DeliveryNot)
+	w.wantTold(node, 0, 0)
+
+	l, o = w.replied(node)
+	_, err = w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) { return nil, nil }})
+	w.ok(err)
+	_, err = w.st.AddressGone(w.ctx, w.goneOf(node, j, o))
+	w.ok(err)
+	equal(w, "run of a job that was removed", w.ledger(l.Run.ID).Delivery, cron.DeliveryNot)
+	w.wantTold(node, 0, 0)
+}
+
+// addressGoneByAStaleNode: a node whose row was given to another one changes nothing.
+func addressGoneByAStaleNode(w *world) {
+	old := w.node()
+	j := w.job(nil)
+	l, o := w.replied(old)
+	w.ok(w.st.Unregister(w.ctx, old))
+	node := w.node()
+	equal(w, "given back", w.claimOne(node).ID, o.ID)
+	_, err := w.st.AddressGone(w.ctx, w.goneOf(old, j, o))
+	w.fails(err, chat.ErrFenced)
+	equal(w, "run", []any{w.ledger(l.Run.ID).Delivery, w.stored(j.ID).State.DeliveryPause}, []any{cron.DeliveryUnknown, cron.DeliveryPause{}})
+	w.wantTold(node, 0, 0)
+	w.ok(w.st.Delivered(w.ctx, node, o.ID, "7"))
+	equal(w, "delivered", w.ledger(l.Run.ID).Delivery, cron.DeliveryDone)
+}
