@@ -23,19 +23,24 @@ type goneHouse struct {
 func openGone(t *testing.T, st cronStore, text string, change ...func(*cron.Job)) *goneHouse {
 	t.Helper()
 	h := &goneHouse{cronHouse: openCron(t, st, bodies), gone: "9"}
-	h.box.fail = func(r chat.Reply) error {
-		if r.Target.ChatID == "9" {
-			h.tries++
+	h.box.change(func() {
+		h.box.fail = func(r chat.Reply) error {
+			if r.Target.ChatID == "9" {
+				h.tries++
+			}
+			if r.Target.ChatID == h.gone {
+				return &channel.SendError{Reason: "blocked", Permanent: true, Gone: true}
+			}
+			return nil
 		}
-		if r.Target.ChatID == h.gone {
-			return &channel.SendError{Reason: "blocked", Permanent: true, Gone: true}
-		}
-		return nil
-	}
+	})
 	minutely := cron.Job{ID: "digest", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Text: text}}
 	h.put(minutely, append([]func(*cron.Job){deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "9"})}, change...)...)
 	return h
 }
+
+// refuseIn makes another chat the one that takes nothing.
+func (h *goneHouse) refuseIn(gone string) { h.box.change(func() { h.gone = gone }) }
 
 // onTheWeb is what stands in the main session.
 func (h *house) onTheWeb() (texts []string) {
@@ -123,17 +128,17 @@ func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 			return err
 		}, "10"},
 		"after an edit that says the same": {func(h *goneHouse) error {
-			h.gone = ""
+			h.refuseIn("")
 			_, err := h.d.CronUpdate(h.t.Context(), "digest", cron.Members{"delivery": []byte(`{"mode":"announce","channel":"box","to":"9"}`)}, "", operator())
 			return err
 		}, "9"},
 		"after a resume": {func(h *goneHouse) error {
-			h.gone = ""
+			h.refuseIn("")
 			_, err := h.d.CronResume(h.t.Context(), "digest", operator())
 			return err
 		}, "9"},
 		"after a pause and a resume": {func(h *goneHouse) error {
-			h.gone = ""
+			h.refuseIn("")
 			if _, err := h.d.CronPause(h.t.Context(), "digest", "note", time.Time{}, operator()); err != nil {
 				return err
 			}
@@ -141,7 +146,7 @@ func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 			return err
 		}, "9"},
 		"after it was enabled": {func(h *goneHouse) error {
-			h.gone = ""
+			h.refuseIn("")
 			_, err := h.d.CronUpdate(h.t.Context(), "digest", cron.Members{"enabled": []byte("true")}, "", operator())
 			return err
 		}, "9"},
@@ -163,7 +168,7 @@ func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 				wantList(t, "answers", h.box.texts(c.to), []string{"hello"})
 				wantList(t, "ledger", h.deliveries(), []string{goneOnce, goneAgain, "delivered"})
 				want(t, "told", len(h.onTheWeb()), 1)
-				h.gone = c.to // and once more: people hear of it again
+				h.refuseIn(c.to) // and once more: people hear of it again
 				after(2 * time.Minute)
 				want(t, "told again", len(h.onTheWeb()), 2)
 				h.close()
@@ -175,10 +180,12 @@ func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 func TestARefusedTextPausesNoDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openGone(t, newStore(), "hello")
-		h.box.fail = func(chat.Reply) error {
-			h.tries++
-			return &channel.SendError{Reason: "bad_request", Permanent: true}
-		}
+		h.box.change(func() {
+			h.box.fail = func(chat.Reply) error {
+				h.tries++
+				return &channel.SendError{Reason: "bad_request", Permanent: true}
+			}
+		})
 		after(3*time.Minute + 30*time.Second)
 		want(t, "tries", h.tries, 3)
 		want(t, "told", len(h.onTheWeb()), 0)
@@ -205,7 +212,7 @@ func TestAFailingJobIsToldPastAChatThatIsGone(t *testing.T) {
 func TestAnAnswerOnItsWayToAChatThatTheJobHasLeftPausesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openGone(t, newStore(), "hello")
-		h.box.delay = func(chat.Reply) time.Duration { return 10 * time.Second }
+		h.box.change(func() { h.box.delay = func(chat.Reply) time.Duration { return 10 * time.Second } })
 		after(time.Minute + 5*time.Second)
 		if _, err := h.d.CronUpdate(t.Context(), "digest", cron.Members{"delivery": []byte(`{"to":"10"}`)}, "", operator()); err != nil {
 			t.Fatal(err)
@@ -227,18 +234,22 @@ func TestAProcessThatDiesBeforeItNotesAGoneChatLeavesItToTheNext(t *testing.T) {
 		cut, off := cord(st)
 		h := openGone(t, cut, "hello")
 		fail := h.box.fail
-		h.box.fail = func(r chat.Reply) error {
-			off.Store(true) // nothing is written any more
-			return fail(r)
-		}
+		h.box.change(func() {
+			h.box.fail = func(r chat.Reply) error {
+				off.Store(true) // nothing is written any more
+				return fail(r)
+			}
+		})
 		after(time.Minute + time.Second)
 		want(t, "tries", h.tries, 1)
 		next := openCron(t, st)
-		tries := 0
-		next.box.fail = func(chat.Reply) error {
-			tries++
-			return &channel.SendError{Reason: "blocked", Permanent: true, Gone: true}
-		}
+		var tries int
+		next.box.change(func() {
+			next.box.fail = func(chat.Reply) error {
+				tries++
+				return &channel.SendError{Reason: "blocked", Permanent: true, Gone: true}
+			}
+		})
 		after(3 * time.Minute)
 		want(t, "tries of the next", tries, 1)
 		want(t, "told", len(next.onTheWeb()), 1)

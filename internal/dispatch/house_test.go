@@ -166,8 +166,11 @@ func (p *postbox) Typing(context.Context, chat.Target) {
 }
 
 func (p *postbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
-	if p.delay != nil {
-		time.Sleep(p.delay(r))
+	p.mu.Lock()
+	delay := p.delay
+	p.mu.Unlock()
+	if delay != nil {
+		time.Sleep(delay(r))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,6 +181,13 @@ func (p *postbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
 	}
 	p.sent = append(p.sent, r)
 	return chat.Sent{ProviderID: strconv.Itoa(len(p.sent))}, nil
+}
+
+// change changes what sending does while it is under way.
+func (p *postbox) change(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
 }
 
 // asker is a postbox that has buttons.
