@@ -176,10 +176,10 @@ func (c *cronImport) Run(ctx context.Context, env *environment) error {
 	for i, j := range jobs {
 		var reply json.RawMessage
 		if err := conn.Call(ctx, "cron.add", j.members, &reply); err != nil {
-			return fmt.Errorf("line %d of %s, after %d jobs: %w", j.line, oneLine(c.File), i, err)
+			return fmt.Errorf("line %d of %s, after %s: %w", j.line, oneLine(c.File), count(i, "job"), err)
 		}
 	}
-	_, err = fmt.Fprintf(env.stdout, "%d jobs\n", len(jobs))
+	_, err = fmt.Fprintln(env.stdout, count(len(jobs), "job"))
 	return err
 }
 

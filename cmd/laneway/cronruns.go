@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
 // wireRun is an entry of the ledger as commands read it.
 type wireRun struct {
 	RunID          string `json:"runId"`
+	JobID          string `json:"jobId"`
 	JobName        string `json:"jobName"`
 	Outcome        string `json:"outcome"`
 	Reason         string `json:"reason"`
@@ -45,7 +48,10 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 	if c.Job != "" {
 		id, err := findJob(ctx, conn, c.Job)
 		if err != nil {
-			id = c.Job // a removed job keeps its history under its id
+			id, err = removedJob(ctx, conn, c.Job)
+		}
+		if err != nil {
+			return err
 		}
 		params["id"] = id
 	}
@@ -76,6 +82,31 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 		})
 	}
 	return table(env.stdout, rows)
+}
+
+// removedJob turns the name of a job that only the ledger knows into its id; what is no such name may be an id. Of a name that the last 200 entries with
+// that text do not have, nothing is known.
+func removedJob(ctx context.Context, conn gatewayConn, name string) (string, error) {
+	var reply struct {
+		Entries []wireRun `json:"entries"`
+	}
+	params := map[string]any{"scope": "all", "query": name, "includeActive": true, "extended": true, "limit": 200}
+	if err := conn.Call(ctx, "cron.runs", params, &reply); err != nil {
+		return "", err
+	}
+	var ids []string
+	for _, r := range reply.Entries {
+		if r.JobName == name && !slices.Contains(ids, r.JobID) {
+			ids = append(ids, r.JobID)
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return name, nil
+	case 1:
+		return ids[0], nil
+	}
+	return "", fmt.Errorf("%d jobs were called %s; give the id: %s", len(ids), oneLine(name), oneLine(strings.Join(ids, ", ")))
 }
 
 type cronRun struct {

@@ -113,7 +113,7 @@ func checkChannels(ctx context.Context, p *patient) []finding {
 				}
 				all = append(all, warning(name+" is not connected"+why, "see the log of the gateway")...)
 			case a.OutboxFailed > 0:
-				all = append(all, warning(fmt.Sprintf("%s could not deliver %d replies", name, a.OutboxFailed), "see the log of the gateway")...)
+				all = append(all, warning(fmt.Sprintf("%s could not deliver %s", name, count(a.OutboxFailed, "message")), "see the log of the gateway")...)
 			default:
 				all = append(all, ok("%s is connected", name)...)
 			}

@@ -126,11 +126,35 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 		return json.RawMessage(fakeLanes), nil
 	case "channels.status":
 		return json.RawMessage(fakeChannels), nil
+	case "channels.pairing.list":
+		return json.RawMessage(fakePairing), nil
+	case "cron.list":
+		return json.RawMessage(`{"jobs":[]}`), nil
+	case "cron.runs":
+		return fakeLedger(params), nil
 	case "health":
 		return json.RawMessage(fakeHealth), nil
 	default:
 		return nil, errors.New("unknown method: " + method)
 	}
+}
+
+// fakeLedger has entries of jobs that were removed: one that was called `old news`, two that were called `twice`.
+func fakeLedger(params json.RawMessage) any {
+	var p struct {
+		ID    string `json:"id"`
+		Query string `json:"query"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return err
+	}
+	entries := []map[string]any{}
+	for _, e := range []struct{ id, name, summary string }{{"j1", "old news", "first"}, {"j1", "old news", "second"}, {"j2", "twice", "x"}, {"j3", "twice", "y"}, {"j4", "says old news", "z"}} {
+		if (p.ID == "" || e.id == p.ID) && strings.Contains(e.name, p.Query) {
+			entries = append(entries, map[string]any{"jobId": e.id, "jobName": e.name, "summary": e.summary, "outcome": "ok"})
+		}
+	}
+	return map[string]any{"entries": entries}
 }
 
 func fakeRow() sessionRow {
@@ -151,6 +175,8 @@ const (
 	fakeChannels = `{"channelOrder":["web","telegram"],"channelAccounts":{"web":[{"accountId":"default","connected":true}],"telegram":[
 		{"accountId":"family","configured":true,"running":true,"connected":false,"state":"conflict","lastError":"another \u001b[2J program polls","lastPollAgeMs":61000,"outboxWaiting":2},
 		{"accountId":"work","configured":true,"running":true,"connected":true,"lastError":null,"lastPollAgeMs":null}]}}`
+	fakePairing = `{"requests":[{"channel":"telegram","accountId":"default","senderId":"8","senderLabel":"Bob","createdAt":"2027-03-01T08:50:00.000Z","expiresAt":"2027-03-01T09:50:00.000Z"}],
+		"granted":[{"channel":"telegram","accountId":"default","senderId":"7","senderLabel":"Anna","approvedBy":"gateway","approvedAt":"2027-02-26T09:00:00.000Z"}]}`
 	fakeHealth = `{"ok":true,
 		"sessions":{"path":"sqlite"},"database":{"ok":true,"latencyMs":1.5},"problems":["one thing"]}`
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 type pairCmd struct {
@@ -42,14 +43,14 @@ func (*pairRevoke) Help() string { return "Example:\n\n    laneway pair revoke 1
 
 // pairPerson is a person of the list.
 type pairPerson struct {
-	Channel     string `json:"channel"`
-	AccountID   string `json:"accountId"`
-	SenderID    string `json:"senderId"`
-	SenderLabel string `json:"senderLabel"`
-	CreatedAt   string `json:"createdAt"`
-	ExpiresAt   string `json:"expiresAt"`
-	ApprovedBy  string `json:"approvedBy"`
-	ApprovedAt  string `json:"approvedAt"`
+	Channel     string    `json:"channel"`
+	AccountID   string    `json:"accountId"`
+	SenderID    string    `json:"senderId"`
+	SenderLabel string    `json:"senderLabel"`
+	CreatedAt   time.Time `json:"createdAt"`
+	ExpiresAt   time.Time `json:"expiresAt"`
+	ApprovedBy  string    `json:"approvedBy"`
+	ApprovedAt  time.Time `json:"approvedAt"`
 }
 
 // Run lists people.
@@ -69,11 +70,12 @@ func (c *pairList) Run(ctx context.Context, env *environment) error {
 		return fmt.Errorf("the list cannot be read: %w", err)
 	}
 	rows := [][]string{{"PERSON", "NAME", "BOT", "STATE", "SINCE", "BY"}}
+	now := env.now()
 	for _, p := range list.Requests {
-		rows = append(rows, p.row("asks, until "+p.ExpiresAt, p.CreatedAt))
+		rows = append(rows, p.row("asks, for another "+short(p.ExpiresAt.Sub(now)), ago(now, p.CreatedAt.UnixMilli())))
 	}
 	for _, p := range list.Granted {
-		rows = append(rows, p.row("let in", p.ApprovedAt))
+		rows = append(rows, p.row("let in", ago(now, p.ApprovedAt.UnixMilli())))
 	}
 	return table(env.stdout, rows)
 }
@@ -83,7 +85,7 @@ func (p pairPerson) row(state, since string) []string {
 	if by == "" {
 		by = "-"
 	}
-	return []string{cell(p.SenderID, 24), cell(p.SenderLabel, 40), cell(p.Channel+" "+p.AccountID, 40), cell(state, 50), cell(since, 30), cell(by, 40)}
+	return []string{cell(p.SenderID, 24), cell(p.SenderLabel, 40), cell(p.Channel+" "+p.AccountID, 40), state, since, cell(by, 40)}
 }
 
 // Run lets a person in.

@@ -168,7 +168,7 @@ func overview(now time.Time, s statusReply, h healthReply) [][]string {
 }
 
 func cronLine(now time.Time, s statusReply) string {
-	line := fmt.Sprintf("%d jobs, %d running, backlog %d", s.Cron.Jobs, s.Cron.Running, s.Cron.Backlog)
+	line := fmt.Sprintf("%s, %d running, backlog %d", count(s.Cron.Jobs, "job"), s.Cron.Running, s.Cron.Backlog)
 	if !s.Cron.Enabled {
 		line += ", switched off"
 	}

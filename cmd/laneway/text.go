@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -62,6 +63,14 @@ func ago(now time.Time, ms int64) string {
 		return "-"
 	}
 	return short(now.Sub(time.UnixMilli(ms))) + " ago"
+}
+
+// count is a number of things whose plural ends with s.
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
 }
 
 // short is a duration with one unit.

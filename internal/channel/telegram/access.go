@@ -144,14 +144,8 @@ func (c *Channel) addressed(ctx context.Context, m *tgbotapi.Message) (bool, err
 	if c.mentioned(m) {
 		return true, nil
 	}
-	chosen, err := c.records.GroupActivation(ctx, c.name, m.Chat.ID)
-	if err != nil {
-		return false, fmt.Errorf("asking when the bot answers in a group: %w", err)
-	}
-	if chosen == "" {
-		chosen = c.cfg.Activation
-	}
-	return chosen == ActivationAlways, nil
+	when, err := c.activationOf(ctx, m.Chat.ID)
+	return when == ActivationAlways, err
 }
 
 // mentioned looks for the bot among the entities, which Telegram made, and not in the text.

@@ -133,6 +133,9 @@ func (c *Channel) pressed(ctx context.Context, u update) error {
 		return fmt.Errorf("looking for a button: %w", err)
 	}
 	to := address{chat: u.chat, thread: u.thread}
+	if settled, err := c.pressedActivation(ctx, u, to, text); settled || err != nil {
+		return err
+	}
 	content := chat.Content{
 		Text: text, Sender: chat.Sender{ID: number(p.From.ID), Name: nameOf(p.From)},
 		Options: chat.Options{ReplyTo: c.targetOf(to), NoMerge: true, StopOwn: to.group() && c.cfg.GroupStop == StopOwn},

@@ -16,6 +16,8 @@ import (
 // activationWord is the one command that is the channel's own.
 const activationWord = "activation"
 
+const refusedActivation = "Only administrators of this group may change when I answer."
+
 // scope is what a person of a chat may do.
 const scope = "operator.write"
 
@@ -97,10 +99,10 @@ func (c *Channel) early(ctx context.Context, u update, to address) (settled bool
 	case isStop && c.cfg.GroupStop == StopAdmins:
 		return c.adminsOnly(ctx, u, to, "Only administrators of this group may stop a turn here.")
 	case isCommand && word == activationWord:
-		if settled, err := c.adminsOnly(ctx, u, to, "Only administrators of this group may change when I answer."); settled || err != nil {
+		if settled, err := c.adminsOnly(ctx, u, to, refusedActivation); settled || err != nil {
 			return true, err
 		}
-		return true, c.setActivation(ctx, to, args)
+		return true, c.changeActivation(ctx, to, u.message.From.ID, args)
 	}
 	return false, nil
 }
@@ -116,24 +118,6 @@ func (c *Channel) adminsOnly(ctx context.Context, u update, to address, refusal 
 		c.sayOnce(ctx, to, refusal)
 	}
 	return !admin, nil
-}
-
-func (c *Channel) setActivation(ctx context.Context, to address, choice string) error {
-	c.obs.Update("command")
-	choice = strings.ToLower(choice)
-	if choice != ActivationAlways && choice != ActivationMention {
-		c.say(ctx, to, "Say /activation always or /activation mention.", 0)
-		return nil
-	}
-	if err := c.records.SetGroupActivation(ctx, c.name, to.chat, choice); err != nil {
-		return fmt.Errorf("keeping when the bot answers: %w", err)
-	}
-	answer := "From now on I answer here when I am mentioned or answered."
-	if choice == ActivationAlways {
-		answer = "From now on I answer every message here. Telegram shows me all of them only when my privacy mode is off."
-	}
-	c.say(ctx, to, answer, 0)
-	return nil
 }
 
 // textOf is what a message says.

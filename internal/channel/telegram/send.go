@@ -203,10 +203,19 @@ const sayTime = 5 * time.Second
 
 // say tells a person something that the channel itself has to say. It is no part of any conversation and is not tried again.
 func (c *Channel) say(ctx context.Context, to address, text string, replyTo int) {
+	c.sayOut(ctx, outgoing{to: to, replyTo: replyTo}, text)
+}
+
+// sayWith is say with a keyboard below; "" = none.
+func (c *Channel) sayWith(ctx context.Context, to address, text, markup string) {
+	c.sayOut(ctx, outgoing{to: to, markup: markup}, text)
+}
+
+func (c *Channel) sayOut(ctx context.Context, o outgoing, text string) {
 	ctx, cancel := context.WithTimeoutCause(ctx, sayTime, errCallTime)
 	defer cancel()
-	chunks := plain(text).chunks(maxUnits)
-	if _, err := c.deliver(ctx, outgoing{to: to, chunk: chunks[0], replyTo: replyTo}); err != nil {
+	o.chunk = plain(text).chunks(maxUnits)[0]
+	if _, err := c.deliver(ctx, o); err != nil {
 		c.log.WarnContext(ctx, "a person was not told", "reason", reasonFor(err))
 	}
 }
