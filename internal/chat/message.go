@@ -159,6 +159,8 @@ type Reply struct {
 	ID     string
 	RunID  string
 	Target Target
+	// Principal for whom it is sent; "" = nobody in particular.
+	Principal string
 	// Kind is "reply", "notice", "command" (the answer to a chat command) or "webhook".
 	Kind string
 	Text string

@@ -34,6 +34,8 @@ type Outgoing struct {
 	N     int
 	// Session for which it is sent; zero = none.
 	Session chat.SessionKey
+	// Principal for whom it is sent: it owns a session that the delivery makes. "" = nobody in particular.
+	Principal string
 	Target  chat.Target
 	Kind    string
 	Text    string

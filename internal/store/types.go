@@ -150,6 +150,17 @@ type Waiting struct {
 	AcceptedAt time.Time
 }
 
+// ReplyParams is a reply on its way into a transcript.
+type ReplyParams struct {
+	// ID of the reply, never "": a session has it once.
+	ID      string
+	Session chat.SessionKey
+	// Principal owns the session if it is made. With Own, a session that belongs to another one is refused.
+	Principal string
+	Own       bool
+	Entry     chat.TranscriptEntry
+}
+
 // StartParams turns messages into a run.
 type StartParams struct {
 	Claim

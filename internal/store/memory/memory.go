@@ -46,6 +46,8 @@ type Store struct {
 	active   map[string]*run // running and stopping ones
 
 	outbox map[string]*outRow
+	// replies are the entries that deliveries made.
+	replies map[replyOf]chat.TranscriptEntry
 	byRun  map[runPart]*outRow
 	open   []*outRow // pending and sending, oldest first
 
@@ -66,7 +68,7 @@ func New(cfg Config) *Store {
 		busy: map[chat.SessionKey]*session{}, archive: map[chat.SessionKey][]archive{},
 		messages: map[string]*message{}, dedupe: map[string]*message{},
 		runs: map[string]*run{}, active: map[string]*run{},
-		outbox: map[string]*outRow{}, byRun: map[runPart]*outRow{},
+		outbox: map[string]*outRow{}, replies: map[replyOf]chat.TranscriptEntry{}, byRun: map[runPart]*outRow{},
 		answers: map[call]answer{}, crons: newCrons(), records: newRecords(),
 	}
 	if s.now == nil {

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -137,6 +138,7 @@ func (s *Store) remove(p store.DeleteParams, now time.Time) (store.Deleted, erro
 		out.Kept = se.SessionID
 	} else {
 		delete(s.archive, p.Session)
+		maps.DeleteFunc(s.replies, func(r replyOf, _ chat.TranscriptEntry) bool { return r.session == p.Session })
 	}
 	return out, nil
 }
@@ -176,6 +178,33 @@ func (s *Store) AppendTranscript(
 		return nil
 	})
 	return out, err
+}
+
+// AppendReply adds one entry as the delivery of a reply, see store.Sessions.
+func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (chat.TranscriptEntry, error) {
+	var out chat.TranscriptEntry
+	err := s.do(ctx, "AppendReply", func(now time.Time) error {
+		se, _ := s.session(p.Session, p.Principal, now)
+		if p.Own && se.Principal != p.Principal {
+			return chat.ErrSessionNotFound
+		}
+		reply := replyOf{p.Session, p.ID}
+		had, ok := s.replies[reply]
+		if !ok {
+			se.UpdatedAt = now
+			had = s.appendTo(se, se.SessionID, []chat.TranscriptEntry{p.Entry}, now)[0]
+			s.replies[reply] = had
+		}
+		out = had
+		return nil
+	})
+	return out, err
+}
+
+// replyOf names a reply that was delivered into a transcript.
+type replyOf struct {
+	session chat.SessionKey
+	id      string
 }
 
 // appendTo writes into the named transcript of a session, the current one or an archived one. Sequence numbers grow over

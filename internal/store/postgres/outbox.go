@@ -72,7 +72,7 @@ WITH late AS (
 	` + lastDelivery + `
 )
 SELECT o.id, COALESCE(o.run_id, ''), o.n, o.session_key, o.channel, o.chat_id, o.thread, o.kind, o.payload, o.text_many, o.count,
-	o.coalesce, o.attempt, o.maybe_sent, o.state = 'expired', o.created_at, COALESCE(o.expires_at, 0), o.epoch, o.choice, o.file
+	o.coalesce, o.attempt, o.maybe_sent, o.state = 'expired', o.created_at, COALESCE(o.expires_at, 0), o.epoch, o.choice, o.file, o.principal
 FROM (SELECT * FROM late UNION ALL SELECT * FROM taken) o ORDER BY o.place`
 )
 
@@ -98,7 +98,7 @@ func scanOutgoing(row pgx.CollectableRow) (store.Outgoing, error) {
 		created, expires int64
 	)
 	err := row.Scan(&o.ID, &o.RunID, &o.N, &key, &o.Target.Channel, &o.Target.ChatID, &o.Target.Thread, &o.Kind, &o.Text, &o.TextMany, &o.Count,
-		&o.Coalesce, &o.Attempt, &o.MaybeSent, &o.Expired, &created, &expires, &o.Epoch, &choice, &file)
+		&o.Coalesce, &o.Attempt, &o.MaybeSent, &o.Expired, &created, &expires, &o.Epoch, &choice, &file, &o.Principal)
 	if err == nil && choice != "" {
 		err = json.Unmarshal([]byte(choice), &o.Choice)
 	}

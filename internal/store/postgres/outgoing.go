@@ -7,12 +7,12 @@ import (
 // Outgoing messages travel to the database as one JSON text and are rows there.
 const (
 	outgoingColumns = `id, run_id, n, session_key, channel, chat_id, thread, kind, payload, text_many, count, coalesce, epoch,
-		next_at, expires_at, created_at, choice, file`
+		next_at, expires_at, created_at, choice, file, principal`
 	outgoingFrom = `json_to_recordset`
 	outgoingAsN  = ` AS w(channel text, chat text)`
 	outgoingAs   = ` AS o(i int, id text, run text, n bigint, session text, channel text, chat text, thread text, kind text, payload text,
-		many text, count bigint, word text, epoch bigint, delay bigint, expires bigint, choice text, file text)`
-	partsSQL = `COALESCE(o.choice, ''), COALESCE(o.file, '')`
+		many text, count bigint, word text, epoch bigint, delay bigint, expires bigint, choice text, file text, principal text)`
+	partsSQL = `COALESCE(o.choice, ''), COALESCE(o.file, ''), o.principal`
 )
 
 // outgoing is one row as JSON; the names are those of outgoingAs.
@@ -35,6 +35,7 @@ type outgoing struct {
 	Expires *int64  `json:"expires"`
 	Choice  string  `json:"choice,omitempty"` // itself JSON
 	File    string  `json:"file,omitempty"`   // the same
+	Owner   string  `json:"principal"`
 }
 
 func encodeOutgoing(list []store.Outgoing) (string, error) {
@@ -51,7 +52,7 @@ func encodeOutgoing(list []store.Outgoing) (string, error) {
 		row := outgoing{
 			I: i, ID: id, N: o.N, Session: o.Session.String(), Channel: o.Target.Channel, Chat: o.Target.ChatID, Thread: o.Target.Thread,
 			Kind: o.Kind, Payload: clean(o.Text), Many: clean(o.TextMany), Count: max(o.Count, 1), Word: o.Coalesce,
-			Epoch: o.Epoch, Delay: o.Delay.Milliseconds(),
+			Epoch: o.Epoch, Delay: o.Delay.Milliseconds(), Owner: o.Principal,
 		}
 		if o.RunID != "" {
 			row.Run = &o.RunID

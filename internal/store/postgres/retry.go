@@ -52,7 +52,8 @@ func repeatable(err error) bool {
 		case codeSerialization, codeDeadlock, codeShutdown, codeCrashShutdown, codeStarting:
 			return true
 		case codeUnique:
-			return pgErr.ConstraintName == "outbox_under_way" // another node was faster with that chat
+			// Another node was faster with that chat, or with that reply.
+			return pgErr.ConstraintName == "outbox_under_way" || pgErr.ConstraintName == "transcript_reply"
 		default:
 			return false
 		}

@@ -71,6 +71,45 @@ func (s *Store) AppendTranscript(
 	return numbered(entries, last, fromMillis(now)), nil
 }
 
+// appendReplySQL adds one entry unless the reply is there, and gives its number and time. Nothing comes back when the session is somebody else's.
+// $3 the entry, $4 id of the reply, $5 principal, $6 whether the session must be theirs.
+const appendReplySQL = `
+WITH had AS (
+	SELECT seq, at FROM transcript WHERE session_key = $2 AND reply_id = $4 AND reply_id <> ''
+), s AS (
+	UPDATE sessions SET transcript_seq = transcript_seq + 1, updated_at = ` + nowSQL + `
+	WHERE key = $2 AND (principal = $5 OR NOT $6::boolean) AND NOT EXISTS (SELECT 1 FROM had)
+	RETURNING session_id, transcript_seq, updated_at AS now
+), said AS (
+	INSERT INTO transcript (` + entryColumns + `, reply_id)
+	SELECT $2, s.session_id, s.transcript_seq, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, s.now, $4
+	FROM s, ` + entriesFrom + `($3::json)` + entriesAs + `
+)
+SELECT transcript_seq, now FROM s
+UNION ALL SELECT had.seq, had.at FROM had JOIN sessions o ON o.key = $2 AND (o.principal = $5 OR NOT $6::boolean)`
+
+// AppendReply adds one entry as the delivery of a reply, see store.Sessions. Two that deliver the same one at once meet at a unique index; the second
+// looks again.
+func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (chat.TranscriptEntry, error) {
+	list := []chat.TranscriptEntry{p.Entry}
+	said, err := encodeEntries(list, "")
+	if err != nil {
+		return chat.TranscriptEntry{}, err
+	}
+	var seq, at int64
+	err = s.withSession(ctx, "delivering a reply into a transcript", p.Session, p.Principal, func(b *pgx.Batch) {
+		b.Queue(appendReplySQL, s.clock(), p.Session.String(), said, p.ID, p.Principal, p.Own).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&seq, &at) })
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return chat.TranscriptEntry{}, chat.ErrSessionNotFound
+	}
+	if err != nil {
+		return chat.TranscriptEntry{}, err
+	}
+	return numbered(list, seq, fromMillis(at))[0], nil
+}
+
 const (
 	currentSQL = `SELECT session_id FROM sessions WHERE key = $1`
 

@@ -121,7 +121,7 @@ func someFile(n int) *chat.Attachment {
 func outgoingReadsBack(w *world) {
 	node, key := w.node(), w.key()
 	o := store.Outgoing{
-		ID: w.id("out"), Session: key, Kind: store.KindWebhook, Text: "äöü {\"a\": 1}", N: 0,
+		ID: w.id("out"), Session: key, Principal: "ann", Kind: store.KindWebhook, Text: "äöü {\"a\": 1}", N: 0,
 		Target:    chat.Target{Channel: "web", ChatID: "-100123", Thread: "t7"},
 		ExpiresAt: w.clock.now().Add(time.Hour), Choice: someChoice(), File: someFile(1),
 	}
@@ -131,6 +131,7 @@ func outgoingReadsBack(w *world) {
 	equal(w, "target", got.Target, o.Target)
 	equal(w, "choice", got.Choice, o.Choice)
 	equal(w, "file", got.File, o.File)
+	equal(w, "principal", got.Principal, o.Principal)
 	equal(w, "expiry", got.ExpiresAt.UTC(), o.ExpiresAt)
 	equal(w, "created", got.CreatedAt.UTC(), w.clock.now())
 	equal(w, "attempt, maybe sent and expired", []any{got.Attempt, got.MaybeSent, got.Expired}, []any{1, false, false})

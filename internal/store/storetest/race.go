@@ -32,6 +32,7 @@ func raceTests() []test {
 		{"DropAgainstStart", dropAgainstStart},
 		{"StopAgainstStart", stopAgainstStart},
 		{"NodesShareALoad", nodesShareALoad},
+		{"OneReplyIsAppendedOnce", replyAtOnce},
 	}
 }
 

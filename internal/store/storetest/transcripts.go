@@ -14,6 +14,8 @@ func transcriptTests() []test {
 		{"EntriesReadBack", entriesReadBack},
 		{"UnknownSessionIsEmpty", unknownSessionIsEmpty},
 		{"AppendMakesTheSession", appendMakesTheSession},
+		{"AReplyIsAppendedOnce", replyAppendedOnce},
+		{"AReplyIsRefusedByASessionOfSomebodyElse", replyRefused},
 		{"ForwardPages", forwardPages},
 		{"BackwardPages", backwardPages},
 		{"OnlyEntriesOfARun", onlyEntriesOfARun},
@@ -102,6 +104,79 @@ func appendMakesTheSession(w *world) {
 	_, a := w.say(w.node(), key)
 	equal(w, "transcript", a.SessionID, s.SessionID)
 	equal(w, "created by the message", a.Created, false)
+}
+
+func (w *world) reply(key chat.SessionKey, id, text string) store.ReplyParams {
+	return store.ReplyParams{
+		ID: id, Session: key, Principal: "ann", Own: true,
+		Entry: chat.TranscriptEntry{RunID: "r", Role: chat.RoleAssistant, Text: text, Tokens: 3, StopReason: "stop"},
+	}
+}
+
+func replyAppendedOnce(w *world) {
+	key := w.key()
+	first, err := w.st.AppendReply(w.ctx, w.reply(key, "a", "the answer"))
+	w.ok(err)
+	equal(w, "owner of the session that it made", w.session(key).Principal, "ann")
+	want := w.reply(key, "a", "the answer").Entry
+	want.Seq, want.At = first.Seq, w.clock.now()
+	equal(w, "entry", utc([]chat.TranscriptEntry{first})[0], want)
+	second, err := w.st.AppendReply(w.ctx, w.reply(key, "b", "another"))
+	w.ok(err)
+	w.clock.advance(time.Hour)
+	again := func(when string) {
+		w.Helper()
+		got, err := w.st.AppendReply(w.ctx, w.reply(key, "a", "the answer"))
+		w.ok(err)
+		equal(w, when, []any{got.Seq, got.At.UTC()}, []any{first.Seq, first.At.UTC()})
+	}
+	again("the same one again")
+	w.write(key, 1, 1)
+	tr := w.transcript(store.TranscriptQuery{Session: key})
+	equal(w, "entries", texts(tr.Entries), []string{"the answer", "another", "1"})
+	equal(w, "numbers", []int64{tr.Entries[1].Seq, tr.LastSeq}, []int64{second.Seq, second.Seq + 1})
+
+	_, err = w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("new")})
+	w.ok(err)
+	again("after the transcript was archived")
+	equal(w, "entries of the new one", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 0)
+	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
+	w.ok(err)
+	_, err = w.st.AppendReply(w.ctx, w.reply(key, "a", "the answer"))
+	w.ok(err)
+	equal(w, "entries after the session was deleted", texts(w.transcript(store.TranscriptQuery{Session: key}).Entries), []string{"the answer"})
+}
+
+func replyRefused(w *world) {
+	key := w.key()
+	w.write(key, 1, 1) // it is ann's
+	p := w.reply(key, "a", "the answer")
+	p.Principal = "bob"
+	_, err := w.st.AppendReply(w.ctx, p)
+	w.fails(err, chat.ErrSessionNotFound)
+	equal(w, "entries", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 1)
+	p.Own = false
+	_, err = w.st.AppendReply(w.ctx, p)
+	w.ok(err)
+	equal(w, "owner", w.session(key).Principal, "ann")
+	p.Own = true
+	_, err = w.st.AppendReply(w.ctx, p) // there, but not theirs to see
+	w.fails(err, chat.ErrSessionNotFound)
+}
+
+func replyAtOnce(w *world) {
+	key := w.key()
+	w.write(key, 1, 1)
+	seqs := make([]int64, racers)
+	w.race(racers, func(st store.Store, i int) error {
+		e, err := st.AppendReply(w.ctx, w.reply(key, strconv.Itoa(i%2), "answer "+strconv.Itoa(i%2)))
+		seqs[i] = e.Seq
+		return err
+	})
+	equal(w, "entries", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 3)
+	for i, seq := range seqs {
+		equal(w, "number", seq, seqs[i%2])
+	}
 }
 
 func forwardPages(w *world) {

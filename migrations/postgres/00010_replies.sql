@@ -1,0 +1,11 @@
+-- A reply to the web is delivered by an entry of a transcript: once, and for somebody, who owns a session that this makes.
+
+-- +goose Up
+ALTER TABLE outbox ADD COLUMN principal text NOT NULL DEFAULT '';
+ALTER TABLE transcript ADD COLUMN reply_id text NOT NULL DEFAULT ''; -- id of the outbox row that it delivers, '' = none
+CREATE UNIQUE INDEX transcript_reply ON transcript (session_key, reply_id) WHERE reply_id <> '';
+
+-- +goose Down
+DROP INDEX transcript_reply;
+ALTER TABLE transcript DROP COLUMN reply_id;
+ALTER TABLE outbox DROP COLUMN principal;
