@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"laneway/internal/channel"
+	"laneway/internal/channel/web"
 	"laneway/internal/command"
 	"laneway/internal/config"
 	"laneway/internal/dispatch"
@@ -154,7 +155,7 @@ func (p *Process) wire(ctx context.Context) error {
 		return err
 	}
 	posts := openWebhooks(p.cfg)
-	p.channels = append(p.channels, posts)
+	p.channels = append(p.channels, web.New(), posts)
 	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	p.abandon = abandon
 	p.later("turns", func(context.Context) error { abandon(errProcessEnds); return nil })

@@ -13,18 +13,18 @@ const lateNote = time.Minute
 // Planner says what becomes of jobs whose time has come. It keeps compiled schedules and nothing else.
 type Planner struct {
 	compiler *Compiler
-	// target is where the answer of a job goes on a channel; zero = nowhere, or not by a channel.
-	target func(Job) chat.Target
+	// target is where the answer of a job goes on a channel when it runs in a session; zero = nowhere, or not by a channel.
+	target func(Job, chat.SessionKey) chat.Target
 	// perDay bounds the runs of an owner in 24 hours; bounded says for whom. 0 = no bound.
 	perDay  int
 	bounded func(owner string) bool
 }
 
-// NewPlanner makes a Planner. A nil target means that no job has one. Runs of owners for whom bounded answers true are limited to perDay in 24
-// hours; 0 and nil are no limit.
-func NewPlanner(c *Compiler, target func(Job) chat.Target, perDay int, bounded func(owner string) bool) *Planner {
+// NewPlanner makes a Planner. target is where the answer of a job goes when it runs in a session, besides that session; nil = nowhere. Runs of
+// owners for whom bounded answers true are limited to perDay in 24 hours; 0 and nil are no limit.
+func NewPlanner(c *Compiler, target func(Job, chat.SessionKey) chat.Target, perDay int, bounded func(owner string) bool) *Planner {
 	if target == nil {
-		target = func(Job) chat.Target { return chat.Target{} }
+		target = func(Job, chat.SessionKey) chat.Target { return chat.Target{} }
 	}
 	if bounded == nil {
 		bounded = func(string) bool { return false }
@@ -175,7 +175,7 @@ func (p *Planner) Launch(j Job, r PlannedRun, first time.Time) Launch {
 		Session: key, ID: run.ID, Lane: run.Lane, Principal: j.Owner, Channel: Channel, Dedupe: "cron:" + run.ID,
 		Content: j.content(r),
 	}
-	m.Content.Options.ReplyTo = p.target(j)
+	m.Content.Options.ReplyTo = p.target(j, key)
 	return Launch{Run: run, Message: m}
 }
 

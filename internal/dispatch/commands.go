@@ -134,7 +134,7 @@ func (d *Dispatcher) answerCommand(ctx context.Context, m chat.Message, answer c
 	d.tell(e)
 	d.waiters.end(chat.RunEnd{RunID: m.ID, Session: m.Session, Outcome: chat.OutcomeAnswered, Text: text})
 	if to := m.Content.Options.ReplyTo; !to.IsZero() {
-		o := store.Outgoing{ID: newID(), RunID: m.ID, Session: m.Session, Target: to, Kind: store.KindCommand, Text: answer.Text, Count: 1}
+		o := store.Outgoing{ID: newID(), RunID: m.ID, Session: m.Session, Principal: m.Principal, Target: to, Kind: store.KindCommand, Text: answer.Text, Count: 1}
 		if answer.Choice != nil {
 			choice := *answer.Choice
 			choice.For, o.Choice = m.Content.Sender.ID, &choice

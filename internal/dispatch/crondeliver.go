@@ -36,7 +36,7 @@ func (d *Dispatcher) deliver(t *turn, end ending, e *cron.AttemptEnd, job *cron.
 			p.Outgoing, e.Delivery = []store.Outgoing{row}, cron.DeliveryUnknown
 		}
 	case cron.DeliverAnnounce:
-		d.deliverAnnounced(t.cron, end, e, job, p)
+		d.deliverAnnounced(t, end, e, job, p)
 	default:
 		p.Outgoing = nil
 	}
@@ -48,7 +48,7 @@ func (d *Dispatcher) deliver(t *turn, end ending, e *cron.AttemptEnd, job *cron.
 	}
 }
 
-func (*Dispatcher) deliverAnnounced(c *cronTurn, end ending, e *cron.AttemptEnd, job *cron.Job, p *store.FinishParams) {
+func (*Dispatcher) deliverAnnounced(t *turn, end ending, e *cron.AttemptEnd, job *cron.Job, p *store.FinishParams) {
 	if e.State == cron.RunOK {
 		if e.SuppressedBy = suppressed(end.text); e.SuppressedBy != "" {
 			p.Outgoing = nil
@@ -56,7 +56,7 @@ func (*Dispatcher) deliverAnnounced(c *cronTurn, end ending, e *cron.AttemptEnd,
 		}
 	}
 	if len(p.Outgoing) > 0 {
-		if e.DeliveryError = c.heldBack(p.Outgoing[0].Target); e.DeliveryError != "" {
+		if e.DeliveryError = t.cron.heldBack(p.Outgoing[0].Target); e.DeliveryError != "" {
 			p.Outgoing, e.Delivery = nil, cron.DeliveryNot
 			return
 		}
@@ -67,16 +67,16 @@ func (*Dispatcher) deliverAnnounced(c *cronTurn, end ending, e *cron.AttemptEnd,
 		if p.Outgoing[0].Kind == store.KindNotice {
 			e.Delivery = cron.DeliveryNot
 		}
-	case e.State == cron.RunOK && toWeb(*job):
-		e.Delivery = cron.DeliveryDone // with the commit: tellWeb appends it
+	case e.State == cron.RunOK && toWeb(job.Delivery) && webSession(job.Agent, job.Delivery) == t.run.session:
+		e.Delivery = cron.DeliveryDone // with the commit: the run has said it there
 	case e.State == cron.RunOK:
 		e.Delivery = cron.DeliveryNot
 	}
 }
 
-// toWeb tells a job whose answer goes to a session, where it is read.
-func toWeb(j cron.Job) bool {
-	return j.Delivery.Mode == cron.DeliverAnnounce && (j.Delivery.Channel == "" || j.Delivery.Channel == lastRoute || j.Delivery.Channel == webRoute)
+// toWeb tells a delivery that goes to a session, where it is read.
+func toWeb(at cron.Delivery) bool {
+	return at.Mode == cron.DeliverAnnounce && (at.Channel == "" || at.Channel == lastRoute || at.Channel == webRoute)
 }
 
 const (
@@ -104,72 +104,62 @@ func (d *Dispatcher) webhookRow(t *turn, e *cron.AttemptEnd, job *cron.Job, to s
 	}, true
 }
 
-// webSession is where a job tells what goes to the web: the session that it names, else the main session of its agent.
-func webSession(job cron.Job) chat.SessionKey {
-	if job.Delivery.Channel == webRoute && job.Delivery.To != "" {
-		if key, err := chat.ParseSessionKey(job.Delivery.To, job.Agent); err == nil {
+func webTarget(key chat.SessionKey) chat.Target {
+	return chat.Target{Channel: webRoute, ChatID: key.String()}
+}
+
+// webSession is the session that a delivery to the web names, else the main session of the agent.
+func webSession(agent string, at cron.Delivery) chat.SessionKey {
+	if at.Channel == webRoute && at.To != "" {
+		if key, err := chat.ParseSessionKey(at.To, agent); err == nil {
 			return key
 		}
 	}
-	return chat.MainKey(job.Agent)
-}
-
-// tellWeb puts a text into the web session of the job.
-func (d *Dispatcher) tellWeb(ctx context.Context, job cron.Job, runID, text string) {
-	key := webSession(job)
-	err := d.final(ctx, "announcing the answer of a job", func(ctx context.Context) error {
-		entries, err := d.store.AppendTranscript(ctx, key, job.Owner, []chat.TranscriptEntry{announced(runID, text)})
-		if err == nil {
-			d.saidOnTheWeb(job, key, runID, text, entries)
-		}
-		return err
-	})
-	if err != nil {
-		d.log.ErrorContext(ctx, "the answer of a job is not in the main session", "job_id", job.ID, "run_id", runID, "err", err)
-	}
+	return chat.MainKey(agent)
 }
 
 // alertTarget is where a note about the job goes: the alert's own target, else where the job tells failures, else where its answers go. A chat that is
 // gone is passed over.
 func (d *Dispatcher) alertTarget(job cron.Job) (at cron.Delivery, own bool) {
-	if at = job.Alert.Delivery; at.Mode != "" && !job.State.DeliveryPause.Holds(d.routeTo(at)) {
+	if at = job.Alert.Delivery; at.Mode != "" && !job.State.DeliveryPause.Holds(d.routeTo(job.Agent, at)) {
 		return at, true
 	}
-	if at, own = job.Delivery.Failure(); own && !job.State.DeliveryPause.Holds(d.routeTo(at)) {
+	if at, own = job.Delivery.Failure(); own && !job.State.DeliveryPause.Holds(d.routeTo(job.Agent, at)) {
 		return at, true
 	}
 	return job.Delivery, false
 }
 
-// noteOf is a note about the job on its way to its people; nil = it is for the web session of the job. ok is false where nobody wants it: a webhook of the
-// job's own has been told of the run already.
-func (d *Dispatcher) noteOf(job cron.Job, run cron.Run, text string) (row *store.Outgoing, ok bool) {
+// Places of notes about a job among what a run sends: behind its answer, or the notice instead of one.
+const (
+	alertPart = 1000 + iota
+	gonePart
+)
+
+// noteOf is a note about the job on its way to its people; nil where nobody wants it: a webhook of the job's own has been told of the run already.
+func (d *Dispatcher) noteOf(job cron.Job, run cron.Run, part int, text string) *store.Outgoing {
 	at, own := d.alertTarget(job)
-	to := d.routeTo(at)
+	to := d.routeTo(job.Agent, at)
 	switch {
-	case at.Mode == "" || at.Mode == cron.DeliverNone:
-		return nil, false
+	case at.Mode == "", at.Mode == cron.DeliverNone:
+		return nil
 	case at.Mode == cron.DeliverWebhook:
 		if !own || d.cfg.CronBody == nil || d.channels[webhookRoute] == nil {
-			return nil, false
+			return nil
 		}
 		to, text = chat.Target{Channel: webhookRoute, ChatID: at.To}, string(d.cfg.CronBody(job, run))
-	case to.IsZero() || job.State.DeliveryPause.Holds(to):
-		return nil, true
+	case job.State.DeliveryPause.Holds(to):
+		to = webTarget(chat.MainKey(job.Agent))
 	}
-	return &store.Outgoing{ID: newID(), Target: to, Kind: store.KindNotice, Text: text, Count: 1}, true
+	return &store.Outgoing{ID: newID(), RunID: run.ID, N: part, Principal: job.Owner, Target: to, Kind: store.KindNotice, Text: text, Count: 1}
 }
 
 // alert sends a note about the job.
 func (d *Dispatcher) alert(ctx context.Context, job cron.Job, run cron.Run, told cron.Told) {
 	text := told.Sentence(job)
 	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "told", string(told), "errors_in_a_row", job.State.ConsecutiveErrors)
-	row, ok := d.noteOf(job, run, text)
-	switch {
-	case !ok:
-		return
-	case row == nil:
-		d.tellWeb(ctx, job, run.ID, text)
+	row := d.noteOf(job, run, alertPart, text)
+	if row == nil {
 		return
 	}
 	err := d.final(ctx, "sending an alert", func(ctx context.Context) error { return d.store.Enqueue(ctx, []store.Outgoing{*row}) })
@@ -179,10 +169,22 @@ func (d *Dispatcher) alert(ctx context.Context, job cron.Job, run cron.Run, told
 	wake(d.outboxNow)
 }
 
-// routeTo is the address on a channel that a delivery names; zero when it goes elsewhere. A bare channel name means the account that there is.
-func (d *Dispatcher) routeTo(at cron.Delivery) chat.Target {
-	if at.Mode != cron.DeliverAnnounce || at.Channel == "" || at.Channel == lastRoute || at.Channel == webRoute {
+// answersTo is where the answer of a run in a session goes: the transcript of that session has it already.
+func (d *Dispatcher) answersTo(job cron.Job, session chat.SessionKey) chat.Target {
+	if toWeb(job.Delivery) && webSession(job.Agent, job.Delivery) == session {
 		return chat.Target{}
+	}
+	return d.routeTo(job.Agent, job.Delivery)
+}
+
+// routeTo is the address on a channel that a delivery of an agent's job names; zero when it goes elsewhere. A bare channel name means the account
+// that there is.
+func (d *Dispatcher) routeTo(agent string, at cron.Delivery) chat.Target {
+	switch {
+	case at.Mode != cron.DeliverAnnounce:
+		return chat.Target{}
+	case toWeb(at):
+		return webTarget(webSession(agent, at))
 	}
 	name := at.Channel
 	if d.channels[name] == nil {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"laneway/internal/agent"
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -34,19 +33,14 @@ func (d *Dispatcher) addressGone(ctx context.Context, o store.Outgoing, p store.
 	run.Delivery, run.DeliveryError = cron.DeliveryNot, p.Error
 	text := cron.TellGone.Sentence(job)
 	g := store.GoneParams{Node: p.Node, ID: p.ID, Error: p.Error, JobID: job.ID, Revision: job.Revision}
-	if row, _ := d.noteOf(job, run, text); row != nil {
+	if row := d.noteOf(job, run, gonePart, text); row != nil {
 		g.Outgoing = []store.Outgoing{*row}
-	} else {
-		g.Session, g.Principal, g.Said = webSession(job), job.Owner, []chat.TranscriptEntry{announced(run.ID, text)}
 	}
 	done, err := d.store.AddressGone(ctx, g)
 	if err != nil || done.Job == nil {
 		return err
 	}
 	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "told", string(cron.TellGone), "channel", channelKind(o.Target.Channel), "reason", p.Error)
-	if len(done.Said) > 0 {
-		d.saidOnTheWeb(*done.Job, g.Session, run.ID, text, done.Said)
-	}
 	d.tellCron(cron.Event{Action: cron.ActionUpdated, Job: *done.Job})
 	return nil
 }
@@ -65,7 +59,7 @@ func (d *Dispatcher) sendsTo(ctx context.Context, o store.Outgoing) (job cron.Jo
 	if err != nil && !errors.Is(err, chat.ErrNotFound) {
 		d.log.WarnContext(ctx, "the job of an answer whose address is gone cannot be read; its next answer is sent there, too", "run_id", id, "err", err)
 	}
-	to := d.routeTo(job.Delivery)
+	to := d.routeTo(job.Agent, job.Delivery)
 	return job, run, err == nil && to.Channel == o.Target.Channel && to.ChatID == o.Target.ChatID && !job.State.DeliveryPause.Holds(to)
 }
 
@@ -75,18 +69,4 @@ func (c *cronTurn) heldBack(to chat.Target) string {
 		return ""
 	}
 	return "delivery is paused: " + c.job.State.DeliveryPause.Reason
-}
-
-// announced is a text of a job in the transcript of a session where it is read.
-func announced(runID, text string) chat.TranscriptEntry {
-	return chat.TranscriptEntry{RunID: runID, Role: chat.RoleAssistant, Text: text, Tokens: agent.EstimateTokens(text), StopReason: "stop"}
-}
-
-// saidOnTheWeb tells watchers of a session what a job has written there.
-func (d *Dispatcher) saidOnTheWeb(job cron.Job, key chat.SessionKey, runID, text string, entries []chat.TranscriptEntry) {
-	e := chat.Event{Kind: chat.EventFinal, Session: key, Principal: job.Owner, RunID: runID, Seq: 1, Lane: job.Lane, Text: text, Reason: "stop"}
-	if len(entries) > 0 {
-		e.EntrySeq = entries[len(entries)-1].Seq
-	}
-	d.tell(e)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"laneway/internal/agent"
-	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
 )
@@ -49,7 +48,7 @@ func (d *Dispatcher) openCron() error {
 	if d.cfg.Cron.Observer == nil {
 		d.cfg.Cron.Observer = cron.NopRunnerObserver{}
 	}
-	d.planner = cron.NewPlanner(cron.NewCompiler(0), func(j cron.Job) chat.Target { return d.routeTo(j.Delivery) },
+	d.planner = cron.NewPlanner(cron.NewCompiler(0), d.answersTo,
 		d.cfg.Cron.MaxRunsPerDay, func(owner string) bool { return !OperatorOwner(owner) })
 	var err error
 	d.cron, err = cron.NewRunner(cron.RunnerConfig{Node: d.claimant}, jobs, d.planner, house{d}, d.cfg.Cron.Observer, d.log)

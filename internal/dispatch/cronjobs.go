@@ -167,8 +167,12 @@ func (d *Dispatcher) mayTarget(ctx context.Context, j cron.Job, by chat.Caller) 
 	if !by.Own {
 		return nil
 	}
-	if toWeb(j) {
-		if err := d.mayUse(ctx, webSession(j), by.Principal); err != nil {
+	failures, _ := j.Delivery.Failure()
+	for _, at := range []cron.Delivery{j.Delivery, j.Alert.Delivery, failures} {
+		if !toWeb(at) {
+			continue
+		}
+		if err := d.mayUse(ctx, webSession(j.Agent, at), by.Principal); err != nil {
 			return err
 		}
 	}
@@ -228,7 +232,7 @@ func without(m cron.Members, name string) cron.Members {
 
 // replan computes the next fire anew when something changed that decides it; otherwise the plan stays.
 func (d *Dispatcher) replan(old, next cron.Job, now time.Time) (*cron.Job, error) {
-	if !next.State.DeliveryPause.Holds(d.routeTo(next.Delivery)) {
+	if !next.State.DeliveryPause.Holds(d.routeTo(next.Agent, next.Delivery)) {
 		next.State.DeliveryPause = cron.DeliveryPause{} // the answers go somewhere else now
 	}
 	same := old.Schedule == next.Schedule && old.JitterMs == next.JitterMs && old.MayFire() == next.MayFire() &&

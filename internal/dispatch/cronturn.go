@@ -240,9 +240,6 @@ func (d *Dispatcher) announceCron(ctx context.Context, t *turn, end ending, c *c
 		return
 	}
 	d.cfg.Cron.Observer.Ended(run.Trigger, run.State)
-	if run.State == cron.RunOK && c.params.Delivery == cron.DeliveryDone && toWeb(job) {
-		d.tellWeb(ctx, job, run.ID, end.text)
-	}
 	d.tellCron(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
 	if c.told != cron.TellNothing {
 		d.alert(ctx, job, run, c.told)

@@ -202,7 +202,7 @@ func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 		return nil
 	}
 	if end.outcome == chat.OutcomeAnswered && end.text != "" {
-		return []store.Outgoing{{ID: newID(), RunID: runID, N: 0, Session: lead.Session, Target: to, Kind: store.KindReply, Text: end.text, Count: 1}}
+		return []store.Outgoing{{ID: newID(), RunID: runID, N: 0, Session: lead.Session, Principal: lead.Principal, Target: to, Kind: store.KindReply, Text: end.text, Count: 1}}
 	}
 	n := notice(lead, end.outcome, end.reason, end.message)
 	if n == nil {

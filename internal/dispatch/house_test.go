@@ -18,6 +18,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/channel"
+	"laneway/internal/channel/web"
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/dispatch"
@@ -228,6 +229,7 @@ type house struct {
 	box    *postbox
 	hook   *postbox // what goes to URLs
 	asker  *asker   // has buttons, as the others have not
+	web    *web.Channel
 	mu     sync.Mutex
 	events []chat.Event
 	cancel context.CancelFunc
@@ -257,7 +259,7 @@ func queue(s scheduler.Settings) option {
 
 func open(t *testing.T, st store.Store, opts ...option) *house {
 	t.Helper()
-	h := &house{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, asker: &asker{postbox{name: "asker"}}, ended: make(chan struct{})}
+	h := &house{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, asker: &asker{postbox{name: "asker"}}, web: web.New(), ended: make(chan struct{})}
 	table, err := command.New()
 	if err != nil {
 		t.Fatal(err)
@@ -270,7 +272,7 @@ func open(t *testing.T, st store.Store, opts ...option) *house {
 	}
 	work, cancelWork := context.WithCancelCause(t.Context())
 	h.work = cancelWork
-	h.d, err = dispatch.New(work, cfg, dispatch.Deps{Store: st, Commands: table, Channels: []channel.Channel{h.box, h.hook, h.asker}})
+	h.d, err = dispatch.New(work, cfg, dispatch.Deps{Store: st, Commands: table, Channels: []channel.Channel{h.box, h.hook, h.asker, h.web}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +285,9 @@ func open(t *testing.T, st store.Store, opts ...option) *house {
 	h.cancel = cancel
 	go func() {
 		defer close(h.ended)
-		if err := h.d.Run(ctx); err != nil {
+		delivers := make(chan error, 1)
+		go func() { delivers <- h.web.Run(ctx, h.d) }()
+		if err := errors.Join(h.d.Run(ctx), <-delivers); err != nil {
 			t.Errorf("Run ended with %v", err)
 		}
 	}()

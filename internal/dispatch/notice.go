@@ -50,7 +50,7 @@ func notice(r store.Waiting, outcome chat.Outcome, reason, text string) *store.O
 	if text == "" {
 		text = sentence(outcome, reason)
 	}
-	n := &store.Outgoing{ID: newID(), Session: r.Session, Target: to, Kind: store.KindNotice, Text: text, Count: 1}
+	n := &store.Outgoing{ID: newID(), Session: r.Session, Principal: r.Principal, Target: to, Kind: store.KindNotice, Text: text, Count: 1}
 	if outcome == chat.OutcomeDropped {
 		coalesceDrops(n, 0)
 	}
@@ -63,7 +63,7 @@ func dropNotice(m chat.Message, limit int) *store.Outgoing {
 	if to.IsZero() {
 		return nil
 	}
-	n := &store.Outgoing{ID: newID(), Session: m.Session, Target: to, Kind: store.KindNotice, Count: 1}
+	n := &store.Outgoing{ID: newID(), Session: m.Session, Principal: m.Principal, Target: to, Kind: store.KindNotice, Count: 1}
 	coalesceDrops(n, limit)
 	return n
 }

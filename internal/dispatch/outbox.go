@@ -99,7 +99,9 @@ func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
 	c := d.channels[o.Target.Channel]
 	sendCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendTimeout, errors.New("sending took too long"))
 	defer cancel()
-	sent, err := hand(sendCtx, c, chat.Reply{ID: o.ID, RunID: runOf(o), Target: o.Target, Kind: o.Kind, Text: outText(o), Choice: o.Choice, Attempt: o.Attempt})
+	sent, err := hand(sendCtx, c, chat.Reply{
+		ID: o.ID, RunID: runOf(o), Target: o.Target, Principal: o.Principal, Kind: o.Kind, Text: outText(o), Choice: o.Choice, Attempt: o.Attempt,
+	})
 	if err == nil {
 		d.obs.Sent(kind, o.Kind, "delivered")
 		d.note(ctx, o, d.final(ctx, "noting a delivery", func(ctx context.Context) error {
@@ -143,9 +145,9 @@ func inWords(text string, choice *chat.Choice) string {
 	return text + "\n\n" + choice.Typed
 }
 
-// runOf is the run that a reply belongs to. A webhook tells of a cron run, whose id is the same whichever of its attempts has the answer.
+// runOf is the run that a reply belongs to. To a URL and to the web a cron run has one id, whichever of its attempts has the answer.
 func runOf(o store.Outgoing) string {
-	if o.Target.Channel == webhookRoute {
+	if o.Target.Channel == webhookRoute || o.Target.Channel == webRoute {
 		run, _, _ := strings.Cut(o.RunID, "/")
 		return run
 	}

@@ -79,7 +79,9 @@ func agentCall(ctx context.Context, c *call, p agentParams) (any, error) {
 		NoMerge: true, TimeoutMs: turnLimit(p.Timeout, time.Second), Model: p.Model, Thinking: p.Thinking, SystemPrompt: p.ExtraSystemPrompt,
 	}
 	if p.Deliver {
-		m.Content.Options.ReplyTo = p.target(key)
+		if m.Content.Options.ReplyTo, err = c.replyTo(ctx, p.target(key), key); err != nil {
+			return nil, err
+		}
 	}
 	receipt, err := c.receive(ctx, m)
 	if err != nil {
@@ -118,6 +120,21 @@ func (p *agentParams) target(key chat.SessionKey) chat.Target {
 		t.Channel += ":" + p.AccountID
 	}
 	return t
+}
+
+// replyTo checks a target: on the web it is a session that the caller may use, and nothing besides the transcript when it is the turn's own.
+func (c *call) replyTo(ctx context.Context, to chat.Target, own chat.SessionKey) (chat.Target, error) {
+	if to.Channel != webChannel {
+		return to, nil
+	}
+	key, err := chat.ParseSessionKey(to.ChatID, own.Agent)
+	if err != nil {
+		return chat.Target{}, c.badParam("/to", err.Error())
+	}
+	if key == own {
+		return chat.Target{}, nil
+	}
+	return chat.Target{Channel: webChannel, ChatID: key.String()}, c.mayUse(ctx, key)
 }
 
 // endOf is the second frame.

@@ -240,10 +240,10 @@ func (c *call) mayUse(ctx context.Context, key chat.SessionKey) error {
 	}
 }
 
-// targetOf is the place on a channel that a session key names; zero when it names none.
+// targetOf is the place on a channel that a session key names; zero when it names none, and for the web, where the transcript is the delivery.
 func targetOf(key chat.SessionKey) chat.Target {
 	channel := key.Channel()
-	if channel == "" {
+	if channel == "" || channel == webChannel {
 		return chat.Target{}
 	}
 	_, rest, _ := strings.Cut(key.Rest, ":")

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -242,8 +243,11 @@ func channelsStatus(ctx context.Context, c *call, p channelsParams) (any, error)
 		Accounts: map[string][]channelAccount{}, DefaultID: map[string]string{},
 	}
 	if p.Channel == "" || p.Channel == webChannel {
-		out.add(webChannel, "Web", map[string]int{"connections": c.srv.hub.count()},
-			channelAccount{AccountID: defaultAccount, Enabled: true, Configured: true, Running: true, Connected: true})
+		account := channelAccount{AccountID: defaultAccount, Enabled: true, Configured: true, Running: true, Connected: true}
+		if i := slices.IndexFunc(pic.status.Channels, func(ch chat.ChannelStatus) bool { return ch.ID == webChannel }); i >= 0 {
+			account = accountOf(pic.status.Channels[i])
+		}
+		out.add(webChannel, "Web", map[string]int{"connections": c.srv.hub.count()}, account)
 	}
 	for _, ch := range pic.status.Channels {
 		if ch.ID == webChannel || (p.Channel != "" && p.Channel != ch.ID) {

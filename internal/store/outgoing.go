@@ -36,9 +36,9 @@ type Outgoing struct {
 	Session chat.SessionKey
 	// Principal for whom it is sent: it owns a session that the delivery makes. "" = nobody in particular.
 	Principal string
-	Target  chat.Target
-	Kind    string
-	Text    string
+	Target    chat.Target
+	Kind      string
+	Text      string
 	// Choice is offered below the text; nil = nothing.
 	Choice *chat.Choice
 	// File is what the row sends instead of a text, below the directory for attachments; nil = none.

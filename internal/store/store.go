@@ -102,7 +102,7 @@ type Sessions interface {
 	AppendTranscript(ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error)
 	// AppendReply adds one entry as the delivery of a reply, see [ReplyParams]. The same reply again adds nothing and returns the entry that there
 	// is, also when the transcript was archived meanwhile. chat.ErrSessionNotFound: the session is somebody else's and Own is set.
-	AppendReply(ctx context.Context, p ReplyParams) (chat.TranscriptEntry, error)
+	AppendReply(ctx context.Context, p ReplyParams) (Replied, error)
 	// ResetSession archives the transcript and begins an empty one under NewID; the session is created if needed. Messages and runs are not
 	// touched (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same NewID. With Once, a
 	// call that was answered before changes nothing and returns the transcript that the first one began, as Key and SessionID alone.

@@ -161,6 +161,13 @@ type ReplyParams struct {
 	Entry     chat.TranscriptEntry
 }
 
+// Replied is a reply that is in a transcript.
+type Replied struct {
+	// Entry has its number and time; Principal owns the session.
+	Entry     chat.TranscriptEntry
+	Principal string
+}
+
 // StartParams turns messages into a run.
 type StartParams struct {
 	Claim

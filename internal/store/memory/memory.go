@@ -48,8 +48,8 @@ type Store struct {
 	outbox map[string]*outRow
 	// replies are the entries that deliveries made.
 	replies map[replyOf]chat.TranscriptEntry
-	byRun  map[runPart]*outRow
-	open   []*outRow // pending and sending, oldest first
+	byRun   map[runPart]*outRow
+	open    []*outRow // pending and sending, oldest first
 
 	answers map[call]answer
 

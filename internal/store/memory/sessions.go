@@ -181,8 +181,8 @@ func (s *Store) AppendTranscript(
 }
 
 // AppendReply adds one entry as the delivery of a reply, see store.Sessions.
-func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (chat.TranscriptEntry, error) {
-	var out chat.TranscriptEntry
+func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Replied, error) {
+	var out store.Replied
 	err := s.do(ctx, "AppendReply", func(now time.Time) error {
 		se, _ := s.session(p.Session, p.Principal, now)
 		if p.Own && se.Principal != p.Principal {
@@ -195,7 +195,7 @@ func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (chat.Tran
 			had = s.appendTo(se, se.SessionID, []chat.TranscriptEntry{p.Entry}, now)[0]
 			s.replies[reply] = had
 		}
-		out = had
+		out = store.Replied{Entry: had, Principal: se.Principal}
 		return nil
 	})
 	return out, err

@@ -71,7 +71,7 @@ func (s *Store) AppendTranscript(
 	return numbered(entries, last, fromMillis(now)), nil
 }
 
-// appendReplySQL adds one entry unless the reply is there, and gives its number and time. Nothing comes back when the session is somebody else's.
+// appendReplySQL adds one entry unless the reply is there, and gives its number, its time and whose the session is. Nothing comes back when the session is somebody else's.
 // $3 the entry, $4 id of the reply, $5 principal, $6 whether the session must be theirs.
 const appendReplySQL = `
 WITH had AS (
@@ -79,35 +79,39 @@ WITH had AS (
 ), s AS (
 	UPDATE sessions SET transcript_seq = transcript_seq + 1, updated_at = ` + nowSQL + `
 	WHERE key = $2 AND (principal = $5 OR NOT $6::boolean) AND NOT EXISTS (SELECT 1 FROM had)
-	RETURNING session_id, transcript_seq, updated_at AS now
+	RETURNING session_id, principal, transcript_seq, updated_at AS now
 ), said AS (
 	INSERT INTO transcript (` + entryColumns + `, reply_id)
 	SELECT $2, s.session_id, s.transcript_seq, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, s.now, $4
 	FROM s, ` + entriesFrom + `($3::json)` + entriesAs + `
 )
-SELECT transcript_seq, now FROM s
-UNION ALL SELECT had.seq, had.at FROM had JOIN sessions o ON o.key = $2 AND (o.principal = $5 OR NOT $6::boolean)`
+SELECT transcript_seq, now, principal FROM s
+UNION ALL SELECT had.seq, had.at, o.principal FROM had JOIN sessions o ON o.key = $2 AND (o.principal = $5 OR NOT $6::boolean)`
 
 // AppendReply adds one entry as the delivery of a reply, see store.Sessions. Two that deliver the same one at once meet at a unique index; the second
 // looks again.
-func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (chat.TranscriptEntry, error) {
+func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Replied, error) {
 	list := []chat.TranscriptEntry{p.Entry}
 	said, err := encodeEntries(list, "")
 	if err != nil {
-		return chat.TranscriptEntry{}, err
+		return store.Replied{}, err
 	}
-	var seq, at int64
+	var (
+		seq, at int64
+		out     store.Replied
+	)
 	err = s.withSession(ctx, "delivering a reply into a transcript", p.Session, p.Principal, func(b *pgx.Batch) {
 		b.Queue(appendReplySQL, s.clock(), p.Session.String(), said, p.ID, p.Principal, p.Own).
-			QueryRow(func(row pgx.Row) error { return row.Scan(&seq, &at) })
+			QueryRow(func(row pgx.Row) error { return row.Scan(&seq, &at, &out.Principal) })
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return chat.TranscriptEntry{}, chat.ErrSessionNotFound
+		return store.Replied{}, chat.ErrSessionNotFound
 	}
 	if err != nil {
-		return chat.TranscriptEntry{}, err
+		return store.Replied{}, err
 	}
-	return numbered(list, seq, fromMillis(at))[0], nil
+	out.Entry = numbered(list, seq, fromMillis(at))[0]
+	return out, nil
 }
 
 const (

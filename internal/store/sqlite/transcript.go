@@ -61,27 +61,27 @@ func (t *tx) say(ctx context.Context, key chat.SessionKey, principal string, ent
 }
 
 // AppendReply adds one entry as the delivery of a reply; see the port.
-func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (chat.TranscriptEntry, error) {
-	return result(ctx, s.write, ordinary("deliver a reply into the transcript"), func(ctx context.Context, t *tx) (chat.TranscriptEntry, error) {
+func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Replied, error) {
+	return result(ctx, s.write, ordinary("deliver a reply into the transcript"), func(ctx context.Context, t *tx) (store.Replied, error) {
 		r, _, err := t.findOrMake(ctx, p.Session, p.Principal)
 		if err != nil {
-			return chat.TranscriptEntry{}, err
+			return store.Replied{}, err
 		}
 		if p.Own && r.principal != p.Principal {
-			return chat.TranscriptEntry{}, chat.ErrSessionNotFound
+			return store.Replied{}, chat.ErrSessionNotFound
 		}
 		had, err := scanEntry(t.one(ctx, `SELECT `+entryColumns+` FROM transcript WHERE session_key = ? AND reply_id = ? AND reply_id <> ''`, r.key, p.ID))
 		if !none(err) {
-			return had, err
+			return store.Replied{Entry: had, Principal: r.principal}, err
 		}
 		added, err := t.append(ctx, r, r.id, []chat.TranscriptEntry{p.Entry})
 		if err != nil {
-			return chat.TranscriptEntry{}, err
+			return store.Replied{}, err
 		}
 		if _, err = t.exec(ctx, `UPDATE transcript SET reply_id = ? WHERE session_key = ? AND session_id = ? AND seq = ?`, p.ID, r.key, r.id, added[0].Seq); err != nil {
-			return chat.TranscriptEntry{}, err
+			return store.Replied{}, err
 		}
-		return added[0], t.save(ctx, r)
+		return store.Replied{Entry: added[0], Principal: r.principal}, t.save(ctx, r)
 	})
 }
 

@@ -119,8 +119,8 @@ func replyAppendedOnce(w *world) {
 	w.ok(err)
 	equal(w, "owner of the session that it made", w.session(key).Principal, "ann")
 	want := w.reply(key, "a", "the answer").Entry
-	want.Seq, want.At = first.Seq, w.clock.now()
-	equal(w, "entry", utc([]chat.TranscriptEntry{first})[0], want)
+	want.Seq, want.At = first.Entry.Seq, w.clock.now()
+	equal(w, "entry", utc([]chat.TranscriptEntry{first.Entry})[0], want)
 	second, err := w.st.AppendReply(w.ctx, w.reply(key, "b", "another"))
 	w.ok(err)
 	w.clock.advance(time.Hour)
@@ -128,13 +128,13 @@ func replyAppendedOnce(w *world) {
 		w.Helper()
 		got, err := w.st.AppendReply(w.ctx, w.reply(key, "a", "the answer"))
 		w.ok(err)
-		equal(w, when, []any{got.Seq, got.At.UTC()}, []any{first.Seq, first.At.UTC()})
+		equal(w, when, []any{got.Entry.Seq, got.Entry.At.UTC(), got.Principal}, []any{first.Entry.Seq, first.Entry.At.UTC(), "ann"})
 	}
 	again("the same one again")
 	w.write(key, 1, 1)
 	tr := w.transcript(store.TranscriptQuery{Session: key})
 	equal(w, "entries", texts(tr.Entries), []string{"the answer", "another", "1"})
-	equal(w, "numbers", []int64{tr.Entries[1].Seq, tr.LastSeq}, []int64{second.Seq, second.Seq + 1})
+	equal(w, "numbers", []int64{tr.Entries[1].Seq, tr.LastSeq}, []int64{second.Entry.Seq, second.Entry.Seq + 1})
 
 	_, err = w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("new")})
 	w.ok(err)
@@ -156,9 +156,9 @@ func replyRefused(w *world) {
 	w.fails(err, chat.ErrSessionNotFound)
 	equal(w, "entries", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 1)
 	p.Own = false
-	_, err = w.st.AppendReply(w.ctx, p)
+	said, err := w.st.AppendReply(w.ctx, p)
 	w.ok(err)
-	equal(w, "owner", w.session(key).Principal, "ann")
+	equal(w, "owner", []string{w.session(key).Principal, said.Principal}, []string{"ann", "ann"})
 	p.Own = true
 	_, err = w.st.AppendReply(w.ctx, p) // there, but not theirs to see
 	w.fails(err, chat.ErrSessionNotFound)
@@ -170,7 +170,7 @@ func replyAtOnce(w *world) {
 	seqs := make([]int64, racers)
 	w.race(racers, func(st store.Store, i int) error {
 		e, err := st.AppendReply(w.ctx, w.reply(key, strconv.Itoa(i%2), "answer "+strconv.Itoa(i%2)))
-		seqs[i] = e.Seq
+		seqs[i] = e.Entry.Seq
 		return err
 	})
 	equal(w, "entries", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 3)

@@ -1,0 +1,33 @@
+package dispatch
+
+import (
+	"context"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Say delivers a reply into the transcript of a session and tells the watchers. The store keeps the reply's id with the line, so that the same
+// reply is there once; it is told again, because nobody knows whether an attempt that was cut off came to that. A chat user's reply goes to
+// sessions of their own only.
+func (d *Dispatcher) Say(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error) {
+	if _, ok := d.agents[key.Agent]; !ok {
+		return 0, chat.ErrUnknownAgent
+	}
+	run := r.RunID
+	if run == "" {
+		run = r.ID
+	}
+	said, err := d.store.AppendReply(ctx, store.ReplyParams{
+		ID: r.ID, Session: key, Principal: r.Principal, Own: !OperatorOwner(r.Principal),
+		Entry: chat.TranscriptEntry{RunID: run, Role: chat.RoleAssistant, Text: r.Text, Tokens: agent.EstimateTokens(r.Text), StopReason: "stop"},
+	})
+	if err != nil {
+		return 0, err
+	}
+	d.tell(chat.Event{
+		Kind: chat.EventFinal, Session: key, Principal: said.Principal, RunID: run, Seq: 1, Text: r.Text, Reason: "stop", EntrySeq: said.Entry.Seq,
+	})
+	return said.Entry.Seq, nil
+}
