@@ -164,7 +164,7 @@ func newWebWorld(t *testing.T) *webWorld {
 		}
 	})
 	parts.Go(func() {
-		if err := srv.Serve(ctx, pipeListener{w.lines, ctx}); err != nil {
+		if err := srv.Serve(ctx, pipeListener{w.lines, ctx.Done()}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -185,14 +185,14 @@ func newWebWorld(t *testing.T) *webWorld {
 // pipeListener accepts what is dialled, until ctx is over.
 type pipeListener struct {
 	lines chan net.Conn
-	ctx   context.Context
+	over  <-chan struct{}
 }
 
 func (l pipeListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.lines:
 		return c, nil
-	case <-l.ctx.Done():
+	case <-l.over:
 		return nil, net.ErrClosed
 	}
 }
@@ -249,7 +249,7 @@ func (w *webWorld) send(ctx context.Context, said map[string]any) error {
 		return err
 	}
 	_ = resp.Body.Close()
-	defer ws.Close() //nolint:errcheck // it is over
+	defer ws.Close()
 	stop := context.AfterFunc(ctx, func() { _ = ws.Close() })
 	defer stop()
 	c := &webClient{ws: ws}
