@@ -186,7 +186,7 @@ func TestADeliveryToTheWebOutlivesAnOutageOfTheStore(t *testing.T) {
 	}
 }
 
-func TestAlertsAndFailuresAreLinesOfTheSession(t *testing.T) {
+func TestAlertsAreLinesOfTheSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()
 		h := openCron(t, st)
@@ -203,8 +203,8 @@ func TestAlertsAndFailuresAreLinesOfTheSession(t *testing.T) {
 		}
 		h.put(once("once", "fail bad_request", time.Second), toWeb("agent:main:notes"))
 		after(10 * time.Second)
-		wantList(t, "a failure", lines(t, st, "notes"), []string{"the model is overloaded; try again"})
-		want(t, "its answer", h.runs("once")[0].Delivery, cron.DeliveryNot)
+		wantList(t, "a failure", lines(t, st, "notes"), []string{`The job "once" has failed: the model is overloaded; try again`})
+		want(t, "its answer", h.runs("once")[0].Delivery, cron.DeliveryNotRequested)
 		h.close()
 	})
 }
