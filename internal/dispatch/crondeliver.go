@@ -61,12 +61,14 @@ func (*Dispatcher) deliverAnnounced(t *turn, end ending, e *cron.AttemptEnd, job
 			return
 		}
 	}
+	failed := len(p.Outgoing) > 0 && p.Outgoing[0].Kind == store.KindNotice
 	switch {
+	case failed && toWeb(job.Delivery):
+		p.Outgoing = nil // in a session where much is said a failure needs the name of its job: the alert has it
+	case failed:
+		e.Delivery = cron.DeliveryNot
 	case len(p.Outgoing) > 0:
 		e.Delivery = cron.DeliveryUnknown // until the outbox knows better
-		if p.Outgoing[0].Kind == store.KindNotice {
-			e.Delivery = cron.DeliveryNot
-		}
 	case e.State == cron.RunOK && toWeb(job.Delivery) && webSession(job.Agent, job.Delivery) == t.run.session:
 		e.Delivery = cron.DeliveryDone // with the commit: the run has said it there
 	case e.State == cron.RunOK:

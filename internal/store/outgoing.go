@@ -76,17 +76,13 @@ type GoneParams struct {
 	// JobID is the job whose answer it was, Revision the job that sends its answers to this address. A job that was changed or removed meanwhile, or
 	// whose delivery to this address is paused already, stays as it is, and nobody is told.
 	JobID, Revision string
-	// Outgoing and Said tell of the pause: in the outbox, and in the transcript of Session, which is made for Principal if needed.
-	Outgoing  []Outgoing
-	Session   chat.SessionKey
-	Principal string
-	Said      []chat.TranscriptEntry
+	// Outgoing tells of the pause.
+	Outgoing []Outgoing
 }
 
 // Gone is what became of the job.
 type Gone struct {
-	Job  *cron.Job              // with its delivery paused; nil = nothing was paused
-	Said []chat.TranscriptEntry // with Seq and At
+	Job *cron.Job // with its delivery paused; nil = nothing was paused
 }
 
 // OutboxCount is how much is in the outbox.

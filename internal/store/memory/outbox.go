@@ -231,11 +231,6 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 		for _, o := range p.Outgoing {
 			s.send(o, now)
 		}
-		if len(p.Said) > 0 {
-			se, _ := s.session(p.Session, p.Principal, now)
-			se.UpdatedAt = now
-			out.Said = s.appendTo(se, se.SessionID, p.Said, now)
-		}
 		return nil
 	})
 	return out, err

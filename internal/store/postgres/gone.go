@@ -26,11 +26,7 @@ WHERE id = $2`
 // AddressGone ends a row for good and pauses the delivery of its job, see store.Outbox.
 func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone, error) {
 	var out store.Gone
-	said, err := encodeEntries(p.Said, "")
-	if err != nil {
-		return out, err
-	}
-	err = s.within(ctx, "noting that an address is gone", func(ctx context.Context, tx pgx.Tx) error {
+	err := s.within(ctx, "noting that an address is gone", func(ctx context.Context, tx pgx.Tx) error {
 		out = store.Gone{}
 		jobs, _, err := s.lockJob(ctx, tx, jobByIDSQL+` FOR UPDATE`, p.JobID, "") // jobs come first, as everywhere
 		if err != nil {
@@ -47,7 +43,7 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 		if err != nil || len(jobs) == 0 || jobs[0].Revision != p.Revision || jobs[0].State.DeliveryPause.Holds(to) {
 			return err
 		}
-		return s.pauseDelivery(ctx, tx, p, to, said, &out)
+		return s.pauseDelivery(ctx, tx, p, to, &out)
 	})
 	if err != nil {
 		return store.Gone{}, err
@@ -56,32 +52,18 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 }
 
 // pauseDelivery pauses the delivery of a job and tells of it.
-func (s *Store) pauseDelivery(ctx context.Context, tx pgx.Tx, p store.GoneParams, to chat.Target, said string, out *store.Gone) error { //nolint:revive // what was encoded before, and what is found out
+func (s *Store) pauseDelivery(ctx context.Context, tx pgx.Tx, p store.GoneParams, to chat.Target, out *store.Gone) error {
 	notices, err := encodeOutgoing(p.Outgoing)
 	if err != nil {
 		return err
 	}
-	id, err := newID()
-	if err != nil {
-		return err
-	}
-	var (
-		jobs      []storedJob
-		last, now int64
-	)
+	var jobs []storedJob
 	b := &pgx.Batch{}
 	b.Queue(pauseDeliverySQL, s.clock(), p.JobID, clean(p.Error), to.Channel, to.ChatID)
 	b.Queue(jobByIDSQL, p.JobID, "").Query(collect(&jobs, scanJob))
 	b.Queue(enqueueSQL, s.clock(), notices)
-	if len(p.Said) > 0 {
-		b.Queue(makeSQL, s.clock(), p.Session.String(), p.Session.Agent, p.Principal, id)
-		b.Queue(appendSQL, s.clock(), p.Session.String(), len(p.Said), said).QueryRow(func(row pgx.Row) error { return row.Scan(&last, &now) })
-	}
 	if err := send(ctx, tx, b); err != nil {
 		return err
-	}
-	if len(p.Said) > 0 {
-		out.Said = numbered(p.Said, last, fromMillis(now))
 	}
 	out.Job = &cron.Job{}
 	*out.Job = jobs[0].Job

@@ -143,22 +143,13 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 			return out, err
 		}
 		out.Job = &job
-		out.Said, err = t.tellGone(ctx, &p)
-		return out, err
-	})
-}
-
-// tellGone writes what tells of a pause.
-func (t *tx) tellGone(ctx context.Context, p *store.GoneParams) ([]chat.TranscriptEntry, error) {
-	for i := range p.Outgoing {
-		if _, err := t.send(ctx, &p.Outgoing[i]); err != nil {
-			return nil, err
+		for i := range p.Outgoing {
+			if _, err := t.send(ctx, &p.Outgoing[i]); err != nil {
+				return out, err
+			}
 		}
-	}
-	if len(p.Said) == 0 {
-		return nil, nil
-	}
-	return t.say(ctx, p.Session, p.Principal, p.Said)
+		return out, nil
+	})
 }
 
 // statusOf is what a failed attempt to send means for the answer of a run; "" = not yet decided.

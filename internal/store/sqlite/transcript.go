@@ -43,21 +43,16 @@ func (s *Store) AppendTranscript(
 	ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry,
 ) ([]chat.TranscriptEntry, error) {
 	return result(ctx, s.write, ordinary("append to the transcript"), func(ctx context.Context, t *tx) ([]chat.TranscriptEntry, error) {
-		return t.say(ctx, key, principal, entries)
+		r, _, err := t.findOrMake(ctx, key, principal)
+		if err != nil {
+			return nil, err
+		}
+		added, err := t.append(ctx, r, r.id, entries)
+		if err != nil {
+			return nil, err
+		}
+		return added, t.save(ctx, r)
 	})
-}
-
-// say adds entries to the current transcript of a session, which is made if needed.
-func (t *tx) say(ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error) {
-	r, _, err := t.findOrMake(ctx, key, principal)
-	if err != nil {
-		return nil, err
-	}
-	added, err := t.append(ctx, r, r.id, entries)
-	if err != nil {
-		return nil, err
-	}
-	return added, t.save(ctx, r)
 }
 
 // AppendReply adds one entry as the delivery of a reply; see the port.
