@@ -44,7 +44,22 @@ func checkAgents(ctx context.Context, p *patient) []finding {
 	if p.loaded == nil {
 		return notChecked()
 	}
-	return findings(app.ExamineAgents(ctx, p.loaded.Config, p.env.lookupEnv))
+	return findings(app.ExamineAgents(ctx, p.loaded.Config, p.runners(ctx), p.env.lookupEnv))
+}
+
+// runners are the runners of the gateway that is running, by agent; nil when none answers, which is another check's to say.
+func (p *patient) runners(ctx context.Context) map[string]string {
+	var reply struct {
+		Agents []struct{ ID, Runner string } `json:"agents"`
+	}
+	if err := p.flags.client(p).call(ctx, p.env, "agents.list", map[string]any{}, &reply); err != nil {
+		return nil
+	}
+	all := make(map[string]string, len(reply.Agents))
+	for _, a := range reply.Agents {
+		all[a.ID] = a.Runner
+	}
+	return all
 }
 
 // checkSpace looks at the disk under the data directory.
@@ -60,12 +75,20 @@ func checkSpace(_ context.Context, p *patient) []finding {
 		return ok("not measured on this system")
 	case err != nil:
 		return warning("the free space cannot be read", "")
-	case free < noSpace:
-		return failure(fmt.Sprintf("%d MiB are free", free/mebibyte), "make room before the database cannot write")
-	case free < littleSpace:
-		return warning(fmt.Sprintf("%d MiB are free", free/mebibyte), "make room")
 	default:
-		return ok("%d MiB are free", free/mebibyte)
+		return spaceFinding(free)
+	}
+}
+
+func spaceFinding(free uint64) []finding {
+	text := fmt.Sprintf("%d MiB are free", free/mebibyte)
+	switch {
+	case free < noSpace:
+		return failure(text, "make room before the database cannot write")
+	case free < littleSpace:
+		return warning(text, "make room")
+	default:
+		return ok("%s", text)
 	}
 }
 
@@ -86,9 +109,12 @@ func checkTokenFile(_ context.Context, p *patient) []finding {
 		return failure(path+" cannot be read", "check who owns it")
 	case info.Mode().Perm()&0o077 != 0:
 		return failure(fmt.Sprintf("token file %s has mode %04o", path, info.Mode().Perm()), "run: chmod 600 "+path)
-	default:
-		return ok("%s is readable by its owner only", path)
 	}
+	if data, err := os.Stat(p.loaded.Config.Data); err == nil && ownerOf(data) != ownerOf(info) {
+		return failure(fmt.Sprintf("token file %s belongs to user %d, the data directory to user %d", path, ownerOf(info), ownerOf(data)),
+			fmt.Sprintf("run: chown %d %s", ownerOf(data), path))
+	}
+	return ok("%s is readable by its owner only", path)
 }
 
 // checkChannels asks the running gateway.

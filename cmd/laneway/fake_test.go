@@ -132,6 +132,8 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 		return json.RawMessage(`{"jobs":[]}`), nil
 	case "cron.runs":
 		return fakeLedger(params), nil
+	case "agents.list":
+		return json.RawMessage(`{"defaultId":"main","agents":[{"id":"main","kind":"agent","name":"main","runner":"openai"}]}`), nil
 	case "health":
 		return json.RawMessage(fakeHealth), nil
 	default:

@@ -2,7 +2,21 @@
 
 package main
 
-import "golang.org/x/sys/unix"
+import (
+	"io/fs"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownerOf is the user that a file belongs to; -1 = not known.
+func ownerOf(info fs.FileInfo) int {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return -1
+	}
+	return int(stat.Uid)
+}
 
 // freeSpace is how many bytes may still be written below dir.
 func freeSpace(dir string) (uint64, error) {

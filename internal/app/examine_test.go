@@ -135,8 +135,23 @@ func TestAgentsAreExaminedWithoutAskingThemAnything(t *testing.T) {
 		"silent":    {endpoint("http://127.0.0.1:1", "good"), Failure},
 	} {
 		cfg := config.Config{Agents: map[string]config.Agent{"main": tc.agent}}
-		if found := ExamineAgents(t.Context(), cfg, lookup); len(found) != 1 || found[0].Weight != tc.want {
+		if found := ExamineAgents(t.Context(), cfg, nil, lookup); len(found) != 1 || found[0].Weight != tc.want {
 			t.Errorf("%s: %+v, want %s", name, found, tc.want)
+		}
+	}
+	for _, tc := range []struct {
+		here, runs string
+		want       Weight
+		says       string
+	}{
+		{config.RunnerEcho, config.RunnerOpenAI, Fine, "main: the running gateway answers with openai, this configuration says echo"},
+		{config.RunnerAnthropic, config.RunnerOpenAI, Warning, "main: the running gateway answers with openai, this configuration says anthropic"},
+		{config.RunnerEcho, config.RunnerEcho, Warning, "main: echo answers with what it is told"},
+	} {
+		cfg := config.Config{Agents: map[string]config.Agent{"main": {Runner: tc.here}}}
+		found := ExamineAgents(t.Context(), cfg, map[string]string{"main": tc.runs}, lookup)
+		if len(found) != 1 || found[0].Weight != tc.want || !strings.HasPrefix(found[0].Text, tc.says) {
+			t.Errorf("%s is configured and %s runs: %+v", tc.here, tc.runs, found)
 		}
 	}
 	close(asked)

@@ -14,11 +14,16 @@ import (
 	"laneway/internal/config"
 )
 
-// ExamineAgents looks whether the configured agents can work: that programs exist and endpoints answer. It asks no model anything.
-func ExamineAgents(ctx context.Context, cfg config.Config, lookup func(string) (string, bool)) []Finding {
+// ExamineAgents looks whether the configured agents can work: that programs exist and endpoints answer. It asks no model anything. runs are the
+// runners of the gateway that is running, by agent; nil = there is none. It may have been started with other agents than are configured here.
+func ExamineAgents(ctx context.Context, cfg config.Config, runs map[string]string, lookup func(string) (string, bool)) []Finding {
 	var found []Finding
 	for _, id := range slices.Sorted(maps.Keys(cfg.Agents)) {
 		a := cfg.Agents[id]
+		if r := runs[id]; r != "" && r != a.Runner {
+			found = append(found, examineOther(id, a.Runner, r))
+			continue
+		}
 		f := examineAgent(ctx, a, lookup)
 		if _, err := buildRunner(a, lookup, slog.New(slog.DiscardHandler)); err != nil {
 			f = Finding{Failure, err.Error(), "mend agents." + id + " in the configuration"}
@@ -27,6 +32,15 @@ func ExamineAgents(ctx context.Context, cfg config.Config, lookup func(string) (
 		found = append(found, f)
 	}
 	return found
+}
+
+// examineOther is about an agent that the running gateway has from elsewhere, as from --agent. The echo that is configured is nobody's wish then.
+func examineOther(id, here, runs string) Finding {
+	text := id + ": the running gateway answers with " + runs + ", this configuration says " + here
+	if here == config.RunnerEcho {
+		return Finding{Weight: Fine, Text: text}
+	}
+	return Finding{Warning, text, "restart the gateway, or give doctor the configuration that it runs with"}
 }
 
 func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (string, bool)) Finding {

@@ -32,6 +32,8 @@ type agentEntry struct {
 	Kind  string      `json:"kind"`
 	Name  string      `json:"name,omitempty"`
 	Model *agentModel `json:"model,omitempty"`
+	// Runner is echo, command, openai, …; in the extended view.
+	Runner string `json:"runner,omitempty"`
 }
 
 type agentModel struct {
@@ -44,6 +46,9 @@ func agentsList(_ context.Context, c *call, _ noParams) (any, error) {
 		e := agentEntry{ID: a.ID, Kind: "agent", Name: a.Name}
 		if a.Model != "" {
 			e.Model = &agentModel{a.Model}
+		}
+		if c.extended {
+			e.Runner = a.Runner
 		}
 		out.Agents = append(out.Agents, e)
 	}

@@ -243,6 +243,9 @@ func TestListsForTerminalClients(t *testing.T) {
 			t.Errorf("%s: %s %+v\nwant %s", method, f.Payload, f.Error, want)
 		}
 	}
+	if f := start(t).login(readToken, "laneway-ext").call("agents.list", nil); !strings.Contains(string(f.Payload), `"model":{"primary":"echo-1"},"runner":"echo"}`) {
+		t.Errorf("agents.list in the extended view: %s %+v", f.Payload, f.Error)
+	}
 }
 
 func TestChangesOfHealthAndLanesAreTold(t *testing.T) {

@@ -26,7 +26,7 @@ func opsNotes() map[string]note {
 		"status":               {Does: "Shows numbers: clients, sessions, cron, lanes, nodes. Answers with the database down.", Result: "`{ok, version, bootId, nodeId, uptimeMs, draining, clients, agents, sessions, cron, lanes, nodes}`"},
 		"lanes.status":         {Does: "Shows every lane of this gateway, with `cluster` of every live one.", Result: "`{ts, nodeId, draining, unknownLaneFallbacks, lanes:[...], sessions, drops, nodes?}`; `active` includes `stopping`"},
 		"channels.status":      {Does: "Shows the channels and their accounts; never a token.", Result: "`{ts, channelOrder, channelLabels, channels, channelAccounts, channelDefaultAccountId}`"},
-		"agents.list":          {Does: "Lists the agents.", Result: "`{defaultId, mainKey, scope, agents:[{id, kind, name?, model?}]}`"},
+		"agents.list":          {Does: "Lists the agents.", Result: "`{defaultId, mainKey, scope, agents:[{id, kind, name?, model?}]}`, extended also `runner`"},
 		"commands.list":        {Does: "Lists the chat commands, which are messages that begin with a slash.", Result: "`{commands:[{name, textAliases, description, category, source, scope, acceptsArgs, args?}]}`"},
 		"question.list":        {Does: "Answers with an empty list; terminal clients ask at their start.", Result: "`{questions:[]}`"},
 		"plugin.approval.list": {Does: "Answers with an empty list; terminal clients ask at their start.", Result: "`[]`"},
