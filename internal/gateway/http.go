@@ -246,13 +246,13 @@ func hostOnly(host string) string {
 
 // checkOrigin stops foreign pages. Programs send no Origin; they need a credential like everybody.
 func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
+	w.Header().Add("Vary", "Origin") // also where none is named: a cache must not give that answer to a page
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
 		return true
 	}
 	if len(origins) == 1 && slices.Contains(s.cfg.AllowedOrigins, origins[0]) {
 		w.Header().Set("Access-Control-Allow-Origin", origins[0])
-		w.Header().Add("Vary", "Origin")
 		return true
 	}
 	if len(origins) == 1 && sameOrigin(origins[0], s.scheme(r), r.Host) {

@@ -1,0 +1,229 @@
+package gateway_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"laneway/internal/gateway"
+)
+
+const friend = "https://friend.example.org"
+
+func withHeaders(h map[string]string) func(*http.Request) {
+	return func(r *http.Request) {
+		for name, value := range h {
+			if name == "Host" {
+				r.Host = value
+				continue
+			}
+			r.Header.Set(name, value)
+		}
+	}
+}
+
+func TestPagesOfListedOriginsAloneMayReadAnswers(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) {
+		c.AllowedOrigins, c.AllowedHosts = []string{friend}, []string{"chat.example.org"}
+	})
+	for name, c := range map[string]struct {
+		origin string
+		status int
+		allow  string
+	}{
+		"none":                        {"", 200, ""},
+		"listed":                      {friend, 200, friend},
+		"the gateway's own":           {"http://" + b.addr, 200, ""},
+		"listed, with its port":       {friend + ":443", 403, ""},
+		"listed, in capitals":         {"HTTPS://FRIEND.EXAMPLE.ORG", 403, ""},
+		"listed, with a path":         {friend + "/", 403, ""},
+		"listed, without encryption":  {"http://friend.example.org", 403, ""},
+		"below the listed":            {"https://a.friend.example.org", 403, ""},
+		"listed, and a longer name":   {friend + ".evil.org", 403, ""},
+		"null":                        {"null", 403, ""},
+		"everything":                  {"*", 403, ""},
+		"two at once":                 {friend + ", https://evil.example.org", 403, ""},
+		"own name, through a browser": {"http://chat.example.org", 403, ""},
+	} {
+		for _, path := range []string{"/v1/models", "/nothing", "/v1/nothing"} {
+			h := map[string]string{"Authorization": "Bearer " + adminToken}
+			if c.origin != "" {
+				h["Origin"] = c.origin
+			}
+			want := c.status
+			if want == 200 && path != "/v1/models" {
+				want = 404
+			}
+			status, header, body := b.get(http.MethodGet, path, withHeaders(h))
+			if status != want || header.Get("Access-Control-Allow-Origin") != c.allow {
+				t.Errorf("origin %s, %s: %d allowing %q, want %d allowing %q (%v)", name, path, status, header.Get("Access-Control-Allow-Origin"), want, c.allow, body)
+			}
+			if !slices.Contains(header.Values("Vary"), "Origin") {
+				t.Errorf("origin %s, %s: Vary is %q; a cache would give the answer to another origin", name, path, header.Values("Vary"))
+			}
+			for name := range header {
+				if strings.HasPrefix(name, "Access-Control-") && name != "Access-Control-Allow-Origin" {
+					t.Errorf("origin %s, %s: there is a header %s", c.origin, path, name)
+				}
+			}
+		}
+	}
+	if _, header, _ := b.get(http.MethodGet, "/healthz", withHeaders(map[string]string{"Origin": friend})); header.Get("Access-Control-Allow-Origin") != "" {
+		t.Error("the probe, which asks nobody for an origin, allows one")
+	}
+}
+
+func TestATrustedProxySaysThatTheOutsideIsEncrypted(t *testing.T) {
+	t.Parallel()
+	const own = "chat.example.org"
+	made := func(proxies ...netip.Prefix) *bench {
+		return start(t, func(c *gateway.Config) { c.AllowedHosts, c.TrustedProxies = []string{own}, proxies })
+	}
+	trusting, elsewhere, nobody := made(netip.MustParsePrefix("127.0.0.0/8")), made(netip.MustParsePrefix("203.0.113.0/24")), made()
+	for name, c := range map[string]struct {
+		b             *bench
+		proto, origin string
+		want          int
+	}{
+		"encrypted outside, its origin":           {trusting, "https", "https://" + own, 200},
+		"in capitals":                             {trusting, "HTTPS", "https://" + own, 200},
+		"with its port":                           {trusting, "https", "https://" + own + ":443", 200},
+		"another port":                            {trusting, "https", "https://" + own + ":8443", 403},
+		"encrypted outside, an origin in clear":   {trusting, "https", "http://" + own, 403},
+		"in clear outside":                        {trusting, "http", "http://" + own, 200},
+		"in clear outside, an encrypted origin":   {trusting, "http", "https://" + own, 403},
+		"nothing said":                            {trusting, "", "https://" + own, 403},
+		"two proxies that say different things":   {trusting, "https, http", "https://" + own, 403},
+		"a proxy that is another than the listed": {elsewhere, "https", "https://" + own, 403},
+		"its origin in clear":                     {elsewhere, "https", "http://" + own, 200},
+		"no proxy is listed":                      {nobody, "https", "https://" + own, 403},
+	} {
+		h := map[string]string{"Host": own, "Origin": c.origin, "Authorization": "Bearer " + adminToken}
+		if c.proto != "" {
+			h["X-Forwarded-Proto"] = c.proto
+		}
+		if status, header, body := c.b.get(http.MethodGet, "/v1/models", withHeaders(h)); status != c.want || header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("%s: %d, want %d (%v)", name, status, c.want, body)
+		}
+		up := maps.Clone(h)
+		delete(up, "Authorization")
+		want := c.want
+		if want == 200 {
+			want = 101
+		}
+		if status, _, body := c.b.get(http.MethodGet, "/ws", upgradeHeaders(up)); status != want {
+			t.Errorf("%s: upgrade %d, want %d (%v)", name, status, want, body)
+		}
+	}
+}
+
+func TestALockedAddressIsToldSoOverHTTP(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) {
+		c.TrustedProxies, c.MetricsOnMain = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, http.NotFoundHandler()
+	})
+	ask := func(path, addr, token string) (int, http.Header, map[string]any) {
+		return b.get(http.MethodGet, path, withHeaders(map[string]string{"X-Forwarded-For": addr, "Authorization": "Bearer " + token}))
+	}
+	for range 10 {
+		if status, _, body := ask("/metrics", "203.0.113.5", "wrong"); status != http.StatusUnauthorized {
+			t.Fatalf("within the allowance: %d %v", status, body)
+		}
+	}
+	for _, path := range []string{"/metrics", "/v1/models"} {
+		status, header, body := ask(path, "203.0.113.5", adminToken)
+		after, err := strconv.Atoi(header.Get("Retry-After"))
+		if status != http.StatusTooManyRequests || err != nil || after < 50 || after > 60 {
+			t.Errorf("%s for the right token: %d, Retry-After %q (%v)", path, status, header.Get("Retry-After"), body)
+		}
+		fault, _ := body["error"].(map[string]any)
+		details, _ := fault["details"].(map[string]any)
+		if path == "/metrics" {
+			ms, _ := fault["retryAfterMs"].(float64)
+			if body["ok"] != false || fault["code"] != "UNAVAILABLE" || fault["retryable"] != true || ms < 50_000 || ms > 60_000 ||
+				details["code"] != "AUTH_RATE_LIMITED" || details["recommendedNextStep"] != "wait_then_retry" || fault["message"] != "too many failed authentication attempts" {
+				t.Errorf("body %v", body)
+			}
+		} else if fault["type"] != "rate_limit_error" || fault["message"] != "too many failed authentication attempts" {
+			t.Errorf("body below /v1: %v", body)
+		}
+	}
+	if status, _, _ := ask("/v1/models", "203.0.113.6", adminToken); status != http.StatusOK {
+		t.Errorf("another address: %d", status)
+	}
+}
+
+func TestAnswersToStrangersSayNothingOfTheGateway(t *testing.T) {
+	t.Parallel()
+	const version = "7.31.4159"
+	b := start(t, func(c *gateway.Config) { c.Version, c.MetricsOnMain = version, http.NotFoundHandler() })
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := []string{version, dir, "postgres://", "db.internal", "sqlite", "goroutine", ".go:", "go1.", b.addr}
+	if host != "localhost" && len(host) > 3 {
+		secrets = append(secrets, host)
+	}
+	foreign := withHeaders(map[string]string{"Host": "evil.example.org"})
+	for _, down := range []bool{false, true} {
+		b.house.set(func() {
+			if b.house.down = down; down {
+				b.house.notReady = &gateway.NotReadyError{Check: gateway.CheckDatabase, Cause: errors.New("dial postgres://laneway:secret@db.internal:5432/laneway: refused")}
+			}
+		})
+		for _, c := range []struct {
+			method, path string
+			change       func(*http.Request)
+			want         int
+		}{
+			{http.MethodGet, "/healthz", nil, 200},
+			{http.MethodGet, "/health", nil, 200},
+			{http.MethodGet, "/readyz", nil, map[bool]int{false: 200, true: 503}[down]},
+			{http.MethodGet, "/nothing", nil, 404},
+			{http.MethodGet, "/v1/nothing", nil, 404},
+			{http.MethodDelete, "/healthz", nil, 405},
+			{http.MethodPut, "/v1/models", nil, 405},
+			{http.MethodGet, "/metrics", foreign, 421},
+			{http.MethodGet, "/v1/models", foreign, 421},
+			{http.MethodGet, "/v1/models", nil, 401},
+			{http.MethodGet, "/metrics", nil, 401},
+			{http.MethodPost, "/hooks/none", nil, 401},
+			{http.MethodGet, "/ws", nil, 426},
+		} {
+			change := c.change
+			if change == nil {
+				change = func(*http.Request) {}
+			}
+			status, header, body := b.get(c.method, c.path, change)
+			if status != c.want {
+				t.Errorf("%s %s: %d, want %d (%v)", c.method, c.path, status, c.want, body)
+			}
+			raw, err := json.Marshal([]any{header, body})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, secret := range secrets {
+				if bytes.Contains(raw, []byte(secret)) {
+					t.Errorf("%s %s shows %q: %s", c.method, c.path, secret, raw)
+				}
+			}
+			if header.Get("Server") != "" || header.Get("X-Powered-By") != "" {
+				t.Errorf("%s %s names the server: %v", c.method, c.path, header)
+			}
+		}
+	}
+}
