@@ -119,6 +119,54 @@ func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 	})
 }
 
+// A hundred models have answered and not one end of a turn is stored when the process is killed: every turn runs again, once, and everybody reads
+// one answer.
+func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		c := crowdroom(t, database, fmt.Sprintf("lanes: {main: %d}\n", hundred))
+		thinking := make(chan struct{})
+		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+			<-thinking
+			return testmodel.Reply{Pieces: []string{"You said: " + call.Last()}}
+		})
+		c.Start()
+		c.ask()
+		ctx := withTimeout(t, time.Minute)
+		if err := c.Model.WaitFor(ctx, hundred, hundred); err != nil {
+			t.Fatal(err)
+		}
+		release := c.lockDatabase(ctx)
+		close(thinking)
+		if err := c.Model.WaitFor(ctx, hundred, 0); err != nil {
+			t.Fatal(err)
+		}
+		c.Kill()
+		c.remember()
+		o := OpenOracle(t, c.Gateway, database)
+		if running, sent := o.Count("SELECT count(*) FROM runs WHERE state = 'running'"), o.Count("SELECT count(*) FROM outbox"); running != hundred || sent != 0 {
+			t.Errorf("%d of %d turns are under way and %d answers are stored when nothing could be written", running, hundred, sent)
+		}
+		release()
+		began := time.Now()
+		c.Start()
+		c.wantAll()
+		_, doubled, _ := c.answered()
+		again := len(c.Model.Calls()) - hundred
+		if doubled != 0 || again != hundred {
+			t.Errorf("%d answers came twice, %d of %d turns ran again", doubled, again, hundred)
+		}
+		for _, rows := range []string{
+			"SELECT count(*) FROM runs", "SELECT count(*) FROM outbox WHERE state = 'delivered'", "SELECT count(*) FROM transcript WHERE role = 'assistant'", "SELECT count(*) FROM transcript WHERE role = 'user'",
+		} {
+			if n := o.Count(rows); n != hundred {
+				t.Errorf("%s: %d, want %d", rows, n, hundred)
+			}
+		}
+		t.Logf("lost 0, doubled 0 of %d; %d turns ran again, all answered %s after the start", hundred, again, time.Since(began).Round(100*time.Millisecond))
+		c.Close()
+	})
+}
+
 // The process is killed again and again while a hundred turns end and their answers go out: nobody stays without an answer, no message becomes two
 // finished turns, and a kill doubles at most one answer in a chat.
 func TestAHundredAnswersOutliveKillsWhileTheyGoOut(t *testing.T) {
