@@ -153,6 +153,10 @@ func (d *Dispatcher) noteOf(job cron.Job, run cron.Run, part int, text string) *
 	case job.State.DeliveryPause.Holds(to):
 		to = webTarget(chat.MainKey(job.Agent))
 	}
+	return noteTo(to, job, run, part, text)
+}
+
+func noteTo(to chat.Target, job cron.Job, run cron.Run, part int, text string) *store.Outgoing {
 	return &store.Outgoing{ID: newID(), RunID: run.ID, N: part, Principal: job.Owner, Target: to, Kind: store.KindNotice, Text: text, Count: 1}
 }
 

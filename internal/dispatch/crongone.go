@@ -32,11 +32,13 @@ func (d *Dispatcher) addressGone(ctx context.Context, o store.Outgoing, p store.
 	job.State.LastDelivery, job.State.LastDeliveryError = cron.DeliveryNot, p.Error
 	run.Delivery, run.DeliveryError = cron.DeliveryNot, p.Error
 	text := cron.TellGone.Sentence(job)
-	g := store.GoneParams{Node: p.Node, ID: p.ID, Error: p.Error, JobID: job.ID, Revision: job.Revision}
-	if row := d.noteOf(job, run, gonePart, text); row != nil {
-		g.Outgoing = []store.Outgoing{*row}
+	row := d.noteOf(job, run, gonePart, text)
+	if row == nil { // what the job has for alerts does not work here; somebody hears of it all the same
+		row = noteTo(webTarget(chat.MainKey(job.Agent)), job, run, gonePart, text)
 	}
-	done, err := d.store.AddressGone(ctx, g)
+	done, err := d.store.AddressGone(ctx, store.GoneParams{
+		Node: p.Node, ID: p.ID, Error: p.Error, JobID: job.ID, Revision: job.Revision, Outgoing: []store.Outgoing{*row},
+	})
 	if err != nil || done.Job == nil {
 		return err
 	}

@@ -72,16 +72,18 @@ const (
 
 func TestAnAnswerIsTriedOnceWhereTheChatIsGoneAndPeopleAreTold(t *testing.T) {
 	dead := cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "9", Thread: "7"}
+	nowhere := cron.Delivery{Mode: cron.DeliverNone}
 	ops := cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "ops"}
 	for name, c := range map[string]struct {
 		alert          cron.Delivery
 		options        string
 		web, box, hook int
 	}{
-		"in the web session": {web: 1},
-		"at the job's alert": {alert: ops, box: 1},
-		"at a webhook":       {alert: cron.Delivery{Mode: cron.DeliverWebhook, To: hookURL}, hook: 1},
-		"where failures go":  {options: `{"failureDestination":{"channel":"box","to":"ops"}}`, box: 1},
+		"in the web session":                            {web: 1},
+		"in the web session, if alerts go nowhere":      {alert: nowhere, web: 1},
+		"at the job's alert":                            {alert: ops, box: 1},
+		"at a webhook":                                  {alert: cron.Delivery{Mode: cron.DeliverWebhook, To: hookURL}, hook: 1},
+		"where failures go":                             {options: `{"failureDestination":{"channel":"box","to":"ops"}}`, box: 1},
 		"where failures go, if the alert's one is gone": {alert: dead, options: `{"failureDestination":{"channel":"box","to":"ops"}}`, box: 1},
 		"in the web session, if all are gone":           {alert: dead, options: `{"failureDestination":{"channel":"box","to":"9"}}`, web: 1},
 	} {

@@ -95,7 +95,7 @@ func cronReadNotes() map[string]note {
 	return map[string]note{
 		"cron.status":  {Does: "Says whether jobs fire, how many there are and when the next one does.", Result: "`{enabled, triggersEnabled, storePath, storage, jobs, nextWakeAtMs}`"},
 		"cron.list":    {Does: "Lists jobs, page by page.", Result: "`{jobs, snapshotRevision, total, offset, limit, hasMore, nextOffset, deliveryPreviews}`"},
-		"cron.get":     {Does: "Shows one job.", Result: "the job", Errors: []string{"CRON_JOB_NOT_FOUND"}},
+		"cron.get":     {Does: "Shows one job.", Result: "the job; while its chat is gone, in the extended view, `deliveryPaused:{atMs, reason, channel, to}`", Errors: []string{"CRON_JOB_NOT_FOUND"}},
 		"cron.runs":    {Does: "Lists what became of every planned fire, newest first.", Result: "`{entries, total, offset, limit, hasMore, nextOffset}`"},
 		"cron.preview": {Does: "Computes the next fires of a job or of a schedule, with the function that decides the real ones.", Result: "`{timezone, fires, warnings}`", Errors: []string{"CRON_INVALID_SCHEDULE", "CRON_JOB_NOT_FOUND"}},
 	}
@@ -111,7 +111,7 @@ func cronWriteNotes() map[string]note {
 		"cron.run":      {Does: "Enqueues one fire by hand; it never counts as a planned one.", Result: "`{ok, enqueued, runId, processInstanceId}` or `{ok, ran:false, reason}`", Errors: one},
 		"cron.cancel":   {Does: "Stops a run of a job, or all of its active runs, whatever the lanes do.", Result: "`{ok, cancelled}`", Errors: []string{"CRON_RUN_NOT_FOUND", "CRON_JOB_NOT_FOUND", "RATE_LIMITED"}},
 		"cron.pause":    {Does: "Pauses a job, with a note that says why, until a time or until it is resumed.", Result: "the job", Errors: one},
-		"cron.resume":   {Does: "Lets a paused job fire again; what it missed is not made up for.", Result: "the job", Errors: one},
+		"cron.resume":   {Does: "Lets a paused job, and one that failures have switched off, fire again; what it missed is not made up for. Answers go out again that were held back because their chat was gone (`deliveryPaused`).", Result: "the job", Errors: one},
 		"cron.backfill": {Does: "Runs the slots of a past window, one after the other; `dryRun` only lists them.", Result: "`{ok, enqueued, existing, fires}`", Errors: append([]string{"LIMIT_EXCEEDED"}, one...)},
 		"cron.create":   {Does: "`cron.add` with the names of another gateway family.", Result: "`{job}`", Errors: write},
 		"cron.delete":   {Does: "`cron.remove` with the names of another gateway family.", Result: "`{deleted:true}`", Errors: one},
