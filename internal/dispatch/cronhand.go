@@ -84,7 +84,7 @@ func (d *Dispatcher) CronCancel(ctx context.Context, p cron.CancelParams, by cha
 	case errors.Is(err, chat.ErrNotFound) && p.RunID == "":
 		return nil, jobGone(p.JobID)
 	case errors.Is(err, chat.ErrNotFound):
-		return nil, chat.Errorf(chat.CodeInvalid, "cron run not found: %s", chat.Cut(p.RunID, 200)).With("code", "CRON_RUN_NOT_FOUND").With("runId", chat.Cut(p.RunID, 200))
+		return nil, chat.Errorf(chat.CodeInvalid, "cron run not found: %s", chat.Escaped(chat.Cut(p.RunID, 200), "")).With("code", "CRON_RUN_NOT_FOUND").With("runId", chat.Cut(p.RunID, 200))
 	case err != nil:
 		return nil, err
 	}

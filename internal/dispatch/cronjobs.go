@@ -19,7 +19,7 @@ func errNoCron() error {
 // jobGone is the refusal for a job that is not there or not the caller's.
 func jobGone(id string) error {
 	id = chat.Cut(id, 128)
-	return chat.Errorf(chat.CodeInvalid, "cron job not found: %s", id).With("code", "CRON_JOB_NOT_FOUND").With("jobId", id)
+	return chat.Errorf(chat.CodeInvalid, "cron job not found: %s", chat.Escaped(id, "")).With("code", "CRON_JOB_NOT_FOUND").With("jobId", id)
 }
 
 // visible is whose jobs a caller sees; "" = everybody's.
