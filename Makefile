@@ -115,8 +115,22 @@ oracle: ## the schedules of cron against a second search, minute by minute, and 
 	CRON_NPM_DIR="$$dir" $(GO) test -tags compat -count=1 -v -run Croner ./internal/cron
 
 .PHONY: vuln
-vuln: ## known vulnerabilities in what the program links
-	$(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...
+vuln: ## known vulnerabilities in what the program calls; says so where the database cannot be reached
+	scripts/vuln
+
+.PHONY: sbom
+sbom: build ## bin/laneway.cdx.json: the modules that are linked into bin/laneway, as CycloneDX
+	$(GO) run ./cmd/sbom -version '$(VERSION)' bin/laneway >bin/laneway.cdx.json
+
+.PHONY: reproducible
+reproducible: ## build twice, the second time elsewhere and from nothing, and compare the bytes
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' scripts/reproducible
+
+.PHONY: dist
+dist: vuln reproducible sbom ## dist: what a release has: the program, its modules, checksums
+	rm -rf dist && mkdir dist
+	cp bin/laneway bin/laneway.cdx.json dist/
+	cd dist && sha256sum laneway laneway.cdx.json >SHA256SUMS
 
 .PHONY: image
 image: ## the container image laneway:$(VERSION)
