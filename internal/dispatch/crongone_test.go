@@ -278,3 +278,18 @@ func TestWhatFailuresHaveSwitchedOffIsOnAgainAfterAResume(t *testing.T) {
 		h.close()
 	})
 }
+
+// TestNothingGrowsInAChatThatIsGone: what is shown of an answer while it is made goes to that chat, too.
+func TestNothingGrowsInAChatThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.asker.change(func() {
+			h.asker.fail = func(chat.Reply) error { return &channel.SendError{Reason: "blocked", Permanent: true, Gone: true} }
+		})
+		h.put(everySecond("digest", "hello"), deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "asker", To: "9"}))
+		after(10 * time.Second)
+		want(t, "runs", len(h.runs("digest")) >= 9, true)
+		want(t, "shown", h.asker.shown, 1)
+		h.close()
+	})
+}

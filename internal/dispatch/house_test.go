@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -146,80 +145,6 @@ func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	return agent.Result{Text: text, StopReason: "stop"}, nil
 }
 
-// postbox is a channel that keeps what it is given. Chats named in slow or broken answer slowly or not at all.
-type postbox struct {
-	name    string
-	mu      sync.Mutex
-	sent    []chat.Reply
-	fail    func(chat.Reply) error
-	delay   func(chat.Reply) time.Duration
-	typings []time.Time
-}
-
-func (p *postbox) Name() string                           { return p.name }
-func (*postbox) Run(context.Context, channel.House) error { return nil }
-func (*postbox) Status() channel.Status                   { return channel.Status{Configured: true} }
-
-func (p *postbox) Typing(context.Context, chat.Target) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.typings = append(p.typings, time.Now())
-}
-
-func (p *postbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
-	p.mu.Lock()
-	delay := p.delay
-	p.mu.Unlock()
-	if delay != nil {
-		time.Sleep(delay(r))
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.fail != nil {
-		if err := p.fail(r); err != nil {
-			return chat.Sent{}, err
-		}
-	}
-	p.sent = append(p.sent, r)
-	return chat.Sent{ProviderID: strconv.Itoa(len(p.sent))}, nil
-}
-
-// change changes what sending does while it is under way.
-func (p *postbox) change(f func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f()
-}
-
-// asker is a postbox that has buttons.
-type asker struct{ postbox }
-
-// Ask keeps the reply with its choice.
-func (a *asker) Ask(ctx context.Context, r chat.Reply) (chat.Sent, error) { return a.Send(ctx, r) }
-
-// byThread is what was sent, joined, by thread.
-func (p *postbox) byThread() map[string]string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	out := map[string]string{}
-	for _, r := range p.sent {
-		out[r.Target.Thread] += r.Text
-	}
-	return out
-}
-
-func (p *postbox) texts(chatID string) []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var out []string
-	for _, r := range p.sent {
-		if r.Target.ChatID == chatID {
-			out = append(out, r.Text)
-		}
-	}
-	return out
-}
-
 // house is a dispatcher on a memory store inside a synctest bubble.
 type house struct {
 	t      *testing.T
@@ -259,7 +184,7 @@ func queue(s scheduler.Settings) option {
 
 func open(t *testing.T, st store.Store, opts ...option) *house {
 	t.Helper()
-	h := &house{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, asker: &asker{postbox{name: "asker"}}, web: web.New(), ended: make(chan struct{})}
+	h := &house{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, asker: &asker{postbox: postbox{name: "asker"}}, web: web.New(), ended: make(chan struct{})}
 	table, err := command.New()
 	if err != nil {
 		t.Fatal(err)
