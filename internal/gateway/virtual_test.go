@@ -53,6 +53,7 @@ func (p *pipes) Addr() net.Addr { return pipeAddr{} }
 type bubble struct {
 	*testing.T
 	house *house
+	srv   *gateway.Server
 	open  func() *socket // a client that has read the challenge
 	http  *http.Client
 }
@@ -89,7 +90,7 @@ func virtual(t *testing.T, f func(t *bubble)) {
 			l.conns <- there
 			return here, nil
 		}}
-		f(&bubble{T: t, house: h, open: open, http: &http.Client{Transport: tr}})
+		f(&bubble{T: t, house: h, srv: srv, open: open, http: &http.Client{Transport: tr}})
 		cancel()
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)

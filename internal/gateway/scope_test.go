@@ -1,0 +1,141 @@
+package gateway_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/gateway"
+)
+
+// Every way of asking for nothing, or for what the credential cannot give, connects; such a connection may call nothing and hears of nothing.
+func TestAConnectionWithoutScopesHearsTheClockAndTheEndAlone(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		asks := map[string]struct {
+			token  string
+			scopes any
+		}{
+			"none": {adminToken, []string{}}, "absent": {adminToken, nil}, "unknown": {adminToken, []string{"operator.root", "*", "admin"}},
+			"more than a read token gives": {readToken, []string{gateway.ScopeWrite, gateway.ScopeAdmin}},
+		}
+		mute := map[string]chan string{}
+		for name, ask := range asks {
+			s := t.open()
+			f := connectFrame(ask.token, "laneway-ext", "tool-events")
+			if p := f["params"].(map[string]any); ask.scopes == nil {
+				delete(p, "scopes")
+			} else {
+				p["scopes"] = ask.scopes
+			}
+			s.send(f)
+			if f := s.read(); !f.OK {
+				t.Fatalf("%s: connect: %+v", name, f.Error)
+			}
+			for _, m := range t.srv.Methods() {
+				if f := s.call(m.Name, []any{"no object"}); !refusedFor(f, m.Scope) {
+					t.Errorf("%s: %s answered %+v", name, m.Name, f.Error)
+				}
+			}
+			all := make(chan string, 100)
+			mute[name] = all
+			go func() { // ends with the socket
+				defer close(all)
+				for {
+					var f frame
+					if s.ws.ReadJSON(&f) != nil {
+						return
+					}
+					all <- f.Event
+				}
+			}()
+		}
+		s := t.open().login(adminToken)
+		s.must("sessions.subscribe", params{})
+		s.must("chat.send", send("main", "hello", "run"))
+		s.next(chatState("run", "final"))
+		t.house.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Principal: "gateway", Reason: "created"})
+		s.next(func(f frame) bool { return f.Event == "sessions.changed" })
+		t.house.set(func() { t.house.down = true })
+		s.next(func(f frame) bool { return f.Event == "health" })
+		s.next(func(f frame) bool { return f.Event == "tick" })
+		t.srv.Drain()
+		for name, all := range mute {
+			var heard []string
+			for event := range all {
+				if !slices.Contains(heard, event) {
+					heard = append(heard, event)
+				}
+				if event == "shutdown" {
+					break
+				}
+			}
+			slices.Sort(heard)
+			if !slices.Equal(heard, []string{"shutdown", "tick"}) {
+				t.Errorf("%s: heard %q", name, heard)
+			}
+		}
+	})
+}
+
+// jobsOfNobody makes a backend that has the methods of jobs, for calls that are refused before they reach it.
+type jobsOfNobody struct {
+	*house
+	jobs
+}
+
+type jobs struct{ gateway.CronBackend }
+
+func (jobs) SubscribeCron(func(cron.Event), func() bool) (cancel func()) { return func() {} }
+
+func withJobs(t *testing.T, change ...func(*gateway.Config)) *bench {
+	t.Helper()
+	h := newHouse(t)
+	return serve(t, h, jobsOfNobody{house: h}, change...)
+}
+
+// The allowance of cron writes is a member of the method table. Every method that changes jobs takes from it, the three hundred and first call is
+// refused, and nothing else is.
+func TestEveryMethodThatChangesJobsTakesFromTheAllowance(t *testing.T) {
+	t.Parallel()
+	b := withJobs(t)
+	found := 0
+	for _, m := range b.srv.Methods() {
+		changes := strings.HasPrefix(m.Name, "cron.") && m.Audited || m.Name == "wake"
+		if changes != (m.Limit == gateway.LimitCronWrites) {
+			t.Errorf("%s changes jobs: %v, and takes from %q", m.Name, changes, m.Limit)
+		}
+		if !changes {
+			continue
+		}
+		found++
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			b := withJobs(t, func(c *gateway.Config) { c.RequestsPerSecond = gateway.Off })
+			s := b.login(adminToken)
+			for n := range 300 {
+				if f := s.call(m.Name, []any{"no object"}); f.OK || f.Error.Details["code"] == "RATE_LIMITED" {
+					t.Fatalf("call %d: %+v", n+1, f.Error)
+				}
+			}
+			f := s.call(m.Name, []any{"no object"})
+			if f.OK || f.Error.Code != "UNAVAILABLE" || !f.Error.Retryable || f.Error.Details["code"] != "RATE_LIMITED" || f.Error.Details["method"] != m.Name ||
+				f.Error.Details["limit"] != 300.0 || f.Error.RetryAfterMs < 1 || f.Error.RetryAfterMs > 60_000 {
+				t.Errorf("call 301: %+v", f.Error)
+			}
+			if again := b.login(adminToken).call(m.Name, []any{"no object"}); again.OK || again.Error.Details["code"] != "RATE_LIMITED" {
+				t.Errorf("over another connection: %+v", again.Error)
+			}
+			if f := s.call("cron.get", []any{"no object"}); f.Error == nil || f.Error.Details["code"] == "RATE_LIMITED" {
+				t.Errorf("a read: %+v", f.Error)
+			}
+			s.must("chat.send", send("main", "hello", "run-"+strconv.Itoa(len(m.Name))))
+		})
+	}
+	if found < 12 {
+		t.Errorf("only %d methods change jobs", found)
+	}
+}
