@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -62,6 +63,7 @@ func TestAConnectionWithoutScopesHearsTheClockAndTheEndAlone(t *testing.T) {
 		t.house.set(func() { t.house.down = true })
 		s.next(func(f frame) bool { return f.Event == "health" })
 		s.next(func(f frame) bool { return f.Event == "tick" })
+		pass(time.Second) // the others have theirs at the same moment
 		t.srv.Drain()
 		for name, all := range mute {
 			var heard []string
@@ -87,14 +89,47 @@ type jobsOfNobody struct {
 	jobs
 }
 
-type jobs struct{ gateway.CronBackend }
+type jobs struct {
+	gateway.CronBackend
 
-func (jobs) SubscribeCron(func(cron.Event), func() bool) (cancel func()) { return func() {} }
+	publish chan func(cron.Event)
+}
+
+func (j jobs) SubscribeCron(fn func(cron.Event), _ func() bool) (cancel func()) {
+	j.publish <- fn
+	return func() {}
+}
 
 func withJobs(t *testing.T, change ...func(*gateway.Config)) *bench {
 	t.Helper()
 	h := newHouse(t)
-	return serve(t, h, jobsOfNobody{house: h}, change...)
+	return serve(t, h, jobsOfNobody{h, jobs{publish: make(chan func(cron.Event), 1)}}, change...)
+}
+
+func TestEventsOfAJobReachThoseWhoMayReadIt(t *testing.T) {
+	t.Parallel()
+	h, published := newHouse(t), make(chan func(cron.Event), 1)
+	b := serve(t, h, jobsOfNobody{h, jobs{publish: published}})
+	mute := b.dial()
+	f := connectFrame(adminToken)
+	f["params"].(map[string]any)["scopes"] = []string{}
+	mute.send(f)
+	if f := mute.read(); !f.OK {
+		t.Fatalf("connect: %+v", f.Error)
+	}
+	anna, otto, reader := b.login(annaToken), b.login(ottoToken), b.login(readToken)
+	(<-published)(cron.Event{Action: cron.ActionRemoved, Job: cron.Job{ID: "j", Owner: "anna", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 1000}}})
+	for name, s := range map[string]*socket{"its owner": anna, "who sees all": reader} {
+		if f := s.read(); f.Event != "cron" {
+			t.Errorf("%s heard %+v", name, f)
+		}
+	}
+	for name, s := range map[string]*socket{"another owner": otto, "no scope": mute} {
+		s.request("last", "no.such.method", nil)
+		if f := s.read(); f.ID != "last" {
+			t.Errorf("%s heard %+v", name, f)
+		}
+	}
 }
 
 // The allowance of cron writes is a member of the method table. Every method that changes jobs takes from it, the three hundred and first call is
