@@ -105,7 +105,7 @@ simulate: ## random histories of scheduler and dispatch, SEEDS of them (default 
 	LANEWAY_TEST_SEEDS=$${SEEDS:-10000} LANEWAY_TEST_FIRST_SEED=$${FIRST_SEED:-1} $(GO) test -count=1 -timeout 60m -v -run 'TestRandom' ./internal/scheduler ./internal/dispatch
 
 .PHONY: compat
-compat: ## foreign clients, unmodified, against the binary: OpenClaw, its schema, ws, Python, Chromium (needs npm, tmux, chromium)
+compat: ## foreign programs, unmodified, against the binary: OpenClaw, its schema, ws, Python, Chromium, nginx (needs npm, tmux, chromium)
 	$(TESTPG) $(GO) test -tags compat -count=1 -timeout 60m -run '$(RUN)' -v ./internal/testcompat
 
 .PHONY: oracle

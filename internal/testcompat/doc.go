@@ -5,9 +5,10 @@
 //   - the OpenClaw command line in two versions, and its terminal interface in a tmux of its own;
 //   - the published JSON schema of the protocol, against every frame of the standard view;
 //   - three clients that share no code with the gateway: npm's ws, Python's standard library, a page in Chromium;
-//   - the refusals of the border, with exact codes, from outside.
+//   - the refusals of the border, with exact codes, from outside;
+//   - nginx before the gateway.
 //
-// The clients and the pinned versions are in the directory compat. What a machine lacks (the npm registry, tmux, Chromium, Python)
+// The clients and the pinned versions are in the directory compat. What a machine lacks (the npm registry, tmux, Chromium, Python, nginx)
 // fails the test with a sentence that says so; nothing is left out in silence. Cases of methods that the gateway does not list in
 // `hello-ok` are reported as skipped by name.
 //

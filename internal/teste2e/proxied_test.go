@@ -1,0 +1,77 @@
+package teste2e
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// behind is a reverse proxy as an operator would write one: it adds the address of its caller to X-Forwarded-For. The callers of a test come from where
+// the header From-Address says, because all of them are on this machine.
+func behind(t *testing.T, g *Gateway) string {
+	t.Helper()
+	target, err := url.Parse(g.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = "gateway.example"
+		from := r.In.Header.Get("From-Address")
+		if from == "" {
+			from = "203.0.113.9"
+		}
+		if before := r.In.Header.Get("X-Forwarded-For"); before != "" {
+			from = before + ", " + from
+		}
+		r.Out.Header.Set("X-Forwarded-For", from)
+	}})
+	t.Cleanup(srv.Close)
+	return strings.TrimPrefix(srv.URL, "http://")
+}
+
+// Behind a proxy everybody looks local to the gateway, and nobody is: without a credential each door is closed, and whoever guesses is locked out by
+// where they really come from.
+func TestAProxyMakesNobodyLocal(t *testing.T) {
+	t.Parallel()
+	g := Proxied(t)
+	proxy := behind(t, g)
+	var methods []string
+	for _, m := range table(t) {
+		methods = append(methods, m.Name)
+	}
+	if len(methods) < 40 {
+		t.Fatalf("%d methods; that is not the table", len(methods))
+	}
+	CheckStrangers(t, proxy, methods)
+	try := func(from, claimed, token string) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+proxy+"/v1/models", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("From-Address", from)
+		req.Header.Set("Authorization", "Bearer "+token)
+		if claimed != "" {
+			req.Header.Set("X-Forwarded-For", claimed)
+		}
+		status, _ := roundTrip(t, req)
+		return status
+	}
+	began := time.Now()
+	for i := range 10 {
+		claimed := []string{"", "127.0.0.1", "198.51.100.7"}[i%3] // another address each time does not help
+		if status := try("203.0.113.50", claimed, "a-wrong-token"); status != http.StatusUnauthorized {
+			t.Errorf("try %d: %d", i, status)
+		}
+	}
+	if status := try("203.0.113.50", "127.0.0.1", g.Token()); status != http.StatusTooManyRequests && time.Since(began) < 50*time.Second {
+		t.Errorf("after ten wrong tokens even the right one is %d, want 429", status)
+	}
+	if status := try("203.0.113.51", "", g.Token()); status != http.StatusOK {
+		t.Errorf("the right token from another address: %d", status)
+	}
+}
