@@ -1,0 +1,148 @@
+package teste2e
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+)
+
+// wantRefusal is a refusal as programs read it. Members of details that are nil are only there.
+type wantRefusal struct {
+	code      string
+	details   map[string]any
+	retryable bool
+}
+
+func (w wantRefusal) check(t *testing.T, name string, r Response) {
+	t.Helper()
+	if r.OK || r.Error == nil {
+		t.Errorf("%s: %s, want %s", name, r.Payload, w.details["code"])
+		return
+	}
+	e := r.Error
+	if e.Code != w.code || e.Retryable != w.retryable || e.Message == "" || len(e.Details) != len(w.details) {
+		t.Errorf("%s: %+v, want %+v", name, e, w)
+		return
+	}
+	for member, want := range w.details {
+		got := e.Details[member]
+		list, isList := want.([]any)
+		given, _ := got.([]any) //nolint:errcheck // nil is no list
+		switch {
+		case got == nil || got == "", isList && !slices.Equal(given, list), !isList && want != nil && got != want:
+			t.Errorf("%s: %s is %v, want %v", name, member, got, want)
+		}
+	}
+}
+
+const refusing = `
+agents:
+  main: {runner: echo, delay: 1m}
+  broken: {runner: command, command: ["/bin/false"]}
+queue: {cap: 1, drop: old}
+limits: {cron_writes: 1}
+read_token: a-read-token-of-thirty-two-characters
+`
+
+// TestRefusalsOfTheWireHaveTheirCodes makes the real binary refuse, and compares code, details and whether to try again to the byte. Those of `agent`
+// that come in its second frame are made by what happens to a message that was accepted.
+func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, refusing)
+		g.Start()
+		own := dialWhenKnown(t, g, g.named(t, "ann"), nil)
+		reader := dialWhenKnown(t, g, "a-read-token-of-thirty-two-characters", nil)
+		b, err := login(g.addr(), g.Token())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		_ = b.SetDeadline(time.Now().Add(60 * time.Second))
+		got := map[string][]Response{}
+		await := func(id string, frames int) Response {
+			t.Helper()
+			for len(got[id]) < frames {
+				from, r := response(t, b)
+				got[from] = append(got[from], r)
+			}
+			return got[id][frames-1]
+		}
+		request := func(id, method string, params map[string]any) {
+			t.Helper()
+			if err := b.request(id, method, params); err != nil {
+				t.Fatal(err)
+			}
+		}
+		agentCall := func(id, session string, more map[string]any) {
+			t.Helper()
+			p := map[string]any{"sessionKey": session, "message": "hello", "idempotencyKey": id}
+			maps.Copy(p, more)
+			request(id, "agent", p)
+			if r := await(id, 1); !r.OK {
+				t.Fatalf("%s: %+v", id, r.Error)
+			}
+		}
+
+		agentCall("runs", "agent:main:a", nil)
+		agentCall("dropped", "agent:main:a", nil)
+		agentCall("cleared", "agent:main:a", nil) // takes the only place
+		agentCall("late", "agent:main:b", map[string]any{"timeout": 1})
+		agentCall("broken", "agent:broken:a", nil)
+		ended := func(id, code, status string) {
+			t.Helper()
+			w := wantRefusal{code: "UNAVAILABLE", details: map[string]any{"code": code, "runId": id}}
+			if status != "" {
+				w.details["status"] = status
+			}
+			w.check(t, id, await(id, 2))
+		}
+		ended("dropped", "QUEUE_DROPPED", "")
+		request("clear", "chat.send", map[string]any{"sessionKey": "agent:main:a", "message": "/queue clear", "idempotencyKey": "clear"})
+		ended("cleared", "LANE_CLEARED", "")
+		request("abort", "chat.abort", map[string]any{"sessionKey": "agent:main:a"})
+		ended("runs", "RUN_FAILED", "cancelled")
+		ended("late", "RUN_FAILED", "timeout")
+		ended("broken", "RUN_FAILED", "error")
+
+		wake := map[string]any{"mode": "next-heartbeat", "text": "hello", "sessionKey": "agent:main:c"}
+		request("first", "wake", wake)
+		request("second", "wake", wake)
+		await("first", 1)
+		await("second", 1)
+		refused := got["second"][0]
+		if refused.OK { // they run beside each other
+			refused = got["first"][0]
+		}
+		wantRefusal{"UNAVAILABLE", map[string]any{"code": "RATE_LIMITED", "method": "wake", "limit": 1.0}, true}.check(t, "a second wake within the minute", refused)
+
+		for name, call := range map[string]struct {
+			c      *Client
+			method string
+			params map[string]any
+			want   wantRefusal
+		}{
+			"a session of somebody else": {
+				own, "chat.send", map[string]any{"sessionKey": "agent:main:a", "message": "hello", "idempotencyKey": "mine"},
+				wantRefusal{"INVALID_REQUEST", map[string]any{"code": "SESSION_NOT_FOUND", "key": "agent:main:a"}, false},
+			},
+			"a reader that writes": {
+				reader, "chat.send", map[string]any{"sessionKey": "agent:main:a", "message": "hello", "idempotencyKey": "read"},
+				wantRefusal{"FORBIDDEN", map[string]any{"code": "MISSING_SCOPE", "missingScope": "operator.write", "requiredScopes": []any{"operator.write"}}, false},
+			},
+			"a reader that administers": {
+				reader, "sessions.reset", map[string]any{"key": "agent:main:a"},
+				wantRefusal{"FORBIDDEN", map[string]any{"code": "MISSING_SCOPE", "missingScope": "operator.admin", "requiredScopes": []any{"operator.admin"}}, false},
+			},
+		} {
+			_, err := call.c.Call(call.method, call.params, 20*time.Second)
+			e, ok := err.(*WireError) //nolint:errorlint // what Call returns
+			if !ok {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			call.want.check(t, name, Response{Error: e})
+		}
+		OpenOracle(t, g, database).Check(15 * time.Second)
+	})
+}
