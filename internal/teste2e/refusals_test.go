@@ -28,7 +28,7 @@ func (w wantRefusal) check(t *testing.T, name string, r Response) {
 	for member, want := range w.details {
 		got := e.Details[member]
 		list, isList := want.([]any)
-		given, _ := got.([]any) //nolint:errcheck // nil is no list
+		given, _ := got.([]any)
 		switch {
 		case got == nil || got == "", isList && !slices.Equal(given, list), !isList && want != nil && got != want:
 			t.Errorf("%s: %s is %v, want %v", name, member, got, want)
@@ -123,15 +123,18 @@ func TestRefusalsOfTheWireHaveTheirCodes(t *testing.T) {
 			want   wantRefusal
 		}{
 			"a session of somebody else": {
-				own, "chat.send", map[string]any{"sessionKey": "agent:main:a", "message": "hello", "idempotencyKey": "mine"},
+				own, "chat.send",
+				map[string]any{"sessionKey": "agent:main:a", "message": "hello", "idempotencyKey": "mine"},
 				wantRefusal{"INVALID_REQUEST", map[string]any{"code": "SESSION_NOT_FOUND", "key": "agent:main:a"}, false},
 			},
 			"a reader that writes": {
-				reader, "chat.send", map[string]any{"sessionKey": "agent:main:a", "message": "hello", "idempotencyKey": "read"},
+				reader, "chat.send",
+				map[string]any{"sessionKey": "agent:main:a", "message": "hello", "idempotencyKey": "read"},
 				wantRefusal{"FORBIDDEN", map[string]any{"code": "MISSING_SCOPE", "missingScope": "operator.write", "requiredScopes": []any{"operator.write"}}, false},
 			},
 			"a reader that administers": {
-				reader, "sessions.reset", map[string]any{"key": "agent:main:a"},
+				reader, "sessions.reset",
+				map[string]any{"key": "agent:main:a"},
 				wantRefusal{"FORBIDDEN", map[string]any{"code": "MISSING_SCOPE", "missingScope": "operator.admin", "requiredScopes": []any{"operator.admin"}}, false},
 			},
 		} {
