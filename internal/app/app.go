@@ -61,6 +61,7 @@ type Process struct {
 	webhooks map[string]http.Handler // by path
 	main     []net.Listener
 	scrape   net.Listener // nil = no metrics listener
+	porch    *porch       // nil = the gateway answers
 	abandon  context.CancelCauseFunc
 	undo     []cleanup // in order of construction
 }
@@ -83,7 +84,8 @@ func Run(ctx context.Context, opts Options) error {
 	return p.Run(ctx)
 }
 
-// New wires a process: secrets, store, agents, dispatcher, gateway, listeners, in this order. When a step fails the earlier ones are undone.
+// New wires a process: listeners, store, agents, dispatcher, gateway, in this order. Until it returns, whoever comes is told that the gateway starts.
+// When a step fails the earlier ones are undone.
 func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	p := &Process{cfg: opts.Loaded.Config, opts: opts, log: opts.Log}
 	defer func() {
@@ -91,6 +93,12 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 			err = errors.Join(err, p.cleanUp(context.WithoutCancel(ctx)))
 		}
 	}()
+	if err := p.listen(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.openPorch(ctx); err != nil {
+		return nil, err
+	}
 	if p.store, err = openStore(ctx, p.cfg, p.log); err != nil {
 		return nil, err
 	}
@@ -105,8 +113,8 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	if err := p.dispatch.Register(ctx); err != nil {
 		return nil, fmt.Errorf("registering with the store: %w", err)
 	}
-	if err := p.listen(ctx); err != nil {
-		return p, err
+	if err := p.leavePorch(); err != nil {
+		return nil, fmt.Errorf("opening the door: %w", err)
 	}
 	forgetStart()
 	return p, nil

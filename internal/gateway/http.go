@@ -50,7 +50,7 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, e *wireError) {
 // the gateway begins to stop: answers that are still waited for end then.
 func (s *Server) routes(base, waits context.Context) http.Handler {
 	r := chi.NewRouter()
-	r.Use(s.recoverer, middleware.GetHead, s.sockets(base), s.inTime)
+	r.Use(s.recoverer, middleware.GetHead, s.sockets(base), s.inTime, s.opened)
 	r.Get("/healthz", s.healthz)
 	r.Get("/health", s.healthz)
 	r.Get("/readyz", s.readyz)
@@ -133,6 +133,19 @@ func (s *Server) recoverer(next http.Handler) http.Handler {
 			}
 		}()
 		next.ServeHTTP(w, r)
+	})
+}
+
+// opened answers in the place of every route but the probes while the gateway starts.
+func (s *Server) opened(next http.Handler) http.Handler {
+	wait := s.guarded(func(w http.ResponseWriter, r *http.Request) { refuse(w, r, http.StatusServiceUnavailable, starting()) })
+	probes := []string{"/healthz", "/health", "/readyz"}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.state.ready() || slices.Contains(probes, r.URL.Path) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		wait(w, r)
 	})
 }
 
