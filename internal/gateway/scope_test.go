@@ -151,17 +151,18 @@ func TestEveryMethodThatChangesJobsTakesFromTheAllowance(t *testing.T) {
 			t.Parallel()
 			b := withJobs(t, func(c *gateway.Config) { c.RequestsPerSecond = gateway.Off })
 			s := b.login(adminToken)
+			began := time.Now()
 			for n := range 300 {
 				if f := s.call(m.Name, []any{"no object"}); f.OK || f.Error.Details["code"] == "RATE_LIMITED" {
 					t.Fatalf("call %d: %+v", n+1, f.Error)
 				}
 			}
-			f := s.call(m.Name, []any{"no object"})
+			f := overdrawn(s, m.Name, began)
 			if f.OK || f.Error.Code != "UNAVAILABLE" || !f.Error.Retryable || f.Error.Details["code"] != "RATE_LIMITED" || f.Error.Details["method"] != m.Name ||
 				f.Error.Details["limit"] != 300.0 || f.Error.RetryAfterMs < 1 || f.Error.RetryAfterMs > 60_000 {
 				t.Errorf("call 301: %+v", f.Error)
 			}
-			if again := b.login(adminToken).call(m.Name, []any{"no object"}); again.OK || again.Error.Details["code"] != "RATE_LIMITED" {
+			if again := overdrawn(b.login(adminToken), m.Name, began); again.OK || again.Error.Details["code"] != "RATE_LIMITED" {
 				t.Errorf("over another connection: %+v", again.Error)
 			}
 			if f := s.call("cron.get", []any{"no object"}); f.Error == nil || f.Error.Details["code"] == "RATE_LIMITED" {
@@ -173,4 +174,14 @@ func TestEveryMethodThatChangesJobsTakesFromTheAllowance(t *testing.T) {
 	if found < 12 {
 		t.Errorf("only %d methods change jobs", found)
 	}
+}
+
+// overdrawn calls until the allowance refuses, at most as often as it may have been filled up since the calls began: five times a second.
+func overdrawn(s *socket, method string, began time.Time) (last frame) {
+	for n := 0; n < 2+int(5*time.Since(began).Seconds()); n++ {
+		if last = s.call(method, []any{"no object"}); last.Error != nil && last.Error.Details["code"] == "RATE_LIMITED" {
+			break
+		}
+	}
+	return last
 }
