@@ -84,6 +84,7 @@ type CommandInfo struct {
 	Description string
 	Category    string // session, status, cron, model, …
 	ArgsHint    string // "" = takes none
+	Urgent      bool   // waits behind nothing: see command.Command
 }
 
 // SystemStatus is a picture of this gateway.

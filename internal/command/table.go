@@ -107,7 +107,7 @@ func validName(s string) bool {
 func (t *Table) Infos() []chat.CommandInfo {
 	infos := make([]chat.CommandInfo, 0, len(t.list))
 	for _, c := range t.list {
-		infos = append(infos, chat.CommandInfo{Name: c.Name, Aliases: c.Aliases, Description: c.Description, Category: c.Category, ArgsHint: c.Args})
+		infos = append(infos, chat.CommandInfo{Name: c.Name, Aliases: c.Aliases, Description: c.Description, Category: c.Category, ArgsHint: c.Args, Urgent: c.Urgent})
 	}
 	return infos
 }

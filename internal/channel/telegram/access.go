@@ -138,8 +138,10 @@ func (c *Channel) addressed(ctx context.Context, m *tgbotapi.Message) (bool, err
 	if r := m.ReplyToMessage; r != nil && r.From != nil && r.From.ID == c.bot {
 		return true, nil
 	}
-	if word, _, ok := c.command(textOf(m)); ok && (c.words[word] || word == activationWord) {
-		return true, nil
+	if word, _, ok := c.command(textOf(m)); ok {
+		if _, known := c.words[word]; known || word == activationWord {
+			return true, nil
+		}
 	}
 	if c.mentioned(m) {
 		return true, nil

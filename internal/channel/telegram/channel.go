@@ -23,7 +23,7 @@ type Channel struct {
 	records  channel.Records
 	files    *attachments
 	commands []chat.CommandInfo
-	words    map[string]bool // names and aliases of the commands
+	words    map[string]bool // names and aliases of the commands; true = urgent
 	obs      Observer
 	log      *slog.Logger
 
@@ -86,7 +86,7 @@ func New(cfg Config, deps Deps) (*Channel, error) {
 	c.fill(deps)
 	for _, cmd := range deps.Commands {
 		for _, word := range append([]string{cmd.Name}, cmd.Aliases...) {
-			c.words[word] = true
+			c.words[word] = cmd.Urgent
 		}
 	}
 	c.intake = newIntake(c)

@@ -3,14 +3,16 @@
 // # What comes in
 //
 // One process per bot polls: the one that holds the lease with the channel's name. Updates are worked on in order within a chat and side
-// by side between chats, so a slow download delays one conversation. Telegram forgets an update only when a later call names a
-// higher offset, and the offset that is named here is that of the first update which is not settled. Settled means: the message is durable
+// by side between chats, so a slow download delays one conversation, and in it everything but an urgent command (/stop): that leaves its place after
+// half a second and goes by. Telegram forgets an update only when a later call names a higher offset, and the offset that is named here is
+// that of the first update which is not settled. Settled means: the message is durable
 // (the house has taken it), or there is a reason to do nothing. A process that ends anywhere therefore loses nothing; what comes again is known to the
 // store by its number. A life of [Channel.Run] begins without an offset, because what was confirmed is Telegram's knowledge: the highest number that
 // was accepted proves nothing about the ones before it when chats do not wait for each other.
 //
 // An update that fails for a reason of its own is tried three times and put aside. An update that fails because the store is away is tried
-// as long as that lasts; meanwhile nothing more is fetched.
+// as long as that lasts; meanwhile nothing more is fetched. While the house drains its messages wait likewise, but fetching goes on for the sake of
+// what is urgent.
 //
 // # Who may talk
 //

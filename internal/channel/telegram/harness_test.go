@@ -47,6 +47,7 @@ type bot struct {
 	errs   []error // returned by the next offers
 	seen   map[string]bool
 	offers int
+	drains bool // everything but commands is refused for the time being
 	lease  func() (bool, error)
 }
 
@@ -95,7 +96,7 @@ func newBot(t *testing.T, change func(*setup)) *bot {
 	b.files = root
 	s.deps = telegram.Deps{
 		Records: b.records, Files: root,
-		Commands: []chat.CommandInfo{{Name: "stop", Description: "Stop."}, {Name: "help", Aliases: []string{"start"}, Description: "Help."}},
+		Commands: []chat.CommandInfo{{Name: "stop", Description: "Stop.", Urgent: true}, {Name: "help", Aliases: []string{"start"}, Description: "Help."}},
 		Logger:   slog.New(slog.NewTextHandler(leak.Through("a log", b.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {
@@ -141,6 +142,9 @@ func (b *bot) Receive(_ context.Context, m chat.Message) (chat.Receipt, error) {
 		if err != nil {
 			return chat.Receipt{}, err
 		}
+	}
+	if b.drains && !strings.HasPrefix(m.Content.Text, "/") {
+		return chat.Receipt{}, chat.ErrDraining
 	}
 	if b.seen[m.Dedupe] {
 		return chat.Receipt{Duplicate: true}, nil
@@ -220,6 +224,12 @@ func (b *bot) fail(errs ...error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.errs = append(b.errs, errs...)
+}
+
+func (b *bot) draining(on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drains = on
 }
 
 // forgive takes back what fail was told.

@@ -37,7 +37,8 @@ type job struct {
 }
 
 // intake works on updates: in order within a chat, side by side between chats, so that a slow download holds up nobody else. It knows
-// which updates are not finished, and with it the offset that may be confirmed: Telegram forgets what is before it.
+// which updates are not finished, and with it the offset that may be confirmed: Telegram forgets what is before it. An urgent command leaves the
+// order of its chat when what is before it takes long: see overtake.
 type intake struct {
 	c *Channel
 
@@ -133,7 +134,8 @@ func (in *intake) enter(j *job) bool {
 	return true
 }
 
-// queue puts a job behind those of its chat. It starts the chat's goroutine, which ends with its last job.
+// queue puts a job behind those of its chat. It starts the chat's goroutine, which ends with its last job. An urgent command does not wait there
+// for long.
 func (in *intake) queue(j *job) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -141,6 +143,9 @@ func (in *intake) queue(j *job) {
 	if l != nil {
 		l.jobs = append(l.jobs, j)
 		wake(l.wake)
+		if ctx := in.ctx; in.c.urgent(j.update) {
+			in.wg.Go(func() { in.overtake(ctx, l, j) })
+		}
 		return
 	}
 	l = &line{jobs: []*job{j}, wake: make(chan struct{}, 1)}
@@ -155,13 +160,18 @@ func (in *intake) work(ctx context.Context, chatID int64, l *line) {
 		if len(jobs) == 0 {
 			return
 		}
-		err := in.try(ctx, jobs)
-		for _, j := range jobs {
-			if err != nil && !j.once {
-				continue // the end of Run: not finished, so not confirmed
-			}
-			in.finish(j, err)
+		in.settle(ctx, jobs)
+	}
+}
+
+// settle works on a job and marks it, and the parts of its album, as finished.
+func (in *intake) settle(ctx context.Context, jobs []*job) {
+	err := in.try(ctx, jobs)
+	for _, j := range jobs {
+		if err != nil && !j.once {
+			continue // the end of Run: not finished, so not confirmed
 		}
+		in.finish(j, err)
 	}
 }
 
@@ -227,7 +237,7 @@ func (in *intake) try(ctx context.Context, jobs []*job) error {
 	for tries, wait := 1, 250*time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := in.handle(ctx, jobs)
 		absent := temporary(err)
-		in.outage(absent)
+		in.outage(absent && !errors.Is(err, chat.ErrDraining)) // a /stop is taken while the house drains, so it is fetched
 		switch {
 		case err == nil:
 			return nil

@@ -1,0 +1,98 @@
+package telegram_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/testtelegram"
+)
+
+// A photo hangs, or the store does not take a message: a /stop of the same chat is executed within a second, what it overtook is handled afterwards
+// and once, and nothing is confirmed before both are settled.
+func TestAnUrgentCommandOvertakesWhatHangs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hang, mend func(*bot)
+		file       bool
+		first      string
+	}{
+		"download": {
+			hang: func(b *bot) { b.srv.Break("file", testtelegram.Fault{Delay: 20 * time.Second}) }, mend: func(*bot) {},
+			file: true,
+		},
+		"drain": {
+			hang: func(b *bot) { b.draining(true) }, mend: func(b *bot) { b.draining(false) },
+			first: "hello",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBot(t, nil)
+				b.srv.AddFile("v", []byte("content"))
+				c.hang(b)
+				b.start()
+				var slow int
+				if c.file {
+					slow = b.srv.Say(anna, anna, "", document("v", "x.txt", 7))
+				} else {
+					slow = b.srv.Say(anna, anna, c.first)
+				}
+				after(2 * time.Second)
+				b.srv.Say(anna, anna, "patient")
+				stop := b.srv.Say(anna, anna, "/stop")
+				after(time.Second)
+				wantTexts(t, "a second after /stop", b.texts(), "/stop")
+				if left := b.srv.Pending(); !slices.Contains(left, slow) || !slices.Contains(left, stop) {
+					t.Errorf("unconfirmed while the first is in work: %v; want both %d and %d among them", left, slow, stop)
+				}
+				after(10 * time.Second)
+				wantTexts(t, "still", b.texts(), "/stop")
+				c.mend(b)
+				after(40 * time.Second)
+				wantTexts(t, "at the end", b.texts(), "/stop", c.first, "patient")
+				if left := b.srv.Pending(); len(left) != 0 {
+					t.Errorf("unconfirmed at the end: %v", left)
+				}
+				b.stop()
+			})
+		})
+	}
+}
+
+// Where nothing takes long the order of a chat holds for urgent commands too: a /stop sent right behind a message finds it.
+func TestAnUrgentCommandKeepsTheOrderOfAQuickChat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.srv.Say(anna, anna, "one")
+		b.srv.Say(anna, anna, "two")
+		b.srv.Say(anna, anna, "/stop")
+		b.srv.Say(anna, anna, "three")
+		b.start()
+		after(5 * time.Second)
+		wantTexts(t, "received", b.texts(), "one", "two", "/stop", "three")
+		b.stop()
+	})
+}
+
+// A forwarded /stop and one under a file have their place in the line: neither is a person who wants something ended now.
+func TestWhatOnlyLooksUrgentWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.srv.AddFile("v", []byte("content"))
+		b.srv.Break("file", testtelegram.Fault{Delay: 20 * time.Second})
+		b.start()
+		b.srv.Say(anna, anna, "", document("v", "x.txt", 7))
+		b.srv.Say(anna, anna, "/stop", testtelegram.With("forward_date", 1))
+		b.srv.Say(anna, anna, "/help")
+		after(10 * time.Second)
+		wantTexts(t, "while the download hangs", b.texts())
+		after(20 * time.Second)
+		wantTexts(t, "afterwards", b.texts(), "", "/stop", "/help")
+		b.stop()
+	})
+}
