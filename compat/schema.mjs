@@ -175,8 +175,8 @@ const definitionOf = (method) => method.split(".").map((p) => p[0].toUpperCase()
 let tried = 0;
 for (const method of methods) {
   const definition = published.definitions[definitionOf(method)];
-  const shape = definition?.anyOf?.[0] ?? definition;
-  for (const [name, schema] of Object.entries(shape?.properties ?? {})) {
+  const branches = definition?.anyOf ?? [definition]; // each is a set of params of its own
+  for (const [shape, name, schema] of branches.flatMap((b) => Object.entries(b?.properties ?? {}).map(([name, schema]) => [b, name, schema]))) {
     const params = { ...sample(shape, published.definitions), [name]: sample(schema, published.definitions) };
     for (const key of ["sessionKey", "key"]) if (key in params) params[key] = `agent:main:params-${randomUUID()}`;
     for (const key of ["idempotencyKey"]) if (key in params) params[key] = randomUUID();
@@ -204,7 +204,8 @@ const reasons = c.events.filter((f) => f.event === "shutdown").map((f) => f.payl
 check("a stop is announced and closes with 1012", closed.code === 1012 && reasons.join() === "draining,stopped", { closed, reasons });
 
 for (const name of ["TickEvent", "ShutdownEvent", "ResponseFrame", "EventFrame", "HelloOk", "Snapshot", "ErrorShape", "MissingScopeErrorDetails", "AgentsListResult", "ChatEvent", "AgentEvent",
-  "ChatHistoryCursorResult", "SessionRow", "SessionsDeleteResult", "CommandsListResult", "ChannelsStatusResult", "QuestionListResult", "TaskSuggestionsListResult"]) {
+  "ChatHistoryCursorResult", "SessionRow", "SessionsDeleteResult", "CommandsListResult", "ChannelsStatusResult", "QuestionListResult", "TaskSuggestionsListResult",
+  "CronJob", "CronAddResult", "CronRunLogEntry", "CronJobNotFoundErrorDetails"]) {
   check(`${name} was validated ${seen.get(name) ?? 0} times`, (seen.get(name) ?? 0) > 0);
 }
 for (const [fault, value] of faults) check(fault, false, value);

@@ -31,7 +31,8 @@ type CronBackend interface {
 	SubscribeCron(fn func(cron.Event), wanted func() bool) (cancel func())
 }
 
-// cronMethods are there when the backend keeps jobs.
+// cronMethods are there when the backend keeps jobs. Each that has a target takes it as id or as jobId: the families of clients differ in the name, and a
+// person should not have to know which method came from which.
 func cronMethods(b Backend) []*method {
 	if _, ok := b.(CronBackend); !ok {
 		return nil
@@ -104,7 +105,7 @@ func cronAdd(ctx context.Context, c *call, p jobParams) (any, error) {
 }
 
 type updateParams struct {
-	ID       string          `json:"id" p:"required,min=1,max=128"`
+	ID       string          `json:"id" p:"required,or=jobId,min=1,max=128"`
 	Patch    json.RawMessage `json:"patch" p:"required"`
 	Expected string          `json:"expectedConfigRevision" p:"max=128"`
 	Extended bool            `json:"extended"`
@@ -129,7 +130,7 @@ func cronUpdate(ctx context.Context, c *call, p updateParams) (any, error) {
 }
 
 type jobIDParams struct {
-	ID       string `json:"id" p:"required,min=1,max=128"`
+	ID       string `json:"id" p:"required,or=jobId,min=1,max=128"`
 	Extended bool   `json:"extended"`
 }
 
@@ -152,7 +153,7 @@ func cronResume(ctx context.Context, c *call, p jobIDParams) (any, error) {
 }
 
 type removeParams struct {
-	ID     string `json:"id" p:"required,min=1,max=128"`
+	ID     string `json:"id" p:"required,or=jobId,min=1,max=128"`
 	Cancel bool   `json:"cancelRunning"`
 }
 
@@ -164,7 +165,7 @@ func cronRemove(ctx context.Context, c *call, p removeParams) (any, error) {
 }
 
 type pauseParams struct {
-	ID    string `json:"id" p:"required,min=1,max=128"`
+	ID    string `json:"id" p:"required,or=jobId,min=1,max=128"`
 	Note  string `json:"note" p:"required,min=1,max=500"`
 	Until int64  `json:"untilMs" p:"min=1"`
 }
@@ -187,7 +188,7 @@ func momentOf(ms int64) time.Time {
 type runParams struct {
 	_ struct{} `also:"expectedProcessInstanceId"`
 
-	ID             string `json:"id" p:"required,min=1,max=128"`
+	ID             string `json:"id" p:"required,or=jobId,min=1,max=128"`
 	Mode           string `json:"mode" p:"enum=force|due|if-enabled"`
 	IdempotencyKey string `json:"idempotencyKey" p:"max=128"`
 }
@@ -209,7 +210,7 @@ func cronRun(ctx context.Context, c *call, p runParams) (any, error) {
 
 type cancelParams struct {
 	RunID          string `json:"runId" p:"min=1,max=512"`
-	ID             string `json:"id" p:"min=1,max=128"`
+	ID             string `json:"id" p:"or=jobId,min=1,max=128"`
 	Reason         string `json:"reason" p:"max=200"`
 	IdempotencyKey string `json:"idempotencyKey" p:"max=128"`
 }
@@ -230,7 +231,7 @@ func cronCancel(ctx context.Context, c *call, p cancelParams) (any, error) {
 }
 
 type backfillParams struct {
-	ID             string `json:"id" p:"required,min=1,max=128"`
+	ID             string `json:"id" p:"required,or=jobId,min=1,max=128"`
 	From           int64  `json:"fromMs" p:"required"`
 	To             int64  `json:"toMs" p:"required"`
 	MaxRuns        int64  `json:"maxRuns" p:"min=1,max=1000"`
@@ -275,7 +276,7 @@ func backfillView(fires []cron.BackfillFire, dry bool) object {
 }
 
 type previewParams struct {
-	ID       string          `json:"id" p:"min=1,max=128"`
+	ID       string          `json:"id" p:"or=jobId,min=1,max=128"`
 	Schedule json.RawMessage `json:"schedule"`
 	Jitter   int64           `json:"jitterMs" p:"min=0,max=3600000"`
 	DST      json.RawMessage `json:"dst"`

@@ -101,8 +101,7 @@ func pageOf(n, total int, offset, limit int64) object {
 }
 
 type runsParams struct {
-	ID         string   `json:"id" p:"min=1,max=128"`
-	JobID      string   `json:"jobId" p:"min=1,max=128"`
+	ID         string   `json:"id" p:"or=jobId,min=1,max=128"`
 	Scope      string   `json:"scope" p:"enum=job|all"`
 	RunID      string   `json:"runId" p:"min=1,max=512"`
 	Limit      int64    `json:"limit" p:"min=1,max=200"`
@@ -124,7 +123,7 @@ func (p *runsParams) wantsExtended() bool { return p.Extended }
 
 func (p *runsParams) filter() cron.RunFilter {
 	f := cron.RunFilter{
-		JobID: orWord(p.ID, p.JobID), RunID: p.RunID, Agent: p.AgentID, Query: p.Query, IncludeActive: p.Active, Since: momentOf(p.Since), Until: momentOf(p.Until),
+		JobID: p.ID, RunID: p.RunID, Agent: p.AgentID, Query: p.Query, IncludeActive: p.Active, Since: momentOf(p.Since), Until: momentOf(p.Until),
 		Ascending: p.SortDir == "asc", Limit: int(p.Limit), Offset: int(p.Offset),
 	}
 	if p.Scope == "all" {
@@ -281,27 +280,27 @@ func aliasDelivery(deliver bool, channel, to string) object {
 }
 
 type aliasIDParams struct {
-	JobID string `json:"jobId" p:"required,min=1,max=128"`
+	ID string `json:"id" p:"required,or=jobId,min=1,max=128"`
 }
 
 func cronDelete(ctx context.Context, c *call, p aliasIDParams) (any, error) {
-	if err := c.cron().CronRemove(ctx, p.JobID, false, c.caller()); err != nil {
+	if err := c.cron().CronRemove(ctx, p.ID, false, c.caller()); err != nil {
 		return nil, err
 	}
 	return object{"deleted": true}, nil
 }
 
 type toggleParams struct {
-	JobID   string `json:"jobId" p:"required,min=1,max=128"`
+	ID      string `json:"id" p:"required,or=jobId,min=1,max=128"`
 	Enabled bool   `json:"enabled" p:"required"`
 }
 
 func cronToggle(ctx context.Context, c *call, p toggleParams) (any, error) {
 	patch := cron.Members{"enabled": json.RawMessage(strconv.FormatBool(p.Enabled))}
-	if _, err := c.cron().CronUpdate(ctx, p.JobID, patch, "", c.caller()); err != nil {
+	if _, err := c.cron().CronUpdate(ctx, p.ID, patch, "", c.caller()); err != nil {
 		return nil, err
 	}
-	return object{"jobId": p.JobID, "enabled": p.Enabled}, nil
+	return object{"jobId": p.ID, "enabled": p.Enabled}, nil
 }
 
 // schedulerStatus shows jobs in the words of the in-process scheduler.

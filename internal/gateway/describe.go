@@ -10,7 +10,8 @@ import (
 // MethodInfo describes one method to documentation and tests.
 type MethodInfo struct {
 	Name, Scope string
-	// Params are the names of its params; Required of them must be given; Ignored are taken without effect.
+	// Params are the names of its params; Required of them must be given (of a param with two names the first stands for both); Ignored are taken
+	// without effect.
 	Params, Required, Ignored []string
 	// Fields are the same params with their types and bounds, in the order of Params.
 	Fields []ParamInfo
@@ -30,6 +31,8 @@ type ParamInfo struct {
 	// Type is string, integer, boolean, array, object or any; Items is the type of an array's members.
 	Type, Items string
 	Required    bool
+	// Or is another name of the same param, which is listed as well, "" = none: either will do, and both together must be equal.
+	Or string
 	// Min and Max bound an integer, the characters of a string (its bytes when Bytes is true) or the members of an array. Max
 	// counts only when Bounded is true.
 	Min, Max       int64
@@ -64,7 +67,7 @@ func describe(name string, params *shape) MethodInfo {
 	info := MethodInfo{Name: name, Open: params.open, Ignored: params.also, Fields: params.describe()}
 	for _, f := range info.Fields {
 		info.Params = append(info.Params, f.Name)
-		if f.Required {
+		if f.Required && !slices.Contains(info.Required, f.Or) {
 			info.Required = append(info.Required, f.Name)
 		}
 	}
@@ -74,14 +77,19 @@ func describe(name string, params *shape) MethodInfo {
 func (s *shape) describe() []ParamInfo {
 	out := make([]ParamInfo, 0, len(s.fields))
 	for i := range s.fields {
-		out = append(out, s.fields[i].describe())
+		p := s.fields[i].describe()
+		out = append(out, p)
+		if p.Or != "" {
+			p.Name, p.Or = p.Or, p.Name
+			out = append(out, p)
+		}
 	}
 	return out
 }
 
 func (f *field) describe() ParamInfo {
 	p := ParamInfo{
-		Name: f.name, Type: f.kind, Items: f.items, Required: f.required,
+		Name: f.name, Type: f.kind, Items: f.items, Required: f.required, Or: f.or,
 		Min: f.min, Max: f.max, Bounded: f.bounded, Bytes: f.bytes, Enum: f.enum,
 	}
 	if f.pattern != nil {

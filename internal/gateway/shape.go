@@ -19,7 +19,8 @@ const maxInteger = 1<<53 - 1
 // tags, so that the type, the check and the documentation cannot disagree.
 //
 // A field has `json:"name"` and optionally `p:"required,min=1,max=200,bytes,enum=a|b,pattern=…"`; min and max bound integers, the
-// characters of a string (its bytes with `bytes`) or the members of a list. A blank field says what happens to other members:
+// characters of a string (its bytes with `bytes`) or the members of a list. `or=other` gives a string a second name that means the same: required is one
+// of them, and both together must be equal. A blank field says what happens to other members:
 // `open:"true"` ignores all of them, `also:"a,b"` takes the named ones without effect; otherwise they are refused.
 type shape struct {
 	fields []field
@@ -31,6 +32,7 @@ type shape struct {
 
 type field struct {
 	name     string
+	or       string // its other name, "" = none
 	kind     string // of the value, see [ParamInfo]
 	items    string // kind of the members of a list
 	index    int
@@ -100,6 +102,8 @@ func (f *field) apply(part string) {
 	switch name {
 	case "required":
 		f.required = true
+	case "or":
+		f.or = value
 	case "bytes":
 		f.bytes = true
 	case "min":
@@ -149,13 +153,31 @@ func (s *shape) fill(raw json.RawMessage, dst reflect.Value, at string) *paramEr
 	}
 	for i := range s.fields {
 		f := &s.fields[i]
-		value, given := members[f.name]
-		if !given {
-			continue
-		}
-		if err := f.fill(value, dst.Field(f.index), at+"/"+f.name); err != nil {
+		if err := f.fillNamed(members, dst.Field(f.index), at); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// fillNamed fills dst with the member that is called as the field, by whichever of its names.
+func (f *field) fillNamed(members map[string]json.RawMessage, dst reflect.Value, at string) *paramError {
+	value, given := members[f.name]
+	if given {
+		if err := f.fill(value, dst, at+"/"+f.name); err != nil {
+			return err
+		}
+	}
+	other, again := members[f.or]
+	if f.or == "" || !again {
+		return nil
+	}
+	first := dst.String()
+	if err := f.fill(other, dst, at+"/"+f.or); err != nil {
+		return err
+	}
+	if given && dst.String() != first {
+		return &paramError{at: at + "/" + f.or, text: "must be the same as " + f.name + ", or absent"}
 	}
 	return nil
 }
@@ -164,12 +186,12 @@ func (s *shape) fill(raw json.RawMessage, dst reflect.Value, at string) *paramEr
 func (s *shape) complete(members map[string]json.RawMessage, at string) *paramError {
 	known := 0
 	for i := range s.fields {
-		_, given := members[s.fields[i].name]
-		if given {
-			known++
-		} else if s.fields[i].required {
-			return &paramError{at: at, text: "must have required property '" + s.fields[i].name + "'"}
+		f := &s.fields[i]
+		given := f.timesIn(members)
+		if given == 0 && f.required {
+			return &paramError{at: at, text: "must have required property '" + f.name + "'"}
 		}
+		known += given
 	}
 	if s.open || known == len(members) {
 		return nil
@@ -177,10 +199,28 @@ func (s *shape) complete(members map[string]json.RawMessage, at string) *paramEr
 	return s.unexpected(members, at)
 }
 
+// is says whether a member with this name means the field.
+func (f *field) is(name string) bool { return name == f.name || (f.or != "" && name == f.or) }
+
+// timesIn counts the members that mean the field.
+func (f *field) timesIn(members map[string]json.RawMessage) int {
+	n := 0
+	if _, given := members[f.name]; given {
+		n++
+	}
+	if f.or == "" {
+		return n
+	}
+	if _, given := members[f.or]; given {
+		n++
+	}
+	return n
+}
+
 func (s *shape) unexpected(members map[string]json.RawMessage, at string) *paramError {
 	var names []string
 	for name := range members {
-		if !slices.Contains(s.also, name) && !slices.ContainsFunc(s.fields, func(f field) bool { return f.name == name }) {
+		if !slices.Contains(s.also, name) && !slices.ContainsFunc(s.fields, func(f field) bool { return f.is(name) }) {
 			names = append(names, name)
 		}
 	}

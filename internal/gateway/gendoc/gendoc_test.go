@@ -58,6 +58,8 @@ func TestBoundsAreShownAsTheGatewayChecksThem(t *testing.T) {
 		"| `message` | string | required; 1 to 262,144 bytes of UTF-8 |",
 		"| `timeoutMs` | integer | 0 to 86,400,000 |",
 		"| `mode` | string | required; one of `now`, `next-heartbeat` |",
+		"| `id` | string | required, unless `jobId` is given, which means the same; both must be equal; 1 to 128 characters |",
+		"| `jobId` | string | the same as `id`; both must be equal; 1 to 128 characters |",
 		"| `client.id` | string | required; 0 to 64 characters; matches `^[a-z0-9][a-z0-9._-]*$` |",
 	} {
 		if !strings.Contains(string(page), line+"\n") {

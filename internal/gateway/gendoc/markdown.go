@@ -39,7 +39,12 @@ func typeOf(f gateway.ParamInfo) string {
 // rule says what a value must be like, beyond its type.
 func rule(f gateway.ParamInfo) string {
 	var parts []string
-	if f.Required {
+	switch {
+	case f.Required && f.Or != "":
+		parts = append(parts, "required, unless `"+f.Or+"` is given, which means the same; both must be equal")
+	case f.Or != "":
+		parts = append(parts, "the same as `"+f.Or+"`; both must be equal")
+	case f.Required:
 		parts = append(parts, "required")
 	}
 	if r := span(f); r != "" {

@@ -30,10 +30,12 @@ type machineMethod struct {
 	Limit   string   `json:"allowance,omitempty"`
 }
 
-// schema is the part of JSON Schema (2020-12) that params need. Bounds on bytes are in maxBytes, since the standard has none.
+// schema is the part of JSON Schema (2020-12) that params need. Bounds on bytes are in maxBytes, and another name of the same param is in sameAs: the
+// standard has neither.
 type schema struct {
 	Type       string            `json:"type,omitempty"`
 	Required   []string          `json:"required,omitempty"`
+	AnyOf      []schema          `json:"anyOf,omitempty"`
 	Properties map[string]schema `json:"properties,omitempty"`
 	Additional *bool             `json:"additionalProperties,omitempty"`
 	Items      *schema           `json:"items,omitempty"`
@@ -44,6 +46,7 @@ type schema struct {
 	MinLength  *int64            `json:"minLength,omitempty"`
 	MaxLength  *int64            `json:"maxLength,omitempty"`
 	MaxBytes   *int64            `json:"maxBytes,omitempty"`
+	SameAs     string            `json:"sameAs,omitempty"`
 	MinItems   *int64            `json:"minItems,omitempty"`
 	MaxItems   *int64            `json:"maxItems,omitempty"`
 }
@@ -80,7 +83,10 @@ func objectSchema(fields []gateway.ParamInfo, ignored []string, open bool) schem
 	}
 	for _, f := range fields {
 		s.Properties[f.Name] = paramSchema(f)
-		if f.Required {
+		switch {
+		case f.Required && f.Or != "": // the one or the other; a method has one such param
+			s.AnyOf = append(s.AnyOf, schema{Required: []string{f.Name}})
+		case f.Required:
 			s.Required = append(s.Required, f.Name)
 		}
 	}
@@ -100,7 +106,7 @@ func paramSchema(f gateway.ParamInfo) schema {
 		item := paramSchema(gateway.ParamInfo{Type: f.Items})
 		return schema{Type: f.Type, Items: &item, MinItems: low, MaxItems: high}
 	case "string":
-		s := schema{Type: f.Type, Enum: f.Enum, Pattern: f.Pattern, MinLength: low, MaxLength: high}
+		s := schema{Type: f.Type, Enum: f.Enum, Pattern: f.Pattern, MinLength: low, MaxLength: high, SameAs: f.Or}
 		if f.Bytes {
 			s.MaxLength, s.MaxBytes = nil, high
 		}
