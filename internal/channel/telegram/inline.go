@@ -18,6 +18,7 @@ func (w *walker) inlines(parent ast.Node, depth int) {
 
 func (w *walker) inline(n ast.Node, depth int) {
 	if depth > 4*maxDepth {
+		w.leaves(n)
 		return
 	}
 	switch n := n.(type) {
@@ -52,6 +53,24 @@ func (w *walker) inline(n ast.Node, depth int) {
 	default:
 		w.inlines(n, depth)
 	}
+}
+
+// leaves writes an inline that nests too deep without its structure: what stands in it, in its order, and the addresses of its links.
+func (w *walker) leaves(top ast.Node) {
+	each(top, func(n ast.Node) bool {
+		if n.FirstChild() != nil && n.Kind() != ast.KindCodeSpan {
+			return true
+		}
+		w.inline(n, 0)
+		return false
+	}, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.Link:
+			w.write(" (" + string(n.Destination) + ")")
+		case *ast.Image:
+			w.write(" (" + string(n.Destination) + ")")
+		}
+	})
 }
 
 func (w *walker) newline() {

@@ -9,7 +9,6 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	east "github.com/yuin/goldmark/extension/ast"
-	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 
 	"laneway/internal/chat"
@@ -51,7 +50,7 @@ type document struct {
 // Every input is fine: what is no Markdown is text.
 func render(markdown string) *document {
 	src := []byte(chat.CleanText(markdown))
-	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList), goldmark.WithParserOptions(parser.WithAttribute()))
+	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList))
 	w := &walker{src: src, doc: &document{borders: map[int]border{}}}
 	w.blocks(md.Parser().Parse(text.NewReader(src)), 0)
 	return w.doc
@@ -84,7 +83,7 @@ type walker struct {
 	indent string
 }
 
-// maxDepth is how deep blocks and styles nest; what is deeper is shown without its structure.
+// maxDepth is how deep blocks nest, and styles four times as deep; the text of what is deeper is shown without its structure.
 const maxDepth = 32
 
 // write adds text in the current style, with the separator that is due.
@@ -140,14 +139,14 @@ func (w *walker) blocks(parent ast.Node, depth int) {
 
 func (w *walker) block(n ast.Node, depth int) {
 	if depth > maxDepth {
-		w.write(w.indent + w.lines(n))
+		w.flat(n)
 		return
 	}
 	switch n := n.(type) {
 	case *ast.Heading:
-		w.due(borderBlock)
-		w.with(func(s *style) { s.bold = true }, func() { w.inlines(n, depth) })
-		w.due(borderBlock)
+		if t, ok := n.PreviousSibling().(*east.Table); !ok || !strayed(n, t) {
+			w.heading(n, depth)
+		}
 	case *ast.Blockquote:
 		w.due(borderBlock)
 		w.with(func(s *style) { s.quote = true }, func() { w.blocks(n, depth+1) })
@@ -167,6 +166,9 @@ func (w *walker) block(n ast.Node, depth int) {
 		w.write(strings.TrimRight(w.lines(n), "\n"))
 		w.due(borderBlock)
 	case *east.Table:
+		if h, ok := n.NextSibling().(*ast.Heading); ok && strayed(h, n) {
+			w.heading(h, depth)
+		}
 		w.table(n)
 	case *ast.TextBlock:
 		w.inlines(n, depth)
@@ -175,6 +177,53 @@ func (w *walker) block(n ast.Node, depth int) {
 		w.due(borderBlock)
 		w.inlines(n, depth)
 		w.due(borderBlock)
+	}
+}
+
+func (w *walker) heading(n *ast.Heading, depth int) {
+	w.due(borderBlock)
+	w.with(func(s *style) { s.bold = true }, func() { w.inlines(n, depth) })
+	w.due(borderBlock)
+}
+
+// strayed reports whether a heading stood before the table that the parser puts before it: lines right above a table that a line of dashes
+// ends become a heading below it.
+func strayed(h *ast.Heading, t *east.Table) bool {
+	return h.Lines().Len() > 0 && t.FirstChild() != nil && h.Lines().At(0).Start < t.FirstChild().Pos()
+}
+
+// flat writes a block that nests too deep: the paragraphs, tables and code in it one below the other. It does not call itself for what nests
+// deeper still, so no depth is too much for it.
+func (w *walker) flat(top ast.Node) {
+	each(top, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.Blockquote, *ast.List, *ast.ListItem:
+			return true
+		}
+		w.due(borderLine)
+		w.block(n, 0)
+		w.due(borderLine)
+		return false
+	}, func(ast.Node) {})
+}
+
+// each visits a tree in the order of its text: enter before the children of a node, which are left out when it returns false, and leave
+// behind those that were not.
+func each(top ast.Node, enter func(ast.Node) bool, leave func(ast.Node)) {
+	n := top
+	for {
+		if enter(n) && n.FirstChild() != nil {
+			n = n.FirstChild()
+			continue
+		}
+		for n != top && n.NextSibling() == nil {
+			n = n.Parent()
+			leave(n)
+		}
+		if n == top {
+			return
+		}
+		n = n.NextSibling()
 	}
 }
 
@@ -283,6 +332,9 @@ func (w *walker) table(t *east.Table) {
 			}
 			widths[len(cells)-1] = max(widths[len(cells)-1], utf8.RuneCountInString(cells[len(cells)-1]))
 		}
+		if more := w.beyond(row); more != "" {
+			cells = append(cells, more)
+		}
 		rows = append(rows, cells)
 	}
 	var b strings.Builder
@@ -299,4 +351,14 @@ func (w *walker) table(t *east.Table) {
 		b.WriteByte('\n')
 	}
 	w.code(b.String(), "")
+}
+
+// beyond is what a row has behind the last column of its table, "" = nothing. Markdown would not show it.
+func (w *walker) beyond(row ast.Node) string {
+	cell := row.LastChild()
+	if cell == nil || cell.Lines().Len() == 0 {
+		return ""
+	}
+	rest, _, _ := strings.Cut(string(w.src[cell.Lines().At(0).Stop:]), "\n")
+	return strings.Trim(rest, "| \t\r")
 }

@@ -35,6 +35,7 @@ func TestRender(t *testing.T) {
 		"quote in quote": {"> a\n> > b", "<blockquote>a\n\nb</blockquote>"},
 		"code in quote":  {"> ```\n> x\n> ```", "<blockquote><pre>x</pre></blockquote>"},
 		"table":          {"| a | long |\n|---|---|\n| b | c |", "<pre>a | long\nb | c</pre>"},
+		"text, table":    {"intro\n| a |\n|---|\n| b |\n---\nend", "<b>intro</b>\n\n<pre>a\nb</pre>\n\nend"},
 		"rule":           {"a\n\n---\n\nb", "a\n\n———\n\nb"},
 		"html":           {"<div>x</div>\n\na <b>c</b> d<br>e", "&lt;div&gt;x&lt;/div&gt;\n\na &lt;b&gt;c&lt;/b&gt; d\ne"},
 		"unfinished":     {"**bold and `code", "**bold and `code"},
@@ -94,8 +95,8 @@ func TestNothingToSend(t *testing.T) {
 	}
 }
 
-// checkParts holds what must be true of every text: each part is what Telegram takes, and joined they are the document. It returns
-// how many there are.
+// checkParts holds what must be true of every text: each part is what Telegram takes, joined they are the document, and they have every word
+// that the text has for its readers. It returns how many there are.
 func checkParts(t *testing.T, markdown string, limit int) int {
 	t.Helper()
 	d := render(markdown)
@@ -125,6 +126,7 @@ func checkParts(t *testing.T, markdown string, limit int) int {
 	if strings.TrimFunc(rest, invisible) != "" {
 		t.Fatalf("%q is missing at the end of %q", rest, markdown)
 	}
+	checkWords(t, markdown, parts)
 	return len(parts)
 }
 
@@ -158,27 +160,6 @@ func TestManyTexts(t *testing.T) {
 	}
 	if most < 3 {
 		t.Errorf("the longest of the texts had %d parts at the real limit", most)
-	}
-}
-
-// TestWordsSurvive: what is no markup arrives letter by letter.
-func TestWordsSurvive(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(3, 4))
-	letters := []string{"a", "bc", " ", "\n\n", "ä", "日", "😀", "7", "Z"}
-	squeeze := func(s string) string { return strings.Join(strings.Fields(s), "") }
-	for range 500 {
-		var b strings.Builder
-		for range rng.IntN(400) {
-			b.WriteString(letters[rng.IntN(len(letters))])
-		}
-		var joined strings.Builder
-		for _, p := range render("x" + b.String()).chunks(50) {
-			joined.WriteString(p.plain)
-		}
-		if squeeze(joined.String()) != squeeze("x"+b.String()) {
-			t.Fatalf("%q became %q", b.String(), joined.String())
-		}
 	}
 }
 
