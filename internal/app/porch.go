@@ -87,7 +87,8 @@ func (l *lent) Close() error {
 	return l.SetDeadline(time.Unix(1, 0)) // wakes Accept
 }
 
-// nobodyHome is a house that is not there yet. What it does not have is never asked for, because nobody gets in.
+// nobodyHome is a house that is not there yet. What it does not have is never asked for, because nobody gets in; what the gateway asks for by
+// itself, each second and at a probe, it has.
 type nobodyHome struct{ gateway.Backend }
 
 func (nobodyHome) DefaultAgent() string { return "main" }
@@ -95,6 +96,9 @@ func (nobodyHome) DefaultAgent() string { return "main" }
 func (nobodyHome) Status(context.Context) chat.SystemStatus {
 	return chat.SystemStatus{Progress: nobodyHome{}.Progress()}
 }
+
+// Lanes is asked for each second, whether anybody is there to be told or not.
+func (nobodyHome) Lanes() chat.LanesStatus { return chat.LanesStatus{} }
 
 func (nobodyHome) Progress() chat.Progress { return chat.Progress{CronAge: -1, WriterAge: -1} }
 
