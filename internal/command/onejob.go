@@ -18,13 +18,17 @@ const (
 	maxJobText  = 400
 )
 
-// onJob acts on one job and names it in the answer, so that a wrong number is seen. Without a number it asks for which.
+// onJob acts on one job and names it in the answer, so that a wrong number is seen. Without a number it asks for which. A change that may
+// have been made before is not made again: the numbers may have moved since, and it would meet another job.
 func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, error) {
 	if verb == "remove" {
 		verb = "rm"
 	}
 	if arg == "" {
 		return askWhich(ctx, a, c, verb)
+	}
+	if c.Again && verb != "show" {
+		return Answer{}, chat.Errorf(chat.CodeConflict, "I was interrupted and do not know whether it was done; look at /jobs and write it again if not")
 	}
 	job, note, err := findJob(ctx, a, c, arg)
 	if err != nil {

@@ -21,6 +21,10 @@ const (
 
 // Call is one use of a command.
 type Call struct {
+	// ID of the message. What is done under it is done once.
+	ID string
+	// Again: the command was recorded before, and nobody knows whether it was executed.
+	Again     bool
 	Session   chat.SessionKey
 	Principal string
 	// Scope is the most that the caller may do.

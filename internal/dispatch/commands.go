@@ -18,13 +18,17 @@ const (
 	commandTime = 10 * time.Second
 )
 
-// runCommand records a command, executes it and answers it. It takes no slot and no place in the queue; a repeated one is not
-// executed again.
+// runCommand records a command, executes it and answers it. It takes no slot and no place in the queue. A repetition of one that was answered
+// is not executed again; one that a crash or a lost answer of the store left between its record and its answer is completed: see redo.
 func (d *Dispatcher) runCommand(ctx context.Context, m chat.Message, cmd command.Command, name, args string) (chat.Receipt, error) {
 	if m.Own { // an urgent one does not wait for the store's word about its record
 		if err := d.mayUse(ctx, m.Session, m.Principal); err != nil {
 			return chat.Receipt{}, err
 		}
+	}
+	first := d.executing.begin(m.ID)
+	if first {
+		defer d.executing.end(m.ID)
 	}
 	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, AcceptedAt: time.Now(), State: store.StateDone, Outcome: chat.OutcomeAnswered, Command: true}
 	rec := make(chan recorded, 1)
@@ -38,26 +42,41 @@ func (d *Dispatcher) runCommand(ctx context.Context, m chat.Message, cmd command
 		return chat.Receipt{}, chat.ErrStoreUnavailable
 	}
 	if known && r.acc.Duplicate {
-		return duplicateReceipt(r.acc.Existing), nil
+		if cmd.Urgent || !first {
+			return duplicateReceipt(r.acc.Existing), nil
+		}
+		return d.redo(ctx, m, r.acc, command.Call{Name: name, Args: args}, cmd)
 	}
 	if r.err != nil && !cmd.Urgent {
 		return chat.Receipt{}, r.err
 	}
-	answer, ok := d.execCommand(ctx, m, cmd, name, args)
-	d.obs.CommandRun(cmd.Name, ok)
-	// What was typed before a command and after it does not belong together.
-	d.bursts.cut(m.Session)
-	d.sched.Cut(m.Session.String())
+	answer := d.execCommand(ctx, m, cmd, command.Call{Name: name, Args: args})
 	if !known { // the answer belongs behind the record, but a person does not wait for it
-		d.small.Go(func() { <-rec; d.answerCommand(context.WithoutCancel(ctx), m, answer) })
+		late := context.WithoutCancel(ctx)
+		d.small.Go(func() { <-rec; d.sendAnswerLate(late, m, answer); d.noteAnswer(late, m, answer) })
 		return receipt, nil
 	}
 	receipt.Seq = r.acc.Seq
-	for _, s := range d.handover.pass(d.sched, m.Session, r.acc.Seq) {
+	return receipt, d.endCommand(ctx, m, cmd, r.acc.Seq, answer)
+}
+
+// endCommand gives way to what was accepted behind a command, and answers it. A command whose answer could not be kept is an error, so that it
+// is offered again. An urgent one is none: it has acted, and its answer is sent when the store is back.
+func (d *Dispatcher) endCommand(ctx context.Context, m chat.Message, cmd command.Command, seq int64, answer command.Answer) error {
+	for _, s := range d.handover.pass(d.sched, m.Session, seq) {
 		d.settle(ctx, s)
 	}
-	d.answerCommand(context.WithoutCancel(ctx), m, answer)
-	return receipt, nil
+	ctx = context.WithoutCancel(ctx)
+	err := d.sendAnswer(ctx, m, answer)
+	switch {
+	case err == nil:
+	case cmd.Urgent:
+		d.small.Go(func() { d.sendAnswerLate(ctx, m, answer) })
+	default:
+		return chat.ErrStoreUnavailable
+	}
+	d.noteAnswer(ctx, m, answer)
+	return nil
 }
 
 type recorded struct {
@@ -86,8 +105,17 @@ func soon(c <-chan recorded, wait time.Duration) (recorded, bool) {
 	}
 }
 
-// execCommand runs the function of the table and turns its error into the sentence that the person gets.
-func (d *Dispatcher) execCommand(ctx context.Context, m chat.Message, cmd command.Command, name, args string) (answer command.Answer, ok bool) {
+// execCommand executes a command; what was typed before it and after it does not belong together. The call has its name and arguments.
+func (d *Dispatcher) execCommand(ctx context.Context, m chat.Message, cmd command.Command, call command.Call) command.Answer {
+	answer, ok := d.callCommand(ctx, m, cmd, call)
+	d.obs.CommandRun(cmd.Name, ok)
+	d.bursts.cut(m.Session)
+	d.sched.Cut(m.Session.String())
+	return answer
+}
+
+// callCommand runs the function of the table and turns its error into the sentence that the person gets.
+func (d *Dispatcher) callCommand(ctx context.Context, m chat.Message, cmd command.Command, call command.Call) (answer command.Answer, ok bool) {
 	if !allows(m.Scope, cmd.Scope) {
 		return command.Answer{Text: "You may not use /" + cmd.Name + ": it needs the scope " + string(cmd.Scope) + "."}, false
 	}
@@ -99,10 +127,10 @@ func (d *Dispatcher) execCommand(ctx context.Context, m chat.Message, cmd comman
 			answer, ok = command.Answer{Text: "/" + cmd.Name + " failed: internal error."}, false
 		}
 	}()
-	answer, err := cmd.Run(ctx, actions{d}, command.Call{
-		Session: m.Session, Principal: m.Principal, Scope: command.Scope(m.Scope), Sender: m.Content.Sender, OwnOnly: m.Content.Options.StopOwn, Channel: channelKind(m.Channel),
-		Target: m.Content.Options.ReplyTo, Name: name, Args: args,
-	})
+	call.ID, call.Session, call.Principal, call.Scope = m.ID, m.Session, m.Principal, command.Scope(m.Scope)
+	call.Sender, call.OwnOnly = m.Content.Sender, m.Content.Options.StopOwn
+	call.Channel, call.Target = channelKind(m.Channel), m.Content.Options.ReplyTo
+	answer, err := cmd.Run(ctx, actions{d}, call)
 	if err != nil {
 		d.log.InfoContext(ctx, "a command failed", "command", cmd.Name, "err", err)
 		return command.Answer{Text: "/" + cmd.Name + " failed: " + sentenceOf(err) + "."}, false
@@ -116,9 +144,42 @@ func allows(have string, need command.Scope) bool {
 	return rank[have] >= rank[string(need)]
 }
 
-// answerCommand keeps question and answer in the transcript, marked so that no agent takes them for conversation, and sends the answer. A
-// choice is for the person who gave the command; those who watch read it in words.
-func (d *Dispatcher) answerCommand(ctx context.Context, m chat.Message, answer command.Answer) {
+// sendAnswer puts the answer of a command into the outbox, once however often it is called. A choice is for the person who gave the command.
+// An error: the store did not answer.
+func (d *Dispatcher) sendAnswer(ctx context.Context, m chat.Message, answer command.Answer) error {
+	to := m.Content.Options.ReplyTo
+	if to.IsZero() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, errors.New("keeping the answer of a command took too long"))
+	defer cancel()
+	o := store.Outgoing{ID: newID(), RunID: m.ID, Session: m.Session, Principal: m.Principal, Target: to, Kind: store.KindCommand, Text: answer.Text, Count: 1}
+	if answer.Choice != nil {
+		choice := *answer.Choice
+		choice.For, o.Choice = m.Content.Sender.ID, &choice
+	}
+	err := d.store.Enqueue(ctx, []store.Outgoing{o})
+	if err != nil {
+		d.log.WarnContext(ctx, "the answer of a command was not sent", "session", m.Session.String(), "err", err)
+	}
+	wake(d.outboxNow)
+	if unanswered(err) {
+		return err
+	}
+	return nil
+}
+
+// sendAnswerLate does so as soon as the store answers.
+func (d *Dispatcher) sendAnswerLate(ctx context.Context, m chat.Message, answer command.Answer) {
+	err := d.final(ctx, "sending the answer of a command", func(ctx context.Context) error { return d.sendAnswer(ctx, m, answer) })
+	if err != nil {
+		d.log.WarnContext(ctx, "the answer of a command is lost", "session", m.Session.String(), "err", err)
+	}
+}
+
+// noteAnswer keeps question and answer in the transcript, marked so that no agent takes them for conversation, and tells those who watch, who
+// read a choice in words. The lines say that the command needs nothing more, so they come after everything else.
+func (d *Dispatcher) noteAnswer(ctx context.Context, m chat.Message, answer command.Answer) {
 	text := inWords(answer.Text, answer.Choice)
 	entries, err := d.store.AppendTranscript(ctx, m.Session, m.Principal, []chat.TranscriptEntry{
 		{RunID: m.ID, Role: chat.RoleUser, Text: m.Content.Text, Sender: m.Content.Sender, Command: true},
@@ -133,17 +194,6 @@ func (d *Dispatcher) answerCommand(ctx context.Context, m chat.Message, answer c
 	}
 	d.tell(e)
 	d.waiters.end(chat.RunEnd{RunID: m.ID, Session: m.Session, Outcome: chat.OutcomeAnswered, Text: text})
-	if to := m.Content.Options.ReplyTo; !to.IsZero() {
-		o := store.Outgoing{ID: newID(), RunID: m.ID, Session: m.Session, Principal: m.Principal, Target: to, Kind: store.KindCommand, Text: answer.Text, Count: 1}
-		if answer.Choice != nil {
-			choice := *answer.Choice
-			choice.For, o.Choice = m.Content.Sender.ID, &choice
-		}
-		if err := d.store.Enqueue(ctx, []store.Outgoing{o}); err != nil {
-			d.log.WarnContext(ctx, "the answer of a command was not sent", "session", m.Session.String(), "err", err)
-		}
-		wake(d.outboxNow)
-	}
 }
 
 // actions is what commands may do to the house.
@@ -173,7 +223,7 @@ func (a actions) StopAll(ctx context.Context, c command.Call) (command.StopRepor
 
 // NewSession is /new.
 func (a actions) NewSession(ctx context.Context, c command.Call) error {
-	_, err := a.d.Reset(ctx, c.Session, chat.Caller{Principal: c.Principal}, nil)
+	_, err := a.d.Reset(ctx, c.Session, chat.Caller{Principal: c.Principal}, onceOf(c))
 	return err
 }
 

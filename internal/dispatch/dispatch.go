@@ -126,6 +126,7 @@ type Dispatcher struct {
 	cronEvents  cronHub
 	budgetNotes budgetNotes
 	small       sync.WaitGroup
+	executing   executing
 	over        chan struct{} // closed when Run's context is over: nothing is repeated any more
 }
 
