@@ -10,6 +10,9 @@
 //   - A failure is an [*Error] with a [chat.FailReason] from the closed set and a sentence without secrets or internals.
 //   - Run retries only before anything was emitted.
 //   - An answer over the runner's limit is cut there and ends with [chat.FailOutputLimit].
+//   - Files for the person lie below the directory that Request.OutputDir has made, and Result.Attachments names them by paths relative to
+//     it, in the order in which they are to be sent. The gateway takes them over after Run has returned without an error; what it
+//     does not take (links, ways out of the directory, what is too large) it leaves out and says so.
 //
 // What every runner needs is here: [Answer] collects and streams text, [Conversation] turns a request into the alternating
 // messages that models want, [Ended] is the error of a turn whose context is over, [Secret] keeps keys out of logs.
@@ -60,6 +63,9 @@ type Request struct {
 	// TakeInput hands over what people said to the session while the turn runs (mode steer); nil = nothing can come. A runner
 	// that can use it calls it between rounds.
 	TakeInput func() []chat.Content
+	// OutputDir makes the directory in which the runner may leave files for the person, at the first call, and returns its absolute path. It is fresh,
+	// empty, for this turn alone, and gone when the turn has ended. nil = nobody takes files. It is called on the goroutine of Run.
+	OutputDir func() (string, error)
 }
 
 // EventKind sorts what a runner tells while it works.
@@ -83,7 +89,8 @@ type Event struct {
 // Result is a finished turn.
 type Result struct {
 	// Text is the whole answer; it may be empty.
-	Text        string
+	Text string
+	// Attachments are files that go to the person behind the text; see the package comment. Path is needed, the rest is found out where it is missing.
 	Attachments []chat.Attachment
 	Usage       chat.Usage
 	// StopReason is [StopNormal], or [StopLength] when the model ran into its limit.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"strings"
 
 	"laneway/internal/chat"
@@ -107,30 +106,21 @@ func render(message chat.Content, named bool) string {
 	}
 	lines := []string{text}
 	for _, file := range message.Attachments {
-		lines = append(lines, fmt.Sprintf("[attachment: %s, %s, %d bytes]", printable(file.Name), printable(file.MIMEType), file.Size))
+		lines = append(lines, "[attachment: "+file.String()+"]")
 	}
 	return strings.Join(lines, "\n")
 }
 
 // spoken puts the sender's name before the text. Names are chosen by strangers, so they keep to one line.
 func spoken(sender chat.Sender, text string, named bool) string {
-	name := printable(sender.Name)
+	name := chat.Printable(sender.Name)
 	if name == "" {
-		name = printable(sender.ID)
+		name = chat.Printable(sender.ID)
 	}
 	if !named || name == "" {
 		return text
 	}
 	return name + ": " + text
-}
-
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if chat.Unprintable(r) {
-			return -1
-		}
-		return r
-	}, s)
 }
 
 // lineBreak reports everything that some program shows as a new line.

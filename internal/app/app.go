@@ -20,6 +20,7 @@ import (
 	"laneway/internal/command"
 	"laneway/internal/config"
 	"laneway/internal/dispatch"
+	"laneway/internal/files"
 	"laneway/internal/gateway"
 	"laneway/internal/metrics"
 	"laneway/internal/scheduler"
@@ -59,6 +60,7 @@ type Process struct {
 	metrics  *metrics.Metrics
 	channels []channel.Channel
 	webhooks map[string]http.Handler // by path
+	files    *files.Dir
 	main     []net.Listener
 	scrape   net.Listener // nil = no metrics listener
 	porch    *porch       // nil = the gateway answers
@@ -159,6 +161,9 @@ func (p *Process) wire(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the command table: %w", err)
 	}
+	if err := p.openFiles(); err != nil {
+		return err
+	}
 	if err := p.openChannels(table.Infos()); err != nil {
 		return err
 	}
@@ -172,7 +177,7 @@ func (p *Process) wire(ctx context.Context) error {
 		Lease: time.Duration(p.cfg.Cluster.Lease), Heartbeat: time.Duration(p.cfg.Cluster.Heartbeat), Sweep: time.Duration(p.cfg.Cluster.Sweep),
 		Exclusive: p.store.Kind() == kindSQLite, Lanes: p.cfg.Lanes.Map(), UserTurns: p.cfg.Limits.UserTurns, Agents: agents,
 		Retention: time.Duration(p.cfg.Retention), Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100,
-		Cron: cronConfig(p.cfg, p.metrics.Cron(), posts), HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CronBody: gateway.CronBody,
+		Cron: cronConfig(p.cfg, p.metrics.Cron(), posts), HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CronBody: gateway.CronBody, Files: p.files,
 	}, dispatch.Deps{
 		Store: p.store, Commands: table, Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -16,10 +15,11 @@ import (
 	"laneway/internal/channel/telegram"
 	"laneway/internal/chat"
 	"laneway/internal/config"
+	"laneway/internal/files"
 )
 
 const (
-	// attachmentsDir below the data directory has what people send to the bots.
+	// attachmentsDir below the data directory has what people send to the bots, and what agents make for people.
 	attachmentsDir = "attachments"
 	// webhookPath is where Telegram delivers for an account.
 	webhookPath = "/telegram/webhook/"
@@ -38,11 +38,7 @@ func (p *Process) openChannels(commands []chat.CommandInfo) error {
 	if !ok {
 		return fmt.Errorf("the store %s keeps nothing for channels", p.store.Kind())
 	}
-	files, err := p.openAttachments()
-	if err != nil {
-		return err
-	}
-	deps := telegram.Deps{Records: records, Files: files, Commands: commands, Observer: p.metrics.Telegram(), Logger: p.log}
+	deps := telegram.Deps{Records: records, Files: p.files.Root(), Commands: commands, Observer: p.metrics.Telegram(), Logger: p.log}
 	for _, bot := range bots {
 		c, err := telegram.New(p.botConfig(bot), deps)
 		if err != nil {
@@ -57,17 +53,13 @@ func (p *Process) openChannels(commands []chat.CommandInfo) error {
 	return nil
 }
 
-func (p *Process) openAttachments() (*os.Root, error) {
-	dir := filepath.Join(p.cfg.Data, attachmentsDir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the directory for attachments: %w", err)
+// openFiles opens the directory for attachments: every process has it, because any may run a turn that makes files.
+func (p *Process) openFiles() (err error) {
+	if p.files, err = files.Open(filepath.Join(p.cfg.Data, attachmentsDir)); err != nil {
+		return err
 	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening the directory for attachments: %w", err)
-	}
-	p.later("attachments", func(context.Context) error { return root.Close() })
-	return root, nil
+	p.later("attachments", func(context.Context) error { return p.files.Close() })
+	return nil
 }
 
 func (p *Process) botConfig(bot config.Telegram) telegram.Config {

@@ -2,7 +2,7 @@
 //
 // A channel knows nothing of lanes, stores or agents. It hands each message to its [House] and acknowledges it towards its
 // provider only after Receive has returned without an error, because then the message is durable. What a channel can do
-// beyond sending is a small interface found by assertion ([Typer], [Streamer], [Queuer], [Asker]); there are no stubs.
+// beyond sending is a small interface found by assertion ([Typer], [Streamer], [Queuer], [Asker], [Filer]); there are no stubs.
 //
 // Sending never happens inside a turn: replies are rows of the outbox, and one loop sends them through [Channel.Send], in
 // order per chat, with the retry that the error asks for.
@@ -64,6 +64,13 @@ type Asker interface {
 	// Ask is [Channel.Send] for a reply with a choice. Control and bidirectional characters of a label are shown as escapes; a button without a
 	// label or a text is refused for good.
 	Ask(ctx context.Context, r chat.Reply) (chat.Sent, error)
+}
+
+// Filer shows files. Channels that are no Filer get the line that stands for the file as text.
+type Filer interface {
+	// SendFile is [Channel.Send] for a reply with a file, whose path is below the directory for attachments. A file that is not there, because the
+	// directory is not the one of the process that made it, say, is told in words in its place.
+	SendFile(ctx context.Context, r chat.Reply) (chat.Sent, error)
 }
 
 // Status of a channel.

@@ -58,14 +58,6 @@ type Target struct {
 // IsZero reports whether t is no address.
 func (t Target) IsZero() bool { return t == Target{} }
 
-// Attachment is a file that came with a message, stored under a name that the gateway made.
-type Attachment struct {
-	Name     string `json:"name"` // as shown; never a path
-	MIMEType string `json:"mimeType,omitempty"`
-	Path     string `json:"path,omitempty"` // relative to the attachment directory
-	Size     int64  `json:"size,omitempty"` // bytes
-}
-
 // Content is what a message says: the part that the agent sees. It is stored as JSON in the inbox.
 type Content struct {
 	Text        string       `json:"text"`
@@ -166,6 +158,8 @@ type Reply struct {
 	Text string
 	// Choice is what the person may go on with; nil = nothing.
 	Choice *Choice
+	// File is sent instead of Text, which is the line that stands for it where files cannot be shown; nil = none.
+	File *Attachment
 	// Attempt counts from 1.
 	Attempt int
 }

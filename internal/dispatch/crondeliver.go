@@ -13,9 +13,12 @@ import (
 const noReply = "NO_REPLY"
 
 // suppressed says why an answer is not sent, "" when it is.
-func suppressed(text string) string {
-	switch strings.TrimSpace(text) {
+func suppressed(end *ending) string {
+	switch strings.TrimSpace(end.reply()) {
 	case "":
+		if end.lines != "" {
+			return ""
+		}
 		return "empty"
 	case noReply:
 		return "no-reply"
@@ -42,7 +45,7 @@ func (d *Dispatcher) deliver(t *turn, end ending, e *cron.AttemptEnd, job *cron.
 	}
 	if also, ok := job.Delivery.Completion(); ok {
 		if row, ok := d.webhookRow(t, e, job, also.To); ok {
-			row.Kind, row.N = store.KindNotice, len(p.Outgoing) // it tells of the answer, and is not the answer: the ledger does not wait for it
+			row.Kind, row.N = store.KindNotice, nextN(p.Outgoing) // it tells of the answer, and is not the answer: the ledger does not wait for it
 			p.Outgoing = append(p.Outgoing, row)
 		}
 	}
@@ -50,7 +53,7 @@ func (d *Dispatcher) deliver(t *turn, end ending, e *cron.AttemptEnd, job *cron.
 
 func (*Dispatcher) deliverAnnounced(t *turn, end ending, e *cron.AttemptEnd, job *cron.Job, p *store.FinishParams) {
 	if e.State == cron.RunOK {
-		if e.SuppressedBy = suppressed(end.text); e.SuppressedBy != "" {
+		if e.SuppressedBy = suppressed(&end); e.SuppressedBy != "" {
 			p.Outgoing = nil
 			return
 		}

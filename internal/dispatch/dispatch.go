@@ -14,6 +14,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/cron"
+	"laneway/internal/files"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -62,6 +63,8 @@ type Config struct {
 	HostPayload HostPayload
 	// CronBody writes the body of a webhook about a finished run; nil = webhooks are not delivered.
 	CronBody func(job cron.Job, run cron.Run) []byte
+	// Files keeps what agents make for people; nil = agents can send text only.
+	Files *files.Dir
 	// StopGrace is how long a stopped turn may take to return before it is finished without it; 0 = 2 s.
 	StopGrace time.Duration
 }

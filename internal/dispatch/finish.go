@@ -23,6 +23,8 @@ type ending struct {
 	reason  string // closed set: a chat.FailReason or stop, stopall, superseded, draining, …
 	message string // for a person; "" when answered
 	text    string // the answer, or what was said before the end
+	lines   string // the end of text that stands for the files
+	files   []chat.Attachment
 	stop    string // stop reason of the transcript entry
 	usage   chat.Usage
 	requeue bool // the messages wait again
@@ -202,7 +204,7 @@ func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 		return nil
 	}
 	if end.outcome == chat.OutcomeAnswered && end.text != "" {
-		return []store.Outgoing{{ID: newID(), RunID: runID, N: 0, Session: lead.Session, Principal: lead.Principal, Target: to, Kind: store.KindReply, Text: end.text, Count: 1}}
+		return replies(lead, runID, end)
 	}
 	n := notice(lead, end.outcome, end.reason, end.message)
 	if n == nil {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -140,9 +142,36 @@ func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return agent.Result{}, &agent.Error{Reason: chat.FailReason(cmp.Or(rest, string(chat.FailOverloaded))), Message: "the model is overloaded; try again"}
 	case "panic":
 		panic("as asked")
+	case "files", "bare-files", "quiet-files", "fail-files":
+		return leave(req, word, strings.Fields(rest), emit)
 	}
 	emit(agent.Event{Kind: agent.EventDelta, Text: text})
 	return agent.Result{Text: text, StopReason: "stop"}, nil
+}
+
+// leave puts files into the directory of the turn, each with its name as content, and names them.
+func leave(req agent.Request, word string, names []string, emit func(agent.Event)) (agent.Result, error) {
+	dir, err := req.OutputDir()
+	if err != nil {
+		return agent.Result{}, err
+	}
+	res := agent.Result{Text: map[string]string{"files": "here", "quiet-files": "NO_REPLY"}[word], StopReason: agent.StopNormal}
+	for _, name := range names {
+		res.Attachments = append(res.Attachments, chat.Attachment{Path: name})
+		if strings.Contains(name, "missing") {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600); err != nil {
+			return agent.Result{}, err
+		}
+	}
+	if res.Text != "" {
+		emit(agent.Event{Kind: agent.EventDelta, Text: res.Text})
+	}
+	if word == "fail-files" {
+		return res, agent.NewError(chat.FailOverloaded, "the model is overloaded; try again", nil)
+	}
+	return res, nil
 }
 
 // house is a dispatcher on a memory store inside a synctest bubble.

@@ -66,10 +66,11 @@ func (d *Dispatcher) pruneLedger(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d entries of the ledger removed", total), err
 }
 
-// pruneMessages removes what is over and old: messages with their turns, then what was sent about them.
+// pruneMessages removes what is over and old: messages with their turns, then what was sent about them, then files.
 func (d *Dispatcher) pruneMessages(ctx context.Context) (string, error) {
 	if d.cfg.Retention == 0 {
-		return "messages are kept for ever", nil
+		n, err := d.sweepFiles(ctx, 0)
+		return fmt.Sprintf("messages are kept for ever; %d directories of turns that crashed removed", n), err
 	}
 	now, err := d.store.Now(ctx)
 	if err != nil {
@@ -81,7 +82,23 @@ func (d *Dispatcher) pruneMessages(ctx context.Context) (string, error) {
 		return "", err
 	}
 	sent, err := d.inPieces(ctx, func(ctx context.Context) (int, error) { return d.store.PruneOutbox(ctx, p) })
-	return fmt.Sprintf("%d messages and %d outgoing messages removed", messages, sent), err
+	if err != nil {
+		return "", err
+	}
+	n, err := d.sweepFiles(ctx, d.cfg.Retention)
+	return fmt.Sprintf("%d messages and %d outgoing messages removed, %d files", messages, sent, n), err
+}
+
+// sweepFiles removes the files that nobody needs any more: what crashed turns left, and, unless keep is 0, what is older and not named by anything unfinished.
+func (d *Dispatcher) sweepFiles(ctx context.Context, keep time.Duration) (int, error) {
+	if d.cfg.Files == nil {
+		return 0, nil
+	}
+	now, before := time.Now(), time.Time{} // the clock of this host, as the times of files
+	if keep > 0 {
+		before = now.Add(-keep)
+	}
+	return d.cfg.Files.Sweep(ctx, now, before, d.store.FilesInUse)
 }
 
 // inPieces removes rows some at a time until there are no more, and says how many there were. It looks at ctx between two pieces.

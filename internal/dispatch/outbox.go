@@ -19,6 +19,8 @@ const (
 	outboxBatch = 64
 	// sendTimeout bounds one attempt. A channel has shorter bounds of its own.
 	sendTimeout = 60 * time.Second
+	// fileTimeout is the bound for a file: the largest at two megabits a second, twice.
+	fileTimeout = 7 * time.Minute
 	// maxBackoff between two attempts that the channel gave no time for.
 	maxBackoff = 5 * time.Minute
 	// maxAttempts ends a message that a provider never takes.
@@ -97,10 +99,10 @@ func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
 		d.obs.Sent(kind, o.Kind, "resent")
 	}
 	c := d.channels[o.Target.Channel]
-	sendCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), sendTimeout, errors.New("sending took too long"))
+	sendCtx, cancel := sending(ctx, o)
 	defer cancel()
 	sent, err := hand(sendCtx, c, chat.Reply{
-		ID: o.ID, RunID: runOf(o), Target: o.Target, Principal: o.Principal, Kind: o.Kind, Text: outText(o), Choice: o.Choice, Attempt: o.Attempt,
+		ID: o.ID, RunID: runOf(o), Target: o.Target, Principal: o.Principal, Kind: o.Kind, Text: outText(o), Choice: o.Choice, File: o.File, Attempt: o.Attempt,
 	})
 	if err == nil {
 		d.obs.Sent(kind, o.Kind, "delivered")
@@ -125,8 +127,26 @@ func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
 	d.note(ctx, o, d.final(ctx, "noting a failed delivery", write))
 }
 
-// hand gives a reply to its channel: a choice as buttons where there are some, else in words.
+// errSendTime is the cause of an attempt that was given up.
+var errSendTime = errors.New("sending took too long")
+
+// sending is the context of one attempt. A text goes out even while the process ends, because that takes moments. A file can take minutes: it is broken
+// off then, and the next process sends it.
+func sending(ctx context.Context, o store.Outgoing) (context.Context, context.CancelFunc) {
+	if o.File != nil {
+		return context.WithTimeoutCause(ctx, fileTimeout, errSendTime)
+	}
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), sendTimeout, errSendTime)
+}
+
+// hand gives a reply to its channel: a file as such where files can be shown, a choice as buttons where there are some, else in words.
 func hand(ctx context.Context, c channel.Channel, r chat.Reply) (chat.Sent, error) {
+	if r.File != nil {
+		if filer, ok := c.(channel.Filer); ok {
+			return filer.SendFile(ctx, r)
+		}
+		r.File = nil
+	}
 	if r.Choice == nil {
 		return c.Send(ctx, r)
 	}

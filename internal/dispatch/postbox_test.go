@@ -68,6 +68,9 @@ func (a *asker) Update(chat.Target, string, string) { a.change(func() { a.shown+
 // Finish has nothing to end.
 func (*asker) Finish(chat.Target, string) {}
 
+// SendFile keeps the reply with its file: the channel with buttons is also the one that shows files.
+func (a *asker) SendFile(ctx context.Context, r chat.Reply) (chat.Sent, error) { return a.Send(ctx, r) }
+
 // Ask keeps the reply with its choice.
 func (a *asker) Ask(ctx context.Context, r chat.Reply) (chat.Sent, error) { return a.Send(ctx, r) }
 

@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/files"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -28,6 +29,8 @@ type turn struct {
 	began   time.Time // local, when the store had said that it started
 	run     *liveRun
 	cron    *cronTurn // nil = no attempt of a run
+	// output is where the agent leaves files; nil until it asks for a place. It is touched on the goroutine of the turn only.
+	output *files.Turn
 }
 
 // runTurn is what the scheduler calls on the goroutine that owns the slot. Its error is the scheduler's figure of how the turn ended; the
@@ -38,12 +41,14 @@ func (d *Dispatcher) runTurn(ctx context.Context, st *scheduler.Turn[work]) erro
 		return err
 	}
 	defer d.live.remove(t.run)
+	defer d.endOutput(ctx, t)
 	began := time.Now()
 	res, err := d.execute(ctx, t, st)
 	if refused := st.Settle(); refused != nil { // a stop was faster: whatever the agent says, the person was told that it stops
 		err = refused
 	}
 	end := d.judge(ctx, t, res, err)
+	d.takeFiles(ctx, t, &end, res.Attachments)
 	d.finishTurn(ctx, t, end)
 	d.obs.TurnEnded(t.run.lane, end.outcome, time.Since(began), t.started.StartedAt.Sub(t.rows[0].AcceptedAt))
 	if end.outcome == chat.OutcomeFailed || end.outcome == chat.OutcomeDead {
@@ -252,7 +257,7 @@ func (d *Dispatcher) request(ctx context.Context, t *turn) (agent.Request, error
 		Session: lead.Session, RunID: t.run.runID, Attempt: t.started.Attempt,
 		IdempotencyKey: lead.Session.String() + "/" + t.run.runID, Deadline: deadline,
 		SystemPrompt: t.agent.SystemPrompt, Thinking: lead.Content.Options.Thinking, Params: lead.Content.Options.Params,
-		Model: t.started.Notes[noteModel],
+		Model: t.started.Notes[noteModel], OutputDir: d.outputOf(t),
 	}
 	if lead.Content.Options.Model != "" {
 		req.Model = lead.Content.Options.Model

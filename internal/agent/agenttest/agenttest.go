@@ -40,6 +40,8 @@ type Script struct {
 	Hang bool
 	// Fail ends with this failure after the pieces.
 	Fail chat.FailReason
+	// Files are left for the person, in this order, by a back end that can hand over files; the name of each is also its content.
+	Files []string
 	// MaxAnswer is the limit that the runner is configured with, in bytes; 0 = its default.
 	MaxAnswer int
 }
@@ -60,6 +62,8 @@ type Subject struct {
 	Reasons []chat.FailReason
 	// Usage is true when every successful turn reports usage.
 	Usage bool
+	// Files is true when the back end can hand over files.
+	Files bool
 }
 
 // patience bounds every wait of the suite; it is never reached by a runner that works.
@@ -87,6 +91,9 @@ func Run(t *testing.T, subject Subject) {
 		{"AFailureInTheMiddleKeepsWhatWasSaid", testFailureInTheMiddle},
 		{"ManyTurnsDoNotMix", testConcurrent},
 		{"TheRequestStaysAsItIs", testRequestUnchanged},
+		{"FilesLieInTheDirectoryOfTheTurn", testFiles},
+		{"AFailedTurnHandsOverNothing", testNoFiles},
+		{"WithoutADirectoryThereAreNoFiles", testFilesNowhere},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, subject) })
 	}

@@ -86,7 +86,8 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return agent.Result{}, err
 	}
 	log := r.log.With(keySession, req.Session.String(), keyRunID, req.RunID)
-	p, err := r.start(req, input != nil)
+	dir := outputDir(req, log)
+	p, err := r.start(req, dir, input != nil)
 	if err != nil {
 		return agent.Result{}, notStarted(err)
 	}
@@ -104,7 +105,25 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	if failed == nil {
 		failed = agent.Ended(ctx) // whatever came after that was not listened to
 	}
-	return agent.Result{Text: out.answer.Text(), Usage: out.usage, StopReason: agent.StopNormal}, outcome(failed, out, exit)
+	result := agent.Result{Text: out.answer.Text(), Usage: out.usage, StopReason: agent.StopNormal}
+	if err := outcome(failed, out, exit); err != nil {
+		return result, err
+	}
+	result.Attachments, err = out.files(dir)
+	return result, err
+}
+
+// outputDir is the directory for files of a turn, "" = none. A turn that cannot have one goes on without.
+func outputDir(req agent.Request, log *slog.Logger) string {
+	if req.OutputDir == nil {
+		return ""
+	}
+	dir, err := req.OutputDir()
+	if err != nil {
+		log.Warn("a program gets no directory for files", "err", err)
+		return ""
+	}
+	return dir
 }
 
 // outcome is the first of the reasons why a turn failed: stopped or over the limit, said by the program, exit code.

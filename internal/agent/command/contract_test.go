@@ -40,6 +40,7 @@ func subject(t *testing.T, program func(agenttest.Script) string, usage bool) ag
 		Alive:   func() int { return len(alive(t, pids)) },
 		Reasons: []chat.FailReason{chat.FailProgram},
 		Usage:   usage,
+		Files:   true,
 	}
 }
 
@@ -55,6 +56,9 @@ func plain(script agenttest.Script) string {
 			fmt.Fprintf(&out, `\%03o`, piece[i])
 		}
 		out.WriteString("'\n")
+	}
+	for _, name := range script.Files {
+		fmt.Fprintf(&out, "printf '%%s' '%s' >\"$LANEWAY_OUTPUT_DIR/%s\"\n", name, name)
 	}
 	return out.String() + ending(script)
 }
@@ -72,6 +76,9 @@ func jsonLines(script agenttest.Script) string {
 	}
 	for _, piece := range pieces {
 		fmt.Fprintf(&out, "cat <<'EOF'\n{\"delta\":%s}\nEOF\n", jsonText(piece))
+	}
+	for _, name := range script.Files {
+		fmt.Fprintf(&out, "printf '%%s' '%s' >\"$LANEWAY_OUTPUT_DIR/%s\"\necho '{\"attach\":{\"path\":\"%s\"}}'\n", name, name, name)
 	}
 	out.WriteString(`echo '{"usage":{"inputTokens":3,"outputTokens":4,"model":"m"}}'` + "\n")
 	return out.String() + ending(script)

@@ -11,20 +11,28 @@
 //
 // The environment is clean: PATH, HOME, LANG, TZ, what is configured, and
 //
-//	LANEWAY_SESSION, LANEWAY_RUN_ID, LANEWAY_AGENT, LANEWAY_ATTEMPT, LANEWAY_IDEMPOTENCY_KEY
+//	LANEWAY_SESSION, LANEWAY_RUN_ID, LANEWAY_AGENT, LANEWAY_ATTEMPT, LANEWAY_IDEMPOTENCY_KEY, LANEWAY_OUTPUT_DIR
 //
 // # Answering
 //
 // Standard output is the answer and is streamed as it comes. If its first line is a JSON object with a member delta, final,
-// error or usage, the output is read as JSON lines instead:
+// error, usage or attach, the output is read as JSON lines instead:
 //
 //	{"delta": "new text"}
 //	{"usage": {"inputTokens": 12, "outputTokens": 34, "model": "m"}}
 //	{"error": "One sentence for the person.", "reason": "rate_limit"}
 //	{"final": "the whole text"}
+//	{"attach": {"path": "chart.png", "name": "Sales.png", "mimeType": "image/png"}}
 //
 // final adds what the deltas have not said yet. Other members are passed over, and a later line that is no JSON counts
 // as text. [OutputText] and [OutputJSON] settle the matter beforehand.
+//
+// # Files
+//
+// What the program leaves in the directory LANEWAY_OUTPUT_DIR goes to the person behind the text. The directory is fresh, for this turn alone, and
+// removed when the turn has ended; a turn that fails sends no files. JSON lines name each file with attach: path is relative to that
+// directory, name is what the person sees (default: the file's), mimeType is found by content where it is missing. A program
+// that answers in plain text names nothing: every regular file that lies in the directory itself is sent, in the order of names.
 //
 // Standard error goes to the log, a few lines per second, and its last lines are part of the sentence when the program fails.
 // Values of configured variables are taken out of both, because they may be keys.

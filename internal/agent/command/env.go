@@ -32,14 +32,17 @@ func base(cfg Config, lookup func(string) (string, bool)) map[string]string {
 	return env
 }
 
-// environment is what the program of one turn sees.
-func (r *Runner) environment(req agent.Request) []string {
+// environment is what the program of one turn sees; dir is its directory for files, "" = none.
+func (r *Runner) environment(req agent.Request, dir string) []string {
 	env := maps.Clone(r.env)
 	env["LANEWAY_SESSION"] = req.Session.String()
 	env["LANEWAY_RUN_ID"] = req.RunID
 	env["LANEWAY_AGENT"] = req.Session.Agent
 	env["LANEWAY_ATTEMPT"] = strconv.Itoa(req.Attempt)
 	env["LANEWAY_IDEMPOTENCY_KEY"] = req.IdempotencyKey
+	if dir != "" {
+		env["LANEWAY_OUTPUT_DIR"] = dir
+	}
 	list := make([]string, 0, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		list = append(list, name+"="+withoutNUL(env[name]))

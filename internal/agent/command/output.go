@@ -26,6 +26,8 @@ type output struct {
 	usage  chat.Usage
 	// failed is what the program itself said about its failure; the answer ends with it.
 	failed *agent.Error
+	// named are the files that the program wants to be sent.
+	named []chat.Attachment
 }
 
 // write takes raw output. Its errors end the turn.
@@ -116,6 +118,9 @@ func (o *output) take(raw []byte) error {
 	if line.failed != nil {
 		o.failed = line.failed
 	}
+	if line.attach != nil && len(o.named) < maxNamed {
+		o.named = append(o.named, *line.attach)
+	}
 	if err := o.answer.Say(line.delta); err != nil {
 		return err
 	}
@@ -142,6 +147,7 @@ type line struct {
 	final  *string
 	failed *agent.Error
 	usage  *chat.Usage
+	attach *chat.Attachment
 }
 
 // parseLine reports whether raw is a JSON object with at least one member that means something. A member of the wrong type makes it no
@@ -153,6 +159,11 @@ func parseLine(raw []byte) (line, bool) {
 		Error  *string         `json:"error"`
 		Reason chat.FailReason `json:"reason"`
 		Usage  map[string]any  `json:"usage"`
+		Attach *struct {
+			Path     string `json:"path"`
+			Name     string `json:"name"`
+			MIMEType string `json:"mimeType"`
+		} `json:"attach"`
 	}
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &members) != nil {
@@ -168,7 +179,10 @@ func parseLine(raw []byte) (line, bool) {
 	if members.Usage != nil {
 		out.usage = usageOf(members.Usage)
 	}
-	known := members.Delta != nil || members.Final != nil || members.Error != nil || members.Usage != nil
+	if a := members.Attach; a != nil {
+		out.attach = &chat.Attachment{Path: a.Path, Name: a.Name, MIMEType: a.MIMEType}
+	}
+	known := members.Delta != nil || members.Final != nil || members.Error != nil || members.Usage != nil || members.Attach != nil
 	return out, known
 }
 

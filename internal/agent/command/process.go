@@ -36,7 +36,7 @@ type process struct {
 }
 
 // start begins the program. Without an error the caller has to call wait.
-func (r *Runner) start(req agent.Request, withInput bool) (*process, error) {
+func (r *Runner) start(req agent.Request, dir string, withInput bool) (*process, error) {
 	path, err := find(r.cfg.Argv[0], r.env["PATH"])
 	if err != nil {
 		return nil, err
@@ -45,7 +45,7 @@ func (r *Runner) start(req agent.Request, withInput bool) (*process, error) {
 	p.cmd = &exec.Cmd{
 		Path: path,
 		Args: append([]string{r.cfg.Argv[0]}, r.cfg.arguments(req)...),
-		Env:  r.environment(req),
+		Env:  r.environment(req, dir),
 		Dir:  r.cfg.Dir,
 		// A group of its own, so that whatever the program starts ends with it.
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},

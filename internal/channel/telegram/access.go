@@ -118,12 +118,7 @@ func nameOf(u *tgbotapi.User) string {
 
 // cleanName removes what makes a list or a log line say something else than it contains.
 func cleanName(s string, limit int) string {
-	s = strings.Map(func(r rune) rune {
-		if chat.Unprintable(r) {
-			return -1
-		}
-		return r
-	}, chat.CleanText(s))
+	s = chat.Printable(chat.CleanText(s))
 	if r := []rune(s); len(r) > limit {
 		s = string(r[:limit])
 	}

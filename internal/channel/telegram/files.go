@@ -68,10 +68,7 @@ func orElse(s, fallback string) string {
 // fetchFile brings a file in under a name made of key. note says in a few words why there is none: too large, or not to be had. An error
 // is the end of ctx.
 func (c *Channel) fetchFile(ctx context.Context, f file, key string) (a chat.Attachment, note string, err error) {
-	shown := cleanName(path.Base(strings.ReplaceAll(f.name, `\`, "/")), 120)
-	if shown == "" || shown == "." || shown == "/" {
-		shown = "file"
-	}
+	shown := chat.FileName(f.name)
 	switch {
 	case c.files == nil:
 		return a, "attachments are switched off here, so " + shown + " was left out", nil

@@ -1,0 +1,49 @@
+package chat
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Attachment is a file that came with a message, or that an agent made for a person, stored under a name that the gateway made.
+type Attachment struct {
+	Name     string `json:"name"` // as shown; never a path
+	MIMEType string `json:"mimeType,omitempty"`
+	Path     string `json:"path,omitempty"` // relative to the attachment directory
+	Size     int64  `json:"size,omitempty"` // bytes
+}
+
+// String is what people and agents are told of a file: name, kind and size, in one line whatever the name contains.
+func (a Attachment) String() string {
+	return fmt.Sprintf("%s, %s, %d bytes", Printable(a.Name), Printable(a.MIMEType), a.Size)
+}
+
+// Line stands for a file of an answer where there are only words: in the transcript, and on doors that show no files.
+func (a Attachment) Line() string { return "[file: " + a.String() + "]" }
+
+// maxFileName is how many characters of a file's name are shown.
+const maxFileName = 120
+
+// FileName is what is shown of a name that came from outside: its last part, in one line, at most 120 characters, never empty. It is no path
+// and is never used as one.
+func FileName(name string) string {
+	name = Printable(path.Base(strings.ReplaceAll(CleanText(name), `\`, "/")))
+	if r := []rune(name); len(r) > maxFileName {
+		name = string(r[:maxFileName])
+	}
+	if name = strings.TrimSpace(name); name == "" || name == "." || name == ".." || name == "/" {
+		return "file"
+	}
+	return name
+}
+
+// Printable leaves out what makes a line say something else than it contains, see [Unprintable].
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if Unprintable(r) {
+			return -1
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,115 @@
+package dispatch
+
+import (
+	"context"
+	"strings"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// firstFile is the number of the first file among the outgoing rows of a run: the text is 0, a notice 1.
+const firstFile = 2
+
+// outputOf makes the directory for the files of a turn when its agent asks for it.
+func (d *Dispatcher) outputOf(t *turn) func() (string, error) {
+	if d.cfg.Files == nil {
+		return nil
+	}
+	return func() (string, error) {
+		if t.output == nil {
+			made, err := d.cfg.Files.NewTurn()
+			if err != nil {
+				return "", err
+			}
+			t.output = made
+		}
+		return t.output.Path(), nil
+	}
+}
+
+// endOutput removes the directory of a turn that has returned.
+func (d *Dispatcher) endOutput(ctx context.Context, t *turn) {
+	if t.output == nil {
+		return
+	}
+	if err := t.output.Remove(); err != nil {
+		d.log.WarnContext(ctx, "the directory for the files of a turn stays until the next clean-up", "run_id", t.run.runID, "err", err)
+	}
+}
+
+// takeFiles takes over what an answer brings along, before anything is promised: a file is on the disk when the row that names it is written. The text
+// gets a sentence about what was left out, and one line for each file, by which everybody who reads words alone, later turns among them,
+// knows of it.
+func (d *Dispatcher) takeFiles(ctx context.Context, t *turn, end *ending, made []chat.Attachment) {
+	if end.outcome != chat.OutcomeAnswered || len(made) == 0 || t.output == nil {
+		return
+	}
+	said := end.text
+	taken, left, err := t.output.Take(made)
+	if err != nil {
+		d.log.ErrorContext(ctx, "the files of an answer could not be kept", "run_id", t.run.runID, "err", err)
+		taken, left = nil, "The files of this answer could not be kept; the operator can find out why."
+	}
+	end.text = paragraphs(end.text, left)
+	reply := end.text
+	lines := make([]string, 0, len(taken))
+	for _, f := range taken {
+		lines = append(lines, f.Line())
+	}
+	end.text = paragraphs(reply, strings.Join(lines, "\n"))
+	end.lines, end.files = strings.TrimPrefix(end.text, reply), taken
+	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // the answer is read where only words are shown: nobody would ever fetch them
+		d.dropFiles(ctx, t, end)
+	}
+	if ev, ok := t.run.grow(strings.TrimPrefix(end.text, said)); ok { // watchers read what the transcript says; a preview in a chat shows no lines for files
+		d.hub.publish(ev)
+	}
+}
+
+// dropFiles deletes the files of an answer that nobody can be shown.
+func (d *Dispatcher) dropFiles(ctx context.Context, t *turn, end *ending) {
+	if err := d.cfg.Files.Drop(end.files); err != nil {
+		d.log.WarnContext(ctx, "files of an answer stay until they are old", "run_id", t.run.runID, "err", err)
+	}
+	end.files = nil
+}
+
+// paragraphs puts an addition behind a text.
+func paragraphs(text, more string) string {
+	switch {
+	case more == "":
+		return text
+	case strings.TrimSpace(text) == "":
+		return text + more
+	case strings.HasSuffix(text, "\n"):
+		return text + "\n" + more
+	}
+	return text + "\n\n" + more
+}
+
+// reply is the text without the lines that stand for files.
+func (e *ending) reply() string { return strings.TrimSuffix(e.text, e.lines) }
+
+// replies are the rows of an answer: its text, then each file in a row of its own, so that a process that dies in between sends at most one again.
+func replies(lead store.Waiting, runID string, end ending) []store.Outgoing {
+	row := store.Outgoing{ID: newID(), RunID: runID, Session: lead.Session, Principal: lead.Principal, Target: lead.Content.Options.ReplyTo, Kind: store.KindReply, Text: end.reply(), Count: 1}
+	var rows []store.Outgoing
+	if strings.TrimSpace(row.Text) != "" || len(end.files) == 0 {
+		rows = append(rows, row)
+	}
+	for i, f := range end.files {
+		row.ID, row.N, row.Text, row.File = newID(), firstFile+i, f.Line(), &f
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// nextN is the number of a further row of a run.
+func nextN(rows []store.Outgoing) int {
+	next := 0
+	for _, r := range rows {
+		next = max(next, r.N+1)
+	}
+	return next
+}

@@ -1,0 +1,238 @@
+package dispatch_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+	"laneway/internal/files"
+)
+
+// keepFiles gives the house a directory for files.
+func keepFiles(t *testing.T) (option, *files.Dir) {
+	t.Helper()
+	d, err := files.Open(filepath.Join(t.TempDir(), "attachments"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return func(c *dispatch.Config) { c.Files = d }, d
+}
+
+// kept is what lies below the directory for files, by place.
+func kept(t *testing.T, d *files.Dir, place string) int {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(d.Root().Name(), place))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func toAsker(m *chat.Message) {
+	m.Content.Options.ReplyTo, m.Channel = chat.Target{Channel: "asker", ChatID: "7", Thread: "3"}, "asker"
+}
+
+// shown is what the channel that shows files was given: texts as they are, files by name and content.
+func (h *house) shown(d *files.Dir) (list []string) {
+	h.t.Helper()
+	h.asker.mu.Lock()
+	defer h.asker.mu.Unlock()
+	for _, r := range h.asker.sent {
+		if r.File == nil {
+			list = append(list, r.Text)
+			continue
+		}
+		raw, err := d.Root().ReadFile(r.File.Path)
+		if err != nil || r.Target.Thread != "3" || r.Text != r.File.Line() {
+			h.t.Errorf("the file of %+v: %v", r, err)
+		}
+		list = append(list, r.File.Name+"="+string(raw))
+	}
+	return list
+}
+
+const (
+	lineA = "[file: a.txt, text/plain, 5 bytes]"
+	lineB = "[file: b.txt, text/plain, 5 bytes]"
+)
+
+func TestFilesOfAnAnswerReachThePersonBehindItsText(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		opt, dir := keepFiles(t)
+		h := open(t, newStore(), opt)
+		id := h.send("agent:main:asker:direct:7", "files b.txt missing.txt a.txt", toAsker)
+		end := h.end(id)
+		after(10 * time.Second)
+		const left = "Left out: missing.txt (there is no such file)."
+		wantList(t, "shown", h.shown(dir), []string{"here\n\n" + left, "b.txt=b.txt", "a.txt=a.txt"})
+		whole := "here\n\n" + left + "\n\n" + lineB + "\n" + lineA
+		want(t, "a caller is told", end.Text, whole)
+		tr, err := h.st.Transcript(t.Context(), storeQuery("agent:main:asker:direct:7"))
+		if err != nil || len(tr.Entries) != 2 || tr.Entries[1].Text != whole {
+			t.Errorf("later turns know of %+v, %v", tr.Entries, err)
+		}
+		var deltas strings.Builder
+		for _, e := range h.events {
+			if e.Kind == chat.EventDelta && e.RunID == id {
+				deltas.WriteString(e.Delta)
+			}
+		}
+		want(t, "deltas joined", deltas.String(), whole)
+		want(t, "directories of turns that are left", kept(t, dir, "turns"), 0)
+		want(t, "files that are kept", kept(t, dir, "outgoing"), 2)
+		h.close()
+	})
+}
+
+func TestWhereOnlyWordsAreShownFilesAreLines(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		opt, dir := keepFiles(t)
+		h := open(t, newStore(), opt)
+		h.end(h.send("agent:main:box:direct:7", "files a.txt", replyTo("7")))
+		web := h.end(h.send("main", "files a.txt"))
+		after(10 * time.Second)
+		wantList(t, "a channel without files", h.box.texts("7"), []string{"here", lineA})
+		want(t, "a caller without a channel", web.Text, "here\n\n"+lineA)
+		want(t, "files that are kept", kept(t, dir, "outgoing"), 1) // nobody can fetch that of the caller
+		h.close()
+	})
+}
+
+func TestAFileMayBeTheWholeAnswer(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		opt, dir := keepFiles(t)
+		h := open(t, newStore(), opt)
+		end := h.end(h.send("agent:main:asker:direct:7", "bare-files a.txt", toAsker))
+		after(10 * time.Second)
+		wantList(t, "shown", h.shown(dir), []string{"a.txt=a.txt"})
+		want(t, "a caller is told", end.Text, lineA)
+		h.close()
+	})
+}
+
+func TestAFailedTurnKeepsNoFiles(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		opt, dir := keepFiles(t)
+		h := open(t, newStore(), opt)
+		h.end(h.send("agent:main:asker:direct:7", "fail-files a.txt", toAsker))
+		after(10 * time.Second)
+		want(t, "messages", len(h.shown(dir)), 1)
+		want(t, "left behind", kept(t, dir, "turns")+kept(t, dir, "outgoing"), 0)
+		h.close()
+	})
+}
+
+// A file that was not delivered is tried again alone: neither the text nor the files before it come a second time.
+func TestOnlyTheFileThatFailedIsSentAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		opt, dir := keepFiles(t)
+		h := open(t, newStore(), opt)
+		tries := 0
+		h.asker.fail = func(r chat.Reply) error {
+			if r.File != nil && r.File.Name == "b.txt" {
+				if tries++; tries < 3 {
+					return errors.New("down")
+				}
+			}
+			return nil
+		}
+		h.end(h.send("agent:main:asker:direct:7", "files a.txt b.txt c.txt", toAsker))
+		after(time.Minute)
+		want(t, "tries", tries, 3)
+		wantList(t, "shown", h.shown(dir), []string{"here", "a.txt=a.txt", "b.txt=b.txt", "c.txt=c.txt"})
+		h.close()
+	})
+}
+
+func TestFilesOfAJob(t *testing.T) {
+	for name, c := range map[string]struct {
+		text       string
+		shown      []string
+		suppressed string
+		status     cron.DeliveryStatus
+	}{
+		"WithText":     {"files a.txt b.txt", []string{"here", "a.txt=a.txt", "b.txt=b.txt"}, "", cron.DeliveryDone},
+		"FilesAlone":   {"bare-files a.txt", []string{"a.txt=a.txt"}, "", cron.DeliveryDone},
+		"NothingToSay": {"quiet-files a.txt", nil, "no-reply", cron.DeliveryNotRequested},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				opt, dir := keepFiles(t)
+				h := openCron(t, newStore(), bodies, opt)
+				h.put(once("job", c.text, time.Second), deliverTo(cron.Delivery{
+					Mode: cron.DeliverAnnounce, Channel: "asker", To: "7", Thread: "3",
+					Options: []byte(`{"completionDestination":{"mode":"webhook","to":"` + hookURL + `"}}`),
+				}))
+				after(time.Minute)
+				wantList(t, "shown", h.shown(dir), c.shown)
+				r := h.runs("job")[0]
+				want(t, "suppressed", r.SuppressedBy, c.suppressed)
+				if c.shown != nil {
+					want(t, "delivery", r.Delivery, c.status)
+				}
+				told := h.hook.texts(hookURL)
+				if len(told) != 1 || !strings.HasSuffix(told[0], "bytes]") {
+					t.Errorf("the webhook is told %q", told)
+				}
+				h.close()
+			})
+		})
+	}
+}
+
+// The notice about a failure and the webhook about it are two rows of one run.
+func TestAFailureIsToldToThePersonAndToTheWebhook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore(), bodies)
+		h.put(once("bad", "fail bad_request", time.Second), deliverTo(cron.Delivery{
+			Mode: cron.DeliverAnnounce, Channel: "box", To: "9", Options: []byte(`{"completionDestination":{"mode":"webhook","to":"` + hookURL + `"}}`),
+		}))
+		after(5 * time.Minute)
+		if len(h.box.texts("9")) == 0 || len(h.hook.texts(hookURL)) != 1 {
+			t.Errorf("the person is told %q, the webhook %q", h.box.texts("9"), h.hook.texts(hookURL))
+		}
+		h.close()
+	})
+}
+
+func TestOldFilesAreRemovedWithOldMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opt, dir := keepFiles(t)
+		h := openCron(t, newStore(), opt, func(c *dispatch.Config) { c.Retention = time.Hour })
+		h.asker.fail = func(r chat.Reply) error {
+			if r.File != nil && r.File.Name == "b.txt" {
+				return errors.New("down")
+			}
+			return nil
+		}
+		h.end(h.send("agent:main:asker:direct:7", "files a.txt b.txt", toAsker))
+		after(3 * time.Hour)
+		h.asker.mu.Lock()
+		h.asker.fail = nil
+		h.asker.mu.Unlock()
+		h.end(h.send("agent:main:asker:direct:8", "files c.txt", func(m *chat.Message) {
+			toAsker(m)
+			m.Content.Options.ReplyTo.ChatID = "8"
+		}))
+		want(t, "files before", kept(t, dir, "outgoing"), 3)
+		after(time.Hour) // the job is at 3:37
+		page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "outgoing"})
+		if err != nil || len(page.Runs) != 1 || !strings.HasSuffix(page.Runs[0].Summary, ", 2 files") {
+			t.Errorf("the ledger says %+v, %v", page.Runs, err)
+		}
+		want(t, "files after", kept(t, dir, "outgoing"), 1)
+		h.close()
+	})
+}

@@ -1,0 +1,160 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+)
+
+// Places below the directory.
+const (
+	outgoingDir = "outgoing"
+	turnsDir    = "turns"
+)
+
+// abandoned is how old the directory of a turn is when no turn can be using it: longer than any turn may take.
+const abandoned = 25 * time.Hour
+
+// Dir is the directory for files. Make it with Open. It is safe for concurrent use.
+type Dir struct {
+	root *os.Root
+	path string // absolute
+}
+
+// Open makes the directory where it is missing, for its owner alone, and opens it.
+func Open(path string) (*Dir, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the directory for files: %w", err)
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory for files: %w", err)
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the directory for files: %w", err)
+	}
+	return &Dir{root: root, path: path}, nil
+}
+
+// Root is the directory, for those who read and write below it. It is closed with the Dir.
+func (d *Dir) Root() *os.Root { return d.root }
+
+// Close lets the directory go.
+func (d *Dir) Close() error { return d.root.Close() }
+
+// NewTurn makes a fresh, empty directory for the files of one turn. The caller removes it with [Turn.Remove].
+func (d *Dir) NewTurn() (*Turn, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, fmt.Errorf("naming the directory of a turn: %w", err)
+	}
+	name := turnsDir + "/" + id.String()
+	if err := d.root.MkdirAll(name, 0o700); err != nil {
+		return nil, fmt.Errorf("making the directory of a turn: %w", err)
+	}
+	return &Turn{dir: d, name: name}, nil
+}
+
+// Drop deletes files that were taken over and are not needed after all.
+func (d *Dir) Drop(taken []chat.Attachment) error {
+	for _, f := range taken {
+		if err := d.root.Remove(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing a file: %w", err)
+		}
+	}
+	return nil
+}
+
+// Sweep removes the directories that crashed turns left, and, when before is not zero, the files that are older than that and that inUse does not
+// name. It looks at ctx between two files; what is removed stays removed. It returns how many went. now is the clock of this host, as
+// are the times of files.
+func (d *Dir) Sweep(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error) {
+	n, err := d.sweepTurns(ctx, now.Add(-abandoned))
+	if err != nil || before.IsZero() {
+		return n, err
+	}
+	old, err := d.older(ctx, before)
+	if err != nil || len(old) == 0 {
+		return n, err
+	}
+	used, err := inUse(ctx) // asked after the list was made: a file that old gets no new row
+	if err != nil {
+		return n, err
+	}
+	keep := make(map[string]bool, len(used))
+	for _, path := range used {
+		keep[filepath.ToSlash(filepath.Clean(path))] = true
+	}
+	for _, name := range old {
+		if keep[name] {
+			continue
+		}
+		if ctx.Err() != nil {
+			return n, context.Cause(ctx)
+		}
+		if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return n, fmt.Errorf("removing an old file: %w", err)
+		}
+		n++
+	}
+	return n, nil
+}
+
+func (d *Dir) sweepTurns(ctx context.Context, before time.Time) (n int, err error) {
+	entries, err := fs.ReadDir(d.root.FS(), turnsDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("looking at the directories of turns: %w", err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.ModTime().Before(before) { // gone meanwhile, or in use
+			continue
+		}
+		if ctx.Err() != nil {
+			return n, context.Cause(ctx)
+		}
+		if err := d.root.RemoveAll(turnsDir + "/" + e.Name()); err != nil {
+			return n, fmt.Errorf("removing the directory of a turn: %w", err)
+		}
+		n++
+	}
+	return n, nil
+}
+
+// older lists the files that were last written before a moment, turns left out.
+func (d *Dir) older(ctx context.Context, before time.Time) (names []string, err error) {
+	err = fs.WalkDir(d.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // gone meanwhile
+			return nil
+		case err != nil:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case name == turnsDir:
+			return fs.SkipDir
+		case e.IsDir():
+			return nil
+		}
+		if info, err := e.Info(); err == nil && info.ModTime().Before(before) {
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("looking for old files: %w", err)
+	}
+	return names, nil
+}

@@ -1,0 +1,221 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+)
+
+// Bounds of what one turn may hand over.
+const (
+	// MaxFiles is how many files go with one answer.
+	MaxFiles = 10
+	// MaxFile is the largest one in bytes: the most that a bot may upload to Telegram.
+	MaxFile = 50 << 20
+	// MaxTotal is how large they are together.
+	MaxTotal = 100 << 20
+)
+
+// Turn is the directory in which the agent of one turn leaves files. It belongs to the goroutine of the turn.
+type Turn struct {
+	dir  *Dir
+	name string // below the directory
+}
+
+// Path is the directory as the agent's program gets it, absolute.
+func (t *Turn) Path() string { return filepath.Join(t.dir.path, filepath.FromSlash(t.name)) }
+
+// Remove deletes the directory with what is left in it.
+func (t *Turn) Remove() error {
+	if err := t.dir.root.RemoveAll(t.name); err != nil {
+		return fmt.Errorf("removing the directory of a turn: %w", err)
+	}
+	return nil
+}
+
+// refusal is why a file is not taken, in words for people.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// The refusals.
+const (
+	errOutside  refusal = "it is not in the directory for files"
+	errMissing  refusal = "there is no such file"
+	errLink     refusal = "it is a link"
+	errNoFile   refusal = "it is no plain file"
+	errEmpty    refusal = "it is empty"
+	errTooLarge refusal = "it is larger than 50 MB"
+	errTooMany  refusal = "an answer has at most 10 files"
+	errTooMuch  refusal = "the files of an answer have at most 100 MB together"
+)
+
+// Take moves files that the agent names to where they are kept, and returns them as they are to be known from now on: path below the directory
+// for files, size, kind (by content where none is given) and the name to show. What is not taken is one sentence in left, "" = nothing. A file that
+// is named twice is taken once. An error is a failure of the disk: nothing is to be promised then.
+func (t *Turn) Take(named []chat.Attachment) (taken []chat.Attachment, left string, err error) {
+	var (
+		leftOut []string
+		total   int64
+	)
+	seen := map[string]bool{}
+	for _, f := range named {
+		where := filepath.Clean(f.Path)
+		if seen[where] {
+			continue
+		}
+		seen[where] = true
+		if f.Name == "" {
+			f.Name = f.Path
+		}
+		f.Name = chat.FileName(f.Name)
+		size, err := t.check(f.Path)
+		switch {
+		case err == nil && len(taken) == MaxFiles:
+			err = errTooMany
+		case err == nil && total+size > MaxTotal:
+			err = errTooMuch
+		}
+		if err == nil {
+			f, err = t.move(where, f)
+		}
+		if why, isRefusal := errors.AsType[refusal](err); isRefusal {
+			leftOut = append(leftOut, fmt.Sprintf("%s (%s)", f.Name, why))
+			continue
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		taken, total = append(taken, f), total+f.Size
+	}
+	if len(taken) > 0 {
+		err = t.dir.sync()
+	}
+	return taken, sentence(leftOut), err
+}
+
+// sentence names what was left out; a long list is cut.
+func sentence(leftOut []string) string {
+	const most = 5
+	if len(leftOut) == 0 {
+		return ""
+	}
+	more := ""
+	if n := len(leftOut) - most; n > 0 {
+		leftOut, more = leftOut[:most], fmt.Sprintf(" and %d more", n)
+	}
+	return "Left out: " + strings.Join(leftOut, ", ") + more + "."
+}
+
+// check says whether a path of the agent names a regular file of the turn, without a link on the way, and how large it is.
+func (t *Turn) check(path string) (int64, error) {
+	if !filepath.IsLocal(path) || strings.ContainsRune(path, 0) {
+		return 0, errOutside
+	}
+	at, parts := t.name, strings.Split(filepath.ToSlash(filepath.Clean(path)), "/")
+	for i, part := range parts {
+		at += "/" + part
+		info, err := t.dir.root.Lstat(at)
+		switch {
+		case err != nil:
+			return 0, errMissing
+		case info.Mode()&fs.ModeSymlink != 0:
+			return 0, errLink
+		case i == len(parts)-1:
+			return info.Size(), plain(info)
+		case !info.IsDir():
+			return 0, errMissing
+		}
+	}
+	return 0, errNoFile
+}
+
+// plain is nil for a regular file within the bounds.
+func plain(info fs.FileInfo) error {
+	switch {
+	case !info.Mode().IsRegular():
+		return errNoFile
+	case info.Size() == 0:
+		return errEmpty // Telegram refuses it
+	case info.Size() > MaxFile:
+		return errTooLarge
+	}
+	return nil
+}
+
+// move gives a file its own name and puts its content on the disk. The file is looked at again there, where the agent does not know it.
+func (t *Turn) move(path string, f chat.Attachment) (_ chat.Attachment, err error) {
+	root := t.dir.root
+	id, err := uuid.NewV7()
+	if err != nil {
+		return f, fmt.Errorf("naming a file: %w", err)
+	}
+	f.Path = outgoingDir + "/" + id.String()
+	if err := root.MkdirAll(outgoingDir, 0o700); err != nil {
+		return f, fmt.Errorf("making the directory for files of answers: %w", err)
+	}
+	if err := root.Rename(t.name+"/"+filepath.ToSlash(path), f.Path); err != nil {
+		return f, fmt.Errorf("taking a file over: %w", err)
+	}
+	info, err := root.Lstat(f.Path)
+	if err == nil {
+		err = plain(info)
+	}
+	if err == nil {
+		err = t.keep(&f)
+	}
+	if err != nil {
+		return f, errors.Join(err, root.RemoveAll(f.Path))
+	}
+	return f, nil
+}
+
+// keep puts a file on the disk and finds out what it is.
+func (t *Turn) keep(f *chat.Attachment) (err error) {
+	root, now := t.dir.root, time.Now()
+	if err := root.Chmod(f.Path, 0o600); err != nil {
+		return fmt.Errorf("keeping a file: %w", err)
+	}
+	if err := root.Chtimes(f.Path, now, now); err != nil { // its age is that of the answer, whatever the agent made of it
+		return fmt.Errorf("keeping a file: %w", err)
+	}
+	file, err := root.OpenFile(f.Path, readWrite, 0)
+	if err != nil {
+		return fmt.Errorf("keeping a file: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	if err != nil {
+		return fmt.Errorf("keeping a file: %w", err)
+	}
+	head := make([]byte, 512)
+	n, err := io.ReadFull(file, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("reading a file: %w", err)
+	}
+	f.Size, f.MIMEType = info.Size(), kindOf(f.MIMEType, head[:n])
+	if err := file.Sync(); err != nil {
+		return fmt.Errorf("keeping a file: %w", err)
+	}
+	return nil
+}
+
+// kindOf is the MIME type that was given, if it is one, else what the content looks like. Parameters are left out.
+func kindOf(given string, head []byte) string {
+	for _, kind := range []string{given, http.DetectContentType(head)} {
+		if kind, _, err := mime.ParseMediaType(kind); err == nil && strings.Contains(kind, "/") && len(kind) <= 100 {
+			return kind
+		}
+	}
+	return "application/octet-stream"
+}
