@@ -71,12 +71,12 @@ func (in *intake) open(ctx context.Context) {
 	in.order, in.past, in.next, in.done, in.down = nil, nil, 0, make(chan struct{}, 1), false
 }
 
-// close waits until nothing is being worked on; the context of open is over by then.
+// close takes nothing more and waits until nothing is being worked on; the context of open is over by then.
 func (in *intake) close() {
-	in.wg.Wait()
 	in.mu.Lock()
-	defer in.mu.Unlock()
 	in.ctx = nil
+	in.mu.Unlock()
+	in.wg.Wait()
 }
 
 // take queues a batch of polled updates; those that are known are left alone. An update that cannot be read is put aside.
@@ -96,29 +96,27 @@ func (in *intake) take(ctx context.Context, raws []json.RawMessage) {
 			in.finish(j, nil)
 			continue
 		}
-		in.queue(j)
+		in.mu.Lock()
+		in.line(j)
+		in.mu.Unlock()
 	}
 }
 
 // deliver queues an update of a webhook and returns the job that works on it, which may be an earlier delivery's.
 func (in *intake) deliver(u update) (*job, error) {
 	in.mu.Lock()
-	if in.ctx == nil || in.ctx.Err() != nil {
-		in.mu.Unlock()
+	defer in.mu.Unlock()
+	switch j := in.pending[u.id]; {
+	case in.ctx == nil || in.ctx.Err() != nil:
 		return nil, errNotRunning
-	}
-	if j := in.pending[u.id]; j != nil {
-		in.mu.Unlock()
+	case j != nil:
 		return j, nil
-	}
-	if len(in.pending) >= maxOpen {
-		in.mu.Unlock()
+	case len(in.pending) >= maxOpen:
 		return nil, errTooMany
 	}
 	j := &job{update: u, once: true, done: make(chan struct{})}
 	in.pending[u.id] = j
-	in.mu.Unlock()
-	in.queue(j)
+	in.line(j)
 	return j, nil
 }
 
@@ -134,11 +132,9 @@ func (in *intake) enter(j *job) bool {
 	return true
 }
 
-// queue puts a job behind those of its chat. It starts the chat's goroutine, which ends with its last job. An urgent command does not wait there
-// for long.
-func (in *intake) queue(j *job) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
+// line puts a job behind those of its chat. It starts the chat's goroutine, which ends with its last job. An urgent command does not wait there
+// for long. The mutex is held, and the context of open is there.
+func (in *intake) line(j *job) {
 	l := in.chats[j.chat]
 	if l != nil {
 		l.jobs = append(l.jobs, j)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -119,6 +120,38 @@ func TestWebhookRefuses(t *testing.T) {
 		newBot(t, nil).ch.WebhookHandler().ServeHTTP(polling, r)
 		if polling.Code != http.StatusNotFound {
 			t.Errorf("in polling mode: %d", polling.Code)
+		}
+	})
+}
+
+// TestDeliveriesWhileTheChannelEnds: whenever a delivery comes while Run ends, it is taken or refused.
+func TestDeliveriesWhileTheChannelEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, webhook)
+		h := b.ch.WebhookHandler()
+		for round := range 60 {
+			b.start()
+			var wg sync.WaitGroup
+			for i := range 8 {
+				u := b.srv.Message(anna, anna, "hello")
+				wg.Go(func() {
+					for n := 0; ; n++ {
+						got := b.srv.Deliver(context.WithoutCancel(t.Context()), h, map[string]any{"update_id": 1 + round*100_000 + i*10_000 + n, "message": u["message"]})
+						if got == http.StatusServiceUnavailable {
+							return
+						}
+						if got != http.StatusOK {
+							t.Errorf("delivered with %d", got)
+						}
+					}
+				})
+			}
+			for range round {
+				runtime.Gosched()
+			}
+			b.stop()
+			wg.Wait()
 		}
 	})
 }
