@@ -80,31 +80,47 @@ func (c *Channel) listed(ctx context.Context, id int64) (bool, error) {
 }
 
 // greet answers somebody whom nobody has let in: with a code, or with the reason. At most one answer a minute goes to a chat, and nothing
-// else is made of the message: no session, no row, no call of a model.
+// else is made of the message: no session, no row, no call of a model. It counts as told when Telegram has taken it; until then the next
+// message gets the same words, and so the same code.
 func (c *Channel) greet(ctx context.Context, from *tgbotapi.User, to address) error {
 	c.obs.Update("refused")
-	if !c.told.first(fmt.Sprintf("greet/%d", to.chat)) {
+	key := "greet/" + number(to.chat)
+	if c.told.lately(key) {
 		return nil
 	}
-	if c.cfg.Access == AccessAllowlist {
-		c.say(ctx, to, fmt.Sprintf("This bot talks to people on its list only. To be put there, give its operator your number: %d.", from.ID), 0)
+	text := c.untold.again(key)
+	if text == "" {
+		var err error
+		if text, err = c.greeting(ctx, from, to); err != nil {
+			return err
+		}
+	}
+	if !c.sayOut(ctx, outgoing{to: to}, text) {
+		c.untold.said(key, text)
 		return nil
+	}
+	c.untold.forget(key)
+	c.told.first(key)
+	return nil
+}
+
+// greeting is what somebody is told whom nobody has let in. It makes the code.
+func (c *Channel) greeting(ctx context.Context, from *tgbotapi.User, to address) (string, error) {
+	if c.cfg.Access == AccessAllowlist {
+		return fmt.Sprintf("This bot talks to people on its list only. To be put there, give its operator your number: %d.", from.ID), nil
 	}
 	p, err := c.records.CreatePairing(ctx, channel.Peer{Channel: c.name, UserID: from.ID, ChatID: to.chat}, nameOf(from))
 	switch {
 	case errors.Is(err, channel.ErrPairingChatFull):
-		c.say(ctx, to, "You have three codes already. Ask the operator of this bot to approve one of them; they are good for an hour.", 0)
-		return nil
+		return "You have three codes already. Ask the operator of this bot to approve one of them; they are good for an hour.", nil
 	case errors.Is(err, channel.ErrPairingBotFull):
-		c.say(ctx, to, "Too many people are waiting to be let in. Try again in an hour.", 0)
-		return nil
+		return "Too many people are waiting to be let in. Try again in an hour.", nil
 	case err != nil:
-		return fmt.Errorf("making a pairing code: %w", err)
+		return "", fmt.Errorf("making a pairing code: %w", err)
 	}
 	c.log.InfoContext(ctx, "somebody asks to be let in", "user", from.ID)
-	c.say(ctx, to, "Hello. I do not know you yet. Ask the operator of this bot to run:\n\nlaneway pair approve "+p.Code+
-		"\n\nThe code is good for one hour. Then write again.", 0)
-	return nil
+	return "Hello. I do not know you yet. Ask the operator of this bot to run:\n\nlaneway pair approve " + p.Code +
+		"\n\nThe code is good for one hour. Then write again.", nil
 }
 
 // nameOf is what a person calls themselves, safe to show anywhere. It is never identity.

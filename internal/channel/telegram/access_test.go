@@ -44,6 +44,50 @@ func TestPairing(t *testing.T) {
 	})
 }
 
+// The code cannot be kept, or what tells it gets lost: the person gets one all the same, and not a second one beside it.
+func TestACodeThatWasNotToldIsToldLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.breakRecords(recordsError{chat.ErrStoreUnavailable, "CreatePairing"})
+		b.srv.Say(bob, bob, "hello?")
+		after(20 * time.Second)
+		wantTexts(t, "without a store bob reads", b.srv.Texts(bob))
+		b.breakRecords(nil)
+		after(10 * time.Second)
+		if got := b.srv.Texts(bob); len(got) != 1 || !code.MatchString(got[0]) {
+			t.Fatalf("bob reads %q", got)
+		}
+		b.stop()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.srv.Break("sendMessage", testtelegram.Refuse(500, "Internal Server Error"))
+		b.srv.Say(bob, bob, "hello?")
+		after(20 * time.Second)
+		wantTexts(t, "while nothing can be sent bob reads", b.srv.Texts(bob))
+		open, err := b.records.OpenPairings(t.Context(), "")
+		if err != nil || len(open) != 1 {
+			t.Fatalf("%d codes are open (%v)", len(open), err)
+		}
+		for range 3 {
+			b.srv.Say(bob, bob, "hello??")
+			after(10 * time.Second)
+		}
+		got := b.srv.Texts(bob)
+		if len(got) != 1 || !code.MatchString(got[0]) {
+			t.Fatalf("bob reads %q", got)
+		}
+		made := code.FindStringSubmatch(got[0])[1]
+		if again, err := b.records.ApprovePairing(t.Context(), channel.PairingRef{Code: made}, chat.ChangedBy{Who: "operator"}); err != nil || again.ID != open[0].ID {
+			t.Errorf("the code that was told is %+v (%v), want the first", again, err)
+		}
+		b.stop()
+	})
+}
+
 func TestPairingIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -29,6 +29,7 @@ type Channel struct {
 
 	limits   *limiter
 	told     *once
+	untold   *once // greetings that did not get through, as long as their code is good
 	errors   *once
 	spam     *userLimits
 	sent     *progress
@@ -80,7 +81,7 @@ func New(cfg Config, deps Deps) (*Channel, error) {
 	}
 	c := &Channel{
 		cfg: cfg, bot: bot, name: "telegram:" + strconv.FormatInt(bot, 10), records: deps.Records, commands: deps.Commands, words: map[string]bool{}, obs: deps.Observer, log: deps.Logger,
-		limits: newLimiter(), told: newOnce(time.Minute), errors: newOnce(time.Minute), spam: newUserLimits(cfg.UserRate),
+		limits: newLimiter(), told: newOnce(time.Minute), untold: newOnce(50 * time.Minute), errors: newOnce(time.Minute), spam: newUserLimits(cfg.UserRate),
 		sent: newProgress(), recent: newRecent(), state: stateStopped, moved: map[int64]int64{},
 	}
 	c.fill(deps)

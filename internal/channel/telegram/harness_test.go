@@ -3,6 +3,7 @@ package telegram_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -51,6 +52,14 @@ type bot struct {
 	lease  func() (bool, error)
 }
 
+// recordsError is a failure of one operation of the records.
+type recordsError struct {
+	error
+	operation string
+}
+
+func (f recordsError) Unwrap() error { return f.error }
+
 // logBuffer keeps what is logged, at every level.
 type logBuffer struct {
 	mu  sync.Mutex
@@ -81,11 +90,15 @@ type setup struct {
 func newBot(t *testing.T, change func(*setup)) *bot {
 	t.Helper()
 	b := &bot{t: t, log: &logBuffer{}, seen: map[string]bool{}}
-	b.records = memory.New(memory.Config{Before: func(context.Context, string) error {
-		if err := b.fault.Load(); err != nil {
-			return *err
+	b.records = memory.New(memory.Config{Before: func(_ context.Context, operation string) error {
+		err := b.fault.Load()
+		if err == nil {
+			return nil
 		}
-		return nil
+		if f, ok := errors.AsType[recordsError](*err); ok && f.operation != operation {
+			return nil
+		}
+		return *err
 	}})
 	s := &setup{cfg: telegram.Config{Agent: "main", Allow: []int64{anna}, Groups: []int64{group}, MaxAttachment: 1 << 20}}
 	root, err := os.OpenRoot(t.TempDir())

@@ -16,7 +16,7 @@ type once struct {
 
 type telling struct {
 	when time.Time
-	id   string // of the message that told it
+	id   string // of the message that told it, or what was to be told
 }
 
 func newOnce(every time.Duration) *once { return &once{every: every, at: map[string]telling{}} }
@@ -31,6 +31,14 @@ func (o *once) first(key string) bool {
 	}
 	o.keep(key, telling{when: now})
 	return true
+}
+
+// lately reports whether key was told, and counts nothing.
+func (o *once) lately(key string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t, ok := o.at[key]
+	return ok && time.Since(t.when) < o.every
 }
 
 // keep adds an entry and forgets old ones when there are many. The mutex is held.
@@ -60,6 +68,12 @@ func (o *once) said(key, id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.keep(key, telling{when: time.Now(), id: id})
+}
+
+func (o *once) forget(key string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.at, key)
 }
 
 // userLimits counts the messages of each person.

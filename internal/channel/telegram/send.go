@@ -211,13 +211,16 @@ func (c *Channel) sayWith(ctx context.Context, to address, text, markup string) 
 	c.sayOut(ctx, outgoing{to: to, markup: markup}, text)
 }
 
-func (c *Channel) sayOut(ctx context.Context, o outgoing, text string) {
+// sayOut reports whether Telegram took it.
+func (c *Channel) sayOut(ctx context.Context, o outgoing, text string) bool {
 	ctx, cancel := context.WithTimeoutCause(ctx, sayTime, errCallTime)
 	defer cancel()
 	o.chunk = plain(text).chunks(maxUnits)[0]
-	if _, err := c.deliver(ctx, o); err != nil {
+	_, err := c.deliver(ctx, o)
+	if err != nil {
 		c.log.WarnContext(ctx, "a person was not told", "reason", reasonFor(err))
 	}
+	return err == nil
 }
 
 // sayOnce says the same thing at most once a minute in one place.
