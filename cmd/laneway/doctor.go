@@ -113,7 +113,7 @@ func (c *doctorCmd) print(env *environment, all []finding) error {
 		return printJSON(env.stdout, map[string]any{"findings": all})
 	}
 	for _, f := range all {
-		line := fmt.Sprintf("%-8s %-15s %s", f.Level, f.Check, plain(f.Text))
+		line := fmt.Sprintf("%-8s %-15s %s", f.Level, f.Check, oneLine(f.Text))
 		if f.Cure != "" {
 			line += "; " + f.Cure
 		}

@@ -117,13 +117,16 @@ func checkTokenFile(_ context.Context, p *patient) []finding {
 	return ok("%s is readable by its owner only", path)
 }
 
-// checkChannels asks the running gateway.
+// checkChannels asks the networks about the configured bots, and the running gateway about its channels.
 func checkChannels(ctx context.Context, p *patient) []finding {
+	var all []finding
+	if p.loaded != nil {
+		all = findings(app.ExamineChannels(ctx, p.loaded.Config))
+	}
 	var report channelsReply
 	if err := p.flags.client(p).call(ctx, p.env, "channels.status", map[string]any{}, &report); err != nil {
-		return warning("not checked: no gateway answers", "start it, or give --url and --token")
+		return append(all, warning("the gateway's are not checked: no gateway answers", "start it, or give --url and --token")...)
 	}
-	var all []finding
 	for _, id := range slices.Sorted(maps.Keys(report.Accounts)) {
 		for _, a := range report.Accounts[id] {
 			name := cell(id, 40) + " " + cell(a.AccountID, 40)

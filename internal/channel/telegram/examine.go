@@ -1,0 +1,52 @@
+package telegram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// ErrToken is wrapped when Telegram refuses the token of a bot.
+var ErrToken = errors.New("the token is refused")
+
+// Standing is what Telegram says of a bot.
+type Standing struct {
+	// Name is the bot's user name.
+	Name string
+	// Webhook is where Telegram delivers; "" = updates are polled.
+	Webhook string
+	// Problem is why the last delivery there failed; "" = none did.
+	Problem string
+}
+
+// Examine asks Telegram whether it knows the bot of cfg, and where it delivers. It changes nothing and may be called while the channel runs. Of
+// cfg it needs the token and the address of the API. transport nil = an own one. No error holds the token.
+func Examine(ctx context.Context, cfg Config, transport http.RoundTripper) (Standing, error) {
+	if transport == nil {
+		own := newTransport()
+		defer own.CloseIdleConnections()
+		transport = own
+	}
+	cfg = cfg.withDefaults()
+	api := &client{base: cfg.APIURL, token: cfg.Token, transport: transport, obs: NopObserver{}}
+	var me struct {
+		Username string `json:"username"`
+	}
+	if err := api.call(ctx, callTime, "getMe", nil, &me); err != nil {
+		var refused *apiError
+		if errors.As(err, &refused) && refused.reason == reasonUnauthorized {
+			return Standing{}, fmt.Errorf("%w: %w", ErrToken, err)
+		}
+		return Standing{}, err
+	}
+	var hook struct {
+		URL       string `json:"url"`
+		LastError string `json:"last_error_message"`
+	}
+	if err := api.call(ctx, callTime, "getWebhookInfo", nil, &hook); err != nil {
+		return Standing{}, err
+	}
+	return Standing{Name: me.Username, Webhook: hook.URL, Problem: strings.TrimSpace(hook.LastError)}, nil
+}
