@@ -132,7 +132,8 @@ type Limits struct {
 	// MaxBuffered is the send buffer of one socket in bytes, at least MaxPayload. Default 8388608.
 	MaxBuffered int `yaml:"max_buffered"`
 	// Sockets is how many may be open; Unauthenticated of them before their handshake, UnauthenticatedPerAddress of these from one
-	// address. Defaults 10000, 512, 32.
+	// address. Defaults 10000, 512, 32. Of plain HTTP connections there may be 1024 besides, and UnauthenticatedPerAddress from one address (not on
+	// loopback, not from trusted proxies).
 	Sockets                   int `yaml:"sockets"`
 	Unauthenticated           int `yaml:"unauthenticated"`
 	UnauthenticatedPerAddress int `yaml:"unauthenticated_per_address"`

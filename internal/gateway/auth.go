@@ -95,6 +95,7 @@ func (s *Server) bearer(w http.ResponseWriter, r *http.Request, scope string) (C
 	case levelOf(cred.Scopes) < scopeLevel(scope):
 		refuse(w, r, http.StatusForbidden, missingScope(scope))
 	default:
+		proven(r)
 		return cred, true
 	}
 	return cred, false

@@ -73,7 +73,6 @@ type chunkDelta struct {
 
 // eventStream writes server-sent events; after the first fault it writes nothing more.
 type eventStream struct {
-	s    *Server
 	w    http.ResponseWriter
 	a    *attendance
 	role bool   // the first chunk went out
@@ -85,7 +84,6 @@ func (e *eventStream) write(text string) {
 	if e.err != nil {
 		return
 	}
-	e.s.writeUntil(e.w, e.s.cfg.Deadlines.Write)
 	if _, err := e.w.Write([]byte(text)); err != nil {
 		e.err = errPeerGone
 		return
@@ -160,9 +158,8 @@ func (s *Server) answerStream(ctx context.Context, w http.ResponseWriter, a *att
 	h.Set("X-Accel-Buffering", "no") // a proxy that collects the stream would make it useless
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	out := &eventStream{s: s, w: w, a: a}
+	out := &eventStream{w: w, a: a}
 	out.write("") // the head: the client learns the id of the run while it waits
-	defer s.writeUntil(w, 0)
 
 	waiting, giveUp := context.WithCancel(ctx)
 	ended := make(chan runEnd, 1)

@@ -55,7 +55,8 @@ type Config struct {
 	// MaxBuffered is the send buffer of one connection in bytes; default 8 MiB.
 	MaxBuffered int
 	// MaxSockets open at once (10,000), of them MaxStrangers not authenticated (512), MaxStrangersPerAddr from one address (32),
-	// and MaxPerPrincipal of one credential (1,000).
+	// and MaxPerPrincipal of one credential (1,000). Connections that are no sockets are bounded as well: all together by MaxSockets and 1,024 more,
+	// those of one address that have proven nothing by MaxStrangersPerAddr, except from loopback and TrustedProxies.
 	MaxSockets, MaxStrangers, MaxStrangersPerAddr, MaxPerPrincipal int
 
 	// CronWritesPerMinute (300), ChatsPerMinute (600) are per principal, HooksPerMinute (60) per hook, RequestsPerSecond (200) per
@@ -92,7 +93,7 @@ type Deadlines struct {
 	Connect    time.Duration // `connect` complete after the upgrade: 15 s
 	Message    time.Duration // a started message complete: 30 s
 	Request    time.Duration // a request answered: 25 s
-	Write      time.Duration // one socket write: 10 s
+	Write      time.Duration // one write to a socket, or of a piece of an HTTP answer: 10 s
 	Ping, Pong time.Duration // a ping every 20 s, its pong 25 s after it
 	Slow       time.Duration // the send buffer over its limit without a break: 5 s
 	Close      time.Duration // to write a close frame and to see the peer's: 1 s

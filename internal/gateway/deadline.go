@@ -10,11 +10,6 @@ func (s *Server) readUntil(w http.ResponseWriter, d time.Duration) {
 	_ = http.NewResponseController(w).SetReadDeadline(deadlineIn(d)) //nolint:errcheck // a writer without deadlines is a test's
 }
 
-// writeUntil bounds what is written from now on; 0 lifts the bound.
-func (s *Server) writeUntil(w http.ResponseWriter, d time.Duration) {
-	_ = http.NewResponseController(w).SetWriteDeadline(deadlineIn(d)) //nolint:errcheck // as above
-}
-
 func deadlineIn(d time.Duration) time.Time {
 	if d == 0 {
 		return time.Time{}

@@ -28,6 +28,8 @@
 //   - Every request gets exactly one answer (two for `agent`) within its deadline, or the connection is closed.
 //   - The response to chat.send and agent precedes every event of its run on that connection; events of a run keep their order.
 //   - Memory per connection is bounded: message size, requests in flight, send buffer, runs followed.
+//   - Accepted connections are counted before anything is read of them, in all and, while nobody has proven who they are, per address.
+//     What is written to one has a deadline, so that a client that does not read keeps nothing.
 //   - A credential that is gone, changed or expired closes its connections within five seconds.
 //
 // # What it does not do

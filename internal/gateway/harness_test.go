@@ -66,6 +66,15 @@ func startBehind(t *testing.T, h *house, change ...func(*gateway.Config)) *bench
 // serve starts a gateway in front of a backend, which is the house or has it inside.
 func serve(t *testing.T, h *house, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
 	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(t, l, h, backend, change...)
+}
+
+func serveOn(t *testing.T, l net.Listener, h *house, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
+	t.Helper()
 	cfg := gateway.Config{Version: "0.1.0", Credentials: credentials()}
 	for _, f := range change {
 		f(&cfg)
@@ -73,10 +82,6 @@ func serve(t *testing.T, h *house, backend gateway.Backend, change ...func(*gate
 	srv, err := gateway.New(cfg, backend, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatalf("New: %v", err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)

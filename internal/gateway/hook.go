@@ -141,6 +141,7 @@ func (s *Server) takeHook(cl *call, w http.ResponseWriter, r *http.Request) (hoo
 		s.observer.AuthFailed("hook")
 		return none, invalid("unknown hook or wrong signature").withStatus(http.StatusUnauthorized)
 	}
+	proven(r)
 	// Counted after the proof: whoever has no secret cannot use up the allowance of those who have.
 	if no := s.allowed(r.Context(), name, "hooks/"+name, LimitHooks); no != nil {
 		return none, no

@@ -55,7 +55,7 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 	r.Get("/health", s.healthz)
 	r.Get("/readyz", s.readyz)
 	for path, h := range s.cfg.Webhooks {
-		r.Handle(path, h)
+		r.Handle(path, provenBy(h))
 	}
 	r.Group(func(r chi.Router) {
 		r.Use(s.knownHost, s.knownOrigin)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -245,4 +246,21 @@ func FuzzFrame(f *testing.F) {
 			t.Errorf("the response is no JSON: %q", out)
 		}
 	})
+}
+
+func TestConnectionsAreBoundedInAll(t *testing.T) {
+	t.Parallel()
+	c, cfg := crowd{strangers: map[netip.Addr]int{}}, &Config{MaxSockets: 2, MaxStrangersPerAddr: 1}
+	for n := range 2 + plainRoom {
+		if !c.enter(netip.Addr{}, cfg) {
+			t.Fatalf("no place for connection %d", n+1)
+		}
+	}
+	if c.enter(netip.Addr{}, cfg) {
+		t.Error("there is no bound")
+	}
+	c.leave()
+	if !c.enter(netip.Addr{}, cfg) {
+		t.Error("the place of who has left is not free")
+	}
 }

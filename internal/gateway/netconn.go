@@ -37,7 +37,7 @@ func (c *netConn) limitWrites(t time.Time) {
 
 // reset makes the close that follows a TCP reset: what the peer did not read is thrown away.
 func (c *netConn) reset() {
-	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+	if tcp, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
 		_ = tcp.SetLinger(0) //nolint:errcheck // fails on a closed connection only
 	}
 }
@@ -53,6 +53,9 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking the connection over: %w", err)
+	}
+	if a, ok := c.(*accepted); ok {
+		a.becomesSocket()
 	}
 	h.conn = &netConn{Conn: c}
 	return h.conn, rw, nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,8 @@ type Server struct {
 	rejected    *rejections
 	warnings    rate.Sometimes // of failed authentications: an attacker must not fill the disk
 	hub         *hub
+	crowd       crowd
+	turnedAway  rate.Sometimes // warnings of connections that found no place
 	frames      framePool
 	methods     map[string]*method
 	methodNames []string
@@ -60,7 +63,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		return nil, fmt.Errorf("gateway configuration: %w", err)
 	}
 	s := &Server{
-		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(),
+		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(), crowd: crowd{strangers: map[netip.Addr]int{}}, turnedAway: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		keys:     newKeyring(cfg.Credentials, cfg.Sources),
 		rejected: newRejections(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
 		bootID: uuid.NewString(), startedAt: time.Now(), noHook: newNoHook(),
@@ -115,7 +118,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	loops.Go(func() { s.logRejected(watch) })
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
-		loops.Go(func() { failed <- srv.Serve(l) })
+		loops.Go(func() { failed <- srv.Serve(&entrance{l, s}) })
 	}
 	err := firstFailure(ctx, failed)
 	endWaits(errStopping) // before the bound begins, so that their answers are still written
@@ -183,6 +186,7 @@ func (s *Server) httpServer(base, waits context.Context) *http.Server {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       withAccepted,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }

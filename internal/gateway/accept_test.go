@@ -1,0 +1,165 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"laneway/internal/gateway"
+)
+
+// street is a listener whose connections come from the address that is set, with a small send buffer.
+type street struct {
+	net.Listener
+
+	from atomic.Pointer[net.TCPAddr]
+}
+
+type passer struct {
+	net.Conn
+
+	from net.Addr
+}
+
+func (p passer) RemoteAddr() net.Addr { return p.from }
+
+func (s *street) Accept() (net.Conn, error) {
+	c, err := s.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return passer{c, s.from.Load()}, nil
+}
+
+func onStreet(t *testing.T, change ...func(*gateway.Config)) (*bench, *street) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &street{Listener: l}
+	s.from.Store(&net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 1})
+	h := newHouse(t)
+	return serveOn(t, s, h, h, change...), s
+}
+
+func (b *bench) plain() net.Conn {
+	b.t.Helper()
+	c, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", b.addr)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return c
+}
+
+// inquire sends a request on the connection and returns the status, 0 when the connection was closed instead.
+func inquire(c net.Conn, path, token string) int {
+	head := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n"
+	if token != "" {
+		head += "Authorization: Bearer " + token + "\r\n"
+	}
+	if _, err := io.WriteString(c, head+"\r\n"); err != nil {
+		return 0
+	}
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = res.Body.Close() }()
+	_, _ = io.Copy(io.Discard, res.Body)
+	return res.StatusCode
+}
+
+// Somebody asks on and on and reads nothing: the gateway gives the connection up when a write has taken its time.
+func TestClientThatNeverReadsItsAnswersLosesTheConnection(t *testing.T) {
+	t.Parallel()
+	b, _ := onStreet(t, func(c *gateway.Config) { c.Deadlines.Write = 200 * time.Millisecond })
+	c := b.plain()
+	for {
+		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("the gateway still waits for a client that does not read")
+		} else if err != nil {
+			return // reset
+		}
+	}
+}
+
+// Connections that have said nothing yet take places of their address, up to its bound; one more is closed unread. Who proves to be somebody, becomes a
+// socket or leaves gives the place back.
+func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
+	t.Parallel()
+	b, s := onStreet(t, func(c *gateway.Config) {
+		c.MaxStrangersPerAddr = 3
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+	})
+	full := func(when string) {
+		t.Helper()
+		if status := inquire(b.plain(), "/healthz", ""); status != 0 {
+			t.Errorf("%s: one more connection is answered with %d, want closed", when, status)
+		}
+	}
+	room := func(when string) net.Conn {
+		t.Helper()
+		c := b.plain()
+		if status := inquire(c, "/healthz", ""); status != http.StatusOK {
+			t.Errorf("%s: status %d", when, status)
+		}
+		return c
+	}
+	room("first")
+	second, third := room("second"), room("third")
+	full("three strangers")
+	if status := inquire(second, "/v1/models", "nobody's"); status != http.StatusUnauthorized {
+		t.Errorf("a wrong token: status %d", status)
+	}
+	full("a wrong token proves nothing")
+	if status := inquire(second, "/v1/models", readToken); status != http.StatusOK {
+		t.Errorf("the right token: status %d", status)
+	}
+	fourth := room("after one has proven who it is")
+	full("three strangers and one who is known")
+	_ = third.Close()
+	eventually(t, "the place of who has left", func() bool {
+		c := b.plain()
+		if inquire(c, "/healthz", "") != http.StatusOK {
+			return false
+		}
+		third = c
+		return true
+	})
+	full("again")
+	_ = fourth.Close()
+	eventually(t, "a socket in the place of who has left", func() bool {
+		ws, res, err := websocket.DefaultDialer.Dial("ws://"+b.addr+"/ws", nil)
+		if err != nil {
+			return false
+		}
+		_ = res.Body.Close()
+		t.Cleanup(func() { _ = ws.Close() })
+		return true
+	})
+	room("a socket counts elsewhere")
+	full("at the end")
+	for _, from := range []net.IP{net.IPv4(203, 0, 113, 8), net.IPv4(198, 51, 100, 1), net.IPv4(127, 0, 0, 1)} {
+		s.from.Store(&net.TCPAddr{IP: from, Port: 1})
+		for range 3 {
+			room(from.String())
+		}
+	}
+	for _, from := range []net.IP{net.IPv4(198, 51, 100, 1), net.IPv4(127, 0, 0, 1)} { // many people may be behind these
+		s.from.Store(&net.TCPAddr{IP: from, Port: 1})
+		room(from.String())
+	}
+}
