@@ -86,6 +86,9 @@ type Status struct {
 	// LastError is one sentence without secrets.
 	LastError string
 	Mode      string
+	// Down: a call that can be repeated without harm, as a poll, finds the provider out of reach, and none has been answered since. Always false where
+	// no such call is made.
+	Down bool
 }
 
 // SendError is a reply that was not delivered.
@@ -103,7 +106,10 @@ type SendError struct {
 	RetryAfter time.Duration
 	// Global: RetryAfter holds for every chat of the channel.
 	Global bool
-	Cause  error
+	// Blameless: nothing is held against the message: the provider was not reached, serves nobody at the moment, or asked for patience. However often
+	// that happens, only the message's age ends it.
+	Blameless bool
+	Cause     error
 }
 
 // Error is the reason with the cause.

@@ -122,6 +122,7 @@ type Dispatcher struct {
 	figures     atomic.Pointer[Figures]
 	bursts      bursts
 	silent      silences
+	outages     outages
 	company     atomic.Bool   // whether other processes share the store, as the last heartbeat or broadcast says
 	jobs        cron.JobStore // nil = the store keeps no jobs
 	planner     *cron.Planner

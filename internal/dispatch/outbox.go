@@ -25,6 +25,10 @@ const (
 	maxBackoff = 5 * time.Minute
 	// maxAttempts ends a message that a provider never takes.
 	maxAttempts = 50
+	// maxAge ends a message that was never at fault: an answer of yesterday is none any more. One that was never tried gets its attempt.
+	maxAge = 24 * time.Hour
+	// outagePause is the time between two attempts, plus or minus a quarter, while it is the provider that is out of reach.
+	outagePause = 3 * time.Second
 )
 
 // outboxLoop sends what is in the outbox: claimed rows run beside each other, one per chat, so that a slow chat delays itself.
@@ -57,16 +61,17 @@ func (d *Dispatcher) sendBatch(ctx context.Context, sends *sync.WaitGroup, slots
 	if room == 0 || err != nil {
 		return false
 	}
-	names := d.silent.without(d.channelNames(), time.Now())
-	if len(names) == 0 {
-		return false
-	}
-	rows, err := d.store.ClaimOutgoing(ctx, me.id, names, room)
-	if err != nil {
-		if ctx.Err() == nil {
-			d.log.WarnContext(ctx, "reading the outbox failed; trying again", "err", err)
+	names, probes := d.outages.split(d.silent.without(d.channelNames(), time.Now()), d.down, time.Now())
+	rows, err := d.claimOutgoing(ctx, me.id, names, room)
+	for _, name := range probes {
+		if n := min(probeRows, room-len(rows)); err == nil && n > 0 {
+			var probe []store.Outgoing
+			probe, err = d.claimOutgoing(ctx, me.id, []string{name}, n)
+			rows = append(rows, probe...)
 		}
-		return false
+	}
+	if err != nil && ctx.Err() == nil {
+		d.log.WarnContext(ctx, "reading the outbox failed; trying again", "err", err)
 	}
 	for _, row := range rows {
 		slots <- struct{}{} // there is room: only this loop takes places
@@ -76,6 +81,13 @@ func (d *Dispatcher) sendBatch(ctx context.Context, sends *sync.WaitGroup, slots
 		})
 	}
 	return len(rows) == room
+}
+
+func (d *Dispatcher) claimOutgoing(ctx context.Context, node string, channels []string, limit int) ([]store.Outgoing, error) {
+	if len(channels) == 0 {
+		return nil, nil
+	}
+	return d.store.ClaimOutgoing(ctx, node, channels, limit)
 }
 
 func (d *Dispatcher) channelNames() []string {
@@ -105,13 +117,14 @@ func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
 		ID: o.ID, RunID: runOf(o), Target: o.Target, Principal: o.Principal, Kind: o.Kind, Text: outText(o), Choice: o.Choice, File: o.File, Attempt: o.Attempt,
 	})
 	if err == nil {
+		d.outages.over(o.Target.Channel, time.Now())
 		d.obs.Sent(kind, o.Kind, "delivered")
 		d.note(ctx, o, d.final(ctx, "noting a delivery", func(ctx context.Context) error {
 			return d.store.Delivered(ctx, node, o.ID, sent.ProviderID)
 		}))
 		return
 	}
-	p := undelivered(node, o, err)
+	p := undelivered(node, o, err, d.down(o.Target.Channel))
 	if se, ok := errors.AsType[*channel.SendError](err); ok && se.Global {
 		d.silent.keep(o.Target.Channel, time.Now().Add(p.RetryIn))
 	}
@@ -123,7 +136,7 @@ func (d *Dispatcher) send(ctx context.Context, node string, o store.Outgoing) {
 		result = "failed"
 	}
 	d.obs.Sent(kind, o.Kind, result)
-	d.log.WarnContext(ctx, "a message was not delivered", "outbox_id", o.ID, "channel", kind, "attempt", o.Attempt, "permanent", p.Permanent, "err", err)
+	d.log.WarnContext(ctx, "a message was not delivered", "outbox_id", o.ID, "channel", kind, "attempt", o.Attempt, "permanent", p.Permanent, "reason", p.Error, "err", err)
 	d.note(ctx, o, d.final(ctx, "noting a failed delivery", write))
 }
 
@@ -180,21 +193,36 @@ func (d *Dispatcher) note(ctx context.Context, o store.Outgoing, err error) {
 	}
 }
 
-func undelivered(node string, o store.Outgoing, err error) store.UndeliveredParams {
+// undelivered is what a failed attempt means for the row; down says that the whole channel is out of reach.
+func undelivered(node string, o store.Outgoing, err error, down bool) store.UndeliveredParams {
 	p := store.UndeliveredParams{Node: node, ID: o.ID, Error: chat.Cut(err.Error(), 500), RetryIn: backoff(o.Attempt)}
-	if se, ok := errors.AsType[*channel.SendError](err); ok {
-		p.Error, p.Permanent, p.MaybeSent = se.Reason, se.Permanent, se.Unknown
-		if se.RetryAfter > 0 {
-			p.RetryIn = se.RetryAfter
-		}
+	se, ok := errors.AsType[*channel.SendError](err)
+	if !ok {
+		p.Permanent = o.Attempt >= maxAttempts
+		return p
 	}
-	p.Permanent = p.Permanent || o.Attempt >= maxAttempts
+	p.Error, p.Permanent, p.MaybeSent = se.Reason, se.Permanent, se.Unknown
+	if !se.Blameless {
+		p.Permanent = p.Permanent || o.Attempt >= maxAttempts
+	} else if !p.Permanent && o.Attempt > 1 && time.Since(o.CreatedAt) >= maxAge {
+		p.Permanent, p.Error = true, "given up after "+maxAge.String()+": "+se.Reason
+	}
+	// A message that may have arrived although the channel works is one whose answer gets lost: each attempt may double it, so it backs off.
+	p.Spared = se.Blameless && (down || !se.Unknown || se.RetryAfter > 0)
+	switch {
+	case se.RetryAfter > 0:
+		p.RetryIn = se.RetryAfter
+	case p.Spared:
+		p.RetryIn = spread(outagePause)
+	}
 	return p
 }
 
 // backoff is 1 s, 2 s, 4 s, … up to five minutes, plus or minus a quarter.
-func backoff(attempt int) time.Duration {
-	base := min(time.Second<<min(attempt-1, 12), maxBackoff)
+func backoff(attempt int) time.Duration { return spread(min(time.Second<<min(attempt-1, 12), maxBackoff)) }
+
+// spread is a time plus or minus a quarter.
+func spread(base time.Duration) time.Duration {
 	return base*3/4 + rand.N(base/2) //nolint:gosec // spread, not secrecy
 }
 

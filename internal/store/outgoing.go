@@ -52,7 +52,7 @@ type Outgoing struct {
 	// ExpiresAt: not sent after that; zero = never expires.
 	ExpiresAt time.Time
 
-	// Set by ClaimOutgoing: attempts so far plus one, whether an earlier attempt may have arrived, whether it is too late.
+	// Set by ClaimOutgoing: attempts so far that count plus one, whether an earlier attempt may have arrived, whether it is too late.
 	Attempt            int
 	MaybeSent, Expired bool
 	CreatedAt          time.Time
@@ -67,6 +67,8 @@ type UndeliveredParams struct {
 	Permanent bool
 	// MaybeSent: the provider may have it all the same. A further attempt is told so, and the answer of a cron run that ends here is unknown.
 	MaybeSent bool
+	// Spared: nothing is held against the message, so Attempt of the next claim is what it was in this one, or 2 when this was the first.
+	Spared bool
 }
 
 // GoneParams is an attempt to send that found the address gone.

@@ -43,6 +43,7 @@ type Channel struct {
 	state    string
 	lastErr  string
 	polled   time.Time          // last completed getUpdates
+	down     bool               // the last getUpdates found nobody
 	house    channel.House      // while Run is on
 	lifetime context.CancelFunc // ends what runs beside the loop
 	moved    map[int64]int64    // groups that became other ones
@@ -167,7 +168,7 @@ func (c *Channel) begin(house channel.House, cancel context.CancelFunc) error {
 func (c *Channel) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.house, c.lifetime, c.state = nil, nil, stateStopped
+	c.house, c.lifetime, c.state, c.down = nil, nil, stateStopped, false
 }
 
 // home is where messages go, nil when the channel does not run.
@@ -188,12 +189,30 @@ func (c *Channel) stand(ctx context.Context, state, why string) {
 	}
 }
 
+// setDown records whether polls find Telegram.
+func (c *Channel) setDown(down bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = down
+}
+
+// patience is how long a message may be under way. While nobody is there, one that hangs would be late when somebody is again.
+func (c *Channel) patience() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return 2 * probeTime
+	}
+	return callTime
+}
+
 // Status is a picture for people. A poll that has not come back in its time is a degraded connection even while nobody has noticed.
 func (c *Channel) Status() channel.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := channel.Status{
 		Account: c.cfg.Account, Label: "Telegram", Configured: true, Running: c.house != nil, State: c.state, LastError: c.lastErr, Mode: c.cfg.Mode, LastPollAge: -1,
+		Down: c.down,
 	}
 	if !c.polled.IsZero() {
 		s.LastPollAge = time.Since(c.polled)

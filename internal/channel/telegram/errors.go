@@ -150,14 +150,19 @@ func network(err error) string {
 
 // sendError is what the outbox needs to know about a failed call.
 func (e *apiError) sendError() *channel.SendError {
-	s := &channel.SendError{Reason: e.reason, RetryAfter: e.retryAfter, Unknown: e.unknown, Cause: e}
+	s := &channel.SendError{Reason: e.reason, RetryAfter: e.retryAfter, Unknown: e.unknown, Blameless: true, Cause: e}
 	switch e.reason {
 	case reasonBadRequest:
-		s.Permanent = true
+		s.Permanent, s.Blameless = true, false
 	case reasonBlocked, reasonChatNotFound:
-		s.Permanent, s.Gone = true, true
+		s.Permanent, s.Gone, s.Blameless = true, true, false
 	case reasonUnauthorized:
 		s.RetryAfter = refusedPause
+	case reasonServer, reasonBadResponse:
+		// What stands before Telegram says that it cannot reach it. 500 alone may be about this message: that one backs off.
+		if e.code > http.StatusInternalServerError && s.RetryAfter == 0 {
+			s.RetryAfter = serverPause
+		}
 	default:
 	}
 	return s

@@ -67,6 +67,7 @@ type home struct {
 	log       *logBuffer
 	down      bool
 	groupStop string
+	line      network // between the bot and its Telegram
 	mu        sync.Mutex
 
 	d    *dispatch.Dispatcher
@@ -85,6 +86,7 @@ func newHome(t *testing.T) *home {
 		}
 		return nil
 	}})
+	h.line.next = h.srv.Transport()
 	h.srv.AddPrivate(anna, "Anna")
 	h.srv.AddPrivate(bob, "Bob")
 	h.srv.AddGroup(group, "Friends", 10, 20)
@@ -106,7 +108,7 @@ func (h *home) begin() {
 	log := slog.New(slog.NewTextHandler(leak.Through("a log of the whole way", h.log), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	h.ch, err = telegram.New(
 		telegram.Config{Token: h.srv.Token(), Agent: "main", Groups: []int64{group}, Members: telegram.MembersAny, GroupStop: h.groupStop},
-		telegram.Deps{Records: h.st, Commands: table.Infos(), Transport: h.srv.Transport(), Logger: log},
+		telegram.Deps{Records: h.st, Commands: table.Infos(), Transport: &h.line, Logger: log},
 	)
 	if err != nil {
 		h.t.Fatal(err)

@@ -20,7 +20,9 @@ const (
 	// probeTime bounds the short polls after a failure: together with maxPause a healed network is noticed within 15 seconds.
 	probeTime = 4 * time.Second
 	minPause  = 500 * time.Millisecond
-	maxPause  = 8 * time.Second
+	maxPause  = 6 * time.Second
+	// serverPause is the time to the next attempt at a message that met a server which is away.
+	serverPause = 3 * time.Second
 	// Another poller is given more time: it may be an old process that is just ending.
 	minConflict = 5 * time.Second
 	maxConflict = 45 * time.Second
@@ -107,6 +109,7 @@ func (r *round) leased(ctx context.Context) (time.Duration, bool) {
 		return time.Second, false
 	case !ok:
 		r.c.stand(ctx, stateStandby, "another node of this gateway polls")
+		r.c.setDown(false)
 		r.ready = false
 		return standbyPause, false
 	}
@@ -132,6 +135,7 @@ func (r *round) failed(ctx context.Context, err error) time.Duration {
 	}
 	r.failures++
 	r.c.stand(ctx, stateDegraded, e.Error())
+	r.c.setDown(e.broken() && r.house != nil)
 	wait := grow(minPause, maxPause, r.failures)
 	if e.retryAfter > 0 {
 		r.c.limits.silence(0, e.retryAfter)
@@ -150,7 +154,7 @@ func grow(low, high time.Duration, times int) time.Duration {
 func (c *Channel) answered(ctx context.Context) {
 	c.stand(ctx, stateConnected, "")
 	c.mu.Lock()
-	c.polled = time.Now()
+	c.polled, c.down = time.Now(), false
 	c.mu.Unlock()
 }
 

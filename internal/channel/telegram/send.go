@@ -131,7 +131,7 @@ func (c *Channel) deliver(ctx context.Context, o outgoing) (int, error) {
 		case err == nil:
 			return id, nil
 		case !errors.As(err, &e):
-			return 0, &channel.SendError{Reason: reasonConnection, Unknown: true, Cause: err}
+			return 0, &channel.SendError{Reason: reasonConnection, Unknown: true, Blameless: true, Cause: err}
 		case o.edit != 0 && e.says("message is not modified"):
 			return o.edit, nil
 		case o.edit != 0 && (e.says("message to edit not found") || e.says("message can't be edited")):
@@ -181,7 +181,7 @@ func (c *Channel) post(ctx context.Context, o outgoing, asPlain bool) (int, erro
 		p["reply_markup"] = o.markup
 	}
 	var m tgbotapi.Message
-	if err := c.api.call(ctx, callTime, method, p, &m); err != nil {
+	if err := c.api.call(ctx, c.patience(), method, p, &m); err != nil {
 		return 0, err
 	}
 	if m.MessageID == 0 {

@@ -112,9 +112,10 @@ func (t *tx) undelivered(ctx context.Context, p *store.UndeliveredParams) (to ch
 	var runID, kind string
 	var maybeSent bool
 	err = t.change(ctx, `
-		UPDATE outbox SET state = ?, node = NULL, last_error = ?, next_at = ?, done_at = ?, maybe_sent = max(maybe_sent, ?) WHERE id = ? AND state = 'sending' AND node = ?
+		UPDATE outbox SET state = ?, node = NULL, last_error = ?, next_at = ?, done_at = ?, maybe_sent = max(maybe_sent, ?),
+			attempt = max(attempt - ?, 1) WHERE id = ? AND state = 'sending' AND node = ?
 		RETURNING coalesce(run_id, ''), kind, maybe_sent, channel, chat_id`,
-		state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), bit(p.MaybeSent), p.ID, p.Node).Scan(&runID, &kind, &maybeSent, &to.Channel, &to.ChatID)
+		state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), bit(p.MaybeSent), bit(p.Spared), p.ID, p.Node).Scan(&runID, &kind, &maybeSent, &to.Channel, &to.ChatID)
 	if err != nil {
 		return to, leased(err)
 	}

@@ -21,6 +21,7 @@ func outboxTests() []test {
 		{"DelayIsWaitedFor", delayIsWaitedFor},
 		{"UndeliveredComesAgain", undeliveredComesAgain},
 		{"UnclearSendIsMarked", unclearSendIsMarked},
+		{"SparedAttemptIsNotCounted", sparedAttempt},
 		{"RetryHoldsBackItsChat", retryHoldsBackItsChat},
 		{"PermanentFailureEnds", permanentFailureEnds},
 		{"DeadNodeMayHaveSent", deadNodeMayHaveSent},
@@ -258,6 +259,25 @@ func undeliveredComesAgain(w *world) {
 	w.claimOne(node)
 	w.ok(w.st.Delivered(w.ctx, node, o.ID, "p"))
 	equal(w, "waiting and failed", w.counts(), store.OutboxCount{})
+}
+
+// sparedAttempt: what is not held against a message leaves its attempts as they are; it stays one that was tried, which holds back what is behind it.
+func sparedAttempt(w *world) {
+	node := w.node()
+	w.enqueue(w.outgoing("web", "1"))
+	w.clock.advance(time.Millisecond)
+	w.enqueue(w.outgoing("web", "1"))
+	first := w.claimOne(node)
+	for _, want := range []struct {
+		spared bool
+		next   int
+	}{{true, 2}, {true, 2}, {false, 3}, {true, 3}} {
+		w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: first.ID, Error: "reset", RetryIn: time.Second, Spared: want.spared}))
+		equal(w, "claimed before its time", len(w.claim(node)), 0)
+		w.clock.advance(time.Second)
+		again := w.claimOne(node)
+		equal(w, "id and attempt", []any{again.ID, again.Attempt}, []any{first.ID, want.next})
+	}
 }
 
 func retryHoldsBackItsChat(w *world) {
