@@ -219,7 +219,9 @@ func undelivered(node string, o store.Outgoing, err error, down bool) store.Unde
 }
 
 // backoff is 1 s, 2 s, 4 s, … up to five minutes, plus or minus a quarter.
-func backoff(attempt int) time.Duration { return spread(min(time.Second<<min(attempt-1, 12), maxBackoff)) }
+func backoff(attempt int) time.Duration {
+	return spread(min(time.Second<<min(attempt-1, 12), maxBackoff))
+}
 
 // spread is a time plus or minus a quarter.
 func spread(base time.Duration) time.Duration {
