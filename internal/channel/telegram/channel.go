@@ -279,20 +279,25 @@ func (c *Channel) follow(id int64) int64 {
 	return id
 }
 
-// migrate remembers that a group has a new number.
-func (c *Channel) migrate(ctx context.Context, from, to int64) {
+// migrate remembers that a group has a new number. An error means that the store does not know it yet, and so neither does the channel: the update, or
+// the next message to the old number, shows it again.
+func (c *Channel) migrate(ctx context.Context, from, to int64) error {
 	if from == 0 || to == 0 || from == to {
-		return
+		return nil
 	}
 	c.mu.Lock()
 	known := c.moved[from] == to
-	c.moved[from] = to
 	c.mu.Unlock()
 	if known {
-		return
+		return nil
 	}
-	c.log.WarnContext(ctx, "a group became a supergroup; put the new id into the list of groups", "old_chat", from, "new_chat", to)
 	if err := c.records.MoveGroup(ctx, c.name, from, to); err != nil {
 		c.log.WarnContext(ctx, "the new id of a group was not kept", "err", err)
+		return fmt.Errorf("keeping the new id of a group: %w", err)
 	}
+	c.log.WarnContext(ctx, "a group became a supergroup; put the new id into the list of groups", "old_chat", from, "new_chat", to)
+	c.mu.Lock()
+	c.moved[from] = to
+	c.mu.Unlock()
+	return nil
 }

@@ -90,11 +90,25 @@ func (c *client) do(r *http.Request, method string) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !json.Valid(body) {
-		return nil, &apiError{method: method, reason: reasonOfStatus(resp.StatusCode), code: resp.StatusCode, text: "the answer is no JSON"}
+	if !envelope(body) {
+		reason := reasonBadResponse
+		if resp.StatusCode >= http.StatusInternalServerError {
+			reason = reasonServer
+		}
+		return nil, &apiError{method: method, reason: reason, code: resp.StatusCode, text: "the answer is not Telegram's", unknown: true}
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
+}
+
+// envelope reports whether an answer is Telegram's own: what says `ok`, and with a refusal its code. A page of something in between is no verdict,
+// whatever its status.
+func envelope(body []byte) bool {
+	var e struct {
+		OK   *bool `json:"ok"`
+		Code int   `json:"error_code"`
+	}
+	return json.Unmarshal(body, &e) == nil && e.OK != nil && (*e.OK || e.Code != 0)
 }
 
 func readBody(body io.ReadCloser, limit int64) (data []byte, err error) {

@@ -34,11 +34,9 @@ func (c *Channel) handle(ctx context.Context, parts []update) error {
 		c.obs.Update("ignored") // edited messages, votes, members: nothing that begins a turn
 		return nil
 	case u.message.MigrateToChatID != 0:
-		c.migrate(ctx, u.chat, u.message.MigrateToChatID)
-		return nil
+		return c.migrate(ctx, u.chat, u.message.MigrateToChatID)
 	case u.message.MigrateFromChatID != 0:
-		c.migrate(ctx, u.message.MigrateFromChatID, u.chat)
-		return nil
+		return c.migrate(ctx, u.message.MigrateFromChatID, u.chat)
 	}
 	return c.message(ctx, parts)
 }

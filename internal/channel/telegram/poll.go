@@ -131,7 +131,7 @@ func (r *round) failed(ctx context.Context, err error) time.Duration {
 	case reasonConflict:
 		r.conflict++
 		r.c.stand(ctx, stateConflict, "another program polls with this token, or has set a webhook; stop it")
-		return grow(minConflict, maxConflict, r.conflict)
+		return max(minConflict, grow(minConflict, maxConflict, r.conflict))
 	}
 	r.failures++
 	r.c.stand(ctx, stateDegraded, e.Error())

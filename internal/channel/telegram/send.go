@@ -142,7 +142,7 @@ func (c *Channel) deliver(ctx context.Context, o outgoing) (int, error) {
 		case o.to.thread != 0 && (e.says("thread not found") || e.says("topic_deleted") || e.says("topic_closed")):
 			o.to.thread = 0
 		case e.migrateTo != 0 && o.to.chat != e.migrateTo:
-			c.migrate(ctx, o.to.chat, e.migrateTo)
+			_ = c.migrate(ctx, o.to.chat, e.migrateTo) // it is logged, and this message finds its way
 			o.to.chat, o.edit = e.migrateTo, 0
 		default:
 			return 0, c.undelivered(o.to.chat, e)

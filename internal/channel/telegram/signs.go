@@ -30,7 +30,7 @@ func (c *Channel) heed(ctx context.Context, to address, e *apiError) {
 	if e.reason == reasonRateLimited {
 		c.limits.silence(to.chat, max(e.retryAfter, time.Second))
 	}
-	c.migrate(ctx, to.chat, e.migrateTo)
+	_ = c.migrate(ctx, to.chat, e.migrateTo) // it is logged, and the next sign tries again
 }
 
 // Typing shows for about five seconds that an answer is being made.
