@@ -37,6 +37,12 @@ type Chatroom struct {
 // openChatroom makes an installation whose bot has its token in TELEGRAM_TOKEN; settings are further lines below channels.telegram.
 func openChatroom(t *testing.T, database, settings string, telegram testtelegram.Config) *Chatroom {
 	t.Helper()
+	return openChatroomOf(t, database, "", settings, telegram)
+}
+
+// openChatroomOf is openChatroom with an agent of the scenario's own; "" = the fake model.
+func openChatroomOf(t *testing.T, database, agent, settings string, telegram testtelegram.Config) *Chatroom {
+	t.Helper()
 	c := &Chatroom{t: t, Telegram: testtelegram.New(telegram), Model: testmodel.Start(t), database: database}
 	c.Telegram.AddPrivate(anna, "Anna")
 	c.Telegram.AddPrivate(bob, "Bob")
@@ -44,8 +50,11 @@ func openChatroom(t *testing.T, database, settings string, telegram testtelegram
 	api := httptest.NewServer(c.Telegram)
 	t.Cleanup(api.CloseClientConnections) // a poll that hangs must not hold the test up
 	t.Cleanup(api.Close)
-	config := fmt.Sprintf("agents: {main: {runner: openai, model: test, base_url: %q, retries: 0}}\ncluster: {lease: 3s, heartbeat: 500ms}\n"+
-		"channels:\n  telegram:\n    api_url: %s\n    poll_timeout: 5s\n%s", c.Model.URL()+"/v1", api.URL, settings)
+	if agent == "" {
+		agent = fmt.Sprintf("{runner: openai, model: test, base_url: %q, retries: 0}", c.Model.URL()+"/v1")
+	}
+	config := fmt.Sprintf("agents: {main: %s}\ncluster: {lease: 3s, heartbeat: 500ms}\n"+
+		"channels:\n  telegram:\n    api_url: %s\n    poll_timeout: 5s\n%s", agent, api.URL, settings)
 	c.install = func() *Gateway {
 		g := Install(t, database, config, "--log-level", "debug", "--metrics-listen", "main")
 		g.env = append(g.env, "TELEGRAM_TOKEN="+c.Telegram.Token())

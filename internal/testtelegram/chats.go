@@ -30,10 +30,12 @@ type Message struct {
 	ID, Thread int
 	// Text is what people read, HTML how it was sent ("" = plain).
 	Text, HTML string
-	Entities   []Entity
-	ReplyTo    int
-	Buttons    [][]Button
-	SentAt     time.Time
+	// File is what was uploaded instead of a text; nil = none.
+	File     *File
+	Entities []Entity
+	ReplyTo  int
+	Buttons  [][]Button
+	SentAt   time.Time
 	// Edits are the texts before the current one.
 	Edits []string
 }

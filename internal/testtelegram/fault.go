@@ -116,9 +116,9 @@ func (s *Server) delayed(w http.ResponseWriter, r *http.Request, index int, f Fa
 		panic(http.ErrAbortHandler)
 	}
 	s.mu.Lock()
-	method, form := s.calls[index].Method, s.calls[index].Params
+	method, form, file := s.calls[index].Method, s.calls[index].Params, s.calls[index].File
 	s.mu.Unlock()
-	a := s.perform(r.Context(), method, form)
+	a := s.perform(r.Context(), method, form, file)
 	s.end(index, a.code)
 	write(w, a)
 }

@@ -28,7 +28,7 @@ func (s *Server) getFile(p url.Values) answer {
 
 // serveFile hands a file out. Faults for the method "file" apply.
 func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, path string) {
-	index, fault, broken := s.arrive("file", url.Values{"path": {path}})
+	index, fault, broken := s.arrive("file", url.Values{"path": {path}}, nil)
 	if broken && fault.Delay == 0 {
 		s.fail(w, r, index, fault)
 		return

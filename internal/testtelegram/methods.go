@@ -31,12 +31,15 @@ func parameters(method string) ([]string, bool) {
 		"getChatMember":          {"chat_id", "user_id"},
 		"answerCallbackQuery":    {"callback_query_id", "text", "show_alert"},
 	}
+	for upload := range uploads() {
+		known[upload] = []string{"chat_id", "message_thread_id"}
+	}
 	list, ok := known[method]
 	return list, ok
 }
 
 // perform does what a method does.
-func (s *Server) perform(ctx context.Context, method string, p url.Values) answer {
+func (s *Server) perform(ctx context.Context, method string, p url.Values, file *File) answer {
 	s.mu.Lock()
 	allowed, known := parameters(method)
 	if !known || (method == "sendMessageDraft" && !s.cfg.Drafts) {
@@ -51,6 +54,9 @@ func (s *Server) perform(ctx context.Context, method string, p url.Values) answe
 			s.violate("%s has no parameter %s", method, name)
 		}
 	}
+	if _, upload := uploads()[method]; file != nil && !upload {
+		s.violate("%s takes no file", method)
+	}
 	s.mu.Unlock()
 	if method == "getUpdates" {
 		return s.getUpdates(ctx, p)
@@ -58,6 +64,9 @@ func (s *Server) perform(ctx context.Context, method string, p url.Values) answe
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.touch()
+	if _, upload := uploads()[method]; upload {
+		return s.sendFile(method, p, file)
+	}
 	switch method {
 	case "getMe":
 		return ok(s.me())
@@ -144,7 +153,12 @@ func (s *Server) sendMessage(p url.Values) answer {
 }
 
 func (s *Server) messageJSON(r *room, m *Message) map[string]any {
-	out := map[string]any{"message_id": m.ID, "date": m.SentAt.Unix(), "chat": r.json(), "from": s.me(), "text": m.Text}
+	out := map[string]any{"message_id": m.ID, "date": m.SentAt.Unix(), "chat": r.json(), "from": s.me()}
+	if m.File == nil {
+		out["text"] = m.Text
+	} else {
+		out["document"] = map[string]any{"file_id": "sent", "file_unique_id": "sent", "file_name": m.File.Name, "file_size": len(m.File.Content)}
+	}
 	if m.Thread != 0 {
 		out["message_thread_id"], out["is_topic_message"] = m.Thread, true
 	}

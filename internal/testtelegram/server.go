@@ -59,7 +59,9 @@ type poll struct{ terminated chan struct{} }
 type Call struct {
 	Method string
 	Params url.Values
-	At     time.Time
+	// File is what the call uploaded; nil = nothing.
+	File *File
+	At   time.Time
 	// Code is the status of the answer, 0 while there is none (hanging, reset).
 	Code int
 }
@@ -189,16 +191,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveMethod(w http.ResponseWriter, r *http.Request, method string) {
-	if err := r.ParseForm(); err != nil {
+	form, file, err := readForm(r, method)
+	if err != nil {
 		write(w, badRequest("the form cannot be read"))
 		return
 	}
-	index, fault, broken := s.arrive(method, r.Form)
+	index, fault, broken := s.arrive(method, form, file)
 	if broken && !fault.After {
 		s.fail(w, r, index, fault)
 		return
 	}
-	a := s.perform(r.Context(), method, r.Form)
+	a := s.perform(r.Context(), method, form, file)
 	if broken {
 		s.fail(w, r, index, fault)
 		return
@@ -211,10 +214,10 @@ func (s *Server) serveMethod(w http.ResponseWriter, r *http.Request, method stri
 }
 
 // arrive records a call and takes the fault that is queued for it.
-func (s *Server) arrive(method string, form url.Values) (index int, f Fault, broken bool) {
+func (s *Server) arrive(method string, form url.Values, file *File) (index int, f Fault, broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call := Call{Method: method, Params: form, At: time.Now()}
+	call := Call{Method: method, Params: form, File: file, At: time.Now()}
 	s.calls = append(s.calls, call)
 	s.checkWindow(call)
 	f, broken = s.takeFault(method)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,7 @@ type Channel struct {
 	api      *client
 	records  channel.Records
 	files    *attachments
+	root     *os.Root // of all files; nil = none can be sent
 	commands []chat.CommandInfo
 	words    map[string]bool // names and aliases of the commands; true = urgent
 	obs      Observer
@@ -55,6 +57,7 @@ var (
 	_ channel.Streamer = (*Channel)(nil)
 	_ channel.Queuer   = (*Channel)(nil)
 	_ channel.Asker    = (*Channel)(nil)
+	_ channel.Filer    = (*Channel)(nil)
 )
 
 // States of [channel.Status].
@@ -111,6 +114,7 @@ func (c *Channel) fill(deps Deps) {
 		transport = newTransport()
 	}
 	c.api = &client{base: c.cfg.APIURL, token: c.cfg.Token, transport: transport, obs: c.obs}
+	c.root = deps.Files
 	if deps.Files != nil && c.cfg.MaxAttachment > 0 {
 		c.files = &attachments{root: deps.Files, dir: "telegram-" + strconv.FormatInt(c.bot, 10), limit: c.cfg.MaxAttachment, api: c.api}
 	}

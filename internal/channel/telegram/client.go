@@ -57,7 +57,18 @@ func (f doer) Do(r *http.Request) (*http.Response, error) { return f(r) }
 func (c *client) call(ctx context.Context, limit time.Duration, method string, params tgbotapi.Params, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)
 	defer cancel()
-	bot := &tgbotapi.BotAPI{Client: doer(func(r *http.Request) (*http.Response, error) { return c.do(r.WithContext(ctx), method) })}
+	return c.exchange(ctx, method, params, func(*http.Request) error { return nil }, out)
+}
+
+// exchange is call with a request that fill completes, within the time that ctx has.
+func (c *client) exchange(ctx context.Context, method string, params tgbotapi.Params, fill func(*http.Request) error, out any) error {
+	bot := &tgbotapi.BotAPI{Client: doer(func(r *http.Request) (*http.Response, error) {
+		r = r.WithContext(ctx)
+		if err := fill(r); err != nil {
+			return nil, err
+		}
+		return c.do(r, method)
+	})}
 	bot.SetAPIEndpoint("http://bot.invalid/%s/%s")
 	resp, err := bot.MakeRequest(method, params)
 	if err == nil && out != nil {

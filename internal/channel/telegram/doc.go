@@ -30,6 +30,9 @@
 // While a turn runs its text is shown: in private chats as a draft, where the API has drafts, else as a message that is edited at most
 // once a second. The final text takes the place of that message.
 //
+// A file goes out by [Channel.SendFile], streamed from the directory for attachments: pictures and voices as such, the rest, and what Telegram does not
+// take as what it looks like, as a document. One that is not there is told in words.
+//
 // A choice goes out as buttons with random ids; what they say is kept by the store, so they outlive the process. A press is a message of the person
 // and used up before that message is durable; Telegram delivers a press again that was not confirmed, and the same press says the same.
 //
@@ -43,7 +46,7 @@
 // # What it does not do
 //
 // It does not decide what a message means (commands are the table's, see /activation for the one exception), does not keep anything
-// durable itself, and does not send files. Edited messages, reactions, votes and posts of channels begin no turn.
+// durable itself. Edited messages, reactions, votes and posts of channels begin no turn.
 //
 // # How it ends
 //

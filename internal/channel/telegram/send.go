@@ -116,12 +116,14 @@ type outgoing struct {
 	markup  string
 	// plain leaves the tags out.
 	plain bool
+	// file is sent instead of the chunk; nil = none.
+	file *upload
 }
 
 // deliver waits for the limits and sends one message, in the form and to the place that Telegram takes it. It returns the message's id.
 func (c *Channel) deliver(ctx context.Context, o outgoing) (int, error) {
 	asPlain := o.plain
-	for range 5 { // each way out below is taken once
+	for range 6 { // each way out below is taken once
 		if err := c.limits.wait(ctx, o.to.chat); err != nil {
 			return 0, err
 		}
@@ -144,6 +146,9 @@ func (c *Channel) deliver(ctx context.Context, o outgoing) (int, error) {
 		case e.migrateTo != 0 && o.to.chat != e.migrateTo:
 			_ = c.migrate(ctx, o.to.chat, e.migrateTo) // it is logged, and this message finds its way
 			o.to.chat, o.edit = e.migrateTo, 0
+		case o.file != nil && o.file.form != asDocument() && e.reason == reasonBadRequest:
+			c.log.WarnContext(ctx, "Telegram does not take a file as what it looks like; sending it as a document", "err", e)
+			o.file.form = asDocument()
 		default:
 			return 0, c.undelivered(o.to.chat, e)
 		}
@@ -165,6 +170,9 @@ func (c *Channel) undelivered(chatID int64, e *apiError) *channel.SendError {
 
 // post makes the one call.
 func (c *Channel) post(ctx context.Context, o outgoing, asPlain bool) (int, error) {
+	if o.file != nil {
+		return c.postFile(ctx, o)
+	}
 	method, p := "sendMessage", place(o.to)
 	if o.edit != 0 {
 		method, p = "editMessageText", tgbotapi.Params{"chat_id": number(o.to.chat), "message_id": number(int64(o.edit))}
@@ -184,6 +192,11 @@ func (c *Channel) post(ctx context.Context, o outgoing, asPlain bool) (int, erro
 	if err := c.api.call(ctx, c.patience(), method, p, &m); err != nil {
 		return 0, err
 	}
+	return messageID(method, m)
+}
+
+// messageID is the number of a message that was sent: what delivered means.
+func messageID(method string, m tgbotapi.Message) (int, error) {
 	if m.MessageID == 0 {
 		return 0, &apiError{method: method, reason: reasonBadResponse, text: "the answer names no message", unknown: true}
 	}

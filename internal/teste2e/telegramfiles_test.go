@@ -1,0 +1,98 @@
+package teste2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"laneway/internal/testtelegram"
+)
+
+// An agent that draws says a sentence and leaves a picture and a text. Both begin as what they are.
+const drawing = `#!/bin/sh
+read -r question
+printf '\211PNG\r\n\032\na chart of %s' "$question" >"$LANEWAY_OUTPUT_DIR/chart.png"
+echo "the numbers of $question" >"$LANEWAY_OUTPUT_DIR/notes.txt"
+echo "Here is the chart of $question."
+`
+
+// What Anna sees of one answer, and the files with their content.
+func drawn(question string) []string {
+	return []string{"Here is the chart of " + question + ".", "sendPhoto chart.png: \x89PNG\r\n\x1a\na chart of " + question, "sendDocument notes.txt: the numbers of " + question + "\n"}
+}
+
+// seen is what a chat shows, files as METHOD NAME: CONTENT.
+func (c *Chatroom) seen(chat int64) []string {
+	var out []string
+	for _, m := range c.Telegram.Messages(chat) {
+		if m.File == nil {
+			out = append(out, m.Text)
+		} else {
+			out = append(out, m.File.Method+" "+m.File.Name+": "+string(m.File.Content))
+		}
+	}
+	return out
+}
+
+// wantSeen waits until everything is known to have arrived, and holds what a chat shows.
+func (c *Chatroom) wantSeen(chat int64, want []string) {
+	c.t.Helper()
+	c.Await("all of the answer", func() bool { return len(c.seen(chat)) >= len(want) })
+	c.rest()
+	if got := c.seen(chat); !slices.Equal(got, want) {
+		c.t.Errorf("shown are %q, want %q", got, want)
+	}
+}
+
+// TestFilesReachThePersonOnceAcrossKills asks for a chart three times: undisturbed, with a kill while the second file waits for Telegram, and with
+// a kill when Telegram has it and the process does not know. The sentence comes first, then the picture, then the text; only the one in flight
+// may come twice.
+func TestFilesReachThePersonOnceAcrossKills(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		script := filepath.Join(t.TempDir(), "draw.sh")
+		if err := os.WriteFile(script, []byte(drawing), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c := openChatroomOf(t, database, "{runner: command, command: ["+script+"]}", "    allow: [7]\n", testtelegram.Config{Drafts: true})
+		c.Start()
+		uploads := func(n int) func() bool {
+			return func() bool { return len(c.Telegram.Calls("sendDocument")) == n }
+		}
+
+		c.Telegram.Say(anna, anna, "apples")
+		want := drawn("apples")
+		c.wantSeen(anna, want)
+
+		c.Telegram.Break("sendDocument", testtelegram.Fault{Hang: true})
+		c.Telegram.Say(anna, anna, "pears")
+		c.Await("the second file is on its way", uploads(2))
+		c.Restart()
+		want = append(want, drawn("pears")...)
+		c.wantSeen(anna, want)
+
+		c.Telegram.Break("sendDocument", testtelegram.Fault{After: true, Hang: true})
+		c.Telegram.Say(anna, anna, "plums")
+		plums := drawn("plums")
+		want = append(want, plums...)
+		c.Await("the second file is shown", func() bool { return len(c.seen(anna)) == len(want) })
+		c.Restart()
+		want = append(want, plums[2])
+		c.wantSeen(anna, want)
+
+		o := OpenOracle(t, c.Gateway, database)
+		if rows, again := o.Count("SELECT count(*) FROM outbox WHERE kind = 'reply' AND state = 'delivered'"), o.Count("SELECT count(*) FROM outbox WHERE maybe_sent = true"); rows != 9 || again != 2 {
+			t.Errorf("%d outgoing messages were delivered and %d marked as possibly sent before, want 9 and 2", rows, again)
+		}
+		if n := o.Count("SELECT count(*) FROM transcript WHERE role = 'assistant'"); n != 3 {
+			t.Errorf("the agent answered %d times", n)
+		}
+		for _, file := range c.attachments() { // turns leave nothing behind
+			if strings.Contains(file, "/turns/") {
+				t.Errorf("left is %s", file)
+			}
+		}
+		c.Close()
+	})
+}
