@@ -75,7 +75,7 @@ func (w *walker) leaves(top ast.Node) {
 
 func (w *walker) newline() {
 	w.write("\n")
-	w.doc.borders[w.doc.length] = borderLine
+	w.doc.borders[w.text.Len()] = borderLine
 	if w.indent != "" {
 		w.write(w.indent)
 	}
@@ -92,14 +92,14 @@ func (w *walker) codeSpan(n *ast.CodeSpan) {
 // link writes a link that Telegram opens; the address of any other is shown behind its text.
 func (w *walker) link(to string, label func()) {
 	to = strings.TrimSpace(to)
-	before := w.doc.length
+	before := w.text.Len()
 	if opens(to) {
 		w.with(func(s *style) { s.href = to }, label)
 	} else {
 		label()
 	}
 	switch {
-	case w.doc.length == before:
+	case w.text.Len() == before:
 		w.write(to)
 	case !opens(to) && to != "":
 		w.write(" (" + to + ")")

@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -25,9 +26,9 @@ type style struct {
 	code bool
 }
 
-// piece is text in one style.
+// piece is text in one style: what stands between the end of the piece before it and its own, as byte offsets.
 type piece struct {
-	text string
+	end int
 	style
 }
 
@@ -39,10 +40,10 @@ const (
 	borderBlock                   // between blocks
 )
 
-// document is a rendered answer: its pieces make up the text that people see, and borders are where it may be split, by byte offset.
+// document is a rendered answer: the text that people see, the pieces that it consists of, and borders where it may be split, by byte offset.
 type document struct {
+	text    string
 	pieces  []piece
-	length  int // bytes of all texts
 	borders map[int]border
 }
 
@@ -51,36 +52,41 @@ type document struct {
 func render(markdown string) *document {
 	src := []byte(chat.CleanText(markdown))
 	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList))
-	w := &walker{src: src, doc: &document{borders: map[int]border{}}}
+	w := newWalker(src)
 	w.blocks(md.Parser().Parse(text.NewReader(src)), 0)
-	return w.doc
+	return w.finish()
 }
 
 // plain is text as it is, without looking for Markdown.
 func plain(s string) *document {
-	w := &walker{doc: &document{borders: map[int]border{}}}
+	w := newWalker(nil)
 	w.write(chat.CleanText(s))
-	return w.doc
+	return w.finish()
 }
 
 // String is the text that people see.
-func (d *document) String() string {
-	var b strings.Builder
-	for _, p := range d.pieces {
-		b.WriteString(p.text)
-	}
-	return b.String()
-}
+func (d *document) String() string { return d.text }
 
 // walker writes a tree of Markdown as a document.
 type walker struct {
-	src []byte
-	doc *document
-	now style
+	src  []byte
+	doc  *document
+	text strings.Builder // of the document
+	now  style
 	// gap is what separates the next text from the one before: a line or a block.
 	gap border
 	// indent goes before every line of a nested list.
 	indent string
+}
+
+func newWalker(src []byte) *walker {
+	return &walker{src: src, doc: &document{borders: map[int]border{}}}
+}
+
+// finish is the document that was written.
+func (w *walker) finish() *document {
+	w.doc.text = w.text.String()
+	return w.doc
 }
 
 // maxDepth is how deep blocks nest, and styles four times as deep; the text of what is deeper is shown without its structure.
@@ -91,10 +97,10 @@ func (w *walker) write(s string) {
 	if s == "" {
 		return
 	}
-	if w.gap != 0 && w.doc.length > 0 {
+	if w.gap != 0 && w.text.Len() > 0 {
 		between := style{quote: w.now.quote && w.lastQuoted()}
 		w.add(strings.Repeat("\n", int(w.gap)), between)
-		w.doc.borders[w.doc.length] = w.gap
+		w.doc.borders[w.text.Len()] = w.gap
 	}
 	w.gap = 0
 	w.add(s, w.now)
@@ -112,12 +118,12 @@ func (w *walker) add(s string, st style) {
 	if st.pre {
 		st.code = false
 	}
-	w.doc.length += len(s)
+	w.text.WriteString(s)
 	if n := len(w.doc.pieces); n > 0 && w.doc.pieces[n-1].style == st {
-		w.doc.pieces[n-1].text += s
+		w.doc.pieces[n-1].end = w.text.Len()
 		return
 	}
-	w.doc.pieces = append(w.doc.pieces, piece{text: s, style: st})
+	w.doc.pieces = append(w.doc.pieces, piece{end: w.text.Len(), style: st})
 }
 
 // due asks for a separator before the next text.
@@ -252,7 +258,7 @@ func (w *walker) code(code, lang string) {
 		for i, line := range lines {
 			w.write(line)
 			if i < len(lines)-1 {
-				w.doc.borders[w.doc.length] = borderLine
+				w.doc.borders[w.text.Len()] = borderLine
 			}
 		}
 	})
@@ -324,9 +330,9 @@ func (w *walker) table(t *east.Table) {
 	for row := t.FirstChild(); row != nil; row = row.NextSibling() {
 		var cells []string
 		for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
-			inner := &walker{src: w.src, doc: &document{borders: map[int]border{}}}
+			inner := newWalker(w.src)
 			inner.inlines(cell, 0)
-			cells = append(cells, strings.ReplaceAll(inner.doc.String(), "\n", " "))
+			cells = append(cells, strings.ReplaceAll(inner.text.String(), "\n", " "))
 			if i := len(cells) - 1; i == len(widths) {
 				widths = append(widths, 0)
 			}
@@ -359,6 +365,6 @@ func (w *walker) beyond(row ast.Node) string {
 	if cell == nil || cell.Lines().Len() == 0 {
 		return ""
 	}
-	rest, _, _ := strings.Cut(string(w.src[cell.Lines().At(0).Stop:]), "\n")
-	return strings.Trim(rest, "| \t\r")
+	rest, _, _ := bytes.Cut(w.src[cell.Lines().At(0).Stop:], []byte("\n"))
+	return strings.Trim(string(rest), "| \t\r")
 }

@@ -3,6 +3,7 @@ package telegram
 import (
 	"flag"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -42,7 +43,7 @@ func TestRender(t *testing.T) {
 		"open fence":     {"```py\nprint(1", "<pre><code class=\"language-py\">print(1</code></pre>"},
 	} {
 		d := render(c.in)
-		if got := d.html(0, d.length); got != c.want {
+		if got := d.html(0, len(d.text)); got != c.want {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, c.want)
 		}
 	}
@@ -196,6 +197,47 @@ func FuzzUnits(f *testing.F) {
 			t.Fatalf("%q is no part of %q", part, s)
 		}
 	})
+}
+
+// TestRenderingCostsNoMoreThanTheText: an answer of 1 MiB takes as many times the work of one of 64 KiB as it is longer. Bytes are counted, because time would measure the machine.
+func TestRenderingCostsNoMoreThanTheText(t *testing.T) { //nolint:paralleltest // counts what is allocated
+	for name, unit := range map[string]string{
+		"lines of code":    "x := 1 // <tag>\n",
+		"lines of text":    "A line of an answer.\n",
+		"paragraphs":       "A paragraph with **bold** and `code` and [a link](https://example.org).\n\n",
+		"items of a list":  "- an *item*\n",
+		"rows of a table":  "| a | b |\n",
+		"words of no text": "word ",
+	} {
+		before := map[string]string{"lines of code": "```go\n", "rows of a table": "| a | b |\n|---|---|\n"}[name]
+		cost := func(size int) uint64 {
+			in := before + strings.Repeat(unit, size/len(unit))
+			var from, to runtime.MemStats
+			runtime.ReadMemStats(&from)
+			render(in).chunks(maxUnits)
+			runtime.ReadMemStats(&to)
+			return to.TotalAlloc - from.TotalAlloc
+		}
+		cost(1 << 10)
+		if small, large := cost(1<<16), cost(1<<20); large > 24*small {
+			t.Errorf("%s: 64 KiB take %d KiB and 1 MiB takes %d KiB", name, small>>10, large>>10)
+		}
+	}
+}
+
+func BenchmarkRenderMebibyte(b *testing.B) {
+	for name, text := range map[string]string{
+		"code": "```go\n" + strings.Repeat("x := 1 // <tag>\n", 1<<16),
+		"text": strings.Repeat("A paragraph with **bold** and `code` and [a link](https://example.org).\n\n", 14_000),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				render(text).chunks(maxUnits)
+			}
+		})
+	}
 }
 
 func BenchmarkRenderAndSplit(b *testing.B) {

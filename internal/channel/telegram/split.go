@@ -1,6 +1,8 @@
 package telegram
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -25,7 +27,7 @@ func (d *document) chunks(limit int) []chunk { return d.chunksFrom(0, limit) }
 
 // chunksFrom splits what begins at an offset.
 func (d *document) chunksFrom(from, limit int) []chunk {
-	whole := d.String()
+	whole := d.text
 	var out []chunk
 	for from < len(whole) {
 		to := d.cut(whole, from, limit)
@@ -86,15 +88,15 @@ func advance(s string, from, limit int) int {
 func (d *document) html(from, to int) string {
 	var b strings.Builder
 	var open style
-	at := 0
-	for _, p := range d.pieces {
-		begin, end := max(at, from), min(at+len(p.text), to)
-		if begin < end {
-			turn(&b, open, p.style)
-			b.WriteString(escape(p.text[begin-at : end-at]))
-			open = p.style
+	first, _ := slices.BinarySearchFunc(d.pieces, from+1, func(p piece, at int) int { return cmp.Compare(p.end, at) })
+	for _, p := range d.pieces[first:] {
+		if from >= to {
+			break
 		}
-		at += len(p.text)
+		end := min(p.end, to)
+		turn(&b, open, p.style)
+		b.WriteString(escape(d.text[from:end]))
+		open, from = p.style, end
 	}
 	turn(&b, open, style{})
 	return b.String()
