@@ -28,7 +28,9 @@
 // behind them, and only a process that ends in between sends parts twice.
 //
 // While a turn runs its text is shown: in private chats as a draft, where the API has drafts, else as a message that is edited at most
-// once a second. The final text takes the place of that message.
+// once a second. The final text takes the place of that message. A state that would look the same is not sent. Which message shows an answer is kept in memory: when a
+// process is killed while a message grows, that message stays as it is, and the answer, which the next process gives, is another one below it. When nobody knows whether the
+// first message of a preview has arrived, no second one is posted, so at most one stays behind there as well.
 //
 // A file goes out by [Channel.SendFile], streamed from the directory for attachments: pictures and voices as such, the rest, and what Telegram does not
 // take as what it looks like, as a document. One that is not there is told in words.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,10 @@ const (
 	// previewLife is how long the preview of a run that ended is kept for its final text.
 	previewLife = 10 * time.Minute
 	maxPreviews = 1000
+	// previewBytes is how much of a long answer is rendered each time to show one message of it: enough for its 4096 units with their markup.
+	previewBytes = 32 << 10
+	// draftless is for how long no draft is tried in a chat that refused one.
+	draftless = time.Hour
 )
 
 // previews shows answers while they grow. Each has a goroutine while its turn runs; it ends with Finish, with the final text, or with Run.
@@ -26,13 +31,18 @@ type previews struct {
 	ctx context.Context //nolint:containedctx // the life of Run; previews belong to no call
 	wg  sync.WaitGroup
 	all map[string]*preview
+	// refused are the chats that took no draft lately.
+	refused *once
 }
 
-// preview is one answer. text, message and draft are guarded by the mutex of previews; the loop alone sends.
+// preview is one answer. All but shown and lost is guarded by the mutex of previews; the loop alone sends, and it alone changes to, shown and lost.
 type preview struct {
 	to      address
 	text    string
-	message int // that shows it; 0 = none
+	message int    // that shows it; 0 = none
+	shown   string // HTML of what is shown, "" = nothing
+	// lost: nobody knows whether Telegram has taken the first message. It may stand in the chat, so no second one is posted beside it.
+	lost    bool
 	draft   int64
 	touched time.Time
 	wake    chan struct{} // capacity 1: look again
@@ -40,7 +50,9 @@ type preview struct {
 	ended   chan struct{} // closed by the loop
 }
 
-func newPreviews(c *Channel) *previews { return &previews{c: c, all: map[string]*preview{}} }
+func newPreviews(c *Channel) *previews {
+	return &previews{c: c, all: map[string]*preview{}, refused: newOnce(draftless)}
+}
 
 func (p *previews) open(ctx context.Context) {
 	p.mu.Lock()
@@ -213,33 +225,98 @@ func (p *previews) changed(ctx context.Context, v loop, shown string) bool {
 	}
 }
 
-// step shows one state of the text; false = not now.
+// step shows one state of the text; false = not now. What Telegram would show as it is is not sent again.
 func (p *previews) step(ctx context.Context, v *preview, text string) bool {
-	chunks := render(text).chunks(maxUnits)
-	if len(chunks) == 0 {
-		return true
-	}
 	p.mu.Lock()
-	message := v.message
+	to, message := v.to, v.message
 	p.mu.Unlock()
-	if message == 0 && !v.to.group() && p.c.drafts.Load() {
-		shown := p.c.showDraft(ctx, v.to, v.draft, chunks[len(chunks)-1])
-		if shown || p.c.drafts.Load() {
+	if message == 0 && !to.group() && p.takesDrafts(to) {
+		part, ok := draftOf(text)
+		if !ok || part.html == v.shown {
+			return true
+		}
+		shown := p.showDraft(ctx, v, part)
+		if shown {
+			v.shown = part.html
+		}
+		if shown || p.takesDrafts(to) {
 			return shown
 		}
+		v.shown = ""
 	}
-	if !p.c.limits.spare(v.to.chat, true) {
+	chunks := render(chat.Cut(text, previewBytes)).chunks(maxUnits)
+	if len(chunks) == 0 || chunks[0].html == v.shown || v.lost {
+		return true
+	}
+	if !p.c.limits.spare(to.chat, true) {
 		return false
 	}
-	id, err := p.c.post(ctx, outgoing{to: v.to, chunk: chunks[0], edit: message}, false)
+	id, err := p.c.post(ctx, outgoing{to: to, chunk: chunks[0], edit: message}, false)
 	if err != nil {
-		p.c.lost(ctx, v.to, err)
-		return false
+		return p.notShown(ctx, v, err)
 	}
 	p.mu.Lock()
 	v.message = id
 	p.mu.Unlock()
+	v.shown = chunks[0].html
 	return true
+}
+
+// draftOf is what a draft shows of a text: its end, because that is what is new. The text before it is left out in steps, so that the
+// beginning of what is shown does not move each second; a block of code that it began is opened again.
+func draftOf(text string) (chunk, bool) {
+	if from := (len(text)/previewBytes - 1) * previewBytes; from > 0 {
+		from = len(chat.Cut(text, from))
+		fences := strings.Count("\n"+text[:from], "\n```")
+		text = text[from:]
+		if fences%2 == 1 {
+			text = "```\n" + text
+		}
+	}
+	chunks := render(text).chunks(maxUnits)
+	if len(chunks) == 0 {
+		return chunk{}, false
+	}
+	return chunks[len(chunks)-1], true
+}
+
+// takesDrafts reports whether a draft is worth a call.
+func (p *previews) takesDrafts(to address) bool {
+	return p.c.drafts.Load() && p.refused.again(number(to.chat)) == ""
+}
+
+// notShown takes notice of a state that Telegram did not take, and reports whether that is settled: the next state may do better, this one
+// would be refused again.
+func (p *previews) notShown(ctx context.Context, v *preview, err error) bool {
+	p.c.lost(ctx, v.to, err)
+	e, ok := errors.AsType[*apiError](err)
+	switch {
+	case !ok:
+		return false
+	case p.leftTopic(v, e):
+		return false
+	case v.message == 0 && e.unknown:
+		v.lost = true
+		return true
+	default:
+		return e.reason == reasonBadRequest
+	}
+}
+
+// leftTopic goes on without a topic that is gone, as Send does.
+func (p *previews) leftTopic(v *preview, e *apiError) bool {
+	if v.to.thread == 0 || !e.noTopic() {
+		return false
+	}
+	p.mu.Lock()
+	v.to.thread = 0
+	p.mu.Unlock()
+	return true
+}
+
+// noTopic reports whether a call was refused because its topic does not take it.
+func (e *apiError) noTopic() bool {
+	return e.says("thread not found") || e.says("topic_deleted") || e.says("topic_closed")
 }
 
 // lost takes notice of a state that was not shown. The final text comes through the outbox and does not depend on it.
@@ -252,20 +329,25 @@ func (c *Channel) lost(ctx context.Context, to address, err error) {
 	}
 }
 
-// showDraft shows a state as a draft: the end of a long text, because that is what is new. An API without drafts is remembered.
-func (c *Channel) showDraft(ctx context.Context, to address, draft int64, part chunk) bool {
-	if !c.limits.spare(to.chat, false) {
+// showDraft shows a state as a draft. An API without drafts is remembered, and for a while a chat that refuses one.
+func (p *previews) showDraft(ctx context.Context, v *preview, part chunk) bool {
+	if !p.c.limits.spare(v.to.chat, false) {
 		return false
 	}
-	p := place(to)
-	p["draft_id"], p["text"], p["parse_mode"] = number(draft), part.html, "HTML"
-	err := c.api.call(ctx, callTime, "sendMessageDraft", p, nil)
+	params := place(v.to)
+	params["draft_id"], params["text"], params["parse_mode"] = number(v.draft), part.html, "HTML"
+	err := p.c.api.call(ctx, callTime, "sendMessageDraft", params, nil)
 	if err == nil {
 		return true
 	}
-	c.lost(ctx, to, err)
-	if e, ok := errors.AsType[*apiError](err); ok && (e.code == http.StatusNotFound || e.code == http.StatusBadRequest) {
-		c.drafts.Store(false)
+	p.c.lost(ctx, v.to, err)
+	e, ok := errors.AsType[*apiError](err)
+	switch {
+	case !ok || p.leftTopic(v, e):
+	case e.code == http.StatusNotFound:
+		p.c.drafts.Store(false)
+	case e.code == http.StatusBadRequest:
+		p.refused.said(number(v.to.chat), "refused")
 	}
 	return false
 }

@@ -157,3 +157,93 @@ func TestSecondAttemptGoesOnInThePreview(t *testing.T) {
 		b.stop()
 	})
 }
+
+// TestUnchangedPreviewIsNotSentAgain: an answer that has become longer than one message changes nothing in its first one, so a group keeps its
+// twenty calls a minute for the parts of the answer.
+func TestUnchangedPreviewIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		text := strings.Repeat("A rather long answer. ", 500)
+		for range 300 {
+			text += "word "
+			b.ch.Update(to(group, ""), "run-1", text)
+			after(100 * time.Millisecond)
+		}
+		b.ch.Finish(to(group, ""), "run-1")
+		if posts, edits := len(b.srv.Calls("sendMessage")), len(b.srv.Calls("editMessageText")); posts != 1 || edits != 0 {
+			t.Errorf("%d messages and %d edits for a text that did not change", posts, edits)
+		}
+		began := time.Now()
+		b.mustSend("1", to(group, ""), text)
+		if d := time.Since(began); d > 5*time.Second {
+			t.Errorf("the final parts took %s", d)
+		}
+		if got := strings.Join(b.srv.Texts(group), ""); got != strings.TrimRight(text, " ") {
+			t.Errorf("%d bytes instead of %d", len(got), len(text))
+		}
+		b.stop()
+	})
+}
+
+// TestARefusedDraftCostsOneChat: who refuses a draft is shown a message; the others go on with drafts.
+func TestARefusedDraftCostsOneChat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.srv.Drafts = true })
+		b.start()
+		b.srv.Break("sendMessageDraft", testtelegram.Refuse(400, "Bad Request: something about this chat"))
+		b.grow("run-1", anna, 20)
+		b.grow("run-2", bob, 20)
+		of := map[int64]int{}
+		for _, c := range b.srv.Calls("sendMessageDraft") {
+			of[c.Chat()]++
+		}
+		if of[anna] != 1 || of[bob] < 2 || len(b.srv.Texts(anna)) != 1 || len(b.srv.Texts(bob)) != 0 {
+			t.Errorf("drafts %v; anna reads %q, bob %q", of, b.srv.Texts(anna), b.srv.Texts(bob))
+		}
+		b.mustSend("1", to(anna, ""), "final")
+		wantTexts(t, "anna reads", b.srv.Texts(anna), "final")
+		b.stop()
+	})
+}
+
+// TestALostPreviewIsTheOnlyOne: when nobody knows whether the first message of a preview stands in the chat, no second one follows it.
+func TestALostPreviewIsTheOnlyOne(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		b.srv.Break("sendMessage", testtelegram.Fault{After: true, Reset: true})
+		b.grow("run-1", group, 60)
+		if got := b.srv.Texts(group); len(got) != 1 {
+			t.Errorf("previews: %q", got)
+		}
+		b.mustSend("1", to(group, ""), "final")
+		if got := b.srv.Texts(group); len(got) != 2 || got[1] != "final" {
+			t.Errorf("the group reads %q", got)
+		}
+		b.stop()
+	})
+}
+
+// TestPreviewOutlivesItsTopic: the preview goes where the answer will go when its topic is gone.
+func TestPreviewOutlivesItsTopic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, nil)
+		b.start()
+		for range 40 {
+			b.ch.Update(to(group, "77"), "run-1", time.Now().String())
+			after(100 * time.Millisecond)
+		}
+		b.ch.Finish(to(group, "77"), "run-1")
+		if n := len(b.srv.Texts(group)); n != 1 {
+			t.Errorf("%d previews", n)
+		}
+		b.mustSend("1", to(group, "77"), "final")
+		wantTexts(t, "the group reads", b.srv.Texts(group), "final")
+		b.stop()
+	})
+}

@@ -141,7 +141,7 @@ func (c *Channel) deliver(ctx context.Context, o outgoing) (int, error) {
 		case e.says("can't parse entities") && !asPlain:
 			c.log.WarnContext(ctx, "Telegram could not read a formatted message; sending it as plain text")
 			asPlain = true
-		case o.to.thread != 0 && (e.says("thread not found") || e.says("topic_deleted") || e.says("topic_closed")):
+		case o.to.thread != 0 && e.noTopic():
 			o.to.thread = 0
 		case e.migrateTo != 0 && o.to.chat != e.migrateTo:
 			_ = c.migrate(ctx, o.to.chat, e.migrateTo) // it is logged, and this message finds its way
