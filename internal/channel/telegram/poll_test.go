@@ -3,11 +3,13 @@ package telegram_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"laneway/internal/channel"
+	"laneway/internal/channel/telegram"
 	"laneway/internal/chat"
 	"laneway/internal/testtelegram"
 )
@@ -269,17 +271,31 @@ func TestOnlyTheHolderPolls(t *testing.T) {
 	})
 }
 
+// TestMenuIsSetWhenItChanged: several lives with the same table set it once, one with another table sets it again.
 func TestMenuIsSetWhenItChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
-		for range 3 {
-			b.start()
-			after(time.Second)
-			b.stop()
+		live := func(lives, sets int, shown string) {
+			t.Helper()
+			for range lives {
+				b.start()
+				after(time.Second)
+				b.stop()
+			}
+			calls := b.srv.Calls("setMyCommands")
+			if len(calls) != sets || !strings.Contains(calls[sets-1].Params.Get("commands"), shown) {
+				t.Errorf("the menu was set %d times, want %d with %q", len(calls), sets, shown)
+			}
 		}
-		if n := len(b.srv.Calls("setMyCommands")); n != 1 {
-			t.Errorf("the menu was set %d times in three lives", n)
+		live(3, 1, "Help.")
+		var err error
+		b.ch, err = telegram.New(telegram.Config{Token: b.srv.Token(), Agent: "main"}, telegram.Deps{
+			Records: b.records, Transport: b.srv.Transport(), Commands: []chat.CommandInfo{{Name: "stop", Description: "Stop."}, {Name: "help", Description: "Say more."}},
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
+		live(2, 2, "Say more.")
 	})
 }
