@@ -167,7 +167,7 @@ func TestFilesFailAsTextsDo(t *testing.T) {
 		"Blocked":              {testtelegram.Refuse(403, "Forbidden: bot was blocked by the user"), "blocked", true, true, false},
 		"NoSuchChat":           {testtelegram.Refuse(400, "Bad Request: chat not found"), "chat_not_found", true, true, false},
 		"AServerError":         {testtelegram.Refuse(502, "Bad Gateway"), "server_error", false, false, true},
-		"AnAnswerThatIsNoJSON": {testtelegram.Fault{After: true, Garbage: true}, "bad_response", false, false, false},
+		"AnAnswerThatIsNoJSON": {testtelegram.Fault{After: true, Garbage: true}, "bad_response", false, false, true},
 		"AConnectionReset":     {testtelegram.Fault{Reset: true}, "connection", false, false, true},
 		"NoAnswer":             {testtelegram.Fault{Hang: true}, "timeout", false, false, true},
 	} {
