@@ -12,7 +12,7 @@
 //
 // An update that fails for a reason of its own is tried three times and put aside. An update that fails because the store is away is tried
 // as long as that lasts; meanwhile nothing more is fetched. While the house drains its messages wait likewise, but fetching goes on for the sake of
-// what is urgent.
+// what is urgent. A download is given up five seconds after it holds fifty updates back: Telegram hands out only a hundred beyond the oldest.
 //
 // # Who may talk
 //

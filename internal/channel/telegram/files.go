@@ -65,9 +65,9 @@ func orElse(s, fallback string) string {
 	return s
 }
 
-// fetchFile brings a file in under a name made of key. note says in a few words why there is none: too large, or not to be had. An error
-// is the end of ctx.
-func (c *Channel) fetchFile(ctx context.Context, f file, key string) (a chat.Attachment, note string, err error) {
+// fetchFile brings a file in under a name made of key, while within lasts. note says in a few words why there is none: too large, or not to be
+// had. An error is the end of ctx.
+func (c *Channel) fetchFile(ctx, within context.Context, f file, key string) (a chat.Attachment, note string, err error) {
 	shown := chat.FileName(f.name)
 	switch {
 	case c.files == nil:
@@ -76,7 +76,7 @@ func (c *Channel) fetchFile(ctx context.Context, f file, key string) (a chat.Att
 		return a, tooLarge(shown, c.files.limit), nil
 	}
 	a = chat.Attachment{Name: shown, MIMEType: cleanKind(f.kind), Path: c.files.dir + "/" + key + ending(shown)}
-	limited, cancel := context.WithTimeoutCause(ctx, downloadTime, errCallTime)
+	limited, cancel := context.WithTimeoutCause(within, downloadTime, errCallTime)
 	defer cancel()
 	a.Size, err = c.files.fetch(limited, f.id, a.Path)
 	switch {

@@ -155,7 +155,7 @@ func (c *Channel) gather(ctx context.Context, parts []update, to address) (chat.
 		if !has {
 			continue
 		}
-		a, note, err := c.fetchFile(ctx, file, fmt.Sprintf("%d-%d-%d", lead.id, lead.message.Date, i))
+		a, note, err := c.fetchFile(ctx, lead.fetch, file, fmt.Sprintf("%d-%d-%d", lead.id, lead.message.Date, i))
 		if err != nil {
 			return content, err
 		}

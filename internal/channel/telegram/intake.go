@@ -34,6 +34,9 @@ type job struct {
 	once bool
 	done chan struct{} // closed when err is set
 	err  error
+	// hurry ends the downloads of the update; it is called late by soon, if that is set. See crowded.
+	hurry context.CancelCauseFunc
+	soon  *time.Timer
 }
 
 // intake works on updates: in order within a chat, side by side between chats, so that a slow download holds up nobody else. It knows
@@ -135,6 +138,8 @@ func (in *intake) enter(j *job) bool {
 // line puts a job behind those of its chat. It starts the chat's goroutine, which ends with its last job. An urgent command does not wait there
 // for long. The mutex is held, and the context of open is there.
 func (in *intake) line(j *job) {
+	j.fetch, j.hurry = context.WithCancelCause(in.ctx)
+	in.crowded()
 	l := in.chats[j.chat]
 	if l != nil {
 		l.jobs = append(l.jobs, j)
@@ -286,9 +291,16 @@ func (in *intake) finish(j *job, err error) {
 	delete(in.pending, j.id)
 	j.err = err
 	close(j.done)
+	if j.soon != nil {
+		j.soon.Stop()
+	}
+	if j.hurry != nil {
+		j.hurry(nil)
+	}
 	if j.once {
 		return
 	}
+	defer in.crowded()
 	in.ended[j.id] = true
 	for len(in.order) > 0 && in.ended[in.order[0]] {
 		in.past = append(in.past, in.order[0])

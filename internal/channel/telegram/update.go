@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ type update struct {
 	// forwarded text has no authority.
 	forwarded bool
 	memo      *memo
+	// fetch is the life of its downloads; it ends with Run, or before when others wait.
+	fetch context.Context //nolint:containedctx // an update is worked on by another goroutine than the one that ends this
 }
 
 // memo is what was done for an update already, so that a further try does not do it again. Only the goroutine that works on it looks.

@@ -2,6 +2,7 @@ package telegram_test
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,6 +75,35 @@ func TestAnUrgentCommandKeepsTheOrderOfAQuickChat(t *testing.T) {
 		b.start()
 		after(5 * time.Second)
 		wantTexts(t, "received", b.texts(), "one", "two", "/stop", "three")
+		b.stop()
+	})
+}
+
+// A download that hangs does not keep Telegram's window of a hundred updates closed: with many behind it, it is given up after a moment.
+func TestAHungDownloadDoesNotHoldUpEveryChat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBot(t, func(s *setup) { s.cfg.Allow, s.cfg.UserRate = []int64{anna, bob}, -1 })
+		b.srv.AddFile("v", []byte("content"))
+		b.srv.Break("file", testtelegram.Fault{Hang: true})
+		b.srv.Say(anna, anna, "look", document("v", "x.txt", 7))
+		for i := range 149 {
+			b.srv.Say(bob, bob, strconv.Itoa(i))
+		}
+		b.start()
+		after(4 * time.Second)
+		if n := len(b.texts()); n != 99 {
+			t.Errorf("%d messages while the window is closed, want 99", n)
+		}
+		after(4 * time.Second)
+		got := b.texts()
+		if len(got) != 150 || !slices.Contains(got, "look\n[x.txt could not be fetched from Telegram]") {
+			t.Errorf("%d messages after 8 s: %q", len(got), got)
+		}
+		after(time.Second)
+		if left := b.srv.Pending(); len(left) != 0 {
+			t.Errorf("unconfirmed: %v", left)
+		}
 		b.stop()
 	})
 }
