@@ -40,6 +40,7 @@ type Channel struct {
 	intake   *intake
 	me       atomic.Pointer[string] // user name of the bot; nil until getMe has answered
 	drafts   atomic.Bool            // the API is thought to have drafts
+	diskFull atomic.Bool            // the last attachment could not be saved
 
 	mu       sync.Mutex
 	state    string
@@ -223,6 +224,9 @@ func (c *Channel) Status() channel.Status {
 	}
 	if c.state == stateConnected && c.cfg.Mode == ModePolling && s.LastPollAge > c.cfg.PollTimeout+2*pollGrace {
 		s.State, s.LastError = stateDegraded, "Telegram has not answered for a while"
+	}
+	if s.State == stateConnected && c.diskFull.Load() {
+		s.State, s.LastError = stateDegraded, errDisk.Error()
 	}
 	s.Connected = s.State == stateConnected
 	return s

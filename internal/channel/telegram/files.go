@@ -18,9 +18,13 @@ import (
 
 const (
 	// downloadTime bounds one file, all tries together.
-	downloadTime  = 60 * time.Second
-	downloadTries = 3
+	downloadTime = 60 * time.Second
+	// downloadPause is the longest pause between two tries.
+	downloadPause = 5 * time.Second
 )
+
+// errDisk: the file cannot be saved here. That is about the house and not about the update.
+var errDisk = errors.New("an attachment cannot be saved on this machine's disk")
 
 // attachments keeps attachments in a directory that they cannot leave. Names are made here of numbers that Telegram gave: what a person calls a
 // file is shown and never used. The same update gets the same names, so one that comes again leaves nothing behind.
@@ -66,7 +70,7 @@ func orElse(s, fallback string) string {
 }
 
 // fetchFile brings a file in under a name made of key, while within lasts. note says in a few words why there is none: too large, or not to be
-// had. An error is the end of ctx.
+// had. An error is the end of ctx, or errDisk: the update is tried again then, because the file is lost otherwise.
 func (c *Channel) fetchFile(ctx, within context.Context, f file, key string) (a chat.Attachment, note string, err error) {
 	shown := chat.FileName(f.name)
 	switch {
@@ -79,11 +83,14 @@ func (c *Channel) fetchFile(ctx, within context.Context, f file, key string) (a 
 	limited, cancel := context.WithTimeoutCause(within, downloadTime, errCallTime)
 	defer cancel()
 	a.Size, err = c.files.fetch(limited, f.id, a.Path)
+	c.diskFull.Store(errors.Is(err, errDisk))
 	switch {
 	case err == nil:
 		return a, "", nil
 	case ctx.Err() != nil:
 		return a, "", ctx.Err()
+	case errors.Is(err, errDisk) && within.Err() == nil:
+		return a, "", err
 	case errors.Is(err, errTooLarge):
 		return a, tooLarge(shown, c.files.limit), nil
 	}
@@ -115,11 +122,11 @@ func cleanKind(s string) string {
 	return s
 }
 
-// fetch downloads a file, with a few tries for what can pass.
+// fetch downloads a file. What can pass is tried again as long as ctx lasts.
 func (s *attachments) fetch(ctx context.Context, id, name string) (int64, error) {
 	for try := 1; ; try++ {
 		n, err := s.attempt(ctx, id, name)
-		if err == nil || try == downloadTries || errors.Is(err, errTooLarge) || !passing(err) || !pause(ctx, time.Duration(try)*time.Second) {
+		if err == nil || errors.Is(err, errTooLarge) || !passing(err) || !pause(ctx, min(time.Duration(try)*time.Second, downloadPause)) {
 			return n, err
 		}
 	}
@@ -140,7 +147,7 @@ func (s *attachments) attempt(ctx context.Context, id, name string) (int64, erro
 		return 0, errTooLarge
 	}
 	if err := s.root.MkdirAll(s.dir, 0o700); err != nil {
-		return 0, fmt.Errorf("making the directory for attachments: %w", err)
+		return 0, fmt.Errorf("%w: %w", errDisk, err)
 	}
 	return s.save(name, func(w io.Writer) (int64, error) { return s.api.download(ctx, found.FilePath, s.limit, w) })
 }
@@ -150,17 +157,31 @@ func (s *attachments) save(name string, fill func(io.Writer) (int64, error)) (n 
 	part := name + ".part"
 	f, err := s.root.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		return 0, fmt.Errorf("opening an attachment: %w", err)
+		return 0, fmt.Errorf("%w: %w", errDisk, err)
 	}
-	n, err = fill(f)
-	if e := f.Close(); err == nil {
-		err = e
+	to := &onDisk{f: f}
+	n, err = fill(to)
+	local := errors.Join(to.err, f.Close())
+	if err == nil && local == nil {
+		local = s.root.Rename(part, name)
 	}
-	if err == nil {
-		err = s.root.Rename(part, name)
+	switch {
+	case local != nil:
+		err = fmt.Errorf("%w: %w", errDisk, local)
+	case err == nil:
+		return n, nil
 	}
-	if err != nil {
-		return 0, errors.Join(err, s.root.Remove(part))
-	}
-	return n, nil
+	return 0, errors.Join(err, s.root.Remove(part))
+}
+
+// onDisk remembers that writing failed, because whoever copies does not say which side it was.
+type onDisk struct {
+	f   io.Writer
+	err error
+}
+
+func (w *onDisk) Write(p []byte) (int, error) {
+	n, err := w.f.Write(p)
+	w.err = err
+	return n, err
 }

@@ -238,7 +238,8 @@ func (in *intake) try(ctx context.Context, jobs []*job) error {
 	for tries, wait := 1, 250*time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := in.handle(ctx, jobs)
 		absent := temporary(err)
-		in.outage(absent && !errors.Is(err, chat.ErrDraining)) // a /stop is taken while the house drains, so it is fetched
+		// A /stop is taken while the house drains, and text while the disk takes no files: fetching goes on.
+		in.outage(absent && !errors.Is(err, chat.ErrDraining) && !errors.Is(err, errDisk))
 		switch {
 		case err == nil:
 			return nil
@@ -259,7 +260,7 @@ func (in *intake) try(ctx context.Context, jobs []*job) error {
 
 // temporary reports whether an error is about the house and not about the update.
 func temporary(err error) bool {
-	return errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, chat.ErrDraining) || errors.Is(err, context.Canceled) ||
+	return errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, chat.ErrDraining) || errors.Is(err, errDisk) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
 
