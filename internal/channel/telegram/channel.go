@@ -300,7 +300,6 @@ func (c *Channel) migrate(ctx context.Context, from, to int64) error {
 		return nil
 	}
 	if err := c.records.MoveGroup(ctx, c.name, from, to); err != nil {
-		c.log.WarnContext(ctx, "the new id of a group was not kept", "err", err)
 		return fmt.Errorf("keeping the new id of a group: %w", err)
 	}
 	c.log.WarnContext(ctx, "a group became a supergroup; put the new id into the list of groups", "old_chat", from, "new_chat", to)

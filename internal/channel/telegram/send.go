@@ -144,7 +144,9 @@ func (c *Channel) deliver(ctx context.Context, o outgoing) (int, error) {
 		case o.to.thread != 0 && e.noTopic():
 			o.to.thread = 0
 		case e.migrateTo != 0 && o.to.chat != e.migrateTo:
-			_ = c.migrate(ctx, o.to.chat, e.migrateTo) // it is logged, and this message finds its way
+			if err := c.migrate(ctx, o.to.chat, e.migrateTo); err != nil { // this message finds its way
+				c.log.WarnContext(ctx, "a group moved", "err", err)
+			}
 			o.to.chat, o.edit = e.migrateTo, 0
 		case o.file != nil && o.file.form != asDocument() && e.reason == reasonBadRequest:
 			c.log.WarnContext(ctx, "Telegram does not take a file as what it looks like; sending it as a document", "err", e)

@@ -30,7 +30,9 @@ func (c *Channel) heed(ctx context.Context, to address, e *apiError) {
 	if e.reason == reasonRateLimited {
 		c.limits.silence(to.chat, max(e.retryAfter, time.Second))
 	}
-	_ = c.migrate(ctx, to.chat, e.migrateTo) // it is logged, and the next sign tries again
+	if err := c.migrate(ctx, to.chat, e.migrateTo); err != nil { // the next sign tries again
+		c.log.WarnContext(ctx, "a group moved", "err", err)
+	}
 }
 
 // Typing shows for about five seconds that an answer is being made.

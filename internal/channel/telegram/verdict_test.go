@@ -2,7 +2,7 @@ package telegram_test
 
 import (
 	"errors"
-	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +15,7 @@ import (
 func TestAPageIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{400, 401, 403, 404, 409, 413, 429, 500, 502} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBot(t, nil)
@@ -75,7 +75,7 @@ func TestAGroupIsNotLostAtItsMove(t *testing.T) {
 func TestAnotherPollerIsGivenFiveSeconds(t *testing.T) {
 	t.Parallel()
 	for i := range 10 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBot(t, nil)
