@@ -1,6 +1,8 @@
 package gateway_test
 
 import (
+	"context"
+	"crypto/sha256"
 	"slices"
 	"strings"
 	"testing"
@@ -13,15 +15,56 @@ import (
 type admission struct {
 	name, token string
 	level       int
+	password    bool // it is sent as one
 }
+
+const (
+	housePassword = "password-0123456789-0123456789-01"
+	namedWrite    = "named-write-0123456789-0123456789"
+	namedOwn      = "named-own-read-0123456789-0123456"
+)
 
 func admissions() []admission {
 	return []admission{
-		{"gateway", adminToken, 3},
-		{"write", writeToken, 2},
-		{"read", readToken, 1},
-		{"own visibility", annaToken, 3},
+		{"gateway", adminToken, 3, false},
+		{"write", writeToken, 2, false},
+		{"read", readToken, 1, false},
+		{"own visibility", annaToken, 3, false},
+		{"password", housePassword, 3, true},
+		{"named token with write", namedWrite, 2, false},
+		{"named token with read and own visibility", namedOwn, 1, false},
 	}
+}
+
+// kept are named tokens, as the store keeps them.
+type kept []gateway.Credential
+
+func (k kept) Credentials(context.Context) ([]gateway.Credential, error) { return k, nil }
+
+// admitting is the configuration in which every admission is a credential.
+func admitting(c *gateway.Config) {
+	c.Credentials = append(c.Credentials, gateway.Credential{
+		Name: "password", Digest: sha256.Sum256([]byte(housePassword)), Scopes: []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin},
+	})
+	c.Sources = append(c.Sources, kept{
+		{Name: "deploy", Digest: sha256.Sum256([]byte(namedWrite)), Scopes: []string{gateway.ScopeRead, gateway.ScopeWrite}},
+		{Name: "phone", Digest: sha256.Sum256([]byte(namedOwn)), Scopes: []string{gateway.ScopeRead}, Visible: gateway.VisibleOwn},
+	})
+}
+
+// admit logs in with the credential, as what it is, and asks for every scope.
+func (b *bench) admit(who admission) *socket {
+	b.t.Helper()
+	if !who.password {
+		return b.login(who.token)
+	}
+	s, f := b.dial(), connectFrame("")
+	f["params"].(params)["auth"] = params{"password": who.token}
+	s.send(f)
+	if answer := s.read(); !answer.OK {
+		b.t.Fatalf("connect as %s: %+v", who.name, answer.Error)
+	}
+	return s
 }
 
 func levelOfScope(scope string) int {
@@ -32,11 +75,11 @@ func levelOfScope(scope string) int {
 // missing scope, and what it does not allow always is. Params that no method takes keep the calls without effect.
 func TestEveryMethodWithEveryCredential(t *testing.T) {
 	t.Parallel()
-	b := start(t)
+	b := start(t, admitting)
 	for _, who := range admissions() {
 		t.Run(who.name, func(t *testing.T) {
 			t.Parallel()
-			s := b.login(who.token)
+			s := b.admit(who)
 			for _, m := range b.srv.Methods() {
 				f := s.call(m.Name, []any{"no object"})
 				allowed := levelOfScope(m.Scope) <= who.level
@@ -64,7 +107,7 @@ func refusedFor(f frame, scope string) bool {
 // A name that is not in the table is unknown to everybody, whatever it resembles; nothing of it is looked at.
 func TestUnknownMethodsAreRefusedToEverybody(t *testing.T) {
 	t.Parallel()
-	b := start(t)
+	b := start(t, admitting)
 	known := map[string]bool{"connect": true}
 	names := []string{"", "*", "constructor", "chat", "chat.", ".send", "chat.send.", "config.set", "exec.run", "node.invoke"}
 	for _, m := range b.srv.Methods() {
@@ -74,7 +117,7 @@ func TestUnknownMethodsAreRefusedToEverybody(t *testing.T) {
 	for _, who := range admissions() {
 		t.Run(who.name, func(t *testing.T) {
 			t.Parallel()
-			s := b.login(who.token)
+			s := b.admit(who)
 			for _, name := range names {
 				if known[name] {
 					continue
