@@ -167,7 +167,7 @@ type Hook struct {
 	Session string `yaml:"session"`
 	// Prefix is put before the text.
 	Prefix string `yaml:"prefix"`
-	// AllowSessionKey lets the caller name the session.
+	// AllowSessionKey lets the caller name the session: the main one or a free name, and none of a chat, a job or somebody else.
 	AllowSessionKey bool `yaml:"allow_session_key"`
 }
 

@@ -90,6 +90,8 @@ func (d *Dispatcher) record(ctx context.Context, m chat.Message) recorded {
 	acc, err := d.store.Accept(ctx, store.AcceptParams{Node: d.NodeID(), Message: m, Unqueued: true, Offset: d.offset(m), Own: m.Own})
 	if err != nil {
 		d.log.WarnContext(ctx, "a command was not recorded", "session", m.Session.String(), "err", err)
+	} else if !acc.Duplicate {
+		d.rightful(ctx, m, &acc)
 	}
 	return recorded{acc: acc, err: err}
 }

@@ -48,7 +48,7 @@ func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (
 	if err != nil {
 		return cron.Put{}, err
 	}
-	return a.d.CronAdd(ctx, m, by, onceOf(c))
+	return a.d.cronAdd(ctx, m, by, onceOf(c), anywhere)
 }
 
 // chatJob are the members of a job that is made in a chat. The key follows from what was asked and where, so that the same wish twice is one job and

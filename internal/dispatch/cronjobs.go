@@ -96,6 +96,13 @@ func givenKey(m cron.Members) (string, error) {
 // CronAdd makes a job, or changes the one with the same key; equal configuration writes nothing. With a name, o, a call that is sent again changes
 // nothing and gets what the first one came to, also when what it asks for could not be asked for any more.
 func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller, o *chat.Once) (cron.Put, error) {
+	return d.cronAdd(ctx, m, by, o, d.mayTarget)
+}
+
+// cronAdd is CronAdd with what decides where a job may run and tell.
+func (d *Dispatcher) cronAdd(
+	ctx context.Context, m cron.Members, by chat.Caller, o *chat.Once, may func(context.Context, cron.Job, chat.Caller) error,
+) (cron.Put, error) {
 	switch {
 	case d.jobs == nil:
 		return cron.Put{}, errNoCron()
@@ -113,7 +120,7 @@ func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller
 	if err != nil {
 		return cron.Put{}, wireFault(err)
 	}
-	if err := d.mayTarget(ctx, draft, by); err != nil {
+	if err := may(ctx, draft, by); err != nil {
 		return cron.Put{}, err
 	}
 	keyed := key != ""
@@ -162,15 +169,22 @@ func putOf(res *cron.PutResult, keyed bool) cron.Put {
 	return cron.Put{Job: res.Job, Created: res.Created, Updated: res.Updated, Keyed: keyed}
 }
 
-// mayTarget refuses a session of somebody else, to run in or to tell, to a caller that sees its own only.
+// anywhere is for jobs that are made in a chat: they tell the chat in which their owner speaks, and run nowhere else.
+func anywhere(context.Context, cron.Job, chat.Caller) error { return nil }
+
+// mayTarget refuses a session of somebody else, to run in or to tell, to a caller that sees its own only. A chat of a channel is not theirs either:
+// a credential has none.
 func (d *Dispatcher) mayTarget(ctx context.Context, j cron.Job, by chat.Caller) error {
 	if !by.Own {
 		return nil
 	}
 	failures, _ := j.Delivery.Failure()
 	for _, at := range []cron.Delivery{j.Delivery, j.Alert.Delivery, failures} {
-		if !toWeb(at) {
+		switch {
+		case at.Mode != cron.DeliverAnnounce:
 			continue
+		case !toWeb(at):
+			return chat.ForeignChat(at.Channel, at.To)
 		}
 		if err := d.mayUse(ctx, webSession(j.Agent, at), by.Principal); err != nil {
 			return err

@@ -33,6 +33,9 @@ func (d *Dispatcher) Receive(ctx context.Context, m chat.Message) (chat.Receipt,
 // ReceiveFrom is Receive for a caller of the gateway: it may be restricted to sessions of its own, and a command needs one of its scopes.
 func (d *Dispatcher) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
 	m.Principal, m.Scope, m.Own = by.Principal, highest(by.Scopes), by.Own
+	if err := notMade(m.Session, by); err != nil {
+		return chat.Receipt{}, err
+	}
 	return d.Receive(ctx, m)
 }
 
@@ -51,6 +54,9 @@ func highest(scopes []string) string {
 // offered again is the same text; a repetition completes what a crash has left half done.
 func (d *Dispatcher) Defer(ctx context.Context, m chat.Message, by chat.Caller) error {
 	m.Principal = by.Principal
+	if err := notMade(m.Session, by); err != nil {
+		return err
+	}
 	if err := d.check(&m); err != nil {
 		return err
 	}
@@ -131,6 +137,7 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 		d.adopt(ctx, acc, me)
 		return duplicateReceipt(acc.Existing), nil
 	}
+	d.rightful(ctx, m, &acc)
 	d.tellDropped(m.Session, acc)
 	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, Seq: acc.Seq, AcceptedAt: acc.AcceptedAt, State: store.StateWaiting}
 	d.sessionEvent(m.Session, acc.Principal, changeReason(acc.Created), m.ID)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"laneway/internal/chat"
+	"laneway/internal/store"
 )
 
 // notTheirs is the refusal of a session that belongs to somebody else; it reads as if there were none.
@@ -24,16 +25,41 @@ func queueFull(limit int) error {
 	return e.With("cap", limit)
 }
 
-// mayUse refuses a session that belongs to somebody else; one that nobody made yet is free.
+// mayUse refuses a session that is not the principal's, see [chat.SessionKey.UsableBy].
 func (d *Dispatcher) mayUse(ctx context.Context, key chat.SessionKey, principal string) error {
 	s, err := d.store.Session(ctx, key, "")
+	absent := errors.Is(err, chat.ErrSessionNotFound)
 	switch {
-	case errors.Is(err, chat.ErrSessionNotFound):
-		return nil
-	case err != nil:
+	case err != nil && !absent:
 		return err
-	case s.Principal != principal:
+	case !key.UsableBy(principal, s.Principal, !absent):
 		return notTheirs(key)
 	}
 	return nil
+}
+
+// notMade refuses, without asking the store, to make a session whose key is made of the identity of somebody else.
+func notMade(key chat.SessionKey, by chat.Caller) error {
+	if by.Own && key.RightOf(by.Principal) == chat.RightNone {
+		return notTheirs(key)
+	}
+	return nil
+}
+
+// rightful gives a session to whom its key is made for, when somebody else had made it before: an operator, who sees it all the same, or
+// somebody who was waiting for it, and hears nothing from here on.
+func (d *Dispatcher) rightful(ctx context.Context, m chat.Message, acc *store.Accepted) {
+	was := acc.Principal
+	if was == m.Principal || m.Session.RightOf(m.Principal) != chat.RightMine || m.Session.RightOf(was) == chat.RightMine {
+		return
+	}
+	acc.Principal = m.Principal // whatever the store says: the events of this message are not for the other one
+	err := d.store.GiveSession(ctx, m.Session, was, m.Principal)
+	if err != nil {
+		d.log.ErrorContext(ctx, "a session stays with somebody who is not the one that its key names, until the next message",
+			"session", m.Session.String(), "owner", was, "rightful", m.Principal, "err", err)
+		return
+	}
+	d.log.WarnContext(ctx, "a session was made by somebody else than its key names, and now belongs to the one who is named",
+		"session", m.Session.String(), "made_by", was, "owner", m.Principal)
 }

@@ -122,9 +122,14 @@ func (p *agentParams) target(key chat.SessionKey) chat.Target {
 	return t
 }
 
-// replyTo checks a target: on the web it is a session that the caller may use, and nothing besides the transcript when it is the turn's own.
+// replyTo checks a target: on the web it is a session that the caller may use, and nothing besides the transcript when it is the turn's own. A
+// caller that sees its own only has no chat on any other channel.
 func (c *call) replyTo(ctx context.Context, to chat.Target, own chat.SessionKey) (chat.Target, error) {
-	if to.Channel != webChannel {
+	switch {
+	case to.Channel == webChannel:
+	case c.visible() != "" && !to.IsZero():
+		return chat.Target{}, chat.ForeignChat(to.Channel, to.ChatID)
+	default:
 		return to, nil
 	}
 	key, err := chat.ParseSessionKey(to.ChatID, own.Agent)

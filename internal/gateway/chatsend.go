@@ -222,18 +222,17 @@ func (c *call) checkKey(key string, run bool) error {
 	return nil
 }
 
-// mayUse refuses a session of somebody else to a caller that sees its own only. One that does not exist is free.
+// mayUse refuses a session that is not theirs to a caller that sees its own only, see [chat.SessionKey.UsableBy].
 func (c *call) mayUse(ctx context.Context, key chat.SessionKey) error {
 	if c.visible() == "" {
 		return nil
 	}
 	st, err := c.srv.backend.Session(ctx, key, "")
+	absent := errors.Is(err, chat.ErrSessionNotFound)
 	switch {
-	case errors.Is(err, chat.ErrSessionNotFound):
-		return nil
-	case err != nil:
+	case err != nil && !absent:
 		return err
-	case st.Principal == c.principal():
+	case key.UsableBy(c.principal(), st.Principal, !absent):
 		return nil
 	default:
 		return chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())

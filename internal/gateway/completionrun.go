@@ -110,10 +110,8 @@ func (s *Server) acceptable(cl *call, w http.ResponseWriter, r *http.Request) (r
 	if req, err = readCompletion(body); err != nil {
 		return req, m, invalid(err.Error())
 	}
-	if m, err = cl.completionMessageOf(r, &req, body); err != nil {
-		return req, m, err
-	}
-	return req, m, cl.mayUse(r.Context(), m.Session)
+	m, err = cl.completionMessageOf(r, &req, body)
+	return req, m, err
 }
 
 // attendance is a completion whose message is durable.

@@ -217,16 +217,17 @@ func (c *call) completionSession(r *http.Request, req *completionRequest, once s
 		case key.Agent != id:
 			return key, false, invalid(headerSession + " names another agent than the model")
 		}
-		return key, false, nil
+		return key, false, c.mayUse(r.Context(), key)
 	}
 	if req.User != nil {
-		return chat.SessionKey{Agent: id, Rest: "api:" + c.principal() + ":" + *req.User}, false, nil
+		key = chat.SessionKey{Agent: id, Rest: apiChannel + ":" + c.principal() + ":" + *req.User}
+		return key, false, c.mayUse(r.Context(), key)
 	}
 	name := uuid.NewString()
 	if once != "" {
 		name = uuid.NewSHA1(uuid.Nil, []byte(c.dedupe(once))).String()
 	}
-	return chat.SessionKey{Agent: id, Rest: "api:" + name}, true, nil
+	return chat.SessionKey{Agent: id, Rest: apiChannel + ":" + name}, true, nil
 }
 
 func (s *Server) hasAgent(id string) bool {

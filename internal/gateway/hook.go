@@ -50,7 +50,8 @@ type Hook struct {
 	Session string
 	// Prefix is put before a body that is no {"message": …}.
 	Prefix string
-	// AllowSessionKey lets the caller name another session.
+	// AllowSessionKey lets the caller name another session: the main one or one of a free name, and none that is made for a chat, a job or somebody
+	// else. Only Session can name such a one.
 	AllowSessionKey bool
 }
 
@@ -261,6 +262,10 @@ func (s *Server) hookSession(h Hook, name, asked string) (chat.SessionKey, error
 	key, err := chat.ParseSessionKey(text, id)
 	if err != nil {
 		return key, invalid("sessionKey: " + err.Error())
+	}
+	right := key.RightOf(hookChannel + ":" + name)
+	if asked != "" && key != chat.MainKey(key.Agent) && right != chat.RightFree && right != chat.RightMine {
+		return key, chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())
 	}
 	return key, nil
 }

@@ -116,16 +116,19 @@ func (c *call) listSessions(ctx context.Context, p sessionsListParams) (*session
 		TS: now.UnixMilli(), TotalCount: total, LimitApplied: int64(f.Limit), Offset: p.Offset,
 		Sessions: []sessionRow{}, Defaults: map[string]any{},
 	}
-	size := 0
+	size, read := 0, 0
 	for _, st := range list {
 		row := rowOf(st)
 		if size += len(mustJSON(row)); size > listBytes && len(out.Sessions) > 0 {
 			break
 		}
-		out.Sessions = append(out.Sessions, row)
+		read++
+		if f.Visible == "" || st.Key.UsableBy(f.Visible, st.Principal, true) { // made by this caller, perhaps, but not for it
+			out.Sessions = append(out.Sessions, row)
+		}
 	}
 	out.Count = len(out.Sessions)
-	if next := p.Offset + int64(out.Count); out.Count > 0 && next < int64(total) {
+	if next := p.Offset + int64(read); read > 0 && next < int64(total) {
 		out.HasMore, out.NextOffset = true, &next
 	}
 	return out, nil

@@ -113,6 +113,8 @@ type Sessions interface {
 	DeleteSession(ctx context.Context, p DeleteParams) (Deleted, error)
 	// SetSessionMode stores the session's queue mode; "" = default.
 	SetSessionMode(ctx context.Context, key chat.SessionKey, principal string, mode chat.QueueMode) error
+	// GiveSession makes to the owner of a session that belongs to from; it does nothing to one that does not, any more, and makes none.
+	GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error
 	// SetNote stores small facts of a session by name (chosen model, activation); value "" removes it.
 	SetNote(ctx context.Context, key chat.SessionKey, principal, name, value string) error
 }

@@ -152,6 +152,16 @@ func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, princip
 	})
 }
 
+// GiveSession makes somebody else the owner of a session, see store.Sessions.
+func (s *Store) GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error {
+	return s.do(ctx, "GiveSession", func(now time.Time) error {
+		if se := s.sessions[key]; se != nil && se.Principal == from {
+			se.Principal, se.UpdatedAt = to, now
+		}
+		return nil
+	})
+}
+
 // SetNote stores a fact of a session, which is created if needed.
 func (s *Store) SetNote(ctx context.Context, key chat.SessionKey, principal, name, value string) error {
 	return s.do(ctx, "SetNote", func(now time.Time) error {

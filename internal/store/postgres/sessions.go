@@ -111,6 +111,15 @@ func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, princip
 	})
 }
 
+// GiveSession makes somebody else the owner of a session, see store.Sessions.
+func (s *Store) GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error {
+	return s.do(ctx, "giving a session", func(ctx context.Context) error {
+		_, err := s.pool.Exec(ctx, `UPDATE sessions SET principal = $4, updated_at = `+nowSQL+` WHERE key = $2 AND principal = $3`,
+			s.clock(), key.String(), from, to)
+		return err
+	})
+}
+
 // SetNote stores a fact of a session, which is made if needed; "" removes it.
 func (s *Store) SetNote(ctx context.Context, key chat.SessionKey, principal, name, value string) error {
 	return s.withSession(ctx, "storing a note of a session", key, principal, func(b *pgx.Batch) {

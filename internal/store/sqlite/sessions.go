@@ -111,6 +111,14 @@ func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, princip
 	return err
 }
 
+// GiveSession makes somebody else the owner of a session; see the port.
+func (s *Store) GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error {
+	return s.write.do(ctx, ordinary("give a session"), func(ctx context.Context, t *tx) error {
+		_, err := t.exec(ctx, `UPDATE sessions SET principal = ?, updated_at = ? WHERE key = ? AND principal = ?`, to, t.now, key.String(), from)
+		return err
+	})
+}
+
 // SetNote stores a fact of a session.
 func (s *Store) SetNote(ctx context.Context, key chat.SessionKey, principal, name, value string) error {
 	_, err := s.change(ctx, "set a note", key, principal, func(ctx context.Context, t *tx, r *row) error {

@@ -78,6 +78,7 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 		},
 		"DeleteSession":    func() error { _, err := w.st.DeleteSession(ctx, store.DeleteParams{Session: key}); return err },
 		"SetSessionMode":   func() error { return w.st.SetSessionMode(ctx, key, "ann", chat.ModeCollect) },
+		"GiveSession":      func() error { return w.st.GiveSession(ctx, key, "ann", "late") },
 		"SetNote":          func() error { return w.st.SetNote(ctx, key, "ann", "late", "x") },
 		"Enqueue":          func() error { return w.st.Enqueue(ctx, []store.Outgoing{w.outgoing("web", "9")}) },
 		"Delivered":        func() error { return w.st.Delivered(ctx, node, out, "late") },

@@ -19,6 +19,7 @@ func sessionTests() []test {
 		{"SearchTakesSignsLiterally", searchTakesSignsLiterally},
 		{"ModeIsStored", modeIsStored},
 		{"NotesAreStored", notesAreStored},
+		{"ASessionIsGivenOnce", sessionIsGivenOnce},
 		{"DeleteRemovesTheSession", deleteRemoves},
 		{"DeletedNameStartsAfresh", deletedNameStartsAfresh},
 		{"DeleteRefuses", deleteRefuses},
@@ -158,6 +159,26 @@ func modeIsStored(w *world) {
 	w.ok(w.st.SetSessionMode(w.ctx, key, "bob", ""))
 	s = w.session(key)
 	equal(w, "mode and principal", []any{s.Mode, s.Principal}, []any{chat.QueueMode(""), "ann"})
+}
+
+func sessionIsGivenOnce(w *world) {
+	node, key := w.node(), w.key()
+	w.ok(w.st.GiveSession(w.ctx, key, "", "ann"))
+	_, err := w.st.Session(w.ctx, key, "")
+	w.fails(err, chat.ErrSessionNotFound)
+	w.say(node, key)
+	maker := w.session(key).Principal
+	w.ok(w.st.GiveSession(w.ctx, key, "somebody", "ann"))
+	equal(w, "owner after a gift of somebody else", w.session(key).Principal, maker)
+	w.ok(w.st.GiveSession(w.ctx, key, maker, "ann"))
+	w.ok(w.st.GiveSession(w.ctx, key, maker, "bob"))
+	equal(w, "owner", w.session(key).Principal, "ann")
+	p := w.message(node, key)
+	p.Own, p.Message.Principal = true, maker
+	_, err = w.st.Accept(w.ctx, p)
+	w.fails(err, chat.ErrSessionNotFound)
+	p.Message.Principal = "ann"
+	equal(w, "owner at the accept", w.accept(p).Principal, "ann")
 }
 
 func notesAreStored(w *world) {

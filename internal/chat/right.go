@@ -1,0 +1,68 @@
+package chat
+
+import "strings"
+
+// Right is what a session key says, by itself, about a principal that is restricted to sessions of its own.
+type Right int
+
+// The rights.
+const (
+	// RightFree: nobody's identity is in the key. The session belongs to whoever makes it.
+	RightFree Right = iota
+	// RightMine: the key is made of the principal's identity.
+	RightMine
+	// RightMade: the gateway makes such keys, and they do not say for whom: the run of a job, a completion without a user. Nobody else makes
+	// the session; once it is there, it is its owner's.
+	RightMade
+	// RightNone: the key is made of the identity of somebody else, or is the main session, which is the operator's.
+	RightNone
+)
+
+// RightOf decides from the key and the principal alone, so that nobody can take a session that will be made for somebody else by being there
+// first. Principals are names of credentials, `<channel>:<user>`, `<channel>:<account>:<user>` and `hook:<name>`.
+func (k SessionKey) RightOf(principal string) Right {
+	maker, rest, named := strings.Cut(k.Rest, ":")
+	switch {
+	case k.Rest == "main":
+		return RightNone
+	case maker == "hook" && named:
+		return mineIf(k.Rest == principal)
+	case maker == "api" && named:
+		who, _, ofUser := strings.Cut(rest, ":")
+		if !ofUser {
+			return RightMade
+		}
+		return mineIf(who == principal)
+	case k.OfCronRun():
+		return RightMade
+	}
+	if channel := k.Channel(); channel != "" && channel != "web" { // nobody writes from the web by an identity of its own
+		return mineIf(strings.HasPrefix(principal, channel+":"))
+	}
+	return RightFree
+}
+
+func mineIf(mine bool) Right {
+	if mine {
+		return RightMine
+	}
+	return RightNone
+}
+
+// UsableBy reports whether a principal that is restricted to its own sessions may use this one. owner is whose it is, if it exists.
+func (k SessionKey) UsableBy(principal, owner string, exists bool) bool {
+	switch k.RightOf(principal) {
+	case RightNone:
+		return false
+	case RightMade:
+		return exists && owner == principal
+	default:
+		return !exists || owner == principal
+	}
+}
+
+// ForeignChat is the refusal to deliver to a chat on a channel for a principal that is restricted to its own sessions: a credential has no chat there.
+func ForeignChat(channel, chatID string) error {
+	return Errorf(CodeSessionNotFound, "session not found: this credential has no chat on %s; deliver to a session of its own", Escaped(channel, "")).
+		With("key", channel+":"+chatID)
+}

@@ -1,0 +1,170 @@
+package dispatch_test
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+// othersKeys are sessions that the gateway makes for somebody else than bob.
+var othersKeys = []string{
+	"main", "agent:main:telegram:direct:7", "agent:main:telegram:group:-5:topic:3", "agent:main:hook:deploy", "agent:main:api:anna:phone",
+	"agent:main:api:0b6c1f7e", "agent:main:cron:job:manual-1",
+}
+
+var bob = chat.Caller{Principal: "bob", Own: true, Scopes: []string{"operator.admin"}}
+
+func members(t *testing.T, fields map[string]any) cron.Members {
+	t.Helper()
+	m := cron.Members{}
+	for name, v := range fields {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m[name] = raw
+	}
+	return m
+}
+
+// bobsJob is a job that he may make, with more members.
+func bobsJob(t *testing.T, more map[string]any) cron.Members {
+	t.Helper()
+	fields := map[string]any{
+		"name": "bobs", "sessionTarget": "isolated", "schedule": map[string]any{"kind": "every", "everyMs": 3_600_000},
+		"payload": map[string]any{"kind": "agentTurn", "message": "hello"},
+	}
+	maps.Copy(fields, more)
+	return members(t, fields)
+}
+
+func refusedAsAbsent(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, chat.ErrSessionNotFound) {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+func TestNobodyMakesASessionThatWillBeMadeForAnother(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		h := openCron(t, st)
+		defer h.close()
+		for _, key := range othersKeys {
+			parsed, err := chat.ParseSessionKey(key, "main")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if parsed.RightOf(bob.Principal) == chat.RightNone { // the others are refused at the border, which asks the store
+				_, err = h.d.ReceiveFrom(t.Context(), h.msg(key, "hello"), bob)
+				refusedAsAbsent(t, "a message to "+key, err)
+				refusedAsAbsent(t, "a later text to "+key, h.d.Defer(t.Context(), h.msg(key, "hello"), bob))
+			}
+			_, err = h.d.ReceiveFrom(t.Context(), h.msg(key, "/stop"), bob)
+			refusedAsAbsent(t, "a command to "+key, err)
+			there := map[string]any{"mode": "announce", "channel": "web", "to": key}
+			for what, more := range map[string]map[string]any{
+				"running in":  {"sessionTarget": "session:" + parsed.String()},
+				"telling":     {"delivery": there},
+				"alerting":    {"failureAlert": map[string]any{"mode": "announce", "channel": "web", "to": key}},
+				"failing to ": {"delivery": map[string]any{"mode": "announce", "channel": "web", "to": "bobs", "failureDestination": there}},
+			} {
+				_, err := h.d.CronAdd(t.Context(), bobsJob(t, more), bob, nil)
+				refusedAsAbsent(t, "a job "+what+" "+key, err)
+			}
+			if _, err := st.Session(t.Context(), parsed, ""); !errors.Is(err, chat.ErrSessionNotFound) {
+				t.Errorf("%s is there: %v", key, err)
+			}
+		}
+		for _, key := range []string{"bobs", "agent:main:api:bob:phone", "agent:main:cron:shared"} {
+			if _, err := h.d.ReceiveFrom(t.Context(), h.msg(key, "hello"), bob); err != nil {
+				t.Errorf("a message to %s: %v", key, err)
+			}
+		}
+	})
+}
+
+func TestACredentialThatSeesItsOwnSpeaksInNoChatOfAChannel(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		defer h.close()
+		chatOf := func(more ...string) map[string]any {
+			at := map[string]any{"mode": "announce", "channel": "telegram", "to": "4711"}
+			for i := 0; i < len(more); i += 2 {
+				at[more[i]] = more[i+1]
+			}
+			return at
+		}
+		var job cron.Job
+		for what, more := range map[string]map[string]any{
+			"telling": {"delivery": chatOf()}, "alerting": {"failureAlert": chatOf()}, "of an account": {"delivery": chatOf("accountId", "work")},
+			"failing": {"delivery": map[string]any{"mode": "announce", "channel": "web", "to": "bobs", "failureDestination": chatOf()}},
+		} {
+			_, err := h.d.CronAdd(t.Context(), bobsJob(t, more), bob, nil)
+			refusedAsAbsent(t, what, err)
+		}
+		put, err := h.d.CronAdd(t.Context(), bobsJob(t, nil), bob, nil)
+		if job = put.Job; err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.d.CronUpdate(t.Context(), job.ID, members(t, map[string]any{"delivery": chatOf()}), "", bob)
+		refusedAsAbsent(t, "a change", err)
+		all := chat.Caller{Principal: "gateway", Scopes: bob.Scopes}
+		if _, err := h.d.CronAdd(t.Context(), bobsJob(t, map[string]any{"delivery": chatOf()}), all, nil); err != nil {
+			t.Errorf("the operator: %v", err)
+		}
+	})
+}
+
+// A session may have been made before by somebody else than its key names: by an operator, or before there was a wall.
+func TestASessionThatAnotherMadeBelongsToTheOneWhomItsKeyNames(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		h := openCron(t, st)
+		defer h.close()
+		for key, said := range map[string]string{
+			"agent:main:telegram:direct:7": "telegram:7", "agent:main:telegram:group:-5": "telegram:work:7", "agent:main:hook:deploy": "hook:deploy",
+			"agent:main:api:anna:phone": "anna",
+		} {
+			for _, text := range []string{"hello", "/status"} {
+				key := key + map[string]string{"hello": "", "/status": "2"}[text]
+				if key == "agent:main:hook:deploy2" {
+					continue // hooks run no commands
+				}
+				h.end(h.send(key, "I was here first", func(m *chat.Message) { m.Principal = "bob" }))
+				id := h.send(key, text, func(m *chat.Message) { m.Principal = said })
+				h.end(id)
+				for _, next := range []string{said, "gateway"} {
+					parsed, _ := chat.ParseSessionKey(key, "main")
+					s, err := st.Session(t.Context(), parsed, "")
+					if err != nil || s.Principal != said {
+						t.Errorf("after %q of %s, %s belongs to %q, %v", text, next, key, s.Principal, err)
+					}
+					h.end(h.send(key, "once more", func(m *chat.Message) { m.Principal = "gateway" })) // which takes nothing back
+				}
+				h.mu.Lock()
+				for _, e := range h.events {
+					if e.RunID == id && e.Principal == "bob" {
+						t.Errorf("an event of %s in %s is bob's: %v", said, key, e.Kind)
+					}
+				}
+				h.mu.Unlock()
+			}
+		}
+		// Whoever spoke first in a group keeps it.
+		group := "agent:main:telegram:group:-9"
+		for _, who := range []string{"telegram:7", "telegram:8"} {
+			h.end(h.send(group, "hello", func(m *chat.Message) { m.Principal = who }))
+		}
+		parsed, _ := chat.ParseSessionKey(group, "main")
+		if s, err := st.Session(t.Context(), parsed, ""); err != nil || s.Principal != "telegram:7" {
+			t.Errorf("the group belongs to %q, %v", s.Principal, err)
+		}
+		time.Sleep(time.Second)
+	})
+}
