@@ -176,8 +176,9 @@ func (s *Server) provenHook(name string, header http.Header, body []byte) (Hook,
 
 func newNoHook() agent.Secret { return agent.NewSecret(uuid.NewString() + uuid.NewString()) }
 
-// hookMessage makes the message of a call. Its id follows from the signature, which headers like Idempotency-Key are no part of: a call
-// that somebody recorded and sends again under another key meets its own id and is refused, on every replica.
+// hookMessage makes the message of a call. Under the scheme laneway its id follows from the signature, which headers like Idempotency-Key are
+// no part of: a call that somebody recorded and sends again under another key meets its own id and is refused, on every replica. GitHub signs
+// the body alone, so that two deliveries may well have one signature; what tells them apart is the id of the delivery.
 func (s *Server) hookMessage(h Hook, name string, r *http.Request, sig signature, body []byte) (chat.Message, error) {
 	var m chat.Message
 	said, err := h.read(body)
@@ -193,8 +194,12 @@ func (s *Server) hookMessage(h Hook, name string, r *http.Request, sig signature
 		return m, err
 	}
 	digest := sha256.Sum256(body)
+	call := sig.time + "\n" + strings.ToLower(sig.given)
+	if h.Scheme == HookGitHub {
+		call = HookGitHub + "\n" + once
+	}
 	return chat.Message{
-		Session: key, ID: uuid.NewSHA1(uuid.Nil, []byte(name+"\n"+sig.time+"\n"+strings.ToLower(sig.given))).String(),
+		Session: key, ID: uuid.NewSHA1(uuid.Nil, []byte(name+"\n"+call)).String(),
 		Channel: hookChannel, Dedupe: hookChannel + ":" + name + "/" + once, ParamsHash: hex.EncodeToString(digest[:]),
 		Content: chat.Content{
 			Text: said.text, External: true, Sender: chat.Sender{ID: hookChannel + ":" + name},

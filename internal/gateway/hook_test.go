@@ -150,6 +150,31 @@ func TestRepeatedHookStartsNothing(t *testing.T) {
 	}
 }
 
+// GitHub signs the body alone: deliveries with the same body have the same signature.
+func TestDeliveriesWithOneBodyAreTold(t *testing.T) {
+	t.Parallel()
+	b := start(t, withHooks)
+	const body = `{"zen":"Keep it logically awesome."}`
+	seen := map[any]bool{}
+	for _, id := range []func(*http.Request){
+		header("X-GitHub-Delivery", "d1"), header("X-GitHub-Delivery", "d2"), header("Idempotency-Key", "k1"), header("Idempotency-Key", "k2"), anonymous,
+	} {
+		for _, again := range []bool{false, true} {
+			got := b.post("/hooks/push", body, anonymous, githubSigned(body), id)
+			run := got.json(t)["runId"]
+			if got.status != http.StatusAccepted || got.json(t)["duplicate"] != again || seen[run] != again {
+				t.Errorf("delivery %d, again %v: %d %s", len(seen)+1, again, got.status, got.body)
+			}
+			seen[run] = true
+		}
+	}
+	// The key of the caller counts where both are given.
+	both := b.post("/hooks/push", body, anonymous, githubSigned(body), header("X-GitHub-Delivery", "d3"), header("Idempotency-Key", "k1")).json(t)
+	if both["duplicate"] != true || len(seen) != 5 {
+		t.Errorf("both: %v, after %d deliveries", both, len(seen))
+	}
+}
+
 func TestHookAllowanceIsForThoseWhoProveThemselves(t *testing.T) {
 	t.Parallel()
 	b := start(t, withHooks, func(c *gateway.Config) { c.HooksPerMinute = 2 })
