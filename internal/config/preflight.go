@@ -270,7 +270,14 @@ func (p *preflight) database() {
 		p.warn("arguments are visible to all users; use LANEWAY_DATABASE_URL or PGPASSFILE")
 	}
 	u, err := p.cfg.Database.parse()
-	if err != nil || p.sslMode(u) == "verify-full" {
+	if err != nil {
+		return
+	}
+	if by := p.serviceBy(u); by != "" {
+		p.refuse("database: %s would take host and sslmode from a service file, which is not read here; name the host in the URL", by)
+		return
+	}
+	if p.sslMode(u) == "verify-full" {
 		return
 	}
 	for _, host := range p.databaseHosts(u) {
@@ -282,6 +289,17 @@ func (p *preflight) database() {
 		case reachLocal:
 		}
 	}
+}
+
+// serviceBy is what names a connection service, "" for nothing: the file of services says host and sslmode, and nothing else here knows it.
+func (p *preflight) serviceBy(u *url.URL) string {
+	if service := u.Query().Get("service"); service != "" {
+		return "service=" + service
+	}
+	if service, _ := p.loaded.env("PGSERVICE"); service != "" {
+		return "PGSERVICE"
+	}
+	return ""
 }
 
 func (p *preflight) sslMode(u *url.URL) string {

@@ -99,6 +99,10 @@ func otherRows() []matrixRow {
 		{name: "verified by the environment", env: append(pg("postgres://u@db.example.com/x"), "PGSSLMODE", "verify-full")},
 		{name: "private Postgres", env: pg("postgres://u@db/x"), warn: []string{"database: the server db is not verified; use sslmode=verify-full"}},
 		{name: "private Postgres by address", env: pg("postgres://u@[fd00::1]:5432/x"), warn: []string{"database: the server fd00::1 is not verified; use sslmode=verify-full"}},
+		{name: "a service of Postgres", env: pg("postgres:///?service=prod"), refuse: []string{"database: service=prod would take host and sslmode from a service file, which is not read here; name the host in the URL"}},
+		{name: "a service beside a host", env: pg("postgres://u@127.0.0.1/x?sslmode=verify-full&service=prod"), refuse: []string{"database: service=prod would take host and sslmode from a service file, which is not read here; name the host in the URL"}},
+		{name: "a service of the environment", env: append(pg("postgres:///x"), "PGSERVICE", "prod"), refuse: []string{"database: PGSERVICE would take host and sslmode from a service file, which is not read here; name the host in the URL"}},
+		{name: "a service for others", env: []string{"PGSERVICE", "prod"}},
 		{name: "local Postgres", env: pg("postgres://u@127.0.0.1/x")},
 		{name: "Postgres on a socket", env: pg("postgres:///x?host=/run/postgresql")},
 		{
