@@ -24,7 +24,7 @@ type porch struct {
 // openPorch begins to answer on the main listeners.
 func (p *Process) openPorch(ctx context.Context) error {
 	srv, err := gateway.New(gateway.Config{
-		Version: p.opts.Version, AllowedHosts: p.cfg.AllowedHosts, AllowedOrigins: p.cfg.AllowedOrigins, TrustedProxies: p.cfg.TrustedPrefixes(),
+		Version: p.opts.Version, AllowedHosts: p.cfg.Hosts(), AllowedOrigins: p.cfg.AllowedOrigins, TrustedProxies: p.cfg.TrustedPrefixes(),
 		MaxSockets: p.cfg.Limits.Sockets, MaxStrangers: p.cfg.Limits.Unauthenticated, MaxStrangersPerAddr: p.cfg.Limits.UnauthenticatedPerAddress,
 		Credentials: credentials(p.opts.Credentials), HoldConnects: true, StopTimeout: stopSockets,
 	}, nobodyHome{}, p.log)

@@ -220,6 +220,20 @@ func loopbackHost(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
+// Hosts are the values of the Host header, without a port, that name this gateway: AllowedHosts, and the names in Listen. Addresses that it listens
+// on are known without.
+func (c Config) Hosts() []string {
+	hosts := slices.Clone(c.AllowedHosts)
+	for _, entry := range c.Listen {
+		if host, _, err := net.SplitHostPort(entry); err == nil && host != "" {
+			if _, err := netip.ParseAddr(host); err != nil {
+				hosts = append(hosts, host)
+			}
+		}
+	}
+	return hosts
+}
+
 // TrustedPrefixes are TrustedProxies as networks. Entries that [Config.Validate] refuses are left out.
 func (c Config) TrustedPrefixes() []netip.Prefix {
 	var all []netip.Prefix

@@ -10,6 +10,14 @@ import (
 	"time"
 )
 
+func TestANameThatIsListenedOnIsAName(t *testing.T) {
+	t.Parallel()
+	c := Config{AllowedHosts: []string{"a.example"}, Listen: []string{"Box.lan:18790", "127.0.0.1:1", "[::1]:2", ":3", "0.0.0.0:4", "localhost:5"}}
+	if got, want := c.Hosts(), []string{"a.example", "Box.lan", "localhost"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestEachBadFileIsRefusedWithItsFault(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/bad/*.yaml")
