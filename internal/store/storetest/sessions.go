@@ -163,22 +163,22 @@ func modeIsStored(w *world) {
 
 func sessionIsGivenOnce(w *world) {
 	node, key := w.node(), w.key()
-	w.ok(w.st.GiveSession(w.ctx, key, "", "ann"))
+	w.ok(w.st.GiveSession(w.ctx, key, "", "eve"))
 	_, err := w.st.Session(w.ctx, key, "")
 	w.fails(err, chat.ErrSessionNotFound)
 	w.say(node, key)
 	maker := w.session(key).Principal
-	w.ok(w.st.GiveSession(w.ctx, key, "somebody", "ann"))
+	w.ok(w.st.GiveSession(w.ctx, key, "somebody", "eve"))
 	equal(w, "owner after a gift of somebody else", w.session(key).Principal, maker)
-	w.ok(w.st.GiveSession(w.ctx, key, maker, "ann"))
+	w.ok(w.st.GiveSession(w.ctx, key, maker, "eve"))
 	w.ok(w.st.GiveSession(w.ctx, key, maker, "bob"))
-	equal(w, "owner", w.session(key).Principal, "ann")
+	equal(w, "owner", w.session(key).Principal, "eve")
 	p := w.message(node, key)
 	p.Own, p.Message.Principal = true, maker
 	_, err = w.st.Accept(w.ctx, p)
 	w.fails(err, chat.ErrSessionNotFound)
-	p.Message.Principal = "ann"
-	equal(w, "owner at the accept", w.accept(p).Principal, "ann")
+	p.Message.Principal = "eve"
+	equal(w, "owner at the accept", w.accept(p).Principal, "eve")
 }
 
 func notesAreStored(w *world) {
