@@ -30,6 +30,7 @@ type client struct {
 	base, token string
 	transport   http.RoundTripper
 	obs         Observer
+	quiet       silences
 }
 
 // newTransport makes connections that notice within seconds that nobody is at the other end. HTTP/2 is off: there a call that was given up
@@ -60,8 +61,12 @@ func (c *client) call(ctx context.Context, limit time.Duration, method string, p
 	return c.exchange(ctx, method, params, func(*http.Request) error { return nil }, out)
 }
 
-// exchange is call with a request that fill completes, within the time that ctx has.
+// exchange is call with a request that fill completes, within the time that ctx has. While Telegram has asked to wait, for the chat of the call or for all
+// of them, it is not made.
 func (c *client) exchange(ctx context.Context, method string, params tgbotapi.Params, fill func(*http.Request) error, out any) error {
+	if left := c.quiet.left(params["chat_id"]); left > 0 {
+		return &apiError{method: method, reason: reasonRateLimited, code: http.StatusTooManyRequests, text: "Telegram has asked to wait", retryAfter: left}
+	}
 	bot := &tgbotapi.BotAPI{Client: doer(func(r *http.Request) (*http.Response, error) {
 		r = r.WithContext(ctx)
 		if err := fill(r); err != nil {
@@ -80,6 +85,9 @@ func (c *client) exchange(ctx context.Context, method string, params tgbotapi.Pa
 	}
 	failed := c.understand(ctx, method, err)
 	c.obs.Call(method, failed.reason)
+	if failed.retryAfter > 0 {
+		c.quiet.keep(params["chat_id"], failed.retryAfter)
+	}
 	if failed.broken() {
 		c.fresh()
 	}

@@ -122,11 +122,11 @@ func cleanKind(s string) string {
 	return s
 }
 
-// fetch downloads a file. What can pass is tried again as long as ctx lasts.
+// fetch downloads a file. What can pass is tried again as long as ctx lasts, and not before the time that Telegram asks to wait.
 func (s *attachments) fetch(ctx context.Context, id, name string) (int64, error) {
 	for try := 1; ; try++ {
 		n, err := s.attempt(ctx, id, name)
-		if err == nil || errors.Is(err, errTooLarge) || !passing(err) || !pause(ctx, min(time.Duration(try)*time.Second, downloadPause)) {
+		if err == nil || errors.Is(err, errTooLarge) || !passing(err) || !pause(ctx, max(asked(err), min(time.Duration(try)*time.Second, downloadPause))) {
 			return n, err
 		}
 	}

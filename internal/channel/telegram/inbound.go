@@ -105,9 +105,13 @@ func (c *Channel) early(ctx context.Context, u update, to address) (settled bool
 	return false, nil
 }
 
-// adminsOnly settles the message of somebody who does not run the group. When Telegram cannot be asked, the answer is no.
+// adminsOnly settles the message of somebody who does not run the group. When Telegram cannot be asked, the answer is no; when it asks to wait, that is
+// the error, and the message is handled afterwards.
 func (c *Channel) adminsOnly(ctx context.Context, u update, to address, refusal string) (settled bool, err error) {
 	admin, err := c.isAdmin(ctx, to.chat, u.message.From.ID)
+	if asked(err) > 0 {
+		return false, err
+	}
 	if err != nil {
 		c.log.WarnContext(ctx, "nobody knows who runs a group; the command is refused", "err", err)
 	}

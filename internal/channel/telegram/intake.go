@@ -239,7 +239,7 @@ func (in *intake) try(ctx context.Context, jobs []*job) error {
 		err := in.handle(ctx, jobs)
 		absent := temporary(err)
 		// A /stop is taken while the house drains, and text while the disk takes no files: fetching goes on.
-		in.outage(absent && !errors.Is(err, chat.ErrDraining) && !errors.Is(err, errDisk))
+		in.outage(absent && asked(err) == 0 && !errors.Is(err, chat.ErrDraining) && !errors.Is(err, errDisk))
 		switch {
 		case err == nil:
 			return nil
@@ -252,15 +252,15 @@ func (in *intake) try(ctx context.Context, jobs []*job) error {
 			tries++
 		}
 		in.c.log.WarnContext(ctx, "an update could not be handled; trying again", "update_id", jobs[0].id, "err", err)
-		if !pause(ctx, wait) {
+		if !pause(ctx, max(wait, asked(err))) {
 			return err
 		}
 	}
 }
 
-// temporary reports whether an error is about the house and not about the update.
+// temporary reports whether an error is about the house, or about a wait that Telegram asks for, and not about the update.
 func temporary(err error) bool {
-	return errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, chat.ErrDraining) || errors.Is(err, errDisk) || errors.Is(err, context.Canceled) ||
+	return asked(err) > 0 || errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, chat.ErrDraining) || errors.Is(err, errDisk) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
 

@@ -158,7 +158,8 @@ func (c *Channel) answered(ctx context.Context) {
 	c.mu.Unlock()
 }
 
-// introduce learns the bot's name, makes polling possible and sets the menu. The menu need not succeed. limit bounds each call.
+// introduce learns the bot's name, makes polling possible and sets the menu. The menu need not succeed, unless Telegram asks to wait. limit bounds
+// each call.
 func (c *Channel) introduce(ctx context.Context, polling bool, limit time.Duration) error {
 	var me tgbotapi.User
 	if err := c.api.call(ctx, limit, "getMe", nil, &me); err != nil {
@@ -170,7 +171,9 @@ func (c *Channel) introduce(ctx context.Context, polling bool, limit time.Durati
 			return err
 		}
 	}
-	if err := c.menu(ctx); err != nil {
+	if err := c.menu(ctx); asked(err) > 0 { // the wait is for every call
+		return err
+	} else if err != nil {
 		c.log.WarnContext(ctx, "the menu of commands was not set", "err", err)
 	}
 	return nil
