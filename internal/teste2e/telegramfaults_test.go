@@ -169,7 +169,7 @@ func TestOddAnswersOfTelegramDelayAndLoseNothing(t *testing.T) {
 		}
 		eventually(t, "every update is confirmed", 30*time.Second, func() bool { return len(c.Telegram.Pending()) == 0 })
 		grown := (c.rss() - before) >> 20
-		if grown > 32 {
+		if len(raceFlag()) == 0 && grown > 32 { // the race detector takes its share
 			t.Errorf("memory grew by %d MB", grown)
 		}
 		t.Logf("answered after %s, memory +%d MB", time.Since(began).Round(time.Millisecond), grown)
