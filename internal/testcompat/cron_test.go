@@ -5,6 +5,7 @@ package testcompat
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ func cronCommands(t *testing.T, o *openClaw, version string) {
 		return jobID(t, out)
 	}
 	every := add("every", append([]string{"--every", "1h"}, turn...)...)
+	broken := add("broken", append([]string{"--every", "1h", "--agent", "broken"}, turn...)...)
 	add("at", append([]string{"--at", later}, turn...)...)
 	add("staggered", append([]string{"--cron", "0 9 * * 1-5", "--tz", "Europe/Berlin", "--stagger", "30s"}, turn...)...)
 	add("exact", append([]string{"--cron", "0 9 * * 1-5", "--tz", "Europe/Berlin", "--exact"}, turn...)...)
@@ -36,6 +38,7 @@ func cronCommands(t *testing.T, o *openClaw, version string) {
 			t.Errorf("the same declaration made two jobs, %s and %s", first, second)
 		}
 	}
+	jobCalls(t, o, add("called", append([]string{"--every", "1h"}, turn...)...), add("called too", append([]string{"--every", "1h"}, turn...)...))
 	for _, w := range []wants{
 		{"list", []string{"cron", "list"}, false, 0, version + " every"},
 		{"list all", []string{"cron", "list", "--all", "--json"}, false, 0, every},
@@ -51,11 +54,41 @@ func cronCommands(t *testing.T, o *openClaw, version string) {
 		{"runs", runsOf(version, every), false, 0, "succeeded"},
 		{"status", []string{"cron", "status"}, false, 0, "jobs"},
 		{"unknown job", []string{"cron", "get", "no-such-job"}, false, 1, "no-such-job"},
+		{"run that fails, and wait", []string{"cron", "run", broken, "--wait"}, false, 1, ""},
 		{"remove", []string{"cron", "rm", every}, false, 0, ""},
 		{"remove again", []string{"cron", "rm", every}, false, 1, "not found"},
 		{"system event", []string{"system", "event", "--text", "something happened", "--mode", "now"}, false, 0, ""},
 	} {
 		o.check(t, w)
+	}
+}
+
+// jobCalls is what can be done to a job through gateway call, by either name of its id; the last ones remove what they are about.
+func jobCalls(t *testing.T, o *openClaw, job, other string) {
+	t.Helper()
+	from := time.Now().Add(-3 * time.Hour).UnixMilli()
+	for _, c := range []struct{ method, params, says string }{
+		{"cron.get", `{"id":%q}`, job},
+		{"cron.get", `{"jobId":%q}`, job},
+		{"cron.update", `{"id":%q,"patch":{"description":"called"}}`, "called"},
+		{"cron.pause", `{"id":%q,"note":"called"}`, job},
+		{"cron.resume", `{"jobId":%q}`, job},
+		{"cron.toggle", `{"jobId":%q,"enabled":false}`, job},
+		{"cron.toggle", `{"id":%q,"enabled":true}`, job},
+		{"cron.backfill", `{"id":%q,"dryRun":true,"fromMs":` + strconv.FormatInt(from, 10) + `,"toMs":` + strconv.FormatInt(from+7_200_000, 10) + `}`, ""},
+		{"cron.run", `{"jobId":%q,"mode":"force"}`, "manual:" + job},
+		{"cron.cancel", `{"id":%q}`, ""},
+		{"cron.remove", `{"id":%q}`, ""},
+		{"cron.delete", `{"jobId":%q}`, ""},
+	} {
+		id := job
+		if c.method == "cron.delete" {
+			id = other
+		}
+		w := wants{"call of " + c.method, []string{"gateway", "call", c.method, "--json", "--params", fmt.Sprintf(c.params, id)}, false, 0, c.says}
+		if out := o.check(t, w); !json.Valid([]byte(out)) {
+			t.Errorf("gateway call %s --json printed no JSON:\n%s", c.method, out)
+		}
 	}
 }
 

@@ -40,8 +40,8 @@ const (
 	readToken  = "compat-read-0123456789-0123456789"
 	writeToken = "compat-write-0123456789-0123456789"
 	password   = "compat-password-0123456789-0123456789"
-	// slowEcho streams for about a second per line, so that a client can be in the middle of an answer.
-	slowEcho = "agents: {main: {runner: echo, delay: 200ms, chunk: 4, chunk_delay: 60ms}}\n"
+	// slowEcho streams for about a second per line, so that a client can be in the middle of an answer. The agent broken fails.
+	slowEcho = "agents: {main: {runner: echo, delay: 200ms, chunk: 4, chunk_delay: 60ms}, broken: {runner: command, command: [\"false\"]}}\n"
 	secrets  = "token: " + adminToken + "\nread_token: " + readToken + "\nwrite_token: " + writeToken + "\npassword: " + password + "\n"
 	// installTime bounds npm, which fetches some hundred megabytes the first time.
 	installTime = 8 * time.Minute

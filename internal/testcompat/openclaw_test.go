@@ -83,11 +83,10 @@ func calls() map[string]string {
 	}
 }
 
-// needsJob are the methods whose params name a job; their calls belong to the cases of cron.
+// needsJob are the methods whose params name a job; their calls are those of jobCalls.
 func needsJob(method string) bool {
 	return slices.Contains([]string{
 		"cron.update", "cron.remove", "cron.run", "cron.get", "cron.cancel", "cron.pause", "cron.resume", "cron.backfill", "cron.delete", "cron.toggle",
-		"channels.pairing.approve", "channels.pairing.dismiss", "channels.pairing.revoke",
 	}, method)
 }
 
@@ -114,6 +113,7 @@ func methods(t *testing.T) []string {
 func foreignScope(method string) string {
 	return map[string]string{
 		"question.list": "operator.read", "plugin.approval.list": "operator.read", "channels.pairing.list": "operator.admin",
+		"channels.pairing.approve": "operator.admin", "channels.pairing.dismiss": "operator.admin", "channels.pairing.revoke": "operator.admin",
 	}[method]
 }
 
