@@ -1,0 +1,116 @@
+package store
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// Session is one sessions row.
+type Session struct {
+	Key                  chat.SessionKey
+	SessionID, Principal string
+	Lane, Owner          string
+	Epoch                int64
+	LastSeq, TakenSeq    int64
+	DoneSeq, StopSeq     int64
+	RunLimit, Waiting    int
+	Mode                 chat.QueueMode
+	Notes                map[string]string
+	CreatedAt, UpdatedAt time.Time
+	LastMessageAt        time.Time
+	LastRunID, LastState string // of the run that ended last
+	LastCause, LastError string
+	Preview              string
+	TotalTokens          int
+	ActiveRuns           []string // ids of running and stopping runs, oldest first
+}
+
+// ResetParams of ResetSession.
+type ResetParams struct {
+	Session chat.SessionKey
+	// Principal becomes the owner of a session that is created. NewID names the empty transcript.
+	Principal, NewID string
+	// Once, if not nil, makes repetitions harmless; Audit, if not nil, is logged with the change. Its hashes are filled in here.
+	Once  *chat.Once
+	Audit *chat.Audit
+}
+
+// DeleteParams of DeleteSession.
+type DeleteParams struct {
+	Session chat.SessionKey
+	// ExpectID is the transcript that must be the current one; "" = whatever it is.
+	ExpectID string
+	// KeepTranscript leaves the transcripts in the store, under their ids.
+	KeepTranscript bool
+	// Once and Audit are as in [ResetParams].
+	Once  *chat.Once
+	Audit *chat.Audit
+}
+
+// Deleted is what DeleteSession did.
+type Deleted struct {
+	Deleted bool `json:"deleted"`
+	// Kept is the id of the transcript that was current and was kept; "" = none.
+	Kept string `json:"kept,omitempty"`
+}
+
+// SessionFilter restricts ListSessions.
+type SessionFilter struct {
+	Visible, Agent, Search string
+	ActiveSince            time.Time
+	ByLastMessage          bool
+	NoCronRuns             bool // without sessions that are of runs of a job, see [chat.SessionKey.OfCronRun]
+	Limit, Offset          int  // Limit 0 = 50
+}
+
+// TranscriptQuery reads a piece of a transcript. With After > 0 or FromStart it reads forwards (at most Limit entries after that sequence number), else backwards from the
+// end, skipping Offset entries; entries always come oldest first.
+type TranscriptQuery struct {
+	Session   chat.SessionKey
+	SessionID string // "" = current; another one than the current reads the archive
+	RunID     string // only entries of this run; "" = all
+	After     int64
+	FromStart bool
+	Limit     int // 0 = 200
+	Offset    int
+}
+
+// Transcript is a piece of a conversation.
+type Transcript struct {
+	SessionID string // of the session's current transcript, "" = unknown session
+	Entries   []chat.TranscriptEntry
+	Total     int
+	LastSeq   int64
+}
+
+// PruneParams say what is old.
+type PruneParams struct {
+	Before time.Time
+	// Limit bounds one call; 0 = 500.
+	Limit int
+}
+
+// DefaultPrune is how many rows one call of [Retention] deletes.
+const DefaultPrune = 500
+
+// Most is the limit with its default.
+func (p PruneParams) Most() int {
+	if p.Limit <= 0 {
+		return DefaultPrune
+	}
+	return p.Limit
+}
+
+// Paths are the paths in lists of files, those that have one; see [Retention.FilesInUse].
+func Paths(lists ...[]chat.Attachment) []string {
+	var paths []string
+	for _, list := range lists {
+		for _, f := range list {
+			if f.Path != "" {
+				paths = append(paths, f.Path)
+			}
+		}
+	}
+	return paths
+}
