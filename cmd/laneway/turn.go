@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"laneway/internal/client"
+	"laneway/internal/retry"
 )
 
 // conversation sends messages to one session and survives a lost connection: a message is sent again under the same key,
@@ -174,10 +175,10 @@ func (c *conversation) resume(ctx context.Context, key, text string) (sendResult
 
 // redial opens a new connection, waiting longer each time, and runs then on it; an error of then is a reason to try again, too.
 func (c *conversation) redial(ctx context.Context, then func() error) error {
-	wait := firstRedial
+	policy := retry.Policy{Base: firstRedial, Max: maxRedial}
 	for attempt := 1; ; attempt++ {
 		c.close()
-		if err := pause(ctx, wait); err != nil {
+		if err := retry.Sleep(ctx, policy.Wait(attempt)); err != nil {
 			return err
 		}
 		err := c.open(ctx)
@@ -191,18 +192,6 @@ func (c *conversation) redial(ctx context.Context, then func() error) error {
 			c.close()
 			return fmt.Errorf("the connection to the gateway was lost and did not come back: %w; what was sent may still be answered", err)
 		}
-		wait = min(2*wait, maxRedial)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }
 

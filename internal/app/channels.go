@@ -16,6 +16,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/files"
+	"laneway/internal/retry"
 )
 
 const (
@@ -96,22 +97,20 @@ func (p *Process) startChannels(ctx context.Context) (stop func()) {
 // runChannel runs a channel until ctx is over. Nothing that happens to a channel ends the process: one that gives up or panics is begun
 // again, while cron and the other doors do not notice.
 func (p *Process) runChannel(ctx context.Context, c channel.Channel) {
-	for wait := minRevive; ; wait = min(2*wait, maxRevive) {
+	policy := retry.Policy{Base: minRevive, Max: maxRevive}
+	for attempt := 1; ; attempt++ {
 		began := time.Now()
 		err := guarded(ctx, c, p.dispatch)
 		if ctx.Err() != nil {
 			return
 		}
-		p.log.ErrorContext(ctx, "a channel ended; it begins again", "channel", c.Name(), "in", wait.String(), "err", err)
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return
+		if time.Since(began) > 2*maxRevive { // it worked: its next failure is a first one
+			attempt = 1
 		}
-		if time.Since(began) > maxRevive+wait {
-			wait = minRevive
+		wait := policy.Wait(attempt)
+		p.log.ErrorContext(ctx, "a channel ended; it begins again", "channel", c.Name(), "in", wait.String(), "err", err)
+		if retry.Sleep(ctx, wait) != nil {
+			return
 		}
 	}
 }

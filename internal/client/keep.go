@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"laneway/internal/retry"
 )
 
 // Keep dials, runs session with the connection, and does it again when the connection is lost or the gateway cannot be reached,
@@ -13,46 +13,37 @@ import (
 // about the connection (a wrong token, a version), and the cause of ctx when that is over. lost, if not nil, is told of every
 // loss. session should begin by reading the state it needs: events that came in between are not repeated.
 func Keep(ctx context.Context, opts Options, lost func(err error, pause time.Duration), session func(context.Context, *Conn) error) error {
-	pauses := backoff.NewExponentialBackOff()
-	pauses.InitialInterval, pauses.MaxInterval = 250*time.Millisecond, 10*time.Second
-	for {
-		err := once(ctx, opts, pauses, session)
+	policy := retry.Policy{Base: 250 * time.Millisecond, Max: 10 * time.Second}
+	for attempt := 1; ; attempt++ {
+		connected, err := once(ctx, opts, session)
 		if err == nil || !passing(err) {
 			return err
 		}
-		pause := pauses.NextBackOff()
+		if connected {
+			attempt = 1
+		}
+		pause := policy.Wait(attempt)
 		if lost != nil {
 			lost(err, pause)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := retry.Sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
 }
 
-func once(ctx context.Context, opts Options, pauses *backoff.ExponentialBackOff, session func(context.Context, *Conn) error) error {
+// once dials and runs session; connected reports whether the dial succeeded.
+func once(ctx context.Context, opts Options, session func(context.Context, *Conn) error) (connected bool, err error) {
 	conn, err := Dial(ctx, opts)
 	if err != nil {
-		return err
+		return false, err
 	}
-	pauses.Reset()
 	err = session(ctx, conn)
 	_ = conn.Close()
-	return err
+	return true, err
 }
 
 // passing reports whether a new connection may help.
 func passing(err error) bool {
 	return errors.Is(err, ErrClosed) || errors.Is(err, ErrNoGateway) || errors.Is(err, ErrUnavailable)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -1,8 +1,9 @@
 package cron
 
 import (
-	"math"
 	"time"
+
+	"laneway/internal/retry"
 )
 
 // Bounds and defaults of a [Retry].
@@ -53,6 +54,5 @@ func (r Retry) Delay(n int, random func() float64) (time.Duration, bool) {
 	if n < 1 || n > r.Retries {
 		return 0, false
 	}
-	wait := math.Min(float64(r.Base)*math.Pow(2, float64(n-1)), float64(r.Max))
-	return time.Duration(wait * (0.75 + 0.5*random())), true
+	return retry.Policy{Base: r.Base, Max: r.Max}.WaitBy(n, random), true
 }

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"laneway/internal/retry"
 )
 
 // maxTries is how often an operation is tried in all.
@@ -25,19 +26,21 @@ const (
 // do runs an operation until it succeeds, fails for good, or has been tried maxTries times. Every operation is safe to
 // repeat, see store.
 func (s *Store) do(ctx context.Context, op string, fn func(context.Context) error) error {
-	for try := 1; ; try++ {
-		err := fn(ctx)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil || try == maxTries || !repeatable(err) {
-			return fmt.Errorf("%s: %w", op, translate(err))
-		}
-		s.log.DebugContext(ctx, "database operation is tried again", "op", op, "attempt", try, "err", translate(err))
-		if !pause(ctx, try) {
-			return fmt.Errorf("%s: %w", op, context.Cause(ctx))
-		}
+	err := retry.Do(ctx, retry.Options{
+		// 10 ms, 20 ms, … up to 160 ms, plus or minus a half, so that transactions that met once do not meet again.
+		Policy: retry.Policy{Base: 10 * time.Millisecond, Max: 160 * time.Millisecond, Spread: 0.5}, Attempts: maxTries,
+		Retryable: func(err error) bool { return ctx.Err() == nil && repeatable(err) },
+		Notify: func(err error, attempt int, _ time.Duration) {
+			s.log.DebugContext(ctx, "database operation is tried again", "op", op, "attempt", attempt, "err", translate(err))
+		},
+	}, fn)
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return nil
+	case cause != nil && errors.Is(err, cause): // it came to no further try: what the last one met is of no use to the caller
+		return fmt.Errorf("%s: %w", op, cause)
 	}
+	return fmt.Errorf("%s: %w", op, translate(err))
 }
 
 // control is do for a control connection.
@@ -59,17 +62,4 @@ func repeatable(err error) bool {
 		}
 	}
 	return pgconn.SafeToRetry(err) || broken(err)
-}
-
-// pause waits 10 ms, 20 ms, … with jitter, and reports whether there is time left to go on.
-func pause(ctx context.Context, try int) bool {
-	base := 5 * time.Millisecond << try
-	timer := time.NewTimer(base/2 + rand.N(base)) //nolint:gosec // jitter needs no secrecy
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
