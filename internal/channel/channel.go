@@ -25,6 +25,22 @@ type House interface {
 	Lease(ctx context.Context, name string) (next int64, ok bool, err error)
 }
 
+// Names of the channels that belong to the gateway itself. Others are named by their network and account, see [Channel.Name].
+const (
+	// Web delivers into transcripts, where browsers and RPC clients read them.
+	Web = "web"
+	// Webhook posts to URLs; it only sends.
+	Webhook = "webhook"
+)
+
+// InWords is a text with its choice for channels and transcripts that have no buttons.
+func InWords(text string, choice *chat.Choice) string {
+	if choice == nil || choice.Typed == "" {
+		return text
+	}
+	return text + "\n\n" + choice.Typed
+}
+
 // Channel is one account on one network.
 type Channel interface {
 	// Name is the name in targets, tables and metrics: `web`, `telegram:<bot id>`.
@@ -106,9 +122,9 @@ type SendError struct {
 	RetryAfter time.Duration
 	// Global: RetryAfter holds for every chat of the channel.
 	Global bool
-	// Blameless: nothing is held against the message: the provider was not reached, serves nobody at the moment, or asked for patience. However often
-	// that happens, only the message's age ends it.
-	Blameless bool
+	// Uncounted: the failure is not the message's: the provider was not reached, serves no one at the moment, or asked for patience. It does not count
+	// as an attempt; only the age of the message ends it.
+	Uncounted bool
 	Cause     error
 }
 

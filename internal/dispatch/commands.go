@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"laneway/internal/agent"
+	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/store"
@@ -164,7 +165,7 @@ func (d *Dispatcher) sendAnswer(ctx context.Context, m chat.Message, answer comm
 	if err != nil {
 		d.log.WarnContext(ctx, "the answer of a command was not sent", "session", m.Session.String(), "err", err)
 	}
-	wake(d.outboxNow)
+	d.outbox.Wake()
 	if unanswered(err) {
 		return err
 	}
@@ -182,7 +183,7 @@ func (d *Dispatcher) sendAnswerLate(ctx context.Context, m chat.Message, answer 
 // noteAnswer keeps question and answer in the transcript, marked so that no agent takes them for conversation, and tells those who watch, who
 // read a choice in words. The lines say that the command needs nothing more, so they come after everything else.
 func (d *Dispatcher) noteAnswer(ctx context.Context, m chat.Message, answer command.Answer) {
-	text := inWords(answer.Text, answer.Choice)
+	text := channel.InWords(answer.Text, answer.Choice)
 	entries, err := d.store.AppendTranscript(ctx, m.Session, m.Principal, []chat.TranscriptEntry{
 		{RunID: m.ID, Role: chat.RoleUser, Text: m.Content.Text, Sender: m.Content.Sender, Command: true},
 		{RunID: m.ID, Role: chat.RoleAssistant, Text: text, Command: true, StopReason: "stop"},

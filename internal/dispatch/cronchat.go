@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/cron"
@@ -54,7 +55,7 @@ func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (
 // chatJob are the members of a job that is made in a chat. The key follows from what was asked and where, so that the same wish twice is one job and
 // the same words in two chats are two.
 func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
-	deliver := map[string]any{"mode": cron.DeliverAnnounce, "channel": webRoute, "to": c.Session.String()}
+	deliver := map[string]any{"mode": cron.DeliverAnnounce, "channel": channel.Web, "to": c.Session.String()}
 	if to := c.Target; !to.IsZero() {
 		deliver["channel"], deliver["to"] = to.Channel, to.ChatID
 		if to.Thread != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
@@ -81,18 +82,15 @@ func (*Dispatcher) deliverAnnounced(t *turn, end ending, e *cron.AttemptEnd, job
 
 // toWeb tells a delivery that goes to a session, where it is read.
 func toWeb(at cron.Delivery) bool {
-	return at.Mode == cron.DeliverAnnounce && (at.Channel == "" || at.Channel == lastRoute || at.Channel == webRoute)
+	return at.Mode == cron.DeliverAnnounce && (at.Channel == "" || at.Channel == lastRoute || at.Channel == channel.Web)
 }
 
-const (
-	lastRoute    = "last"
-	webRoute     = "web"
-	webhookRoute = "webhook"
-)
+// lastRoute is the name by which a delivery means the session in which the job was made.
+const lastRoute = "last"
 
 // webhookRow is the payload of the finished event on its way to a URL, for runs that started; false where this gateway has no webhooks.
 func (d *Dispatcher) webhookRow(t *turn, e *cron.AttemptEnd, job *cron.Job, to string) (store.Outgoing, bool) {
-	if d.cfg.CronBody == nil || d.channels[webhookRoute] == nil {
+	if d.cfg.CronBody == nil || d.channels[channel.Webhook] == nil {
 		return store.Outgoing{}, false
 	}
 	now := t.storeNow()
@@ -104,18 +102,18 @@ func (d *Dispatcher) webhookRow(t *turn, e *cron.AttemptEnd, job *cron.Job, to s
 		Delivery: cron.DeliveryUnknown, SlotCount: 1,
 	}
 	return store.Outgoing{
-		ID: newID(), RunID: t.run.runID, Session: t.run.session, Target: chat.Target{Channel: webhookRoute, ChatID: to},
+		ID: newID(), RunID: t.run.runID, Session: t.run.session, Target: chat.Target{Channel: channel.Webhook, ChatID: to},
 		Kind: store.KindWebhook, Text: string(d.cfg.CronBody(*job, run)), Count: 1,
 	}, true
 }
 
 func webTarget(key chat.SessionKey) chat.Target {
-	return chat.Target{Channel: webRoute, ChatID: key.String()}
+	return chat.Target{Channel: channel.Web, ChatID: key.String()}
 }
 
 // webSession is the session that a delivery to the web names, else the main session of the agent.
 func webSession(agent string, at cron.Delivery) chat.SessionKey {
-	if at.Channel == webRoute && at.To != "" {
+	if at.Channel == channel.Web && at.To != "" {
 		if key, err := chat.ParseSessionKey(at.To, agent); err == nil {
 			return key
 		}
@@ -149,10 +147,10 @@ func (d *Dispatcher) noteOf(job cron.Job, run cron.Run, part int, text string) *
 	case at.Mode == "", at.Mode == cron.DeliverNone:
 		return nil
 	case at.Mode == cron.DeliverWebhook:
-		if !own || d.cfg.CronBody == nil || d.channels[webhookRoute] == nil {
+		if !own || d.cfg.CronBody == nil || d.channels[channel.Webhook] == nil {
 			return nil
 		}
-		to, text = chat.Target{Channel: webhookRoute, ChatID: at.To}, string(d.cfg.CronBody(job, run))
+		to, text = chat.Target{Channel: channel.Webhook, ChatID: at.To}, string(d.cfg.CronBody(job, run))
 	case job.State.DeliveryPause.Holds(to):
 		to = webTarget(chat.MainKey(job.Agent))
 	}
@@ -175,7 +173,7 @@ func (d *Dispatcher) alert(ctx context.Context, job cron.Job, run cron.Run, told
 	if err != nil {
 		d.log.ErrorContext(ctx, "an alert was not sent", "job_id", job.ID, "err", err)
 	}
-	wake(d.outboxNow)
+	d.outbox.Wake()
 }
 
 // answersTo is where the answer of a run in a session goes: the transcript of that session has it already.

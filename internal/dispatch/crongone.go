@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
@@ -15,12 +14,6 @@ import (
 // A job whose chat is gone is no failing job: it fires, its answer is in the transcript and in the ledger. What ends is the sending. The
 // failure that shows it pauses the delivery of the job, and tells its people, in one transaction: a process that dies before finds the address
 // gone again, one that dies behind it has told already. An answer that is held back has a ledger row with the reason and no row in the outbox.
-
-// isGone tells a failure after which nothing arrives at that address any more, whatever is sent.
-func isGone(err error) bool {
-	failed, ok := errors.AsType[*channel.SendError](err)
-	return ok && failed.Gone
-}
 
 // addressGone ends a row for good whose address is gone, and pauses the delivery of the job whose answer it is, if that still sends there.
 func (d *Dispatcher) addressGone(ctx context.Context, o store.Outgoing, p store.UndeliveredParams) error {

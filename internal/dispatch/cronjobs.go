@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 )
@@ -46,7 +47,7 @@ func (d *Dispatcher) border(by chat.Caller, now time.Time) cron.Border {
 		Payload: func(kind cron.PayloadKind) bool { return slices.Contains(d.cfg.Cron.Payloads, kind) },
 		Webhook: d.cfg.Cron.CheckWebhook,
 		Channel: func(name string) bool {
-			return name != webhookRoute && (knownChannel(name) || slices.ContainsFunc(d.channelNames(), func(have string) bool { return channelKind(have) == channelKind(name) }))
+			return name != channel.Webhook && (knownChannel(name) || slices.ContainsFunc(d.channelNames(), func(have string) bool { return channelKind(have) == channelKind(name) }))
 		},
 	}
 }

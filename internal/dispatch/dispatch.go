@@ -15,6 +15,7 @@ import (
 	"laneway/internal/command"
 	"laneway/internal/cron"
 	"laneway/internal/files"
+	"laneway/internal/outbox"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -116,13 +117,11 @@ type Dispatcher struct {
 	renew       chan chan struct{} // asks the heartbeat for a new incarnation
 	queue       atomic.Pointer[func(agent, channel, kind string) scheduler.Settings]
 	sweepNow    chan struct{} // capacity 1: look again
-	outboxNow   chan struct{} // capacity 1: look again
-	turned      atomic.Int64  // unix nanoseconds of the ownership loop's last turn
-	refused     atomic.Int64  // messages that a full queue refused
+	outbox      *outbox.Sender
+	turned      atomic.Int64 // unix nanoseconds of the ownership loop's last turn
+	refused     atomic.Int64 // messages that a full queue refused
 	figures     atomic.Pointer[Figures]
 	bursts      bursts
-	silent      silences
-	outages     outages
 	company     atomic.Bool   // whether other processes share the store, as the last heartbeat or broadcast says
 	jobs        cron.JobStore // nil = the store keeps no jobs
 	planner     *cron.Planner
@@ -151,7 +150,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	d := &Dispatcher{
 		cfg: cfg, store: deps.Store, commands: deps.Commands, obs: deps.Observer, log: deps.Logger,
 		agents: map[string]Agent{}, channels: map[string]channel.Channel{}, started: time.Now(),
-		sweepNow: make(chan struct{}, 1), outboxNow: make(chan struct{}, 1),
+		sweepNow: make(chan struct{}, 1),
 	}
 	if d.obs == nil {
 		d.obs = NopObserver{}
@@ -165,6 +164,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	for _, c := range deps.Channels {
 		d.channels[c.Name()] = c
 	}
+	d.outbox = d.newOutbox()
 	if err := d.openCron(); err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { close(d.over) })
 	defer stop()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.outboxLoop, d.figuresLoop, d.newsLoop} {
+	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.outbox.Run, d.figuresLoop, d.newsLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()

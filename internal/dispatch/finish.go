@@ -217,7 +217,7 @@ func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 
 // announce tells everybody about an end that is committed.
 func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
-	wake(d.outboxNow)
+	d.outbox.Wake()
 	lead := t.rows[len(t.rows)-1]
 	if fin.Released {
 		d.handover.release(lead.Session, t.claim.Epoch)

@@ -78,11 +78,3 @@ func coalesceDrops(n *store.Outgoing, limit int) {
 	n.Coalesce = "dropped:" + n.Session.String()
 	n.Delay = burst
 }
-
-// outText is the text of an outbox row as it is sent.
-func outText(o store.Outgoing) string {
-	if o.Count > 1 && o.TextMany != "" {
-		return fmt.Sprintf(o.TextMany, o.Count)
-	}
-	return o.Text
-}

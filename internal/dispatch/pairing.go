@@ -68,7 +68,7 @@ func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef,
 		d.log.WarnContext(ctx, "somebody who was let in is not told", "channel", channelKind(made.Channel), "err", err)
 		return made, false, nil
 	}
-	wake(d.outboxNow)
+	d.outbox.Wake()
 	return made, true, nil
 }
 

@@ -296,7 +296,7 @@ func (d *Dispatcher) endWaiting(ctx context.Context, rows []store.Waiting, outco
 		d.log.ErrorContext(ctx, "waiting messages keep no outcome until they are swept", "session", lead.Session.String(), "err", err)
 		return 0
 	}
-	wake(d.outboxNow)
+	d.outbox.Wake()
 	for _, r := range ended {
 		d.tellEnded(r, outcome, reason)
 	}
@@ -322,7 +322,7 @@ func (d *Dispatcher) tellDropped(key chat.SessionKey, acc store.Accepted) {
 		d.tellEnded(r, chat.OutcomeDropped, string(chat.FailQueueFull))
 	}
 	if len(acc.Dropped) > 0 {
-		wake(d.outboxNow)
+		d.outbox.Wake()
 	}
 }
 

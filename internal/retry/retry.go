@@ -29,6 +29,9 @@ import (
 // DefaultSpread is the share by which a wait varies when a [Policy] names none.
 const DefaultSpread = 0.25
 
+// maxDoublings keeps the factor finite; the waits have reached their bound long before.
+const maxDoublings = 64
+
 // Policy says how long to wait after a failed attempt. The zero value does not wait.
 type Policy struct {
 	// Base is the wait after the first attempt, Max the longest wait; Max 0 = Base.
@@ -42,7 +45,7 @@ func (p Policy) Wait(n int) time.Duration { return p.WaitBy(n, rand.Float64) }
 
 // WaitBy is Wait with a source of random numbers in [0, 1).
 func (p Policy) WaitBy(n int, random func() float64) time.Duration {
-	wait := math.Min(float64(p.Base)*math.Pow(2, float64(max(n, 1)-1)), float64(max(p.Max, p.Base)))
+	wait := math.Min(float64(p.Base)*math.Pow(2, float64(min(max(n, 1), maxDoublings)-1)), float64(max(p.Max, p.Base)))
 	return time.Duration(wait * (1 + p.spread()*(2*random()-1)))
 }
 

@@ -26,6 +26,9 @@ func TestTheWaitDoublesUpToItsBoundAndVariesByItsShare(t *testing.T) {
 			t.Errorf("the wait after attempt %d is %s, want %s", n, got, want)
 		}
 	}
+	if got := (retry.Policy{}).Wait(1025); got != 0 { // zero times a factor that is no number any more
+		t.Errorf("the zero policy waits %s", got)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := retry.Policy{
 			Base: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "base")), Max: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "max")),

@@ -67,8 +67,8 @@ type UndeliveredParams struct {
 	Permanent bool
 	// MaybeSent: the provider may have it all the same. A further attempt is told so, and the answer of a cron run that ends here is unknown.
 	MaybeSent bool
-	// Spared: nothing is held against the message, so Attempt of the next claim is what it was in this one, or 2 when this was the first.
-	Spared bool
+	// Uncounted: the attempt does not count, so Attempt of the next claim is what it was in this one, or 2 when this was the first.
+	Uncounted bool
 }
 
 // GoneParams is an attempt to send that found the address gone.

@@ -150,12 +150,12 @@ func network(err error) string {
 
 // sendError is what the outbox needs to know about a failed call.
 func (e *apiError) sendError() *channel.SendError {
-	s := &channel.SendError{Reason: e.reason, RetryAfter: e.retryAfter, Unknown: e.unknown, Blameless: true, Cause: e}
+	s := &channel.SendError{Reason: e.reason, RetryAfter: e.retryAfter, Unknown: e.unknown, Uncounted: true, Cause: e}
 	switch e.reason {
 	case reasonBadRequest:
-		s.Permanent, s.Blameless = true, false
+		s.Permanent, s.Uncounted = true, false
 	case reasonBlocked, reasonChatNotFound:
-		s.Permanent, s.Gone, s.Blameless = true, true, false
+		s.Permanent, s.Gone, s.Uncounted = true, true, false
 	case reasonUnauthorized:
 		s.RetryAfter = refusedPause
 	case reasonServer, reasonBadResponse:

@@ -118,9 +118,9 @@ func (l *limiter) wait(ctx context.Context, chat int64) *channel.SendError {
 		case delay <= 0:
 			return nil
 		case time.Since(began)+delay > patience:
-			return &channel.SendError{Reason: reasonRateLimited, RetryAfter: max(delay, time.Second), Global: global, Blameless: true}
+			return &channel.SendError{Reason: reasonRateLimited, RetryAfter: max(delay, time.Second), Global: global, Uncounted: true}
 		case !pause(ctx, delay):
-			return &channel.SendError{Reason: reasonCanceled, Blameless: true, Cause: context.Cause(ctx)}
+			return &channel.SendError{Reason: reasonCanceled, Uncounted: true, Cause: context.Cause(ctx)}
 		}
 	}
 }

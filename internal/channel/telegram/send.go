@@ -133,7 +133,7 @@ func (c *Channel) deliver(ctx context.Context, o outgoing) (int, error) {
 		case err == nil:
 			return id, nil
 		case !errors.As(err, &e):
-			return 0, &channel.SendError{Reason: reasonConnection, Unknown: true, Blameless: true, Cause: err}
+			return 0, &channel.SendError{Reason: reasonConnection, Unknown: true, Uncounted: true, Cause: err}
 		case o.edit != 0 && e.says("message is not modified"):
 			return o.edit, nil
 		case o.edit != 0 && (e.says("message to edit not found") || e.says("message can't be edited")):

@@ -27,7 +27,7 @@ func TestAPageIsNoVerdict(t *testing.T) {
 				if status >= 500 {
 					reason = "server_error"
 				}
-				if failed := wantSendError(t, err, reason, false); failed.Gone || !failed.Blameless {
+				if failed := wantSendError(t, err, reason, false); failed.Gone || !failed.Uncounted {
 					t.Errorf("a page is held against the message: %+v", failed)
 				}
 				b.mustSend("1", to(anna, ""), "hello")

@@ -12,7 +12,7 @@ import (
 )
 
 // Name is the channel's name in targets; the chat of a target is a session key.
-const Name = "web"
+const Name = channel.Web
 
 // Reasons of failed attempts; the set is closed.
 const (

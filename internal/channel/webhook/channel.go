@@ -22,7 +22,7 @@ import (
 )
 
 // Name is the channel's name in targets; the chat of a target is the URL.
-const Name = "webhook"
+const Name = channel.Webhook
 
 // Bounds.
 const (

@@ -204,7 +204,7 @@ func (s *Store) undelivered(p store.UndeliveredParams, now time.Time) (*outRow, 
 		return nil, err
 	}
 	row.lastError, row.node = p.Error, ""
-	if p.Spared {
+	if p.Uncounted {
 		row.Attempt = max(row.Attempt-1, 1)
 	}
 	row.state, row.nextAt, row.MaybeSent = store.OutPending, now.Add(p.RetryIn), row.MaybeSent || p.MaybeSent

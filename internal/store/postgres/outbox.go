@@ -130,7 +130,7 @@ func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) erro
 			done_at = CASE WHEN $6::boolean THEN `+nowSQL+` END, maybe_sent = maybe_sent OR $7::boolean,
 			attempt = CASE WHEN $8::boolean THEN GREATEST(attempt - 1, 1) ELSE attempt END
 		WHERE id = $2 AND state = 'sending' AND node = $3`,
-		s.clock(), p.ID, p.Node, clean(p.Error), p.RetryIn.Round(time.Millisecond).Milliseconds(), p.Permanent, p.MaybeSent, p.Spared)
+		s.clock(), p.ID, p.Node, clean(p.Error), p.RetryIn.Round(time.Millisecond).Milliseconds(), p.Permanent, p.MaybeSent, p.Uncounted)
 }
 
 // leased runs an update of a row that the caller must have leased, and then what follows from it for a cron run. The row's

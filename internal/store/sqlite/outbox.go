@@ -115,7 +115,7 @@ func (t *tx) undelivered(ctx context.Context, p *store.UndeliveredParams) (to ch
 		UPDATE outbox SET state = ?, node = NULL, last_error = ?, next_at = ?, done_at = ?, maybe_sent = max(maybe_sent, ?),
 			attempt = max(attempt - ?, 1) WHERE id = ? AND state = 'sending' AND node = ?
 		RETURNING coalesce(run_id, ''), kind, maybe_sent, channel, chat_id`,
-		state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), bit(p.MaybeSent), bit(p.Spared), p.ID, p.Node).Scan(&runID, &kind, &maybeSent, &to.Channel, &to.ChatID)
+		state, p.Error, t.now+wait(max(p.RetryIn, 0)), zero(doneAt), bit(p.MaybeSent), bit(p.Uncounted), p.ID, p.Node).Scan(&runID, &kind, &maybeSent, &to.Channel, &to.ChatID)
 	if err != nil {
 		return to, leased(err)
 	}

@@ -272,7 +272,7 @@ func sparedAttempt(w *world) {
 		spared bool
 		next   int
 	}{{true, 2}, {true, 2}, {false, 3}, {true, 3}} {
-		w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: first.ID, Error: "reset", RetryIn: time.Second, Spared: want.spared}))
+		w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: first.ID, Error: "reset", RetryIn: time.Second, Uncounted: want.spared}))
 		equal(w, "claimed before its time", len(w.claim(node)), 0)
 		w.clock.advance(time.Second)
 		again := w.claimOne(node)

@@ -1,0 +1,264 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/outbox"
+	"laneway/internal/store"
+	"laneway/internal/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// mailbox is a channel that keeps what is sent to it, or fails as its test says.
+type mailbox struct {
+	mu   sync.Mutex
+	sent []chat.Reply
+	at   []time.Time // of every attempt
+	fail func(attempt int, r chat.Reply) error
+	down bool
+}
+
+func (*mailbox) Name() string                             { return "box:1" }
+func (*mailbox) Run(context.Context, channel.House) error { return nil }
+
+func (m *mailbox) Status() channel.Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return channel.Status{Down: m.down}
+}
+
+func (m *mailbox) Send(_ context.Context, r chat.Reply) (chat.Sent, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at = append(m.at, time.Now())
+	if m.fail != nil {
+		if err := m.fail(len(m.at), r); err != nil {
+			return chat.Sent{}, err
+		}
+	}
+	m.sent = append(m.sent, r)
+	return chat.Sent{ProviderID: "p" + r.ID}, nil
+}
+
+func (m *mailbox) change(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+func (m *mailbox) attempts() []time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.at)
+}
+
+// node is a live incarnation whose final writes are made once.
+type node struct{}
+
+func (node) Alive() (string, error) { return "n1", nil }
+func (node) Final(ctx context.Context, _ string, write func(context.Context) error) error {
+	return write(context.WithoutCancel(ctx))
+}
+
+// results counts what the sender reports.
+type results struct {
+	mu sync.Mutex
+	by map[string]int
+}
+
+func (r *results) Sent(ch, kind, result string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		r.by = map[string]int{}
+	}
+	r.by[ch+" "+kind+" "+result]++
+}
+
+func (r *results) want(t *testing.T, want map[string]int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if fmt.Sprint(r.by) != fmt.Sprint(want) {
+		t.Errorf("results %v, want %v", r.by, want)
+	}
+}
+
+type bench struct {
+	t    *testing.T
+	st   *memory.Store
+	box  *mailbox
+	res  results
+	gone []string
+	send *outbox.Sender
+}
+
+// start runs a sender until the returned function is called.
+func start(t *testing.T) (b *bench, stop func()) {
+	t.Helper()
+	b = &bench{t: t, st: memory.New(memory.Config{}), box: &mailbox{}}
+	if err := b.st.Register(t.Context(), store.Node{ID: "n1", Lease: time.Hour * 1000, Exclusive: true}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := outbox.Config{Channels: map[string]channel.Channel{"box:1": b.box}, Gone: func(ctx context.Context, row store.Outgoing, p store.UndeliveredParams) error {
+		b.gone = append(b.gone, row.Target.ChatID)
+		return b.st.Undelivered(ctx, p)
+	}}
+	b.send = outbox.New(cfg, b.st, node{}, &b.res, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); b.send.Run(ctx) }()
+	return b, func() { cancel(); <-done }
+}
+
+func (b *bench) add(chatID, text string) {
+	b.t.Helper()
+	err := b.st.Enqueue(b.t.Context(), []store.Outgoing{{Target: chat.Target{Channel: "box:1", ChatID: chatID}, Kind: store.KindReply, Text: text, Count: 1}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.send.Wake()
+}
+
+func TestARowIsSentOnceAndRecorded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := start(t)
+		defer stop()
+		b.add("7", "hello")
+		b.send.Flush(t.Context())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(b.box.sent) != 1 || b.box.sent[0].Text != "hello" {
+			t.Errorf("sent %+v", b.box.sent)
+		}
+		b.res.want(t, map[string]int{"box reply delivered": 1})
+	})
+}
+
+func TestAFailedAttemptIsRepeatedAfterTheBackoff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := start(t)
+		defer stop()
+		b.box.fail = func(n int, _ chat.Reply) error {
+			if n <= 3 {
+				return &channel.SendError{Reason: "server_error"}
+			}
+			return nil
+		}
+		b.add("7", "hello")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		at := b.box.attempts()
+		if len(at) != 4 {
+			t.Fatalf("%d attempts, want 4", len(at))
+		}
+		for i, least := range []time.Duration{750 * time.Millisecond, 1500 * time.Millisecond, 3 * time.Second} {
+			if got := at[i+1].Sub(at[i]); got < least || got > least*5/3+time.Second {
+				t.Errorf("wait %d is %s, want about %s", i+1, got, least*4/3)
+			}
+		}
+		b.res.want(t, map[string]int{"box reply delivered": 1, "box reply retry": 3})
+	})
+}
+
+func TestAPermanentErrorEndsTheRow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := start(t)
+		defer stop()
+		b.box.fail = func(int, chat.Reply) error { return &channel.SendError{Reason: "bad_request", Permanent: true} }
+		b.add("7", "hello")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(b.box.attempts()); n != 1 {
+			t.Errorf("%d attempts, want 1", n)
+		}
+		b.res.want(t, map[string]int{"box reply failed": 1})
+	})
+}
+
+func TestAnAddressThatIsGoneIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := start(t)
+		defer stop()
+		b.box.fail = func(int, chat.Reply) error { return &channel.SendError{Reason: "blocked", Permanent: true, Gone: true} }
+		b.add("7", "hello")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !slices.Equal(b.gone, []string{"7"}) {
+			t.Errorf("reported %v", b.gone)
+		}
+		b.res.want(t, map[string]int{"box reply gone": 1})
+	})
+}
+
+// A provider that asks every chat to wait is not asked for any chat before the time is over, and the attempt does not count.
+func TestNothingIsSentWhileTheProviderAsksEveryChatToWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := start(t)
+		defer stop()
+		b.box.fail = func(n int, _ chat.Reply) error {
+			if n == 1 {
+				return &channel.SendError{Reason: "rate_limited", RetryAfter: 10 * time.Minute, Global: true, Uncounted: true}
+			}
+			return nil
+		}
+		b.add("7", "one")
+		synctest.Wait()
+		b.add("8", "two")
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		at := b.box.attempts()
+		if len(at) != 3 || at[1].Sub(at[0]) < 10*time.Minute {
+			t.Errorf("attempts at %v", at)
+		}
+		b.res.want(t, map[string]int{"box reply delivered": 2, "box reply retry": 1})
+	})
+}
+
+func TestAnUnreachableProviderIsProbedAndServedAtOnceWhenItIsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, stop := start(t)
+		defer stop()
+		b.box.change(func() {
+			b.box.down = true
+			b.box.fail = func(int, chat.Reply) error {
+				return &channel.SendError{Reason: "connection", Unknown: true, Uncounted: true, Cause: errors.New("refused")}
+			}
+		})
+		for i := range 20 {
+			b.add(strconv.Itoa(i), "text")
+		}
+		time.Sleep(10*time.Minute + 30*time.Second)
+		synctest.Wait()
+		if n := len(b.box.attempts()); n < 40 || n > 44 {
+			t.Errorf("%d attempts in ten minutes, want four in each", n)
+		}
+		b.box.change(func() { b.box.down, b.box.fail = false, nil })
+		began := time.Now()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if len(b.box.sent) != 20 {
+			t.Errorf("%d of 20 messages were sent within %s", len(b.box.sent), time.Since(began))
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+const (
+	// sendTimeout bounds one attempt. A channel has shorter bounds of its own.
+	sendTimeout = 60 * time.Second
+	// fileTimeout is the bound for a file: the largest at two megabits a second, twice.
+	fileTimeout = 7 * time.Minute
+)
+
+// errSendTime is the cause of an attempt that took too long.
+var errSendTime = errors.New("sending took too long")
+
+// delivery is one attempt to send one row.
+type delivery struct {
+	node string
+	row  store.Outgoing
+	kind string // of the channel: the label of metrics and logs
+	sent chat.Sent
+	err  error
+}
+
+// stage does one step of an attempt; ended = the attempt is over.
+type stage func(ctx context.Context, d *delivery) (ended bool)
+
+// pipeline is the order of the stages.
+func (s *Sender) pipeline() []stage {
+	return []stage{s.expire, s.transmit, s.confirm, s.reschedule}
+}
+
+// attempt makes one attempt to send a row and records how it went.
+func (s *Sender) attempt(ctx context.Context, node string, row store.Outgoing) {
+	d := &delivery{node: node, row: row, kind: label(row.Target.Channel)}
+	for _, run := range s.pipeline() {
+		if run(ctx, d) {
+			return
+		}
+	}
+}
+
+// expire ends a row that the store has ended as too late.
+func (s *Sender) expire(ctx context.Context, d *delivery) bool {
+	if !d.row.Expired {
+		return false
+	}
+	s.obs.Sent(d.kind, d.row.Kind, "expired")
+	s.log.WarnContext(ctx, "an outgoing message expired before it was sent", "outbox_id", d.row.ID, "channel", d.kind)
+	return true
+}
+
+// transmit passes the message to its channel.
+func (s *Sender) transmit(ctx context.Context, d *delivery) bool {
+	if d.row.MaybeSent {
+		s.obs.Sent(d.kind, d.row.Kind, "resent")
+	}
+	bounded, cancel := sendContext(ctx, d.row)
+	defer cancel()
+	d.sent, d.err = send(bounded, s.cfg.Channels[d.row.Target.Channel], reply(d.row))
+	return false
+}
+
+// confirm records a delivery.
+func (s *Sender) confirm(ctx context.Context, d *delivery) bool {
+	if d.err != nil {
+		return false
+	}
+	s.cooldowns.delivered(d.row.Target.Channel, time.Now())
+	s.obs.Sent(d.kind, d.row.Kind, "delivered")
+	s.record(ctx, d, "recording a delivery", func(ctx context.Context) error {
+		return s.store.Delivered(ctx, d.node, d.row.ID, d.sent.ProviderID)
+	})
+	return true
+}
+
+// reschedule records a failure: with the time of the next attempt, or as the end of the row.
+func (s *Sender) reschedule(ctx context.Context, d *delivery) bool {
+	name := d.row.Target.Channel
+	p := undelivered(d.node, d.row, d.err, s.down(name))
+	failed, _ := errors.AsType[*channel.SendError](d.err)
+	if failed != nil && failed.Global {
+		s.cooldowns.hold(name, time.Now().Add(p.RetryIn))
+	}
+	result, write := "retry", func(ctx context.Context) error { return s.store.Undelivered(ctx, p) }
+	switch {
+	case failed != nil && failed.Gone && s.cfg.Gone != nil:
+		result, write = "gone", func(ctx context.Context) error { return s.cfg.Gone(ctx, d.row, p) }
+	case p.Permanent:
+		result = "failed"
+	}
+	s.obs.Sent(d.kind, d.row.Kind, result)
+	s.log.WarnContext(ctx, "a message was not delivered", "outbox_id", d.row.ID, "channel", d.kind, "attempt", d.row.Attempt,
+		"permanent", p.Permanent, "reason", p.Error, "err", d.err)
+	s.record(ctx, d, "recording a failed delivery", write)
+	return true
+}
+
+// record writes the result of an attempt. A fenced write is no fault: the row belongs to another node now.
+func (s *Sender) record(ctx context.Context, d *delivery, what string, write func(context.Context) error) {
+	if err := s.node.Final(ctx, what, write); err != nil && !errors.Is(err, chat.ErrFenced) {
+		s.log.ErrorContext(ctx, "the result of an attempt to send was not recorded; the message may be sent again", "outbox_id", d.row.ID, "err", err)
+	}
+}
+
+// sendContext bounds one attempt. A text is sent to its end even while the process stops, because that takes moments. A file can take minutes: it is
+// broken off then, and the next process sends it.
+func sendContext(ctx context.Context, row store.Outgoing) (context.Context, context.CancelFunc) {
+	if row.File != nil {
+		return context.WithTimeoutCause(ctx, fileTimeout, errSendTime)
+	}
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), sendTimeout, errSendTime)
+}
+
+// reply is a row as a channel sends it.
+func reply(row store.Outgoing) chat.Reply {
+	text := row.Text
+	if row.Count > 1 && row.TextMany != "" {
+		text = fmt.Sprintf(row.TextMany, row.Count)
+	}
+	return chat.Reply{
+		ID: row.ID, RunID: runID(row), Target: row.Target, Principal: row.Principal, Kind: row.Kind, Text: text, Choice: row.Choice, File: row.File,
+		Attempt: row.Attempt,
+	}
+}
+
+// runID is the run that a reply belongs to. To a URL and to the web the attempts of a run have one id: receivers know a repetition by it.
+func runID(row store.Outgoing) string {
+	if row.Target.Channel == channel.Webhook || row.Target.Channel == channel.Web {
+		run, _, _ := strings.Cut(row.RunID, "/")
+		return run
+	}
+	return row.RunID
+}
+
+// send passes a reply to a channel: a file as such where files can be shown, a choice as buttons where there are some, else in words.
+func send(ctx context.Context, c channel.Channel, r chat.Reply) (chat.Sent, error) {
+	if r.File != nil {
+		if filer, ok := c.(channel.Filer); ok {
+			return filer.SendFile(ctx, r)
+		}
+		r.File = nil
+	}
+	if r.Choice == nil {
+		return c.Send(ctx, r)
+	}
+	if asker, ok := c.(channel.Asker); ok {
+		return asker.Ask(ctx, r)
+	}
+	r.Text, r.Choice = channel.InWords(r.Text, r.Choice), nil
+	return c.Send(ctx, r)
+}
