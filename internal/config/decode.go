@@ -10,14 +10,14 @@ import (
 	"strconv"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // maxFile is the largest configuration file in bytes; a larger one is something else.
 const maxFile = 1 << 20
 
-// layers writes values into a Config and remembers where each came from and what was wrong with it. A decoder of its own,
-// because the one of the YAML library can name the line of a fault but not its path.
+// layers writes values into a Config and remembers where each came from and what was wrong with it. It walks over the nodes of the YAML library
+// instead of decoding into the structs: the library's decoder names the line of a fault but not its path, and keeps no place of a value that is right.
 type layers struct {
 	sources map[string]Source
 	faults  FaultsError
