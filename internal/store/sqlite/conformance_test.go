@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"database/sql"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -18,13 +17,14 @@ func TestStore(t *testing.T) {
 // harness is a store in a directory of its own, with a way past it to the tables.
 func harness(tb testing.TB, now func() time.Time) storetest.Harness {
 	tb.Helper()
-	path := filepath.Join(tb.TempDir(), "laneway.db")
+	path := migrated(tb)
 	s := reopen(tb, nil, path, now)
 	tb.Cleanup(func() { // one for all handles: the suite uses the last one in a cleanup of its own
 		if err := s.Close(); err != nil {
 			tb.Errorf("close: %v", err)
 		}
 	})
+	below := outside(tb, path) // one for all statements of a test, because each new connection parses the whole schema first
 	return storetest.Harness{
 		Open: func() store.Store { return s },
 		Reopen: func() store.Store {
@@ -33,11 +33,11 @@ func harness(tb testing.TB, now func() time.Time) storetest.Harness {
 		},
 		Query: func(tb testing.TB, text string) [][]any {
 			tb.Helper()
-			return query(tb, outside(tb, path), text)
+			return query(tb, below, text)
 		},
 		Exec: func(tb testing.TB, text string) {
 			tb.Helper()
-			if _, err := outside(tb, path).Exec(text); err != nil {
+			if _, err := below.Exec(text); err != nil {
 				tb.Fatalf("%s: %v", text, err)
 			}
 		},

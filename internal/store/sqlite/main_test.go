@@ -3,9 +3,11 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +27,40 @@ func TestMain(m *testing.M) {
 // open makes a store in a directory of its own and closes it at the end of the test.
 func open(tb testing.TB) *Store {
 	tb.Helper()
-	return openAt(tb, filepath.Join(tb.TempDir(), "laneway.db"), nil)
+	return openAt(tb, migrated(tb), nil)
+}
+
+// template is the content of a database file with the newest schema and no row. The migrations run once per process instead of once per test;
+// migrate_test.go covers them.
+var template = sync.OnceValues(func() (text []byte, err error) {
+	dir, err := os.MkdirTemp("", "laneway-template-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "laneway.db")
+	s, err := Open(context.Background(), Config{Path: path})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Close(); err != nil { // folds the log into the file
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+// migrated is the path of an empty database with the newest schema, in a directory of its own.
+func migrated(tb testing.TB) string {
+	tb.Helper()
+	text, err := template()
+	if err != nil {
+		tb.Fatalf("making the database template: %v", err)
+	}
+	path := filepath.Join(tb.TempDir(), "laneway.db")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return path
 }
 
 func openAt(tb testing.TB, path string, now func() time.Time) *Store {
