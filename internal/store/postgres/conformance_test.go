@@ -30,7 +30,16 @@ func BenchmarkCron(b *testing.B) { storetest.BenchCron(b, newDatabases(b).harnes
 type databases struct {
 	parent testing.TB
 	mu     sync.Mutex
-	free   []string
+	free   []*database
+}
+
+// database is a database with one connection past the store: a connection for each statement of a test, most of which are invariants, costs the
+// server more than the statements.
+type database struct {
+	url string
+
+	mu   sync.Mutex // a connection serves one statement at a time
+	conn *pgx.Conn
 }
 
 func newDatabases(tb testing.TB) *databases {
@@ -38,58 +47,69 @@ func newDatabases(tb testing.TB) *databases {
 	return &databases{parent: tb}
 }
 
-func (d *databases) take() string {
+func (d *databases) take() *database {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n := len(d.free); n > 0 {
-		url := d.free[n-1]
+		db := d.free[n-1]
 		d.free = d.free[:n-1]
-		return url
+		return db
 	}
-	return testpg.DB(d.parent)
+	url := testpg.DB(d.parent)
+	db := &database{url: url, conn: connect(d.parent, url)}
+	d.parent.Cleanup(func() { _ = db.conn.Close(context.WithoutCancel(d.parent.Context())) })
+	return db
 }
 
-func (d *databases) giveBack(tb testing.TB, url string) {
+func (d *databases) giveBack(tb testing.TB, db *database) {
 	tb.Helper()
-	wipe(tb, url)
+	db.wipe(tb)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.free = append(d.free, url)
+	d.free = append(d.free, db)
 }
 
 // wipe empties every table but that of the migrations, in one transaction. Rows are deleted, because truncating costs a file for each table.
-func wipe(tb testing.TB, url string) {
+func (db *database) wipe(tb testing.TB) {
 	tb.Helper()
 	var statements []string
-	for _, row := range query(tb, url, "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema() AND tablename <> 'laneway_migrations'") {
+	for _, row := range db.query(tb, "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema() AND tablename <> 'laneway_migrations'") {
 		statements = append(statements, fmt.Sprintf("DELETE FROM %s", row[0]))
 	}
 	if len(statements) == 0 {
 		tb.Fatal("there is no table to wipe")
 	}
-	exec(tb, url, strings.Join(statements, "; "))
+	db.exec(tb, strings.Join(statements, "; "))
+}
+
+func (db *database) query(tb testing.TB, sql string) [][]any {
+	tb.Helper()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return queryOn(tb, db.conn, sql)
+}
+
+func (db *database) exec(tb testing.TB, sql string) {
+	tb.Helper()
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	execOn(tb, db.conn, sql)
 }
 
 // harness gives the suite a database of its own.
 func (d *databases) harness(tb testing.TB, now func() time.Time) storetest.Harness {
 	tb.Helper()
-	url := d.take()
-	handles := &handles{url: url, now: now}
+	db := d.take()
+	handles := &handles{url: db.url, now: now}
 	tb.Cleanup(func() {
 		handles.closeAll(tb)
-		d.giveBack(tb, url)
+		d.giveBack(tb, db)
 	})
 	return storetest.Harness{
 		Open:   func() store.Store { return handles.open(tb) },
 		Reopen: func() store.Store { handles.closeAll(tb); return handles.open(tb) },
-		Query: func(tb testing.TB, sql string) [][]any {
-			tb.Helper()
-			return query(tb, url, sql)
-		},
-		Exec: func(tb testing.TB, sql string) {
-			tb.Helper()
-			exec(tb, url, sql)
-		},
+		Query:  db.query,
+		Exec:   db.exec,
 	}
 }
 
@@ -138,6 +158,18 @@ func query(tb testing.TB, url, sql string) [][]any {
 	tb.Helper()
 	conn := connect(tb, url)
 	defer func() { _ = conn.Close(context.WithoutCancel(tb.Context())) }()
+	return queryOn(tb, conn, sql)
+}
+
+func exec(tb testing.TB, url, sql string) {
+	tb.Helper()
+	conn := connect(tb, url)
+	defer func() { _ = conn.Close(context.WithoutCancel(tb.Context())) }()
+	execOn(tb, conn, sql)
+}
+
+func queryOn(tb testing.TB, conn *pgx.Conn, sql string) [][]any {
+	tb.Helper()
 	rows, err := conn.Query(context.WithoutCancel(tb.Context()), sql)
 	if err != nil {
 		tb.Fatalf("%s: %v", sql, err)
@@ -149,10 +181,8 @@ func query(tb testing.TB, url, sql string) [][]any {
 	return list
 }
 
-func exec(tb testing.TB, url, sql string) {
+func execOn(tb testing.TB, conn *pgx.Conn, sql string) {
 	tb.Helper()
-	conn := connect(tb, url)
-	defer func() { _ = conn.Close(context.WithoutCancel(tb.Context())) }()
 	if _, err := conn.Exec(context.WithoutCancel(tb.Context()), sql); err != nil {
 		tb.Fatalf("%s: %v", sql, err)
 	}
