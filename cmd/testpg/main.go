@@ -34,7 +34,7 @@ func main() {
 func run(ctx context.Context, args []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("testpg", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	noFsync := flags.Bool("no-fsync", false, "run a private cluster without fsync, and give the command a TMPDIR in memory (faster; not for tests in which a machine loses power)")
+	noFsync := flags.Bool("no-fsync", false, "run a private cluster without fsync, keep it in memory, and give the command a TMPDIR there (faster; not for tests in which a machine loses power)")
 	if err := flags.Parse(args); err != nil {
 		return exitUsage
 	}
@@ -42,10 +42,18 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		say(stderr, "usage: testpg [-no-fsync] -- command [argument ...]")
 		return exitUsage
 	}
+	var memory string
+	if *noFsync {
+		memory = inMemory(memoryRoot)
+	}
+	if memory != "" {
+		defer func() { _ = os.RemoveAll(memory) }()
+	}
 	server, err := testpg.Provide(ctx, testpg.Config{
 		URL:     os.Getenv(testpg.URLVariable),
 		PGBin:   os.Getenv("PG_BIN"),
 		NoFsync: *noFsync,
+		Dir:     memory,
 	})
 	if err != nil {
 		say(stderr, err.Error())
@@ -53,12 +61,9 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	}
 	say(stderr, "postgres: "+server.How)
 	env := []string{testpg.URLVariable + "=" + server.URL}
-	if *noFsync {
-		if dir := inMemory(memoryRoot); dir != "" {
-			defer func() { _ = os.RemoveAll(dir) }()
-			say(stderr, "temporary files in memory: "+dir)
-			env = append(env, temporary(dir)...)
-		}
+	if memory != "" {
+		say(stderr, "temporary files in memory: "+memory)
+		env = append(env, temporary(memory)...)
 	}
 	code := child(ctx, env, flags.Args(), stderr)
 	if err := server.Stop(context.WithoutCancel(ctx)); err != nil {

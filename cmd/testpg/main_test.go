@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,15 +70,24 @@ func TestPrivateClusterIsRemoved(t *testing.T) {
 	if err != nil || !strings.Contains(string(url), "host=") {
 		t.Fatalf("address %q, %v", url, err)
 	}
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "laneway-pg-*"))
+	address, err := neturl.Parse(strings.TrimSpace(string(url)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range left {
-		if strings.Contains(string(url), filepath.Base(d)+"&") {
-			t.Errorf("%s is left", d)
-		}
+	cluster := address.Query().Get("host")
+	if parent := inMemoryParent(stderr.String()); parent != "" && filepath.Dir(cluster) != parent {
+		t.Errorf("the cluster is in %s, not in %s", cluster, parent)
 	}
+	if _, err := os.Stat(cluster); !os.IsNotExist(err) {
+		t.Errorf("%s is left (%v)", cluster, err)
+	}
+}
+
+// inMemoryParent is the directory in memory that the command has reported, "" when there is none.
+func inMemoryParent(stderr string) string {
+	_, rest, _ := strings.Cut(stderr, "temporary files in memory: ")
+	line, _, _ := strings.Cut(rest, "\n")
+	return line
 }
 
 // The command's temporary files are in memory where that is possible, and gone afterwards.

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// memoryRoot is where Linux has a file system in memory. roomNeeded in bytes must be free there: what the go command builds and the
-// files of all tests that run at once, with much to spare.
+// memoryRoot is where Linux has a file system in memory. roomNeeded in bytes must be free there: what the go command builds, the
+// database cluster and the files of all tests that run at once, with much to spare.
 const (
 	memoryRoot = "/dev/shm"
 	roomNeeded = 6 << 30

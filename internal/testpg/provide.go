@@ -21,6 +21,8 @@ type Config struct {
 	PGBin string
 	// NoFsync is handed to a private cluster.
 	NoFsync bool
+	// Dir is where a private cluster gets its directory; "" = with the other temporary files.
+	Dir string
 }
 
 // Provided is a server for tests.
@@ -42,7 +44,7 @@ func Provide(ctx context.Context, cfg Config) (*Provided, error) {
 	}
 	bin, noBinaries := findBinaries(cfg.PGBin)
 	if noBinaries == nil {
-		s, err := StartServer(ctx, ServerConfig{BinDir: bin, NoFsync: cfg.NoFsync})
+		s, err := StartServer(ctx, ServerConfig{BinDir: bin, NoFsync: cfg.NoFsync, Dir: cfg.Dir})
 		if err != nil {
 			return nil, err
 		}

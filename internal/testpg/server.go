@@ -29,6 +29,8 @@ type ServerConfig struct {
 	BinDir string
 	// NoFsync makes the server faster and lets a crash of the machine (not of the server) lose data.
 	NoFsync bool
+	// Dir is the parent of the cluster's directory; "" = os.TempDir(). The server's account must be able to pass through it.
+	Dir string
 	// MaxConnections is the server's bound; 0 = 500.
 	MaxConnections int
 	// Settings are further server settings by name.
@@ -101,7 +103,7 @@ func (s *Server) create(ctx context.Context) (err error) {
 	if s.runAs, err = unprivileged(); err != nil {
 		return err
 	}
-	if s.dir, err = socketDir(); err != nil {
+	if s.dir, err = socketDir(s.cfg.Dir); err != nil {
 		return err
 	}
 	if err := s.runAs.give(s.dir); err != nil {
@@ -115,9 +117,11 @@ func (s *Server) create(ctx context.Context) (err error) {
 	return nil
 }
 
-// socketDir makes the directory of cluster and socket. A long TMPDIR does not fit into a socket address, so /tmp stands in.
-func socketDir() (string, error) {
-	parent := os.TempDir()
+// socketDir makes the directory of cluster and socket in parent, "" = os.TempDir(). A long path does not fit into a socket address, so /tmp stands in.
+func socketDir(parent string) (string, error) {
+	if parent == "" {
+		parent = os.TempDir()
+	}
 	if len(parent) > maxSocketPath-len("/laneway-pg-0123456789") {
 		parent = "/tmp"
 	}
