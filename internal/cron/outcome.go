@@ -2,6 +2,7 @@ package cron
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -91,14 +92,29 @@ func (j Job) Skipping(added int) bool {
 	return j.Alert.IncludeSkipped && !j.Alert.Off && added > 0 && j.State.ConsecutiveSkipped >= j.alertAfter() && j.State.ConsecutiveSkipped-added < j.alertAfter()
 }
 
+// inARow says how often a job has failed, if more than once.
+func inARow(j Job) string {
+	if j.State.ConsecutiveErrors == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" %d times in a row", j.State.ConsecutiveErrors)
+}
+
+// sentence is the text of an error with exactly one mark at its end: runners write whole sentences, the system writes fragments.
+func sentence(text string) string {
+	text = strings.TrimSpace(text)
+	bare := strings.TrimRight(text, ". ")
+	if bare == "" || strings.ContainsAny(bare[len(bare)-1:], "!?") {
+		return bare
+	}
+	return bare + "."
+}
+
 // Sentence is the note to a person.
 func (t Told) Sentence(j Job) string {
 	switch t {
 	case TellFailing:
-		if j.State.ConsecutiveErrors == 1 {
-			return fmt.Sprintf("The job %q has failed: %s", j.Name, j.State.LastError)
-		}
-		return fmt.Sprintf("The job %q has failed %d times in a row: %s", j.Name, j.State.ConsecutiveErrors, j.State.LastError)
+		return fmt.Sprintf("The job %q has failed%s: %s", j.Name, inARow(j), sentence(j.State.LastError))
 	case TellSkipping:
 		return fmt.Sprintf("The job %q was skipped %d times in a row, because a run of it was active or the runs of the day are used up.", j.Name, j.State.ConsecutiveSkipped)
 	case TellBudget:
@@ -106,8 +122,7 @@ func (t Told) Sentence(j Job) string {
 	case TellRecover:
 		return fmt.Sprintf("The job %q works again.", j.Name)
 	case TellDisabled:
-		return fmt.Sprintf("The job %q has failed %d times in a row and is switched off: %s. Enable it when the cause is gone.",
-			j.Name, j.State.ConsecutiveErrors, j.State.LastError)
+		return fmt.Sprintf("The job %q has failed%s and is switched off: %s Enable it when the cause is gone.", j.Name, inARow(j), sentence(j.State.LastError))
 	case TellGone:
 		return fmt.Sprintf("The answers of the job %q are not sent any more: %s takes nothing (%s). It goes on, and its answers are kept; "+
 			"give it another destination, or resume it when the chat can be reached again.", j.Name, j.State.DeliveryPause.where(), j.State.DeliveryPause.Reason)

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ func TestPeopleAreToldOfFailuresThatNothingMakesGood(t *testing.T) {
 func TestAFailureIsToldInOneSentence(t *testing.T) {
 	t.Parallel()
 	j := Job{Name: "digest", State: JobState{ConsecutiveErrors: 1, LastError: "the answer took too long"}}
-	if got, want := TellFailing.Sentence(j), `The job "digest" has failed: the answer took too long`; got != want {
+	if got, want := TellFailing.Sentence(j), `The job "digest" has failed: the answer took too long.`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	j.State.DeliveryPause = DeliveryPause{Since: time.UnixMilli(1), Reason: "blocked", Channel: "telegram:1", ChatID: "7"}
@@ -65,7 +66,32 @@ func TestAFailureIsToldInOneSentence(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	j.State.ConsecutiveErrors = 3
-	if got, want := TellFailing.Sentence(j), `The job "digest" has failed 3 times in a row: the answer took too long`; got != want {
+	if got, want := TellFailing.Sentence(j), `The job "digest" has failed 3 times in a row: the answer took too long.`; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestANoteToAPersonEndsWithOneMark(t *testing.T) {
+	t.Parallel()
+	for last, end := range map[string]string{
+		"no such host":                        "no such host.",
+		"The operator has to check settings.": "check settings.",
+		"cut ...":                             "cut.",
+		"again?":                              "again?",
+		"stop!. ":                             "stop!",
+		"größer als 1 GB":                     "als 1 GB.",
+	} {
+		j := Job{Name: "digest", State: JobState{ConsecutiveErrors: 1, LastError: last}}
+		if got := TellFailing.Sentence(j); !strings.HasSuffix(got, end) {
+			t.Errorf("%q: %q", last, got)
+		}
+		if got := TellDisabled.Sentence(j); got != `The job "digest" has failed and is switched off: `+sentence(last)+" Enable it when the cause is gone." || strings.Contains(got, "..") {
+			t.Errorf("%q: %q", last, got)
+		}
+	}
+	for _, told := range []Told{TellSkipping, TellBudget, TellRecover, TellGone} {
+		if got := told.Sentence(Job{Name: "digest"}); !strings.HasSuffix(got, ".") || strings.HasSuffix(got, "..") {
+			t.Errorf("%s: %q", told, got)
+		}
 	}
 }

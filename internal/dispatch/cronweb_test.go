@@ -203,7 +203,7 @@ func TestAlertsAreLinesOfTheSession(t *testing.T) {
 		}
 		h.put(once("once", "fail bad_request", time.Second), toWeb("agent:main:notes"))
 		after(10 * time.Second)
-		wantList(t, "a failure", lines(t, st, "notes"), []string{`The job "once" has failed: the model is overloaded; try again`})
+		wantList(t, "a failure", lines(t, st, "notes"), []string{`The job "once" has failed: the model is overloaded; try again.`})
 		want(t, "its answer", h.runs("once")[0].Delivery, cron.DeliveryNotRequested)
 		h.close()
 	})
