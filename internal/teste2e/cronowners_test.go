@@ -215,3 +215,40 @@ func methodsOfJobs(t *testing.T, c *Client) (list []string) {
 	}
 	return list
 }
+
+// TestATokenThatSeesItsOwnSeesNoBuiltInJobs looks for the gateway's own jobs over a credential with every scope that sees only what is its own.
+func TestATokenThatSeesItsOwnSeesNoBuiltInJobs(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		out, errs, code := g.CLI(withTimeout(t, time.Minute), "", "token", "create", "alice", "--scope", "admin", "--visible", "own", "--config", g.config)
+		if code != 0 {
+			t.Fatalf("token create: %s", errs)
+		}
+		var alice *Client
+		eventually(t, "the gateway knows the token", 20*time.Second, func() (ok bool) {
+			c, err := Dial(g.URL(), strings.TrimSpace(out), nil)
+			alice = c
+			return err == nil
+		})
+		defer alice.Close()
+		all := map[string]any{"includeDisabled": true, "includeSystem": true}
+		jobs := func(c *Client, method string, params map[string]any) int {
+			var list struct{ Jobs []json.RawMessage }
+			if err := c.Into(&list, method, params); err != nil {
+				t.Fatal(err)
+			}
+			return len(list.Jobs)
+		}
+		operator := connect(t, g)
+		eventually(t, "the gateway has made its own jobs", 20*time.Second, func() bool { return jobs(operator, "cron.list", all) > 0 })
+		for method, params := range map[string]map[string]any{"cron.list": all, "scheduler.status": nil} {
+			if n := jobs(alice, method, params); n != 0 {
+				t.Errorf("%s shows %d built-in jobs to alice", method, n)
+			}
+			if n := jobs(operator, method, params); n == 0 {
+				t.Errorf("%s shows no built-in job to the operator", method)
+			}
+		}
+	})
+}

@@ -152,7 +152,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error
 func wantedJob(j *cron.Job, f cron.JobFilter) bool {
 	switch {
 	case j.Owner == cron.SystemOwner && !f.IncludeSystem,
-		j.Owner != cron.SystemOwner && f.Visible != "" && j.Owner != f.Visible,
+		f.Visible != "" && j.Owner != f.Visible,
 		f.Enabled != nil && j.MayFire() != *f.Enabled,
 		f.Kind != "" && j.Schedule.Kind != f.Kind,
 		f.LastState != "" && j.State.LastState != f.LastState,

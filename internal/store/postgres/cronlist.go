@@ -25,7 +25,7 @@ func orAll(limit int) any {
 }
 
 const (
-	seenSQL = ` FROM cron_jobs WHERE (owner <> 'system' OR $2::boolean) AND (owner = 'system' OR $1 = '' OR owner = $1)`
+	seenSQL = ` FROM cron_jobs WHERE (owner <> 'system' OR $2::boolean) AND ($1 = '' OR owner = $1)`
 
 	// revisionSQL is a number that changes when a job is added, changed or removed, in whatever order the rows are read.
 	revisionSQL = `SELECT COALESCE(bit_xor(hashtextextended(id || ' ' || revision || ' ' || updated_at, 0)), 0) # count(*)` + seenSQL

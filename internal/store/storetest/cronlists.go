@@ -49,6 +49,7 @@ func filtersOfJobs(w *world) {
 		"all":      {cron.JobFilter{}, []cron.Job{usual, off, paused, failed, bob}},
 		"system":   {cron.JobFilter{IncludeSystem: true}, []cron.Job{usual, off, paused, failed, bob, system}},
 		"owner":    {cron.JobFilter{Visible: "bob"}, []cron.Job{bob}},
+		"no other": {cron.JobFilter{Visible: "bob", IncludeSystem: true}, []cron.Job{bob}},
 		"enabled":  {cron.JobFilter{Visible: "ann", Enabled: &yes}, []cron.Job{usual, failed}},
 		"disabled": {cron.JobFilter{Visible: "ann", Enabled: &no}, []cron.Job{off, paused}},
 		"kind":     {cron.JobFilter{Kind: cron.KindCron}, []cron.Job{failed}},
