@@ -8,7 +8,7 @@
 //     error too: then it is what was said before the failure. Text is valid UTF-8 without NUL, also across deltas.
 //   - Nothing that Run started lives on when it has returned: no goroutine, no process, no connection that is read.
 //   - A failure is an [*Error] with a [chat.FailReason] from the closed set and a sentence without secrets or internals.
-//   - Run retries only before anything was emitted.
+//   - Run retries only before anything was emitted, and never with Request.CallOnce.
 //   - An answer over the runner's limit is cut there and ends with [chat.FailOutputLimit].
 //   - Files for the person lie below the directory that Request.OutputDir has made, and Result.Attachments names them by paths relative to
 //     it, in the order in which they are to be sent. The gateway takes them over after Run has returned without an error; what it
@@ -66,6 +66,9 @@ type Request struct {
 	// OutputDir makes the directory in which the runner may leave files for the person, at the first call, and returns its absolute path. It is fresh,
 	// empty, for this turn alone, and gone when the turn has ended. nil = nobody takes files. It is called on the goroutine of Run.
 	OutputDir func() (string, error)
+	// CallOnce: whoever started the turn repeats a turn that failed by rules of its own (a job does). The runner makes each call to what is behind it once, and
+	// returns the failure, with Retryable as it is.
+	CallOnce bool
 }
 
 // EventKind sorts what a runner tells while it works.

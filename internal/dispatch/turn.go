@@ -257,7 +257,7 @@ func (d *Dispatcher) request(ctx context.Context, t *turn) (agent.Request, error
 		Session: lead.Session, RunID: t.run.runID, Attempt: t.started.Attempt,
 		IdempotencyKey: lead.Session.String() + "/" + t.run.runID, Deadline: deadline,
 		SystemPrompt: t.agent.SystemPrompt, Thinking: lead.Content.Options.Thinking, Params: lead.Content.Options.Params,
-		Model: t.started.Notes[noteModel], OutputDir: d.outputOf(t),
+		Model: t.started.Notes[noteModel], OutputDir: d.outputOf(t), CallOnce: t.cron != nil,
 	}
 	if lead.Content.Options.Model != "" {
 		req.Model = lead.Content.Options.Model

@@ -156,7 +156,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return agent.Result{}, modelhttp.Fail(chat.FailBadRequest, err)
 	}
 	answer := &answer{client: r.client, text: agent.NewAnswer(r.cfg.MaxAnswer, emit)}
-	err = r.client.Do(ctx, body, func() modelhttp.Reader {
+	err = r.client.Do(ctx, modelhttp.Call{Body: body, Once: req.CallOnce}, func() modelhttp.Reader {
 		answer.reset()
 		return answer
 	})

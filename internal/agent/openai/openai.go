@@ -157,7 +157,7 @@ func (r *Runner) ask(ctx context.Context, req agent.Request, params modelhttp.Pa
 		if err != nil {
 			return modelhttp.Fail(chat.FailBadRequest, err)
 		}
-		err = r.client.Do(ctx, body, func() modelhttp.Reader {
+		err = r.client.Do(ctx, modelhttp.Call{Body: body, Once: req.CallOnce}, func() modelhttp.Reader {
 			answer.reset()
 			return answer
 		})

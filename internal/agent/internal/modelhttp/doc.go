@@ -15,7 +15,7 @@
 // 429, 5xx and broken connections are tried again, with growing pauses and never before the Retry-After of the server,
 // as long as [Reader.Begun] is false. Nothing is tried again after a deadline of ours: a slot that waited a minute for a hanging model is
 // given back instead. When the pause would be longer than MaxPause or than what is left of the context, the error is returned
-// at once; it is marked as retryable, and whoever scheduled the turn decides.
+// at once; it is marked as retryable, and whoever scheduled the turn decides. With [Call.Once] every failure is returned at once.
 //
 // # Secrets
 //

@@ -10,16 +10,27 @@ import (
 	"laneway/internal/agent"
 )
 
-// Do posts body and hands the answer to the Reader that begin makes, a new one for each attempt. It blocks until the
+// Call is one request.
+type Call struct {
+	Body []byte
+	// Once: the first failure is returned, whatever it is.
+	Once bool
+}
+
+// Do posts the body of call and hands the answer to the Reader that begin makes, a new one for each attempt. It blocks until the
 // answer is complete, the context is over or the attempts are used up. Its errors are *agent.Error or the cause of the
 // context; see the package comment for what is tried again.
-func (c *Client) Do(ctx context.Context, body []byte, begin func() Reader) error {
+func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
+	retries := max(0, c.cfg.Retries)
+	if call.Once {
+		retries = 0
+	}
 	pauses := &pauses{ctx: ctx, longest: c.cfg.MaxPause, growing: newGrowing()}
 	try := 0
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		try++
 		reader := begin()
-		err := c.attempt(ctx, body, reader)
+		err := c.attempt(ctx, call.Body, reader)
 		if ended := agent.Ended(ctx); err != nil && ended != nil {
 			return struct{}{}, backoff.Permanent(ended)
 		}
@@ -30,7 +41,7 @@ func (c *Client) Do(ctx context.Context, body []byte, begin func() Reader) error
 		return struct{}{}, err
 	},
 		backoff.WithBackOff(pauses),
-		backoff.WithMaxTries(uint(1+max(0, c.cfg.Retries))),
+		backoff.WithMaxTries(uint(1+retries)),
 		backoff.WithMaxElapsedTime(0),
 		backoff.WithNotify(func(err error, pause time.Duration) {
 			c.log.WarnContext(ctx, "model request is tried again", "attempt", try+1, "pause_ms", pause.Milliseconds(),

@@ -1,0 +1,119 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/testmodel"
+)
+
+// modelConfig is a gateway whose agents ask the model server, each in the words of its provider.
+func modelConfig(model *testmodel.Server) string {
+	return fmt.Sprintf(`
+agents:
+  main: {runner: openai, model: test, base_url: "%[1]s/v1"}
+  sister: {runner: anthropic, model: test, base_url: "%[1]s"}
+limits: {chat: 0, requests: 0, cron_writes: 0}
+`, model.URL())
+}
+
+// TestAnAttemptOfAJobCallsTheModelOnce lets the model refuse every call with 503: the job decides how often that is repeated. A message of a person, which
+// nothing else repeats, is still tried again by the runner.
+func TestAnAttemptOfAJobCallsTheModelOnce(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		model := testmodel.Start(t)
+		model.Answer(func(testmodel.Call) testmodel.Reply {
+			return testmodel.Reply{Status: http.StatusServiceUnavailable, Message: "try later"}
+		})
+		g := Install(t, database, modelConfig(model))
+		g.Start()
+		c, o := connect(t, g), OpenOracle(t, g, database)
+		calls := func(word string) (n int) {
+			for _, call := range model.Calls() {
+				if strings.Contains(string(call.Body), word) {
+					n++
+				}
+			}
+			return n
+		}
+		for _, agent := range []string{"main", "sister"} {
+			for retries, word := range []string{"once-" + agent, "twice-" + agent} {
+				j := addJob(t, c, word, every(time.Hour), map[string]any{
+					"agentId": agent, "payload": map[string]any{"kind": "agentTurn", "message": word},
+					"retry": map[string]any{"maxRetries": retries, "baseMs": 100, "maxMs": 100},
+				})
+				run := runByHand(t, c, j.ID)
+				eventually(t, word+" has failed", 30*time.Second, func() bool {
+					return o.Count("SELECT count(*) FROM cron_run_logs WHERE id = '"+run+"' AND state = 'error'") == 1
+				})
+				if n := calls(word); n != retries+1 {
+					t.Errorf("%s with %d retries called the model %d times, want %d", word, retries, n, retries+1)
+				}
+			}
+		}
+		if _, err := c.Call("chat.send", map[string]any{"sessionKey": "main", "message": "typed", "idempotencyKey": "typed-1"}, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the message of a person is tried again", 30*time.Second, func() bool { return calls("typed") > 1 })
+	})
+}
+
+// TestAnAlertEndsWithOneFullStop fails a job with an error that is a sentence of its own.
+func TestAnAlertEndsWithOneFullStop(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		model := testmodel.Start(t)
+		model.Answer(func(testmodel.Call) testmodel.Reply {
+			return testmodel.Reply{Status: http.StatusNotFound, Message: "no such model"}
+		})
+		g := Install(t, database, modelConfig(model))
+		g.Start()
+		c := connect(t, g)
+		for name, members := range map[string]map[string]any{
+			"failing":  {"failureAlert": map[string]any{"after": 1}},
+			"disabled": {"pauseAfterFailures": 1},
+		} {
+			members["delivery"] = map[string]any{"mode": "announce"}
+			j := addJob(t, c, name, every(time.Hour), members)
+			runByHand(t, c, j.ID)
+			var told []string
+			eventually(t, "people are told that "+name+" has failed", 30*time.Second, func() bool {
+				told = notes(t, c, "agent:main:main", `"`+name+`"`)
+				return len(told) > 0
+			})
+			for _, text := range told {
+				if strings.Contains(text, "..") || !strings.HasSuffix(text, ".") || strings.HasSuffix(text, " .") {
+					t.Errorf("the alert is %q", text)
+				}
+			}
+		}
+	})
+}
+
+// notes are the texts of a transcript that contain a word.
+func notes(t *testing.T, c *Client, session, word string) (out []string) {
+	t.Helper()
+	var h struct {
+		Messages []struct {
+			Content []struct{ Text string }
+		}
+	}
+	raw, err := c.Call("chat.history", map[string]any{"sessionKey": session}, 10*time.Second)
+	if err == nil {
+		err = json.Unmarshal(raw, &h)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range h.Messages {
+		for _, part := range m.Content {
+			if strings.Contains(part.Text, word) {
+				out = append(out, part.Text)
+			}
+		}
+	}
+	return out
+}
