@@ -33,31 +33,33 @@ func (d *Dispatcher) deliver(t *turn, end ending, e *cron.AttemptEnd, job *cron.
 		p.Outgoing = nil
 		return
 	}
+	why := ""
+	if e.State == cron.RunOK {
+		why = suppressed(&end)
+	}
 	switch job.Delivery.Mode {
 	case cron.DeliverWebhook:
-		p.Outgoing, e.Delivery = nil, cron.DeliveryNot
-		if row, ok := d.webhookRow(t, e, job, job.Delivery.To); ok {
+		p.Outgoing, e.Delivery, e.SuppressedBy = nil, cron.DeliveryNot, why
+		if row, ok := d.webhookRow(t, e, job, job.Delivery.To, why); ok {
 			p.Outgoing, e.Delivery = []store.Outgoing{row}, cron.DeliveryUnknown
 		}
 	case cron.DeliverAnnounce:
-		d.deliverAnnounced(t, end, e, job, p)
+		d.deliverAnnounced(t, why, e, job, p)
 	default:
 		p.Outgoing = nil
 	}
 	if also, ok := job.Delivery.Completion(); ok {
-		if row, ok := d.webhookRow(t, e, job, also.To); ok {
+		if row, ok := d.webhookRow(t, e, job, also.To, why); ok {
 			row.Kind, row.N = store.KindNotice, nextN(p.Outgoing) // it tells of the answer, and is not the answer: the ledger does not wait for it
 			p.Outgoing = append(p.Outgoing, row)
 		}
 	}
 }
 
-func (*Dispatcher) deliverAnnounced(t *turn, end ending, e *cron.AttemptEnd, job *cron.Job, p *store.FinishParams) {
-	if e.State == cron.RunOK {
-		if e.SuppressedBy = suppressed(&end); e.SuppressedBy != "" {
-			p.Outgoing = nil
-			return
-		}
+func (*Dispatcher) deliverAnnounced(t *turn, why string, e *cron.AttemptEnd, job *cron.Job, p *store.FinishParams) {
+	if e.SuppressedBy = why; why != "" {
+		p.Outgoing = nil
+		return
 	}
 	if len(p.Outgoing) > 0 {
 		if e.DeliveryError = t.cron.heldBack(p.Outgoing[0].Target); e.DeliveryError != "" {
@@ -88,8 +90,9 @@ func toWeb(at cron.Delivery) bool {
 // lastRoute is the name by which a delivery means the session in which the job was made.
 const lastRoute = "last"
 
-// webhookRow is the payload of the finished event on its way to a URL, for runs that started; false where this gateway has no webhooks.
-func (d *Dispatcher) webhookRow(t *turn, e *cron.AttemptEnd, job *cron.Job, to string) (store.Outgoing, bool) {
+// webhookRow is the payload of the finished event on its way to a URL, for runs that started; false where this gateway has no webhooks. why, if not empty,
+// is why the answer is not sent: the receiver learns of the run and not of its text.
+func (d *Dispatcher) webhookRow(t *turn, e *cron.AttemptEnd, job *cron.Job, to, why string) (store.Outgoing, bool) {
 	if d.cfg.CronBody == nil || d.channels[channel.Webhook] == nil {
 		return store.Outgoing{}, false
 	}
@@ -99,7 +102,7 @@ func (d *Dispatcher) webhookRow(t *turn, e *cron.AttemptEnd, job *cron.Job, to s
 		SessionKey: t.run.session.String(), State: e.State, Reason: e.Reason, StartedAt: t.started.StartedAt, FinishedAt: now,
 		Duration: now.Sub(t.started.StartedAt), Attempt: e.Attempt.Number, Error: e.Error, ErrorClass: e.ErrorClass, Summary: chat.Cut(e.Summary, 16_384),
 		Model: e.Usage.Model, Provider: e.Usage.Provider, InputTokens: int64(e.Usage.InputTokens), OutputTokens: int64(e.Usage.OutputTokens),
-		Delivery: cron.DeliveryUnknown, SlotCount: 1,
+		Delivery: cron.DeliveryUnknown, SuppressedBy: why, SlotCount: 1,
 	}
 	return store.Outgoing{
 		ID: newID(), RunID: t.run.runID, Session: t.run.session, Target: chat.Target{Channel: channel.Webhook, ChatID: to},

@@ -291,7 +291,9 @@ func attemptView(a cron.Attempt) object {
 }
 
 // cronPayload is the payload of a cron event.
-func cronPayload(ev cron.Event, extended bool) []byte {
+func cronPayload(ev cron.Event, extended bool) []byte { return mustJSON(eventView(ev, extended)) }
+
+func eventView(ev cron.Event, extended bool) object {
 	o := object{}
 	if ev.Run != nil {
 		o = outcomeView(*ev.Run, &ev.Job, extended)
@@ -309,12 +311,18 @@ func cronPayload(ev cron.Event, extended bool) []byte {
 		o["jobId"] = ev.Run.JobID
 	}
 	o.put("job", jobView(ev.Job, extended), ev.Job.Key != "")
-	return mustJSON(o)
+	return o
 }
 
-// CronBody is the body of a webhook about a finished run: the payload of its event in the standard view.
+// CronBody is the body of a webhook about a finished run: the payload of its event in the standard view. Of a run whose answer is not sent it has, instead
+// of the text, the member suppressed: no_reply or empty.
 func CronBody(job cron.Job, run cron.Run) []byte {
-	return cronPayload(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run}, false)
+	if run.SuppressedBy != "" {
+		run.Summary = ""
+	}
+	o := eventView(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run}, false)
+	o.put("suppressed", strings.ReplaceAll(run.SuppressedBy, "-", "_"), run.SuppressedBy != "")
+	return mustJSON(o)
 }
 
 // previewOf says in words where the answers of a job go.

@@ -1,6 +1,7 @@
 package teste2e
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -62,6 +63,49 @@ func TestAWebhookIsToldOnceSignedAndOnlyWhereItMay(t *testing.T) {
 		defer mu.Unlock()
 		if len(keys) != 2 || keys[0] != keys[1] || !strings.HasPrefix(keys[0], "schedule:") || bodies[0] != bodies[1] || !strings.Contains(bodies[0], `"summary":"hello"`) {
 			t.Errorf("the receiver got %q %q", keys, bodies)
+		}
+	})
+}
+
+// TestAWebhookGetsNoTextOfASuppressedAnswer lets jobs answer NO_REPLY: the receiver learns that the run ended and why there is no text.
+func TestAWebhookGetsNoTextOfASuppressedAnswer(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		bodies := make(chan map[string]any, 8)
+		receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			var body map[string]any
+			if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+				t.Errorf("the body: %v", err)
+			}
+			bodies <- body
+		}))
+		defer receiver.Close()
+		g := Install(t, database, cronConfig+"webhook_allowed_hosts: [127.0.0.1]\n")
+		g.Start()
+		c, o := connect(t, g), OpenOracle(t, g, database)
+		for name, tt := range map[string]struct {
+			says     string
+			delivery map[string]any
+			want     []any // suppressed, summary
+		}{
+			"quiet":      {"NO_REPLY", map[string]any{"mode": "webhook", "to": receiver.URL}, []any{"no_reply", nil}},
+			"also quiet": {"NO_REPLY", map[string]any{"mode": "none", "completionDestination": map[string]any{"mode": "webhook", "to": receiver.URL}}, []any{"no_reply", nil}},
+			"loud":       {"hello", map[string]any{"mode": "webhook", "to": receiver.URL}, []any{nil, "hello"}},
+		} {
+			j := addJob(t, c, name, every(time.Hour), map[string]any{"delivery": tt.delivery, "payload": map[string]any{"kind": "agentTurn", "message": tt.says}})
+			run := runByHand(t, c, j.ID)
+			select {
+			case body := <-bodies:
+				if got := []any{body["suppressed"], body["summary"]}; body["runId"] != run || body["status"] != "ok" || got[0] != tt.want[0] || got[1] != tt.want[1] {
+					t.Errorf("%s: the receiver got %v, want suppressed and summary %v", name, body, tt.want)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%s: the receiver got nothing", name)
+			}
+			if name == "quiet" {
+				eventually(t, "the ledger says why", 10*time.Second, func() bool {
+					return o.Count("SELECT count(*) FROM cron_run_logs WHERE id = '"+run+"' AND state = 'ok' AND delivery = 'delivered' AND suppressed_by = 'no-reply'") == 1
+				})
+			}
 		}
 	})
 }
