@@ -29,7 +29,7 @@ func (j Job) content(r PlannedRun) chat.Content {
 	if c.Text == "" {
 		c.Text = string(j.Payload.Kind)
 	}
-	if r.Trigger == TriggerBackfill || (r.Trigger.Planned() && r.Late >= lateNote) {
+	if r.Trigger.Kind() == TriggerBackfill || (r.Trigger.Planned() && r.Late >= lateNote) {
 		c.Text += "\n\n(planned for " + j.localTime(r.Slot) + ")"
 	}
 	if j.Payload.Kind == PayloadAgentTurn && len(j.Payload.Options) > 0 {

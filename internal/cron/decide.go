@@ -35,6 +35,7 @@ type PlannedRun struct {
 	Fire
 	Trigger Trigger       // schedule, or catchup for a slot that was missed
 	Late    time.Duration // how long after Fire.At it was claimed, never negative
+	Series  string        // isolated runs with the same one share a session, so that they run one after the other; "" = none
 }
 
 // MissedSpan is a row of slots that do not run, for one entry in the ledger.

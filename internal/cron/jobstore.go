@@ -156,6 +156,8 @@ type DueJob struct {
 	Running int
 	// RunsToday of the owner in the last 24 hours; counted only for owners that are not operators.
 	RunsToday int
+	// Ran are the runs of the slots that EnqueueParams.Slots names, in no order; empty in a claim.
+	Ran []SlotRun
 }
 
 // Verdict is what happens to one due job.
@@ -179,6 +181,8 @@ type Verdict struct {
 type Launch struct {
 	Run     Run
 	Message chat.Message
+	// Exists: nothing is made. EnqueueRuns counts the run among those that exist; in a claim it is of no use.
+	Exists bool
 }
 
 // Claimed is what a claim made.
@@ -221,8 +225,8 @@ type EnqueueParams struct {
 	// Make says what to launch, given the job, its active runs and the store's clock. A [NotRunError] is an answer as good as any other; other errors are
 	// returned.
 	Make func(d DueJob, now time.Time) ([]Launch, error)
-	// Force makes runs although a run with outcome ok exists for the slot (backfill).
-	Force bool
+	// Slots are those whose runs Make needs to know: DueJob.Ran.
+	Slots []time.Time
 	// New: every run has to be new.
 	New   bool
 	Once  *chat.Once

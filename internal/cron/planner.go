@@ -197,7 +197,7 @@ const (
 )
 
 // sessionOf is where a run takes place. Every isolated run has a session of its own, with two exceptions that keep runs of one job apart in time:
-// runs of one catch-up or backfill share the session of their first slot, and all runs of a job that buffers share one.
+// runs of one catch-up or backfill share the session of its first run, and all runs of a job that buffers share one.
 func (j Job) sessionOf(r PlannedRun, first time.Time) chat.SessionKey {
 	if name, ok := strings.CutPrefix(j.Session, NamedSession); ok {
 		if key, err := chat.ParseSessionKey(name, j.Agent); err == nil {
@@ -208,12 +208,15 @@ func (j Job) sessionOf(r PlannedRun, first time.Time) chat.SessionKey {
 		return chat.MainKey(j.Agent)
 	}
 	slot := r.Slot
-	if !first.IsZero() && (r.Trigger == TriggerCatchup || r.Trigger == TriggerBackfill) {
+	if !first.IsZero() && r.Trigger == TriggerCatchup {
 		slot = first
 	}
-	name := string(r.Trigger) + "-" + millisText(slot)
-	if j.Overlap == OverlapBufferOne {
+	name := seriesOf(r.Trigger, slot)
+	switch {
+	case j.Overlap == OverlapBufferOne:
 		name = "buffered"
+	case r.Series != "":
+		name = r.Series
 	}
 	return chat.SessionKey{Agent: j.Agent, Rest: "cron:" + j.ID + ":" + name}
 }

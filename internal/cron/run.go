@@ -15,12 +15,12 @@ const (
 	TriggerSchedule Trigger = "schedule" // its slot came
 	TriggerManual   Trigger = "manual"   // somebody asked for it now
 	TriggerCatchup  Trigger = "catchup"  // its slot passed while nobody could fire
-	TriggerBackfill Trigger = "backfill" // somebody asked for a past slot
+	TriggerBackfill Trigger = "backfill" // somebody asked for a past slot; see [BackfillTrigger] for the same slot again
 )
 
 // Valid tells a known trigger.
 func (t Trigger) Valid() bool {
-	switch t {
+	switch t.Kind() {
 	case TriggerSchedule, TriggerManual, TriggerCatchup, TriggerBackfill:
 		return true
 	}
@@ -189,6 +189,9 @@ func RunID(trigger Trigger, jobID string, slot time.Time) string {
 // milliseconds is an error.
 func ParseRunID(id string) (Trigger, string, time.Time, error) {
 	parts := strings.Split(id, ":")
+	if len(parts) == 4 { // the trigger has a number
+		parts = append([]string{parts[0] + ":" + parts[1]}, parts[2:]...)
+	}
 	if len(parts) != 3 || !Trigger(parts[0]).Valid() || parts[1] == "" {
 		return "", "", time.Time{}, fmt.Errorf("run id %q is not <trigger>:<jobId>:<milliseconds>", shown(id))
 	}

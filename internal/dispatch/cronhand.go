@@ -143,15 +143,13 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by
 	if p.DryRun {
 		return d.backfillPlan(ctx, p, fires)
 	}
+	slots := make([]time.Time, 0, len(fires))
+	for _, f := range fires {
+		slots = append(slots, f.Slot)
+	}
 	res, err := d.jobs.EnqueueRuns(ctx, cron.EnqueueParams{
-		Node: me.id, JobID: p.ID, Visible: visible(by), Force: p.Force, Once: p.Once, Audit: by.Audit("cron.backfill", p.ID),
-		Make: func(due cron.DueJob, _ time.Time) ([]cron.Launch, error) {
-			list := make([]cron.Launch, 0, len(fires))
-			for _, f := range fires {
-				list = append(list, d.planner.Launch(due.Job, cron.PlannedRun{Fire: f, Trigger: cron.TriggerBackfill}, fires[0].Slot))
-			}
-			return list, nil
-		},
+		Node: me.id, JobID: p.ID, Visible: visible(by), Slots: slots, Once: p.Once, Audit: by.Audit("cron.backfill", p.ID),
+		Make: func(due cron.DueJob, _ time.Time) ([]cron.Launch, error) { return d.planner.Backfill(due, fires, p.Force), nil },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("filling in runs: %w", err)
@@ -199,16 +197,14 @@ func backfilled(res *cron.Enqueued) []cron.BackfillFire {
 
 // backfillPlan says what a backfill would do.
 func (d *Dispatcher) backfillPlan(ctx context.Context, p cron.BackfillParams, fires []cron.Fire) ([]cron.BackfillFire, error) {
-	have := map[string]bool{}
-	ran := map[int64]bool{}
+	var ran []cron.SlotRun
 	for offset := 0; ; offset += 200 {
 		page, err := d.jobs.Runs(ctx, cron.RunFilter{JobID: p.ID, Since: p.From, Until: p.To, IncludeActive: true, Limit: 200, Offset: offset})
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range page.Runs {
-			have[r.ID] = true
-			ran[r.ScheduledFor.UnixMilli()] = ran[r.ScheduledFor.UnixMilli()] || r.State == cron.RunOK
+			ran = append(ran, cron.SlotRun{Slot: r.ScheduledFor, Trigger: r.Trigger, State: r.State})
 		}
 		if len(page.Runs) < 200 {
 			break
@@ -216,8 +212,8 @@ func (d *Dispatcher) backfillPlan(ctx context.Context, p cron.BackfillParams, fi
 	}
 	out := make([]cron.BackfillFire, 0, len(fires))
 	for _, f := range fires {
-		id := cron.RunID(cron.TriggerBackfill, p.ID, f.Slot)
-		out = append(out, cron.BackfillFire{Slot: f.Slot, RunID: id, Exists: have[id] || (ran[f.Slot.UnixMilli()] && !p.Force)})
+		trigger, exists := cron.NextBackfill(ran, f.Slot, p.Force)
+		out = append(out, cron.BackfillFire{Slot: f.Slot, RunID: cron.RunID(trigger, p.ID, f.Slot), Exists: exists})
 	}
 	return out, nil
 }

@@ -237,7 +237,7 @@ func outcomeView(r cron.Run, job *cron.Job, extended bool) object {
 	if !extended {
 		return o
 	}
-	maps.Copy(o, object{"outcome": r.State, "trigger": r.Trigger, "scheduledForMs": millis(r.ScheduledFor)})
+	maps.Copy(o, object{"outcome": r.State, "trigger": r.Trigger.Kind(), "scheduledForMs": millis(r.ScheduledFor)})
 	o.put("reason", r.Reason, r.Reason != "")
 	return o
 }

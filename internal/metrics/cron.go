@@ -46,5 +46,5 @@ func (o cronObserver) Recorded(state cron.RunState, reason cron.Reason, slots in
 
 // Ended implements cron.RunnerObserver.
 func (o cronObserver) Ended(trigger cron.Trigger, state cron.RunState) {
-	o.ended.WithLabelValues(string(trigger), string(state)).Inc()
+	o.ended.WithLabelValues(string(trigger.Kind()), string(state)).Inc()
 }

@@ -112,7 +112,7 @@ func cronWriteNotes() map[string]note {
 		"cron.cancel":   {Does: "Stops a run of a job, or all of its active runs, whatever the lanes do.", Result: "`{ok, cancelled}`", Errors: []string{"CRON_RUN_NOT_FOUND", "CRON_JOB_NOT_FOUND", "RATE_LIMITED"}},
 		"cron.pause":    {Does: "Pauses a job, with a note that says why, until a time or until it is resumed.", Result: "the job", Errors: one},
 		"cron.resume":   {Does: "Lets a paused job, and one that failures have switched off, fire again; what it missed is not made up for. Answers go out again that were held back because their chat was gone (`deliveryPaused`).", Result: "the job", Errors: one},
-		"cron.backfill": {Does: "Runs the slots of a past window, one after the other; `dryRun` only lists them.", Result: "`{ok, enqueued, existing, fires}`", Errors: append([]string{"LIMIT_EXCEEDED"}, one...)},
+		"cron.backfill": {Does: "Runs the slots of a past window, one after the other; `dryRun` only lists them. A slot with a run that ended well is left alone unless `force` is set. A repeated backfill has a number in its run ids, `backfill:2:…`; its `trigger` is `backfill`.", Result: "`{ok, enqueued, existing, fires}`", Errors: append([]string{"LIMIT_EXCEEDED"}, one...)},
 		"cron.create":   {Does: "`cron.add` with the names of another gateway family.", Result: "`{job}`", Errors: write},
 		"cron.delete":   {Does: "`cron.remove` with the names of another gateway family.", Result: "`{deleted:true}`", Errors: one},
 		"cron.toggle":   {Does: "Switches a job on or off.", Result: "`{jobId, enabled}`", Errors: one},

@@ -201,7 +201,9 @@ func (s *Store) enqueueRuns(p cron.EnqueueParams, now time.Time) (out cron.Enque
 	if j == nil {
 		return out, chat.ErrNotFound
 	}
-	list, err := p.Make(s.dueJob(j, now), now)
+	due := s.dueJob(j, now)
+	due.Ran = s.crons.ran(j.ID, p.Slots)
+	list, err := p.Make(due, now)
 	if out.Declined(err) {
 		return out, nil
 	}
@@ -226,7 +228,7 @@ func (s *Store) enqueueRuns(p cron.EnqueueParams, now time.Time) (out cron.Enque
 
 func (s *Store) enqueue(l cron.Launch, p cron.EnqueueParams, out *cron.Enqueued, now time.Time) {
 	out.IDs = append(out.IDs, l.Run.ID)
-	if p.Force || !s.crons.ranWell(l.Run) {
+	if !l.Exists {
 		if launched, isNew := s.launch(l, p.Node, now); isNew {
 			out.Launched = append(out.Launched, launched)
 			return
@@ -235,11 +237,14 @@ func (s *Store) enqueue(l cron.Launch, p cron.EnqueueParams, out *cron.Enqueued,
 	out.Existing = append(out.Existing, l.Run.ID)
 }
 
-// ranWell says whether the slot has a run with outcome ok, whatever started it.
-func (c *crons) ranWell(r cron.Run) bool {
-	return len(c.rows(func(have *ledgerRow) bool {
-		return have.JobID == r.JobID && have.ScheduledFor.Equal(kept(r.ScheduledFor)) && have.State == cron.RunOK
-	})) > 0
+// ran lists the runs of some slots of a job.
+func (c *crons) ran(job string, slots []time.Time) (out []cron.SlotRun) {
+	for _, r := range c.rows(func(r *ledgerRow) bool {
+		return r.JobID == job && slices.ContainsFunc(slots, func(slot time.Time) bool { return kept(slot).Equal(r.ScheduledFor) })
+	}) {
+		out = append(out, cron.SlotRun{Slot: r.ScheduledFor, Trigger: r.Trigger, State: r.State})
+	}
+	return out
 }
 
 // NextWake is the earliest moment that is planned, see cron.JobStore.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -309,8 +310,8 @@ func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enq
 	return out, nil
 }
 
-// okSlotsSQL finds slots of a job with a run that ended well, whatever started it.
-const okSlotsSQL = `SELECT DISTINCT scheduled_for FROM cron_run_logs WHERE job_id = $1 AND scheduled_for = ANY($2::bigint[]) AND state = 'ok'`
+// ranSQL finds the runs of some slots of a job.
+const ranSQL = `SELECT scheduled_for, trigger, state FROM cron_run_logs WHERE job_id = $1 AND scheduled_for = ANY($2::bigint[])`
 
 func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams) (out cron.Enqueued, err error) {
 	list, now, err := s.lockJob(ctx, tx, jobByIDSQL+` FOR UPDATE`, p.JobID, p.Visible)
@@ -324,6 +325,9 @@ func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams
 	if err := s.complete(ctx, tx, due); err != nil {
 		return out, err
 	}
+	if due[0].Ran, err = ran(ctx, tx, p.JobID, p.Slots); err != nil {
+		return out, err
+	}
 	launches, err := p.Make(due[0], now)
 	if out.Declined(err) {
 		return out, nil
@@ -332,12 +336,12 @@ func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams
 		return out, err
 	}
 	out.IDs = column(launches, func(l cron.Launch) string { return l.Run.ID })
-	if !p.Force {
-		launches, err = s.withoutOK(ctx, tx, p.JobID, launches, &out)
-		if err != nil {
-			return out, err
+	launches = slices.DeleteFunc(launches, func(l cron.Launch) bool {
+		if l.Exists {
+			out.Existing = append(out.Existing, l.Run.ID)
 		}
-	}
+		return l.Exists
+	})
 	l := launching{s: s, node: p.Node, now: now}
 	if err := l.run(ctx, tx, launches, nil); err != nil {
 		return out, err
@@ -357,26 +361,16 @@ func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams
 	return out, send(ctx, tx, b)
 }
 
-// withoutOK leaves out the launches whose slot ran well before.
-func (s *Store) withoutOK(ctx context.Context, tx pgx.Tx, job string, launches []cron.Launch, out *cron.Enqueued) ([]cron.Launch, error) {
-	var slots []int64
+func ran(ctx context.Context, tx pgx.Tx, job string, slots []time.Time) (list []cron.SlotRun, err error) {
+	if len(slots) == 0 {
+		return nil, nil
+	}
 	b := &pgx.Batch{}
-	b.Queue(okSlotsSQL, job, column(launches, func(l cron.Launch) int64 { return ms(l.Run.ScheduledFor) })).
-		Query(collect(&slots, func(row pgx.CollectableRow) (slot int64, err error) { return slot, row.Scan(&slot) }))
-	if err := send(ctx, tx, b); err != nil {
-		return nil, err
-	}
-	ran := map[int64]bool{}
-	for _, slot := range slots {
-		ran[slot] = true
-	}
-	var rest []cron.Launch
-	for _, l := range launches {
-		if ran[ms(l.Run.ScheduledFor)] {
-			out.Existing = append(out.Existing, l.Run.ID)
-			continue
-		}
-		rest = append(rest, l)
-	}
-	return rest, nil
+	b.Queue(ranSQL, job, column(slots, ms)).Query(collect(&list, func(row pgx.CollectableRow) (r cron.SlotRun, err error) {
+		var slot int64
+		err = row.Scan(&slot, &r.Trigger, &r.State)
+		r.Slot = fromMillis(slot)
+		return r, err
+	}))
+	return list, send(ctx, tx, b)
 }

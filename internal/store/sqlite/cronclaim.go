@@ -312,6 +312,9 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 	if _, err := c.addWork(ctx, due); err != nil {
 		return out, err
 	}
+	if due[0].Ran, err = t.ran(ctx, j.ID, p.Slots); err != nil {
+		return out, err
+	}
 	launches, err := p.Make(due[0], instant(t.now))
 	if out.Declined(err) {
 		return out, nil
@@ -322,11 +325,7 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 	for i := range launches {
 		it := prepared(&j.Job, &launches[i])
 		out.IDs = append(out.IDs, it.run.ID)
-		ran, err := t.ranWell(ctx, &it.run)
-		if err != nil {
-			return out, err
-		}
-		if !ran || p.Force {
+		if !launches[i].Exists {
 			c.list = append(c.list, it)
 		}
 	}
@@ -347,9 +346,22 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 	return out, t.audit(ctx, p.Audit.Between(j.Revision, j.Revision), j.ID)
 }
 
-// ranWell says whether the slot of a run has a run that ended well, whatever started it.
-func (t *tx) ranWell(ctx context.Context, r *cron.Run) (bool, error) {
-	var n int
-	err := t.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE job_id = ? AND scheduled_for = ? AND state = 'ok'`, r.JobID, millis(r.ScheduledFor)).Scan(&n)
-	return n > 0, err
+// ran lists the runs of some slots of a job.
+func (t *tx) ran(ctx context.Context, job string, slots []time.Time) ([]cron.SlotRun, error) {
+	if len(slots) == 0 {
+		return nil, nil
+	}
+	list := make([]int64, len(slots))
+	for i, slot := range slots {
+		list[i] = millis(slot)
+	}
+	text, err := encode(list)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := t.query(ctx, `SELECT scheduled_for, trigger, state FROM cron_run_logs
+		WHERE job_id = ? AND scheduled_for IN (SELECT value FROM json_each(?))`, job, text)
+	return collect(rows, err, func(row scanner) (r cron.SlotRun, err error) {
+		return r, row.Scan(timeColumn{&r.Slot}, &r.Trigger, &r.State)
+	})
 }

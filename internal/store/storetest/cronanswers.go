@@ -112,7 +112,6 @@ func takenMoment(w *world) {
 	l := w.byHand(node, j)
 	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
 	p := manual(node, j.ID, onceOf("ann", "cron.run", "k1"))
-	p.Force = true
 	_, err := w.cron().EnqueueRuns(w.ctx, p)
 	w.fails(err, chat.ErrConflict)
 	equal(w, "runs", len(w.history(j.ID)), 1)
@@ -129,11 +128,11 @@ func backfillOnce(w *world) {
 	w.endRun(w.begin(good), good.Message.ID, cron.RunOK, nil)
 	slots := []time.Time{good.Run.ScheduledFor.Add(-interval), good.Run.ScheduledFor}
 	p := cron.EnqueueParams{
-		Node: node, JobID: j.ID, Once: onceOf("ann", "cron.backfill", "k1"),
+		Node: node, JobID: j.ID, Once: onceOf("ann", "cron.backfill", "k1"), Slots: slots,
 		Make: func(d cron.DueJob, _ time.Time) ([]cron.Launch, error) {
 			var list []cron.Launch
 			for _, slot := range slots {
-				list = append(list, launch(d.Job, cron.TriggerBackfill, cron.Fire{Slot: slot, At: slot}))
+				list = append(list, backfillOf(d, slot, false))
 			}
 			return list, nil
 		},

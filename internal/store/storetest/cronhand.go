@@ -55,13 +55,14 @@ func backfill(w *world) {
 	bad := w.due(node)
 	w.endRun(w.begin(bad), bad.Message.ID, cron.RunError, nil)
 	slots := []time.Time{good.Run.ScheduledFor, bad.Run.ScheduledFor, j.State.Next.Add(-interval)}
+	launched := map[string]cron.Launched{}
 	try := func(force bool) ([]string, []string) {
 		e, err := w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{
-			Node: node, JobID: j.ID, Force: force,
+			Node: node, JobID: j.ID, Slots: slots,
 			Make: func(d cron.DueJob, _ time.Time) ([]cron.Launch, error) {
 				var list []cron.Launch
 				for _, slot := range slots {
-					list = append(list, launch(d.Job, cron.TriggerBackfill, cron.Fire{Slot: slot, At: slot}))
+					list = append(list, backfillOf(d, slot, force))
 				}
 				return list, nil
 			},
@@ -70,6 +71,7 @@ func backfill(w *world) {
 		var made []string
 		for _, l := range e.Launched {
 			made = append(made, l.Run.ID)
+			launched[l.Run.ID] = l
 		}
 		return made, e.Existing
 	}
@@ -82,7 +84,27 @@ func backfill(w *world) {
 	made, existing = try(false)
 	equal(w, "made and existing again", [][]string{made, existing}, [][]string{nil, ids})
 	made, existing = try(true)
-	equal(w, "made and existing by force", [][]string{made, existing}, [][]string{ids[:1], ids[1:]})
+	equal(w, "made and existing by force while some are under way", [][]string{made, existing}, [][]string{ids[:1], ids[1:]})
+	for i, state := range []cron.RunState{cron.RunOK, cron.RunError, cron.RunOK} {
+		l := launched[ids[i]]
+		w.endRun(w.begin(l), l.Message.ID, state, nil)
+	}
+	second := func(i int) string { return cron.RunID(cron.BackfillTrigger(2), j.ID, slots[i]) }
+	made, existing = try(false)
+	equal(w, "made and existing when they are over", [][]string{made, existing}, [][]string{{second(1)}, {ids[0], ids[2]}})
+	w.endRun(w.begin(launched[second(1)]), second(1), cron.RunOK, nil)
+	made, existing = try(true)
+	third := cron.RunID(cron.BackfillTrigger(3), j.ID, slots[1])
+	equal(w, "made and existing by force", [][]string{made, existing}, [][]string{{second(0), third, second(2)}, nil})
+	equal(w, "trigger", w.ledger(third).Trigger, cron.BackfillTrigger(3))
+}
+
+// backfillOf is what a backfill makes of a slot.
+func backfillOf(d cron.DueJob, slot time.Time, force bool) cron.Launch {
+	trigger, exists := cron.NextBackfill(d.Ran, slot, force)
+	l := launch(d.Job, trigger, cron.Fire{Slot: slot, At: slot})
+	l.Exists = exists
+	return l
 }
 
 func nextWake(w *world) {
