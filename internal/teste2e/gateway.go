@@ -35,21 +35,32 @@ func Binary(tb testing.TB) string {
 	return path
 }
 
-// build makes the binary once.
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "laneway-e2e-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "laneway")
-	args := append([]string{"build", "-o", path}, raceFlag()...)
-	cmd := exec.Command("go", append(args, "laneway/cmd/laneway")...)
+// build makes the binary once, buildPlain the one of a release beside it: without the race detector, whose memory is many times the program's.
+var (
+	build = sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp("", "laneway-e2e-")
+		if err != nil {
+			return "", err
+		}
+		return buildAs(filepath.Join(dir, "laneway"), raceFlag())
+	})
+	buildPlain = sync.OnceValues(func() (string, error) {
+		path, err := build()
+		if err != nil || len(raceFlag()) == 0 {
+			return path, err
+		}
+		return buildAs(path+"-plain", nil)
+	})
+)
+
+func buildAs(path string, flags []string) (string, error) {
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "laneway/cmd/laneway")...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 // Remove deletes the built binary; a TestMain calls it at the end.
 func Remove() {
@@ -65,6 +76,7 @@ type Gateway struct {
 	config string
 	env    []string
 	args   []string
+	binary string
 
 	mu   sync.Mutex
 	proc *process
@@ -100,7 +112,7 @@ func (s *syncBuffer) String() string {
 func Install(tb testing.TB, database, config string, args ...string) *Gateway {
 	tb.Helper()
 	dir := tb.TempDir()
-	g := &Gateway{tb: tb, Dir: dir, config: filepath.Join(dir, "laneway.yaml"), args: args}
+	g := &Gateway{tb: tb, Dir: dir, config: filepath.Join(dir, "laneway.yaml"), args: args, binary: Binary(tb)}
 	text := "listen: [\"127.0.0.1:0\"]\nmetrics_listen: \"off\"\n" + config
 	if err := os.WriteFile(g.config, []byte(text), 0o600); err != nil {
 		tb.Fatal(err)
@@ -144,7 +156,7 @@ func (g *Gateway) TryStart() error {
 // launch starts the process and does not wait for anything; the channel gets the address when it listens.
 func (g *Gateway) launch() (*process, <-chan string, error) {
 	args := append([]string{"serve", "--config", g.config}, g.args...)
-	cmd := exec.Command(Binary(g.tb), args...)
+	cmd := exec.Command(g.binary, args...)
 	cmd.Env = g.env
 	p := &process{cmd: cmd, ended: make(chan struct{}), output: &syncBuffer{}}
 	stdout, err := cmd.StdoutPipe()
@@ -252,7 +264,7 @@ func (g *Gateway) checkRaces(p *process) {
 // CLI runs a command of the binary against this installation and returns what it printed and its exit code.
 func (g *Gateway) CLI(ctx context.Context, stdin string, args ...string) (stdout, stderr string, code int) {
 	g.tb.Helper()
-	cmd := exec.CommandContext(ctx, Binary(g.tb), args...)
+	cmd := exec.CommandContext(ctx, g.binary, args...)
 	cmd.Env = g.env
 	if p := g.current(); p != nil && p.url != "" {
 		cmd.Env = append(cmd.Env, "LANEWAY_URL="+p.url)

@@ -39,7 +39,7 @@ func hostile() map[string]json.RawMessage {
 
 // publishedMethod is a method as docs/protocol.json has it.
 type publishedMethod struct {
-	Name string
+	Name, Scope string
 	// IgnoredParams are taken without effect.
 	IgnoredParams []string
 	Params        struct {

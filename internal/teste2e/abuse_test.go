@@ -1,0 +1,385 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"laneway/internal/testpg"
+)
+
+// What must hold while a small credential does everything that it may.
+const (
+	abuseMaxRSS    = 300 << 20
+	abuseMaxHealth = 100 * time.Millisecond
+	abuseMaxStart  = time.Second
+	// abuseIdleGrowth is what the database may grow by in a stage that writes nothing: pages of the log, heartbeats, rows of the audit log.
+	abuseIdleGrowth = 16 << 20
+)
+
+// abuseGateway has two agents: main, which the credentials use, and idle, which only the operator talks to.
+const abuseGateway = "agents: {main: {runner: echo, script: true, output_limit: 1048576}, idle: {runner: echo}}\ndefault_agent: main\n"
+
+// abuseLife is one installation under abuse.
+type abuseLife struct {
+	t        *testing.T
+	g        *Gateway
+	database string
+	each     time.Duration // how long a stage of one method lasts
+	tokens   map[string]string
+	world    *world
+	oracle   *Oracle
+	rows     []abuseRow
+}
+
+// abuseRow is a line of the table.
+type abuseRow struct {
+	method            string
+	sent, ok          int64
+	refused           map[string]int
+	rss, growth       int64
+	allowed           int64
+	health, start     time.Duration
+	healths, messages int
+	lost              []error
+}
+
+// Each method for some time, and then all of them at once, called by the smallest credential that may call it, over 32 connections, at its whole
+// allowance: the process stays small, the operator is served, and the database grows by what is allowed.
+func TestASmallCredentialDegradesTheServiceForNobody(t *testing.T) {
+	t.Parallel()
+	each := time.Duration(number(t, "LANEWAY_TEST_ABUSE_MS", 150)) * time.Millisecond
+	mixed := time.Duration(number(t, "LANEWAY_TEST_ABUSE_MIXED_MS", 3000)) * time.Millisecond
+	methods := abuseOrder(t)
+	if only := os.Getenv("LANEWAY_TEST_ABUSE_ONLY"); only != "" {
+		methods = slices.DeleteFunc(methods, func(m publishedMethod) bool { return !slices.Contains(strings.Split(only, ","), m.Name) })
+	}
+	for _, store := range []string{"sqlite", "postgres"} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			database := ""
+			if store == "postgres" {
+				database = testpg.DB(t)
+			}
+			a := beginAbuse(t, database, each)
+			for _, m := range methods {
+				a.stage(m.Name, each, []publishedMethod{m})
+			}
+			if mixed > 0 {
+				a.stage("mixed", mixed, methods)
+			}
+			t.Logf("figure: abuse over %d connections, %s each, %s mixed\n%s", abuseConns, each, mixed, a.table())
+			OpenOracle(t, a.g, database).Check(15 * time.Second)
+		})
+	}
+}
+
+// beginAbuse makes an installation, its credentials, and what they have.
+func beginAbuse(t *testing.T, database string, each time.Duration) *abuseLife {
+	t.Helper()
+	g := Install(t, database, abuseGateway)
+	plain, err := buildPlain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.binary = plain
+	a := &abuseLife{t: t, g: g, each: each, database: database, tokens: map[string]string{}}
+	limits := []string{"LANEWAY_LIMITS_CHAT=0", "LANEWAY_LIMITS_CRON_WRITES=0", "LANEWAY_LIMITS_REQUESTS=0"}
+	lasting := g.env
+	g.env = slices.Concat(lasting, limits) // the world is made in a life without allowances
+	g.Start()
+	for name, scope := range map[string]string{abuseReader: "read", abuseWriter: "write", abuseAdmin: "admin"} {
+		out, errs, code := g.CLI(t.Context(), "", "token", "create", name, "--scope", scope, "--visible", "own")
+		if code != 0 {
+			t.Fatalf("token create %s: %s", name, errs)
+		}
+		a.tokens[name] = strings.TrimSpace(out)
+	}
+	a.world = a.settle()
+	a.oracle = OpenOracle(t, g, database)
+	g.env = lasting
+	a.restart()
+	return a
+}
+
+// restart begins a life whose memory is its own.
+func (a *abuseLife) restart() {
+	a.t.Helper()
+	a.g.Signal(syscall.SIGTERM)
+	a.g.WaitExit(60 * time.Second)
+	a.g.Start()
+}
+
+// settle makes what the calls read and change: one session of the largest entries, many small ones, and jobs with the largest text and answers.
+func (a *abuseLife) settle() *world {
+	a.t.Helper()
+	turns, sessions, jobs := number(a.t, "LANEWAY_TEST_ABUSE_TURNS", 60), number(a.t, "LANEWAY_TEST_ABUSE_SESSIONS", 200), number(a.t, "LANEWAY_TEST_ABUSE_JOBS", 100)
+	w := &world{
+		big: "agent:main:big", huge: quoted(strings.Repeat("x", largestText)), hugeJob: quoted(strings.Repeat("y", largestJobText)),
+		sleep: min(max(2*a.each, 300*time.Millisecond), 2*time.Second),
+		deep:  strings.Repeat(`{"a":`, 60) + "1" + strings.Repeat("}", 60), unmatched: quoted(strings.Repeat("z", 256)),
+	}
+	writer, admin := dialWhenKnown(a.t, a.g, a.tokens[abuseWriter], nil), dialWhenKnown(a.t, a.g, a.tokens[abuseAdmin], nil)
+	for n := range turns {
+		a.say(writer, w.big, strings.Repeat("x", largestText), fmt.Sprint("big-", n))
+	}
+	w.sessions, w.victims = make([]string, sessions), make([]string, sessions)
+	a.inParallel(sessions, func(n int) {
+		w.sessions[n], w.victims[n] = fmt.Sprint("agent:main:s-", n), fmt.Sprint("agent:main:v-", n)
+		a.say(writer, w.sessions[n], strings.Repeat("x", 1000), fmt.Sprint("small-", n))
+		a.say(admin, w.victims[n], strings.Repeat("x", 1000), fmt.Sprint("victim-", n))
+	})
+	made := make([]string, 2*jobs)
+	a.inParallel(2*jobs, func(n int) {
+		made[n] = a.job(admin, fmt.Sprint("job ", n), map[string]any{"kind": "cron", "expr": "0 0 1 1 *", "tz": "UTC"}, strings.Repeat("y", largestJobText))
+		if n < jobs {
+			if _, err := admin.Call("cron.run", map[string]any{"id": made[n], "mode": "force"}, time.Minute); err != nil {
+				a.t.Errorf("cron.run: %v", err)
+			}
+		}
+	})
+	w.jobs, w.removable = made[:jobs], made[jobs:]
+	w.backfill = a.job(admin, "backfill", map[string]any{"kind": "cron", "expr": "* * * * *", "tz": "UTC"}, "past")
+	if _, err := admin.Call("cron.toggle", map[string]any{"id": w.backfill, "enabled": false}, time.Minute); err != nil {
+		a.t.Fatal(err)
+	}
+	a.rest()
+	return w
+}
+
+// inParallel calls f for 0 to n-1, eight at a time.
+func (a *abuseLife) inParallel(n int, f func(n int)) {
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for i := worker; i < n; i += 8 {
+				f(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// say sends a message and waits for its answer.
+func (a *abuseLife) say(c *Client, session, text, key string) {
+	for {
+		_, err := c.Call("agent", map[string]any{"message": text, "idempotencyKey": key, "sessionKey": session}, time.Minute)
+		var refused *WireError
+		if err != nil {
+			if refused, _ = err.(*WireError); refused != nil && refused.Retryable {
+				pause(200 * time.Millisecond)
+				continue
+			}
+			a.t.Errorf("%s: %v", key, err)
+		}
+		return
+	}
+}
+
+func (a *abuseLife) job(c *Client, name string, schedule map[string]any, text string) string {
+	raw, err := c.Call("cron.add", jobParams(name, schedule, saying(text)), time.Minute)
+	var made jobView
+	if err == nil {
+		err = json.Unmarshal(raw, &made)
+	}
+	if err != nil || made.ID == "" {
+		a.t.Errorf("making %s: %v", name, err)
+	}
+	return made.ID
+}
+
+// rest waits until nothing waits or runs, two minutes at most: a stage begins with an idle gateway.
+func (a *abuseLife) rest() {
+	a.t.Helper()
+	c, err := Dial(a.g.URL(), a.g.Token(), nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer c.Close()
+	eventually(a.t, "the lanes are idle", 2*time.Minute, func() bool {
+		var st lanesStatus
+		if err := c.Into(&st, "lanes.status", map[string]any{}); err != nil {
+			a.t.Fatal(err)
+		}
+		busy := 0
+		for _, l := range st.Lanes {
+			busy += l.Active + l.Waiting
+		}
+		return busy == 0
+	})
+}
+
+// stage attacks with calls of these methods for some time and adds a row.
+func (a *abuseLife) stage(name string, length time.Duration, methods []publishedMethod) {
+	a.t.Helper()
+	if a.g.rss() > abuseMaxRSS/3 {
+		a.restart()
+	}
+	a.world.stage++
+	row := abuseRow{method: name, growth: -a.size()}
+	counts := &tally{}
+	gang := a.gang(methods, counts)
+	a.resetPeak()
+	stop := make(chan struct{})
+	operator := a.operate(stop)
+	var all sync.WaitGroup
+	calls := abuseCalls()
+	for conn, member := range gang {
+		all.Go(func() {
+			a.attack(member, stop, func(n int) (string, string) {
+				m := member.methods[n%len(member.methods)]
+				return m, calls[m].params(a.world, conn, n)
+			})
+		})
+	}
+	pause(length)
+	close(stop)
+	all.Wait()
+	row.health, row.start, row.healths, row.messages = operator()
+	a.rest()
+	row.rss = a.peak()
+	row.growth += a.size()
+	row.sent, row.ok, row.refused, row.lost = counts.sent.Load(), counts.ok.Load(), counts.refused, counts.lost
+	row.allowed = a.allowed(methods, length)
+	a.rows = append(a.rows, row)
+	a.judge(row)
+}
+
+// attack keeps one connection busy until the stage ends. One that the gateway closes, as it does with a slow reader, is opened again.
+func (a *abuseLife) attack(m ganger, stop <-chan struct{}, next func(n int) (method, params string)) {
+	c, n := m.abuser, 0
+	for {
+		n = c.attack(stop, n, next)
+		c.leave()
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		var err error
+		if c, err = enlist(a.g.addr(), m.token, m.scope, c.counts); err != nil {
+			a.t.Errorf("a connection that was closed is not taken again: %v", err)
+			return
+		}
+	}
+}
+
+// ganger is an abuser with its methods, and how it connected.
+type ganger struct {
+	*abuser
+
+	token, scope string
+	methods      []string
+}
+
+// gang opens the connections; those of several methods are divided among the credentials and scopes.
+func (a *abuseLife) gang(methods []publishedMethod, counts *tally) []ganger {
+	a.t.Helper()
+	type kind struct{ as, scope string }
+	calls := abuseCalls()
+	kinds := map[kind][]string{}
+	for _, m := range methods {
+		k := kind{calls[m.Name].as, m.Scope}
+		kinds[k] = append(kinds[k], m.Name)
+	}
+	order := slices.SortedFunc(maps.Keys(kinds), func(x, y kind) int { return strings.Compare(x.as+x.scope, y.as+y.scope) })
+	var out []ganger
+	for i := range abuseConns {
+		k := order[i%len(order)]
+		c, err := enlist(a.g.addr(), a.tokens[k.as], k.scope, counts)
+		if err != nil {
+			a.t.Fatalf("connection %d as %s: %v", i, k.as, err)
+		}
+		out = append(out, ganger{c, a.tokens[k.as], k.scope, kinds[k]})
+	}
+	return out
+}
+
+// allowed is what the database may grow by.
+func (a *abuseLife) allowed(methods []publishedMethod, length time.Duration) int64 {
+	return abuseIdleGrowth
+}
+
+// size is the database with its log.
+func (a *abuseLife) size() int64 {
+	if a.database != "" {
+		return int64(a.oracle.Count("SELECT pg_database_size(current_database())"))
+	}
+	var n int64
+	for _, suffix := range []string{"", "-wal"} {
+		if info, err := os.Stat(a.g.SQLite() + suffix); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}
+
+// resetPeak makes the kernel forget the largest resident size.
+func (a *abuseLife) resetPeak() {
+	a.t.Helper()
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", a.g.current().cmd.Process.Pid), []byte("5"), 0); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// peak is the largest resident size since resetPeak.
+func (a *abuseLife) peak() int64 {
+	a.t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.g.current().cmd.Process.Pid))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(raw), "VmHWM:")
+	kb, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return kb << 10
+}
+
+// judge compares a row with the bounds.
+func (a *abuseLife) judge(r abuseRow) {
+	a.t.Helper()
+	slack := time.Duration(number(a.t, "LANEWAY_TEST_ABUSE_SLACK", 10)) // other tests run at the same time
+	if r.rss > abuseMaxRSS {
+		a.t.Errorf("%s: the process had %d MB, bound %d", r.method, r.rss>>20, abuseMaxRSS>>20)
+	}
+	if r.health > slack*abuseMaxHealth {
+		a.t.Errorf("%s: the operator's health took %s (p99 of %d), bound %s", r.method, r.health, r.healths, slack*abuseMaxHealth)
+	}
+	if r.start > slack*abuseMaxStart {
+		a.t.Errorf("%s: a message of the operator to an idle agent started after %s, bound %s", r.method, r.start, slack*abuseMaxStart)
+	}
+	if r.growth > r.allowed {
+		a.t.Errorf("%s: the database grew by %d KB, allowed %d", r.method, r.growth>>10, r.allowed>>10)
+	}
+	if r.sent == 0 || r.healths == 0 || r.messages == 0 {
+		a.t.Errorf("%s: %d calls, %d of the operator's health, %d messages of the operator", r.method, r.sent, r.healths, r.messages)
+	}
+}
+
+// table is what all stages did, as Markdown.
+func (a *abuseLife) table() string {
+	var b strings.Builder
+	b.WriteString("| method | calls | ok | refused | RSS peak MB | health p99 ms | start max ms | growth KB |\n|---|---|---|---|---|---|---|---|\n")
+	for _, r := range a.rows {
+		var refused []string
+		for _, code := range slices.Sorted(maps.Keys(r.refused)) {
+			refused = append(refused, fmt.Sprintf("%s %d", code, r.refused[code]))
+		}
+		if len(r.lost) > 0 {
+			refused = append(refused, fmt.Sprintf("%d connections closed (%v)", len(r.lost), r.lost[0]))
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d | %s | %d | %.1f | %.1f | %d |\n", r.method, r.sent, r.ok, strings.Join(refused, ", "),
+			r.rss>>20, float64(r.health.Microseconds())/1000, float64(r.start.Microseconds())/1000, r.growth>>10)
+	}
+	return b.String()
+}
