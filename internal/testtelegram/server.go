@@ -22,6 +22,10 @@ type Config struct {
 	Username string
 	// Drafts: the server knows sendMessageDraft. Without it the method is not found, as on an older server.
 	Drafts bool
+	// Hurry bounds how long getUpdates waits, whatever timeout is asked for; 0 = the timeout is obeyed.
+	Hurry time.Duration
+	// Forgetful: an offset confirms nothing, so the same updates are returned for ever.
+	Forgetful bool
 }
 
 // defaultToken has the shape of a real token.

@@ -30,11 +30,17 @@ func (s *Server) getUpdates(ctx context.Context, p url.Values) answer {
 	}
 	mine := &poll{terminated: make(chan struct{})}
 	s.poll = mine
-	s.confirm(number("offset", 0))
+	if !s.cfg.Forgetful {
+		s.confirm(number("offset", 0))
+	}
 	s.touch()
 	s.mu.Unlock()
 
-	a := s.waitUpdates(ctx, mine, number("limit", 100), time.Duration(number("timeout", 0))*time.Second)
+	timeout := time.Duration(number("timeout", 0)) * time.Second
+	if s.cfg.Hurry > 0 {
+		timeout = min(timeout, s.cfg.Hurry)
+	}
+	a := s.waitUpdates(ctx, mine, number("limit", 100), timeout)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.poll == mine {

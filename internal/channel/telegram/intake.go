@@ -82,8 +82,9 @@ func (in *intake) close() {
 	in.wg.Wait()
 }
 
-// take queues a batch of polled updates; those that are known are left alone. An update that cannot be read is put aside.
-func (in *intake) take(ctx context.Context, raws []json.RawMessage) {
+// take queues a batch of polled updates; those that are known are left alone. An update that cannot be read is put aside. It returns the highest number
+// that was not known, 0 = none.
+func (in *intake) take(ctx context.Context, raws []json.RawMessage) (highest int) {
 	for _, raw := range raws {
 		u, err := decode(raw)
 		if u.id == 0 {
@@ -94,6 +95,7 @@ func (in *intake) take(ctx context.Context, raws []json.RawMessage) {
 		if !in.enter(j) {
 			continue
 		}
+		highest = max(highest, u.id)
 		if err != nil {
 			in.park(ctx, j, err)
 			in.finish(j, nil)
@@ -103,6 +105,7 @@ func (in *intake) take(ctx context.Context, raws []json.RawMessage) {
 		in.line(j)
 		in.mu.Unlock()
 	}
+	return highest
 }
 
 // deliver queues an update of a webhook and returns the job that works on it, which may be an earlier delivery's.

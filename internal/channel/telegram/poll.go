@@ -33,6 +33,12 @@ const (
 	// busyPause is the time between two polls while updates are still being worked on, which Telegram returns again at once.
 	busyPause = 150 * time.Millisecond
 	batch     = 100
+	// hastyPause is the least distance of two polls once hastyFree answers in a row came before it had passed and brought nothing new: a server
+	// that does not wait is not asked as often as it answers.
+	hastyPause = time.Second
+	hastyFree  = 3
+	// restartGap is the least time between two restarts of the numbers of updates. Telegram begins anew after a week of silence.
+	restartGap = time.Hour
 	// leaseTime bounds the question for the lease.
 	leaseTime = 5 * time.Second
 )
@@ -58,6 +64,10 @@ type round struct {
 	failures int
 	conflict int
 	asked    time.Time // last confirmation of the lease
+	hasty    int       // answers in a row that came too fast and brought nothing new
+	// top is the highest number of an update since the numbers began anew, which was at restarted.
+	top       int
+	restarted time.Time
 }
 
 // turn makes one step and says how long to wait before the next.
@@ -71,17 +81,45 @@ func (r *round) turn(ctx context.Context) time.Duration {
 		}
 		r.ready = true
 	}
+	began, known := time.Now(), r.c.intake.busy() // while updates are worked on, Telegram returns them again at once
 	updates, err := r.c.fetch(ctx, r.failures > 0)
 	if err != nil {
-		return r.failed(ctx, err)
+		return max(r.failed(ctx, err), r.pace(began, false))
 	}
 	r.failures, r.conflict = 0, 0
 	r.c.answered(ctx)
-	r.c.intake.take(ctx, updates)
+	progress := r.progress(r.c.intake.take(ctx, updates)) || known
 	if r.c.intake.busy() {
 		r.c.intake.rest(ctx)
 	}
-	return 0
+	return r.pace(began, progress)
+}
+
+// pace is how long to wait after an answer to the poll that began then. An answer with something new is never followed by a wait.
+func (r *round) pace(began time.Time, progress bool) time.Duration {
+	early := hastyPause - time.Since(began)
+	if progress || early <= 0 {
+		r.hasty = 0
+		return 0
+	}
+	if r.hasty++; r.hasty < hastyFree {
+		return 0
+	}
+	return early
+}
+
+// progress reports whether an answer whose highest new number is given (0 = none) brings the poller further. A server that sends the same updates
+// again and again does not, also when there are more of them than the intake remembers.
+func (r *round) progress(highest int) bool {
+	switch {
+	case highest > r.top:
+	case highest == 0, !r.restarted.IsZero() && time.Since(r.restarted) < restartGap:
+		return false
+	default:
+		r.restarted = time.Now()
+	}
+	r.top = highest
+	return true
 }
 
 // patience is how long a call may take that is made before the first poll. After a failure it is that of a probe: a call that hangs while the
