@@ -111,8 +111,7 @@ func TestTheExtendedViewIsTheStandardOneAndMore(t *testing.T) {
 		if _, err := c.Call("sessions.subscribe", map[string]any{}, 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		ran := ask(t, plain, "cron.run", map[string]any{"id": id})
-		standard := waitEvents(t, plain, fmt.Sprint(ran["runId"]))
+		standard := runAndWatch(t, plain, id)
 		eventually(t, "the extended connection hears of the end", 30*time.Second, func() bool { return heard.get("cron finished") != nil })
 		for name, want := range map[string][]string{
 			"cron finished": append(below("job.", jobExtras), below("", "attempt outcome scheduledForMs trigger")...),
@@ -183,26 +182,40 @@ func kindOf(name string, payload json.RawMessage) string {
 	return name + " " + p.Action + p.State + p.Data.Phase
 }
 
-// waitEvents reads until the run has been recorded, and returns the last event of each kind.
-func waitEvents(t *testing.T, b *bare, run string) map[string]json.RawMessage {
+// runAndWatch runs a job by hand and reads until the run has been recorded; it returns the last event of each kind. Events of a run may come before the
+// answer to the call that asked for it, so all frames from the request on count.
+func runAndWatch(t *testing.T, b *bare, job string) map[string]json.RawMessage {
 	t.Helper()
-	events := map[string]json.RawMessage{}
 	_ = b.SetReadDeadline(time.Now().Add(30 * time.Second))
-	for {
+	if err := b.request("run", "cron.run", map[string]any{"id": job}); err != nil {
+		t.Fatal(err)
+	}
+	events := map[string]json.RawMessage{}
+	for run := ""; run == "" || !strings.Contains(string(events["cron finished"]), run); {
 		data, err := b.next()
 		if err != nil {
-			t.Fatalf("waiting for the end of %s: %v", run, err)
+			t.Fatalf("waiting for the end of a run of %s: %v", job, err)
 		}
-		var e Event
-		if json.Unmarshal(data, &e) != nil || e.Name == "" {
-			continue
+		var f struct {
+			Event
+
+			ID string
 		}
-		kind := kindOf(e.Name, e.Payload)
-		events[kind] = e.Payload
-		if kind == "cron finished" && strings.Contains(string(e.Payload), run) {
-			return events
+		if err := json.Unmarshal(data, &f); err != nil {
+			t.Fatalf("a frame that is no object: %s", data)
+		}
+		switch {
+		case f.ID == "run":
+			var started struct{ RunID string }
+			if err := json.Unmarshal(f.Payload, &started); err != nil || started.RunID == "" {
+				t.Fatalf("cron.run: %s", data)
+			}
+			run = started.RunID
+		case f.Name != "":
+			events[kindOf(f.Name, f.Payload)] = f.Payload
 		}
 	}
+	return events
 }
 
 // A second connect is refused, and the connection goes on as it was.
