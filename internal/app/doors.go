@@ -124,6 +124,7 @@ func closer(l net.Listener) func(context.Context) error {
 	}
 }
 
+// metricsHandler is what the metrics listener serves: to programs of this machine, not to pages in its browsers.
 func (p *Process) metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", p.metrics.Handler())
@@ -133,7 +134,7 @@ func (p *Process) metricsHandler() http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	return mux
+	return gateway.Guard(mux, p.cfg.Hosts(), p.scrape)
 }
 
 // serveMetrics serves the metrics listener until ctx is over.

@@ -64,12 +64,12 @@ func (s *Server) identify(ctx context.Context, a connectAuth, addr netip.Addr) (
 	if ok {
 		return cred, nil
 	}
-	s.locks.fail(addr, now)
 	fault := authFaultOf(a)
 	label := "mismatch"
-	if secret == "" {
+	if secret == "" { // no guess: any page can make the operator's browser send it, so it must lock no address out
 		label = "missing"
 	} else {
+		s.locks.fail(addr, now)
 		s.rejected.note(addr, fault.code, now)
 	}
 	s.observer.AuthFailed(label)

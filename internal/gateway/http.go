@@ -55,7 +55,7 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 	r.Get("/health", s.healthz)
 	r.Get("/readyz", s.readyz)
 	for path, h := range s.cfg.Webhooks {
-		r.Handle(path, provenBy(h))
+		r.With(s.knownOrigin).Handle(path, provenBy(h))
 	}
 	r.Group(func(r chi.Router) {
 		r.Use(s.knownHost, s.knownOrigin)
@@ -157,7 +157,7 @@ func (s *Server) sockets(base context.Context) func(http.Handler) http.Handler {
 			case !websocket.IsWebSocketUpgrade(r):
 				next.ServeHTTP(w, r)
 			case r.URL.Path != "/" && r.URL.Path != "/ws":
-				notFound(w, r)
+				s.guarded(notFound)(w, r)
 			case r.Method != http.MethodGet:
 				next.ServeHTTP(w, r)
 			default:
@@ -228,28 +228,6 @@ func (s *Server) knownOrigin(next http.Handler) http.Handler {
 	})
 }
 
-// checkHost stops DNS rebinding: a foreign name that points to this address is not a name of ours.
-func (s *Server) checkHost(w http.ResponseWriter, r *http.Request) bool {
-	if (*s.hosts.Load())[hostOnly(r.Host)] {
-		return true
-	}
-	refuse(w, r, http.StatusMisdirectedRequest, invalid("unknown host; add it to the allowed hosts if it is yours"))
-	return false
-}
-
-func (s *Server) setHosts(listeners []net.Listener) {
-	hosts := map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}
-	for _, h := range s.cfg.AllowedHosts {
-		hosts[hostOnly(h)] = true
-	}
-	for _, l := range listeners {
-		if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsUnspecified() {
-			hosts[tcp.IP.String()] = true
-		}
-	}
-	s.hosts.Store(&hosts)
-}
-
 func hostOnly(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -257,12 +235,18 @@ func hostOnly(host string) string {
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
-// checkOrigin stops foreign pages. Programs send no Origin; they need a credential like everybody.
+// checkOrigin refuses pages of other sites. Programs send no Origin; they need a credential like every caller. A browser sends none either for an
+// image or a link, but it says whether the page that asks belongs to another site.
 func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
+	w.Header().Add("Vary", "Sec-Fetch-Site")
 	w.Header().Add("Vary", "Origin") // also where none is named: a cache must not give that answer to a page
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
-		return true
+		if !crossSite(r) {
+			return true
+		}
+		refuse(w, r, http.StatusForbidden, foreignSite())
+		return false
 	}
 	if len(origins) == 1 && slices.Contains(s.cfg.AllowedOrigins, origins[0]) {
 		w.Header().Set("Access-Control-Allow-Origin", origins[0])

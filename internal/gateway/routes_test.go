@@ -1,0 +1,54 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// Every route of the router, whatever is added to it: only the probes answer a page of another site, or under a foreign name.
+func TestEveryRouteButTheProbesRefusesForeignPages(t *testing.T) {
+	t.Parallel()
+	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	s, err := New(Config{
+		Credentials: []Credential{{Name: "gateway", Digest: sha256.Sum256([]byte("a")), Scopes: []string{ScopeAdmin}}},
+		Dashboard:   ok, MetricsOnMain: ok, Webhooks: map[string]http.Handler{"/telegram/webhook/default": ok},
+	}, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := s.routes(t.Context(), t.Context())
+	ask := func(method, path, host string) int {
+		r := httptest.NewRequestWithContext(t.Context(), method, "http://"+host+path, nil)
+		if host == "localhost" {
+			r.Header.Set("Sec-Fetch-Site", "cross-site")
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		return w.Code
+	}
+	open := map[string]bool{"/healthz": true, "/health": true, "/readyz": true}
+	seen := 0
+	err = chi.Walk(handler.(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		if open[route] || method == http.MethodConnect { // CONNECT names no path
+			return nil
+		}
+		seen++
+		path := strings.NewReplacer("{name}", "ci", "*", "app.js").Replace(route)
+		if code := ask(method, path, "localhost"); code != http.StatusForbidden {
+			t.Errorf("%s %s of another site: %d", method, route, code)
+		}
+		if code := ask(method, path, "rebound.example"); code != http.StatusMisdirectedRequest && !strings.HasPrefix(route, "/telegram/") {
+			t.Errorf("%s %s under a foreign name: %d", method, route, code)
+		}
+		return nil
+	})
+	if err != nil || seen < 10 {
+		t.Errorf("%d routes, %v", seen, err)
+	}
+}
