@@ -179,7 +179,7 @@ func (p *Process) wire(ctx context.Context) error {
 		Retention: time.Duration(p.cfg.Retention), Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100,
 		Cron: cronConfig(p.cfg, p.metrics.Cron(), posts), HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CronBody: gateway.CronBody, Files: p.files,
 	}, dispatch.Deps{
-		Store: p.store, Commands: table, Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,
+		Store: p.store, Commands: table, Needs: gateway.Needs(), Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,
 	})
 	if err != nil {
 		return fmt.Errorf("making the dispatcher: %w", err)

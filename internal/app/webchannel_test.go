@@ -146,7 +146,7 @@ func newWebWorld(t *testing.T) *webWorld {
 	}
 	log := slog.New(slog.DiscardHandler)
 	w.d, err = dispatch.New(t.Context(), dispatch.Config{Agents: []dispatch.Agent{{Info: agent.Info{ID: "main"}, Runner: runner}}},
-		dispatch.Deps{Store: w.store, Commands: table, Logger: log})
+		dispatch.Deps{Store: w.store, Commands: table, Needs: gateway.Needs(), Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,6 +112,9 @@ type Message struct {
 	Own bool
 	// Scope is the most that the sender may do: `operator.read`, `operator.write` or `operator.admin`. Only chat commands ask for it.
 	Scope string
+	// Peer is where it came from, an address or a channel, and RequestID which request or update it was there. They are for the log of changes, give no
+	// right and are not kept with the message.
+	Peer, RequestID string
 	// BotName is the name under which the channel's bot is mentioned; "" = every mention means us.
 	BotName string
 	// Channel is where it came from: `web`, `api`, `hook`, `telegram:<bot id>`, ….

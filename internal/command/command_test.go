@@ -219,10 +219,10 @@ func TestATableRefusesRowsThatCannotWork(t *testing.T) {
 	run := func(context.Context, command.Actions, command.Call) (command.Answer, error) {
 		return command.Answer{}, nil
 	}
-	good := command.Command{Name: "x", Description: "d", Scope: command.ScopeRead, Run: run}
+	good := command.Command{Name: "x", Description: "d", Method: "status", Run: run}
 	for name, change := range map[string]func(*command.Command){
 		"no function": func(c *command.Command) { c.Run = nil }, "no help": func(c *command.Command) { c.Description = "" },
-		"no scope": func(c *command.Command) { c.Scope = "" }, "taken": func(c *command.Command) { c.Name = "stop" },
+		"no method": func(c *command.Command) { c.Method = "" }, "taken": func(c *command.Command) { c.Name = "stop" },
 		"taken alias": func(c *command.Command) { c.Aliases = []string{"help"} }, "blank": func(c *command.Command) { c.Name = "a b" },
 	} {
 		bad := good

@@ -63,39 +63,41 @@ type Overview struct {
 func core() []Command {
 	return []Command{
 		{
-			Name: "new", Aliases: []string{"reset"}, Category: "session", Scope: ScopeWrite,
+			Name: "new", Aliases: []string{"reset"}, Category: "session", Method: "sessions.reset",
 			Description: "Stop everything here and begin an empty conversation.", Run: says(runNew),
 		},
 		{
-			Name: "stop", Category: "session", Scope: ScopeWrite, Urgent: true,
+			Name: "stop", Category: "session", Method: "chat.abort", Urgent: true,
 			Description: "Stop the oldest running turn; if none runs, the oldest waiting message.", Run: says(runStop),
 		},
 		{
-			Name: "stopall", Category: "session", Scope: ScopeWrite, Urgent: true,
+			Name: "stopall", Category: "session", Method: "chat.abort", Urgent: true,
 			Description: "Stop all turns of this conversation and empty its queue.", Run: says(runStopAll),
 		},
 		{
-			Name: "status", Category: "status", Scope: ScopeRead,
+			Name: "status", Category: "status", Method: "status",
 			Description: "Show the agent, the lanes and this conversation.", Run: says(runStatus),
 		},
 		{
-			Name: "queue", Args: "[clear | queue | followup | interrupt | collect | steer | default]", Category: "session", Scope: ScopeWrite,
+			Name: "queue", Args: "[clear | queue | followup | interrupt | collect | steer | default]", Category: "session",
+			Method: "sessions.describe", Verbs: map[string]string{"clear": "chat.abort", "*": "chat.send"}, // the mode is a param of chat.send
 			Description: "Show the queue, empty it, or choose what happens to messages that arrive during a turn.", Run: runQueue,
 		},
 		{
-			Name: "model", Args: "[name | default]", Category: "session", Scope: ScopeWrite,
+			Name: "model", Args: "[name | default]", Category: "session",
+			Method: "sessions.describe", Verbs: map[string]string{"*": "agent"}, // which has the model as a param
 			Description: "Show or choose the model of this conversation.", Run: says(runModel),
 		},
 		{
-			Name: "agent", Category: "status", Scope: ScopeRead,
+			Name: "agent", Category: "status", Method: "agents.list",
 			Description: "Show which agents there are.", Run: says(runAgent),
 		},
 		{
-			Name: "whoami", Category: "status", Scope: ScopeRead,
+			Name: "whoami", Category: "status", Method: "status",
 			Description: "Show who the gateway thinks you are.", Run: says(runWhoami),
 		},
 		{
-			Name: "id", Category: "status", Scope: ScopeRead,
+			Name: "id", Category: "status", Method: "sessions.describe",
 			Description: "Show the key of this conversation.", Run: says(runID),
 		},
 	}
@@ -106,7 +108,7 @@ func New(more ...Command) (*Table, error) {
 	list := slices.Concat(core(), jobCommands(), more)
 	var table *Table
 	list = append(list, Command{
-		Name: "help", Aliases: []string{"start"}, Category: "status", Scope: ScopeRead,
+		Name: "help", Aliases: []string{"start"}, Category: "status", Method: "commands.list",
 		Description: "Show what you can say here.",
 		Run:         says(func(context.Context, Actions, Call) (string, error) { return table.Help(), nil }),
 	})

@@ -1,6 +1,6 @@
 // Package command is the chat commands: one table of values that every channel shares.
 //
-// A [Command] is a name, its aliases, what it takes, help, the scope that it needs, and a function. The parser, /help, the list
+// A [Command] is a name, its aliases, what it takes, help, the method of the gateway that it stands for, and a function. The parser, /help, the list
 // that clients get and the checks all come from the table, so a command that exists is documented and the other way round.
 //
 // Commands are recognised before debounce, queue and lanes, also as `/stop@botname`, behind a mention of the bot and in a

@@ -38,15 +38,18 @@ type NewJob struct {
 func jobCommands() []Command {
 	return []Command{
 		{
-			Name: "remind", Args: "WHEN TEXT", Category: "jobs", Scope: ScopeWrite,
+			Name: "remind", Args: "WHEN TEXT", Category: "jobs", Method: "cron.add",
 			Description: "Send you a text later: in 20m, 15:00, tomorrow 9:00, every 30m.", Run: says(runRemind),
 		},
 		{
-			Name: "cron", Args: "[add WHEN TEXT | list | show N | pause N | resume N | run N | rm N]", Category: "jobs", Scope: ScopeWrite,
+			Name: "cron", Args: "[add WHEN TEXT | list | show N | pause N | resume N | run N | rm N]", Category: "jobs", Method: "cron.list",
+			Verbs: map[string]string{
+				"add": "cron.add", "show": "cron.get", "pause": "cron.pause", "resume": "cron.resume", "run": "cron.run", "rm": "cron.remove", "remove": "cron.remove",
+			},
 			Description: "Let the agent do something by the clock, and look after such jobs.", Run: runCron,
 		},
 		{
-			Name: "jobs", Category: "jobs", Scope: ScopeRead,
+			Name: "jobs", Category: "jobs", Method: "cron.list",
 			Description: "List your reminders and jobs.", Run: runJobs,
 		},
 	}

@@ -3,20 +3,12 @@ package command
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 
 	"laneway/internal/chat"
-)
-
-// Scope is what a caller needs to use a command; the values are those of the credentials.
-type Scope string
-
-// The scopes, each including the one before it.
-const (
-	ScopeRead  Scope = "operator.read"
-	ScopeWrite Scope = "operator.write"
-	ScopeAdmin Scope = "operator.admin"
 )
 
 // Call is one use of a command.
@@ -27,8 +19,10 @@ type Call struct {
 	Again     bool
 	Session   chat.SessionKey
 	Principal string
-	// Scope is the most that the caller may do.
-	Scope  Scope
+	// Peer is where the message came from and RequestID which one it was there, for the log of changes.
+	Peer, RequestID string
+	// Scope is the most that the caller may do, see [chat.Message].
+	Scope  string
 	Sender chat.Sender
 	// OwnOnly: the caller may stop only what Sender asked for.
 	OwnOnly bool
@@ -65,7 +59,10 @@ type Command struct {
 	Args        string // hint such as "[all]"; "" = takes none
 	Description string
 	Category    string
-	Scope       Scope
+	// Method of the gateway that the command stands for: a caller needs for the command what it needs for the method, see [chat.Need].
+	Method string
+	// Verbs are the methods of first words of the arguments, in lower case, that stand for another one; "*" = every word that is not named.
+	Verbs map[string]string
 	// Urgent commands act before they are recorded: the database may be slow, a stop may not.
 	Urgent bool
 	Run    Func
@@ -82,8 +79,8 @@ func NewTable(list []Command) (*Table, error) {
 	t := &Table{list: list, byName: map[string]*Command{}}
 	for i := range list {
 		c := &list[i]
-		if c.Run == nil || c.Description == "" || c.Scope == "" {
-			return nil, fmt.Errorf("command /%s has no function, description or scope", c.Name)
+		if c.Run == nil || c.Description == "" || c.Method == "" {
+			return nil, fmt.Errorf("command /%s has no function, description or method", c.Name)
 		}
 		for _, name := range append([]string{c.Name}, c.Aliases...) {
 			if !validName(name) {
@@ -114,6 +111,33 @@ func (t *Table) Infos() []chat.CommandInfo {
 		infos = append(infos, chat.CommandInfo{Name: c.Name, Aliases: c.Aliases, Description: c.Description, Category: c.Category, ArgsHint: c.Args, Urgent: c.Urgent})
 	}
 	return infos
+}
+
+// MethodOf is the method that a use of the command stands for.
+func (c Command) MethodOf(args string) string {
+	verb, _, _ := cutWord(strings.TrimSpace(args))
+	if method, ok := c.Verbs[strings.ToLower(verb)]; ok && verb != "" {
+		return method
+	}
+	if method, ok := c.Verbs["*"]; ok && verb != "" {
+		return method
+	}
+	return c.Method
+}
+
+// Use is one way of using a command: with one first word of its arguments, "" = with none.
+type Use struct{ Command, Verb, Method string }
+
+// Uses lists what the commands stand for, in the order of the table and the words of each by name; "*" is every word that is not named.
+func (t *Table) Uses() []Use {
+	var uses []Use
+	for _, c := range t.list {
+		uses = append(uses, Use{c.Name, "", c.Method})
+		for _, verb := range slices.Sorted(maps.Keys(c.Verbs)) {
+			uses = append(uses, Use{c.Name, verb, c.Verbs[verb]})
+		}
+	}
+	return uses
 }
 
 // Lookup finds a command by name or alias.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -119,8 +120,8 @@ func (d *Dispatcher) execCommand(ctx context.Context, m chat.Message, cmd comman
 
 // callCommand runs the function of the table and turns its error into the sentence that the person gets.
 func (d *Dispatcher) callCommand(ctx context.Context, m chat.Message, cmd command.Command, call command.Call) (answer command.Answer, ok bool) {
-	if !allows(m.Scope, cmd.Scope) {
-		return command.Answer{Text: "You may not use /" + cmd.Name + ": it needs the scope " + string(cmd.Scope) + "."}, false
+	if need := d.needs[cmd.MethodOf(call.Args)]; !mayCommand(m, need) {
+		return command.Answer{Text: "You may not use /" + cmd.Name + ": it needs the scope " + need.Scope + "."}, false
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, commandTime, errors.New("the command took too long"))
 	defer cancel()
@@ -130,7 +131,8 @@ func (d *Dispatcher) callCommand(ctx context.Context, m chat.Message, cmd comman
 			answer, ok = command.Answer{Text: "/" + cmd.Name + " failed: internal error."}, false
 		}
 	}()
-	call.ID, call.Session, call.Principal, call.Scope = m.ID, m.Session, m.Principal, command.Scope(m.Scope)
+	call.ID, call.Session, call.Principal, call.Scope = m.ID, m.Session, m.Principal, m.Scope
+	call.Peer, call.RequestID = cmp.Or(m.Peer, m.Channel), cmp.Or(m.RequestID, m.Dedupe, m.ID)
 	call.Sender, call.OwnOnly = m.Content.Sender, m.Content.Options.StopOwn
 	call.Channel, call.Target = channelKind(m.Channel), m.Content.Options.ReplyTo
 	answer, err := cmd.Run(ctx, actions{d}, call)
@@ -141,10 +143,18 @@ func (d *Dispatcher) callCommand(ctx context.Context, m chat.Message, cmd comman
 	return answer, true
 }
 
-// allows reports whether scope have includes need.
-func allows(have string, need command.Scope) bool {
-	rank := map[string]int{string(command.ScopeRead): 1, string(command.ScopeWrite): 2, string(command.ScopeAdmin): 3}
-	return rank[have] >= rank[string(need)]
+// mayCommand lets a command through that the caller may use at all. A person in a chat, who holds no credential, may change what is theirs: what a
+// command does reaches their own jobs only, and what changes a session asks for its owner.
+func mayCommand(m chat.Message, need chat.Need) bool {
+	if (chat.Caller{Principal: m.Principal}).InChat() && need.Scope != "" {
+		need.Owner = true
+	}
+	return need.Passes(m.Scope)
+}
+
+// callerOf is who gave a command.
+func callerOf(c command.Call) chat.Caller {
+	return chat.Caller{Principal: c.Principal, Scopes: []string{c.Scope}, Peer: c.Peer, RequestID: c.RequestID}
 }
 
 // sendAnswer puts the answer of a command into the outbox, once however often it is called. A choice is for the person who gave the command.
@@ -226,7 +236,10 @@ func (a actions) StopAll(ctx context.Context, c command.Call) (command.StopRepor
 
 // NewSession is /new.
 func (a actions) NewSession(ctx context.Context, c command.Call) error {
-	_, err := a.d.Reset(ctx, c.Session, chat.Caller{Principal: c.Principal}, onceOf(c))
+	_, err := a.d.Reset(ctx, c.Session, callerOf(c), onceOf(c))
+	if chat.CodeOf(err) == chat.CodeForbidden {
+		return chat.Errorf(chat.CodeForbidden, "this conversation is not yours; to reset it needs the scope %s", chat.ScopeAdmin)
+	}
 	return err
 }
 

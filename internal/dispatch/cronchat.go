@@ -17,13 +17,11 @@ import (
 // jobsShown is how many jobs a chat lists; more than a chat user may have.
 const jobsShown = 200
 
-// chatCaller is the person who wrote a command: whatever else they may do, a command reaches their own jobs only. Those who hold a credential of
-// the gateway need the scope of the calls that a change stands for; chat users may change what is theirs.
-func chatCaller(c command.Call, changes bool) (chat.Caller, error) {
-	if changes && OperatorOwner(c.Principal) && !allows(string(c.Scope), command.ScopeAdmin) {
-		return chat.Caller{}, chat.Errorf(chat.CodeForbidden, "changing jobs needs the scope %s", command.ScopeAdmin)
-	}
-	return chat.Caller{Principal: c.Principal, Scopes: []string{string(c.Scope)}, Own: true}, nil
+// chatCaller is the person who wrote a command about jobs: whatever else they may do, it reaches their own jobs only.
+func chatCaller(c command.Call) chat.Caller {
+	by := callerOf(c)
+	by.Own = true
+	return by
 }
 
 // Clock is the store's time and the gateway's zone.
@@ -41,10 +39,7 @@ func (a actions) Clock(ctx context.Context) (now time.Time, zone string, err err
 
 // AddJob is /remind and /cron add.
 func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (cron.Put, error) {
-	by, err := chatCaller(c, true)
-	if err != nil {
-		return cron.Put{}, err
-	}
+	by := chatCaller(c)
 	m, err := chatJob(c, n)
 	if err != nil {
 		return cron.Put{}, err
@@ -99,10 +94,7 @@ func (a actions) Jobs(ctx context.Context, c command.Call) ([]cron.Job, error) {
 	if a.d.jobs == nil {
 		return nil, errNoCron()
 	}
-	by, err := chatCaller(c, false)
-	if err != nil {
-		return nil, err
-	}
+	by := chatCaller(c)
 	page, err := a.d.CronList(ctx, cron.JobFilter{SortBy: "id", Limit: jobsShown}, by)
 	if err != nil || c.Session.Kind() != chat.KindGroup {
 		return page.Jobs, err
@@ -118,38 +110,26 @@ func (a actions) Jobs(ctx context.Context, c command.Call) ([]cron.Job, error) {
 
 // RemoveJob is /cron rm.
 func (a actions) RemoveJob(ctx context.Context, c command.Call, id string) error {
-	by, err := chatCaller(c, true)
-	if err != nil {
-		return err
-	}
+	by := chatCaller(c)
 	return a.d.CronRemove(ctx, id, false, by)
 }
 
 // PauseJob is /cron pause.
 func (a actions) PauseJob(ctx context.Context, c command.Call, id, note string) error {
-	by, err := chatCaller(c, true)
-	if err != nil {
-		return err
-	}
-	_, err = a.d.CronPause(ctx, id, chat.Cut(note, 500), time.Time{}, by)
+	by := chatCaller(c)
+	_, err := a.d.CronPause(ctx, id, chat.Cut(note, 500), time.Time{}, by)
 	return err
 }
 
 // ResumeJob is /cron resume.
 func (a actions) ResumeJob(ctx context.Context, c command.Call, id string) (cron.Job, error) {
-	by, err := chatCaller(c, true)
-	if err != nil {
-		return cron.Job{}, err
-	}
+	by := chatCaller(c)
 	return a.d.CronResume(ctx, id, by)
 }
 
 // RunJob is /cron run.
 func (a actions) RunJob(ctx context.Context, c command.Call, id string) (reason string, err error) {
-	by, err := chatCaller(c, true)
-	if err != nil {
-		return "", err
-	}
+	by := chatCaller(c)
 	_, not, err := a.d.CronRun(ctx, id, cron.RunForce, by, nil)
 	return not, err
 }

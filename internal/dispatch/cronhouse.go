@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"laneway/internal/agent"
+	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
 )
@@ -36,7 +36,7 @@ type CronConfig struct {
 }
 
 // OperatorOwner tells owners that are credentials of the gateway from chat users, whose names have their channel in front.
-func OperatorOwner(owner string) bool { return !strings.Contains(owner, ":") }
+func OperatorOwner(owner string) bool { return !chat.Caller{Principal: owner}.InChat() }
 
 // openCron makes the cron half when the store has one.
 func (d *Dispatcher) openCron() error {

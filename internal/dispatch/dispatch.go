@@ -88,6 +88,8 @@ type Agent struct {
 type Deps struct {
 	Store    Store
 	Commands *command.Table
+	// Needs of the methods that the commands stand for, by name. [New] refuses a command whose method is not among them.
+	Needs map[string]chat.Need
 	// Channels send what is in the outbox.
 	Channels []channel.Channel
 	Observer Observer
@@ -100,6 +102,7 @@ type Dispatcher struct {
 	cfg         Config
 	store       Store
 	commands    *command.Table
+	needs       map[string]chat.Need
 	sched       *scheduler.Scheduler[work]
 	agents      map[string]Agent
 	channels    map[string]channel.Channel
@@ -148,7 +151,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 		return nil, err
 	}
 	d := &Dispatcher{
-		cfg: cfg, store: deps.Store, commands: deps.Commands, obs: deps.Observer, log: deps.Logger,
+		cfg: cfg, store: deps.Store, commands: deps.Commands, needs: deps.Needs, obs: deps.Observer, log: deps.Logger,
 		agents: map[string]Agent{}, channels: map[string]channel.Channel{}, started: time.Now(),
 		sweepNow: make(chan struct{}, 1),
 	}
@@ -157,6 +160,11 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
+	}
+	for _, use := range d.commands.Uses() {
+		if d.needs[use.Method].Scope == "" {
+			return nil, fmt.Errorf("the command /%s %s stands for %q, which is no method of the gateway", use.Command, use.Verb, use.Method)
+		}
 	}
 	for _, a := range cfg.Agents {
 		d.agents[a.Info.ID] = a

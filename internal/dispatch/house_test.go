@@ -23,6 +23,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/dispatch"
+	"laneway/internal/gateway"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/store/memory"
@@ -226,7 +227,7 @@ func open(t *testing.T, st store.Store, opts ...option) *house {
 	}
 	work, cancelWork := context.WithCancelCause(t.Context())
 	h.work = cancelWork
-	h.d, err = dispatch.New(work, cfg, dispatch.Deps{Store: st, Commands: table, Channels: []channel.Channel{h.box, h.hook, h.asker, h.web}})
+	h.d, err = dispatch.New(work, cfg, dispatch.Deps{Store: st, Commands: table, Needs: gateway.Needs(), Channels: []channel.Channel{h.box, h.hook, h.asker, h.web}})
 	if err != nil {
 		t.Fatal(err)
 	}

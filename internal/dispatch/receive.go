@@ -3,14 +3,12 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
-	"laneway/internal/command"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -33,6 +31,7 @@ func (d *Dispatcher) Receive(ctx context.Context, m chat.Message) (chat.Receipt,
 // ReceiveFrom is Receive for a caller of the gateway: it may be restricted to sessions of its own, and a command needs one of its scopes.
 func (d *Dispatcher) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
 	m.Principal, m.Scope, m.Own = by.Principal, highest(by.Scopes), by.Own
+	m.Peer, m.RequestID = by.Peer, by.RequestID
 	if err := notMade(m.Session, by); err != nil {
 		return chat.Receipt{}, err
 	}
@@ -42,9 +41,9 @@ func (d *Dispatcher) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Ca
 // highest is the most that a list of scopes allows.
 func highest(scopes []string) string {
 	best := ""
-	for _, s := range []command.Scope{command.ScopeRead, command.ScopeWrite, command.ScopeAdmin} {
-		if slices.Contains(scopes, string(s)) {
-			best = string(s)
+	for _, s := range scopes {
+		if chat.ScopeLevel(s) > chat.ScopeLevel(best) {
+			best = s
 		}
 	}
 	return best

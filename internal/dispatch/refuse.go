@@ -38,6 +38,19 @@ func (d *Dispatcher) mayUse(ctx context.Context, key chat.SessionKey, principal 
 	return nil
 }
 
+// mayChange refuses to change a session as a whole to a caller who may not, see [chat.Caller.MayChange].
+func (d *Dispatcher) mayChange(ctx context.Context, key chat.SessionKey, by chat.Caller) error {
+	s, err := d.store.Session(ctx, key, "")
+	absent := errors.Is(err, chat.ErrSessionNotFound)
+	switch {
+	case err != nil && !absent:
+		return err
+	case !by.MayChange(key, s.Principal, !absent):
+		return chat.MissingScope(chat.ScopeAdmin)
+	}
+	return nil
+}
+
 // notMade refuses, without asking the store, to make a session whose key is made of the identity of somebody else.
 func notMade(key chat.SessionKey, by chat.Caller) error {
 	if by.Own && key.RightOf(by.Principal) == chat.RightNone {

@@ -1,8 +1,6 @@
 package dispatch_test
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,49 +8,34 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/cron"
+	"laneway/internal/gateway"
 )
 
-// TestACommandNeedsTheScopeOfWhatItDoes gives every command of the table with every scope that a credential has. Without the scope nothing of it is
-// done, and the reply says which scope it needs.
-func TestACommandNeedsTheScopeOfWhatItDoes(t *testing.T) {
+// spoken is one text for each use of each command. A use that is not here fails the test, so that none is left out.
+func spoken() map[string]string {
+	return map[string]string{
+		"new ": "/new", "stop ": "/stop", "stopall ": "/stopall", "status ": "/status", "agent ": "/agent", "whoami ": "/whoami", "id ": "/id", "help ": "/help",
+		"queue ": "/queue", "queue clear": "/queue  CLEAR", "queue *": "/queue collect", "model ": "/model", "model *": "/model default",
+		"remind ": "/remind in 20m tea", "jobs ": "/jobs", "cron ": "/cron", "cron add": "/cron ADD 9:00 stretch", "cron show": "/cron show 1",
+		"cron pause": "/cron pause 1", "cron resume": "/cron\tresume 1", "cron run": "/cron run 1", "cron rm": "/cron rm 1", "cron remove": "/cron remove 1",
+	}
+}
+
+func tableOfCommands(t *testing.T) *command.Table {
+	t.Helper()
+	table, err := command.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// Every command beside the method that it stands for, with every scope: a credential needs for the one what it needs for the other. Without that
+// nothing is done and the reply says which scope it needs.
+func TestACommandNeedsWhatItsMethodNeeds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := openCron(t, newStore())
-		table, err := command.New()
-		if err != nil {
-			t.Fatal(err)
-		}
-		ranks := []command.Scope{"", command.ScopeRead, command.ScopeWrite, command.ScopeAdmin}
-		rank := func(s command.Scope) int {
-			for i, r := range ranks {
-				if r == s {
-					return i
-				}
-			}
-			t.Fatalf("a command needs the scope %q", s)
-			return 0
-		}
-		needs := map[string]command.Scope{ // what changes jobs needs more than its command
-			"/cron add 9:00 stretch": command.ScopeAdmin, "/cron rm 1": command.ScopeAdmin, "/cron pause 1": command.ScopeAdmin, "/cron resume 1": command.ScopeAdmin,
-			"/cron run 1": command.ScopeAdmin, "/remind in 20m tea": command.ScopeAdmin,
-			"/cron list": command.ScopeWrite, "/cron show 1": command.ScopeWrite, "/queue clear": command.ScopeWrite, "/queue collect": command.ScopeWrite,
-		}
-		for _, info := range table.Infos() {
-			for _, name := range append([]string{info.Name}, info.Aliases...) {
-				name = "/" + name
-				cmd, _, _, ok := table.Parse(name, "")
-				if !ok {
-					t.Fatalf("%s is no command", name)
-				}
-				if needs[name] = cmd.Scope; cmd.Scope == "" {
-					t.Errorf("%s needs no scope", name)
-				}
-			}
-		}
-		if len(needs) < 24 {
-			t.Errorf("only %d commands: %v", len(needs), needs)
-		}
-		// The job that the commands are about, made by the same credential.
-		h.end(h.send("main", "/cron add 9:00 first", func(m *chat.Message) { m.Principal = "gateway" }))
+		methods := gateway.Needs()
 		jobs := func() int {
 			page, err := h.d.CronList(t.Context(), cron.JobFilter{Limit: 10}, operator())
 			if err != nil {
@@ -60,24 +43,86 @@ func TestACommandNeedsTheScopeOfWhatItDoes(t *testing.T) {
 			}
 			return len(page.Jobs)
 		}
-		want(t, "jobs", jobs(), 1)
-		for _, said := range slices.Sorted(maps.Keys(needs)) {
-			need := needs[said]
-			for _, have := range ranks {
-				if have == command.ScopeAdmin && strings.HasPrefix(said, "/cron rm") {
-					continue // the others still want to see it
-				}
-				end := h.end(h.send("main", said, func(m *chat.Message) { m.Principal, m.Scope = "gateway", string(have) }))
+		for _, use := range tableOfCommands(t).Uses() {
+			text, need := spoken()[use.Command+" "+use.Verb], methods[use.Method]
+			if text == "" || need.Scope == "" {
+				t.Fatalf("/%s %s has no text here, or %q is no method", use.Command, use.Verb, use.Method)
+			}
+			for _, have := range []string{"", "operator.root", chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin} {
+				h.end(h.send("main", "/cron add 9:00 first", func(m *chat.Message) { m.Principal = "gateway" })) // the job that the commands are about
+				before := jobs()
+				end := h.end(h.send("main", text, func(m *chat.Message) { m.Principal, m.Scope = "gateway", have }))
 				synctest.Wait() // the run that /cron run asks for begins before a later command stops it
 				refused := strings.Contains(end.Text, "needs the scope operator.")
-				want(t, said+" with "+string(have)+" is refused", refused, rank(have) < rank(need))
-				if refused && !strings.Contains(end.Text, string(need)) && rank(have) >= rank(command.ScopeWrite) {
-					t.Errorf("%s with %q: %q does not name %s", said, have, end.Text, need)
+				want(t, text+" with "+have+" is refused", refused, chat.ScopeLevel(have) < chat.ScopeLevel(need.Least()))
+				if refused && (!strings.Contains(end.Text, need.Scope) || jobs() != before) {
+					t.Errorf("%s with %q: %q and %d jobs after %d, want the scope %s", text, have, end.Text, jobs(), before, need.Scope)
 				}
 			}
 		}
-		want(t, "jobs of an administrator: the first, and one of each of the two that make some", jobs(), 3)
 		want(t, "turns: the one that /cron run asks for", len(h.runner.texts()), 1)
 		h.close()
+	})
+}
+
+// The commands that only look need no more than to read, and what changes jobs or a session needs what the method needs: written down here once more,
+// so that a row that names a lesser method is seen.
+func TestNoCommandStandsForLessThanItDoes(t *testing.T) {
+	t.Parallel()
+	methods := gateway.Needs()
+	need := map[string]chat.Need{}
+	for _, use := range tableOfCommands(t).Uses() {
+		need[use.Command+" "+use.Verb] = methods[use.Method]
+	}
+	admin, write, read := chat.Need{Scope: chat.ScopeAdmin}, chat.Need{Scope: chat.ScopeWrite}, chat.Need{Scope: chat.ScopeRead}
+	for use := range spoken() {
+		expected := read
+		switch use {
+		case "new ":
+			expected = chat.Need{Scope: chat.ScopeAdmin, Owner: true}
+		case "stop ", "stopall ", "queue clear", "queue *", "model *":
+			expected = write
+		case "remind ", "cron add", "cron pause", "cron resume", "cron run", "cron rm", "cron remove":
+			expected = admin
+		}
+		want(t, use, need[use], expected)
+	}
+	want(t, "uses", len(need), len(spoken()))
+}
+
+// A person in a chat resets the own private chat, and no group, although they may have written there first, and nothing of anybody else.
+func TestAPersonResetsTheOwnPrivateChatOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		h := openCron(t, st)
+		defer h.close()
+		as := func(user string) func(*chat.Message) {
+			return func(m *chat.Message) { m.Principal, m.Scope, m.Channel = "box:"+user, chat.ScopeWrite, "box" }
+		}
+		id := func(key string) string {
+			parsed, _ := chat.ParseSessionKey(key, "main")
+			s, err := st.Session(t.Context(), parsed, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.SessionID
+		}
+		const private, group = "agent:main:box:direct:7", "agent:main:box:group:-5"
+		for _, key := range []string{private, group} {
+			h.end(h.send(key, "hello", as("7")))
+		}
+		h.end(h.send("agent:main:notes", "hello"))
+		for _, c := range []struct {
+			key, user string
+			may       bool
+		}{{private, "7", true}, {private, "8", false}, {group, "7", false}, {group, "8", false}, {"agent:main:notes", "7", false}} {
+			for _, text := range []string{"/new", "/reset"} {
+				before := id(c.key)
+				end := h.end(h.send(c.key, text, as(c.user)))
+				if changed := id(c.key) != before; changed != c.may || strings.Contains(end.Text, chat.ScopeAdmin) == c.may {
+					t.Errorf("%s of %s by %s: reset %t, %q", text, c.key, c.user, changed, end.Text)
+				}
+			}
+		}
 	})
 }

@@ -146,10 +146,14 @@ const (
 )
 
 // Reset stops everything of a session and begins an empty transcript; it returns the id of the new one. A repetition, o says of what, stops
-// nothing and returns the id of the first.
+// nothing and returns the id of the first. A caller whom
+// [chat.Caller.MayChange] refuses gets chat.CodeForbidden, and nothing was done.
 func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.Once) (string, error) {
 	if _, ok := d.agents[key.Agent]; !ok {
 		return "", chat.Errorf(chat.CodeUnknownAgent, "there is no agent %q here", key.Agent).With("agentId", key.Agent)
+	}
+	if err := d.mayChange(ctx, key, by); err != nil {
+		return "", err
 	}
 	if id, err := answered[string](ctx, d, o); id != "" || err != nil {
 		return id, err

@@ -10,13 +10,15 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"laneway/internal/chat"
 )
 
 // The scopes. Admin includes write, which includes read, when a method is checked.
 const (
-	ScopeRead  = "operator.read"
-	ScopeWrite = "operator.write"
-	ScopeAdmin = "operator.admin"
+	ScopeRead  = chat.ScopeRead
+	ScopeWrite = chat.ScopeWrite
+	ScopeAdmin = chat.ScopeAdmin
 )
 
 // Visibilities of a credential.
@@ -85,9 +87,7 @@ func (c Credential) grant(asked []string) []string {
 }
 
 // scopeLevel orders the scopes; 0 = not a scope.
-func scopeLevel(s string) int {
-	return max(0, slices.Index([]string{"", ScopeRead, ScopeWrite, ScopeAdmin}, s))
-}
+func scopeLevel(s string) int { return chat.ScopeLevel(s) }
 
 // levelOf is the highest level among scopes.
 func levelOf(scopes []string) int {

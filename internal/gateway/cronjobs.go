@@ -37,6 +37,10 @@ func cronMethods(b Backend) []*method {
 	if _, ok := b.(CronBackend); !ok {
 		return nil
 	}
+	return jobMethods()
+}
+
+func jobMethods() []*method {
 	return []*method{
 		define("cron.add", ScopeAdmin, cronAdd, audited, limited(LimitCronWrites)),
 		define("cron.create", ScopeAdmin, cronCreate, audited, limited(LimitCronWrites)),

@@ -10,6 +10,8 @@ import (
 // MethodInfo describes one method to documentation and tests.
 type MethodInfo struct {
 	Name, Scope string
+	// OwnerScope suffices on a session that the caller owns; "" = the owner needs Scope, too.
+	OwnerScope string
 	// Params are the names of its params; Required of them must be given (of a param with two names the first stands for both); Ignored are taken
 	// without effect.
 	Params, Required, Ignored []string
@@ -51,6 +53,9 @@ func (s *Server) Methods() []MethodInfo {
 	for _, name := range slices.Sorted(maps.Keys(s.methods)) {
 		m := s.methods[name]
 		info := describe(m.name, m.params)
+		if m.owner {
+			info.OwnerScope = m.need().Least()
+		}
 		info.Scope, info.Control, info.Audited, info.Limit = m.scope, m.control, m.audited, m.limit
 		out = append(out, info)
 	}

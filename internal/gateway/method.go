@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+
+	"laneway/internal/chat"
 )
 
 const methodConnect = "connect"
@@ -23,6 +25,8 @@ type method struct {
 	quick bool
 	// audited methods leave one row in the log of changes, written with the change itself; a call that changes nothing leaves none.
 	audited bool
+	// owner: write suffices on a session that the caller owns; the backend, which knows the owner, decides.
+	owner bool
 	// limit is the allowance that a call takes from; "" = none.
 	limit  LimitClass
 	params *shape
@@ -85,6 +89,7 @@ type option func(*method)
 func control(m *method)                     { m.control = true }
 func quick(m *method)                       { m.quick = true }
 func audited(m *method)                     { m.audited = true }
+func orOwner(m *method)                     { m.owner = true }
 func limited(class LimitClass) option       { return func(m *method) { m.limit = class } }
 func (c *call) visible() string             { return c.who.visible() }
 func (c *call) principal() string           { return c.who.principal() }
@@ -118,6 +123,17 @@ func asksExtended(p any) bool {
 }
 
 type noParams struct{}
+
+func (m *method) need() chat.Need { return chat.Need{Scope: m.scope, Owner: m.owner} }
+
+// Needs is what callers need for the methods, by name, for the chat commands that stand for them: one table decides about both.
+func Needs() map[string]chat.Need {
+	needs := map[string]chat.Need{}
+	for _, m := range slices.Concat(opsMethods(), pairingMethods(), chatMethods(), sessionMethods(), jobMethods(), emptyMethods()) {
+		needs[m.name] = m.need()
+	}
+	return needs
+}
 
 func tableOf(rows ...[]*method) (map[string]*method, []string) {
 	table := map[string]*method{}

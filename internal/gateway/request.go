@@ -96,7 +96,7 @@ func (c *conn) route(req request) (*method, *wireError) {
 		return nil, invalid("connect is only valid as the first request")
 	case m == nil:
 		return nil, invalid("unknown method: " + cutName(req.method))
-	case who.level < scopeLevel(m.scope):
+	case who.level < scopeLevel(m.need().Least()):
 		return m, missingScope(m.scope)
 	case who.probe && m.name != "health" && m.name != "status":
 		return m, invalid("unknown method: " + m.name + "; protocol 3 has health and status only")

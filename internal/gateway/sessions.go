@@ -16,7 +16,7 @@ func sessionMethods() []*method {
 		define("sessions.list", ScopeRead, sessionsList),
 		define("sessions.describe", ScopeRead, sessionsDescribe),
 		define("sessions.subscribe", ScopeRead, sessionsSubscribe),
-		define("sessions.reset", ScopeAdmin, sessionsReset, audited),
+		define("sessions.reset", ScopeAdmin, sessionsReset, audited, orOwner),
 		define("sessions.delete", ScopeAdmin, sessionsDelete, audited),
 	}
 }

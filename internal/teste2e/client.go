@@ -57,6 +57,11 @@ var errLost = errors.New("the connection was lost")
 
 // Dial connects and authenticates with every scope. onEvent may be nil; it is called on the reader's goroutine.
 func Dial(url, token string, onEvent func(Event)) (*Client, error) {
+	return DialAs(url, token, []string{"operator.read", "operator.write", "operator.admin"}, onEvent)
+}
+
+// DialAs is Dial with these scopes.
+func DialAs(url, token string, scopes []string, onEvent func(Event)) (*Client, error) {
 	d := websocket.Dialer{HandshakeTimeout: 10 * time.Second}
 	ws, resp, err := d.Dial("ws"+strings.TrimPrefix(url, "http")+"/ws", nil)
 	if err != nil {
@@ -67,7 +72,7 @@ func Dial(url, token string, onEvent func(Event)) (*Client, error) {
 	go c.read()
 	c.hello, err = c.Call("connect", map[string]any{
 		"minProtocol": 4, "maxProtocol": 4, "role": "operator", "auth": map[string]string{"token": token},
-		"scopes": []string{"operator.read", "operator.write", "operator.admin"}, "caps": []string{"laneway-ext"},
+		"scopes": scopes, "caps": []string{"laneway-ext"},
 		"client": map[string]string{"id": "e2e", "version": "1", "platform": "test", "mode": "test"},
 	}, 10*time.Second)
 	if err != nil {

@@ -15,7 +15,13 @@ import (
 // named makes a token that sees its own only.
 func (g *Gateway) named(t *testing.T, name string) string {
 	t.Helper()
-	out, errs, code := g.CLI(t.Context(), "", "token", "create", name, "--scope", "admin", "--visible", "own", "--json")
+	return g.namedFor(t, name, "admin")
+}
+
+// namedFor is named with a scope.
+func (g *Gateway) namedFor(t *testing.T, name, scope string) string {
+	t.Helper()
+	out, errs, code := g.CLI(t.Context(), "", "token", "create", name, "--scope", scope, "--visible", "own", "--json")
 	var made struct{ Secret, Token string }
 	if err := json.Unmarshal([]byte(out), &made); err != nil || code != 0 {
 		t.Fatalf("token create %s: %d %v\n%s%s", name, code, err, out, errs)

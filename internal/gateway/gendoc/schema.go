@@ -22,6 +22,7 @@ type machine struct {
 type machineMethod struct {
 	Name    string   `json:"name"`
 	Scope   string   `json:"scope"`
+	Owner   string   `json:"ownerScope,omitempty"`
 	Does    string   `json:"does"`
 	Params  schema   `json:"params"`
 	Ignored []string `json:"ignoredParams,omitempty"`
@@ -66,7 +67,7 @@ func jsonOf(p protocol) ([]byte, error) {
 	}
 	for _, m := range p.Methods {
 		out.Methods = append(out.Methods, machineMethod{
-			m.Name, m.Scope, m.Does, objectSchema(m.Fields, m.Ignored, m.Open), m.Ignored, m.Result, m.Errors, string(m.Limit),
+			m.Name, m.Scope, m.OwnerScope, m.Does, objectSchema(m.Fields, m.Ignored, m.Open), m.Ignored, m.Result, m.Errors, string(m.Limit),
 		})
 	}
 	data, err := json.MarshalIndent(out, "", "  ")
