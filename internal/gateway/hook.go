@@ -50,8 +50,8 @@ type Hook struct {
 	Session string
 	// Prefix is put before a body that is no {"message": …}.
 	Prefix string
-	// AllowSessionKey lets the caller name another session: the main one or one of a free name, and none that is made for a chat, a job or somebody
-	// else. Only Session can name such a one.
+	// AllowSessionKey lets the caller name another session of the same agent: the main one, or one of a free name that is new or that the hook has
+	// made. Only Session can name another agent's, one that is made for a chat or a job, or one of another principal.
 	AllowSessionKey bool
 }
 
@@ -154,9 +154,11 @@ func (s *Server) takeHook(cl *call, w http.ResponseWriter, r *http.Request) (hoo
 	if err != nil {
 		return none, err
 	}
+	by := cl.caller()
+	by.Own = m.Own
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), s.cfg.Deadlines.Request, errRequestTimeout)
 	defer cancel()
-	receipt, err := s.backend.ReceiveFrom(ctx, m, cl.caller())
+	receipt, err := s.backend.ReceiveFrom(ctx, m, by)
 	if err != nil {
 		return none, err
 	}
@@ -177,15 +179,16 @@ func (s *Server) provenHook(name string, header http.Header, body []byte) (Hook,
 func newNoHook() agent.Secret { return agent.NewSecret(uuid.NewString() + uuid.NewString()) }
 
 // hookMessage makes the message of a call. Under the scheme laneway its id follows from the signature, which headers like Idempotency-Key are
-// no part of: a call that somebody recorded and sends again under another key meets its own id and is refused, on every replica. GitHub signs
-// the body alone, so that two deliveries may well have one signature; what tells them apart is the id of the delivery.
+// no part of: a call that was recorded and is sent again under another key meets its own id and is refused, on every replica. GitHub signs
+// the body alone, so that two deliveries may well have one signature; what tells them apart is the id of the delivery. A message that may use only
+// what the hook has made is marked as Own.
 func (s *Server) hookMessage(h Hook, name string, r *http.Request, sig signature, body []byte) (chat.Message, error) {
 	var m chat.Message
 	said, err := h.read(body)
 	if err != nil {
 		return m, err
 	}
-	key, err := s.hookSession(h, name, said.sessionKey)
+	key, own, err := s.hookSession(h, name, said.sessionKey)
 	if err != nil {
 		return m, err
 	}
@@ -199,7 +202,7 @@ func (s *Server) hookMessage(h Hook, name string, r *http.Request, sig signature
 		call = HookGitHub + "\n" + once
 	}
 	return chat.Message{
-		Session: key, ID: uuid.NewSHA1(uuid.Nil, []byte(name+"\n"+call)).String(),
+		Session: key, Own: own, ID: uuid.NewSHA1(uuid.Nil, []byte(name+"\n"+call)).String(),
 		Channel: hookChannel, Dedupe: hookChannel + ":" + name + "/" + once, ParamsHash: hex.EncodeToString(digest[:]),
 		Content: chat.Content{
 			Text: said.text, External: true, Sender: chat.Sender{ID: hookChannel + ":" + name},
@@ -208,16 +211,15 @@ func (s *Server) hookMessage(h Hook, name string, r *http.Request, sig signature
 	}, nil
 }
 
-// hookKey is the idempotency key: what the caller says, else the signature.
+// hookKey names the event: what the caller says, else the signature. From GitHub it is what GitHub says; a header that GitHub does not send would
+// let a recorded delivery come in again under as many names as its sender likes.
 func hookKey(header http.Header, scheme string, sig signature) (string, error) {
-	names := []string{headerOnce}
+	name := headerOnce
 	if scheme == HookGitHub {
-		names = append(names, "X-GitHub-Delivery")
+		name = "X-GitHub-Delivery"
 	}
-	for _, name := range names {
-		if key := header.Get(name); key != "" {
-			return key, chat.CheckMessageID(name, key)
-		}
+	if key := header.Get(name); key != "" {
+		return key, chat.CheckMessageID(name, key)
 	}
 	return strings.ToLower(sig.given), nil
 }
@@ -258,19 +260,22 @@ func optionalText(raw json.RawMessage) (string, bool) {
 	return unquote(raw)
 }
 
-func (s *Server) hookSession(h Hook, name, asked string) (chat.SessionKey, error) {
+// hookSession is where a message goes. own: the session may be used only when it is new or the hook's own, which its acceptance decides.
+func (s *Server) hookSession(h Hook, name, asked string) (key chat.SessionKey, own bool, err error) {
 	id := orWord(h.Agent, s.backend.DefaultAgent())
 	text := orWord(asked, h.Session)
 	if text == "" {
-		return chat.SessionKey{Agent: id, Rest: hookChannel + ":" + name}, nil
+		return chat.SessionKey{Agent: id, Rest: hookChannel + ":" + name}, false, nil
 	}
-	key, err := chat.ParseSessionKey(text, id)
-	if err != nil {
-		return key, invalid("sessionKey: " + err.Error())
+	if key, err = chat.ParseSessionKey(text, id); err != nil {
+		return key, false, invalid("sessionKey: " + err.Error())
+	}
+	if asked == "" || key == chat.MainKey(id) {
+		return key, false, nil
 	}
 	right := key.RightOf(hookChannel + ":" + name)
-	if asked != "" && key != chat.MainKey(key.Agent) && right != chat.RightFree && right != chat.RightMine {
-		return key, chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())
+	if key.Agent != id || right != chat.RightFree && right != chat.RightMine {
+		return key, false, chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())
 	}
-	return key, nil
+	return key, true, nil
 }
