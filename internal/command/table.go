@@ -24,6 +24,8 @@ type Call struct {
 	// Scope is the most that the caller may do, see [chat.Message].
 	Scope  string
 	Sender chat.Sender
+	// Own: the caller sees what is its own and no figure of the work of all.
+	Own bool
 	// OwnOnly: the caller may stop only what Sender asked for.
 	OwnOnly bool
 	Channel string

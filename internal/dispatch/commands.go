@@ -133,6 +133,7 @@ func (d *Dispatcher) callCommand(ctx context.Context, m chat.Message, cmd comman
 	}()
 	call.ID, call.Session, call.Principal, call.Scope = m.ID, m.Session, m.Principal, m.Scope
 	call.Peer, call.RequestID = cmp.Or(m.Peer, m.Channel), cmp.Or(m.RequestID, m.Dedupe, m.ID)
+	call.Own = m.Own
 	call.Sender, call.OwnOnly = m.Content.Sender, m.Content.Options.StopOwn
 	call.Channel, call.Target = channelKind(m.Channel), m.Content.Options.ReplyTo
 	answer, err := cmd.Run(ctx, actions{d}, call)
@@ -293,6 +294,9 @@ func (a actions) Overview(ctx context.Context, c command.Call) (command.Overview
 	o := command.Overview{
 		Version: st.Version, Store: st.Store, Agent: ag.Info.ID + " (" + ag.Info.Runner + ")", Model: ag.Info.Model,
 		Uptime: time.Since(st.StartedAt).Round(time.Second).String(), Lanes: st.Lanes.Lanes, ContextWindow: ag.ContextWindow,
+	}
+	if c.Own {
+		o.Lanes = nil
 	}
 	if st.StoreError != "" {
 		o.Problems = append(o.Problems, "database: "+st.StoreError)

@@ -318,14 +318,3 @@ func cronStatus(ctx context.Context, c *call, _ noParams) (any, error) {
 	out.put("nextWakeAtMs", millis(s.NextWake), !s.NextWake.IsZero())
 	return out, nil
 }
-
-// cronCount is the cron part of status for a backend that keeps jobs.
-func cronCount(ctx context.Context, b CronBackend) statusCron {
-	s, enabled := b.CronCounts(ctx, chat.Caller{})
-	out := statusCron{Enabled: enabled, Jobs: s.Jobs, Running: s.Running, Backlog: s.Backlog, OldestDueMs: ageMs(s.OldestDue)}
-	if !s.NextWake.IsZero() {
-		ms := s.NextWake.UnixMilli()
-		out.NextWakeAtMs = &ms
-	}
-	return out
-}

@@ -254,7 +254,7 @@ func (s *Server) hello(c *conn, who *identity, protocol int) helloOK {
 		Server:   helloServer{Version: s.version(), BootID: s.bootID, ConnID: c.id},
 		Features: helloFeatures{Methods: s.methodNames, Events: eventNames(), Capabilities: []string{CapExtended}},
 		Snapshot: helloSnapshot{
-			Presence: []string{}, Health: health.standard, StateVersion: stateVersion{Health: health.version},
+			Presence: []string{}, Health: health.of(false, who.cred.own()), StateVersion: stateVersion{Health: health.version},
 			UptimeMs:        time.Since(s.startedAt).Milliseconds(),
 			SessionDefaults: sessionDefaults{agent, "main", "agent:" + agent + ":main", sessionScope},
 			AuthMode:        mode,

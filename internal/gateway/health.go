@@ -20,13 +20,15 @@ const (
 	sessionScope = "per-sender"
 )
 
-// healthPicture is what was last seen of the house, in both views.
+// healthPicture is what was last seen of the gateway, in both views, for callers that see everything and for those that see their own.
 type healthPicture struct {
-	version            uint64
-	standard, extended json.RawMessage
-	essence            string // what counts as a change
-	status             chat.SystemStatus
+	version  uint64
+	all, own healthViews
+	essence  string // what counts as a change
+	status   chat.SystemStatus
 }
+
+type healthViews struct{ standard, extended json.RawMessage }
 
 type healthPayload struct {
 	OK               bool                     `json:"ok,omitempty"`
@@ -135,14 +137,23 @@ func (s *Server) picture(st chat.SystemStatus, took time.Duration) *healthPictur
 		p.ChannelLabels[ch.ID] = orWord(ch.Label, ch.ID)
 		p.Channels[ch.ID] = healthChannel{ch.Configured, ch.Running, ch.Connected, ageMs(ch.LastPollAge), orNull(ch.LastError)}
 	}
-	pic := &healthPicture{standard: mustJSON(p), status: st}
-	p.healthExtra = &healthExtra{
+	pic := &healthPicture{status: st}
+	extra := healthExtra{
 		Problems: problems, Database: healthDatabase{st.StoreError == "", st.StoreLatency.Milliseconds()},
 		Scheduler: healthScheduler{!stalled(st.Progress), ageMs(st.Progress.CronAge)}, NodeID: st.NodeID,
 	}
-	pic.extended = mustJSON(p)
+	pic.all = viewsOf(p, extra)
+	p.Sessions.Count = 0
+	pic.own = viewsOf(p, extra)
 	pic.essence = string(mustJSON([]any{problems, p.ChannelOrder, connected(st.Channels)}))
 	return pic
+}
+
+func viewsOf(p healthPayload, extra healthExtra) healthViews {
+	v := healthViews{standard: mustJSON(p)}
+	p.healthExtra = &extra
+	v.extended = mustJSON(p)
+	return v
 }
 
 func connected(channels []chat.ChannelStatus) []bool {
@@ -226,16 +237,21 @@ func (w *watcher) tellHealth(pic *healthPicture) {
 	w.s.health.Store(&next)
 	for _, c := range w.s.hub.everyone() {
 		if id := c.who.Load(); id.level >= scopeLevel(ScopeRead) {
-			c.buf.putState(eventHealth, next.of(id.extended), next.version)
+			c.buf.putState(eventHealth, next.of(id.extended, id.cred.own()), next.version)
 		}
 	}
 }
 
-func (p *healthPicture) of(extended bool) json.RawMessage {
-	if extended {
-		return p.extended
+// of is the picture for one caller: the count of all sessions is 0 for those that see their own.
+func (p *healthPicture) of(extended, own bool) json.RawMessage {
+	v := p.all
+	if own {
+		v = p.own
 	}
-	return p.standard
+	if extended {
+		return v.extended
+	}
+	return v.standard
 }
 
 func (w *watcher) tellLanes() {
@@ -246,7 +262,7 @@ func (w *watcher) tellLanes() {
 	}
 	w.lanes = string(payload)
 	for _, c := range w.s.hub.everyone() {
-		if id := c.who.Load(); id.extended && id.level >= scopeLevel(ScopeRead) {
+		if id := c.who.Load(); id.extended && id.level >= scopeLevel(ScopeRead) && !id.cred.own() { // its figures are those of all
 			c.buf.putState(eventLanes, payload, 0)
 		}
 	}

@@ -214,6 +214,13 @@ func (h *hub) everyone() []*conn {
 	return slices.Collect(maps.Keys(h.opened))
 }
 
+// countOf is how many connections a principal has.
+func (h *hub) countOf(principal string) int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.principals[principal]
+}
+
 // count is how many connections are logged in.
 func (h *hub) count() int {
 	h.mu.RLock()

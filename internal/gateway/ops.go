@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/store"
 )
 
 func opsMethods() []*method {
@@ -32,7 +33,7 @@ func health(ctx context.Context, c *call, p healthParams) (any, error) {
 	if p.Probe {
 		pic = c.srv.look(ctx)
 	}
-	return rawJSON(pic.of(c.extended)), nil
+	return rawJSON(pic.of(c.extended, c.who.cred.own())), nil
 }
 
 type statusResult struct {
@@ -82,13 +83,13 @@ type statusNode struct {
 func status(ctx context.Context, c *call, _ noParams) (any, error) {
 	s := c.srv
 	st := s.look(ctx).status
-	lanes := s.backend.Lanes()
+	lanes := c.lanes(s.backend.Lanes())
 	out := statusResult{
 		OK: len(problemsOf(&st)) == 0, Version: s.version(), BootID: s.bootID, NodeID: st.NodeID,
 		UptimeMs: time.Since(s.startedAt).Milliseconds(),
-		Draining: st.Draining || s.state.draining(), Clients: s.hub.count(), Agents: len(s.backend.Agents()),
-		Sessions: statusSessions{st.SessionsKnown, lanes.Running, lanes.Waiting},
-		Cron:     cronOf(ctx, s.backend), Lanes: map[string]laneCount{}, Nodes: []statusNode{},
+		Draining: st.Draining || s.state.draining(), Clients: c.clients(), Agents: len(s.backend.Agents()),
+		Sessions: statusSessions{c.knownSessions(ctx, &st), lanes.Sessions.Running, lanes.Sessions.Waiting},
+		Cron:     c.cronCount(ctx), Lanes: map[string]laneCount{}, Nodes: []statusNode{},
 	}
 	for _, l := range lanes.Lanes {
 		out.Lanes[l.Name] = laneCount{l.Capacity, l.Active, l.Waiting}
@@ -99,15 +100,46 @@ func status(ctx context.Context, c *call, _ noParams) (any, error) {
 	return out, nil
 }
 
-func cronOf(ctx context.Context, b Backend) statusCron {
-	if jobs, ok := b.(CronBackend); ok {
-		return cronCount(ctx, jobs)
+// clients is how many connections there are; a caller that sees its own counts its own.
+func (c *call) clients() int {
+	if who := c.visible(); who != "" {
+		return c.srv.hub.countOf(who)
 	}
-	r, ok := b.(CronReporter)
-	if !ok {
+	return c.srv.hub.count()
+}
+
+// knownSessions is how many sessions there are; a caller that sees its own counts its own. What cannot be read is 0, as in the picture.
+func (c *call) knownSessions(ctx context.Context, st *chat.SystemStatus) int {
+	who := c.visible()
+	if who == "" {
+		return st.SessionsKnown
+	}
+	if st.StoreError != "" {
+		return 0
+	}
+	_, total, err := c.srv.backend.Sessions(ctx, store.SessionFilter{Visible: who, Limit: 1})
+	if err != nil {
+		return 0
+	}
+	return total
+}
+
+// cronCount is the cron part of status, of the jobs that the caller sees.
+func (c *call) cronCount(ctx context.Context) statusCron {
+	sum := CronSummary{OldestDue: -1}
+	switch b := c.srv.backend.(type) {
+	case CronBackend:
+		jobs, enabled := b.CronCounts(ctx, c.caller())
+		sum = CronSummary{Enabled: enabled, Jobs: jobs.Jobs, Running: jobs.Running, Backlog: jobs.Backlog, OldestDue: jobs.OldestDue, NextWake: jobs.NextWake}
+	case CronReporter:
+		if all := b.CronSummary(ctx); c.visible() == "" {
+			sum = all
+		} else {
+			sum.Enabled = all.Enabled
+		}
+	default:
 		return statusCron{}
 	}
-	sum := r.CronSummary(ctx)
 	out := statusCron{Enabled: sum.Enabled, Jobs: sum.Jobs, Running: sum.Running, Backlog: sum.Backlog, OldestDueMs: ageMs(sum.OldestDue)}
 	if !sum.NextWake.IsZero() {
 		ms := sum.NextWake.UnixMilli()
@@ -167,6 +199,19 @@ func lanesOf(st chat.LanesStatus) lanesPicture {
 	return out
 }
 
+// lanes is a picture of the lanes for the caller. The work in them is everybody's: a caller that sees its own gets the names and capacities.
+func (c *call) lanes(st chat.LanesStatus) lanesPicture {
+	out := lanesOf(st)
+	if c.visible() == "" {
+		return out
+	}
+	out.Fallbacks, out.Sessions, out.Drops = 0, laneSessions{}, laneDrops{}
+	for i, l := range out.Lanes {
+		out.Lanes[i] = lanePlace{Name: l.Name, Capacity: l.Capacity}
+	}
+	return out
+}
+
 type lanesParams struct {
 	Cluster bool `json:"cluster"`
 }
@@ -177,7 +222,7 @@ type clusterPicture struct {
 }
 
 func lanesStatus(ctx context.Context, c *call, p lanesParams) (any, error) {
-	mine := lanesOf(c.srv.backend.Lanes())
+	mine := c.lanes(c.srv.backend.Lanes())
 	if !p.Cluster {
 		return mine, nil
 	}
@@ -192,7 +237,7 @@ func lanesStatus(ctx context.Context, c *call, p lanesParams) (any, error) {
 	}
 	out.Nodes = out.Nodes[:0]
 	for _, st := range all {
-		out.Nodes = append(out.Nodes, lanesOf(st))
+		out.Nodes = append(out.Nodes, c.lanes(st))
 	}
 	return out, nil
 }
@@ -245,16 +290,16 @@ func channelsStatus(ctx context.Context, c *call, p channelsParams) (any, error)
 	if p.Channel == "" || p.Channel == webChannel {
 		account := channelAccount{AccountID: defaultAccount, Enabled: true, Configured: true, Running: true, Connected: true}
 		if i := slices.IndexFunc(pic.status.Channels, func(ch chat.ChannelStatus) bool { return ch.ID == webChannel }); i >= 0 {
-			account = accountOf(pic.status.Channels[i])
+			account = c.shownAccount(pic.status.Channels[i])
 		}
-		out.add(webChannel, "Web", map[string]int{"connections": c.srv.hub.count()}, account)
+		out.add(webChannel, "Web", map[string]int{"connections": c.clients()}, account)
 	}
 	for _, ch := range pic.status.Channels {
 		if ch.ID == webChannel || (p.Channel != "" && p.Channel != ch.ID) {
 			continue
 		}
 		summary := map[string]bool{"configured": ch.Configured, "running": ch.Running, "connected": ch.Connected}
-		out.add(ch.ID, orWord(ch.Label, ch.ID), summary, accountOf(ch))
+		out.add(ch.ID, orWord(ch.Label, ch.ID), summary, c.shownAccount(ch))
 	}
 	return out, nil
 }
@@ -267,10 +312,15 @@ func (r *channelsResult) add(id, label string, summary any, account channelAccou
 	r.Accounts[id] = append(r.Accounts[id], account)
 }
 
-func accountOf(ch chat.ChannelStatus) channelAccount {
-	return channelAccount{
+// shownAccount shows an account. What waits to be sent is everybody's: a caller that sees its own gets no figures of it.
+func (c *call) shownAccount(ch chat.ChannelStatus) channelAccount {
+	out := channelAccount{
 		AccountID: orWord(ch.AccountID, defaultAccount), Enabled: ch.State != "disabled", Configured: ch.Configured, Running: ch.Running,
 		Connected: ch.Connected, State: ch.State, Mode: ch.Mode, LastError: orNull(ch.LastError), LastPollAgeMs: ageMs(ch.LastPollAge),
 		PollOwner: ch.PollOwner, OutboxWaiting: ch.OutboxWaiting, OutboxFailed: ch.OutboxFailed,
 	}
+	if c.visible() != "" {
+		out.OutboxWaiting, out.OutboxFailed = 0, 0
+	}
+	return out
 }

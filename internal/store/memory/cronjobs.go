@@ -3,6 +3,8 @@ package memory
 import (
 	"cmp"
 	"context"
+	"hash/fnv"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,11 +144,28 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error
 			}
 		}
 		sortJobs(list, f)
-		out.Total, out.Revision = len(list), "r"+strconv.Itoa(s.crons.changes)
+		out.Total, out.Revision = len(list), s.crons.listRevision(f.Visible)
 		out.Jobs = piece(list, f.Limit, f.Offset)
 		return nil
 	})
 	return out, err
+}
+
+// listRevision changes when a job is added, changed or removed; for one owner when one of that owner's is.
+func (c *crons) listRevision(visible string) string {
+	if visible == "" {
+		return "r" + strconv.Itoa(c.changes)
+	}
+	var sum, n uint64
+	for _, j := range c.jobs {
+		if j.Owner != visible {
+			continue
+		}
+		h := fnv.New64a()
+		_, _ = io.WriteString(h, j.ID+" "+j.Revision+" "+strconv.FormatInt(j.UpdatedAt.UnixMilli(), 10)) // a hash takes everything
+		sum, n = sum^h.Sum64(), n+1
+	}
+	return "r" + strconv.FormatUint(sum^n, 36)
 }
 
 func wantedJob(j *cron.Job, f cron.JobFilter) bool {

@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"context"
+	"hash/fnv"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -53,11 +55,9 @@ func jobFilterArgs(f *cron.JobFilter) []any {
 // Jobs lists jobs; see the port.
 func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, err error) {
 	err = s.view(ctx, "list jobs", func(ctx context.Context, q querier) error {
-		var changes int64
-		if err := q.one(ctx, `SELECT n FROM cron_changes WHERE id = 1`).Scan(&changes); err != nil {
+		if out.Revision, err = listRevision(ctx, q, f.Visible); err != nil {
 			return err
 		}
-		out.Revision = "r" + strconv.FormatInt(changes, 10)
 		if f.Query != "" {
 			return searchJobs(ctx, q, &f, &out)
 		}
@@ -74,6 +74,33 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, e
 		return err
 	})
 	return out, err
+}
+
+// listRevision changes when a job is added, changed or removed. For one owner it follows from that owner's jobs alone, row by row: the counter of all
+// changes would show what others do.
+func listRevision(ctx context.Context, q querier, visible string) (string, error) {
+	if visible == "" {
+		var changes int64
+		err := q.one(ctx, `SELECT n FROM cron_changes WHERE id = 1`).Scan(&changes)
+		return "r" + strconv.FormatInt(changes, 10), err
+	}
+	rows, err := q.query(ctx, `SELECT id, revision, updated_at FROM cron_jobs WHERE owner = ?`, visible)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = rows.Close() }()
+	var sum, n uint64
+	for ; rows.Next(); n++ {
+		var id, revision string
+		var updated int64
+		if err := rows.Scan(&id, &revision, &updated); err != nil {
+			return "", err
+		}
+		h := fnv.New64a()
+		_, _ = io.WriteString(h, id+" "+revision+" "+strconv.FormatInt(updated, 10)) // a hash takes everything
+		sum ^= h.Sum64()
+	}
+	return "r" + strconv.FormatUint(sum^n, 36), rows.Err()
 }
 
 // pageOf is what a filter means by its bounds: no limit is all of it.

@@ -14,6 +14,7 @@ func cronListTests() []test {
 		{"OrdersOfJobs", ordersOfJobs},
 		{"PagesNeitherSkipNorRepeat", pagesOfJobs},
 		{"RevisionChangesWithTheList", revisionChanges},
+		{"OneOwnersListShowsNothingOfOthers", ownersList},
 		{"QueryTakesWildcardsAsText", queryTakesText},
 	}
 }
@@ -146,6 +147,34 @@ func revisionChanges(w *world) {
 	w.ok(err)
 	w.job(nil)
 	changed("removed and another was made")
+}
+
+// ownersList: what others and the gateway itself have is in no figure of the list of one owner, and what they do changes none.
+func ownersList(w *world) {
+	page := func() cron.JobPage {
+		w.Helper()
+		p, err := w.cron().Jobs(w.ctx, cron.JobFilter{Visible: "anna", IncludeSystem: true, Limit: 10})
+		w.ok(err)
+		p.Jobs = slices.DeleteFunc(p.Jobs, func(j cron.Job) bool { return j.Owner == "anna" })
+		return p
+	}
+	nothing := page()
+	others := w.job(func(j *cron.Job) { j.Owner = "otto" })
+	w.job(func(j *cron.Job) { j.Owner = cron.SystemOwner })
+	equal(w, "the list when only others have jobs", page(), nothing)
+	equal(w, "jobs", nothing.Total, 0)
+	mine := w.job(func(j *cron.Job) { j.Owner = "anna" })
+	one := page()
+	if one.Revision == nothing.Revision || one.Total != 1 || len(one.Jobs) != 0 {
+		w.Errorf("with a job of one's own the list is %+v, before %+v", one, nothing)
+	}
+	w.clock.advance(time.Millisecond)
+	w.alter(others.ID, func(j *cron.Job) { j.Name, j.UpdatedAt = "x", w.clock.now() })
+	equal(w, "the list after a change of another's job", page(), one)
+	w.alter(mine.ID, func(j *cron.Job) { j.Name, j.UpdatedAt = "y", w.clock.now() })
+	if after := page(); after.Revision == one.Revision {
+		w.Errorf("the revision is %s after a change of one's own job, too", after.Revision)
+	}
 }
 
 func queryTakesText(w *world) {
