@@ -17,6 +17,11 @@ import (
 // whoever calls again under that name gets it and changes nothing, whatever has become of the job. chat.ErrKeyReused: the name stands for other params.
 // A refusal is not kept.
 //
+// Some operations take a function that decides within their transaction (Change, Make, Decide, AttemptEnd.Job). It is pure: it may be called more than once,
+// and it does no I/O. In particular it does not call the store: it runs while a connection of the store is held, and waiting there for another one blocks
+// every operation once each connection is held that way. What a decision needs of the store is read before the call, and the decision compares the revision
+// that it was read with.
+//
 // Attempt n of run R is the message R (n = 1) or R/n. The message's dedupe key is `cron:` and its id.
 type JobStore interface {
 	// PutJob makes a job, or changes the one with the same owner and key. Change gets the stored job (nil = new) and the store's clock and
@@ -28,7 +33,8 @@ type JobStore interface {
 	ChangeJob(ctx context.Context, p ChangeParams) (Changed, error)
 	// Job reads one; chat.ErrNotFound.
 	Job(ctx context.Context, id, visible string) (Job, error)
-	// Jobs lists, see JobFilter.
+	// Jobs lists, see JobFilter. The texts of a page have at most 4 MiB (store.ReadBytes), or it is one job: a page that is shorter than Limit is the last
+	// one only if Offset and its length make Total.
 	Jobs(ctx context.Context, f JobFilter) (JobPage, error)
 
 	// Claim takes jobs whose NextRunAt is not after now + p.LookAhead, at most p.Limit, in order, passing over those that another process is claiming, and
@@ -45,7 +51,7 @@ type JobStore interface {
 	// NextWake is the earliest NextRunAt or retry; zero = nothing is planned.
 	NextWake(ctx context.Context) (time.Time, error)
 
-	// Runs lists ledger rows, see RunFilter.
+	// Runs lists ledger rows, see RunFilter. A page is bounded in bytes as one of Jobs.
 	Runs(ctx context.Context, f RunFilter) (RunPage, error)
 	// Run reads one row with its attempts; chat.ErrNotFound.
 	Run(ctx context.Context, id, visible string) (Run, error)

@@ -269,14 +269,18 @@ func (a actions) SetMode(ctx context.Context, c command.Call, mode chat.QueueMod
 
 // ClearQueue is /queue clear.
 func (a actions) ClearQueue(ctx context.Context, c command.Call) (int, error) {
-	waiting, _, err := a.d.store.PendingInputs(ctx, c.Session, 1000)
-	if err != nil {
-		return 0, err
+	cleared := 0
+	for after := int64(0); ; {
+		waiting, _, err := a.d.store.PendingInputs(ctx, c.Session, after, 1000)
+		if err != nil || len(waiting) == 0 {
+			return cleared, err
+		}
+		after = waiting[len(waiting)-1].Seq
+		for _, w := range waiting {
+			a.d.sched.Drop(c.Session.String(), w.Seq)
+		}
+		cleared += a.d.endWaiting(ctx, waiting, chat.OutcomeStopped, "cleared")
 	}
-	for _, w := range waiting {
-		a.d.sched.Drop(c.Session.String(), w.Seq)
-	}
-	return a.d.endWaiting(ctx, waiting, chat.OutcomeStopped, "cleared"), nil
 }
 
 // SetModel is /model NAME.
@@ -310,7 +314,7 @@ func (a actions) Overview(ctx context.Context, c command.Call) (command.Overview
 	if err == nil && s.Notes[noteModel] != "" {
 		o.Model = s.Notes[noteModel]
 	}
-	tr, err := a.d.store.Transcript(ctx, store.TranscriptQuery{Session: c.Session, Limit: 1})
+	tr, err := a.d.store.Transcript(ctx, store.TranscriptQuery{Session: c.Session, Limit: 1, MaxChars: 1})
 	if err != nil {
 		return o, err
 	}

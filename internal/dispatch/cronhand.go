@@ -198,7 +198,7 @@ func backfilled(res *cron.Enqueued) []cron.BackfillFire {
 // backfillPlan says what a backfill would do.
 func (d *Dispatcher) backfillPlan(ctx context.Context, p cron.BackfillParams, fires []cron.Fire) ([]cron.BackfillFire, error) {
 	var ran []cron.SlotRun
-	for offset := 0; ; offset += 200 {
+	for offset := 0; ; {
 		page, err := d.jobs.Runs(ctx, cron.RunFilter{JobID: p.ID, Since: p.From, Until: p.To, IncludeActive: true, Limit: 200, Offset: offset})
 		if err != nil {
 			return nil, err
@@ -206,7 +206,7 @@ func (d *Dispatcher) backfillPlan(ctx context.Context, p cron.BackfillParams, fi
 		for _, r := range page.Runs {
 			ran = append(ran, cron.SlotRun{Slot: r.ScheduledFor, Trigger: r.Trigger, State: r.State})
 		}
-		if len(page.Runs) < 200 {
+		if offset += len(page.Runs); len(page.Runs) == 0 || offset >= page.Total {
 			break
 		}
 	}

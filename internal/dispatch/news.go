@@ -136,7 +136,7 @@ func (d *Dispatcher) hearChat(ctx context.Context, text string) {
 func (d *Dispatcher) saidBy(ctx context.Context, key chat.SessionKey, runID string, seq int64) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, newsWait, errors.New("reading the news took too long"))
 	defer cancel()
-	tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: key, RunID: runID})
+	tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: key, RunID: runID, After: seq - 1, FromStart: true, Limit: 1})
 	if err != nil {
 		return "", err
 	}

@@ -216,7 +216,7 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 	for _, s := range d.handover.overdue(d.sched) {
 		d.settle(ctx, s)
 	}
-	if len(taken) == batch {
+	if len(taken) > 0 { // there may be more: a sweep is bounded in sessions and in bytes
 		wake(d.sweepNow)
 	}
 }

@@ -69,7 +69,7 @@ func (d *Dispatcher) Defer(ctx context.Context, m chat.Message, by chat.Caller) 
 	id := m.ID
 	if acc.Duplicate {
 		id = acc.Existing.MessageID
-		tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: m.Session, RunID: id})
+		tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: m.Session, RunID: id, Limit: 1, MaxChars: 1})
 		if err != nil || len(tr.Entries) > 0 {
 			return err
 		}

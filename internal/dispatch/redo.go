@@ -41,11 +41,11 @@ func (d *Dispatcher) wasAnswered(ctx context.Context, was store.Waiting) (bool, 
 	if time.Since(was.AcceptedAt) >= store.AnswerFor {
 		return true, nil
 	}
-	own, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: was.Session, RunID: was.MessageID, Limit: 1})
+	own, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: was.Session, RunID: was.MessageID, Limit: 1, MaxChars: 1})
 	if err != nil || len(own.Entries) > 0 {
 		return true, err
 	}
-	all, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: was.Session, FromStart: true, Limit: 1})
+	all, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: was.Session, FromStart: true, Limit: 1, MaxChars: 1})
 	return err != nil || (len(all.Entries) > 0 && all.Entries[0].At.After(was.AcceptedAt)), err
 }
 

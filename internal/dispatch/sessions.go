@@ -82,6 +82,6 @@ func (d *Dispatcher) Transcript(ctx context.Context, q store.TranscriptQuery) (s
 }
 
 // PendingInputs lists messages that are accepted and not yet run.
-func (d *Dispatcher) PendingInputs(ctx context.Context, key chat.SessionKey, limit int) ([]store.Waiting, int, error) {
-	return d.store.PendingInputs(ctx, key, limit)
+func (d *Dispatcher) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error) {
+	return d.store.PendingInputs(ctx, key, after, limit)
 }

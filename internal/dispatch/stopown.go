@@ -61,11 +61,17 @@ func (d *Dispatcher) ownedBy(ctx context.Context, key chat.SessionKey, sender st
 			ids = append(ids, run)
 		}
 	}
-	waiting, _, err := d.store.PendingInputs(ctx, key, ownLimit)
-	for _, w := range waiting {
-		if w.Content.Sender.ID == sender {
-			ids = append(ids, w.MessageID)
+	for after, left := int64(0), ownLimit; left > 0; {
+		waiting, _, err := d.store.PendingInputs(ctx, key, after, left)
+		if err != nil || len(waiting) == 0 {
+			return ids, err
+		}
+		after, left = waiting[len(waiting)-1].Seq, left-len(waiting)
+		for _, w := range waiting {
+			if w.Content.Sender.ID == sender {
+				ids = append(ids, w.MessageID)
+			}
 		}
 	}
-	return ids, err
+	return ids, nil
 }

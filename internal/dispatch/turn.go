@@ -304,12 +304,15 @@ func (t *turn) budget(req *agent.Request) int {
 	return left
 }
 
-// history reads the transcript before the run, newest pages first, until the budget is used up.
+// historyPage is how many bytes of a transcript are read at once.
+const historyPage = 256 << 10
+
+// history reads the transcript before the run, newest pages first, until the budget is used up: it holds what the budget allows and one page, or one entry
+// if that is larger.
 func (d *Dispatcher) history(ctx context.Context, key chat.SessionKey, sessionID, runID string, budget int) ([]chat.TranscriptEntry, error) {
 	var out []chat.TranscriptEntry
-	const page = 200
-	for offset := 0; budget > 0; offset += page {
-		tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: key, SessionID: sessionID, Limit: page, Offset: offset})
+	for offset := 0; budget > 0; {
+		tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: key, SessionID: sessionID, Limit: 200, Offset: offset, MaxBytes: historyPage})
 		if err != nil {
 			return nil, fmt.Errorf("reading the history: %w", err)
 		}
@@ -321,7 +324,7 @@ func (d *Dispatcher) history(ctx context.Context, key chat.SessionKey, sessionID
 			}
 		}
 		out = append(older, out...)
-		if len(tr.Entries) < page {
+		if offset += len(tr.Entries); len(tr.Entries) == 0 || offset >= tr.Total {
 			break
 		}
 	}

@@ -76,7 +76,7 @@ func (h *house) Transcript(_ context.Context, q store.TranscriptQuery) (store.Tr
 	return t, nil
 }
 
-func (h *house) PendingInputs(_ context.Context, key chat.SessionKey, limit int) ([]store.Waiting, int, error) {
+func (h *house) PendingInputs(_ context.Context, key chat.SessionKey, _ int64, limit int) ([]store.Waiting, int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.sessions[key.String()]

@@ -75,7 +75,7 @@ func cronList(ctx context.Context, c *call, p listParams) (any, error) {
 	if p.Trigger != "conditional" { // there are none
 		page, err = c.cron().CronList(ctx, f, c.caller())
 	}
-	if err == nil && p.SortBy == "" && f.SortBy != "id" && page.Total > int(p.Limit) {
+	if err == nil && p.SortBy == "" && f.SortBy != "id" && page.Total > len(page.Jobs) {
 		f.SortBy = "id"
 		page, err = c.cron().CronList(ctx, f, c.caller())
 	}
@@ -305,15 +305,18 @@ func cronToggle(ctx context.Context, c *call, p toggleParams) (any, error) {
 
 // schedulerStatus shows jobs in the words of the in-process scheduler.
 func schedulerStatus(ctx context.Context, c *call, _ noParams) (any, error) {
-	page, err := c.cron().CronList(ctx, cron.JobFilter{IncludeSystem: true, SortBy: "name", Limit: mostStatus}, c.caller())
-	if err != nil {
-		return nil, err
+	jobs := []object{}
+	for more := true; more && len(jobs) < mostStatus; { // what is shown of a job is small; the jobs as they are read are not
+		page, err := c.cron().CronList(ctx, cron.JobFilter{IncludeSystem: true, SortBy: "name", Limit: mostStatus - len(jobs), Offset: len(jobs)}, c.caller())
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range page.Jobs {
+			jobs = append(jobs, schedulerJob(j))
+		}
+		more = len(page.Jobs) > 0 && len(jobs) < page.Total
 	}
 	last, running := c.cron().CronTicked()
-	jobs := make([]object, 0, len(page.Jobs))
-	for _, j := range page.Jobs {
-		jobs = append(jobs, schedulerJob(j))
-	}
 	return object{"ts": time.Now().UnixMilli(), "nodeId": c.srv.health.Load().status.NodeID, "running": running, "lastTickMs": millis(last), "jobs": jobs}, nil
 }
 

@@ -132,7 +132,7 @@ func chatHistory(ctx context.Context, c *call, p historyParams) (any, error) {
 	if flying && !out.answers(flight.RunID) {
 		out.InFlightRun = &inFlightRun{flight.RunID, flight.Text, flight.Seq}
 	}
-	return out, c.historyState(ctx, key, out)
+	return out, c.historyState(ctx, key, int(orElse(p.MaxChars, historyChars)), out)
 }
 
 // answers reports whether the answer of a run is among the messages.
@@ -144,8 +144,8 @@ func (r *historyResult) answers(run string) bool {
 }
 
 // historyState adds what is true of the session now.
-func (c *call) historyState(ctx context.Context, key chat.SessionKey, out *historyResult) error {
-	waiting, total, err := c.srv.backend.PendingInputs(ctx, key, maxPending)
+func (c *call) historyState(ctx context.Context, key chat.SessionKey, maxChars int, out *historyResult) error {
+	waiting, total, err := c.srv.backend.PendingInputs(ctx, key, 0, maxPending)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (c *call) historyState(ctx context.Context, key chat.SessionKey, out *histo
 	for _, w := range waiting {
 		out.PendingInputs.Items = append(out.PendingInputs.Items, pendingInput{
 			ID: w.MessageID, RunID: w.MessageID, AcceptedAt: w.AcceptedAt.UnixMilli(), State: "queued",
-			Message: historyMessage{Role: chat.RoleUser, Content: []textPart{{"text", w.Content.Text}}, Timestamp: w.AcceptedAt.UnixMilli()},
+			Message: historyMessage{Role: chat.RoleUser, Content: []textPart{{"text", cutChars(w.Content.Text, maxChars)}}, Timestamp: w.AcceptedAt.UnixMilli()},
 		})
 	}
 	st, err := c.srv.backend.Session(ctx, key, "")
@@ -166,12 +166,15 @@ func (c *call) historyState(ctx context.Context, key chat.SessionKey, out *histo
 
 // historyPage is the last messages before the offset, oldest first.
 func (c *call) historyPage(ctx context.Context, key chat.SessionKey, p historyParams) (*historyResult, error) {
-	q := store.TranscriptQuery{Session: key, SessionID: p.SessionID, Limit: int(orElse(p.Limit, historyLimit)), Offset: int(p.Offset)}
-	t, err := c.srv.backend.Transcript(ctx, q)
+	chars := int(orElse(p.MaxChars, historyChars))
+	t, err := c.srv.backend.Transcript(ctx, store.TranscriptQuery{
+		Session: key, SessionID: p.SessionID, Visible: c.visible(), Limit: int(orElse(p.Limit, historyLimit)), Offset: int(p.Offset),
+		MaxChars: chars, MaxBytes: listBytes,
+	})
 	if err != nil {
 		return nil, err
 	}
-	messages, _ := encodeMessages(backwards(t.Entries), int(orElse(p.MaxChars, historyChars)))
+	messages, _ := encodeMessages(backwards(t.Entries), chars)
 	slices.Reverse(messages)
 	more := int(p.Offset)+len(messages) < t.Total
 	id := orWord(p.SessionID, t.SessionID)
@@ -187,15 +190,17 @@ func (c *call) historyAfter(ctx context.Context, key chat.SessionKey, p historyP
 	if !ok {
 		return nil, nil //nolint:nilnil // nil is the reset
 	}
-	q := store.TranscriptQuery{Session: key, After: from.seq, FromStart: from.seq == 0, Limit: int(orElse(p.Limit, historyLimit))}
-	t, err := c.srv.backend.Transcript(ctx, q)
+	chars := int(orElse(p.MaxChars, historyChars))
+	t, err := c.srv.backend.Transcript(ctx, store.TranscriptQuery{
+		Session: key, After: from.seq, FromStart: from.seq == 0, Limit: int(orElse(p.Limit, historyLimit)), MaxChars: chars, MaxBytes: listBytes,
+	})
 	if err != nil {
 		return nil, err
 	}
 	if from.lost(t) {
 		return nil, nil //nolint:nilnil // nil is the reset
 	}
-	messages, last := encodeMessages(t.Entries, int(orElse(p.MaxChars, historyChars)))
+	messages, last := encodeMessages(t.Entries, chars)
 	return &historyResult{Kind: "delta", Messages: messages, DeltaCursor: cursor{max(last, from.seq), t.SessionID}.String()}, nil
 }
 

@@ -41,7 +41,8 @@ type DeleteParams struct {
 	Session chat.SessionKey
 	// ExpectID is the transcript that must be the current one; "" = whatever it is.
 	ExpectID string
-	// KeepTranscript leaves the transcripts in the store, under their ids.
+	// KeepTranscript leaves the transcripts in the store, under their ids. They stay with the principal of the deleted session: a later session of the same
+	// key does not own them, and its deletion does not remove them unless it belongs to the same principal.
 	KeepTranscript bool
 	// Once and Audit are as in [ResetParams].
 	Once  *chat.Once
@@ -68,12 +69,20 @@ type SessionFilter struct {
 // end, skipping Offset entries; entries always come oldest first.
 type TranscriptQuery struct {
 	Session   chat.SessionKey
-	SessionID string // "" = current; another one than the current reads the archive
+	SessionID string // "" = current; another one reads the archive of the session, or what a deletion kept of an earlier session of this key
 	RunID     string // only entries of this run; "" = all
 	After     int64
 	FromStart bool
 	Limit     int // 0 = 200
 	Offset    int
+	// MaxChars > 0 shortens texts in the database: one with more characters than that comes with its first MaxChars+1, see [FirstChars].
+	MaxChars int
+	// MaxBytes bounds the texts of the entries together, as they come; 0 = [ReadBytes]. An entry that is larger comes alone. Backwards the newest entries
+	// come, forwards the oldest: a caller goes on with Offset + len(Entries), or After = the last Seq, until there are no entries.
+	MaxBytes int
+	// Visible restricts transcripts that a deletion kept to those that this principal owned; "" = all. It does not restrict the transcripts of a session
+	// that exists: who may read those is decided by the session.
+	Visible string
 }
 
 // Transcript is a piece of a conversation.

@@ -9,6 +9,9 @@ import (
 )
 
 // Store is the port. It is safe for concurrent use.
+//
+// A read that returns rows with texts is bounded in bytes, see [ReadBytes]. No operation of this port takes a function; those of cron.JobStore that do say
+// what the function may do.
 type Store interface {
 	Nodes
 	Inbox
@@ -76,14 +79,17 @@ type Inbox interface {
 	// Sweep takes sessions over that have unfinished messages, no live owner, and no open debounce window; at most limit
 	// sessions. Each gets epoch + 1 and owner nodeID. Runs that were running count one crash more, unless their owner left
 	// cleanly. Concurrent sweepers pass over each other's rows. Expired nodes without unfinished work are deleted after ten minutes.
+	// The messages of all sessions together have at most [ReadBytes], or are those of one session (whose queue the cap of [AcceptParams] bounds): fewer
+	// sessions than limit do not mean that there are no more.
 	Sweep(ctx context.Context, nodeID string, limit int) ([]Taken, error)
 	// Hinted returns unfinished, not yet started messages of sessions that nodeID owns and that another node accepted, at most limit:
-	// what a lost wake-up would leave lying.
+	// what a lost wake-up would leave lying. At most [ReadBytes]; what did not fit is returned by a later call, when these have been started.
 	Hinted(ctx context.Context, nodeID string, limit int) ([]Taken, error)
 	// MessageByID finds a message by its id; chat.ErrNotFound.
 	MessageByID(ctx context.Context, id string) (Waiting, error)
-	// PendingInputs lists messages of a session that are accepted and not yet run, oldest first, at most limit, and how many there are.
-	PendingInputs(ctx context.Context, key chat.SessionKey, limit int) ([]Waiting, int, error)
+	// PendingInputs lists messages of a session that are accepted and not yet run, oldest first, with a higher sequence number than after, at most limit and
+	// at most [ReadBytes], and says how many there are in all. It returns none only when there are none behind after.
+	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]Waiting, int, error)
 	// RunByID reads a run; chat.ErrNotFound.
 	RunByID(ctx context.Context, id string) (Run, error)
 	// CountUnfinished counts messages without an outcome.
@@ -94,9 +100,10 @@ type Inbox interface {
 type Sessions interface {
 	// Session reads one; chat.ErrSessionNotFound. Visible restricts to sessions of that principal; "" = all.
 	Session(ctx context.Context, key chat.SessionKey, visible string) (Session, error)
-	// ListSessions lists newest first (or by last message).
+	// ListSessions lists newest first (or by last message). At most [ReadBytes] of notes, previews and errors; a search keeps no more rows than it returns.
 	ListSessions(ctx context.Context, f SessionFilter) ([]Session, int, error)
-	// Transcript reads entries of the current transcript, see [TranscriptQuery]. An unknown session is empty.
+	// Transcript reads entries of a transcript, at most [ReadBytes] or MaxBytes, see [TranscriptQuery]. An unknown session is empty, except for what a
+	// deletion kept.
 	Transcript(ctx context.Context, q TranscriptQuery) (Transcript, error)
 	// AppendTranscript adds entries outside of a run (commands, delivered texts); it creates the session if needed and returns the entries with Seq and At.
 	AppendTranscript(ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error)

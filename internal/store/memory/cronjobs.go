@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 // PutJob makes or changes a job, see cron.JobStore.
@@ -145,7 +146,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error
 		}
 		sortJobs(list, f)
 		out.Total, out.Revision = len(list), s.crons.listRevision(f.Visible)
-		out.Jobs = piece(list, f.Limit, f.Offset)
+		out.Jobs = within(piece(list, f.Limit, f.Offset), store.NewBudget(0), jobBytes)
 		return nil
 	})
 	return out, err
@@ -166,6 +167,16 @@ func (c *crons) listRevision(visible string) string {
 		sum, n = sum^h.Sum64(), n+1
 	}
 	return "r" + strconv.FormatUint(sum^n, 36)
+}
+
+// jobBytes are those of the texts of a job.
+func jobBytes(j cron.Job) int {
+	parts, err := cron.EncodeParts(j)
+	if err != nil {
+		panic("memory: a job that cannot be stored: " + err.Error()) // it was encoded when it was stored
+	}
+	return len(parts.Payload) + len(parts.Delivery) + len(parts.Alert) + len(parts.Policy) + len(parts.Schedule) +
+		len(j.Description) + len(j.Invalid) + len(j.State.LastError) + len(j.State.LastDeliveryError)
 }
 
 func wantedJob(j *cron.Job, f cron.JobFilter) bool {

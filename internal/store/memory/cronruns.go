@@ -86,7 +86,10 @@ func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error
 			return -order
 		})
 		out.Total = len(list)
-		for _, r := range piece(list, f.Limit, f.Offset) {
+		bytes := func(r *ledgerRow) int {
+			return encoded(r.Attempts) + len(r.Error) + len(r.Summary) + len(r.DeliveryError)
+		}
+		for _, r := range within(piece(list, f.Limit, f.Offset), store.NewBudget(0), bytes) {
 			out.Runs = append(out.Runs, s.crons.run(r))
 		}
 		return nil

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -26,10 +27,12 @@ type session struct {
 // grave is what a session leaves behind: a new one of the same name must not reuse sequence numbers or epochs.
 type grave struct{ lastSeq, epoch int64 }
 
-// archive is a transcript that was reset.
+// archive is a transcript that was reset. One that a deletion kept is its principal's.
 type archive struct {
-	id      string
-	entries []chat.TranscriptEntry
+	id        string
+	entries   []chat.TranscriptEntry
+	kept      bool
+	principal string
 }
 
 // message is one row of inbox.
@@ -167,6 +170,18 @@ func (m *message) row() store.Waiting {
 	w.Content = cloneContent(w.Content)
 	return w
 }
+
+// encoded is how many bytes a value has in a table.
+func encoded(v any) int {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("memory: a value that cannot be stored: " + err.Error()) // the engines refuse it when it is written
+	}
+	return len(text)
+}
+
+// size is how many bytes a message has in a table.
+func (m *message) size() int { return encoded(m.Content) }
 
 func cloneContent(c chat.Content) chat.Content {
 	c.Attachments = slices.Clone(c.Attachments)

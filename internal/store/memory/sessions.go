@@ -49,7 +49,8 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 		total = len(list)
 		from := min(max(f.Offset, 0), total)
 		to := min(from+cmp.Or(f.Limit, defaultSessions), total)
-		for _, se := range list[from:to] {
+		bytes := func(se *session) int { return encoded(se.Notes) + len(se.Preview) + len(se.LastError) }
+		for _, se := range within(list[from:to], store.NewBudget(0), bytes) {
 			out = append(out, s.view(se))
 		}
 		return nil
@@ -135,9 +136,14 @@ func (s *Store) remove(p store.DeleteParams, now time.Time) (store.Deleted, erro
 	out := store.Deleted{Deleted: true}
 	if p.KeepTranscript {
 		s.archive[p.Session] = append(s.archive[p.Session], archive{id: se.SessionID, entries: se.transcript})
+		for i := range s.archive[p.Session] {
+			if a := &s.archive[p.Session][i]; !a.kept {
+				a.kept, a.principal = true, se.Principal
+			}
+		}
 		out.Kept = se.SessionID
 	} else {
-		delete(s.archive, p.Session)
+		s.archive[p.Session] = slices.DeleteFunc(s.archive[p.Session], func(a archive) bool { return !a.kept || a.principal == se.Principal })
 		maps.DeleteFunc(s.replies, func(r replyOf, _ chat.TranscriptEntry) bool { return r.session == p.Session })
 	}
 	return out, nil
@@ -241,15 +247,15 @@ func (s *Store) appendTo(se *session, id string, entries []chat.TranscriptEntry,
 func (s *Store) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
 	var out store.Transcript
 	err := s.do(ctx, "Transcript", func(time.Time) error {
-		se, ok := s.sessions[q.Session]
-		if !ok {
-			return nil
+		se := s.sessions[q.Session]
+		if se != nil {
+			out.SessionID = se.SessionID
 		}
-		entries := s.entries(se, cmp.Or(q.SessionID, se.SessionID))
+		entries := s.entries(se, q)
 		if q.RunID != "" {
 			entries = ofRun(entries, q.RunID)
 		}
-		out = store.Transcript{SessionID: se.SessionID, Total: len(entries), Entries: page(entries, q)}
+		out.Total, out.Entries = len(entries), page(entries, q)
 		if len(entries) > 0 {
 			out.LastSeq = entries[len(entries)-1].Seq
 		}
@@ -258,12 +264,13 @@ func (s *Store) Transcript(ctx context.Context, q store.TranscriptQuery) (store.
 	return out, err
 }
 
-func (s *Store) entries(se *session, id string) []chat.TranscriptEntry {
-	if id == se.SessionID {
+// entries are those of the transcript that is meant; se is nil when there is no such session.
+func (s *Store) entries(se *session, q store.TranscriptQuery) []chat.TranscriptEntry {
+	if se != nil && (q.SessionID == "" || q.SessionID == se.SessionID) {
 		return se.transcript
 	}
-	for _, a := range s.archive[se.Key] {
-		if a.id == id {
+	for _, a := range s.archive[q.Session] {
+		if a.id == q.SessionID && (a.kept && (q.Visible == "" || q.Visible == a.principal) || !a.kept && se != nil) {
 			return a.entries
 		}
 	}
@@ -276,13 +283,37 @@ func ofRun(entries []chat.TranscriptEntry, runID string) []chat.TranscriptEntry 
 
 func page(entries []chat.TranscriptEntry, q store.TranscriptQuery) []chat.TranscriptEntry {
 	limit := cmp.Or(q.Limit, defaultEntries)
-	if q.After > 0 || q.FromStart {
+	forward := q.After > 0 || q.FromStart
+	if forward {
 		from := slices.IndexFunc(entries, func(e chat.TranscriptEntry) bool { return e.Seq > q.After })
 		if from < 0 {
 			return nil
 		}
-		return slices.Clone(entries[from:min(from+limit, len(entries))])
+		entries = entries[from:min(from+limit, len(entries))]
+	} else {
+		to := max(len(entries)-q.Offset, 0)
+		entries = entries[max(to-limit, 0):to]
 	}
-	to := max(len(entries)-q.Offset, 0)
-	return slices.Clone(entries[max(to-limit, 0):to])
+	list := slices.Clone(entries)
+	for i := range list {
+		list[i].Text = store.FirstChars(list[i].Text, q.MaxChars)
+	}
+	if !forward {
+		slices.Reverse(list)
+	}
+	list = within(list, store.NewBudget(q.MaxBytes), func(e chat.TranscriptEntry) int { return len(e.Text) })
+	if !forward {
+		slices.Reverse(list)
+	}
+	return list
+}
+
+// within are the rows that come first and belong to one read.
+func within[V any](list []V, b *store.Budget, size func(V) int) []V {
+	for i, v := range list {
+		if !b.Take(size(v)) {
+			return list[:i]
+		}
+	}
+	return list
 }

@@ -117,7 +117,7 @@ func (s *Store) MessageByID(ctx context.Context, id string) (store.Waiting, erro
 }
 
 // PendingInputs lists what waits in a session, oldest first, and says how many there are.
-func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, limit int) ([]store.Waiting, int, error) {
+func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error) {
 	var (
 		out   []store.Waiting
 		total int
@@ -126,7 +126,8 @@ func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, limit in
 		if se, ok := s.sessions[key]; ok {
 			queued := se.queued()
 			total = len(queued)
-			out = rows(queued[:min(total, max(limit, 0))])
+			queued = slices.DeleteFunc(queued, func(m *message) bool { return m.Seq <= after })
+			out = rows(within(queued[:min(len(queued), max(limit, 0))], store.NewBudget(0), (*message).size))
 		}
 		return nil
 	})

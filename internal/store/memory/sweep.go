@@ -18,11 +18,19 @@ func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Ta
 			return chat.ErrFenced
 		}
 		s.endStopping(now)
+		budget := store.NewBudget(0)
 		for _, se := range s.busySessions() {
 			if len(out) == limit {
 				break
 			}
 			if !s.alive(se.Owner, now) && !se.debounceUntil.After(now) {
+				size := 0
+				for _, m := range se.unfinished {
+					size += m.size()
+				}
+				if !budget.Take(size) {
+					break
+				}
 				s.takeOver(se, nodeID, now)
 				out = append(out, s.taken(se, se.unfinished))
 			}
@@ -109,12 +117,13 @@ func (s *Store) Hinted(ctx context.Context, nodeID string, limit int) ([]store.T
 		if !s.alive(nodeID, now) {
 			return nil
 		}
+		budget := store.NewBudget(0)
 		for _, se := range s.busySessions() {
 			if se.Owner != nodeID || limit <= 0 {
 				continue
 			}
 			list := slices.DeleteFunc(se.queued(), func(m *message) bool { return m.node == nodeID })
-			list = list[:min(len(list), limit)]
+			list = within(list[:min(len(list), limit)], budget, (*message).size)
 			limit -= len(list)
 			if len(list) > 0 {
 				out = append(out, s.taken(se, list))

@@ -30,6 +30,11 @@ const (
 	// revisionSQL is a number that changes when a job is added, changed or removed, in whatever order the rows are read.
 	revisionSQL = `SELECT COALESCE(bit_xor(hashtextextended(id || ' ' || revision || ' ' || updated_at, 0)), 0) # count(*)` + seenSQL
 
+	// jobBytes and runBytes are those of the texts of a row.
+	jobBytes = `octet_length(payload) + octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
+	+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
+	runBytes = `octet_length(attempts) + octet_length(error) + octet_length(summary) + octet_length(delivery_error)`
+
 	jobsWhere = seenSQL + ` AND ($3::boolean IS NULL OR ` + mayFire + ` = $3::boolean) AND ($4 = '' OR kind = $4) AND ($5 = '' OR last_state = CASE WHEN $5 = 'never' THEN '' ELSE $5 END)
 	AND ($6 = '' OR agent = $6) AND ($7 = '' OR position($7 IN lower(id)) > 0 OR position($7 IN lower(name)) > 0
 	OR position($7 IN lower(key)) > 0 OR position($7 IN lower(description)) > 0)`
@@ -50,7 +55,8 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error
 		b := &pgx.Batch{}
 		b.Queue(revisionSQL, args[:2]...).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
 		b.Queue(`SELECT count(*)`+jobsWhere, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total) })
-		b.Queue(`SELECT `+jobView+jobsWhere+jobOrder(f)+` LIMIT $8 OFFSET $9`,
+		page := within(`SELECT id AS page_id, `+jobBytes+` AS page_size`+jobsWhere+jobOrder(f)+` LIMIT $8 OFFSET $9`, readBytes)
+		b.Queue(`SELECT `+jobView+` FROM cron_jobs JOIN `+page+` page ON page_id = id ORDER BY page_n`,
 			append(slices.Clip(args), orAll(f.Limit), max(f.Offset, 0))...).Query(collect(&list, scanJob))
 		return send(ctx, s.pool, b)
 	})
@@ -155,8 +161,8 @@ func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error
 			counts = append(counts, "(SELECT count(*)"+from+")")
 		}
 	}
-	page := "SELECT " + logColumns + " FROM (SELECT *, COALESCE(finished_at, 9223372036854775807) AS place FROM (" +
-		strings.Join(pages, " UNION ALL ") + ") x) l" + order + " LIMIT " + limitText(f.Limit) + " OFFSET " + strconv.Itoa(max(f.Offset, 0))
+	page := "SELECT " + logColumns + " FROM " + within("SELECT *, "+runBytes+" AS page_size FROM (SELECT *, COALESCE(finished_at, 9223372036854775807) AS place FROM ("+
+		strings.Join(pages, " UNION ALL ")+") x) l"+order+" LIMIT "+limitText(f.Limit)+" OFFSET "+strconv.Itoa(max(f.Offset, 0)), readBytes) + " l ORDER BY page_n"
 	var (
 		out  cron.RunPage
 		list []loggedRun

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
@@ -38,9 +39,22 @@ func (s *Store) MessageByID(ctx context.Context, id string) (store.Waiting, erro
 	return out, err
 }
 
+// within keeps of the rows of a query those that come first and whose bytes together are at most budget, at least one. The query has an order and a limit,
+// and its column page_size is the bytes of a row; budget is a number or a parameter. The result has the columns of the query, page_n (the place of a row, to
+// order by) and page_upto. The server computes lengths without reading the texts, and sends those of the rows that are kept.
+func within(query, budget string) string {
+	return `(SELECT * FROM (SELECT *, row_number() OVER page_w AS page_n, sum(page_size) OVER page_w AS page_upto FROM (` + query + `) page_all
+	WINDOW page_w AS (ROWS UNBOUNDED PRECEDING)) page_sum WHERE page_upto <= ` + budget + ` OR page_upto = page_size)`
+}
+
+// readBytes is store.ReadBytes in a statement.
+var readBytes = strconv.Itoa(store.ReadBytes)
+
 // PendingInputs lists what waits in a session, oldest first, and says how many there are.
-func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, limit int) ([]store.Waiting, int, error) {
+func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error) {
 	const from = ` FROM inbox i WHERE i.session_key = $1 AND i.ended_at IS NULL AND i.state IN ('held', 'waiting')`
+	page := `SELECT ` + waitingColumns + ` FROM ` +
+		within(`SELECT i.*, octet_length(i.body) AS page_size`+from+` AND i.seq > $2 ORDER BY i.seq LIMIT $3`, readBytes) + ` i ORDER BY page_n`
 	var (
 		out   []store.Waiting
 		total int
@@ -49,7 +63,7 @@ func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, limit in
 		out = nil
 		b := &pgx.Batch{}
 		b.Queue(`SELECT count(*)`+from, key.String()).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
-		b.Queue(`SELECT `+waitingColumns+from+` ORDER BY i.seq LIMIT $2`, key.String(), max(limit, 0)).Query(collect(&out, scanWaiting))
+		b.Queue(page, key.String(), after, max(limit, 0)).Query(collect(&out, scanWaiting))
 		return send(ctx, s.pool, b)
 	})
 	return out, total, err

@@ -76,7 +76,8 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 		out = nil
 		b := &pgx.Batch{}
 		b.Queue(`SELECT count(*)`+from, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
-		b.Queue(`SELECT `+sessionColumns+from+order+` LIMIT $6 OFFSET $7`,
+		page := within(`SELECT s.*, octet_length(s.notes) + octet_length(s.preview) + octet_length(s.last_error) AS page_size`+from+order+` LIMIT $6 OFFSET $7`, readBytes)
+		b.Queue(`SELECT `+sessionColumns+` FROM `+page+` s ORDER BY page_n`,
 			append(slices.Clip(args), cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0))...).Query(collect(&out, scanSession))
 		return send(ctx, s.pool, b)
 	})
@@ -193,6 +194,12 @@ func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (out st
 	return out, nil
 }
 
+// keepSQL leaves the transcripts of a session to its principal. What an earlier session of the key has left stays with whom it is.
+const keepSQL = `
+INSERT INTO kept_transcripts (session_key, session_id, principal)
+SELECT DISTINCT t.session_key, t.session_id, s.principal FROM transcript t JOIN sessions s ON s.key = t.session_key WHERE t.session_key = $1
+ON CONFLICT DO NOTHING`
+
 func (s *Store) remove(ctx context.Context, tx pgx.Tx, p store.DeleteParams) (out store.Deleted, err error) {
 	key := p.Session.String()
 	// The lock comes first and alone, so that the check below sees a run that began meanwhile.
@@ -219,8 +226,11 @@ func (s *Store) remove(ctx context.Context, tx pgx.Tx, p store.DeleteParams) (ou
 	) `+cancelMessagesSQL, s.clock(), key)
 	if p.KeepTranscript {
 		out.Kept = id
+		b.Queue(keepSQL, key)
 	} else {
-		b.Queue(`DELETE FROM transcript WHERE session_key = $1`, key)
+		b.Queue(`DELETE FROM kept_transcripts k USING sessions s WHERE s.key = $1 AND k.session_key = s.key AND k.principal = s.principal`, key)
+		b.Queue(`DELETE FROM transcript t WHERE t.session_key = $1
+			AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = $1 AND k.session_id = t.session_id)`, key)
 	}
 	b.Queue(`INSERT INTO graves AS g (key, last_seq, epoch) SELECT key, last_seq, epoch FROM sessions WHERE key = $1
 		ON CONFLICT (key) DO UPDATE SET last_seq = GREATEST(g.last_seq, excluded.last_seq), epoch = GREATEST(g.epoch, excluded.epoch)`, key)

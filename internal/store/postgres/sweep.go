@@ -24,9 +24,9 @@ const (
 	// orphansSQL locks sessions to be taken over, the longest waiting first. Rows that another sweeper has locked are passed over.
 	orphansSQL = `
 WITH w AS (
-	SELECT session_key, min(accepted_at) AS since FROM inbox WHERE ended_at IS NULL GROUP BY session_key
+	SELECT session_key, min(accepted_at) AS since, sum(octet_length(body)) AS size FROM inbox WHERE ended_at IS NULL GROUP BY session_key
 )
-SELECT s.key FROM sessions s JOIN w ON w.session_key = s.key
+SELECT s.key, w.size FROM sessions s JOIN w ON w.session_key = s.key
 WHERE s.debounce_until <= ` + nowSQL + ` AND ` + ownerlessSQL + `
 ORDER BY w.since, s.key LIMIT $2 FOR UPDATE OF s SKIP LOCKED`
 
@@ -85,14 +85,20 @@ func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Ta
 }
 
 func (s *Store) sweep(ctx context.Context, tx pgx.Tx, nodeID string, limit int) ([]store.Taken, error) {
-	var orphans, keys []string
+	var (
+		orphans, keys []string
+		waiting       []sized
+	)
 	b := &pgx.Batch{}
 	b.Queue(aliveSQL, s.clock(), nodeID)
 	b.Queue(endStoppingOfDeadSQL, s.clock())
 	b.Queue(forgetSQL, s.clock(), keepDeadNode.Milliseconds())
-	b.Queue(orphansSQL, s.clock(), limit).Query(collect(&orphans, scanText))
-	if err := send(ctx, tx, b); err != nil || len(orphans) == 0 {
+	b.Queue(orphansSQL, s.clock(), limit).Query(collect(&waiting, pgx.RowToStructByPos[sized]))
+	if err := send(ctx, tx, b); err != nil || len(waiting) == 0 {
 		return nil, err
+	}
+	for budget, i := store.NewBudget(0), 0; i < len(waiting) && budget.Take(waiting[i].Bytes); i++ {
+		orphans = append(orphans, waiting[i].Key)
 	}
 	b = &pgx.Batch{}
 	b.Queue(takeSQL, s.clock(), nodeID, orphans).Query(collect(&keys, scanText))
@@ -114,6 +120,12 @@ func (s *Store) sweep(ctx context.Context, tx pgx.Tx, nodeID string, limit int) 
 		return nil, err
 	}
 	return r.assemble(), s.waitAgain(ctx, tx, left, fromMillis(now))
+}
+
+// sized is a session with the bytes of its unfinished messages.
+type sized struct {
+	Key   string
+	Bytes int
 }
 
 // takenRows are the rows behind a list of store.Taken.
@@ -165,13 +177,14 @@ func scanTaken(row pgx.CollectableRow) (store.Taken, error) {
 }
 
 // hintedSQL finds messages that other nodes accepted for sessions of this one, the longest waiting session first.
-const hintedSQL = `
-SELECT ` + waitingColumns + ` FROM inbox i
+var hintedSQL = `
+SELECT ` + waitingColumns + ` FROM ` + within(`
+SELECT i.*, octet_length(i.body) AS page_size FROM inbox i
 JOIN sessions s ON s.key = i.session_key AND s.owner = $2
 WHERE i.ended_at IS NULL AND i.state IN ('held', 'waiting') AND i.node <> $2
-  AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $2 AND n.lease_until > ` + nowSQL + `)
+  AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $2 AND n.lease_until > `+nowSQL+`)
 ORDER BY (SELECT min(o.accepted_at) FROM inbox o WHERE o.session_key = i.session_key AND o.ended_at IS NULL), i.session_key, i.seq
-LIMIT $3`
+LIMIT $3`, readBytes) + ` i ORDER BY page_n`
 
 // Hinted returns what other nodes accepted for sessions of this one, see store.Inbox.
 func (s *Store) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {

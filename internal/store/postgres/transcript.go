@@ -117,26 +117,45 @@ func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Rep
 const (
 	currentSQL = `SELECT session_id FROM sessions WHERE key = $1`
 
-	// The transcript that is meant: $2, or the session's current one.
+	// The transcript that is meant, and which part of it: $2, or the session's current one. What a deletion kept is for its owner ($4, '' = for all), what
+	// nothing kept is the session's.
 	entriesWhere = `
-FROM transcript t JOIN sessions s ON s.key = t.session_key
-WHERE t.session_key = $1 AND t.session_id = CASE WHEN $2 = '' THEN s.session_id ELSE $2 END AND ($3 = '' OR t.run_id = $3)`
+FROM transcript t
+WHERE t.session_key = $1 AND t.session_id = (SELECT CASE WHEN $2 = '' THEN (SELECT session_id FROM sessions WHERE key = $1) ELSE $2 END)
+  AND ($3 = '' OR t.run_id = $3)
+  AND (SELECT CASE WHEN $2 = '' OR EXISTS (SELECT 1 FROM sessions WHERE key = $1 AND session_id = $2) THEN true
+	WHEN EXISTS (SELECT 1 FROM kept_transcripts WHERE session_key = $1 AND session_id = $2)
+	THEN EXISTS (SELECT 1 FROM kept_transcripts WHERE session_key = $1 AND session_id = $2 AND ($4 = '' OR principal = $4))
+	ELSE EXISTS (SELECT 1 FROM sessions WHERE key = $1) END)`
 
 	countEntriesSQL = `SELECT count(*), COALESCE(max(t.seq), 0)` + entriesWhere
 
-	forwardSQL = `SELECT ` + entryReadColumns + entriesWhere + ` AND t.seq > $4 ORDER BY t.seq LIMIT $5`
+	// $5 how many characters a text may have, 0 = all it has; $6 bytes of all texts; $7 limit; $8 a sequence number, or how many entries are passed over.
+	forwardSQL  = `SELECT t.* ` + entriesWhere + ` AND t.seq > $8 ORDER BY t.seq LIMIT $7`
+	backwardSQL = `SELECT t.* ` + entriesWhere + ` ORDER BY t.seq DESC LIMIT $7 OFFSET $8`
 
-	backwardSQL = `SELECT ` + entryReadColumns + entriesWhere + ` ORDER BY t.seq DESC LIMIT $4 OFFSET $5`
+	// cutSQL is the text of an entry, cut as store.FirstChars does. A text has at least as many bytes as characters.
+	cutSQL = `CASE WHEN $5::bigint > 0 AND octet_length(t.content) > $5::bigint THEN left(t.content, $5::integer + 1) ELSE t.content END`
 )
+
+// pageOf is the statement that reads the entries of one of the queries above.
+func pageOf(query string) string {
+	cut := `SELECT c.*, octet_length(c.content) AS page_size FROM (
+		SELECT t.seq, t.run_id, t.role, ` + cutSQL + ` AS content, t.sender, t.tokens, t.stop_reason, t.command, t.at FROM (` + query + `) t OFFSET 0) c`
+	return `SELECT ` + entryReadColumns + ` FROM ` + within(cut, "$6::bigint") + ` t ORDER BY page_n`
+}
 
 // Transcript reads a piece of a transcript, see store.TranscriptQuery.
 func (s *Store) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
 	var out store.Transcript
-	limit := cmp.Or(q.Limit, defaultEntries)
 	forward := q.After > 0 || q.FromStart
+	page, place := pageOf(backwardSQL), int64(max(q.Offset, 0))
+	if forward {
+		page, place = pageOf(forwardSQL), q.After
+	}
 	err := s.do(ctx, "reading a transcript", func(ctx context.Context) error {
 		out = store.Transcript{}
-		of := []any{q.Session.String(), q.SessionID, q.RunID}
+		of := []any{q.Session.String(), q.SessionID, q.RunID, q.Visible}
 		b := &pgx.Batch{}
 		b.Queue(currentSQL, q.Session.String()).QueryRow(func(row pgx.Row) error {
 			if err := row.Scan(&out.SessionID); !errors.Is(err, pgx.ErrNoRows) {
@@ -145,11 +164,8 @@ func (s *Store) Transcript(ctx context.Context, q store.TranscriptQuery) (store.
 			return nil
 		})
 		b.Queue(countEntriesSQL, of...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total, &out.LastSeq) })
-		if forward {
-			b.Queue(forwardSQL, append(of, q.After, limit)...).Query(collect(&out.Entries, scanEntry))
-		} else {
-			b.Queue(backwardSQL, append(of, limit, max(q.Offset, 0))...).Query(collect(&out.Entries, scanEntry))
-		}
+		b.Queue(page, append(of, max(q.MaxChars, 0), cmp.Or(q.MaxBytes, store.ReadBytes), cmp.Or(q.Limit, defaultEntries), place)...).
+			Query(collect(&out.Entries, scanEntry))
 		return send(ctx, s.pool, b)
 	})
 	if !forward {

@@ -5,10 +5,10 @@ import (
 	"hash/fnv"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 // jobsMatching takes the owner, whether built-in jobs count, whether they fire (-1 = no matter), kind, last state and agent.
@@ -66,11 +66,12 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, e
 			return err
 		}
 		limit, offset := pageOf(f.Limit, f.Offset)
-		rows, err := q.query(ctx, `SELECT id, `+jobColumns+`, `+activeColumns+jobsMatching+jobOrder(&f)+` LIMIT ?7 OFFSET ?8`, append(args, limit, offset)...)
-		list, err := collect(rows, err, scanJob)
-		for _, j := range list {
-			out.Jobs = append(out.Jobs, j.Job)
+		rows, err := q.query(ctx, `SELECT id, `+jobBytes+jobsMatching+jobOrder(&f)+` LIMIT ?7 OFFSET ?8`, append(args, limit, offset)...)
+		ids, err := idsWithin(rows, err, store.NewBudget(0))
+		if err != nil {
+			return err
 		}
+		out.Jobs, err = jobsNamed(ctx, q, ids)
 		return err
 	})
 	return out, err
@@ -111,51 +112,32 @@ func pageOf(limit, offset int) (int, int) {
 	return limit, max(offset, 0)
 }
 
-// cut is a piece of a list. The bounds are those of pageOf; a limit of 0 is nothing here, an offset before the list is its begin.
-func cut[T any](list []T, limit, offset int) []T {
-	list = list[min(max(offset, 0), len(list)):]
-	if limit == unlimited {
-		return list
-	}
-	return list[:min(limit, len(list))]
-}
+// jobBytes are those of the texts of a job.
+const jobBytes = `octet_length(payload) + octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
+	+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
 
-// searchJobs compares in Go: SQLite folds the case of ASCII letters only.
+// searchJobs finds the jobs in which a text occurs.
 func searchJobs(ctx context.Context, q querier, f *cron.JobFilter, out *cron.JobPage) error {
-	rows, err := q.query(ctx, `SELECT id, name, key, description, display_name`+jobsMatching+jobOrder(f), jobFilterArgs(f)...)
-	ids, err := matchingIDs(collect(rows, err, scanTexts))(f.Query)
-	if err != nil {
+	found := page{budget: store.NewBudget(0)}
+	found.limit, found.offset = pageOf(f.Limit, f.Offset)
+	rows, err := q.query(ctx, `SELECT id, `+jobBytes+`, name, key, description, display_name`+jobsMatching+jobOrder(f), jobFilterArgs(f)...)
+	if err := found.search(rows, err, 4, f.Query); err != nil {
 		return err
 	}
-	out.Total = len(ids)
-	limit, offset := pageOf(f.Limit, f.Offset)
-	for _, id := range cut(ids, limit, offset) {
+	out.Total = found.total
+	out.Jobs, err = jobsNamed(ctx, q, found.ids)
+	return err
+}
+
+func jobsNamed(ctx context.Context, q querier, ids []string) (list []cron.Job, err error) {
+	for _, id := range ids {
 		j, err := findJob(ctx, q, id, "")
 		if err != nil {
-			return err
+			return nil, err
 		}
-		out.Jobs = append(out.Jobs, j.Job)
+		list = append(list, j.Job)
 	}
-	return nil
-}
-
-// scanTexts reads an id and four texts that a search looks at; the id is one of them.
-func scanTexts(row scanner) (v [5]string, err error) {
-	err = row.Scan(&v[0], &v[1], &v[2], &v[3], &v[4])
-	return v, err
-}
-
-// matchingIDs keeps the ids of the rows in which a text occurs.
-func matchingIDs(rows [][5]string, err error) func(text string) ([]string, error) {
-	return func(text string) (ids []string, _ error) {
-		text = strings.ToLower(text)
-		for _, v := range rows {
-			if strings.Contains(strings.ToLower(strings.Join(v[:], "\x00")), text) {
-				ids = append(ids, v[0])
-			}
-		}
-		return ids, err
-	}
+	return list, nil
 }
 
 // Summary counts for status pages; built-in jobs are not counted as jobs.

@@ -7,6 +7,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 // maxCounted is how far the entries of a list are counted. Beyond that nobody turns pages, and counting millions would make every look at
@@ -116,14 +117,15 @@ func oneRun(ctx context.Context, q querier, f *cron.RunFilter, out *cron.RunPage
 	if err != nil {
 		return err
 	}
-	limit, offset := pageOf(f.Limit, f.Offset)
-	out.Total, out.Runs = 1, cut([]cron.Run{r.Run}, limit, offset)
+	if out.Total = 1; f.Offset <= 0 {
+		out.Runs = []cron.Run{r.Run}
+	}
 	return nil
 }
 
-// list reads one page: of the few runs that are under way, and of the many that are over.
+// list reads one page: of the runs that are under way, and of those that are over.
 func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) error {
-	active, err := v.active(ctx, q)
+	active, err := v.countActive(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -131,17 +133,30 @@ func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) erro
 	if err != nil {
 		return err
 	}
-	out.Total = finished + len(active)
+	out.Total = finished + active
 	limit, offset := pageOf(v.f.Limit, v.f.Offset)
+	budget := store.NewBudget(0)
+	parts := []func(limit, offset int) ([]string, error){
+		func(limit, offset int) ([]string, error) { return v.active(ctx, q, budget, limit, offset) },
+		func(limit, offset int) ([]string, error) { return v.finished(ctx, q, budget, limit, offset) },
+	}
+	counts := []int{active, finished}
 	if v.f.Ascending {
-		if out.Runs, err = v.finished(ctx, q, limit, offset); err == nil {
-			out.Runs = append(out.Runs, cut(active, left(limit, len(out.Runs)), offset-finished)...)
-		}
+		slices.Reverse(parts)
+		slices.Reverse(counts)
+	}
+	ids, err := parts[0](limit, offset)
+	if err != nil {
 		return err
 	}
-	out.Runs = cut(active, limit, offset)
-	rest, err := v.finished(ctx, q, left(limit, len(out.Runs)), offset-len(active))
-	out.Runs = append(out.Runs, rest...)
+	if want := left(counts[0], offset); len(ids) == max(want, 0) { // all of the first part that there is behind the offset
+		more, err := parts[1](left(limit, len(ids)), max(-want, 0))
+		if err != nil {
+			return err
+		}
+		ids = append(ids, more...)
+	}
+	out.Runs, err = runsNamed(ctx, q, ids)
 	return err
 }
 
@@ -164,7 +179,17 @@ func left(limit, n int) int {
 	return limit - n
 }
 
-func (v *runsQuery) active(ctx context.Context, q querier) ([]cron.Run, error) {
+// runBytes are those of the texts of a run.
+const runBytes = `octet_length(attempts) + octet_length(error) + octet_length(summary) + octet_length(delivery_error)`
+
+func (v *runsQuery) countActive(ctx context.Context, q querier) (n int, err error) {
+	if v.wantsActive() {
+		err = q.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE `+runsActive+runsMatching, v.activeArgs()...).Scan(&n)
+	}
+	return n, err
+}
+
+func (v *runsQuery) active(ctx context.Context, q querier, b *store.Budget, limit, offset int) ([]string, error) {
 	if !v.wantsActive() {
 		return nil, nil
 	}
@@ -172,8 +197,9 @@ func (v *runsQuery) active(ctx context.Context, q querier) ([]cron.Run, error) {
 	if v.f.Ascending {
 		order = activeOldest
 	}
-	rows, err := q.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE `+runsActive+runsMatching+order, v.activeArgs()...)
-	return runsOf(collect(rows, err, scanLedger))
+	rows, err := q.query(ctx, `SELECT id, `+runBytes+` FROM cron_run_logs WHERE `+runsActive+runsMatching+order+` LIMIT ?9 OFFSET ?10`,
+		append(v.activeArgs(), limit, max(offset, 0))...)
+	return idsWithin(rows, err, b)
 }
 
 // activeArgs are args for runs that are not over: whoever wants them besides the states that he names gets all of them.
@@ -185,60 +211,63 @@ func (v *runsQuery) activeArgs() []any {
 	return args
 }
 
-func (v *runsQuery) finished(ctx context.Context, q querier, limit, offset int) ([]cron.Run, error) {
+func (v *runsQuery) finished(ctx context.Context, q querier, b *store.Budget, limit, offset int) ([]string, error) {
 	order := newestFirst
 	if v.f.Ascending {
 		order = oldestFirst
 	}
-	rows, err := q.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE `+v.base+runsMatching+order+` LIMIT ?9 OFFSET ?10`,
+	rows, err := q.query(ctx, `SELECT id, `+runBytes+` FROM cron_run_logs WHERE `+v.base+runsMatching+order+` LIMIT ?9 OFFSET ?10`,
 		append(v.args, limit, max(offset, 0))...)
-	return runsOf(collect(rows, err, scanLedger))
+	return idsWithin(rows, err, b)
 }
 
-func runsOf(rows []*ledgerRow, err error) ([]cron.Run, error) {
-	var out []cron.Run
-	for _, r := range rows {
-		out = append(out, r.Run)
+func runsNamed(ctx context.Context, q querier, ids []string) (list []cron.Run, err error) {
+	for _, id := range ids {
+		r, known, err := findLedger(ctx, q, id)
+		if err != nil {
+			return nil, err
+		}
+		if known {
+			list = append(list, r.Run)
+		}
 	}
-	return out, err
+	return list, nil
 }
 
-// search compares in Go: SQLite folds the case of ASCII letters only.
+// search finds the runs in which a text occurs.
 func (v *runsQuery) search(ctx context.Context, q querier, out *cron.RunPage) error {
-	const texts = `SELECT id, error, summary, job_name, '' FROM cron_run_logs WHERE `
+	const texts = `SELECT id, ` + runBytes + `, error, summary, job_name FROM cron_run_logs WHERE `
+	found := page{budget: store.NewBudget(0)}
+	found.limit, found.offset = pageOf(v.f.Limit, v.f.Offset)
 	ended, active := newestFirst, activeNewest
 	if v.f.Ascending {
 		ended, active = oldestFirst, activeOldest
 	}
-	rows, err := q.query(ctx, texts+v.base+runsMatching+ended, v.args...)
-	ids, err := matchingIDs(collect(rows, err, scanTexts))(v.f.Query)
-	if err != nil {
-		return err
+	parts := []func() error{
+		func() error {
+			if !v.wantsActive() {
+				return nil
+			}
+			rows, err := q.query(ctx, texts+runsActive+runsMatching+active, v.activeArgs()...)
+			return found.search(rows, err, 3, v.f.Query)
+		},
+		func() error {
+			rows, err := q.query(ctx, texts+v.base+runsMatching+ended, v.args...)
+			return found.search(rows, err, 3, v.f.Query)
+		},
 	}
-	if v.wantsActive() {
-		rows, err := q.query(ctx, texts+runsActive+runsMatching+active, v.activeArgs()...)
-		more, err := matchingIDs(collect(rows, err, scanTexts))(v.f.Query)
-		if err != nil {
+	if v.f.Ascending {
+		slices.Reverse(parts)
+	}
+	for _, part := range parts {
+		if err := part(); err != nil {
 			return err
 		}
-		if v.f.Ascending {
-			ids = append(ids, more...)
-		} else {
-			ids = append(more, ids...)
-		}
 	}
-	out.Total = len(ids)
-	limit, offset := pageOf(v.f.Limit, v.f.Offset)
-	for _, id := range cut(ids, limit, offset) {
-		r, known, err := findLedger(ctx, q, id)
-		if err != nil {
-			return err
-		}
-		if known {
-			out.Runs = append(out.Runs, r.Run)
-		}
-	}
-	return nil
+	out.Total = found.total
+	var err error
+	out.Runs, err = runsNamed(ctx, q, found.ids)
+	return err
 }
 
 // Run reads one row of the ledger; chat.ErrNotFound.

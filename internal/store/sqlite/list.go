@@ -3,9 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"strings"
 
-	"laneway/internal/chat"
 	"laneway/internal/store"
 )
 
@@ -16,8 +14,10 @@ const defaultSessions = 50
 const (
 	sessionsMatching = ` FROM sessions WHERE (? = '' OR principal = ?) AND (? = '' OR agent = ?) AND updated_at >= ?
 		AND NOT (? AND key LIKE 'agent:' || agent || ':cron:%:%')`
-	byUpdate  = ` ORDER BY updated_at DESC, key`
-	byMessage = ` ORDER BY last_message_at DESC, key`
+	// sessionBytes are those of the texts of a row whose length nothing else bounds.
+	sessionBytes = `octet_length(notes) + octet_length(preview) + octet_length(last_error)`
+	byUpdate     = ` ORDER BY updated_at DESC, key`
+	byMessage    = ` ORDER BY last_message_at DESC, key`
 )
 
 // ListSessions lists sessions, the one that changed last first, and says how many fit the filter.
@@ -29,7 +29,7 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) (list [
 		}
 		total = n
 		for _, key := range keys {
-			one, err := readSession(ctx, q, key)
+			one, err := readSession(ctx, q, sessionKey(key))
 			if err != nil {
 				return err
 			}
@@ -41,7 +41,7 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) (list [
 }
 
 // matching finds the keys of one page. A search compares in Go: SQLite folds the case of ASCII letters only.
-func matching(ctx context.Context, q querier, f *store.SessionFilter) (page []chat.SessionKey, total int, err error) {
+func matching(ctx context.Context, q querier, f *store.SessionFilter) (keys []string, total int, err error) {
 	order := byUpdate
 	if f.ByLastMessage {
 		order = byMessage
@@ -52,47 +52,14 @@ func matching(ctx context.Context, q querier, f *store.SessionFilter) (page []ch
 		if err := q.one(ctx, `SELECT count(*)`+sessionsMatching, args...).Scan(&total); err != nil {
 			return nil, 0, err
 		}
-		rows, err := q.query(ctx, `SELECT key, ''`+sessionsMatching+order+` LIMIT ? OFFSET ?`, append(args, limit, offset)...)
-		page, err = keysOf(collect(rows, err, scanShown))
-		return page, total, err
+		rows, err := q.query(ctx, `SELECT key, `+sessionBytes+sessionsMatching+order+` LIMIT ? OFFSET ?`, append(args, limit, offset)...)
+		keys, err = idsWithin(rows, err, store.NewBudget(0))
+		return keys, total, err
 	}
-	rows, err := q.query(ctx, `SELECT key, preview`+sessionsMatching+order, args...)
-	all, err := collect(rows, err, scanShown)
-	if err != nil {
+	found := page{limit: limit, offset: offset, budget: store.NewBudget(0)}
+	rows, err := q.query(ctx, `SELECT key, `+sessionBytes+`, preview`+sessionsMatching+order, args...)
+	if err := found.search(rows, err, 1, f.Search); err != nil {
 		return nil, 0, err
 	}
-	found := search(all, f.Search)
-	from := min(offset, len(found))
-	page, err = keysOf(found[from:min(from+limit, len(found))], nil)
-	return page, len(found), err
-}
-
-// shown is what a search looks at.
-type shown struct {
-	key     chat.SessionKey
-	preview string
-}
-
-func scanShown(row scanner) (v shown, err error) {
-	err = row.Scan(keyColumn{&v.key}, &v.preview)
-	return v, err
-}
-
-func search(all []shown, text string) []shown {
-	text = strings.ToLower(text)
-	var found []shown
-	for _, v := range all {
-		if strings.Contains(strings.ToLower(v.key.String()), text) || strings.Contains(strings.ToLower(v.preview), text) {
-			found = append(found, v)
-		}
-	}
-	return found
-}
-
-func keysOf(list []shown, err error) ([]chat.SessionKey, error) {
-	keys := make([]chat.SessionKey, 0, len(list))
-	for _, v := range list {
-		keys = append(keys, v.key)
-	}
-	return keys, err
+	return found.ids, found.total, nil
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -114,6 +115,35 @@ func queued(ctx context.Context, q querier, key string, limit int) ([]store.Wait
 	return collect(rows, err, scanMessage)
 }
 
+// queuedWithin is queued behind a sequence number, one row after the other until the bytes are used up.
+func queuedWithin(ctx context.Context, q querier, key string, after int64, limit int, b *store.Budget) ([]store.Waiting, error) {
+	rows, err := q.query(ctx, `SELECT octet_length(body), `+messageColumns+` FROM inbox
+		WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq > ? ORDER BY seq LIMIT ?`, key, after, limit)
+	return messagesWithin(rows, err, b)
+}
+
+// messagesWithin reads the messages of a query that belong to one read. The query selects what scanSizedMessage reads.
+func messagesWithin(rows *sql.Rows, err error, b *store.Budget) ([]store.Waiting, error) {
+	list, err := collectWithin(rows, err, scanSizedMessage, b, func(v sizedMessage) int { return v.bytes })
+	var out []store.Waiting
+	for _, v := range list {
+		out = append(out, v.Waiting)
+	}
+	return out, err
+}
+
+// sizedMessage is a message with the bytes of its body.
+type sizedMessage struct {
+	store.Waiting
+
+	bytes int
+}
+
+func scanSizedMessage(row scanner) (v sizedMessage, err error) {
+	err = row.Scan(append([]any{&v.bytes}, messageFields(&v.Waiting)...)...)
+	return v, err
+}
+
 // startable reads those of the named messages that wait for a turn; the others have an outcome or run.
 func (t *tx) startable(ctx context.Context, key string, seqs []int64) ([]store.Waiting, error) {
 	var list []store.Waiting
@@ -166,11 +196,11 @@ func (s *Store) MessageByID(ctx context.Context, id string) (m store.Waiting, er
 }
 
 // PendingInputs lists what waits in a session, oldest first, and says how many there are.
-func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, limit int) (list []store.Waiting, total int, err error) {
+func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) (list []store.Waiting, total int, err error) {
 	err = s.view(ctx, "list waiting messages", func(ctx context.Context, q querier) (err error) {
 		err = q.one(ctx, `SELECT count(*) FROM inbox WHERE session_key = ? AND state <> 'done' AND state <> 'running'`, key.String()).Scan(&total)
 		if err == nil {
-			list, err = queued(ctx, q, key.String(), max(limit, 0))
+			list, err = queuedWithin(ctx, q, key.String(), after, max(limit, 0), store.NewBudget(0))
 		}
 		return err
 	})

@@ -184,7 +184,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	must(err)
 	_, err = s.RunByID(ctx, "a")
 	must(err)
-	_, _, err = s.PendingInputs(ctx, key, 5)
+	_, _, err = s.PendingInputs(ctx, key, 0, 5)
 	must(err)
 	_, err = s.CountUnfinished(ctx)
 	must(err)

@@ -6,6 +6,9 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
+
+	"laneway/internal/store"
 )
 
 // querier is what the writer's transaction and a reader's snapshot have in common.
@@ -114,6 +117,93 @@ func collect[T any](rows *sql.Rows, err error, scan func(scanner) (T, error)) ([
 		out = append(out, v)
 	}
 	return out, rows.Err()
+}
+
+// collectWithin is collect that stops before the rows have more bytes together than the budget, as size counts them.
+func collectWithin[T any](rows *sql.Rows, err error, scan func(scanner) (T, error), b *store.Budget, size func(T) int) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var out []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		if !b.Take(size(v)) {
+			break
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
+// sized names a row and says how many bytes its texts have, so that a list knows where it ends before it reads them. A query that has to sort its rows
+// sorts these and not the texts.
+type sized struct {
+	id    string
+	bytes int
+}
+
+func scanSized(row scanner) (v sized, err error) {
+	err = row.Scan(&v.id, &v.bytes)
+	return v, err
+}
+
+// idsWithin are the ids of the rows of a query that belong to one read. The query selects what scanSized reads.
+func idsWithin(rows *sql.Rows, err error, b *store.Budget) ([]string, error) {
+	list, err := collectWithin(rows, err, scanSized, b, func(v sized) int { return v.bytes })
+	ids := make([]string, 0, len(list))
+	for _, v := range list {
+		ids = append(ids, v.id)
+	}
+	return ids, err
+}
+
+// page is a piece of a list that is searched in Go: SQLite folds the case of ASCII letters only. It keeps no more rows than it returns.
+type page struct {
+	limit, offset int // as pageOf gives them
+	budget        *store.Budget
+	full          bool
+	total         int
+	ids           []string
+}
+
+// add counts a row that fits the search, and keeps it if it belongs to the page.
+func (p *page) add(v sized) {
+	p.total++
+	if p.full || p.total <= p.offset {
+		return
+	}
+	p.full = p.limit != unlimited && len(p.ids) >= p.limit || !p.budget.Take(v.bytes)
+	if !p.full {
+		p.ids = append(p.ids, v.id)
+	}
+}
+
+// search adds the rows in which a text occurs. A row is an id, its bytes, and n texts that are looked at; the id is looked at as well.
+func (p *page) search(rows *sql.Rows, err error, n int, text string) error {
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	text = strings.ToLower(text)
+	var v sized
+	texts := make([]string, n)
+	into := []any{&v.id, &v.bytes}
+	for i := range texts {
+		into = append(into, &texts[i])
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if strings.Contains(strings.ToLower(v.id+"\x00"+strings.Join(texts, "\x00")), text) {
+			p.add(v)
+		}
+	}
+	return rows.Err()
 }
 
 // scanner is a row.

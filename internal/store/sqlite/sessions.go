@@ -158,7 +158,11 @@ func (t *tx) remove(ctx context.Context, p store.DeleteParams) (out store.Delete
 	out.Deleted = true
 	if p.KeepTranscript {
 		out.Kept = r.id
-	} else if _, err := t.exec(ctx, `DELETE FROM transcript WHERE session_key = ?`, r.key); err != nil {
+		err = t.keep(ctx, r)
+	} else {
+		err = t.drop(ctx, r)
+	}
+	if err != nil {
 		return out, err
 	}
 	if err := t.bury(ctx, r); err != nil {
@@ -167,18 +171,42 @@ func (t *tx) remove(ctx context.Context, p store.DeleteParams) (out store.Delete
 	return out, t.audit(ctx, p.Audit.Between(r.id, ""), r.key)
 }
 
-// bury ends what waits, and removes the row of a session; its numbers go on should it ever come back.
-func (t *tx) bury(ctx context.Context, r *row) error {
-	list, err := queued(ctx, t, r.key, unlimited)
-	if err != nil {
+// keep leaves the transcripts of a session to its principal. What an earlier session of the key has left stays with whom it is.
+func (t *tx) keep(ctx context.Context, r *row) error {
+	_, err := t.exec(ctx, `
+		INSERT INTO kept_transcripts (session_key, session_id, principal)
+		SELECT DISTINCT session_key, session_id, ? FROM transcript WHERE session_key = ? ON CONFLICT DO NOTHING`, r.principal, r.key)
+	return err
+}
+
+// drop deletes the transcripts of a session, and those that its principal has kept of earlier ones.
+func (t *tx) drop(ctx context.Context, r *row) error {
+	if _, err := t.exec(ctx, `DELETE FROM kept_transcripts WHERE session_key = ? AND principal = ?`, r.key, r.principal); err != nil {
 		return err
 	}
-	if err := t.end(ctx, r, list, ending{outcome: chat.OutcomeStopped, reason: "delete"}); err != nil {
-		return err
+	_, err := t.exec(ctx, `
+		DELETE FROM transcript WHERE session_key = ? AND session_id NOT IN (SELECT session_id FROM kept_transcripts WHERE session_key = ?)`, r.key, r.key)
+	return err
+}
+
+// bury ends what waits, and removes the row of a session; its numbers go on should it ever come back.
+func (t *tx) bury(ctx context.Context, r *row) error {
+	for after := int64(0); ; {
+		list, err := queuedWithin(ctx, t, r.key, after, unlimited, store.NewBudget(0))
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			break
+		}
+		after = list[len(list)-1].Seq
+		if err := t.end(ctx, r, list, ending{outcome: chat.OutcomeStopped, reason: "delete"}); err != nil {
+			return err
+		}
 	}
 	if _, err := t.exec(ctx, `REPLACE INTO deleted_sessions (key, last_seq, epoch) VALUES (?, ?, ?)`, r.key, r.lastSeq, r.epoch); err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, `DELETE FROM sessions WHERE key = ?`, r.key)
+	_, err := t.exec(ctx, `DELETE FROM sessions WHERE key = ?`, r.key)
 	return err
 }

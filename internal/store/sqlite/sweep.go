@@ -33,7 +33,15 @@ func (t *tx) sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken
 		return nil, err
 	}
 	var out []store.Taken
+	budget := store.NewBudget(0)
 	for _, key := range keys {
+		var waits int
+		if err := t.one(ctx, `SELECT coalesce(sum(octet_length(body)), 0) FROM inbox WHERE session_key = ? AND state <> 'done'`, key.String()).Scan(&waits); err != nil {
+			return nil, err
+		}
+		if !budget.Take(waits) {
+			break
+		}
 		r, ok, err := t.find(ctx, key)
 		if err != nil || !ok {
 			return nil, err
@@ -121,10 +129,10 @@ func (t *tx) taken(ctx context.Context, r *row, list []store.Waiting) (store.Tak
 func (s *Store) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
 	return result(ctx, s.write, ordinary("look for hinted messages"), func(ctx context.Context, t *tx) ([]store.Taken, error) {
 		rows, err := t.query(ctx, `
-			SELECT `+messageColumns+` FROM inbox WHERE state <> 'done' AND state <> 'running' AND node <> ?
+			SELECT octet_length(body), `+messageColumns+` FROM inbox WHERE state <> 'done' AND state <> 'running' AND node <> ?
 			AND EXISTS (SELECT 1 FROM sessions s JOIN nodes n ON n.id = s.owner WHERE s.key = inbox.session_key AND s.owner = ? AND n.lease_until > ?)
 			ORDER BY session_key, seq LIMIT ?`, nodeID, nodeID, t.now, max(limit, 0))
-		list, err := collect(rows, err, scanMessage)
+		list, err := messagesWithin(rows, err, store.NewBudget(0))
 		if err != nil {
 			return nil, err
 		}

@@ -92,13 +92,13 @@ func (s *Store) Transcript(ctx context.Context, p store.TranscriptQuery) (out st
 	err = s.view(ctx, "read the transcript", func(ctx context.Context, q querier) error {
 		key := p.Session.String()
 		err := q.one(ctx, `SELECT session_id FROM sessions WHERE key = ?`, key).Scan(&out.SessionID)
-		if none(err) {
-			return nil
-		}
-		if err != nil {
+		if err != nil && !none(err) {
 			return err
 		}
-		id := cmp.Or(p.SessionID, out.SessionID)
+		id, err := readable(ctx, q, &p, out.SessionID)
+		if err != nil || id == "" {
+			return err
+		}
 		err = q.one(ctx, `
 			SELECT count(*), coalesce(max(seq), 0) FROM transcript WHERE session_key = ? AND session_id = ? AND (? = '' OR run_id = ?)`,
 			key, id, p.RunID, p.RunID).Scan(&out.Total, &out.LastSeq)
@@ -111,19 +111,47 @@ func (s *Store) Transcript(ctx context.Context, p store.TranscriptQuery) (out st
 	return out, err
 }
 
-// entries reads one page, always oldest first.
-func entries(ctx context.Context, q querier, id string, p *store.TranscriptQuery) ([]chat.TranscriptEntry, error) {
-	limit := cmp.Or(p.Limit, defaultEntries)
-	if p.After > 0 || p.FromStart {
-		rows, err := q.query(ctx, `SELECT `+entryColumns+` FROM transcript
-			WHERE session_key = ? AND session_id = ? AND seq > ? AND (? = '' OR run_id = ?) ORDER BY seq LIMIT ?`,
-			p.Session.String(), id, p.After, p.RunID, p.RunID, limit)
-		return collect(rows, err, scanEntry)
+// readable is the transcript that is meant, "" when there is none for the caller: what a deletion kept is its owner's, the rest is the session's.
+func readable(ctx context.Context, q querier, p *store.TranscriptQuery, current string) (string, error) {
+	if p.SessionID == "" || p.SessionID == current {
+		return current, nil
 	}
-	rows, err := q.query(ctx, `SELECT `+entryColumns+` FROM transcript
-		WHERE session_key = ? AND session_id = ? AND (? = '' OR run_id = ?) ORDER BY seq DESC LIMIT ? OFFSET ?`,
-		p.Session.String(), id, p.RunID, p.RunID, limit, max(p.Offset, 0))
-	list, err := collect(rows, err, scanEntry)
-	slices.Reverse(list)
+	var owner string
+	err := q.one(ctx, `SELECT principal FROM kept_transcripts WHERE session_key = ? AND session_id = ?`, p.Session.String(), p.SessionID).Scan(&owner)
+	switch {
+	case none(err) && current != "", err == nil && (p.Visible == "" || p.Visible == owner):
+		return p.SessionID, nil
+	case none(err):
+		return "", nil
+	default:
+		return "", err
+	}
+}
+
+// shortColumns are entryColumns with the text cut to the bytes that ?5 characters and one more can have; 0 = not cut.
+const shortColumns = `seq, run_id, role, CASE WHEN ?5 = 0 OR octet_length(content) <= ?5 THEN content ELSE substr(CAST(content AS BLOB), 1, 4 * (?5 + 1)) END,
+	sender, tokens, stop_reason, command, at`
+
+// entries reads one page, always oldest first. Rows are read one after the other until the bytes are used up.
+func entries(ctx context.Context, q querier, id string, p *store.TranscriptQuery) ([]chat.TranscriptEntry, error) {
+	short := func(row scanner) (chat.TranscriptEntry, error) {
+		e, err := scanEntry(row)
+		e.Text = store.FirstChars(e.Text, p.MaxChars)
+		return e, err
+	}
+	text := `SELECT ` + shortColumns + ` FROM transcript
+		WHERE session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3) ORDER BY seq DESC LIMIT ?4 OFFSET ?6`
+	at := int64(max(p.Offset, 0))
+	forward := p.After > 0 || p.FromStart
+	if forward {
+		text = `SELECT ` + shortColumns + ` FROM transcript
+		WHERE session_key = ?1 AND session_id = ?2 AND (?3 = '' OR run_id = ?3) AND seq > ?6 ORDER BY seq LIMIT ?4`
+		at = p.After
+	}
+	rows, err := q.query(ctx, text, p.Session.String(), id, p.RunID, cmp.Or(p.Limit, defaultEntries), max(p.MaxChars, 0), at)
+	list, err := collectWithin(rows, err, short, store.NewBudget(p.MaxBytes), func(e chat.TranscriptEntry) int { return len(e.Text) })
+	if !forward {
+		slices.Reverse(list)
+	}
 	return list, err
 }

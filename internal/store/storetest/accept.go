@@ -90,7 +90,7 @@ func messageReadsBack(w *world) {
 		Channel: "hook", ExternalID: 77, Content: p.Message.Content, AcceptedAt: w.clock.now(),
 	}
 	equal(w, "message by id", w.row(p.Message.ID), want)
-	list, total, err := w.st.PendingInputs(w.ctx, key, 10)
+	list, total, err := w.st.PendingInputs(w.ctx, key, 0, 10)
 	w.ok(err)
 	equal(w, "pending", list, []store.Waiting{want})
 	equal(w, "number of pending", total, 1)
@@ -278,7 +278,7 @@ func lookUpsOfUnknownNames(w *world) {
 	w.fails(err, chat.ErrNotFound)
 	_, err = w.st.RunByID(w.ctx, "nobody")
 	w.fails(err, chat.ErrNotFound)
-	list, total, err := w.st.PendingInputs(w.ctx, w.key(), 10)
+	list, total, err := w.st.PendingInputs(w.ctx, w.key(), 0, 10)
 	w.ok(err)
 	equal(w, "pending", len(list)+total, 0)
 	equal(w, "unfinished", w.unfinished(), 0)

@@ -70,7 +70,7 @@ func fullQueueDropsOldest(w *world) {
 	s := w.session(key)
 	equal(w, "waiting", s.Waiting, 2)
 	equal(w, "done_seq", s.DoneSeq, 2)
-	list, _, err := w.st.PendingInputs(w.ctx, key, 10)
+	list, _, err := w.st.PendingInputs(w.ctx, key, 0, 10)
 	w.ok(err)
 	equal(w, "waiting messages", idsOf(list), ids[2:])
 }
@@ -223,7 +223,7 @@ func pendingInputsArePaged(w *world) {
 		id, _ := w.say(node, key)
 		ids = append(ids, id)
 	}
-	list, total, err := w.st.PendingInputs(w.ctx, key, 2)
+	list, total, err := w.st.PendingInputs(w.ctx, key, 0, 2)
 	w.ok(err)
 	equal(w, "first two", idsOf(list), ids[:2])
 	equal(w, "number of pending", total, 5)

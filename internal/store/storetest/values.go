@@ -139,7 +139,7 @@ func timesKeepTheirMillisecond(w *world) {
 	node, key := w.node(), w.key()
 	w.clock.advance(7 * time.Millisecond)
 	_, a := w.say(node, key)
-	list, _, err := w.st.PendingInputs(w.ctx, key, 1)
+	list, _, err := w.st.PendingInputs(w.ctx, key, 0, 1)
 	w.ok(err)
 	equal(w, "times of acceptance", []time.Time{a.AcceptedAt.UTC(), list[0].AcceptedAt.UTC()}, []time.Time{w.clock.now(), w.clock.now()})
 	equal(w, "time that is not set", w.session(w.touched()).LastMessageAt.IsZero(), true)

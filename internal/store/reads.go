@@ -1,0 +1,46 @@
+package store
+
+import "unicode/utf8"
+
+// ReadBytes bounds every read of the port (and of cron.JobStore) that returns rows with texts: the texts of the rows that one call returns, as they are
+// stored, have at most so many bytes together. A row that is larger by itself comes alone, so that a caller that goes on behind the last row it got always
+// ends. A read may therefore return fewer rows than its limit although there are more.
+const ReadBytes = 4 << 20
+
+// Budget counts the bytes of the rows of one read.
+type Budget struct {
+	bytes, used int
+	any         bool
+}
+
+// NewBudget makes a budget of so many bytes; 0 = [ReadBytes].
+func NewBudget(bytes int) *Budget {
+	if bytes <= 0 {
+		bytes = ReadBytes
+	}
+	return &Budget{bytes: bytes}
+}
+
+// Take reports whether a row whose texts have n bytes still belongs to the read: the first always does. After the first row that does not, none does.
+func (b *Budget) Take(n int) bool {
+	b.used += n
+	fits := b.used <= b.bytes || !b.any
+	b.any = true
+	return fits
+}
+
+// FirstChars is what a read with MaxChars n returns of a text: all of it when it has at most n characters, else its first n+1. n 0 = all of it.
+func FirstChars(text string, n int) string {
+	if n <= 0 || len(text) <= n {
+		return text
+	}
+	rest := text
+	for range n + 1 {
+		if rest == "" {
+			return text
+		}
+		_, size := utf8.DecodeRuneInString(rest)
+		rest = rest[size:]
+	}
+	return text[:len(text)-len(rest)]
+}

@@ -1,0 +1,94 @@
+package teste2e
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// peak is the largest resident memory that the process has had, in bytes.
+func (g *Gateway) peak() int {
+	g.tb.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.current().cmd.Process.Pid))
+	if err != nil {
+		g.tb.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kilobytes, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
+			if err != nil {
+				g.tb.Fatal(err)
+			}
+			return kilobytes << 10
+		}
+	}
+	g.tb.Fatal("the process has no VmHWM")
+	return 0
+}
+
+// bigSession makes a session of n messages of 262,000 bytes each, and as many answers of that size.
+func bigSession(t *testing.T, c *Client, key string, n int) {
+	t.Helper()
+	text := strings.Repeat("x", 262_000)
+	for i := range n {
+		params := map[string]any{"sessionKey": key, "message": text, "idempotencyKey": fmt.Sprintf("big-%d", i)}
+		if _, err := c.Call("agent", params, 30*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the turns of the session are over", 60*time.Second, func() bool {
+		var h struct{ TotalMessages int }
+		if err := c.Into(&h, "chat.history", map[string]any{"sessionKey": key, "limit": 1, "maxChars": 1}); err != nil {
+			t.Fatal(err)
+		}
+		return h.TotalMessages == 2*n
+	})
+}
+
+// Many histories of a session with large messages at once, asked for with one character of each message: what the process holds follows from the bound of
+// a read and from how many a principal has at once, not from the size of the session.
+func TestManyHistoriesAtOnceTakeLittleMemory(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		for _, chars := range []int{1, 500_000} {
+			t.Run(strconv.Itoa(chars), func(t *testing.T) {
+				const calls, mostGrown = 24, 200 << 20
+				g := Install(t, database, "limits: {chat: 0, requests: 0}\n")
+				g.Start()
+				c, err := Dial(g.URL(), g.Token(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if database == "" || chars == 1 { // a second process finds the session in the database
+					bigSession(t, c, "agent:main:big", 60)
+				}
+				c.Close()
+				g.Kill()
+				g.Start() // the memory of a process that has not carried the messages
+				if c, err = Dial(g.URL(), g.Token(), nil); err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				before, began := g.peak(), time.Now()
+				var calling sync.WaitGroup
+				for range calls {
+					calling.Go(func() {
+						if _, err := c.Call("chat.history", map[string]any{"sessionKey": "agent:main:big", "limit": 1000, "maxChars": chars}, 60*time.Second); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				calling.Wait()
+				took, grown := time.Since(began), g.peak()-before
+				t.Logf("figure: %d histories at once took %s, memory from %d MB to %d MB", calls, took.Round(time.Millisecond), before>>20, (before+grown)>>20)
+				if len(raceFlag()) == 0 && grown > mostGrown {
+					t.Errorf("memory grew by %d MB, want at most %d", grown>>20, mostGrown>>20)
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,16 @@
+-- A transcript that a deletion keeps stays with the principal who owned the session: a later session of the same key does not own it.
+
+-- +goose Up
+CREATE TABLE kept_transcripts (
+    session_key text NOT NULL,
+    session_id  text NOT NULL,
+    principal   text NOT NULL, -- '' = not known: kept before this table was there, and read by those who see everything
+    PRIMARY KEY (session_key, session_id)
+);
+INSERT INTO kept_transcripts (session_key, session_id, principal)
+SELECT t.session_key, t.session_id, '' FROM graves g JOIN transcript t ON t.session_key = g.key LEFT JOIN sessions s ON s.key = g.key
+WHERE s.key IS NULL OR t.session_id <> s.session_id GROUP BY t.session_key, t.session_id, s.key, s.created_at
+HAVING s.key IS NULL OR max(t.at) < s.created_at;
+
+-- +goose Down
+DROP TABLE kept_transcripts;
