@@ -53,6 +53,8 @@ type test struct {
 func areas() []area {
 	return []area{
 		{"Accept", acceptTests()},
+		{"BigReads", bigReadTests()},
+		{"KeptTranscripts", keptTests()},
 		{"Queue", queueTests()},
 		{"Waiting", waitingTests()},
 		{"Turn", turnTests()},

@@ -1,0 +1,368 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// Each test of this file fills a list with rows of a mebibyte, and then with one that is larger than a read may be. It goes through the list page by page
+// and wants every row exactly once, and no page beyond the bound.
+func bigReadTests() []test {
+	return []test{
+		{"TranscriptForwards", bigTranscriptForwards},
+		{"TranscriptBackwards", bigTranscriptBackwards},
+		{"TranscriptWithABoundOfItsOwn", transcriptWithinBytes},
+		{"TranscriptCutToCharacters", transcriptCut},
+		{"PendingInputs", bigPendingInputs},
+		{"Sweep", bigSweep},
+		{"Hinted", bigHinted},
+		{"Sessions", bigSessions},
+		{"Jobs", bigJobs},
+		{"RunsThatAreOver", bigRunsOver},
+		{"RunsThatAreUnderWay", bigRunsActive},
+		{"DeletedWithALongQueue", bigDelete},
+	}
+}
+
+const (
+	bigRow   = 1 << 20
+	bigRows  = 6
+	hugeText = store.ReadBytes + bigRow
+)
+
+// bigTexts are the texts of the rows of a list, each begins with its number. The one in the middle is larger than a read.
+func bigTexts() []string {
+	var list []string
+	for i := range bigRows {
+		size := bigRow
+		if i == bigRows/2 {
+			size = hugeText
+		}
+		list = append(list, strconv.Itoa(i)+strings.Repeat("x", size-1))
+	}
+	return list
+}
+
+// within checks one page: it is not empty, and its rows have at most the bound together unless it is one row.
+func (w *world) within(what string, rows, bytes, bound int) {
+	w.Helper()
+	if rows == 0 || rows > 1 && bytes > bound {
+		w.Fatalf("%s: a page of %d rows and %d bytes, want at least one row and at most %d bytes", what, rows, bytes, bound)
+	}
+}
+
+// numbers of rows, in order.
+func firstDigits(texts []string) (digits string) {
+	for _, text := range texts {
+		digits += text[:min(1, len(text))]
+	}
+	return digits
+}
+
+const upwards, downwards = "012345", "543210"
+
+func (w *world) bigTranscript() chat.SessionKey {
+	key := w.key()
+	for _, text := range bigTexts() {
+		_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: text}})
+		w.ok(err)
+	}
+	return key
+}
+
+func bytesOf(entries []chat.TranscriptEntry) (n int) {
+	for _, e := range entries {
+		n += len(e.Text)
+	}
+	return n
+}
+
+func bigTranscriptForwards(w *world) {
+	key := w.bigTranscript()
+	var got []string
+	for after := int64(0); ; {
+		tr := w.transcript(store.TranscriptQuery{Session: key, After: after, FromStart: after == 0, Limit: 1000})
+		equal(w, "total", tr.Total, bigRows)
+		if len(tr.Entries) == 0 {
+			break
+		}
+		w.within("forwards", len(tr.Entries), bytesOf(tr.Entries), store.ReadBytes)
+		got, after = append(got, texts(tr.Entries)...), tr.Entries[len(tr.Entries)-1].Seq
+	}
+	equal(w, "entries", firstDigits(got), upwards)
+}
+
+func bigTranscriptBackwards(w *world) {
+	key := w.bigTranscript()
+	var got []string
+	for offset := 0; ; {
+		tr := w.transcript(store.TranscriptQuery{Session: key, Limit: 1000, Offset: offset})
+		if len(tr.Entries) == 0 {
+			break
+		}
+		w.within("backwards", len(tr.Entries), bytesOf(tr.Entries), store.ReadBytes)
+		page := texts(tr.Entries)
+		slices.Reverse(page)
+		got, offset = append(got, page...), offset+len(page)
+	}
+	equal(w, "entries", firstDigits(got), downwards)
+}
+
+func transcriptWithinBytes(w *world) {
+	key := w.key()
+	w.write(key, 1, 9) // a byte each
+	for _, q := range []struct {
+		store.TranscriptQuery
+		want []string
+	}{
+		{store.TranscriptQuery{MaxBytes: 3}, []string{"7", "8", "9"}},
+		{store.TranscriptQuery{MaxBytes: 3, Offset: 3}, []string{"4", "5", "6"}},
+		{store.TranscriptQuery{MaxBytes: 3, Limit: 2}, []string{"8", "9"}},
+		{store.TranscriptQuery{MaxBytes: 3, FromStart: true}, []string{"1", "2", "3"}},
+		{store.TranscriptQuery{MaxBytes: 100, FromStart: true, Limit: 4}, []string{"1", "2", "3", "4"}},
+	} {
+		q.Session = key
+		equal(w, fmt.Sprintf("%+v", q.TranscriptQuery), texts(w.transcript(q.TranscriptQuery).Entries), q.want)
+	}
+	w.write(key, 12345, 1)
+	equal(w, "one that is larger", texts(w.transcript(store.TranscriptQuery{Session: key, MaxBytes: 3}).Entries), []string{"12345"})
+}
+
+func transcriptCut(w *world) {
+	key := w.key()
+	for _, text := range []string{"ab", "abc", "äöü", "äöüß", "😀😀😀😀", strings.Repeat("ß", hugeText/2), ""} {
+		_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: text}})
+		w.ok(err)
+	}
+	read := func(chars int) []string {
+		return texts(w.transcript(store.TranscriptQuery{Session: key, MaxChars: chars}).Entries)
+	}
+	equal(w, "two characters and the one that shows more", read(2), []string{"ab", "abc", "äöü", "äöü", "😀😀😀", "ßßß", ""})
+	equal(w, "three characters and the one that shows more", read(3), []string{"ab", "abc", "äöü", "äöüß", "😀😀😀😀", "ßßßß", ""})
+	equal(w, "one character and the one that shows more", read(1), []string{"ab", "ab", "äö", "äö", "😀😀", "ßß", ""})
+	tr := w.transcript(store.TranscriptQuery{Session: key, MaxChars: 1, FromStart: true})
+	equal(w, "forwards", texts(tr.Entries), read(1))
+	equal(w, "total", tr.Total, 7)
+}
+
+// sayBig accepts the big texts for sessions that session names.
+func (w *world) sayBig(node string, session func(i int) chat.SessionKey) {
+	w.Helper()
+	for i, text := range bigTexts() {
+		p := w.message(node, session(i))
+		p.Message.Content.Text = text
+		w.accept(p)
+	}
+}
+
+func (w *world) textsOf(what string, list []store.Waiting) []string {
+	w.Helper()
+	var found []string
+	bytes := 0
+	for _, m := range list {
+		found, bytes = append(found, m.Content.Text), bytes+len(m.Content.Text)
+	}
+	w.within(what, len(list), bytes, store.ReadBytes)
+	return found
+}
+
+func bigPendingInputs(w *world) {
+	key := w.key()
+	w.sayBig(w.node(), func(int) chat.SessionKey { return key })
+	var got []string
+	for after := int64(0); ; {
+		list, total, err := w.st.PendingInputs(w.ctx, key, after, 1000)
+		w.ok(err)
+		equal(w, "total", total, bigRows)
+		if len(list) == 0 {
+			break
+		}
+		got, after = append(got, w.textsOf("pending", list)...), list[len(list)-1].Seq
+	}
+	equal(w, "messages", firstDigits(got), upwards)
+}
+
+func bigSweep(w *world) {
+	node := w.node()
+	w.sayBig(node, func(int) chat.SessionKey {
+		w.clock.advance(time.Millisecond)
+		return w.key()
+	})
+	w.clock.advance(lease)
+	heir := w.node()
+	var got []string
+	for {
+		taken, err := w.st.Sweep(w.ctx, heir, many)
+		w.ok(err)
+		if len(taken) == 0 {
+			break
+		}
+		var list []store.Waiting
+		for _, t := range taken {
+			list = append(list, t.Messages...)
+			w.endWaiting(t.Session, t.Messages[0].Seq)
+		}
+		got = append(got, w.textsOf("sweep", list)...)
+	}
+	equal(w, "messages", firstDigits(got), upwards)
+}
+
+func bigHinted(w *world) {
+	owner, other := w.node(), w.node()
+	key := w.key()
+	_, first := w.say(owner, key)
+	w.sayBig(other, func(int) chat.SessionKey { return key })
+	w.endWaiting(key, first.Seq)
+	var got []string
+	for {
+		hinted, err := w.st.Hinted(w.ctx, owner, many)
+		w.ok(err)
+		if len(hinted) == 0 {
+			break
+		}
+		list := hinted[0].Messages
+		got = append(got, w.textsOf("hinted", list)...)
+		for _, m := range list {
+			w.endWaiting(key, m.Seq)
+		}
+	}
+	equal(w, "messages", firstDigits(got), upwards)
+}
+
+func (w *world) endWaiting(key chat.SessionKey, seq int64) {
+	w.Helper()
+	ended, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{seq}, Outcome: chat.OutcomeStopped, Reason: "test"})
+	w.ok(err)
+	equal(w, "ended", len(ended), 1)
+}
+
+func bigSessions(w *world) {
+	for _, text := range bigTexts() {
+		w.clock.advance(time.Millisecond)
+		w.ok(w.st.SetNote(w.ctx, w.key(), "ann", "model", text))
+	}
+	for _, search := range []string{"", "AGENT"} {
+		var got []string
+		for offset := 0; ; {
+			list, total, err := w.st.ListSessions(w.ctx, store.SessionFilter{Search: search, Limit: 200, Offset: offset})
+			w.ok(err)
+			equal(w, "total", total, bigRows)
+			if len(list) == 0 {
+				break
+			}
+			bytes := 0
+			for _, s := range list {
+				got, bytes = append(got, s.Notes["model"]), bytes+len(s.Notes["model"])
+			}
+			w.within("sessions", len(list), bytes, store.ReadBytes)
+			offset += len(list)
+		}
+		equal(w, "sessions, search "+search, firstDigits(got), downwards)
+	}
+}
+
+func bigJobs(w *world) {
+	for _, text := range bigTexts() {
+		w.job(func(j *cron.Job) { j.Payload.Text, j.Name = text, text[:1] })
+	}
+	for _, f := range []cron.JobFilter{{SortBy: "name"}, {SortBy: "name", Limit: 200}, {SortBy: "name", Query: "KEY OF"}, {SortBy: "name", Query: "key of", Limit: 200}} {
+		var got []string
+		for {
+			page, err := w.cron().Jobs(w.ctx, f)
+			w.ok(err)
+			equal(w, "total", page.Total, bigRows)
+			if len(page.Jobs) == 0 {
+				break
+			}
+			bytes := 0
+			for _, j := range page.Jobs {
+				got, bytes = append(got, j.Payload.Text), bytes+len(j.Payload.Text)
+			}
+			w.within("jobs", len(page.Jobs), bytes, store.ReadBytes)
+			f.Offset += len(page.Jobs)
+		}
+		equal(w, fmt.Sprintf("jobs %+v", f), firstDigits(got), upwards)
+	}
+}
+
+// runsInPages goes through the ledger.
+func (w *world) runsInPages(f cron.RunFilter, want string) {
+	w.Helper()
+	for _, f.Query = range []string{"", "X"} {
+		for _, f.Limit = range []int{0, 200} {
+			var got []string
+			for f.Offset = 0; ; {
+				page, err := w.cron().Runs(w.ctx, f)
+				w.ok(err)
+				equal(w, "total", page.Total, len(want))
+				if len(page.Runs) == 0 {
+					break
+				}
+				bytes := 0
+				for _, r := range page.Runs {
+					got, bytes = append(got, r.Error), bytes+len(r.Error)
+				}
+				w.within("runs", len(page.Runs), bytes, store.ReadBytes)
+				f.Offset += len(page.Runs)
+			}
+			equal(w, fmt.Sprintf("runs %+v", f), firstDigits(got), want)
+		}
+	}
+}
+
+func (w *world) bigRunsOver(j cron.Job) {
+	w.Helper()
+	for i, text := range bigTexts() {
+		w.clock.advance(time.Millisecond)
+		row := skippedRow(j, j.State.Next.Add(-time.Duration(bigRows-i)*interval), cron.ReasonOverlap)
+		row.Error = text
+		_, err := w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Skipped: &row, Change: func(j cron.Job, _ time.Time) (*cron.Job, error) {
+			return &j, nil
+		}})
+		w.ok(err)
+	}
+}
+
+func bigRunsOver(w *world) {
+	j := w.job(nil)
+	w.bigRunsOver(j)
+	w.runsInPages(cron.RunFilter{JobID: j.ID, Ascending: true}, upwards)
+	w.runsInPages(cron.RunFilter{JobID: j.ID}, downwards)
+	w.runsInPages(cron.RunFilter{}, downwards)
+}
+
+func (w *world) bigRunsActive(node string, j cron.Job) {
+	w.Helper()
+	for _, text := range bigTexts() {
+		w.clock.advance(time.Millisecond)
+		l := w.byHand(node, j)
+		w.endRun(w.begin(l), l.Message.ID, cron.RunRetrying, func(e *cron.AttemptEnd) {
+			e.Error, e.NextAttempt = text, w.clock.now().Add(time.Hour)
+		})
+	}
+}
+
+func bigRunsActive(w *world) {
+	node, j := w.node(), w.job(nil)
+	w.bigRunsOver(j)
+	w.bigRunsActive(node, j)
+	w.runsInPages(cron.RunFilter{JobID: j.ID, States: []cron.RunState{cron.RunRetrying}, Ascending: true}, upwards)
+	w.runsInPages(cron.RunFilter{JobID: j.ID, IncludeActive: true, Ascending: true}, upwards+upwards)
+	w.runsInPages(cron.RunFilter{JobID: j.ID, IncludeActive: true}, downwards+downwards)
+}
+
+func bigDelete(w *world) {
+	node, key := w.node(), w.key()
+	w.sayBig(node, func(int) chat.SessionKey { return key })
+	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
+	w.ok(err)
+	equal(w, "deleted", deleted.Deleted, true)
+	equal(w, "unfinished", w.unfinished(), 0)
+}
