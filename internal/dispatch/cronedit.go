@@ -24,17 +24,60 @@ func (d *Dispatcher) CronUpdate(ctx context.Context, id string, patch cron.Membe
 			return cron.Job{}, chat.Errorf(chat.CodeInvalid, "at /patch: unexpected property '%s': a key never changes", name)
 		}
 	}
+	for try := 1; ; try++ {
+		judged, err := d.mayPatch(ctx, id, patch, expected, by)
+		if err != nil {
+			return cron.Job{}, err
+		}
+		job, stale, err := d.patch(ctx, id, patch, expected, judged, by)
+		if !stale || try == mostJudgements {
+			return job, err
+		}
+	}
+}
+
+// mostJudgements is how often an edit is tried while the job changes between its judgement and its transaction.
+const mostJudgements = 10
+
+// mayPatch decides before the transaction what needs the store: whether the job may run and tell where the patch sends it. It returns the revision that this
+// holds for, "" = any.
+func (d *Dispatcher) mayPatch(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (revision string, err error) {
+	if !by.Own {
+		return "", nil
+	}
+	old, err := d.CronGet(ctx, id, by)
+	if err != nil {
+		return "", err
+	}
+	if err := mayEdit(old, expected); err != nil {
+		return "", err
+	}
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return "", err
+	}
+	next, err := d.border(by, now).Apply(old, patch)
+	if err != nil {
+		return "", wireFault(err)
+	}
+	return old.Revision, d.mayTarget(ctx, next, by)
+}
+
+// patch changes a job by a patch that was judged for a revision of it, "" = for any; stale reports that the job has another revision by now.
+func (d *Dispatcher) patch(
+	ctx context.Context, id string, patch cron.Members, expected, judged string, by chat.Caller,
+) (job cron.Job, stale bool, err error) {
 	_, enables := patch["enabled"]
 	_, delivers := patch["delivery"]
-	job, err := d.change(ctx, id, "cron.update", by, func(old cron.Job, now time.Time) (*cron.Job, error) {
+	job, err = d.change(ctx, id, "cron.update", by, func(old cron.Job, now time.Time) (*cron.Job, error) {
 		if err := mayEdit(old, expected); err != nil {
 			return nil, err
 		}
+		if stale = judged != "" && judged != old.Revision; stale {
+			return nil, mayEdit(old, judged)
+		}
 		next, err := d.border(by, now).Apply(old, patch)
 		if err != nil {
-			return nil, err
-		}
-		if err := d.mayTarget(ctx, next, by); err != nil {
 			return nil, err
 		}
 		if next.KeyDerived {
@@ -59,7 +102,7 @@ func (d *Dispatcher) CronUpdate(ctx context.Context, id string, patch cron.Membe
 		before.Enabled = true
 		d.dropPlanned(ctx, cron.Changed{Old: before, Job: &job, Changed: true})
 	}
-	return job, err
+	return job, stale, err
 }
 
 // mayEdit refuses an edit of a built-in job, and one of another revision than the caller read.

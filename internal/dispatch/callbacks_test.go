@@ -1,0 +1,217 @@
+package dispatch_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+	"laneway/internal/store/memory"
+)
+
+// deciding is a store that knows which goroutine is inside of a function that an operation was given, and refuses every operation that comes from there:
+// such a function is called while a connection of the store is held.
+type deciding struct {
+	cronStore
+
+	mu     sync.Mutex
+	inside map[string]string // goroutine → operation
+	ran    map[string]int    // operation → how often its function was called
+	nested []string
+}
+
+func newDeciding() *deciding {
+	d := &deciding{inside: map[string]string{}, ran: map[string]int{}}
+	d.cronStore = memory.New(memory.Config{Before: d.enter})
+	return d
+}
+
+// goroutine is the name of the calling goroutine.
+func goroutine() string {
+	name, _, _ := bytes.Cut(debugStack(), []byte(" ["))
+	return string(name)
+}
+
+func debugStack() []byte {
+	buf := make([]byte, 64)
+	return buf[:runtime.Stack(buf, false)]
+}
+
+func (d *deciding) enter(_ context.Context, op string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if outer := d.inside[goroutine()]; outer != "" {
+		d.nested = append(d.nested, op+" inside of "+outer)
+		return fmt.Errorf("%s is called by the function that %s was given", op, outer)
+	}
+	return nil
+}
+
+// mark notes that the function of an operation begins; the result ends it.
+func (d *deciding) mark(op string) func() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name := goroutine()
+	d.inside[name] = op
+	d.ran[op]++
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.inside, name)
+	}
+}
+
+func (d *deciding) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, error) {
+	decide := p.Change
+	p.Change = func(old *cron.Job, now time.Time) (*cron.Job, error) {
+		defer d.mark("PutJob")()
+		return decide(old, now)
+	}
+	return d.cronStore.PutJob(ctx, p)
+}
+
+func (d *deciding) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Changed, error) {
+	decide := p.Change
+	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
+		defer d.mark("ChangeJob")()
+		return decide(old, now)
+	}
+	return d.cronStore.ChangeJob(ctx, p)
+}
+
+func (d *deciding) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
+	decide := p.Decide
+	p.Decide = func(now time.Time, due []cron.DueJob) []cron.Verdict {
+		defer d.mark("Claim")()
+		return decide(now, due)
+	}
+	return d.cronStore.Claim(ctx, p)
+}
+
+func (d *deciding) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
+	decide := p.Make
+	p.Make = func(due cron.DueJob, now time.Time) ([]cron.Launch, error) {
+		defer d.mark("EnqueueRuns")()
+		return decide(due, now)
+	}
+	return d.cronStore.EnqueueRuns(ctx, p)
+}
+
+func (d *deciding) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {
+	if p.Cron != nil {
+		end := *p.Cron
+		p.Cron = &end
+		decide := end.Job
+		end.Job = func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
+			defer d.mark("Finish")()
+			return decide(old, r, now)
+		}
+	}
+	return d.cronStore.Finish(ctx, p)
+}
+
+// takesFunction reports whether a parameter is a function or holds one.
+func takesFunction(t reflect.Type, seen map[reflect.Type]bool) bool {
+	if seen[t] {
+		return false
+	}
+	seen[t] = true
+	switch t.Kind() {
+	case reflect.Func:
+		return true
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return takesFunction(t.Elem(), seen)
+	case reflect.Struct:
+		for field := range t.Fields() {
+			if takesFunction(field.Type, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// operationsWithFunctions are the operations of the ports that take a function.
+func operationsWithFunctions() []string {
+	names := map[string]bool{}
+	for _, port := range []reflect.Type{reflect.TypeFor[store.Store](), reflect.TypeFor[cron.JobStore]()} {
+		for m := range port.Methods() {
+			for in := range m.Type.Ins() {
+				if takesFunction(in, map[reflect.Type]bool{}) {
+					names[m.Name] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// Nothing that the dispatcher gives the store to call calls the store: with the last connection held, it would wait for itself. The operations are found by
+// their types, so that a new one is missed here until something calls its function.
+func TestNoFunctionGivenToTheStoreCallsTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newDeciding()
+		h := openCron(t, st)
+		by := chat.Caller{Principal: "token:ann", Own: true}
+		members := func(name string) cron.Members {
+			return cron.Members{
+				"name": raw(name), "sessionTarget": raw("session:agent:main:ann:notes"), "payload": json.RawMessage(`{"kind":"agentTurn","message":"hi"}`),
+				"schedule": json.RawMessage(`{"kind":"every","everyMs":60000}`), "delivery": json.RawMessage(`{"mode":"none"}`), "key": raw(name),
+			}
+		}
+		must := func(what string, err error) {
+			t.Helper()
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		put, err := h.d.CronAdd(t.Context(), members("one"), by, nil)
+		must("CronAdd", err)
+		changed := members("one")
+		changed["description"] = raw("again")
+		_, err = h.d.CronAdd(t.Context(), changed, by, nil)
+		must("CronAdd again", err)
+		id := put.Job.ID
+		for _, patch := range []cron.Members{
+			{"description": raw("changed")}, {"sessionTarget": raw("session:agent:main:ann:other")}, {"delivery": json.RawMessage(`{"mode":"announce","channel":"web","to":"agent:main:ann:notes"}`)},
+			{"schedule": json.RawMessage(`{"kind":"every","everyMs":120000}`)}, {"enabled": json.RawMessage("false")}, {"enabled": json.RawMessage("true")},
+		} {
+			_, err = h.d.CronUpdate(t.Context(), id, patch, "", by)
+			must(fmt.Sprintf("CronUpdate %s", patch), err)
+		}
+		_, err = h.d.CronPause(t.Context(), id, "", time.Time{}, by)
+		must("CronPause", err)
+		time.Sleep(5 * time.Minute)
+		_, err = h.d.CronResume(t.Context(), id, by)
+		must("CronResume", err)
+		_, _, err = h.d.CronRun(t.Context(), id, cron.RunForce, by, nil)
+		must("CronRun", err)
+		_, err = h.d.CronBackfill(t.Context(), cron.BackfillParams{ID: id, From: time.Now().Add(-4 * time.Minute), To: time.Now(), MaxRuns: 10}, by)
+		must("CronBackfill", err)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		must("CronRemove", h.d.CronRemove(t.Context(), id, true, by))
+		h.close()
+		wantList(t, "operations whose function was called", slices.Sorted(maps.Keys(st.ran)), operationsWithFunctions())
+		wantList(t, "operations that were called by a function", st.nested, nil)
+	})
+}
+
+func raw(text string) json.RawMessage {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
