@@ -149,7 +149,9 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by
 	}
 	res, err := d.jobs.EnqueueRuns(ctx, cron.EnqueueParams{
 		Node: me.id, JobID: p.ID, Visible: visible(by), Slots: slots, Once: p.Once, Audit: by.Audit("cron.backfill", p.ID),
-		Make: func(due cron.DueJob, _ time.Time) ([]cron.Launch, error) { return d.planner.Backfill(due, fires, p.Force), nil },
+		Make: func(due cron.DueJob, _ time.Time) ([]cron.Launch, error) {
+			return d.planner.Backfill(due, fires, p.Force), nil
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("filling in runs: %w", err)
