@@ -202,7 +202,7 @@ func (d *Dispatcher) noteAnswer(ctx context.Context, m chat.Message, answer comm
 	if err != nil {
 		d.log.WarnContext(ctx, "the answer of a command is not in the transcript", "session", m.Session.String(), "err", err)
 	}
-	e := chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: m.Principal, RunID: m.ID, Seq: 1, Text: text, Command: true, Reason: "stop"}
+	e := chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: m.Principal, RunID: m.ID, Text: text, Command: true, Reason: "stop"}
 	if len(entries) > 0 {
 		e.EntrySeq = entries[len(entries)-1].Seq
 	}

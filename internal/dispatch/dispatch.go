@@ -109,6 +109,7 @@ type Dispatcher struct {
 	obs         Observer
 	log         *slog.Logger
 	hub         hub
+	runs        runLogs
 	live        liveRuns
 	waiters     waiters
 	handover    handover
@@ -136,11 +137,12 @@ type Dispatcher struct {
 	over        chan struct{} // closed when Run's context is over: nothing is repeated any more
 }
 
-// work is what the scheduler holds for one message or for one recovered run: the inbox rows and the claim under which they were
-// taken.
+// work is what the scheduler holds for one message or for one recovered run: the inbox rows, the claim under which they were
+// taken, and the log of what is published about the leading message.
 type work struct {
 	claim store.Claim
 	rows  []store.Waiting
+	log   *runLog
 }
 
 // New makes a dispatcher. ctx is the work context: the parent of every turn, cancelled with a cause when running work has to be
@@ -181,7 +183,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	d.over = make(chan struct{})
 	d.queue.Store(&cfg.Queue)
 	d.sched, err = scheduler.New(ctx, scheduler.Config[work]{
-		Lanes: cfg.Lanes, Run: d.runTurn, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.estimate,
+		Lanes: cfg.Lanes, Run: d.runTurn, Begins: true, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.estimate,
 		OwnerTurns: cfg.UserTurns, StopGrace: cfg.StopGrace, OnStuck: d.stuck, Observer: deps.Lanes, Logger: d.log,
 	})
 	if err != nil {

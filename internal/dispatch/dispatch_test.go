@@ -117,6 +117,7 @@ func TestInterruptNeverRunsTwoTurnsAtOnceAndSupersedesTheRest(t *testing.T) {
 		h := open(t, newStore())
 		defer h.close()
 		ids := []string{h.send("main", "deaf 3s")}
+		synctest.Wait() // it has begun: one that is interrupted before that ends at once, and what came after it may be answered
 		for _, text := range []string{"a", "b", "c", "d"} {
 			ids = append(ids, h.send("main", text, mode(chat.ModeInterrupt)))
 		}

@@ -72,9 +72,8 @@ type liveRun struct {
 	principal string
 	sender    string // of the leading message
 
-	mu        sync.Mutex
+	log       *runLog // its mutex guards text, replace and finished, so that text and number belong together
 	text      strings.Builder
-	seq       int64
 	replace   bool      // the next delta replaces what an earlier attempt said
 	finished  bool      // the outcome is decided; what comes later is discarded
 	startedAt time.Time // the store's clock
@@ -135,25 +134,49 @@ func (l *liveRuns) oldest(key chat.SessionKey) *liveRun {
 	return runs[0]
 }
 
-// grow adds text and returns the delta event, or false when the run's outcome is decided already.
-func (r *liveRun) grow(text string) (chat.Event, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.finished || text == "" {
+// begin makes the turn the one whose events the log of its run publishes, and publishes that it has begun.
+func (r *liveRun) begin(h *hub) {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	r.log.current = r
+	e := r.event(chat.EventStarted)
+	e.Seq = firstOfTurn
+	r.log.next(h, &e)
+}
+
+// firstOfTurn is the least number of the event that a turn has begun; 1 is for the event that it waits.
+const firstOfTurn = 2
+
+// grow adds text and publishes it; false when the run's outcome is decided already, or another attempt of it has begun.
+func (r *liveRun) grow(h *hub, text string) (chat.Event, bool) {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if r.finished || r.log.current != r || text == "" {
 		return chat.Event{}, false
 	}
 	r.text.WriteString(text)
-	r.seq++
 	e := r.event(chat.EventDelta)
 	e.Delta, e.Text, e.Replace = text, r.text.String(), r.replace
 	r.replace = false
-	return e, true
+	return e, r.log.next(h, &e)
+}
+
+// tool publishes a step of a tool call, as grow does with text.
+func (r *liveRun) tool(h *hub, step *chat.ToolEvent) {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if r.finished || r.log.current != r {
+		return
+	}
+	e := r.event(chat.EventTool)
+	e.Tool = step
+	r.log.next(h, &e)
 }
 
 // close decides the run's end once; the second caller gets false.
 func (r *liveRun) close() (text string, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
 	ok = !r.finished
 	r.finished = true
 	return r.text.String(), ok
@@ -161,21 +184,14 @@ func (r *liveRun) close() (text string, ok bool) {
 
 // reopen takes a decision back that could not be written.
 func (r *liveRun) reopen() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
 	r.finished = false
 }
 
-// tell makes an event of the run with the next number.
-func (r *liveRun) tell(kind chat.EventKind) chat.Event {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seq++
-	return r.event(kind)
-}
-
+// event makes an event of the run; its log gives it a number.
 func (r *liveRun) event(kind chat.EventKind) chat.Event {
-	return chat.Event{Kind: kind, Session: r.session, Principal: r.principal, RunID: r.runID, Seq: r.seq, Lane: r.lane, At: time.Now()}
+	return chat.Event{Kind: kind, Session: r.session, Principal: r.principal, RunID: r.runID, Lane: r.lane, At: time.Now()}
 }
 
 // InFlight is the oldest running turn of a session on this process.
@@ -184,9 +200,9 @@ func (d *Dispatcher) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
 	if r == nil {
 		return chat.InFlight{}, false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return chat.InFlight{RunID: r.runID, Text: r.text.String(), Seq: r.seq}, !r.finished
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	return chat.InFlight{RunID: r.runID, Text: r.text.String(), Seq: r.log.seq}, !r.finished
 }
 
 // sessionEvent tells watchers that something about a session changed.

@@ -62,9 +62,7 @@ func (d *Dispatcher) takeFiles(ctx context.Context, t *turn, end *ending, made [
 	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // the answer is read where only words are shown: nobody would ever fetch them
 		d.dropFiles(ctx, t, end)
 	}
-	if ev, ok := t.run.grow(strings.TrimPrefix(end.text, said)); ok { // watchers read what the transcript says; a preview in a chat shows no lines for files
-		d.hub.publish(ev)
-	}
+	t.run.grow(&d.hub, strings.TrimPrefix(end.text, said)) // watchers read what the transcript says; a preview in a chat shows no lines for files
 }
 
 // dropFiles deletes the files of an answer that nobody can be shown.

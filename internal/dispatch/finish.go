@@ -228,7 +228,7 @@ func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
 		return
 	}
 	for _, m := range fin.Merged {
-		d.tell(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.principal, RunID: m.MessageID, Seq: 2, Lane: t.run.lane, MergedInto: t.run.runID, Reason: "merged"})
+		d.tell(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.principal, RunID: m.MessageID, Seq: firstOfTurn, Lane: t.run.lane, MergedInto: t.run.runID, Reason: "merged"})
 		d.obs.Ended(t.run.lane, chat.OutcomeMerged, "")
 		d.waiters.end(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.runID, Text: end.text, StopReason: end.stop, Usage: end.usage})
 	}
@@ -255,7 +255,7 @@ func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 		kind = chat.EventFailed
 	default:
 	}
-	e := t.run.tell(kind)
+	e := t.run.event(kind)
 	e.Text, e.Reason, e.Message, e.Usage = end.text, end.reason, end.message, end.usage
 	if kind == chat.EventFinal {
 		e.Reason = end.stop

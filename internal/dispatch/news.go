@@ -86,11 +86,7 @@ type runNews struct {
 
 // tell publishes an event that is about something durable: here, and on every other process that shares the store.
 func (d *Dispatcher) tell(e chat.Event) {
-	if e.At.IsZero() {
-		e.At = time.Now()
-	}
-	d.hub.publish(e)
-	if !d.company.Load() {
+	if !d.publish(&e) || !d.company.Load() {
 		return
 	}
 	n := runNews{
@@ -129,7 +125,7 @@ func (d *Dispatcher) hearChat(ctx context.Context, text string) {
 			return
 		}
 	}
-	d.hub.publish(e)
+	d.publish(&e)
 }
 
 // saidBy is the text of an entry that a run has left in the transcript.

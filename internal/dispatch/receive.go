@@ -197,6 +197,7 @@ func boundedOwner(principal string) string {
 func (d *Dispatcher) item(w work, s scheduler.Settings) scheduler.Item[work] {
 	lead := w.rows[len(w.rows)-1]
 	s.Cap = -1 // the store has decided who waits
+	w.log = d.runs.of(lead.Session, lead.MessageID)
 	size := 0
 	for _, r := range w.rows {
 		size += len(r.Content.Text)
@@ -243,7 +244,9 @@ func (d *Dispatcher) settle(ctx context.Context, s submitted) (queued bool, posi
 		return false, 0
 	}
 	if !s.res.Running && !s.res.Duplicate {
-		d.hub.publish(chat.Event{Kind: chat.EventQueued, Session: lead.Session, Principal: lead.Principal, RunID: lead.MessageID, Seq: 1, Lane: lead.Lane})
+		it.Payload.log.publish(&d.hub, &chat.Event{
+			Kind: chat.EventQueued, Session: lead.Session, Principal: lead.Principal, RunID: lead.MessageID, Lane: lead.Lane, At: time.Now(),
+		})
 		d.showQueued(ctx, lead, heldFor(it))
 	}
 	return !s.res.Running, s.res.Position
@@ -304,7 +307,7 @@ func (d *Dispatcher) endWaiting(ctx context.Context, rows []store.Waiting, outco
 
 // tellEnded publishes the end of a message that never became a turn.
 func (d *Dispatcher) tellEnded(r store.Waiting, outcome chat.Outcome, reason string) {
-	e := chat.Event{Session: r.Session, Principal: r.Principal, RunID: r.MessageID, Seq: 2, Lane: r.Lane, Reason: reason, Kind: chat.EventAborted}
+	e := chat.Event{Session: r.Session, Principal: r.Principal, RunID: r.MessageID, Seq: firstOfTurn, Lane: r.Lane, Reason: reason, Kind: chat.EventAborted}
 	if outcome == chat.OutcomeDropped || outcome == chat.OutcomeFailed {
 		e.Kind, e.Message = chat.EventFailed, sentence(outcome, reason)
 	}

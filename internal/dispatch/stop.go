@@ -209,7 +209,7 @@ func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.C
 		out, err := d.store.DeleteSession(ctx, p)
 		if !errors.Is(err, chat.ErrConflict) || p.ExpectID != "" || !d.pause(ctx, 50*time.Millisecond) {
 			if out.Deleted {
-				d.sessionEvent(p.Session, "", "delete", "")
+				d.sessionEvent(p.Session, "", reasonDeleted, "")
 			}
 			return out, err
 		}

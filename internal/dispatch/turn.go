@@ -97,12 +97,13 @@ func (d *Dispatcher) startTurn(ctx context.Context, st *scheduler.Turn[work]) (*
 	t.agent = d.agents[lead.Session.Agent]
 	t.run = &liveRun{
 		turn: st, session: lead.Session, runID: st.RunID(), lane: st.Lane(), principal: t.started.Principal,
-		sender: lead.Content.Sender.ID, seq: 1,
+		sender: lead.Content.Sender.ID, log: d.runs.of(lead.Session, st.RunID()),
 		replace: t.started.Attempt > 1, startedAt: t.started.StartedAt, began: t.began, attempt: t.started.Attempt,
 	}
 	d.live.add(t.run)
-	d.hub.publish(t.run.tell(chat.EventStarted))
+	t.run.begin(&d.hub)
 	d.sessionEvent(lead.Session, t.run.principal, "run.started", t.run.runID)
+	st.Began() // its messages are in the transcript: the next turn of the session may write its own behind them
 	d.cronStarted(ctx, t)
 	return t, true, nil
 }
@@ -335,18 +336,15 @@ func (d *Dispatcher) history(ctx context.Context, key chat.SessionKey, sessionID
 func (d *Dispatcher) emit(t *turn, lead store.Waiting, e agent.Event) {
 	switch e.Kind {
 	case agent.EventDelta:
-		ev, ok := t.run.grow(chat.CleanText(e.Text))
+		ev, ok := t.run.grow(&d.hub, chat.CleanText(e.Text))
 		if !ok {
 			return
 		}
-		d.hub.publish(ev)
 		if to := lead.Content.Options.ReplyTo; t.cron.heldBack(to) == "" {
 			d.preview(to, t.run.runID, ev.Text)
 		}
 	case agent.EventTool:
-		ev := t.run.tell(chat.EventTool)
-		ev.Tool = e.Tool
-		d.hub.publish(ev)
+		t.run.tool(&d.hub, e.Tool)
 	case agent.EventUsage: // written at the end
 	}
 }

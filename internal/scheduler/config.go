@@ -48,6 +48,9 @@ type Config[M any] struct {
 	// a *CancelCause. A nil error means answered. A panic is caught, logged with its stack, and ends the turn failed.
 	// Run must not wait for another turn except inside Turn.Yield.
 	Run func(ctx context.Context, t *Turn[M]) error
+	// Begins says that Run calls Turn.Began. A session then starts its next turn only when the one before has begun or returned, so that
+	// turns of one session begin in the order of their messages although several run at once. False: a turn has begun when Run is called.
+	Begins bool
 	// TokenEstimate returns the size of the session's history and of the model's window, both in tokens. It is asked
 	// before a second concurrent turn of a session starts, on a goroutine of its own and outside every lock; the answer
 	// holds until a turn of the session ends. While it is being asked the session starts nothing more; others go on.

@@ -43,7 +43,7 @@ func (s *Scheduler[M]) mayStart(x *session[M], u *entry[M], fx *effects[M]) bool
 	if u.steer && s.steered(x, u, fx) {
 		return false
 	}
-	return !u.alone && len(x.running) < x.set.MaxConcurrent && s.unthrottled(x, fx)
+	return !u.alone && len(x.running) < x.set.MaxConcurrent && s.unthrottled(x, fx) && x.begins == nil
 }
 
 // pump uses the free slots of the lane. Whoever frees a slot or brings work calls it; there is no other engine.
@@ -73,6 +73,9 @@ func (s *Scheduler[M]) start(x *session[M], o *share[M], fx *effects[M]) {
 	t := u.begin(s, x, fx.now)
 	t.share = o
 	x.running = append(x.running, t)
+	if s.cfg.Begins {
+		x.begins = t
+	}
 	l := u.lane
 	l.acquire(t)
 	l.started++
@@ -225,6 +228,9 @@ func (s *Scheduler[M]) finish(t *Turn[M], err error) *Turn[M] {
 
 // leave takes the turn out of the session's running ones.
 func (x *session[M]) leave(t *Turn[M]) {
+	if x.begins == t {
+		x.begins = nil
+	}
 	for i, r := range x.running {
 		if r == t {
 			copy(x.running[i:], x.running[i+1:])

@@ -34,6 +34,7 @@ type world struct {
 	held     map[string]int64 // a number of each session that was given away and not submitted yet
 	overtook map[string]bool  // messages that were submitted late: they may start after later ones
 	draining bool
+	begins   bool           // turns say when they have begun: those of a session begin one after the other
 	perOwner int            // turns that an owner may have at once, 0 = any number
 	yielded  map[*turn]bool // turns that have been in Yield: while true they are in it
 }
@@ -64,6 +65,9 @@ func (w *world) run(ctx context.Context, t *turn) error {
 	}
 	w.ownersShare(t.Items()[0].Owner)
 	w.mu.Unlock()
+	if w.begins {
+		t.Began()
+	}
 	defer func() {
 		w.mu.Lock()
 		delete(w.acting, t)
@@ -264,6 +268,9 @@ func (w *world) check() {
 		if len(seqs) == 0 {
 			continue
 		}
+		if w.begins && !slices.IsSorted(seqs) {
+			w.rt.Fatalf("session %s began %v", key, seqs)
+		}
 		slices.Sort(seqs) // turns that started together may have reached their Run in any order
 		if seqs[0] <= w.highest[key] {
 			w.rt.Fatalf("session %s started %v after %d", key, seqs, w.highest[key])
@@ -367,8 +374,9 @@ func inWorld(t *testing.T, rt *rapid.T, last func(*world)) {
 			tickets: map[string]*scheduler.Ticket{}, next: map[string]int64{}, limit: map[string]int{},
 			quit: make(chan struct{}), held: map[string]int64{}, overtook: map[string]bool{},
 			yielded: map[*turn]bool{}, perOwner: rapid.IntRange(0, 2).Draw(rt, "per_owner"),
+			begins: rapid.Bool().Draw(rt, "begins"),
 		}
-		s, err := scheduler.New(context.Background(), config{Lanes: map[string]int{"main": 2, "side": 1}, OwnerTurns: w.perOwner, Run: w.run})
+		s, err := scheduler.New(context.Background(), config{Lanes: map[string]int{"main": 2, "side": 1}, OwnerTurns: w.perOwner, Begins: w.begins, Run: w.run})
 		if err != nil {
 			rt.Fatalf("New: %v", err)
 		}

@@ -16,6 +16,7 @@ type session[M any] struct {
 	gen      uint64
 	last     int64 // highest sequence number seen
 	running  []*Turn[M]
+	begins   *Turn[M]    // started last and has not begun yet: the next turn waits for that, without a slot
 	units    []*entry[M] // waiting, in order of sequence; units[:head] is spent
 	head     int
 	waiting  int  // messages in units

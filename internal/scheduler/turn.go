@@ -83,6 +83,19 @@ func (t *Turn[M]) Settle() error {
 	return err
 }
 
+// Began says that the turn has begun: what follows it in its session may start now, as far as the session's limit allows. Only with Config.Begins;
+// Run calls it once what has to be in order is done. A turn that returns without it has begun then.
+func (t *Turn[M]) Began() {
+	fx := t.s.begin()
+	t.s.mu.Lock()
+	if x := t.sess; x != nil && x.begins == t {
+		x.begins = nil
+		t.s.settle(x, &fx)
+	}
+	t.s.mu.Unlock()
+	t.s.flush(&fx)
+}
+
 // settleTurn is Settle under the mutex.
 func (s *Scheduler[M]) settleTurn(t *Turn[M], fx *effects[M]) error {
 	if t.cause != nil {
