@@ -234,6 +234,12 @@ func (d *Dispatcher) settings(m chat.Message, mode chat.QueueMode) scheduler.Set
 	return s.Over(scheduler.DefaultSettings())
 }
 
+// usualMode is how the session of a message queues where neither the session nor the message says it.
+func (d *Dispatcher) usualMode(m chat.Message) chat.QueueMode {
+	s := (*d.queue.Load())(m.Session.Agent, channelKind(m.Channel), m.Session.Kind())
+	return chat.QueueMode(s.Over(scheduler.DefaultSettings()).Mode)
+}
+
 // Run registers this process and turns the loops until ctx is over; it returns when they, and everything small beside the turns,
 // have ended. It does not end the turns: Drain does.
 func (d *Dispatcher) Run(ctx context.Context) error {

@@ -114,7 +114,7 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 	p := store.AcceptParams{
 		Node: me.id, Take: true, Message: m, Cap: s.Cap, Drop: store.DropPolicy(s.Drop), RunLimit: s.MaxConcurrent,
 		DropNotice: dropNotice(m, s.Cap), Offset: d.offset(m), Starting: d.starting.of(m.Session),
-		Own: m.Own,
+		Own: m.Own, Mode: m.Content.Options.Mode, Usual: d.usualMode(m),
 	}
 	p.Joins = d.bursts.joins(m, s)
 	if m.Content.Options.Typed && s.Debounce > 0 {
@@ -265,7 +265,7 @@ func (d *Dispatcher) writeEnded(ctx context.Context, ended []scheduler.Ended[wor
 	for _, e := range ended {
 		switch e.Outcome {
 		case scheduler.OutcomeSuperseded:
-			d.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeSuperseded, "superseded")
+			d.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeSuperseded, store.ReasonSuperseded)
 		case scheduler.OutcomeStopped:
 			d.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, "stop")
 		case scheduler.OutcomeDropped:
@@ -316,8 +316,12 @@ func (d *Dispatcher) tellEnded(r store.Waiting, outcome chat.Outcome, reason str
 	d.waiters.end(chat.RunEnd{RunID: r.MessageID, Session: r.Session, Outcome: outcome, Reason: reason, Message: sentence(outcome, reason)})
 }
 
-// tellDropped removes what the store dropped from the scheduler and tells the watchers.
+// tellDropped removes what the store dropped, or ended for a message that interrupts, from the scheduler and tells the watchers.
 func (d *Dispatcher) tellDropped(key chat.SessionKey, acc store.Accepted) {
+	for _, r := range acc.Superseded {
+		d.sched.Drop(key.String(), r.Seq)
+		d.tellEnded(r, chat.OutcomeSuperseded, store.ReasonSuperseded)
+	}
 	for _, r := range acc.Dropped {
 		d.sched.Drop(key.String(), r.Seq)
 		d.obs.Dropped(string(store.DropOld))

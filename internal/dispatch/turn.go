@@ -143,7 +143,7 @@ func (d *Dispatcher) endUnstarted(ctx context.Context, rows []store.Waiting) {
 		why, _ := splitBy(cause.By)
 		d.endWaiting(ctx, rows, chat.OutcomeStopped, why)
 	case scheduler.ReasonSuperseded:
-		d.endWaiting(ctx, rows, chat.OutcomeSuperseded, "superseded")
+		d.endWaiting(ctx, rows, chat.OutcomeSuperseded, store.ReasonSuperseded)
 	default: // they wait for the next process, or for the sweep
 	}
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"time"
 
 	"laneway/internal/chat"
@@ -34,6 +35,9 @@ const (
 	DropOld DropPolicy = "old" // the oldest waiting message
 	DropNew DropPolicy = "new" // the incoming one
 )
+
+// ReasonSuperseded is the reason of a message that ended because another one interrupts.
+const ReasonSuperseded = "superseded"
 
 // MaxCrashes is how often a message may end its process before its outcome is dead.
 const MaxCrashes = 3
@@ -89,6 +93,9 @@ type AcceptParams struct {
 	// Cap is how many messages may wait (rows in state waiting; held and running ones do not count); 0 = no bound. Drop says who loses.
 	Cap  int
 	Drop DropPolicy
+	// Mode is the queue mode that the message asks for; "" = that of the session, and Usual where the session has none. A message in mode interrupt
+	// needs no place: when Cap messages wait, all that wait end superseded, and Drop does not matter.
+	Mode, Usual chat.QueueMode
 	// Starting are sequence numbers of the session that the owner has given a slot already although their Start is not committed yet. Where
 	// they still wait in the table they do not count towards Cap and are nobody's victims: a turn that runs never is.
 	Starting []int64
@@ -130,6 +137,13 @@ type Accepted struct {
 	Existing  Waiting
 	// Dropped lost their place (DropOld); they end dropped.
 	Dropped []Waiting
+	// Superseded waited in a full queue when a message in mode interrupt came; they end superseded.
+	Superseded []Waiting
+}
+
+// Interrupts reports whether the message interrupts a session with this stored mode. One that joins the message before it does not.
+func (p *AcceptParams) Interrupts(stored chat.QueueMode) bool {
+	return cmp.Or(p.Mode, stored, p.Usual) == chat.ModeInterrupt && !p.Joins && !p.Unqueued
 }
 
 // Waiting is one inbox row.

@@ -70,7 +70,7 @@ func (s *Store) duplicate(old *message, node string) store.Accepted {
 
 func (s *Store) checkRoom(p store.AcceptParams) error {
 	se := s.sessions[p.Message.Session]
-	if se != nil && !p.Unqueued && p.Drop == store.DropNew && len(se.tooMany(p)) > 0 {
+	if se != nil && !p.Unqueued && p.Drop == store.DropNew && !p.Interrupts(se.Mode) && len(se.tooMany(p)) > 0 {
 		return chat.ErrQueueFull
 	}
 	return nil
@@ -80,7 +80,7 @@ func (s *Store) insert(p store.AcceptParams, now time.Time) store.Accepted {
 	se, created := s.session(p.Message.Session, p.Message.Principal, now)
 	out := store.Accepted{AcceptedAt: now, Created: created, Behind: se.Waiting}
 	if !p.Unqueued {
-		out.Dropped = s.makeRoom(se, p, now)
+		s.makeRoom(se, p, &out, now)
 		s.takeIdle(se, p, now)
 		se.RunLimit = max(p.RunLimit, 1)
 	}
@@ -134,17 +134,25 @@ func (s *Store) add(se *session, p store.AcceptParams, now time.Time) {
 	se.unfinished = append(se.unfinished, m)
 }
 
-// makeRoom drops the oldest waiting messages until the new one has a place.
-func (s *Store) makeRoom(se *session, p store.AcceptParams, now time.Time) []store.Waiting {
+// makeRoom ends waiting messages when the new one has no place: the oldest ones, or all of them when it interrupts.
+func (s *Store) makeRoom(se *session, p store.AcceptParams, out *store.Accepted, now time.Time) {
 	victims := se.tooMany(p)
 	if len(victims) == 0 {
-		return nil
+		return
+	}
+	if p.Interrupts(se.Mode) {
+		all := slices.DeleteFunc(se.queued(), func(m *message) bool { return slices.Contains(p.Starting, m.Seq) })
+		for _, m := range all {
+			s.end(se, m, chat.OutcomeSuperseded, store.ReasonSuperseded, now)
+		}
+		out.Superseded = rows(all)
+		return
 	}
 	for _, m := range victims {
 		s.end(se, m, chat.OutcomeDropped, string(chat.FailQueueFull), now)
 	}
 	s.notify(se.Key, p.DropNotice, victims, now)
-	return rows(victims)
+	out.Dropped = rows(victims)
 }
 
 // tooMany are the messages that have to make room for a new one, oldest first. Only what waits for a turn of its own counts: neither what

@@ -135,16 +135,13 @@ func (a *arrival) insertIntoFull(ctx context.Context, repeated bool) error {
 				return err
 			}
 		}
-		over, err := a.over(ctx, tx)
+		over, stored, err := a.over(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if over > 0 && a.p.Drop == store.DropNew {
-			return chat.ErrQueueFull
-		}
 		b := &pgx.Batch{}
 		if over > 0 {
-			if err := a.drop(b, over); err != nil {
+			if err := a.makeRoom(b, over, stored); err != nil {
 				return err
 			}
 		}
@@ -152,17 +149,39 @@ func (a *arrival) insertIntoFull(ctx context.Context, repeated bool) error {
 	})
 }
 
-// over counts, behind the lock, how many waiting messages are too many once the new one is there. Those whose turn begins already
-// are no longer waiting for a place.
-func (a *arrival) over(ctx context.Context, tx pgx.Tx) (int, error) {
+// makeRoom queues the end of what has to go: all that waits when the message interrupts, else the oldest over messages, unless the policy refuses the
+// new one.
+func (a *arrival) makeRoom(b *pgx.Batch, over int, stored chat.QueueMode) error {
+	switch {
+	case a.p.Interrupts(stored):
+		return a.end(b, endAllSQL, &a.out.Superseded, store.EndParams{Outcome: chat.OutcomeSuperseded, Reason: store.ReasonSuperseded})
+	case a.p.Drop == store.DropNew:
+		return chat.ErrQueueFull
+	default:
+		p := store.EndParams{Outcome: chat.OutcomeDropped, Reason: string(chat.FailQueueFull), Notice: a.p.DropNotice}
+		return a.end(b, endOldestSQL, &a.out.Dropped, p, over)
+	}
+}
+
+// over counts, behind the lock, how many waiting messages are too many once the new one is there, and reads the mode of the session. Those whose turn
+// begins already are no longer waiting for a place.
+func (a *arrival) over(ctx context.Context, tx pgx.Tx) (over int, stored chat.QueueMode, err error) {
 	key := a.p.Message.Session.String()
 	waiting := 0
 	b := &pgx.Batch{}
 	b.Queue(lockSQL, key)
+	b.Queue(`SELECT mode FROM sessions WHERE key = $1`, key).Query(func(rows pgx.Rows) error {
+		for rows.Next() { // no row: somebody else has deleted the session
+			if err := rows.Scan(&stored); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
 	b.Queue(`SELECT count(*) FROM inbox WHERE session_key = $1 AND ended_at IS NULL AND state = 'waiting' AND seq <> ALL($2::bigint[])`,
 		key, a.starting()).QueryRow(func(row pgx.Row) error { return row.Scan(&waiting) })
-	err := send(ctx, tx, b)
-	return waiting + a.places() - a.p.Cap, err
+	err = send(ctx, tx, b)
+	return waiting + a.places() - a.p.Cap, stored, err
 }
 
 // insert sends the statement behind what is in the batch already. Waiting bounds the messages that wait; 0 = no bound.
@@ -187,17 +206,16 @@ func (a *arrival) moveOffset(b *pgx.Batch) {
 	}
 }
 
-// drop ends the oldest n waiting messages.
-func (a *arrival) drop(b *pgx.Batch, n int) error {
-	key := a.p.Message.Session
-	args, err := a.s.endArgs(store.EndParams{
-		Session: key, Outcome: chat.OutcomeDropped, Reason: string(chat.FailQueueFull), Notice: a.p.DropNotice,
-	})
+// end queues a statement that ends waiting messages, and what brings the session up to date. The last parameter of the statement is the messages that have
+// a slot already; args come before it.
+func (a *arrival) end(b *pgx.Batch, sql string, ended *[]store.Waiting, p store.EndParams, args ...any) error {
+	p.Session = a.p.Message.Session
+	shared, err := a.s.endArgs(p)
 	if err != nil {
 		return err
 	}
-	b.Queue(endOldestSQL, append(args, n, a.starting())...).Query(collect(&a.out.Dropped, scanWaiting))
-	b.Queue(settleSQL, a.s.clock(), key.String(), false)
+	b.Queue(sql, append(append(shared, args...), a.starting())...).Query(collect(ended, scanWaiting))
+	b.Queue(settleSQL, a.s.clock(), p.Session.String(), false)
 	return nil
 }
 

@@ -173,7 +173,7 @@ func (a *arrival) scan(row pgx.Row) error {
 		return err
 	}
 	out.AcceptedAt = fromMillis(at)
-	out.Behind += len(out.Dropped)
+	out.Behind += len(out.Dropped) + len(out.Superseded)
 	out.Mine = out.Owner != "" && out.Owner == a.p.Node
 	out.Created = out.SessionID == a.sessionID
 	return nil

@@ -19,6 +19,10 @@ const (
 	SELECT seq FROM inbox WHERE session_key = $2 AND ended_at IS NULL AND state = 'waiting' AND seq <> ALL($9::bigint[])
 	ORDER BY seq LIMIT $8::bigint` + endTail
 
+	endAllSQL = `WITH v AS (
+	SELECT seq FROM inbox
+	WHERE session_key = $2 AND ended_at IS NULL AND state IN ('held', 'waiting') AND seq <> ALL($8::bigint[])` + endTail
+
 	endSeqsSQL = `WITH v AS (
 	SELECT seq FROM inbox WHERE session_key = $2 AND ended_at IS NULL AND state IN ('held', 'waiting') AND seq = ANY($8::bigint[])` + endTail
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -99,7 +100,7 @@ func (t *tx) insert(ctx context.Context, in *incoming, r *row) (fresh bool, err 
 func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepted) (err error) {
 	behind := r.waiting
 	if !in.Unqueued {
-		if out.Dropped, err = t.makeRoom(ctx, in, r); err != nil {
+		if err = t.makeRoom(ctx, in, r, out); err != nil {
 			return err
 		}
 		if err := t.takeIdle(ctx, in, r); err != nil {
@@ -114,7 +115,7 @@ func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepte
 		}
 	}
 	out.Behind = int(behind)
-	ended := in.Unqueued || len(out.Dropped) > 0
+	ended := in.Unqueued || len(out.Dropped)+len(out.Superseded) > 0
 	r.lastSeq++
 	r.lastMessageAt = t.now
 	if !in.guest || out.Created {
@@ -133,32 +134,38 @@ func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepte
 	return nil
 }
 
-// makeRoom refuses the new message or drops the oldest ones that wait. The new row is in the table already and does not count: its number
-// is higher than last_seq. Only what waits for a turn of its own counts: neither held messages, which have a place with another one, nor
-// those that have a slot already although their Start is still to come. sessions.waiting counts held ones too, so it can only say that
-// there is room, which is the usual case.
-func (t *tx) makeRoom(ctx context.Context, in *incoming, r *row) ([]store.Waiting, error) {
+// makeRoom refuses the new message, drops the oldest ones that wait, or lets an interrupt end all of them. The new row is in the table already
+// and does not count: its number is higher than last_seq. Only what waits for a turn of its own counts: neither held messages, which have a
+// place with another one, nor those that have a slot already although their Start is still to come. sessions.waiting counts held ones too, so
+// it can only say that there is room, which is the usual case.
+func (t *tx) makeRoom(ctx context.Context, in *incoming, r *row, out *store.Accepted) error {
 	if in.Cap <= 0 || in.Joins || r.waiting < int64(in.Cap) {
-		return nil, nil
+		return nil
 	}
 	starting, err := encode(append([]int64{}, in.Starting...))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	rows, err := t.query(ctx, `SELECT `+messageColumns+` FROM inbox
-		WHERE session_key = ? AND state <> 'done' AND state = 'waiting' AND seq <= ? AND seq NOT IN (SELECT value FROM json_each(?))
+		WHERE session_key = ? AND state <> 'done' AND state IN ('held', 'waiting') AND seq <= ? AND seq NOT IN (SELECT value FROM json_each(?))
 		ORDER BY seq`, r.key, r.lastSeq, starting)
-	queued, err := collect(rows, err, scanMessage)
+	all, err := collect(rows, err, scanMessage)
+	if err != nil {
+		return err
+	}
+	queued := slices.DeleteFunc(slices.Clone(all), func(m store.Waiting) bool { return m.State == store.StateHeld })
 	over := len(queued) + 1 - in.Cap
-	if err != nil || over <= 0 {
-		return nil, err
+	switch {
+	case over <= 0:
+		return nil
+	case in.Interrupts(chat.QueueMode(r.mode)):
+		out.Superseded = all
+		return t.end(ctx, r, all, ending{outcome: chat.OutcomeSuperseded, reason: store.ReasonSuperseded})
+	case in.Drop == store.DropNew:
+		return chat.ErrQueueFull
 	}
-	if in.Drop == store.DropNew {
-		return nil, chat.ErrQueueFull
-	}
-	victims := queued[:over]
-	err = t.end(ctx, r, victims, ending{outcome: chat.OutcomeDropped, reason: string(chat.FailQueueFull), notice: in.DropNotice})
-	return victims, err
+	out.Dropped = queued[:over]
+	return t.end(ctx, r, out.Dropped, ending{outcome: chat.OutcomeDropped, reason: string(chat.FailQueueFull), notice: in.DropNotice})
 }
 
 // takeIdle makes the accepting node the owner of a session that nobody alive owns. A session with older unfinished messages is left to

@@ -105,8 +105,12 @@ func (m *model) accept(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "hold") == 0 {
 		p.Hold = time.Second
 	}
+	if rapid.IntRange(0, 3).Draw(t, "interrupts") == 0 {
+		p.Mode = chat.ModeInterrupt
+	}
 	over := r.over(p)
-	if len(over) > 0 && p.Drop == store.DropNew {
+	interrupts := p.Mode == chat.ModeInterrupt && len(over) > 0
+	if len(over) > 0 && p.Drop == store.DropNew && !interrupts {
 		_, err := m.w.st.Accept(m.w.ctx, p)
 		m.w.fails(err, chat.ErrQueueFull)
 		return
@@ -117,12 +121,18 @@ func (m *model) accept(t *rapid.T) {
 		equal(m.w, "messages before it", a.Behind, queued)
 	}
 	equal(m.w, "sequence number", a.Seq, int64(len(r.lines)+1))
+	outcome, ended, others := chat.OutcomeDropped, a.Dropped, a.Superseded
+	if interrupts {
+		over = slices.DeleteFunc(r.queued(), func(l *line) bool { return slices.Contains(p.Starting, l.seq) })
+		outcome, ended, others = chat.OutcomeSuperseded, a.Superseded, a.Dropped
+	}
 	var victims []int64
 	for _, l := range over {
-		l.end(chat.OutcomeDropped)
+		l.end(outcome)
 		victims = append(victims, l.seq)
 	}
-	equal(m.w, "dropped", seqsOf(a.Dropped), victims)
+	equal(m.w, string(outcome), seqsOf(ended), victims)
+	equal(m.w, "ended otherwise", len(others), 0)
 	m.took(r, a, node, idle)
 	l := &line{accept: p, seq: a.Seq, state: store.StateWaiting}
 	if p.Joins {

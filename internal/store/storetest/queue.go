@@ -21,6 +21,8 @@ func queueTests() []test {
 		{"BehindCountsWhatWaits", behindCountsWhatWaits},
 		{"InterruptedMessagesAreNobodysVictims", interruptedAreSpared},
 		{"PendingInputsArePagedOldestFirst", pendingInputsArePaged},
+		{"InterruptEndsWhatWaitsInAFullQueue", interruptEndsWhatWaits},
+		{"ModeOfTheSessionInterruptsAFullQueue", storedModeInterrupts},
 		{"HintedFindsWhatOthersAccepted", hintedFindsWhatOthersAccepted},
 		{"HintedIsEmptyForADeadNode", hintedOfDeadNode},
 	}
@@ -273,4 +275,68 @@ func hintedOfDeadNode(w *world) {
 	}
 	taken := w.sweepOne(other, key)
 	equal(w, "messages", seqsOf(taken.Messages), []int64{1, 2})
+}
+
+// interruptEndsWhatWaits fills a queue, with a message that runs, one that has a slot and one that is held, and interrupts, under either policy.
+func interruptEndsWhatWaits(w *world) {
+	for _, drop := range []store.DropPolicy{store.DropOld, store.DropNew} {
+		node, key := w.node(), w.key()
+		w.cap = 2
+		offer := func(change func(*store.AcceptParams)) (store.AcceptParams, store.Accepted) {
+			p := w.message(node, key)
+			p.Cap, p.Drop, p.Starting = 2, drop, []int64{2}
+			p.DropNotice = w.notice(key)
+			change(&p)
+			return p, w.accept(p)
+		}
+		nothing := func(*store.AcceptParams) {}
+		_, first := offer(nothing)
+		w.start(claimOf(key, first), "run-"+key.Rest, first.Seq)
+		var ids []string
+		for range 3 { // the first of them has a slot, and is no longer waiting for a place
+			p, _ := offer(nothing)
+			ids = append(ids, p.Message.ID)
+		}
+		joins, _ := offer(func(p *store.AcceptParams) { p.Joins = true })
+		p, a := offer(func(p *store.AcceptParams) { p.Mode = chat.ModeInterrupt })
+		equal(w, "superseded", idsOf(a.Superseded), []string{ids[1], ids[2], joins.Message.ID})
+		equal(w, "dropped", len(a.Dropped), 0)
+		equal(w, "sequence number", a.Seq, 6)
+		equal(w, "waiting", w.session(key).Waiting, 2)
+		for _, id := range []string{ids[1], joins.Message.ID} {
+			m, err := w.st.MessageByID(w.ctx, id)
+			w.ok(err)
+			equal(w, "outcome and reason", []any{m.Outcome, m.Reason}, []any{chat.OutcomeSuperseded, store.ReasonSuperseded})
+		}
+		again := w.accept(p)
+		equal(w, "offered again", []any{again.Duplicate, len(again.Superseded)}, []any{true, 0})
+		w.clock.advance(2 * time.Second)
+		equal(w, "notices", len(w.notices(node)), 0)
+	}
+}
+
+// storedModeInterrupts lets the mode come from the session, and from the configuration where neither message nor session has one.
+func storedModeInterrupts(w *world) {
+	for _, c := range []struct {
+		message, stored, usual chat.QueueMode
+		interrupts             bool
+	}{
+		{"", chat.ModeInterrupt, "", true},
+		{"", "", chat.ModeInterrupt, true},
+		{chat.ModeCollect, chat.ModeInterrupt, chat.ModeInterrupt, false},
+		{"", chat.ModeCollect, chat.ModeInterrupt, false},
+	} {
+		node, key := w.node(), w.key()
+		w.cap = 1
+		first, _ := w.say(node, key)
+		w.ok(w.st.SetSessionMode(w.ctx, key, "ann", c.stored))
+		p := w.message(node, key)
+		p.Cap, p.Drop, p.Mode, p.Usual = 1, store.DropOld, c.message, c.usual
+		a := w.accept(p)
+		gone, kept := a.Superseded, a.Dropped
+		if !c.interrupts {
+			gone, kept = kept, gone
+		}
+		equal(w, "ended as the mode says", []any{idsOf(gone), len(kept)}, []any{[]string{first}, 0})
+	}
 }
