@@ -255,7 +255,7 @@ func (d *Dispatcher) endedRun(ctx context.Context, t *turn, c *cronEnd) (cron.Ru
 	return d.jobs.Run(ctx, t.cron.runID, "")
 }
 
-// stopRun cancels an attempt that runs here; one elsewhere learns of it by its node's heartbeat.
+// stopRun cancels an attempt that runs here, or wakes the process that runs it.
 func (d *Dispatcher) stopRun(c cron.CancelledRun, why string) {
 	if !c.Running {
 		d.sched.Drop(c.Session.String(), c.Seq)
@@ -265,5 +265,5 @@ func (d *Dispatcher) stopRun(c cron.CancelledRun, why string) {
 		d.sched.StopRun(c.Session.String(), c.MessageID, why)
 		return
 	}
-	d.hint(c.Node)
+	d.hintStop(c.Node)
 }

@@ -246,7 +246,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { close(d.over) })
 	defer stop()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.outbox.Run, d.figuresLoop, d.newsLoop} {
+	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.stopLoop, d.outbox.Run, d.figuresLoop, d.newsLoop} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()

@@ -257,8 +257,11 @@ func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 	}
 	e := t.run.event(kind)
 	e.Text, e.Reason, e.Message, e.Usage = end.text, end.reason, end.message, end.usage
-	if kind == chat.EventFinal {
+	switch kind { //nolint:exhaustive // a failure has the reason of its ending
+	case chat.EventFinal:
 		e.Reason = end.stop
+	case chat.EventAborted:
+		e.Reason = abortReason(end.reason)
 	}
 	if n := len(fin.Entries); n > 0 {
 		e.EntrySeq = fin.Entries[n-1].Seq

@@ -151,9 +151,7 @@ func (d *Dispatcher) extend(me *incarnation, asked time.Time, b store.Beat) {
 	next := &incarnation{id: me.id, until: asked.Add(d.cfg.Lease - d.margin()), held: me.held}
 	d.node.Store(next)
 	d.company.Store(b.OtherNodes > 0)
-	for _, s := range b.Stops {
-		d.sched.StopRun(s.Session.String(), s.RunID, s.By)
-	}
+	d.stopRequested(b.Stops)
 }
 
 // Register makes this process known to the store before anybody is let in: without it the first messages would be refused for a moment. Run

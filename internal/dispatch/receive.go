@@ -307,9 +307,9 @@ func (d *Dispatcher) endWaiting(ctx context.Context, rows []store.Waiting, outco
 
 // tellEnded publishes the end of a message that never became a turn.
 func (d *Dispatcher) tellEnded(r store.Waiting, outcome chat.Outcome, reason string) {
-	e := chat.Event{Session: r.Session, Principal: r.Principal, RunID: r.MessageID, Seq: firstOfTurn, Lane: r.Lane, Reason: reason, Kind: chat.EventAborted}
+	e := chat.Event{Session: r.Session, Principal: r.Principal, RunID: r.MessageID, Seq: firstOfTurn, Lane: r.Lane, Reason: abortReason(reason), Kind: chat.EventAborted}
 	if outcome == chat.OutcomeDropped || outcome == chat.OutcomeFailed {
-		e.Kind, e.Message = chat.EventFailed, sentence(outcome, reason)
+		e.Kind, e.Reason, e.Message = chat.EventFailed, reason, sentence(outcome, reason)
 	}
 	d.tell(e)
 	d.obs.Ended(r.Lane, outcome, reason)

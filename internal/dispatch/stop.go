@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"laneway/internal/chat"
@@ -46,9 +45,9 @@ func (m *met) nothing() bool { return len(m.running)+len(m.waiting) == 0 }
 
 func (d *Dispatcher) stop(ctx context.Context, p store.StopParams) (met, error) {
 	if p.Reason == "" {
-		p.Reason = "stop"
+		p.Reason = reasonStop
 		if p.Scope == store.StopAll {
-			p.Reason = "stopall"
+			p.Reason = reasonStopAll
 		}
 	}
 	m, ended := d.stopLocal(p)
@@ -102,8 +101,11 @@ func (d *Dispatcher) stopLocal(p store.StopParams) (m met, ended []scheduler.End
 // stopDurable writes the stop down and tells about what ended by it.
 func (d *Dispatcher) stopDurable(ctx context.Context, p store.StopParams, local []scheduler.Ended[work]) stopResult {
 	var st store.Stopped
+	by := joinBy(p.Reason, p.By)
+	written := p
+	written.By = by // the reason travels with it to the process that runs what is stopped, and to the next attempt
 	err := d.final(ctx, "writing a stop down", func(ctx context.Context) (err error) {
-		st, err = d.store.Stop(ctx, p)
+		st, err = d.store.Stop(ctx, written)
 		return err
 	})
 	if err != nil {
@@ -122,21 +124,13 @@ func (d *Dispatcher) stopDurable(ctx context.Context, p store.StopParams, local 
 	for _, run := range st.Running {
 		r.met.running = append(r.met.running, run.RunID)
 		if me == nil || run.Node != me.id {
-			d.hint(run.Node)
+			d.hintStop(run.Node)
 		}
 	}
 	if p.Scope == store.StopAll {
-		d.sched.StopAll(p.Session.String(), joinBy(p.Reason, p.By), st.Cutoff)
+		d.sched.StopAll(p.Session.String(), by, st.Cutoff)
 	}
 	return r
-}
-
-// joinBy and splitBy carry the reason of a stop together with who asked through the scheduler's cause.
-func joinBy(reason, who string) string { return reason + " " + who }
-
-func splitBy(by string) (reason, who string) {
-	reason, who, _ = strings.Cut(by, " ")
-	return reason, who
 }
 
 // Verbs of the log of changes about sessions.
@@ -158,7 +152,7 @@ func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Cal
 	if id, err := answered[string](ctx, d, o); id != "" || err != nil {
 		return id, err
 	}
-	if _, err := d.Stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by.Principal, Reason: "reset"}); err != nil {
+	if _, err := d.Stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by.Principal, Reason: reasonReset}); err != nil {
 		return "", err
 	}
 	p := store.ResetParams{Session: key, Principal: by.Principal, NewID: newID(), Once: o, Audit: by.Audit(verbReset, key.String())}
@@ -199,7 +193,7 @@ func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.C
 	case before != nil:
 		return *before, nil
 	}
-	if _, err := d.Stop(ctx, store.StopParams{Session: p.Session, Scope: store.StopAll, By: by.Principal, Reason: "reset"}); err != nil {
+	if _, err := d.Stop(ctx, store.StopParams{Session: p.Session, Scope: store.StopAll, By: by.Principal, Reason: reasonReset}); err != nil {
 		return store.Deleted{}, err
 	}
 	p.Audit = by.Audit(verbDelete, p.Session.String())

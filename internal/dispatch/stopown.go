@@ -16,9 +16,9 @@ const ownLimit = 1000
 // process are signalled before the store is asked. Scope is StopOne (the oldest run, else the oldest waiting message) or StopAll.
 func (d *Dispatcher) stopOwn(ctx context.Context, p store.StopParams, sender string) (met, error) {
 	all := p.Scope == store.StopAll
-	p.Scope, p.Reason = store.StopRun, "stop"
+	p.Scope, p.Reason = store.StopRun, reasonStop
 	if all {
-		p.Reason = "stopall"
+		p.Reason = reasonStopAll
 	}
 	var m met
 	stop := func(ids []string) error {

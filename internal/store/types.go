@@ -54,7 +54,7 @@ type Node struct {
 type Beat struct {
 	// Now is the store's clock; LeaseUntil the new end of the lease.
 	Now, LeaseUntil time.Time
-	// Stops are runs of this node that somebody asked to stop (on whatever node), with who.
+	// Stops are runs of this node that were asked to stop, on whatever node, with why and by whom.
 	Stops []StopRequest
 	// Leases are the named leases that the node holds.
 	Leases []string
@@ -64,7 +64,8 @@ type Beat struct {
 
 // StopRequest asks the owner of a run to cancel it.
 type StopRequest struct {
-	Session   chat.SessionKey
+	Session chat.SessionKey
+	// By is what the one who asked gave as [StopParams].By.
 	RunID, By string
 }
 
@@ -276,8 +277,10 @@ type StopParams struct {
 	Session   chat.SessionKey
 	Scope     StopScope
 	MessageID string
-	By        string
-	Reason    string // stop, stopall, reset, …
+	// By is kept with the runs that are asked to stop, and reaches the processes that run them as it is: who asks, behind the reason where it
+	// has to travel.
+	By     string
+	Reason string // stop, stopall, reset, …
 }
 
 // Stopped is what a stop met.

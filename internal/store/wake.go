@@ -1,5 +1,7 @@
 package store
 
+import "context"
+
 // Waker is an optional ability of a store: hints between processes that share it. A hint says "look again" and carries no
 // data. Hints may be lost, doubled or late; what must happen happens without them, a little later.
 type Waker interface {
@@ -9,6 +11,12 @@ type Waker interface {
 	// Wakeups delivers the hints for a node that lives in this process. The channel holds at most one hint and is never closed. The
 	// same node gets the same channel until it is unregistered.
 	Wakeups(node string) <-chan struct{}
+	// NotifyStop tells a node that one of its runs was asked to stop, as Notify does. A node that misses it learns of the stop by its heartbeat.
+	NotifyStop(node string)
+	// StopWakeups delivers the hints of NotifyStop, as Wakeups does.
+	StopWakeups(node string) <-chan struct{}
+	// StopRequests is the stop requests for runs that the node owns, as [Nodes].Heartbeat returns them. It uses the control connection.
+	StopRequests(ctx context.Context, node string) ([]StopRequest, error)
 }
 
 // MaxBroadcast is how many bytes one text of a [Broadcaster] may have.

@@ -9,6 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"laneway/internal/store"
 )
 
 const (
@@ -64,6 +66,29 @@ func (s *Store) Notify(node string) { s.wake.notify(node) }
 // Wakeups delivers the hints for a node of this process, see store.Waker. It starts the listener at the first call.
 func (s *Store) Wakeups(node string) <-chan struct{} { return s.wake.wakeups(node) }
 
+// stopHint stands behind the id of a node that is to look for stop requests. A process of an older version does not know the name and ignores it.
+const stopHint = " stop"
+
+// NotifyStop tells a node to look for stop requests, see store.Waker.
+func (s *Store) NotifyStop(node string) { s.wake.notify(node + stopHint) }
+
+// StopWakeups delivers the hints of NotifyStop, see store.Waker.
+func (s *Store) StopWakeups(node string) <-chan struct{} { return s.wake.wakeups(node + stopHint) }
+
+// StopRequests reads the stop requests for runs of a node, see store.Waker.
+func (s *Store) StopRequests(ctx context.Context, node string) ([]store.StopRequest, error) {
+	var stops []store.StopRequest
+	err := s.control(ctx, "reading stop requests", s.ctrl, func(conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, stopsSQL, node)
+		if err != nil {
+			return err
+		}
+		stops, err = pgx.CollectRows(rows, scanStopRequest)
+		return err
+	})
+	return stops, err
+}
+
 func (w *waker) notify(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,6 +132,7 @@ func (w *waker) forget(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.local, node)
+	delete(w.local, node+stopHint)
 }
 
 // poke leaves one hint in a channel of capacity one.
