@@ -14,7 +14,7 @@ func TestARepeatedResetSparesTheNewConversation(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore())
 		defer h.close()
-		key, by := chat.MainKey("main"), chat.Caller{Principal: "tester"}
+		key, by := chat.MainKey("main"), chat.Caller{Principal: "tester", Scopes: []string{chat.ScopeWrite}}
 		o := &chat.Once{Owner: "tester", Method: "sessions.reset", Key: "k", Hash: "h"}
 		old := h.send("main", "sleep 1h")
 		time.Sleep(time.Second)

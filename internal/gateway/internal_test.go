@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -125,85 +126,95 @@ func TestSlowIsSaidOnce(t *testing.T) {
 // the account of bytes is right.
 func TestBufferKeepsOrderAndText(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		b := newSendBuffer(1<<30, time.Hour, func() {})
-		defer b.drop(&closing{})
-		now := time.Now()
-		said := map[string]string{}  // by run: all text so far
-		heard := map[string]string{} // by run: text and marks in the order written
-		want := map[string]string{}
-		lastDelta := map[string]time.Time{}
-		gates := map[string]int{}
-		write := func() {
-			for {
-				it, _ := b.take(now)
-				if it == nil {
-					return
-				}
-				run := it.stream.run
-				if gates[run] > 0 {
-					t.Fatalf("run %s spoke behind a closed gate", run)
-				}
-				if it.delta == nil {
-					heard[run] += string(it.payload)
-				} else {
-					heard[run] += it.delta.text()
-					if gap := now.Sub(lastDelta[run]); !lastDelta[run].IsZero() && gap < deltaGap {
-						t.Fatalf("two deltas of %s within %s", run, gap)
-					}
-					lastDelta[run] = now
-				}
-				b.sent(it, now)
-			}
+	rapid.Check(t, func(rt *rapid.T) {
+		var failure any // rapid has to see it on its own goroutine
+		synctest.Test(t, func(*testing.T) { // the buffer and the test have one clock
+			defer func() { failure = recover() }()
+			keepsOrderAndText(rt)
+		})
+		if failure != nil {
+			panic(failure)
 		}
-		marks := 0
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			run := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "run")
-			switch rapid.IntRange(0, 5).Draw(t, "step") {
-			case 0, 1:
-				more := string(rune('a' + len(said[run])%26))
-				b.putDelta(run, deltaEvent(run, said[run], more))
-				said[run] += more
-				want[run] += more
-			case 2:
-				marks++
-				mark := fmt.Sprintf("[%d]", marks)
-				b.putRunEvent(run, "agent", []byte(mark), false)
-				want[run] += mark
-			case 3:
-				write()
-			case 4:
-				now = now.Add(time.Duration(rapid.IntRange(1, 50).Draw(t, "ms")) * time.Millisecond)
-			case 5:
-				if gates[run] == 0 {
-					write() // what was queued before the gate closed is on its way
-					gates[run]++
-					b.gate(run)
-				} else {
-					gates[run]--
-					b.openGate(run)
-				}
+	})
+}
+
+func keepsOrderAndText(t *rapid.T) {
+	b := newSendBuffer(1<<30, time.Hour, func() {})
+	defer b.drop(&closing{})
+	said := map[string]string{}  // by run: all text so far
+	heard := map[string]string{} // by run: text and marks in the order written
+	want := map[string]string{}
+	lastDelta := map[string]time.Time{}
+	gates := map[string]int{}
+	write := func() {
+		for {
+			it, _ := b.take(time.Now())
+			if it == nil {
+				return
 			}
+			run := it.stream.run
+			if gates[run] > 0 {
+				t.Fatalf("run %s spoke behind a closed gate", run)
+			}
+			if it.delta == nil {
+				heard[run] += string(it.payload)
+			} else {
+				heard[run] += it.delta.text()
+				if gap := time.Since(lastDelta[run]); !lastDelta[run].IsZero() && gap < deltaGap {
+					t.Fatalf("two deltas of %s within %s", run, gap)
+				}
+				lastDelta[run] = time.Now()
+			}
+			b.sent(it, time.Now())
 		}
-		for run, n := range gates {
-			for range n {
+	}
+	marks := 0
+	for range rapid.IntRange(1, 60).Draw(t, "steps") {
+		run := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "run")
+		switch rapid.IntRange(0, 5).Draw(t, "step") {
+		case 0, 1:
+			more := string(rune('a' + len(said[run])%26))
+			b.putDelta(run, deltaEvent(run, said[run], more))
+			said[run] += more
+			want[run] += more
+		case 2:
+			marks++
+			mark := fmt.Sprintf("[%d]", marks)
+			b.putRunEvent(run, "agent", []byte(mark), false)
+			want[run] += mark
+		case 3:
+			write()
+		case 4:
+			time.Sleep(time.Duration(rapid.IntRange(1, 50).Draw(t, "ms")) * time.Millisecond)
+		case 5:
+			if gates[run] == 0 {
+				write() // what was queued before the gate closed is on its way
+				gates[run]++
+				b.gate(run)
+			} else {
 				gates[run]--
 				b.openGate(run)
 			}
 		}
-		for range 200 {
-			now = now.Add(deltaGap)
-			write()
+	}
+	for run, n := range gates {
+		for range n {
+			gates[run]--
+			b.openGate(run)
 		}
-		for run := range want {
-			if heard[run] != want[run] {
-				t.Fatalf("run %s: heard %q, want %q", run, heard[run], want[run])
-			}
+	}
+	for range 200 {
+		time.Sleep(deltaGap)
+		write()
+	}
+	for run := range want {
+		if heard[run] != want[run] {
+			t.Fatalf("run %s: heard %q, want %q", run, heard[run], want[run])
 		}
-		if b.bytes != 0 || len(b.blocked) != 0 {
-			t.Fatalf("%d bytes, %d blocked streams in an empty buffer", b.bytes, len(b.blocked))
-		}
-	})
+	}
+	if b.bytes != 0 || len(b.blocked) != 0 {
+		t.Fatalf("%d bytes, %d blocked streams in an empty buffer", b.bytes, len(b.blocked))
+	}
 }
 
 // Whatever bytes come, a request is either refused with a reason or has an id and a method, and its params can be checked.
