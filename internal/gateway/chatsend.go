@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"strings"
 	"time"
 
@@ -222,23 +221,6 @@ func (c *call) checkKey(key string, run bool) error {
 	return nil
 }
 
-// mayUse refuses a session that is not theirs to a caller that sees its own only, see [chat.SessionKey.UsableBy].
-func (c *call) mayUse(ctx context.Context, key chat.SessionKey) error {
-	if c.visible() == "" {
-		return nil
-	}
-	st, err := c.srv.backend.Session(ctx, key, "")
-	absent := errors.Is(err, chat.ErrSessionNotFound)
-	switch {
-	case err != nil && !absent:
-		return err
-	case key.UsableBy(c.principal(), st.Principal, !absent):
-		return nil
-	default:
-		return chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())
-	}
-}
-
 // targetOf is the place on a channel that a session key names; zero when it names none, and for the web, where the transcript is the delivery.
 func targetOf(key chat.SessionKey) chat.Target {
 	channel := key.Channel()
@@ -270,8 +252,11 @@ func chatAbort(ctx context.Context, c *call, p abortParams) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.mayUse(ctx, key); err != nil {
+	if err := c.lookAt(ctx, key); err != nil {
 		return nil, err
+	}
+	if c.hidden {
+		return abortResult{OK: true, RunIDs: []string{}}, nil
 	}
 	stop := store.StopParams{Session: key, Scope: store.StopOne, By: c.principal(), Reason: "stop"}
 	switch {

@@ -112,11 +112,11 @@ func chatHistory(ctx context.Context, c *call, p historyParams) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.mayUse(ctx, key); err != nil {
+	if err := c.lookAt(ctx, key); err != nil {
 		return nil, err
 	}
 	// The running text is read first: a run that ends in between is then in the transcript as well, and shown once.
-	flight, flying := c.srv.backend.InFlight(key)
+	flight, flying := c.reader().InFlight(key)
 	var out *historyResult
 	if p.Cursor != nil {
 		out, err = c.historyAfter(ctx, key, p)
@@ -145,7 +145,7 @@ func (r *historyResult) answers(run string) bool {
 
 // historyState adds what is true of the session now.
 func (c *call) historyState(ctx context.Context, key chat.SessionKey, maxChars int, out *historyResult) error {
-	waiting, total, err := c.srv.backend.PendingInputs(ctx, key, 0, maxPending)
+	waiting, total, err := c.reader().PendingInputs(ctx, key, 0, maxPending)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (c *call) historyState(ctx context.Context, key chat.SessionKey, maxChars i
 			Message: historyMessage{Role: chat.RoleUser, Content: []textPart{{"text", cutChars(w.Content.Text, maxChars)}}, Timestamp: w.AcceptedAt.UnixMilli()},
 		})
 	}
-	st, err := c.srv.backend.Session(ctx, key, "")
+	st, err := c.reader().Session(ctx, key, "")
 	if errors.Is(err, chat.ErrSessionNotFound) {
 		st, err = chat.SessionStatus{Key: key}, nil
 	}
@@ -167,7 +167,7 @@ func (c *call) historyState(ctx context.Context, key chat.SessionKey, maxChars i
 // historyPage is the last messages before the offset, oldest first.
 func (c *call) historyPage(ctx context.Context, key chat.SessionKey, p historyParams) (*historyResult, error) {
 	chars := int(orElse(p.MaxChars, historyChars))
-	t, err := c.srv.backend.Transcript(ctx, store.TranscriptQuery{
+	t, err := c.reader().Transcript(ctx, store.TranscriptQuery{
 		Session: key, SessionID: p.SessionID, Visible: c.visible(), Limit: int(orElse(p.Limit, historyLimit)), Offset: int(p.Offset),
 		MaxChars: chars, MaxBytes: listBytes,
 	})
@@ -191,7 +191,7 @@ func (c *call) historyAfter(ctx context.Context, key chat.SessionKey, p historyP
 		return nil, nil //nolint:nilnil // nil is the reset
 	}
 	chars := int(orElse(p.MaxChars, historyChars))
-	t, err := c.srv.backend.Transcript(ctx, store.TranscriptQuery{
+	t, err := c.reader().Transcript(ctx, store.TranscriptQuery{
 		Session: key, After: from.seq, FromStart: from.seq == 0, Limit: int(orElse(p.Limit, historyLimit)), MaxChars: chars, MaxBytes: listBytes,
 	})
 	if err != nil {

@@ -216,6 +216,10 @@ func TestOwnVisibilitySeesNoTraceInAnyMethod(t *testing.T) {
 			}
 		}
 		f := anna.call(m.Name, p)
+		if _, looks := absentAnswers()[m.Name]; looks {
+			wantHidden(t, m.Name, m.Name, f)
+			continue
+		}
 		if text := string(f.Payload); strings.Contains(text, "hidden") || (f.OK && strings.Contains(text, "secret-room")) {
 			t.Errorf("%s shows %s", m.Name, text)
 		}

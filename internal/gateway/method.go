@@ -45,6 +45,8 @@ type call struct {
 	requestID string
 	// extended is the view of the answer.
 	extended bool
+	// hidden: the session that it looks at is not the caller's, see [call.lookAt].
+	hidden bool
 
 	mu       sync.Mutex
 	answered bool

@@ -156,10 +156,10 @@ func sessionsDescribe(ctx context.Context, c *call, p describeParams) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := c.mayUse(ctx, key); err != nil {
+	if err := c.lookAt(ctx, key); err != nil {
 		return nil, err
 	}
-	st, err := c.srv.backend.Session(ctx, key, c.visible())
+	st, err := c.reader().Session(ctx, key, c.visible())
 	if errors.Is(err, chat.ErrSessionNotFound) {
 		return describeResult{}, nil
 	}
@@ -211,6 +211,9 @@ func sessionsReset(ctx context.Context, c *call, p resetParams) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.mayUse(ctx, key); err != nil {
+		return nil, err
+	}
 	id, err := c.srv.backend.Reset(ctx, key, c.caller(), o)
 	if err != nil {
 		return nil, err
@@ -239,20 +242,24 @@ func sessionsDelete(ctx context.Context, c *call, p deleteParams) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	out := deleteResult{OK: true, Key: key.String(), Archived: []string{}}
+	if err := c.lookAt(ctx, key); err != nil || c.hidden {
+		return out, err
+	}
 	did, err := c.srv.backend.Delete(ctx, store.DeleteParams{
 		Session: key, ExpectID: p.ExpectedSessionID, KeepTranscript: p.DeleteTranscript != nil && !*p.DeleteTranscript, Once: o,
 	}, c.caller())
 	if err != nil {
 		return nil, err
 	}
-	out := deleteResult{OK: true, Key: key.String(), Deleted: did.Deleted, Archived: []string{}}
+	out.Deleted = did.Deleted
 	if did.Kept != "" {
 		out.Archived = append(out.Archived, did.Kept)
 	}
 	return out, nil
 }
 
-// change reads what all changes of a session have in common: which one, whether it may be, and the name of the call.
+// change reads what all changes of a session have in common: which one, and the name of the call.
 func (c *call) change(ctx context.Context, name, agentID, key string) (session chat.SessionKey, o *chat.Once, err error) {
 	if session, err = c.sessionNamed(name); err != nil {
 		return session, nil, err
@@ -260,10 +267,8 @@ func (c *call) change(ctx context.Context, name, agentID, key string) (session c
 	if agentID != "" && agentID != session.Agent {
 		return session, nil, c.badParam("/agentId", "does not match the agent of the session key")
 	}
-	if o, err = c.onceOf(key); err != nil {
-		return session, nil, err
-	}
-	return session, o, c.mayUse(ctx, session)
+	o, err = c.onceOf(key)
+	return session, o, err
 }
 
 // onceOf is the name of a call with an idempotency key, for the store; nil when it has none.

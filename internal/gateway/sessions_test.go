@@ -32,6 +32,10 @@ func TestOwnVisibilityHidesTheRest(t *testing.T) {
 		"sessions.delete":   {"key": "diary"},
 	} {
 		f := otto.call(name, p)
+		if _, looks := absentAnswers()[name]; looks {
+			wantHidden(t, name, name+" on somebody else's session", f)
+			continue
+		}
 		if f.OK || f.Error.Code != "INVALID_REQUEST" || !reflect.DeepEqual(f.Error.Details, params{"code": "SESSION_NOT_FOUND", "key": "agent:main:diary"}) {
 			t.Errorf("%s on somebody else's session: %s %+v", name, f.Payload, f.Error)
 		}
