@@ -85,6 +85,49 @@ check("a token in the fragment is taken once and removed", !second.url().include
 await second.reload();
 await visible(second, "#house");
 check("a reload stays in", true);
+
+// A link with another token: from anywhere, and for a page that is open already. Nothing is replaced unless the person says so.
+const other = "another-token-0123456789-abcdefghij";
+const stored = () => second.evaluate(() => JSON.stringify(sessionStorage));
+for (const [how, follow] of Object.entries({
+  "loaded anew": () => second.goto("about:blank").then(() => second.goto(`${http}/dashboard#token=${other}`)),
+  "in the open page": () => second.evaluate((t) => { location.hash = `token=${t}`; }, other),
+})) {
+  await follow();
+  await visible(second, "#swap");
+  await shoot(second, `swap-${how.replaceAll(" ", "-")}`);
+  check(`another token is asked about (${how})`, (await stored()).includes(token) && !(await stored()).includes(other) && !second.url().includes(other), second.url());
+  await second.click('#swap button[value="keep"]');
+  await visible(second, "#house");
+  check(`kept, the tab goes on with its token (${how})`, (await stored()).includes(token) && (await second.textContent("#link")).includes("connect"));
+}
+await second.evaluate((t) => { location.hash = `token=${t}`; }, other);
+await visible(second, "#swap");
+await second.keyboard.press("Escape");
+await second.waitForSelector("#swap", { state: "hidden", timeout: 15_000 });
+check("closing the question keeps the token", (await stored()).includes(token) && !(await stored()).includes(other));
+await second.evaluate((t) => { location.hash = `token=${t}`; }, token);
+await visible(second, "#view-overview");
+check("the same token is no question", await second.isHidden("#swap") && !second.url().includes(token), second.url());
+
+// What every object of the language has is no view.
+for (const fragment of ["constructor", "__proto__", "toString", "hasOwnProperty", "nothing", "token"]) {
+  await second.evaluate((f) => { location.hash = f; }, fragment);
+  await visible(second, "#view-overview");
+  check(`#${fragment} shows the overview`, await second.isHidden("#view-sessions"));
+  await second.reload();
+  await visible(second, "#view-overview");
+}
+check("no fragment breaks the page", second.complaints.length === 0, second.complaints);
+
+await second.evaluate((t) => { location.hash = `token=${t}`; }, other);
+await visible(second, "#swap");
+await second.click('#swap button[value="take"]');
+await visible(second, "#door");
+check("a new token that is wrong leads to the sign-in page, and nothing is kept", (await second.evaluate(() => sessionStorage.length)) === 0);
+await second.goto("about:blank");
+await second.goto(`${http}/dashboard#token=${token}`);
+await visible(second, "#house");
 await second.click("#leave");
 await visible(second, "#door");
 check("signing out forgets", await second.evaluate(() => sessionStorage.length) === 0);

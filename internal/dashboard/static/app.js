@@ -20,6 +20,23 @@ function tokenOfFragment() {
   return found;
 }
 
+// A link may bring another token than the one of this tab: anybody can make such a link, so the person decides. What answers is whether to take it.
+function mayReplace() {
+  const dialog = $("swap");
+  return new Promise((answer) => {
+    dialog.addEventListener("close", () => answer(dialog.returnValue === "take"), { once: true });
+    dialog.returnValue = "";
+    if (!dialog.open) dialog.showModal();
+  });
+}
+
+async function begin() {
+  const kept = sessionStorage.getItem(KEPT);
+  const given = tokenOfFragment();
+  if (!given || given === kept) return kept;
+  return !kept || (await mayReplace()) ? given : kept;
+}
+
 function door(message = "") {
   sessionStorage.removeItem(KEPT);
   gateway?.close();
@@ -67,7 +84,8 @@ function welcome(token, hello) {
 
 function route() {
   if (!gateway || $("house").hidden) return;
-  const name = views[location.hash.slice(1)] ? location.hash.slice(1) : "overview";
+  const asked = location.hash.slice(1);
+  const name = Object.hasOwn(views, asked) ? asked : "overview"; // and not what every object has: #constructor, #__proto__
   shown?.hide();
   for (const section of document.querySelectorAll(".view")) section.hidden = section.id !== `view-${name}`;
   for (const a of $("nav").children) a.setAttribute("aria-current", a.getAttribute("href") === `#${name}` ? "page" : "false");
@@ -85,14 +103,23 @@ $("login").addEventListener("submit", (e) => {
   const token = $("token").value.trim();
   if (token) enter(token);
 });
-$("leave").addEventListener("click", () => {
+$("leave").addEventListener("click", leave);
+function leave() {
   shown?.hide();
   shown = null;
   views = {};
   door();
-});
-addEventListener("hashchange", route);
+}
 
-const token = tokenOfFragment() ?? sessionStorage.getItem(KEPT);
+// A link to this page that only changes the fragment does not load it again.
+addEventListener("hashchange", async () => {
+  const kept = sessionStorage.getItem(KEPT);
+  const token = await begin();
+  if (token === kept) return route();
+  leave();
+  enter(token);
+});
+
+const token = await begin();
 if (token) enter(token);
 else door();
