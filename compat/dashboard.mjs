@@ -84,7 +84,7 @@ await visible(second, "#house");
 check("a token in the fragment is taken once and removed", !second.url().includes(token), second.url());
 await second.reload();
 await visible(second, "#house");
-check("a reload stays in", true);
+check("a reload stays in, and asks nothing", await second.isHidden("#swap"));
 
 // A link with another token: from anywhere, and for a page that is open already. Nothing is replaced unless the person says so.
 const other = "another-token-0123456789-abcdefghij";
