@@ -21,8 +21,9 @@ SLOWRACE := ^(TestStore|TestConformance|TestIdleSessionsLeaveNothing|TestRandomH
 SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^(TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise)$$
 # The detector does not look into that engine elsewhere either: it guards its memory itself.
 RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
-# How many parallel tests of a package run at once: those with real processes wait most of the time.
+# How many parallel tests of a package run at once, and of internal/teste2e, whose real processes wait for most of their time.
 TOGETHER ?= 6
+WAITING  ?= 10
 LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
 TESTPG  := $(GO) run ./cmd/testpg -no-fsync --
 
@@ -41,7 +42,7 @@ run: build ## build, and serve with the default settings
 .PHONY: test
 test: ## every test with the race detector, Postgres included (PKG=, RUN=, TIMEOUT=)
 ifeq ($(PKG) $(RUN),./... .)
-	$(TESTPG) env GO='$(GO)' TOGETHER='$(TOGETHER)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' SLOWRACE='$(SLOWRACE)' SKIPRACE='$(SKIPRACE)' scripts/test
+	$(TESTPG) env GO='$(GO)' TOGETHER='$(TOGETHER)' WAITING='$(WAITING)' TIMEOUT='$(TIMEOUT)' RACE='$(RACE)' SLOWRACE='$(SLOWRACE)' SKIPRACE='$(SKIPRACE)' scripts/test
 else
 	$(TESTPG) $(GO) test $(RACE) -parallel $(TOGETHER) -timeout $(TIMEOUT) -run '$(RUN)' $(PKG)
 endif
@@ -96,7 +97,7 @@ chaos: ## the scenarios against real processes at full length: 200 kills, long l
 	LANEWAY_TEST_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_STARTS=$${KILLS:-200} LANEWAY_TEST_RAPID_JOBS=10000 \
 	LANEWAY_TEST_REPLICA_KILLS=50 LANEWAY_TEST_REPLICA_JOBS=100 LANEWAY_TEST_LOAD_SECONDS=$${LOAD_SECONDS:-600} \
 	LANEWAY_TEST_SOCKETS=10000 LANEWAY_TEST_STRANGERS=5000 LANEWAY_TEST_ABUSES=50 LANEWAY_TEST_FRAGMENTS=1000000 LANEWAY_TEST_DROPS=1000 \
-	LANEWAY_TEST_READS=10000 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 \
+	LANEWAY_TEST_READS=10000 LANEWAY_TEST_HOSTILE=1 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 \
 	LANEWAY_TEST_DATABASE_CRASHES=200 $(GO) run ./cmd/testpg -- $(GO) test $(RACE) -count=1 -timeout 80m -v ./internal/teste2e
 	$(GO) test -count=1 -timeout 60m ./internal/channel/telegram -run 'TestManyTexts$$' -texts 1000000
 

@@ -27,7 +27,7 @@ const (
 	writeToken = "write-token-0123456789-0123456789"
 	annaToken  = "anna-token-0123456789-0123456789"
 	ottoToken  = "otto-token-0123456789-0123456789"
-	patience   = 15 * time.Second // for things that must happen; never how long a test takes
+	patience   = 60 * time.Second // for things that must happen; never how long a test takes
 )
 
 func credentials() []gateway.Credential {
