@@ -153,6 +153,10 @@ func (s *Server) settings() []string {
 		"shared_buffers=256MB",
 		"max_wal_size=2GB",
 	}
+	if s.cfg.NoFsync {
+		// Creating and dropping a database are checkpoints, and after each one every page would be logged as a whole once more.
+		all = append(all, "full_page_writes=off")
+	}
 	for name, value := range s.cfg.Settings {
 		all = append(all, name+"="+value)
 	}
