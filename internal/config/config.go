@@ -244,14 +244,3 @@ func (c Config) TrustedPrefixes() []netip.Prefix {
 	}
 	return all
 }
-
-func parsePrefix(s string) (netip.Prefix, error) {
-	if strings.Contains(s, "/") {
-		return netip.ParsePrefix(s)
-	}
-	ip, err := netip.ParseAddr(s)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	return ip.Prefix(ip.BitLen())
-}

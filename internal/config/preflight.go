@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -77,6 +78,8 @@ func (p *preflight) label(path string) string {
 }
 
 func (p *preflight) proxies() {
+	var all []netip.Prefix
+	everybody := false
 	for _, entry := range p.cfg.TrustedProxies {
 		prefix, err := parsePrefix(entry)
 		switch {
@@ -84,8 +87,26 @@ func (p *preflight) proxies() {
 			p.refuse("%s: %q is no address and no network", p.label("trusted_proxies"), entry)
 		case prefix.Bits() == 0:
 			p.refuse("%s %s trusts everybody", p.label("trusted_proxies"), entry)
+			everybody = true
+		default:
+			all = append(all, prefix)
 		}
 	}
+	if together := trustsEverybody(all); together != nil && !everybody {
+		p.refuse("%s %s trusts everybody: together they are every public address", p.label("trusted_proxies"), joined(together))
+	}
+}
+
+// joined lists networks, the first ten.
+func joined(list []netip.Prefix) string {
+	var texts []string
+	for _, prefix := range list[:min(len(list), 10)] {
+		texts = append(texts, prefix.String())
+	}
+	if len(list) > len(texts) {
+		texts = append(texts, "…")
+	}
+	return strings.Join(texts, ",")
 }
 
 func (p *preflight) origins() {
@@ -211,20 +232,36 @@ func (p *preflight) hooks() {
 }
 
 func (p *preflight) files() {
-	if info, err := os.Stat(p.cfg.Data); err == nil {
-		switch {
-		case !info.IsDir():
-			p.refuse("data directory %s is a file; name another with --data", p.cfg.Data)
-		case info.Mode().Perm()&0o022 != 0:
-			p.refuse("%s has mode %04o; run: chmod 700 %s", p.cfg.Data, info.Mode().Perm(), p.cfg.Data)
-		}
-	}
+	p.dataDirectory()
 	if !p.loaded.holdsSecrets() {
 		return
 	}
 	// The group may read it: a service's file usually belongs to root and to the service's group.
 	if info, err := os.Stat(p.loaded.File); err == nil && info.Mode().Perm()&0o027 != 0 {
 		p.refuse("%s has mode %04o; run: chmod 600 %s", p.loaded.File, info.Mode().Perm(), p.loaded.File)
+	}
+}
+
+// dataDirectory refuses a directory that others can change: by its mode, or because it is theirs. One of root whose group is ours is a mounted volume;
+// its group may write.
+func (p *preflight) dataDirectory() {
+	info, err := os.Stat(p.cfg.Data)
+	if err != nil {
+		return
+	}
+	loose := os.FileMode(0o022)
+	owner, group, known := ownerOf(info)
+	volume := known && owner == 0 && ourGroup(group)
+	if volume {
+		loose = 0o002
+	}
+	switch {
+	case !info.IsDir():
+		p.refuse("data directory %s is a file; name another with --data", p.cfg.Data)
+	case info.Mode().Perm()&loose != 0:
+		p.refuse("%s has mode %04o; run: chmod 700 %s", p.cfg.Data, info.Mode().Perm(), p.cfg.Data)
+	case known && owner != os.Geteuid() && !volume:
+		p.refuse("data directory %s belongs to user %d, and this is user %d; start the gateway as its owner, or name another with --data", p.cfg.Data, owner, os.Geteuid())
 	}
 }
 
@@ -235,9 +272,13 @@ func (l *Loaded) holdsSecrets() bool {
 	}
 	inFile := filepath.Base(l.File) + ":"
 	for _, s := range l.values() {
-		source := l.Source(s.Path)
-		if s.secret && source.Kind == SourceFile && strings.HasPrefix(source.Place, inFile) {
-			return true
+		if !s.secret {
+			continue
+		}
+		for path, source := range l.sources { // the variables of an agent have a source each
+			if (path == s.Path || strings.HasPrefix(path, s.Path+".")) && source.Kind == SourceFile && strings.HasPrefix(source.Place, inFile) {
+				return true
+			}
 		}
 	}
 	return false

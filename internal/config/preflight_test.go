@@ -40,7 +40,9 @@ func listenRows() []matrixRow {
 			name: "file open to others", env: []string{"LANEWAY_TOKEN_FILE", "DIR/t"}, files: map[string]os.FileMode{"t": 0o644},
 			refuse: []string{"token file DIR/t has mode 0644; run: chmod 600 DIR/t"},
 		},
-		{name: "own file open to others", files: map[string]os.FileMode{"data/token": 0o640}, refuse: []string{"token file DIR/data/token has mode 0640; run: chmod 600 DIR/data/token"}},
+		{name: "own file open to others", files: map[string]os.FileMode{"data/token": 0o604}, refuse: []string{"token file DIR/data/token has mode 0604; run: chmod 600 DIR/data/token"}},
+		{name: "own file that our group may write", files: map[string]os.FileMode{"data/token": 0o660}, refuse: []string{"token file DIR/data/token has mode 0660; run: chmod 600 DIR/data/token"}},
+		{name: "own file that our group may read", files: map[string]os.FileMode{"data/token": 0o640}},
 		{name: "file that does not exist", env: []string{"LANEWAY_TOKEN_FILE", "DIR/t"}, refuse: []string{"token file DIR/t does not exist; make it: openssl rand -hex 32"}},
 		{
 			name: "public, weak token", env: []string{"LANEWAY_LISTEN", public, "LANEWAY_TOKEN", "secret", proxy, "true", "LANEWAY_TRUSTED_PROXIES", "10.0.0.1"},
@@ -113,6 +115,9 @@ func otherRows() []matrixRow {
 		{name: "data directory is a file", files: map[string]os.FileMode{"data": 0o600}, refuse: []string{"data directory DIR/data is a file; name another with --data"}},
 		{name: "secrets in a file open to others", yaml: "token: " + strong, mode: 0o644, refuse: []string{"DIR/laneway.yaml has mode 0644; run: chmod 600 DIR/laneway.yaml"}},
 		{name: "password of the database in a file open to others", yaml: "database: 'postgres://u:p@127.0.0.1/x'", mode: 0o604, refuse: []string{"DIR/laneway.yaml has mode 0604; run: chmod 600 DIR/laneway.yaml"}},
+		{name: "variables of an agent in a file open to others", yaml: "agents: {main: {runner: command, command: [cat], env: {KEY: value}}}", mode: 0o644, refuse: []string{"DIR/laneway.yaml has mode 0644; run: chmod 600 DIR/laneway.yaml"}},
+		{name: "an agent without variables in a file open to others", yaml: "agents: {main: {runner: command, command: [cat]}}", mode: 0o644},
+		{name: "decimal address of Postgres", env: pg("postgres://u@134744072/x"), refuse: []string{"database: sslmode=verify-full is needed for 134744072"}},
 		{name: "secrets in a file of a group", yaml: "token: " + strong, mode: 0o640},
 		{name: "no secrets in a file open to others", yaml: "lanes: {main: 3}", mode: 0o644},
 	}

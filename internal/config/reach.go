@@ -21,11 +21,15 @@ func hostReach(host string) reach {
 	if host == "" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || loopbackHost(host) {
 		return reachLocal
 	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		if ip = ip.Unmap(); ip.IsPrivate() || ip.IsLinkLocalUnicast() {
-			return reachPrivate
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		numeric := false
+		if ip, numeric = numericHost(host); numeric && !ip.IsValid() {
+			return reachPublic
 		}
-		return reachPublic
+	}
+	if ip.IsValid() {
+		return addrReach(ip.Unmap())
 	}
 	name := strings.TrimSuffix(strings.ToLower(host), ".")
 	if !strings.Contains(name, ".") {
@@ -37,4 +41,15 @@ func hostReach(host string) reach {
 		}
 	}
 	return reachPublic
+}
+
+func addrReach(ip netip.Addr) reach {
+	switch {
+	case ip.IsLoopback():
+		return reachLocal
+	case ip.IsPrivate(), ip.IsLinkLocalUnicast():
+		return reachPrivate
+	default:
+		return reachPublic
+	}
 }

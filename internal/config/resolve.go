@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // secretRef is a secret with the names of the settings that say where it is.
@@ -152,7 +153,12 @@ const maxSecretFile = 64 << 10
 // readSecretFile reads a secret that only its owner can read. Its error is [FaultsError] with one whole sentence. The checks and
 // the text come from one open file, so that no exchange in between can slip through.
 func readSecretFile(path, noun string) ([]byte, error) {
-	f, err := os.Open(path) //nolint:gosec // the operator names it
+	if info, err := os.Stat(path); err == nil { // before it is opened: opening a device may do something
+		if err := checkRegular(path, noun, info); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the operator names it
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, refuse("%s %s does not exist; %s", noun, path, cure(noun))

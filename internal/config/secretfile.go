@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -43,26 +44,53 @@ func refuse(format string, args ...any) error {
 	return FaultsError{{Message: fmt.Sprintf(format, args...), Whole: true}}
 }
 
-// checkSecretMode refuses files that others can open, and files of other users: whoever owns a file can change it.
+// checkSecretMode refuses what is no regular file, files that others can open, and files of other users: the owner of a file can change it. The file may be
+// root's, and a group that is ours may read it, as with a secret that a service manager or a mounted volume provides.
 func checkSecretMode(path, noun string, info fs.FileInfo) error {
-	switch {
-	case info.IsDir():
-		return refuse("%s %s is a directory; name the file in it", noun, path)
-	case info.Mode().Perm()&0o077 != 0:
-		return refuse("%s %s has mode %04o; run: chmod 600 %s", noun, path, info.Mode().Perm(), path)
+	if err := checkRegular(path, noun, info); err != nil {
+		return err
 	}
-	if owner, known := ownerOf(info); known && owner != os.Geteuid() {
-		return refuse("%s %s belongs to user %d; run: chown %d %s", noun, path, owner, os.Geteuid(), path)
+	perm := info.Mode().Perm()
+	owner, group, known := ownerOf(info)
+	if perm&0o027 != 0 || perm&0o050 != 0 && !(known && ourGroup(group)) {
+		return refuse("%s %s has mode %04o; run: chmod 600 %s", noun, path, perm, path)
+	}
+	if known && owner != os.Geteuid() && owner != 0 {
+		return refuse("%s %s belongs to user %d; name a file of user %d or of root", noun, path, owner, os.Geteuid())
 	}
 	return nil
 }
 
-func ownerOf(info fs.FileInfo) (uid int, known bool) {
+// checkRegular refuses what a secret is not read from: reading a pipe or a device may never end.
+func checkRegular(path, noun string, info fs.FileInfo) error {
+	kind := ""
+	switch mode := info.Mode(); {
+	case mode.IsRegular():
+		return nil
+	case mode.IsDir():
+		return refuse("%s %s is a directory; name the file in it", noun, path)
+	case mode&fs.ModeNamedPipe != 0:
+		kind = "pipe"
+	case mode&fs.ModeSocket != 0:
+		kind = "socket"
+	default:
+		kind = "device"
+	}
+	return refuse("%s %s is a %s; name a regular file", noun, path, kind)
+}
+
+func ownerOf(info fs.FileInfo) (uid, gid int, known bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 0, false
+		return 0, 0, false
 	}
-	return int(stat.Uid), true
+	return int(stat.Uid), int(stat.Gid), true
+}
+
+// ourGroup reports whether the process is in a group.
+func ourGroup(gid int) bool {
+	groups, err := os.Getgroups()
+	return gid == os.Getegid() || err == nil && slices.Contains(groups, gid)
 }
 
 // readAll reads f into buf and refuses a file that is longer.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -129,6 +130,10 @@ type startRow struct {
 	// code and says are how it refuses; code 0 = it starts, noDatabase = it begins to, and says is a warning, or nothing.
 	code int
 	says string
+	// prepare makes what the row needs in its directory, dataThere says that the data directory is part of it; as starts the process as another user.
+	prepare   func(dir string) error
+	dataThere bool
+	as        *syscall.Credential
 	// public rows run in a network of their own, where nobody can reach them.
 	public bool
 }
@@ -145,7 +150,7 @@ func startRows() []startRow {
 		{name: "loopback, weak variable", env: []string{"LANEWAY_TOKEN=secret"}, says: "LANEWAY_TOKEN is weak: good enough on loopback only"},
 		{name: "blank token", env: []string{"LANEWAY_TOKEN="}, code: 78, says: "LANEWAY_TOKEN is set but empty; unset it or give a token"},
 		{name: "file open to others", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o644, code: 78, says: "has mode 0644; run: chmod 600"},
-		{name: "file of another user", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o600, foreign: true, code: 78, says: "t belongs to user 65534; run: chown "},
+		{name: "file of another user", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o600, foreign: true, code: 78, says: "t belongs to user 65534; name a file of user "},
 		{name: "blank password", env: []string{"LANEWAY_PASSWORD="}, code: 78, says: "LANEWAY_PASSWORD is set but empty; unset it or give a"},
 		{name: "blank write token", env: []string{"LANEWAY_WRITE_TOKEN="}, code: 78, says: "LANEWAY_WRITE_TOKEN is set but empty; unset it or give a"},
 		{name: "blank read token", env: []string{"LANEWAY_READ_TOKEN="}, code: 78, says: "LANEWAY_READ_TOKEN is set but empty; unset it or give a"},
@@ -187,7 +192,7 @@ func startRows() []startRow {
 // has made nothing; what starts listens, and warns where the table says so.
 func TestStartsAreJudgedBeforeAnythingIsMade(t *testing.T) {
 	t.Parallel()
-	for _, row := range startRows() {
+	for _, row := range slices.Concat(startRows(), foreignRows(), odderRows()) {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -217,7 +222,7 @@ func TestStartsAreJudgedBeforeAnythingIsMade(t *testing.T) {
 			}
 			passed := row.code == 0 || row.code == noDatabase
 			made, err := filepath.Glob(filepath.Join(dir, "data", "*"))
-			if _, missing := os.Stat(filepath.Join(dir, "data")); err != nil || passed != (len(made) > 0) || !passed && row.data == 0 && missing == nil {
+			if _, missing := os.Stat(filepath.Join(dir, "data")); err != nil || passed != (len(made) > 0) || !passed && row.data == 0 && !row.dataThere && missing == nil {
 				t.Errorf("exit code %d, and in the data directory is %q (%v)", row.code, made, err)
 			}
 		})
@@ -238,6 +243,11 @@ func (row startRow) command(t *testing.T, dir string) *exec.Cmd {
 			t.Skip("only root can give a file to another user")
 		}
 		if err := os.Chown(filepath.Join(dir, "t"), 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if row.prepare != nil {
+		if err := row.prepare(dir); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -263,6 +273,13 @@ func (row startRow) command(t *testing.T, dir string) *exec.Cmd {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LANEWAY_DATA=" + filepath.Join(dir, "data"), "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off", raceSettings}
 	for _, v := range row.env {
 		cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "DIR", dir))
+	}
+	if row.as != nil {
+		open := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)) //nolint:gosec // another user works in it
+		if open != nil {
+			t.Fatal(open)
+		}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: row.as}
 	}
 	if row.public {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}

@@ -39,6 +39,9 @@ func Binary(tb testing.TB) string {
 var (
 	build = sync.OnceValues(func() (string, error) {
 		dir, err := os.MkdirTemp("", "laneway-e2e-")
+		if err == nil {
+			err = os.Chmod(dir, 0o755) //nolint:gosec // some rows of the start-up matrix start it as another user
+		}
 		if err != nil {
 			return "", err
 		}
