@@ -77,6 +77,7 @@ func TestTheComposeFileGivesNoRights(t *testing.T) {
 			Ports       []string
 			ReadOnly    bool     `yaml:"read_only"`
 			CapDrop     []string `yaml:"cap_drop"`
+			CapAdd      []string `yaml:"cap_add"`
 			SecurityOpt []string `yaml:"security_opt"`
 			Privileged  bool
 			StopGrace   string `yaml:"stop_grace_period"`
@@ -91,6 +92,13 @@ func TestTheComposeFileGivesNoRights(t *testing.T) {
 	if !g.ReadOnly || g.Privileged || !slices.Equal(g.CapDrop, []string{"ALL"}) || !slices.Contains(g.SecurityOpt, "no-new-privileges:true") {
 		t.Errorf("the gateway has rights: %+v", g)
 	}
+	if len(g.CapAdd) > 0 {
+		t.Errorf("the gateway is given %v", g.CapAdd)
+	}
+	given := []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}
+	if db.Privileged || !slices.Equal(db.CapDrop, []string{"ALL"}) || !slices.Equal(db.CapAdd, given) || !slices.Contains(db.SecurityOpt, "no-new-privileges:true") {
+		t.Errorf("the database has rights: %+v", db)
+	}
 	for _, port := range append(g.Ports, db.Ports...) {
 		if !strings.HasPrefix(port, "127.0.0.1:") {
 			t.Errorf("port %s is open to others", port)
@@ -101,5 +109,29 @@ func TestTheComposeFileGivesNoRights(t *testing.T) {
 	}
 	if g.DependsOn["postgres"].Condition != "service_healthy" || db.Healthcheck == nil || !regexp.MustCompile(`:\d+`).MatchString(db.Image) {
 		t.Errorf("the database: %+v, wanted as %+v", db, g.DependsOn)
+	}
+}
+
+// TestTheUnitGivesNoRights reads deploy/laneway.service.
+func TestTheUnitGivesNoRights(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../deploy/laneway.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	for _, want := range []string{
+		"DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "ProtectProc=invisible", "PrivateDevices=yes", "CapabilityBoundingSet=",
+		"SystemCallFilter=@system-service", "SystemCallFilter=~@privileged", "SystemCallErrorNumber=EPERM", "RestrictNamespaces=yes", "UMask=0077", "StateDirectoryMode=0700",
+		"RestartPreventExitStatus=78", "KillMode=mixed",
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("the unit lacks %s", want)
+		}
+	}
+	for _, name := range []string{"TasksMax", "MemoryMax"} {
+		if !regexp.MustCompile(`(?m)^` + name + `=[1-9][0-9]*[GM]?$`).Match(text) {
+			t.Errorf("the unit has no bound %s", name)
+		}
 	}
 }
