@@ -87,8 +87,12 @@ func toWeb(at cron.Delivery) bool {
 	return at.Mode == cron.DeliverAnnounce && (at.Channel == "" || at.Channel == lastRoute || at.Channel == channel.Web)
 }
 
-// lastRoute is the name by which a delivery means the session in which the job was made.
-const lastRoute = "last"
+const (
+	// lastRoute is the name by which a delivery means the session in which the job was made.
+	lastRoute = "last"
+	hookRoute = "hook"
+	apiRoute  = "api"
+)
 
 // webhookRow is the payload of the finished event on its way to a URL, for runs that started; false where this gateway has no webhooks. why, if not empty,
 // is why the answer is not sent: the receiver learns of the run and not of its text.

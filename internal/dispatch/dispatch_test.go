@@ -179,7 +179,8 @@ func TestATurnThatIgnoresItsStopIsFinishedWithoutIt(t *testing.T) {
 		want(t, "turns at once", h.runner.most["agent:main:main"], 1)
 		want(t, "text of the stopped one after its late result", h.end(id).Text, "begun")
 		want(t, "outcome after its late result", h.end(id).Outcome, chat.OutcomeStopped)
-		wantTranscript(t, h, "user deaf 10s", "assistant begun", "user next", "assistant next")
+		wantTranscript(t, h, "user deaf 10s", "assistant begun",
+			`system Stopped before its answer was complete, and not to be carried out: "deaf 10s"`, "user next", "assistant next")
 	})
 }
 

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"laneway/internal/agent"
@@ -185,16 +186,37 @@ func (d *Dispatcher) wroteIt(ctx context.Context, p store.FinishParams) bool {
 	return err == nil && run.Owner == p.Node && run.Epoch == p.Epoch && run.State == p.State && !p.Requeue
 }
 
-// answer is the transcript entry of what was said.
+// answer is what the transcript keeps of an end: what was said, and behind a turn that was stopped that it was.
 func (d *Dispatcher) answer(t *turn, end ending) []chat.TranscriptEntry {
-	if end.text == "" {
-		return nil
+	var entries []chat.TranscriptEntry
+	if end.text != "" {
+		tokens := end.usage.OutputTokens
+		if tokens == 0 {
+			tokens = agent.EstimateTokens(end.text)
+		}
+		entries = append(entries, chat.TranscriptEntry{RunID: t.run.runID, Role: chat.RoleAssistant, Text: end.text, Tokens: tokens, StopReason: end.stop})
 	}
-	tokens := end.usage.OutputTokens
-	if tokens == 0 {
-		tokens = agent.EstimateTokens(end.text)
+	if note := stopNote(t.rows[len(t.rows)-1], end.outcome); note != "" {
+		entries = append(entries, chat.TranscriptEntry{RunID: t.run.runID, Role: chat.RoleSystem, Text: note, Tokens: agent.EstimateTokens(note), StopReason: end.stop})
 	}
-	return []chat.TranscriptEntry{{RunID: t.run.runID, Role: chat.RoleAssistant, Text: end.text, Tokens: tokens, StopReason: end.stop}}
+	return entries
+}
+
+// notedText is how many bytes of a message its note repeats, to tell it from others that ran at the same time.
+const notedText = 80
+
+// stopNote says to whoever reads the transcript, the next turn's agent before all, that a message was not carried out. Without it the next prompt would
+// hold the stopped text as if it were asked still. "" = nothing is to be said.
+func stopNote(lead store.Waiting, outcome chat.Outcome) string {
+	what := strconv.Quote(chat.Cut(chat.Printable(lead.Content.Text), notedText))
+	switch outcome { //nolint:exhaustive // only what a person did not want any more
+	case chat.OutcomeStopped:
+		return "Stopped before its answer was complete, and not to be carried out: " + what
+	case chat.OutcomeSuperseded:
+		return "Interrupted by a newer message before its answer was complete: " + what
+	default:
+		return ""
+	}
 }
 
 // outgoing is what goes to the person's channel: the answer, or the notice that there is none.
@@ -263,8 +285,10 @@ func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 	case chat.EventAborted:
 		e.Reason = abortReason(end.reason)
 	}
-	if n := len(fin.Entries); n > 0 {
-		e.EntrySeq = fin.Entries[n-1].Seq
+	for _, entry := range fin.Entries {
+		if entry.Role == chat.RoleAssistant {
+			e.EntrySeq = entry.Seq
+		}
 	}
 	return e
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/store"
 )
@@ -39,6 +40,9 @@ func sentence(outcome chat.Outcome, reason string) string {
 // notice is the outbox row that tells a person of a channel how their message ended; nil where a watcher's event is enough.
 func notice(r store.Waiting, outcome chat.Outcome, reason, text string) *store.Outgoing {
 	to := r.Content.Options.ReplyTo
+	if outcome == chat.OutcomeDropped {
+		to = droppedTo(r.Session, r.Channel, to)
+	}
 	if to.IsZero() {
 		return nil
 	}
@@ -59,13 +63,21 @@ func notice(r store.Waiting, outcome chat.Outcome, reason, text string) *store.O
 
 // dropNotice is told when accepting m makes another message lose its place.
 func dropNotice(m chat.Message, limit int) *store.Outgoing {
-	to := m.Content.Options.ReplyTo
+	to := droppedTo(m.Session, m.Channel, m.Content.Options.ReplyTo)
 	if to.IsZero() {
 		return nil
 	}
 	n := &store.Outgoing{ID: newID(), Session: m.Session, Principal: m.Principal, Target: to, Kind: store.KindNotice, Count: 1}
 	coalesceDrops(n, limit)
 	return n
+}
+
+// droppedTo is where a drop is told: where the answer would have gone, and for people at the web, who read the history, in the transcript.
+func droppedTo(key chat.SessionKey, from string, to chat.Target) chat.Target {
+	if to.IsZero() && from == channel.Web {
+		return webTarget(key)
+	}
+	return to
 }
 
 func coalesceDrops(n *store.Outgoing, limit int) {

@@ -19,9 +19,13 @@ func (d *Dispatcher) Say(ctx context.Context, key chat.SessionKey, r chat.Reply)
 	if run == "" {
 		run = r.ID
 	}
+	role := chat.RoleAssistant
+	if r.Kind == store.KindNotice && r.RunID == "" {
+		role = chat.RoleSystem // about the session, and no answer of its agent
+	}
 	said, err := d.store.AppendReply(ctx, store.ReplyParams{
 		ID: r.ID, Session: key, Principal: r.Principal, Own: !OperatorOwner(r.Principal),
-		Entry: chat.TranscriptEntry{RunID: run, Role: chat.RoleAssistant, Text: r.Text, Tokens: agent.EstimateTokens(r.Text), StopReason: "stop"},
+		Entry: chat.TranscriptEntry{RunID: run, Role: role, Text: r.Text, Tokens: agent.EstimateTokens(r.Text), StopReason: "stop"},
 	})
 	if err != nil {
 		return 0, err

@@ -3,8 +3,11 @@ package dispatch
 import (
 	"context"
 	"slices"
+	"strings"
 
+	"laneway/internal/channel"
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -41,7 +44,7 @@ func (d *Dispatcher) sessionStatus(s store.Session) chat.SessionStatus {
 		TotalTokens: s.TotalTokens, ActiveRuns: slices.Clone(s.ActiveRuns), Mode: s.Mode, QueueDepth: s.Waiting, Lane: s.Lane,
 	}
 	if st.Mode == "" {
-		m := chat.Message{Session: s.Key, Channel: s.Key.Channel()}
+		m := chat.Message{Session: s.Key, Channel: channelOf(s.Key)}
 		st.Mode = chat.QueueMode(d.settings(m, "").Mode)
 	}
 	if st.Lane == "" {
@@ -49,6 +52,17 @@ func (d *Dispatcher) sessionStatus(s store.Session) chat.SessionStatus {
 	}
 	st.Status = statusWord(s)
 	return st
+}
+
+// channelOf is the channel whose rules a session has: the one that its key names, else the web, where sessions of any name are spoken to.
+func channelOf(key chat.SessionKey) string {
+	if name := key.Channel(); name != "" {
+		return name
+	}
+	if name, _, ok := strings.Cut(key.Rest, ":"); ok && (name == cron.Channel || name == hookRoute || name == apiRoute) {
+		return name
+	}
+	return channel.Web
 }
 
 func statusWord(s store.Session) string {

@@ -86,7 +86,8 @@ func TestAStoppedTurnIsNeverOverlapped(t *testing.T) {
 		want(t, "next", h.end(next).Outcome, chat.OutcomeAnswered)
 		want(t, "next began", h.runner.began("next").Sub(began), 3*time.Second)
 		want(t, "text of the stopped one after its late result", h.end(deaf).Text, "begun")
-		wantTranscript(t, h, "user deaf 3s", "user /stop", "assistant Stopped the running turn.", "assistant begun", "user next", "assistant next")
+		wantTranscript(t, h, "user deaf 3s", "user /stop", "assistant Stopped the running turn.", "assistant begun",
+			`system Stopped before its answer was complete, and not to be carried out: "deaf 3s"`, "user next", "assistant next")
 
 		ids := []string{h.send("main", "deaf 3s")}
 		synctest.Wait()
