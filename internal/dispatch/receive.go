@@ -127,6 +127,7 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 	case errors.Is(err, chat.ErrQueueFull):
 		d.refused.Add(1)
 		d.obs.Dropped(string(store.DropNew))
+		d.tellRefused(ctx, m, s.Cap)
 		return chat.Receipt{}, queueFull(s.Cap)
 	case err != nil:
 		return chat.Receipt{}, err

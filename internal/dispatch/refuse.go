@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -17,12 +18,35 @@ func notTheirs(key chat.SessionKey) error {
 // queueFull is the refusal of a message that finds as many waiting as may wait.
 func queueFull(limit int) error {
 	e := *chat.ErrQueueFull
-	wait := "messages wait"
-	if limit == 1 {
-		wait = "message waits"
-	}
-	e.Message = fmt.Sprintf("%d %s here already; send it again after the next answer, or stop the running turn", limit, wait)
+	e.Message = fullQueue(limit) + "; send it again after the next answer, or stop the running turn"
 	return e.With("cap", limit)
+}
+
+func fullQueue(limit int) string {
+	if limit == 1 {
+		return "1 message waits here already"
+	}
+	return fmt.Sprintf("%d messages wait here already", limit)
+}
+
+// tellRefused tells a person of a channel that a full queue refused a message: once per burst, with the number. A refusal after that is told again.
+func (d *Dispatcher) tellRefused(ctx context.Context, m chat.Message, limit int) {
+	to := m.Content.Options.ReplyTo
+	if to.IsZero() {
+		return
+	}
+	why := fullQueue(limit)
+	n := store.Outgoing{
+		ID: newID(), Session: m.Session, Principal: m.Principal, Target: to, Kind: store.KindNotice, Count: 1, Delay: burst,
+		Text:      "This was not taken: " + why + "; send it again after the next answer, or stop the running turn.",
+		TextMany:  "%d messages were not taken: " + why + "; send them again after the next answer, or stop the running turn.",
+		Coalesce:  "refused:" + m.Session.String(),
+		ExpiresAt: time.Now().Add(noticeLife),
+	}
+	if err := d.store.Enqueue(ctx, []store.Outgoing{n}); err != nil {
+		d.log.WarnContext(ctx, "the refusal of a message is not told", "session", m.Session.String(), "err", err)
+	}
+	wake(d.outboxNow)
 }
 
 // mayUse refuses a session that is not the principal's, see [chat.SessionKey.UsableBy].

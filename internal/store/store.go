@@ -128,7 +128,8 @@ type Sessions interface {
 
 // Outbox is what goes out.
 type Outbox interface {
-	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose (RunID, N) exists is left alone.
+	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose (RunID, N) exists is left alone. One with a word (Coalesce)
+	// for which a row of its session waits that nobody has tried to send yet is counted there instead.
 	Enqueue(ctx context.Context, rows []Outgoing) error
 	// ClaimOutgoing takes messages that are due for the named channels, oldest first, at most one per (channel, chat) that has none
 	// under way, and leases them to nodeID. A row that waits for another attempt holds back later rows of its chat, so that a chat reads in order;

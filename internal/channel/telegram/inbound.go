@@ -245,6 +245,8 @@ func (c *Channel) received(ctx context.Context, to address, r chat.Receipt, err 
 		c.obs.Update("accepted")
 	case temporary(err) || !errors.As(err, &app) || app.Code == chat.CodeInternal:
 		return err
+	case app.Code == chat.CodeQueueFull: // the gateway tells it, once per burst and with the number
+		c.obs.Update("refused")
 	default:
 		c.obs.Update("refused")
 		c.sayOnce(ctx, to, "This was not taken: "+strings.TrimSuffix(app.Message, ".")+".")

@@ -252,13 +252,15 @@ func TestRefusedMessagesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
-		b.fail(chat.Errorf(chat.CodeQueueFull, "ten messages wait already; try again in a moment"), chat.Errorf(chat.CodeQueueFull, "ten messages wait already; try again in a moment"))
-		b.srv.Say(anna, anna, "one")
-		b.srv.Say(anna, anna, "two")
-		b.srv.Say(anna, anna, "three")
+		full := chat.Errorf(chat.CodeQueueFull, "ten messages wait already; try again in a moment") // told by the gateway, with the number
+		long := chat.Errorf(chat.CodeInvalid, "the text is too long")
+		b.fail(long, long, full)
+		for _, text := range []string{"one", "two", "three", "four"} {
+			b.srv.Say(anna, anna, text)
+		}
 		after(10 * time.Second)
-		wantTexts(t, "received", b.texts(), "three")
-		wantTexts(t, "anna reads", b.srv.Texts(anna), "This was not taken: ten messages wait already; try again in a moment.")
+		wantTexts(t, "received", b.texts(), "four")
+		wantTexts(t, "anna reads", b.srv.Texts(anna), "This was not taken: the text is too long.")
 		b.stop()
 	})
 }

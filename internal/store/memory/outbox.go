@@ -90,6 +90,10 @@ func (s *Store) joinable(key chat.SessionKey, notice *store.Outgoing) *outRow {
 func (s *Store) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 	return s.do(ctx, "Enqueue", func(now time.Time) error {
 		for _, o := range rows {
+			if row := s.joinable(o.Session, &o); row != nil {
+				row.Count += max(o.Count, 1)
+				continue
+			}
 			s.send(o, now)
 		}
 		return nil

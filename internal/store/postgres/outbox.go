@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,16 +20,63 @@ SELECT o.id, o.run, o.n, o.session, o.channel, o.chat, o.thread, o.kind, o.paylo
 FROM ` + outgoingFrom + `($2::json)` + outgoingAs + ` ORDER BY o.i
 ON CONFLICT DO NOTHING`
 
+// Those of one word are counted one after the other, or two of them would make two rows. $1 word.
+const (
+	lockWordSQL = `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`
+	// countSQL counts a row where one with its word waits that nobody has tried to send yet. $2 session, $3 channel, $4 chat, $5 number.
+	countSQL = `
+UPDATE outbox SET count = count + $5::bigint
+WHERE id = (
+	SELECT id FROM outbox
+	WHERE coalesce = $1 AND session_key = $2 AND channel = $3 AND chat_id = $4 AND done_at IS NULL AND state = 'pending' AND attempt = 0
+	ORDER BY place LIMIT 1)
+  AND state = 'pending' AND attempt = 0`
+)
+
 // Enqueue adds outgoing messages outside of a run, see store.Outbox.
 func (s *Store) Enqueue(ctx context.Context, rows []store.Outgoing) error {
+	worded := slices.ContainsFunc(rows, func(o store.Outgoing) bool { return o.Coalesce != "" })
+	return s.do(ctx, "enqueuing outgoing messages", func(ctx context.Context) error {
+		if !worded {
+			return s.enqueue(ctx, s.pool, rows)
+		}
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			for i := range rows {
+				if err := s.count(ctx, tx, &rows[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// executor is a pool or a transaction.
+type executor interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+func (s *Store) enqueue(ctx context.Context, to executor, rows []store.Outgoing) error {
 	text, err := encodeOutgoing(rows)
 	if err != nil {
 		return err
 	}
-	return s.do(ctx, "enqueuing outgoing messages", func(ctx context.Context) error {
-		_, err := s.pool.Exec(ctx, enqueueSQL, s.clock(), text)
-		return err
-	})
+	_, err = to.Exec(ctx, enqueueSQL, s.clock(), text)
+	return err
+}
+
+// count counts a row where one with its word waits, and adds it where none does.
+func (s *Store) count(ctx context.Context, tx pgx.Tx, o *store.Outgoing) error {
+	if o.Coalesce != "" {
+		if _, err := tx.Exec(ctx, lockWordSQL, o.Coalesce); err != nil {
+			return err
+		}
+		counted, err := tx.Exec(ctx, countSQL, o.Coalesce, o.Session.String(), o.Target.Channel, o.Target.ChatID, max(o.Count, 1))
+		if err != nil || counted.RowsAffected() > 0 {
+			return err
+		}
+	}
+	return s.enqueue(ctx, tx, []store.Outgoing{*o})
 }
 
 const (

@@ -70,7 +70,14 @@ func (t *tx) notify(ctx context.Context, key string, notice *store.Outgoing, cou
 func (s *Store) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 	return s.write.do(ctx, ordinary("enqueue outgoing messages"), func(ctx context.Context, t *tx) error {
 		for i := range rows {
-			if _, err := t.send(ctx, &rows[i]); err != nil {
+			o := &rows[i]
+			if o.Coalesce != "" {
+				if _, err := t.notify(ctx, o.Session.String(), o, max(o.Count, 1)); err != nil {
+					return err
+				}
+				continue
+			}
+			if _, err := t.send(ctx, o); err != nil {
 				return err
 			}
 		}

@@ -12,6 +12,7 @@ func noticeTests() []test {
 		{"DropsOfABurstAreOneNotice", dropsAreOneNotice},
 		{"SeveralVictimsAreCounted", severalVictimsAreCounted},
 		{"NoticeThatWasTriedIsNotJoined", triedNoticeIsNotJoined},
+		{"EnqueueCountsTheRowsOfAWord", enqueueCountsAWord},
 		{"OtherWordsAreOtherNotices", otherWords},
 		{"NoticeWithoutAWordStandsAlone", withoutAWord},
 		{"NobodyEndedNobodyIsTold", nobodyEnded},
@@ -174,4 +175,31 @@ func noticeOfAFailedTurn(w *world) {
 	equal(w, "number of notices", len(list), 1)
 	equal(w, "run", list[0].RunID, p.Message.ID)
 	w.checkInvariants("after a failed turn of a person")
+}
+
+func enqueueCountsAWord(w *world) {
+	node, key := w.node(), w.key()
+	w.say(node, key)
+	enqueue := func(change func(*store.Outgoing)) {
+		o := w.notice(key)
+		o.ID, o.Count = w.id("notice"), 1
+		change(o)
+		w.ok(w.st.Enqueue(w.ctx, []store.Outgoing{*o}))
+	}
+	for range 3 {
+		enqueue(func(*store.Outgoing) {})
+	}
+	enqueue(func(o *store.Outgoing) { o.Coalesce = "another word"; o.Target.ChatID = "6" })
+	enqueue(func(o *store.Outgoing) { o.Coalesce = ""; o.Target.ChatID = "7" })
+	enqueue(func(o *store.Outgoing) { o.Coalesce = ""; o.Target.ChatID = "8" })
+	equal(w, "sent before the delay is over", len(w.notices(node)), 0)
+	w.clock.advance(time.Second)
+	var counts []int
+	for _, o := range w.notices(node) {
+		counts = append(counts, o.Count)
+	}
+	equal(w, "numbers of the notices", counts, []int{3, 1, 1, 1})
+	enqueue(func(*store.Outgoing) {}) // the first one is being sent: what comes now is a notice of its own
+	w.clock.advance(time.Second)
+	equal(w, "notices while the first is under way", len(w.notices(node)), 0)
 }

@@ -1,0 +1,47 @@
+package teste2e
+
+import (
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"laneway/internal/testmodel"
+	"laneway/internal/testtelegram"
+)
+
+// TestRefusalsOfAFullQueueAreToldWithTheirNumber lets a full queue refuse several messages of a person: they are told once per burst, with the number, and
+// again when more are refused later.
+func TestRefusalsOfAFullQueueAreToldWithTheirNumber(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		c := openChatroom(t, database, "    allow: [7, 8]\n    queue: {mode: queue, cap: 1, drop: new, debounce_ms: 0}\n", testtelegram.Config{Drafts: true})
+		var calls atomic.Int64
+		gate := make(chan struct{})
+		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
+			if calls.Add(1) == 1 {
+				<-gate
+			}
+			return testmodel.Reply{Pieces: []string{"You said: " + call.Last()}}
+		})
+		c.Start()
+		o := OpenOracle(t, c.Gateway, database)
+		c.Telegram.Say(anna, anna, "one")
+		eventually(t, "the first turn runs", 20*time.Second, func() bool { return calls.Load() == 1 })
+		c.Telegram.Say(anna, anna, "two")
+		eventually(t, "two waits", 20*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state = 'waiting'") == 1 })
+		for i := range 4 {
+			c.Telegram.Say(anna, anna, strconv.Itoa(i))
+		}
+		const rest = " 1 message waits here already; send "
+		c.Says(anna, "4 messages were not taken:"+rest+"them again after the next answer, or stop the running turn.")
+		c.Telegram.Say(anna, anna, "later")
+		c.Says(anna, "This was not taken:"+rest+"it again after the next answer, or stop the running turn.")
+		close(gate)
+		c.Await("the one that waited is answered", func() bool { return c.Count(anna, "You said: two") == 1 })
+		c.rest()
+		if n := o.Count("SELECT count(*) FROM inbox WHERE outcome = 'answered'"); n != 2 {
+			t.Errorf("%d are answered, want 2", n)
+		}
+		c.Close()
+	})
+}
