@@ -129,20 +129,26 @@ type jobArg struct {
 
 // findJob turns what a person wrote into an id.
 func findJob(ctx context.Context, conn gatewayConn, name string) (string, error) {
-	var reply struct {
-		Jobs []wireJob `json:"jobs"`
-	}
-	params := map[string]any{"query": name, "includeDisabled": true, "includeSystem": true, "extended": true, "limit": 200}
-	if err := conn.Call(ctx, "cron.list", params, &reply); err != nil {
-		return "", err
-	}
 	var ids []string
-	for _, j := range reply.Jobs {
-		if j.ID == name {
-			return j.ID, nil
+	for more, offset := true, 0; more; {
+		var reply struct {
+			Jobs       []wireJob `json:"jobs"`
+			NextOffset *int      `json:"nextOffset"`
 		}
-		if j.Name == name || j.Key == name {
-			ids = append(ids, j.ID)
+		params := map[string]any{"query": name, "includeDisabled": true, "includeSystem": true, "extended": true, "limit": 200, "offset": offset}
+		if err := conn.Call(ctx, "cron.list", params, &reply); err != nil {
+			return "", err
+		}
+		for _, j := range reply.Jobs {
+			if j.ID == name {
+				return j.ID, nil
+			}
+			if j.Name == name || j.Key == name {
+				ids = append(ids, j.ID)
+			}
+		}
+		if more = reply.NextOffset != nil; more { // a page is bounded in bytes, too
+			offset = *reply.NextOffset
 		}
 	}
 	switch len(ids) {

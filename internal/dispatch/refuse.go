@@ -46,7 +46,7 @@ func (d *Dispatcher) tellRefused(ctx context.Context, m chat.Message, limit int)
 	if err := d.store.Enqueue(ctx, []store.Outgoing{n}); err != nil {
 		d.log.WarnContext(ctx, "the refusal of a message is not told", "session", m.Session.String(), "err", err)
 	}
-	wake(d.outboxNow)
+	d.outbox.Wake()
 }
 
 // mayUse refuses a session that is not the principal's, see [chat.SessionKey.UsableBy].

@@ -41,9 +41,22 @@ func (r *room) now() chat.SessionStatus {
 	return st
 }
 
-func (h *house) Sessions(_ context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error) {
+func (h *house) Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if lists := h.lists; lists != nil {
+		h.listing++
+		h.mu.Unlock()
+		select {
+		case <-lists:
+		case <-ctx.Done():
+		}
+		h.mu.Lock()
+		h.listing--
+	}
+	if ctx.Err() != nil {
+		return nil, 0, context.Cause(ctx)
+	}
 	var all []chat.SessionStatus
 	for _, r := range h.sessions {
 		if f.Visible == "" || f.Visible == r.status.Principal {

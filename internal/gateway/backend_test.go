@@ -43,6 +43,8 @@ type house struct {
 	cronAge  time.Duration // how long the cron loop has not turned; 0 = there is none
 	refuse   error         // the next ReceiveFrom is refused with it
 	block    chan struct{} // ReceiveFrom waits for it, deaf to its context
+	lists    chan struct{} // Sessions waits for it, within its context
+	listing  int           // how many wait
 	panics   bool
 	notReady error
 	channels []chat.ChannelStatus

@@ -14,6 +14,7 @@ type item struct {
 	delta   *delta // instead of payload
 	stream  *stream
 	size    int
+	written func() // to run when it is written; nil = nothing
 }
 
 const itemOverhead = 96 // bytes that an item costs besides its text, measured
@@ -61,8 +62,11 @@ func newSendBuffer(limit int, slowAfter time.Duration, tooSlow func()) *sendBuff
 }
 
 // putFrame queues a whole frame: a response.
-func (b *sendBuffer) putFrame(frame []byte) {
-	b.put(func() { b.enqueue(&item{payload: frame, size: len(frame) + itemOverhead}) })
+func (b *sendBuffer) putFrame(frame []byte) { b.putFrameThen(frame, nil) }
+
+// putFrameThen is putFrame with what runs when the frame is written. It does not run when the connection ends before.
+func (b *sendBuffer) putFrameThen(frame []byte, written func()) {
+	b.put(func() { b.enqueue(&item{payload: frame, size: len(frame) + itemOverhead, written: written}) })
 }
 
 // putEvent queues an event that belongs to no run.
@@ -184,6 +188,9 @@ func (b *sendBuffer) compact() {
 
 // sent takes note that an item was written.
 func (b *sendBuffer) sent(it *item, now time.Time) {
+	if it.written != nil {
+		it.written()
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bytes -= it.size

@@ -23,7 +23,7 @@ func chatMethods() []*method {
 	return []*method{
 		define("chat.send", ScopeWrite, chatSend, limited(LimitChats)),
 		define("chat.abort", ScopeWrite, chatAbort, control),
-		define("chat.history", ScopeRead, chatHistory),
+		define("chat.history", ScopeRead, chatHistory, lists),
 		define("agent", ScopeWrite, agentCall, limited(LimitChats)),
 		define("wake", ScopeWrite, wake, limited(LimitCronWrites)),
 	}

@@ -54,11 +54,11 @@ func jobMethods() []*method {
 		define("cron.backfill", ScopeAdmin, cronBackfill, audited, limited(LimitCronWrites)),
 		define("cron.cancel", ScopeWrite, cronCancel, control, audited, limited(LimitCronWrites)),
 		define("cron.get", ScopeRead, cronGet),
-		define("cron.list", ScopeRead, cronList),
-		define("cron.runs", ScopeRead, cronRuns),
+		define("cron.list", ScopeRead, cronList, lists),
+		define("cron.runs", ScopeRead, cronRuns, lists),
 		define("cron.preview", ScopeRead, cronPreview),
 		define("cron.status", ScopeRead, cronStatus),
-		define("scheduler.status", ScopeRead, schedulerStatus),
+		define("scheduler.status", ScopeRead, schedulerStatus, lists),
 	}
 }
 

@@ -27,6 +27,8 @@ type method struct {
 	audited bool
 	// owner: write suffices on a session that the caller owns; the backend, which knows the owner, decides.
 	owner bool
+	// lists methods read rows with texts and answer with up to listBytes: their calls take places, see [readers].
+	lists bool
 	// limit is the allowance that a call takes from; "" = none.
 	limit  LimitClass
 	params *shape
@@ -47,6 +49,8 @@ type call struct {
 	extended bool
 	// hidden: the session that it looks at is not the caller's, see [call.lookAt].
 	hidden bool
+	// leave gives back the place of a method that lists; nil = it has none.
+	leave func()
 
 	mu       sync.Mutex
 	answered bool
@@ -90,6 +94,7 @@ type option func(*method)
 
 func control(m *method)                     { m.control = true }
 func quick(m *method)                       { m.quick = true }
+func lists(m *method)                       { m.lists = true }
 func audited(m *method)                     { m.audited = true }
 func orOwner(m *method)                     { m.owner = true }
 func limited(class LimitClass) option       { return func(m *method) { m.limit = class } }

@@ -162,16 +162,37 @@ func (c *conn) serve(ctx, peer context.Context, m *method, req request) {
 		cancel(errRequestTimeout)
 		answer(limited, nil, errRequestTimeout)
 	})
-	result, err := c.srv.invoke(limited, cl)
+	result, err := c.enter(limited, peer, cl)
+	if err == nil {
+		result, err = c.srv.invoke(limited, cl)
+	}
 	late.Stop()
 	both, two := result.(twice)
 	if two {
 		result = both.first
 	}
 	c.vacate(req.id)
-	if answer(limited, result, err) && two && err == nil {
+	answered := answer(limited, result, err)
+	if cl.leave != nil && (!answered || err != nil) { // else the writer does
+		cl.leave()
+	}
+	if answered && two && err == nil {
 		c.second(peer, cl, req.id, both.then)
 	}
+}
+
+// enter takes a place for a method that lists. The end of the connection gives it back, whatever else does not.
+func (c *conn) enter(ctx, peer context.Context, cl *call) (none any, err error) {
+	if !cl.m.lists {
+		return nil, nil //nolint:nilnil // there is no result yet
+	}
+	leave, err := c.srv.readers.enter(ctx, cl.principal())
+	if err != nil {
+		return nil, err
+	}
+	forget := context.AfterFunc(peer, leave)
+	cl.leave = func() { forget(); leave() }
+	return nil, nil //nolint:nilnil // as above
 }
 
 // second waits for the second frame of a call. Whoever has gone gets none.
@@ -192,7 +213,7 @@ func (c *conn) answer(ctx context.Context, cl *call, id string, result any, err 
 	if err != nil {
 		c.fail(id, c.srv.explain(ctx, cl, err))
 	} else {
-		c.buf.putFrame(appendResponse(make([]byte, 0, len(payload)+len(id)+48), id, payload))
+		c.buf.putFrameThen(appendResponse(make([]byte, 0, len(payload)+len(id)+48), id, payload), cl.leave)
 	}
 	cl.markAnswered()
 }

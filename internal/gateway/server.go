@@ -37,6 +37,7 @@ type Server struct {
 	crowd       crowd
 	turnedAway  rate.Sometimes // warnings of connections that found no place
 	frames      framePool
+	readers     *readers
 	methods     map[string]*method
 	methodNames []string
 	bootID      string
@@ -66,7 +67,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(), crowd: crowd{strangers: map[netip.Addr]int{}}, turnedAway: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 		keys:     newKeyring(cfg.Credentials, cfg.Sources),
 		rejected: newRejections(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
-		bootID: uuid.NewString(), startedAt: time.Now(), noHook: newNoHook(),
+		bootID: uuid.NewString(), startedAt: time.Now(), noHook: newNoHook(), readers: newReaders(),
 	}
 	s.methods, s.methodNames = tableOf(opsMethods(), pairingMethods(), chatMethods(), sessionMethods(), cronMethods(backend), emptyMethods())
 	s.state.up.Store(!cfg.HoldConnects)

@@ -13,9 +13,9 @@ const sessionsLimit = 50
 
 func sessionMethods() []*method {
 	return []*method{
-		define("sessions.list", ScopeRead, sessionsList),
+		define("sessions.list", ScopeRead, sessionsList, lists),
 		define("sessions.describe", ScopeRead, sessionsDescribe),
-		define("sessions.subscribe", ScopeRead, sessionsSubscribe),
+		define("sessions.subscribe", ScopeRead, sessionsSubscribe, lists),
 		define("sessions.reset", ScopeAdmin, sessionsReset, audited, orOwner),
 		define("sessions.delete", ScopeAdmin, sessionsDelete, audited),
 	}

@@ -85,7 +85,7 @@ func sessionNotes() map[string]note {
 			Result: "`{ok, key, entry:{sessionId}}`", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},
 		},
 		"sessions.delete": {
-			Does:   "Stops everything of a session and deletes it; with `deleteTranscript:false` its transcripts stay in the store.",
+			Does:   "Stops everything of a session and deletes it; with `deleteTranscript:false` its transcripts stay in the store, and with the principal who owned the session.",
 			Result: "`{ok, key, deleted, archived}`; an unknown one is `deleted:false`; `archived` names the transcript that was kept", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},
 		},
 	}
