@@ -56,7 +56,7 @@ func TestManyHistoriesAtOnceTakeLittleMemory(t *testing.T) {
 		for _, chars := range []int{1, 500_000} {
 			t.Run(strconv.Itoa(chars), func(t *testing.T) {
 				const calls, mostGrown = 24, 200 << 20
-				g := Install(t, database, "limits: {chat: 0, requests: 0}\n")
+				g := Install(t, database, "limits: {chat: 0, requests: 0}\nqueue: {cap: 100}\n")
 				g.Start()
 				c, err := Dial(g.URL(), g.Token(), nil)
 				if err != nil {
