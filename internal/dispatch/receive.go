@@ -99,7 +99,7 @@ func (d *Dispatcher) check(m *chat.Message) error {
 	if m.Lane == "" {
 		m.Lane = scheduler.LaneMain
 	}
-	return chat.CheckMessageID("message id", m.ID)
+	return chat.CheckMessageID("message id", chat.ShownRunID(m.ID))
 }
 
 // newID is a UUIDv7: sortable by time, unique without asking anybody.

@@ -87,7 +87,7 @@ func agentCall(ctx context.Context, c *call, p agentParams) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	first := agentAccepted{receipt.RunID, "accepted", receipt.AcceptedAt.UnixMilli(), receipt.Session.String(), receipt.Session.Agent}
+	first := agentAccepted{chat.ShownRunID(receipt.RunID), "accepted", receipt.AcceptedAt.UnixMilli(), receipt.Session.String(), receipt.Session.Agent}
 	return twice{first: first, then: func(ctx context.Context) (any, error) {
 		end, err := c.srv.backend.Wait(ctx, receipt.RunID)
 		if err != nil {
@@ -146,12 +146,12 @@ func (c *call) replyTo(ctx context.Context, to chat.Target, own chat.SessionKey)
 func endOf(end chat.RunEnd) (any, error) {
 	if end.Outcome == chat.OutcomeAnswered || end.Outcome == chat.OutcomeMerged {
 		return agentEnd{
-			RunID: end.RunID, Status: "ok", Summary: "completed",
+			RunID: chat.ShownRunID(end.RunID), Status: "ok", Summary: "completed",
 			Result: agentResult{[]agentText{{end.Text}}, agentMeta{end.Duration.Milliseconds(), end.Waited.Milliseconds()}},
 		}, nil
 	}
 	code, status := endCode(end)
-	e := chat.Errorf(code, "%s", orWord(end.Message, endSentence(end))).With("runId", end.RunID)
+	e := chat.Errorf(code, "%s", orWord(end.Message, endSentence(end))).With("runId", chat.ShownRunID(end.RunID))
 	if status != "" {
 		e = e.With("status", status)
 	}
@@ -228,5 +228,5 @@ func wake(ctx context.Context, c *call, p wakeParams) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return wakeResult{OK: true, RunID: receipt.RunID}, nil
+	return wakeResult{OK: true, RunID: chat.ShownRunID(receipt.RunID)}, nil
 }

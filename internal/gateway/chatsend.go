@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +78,7 @@ func chatSend(ctx context.Context, c *call, p chatSendParams) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := sendResult{RunID: receipt.RunID, Status: c.sendStatus(ctx, receipt)}
+	out := sendResult{RunID: chat.ShownRunID(receipt.RunID), Status: c.sendStatus(ctx, receipt)}
 	if c.extended {
 		out.Queued, out.Position = &receipt.Queued, &receipt.Position
 	}
@@ -161,7 +163,7 @@ func (c *call) caller() Caller {
 // message is a message of this caller whose id and idempotency key are key.
 func (c *call) message(session chat.SessionKey, text, key string) chat.Message {
 	m := chat.Message{
-		Session: session, ID: key, Principal: c.principal(), Channel: webChannel,
+		Session: session, ID: chat.RunIDOf(c.principal(), key), Principal: c.principal(), Channel: webChannel,
 		Content: chat.Content{Text: text, Sender: chat.Sender{ID: c.principal()}},
 	}
 	if key != "" {
@@ -259,20 +261,66 @@ func chatAbort(ctx context.Context, c *call, p abortParams) (any, error) {
 		return abortResult{OK: true, RunIDs: []string{}}, nil
 	}
 	stop := store.StopParams{Session: key, Scope: store.StopOne, By: c.principal(), Reason: "stop"}
+	var ids []string
 	switch {
 	case p.RunID != "":
-		stop.Scope, stop.MessageID = store.StopRun, p.RunID
+		stop.Scope = store.StopRun
+		ids, err = c.abortRun(ctx, stop, p.RunID)
 	case p.All:
 		stop.Scope, stop.Reason = store.StopAll, "stopall"
+		fallthrough
+	default:
+		ids, err = c.srv.backend.Stop(ctx, stop)
 	}
-	ids, err := c.srv.backend.Stop(ctx, stop)
 	if err != nil {
 		return nil, err
 	}
-	if ids == nil {
-		ids = []string{}
+	return abortResult{OK: true, Aborted: len(ids) > 0, RunIDs: shownRuns(ids)}, nil
+}
+
+// abortRun stops the run of a session that callers see under an id: the caller's own or one of that very id, which needs nothing to be read; else the
+// one of another principal that runs there or is among the first that wait.
+func (c *call) abortRun(ctx context.Context, stop store.StopParams, id string) ([]string, error) {
+	own := chat.RunIDOf(c.principal(), id)
+	for _, run := range slices.Compact([]string{own, id}) {
+		stop.MessageID = run
+		if ids, err := c.srv.backend.Stop(ctx, stop); err != nil || len(ids) > 0 {
+			return ids, err
+		}
 	}
-	return abortResult{OK: true, Aborted: len(ids) > 0, RunIDs: ids}, nil
+	if c.visible() != "" {
+		return nil, nil
+	}
+	st, err := c.srv.backend.Session(ctx, stop.Session, "")
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	waiting, _, err := c.srv.backend.PendingInputs(ctx, stop.Session, 0, maxPending)
+	if err != nil {
+		return nil, err
+	}
+	there := st.ActiveRuns
+	for _, w := range waiting {
+		there = append(there, w.MessageID)
+	}
+	i := slices.IndexFunc(there, func(run string) bool { return run != own && run != id && chat.ShownRunID(run) == id })
+	if i < 0 {
+		return nil, nil
+	}
+	stop.MessageID = there[i]
+	return c.srv.backend.Stop(ctx, stop)
+}
+
+// shownRuns are ids of runs as callers see them; never nil.
+func shownRuns(ids []string) []string {
+	shown := make([]string, 0, len(ids))
+	for _, id := range ids {
+		shown = append(shown, chat.ShownRunID(id))
+	}
+	return shown
 }
 
 func newMessageID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -78,14 +78,14 @@ func (s *Server) completions(waits context.Context, w http.ResponseWriter, r *ht
 		receipt, err = s.backend.ReceiveFrom(ctx, m, cl.caller())
 	}
 	if err == nil && req.Stream && receipt.Duplicate {
-		err = chat.Errorf(chat.CodeKeyReused, "this request was accepted before as run %s; send it without stream to get its answer", receipt.RunID)
+		err = chat.Errorf(chat.CodeKeyReused, "this request was accepted before as run %s; send it without stream to get its answer", chat.ShownRunID(receipt.RunID))
 	}
 	s.count(cl.m, err, time.Since(began))
 	if err != nil {
 		s.failAPI(r.Context(), w, cl, err)
 		return
 	}
-	w.Header().Set(headerRun, receipt.RunID)
+	w.Header().Set(headerRun, chat.ShownRunID(receipt.RunID))
 	s.attend(waits, w, r, &attendance{cl: cl, req: req, receipt: receipt, listen: listen, created: time.Now().Unix()})
 }
 
@@ -123,7 +123,7 @@ type attendance struct {
 	created int64
 }
 
-func (a *attendance) id() string { return "chatcmpl-" + a.receipt.RunID }
+func (a *attendance) id() string { return "chatcmpl-" + chat.ShownRunID(a.receipt.RunID) }
 
 // attend waits for the end of the run. A client that goes takes its run along, unless it said that it would; a gateway that stops leaves
 // the run alone, because another process goes on with it.

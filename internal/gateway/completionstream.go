@@ -218,6 +218,6 @@ func (s *Server) endStream(ctx context.Context, out *eventStream, r runEnd) {
 // diverged ends a stream whose run was begun again and says something else than the client has: that cannot be taken back.
 func diverged(run string) *wireError {
 	w := &wireError{Code: codeUnavailable, Message: "the answer was interrupted and begun again; its text is in the history of the session"}
-	w.Details = map[string]any{"code": string(chat.CodeRunFailed), "runId": run}
+	w.Details = map[string]any{"code": string(chat.CodeRunFailed), "runId": chat.ShownRunID(run)}
 	return w
 }

@@ -73,7 +73,7 @@ func usageOf(u chat.Usage) *chatUsage {
 
 func chatBase(ev *chat.Event, state string) chatPayload {
 	return chatPayload{
-		RunID: ev.RunID, SessionKey: ev.Session.String(), AgentID: ev.Session.Agent, Seq: max(0, ev.Seq), State: state,
+		RunID: chat.ShownRunID(ev.RunID), SessionKey: ev.Session.String(), AgentID: ev.Session.Agent, Seq: max(0, ev.Seq), State: state,
 	}
 }
 
@@ -182,7 +182,7 @@ type agentPayload struct {
 }
 
 func agentBase(ev *chat.Event, stream string, data any, extended bool) []byte {
-	p := agentPayload{RunID: ev.RunID, Seq: max(0, ev.Seq), Stream: stream, TS: max(0, ev.At.UnixMilli()), Data: data}
+	p := agentPayload{RunID: chat.ShownRunID(ev.RunID), Seq: max(0, ev.Seq), Stream: stream, TS: max(0, ev.At.UnixMilli()), Data: data}
 	if extended {
 		p.SessionKey, p.AgentID, p.Lane = ev.Session.String(), ev.Session.Agent, ev.Lane
 	}

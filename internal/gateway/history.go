@@ -129,8 +129,8 @@ func chatHistory(ctx context.Context, c *call, p historyParams) (any, error) {
 	if out == nil {
 		return map[string]string{"kind": "reset"}, nil
 	}
-	if flying && !out.answers(flight.RunID) {
-		out.InFlightRun = &inFlightRun{flight.RunID, flight.Text, flight.Seq}
+	if flying && !out.answers(chat.ShownRunID(flight.RunID)) {
+		out.InFlightRun = &inFlightRun{chat.ShownRunID(flight.RunID), flight.Text, flight.Seq}
 	}
 	return out, c.historyState(ctx, key, int(orElse(p.MaxChars, historyChars)), out)
 }
@@ -152,7 +152,7 @@ func (c *call) historyState(ctx context.Context, key chat.SessionKey, maxChars i
 	out.PendingInputs = pendingInputs{Items: []pendingInput{}, Total: total}
 	for _, w := range waiting {
 		out.PendingInputs.Items = append(out.PendingInputs.Items, pendingInput{
-			ID: w.MessageID, RunID: w.MessageID, AcceptedAt: w.AcceptedAt.UnixMilli(), State: "queued",
+			ID: chat.ShownRunID(w.MessageID), RunID: chat.ShownRunID(w.MessageID), AcceptedAt: w.AcceptedAt.UnixMilli(), State: "queued",
 			Message: historyMessage{Role: chat.RoleUser, Content: []textPart{{"text", cutChars(w.Content.Text, maxChars)}}, Timestamp: w.AcceptedAt.UnixMilli()},
 		})
 	}
@@ -236,10 +236,10 @@ func messageOf(e chat.TranscriptEntry, maxChars int) historyMessage {
 	id := formatSeq("m-", e.Seq)
 	m := historyMessage{
 		ID: id, Seq: e.Seq, Role: e.Role, Content: []textPart{{"text", cutChars(e.Text, maxChars)}}, Timestamp: e.At.UnixMilli(),
-		RunID: e.RunID, StopReason: e.StopReason, Command: e.Command, Openclaw: &clientMark{ID: id, Seq: e.Seq},
+		RunID: chat.ShownRunID(e.RunID), StopReason: e.StopReason, Command: e.Command, Openclaw: &clientMark{ID: id, Seq: e.Seq},
 	}
 	if e.Role == chat.RoleUser && e.RunID != "" {
-		m.Openclaw.IdempotencyKey = e.RunID + ":user"
+		m.Openclaw.IdempotencyKey = chat.ShownRunID(e.RunID) + ":user"
 	}
 	return m
 }

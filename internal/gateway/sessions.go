@@ -47,15 +47,12 @@ func rowOf(st chat.SessionStatus) sessionRow {
 	row := sessionRow{
 		Key: st.Key.String(), SessionID: st.SessionID, Kind: st.Key.Kind(), AgentID: st.Key.Agent, IsMain: st.Key.Rest == "main",
 		Channel: st.Key.Channel(), CreatedAt: millis(st.CreatedAt), LastInteractionAt: millis(st.LastMessageAt), Status: st.Status,
-		LastRunID: st.LastRunID, LastRunError: st.LastError, LastMessagePreview: st.LastPreview, TotalTokens: st.TotalTokens,
-		HasActiveRun: len(st.ActiveRuns) > 0, ActiveRunIDs: st.ActiveRuns, EffectiveQueueMode: string(st.Mode), QueueDepth: st.QueueDepth,
+		LastRunID: chat.ShownRunID(st.LastRunID), LastRunError: st.LastError, LastMessagePreview: st.LastPreview, TotalTokens: st.TotalTokens,
+		HasActiveRun: len(st.ActiveRuns) > 0, ActiveRunIDs: shownRuns(st.ActiveRuns), EffectiveQueueMode: string(st.Mode), QueueDepth: st.QueueDepth,
 		Lane: orWord(st.Lane, "main"),
 	}
 	if row.EffectiveQueueMode == "" {
 		row.EffectiveQueueMode = string(chat.ModeQueue)
-	}
-	if row.ActiveRunIDs == nil {
-		row.ActiveRunIDs = []string{}
 	}
 	if !st.UpdatedAt.IsZero() {
 		ms := st.UpdatedAt.UnixMilli()
