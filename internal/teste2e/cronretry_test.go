@@ -11,8 +11,8 @@ import (
 	"laneway/internal/testmodel"
 )
 
-// modelConfig is a gateway whose agents ask the model server, each in the words of its provider.
-func modelConfig(model *testmodel.Server) string {
+// providersConfig is a gateway whose agents ask the model server, each in the words of its provider.
+func providersConfig(model *testmodel.Server) string {
 	return fmt.Sprintf(`
 agents:
   main: {runner: openai, model: test, base_url: "%[1]s/v1"}
@@ -29,7 +29,7 @@ func TestAnAttemptOfAJobCallsTheModelOnce(t *testing.T) {
 		model.Answer(func(testmodel.Call) testmodel.Reply {
 			return testmodel.Reply{Status: http.StatusServiceUnavailable, Message: "try later"}
 		})
-		g := Install(t, database, modelConfig(model))
+		g := Install(t, database, providersConfig(model))
 		g.Start()
 		c, o := connect(t, g), OpenOracle(t, g, database)
 		calls := func(word string) (n int) {
@@ -69,7 +69,7 @@ func TestAnAlertEndsWithOneFullStop(t *testing.T) {
 		model.Answer(func(testmodel.Call) testmodel.Reply {
 			return testmodel.Reply{Status: http.StatusNotFound, Message: "no such model"}
 		})
-		g := Install(t, database, modelConfig(model))
+		g := Install(t, database, providersConfig(model))
 		g.Start()
 		c := connect(t, g)
 		for name, members := range map[string]map[string]any{
