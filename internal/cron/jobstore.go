@@ -22,6 +22,9 @@ import (
 // every operation once each connection is held that way. What a decision needs of the store is read before the call, and the decision compares the revision
 // that it was read with.
 //
+// Every operation returns in Finished the rows of the ledger that got their end in it, as they are stored: recorded, cancelled or refused ones. Each is a finished
+// event. The end of an attempt (store.FinishParams.Cron) shows its row to AttemptEnd.Job instead.
+//
 // Attempt n of run R is the message R (n = 1) or R/n. The message's dedupe key is `cron:` and its id.
 type JobStore interface {
 	// PutJob makes a job, or changes the one with the same owner and key. Change gets the stored job (nil = new) and the store's clock and
@@ -77,7 +80,8 @@ type PutResult struct {
 	Job              Job
 	Created, Updated bool
 	// Repeated: this is what an earlier call of the same name came to; nothing was changed.
-	Repeated bool `json:"-"`
+	Repeated bool  `json:"-"`
+	Finished []Run `json:"-"` // see [JobStore]
 }
 
 // ChangeParams of ChangeJob.
@@ -98,7 +102,9 @@ type Changed struct {
 	Old     Job
 	Job     *Job // nil = removed
 	Changed bool
-	Ended   []CancelledRun
+	// Ended are the runs that were cancelled or asked to stop; those that are over are in Finished, too.
+	Ended    []CancelledRun
+	Finished []Run // see [JobStore]
 }
 
 // Revisions are those of the job before and after, for the log of changes; "" = it is gone.
@@ -200,8 +206,10 @@ type Claimed struct {
 	Recorded []Run
 	// Cancelled runs of other verdicts (cancel_previous).
 	Cancelled []CancelledRun
-	// Jobs as they are now, for events.
-	Jobs []Job
+	// Finished are the rows that are over, Recorded among them; see [JobStore].
+	Finished []Run
+	// Jobs as they are now, for events; Resumed are those of them whose pause has ended.
+	Jobs, Resumed []Job
 	// More: Limit was reached.
 	More bool
 	// Coming is how many jobs were due within the horizon before the claim, at most [MostComing]; paused ones may be among them.
@@ -249,6 +257,7 @@ type Enqueued struct {
 	// Job and Launched are of this call; both are empty when it repeats another.
 	Job      Job        `json:"-"`
 	Launched []Launched `json:"-"`
+	Finished []Run      `json:"-"` // see [JobStore]
 	// IDs are the runs that were asked for, as Make gave them; Existing those of them that were there before.
 	IDs, Existing []string
 	// NotRun, if set, is what Make gave instead.
@@ -274,7 +283,8 @@ type CancelParams struct {
 // Cancelled is what CancelRuns did.
 type Cancelled struct {
 	// Runs are those that this call ended or asked to stop; none when it repeats another.
-	Runs []CancelledRun `json:"-"`
+	Runs     []CancelledRun `json:"-"`
+	Finished []Run          `json:"-"` // see [JobStore]
 	// IDs are those of the runs of the first call.
 	IDs []string
 }

@@ -91,7 +91,6 @@ func (d *Dispatcher) CronCancel(ctx context.Context, p cron.CancelParams, by cha
 	for _, e := range done.Runs {
 		d.stopRun(e, why)
 	}
-	d.tellCancelled(ctx, done.Runs)
 	return done.IDs, nil
 }
 
@@ -100,24 +99,6 @@ func cancelNote(note string) string {
 		return "cancelled"
 	}
 	return "cancelled: " + note
-}
-
-// tellCancelled tells watchers of runs that ended while they waited; those that run tell it themselves.
-func (d *Dispatcher) tellCancelled(ctx context.Context, ended []cron.CancelledRun) {
-	for _, e := range ended {
-		if e.Running {
-			continue
-		}
-		run, err := d.jobs.Run(ctx, e.RunID, "")
-		if err != nil {
-			continue
-		}
-		job, err := d.jobs.Job(ctx, e.JobID, "")
-		if err != nil {
-			job = cron.Job{ID: e.JobID, Owner: run.Owner, Name: run.JobName, Agent: run.Agent}
-		}
-		d.tellCron(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
-	}
 }
 
 // CronBackfill runs the slots of a job in [from, to], one at a time, the oldest first. Slots that ran well already are left alone unless forced.

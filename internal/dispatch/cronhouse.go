@@ -44,14 +44,14 @@ func (d *Dispatcher) openCron() error {
 	if !ok {
 		return nil
 	}
-	d.jobs = jobs
+	d.jobs = announcing{jobs, d}
 	if d.cfg.Cron.Observer == nil {
 		d.cfg.Cron.Observer = cron.NopRunnerObserver{}
 	}
 	d.planner = cron.NewPlanner(cron.NewCompiler(0), d.answersTo,
 		d.cfg.Cron.MaxRunsPerDay, func(owner string) bool { return !OperatorOwner(owner) })
 	var err error
-	d.cron, err = cron.NewRunner(cron.RunnerConfig{Node: d.claimant}, jobs, d.planner, house{d}, d.cfg.Cron.Observer, d.log)
+	d.cron, err = cron.NewRunner(cron.RunnerConfig{Node: d.claimant}, d.jobs, d.planner, house{d}, d.cfg.Cron.Observer, d.log)
 	if err != nil {
 		return fmt.Errorf("making the cron runner: %w", err)
 	}
@@ -103,7 +103,7 @@ func (h house) Launch(ctx context.Context, l cron.Launched) {
 	d.submitNew(ctx, l.Message, acc, claim)
 }
 
-// Claimed tells watchers of slots that did not run, and stops what made room.
+// Claimed stops what made room, and tells people of slots that were skipped.
 func (h house) Claimed(ctx context.Context, c cron.Claimed) {
 	for _, end := range c.Cancelled {
 		h.d.stopRun(end, joinBy(string(cron.ReasonReplaced), cron.Channel))
@@ -114,7 +114,6 @@ func (h house) Claimed(ctx context.Context, c cron.Claimed) {
 	}
 	skipped := map[string][]cron.Run{}
 	for _, r := range c.Recorded {
-		h.d.tellCron(cron.Event{Action: cron.ActionFinished, Job: byID[r.JobID], Run: &r})
 		if r.State == cron.RunSkipped && (r.Reason == cron.ReasonOverlap || r.Reason == cron.ReasonBudget || r.Reason == cron.ReasonBufferFull) {
 			skipped[r.JobID] = append(skipped[r.JobID], r)
 		}

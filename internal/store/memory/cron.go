@@ -19,6 +19,8 @@ type crons struct {
 	audit   []auditRow
 	changes int // of jobs, for the revision of a list
 	places  int // given to ledger rows
+	// finished are the rows that got their end in the operation under way.
+	finished []cron.Run
 }
 
 // jobKey is what makes a job unique besides its id.
@@ -119,7 +121,18 @@ func (c *crons) add(r cron.Run, message string) *ledgerRow {
 // record puts a row into the ledger that is over already.
 func (c *crons) record(r cron.Run, now time.Time) *ledgerRow {
 	r.ClaimedAt, r.FinishedAt = now, now
-	return c.add(r, "")
+	row := c.add(r, "")
+	if row != nil {
+		c.finished = append(c.finished, c.run(row))
+	}
+	return row
+}
+
+// takeFinished returns the rows that got their end since the last call: those of one operation.
+func (c *crons) takeFinished() []cron.Run {
+	list := c.finished
+	c.finished = nil
+	return list
 }
 
 // view is the job as callers get it, with what the ledger knows of it.

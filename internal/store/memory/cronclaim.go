@@ -127,13 +127,18 @@ func (s *Store) carryOut(v cron.Verdict, node string, out *cron.Claimed, now tim
 			out.Launched = append(out.Launched, launched)
 		}
 	}
-	if j.Pause != nil && !j.Pause.Until.After(now) {
+	resumed := j.Pause != nil && !j.Pause.Until.After(now)
+	if resumed {
 		j.Pause = nil
 	}
 	j.State.Next, j.State.NextRunAt, j.State.Fired = kept(v.Next), kept(v.NextRunAt), v.Fired
 	j.State.ConsecutiveSkipped = v.ConsecutiveSkipped
 	j.Enabled = j.Enabled && !v.Disable
 	out.Jobs = append(out.Jobs, s.crons.view(j))
+	if resumed {
+		out.Resumed = append(out.Resumed, s.crons.view(j))
+	}
+	out.Finished = append(out.Finished, s.crons.takeFinished()...)
 }
 
 // checkLaunches refuses what Accept would refuse, before anything is written.

@@ -98,6 +98,7 @@ func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Change
 		if p.CancelActive {
 			out.Ended = s.cancelRuns(s.crons.active(p.ID), cron.CancelParams{Reason: p.CancelReason, By: p.By}, now)
 		}
+		out.Finished = s.crons.takeFinished()
 		if job != nil {
 			view := s.crons.view(s.crons.jobs[p.ID])
 			out.Job = &view

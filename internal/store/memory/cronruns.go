@@ -26,6 +26,7 @@ func (s *Store) cancel(p cron.CancelParams, now time.Time) (cron.Cancelled, erro
 		return mine && (p.RunID == "" || r.ID == p.RunID) && (p.JobID == "" || r.JobID == p.JobID) && p.RunID+p.JobID != ""
 	})
 	out := cron.CancelledOf(s.cancelRuns(list, p, now))
+	out.Finished = s.crons.takeFinished()
 	switch {
 	case len(out.Runs) > 0:
 		s.crons.write(p.Audit.Between(out.States()), now)
@@ -57,6 +58,7 @@ func (s *Store) cancelRun(r *ledgerRow, p cron.CancelParams, now time.Time) cron
 		return out
 	}
 	r.cancel(r.Reason, p.Note, now)
+	s.crons.finished = append(s.crons.finished, s.crons.run(r))
 	if m.State != store.StateDone {
 		se := s.sessions[m.Session]
 		s.end(se, m, chat.OutcomeStopped, string(r.Reason), now)

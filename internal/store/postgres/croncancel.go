@@ -72,8 +72,10 @@ func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (out cron.C
 	err = s.control(ctx, "cancelling cron runs", s.ctrl, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			out, err = once(ctx, s, tx, p.Once, func() (cron.Cancelled, error) {
-				ended, err := s.cancel(ctx, tx, p)
-				return cron.CancelledOf(ended), err
+				ended, finished, err := s.cancel(ctx, tx, p)
+				out := cron.CancelledOf(ended)
+				out.Finished = finished
+				return out, err
 			})
 			return err
 		})
@@ -81,7 +83,7 @@ func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (out cron.C
 	return out, err
 }
 
-func (s *Store) cancel(ctx context.Context, tx pgx.Tx, p cron.CancelParams) ([]cron.CancelledRun, error) {
+func (s *Store) cancel(ctx context.Context, tx pgx.Tx, p cron.CancelParams) ([]cron.CancelledRun, []cron.Run, error) {
 	var ids []string
 	b := &pgx.Batch{}
 	if p.RunID == "" {
@@ -92,24 +94,24 @@ func (s *Store) cancel(ctx context.Context, tx pgx.Tx, p cron.CancelParams) ([]c
 			Query(collect(&ids, scanText))
 	}
 	if err := send(ctx, tx, b); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(ids) == 0 {
 		if p.RunID != "" {
-			return nil, chat.ErrNotFound
+			return nil, nil, chat.ErrNotFound
 		}
 		var known int
-		return nil, orNone(tx.QueryRow(ctx, `SELECT 1 FROM cron_jobs WHERE id = $1 AND ($2 = '' OR owner = $2)`, p.JobID, p.Visible).Scan(&known), chat.ErrNotFound)
+		return nil, nil, orNone(tx.QueryRow(ctx, `SELECT 1 FROM cron_jobs WHERE id = $1 AND ($2 = '' OR owner = $2)`, p.JobID, p.Visible).Scan(&known), chat.ErrNotFound)
 	}
-	ended, err := s.cancelRuns(ctx, tx, ids, p)
+	ended, finished, err := s.cancelRuns(ctx, tx, ids, p)
 	if err != nil || len(ended) == 0 {
-		return nil, err
+		return nil, nil, err
 	}
 	b = &pgx.Batch{}
 	if err := s.audit(b, p.Audit.Between(cron.CancelledOf(ended).States())); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return ended, send(ctx, tx, b)
+	return ended, finished, send(ctx, tx, b)
 }
 
 // activeRuns lists the runs of a job that are not over, oldest first.
@@ -119,8 +121,36 @@ func (s *Store) activeRuns(ctx context.Context, tx pgx.Tx, job string) (ids []st
 	return ids, send(ctx, tx, b)
 }
 
-// cancelRuns ends those of the named runs that are active. The caller may hold locks of jobs, and none of sessions or runs.
-func (s *Store) cancelRuns(ctx context.Context, tx pgx.Tx, ids []string, p cron.CancelParams) ([]cron.CancelledRun, error) {
+// cancelRuns ends those of the named runs that are active, and reads the rows that are over by that. The caller may hold locks of jobs, and none of sessions or
+// runs.
+func (s *Store) cancelRuns(ctx context.Context, tx pgx.Tx, ids []string, p cron.CancelParams) ([]cron.CancelledRun, []cron.Run, error) {
+	ended, err := s.endRuns(ctx, tx, ids, p)
+	var over []string
+	for _, r := range ended {
+		if !r.Running {
+			over = append(over, r.RunID)
+		}
+	}
+	if err != nil || len(over) == 0 {
+		return ended, nil, err
+	}
+	finished, err := finishedRows(ctx, tx, over)
+	return ended, finished, err
+}
+
+// finishedRows reads rows that got their end in this transaction.
+func finishedRows(ctx context.Context, tx pgx.Tx, ids []string) ([]cron.Run, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	var rows []loggedRun
+	b := &pgx.Batch{}
+	b.Queue(logsSQL, ids).Query(collect(&rows, scanLog))
+	err := send(ctx, tx, b)
+	return column(rows, func(r loggedRun) cron.Run { return r.Run }), err
+}
+
+func (s *Store) endRuns(ctx context.Context, tx pgx.Tx, ids []string, p cron.CancelParams) ([]cron.CancelledRun, error) {
 	reason, by, note := string(cmp.Or(p.Reason, cron.ReasonStopped)), cmp.Or(clean(p.By), "cron"), clean(p.Note)
 	var (
 		ended []cron.CancelledRun

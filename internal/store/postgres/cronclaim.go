@@ -145,6 +145,7 @@ func (c *claiming) commitJobs(ctx context.Context) error {
 	}
 	c.out.Launched = append(c.out.Launched, b.out.Launched...)
 	c.out.Recorded, c.out.Cancelled, c.out.Jobs = b.out.Recorded, b.out.Cancelled, b.out.Jobs
+	c.out.Finished, c.out.Resumed = b.out.Finished, b.out.Resumed
 	c.out.More = b.more
 	return nil
 }
@@ -282,6 +283,7 @@ func (b *claimBatch) write(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	b.out.Launched, b.out.Recorded = l.launched, l.recorded
+	b.out.Finished = append(b.out.Finished, l.recorded...)
 	return b.decided(ctx, tx, verdicts, jobs)
 }
 
@@ -289,7 +291,7 @@ func (b *claimBatch) cancel(ctx context.Context, tx pgx.Tx, ids []string) (err e
 	if len(ids) == 0 {
 		return nil
 	}
-	b.out.Cancelled, err = b.s.cancelRuns(ctx, tx, ids, cron.CancelParams{Reason: cron.ReasonReplaced, By: "cron"})
+	b.out.Cancelled, b.out.Finished, err = b.s.cancelRuns(ctx, tx, ids, cron.CancelParams{Reason: cron.ReasonReplaced, By: "cron"})
 	return err
 }
 
@@ -318,7 +320,11 @@ func (b *claimBatch) decided(ctx context.Context, tx pgx.Tx, verdicts []cron.Ver
 		queued[l.Run.JobID]++
 	}
 	for _, v := range verdicts {
-		b.out.Jobs = append(b.out.Jobs, after(jobs[v.JobID], v, queued[v.JobID]))
+		job := after(jobs[v.JobID], v, queued[v.JobID])
+		b.out.Jobs = append(b.out.Jobs, job)
+		if jobs[v.JobID].Pause != nil && job.Pause == nil {
+			b.out.Resumed = append(b.out.Resumed, job)
+		}
 	}
 	return send(ctx, tx, batch)
 }

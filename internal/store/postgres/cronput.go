@@ -209,7 +209,7 @@ func (s *Store) change(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, out 
 	if err := s.endActive(ctx, tx, p, out); err != nil {
 		return err
 	}
-	if err := s.skipped(ctx, tx, p.Skipped); err != nil {
+	if err := s.skipped(ctx, tx, p.Skipped, out); err != nil {
 		return err
 	}
 	out.Job = job
@@ -259,18 +259,25 @@ func (s *Store) endActive(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, o
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	out.Ended, err = s.cancelRuns(ctx, tx, ids, cron.CancelParams{Reason: p.CancelReason, By: p.By})
+	var finished []cron.Run
+	out.Ended, finished, err = s.cancelRuns(ctx, tx, ids, cron.CancelParams{Reason: p.CancelReason, By: p.By})
+	out.Finished = append(out.Finished, finished...)
 	return err
 }
 
-func (s *Store) skipped(ctx context.Context, tx pgx.Tx, r *cron.Run) error {
+func (s *Store) skipped(ctx context.Context, tx pgx.Tx, r *cron.Run, out *cron.Changed) error {
 	if r == nil || r.ID == "" {
 		return nil
 	}
 	var added []string
 	b := &pgx.Batch{}
 	s.record(b, "", []newRow{{run: *r}}, &added)
-	return send(ctx, tx, b)
+	if err := send(ctx, tx, b); err != nil {
+		return err
+	}
+	finished, err := finishedRows(ctx, tx, added)
+	out.Finished = append(out.Finished, finished...)
+	return err
 }
 
 // Job reads one; chat.ErrNotFound.

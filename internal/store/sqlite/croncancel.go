@@ -33,6 +33,7 @@ func (t *tx) cancelRuns(ctx context.Context, p *cron.CancelParams) (cron.Cancell
 		return cron.Cancelled{}, err
 	}
 	out := cron.CancelledOf(ended)
+	out.Finished = t.finished
 	return out, t.audit(ctx, p.Audit.Between(out.States()), cmp.Or(p.RunID, p.JobID))
 }
 

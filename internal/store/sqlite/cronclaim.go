@@ -56,6 +56,7 @@ func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claim
 	}
 	out.More = taken == p.Limit
 	out.Launched, err = t.launchAll(ctx, p.Node, c.list)
+	out.Finished = t.finished
 	return out, err
 }
 
@@ -271,6 +272,9 @@ func (c *claiming) advance(ctx context.Context, j *storedJob, v *cron.Verdict) e
 		return err
 	}
 	c.out.Jobs = append(c.out.Jobs, j.Job)
+	if resumed {
+		c.out.Resumed = append(c.out.Resumed, j.Job)
+	}
 	if !resumed && !v.Disable {
 		return nil
 	}
@@ -332,6 +336,7 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 	if out.Launched, err = t.launchAll(ctx, p.Node, c.list); err != nil {
 		return out, err
 	}
+	out.Finished = t.finished
 	made := make(map[string]bool, len(out.Launched))
 	for i := range out.Launched {
 		made[out.Launched[i].Run.ID] = true

@@ -85,7 +85,17 @@ func (t *tx) insertRun(ctx context.Context, r *cron.Run, message string) (fresh 
 		return false, err
 	}
 	n, err := t.exec(ctx, `INSERT INTO cron_run_logs (`+ledgerColumns+`) VALUES (`+ledgerMarks+`) ON CONFLICT DO NOTHING`, args...)
+	if n == 1 && err == nil {
+		t.noteEnd(r)
+	}
 	return n == 1, err
+}
+
+// noteEnd keeps a row that was written, if it is over, for the result of the operation. A row that is over is not written again.
+func (t *tx) noteEnd(r *cron.Run) {
+	if r.State.Final() {
+		t.finished = append(t.finished, *r)
+	}
 }
 
 // insertQueued adds a row of a run that is about to begin: most columns have nothing to say yet.
@@ -141,6 +151,9 @@ func (t *tx) storeRun(ctx context.Context, r *ledgerRow) error {
 		string(r.State), null(string(r.Reason)), zero(millis(r.FireAt)), zero(millis(r.StartedAt)), zero(millis(r.FinishedAt)), zero(millis(r.NextAttempt)),
 		r.Duration.Milliseconds(), r.Attempt, attempts, chat.CleanText(r.Error), r.ErrorClass, summaryOf(r.Summary), r.Model, r.Provider,
 		r.InputTokens, r.OutputTokens, r.message, string(r.Delivery), r.DeliveryError, r.SuppressedBy, r.Node, r.ID)
+	if err == nil {
+		t.noteEnd(&r.Run)
+	}
 	return err
 }
 

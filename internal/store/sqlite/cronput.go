@@ -20,7 +20,7 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 			first = true
 			return t.putJob(ctx, &p)
 		})
-		out.Repeated = !first
+		out.Repeated, out.Finished = !first, t.finished
 		return out, err
 	})
 }
@@ -176,6 +176,7 @@ func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob
 		}
 		out.Job = &job
 	}
+	out.Finished = t.finished
 	if !out.Changed && len(out.Ended) == 0 {
 		return out, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -88,6 +89,8 @@ type tx struct {
 	*session
 	now   int64 // the store's clock at this operation, milliseconds
 	wrote bool  // the operation may have changed something
+	// finished are the rows of the ledger that got their end in this operation; insertRun and storeRun, which write every end, add them.
+	finished []cron.Run
 }
 
 // exec runs a statement and returns how many rows it changed.

@@ -84,6 +84,7 @@ func areas() []area {
 		{"CronRuns", cronRunTests()},
 		{"CronRetry", cronRetryTests()},
 		{"CronCancel", cronCancelTests()},
+		{"CronEnds", cronEndTests()},
 		{"CronRace", cronRaceTests()},
 		{"CronLedger", cronLedgerTests()},
 	}
