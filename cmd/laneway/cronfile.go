@@ -19,7 +19,7 @@ import (
 // portable are the members of a job that import takes, in the order in which export writes them.
 func portable() []string {
 	return []string{
-		"name", "displayName", "description", "key", "agentId", "enabled", "schedule", "dst", "sessionTarget", "payload", "delivery", "deleteAfterRun", "wakeMode",
+		"name", "displayName", "description", "key", "agentId", "enabled", "paused", "schedule", "dst", "sessionTarget", "payload", "delivery", "deleteAfterRun", "wakeMode",
 		"failureAlert", "overlap", "missed", "jitterMs", "retry", "timeoutSeconds", "lane", "pauseAfterFailures", "atMostOnce", "startsAtMs", "endsAtMs", "maxRuns",
 	}
 }
@@ -82,6 +82,9 @@ func (c *cronExport) jobs(ctx context.Context, env *environment) (all []map[stri
 				if value, given := job[name]; given {
 					out[name] = value
 				}
+			}
+			if string(job["keyDerived"]) == "true" { // it follows from the name and the schedule, there as here
+				delete(out, "key")
 			}
 			all = append(all, out)
 		}

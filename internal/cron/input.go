@@ -60,6 +60,8 @@ func rank(name string) int {
 		return 0
 	case "sessionKey":
 		return 1
+	case "paused": // knows better than enabled
+		return 3
 	}
 	return 2
 }
@@ -87,6 +89,7 @@ func setters() map[string]setter {
 		"declarationKey":     ignore,
 		"sessionKey":         ignore,
 		"enabled":            flag(func(j *Job) *bool { return &j.Enabled }, true),
+		"paused":             setPaused,
 		"deleteAfterRun":     setDelete,
 		"schedule":           setSchedule,
 		"sessionTarget":      setSession,

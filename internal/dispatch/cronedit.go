@@ -24,6 +24,9 @@ func (d *Dispatcher) CronUpdate(ctx context.Context, id string, patch cron.Membe
 			return cron.Job{}, chat.Errorf(chat.CodeInvalid, "at /patch: unexpected property '%s': a key never changes", name)
 		}
 	}
+	if _, given := patch["paused"]; given {
+		return cron.Job{}, chat.Errorf(chat.CodeInvalid, "at /patch: unexpected property 'paused': cron.pause and cron.resume change it")
+	}
 	for try := 1; ; try++ {
 		judged, err := d.mayPatch(ctx, id, patch, expected, by)
 		if err != nil {

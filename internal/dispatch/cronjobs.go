@@ -144,6 +144,7 @@ func (d *Dispatcher) cronAdd(
 			return nil, err
 		}
 		j.ID = id
+		pausedBy(&j, by)
 		return d.planned(j, now)
 	}
 	res, err := d.jobs.PutJob(ctx, p)
@@ -211,14 +212,24 @@ func cutSession(target string) (string, bool) {
 	return target[len(cron.NamedSession):], true
 }
 
+// pausedBy says who has paused a job that is written with its pause. A caller who sees all jobs may bring the name along; the pause of others is their own.
+func pausedBy(j *cron.Job, by chat.Caller) {
+	if j.Pause != nil && (j.Pause.By == "" || by.Own || !OperatorOwner(by.Principal)) {
+		j.Pause.By = by.Principal
+	}
+}
+
 // upsert is a second add under the same key. It never ends a pause.
 func (d *Dispatcher) upsert(old cron.Job, m cron.Members, by chat.Caller, now time.Time) (*cron.Job, error) {
 	if old.Pause != nil || old.AutoDisabled {
-		m = without(m, "enabled")
+		m = without(without(m, "enabled"), "paused")
 	}
 	next, err := d.border(by, now).Apply(old, without(m, "sessionKey"))
 	if err != nil {
 		return nil, err
+	}
+	if old.Pause == nil {
+		pausedBy(&next, by)
 	}
 	if cron.RevisionOf(next) == cron.RevisionOf(old) {
 		return &old, nil

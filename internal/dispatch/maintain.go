@@ -159,7 +159,8 @@ func (d *Dispatcher) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if j.CreatedAt.IsZero() {
+	fresh := j.CreatedAt.IsZero()
+	if fresh {
 		j.CreatedAt = now
 	}
 	j.UpdatedAt, j.State.ActivatedAt = now, now
@@ -167,6 +168,10 @@ func (d *Dispatcher) planned(j cron.Job, now time.Time) (*cron.Job, error) {
 	j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
 	switch {
 	case j.Pause != nil:
+		if fresh { // what passed before this gateway had the job is none of its slots
+			fire, _ := t.First(now)
+			before = fire.Slot
+		}
 		j.State.Next, j.State.NextRunAt = before, j.Pause.Until
 	case j.MayFire():
 		fire, _ := t.First(now)

@@ -65,7 +65,7 @@ func jobMethods() []*method {
 func (c *call) cron() CronBackend { return c.srv.backend.(CronBackend) } //nolint:errcheck,forcetypeassert // the methods exist for nothing else
 
 type jobParams struct {
-	_ struct{} `also:"displayName,description,declarationKey,owner,agentId,sessionKey,enabled,deleteAfterRun,wakeMode,delivery,failureAlert,state,key,dst,overlap,missed,jitterMs,retry,timeoutSeconds,lane,pauseAfterFailures,atMostOnce,startsAtMs,endsAtMs,maxRuns,trigger,pacing"` //nolint:lll // one list
+	_ struct{} `also:"displayName,description,declarationKey,owner,agentId,sessionKey,enabled,paused,deleteAfterRun,wakeMode,delivery,failureAlert,state,key,dst,overlap,missed,jitterMs,retry,timeoutSeconds,lane,pauseAfterFailures,atMostOnce,startsAtMs,endsAtMs,maxRuns,trigger,pacing"` //nolint:lll // one list
 
 	Name           json.RawMessage `json:"name" p:"required"`
 	Schedule       json.RawMessage `json:"schedule" p:"required"`

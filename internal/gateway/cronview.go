@@ -78,7 +78,7 @@ func extendJob(o object, j cron.Job) {
 		o["deliveryPaused"] = object{"atMs": millis(p.Since), "reason": p.Reason, "channel": p.Channel, "to": p.ChatID}
 	}
 	if p := j.Pause; p != nil {
-		paused := object{"note": p.Note, "by": p.By, "atMs": millis(p.At), "untilMs": nil}
+		paused := object{"note": p.Note, "by": p.By, "atMs": millis(p.At), "untilMs": nil, "enabled": j.Enabled}
 		paused.put("untilMs", millis(p.Until), !p.Until.IsZero())
 		o["paused"] = paused
 	}
