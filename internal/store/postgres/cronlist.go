@@ -55,7 +55,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error
 		b := &pgx.Batch{}
 		b.Queue(revisionSQL, args[:2]...).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
 		b.Queue(`SELECT count(*)`+jobsWhere, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total) })
-		page := within(`SELECT id AS page_id, `+jobBytes+` AS page_size`+jobsWhere+jobOrder(f)+` LIMIT $8 OFFSET $9`, readBytes)
+		page := within(`SELECT id AS page_id, `+jobBytes+` AS page_size`+jobsWhere+jobOrder(f)+` LIMIT $8 OFFSET $9`, readBytes())
 		b.Queue(`SELECT `+jobView+` FROM cron_jobs JOIN `+page+` page ON page_id = id ORDER BY page_n`,
 			append(slices.Clip(args), orAll(f.Limit), max(f.Offset, 0))...).Query(collect(&list, scanJob))
 		return send(ctx, s.pool, b)
@@ -162,7 +162,7 @@ func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error
 		}
 	}
 	page := "SELECT " + logColumns + " FROM " + within("SELECT *, "+runBytes+" AS page_size FROM (SELECT *, COALESCE(finished_at, 9223372036854775807) AS place FROM ("+
-		strings.Join(pages, " UNION ALL ")+") x) l"+order+" LIMIT "+limitText(f.Limit)+" OFFSET "+strconv.Itoa(max(f.Offset, 0)), readBytes) + " l ORDER BY page_n"
+		strings.Join(pages, " UNION ALL ")+") x) l"+order+" LIMIT "+limitText(f.Limit)+" OFFSET "+strconv.Itoa(max(f.Offset, 0)), readBytes()) + " l ORDER BY page_n"
 	var (
 		out  cron.RunPage
 		list []loggedRun

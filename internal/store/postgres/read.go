@@ -48,13 +48,13 @@ func within(query, budget string) string {
 }
 
 // readBytes is store.ReadBytes in a statement.
-var readBytes = strconv.Itoa(store.ReadBytes)
+func readBytes() string { return strconv.Itoa(store.ReadBytes) }
 
 // PendingInputs lists what waits in a session, oldest first, and says how many there are.
 func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error) {
 	const from = ` FROM inbox i WHERE i.session_key = $1 AND i.ended_at IS NULL AND i.state IN ('held', 'waiting')`
 	page := `SELECT ` + waitingColumns + ` FROM ` +
-		within(`SELECT i.*, octet_length(i.body) AS page_size`+from+` AND i.seq > $2 ORDER BY i.seq LIMIT $3`, readBytes) + ` i ORDER BY page_n`
+		within(`SELECT i.*, octet_length(i.body) AS page_size`+from+` AND i.seq > $2 ORDER BY i.seq LIMIT $3`, readBytes()) + ` i ORDER BY page_n`
 	var (
 		out   []store.Waiting
 		total int

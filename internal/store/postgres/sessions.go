@@ -76,7 +76,7 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 		out = nil
 		b := &pgx.Batch{}
 		b.Queue(`SELECT count(*)`+from, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
-		page := within(`SELECT s.*, octet_length(s.notes) + octet_length(s.preview) + octet_length(s.last_error) AS page_size`+from+order+` LIMIT $6 OFFSET $7`, readBytes)
+		page := within(`SELECT s.*, octet_length(s.notes) + octet_length(s.preview) + octet_length(s.last_error) AS page_size`+from+order+` LIMIT $6 OFFSET $7`, readBytes())
 		b.Queue(`SELECT `+sessionColumns+` FROM `+page+` s ORDER BY page_n`,
 			append(slices.Clip(args), cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0))...).Query(collect(&out, scanSession))
 		return send(ctx, s.pool, b)

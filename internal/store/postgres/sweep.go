@@ -177,21 +177,23 @@ func scanTaken(row pgx.CollectableRow) (store.Taken, error) {
 }
 
 // hintedSQL finds messages that other nodes accepted for sessions of this one, the longest waiting session first.
-var hintedSQL = `
+func hintedSQL() string {
+	return `
 SELECT ` + waitingColumns + ` FROM ` + within(`
 SELECT i.*, octet_length(i.body) AS page_size FROM inbox i
 JOIN sessions s ON s.key = i.session_key AND s.owner = $2
 WHERE i.ended_at IS NULL AND i.state IN ('held', 'waiting') AND i.node <> $2
   AND EXISTS (SELECT 1 FROM nodes n WHERE n.id = $2 AND n.lease_until > `+nowSQL+`)
 ORDER BY (SELECT min(o.accepted_at) FROM inbox o WHERE o.session_key = i.session_key AND o.ended_at IS NULL), i.session_key, i.seq
-LIMIT $3`, readBytes) + ` i ORDER BY page_n`
+LIMIT $3`, readBytes()) + ` i ORDER BY page_n`
+}
 
 // Hinted returns what other nodes accepted for sessions of this one, see store.Inbox.
 func (s *Store) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
 	var taken []store.Taken
 	err := s.do(ctx, "looking for hinted messages", func(ctx context.Context) error {
 		taken = nil
-		rows, err := s.pool.Query(ctx, hintedSQL, s.clock(), nodeID, max(limit, 0))
+		rows, err := s.pool.Query(ctx, hintedSQL(), s.clock(), nodeID, max(limit, 0))
 		if err != nil {
 			return err
 		}

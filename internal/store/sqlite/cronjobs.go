@@ -98,7 +98,7 @@ func listRevision(ctx context.Context, q querier, visible string) (string, error
 			return "", err
 		}
 		h := fnv.New64a()
-		_, _ = io.WriteString(h, id+" "+revision+" "+strconv.FormatInt(updated, 10)) // a hash takes everything
+		_, _ = io.WriteString(h, id+" "+revision+" "+strconv.FormatInt(updated, 10)) //nolint:errcheck // a hash takes everything
 		sum ^= h.Sum64()
 	}
 	return "r" + strconv.FormatUint(sum^n, 36), rows.Err()

@@ -115,10 +115,17 @@ func queued(ctx context.Context, q querier, key string, limit int) ([]store.Wait
 	return collect(rows, err, scanMessage)
 }
 
+// place is where a read of the queue of a session begins, and how many rows it takes at most.
+type place struct {
+	key   string
+	after int64
+	limit int
+}
+
 // queuedWithin is queued behind a sequence number, one row after the other until the bytes are used up.
-func queuedWithin(ctx context.Context, q querier, key string, after int64, limit int, b *store.Budget) ([]store.Waiting, error) {
+func queuedWithin(ctx context.Context, q querier, at place, b *store.Budget) ([]store.Waiting, error) {
 	rows, err := q.query(ctx, `SELECT octet_length(body), `+messageColumns+` FROM inbox
-		WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq > ? ORDER BY seq LIMIT ?`, key, after, limit)
+		WHERE session_key = ? AND state <> 'done' AND state <> 'running' AND seq > ? ORDER BY seq LIMIT ?`, at.key, at.after, at.limit)
 	return messagesWithin(rows, err, b)
 }
 
@@ -200,7 +207,7 @@ func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after in
 	err = s.view(ctx, "list waiting messages", func(ctx context.Context, q querier) (err error) {
 		err = q.one(ctx, `SELECT count(*) FROM inbox WHERE session_key = ? AND state <> 'done' AND state <> 'running'`, key.String()).Scan(&total)
 		if err == nil {
-			list, err = queuedWithin(ctx, q, key.String(), after, max(limit, 0), store.NewBudget(0))
+			list, err = queuedWithin(ctx, q, place{key.String(), after, max(limit, 0)}, store.NewBudget(0))
 		}
 		return err
 	})

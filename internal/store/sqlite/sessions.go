@@ -192,7 +192,7 @@ func (t *tx) drop(ctx context.Context, r *row) error {
 // bury ends what waits, and removes the row of a session; its numbers go on should it ever come back.
 func (t *tx) bury(ctx context.Context, r *row) error {
 	for after := int64(0); ; {
-		list, err := queuedWithin(ctx, t, r.key, after, unlimited, store.NewBudget(0))
+		list, err := queuedWithin(ctx, t, place{r.key, after, unlimited}, store.NewBudget(0))
 		if err != nil {
 			return err
 		}
