@@ -100,6 +100,13 @@ chaos: ## the scenarios against real processes at full length: 200 kills, long l
 	LANEWAY_TEST_READS=10000 LANEWAY_TEST_HOSTILE=1 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 \
 	LANEWAY_TEST_DATABASE_CRASHES=200 $(GO) run ./cmd/testpg -- $(GO) test $(RACE) -count=1 -timeout 80m -v ./internal/teste2e
 	$(GO) test -count=1 -timeout 60m ./internal/channel/telegram -run 'TestManyTexts$$' -texts 1000000
+	$(MAKE) abuse
+
+.PHONY: abuse
+abuse: ## what a small credential can do to others: each method for ABUSE_SECONDS (10), all of them for a minute, on both stores; a table, and bounds that fail
+	LANEWAY_TEST_ABUSE_MS=$${ABUSE_SECONDS:-10}000 LANEWAY_TEST_ABUSE_MIXED_MS=60000 LANEWAY_TEST_ABUSE_SLACK=1 LANEWAY_TEST_ABUSE_CONNS=32 LANEWAY_TEST_ABUSE_TURNS=200 \
+	LANEWAY_TEST_ABUSE_SESSIONS=2000 LANEWAY_TEST_ABUSE_JOBS=1000 $(GO) run ./cmd/testpg -- \
+	$(GO) test -count=1 -timeout 90m -parallel 1 -v ./internal/teste2e -run '^TestASmallCredentialDegradesTheServiceForNobody$$'
 
 .PHONY: simulate
 simulate: ## random histories of scheduler and dispatch, SEEDS of them (default 10000), from the seed FIRST_SEED (1)

@@ -23,6 +23,10 @@ const (
 	abuseMaxStart  = time.Second
 	// abuseIdleGrowth is what the database may grow by in a stage that writes nothing: pages of the log, heartbeats, rows of the audit log.
 	abuseIdleGrowth = 16 << 20
+	// abuseBytes is limits.bytes: what the calls of one credential may carry in a minute, at once or spread. abuseCopies is how often a text is
+	// stored: the message, its place in the transcript, the answer of the echo there, and what goes out.
+	abuseBytes  = 16 << 20
+	abuseCopies = 4
 )
 
 // abuseGateway has two agents: main, which the credentials use, and idle, which only the operator talks to.
@@ -33,6 +37,7 @@ type abuseLife struct {
 	t        *testing.T
 	g        *Gateway
 	database string
+	conns    int
 	each     time.Duration // how long a stage of one method lasts
 	tokens   map[string]string
 	world    *world
@@ -76,7 +81,7 @@ func TestASmallCredentialDegradesTheServiceForNobody(t *testing.T) {
 			if mixed > 0 {
 				a.stage("mixed", mixed, methods)
 			}
-			t.Logf("figure: abuse over %d connections, %s each, %s mixed\n%s", abuseConns, each, mixed, a.table())
+			t.Logf("figure: abuse over %d connections, %s each, %s mixed\n%s", a.conns, each, mixed, a.table())
 			OpenOracle(t, a.g, database).Check(15 * time.Second)
 		})
 	}
@@ -91,7 +96,7 @@ func beginAbuse(t *testing.T, database string, each time.Duration) *abuseLife {
 		t.Fatal(err)
 	}
 	g.binary = plain
-	a := &abuseLife{t: t, g: g, each: each, database: database, tokens: map[string]string{}}
+	a := &abuseLife{t: t, g: g, each: each, conns: min(number(t, "LANEWAY_TEST_ABUSE_CONNS", 8), mostConns), database: database, tokens: map[string]string{}}
 	limits := []string{"LANEWAY_LIMITS_CHAT=0", "LANEWAY_LIMITS_CRON_WRITES=0", "LANEWAY_LIMITS_REQUESTS=0"}
 	lasting := g.env
 	g.env = slices.Concat(lasting, limits) // the world is made in a life without allowances
@@ -121,7 +126,7 @@ func (a *abuseLife) restart() {
 // settle makes what the calls read and change: one session of the largest entries, many small ones, and jobs with the largest text and answers.
 func (a *abuseLife) settle() *world {
 	a.t.Helper()
-	turns, sessions, jobs := number(a.t, "LANEWAY_TEST_ABUSE_TURNS", 60), number(a.t, "LANEWAY_TEST_ABUSE_SESSIONS", 200), number(a.t, "LANEWAY_TEST_ABUSE_JOBS", 100)
+	turns, sessions, jobs := number(a.t, "LANEWAY_TEST_ABUSE_TURNS", 20), number(a.t, "LANEWAY_TEST_ABUSE_SESSIONS", 50), number(a.t, "LANEWAY_TEST_ABUSE_JOBS", 40)
 	w := &world{
 		big: "agent:main:big", huge: quoted(strings.Repeat("x", largestText)), hugeJob: quoted(strings.Repeat("y", largestJobText)),
 		sleep: min(max(2*a.each, 300*time.Millisecond), 2*time.Second),
@@ -258,12 +263,14 @@ func (a *abuseLife) attack(m ganger, stop <-chan struct{}, next func(n int) (met
 	c, n := m.abuser, 0
 	for {
 		n = c.attack(stop, n, next)
-		c.leave()
 		select {
 		case <-stop:
+			c.settle(min(4*a.each, 10*time.Second))
+			c.leave()
 			return
 		default:
 		}
+		c.leave()
 		var err error
 		if c, err = enlist(a.g.addr(), m.token, m.scope, c.counts); err != nil {
 			a.t.Errorf("a connection that was closed is not taken again: %v", err)
@@ -292,7 +299,7 @@ func (a *abuseLife) gang(methods []publishedMethod, counts *tally) []ganger {
 	}
 	order := slices.SortedFunc(maps.Keys(kinds), func(x, y kind) int { return strings.Compare(x.as+x.scope, y.as+y.scope) })
 	var out []ganger
-	for i := range abuseConns {
+	for i := range a.conns {
 		k := order[i%len(order)]
 		c, err := enlist(a.g.addr(), a.tokens[k.as], k.scope, counts)
 		if err != nil {
@@ -303,9 +310,17 @@ func (a *abuseLife) gang(methods []publishedMethod, counts *tally) []ganger {
 	return out
 }
 
-// allowed is what the database may grow by.
+// allowed is what the database may grow by: nothing but its own work when all methods only read, else the allowance of each credential, at once and then
+// spread over the stage.
 func (a *abuseLife) allowed(methods []publishedMethod, length time.Duration) int64 {
-	return abuseIdleGrowth
+	calls, writers := abuseCalls(), map[string]bool{}
+	for _, m := range methods {
+		if m.Scope != "operator.read" {
+			writers[calls[m.Name].as] = true
+		}
+	}
+	perCredential := int64(float64(abuseBytes) * (1 + length.Minutes()) * abuseCopies)
+	return abuseIdleGrowth + int64(len(writers))*perCredential
 }
 
 // size is the database with its log.

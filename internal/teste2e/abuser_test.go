@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// abuseConns is how many connections one stage has, abuseInFlight how many unanswered calls each may have, and abusePace the distance of the calls
+	// mostConns is how many connections one stage has at most, abuseInFlight how many unanswered calls each may have, and abusePace the distance of the calls
 	// of one connection: 200 a second, which is the default of limits.requests.
-	abuseConns    = 32
+	mostConns     = 32
 	abuseInFlight = 64
 	abusePace     = 5 * time.Millisecond
 )
@@ -220,6 +220,21 @@ func finer(e *WireError) string {
 		return code
 	}
 	return e.Code
+}
+
+// settle waits until every call is answered, for limit at most.
+func (a *abuser) settle(limit time.Duration) {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	for range abuseInFlight {
+		select {
+		case a.places <- struct{}{}:
+		case <-a.gone:
+			return
+		case <-t.C:
+			return
+		}
+	}
 }
 
 // leave closes the connection and waits for its reader.
