@@ -23,7 +23,7 @@ func hostReach(host string) reach {
 	}
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
-		numeric := false
+		var numeric bool
 		if ip, numeric = numericHost(host); numeric && !ip.IsValid() {
 			return reachPublic
 		}

@@ -52,7 +52,7 @@ func checkSecretMode(path, noun string, info fs.FileInfo) error {
 	}
 	perm := info.Mode().Perm()
 	owner, group, known := ownerOf(info)
-	if perm&0o027 != 0 || perm&0o050 != 0 && !(known && ourGroup(group)) {
+	if perm&0o027 != 0 || perm&0o050 != 0 && (!known || !ourGroup(group)) {
 		return refuse("%s %s has mode %04o; run: chmod 600 %s", noun, path, perm, path)
 	}
 	if known && owner != os.Geteuid() && owner != 0 {
@@ -63,7 +63,7 @@ func checkSecretMode(path, noun string, info fs.FileInfo) error {
 
 // checkRegular refuses what a secret is not read from: reading a pipe or a device may never end.
 func checkRegular(path, noun string, info fs.FileInfo) error {
-	kind := ""
+	var kind string
 	switch mode := info.Mode(); {
 	case mode.IsRegular():
 		return nil
