@@ -275,7 +275,7 @@ func (row startRow) command(t *testing.T, dir string) *exec.Cmd {
 		cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "DIR", dir))
 	}
 	if row.as != nil {
-		open := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)) //nolint:gosec // another user works in it
+		open := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)) // another user works in it
 		if open != nil {
 			t.Fatal(open)
 		}

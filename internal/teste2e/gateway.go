@@ -40,7 +40,7 @@ var (
 	build = sync.OnceValues(func() (string, error) {
 		dir, err := os.MkdirTemp("", "laneway-e2e-")
 		if err == nil {
-			err = os.Chmod(dir, 0o755) //nolint:gosec // some rows of the start-up matrix start it as another user
+			err = os.Chmod(dir, 0o755) // some rows of the start-up matrix start it as another user
 		}
 		if err != nil {
 			return "", err
