@@ -381,21 +381,3 @@ func (a *abuseLife) judge(r abuseRow) {
 		a.t.Errorf("%s: %d calls, %d of the operator's health, %d messages of the operator", r.method, r.sent, r.healths, r.messages)
 	}
 }
-
-// table is what all stages did, as Markdown.
-func (a *abuseLife) table() string {
-	var b strings.Builder
-	b.WriteString("| method | calls | ok | refused | RSS peak MB | health p99 ms | start max ms | growth KB |\n|---|---|---|---|---|---|---|---|\n")
-	for _, r := range a.rows {
-		var refused []string
-		for _, code := range slices.Sorted(maps.Keys(r.refused)) {
-			refused = append(refused, fmt.Sprintf("%s %d", code, r.refused[code]))
-		}
-		if len(r.lost) > 0 {
-			refused = append(refused, fmt.Sprintf("%d connections closed (%v)", len(r.lost), r.lost[0]))
-		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %s | %d | %.1f | %.1f | %d |\n", r.method, r.sent, r.ok, strings.Join(refused, ", "),
-			r.rss>>20, float64(r.health.Microseconds())/1000, float64(r.start.Microseconds())/1000, r.growth>>10)
-	}
-	return b.String()
-}
