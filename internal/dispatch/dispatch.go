@@ -52,8 +52,12 @@ type Config struct {
 	Queue func(agent, channel, kind string) scheduler.Settings
 	// ThrottleAt is the share of the context window from which on a session runs one turn at a time; 0 = 0.6.
 	ThrottleAt float64
-	// UserTurns is how many turns a chat user (a hook, the jobs of either) has at once in this process, see [scheduler.Config.OwnerTurns]; 0 = no bound.
+	// UserTurns is how many turns a chat user, a hook or a credential that sees its own only has at once in this process, their jobs included,
+	// see [scheduler.Config.PrincipalTurns]; 0 = no bound.
 	UserTurns int
+	// SeesOwn reports whether a principal is a credential that sees its own sessions and jobs only; nil = none is known besides
+	// those that a [chat.Caller] says it of. It is asked for each message and must answer from memory.
+	SeesOwn func(principal string) bool
 	// Agents, the default one first; at least one.
 	Agents []Agent
 	// Cron is what the operator decided about jobs.
@@ -184,7 +188,7 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	d.queue.Store(&cfg.Queue)
 	d.sched, err = scheduler.New(ctx, scheduler.Config[work]{
 		Lanes: cfg.Lanes, Run: d.runTurn, Begins: true, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.estimate,
-		OwnerTurns: cfg.UserTurns, StopGrace: cfg.StopGrace, OnStuck: d.stuck, Observer: deps.Lanes, Logger: d.log,
+		PrincipalTurns: cfg.UserTurns, StopGrace: cfg.StopGrace, OnStuck: d.stuck, Observer: deps.Lanes, Logger: d.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the scheduler: %w", err)

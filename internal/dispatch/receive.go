@@ -182,16 +182,13 @@ func (d *Dispatcher) submitNew(ctx context.Context, m chat.Message, acc store.Ac
 		Channel: m.Channel, ExternalID: m.ExternalID, Content: m.Content, AcceptedAt: acc.AcceptedAt,
 	}
 	it := d.item(work{claim: claim, rows: []store.Waiting{row}}, s)
-	it.Typed, it.Owner = m.Content.Options.Typed, boundedOwner(m.Principal)
+	it.Typed, it.Principal, it.Bounded = m.Content.Options.Typed, m.Principal, m.Own || d.bounded(m.Principal)
 	return d.offer(ctx, it, acc.Behind == 0)
 }
 
-// boundedOwner is whose turn a message becomes, as far as their turns at once are bounded: chat users, hooks and their jobs. The operator's are not.
-func boundedOwner(principal string) string {
-	if OperatorOwner(principal) {
-		return ""
-	}
-	return principal
+// bounded says whose turns at once are bounded, those of their jobs included: chat users, hooks, and credentials that see their own only.
+func (d *Dispatcher) bounded(principal string) bool {
+	return !OperatorOwner(principal) || d.cfg.SeesOwn != nil && d.cfg.SeesOwn(principal)
 }
 
 // item makes a scheduler item of inbox rows; the last row leads, and the first says whose it is.
@@ -206,7 +203,8 @@ func (d *Dispatcher) item(w work, s scheduler.Settings) scheduler.Item[work] {
 	return scheduler.Item[work]{
 		Session: lead.Session.String(), Lane: lead.Lane, ID: lead.MessageID, Seq: lead.Seq,
 		Sender: lead.Content.Sender.ID, Thread: lead.Content.Thread, Size: size, Payload: w, Settings: &s,
-		NoMerge: lead.Content.Options.NoMerge || len(lead.Content.Attachments) > 0 || len(w.rows) > 1, Owner: boundedOwner(w.rows[0].Principal),
+		NoMerge:   lead.Content.Options.NoMerge || len(lead.Content.Attachments) > 0 || len(w.rows) > 1,
+		Principal: w.rows[0].Principal, Bounded: d.bounded(w.rows[0].Principal),
 	}
 }
 

@@ -67,6 +67,26 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
+// The same with ten thousand principals that have one session each, in a lane that is full most of the time.
+func BenchmarkTurnOfManyPrincipals(b *testing.B) {
+	var left sync.WaitGroup
+	s := benchScheduler(b, config{
+		Queue: scheduler.Settings{Cap: -1},
+		Run:   func(context.Context, *turn) error { left.Done(); return nil },
+	})
+	keys := names(10_000)
+	b.ReportAllocs()
+	b.ResetTimer()
+	left.Add(b.N)
+	for i := range b.N {
+		if _, err := s.Submit(item{Session: keys[i%len(keys)], ID: "m", Principal: keys[i%len(keys)]}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	left.Wait()
+	b.StopTimer()
+}
+
 // A million sessions that each say one thing. One iteration is the whole million.
 func BenchmarkMillionSessionsOnce(b *testing.B) {
 	const million = 1_000_000

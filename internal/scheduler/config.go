@@ -41,9 +41,9 @@ type Config[M any] struct {
 	Lanes map[string]int
 	// Queue is how sessions behave whose messages bring no Settings of their own.
 	Queue Settings
-	// OwnerTurns is how many turns one owner may have at once, in all lanes together; what is over it waits, and takes no slot from others.
-	// A session holds a place from the moment on at which it waits for nothing but a slot. 0 means no bound.
-	OwnerTurns int
+	// PrincipalTurns is how many bounded turns one principal may have at once, in all lanes together (see Item.Bounded); what is over it
+	// waits, and takes no slot from others. A session holds a place from the moment on at which it waits for nothing but a slot. 0 means no bound.
+	PrincipalTurns int
 	// Run executes one turn on a goroutine of its own that owns the slot until Run has returned. ctx is cancelled with
 	// a *CancelCause. A nil error means answered. A panic is caught, logged with its stack, and ends the turn failed.
 	// Run must not wait for another turn except inside Turn.Yield.
@@ -111,8 +111,8 @@ func (c Config[M]) Validate() error {
 	if !(c.ThrottleAt >= 0 && c.ThrottleAt <= 1) { // written so that NaN is a fault too
 		faults = append(faults, fmt.Errorf("throttle_at: %v is not between 0 and 1", c.ThrottleAt))
 	}
-	if c.OwnerTurns < 0 {
-		faults = append(faults, fmt.Errorf("owner_turns: %d is negative", c.OwnerTurns))
+	if c.PrincipalTurns < 0 {
+		faults = append(faults, fmt.Errorf("principal_turns: %d is negative", c.PrincipalTurns))
 	}
 	if c.StopGrace < 0 {
 		faults = append(faults, fmt.Errorf("stop_grace: %v is negative", c.StopGrace))

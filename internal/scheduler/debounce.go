@@ -65,7 +65,7 @@ func (s *Scheduler[M]) extend(x *session[M], e *entry[M], fx *effects[M]) Submit
 	u := x.back()
 	before := x.waiting
 	u.join(e)
-	x.account(e.lane, 1)
+	x.account(e, 1)
 	s.tally.debouncing++
 	x.deadline = min(fx.now+x.set.Debounce, x.hold)
 	if x.set.cuts(u.count, u.bytes) {

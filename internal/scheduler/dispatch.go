@@ -25,7 +25,7 @@ func (s *Scheduler[M]) place(x *session[M], fx *effects[M]) *lane[M] {
 	freed := x.unlink()
 	switch {
 	case may && s.reserve(x, u):
-		u.lane.push(x, fx.now)
+		u.lane.push(x, u.who, fx.now)
 	case !may && x.idle():
 		s.forget(x, fx)
 	}
@@ -53,8 +53,11 @@ func (s *Scheduler[M]) pump(l *lane[M], fx *effects[M]) {
 			s.grant(l, fx)
 			continue
 		}
-		x := l.ready.head
-		if x == nil || s.draining {
+		if s.draining {
+			return
+		}
+		x := l.next()
+		if x == nil {
 			return
 		}
 		s.start(x, x.step(), fx)
@@ -64,14 +67,14 @@ func (s *Scheduler[M]) pump(l *lane[M], fx *effects[M]) {
 	}
 }
 
-// start makes a turn of the first unit of the session and gives it a slot, and the place of its owner that the session held.
-func (s *Scheduler[M]) start(x *session[M], o *share[M], fx *effects[M]) {
+// start makes a turn of the first unit of the session and gives it a slot, and the place of its principal that the session held.
+func (s *Scheduler[M]) start(x *session[M], held *principal[M], fx *effects[M]) {
 	u := x.pop()
 	if x.set.Mode == ModeCollect {
 		s.collect(x, u)
 	}
 	t := u.begin(s, x, fx.now)
-	t.share = o
+	t.held = held
 	x.running = append(x.running, t)
 	if s.cfg.Begins {
 		x.begins = t
@@ -212,7 +215,7 @@ func (s *Scheduler[M]) finish(t *Turn[M], err error) *Turn[M] {
 	if !decided {
 		s.tally.discarded--
 	}
-	s.leaveShare(t, &fx)
+	s.leavePlace(t, &fx)
 	s.settle(t.sess, &fx)
 	t.sess = nil
 	s.pump(t.lane, &fx)

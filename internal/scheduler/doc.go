@@ -15,8 +15,12 @@
 // after the mutex was released.
 //
 // No goroutine waits for a slot. A session with a turn that may start stands once in its lane's ready list. Whoever frees a
-// slot or brings work takes the head of the list. After a start the session goes to the end: sessions share a lane, not
-// messages. Ten thousand waiting messages are ten thousand list entries.
+// slot or brings work takes the next session of it. Ten thousand waiting messages are ten thousand list entries.
+//
+// A lane is shared by principals, then by sessions, not by messages. The ready sessions of one principal in one lane are its subqueue, and the
+// subqueues form a ring. A start takes the first session of the first subqueue. The principal of the last start goes to the end of the ring before
+// the next one, behind principals who came meanwhile: so a single message of another principal takes the next slot, and no principal starts
+// twice while another one waits that was there before. All of it takes constant time; a principal without waiting work has no record.
 //
 // A turn keeps its slot and its place in the session until its goroutine has really returned. Cancelling is a request. So a
 // serial session never has two turns at once, whatever its runner does with its context.
@@ -31,8 +35,9 @@
 //   - Turns of a session, stopping ones included, never exceed its MaxConcurrent at the time of a start.
 //   - Messages of a session start in the order of their sequence numbers.
 //   - Every accepted message gets exactly one outcome, and the counters add up to the number accepted.
-//   - An owner with a bound never has more turns than that, but for those that come back from Yield.
-//   - Whenever a slot is free and a turn may start, it starts. A place that an owner holds while its lane is full counts as used.
+//   - A ready session of one principal waits for at most one start of each other principal before its principal has one.
+//   - A principal never has more bounded turns than PrincipalTurns, but for those that come back from Yield.
+//   - Whenever a slot is free and a turn may start, it starts. A place that a principal holds while its lane is full counts as used.
 //   - A panic is an outcome of its turn, with the stack in the log.
 //   - An idle session costs nothing: no goroutine, no timer, no entry.
 //   - Submit and the stops never wait, however full a lane is.
@@ -45,8 +50,9 @@
 //
 // It limits no turn in time: a runner does so with a context of its own, for which ErrTimeout is at hand.
 //
-// Lanes are shared by session, not by tenant or user. An owner can have a bound on turns at once (OwnerTurns): a session whose next
-// turn is over it stands in the owner's line instead of the lane's, so that a crowd of one owner is never in front of others.
+// It refuses no message for the number that its principal has waiting: WaitingOf is for a caller that does. Turns
+// of a principal can be bounded (PrincipalTurns): a session whose next turn is over the bound stands in the principal's line
+// instead of the lane's.
 //
 // # How it ends
 //

@@ -18,8 +18,11 @@ type Item[M any] struct {
 	Seq int64
 	// Sender and Thread must be equal for messages to be merged by the debounce window.
 	Sender, Thread string
-	// Owner is whose turn it is when this message is the first of it: it counts towards OwnerTurns. Empty means no bound.
-	Owner string
+	// Principal is whose turn it is when this message is the first of it. A full lane serves principals in turn, however many sessions
+	// each of them has; "" is a principal like any other.
+	Principal string
+	// Bounded says that such a turn counts towards PrincipalTurns.
+	Bounded bool
 	// Size is the number of bytes that count towards BatchBytes.
 	Size int
 	// Payload is the caller's message; the scheduler never looks at it.
@@ -103,8 +106,9 @@ type entry[M any] struct {
 	ticket Ticket
 	at     time.Duration // when it was accepted, on the scheduler's clock
 	lane   *lane[M]
-	next   *entry[M] // the message after it in the same unit
-	turnOf *Turn[M]  // the turn that took it, nil while it waits
+	who    *principal[M] // not to be used once the message waits no more
+	next   *entry[M]     // the message after it in the same unit
+	turnOf *Turn[M]      // the turn that took it, nil while it waits
 
 	// The rest is meaningful in the first entry of a unit only.
 	last  *entry[M]

@@ -8,9 +8,13 @@ type lane[M any] struct {
 	limit  int
 	active int // slots in use; above limit for a while after the lane was shrunk
 
-	// Sessions with a turn that may start. A session stands here once, however much it waits for, and goes to the end
-	// after a start: sessions share the lane, not messages.
+	// Sessions with a turn that may start, in the order in which they became ready. A session stands here once, however much it waits
+	// for, and at the same time in the subqueue of its principal.
 	ready line[M]
+	// ring are the principals with ready sessions: its head starts the next turn, unless it is the one that started the last turn of the lane.
+	// That one goes to the end first, behind those who came meanwhile.
+	ring ring[M]
+	last string // name of the principal whose turn was started last
 	// Turns that gave their slot back with Yield and want one again. They go before ready sessions: finishing what was
 	// begun frees more than beginning anew.
 	returning []*Turn[M]
@@ -23,20 +27,31 @@ type lane[M any] struct {
 	started, answered, failed, cancelled int
 }
 
-// line is a list of sessions, first come first served. A session stands in one line at most: in the ready list of a lane,
-// or among those that wait for a place of their owner.
+// The two links of a session. It stands in the ready list of a lane and in a subqueue of that lane's ring, or among those that
+// wait for a place of their principal.
+const (
+	inLine = iota
+	inSubqueue
+	linkCount
+)
+
+// link joins a session to its neighbours in a line.
+type link[M any] struct{ prev, next *session[M] }
+
+// line is a list of sessions, first come first served, over one of their links.
 type line[M any] struct {
 	head, tail *session[M]
 	count      int
+	link       int // inLine or inSubqueue
 }
 
 // push puts the session at the end of the line.
 func (l *line[M]) push(x *session[M]) {
-	x.prev, x.next = l.tail, nil
+	x.links[l.link] = link[M]{prev: l.tail}
 	if l.tail == nil {
 		l.head = x
 	} else {
-		l.tail.next = x
+		l.tail.links[l.link].next = x
 	}
 	l.tail = x
 	l.count++
@@ -44,24 +59,88 @@ func (l *line[M]) push(x *session[M]) {
 
 // remove takes the session out of the line in which it stands.
 func (l *line[M]) remove(x *session[M]) {
-	if x.prev == nil {
-		l.head = x.next
+	at := &x.links[l.link]
+	if at.prev == nil {
+		l.head = at.next
 	} else {
-		x.prev.next = x.next
+		at.prev.links[l.link].next = at.next
 	}
-	if x.next == nil {
-		l.tail = x.prev
+	if at.next == nil {
+		l.tail = at.prev
 	} else {
-		x.next.prev = x.prev
+		at.next.links[l.link].prev = at.prev
 	}
-	x.prev, x.next = nil, nil
+	*at = link[M]{}
 	l.count--
 }
 
-// push puts the session at the end of the ready list.
-func (l *lane[M]) push(x *session[M], now time.Duration) {
-	x.lane, x.readyAt = l, now
+// ring is a list of subqueues.
+type ring[M any] struct{ head, tail *subqueue[M] }
+
+// push puts the subqueue at the end.
+func (r *ring[M]) push(t *subqueue[M]) {
+	t.prev, t.next = r.tail, nil
+	if r.tail == nil {
+		r.head = t
+	} else {
+		r.tail.next = t
+	}
+	r.tail = t
+}
+
+// remove takes the subqueue out.
+func (r *ring[M]) remove(t *subqueue[M]) {
+	if t.prev == nil {
+		r.head = t.next
+	} else {
+		t.prev.next = t.next
+	}
+	if t.next == nil {
+		r.tail = t.prev
+	} else {
+		t.next.prev = t.prev
+	}
+	t.prev, t.next = nil, nil
+}
+
+// push makes the session ready, last among those of its principal. A principal that had none comes last in the ring.
+func (l *lane[M]) push(x *session[M], who *principal[M], now time.Duration) {
+	t := who.subqueue(l)
+	if t.ready.count == 0 {
+		l.ring.push(t)
+	}
+	t.ready.push(x)
 	l.ready.push(x)
+	who.standing++
+	x.lane, x.subqueue, x.readyAt = l, t, now
+}
+
+// leave takes the session out of the ready list and returns its principal.
+func (l *lane[M]) leave(x *session[M]) *principal[M] {
+	t := x.subqueue
+	l.ready.remove(x)
+	t.ready.remove(x)
+	t.who.standing--
+	if t.ready.count == 0 {
+		l.ring.remove(t)
+	}
+	x.lane, x.subqueue = nil, nil
+	return t.who
+}
+
+// next chooses the session whose turn starts now, nil when none is ready. Principals take turns, and the sessions of each as well.
+func (l *lane[M]) next() *session[M] {
+	t := l.ring.head
+	if t == nil {
+		return nil
+	}
+	if t.who.name == l.last && t != l.ring.tail {
+		l.ring.remove(t)
+		l.ring.push(t)
+		t = l.ring.head
+	}
+	l.last = t.who.name
+	return t.ready.head
 }
 
 // room reports whether a slot is free.

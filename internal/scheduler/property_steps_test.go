@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"fmt"
 	"time"
 
 	"pgregory.net/rapid"
@@ -76,4 +77,36 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		}),
 		"": func(*rapid.T) { w.check() },
 	}
+}
+
+// counts reports whether the turn counts for its principal.
+func counts(t *turn) bool { return t.Items()[0].Bounded }
+
+// principalsShare checks how many bounded turns the principal has. Those that came back from Yield may be more than allowed.
+func (w *world) principalsShare(principal string) {
+	n := 0
+	for t := range w.acting {
+		if _, was := w.yielded[t]; !was && counts(t) && t.Items()[0].Principal == principal {
+			n++
+		}
+	}
+	if w.perPrincipal > 0 && n > w.perPrincipal {
+		w.overlaps = append(w.overlaps, fmt.Sprintf("%d bounded turns of %q at once, limit %d", n, principal, w.perPrincipal))
+	}
+}
+
+// someShareFull reports whether some principal has as many bounded turns as allowed.
+func (w *world) someShareFull() bool {
+	used := map[string]int{}
+	for t := range w.acting {
+		if counts(t) && !w.yielded[t] {
+			used[t.Items()[0].Principal]++
+		}
+	}
+	for _, n := range used {
+		if w.perPrincipal > 0 && n >= w.perPrincipal {
+			return true
+		}
+	}
+	return false
 }

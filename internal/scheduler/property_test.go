@@ -28,15 +28,15 @@ type world struct {
 	overlaps []string           // broken promises, found inside turns
 	quit     chan struct{}      // closed when a property has failed: every puppet returns
 
-	tickets  map[string]*scheduler.Ticket
-	next     map[string]int64
-	limit    map[string]int   // the largest limit that a session had while something of it was known
-	held     map[string]int64 // a number of each session that was given away and not submitted yet
-	overtook map[string]bool  // messages that were submitted late: they may start after later ones
-	draining bool
-	begins   bool           // turns say when they have begun: those of a session begin one after the other
-	perOwner int            // turns that an owner may have at once, 0 = any number
-	yielded  map[*turn]bool // turns that have been in Yield: while true they are in it
+	tickets      map[string]*scheduler.Ticket
+	next         map[string]int64
+	limit        map[string]int   // the largest limit that a session had while something of it was known
+	held         map[string]int64 // a number of each session that was given away and not submitted yet
+	overtook     map[string]bool  // messages that were submitted late: they may start after later ones
+	draining     bool
+	begins       bool           // turns say when they have begun: those of a session begin one after the other
+	perPrincipal int            // bounded turns that a principal may have at once, 0 = any number
+	yielded      map[*turn]bool // turns that have been in Yield: while true they are in it
 }
 
 // act is what a puppet does next.
@@ -63,7 +63,7 @@ func (w *world) run(ctx context.Context, t *turn) error {
 	if n > w.limit[t.Session()] {
 		w.overlaps = append(w.overlaps, fmt.Sprintf("%d turns of %s at once, limit %d", n, t.Session(), w.limit[t.Session()]))
 	}
-	w.ownersShare(t.Items()[0].Owner)
+	w.principalsShare(t.Items()[0].Principal)
 	w.mu.Unlock()
 	if w.begins {
 		t.Began()
@@ -92,35 +92,6 @@ func (w *world) run(ctx context.Context, t *turn) error {
 			w.yield(ctx, t, orders)
 		}
 	}
-}
-
-// ownersShare checks how many turns the owner has. Those that came back from Yield may be more than allowed.
-func (w *world) ownersShare(owner string) {
-	n := 0
-	for t := range w.acting {
-		if _, was := w.yielded[t]; !was && t.Items()[0].Owner == owner {
-			n++
-		}
-	}
-	if owner != "" && w.perOwner > 0 && n > w.perOwner {
-		w.overlaps = append(w.overlaps, fmt.Sprintf("%d turns of %s at once, limit %d", n, owner, w.perOwner))
-	}
-}
-
-// someShareFull reports whether some owner has as many turns as allowed.
-func (w *world) someShareFull() bool {
-	used := map[string]int{}
-	for t := range w.acting {
-		if owner := t.Items()[0].Owner; owner != "" && !w.yielded[t] {
-			used[owner]++
-		}
-	}
-	for _, n := range used {
-		if w.perOwner > 0 && n >= w.perOwner {
-			return true
-		}
-	}
-	return false
 }
 
 // yield gives the slot back until the next order, whatever that is.
@@ -203,11 +174,12 @@ func (w *world) submit() {
 	seq := w.number(key)
 	it := item{
 		Session: key, ID: id(key, seq), Seq: seq, Settings: &set,
-		Lane:    rapid.SampledFrom([]string{"main", "main", "side"}).Draw(w.rt, "lane"),
-		Owner:   rapid.SampledFrom([]string{"", "ann", "bob"}).Draw(w.rt, "owner"),
-		Sender:  rapid.SampledFrom([]string{"ann", "bob"}).Draw(w.rt, "sender"),
-		Typed:   rapid.Bool().Draw(w.rt, "typed"),
-		NoMerge: rapid.IntRange(0, 5).Draw(w.rt, "alone") == 0,
+		Lane:      rapid.SampledFrom([]string{"main", "main", "side"}).Draw(w.rt, "lane"),
+		Principal: rapid.SampledFrom([]string{"", "ann", "bob"}).Draw(w.rt, "principal"),
+		Bounded:   rapid.Bool().Draw(w.rt, "bounded"),
+		Sender:    rapid.SampledFrom([]string{"ann", "bob"}).Draw(w.rt, "sender"),
+		Typed:     rapid.Bool().Draw(w.rt, "typed"),
+		NoMerge:   rapid.IntRange(0, 5).Draw(w.rt, "alone") == 0,
 	}
 	w.mu.Lock()
 	w.limit[key] = max(w.limit[key], set.MaxConcurrent)
@@ -341,6 +313,9 @@ func (w *world) finish() {
 	if int(stats.Accepted) != len(w.tickets) {
 		w.rt.Fatalf("accepted %d, want %d", stats.Accepted, len(w.tickets))
 	}
+	if stats.Principals != 0 {
+		w.rt.Fatalf("%d principals are known at rest", stats.Principals)
+	}
 	for _, l := range stats.Lanes {
 		if l.Active != 0 || l.Yielded != 0 || l.Stopping != 0 || l.Started != l.Finished {
 			w.rt.Fatalf("lane at rest: %+v", l)
@@ -368,15 +343,16 @@ func TestRandomStepsKeepEveryPromise(t *testing.T) {
 func inWorld(t *testing.T, rt *rapid.T, last func(*world)) {
 	t.Helper()
 	var failure any
+	perPrincipal := rapid.IntRange(0, 2).Draw(rt, "per_principal")
+	begins := rapid.Bool().Draw(rt, "begins")
 	synctest.Test(t, func(*testing.T) {
 		w := &world{
 			rt: rt, acting: map[*turn]chan act{}, begun: map[string][]int64{}, highest: map[string]int64{},
 			tickets: map[string]*scheduler.Ticket{}, next: map[string]int64{}, limit: map[string]int{},
 			quit: make(chan struct{}), held: map[string]int64{}, overtook: map[string]bool{},
-			yielded: map[*turn]bool{}, perOwner: rapid.IntRange(0, 2).Draw(rt, "per_owner"),
-			begins: rapid.Bool().Draw(rt, "begins"),
+			yielded: map[*turn]bool{}, perPrincipal: perPrincipal, begins: begins,
 		}
-		s, err := scheduler.New(context.Background(), config{Lanes: map[string]int{"main": 2, "side": 1}, OwnerTurns: w.perOwner, Begins: w.begins, Run: w.run})
+		s, err := scheduler.New(context.Background(), config{Lanes: map[string]int{"main": 2, "side": 1}, PrincipalTurns: w.perPrincipal, Begins: w.begins, Run: w.run})
 		if err != nil {
 			rt.Fatalf("New: %v", err)
 		}

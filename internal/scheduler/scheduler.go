@@ -22,19 +22,19 @@ type Scheduler[M any] struct {
 	base  time.Time   // zero of the scheduler's clock
 	watch func() bool // ends the watch over the work context
 
-	mu        sync.Mutex // for bookkeeping only; nothing waits, logs or calls back under it
-	lanes     map[string]*lane[M]
-	sessions  map[string]*session[M]
-	shares    map[string]*share[M] // of owners with a bound that use some of it
-	peak      int                  // the most sessions since the map was made
-	spare     []*session[M]
-	cutoffs   cutoffs
-	gen       uint64
-	draining  bool
-	quiet     chan struct{} // closed when the last goroutine has ended, once draining
-	live      int           // goroutines and armed timers that the scheduler owes an end
-	tally     tally
-	strangers map[string]struct{} // unknown lane names that were logged
+	mu         sync.Mutex // for bookkeeping only; nothing waits, logs or calls back under it
+	lanes      map[string]*lane[M]
+	sessions   map[string]*session[M]
+	peak       int // the most sessions since the map was made
+	principals principals[M]
+	spare      []*session[M]
+	cutoffs    cutoffs
+	gen        uint64
+	draining   bool
+	quiet      chan struct{} // closed when the last goroutine has ended, once draining
+	live       int           // goroutines and armed timers that the scheduler owes an end
+	tally      tally
+	strangers  map[string]struct{} // unknown lane names that were logged
 }
 
 const (
@@ -59,8 +59,8 @@ func New[M any](ctx context.Context, cfg Config[M]) (*Scheduler[M], error) {
 	cfg = cfg.withDefaults()
 	s := &Scheduler[M]{
 		cfg: cfg, ctx: context.WithoutCancel(ctx), log: cfg.Logger, obs: cfg.Observer, base: time.Now(),
-		lanes: make(map[string]*lane[M], len(cfg.Lanes)), sessions: map[string]*session[M]{}, shares: map[string]*share[M]{},
-		strangers: map[string]struct{}{}, gen: 1,
+		lanes: make(map[string]*lane[M], len(cfg.Lanes)), sessions: map[string]*session[M]{},
+		strangers: map[string]struct{}{}, gen: 1, principals: principals[M]{byName: map[string]*principal[M]{}},
 	}
 	for name, n := range cfg.Lanes {
 		s.lanes[name] = &lane[M]{name: name, limit: n}
@@ -178,7 +178,7 @@ func (s *Scheduler[M]) makeRoom(x *session[M], fx *effects[M]) error {
 
 // entry makes the record of an accepted message.
 func (s *Scheduler[M]) entry(it *Item[M], l *lane[M], fx *effects[M]) *entry[M] {
-	e := &entry[M]{box: [1]Item[M]{*it}, at: fx.now, lane: l, count: 1, bytes: it.Size}
+	e := &entry[M]{box: [1]Item[M]{*it}, at: fx.now, lane: l, who: s.principals.of(it.Principal), count: 1, bytes: it.Size}
 	e.last = e
 	s.tally.accepted++
 	return e
@@ -253,6 +253,7 @@ func (s *Scheduler[M]) shrink() {
 	if len(s.spare) > idleSpare {
 		s.spare = slices.Clone(s.spare[:idleSpare])
 	}
+	s.principals.shrink()
 }
 
 // refusal is the metric's label for an error of Submit.

@@ -26,12 +26,13 @@ type session[M any] struct {
 	unitsBox [2]*entry[M]    // first memory of units
 	laneBox  [1]laneShare[M] // first memory of byLane
 
-	// The place in a line. With a lane the session stands in its ready list, and share is where it holds a place for the turn
-	// that comes next; with a share alone it waits there for one. An owner without bounds has no share.
-	lane       *lane[M]
-	share      *share[M]
-	prev, next *session[M]
-	readyAt    time.Duration
+	// The place in a line. With a lane the session stands in its ready list and in the subqueue of its principal there, and held is whose
+	// place it holds for the turn that comes next; with held alone it waits for a place. A turn without a bound needs none.
+	lane     *lane[M]
+	subqueue *subqueue[M]
+	held     *principal[M]
+	links    [linkCount]link[M]
+	readyAt  time.Duration
 
 	// The debounce window of the last unit, when that one is open.
 	window   uint64
@@ -45,11 +46,12 @@ type session[M any] struct {
 	forgetAsk context.CancelCauseFunc
 }
 
-// laneShare counts the waiting messages of a session in one lane. Nearly every session uses one lane only; the counts
-// make it possible to take ten thousand waiting messages away without looking at each under the mutex.
+// laneShare counts the waiting messages of a session in one lane and of one principal. Nearly every session has one of these only; the
+// counts make it possible to take ten thousand waiting messages away without looking at each under the mutex.
 type laneShare[M any] struct {
 	lane  *lane[M]
-	count int
+	who   *principal[M]
+	count int // 0: free for another lane or principal
 }
 
 // newSession makes a session that needs no more memory for its first waiting messages.
@@ -103,7 +105,7 @@ func (x *session[M]) insert(e *entry[M]) int {
 		x.disorder = true
 	}
 	x.units = slices.Insert(x.units, i, e)
-	x.account(e.lane, 1)
+	x.account(e, 1)
 	return before
 }
 
@@ -127,7 +129,9 @@ func (x *session[M]) pop() *entry[M] {
 	u := x.units[x.head]
 	x.units[x.head] = nil
 	x.head++
-	x.account(u.lane, -u.count)
+	for e := u; e != nil; e = e.next {
+		x.account(e, -1)
+	}
 	return u
 }
 
@@ -138,8 +142,10 @@ func (x *session[M]) detach() []*entry[M] {
 		units = slices.Clone(units) // it may be the session's own first memory
 	}
 	x.units, x.head, x.waiting, x.disorder = nil, 0, 0, false // the caller owns the slice now
-	for i := range x.byLane {
-		x.byLane[i].lane.messages -= x.byLane[i].count
+	for _, share := range x.byLane {
+		if share.count > 0 {
+			share.give(-share.count)
+		}
 	}
 	x.byLane = x.byLane[:0]
 	return units
@@ -152,20 +158,39 @@ func (x *session[M]) remove(i int, e *entry[M]) {
 	} else {
 		x.units = slices.Delete(x.units, i, i+1)
 	}
-	x.account(e.lane, -1)
+	x.account(e, -1)
 }
 
-// account keeps the numbers of waiting messages.
-func (x *session[M]) account(l *lane[M], n int) {
+// account keeps the numbers of waiting messages: n more like e, or fewer.
+func (x *session[M]) account(e *entry[M], n int) {
 	x.waiting += n
-	l.messages += n
+	free := -1
 	for i := range x.byLane {
-		if x.byLane[i].lane == l {
-			x.byLane[i].count += n
+		share := &x.byLane[i]
+		if share.count > 0 && share.lane == e.lane && share.who == e.who {
+			share.count += n
+			share.give(n)
 			return
 		}
+		if share.count == 0 {
+			free = i
+		}
 	}
-	x.byLane = append(x.byLane, laneShare[M]{lane: l, count: n})
+	if free < 0 {
+		free = len(x.byLane)
+		x.byLane = append(x.byLane, laneShare[M]{})
+	}
+	x.byLane[free] = laneShare[M]{lane: e.lane, who: e.who, count: n}
+	x.byLane[free].give(n)
+}
+
+// give counts n waiting messages more, or fewer, for the lane and the principal.
+func (c laneShare[M]) give(n int) {
+	c.lane.messages += n
+	c.who.messages += n
+	if n < 0 {
+		c.who.rest()
+	}
 }
 
 // findSeq looks a waiting message up by its sequence number.

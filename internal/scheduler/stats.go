@@ -53,6 +53,8 @@ type Stats struct {
 	Refused map[Refusal]uint64
 	// UnknownLanes counts messages for a lane that does not exist.
 	UnknownLanes uint64
+	// Principals is how many principals have a message that waits, or a bounded turn.
+	Principals int
 	// Draining says that new messages are refused.
 	Draining bool
 	// Generation is the number of resets plus one.
@@ -138,7 +140,7 @@ func (s *Scheduler[M]) Stats() Stats {
 	defer s.mu.Unlock()
 	stats := Stats{
 		Accepted: total(s.tally.accepted), Turns: total(s.tally.turns), UnknownLanes: total(s.tally.unknownLanes),
-		Draining: s.draining, Generation: s.gen,
+		Draining: s.draining, Generation: s.gen, Principals: len(s.principals.byName),
 		Outcomes: make(map[Outcome]uint64, outcomeCount), Refused: make(map[Refusal]uint64, refusalCount),
 		Drops: DropStats{
 			Old: total(s.tally.droppedOld), New: total(s.tally.refused[RefusedFull.index()]),
@@ -187,6 +189,16 @@ func (l *lane[M]) stats(now time.Duration) LaneStats {
 		stats.OldestWait = now - l.ready.head.readyAt
 	}
 	return stats
+}
+
+// WaitingOf is how many messages of a principal wait, those in debounce windows included.
+func (s *Scheduler[M]) WaitingOf(name string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if who, ok := s.principals.byName[name]; ok {
+		return who.messages
+	}
+	return 0
 }
 
 // Session reports the state of one session; false when nothing of it runs or waits.

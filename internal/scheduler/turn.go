@@ -21,13 +21,13 @@ type Turn[M any] struct {
 	nextStart *Turn[M]
 	sess      *session[M] // nil when over
 	cancel    context.CancelCauseFunc
-	cause     *CancelCause // set once, by the first who cancels
-	forced    *CancelCause // what cancelled the context of a settled turn
-	grace     *time.Timer  // runs from the cancellation on
-	slot      bool         // holds a slot of its lane
-	share     *share[M]    // where it holds a place; nil = its owner has no bound, or it is inside Yield
-	away      bool         // has given it back with Yield
-	settled   bool         // stops do not reach it any more
+	cause     *CancelCause  // set once, by the first who cancels
+	forced    *CancelCause  // what cancelled the context of a settled turn
+	grace     *time.Timer   // runs from the cancellation on
+	slot      bool          // holds a slot of its lane
+	held      *principal[M] // whose place it holds; nil = it has no bound, or it is inside Yield
+	away      bool          // has given it back with Yield
+	settled   bool          // stops do not reach it any more
 	stuck     bool
 	over      bool
 	input     chan struct{} // made by AcceptInput

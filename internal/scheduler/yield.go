@@ -62,7 +62,7 @@ func (s *Scheduler[M]) sendAway(t *Turn[M], fx *effects[M]) error {
 	t.away = true
 	t.lane.yielded++
 	t.lane.release(t)
-	s.leaveShare(t, fx) // what it waits for may be turns of the same owner
+	s.leavePlace(t, fx) // what it waits for may be turns of the same principal
 	s.pump(t.lane, fx)
 	return nil
 }
@@ -88,7 +88,7 @@ func (s *Scheduler[M]) grant(l *lane[M], fx *effects[M]) {
 	l.returning = slices.Delete(l.returning, 0, 1)
 	s.home(t)
 	l.acquire(t)
-	s.rejoinShare(t)
+	s.retakePlace(t)
 	fx.grants = append(fx.grants, t.granted)
 	t.granted = nil
 }

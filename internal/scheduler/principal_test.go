@@ -11,7 +11,7 @@ import (
 
 // owned is a message whose session, id and payload are the same word.
 func owned(owner, name, lane string) item {
-	return item{Session: name, ID: name, Payload: name, Owner: owner, Lane: lane}
+	return item{Session: name, ID: name, Payload: name, Principal: owner, Bounded: owner != "", Lane: lane}
 }
 
 // crowd submits messages in order and returns what began when, after everything has ended.
@@ -79,8 +79,8 @@ func TestAnOwnerHasSoManyTurnsAtOnceAndOthersDoNotWait(t *testing.T) {
 			name: "the next message of a session may be somebody else's", perOwner: 1, lanes: map[string]int{"main": 5},
 			items: []item{
 				owned("ann", "a1", ""),
-				{Session: "group", ID: "g1", Seq: 1, Payload: "g1", Owner: "ann"},
-				{Session: "group", ID: "g2", Seq: 2, Payload: "g2", Owner: "bob"},
+				{Session: "group", ID: "g1", Seq: 1, Payload: "g1", Principal: "ann", Bounded: true},
+				{Session: "group", ID: "g2", Seq: 2, Payload: "g2", Principal: "bob", Bounded: true},
 			},
 			meanwhile: func(s *sched) { s.StopRun("group", "g1", "ann") },
 			want:      []string{"0s a1", "0s g2"},
@@ -89,8 +89,8 @@ func TestAnOwnerHasSoManyTurnsAtOnceAndOthersDoNotWait(t *testing.T) {
 			name: "a place is held for its owner only", perOwner: 1, lanes: map[string]int{"main": 1, "side": 1},
 			items: []item{
 				owned("", "c1", ""),
-				{Session: "group", ID: "g1", Seq: 1, Payload: "g1", Owner: "ann"},
-				{Session: "group", ID: "g2", Seq: 2, Payload: "g2", Owner: "bob"},
+				{Session: "group", ID: "g1", Seq: 1, Payload: "g1", Principal: "ann", Bounded: true},
+				{Session: "group", ID: "g2", Seq: 2, Payload: "g2", Principal: "bob", Bounded: true},
 				owned("ann", "a1", "side"),
 			},
 			meanwhile: func(s *sched) { s.StopRun("group", "g1", "ann") },
@@ -100,7 +100,7 @@ func TestAnOwnerHasSoManyTurnsAtOnceAndOthersDoNotWait(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				got := crowd(t, config{Lanes: c.lanes, OwnerTurns: c.perOwner}, time.Second, c.items, c.meanwhile)
+				got := crowd(t, config{Lanes: c.lanes, PrincipalTurns: c.perOwner}, time.Second, c.items, c.meanwhile)
 				if !slices.Equal(got, c.want) {
 					t.Errorf("got %v, want %v", got, c.want)
 				}
@@ -132,7 +132,7 @@ func TestATurnThatYieldsLendsItsPlace(t *testing.T) {
 			linger(2 * time.Second)
 			return err
 		}
-		s = newScheduler(t, config{Lanes: map[string]int{"main": 5}, OwnerTurns: 1, Run: run})
+		s = newScheduler(t, config{Lanes: map[string]int{"main": 5}, PrincipalTurns: 1, Run: run})
 		parent := submit(t, s, owned("ann", "parent", ""))
 		pass(1500 * time.Millisecond)
 		late := submit(t, s, owned("ann", "late", ""))
