@@ -125,10 +125,21 @@ func (s *Server) doorFault() *wireError {
 
 // allowed takes one call from an allowance.
 func (s *Server) allowed(ctx context.Context, principal, name string, class LimitClass) *wireError {
-	if ok, after, limit := s.cfg.Limiter.Allow(ctx, principal, class); !ok {
+	if ok, after, limit := s.cfg.Limiter.Allow(ctx, principal, class, 1); !ok {
 		return rateLimited(name, limit, after)
 	}
 	return nil
+}
+
+// allowedBytes takes the bytes of a call that is going to be stored.
+func (s *Server) allowedBytes(ctx context.Context, cl *call, n int) *wireError {
+	ok, after, limit := s.cfg.Limiter.Allow(ctx, cl.principal(), LimitBytes, n)
+	if ok {
+		return nil
+	}
+	w := rateLimited(cl.m.name, limit, after)
+	w.Details["allowance"] = string(LimitBytes)
+	return w
 }
 
 var errBodyTooLarge = errors.New("the body is too large")

@@ -107,6 +107,9 @@ func (s *Server) acceptable(cl *call, w http.ResponseWriter, r *http.Request) (r
 	case err != nil:
 		return req, m, invalid("the body did not arrive")
 	}
+	if no := s.allowedBytes(r.Context(), cl, len(body)); no != nil {
+		return req, m, no
+	}
 	if req, err = readCompletion(body); err != nil {
 		return req, m, invalid(err.Error())
 	}

@@ -62,6 +62,8 @@ type Config struct {
 	// CronWritesPerMinute (300), ChatsPerMinute (600) are per principal, HooksPerMinute (60) per hook, RequestsPerSecond (200) per
 	// connection; [Off] = no limit.
 	CronWritesPerMinute, ChatsPerMinute, HooksPerMinute, RequestsPerSecond int
+	// BytesPerMinute is how many bytes all of these calls of one principal or hook may have, the params or the body of each; 0 = 16 MiB, [Off] = no limit.
+	BytesPerMinute int
 	// Limiter counts calls per principal; nil = in this process. A cluster may hand in one that all replicas share.
 	Limiter Limiter
 
@@ -146,13 +148,14 @@ func (c Config) withDefaults() Config {
 	c.ChatsPerMinute = orInt(c.ChatsPerMinute, 600)
 	c.HooksPerMinute = orInt(c.HooksPerMinute, 60)
 	c.RequestsPerSecond = orInt(c.RequestsPerSecond, 200)
+	c.BytesPerMinute = orInt(c.BytesPerMinute, 16<<20)
 	c.Deadlines = c.Deadlines.withDefaults()
 	c.StopTimeout = orDuration(c.StopTimeout, 5*time.Second)
 	if c.Observer == nil {
 		c.Observer = NoObserver{}
 	}
 	if c.Limiter == nil {
-		c.Limiter = newLocalLimiter(c.CronWritesPerMinute, c.ChatsPerMinute, c.HooksPerMinute)
+		c.Limiter = newLocalLimiter(c)
 	}
 	return c
 }

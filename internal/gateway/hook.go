@@ -147,6 +147,9 @@ func (s *Server) takeHook(cl *call, w http.ResponseWriter, r *http.Request) (hoo
 	if no := s.allowed(r.Context(), name, "hooks/"+name, LimitHooks); no != nil {
 		return none, no
 	}
+	if no := s.allowedBytes(r.Context(), cl, len(body)); no != nil {
+		return none, no
+	}
 	if no := s.doorFault(); no != nil {
 		return none, no
 	}

@@ -17,12 +17,14 @@ const (
 	LimitCronWrites LimitClass = "cron_writes" // cron writes and wake
 	LimitChats      LimitClass = "chat"        // chat.send, agent, HTTP completions
 	LimitHooks      LimitClass = "hooks"       // calls of one hook
+	LimitBytes      LimitClass = "bytes"       // bytes of all of these: what a caller can make the store grow by
 )
 
-// Limiter decides whether a principal may make one more call of a class. It must not block longer than a few milliseconds.
+// Limiter decides whether a principal may use more of a class. It must not block longer than a few milliseconds.
 type Limiter interface {
-	// Allow takes one call, or says after what time to try again and how many calls a minute are allowed.
-	Allow(ctx context.Context, principal string, class LimitClass) (ok bool, retryAfter time.Duration, perMinute int)
+	// Allow takes n calls (or bytes), or says after what time to try again and how many a minute are allowed. More than are allowed in a minute
+	// count as that many.
+	Allow(ctx context.Context, principal string, class LimitClass, n int) (ok bool, retryAfter time.Duration, perMinute int)
 }
 
 // localLimiter counts in this process.
@@ -37,21 +39,23 @@ type bucketKey struct {
 	class     LimitClass
 }
 
-func newLocalLimiter(cronWrites, chats, hooks int) *localLimiter {
+func newLocalLimiter(c Config) *localLimiter {
 	return &localLimiter{
-		perMinute: map[LimitClass]int{LimitCronWrites: cronWrites, LimitChats: chats, LimitHooks: hooks},
-		buckets:   map[bucketKey]*rate.Limiter{},
+		perMinute: map[LimitClass]int{
+			LimitCronWrites: c.CronWritesPerMinute, LimitChats: c.ChatsPerMinute, LimitHooks: c.HooksPerMinute, LimitBytes: c.BytesPerMinute,
+		},
+		buckets: map[bucketKey]*rate.Limiter{},
 	}
 }
 
 // Allow implements [Limiter].
-func (l *localLimiter) Allow(_ context.Context, principal string, class LimitClass) (bool, time.Duration, int) {
-	n := l.perMinute[class]
-	if n == 0 {
+func (l *localLimiter) Allow(_ context.Context, principal string, class LimitClass, n int) (bool, time.Duration, int) {
+	most := l.perMinute[class]
+	if most == 0 {
 		return true, 0, 0
 	}
-	ok, after := take(l.bucket(bucketKey{principal, class}, n))
-	return ok, after, n
+	ok, after := take(l.bucket(bucketKey{principal, class}, most), min(n, most))
+	return ok, after, most
 }
 
 func (l *localLimiter) bucket(key bucketKey, perMinute int) *rate.Limiter {
@@ -59,15 +63,15 @@ func (l *localLimiter) bucket(key bucketKey, perMinute int) *rate.Limiter {
 	defer l.mu.Unlock()
 	b := l.buckets[key]
 	if b == nil {
-		b = rate.NewLimiter(rate.Every(time.Minute/time.Duration(perMinute)), perMinute)
+		b = rate.NewLimiter(rate.Limit(perMinute)/60, perMinute)
 		l.buckets[key] = b
 	}
 	return b
 }
 
-// take takes one token, or says when there will be one without reserving it.
-func take(b *rate.Limiter) (bool, time.Duration) {
-	r := b.Reserve()
+// take takes n tokens, which are no more than the bucket holds, or says when there will be as many without reserving them.
+func take(b *rate.Limiter, n int) (bool, time.Duration) {
+	r := b.ReserveN(time.Now(), n)
 	after := r.Delay()
 	if after <= 0 {
 		return true, 0

@@ -87,7 +87,7 @@ func (c *conn) route(req request) (*method, *wireError) {
 	who := c.who.Load()
 	m := c.srv.methods[req.method]
 	if c.calls != nil {
-		if ok, after := take(c.calls); !ok {
+		if ok, after := take(c.calls, 1); !ok {
 			return m, rateLimited(req.method, c.srv.cfg.RequestsPerSecond, after)
 		}
 	}
@@ -227,6 +227,9 @@ func (s *Server) explain(ctx context.Context, cl *call, err error) *wireError {
 		return draining()
 	}
 	if w, ok := toWire(err); ok {
+		if w.Details["code"] == string(chat.CodeRateLimited) && w.Details["method"] == nil {
+			w.Details["method"] = cl.m.name
+		}
 		return w
 	}
 	id := uuid.NewString()
@@ -241,8 +244,11 @@ func (s *Server) explain(ctx context.Context, cl *call, err error) *wireError {
 func (s *Server) invoke(ctx context.Context, cl *call) (any, error) {
 	return s.guard(ctx, cl, func() (any, error) {
 		if cl.m.limit != "" {
-			if ok, after, limit := s.cfg.Limiter.Allow(ctx, cl.principal(), cl.m.limit); !ok {
-				return nil, rateLimited(cl.m.name, limit, after)
+			if no := s.allowed(ctx, cl.principal(), cl.m.name, cl.m.limit); no != nil {
+				return nil, no
+			}
+			if no := s.allowedBytes(ctx, cl, len(cl.raw)); no != nil {
+				return nil, no
 			}
 		}
 		result, err := cl.m.invoke(ctx, cl, cl.raw)

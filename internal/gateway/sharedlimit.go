@@ -44,44 +44,48 @@ type part struct {
 func NewSharedLimiter(cfg Config, shared store.Allowances, log *slog.Logger) Limiter {
 	cfg = cfg.withDefaults()
 	return &sharedLimiter{
-		own:    newLocalLimiter(cfg.CronWritesPerMinute, cfg.ChatsPerMinute, cfg.HooksPerMinute),
+		own:    newLocalLimiter(cfg),
 		shared: shared, log: log, warnings: rate.Sometimes{Interval: time.Minute}, now: time.Now, parts: map[bucketKey]*part{},
 	}
 }
 
 // Allow implements [Limiter].
-func (l *sharedLimiter) Allow(ctx context.Context, principal string, class LimitClass) (bool, time.Duration, int) {
-	n := l.own.perMinute[class]
-	if n == 0 {
+func (l *sharedLimiter) Allow(ctx context.Context, principal string, class LimitClass, n int) (bool, time.Duration, int) {
+	most := l.own.perMinute[class]
+	if most == 0 {
 		return true, 0, 0
 	}
+	n = min(n, most)
 	key := bucketKey{principal, class}
-	if ok, wait, known := l.take(key); known {
-		return ok, wait, n
+	if ok, wait, known := l.take(key, n); known {
+		return ok, wait, most
 	}
 	ask, cancel := context.WithTimeout(ctx, sharedWait)
 	defer cancel()
-	got, wait, err := l.shared.TakeAllowance(ask, principal+"/"+string(class), max(1, n/sharedParts), n)
+	got, wait, err := l.shared.TakeAllowance(ask, principal+"/"+string(class), max(n, most/sharedParts), most)
 	if err != nil {
 		l.warnings.Do(func() {
 			l.log.WarnContext(ctx, "the store does not count calls; every replica counts by itself", slog.Any("err", err))
 		})
-		return l.own.Allow(ctx, principal, class)
+		return l.own.Allow(ctx, principal, class, n)
 	}
-	l.keep(key, got, wait)
-	return got > 0, wait, n
+	if n > 1 { // the store says when there is one
+		wait = max(wait, time.Minute*time.Duration(n)/time.Duration(most)+time.Millisecond)
+	}
+	ok, wait := l.keep(key, n, got, wait)
+	return ok, wait, most
 }
 
-// take takes a call from what this process holds; known is false when the store must be asked.
-func (l *sharedLimiter) take(key bucketKey) (ok bool, wait time.Duration, known bool) {
+// take takes n from what this process holds; known is false when the store must be asked.
+func (l *sharedLimiter) take(key bucketKey, n int) (ok bool, wait time.Duration, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p, now := l.parts[key], l.now()
 	switch {
 	case p == nil:
 		return false, 0, false
-	case p.left > 0 && now.Before(p.until):
-		p.left--
+	case p.left >= n && now.Before(p.until):
+		p.left -= n
 		return true, 0, true
 	case now.Before(p.refused):
 		return false, p.refused.Sub(now), true
@@ -90,8 +94,8 @@ func (l *sharedLimiter) take(key bucketKey) (ok bool, wait time.Duration, known 
 	}
 }
 
-// keep puts by what came beyond the one call, or that there is nothing for a while.
-func (l *sharedLimiter) keep(key bucketKey, got int, wait time.Duration) {
+// keep adds what the store gave, and takes n of it. If that is not enough, it says so for a while, which is the wait.
+func (l *sharedLimiter) keep(key bucketKey, n, got int, wait time.Duration) (bool, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p, now := l.parts[key], l.now()
@@ -102,10 +106,14 @@ func (l *sharedLimiter) keep(key bucketKey, got int, wait time.Duration) {
 	if !now.Before(p.until) {
 		p.left = 0
 	}
-	if got == 0 {
-		p.refused = now.Add(wait)
-		return
+	if got > 0 {
+		p.left += got
+		p.until = now.Add(sharedHold)
 	}
-	p.left += got - 1
-	p.until = now.Add(sharedHold)
+	if p.left < n {
+		p.refused = now.Add(wait)
+		return false, wait
+	}
+	p.left -= n
+	return true, 0
 }

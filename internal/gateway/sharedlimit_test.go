@@ -51,7 +51,7 @@ func TestReplicasShareTheirLimits(t *testing.T) {
 		}
 		flood := func() (allowed int) {
 			for i := range 3000 {
-				if ok, _, limit := replicas[i%3].Allow(t.Context(), "ann", LimitChats); ok {
+				if ok, _, limit := replicas[i%3].Allow(t.Context(), "ann", LimitChats, 1); ok {
 					allowed++
 				} else if limit != 600 {
 					t.Fatalf("limit %d", limit)
@@ -65,7 +65,7 @@ func TestReplicasShareTheirLimits(t *testing.T) {
 		if p.asked > 40 {
 			t.Errorf("the store was asked %d times for 3000 calls", p.asked)
 		}
-		ok, wait, _ := replicas[0].Allow(t.Context(), "ann", LimitChats)
+		ok, wait, _ := replicas[0].Allow(t.Context(), "ann", LimitChats, 1)
 		if ok || wait <= 0 || wait > 100*time.Millisecond {
 			t.Errorf("allowed %v, again after %s", ok, wait)
 		}
@@ -77,8 +77,8 @@ func TestReplicasShareTheirLimits(t *testing.T) {
 		if n := flood(); n != 600 {
 			t.Errorf("after an hour: %d calls, want 600", n)
 		}
-		replicas[0].Allow(t.Context(), "ann", LimitHooks)
-		replicas[0].Allow(t.Context(), "bob", LimitChats)
+		replicas[0].Allow(t.Context(), "ann", LimitHooks, 1)
+		replicas[0].Allow(t.Context(), "bob", LimitChats, 1)
 		if want := []string{"ann/chat", "ann/hooks", "bob/chat"}; !slices.Equal(slices.Sorted(maps.Keys(p.names)), want) {
 			t.Errorf("allowances %v, want %v", p.names, want)
 		}
@@ -92,15 +92,54 @@ func TestAnOutageKeepsNobodyOut(t *testing.T) {
 		l := NewSharedLimiter(Config{ChatsPerMinute: 60}, p, slog.New(slog.DiscardHandler))
 		allowed := 0
 		for range 200 {
-			if ok, _, _ := l.Allow(t.Context(), "ann", LimitChats); ok {
+			if ok, _, _ := l.Allow(t.Context(), "ann", LimitChats, 1); ok {
 				allowed++
 			}
 		}
 		if allowed != 60 {
 			t.Errorf("%d calls while the store is away, want as many as one gateway allows", allowed)
 		}
-		if ok, _, limit := NewSharedLimiter(Config{ChatsPerMinute: Off}, p, nil).Allow(t.Context(), "ann", LimitChats); !ok || limit != 0 {
+		if ok, _, limit := NewSharedLimiter(Config{ChatsPerMinute: Off}, p, nil).Allow(t.Context(), "ann", LimitChats, 1); !ok || limit != 0 {
 			t.Error("a limit that is off limits")
+		}
+	})
+}
+
+// Bytes are taken in pieces of any size: three replicas together allow what one allowance holds, and a large call waits until there is room for it.
+func TestReplicasShareTheirBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const perMinute, size = 1 << 20, 200_000
+		p := &pot{left: perMinute, at: time.Now(), names: map[string]bool{}}
+		var replicas []Limiter
+		for range 3 {
+			replicas = append(replicas, NewSharedLimiter(Config{BytesPerMinute: perMinute}, p, slog.New(slog.DiscardHandler)))
+		}
+		local := newLocalLimiter(Config{BytesPerMinute: perMinute})
+		for what, limiters := range map[string][]Limiter{"shared": replicas, "local": {local}} {
+			taken, wait := 0, time.Duration(0)
+			for i := range 30 {
+				ok, after, _ := limiters[i%len(limiters)].Allow(t.Context(), "ann", LimitBytes, size)
+				if ok {
+					taken += size
+				} else {
+					wait = max(wait, after)
+				}
+			}
+			if taken > perMinute || taken < perMinute-len(limiters)*size {
+				t.Errorf("%s: %d bytes at once, want about %d", what, taken, perMinute)
+			}
+			if wait <= 0 || wait > 15*time.Second {
+				t.Errorf("%s: again after %s", what, wait)
+			}
+			time.Sleep(wait)
+			if ok, after, _ := limiters[0].Allow(t.Context(), "ann", LimitBytes, size); !ok {
+				t.Errorf("%s: refused after the wait, again after %s", what, after)
+			}
+			time.Sleep(2 * time.Minute)
+			if ok, _, _ := limiters[0].Allow(t.Context(), "ann", LimitBytes, 5*perMinute); !ok {
+				t.Errorf("%s: a call of more than a minute's bytes is never allowed", what)
+			}
 		}
 	})
 }
