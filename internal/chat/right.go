@@ -49,6 +49,14 @@ func mineIf(mine bool) Right {
 	return RightNone
 }
 
+// Named reports whether a caller has chosen the key: it is neither the main session nor one that the gateway makes for each run of a job or each
+// completion without a user.
+func (k SessionKey) Named() bool {
+	id, single := strings.CutPrefix(k.Rest, "api:")
+	single = single && !strings.Contains(id, ":")
+	return k.Rest != "main" && !single && !k.OfCronRun()
+}
+
 // UsableBy reports whether a principal that is restricted to its own sessions may use this one. owner is whose it is, if it exists.
 func (k SessionKey) UsableBy(principal, owner string, exists bool) bool {
 	switch k.RightOf(principal) {

@@ -102,6 +102,8 @@ type Sessions interface {
 	Session(ctx context.Context, key chat.SessionKey, visible string) (Session, error)
 	// ListSessions lists newest first (or by last message). At most [ReadBytes] of notes, previews and errors; a search keeps no more rows than it returns.
 	ListSessions(ctx context.Context, f SessionFilter) ([]Session, int, error)
+	// CountNamed counts the sessions of a principal whose keys a caller has chosen, see [chat.SessionKey.Named].
+	CountNamed(ctx context.Context, principal string) (int, error)
 	// Transcript reads entries of a transcript, at most [ReadBytes] or MaxBytes, see [TranscriptQuery]. An unknown session is empty, except for what a
 	// deletion kept.
 	Transcript(ctx context.Context, q TranscriptQuery) (Transcript, error)

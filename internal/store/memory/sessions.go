@@ -58,6 +58,20 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 	return out, total, err
 }
 
+// CountNamed counts the sessions of a principal whose keys a caller has chosen.
+func (s *Store) CountNamed(ctx context.Context, principal string) (int, error) {
+	n := 0
+	err := s.do(ctx, "CountNamed", func(time.Time) error {
+		for _, se := range s.sessions {
+			if se.Principal == principal && se.Key.Named() {
+				n++
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
 func newest(byLastMessage bool) func(a, b *session) int {
 	return func(a, b *session) int {
 		order := b.UpdatedAt.Compare(a.UpdatedAt)

@@ -84,6 +84,17 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 	return out, total, err
 }
 
+// CountNamed counts the sessions of a principal whose keys a caller has chosen.
+func (s *Store) CountNamed(ctx context.Context, principal string) (int, error) {
+	var n int
+	err := s.do(ctx, "counting the named sessions of a principal", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, `
+			SELECT count(*) FROM (SELECT substr(key, length(agent) + 8) AS rest FROM sessions WHERE principal = $1) s
+			WHERE rest <> 'main' AND rest NOT LIKE 'cron:%:%' AND (rest NOT LIKE 'api:%' OR rest LIKE 'api:%:%')`, clean(principal)).Scan(&n)
+	})
+	return n, err
+}
+
 // makeSQL makes a session unless it exists. $1 clock, $2 key, $3 agent, $4 principal, $5 transcript id.
 const makeSQL = `
 INSERT INTO sessions (key, agent, principal, session_id, epoch, last_seq, taken_seq, done_seq, created_at, updated_at)

@@ -16,6 +16,7 @@ func sessionTests() []test {
 		{"ListPages", listPages},
 		{"ListFilters", listFilters},
 		{"ListLeavesOutRunsOfJobs", listWithoutCronRuns},
+		{"NamedSessionsAreCounted", namedSessionsAreCounted},
 		{"SearchTakesSignsLiterally", searchTakesSignsLiterally},
 		{"ModeIsStored", modeIsStored},
 		{"NotesAreStored", notesAreStored},
@@ -46,6 +47,29 @@ func (w *world) rooms(node, agent, principal string, names ...string) {
 		p.Message.Principal = principal
 		w.accept(p)
 	}
+}
+
+func namedSessionsAreCounted(w *world) {
+	node := w.node()
+	names := []string{
+		"main", "work", "Main", "api:0b6c1f7e", "api:ann:phone", "API:x", "api", "cron:job:manual-1", "cron:job", "Cron:job:1", "hook:ci", "telegram:direct:7",
+		"a:api:x", "a:cron:b:c", "api:", "100%", "a_b*?[c]",
+	}
+	w.rooms(node, "main", "ann", names...)
+	w.rooms(node, "other-agent", "ann", "main", "work", "api:1")
+	w.rooms(node, "main", "bob", "bobs")
+	want := 1 // of the other agent
+	for _, name := range names {
+		if (chat.SessionKey{Agent: "main", Rest: name}).Named() {
+			want++
+		}
+	}
+	for principal, want := range map[string]int{"ann": want, "bob": 1, "nobody": 0} {
+		n, err := w.st.CountNamed(w.ctx, principal)
+		w.ok(err)
+		equal(w, "named sessions of "+principal, n, want)
+	}
+	equal(w, "named", want, 14)
 }
 
 func onlyTheOwnerSees(w *world) {
