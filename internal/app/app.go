@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"laneway/internal/channel/web"
 	"laneway/internal/command"
 	"laneway/internal/config"
+	"laneway/internal/diskspace"
 	"laneway/internal/dispatch"
 	"laneway/internal/files"
 	"laneway/internal/gateway"
@@ -35,6 +37,8 @@ type Options struct {
 	// RereadCredentials reads the files of those secrets again; it is called every two seconds, and by one goroutine. With an error the
 	// credentials that it returns are in force nevertheless. nil = they never change.
 	RereadCredentials func() (config.Credentials, error)
+	// FreeSpace reads the free space of the disk of a directory in bytes; nil = of the real one.
+	FreeSpace func(dir string) (uint64, error)
 	// Version is shown to people and other nodes.
 	Version string
 	Log     *slog.Logger
@@ -57,6 +61,7 @@ type Process struct {
 	store    store.Store
 	dispatch *dispatch.Dispatcher
 	gateway  *gateway.Server
+	tokens   *namedTokens // nil = the store keeps none
 	metrics  *metrics.Metrics
 	channels []channel.Channel
 	webhooks map[string]http.Handler // by path
@@ -175,7 +180,9 @@ func (p *Process) wire(ctx context.Context) error {
 	p.dispatch, err = dispatch.New(work, dispatch.Config{
 		Version: p.opts.Version, Addr: p.cfg.Cluster.NodeID, BootID: uuid.NewString(),
 		Lease: time.Duration(p.cfg.Cluster.Lease), Heartbeat: time.Duration(p.cfg.Cluster.Heartbeat), Sweep: time.Duration(p.cfg.Cluster.Sweep),
-		Exclusive: p.store.Kind() == kindSQLite, Lanes: p.cfg.Lanes.Map(), UserTurns: p.cfg.Limits.UserTurns, Agents: agents,
+		Exclusive: p.store.Kind() == kindSQLite, Lanes: p.cfg.Lanes.Map(), UserTurns: p.cfg.Limits.UserTurns,
+		Space: p.freeSpace().Check, SeesOwn: p.seesOwn(ctx), OwnWaiting: p.cfg.Limits.OwnWaiting, CallerWaiting: p.cfg.Limits.CallerWaiting,
+		OwnSessions: p.cfg.Limits.OwnSessions, CallerSessions: p.cfg.Limits.CallerSessions, Agents: agents,
 		Retention: time.Duration(p.cfg.Retention), Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100,
 		Cron: cronConfig(p.cfg, p.metrics.Cron(), posts), HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CronBody: gateway.CronBody, Files: p.files,
 	}, dispatch.Deps{
@@ -185,6 +192,28 @@ func (p *Process) wire(ctx context.Context) error {
 		return fmt.Errorf("making the dispatcher: %w", err)
 	}
 	return nil
+}
+
+// freeSpace is the floor of the disks on which this process writes.
+func (p *Process) freeSpace() *diskspace.Floor {
+	dirs := []string{p.cfg.Data}
+	if !p.cfg.Database.IsPostgres() {
+		dirs = append(dirs, filepath.Dir(sqlitePath(p.cfg)))
+	}
+	return diskspace.New(diskspace.Config{Dirs: dirs, Bytes: int64(p.cfg.Limits.FreeSpace), Free: p.opts.FreeSpace, Logger: p.log})
+}
+
+// seesOwn reads the named tokens, so that work of an earlier process finds the bounds of its sender from the first moment on.
+func (p *Process) seesOwn(ctx context.Context) func(principal string) bool {
+	tokens, ok := p.store.(store.Credentials)
+	if !ok {
+		return nil
+	}
+	p.tokens = &namedTokens{store: tokens}
+	if _, err := p.tokens.Credentials(ctx); err != nil {
+		p.log.WarnContext(ctx, "the named tokens were not read; trying again", "err", err)
+	}
+	return p.tokens.seesOwn
 }
 
 var errProcessEnds = errors.New("the process ends")

@@ -35,12 +35,12 @@ func (p *Process) openGateway() error {
 		MaxPayload: int64(l.MaxPayload), MaxBuffered: l.MaxBuffered, MaxSockets: l.Sockets, MaxStrangers: l.Unauthenticated,
 		MaxStrangersPerAddr: l.UnauthenticatedPerAddress, MaxPerPrincipal: l.SocketsPerPrincipal,
 		CronWritesPerMinute: offIsNegative(l.CronWrites), ChatsPerMinute: offIsNegative(l.Chat), RequestsPerSecond: offIsNegative(l.Requests),
-		HooksPerMinute: offIsNegative(l.Hooks), Hooks: hooksOf(p.cfg.Hooks),
+		HooksPerMinute: offIsNegative(l.Hooks), BytesPerMinute: offIsNegative(l.Bytes), Hooks: hooksOf(p.cfg.Hooks),
 		StopTimeout: stopSockets, Observer: p.metrics.Gateway(),
 	}
 	cfg.Sources = []gateway.CredentialSource{p.ownKeys()}
-	if tokens, ok := p.store.(store.Credentials); ok {
-		cfg.Sources = append(cfg.Sources, namedTokens{tokens})
+	if p.tokens != nil {
+		cfg.Sources = append(cfg.Sources, p.tokens)
 	}
 	if shared, ok := p.store.(store.Allowances); ok {
 		cfg.Limiter = gateway.NewSharedLimiter(cfg, shared, p.log)

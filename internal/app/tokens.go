@@ -10,6 +10,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"laneway/internal/chat"
@@ -166,18 +167,31 @@ func visitStore(ctx context.Context, cfg config.Config) (visitor, error) {
 	return postgres.Open(ctx, postgres.Config{URL: cfg.Database.Reveal(), MaxConns: 2})
 }
 
-// namedTokens brings the tokens of the store to the gateway.
-type namedTokens struct{ store store.Credentials }
+// namedTokens brings the tokens of the store to the gateway, and remembers which of them see their own only.
+type namedTokens struct {
+	store store.Credentials
+	own   atomic.Pointer[map[string]bool]
+}
+
+// seesOwn reports whether the principal is a token that sees its own only, as the tokens were when they were last read.
+func (n *namedTokens) seesOwn(principal string) bool {
+	own := n.own.Load()
+	return own != nil && (*own)[principal]
+}
 
 // Credentials lists the tokens. It is asked every two seconds.
-func (n namedTokens) Credentials(ctx context.Context) ([]gateway.Credential, error) {
+func (n *namedTokens) Credentials(ctx context.Context) ([]gateway.Credential, error) {
 	list, err := n.store.Credentials(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]gateway.Credential, 0, len(list))
+	out, own := make([]gateway.Credential, 0, len(list)), map[string]bool{}
 	for _, c := range list {
+		if c.Visible == gateway.VisibleOwn {
+			own[c.Name] = true
+		}
 		out = append(out, gateway.Credential{Name: c.Name, Digest: c.Digest, Scopes: c.Scopes, Visible: c.Visible, ExpiresAt: c.ExpiresAt})
 	}
+	n.own.Store(&own)
 	return out, nil
 }

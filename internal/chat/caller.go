@@ -27,6 +27,7 @@ const (
 	CheckDatabase   Check = "database"
 	CheckMigrations Check = "migrations"
 	CheckDraining   Check = "draining"
+	CheckDisk       Check = "disk"
 )
 
 // NotReadyError names the check that fails. The cause is logged and never sent.

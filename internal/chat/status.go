@@ -101,6 +101,8 @@ type SystemStatus struct {
 	Nodes         []NodeStatus
 	Lanes         LanesStatus
 	Progress      Progress
+	// DiskLow: a disk has less free space than the floor, so that new messages are refused.
+	DiskLow       bool
 	Channels      []ChannelStatus
 	OutboxWaiting int
 	OutboxFailed  int

@@ -123,10 +123,26 @@ type Limits struct {
 	Requests int `yaml:"requests"`
 	// Hooks are calls of one hook in 60 s. Default 60.
 	Hooks int `yaml:"hooks"`
+	// Bytes are bytes of all these calls of one principal or hook in 60 s, which is what one credential can make the database grow by. Default
+	// 16777216 (16 MiB), 0 = no bound, else 65536 to 1099511627776.
+	Bytes int `yaml:"bytes"`
 	// ChatUser are messages of one chat user in 60 s. Default 20.
 	ChatUser int `yaml:"chat_user"`
-	// UserTurns are turns at once of one chat user, agent or hook in one process; what is over it waits. Default 10.
+	// UserTurns are turns at once of one chat user, agent or hook, or of one token that sees its own only, in one process, those of their jobs included;
+	// what is over it waits. Default 10.
 	UserTurns int `yaml:"user_turns"`
+	// OwnWaiting is how many messages of one hook, or of one token that sees its own only, may wait in one process; CallerWaiting of any other
+	// credential. More are refused with RATE_LIMITED. Jobs are never refused. Defaults 100 and 10000. 0 = no bound.
+	OwnWaiting    int `yaml:"own_waiting"`
+	CallerWaiting int `yaml:"waiting"`
+	// OwnSessions is how many sessions one hook, or one token that sees its own only, may name; CallerSessions any other credential. More are refused
+	// with LIMIT_EXCEEDED. Those that the gateway makes (main, runs of jobs, completions without a user) do not count. Defaults 10000
+	// and 1000000. 0 = no bound.
+	OwnSessions    int `yaml:"own_sessions"`
+	CallerSessions int `yaml:"sessions"`
+	// FreeSpace is how many bytes must be free on the disks of the data directory and of a SQLite database; below it new messages are
+	// refused, and what was accepted before goes on. Default 134217728 (128 MiB). 0 = it is not looked at.
+	FreeSpace int `yaml:"free_space"`
 	// MaxPayload is the largest message on a socket in bytes, 65536 to 26214400. Default 1048576.
 	MaxPayload int `yaml:"max_payload"`
 	// MaxBuffered is the send buffer of one socket in bytes, at least MaxPayload. Default 8388608.

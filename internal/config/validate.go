@@ -174,9 +174,17 @@ func (l Limits) validate(a at) {
 		{"hooks", l.Hooks},
 		{"chat_user", l.ChatUser},
 		{"user_turns", l.UserTurns},
+		{"own_waiting", l.OwnWaiting},
+		{"waiting", l.CallerWaiting},
 	} {
 		a.between(rate.name, rate.value, 0, 1_000_000)
 	}
+	if l.Bytes != 0 {
+		a.between("bytes", l.Bytes, 65_536, 1<<40)
+	}
+	a.between("own_sessions", l.OwnSessions, 0, noUpperBound)
+	a.between("sessions", l.CallerSessions, 0, noUpperBound)
+	a.between("free_space", l.FreeSpace, 0, 1<<50)
 	a.between("max_payload", l.MaxPayload, 65_536, 26_214_400)
 	a.between("max_buffered", l.MaxBuffered, 65_536, 1<<30)
 	if l.MaxBuffered < l.MaxPayload {

@@ -20,6 +20,11 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 	if err != nil {
 		return "", "", err
 	}
+	leave, err := d.admit(by.Principal, by.Own)
+	if err != nil {
+		return "", "", err
+	}
+	defer leave()
 	p := cron.EnqueueParams{Node: me.id, JobID: id, Visible: visible(by), New: true, Once: o, Audit: by.Audit("cron.run", id)}
 	shift := time.Duration(0)
 	p.Make = func(due cron.DueJob, now time.Time) ([]cron.Launch, error) {

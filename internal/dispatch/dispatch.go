@@ -58,6 +58,15 @@ type Config struct {
 	// SeesOwn reports whether a principal is a credential that sees its own sessions and jobs only; nil = none is known besides
 	// those that a [chat.Caller] says it of. It is asked for each message and must answer from memory.
 	SeesOwn func(principal string) bool
+	// Space returns an error while a disk has too little free space: new messages are refused then. It is asked for each message and
+	// must answer from memory nearly always; nil = there is always enough.
+	Space func() error
+	// OwnWaiting is how many messages of one hook, or of one credential that sees its own only, may wait in this process; CallerWaiting of any other
+	// credential. What is over it is refused with chat.CodeRateLimited. Jobs and chat users are not refused. 0 = no bound.
+	OwnWaiting, CallerWaiting int
+	// OwnSessions and CallerSessions are how many sessions the same may name, see [chat.SessionKey.Named]: more are refused with chat.CodeLimit.
+	// 0 = no bound.
+	OwnSessions, CallerSessions int
 	// Agents, the default one first; at least one.
 	Agents []Agent
 	// Cron is what the operator decided about jobs.
@@ -118,6 +127,8 @@ type Dispatcher struct {
 	waiters     waiters
 	handover    handover
 	starting    seqSet
+	admissions  admissions
+	namings     namings
 	started     time.Time
 	node        atomic.Pointer[incarnation]
 	draining    atomic.Bool

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
@@ -16,6 +15,11 @@ import (
 // Receive takes one message: a chat command is executed at once, everything else is made durable and handed to its lane. When it
 // returns without an error the message cannot be lost. It never waits for a slot or an answer.
 func (d *Dispatcher) Receive(ctx context.Context, m chat.Message) (chat.Receipt, error) {
+	return d.receive(ctx, m, nil)
+}
+
+// receive is Receive for a caller of the gateway, whose waiting messages are bounded; nil = of a channel, which has its own bounds.
+func (d *Dispatcher) receive(ctx context.Context, m chat.Message, by *chat.Caller) (chat.Receipt, error) {
 	if err := d.check(&m); err != nil {
 		return chat.Receipt{}, err
 	}
@@ -25,59 +29,20 @@ func (d *Dispatcher) Receive(ctx context.Context, m chat.Message) (chat.Receipt,
 	if d.draining.Load() {
 		return chat.Receipt{}, chat.ErrDraining
 	}
-	return d.accept(ctx, m)
-}
-
-// ReceiveFrom is Receive for a caller of the gateway: it may be restricted to sessions of its own, and a command needs one of its scopes.
-func (d *Dispatcher) ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
-	m.Principal, m.Scope, m.Own = by.Principal, highest(by.Scopes), by.Own
-	m.Peer, m.RequestID = by.Peer, by.RequestID
-	if err := notMade(m.Session, by); err != nil {
+	if err := d.diskFault(); err != nil {
 		return chat.Receipt{}, err
 	}
-	return d.Receive(ctx, m)
-}
-
-// highest is the most that a list of scopes allows.
-func highest(scopes []string) string {
-	best := ""
-	for _, s := range scopes {
-		if chat.ScopeLevel(s) > chat.ScopeLevel(best) {
-			best = s
+	if by != nil {
+		leave, err := d.admit(by.Principal, by.Own)
+		if err != nil {
+			return chat.Receipt{}, err
+		}
+		defer leave()
+		if err := d.mayName(ctx, m.Session, *by); err != nil {
+			return chat.Receipt{}, err
 		}
 	}
-	return best
-}
-
-// Defer makes a system text durable that the next turn of its session sees before its message. It starts nothing. The same Dedupe
-// offered again is the same text; a repetition completes what a crash has left half done.
-func (d *Dispatcher) Defer(ctx context.Context, m chat.Message, by chat.Caller) error {
-	m.Principal = by.Principal
-	if err := notMade(m.Session, by); err != nil {
-		return err
-	}
-	if err := d.check(&m); err != nil {
-		return err
-	}
-	acc, err := d.store.Accept(ctx, store.AcceptParams{Node: d.NodeID(), Message: m, Unqueued: true, Own: by.Own})
-	if errors.Is(err, chat.ErrSessionNotFound) {
-		return notTheirs(m.Session)
-	}
-	if err != nil {
-		return err
-	}
-	id := m.ID
-	if acc.Duplicate {
-		id = acc.Existing.MessageID
-		tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: m.Session, RunID: id, Limit: 1, MaxChars: 1})
-		if err != nil || len(tr.Entries) > 0 {
-			return err
-		}
-	}
-	_, err = d.store.AppendTranscript(ctx, m.Session, m.Principal, []chat.TranscriptEntry{{
-		RunID: id, Role: chat.RoleSystem, Text: m.Content.Text, Tokens: agent.EstimateTokens(m.Content.Text),
-	}})
-	return err
+	return d.accept(ctx, m)
 }
 
 // check fills what a message needs and refuses what cannot be a message.
@@ -133,6 +98,9 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 		return chat.Receipt{}, err
 	}
 	d.obs.Accepted(channelKind(m.Channel), acc.Duplicate)
+	if acc.Created && m.Session.Named() {
+		d.namings.made(m.Principal)
+	}
 	if acc.Duplicate {
 		d.adopt(ctx, acc, me)
 		return duplicateReceipt(acc.Existing), nil
@@ -184,11 +152,6 @@ func (d *Dispatcher) submitNew(ctx context.Context, m chat.Message, acc store.Ac
 	it := d.item(work{claim: claim, rows: []store.Waiting{row}}, s)
 	it.Typed, it.Principal, it.Bounded = m.Content.Options.Typed, m.Principal, m.Own || d.bounded(m.Principal)
 	return d.offer(ctx, it, acc.Behind == 0)
-}
-
-// bounded says whose turns at once are bounded, those of their jobs included: chat users, hooks, and credentials that see their own only.
-func (d *Dispatcher) bounded(principal string) bool {
-	return !OperatorOwner(principal) || d.cfg.SeesOwn != nil && d.cfg.SeesOwn(principal)
 }
 
 // item makes a scheduler item of inbox rows; the last row leads, and the first says whose it is.

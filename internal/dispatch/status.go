@@ -61,6 +61,9 @@ func (d *Dispatcher) Ready(ctx context.Context) error {
 	if _, err := d.alive(); err != nil {
 		return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: err}
 	}
+	if err := d.diskFault(); err != nil {
+		return &chat.NotReadyError{Check: chat.CheckDisk, Cause: err}
+	}
 	return nil
 }
 
@@ -71,6 +74,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	s := chat.SystemStatus{
 		NodeID: d.NodeID(), BootID: d.cfg.BootID, Version: d.cfg.Version, StartedAt: d.started, Draining: d.draining.Load(),
 		Store: d.store.Kind(), Lanes: d.Lanes(), Progress: d.Progress(),
+		DiskLow: d.diskFault() != nil,
 	}
 	asked := time.Now()
 	if err := d.store.Ping(ctx); err != nil {

@@ -236,11 +236,16 @@ func (d *Dispatcher) atMostOnce(t *turn) bool {
 	return false
 }
 
-func (t *turn) timeout(lead store.Waiting) time.Duration {
-	limit := t.agent.Timeout
-	if limit == 0 {
-		limit = DefaultTimeout
+// turnTime is how long a turn of the agent may take unless its message says otherwise.
+func turnTime(a Agent) time.Duration {
+	if a.Timeout == 0 {
+		return DefaultTimeout
 	}
+	return a.Timeout
+}
+
+func (t *turn) timeout(lead store.Waiting) time.Duration {
+	limit := turnTime(t.agent)
 	switch ms := lead.Content.Options.TimeoutMs; {
 	case ms > 0:
 		limit = time.Duration(ms) * time.Millisecond

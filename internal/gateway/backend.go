@@ -71,6 +71,7 @@ const (
 	CheckDatabase   = chat.CheckDatabase
 	CheckMigrations = chat.CheckMigrations
 	CheckDraining   = chat.CheckDraining
+	CheckDisk       = chat.CheckDisk
 )
 
 // ClusterBackend is a [Backend] that knows the lanes of other replicas.

@@ -18,6 +18,7 @@ const (
 	stalledAfter = 30 * time.Second
 	healthEvery  = time.Minute // at least this often a health event
 	sessionScope = "per-sender"
+	diskLow      = "low"
 )
 
 // healthPicture is what was last seen of the gateway, in both views, for callers that see everything and for those that see their own.
@@ -99,6 +100,9 @@ func problemsOf(st *chat.SystemStatus) []string {
 	problems := []string{}
 	if st.StoreError != "" {
 		problems = append(problems, "database: "+st.StoreError)
+	}
+	if st.DiskLow {
+		problems = append(problems, "disk: it has too little free space; new messages are refused until there is more")
 	}
 	if st.Progress.StalledFor >= stalledAfter {
 		problems = append(problems, fmt.Sprintf("work has been ready for %s and nothing starts", st.Progress.StalledFor.Round(time.Second)))
@@ -307,6 +311,7 @@ type readinessChecks struct {
 	Database   string `json:"database"`
 	Migrations string `json:"migrations"`
 	Draining   bool   `json:"draining"`
+	Disk       string `json:"disk,omitempty"` // "low", or absent
 	Starting   bool   `json:"starting,omitempty"`
 }
 
@@ -320,6 +325,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		checks.Migrations = "failed"
 	case errors.As(err, &named) && named.Check == CheckDraining:
 		checks.Draining = true
+	case errors.As(err, &named) && named.Check == CheckDisk:
+		checks.Disk = diskLow
 	case err != nil:
 		checks.Database = "failed"
 	}

@@ -116,7 +116,7 @@ func TestRefusalsOfTheHouseOnTheWire(t *testing.T) {
 		{fmt.Errorf("receiving: %w", chat.ErrDraining), "UNAVAILABLE", params{"code": "GATEWAY_DRAINING", "reason": "gateway-restarting"}, true, 1000},
 		{chat.ErrStoreUnavailable, "UNAVAILABLE", params{"code": "DATABASE_UNAVAILABLE"}, true, 1000},
 		{chat.ErrFenced, "UNAVAILABLE", params{"code": "DATABASE_UNAVAILABLE"}, true, 1000},
-		{&chat.Error{Code: chat.CodeRateLimited, Message: "slow down", RetryAfter: 5 * time.Second}, "UNAVAILABLE", params{"code": "RATE_LIMITED"}, true, 5000},
+		{&chat.Error{Code: chat.CodeRateLimited, Message: "slow down", RetryAfter: 5 * time.Second}, "UNAVAILABLE", params{"code": "RATE_LIMITED", "method": "chat.send"}, true, 5000},
 	} {
 		b.house.set(func() { b.house.refuse = tc.err })
 		f := s.call("chat.send", send("main", "x", "k"))

@@ -49,6 +49,7 @@ type statusResult struct {
 	Cron     statusCron           `json:"cron"`
 	Lanes    map[string]laneCount `json:"lanes"`
 	Nodes    []statusNode         `json:"nodes"`
+	Disk     string               `json:"disk,omitempty"` // "low", or absent
 }
 
 type statusSessions struct {
@@ -90,6 +91,9 @@ func status(ctx context.Context, c *call, _ noParams) (any, error) {
 		Draining: st.Draining || s.state.draining(), Clients: c.clients(), Agents: len(s.backend.Agents()),
 		Sessions: statusSessions{c.knownSessions(ctx, &st), lanes.Sessions.Running, lanes.Sessions.Waiting},
 		Cron:     c.cronCount(ctx), Lanes: map[string]laneCount{}, Nodes: []statusNode{},
+	}
+	if st.DiskLow {
+		out.Disk = diskLow
 	}
 	for _, l := range lanes.Lanes {
 		out.Lanes[l.Name] = laneCount{l.Capacity, l.Active, l.Waiting}

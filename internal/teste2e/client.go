@@ -40,6 +40,8 @@ type WireError struct {
 	Message   string         `json:"message"`
 	Details   map[string]any `json:"details"`
 	Retryable bool           `json:"retryable"`
+
+	RetryAfterMs int64 `json:"retryAfterMs"`
 }
 
 // Error is code and sentence.

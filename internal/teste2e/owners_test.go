@@ -21,7 +21,13 @@ func (g *Gateway) named(t *testing.T, name string) string {
 // namedFor is named with a scope.
 func (g *Gateway) namedFor(t *testing.T, name, scope string) string {
 	t.Helper()
-	out, errs, code := g.CLI(t.Context(), "", "token", "create", name, "--scope", scope, "--visible", "own", "--json")
+	return g.makeToken(t, name, scope, "own")
+}
+
+// makeToken makes a token and returns its secret.
+func (g *Gateway) makeToken(t *testing.T, name, scope, visible string) string {
+	t.Helper()
+	out, errs, code := g.CLI(t.Context(), "", "token", "create", name, "--scope", scope, "--visible", visible, "--json")
 	var made struct{ Secret, Token string }
 	if err := json.Unmarshal([]byte(out), &made); err != nil || code != 0 {
 		t.Fatalf("token create %s: %d %v\n%s%s", name, code, err, out, errs)

@@ -1,0 +1,248 @@
+package dispatch_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+	"laneway/internal/store"
+	"laneway/internal/store/memory"
+)
+
+// bounds are small limits for callers of the gateway.
+func bounds(turns, own, waiting int) option {
+	return func(c *dispatch.Config) {
+		c.UserTurns, c.OwnWaiting, c.CallerWaiting = turns, own, waiting
+		c.SeesOwn = func(principal string) bool { return principal == "lab" }
+	}
+}
+
+func lab() chat.Caller {
+	return chat.Caller{Principal: "lab", Scopes: []string{"operator.write"}, Own: true}
+}
+
+// sendAs offers n messages of a caller to as many sessions, and returns how many were accepted and the last refusal.
+func (h *house) sendAs(by chat.Caller, n int, text string, change ...func(*chat.Message)) (accepted int, refusal error) {
+	h.t.Helper()
+	for range n {
+		m := h.msg(fmt.Sprintf("agent:main:%s-%d", by.Principal, h.n.Add(1)), text)
+		for _, f := range change {
+			f(&m)
+		}
+		if _, err := h.d.ReceiveFrom(h.t.Context(), m, by); err != nil {
+			refusal = err
+		} else {
+			accepted++
+		}
+	}
+	synctest.Wait()
+	return accepted, refusal
+}
+
+func (h *house) active(lane string) int {
+	for _, l := range h.d.Lanes().Lanes {
+		if l.Name == lane {
+			return l.Active
+		}
+	}
+	return -1
+}
+
+// A credential that sees its own only asked for another lane and for a day, and took all slots of both lanes for as long as it liked.
+func TestACallerThatSeesItsOwnTakesNoLaneForItself(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), lanes(8), bounds(3, 100, 0))
+		began := time.Now()
+		accepted, err := h.sendAs(lab(), 10, "sleep 23h", func(m *chat.Message) {
+			m.Lane, m.Content.Options.TimeoutMs = "cron", (24 * time.Hour).Milliseconds()
+		})
+		want(t, "accepted", accepted, 10)
+		want(t, "refused", err, nil)
+		want(t, "turns in the lane that was asked for", h.active("cron"), 0)
+		want(t, "turns in the lane main", h.active("main"), 3)
+		h.sendAs(operator(), 1, "hello")
+		if at := h.runner.began("hello"); !at.Equal(began) {
+			t.Errorf("the operator's turn began at %s", at.Sub(began))
+		}
+		time.Sleep(dispatch.DefaultTimeout)
+		synctest.Wait()
+		want(t, "turns in the lane main after the time of the agent", h.active("main"), 3)
+		want(t, "turns begun when the first have used up the time of the agent", len(h.runner.texts()), 3+1+3)
+		h.close()
+	})
+}
+
+// What is over the bound on turns waits; what is over the bound on waiting is refused, and another credential is not.
+func TestWaitingMessagesOfACallerAreBounded(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		by   chat.Caller
+		want int // accepted
+	}{
+		{"sees its own", lab(), 2 + 5},
+		{"hook", chat.Caller{Principal: "hook:ci"}, 2 + 5},
+		{"sees all", operator(), 4 + 9},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				h := open(t, newStore(), lanes(4), bounds(2, 5, 9))
+				accepted, err := h.sendAs(c.by, 30, "sleep 1m")
+				want(t, "accepted", accepted, c.want)
+				var e *chat.Error
+				if !errors.As(err, &e) || e.Code != chat.CodeRateLimited || !e.Retryable || e.RetryAfter <= 0 {
+					t.Errorf("the refusal is %v", err)
+				}
+				other, err := h.sendAs(chat.Caller{Principal: "other", Scopes: c.by.Scopes}, 1, "hello")
+				want(t, "messages of another credential", other, 1)
+				want(t, "its refusal", err, nil)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				again, _ := h.sendAs(c.by, 1, "hello")
+				want(t, "accepted when turns have ended", again, 1)
+				h.close()
+			})
+		})
+	}
+}
+
+// After a restart the rows say whose the waiting messages are, and the named tokens who sees its own only: both count as before.
+func TestMessagesTakenOverKeepTheirPrincipal(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := memory.New(memory.Config{})
+		h := open(t, st, lanes(4), bounds(2, 100, 0))
+		h.sendAs(lab(), 8, "sleep 1h")
+		want(t, "turns", h.active("main"), 2)
+		h.work(errors.New("killed"))
+		h.cancel()
+		<-h.ended
+		time.Sleep(time.Minute) // its lease ends
+		next := open(t, st, lanes(4), bounds(2, 100, 0))
+		next.n.Store(h.n.Load())
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		want(t, "turns after the restart", next.active("main"), 2)
+		accepted, err := next.sendAs(operator(), 1, "hello")
+		want(t, "accepted", accepted, 1)
+		want(t, "refused", err, nil)
+		if next.runner.began("hello").IsZero() {
+			t.Error("the operator's turn has not begun")
+		}
+		next.close()
+	})
+}
+
+// A slot of a job is never refused for the number of waiting messages; a run by hand is, as any other call.
+func TestSlotsOfJobsAreNeverRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := openCron(t, newStore(), lanes(4), bounds(1, 1, 0))
+		by := lab()
+		by.Scopes = []string{"operator.admin"}
+		var members cron.Members
+		text := `{"name":"tick","schedule":{"kind":"every","everyMs":60000},"sessionTarget":"isolated","payload":{"kind":"agentTurn","message":"tick"}}`
+		if err := json.Unmarshal([]byte(text), &members); err != nil {
+			t.Fatal(err)
+		}
+		put, err := h.d.CronAdd(t.Context(), members, by, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accepted, _ := h.sendAs(by, 5, "sleep 9m")
+		want(t, "accepted", accepted, 2)
+		if _, _, err := h.d.CronRun(t.Context(), put.Job.ID, cron.RunForce, by, nil); chat.CodeOf(err) != chat.CodeRateLimited {
+			t.Errorf("a run by hand: %v", err)
+		}
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		if n := len(h.runner.texts()); n < 2+11 {
+			t.Errorf("%d turns in half an hour, want the two messages, and a slot a minute from the end of the second on", n)
+		}
+		h.close()
+	})
+}
+
+// Below the floor of free space a message is refused, from a caller as from a channel, and can be sent again; what was accepted before goes on.
+func TestMessagesAreRefusedWhileTheDiskIsNearlyFull(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var low atomic.Bool
+		h := open(t, newStore(), func(c *dispatch.Config) {
+			c.Space = func() error {
+				if low.Load() {
+					return errors.New("12 bytes are free")
+				}
+				return nil
+			}
+		})
+		running := h.send("main", "sleep 1m")
+		waiting := h.send("main", "hello")
+		low.Store(true)
+		refused := func(what string, err error) {
+			t.Helper()
+			var e *chat.Error
+			if !errors.As(err, &e) || e.Code != chat.CodeStoreUnavailable || !e.Retryable || e.RetryAfter <= 0 || e.Details["check"] != "disk" {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		_, err := h.d.Receive(t.Context(), h.msg("main", "from a channel"))
+		refused("a message of a channel", err)
+		_, err = h.sendAs(operator(), 1, "from a caller")
+		refused("a message of a caller", err)
+		refused("a text for later", h.d.Defer(t.Context(), h.msg("main", "later"), operator()))
+		var not *chat.NotReadyError
+		if err := h.d.Ready(t.Context()); !errors.As(err, &not) || not.Check != chat.CheckDisk {
+			t.Errorf("ready: %v", err)
+		}
+		want(t, "the status says so", h.d.Status(t.Context()).DiskLow, true)
+		want(t, "a command is executed", h.end(h.send("other", "/whoami")).Outcome, chat.OutcomeAnswered)
+		want(t, "what ran", h.end(running).Outcome, chat.OutcomeAnswered)
+		want(t, "what waited", h.end(waiting).Outcome, chat.OutcomeAnswered)
+		low.Store(false)
+		want(t, "ready again", h.d.Ready(t.Context()), nil)
+		want(t, "a message", h.end(h.send("main", "hello again")).Outcome, chat.OutcomeAnswered)
+		h.close()
+	})
+}
+
+// A caller may name so many sessions; those that exist, those that the gateway makes and those of others do not suffer from it.
+func TestNamedSessionsOfACallerAreBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), bounds(10, 0, 0), func(c *dispatch.Config) { c.OwnSessions, c.CallerSessions = 3, 5 })
+		for by, limit := range map[string]int{"lab": 3, "gateway": 5} {
+			caller := chat.Caller{Principal: by, Scopes: []string{"operator.admin"}, Own: by == "lab"}
+			accepted, err := h.sendAs(caller, 9, "hello")
+			want(t, by+" may make", accepted, limit)
+			var e *chat.Error
+			if !errors.As(err, &e) || e.Code != chat.CodeLimit || e.Details["field"] != "sessionKey" || e.Details["limit"] != limit {
+				t.Errorf("%s: %v", by, err)
+			}
+			if err := h.d.Defer(t.Context(), h.msg("agent:main:later-"+by, "later"), caller); chat.CodeOf(err) != chat.CodeLimit {
+				t.Errorf("%s, a text for later: %v", by, err)
+			}
+		}
+		list, _, err := h.st.ListSessions(t.Context(), store.SessionFilter{Visible: "lab"})
+		if err != nil || len(list) != 3 {
+			t.Fatalf("%d sessions, %v", len(list), err)
+		}
+		again := h.msg(list[0].Key.String(), "again")
+		if _, err := h.d.ReceiveFrom(t.Context(), again, lab()); err != nil {
+			t.Errorf("a session that exists: %v", err)
+		}
+		if _, err := h.d.ReceiveFrom(t.Context(), h.msg("main", "hello"), operator()); err != nil {
+			t.Errorf("the main session: %v", err)
+		}
+		synctest.Wait()
+		if _, err := h.d.Delete(t.Context(), store.DeleteParams{Session: list[1].Key}, lab()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		accepted, _ := h.sendAs(lab(), 3, "hello")
+		want(t, "sessions after one was deleted", accepted, 1)
+		h.close()
+	})
+}
