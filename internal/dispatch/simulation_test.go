@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -58,6 +59,7 @@ func TestRandomHistoriesKeepEveryPromise(t *testing.T) {
 // tally is what happened in all histories.
 type tally struct {
 	Accepted, Refused, Crashes, Drains, Freezes int
+	Events, Rows, Interrupts                    int
 	Outcomes                                    map[chat.Outcome]int
 }
 
@@ -136,6 +138,8 @@ func (s *simulation) step() {
 		if s.dice.IntN(3) == 0 {
 			s.freeze()
 		}
+	case 13:
+		s.burst()
 	default:
 		time.Sleep(time.Duration(s.dice.IntN(3000)) * time.Millisecond)
 	}
@@ -156,11 +160,41 @@ func (s *simulation) text() string {
 	}
 }
 
+// simulatedSessions are those that people talk to.
+var simulatedSessions = []string{"main", "two", "box:direct:7", "box:group:1"}
+
 // say offers a message to some process.
 func (s *simulation) say(text string) {
 	h := s.any()
-	key := []string{"main", "two", "box:direct:7", "box:group:1"}[s.dice.IntN(4)]
-	m := h.msg(key, text)
+	m := s.message(h, text)
+	s.offered(m, s.offer(h, m))
+}
+
+// burst offers several interrupts to one session at the same time, each to some process.
+func (s *simulation) burst() {
+	var all []chat.Message
+	var to []*simulated
+	key := simulatedSessions[s.dice.IntN(4)]
+	for range 2 + s.dice.IntN(6) {
+		h := s.any()
+		m := s.message(h, "hello")
+		m.Session, m.Content.Options.Mode, m.Content.Options.Typed = h.msg(key, "x").Session, chat.ModeInterrupt, false
+		all, to = append(all, m), append(to, h)
+	}
+	errs := make([]error, len(all))
+	var offers sync.WaitGroup
+	for i, m := range all {
+		offers.Go(func() { errs[i] = s.offer(to[i], m) })
+	}
+	offers.Wait()
+	for i, m := range all {
+		s.offered(m, errs[i])
+	}
+}
+
+// message is a random one on its way to a process.
+func (s *simulation) message(h *simulated, text string) chat.Message {
+	m := h.msg(simulatedSessions[s.dice.IntN(4)], text)
 	s.n++
 	m.ID = fmt.Sprint("s", s.n)
 	m.Content.Sender.ID = []string{"anna", "bob"}[s.dice.IntN(2)]
@@ -173,14 +207,27 @@ func (s *simulation) say(text string) {
 	if s.dice.IntN(4) == 0 {
 		m.Lane = scheduler.LaneCron
 	}
+	return m
+}
+
+func (s *simulation) offer(h *simulated, m chat.Message) error {
 	_, err := h.d.Receive(s.t.Context(), m)
+	return err
+}
+
+// offered notes what became of a message. An interrupt is never refused for a full queue.
+func (s *simulation) offered(m chat.Message, err error) {
+	interrupts := m.Content.Options.Mode == chat.ModeInterrupt && !m.Content.Options.Typed // one that joins a window interrupts nothing
 	switch {
 	case err == nil:
 		s.ids = append(s.ids, m.ID)
-	case errors.Is(err, chat.ErrQueueFull), errors.Is(err, chat.ErrStoreUnavailable): // the latter after a freeze, until it has a new incarnation
+		if interrupts {
+			s.tally.Interrupts++
+		}
+	case errors.Is(err, chat.ErrQueueFull) && !interrupts, errors.Is(err, chat.ErrStoreUnavailable): // the latter after a freeze, until it has a new incarnation
 		s.tally.Refused++
 	default:
-		s.t.Errorf("message %q to %s: %v", text, key, err)
+		s.t.Errorf("message %q to %s: %v", m.Content.Text, m.Session, err)
 	}
 }
 
@@ -231,6 +278,10 @@ func (s *simulation) finish() {
 	s.tally.Accepted += len(s.ids)
 	for _, h := range append(s.alive, s.dead...) {
 		s.limits(h)
+		s.eventsInOrder(h)
+	}
+	for _, session := range simulatedSessions {
+		s.rowsInOrder(s.alive[0], session)
 	}
 	for _, h := range s.alive { // first, because burials take hours in which the living would go on sweeping
 		if l := h.d.Lanes(); l.Running != 0 || l.Waiting != 0 || l.Tracked != 0 {
