@@ -16,7 +16,7 @@ func eventNotes() map[string]eventNote {
 		"lanes":    {Heard: "read scope and the capability `laneway-ext`; when it changes, at most once a second", Payload: "`lanes` and `sessions` as in `lanes.status`"},
 		"chat": {Heard: following, Payload: "`{runId, sessionKey, agentId, seq, state, ...}`. `delta`: `deltaText` is new text, `message` the text so far; with `replace:true` `deltaText` " +
 			"is all of it. `final`: `message?`, `usage?`, `stopReason?`; a message that went into a later turn ends with `stopReason:\"merged\"` and `yielded:true`. " +
-			"`aborted`: `stopReason` says who stopped it. `error`: `errorMessage`, `errorKind`. Each run has exactly one `final`, `aborted` or `error`"},
+			"`aborted`: `stopReason` says who stopped it. `error`: `errorMessage`, `errorKind`. Each run has exactly one `final`, `aborted` or `error`, and nothing follows it; `seq` only grows, over attempts too"},
 		"agent":            {Heard: following + "; stream `tool` needs the capability `tool-events`", Payload: "`{runId, seq, stream, ts, data}`; streams `lifecycle` (`data.phase` start, end or error), `assistant` (`text`, `delta`), `tool`"},
 		"sessions.changed": {Heard: "connections that called `sessions.subscribe`; the session must be visible", Payload: "`{sessionKey, agentId, reason, ts, session?}`"},
 		"cron": {Heard: "read scope; the job must be visible", Payload: "`{jobId, action, job, runId?, ...}`; action `added`, `updated`, `removed`, `started`, `scheduled` (another attempt " +

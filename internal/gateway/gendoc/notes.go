@@ -47,7 +47,8 @@ func chatNotes() map[string]note {
 	return map[string]note{
 		"chat.send": {
 			Does: "Gives a session a message. It is durable and has its place in the session's order when the answer comes. A message that is a chat command " +
-				"is carried out at once, outside of queue and lanes, with the rights of the connection.",
+				"is carried out at once, outside of queue and lanes, with the rights of the connection. In mode `interrupt` it ends what runs and waits as superseded, " +
+				"and a full queue does not refuse it.",
 			Result: "`{runId, status}`: `started` (also when it waits), for a repeated key `in_flight`, `ok`, `error` or `timeout`. Extended: `queued`, `position`. " +
 				"A turn that waits gets an empty `chat` delta right after the answer",
 			Errors: []string{"QUEUE_FULL", "GATEWAY_DRAINING", "UNKNOWN_AGENT_ID", "SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED", "RATE_LIMITED"},
@@ -58,7 +59,8 @@ func chatNotes() map[string]note {
 			Result: "`{ok, aborted, runIds}`; nothing to stop is `aborted:false`, not an error", Errors: []string{"SESSION_NOT_FOUND"},
 		},
 		"chat.history": {
-			Does: "Reads a session. With the `deltaCursor` of an earlier answer it gives exactly the messages after it, which is how a client that was away catches up.",
+			Does: "Reads a session. With the `deltaCursor` of an earlier answer it gives exactly the messages after it, which is how a client that was away catches up. " +
+				"Rows of role `system` say what was stopped, interrupted or dropped.",
 			Result: "without `cursor`: `{sessionKey, sessionId, messages, hasMore, totalMessages, deltaCursor, pendingInputs, inFlightRun?, sessionInfo}`; with it: `{kind:\"delta\", " +
 				"messages, deltaCursor, ...}`, or `{kind:\"reset\", ...}` when the transcript was replaced meanwhile",
 		},
