@@ -79,7 +79,7 @@ func (e *ending) fail(outcome chat.Outcome, state, reason, message string) {
 func (d *Dispatcher) judgeCancelled(t *turn, cause *scheduler.CancelCause, end *ending) {
 	switch cause.Reason {
 	case scheduler.ReasonStopped:
-		why, _ := splitBy(cause.By)
+		why := reasonOf(cause.By)
 		end.fail(chat.OutcomeStopped, store.RunStopped, why, "stopped")
 		end.stop = "stopped"
 	case scheduler.ReasonSuperseded:
@@ -209,7 +209,7 @@ const notedText = 80
 // hold the stopped text as if it were asked still. "" = nothing is to be said.
 func stopNote(lead store.Waiting, outcome chat.Outcome) string {
 	what := strconv.Quote(chat.Cut(chat.Printable(lead.Content.Text), notedText))
-	switch outcome { //nolint:exhaustive // only what a person did not want any more
+	switch outcome {
 	case chat.OutcomeStopped:
 		return "Stopped before its answer was complete, and not to be carried out: " + what
 	case chat.OutcomeSuperseded:

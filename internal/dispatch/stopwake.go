@@ -9,16 +9,16 @@ import (
 	"laneway/internal/store"
 )
 
-// joinBy and splitBy carry the reason of a stop together with who asked: through the scheduler's cause, and through the store to other processes.
+// joinBy carries the reason of a stop together with who asked: through the scheduler's cause, and through the store to other processes.
 func joinBy(reason, who string) string { return reason + " " + who }
 
-// splitBy takes a name alone, as older versions have stored it, for a plain stop.
-func splitBy(by string) (reason, who string) {
-	reason, who, ok := strings.Cut(by, " ")
+// reasonOf is the reason in what joinBy made. A name alone, as older versions have stored it, is a plain stop.
+func reasonOf(by string) string {
+	reason, _, ok := strings.Cut(by, " ")
 	if !ok {
-		return reasonStop, by
+		return reasonStop
 	}
-	return reason, who
+	return reason
 }
 
 // Reasons of stops that chat events know.

@@ -140,7 +140,7 @@ func (d *Dispatcher) endUnstarted(ctx context.Context, rows []store.Waiting) {
 	}
 	switch cause.Reason {
 	case scheduler.ReasonStopped:
-		why, _ := splitBy(cause.By)
+		why := reasonOf(cause.By)
 		d.endWaiting(ctx, rows, chat.OutcomeStopped, why)
 	case scheduler.ReasonSuperseded:
 		d.endWaiting(ctx, rows, chat.OutcomeSuperseded, store.ReasonSuperseded)
