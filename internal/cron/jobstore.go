@@ -26,6 +26,11 @@ import (
 // event. The end of an attempt (store.FinishParams.Cron) shows its row to AttemptEnd.Job instead.
 //
 // Attempt n of run R is the message R (n = 1) or R/n. The message's dedupe key is `cron:` and its id.
+//
+// A slot that was claimed ahead ([Run.Ahead]) is not to be seen before its moment: jobs are read, given to Change and Make, and listed as if it had not been
+// claimed, and it is not listed, counted or cancelled as a run. An operation that changes a job behind its lock withdraws such claims: their rows, messages and
+// sessions are deleted, and what the operation stores has the slot as the next one again. A Start that comes later finds its claim fenced, on whatever
+// process, because the session of a withdrawn claim leaves its epoch behind.
 type JobStore interface {
 	// PutJob makes a job, or changes the one with the same owner and key. Change gets the stored job (nil = new) and the store's clock and
 	// returns what is to be stored; returning the old one unchanged writes nothing. Errors of Change are returned and nothing is written.
@@ -44,6 +49,8 @@ type JobStore interface {
 	// runs that are retrying and due. For each job Decide says what happens; ledger rows, messages and the next slot are written in the same transaction.
 	// Jobs whose row cannot be understood are marked invalid and left alone. The statements do not grow with the number of jobs that are not due.
 	Claim(ctx context.Context, p ClaimParams) (Claimed, error)
+	// HandBack withdraws what a node has claimed ahead, for the next process to claim, and returns how many claims those were. The node claims nothing any more.
+	HandBack(ctx context.Context, node string) (int, error)
 	// EnqueueRuns makes runs by hand (run now, backfill): ledger rows and messages. A run whose id exists is not made again (Existing); with p.New it
 	// is chat.ErrConflict, and nothing is made.
 	EnqueueRuns(ctx context.Context, p EnqueueParams) (Enqueued, error)
@@ -71,14 +78,18 @@ type PutParams struct {
 	// MaxOfOwner and MaxTotal bound the number of jobs; 0 = no bound. They only refuse new ones.
 	MaxOfOwner, MaxTotal int
 	Change               func(old *Job, now time.Time) (*Job, error)
-	Once                 *chat.Once // nil = the call has no name
-	Audit                *Audit     // its hashes are the store's to fill in
+	// EndWaiting, see ChangeParams.
+	EndWaiting Reason
+	Once       *chat.Once // nil = the call has no name
+	Audit      *Audit     // its hashes are the store's to fill in
 }
 
 // PutResult of PutJob.
 type PutResult struct {
 	Job              Job
 	Created, Updated bool
+	// Ended are the runs that waited to start and were cancelled.
+	Ended []CancelledRun `json:"-"`
 	// Repeated: this is what an earlier call of the same name came to; nothing was changed.
 	Repeated bool  `json:"-"`
 	Finished []Run `json:"-"` // see [JobStore]
@@ -93,8 +104,11 @@ type ChangeParams struct {
 	Skipped      *Run
 	CancelActive bool
 	CancelReason Reason
-	By           string
-	Audit        *Audit
+	// EndWaiting, if set, cancels with this reason the planned runs that wait to start ([Run.WaitsToStart]), before Change is called; of a job that is removed, all
+	// runs that wait to start. Change gets the job as [Job.Unfired] leaves it.
+	EndWaiting Reason
+	By         string
+	Audit      *Audit
 }
 
 // Changed is what ChangeJob did.
@@ -166,6 +180,8 @@ type DueJob struct {
 	// Active runs of the job (queued, running, retrying), newest last; Running of them are running.
 	Active  []string
 	Running int
+	// Session is that of the newest active run.
+	Session string
 	// RunsToday of the owner in the last 24 hours; counted only for owners that are not operators.
 	RunsToday int
 	// Ran are the runs of the slots that EnqueueParams.Slots names, in no order; empty in a claim.
@@ -212,6 +228,8 @@ type Claimed struct {
 	Jobs, Resumed []Job
 	// More: Limit was reached.
 	More bool
+	// Passed is how many jobs were passed over because another operation had them locked. They have to be asked about again.
+	Passed int
 	// Coming is how many jobs were due within the horizon before the claim, at most [MostComing]; paused ones may be among them.
 	Coming int
 }
@@ -327,6 +345,7 @@ type RunFilter struct {
 	States                              []RunState // empty = finished ones
 	Deliveries                          []DeliveryStatus
 	IncludeActive                       bool
+	Ahead                               bool      // with the active ones also slots that are claimed ahead
 	Since, Until                        time.Time // on ScheduledFor
 	Ascending                           bool
 	Limit, Offset                       int

@@ -41,8 +41,8 @@ func (p *Planner) Timetable(j Job) (Timetable, error) {
 	return j.Timetable(s), nil
 }
 
-// Decide settles the due jobs of a claim. A job without a verdict stays as it is and has to be asked again: its pause is not over, or it has active
-// runs that may end before its fire. Early is when the first of these has to be asked again, zero when there is none.
+// Decide settles the due jobs of a claim. A job without a verdict stays as it is and has to be asked again: its pause is not over, or its fire is to come and
+// cannot be claimed ahead (see aheadOf). Early is when the first of these has to be asked again, zero when there is none.
 func (p *Planner) Decide(now time.Time, due []DueJob) (verdicts []Verdict, early time.Time) {
 	wait := func(at time.Time) {
 		if early.IsZero() || at.Before(early) {
@@ -58,7 +58,11 @@ func (p *Planner) Decide(now time.Time, due []DueJob) (verdicts []Verdict, early
 			wait(d.Job.Pause.Until)
 		case d.Job.Pause != nil:
 			verdicts = append(verdicts, resumed(d.Job, t, now))
-		case len(d.Active) > 0 && d.Job.State.NextRunAt.After(now) && d.Job.Overlap != OverlapConcurrent:
+		case d.Job.State.NextRunAt.After(now):
+			if v, ok := p.aheadOf(d, t, now); ok {
+				verdicts = append(verdicts, v)
+				continue
+			}
 			wait(d.Job.State.NextRunAt)
 		default:
 			verdicts = append(verdicts, p.verdict(d, t, now))
@@ -67,13 +71,27 @@ func (p *Planner) Decide(now time.Time, due []DueJob) (verdicts []Verdict, early
 	return verdicts, early
 }
 
+// aheadOf decides a fire before its moment, if that can be taken back by the row of the run alone: nothing of the job is under way that could change it or be
+// changed by it, no count of skipped slots is lost, no other row is written, and no session is shared with anything.
+func (p *Planner) aheadOf(d DueJob, t Timetable, now time.Time) (Verdict, bool) {
+	j := d.Job
+	if len(d.Active) > 0 || j.State.ConsecutiveSkipped > 0 || j.sharesSession() || j.State.Next.IsZero() {
+		return Verdict{}, false
+	}
+	v := p.verdict(d, t, now)
+	return v, len(v.Runs) == 1 && len(v.Rows) == 0
+}
+
+// sharesSession tells a job whose runs do not have a session each.
+func (j Job) sharesSession() bool { return j.Session != Isolated || j.Overlap == OverlapBufferOne }
+
 // resumed ends a pause: the slots that passed are one row, and the next fire is computed from now.
 func resumed(j Job, t Timetable, now time.Time) Verdict {
 	v := Verdict{JobID: j.ID, Fired: j.State.Fired}
 	if row, ok := PausedRow(j, t, now); ok {
 		v.Rows = append(v.Rows, row)
 	}
-	next, more := t.First(now)
+	next, more := t.Next(now)
 	v.Next, v.NextRunAt, v.Disable = next.Slot, next.At, !more
 	return v
 }
@@ -128,19 +146,22 @@ func (t Timetable) before(planned, activated time.Time) time.Time {
 	return activated
 }
 
-// launch settles overlap and budget of the slots that are to run. The catch-up runs of one decision are one row of runs: they do not overlap
-// each other, because they share a session and so come one after the other. Behind a run that is active already, a job that buffers one keeps one of them.
+// launch settles overlap and budget of the slots that are to run. The runs that catch up after an outage are one row of runs: they do not overlap each other, and
+// those of a job that lets nothing run beside an active run wait behind it, because they share its session and so come one after the other.
 func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
 	active, mine, today := len(d.Active), 0, d.RunsToday
 	var catchup time.Time
 	for _, r := range list {
-		inARow := r.Trigger == TriggerCatchup && (active == 0 || d.Job.Overlap != OverlapBufferOne)
+		late := r.Trigger == TriggerCatchup || r.Late > tickSlack
 		others := active + mine
-		if inARow || d.Job.Overlap == OverlapCancelPrevious {
+		if late || d.Job.Overlap == OverlapCancelPrevious {
 			others = active
 		}
 		running := min(others, 1)
 		action, reason := d.Job.Overlap.Decide(running, others-running)
+		if late && action == ActionSkip {
+			action = ActionBuffer
+		}
 		if action != ActionSkip && p.perDay > 0 && today >= p.perDay && p.bounded(d.Job.Owner) {
 			action, reason = ActionSkip, ReasonBudget
 		}
@@ -157,10 +178,30 @@ func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
 		if r.Trigger == TriggerCatchup && catchup.IsZero() {
 			catchup = r.Slot
 		}
-		v.Runs = append(v.Runs, p.Launch(d.Job, r, catchup))
+		l := p.Launch(d.Job, r, catchup)
+		if late && !d.Job.sharesSession() && (d.Job.Overlap != OverlapConcurrent || active >= MaxConcurrent) {
+			p.queueBehind(&l, d, v)
+		}
+		v.Runs = append(v.Runs, l)
 		v.ConsecutiveSkipped = 0
 		mine++
 		today++
+	}
+}
+
+// queueBehind puts a run that catches up into the session of what is before it: the run that an outage left, or the one that this claim has launched last.
+func (p *Planner) queueBehind(l *Launch, d DueJob, v *Verdict) {
+	before := ""
+	if d.Job.Overlap != OverlapCancelPrevious {
+		before = d.Session
+	}
+	if n := len(v.Runs); before == "" && n > 0 {
+		before = v.Runs[n-1].Run.SessionKey
+	}
+	key, err := chat.ParseSessionKey(before, d.Job.Agent)
+	if err == nil && strings.HasPrefix(key.Rest, d.Job.sessionPrefix()) { // not one that the job had in its configuration when that run began
+		l.Run.SessionKey, l.Message.Session = key.String(), key
+		l.Message.Content.Options.ReplyTo = p.target(d.Job, key)
 	}
 }
 
@@ -218,8 +259,11 @@ func (j Job) sessionOf(r PlannedRun, first time.Time) chat.SessionKey {
 	case r.Series != "":
 		name = r.Series
 	}
-	return chat.SessionKey{Agent: j.Agent, Rest: "cron:" + j.ID + ":" + name}
+	return chat.SessionKey{Agent: j.Agent, Rest: j.sessionPrefix() + name}
 }
+
+// sessionPrefix is what the names of the sessions begin with that are made for runs of the job.
+func (j Job) sessionPrefix() string { return "cron:" + j.ID + ":" }
 
 // row is a ledger row of the job for one slot; state and reason are the caller's.
 func (j Job) row(f Fire, trigger Trigger) Run {

@@ -22,8 +22,11 @@ const (
 
 	// tickJitter spreads the replicas.
 	tickJitter = 50 * time.Millisecond
-	// claimTime bounds one claim.
-	claimTime = 30 * time.Second
+	// claimTime bounds one claim, handBackTime the end of the loop.
+	claimTime    = 30 * time.Second
+	handBackTime = 2 * time.Second
+	// lockedAgain is when jobs are asked about again that another operation had locked: it takes a few milliseconds.
+	lockedAgain = 20 * time.Millisecond
 	// mostBatch is how far a batch grows when none of its jobs can be decided yet.
 	mostBatch = 16_384
 )
@@ -86,6 +89,7 @@ type Runner struct {
 	clock  storeClock
 	pace   pace
 	starts starts
+	claims claims
 	ticked atomic.Int64 // unix nanoseconds of the last tick that the store answered
 }
 
@@ -141,9 +145,11 @@ func (r *Runner) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Run turns the loop until ctx is over. Runs that were claimed and not launched by then stay in the store as waiting messages, for the
-// next process.
+// Run turns the loop until ctx is over. What was claimed ahead by then is handed back, for the next process to claim; other runs that were not launched stay in
+// the store as waiting messages.
 func (r *Runner) Run(ctx context.Context) error {
+	node := ""
+	defer func() { r.handBack(ctx, node) }()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -159,8 +165,25 @@ func (r *Runner) Run(ctx context.Context) error {
 		case <-t.C:
 		case <-r.nudge:
 		}
+		if n := r.cfg.Node(); n != "" {
+			node = n
+		}
 		t.Reset(r.tick(ctx))
 	}
+}
+
+// handBack withdraws what was claimed ahead under the last id of this process. Whoever takes over what is left starts it by a lease that has ended.
+func (r *Runner) handBack(ctx context.Context, node string) {
+	if node == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), handBackTime, errors.New("handing back what was claimed ahead took too long"))
+	defer cancel()
+	n, err := r.store.HandBack(ctx, node)
+	if err != nil {
+		r.log.WarnContext(ctx, "slots that were claimed ahead are not handed back; they start late", "err", err)
+	}
+	r.log.DebugContext(ctx, "slots that were claimed ahead are handed back", "slots", n)
 }
 
 // tick claims until nothing is due any more, and returns when to come again: at the next whole tick of the store's clock, or when a job
@@ -250,6 +273,9 @@ func (r *Runner) claim(ctx context.Context, node string, t *round) (more bool, e
 	heard := time.Now()
 	r.clock.heard(c.Now, heard)
 	r.pace.learn(len(c.Jobs), heard.Sub(began))
+	if again := c.Now.Add(lockedAgain); c.Passed > 0 && (early.IsZero() || again.Before(early)) {
+		early = again
+	}
 	if t.early.IsZero() || (!early.IsZero() && early.Before(t.early)) {
 		t.early = early
 	}
@@ -258,7 +284,11 @@ func (r *Runner) claim(ctx context.Context, node string, t *round) (more bool, e
 	}
 	r.house.Claimed(ctx, c)
 	for _, l := range c.Launched {
-		r.At(startOf(l, c.Now), func(ctx context.Context) { r.launch(ctx, l) })
+		at := startOf(l, c.Now)
+		if at.After(c.Now) {
+			r.claims.note(l)
+		}
+		r.At(at, func(ctx context.Context) { r.launch(ctx, l) })
 	}
 	return r.goOn(c, t), nil
 }
@@ -272,6 +302,9 @@ func startOf(l Launched, now time.Time) time.Time {
 }
 
 func (r *Runner) launch(ctx context.Context, l Launched) {
+	if !r.claims.take(l) {
+		return
+	}
 	if l.Run.Attempt == 0 && l.Run.Trigger == TriggerSchedule {
 		r.obs.Fired(l.Run.Trigger, max(0, time.Since(r.clock.local(l.Run.FireAt))))
 	}

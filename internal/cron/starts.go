@@ -129,3 +129,30 @@ func (c *storeClock) offset() time.Duration {
 func (c *storeClock) local(t time.Time) time.Time { return time.Now().Add(t.Sub(c.now())) }
 
 func (c *storeClock) now() time.Time { return time.Now().Add(c.offset()) }
+
+// claims knows for runs that are claimed ahead here which claim is the last: one that was withdrawn and made again is launched once.
+type claims struct {
+	mu    sync.Mutex
+	epoch map[string]int64 // of the session, by run
+}
+
+func (c *claims) note(l Launched) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.epoch == nil {
+		c.epoch = map[string]int64{}
+	}
+	c.epoch[l.Run.ID] = l.Epoch
+}
+
+// take reports whether a launch is that of the last claim of its run, as far as this process has claimed it ahead.
+func (c *claims) take(l Launched) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, known := c.epoch[l.Run.ID]
+	if known && last != l.Epoch {
+		return false
+	}
+	delete(c.epoch, l.Run.ID)
+	return true
+}

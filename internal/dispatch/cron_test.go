@@ -28,8 +28,18 @@ type cronStore interface {
 
 func openCron(t *testing.T, st cronStore, opts ...option) *cronHouse {
 	t.Helper()
+	return openWatched(t, st, nil, opts...)
+}
+
+// openWatched is openCron with what hears of every cron event; nil = nothing.
+func openWatched(t *testing.T, st cronStore, watch func(cron.Event), opts ...option) *cronHouse {
+	t.Helper()
 	h := &cronHouse{jobs: st}
-	h.house = open(t, st, append([]option{func(c *dispatch.Config) { c.Cron.Fires, c.Cron.Enabled = true, true }}, opts...)...)
+	h.house = build(t, st, append([]option{func(c *dispatch.Config) { c.Cron.Fires, c.Cron.Enabled = true, true }}, opts...)...)
+	if watch != nil {
+		h.d.SubscribeCron(watch, func() bool { return false })
+	}
+	h.start()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -72,7 +73,12 @@ func (d *Dispatcher) patch(
 ) (job cron.Job, stale bool, err error) {
 	_, enables := patch["enabled"]
 	_, delivers := patch["delivery"]
-	job, err = d.change(ctx, id, "cron.update", by, func(old cron.Job, now time.Time) (*cron.Job, error) {
+	taken, err := d.takenSlots(ctx, id)
+	if err != nil {
+		return cron.Job{}, false, err
+	}
+	p := cron.ChangeParams{ID: id, Visible: visible(by), EndWaiting: endedBy(patch), By: joinBy("stop", by.Principal), Audit: by.Audit("cron.update", id)}
+	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
 		if err := mayEdit(old, expected); err != nil {
 			return nil, err
 		}
@@ -87,7 +93,7 @@ func (d *Dispatcher) patch(
 			next.Key = cron.Key(next.Name, next.Schedule)
 		}
 		if enables && next.Enabled {
-			if err := d.enabled(&next, now); err != nil {
+			if err := d.enabled(&next, now, next.Schedule == old.Schedule); err != nil {
 				return nil, err
 			}
 		}
@@ -97,15 +103,22 @@ func (d *Dispatcher) patch(
 		if cron.RevisionOf(next) == cron.RevisionOf(old) && next.Key == old.Key && next.State.DeliveryPause == old.State.DeliveryPause {
 			return &old, nil
 		}
-		return d.replan(old, next, now)
-	})
-	if err == nil && enables && !job.Enabled {
-		// A job that fires once is switched off by the claim of its fire: whoever switches it off now means that fire.
-		before := job
-		before.Enabled = true
-		d.dropPlanned(ctx, cron.Changed{Old: before, Job: &job, Changed: true})
+		j, err := d.replan(old, next, now)
+		if err == nil && j.MayFire() && !j.State.Next.IsZero() && !j.State.Next.After(now) && taken[j.State.Next.UnixMilli()] {
+			return nil, errNoFire()
+		}
+		return j, err
 	}
+	job, err = d.changeWith(ctx, p)
 	return job, stale, err
+}
+
+// endedBy is what becomes of the fires of a job that wait to start when it is changed by some members: whoever switches it off means them as well.
+func endedBy(m cron.Members) cron.Reason {
+	if raw, given := m["enabled"]; given && string(raw) == "false" {
+		return cron.ReasonStopped
+	}
+	return cron.ReasonNone
 }
 
 // mayEdit refuses an edit of a built-in job, and one of another revision than the caller read.
@@ -120,46 +133,66 @@ func mayEdit(old cron.Job, expected string) error {
 	return nil
 }
 
-// enabled makes of a job that somebody switches on one that does all that it was made for.
-func (d *Dispatcher) enabled(j *cron.Job, now time.Time) error {
+// enabled makes of a job that somebody switches on one that does all that it was made for. A schedule that it had before must have a fire to come.
+func (d *Dispatcher) enabled(j *cron.Job, now time.Time, sameSchedule bool) error {
 	j.Enabled, j.Pause, j.AutoDisabled, j.Invalid = true, nil, false, ""
 	j.State.ConsecutiveErrors, j.State.ConsecutiveSkipped, j.State.DeliveryPause = 0, 0, cron.DeliveryPause{}
-	return d.fires(*j, now)
-}
-
-// fires refuses to enable a job that has no fire any more.
-func (d *Dispatcher) fires(j cron.Job, now time.Time) error {
-	t, err := d.planner.Timetable(j)
+	t, err := d.planner.Timetable(*j)
 	if err != nil {
 		return err
 	}
-	if _, ok := t.First(now); !ok {
-		return &cron.InvalidError{Field: "schedule", Reason: cron.InvalidPast, Sentence: "the job has no fire any more; give it another schedule"}
+	_, ok := t.First(now)
+	if sameSchedule {
+		_, ok = t.Next(now)
+	}
+	if !ok {
+		return errNoFire()
 	}
 	return nil
 }
 
-// change is what all edits of one job share.
-func (d *Dispatcher) change(ctx context.Context, id, verb string, by chat.Caller, f func(old cron.Job, now time.Time) (*cron.Job, error)) (cron.Job, error) {
-	return d.changeWith(ctx, cron.ChangeParams{ID: id, Visible: visible(by), Change: f, Audit: by.Audit(verb, id)})
+// errNoFire refuses to let a job fire that has no fire any more.
+func errNoFire() error {
+	return &cron.InvalidError{
+		Field: "schedule", Reason: cron.InvalidPast, Sentence: "the job has no fire any more; give it another schedule, run it by hand or remove it",
+	}
 }
 
+// atGrace is how old the moment of a job that fires once may be when it is given; see cron.md.
+const atGrace = time.Minute
+
+// takenSlots are the slots of a job within the time in which a moment may be given that has passed, and which have an entry in the ledger: no slot fires twice.
+func (d *Dispatcher) takenSlots(ctx context.Context, id string) (map[int64]bool, error) {
+	if d.jobs == nil {
+		return nil, errNoCron()
+	}
+	now, err := d.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := d.jobs.Runs(ctx, cron.RunFilter{JobID: id, IncludeActive: true, Since: now.Add(-atGrace - time.Second), Limit: 200})
+	if err != nil {
+		return nil, err
+	}
+	taken := map[int64]bool{}
+	for _, r := range page.Runs {
+		if r.Trigger.Planned() {
+			taken[r.ScheduledFor.UnixMilli()] = true
+		}
+	}
+	return taken, nil
+}
+
+// changeWith is what all edits of one job share.
 func (d *Dispatcher) changeWith(ctx context.Context, p cron.ChangeParams) (cron.Job, error) {
 	if d.jobs == nil {
 		return cron.Job{}, errNoCron()
-	}
-	free, err := d.freeSlots(ctx, p.ID)
-	if err != nil {
-		return cron.Job{}, err
 	}
 	decide, key := p.Change, ""
 	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
 		j, err := decide(old, now)
 		if j != nil {
 			key = j.Key
-		}
-		if err == nil && j != nil && j.MayFire() {
-			free(j)
 		}
 		return j, err
 	}
@@ -172,10 +205,7 @@ func (d *Dispatcher) changeWith(ctx context.Context, p cron.ChangeParams) (cron.
 	case err != nil:
 		return cron.Job{}, wireFault(err)
 	}
-	for _, end := range res.Ended {
-		d.stopRun(end, joinBy(string(p.CancelReason), p.By))
-	}
-	d.dropPlanned(ctx, res)
+	d.stopEnded(res.Ended, joinBy(string(cmp.Or(p.CancelReason, p.EndWaiting)), p.By))
 	switch {
 	case res.Job == nil:
 		d.changed(cron.ActionRemoved, res.Old)
@@ -186,80 +216,17 @@ func (d *Dispatcher) changeWith(ctx context.Context, p cron.ChangeParams) (cron.
 	return *res.Job, nil
 }
 
-// dropPlanned ends runs that the loop had claimed a moment ahead and that the change takes back: their moment has not come, and the job is gone, does
-// not fire any more, or has no such slot. A slot that the new schedule has as well stays as it was claimed.
-func (d *Dispatcher) dropPlanned(ctx context.Context, c cron.Changed) {
-	if c.Old.State.Queued == 0 || !c.Changed {
-		return
-	}
-	now, err := d.store.Now(ctx)
-	if err != nil {
-		return
-	}
-	page, err := d.jobs.Runs(ctx, cron.RunFilter{JobID: c.Old.ID, States: []cron.RunState{cron.RunQueued}, Limit: 50})
-	if err != nil {
-		d.log.WarnContext(ctx, "runs that were claimed ahead cannot be read; they start", "job_id", c.Old.ID, "err", err)
-		return
-	}
-	for _, r := range page.Runs {
-		if r.Trigger != cron.TriggerSchedule || !r.FireAt.After(now) || d.stillPlanned(c, r.ScheduledFor) {
-			continue
-		}
-		reason := cron.ReasonReplaced
-		if c.Job == nil {
-			reason = cron.ReasonRemoved
-		}
-		done, err := d.jobs.CancelRuns(ctx, cron.CancelParams{RunID: r.ID, Reason: reason, Note: "cancelled: the job was changed before its moment", By: joinBy(string(reason), cron.Channel)})
-		if err != nil {
-			d.log.WarnContext(ctx, "a run that was claimed ahead starts although its job was changed", "run_id", r.ID, "err", err)
-		}
-		for _, e := range done.Runs {
-			d.stopRun(e, joinBy(string(reason), cron.Channel))
-		}
+// stopEnded ends the turns of runs that a change has cancelled.
+func (d *Dispatcher) stopEnded(ended []cron.CancelledRun, why string) {
+	for _, end := range ended {
+		d.stopRun(end, why)
 	}
 }
 
-// freeSlots is for a job that is to fire (again) at a slot to come whose run was claimed ahead and taken back: its name stands in the ledger as
-// cancelled, and no run can have it twice. Such a slot fires a millisecond later, under a name of its own.
-func (d *Dispatcher) freeSlots(ctx context.Context, id string) (move func(j *cron.Job), err error) {
-	now, err := d.store.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
-	page, err := d.jobs.Runs(ctx, cron.RunFilter{JobID: id, States: []cron.RunState{cron.RunCancelled}, Since: now, Limit: 50})
-	if err != nil {
-		return nil, err
-	}
-	taken := map[int64]bool{}
-	for _, r := range page.Runs {
-		taken[r.ScheduledFor.UnixMilli()] = true
-	}
-	return func(j *cron.Job) {
-		for taken[j.State.Next.UnixMilli()] {
-			j.State.Next, j.State.NextRunAt = j.State.Next.Add(time.Millisecond), j.State.NextRunAt.Add(time.Millisecond)
-		}
-	}, nil
-}
-
-// stillPlanned tells a slot that a changed job has, too. That the claim of its last fire has switched the job off takes nothing back.
-func (d *Dispatcher) stillPlanned(c cron.Changed, slot time.Time) bool {
-	j := c.Job
-	if j == nil || j.Pause != nil || j.Invalid != "" || (c.Old.Enabled && !j.Enabled) {
-		return false
-	}
-	t, err := d.planner.Timetable(*j)
-	if err != nil {
-		return false
-	}
-	t.MaxRuns = 0 // the claim has counted this one
-	fire, ok := t.Next(slot.Add(-1))
-	return ok && fire.Slot.Equal(slot)
-}
-
-// CronRemove removes a job; its history stays. With cancelRunning its active runs end, too.
+// CronRemove removes a job; its history stays. Runs that wait to start end with it, and with cancelRunning those that run as well.
 func (d *Dispatcher) CronRemove(ctx context.Context, id string, cancelRunning bool, by chat.Caller) error {
 	_, err := d.changeWith(ctx, cron.ChangeParams{
-		ID: id, Visible: visible(by), CancelActive: cancelRunning, CancelReason: cron.ReasonRemoved, By: joinBy(string(cron.ReasonRemoved), by.Principal),
+		ID: id, Visible: visible(by), CancelActive: cancelRunning, CancelReason: cron.ReasonRemoved, EndWaiting: cron.ReasonRemoved, By: joinBy(string(cron.ReasonRemoved), by.Principal),
 		Audit: by.Audit("cron.remove", id),
 		Change: func(old cron.Job, _ time.Time) (*cron.Job, error) {
 			if old.Owner == cron.SystemOwner {
@@ -271,9 +238,10 @@ func (d *Dispatcher) CronRemove(ctx context.Context, id string, cancelRunning bo
 	return err
 }
 
-// CronPause pauses a job. A zero until means until somebody resumes it.
+// CronPause pauses a job. A zero until means until somebody resumes it. Fires that wait to start end; what runs goes on.
 func (d *Dispatcher) CronPause(ctx context.Context, id, note string, until time.Time, by chat.Caller) (cron.Job, error) {
-	return d.change(ctx, id, "cron.pause", by, func(old cron.Job, now time.Time) (*cron.Job, error) {
+	p := cron.ChangeParams{ID: id, Visible: visible(by), EndWaiting: cron.ReasonPaused, By: joinBy("stop", by.Principal), Audit: by.Audit("cron.pause", id)}
+	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
 		if !until.IsZero() && !until.After(now) {
 			return nil, &cron.InvalidError{Field: "untilMs", Reason: cron.InvalidPast, Sentence: "choose a moment to come, or none"}
 		}
@@ -285,16 +253,17 @@ func (d *Dispatcher) CronPause(ctx context.Context, id, note string, until time.
 		old.UpdatedAt, old.State.NextRunAt = now, until // the planned slot stays: what passes from there on is told when the job is resumed
 		old.Revision = cron.RevisionOf(old)
 		return &old, nil
-	})
+	}
+	return d.changeWith(ctx, p)
 }
 
 // CronResume ends a pause: the next fire is computed from now, and the slots that passed are one entry of the ledger. It ends a pause of the delivery,
-// too, and what failures have switched off is on again.
+// too, and what failures have switched off is on again. A job whose last slot passed while it was paused has nothing to go on with: it is refused.
 func (d *Dispatcher) CronResume(ctx context.Context, id string, by chat.Caller) (cron.Job, error) {
-	p := cron.ChangeParams{ID: id, Visible: visible(by), Audit: by.Audit("cron.resume", id)}
 	var row cron.Run
-	p.Skipped = nil
-	change := func(old cron.Job, now time.Time) (*cron.Job, error) {
+	p := cron.ChangeParams{ID: id, Visible: visible(by), Skipped: &row, Audit: by.Audit("cron.resume", id)}
+	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
+		row = cron.Run{}
 		old.State.DeliveryPause = cron.DeliveryPause{}
 		if old.Pause == nil && !old.AutoDisabled {
 			return &old, nil
@@ -304,35 +273,20 @@ func (d *Dispatcher) CronResume(ctx context.Context, id string, by chat.Caller) 
 			if err != nil {
 				return nil, err
 			}
+			if _, more := t.Next(now); !more && old.Enabled && old.Invalid == "" {
+				return nil, errNoFire()
+			}
 			if r, ok := cron.PausedRow(old, t, now); ok {
 				row = r
 			}
 		}
 		if old.AutoDisabled {
-			if err := d.enabled(&old, now); err != nil {
+			if err := d.enabled(&old, now, true); err != nil {
 				return nil, err
 			}
 		}
 		old.Pause = nil
 		return d.planned(old, now)
 	}
-	// The row has to be known before the call: the pause is read first, and the change is decided again in the transaction.
-	now, err := d.store.Now(ctx)
-	if err != nil {
-		return cron.Job{}, err
-	}
-	before, err := d.CronGet(ctx, id, by)
-	if err != nil {
-		return cron.Job{}, err
-	}
-	if before.Pause != nil {
-		if _, err := change(before, now); err != nil {
-			return cron.Job{}, wireFault(err)
-		}
-		if row.ID != "" {
-			p.Skipped = &row
-		}
-	}
-	p.Change = change
 	return d.changeWith(ctx, p)
 }

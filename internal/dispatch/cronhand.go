@@ -49,6 +49,7 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 			return "", res.NotRun, nil
 		}
 		d.launchAll(ctx, res.Launched)
+		d.NudgeCron() // its next slot may be close, and no longer claimed
 		return res.IDs[0], "", nil
 	}
 	return "", "", chat.Errorf(chat.CodeRateLimited, "this job was started by hand too often within this moment; try again")
@@ -143,6 +144,7 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by
 		return nil, fmt.Errorf("filling in runs: %w", err)
 	}
 	d.launchAll(ctx, res.Launched)
+	d.NudgeCron()
 	return backfilled(&res), nil
 }
 

@@ -128,7 +128,9 @@ func (d *Dispatcher) cronAdd(
 	if !keyed {
 		key = cron.Key(draft.Name, draft.Schedule)
 	}
-	p := cron.PutParams{Owner: by.Principal, Key: key, MaxTotal: max(0, d.cfg.Cron.MaxJobs), Once: o, Audit: by.Audit("cron.add", key)}
+	p := cron.PutParams{
+		Owner: by.Principal, Key: key, MaxTotal: max(0, d.cfg.Cron.MaxJobs), EndWaiting: endedBy(m), Once: o, Audit: by.Audit("cron.add", key),
+	}
 	if !OperatorOwner(by.Principal) {
 		if p.MaxOfOwner = d.cfg.Cron.MaxJobsOfUser; p.MaxOfOwner < 0 {
 			return cron.Put{}, chat.Errorf(chat.CodeLimit, "chat users may have no jobs here").With("field", "jobs").With("limit", 0)
@@ -153,6 +155,9 @@ func (d *Dispatcher) cronAdd(
 	}
 	if err != nil {
 		return cron.Put{}, wireFault(err)
+	}
+	if !res.Repeated {
+		d.stopEnded(res.Ended, joinBy("stop", by.Principal))
 	}
 	switch {
 	case res.Repeated:

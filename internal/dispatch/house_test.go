@@ -214,6 +214,14 @@ func queue(s scheduler.Settings) option {
 
 func open(t *testing.T, st store.Store, opts ...option) *house {
 	t.Helper()
+	h := build(t, st, opts...)
+	h.start()
+	return h
+}
+
+// build is open without the start.
+func build(t *testing.T, st store.Store, opts ...option) *house {
+	t.Helper()
 	h := &house{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, asker: &asker{postbox: postbox{name: "asker"}}, web: web.New(), ended: make(chan struct{})}
 	table, err := command.New()
 	if err != nil {
@@ -236,18 +244,23 @@ func open(t *testing.T, st store.Store, opts ...option) *house {
 		defer h.mu.Unlock()
 		h.events = append(h.events, e)
 	}, func(chat.Event) bool { return true })
-	ctx, cancel := context.WithCancel(t.Context())
+	return h
+}
+
+// start lets the dispatcher run until the house is closed.
+func (h *house) start() {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(h.t.Context())
 	h.cancel = cancel
 	go func() {
 		defer close(h.ended)
 		delivers := make(chan error, 1)
 		go func() { delivers <- h.web.Run(ctx, h.d) }()
 		if err := errors.Join(h.d.Run(ctx), <-delivers); err != nil {
-			t.Errorf("Run ended with %v", err)
+			h.t.Errorf("Run ended with %v", err)
 		}
 	}()
 	synctest.Wait()
-	return h
 }
 
 // close drains and ends the house; every test's last step, so that nothing is left in the bubble.

@@ -84,6 +84,9 @@ func (d *Dispatcher) startTurn(ctx context.Context, st *scheduler.Turn[work]) (*
 	switch {
 	case errors.Is(err, chat.ErrFenced):
 		d.obs.Fenced("start")
+		if t.cron != nil { // its claim may have been withdrawn, and its session with it
+			d.handover.release(lead.Session, t.claim.Epoch)
+		}
 		return nil, false, nil
 	case err != nil:
 		d.endUnstarted(ctx, t.rows)

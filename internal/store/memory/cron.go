@@ -135,13 +135,24 @@ func (c *crons) takeFinished() []cron.Run {
 	return list
 }
 
-// view is the job as callers get it, with what the ledger knows of it.
-func (c *crons) view(j *cron.Job) cron.Job {
+// raw is a job with what the ledger knows of it. A slot that is claimed ahead counts as claimed.
+func (c *crons) raw(j *cron.Job) cron.Job {
 	out := keptJob(*j)
 	for _, r := range c.active(j.ID) {
 		out.State.Queued++
 		if r.State == cron.RunRunning && out.State.RunningAt.IsZero() {
 			out.State.RunningAt = r.StartedAt
+		}
+	}
+	return out
+}
+
+// view is the job as callers get it: without the claim of a slot to come.
+func (c *crons) view(j *cron.Job, now time.Time) cron.Job {
+	out := c.raw(j)
+	for _, r := range slices.Backward(c.active(j.ID)) {
+		if r.Ahead(now) {
+			out = out.Unclaimed(r.ScheduledFor, r.FireAt)
 		}
 	}
 	return out

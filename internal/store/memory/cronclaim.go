@@ -89,9 +89,9 @@ func planned(j *cron.Job) time.Time {
 }
 
 func (s *Store) dueJob(j *cron.Job, now time.Time) cron.DueJob {
-	d := cron.DueJob{Job: s.crons.view(j)}
+	d := cron.DueJob{Job: s.crons.raw(j)}
 	for _, r := range s.crons.active(j.ID) {
-		d.Active = append(d.Active, r.ID)
+		d.Active, d.Session = append(d.Active, r.ID), r.SessionKey
 		if r.State == cron.RunRunning {
 			d.Running++
 		}
@@ -107,7 +107,7 @@ func (s *Store) carryOut(v cron.Verdict, node string, out *cron.Claimed, now tim
 	j := s.crons.jobs[v.JobID]
 	if v.Invalid != "" {
 		j.Invalid = v.Invalid
-		out.Jobs = append(out.Jobs, s.crons.view(j))
+		out.Jobs = append(out.Jobs, s.crons.raw(j))
 		return
 	}
 	var previous []*ledgerRow
@@ -134,9 +134,9 @@ func (s *Store) carryOut(v cron.Verdict, node string, out *cron.Claimed, now tim
 	j.State.Next, j.State.NextRunAt, j.State.Fired = kept(v.Next), kept(v.NextRunAt), v.Fired
 	j.State.ConsecutiveSkipped = v.ConsecutiveSkipped
 	j.Enabled = j.Enabled && !v.Disable
-	out.Jobs = append(out.Jobs, s.crons.view(j))
+	out.Jobs = append(out.Jobs, s.crons.raw(j))
 	if resumed {
-		out.Resumed = append(out.Resumed, s.crons.view(j))
+		out.Resumed = append(out.Resumed, s.crons.raw(j))
 	}
 	out.Finished = append(out.Finished, s.crons.takeFinished()...)
 }
@@ -208,6 +208,9 @@ func (s *Store) enqueueRuns(p cron.EnqueueParams, now time.Time) (out cron.Enque
 	}
 	due := s.dueJob(j, now)
 	due.Ran = s.crons.ran(j.ID, p.Slots)
+	if seen := s.crons.view(j, now); seen.State != due.Job.State {
+		due = due.SeenAs(seen)
+	}
 	list, err := p.Make(due, now)
 	if out.Declined(err) {
 		return out, nil
@@ -224,7 +227,12 @@ func (s *Store) enqueueRuns(p cron.EnqueueParams, now time.Time) (out cron.Enque
 	for _, l := range list {
 		s.enqueue(l, p, &out, now)
 	}
-	out.Job = s.crons.view(j)
+	if len(out.Launched) > 0 { // what becomes of a slot that was claimed ahead is decided when it comes
+		for _, taken := range s.withdraw(j.ID, now) {
+			*j = j.Unclaimed(taken.ScheduledFor, taken.FireAt)
+		}
+	}
+	out.Job = s.crons.view(j, now)
 	if len(out.Launched) > 0 {
 		s.crons.write(p.Audit.Between(j.Revision, j.Revision), now)
 	}

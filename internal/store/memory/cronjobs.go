@@ -35,7 +35,12 @@ func (s *Store) put(p cron.PutParams, now time.Time) (out cron.PutResult, err er
 	if old == nil && s.crons.full(p) {
 		return out, chat.ErrLimit
 	}
-	job, err := p.Change(s.crons.given(old), now)
+	given, fires := s.crons.given(old, now), 0
+	if old != nil && p.EndWaiting != "" {
+		_, fires = s.waiting(old.ID, false, now)
+		*given = given.Unfired(fires)
+	}
+	job, err := p.Change(given, now)
 	if err != nil {
 		return out, err
 	}
@@ -43,25 +48,31 @@ func (s *Store) put(p cron.PutParams, now time.Time) (out cron.PutResult, err er
 	switch {
 	case old == nil && job == nil:
 		return out, nil
-	case old != nil && (job == nil || sameJob(*old, *job)):
-		out.Job = s.crons.view(old)
+	case old != nil && (job == nil || sameJob(s.crons.view(old, now), *job)):
+		out.Job = s.crons.view(old, now)
 		return out, nil
 	case old != nil:
 		before = old.Revision
+		if fires > 0 {
+			out.Ended, _ = s.endWaiting(old.ID, false, cron.CancelParams{Reason: p.EndWaiting}, now)
+		}
+		s.withdraw(old.ID, now)
 	}
 	if err := s.crons.store(keptJob(*job)); err != nil {
 		return out, err
 	}
 	s.crons.write(p.Audit.Between(before, job.Revision), now)
-	return cron.PutResult{Job: s.crons.view(s.crons.jobs[job.ID]), Created: old == nil, Updated: old != nil}, nil
+	out.Finished = s.crons.takeFinished()
+	out.Job, out.Created, out.Updated = s.crons.view(s.crons.jobs[job.ID], now), old == nil, old != nil
+	return out, nil
 }
 
 // given is the old job as a Change gets it: a copy that it may change.
-func (c *crons) given(j *cron.Job) *cron.Job {
+func (c *crons) given(j *cron.Job, now time.Time) *cron.Job {
 	if j == nil {
 		return nil
 	}
-	view := c.view(j)
+	view := c.view(j, now)
 	return &view
 }
 
@@ -83,32 +94,47 @@ func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Change
 		if old == nil {
 			return chat.ErrNotFound
 		}
-		job, err := p.Change(*s.crons.given(old), now)
-		if err != nil {
-			return err
-		}
-		out.Old = s.crons.view(old)
-		out.Changed = job == nil || !sameJob(*old, *job)
-		if err := s.change(old, job, out.Changed); err != nil {
-			return err
-		}
-		if p.Skipped != nil {
-			s.crons.record(*p.Skipped, now)
-		}
-		if p.CancelActive {
-			out.Ended = s.cancelRuns(s.crons.active(p.ID), cron.CancelParams{Reason: p.CancelReason, By: p.By}, now)
-		}
-		out.Finished = s.crons.takeFinished()
-		if job != nil {
-			view := s.crons.view(s.crons.jobs[p.ID])
-			out.Job = &view
-		}
-		if out.Changed || len(out.Ended) > 0 {
-			s.crons.write(p.Audit.Between(out.Revisions()), now)
-		}
-		return nil
+		return s.changeJob(&p, old, &out, now)
 	})
 	return out, err
+}
+
+func (s *Store) changeJob(p *cron.ChangeParams, old *cron.Job, out *cron.Changed, now time.Time) error {
+	given, all := s.crons.given(old, now), p.EndWaiting == cron.ReasonRemoved
+	if p.EndWaiting != "" {
+		_, fires := s.waiting(p.ID, all, now)
+		*given = given.Unfired(fires)
+	}
+	out.Old = s.crons.view(old, now)
+	job, err := p.Change(*given, now)
+	if err != nil {
+		return err
+	}
+	out.Changed = job == nil || !sameJob(out.Old, *job)
+	if out.Changed {
+		s.withdraw(p.ID, now)
+	}
+	if err := s.change(old, job, out.Changed); err != nil {
+		return err
+	}
+	if p.Skipped != nil && p.Skipped.ID != "" {
+		s.crons.record(*p.Skipped, now)
+	}
+	switch {
+	case p.CancelActive:
+		out.Ended = s.cancelRuns(s.crons.active(p.ID), cron.CancelParams{Reason: p.CancelReason, By: p.By}, now)
+	case p.EndWaiting != "":
+		out.Ended, _ = s.endWaiting(p.ID, all, cron.CancelParams{Reason: p.EndWaiting, By: p.By}, now)
+	}
+	out.Finished = s.crons.takeFinished()
+	if job != nil {
+		view := s.crons.view(s.crons.jobs[p.ID], now)
+		out.Job = &view
+	}
+	if out.Changed || len(out.Ended) > 0 {
+		s.crons.write(p.Audit.Between(out.Revisions()), now)
+	}
+	return nil
 }
 
 func (s *Store) change(old, job *cron.Job, changed bool) error {
@@ -124,12 +150,12 @@ func (s *Store) change(old, job *cron.Job, changed bool) error {
 // Job reads one; chat.ErrNotFound.
 func (s *Store) Job(ctx context.Context, id, visible string) (cron.Job, error) {
 	var out cron.Job
-	err := s.do(ctx, "Job", func(time.Time) error {
+	err := s.do(ctx, "Job", func(now time.Time) error {
 		j := s.crons.visible(id, visible)
 		if j == nil {
 			return chat.ErrNotFound
 		}
-		out = s.crons.view(j)
+		out = s.crons.view(j, now)
 		return nil
 	})
 	return out, err
@@ -138,11 +164,11 @@ func (s *Store) Job(ctx context.Context, id, visible string) (cron.Job, error) {
 // Jobs lists, see cron.JobFilter. A Limit of 0 is no bound.
 func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error) {
 	var out cron.JobPage
-	err := s.do(ctx, "Jobs", func(time.Time) error {
+	err := s.do(ctx, "Jobs", func(now time.Time) error {
 		var list []cron.Job
 		for _, j := range s.crons.jobs {
 			if wantedJob(j, f) {
-				list = append(list, s.crons.view(j))
+				list = append(list, s.crons.view(j, now))
 			}
 		}
 		sortJobs(list, f)

@@ -30,8 +30,8 @@ WHERE l.ctid = b.place AND l.run_id = v.message AND l.state = 'queued'`
 
 // The ends of several attempts. The jobs come first, as everywhere; nobody waits for the rows of a job or of a session.
 const (
-	freeJobsSQL  = `SELECT ` + jobView + ` FROM cron_jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED`
-	jobsSQL      = `SELECT ` + jobView + ` FROM cron_jobs WHERE id = ANY($1::text[])`
+	freeJobsSQL  = `SELECT ` + jobRaw + ` FROM cron_jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED`
+	jobsSQL      = `SELECT ` + jobRaw + ` FROM cron_jobs WHERE id = ANY($1::text[])`
 	knownJobsSQL = `SELECT id FROM cron_jobs WHERE id = ANY($1::text[])`
 
 	// runningSQL are those of the held claims under which their run runs. Parameters: $1 runs, $2 sessions, $3 nodes, $4 epochs.

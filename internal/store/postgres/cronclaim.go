@@ -11,10 +11,9 @@ import (
 	"laneway/internal/cron"
 )
 
-// dueWhere finds the jobs whose time has come. Those that fire may be taken a little before ($2); those that are paused
-// resume when their pause is over and not before.
+// dueWhere finds the jobs whose time comes within $2, to fire or to resume.
 const dueWhere = ` WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL + ` + $2::bigint
-	AND (paused_at IS NULL OR paused_until <= ` + nowSQL + `)`
+	AND (paused_at IS NULL OR paused_until IS NOT NULL)`
 
 const (
 	// lookSQL says in one round trip whether there is anything to do at all. Each half reads the first entry of an index, however many
@@ -28,10 +27,13 @@ const (
 	comingSQL = `SELECT count(*) FROM (SELECT 1 FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL + ` + $2::bigint
 	ORDER BY next_run_at, id LIMIT $3) coming`
 
-	dueSQL = `SELECT ` + jobColumns + `, 0, NULL::bigint FROM cron_jobs` + dueWhere + `
+	dueSQL = `SELECT ` + jobColumns + `, 0, NULL::bigint, NULL::bigint[], 0::bigint FROM cron_jobs` + dueWhere + `
 ORDER BY next_run_at, id LIMIT `
 
-	activeSQL = `SELECT job_id, id, state, COALESCE(started_at, 0) FROM cron_run_logs
+	// dueCountSQL counts what dueSQL would find if nobody had locked any of it.
+	dueCountSQL = `SELECT count(*) FROM (SELECT 1 FROM cron_jobs` + dueWhere + ` ORDER BY next_run_at, id LIMIT `
+
+	activeSQL = `SELECT job_id, id, state, COALESCE(started_at, 0), session_key FROM cron_run_logs
 WHERE job_id = ANY($1::text[]) AND finished_at IS NULL ORDER BY claimed_at, id`
 
 	// usedSQL counts what owners have used of a day's budget. It stops at a thousand, so that it costs the same on the busiest day.
@@ -146,7 +148,7 @@ func (c *claiming) commitJobs(ctx context.Context) error {
 	c.out.Launched = append(c.out.Launched, b.out.Launched...)
 	c.out.Recorded, c.out.Cancelled, c.out.Jobs = b.out.Recorded, b.out.Cancelled, b.out.Jobs
 	c.out.Finished, c.out.Resumed = b.out.Finished, b.out.Resumed
-	c.out.More = b.more
+	c.out.More, c.out.Passed = b.more, b.out.Passed
 	return nil
 }
 
@@ -171,15 +173,17 @@ func limit(p cron.ClaimParams, taken int) string {
 
 func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
 	var now int64
+	dueNow := 0
 	jobs := make([]storedJob, 0, max(0, min(b.p.Limit+1, cron.DefaultBatch+1))) // rows are wide: growing would copy them again and again
 	batch := &pgx.Batch{}
 	batch.Queue(inOrderSQL)
 	batch.Queue(`SELECT `+nowSQL, b.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	batch.Queue(dueCountSQL+limit(b.p, 0)+`) due`, b.s.clock(), b.p.LookAhead.Milliseconds()).QueryRow(func(row pgx.Row) error { return row.Scan(&dueNow) })
 	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.LookAhead.Milliseconds()).Query(collect(&jobs, scanJob))
 	if err := send(ctx, tx, batch); err != nil {
 		return err
 	}
-	b.out.Now = fromMillis(now)
+	b.out.Now, b.out.Passed = fromMillis(now), max(0, dueNow-len(jobs))
 	if b.p.Limit > 0 && len(jobs) > b.p.Limit {
 		jobs, b.more = jobs[:b.p.Limit], true
 	}
@@ -235,13 +239,13 @@ func (s *Store) complete(ctx context.Context, tx pgx.Tx, due []cron.DueJob) erro
 
 func eachActive(rows pgx.Rows, due []cron.DueJob, place map[string]int) error {
 	var (
-		job, id string
-		state   cron.RunState
-		started int64
+		job, id, session string
+		state            cron.RunState
+		started          int64
 	)
-	_, err := pgx.ForEachRow(rows, []any{&job, &id, &state, &started}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&job, &id, &state, &started, &session}, func() error {
 		d := &due[place[job]]
-		d.Active = append(d.Active, id)
+		d.Active, d.Session = append(d.Active, id), session
 		d.Job.State.Queued = len(d.Active)
 		if state != cron.RunRunning {
 			return nil

@@ -21,8 +21,15 @@ const (
 	last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped,
 	delivery_paused_at, delivery_paused_why, delivery_paused_channel, delivery_paused_chat`
 
-	// jobView is what scanJob reads: the row and what the ledger knows of the job.
-	jobView = jobColumns + `,
+	// jobRaw is what scanJob reads: the row and what the ledger knows of the job. A slot that is claimed ahead counts as claimed.
+	jobRaw = jobActive + `, NULL::bigint[], 0::bigint`
+
+	// jobView is jobRaw with the claim that may have been made ahead, and the clock: [Store.seen] judges it.
+	jobView = jobActive + `,
+	(SELECT ARRAY[l.scheduled_for, l.fire_at] FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL
+		AND ` + unstarted + ` AND l.trigger = 'schedule' ORDER BY l.fire_at DESC LIMIT 1), (date_part('epoch', now()) * 1000)::bigint`
+
+	jobActive = jobColumns + `,
 	(SELECT count(*) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL),
 	(SELECT min(l.started_at) FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL AND l.state = 'running')`
 )
@@ -84,6 +91,28 @@ type storedJob struct {
 	cron.Job
 
 	broken string
+	// latest are slot and moment of the last planned run that has not begun, if there is one; at is the database's clock.
+	latest []int64
+	at     int64
+	ahead  int // claims that the job is seen without
+}
+
+// seen is a job without the claim of its next slot, if that slot is still to come.
+func (s *Store) seen(j storedJob) storedJob {
+	now := j.at
+	if s.now != nil {
+		now = s.now().UnixMilli()
+	}
+	if len(j.latest) == 2 && j.latest[1] > now {
+		j.Job, j.ahead = j.Unclaimed(fromMillis(j.latest[0]), fromMillis(j.latest[1])), 1
+	}
+	return j
+}
+
+// seenJob reads a job that is to be shown.
+func (s *Store) seenJob(row pgx.CollectableRow) (storedJob, error) {
+	j, err := scanJob(row)
+	return s.seen(j), err
 }
 
 // same reports whether storing j would change nothing.
@@ -114,7 +143,8 @@ func scanJob(row pgx.CollectableRow) (storedJob, error) {
 		&st.RunCount, &st.ErrorCount, &r.lastRun, &st.LastState, &st.LastError, &st.LastErrorClass,
 		&last, &st.LastDelivery, &st.LastDeliveryError, &r.lastAlert,
 		&st.ConsecutiveErrors, &st.ConsecutiveSkipped,
-		&r.undeliverable, &st.DeliveryPause.Reason, &st.DeliveryPause.Channel, &st.DeliveryPause.ChatID, &st.Queued, &r.running)
+		&r.undeliverable, &st.DeliveryPause.Reason, &st.DeliveryPause.Channel, &st.DeliveryPause.ChatID, &st.Queued, &r.running,
+		&j.latest, &j.at)
 	if err != nil {
 		return j, err
 	}

@@ -57,7 +57,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error
 		b.Queue(`SELECT count(*)`+jobsWhere, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total) })
 		page := within(`SELECT id AS page_id, `+jobBytes+` AS page_size`+jobsWhere+jobOrder(f)+` LIMIT $8 OFFSET $9`, readBytes())
 		b.Queue(`SELECT `+jobView+` FROM cron_jobs JOIN `+page+` page ON page_id = id ORDER BY page_n`,
-			append(slices.Clip(args), orAll(f.Limit), max(f.Offset, 0))...).Query(collect(&list, scanJob))
+			append(slices.Clip(args), orAll(f.Limit), max(f.Offset, 0))...).Query(collect(&list, s.seenJob))
 		return send(ctx, s.pool, b)
 	})
 	out.Jobs = column(list, func(j storedJob) cron.Job { return j.Job })
@@ -111,7 +111,7 @@ func runConditions(f cron.RunFilter) *conditions {
 }
 
 // runSources are the conditions for rows that are not over, and for those that are; "" = none of them are wanted.
-func runSources(f cron.RunFilter, c *conditions) (active, finished string) {
+func runSources(f cron.RunFilter, c *conditions, clock any) (active, finished string) {
 	var open, over []string
 	for _, state := range f.States {
 		if state.Active() {
@@ -123,6 +123,10 @@ func runSources(f cron.RunFilter, c *conditions) (active, finished string) {
 	where := strings.Join(c.list, " AND ")
 	if f.IncludeActive || len(open) > 0 {
 		active = where + " AND l.finished_at IS NULL"
+		if !f.Ahead {
+			c.args = append(c.args, clock)
+			active += " AND NOT (" + strings.ReplaceAll(ahead, "$1", "$"+strconv.Itoa(len(c.args))) + ")"
+		}
 		if !f.IncludeActive {
 			active += " AND l.state = ANY('{" + strings.Join(open, ",") + "}')"
 		}
@@ -140,7 +144,7 @@ func runSources(f cron.RunFilter, c *conditions) (active, finished string) {
 // Runs lists rows of the ledger, see cron.RunFilter. Active ones count as newer than all others. A Limit of 0 is no bound.
 func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error) {
 	c := runConditions(f)
-	active, finished := runSources(f, c)
+	active, finished := runSources(f, c, s.clock())
 	direction := " DESC"
 	if f.Ascending {
 		direction = ""
@@ -297,8 +301,11 @@ func prune(ctx context.Context, tx pgx.Tx, p cron.PruneParams) (int, error) {
 		}
 		return nil
 	})
-	if err != nil || len(ids) == 0 {
+	if err != nil {
 		return 0, err
+	}
+	if len(ids) == 0 {
+		return 0, forgetWithdrawn(ctx, tx, p.Before)
 	}
 	b := &pgx.Batch{}
 	b.Queue(forgetMessagesSQL, messages)

@@ -2,8 +2,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,7 +12,7 @@ import (
 )
 
 const (
-	jobByKeySQL = `SELECT ` + jobView + ` FROM cron_jobs WHERE owner = $1 AND key = $2 FOR UPDATE`
+	jobByKeySQL = `SELECT ` + jobView + ` FROM cron_jobs WHERE owner = $1 AND key = $2`
 
 	jobByIDSQL = `SELECT ` + jobView + ` FROM cron_jobs WHERE id = $1 AND ($2 = '' OR owner = $2)`
 
@@ -30,9 +29,10 @@ VALUES ($2, $3, $4, $5, $6, $7, $8, $9, ` + nowSQL + `)`
 func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, error) {
 	var out cron.PutResult
 	err := s.do(ctx, "storing a cron job", func(ctx context.Context) error {
-		err := s.put(ctx, p, &out)
+		put := func() error { return s.put(ctx, p, &out) }
+		err := again(put)
 		if isUnique(err) { // somebody else made it meanwhile: now it can be read
-			err = s.put(ctx, p, &out)
+			err = again(put)
 		}
 		if isUnique(err) {
 			return chat.ErrConflict
@@ -60,12 +60,7 @@ func (s *Store) putJob(ctx context.Context, tx pgx.Tx, p cron.PutParams) (out cr
 		return out, err
 	}
 	if len(list) > 0 {
-		given := clone(list[0].Job)
-		job, err := p.Change(&given, now)
-		if err != nil {
-			return out, err
-		}
-		return s.putOld(ctx, tx, p, list[0], job)
+		return s.putOld(ctx, tx, p, list[0], now)
 	}
 	if err := s.room(ctx, tx, p); err != nil {
 		return out, err
@@ -79,18 +74,34 @@ func (s *Store) putJob(ctx context.Context, tx pgx.Tx, p cron.PutParams) (out cr
 	return out, err
 }
 
-// putOld stores what Change made of a job that exists; nil = nothing.
-func (s *Store) putOld(ctx context.Context, tx pgx.Tx, p cron.PutParams, old storedJob, job *cron.Job) (cron.PutResult, error) {
-	out := cron.PutResult{Job: old.Job}
+// putOld changes a job that exists. A Change that returns nil leaves it.
+func (s *Store) putOld(ctx context.Context, tx pgx.Tx, p cron.PutParams, old storedJob, now time.Time) (out cron.PutResult, err error) {
+	stored := old
+	if p.EndWaiting != "" {
+		fires := 0
+		if out.Ended, out.Finished, fires, err = s.endWaiting(ctx, tx, old.ID, false, cron.CancelParams{Reason: p.EndWaiting}); err != nil {
+			return out, err
+		}
+		old.Job = old.Unfired(fires)
+	}
+	given := clone(old.Job)
+	job, err := p.Change(&given, now)
+	if err != nil {
+		return out, err
+	}
+	out.Job = old.Job
 	if job == nil {
 		return out, nil
 	}
 	_, same, err := old.same(*job)
-	if err != nil || same {
+	if _, kept, _ := stored.same(*job); err != nil || same && kept {
+		return out, err
+	}
+	if err := s.withdrawSeen(ctx, tx, old); err != nil {
 		return out, err
 	}
 	out.Updated = true
-	out.Job, err = s.write(ctx, tx, old, *job, p.Audit)
+	out.Job, err = s.write(ctx, tx, stored, *job, p.Audit)
 	return out, err
 }
 
@@ -112,16 +123,22 @@ func (s *Store) room(ctx context.Context, tx pgx.Tx, p cron.PutParams) error {
 	return nil
 }
 
-// lockJob reads at most one job behind its lock, and the clock.
+// lockJob reads at most one job behind its lock, as it is to be seen, and the clock. The lock is a statement of its own: what reads the job and its runs
+// begins behind it, and so sees what a claim or another change has committed that was waited for.
 func (s *Store) lockJob(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]storedJob, time.Time, error) {
 	var (
-		list []storedJob
-		now  int64
+		list   []storedJob
+		locked []string
+		now    int64
 	)
 	b := &pgx.Batch{}
+	b.Queue(`SELECT id`+sql[strings.Index(sql, ` FROM cron_jobs WHERE `):]+` FOR UPDATE`, args...).Query(collect(&locked, scanText))
 	b.Queue(`SELECT `+nowSQL, s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
-	b.Queue(sql, args...).Query(collect(&list, scanJob))
+	b.Queue(sql, args...).Query(collect(&list, s.seenJob))
 	err := send(ctx, tx, b)
+	if len(locked) == 0 { // it was made in between, and is not ours to change
+		list = nil
+	}
 	return list, fromMillis(now), err
 }
 
@@ -139,7 +156,7 @@ func (s *Store) write(ctx context.Context, tx pgx.Tx, old storedJob, j cron.Job,
 	var list []storedJob
 	b := &pgx.Batch{}
 	b.Queue(sql, args...)
-	b.Queue(jobByIDSQL, args[0], "").Query(collect(&list, scanJob))
+	b.Queue(jobByIDSQL, args[0], "").Query(collect(&list, s.seenJob))
 	if err := s.audit(b, audit.Between(old.Revision, j.Revision)); err != nil {
 		return j, err
 	}
@@ -179,8 +196,10 @@ func clone(j cron.Job) cron.Job {
 func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Changed, error) {
 	var out cron.Changed
 	err := s.do(ctx, "changing a cron job", func(ctx context.Context) error {
-		out = cron.Changed{}
-		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.change(ctx, tx, p, &out) })
+		err := again(func() error {
+			out = cron.Changed{}
+			return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.change(ctx, tx, p, &out) })
+		})
 		if isUnique(err) {
 			return chat.ErrConflict
 		}
@@ -193,27 +212,28 @@ func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Change
 }
 
 func (s *Store) change(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, out *cron.Changed) error {
-	list, now, err := s.lockJob(ctx, tx, jobByIDSQL+` FOR UPDATE`, p.ID, p.Visible)
+	list, now, err := s.lockJob(ctx, tx, jobByIDSQL, p.ID, p.Visible)
 	if err != nil {
 		return err
 	}
 	if len(list) == 0 {
 		return chat.ErrNotFound
 	}
-	old := list[0]
+	stored := list[0]
+	old := stored
+	if err := s.endActive(ctx, tx, p, &old, out); err != nil {
+		return err
+	}
+	stored.ahead = old.ahead
 	job, err := p.Change(clone(old.Job), now)
 	if err != nil {
 		return err
 	}
-	out.Old = old.Job
-	if err := s.endActive(ctx, tx, p, out); err != nil {
-		return err
-	}
+	out.Old, out.Job = old.Job, job
 	if err := s.skipped(ctx, tx, p.Skipped, out); err != nil {
 		return err
 	}
-	out.Job = job
-	return s.changed(ctx, tx, p, old, out)
+	return s.changed(ctx, tx, p, stored, out)
 }
 
 // changed writes what Change returned, which is in out, and the audit row if anything happened.
@@ -225,6 +245,11 @@ func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old
 			return err
 		}
 		out.Changed = !same
+	}
+	if out.Changed {
+		if err := s.withdrawSeen(ctx, tx, old); err != nil {
+			return err
+		}
 	}
 	audit := p.Audit
 	if !out.Changed && len(out.Ended) == 0 {
@@ -240,7 +265,7 @@ func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old
 	if out.Job == nil {
 		b.Queue(`DELETE FROM cron_jobs WHERE id = $1`, old.ID)
 	}
-	b.Queue(jobByIDSQL, old.ID, "").Query(collect(&list, scanJob))
+	b.Queue(jobByIDSQL, old.ID, "").Query(collect(&list, s.seenJob))
 	if err := s.audit(b, audit.Between(out.Revisions())); err != nil {
 		return err
 	}
@@ -251,16 +276,27 @@ func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old
 	return err
 }
 
-func (s *Store) endActive(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, out *cron.Changed) error {
-	if !p.CancelActive {
-		return nil
-	}
-	ids, err := s.activeRuns(ctx, tx, p.ID)
-	if err != nil || len(ids) == 0 {
+// endActive ends the runs that a change takes with it, and lets the job know of the fires that never were.
+func (s *Store) endActive(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old *storedJob, out *cron.Changed) error {
+	if p.CancelActive {
+		if err := s.withdrawSeen(ctx, tx, *old); err != nil {
+			return err
+		}
+		old.ahead = 0
+		ids, err := s.activeRuns(ctx, tx, p.ID)
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		var finished []cron.Run
+		out.Ended, finished, err = s.cancelRuns(ctx, tx, ids, cron.CancelParams{Reason: p.CancelReason, By: p.By})
+		out.Finished = append(out.Finished, finished...)
 		return err
 	}
-	var finished []cron.Run
-	out.Ended, finished, err = s.cancelRuns(ctx, tx, ids, cron.CancelParams{Reason: p.CancelReason, By: p.By})
+	if p.EndWaiting == "" {
+		return nil
+	}
+	ended, finished, fires, err := s.endWaiting(ctx, tx, p.ID, p.EndWaiting == cron.ReasonRemoved, cron.CancelParams{Reason: p.EndWaiting, By: p.By})
+	out.Ended, old.Job = ended, old.Unfired(fires)
 	out.Finished = append(out.Finished, finished...)
 	return err
 }
@@ -284,100 +320,8 @@ func (s *Store) skipped(ctx context.Context, tx pgx.Tx, r *cron.Run, out *cron.C
 func (s *Store) Job(ctx context.Context, id, visible string) (cron.Job, error) {
 	var out storedJob
 	err := s.do(ctx, "reading a cron job", func(ctx context.Context) (err error) {
-		out, err = one(ctx, s, scanJob, jobByIDSQL, id, visible)
+		out, err = one(ctx, s, s.seenJob, jobByIDSQL, id, visible)
 		return orNone(err, chat.ErrNotFound)
 	})
 	return out.Job, err
-}
-
-// EnqueueRuns makes runs by hand, see cron.JobStore.
-func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
-	var out cron.Enqueued
-	err := s.do(ctx, "enqueuing cron runs", func(ctx context.Context) error {
-		var made []cron.Launched
-		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-			out, err = once(ctx, s, tx, p.Once, func() (cron.Enqueued, error) {
-				e, err := s.enqueueRuns(ctx, tx, p)
-				made = e.Launched
-				return e, err
-			})
-			return err
-		})
-		if isUnique(err) {
-			return chat.ErrKeyReused
-		}
-		if err != nil && !errors.Is(err, chat.ErrNotFound) {
-			s.doubts.add(made)
-		}
-		return err
-	})
-	if err != nil {
-		return cron.Enqueued{}, err
-	}
-	return out, nil
-}
-
-// ranSQL finds the runs of some slots of a job.
-const ranSQL = `SELECT scheduled_for, trigger, state FROM cron_run_logs WHERE job_id = $1 AND scheduled_for = ANY($2::bigint[])`
-
-func (s *Store) enqueueRuns(ctx context.Context, tx pgx.Tx, p cron.EnqueueParams) (out cron.Enqueued, err error) {
-	list, now, err := s.lockJob(ctx, tx, jobByIDSQL+` FOR UPDATE`, p.JobID, p.Visible)
-	if err != nil {
-		return out, err
-	}
-	if len(list) == 0 {
-		return out, chat.ErrNotFound
-	}
-	due := []cron.DueJob{{Job: list[0].Job}}
-	if err := s.complete(ctx, tx, due); err != nil {
-		return out, err
-	}
-	if due[0].Ran, err = ran(ctx, tx, p.JobID, p.Slots); err != nil {
-		return out, err
-	}
-	launches, err := p.Make(due[0], now)
-	if out.Declined(err) {
-		return out, nil
-	}
-	if err != nil {
-		return out, err
-	}
-	out.IDs = column(launches, func(l cron.Launch) string { return l.Run.ID })
-	launches = slices.DeleteFunc(launches, func(l cron.Launch) bool {
-		if l.Exists {
-			out.Existing = append(out.Existing, l.Run.ID)
-		}
-		return l.Exists
-	})
-	l := launching{s: s, node: p.Node, now: now}
-	if err := l.run(ctx, tx, launches, nil); err != nil {
-		return out, err
-	}
-	out.Job, out.Launched, out.Existing = list[0].Job, l.launched, append(out.Existing, l.existing...)
-	out.Job.State.Queued += len(l.launched)
-	switch {
-	case p.New && len(out.Existing) > 0:
-		return out, chat.ErrConflict
-	case len(l.launched) == 0:
-		return out, nil
-	}
-	b := &pgx.Batch{}
-	if err := s.audit(b, p.Audit.Between(out.Job.Revision, out.Job.Revision)); err != nil {
-		return out, err
-	}
-	return out, send(ctx, tx, b)
-}
-
-func ran(ctx context.Context, tx pgx.Tx, job string, slots []time.Time) (list []cron.SlotRun, err error) {
-	if len(slots) == 0 {
-		return nil, nil
-	}
-	b := &pgx.Batch{}
-	b.Queue(ranSQL, job, column(slots, ms)).Query(collect(&list, func(row pgx.CollectableRow) (r cron.SlotRun, err error) {
-		var slot int64
-		err = row.Scan(&slot, &r.Trigger, &r.State)
-		r.Slot = fromMillis(slot)
-		return r, err
-	}))
-	return list, send(ctx, tx, b)
 }

@@ -28,7 +28,7 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 	var out store.Gone
 	err := s.within(ctx, "noting that an address is gone", func(ctx context.Context, tx pgx.Tx) error {
 		out = store.Gone{}
-		jobs, _, err := s.lockJob(ctx, tx, jobByIDSQL+` FOR UPDATE`, p.JobID, "") // jobs come first, as everywhere
+		jobs, _, err := s.lockJob(ctx, tx, jobByIDSQL, p.JobID, "") // jobs come first, as everywhere
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (s *Store) pauseDelivery(ctx context.Context, tx pgx.Tx, p store.GoneParams
 	var jobs []storedJob
 	b := &pgx.Batch{}
 	b.Queue(pauseDeliverySQL, s.clock(), p.JobID, clean(p.Error), to.Channel, to.ChatID)
-	b.Queue(jobByIDSQL, p.JobID, "").Query(collect(&jobs, scanJob))
+	b.Queue(jobByIDSQL, p.JobID, "").Query(collect(&jobs, s.seenJob))
 	b.Queue(enqueueSQL, s.clock(), notices)
 	if err := send(ctx, tx, b); err != nil {
 		return err

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"laneway/internal/chat"
@@ -41,8 +42,9 @@ func (t *tx) cancelRuns(ctx context.Context, p *cron.CancelParams) (cron.Cancell
 func (t *tx) meant(ctx context.Context, p *cron.CancelParams) ([]*ledgerRow, error) {
 	if p.RunID == "" {
 		rows, err := t.activeOf(ctx, p.JobID)
-		if rows = visibleOnly(rows, p.Visible); err == nil && len(rows) == 0 {
-			_, err = findJob(ctx, t, p.JobID, p.Visible)
+		rows = slices.DeleteFunc(visibleOnly(rows, p.Visible), func(r *ledgerRow) bool { return r.Ahead(instant(t.now)) })
+		if err == nil && len(rows) == 0 {
+			_, err = findJob(ctx, t, t.now, p.JobID, p.Visible)
 		}
 		return rows, err
 	}
@@ -50,7 +52,7 @@ func (t *tx) meant(ctx context.Context, p *cron.CancelParams) ([]*ledgerRow, err
 	if err != nil {
 		return nil, err
 	}
-	if !known || p.Visible != "" && r.Owner != p.Visible || p.JobID != "" && r.JobID != p.JobID {
+	if !known || r.Ahead(instant(t.now)) || p.Visible != "" && r.Owner != p.Visible || p.JobID != "" && r.JobID != p.JobID {
 		return nil, chat.ErrNotFound
 	}
 	if !r.State.Active() {

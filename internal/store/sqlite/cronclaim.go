@@ -98,7 +98,7 @@ type claiming struct {
 // jobs decides what becomes of the jobs that are due, and returns how many there were.
 func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, until int64, limit int) (int, error) {
 	rows, err := c.query(ctx, `SELECT id, `+jobColumns+` FROM cron_jobs WHERE `+plannedJobs+`
-		AND next_run_at <= ? AND (paused_at IS NULL OR paused_until <= ?) ORDER BY next_run_at, id LIMIT ?`, until, c.now, limit)
+		AND next_run_at <= ? ORDER BY next_run_at, id LIMIT ?`, until, limit)
 	found, err := collect(rows, err, scanDue)
 	if err != nil || len(found) == 0 {
 		return 0, err
@@ -162,18 +162,20 @@ func (c *claiming) addWork(ctx context.Context, due []cron.DueJob) (map[string]s
 	if err != nil {
 		return nil, err
 	}
-	rows, err := c.query(ctx, `SELECT id, job_id, state, started_at FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying')
+	rows, err := c.query(ctx, `SELECT id, job_id, state, started_at, session_key FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying')
 		AND job_id IN (SELECT value FROM json_each(?)) ORDER BY claimed_at, scheduled_for, id`, names)
 	active := map[string]string{}
 	_, err = collect(rows, err, func(row scanner) (none struct{}, err error) {
 		var id, jobID string
 		var state cron.RunState
 		var startedAt time.Time
-		if err := row.Scan(&id, &jobID, &state, timeColumn{&startedAt}); err != nil {
+		var session string
+		if err := row.Scan(&id, &jobID, &state, timeColumn{&startedAt}, &session); err != nil {
 			return none, err
 		}
 		active[id] = jobID
 		d := &due[place[jobID]]
+		d.Session = session
 		d.Active = append(d.Active, id)
 		if d.Job.State.Queued = len(d.Active); state == cron.RunRunning {
 			d.Running++
@@ -306,7 +308,7 @@ func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enq
 }
 
 func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.Enqueued, err error) {
-	j, err := findJob(ctx, t, p.JobID, p.Visible)
+	j, err := findJob(ctx, t, t.now, p.JobID, p.Visible)
 	if err != nil {
 		return out, err
 	}
@@ -318,6 +320,9 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 	}
 	if due[0].Ran, err = t.ran(ctx, j.ID, p.Slots); err != nil {
 		return out, err
+	}
+	if j.ahead {
+		due[0] = due[0].SeenAs(cloneJob(&j.Job))
 	}
 	launches, err := p.Make(due[0], instant(t.now))
 	if out.Declined(err) {
@@ -331,6 +336,14 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 		out.IDs = append(out.IDs, it.run.ID)
 		if !launches[i].Exists {
 			c.list = append(c.list, it)
+		}
+	}
+	if len(c.list) > 0 && j.ahead { // what becomes of the slot is decided when it comes
+		if _, err := t.withdraw(ctx, j.ID); err != nil {
+			return out, err
+		}
+		if err := t.planAgain(ctx, j.ID, millis(j.State.Next), millis(j.State.NextRunAt)); err != nil {
+			return out, err
 		}
 	}
 	if out.Launched, err = t.launchAll(ctx, p.Node, c.list); err != nil {

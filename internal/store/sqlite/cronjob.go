@@ -29,13 +29,27 @@ const (
 // activeColumns say what of a job is under way. They are derived from the ledger and stored nowhere.
 const activeColumns = `
 	(SELECT count(*) FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying')),
-	(SELECT min(started_at) FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying') AND r.state = 'running')`
+	(SELECT min(started_at) FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying') AND r.state = 'running'),
+	(SELECT scheduled_for FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying') AND ` + unstartedFire + `
+		ORDER BY fire_at DESC LIMIT 1),
+	(SELECT max(fire_at) FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying') AND ` + unstartedFire + `)`
 
 // storedJob is a job with the texts that it was read from: texts that nobody can read must survive a change of something else.
 type storedJob struct {
 	cron.Job
 	parts      cron.Parts
 	unreadable bool
+	// latestSlot and latestAt are slot and moment of the last planned run that has not begun; zero = there is none.
+	latestSlot, latestAt time.Time
+	ahead                bool // it is seen without the claim of its next slot
+}
+
+// seen is a job without the claim of its next slot, if that slot is still to come.
+func (j *storedJob) seen(now int64) *storedJob {
+	if j.latestAt.After(instant(now)) {
+		j.Job, j.ahead = j.Unclaimed(j.latestSlot, j.latestAt), true
+	}
+	return j
 }
 
 // jobScan holds what a row is read into before it becomes a job.
@@ -105,7 +119,7 @@ func scanDue(row scanner) (*storedJob, error) {
 func scanJob(row scanner) (*storedJob, error) {
 	v := &jobScan{}
 	s := &v.job.State
-	if err := row.Scan(append(v.fields(), &s.Queued, timeColumn{&s.RunningAt})...); err != nil {
+	if err := row.Scan(append(v.fields(), &s.Queued, timeColumn{&s.RunningAt}, timeColumn{&v.job.latestSlot}, timeColumn{&v.job.latestAt})...); err != nil {
 		return nil, err
 	}
 	return v.done(), nil
@@ -113,13 +127,16 @@ func scanJob(row scanner) (*storedJob, error) {
 
 const selectJob = `SELECT id, ` + jobColumns + `, ` + activeColumns + ` FROM cron_jobs `
 
-// findJob reads a job that visible may see; chat.ErrNotFound.
-func findJob(ctx context.Context, q querier, id, visible string) (*storedJob, error) {
+// findJob reads a job that visible may see, as it is to be seen at a moment; chat.ErrNotFound.
+func findJob(ctx context.Context, q querier, now int64, id, visible string) (*storedJob, error) {
 	j, err := scanJob(q.one(ctx, selectJob+`WHERE id = ?1 AND (?2 = '' OR owner = ?2)`, id, visible))
 	if none(err) {
 		return nil, chat.ErrNotFound
 	}
-	return j, err
+	if err != nil {
+		return nil, err
+	}
+	return j.seen(now), nil
 }
 
 // jobArgs are the values of jobColumns.
@@ -169,12 +186,19 @@ func (t *tx) storeJob(ctx context.Context, old *storedJob, next *cron.Job) (chan
 	samePlan := planOf(&before.State) == planOf(&after.State) && before.State.DeliveryPause == after.State.DeliveryPause
 	state := after.State
 	before.State, after.State = cron.JobState{}, cron.JobState{}
-	switch same := reflect.DeepEqual(before, after); {
+	same := reflect.DeepEqual(before, after)
+	if old.ahead && !(same && sameState) {
+		if _, err := t.withdraw(ctx, old.ID); err != nil {
+			return false, err
+		}
+		samePlan = false
+	}
+	switch {
 	case same && sameState:
 		return false, nil
 	case same && samePlan:
 		return true, t.tellJob(ctx, old.ID, &state)
-	case same:
+	case same && !old.ahead:
 		_, err = t.exec(ctx, `UPDATE cron_jobs SET (`+stateColumns+`) = (`+stateMarks+`) WHERE id = ?`, append(stateArgs(next), old.ID)...)
 		return true, err
 	}

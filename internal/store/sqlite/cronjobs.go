@@ -59,7 +59,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, e
 			return err
 		}
 		if f.Query != "" {
-			return searchJobs(ctx, q, &f, &out)
+			return searchJobs(ctx, q, s.now().UnixMilli(), &f, &out)
 		}
 		args := jobFilterArgs(&f)
 		if err := q.one(ctx, `SELECT count(*)`+jobsMatching, args...).Scan(&out.Total); err != nil {
@@ -71,7 +71,7 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, e
 		if err != nil {
 			return err
 		}
-		out.Jobs, err = jobsNamed(ctx, q, ids)
+		out.Jobs, err = jobsNamed(ctx, q, s.now().UnixMilli(), ids)
 		return err
 	})
 	return out, err
@@ -117,7 +117,7 @@ const jobBytes = `octet_length(payload) + octet_length(delivery) + octet_length(
 	+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
 
 // searchJobs finds the jobs in which a text occurs.
-func searchJobs(ctx context.Context, q querier, f *cron.JobFilter, out *cron.JobPage) error {
+func searchJobs(ctx context.Context, q querier, now int64, f *cron.JobFilter, out *cron.JobPage) error {
 	found := page{budget: store.NewBudget(0)}
 	found.limit, found.offset = pageOf(f.Limit, f.Offset)
 	rows, err := q.query(ctx, `SELECT id, `+jobBytes+`, name, key, description, display_name`+jobsMatching+jobOrder(f), jobFilterArgs(f)...)
@@ -125,13 +125,13 @@ func searchJobs(ctx context.Context, q querier, f *cron.JobFilter, out *cron.Job
 		return err
 	}
 	out.Total = found.total
-	out.Jobs, err = jobsNamed(ctx, q, found.ids)
+	out.Jobs, err = jobsNamed(ctx, q, now, found.ids)
 	return err
 }
 
-func jobsNamed(ctx context.Context, q querier, ids []string) (list []cron.Job, err error) {
+func jobsNamed(ctx context.Context, q querier, now int64, ids []string) (list []cron.Job, err error) {
 	for _, id := range ids {
-		j, err := findJob(ctx, q, id, "")
+		j, err := findJob(ctx, q, now, id, "")
 		if err != nil {
 			return nil, err
 		}

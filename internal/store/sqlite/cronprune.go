@@ -22,7 +22,7 @@ func (s *Store) Prune(ctx context.Context, p cron.PruneParams) (int, error) {
 		ids, err = prunable(ctx, q, &p)
 		return err
 	})
-	if err != nil || len(ids) == 0 {
+	if err != nil || len(ids) == 0 && p.Before.IsZero() {
 		return 0, err
 	}
 	return result(ctx, s.write, ordinary("delete old runs"), func(ctx context.Context, t *tx) (n int, err error) {
@@ -33,7 +33,10 @@ func (s *Store) Prune(ctx context.Context, p cron.PruneParams) (int, error) {
 			}
 			n += gone
 		}
-		return n, nil
+		if len(ids) == 0 {
+			_, err = t.exec(ctx, forgetWithdrawn, millis(p.Before))
+		}
+		return n, err
 	})
 }
 

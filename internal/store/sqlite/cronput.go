@@ -33,16 +33,28 @@ func (t *tx) putJob(ctx context.Context, p *cron.PutParams) (cron.PutResult, err
 	if err != nil {
 		return cron.PutResult{}, err
 	}
+	return t.putOld(ctx, p, old.seen(t.now))
+}
+
+// putOld changes a job that exists.
+func (t *tx) putOld(ctx context.Context, p *cron.PutParams, old *storedJob) (out cron.PutResult, err error) {
 	given := cloneJob(&old.Job)
+	if p.EndWaiting != "" {
+		fires := 0
+		if out.Ended, fires, err = t.endWaiting(ctx, old.ID, false, cancellation{reason: p.EndWaiting}); err != nil {
+			return out, err
+		}
+		given = given.Unfired(fires)
+	}
 	next, err := p.Change(&given, instant(t.now))
 	if err != nil {
 		return cron.PutResult{}, err
 	}
-	changed, err := t.replaceJob(ctx, old, next)
-	if err != nil || !changed {
-		return cron.PutResult{Job: old.Job}, err
+	out.Updated, err = t.replaceJob(ctx, old, next)
+	if err != nil || !out.Updated {
+		out.Job = old.Job
+		return out, err
 	}
-	out := cron.PutResult{Updated: true}
 	out.Job, err = t.reread(ctx, old.ID)
 	if err != nil {
 		return out, err
@@ -123,7 +135,7 @@ func (t *tx) replaceJob(ctx context.Context, old *storedJob, next *cron.Job) (ch
 }
 
 func (t *tx) reread(ctx context.Context, id string) (cron.Job, error) {
-	j, err := findJob(ctx, t, id, "")
+	j, err := findJob(ctx, t, t.now, id, "")
 	if err != nil {
 		return cron.Job{}, err
 	}
@@ -133,28 +145,25 @@ func (t *tx) reread(ctx context.Context, id string) (cron.Job, error) {
 // ChangeJob changes or removes a job; see the port.
 func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Changed, error) {
 	return result(ctx, s.write, ordinary("change a job"), func(ctx context.Context, t *tx) (cron.Changed, error) {
-		old, err := findJob(ctx, t, p.ID, p.Visible)
+		old, err := findJob(ctx, t, t.now, p.ID, p.Visible)
 		if err != nil {
 			return cron.Changed{}, err
 		}
-		next, err := p.Change(cloneJob(&old.Job), instant(t.now))
-		if err != nil {
-			return cron.Changed{}, err
-		}
-		return t.changeJob(ctx, &p, old, next)
+		return t.changeJob(ctx, &p, old)
 	})
 }
 
-func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob, next *cron.Job) (out cron.Changed, err error) {
-	out.Old = old.Job
-	if p.CancelActive {
-		rows, err := t.activeOf(ctx, old.ID)
-		if err != nil {
-			return out, err
-		}
-		if out.Ended, err = t.cancelAll(ctx, rows, cancellation{reason: p.CancelReason, by: p.By}); err != nil {
-			return out, err
-		}
+func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob) (out cron.Changed, err error) {
+	given := cloneJob(&old.Job)
+	fires, err := t.endActive(ctx, p, old, &out)
+	if err != nil {
+		return out, err
+	}
+	given = given.Unfired(fires)
+	out.Old = given
+	next, err := p.Change(cloneJob(&given), instant(t.now))
+	if err != nil {
+		return cron.Changed{}, err
 	}
 	if p.Skipped != nil && !p.Skipped.ScheduledFor.IsZero() {
 		if _, err := t.record(ctx, &old.Job, p.Skipped); err != nil {
@@ -162,7 +171,11 @@ func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob
 		}
 	}
 	if next == nil {
-		out.Changed, err = true, t.removeJob(ctx, old.ID)
+		out.Changed = true
+		if _, err := t.withdraw(ctx, old.ID); err != nil {
+			return out, err
+		}
+		err = t.removeJob(ctx, old.ID)
 	} else {
 		out.Changed, err = t.replaceJob(ctx, old, next)
 	}
@@ -183,10 +196,29 @@ func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob
 	return out, t.audit(ctx, p.Audit.Between(out.Revisions()), old.ID)
 }
 
+// endActive ends the runs that a change takes with it, and returns how many of them were fires that never began.
+func (t *tx) endActive(ctx context.Context, p *cron.ChangeParams, old *storedJob, out *cron.Changed) (fires int, err error) {
+	switch {
+	case p.CancelActive:
+		if _, err := t.withdraw(ctx, old.ID); err != nil {
+			return 0, err
+		}
+		rows, err := t.activeOf(ctx, old.ID)
+		if err != nil {
+			return 0, err
+		}
+		out.Ended, err = t.cancelAll(ctx, rows, cancellation{reason: p.CancelReason, by: p.By})
+		return 0, err
+	case p.EndWaiting != "":
+		out.Ended, fires, err = t.endWaiting(ctx, old.ID, p.EndWaiting == cron.ReasonRemoved, cancellation{reason: p.EndWaiting, by: p.By})
+	}
+	return fires, err
+}
+
 // Job reads one job that visible may see; chat.ErrNotFound.
 func (s *Store) Job(ctx context.Context, id, visible string) (out cron.Job, err error) {
 	err = s.view(ctx, "read a job", func(ctx context.Context, q querier) error {
-		j, err := findJob(ctx, q, id, visible)
+		j, err := findJob(ctx, q, s.now().UnixMilli(), id, visible)
 		if err != nil {
 			return err
 		}

@@ -21,6 +21,8 @@ const (
 	runsOfOwner = `owner = ?2 AND finished_at >= ?8`
 	runsOfAll   = `finished_at >= ?8`
 	runsActive  = `state IN ('queued', 'running', 'retrying')`
+	// runsSeen are those of them that are not claims of slots to come; ?9 is the clock, 0 shows all.
+	runsSeen = runsActive + ` AND NOT (` + unstartedFire + ` AND fire_at > ?9 AND ?9 > 0)`
 
 	runsMatching = ` AND (?1 = '' OR job_id = ?1) AND (?2 = '' OR owner = ?2) AND (?3 = '' OR agent = ?3)
 		AND (?4 = '' OR state IN (SELECT value FROM json_each(?4))) AND (?5 = '' OR delivery IN (SELECT value FROM json_each(?5)))
@@ -41,10 +43,14 @@ type runsQuery struct {
 	f    *cron.RunFilter
 	base string
 	args []any
+	now  int64
 }
 
-func queryOf(f *cron.RunFilter) (*runsQuery, error) {
-	v := &runsQuery{f: f, base: runsOfAll}
+func queryOf(f *cron.RunFilter, now int64) (*runsQuery, error) {
+	v := &runsQuery{f: f, base: runsOfAll, now: now}
+	if f.Ahead {
+		v.now = 0
+	}
 	switch {
 	case f.JobID != "":
 		v.base = runsOfJob
@@ -85,9 +91,9 @@ func (v *runsQuery) wantsActive() bool {
 func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, err error) {
 	err = s.view(ctx, "list runs", func(ctx context.Context, q querier) error {
 		if f.RunID != "" {
-			return oneRun(ctx, q, &f, &out)
+			return oneRun(ctx, q, s.now().UnixMilli(), &f, &out)
 		}
-		v, err := queryOf(&f)
+		v, err := queryOf(&f, s.now().UnixMilli())
 		if err != nil {
 			return err
 		}
@@ -100,15 +106,15 @@ func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, e
 }
 
 // oneRun looks a run up by its id; the rest of the filter still counts.
-func oneRun(ctx context.Context, q querier, f *cron.RunFilter, out *cron.RunPage) error {
-	v, err := queryOf(f)
+func oneRun(ctx context.Context, q querier, now int64, f *cron.RunFilter, out *cron.RunPage) error {
+	v, err := queryOf(f, now)
 	if err != nil {
 		return err
 	}
 	r, err := scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?9 AND state NOT IN ('queued', 'running', 'retrying')`+runsMatching,
 		append(v.args, f.RunID)...))
 	if none(err) && v.wantsActive() {
-		r, err = scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?9 AND `+runsActive+runsMatching,
+		r, err = scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?10 AND `+runsSeen+runsMatching,
 			append(v.activeArgs(), f.RunID)...))
 	}
 	if none(err) {
@@ -184,7 +190,7 @@ const runBytes = `octet_length(attempts) + octet_length(error) + octet_length(su
 
 func (v *runsQuery) countActive(ctx context.Context, q querier) (n int, err error) {
 	if v.wantsActive() {
-		err = q.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE `+runsActive+runsMatching, v.activeArgs()...).Scan(&n)
+		err = q.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE `+runsSeen+runsMatching, v.activeArgs()...).Scan(&n)
 	}
 	return n, err
 }
@@ -197,7 +203,7 @@ func (v *runsQuery) active(ctx context.Context, q querier, b *store.Budget, limi
 	if v.f.Ascending {
 		order = activeOldest
 	}
-	rows, err := q.query(ctx, `SELECT id, `+runBytes+` FROM cron_run_logs WHERE `+runsActive+runsMatching+order+` LIMIT ?9 OFFSET ?10`,
+	rows, err := q.query(ctx, `SELECT id, `+runBytes+` FROM cron_run_logs WHERE `+runsSeen+runsMatching+order+` LIMIT ?10 OFFSET ?11`,
 		append(v.activeArgs(), limit, max(offset, 0))...)
 	return idsWithin(rows, err, b)
 }
@@ -208,7 +214,7 @@ func (v *runsQuery) activeArgs() []any {
 	if v.f.IncludeActive {
 		args[3] = ""
 	}
-	return args
+	return append(args, v.now)
 }
 
 func (v *runsQuery) finished(ctx context.Context, q querier, b *store.Budget, limit, offset int) ([]string, error) {
@@ -248,7 +254,7 @@ func (v *runsQuery) search(ctx context.Context, q querier, out *cron.RunPage) er
 			if !v.wantsActive() {
 				return nil
 			}
-			rows, err := q.query(ctx, texts+runsActive+runsMatching+active, v.activeArgs()...)
+			rows, err := q.query(ctx, texts+runsSeen+runsMatching+active, v.activeArgs()...)
 			return found.search(rows, err, 3, v.f.Query)
 		},
 		func() error {

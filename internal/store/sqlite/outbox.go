@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -136,9 +135,9 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 		if err != nil {
 			return out, err
 		}
-		old, err := findJob(ctx, t, p.JobID, "")
+		old, err := scanJob(t.one(ctx, selectJob+`WHERE id = ?`, p.JobID)) // with a slot that is claimed ahead: its run goes on
 		switch {
-		case errors.Is(err, chat.ErrNotFound):
+		case none(err):
 			return out, nil
 		case err != nil:
 			return out, err
@@ -150,7 +149,9 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 		if _, err := t.storeJob(ctx, old, &job); err != nil {
 			return out, err
 		}
-		out.Job = &job
+		seen := *old
+		seen.Job = cloneJob(&job)
+		out.Job = &seen.seen(t.now).Job
 		for i := range p.Outgoing {
 			if _, err := t.send(ctx, &p.Outgoing[i]); err != nil {
 				return out, err

@@ -1,0 +1,51 @@
+package cron
+
+import (
+	"slices"
+	"time"
+)
+
+// A slot is claimed a little before its moment, so that it starts on its millisecond. Until then nothing has happened: every operation that
+// reads or changes the job goes by [Job.Unclaimed], and one that changes it withdraws the claim, which leaves no trace.
+//
+// Only a claim that can be withdrawn by its row alone is made ahead, see [Planner.Decide]: the job has no other active run, its last slot
+// was not skipped, the run has a session of its own, and nothing else is recorded with it.
+
+// Ahead tells a run that was claimed before its moment when the moment has not come.
+func (r Run) Ahead(now time.Time) bool {
+	return r.unstarted() && r.Trigger == TriggerSchedule && r.FireAt.After(now)
+}
+
+// WaitsToStart tells a run whose moment has come and whose first attempt has not begun: it waits for its lane or its session.
+func (r Run) WaitsToStart(now time.Time) bool { return r.unstarted() && !r.Ahead(now) }
+
+func (r Run) unstarted() bool { return r.State == RunQueued && r.Attempt == 0 }
+
+// Unclaimed is the job without the claim of a slot ahead: as it was before, which the row of that slot tells in full.
+func (j Job) Unclaimed(slot, fireAt time.Time) Job {
+	j.State.Next, j.State.NextRunAt = slot, fireAt
+	j.State.Fired = max(0, j.State.Fired-1)
+	j.State.Queued = max(0, j.State.Queued-1)
+	j.Enabled = true // what does not fire is not claimed; its last claim has switched it off
+	return j
+}
+
+// Unfired is the job when planned fires that waited to start have been cancelled: they do not count against MaxRuns, and a job that the
+// claim of its last fire has switched off is on again.
+func (j Job) Unfired(fires int) Job {
+	j.State.Fired = max(0, j.State.Fired-fires)
+	j.Enabled = j.Enabled || (fires > 0 && !j.AutoDisabled)
+	return j
+}
+
+// SeenAs is the due job as an operation sees it that would withdraw the claim ahead of its next slot: j is the job without that claim.
+func (d DueJob) SeenAs(j Job) DueJob {
+	claim := RunID(TriggerSchedule, j.ID, j.State.Next)
+	d.Active = slices.DeleteFunc(d.Active, func(id string) bool { return id == claim })
+	d.Job = j
+	d.Job.State.Queued = len(d.Active)
+	if len(d.Active) == 0 {
+		d.Session = ""
+	}
+	return d
+}

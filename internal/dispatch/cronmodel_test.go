@@ -1,0 +1,409 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+	"laneway/internal/store"
+)
+
+// jobModel lets one job live through a random history, on a store and some processes, beside the plain model of it. After each step both must have made the same
+// calls of the agent and must show the same ledger, the same job and the same events.
+type jobModel struct {
+	t    *testing.T
+	dice *rand.Rand
+	st   cronStore
+	open func(st cronStore) *modelProcess
+	live []*modelProcess
+	dead []*modelProcess
+
+	wake  modelWake
+	plain *plain
+	steps int
+	log   []string
+	fault string
+
+	mu     sync.Mutex
+	events []string
+}
+
+// modelProcess is one process of a model.
+type modelProcess struct {
+	*cronHouse
+
+	off *atomic.Bool
+}
+
+// dying is a store that can be cut off from one process, as a kill does: nothing that the process does from then on has an effect.
+type dying struct {
+	cronStore
+
+	off  *atomic.Bool
+	wake *modelWake
+}
+
+// modelWake carries the hints from process to process, as the database does.
+type modelWake struct {
+	mu    sync.Mutex
+	nodes map[string]chan struct{}
+}
+
+func (w *modelWake) of(node string) chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.nodes == nil {
+		w.nodes = map[string]chan struct{}{}
+	}
+	if w.nodes[node] == nil {
+		w.nodes[node] = make(chan struct{}, 1)
+	}
+	return w.nodes[node]
+}
+
+// Notify implements store.Waker.
+func (s dying) Notify(node string) {
+	if s.gone() {
+		return
+	}
+	select {
+	case s.wake.of(node) <- struct{}{}:
+	default:
+	}
+}
+
+// Wakeups implements store.Waker.
+func (s dying) Wakeups(node string) <-chan struct{} { return s.wake.of(node) }
+
+func (s dying) gone() bool { return s.off.Load() }
+
+func (s dying) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
+	if s.gone() {
+		return store.Beat{}, chat.ErrStoreUnavailable
+	}
+	return s.cronStore.Heartbeat(ctx, id)
+}
+
+func (s dying) Register(ctx context.Context, n store.Node) error {
+	if s.gone() {
+		return chat.ErrStoreUnavailable
+	}
+	return s.cronStore.Register(ctx, n)
+}
+
+func (s dying) Unregister(ctx context.Context, n string) error {
+	if s.gone() {
+		return nil
+	}
+	return s.cronStore.Unregister(ctx, n)
+}
+
+func (s dying) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
+	if s.gone() {
+		return store.Started{}, chat.ErrFenced
+	}
+	return s.cronStore.Start(ctx, p)
+}
+
+func (s dying) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {
+	if s.gone() {
+		return store.Finished{}, chat.ErrFenced
+	}
+	return s.cronStore.Finish(ctx, p)
+}
+
+func (s dying) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
+	if s.gone() {
+		return cron.Claimed{}, chat.ErrStoreUnavailable
+	}
+	return s.cronStore.Claim(ctx, p)
+}
+
+func (s dying) Sweep(ctx context.Context, n string, limit int) ([]store.Taken, error) {
+	if s.gone() {
+		return nil, chat.ErrStoreUnavailable
+	}
+	return s.cronStore.Sweep(ctx, n, limit)
+}
+
+// modelStep is how often a step is taken: weights of what people and machines do.
+var modelSteps = []struct {
+	name   string
+	weight int
+	do     func(m *jobModel)
+}{
+	{"wait", 30, (*jobModel).wait},
+	{"add", 3, (*jobModel).add},
+	{"update", 8, (*jobModel).update},
+	{"upsert", 6, (*jobModel).upsert},
+	{"pause", 7, (*jobModel).pause},
+	{"resume", 7, (*jobModel).resume},
+	{"disable", 4, (*jobModel).disable},
+	{"enable", 5, (*jobModel).enable},
+	{"remove", 3, (*jobModel).remove},
+	{"run", 4, (*jobModel).run},
+	{"cancel", 3, (*jobModel).cancel},
+	{"backfill", 2, (*jobModel).backfill},
+	{"drain", 2, (*jobModel).drain},
+	{"kill", 2, (*jobModel).kill},
+}
+
+// history takes n steps, or fewer when one shows a difference. It returns how many it took.
+func (m *jobModel) history(n int) int {
+	m.plain = &plain{now: m.now(), up: true, rows: map[string]string{}}
+	total := 0
+	for _, s := range modelSteps {
+		total += s.weight
+	}
+	for m.steps = 0; m.steps < n && m.fault == ""; m.steps++ {
+		dice := m.dice.IntN(total)
+		if !m.plain.exists && m.dice.IntN(2) == 0 {
+			m.add()
+		}
+		for _, s := range modelSteps {
+			if dice -= s.weight; dice < 0 {
+				if m.plain.exists {
+					m.note("%s", s.name)
+				}
+				s.do(m)
+				break
+			}
+		}
+		m.compare()
+	}
+	return m.steps
+}
+
+func (m *jobModel) now() time.Time {
+	now, err := m.st.Now(m.t.Context())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return now
+}
+
+func (m *jobModel) note(format string, args ...any) {
+	if len(m.log) > 0 && strings.HasSuffix(m.log[len(m.log)-1], strings.Fields(format)[0]) {
+		m.log = m.log[:len(m.log)-1]
+	}
+	m.log = append(m.log, m.now().Format("04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+func (m *jobModel) any() *modelProcess { return m.live[m.dice.IntN(len(m.live))] }
+
+// let is what people do a moment after one another: time goes by to a moment at which no slot is.
+func (m *jobModel) let(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+	m.plain.advance(m.now())
+}
+
+func (m *jobModel) wait() {
+	d := time.Duration(1+m.dice.IntN(300)) * 10 * time.Millisecond
+	if next := m.plain.next; !next.IsZero() && m.dice.IntN(3) > 0 { // close to the next slot, before or behind it
+		if d = next.Sub(m.now()).Truncate(10*time.Millisecond) - time.Duration(m.dice.IntN(160)-30)*10*time.Millisecond; d <= 0 || d > 20*time.Second {
+			d = 10 * time.Millisecond
+		}
+	}
+	m.note("wait %s", d)
+	m.let(d)
+}
+
+// schedule is one that fires soon: people act at whole hundredths of a second, where no slot is.
+func (m *jobModel) schedule() cron.Spec {
+	in := time.Duration(20+m.dice.IntN(400)) * 10 * time.Millisecond
+	at := m.now().Truncate(10 * time.Millisecond).Add(in + 3*time.Millisecond)
+	if m.dice.IntN(2) == 0 {
+		return cron.Spec{Kind: cron.KindAt, At: at.UTC()}
+	}
+	return cron.Spec{Kind: cron.KindEvery, EveryMs: int64(1+m.dice.IntN(4)) * 1000, AnchorMs: at.UnixMilli()}
+}
+
+func scheduleJSON(s cron.Spec) json.RawMessage {
+	if s.Kind == cron.KindAt {
+		return fmt.Appendf(nil, `{"kind":"at","atMs":%d}`, s.At.UnixMilli())
+	}
+	return fmt.Appendf(nil, `{"kind":"every","everyMs":%d,"anchorMs":%d}`, s.EveryMs, s.AnchorMs)
+}
+
+func (m *jobModel) add() {
+	p := m.plain
+	if p.exists {
+		return
+	}
+	m.fresh()
+	p.lasts = []time.Duration{0, 0, 344_000_100, 1264_000_100, 2504_000_100}[m.dice.IntN(5)] // no end is at a slot
+	p.overlap = []cron.OverlapPolicy{cron.OverlapSkip, cron.OverlapSkip, cron.OverlapConcurrent, cron.OverlapBufferOne}[m.dice.IntN(4)]
+	p.missed = cron.MissedPolicy{Rule: []cron.MissedRule{cron.MissedFireOnce, cron.MissedFireAll, cron.MissedSkip}[m.dice.IntN(3)], MaxCatchup: 2}
+	p.deletes = m.dice.IntN(4) == 0
+	p.spec, p.maxRuns, p.key = m.schedule(), 0, fmt.Sprintf("model-%d", m.steps)
+	if m.dice.IntN(3) == 0 && p.spec.Kind == cron.KindEvery {
+		p.maxRuns = 1 + m.dice.IntN(3)
+	}
+	m.put()
+}
+
+// fresh forgets what an earlier job has left behind.
+func (m *jobModel) fresh() {
+	p := m.plain
+	m.settle()
+	*p = plain{now: p.now, up: p.up, rows: map[string]string{}}
+	m.log = nil
+	m.forget()
+}
+
+func (m *jobModel) members() cron.Members {
+	p := m.plain
+	text := "hello"
+	if p.lasts > 0 {
+		text = "sleep " + p.lasts.String()
+	}
+	return cron.Members{
+		"name": []byte(`"model"`), "declarationKey": fmt.Appendf(nil, "%q", p.key), "schedule": scheduleJSON(p.spec), "sessionTarget": []byte(`"isolated"`),
+		"payload":        fmt.Appendf(nil, `{"kind":"agentTurn","message":%q}`, text),
+		"overlap":        fmt.Appendf(nil, "%q", p.overlap),
+		"missed":         fmt.Appendf(nil, `{"policy":%q,"maxCatchup":%d}`, p.missed.Rule, p.missed.MaxCatchup),
+		"deleteAfterRun": fmt.Appendf(nil, "%v", p.deletes),
+		"maxRuns":        fmt.Appendf(nil, "%d", p.maxRuns),
+		"failureAlert":   []byte("false"),
+	}
+}
+
+// put adds the job that the model has drafted.
+func (m *jobModel) put() {
+	p := m.plain
+	out, err := m.any().d.CronAdd(m.t.Context(), m.members(), operator(), nil)
+	if err != nil || !out.Created {
+		m.fail("adding: %+v, %v", out, err)
+		return
+	}
+	p.id, p.exists, p.enabled = out.Job.ID, true, true
+	m.note("%s %s %s lasts %s max %d delete %v missed %s", p.overlap, p.spec.Kind, scheduleJSON(p.spec), p.lasts, p.maxRuns, p.deletes, p.missed.Rule)
+	p.plan()
+	p.tell(cron.ActionAdded, "")
+	if m.dice.IntN(2) == 0 { // the claim of the first slot is under way: a change meets it
+		[]func(*jobModel){(*jobModel).pause, (*jobModel).remove, (*jobModel).update, (*jobModel).disable, (*jobModel).upsert}[m.dice.IntN(5)](m)
+	}
+	synctest.Wait()
+}
+
+// both does the same to the program and to the model; whether it was refused must be the same, too.
+func (m *jobModel) both(what string, model func() bool, program func(d *dispatch.Dispatcher) error) {
+	if !m.plain.exists {
+		return
+	}
+	want := model()
+	err := program(m.any().d)
+	synctest.Wait()
+	if (err == nil) != want {
+		m.fail("%s: the program says %v, the model that it is accepted: %v", what, err, want)
+	}
+}
+
+func (m *jobModel) fail(format string, args ...any) {
+	if m.fault == "" {
+		m.fault = fmt.Sprintf("step %d: ", m.steps) + fmt.Sprintf(format, args...) + "\n\t" + strings.Join(m.log, "\n\t")
+	}
+}
+
+func (m *jobModel) update() {
+	spec := m.schedule()
+	m.note("update %s", scheduleJSON(spec))
+	m.both("update", func() bool { return m.plain.change(spec, false) }, func(d *dispatch.Dispatcher) error {
+		_, err := d.CronUpdate(m.t.Context(), m.plain.id, cron.Members{"schedule": scheduleJSON(spec)}, "", operator())
+		return err
+	})
+}
+
+func (m *jobModel) upsert() {
+	if !m.plain.exists {
+		return
+	}
+	spec := m.schedule()
+	if m.dice.IntN(4) == 0 {
+		if spec = m.plain.spec; spec.Kind == cron.KindAt {
+			return
+		}
+	}
+	m.note("upsert %s", scheduleJSON(spec))
+	all := m.members()
+	all["schedule"] = scheduleJSON(spec)
+	m.both("upsert", func() bool { return m.plain.change(spec, true) }, func(d *dispatch.Dispatcher) error {
+		_, err := d.CronAdd(m.t.Context(), all, operator(), nil)
+		return err
+	})
+}
+
+func (m *jobModel) pause() {
+	var until time.Time
+	if m.dice.IntN(2) == 0 {
+		until = m.now().Truncate(10 * time.Millisecond).Add(time.Duration(1+m.dice.IntN(300))*10*time.Millisecond + 2*time.Millisecond)
+	}
+	m.note("pause until %s", until.Format("04:05.000"))
+	m.both("pause", func() bool { return m.plain.pause(until) }, func(d *dispatch.Dispatcher) error {
+		_, err := d.CronPause(m.t.Context(), m.plain.id, "model", until, operator())
+		return err
+	})
+}
+
+func (m *jobModel) resume() {
+	m.both("resume", m.plain.resume, func(d *dispatch.Dispatcher) error {
+		_, err := d.CronResume(m.t.Context(), m.plain.id, operator())
+		return err
+	})
+}
+
+func (m *jobModel) enable()  { m.switchTo(true) }
+func (m *jobModel) disable() { m.switchTo(false) }
+
+func (m *jobModel) switchTo(on bool) {
+	m.both(fmt.Sprint("enabled ", on), func() bool { return m.plain.enable(on) }, func(d *dispatch.Dispatcher) error {
+		_, err := d.CronUpdate(m.t.Context(), m.plain.id, cron.Members{"enabled": fmt.Appendf(nil, "%v", on)}, "", operator())
+		return err
+	})
+}
+
+func (m *jobModel) remove() {
+	m.both("remove", m.plain.remove, func(d *dispatch.Dispatcher) error {
+		return d.CronRemove(m.t.Context(), m.plain.id, false, operator())
+	})
+}
+
+func (m *jobModel) run() {
+	m.both("run", m.plain.run, func(d *dispatch.Dispatcher) error {
+		_, _, err := d.CronRun(m.t.Context(), m.plain.id, cron.RunForce, operator(), nil)
+		return err
+	})
+}
+
+func (m *jobModel) cancel() {
+	if len(m.live) > 1 && len(m.plain.active) > 0 { // the process that runs it hears of it later
+		return
+	}
+	m.both("cancel", m.plain.cancel, func(d *dispatch.Dispatcher) error {
+		_, err := d.CronCancel(m.t.Context(), cron.CancelParams{JobID: m.plain.id}, operator())
+		return err
+	})
+}
+
+func (m *jobModel) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.events = nil
+	for _, h := range slices.Concat(m.live, m.dead) {
+		h.runner.mu.Lock()
+		h.runner.calls, h.runner.starts = nil, nil
+		h.runner.mu.Unlock()
+	}
+}

@@ -1,0 +1,132 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/cron"
+	"laneway/internal/store/memory"
+	"laneway/internal/store/postgres"
+	"laneway/internal/store/sqlite"
+	"laneway/internal/testpg"
+)
+
+// modelIsLax leaves out what is shown of a job while its next slot is claimed: to find out what else a version of the program does wrong.
+func modelIsLax() bool { return os.Getenv("LANEWAY_TEST_MODEL_LAX") != "" }
+
+// historySteps is how long a history of the model is.
+const historySteps = 100
+
+// modelStore makes an empty store for each history. It is opened and closed within the bubble of the history.
+type modelStore func(t *testing.T) cronStore
+
+func memoryModel(*testing.T) cronStore { return memory.New(memory.Config{}) }
+
+func sqliteModel(dir string) modelStore {
+	n := 0
+	return func(t *testing.T) cronStore {
+		n++
+		st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, fmt.Sprint(n), "model.db")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+}
+
+func postgresModel(url string) modelStore {
+	return func(t *testing.T) cronStore {
+		wipeModel(t, url)
+		st, err := postgres.Open(t.Context(), postgres.Config{URL: url, Now: time.Now, MaxConns: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+}
+
+// wipeModel empties every table but that of the migrations.
+func wipeModel(t *testing.T, url string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), `DO $$ DECLARE r record; BEGIN
+		FOR r IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'laneway_migrations' LOOP
+			EXECUTE 'DELETE FROM ' || quote_ident(r.tablename);
+		END LOOP; END $$`)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openProcess starts a process on the store of a history.
+func (m *jobModel) openProcess(st cronStore) *modelProcess {
+	off := &atomic.Bool{}
+	watch := func(e cron.Event) {
+		switch {
+		case off.Load(), e.Job.Owner == cron.SystemOwner:
+			return
+		case e.Run != nil && e.Run.Reason == cron.ReasonPaused && e.Run.State == cron.RunSkipped && !resumeIsTold:
+			return
+		}
+		word := string(e.Action)
+		if e.Run != nil {
+			word += " " + e.Run.ID
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.events = append(m.events, word)
+	}
+	return &modelProcess{off: off, cronHouse: openWatched(m.t, dying{st, off, &m.wake}, watch)}
+}
+
+// modelHistories lets jobs live through random histories of a hundred steps each.
+func modelHistories(t *testing.T, open modelStore, processes int, first, n uint64) {
+	t.Helper()
+	steps := 0
+	for seed := first; seed < first+n; seed++ {
+		fault := ""
+		synctest.Test(t, func(t *testing.T) {
+			st := open(t)
+			m := &jobModel{t: t, dice: rand.New(rand.NewPCG(seed, 11)), st: st}
+			m.open = m.openProcess
+			for range processes {
+				m.live = append(m.live, m.open(st))
+			}
+			steps += m.history(historySteps)
+			m.finish()
+			fault = m.fault
+			if err := st.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if fault != "" {
+			t.Fatalf("history %d, after %d steps in all (LANEWAY_TEST_FIRST_SEED=%d LANEWAY_TEST_SEEDS=1): %s", seed, steps, seed, fault)
+		}
+		if t.Failed() {
+			t.Fatalf("history %d (LANEWAY_TEST_FIRST_SEED=%d)", seed, seed)
+		}
+	}
+	t.Logf("%d steps in %d histories, no difference", steps, n)
+}
+
+// TestRandomHistoriesOfAJobAreThoseOfThePlainModel compares a job with the model that has no look-ahead: on every store, with one process and with two.
+func TestRandomHistoriesOfAJobAreThoseOfThePlainModel(t *testing.T) {
+	first, n := seeds(t)
+	for _, processes := range []int{1, 2} {
+		t.Run(fmt.Sprintf("memory/%d", processes), func(t *testing.T) { modelHistories(t, memoryModel, processes, first, n) })
+		t.Run(fmt.Sprintf("sqlite/%d", processes), func(t *testing.T) { modelHistories(t, sqliteModel(t.TempDir()), processes, first, n) })
+		t.Run(fmt.Sprintf("postgres/%d", processes), func(t *testing.T) { modelHistories(t, postgresModel(testpg.DB(t)), processes, first, n) })
+	}
+}

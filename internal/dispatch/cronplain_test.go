@@ -1,0 +1,384 @@
+package dispatch_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"laneway/internal/cron"
+)
+
+// resumeIsTold: a pause that ends is an event, and so are the slots that passed.
+const resumeIsTold = true
+
+// plain is one job as the documents describe it, with a clock that stands at each moment in turn: nothing is claimed ahead, nothing races, nothing is stored. It shares
+// the arithmetic of schedules with the program and nothing else.
+type plain struct {
+	now time.Time
+	up  bool // some process fires
+
+	id, key string
+	spec    cron.Spec
+	overlap cron.OverlapPolicy
+	missed  cron.MissedPolicy
+	maxRuns int
+	lasts   time.Duration // of a run
+	deletes bool          // after its first fire that ended well
+
+	exists, enabled, paused bool
+	pausedAt, until         time.Time
+	changed                 time.Time // when its configuration was last changed
+	next                    time.Time // the slot; of a paused job the one that was next
+	fired                   int
+
+	active []*plainRun
+	rows   map[string]string
+	calls  []modelCall
+	events []string
+}
+
+// modelCall is a call of the agent.
+type modelCall struct {
+	at  time.Time
+	run string
+}
+
+// inOrder lists calls; those of one moment have no order among them.
+func inOrder(calls []modelCall) []string {
+	slices.SortFunc(calls, func(a, b modelCall) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.run, b.run)) })
+	var out []string
+	for _, c := range calls {
+		out = append(out, c.run)
+	}
+	return out
+}
+
+type plainRun struct {
+	id      string
+	slot    time.Time
+	planned bool
+	ends    time.Time // zero = it waits for the one before it
+	behind  *plainRun
+}
+
+func (p *plain) times() cron.Timetable {
+	s, err := cron.Compile(p.spec)
+	if err != nil {
+		panic(err)
+	}
+	return cron.Timetable{Schedule: s, JobID: p.id, MaxRuns: p.maxRuns, Fired: p.fired}
+}
+
+func (p *plain) after(t time.Time) time.Time {
+	fire, _ := p.times().Next(t)
+	return fire.Slot
+}
+
+func (p *plain) fires() bool { return p.exists && p.enabled && !p.paused }
+
+func (p *plain) tell(action cron.Action, run string) {
+	if action == cron.ActionUpdated {
+		p.changed = p.now
+	}
+	p.events = append(p.events, strings.TrimSpace(string(action)+" "+run))
+}
+
+// advance lets time go by: whatever comes first happens first, and what is late happens now.
+func (p *plain) advance(to time.Time) {
+	for {
+		var at time.Time
+		var what func()
+		first := func(t time.Time, f func()) {
+			if !t.IsZero() && !t.After(to) && (what == nil || t.Before(at)) {
+				at, what = t, f
+			}
+		}
+		for _, r := range p.active {
+			if !r.ends.IsZero() {
+				first(r.ends, func() { p.end(r) })
+			}
+		}
+		switch {
+		case !p.up || !p.exists || !p.enabled:
+		case p.paused:
+			first(p.until, p.autoResume)
+		default:
+			first(p.next, p.fire)
+		}
+		if what == nil {
+			p.now = to
+			return
+		}
+		if at.After(p.now) {
+			p.now = at
+		}
+		what()
+	}
+}
+
+// goDown stops the only process after it has let what runs end, and goUp starts another.
+func (p *plain) goDown() { p.up = false }
+
+func (p *plain) goUp() {
+	p.up = true
+	p.beginWaiting()
+	p.advance(p.now)
+}
+
+// beginWaiting starts what waits for a run that has ended.
+func (p *plain) beginWaiting() {
+	for _, w := range slices.Clone(p.active) {
+		if w.ends.IsZero() && !slices.Contains(p.active, w.behind) {
+			p.begin(w)
+		}
+	}
+}
+
+// wait queues a run behind another one.
+func (p *plain) wait(r, behind *plainRun) {
+	r.behind = behind
+	p.rows[r.id] = "queued"
+	p.active = append(p.active, r)
+}
+
+// fire settles what is due: the slot alone, or after an outage what the policy says.
+func (p *plain) fire() {
+	d := p.times().Decide(cron.Claim{Planned: p.next, Now: p.now, Policy: p.missed})
+	for _, m := range d.Missed {
+		p.record(m, cron.RunMissed)
+	}
+	before, row := len(p.active), 0
+	for _, r := range d.Runs {
+		late := r.Trigger == cron.TriggerCatchup || r.Late > 2*time.Second
+		p.fired++
+		n := before
+		if !late {
+			n += row
+		}
+		if p.launch(&plainRun{id: cron.RunID(r.Trigger, p.id, r.Slot), slot: r.Slot, planned: true}, late, n, row) {
+			row++
+		}
+	}
+	if !p.exists {
+		return
+	}
+	p.next = time.Time{}
+	if d.More {
+		p.next = d.Next.Slot
+	}
+	p.enabled = d.More
+}
+
+// launch decides by the policy for overlaps, with n runs in the way and some of the same row of runs before it. What catches up waits for what is before it and is
+// never skipped.
+func (p *plain) launch(r *plainRun, late bool, n, row int) bool {
+	waits := late || p.overlap == cron.OverlapBufferOne && n == 1
+	beside := p.overlap == cron.OverlapConcurrent && (row == 0 || strings.HasPrefix(r.id, string(cron.TriggerSchedule)))
+	switch {
+	case n == 0 && (row == 0 || len(p.active) == 0), beside:
+		p.begin(r)
+	case waits && len(p.active) == 0:
+		p.begin(r)
+	case waits:
+		p.wait(r, p.active[len(p.active)-1])
+	case p.overlap == cron.OverlapBufferOne:
+		p.rows[r.id] = "skipped buffer_full"
+		p.tell(cron.ActionFinished, r.id)
+		return false
+	default:
+		p.rows[r.id] = "skipped overlap"
+		p.tell(cron.ActionFinished, r.id)
+		return false
+	}
+	return true
+}
+
+func (p *plain) begin(r *plainRun) {
+	p.calls = append(p.calls, modelCall{p.now, r.id})
+	p.rows[r.id] = "running"
+	if p.exists {
+		p.tell(cron.ActionStarted, r.id)
+	}
+	r.ends = p.now.Add(p.lasts)
+	if !slices.Contains(p.active, r) {
+		p.active = append(p.active, r)
+	}
+	if p.lasts == 0 {
+		p.end(r)
+	}
+}
+
+func (p *plain) end(r *plainRun) {
+	p.active = slices.DeleteFunc(p.active, func(a *plainRun) bool { return a == r })
+	p.rows[r.id] = "ok"
+	p.tell(cron.ActionFinished, r.id)
+	if p.deletes && r.planned && p.exists {
+		p.exists = false
+	}
+	if p.up {
+		p.beginWaiting()
+	}
+}
+
+// record notes slots that did not run.
+func (p *plain) record(m cron.MissedSpan, state cron.RunState) {
+	id := cron.RunID(cron.TriggerSchedule, p.id, m.First)
+	p.rows[id] = strings.TrimSuffix(fmt.Sprintf("%s %s x%d", state, m.Reason, m.Count), " x1")
+	if resumeIsTold || m.Reason != cron.ReasonPaused {
+		p.tell(cron.ActionFinished, id)
+	}
+}
+
+func (p *plain) plan() {
+	p.next = time.Time{}
+	if p.fires() {
+		fire, _ := p.times().First(p.now)
+		p.next = fire.Slot
+	}
+}
+
+// endWaiting cancels planned fires that wait to start, or on a removal all runs that do.
+func (p *plain) endWaiting(reason cron.Reason) {
+	p.active = slices.DeleteFunc(p.active, func(r *plainRun) bool {
+		if !r.ends.IsZero() || (!r.planned && reason != cron.ReasonRemoved) {
+			return false
+		}
+		p.rows[r.id] = "cancelled " + string(reason)
+		p.tell(cron.ActionFinished, r.id)
+		if r.planned {
+			p.fired = max(0, p.fired-1)
+			p.enabled = true
+		}
+		return true
+	})
+}
+
+func (p *plain) pause(until time.Time) bool {
+	p.endWaiting(cron.ReasonPaused)
+	if p.paused && p.until.Equal(until) && p.now.Equal(p.changed) { // nothing changes, not even the moment
+		return true
+	}
+	if !p.paused {
+		p.pausedAt = p.now
+	}
+	p.paused, p.until = true, until
+	p.tell(cron.ActionUpdated, "")
+	return true
+}
+
+// pausedSlots notes the slots that passed during a pause.
+func (p *plain) pausedSlots() {
+	from := p.pausedAt
+	if !p.next.IsZero() {
+		from = p.next.Add(-1)
+	}
+	if span, ok := p.times().Span(cron.ReasonPaused, from, p.now); ok {
+		p.record(span, cron.RunSkipped)
+	}
+}
+
+func (p *plain) autoResume() {
+	p.pausedSlots()
+	p.paused, p.until = false, time.Time{}
+	p.next = p.after(p.now)
+	p.enabled = !p.next.IsZero()
+	if resumeIsTold {
+		p.tell(cron.ActionUpdated, "")
+	}
+}
+
+func (p *plain) resume() bool {
+	if !p.paused {
+		return true
+	}
+	if p.enabled && p.after(p.now).IsZero() {
+		return false
+	}
+	p.pausedSlots()
+	p.paused, p.until = false, time.Time{}
+	p.plan()
+	p.tell(cron.ActionUpdated, "")
+	return true
+}
+
+func (p *plain) enable(on bool) bool {
+	if !on {
+		p.endWaiting(cron.ReasonStopped)
+	}
+	switch {
+	case on && p.after(p.now).IsZero():
+		return false
+	case on == p.enabled && (!on || !p.paused):
+		return true
+	}
+	if on {
+		p.paused, p.until = false, time.Time{}
+	}
+	p.enabled = on
+	if p.paused {
+		p.tell(cron.ActionUpdated, "")
+		return true
+	}
+	p.plan()
+	p.tell(cron.ActionUpdated, "")
+	return true
+}
+
+// change gives the job another schedule, by an edit or by a second add under its key.
+func (p *plain) change(spec cron.Spec, upsert bool) bool {
+	if p.maxRuns > 0 && p.fired >= p.maxRuns {
+		return false
+	}
+	if spec == p.spec {
+		return true
+	}
+	if upsert && p.spec.Kind == cron.KindAt && !p.enabled && p.fired > 0 && !p.paused {
+		p.fired, p.enabled = 0, true
+	}
+	if !upsert && spec.Kind != p.spec.Kind {
+		p.deletes = spec.Kind == cron.KindAt
+	}
+	p.spec = spec
+	if !p.paused {
+		p.plan()
+	}
+	p.tell(cron.ActionUpdated, "")
+	return true
+}
+
+func (p *plain) remove() bool {
+	p.endWaiting(cron.ReasonRemoved)
+	p.exists = false
+	p.tell(cron.ActionRemoved, "")
+	return true
+}
+
+// run starts a run by hand, unless the policy for overlaps says no.
+func (p *plain) run() bool {
+	n := len(p.active)
+	if n > 0 && p.overlap == cron.OverlapSkip || n > 1 && p.overlap == cron.OverlapBufferOne {
+		return true
+	}
+	r := &plainRun{slot: p.now}
+	for r.id = cron.RunID(cron.TriggerManual, p.id, r.slot); p.rows[r.id] != ""; r.id = cron.RunID(cron.TriggerManual, p.id, r.slot) {
+		r.slot = r.slot.Add(time.Millisecond)
+	}
+	if n == 0 || p.overlap == cron.OverlapConcurrent {
+		p.begin(r)
+		return true
+	}
+	p.wait(r, p.active[len(p.active)-1])
+	return true
+}
+
+// cancel ends what is active: a run that runs ends at once, because its agent obeys.
+func (p *plain) cancel() bool {
+	for _, r := range p.active {
+		p.rows[r.id] = "cancelled stopped"
+		p.tell(cron.ActionFinished, r.id)
+	}
+	p.active = nil
+	return true
+}

@@ -1,0 +1,71 @@
+package memory
+
+import (
+	"context"
+	"time"
+
+	"laneway/internal/cron"
+)
+
+// withdraw takes back the claims ahead of a job, with what was made for them. A session in which something else is, or was, stays. What goes leaves its
+// numbers and its epoch behind.
+func (s *Store) withdraw(jobID string, now time.Time) (taken []*ledgerRow) {
+	for _, r := range s.crons.active(jobID) {
+		if !r.Ahead(now) {
+			continue
+		}
+		taken = append(taken, r)
+		m := s.messages[r.message]
+		se := s.sessions[m.Session]
+		se.end(m, "", "", now)
+		s.settle(se, now)
+		s.forget(r)
+		used := false
+		for _, other := range s.messages {
+			used = used || other.Session == se.Key
+		}
+		if !used && se.transcriptSeq == 0 {
+			s.buried[se.Key] = grave{lastSeq: se.LastSeq, epoch: se.Epoch}
+			delete(s.sessions, se.Key)
+		}
+	}
+	return taken
+}
+
+// waiting lists the runs of a job that wait to start, all of them or those that the plan has made, and says how many are planned fires.
+func (s *Store) waiting(jobID string, all bool, now time.Time) (list []*ledgerRow, fires int) {
+	for _, r := range s.crons.active(jobID) {
+		if !r.WaitsToStart(now) || (!all && !r.Trigger.Planned()) {
+			continue
+		}
+		list = append(list, r)
+		if r.Trigger.Planned() {
+			fires++
+		}
+	}
+	return list, fires
+}
+
+// endWaiting cancels what waiting lists.
+func (s *Store) endWaiting(jobID string, all bool, p cron.CancelParams, now time.Time) (ended []cron.CancelledRun, fires int) {
+	list, fires := s.waiting(jobID, all, now)
+	return s.cancelRuns(list, p, now), fires
+}
+
+// HandBack withdraws what a node has claimed ahead, see cron.JobStore.
+func (s *Store) HandBack(ctx context.Context, node string) (int, error) {
+	n := 0
+	err := s.do(ctx, "HandBack", func(now time.Time) error {
+		for _, r := range s.crons.rows(func(r *ledgerRow) bool { return r.Ahead(now) && r.Node == node }) {
+			j := s.crons.jobs[r.JobID]
+			for _, taken := range s.withdraw(r.JobID, now) {
+				n++
+				if j != nil {
+					*j = j.Unclaimed(taken.ScheduledFor, taken.FireAt)
+				}
+			}
+		}
+		return nil
+	})
+	return n, err
+}
