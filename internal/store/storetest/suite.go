@@ -77,6 +77,7 @@ func areas() []area {
 		{"CronJobs", cronJobTests()},
 		{"CronLists", cronListTests()},
 		{"CronClaim", cronClaimTests()},
+		{"CronAhead", cronAheadTests()},
 		{"CronHand", cronHandTests()},
 		{"CronAnswers", cronAnswerTests()},
 		{"CronDecisions", cronDecisionTests()},
