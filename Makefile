@@ -118,9 +118,9 @@ compat: ## foreign programs, unmodified, against the binary: OpenClaw, its schem
 
 .PHONY: oracle
 oracle: ## the schedules of cron against a second search, minute by minute, and against croner of npm (needs npm)
-	CRON_ORACLE=full $(GO) test -count=1 -timeout 30m -v -run Oracle ./internal/cron
+	CRON_ORACLE=full $(GO) test -count=1 -timeout 30m -v -run Oracle ./internal/cron/schedule
 	dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; npm install --silent --no-save --prefix "$$dir" croner; \
-	CRON_NPM_DIR="$$dir" $(GO) test -tags compat -count=1 -v -run Croner ./internal/cron
+	CRON_NPM_DIR="$$dir" $(GO) test -tags compat -count=1 -v -run Croner ./internal/cron/schedule
 
 .PHONY: vuln
 vuln: ## known vulnerabilities in what the program calls; says so where the database cannot be reached

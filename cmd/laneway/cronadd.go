@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // scheduleFlags say when a job fires; exactly one of the first three.
@@ -43,8 +43,8 @@ func momentOf(text, zone string, now time.Time) string {
 	if zone == "" {
 		zone = "UTC"
 	}
-	spec, rest, err := cron.ParseWhen(text, now, zone)
-	if err != nil || rest != "" || spec.Kind != cron.KindAt {
+	spec, rest, err := schedule.ParseWhen(text, now, zone)
+	if err != nil || rest != "" || spec.Kind != schedule.KindAt {
 		return text
 	}
 	return spec.At.UTC().Format(time.RFC3339Nano)

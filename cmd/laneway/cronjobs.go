@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 type cronCmd struct {
@@ -279,11 +279,11 @@ func (*cronBackfill) Help() string {
 
 // Run fills in runs and prints what is done about each fire.
 func (c *cronBackfill) Run(ctx context.Context, env *environment) error {
-	from, err := cron.ParseAt(c.From, "")
+	from, err := schedule.ParseAt(c.From, "")
 	if err != nil {
 		return usageError(err.Error())
 	}
-	to, err := cron.ParseAt(c.To, "")
+	to, err := schedule.ParseAt(c.To, "")
 	if err != nil {
 		return usageError(err.Error())
 	}

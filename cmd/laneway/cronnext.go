@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 type cronNext struct {
@@ -25,12 +26,12 @@ func (c *cronNext) Run(_ context.Context, env *environment) error {
 	if c.Count < 1 || c.Count > cron.MaxPreview {
 		return usageError("-n must be between 1 and " + strconv.Itoa(cron.MaxPreview))
 	}
-	schedule, err := c.schedule()
+	given, err := c.schedule()
 	if err != nil {
 		return err
 	}
 	m := cron.Members{}
-	for name, value := range map[string]any{"schedule": schedule, "dst": c.dst()} {
+	for name, value := range map[string]any{"schedule": given, "dst": c.dst()} {
 		if m[name], err = json.Marshal(value); err != nil {
 			return err
 		}
@@ -39,7 +40,7 @@ func (c *cronNext) Run(_ context.Context, env *environment) error {
 	if err != nil {
 		return usageError(inFlags(err).Error())
 	}
-	compiled, err := cron.Check(spec, env.now(), cron.Rules{})
+	compiled, err := schedule.Check(spec, env.now(), schedule.Rules{})
 	if err != nil {
 		return usageError(inFlags(err).Error())
 	}

@@ -97,8 +97,10 @@ func groups() []group {
 			{what: "WebSocket: age of a token, 200 streams x 50/s, p50", bench: "Streams", metric: "age_p50_ms", unit: "ms"},
 			{what: "WebSocket: age of a token, 200 streams x 50/s, p99", bench: "Streams", metric: "age_p99_ms", unit: "ms", goal: 50},
 		}},
-		{"./internal/cron", "Next$/.*1-5|Decide", "1s", []row{
+		{"./internal/cron/schedule", "Next$/.*1-5", "1s", []row{
 			{what: "cron: next fire of `0 9 * * 1-5`", bench: "Next/0_9_*_*_1-5", metric: "ns/op", unit: "ns", goal: 5000},
+		}},
+		{"./internal/cron", "Decide", "1s", []row{
 			{what: "cron: decision for a job that is in time", bench: "Decide/in_time", metric: "ns/op", unit: "ns"},
 			{what: "cron: decision after three days of a one-second job", bench: "Decide/three_days_late,_each_second", metric: "ns/op", unit: "ns"},
 		}},

@@ -13,6 +13,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
 )
 
@@ -21,7 +22,7 @@ func cronConfig(cfg config.Config, obs cron.RunnerObserver, posts *webhook.Chann
 	c := cfg.Cron
 	out := dispatch.CronConfig{
 		Fires: slices.Contains(cfg.Roles, config.RoleCron), Enabled: c.Enabled,
-		Rules:           cron.Rules{MinInterval: time.Duration(c.MinInterval), DefaultTZ: c.Timezone},
+		Rules:           schedule.Rules{MinInterval: time.Duration(c.MinInterval), DefaultTZ: c.Timezone},
 		UserMinInterval: time.Duration(c.UserMinInterval), MaxJobs: c.MaxJobs, MaxJobsOfUser: offIsNegative(c.MaxJobsPerOwner),
 		MaxRunsPerDay: c.MaxRunsPerDay, Retention: time.Duration(c.Retention), RetentionRuns: c.RetentionRuns, Observer: obs,
 		CheckWebhook: posts.Check,

@@ -123,6 +123,7 @@ func rules() []rule {
 		}},
 		{"a store knows the domain and the port", adapter, oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", module+"/migrations")},
 		{"cron knows the vocabulary and retry only", in(internal + "/cron"), oursBut(internal+"/chat", internal+"/cron", internal+"/retry")},
+		{"schedules are arithmetic and know nothing of ours", in(internal + "/cron/schedule"), oursBut(internal + "/cron/schedule")},
 		{"a runner knows agent, chat and retry only", in(internal + "/agent"), oursBut(internal+"/agent", internal+"/chat", internal+"/retry")},
 		{"a channel knows channel, chat and retry only", in(internal + "/channel"), oursBut(internal+"/channel", internal+"/chat", internal+"/retry")},
 		{
@@ -182,6 +183,7 @@ func TestEachRuleCanFail(t *testing.T) {
 		"a store knows the domain and the port":                           {"laneway/internal/store/sqlite", "laneway/internal/dispatch"},
 		"retry knows nothing of ours":                                     {"laneway/internal/retry", "laneway/internal/chat"},
 		"cron knows the vocabulary and retry only":                        {"laneway/internal/cron", "laneway/internal/store"},
+		"schedules are arithmetic and know nothing of ours":               {"laneway/internal/cron/schedule", "laneway/internal/chat"},
 		"a runner knows agent, chat and retry only":                       {"laneway/internal/agent/openai", "laneway/internal/config"},
 		"a channel knows channel, chat and retry only":                    {"laneway/internal/channel/telegram", "laneway/internal/dispatch"},
 		"the outbox knows channel, chat, retry and the store's port only": {"laneway/internal/outbox", "laneway/internal/cron"},

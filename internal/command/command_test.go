@@ -14,6 +14,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,7 +55,7 @@ func (h *house) Clock(context.Context) (time.Time, string, error) {
 
 func (h *house) AddJob(_ context.Context, _ command.Call, n command.NewJob) (cron.Put, error) {
 	j := cron.Job{Name: command.JobName(n.Text), Schedule: n.Schedule, Enabled: true}
-	s, err := cron.Check(n.Schedule, now(), cron.Rules{})
+	s, err := schedule.Check(n.Schedule, now(), schedule.Rules{})
 	if err != nil {
 		return cron.Put{}, err
 	}
@@ -110,9 +111,9 @@ func (h *house) Agents() []agent.Info { return []agent.Info{{ID: "main", Runner:
 
 func someJobs() []cron.Job {
 	return []cron.Job{
-		{ID: "a", Name: "tea", Enabled: true, Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 5_400_000}, State: cron.JobState{NextRunAt: now().Add(time.Hour), LastRunAt: now().Add(-30 * time.Minute), LastState: cron.RunOK}, Payload: cron.Payload{Text: "make tea"}},
-		{ID: "b", Name: "news", Enabled: true, Schedule: cron.Spec{Kind: cron.KindCron, Expr: "0 9 * * *", TZ: "UTC"}, Pause: &cron.Pause{}},
-		{ID: "c", Name: "NEWS", Schedule: cron.Spec{Kind: cron.KindAt, At: now().Add(2 * time.Hour)}},
+		{ID: "a", Name: "tea", Enabled: true, Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 5_400_000}, State: cron.JobState{NextRunAt: now().Add(time.Hour), LastRunAt: now().Add(-30 * time.Minute), LastState: cron.RunOK}, Payload: cron.Payload{Text: "make tea"}},
+		{ID: "b", Name: "news", Enabled: true, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * *", TZ: "UTC"}, Pause: &cron.Pause{}},
+		{ID: "c", Name: "NEWS", Schedule: schedule.Spec{Kind: schedule.KindAt, At: now().Add(2 * time.Hour)}},
 	}
 }
 

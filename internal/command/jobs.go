@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // JobActions is what the commands do to jobs. Every method sees and changes the person's own jobs only, and in a group only those that
@@ -29,7 +30,7 @@ type JobActions interface {
 
 // NewJob is what a person asked for.
 type NewJob struct {
-	Schedule cron.Spec
+	Schedule schedule.Spec
 	Text     string
 	// Reminder: the text is sent as it is. Otherwise the agent is told it and its answer is sent.
 	Reminder bool
@@ -93,7 +94,7 @@ func addJob(ctx context.Context, a Actions, c Call, text string, reminder bool) 
 	if err != nil {
 		return "", err
 	}
-	spec, rest, err := cron.ParseWhen(text, now, zone)
+	spec, rest, err := schedule.ParseWhen(text, now, zone)
 	if err != nil {
 		return "", inChatWords(chat.Errorf(chat.CodeInvalid, "%s", err))
 	}
@@ -128,7 +129,7 @@ func added(put cron.Put, text, zone string, reminder bool) string {
 	switch {
 	case !put.Created && !put.Updated:
 		return "That is planned already: " + next + "."
-	case reminder && put.Job.Schedule.Kind == cron.KindAt:
+	case reminder && put.Job.Schedule.Kind == schedule.KindAt:
 		return "I will remind you " + words + ": " + text
 	case reminder:
 		return "I will remind you " + words + ", " + next + ": " + text
@@ -183,7 +184,7 @@ func noJobs() string {
 // jobLine is one job in a list; i counts from 0.
 func jobLine(i int, j cron.Job, zone string) string {
 	when, next := ScheduleWords(j.Schedule, zone), nextOf(j, zone)+unsent(j)
-	if j.Schedule.Kind == cron.KindAt && strings.HasPrefix(next, "next ") { // said once is enough
+	if j.Schedule.Kind == schedule.KindAt && strings.HasPrefix(next, "next ") { // said once is enough
 		return fmt.Sprintf("%d. %s, %s", i+1, j.Name, when)
 	}
 	return fmt.Sprintf("%d. %s (%s), %s", i+1, j.Name, when, next)
@@ -211,20 +212,20 @@ func nextOf(j cron.Job, zone string) string {
 	case !j.Enabled || j.State.NextRunAt.IsZero():
 		return "not planned any more"
 	}
-	if j.Schedule.Kind == cron.KindCron {
+	if j.Schedule.Kind == schedule.KindCron {
 		zone = j.Schedule.TZ
 	}
 	return "next " + shownTime(j.State.NextRunAt, zone)
 }
 
 // ScheduleWords says a schedule in a few words, moments in the given zone.
-func ScheduleWords(s cron.Spec, zone string) string {
+func ScheduleWords(s schedule.Spec, zone string) string {
 	switch s.Kind {
-	case cron.KindAt:
+	case schedule.KindAt:
 		return "at " + shownTime(s.At, zone)
-	case cron.KindEvery:
+	case schedule.KindEvery:
 		return "every " + shownDuration(time.Duration(s.EveryMs)*time.Millisecond)
-	case cron.KindCron:
+	case schedule.KindCron:
 		return s.Expr + " " + s.TZ
 	}
 	return string(s.Kind)
@@ -244,7 +245,7 @@ func shownDuration(d time.Duration) string {
 
 // shownTime is a moment as a person reads it.
 func shownTime(t time.Time, zone string) string {
-	loc, err := cron.LoadZone(zone)
+	loc, err := schedule.LoadZone(zone)
 	if err != nil {
 		loc = time.UTC
 	}

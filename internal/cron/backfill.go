@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"laneway/internal/cron/schedule"
 )
 
 // A slot may be backfilled again when its run did not end well, and with force always. The trigger of a repeated backfill carries its number, so that
@@ -65,7 +67,7 @@ func NextBackfill(ran []SlotRun, slot time.Time, force bool) (t Trigger, exists 
 }
 
 // Backfill makes the runs of some slots, given the ledger's runs of them in d.Ran. They run one after the other, in the session of the first that is new.
-func (p *Planner) Backfill(d DueJob, fires []Fire, force bool) []Launch {
+func (p *Planner) Backfill(d DueJob, fires []schedule.Fire, force bool) []Launch {
 	list := make([]Launch, 0, len(fires))
 	series := ""
 	for _, f := range fires {

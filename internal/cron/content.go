@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 // options are the members of a payload that an agent turn knows by name; the others go to the runner as they are.
@@ -49,7 +50,7 @@ func (j Job) content(r PlannedRun) chat.Content {
 
 // localTime is a moment on the clock of the job's zone.
 func (j Job) localTime(t time.Time) string {
-	loc, err := LoadZone(j.Schedule.TZ)
+	loc, err := schedule.LoadZone(j.Schedule.TZ)
 	if err != nil {
 		loc = time.UTC
 	}

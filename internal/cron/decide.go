@@ -2,6 +2,8 @@ package cron
 
 import (
 	"time"
+
+	"laneway/internal/cron/schedule"
 )
 
 const (
@@ -32,7 +34,7 @@ type Claim struct {
 
 // PlannedRun is one slot that runs.
 type PlannedRun struct {
-	Fire
+	schedule.Fire
 	Trigger Trigger       // schedule, or catchup for a slot that was missed
 	Late    time.Duration // how long after Fire.At it was claimed, never negative
 	Series  string        // isolated runs with the same one share a session, so that they run one after the other; "" = none
@@ -53,8 +55,8 @@ type MissedSpan struct {
 type Decision struct {
 	Runs   []PlannedRun
 	Missed []MissedSpan
-	Lost   []Fire
-	Next   Fire
+	Lost   []schedule.Fire
+	Next   schedule.Fire
 	More   bool
 }
 
@@ -87,18 +89,18 @@ func (t Timetable) Decide(c Claim) Decision {
 // plannedFire is the stored slot with its jitter and note. It reports false for a
 // slot that the schedule does not know, which happens when a country changed its
 // clocks after the slot was planned. Such a slot was promised and is settled too.
-func (t Timetable) plannedFire(slot time.Time) (Fire, bool) {
+func (t Timetable) plannedFire(slot time.Time) (schedule.Fire, bool) {
 	fire, ok := t.Next(slot.Add(-1))
 	if ok && fire.Slot.Equal(slot) {
 		return fire, true
 	}
-	return Fire{Slot: slot, At: slot.Add(Jitter(t.JobID, slot, t.JitterMs))}, false
+	return schedule.Fire{Slot: slot, At: slot.Add(Jitter(t.JobID, slot, t.JitterMs))}, false
 }
 
 // cut is the last instant up to which every slot is settled by this claim. Slots
 // are settled in their order: one whose jitter is not over holds back those
 // behind it.
-func (t Timetable) cut(c Claim, planned Fire) time.Time {
+func (t Timetable) cut(c Claim, planned schedule.Fire) time.Time {
 	if planned.At.After(c.Now) {
 		return planned.Slot
 	}
@@ -116,14 +118,14 @@ func (t Timetable) cut(c Claim, planned Fire) time.Time {
 	return cut
 }
 
-func (t Timetable) duePart(c Claim, planned Fire, cut time.Time) Decision {
+func (t Timetable) duePart(c Claim, planned schedule.Fire, cut time.Time) Decision {
 	others := t.count(planned.Slot, cut)
 	late := c.Now.Sub(planned.At)
 	if late <= newestSlack && others == 0 {
 		return Decision{Runs: []PlannedRun{{Fire: planned, Trigger: TriggerSchedule, Late: max(0, late)}}}
 	}
 	if late <= tickSlack && others < mostAtOnce {
-		fires := append([]Fire{planned}, t.newest(planned.Slot, cut, int(others))...)
+		fires := append([]schedule.Fire{planned}, t.newest(planned.Slot, cut, int(others))...)
 		return Decision{Runs: runs(fires[:min(len(fires), t.room())], TriggerSchedule, c.Now)}
 	}
 	return t.afterOutage(c, planned.Slot.Add(-1), cut)
@@ -182,7 +184,7 @@ func (p MissedPolicy) wanted(regular int) int {
 	return 0
 }
 
-func runs(fires []Fire, trigger Trigger, now time.Time) []PlannedRun {
+func runs(fires []schedule.Fire, trigger Trigger, now time.Time) []PlannedRun {
 	out := make([]PlannedRun, 0, len(fires))
 	for _, f := range fires {
 		out = append(out, PlannedRun{Fire: f, Trigger: trigger, Late: max(0, now.Sub(f.At))})
@@ -218,7 +220,7 @@ func (t Timetable) Span(reason Reason, after, until time.Time) (MissedSpan, bool
 
 // Between lists the fires with slots in (after, until], oldest first, at most
 // limit of them, and says how many there are in all. A backfill uses it.
-func (t Timetable) Between(after, until time.Time, limit int) (fires []Fire, total int64) {
+func (t Timetable) Between(after, until time.Time, limit int) (fires []schedule.Fire, total int64) {
 	t.MaxRuns = 0
 	total = t.count(after, until)
 	for int64(len(fires)) < min(total, int64(limit)) {
@@ -234,7 +236,7 @@ func (t Timetable) Between(after, until time.Time, limit int) (fires []Fire, tot
 
 // newest lists the last n fires with slots in (after, until], oldest first. It
 // finds the place to begin by counting, so that it needs no search backwards.
-func (t Timetable) newest(after, until time.Time, n int) []Fire {
+func (t Timetable) newest(after, until time.Time, n int) []schedule.Fire {
 	if n <= 0 || t.count(after, until) == 0 {
 		return nil
 	}

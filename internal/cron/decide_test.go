@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/cron/schedule"
+
 	"pgregory.net/rapid"
 )
 
@@ -26,10 +28,10 @@ func describe(d Decision) string {
 func TestDecideSettlesEverySlotThatPassed(t *testing.T) {
 	t.Parallel()
 	hourly := cronSpec("0 * * * *", "UTC")
-	second := Spec{Kind: KindEvery, EveryMs: 1000}
+	second := schedule.Spec{Kind: schedule.KindEvery, EveryMs: 1000}
 	for _, c := range []struct {
 		name         string
-		spec         Spec
+		spec         schedule.Spec
 		planned, now string
 		policy       MissedPolicy
 		edit         func(*Timetable)
@@ -116,7 +118,7 @@ func TestDecideSettlesEverySlotThatPassed(t *testing.T) {
 		},
 		{
 			"an at always runs",
-			Spec{Kind: KindAt, At: at(t, "2026-11-17T12:00:00Z")},
+			schedule.Spec{Kind: schedule.KindAt, At: at(t, "2026-11-17T12:00:00Z")},
 			"2026-11-17T12:00:00Z", "2026-11-20T12:00:00Z",
 			MissedPolicy{},
 			nil,
@@ -124,7 +126,7 @@ func TestDecideSettlesEverySlotThatPassed(t *testing.T) {
 		},
 		{
 			"an at is planned when it is a second late",
-			Spec{Kind: KindAt, At: at(t, "2026-11-20T12:00:00Z")},
+			schedule.Spec{Kind: schedule.KindAt, At: at(t, "2026-11-20T12:00:00Z")},
 			"2026-11-20T12:00:00Z", "2026-11-20T12:00:01Z",
 			MissedPolicy{},
 			nil,
@@ -181,7 +183,7 @@ func TestDecideSettlesEverySlotThatPassed(t *testing.T) {
 func TestDecideReportsSlotsThatAGapSwallowed(t *testing.T) {
 	t.Parallel()
 	spec := cronSpec("30 2 * * *", "America/New_York")
-	spec.Gap = GapSkip
+	spec.Gap = schedule.GapSkip
 	tt := Timetable{Schedule: mustCompile(t, spec)}
 	planned := at(t, "2026-03-09T02:30:00-04:00")
 	d := tt.Decide(Claim{Planned: planned, Previous: at(t, "2026-03-07T02:30:00-05:00"), Now: planned})
@@ -193,7 +195,7 @@ func TestDecideReportsSlotsThatAGapSwallowed(t *testing.T) {
 func TestDecideMarksLateRuns(t *testing.T) {
 	t.Parallel()
 	planned := at(t, "2026-11-17T12:00:00Z")
-	tt := Timetable{Schedule: mustCompile(t, Spec{Kind: KindAt, At: planned})}
+	tt := Timetable{Schedule: mustCompile(t, schedule.Spec{Kind: schedule.KindAt, At: planned})}
 	d := tt.Decide(Claim{Planned: planned, Now: planned.Add(72 * time.Hour)})
 	if len(d.Runs) != 1 || d.Runs[0].Late != 72*time.Hour {
 		t.Errorf("runs = %+v, want one that is 72 h late", d.Runs)
@@ -212,10 +214,10 @@ func drawTimetable(t *rapid.T) Timetable {
 	}).Draw(t, "expr")
 	spec, jitter := cronSpec(expr, zone), int64(19_999)
 	if rapid.Bool().Draw(t, "every") {
-		spec = Spec{Kind: KindEvery, EveryMs: rapid.Int64Range(1000, 90_000_000).Draw(t, "everyMs")}
+		spec = schedule.Spec{Kind: schedule.KindEvery, EveryMs: rapid.Int64Range(1000, 90_000_000).Draw(t, "everyMs")}
 		jitter = min(jitter, spec.EveryMs-1)
 	}
-	s, err := Compile(spec)
+	s, err := schedule.Compile(spec)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"laneway/internal/cron/schedule"
 )
 
 // destinations are what a delivery has beside the target of the answer, as they are kept in [Delivery.Options].
@@ -98,7 +100,7 @@ func (b Border) checkDestination(field string, raw json.RawMessage, kinds []Deli
 	d := Delivery{Mode: kinds[0]}
 	d.take(in)
 	if !slices.Contains(kinds, d.Mode) {
-		return refuse("%s.mode %s is not known there", field, shown(string(d.Mode)))
+		return refuse("%s.mode %s is not known there", field, schedule.Excerpt(string(d.Mode)))
 	}
 	return b.checkDelivery(field, &d)
 }

@@ -1,56 +1,30 @@
-// Package cron knows when a job fires. This half of it is arithmetic: no
-// database, no goroutine and no clock. Every function takes the time it needs
-// as an argument, so the same inputs give the same answer on every replica, in
-// a preview and in a test.
+// Package cron is the jobs: what a job is, what happens to each of its slots, and the loop that fires them.
+//
+// When a schedule fires is the arithmetic of package schedule below this one. The store keeps the truth; the loop can end at any point.
 //
 // # Ideas
 //
-// A [Spec] is what a person wrote: at, every or cron. A [Schedule] is a Spec
-// that was checked and compiled; it cannot be made in any other way, so code
-// that holds one need not check again. A [Timetable] adds what belongs to one
-// job: jitter, a first and a last moment, a number of fires. Preview and firing
-// both ask [Timetable.Next]; there is no second way to compute a fire.
+// A [Job] is a definition, a [Run] is one row of the ledger: the end of one slot is decided once, under (job, slot, trigger). A [Timetable] adds to
+// a schedule what belongs to one job: jitter, a first and a last moment, a number of fires. Preview and firing both ask [Timetable.Next];
+// there is no second way to compute a fire. [Timetable.Decide] says which slots run and which were missed, [OverlapPolicy.Decide] what happens beside an active
+// run, and [Planner] puts both together for one claimed job. All of this is without a clock, a database or a goroutine: every function takes the time
+// as an argument, so the same inputs give the same answer on every replica, in a preview and in a test.
 //
-// A cron expression speaks about the clock on the wall, and wall clocks jump.
-// The expression is therefore searched in wall time alone and each found wall
-// time is mapped to an instant piece by piece, where a piece is a stretch of
-// constant offset of the zone. Two rules say what the pieces do at their edges:
-// [GapRule] for wall times that do not exist, [FoldRule] for those that come
-// twice. Walking through the pieces in order of absolute time is what makes the
-// next fire strictly later than the last one, whatever the zone does.
-//
-// The meaning of an expression comes from gronx, asked once per value when the
-// expression is compiled and never in a zone. The answers are kept as bit sets:
-// seconds, minutes, hours, months, and the days of the 28 shapes that a month
-// can have (four lengths, seven first weekdays). Searching and counting are bit
-// operations. A search by gronx itself costs some hundred times as much and
-// stops after 500 steps; the tests use it as one of the judges.
+// [Runner] is the loop: each tick it claims what is due within the look-ahead through [JobStore], in one transaction of the store, and starts each
+// run on its millisecond by a timer. [Border] checks what comes from outside and makes a Job of it.
 //
 // # Promises
 //
-//   - A fire is strictly later than the instant that was asked about.
-//   - All slots that fall into one gap give at most one fire.
-//   - [Decide] is bounded in time after any outage: what does not run is
-//     counted, not enumerated.
-//   - A refused schedule comes back as [*InvalidError], with the field, a
-//     reason from a closed set and a sentence that names the bound.
-//   - Schedule is immutable and safe for concurrent use. So is [Compiler].
+//   - [Timetable.Decide] is bounded in time after any outage: what does not run is counted, not enumerated.
+//   - A refused job comes back as [*schedule.InvalidError], with the field, a reason from a closed set and a sentence that names the bound.
+//   - The next slot follows from the planned slot, never from the clock: lateness does not add up.
 //
-// # What it does not do
+// # Crash points
 //
-// It claims nothing, runs nothing and stores nothing. It reads no default zone
-// from the process: a Spec without a zone means UTC unless [Rules] name another.
-// Leap seconds do not exist here, as they do not in Unix time. The least
-// distance between two fires is measured on the wall clock; the hour of a
-// daylight-saving change may bring two fires closer.
+// A claim is one transaction: before it nothing has happened, after it the ledger has the slot and another process takes the run over when the lease of
+// this one is over. The timers of claimed runs are in memory only.
 //
-// There is nothing to start and nothing to stop.
+// # Goroutines and the end
 //
-// # Example
-//
-//	s, err := cron.Check(cron.Spec{Kind: cron.KindCron, Expr: "0 9 * * 1-5", TZ: "Europe/Berlin"}, now, cron.Rules{})
-//	if err != nil {
-//		return err // schedule.expr: minute 99 is out of range 0-59
-//	}
-//	fire, ok := s.Next(now) // ok is false when nothing comes any more
+// [Runner.Run] owns the loop and the timers; it returns when its context is over and every launch that had begun has returned.
 package cron

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 // Members are the members of a job as a client gave them: absent = as it is, null = back to the default.
@@ -17,7 +18,7 @@ type Members map[string]json.RawMessage
 // Border is what the border knows when it reads a job.
 type Border struct {
 	Now          time.Time
-	Rules        Rules
+	Rules        schedule.Rules
 	DefaultAgent string
 	// Agent and Channel say whether there is one of this name; Payload whether a kind that runs on the host is enabled.
 	Agent, Channel func(name string) bool
@@ -197,7 +198,7 @@ func choice(at func(*Job) *string, none string, words ...string) setter {
 			return err
 		}
 		if !slices.Contains(words, *at(j)) {
-			return refuse("%s is not one of %s", shown(*at(j)), strings.Join(words, ", "))
+			return refuse("%s is not one of %s", schedule.Excerpt(*at(j)), strings.Join(words, ", "))
 		}
 		return nil
 	}
@@ -212,13 +213,13 @@ func setAgent(b Border, j *Job, raw json.RawMessage, _ Members) error {
 		return err
 	}
 	if !b.Agent(j.Agent) {
-		return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %s here", shown(j.Agent)).With("agentId", chat.Cut(j.Agent, 64))
+		return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %s here", schedule.Excerpt(j.Agent)).With("agentId", chat.Cut(j.Agent, 64))
 	}
 	return nil
 }
 
 func setDelete(_ Border, j *Job, raw json.RawMessage, _ Members) error {
-	j.DeleteAfter = j.Schedule.Kind == KindAt
+	j.DeleteAfter = j.Schedule.Kind == schedule.KindAt
 	if isNull(raw) {
 		return nil
 	}
@@ -234,7 +235,7 @@ func setLane(b Border, j *Job, raw json.RawMessage, _ Members) error {
 		return err
 	}
 	if !slices.Contains(b.Lanes, j.Lane) {
-		return refuse("there is no lane %s; the lanes are %s", shown(j.Lane), strings.Join(b.Lanes, ", "))
+		return refuse("there is no lane %s; the lanes are %s", schedule.Excerpt(j.Lane), strings.Join(b.Lanes, ", "))
 	}
 	return nil
 }
@@ -253,8 +254,8 @@ func setDST(_ Border, j *Job, raw json.RawMessage, _ Members) error {
 		return nil
 	}
 	var in struct {
-		Gap     *GapRule  `json:"gap"`
-		Overlap *FoldRule `json:"overlap"`
+		Gap     *schedule.GapRule  `json:"gap"`
+		Overlap *schedule.FoldRule `json:"overlap"`
 	}
 	if err := readInto("dst", raw, &in); err != nil {
 		return err
@@ -286,7 +287,7 @@ func setMissed(_ Border, j *Job, raw json.RawMessage, _ Members) error {
 	}
 	if in.MaxCatchup != nil {
 		if *in.MaxCatchup < 1 {
-			return invalid("missed.maxCatchup", InvalidRange, "%d is out of range 1-%d", *in.MaxCatchup, MaxMaxCatchup)
+			return schedule.NewInvalid("missed.maxCatchup", schedule.InvalidRange, "%d is out of range 1-%d", *in.MaxCatchup, MaxMaxCatchup)
 		}
 		j.Missed.MaxCatchup = *in.MaxCatchup
 	}
@@ -300,7 +301,7 @@ func setMissed(_ Border, j *Job, raw json.RawMessage, _ Members) error {
 			return err
 		}
 		if n < 0 || n > int64(MaxWindow/time.Second) {
-			return invalid("missed.windowSeconds", InvalidRange, "%d is out of range 0-%d", n, int64(MaxWindow/time.Second))
+			return schedule.NewInvalid("missed.windowSeconds", schedule.InvalidRange, "%d is out of range 0-%d", n, int64(MaxWindow/time.Second))
 		}
 		j.Missed.Window = seconds(n)
 		if n == 0 {

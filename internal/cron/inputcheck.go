@@ -5,16 +5,17 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 func readAt(text *string, ms *int64, tz string) (time.Time, error) {
 	switch {
 	case ms != nil:
-		return AtFromMs(*ms)
+		return schedule.AtFromMs(*ms)
 	case text != nil:
-		return ParseAt(*text, tz)
+		return schedule.ParseAt(*text, tz)
 	}
-	return time.Time{}, invalid(fieldAt, InvalidMissing, "a moment is needed, such as 2027-03-02T08:00:00Z")
+	return time.Time{}, schedule.NewInvalid(schedule.FieldAt, schedule.InvalidMissing, "a moment is needed, such as 2027-03-02T08:00:00Z")
 }
 
 // finish checks what only the whole job can tell.
@@ -24,22 +25,22 @@ func (b Border) finish(j Job, m Members) (Job, error) {
 	if err := required(j); err != nil {
 		return j, err
 	}
-	if j.Schedule.Kind != KindCron && (j.Schedule.Gap != "" || j.Schedule.Fold != "") {
-		return j, invalid("dst", InvalidChoice, "rules for daylight saving belong to schedules of kind cron; kind %s follows absolute time", j.Schedule.Kind)
+	if j.Schedule.Kind != schedule.KindCron && (j.Schedule.Gap != "" || j.Schedule.Fold != "") {
+		return j, schedule.NewInvalid("dst", schedule.InvalidChoice, "rules for daylight saving belong to schedules of kind cron; kind %s follows absolute time", j.Schedule.Kind)
 	}
 	if newSchedule || newDST {
-		s, err := Check(j.Schedule, b.Now, b.Rules)
+		s, err := schedule.Check(j.Schedule, b.Now, b.Rules)
 		if err != nil {
 			return j, err
 		}
 		if err := j.Timetable(s).Check(b.Now); err != nil {
 			return j, err
 		}
-		if j.Schedule.Kind == KindCron {
+		if j.Schedule.Kind == schedule.KindCron {
 			j.Schedule.Expr = strings.Join(strings.Fields(j.Schedule.Expr), " ")
 		}
 	} else if m["jitterMs"] != nil || m["startsAtMs"] != nil || m["endsAtMs"] != nil || m["maxRuns"] != nil {
-		s, err := Compile(j.Schedule)
+		s, err := schedule.Compile(j.Schedule)
 		if err != nil {
 			return j, err
 		}
@@ -97,20 +98,20 @@ func (j Job) checkPayload() error {
 }
 
 // Spec reads a schedule with its rules of daylight saving, for a preview. It may lie in the past.
-func (b Border) Spec(m Members) (Spec, error) {
+func (b Border) Spec(m Members) (schedule.Spec, error) {
 	var j Job
 	if raw, given := m["schedule"]; given {
 		if err := setSchedule(b, &j, raw, m); err != nil {
-			return Spec{}, err
+			return schedule.Spec{}, err
 		}
 	}
 	if raw, given := m["dst"]; given {
 		if err := setDST(b, &j, raw, m); err != nil {
-			return Spec{}, err
+			return schedule.Spec{}, err
 		}
 	}
 	if j.Schedule.Kind == "" {
-		return Spec{}, refuse("id or schedule is needed")
+		return schedule.Spec{}, refuse("id or schedule is needed")
 	}
 	return j.Schedule, nil
 }

@@ -6,19 +6,20 @@ import (
 	"strings"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 // setSchedule reads a schedule. Zone, rules of daylight saving and jitter survive when the kind stays the same and they are not named.
 func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error { //nolint:revive // one table of members, read from top to bottom
 	var in struct {
-		Kind      Kind    `json:"kind"`
-		At        *string `json:"at"`
-		AtMs      *int64  `json:"atMs"`
-		EveryMs   int64   `json:"everyMs"`
-		AnchorMs  *int64  `json:"anchorMs"`
-		Expr      string  `json:"expr"`
-		TZ        *string `json:"tz"`
-		StaggerMs *int64  `json:"staggerMs"`
+		Kind      schedule.Kind `json:"kind"`
+		At        *string       `json:"at"`
+		AtMs      *int64        `json:"atMs"`
+		EveryMs   int64         `json:"everyMs"`
+		AnchorMs  *int64        `json:"anchorMs"`
+		Expr      string        `json:"expr"`
+		TZ        *string       `json:"tz"`
+		StaggerMs *int64        `json:"staggerMs"`
 	}
 	if err := readInto("schedule", raw, &in); err != nil {
 		return err
@@ -27,7 +28,7 @@ func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error { //n
 		return Unsupported("schedule.kind", "the schedule kind "+string(in.Kind))
 	}
 	old := j.Schedule
-	s := Spec{Kind: in.Kind}
+	s := schedule.Spec{Kind: in.Kind}
 	tz := ""
 	if in.TZ != nil {
 		tz = *in.TZ
@@ -35,20 +36,20 @@ func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error { //n
 		tz = old.TZ
 	}
 	switch in.Kind {
-	case KindAt:
+	case schedule.KindAt:
 		var err error
 		if s.At, err = readAt(in.At, in.AtMs, tz); err != nil {
 			return err
 		}
-	case KindEvery:
+	case schedule.KindEvery:
 		s.EveryMs, s.AnchorMs = in.EveryMs, b.Now.UnixMilli()
-		if old.Kind == KindEvery && old.EveryMs == in.EveryMs {
+		if old.Kind == schedule.KindEvery && old.EveryMs == in.EveryMs {
 			s.AnchorMs = old.AnchorMs
 		}
 		if in.AnchorMs != nil {
 			s.AnchorMs = *in.AnchorMs
 		}
-	case KindCron:
+	case schedule.KindCron:
 		s.Expr, s.TZ = in.Expr, tz
 		if tz == "" {
 			s.TZ = b.Rules.DefaultTZ
@@ -56,7 +57,7 @@ func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error { //n
 		if s.TZ == "" {
 			s.TZ = "UTC"
 		}
-		if old.Kind == KindCron {
+		if old.Kind == schedule.KindCron {
 			s.Gap, s.Fold = old.Gap, old.Fold
 		}
 	}
@@ -64,7 +65,7 @@ func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error { //n
 		j.JitterMs = 0
 	}
 	if j.ID == "" || (old.Kind != in.Kind && all["deleteAfterRun"] == nil) {
-		j.DeleteAfter = in.Kind == KindAt
+		j.DeleteAfter = in.Kind == schedule.KindAt
 	}
 	if in.StaggerMs != nil {
 		var other int64
@@ -100,13 +101,13 @@ func setSession(b Border, j *Job, raw json.RawMessage, all Members) error {
 			return refuse("at /sessionTarget: %s", err)
 		}
 		if !b.Agent(key.Agent) {
-			return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %s here", shown(key.Agent)).With("agentId", key.Agent)
+			return chat.Errorf(chat.CodeUnknownAgent, "there is no agent %s here", schedule.Excerpt(key.Agent)).With("agentId", key.Agent)
 		}
 		j.Session = NamedSession + key.String()
 		return nil
 	}
 	if target != Isolated && target != Main {
-		return refuse("sessionTarget %s is not one of main, isolated, current and session:<key>", shown(target))
+		return refuse("sessionTarget %s is not one of main, isolated, current and session:<key>", schedule.Excerpt(target))
 	}
 	j.Session = target
 	return nil
@@ -201,7 +202,7 @@ func (b Border) payloadMembers(kind PayloadKind) (main, others string, err error
 	case "heartbeat", "skillCollectionReview":
 		return "", "", Unsupported("payload.kind", "the payload kind "+string(kind))
 	}
-	return "", "", refuse("payload.kind %s is not known; the kinds are agentTurn, systemEvent, command and script", shown(string(kind)))
+	return "", "", refuse("payload.kind %s is not known; the kinds are agentTurn, systemEvent, command and script", schedule.Excerpt(string(kind)))
 }
 
 // deliveryIn is a delivery on the wire.
@@ -247,7 +248,7 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 		named := d.Channel != "" && d.Channel != "last" && d.Channel != "web"
 		switch {
 		case named && !b.Channel(d.Channel):
-			return Unsupported(field+".channel", "the channel "+shown(d.Channel))
+			return Unsupported(field+".channel", "the channel "+schedule.Excerpt(d.Channel))
 		case named && d.To == "":
 			return refuse("%s.to is needed: the chat on %s", field, d.Channel)
 		}
@@ -269,7 +270,7 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 		}
 		return nil
 	}
-	return refuse("%s.mode %s is not one of none, announce and webhook", field, shown(string(d.Mode)))
+	return refuse("%s.mode %s is not one of none, announce and webhook", field, schedule.Excerpt(string(d.Mode)))
 }
 
 func setAlert(b Border, j *Job, raw json.RawMessage, _ Members) error {

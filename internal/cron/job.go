@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 // SystemOwner owns the jobs that the gateway makes for itself.
@@ -99,7 +100,7 @@ type Job struct { //nolint:recvcheck // After changes the job, the others only l
 	AccountID   string
 	Lane        string
 
-	Schedule Spec
+	Schedule schedule.Spec
 	JitterMs int64
 	StartsAt time.Time
 	EndsAt   time.Time
@@ -170,7 +171,7 @@ func (p DeliveryPause) Holds(to chat.Target) bool {
 }
 
 // Timetable joins the job with its compiled schedule.
-func (j Job) Timetable(s Schedule) Timetable {
+func (j Job) Timetable(s schedule.Schedule) Timetable {
 	return Timetable{
 		Schedule: s, JobID: j.ID, JitterMs: j.JitterMs,
 		StartsAt: j.StartsAt, EndsAt: j.EndsAt, MaxRuns: j.MaxRuns, Fired: j.State.Fired,
@@ -197,11 +198,11 @@ func (j Job) CheckSettings() error {
 	}
 	switch {
 	case j.Timeout < 0 || j.Timeout > MaxTimeout:
-		return invalid("timeoutSeconds", InvalidRange, "%d is out of range 0-%d", int64(j.Timeout/time.Second), int64(MaxTimeout/time.Second))
+		return schedule.NewInvalid("timeoutSeconds", schedule.InvalidRange, "%d is out of range 0-%d", int64(j.Timeout/time.Second), int64(MaxTimeout/time.Second))
 	case j.PauseAfter < 0 || j.PauseAfter > MaxPauseAfter:
-		return invalid("pauseAfterFailures", InvalidRange, "%d is out of range 0-%d", j.PauseAfter, MaxPauseAfter)
+		return schedule.NewInvalid("pauseAfterFailures", schedule.InvalidRange, "%d is out of range 0-%d", j.PauseAfter, MaxPauseAfter)
 	case len([]rune(j.Description)) > maxDescriptionRunes:
-		return invalid("description", InvalidRange, "more than %d characters are given", maxDescriptionRunes)
+		return schedule.NewInvalid("description", schedule.InvalidRange, "more than %d characters are given", maxDescriptionRunes)
 	}
 	return nil
 }

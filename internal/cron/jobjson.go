@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"laneway/internal/cron/schedule"
 )
 
 // Parts are the members of a [Job] that a table keeps as JSON texts. Every engine
@@ -62,7 +64,7 @@ const nothing = "{}"
 // [Compile].
 func DecodeParts(p Parts, j *Job) error {
 	var (
-		spec     Spec
+		spec     schedule.Spec
 		payload  payloadRow
 		delivery deliveryRow
 		alert    alertRow
@@ -108,20 +110,20 @@ func DecodeParts(p Parts, j *Job) error {
 // does is worse than not to run it.
 func (j Job) checkStored() error {
 	switch j.Schedule.Kind {
-	case KindAt, KindEvery, KindCron:
+	case schedule.KindAt, schedule.KindEvery, schedule.KindCron:
 	default:
-		return fmt.Errorf("the stored schedule has the kind %s, which is not known", shown(string(j.Schedule.Kind)))
+		return fmt.Errorf("the stored schedule has the kind %s, which is not known", schedule.Excerpt(string(j.Schedule.Kind)))
 	}
 	switch j.Payload.Kind {
 	case PayloadAgentTurn, PayloadSystemEvent, PayloadCommand, PayloadScript:
 	default:
-		return fmt.Errorf("the stored payload has the kind %s, which is not known", shown(string(j.Payload.Kind)))
+		return fmt.Errorf("the stored payload has the kind %s, which is not known", schedule.Excerpt(string(j.Payload.Kind)))
 	}
 	for _, d := range []Delivery{j.Delivery, j.Alert.Delivery} {
 		switch d.Mode {
 		case "", DeliverNone, DeliverAnnounce, DeliverWebhook:
 		default:
-			return fmt.Errorf("the stored delivery has the mode %s, which is not known", shown(string(d.Mode)))
+			return fmt.Errorf("the stored delivery has the mode %s, which is not known", schedule.Excerpt(string(d.Mode)))
 		}
 	}
 	for _, check := range []func() error{j.Overlap.Check, j.Missed.Check} {
@@ -266,7 +268,7 @@ func (s span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).Str
 func (s *span) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%s is not a length of time", shown(string(text)))
+		return fmt.Errorf("%s is not a length of time", schedule.Excerpt(string(text)))
 	}
 	*s = span(d)
 	return nil

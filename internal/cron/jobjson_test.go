@@ -8,12 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 func fullJob() cron.Job {
 	return cron.Job{
 		ID:       "j1",
-		Schedule: cron.Spec{Kind: cron.KindCron, Expr: "0 9 * * 1", TZ: "Europe/Berlin", Gap: cron.GapSkip, Fold: cron.FoldBoth},
+		Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * 1", TZ: "Europe/Berlin", Gap: schedule.GapSkip, Fold: schedule.FoldBoth},
 		Payload:  cron.Payload{Kind: cron.PayloadAgentTurn, Text: "a <b> & \u2028 \x00 日本", Options: []byte(`{"model":"m <1>"}`)},
 		Delivery: cron.Delivery{
 			Mode: cron.DeliverAnnounce, Channel: "telegram", To: "4711", Thread: "7", Account: "bot", BestEffort: true, Options: []byte(`[1]`),
@@ -29,9 +30,9 @@ func fullJob() cron.Job {
 
 func jobs() map[string]cron.Job {
 	at := time.Date(2027, 3, 2, 8, 0, 0, 123e6, time.UTC)
-	least := cron.Job{Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 60_000, AnchorMs: -5}, Payload: cron.Payload{Kind: cron.PayloadScript}}
+	least := cron.Job{Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000, AnchorMs: -5}, Payload: cron.Payload{Kind: cron.PayloadScript}}
 	once := cron.Job{
-		Schedule: cron.Spec{Kind: cron.KindAt, At: at}, Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "tea"},
+		Schedule: schedule.Spec{Kind: schedule.KindAt, At: at}, Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "tea"},
 		Missed: cron.MissedPolicy{Window: cron.NoWindow}, Delivery: cron.Delivery{Mode: cron.DeliverNone},
 	}
 	return map[string]cron.Job{"everything": fullJob(), "little": least, "once": once}

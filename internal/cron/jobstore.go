@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 // JobStore is what cron needs of the store. Every operation is atomic and safe to retry; all times are the store's. A run that is to be
@@ -138,7 +139,7 @@ type JobFilter struct {
 	IncludeSystem bool
 	Enabled       *bool // fires or does not
 	Query         string
-	Kind          Kind
+	Kind          schedule.Kind
 	LastState     RunState
 	NeverRan      bool // no run has ended yet
 	Agent         string

@@ -1,8 +1,12 @@
 package cron
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"laneway/internal/cron/schedule"
 
 	"go.uber.org/goleak"
 )
@@ -19,21 +23,23 @@ func at(tb testing.TB, text string) time.Time {
 	return got
 }
 
-func mustCompile(tb testing.TB, s Spec) Schedule {
+func mustCompile(tb testing.TB, s schedule.Spec) schedule.Schedule {
 	tb.Helper()
-	sched, err := Compile(s)
+	sched, err := schedule.Compile(s)
 	if err != nil {
 		tb.Fatalf("Compile(%+v): %v", s, err)
 	}
 	return sched
 }
 
-func cronSpec(expr, tz string) Spec { return Spec{Kind: KindCron, Expr: expr, TZ: tz} }
+func cronSpec(expr, tz string) schedule.Spec {
+	return schedule.Spec{Kind: schedule.KindCron, Expr: expr, TZ: tz}
+}
 
 // fires lists the fires of a schedule in (from, to).
-func fires(tb testing.TB, s Schedule, from, to time.Time) []Fire {
+func fires(tb testing.TB, s schedule.Schedule, from, to time.Time) []schedule.Fire {
 	tb.Helper()
-	var out []Fire
+	var out []schedule.Fire
 	for f, ok := s.Next(from); ok && f.Slot.Before(to); f, ok = s.Next(f.Slot) {
 		if !f.Slot.After(from) {
 			tb.Fatalf("Next(%s) = %s, not later", from, f.Slot)
@@ -42,4 +48,32 @@ func fires(tb testing.TB, s Schedule, from, to time.Time) []Fire {
 		out = append(out, f)
 	}
 	return out
+}
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func refused(t *testing.T, name string, err error, field string, reason schedule.InvalidReason, sentence string) {
+	t.Helper()
+	var got *schedule.InvalidError
+	if !errors.As(err, &got) || !errors.Is(err, schedule.ErrInvalid) {
+		t.Errorf("%s: err = %v, want an InvalidError", name, err)
+		return
+	}
+	if got.Field != field || got.Reason != reason || !strings.Contains(got.Error(), sentence) {
+		t.Errorf("%s: %s (field %s, reason %s), want %q in it (field %s, reason %s)",
+			name, got, got.Field, got.Reason, sentence, field, reason)
+	}
+}
+
+func wantFires(t *testing.T, name string, got []schedule.Fire, want ...string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d fires %v, want %v", name, len(got), got, want)
+		return
+	}
+	for i, w := range want {
+		if !got[i].Slot.Equal(at(t, w)) {
+			t.Errorf("%s: fire %d at %s, want %s", name, i, got[i].Slot, w)
+		}
+	}
 }

@@ -2,6 +2,8 @@ package cron
 
 import (
 	"time"
+
+	"laneway/internal/cron/schedule"
 )
 
 // MissedRule says which of the slots that passed while nobody could fire still run.
@@ -39,8 +41,8 @@ type MissedPolicy struct {
 }
 
 // For fills in the defaults for a kind of schedule. An at has one slot, which is what it exists for: it always runs, so skip says nothing about it.
-func (p MissedPolicy) For(k Kind) MissedPolicy {
-	if p.Rule == "" || (k == KindAt && p.Rule == MissedSkip) {
+func (p MissedPolicy) For(k schedule.Kind) MissedPolicy {
+	if p.Rule == "" || (k == schedule.KindAt && p.Rule == MissedSkip) {
 		p.Rule = MissedFireOnce
 	}
 	if p.MaxCatchup == 0 {
@@ -48,7 +50,7 @@ func (p MissedPolicy) For(k Kind) MissedPolicy {
 	}
 	if p.Window == 0 {
 		p.Window = DefaultWindow
-		if k == KindAt {
+		if k == schedule.KindAt {
 			p.Window = NoWindow
 		}
 	}
@@ -60,13 +62,13 @@ func (p MissedPolicy) Check() error {
 	switch p.Rule {
 	case "", MissedSkip, MissedFireOnce, MissedFireAll:
 	default:
-		return invalid("missed.policy", InvalidChoice, "%s is not known; the policies are skip, fire_once and fire_all", shown(string(p.Rule)))
+		return schedule.NewInvalid("missed.policy", schedule.InvalidChoice, "%s is not known; the policies are skip, fire_once and fire_all", schedule.Excerpt(string(p.Rule)))
 	}
 	if p.MaxCatchup < 0 || p.MaxCatchup > MaxMaxCatchup {
-		return invalid("missed.maxCatchup", InvalidRange, "%d is out of range 1-%d", p.MaxCatchup, MaxMaxCatchup)
+		return schedule.NewInvalid("missed.maxCatchup", schedule.InvalidRange, "%d is out of range 1-%d", p.MaxCatchup, MaxMaxCatchup)
 	}
 	if p.Window != NoWindow && (p.Window < 0 || p.Window > MaxWindow) {
-		return invalid("missed.windowSeconds", InvalidRange, "%d is out of range 0-%d", int64(p.Window/time.Second), int64(MaxWindow/time.Second))
+		return schedule.NewInvalid("missed.windowSeconds", schedule.InvalidRange, "%d is out of range 0-%d", int64(p.Window/time.Second), int64(MaxWindow/time.Second))
 	}
 	return nil
 }

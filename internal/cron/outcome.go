@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"laneway/internal/cron/schedule"
 )
 
 // Told is what people are to hear about a run that is over.
@@ -76,7 +78,7 @@ func (j *Job) failed(r Run, now time.Time) Told {
 // onlyChance tells a failure that no later run makes good, and that nobody has been told of by the delivery of the run: of a job that fires once, or of
 // a run that a crash has cut and that is not repeated, because its job runs at most once or because it has ended its process too often.
 func (j Job) onlyChance(r Run) bool {
-	return (r.Delivery == DeliveryNotRequested || r.DeliveryError != "") && r.Trigger.Planned() && (j.Schedule.Kind == KindAt || r.State == RunInterrupted)
+	return (r.Delivery == DeliveryNotRequested || r.DeliveryError != "") && r.Trigger.Planned() && (j.Schedule.Kind == schedule.KindAt || r.State == RunInterrupted)
 }
 
 func (j Job) alertAfter() int {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 // endedRun is how a run ended, as far as its job looks at it.
@@ -24,21 +25,21 @@ func TestPeopleAreToldOfFailuresThatNothingMakesGood(t *testing.T) {
 	noticed, byHand := bad, bad
 	noticed.delivery, byHand.trigger = DeliveryNot, TriggerManual
 	for name, tt := range map[string]struct {
-		kind Kind
+		kind schedule.Kind
 		off  bool
 		runs []endedRun
 		want []Told
 	}{
-		"a recurring job after two failures in a row":       {KindEvery, false, []endedRun{bad, bad, bad}, []Told{TellNothing, TellFailing, TellNothing}},
-		"and when it works again":                           {KindEvery, false, []endedRun{bad, bad, well, well}, []Told{TellNothing, TellFailing, TellRecover, TellNothing}},
-		"a reminder at once":                                {KindAt, false, []endedRun{bad}, []Told{TellFailing}},
-		"a reminder whose notice was delivered instead":     {KindAt, false, []endedRun{noticed}, []Told{TellNothing}},
-		"a reminder that somebody ran by hand, who sees it": {KindAt, false, []endedRun{byHand}, []Told{TellNothing}},
-		"a run that ends its process at once":               {KindEvery, false, []endedRun{dead, well}, []Told{TellFailing, TellNothing}},
-		"nobody who switched it off":                        {KindAt, true, []endedRun{bad}, []Told{TellNothing}},
-		"when the job is switched off":                      {KindEvery, false, []endedRun{bad, bad, bad, bad}, []Told{TellNothing, TellFailing, TellNothing, TellDisabled}},
+		"a recurring job after two failures in a row":       {schedule.KindEvery, false, []endedRun{bad, bad, bad}, []Told{TellNothing, TellFailing, TellNothing}},
+		"and when it works again":                           {schedule.KindEvery, false, []endedRun{bad, bad, well, well}, []Told{TellNothing, TellFailing, TellRecover, TellNothing}},
+		"a reminder at once":                                {schedule.KindAt, false, []endedRun{bad}, []Told{TellFailing}},
+		"a reminder whose notice was delivered instead":     {schedule.KindAt, false, []endedRun{noticed}, []Told{TellNothing}},
+		"a reminder that somebody ran by hand, who sees it": {schedule.KindAt, false, []endedRun{byHand}, []Told{TellNothing}},
+		"a run that ends its process at once":               {schedule.KindEvery, false, []endedRun{dead, well}, []Told{TellFailing, TellNothing}},
+		"nobody who switched it off":                        {schedule.KindAt, true, []endedRun{bad}, []Told{TellNothing}},
+		"when the job is switched off":                      {schedule.KindEvery, false, []endedRun{bad, bad, bad, bad}, []Told{TellNothing, TellFailing, TellNothing, TellDisabled}},
 	} {
-		j := Job{ID: "j", Name: "digest", Schedule: Spec{Kind: tt.kind}, Alert: Alert{Off: tt.off}, PauseAfter: 4, Enabled: true}
+		j := Job{ID: "j", Name: "digest", Schedule: schedule.Spec{Kind: tt.kind}, Alert: Alert{Off: tt.off}, PauseAfter: 4, Enabled: true}
 		now := time.UnixMilli(1_700_000_000_000)
 		for i, r := range tt.runs {
 			next, told := j.After(Run{State: r.state, ErrorClass: r.class, Error: "broken", Delivery: r.delivery, Trigger: r.trigger}, now)

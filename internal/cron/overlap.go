@@ -1,5 +1,7 @@
 package cron
 
+import "laneway/internal/cron/schedule"
+
 // OverlapPolicy says what a fire does while a run of the same job is active.
 type OverlapPolicy string
 
@@ -20,8 +22,8 @@ func (p OverlapPolicy) Check() error {
 	case "", OverlapSkip, OverlapConcurrent, OverlapBufferOne, OverlapCancelPrevious:
 		return nil
 	}
-	return invalid("overlap", InvalidChoice,
-		"%s is not known; the policies are skip, concurrent, buffer_one and cancel_previous", shown(string(p)))
+	return schedule.NewInvalid("overlap", schedule.InvalidChoice,
+		"%s is not known; the policies are skip, concurrent, buffer_one and cancel_previous", schedule.Excerpt(string(p)))
 }
 
 // OverlapAction is what to do with one fire.

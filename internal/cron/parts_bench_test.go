@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // The texts of a stored job, read at every claim of it and at the end of each of its runs.
 func BenchmarkDecodeParts(b *testing.B) {
 	parts, err := cron.EncodeParts(cron.Job{
-		Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Kind: cron.PayloadAgentTurn, Text: "write the digest"},
+		Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Kind: cron.PayloadAgentTurn, Text: "write the digest"},
 		Retry: cron.DefaultRetry(), Timeout: cron.DefaultTimeout,
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron/schedule"
 )
 
 // lateNote is how late a fire must be before its text says when it was planned.
@@ -12,7 +13,7 @@ const lateNote = time.Minute
 
 // Planner says what becomes of jobs whose time has come. It keeps compiled schedules and nothing else.
 type Planner struct {
-	compiler *Compiler
+	compiler *schedule.Compiler
 	// target is where the answer of a job goes on a channel when it runs in a session; zero = nowhere, or not by a channel.
 	target func(Job, chat.SessionKey) chat.Target
 	// perDay bounds the runs of an owner in 24 hours; bounded says for whom. 0 = no bound.
@@ -22,7 +23,7 @@ type Planner struct {
 
 // NewPlanner makes a Planner. target is where the answer of a job goes when it runs in a session, besides that session; nil = nowhere. Runs of
 // owners for whom bounded answers true are limited to perDay in 24 hours; 0 and nil are no limit.
-func NewPlanner(c *Compiler, target func(Job, chat.SessionKey) chat.Target, perDay int, bounded func(owner string) bool) *Planner {
+func NewPlanner(c *schedule.Compiler, target func(Job, chat.SessionKey) chat.Target, perDay int, bounded func(owner string) bool) *Planner {
 	if target == nil {
 		target = func(Job, chat.SessionKey) chat.Target { return chat.Target{} }
 	}
@@ -136,8 +137,7 @@ func (p *Planner) verdict(d DueJob, t Timetable, now time.Time) Verdict {
 
 // before is the slot in front of the planned one, so that a slot which a gap has swallowed between them is noted; zero where nothing can be lost.
 func (t Timetable) before(planned, activated time.Time) time.Time {
-	w := t.Schedule.wall
-	if w == nil || w.gap != GapSkip || w.fields.repeats || !activated.Before(planned) {
+	if !t.Schedule.SkipsGaps() || !activated.Before(planned) {
 		return time.Time{}
 	}
 	if last := t.newest(later(activated, planned.Add(-366*24*time.Hour)), planned.Add(-time.Millisecond), 1); len(last) == 1 {
@@ -266,7 +266,7 @@ func (j Job) sessionOf(r PlannedRun, first time.Time) chat.SessionKey {
 func (j Job) sessionPrefix() string { return "cron:" + j.ID + ":" }
 
 // row is a ledger row of the job for one slot; state and reason are the caller's.
-func (j Job) row(f Fire, trigger Trigger) Run {
+func (j Job) row(f schedule.Fire, trigger Trigger) Run {
 	lane := j.Lane
 	if lane == "" {
 		lane = DefaultLane
@@ -278,7 +278,7 @@ func (j Job) row(f Fire, trigger Trigger) Run {
 }
 
 func (j Job) spanRow(s MissedSpan, state RunState) Run {
-	r := j.row(Fire{Slot: s.First, At: s.First}, TriggerSchedule)
+	r := j.row(schedule.Fire{Slot: s.First, At: s.First}, TriggerSchedule)
 	r.State, r.Reason, r.SlotCount = state, s.Reason, s.Count
 	if s.Count > 1 {
 		r.SlotUntil = s.Last

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"laneway/internal/cron/schedule"
 )
 
 // Catching up behind a run that is still active: whatever the policy for missed slots lets run waits, and overlap skips none of it.
@@ -28,10 +30,10 @@ func TestCatchingUpWaitsBehindAnActiveRunWhateverTheOverlapPolicy(t *testing.T) 
 	} {
 		j := Job{
 			ID: "j", Owner: "ann", Agent: "main", Session: Isolated, Enabled: true, Overlap: c.overlap,
-			Schedule: Spec{Kind: KindEvery, EveryMs: 60_000}, Missed: MissedPolicy{Rule: MissedFireAll, MaxCatchup: 5},
+			Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Missed: MissedPolicy{Rule: MissedFireAll, MaxCatchup: 5},
 			State: JobState{Next: now.Add(-10 * time.Minute), NextRunAt: now.Add(-10 * time.Minute)},
 		}
-		verdicts, _ := NewPlanner(NewCompiler(0), nil, 0, nil).Decide(now.Add(45*time.Second), []DueJob{{Job: j, Active: c.active, Running: len(c.active)}})
+		verdicts, _ := NewPlanner(schedule.NewCompiler(0), nil, 0, nil).Decide(now.Add(45*time.Second), []DueJob{{Job: j, Active: c.active, Running: len(c.active)}})
 		if len(verdicts) != 1 {
 			t.Fatalf("%d verdicts", len(verdicts))
 		}

@@ -3,6 +3,8 @@ package cron
 import (
 	"fmt"
 	"time"
+
+	"laneway/internal/cron/schedule"
 )
 
 // MaxPreview is the most fires in one preview.
@@ -11,11 +13,11 @@ const MaxPreview = 100
 // PreviewFire is one coming fire for a person: the slot and the moment of starting
 // in Unix milliseconds, the latter also in UTC and in the schedule's zone.
 type PreviewFire struct {
-	ScheduledForMs int64   `json:"scheduledForMs"`
-	FireAtMs       int64   `json:"fireAtMs"`
-	ISO            string  `json:"iso"`
-	Local          string  `json:"local"`
-	DST            DSTNote `json:"dst,omitempty"`
+	ScheduledForMs int64            `json:"scheduledForMs"`
+	FireAtMs       int64            `json:"fireAtMs"`
+	ISO            string           `json:"iso"`
+	Local          string           `json:"local"`
+	DST            schedule.DSTNote `json:"dst,omitempty"`
 }
 
 // Preview is the answer to "when will it fire?". Lists are empty, never nil.
@@ -29,7 +31,7 @@ type Preview struct {
 // which also decides the real ones. A preview of a schedule that is no job yet
 // leaves JobID and JitterMs empty. Warnings are sentences about what may surprise.
 func (t Timetable) Preview(after time.Time, n int) Preview {
-	zone := t.Schedule.spec.TZ
+	zone := t.Schedule.Zone()
 	if zone == "" {
 		zone = "UTC"
 	}
@@ -47,7 +49,7 @@ func (t Timetable) Preview(after time.Time, n int) Preview {
 	return p
 }
 
-func previewFire(f Fire, loc *time.Location) PreviewFire {
+func previewFire(f schedule.Fire, loc *time.Location) PreviewFire {
 	local := "2006-01-02T15:04:05-07:00"
 	if loc == time.UTC {
 		local = "2006-01-02T15:04:05Z"
@@ -57,7 +59,7 @@ func previewFire(f Fire, loc *time.Location) PreviewFire {
 	}
 	return PreviewFire{
 		ScheduledForMs: f.Slot.UnixMilli(), FireAtMs: f.At.UnixMilli(),
-		ISO: iso(f.At), Local: f.At.In(loc).Format(local), DST: f.DST,
+		ISO: schedule.ISO(f.At), Local: f.At.In(loc).Format(local), DST: f.DST,
 	}
 }
 
@@ -70,7 +72,7 @@ func (t Timetable) warnings(after, until time.Time, fires int) []string {
 		out = append(out, fmt.Sprintf("a slot before %s does not exist because the clock goes forward, and the rule is skip",
 			lost.Slot.In(t.Schedule.Location()).Format("2006-01-02 15:04")))
 	}
-	if t.Schedule.wall != nil && t.Schedule.wall.fields.narrow {
+	if t.Schedule.JoinsDayFields() {
 		out = append(out, "a day field that begins with * does not count as restricted, so day of month and day of week must both match")
 	}
 	return out

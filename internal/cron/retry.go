@@ -3,6 +3,7 @@ package cron
 import (
 	"time"
 
+	"laneway/internal/cron/schedule"
 	"laneway/internal/retry"
 )
 
@@ -35,12 +36,12 @@ func DefaultRetry() Retry {
 func (r Retry) Check() error {
 	switch {
 	case r.Retries < 0 || r.Retries > MaxRetries:
-		return invalid("retry.maxRetries", InvalidRange, "%d is out of range 0-%d", r.Retries, MaxRetries)
+		return schedule.NewInvalid("retry.maxRetries", schedule.InvalidRange, "%d is out of range 0-%d", r.Retries, MaxRetries)
 	case r.Base < leastRetryBase || r.Base > mostRetryBase:
-		return invalid("retry.baseMs", InvalidRange, "%d is out of range %d-%d",
+		return schedule.NewInvalid("retry.baseMs", schedule.InvalidRange, "%d is out of range %d-%d",
 			r.Base.Milliseconds(), leastRetryBase.Milliseconds(), mostRetryBase.Milliseconds())
 	case r.Max < r.Base || r.Max > mostRetryMax:
-		return invalid("retry.maxMs", InvalidRange, "%d is out of range %d-%d",
+		return schedule.NewInvalid("retry.maxMs", schedule.InvalidRange, "%d is out of range %d-%d",
 			r.Max.Milliseconds(), r.Base.Milliseconds(), mostRetryMax.Milliseconds())
 	}
 	return nil

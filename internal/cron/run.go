@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"laneway/internal/cron/schedule"
 )
 
 // Trigger says why a run exists.
@@ -121,7 +123,7 @@ type Run struct {
 	Trigger      Trigger
 	State        RunState
 	Reason       Reason
-	DST          DSTNote
+	DST          schedule.DSTNote
 
 	// SlotCount is 1, or more when the row stands for all slots from
 	// ScheduledFor to SlotUntil.
@@ -193,11 +195,11 @@ func ParseRunID(id string) (Trigger, string, time.Time, error) {
 		parts = append([]string{parts[0] + ":" + parts[1]}, parts[2:]...)
 	}
 	if len(parts) != 3 || !Trigger(parts[0]).Valid() || parts[1] == "" {
-		return "", "", time.Time{}, fmt.Errorf("run id %q is not <trigger>:<jobId>:<milliseconds>", shown(id))
+		return "", "", time.Time{}, fmt.Errorf("run id %q is not <trigger>:<jobId>:<milliseconds>", schedule.Excerpt(id))
 	}
 	ms, err := strconv.ParseInt(parts[2], 10, 64)
 	if err != nil || strconv.FormatInt(ms, 10) != parts[2] {
-		return "", "", time.Time{}, fmt.Errorf("run id %q does not end in plain milliseconds", shown(id))
+		return "", "", time.Time{}, fmt.Errorf("run id %q does not end in plain milliseconds", schedule.Excerpt(id))
 	}
 	return Trigger(parts[0]), parts[1], time.UnixMilli(ms).UTC(), nil
 }

@@ -2,6 +2,8 @@ package cron
 
 import (
 	"time"
+
+	"laneway/internal/cron/schedule"
 )
 
 // MaxJitter is the longest jitter.
@@ -10,7 +12,7 @@ const MaxJitter = time.Hour
 // Timetable is the schedule of one job with everything that decides its fires.
 // It is a value; copies are independent. Bounds of zero mean no bound.
 type Timetable struct {
-	Schedule Schedule
+	Schedule schedule.Schedule
 	// JobID spreads the jitter: two jobs with one schedule fire at different
 	// moments, one job always at the same.
 	JobID string
@@ -25,16 +27,16 @@ type Timetable struct {
 
 // Next is the first fire whose slot is strictly later than after, inside the
 // bounds, with its jitter. It reports false when the job has no fire any more.
-func (t Timetable) Next(after time.Time) (Fire, bool) {
+func (t Timetable) Next(after time.Time) (schedule.Fire, bool) {
 	if t.MaxRuns > 0 && t.Fired >= t.MaxRuns {
-		return Fire{}, false
+		return schedule.Fire{}, false
 	}
 	if !t.StartsAt.IsZero() && after.Before(t.StartsAt) {
 		after = t.StartsAt.Add(-1)
 	}
 	fire, ok := t.Schedule.Next(after)
 	if !ok || t.ended(fire.Slot) {
-		return Fire{}, false
+		return schedule.Fire{}, false
 	}
 	fire.At = fire.Slot.Add(Jitter(t.JobID, fire.Slot, t.JitterMs))
 	return fire, true
@@ -42,9 +44,9 @@ func (t Timetable) Next(after time.Time) (Fire, bool) {
 
 // First is the first fire of a job that is made or resumed now. It is [Timetable.Next],
 // except that an at which is at most 60 s old still fires.
-func (t Timetable) First(now time.Time) (Fire, bool) {
-	if t.Schedule.Kind() == KindAt {
-		return t.Next(now.Add(-atGrace - 1))
+func (t Timetable) First(now time.Time) (schedule.Fire, bool) {
+	if t.Schedule.Kind() == schedule.KindAt {
+		return t.Next(now.Add(-schedule.AtGrace - 1))
 	}
 	return t.Next(now)
 }
@@ -69,19 +71,19 @@ func (t Timetable) count(after, until time.Time) int64 {
 func (t Timetable) Check(now time.Time) error {
 	switch {
 	case t.JitterMs < 0 || t.JitterMs > MaxJitter.Milliseconds():
-		return invalid("jitterMs", InvalidRange, "%d is out of range 0-%d", t.JitterMs, MaxJitter.Milliseconds())
+		return schedule.NewInvalid("jitterMs", schedule.InvalidRange, "%d is out of range 0-%d", t.JitterMs, MaxJitter.Milliseconds())
 	case t.MaxRuns < 0:
-		return invalid("maxRuns", InvalidRange, "%d is negative; leave it out for no limit", t.MaxRuns)
+		return schedule.NewInvalid("maxRuns", schedule.InvalidRange, "%d is negative; leave it out for no limit", t.MaxRuns)
 	case !t.EndsAt.IsZero() && !t.StartsAt.IsZero() && t.EndsAt.Before(t.StartsAt):
-		return invalid("endsAtMs", InvalidRange, "the end %s is before the start %s", iso(t.EndsAt), iso(t.StartsAt))
+		return schedule.NewInvalid("endsAtMs", schedule.InvalidRange, "the end %s is before the start %s", schedule.ISO(t.EndsAt), schedule.ISO(t.StartsAt))
 	}
 	first, ok := t.First(now)
 	if !ok {
-		return invalid("schedule", InvalidNever, "no fire is left between startsAtMs, endsAtMs and maxRuns")
+		return schedule.NewInvalid("schedule", schedule.InvalidNever, "no fire is left between startsAtMs, endsAtMs and maxRuns")
 	}
 	second, ok := t.Schedule.Next(first.Slot)
 	if apart := second.Slot.Sub(first.Slot); ok && t.JitterMs >= apart.Milliseconds() {
-		return invalid("jitterMs", InvalidRange, "%d must be less than the %d ms between the next two fires",
+		return schedule.NewInvalid("jitterMs", schedule.InvalidRange, "%d must be less than the %d ms between the next two fires",
 			t.JitterMs, apart.Milliseconds())
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
 	"laneway/internal/store"
 	"laneway/internal/store/memory"
@@ -82,7 +83,7 @@ func (h *cronHouse) put(j cron.Job, change ...func(*cron.Job)) cron.Job {
 		f(&j)
 	}
 	_, err := h.jobs.PutJob(h.t.Context(), cron.PutParams{Owner: j.Owner, Key: j.Key, Change: func(_ *cron.Job, now time.Time) (*cron.Job, error) {
-		s, err := cron.Compile(j.Schedule)
+		s, err := schedule.Compile(j.Schedule)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +99,7 @@ func (h *cronHouse) put(j cron.Job, change ...func(*cron.Job)) cron.Job {
 }
 
 func everySecond(id, text string) cron.Job {
-	return cron.Job{ID: id, Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 1000}, Payload: cron.Payload{Text: text}}
+	return cron.Job{ID: id, Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 1000}, Payload: cron.Payload{Text: text}}
 }
 
 func TestAJobFiresOnItsMillisecondAndOnce(t *testing.T) {
@@ -131,7 +132,7 @@ func TestAJobFiresOnItsMillisecondAndOnce(t *testing.T) {
 func TestAFailedRunIsTriedAgainAndThenAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, memory.New(memory.Config{}))
-		h.put(cron.Job{ID: "bad", Schedule: cron.Spec{Kind: cron.KindAt, At: time.Now().Add(time.Second)}, Payload: cron.Payload{Text: "fail"}})
+		h.put(cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindAt, At: time.Now().Add(time.Second)}, Payload: cron.Payload{Text: "fail"}})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		runs := h.runs("bad")

@@ -12,6 +12,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // jobsShown is how many jobs a chat lists; more than a chat user may have.
@@ -77,13 +78,13 @@ func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 	return m, nil
 }
 
-func wireSchedule(s cron.Spec) map[string]any {
+func wireSchedule(s schedule.Spec) map[string]any {
 	switch s.Kind {
-	case cron.KindAt:
+	case schedule.KindAt:
 		return map[string]any{"kind": s.Kind, "at": s.At.UTC().Format(time.RFC3339Nano)} // as a refusal then says it
-	case cron.KindEvery:
+	case schedule.KindEvery:
 		return map[string]any{"kind": s.Kind, "everyMs": s.EveryMs, "anchorMs": s.AnchorMs}
-	case cron.KindCron:
+	case schedule.KindCron:
 		return map[string]any{"kind": s.Kind, "expr": s.Expr, "tz": s.TZ}
 	}
 	return map[string]any{"kind": s.Kind}

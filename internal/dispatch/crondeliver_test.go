@@ -10,6 +10,7 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
 )
 
@@ -119,7 +120,7 @@ func TestFailuresAreToldWhereTheJobSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := openCron(t, newStore(), bodies)
-				h.put(cron.Job{ID: "bad", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 120_000}, Payload: cron.Payload{Text: "fail"}},
+				h.put(cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 120_000}, Payload: cron.Payload{Text: "fail"}},
 					deliverTo(cron.Delivery{Mode: cron.DeliverNone, Options: []byte(c.options)}))
 				time.Sleep(2*time.Minute + time.Minute) // the first run has failed
 				synctest.Wait()

@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // changed tells watchers, and lets the loop look: the job may be due before its next tick.
@@ -90,7 +91,7 @@ func (d *Dispatcher) patch(
 			return nil, err
 		}
 		if next.KeyDerived {
-			next.Key = cron.Key(next.Name, next.Schedule)
+			next.Key = schedule.Key(next.Name, next.Schedule)
 		}
 		if enables && next.Enabled {
 			if err := d.enabled(&next, now, next.Schedule == old.Schedule); err != nil {
@@ -153,8 +154,8 @@ func (d *Dispatcher) enabled(j *cron.Job, now time.Time, sameSchedule bool) erro
 
 // errNoFire refuses to let a job fire that has no fire any more.
 func errNoFire() error {
-	return &cron.InvalidError{
-		Field: "schedule", Reason: cron.InvalidPast, Sentence: "the job has no fire any more; give it another schedule, run it by hand or remove it",
+	return &schedule.InvalidError{
+		Field: "schedule", Reason: schedule.InvalidPast, Sentence: "the job has no fire any more; give it another schedule, run it by hand or remove it",
 	}
 }
 
@@ -243,7 +244,7 @@ func (d *Dispatcher) CronPause(ctx context.Context, id, note string, until time.
 	p := cron.ChangeParams{ID: id, Visible: visible(by), EndWaiting: cron.ReasonPaused, By: joinBy("stop", by.Principal), Audit: by.Audit("cron.pause", id)}
 	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
 		if !until.IsZero() && !until.After(now) {
-			return nil, &cron.InvalidError{Field: "untilMs", Reason: cron.InvalidPast, Sentence: "choose a moment to come, or none"}
+			return nil, &schedule.InvalidError{Field: "untilMs", Reason: schedule.InvalidPast, Sentence: "choose a moment to come, or none"}
 		}
 		at := now
 		if old.Pause != nil {

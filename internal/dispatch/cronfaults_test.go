@@ -11,6 +11,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 	"laneway/internal/store/memory"
 )
@@ -102,15 +103,15 @@ func TestAJobThatRunsAtMostOnceIsInterruptedByACrashAndItsOwnerIsToldOnce(t *tes
 		"failures alone":   {Mode: cron.DeliverNone, Options: []byte(`{"failureDestination":{"channel":"box","to":"ops"}}`)},
 	}
 	for name, d := range deliveries {
-		for _, kind := range []cron.Kind{cron.KindAt, cron.KindEvery} {
+		for _, kind := range []schedule.Kind{schedule.KindAt, schedule.KindEvery} {
 			t.Run(string(kind)+" to "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					st := newStore()
 					line, off := cord(st)
 					a := openCron(t, line)
 					job := once("care", "sleep 10m", time.Second)
-					if kind == cron.KindEvery {
-						job.Schedule = cron.Spec{Kind: kind, EveryMs: 86_400_000, AnchorMs: job.Schedule.At.UnixMilli()}
+					if kind == schedule.KindEvery {
+						job.Schedule = schedule.Spec{Kind: kind, EveryMs: 86_400_000, AnchorMs: job.Schedule.At.UnixMilli()}
 					}
 					a.put(job, deliverTo(d), func(j *cron.Job) { j.AtMostOnce = true })
 					after(2 * time.Second)
@@ -141,7 +142,7 @@ func TestAJobThatRunsAtMostOnceIsInterruptedByACrashAndItsOwnerIsToldOnce(t *tes
 func TestAJobThatKeepsFailingIsSwitchedOffAndItsOwnerIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore())
-		bad := cron.Job{ID: "bad", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Text: "fail"}}
+		bad := cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Text: "fail"}}
 		h.put(bad, func(j *cron.Job) {
 			j.PauseAfter, j.Retry.Retries, j.Alert.After = 3, 0, 5
 			j.Delivery.Options = []byte(`{"failureDestination":{"channel":"box","to":"ops"}}`)

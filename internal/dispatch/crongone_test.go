@@ -9,6 +9,7 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -34,7 +35,7 @@ func openGone(t *testing.T, st cronStore, text string, change ...func(*cron.Job)
 			return nil
 		}
 	})
-	minutely := cron.Job{ID: "digest", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Text: text}}
+	minutely := cron.Job{ID: "digest", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Text: text}}
 	h.put(minutely, append([]func(*cron.Job){deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "9"})}, change...)...)
 	return h
 }

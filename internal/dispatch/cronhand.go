@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // CronRun starts a run by hand. reason says why there was none. With a name, o, a call that is sent again gets what the first one came to.
@@ -33,7 +34,7 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 			return nil, err
 		}
 		slot := now.Add(shift)
-		r := cron.PlannedRun{Fire: cron.Fire{Slot: slot, At: slot}, Trigger: cron.TriggerManual}
+		r := cron.PlannedRun{Fire: schedule.Fire{Slot: slot, At: slot}, Trigger: cron.TriggerManual}
 		return []cron.Launch{d.planner.Launch(j, r, time.Time{})}, nil
 	}
 	for ; shift < 100*time.Millisecond; shift += time.Millisecond {
@@ -149,7 +150,7 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by
 }
 
 // backfillFires are the slots that a backfill is about.
-func (d *Dispatcher) backfillFires(ctx context.Context, p cron.BackfillParams, job cron.Job) ([]cron.Fire, error) {
+func (d *Dispatcher) backfillFires(ctx context.Context, p cron.BackfillParams, job cron.Job) ([]schedule.Fire, error) {
 	t, err := d.planner.Timetable(job)
 	if err != nil {
 		return nil, wireFault(err)
@@ -159,7 +160,7 @@ func (d *Dispatcher) backfillFires(ctx context.Context, p cron.BackfillParams, j
 		return nil, err
 	}
 	if !p.From.Before(p.To) || p.To.After(now) {
-		return nil, wireFault(&cron.InvalidError{Field: "toMs", Reason: cron.InvalidRange, Sentence: "fromMs must be before toMs, and toMs not in the future"})
+		return nil, wireFault(&schedule.InvalidError{Field: "toMs", Reason: schedule.InvalidRange, Sentence: "fromMs must be before toMs, and toMs not in the future"})
 	}
 	fires, total := t.Between(p.From.Add(-1), p.To, p.MaxRuns)
 	if total > int64(p.MaxRuns) {
@@ -186,7 +187,7 @@ func backfilled(res *cron.Enqueued) []cron.BackfillFire {
 }
 
 // backfillPlan says what a backfill would do.
-func (d *Dispatcher) backfillPlan(ctx context.Context, p cron.BackfillParams, fires []cron.Fire) ([]cron.BackfillFire, error) {
+func (d *Dispatcher) backfillPlan(ctx context.Context, p cron.BackfillParams, fires []schedule.Fire) ([]cron.BackfillFire, error) {
 	var ran []cron.SlotRun
 	for offset := 0; ; {
 		page, err := d.jobs.Runs(ctx, cron.RunFilter{JobID: p.ID, Since: p.From, Until: p.To, IncludeActive: true, Limit: 200, Offset: offset})

@@ -11,6 +11,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -19,7 +20,7 @@ type CronConfig struct {
 	// Fires: this process claims what is due. Jobs are kept and shown all the same; Enabled says whether they fire anywhere.
 	Fires, Enabled bool
 	// Rules of schedules: the least interval and the default zone. UserMinInterval is the least for chat users and agents.
-	Rules           cron.Rules
+	Rules           schedule.Rules
 	UserMinInterval time.Duration
 	// MaxJobs in all and MaxJobsOfUser of one chat user or agent; 0 = no bound, negative = none are allowed.
 	MaxJobs, MaxJobsOfUser int
@@ -48,7 +49,7 @@ func (d *Dispatcher) openCron() error {
 	if d.cfg.Cron.Observer == nil {
 		d.cfg.Cron.Observer = cron.NopRunnerObserver{}
 	}
-	d.planner = cron.NewPlanner(cron.NewCompiler(0), d.answersTo,
+	d.planner = cron.NewPlanner(schedule.NewCompiler(0), d.answersTo,
 		d.cfg.Cron.MaxRunsPerDay, func(owner string) bool { return !OperatorOwner(owner) })
 	var err error
 	d.cron, err = cron.NewRunner(cron.RunnerConfig{Node: d.claimant}, d.jobs, d.planner, house{d}, d.cfg.Cron.Observer, d.log)

@@ -10,6 +10,7 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // errNoCron is told where the store keeps no jobs.
@@ -65,7 +66,7 @@ func knownChannel(name string) bool { return channelKind(name) == "telegram" }
 
 // wireFault gives errors of package cron the codes that clients know.
 func wireFault(err error) error {
-	if bad, ok := errors.AsType[*cron.InvalidError](err); ok {
+	if bad, ok := errors.AsType[*schedule.InvalidError](err); ok {
 		return chat.Errorf(chat.CodeInvalid, "%s", bad.Error()).With("code", "CRON_INVALID_SCHEDULE").With("field", bad.Field).With("reason", string(bad.Reason))
 	}
 	return err
@@ -126,7 +127,7 @@ func (d *Dispatcher) cronAdd(
 	}
 	keyed := key != ""
 	if !keyed {
-		key = cron.Key(draft.Name, draft.Schedule)
+		key = schedule.Key(draft.Name, draft.Schedule)
 	}
 	p := cron.PutParams{
 		Owner: by.Principal, Key: key, MaxTotal: max(0, d.cfg.Cron.MaxJobs), EndWaiting: endedBy(m), Once: o, Audit: by.Audit("cron.add", key),
@@ -248,7 +249,7 @@ func (d *Dispatcher) upsert(old cron.Job, m cron.Members, by chat.Caller, now ti
 
 // over tells a job of one moment that has fired: it is disabled because there was nothing left to do, not because somebody wanted it so.
 func over(j cron.Job) bool {
-	return j.Schedule.Kind == cron.KindAt && !j.Enabled && j.State.Fired > 0 && j.Pause == nil && !j.AutoDisabled
+	return j.Schedule.Kind == schedule.KindAt && !j.Enabled && j.State.Fired > 0 && j.Pause == nil && !j.AutoDisabled
 }
 
 func without(m cron.Members, name string) cron.Members {

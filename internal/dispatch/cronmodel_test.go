@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
 )
 
@@ -127,17 +128,17 @@ func (m *jobModel) wait() {
 }
 
 // schedule is one that fires soon: people act at whole hundredths of a second, where no slot is.
-func (m *jobModel) schedule() cron.Spec {
+func (m *jobModel) schedule() schedule.Spec {
 	in := time.Duration(20+m.dice.IntN(400)) * 10 * time.Millisecond
 	at := m.now().Truncate(10 * time.Millisecond).Add(in + 3*time.Millisecond)
 	if m.dice.IntN(2) == 0 {
-		return cron.Spec{Kind: cron.KindAt, At: at.UTC()}
+		return schedule.Spec{Kind: schedule.KindAt, At: at.UTC()}
 	}
-	return cron.Spec{Kind: cron.KindEvery, EveryMs: int64(1+m.dice.IntN(4)) * 1000, AnchorMs: at.UnixMilli()}
+	return schedule.Spec{Kind: schedule.KindEvery, EveryMs: int64(1+m.dice.IntN(4)) * 1000, AnchorMs: at.UnixMilli()}
 }
 
-func scheduleJSON(s cron.Spec) json.RawMessage {
-	if s.Kind == cron.KindAt {
+func scheduleJSON(s schedule.Spec) json.RawMessage {
+	if s.Kind == schedule.KindAt {
 		return fmt.Appendf(nil, `{"kind":"at","atMs":%d}`, s.At.UnixMilli())
 	}
 	return fmt.Appendf(nil, `{"kind":"every","everyMs":%d,"anchorMs":%d}`, s.EveryMs, s.AnchorMs)
@@ -154,7 +155,7 @@ func (m *jobModel) add() {
 	p.missed = cron.MissedPolicy{Rule: []cron.MissedRule{cron.MissedFireOnce, cron.MissedFireAll, cron.MissedSkip}[m.dice.IntN(3)], MaxCatchup: 2}
 	p.deletes = m.dice.IntN(4) == 0
 	p.spec, p.maxRuns, p.key = m.schedule(), 0, fmt.Sprintf("model-%d", m.steps)
-	if m.dice.IntN(3) == 0 && p.spec.Kind == cron.KindEvery {
+	if m.dice.IntN(3) == 0 && p.spec.Kind == schedule.KindEvery {
 		p.maxRuns = 1 + m.dice.IntN(3)
 	}
 	m.put()
@@ -238,7 +239,7 @@ func (m *jobModel) upsert() {
 	}
 	spec := m.schedule()
 	if m.dice.IntN(4) == 0 {
-		if spec = m.plain.spec; spec.Kind == cron.KindAt {
+		if spec = m.plain.spec; spec.Kind == schedule.KindAt {
 			return
 		}
 	}

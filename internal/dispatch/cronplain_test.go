@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // resumeIsTold: a pause that ends is an event, and so are the slots that passed.
@@ -20,7 +21,7 @@ type plain struct {
 	up  bool // some process fires
 
 	id, key string
-	spec    cron.Spec
+	spec    schedule.Spec
 	overlap cron.OverlapPolicy
 	missed  cron.MissedPolicy
 	maxRuns int
@@ -64,7 +65,7 @@ type plainRun struct {
 }
 
 func (p *plain) times() cron.Timetable {
-	s, err := cron.Compile(p.spec)
+	s, err := schedule.Compile(p.spec)
 	if err != nil {
 		panic(err)
 	}
@@ -327,18 +328,18 @@ func (p *plain) enable(on bool) bool {
 }
 
 // change gives the job another schedule, by an edit or by a second add under its key.
-func (p *plain) change(spec cron.Spec, upsert bool) bool {
+func (p *plain) change(spec schedule.Spec, upsert bool) bool {
 	if p.maxRuns > 0 && p.fired >= p.maxRuns {
 		return false
 	}
 	if spec == p.spec {
 		return true
 	}
-	if upsert && p.spec.Kind == cron.KindAt && !p.enabled && p.fired > 0 && !p.paused {
+	if upsert && p.spec.Kind == schedule.KindAt && !p.enabled && p.fired > 0 && !p.paused {
 		p.fired, p.enabled = 0, true
 	}
 	if !upsert && spec.Kind != p.spec.Kind {
-		p.deletes = spec.Kind == cron.KindAt
+		p.deletes = spec.Kind == schedule.KindAt
 	}
 	p.spec = spec
 	if !p.paused {

@@ -7,6 +7,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // CronGet reads one job.
@@ -90,7 +91,7 @@ func (d *Dispatcher) CronPreview(ctx context.Context, id string, m cron.Members,
 	if err != nil {
 		return cron.Preview{}, wireFault(err)
 	}
-	s, err := cron.Compile(spec)
+	s, err := schedule.Compile(spec)
 	if err != nil {
 		return cron.Preview{}, wireFault(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 	"laneway/internal/store/memory"
 )
@@ -190,7 +191,7 @@ func TestAlertsAreLinesOfTheSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()
 		h := openCron(t, st)
-		h.put(cron.Job{ID: "bad", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 120_000}, Payload: cron.Payload{Text: "fail"}},
+		h.put(cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 120_000}, Payload: cron.Payload{Text: "fail"}},
 			deliverTo(cron.Delivery{Mode: cron.DeliverNone}), func(j *cron.Job) {
 				j.Alert = cron.Alert{After: 2, Delivery: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "web", To: "agent:main:ops"}}
 			})

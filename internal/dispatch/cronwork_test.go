@@ -11,6 +11,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
 	"laneway/internal/store/memory"
 )
@@ -64,7 +65,7 @@ func (h *cronHouse) ahead(job string) (ids []string) {
 }
 
 func once(id, text string, in time.Duration) cron.Job {
-	return cron.Job{ID: id, Schedule: cron.Spec{Kind: cron.KindAt, At: time.Now().Add(in)}, Payload: cron.Payload{Text: text}}
+	return cron.Job{ID: id, Schedule: schedule.Spec{Kind: schedule.KindAt, At: time.Now().Add(in)}, Payload: cron.Payload{Text: text}}
 }
 
 func TestARunThatWasClaimedAheadWaitsForItsMomentAfterATakeover(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
 	"laneway/internal/store/memory"
 )
@@ -37,8 +38,8 @@ func TestFiguresAreFreshAlthoughNobodyAsksForAStatus(t *testing.T) {
 			t.Errorf("before anything happened: %+v", f)
 		}
 		h.end(h.send("main", "hello", replyTo("1")))
-		h.put(cron.Job{ID: "ends", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 1000}, Payload: cron.Payload{Text: "sleep 100ms"}})
-		h.put(cron.Job{ID: "lasts", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 1000}, Payload: cron.Payload{Text: "sleep 40s"}})
+		h.put(cron.Job{ID: "ends", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 1000}, Payload: cron.Payload{Text: "sleep 100ms"}})
+		h.put(cron.Job{ID: "lasts", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 1000}, Payload: cron.Payload{Text: "sleep 40s"}})
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
 		f := h.d.Figures()

@@ -11,6 +11,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -118,11 +119,11 @@ func (d *Dispatcher) inPieces(ctx context.Context, remove func(context.Context) 
 // builtIn are the jobs that the gateway makes for itself.
 func (d *Dispatcher) builtIn() []cron.Job {
 	list := []cron.Job{
-		{Name: "ledger retention", Key: "system:retention", Payload: cron.Payload{Text: maintainLedger}, Schedule: cron.Spec{Kind: cron.KindCron, Expr: "17 3 * * *", TZ: "UTC"}},
-		{Name: "message retention", Key: "system:messages", Payload: cron.Payload{Text: maintainMessages}, Schedule: cron.Spec{Kind: cron.KindCron, Expr: "37 3 * * *", TZ: "UTC"}},
+		{Name: "ledger retention", Key: "system:retention", Payload: cron.Payload{Text: maintainLedger}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "17 3 * * *", TZ: "UTC"}},
+		{Name: "message retention", Key: "system:messages", Payload: cron.Payload{Text: maintainMessages}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "37 3 * * *", TZ: "UTC"}},
 	}
 	if _, ok := d.store.(Upkeeper); ok {
-		list = append(list, cron.Job{Name: "store upkeep", Key: "system:upkeep", Payload: cron.Payload{Text: maintainStore}, Schedule: cron.Spec{Kind: cron.KindCron, Expr: "47 4 * * *", TZ: "UTC"}})
+		list = append(list, cron.Job{Name: "store upkeep", Key: "system:upkeep", Payload: cron.Payload{Text: maintainStore}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "47 4 * * *", TZ: "UTC"}})
 	}
 	for i := range list {
 		j := &list[i]

@@ -11,6 +11,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/scheduler"
 	"laneway/internal/store/memory"
 )
@@ -97,7 +98,7 @@ func TestProgramsPayNoWindow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := openCron(t, memory.New(memory.Config{}))
 		slot := time.Now().Add(3 * time.Second)
-		h.put(cron.Job{ID: "job", Schedule: cron.Spec{Kind: cron.KindAt, At: slot}, Payload: cron.Payload{Text: "by the clock"}})
+		h.put(cron.Job{ID: "job", Schedule: schedule.Spec{Kind: schedule.KindAt, At: slot}, Payload: cron.Payload{Text: "by the clock"}})
 		said := time.Now()
 		for _, lane := range []string{scheduler.LaneMain, scheduler.LaneSubagent, scheduler.LaneTeam} {
 			h.end(h.send("program-"+lane, "in "+lane, func(m *chat.Message) { m.Lane = lane }))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 const (
@@ -49,7 +50,7 @@ func (p *listParams) filter() cron.JobFilter {
 		f.Enabled = &no
 	}
 	if p.Kind != "" && p.Kind != "all" {
-		f.Kind = cron.Kind(p.Kind)
+		f.Kind = schedule.Kind(p.Kind)
 	}
 	switch p.Last {
 	case "", "all":
@@ -215,7 +216,7 @@ func cronCreate(ctx context.Context, c *call, _ aliasParams) (any, error) {
 
 func aliasView(j cron.Job) object {
 	o := jobView(j, true)
-	if s, ok := o["schedule"].(object); ok && j.Schedule.Kind == cron.KindAt {
+	if s, ok := o["schedule"].(object); ok && j.Schedule.Kind == schedule.KindAt {
 		s["atMs"] = j.Schedule.At.UnixMilli()
 	}
 	return o
@@ -340,17 +341,17 @@ func schedulerJob(j cron.Job) object {
 	return o
 }
 
-func exprOf(s cron.Spec) string {
+func exprOf(s schedule.Spec) string {
 	switch s.Kind {
-	case cron.KindAt:
+	case schedule.KindAt:
 		return "@at " + s.At.UTC().Format(time.RFC3339)
-	case cron.KindEvery:
+	case schedule.KindEvery:
 		d := time.Duration(s.EveryMs) * time.Millisecond
 		if d%time.Second == 0 {
 			return "@every " + strconv.FormatInt(int64(d/time.Second), 10) + "s"
 		}
 		return "@every " + d.String()
-	case cron.KindCron:
+	case schedule.KindCron:
 	}
 	return s.Expr
 }

@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // object is a JSON object whose members depend on what is known. encoding/json writes its names in order.
@@ -32,7 +33,7 @@ func jobView(j cron.Job, extended bool) object {
 	o.put("displayName", j.DisplayName, j.DisplayName != "")
 	o.put("description", j.Description, j.Description != "")
 	o.put("declarationKey", j.Key, !j.KeyDerived)
-	o.put("deleteAfterRun", j.DeleteAfter, j.DeleteAfter || j.Schedule.Kind == cron.KindAt)
+	o.put("deleteAfterRun", j.DeleteAfter, j.DeleteAfter || j.Schedule.Kind == schedule.KindAt)
 	if alert := alertView(j.Alert); alert != nil {
 		o["failureAlert"] = alert
 	}
@@ -63,8 +64,8 @@ func extendJob(o object, j cron.Job) {
 		"timeoutSeconds": int64(j.Timeout / time.Second), "lane": j.Lane, "pauseAfterFailures": j.PauseAfter, "atMostOnce": j.AtMostOnce,
 		"principal": j.Principal, "runCount": j.State.RunCount, "errorCount": j.State.ErrorCount, "queuedRuns": j.State.Queued,
 	})
-	if j.Schedule.Kind == cron.KindCron {
-		if s, err := cron.Compile(j.Schedule); err == nil {
+	if j.Schedule.Kind == schedule.KindCron {
+		if s, err := schedule.Compile(j.Schedule); err == nil {
 			gap, fold := s.Rules()
 			o["dst"] = object{"gap": gap, "overlap": fold}
 		}
@@ -88,11 +89,11 @@ func scheduleView(j cron.Job) object {
 	s := j.Schedule
 	o := object{"kind": s.Kind}
 	switch s.Kind {
-	case cron.KindAt:
+	case schedule.KindAt:
 		o["at"] = isoTime(s.At)
-	case cron.KindEvery:
+	case schedule.KindEvery:
 		o["everyMs"], o["anchorMs"] = s.EveryMs, s.AnchorMs
-	case cron.KindCron:
+	case schedule.KindCron:
 		o["expr"], o["tz"], o["staggerMs"] = s.Expr, orWord(s.TZ, "UTC"), j.JitterMs
 	}
 	return o

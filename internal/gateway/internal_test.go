@@ -127,7 +127,7 @@ func TestSlowIsSaidOnce(t *testing.T) {
 func TestBufferKeepsOrderAndText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		var failure any // rapid has to see it on its own goroutine
+		var failure any                     // rapid has to see it on its own goroutine
 		synctest.Test(t, func(*testing.T) { // the buffer and the test have one clock
 			defer func() { failure = recover() }()
 			keepsOrderAndText(rt)

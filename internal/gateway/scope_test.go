@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway"
 )
 
@@ -118,7 +119,7 @@ func TestEventsOfAJobReachThoseWhoMayReadIt(t *testing.T) {
 		t.Fatalf("connect: %+v", f.Error)
 	}
 	anna, otto, reader := b.login(annaToken), b.login(ottoToken), b.login(readToken)
-	(<-published)(cron.Event{Action: cron.ActionRemoved, Job: cron.Job{ID: "j", Owner: "anna", Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 1000}}})
+	(<-published)(cron.Event{Action: cron.ActionRemoved, Job: cron.Job{ID: "j", Owner: "anna", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 1000}}})
 	for name, s := range map[string]*socket{"its owner": anna, "who sees all": reader} {
 		if f := s.read(); f.Event != "cron" {
 			t.Errorf("%s heard %+v", name, f)

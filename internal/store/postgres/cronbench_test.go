@@ -11,6 +11,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/testpg"
@@ -150,7 +151,7 @@ func cronStore(tb testing.TB) (*postgres.Store, string) {
 func addJobs(tb testing.TB, url string, n int) {
 	tb.Helper()
 	parts, err := cron.EncodeParts(cron.Job{
-		Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 60_000, AnchorMs: 0},
+		Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000, AnchorMs: 0},
 		Payload:  cron.Payload{Kind: cron.PayloadAgentTurn, Text: strings.Repeat("write the digest ", 10)},
 		Retry:    cron.DefaultRetry(), Timeout: cron.DefaultTimeout,
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 const (
@@ -129,7 +130,7 @@ func scanJob(row pgx.CollectableRow) (storedJob, error) {
 		j     storedJob
 		parts cron.Parts
 		pause cron.Pause
-		kind  cron.Kind
+		kind  schedule.Kind
 		r     jobTimes
 		last  int64
 	)

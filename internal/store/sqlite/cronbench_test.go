@@ -13,6 +13,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -23,7 +24,7 @@ const largeVariable = "LANEWAY_BENCH_LARGE"
 func minutely(id string, anchor time.Time) cron.Job {
 	return cron.Job{
 		ID: id, Key: "key of " + id, Name: "name of " + id, Owner: "gateway", Principal: "gateway", Agent: "main", Lane: cron.DefaultLane, Session: "isolated",
-		Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: 60_000, AnchorMs: anchor.UnixMilli()},
+		Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000, AnchorMs: anchor.UnixMilli()},
 		Payload:  cron.Payload{Kind: cron.PayloadAgentTurn, Text: "Write the digest"}, Delivery: cron.Delivery{Mode: cron.DeliverNone},
 		Retry: cron.DefaultRetry(), Timeout: cron.DefaultTimeout, Enabled: true, CreatedAt: anchor, UpdatedAt: anchor,
 		State: cron.JobState{Next: anchor, NextRunAt: anchor, ActivatedAt: anchor},

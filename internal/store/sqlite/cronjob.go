@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // jobColumns are written by jobArgs and read by jobFields, in this order; the id comes before them.
@@ -98,7 +99,7 @@ func (v *jobScan) done() *storedJob {
 	}
 	if err := cron.DecodeParts(j.parts, &j.Job); err != nil {
 		j.unreadable = true
-		j.Schedule.Kind = cron.Kind(v.kind)
+		j.Schedule.Kind = schedule.Kind(v.kind)
 		if j.Invalid == "" {
 			j.Invalid = err.Error()
 		}

@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -64,7 +65,7 @@ func manual(node, job string, o *chat.Once) cron.EnqueueParams {
 			if len(d.Active) > 0 {
 				return nil, fmt.Errorf("asking: %w", cron.NotRunError("already-running"))
 			}
-			return []cron.Launch{launch(d.Job, cron.TriggerManual, cron.Fire{Slot: now, At: now})}, nil
+			return []cron.Launch{launch(d.Job, cron.TriggerManual, schedule.Fire{Slot: now, At: now})}, nil
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -69,7 +70,7 @@ func (s *stage) report(b *testing.B) {
 // turnLoop runs the loop of cron until enough was fired.
 func (w *world) turnLoop(s *stage, node string) {
 	w.Helper()
-	r, err := cron.NewRunner(cron.RunnerConfig{Node: func() string { return node }}, w.cron(), cron.NewPlanner(cron.NewCompiler(0), nil, 0, nil), s, s, nil)
+	r, err := cron.NewRunner(cron.RunnerConfig{Node: func() string { return node }}, w.cron(), cron.NewPlanner(schedule.NewCompiler(0), nil, 0, nil), s, s, nil)
 	w.ok(err)
 	ctx, cancel := context.WithCancel(w.ctx)
 	ended := make(chan error, 1)
@@ -83,7 +84,7 @@ func (w *world) turnLoop(s *stage, node string) {
 func (w *world) everyTenSeconds(i int, first time.Time) cron.Job {
 	j := w.draft()
 	j.ID, j.Key, j.Name = "job-"+strconv.Itoa(i), "key "+strconv.Itoa(i), "job "+strconv.Itoa(i)
-	j.Schedule = cron.Spec{Kind: cron.KindEvery, EveryMs: 10_000}
+	j.Schedule = schedule.Spec{Kind: schedule.KindEvery, EveryMs: 10_000}
 	j.Missed, j.Overlap = cron.MissedPolicy{Rule: cron.MissedFireOnce}, cron.OverlapConcurrent
 	j.State.Next, j.State.NextRunAt, j.State.ActivatedAt = first, first, first.Add(-time.Minute)
 	return j

@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -44,7 +45,7 @@ func claimIsOneThing(w *world) {
 	w.ok(err)
 	equal(w, "due", told, []cron.DueJob{{Job: j}})
 	slot := j.State.Next
-	want := launch(j, cron.TriggerSchedule, cron.Fire{Slot: slot, At: slot.Add(cron.Jitter(j.ID, slot, 500))})
+	want := launch(j, cron.TriggerSchedule, schedule.Fire{Slot: slot, At: slot.Add(cron.Jitter(j.ID, slot, 500))})
 	want.Run.ClaimedAt, want.Run.Node = w.clock.now(), node
 	l := c.Launched[0]
 	equal(w, "launched", []any{len(c.Launched), l.Message, l.Seq, l.Mine, l.Owner, l.Behind, c.More, c.Now.UTC()},
@@ -192,7 +193,7 @@ func existingRun(w *world) {
 
 func jobNotUnderstood(w *world) {
 	node := w.node()
-	bad := w.job(func(j *cron.Job) { j.Schedule = cron.Spec{Kind: cron.KindCron, Expr: "99 99 * * *"} })
+	bad := w.job(func(j *cron.Job) { j.Schedule = schedule.Spec{Kind: schedule.KindCron, Expr: "99 99 * * *"} })
 	good := w.job(nil)
 	w.pass(interval, node)
 	equal(w, "the other job fires", w.launchOne(node).Run.JobID, good.ID)

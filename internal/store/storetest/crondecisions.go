@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -93,7 +94,7 @@ func (w *world) decisionTable() []decided {
 	w.Helper()
 	node := w.node()
 	var table []decided
-	for _, kind := range []cron.Kind{cron.KindAt, cron.KindEvery, cron.KindCron} {
+	for _, kind := range []schedule.Kind{schedule.KindAt, schedule.KindEvery, schedule.KindCron} {
 		for _, missed := range []cron.MissedPolicy{
 			{Rule: cron.MissedSkip}, {Rule: cron.MissedFireOnce}, {Rule: cron.MissedFireAll, MaxCatchup: 3}, {Rule: cron.MissedFireOnce, Window: cron.NoWindow},
 		} {
@@ -107,17 +108,17 @@ func (w *world) decisionTable() []decided {
 	return table
 }
 
-func (w *world) decisionJob(node string, kind cron.Kind, missed cron.MissedPolicy, policy cron.OverlapPolicy, state cron.RunState) decided {
+func (w *world) decisionJob(node string, kind schedule.Kind, missed cron.MissedPolicy, policy cron.OverlapPolicy, state cron.RunState) decided {
 	w.Helper()
 	d := decided{name: fmt.Sprintf("%s, missed %v, overlap %s, active %q", kind, missed, policy, state)}
 	d.job = w.job(func(j *cron.Job) {
 		j.Missed, j.Overlap = missed, policy
 		switch kind {
-		case cron.KindAt:
-			w.firesAt(j, cron.Spec{Kind: kind, At: w.clock.now().Add(interval)})
-		case cron.KindCron:
-			w.firesAt(j, cron.Spec{Kind: kind, Expr: "* * * * *", TZ: "Europe/Berlin"})
-		case cron.KindEvery:
+		case schedule.KindAt:
+			w.firesAt(j, schedule.Spec{Kind: kind, At: w.clock.now().Add(interval)})
+		case schedule.KindCron:
+			w.firesAt(j, schedule.Spec{Kind: kind, Expr: "* * * * *", TZ: "Europe/Berlin"})
+		case schedule.KindEvery:
 		}
 	})
 	if state != "" {
@@ -134,7 +135,7 @@ func (w *world) decisionJob(node string, kind cron.Kind, missed cron.MissedPolic
 func (w *world) byHand(node string, j cron.Job) cron.Launched {
 	w.Helper()
 	e, err := w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{Node: node, JobID: j.ID, Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
-		return []cron.Launch{launch(d.Job, cron.TriggerManual, cron.Fire{Slot: now, At: now})}, nil
+		return []cron.Launch{launch(d.Job, cron.TriggerManual, schedule.Fire{Slot: now, At: now})}, nil
 	}})
 	w.ok(err)
 	return e.Launched[0]

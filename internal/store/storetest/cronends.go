@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 func cronEndTests() []test {
@@ -168,7 +169,7 @@ func (h *endings) resume() {
 	h.check("resume", func() []cron.Run {
 		c, err := h.cron().ChangeJob(h.ctx, cron.ChangeParams{ID: id, Skipped: &row, Change: func(j cron.Job, now time.Time) (*cron.Job, error) {
 			j.Pause = nil
-			compiled, err := cron.Compile(j.Schedule)
+			compiled, err := schedule.Compile(j.Schedule)
 			if err != nil {
 				return nil, err
 			}
@@ -185,7 +186,7 @@ func (h *endings) enqueue() {
 	h.clock.advance(time.Millisecond)
 	h.check("run by hand", func() []cron.Run {
 		e, err := h.cron().EnqueueRuns(h.ctx, cron.EnqueueParams{Node: h.node, JobID: h.job(), Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
-			return []cron.Launch{launch(d.Job, cron.TriggerManual, cron.Fire{Slot: now, At: now})}, nil
+			return []cron.Launch{launch(d.Job, cron.TriggerManual, schedule.Fire{Slot: now, At: now})}, nil
 		}})
 		h.ok(err)
 		h.wait = append(h.wait, e.Launched...)

@@ -5,6 +5,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 func cronHandTests() []test {
@@ -23,7 +24,7 @@ func runByHand(w *world) {
 		Node: node, JobID: j.ID, Visible: "ann", Audit: &cron.Audit{Who: "ann", Verb: "run", Object: j.ID},
 		Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
 			equal(w, "the job and the clock", []any{d.Job.ID, now.UTC()}, []any{j.ID, at})
-			return []cron.Launch{launch(d.Job, cron.TriggerManual, cron.Fire{Slot: now, At: now})}, nil
+			return []cron.Launch{launch(d.Job, cron.TriggerManual, schedule.Fire{Slot: now, At: now})}, nil
 		},
 	}
 	e, err := w.cron().EnqueueRuns(w.ctx, params)
@@ -102,7 +103,7 @@ func backfill(w *world) {
 // backfillOf is what a backfill makes of a slot.
 func backfillOf(d cron.DueJob, slot time.Time, force bool) cron.Launch {
 	trigger, exists := cron.NextBackfill(d.Ran, slot, force)
-	l := launch(d.Job, trigger, cron.Fire{Slot: slot, At: slot})
+	l := launch(d.Job, trigger, schedule.Fire{Slot: slot, At: slot})
 	l.Exists = exists
 	return l
 }

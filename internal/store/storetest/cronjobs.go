@@ -7,6 +7,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -35,7 +36,7 @@ func everyMemberComesBack(w *world) {
 	j.KeyDerived, j.DisplayName, j.Description, j.AccountID = true, script, script, "bot"
 	j.JitterMs, j.StartsAt, j.EndsAt, j.MaxRuns = 1<<40, at, at.Add(time.Hour), 7
 	j.Session, j.WakeMode = "session:room", "next-heartbeat"
-	j.Schedule = cron.Spec{Kind: cron.KindCron, Expr: "0 9 * * 1", TZ: "Europe/Berlin", Gap: cron.GapSkip, Fold: cron.FoldBoth}
+	j.Schedule = schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * 1", TZ: "Europe/Berlin", Gap: schedule.GapSkip, Fold: schedule.FoldBoth}
 	j.Payload = cron.Payload{Kind: cron.PayloadSystemEvent, Text: script, Options: []byte(`{"model":"m"}`)}
 	j.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "telegram", To: "4711", Thread: "7", BestEffort: true, Options: []byte(`{"a":[1]}`)}
 	j.Alert = cron.Alert{After: 3, Cooldown: time.Minute, Delivery: cron.Delivery{Mode: cron.DeliverWebhook, To: "https://example.org/"}}
@@ -299,7 +300,7 @@ func auditOnlyWithTheChange(w *world) {
 	queued := w.byHand(node, j)
 	_, err = w.cron().EnqueueRuns(w.ctx, cron.EnqueueParams{
 		Node: node, JobID: j.ID, Audit: note("7-run"), Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
-			return []cron.Launch{launch(d.Job, cron.TriggerBackfill, cron.Fire{Slot: now, At: now})}, nil
+			return []cron.Launch{launch(d.Job, cron.TriggerBackfill, schedule.Fire{Slot: now, At: now})}, nil
 		},
 	})
 	w.ok(err)

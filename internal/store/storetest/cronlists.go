@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 func cronListTests() []test {
@@ -37,7 +38,7 @@ func filtersOfJobs(w *world) {
 		j.Pause, j.State.Next, j.State.NextRunAt = &cron.Pause{By: "ann", At: w.clock.now()}, time.Time{}, time.Time{}
 	})
 	failed := w.job(func(j *cron.Job) {
-		w.firesAt(j, cron.Spec{Kind: cron.KindCron, Expr: "0 9 * * *"})
+		w.firesAt(j, schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * *"})
 		j.State.LastState = cron.RunError
 	})
 	system := w.job(func(j *cron.Job) { j.Owner = cron.SystemOwner })
@@ -53,7 +54,7 @@ func filtersOfJobs(w *world) {
 		"no other": {cron.JobFilter{Visible: "bob", IncludeSystem: true}, []cron.Job{bob}},
 		"enabled":  {cron.JobFilter{Visible: "ann", Enabled: &yes}, []cron.Job{usual, failed}},
 		"disabled": {cron.JobFilter{Visible: "ann", Enabled: &no}, []cron.Job{off, paused}},
-		"kind":     {cron.JobFilter{Kind: cron.KindCron}, []cron.Job{failed}},
+		"kind":     {cron.JobFilter{Kind: schedule.KindCron}, []cron.Job{failed}},
 		"state":    {cron.JobFilter{LastState: cron.RunError}, []cron.Job{failed}},
 		"no state": {cron.JobFilter{Visible: "ann", NeverRan: true}, []cron.Job{usual, off, paused}},
 		"agent":    {cron.JobFilter{Agent: "other"}, []cron.Job{off}},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 )
 
 // cronMatrixTests are the whole table of what becomes of slots that nobody could fire: every kind of schedule, every policy for missed slots, every
@@ -84,7 +85,7 @@ func downFor(w *world, down time.Duration) {
 	all := w.matrix(node, down)
 	first := w.clock.now().Add(interval)
 	w.clock.advance(interval + down)
-	planner := cron.NewPlanner(cron.NewCompiler(0), nil, 0, nil)
+	planner := cron.NewPlanner(schedule.NewCompiler(0), nil, 0, nil)
 	node = w.node()
 	for more := true; more; {
 		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(now time.Time, due []cron.DueJob) []cron.Verdict {
@@ -111,9 +112,9 @@ func downFor(w *world, down time.Duration) {
 // matrix makes a job for every place of the table.
 func (w *world) matrix(node string, down time.Duration) (all []matrixEntry) {
 	w.Helper()
-	add := func(kind cron.Kind, missed cron.MissedPolicy, overlap cron.OverlapPolicy) {
+	add := func(kind schedule.Kind, missed cron.MissedPolicy, overlap cron.OverlapPolicy) {
 		free := matrixEntry{cell: matrixCell{down: down.String(), kind: "recurring", missed: missed.Rule}, job: w.matrixJob(kind, missed, overlap)}
-		if kind == cron.KindAt {
+		if kind == schedule.KindAt {
 			free.cell.kind = "once"
 		}
 		busy := free
@@ -123,7 +124,7 @@ func (w *world) matrix(node string, down time.Duration) (all []matrixEntry) {
 		busy.busy = l.Run.ID
 		all = append(all, free, busy)
 	}
-	for _, kind := range []cron.Kind{cron.KindAt, cron.KindEvery, cron.KindCron} {
+	for _, kind := range []schedule.Kind{schedule.KindAt, schedule.KindEvery, schedule.KindCron} {
 		for _, missed := range []cron.MissedPolicy{{Rule: cron.MissedSkip}, {Rule: cron.MissedFireOnce}, {Rule: cron.MissedFireAll, MaxCatchup: 3}} {
 			for _, overlap := range []cron.OverlapPolicy{cron.OverlapSkip, cron.OverlapConcurrent, cron.OverlapBufferOne, cron.OverlapCancelPrevious} {
 				add(kind, missed, overlap)
@@ -133,16 +134,16 @@ func (w *world) matrix(node string, down time.Duration) (all []matrixEntry) {
 	return all
 }
 
-func (w *world) matrixJob(kind cron.Kind, missed cron.MissedPolicy, overlap cron.OverlapPolicy) cron.Job {
+func (w *world) matrixJob(kind schedule.Kind, missed cron.MissedPolicy, overlap cron.OverlapPolicy) cron.Job {
 	w.Helper()
 	return w.job(func(j *cron.Job) {
 		j.Missed, j.Overlap = missed, overlap
 		switch kind {
-		case cron.KindAt:
-			w.firesAt(j, cron.Spec{Kind: kind, At: w.clock.now().Add(interval)})
-		case cron.KindCron:
-			w.firesAt(j, cron.Spec{Kind: kind, Expr: "* * * * *", TZ: "UTC"})
-		case cron.KindEvery:
+		case schedule.KindAt:
+			w.firesAt(j, schedule.Spec{Kind: kind, At: w.clock.now().Add(interval)})
+		case schedule.KindCron:
+			w.firesAt(j, schedule.Spec{Kind: kind, Expr: "* * * * *", TZ: "UTC"})
+		case schedule.KindEvery:
 		}
 	})
 }

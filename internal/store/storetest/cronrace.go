@@ -7,6 +7,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -129,7 +130,7 @@ func runsByHandOfOneMoment(w *world) {
 	w.race(racers, func(st store.Store, i int) error {
 		e, err := w.cronOf(st).EnqueueRuns(w.ctx, cron.EnqueueParams{
 			Node: node, JobID: j.ID, Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
-				return []cron.Launch{launch(d.Job, cron.TriggerManual, cron.Fire{Slot: now, At: now})}, nil
+				return []cron.Launch{launch(d.Job, cron.TriggerManual, schedule.Fire{Slot: now, At: now})}, nil
 			},
 		})
 		made[i], existing[i] = len(e.Launched), len(e.Existing)

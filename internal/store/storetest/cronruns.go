@@ -6,6 +6,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -138,7 +139,7 @@ func endChangesTheJob(w *world) {
 func removedAfterRun(w *world) {
 	node := w.node()
 	j := w.job(func(j *cron.Job) {
-		w.firesAt(j, cron.Spec{Kind: cron.KindAt, At: w.clock.now().Add(interval)})
+		w.firesAt(j, schedule.Spec{Kind: schedule.KindAt, At: w.clock.now().Add(interval)})
 		j.DeleteAfter = true
 	})
 	l := w.due(node)

@@ -7,6 +7,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
 )
 
@@ -32,7 +33,7 @@ func (w *world) draft() cron.Job {
 	first := now.Add(interval)
 	return cron.Job{
 		ID: id, Key: "key of " + id, Name: "name of " + id, Owner: "ann", Principal: "ann", Agent: "main", Lane: "cron",
-		Schedule: cron.Spec{Kind: cron.KindEvery, EveryMs: interval.Milliseconds(), AnchorMs: now.UnixMilli()},
+		Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: interval.Milliseconds(), AnchorMs: now.UnixMilli()},
 		Session:  "isolated", WakeMode: "now",
 		Payload:  cron.Payload{Kind: cron.PayloadAgentTurn, Text: "work"},
 		Delivery: cron.Delivery{Mode: cron.DeliverNone},
@@ -54,9 +55,9 @@ func (w *world) job(change func(j *cron.Job)) cron.Job {
 }
 
 // firesAt gives a job another schedule and plans its first fire.
-func (w *world) firesAt(j *cron.Job, s cron.Spec) {
+func (w *world) firesAt(j *cron.Job, s schedule.Spec) {
 	w.Helper()
-	compiled, err := cron.Compile(s)
+	compiled, err := schedule.Compile(s)
 	w.ok(err)
 	j.Schedule = compiled.Spec()
 	first, ok := j.Timetable(compiled).First(w.clock.now())
@@ -117,7 +118,7 @@ func (w *world) history(jobID string) []cron.Run {
 }
 
 // launch is a run of a job with its message, as the claim makes it.
-func launch(j cron.Job, trigger cron.Trigger, f cron.Fire) cron.Launch {
+func launch(j cron.Job, trigger cron.Trigger, f schedule.Fire) cron.Launch {
 	id := cron.RunID(trigger, j.ID, f.Slot)
 	key := chat.SessionKey{Agent: j.Agent, Rest: "cron:" + j.ID + ":" + string(trigger) + "-" + strconv.FormatInt(f.Slot.UnixMilli(), 10)}
 	if rest, shared := strings.CutPrefix(j.Session, "session:"); shared {
@@ -165,7 +166,7 @@ func decide(now time.Time, due []cron.DueJob) []cron.Verdict {
 func verdict(now time.Time, d cron.DueJob) cron.Verdict {
 	j := d.Job
 	v := cron.Verdict{JobID: j.ID, Fired: j.State.Fired}
-	compiled, err := cron.Compile(j.Schedule)
+	compiled, err := schedule.Compile(j.Schedule)
 	if err != nil {
 		v.Invalid = err.Error()
 		return v

@@ -1,4 +1,4 @@
-package cron
+package schedule
 
 import (
 	"strconv"
@@ -34,7 +34,7 @@ func ParseWhen(text string, now time.Time, tz string) (Spec, string, error) {
 		return Spec{}, "", p.err
 	}
 	if !ok {
-		return Spec{}, "", invalid(fieldWhen, InvalidSyntax, "%s is not understood; %s", shown(firstWords(text)), whenHelp)
+		return Spec{}, "", NewInvalid(fieldWhen, InvalidSyntax, "%s is not understood; %s", Excerpt(firstWords(text)), whenHelp)
 	}
 	return spec, p.text, nil
 }
@@ -124,7 +124,7 @@ func (p *whenParser) onDays(days string) (Spec, bool) {
 	}
 	hour, minute, ok := timeOfDay(p.take())
 	if !ok {
-		p.err = invalid(fieldWhen, InvalidSyntax, "a time of day is needed, such as every day 9:00")
+		p.err = NewInvalid(fieldWhen, InvalidSyntax, "a time of day is needed, such as every day 9:00")
 		return Spec{}, false
 	}
 	return Spec{Kind: KindCron, Expr: strconv.Itoa(minute) + " " + strconv.Itoa(hour) + " * * " + days, TZ: p.tz}, true
@@ -174,7 +174,7 @@ func (p *whenParser) moment() (Spec, bool) {
 	}
 	hour, minute, ok := timeOfDay(p.take())
 	if !ok {
-		p.err = invalid(fieldWhen, InvalidSyntax, "a time of day is needed after %s, such as 15:00", shown(word))
+		p.err = NewInvalid(fieldWhen, InvalidSyntax, "a time of day is needed after %s, such as 15:00", Excerpt(word))
 		return Spec{}, false
 	}
 	at := instant(p.loc, wallOf(year, month, day, hour, minute))
@@ -244,7 +244,7 @@ func (p *whenParser) expression() (Spec, bool) {
 	if strings.HasPrefix(p.text, `"`) {
 		inner, rest, closed := strings.Cut(p.text[1:], `"`)
 		if !closed {
-			p.err = invalid(fieldWhen, InvalidSyntax, "the closing quote is missing")
+			p.err = NewInvalid(fieldWhen, InvalidSyntax, "the closing quote is missing")
 			return Spec{}, false
 		}
 		_, p.err = parseExpr(inner)

@@ -1,4 +1,4 @@
-package cron
+package schedule
 
 import (
 	"strings"
@@ -53,15 +53,15 @@ func zoneNameAllowed(name string) bool {
 
 func fixedZone(name string) (*time.Location, error) {
 	if len(name) != 6 || name[3] != ':' {
-		return nil, invalid(fieldTZ, InvalidZone, "an offset is written +HH:MM or -HH:MM, not %s", shown(name))
+		return nil, NewInvalid(fieldTZ, InvalidZone, "an offset is written +HH:MM or -HH:MM, not %s", Excerpt(name))
 	}
 	hours, okHours := twoDigits(name[1:3])
 	minutes, okMinutes := twoDigits(name[4:6])
 	if !okHours || !okMinutes {
-		return nil, invalid(fieldTZ, InvalidZone, "an offset is written +HH:MM or -HH:MM, not %s", shown(name))
+		return nil, NewInvalid(fieldTZ, InvalidZone, "an offset is written +HH:MM or -HH:MM, not %s", Excerpt(name))
 	}
 	if minutes > 59 || hours*60+minutes > maxZoneHours*60 {
-		return nil, invalid(fieldTZ, InvalidZone, "offset %s is out of range -14:00 to +14:00", name)
+		return nil, NewInvalid(fieldTZ, InvalidZone, "offset %s is out of range -14:00 to +14:00", name)
 	}
 	seconds := (hours*60 + minutes) * 60
 	if name[0] == '-' {
@@ -78,11 +78,11 @@ func twoDigits(s string) (int, bool) {
 }
 
 func unknownZone(name string) error {
-	return invalid(fieldTZ, InvalidZone, "not a known time zone: %s", shown(name))
+	return NewInvalid(fieldTZ, InvalidZone, "not a known time zone: %s", Excerpt(name))
 }
 
-// shown makes foreign text safe and short enough for a message.
-func shown(s string) string {
+// Excerpt makes foreign text safe and short enough for a message.
+func Excerpt(s string) string {
 	const most = 40
 	clean := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

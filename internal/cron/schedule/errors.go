@@ -1,4 +1,4 @@
-package cron
+package schedule
 
 import (
 	"errors"
@@ -46,6 +46,7 @@ func (e *InvalidError) Error() string {
 // Unwrap makes errors.Is(err, ErrInvalid) true.
 func (e *InvalidError) Unwrap() error { return ErrInvalid }
 
-func invalid(field string, reason InvalidReason, format string, args ...any) error {
+// NewInvalid makes an [*InvalidError] whose sentence is formatted as by fmt.Sprintf.
+func NewInvalid(field string, reason InvalidReason, format string, args ...any) error {
 	return &InvalidError{Field: field, Reason: reason, Sentence: fmt.Sprintf(format, args...)}
 }

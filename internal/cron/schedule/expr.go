@@ -1,4 +1,4 @@
-package cron
+package schedule
 
 import (
 	"slices"
@@ -59,14 +59,14 @@ func (e expression) followsRealTime() bool {
 // second, so nothing reaches it unchecked.
 func parseExpr(text string) (expression, error) {
 	if text == "" || strings.TrimSpace(text) == "" {
-		return expression{}, invalid(fieldExpr, InvalidMissing, "an expression of 5 fields is needed, such as 0 9 * * 1-5")
+		return expression{}, NewInvalid(fieldExpr, InvalidMissing, "an expression of 5 fields is needed, such as 0 9 * * 1-5")
 	}
 	if len(text) > maxExprBytes {
-		return expression{}, invalid(fieldExpr, InvalidRange, "%d bytes are too long, at most %d are allowed", len(text), maxExprBytes)
+		return expression{}, NewInvalid(fieldExpr, InvalidRange, "%d bytes are too long, at most %d are allowed", len(text), maxExprBytes)
 	}
 	for i := range len(text) {
 		if c := text[i]; c != '\t' && (c < ' ' || c > '~') {
-			return expression{}, invalid(fieldExpr, InvalidSyntax, "byte %d is not a plain ASCII character", i+1)
+			return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "byte %d is not a plain ASCII character", i+1)
 		}
 	}
 	parts := strings.Fields(text)
@@ -81,7 +81,7 @@ func parseExpr(text string) (expression, error) {
 		parts = append([]string{"0"}, parts...)
 	}
 	if len(parts) != 6 {
-		return expression{}, invalid(fieldExpr, InvalidSyntax, "%d fields are given; 5 are needed, or 6 with seconds first", len(parts))
+		return expression{}, NewInvalid(fieldExpr, InvalidSyntax, "%d fields are given; 5 are needed, or 6 with seconds first", len(parts))
 	}
 	for i, u := range units() {
 		field, err := u.parse(parts[i])
@@ -107,10 +107,10 @@ func expandMacro(text string) ([]string, error) {
 		return []string{"0", "*", "*", "*", "*"}, nil
 	}
 	if strings.HasPrefix(strings.ToLower(text), "@every") {
-		return nil, invalid(fieldExpr, InvalidSyntax, "@every is not an expression; use a schedule of kind every with everyMs")
+		return nil, NewInvalid(fieldExpr, InvalidSyntax, "@every is not an expression; use a schedule of kind every with everyMs")
 	}
-	return nil, invalid(fieldExpr, InvalidSyntax,
-		"%s is not known; the short forms are @yearly, @monthly, @weekly, @daily and @hourly", shown(text))
+	return nil, NewInvalid(fieldExpr, InvalidSyntax,
+		"%s is not known; the short forms are @yearly, @monthly, @weekly, @daily and @hourly", Excerpt(text))
 }
 
 // parse checks one field and rewrites it with plain numbers. Repeated items are
@@ -127,14 +127,14 @@ func (u unit) parse(field string) (string, error) {
 		}
 	}
 	if len(items) > 1 && slices.Contains(items, "*") {
-		return "", invalid(fieldExpr, InvalidSyntax, "%s: * stands alone, not in a list", u.name)
+		return "", NewInvalid(fieldExpr, InvalidSyntax, "%s: * stands alone, not in a list", u.name)
 	}
 	return strings.Join(items, ","), nil
 }
 
 func (u unit) parseItem(item string) (string, error) {
 	if item == "" {
-		return "", invalid(fieldExpr, InvalidSyntax, "%s has an empty item", u.name)
+		return "", NewInvalid(fieldExpr, InvalidSyntax, "%s has an empty item", u.name)
 	}
 	if special, found, err := u.parseSpecial(item); found || err != nil {
 		return special, err
@@ -149,7 +149,7 @@ func (u unit) parseItem(item string) (string, error) {
 		return "", err
 	}
 	if n < 1 || n > u.step {
-		return "", invalid(fieldExpr, InvalidRange, "%s step %s is out of range 1-%d", u.name, shown(step), u.step)
+		return "", NewInvalid(fieldExpr, InvalidRange, "%s step %s is out of range 1-%d", u.name, Excerpt(step), u.step)
 	}
 	return base + "/" + strconv.Itoa(n), nil
 }
@@ -173,7 +173,7 @@ func (u unit) parseRange(text string) (string, error) {
 		low, top = weekRange(low, top, last)
 	}
 	if low > top {
-		return "", invalid(fieldExpr, InvalidRange, "%s range %s runs backwards", u.name, shown(text))
+		return "", NewInvalid(fieldExpr, InvalidRange, "%s range %s runs backwards", u.name, Excerpt(text))
 	}
 	return strconv.Itoa(low) + "-" + strconv.Itoa(top), nil
 }
@@ -218,7 +218,7 @@ func (u unit) parseNth(item string) (string, error) {
 		return "", err
 	}
 	if k < 1 || k > 5 {
-		return "", invalid(fieldExpr, InvalidRange, "%s: the number after # is %d, out of range 1-5", u.name, k)
+		return "", NewInvalid(fieldExpr, InvalidRange, "%s: the number after # is %d, out of range 1-5", u.name, k)
 	}
 	return strconv.Itoa(n%7) + "#" + strconv.Itoa(k), nil
 }
@@ -232,7 +232,7 @@ func (u unit) value(text string) (int, error) {
 		return 0, err
 	}
 	if n < u.low || n > u.top {
-		return 0, invalid(fieldExpr, InvalidRange, "%s %d is out of range %d-%d", u.name, n, u.low, u.top)
+		return 0, NewInvalid(fieldExpr, InvalidRange, "%s %d is out of range %d-%d", u.name, n, u.low, u.top)
 	}
 	return n, nil
 }
@@ -240,11 +240,11 @@ func (u unit) value(text string) (int, error) {
 // number reads digits only: no sign, no space, and few enough not to overflow.
 func (u unit) number(text string) (int, error) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
-		return 0, invalid(fieldExpr, InvalidSyntax, "%s: %q is not understood", u.name, shown(text))
+		return 0, NewInvalid(fieldExpr, InvalidSyntax, "%s: %q is not understood", u.name, Excerpt(text))
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return 0, invalid(fieldExpr, InvalidRange, "%s %s is out of range %d-%d", u.name, shown(text), u.low, u.top)
+		return 0, NewInvalid(fieldExpr, InvalidRange, "%s %s is out of range %d-%d", u.name, Excerpt(text), u.low, u.top)
 	}
 	return n, nil
 }

@@ -1,4 +1,4 @@
-package cron
+package schedule
 
 import (
 	"strconv"
@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	fieldAt = "schedule.at"
-	// atGrace is how old an at may be and still run at once: the time that a
+	FieldAt = "schedule.at"
+	// AtGrace is how old an at may be and still run at once: the time that a
 	// person, a clock and a network may need.
-	atGrace = 60 * time.Second
+	AtGrace = 60 * time.Second
 	// fewestMs is the least number taken for milliseconds. As milliseconds it is
 	// March 1973, as seconds the year 5138, so both readings cannot be meant.
 	fewestMs = 100_000_000_000
@@ -64,7 +64,7 @@ func Check(s Spec, now time.Time, r Rules) (Schedule, error) {
 		s.TZ = r.DefaultTZ
 	}
 	if s.Kind == KindEvery && (s.EveryMs < r.minInterval().Milliseconds() || s.EveryMs > MaxEvery.Milliseconds()) {
-		return Schedule{}, invalid(fieldEvery, InvalidRange, "%d is out of range %d-%d",
+		return Schedule{}, NewInvalid(fieldEvery, InvalidRange, "%d is out of range %d-%d",
 			s.EveryMs, r.minInterval().Milliseconds(), MaxEvery.Milliseconds())
 	}
 	sched, err := Compile(s)
@@ -82,11 +82,11 @@ func Check(s Spec, now time.Time, r Rules) (Schedule, error) {
 }
 
 func checkAt(at, now time.Time, r Rules) error {
-	if late := now.Sub(at); late > atGrace {
-		return invalid(fieldAt, InvalidPast, "%s was %s before now; choose a later moment", iso(at), late.Round(time.Second))
+	if late := now.Sub(at); late > AtGrace {
+		return NewInvalid(FieldAt, InvalidPast, "%s was %s before now; choose a later moment", ISO(at), late.Round(time.Second))
 	}
 	if r.AtHorizon > 0 && at.Sub(now) > r.AtHorizon {
-		return invalid(fieldAt, InvalidRange, "%s is too far ahead, at most %d days are allowed", iso(at), r.AtHorizon/(24*time.Hour))
+		return NewInvalid(FieldAt, InvalidRange, "%s is too far ahead, at most %d days are allowed", ISO(at), r.AtHorizon/(24*time.Hour))
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func checkAt(at, now time.Time, r Rules) error {
 // atBounds refuses what no rule allows.
 func atBounds(at time.Time) error {
 	if at.After(latestAt()) {
-		return invalid(fieldAt, InvalidRange, "%s is too far ahead, the latest moment is 2199-12-31", at.UTC().Format("2006-01-02"))
+		return NewInvalid(FieldAt, InvalidRange, "%s is too far ahead, the latest moment is 2199-12-31", at.UTC().Format("2006-01-02"))
 	}
 	return nil
 }
@@ -102,11 +102,11 @@ func atBounds(at time.Time) error {
 func (s Schedule) checkFires(now time.Time, r Rules) error {
 	fire, ok := s.Next(now)
 	if !ok || fire.Slot.After(now.AddDate(yearsAhead, 0, 0)) {
-		return invalid(fieldExpr, InvalidNever, "%s never fires within eight years", s.spec.Expr)
+		return NewInvalid(fieldExpr, InvalidNever, "%s never fires within eight years", s.spec.Expr)
 	}
 	least := int64(r.minInterval() / time.Second)
 	if closest := s.wall.fields.closest(least + 1); time.Duration(closest)*time.Second < r.minInterval() {
-		return invalid(fieldExpr, InvalidFrequent, "%s fires %s apart, at least %s are needed",
+		return NewInvalid(fieldExpr, InvalidFrequent, "%s fires %s apart, at least %s are needed",
 			s.spec.Expr, time.Duration(closest)*time.Second, r.minInterval())
 	}
 	return nil
@@ -117,12 +117,12 @@ func (s Schedule) checkFires(now time.Time, r Rules) error {
 func AtFromMs(ms int64) (time.Time, error) {
 	switch {
 	case ms < 0:
-		return time.Time{}, invalid("schedule.atMs", InvalidRange, "%d is negative; milliseconds since 1970 are needed", ms)
+		return time.Time{}, NewInvalid("schedule.atMs", InvalidRange, "%d is negative; milliseconds since 1970 are needed", ms)
 	case ms < fewestMs:
-		return time.Time{}, invalid("schedule.atMs", InvalidRange,
+		return time.Time{}, NewInvalid("schedule.atMs", InvalidRange,
 			"%d looks like seconds; milliseconds since 1970 are needed, try %d", ms, ms*1000)
 	case ms > latestAt().UnixMilli():
-		return time.Time{}, invalid("schedule.atMs", InvalidRange, "%d is too far ahead, the latest moment is 2199-12-31", ms)
+		return time.Time{}, NewInvalid("schedule.atMs", InvalidRange, "%d is too far ahead, the latest moment is 2199-12-31", ms)
 	}
 	return time.UnixMilli(ms).UTC(), nil
 }
@@ -147,7 +147,7 @@ func ParseAt(text, tz string) (time.Time, error) {
 			return boundedAt(instant(loc, wall(t.Unix())).Add(time.Duration(t.Nanosecond())))
 		}
 	}
-	return time.Time{}, invalid(fieldAt, InvalidSyntax, "%s is not a moment; write it as 2027-03-02T08:00:00Z", shown(text))
+	return time.Time{}, NewInvalid(FieldAt, InvalidSyntax, "%s is not a moment; write it as 2027-03-02T08:00:00Z", Excerpt(text))
 }
 
 func boundedAt(t time.Time) (time.Time, error) {
@@ -155,5 +155,5 @@ func boundedAt(t time.Time) (time.Time, error) {
 	return t, atBounds(t)
 }
 
-// iso is the form in which the product writes instants.
-func iso(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+// ISO is the form in which the product writes instants.
+func ISO(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

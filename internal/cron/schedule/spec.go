@@ -1,4 +1,4 @@
-package cron
+package schedule
 
 import (
 	"strconv"
@@ -90,15 +90,15 @@ func compileWith(s Spec, zone func(string) (*time.Location, error)) (Schedule, e
 	case KindCron:
 		return compileCron(s, zone)
 	case "":
-		return Schedule{}, invalid("schedule.kind", InvalidMissing, "one of at, every and cron is needed")
+		return Schedule{}, NewInvalid("schedule.kind", InvalidMissing, "one of at, every and cron is needed")
 	default:
-		return Schedule{}, invalid("schedule.kind", InvalidKind, "%s is not known; the kinds are at, every and cron", shown(string(s.Kind)))
+		return Schedule{}, NewInvalid("schedule.kind", InvalidKind, "%s is not known; the kinds are at, every and cron", Excerpt(string(s.Kind)))
 	}
 }
 
 func compileAt(s Spec) (Schedule, error) {
 	if s.At.IsZero() {
-		return Schedule{}, invalid(fieldAt, InvalidMissing, "a moment is needed, such as 2027-03-02T08:00:00Z")
+		return Schedule{}, NewInvalid(FieldAt, InvalidMissing, "a moment is needed, such as 2027-03-02T08:00:00Z")
 	}
 	if err := atBounds(s.At); err != nil {
 		return Schedule{}, err
@@ -143,7 +143,7 @@ func dstRules(s Spec, e expression) (GapRule, FoldRule, error) {
 			gap = GapSkip
 		}
 	default:
-		return "", "", invalid("dst.gap", InvalidChoice, "%s is not known; the rules are run_after and skip", shown(string(gap)))
+		return "", "", NewInvalid("dst.gap", InvalidChoice, "%s is not known; the rules are run_after and skip", Excerpt(string(gap)))
 	}
 	switch fold {
 	case FoldFirst, FoldSecond, FoldBoth:
@@ -153,7 +153,7 @@ func dstRules(s Spec, e expression) (GapRule, FoldRule, error) {
 			fold = FoldBoth
 		}
 	default:
-		return "", "", invalid("dst.overlap", InvalidChoice, "%s is not known; the rules are first, second and both", shown(string(fold)))
+		return "", "", NewInvalid("dst.overlap", InvalidChoice, "%s is not known; the rules are first, second and both", Excerpt(string(fold)))
 	}
 	return gap, fold, nil
 }
@@ -239,3 +239,14 @@ func (s Schedule) Lost(after, until time.Time) []Fire {
 	}
 	return fires
 }
+
+// Zone is the name of the zone as it was asked for; "" = UTC.
+func (s Schedule) Zone() string { return s.spec.TZ }
+
+// SkipsGaps reports whether a slot is lost when its wall time does not exist: a cron expression with [GapSkip] whose slots do not follow real time.
+func (s Schedule) SkipsGaps() bool {
+	return s.wall != nil && s.wall.gap == GapSkip && !s.wall.fields.repeats
+}
+
+// JoinsDayFields reports whether day of month and day of week must both match because one of them begins with *, although both are written out.
+func (s Schedule) JoinsDayFields() bool { return s.wall != nil && s.wall.fields.narrow }

@@ -1,4 +1,4 @@
-package cron
+package schedule
 
 import (
 	"strings"
@@ -69,8 +69,8 @@ func FuzzAt(f *testing.F) {
 		if got.After(latestAt()) || got.Nanosecond()%1e6 != 0 || got.Location() != time.UTC {
 			t.Fatalf("ParseAt(%q, %q) = %s", text, tz, got)
 		}
-		if again, err := ParseAt(iso(got), ""); got.Year() >= 0 && (err != nil || !again.Equal(got)) {
-			t.Fatalf("ParseAt(%q) = %s, %v, want %s", iso(got), again, err, got)
+		if again, err := ParseAt(ISO(got), ""); got.Year() >= 0 && (err != nil || !again.Equal(got)) {
+			t.Fatalf("ParseAt(%q) = %s, %v, want %s", ISO(got), again, err, got)
 		}
 	})
 }
@@ -97,20 +97,5 @@ func FuzzWhen(f *testing.F) {
 			return
 		}
 		checkAccepted(t, s, noon)
-	})
-}
-
-func FuzzRunID(f *testing.F) {
-	f.Add("manual:a:1")
-	f.Add("schedule:019c2a7e-41d0-7c2b-9a55-7be0c1d2e3f4:1803974400000")
-	f.Fuzz(func(t *testing.T, id string) {
-		trigger, job, slot, err := ParseRunID(id)
-		if err != nil {
-			checkRefused(t, err)
-			return
-		}
-		if again := RunID(trigger, job, slot); again != id {
-			t.Fatalf("%q becomes %q", id, again)
-		}
 	})
 }

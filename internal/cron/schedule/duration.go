@@ -1,4 +1,4 @@
-package cron
+package schedule
 
 import (
 	"strconv"
@@ -28,7 +28,7 @@ func (p *whenParser) duration() (time.Duration, bool) {
 			return 0, false
 		}
 		if err != nil || n > int64(MaxEvery/unit) || sum+time.Duration(n)*unit > MaxEvery {
-			p.err = invalid(fieldWhen, InvalidRange, "that is too long, at most ten years are allowed")
+			p.err = NewInvalid(fieldWhen, InvalidRange, "that is too long, at most ten years are allowed")
 			return 0, false
 		}
 		sum += time.Duration(n) * unit

@@ -1,4 +1,4 @@
-package cron
+package schedule
 
 import (
 	"fmt"
@@ -44,10 +44,10 @@ func compile(e expression) (*fields, error) {
 	}
 	f.days = q.daysOf(e.fields[atDay], e.fields[atWeekday])
 	if q.err != nil {
-		return nil, invalid(fieldExpr, InvalidSyntax, "the expression is not understood (%v)", q.err)
+		return nil, NewInvalid(fieldExpr, InvalidSyntax, "the expression is not understood (%v)", q.err)
 	}
 	if f.seconds == 0 || f.minutes == 0 || f.hours == 0 {
-		return nil, invalid(fieldExpr, InvalidNever, "the expression never fires")
+		return nil, NewInvalid(fieldExpr, InvalidNever, "the expression never fires")
 	}
 	f.perDay = int64(bits.OnesCount64(f.seconds) * bits.OnesCount64(f.minutes) * bits.OnesCount64(f.hours))
 	f.first = clock(lowest(f.hours), lowest(f.minutes), lowest(f.seconds))

@@ -1,4 +1,4 @@
-package cron
+package schedule
 
 import (
 	"time"
@@ -15,10 +15,10 @@ const (
 
 func compileEvery(s Spec) (Schedule, error) {
 	if s.EveryMs < 1 || s.EveryMs > MaxEvery.Milliseconds() {
-		return Schedule{}, invalid(fieldEvery, InvalidRange, "%d is out of range 1-%d", s.EveryMs, MaxEvery.Milliseconds())
+		return Schedule{}, NewInvalid(fieldEvery, InvalidRange, "%d is out of range 1-%d", s.EveryMs, MaxEvery.Milliseconds())
 	}
 	if s.AnchorMs < 0 || s.AnchorMs > latestAt().UnixMilli() {
-		return Schedule{}, invalid(fieldAnchor, InvalidRange, "%d is out of range 0-%d", s.AnchorMs, latestAt().UnixMilli())
+		return Schedule{}, NewInvalid(fieldAnchor, InvalidRange, "%d is out of range 0-%d", s.AnchorMs, latestAt().UnixMilli())
 	}
 	return Schedule{spec: Spec{Kind: KindEvery, EveryMs: s.EveryMs, AnchorMs: s.AnchorMs}}, nil
 }
