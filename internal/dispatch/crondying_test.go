@@ -2,12 +2,18 @@ package dispatch_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/dispatch"
 	"laneway/internal/store"
+	"laneway/internal/store/memory"
 )
 
 // dying is a store that can be cut off from one process, as a kill does: nothing that the process does from then on has an effect.
@@ -24,6 +30,9 @@ type modelWake struct {
 	nodes map[string]chan struct{}
 }
 
+// The dispatcher finds this ability by assertion: without one of its methods it would go on without hints.
+var _ store.Waker = dying{}
+
 func (w *modelWake) of(node string) chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -35,6 +44,9 @@ func (w *modelWake) of(node string) chan struct{} {
 	}
 	return w.nodes[node]
 }
+
+// stops is behind the name of a node in the hints about stops.
+const stops = "/stops"
 
 // Notify implements store.Waker.
 func (s dying) Notify(node string) {
@@ -49,6 +61,18 @@ func (s dying) Notify(node string) {
 
 // Wakeups implements store.Waker.
 func (s dying) Wakeups(node string) <-chan struct{} { return s.wake.of(node) }
+
+// NotifyStop implements store.Waker.
+func (s dying) NotifyStop(node string) { s.Notify(node + stops) }
+
+// StopWakeups implements store.Waker.
+func (s dying) StopWakeups(node string) <-chan struct{} { return s.wake.of(node + stops) }
+
+// StopRequests implements store.Waker.
+func (s dying) StopRequests(ctx context.Context, node string) ([]store.StopRequest, error) {
+	b, err := s.Heartbeat(ctx, node)
+	return b.Stops, err
+}
 
 func (s dying) gone() bool { return s.off.Load() }
 
@@ -99,4 +123,38 @@ func (s dying) Sweep(ctx context.Context, n string, limit int) ([]store.Taken, e
 		return nil, chat.ErrStoreUnavailable
 	}
 	return s.cronStore.Sweep(ctx, n, limit)
+}
+
+// TestAWaitingRunBeginsWhenTheRunOfAnotherProcessEnds starts a second run of a buffer_one job through the process that does not run the first one. The
+// owner of the session gets the hint and begins the second run at the end of the first, without its next sweep.
+func TestAWaitingRunBeginsWhenTheRunOfAnotherProcessEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, wake, off := memory.New(memory.Config{}), &modelWake{}, &atomic.Bool{}
+		rare := func(c *dispatch.Config) { c.Sweep = time.Minute }
+		a, b := openCron(t, dying{st, off, wake}, rare), openCron(t, dying{st, off, wake}, rare)
+		job := a.put(everySecond("twice", "sleep 1s"), func(j *cron.Job) { j.Schedule.EveryMs, j.Overlap = 3_600_000, cron.OverlapBufferOne })
+		var ids []string
+		for _, h := range []*cronHouse{a, b} {
+			id, reason, err := h.d.CronRun(t.Context(), job.ID, cron.RunForce, operator(), nil)
+			if err != nil || reason != "" {
+				t.Fatalf("the run did not start: %q, %v", reason, err)
+			}
+			ids = append(ids, id)
+			synctest.Wait()
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		starts := map[string]time.Time{}
+		for _, h := range []*cronHouse{a, b} {
+			h.runner.mu.Lock()
+			for i, c := range h.runner.calls {
+				starts[c.RunID] = h.runner.starts[i]
+			}
+			h.runner.mu.Unlock()
+		}
+		want(t, "time between the starts", fmt.Sprint(starts[ids[1]].Sub(starts[ids[0]])), "1s")
+		b.close()
+		a.close()
+	})
 }

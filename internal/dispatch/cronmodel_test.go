@@ -295,9 +295,6 @@ func (m *jobModel) run() {
 }
 
 func (m *jobModel) cancel() {
-	if len(m.live) > 1 && len(m.plain.active) > 0 { // the process that runs it hears of it later
-		return
-	}
 	m.both("cancel", m.plain.cancel, func(d *dispatch.Dispatcher) error {
 		_, err := d.CronCancel(m.t.Context(), cron.CancelParams{JobID: m.plain.id}, operator())
 		return err
