@@ -10,6 +10,7 @@ import (
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/command"
+	"laneway/internal/ownership"
 	"laneway/internal/store"
 )
 
@@ -177,7 +178,7 @@ func (d *Dispatcher) sendAnswer(ctx context.Context, m chat.Message, answer comm
 		d.log.WarnContext(ctx, "the answer of a command was not sent", "session", m.Session.String(), "err", err)
 	}
 	d.outbox.Wake()
-	if unanswered(err) {
+	if ownership.Unanswered(err) {
 		return err
 	}
 	return nil
@@ -185,7 +186,7 @@ func (d *Dispatcher) sendAnswer(ctx context.Context, m chat.Message, answer comm
 
 // sendAnswerLate does so as soon as the store answers.
 func (d *Dispatcher) sendAnswerLate(ctx context.Context, m chat.Message, answer command.Answer) {
-	err := d.final(ctx, "sending the answer of a command", func(ctx context.Context) error { return d.sendAnswer(ctx, m, answer) })
+	err := d.node.Final(ctx, "sending the answer of a command", func(ctx context.Context) error { return d.sendAnswer(ctx, m, answer) })
 	if err != nil {
 		d.log.WarnContext(ctx, "the answer of a command is lost", "session", m.Session.String(), "err", err)
 	}

@@ -176,7 +176,7 @@ func (d *Dispatcher) alert(ctx context.Context, job cron.Job, run cron.Run, told
 	if row == nil {
 		return
 	}
-	err := d.final(ctx, "sending an alert", func(ctx context.Context) error { return d.store.Enqueue(ctx, []store.Outgoing{*row}) })
+	err := d.node.Final(ctx, "sending an alert", func(ctx context.Context) error { return d.store.Enqueue(ctx, []store.Outgoing{*row}) })
 	if err != nil {
 		d.log.ErrorContext(ctx, "an alert was not sent", "job_id", job.ID, "err", err)
 	}

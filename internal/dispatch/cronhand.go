@@ -17,7 +17,7 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 	if d.jobs == nil {
 		return "", "", errNoCron()
 	}
-	me, err := d.alive()
+	node, err := d.node.Alive()
 	if err != nil {
 		return "", "", err
 	}
@@ -26,7 +26,7 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 		return "", "", err
 	}
 	defer leave()
-	p := cron.EnqueueParams{Node: me.id, JobID: id, Visible: visible(by), New: true, Once: o, Audit: by.Audit("cron.run", id)}
+	p := cron.EnqueueParams{Node: node, JobID: id, Visible: visible(by), New: true, Once: o, Audit: by.Audit("cron.run", id)}
 	shift := time.Duration(0)
 	p.Make = func(due cron.DueJob, now time.Time) ([]cron.Launch, error) {
 		j := due.Job
@@ -120,7 +120,7 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by
 	if err != nil {
 		return nil, err
 	}
-	me, err := d.alive()
+	node, err := d.node.Alive()
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by
 		slots = append(slots, f.Slot)
 	}
 	res, err := d.jobs.EnqueueRuns(ctx, cron.EnqueueParams{
-		Node: me.id, JobID: p.ID, Visible: visible(by), Slots: slots, Once: p.Once, Audit: by.Audit("cron.backfill", p.ID),
+		Node: node, JobID: p.ID, Visible: visible(by), Slots: slots, Once: p.Once, Audit: by.Audit("cron.backfill", p.ID),
 		Make: func(due cron.DueJob, _ time.Time) ([]cron.Launch, error) {
 			return d.planner.Backfill(due, fires, p.Force), nil
 		},

@@ -61,11 +61,11 @@ func (d *Dispatcher) openCron() error {
 
 // claimant is the id under which runs are claimed, "" while this process takes nothing on.
 func (d *Dispatcher) claimant() string {
-	me, err := d.alive()
-	if err != nil || d.draining.Load() {
+	id, err := d.node.Alive()
+	if err != nil || d.node.Draining() {
 		return ""
 	}
-	return me.id
+	return id
 }
 
 // RunCron turns the cron loop until ctx is over. A process without the role only waits for the moments of runs that it took over. It is stopped
@@ -96,7 +96,7 @@ type house struct{ d *Dispatcher }
 func (h house) Launch(ctx context.Context, l cron.Launched) {
 	d := h.d
 	if !l.Mine {
-		d.hint(l.Owner)
+		d.node.Hint(l.Owner)
 		return
 	}
 	claim := store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}

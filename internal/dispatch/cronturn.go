@@ -49,7 +49,7 @@ func (d *Dispatcher) cronTurnOf(lead store.Waiting) *cronTurn {
 // read gets the job as it is when the attempt begins; later edits do not reach the attempt.
 func (d *Dispatcher) readJob(ctx context.Context, c *cronTurn) *cron.Job {
 	c.once.Do(func() {
-		err := d.whileAlive(ctx, func(ctx context.Context) error {
+		err := d.node.WhileAlive(ctx, func(ctx context.Context) error {
 			job, err := d.jobs.Job(ctx, c.jobID, "")
 			if err == nil {
 				c.job = &job
@@ -261,9 +261,9 @@ func (d *Dispatcher) stopRun(c cron.CancelledRun, why string) {
 		d.sched.Drop(c.Session.String(), c.Seq)
 		return
 	}
-	if me := d.node.Load(); me != nil && c.Node == me.id {
+	if c.Node != "" && c.Node == d.node.ID() {
 		d.sched.StopRun(c.Session.String(), c.MessageID, why)
 		return
 	}
-	d.hintStop(c.Node)
+	d.node.HintStop(c.Node)
 }

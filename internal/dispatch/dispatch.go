@@ -16,18 +16,19 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/files"
 	"laneway/internal/outbox"
+	"laneway/internal/ownership"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
 
 // Defaults of a Config.
 const (
-	DefaultLease   = 15 * time.Second
+	DefaultLease   = ownership.DefaultLease
 	DefaultTimeout = 10 * time.Minute
 	// maxTimeout is the ceiling of a turn that asked for no limit.
 	maxTimeout = 24 * time.Hour
-	// DefaultSweep is how often unowned work is looked for.
-	DefaultSweep = time.Second
+	// DefaultSweep is how often work without an owner is looked for.
+	DefaultSweep = ownership.DefaultSweep
 	// defaultGroup is how many turns of a group session run at once.
 	defaultGroup = 3
 )
@@ -130,18 +131,12 @@ type Dispatcher struct {
 	admissions  admissions
 	namings     namings
 	started     time.Time
-	node        atomic.Pointer[incarnation]
-	draining    atomic.Bool
-	restarting  atomic.Bool
-	renew       chan chan struct{} // asks the heartbeat for a new incarnation
+	node        *ownership.Node
 	queue       atomic.Pointer[func(agent, channel, kind string) scheduler.Settings]
-	sweepNow    chan struct{} // capacity 1: look again
 	outbox      *outbox.Sender
-	turned      atomic.Int64 // unix nanoseconds of the ownership loop's last turn
 	refused     atomic.Int64 // messages that a full queue refused
 	figures     atomic.Pointer[Figures]
 	bursts      bursts
-	company     atomic.Bool   // whether other processes share the store, as the last heartbeat or broadcast says
 	jobs        cron.JobStore // nil = the store keeps no jobs
 	planner     *cron.Planner
 	cron        *cron.Runner
@@ -149,7 +144,6 @@ type Dispatcher struct {
 	budgetNotes budgetNotes
 	small       sync.WaitGroup
 	executing   executing
-	over        chan struct{} // closed when Run's context is over: nothing is repeated any more
 }
 
 // work is what the scheduler holds for one message or for one recovered run: the inbox rows, the claim under which they were
@@ -170,7 +164,6 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	d := &Dispatcher{
 		cfg: cfg, store: deps.Store, commands: deps.Commands, needs: deps.Needs, obs: deps.Observer, log: deps.Logger,
 		agents: map[string]Agent{}, channels: map[string]channel.Channel{}, started: time.Now(),
-		sweepNow: make(chan struct{}, 1),
 	}
 	if d.obs == nil {
 		d.obs = NopObserver{}
@@ -189,13 +182,13 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	for _, c := range deps.Channels {
 		d.channels[c.Name()] = c
 	}
-	d.outbox = d.newOutbox()
+	d.node = ownership.New(ownership.Config{
+		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Exclusive: cfg.Exclusive,
+	}, d.store, owner{d}, d.obs, d.log)
+	d.outbox = outbox.New(outbox.Config{Channels: d.channels, Gone: d.addressGone}, d.store, d.node, d.obs, d.log)
 	if err := d.openCron(); err != nil {
 		return nil, err
 	}
-	d.turned.Store(time.Now().UnixNano())
-	d.renew = make(chan chan struct{})
-	d.over = make(chan struct{})
 	d.queue.Store(&cfg.Queue)
 	d.sched, err = scheduler.New(ctx, scheduler.Config[work]{
 		Lanes: cfg.Lanes, Run: d.runTurn, Begins: true, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.estimate,
@@ -208,15 +201,6 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Lease == 0 {
-		c.Lease = DefaultLease
-	}
-	if c.Heartbeat == 0 {
-		c.Heartbeat = c.Lease / 5
-	}
-	if c.Sweep == 0 {
-		c.Sweep = DefaultSweep
-	}
 	if c.Queue == nil {
 		c.Queue = defaultQueue
 	}
@@ -255,20 +239,6 @@ func (d *Dispatcher) usualMode(m chat.Message) chat.QueueMode {
 	return chat.QueueMode(s.Over(scheduler.DefaultSettings()).Mode)
 }
 
-// Run registers this process and turns the loops until ctx is over; it returns when they, and everything small beside the turns,
-// have ended. It does not end the turns: Drain does.
-func (d *Dispatcher) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { close(d.over) })
-	defer stop()
-	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){d.beatLoop, d.sweepLoop, d.stopLoop, d.outbox.Run, d.figuresLoop, d.newsLoop} {
-		loops.Go(func() { loop(ctx) })
-	}
-	loops.Wait()
-	d.small.Wait()
-	return nil
-}
-
 // DefaultAgent is the id of the agent that answers when nobody else is named.
 func (d *Dispatcher) DefaultAgent() string { return d.cfg.Agents[0].Info.ID }
 
@@ -289,11 +259,4 @@ func (d *Dispatcher) Commands() []chat.CommandInfo { return d.commands.Infos() }
 // Neither may block; fn is never called after cancel has returned, unless it is running.
 func (d *Dispatcher) Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func()) {
 	return d.hub.subscribe(fn, wanted)
-}
-
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -1,5 +1,5 @@
 // Package dispatch is the place where the parts meet: a message becomes a command or a turn, a turn meets its agent, its history
-// and its reply. It also owns the loops of ownership (heartbeat, sweep) and of the outbox.
+// and its reply.
 //
 // # The way of a message
 //
@@ -16,9 +16,8 @@
 //
 // # Ownership
 //
-// A process is an incarnation (node) with a lease. Every heartbeat extends it; when that fails for too long, or the store says that the
-// lease is over, every turn is cancelled with cause lease lost, a new incarnation is registered, and the sweep finds what is left.
-// Nothing else is needed after a crash, a pause or a lost wake-up: [Store.Sweep] is the only repair there is.
+// Package ownership decides which sessions this process may run: it keeps the lease, sweeps, and passes on stop requests. Here is what it asks for
+// ([owner]): unfinished messages of a session go to the scheduler again, and a lost lease cancels every turn with cause lease lost.
 //
 // # Goroutines and the end
 //

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"laneway/internal/cron"
+	"laneway/internal/retry"
 )
 
 const (
@@ -32,7 +33,7 @@ func (d *Dispatcher) figuresLoop(ctx context.Context) {
 	for {
 		began := time.Now()
 		d.look(ctx)
-		if !d.pause(ctx, max(figuresEvery, figuresShare*time.Since(began))) {
+		if retry.Sleep(ctx, max(figuresEvery, figuresShare*time.Since(began))) != nil {
 			return
 		}
 	}
@@ -40,7 +41,7 @@ func (d *Dispatcher) figuresLoop(ctx context.Context) {
 
 // look reads the figures; what cannot be read stays as it was.
 func (d *Dispatcher) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, d.cfg.Lease)
+	ctx, cancel := context.WithTimeout(ctx, d.node.Lease())
 	defer cancel()
 	next := d.Figures()
 	counts, err := d.store.OutboxCounts(ctx)

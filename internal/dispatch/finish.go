@@ -159,7 +159,7 @@ func (d *Dispatcher) writeFinish(ctx context.Context, t *turn, end ending, still
 		cronEnd = d.endAttempt(ctx, t, end, &p)
 	}
 	var fin store.Finished
-	err := d.final(ctx, "finishing a turn", func(ctx context.Context) (err error) {
+	err := d.node.Final(ctx, "finishing a turn", func(ctx context.Context) (err error) {
 		fin, err = d.store.Finish(ctx, p)
 		return err
 	})
@@ -246,7 +246,7 @@ func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
 	}
 	d.endPreview(lead.Content.Options.ReplyTo, t.run.runID)
 	if end.requeue {
-		wake(d.sweepNow)
+		d.node.SweepNow()
 		return
 	}
 	for _, m := range fin.Merged {
@@ -295,7 +295,7 @@ func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 
 // endStopping writes that a turn which was finished without its goroutine has returned at last.
 func (d *Dispatcher) endStopping(ctx context.Context, t *turn) {
-	err := d.final(ctx, "ending a stopped turn", func(ctx context.Context) error {
+	err := d.node.Final(ctx, "ending a stopped turn", func(ctx context.Context) error {
 		return d.store.EndStopping(ctx, t.claim, t.run.runID)
 	})
 	if err != nil && !errors.Is(err, chat.ErrFenced) {

@@ -139,7 +139,7 @@ func (d *Dispatcher) builtIn() []cron.Job {
 // keepMaintenance makes the built-in jobs where they are missing. A paused one stays paused.
 func (d *Dispatcher) keepMaintenance(ctx context.Context) {
 	for _, want := range d.builtIn() {
-		err := d.whileAlive(ctx, func(ctx context.Context) error {
+		err := d.node.WhileAlive(ctx, func(ctx context.Context) error {
 			_, err := d.jobs.PutJob(ctx, cron.PutParams{Owner: want.Owner, Key: want.Key, Change: func(old *cron.Job, now time.Time) (*cron.Job, error) {
 				if old != nil {
 					return old, nil

@@ -28,14 +28,14 @@ func (d *Dispatcher) newsLoop(ctx context.Context) {
 		return
 	}
 	heard := b.Broadcasts()
-	d.company.Store(true) // until a heartbeat knows
+	d.node.SawPeer() // until a heartbeat knows
 	b.Broadcast(helloNews)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case text := <-heard:
-			d.company.Store(true)
+			d.node.SawPeer()
 			if text, ok := strings.CutPrefix(text, chatNews); ok {
 				d.hearChat(ctx, text)
 			}
@@ -49,7 +49,7 @@ func (d *Dispatcher) newsLoop(ctx context.Context) {
 // broadcast tells the other processes, if there are any. News points to plain data that can always be written; what is too long is made shorter first.
 func (d *Dispatcher) broadcast(prefix string, news any, shorten func()) {
 	b, ok := d.store.(store.Broadcaster)
-	if !ok || !d.company.Load() {
+	if !ok || !d.node.HasPeers() {
 		return
 	}
 	text, err := json.Marshal(news)
@@ -86,7 +86,7 @@ type runNews struct {
 
 // tell publishes an event that is about something durable: here, and on every other process that shares the store.
 func (d *Dispatcher) tell(e chat.Event) {
-	if !d.publish(&e) || !d.company.Load() {
+	if !d.publish(&e) || !d.node.HasPeers() {
 		return
 	}
 	n := runNews{

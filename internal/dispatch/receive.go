@@ -26,7 +26,7 @@ func (d *Dispatcher) receive(ctx context.Context, m chat.Message, by *chat.Calle
 	if cmd, name, args, ok := d.commands.Parse(m.Content.Text, m.BotName); ok && !m.Content.System && !m.Content.External {
 		return d.runCommand(ctx, m, cmd, name, args)
 	}
-	if d.draining.Load() {
+	if d.node.Draining() {
 		return chat.Receipt{}, chat.ErrDraining
 	}
 	if err := d.diskFault(); err != nil {
@@ -71,13 +71,13 @@ func (d *Dispatcher) check(m *chat.Message) error {
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, error) {
-	me, err := d.alive()
+	node, err := d.node.Alive()
 	if err != nil {
 		return chat.Receipt{}, err
 	}
 	s := d.settings(m, "")
 	p := store.AcceptParams{
-		Node: me.id, Take: true, Message: m, Cap: s.Cap, Drop: store.DropPolicy(s.Drop), RunLimit: s.MaxConcurrent,
+		Node: node, Take: true, Message: m, Cap: s.Cap, Drop: store.DropPolicy(s.Drop), RunLimit: s.MaxConcurrent,
 		DropNotice: dropNotice(m, s.Cap), Offset: d.offset(m), Starting: d.starting.of(m.Session),
 		Own: m.Own, Mode: m.Content.Options.Mode, Usual: d.usualMode(m),
 	}
@@ -102,7 +102,7 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 		d.namings.made(m.Principal)
 	}
 	if acc.Duplicate {
-		d.adopt(ctx, acc, me)
+		d.adopt(ctx, acc, node)
 		return duplicateReceipt(acc.Existing), nil
 	}
 	d.rightful(ctx, m, &acc)
@@ -110,23 +110,23 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, Seq: acc.Seq, AcceptedAt: acc.AcceptedAt, State: store.StateWaiting}
 	d.sessionEvent(m.Session, acc.Principal, changeReason(acc.Created), m.ID)
 	if !acc.Mine {
-		d.hint(acc.Owner)
+		d.node.Hint(acc.Owner)
 		receipt.Queued = true
 		return receipt, nil
 	}
-	claim := store.Claim{Session: m.Session, Node: me.id, Epoch: acc.Epoch}
+	claim := store.Claim{Session: m.Session, Node: node, Epoch: acc.Epoch}
 	receipt.Queued, receipt.Position = d.submitNew(ctx, m, acc, claim)
 	return receipt, nil
 }
 
 // adopt hands a message over that was accepted before and waits in a session of this process. Usually the scheduler knows it and nothing
 // happens; but if the answer of its acceptance was lost on the way from the database, nobody has handed it over yet.
-func (d *Dispatcher) adopt(ctx context.Context, acc store.Accepted, me *incarnation) {
+func (d *Dispatcher) adopt(ctx context.Context, acc store.Accepted, node string) {
 	w := acc.Existing
 	if !acc.Mine || w.State != store.StateHeld && w.State != store.StateWaiting {
 		return
 	}
-	claim := store.Claim{Session: w.Session, Node: me.id, Epoch: acc.Epoch}
+	claim := store.Claim{Session: w.Session, Node: node, Epoch: acc.Epoch}
 	m := chat.Message{Session: w.Session, Channel: w.Channel, Content: w.Content}
 	it := d.item(work{claim: claim, rows: []store.Waiting{w}}, d.settings(m, acc.Mode))
 	if w.RunID != "" {
@@ -252,7 +252,7 @@ func (d *Dispatcher) endWaiting(ctx context.Context, rows []store.Waiting, outco
 		p.Notice = n
 	}
 	var ended []store.Waiting
-	err := d.final(ctx, "ending waiting messages", func(ctx context.Context) (err error) {
+	err := d.node.Final(ctx, "ending waiting messages", func(ctx context.Context) (err error) {
 		ended, err = d.store.EndWaiting(ctx, p)
 		return err
 	})
@@ -306,49 +306,10 @@ func (d *Dispatcher) offset(m chat.Message) *store.Lease {
 	if m.ExternalID == 0 {
 		return nil
 	}
-	me := d.node.Load()
-	if me == nil {
-		return nil
-	}
-	l, ok := me.lease(m.Channel)
+	l, ok := d.node.Held(m.Channel)
 	if !ok {
 		return nil
 	}
 	l.NextOffset = m.ExternalID + 1
 	return &l
-}
-
-// hint wakes the owner of a session that another process owns. Lost hints are found by its sweep.
-func (d *Dispatcher) hint(node string) {
-	if w, ok := d.store.(store.Waker); ok && node != "" {
-		w.Notify(node)
-	}
-}
-
-// final runs a write that must not be lost because a caller went away. It is repeated while the store cannot be reached or does not answer,
-// for as long as this incarnation lives: giving up earlier would leave rows behind that nobody else may touch. When it ends without
-// success, the sweep of whoever comes next finds them.
-func (d *Dispatcher) final(ctx context.Context, what string, write func(context.Context) error) error {
-	ctx = context.WithoutCancel(ctx)
-	node := d.NodeID()
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		try, cancel := context.WithTimeoutCause(ctx, d.cfg.Lease, errors.New(what+" took too long"))
-		err := write(try)
-		cancel()
-		if !unanswered(err) || d.NodeID() != node {
-			return err
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-d.over:
-			t.Stop()
-			return err
-		}
-	}
-}
-
-// unanswered errors leave open whether a write was done; every operation of the store may be repeated.
-func unanswered(err error) bool {
-	return errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -8,44 +8,12 @@ import (
 
 	"laneway/internal/channel"
 	"laneway/internal/chat"
-	"laneway/internal/outbox"
+	"laneway/internal/retry"
 	"laneway/internal/store"
 )
 
 // signTimeout bounds one call that shows a person that their message waits.
 const signTimeout = 60 * time.Second
-
-// flushTimeout is how long the end of the process waits for outgoing messages that are due.
-const flushTimeout = time.Second
-
-// newOutbox makes the sender of the outbox.
-func (d *Dispatcher) newOutbox() *outbox.Sender {
-	return outbox.New(outbox.Config{Channels: d.channels, Gone: d.addressGone}, d.store, outboxNode{d}, d.obs, d.log)
-}
-
-// outboxNode is the incarnation of this process as the sender of the outbox sees it.
-type outboxNode struct{ d *Dispatcher }
-
-// Alive is the id of the current incarnation.
-func (n outboxNode) Alive() (string, error) {
-	me, err := n.d.alive()
-	if err != nil {
-		return "", err
-	}
-	return me.id, nil
-}
-
-// Final makes a write that must not be lost.
-func (n outboxNode) Final(ctx context.Context, what string, write func(context.Context) error) error {
-	return n.d.final(ctx, what, write)
-}
-
-// flushOutbox gives the outbox a moment at the end: what is due and can be sent at once goes out before the channels stop.
-func (d *Dispatcher) flushOutbox(ctx context.Context) {
-	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-	defer cancel()
-	d.outbox.Flush(flush)
-}
 
 func (d *Dispatcher) channelNames() []string {
 	names := make([]string, 0, len(d.channels))
@@ -105,7 +73,7 @@ func (d *Dispatcher) showQueued(ctx context.Context, lead store.Waiting, hold ti
 		return
 	}
 	d.small.Go(func() {
-		if !d.pause(context.WithoutCancel(ctx), queuedAfter+hold) {
+		if retry.Sleep(context.WithoutCancel(ctx), queuedAfter+hold) != nil {
 			return
 		}
 		look, cancel := context.WithTimeout(context.WithoutCancel(ctx), queuedAfter)

@@ -19,7 +19,7 @@ const statusWait = time.Second
 func (d *Dispatcher) Lanes() chat.LanesStatus {
 	st := d.sched.Stats()
 	out := chat.LanesStatus{
-		At: time.Now(), NodeID: d.NodeID(), Draining: d.draining.Load(), UnknownLaneFallbacks: signed(st.UnknownLanes),
+		At: time.Now(), NodeID: d.NodeID(), Draining: d.node.Draining(), UnknownLaneFallbacks: signed(st.UnknownLanes),
 		Tracked: st.Sessions.Tracked, Running: st.Sessions.Running, Waiting: st.Sessions.Waiting, Debounced: st.Sessions.Debouncing,
 		DropsOld: signed(st.Drops.Old), DropsNew: d.refused.Load(), Stale: signed(st.Drops.Stale), Cleared: signed(st.Drops.Cleared),
 	}
@@ -36,7 +36,7 @@ func (d *Dispatcher) Lanes() chat.LanesStatus {
 func (d *Dispatcher) Progress() chat.Progress {
 	p := chat.Progress{
 		StalledFor:    d.sched.Progress(),
-		DispatcherAge: time.Since(time.Unix(0, d.turned.Load())),
+		DispatcherAge: d.node.SweepAge(),
 		CronAge:       -1, WriterAge: -1,
 	}
 	if d.cron != nil && d.cfg.Cron.Fires && d.cfg.Cron.Enabled {
@@ -50,7 +50,7 @@ func (d *Dispatcher) Progress() chat.Progress {
 
 // Ready says why this process should get no work; nil = it is ready.
 func (d *Dispatcher) Ready(ctx context.Context) error {
-	if d.draining.Load() {
+	if d.node.Draining() {
 		return &chat.NotReadyError{Check: chat.CheckDraining, Cause: chat.ErrDraining}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, statusWait, errors.New("the database did not answer within a second"))
@@ -58,7 +58,7 @@ func (d *Dispatcher) Ready(ctx context.Context) error {
 	if err := d.store.Ping(ctx); err != nil {
 		return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: err}
 	}
-	if _, err := d.alive(); err != nil {
+	if _, err := d.node.Alive(); err != nil {
 		return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: err}
 	}
 	if err := d.diskFault(); err != nil {
@@ -72,7 +72,7 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	ctx, cancel := context.WithTimeout(ctx, statusWait)
 	defer cancel()
 	s := chat.SystemStatus{
-		NodeID: d.NodeID(), BootID: d.cfg.BootID, Version: d.cfg.Version, StartedAt: d.started, Draining: d.draining.Load(),
+		NodeID: d.NodeID(), BootID: d.cfg.BootID, Version: d.cfg.Version, StartedAt: d.started, Draining: d.node.Draining(),
 		Store: d.store.Kind(), Lanes: d.Lanes(), Progress: d.Progress(),
 		DiskLow: d.diskFault() != nil,
 	}
@@ -105,10 +105,8 @@ func (d *Dispatcher) Channels() []chat.ChannelStatus {
 			Name: name, ID: channelKind(name), AccountID: cs.Account, Label: cs.Label, Configured: cs.Configured, Running: cs.Running,
 			Connected: cs.Connected, State: cs.State, Mode: cs.Mode, LastError: cs.LastError, LastPollAge: cs.LastPollAge,
 		}
-		if me := d.node.Load(); me != nil {
-			if _, ok := me.lease(name); ok {
-				st.PollOwner = me.id
-			}
+		if _, ok := d.node.Held(name); ok {
+			st.PollOwner = d.node.ID()
 		}
 		all = append(all, st)
 	}
@@ -131,7 +129,7 @@ func sentenceOf(err error) string {
 
 // StoreUp reports whether the store answered last; it asks nobody.
 func (d *Dispatcher) StoreUp() bool {
-	_, err := d.alive()
+	_, err := d.node.Alive()
 	return err == nil
 }
 

@@ -26,7 +26,7 @@ func (d *Dispatcher) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[
 			p.Transcript = append(p.Transcript, said(r, t.run.runID))
 		}
 		var joined []int64
-		err := d.whileAlive(ctx, func(ctx context.Context) (err error) {
+		err := d.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
 			joined, err = d.store.Join(ctx, p)
 			return err
 		})

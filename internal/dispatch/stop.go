@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/retry"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -104,7 +105,7 @@ func (d *Dispatcher) stopDurable(ctx context.Context, p store.StopParams, local 
 	by := joinBy(p.Reason, p.By)
 	written := p
 	written.By = by // the reason travels with it to the process that runs what is stopped, and to the next attempt
-	err := d.final(ctx, "writing a stop down", func(ctx context.Context) (err error) {
+	err := d.node.Final(ctx, "writing a stop down", func(ctx context.Context) (err error) {
 		st, err = d.store.Stop(ctx, written)
 		return err
 	})
@@ -120,11 +121,10 @@ func (d *Dispatcher) stopDurable(ctx context.Context, p store.StopParams, local 
 	for _, e := range local { // removed from the queue by the signal; the store ended those that it had to name
 		d.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, p.Reason)
 	}
-	me := d.node.Load()
 	for _, run := range st.Running {
 		r.met.running = append(r.met.running, run.RunID)
-		if me == nil || run.Node != me.id {
-			d.hintStop(run.Node)
+		if run.Node != d.node.ID() {
+			d.node.HintStop(run.Node)
 		}
 	}
 	if p.Scope == store.StopAll {
@@ -201,23 +201,11 @@ func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.C
 	defer cancel()
 	for {
 		out, err := d.store.DeleteSession(ctx, p)
-		if !errors.Is(err, chat.ErrConflict) || p.ExpectID != "" || !d.pause(ctx, 50*time.Millisecond) {
+		if !errors.Is(err, chat.ErrConflict) || p.ExpectID != "" || retry.Sleep(ctx, 50*time.Millisecond) != nil {
 			if out.Deleted {
 				d.sessionEvent(p.Session, "", reasonDeleted, "")
 			}
 			return out, err
 		}
-	}
-}
-
-// pause waits; false when ctx is over first.
-func (d *Dispatcher) pause(ctx context.Context, t time.Duration) bool {
-	timer := time.NewTimer(t)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

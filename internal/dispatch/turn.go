@@ -76,7 +76,7 @@ func (d *Dispatcher) startTurn(ctx context.Context, st *scheduler.Turn[work]) (*
 		p.Transcript = append(p.Transcript, said(r, st.RunID()))
 	}
 	d.starting.add(lead.Session, p.Seqs)
-	err := d.whileAlive(ctx, func(ctx context.Context) (err error) {
+	err := d.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
 		t.started, err = d.store.Start(ctx, p)
 		return err
 	})
@@ -148,28 +148,6 @@ func (d *Dispatcher) endUnstarted(ctx context.Context, rows []store.Waiting) {
 	case scheduler.ReasonSuperseded:
 		d.endWaiting(ctx, rows, chat.OutcomeSuperseded, store.ReasonSuperseded)
 	default: // they wait for the next process, or for the sweep
-	}
-}
-
-// whileAlive repeats an operation while the store cannot be reached and ctx lasts. One that has begun is not abandoned half-way: whether a
-// write was committed has to be known.
-func (d *Dispatcher) whileAlive(ctx context.Context, op func(context.Context) error) error {
-	pause := 20 * time.Millisecond
-	for {
-		whole, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), d.cfg.Lease, errors.New("the store took too long"))
-		err := op(whole)
-		cancel()
-		if !unanswered(err) {
-			return err
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return err
-		}
-		pause = min(2*pause, time.Second)
 	}
 }
 
@@ -277,7 +255,7 @@ func (d *Dispatcher) request(ctx context.Context, t *turn) (agent.Request, error
 	budget := t.budget(&req)
 	var history []chat.TranscriptEntry
 	if !t.cron.isolated() {
-		err := d.whileAlive(ctx, func(ctx context.Context) (err error) { // a database that is away for a moment is no reason to give the turn up
+		err := d.node.WhileAlive(ctx, func(ctx context.Context) (err error) { // a database that is away for a moment is no reason to give the turn up
 			history, err = d.history(ctx, lead.Session, t.started.SessionID, t.run.runID, budget)
 			return err
 		})

@@ -1,0 +1,89 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"laneway/internal/retry"
+	"laneway/internal/scheduler"
+)
+
+const (
+	// flushTimeout is how long the end of the process waits for outgoing messages that are due.
+	flushTimeout = time.Second
+	// resetPoll is the time between two looks at whether a reset of the scheduler has cancelled every turn.
+	resetPoll = 10 * time.Millisecond
+)
+
+// Register makes this process known to the store before anything is served, see [ownership.Node.Register].
+func (d *Dispatcher) Register(ctx context.Context) error { return d.node.Register(ctx) }
+
+// NodeID is the id of the current incarnation, "" while there is none.
+func (d *Dispatcher) NodeID() string { return d.node.ID() }
+
+// Lease takes or confirms a named lease for this process; a channel polls only while it holds its own.
+func (d *Dispatcher) Lease(ctx context.Context, name string) (next int64, ok bool, err error) {
+	return d.node.Acquire(ctx, name)
+}
+
+// Run registers this process and turns the loops until ctx is over; it returns when they, and everything small beside the turns,
+// have ended. It does not end the turns: Drain does.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	for _, loop := range []func(context.Context){d.node.Run, d.outbox.Run, d.figuresLoop, d.newsLoop} {
+		loops.Go(func() { loop(ctx) })
+	}
+	loops.Wait()
+	d.small.Wait()
+	return nil
+}
+
+// Reconfigure changes the limits of lanes and the rules of queues while turns run: growing lanes take effect at once, shrinking ones
+// as turns end. Messages that wait keep the rules under which they came.
+func (d *Dispatcher) Reconfigure(lanes map[string]int, queue func(agent, channel, kind string) scheduler.Settings) error {
+	for name, n := range lanes {
+		if _, err := d.sched.GetOrCreate(name, n); err != nil {
+			return fmt.Errorf("lane %s: %w", name, err)
+		}
+		if err := d.sched.Resize(name, n); err != nil {
+			return fmt.Errorf("lane %s: %w", name, err)
+		}
+	}
+	if queue != nil {
+		d.queue.Store(&queue)
+	}
+	return nil
+}
+
+// Restart restarts the scheduler in place: running turns are cancelled and wait again, what waits in memory is forgotten, and a new incarnation
+// of this process takes everything over from the store, as another process would. Nothing is lost and nothing is counted as a crash. It
+// returns when the new incarnation is registered, or with the cause of ctx.
+func (d *Dispatcher) Restart(ctx context.Context) error {
+	return d.node.Restart(ctx, func(ctx context.Context) error {
+		d.sched.ResetAll()
+		d.handover.clear()
+		for d.sched.Stats().Sessions.Undecided > 0 {
+			if err := retry.Sleep(ctx, resetPoll); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Drain is the end, see the package comment: it takes nothing new, lets turns finish and flushes the outbox. ctx bounds the wait for
+// running turns; the whole takes at most a grace more. Channels may run meanwhile; Leave comes after them.
+func (d *Dispatcher) Drain(ctx context.Context) error {
+	d.node.Drain(ctx)
+	err := d.sched.Drain(ctx)
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	d.outbox.Flush(flush)
+	return err
+}
+
+// Leave takes this process out of the table of nodes. It is the last thing before the context of Run ends, after Drain and after the channels have
+// ended. It takes at most a second.
+func (d *Dispatcher) Leave(ctx context.Context) { d.node.Leave(ctx) }

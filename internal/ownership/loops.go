@@ -1,0 +1,175 @@
+package ownership
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// sweepBatch is how many sessions, and how many hinted messages, one sweep takes.
+const sweepBatch = 200
+
+// Run extends the lease, sweeps and passes stop requests on until ctx is over; it returns when its goroutines have ended.
+func (n *Node) Run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, n.end)
+	defer stop()
+	var loops sync.WaitGroup
+	for _, loop := range []func(context.Context){n.heartbeatLoop, n.sweepLoop, n.stopLoop} {
+		loops.Go(func() { loop(ctx) })
+	}
+	loops.Wait()
+}
+
+// heartbeatLoop registers this process and keeps its lease. It is the only goroutine that replaces the incarnation, and it waits for nothing but the
+// heartbeat itself: a slow sweep must not cost the lease.
+func (n *Node) heartbeatLoop(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			t.Reset(n.heartbeat(ctx))
+		case done := <-n.renew:
+			n.replace(ctx)
+			close(done)
+		}
+	}
+}
+
+// heartbeat extends the lease or registers a new incarnation; it returns when to do so again.
+func (n *Node) heartbeat(ctx context.Context) time.Duration {
+	every := n.cfg.Heartbeat
+	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.Lease/3, errors.New("the heartbeat took too long"))
+	defer cancel()
+	me := n.current.Load()
+	if me == nil {
+		if err := n.register(ctx); err != nil {
+			n.log.WarnContext(ctx, "not registered yet; trying again", "err", err)
+			return every / 3
+		}
+		return every
+	}
+	asked := time.Now()
+	beat, err := n.store.Heartbeat(ctx, me.id)
+	switch {
+	case err == nil:
+		n.current.Store(&incarnation{id: me.id, until: n.until(asked), leases: me.leases})
+		n.peers.Store(beat.OtherNodes > 0)
+		n.stopAll(beat.Stops)
+		return every
+	case errors.Is(err, chat.ErrFenced) || time.Now().After(me.until):
+		n.loseLease(ctx, err)
+		return 0
+	default:
+		n.log.WarnContext(ctx, "heartbeat missed; trying again", "err", err)
+		return every / 3
+	}
+}
+
+// loseLease gives the incarnation up with all that ran under it. The rows in the store are the messages; the next incarnation finds them.
+func (n *Node) loseLease(ctx context.Context, cause error) {
+	n.obs.LeaseLost()
+	n.log.ErrorContext(ctx, "the lease of this process is lost; its turns are cancelled and run again from the database", "err", cause)
+	n.current.Store(nil)
+	n.handler.LeaseLost()
+}
+
+// sweepLoop takes over what has no live owner: by the clock, after a hint of the store, and when this process asks for it.
+func (n *Node) sweepLoop(ctx context.Context) {
+	t := time.NewTimer(0)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			t.Reset(n.cfg.Sweep*9/10 + rand.N(n.cfg.Sweep/5)) //nolint:gosec // spread, not secrecy
+		case <-n.sweepNow:
+		case <-n.hints():
+		}
+		n.sweep(ctx)
+		n.sweptAt.Store(time.Now().UnixNano())
+	}
+}
+
+// hints brings the hints for the current incarnation; nil while there is none.
+func (n *Node) hints() <-chan struct{} {
+	me := n.current.Load()
+	if n.waker == nil || me == nil {
+		return nil
+	}
+	return n.waker.Wakeups(me.id)
+}
+
+// sweep takes over sessions without a live owner and reads messages whose hint was lost.
+func (n *Node) sweep(ctx context.Context) {
+	me, err := n.alive()
+	if err != nil || n.draining.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.Lease, errors.New("the sweep took too long"))
+	defer cancel()
+	taken, err := n.store.Sweep(ctx, me.id, sweepBatch)
+	if err != nil {
+		n.log.WarnContext(ctx, "sweep failed; trying again", "err", err)
+		return
+	}
+	hinted, err := n.store.Hinted(ctx, me.id, sweepBatch)
+	if err != nil {
+		n.log.WarnContext(ctx, "reading hinted messages failed; trying again", "err", err)
+	}
+	if len(taken) > 0 {
+		n.obs.TakenOver(len(taken))
+		n.log.InfoContext(ctx, "took over sessions", "sessions", len(taken))
+		n.SweepNow() // there may be more: a sweep is bounded in sessions and in bytes
+	}
+	n.handler.Resume(ctx, append(taken, hinted...))
+}
+
+// stopLoop passes on what other replicas ask this one to stop, as soon as they hint at it.
+func (n *Node) stopLoop(ctx context.Context) {
+	if n.waker == nil {
+		return
+	}
+	again := time.NewTicker(n.cfg.Sweep) // an incarnation that was registered meanwhile has another channel
+	defer again.Stop()
+	for {
+		var hints <-chan struct{}
+		me := n.current.Load()
+		if me != nil {
+			hints = n.waker.StopWakeups(me.id)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		case <-hints:
+			n.readStops(ctx, me.id)
+		}
+	}
+}
+
+// readStops passes on the stop requests that the store has for an incarnation.
+func (n *Node) readStops(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.Lease/3, errors.New("reading stop requests took too long"))
+	defer cancel()
+	stops, err := n.waker.StopRequests(ctx, id)
+	if err != nil {
+		n.log.WarnContext(ctx, "stop requests of other processes could not be read; the heartbeat brings them", "err", err)
+		return
+	}
+	n.stopAll(stops)
+}
+
+func (n *Node) stopAll(requests []store.StopRequest) {
+	for _, r := range requests {
+		n.handler.Stop(r)
+	}
+}

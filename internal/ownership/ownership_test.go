@@ -1,0 +1,293 @@
+package ownership_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"laneway/internal/chat"
+	"laneway/internal/ownership"
+	"laneway/internal/store"
+	"laneway/internal/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// handler counts what ownership asks for.
+type handler struct {
+	mu      sync.Mutex
+	taken   []store.Taken
+	stopped []store.StopRequest
+	lost    int
+}
+
+func (h *handler) Resume(_ context.Context, sessions []store.Taken) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.taken = append(h.taken, sessions...)
+}
+
+func (h *handler) Stop(r store.StopRequest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopped = append(h.stopped, r)
+}
+
+func (h *handler) LeaseLost() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost++
+}
+
+func (h *handler) counts() (taken, lost int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.taken), h.lost
+}
+
+// quiet is an observer that counts nothing.
+type quiet struct{}
+
+func (quiet) LeaseLost()    {}
+func (quiet) TakenOver(int) {}
+
+// cut is a store whose calls fail while off is set.
+type cut struct {
+	*memory.Store
+
+	off atomic.Bool
+}
+
+func (c *cut) Heartbeat(ctx context.Context, id string) (store.Beat, error) {
+	if c.off.Load() {
+		return store.Beat{}, chat.ErrStoreUnavailable
+	}
+	return c.Store.Heartbeat(ctx, id)
+}
+
+func (c *cut) Register(ctx context.Context, n store.Node) error {
+	if c.off.Load() {
+		return chat.ErrStoreUnavailable
+	}
+	return c.Store.Register(ctx, n)
+}
+
+// process is a node whose loops run.
+type process struct {
+	*ownership.Node
+
+	h   *handler
+	end func()
+}
+
+func start(t *testing.T, cfg ownership.Config, st ownership.Store) *process {
+	t.Helper()
+	p := &process{h: &handler{}}
+	p.Node = ownership.New(cfg, st, p.h, quiet{}, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Run(ctx) }()
+	p.end = func() { cancel(); <-done }
+	synctest.Wait()
+	return p
+}
+
+func in(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+func TestALeaseThatCannotBeExtendedIsGivenUpBeforeItEnds(t *testing.T) {
+	in(t, func(t *testing.T) {
+		st := &cut{Store: memory.New(memory.Config{})}
+		p := start(t, ownership.Config{}, st)
+		defer p.end()
+		first, err := p.Alive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.off.Store(true)
+		time.Sleep(ownership.DefaultLease - 500*time.Millisecond)
+		if _, err := p.Alive(); !errors.Is(err, chat.ErrStoreUnavailable) {
+			t.Errorf("half a second before the lease ends Alive says %v", err)
+		}
+		if _, lost := p.h.counts(); lost != 1 {
+			t.Errorf("the lease was lost %d times, want once", lost)
+		}
+		st.off.Store(false)
+		time.Sleep(2 * time.Second)
+		if next, err := p.Alive(); err != nil || next == first {
+			t.Errorf("the next incarnation is %q (%v), the first was %q", next, err, first)
+		}
+	})
+}
+
+func TestAnIncarnationThatTheStoreDeclaresDeadIsReplacedAtTheNextHeartbeat(t *testing.T) {
+	in(t, func(t *testing.T) {
+		st := memory.New(memory.Config{})
+		p := start(t, ownership.Config{}, st)
+		defer p.end()
+		first := p.ID()
+		if err := st.Unregister(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ownership.DefaultLease / 4)
+		if _, lost := p.h.counts(); lost != 1 || p.ID() == first || p.ID() == "" {
+			t.Errorf("lost %d times, now %q, before %q", lost, p.ID(), first)
+		}
+	})
+}
+
+func TestASweepTakesOverWhatADeadProcessOwned(t *testing.T) {
+	in(t, func(t *testing.T) {
+		st := memory.New(memory.Config{})
+		dead := store.Node{ID: "dead", Lease: 10 * time.Second}
+		if err := st.Register(t.Context(), dead); err != nil {
+			t.Fatal(err)
+		}
+		m := chat.Message{ID: "m1", Session: chat.MainKey("main"), Principal: "p", Channel: "web", Lane: "main", Content: chat.Content{Text: "hello"}}
+		if _, err := st.Accept(t.Context(), store.AcceptParams{Node: dead.ID, Take: true, Message: m}); err != nil {
+			t.Fatal(err)
+		}
+		p := start(t, ownership.Config{}, st)
+		defer p.end()
+		time.Sleep(9 * time.Second)
+		if taken, _ := p.h.counts(); taken != 0 {
+			t.Errorf("%d sessions were taken over while their owner lived", taken)
+		}
+		time.Sleep(3 * time.Second)
+		p.h.mu.Lock()
+		defer p.h.mu.Unlock()
+		if len(p.h.taken) == 0 || p.h.taken[0].Node != p.ID() || len(p.h.taken[0].Messages) != 1 { // and again as hinted, because it is not started
+			t.Errorf("taken over: %+v", p.h.taken)
+		}
+	})
+}
+
+func TestAFinalWriteIsRepeatedUntilTheStoreAnswers(t *testing.T) {
+	in(t, func(t *testing.T) {
+		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
+		defer p.end()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel() // the caller went away
+		tries := 0
+		err := p.Final(gone, "a write", func(ctx context.Context) error {
+			if ctx.Err() != nil {
+				t.Error("a try has the context of the caller")
+			}
+			if tries++; tries < 5 {
+				return chat.ErrStoreUnavailable
+			}
+			return nil
+		})
+		if err != nil || tries != 5 {
+			t.Errorf("%d tries, %v", tries, err)
+		}
+		tries = 0
+		if err := p.Final(gone, "a write", func(context.Context) error { tries++; return chat.ErrFenced }); !errors.Is(err, chat.ErrFenced) || tries != 1 {
+			t.Errorf("a refused write: %d tries, %v", tries, err)
+		}
+	})
+}
+
+func TestTheEndOfTheLoopsEndsTheWaitsOfAFinalWrite(t *testing.T) {
+	in(t, func(t *testing.T) {
+		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
+		result := make(chan error)
+		go func() {
+			result <- p.Final(t.Context(), "a write", func(context.Context) error { return chat.ErrStoreUnavailable })
+		}()
+		time.Sleep(10*time.Second + 500*time.Millisecond) // between two tries
+		p.end()
+		synctest.Wait()
+		select {
+		case err := <-result:
+			if !errors.Is(err, chat.ErrStoreUnavailable) {
+				t.Errorf("the write ended with %v", err)
+			}
+		default:
+			t.Error("the write goes on after the loops have ended")
+			<-result
+		}
+	})
+}
+
+func TestAFinalWriteOfALostIncarnationIsNotRepeated(t *testing.T) {
+	in(t, func(t *testing.T) {
+		st := &cut{Store: memory.New(memory.Config{})}
+		p := start(t, ownership.Config{}, st)
+		defer p.end()
+		st.off.Store(true)
+		began := time.Now()
+		err := p.Final(t.Context(), "a write", func(context.Context) error { return chat.ErrStoreUnavailable })
+		if took := time.Since(began); !errors.Is(err, chat.ErrStoreUnavailable) || took > ownership.DefaultLease+time.Second {
+			t.Errorf("it ended after %s with %v", took, err)
+		}
+	})
+}
+
+func TestWhileAliveEndsWithItsContext(t *testing.T) {
+	in(t, func(t *testing.T) {
+		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
+		defer p.end()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("stopped"))
+		defer cancel()
+		err := p.WhileAlive(ctx, func(context.Context) error { return chat.ErrStoreUnavailable })
+		if !errors.Is(err, chat.ErrStoreUnavailable) {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+func TestARestartRefusesWorkUntilTheNextIncarnationIsRegistered(t *testing.T) {
+	in(t, func(t *testing.T) {
+		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
+		defer p.end()
+		first := p.ID()
+		err := p.Restart(t.Context(), func(context.Context) error {
+			if _, err := p.Alive(); !errors.Is(err, chat.ErrDraining) {
+				t.Errorf("while it restarts Alive says %v", err)
+			}
+			return nil
+		})
+		if next, alive := p.Alive(); err != nil || alive != nil || next == first {
+			t.Errorf("restart: %v; now %q (%v), before %q", err, next, alive, first)
+		}
+		failed := errors.New("turns do not end")
+		if err := p.Restart(t.Context(), func(context.Context) error { return failed }); !errors.Is(err, failed) {
+			t.Errorf("a restart whose release failed: %v", err)
+		}
+		if _, err := p.Alive(); err != nil {
+			t.Errorf("after a restart that failed Alive says %v", err)
+		}
+	})
+}
+
+func TestADrainReleasesNamedLeasesForOtherReplicasOnly(t *testing.T) {
+	for name, exclusive := range map[string]bool{"shared store": false, "exclusive store": true} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				p := start(t, ownership.Config{Exclusive: exclusive}, memory.New(memory.Config{}))
+				defer p.end()
+				if _, ok, err := p.Acquire(t.Context(), "box"); !ok || err != nil {
+					t.Fatalf("acquire: %v, %v", ok, err)
+				}
+				p.Drain(t.Context())
+				if _, held := p.Held("box"); held != exclusive {
+					t.Errorf("held after the drain: %v", held)
+				}
+				if _, ok, err := p.Acquire(t.Context(), "box"); ok != exclusive || err != nil {
+					t.Errorf("acquired after the drain: %v, %v", ok, err)
+				}
+			})
+		})
+	}
+}
