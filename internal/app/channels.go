@@ -125,13 +125,13 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.valu
 
 var errEnded = errors.New("it returned without a reason")
 
-func guarded(ctx context.Context, c channel.Channel, house channel.House) (err error) {
+func guarded(ctx context.Context, c channel.Channel, receiver channel.Receiver) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &panicError{v, debug.Stack()}
 		}
 	}()
-	if err := c.Run(ctx, house); err != nil {
+	if err := c.Run(ctx, receiver); err != nil {
 		return err
 	}
 	return errEnded

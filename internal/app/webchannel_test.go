@@ -28,7 +28,7 @@ import (
 )
 
 // TestTheWebIsAChannel holds the contract of channels for the web: what is sent goes through the dispatcher into a transcript, and what the person
-// says comes from a WebSocket client through the gateway and the dispatcher to the door of the store. The contract's house stands in that door.
+// says comes from a WebSocket client through the gateway and the dispatcher to the store. The contract's receiver stands before that store.
 func TestTheWebIsAChannel(t *testing.T) {
 	t.Parallel()
 	channeltest.Run(t, func(t *testing.T) channeltest.Harness {
@@ -55,12 +55,12 @@ type webWorld struct {
 	say   chan string
 }
 
-// faultyStore fails or hangs when it is told to, and asks the contract's house about every message before it is durable.
+// faultyStore fails or hangs when it is told to, and asks the contract's receiver about every message before it is durable.
 type faultyStore struct {
 	*memory.Store
 
 	down, hang atomic.Bool
-	house      atomic.Pointer[channel.House]
+	receiver   atomic.Pointer[channel.Receiver]
 }
 
 func (s *faultyStore) fault(ctx context.Context) error {
@@ -89,34 +89,34 @@ func (s *faultyStore) AppendReply(ctx context.Context, p store.ReplyParams) (sto
 }
 
 func (s *faultyStore) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
-	house := s.house.Load()
-	if house == nil {
+	receiver := s.receiver.Load()
+	if receiver == nil {
 		return store.Accepted{}, chat.ErrStoreUnavailable
 	}
-	if _, err := (*house).Receive(ctx, p.Message); err != nil {
+	if _, err := (*receiver).Receive(ctx, p.Message); err != nil {
 		return store.Accepted{}, err
 	}
 	return s.Store.Accept(ctx, p)
 }
 
-// room is the contract's house with the transcripts of the dispatcher.
-type room struct {
-	channel.House
+// sink is the contract's receiver with the transcripts of the dispatcher.
+type sink struct {
+	channel.Receiver
 
 	d *dispatch.Dispatcher
 }
 
-func (r room) Say(ctx context.Context, key chat.SessionKey, reply chat.Reply) (int64, error) {
-	return r.d.Say(ctx, key, reply)
+func (s sink) Say(ctx context.Context, key chat.SessionKey, reply chat.Reply) (int64, error) {
+	return s.d.Say(ctx, key, reply)
 }
 
-func (r room) StoreUp() bool { return r.d.StoreUp() }
+func (s sink) StoreUp() bool { return s.d.StoreUp() }
 
 // Run implements [channel.Channel].
-func (w *webWorld) Run(ctx context.Context, house channel.House) error {
-	w.store.house.Store(&house)
-	defer w.store.house.Store(nil)
-	return w.Channel.Run(ctx, room{house, w.d})
+func (w *webWorld) Run(ctx context.Context, receiver channel.Receiver) error {
+	w.store.receiver.Store(&receiver)
+	defer w.store.receiver.Store(nil)
+	return w.Channel.Run(ctx, sink{receiver, w.d})
 }
 
 func (w *webWorld) read() []string {

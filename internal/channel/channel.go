@@ -1,11 +1,15 @@
-// Package channel says what a place is where people talk to agents: a [Channel] brings messages in and sends replies out.
+// Package channel defines the boundary between the gateway and a network of conversations. A [Channel] receives messages of people and sends
+// replies to them. It is one account on one network, for example one Telegram bot.
 //
-// A channel knows nothing of lanes, stores or agents. It hands each message to its [House] and acknowledges it towards its
-// provider only after Receive has returned without an error, because then the message is durable. What a channel can do
-// beyond sending is a small interface found by assertion ([Typer], [Streamer], [Queuer], [Asker], [Filer]); there are no stubs.
+// A channel knows nothing of lanes, stores or agents. It passes each message to its [Receiver]. It acknowledges the message to its provider only
+// after Receive has returned without an error, because only then is the message durable. What a channel can do beyond sending is a small interface
+// that the dispatcher finds by assertion ([Typer], [Streamer], [Queuer], [Asker], [Filer]); there are no stubs.
 //
-// Sending never happens inside a turn: replies are rows of the outbox, and one loop sends them through [Channel.Send], in
-// order per chat, with the retry that the error asks for.
+// Sending never happens inside a turn. Replies are rows of the outbox, and one loop sends them through [Channel.Send], in order per chat. The
+// [SendError] of a failed attempt decides whether and when the outbox repeats it.
+//
+// The package also declares what channels keep in a store ([Records]): pairings, settings of groups, and buttons. Its contract tests are in
+// channeltest. It starts no goroutine.
 package channel
 
 import (
@@ -15,13 +19,14 @@ import (
 	"laneway/internal/chat"
 )
 
-// House is where messages go while a channel runs. It is handed to Run and not to the constructor, because the house sends through the
-// channel: first the channels are made, then the house with them, then they run.
-type House interface {
+// Receiver takes the messages of a channel while the channel runs. It is a parameter of [Channel.Run] and not of a constructor, because the
+// receiver sends through the channels: the process makes the channels first, then the receiver with them, and then runs them.
+type Receiver interface {
 	// Receive accepts one message. It blocks until the message is durable (milliseconds), never until it is answered.
+	// After [chat.ErrStoreUnavailable] and [chat.ErrDraining] the channel offers the same message again. The message's idempotency key makes that safe.
 	Receive(ctx context.Context, m chat.Message) (chat.Receipt, error)
-	// Lease takes or confirms the right to ask the provider for messages: one process has it at a time. ok is false while another one
-	// holds it. next is the offset that was stored with it, 0 = none. An error means that nobody knows.
+	// Lease acquires or renews the right to poll the provider under name: one process holds it at a time. ok is false while another process
+	// holds it. next is the offset that was stored with it, 0 = none. After an error it is unknown which process holds it.
 	Lease(ctx context.Context, name string) (next int64, ok bool, err error)
 }
 
@@ -45,9 +50,9 @@ func InWords(text string, choice *chat.Choice) string {
 type Channel interface {
 	// Name is the name in targets, tables and metrics: `web`, `telegram:<bot id>`.
 	Name() string
-	// Run brings messages to the house until ctx is over, then returns nil once nothing of it runs any more. No failure of the
-	// network ends it: it backs off and goes on. It returns an error only when the configuration can never work.
-	Run(ctx context.Context, house House) error
+	// Run passes messages to the receiver until ctx is over. It returns nil after every goroutine of it has ended. No failure of the
+	// network ends it: it backs off and continues. It returns an error only when the configuration can never work.
+	Run(ctx context.Context, receiver Receiver) error
 	// Send delivers one reply and returns the provider's id. Errors are [*SendError].
 	Send(ctx context.Context, r chat.Reply) (chat.Sent, error)
 	// Status is a picture for people; it never blocks.

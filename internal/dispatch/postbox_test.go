@@ -21,7 +21,7 @@ type postbox struct {
 }
 
 func (p *postbox) Name() string                           { return p.name }
-func (*postbox) Run(context.Context, channel.House) error { return nil }
+func (*postbox) Run(context.Context, channel.Receiver) error { return nil }
 func (*postbox) Status() channel.Status                   { return channel.Status{Configured: true} }
 
 func (p *postbox) Typing(context.Context, chat.Target) {

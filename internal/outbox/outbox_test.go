@@ -33,7 +33,7 @@ type mailbox struct {
 }
 
 func (*mailbox) Name() string                             { return "box:1" }
-func (*mailbox) Run(context.Context, channel.House) error { return nil }
+func (*mailbox) Run(context.Context, channel.Receiver) error { return nil }
 
 func (m *mailbox) Status() channel.Status {
 	m.mu.Lock()

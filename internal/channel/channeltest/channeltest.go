@@ -24,13 +24,13 @@ type Harness struct {
 	Say func(text string)
 	// Read is what the person can read now, oldest first.
 	Read func() []string
-	// Said is how what the person says reaches the house; nil = as from a chat network.
+	// Said is how a message of the person reaches the receiver; nil = as from a chat network.
 	Said *Said
 	// Outage makes every call of the channel fail, or work again. Hang makes them wait for ever instead.
 	Outage, Hang func(on bool)
 }
 
-// Said is what the house gets with a message besides its text. From a chat network it is typed, answered in the person's chat, and its key begins
+// Said is what the receiver gets with a message besides its text. From a chat network it is typed, answered in the person's chat, and its key begins
 // with the channel's name.
 type Said struct {
 	// ReplyTo is where the answer goes besides the transcript; zero = nowhere.
@@ -51,7 +51,7 @@ func (h *Harness) said() Said {
 // contract is one test of it.
 type contract struct {
 	name string
-	test func(h *house)
+	test func(r *receiver)
 }
 
 // sending is what holds for channels that bring nothing in, too.
@@ -69,7 +69,7 @@ func sending() []contract {
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	run(t, open, append(sending(), []contract{
-		{"a message has everything that the house needs", messageIsWhole},
+		{"a message has everything that the receiver needs", messageIsWhole},
 		{"a message is offered until it is durable", offeredUntilDurable},
 		{"a message is offered once when it is durable", offeredOnce},
 		{"an outage ends nothing", outage},
@@ -88,16 +88,16 @@ func run(t *testing.T, open func(t *testing.T) Harness, list []contract) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				h := &house{t: t, Harness: open(t)}
-				c.test(h)
-				h.close()
+				r := &receiver{t: t, Harness: open(t)}
+				c.test(r)
+				r.close()
 			})
 		})
 	}
 }
 
-// house receives what the channel brings in.
-type house struct {
+// receiver records what the channel passes on.
+type receiver struct {
 	t *testing.T
 	Harness
 	mu     sync.Mutex
@@ -108,62 +108,62 @@ type house struct {
 	ended  chan error
 }
 
-// Receive implements [channel.House].
-func (h *house) Receive(_ context.Context, m chat.Message) (chat.Receipt, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.tries++
-	if h.refuse != nil {
-		return chat.Receipt{}, h.refuse
+// Receive implements [channel.Receiver].
+func (r *receiver) Receive(_ context.Context, m chat.Message) (chat.Receipt, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tries++
+	if r.refuse != nil {
+		return chat.Receipt{}, r.refuse
 	}
-	if slices.ContainsFunc(h.got, func(old chat.Message) bool { return old.Dedupe == m.Dedupe }) {
+	if slices.ContainsFunc(r.got, func(old chat.Message) bool { return old.Dedupe == m.Dedupe }) {
 		return chat.Receipt{Duplicate: true}, nil
 	}
-	h.got = append(h.got, m)
+	r.got = append(r.got, m)
 	return chat.Receipt{RunID: m.ID, Session: m.Session}, nil
 }
 
-// Lease implements [channel.House]: there is no other process.
-func (h *house) Lease(context.Context, string) (int64, bool, error) { return 0, true, nil }
+// Lease implements [channel.Receiver]: there is no other process.
+func (r *receiver) Lease(context.Context, string) (int64, bool, error) { return 0, true, nil }
 
-func (h *house) messages() []chat.Message {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.got)
+func (r *receiver) messages() []chat.Message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.got)
 }
 
-func (h *house) start() {
-	ctx, cancel := context.WithCancel(h.t.Context())
-	h.cancel, h.ended = cancel, make(chan error, 1)
-	go func() { h.ended <- h.Channel.Run(ctx, h) }()
+func (r *receiver) start() {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	r.cancel, r.ended = cancel, make(chan error, 1)
+	go func() { r.ended <- r.Channel.Run(ctx, r) }()
 }
 
 // stop ends Run, which must return within a second.
-func (h *house) stop() {
-	h.t.Helper()
-	h.cancel()
+func (r *receiver) stop() {
+	r.t.Helper()
+	r.cancel()
 	t := time.NewTimer(time.Second)
 	defer t.Stop()
 	select {
-	case err := <-h.ended:
+	case err := <-r.ended:
 		if err != nil {
-			h.t.Errorf("Run ended with %v", err)
+			r.t.Errorf("Run ended with %v", err)
 		}
 	case <-t.C:
-		h.t.Errorf("Run did not end within a second, but later with %v", <-h.ended)
+		r.t.Errorf("Run did not end within a second, but later with %v", <-r.ended)
 	}
-	h.ended = nil
+	r.ended = nil
 }
 
-func (h *house) close() {
-	if h.ended != nil {
-		h.stop()
+func (r *receiver) close() {
+	if r.ended != nil {
+		r.stop()
 	}
 }
 
 // soon waits in virtual time until ok, at most a minute.
-func (h *house) soon(what string, ok func() bool) {
-	h.t.Helper()
+func (r *receiver) soon(what string, ok func() bool) {
+	r.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for range 1200 {
@@ -172,163 +172,163 @@ func (h *house) soon(what string, ok func() bool) {
 		}
 		<-tick.C
 	}
-	h.t.Fatalf("not within a minute: %s", what)
+	r.t.Fatalf("not within a minute: %s", what)
 }
 
-func (h *house) texts() []string {
+func (r *receiver) texts() []string {
 	var out []string
-	for _, m := range h.messages() {
+	for _, m := range r.messages() {
 		out = append(out, m.Content.Text)
 	}
 	return out
 }
 
-func messageIsWhole(h *house) {
-	h.start()
-	h.Say("hello")
-	h.soon("the message", func() bool { return len(h.messages()) == 1 })
-	m, said := h.messages()[0], h.said()
-	if m.Content.Text != "hello" || m.Channel != h.Channel.Name() || m.Session.IsZero() || m.Dedupe == "" || m.Principal == "" || m.Scope == "" ||
+func messageIsWhole(r *receiver) {
+	r.start()
+	r.Say("hello")
+	r.soon("the message", func() bool { return len(r.messages()) == 1 })
+	m, said := r.messages()[0], r.said()
+	if m.Content.Text != "hello" || m.Channel != r.Channel.Name() || m.Session.IsZero() || m.Dedupe == "" || m.Principal == "" || m.Scope == "" ||
 		m.Content.Sender.ID == "" || m.Content.Options.ReplyTo != said.ReplyTo || m.Content.Options.Typed != said.Typed {
-		h.t.Errorf("the message lacks something: %+v", m)
+		r.t.Errorf("the message lacks something: %+v", m)
 	}
 	if !strings.HasPrefix(m.Dedupe, said.Key) {
-		h.t.Errorf("the key %q does not begin with %q", m.Dedupe, said.Key)
+		r.t.Errorf("the key %q does not begin with %q", m.Dedupe, said.Key)
 	}
 }
 
-func offeredUntilDurable(h *house) {
-	h.refuse = chat.ErrStoreUnavailable
-	h.start()
-	h.Say("one")
-	h.Say("two")
-	h.soon("three tries", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.tries >= 3 })
-	h.stop() // the process ends before anything was durable
+func offeredUntilDurable(r *receiver) {
+	r.refuse = chat.ErrStoreUnavailable
+	r.start()
+	r.Say("one")
+	r.Say("two")
+	r.soon("three tries", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.tries >= 3 })
+	r.stop() // the process ends before anything was durable
 
-	h.mu.Lock()
-	h.refuse = nil
-	h.mu.Unlock()
-	h.start()
-	h.soon("both messages", func() bool { return len(h.messages()) == 2 })
-	if got := h.texts(); !slices.Equal(got, []string{"one", "two"}) {
-		h.t.Errorf("got %q in this order", got)
+	r.mu.Lock()
+	r.refuse = nil
+	r.mu.Unlock()
+	r.start()
+	r.soon("both messages", func() bool { return len(r.messages()) == 2 })
+	if got := r.texts(); !slices.Equal(got, []string{"one", "two"}) {
+		r.t.Errorf("got %q in this order", got)
 	}
 }
 
-func offeredOnce(h *house) {
-	h.start()
-	h.Say("one")
-	h.soon("the message", func() bool { return len(h.messages()) == 1 })
+func offeredOnce(r *receiver) {
+	r.start()
+	r.Say("one")
+	r.soon("the message", func() bool { return len(r.messages()) == 1 })
 	synctest.Wait()
 	time.Sleep(2 * time.Minute) //nolint:forbidigo // virtual time: several polls go by
-	h.stop()
-	h.start()
-	h.Say("two")
-	h.soon("the second message", func() bool { return len(h.messages()) == 2 })
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.tries > 3 { // one of each, and one more by a life that could not know
-		h.t.Errorf("two messages were offered %d times", h.tries)
+	r.stop()
+	r.start()
+	r.Say("two")
+	r.soon("the second message", func() bool { return len(r.messages()) == 2 })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tries > 3 { // one of each, and one more by a life that could not know
+		r.t.Errorf("two messages were offered %d times", r.tries)
 	}
 }
 
-func (h *house) reply(id, text string) (chat.Sent, error) {
-	return h.Channel.Send(h.t.Context(), chat.Reply{ID: id, RunID: "run-" + id, Target: h.Target, Kind: "reply", Text: text, Attempt: 1})
+func (r *receiver) reply(id, text string) (chat.Sent, error) {
+	return r.Channel.Send(r.t.Context(), chat.Reply{ID: id, RunID: "run-" + id, Target: r.Target, Kind: "reply", Text: text, Attempt: 1})
 }
 
-func repliesArrive(h *house) {
-	h.start()
+func repliesArrive(r *receiver) {
+	r.start()
 	long := strings.Repeat("A sentence with some words in it. ", 400)
 	for i, text := range []string{"first", long, "last & <least>"} {
-		sent, err := h.reply(strconv.Itoa(i), text)
+		sent, err := r.reply(strconv.Itoa(i), text)
 		if err != nil || sent.ProviderID == "" {
-			h.t.Fatalf("reply %d: %+v, %v", i, sent, err)
+			r.t.Fatalf("reply %d: %+v, %v", i, sent, err)
 		}
 	}
-	read := h.Read()
+	read := r.Read()
 	if read[0] != "first" || read[len(read)-1] != "last & <least>" {
-		h.t.Errorf("order: %.40q … %q", read[0], read[len(read)-1])
+		r.t.Errorf("order: %.40q … %q", read[0], read[len(read)-1])
 	}
 	letters := func(s string) string { return strings.Join(strings.Fields(s), "") }
 	if letters(strings.Join(read[1:len(read)-1], "")) != letters(long) {
-		h.t.Error("the long reply is not whole")
+		r.t.Error("the long reply is not whole")
 	}
 }
 
-func wrongAddress(h *house) {
-	h.start()
-	for _, to := range []chat.Target{{}, {Channel: h.Target.Channel, ChatID: "nobody"}, {Channel: "elsewhere", ChatID: h.Target.ChatID}} {
-		_, err := h.Channel.Send(h.t.Context(), chat.Reply{ID: "x", Target: to, Kind: "reply", Text: "hello"})
+func wrongAddress(r *receiver) {
+	r.start()
+	for _, to := range []chat.Target{{}, {Channel: r.Target.Channel, ChatID: "nobody"}, {Channel: "elsewhere", ChatID: r.Target.ChatID}} {
+		_, err := r.Channel.Send(r.t.Context(), chat.Reply{ID: "x", Target: to, Kind: "reply", Text: "hello"})
 		failed, ok := errors.AsType[*channel.SendError](err)
 		if !ok || !failed.Permanent || failed.Reason == "" {
-			h.t.Errorf("sending to %+v: %v; want a permanent error", to, err)
+			r.t.Errorf("sending to %+v: %v; want a permanent error", to, err)
 		}
 	}
 }
 
-func cancelledSend(h *house) {
-	h.start()
-	h.Hang(true)
-	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Second)
+func cancelledSend(r *receiver) {
+	r.start()
+	r.Hang(true)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Second)
 	defer cancel()
 	began := time.Now()
-	_, err := h.Channel.Send(ctx, chat.Reply{ID: "x", Target: h.Target, Kind: "reply", Text: "hello"})
+	_, err := r.Channel.Send(ctx, chat.Reply{ID: "x", Target: r.Target, Kind: "reply", Text: "hello"})
 	failed, ok := errors.AsType[*channel.SendError](err)
 	if !ok || failed.Permanent || time.Since(began) > 3*time.Second {
-		h.t.Errorf("after %s: %v; want an error that allows another attempt", time.Since(began), err)
+		r.t.Errorf("after %s: %v; want an error that allows another attempt", time.Since(began), err)
 	}
 }
 
-func outage(h *house) {
-	h.start()
-	h.soon("connected", func() bool { return h.Channel.Status().Connected })
-	h.Outage(true)
-	h.soon("noticed", func() bool { return !h.Channel.Status().Connected })
-	if s := h.Channel.Status(); !s.Running || s.State == "" || s.LastError == "" {
-		h.t.Errorf("status during the outage: %+v", s)
+func outage(r *receiver) {
+	r.start()
+	r.soon("connected", func() bool { return r.Channel.Status().Connected })
+	r.Outage(true)
+	r.soon("noticed", func() bool { return !r.Channel.Status().Connected })
+	if s := r.Channel.Status(); !s.Running || s.State == "" || s.LastError == "" {
+		r.t.Errorf("status during the outage: %+v", s)
 	}
-	if _, err := h.reply("1", "lost?"); err == nil {
-		h.t.Error("a reply was delivered during the outage")
+	if _, err := r.reply("1", "lost?"); err == nil {
+		r.t.Error("a reply was delivered during the outage")
 	}
 	time.Sleep(5 * time.Minute) //nolint:forbidigo // virtual time
-	h.Outage(false)
+	r.Outage(false)
 	healed := time.Now()
-	h.Say("are you there?")
-	h.soon("the message after the outage", func() bool { return len(h.messages()) == 1 })
+	r.Say("are you there?")
+	r.soon("the message after the outage", func() bool { return len(r.messages()) == 1 })
 	if d := time.Since(healed); d > 15*time.Second {
-		h.t.Errorf("the first message took %s after the network had healed", d)
+		r.t.Errorf("the first message took %s after the network had healed", d)
 	}
-	if _, err := h.reply("1", "here"); err != nil {
-		h.t.Errorf("the reply after the outage: %v", err)
+	if _, err := r.reply("1", "here"); err != nil {
+		r.t.Errorf("the reply after the outage: %v", err)
 	}
 }
 
-func endsWhileHanging(h *house) {
-	h.Hang(true)
-	h.start()
+func endsWhileHanging(r *receiver) {
+	r.Hang(true)
+	r.start()
 	time.Sleep(time.Minute) //nolint:forbidigo // virtual time
-	h.stop()
-	if s := h.Channel.Status(); s.Running || s.Connected {
-		h.t.Errorf("status after the end: %+v", s)
+	r.stop()
+	if s := r.Channel.Status(); s.Running || s.Connected {
+		r.t.Errorf("status after the end: %+v", s)
 	}
 }
 
-func signsDoNotBlock(h *house) {
-	h.start()
-	h.soon("connected", func() bool { return h.Channel.Status().Connected })
-	h.Hang(true)
-	ctx, cancel := context.WithTimeout(h.t.Context(), time.Second)
+func signsDoNotBlock(r *receiver) {
+	r.start()
+	r.soon("connected", func() bool { return r.Channel.Status().Connected })
+	r.Hang(true)
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)
 	defer cancel()
 	began := time.Now()
-	if ty, ok := h.Channel.(channel.Typer); ok {
-		ty.Typing(ctx, h.Target)
+	if ty, ok := r.Channel.(channel.Typer); ok {
+		ty.Typing(ctx, r.Target)
 	}
-	if s, ok := h.Channel.(channel.Streamer); ok {
-		s.Update(h.Target, "run", "text")
-		s.Finish(h.Target, "run")
+	if s, ok := r.Channel.(channel.Streamer); ok {
+		s.Update(r.Target, "run", "text")
+		s.Finish(r.Target, "run")
 	}
-	h.Channel.Status()
+	r.Channel.Status()
 	if d := time.Since(began); d > time.Second {
-		h.t.Errorf("they took %s", d)
+		r.t.Errorf("they took %s", d)
 	}
 }

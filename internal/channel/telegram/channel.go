@@ -47,7 +47,7 @@ type Channel struct {
 	lastErr  string
 	polled   time.Time          // last completed getUpdates
 	down     bool               // the last getUpdates found nobody
-	house    channel.House      // while Run is on
+	receiver channel.Receiver   // while Run is on
 	lifetime context.CancelFunc // ends what runs beside the loop
 	moved    map[int64]int64    // groups that became other ones
 }
@@ -134,10 +134,10 @@ func (c *Channel) Username() string {
 
 // Run brings messages in until ctx is over. It owns the poll loop, one goroutine for each chat that has something to be read, and one for
 // each answer that is being streamed; all of them have ended when it returns. No failure of Telegram, the network or the store ends it.
-func (c *Channel) Run(ctx context.Context, house channel.House) error {
+func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := c.begin(house, cancel); err != nil {
+	if err := c.begin(receiver, cancel); err != nil {
 		return err
 	}
 	c.intake.open(ctx)
@@ -148,7 +148,7 @@ func (c *Channel) Run(ctx context.Context, house channel.House) error {
 	if c.cfg.Mode == ModeWebhook {
 		c.serveWebhook(ctx)
 	} else {
-		c.poll(ctx, house)
+		c.poll(ctx, receiver)
 	}
 	cancel()
 	c.intake.close()
@@ -160,27 +160,27 @@ func (c *Channel) Run(ctx context.Context, house channel.House) error {
 // errRunning: one Run at a time.
 var errRunning = errors.New("telegram: the channel runs already")
 
-func (c *Channel) begin(house channel.House, cancel context.CancelFunc) error {
+func (c *Channel) begin(receiver channel.Receiver, cancel context.CancelFunc) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.house != nil {
+	if c.receiver != nil {
 		return errRunning
 	}
-	c.house, c.lifetime, c.state = house, cancel, stateDegraded
+	c.receiver, c.lifetime, c.state = receiver, cancel, stateDegraded
 	return nil
 }
 
 func (c *Channel) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.house, c.lifetime, c.state, c.down = nil, nil, stateStopped, false
+	c.receiver, c.lifetime, c.state, c.down = nil, nil, stateStopped, false
 }
 
-// home is where messages go, nil when the channel does not run.
-func (c *Channel) home() channel.House {
+// receiving is the receiver of messages, nil while the channel does not run.
+func (c *Channel) receiving() channel.Receiver {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.house
+	return c.receiver
 }
 
 // stand records how the connection is. A change is logged once.
@@ -216,7 +216,7 @@ func (c *Channel) Status() channel.Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := channel.Status{
-		Account: c.cfg.Account, Label: "Telegram", Configured: true, Running: c.house != nil, State: c.state, LastError: c.lastErr, Mode: c.cfg.Mode, LastPollAge: -1,
+		Account: c.cfg.Account, Label: "Telegram", Configured: true, Running: c.receiver != nil, State: c.state, LastError: c.lastErr, Mode: c.cfg.Mode, LastPollAge: -1,
 		Down: c.down,
 	}
 	if !c.polled.IsZero() {

@@ -209,11 +209,11 @@ func (c *Channel) offer(ctx context.Context, u update, to address, content chat.
 		return err
 	}
 	c.recent.add(m.ID, ref{to: to, message: u.message.MessageID})
-	house := c.home()
-	if house == nil {
+	receiver := c.receiving()
+	if receiver == nil {
 		return context.Canceled
 	}
-	r, err := house.Receive(ctx, m)
+	r, err := receiver.Receive(ctx, m)
 	return c.received(ctx, to, r, err)
 }
 

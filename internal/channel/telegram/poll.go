@@ -46,8 +46,8 @@ const (
 var errLeaseTime = errors.New("asking for the lease took too long")
 
 // poll is the loop. Each round asks for the lease, introduces itself once, and makes one call; how that went decides what comes next.
-func (c *Channel) poll(ctx context.Context, house channel.House) {
-	r := round{c: c, house: house}
+func (c *Channel) poll(ctx context.Context, receiver channel.Receiver) {
+	r := round{c: c, receiver: receiver}
 	for ctx.Err() == nil {
 		wait := r.turn(ctx)
 		if !pause(ctx, wait) {
@@ -59,8 +59,8 @@ func (c *Channel) poll(ctx context.Context, house channel.House) {
 // round is what the poll loop remembers. It belongs to the loop alone.
 type round struct {
 	c        *Channel
-	house    channel.House // nil in webhook mode
-	ready    bool          // introduced, and the webhook is gone
+	receiver channel.Receiver // nil in webhook mode
+	ready    bool             // introduced, and the webhook is gone
 	failures int
 	conflict int
 	asked    time.Time // last confirmation of the lease
@@ -138,7 +138,7 @@ func (r *round) leased(ctx context.Context) (time.Duration, bool) {
 	}
 	ask, cancel := context.WithTimeoutCause(ctx, leaseTime, errLeaseTime)
 	defer cancel()
-	_, ok, err := r.house.Lease(ask, r.c.name)
+	_, ok, err := r.receiver.Lease(ask, r.c.name)
 	switch {
 	case ctx.Err() != nil:
 		return 0, false
@@ -173,7 +173,7 @@ func (r *round) failed(ctx context.Context, err error) time.Duration {
 	}
 	r.failures++
 	r.c.stand(ctx, stateDegraded, e.Error())
-	r.c.setDown(e.broken() && r.house != nil)
+	r.c.setDown(e.broken() && r.receiver != nil)
 	wait := grow(minPause, maxPause, r.failures)
 	if e.retryAfter > 0 {
 		r.c.limits.silence(0, e.retryAfter)

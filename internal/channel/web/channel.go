@@ -20,15 +20,15 @@ const (
 	ReasonAgent   = "no_agent"    // the agent of the session does not exist
 	ReasonForeign = "not_theirs"  // the session is somebody else's
 	ReasonStore   = "store"       // it could not be written
-	ReasonStopped = "not_running" // the channel has no house
+	ReasonStopped = "not_running" // the channel has no receiver
 )
 
 // storeAway is what people are told while nothing can be delivered.
 const storeAway = "the database does not answer"
 
-// House is what the channel needs of its house besides taking messages.
-type House interface {
-	channel.House
+// TranscriptSink is the receiver of this channel: besides messages it takes replies, as lines of transcripts.
+type TranscriptSink interface {
+	channel.Receiver
 	// Say adds a reply to the transcript of a session and tells the watchers. It returns the number of the line. The same reply, by its id, adds one
 	// line however often it is said; watchers may hear it again after a crash. chat.ErrUnknownAgent and chat.ErrSessionNotFound will not pass.
 	Say(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error)
@@ -39,8 +39,8 @@ type House interface {
 // Channel delivers into transcripts. Make it with New; it is safe for concurrent use.
 type Channel struct {
 	mu      sync.Mutex
-	house   House         // nil while it does not run
-	running chan struct{} // closed while it runs
+	sink    TranscriptSink // nil while it does not run
+	running chan struct{}  // closed while it runs
 }
 
 var _ channel.Channel = (*Channel)(nil)
@@ -51,35 +51,35 @@ func New() *Channel { return &Channel{running: make(chan struct{})} }
 // Name is "web".
 func (*Channel) Name() string { return Name }
 
-// errHouse is a house that cannot be used: a mistake of whoever wired it.
-var errHouse = errors.New("the house has no transcripts")
+// errNoSink is a mistake in the wiring of the process.
+var errNoSink = errors.New("the receiver is no transcript sink")
 
-// Run brings nothing in; replies go to the house until ctx is over.
-func (c *Channel) Run(ctx context.Context, house channel.House) error {
-	h, ok := house.(House)
+// Run brings nothing in; replies go to the sink until ctx is over.
+func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
+	sink, ok := receiver.(TranscriptSink)
 	if !ok {
-		return errHouse
+		return errNoSink
 	}
 	c.mu.Lock()
-	c.house = h
+	c.sink = sink
 	close(c.running)
 	c.mu.Unlock()
 	<-ctx.Done()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.house, c.running = nil, make(chan struct{})
+	c.sink, c.running = nil, make(chan struct{})
 	return nil
 }
 
 // Status is connected while the store answers.
 func (c *Channel) Status() channel.Status {
 	c.mu.Lock()
-	h := c.house
+	sink := c.sink
 	c.mu.Unlock()
-	s := channel.Status{Label: "Web", Account: "default", Configured: true, Running: h != nil, State: "stopped", LastPollAge: -1}
+	s := channel.Status{Label: "Web", Account: "default", Configured: true, Running: sink != nil, State: "stopped", LastPollAge: -1}
 	switch {
-	case h == nil:
-	case h.StoreUp():
+	case sink == nil:
+	case sink.StoreUp():
 		s.Connected, s.State = true, "connected"
 	default:
 		s.State, s.LastError = "degraded", storeAway
@@ -93,11 +93,11 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
 	if err != nil {
 		return chat.Sent{}, &channel.SendError{Reason: ReasonAddress, Permanent: true, Cause: err}
 	}
-	h, err := c.open(ctx)
+	sink, err := c.open(ctx)
 	if err != nil {
 		return chat.Sent{}, &channel.SendError{Reason: ReasonStopped, Cause: err}
 	}
-	seq, err := h.Say(ctx, key, r)
+	seq, err := sink.Say(ctx, key, r)
 	if err != nil {
 		return chat.Sent{}, judge(err)
 	}
@@ -118,16 +118,16 @@ func address(to chat.Target) (chat.SessionKey, error) {
 // startTime is how long a reply waits for the channel to run.
 const startTime = 5 * time.Second
 
-// open is the house, once there is one.
-func (c *Channel) open(ctx context.Context) (House, error) {
+// open waits until the channel runs and returns its sink.
+func (c *Channel) open(ctx context.Context) (TranscriptSink, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, errors.New("the channel does not run"))
 	defer cancel()
 	for {
 		c.mu.Lock()
-		h, running := c.house, c.running
+		sink, running := c.sink, c.running
 		c.mu.Unlock()
-		if h != nil {
-			return h, nil
+		if sink != nil {
+			return sink, nil
 		}
 		select {
 		case <-running:

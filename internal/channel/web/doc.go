@@ -6,7 +6,7 @@
 // session ran. Those are rows of the outbox as for every other channel, written with the end of the run that they tell of, and so a process that dies
 // in between loses none of them.
 //
-// The chat of a target is a whole session key. A reply is delivered once, by its id: the house keeps the id with the line ([House]), so that a
+// The chat of a target is a whole session key. A reply is delivered once, by its id: the sink keeps the id with the line ([TranscriptSink]), so that a
 // second attempt after a crash finds the line instead of adding another. A session that does not exist is made, because a target such as the main
 // session of an agent is an address before anybody has used it. What can never work is refused for good: no session key, an unknown agent, a session
 // of somebody else. Everything else is the store's trouble, and the outbox tries again.

@@ -102,7 +102,7 @@ func New(cfg Config) *Channel {
 func (*Channel) Name() string { return Name }
 
 // Run brings nothing in; it waits for the end.
-func (c *Channel) Run(ctx context.Context, _ channel.House) error {
+func (c *Channel) Run(ctx context.Context, _ channel.Receiver) error {
 	c.running.Store(true)
 	defer c.running.Store(false)
 	<-ctx.Done()
