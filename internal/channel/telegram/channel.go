@@ -114,7 +114,7 @@ func (c *Channel) fill(deps Deps) {
 	if transport == nil {
 		transport = newTransport()
 	}
-	c.api = &client{base: c.cfg.APIURL, token: c.cfg.Token, transport: transport, obs: c.obs}
+	c.api = &client{base: c.cfg.APIURL, token: c.cfg.Token, transport: transport, obs: c.obs, limits: c.limits}
 	c.root = deps.Files
 	if deps.Files != nil && c.cfg.MaxAttachment > 0 {
 		c.files = &attachments{root: deps.Files, dir: "telegram-" + strconv.FormatInt(c.bot, 10), limit: c.cfg.MaxAttachment, api: c.api}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,7 +31,7 @@ type client struct {
 	base, token string
 	transport   http.RoundTripper
 	obs         Observer
-	quiet       silences
+	limits      *limiter
 }
 
 // newTransport makes connections that notice within seconds that nobody is at the other end. HTTP/2 is off: there a call that was given up
@@ -58,35 +59,48 @@ func (f doer) Do(r *http.Request) (*http.Response, error) { return f(r) }
 func (c *client) call(ctx context.Context, limit time.Duration, method string, params tgbotapi.Params, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)
 	defer cancel()
-	return c.exchange(ctx, method, params, func(*http.Request) error { return nil }, out)
+	chat, _ := strconv.ParseInt(params["chat_id"], 10, 64) // without one the call is for no chat
+	return c.exchange(ctx, request{method: method, chat: chat, params: params}, out)
 }
 
-// exchange is call with a request that fill completes, within the time that ctx has. While Telegram has asked to wait, for the chat of the call or for all
-// of them, it is not made.
-func (c *client) exchange(ctx context.Context, method string, params tgbotapi.Params, fill func(*http.Request) error, out any) error {
-	if left := c.quiet.left(params["chat_id"]); left > 0 {
-		return &apiError{method: method, reason: reasonRateLimited, code: http.StatusTooManyRequests, text: "Telegram has asked to wait", retryAfter: left}
+// request is one call of the Bot API.
+type request struct {
+	method string
+	// chat that the call concerns, for the cooldowns; anyChat = none.
+	chat   int64
+	params tgbotapi.Params
+	// complete gives the request of the library its own body; nil = the body has the params.
+	complete func(*http.Request) error
+}
+
+// exchange makes one call within the time that ctx has. During a cooldown of its chat or of the bot it makes none: it returns the error that Telegram
+// would have answered with. It is the one place where cooldowns are recorded.
+func (c *client) exchange(ctx context.Context, q request, out any) error {
+	if left := c.limits.cooldown(q.chat); left > 0 {
+		return &apiError{method: q.method, reason: reasonRateLimited, code: http.StatusTooManyRequests, text: "Telegram has asked to wait", retryAfter: left}
 	}
 	bot := &tgbotapi.BotAPI{Client: doer(func(r *http.Request) (*http.Response, error) {
 		r = r.WithContext(ctx)
-		if err := fill(r); err != nil {
-			return nil, err
+		if q.complete != nil {
+			if err := q.complete(r); err != nil {
+				return nil, err
+			}
 		}
-		return c.do(r, method)
+		return c.do(r, q.method)
 	})}
 	bot.SetAPIEndpoint("http://bot.invalid/%s/%s")
-	resp, err := bot.MakeRequest(method, params)
+	resp, err := bot.MakeRequest(q.method, q.params)
 	if err == nil && out != nil {
 		err = json.Unmarshal(resp.Result, out)
 	}
 	if err == nil {
-		c.obs.Call(method, "ok")
+		c.obs.Call(q.method, "ok")
 		return nil
 	}
-	failed := c.understand(ctx, method, err)
-	c.obs.Call(method, failed.reason)
-	if failed.retryAfter > 0 {
-		c.quiet.keep(params["chat_id"], failed.retryAfter)
+	failed := c.understand(ctx, q.method, err)
+	c.obs.Call(q.method, failed.reason)
+	if d := failed.cooldown(); d > 0 {
+		c.limits.cool(q.chat, d)
 	}
 	if failed.broken() {
 		c.fresh()

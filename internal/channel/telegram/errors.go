@@ -63,6 +63,15 @@ func (e *apiError) broken() bool {
 	}
 }
 
+// cooldown is how long the chat of the call, or the bot, is left alone after the failure; 0 = not at all. Telegram may refuse a call for its rate
+// without a time to wait.
+func (e *apiError) cooldown() time.Duration {
+	if e.reason == reasonRateLimited {
+		return max(e.retryAfter, time.Second)
+	}
+	return e.retryAfter
+}
+
 // says reports whether Telegram's description contains a phrase.
 func (e *apiError) says(phrase string) bool { return strings.Contains(strings.ToLower(e.text), phrase) }
 

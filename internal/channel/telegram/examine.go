@@ -30,7 +30,7 @@ func Examine(ctx context.Context, cfg Config, transport http.RoundTripper) (Stan
 		transport = own
 	}
 	cfg = cfg.withDefaults()
-	api := &client{base: cfg.APIURL, token: cfg.Token, transport: transport, obs: NopObserver{}}
+	api := &client{base: cfg.APIURL, token: cfg.Token, transport: transport, obs: NopObserver{}, limits: newLimiter()}
 	var me struct {
 		Username string `json:"username"`
 	}

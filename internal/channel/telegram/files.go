@@ -14,13 +14,15 @@ import (
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
 
 	"laneway/internal/chat"
+	"laneway/internal/retry"
 )
 
 const (
 	// downloadTime bounds one file, all tries together.
 	downloadTime = 60 * time.Second
-	// downloadPause is the longest pause between two tries.
-	downloadPause = 5 * time.Second
+	// minDownloadPause and maxDownloadPause bound the wait between two tries.
+	minDownloadPause = time.Second
+	maxDownloadPause = 5 * time.Second
 )
 
 // errDisk: the file cannot be saved here. That is about the house and not about the update.
@@ -124,12 +126,13 @@ func cleanKind(s string) string {
 
 // fetch downloads a file. What can pass is tried again as long as ctx lasts, and not before the time that Telegram asks to wait.
 func (s *attachments) fetch(ctx context.Context, id, name string) (int64, error) {
-	for try := 1; ; try++ {
-		n, err := s.attempt(ctx, id, name)
-		if err == nil || errors.Is(err, errTooLarge) || !passing(err) || !pause(ctx, max(asked(err), min(time.Duration(try)*time.Second, downloadPause))) {
-			return n, err
-		}
-	}
+	var n int64
+	err := retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: minDownloadPause, Max: maxDownloadPause}, Retryable: passing, After: asked},
+		func(ctx context.Context) (err error) {
+			n, err = s.attempt(ctx, id, name)
+			return err
+		})
+	return n, err
 }
 
 // passing reports whether a failure may be over at the next try.

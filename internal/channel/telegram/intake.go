@@ -10,11 +10,15 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/retry"
 )
 
 const (
 	// maxTries is how often an update that fails for a reason of its own is tried before it is put aside.
 	maxTries = 3
+	// minUpdatePause and maxUpdatePause bound the wait between two tries.
+	minUpdatePause = 250 * time.Millisecond
+	maxUpdatePause = 5 * time.Second
 	// albumGap is how long the next part of an album may be away, maxAlbum how many parts there can be.
 	albumGap = time.Second
 	maxAlbum = 10
@@ -238,27 +242,27 @@ func (in *intake) part(ctx context.Context, l *line, album string) (part *job, m
 // try works on an update until it is settled. What the store's absence keeps from being done is tried as long as it lasts; what fails
 // for another reason is put aside after a few times, so that it holds up nobody for ever. An error means not settled.
 func (in *intake) try(ctx context.Context, jobs []*job) error {
-	for tries, wait := 1, 250*time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+	failures := 0
+	return retry.Do(ctx, retry.Options{
+		Policy: retry.Policy{Base: minUpdatePause, Max: maxUpdatePause}, After: asked,
+		Retryable: func(err error) bool { return !jobs[0].once || !temporary(err) },
+		Notify: func(err error, _ int, _ time.Duration) {
+			in.c.log.WarnContext(ctx, "an update could not be handled; trying again", "update_id", jobs[0].id, "err", err)
+		},
+	}, func(ctx context.Context) error {
 		err := in.handle(ctx, jobs)
 		absent := temporary(err)
-		// A /stop is taken while the house drains, and text while the disk takes no files: fetching goes on.
+		// A /stop is accepted while the gateway drains, and text while the disk takes no files: fetching goes on.
 		in.outage(absent && asked(err) == 0 && !errors.Is(err, chat.ErrDraining) && !errors.Is(err, errDisk))
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil || (absent && jobs[0].once):
+		if err == nil || absent || ctx.Err() != nil {
 			return err
-		case !absent && tries >= maxTries:
+		}
+		if failures++; failures == maxTries {
 			in.park(ctx, jobs[0], err)
 			return nil
-		case !absent:
-			tries++
 		}
-		in.c.log.WarnContext(ctx, "an update could not be handled; trying again", "update_id", jobs[0].id, "err", err)
-		if !pause(ctx, max(wait, asked(err))) {
-			return err
-		}
-	}
+		return err
+	})
 }
 
 // temporary reports whether an error is about the house, or about a wait that Telegram asks for, and not about the update.

@@ -2,25 +2,31 @@ package telegram
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"laneway/internal/channel"
+	"laneway/internal/retry"
 )
 
 // What Telegram allows: 30 messages in a second for a bot, one a second in a chat, 20 a minute in a group.
 const (
 	botLimit   = 30
 	groupLimit = 20
-	// patience is how long a message waits here; one that would wait longer goes back to the outbox with the time.
+	// patience is how long a message waits here. One that would wait longer returns to the outbox with the time that is left.
 	patience = 4 * time.Second
-	// botReserve and groupReserve are how much of the limits previews and signs leave for messages.
+	// botReserve and groupReserve are the parts of the limits that previews and signs leave for messages.
 	botReserve   = 5
 	groupReserve = 3
-	maxChats     = 10_000
+	// maxChats bounds each memory that has an entry per chat or person.
+	maxChats = 10_000
 )
 
-// window allows so many events in any span of time, wherever it begins. It remembers the events themselves, so it is exact.
+// anyChat is the id of no chat: a call that concerns no chat, and a cooldown of the whole bot.
+const anyChat = 0
+
+// window allows so many events in any span of time, wherever the span begins. It remembers the events themselves, so it is exact.
 type window struct {
 	span  time.Duration
 	times []time.Time // the last ones, a ring
@@ -39,17 +45,19 @@ func (w *window) note(now time.Time) {
 	w.at = (w.at + 1) % len(w.times)
 }
 
-// limiter keeps the bot below Telegram's limits and out of the windows in which it was told to be quiet.
+// limiter keeps the bot below Telegram's limits, and has the one memory of cooldowns: until when no call may be made for a chat, or for the whole
+// bot, because Telegram asked to wait (retry_after). The client records each cooldown and refuses calls before its end; messages are planned around
+// it. It is safe for concurrent use, and its lock is never held during a wait.
 type limiter struct {
 	mu    sync.Mutex
 	bot   *window
-	quiet time.Time // until then no call at all
+	until time.Time // end of the bot's cooldown
 	chats map[int64]*chatLimit
 }
 
 type chatLimit struct {
-	second, minute *window // minute is nil in private chats
-	quiet          time.Time
+	second, minute *window   // minute is nil in private chats
+	until          time.Time // end of the chat's cooldown
 	used           time.Time
 }
 
@@ -57,7 +65,7 @@ func newLimiter() *limiter {
 	return &limiter{bot: newWindow(botLimit, time.Second), chats: map[int64]*chatLimit{}}
 }
 
-// chat is a chat's windows. The mutex is held.
+// chat is the entry of a chat. The mutex is held.
 func (l *limiter) chat(id int64, now time.Time) *chatLimit {
 	c := l.chats[id]
 	if c == nil {
@@ -74,32 +82,43 @@ func (l *limiter) chat(id int64, now time.Time) *chatLimit {
 	return c
 }
 
-// forget drops the chats that nothing is to be remembered of; if all are in use, whichever come first.
+// forget drops the entries that limit nothing any more. If that makes no space, it drops entries without a cooldown, and then any. The mutex is held.
 func (l *limiter) forget(now time.Time) {
-	for id, c := range l.chats {
-		if now.Sub(c.used) > time.Minute && now.After(c.quiet) {
-			delete(l.chats, id)
+	for _, droppable := range []func(*chatLimit) bool{
+		func(c *chatLimit) bool { return now.Sub(c.used) > time.Minute && now.After(c.until) },
+		func(c *chatLimit) bool { return len(l.chats) >= maxChats && now.After(c.until) },
+		func(*chatLimit) bool { return len(l.chats) >= maxChats },
+	} {
+		for id, c := range l.chats {
+			if droppable(c) {
+				delete(l.chats, id)
+			}
 		}
-	}
-	for id := range l.chats {
-		if len(l.chats) < maxChats {
-			return
-		}
-		delete(l.chats, id)
 	}
 }
 
-// silence obeys a retry_after: for one chat, or for all of them when the answer was about no chat (0).
-func (l *limiter) silence(chat int64, d time.Duration) {
+// cool starts a cooldown of a chat, or of the bot when chat is anyChat. A longer one that is under way stays.
+func (l *limiter) cool(chat int64, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	until := time.Now().Add(d)
-	if chat == 0 {
-		l.quiet = later(l.quiet, until)
+	now := time.Now()
+	if chat == anyChat {
+		l.until = later(l.until, now.Add(d))
 		return
 	}
-	c := l.chat(chat, time.Now())
-	c.quiet = later(c.quiet, until)
+	c := l.chat(chat, now)
+	c.until = later(c.until, now.Add(d))
+}
+
+// cooldown is how long no call may be made for a chat, or for none (anyChat); 0 = it may be made.
+func (l *limiter) cooldown(chat int64) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	until := l.until
+	if c := l.chats[chat]; c != nil {
+		until = later(until, c.until)
+	}
+	return max(0, time.Until(until))
 }
 
 func later(a, b time.Time) time.Time {
@@ -109,7 +128,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// wait blocks until a message may go to a chat, and counts it. When that takes longer than patience it returns with the time that is left.
+// wait blocks until a message may go to a chat, and counts it. When that takes longer than patience, it returns the time that is left.
 func (l *limiter) wait(ctx context.Context, chat int64) *channel.SendError {
 	began := time.Now()
 	for {
@@ -119,24 +138,25 @@ func (l *limiter) wait(ctx context.Context, chat int64) *channel.SendError {
 			return nil
 		case time.Since(began)+delay > patience:
 			return &channel.SendError{Reason: reasonRateLimited, RetryAfter: max(delay, time.Second), Global: global, Uncounted: true}
-		case !pause(ctx, delay):
-			return &channel.SendError{Reason: reasonCanceled, Uncounted: true, Cause: context.Cause(ctx)}
+		}
+		if err := retry.Sleep(ctx, delay); err != nil {
+			return &channel.SendError{Reason: reasonCanceled, Uncounted: true, Cause: err}
 		}
 	}
 }
 
-// try counts a message if it may go now; else it says how long that will take, and whether every chat has to wait.
+// try counts a message if it may go now. Otherwise it returns how long that will take, and whether every chat has to wait.
 func (l *limiter) try(chat int64) (delay time.Duration, global bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	c := l.chat(chat, now)
-	at := later(later(l.quiet, c.quiet), later(l.bot.free(0), c.second.free(0)))
+	at := later(later(l.until, c.until), later(l.bot.free(0), c.second.free(0)))
 	if c.minute != nil {
 		at = later(at, c.minute.free(0))
 	}
 	if at.After(now) {
-		return at.Sub(now), at.Equal(l.quiet)
+		return at.Sub(now), at.Equal(l.until)
 	}
 	l.bot.note(now)
 	c.note(now)
@@ -150,14 +170,14 @@ func (c *chatLimit) note(now time.Time) {
 	}
 }
 
-// spare counts a call that is only nice to have, if it may go now and leaves room for messages. Signs that are no messages (typing,
-// drafts) cost the chat nothing.
+// spare counts a call that may be left out, if it may go now and leaves capacity for messages; false = leave it out. Calls that are no messages
+// (typing, drafts, the answer to a press) count for the bot and not for the chat.
 func (l *limiter) spare(chat int64, message bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	c := l.chat(chat, now)
-	at := later(later(l.quiet, c.quiet), l.bot.free(botReserve))
+	at := later(later(l.until, c.until), l.bot.free(botReserve))
 	if message {
 		at = later(at, c.second.free(0))
 		if c.minute != nil {
@@ -174,17 +194,10 @@ func (l *limiter) spare(chat int64, message bool) bool {
 	return true
 }
 
-// pause waits; false when ctx was over first.
-func pause(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
+// asked is the wait that a failed call asks for; 0 = none.
+func asked(err error) time.Duration {
+	if e, ok := errors.AsType[*apiError](err); ok {
+		return e.retryAfter
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return 0
 }

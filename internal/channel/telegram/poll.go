@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -12,6 +11,7 @@ import (
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
 
 	"laneway/internal/channel"
+	"laneway/internal/retry"
 )
 
 const (
@@ -49,8 +49,7 @@ var errLeaseTime = errors.New("asking for the lease took too long")
 func (c *Channel) poll(ctx context.Context, receiver channel.Receiver) {
 	r := round{c: c, receiver: receiver}
 	for ctx.Err() == nil {
-		wait := r.turn(ctx)
-		if !pause(ctx, wait) {
+		if retry.Sleep(ctx, r.turn(ctx)) != nil {
 			return
 		}
 	}
@@ -169,23 +168,15 @@ func (r *round) failed(ctx context.Context, err error) time.Duration {
 	case reasonConflict:
 		r.conflict++
 		r.c.stand(ctx, stateConflict, "another program polls with this token, or has set a webhook; stop it")
-		return max(minConflict, grow(minConflict, maxConflict, r.conflict))
+		return max(minConflict, retry.Policy{Base: minConflict, Max: maxConflict}.Wait(r.conflict))
 	}
 	r.failures++
 	r.c.stand(ctx, stateDegraded, e.Error())
 	r.c.setDown(e.broken() && r.receiver != nil)
-	wait := grow(minPause, maxPause, r.failures)
 	if e.retryAfter > 0 {
-		r.c.limits.silence(0, e.retryAfter)
-		wait = e.retryAfter
+		return e.retryAfter
 	}
-	return wait
-}
-
-// grow is low, twice that, and so on up to high, plus or minus a quarter.
-func grow(low, high time.Duration, times int) time.Duration {
-	d := min(low<<min(times-1, 16), high)
-	return d*3/4 + rand.N(d/2) //nolint:gosec // spread, not secrecy
+	return retry.Policy{Base: minPause, Max: maxPause}.Wait(r.failures)
 }
 
 // answered records a completed poll: it alone counts as a sign of life.
@@ -294,7 +285,7 @@ func (c *Channel) serveWebhook(ctx context.Context) {
 			<-ctx.Done()
 			return
 		}
-		if !pause(ctx, r.failed(ctx, err)) {
+		if retry.Sleep(ctx, r.failed(ctx, err)) != nil {
 			return
 		}
 	}

@@ -152,20 +152,17 @@ func (c *Channel) deliver(ctx context.Context, o outgoing) (int, error) {
 			c.log.WarnContext(ctx, "Telegram does not take a file as what it looks like; sending it as a document", "err", e)
 			o.file.form = asDocument()
 		default:
-			return 0, c.undelivered(o.to.chat, e)
+			return 0, undelivered(e)
 		}
 	}
 	return 0, &channel.SendError{Reason: reasonBadRequest, Permanent: true}
 }
 
-// undelivered is the outbox's error, and keeps a chat quiet that asked for it.
-func (c *Channel) undelivered(chatID int64, e *apiError) *channel.SendError {
+// undelivered is the outbox's error for a failed call.
+func undelivered(e *apiError) *channel.SendError {
 	s := e.sendError()
 	if e.reason == reasonRateLimited {
-		if s.RetryAfter <= 0 {
-			s.RetryAfter = time.Second
-		}
-		c.limits.silence(chatID, s.RetryAfter)
+		s.RetryAfter = e.cooldown()
 	}
 	return s
 }

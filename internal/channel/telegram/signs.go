@@ -27,9 +27,6 @@ func (c *Channel) sign(ctx context.Context, to address, method string, p tgbotap
 
 // heed takes from a failure what later calls have to know.
 func (c *Channel) heed(ctx context.Context, to address, e *apiError) {
-	if e.reason == reasonRateLimited {
-		c.limits.silence(to.chat, max(e.retryAfter, time.Second))
-	}
 	if err := c.migrate(ctx, to.chat, e.migrateTo); err != nil { // the next sign tries again
 		c.log.WarnContext(ctx, "a group moved", "err", err)
 	}

@@ -100,21 +100,21 @@ func (c *Channel) openFile(path string) (*os.File, int64, error) {
 // postFile makes the one call of a file.
 func (c *Channel) postFile(ctx context.Context, o outgoing) (int, error) {
 	var m tgbotapi.Message
-	if err := c.api.upload(ctx, place(o.to), o.file, &m); err != nil {
+	if err := c.api.upload(ctx, o.to.chat, place(o.to), o.file, &m); err != nil {
 		return 0, err
 	}
 	return messageID(o.file.method, m)
 }
 
 // upload makes a call with a file and decodes its result into out. The file is streamed: what is in memory is a few kilobytes. Errors are *apiError.
-func (c *client) upload(ctx context.Context, params tgbotapi.Params, u *upload, out any) error {
+func (c *client) upload(ctx context.Context, chat int64, params tgbotapi.Params, u *upload, out any) error {
 	head, tail, kind, err := u.envelope(params)
 	if err != nil {
 		return c.understand(ctx, u.method, err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, callTime+time.Duration(u.size/uploadRate)*time.Second, errCallTime)
 	defer cancel()
-	return c.exchange(ctx, u.method, nil, func(r *http.Request) (err error) {
+	return c.exchange(ctx, request{method: u.method, chat: chat, complete: func(r *http.Request) (err error) {
 		r.Header.Set("Content-Type", kind)
 		r.ContentLength = int64(len(head)) + u.size + int64(len(tail))
 		r.GetBody = func() (io.ReadCloser, error) {
@@ -122,7 +122,7 @@ func (c *client) upload(ctx context.Context, params tgbotapi.Params, u *upload, 
 		}
 		r.Body, err = r.GetBody()
 		return err
-	}, out)
+	}}, out)
 }
 
 // envelope is what comes before and after the content in the body of the call, and the type of the body.

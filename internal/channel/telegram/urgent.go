@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"laneway/internal/retry"
 )
 
 // urgentPatience is how long an urgent command keeps its place behind what its chat has in hand. What comes quickly is handled first, so that a
@@ -26,7 +28,7 @@ func (c *Channel) urgent(u update) bool {
 // overtake handles an urgent command that waits in its chat's line beside that line, once it has waited for urgentPatience. Whoever takes the job
 // out of the line settles it: here, or the line itself. There are never more of these than updates in work.
 func (in *intake) overtake(ctx context.Context, l *line, j *job) {
-	if !pause(ctx, urgentPatience) {
+	if retry.Sleep(ctx, urgentPatience) != nil {
 		return // the line leaves it unconfirmed
 	}
 	in.mu.Lock()
