@@ -2,7 +2,6 @@ package telegram
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,117 +12,155 @@ import (
 	"laneway/internal/chat"
 )
 
-// anonymousAdmin is the user as whom Telegram shows administrators who hide.
+// anonymousAdmin is the user in whose name Telegram shows messages of administrators who hide.
 const anonymousAdmin = 1087968824
 
-// verdict is what happens to a message because of who sent it.
+// verdict is what happens to a message because of its sender.
 type verdict int
 
 const (
-	ignore verdict = iota // not for us, or nobody we answer
-	admit
-	unknown // a person in a private chat whom nobody has let in
+	ignore  verdict = iota // not for the bot, or from a sender who gets no answer
+	admit                  // handle it
+	unknown                // a person in a private chat whom no list and no pairing admits
 )
 
-// judge decides by identity alone: the numbers of the bot, the person and the chat. Names prove nothing. An error of the store lets
-// nobody in.
-func (c *Channel) judge(ctx context.Context, from *tgbotapi.User, in *tgbotapi.Chat) (verdict, error) {
-	if c.cfg.Access == AccessDisabled || from == nil || (from.IsBot && from.ID != anonymousAdmin) {
+// accessRules are the settings of [Config] about who may talk, and when the bot answers in a group.
+type accessRules struct {
+	policy, members, activation string
+	allow, groups               []int64
+}
+
+// accessRecords is what access needs of [channel.Records].
+type accessRecords interface {
+	Paired(ctx context.Context, p channel.Peer) (bool, error)
+	GroupActivation(ctx context.Context, channel string, chatID int64) (string, error)
+	SetGroupActivation(ctx context.Context, channel string, chatID int64, activation string) error
+	GroupBefore(ctx context.Context, channel string, chatID int64) (from int64, err error)
+}
+
+// access decides who may talk to the bot, whether a message of a group is for it, and who may change that. Identity is the ids of the bot, the
+// person and the chat alone; names prove nothing. It keeps no state; an error of the store or of Telegram never admits.
+type access struct {
+	rules    accessRules
+	identity *identity
+	words    *commandWords
+	records  accessRecords
+	api      *client
+}
+
+// judge decides about a sender in a chat.
+func (a *access) judge(ctx context.Context, from *tgbotapi.User, in *tgbotapi.Chat) (verdict, error) {
+	if a.rules.policy == AccessDisabled || from == nil || (from.IsBot && from.ID != anonymousAdmin) {
 		return ignore, nil
 	}
 	if !in.IsPrivate() {
-		return c.judgeGroup(ctx, from, in)
+		return a.judgeGroup(ctx, from, in)
 	}
 	switch {
 	case from.ID == anonymousAdmin || from.ID != in.ID:
 		return ignore, nil
-	case c.cfg.Access == AccessOpen || slices.Contains(c.cfg.Allow, from.ID):
+	case a.rules.policy == AccessOpen || slices.Contains(a.rules.allow, from.ID):
 		return admit, nil
-	case c.cfg.Access == AccessAllowlist:
+	case a.rules.policy == AccessAllowlist:
 		return unknown, nil
 	}
-	allowed, err := c.records.Paired(ctx, channel.Peer{Channel: c.name, UserID: from.ID, ChatID: in.ID})
+	allowed, err := a.records.Paired(ctx, a.identity.peer(from.ID, in.ID))
 	switch {
 	case err != nil:
-		return ignore, fmt.Errorf("asking whether somebody may talk: %w", err)
+		return ignore, fmt.Errorf("reading the pairing of a person: %w", err)
 	case allowed:
 		return admit, nil
 	}
 	return unknown, nil
 }
 
-// judgeGroup needs the chat in the list and, unless any member will do, the person too. A pairing counts for nothing here.
-func (c *Channel) judgeGroup(ctx context.Context, from *tgbotapi.User, in *tgbotapi.Chat) (verdict, error) {
+// judgeGroup requires that the chat is in the list and, unless every member may talk, that the person is too. Pairings count in private chats only.
+func (a *access) judgeGroup(ctx context.Context, from *tgbotapi.User, in *tgbotapi.Chat) (verdict, error) {
 	if !in.IsGroup() && !in.IsSuperGroup() {
 		return ignore, nil
 	}
-	listed, err := c.listed(ctx, in.ID)
+	listed, err := a.listed(ctx, in.ID)
 	if err != nil || !listed {
 		return ignore, err
 	}
-	if c.cfg.Members == MembersAny || slices.Contains(c.cfg.Allow, from.ID) {
+	if a.rules.members == MembersAny || slices.Contains(a.rules.allow, from.ID) {
 		return admit, nil
 	}
 	return ignore, nil
 }
 
-// listed reports whether a group is in the list, also as what it was before it became a supergroup.
-func (c *Channel) listed(ctx context.Context, id int64) (bool, error) {
-	if slices.Contains(c.cfg.Groups, id) {
+// listed reports whether a group is in the list, also under the id that it had before it became a supergroup.
+func (a *access) listed(ctx context.Context, id int64) (bool, error) {
+	if slices.Contains(a.rules.groups, id) {
 		return true, nil
 	}
-	from, err := c.records.GroupBefore(ctx, c.name, id)
+	from, err := a.records.GroupBefore(ctx, a.identity.name, id)
 	if err != nil {
-		return false, fmt.Errorf("asking what a group was before: %w", err)
+		return false, fmt.Errorf("reading the former id of a group: %w", err)
 	}
-	return from != 0 && slices.Contains(c.cfg.Groups, from), nil
+	return from != 0 && slices.Contains(a.rules.groups, from), nil
 }
 
-// greet answers somebody whom nobody has let in: with a code, or with the reason. At most one answer a minute goes to a chat, and nothing
-// else is made of the message: no session, no row, no call of a model. It counts as told when Telegram has taken it; until then the next
-// message gets the same words, and so the same code.
-func (c *Channel) greet(ctx context.Context, from *tgbotapi.User, to address) error {
-	c.obs.Update("refused")
-	key := "greet/" + number(to.chat)
-	if c.told.lately(key) {
-		return nil
-	}
-	text := c.untold.again(key)
-	if text == "" {
-		var err error
-		if text, err = c.greeting(ctx, from, to); err != nil {
-			return err
+// addressed reports whether one of the parts of a message is for the bot.
+func (a *access) addressed(ctx context.Context, parts []update) (bool, error) {
+	for _, p := range parts {
+		if yes, err := a.partAddressed(ctx, p.message); yes || err != nil {
+			return yes, err
 		}
 	}
-	if !c.sayOut(ctx, outgoing{to: to}, text) {
-		c.untold.said(key, text)
-		return nil
+	return false, nil
+}
+
+// partAddressed: in a private chat every message is for the bot. In a group it is when it answers the bot, is a command, mentions the bot, or the
+// bot answers every message there.
+func (a *access) partAddressed(ctx context.Context, m *tgbotapi.Message) (bool, error) {
+	if m.Chat.IsPrivate() {
+		return true, nil
 	}
-	c.untold.forget(key)
-	c.told.first(key)
+	if r := m.ReplyToMessage; r != nil && r.From != nil && r.From.ID == a.identity.bot {
+		return true, nil
+	}
+	if a.words.isCommand(textOf(m)) || a.words.mentioned(m) {
+		return true, nil
+	}
+	when, err := a.activation(ctx, m.Chat.ID)
+	return when == ActivationAlways, err
+}
+
+// activation is when the bot answers in a group: as its administrators chose, else as configured.
+func (a *access) activation(ctx context.Context, chatID int64) (string, error) {
+	chosen, err := a.records.GroupActivation(ctx, a.identity.name, chatID)
+	if err != nil {
+		return "", fmt.Errorf("reading the activation of a group: %w", err)
+	}
+	if chosen == "" {
+		chosen = a.rules.activation
+	}
+	return chosen, nil
+}
+
+// setActivation records when the bot answers in a group.
+func (a *access) setActivation(ctx context.Context, chatID int64, choice string) error {
+	if err := a.records.SetGroupActivation(ctx, a.identity.name, chatID, choice); err != nil {
+		return fmt.Errorf("recording the activation of a group: %w", err)
+	}
 	return nil
 }
 
-// greeting is what somebody is told whom nobody has let in. It makes the code.
-func (c *Channel) greeting(ctx context.Context, from *tgbotapi.User, to address) (string, error) {
-	if c.cfg.Access == AccessAllowlist {
-		return fmt.Sprintf("This bot talks to people on its list only. To be put there, give its operator your number: %d.", from.ID), nil
+// isAdmin asks Telegram whether a person is an administrator of a group.
+func (a *access) isAdmin(ctx context.Context, chatID, userID int64) (bool, error) {
+	if userID == anonymousAdmin {
+		return true, nil
 	}
-	p, err := c.records.CreatePairing(ctx, channel.Peer{Channel: c.name, UserID: from.ID, ChatID: to.chat}, nameOf(from))
-	switch {
-	case errors.Is(err, channel.ErrPairingChatFull):
-		return "You have three codes already. Ask the operator of this bot to approve one of them; they are good for an hour.", nil
-	case errors.Is(err, channel.ErrPairingBotFull):
-		return "Too many people are waiting to be let in. Try again in an hour.", nil
-	case err != nil:
-		return "", fmt.Errorf("making a pairing code: %w", err)
+	var member tgbotapi.ChatMember
+	err := a.api.call(ctx, callTime, "getChatMember", tgbotapi.Params{"chat_id": number(chatID), "user_id": number(userID)}, &member)
+	if err != nil {
+		return false, err
 	}
-	c.log.InfoContext(ctx, "somebody asks to be let in", "user", from.ID)
-	return "Hello. I do not know you yet. Ask the operator of this bot to run:\n\nlaneway pair approve " + p.Code +
-		"\n\nThe code is good for one hour. Then write again.", nil
+	return member.Status == "creator" || member.Status == "administrator", nil
 }
 
-// nameOf is what a person calls themselves, safe to show anywhere. It is never identity.
+// nameOf is the name that a person shows, safe to print anywhere. It is never identity.
 func nameOf(u *tgbotapi.User) string {
 	name := strings.TrimSpace(u.FirstName + " " + u.LastName)
 	if name == "" {
@@ -132,117 +169,11 @@ func nameOf(u *tgbotapi.User) string {
 	return cleanName(name, 64)
 }
 
-// cleanName removes what makes a list or a log line say something else than it contains.
+// cleanName removes what would make a list or a log line look like something else.
 func cleanName(s string, limit int) string {
 	s = chat.Printable(chat.CleanText(s))
 	if r := []rune(s); len(r) > limit {
 		s = string(r[:limit])
 	}
 	return strings.TrimSpace(s)
-}
-
-// addressed reports whether a message of a group is for the bot: it is mentioned, answered, given a command, or asked to listen to all.
-func (c *Channel) addressed(ctx context.Context, m *tgbotapi.Message) (bool, error) {
-	if m.Chat.IsPrivate() {
-		return true, nil
-	}
-	if r := m.ReplyToMessage; r != nil && r.From != nil && r.From.ID == c.bot {
-		return true, nil
-	}
-	if word, _, ok := c.command(textOf(m)); ok {
-		if _, known := c.words[word]; known || word == activationWord {
-			return true, nil
-		}
-	}
-	if c.mentioned(m) {
-		return true, nil
-	}
-	when, err := c.activationOf(ctx, m.Chat.ID)
-	return when == ActivationAlways, err
-}
-
-// mentioned looks for the bot among the entities, which Telegram made, and not in the text.
-func (c *Channel) mentioned(m *tgbotapi.Message) bool {
-	text, entities := m.Text, m.Entities
-	if text == "" {
-		text, entities = m.Caption, m.CaptionEntities
-	}
-	for _, e := range entities {
-		switch e.Type {
-		case "text_mention":
-			if e.User != nil && e.User.ID == c.bot {
-				return true
-			}
-		case "mention":
-			if name := c.Username(); name != "" && strings.EqualFold(units(text, e.Offset, e.Length), "@"+name) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// units is a part of a text by UTF-16 positions, "" when they are outside of it.
-func units(s string, offset, length int) string {
-	if offset < 0 || length < 0 {
-		return ""
-	}
-	begin, at := -1, 0
-	for i, r := range s {
-		if at == offset {
-			begin = i
-		}
-		if begin >= 0 && at == offset+length {
-			return s[begin:i]
-		}
-		at++
-		if r > 0xFFFF {
-			at++
-		}
-	}
-	if begin >= 0 && at == offset+length {
-		return s[begin:]
-	}
-	return ""
-}
-
-// command reads the first word as a command that is meant for this bot: `/name`, `/name@bot` or `@bot /name`.
-func (c *Channel) command(text string) (word, args string, ok bool) {
-	word, args = firstWord(text)
-	if mention, isMention := strings.CutPrefix(word, "@"); isMention {
-		if !strings.EqualFold(mention, c.Username()) {
-			return "", "", false
-		}
-		word, args = firstWord(args)
-	}
-	word, isCommand := strings.CutPrefix(word, "/")
-	if !isCommand {
-		return "", "", false
-	}
-	word, bot, named := strings.Cut(word, "@")
-	if named && !strings.EqualFold(bot, c.Username()) {
-		return "", "", false
-	}
-	return strings.ToLower(word), args, true
-}
-
-func firstWord(s string) (word, rest string) {
-	s = strings.TrimSpace(s)
-	if i := strings.IndexAny(s, " \t\r\n"); i >= 0 {
-		return s[:i], strings.TrimSpace(s[i:])
-	}
-	return s, ""
-}
-
-// isAdmin asks Telegram whether a person runs a group.
-func (c *Channel) isAdmin(ctx context.Context, chatID, userID int64) (bool, error) {
-	if userID == anonymousAdmin {
-		return true, nil
-	}
-	var member tgbotapi.ChatMember
-	err := c.api.call(ctx, callTime, "getChatMember", tgbotapi.Params{"chat_id": number(chatID), "user_id": number(userID)}, &member)
-	if err != nil {
-		return false, err
-	}
-	return member.Status == "creator" || member.Status == "administrator", nil
 }

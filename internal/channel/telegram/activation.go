@@ -3,32 +3,46 @@ package telegram
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"strings"
 
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 )
 
-// changeActivation is /activation of somebody who runs the group. Without a word it offers the two there are.
-func (c *Channel) changeActivation(ctx context.Context, to address, user int64, choice string) error {
-	c.obs.Update("command")
+// activationCommand executes /activation: administrators of a group choose when the bot answers there. Its callers have checked that the sender is one.
+type activationCommand struct {
+	access  *access
+	words   *commandWords
+	choices *choices
+	notes   *notes
+	signs   *signs
+	obs     Observer
+	log     *slog.Logger
+}
+
+const (
+	usageActivation   = "Say /activation always or /activation mention."
+	refusedActivation = "Only administrators of this group may change when I answer."
+)
+
+// run executes the command with its argument. Without one it shows the present choice with a button for each.
+func (a *activationCommand) run(ctx context.Context, to address, user int64, choice string) error {
+	a.obs.Update("command")
 	switch choice = strings.ToLower(choice); choice {
 	case "":
-		return c.offerActivation(ctx, to, user)
+		return a.show(ctx, to, user)
 	case ActivationAlways, ActivationMention:
-		return c.setActivation(ctx, to, choice)
+		return a.set(ctx, to, choice)
 	default:
-		c.say(ctx, to, saidActivation, 0)
+		a.notes.send(ctx, to, usageActivation, 0)
 		return nil
 	}
 }
 
-const saidActivation = "Say /activation always or /activation mention."
-
-// offerActivation shows when the bot answers in a group and what else there is to choose, for the one who asked.
-func (c *Channel) offerActivation(ctx context.Context, to address, user int64) error {
-	now, err := c.activationOf(ctx, to.chat)
+// show answers with the present choice, and buttons for the person who sent the command.
+func (a *activationCommand) show(ctx context.Context, to address, user int64) error {
+	now, err := a.access.activation(ctx, to.chat)
 	if err != nil {
 		return err
 	}
@@ -44,60 +58,49 @@ func (c *Channel) offerActivation(ctx context.Context, to address, user int64) e
 	if now == ActivationAlways {
 		text = "I answer every message here."
 	}
-	markup, err := c.offerChoice(ctx, to, choice)
+	keyboard, err := a.choices.keyboard(ctx, to, choice)
 	if errors.Is(err, channel.ErrButtonsFull) {
-		text, err = text+" "+saidActivation, nil
+		text, err = text+" "+usageActivation, nil
 	}
 	if err == nil {
-		c.sayWith(ctx, to, text, markup)
+		a.notes.sendWith(ctx, to, text, keyboard)
 	}
 	return err
 }
 
-// setActivation keeps when the bot answers in a group and says so.
-func (c *Channel) setActivation(ctx context.Context, to address, choice string) error {
-	if err := c.records.SetGroupActivation(ctx, c.name, to.chat, choice); err != nil {
-		return fmt.Errorf("keeping when the bot answers: %w", err)
+// set records the choice for a group and confirms it there.
+func (a *activationCommand) set(ctx context.Context, to address, choice string) error {
+	if err := a.access.setActivation(ctx, to.chat, choice); err != nil {
+		return err
 	}
 	answer := "From now on I answer here when I am mentioned or answered."
 	if choice == ActivationAlways {
 		answer = "From now on I answer every message here. Telegram shows me all of them only when my privacy mode is off."
 	}
-	c.say(ctx, to, answer, 0)
+	a.notes.send(ctx, to, answer, 0)
 	return nil
 }
 
-// activationOf is when the bot answers in a group: as somebody chose there, else as configured.
-func (c *Channel) activationOf(ctx context.Context, chatID int64) (string, error) {
-	chosen, err := c.records.GroupActivation(ctx, c.name, chatID)
-	if err != nil {
-		return "", fmt.Errorf("asking when the bot answers in a group: %w", err)
-	}
-	if chosen == "" {
-		chosen = c.cfg.Activation
-	}
-	return chosen, nil
-}
-
-// pressedActivation does what a button of offerActivation says, if it is one. Who ran the group when it was offered may not run it any more.
-func (c *Channel) pressedActivation(ctx context.Context, u update, to address, text string) (settled bool, err error) {
-	word, choice, ok := c.command(text)
+// pressed executes the button of [activationCommand.show] that has this text; settled = false means that it is another button. The person may have
+// lost the rights of an administrator since the button was shown, so Telegram is asked again.
+func (a *activationCommand) pressed(ctx context.Context, u update, to address, text string) (settled bool, err error) {
+	word, choice, ok := a.words.parse(text)
 	if !ok || word != activationWord || !to.group() {
 		return false, nil
 	}
-	admin, err := c.isAdmin(ctx, to.chat, u.press.From.ID)
+	admin, err := a.access.isAdmin(ctx, to.chat, u.press.From.ID)
 	if err != nil {
-		c.log.WarnContext(ctx, "nobody knows who runs a group; the press is refused", "err", err)
+		a.log.WarnContext(ctx, "the administrators of a group are unknown; the press is refused", "err", err)
 	}
 	if !admin {
-		c.obs.Update("refused")
-		c.answerPress(ctx, u.press.ID, refusedActivation)
+		a.obs.Update("refused")
+		a.signs.answerPress(ctx, u.press.ID, refusedActivation)
 		return true, nil
 	}
-	c.answerPress(ctx, u.press.ID, "")
-	if err := c.changeActivation(ctx, to, u.press.From.ID, choice); err != nil {
+	a.signs.answerPress(ctx, u.press.ID, "")
+	if err := a.run(ctx, to, u.press.From.ID, choice); err != nil {
 		return true, err
 	}
-	c.usedUp(ctx, to, u.press.Message.MessageID)
+	a.signs.removeKeyboard(ctx, to, u.press.Message.MessageID)
 	return true, nil
 }

@@ -2,13 +2,13 @@ package telegram
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
+	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"laneway/internal/channel"
@@ -16,40 +16,27 @@ import (
 )
 
 // Channel is one bot. Make it with New. It is safe for concurrent use.
+//
+// It has the life cycle and the interfaces of package channel; its parts do the work. Updates go poller or deliveries → intake → inbound →
+// receiver. Replies go sender → poster → client. No lock of one part is held while another part is called, except that mu is held while
+// the connection is set to its first or last state.
 type Channel struct {
-	cfg      Config
-	bot      int64
-	name     string
-	api      *client
-	records  channel.Records
-	files    *attachments
-	root     *os.Root // of all files; nil = none can be sent
-	commands []chat.CommandInfo
-	words    map[string]bool // names and aliases of the commands; true = urgent
-	obs      Observer
-	log      *slog.Logger
+	cfg       Config
+	identity  *identity
+	addresses *addresses
+	conn      *connection
+	api       *client
+	commands  []chat.CommandInfo
+	obs       Observer
+	log       *slog.Logger
 
-	limits   *limiter
-	told     *once
-	untold   *once // greetings that did not get through, as long as their code is good
-	errors   *once
-	spam     *userLimits
-	sent     *progress
-	recent   *recent
-	previews *previews
 	intake   *intake
-	me       atomic.Pointer[string] // user name of the bot; nil until getMe has answered
-	drafts   atomic.Bool            // the API is thought to have drafts
-	diskFull atomic.Bool            // the last attachment could not be saved
+	sender   *sender
+	signs    *signs
+	previews *previews
 
 	mu       sync.Mutex
-	state    string
-	lastErr  string
-	polled   time.Time          // last completed getUpdates
-	down     bool               // the last getUpdates found nobody
-	receiver channel.Receiver   // while Run is on
-	lifetime context.CancelFunc // ends what runs beside the loop
-	moved    map[int64]int64    // groups that became other ones
+	receiver channel.Receiver // nil while Run does not run
 }
 
 var (
@@ -61,17 +48,7 @@ var (
 	_ channel.Filer    = (*Channel)(nil)
 )
 
-// States of [channel.Status].
-const (
-	stateStopped   = "stopped"
-	stateConnected = "connected"
-	stateDegraded  = "degraded"
-	stateConflict  = "conflict"
-	stateStandby   = "standby"
-	stateDisabled  = "disabled"
-)
-
-// New makes a channel of a configuration that can work. It makes no call: a network that is down at the start is Run's business.
+// New makes a channel of a valid configuration. It makes no call: a network that is down at the start is handled by Run.
 func New(cfg Config, deps Deps) (*Channel, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -82,62 +59,74 @@ func New(cfg Config, deps Deps) (*Channel, error) {
 		return nil, fmt.Errorf("telegram: %w", err)
 	}
 	if deps.Records == nil {
-		return nil, errors.New("telegram: there is no place for what the channel keeps")
+		return nil, errors.New("telegram: the records of the channel are missing")
 	}
+	name := "telegram:" + strconv.FormatInt(bot, 10)
+	deps = deps.withDefaults(name)
 	c := &Channel{
-		cfg: cfg, bot: bot, name: "telegram:" + strconv.FormatInt(bot, 10), records: deps.Records, commands: deps.Commands, words: map[string]bool{}, obs: deps.Observer, log: deps.Logger,
-		limits: newLimiter(), told: newOnce(time.Minute), untold: newOnce(50 * time.Minute), errors: newOnce(time.Minute), spam: newUserLimits(cfg.UserRate),
-		sent: newProgress(), recent: newRecent(), state: stateStopped, moved: map[int64]int64{},
+		cfg: cfg, identity: &identity{bot: bot, name: name}, commands: deps.Commands, obs: deps.Observer, log: deps.Logger,
+		addresses: &addresses{name: name, groups: deps.Records, log: deps.Logger, moved: map[int64]int64{}},
+		conn:      &connection{log: deps.Logger, state: stateStopped},
 	}
-	c.fill(deps)
-	for _, cmd := range deps.Commands {
-		for _, word := range append([]string{cmd.Name}, cmd.Aliases...) {
-			c.words[word] = cmd.Urgent
-		}
+	if cfg.Mode == ModePolling {
+		c.conn.overdue = cfg.PollTimeout + 2*pollGrace
 	}
-	c.intake = newIntake(c)
-	c.previews = newPreviews(c)
-	c.drafts.Store(true)
+	c.wire(deps)
 	return c, nil
 }
 
-// fill puts in what was left out.
-func (c *Channel) fill(deps Deps) {
-	if c.obs == nil {
-		c.obs = NopObserver{}
+// wire makes the parts: first those that send, then those that handle updates.
+func (c *Channel) wire(deps Deps) {
+	limits, recent, log := newLimiter(), newRecentMessages(), c.log
+	c.api = &client{base: c.cfg.APIURL, token: c.cfg.Token, transport: deps.Transport, obs: c.obs, limits: limits}
+	poster := &poster{api: c.api, limits: limits, addresses: c.addresses, conn: c.conn, log: log}
+	notes := &notes{poster: poster, log: log, recent: newTTLMap(time.Minute)}
+	c.signs = &signs{api: c.api, limits: limits, addresses: c.addresses, notes: notes, recent: recent, log: log}
+	c.previews = &previews{api: c.api, limits: limits, poster: poster, signs: c.signs, log: log, refused: newTTLMap(draftless), all: map[string]*preview{}}
+	choices := &choices{identity: c.identity, records: deps.Records}
+	c.sender = &sender{
+		poster: poster, addresses: c.addresses, previews: c.previews, choices: choices, root: deps.Files, log: log,
+		progress: newProgress(), notices: newTTLMap(time.Minute),
 	}
-	if c.log == nil {
-		c.log = slog.New(slog.DiscardHandler)
+
+	words := &commandWords{identity: c.identity, urgent: map[string]bool{}}
+	for _, cmd := range deps.Commands {
+		for _, word := range append([]string{cmd.Name}, cmd.Aliases...) {
+			words.urgent[word] = cmd.Urgent
+		}
 	}
-	c.log = c.log.With("channel", c.name)
-	transport := deps.Transport
-	if transport == nil {
-		transport = newTransport()
+	access := &access{
+		rules:    accessRules{policy: c.cfg.Access, members: c.cfg.Members, activation: c.cfg.Activation, allow: c.cfg.Allow, groups: c.cfg.Groups},
+		identity: c.identity, words: words, records: deps.Records, api: c.api,
 	}
-	c.api = &client{base: c.cfg.APIURL, token: c.cfg.Token, transport: transport, obs: c.obs, limits: c.limits}
-	c.root = deps.Files
-	if deps.Files != nil && c.cfg.MaxAttachment > 0 {
-		c.files = &attachments{root: deps.Files, dir: "telegram-" + strconv.FormatInt(c.bot, 10), limit: c.cfg.MaxAttachment, api: c.api}
+	files := &attachments{dir: "telegram-" + strconv.FormatInt(c.identity.bot, 10), limit: c.cfg.MaxAttachment, api: c.api, conn: c.conn, log: log}
+	if c.cfg.MaxAttachment > 0 {
+		files.root = deps.Files
 	}
+	c.intake = &intake{obs: c.obs, log: log, clean: c.api.clean, handler: &inbound{
+		cfg:      inboundConfig{agent: c.cfg.Agent, groupStop: c.cfg.GroupStop, userRate: c.cfg.UserRate},
+		identity: c.identity, addresses: c.addresses, access: access, words: words, files: files, choices: choices,
+		greeter: &greeter{
+			allowlist: c.cfg.Access == AccessAllowlist, identity: c.identity, records: deps.Records, notes: notes, obs: c.obs, log: log,
+			sent: newTTLMap(greetEvery), unsent: newTTLMap(greetingLife),
+		},
+		activation: &activationCommand{access: access, words: words, choices: choices, notes: notes, signs: c.signs, obs: c.obs, log: log},
+		notes:      notes, signs: c.signs, recent: recent, limits: newUserLimits(c.cfg.UserRate), receiver: c.receiving, obs: c.obs, log: log,
+	}}
 }
 
 // Name is `telegram:<bot id>`; it is also the name of the lease.
-func (c *Channel) Name() string { return c.name }
+func (c *Channel) Name() string { return c.identity.name }
 
-// Username is the bot's name without @, "" until Telegram has told it.
-func (c *Channel) Username() string {
-	if p := c.me.Load(); p != nil {
-		return *p
-	}
-	return ""
-}
+// Username is the bot's user name without @, "" until Telegram has answered with it.
+func (c *Channel) Username() string { return c.identity.username() }
 
-// Run brings messages in until ctx is over. It owns the poll loop, one goroutine for each chat that has something to be read, and one for
-// each answer that is being streamed; all of them have ended when it returns. No failure of Telegram, the network or the store ends it.
+// Run passes messages to the receiver until ctx is over. It owns the loop that polls, the goroutines of the intake and those of the previews; all of
+// them have ended when it returns. No failure of Telegram, the network or the store ends it. A second Run at the same time is an error.
 func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := c.begin(receiver, cancel); err != nil {
+	if err := c.begin(receiver); err != nil {
 		return err
 	}
 	c.intake.open(ctx)
@@ -145,10 +134,14 @@ func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	if c.cfg.Access == AccessOpen {
 		c.log.WarnContext(ctx, "everybody may talk to this bot")
 	}
+	p := &poller{cfg: pollerConfig{
+		name: c.identity.name, timeout: c.cfg.PollTimeout, webhookURL: c.cfg.WebhookURL, webhookSecret: c.cfg.WebhookSecret, commands: c.commands,
+	}, api: c.api, identity: c.identity, intake: c.intake, conn: c.conn, log: c.log}
 	if c.cfg.Mode == ModeWebhook {
-		c.serveWebhook(ctx)
+		p.serveWebhook(ctx)
 	} else {
-		c.poll(ctx, receiver)
+		p.lease = receiver
+		p.poll(ctx)
 	}
 	cancel()
 	c.intake.close()
@@ -160,20 +153,22 @@ func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 // errRunning: one Run at a time.
 var errRunning = errors.New("telegram: the channel runs already")
 
-func (c *Channel) begin(receiver channel.Receiver, cancel context.CancelFunc) error {
+func (c *Channel) begin(receiver channel.Receiver) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.receiver != nil {
 		return errRunning
 	}
-	c.receiver, c.lifetime, c.state = receiver, cancel, stateDegraded
+	c.receiver = receiver
+	c.conn.begin()
 	return nil
 }
 
 func (c *Channel) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.receiver, c.lifetime, c.state, c.down = nil, nil, stateStopped, false
+	c.receiver = nil
+	c.conn.end()
 }
 
 // receiving is the receiver of messages, nil while the channel does not run.
@@ -183,128 +178,54 @@ func (c *Channel) receiving() channel.Receiver {
 	return c.receiver
 }
 
-// stand records how the connection is. A change is logged once.
-func (c *Channel) stand(ctx context.Context, state, why string) {
-	c.mu.Lock()
-	before := c.state
-	c.state, c.lastErr = state, why
-	c.mu.Unlock()
-	if before != state {
-		c.log.InfoContext(ctx, "the state of the channel changed", "from", before, "to", state, "why", why)
-	}
-}
-
-// setDown records whether polls find Telegram.
-func (c *Channel) setDown(down bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.down = down
-}
-
-// patience is how long a message may be under way. While nobody is there, one that hangs would be late when somebody is again.
-func (c *Channel) patience() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.down {
-		return 2 * probeTime
-	}
-	return callTime
-}
-
-// Status is a picture for people. A poll that has not come back in its time is a degraded connection even while nobody has noticed.
+// Status implements [channel.Channel].
 func (c *Channel) Status() channel.Status {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := channel.Status{
-		Account: c.cfg.Account, Label: "Telegram", Configured: true, Running: c.receiver != nil, State: c.state, LastError: c.lastErr, Mode: c.cfg.Mode, LastPollAge: -1,
-		Down: c.down,
-	}
-	if !c.polled.IsZero() {
-		s.LastPollAge = time.Since(c.polled)
-	}
-	if c.state == stateConnected && c.cfg.Mode == ModePolling && s.LastPollAge > c.cfg.PollTimeout+2*pollGrace {
-		s.State, s.LastError = stateDegraded, "Telegram has not answered for a while"
-	}
-	if s.State == stateConnected && c.diskFull.Load() {
-		s.State, s.LastError = stateDegraded, errDisk.Error()
-	}
-	s.Connected = s.State == stateConnected
-	return s
+	return c.conn.status(channel.Status{Account: c.cfg.Account, Label: "Telegram", Configured: true, Mode: c.cfg.Mode})
 }
 
-// target reads an address of this bot.
-func (c *Channel) target(to chat.Target) (address, error) {
-	if to.Channel != c.name {
-		return address{}, fmt.Errorf("%q is not the channel %s", to.Channel, c.name)
-	}
-	id, err := strconv.ParseInt(to.ChatID, 10, 64)
-	if err != nil || id == 0 {
-		return address{}, fmt.Errorf("%q is not the id of a chat", chat.Cut(to.ChatID, 40))
-	}
-	a := address{chat: c.follow(id)}
-	if to.Thread != "" {
-		if a.thread, err = strconv.Atoi(to.Thread); err != nil || a.thread < 0 {
-			return address{}, fmt.Errorf("%q is not the id of a topic", chat.Cut(to.Thread, 40))
-		}
-	}
-	if a.thread == general {
-		a.thread = 0
-	}
-	return a, nil
+// Send delivers one reply in as many messages as it needs. A further attempt of this process continues behind the messages that have arrived. The
+// same notice is sent at most once a minute to one place.
+func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+	return c.sender.send(ctx, r)
 }
 
-// general is the topic of a forum that is named by leaving the topic out.
-const general = 1
-
-// address is a chat and a topic of it; 0 = none.
-type address struct {
-	chat   int64
-	thread int
+// Ask implements [channel.Asker]: the keyboard is under the last message of the reply.
+func (c *Channel) Ask(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+	return c.sender.ask(ctx, r)
 }
 
-func (a address) group() bool { return a.chat < 0 }
-
-// target is the address as the rest of the house writes it.
-func (c *Channel) targetOf(a address) chat.Target {
-	t := chat.Target{Channel: c.name, ChatID: strconv.FormatInt(a.chat, 10)}
-	if a.thread != 0 {
-		t.Thread = strconv.Itoa(a.thread)
-	}
-	return t
+// SendFile implements [channel.Filer]. Telegram inspects pictures and voices and refuses some; those are sent as documents.
+func (c *Channel) SendFile(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+	return c.sender.sendFile(ctx, r)
 }
 
-// follow is the chat that a group has become.
-func (c *Channel) follow(id int64) int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for range 4 { // a chain is possible, a ring is not to be trusted
-		next, ok := c.moved[id]
-		if !ok {
-			break
-		}
-		id = next
+// Typing implements [channel.Typer]; the sign lasts about five seconds.
+func (c *Channel) Typing(ctx context.Context, target chat.Target) {
+	if to, err := c.addresses.address(target); err == nil {
+		c.signs.typing(ctx, to)
 	}
-	return id
 }
 
-// migrate remembers that a group has a new number. An error means that the store does not know it yet, and so neither does the channel: the update, or
-// the next message to the old number, shows it again.
-func (c *Channel) migrate(ctx context.Context, from, to int64) error {
-	if from == 0 || to == 0 || from == to {
-		return nil
+// Queued implements [channel.Queuer] with a reaction. A message that came through another node, or long ago, gets none.
+func (c *Channel) Queued(ctx context.Context, _ chat.Target, messageID string) {
+	c.signs.queued(ctx, messageID)
+}
+
+// Update implements [channel.Streamer]: the text is shown within the next second.
+func (c *Channel) Update(target chat.Target, runID, text string) {
+	if to, err := c.addresses.address(target); err == nil {
+		c.previews.update(to, runID, text)
 	}
-	c.mu.Lock()
-	known := c.moved[from] == to
-	c.mu.Unlock()
-	if known {
-		return nil
+}
+
+// Finish implements [channel.Streamer]. What is shown stays until the final text replaces it.
+func (c *Channel) Finish(_ chat.Target, runID string) { c.previews.finish(runID) }
+
+// WebhookHandler handles Telegram's deliveries; the gateway mounts it at /telegram/webhook/{account}. It answers 401 before it reads the body
+// when the secret is wrong, 413 above 1 MiB, 400 when the body is no update, 503 while the message cannot be stored, and 200 only when the
+// message is durable or there is none. In polling mode everything is 404.
+func (c *Channel) WebhookHandler() http.Handler {
+	return &deliveries{
+		enabled: c.cfg.Mode == ModeWebhook, want: sha256.Sum256([]byte(c.cfg.WebhookSecret)), intake: c.intake, obs: c.obs,
 	}
-	if err := c.records.MoveGroup(ctx, c.name, from, to); err != nil {
-		return fmt.Errorf("keeping the new id of a group: %w", err)
-	}
-	c.log.WarnContext(ctx, "a group became a supergroup; put the new id into the list of groups", "old_chat", from, "new_chat", to)
-	c.mu.Lock()
-	c.moved[from] = to
-	c.mu.Unlock()
-	return nil
 }

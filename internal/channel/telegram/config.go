@@ -31,7 +31,7 @@ const (
 	AccessDisabled  = "disabled"
 )
 
-// Who may talk in a listed group, what wakes the bot there, and who may stop a turn there.
+// Who may talk in a listed group, which messages the bot answers there, and who may stop a turn there.
 const (
 	MembersListed = "listed"
 	MembersAny    = "any"
@@ -48,11 +48,12 @@ const (
 const (
 	DefaultAPIURL      = "https://api.telegram.org"
 	DefaultPollTimeout = 30 * time.Second
-	// MaxAttachment is the largest file that the Bot API hands out, in bytes.
+	// MaxAttachment is the largest file that the Bot API serves, in bytes.
 	MaxAttachment = 20 << 20
 	// DefaultUserRate is how many messages a minute one person may send.
 	DefaultUserRate = 20
-	minSecret       = 32
+	// minSecret is the least length of the webhook's secret.
+	minSecret = 32
 )
 
 // Config of one bot. Zero values are defaults unless it says otherwise. It prints without its secrets.
@@ -65,12 +66,12 @@ type Config struct {
 	Mode string
 	// APIURL is the address of the Bot API; "" = DefaultAPIURL.
 	APIURL string
-	// WebhookURL is the public address that Telegram calls. WebhookSecret proves that it is Telegram: 32 to 256 characters of A-Z, a-z, 0-9, _
-	// and -. Both are required for ModeWebhook.
+	// WebhookURL is the public address that Telegram calls. WebhookSecret proves that Telegram is the caller: 32 to 256 characters of A-Z, a-z, 0-9,
+	// _ and -. Both are required for ModeWebhook.
 	WebhookURL, WebhookSecret string
 	// Access is AccessPairing (default), AccessAllowlist, AccessOpen or AccessDisabled.
 	Access string
-	// Allow are the people who may talk, Groups the group chats in which the bot answers. Empty = nobody, none.
+	// Allow are the ids of people who may talk, Groups the ids of groups in which the bot answers. Empty = none.
 	Allow, Groups []int64
 	// Members is MembersListed (default) or MembersAny; Activation is ActivationMention (default) or ActivationAlways; GroupStop is
 	// StopAnyone (default), StopOwn or StopAdmins.
@@ -85,20 +86,20 @@ type Config struct {
 	UserRate int
 }
 
-// String keeps the secrets out of logs.
+// String prints the configuration without its secrets.
 func (c Config) String() string { return "telegram.Config{mode: " + c.Mode + "}" }
 
-// GoString keeps the secrets out of %#v.
+// GoString is String for %#v.
 func (c Config) GoString() string { return c.String() }
 
-// LogValue keeps the secrets out of structured logs.
+// LogValue is String for structured logs.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 // Observer counts for metrics. Labels are from closed sets.
 type Observer interface {
-	// Call is one call of the Bot API; result is `ok` or a reason of [channel.SendError].
+	// Call counts one call of the Bot API; result is `ok` or a reason of [channel.SendError].
 	Call(method, result string)
-	// Update is one update from Telegram: accepted, command, duplicate, ignored, refused, limited or parked.
+	// Update counts one update from Telegram; result is accepted, command, duplicate, ignored, refused, limited or parked.
 	Update(result string)
 }
 
@@ -113,16 +114,32 @@ func (NopObserver) Update(string) {}
 
 // Deps are the parts that a channel needs from outside.
 type Deps struct {
-	// Records keeps who may talk, what groups chose and what buttons mean. Required.
+	// Records stores pairings, settings of groups and buttons. Required.
 	Records channel.Records
 	// Files is the directory for attachments; nil = no attachments. It stays open while the channel runs.
 	Files *os.Root
-	// Commands fill the menu of the bot, and say which words of a group are for it.
+	// Commands fill the menu of the bot. In a group, a message that begins with one of them is for the bot.
 	Commands []chat.CommandInfo
-	// Transport of the calls; nil = an own one (HTTP/1.1, short keep-alive probes).
+	// Transport of the calls; nil = one of its own (HTTP/1.1, short keep-alive probes).
 	Transport http.RoundTripper
-	Observer  Observer
-	Logger    *slog.Logger
+	// Observer and Logger; nil = none.
+	Observer Observer
+	Logger   *slog.Logger
+}
+
+// withDefaults fills in what was left out.
+func (d Deps) withDefaults(name string) Deps {
+	if d.Observer == nil {
+		d.Observer = NopObserver{}
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	d.Logger = d.Logger.With("channel", name)
+	if d.Transport == nil {
+		d.Transport = newTransport()
+	}
+	return d
 }
 
 var (
@@ -149,7 +166,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// check says what is wrong with a configuration. It never quotes a secret.
+// check returns the first fault of a configuration. It never quotes a secret.
 func (c Config) check() error {
 	if !tokenShape.MatchString(c.Token) {
 		return errors.New("the bot token must look like 123456:ABC…; @BotFather shows it")

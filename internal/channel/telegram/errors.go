@@ -157,6 +157,11 @@ func network(err error) string {
 	}
 }
 
+// noTopic reports whether a call was refused because of its topic.
+func (e *apiError) noTopic() bool {
+	return e.says("thread not found") || e.says("topic_deleted") || e.says("topic_closed")
+}
+
 // sendError is what the outbox needs to know about a failed call.
 func (e *apiError) sendError() *channel.SendError {
 	s := &channel.SendError{Reason: e.reason, RetryAfter: e.retryAfter, Unknown: e.unknown, Uncounted: true, Cause: e}
@@ -167,6 +172,8 @@ func (e *apiError) sendError() *channel.SendError {
 		s.Permanent, s.Gone, s.Uncounted = true, true, false
 	case reasonUnauthorized:
 		s.RetryAfter = refusedPause
+	case reasonRateLimited:
+		s.RetryAfter = e.cooldown()
 	case reasonServer, reasonBadResponse:
 		// What stands before Telegram says that it cannot reach it. 500 alone may be about this message: that one backs off.
 		if e.code > http.StatusInternalServerError && s.RetryAfter == 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path"
@@ -18,23 +19,26 @@ import (
 )
 
 const (
-	// downloadTime bounds one file, all tries together.
+	// downloadTime bounds one file, all attempts together.
 	downloadTime = 60 * time.Second
-	// minDownloadPause and maxDownloadPause bound the wait between two tries.
+	// minDownloadPause and maxDownloadPause bound the wait between two attempts.
 	minDownloadPause = time.Second
 	maxDownloadPause = 5 * time.Second
 )
 
-// errDisk: the file cannot be saved here. That is about the house and not about the update.
+// errDisk: the file cannot be saved here. The cause is this host and not the update.
 var errDisk = errors.New("an attachment cannot be saved on this machine's disk")
 
-// attachments keeps attachments in a directory that they cannot leave. Names are made here of numbers that Telegram gave: what a person calls a
-// file is shown and never used. The same update gets the same names, so one that comes again leaves nothing behind.
+// attachments downloads the files of messages into a directory that they cannot leave. Their paths are made of numbers that Telegram assigned; the
+// name that a person chose is shown and never used as a path. The same update gets the same paths, so an update that comes again leaves no second
+// copy. It is safe for concurrent use.
 type attachments struct {
-	root  *os.Root
-	dir   string
-	limit int64
+	root  *os.Root // nil = attachments are switched off
+	dir   string   // below root
+	limit int64    // bytes of one file
 	api   *client
+	conn  *connection
+	log   *slog.Logger
 }
 
 // file is an attachment that has not been fetched.
@@ -71,21 +75,21 @@ func orElse(s, fallback string) string {
 	return s
 }
 
-// fetchFile brings a file in under a name made of key, while within lasts. note says in a few words why there is none: too large, or not to be
-// had. An error is the end of ctx, or errDisk: the update is tried again then, because the file is lost otherwise.
-func (c *Channel) fetchFile(ctx, within context.Context, f file, key string) (a chat.Attachment, note string, err error) {
+// save downloads a file to a path made of key. within bounds the download and can end before ctx. When there is no file, note is the reason for the
+// person: it is too large, or cannot be fetched. An error is the end of ctx, or errDisk: the update must be tried again then, else the file is lost.
+func (s *attachments) save(ctx, within context.Context, f file, key string) (a chat.Attachment, note string, err error) {
 	shown := chat.FileName(f.name)
 	switch {
-	case c.files == nil:
+	case s.root == nil:
 		return a, "attachments are switched off here, so " + shown + " was left out", nil
-	case f.size > c.files.limit:
-		return a, tooLarge(shown, c.files.limit), nil
+	case f.size > s.limit:
+		return a, tooLarge(shown, s.limit), nil
 	}
-	a = chat.Attachment{Name: shown, MIMEType: cleanKind(f.kind), Path: c.files.dir + "/" + key + ending(shown)}
+	a = chat.Attachment{Name: shown, MIMEType: cleanKind(f.kind), Path: s.dir + "/" + key + ending(shown)}
 	limited, cancel := context.WithTimeoutCause(within, downloadTime, errCallTime)
 	defer cancel()
-	a.Size, err = c.files.fetch(limited, f.id, a.Path)
-	c.diskFull.Store(errors.Is(err, errDisk))
+	a.Size, err = s.fetch(limited, f.id, a.Path)
+	s.conn.setDiskFull(errors.Is(err, errDisk))
 	switch {
 	case err == nil:
 		return a, "", nil
@@ -94,9 +98,9 @@ func (c *Channel) fetchFile(ctx, within context.Context, f file, key string) (a 
 	case errors.Is(err, errDisk) && within.Err() == nil:
 		return a, "", err
 	case errors.Is(err, errTooLarge):
-		return a, tooLarge(shown, c.files.limit), nil
+		return a, tooLarge(shown, s.limit), nil
 	}
-	c.log.WarnContext(ctx, "an attachment could not be fetched", "err", err)
+	s.log.WarnContext(ctx, "an attachment could not be fetched", "err", err)
 	return a, shown + " could not be fetched from Telegram", nil
 }
 
@@ -104,7 +108,7 @@ func tooLarge(name string, limit int64) string {
 	return fmt.Sprintf("%s is larger than %d MB and was left out", name, limit>>20)
 }
 
-// ending is the harmless ending of a name, because programs look at it.
+// ending is the ending of a name if it is harmless, else "". Programs choose by it how to read a file.
 func ending(name string) string {
 	ext := strings.ToLower(path.Ext(name))
 	if len(ext) < 2 || len(ext) > 9 || strings.ContainsFunc(ext[1:], func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }) {
@@ -124,7 +128,7 @@ func cleanKind(s string) string {
 	return s
 }
 
-// fetch downloads a file. What can pass is tried again as long as ctx lasts, and not before the time that Telegram asks to wait.
+// fetch downloads a file. It repeats attempts that may succeed later until ctx is over, and obeys the times that Telegram asks to wait.
 func (s *attachments) fetch(ctx context.Context, id, name string) (int64, error) {
 	var n int64
 	err := retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: minDownloadPause, Max: maxDownloadPause}, Retryable: passing, After: asked},
@@ -135,7 +139,7 @@ func (s *attachments) fetch(ctx context.Context, id, name string) (int64, error)
 	return n, err
 }
 
-// passing reports whether a failure may be over at the next try.
+// passing reports whether the next attempt may succeed.
 func passing(err error) bool {
 	var e *apiError
 	return errors.As(err, &e) && (e.broken() || e.code == http.StatusTooManyRequests)
@@ -152,11 +156,11 @@ func (s *attachments) attempt(ctx context.Context, id, name string) (int64, erro
 	if err := s.root.MkdirAll(s.dir, 0o700); err != nil {
 		return 0, fmt.Errorf("%w: %w", errDisk, err)
 	}
-	return s.save(name, func(w io.Writer) (int64, error) { return s.api.download(ctx, found.FilePath, s.limit, w) })
+	return s.write(name, func(w io.Writer) (int64, error) { return s.api.download(ctx, found.FilePath, s.limit, w) })
 }
 
-// save writes a file beside its place and moves it there when it is whole.
-func (s *attachments) save(name string, fill func(io.Writer) (int64, error)) (n int64, err error) {
+// write writes a file beside its path and renames it when it is whole.
+func (s *attachments) write(name string, fill func(io.Writer) (int64, error)) (n int64, err error) {
 	part := name + ".part"
 	f, err := s.root.OpenFile(part, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -177,7 +181,7 @@ func (s *attachments) save(name string, fill func(io.Writer) (int64, error)) (n 
 	return 0, errors.Join(err, s.root.Remove(part))
 }
 
-// onDisk remembers that writing failed, because whoever copies does not say which side it was.
+// onDisk keeps the error of its writer: [io.Copy] does not report which side has failed.
 type onDisk struct {
 	f   io.Writer
 	err error

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -14,15 +15,15 @@ import (
 )
 
 const (
-	// maxTries is how often an update that fails for a reason of its own is tried before it is put aside.
+	// maxTries is how often an update that fails for a reason of its own is tried before it is parked.
 	maxTries = 3
 	// minUpdatePause and maxUpdatePause bound the wait between two tries.
 	minUpdatePause = 250 * time.Millisecond
 	maxUpdatePause = 5 * time.Second
-	// albumGap is how long the next part of an album may be away, maxAlbum how many parts there can be.
+	// albumGap is the longest time between two parts of an album, maxAlbum their largest number.
 	albumGap = time.Second
 	maxAlbum = 10
-	// maxOpen is how many updates a webhook may have open; polling never has more than one batch.
+	// maxOpen is the largest number of unfinished updates of a webhook; polling never has more than one batch.
 	maxOpen = 256
 )
 
@@ -31,54 +32,67 @@ var (
 	errTooMany    = errors.New("too many updates at once")
 )
 
-// job is one update on its way.
-type job struct {
-	update
-	// once: a failure is told to whoever delivered it instead of being tried again here.
-	once bool
-	done chan struct{} // closed when err is set
-	err  error
-	// hurry ends the downloads of the update; it is called late by soon, if that is set. See crowded.
-	hurry context.CancelCauseFunc
-	soon  *time.Timer
+// handler works on updates.
+type handler interface {
+	// handle works on one update, or on the parts of one album. It returns nil when the update is settled: the message is durable, or there is a
+	// reason to do nothing. It may be called again for the same update.
+	handle(ctx context.Context, parts []update) error
+	// urgent reports whether an update may overtake the earlier ones of its chat.
+	urgent(u update) bool
 }
 
-// intake works on updates: in order within a chat, side by side between chats, so that a slow download holds up nobody else. It knows
-// which updates are not finished, and with it the offset that may be confirmed: Telegram forgets what is before it. An urgent command leaves the
-// order of its chat when what is before it takes long: see overtake.
+// task is one update on its way through the intake.
+type task struct {
+	update
+	// webhook: a failure is the answer to the delivery instead of being tried again here.
+	webhook bool
+	done    chan struct{} // closed when err is set
+	err     error
+	// endDownloads ends the downloads of the update. deadline calls it while there is a backlog; nil = not. See boundOldest.
+	endDownloads context.CancelCauseFunc
+	deadline     *time.Timer
+}
+
+// intake works on updates: in order within a chat, concurrently between chats, so that a slow download delays one chat alone. It knows which updates
+// are not finished, and so the offset that may be confirmed: Telegram forgets the updates before it. An urgent command leaves the order of
+// its chat when the updates before it take long: see overtake.
+//
+// It owns one goroutine for each chat with unfinished updates, and one for each urgent command that waits; close waits for them. The lock is not held
+// while an update is handled.
 type intake struct {
-	c *Channel
+	handler handler
+	obs     Observer
+	log     *slog.Logger
+	clean   func(string) string // removes secrets from the text of an error
 
 	mu      sync.Mutex
-	ctx     context.Context //nolint:containedctx // the life of Run; jobs belong to no call
+	ctx     context.Context //nolint:containedctx // the life of Run; tasks belong to no call
 	wg      sync.WaitGroup
-	chats   map[int64]*line
-	pending map[int]*job // not finished, by update id
-	order   []int        // ids as they came, finished ones at the front are removed
-	ended   map[int]bool // finished: those behind an unfinished one, and the last ones before it
-	past    []int        // what ended keeps although nothing unfinished is before it: a poll that was under way may return it once more
-	next    int          // behind the last one that was removed from order
-	done    chan struct{}
-	down    bool // the store could not be reached when last asked
+	chats   map[int64]*chatQueue
+	pending map[int]*task // not finished, by update id
+	order   []int         // ids of polled updates as they came; finished ones at the front are removed
+	ended   map[int]bool  // finished: those behind an unfinished one, and the last ones before it
+	past    []int         // ids in ended that are before order: a poll that was under way may return them once more
+	next    int           // behind the last id that was removed from order
+	done    chan struct{} // capacity 1: an update was finished
+	down    bool          // the store could not be reached by the last try
 }
 
-// line is the updates of one chat that wait for their turn.
-type line struct {
-	jobs []*job
-	wake chan struct{} // capacity 1: look again
+// chatQueue is the updates of one chat that wait for their turn.
+type chatQueue struct {
+	tasks []*task
+	wake  chan struct{} // capacity 1: look again
 }
 
-func newIntake(c *Channel) *intake { return &intake{c: c} }
-
-// open begins a life. Nothing is remembered from an earlier one: what was not confirmed comes again.
+// open starts the intake for one life of Run. It forgets an earlier life: Telegram returns what was not confirmed.
 func (in *intake) open(ctx context.Context) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.ctx, in.chats, in.pending, in.ended = ctx, map[int64]*line{}, map[int]*job{}, map[int]bool{}
+	in.ctx, in.chats, in.pending, in.ended = ctx, map[int64]*chatQueue{}, map[int]*task{}, map[int]bool{}
 	in.order, in.past, in.next, in.done, in.down = nil, nil, 0, make(chan struct{}, 1), false
 }
 
-// close takes nothing more and waits until nothing is being worked on; the context of open is over by then.
+// close accepts no further update and waits until no goroutine is left. The caller has ended the context of open.
 func (in *intake) close() {
 	in.mu.Lock()
 	in.ctx = nil
@@ -86,151 +100,150 @@ func (in *intake) close() {
 	in.wg.Wait()
 }
 
-// take queues a batch of polled updates; those that are known are left alone. An update that cannot be read is put aside. It returns the highest number
-// that was not known, 0 = none.
+// take queues a batch of polled updates and skips known ones. An update that cannot be read is parked. It returns the highest number that was not
+// known, 0 = none.
 func (in *intake) take(ctx context.Context, raws []json.RawMessage) (highest int) {
 	for _, raw := range raws {
 		u, err := decode(raw)
 		if u.id == 0 {
-			in.c.log.ErrorContext(ctx, "an update without a number was left out", "bytes", len(raw))
+			in.log.ErrorContext(ctx, "an update without a number was left out", "bytes", len(raw))
 			continue
 		}
-		j := &job{update: u, done: make(chan struct{})}
-		if !in.enter(j) {
+		t := &task{update: u, done: make(chan struct{})}
+		if !in.register(t) {
 			continue
 		}
 		highest = max(highest, u.id)
 		if err != nil {
-			in.park(ctx, j, err)
-			in.finish(j, nil)
+			in.park(ctx, t.id, err)
+			in.finish(t, nil)
 			continue
 		}
 		in.mu.Lock()
-		in.line(j)
+		in.enqueue(t)
 		in.mu.Unlock()
 	}
 	return highest
 }
 
-// deliver queues an update of a webhook and returns the job that works on it, which may be an earlier delivery's.
-func (in *intake) deliver(u update) (*job, error) {
+// deliver queues an update of a webhook and returns its task, which may be that of an earlier delivery of the same update.
+func (in *intake) deliver(u update) (*task, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	switch j := in.pending[u.id]; {
+	switch t := in.pending[u.id]; {
 	case in.ctx == nil || in.ctx.Err() != nil:
 		return nil, errNotRunning
-	case j != nil:
-		return j, nil
+	case t != nil:
+		return t, nil
 	case len(in.pending) >= maxOpen:
 		return nil, errTooMany
 	}
-	j := &job{update: u, once: true, done: make(chan struct{})}
-	in.pending[u.id] = j
-	in.line(j)
-	return j, nil
+	t := &task{update: u, webhook: true, done: make(chan struct{})}
+	in.pending[u.id] = t
+	in.enqueue(t)
+	return t, nil
 }
 
-// enter remembers an update; false when it is known already.
-func (in *intake) enter(j *job) bool {
+// register records a polled update as unfinished; false = it is known already.
+func (in *intake) register(t *task) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.pending[j.id] != nil || in.ended[j.id] {
+	if in.pending[t.id] != nil || in.ended[t.id] {
 		return false
 	}
-	in.pending[j.id] = j
-	in.order = append(in.order, j.id)
+	in.pending[t.id] = t
+	in.order = append(in.order, t.id)
 	return true
 }
 
-// line puts a job behind those of its chat. It starts the chat's goroutine, which ends with its last job. An urgent command does not wait there
-// for long. The mutex is held, and the context of open is there.
-func (in *intake) line(j *job) {
-	j.fetch, j.hurry = context.WithCancelCause(in.ctx)
-	in.crowded()
-	l := in.chats[j.chat]
-	if l != nil {
-		l.jobs = append(l.jobs, j)
-		wake(l.wake)
-		if ctx := in.ctx; in.c.urgent(j.update) {
-			in.wg.Go(func() { in.overtake(ctx, l, j) })
-		}
+// enqueue puts a task behind those of its chat. It starts the goroutine of the chat, which ends with the last task of the queue; an urgent command
+// gets a goroutine of its own when it would have to wait. The mutex is held, and the context of open is set.
+func (in *intake) enqueue(t *task) {
+	t.fetch, t.endDownloads = context.WithCancelCause(in.ctx)
+	in.boundOldest()
+	ctx, q := in.ctx, in.chats[t.chat]
+	if q == nil {
+		q = &chatQueue{tasks: []*task{t}, wake: make(chan struct{}, 1)}
+		in.chats[t.chat] = q
+		in.wg.Go(func() { in.work(ctx, t.chat, q) })
 		return
 	}
-	l = &line{jobs: []*job{j}, wake: make(chan struct{}, 1)}
-	in.chats[j.chat] = l
-	ctx := in.ctx
-	in.wg.Go(func() { in.work(ctx, j.chat, l) })
+	q.tasks = append(q.tasks, t)
+	wake(q.wake)
+	if in.handler.urgent(t.update) {
+		in.wg.Go(func() { in.overtake(ctx, q, t) })
+	}
 }
 
-func (in *intake) work(ctx context.Context, chatID int64, l *line) {
+func (in *intake) work(ctx context.Context, chatID int64, q *chatQueue) {
 	for {
-		jobs := in.nextOf(ctx, chatID, l)
-		if len(jobs) == 0 {
+		tasks := in.nextOf(ctx, chatID, q)
+		if len(tasks) == 0 {
 			return
 		}
-		in.settle(ctx, jobs)
+		in.settle(ctx, tasks)
 	}
 }
 
-// settle works on a job and marks it, and the parts of its album, as finished.
-func (in *intake) settle(ctx context.Context, jobs []*job) {
-	err := in.try(ctx, jobs)
-	for _, j := range jobs {
-		if err != nil && !j.once {
+// settle works on an update, or on the parts of an album, and marks them as finished.
+func (in *intake) settle(ctx context.Context, tasks []*task) {
+	err := in.try(ctx, tasks)
+	for _, t := range tasks {
+		if err != nil && !t.webhook {
 			continue // the end of Run: not finished, so not confirmed
 		}
-		in.finish(j, err)
+		in.finish(t, err)
 	}
 }
 
-// nextOf takes the next job of a chat with the further parts of its album; none = the chat is done with. At the end of Run what is left stays
-// unconfirmed.
-func (in *intake) nextOf(ctx context.Context, chatID int64, l *line) []*job {
+// nextOf takes the next update of a chat with the further parts of its album; none = the queue is empty and removed. At the end of Run the rest of
+// the queue stays unconfirmed.
+func (in *intake) nextOf(ctx context.Context, chatID int64, q *chatQueue) []*task {
 	in.mu.Lock()
 	if ctx.Err() != nil {
-		for _, j := range l.jobs {
-			j.err = errNotRunning
-			close(j.done)
+		for _, t := range q.tasks {
+			t.err = errNotRunning
+			close(t.done)
 		}
-		l.jobs = nil
+		q.tasks = nil
 	}
-	if len(l.jobs) == 0 {
+	if len(q.tasks) == 0 {
 		delete(in.chats, chatID)
 		in.mu.Unlock()
 		return nil
 	}
-	jobs := []*job{l.jobs[0]}
-	l.jobs = l.jobs[1:]
+	tasks := []*task{q.tasks[0]}
+	q.tasks = q.tasks[1:]
 	in.mu.Unlock()
-	for jobs[0].album != "" && len(jobs) < maxAlbum {
-		part, more := in.part(ctx, l, jobs[0].album)
+	for tasks[0].album != "" && len(tasks) < maxAlbum {
+		part, more := in.part(ctx, q, tasks[0].album)
 		if part != nil {
-			jobs = append(jobs, part)
+			tasks = append(tasks, part)
 		}
 		if !more {
 			break
 		}
 	}
-	return jobs
+	return tasks
 }
 
-// part waits for the next part of an album; more is false when something else came or nothing for a while.
-func (in *intake) part(ctx context.Context, l *line, album string) (part *job, more bool) {
+// part waits for the next part of an album. more is false when another update came, or none within albumGap.
+func (in *intake) part(ctx context.Context, q *chatQueue, album string) (part *task, more bool) {
 	t := time.NewTimer(albumGap)
 	defer t.Stop()
 	for {
 		in.mu.Lock()
-		if len(l.jobs) > 0 {
+		if len(q.tasks) > 0 {
 			defer in.mu.Unlock()
-			if l.jobs[0].album != album {
+			if q.tasks[0].album != album {
 				return nil, false
 			}
-			part, l.jobs = l.jobs[0], l.jobs[1:]
+			part, q.tasks = q.tasks[0], q.tasks[1:]
 			return part, true
 		}
 		in.mu.Unlock()
 		select {
-		case <-l.wake:
+		case <-q.wake:
 		case <-t.C:
 			return nil, false
 		case <-ctx.Done():
@@ -239,77 +252,77 @@ func (in *intake) part(ctx context.Context, l *line, album string) (part *job, m
 	}
 }
 
-// try works on an update until it is settled. What the store's absence keeps from being done is tried as long as it lasts; what fails
-// for another reason is put aside after a few times, so that it holds up nobody for ever. An error means not settled.
-func (in *intake) try(ctx context.Context, jobs []*job) error {
+// try works on an update until it is settled; an error means that it is not. Temporary failures are repeated as long as they last. An update that fails
+// for another reason is parked after maxTries, because it would delay its chat, and the offset, for ever.
+func (in *intake) try(ctx context.Context, tasks []*task) error {
 	failures := 0
 	return retry.Do(ctx, retry.Options{
 		Policy: retry.Policy{Base: minUpdatePause, Max: maxUpdatePause}, After: asked,
-		Retryable: func(err error) bool { return !jobs[0].once || !temporary(err) },
+		Retryable: func(err error) bool { return !tasks[0].webhook || !temporary(err) },
 		Notify: func(err error, _ int, _ time.Duration) {
-			in.c.log.WarnContext(ctx, "an update could not be handled; trying again", "update_id", jobs[0].id, "err", err)
+			in.log.WarnContext(ctx, "an update could not be handled; trying again", "update_id", tasks[0].id, "err", err)
 		},
 	}, func(ctx context.Context) error {
-		err := in.handle(ctx, jobs)
-		absent := temporary(err)
+		err := in.handle(ctx, tasks)
+		passes := temporary(err)
 		// A /stop is accepted while the gateway drains, and text while the disk takes no files: fetching goes on.
-		in.outage(absent && asked(err) == 0 && !errors.Is(err, chat.ErrDraining) && !errors.Is(err, errDisk))
-		if err == nil || absent || ctx.Err() != nil {
+		in.setDown(passes && asked(err) == 0 && !errors.Is(err, chat.ErrDraining) && !errors.Is(err, errDisk))
+		if err == nil || passes || ctx.Err() != nil {
 			return err
 		}
 		if failures++; failures == maxTries {
-			in.park(ctx, jobs[0], err)
+			in.park(ctx, tasks[0].id, err)
 			return nil
 		}
 		return err
 	})
 }
 
-// temporary reports whether an error is about the house, or about a wait that Telegram asks for, and not about the update.
+// temporary reports whether the cause of an error is the gateway, this host or a wait that Telegram asks for, and not the update.
 func temporary(err error) bool {
 	return asked(err) > 0 || errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, chat.ErrDraining) || errors.Is(err, errDisk) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
 
-// handle does the work; a panic is an error of the update.
-func (in *intake) handle(ctx context.Context, jobs []*job) (err error) {
+// handle calls the handler once; a panic is an error of the update.
+func (in *intake) handle(ctx context.Context, tasks []*task) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			in.c.log.ErrorContext(ctx, "handling an update panicked", "update_id", jobs[0].id, "stack", string(debug.Stack()))
+			in.log.ErrorContext(ctx, "handling an update panicked", "update_id", tasks[0].id, "stack", string(debug.Stack()))
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	parts := make([]update, 0, len(jobs))
-	for _, j := range jobs {
-		parts = append(parts, j.update)
+	parts := make([]update, 0, len(tasks))
+	for _, t := range tasks {
+		parts = append(parts, t.update)
 	}
-	return in.c.handle(ctx, parts)
+	return in.handler.handle(ctx, parts)
 }
 
-// park gives an update up. It is confirmed like any other, and only the log knows of it.
-func (in *intake) park(ctx context.Context, j *job, err error) {
-	in.c.obs.Update("parked")
-	in.c.log.ErrorContext(ctx, "an update was put aside", "update_id", j.id, "err", in.c.api.clean(err.Error()))
+// park gives up an update. It is confirmed like any other, and the log is the only trace of it.
+func (in *intake) park(ctx context.Context, id int, err error) {
+	in.obs.Update("parked")
+	in.log.ErrorContext(ctx, "an update was put aside", "update_id", id, "err", in.clean(err.Error()))
 }
 
-// finish marks a job as settled and moves the offset over everything that is.
-func (in *intake) finish(j *job, err error) {
+// finish marks a task as settled and moves the offset behind every settled update at the front.
+func (in *intake) finish(t *task, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	delete(in.pending, j.id)
-	j.err = err
-	close(j.done)
-	if j.soon != nil {
-		j.soon.Stop()
+	delete(in.pending, t.id)
+	t.err = err
+	close(t.done)
+	if t.deadline != nil {
+		t.deadline.Stop()
 	}
-	if j.hurry != nil {
-		j.hurry(nil)
+	if t.endDownloads != nil {
+		t.endDownloads(nil)
 	}
-	if j.once {
+	if t.webhook {
 		return
 	}
-	defer in.crowded()
-	in.ended[j.id] = true
+	defer in.boundOldest()
+	in.ended[t.id] = true
 	for len(in.order) > 0 && in.ended[in.order[0]] {
 		in.past = append(in.past, in.order[0])
 		in.next = in.order[0] + 1
@@ -322,8 +335,8 @@ func (in *intake) finish(j *job, err error) {
 	wake(in.done)
 }
 
-// offset is what may be confirmed: the first update that is not settled, else what follows the last one. 0 = whatever Telegram has not seen
-// confirmed, which is how every life begins: the truth about that is Telegram's, and what was accepted before is known to the store.
+// offset is the offset of the next poll: the first update that is not settled, else the one behind the last. 0 = none, which Telegram answers with
+// every update that was not confirmed. Every life begins so: the store recognizes the updates whose messages were accepted before.
 func (in *intake) offset() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -333,14 +346,15 @@ func (in *intake) offset() int {
 	return in.next
 }
 
-// busy reports whether Telegram would return known updates at once.
+// busy reports whether there are unfinished updates. Telegram would return these at once.
 func (in *intake) busy() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.order) > 0
 }
 
-// rest waits a moment, or until everything is settled; without a store for as long as that lasts, because nothing new could be kept.
+// rest waits for busyPause, or until every update is settled. While the store cannot be reached it goes on waiting, because nothing new could be
+// stored.
 func (in *intake) rest(ctx context.Context) {
 	t := time.NewTimer(busyPause)
 	defer t.Stop()
@@ -361,7 +375,8 @@ func (in *intake) rest(ctx context.Context) {
 	}
 }
 
-func (in *intake) outage(down bool) {
+// setDown records whether the store could be reached.
+func (in *intake) setDown(down bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.down = down
@@ -373,6 +388,7 @@ func (in *intake) isDown() bool {
 	return in.down
 }
 
+// wake sends to a channel of capacity one without waiting: a signal that is there already is enough.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

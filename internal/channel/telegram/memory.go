@@ -1,84 +1,92 @@
 package telegram
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// once lets a thing be told only once in a while.
-type once struct {
-	every time.Duration
-	mu    sync.Mutex
-	at    map[string]telling
+// ttlMap keeps values by key for a time, at most [maxChats] of them. It is safe for concurrent use.
+type ttlMap struct {
+	ttl time.Duration
+	mu  sync.Mutex
+	at  map[string]ttlEntry
 }
 
-type telling struct {
-	when time.Time
-	id   string // of the message that told it, or what was to be told
+type ttlEntry struct {
+	since time.Time
+	value string
 }
 
-func newOnce(every time.Duration) *once { return &once{every: every, at: map[string]telling{}} }
+func newTTLMap(ttl time.Duration) *ttlMap { return &ttlMap{ttl: ttl, at: map[string]ttlEntry{}} }
 
-// first reports whether key was not told lately, and counts it as told.
-func (o *once) first(key string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	now := time.Now()
-	if t, ok := o.at[key]; ok && now.Sub(t.when) < o.every {
+// add puts in a key without a value; false = the key is there already, and keeps its time.
+func (m *ttlMap) add(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.entry(key); ok {
 		return false
 	}
-	o.keep(key, telling{when: now})
+	m.put(key, "")
 	return true
 }
 
-// lately reports whether key was told, and counts nothing.
-func (o *once) lately(key string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	t, ok := o.at[key]
-	return ok && time.Since(t.when) < o.every
+// has reports whether the key is there.
+func (m *ttlMap) has(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.entry(key)
+	return ok
 }
 
-// keep adds an entry and forgets old ones when there are many. The mutex is held.
-func (o *once) keep(key string, t telling) {
-	if len(o.at) >= maxChats {
-		for k, old := range o.at {
-			if t.when.Sub(old.when) >= o.every || len(o.at) >= maxChats {
-				delete(o.at, k)
+// get is the value of a key, "" = none.
+func (m *ttlMap) get(key string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, _ := m.entry(key)
+	return e.value
+}
+
+// set puts in a key with a value. Its time begins anew.
+func (m *ttlMap) set(key, value string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.put(key, value)
+}
+
+func (m *ttlMap) forget(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.at, key)
+}
+
+// entry is an entry whose time is not over. The mutex is held.
+func (m *ttlMap) entry(key string) (ttlEntry, bool) {
+	e, ok := m.at[key]
+	if !ok || time.Since(e.since) >= m.ttl {
+		return ttlEntry{}, false
+	}
+	return e, true
+}
+
+// put adds an entry. When there are too many, it first drops those whose time is over, and as many others as necessary. The mutex is held.
+func (m *ttlMap) put(key, value string) {
+	now := time.Now()
+	if len(m.at) >= maxChats {
+		for k, old := range m.at {
+			if now.Sub(old.since) >= m.ttl || len(m.at) >= maxChats {
+				delete(m.at, k)
 			}
 		}
 	}
-	o.at[key] = t
+	m.at[key] = ttlEntry{since: now, value: value}
 }
 
-// again is the message that told key lately, "" = none.
-func (o *once) again(key string) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if t, ok := o.at[key]; ok && time.Since(t.when) < o.every {
-		return t.id
-	}
-	return ""
-}
-
-// said remembers the message that told key.
-func (o *once) said(key, id string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.keep(key, telling{when: time.Now(), id: id})
-}
-
-func (o *once) forget(key string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.at, key)
-}
-
-// userLimits counts the messages of each person.
+// userLimits counts the messages of each person. It is safe for concurrent use.
 type userLimits struct {
-	perMinute int
+	perMinute int // negative = no limit
 	mu        sync.Mutex
 	users     map[int64]*rate.Limiter
 }
@@ -87,7 +95,7 @@ func newUserLimits(perMinute int) *userLimits {
 	return &userLimits{perMinute: perMinute, users: map[int64]*rate.Limiter{}}
 }
 
-// allow counts one message.
+// allow counts one message; false = the person has sent too many.
 func (u *userLimits) allow(id int64) bool {
 	if u.perMinute < 0 {
 		return true
@@ -103,7 +111,8 @@ func (u *userLimits) allow(id int64) bool {
 	return l.Allow()
 }
 
-// forget drops those who have been quiet for a minute when there are many; when nobody was, whoever comes first.
+// forget makes space when there are too many entries: it drops persons who have sent nothing for a minute, and as many others as necessary.
+// The mutex is held.
 func (u *userLimits) forget() {
 	if len(u.users) < maxChats {
 		return
@@ -115,40 +124,41 @@ func (u *userLimits) forget() {
 	}
 }
 
-// recent remembers which message of Telegram a message of the house was, for a while and for the last ten thousand.
-type recent struct {
+// recentMessages remembers by the gateway's id of a message where it stands at Telegram: the last [maxChats] of them. It is safe for concurrent use.
+type recentMessages struct {
 	mu    sync.Mutex
-	refs  map[string]ref
+	at    map[string]messageRef
 	order []string
 }
 
-type ref struct {
+// messageRef is a message of a chat.
+type messageRef struct {
 	to      address
 	message int
 }
 
-func newRecent() *recent { return &recent{refs: map[string]ref{}} }
+func newRecentMessages() *recentMessages { return &recentMessages{at: map[string]messageRef{}} }
 
-func (r *recent) add(id string, to ref) {
+func (r *recentMessages) add(id string, to messageRef) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.order) >= maxChats {
-		delete(r.refs, r.order[0])
+		delete(r.at, r.order[0])
 		r.order = r.order[1:]
 	}
-	r.refs[id] = to
+	r.at[id] = to
 	r.order = append(r.order, id)
 }
 
-func (r *recent) get(id string) (ref, bool) {
+func (r *recentMessages) get(id string) (messageRef, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	to, ok := r.refs[id]
+	to, ok := r.at[id]
 	return to, ok
 }
 
-// progress remembers how much of a long reply has arrived, so that a further attempt goes on instead of beginning anew. It is kept in
-// memory: a process that ends between two parts costs the parts that had arrived a second time.
+// progress remembers by the id of a reply how much of it has arrived, so that a further attempt continues there. It is kept in memory only:
+// after a crash between two messages of a reply, the messages that had arrived are sent a second time. It is safe for concurrent use.
 type progress struct {
 	mu    sync.Mutex
 	parts map[string]part
@@ -157,13 +167,27 @@ type progress struct {
 type part struct {
 	upTo  int    // offset in the document behind what has arrived
 	limit int    // units of a message; 0 = maxUnits. Smaller when Telegram found the text too long
-	plain bool   // without tags, because even the smallest parts were too long with them
+	plain bool   // without tags, because even the smallest messages were too long with them
 	first string // id of the first message, "" = nothing has arrived
 	// markup is the keyboard under the last chunk, "" = none.
 	markup string
 	at     time.Time
 }
 
+// shrink halves the length of the messages of a reply, and removes its tags at the smallest length; false = it is as small as possible.
+func (p *part) shrink() bool {
+	switch limit := cmp.Or(p.limit, maxUnits); {
+	case limit > minUnits:
+		p.limit = limit / 2
+	case !p.plain:
+		p.plain = true
+	default:
+		return false
+	}
+	return true
+}
+
+// maxProgress bounds the memory of unfinished replies.
 const maxProgress = 1000
 
 func newProgress() *progress { return &progress{parts: map[string]part{}} }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"hash/fnv"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"laneway/internal/chat"
@@ -15,43 +17,47 @@ import (
 const (
 	// previewEvery is how often an answer that grows is shown again.
 	previewEvery = time.Second
-	// previewLife is how long the preview of a run that ended is kept for its final text.
+	// previewLife is how long the preview of a run that ended is kept for its final text; maxPreviews bounds their number.
 	previewLife = 10 * time.Minute
 	maxPreviews = 1000
 	// previewBytes is how much of a long answer is rendered each time to show one message of it: enough for its 4096 units with their markup.
 	previewBytes = 32 << 10
-	// draftless is for how long no draft is tried in a chat that refused one.
+	// draftless is how long no draft is tried in a chat that refused one.
 	draftless = time.Hour
 )
 
-// previews shows answers while they grow. Each has a goroutine while its turn runs; it ends with Finish, with the final text, or with Run.
+// previews shows answers while they grow. Each answer has a goroutine while its turn runs. The goroutine ends with finish, with the final text, or
+// with the context of open; close waits for all of them. It is safe for concurrent use; the lock is not held during a call.
 type previews struct {
-	c   *Channel
+	api    *client
+	limits *limiter
+	poster *poster
+	signs  *signs
+	log    *slog.Logger
+
+	noDrafts atomic.Bool // the API has no drafts
+	refused  *ttlMap     // chats that refused a draft
+
 	mu  sync.Mutex
 	ctx context.Context //nolint:containedctx // the life of Run; previews belong to no call
 	wg  sync.WaitGroup
-	all map[string]*preview
-	// refused are the chats that took no draft lately.
-	refused *once
+	all map[string]*preview // by run id
 }
 
-// preview is one answer. All but shown and lost is guarded by the mutex of previews; the loop alone sends, and it alone changes to, shown and lost.
+// preview is one answer. The mutex of previews guards all fields except shown and unknown. Only the loop sends, and only the loop changes to, message,
+// shown and unknown.
 type preview struct {
 	to      address
 	text    string
 	message int    // that shows it; 0 = none
 	shown   string // HTML of what is shown, "" = nothing
-	// lost: nobody knows whether Telegram has taken the first message. It may stand in the chat, so no second one is posted beside it.
-	lost    bool
+	// unknown: the first message may have arrived or not. No second one is posted, because both could stand in the chat.
+	unknown bool
 	draft   int64
 	touched time.Time
 	wake    chan struct{} // capacity 1: look again
-	stop    chan struct{} // closed by who ends it
+	stop    chan struct{} // closed by finish
 	ended   chan struct{} // closed by the loop
-}
-
-func newPreviews(c *Channel) *previews {
-	return &previews{c: c, all: map[string]*preview{}, refused: newOnce(draftless)}
 }
 
 func (p *previews) open(ctx context.Context) {
@@ -60,7 +66,7 @@ func (p *previews) open(ctx context.Context) {
 	p.ctx = ctx
 }
 
-// close waits for the loops; the context of open is over by then.
+// close waits for the loops. The caller has ended the context of open.
 func (p *previews) close() {
 	p.mu.Lock()
 	p.ctx = nil
@@ -68,18 +74,7 @@ func (p *previews) close() {
 	p.wg.Wait()
 }
 
-// Update shows the text so far, some time within the next second. It never blocks, and starts the goroutine of the answer when there is
-// none.
-func (c *Channel) Update(target chat.Target, runID, text string) {
-	to, err := c.target(target)
-	if err == nil {
-		c.previews.update(to, runID, text)
-	}
-}
-
-// Finish ends the preview of a run. What is shown stays until the final text takes its place.
-func (c *Channel) Finish(_ chat.Target, runID string) { c.previews.finish(runID) }
-
+// update shows the text so far within the next second. It never blocks. It starts the goroutine of the answer when there is none.
 func (p *previews) update(to address, runID, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -99,7 +94,7 @@ func (p *previews) update(to address, runID, text string) {
 	wake(v.wake)
 }
 
-// start begins the loop of a preview, after an earlier one of the same run has ended. The mutex is held.
+// start starts the loop of a preview. The loop first waits for the end of an earlier loop of the same run. The mutex is held.
 func (p *previews) start(v *preview) {
 	before := v.ended
 	v.wake, v.stop, v.ended = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
@@ -119,7 +114,7 @@ type loop struct {
 	wake, stop chan struct{}
 }
 
-// forget drops what nobody will ask for. The mutex is held.
+// forget drops previews that ended long ago, and all that have ended when there are too many. The mutex is held.
 func (p *previews) forget() {
 	for id, v := range p.all {
 		if v.stop == nil && (time.Since(v.touched) > previewLife || len(p.all) >= maxPreviews) {
@@ -145,8 +140,8 @@ func (p *previews) finish(runID string) {
 	}
 }
 
-// take ends the preview of a run for its final text and gives the message that is to become it, 0 = none. It waits for a call that is on
-// its way, so that nothing old can arrive after the final text.
+// take ends the preview of a run and returns the message that its final text replaces, 0 = none. It waits for a call that is under way, so that no
+// older text can arrive after the final one.
 func (p *previews) take(ctx context.Context, to address, runID string) int {
 	p.finish(runID)
 	p.mu.Lock()
@@ -168,8 +163,8 @@ func (p *previews) take(ctx context.Context, to address, runID string) int {
 	return v.message
 }
 
-// giveBack keeps the message of a preview for the next attempt.
-func (p *previews) giveBack(to address, runID string, message int) {
+// restore records the message of a preview again, for the next attempt to send its final text.
+func (p *previews) restore(to address, runID string, message int) {
 	if message == 0 {
 		return
 	}
@@ -225,7 +220,7 @@ func (p *previews) changed(ctx context.Context, v loop, shown string) bool {
 	}
 }
 
-// step shows one state of the text; false = not now. What Telegram would show as it is is not sent again.
+// step shows one state of the text; false = try again later. A state that would look the same is not sent again.
 func (p *previews) step(ctx context.Context, v *preview, text string) bool {
 	p.mu.Lock()
 	to, message := v.to, v.message
@@ -245,13 +240,13 @@ func (p *previews) step(ctx context.Context, v *preview, text string) bool {
 		v.shown = ""
 	}
 	chunks := render(chat.Cut(text, previewBytes)).chunks(maxUnits)
-	if len(chunks) == 0 || chunks[0].html == v.shown || v.lost {
+	if len(chunks) == 0 || chunks[0].html == v.shown || v.unknown {
 		return true
 	}
-	if !p.c.limits.spare(to.chat, true) {
+	if !p.limits.spare(to.chat, true) {
 		return false
 	}
-	id, err := p.c.post(ctx, outgoing{to: to, chunk: chunks[0], edit: message}, false)
+	id, err := p.poster.post(ctx, outgoing{to: to, chunk: chunks[0], edit: message}, false)
 	if err != nil {
 		return p.notShown(ctx, v, err)
 	}
@@ -262,8 +257,8 @@ func (p *previews) step(ctx context.Context, v *preview, text string) bool {
 	return true
 }
 
-// draftOf is what a draft shows of a text: its end, because that is what is new. The text before it is left out in steps, so that the
-// beginning of what is shown does not move each second; a block of code that it began is opened again.
+// draftOf is the part of a text that a draft shows: its end, because that is new. The text before it is left out in steps of [previewBytes], so that the
+// first line does not change each second. A block of code that began before is opened again.
 func draftOf(text string) (chunk, bool) {
 	if from := (len(text)/previewBytes - 1) * previewBytes; from > 0 {
 		from = len(chat.Cut(text, from))
@@ -282,13 +277,12 @@ func draftOf(text string) (chunk, bool) {
 
 // takesDrafts reports whether a draft is worth a call.
 func (p *previews) takesDrafts(to address) bool {
-	return p.c.drafts.Load() && p.refused.again(number(to.chat)) == ""
+	return !p.noDrafts.Load() && !p.refused.has(number(to.chat))
 }
 
-// notShown takes notice of a state that Telegram did not take, and reports whether that is settled: the next state may do better, this one
-// would be refused again.
+// notShown evaluates the failure to show a state. It reports whether this state is done with: Telegram would refuse it again, but may accept the next.
 func (p *previews) notShown(ctx context.Context, v *preview, err error) bool {
-	p.c.lost(ctx, v.to, err)
+	p.failed(ctx, v.to, err)
 	e, ok := errors.AsType[*apiError](err)
 	switch {
 	case !ok:
@@ -296,14 +290,14 @@ func (p *previews) notShown(ctx context.Context, v *preview, err error) bool {
 	case p.leftTopic(v, e):
 		return false
 	case v.message == 0 && e.unknown:
-		v.lost = true
+		v.unknown = true
 		return true
 	default:
 		return e.reason == reasonBadRequest
 	}
 }
 
-// leftTopic goes on without a topic that is gone, as Send does.
+// leftTopic continues outside of a topic that is gone, as [poster.deliver] does.
 func (p *previews) leftTopic(v *preview, e *apiError) bool {
 	if v.to.thread == 0 || !e.noTopic() {
 		return false
@@ -314,40 +308,33 @@ func (p *previews) leftTopic(v *preview, e *apiError) bool {
 	return true
 }
 
-// noTopic reports whether a call was refused because its topic does not take it.
-func (e *apiError) noTopic() bool {
-	return e.says("thread not found") || e.says("topic_deleted") || e.says("topic_closed")
-}
-
-// lost takes notice of a state that was not shown. The final text comes through the outbox and does not depend on it.
-func (c *Channel) lost(ctx context.Context, to address, err error) {
-	if e, ok := errors.AsType[*apiError](err); ok {
-		c.heed(ctx, to, e)
-	}
+// failed learns from a failed call. The final text comes through the outbox and does not depend on it.
+func (p *previews) failed(ctx context.Context, to address, err error) {
+	p.signs.follow(ctx, to, err)
 	if ctx.Err() == nil {
-		c.log.DebugContext(ctx, "a state of an answer was not shown", "reason", reasonFor(err))
+		p.log.DebugContext(ctx, "a state of an answer was not shown", "reason", reasonFor(err))
 	}
 }
 
-// showDraft shows a state as a draft. An API without drafts is remembered, and for a while a chat that refuses one.
+// showDraft shows a state as a draft. It remembers for ever that the API has no drafts, and for [draftless] that a chat refused one.
 func (p *previews) showDraft(ctx context.Context, v *preview, part chunk) bool {
-	if !p.c.limits.spare(v.to.chat, false) {
+	if !p.limits.spare(v.to.chat, false) {
 		return false
 	}
 	params := place(v.to)
 	params["draft_id"], params["text"], params["parse_mode"] = number(v.draft), part.html, "HTML"
-	err := p.c.api.call(ctx, callTime, "sendMessageDraft", params, nil)
+	err := p.api.call(ctx, callTime, "sendMessageDraft", params, nil)
 	if err == nil {
 		return true
 	}
-	p.c.lost(ctx, v.to, err)
+	p.failed(ctx, v.to, err)
 	e, ok := errors.AsType[*apiError](err)
 	switch {
 	case !ok || p.leftTopic(v, e):
 	case e.code == http.StatusNotFound:
-		p.c.drafts.Store(false)
+		p.noDrafts.Store(true)
 	case e.code == http.StatusBadRequest:
-		p.refused.said(number(v.to.chat), "refused")
+		p.refused.add(number(v.to.chat))
 	}
 	return false
 }

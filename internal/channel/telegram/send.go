@@ -4,31 +4,49 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
-
-	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+	"fmt"
+	"log/slog"
+	"os"
 
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 )
 
-// Kinds of replies: answers of the agent take the place of their preview, notices are told once a minute.
+// Kinds of replies: the answer of an agent replaces its preview, a notice is sent once a minute.
 const (
 	kindReply  = "reply"
 	kindNotice = "notice"
 )
 
-// Send delivers one reply: rendered, split, each part in its place, the first one into the preview of the same run if there is one. A part
-// that has arrived is not sent again by a further attempt of this process. The same error is not told twice a minute in one chat: the
-// second one counts as delivered by the first one's message.
-func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
-	to, err := c.target(r.Target)
+// sender delivers the replies of the outbox. It is safe for concurrent use; the outbox calls it for one reply of a chat at a time.
+type sender struct {
+	poster    *poster
+	addresses *addresses
+	previews  *previews
+	choices   *choices
+	root      *os.Root // of all files; nil = no file can be sent
+	log       *slog.Logger
+
+	progress *progress
+	notices  *ttlMap // ids of delivered notices, by place and text
+}
+
+// badTarget makes the outbox's error for a target that is no address of this bot.
+func badTarget(err error) *channel.SendError {
+	return &channel.SendError{Reason: reasonBadTarget, Permanent: true, Cause: err}
+}
+
+// send delivers one reply in as many messages as it needs. The first one replaces the preview of the same run, if there is one. A message that has
+// arrived is not sent again by a further attempt of this process. The same notice is sent at most once a minute to one place: a repetition counts as
+// delivered by the message of the first.
+func (s *sender) send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+	to, err := s.addresses.address(r.Target)
 	if err != nil {
-		return chat.Sent{}, &channel.SendError{Reason: reasonBadTarget, Permanent: true, Cause: err}
+		return chat.Sent{}, badTarget(err)
 	}
 	key := r.Target.ChatID + "/" + r.Target.Thread + "/" + r.Text
-	if c.isError(r) {
-		if id := c.errors.again(key); id != "" {
+	if r.Kind == kindNotice {
+		if id := s.notices.get(key); id != "" {
 			return chat.Sent{ProviderID: id}, nil
 		}
 	}
@@ -36,26 +54,24 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
 	if len(d.chunks(maxUnits)) == 0 {
 		d = plain("(an empty answer)")
 	}
-	id, err := c.sendParts(ctx, r, to, d)
+	id, err := s.sendParts(ctx, r, to, d)
 	if err != nil {
 		return chat.Sent{}, err
 	}
-	c.sent.forget(r.ID)
-	if c.isError(r) {
-		c.errors.said(key, id)
+	s.progress.forget(r.ID)
+	if r.Kind == kindNotice {
+		s.notices.set(key, id)
 	}
 	return chat.Sent{ProviderID: id}, nil
 }
 
-// isError reports whether a reply says that something went wrong.
-func (c *Channel) isError(r chat.Reply) bool { return r.Kind == kindNotice }
-
-// sendParts sends what has not arrived yet of a document. A part that Telegram finds too long is split smaller, and so is what follows it.
-func (c *Channel) sendParts(ctx context.Context, r chat.Reply, to address, d *document) (string, error) {
-	done := c.sent.get(r.ID)
+// sendParts sends the messages of a document that have not arrived yet, and returns the id of the first one. A message that Telegram finds too long is
+// split smaller, and so is what follows it.
+func (s *sender) sendParts(ctx context.Context, r chat.Reply, to address, d *document) (string, error) {
+	done := s.progress.get(r.ID)
 	preview := 0
 	if r.Kind == kindReply {
-		preview = c.previews.take(ctx, to, r.RunID)
+		preview = s.previews.take(ctx, to, r.RunID)
 	}
 	chunks := d.chunksFrom(done.upTo, cmp.Or(done.limit, maxUnits))
 	for len(chunks) > 0 {
@@ -66,7 +82,7 @@ func (c *Channel) sendParts(ctx context.Context, r chat.Reply, to address, d *do
 		if len(chunks) == 1 {
 			out.markup = done.markup
 		}
-		id, err := c.deliver(ctx, out)
+		id, err := s.poster.deliver(ctx, out)
 		switch {
 		case err == nil:
 			done.upTo, chunks = chunks[0].to, chunks[1:]
@@ -74,170 +90,88 @@ func (c *Channel) sendParts(ctx context.Context, r chat.Reply, to address, d *do
 				done.first = number(int64(id))
 			}
 		case tooLong(err) && done.shrink():
-			c.log.WarnContext(ctx, "Telegram found a message too long; splitting it smaller", "units", done.limit, "plain", done.plain)
+			s.log.WarnContext(ctx, "Telegram found a message too long; splitting it smaller", "units", done.limit, "plain", done.plain)
 			chunks = d.chunksFrom(done.upTo, done.limit)
 		default:
 			if done.first == "" {
-				c.previews.giveBack(to, r.RunID, preview)
+				s.previews.restore(to, r.RunID, preview)
 			}
 			return "", err
 		}
-		c.sent.set(r.ID, done)
+		s.progress.set(r.ID, done)
 	}
 	return done.first, nil
 }
 
-// tooLong reports whether Telegram refused a message for its length. It counts tags and entities in ways that it does not tell.
+// tooLong reports whether Telegram refused a message for its length. Telegram counts tags and entities by rules that it does not document.
 func tooLong(err error) bool {
 	e, ok := errors.AsType[*apiError](err)
 	return ok && (e.says("message is too long") || e.says("message_too_long"))
 }
 
-// shrink halves what one message of the reply may hold, and gives up its tags at the end; false = it is as small as it gets.
-func (p *part) shrink() bool {
-	switch limit := cmp.Or(p.limit, maxUnits); {
-	case limit > minUnits:
-		p.limit = limit / 2
-	case !p.plain:
-		p.plain = true
-	default:
-		return false
-	}
-	return true
-}
-
-// outgoing is one message on its way.
-type outgoing struct {
-	to    address
-	chunk chunk
-	// edit is a message to be replaced; 0 = a new one.
-	edit    int
-	replyTo int
-	markup  string
-	// plain leaves the tags out.
-	plain bool
-	// file is sent instead of the chunk; nil = none.
-	file *upload
-}
-
-// deliver waits for the limits and sends one message, in the form and to the place that Telegram takes it. It returns the message's id.
-func (c *Channel) deliver(ctx context.Context, o outgoing) (int, error) {
-	asPlain := o.plain
-	for range 6 { // each way out below is taken once
-		if err := c.limits.wait(ctx, o.to.chat); err != nil {
-			return 0, err
-		}
-		id, err := c.post(ctx, o, asPlain)
-		var e *apiError
-		switch {
-		case err == nil:
-			return id, nil
-		case !errors.As(err, &e):
-			return 0, &channel.SendError{Reason: reasonConnection, Unknown: true, Uncounted: true, Cause: err}
-		case o.edit != 0 && e.says("message is not modified"):
-			return o.edit, nil
-		case o.edit != 0 && (e.says("message to edit not found") || e.says("message can't be edited")):
-			o.edit = 0
-		case e.says("can't parse entities") && !asPlain:
-			c.log.WarnContext(ctx, "Telegram could not read a formatted message; sending it as plain text")
-			asPlain = true
-		case o.to.thread != 0 && e.noTopic():
-			o.to.thread = 0
-		case e.migrateTo != 0 && o.to.chat != e.migrateTo:
-			if err := c.migrate(ctx, o.to.chat, e.migrateTo); err != nil { // this message finds its way
-				c.log.WarnContext(ctx, "a group moved", "err", err)
-			}
-			o.to.chat, o.edit = e.migrateTo, 0
-		case o.file != nil && o.file.form != asDocument() && e.reason == reasonBadRequest:
-			c.log.WarnContext(ctx, "Telegram does not take a file as what it looks like; sending it as a document", "err", e)
-			o.file.form = asDocument()
-		default:
-			return 0, undelivered(e)
-		}
-	}
-	return 0, &channel.SendError{Reason: reasonBadRequest, Permanent: true}
-}
-
-// undelivered is the outbox's error for a failed call.
-func undelivered(e *apiError) *channel.SendError {
-	s := e.sendError()
-	if e.reason == reasonRateLimited {
-		s.RetryAfter = e.cooldown()
-	}
-	return s
-}
-
-// post makes the one call.
-func (c *Channel) post(ctx context.Context, o outgoing, asPlain bool) (int, error) {
-	if o.file != nil {
-		return c.postFile(ctx, o)
-	}
-	method, p := "sendMessage", place(o.to)
-	if o.edit != 0 {
-		method, p = "editMessageText", tgbotapi.Params{"chat_id": number(o.to.chat), "message_id": number(int64(o.edit))}
-	}
-	p["text"] = o.chunk.plain
-	if !asPlain {
-		p["text"], p["parse_mode"] = o.chunk.html, "HTML"
-	}
-	p["link_preview_options"] = jsonOf(map[string]bool{"is_disabled": true})
-	if o.replyTo != 0 && o.edit == 0 {
-		p["reply_parameters"] = jsonOf(map[string]any{"message_id": o.replyTo, "allow_sending_without_reply": true})
-	}
-	if o.markup != "" {
-		p["reply_markup"] = o.markup
-	}
-	var m tgbotapi.Message
-	if err := c.api.call(ctx, c.patience(), method, p, &m); err != nil {
-		return 0, err
-	}
-	return messageID(method, m)
-}
-
-// messageID is the number of a message that was sent: what delivered means.
-func messageID(method string, m tgbotapi.Message) (int, error) {
-	if m.MessageID == 0 {
-		return 0, &apiError{method: method, reason: reasonBadResponse, text: "the answer names no message", unknown: true}
-	}
-	return m.MessageID, nil
-}
-
-// place is the parameters that say where.
-func place(to address) tgbotapi.Params {
-	p := tgbotapi.Params{"chat_id": number(to.chat)}
-	if to.thread != 0 && to.thread != general {
-		p["message_thread_id"] = number(int64(to.thread))
-	}
-	return p
-}
-
-const sayTime = 5 * time.Second
-
-// say tells a person something that the channel itself has to say. It is no part of any conversation and is not tried again.
-func (c *Channel) say(ctx context.Context, to address, text string, replyTo int) {
-	c.sayOut(ctx, outgoing{to: to, replyTo: replyTo}, text)
-}
-
-// sayWith is say with a keyboard below; "" = none.
-func (c *Channel) sayWith(ctx context.Context, to address, text, markup string) {
-	c.sayOut(ctx, outgoing{to: to, markup: markup}, text)
-}
-
-// sayOut reports whether Telegram took it.
-func (c *Channel) sayOut(ctx context.Context, o outgoing, text string) bool {
-	ctx, cancel := context.WithTimeoutCause(ctx, sayTime, errCallTime)
-	defer cancel()
-	o.chunk = plain(text).chunks(maxUnits)[0]
-	_, err := c.deliver(ctx, o)
+// ask sends a reply with a keyboard under its last message. Where no more buttons can be recorded, the choice is written as words.
+func (s *sender) ask(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+	to, err := s.addresses.address(r.Target)
 	if err != nil {
-		c.log.WarnContext(ctx, "a person was not told", "reason", reasonFor(err))
+		return chat.Sent{}, badTarget(err)
 	}
-	return err == nil
+	done := s.progress.get(r.ID)
+	if done.markup == "" { // a further attempt uses the buttons of the first one
+		done.markup, err = s.choices.keyboard(ctx, to, r.Choice)
+		if errors.Is(err, channel.ErrButtonsFull) {
+			r.Text, err = r.Text+"\n\n"+r.Choice.Typed, nil
+		}
+		switch {
+		case errors.Is(err, errBadChoice):
+			return chat.Sent{}, &channel.SendError{Reason: reasonBadRequest, Permanent: true, Cause: err}
+		case err != nil:
+			return chat.Sent{}, &channel.SendError{Reason: reasonConnection, Cause: err}
+		}
+		s.progress.set(r.ID, done)
+	}
+	return s.send(ctx, r)
 }
 
-// sayOnce says the same thing at most once a minute in one place.
-func (c *Channel) sayOnce(ctx context.Context, to address, text string) {
-	if c.told.first(number(to.chat) + "/" + number(int64(to.thread)) + "/" + text) {
-		c.say(ctx, to, text, 0)
+// sendFile delivers one file. Where the file does not exist, the line that stands for it is sent as text.
+func (s *sender) sendFile(ctx context.Context, r chat.Reply) (chat.Sent, error) {
+	to, err := s.addresses.address(r.Target)
+	if err != nil {
+		return chat.Sent{}, badTarget(err)
 	}
+	out := outgoing{to: to}
+	file, size, err := s.openFile(r.File.Path)
+	if err == nil {
+		defer func() { _ = file.Close() }() // it was only read, and what was sent stays sent
+		out.file = &upload{form: formOf(r.File.MIMEType, size), name: r.File.Name, kind: r.File.MIMEType, size: size, content: file}
+	} else {
+		s.log.ErrorContext(ctx, "a file of an answer is not on this node; with several replicas the directory for attachments must be a shared one", "outbox_id", r.ID, "err", err)
+		out.chunk = plain(r.File.Line() + "\nThis file is not on this node and cannot be sent; the operator can find out why.").chunks(maxUnits)[0]
+	}
+	id, err := s.poster.deliver(ctx, out)
+	if err != nil {
+		return chat.Sent{}, err
+	}
+	return chat.Sent{ProviderID: number(int64(id))}, nil
+}
+
+// errNoFile: the path names nothing that can be sent.
+var errNoFile = errors.New("there is no such file")
+
+// openFile opens a regular file below the directory for attachments. The caller closes it.
+func (s *sender) openFile(path string) (*os.File, int64, error) {
+	if s.root == nil {
+		return nil, 0, errNoFile
+	}
+	file, err := s.root.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("opening a file of an answer: %w", err)
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNoFile
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	return file, info.Size(), nil
 }

@@ -3,61 +3,92 @@ package telegram
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
-
-	"laneway/internal/chat"
 )
 
 // signTime bounds a call that only shows something.
 const signTime = 3 * time.Second
 
-// sign makes a call that is only nice to have: not while its chat has to be quiet, and without anybody waiting for it twice.
-func (c *Channel) sign(ctx context.Context, to address, method string, p tgbotapi.Params) error {
-	if !c.limits.spare(to.chat, false) {
+// signs makes the calls that only show something: typing, reactions, the end of buttons. They are made while the limits leave capacity, and are not
+// tried again. It is safe for concurrent use.
+type signs struct {
+	api       *client
+	limits    *limiter
+	addresses *addresses
+	notes     *notes
+	recent    *recentMessages
+	log       *slog.Logger
+}
+
+// show makes one call, or none while its chat or the bot has no capacity for it.
+func (s *signs) show(ctx context.Context, to address, method string, p tgbotapi.Params) error {
+	if !s.limits.spare(to.chat, false) {
 		return nil
 	}
-	err := c.api.call(ctx, signTime, method, p, nil)
-	if e, ok := errors.AsType[*apiError](err); ok {
-		c.heed(ctx, to, e)
-	}
+	err := s.api.call(ctx, signTime, method, p, nil)
+	s.follow(ctx, to, err)
 	return err
 }
 
-// heed takes from a failure what later calls have to know.
-func (c *Channel) heed(ctx context.Context, to address, e *apiError) {
-	if err := c.migrate(ctx, to.chat, e.migrateTo); err != nil { // the next sign tries again
-		c.log.WarnContext(ctx, "a group moved", "err", err)
-	}
-}
-
-// Typing shows for about five seconds that an answer is being made.
-func (c *Channel) Typing(ctx context.Context, target chat.Target) {
-	to, err := c.target(target)
-	if err != nil {
-		return
-	}
-	p := place(to)
-	p["action"] = "typing"
-	if err := c.sign(ctx, to, "sendChatAction", p); err != nil && ctx.Err() == nil {
-		c.log.DebugContext(ctx, "typing was not shown", "reason", reasonFor(err))
-	}
-}
-
-// Queued puts a pair of eyes under a message that has to wait, or answers it with a note where reactions are not allowed. A message that
-// came through another node, or long ago, is not remembered and gets nothing.
-func (c *Channel) Queued(ctx context.Context, _ chat.Target, messageID string) {
-	r, ok := c.recent.get(messageID)
+// follow learns from a failed call that its group has moved.
+func (s *signs) follow(ctx context.Context, to address, err error) {
+	e, ok := errors.AsType[*apiError](err)
 	if !ok {
 		return
 	}
-	r.to.chat = c.follow(r.to.chat)
-	err := c.sign(ctx, r.to, "setMessageReaction", tgbotapi.Params{
-		"chat_id": number(r.to.chat), "message_id": number(int64(r.message)),
+	if err := s.addresses.move(ctx, to.chat, e.migrateTo); err != nil { // the next sign tries again
+		s.log.WarnContext(ctx, "the new id of a group was not recorded", "err", err)
+	}
+}
+
+// typing shows for about five seconds that an answer is being made.
+func (s *signs) typing(ctx context.Context, to address) {
+	p := place(to)
+	p["action"] = "typing"
+	if err := s.show(ctx, to, "sendChatAction", p); err != nil && ctx.Err() == nil {
+		s.log.DebugContext(ctx, "typing was not shown", "reason", reasonFor(err))
+	}
+}
+
+// queued puts a reaction under a message that has to wait, or answers it with a note where reactions are not allowed. A message that came through
+// another node, or long ago, is not remembered and gets nothing.
+func (s *signs) queued(ctx context.Context, messageID string) {
+	m, ok := s.recent.get(messageID)
+	if !ok {
+		return
+	}
+	m.to.chat = s.addresses.follow(m.to.chat)
+	err := s.show(ctx, m.to, "setMessageReaction", tgbotapi.Params{
+		"chat_id": number(m.to.chat), "message_id": number(int64(m.message)),
 		"reaction": jsonOf([]map[string]string{{"type": "emoji", "emoji": "👀"}}),
 	})
 	if reason := reasonFor(err); err != nil && (reason == reasonBadRequest || reason == reasonUnauthorized) {
-		c.say(ctx, r.to, "I have seen this; it waits until there is room.", r.message)
+		s.notes.send(ctx, m.to, "I have seen this; it waits until there is room.", m.message)
+	}
+}
+
+// removeKeyboard takes the buttons of a message away, once one of them was used.
+func (s *signs) removeKeyboard(ctx context.Context, to address, message int) {
+	p := tgbotapi.Params{"chat_id": number(to.chat), "message_id": number(int64(message))}
+	if err := s.show(ctx, to, "editMessageReplyMarkup", p); err != nil && ctx.Err() == nil {
+		s.log.DebugContext(ctx, "the buttons of a message were not removed", "reason", reasonFor(err))
+	}
+}
+
+// answerPress ends the progress sign of a button; text is shown to the person, "" = nothing. The call concerns no chat, so only the limits and the
+// cooldown of the bot hold for it.
+func (s *signs) answerPress(ctx context.Context, id, text string) {
+	if !s.limits.spare(anyChat, false) {
+		return
+	}
+	p := tgbotapi.Params{"callback_query_id": id}
+	if text != "" {
+		p["text"] = text
+	}
+	if err := s.api.call(ctx, signTime, "answerCallbackQuery", p, nil); err != nil {
+		s.log.DebugContext(ctx, "a press of a button was not answered", "reason", reasonFor(err))
 	}
 }

@@ -4,19 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
-	"os"
 	"strings"
 	"time"
 
 	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
-
-	"laneway/internal/channel"
-	"laneway/internal/chat"
 )
 
 const (
@@ -45,65 +40,12 @@ func formOf(kind string, size int64) form {
 	return asDocument()
 }
 
-// upload is a file on its way.
+// upload is a file that is to be sent. content is read and not closed.
 type upload struct {
 	form
 	name, kind string
 	size       int64
 	content    io.ReaderAt
-}
-
-// SendFile delivers one file. Where it is not there, the line that stands for it is sent as text. Telegram looks into pictures and voices, and refuses
-// some; those go out as documents.
-func (c *Channel) SendFile(ctx context.Context, r chat.Reply) (_ chat.Sent, err error) {
-	to, err := c.target(r.Target)
-	if err != nil {
-		return chat.Sent{}, &channel.SendError{Reason: reasonBadTarget, Permanent: true, Cause: err}
-	}
-	out := outgoing{to: to}
-	file, size, err := c.openFile(r.File.Path)
-	if err == nil {
-		defer func() { _ = file.Close() }() // it was only read, and what was sent stays sent
-		out.file = &upload{form: formOf(r.File.MIMEType, size), name: r.File.Name, kind: r.File.MIMEType, size: size, content: file}
-	} else {
-		c.log.ErrorContext(ctx, "a file of an answer is not on this node; with several replicas the directory for attachments must be a shared one", "outbox_id", r.ID, "err", err)
-		out.chunk = plain(r.File.Line() + "\nThis file is not on this node and cannot be sent; the operator can find out why.").chunks(maxUnits)[0]
-	}
-	id, err := c.deliver(ctx, out)
-	if err != nil {
-		return chat.Sent{}, err
-	}
-	return chat.Sent{ProviderID: number(int64(id))}, nil
-}
-
-// errNoFile: the path names nothing that can be sent.
-var errNoFile = errors.New("there is no such file")
-
-func (c *Channel) openFile(path string) (*os.File, int64, error) {
-	if c.root == nil {
-		return nil, 0, errNoFile
-	}
-	file, err := c.root.Open(path)
-	if err != nil {
-		return nil, 0, fmt.Errorf("opening a file of an answer: %w", err)
-	}
-	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNoFile
-	}
-	if err != nil {
-		return nil, 0, errors.Join(err, file.Close())
-	}
-	return file, info.Size(), nil
-}
-
-// postFile makes the one call of a file.
-func (c *Channel) postFile(ctx context.Context, o outgoing) (int, error) {
-	var m tgbotapi.Message
-	if err := c.api.upload(ctx, o.to.chat, place(o.to), o.file, &m); err != nil {
-		return 0, err
-	}
-	return messageID(o.file.method, m)
 }
 
 // upload makes a call with a file and decodes its result into out. The file is streamed: what is in memory is a few kilobytes. Errors are *apiError.
@@ -142,8 +84,8 @@ func (u *upload) envelope(params tgbotapi.Params) (head, tail []byte, kind strin
 	return head, b.Bytes(), w.FormDataContentType(), err
 }
 
-// uploadName is a name as Telegram's reader of forms understands it: as it is, without escapes, because it knows neither those nor the encoded form
-// (filename*), which it takes for no file at all, and without the semicolon, where it ends even inside of quotes.
+// uploadName is a file name in the form that Telegram's parser of form data understands. The parser knows neither escapes nor the encoded form
+// (filename*): it would take such a part for no file at all. It ends a name at a semicolon, also inside of quotes.
 func uploadName(name string) string {
 	return strings.NewReplacer(`"`, "'", `\`, "_", ";", ",", "\r", " ", "\n", " ").Replace(name)
 }

@@ -12,34 +12,38 @@ import (
 const (
 	// maxDelivery is the largest body of a delivery.
 	maxDelivery = 1 << 20
-	// deliveryTime is how long Telegram is kept waiting. What is not settled then is delivered again and found to be known.
+	// deliveryTime bounds the answer to a delivery. Telegram repeats a delivery without an answer, and the repetition finds the task of the first.
 	deliveryTime = 50 * time.Second
 	secretHeader = "X-Telegram-Bot-Api-Secret-Token" //nolint:gosec // the name of a header
 )
 
-// WebhookHandler takes Telegram's deliveries; the gateway mounts it at /telegram/webhook/{account}. It answers 401 before it reads anything
-// when the secret is wrong, 413 above 1 MiB, 400 for what is no update, 503 while the message cannot be kept, and 200 only when it
-// is durable or there is nothing to keep. In polling mode everything is 404.
-func (c *Channel) WebhookHandler() http.Handler {
-	want := sha256.Sum256([]byte(c.cfg.WebhookSecret))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got := sha256.Sum256([]byte(r.Header.Get(secretHeader)))
-		switch {
-		case c.cfg.Mode != ModeWebhook:
-			http.NotFound(w, r)
-		case r.Method != http.MethodPost:
-			w.Header().Set("Allow", http.MethodPost)
-			http.Error(w, "use POST", http.StatusMethodNotAllowed)
-		case subtle.ConstantTimeCompare(got[:], want[:]) != 1:
-			c.obs.Update("refused")
-			http.Error(w, "wrong secret", http.StatusUnauthorized)
-		default:
-			c.serveDelivery(w, r)
-		}
-	})
+// deliveries is the handler of Telegram's webhook calls; see [Channel.WebhookHandler].
+type deliveries struct {
+	enabled bool // the channel is in webhook mode
+	want    [sha256.Size]byte
+	intake  *intake
+	obs     Observer
 }
 
-func (c *Channel) serveDelivery(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler. The hash makes the comparison independent of the length of the secret.
+func (d *deliveries) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	got := sha256.Sum256([]byte(r.Header.Get(secretHeader)))
+	switch {
+	case !d.enabled:
+		http.NotFound(w, r)
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, "use POST", http.StatusMethodNotAllowed)
+	case subtle.ConstantTimeCompare(got[:], d.want[:]) != 1:
+		d.obs.Update("refused")
+		http.Error(w, "wrong secret", http.StatusUnauthorized)
+	default:
+		d.accept(w, r)
+	}
+}
+
+// accept reads one update and answers after it is settled.
+func (d *deliveries) accept(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDelivery))
 	var large *http.MaxBytesError
 	switch {
@@ -55,25 +59,27 @@ func (c *Channel) serveDelivery(w http.ResponseWriter, r *http.Request) {
 	case u.id == 0:
 		http.Error(w, "this is no update", http.StatusBadRequest)
 		return
-	case err != nil: // delivering it again would change nothing
-		c.intake.park(r.Context(), &job{update: u}, err)
+	case err != nil: // a second delivery would change nothing
+		d.intake.park(r.Context(), u.id, err)
 		w.WriteHeader(http.StatusOK)
 		return
 	}
-	w.WriteHeader(c.settle(r, u))
+	w.WriteHeader(d.settle(r, u))
 }
 
-// settle waits until an update is durable and gives the status for it.
-func (c *Channel) settle(r *http.Request, u update) int {
-	j, err := c.intake.deliver(u)
+// settle waits until an update is durable, at most deliveryTime, and returns the status of the answer.
+func (d *deliveries) settle(r *http.Request, u update) int {
+	task, err := d.intake.deliver(u)
 	if err != nil {
 		return http.StatusServiceUnavailable
 	}
 	t := time.NewTimer(deliveryTime)
 	defer t.Stop()
 	select {
-	case <-j.done:
-		return httpStatusOf(j.err)
+	case <-task.done:
+		if task.err == nil {
+			return http.StatusOK
+		}
 	case <-t.C:
 	case <-r.Context().Done():
 	}

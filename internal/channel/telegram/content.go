@@ -1,0 +1,91 @@
+package telegram
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+
+	"laneway/internal/chat"
+)
+
+// content is the texts of all parts and their files. It is made once per update: a further try uses the files of the first one.
+func (in *inbound) content(ctx context.Context, parts []update, to address) (chat.Content, error) {
+	done := parts[0].memo
+	if done.content != nil {
+		return *done.content, nil
+	}
+	content, err := in.gather(ctx, parts, to)
+	if err == nil {
+		done.content = &content
+	}
+	return content, err
+}
+
+func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat.Content, error) {
+	lead := parts[0]
+	content := chat.Content{
+		Sender: chat.Sender{ID: number(lead.message.From.ID), Name: nameOf(lead.message.From)}, External: lead.forwarded,
+		Options: chat.Options{Typed: true, ReplyTo: in.addresses.target(to), StopOwn: to.group() && in.cfg.groupStop == StopOwn},
+	}
+	content.Thread = content.Options.ReplyTo.Thread
+	var texts []string
+	for i, p := range parts {
+		if t := strings.TrimSpace(chat.CleanText(wordsOf(p.message))); t != "" {
+			texts = append(texts, t)
+		}
+		file, has := fileOf(p.message)
+		if !has {
+			continue
+		}
+		a, note, err := in.files.save(ctx, lead.fetch, file, fmt.Sprintf("%d-%d-%d", lead.id, lead.message.Date, i))
+		if err != nil {
+			return content, err
+		}
+		if note != "" {
+			texts = append(texts, "["+note+"]")
+			in.notes.sendOnce(ctx, to, sentence(note))
+			continue
+		}
+		content.Attachments = append(content.Attachments, a)
+	}
+	content.Text = strings.Join(texts, "\n")
+	if content.Text == "" && len(content.Attachments) == 0 && unreadable(lead.message) {
+		in.notes.sendOnce(ctx, to, "I cannot read this kind of message. Send text, a photo, a document or a voice message.")
+	}
+	return content, nil
+}
+
+func sentence(note string) string { return strings.ToUpper(note[:1]) + note[1:] + "." }
+
+// textOf is the text or the caption of a message.
+func textOf(m *tgbotapi.Message) string {
+	if m.Text != "" {
+		return m.Text
+	}
+	return m.Caption
+}
+
+// wordsOf is a message in words: its text, or a description of what it shows.
+func wordsOf(m *tgbotapi.Message) string {
+	switch {
+	case textOf(m) != "":
+		return textOf(m)
+	case m.Sticker != nil:
+		return m.Sticker.Emoji
+	case m.Venue != nil:
+		return fmt.Sprintf("Place: %s, %s (%.6f, %.6f)", m.Venue.Title, m.Venue.Address, m.Venue.Location.Latitude, m.Venue.Location.Longitude)
+	case m.Location != nil:
+		return fmt.Sprintf("Place: %.6f, %.6f", m.Location.Latitude, m.Location.Longitude)
+	case m.Contact != nil:
+		return strings.TrimSpace("Contact: "+m.Contact.FirstName+" "+m.Contact.LastName) + ", " + m.Contact.PhoneNumber
+	default:
+		return ""
+	}
+}
+
+// unreadable reports whether a person sent a kind of message that has neither words nor a file. Service messages of a group are not meant.
+func unreadable(m *tgbotapi.Message) bool {
+	return m.Poll != nil || m.Dice != nil || m.Game != nil || m.Invoice != nil || m.Sticker != nil
+}

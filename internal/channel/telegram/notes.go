@@ -1,0 +1,46 @@
+package telegram
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// noteTime bounds the delivery of one note.
+const noteTime = 5 * time.Second
+
+// notes sends what the channel itself has to write to people: refusals, hints, pairing codes. A note belongs to no conversation, is no row of the
+// outbox, and is not tried again.
+type notes struct {
+	poster *poster
+	log    *slog.Logger
+	recent *ttlMap // notes by place and text
+}
+
+// send sends a note; replyTo is the message that it answers, 0 = none. It reports whether Telegram accepted it.
+func (n *notes) send(ctx context.Context, to address, text string, replyTo int) bool {
+	return n.deliver(ctx, outgoing{to: to, replyTo: replyTo}, text)
+}
+
+// sendWith is send with a keyboard below the note; "" = none.
+func (n *notes) sendWith(ctx context.Context, to address, text, keyboard string) {
+	n.deliver(ctx, outgoing{to: to, markup: keyboard}, text)
+}
+
+// sendOnce sends the same text at most once a minute to one place.
+func (n *notes) sendOnce(ctx context.Context, to address, text string) {
+	if n.recent.add(number(to.chat) + "/" + number(int64(to.thread)) + "/" + text) {
+		n.send(ctx, to, text, 0)
+	}
+}
+
+func (n *notes) deliver(ctx context.Context, o outgoing, text string) bool {
+	ctx, cancel := context.WithTimeoutCause(ctx, noteTime, errCallTime)
+	defer cancel()
+	o.chunk = plain(text).chunks(maxUnits)[0]
+	_, err := n.poster.deliver(ctx, o)
+	if err != nil {
+		n.log.WarnContext(ctx, "a note to a person was not delivered", "reason", reasonFor(err))
+	}
+	return err == nil
+}

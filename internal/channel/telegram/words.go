@@ -1,0 +1,109 @@
+package telegram
+
+import (
+	"strings"
+
+	tgbotapi "github.com/go-telegram-bot-api/telegram-bot-api/v5"
+)
+
+// activationWord is the one command that the channel itself executes.
+const activationWord = "activation"
+
+// commandWords recognizes commands in messages, by the gateway's table of commands.
+type commandWords struct {
+	identity *identity
+	urgent   map[string]bool // names and aliases of the commands; true = urgent
+}
+
+// parse reads the first word of a text as a command for this bot: `/name`, `/name@bot` or `@bot /name`. The word need not be in the table.
+func (w *commandWords) parse(text string) (word, args string, ok bool) {
+	word, args = firstWord(text)
+	if mention, isMention := strings.CutPrefix(word, "@"); isMention {
+		if !strings.EqualFold(mention, w.identity.username()) {
+			return "", "", false
+		}
+		word, args = firstWord(args)
+	}
+	word, isCommand := strings.CutPrefix(word, "/")
+	if !isCommand {
+		return "", "", false
+	}
+	word, bot, named := strings.Cut(word, "@")
+	if named && !strings.EqualFold(bot, w.identity.username()) {
+		return "", "", false
+	}
+	return strings.ToLower(word), args, true
+}
+
+// isCommand reports whether a text is a command of the table or the channel's own.
+func (w *commandWords) isCommand(text string) bool {
+	word, _, ok := w.parse(text)
+	_, known := w.urgent[word]
+	return ok && (known || word == activationWord)
+}
+
+// isUrgent reports whether an update consists of an urgent command alone. Forwarded text has no authority, and a command under a file waits for
+// the file.
+func (w *commandWords) isUrgent(u update) bool {
+	if u.message == nil || u.forwarded {
+		return false
+	}
+	if _, has := fileOf(u.message); has {
+		return false
+	}
+	word, _, ok := w.parse(textOf(u.message))
+	return ok && w.urgent[word]
+}
+
+// mentioned looks for the bot among the entities of a message. Telegram made these; the text proves nothing.
+func (w *commandWords) mentioned(m *tgbotapi.Message) bool {
+	text, entities := m.Text, m.Entities
+	if text == "" {
+		text, entities = m.Caption, m.CaptionEntities
+	}
+	for _, e := range entities {
+		switch e.Type {
+		case "text_mention":
+			if e.User != nil && e.User.ID == w.identity.bot {
+				return true
+			}
+		case "mention":
+			if name := w.identity.username(); name != "" && strings.EqualFold(units(text, e.Offset, e.Length), "@"+name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// units is a part of a text by UTF-16 positions, "" when they are outside of it.
+func units(s string, offset, length int) string {
+	if offset < 0 || length < 0 {
+		return ""
+	}
+	begin, at := -1, 0
+	for i, r := range s {
+		if at == offset {
+			begin = i
+		}
+		if begin >= 0 && at == offset+length {
+			return s[begin:i]
+		}
+		at++
+		if r > 0xFFFF {
+			at++
+		}
+	}
+	if begin >= 0 && at == offset+length {
+		return s[begin:]
+	}
+	return ""
+}
+
+func firstWord(s string) (word, rest string) {
+	s = strings.TrimSpace(s)
+	if i := strings.IndexAny(s, " \t\r\n"); i >= 0 {
+		return s[:i], strings.TrimSpace(s[i:])
+	}
+	return s, ""
+}
