@@ -1,7 +1,10 @@
-// Package archtest keeps the house in order: its tests fail when the program links what belongs to tests, when an import goes
-// against the allowed direction, when a secret is revealed in a file that is not on the list, or when a statement rewrites the log of changes.
+// Package archtest checks rules of the whole module that a compiler does not: its tests fail when the program links what belongs to tests, when an
+// import goes against the allowed direction, when a secret is revealed in a file that is not on the list, when a statement rewrites the log of
+// changes, or when a name, a log message or a comment leaves the vocabulary of the project.
 //
-// The linter checks the same directions while somebody writes; this test also holds where the linter is not installed, and it
-// looks at the whole graph, not only at the import lines of one file. It asks `go list` and parses source; it runs nothing and ends
-// with its tests. There is nothing to call here: the package has tests only.
+// The linter checks the directions of imports while code is written. These tests also hold where the linter is not installed, and they
+// read the whole graph, not only the import lines of one file. They run `go list` and parse source; they start nothing else and leave nothing
+// behind. The package has tests only.
+//
+// Two rules have lists of known exceptions ([legacyNames] and [legacyComments]). These lists only ever get shorter.
 package archtest
