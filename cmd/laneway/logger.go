@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"laneway/internal/config"
+	"laneway/internal/secret"
 )
 
 // newLogger writes the log of the gateway to w. Secrets have a type that hides them; this handler is the second wall, for texts of
@@ -24,8 +25,8 @@ func newLogger(w io.Writer, loaded *config.Loaded, creds config.Credentials) (*s
 	return slog.New(r), r.wall
 }
 
-func callerSecrets(c config.Credentials) []config.Secret {
-	return []config.Secret{c.Token, c.Password, c.WriteToken, c.ReadToken}
+func callerSecrets(c config.Credentials) []secret.Secret {
+	return []secret.Secret{c.Token, c.Password, c.WriteToken, c.ReadToken}
 }
 
 func logLevel(name string) slog.Level {
@@ -51,7 +52,7 @@ type wall struct {
 // minRedacted keeps the wall from eating ordinary words: a password of three letters would turn up everywhere.
 const minRedacted = 6
 
-func newRedactor(next slog.Handler, secrets []config.Secret) redactor {
+func newRedactor(next slog.Handler, secrets []secret.Secret) redactor {
 	w := &wall{}
 	w.replace.Store(strings.NewReplacer())
 	w.learn(secrets)
@@ -59,7 +60,7 @@ func newRedactor(next slog.Handler, secrets []config.Secret) redactor {
 }
 
 // learn adds secrets to those that are replaced. Old ones stay: they may still be in force elsewhere.
-func (w *wall) learn(secrets []config.Secret) {
+func (w *wall) learn(secrets []secret.Secret) {
 	known := len(w.texts)
 	for _, s := range secrets {
 		if text := s.Reveal(); len(text) >= minRedacted && !slices.Contains(w.texts, text) {
@@ -72,7 +73,7 @@ func (w *wall) learn(secrets []config.Secret) {
 	slices.SortFunc(w.texts, func(a, b string) int { return len(b) - len(a) }) // a secret may be a part of a longer one
 	pairs := make([]string, 0, 2*len(w.texts))
 	for _, text := range w.texts {
-		pairs = append(pairs, text, config.Redacted)
+		pairs = append(pairs, text, secret.Redacted)
 	}
 	w.replace.Store(strings.NewReplacer(pairs...))
 }

@@ -11,6 +11,7 @@ import (
 
 	"laneway/internal/client"
 	"laneway/internal/config"
+	"laneway/internal/secret"
 )
 
 // gatewayConn is one authenticated connection to a gateway; *client.Conn is one. Errors of a lost connection wrap client.ErrClosed.
@@ -26,7 +27,7 @@ type gatewayConn interface {
 // target is a gateway and the credential for it.
 type target struct {
 	URL   string
-	Token config.Secret
+	Token secret.Secret
 	// Plaintext allows ws:// to other hosts.
 	Plaintext bool
 }
@@ -95,40 +96,40 @@ func localAddress(env *environment) string {
 }
 
 // credential takes what was given, else the token file. That file is for this machine: its token is never sent elsewhere.
-func (f clientFlags) credential(env *environment, address string) (config.Secret, error) {
+func (f clientFlags) credential(env *environment, address string) (secret.Secret, error) {
 	if f.Token != "" {
-		return config.NewSecret(strings.TrimSpace(f.Token)), nil
+		return secret.New(strings.TrimSpace(f.Token)), nil
 	}
 	if token, set := env.lookupEnv("LANEWAY_TOKEN"); set {
 		if strings.TrimSpace(token) == "" {
-			return config.Secret{}, usageError("LANEWAY_TOKEN is set but empty; unset it or give a token")
+			return secret.Secret{}, usageError("LANEWAY_TOKEN is set but empty; unset it or give a token")
 		}
-		return config.NewSecret(strings.TrimSpace(token)), nil
+		return secret.New(strings.TrimSpace(token)), nil
 	}
 	if file, _ := env.lookupEnv("LANEWAY_TOKEN_FILE"); file != "" {
 		return localSecret(config.ReadSecretFile(file))
 	}
 	if !loopbackURL(address) {
-		return config.Secret{}, usageError("a gateway on another host needs a credential; use --token or LANEWAY_TOKEN")
+		return secret.Secret{}, usageError("a gateway on another host needs a credential; use --token or LANEWAY_TOKEN")
 	}
 	return f.localToken(env)
 }
 
-func (f clientFlags) localToken(env *environment) (config.Secret, error) {
+func (f clientFlags) localToken(env *environment) (secret.Secret, error) {
 	data := dataDirectory(f.Data, env)
 	if data == "" {
-		return config.Secret{}, usageError("there is no home directory to look for the token in; use --token or --data DIR")
+		return secret.Secret{}, usageError("there is no home directory to look for the token in; use --token or --data DIR")
 	}
 	if _, err := os.Stat(config.TokenPath(data)); os.IsNotExist(err) {
-		return config.Secret{}, fmt.Errorf("there is no token in %s; start a gateway with laneway serve, or use --token or --data DIR", data)
+		return secret.Secret{}, fmt.Errorf("there is no token in %s; start a gateway with laneway serve, or use --token or --data DIR", data)
 	}
 	return localSecret(config.ReadToken(data))
 }
 
 // localSecret turns the refusal of a file into an ordinary error: a client that cannot read its token is no gateway that must not start.
-func localSecret(s config.Secret, err error) (config.Secret, error) {
+func localSecret(s secret.Secret, err error) (secret.Secret, error) {
 	if err != nil {
-		return config.Secret{}, errors.New(err.Error())
+		return secret.Secret{}, errors.New(err.Error())
 	}
 	return s, nil
 }

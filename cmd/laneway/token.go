@@ -10,11 +10,12 @@ import (
 
 	"laneway/internal/app"
 	"laneway/internal/config"
+	"laneway/internal/secret"
 )
 
 // tokenKeeper changes the named tokens of the configured store; a gateway that runs on it follows within seconds.
 type tokenKeeper interface {
-	Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, config.Secret, error)
+	Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, secret.Secret, error)
 	List(ctx context.Context, cfg config.Config) ([]app.Token, error)
 	Revoke(ctx context.Context, cfg config.Config, name, by string) error
 }
@@ -23,7 +24,7 @@ type tokenKeeper interface {
 type storeTokens struct{}
 
 // Create makes a token.
-func (storeTokens) Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, config.Secret, error) {
+func (storeTokens) Create(ctx context.Context, cfg config.Config, r app.TokenRequest, by string) (app.Token, secret.Secret, error) {
 	return app.CreateToken(ctx, cfg, r, by)
 }
 

@@ -2,10 +2,8 @@ package agent_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -138,37 +136,5 @@ func TestEnded(t *testing.T) {
 	defer cancelLate()
 	if err := agent.Ended(late); agent.ReasonOf(err) != chat.FailTimeout || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want a timeout", err)
-	}
-}
-
-func TestASecretIsNeverPrinted(t *testing.T) {
-	t.Parallel()
-	const text = "sk-secret"
-	secret := agent.NewSecret(text)
-	type config struct {
-		Key    agent.Secret
-		hidden agent.Secret
-	}
-	cfg := config{Key: secret, hidden: secret}
-	var log strings.Builder
-	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "key", secret, "cfg", cfg)
-	raw, err := json.Marshal(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := []string{string(raw), log.String()}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%p", "%10s"} {
-		shown = append(shown, fmt.Sprintf(verb, secret), fmt.Sprintf(verb, cfg), fmt.Sprintf(verb, &cfg), fmt.Sprintf(verb, []any{secret}))
-	}
-	for _, s := range shown {
-		if strings.Contains(s, text) || strings.Contains(s, fmt.Sprintf("%x", text)) {
-			t.Errorf("%q shows the secret", s)
-		}
-	}
-	if secret.Reveal() != text || secret.Hide("a "+text+" b") != "a [hidden] b" || secret.IsZero() {
-		t.Errorf("Reveal %q, Hide %q", secret.Reveal(), secret.Hide("a "+text+" b"))
-	}
-	if zero := agent.NewSecret(""); !zero.IsZero() || zero.Reveal() != "" || zero.String() != "" || zero.Hide("x") != "x" {
-		t.Error("an empty secret is not nothing")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/dispatch"
+	"laneway/internal/secret"
 )
 
 // buildAgents makes the configured agents, the default one first.
@@ -68,13 +69,13 @@ func buildRunner(a config.Agent, lookup func(string) (string, bool), log *slog.L
 		}, lookup, log)
 	case config.RunnerOpenAI:
 		return openai.New(openai.Config{
-			BaseURL: a.BaseURL, APIKey: agent.NewSecret(a.APIKey.Reveal()), Model: a.Model, ContextWindow: a.ContextWindow,
+			BaseURL: a.BaseURL, APIKey: secret.New(a.APIKey.Reveal()), Model: a.Model, ContextWindow: a.ContextWindow,
 			MaxTokens: a.MaxTokens, Temperature: a.Temperature, TopP: a.TopP, Stop: a.Stop, MaxAnswer: a.OutputLimit,
 			FirstByte: time.Duration(a.FirstByteTimeout), Silence: time.Duration(a.SilenceTimeout), Retries: retries(a.Retries),
 		}, modelTransport(), log)
 	case config.RunnerAnthropic:
 		return anthropic.New(anthropic.Config{
-			BaseURL: a.BaseURL, APIKey: agent.NewSecret(a.APIKey.Reveal()), Model: a.Model, ContextWindow: a.ContextWindow,
+			BaseURL: a.BaseURL, APIKey: secret.New(a.APIKey.Reveal()), Model: a.Model, ContextWindow: a.ContextWindow,
 			MaxTokens: a.MaxTokens, Temperature: a.Temperature, TopP: a.TopP, Stop: a.Stop, MaxAnswer: a.OutputLimit,
 			FirstByte: time.Duration(a.FirstByteTimeout), Silence: time.Duration(a.SilenceTimeout), Retries: retries(a.Retries),
 		}, modelTransport(), log)

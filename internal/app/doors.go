@@ -10,12 +10,12 @@ import (
 	"net/http/pprof"
 	"time"
 
-	"laneway/internal/agent"
 	"laneway/internal/config"
 	"laneway/internal/cron"
 	"laneway/internal/dashboard"
 	"laneway/internal/gateway"
 	"laneway/internal/metrics"
+	"laneway/internal/secret"
 	"laneway/internal/store"
 )
 
@@ -68,7 +68,7 @@ func hooksOf(configured map[string]config.Hook) map[string]gateway.Hook {
 	hooks := make(map[string]gateway.Hook, len(configured))
 	for name, h := range configured {
 		hooks[name] = gateway.Hook{
-			Secret: agent.NewSecret(h.Secret.Reveal()), Scheme: h.Scheme, Agent: h.Agent, Session: h.Session, Prefix: h.Prefix,
+			Secret: secret.New(h.Secret.Reveal()), Scheme: h.Scheme, Agent: h.Agent, Session: h.Session, Prefix: h.Prefix,
 			AllowSessionKey: h.AllowSessionKey,
 		}
 	}

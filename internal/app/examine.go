@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"laneway/internal/config"
+	"laneway/internal/secret"
 	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlite"
@@ -44,7 +45,7 @@ const (
 // ExamineStore looks whether the configured database can be used: that it answers, that its schema fits this program, what its clock
 // says, what its role may do, whether its tables obey their rules, and whether one of the secrets stands in them. It changes nothing and may
 // run beside a gateway.
-func ExamineStore(ctx context.Context, cfg config.Config, secrets []config.Secret, clock func() time.Time) []Finding {
+func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secret, clock func() time.Time) []Finding {
 	s, err := visitStore(ctx, cfg)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -129,7 +130,7 @@ func examineRules(ctx context.Context, look store.Inspector, values map[string]a
 }
 
 // examineSecrets looks for the secrets of the configuration in the tables. The texts come here; the secrets go nowhere.
-func examineSecrets(ctx context.Context, look store.Inspector, secrets []config.Secret) Finding {
+func examineSecrets(ctx context.Context, look store.Inspector, secrets []secret.Secret) Finding {
 	rule := store.RevealingTexts()
 	rows, err := look.Violations(ctx, rule, nil, textsRead)
 	if err != nil {
@@ -151,8 +152,8 @@ func examineSecrets(ctx context.Context, look store.Inspector, secrets []config.
 	return Finding{Weight: Fine, Text: fmt.Sprintf("none of %d secrets stands in the errors and addresses of the tables", len(secrets))}
 }
 
-func holdsSecret(text string, secrets []config.Secret) bool {
-	return slices.ContainsFunc(secrets, func(s config.Secret) bool {
+func holdsSecret(text string, secrets []secret.Secret) bool {
+	return slices.ContainsFunc(secrets, func(s secret.Secret) bool {
 		return len(s.Reveal()) >= shortSecret && strings.Contains(text, s.Reveal())
 	})
 }

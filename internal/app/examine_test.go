@@ -13,6 +13,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/config"
+	"laneway/internal/secret"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 )
@@ -115,7 +116,7 @@ func TestAgentsAreExaminedWithoutAskingThemAnything(t *testing.T) {
 	t.Cleanup(server.Close)
 	lookup := func(name string) (string, bool) { return dir, name == "PATH" }
 	endpoint := func(url, key string) config.Agent {
-		return config.Agent{Runner: config.RunnerOpenAI, BaseURL: url + "/v1", Model: "m", APIKey: config.NewSecret(key), ContextWindow: 32768, OutputLimit: 1 << 20}
+		return config.Agent{Runner: config.RunnerOpenAI, BaseURL: url + "/v1", Model: "m", APIKey: secret.New(key), ContextWindow: 32768, OutputLimit: 1 << 20}
 	}
 	program := func(name string) config.Agent {
 		return config.Agent{Runner: config.RunnerCommand, Command: []string{name}, Input: "text", OutputLimit: 1 << 20}
@@ -164,14 +165,14 @@ func TestAgentsAreExaminedWithoutAskingThemAnything(t *testing.T) {
 
 func TestASecretInTheTablesIsFoundAndNotShown(t *testing.T) {
 	t.Parallel()
-	const secret = "a-secret-of-some-length"
+	const canary = "a-secret-of-some-length"
 	cfg := configAt(t)
 	at := sqlite.Config{Path: filepath.Join(cfg.Data, sqliteName)}
 	s, err := sqlite.Open(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, object := range []string{"harmless", "Bearer " + secret + ", they said", "abc"} {
+	for _, object := range []string{"harmless", "Bearer " + canary + ", they said", "abc"} {
 		if err := s.Audit(t.Context(), chat.Audit{Who: "test", Verb: "test", Object: object}); err != nil {
 			t.Fatal(err)
 		}
@@ -180,9 +181,9 @@ func TestASecretInTheTablesIsFoundAndNotShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	look := func(secrets ...string) Finding {
-		var list []config.Secret
+		var list []secret.Secret
 		for _, text := range secrets {
-			list = append(list, config.NewSecret(text))
+			list = append(list, secret.New(text))
 		}
 		found := ExamineStore(t.Context(), cfg, list, time.Now)
 		return found[len(found)-1]
@@ -190,7 +191,7 @@ func TestASecretInTheTablesIsFoundAndNotShown(t *testing.T) {
 	if f := look("another-secret-of-that-length", "abc"); f.Weight != Fine {
 		t.Errorf("without one: %+v", f)
 	}
-	if f := look("abc", secret); f.Weight != Failure || !strings.Contains(f.Text, "I9.secret is broken in 1 place") || !strings.Contains(f.Text, "audit_log") || strings.Contains(f.Text+f.Cure, secret) {
+	if f := look("abc", canary); f.Weight != Failure || !strings.Contains(f.Text, "I9.secret is broken in 1 place") || !strings.Contains(f.Text, "audit_log") || strings.Contains(f.Text+f.Cure, canary) {
 		t.Errorf("with one: %+v", f)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"laneway/internal/channel/telegram"
 	"laneway/internal/config"
+	"laneway/internal/secret"
 )
 
 func TestBotsAreExaminedWithoutChangingAnything(t *testing.T) {
@@ -50,7 +51,7 @@ func TestBotsAreExaminedWithoutChangingAnything(t *testing.T) {
 			tc.api = api.URL
 		}
 		cfg := config.Config{}
-		cfg.Channels.Telegram = config.Telegram{Enabled: true, Account: "default", Token: config.NewSecret(tc.token), APIURL: tc.api, Mode: tc.mode, WebhookURL: tc.url}
+		cfg.Channels.Telegram = config.Telegram{Enabled: true, Account: "default", Token: secret.New(tc.token), APIURL: tc.api, Mode: tc.mode, WebhookURL: tc.url}
 		found := ExamineChannels(t.Context(), cfg)
 		if len(found) != 1 || found[0].Weight != tc.want || !strings.Contains(found[0].Text, "telegram default: ") || !strings.Contains(found[0].Text, tc.says) ||
 			(tc.want != Fine) != (found[0].Cure != "") || strings.Contains(fmt.Sprint(found), tc.token) {

@@ -9,6 +9,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/gateway"
+	"laneway/internal/secret"
 	"laneway/internal/store"
 )
 
@@ -68,7 +69,7 @@ func credentials(c config.Credentials) []gateway.Credential {
 	var list []gateway.Credential
 	for _, e := range []struct {
 		name   string
-		secret config.Secret
+		secret secret.Secret
 		scopes []string
 	}{
 		{"gateway", c.Token, all},

@@ -16,6 +16,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/gateway"
+	"laneway/internal/secret"
 	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlite"
@@ -49,23 +50,23 @@ var (
 
 // CreateToken makes a named token in the configured store and returns it with its secret, which is kept nowhere else. A gateway that runs on
 // the store takes it within two seconds.
-func CreateToken(ctx context.Context, cfg config.Config, r TokenRequest, by string) (Token, config.Secret, error) {
+func CreateToken(ctx context.Context, cfg config.Config, r TokenRequest, by string) (Token, secret.Secret, error) {
 	scopes, err := r.check()
 	if err != nil {
-		return Token{}, config.Secret{}, err
+		return Token{}, secret.Secret{}, err
 	}
 	raw := make([]byte, secretBytes)
 	if _, err := io.ReadFull(rand.Reader, raw); err != nil {
-		return Token{}, config.Secret{}, fmt.Errorf("making a secret: %w", err)
+		return Token{}, secret.Secret{}, fmt.Errorf("making a secret: %w", err)
 	}
-	secret := base64.RawURLEncoding.EncodeToString(raw)
+	text := base64.RawURLEncoding.EncodeToString(raw)
 	var made Token
 	err = withTokens(ctx, cfg, func(s tokenStore) error {
 		now, err := s.Now(ctx)
 		if err != nil {
 			return err
 		}
-		c := store.Credential{Name: r.Name, Digest: sha256.Sum256([]byte(secret)), Scopes: scopes, Visible: r.visible()}
+		c := store.Credential{Name: r.Name, Digest: sha256.Sum256([]byte(text)), Scopes: scopes, Visible: r.visible()}
 		if r.ExpiresIn > 0 {
 			c.ExpiresAt = now.Add(r.ExpiresIn).Truncate(time.Millisecond)
 		}
@@ -74,9 +75,9 @@ func CreateToken(ctx context.Context, cfg config.Config, r TokenRequest, by stri
 		return s.CreateCredential(ctx, c, store.ChangedBy{Who: "cli", Peer: by})
 	})
 	if err != nil {
-		return Token{}, config.Secret{}, err
+		return Token{}, secret.Secret{}, err
 	}
-	return made, config.NewSecret(secret), nil
+	return made, secret.New(text), nil
 }
 
 // ListTokens lists the named tokens of the configured store.

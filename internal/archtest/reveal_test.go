@@ -14,12 +14,12 @@ import (
 // request header, a database driver, the log handler that hides it. Whoever adds a file says here what for.
 func revealers() map[string]string {
 	return map[string]string{
-		"internal/gateway/hook.go":     "checks signatures",
-		"internal/config/secret.go":    "the type itself",
-		"internal/config/strength.go":  "counts characters",
-		"internal/config/preflight.go": "counts characters",
-		"cmd/laneway/token.go":         "shows a new secret to the person who made it",
-		"cmd/laneway/logger.go":        "hides the texts in the log",
+		"internal/gateway/hook.go":       "checks signatures",
+		"internal/config/databaseurl.go": "reads the address of the database and shows it without its password",
+		"internal/config/strength.go":    "counts characters",
+		"internal/config/preflight.go":   "counts characters",
+		"cmd/laneway/token.go":           "shows a new secret to the person who made it",
+		"cmd/laneway/logger.go":          "hides the texts in the log",
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"laneway/internal/secret"
+
 	"github.com/gorilla/websocket"
 )
 
@@ -135,7 +137,7 @@ func handshakeError(ctx context.Context, address string, err error) error {
 func webSocketURL(raw string, allowPlain bool) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
-		return "", fmt.Errorf("the gateway's address %q is not a URL such as ws://127.0.0.1:18790", redactURL(raw))
+		return "", fmt.Errorf("the gateway's address %q is not a URL such as ws://127.0.0.1:18790", secret.RawURL(raw))
 	}
 	switch strings.ToLower(u.Scheme) {
 	case "ws", "http":
@@ -156,14 +158,6 @@ func webSocketURL(raw string, allowPlain bool) (string, error) {
 		u.Path = "/"
 	}
 	return u.String(), nil
-}
-
-// redactURL keeps what may be a secret out of an error.
-func redactURL(raw string) string {
-	if i := strings.IndexAny(raw, "@?#"); i >= 0 {
-		return "…"
-	}
-	return raw
 }
 
 func loopback(host string) bool {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"laneway/internal/secret"
 )
 
 // Runner names of [Agent.Runner].
@@ -59,9 +61,9 @@ type Agent struct {
 	Model string `yaml:"model"`
 	// APIKey, or the variable or file that has it. For the provider's own address APIKeyEnv is OPENAI_API_KEY or
 	// ANTHROPIC_API_KEY by default; a key is never sent to another address unless it was given for it here.
-	APIKey     Secret `yaml:"api_key"`
-	APIKeyEnv  string `yaml:"api_key_env"`
-	APIKeyFile string `yaml:"api_key_file"`
+	APIKey     secret.Secret `yaml:"api_key"`
+	APIKeyEnv  string        `yaml:"api_key_env"`
+	APIKeyFile string        `yaml:"api_key_file"`
 	// ContextWindow in tokens, at least 512. Default 32768, 200000 for anthropic.
 	ContextWindow int `yaml:"context_window"`
 	// MaxTokens of an answer. Default 0 = the endpoint's own (openai), 4096 (anthropic).

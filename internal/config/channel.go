@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"net/url"
+
+	"laneway/internal/secret"
 )
 
 // Channels are the ways by which people reach the agents.
@@ -22,9 +24,9 @@ type WebChannel struct {
 type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its defaults through a pointer
 	// Token of the bot. TokenEnv names the variable, TokenFile the file that has it instead. When none of the three is given and there are
 	// no accounts, the variable TELEGRAM_TOKEN has it.
-	Token     Secret `yaml:"token"`
-	TokenEnv  string `yaml:"token_env"`
-	TokenFile string `yaml:"token_file"`
+	Token     secret.Secret `yaml:"token"`
+	TokenEnv  string        `yaml:"token_env"`
+	TokenFile string        `yaml:"token_file"`
 	// Enabled switches the bot without taking its settings away. Default on.
 	Enabled bool `yaml:"enabled"`
 	// Account names the bot in paths and lists. Default `default`; the key for a bot of Accounts.
@@ -36,10 +38,10 @@ type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its d
 	// APIURL is the address of the Bot API. Default https://api.telegram.org.
 	APIURL string `yaml:"api_url"`
 	// WebhookURL is the public address that Telegram calls; WebhookSecret proves that it is Telegram, 32 characters or more.
-	WebhookURL        string `yaml:"webhook_url"`
-	WebhookSecret     Secret `yaml:"webhook_secret"`
-	WebhookSecretEnv  string `yaml:"webhook_secret_env"`
-	WebhookSecretFile string `yaml:"webhook_secret_file"`
+	WebhookURL        string        `yaml:"webhook_url"`
+	WebhookSecret     secret.Secret `yaml:"webhook_secret"`
+	WebhookSecretEnv  string        `yaml:"webhook_secret_env"`
+	WebhookSecretFile string        `yaml:"webhook_secret_file"`
 	// Access is pairing, allowlist, open or disabled. Default pairing.
 	Access string `yaml:"access"`
 	// Allow are the people who may talk, by numeric id. An empty list is nobody.

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"laneway/internal/secret"
 )
 
 // Config is every setting of a gateway. [Default] gives the defaults; the comment of a field has its unit, bounds and
@@ -31,16 +33,16 @@ type Config struct {
 	WebhookAllowedHosts []string `yaml:"webhook_allowed_hosts"`
 
 	// Token gives every right; TokenFile names a file with it. Without both the data directory's own file is used.
-	Token     Secret `yaml:"token"`
-	TokenFile string `yaml:"token_file"`
+	Token     secret.Secret `yaml:"token"`
+	TokenFile string        `yaml:"token_file"`
 	// Password is as good as the token, for clients that ask for one.
-	Password     Secret `yaml:"password"`
-	PasswordFile string `yaml:"password_file"`
+	Password     secret.Secret `yaml:"password"`
+	PasswordFile string        `yaml:"password_file"`
 	// WriteToken gives reading and writing, ReadToken reading only.
-	WriteToken     Secret `yaml:"write_token"`
-	WriteTokenFile string `yaml:"write_token_file"`
-	ReadToken      Secret `yaml:"read_token"`
-	ReadTokenFile  string `yaml:"read_token_file"`
+	WriteToken     secret.Secret `yaml:"write_token"`
+	WriteTokenFile string        `yaml:"write_token_file"`
+	ReadToken      secret.Secret `yaml:"read_token"`
+	ReadTokenFile  string        `yaml:"read_token_file"`
 
 	// Database is `postgres://…` or `sqlite:PATH`. Default: laneway.db in the data directory.
 	Database DatabaseURL `yaml:"database"`
@@ -110,8 +112,8 @@ type Cron struct {
 	// ScriptInterpreter reads scripts from its standard input; needed for the payload kind script.
 	ScriptInterpreter string `yaml:"script_interpreter"`
 	// WebhookSecret signs outgoing webhooks; WebhookToken goes along as a bearer token.
-	WebhookSecret Secret `yaml:"webhook_secret"`
-	WebhookToken  Secret `yaml:"webhook_token"`
+	WebhookSecret secret.Secret `yaml:"webhook_secret"`
+	WebhookToken  secret.Secret `yaml:"webhook_token"`
 }
 
 // Limits are rates and sizes. A rate of 0 is off.
@@ -172,9 +174,9 @@ type Cluster struct {
 // Hook is one incoming webhook, `POST /hooks/{name}`.
 type Hook struct {
 	// Secret proves the sender, 32 characters or more. SecretEnv and SecretFile name where it is instead.
-	Secret     Secret `yaml:"secret"`
-	SecretEnv  string `yaml:"secret_env"`
-	SecretFile string `yaml:"secret_file"`
+	Secret     secret.Secret `yaml:"secret"`
+	SecretEnv  string        `yaml:"secret_env"`
+	SecretFile string        `yaml:"secret_file"`
 	// Scheme is laneway or github. Default laneway.
 	Scheme string `yaml:"scheme"`
 	// Agent that answers. Default: the default agent.

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"laneway/internal/secret"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -105,7 +107,7 @@ func (in input) value(n *yaml.Node, v reflect.Value, path string) {
 // a value is refused: "set but empty" is never "no secret".
 func (in input) null(n *yaml.Node, v reflect.Value, path string) {
 	switch v.Interface().(type) {
-	case Secret, DatabaseURL:
+	case secret.Secret, DatabaseURL:
 		in.faultf(n, path, "is set but empty; remove the line or give a value")
 	}
 }
@@ -191,7 +193,7 @@ func (in input) setText(n *yaml.Node, v reflect.Value, path, text string) {
 	switch {
 	case errors.As(err, &identity):
 		in.faults = append(in.faults, Fault{Path: path, Source: in.place(n), Message: err.Error(), Whole: true})
-	case errors.Is(err, errBlank):
+	case errors.Is(err, secret.ErrBlank):
 		in.faultf(n, path, "is set but empty; remove the line or give a value")
 	case err != nil:
 		in.faultf(n, path, "%s", err)

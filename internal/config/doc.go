@@ -12,7 +12,7 @@
 // All faults are reported at once. Unknown keys, wrong types, values out of range and relations that cannot hold are
 // collected as [FaultsError]; a start is refused with exit code 78 and every sentence that is needed to mend it.
 //
-// Secrets are a type. [Secret] prints as [Redacted] in every way that a Go value can be printed; [Secret.Reveal] is the only way out.
+// Secrets have the type of package secret, which is never printed.
 //
 // # Two gates
 //

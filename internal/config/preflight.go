@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"unicode/utf8"
+
+	"laneway/internal/secret"
 )
 
 // Plan is what a start that may go on will do.
@@ -25,14 +27,14 @@ type Plan struct {
 	CreatesToken bool
 
 	cfg        Config
-	token      Secret
+	token      secret.Secret
 	secretFile map[string]string            // as in [Loaded]
 	creds      *atomic.Pointer[Credentials] // in force; written by Prepare and Reread
 }
 
 // Credentials are the secrets that callers may show. A missing one is not set; at least Token or Password is.
 type Credentials struct {
-	Token, Password, WriteToken, ReadToken Secret
+	Token, Password, WriteToken, ReadToken secret.Secret
 }
 
 // Preflight checks whether this configuration may start on this machine. It looks at addresses, secrets and the modes of files, and
@@ -177,7 +179,7 @@ func (p *preflight) behindProxy() {
 
 type namedSecret struct {
 	name, label string
-	secret      Secret
+	secret      secret.Secret
 }
 
 func (p *preflight) secrets() []namedSecret {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"laneway/internal/secret"
 )
 
 const (
@@ -218,7 +220,7 @@ func TestPrepareMakesAStrongTokenOnce(t *testing.T) {
 	}
 	wg.Wait()
 	for _, token := range tokens {
-		if token != tokens[0] || !regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`).MatchString(token) || !Strong(NewSecret(token)) {
+		if token != tokens[0] || !regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`).MatchString(token) || !Strong(secret.New(token)) {
 			t.Errorf("got tokens %q", tokens)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"laneway/internal/secret"
+
 	"go.yaml.in/yaml/v3"
 )
 
@@ -35,28 +37,28 @@ func (l *Loaded) Values() []Value {
 func (l *Loaded) values() []Value {
 	var all []Value
 	collect(reflect.ValueOf(&l.Config).Elem(), "", func(path string, v reflect.Value) {
-		shown, secret := show(v)
-		all = append(all, Value{Path: path, Value: shown, secret: secret})
+		shown, isSecret := show(v)
+		all = append(all, Value{Path: path, Value: shown, secret: isSecret})
 	})
 	return all
 }
 
 // Secrets are all secrets of the configuration, for a log handler that hides their texts wherever they turn up.
-func (l *Loaded) Secrets() []Secret {
-	var all []Secret
+func (l *Loaded) Secrets() []secret.Secret {
+	var all []secret.Secret
 	collect(reflect.ValueOf(&l.Config).Elem(), "", func(_ string, v reflect.Value) {
 		switch value := v.Interface().(type) {
-		case Secret:
+		case secret.Secret:
 			all = append(all, value)
 		case DatabaseURL:
 			all = append(all, value.password())
 		case map[string]string:
 			for _, text := range value {
-				all = append(all, NewSecret(text))
+				all = append(all, secret.New(text))
 			}
 		}
 	})
-	return slices.DeleteFunc(all, func(s Secret) bool { return !s.IsSet() })
+	return slices.DeleteFunc(all, func(s secret.Secret) bool { return !s.IsSet() })
 }
 
 func collect(v reflect.Value, path string, fn func(string, reflect.Value)) {
@@ -80,9 +82,9 @@ func collect(v reflect.Value, path string, fn func(string, reflect.Value)) {
 }
 
 // show is a value as it may be seen.
-func show(v reflect.Value) (shown any, secret bool) {
+func show(v reflect.Value) (shown any, isSecret bool) {
 	switch value := v.Interface().(type) {
-	case Secret:
+	case secret.Secret:
 		if value.IsSet() {
 			return "set", true
 		}
@@ -98,7 +100,7 @@ func show(v reflect.Value) (shown any, secret bool) {
 	case encoding.TextMarshaler:
 		text, err := value.MarshalText()
 		if err != nil {
-			return Redacted, false
+			return secret.Redacted, false
 		}
 		return string(text), false
 	default:

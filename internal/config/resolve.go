@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"laneway/internal/secret"
 )
 
 // secretRef is a secret with the names of the settings that say where it is.
 type secretRef struct {
 	path   string
-	secret *Secret
+	secret *secret.Secret
 	env    string // name of a variable, "" = none
 	file   string // name of a file, "" = none
 }

@@ -1,6 +1,10 @@
 package config
 
-import "errors"
+import (
+	"errors"
+
+	"laneway/internal/secret"
+)
 
 // Reread reads again the files that secrets of callers came from: those that were named, and the data directory's own. A file that is missing,
 // empty, open to others, or whose secret is too weak for a public address changes nothing: the secret that was in force stays, and the error
@@ -9,12 +13,12 @@ func (p *Plan) Reread() (Credentials, error) {
 	var faults FaultsError
 	creds := *p.creds.Load()
 	for _, f := range p.callerFiles(&creds) {
-		secret, err := p.rereadOne(f)
+		read, err := p.rereadOne(f)
 		if refused, ok := errors.AsType[FaultsError](err); ok {
 			faults = append(faults, refused...)
 			continue
 		}
-		*f.secret = secret
+		*f.secret = read
 	}
 	p.creds.Store(&creds)
 	return creds, faults.err()
@@ -23,7 +27,7 @@ func (p *Plan) Reread() (Credentials, error) {
 // callerFile is a file with a secret that callers show.
 type callerFile struct {
 	name, path string
-	secret     *Secret
+	secret     *secret.Secret
 }
 
 func (p *Plan) callerFiles(creds *Credentials) []callerFile {
@@ -45,15 +49,15 @@ func (p *Plan) callerFiles(creds *Credentials) []callerFile {
 	return given
 }
 
-func (p *Plan) rereadOne(f callerFile) (Secret, error) {
-	secret, err := ReadSecretFile(f.path)
+func (p *Plan) rereadOne(f callerFile) (secret.Secret, error) {
+	read, err := ReadSecretFile(f.path)
 	if err != nil {
-		return Secret{}, err
+		return secret.Secret{}, err
 	}
-	if public := p.cfg.PublicListen(); public != "" && !Strong(secret) {
-		return Secret{}, refuse("the %s in %s is too weak for %s; use 32 or more random characters", f.name, f.path, public)
+	if public := p.cfg.PublicListen(); public != "" && !Strong(read) {
+		return secret.Secret{}, refuse("the %s in %s is too weak for %s; use 32 or more random characters", f.name, f.path, public)
 	}
-	return secret, nil
+	return read, nil
 }
 
 // Rereads reports whether the setting is a secret of callers that came from a file, so that a process that runs follows it.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"laneway/internal/secret"
 )
 
 // TokenBytes is the strength of a generated token; it has 43 characters in URL-safe base64.
@@ -24,17 +26,17 @@ func TokenPath(data string) string { return filepath.Join(data, tokenName) }
 
 // ReadToken reads the token file of a data directory, for clients on the same machine. The error is [FaultsError] when the file
 // is missing, empty, or open to others.
-func ReadToken(data string) (Secret, error) { return ReadSecretFile(TokenPath(data)) }
+func ReadToken(data string) (secret.Secret, error) { return ReadSecretFile(TokenPath(data)) }
 
 // ReadSecretFile reads a file that holds one token and that only its owner can read. Its errors are those of [ReadToken].
-func ReadSecretFile(path string) (Secret, error) {
+func ReadSecretFile(path string) (secret.Secret, error) {
 	text, err := readSecretFile(path, "token file")
 	if err != nil {
-		return Secret{}, err
+		return secret.Secret{}, err
 	}
-	var s Secret
+	var s secret.Secret
 	if err := s.UnmarshalText(text); err != nil {
-		return Secret{}, refuse("token file %s %s", path, err)
+		return secret.Secret{}, refuse("token file %s %s", path, err)
 	}
 	return s, nil
 }
@@ -109,24 +111,24 @@ func readAll(f io.Reader, buf []byte) (int, error) {
 // createToken makes a new token file. The token is written under a name of its own, created exclusively so that nobody can have
 // put a link or a readable file there before, and then linked into its place, which fails when there is one already: two
 // processes that start at once agree, and neither can read a half-written file.
-func createToken(path string) (Secret, error) {
+func createToken(path string) (secret.Secret, error) {
 	raw := make([]byte, TokenBytes)
 	if _, err := rand.Read(raw); err != nil {
-		return Secret{}, fmt.Errorf("making a token: %w", err)
+		return secret.Secret{}, fmt.Errorf("making a token: %w", err)
 	}
 	token := base64.RawURLEncoding.EncodeToString(raw)
 	draft := path + "." + rand.Text() + ".new"
 	if err := writeExclusive(draft, token+"\n"); err != nil {
-		return Secret{}, err
+		return secret.Secret{}, err
 	}
 	err := os.Link(draft, path)
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EPERM) { // a file system without hard links
 		err = writeExclusive(path, token+"\n")
 	}
 	if err := errors.Join(err, os.Remove(draft)); err != nil {
-		return Secret{}, err
+		return secret.Secret{}, err
 	}
-	return NewSecret(token), nil
+	return secret.New(token), nil
 }
 
 // writeExclusive makes a file that did not exist, readable by its owner only, and leaves none behind when it fails.

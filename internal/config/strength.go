@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"unicode/utf8"
+
+	"laneway/internal/secret"
 )
 
 const (
@@ -19,7 +21,7 @@ func placeholders() []string {
 
 // Strong reports whether a secret may be used on a public address: 32 or more characters, 12 or more different ones, and no known
 // placeholder. A generated token is strong.
-func Strong(s Secret) bool {
+func Strong(s secret.Secret) bool {
 	text := s.Reveal()
 	if utf8.RuneCountInString(text) < minSecret {
 		return false

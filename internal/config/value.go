@@ -7,11 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"laneway/internal/secret"
 )
 
 // What a value can be blamed for. They are wrapped in a [Fault] with the path and the place.
 var (
-	errBlank       = errors.New("is set but empty")
 	errNoPostgres  = errors.New("is no Postgres address")
 	errDatabaseURL = errors.New("is no valid address; write it as postgres://USER@HOST/NAME or sqlite:PATH")
 )
@@ -40,7 +41,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 func (d *Duration) UnmarshalText(text []byte) error {
 	s := strings.TrimSpace(string(text))
 	if s == "" {
-		return errBlank
+		return secret.ErrBlank
 	}
 	if whole, found := strings.CutSuffix(s, "d"); found {
 		return setDays(d, whole, s)
@@ -97,7 +98,7 @@ func parseSwitch(s string) (bool, error) {
 	case "false", "off", "no", "0":
 		return false, nil
 	case "":
-		return false, errBlank
+		return false, secret.ErrBlank
 	default:
 		return false, fmt.Errorf("must be true or false, is %q", s)
 	}

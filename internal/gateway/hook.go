@@ -19,8 +19,8 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
-	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/secret"
 )
 
 // Signature schemes of a [Hook].
@@ -41,7 +41,7 @@ const (
 // Hook makes messages of the calls of `POST /hooks/{name}`.
 type Hook struct {
 	// Secret of 32 characters or more proves the sender.
-	Secret agent.Secret
+	Secret secret.Secret
 	// Scheme is [HookLaneway] (also when empty) or [HookGitHub].
 	Scheme string
 	// Agent that answers; "" = the default one.
@@ -179,7 +179,7 @@ func (s *Server) provenHook(name string, header http.Header, body []byte) (Hook,
 	return hook, sig, known && timely && proven
 }
 
-func newNoHook() agent.Secret { return agent.NewSecret(uuid.NewString() + uuid.NewString()) }
+func newNoHook() secret.Secret { return secret.New(uuid.NewString() + uuid.NewString()) }
 
 // hookMessage makes the message of a call. Under the scheme laneway its id follows from the signature, which headers like Idempotency-Key are
 // no part of: a call that was recorded and is sent again under another key meets its own id and is refused, on every replica. GitHub signs

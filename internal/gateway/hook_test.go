@@ -11,20 +11,20 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	"laneway/internal/secret"
 )
 
 const hookSecret = "hook-secret-0123456789-0123456789"
 
 func withHooks(c *gateway.Config) {
-	secret := agent.NewSecret(hookSecret)
+	key := secret.New(hookSecret)
 	c.Hooks = map[string]gateway.Hook{
-		"deploy": {Secret: secret, Prefix: "Deployed: "},
-		"free":   {Secret: secret, AllowSessionKey: true},
-		"push":   {Secret: secret, Scheme: gateway.HookGitHub, Session: "agent:main:code"},
-		"room":   {Secret: secret, Session: "agent:main:telegram:direct:42"},
+		"deploy": {Secret: key, Prefix: "Deployed: "},
+		"free":   {Secret: key, AllowSessionKey: true},
+		"push":   {Secret: key, Scheme: gateway.HookGitHub, Session: "agent:main:code"},
+		"room":   {Secret: key, Session: "agent:main:telegram:direct:42"},
 	}
 }
 
@@ -228,9 +228,9 @@ func TestHookAnswersOtherRefusalsByTheirStatus(t *testing.T) {
 
 func TestHookConfigurationIsChecked(t *testing.T) {
 	t.Parallel()
-	good := agent.NewSecret(hookSecret)
+	good := secret.New(hookSecret)
 	for name, hooks := range map[string]map[string]gateway.Hook{
-		"short secret": {"a": {Secret: agent.NewSecret("short")}},
+		"short secret": {"a": {Secret: secret.New("short")}},
 		"no secret":    {"a": {}},
 		"name":         {"A b": {Secret: good}},
 		"scheme":       {"a": {Secret: good, Scheme: "plain"}},

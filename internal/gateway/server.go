@@ -13,11 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"laneway/internal/secret"
+
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 	"golang.org/x/time/rate"
-
-	"laneway/internal/agent"
 )
 
 // errStopping is the cause with which everything under way ends when the gateway does.
@@ -45,7 +45,7 @@ type Server struct {
 	connSeq     atomic.Uint64
 	state       lifeState
 	health      atomic.Pointer[healthPicture]
-	noHook      agent.Secret                    // stands for the secret of hooks that do not exist
+	noHook      secret.Secret                   // stands for the secret of hooks that do not exist
 	hosts       atomic.Pointer[map[string]bool] // host names that requests may be addressed to
 }
 

@@ -13,6 +13,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/agent/internal/modelhttp"
 	"laneway/internal/chat"
+	"laneway/internal/secret"
 )
 
 // Defaults of [Config].
@@ -29,7 +30,7 @@ type Config struct {
 	// BaseURL is everything before /v1/messages; a /v1 at its end is understood. Default [DefaultBaseURL].
 	BaseURL string
 	// APIKey is sent as x-api-key; zero = none (a proxy that adds it).
-	APIKey agent.Secret
+	APIKey secret.Secret
 	// Model must be set; a request may name another one.
 	Model string
 	// System prompt; a request may bring its own.
@@ -133,7 +134,7 @@ func (c Config) header() http.Header {
 	header.Set("Content-Type", "application/json")
 	header.Set("Accept", "text/event-stream")
 	header.Set("Anthropic-Version", apiVersion)
-	if !c.APIKey.IsZero() {
+	if c.APIKey.IsSet() {
 		header.Set("X-Api-Key", c.APIKey.Reveal())
 	}
 	return header

@@ -15,6 +15,7 @@ import (
 	"laneway/internal/agent/agenttest"
 	"laneway/internal/agent/anthropic"
 	"laneway/internal/chat"
+	"laneway/internal/secret"
 	"laneway/internal/testmodel"
 )
 
@@ -185,7 +186,7 @@ func TestNewNamesEveryFault(t *testing.T) {
 }
 
 func ExampleNew() {
-	_, err := anthropic.New(anthropic.Config{APIKey: agent.NewSecret("sk-…")}, nil, nil)
+	_, err := anthropic.New(anthropic.Config{APIKey: secret.New("sk-…")}, nil, nil)
 	fmt.Println(errors.Unwrap(err))
 	// Output: model: must be set
 }

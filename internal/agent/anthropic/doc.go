@@ -11,7 +11,7 @@
 // Not here: tools, images, prompt caching, batches.
 //
 //	runner, err := anthropic.New(anthropic.Config{
-//		APIKey: agent.NewSecret(key),
+//		APIKey: secret.New(key),
 //		Model:  "some-model",
 //	}, nil, log)
 //

@@ -14,6 +14,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/secret"
 )
 
 // exitTemporary is EX_TEMPFAIL of sysexits.h: the program asks to be tried again later.
@@ -64,7 +65,7 @@ func hider(env map[string]string) *strings.Replacer {
 	var pairs []string
 	for _, value := range env {
 		if len(value) >= shortestSecret {
-			pairs = append(pairs, value, "[hidden]")
+			pairs = append(pairs, value, secret.Hidden)
 		}
 	}
 	return strings.NewReplacer(pairs...)

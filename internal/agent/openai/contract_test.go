@@ -10,6 +10,7 @@ import (
 	"laneway/internal/agent/agenttest"
 	"laneway/internal/agent/openai"
 	"laneway/internal/chat"
+	"laneway/internal/secret"
 	"laneway/internal/testmodel"
 )
 
@@ -76,7 +77,7 @@ func status(reason chat.FailReason) int {
 func open(t *testing.T, model *testmodel.Server, cfg openai.Config) *openai.Runner {
 	t.Helper()
 	cfg.BaseURL = model.URL() + "/v1"
-	cfg.APIKey = agent.NewSecret(key)
+	cfg.APIKey = secret.New(key)
 	if cfg.Model == "" {
 		cfg.Model = "test-model"
 	}

@@ -14,6 +14,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/agent/internal/modelhttp"
 	"laneway/internal/chat"
+	"laneway/internal/secret"
 )
 
 // Defaults of [Config].
@@ -29,7 +30,7 @@ type Config struct {
 	// BaseURL is everything before /chat/completions; default [DefaultBaseURL]. Without query or fragment.
 	BaseURL string
 	// APIKey is sent as a bearer token; zero = none (local models).
-	APIKey agent.Secret
+	APIKey secret.Secret
 	// Model must be set; a request may name another one.
 	Model string
 	// System prompt; a request may bring its own.
@@ -123,7 +124,7 @@ func (c Config) header() http.Header {
 	}
 	header.Set("Content-Type", "application/json")
 	header.Set("Accept", "text/event-stream, application/json")
-	if !c.APIKey.IsZero() {
+	if c.APIKey.IsSet() {
 		header.Set("Authorization", "Bearer "+c.APIKey.Reveal())
 	}
 	return header

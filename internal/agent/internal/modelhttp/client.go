@@ -13,9 +13,9 @@ import (
 	"net/url"
 	"time"
 
-	"laneway/internal/agent"
 	"laneway/internal/agent/internal/sse"
 	"laneway/internal/chat"
+	"laneway/internal/secret"
 )
 
 // Defaults of [Config].
@@ -44,7 +44,7 @@ type Config struct {
 	// Header is sent with each request. The client does not change it.
 	Header http.Header
 	// Key is taken out of whatever a server says. The header has to carry it already.
-	Key agent.Secret
+	Key secret.Secret
 	// FirstByte and Silence bound the time to the first line and between lines; negative = off.
 	FirstByte, Silence time.Duration
 	// Retries after the first attempt, at most 10; negative = none.

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/agent/internal/sse"
 	"laneway/internal/chat"
+	"laneway/internal/secret"
 )
 
 // StatusError is what a provider said when it refused. It is the cause of the *agent.Error that Do returns.
@@ -118,17 +118,9 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	case errors.Is(err, sse.ErrTooLong):
 		return fail(chat.FailBadResponse, err)
 	}
-	failed := fail(chat.FailConnection, withoutURL(err))
+	failed := fail(chat.FailConnection, secret.WithoutURL(err))
 	failed.Retryable = !untrusted(err)
 	return failed
-}
-
-// withoutURL rebuilds an error of net/http.
-func withoutURL(err error) error {
-	if outer, ok := errors.AsType[*url.Error](err); ok {
-		return fmt.Errorf("%s: %w", strings.ToUpper(outer.Op), outer.Err)
-	}
-	return err
 }
 
 // untrusted reports faults of certificates, which no second attempt cures.
@@ -163,9 +155,9 @@ func timedOut(ctx context.Context) bool {
 
 // Refusal sorts what a provider said, in a response or inside a stream.
 func (c *Client) Refusal(said StatusError) *agent.Error {
-	said.Message = chat.Cut(c.cfg.Key.Hide(chat.CleanText(said.Message)), 500)
-	said.Kind = chat.Cut(c.cfg.Key.Hide(chat.CleanText(said.Kind)), 100)
-	said.Code = chat.Cut(c.cfg.Key.Hide(chat.CleanText(said.Code)), 100)
+	said.Message = chat.Cut(c.cfg.Key.Redact(chat.CleanText(said.Message)), 500)
+	said.Kind = chat.Cut(c.cfg.Key.Redact(chat.CleanText(said.Kind)), 100)
+	said.Code = chat.Cut(c.cfg.Key.Redact(chat.CleanText(said.Code)), 100)
 	failed := fail(reasonFor(said), &said)
 	if outOfCredit(said) {
 		failed.Retryable = false

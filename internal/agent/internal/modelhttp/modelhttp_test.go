@@ -18,6 +18,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/secret"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -152,7 +153,7 @@ func TestFaultsOfCertificatesAreNotTriedAgain(t *testing.T) {
 func FuzzRefusal(f *testing.F) {
 	f.Add([]byte(`{"error":{"message":"bad key sk-12345678","type":"t","code":17}}`), 401)
 	f.Add([]byte(`<html>`), 502)
-	client, err := New(Config{URL: "http://model.test/", Key: agent.NewSecret("sk-12345678")}, nil, nil)
+	client, err := New(Config{URL: "http://model.test/", Key: secret.New("sk-12345678")}, nil, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
