@@ -5,12 +5,12 @@ import (
 	"encoding/hex"
 )
 
-// Once names a call that has its effect once, however often it is sent. The store keeps the answer in the transaction of the effect and gives
-// it to whoever calls again under the same name. A refusal had no effect and is not kept.
-type Once struct {
-	// Owner is the principal, Method the name of the method, Key what the caller chose. Together they are the name.
+// IdempotencyKey identifies a call that takes effect once, however often the caller sends it. The store writes the result in the
+// transaction of the effect and returns it to every later call with the same key. A refused call has no effect, and its refusal is not stored.
+type IdempotencyKey struct {
+	// Owner is the principal, Method the name of the method, Key the text that the caller chose. The three together are the key.
 	Owner, Method, Key string
-	// Hash of the params tells a repetition from another call that took the same key.
+	// Hash of the params distinguishes a repetition from a different call that reuses the key, see [ErrKeyReused].
 	Hash string
 }
 

@@ -26,11 +26,11 @@ const (
 
 // BackfillParams ask for the slots of a job in a stretch of the past.
 type BackfillParams struct {
-	ID            string
-	From, To      time.Time
-	MaxRuns       int
-	DryRun, Force bool
-	Once          *chat.Once // nil = the call has no name; a dry run has no effect that a name could spare
+	ID             string
+	From, To       time.Time
+	MaxRuns        int
+	DryRun, Force  bool
+	IdempotencyKey *chat.IdempotencyKey // nil = the call has none; a dry run has no effect and needs none
 }
 
 // BackfillFire is one slot of a backfill.

@@ -14,7 +14,7 @@ import (
 // it takes the way of every message (ownership, lane, start, fenced finish, takeover after a crash). So the ledger needs no
 // lease of its own: while an attempt runs, its message has an owner.
 //
-// PutJob, EnqueueRuns and CancelRuns take the name of a call (Once). What the first call of a name came to is stored in the transaction of its effect;
+// PutJob, EnqueueRuns and CancelRuns take the idempotency key of a call. What the first call under a key came to is stored in the transaction of its effect;
 // whoever calls again under that name gets it and changes nothing, whatever has become of the job. chat.ErrKeyReused: the name stands for other params.
 // A refusal is not kept.
 //
@@ -80,9 +80,9 @@ type PutParams struct {
 	MaxOfOwner, MaxTotal int
 	Change               func(old *Job, now time.Time) (*Job, error)
 	// EndWaiting, see ChangeParams.
-	EndWaiting Reason
-	Once       *chat.Once // nil = the call has no name
-	Audit      *Audit     // its hashes are the store's to fill in
+	EndWaiting     Reason
+	IdempotencyKey *chat.IdempotencyKey // nil = the call has none
+	Audit          *Audit               // its hashes are the store's to fill in
 }
 
 // PutResult of PutJob.
@@ -261,9 +261,9 @@ type EnqueueParams struct {
 	// Slots are those whose runs Make needs to know: DueJob.Ran.
 	Slots []time.Time
 	// New: every run has to be new.
-	New   bool
-	Once  *chat.Once
-	Audit *Audit // its hashes are both that of the configuration that runs
+	New            bool
+	IdempotencyKey *chat.IdempotencyKey
+	Audit          *Audit // its hashes are both that of the configuration that runs
 }
 
 // NotRunError is why a job was not run by hand: not-due, disabled or already-running.
@@ -295,7 +295,7 @@ type CancelParams struct {
 	RunID, JobID, Visible string
 	Reason                Reason
 	Note, By              string
-	Once                  *chat.Once
+	IdempotencyKey        *chat.IdempotencyKey
 	Audit                 *Audit // its hashes are those of what the runs were and are
 }
 

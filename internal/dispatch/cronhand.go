@@ -13,7 +13,7 @@ import (
 )
 
 // CronRun starts a run by hand. reason says why there was none. With a name, o, a call that is sent again gets what the first one came to.
-func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.Once) (runID string, reason string, err error) {
+func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.IdempotencyKey) (runID string, reason string, err error) {
 	if d.jobs == nil {
 		return "", "", errNoCron()
 	}
@@ -26,7 +26,7 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 		return "", "", err
 	}
 	defer leave()
-	p := cron.EnqueueParams{Node: node, JobID: id, Visible: visible(by), New: true, Once: o, Audit: by.Audit("cron.run", id)}
+	p := cron.EnqueueParams{Node: node, JobID: id, Visible: visible(by), New: true, IdempotencyKey: o, Audit: by.Audit("cron.run", id)}
 	shift := time.Duration(0)
 	p.Make = func(due cron.DueJob, now time.Time) ([]cron.Launch, error) {
 		j := due.Job
@@ -111,9 +111,9 @@ func cancelNote(note string) string {
 // CronBackfill runs the slots of a job in [from, to], one at a time, the oldest first. Slots that ran well already are left alone unless forced.
 func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error) {
 	if p.DryRun {
-		p.Once = nil
+		p.IdempotencyKey = nil
 	}
-	if before, err := answered[*cron.Enqueued](ctx, d, p.Once); err != nil || before != nil {
+	if before, err := answered[*cron.Enqueued](ctx, d, p.IdempotencyKey); err != nil || before != nil {
 		return backfilled(before), err
 	}
 	job, err := d.CronGet(ctx, p.ID, by)
@@ -136,7 +136,7 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by
 		slots = append(slots, f.Slot)
 	}
 	res, err := d.jobs.EnqueueRuns(ctx, cron.EnqueueParams{
-		Node: node, JobID: p.ID, Visible: visible(by), Slots: slots, Once: p.Once, Audit: by.Audit("cron.backfill", p.ID),
+		Node: node, JobID: p.ID, Visible: visible(by), Slots: slots, IdempotencyKey: p.IdempotencyKey, Audit: by.Audit("cron.backfill", p.ID),
 		Make: func(due cron.DueJob, _ time.Time) ([]cron.Launch, error) {
 			return d.planner.Backfill(due, fires, p.Force), nil
 		},

@@ -97,13 +97,13 @@ func givenKey(m cron.Members) (string, error) {
 
 // CronAdd makes a job, or changes the one with the same key; equal configuration writes nothing. With a name, o, a call that is sent again changes
 // nothing and gets what the first one came to, also when what it asks for could not be asked for any more.
-func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller, o *chat.Once) (cron.Put, error) {
+func (d *Dispatcher) CronAdd(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error) {
 	return d.cronAdd(ctx, m, by, o, d.mayTarget)
 }
 
 // cronAdd is CronAdd with what decides where a job may run and tell.
 func (d *Dispatcher) cronAdd(
-	ctx context.Context, m cron.Members, by chat.Caller, o *chat.Once, may func(context.Context, cron.Job, chat.Caller) error,
+	ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey, may func(context.Context, cron.Job, chat.Caller) error,
 ) (cron.Put, error) {
 	switch {
 	case d.jobs == nil:
@@ -130,7 +130,7 @@ func (d *Dispatcher) cronAdd(
 		key = schedule.Key(draft.Name, draft.Schedule)
 	}
 	p := cron.PutParams{
-		Owner: by.Principal, Key: key, MaxTotal: max(0, d.cfg.Cron.MaxJobs), EndWaiting: endedBy(m), Once: o, Audit: by.Audit("cron.add", key),
+		Owner: by.Principal, Key: key, MaxTotal: max(0, d.cfg.Cron.MaxJobs), EndWaiting: endedBy(m), IdempotencyKey: o, Audit: by.Audit("cron.add", key),
 	}
 	if !OperatorOwner(by.Principal) {
 		if p.MaxOfOwner = d.cfg.Cron.MaxJobsOfUser; p.MaxOfOwner < 0 {

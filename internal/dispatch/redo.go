@@ -50,11 +50,11 @@ func (d *Dispatcher) wasAnswered(ctx context.Context, was store.Waiting) (bool, 
 }
 
 // onceOf is the name of what a command does.
-func onceOf(c command.Call) *chat.Once {
+func onceOf(c command.Call) *chat.IdempotencyKey {
 	if c.ID == "" {
 		return nil
 	}
-	return &chat.Once{Owner: c.Principal, Method: "command", Key: c.ID, Hash: chat.StateHash(c.Name + " " + c.Args)}
+	return &chat.IdempotencyKey{Owner: c.Principal, Method: "command", Key: c.ID, Hash: chat.StateHash(c.Name + " " + c.Args)}
 }
 
 // executing is the ids of the commands that this process executes at the moment, so that a repetition does not complete what is not over.

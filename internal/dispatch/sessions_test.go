@@ -15,7 +15,7 @@ func TestARepeatedResetSparesTheNewConversation(t *testing.T) {
 		h := open(t, newStore())
 		defer h.close()
 		key, by := chat.MainKey("main"), chat.Caller{Principal: "tester", Scopes: []string{chat.ScopeWrite}}
-		o := &chat.Once{Owner: "tester", Method: "sessions.reset", Key: "k", Hash: "h"}
+		o := &chat.IdempotencyKey{Owner: "tester", Method: "sessions.reset", Key: "k", Hash: "h"}
 		old := h.send("main", "sleep 1h")
 		time.Sleep(time.Second)
 		reset := func() string {
@@ -43,7 +43,7 @@ func TestARepeatedDeleteSparesTheNewSession(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore())
 		defer h.close()
-		p := store.DeleteParams{Session: chat.MainKey("main"), Once: &chat.Once{Owner: "tester", Method: "sessions.delete", Key: "k", Hash: "h"}}
+		p := store.DeleteParams{Session: chat.MainKey("main"), IdempotencyKey: &chat.IdempotencyKey{Owner: "tester", Method: "sessions.delete", Key: "k", Hash: "h"}}
 		remove := func() {
 			t.Helper()
 			out, err := h.d.Delete(t.Context(), p, chat.Caller{Principal: "tester"})

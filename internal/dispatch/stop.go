@@ -142,7 +142,7 @@ const (
 // Reset stops everything of a session and begins an empty transcript; it returns the id of the new one. A repetition, o says of what, stops
 // nothing and returns the id of the first. A caller whom
 // [chat.Caller.MayChange] refuses gets chat.CodeForbidden, and nothing was done.
-func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.Once) (string, error) {
+func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.IdempotencyKey) (string, error) {
 	if _, ok := d.agents[key.Agent]; !ok {
 		return "", chat.Errorf(chat.CodeUnknownAgent, "there is no agent %q here", key.Agent).With("agentId", key.Agent)
 	}
@@ -155,7 +155,7 @@ func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Cal
 	if _, err := d.Stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by.Principal, Reason: reasonReset}); err != nil {
 		return "", err
 	}
-	p := store.ResetParams{Session: key, Principal: by.Principal, NewID: newID(), Once: o, Audit: by.Audit(verbReset, key.String())}
+	p := store.ResetParams{Session: key, Principal: by.Principal, NewID: newID(), IdempotencyKey: o, Audit: by.Audit(verbReset, key.String())}
 	s, err := d.store.ResetSession(ctx, p)
 	if err != nil {
 		return "", err
@@ -167,7 +167,7 @@ func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Cal
 }
 
 // answered is what the store kept for a call that is sent again; the zero value when it is none, or the first.
-func answered[T any](ctx context.Context, d *Dispatcher, o *chat.Once) (out T, err error) {
+func answered[T any](ctx context.Context, d *Dispatcher, o *chat.IdempotencyKey) (out T, err error) {
 	if o == nil {
 		return out, nil
 	}
@@ -187,7 +187,7 @@ const deleteWait = 5 * time.Second
 // Delete stops everything of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
 // nothing. It fills in who asked.
 func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error) {
-	switch before, err := answered[*store.Deleted](ctx, d, p.Once); {
+	switch before, err := answered[*store.Deleted](ctx, d, p.IdempotencyKey); {
 	case err != nil:
 		return store.Deleted{}, err
 	case before != nil:

@@ -36,8 +36,8 @@ type Backend interface {
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error)
 	// Reset stops everything of the session and begins an empty transcript; it returns its id. A call that o names and that was answered
 	// before stops nothing and returns the first answer; chat.ErrKeyReused when that had other params. nil = it has no name.
-	Reset(ctx context.Context, key chat.SessionKey, by Caller, o *chat.Once) (string, error)
-	// Delete stops everything and removes the session; p.Once as with Reset.
+	Reset(ctx context.Context, key chat.SessionKey, by Caller, o *chat.IdempotencyKey) (string, error)
+	// Delete stops everything and removes the session; p.IdempotencyKey as with Reset.
 	Delete(ctx context.Context, p store.DeleteParams, by Caller) (store.Deleted, error)
 
 	// Audit adds a row to the log of changes for what changes nothing else.

@@ -103,7 +103,7 @@ func (h *house) PendingInputs(_ context.Context, key chat.SessionKey, _ int64, l
 	return out, len(r.queue), nil
 }
 
-func (h *house) Reset(_ context.Context, key chat.SessionKey, by gateway.Caller, o *chat.Once) (string, error) {
+func (h *house) Reset(_ context.Context, key chat.SessionKey, by gateway.Caller, o *chat.IdempotencyKey) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return once(h, o, func() (string, error) {
@@ -121,11 +121,11 @@ type told struct {
 }
 
 // once runs do for the first call of a name.
-func once[T any](h *house, o *chat.Once, do func() (T, error)) (T, error) {
+func once[T any](h *house, o *chat.IdempotencyKey, do func() (T, error)) (T, error) {
 	if o == nil {
 		return do()
 	}
-	name := chat.Once{Owner: o.Owner, Method: o.Method, Key: o.Key}
+	name := chat.IdempotencyKey{Owner: o.Owner, Method: o.Method, Key: o.Key}
 	if before, ok := h.answers[name]; ok {
 		if before.hash != o.Hash {
 			var none T
@@ -143,7 +143,7 @@ func once[T any](h *house, o *chat.Once, do func() (T, error)) (T, error) {
 func (h *house) Delete(_ context.Context, p store.DeleteParams, _ gateway.Caller) (store.Deleted, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return once(h, p.Once, func() (store.Deleted, error) {
+	return once(h, p.IdempotencyKey, func() (store.Deleted, error) {
 		r := h.sessions[p.Session.String()]
 		switch {
 		case r == nil:

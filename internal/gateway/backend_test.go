@@ -27,7 +27,7 @@ type house struct {
 	sessions map[string]*room
 	messages map[string]*letter // by id
 	byKey    map[string]*letter // by dedupe
-	answers  map[chat.Once]told
+	answers  map[chat.IdempotencyKey]told
 	deferred []chat.Message
 	callers  []gateway.Caller
 	audits   []chat.Audit
@@ -70,7 +70,7 @@ type letter struct {
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{
-		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{}, answers: map[chat.Once]told{},
+		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{}, answers: map[chat.IdempotencyKey]told{},
 		gate: make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}, 16),
 	}
 	t.Cleanup(h.close)

@@ -42,7 +42,7 @@ type quiet struct{ *house }
 func benchGateway(b *testing.B) (addr string, h *house) {
 	b.Helper()
 	h = &house{
-		subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{}, answers: map[chat.Once]told{},
+		subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{}, answers: map[chat.IdempotencyKey]told{},
 		gate: make(chan struct{}), ended: make(chan struct{}),
 	}
 	srv, err := gateway.New(gateway.Config{

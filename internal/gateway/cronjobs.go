@@ -11,9 +11,9 @@ import (
 )
 
 // CronBackend is a [Backend] that keeps jobs. Errors are *chat.Error values, and what is not visible is as if it did not exist. Calls that have a name
-// (chat.Once) take effect once: sent again, by whichever process, they change nothing and get the first answer; chat.ErrKeyReused when that had other params.
+// (chat.IdempotencyKey) take effect once: sent again, by whichever process, they change nothing and get the first answer; chat.ErrKeyReused when that had other params.
 type CronBackend interface {
-	CronAdd(ctx context.Context, m cron.Members, by Caller, o *chat.Once) (cron.Put, error)
+	CronAdd(ctx context.Context, m cron.Members, by Caller, o *chat.IdempotencyKey) (cron.Put, error)
 	CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by Caller) (cron.Job, error)
 	CronRemove(ctx context.Context, id string, cancelRunning bool, by Caller) error
 	CronPause(ctx context.Context, id, note string, until time.Time, by Caller) (cron.Job, error)
@@ -21,7 +21,7 @@ type CronBackend interface {
 	CronGet(ctx context.Context, id string, by Caller) (cron.Job, error)
 	CronList(ctx context.Context, f cron.JobFilter, by Caller) (cron.JobPage, error)
 	CronRuns(ctx context.Context, f cron.RunFilter, by Caller) (cron.RunPage, error)
-	CronRun(ctx context.Context, id string, mode cron.RunMode, by Caller, o *chat.Once) (runID string, reason string, err error)
+	CronRun(ctx context.Context, id string, mode cron.RunMode, by Caller, o *chat.IdempotencyKey) (runID string, reason string, err error)
 	CronCancel(ctx context.Context, p cron.CancelParams, by Caller) ([]string, error)
 	CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by Caller) (cron.Preview, error)
 	CronBackfill(ctx context.Context, p cron.BackfillParams, by Caller) ([]cron.BackfillFire, error)
@@ -227,7 +227,7 @@ func cronCancel(ctx context.Context, c *call, p cancelParams) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ids, err := c.cron().CronCancel(ctx, cron.CancelParams{RunID: p.RunID, JobID: p.ID, Note: p.Reason, Once: o}, c.caller())
+	ids, err := c.cron().CronCancel(ctx, cron.CancelParams{RunID: p.RunID, JobID: p.ID, Note: p.Reason, IdempotencyKey: o}, c.caller())
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func cronBackfill(ctx context.Context, c *call, p backfillParams) (any, error) {
 		return nil, err
 	}
 	fires, err := c.cron().CronBackfill(ctx, cron.BackfillParams{
-		ID: p.ID, From: time.UnixMilli(p.From), To: time.UnixMilli(p.To), MaxRuns: int(p.MaxRuns), DryRun: p.DryRun, Force: p.Force, Once: o,
+		ID: p.ID, From: time.UnixMilli(p.From), To: time.UnixMilli(p.To), MaxRuns: int(p.MaxRuns), DryRun: p.DryRun, Force: p.Force, IdempotencyKey: o,
 	}, c.caller())
 	if err != nil {
 		return nil, err

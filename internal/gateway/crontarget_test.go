@@ -43,7 +43,7 @@ func (target) CronRuns(_ context.Context, f cron.RunFilter, _ gateway.Caller) (c
 	return cron.RunPage{}, meant(f.JobID)
 }
 
-func (target) CronRun(_ context.Context, id string, _ cron.RunMode, _ gateway.Caller, _ *chat.Once) (runID, reason string, err error) {
+func (target) CronRun(_ context.Context, id string, _ cron.RunMode, _ gateway.Caller, _ *chat.IdempotencyKey) (runID, reason string, err error) {
 	return "", "", meant(id)
 }
 

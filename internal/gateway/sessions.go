@@ -244,7 +244,7 @@ func sessionsDelete(ctx context.Context, c *call, p deleteParams) (any, error) {
 		return out, err
 	}
 	did, err := c.srv.backend.Delete(ctx, store.DeleteParams{
-		Session: key, ExpectID: p.ExpectedSessionID, KeepTranscript: p.DeleteTranscript != nil && !*p.DeleteTranscript, Once: o,
+		Session: key, ExpectID: p.ExpectedSessionID, KeepTranscript: p.DeleteTranscript != nil && !*p.DeleteTranscript, IdempotencyKey: o,
 	}, c.caller())
 	if err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func sessionsDelete(ctx context.Context, c *call, p deleteParams) (any, error) {
 }
 
 // change reads what all changes of a session have in common: which one, and the name of the call.
-func (c *call) change(ctx context.Context, name, agentID, key string) (session chat.SessionKey, o *chat.Once, err error) {
+func (c *call) change(ctx context.Context, name, agentID, key string) (session chat.SessionKey, o *chat.IdempotencyKey, err error) {
 	if session, err = c.sessionNamed(name); err != nil {
 		return session, nil, err
 	}
@@ -269,12 +269,12 @@ func (c *call) change(ctx context.Context, name, agentID, key string) (session c
 }
 
 // onceOf is the name of a call with an idempotency key, for the store; nil when it has none.
-func (c *call) onceOf(key string) (*chat.Once, error) {
+func (c *call) onceOf(key string) (*chat.IdempotencyKey, error) {
 	if key == "" {
 		return nil, nil //nolint:nilnil // a call without a name is no error
 	}
 	if err := c.checkKey(key, false); err != nil {
 		return nil, err
 	}
-	return &chat.Once{Owner: c.principal(), Method: c.m.name, Key: key, Hash: paramsHash(c.raw)}, nil
+	return &chat.IdempotencyKey{Owner: c.principal(), Method: c.m.name, Key: key, Hash: paramsHash(c.raw)}, nil
 }

@@ -31,9 +31,9 @@ type ResetParams struct {
 	Session chat.SessionKey
 	// Principal becomes the owner of a session that is created. NewID names the empty transcript.
 	Principal, NewID string
-	// Once, if not nil, makes repetitions harmless; Audit, if not nil, is logged with the change. Its hashes are filled in here.
-	Once  *chat.Once
-	Audit *chat.Audit
+	// IdempotencyKey, if not nil, makes repetitions harmless; Audit, if not nil, is logged with the change. Its hashes are filled in here.
+	IdempotencyKey *chat.IdempotencyKey
+	Audit          *chat.Audit
 }
 
 // DeleteParams of DeleteSession.
@@ -44,9 +44,9 @@ type DeleteParams struct {
 	// KeepTranscript leaves the transcripts in the store, under their ids. They stay with the principal of the deleted session: a later session of the same
 	// key does not own them, and its deletion does not remove them unless it belongs to the same principal.
 	KeepTranscript bool
-	// Once and Audit are as in [ResetParams].
-	Once  *chat.Once
-	Audit *chat.Audit
+	// IdempotencyKey and Audit are as in [ResetParams].
+	IdempotencyKey *chat.IdempotencyKey
+	Audit          *chat.Audit
 }
 
 // Deleted is what DeleteSession did.

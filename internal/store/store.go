@@ -113,11 +113,11 @@ type Sessions interface {
 	// is, also when the transcript was archived meanwhile. chat.ErrSessionNotFound: the session is somebody else's and Own is set.
 	AppendReply(ctx context.Context, p ReplyParams) (Replied, error)
 	// ResetSession archives the transcript and begins an empty one under NewID; the session is created if needed. Messages and runs are not
-	// touched (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same NewID. With Once, a
+	// touched (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same NewID. With IdempotencyKey, a
 	// call that was answered before changes nothing and returns the transcript that the first one began, as Key and SessionID alone.
 	ResetSession(ctx context.Context, p ResetParams) (Session, error)
 	// DeleteSession removes the session and, unless they are to be kept, its transcripts. Its waiting messages end stopped. Another current id
-	// than ExpectID: chat.ErrConflict. An unknown session: Deleted false. A session with a running run: chat.ErrConflict. With Once, a call
+	// than ExpectID: chat.ErrConflict. An unknown session: Deleted false. A session with a running run: chat.ErrConflict. With IdempotencyKey, a call
 	// that was answered before changes nothing and returns what the first one did.
 	DeleteSession(ctx context.Context, p DeleteParams) (Deleted, error)
 	// SetSessionMode stores the session's queue mode; "" = default.
@@ -152,11 +152,11 @@ type Outbox interface {
 // AnswerFor is how long the answer of a call with an idempotency key is kept.
 const AnswerFor = 24 * time.Hour
 
-// Answers are what calls with an idempotency key came to. The operations that take a chat.Once write them with their effect.
+// Answers are what calls with an idempotency key came to. The operations that take a chat.IdempotencyKey write them with their effect.
 type Answers interface {
 	// Answered is what the first call of this name was told, as JSON of the operation's result; nil = there was none within [AnswerFor].
 	// chat.ErrKeyReused: it had other params.
-	Answered(ctx context.Context, o chat.Once) (json.RawMessage, error)
+	Answered(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
 	// PruneAnswers deletes answers older than [AnswerFor], at most limit, and says how many there were.
 	PruneAnswers(ctx context.Context, limit int) (int, error)
 	// Audit adds one row to the log of changes, for what changes nothing else in the store.

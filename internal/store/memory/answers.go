@@ -20,7 +20,7 @@ type answer struct {
 }
 
 // once runs do, unless a call of this name was answered already: then its answer is what once returns, and nothing is done.
-func once[T any](s *Store, o *chat.Once, now time.Time, do func() (T, error)) (out T, err error) {
+func once[T any](s *Store, o *chat.IdempotencyKey, now time.Time, do func() (T, error)) (out T, err error) {
 	if o == nil {
 		return do()
 	}
@@ -39,7 +39,7 @@ func once[T any](s *Store, o *chat.Once, now time.Time, do func() (T, error)) (o
 	return out, err
 }
 
-func (s *Store) answered(o chat.Once, now time.Time) (json.RawMessage, error) {
+func (s *Store) answered(o chat.IdempotencyKey, now time.Time) (json.RawMessage, error) {
 	a, ok := s.answers[call{o.Owner, o.Method, o.Key}]
 	switch {
 	case !ok || now.Sub(a.at) >= store.AnswerFor:
@@ -51,7 +51,7 @@ func (s *Store) answered(o chat.Once, now time.Time) (json.RawMessage, error) {
 }
 
 // Answered reads what a call was told, see store.Answers.
-func (s *Store) Answered(ctx context.Context, o chat.Once) (out json.RawMessage, err error) {
+func (s *Store) Answered(ctx context.Context, o chat.IdempotencyKey) (out json.RawMessage, err error) {
 	err = s.do(ctx, "Answered", func(now time.Time) error {
 		out, err = s.answered(o, now)
 		return err

@@ -195,7 +195,7 @@ func (s *Store) retry(r *ledgerRow, node string, now time.Time) cron.Launched {
 func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	var out cron.Enqueued
 	err := s.do(ctx, "EnqueueRuns", func(now time.Time) (err error) {
-		out, err = once(s, p.Once, now, func() (cron.Enqueued, error) { return s.enqueueRuns(p, now) })
+		out, err = once(s, p.IdempotencyKey, now, func() (cron.Enqueued, error) { return s.enqueueRuns(p, now) })
 		return err
 	})
 	return out, err

@@ -20,7 +20,7 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 	var out cron.PutResult
 	err := s.do(ctx, "PutJob", func(now time.Time) (err error) {
 		first := false
-		out, err = once(s, p.Once, now, func() (cron.PutResult, error) {
+		out, err = once(s, p.IdempotencyKey, now, func() (cron.PutResult, error) {
 			first = true
 			return s.put(p, now)
 		})

@@ -97,7 +97,7 @@ func (s *Store) ResetSession(ctx context.Context, p store.ResetParams) (store.Se
 		if p.NewID == "" {
 			return chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
 		}
-		id, err := once(s, p.Once, now, func() (string, error) {
+		id, err := once(s, p.IdempotencyKey, now, func() (string, error) {
 			out = s.reset(p, now)
 			return out.SessionID, nil
 		})
@@ -126,7 +126,7 @@ func (s *Store) reset(p store.ResetParams, now time.Time) store.Session {
 // DeleteSession removes a session that does not run, see store.Sessions.
 func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (out store.Deleted, err error) {
 	err = s.do(ctx, "DeleteSession", func(now time.Time) error {
-		out, err = once(s, p.Once, now, func() (store.Deleted, error) { return s.remove(p, now) })
+		out, err = once(s, p.IdempotencyKey, now, func() (store.Deleted, error) { return s.remove(p, now) })
 		return err
 	})
 	return out, err

@@ -23,7 +23,7 @@ const answeredSQL = `SELECT hash, answer FROM answers WHERE owner = $2 AND metho
 
 // once runs do, unless a call of this name was answered already: then its answer is what once returns, and nothing is done. The answer of do
 // is written in the same transaction. Without a name do simply runs.
-func once[T any](ctx context.Context, s *Store, tx pgx.Tx, o *chat.Once, do func() (T, error)) (out T, err error) {
+func once[T any](ctx context.Context, s *Store, tx pgx.Tx, o *chat.IdempotencyKey, do func() (T, error)) (out T, err error) {
 	if o == nil {
 		return do()
 	}
@@ -58,7 +58,7 @@ type rowQuerier interface {
 }
 
 // answered reads the answer to a call that is still kept; nil = there is none.
-func (s *Store) answered(ctx context.Context, q rowQuerier, o chat.Once) (json.RawMessage, error) {
+func (s *Store) answered(ctx context.Context, q rowQuerier, o chat.IdempotencyKey) (json.RawMessage, error) {
 	var hash, answer string
 	err := q.QueryRow(ctx, answeredSQL, s.clock(), o.Owner, o.Method, o.Key, store.AnswerFor.Milliseconds()).Scan(&hash, &answer)
 	switch {
@@ -73,7 +73,7 @@ func (s *Store) answered(ctx context.Context, q rowQuerier, o chat.Once) (json.R
 }
 
 // Answered reads what a call was told, see store.Answers.
-func (s *Store) Answered(ctx context.Context, o chat.Once) (answer json.RawMessage, err error) {
+func (s *Store) Answered(ctx context.Context, o chat.IdempotencyKey) (answer json.RawMessage, err error) {
 	err = s.do(ctx, "reading an answer", func(ctx context.Context) error {
 		answer, err = s.answered(ctx, s.pool, o)
 		return err

@@ -19,7 +19,7 @@ func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enq
 		var made []cron.Launched
 		err := again(func() error {
 			return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-				out, err = once(ctx, s, tx, p.Once, func() (cron.Enqueued, error) {
+				out, err = once(ctx, s, tx, p.IdempotencyKey, func() (cron.Enqueued, error) {
 					e, err := s.enqueueRuns(ctx, tx, p)
 					made = e.Launched
 					return e, err

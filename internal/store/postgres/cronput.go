@@ -45,7 +45,7 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 func (s *Store) put(ctx context.Context, p cron.PutParams, out *cron.PutResult) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		first := false
-		*out, err = once(ctx, s, tx, p.Once, func() (cron.PutResult, error) {
+		*out, err = once(ctx, s, tx, p.IdempotencyKey, func() (cron.PutResult, error) {
 			first = true
 			return s.putJob(ctx, tx, p)
 		})

@@ -148,7 +148,7 @@ func (s *Store) ResetSession(ctx context.Context, p store.ResetParams) (out stor
 	}
 	err = s.within(ctx, "resetting a session", func(ctx context.Context, tx pgx.Tx) error {
 		out = store.Session{}
-		id, err := once(ctx, s, tx, p.Once, func() (string, error) {
+		id, err := once(ctx, s, tx, p.IdempotencyKey, func() (string, error) {
 			out, err = s.reset(ctx, tx, p)
 			return out.SessionID, err
 		})
@@ -196,7 +196,7 @@ func (s *Store) reset(ctx context.Context, tx pgx.Tx, p store.ResetParams) (stor
 // DeleteSession removes a session that does not run, see store.Sessions. What its name leaves behind is a row of graves.
 func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (out store.Deleted, err error) {
 	err = s.within(ctx, "deleting a session", func(ctx context.Context, tx pgx.Tx) error {
-		out, err = once(ctx, s, tx, p.Once, func() (store.Deleted, error) { return s.remove(ctx, tx, p) })
+		out, err = once(ctx, s, tx, p.IdempotencyKey, func() (store.Deleted, error) { return s.remove(ctx, tx, p) })
 		return err
 	})
 	if err != nil {

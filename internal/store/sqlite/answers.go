@@ -11,7 +11,7 @@ import (
 
 // once runs do, unless a call of this name was answered already: then its answer is what once returns, and nothing is done. The answer of do
 // is written in the same transaction. Without a name do simply runs.
-func once[T any](ctx context.Context, t *tx, o *chat.Once, do func() (T, error)) (out T, err error) {
+func once[T any](ctx context.Context, t *tx, o *chat.IdempotencyKey, do func() (T, error)) (out T, err error) {
 	if o == nil {
 		return do()
 	}
@@ -38,7 +38,7 @@ func once[T any](ctx context.Context, t *tx, o *chat.Once, do func() (T, error))
 }
 
 // answered reads the answer to a call that is still kept; nil = there is none.
-func answered(ctx context.Context, q querier, o chat.Once, now int64) (json.RawMessage, error) {
+func answered(ctx context.Context, q querier, o chat.IdempotencyKey, now int64) (json.RawMessage, error) {
 	var hash, answer string
 	err := q.one(ctx, `SELECT hash, answer FROM answers WHERE owner = ? AND method = ? AND key = ? AND at > ?`,
 		o.Owner, o.Method, o.Key, now-store.AnswerFor.Milliseconds()).Scan(&hash, &answer)
@@ -54,7 +54,7 @@ func answered(ctx context.Context, q querier, o chat.Once, now int64) (json.RawM
 }
 
 // Answered reads what a call was told; see the port.
-func (s *Store) Answered(ctx context.Context, o chat.Once) (answer json.RawMessage, err error) {
+func (s *Store) Answered(ctx context.Context, o chat.IdempotencyKey) (answer json.RawMessage, err error) {
 	err = s.view(ctx, "read an answer", func(ctx context.Context, q querier) error {
 		answer, err = answered(ctx, q, o, s.now().UnixMilli())
 		return err

@@ -20,7 +20,7 @@ type cancellation struct {
 // CancelRuns ends active runs; see the port. It goes to the front of the writer's queue.
 func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (cron.Cancelled, error) {
 	return result(ctx, s.write, urgent("cancel runs"), func(ctx context.Context, t *tx) (cron.Cancelled, error) {
-		return once(ctx, t, p.Once, func() (cron.Cancelled, error) { return t.cancelRuns(ctx, &p) })
+		return once(ctx, t, p.IdempotencyKey, func() (cron.Cancelled, error) { return t.cancelRuns(ctx, &p) })
 	})
 }
 

@@ -303,7 +303,7 @@ func nextWake(ctx context.Context, q querier, visible string) (at time.Time, err
 // EnqueueRuns makes runs by hand; see the port.
 func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	return result(ctx, s.write, ordinary("enqueue runs"), func(ctx context.Context, t *tx) (cron.Enqueued, error) {
-		return once(ctx, t, p.Once, func() (cron.Enqueued, error) { return t.enqueueRuns(ctx, &p) })
+		return once(ctx, t, p.IdempotencyKey, func() (cron.Enqueued, error) { return t.enqueueRuns(ctx, &p) })
 	})
 }
 

@@ -16,7 +16,7 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 	}
 	return result(ctx, s.write, ordinary("store a job"), func(ctx context.Context, t *tx) (cron.PutResult, error) {
 		first := false
-		out, err := once(ctx, t, p.Once, func() (cron.PutResult, error) {
+		out, err := once(ctx, t, p.IdempotencyKey, func() (cron.PutResult, error) {
 			first = true
 			return t.putJob(ctx, &p)
 		})

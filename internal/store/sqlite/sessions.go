@@ -72,7 +72,7 @@ func (s *Store) ResetSession(ctx context.Context, p store.ResetParams) (store.Se
 		return store.Session{}, chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
 	}
 	return result(ctx, s.write, ordinary("reset a session"), func(ctx context.Context, t *tx) (out store.Session, err error) {
-		id, err := once(ctx, t, p.Once, func() (string, error) {
+		id, err := once(ctx, t, p.IdempotencyKey, func() (string, error) {
 			out, err = t.reset(ctx, p)
 			return out.SessionID, err
 		})
@@ -138,7 +138,7 @@ func (s *Store) SetNote(ctx context.Context, key chat.SessionKey, principal, nam
 // DeleteSession removes a session that does not run, and its transcripts; see the port.
 func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (store.Deleted, error) {
 	return result(ctx, s.write, ordinary("delete a session"), func(ctx context.Context, t *tx) (store.Deleted, error) {
-		return once(ctx, t, p.Once, func() (store.Deleted, error) { return t.remove(ctx, p) })
+		return once(ctx, t, p.IdempotencyKey, func() (store.Deleted, error) { return t.remove(ctx, p) })
 	})
 }
 

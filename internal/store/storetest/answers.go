@@ -25,14 +25,14 @@ func answerTests() []test {
 	}
 }
 
-func onceOf(owner, method, key string) *chat.Once {
-	return &chat.Once{Owner: owner, Method: method, Key: key, Hash: "h"}
+func onceOf(owner, method, key string) *chat.IdempotencyKey {
+	return &chat.IdempotencyKey{Owner: owner, Method: method, Key: key, Hash: "h"}
 }
 
 // resetAs resets a session under a name and returns the id of its transcript.
-func (w *world) resetAs(key chat.SessionKey, o *chat.Once) string {
+func (w *world) resetAs(key chat.SessionKey, o *chat.IdempotencyKey) string {
 	w.Helper()
-	s, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), Once: o})
+	s, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), IdempotencyKey: o})
 	w.ok(err)
 	equal(w, "session", s.Key, key)
 	return s.SessionID
@@ -58,7 +58,7 @@ func deleteOnce(w *world) {
 	w.write(key, 1, 2)
 	remove := func() store.Deleted {
 		w.Helper()
-		d, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, Once: o})
+		d, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, IdempotencyKey: o})
 		w.ok(err)
 		return d
 	}
@@ -71,7 +71,7 @@ func deleteOnce(w *world) {
 func keysAreApart(w *world) {
 	key := w.key()
 	seen := map[string]bool{}
-	for _, o := range []*chat.Once{onceOf("ann", "a", "k"), onceOf("bob", "a", "k"), onceOf("ann", "b", "k"), onceOf("ann", "a", "K")} {
+	for _, o := range []*chat.IdempotencyKey{onceOf("ann", "a", "k"), onceOf("bob", "a", "k"), onceOf("ann", "b", "k"), onceOf("ann", "a", "K")} {
 		seen[w.resetAs(key, o)] = true
 	}
 	equal(w, "transcripts", len(seen), 4)
@@ -81,7 +81,7 @@ func keyReused(w *world) {
 	key, o := w.key(), onceOf("ann", "sessions.reset", "k1")
 	id := w.resetAs(key, o)
 	o.Hash = "other"
-	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), Once: o})
+	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), IdempotencyKey: o})
 	w.fails(err, chat.ErrKeyReused)
 	_, err = w.st.Answered(w.ctx, *o)
 	w.fails(err, chat.ErrKeyReused)
@@ -91,10 +91,10 @@ func keyReused(w *world) {
 func refusalIsNotKept(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	p := store.DeleteParams{Session: key, Once: onceOf("ann", "sessions.delete", "k1")}
+	p := store.DeleteParams{Session: key, IdempotencyKey: onceOf("ann", "sessions.delete", "k1")}
 	_, err := w.st.DeleteSession(w.ctx, p)
 	w.fails(err, chat.ErrConflict)
-	raw, err := w.st.Answered(w.ctx, *p.Once)
+	raw, err := w.st.Answered(w.ctx, *p.IdempotencyKey)
 	w.ok(err)
 	equal(w, "answer", string(raw), "")
 	w.finish(answered(c, run))
@@ -151,7 +151,7 @@ func twoAtOnce(w *world) {
 		}
 		all.Go(func() {
 			var s store.Session
-			s, errs[i] = st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: fmt.Sprintf("transcript-%d", i), Once: o})
+			s, errs[i] = st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: fmt.Sprintf("transcript-%d", i), IdempotencyKey: o})
 			ids[i] = s.SessionID
 		})
 	}
@@ -186,7 +186,7 @@ func sessionChangesAreLogged(w *world) {
 	}
 	reset := func(id string, a *chat.Audit) {
 		w.Helper()
-		p := store.ResetParams{Session: key, Principal: "ann", NewID: id, Audit: a, Once: onceOf("ann", "reset", id)}
+		p := store.ResetParams{Session: key, Principal: "ann", NewID: id, Audit: a, IdempotencyKey: onceOf("ann", "reset", id)}
 		for range 2 { // the second one is a repetition and leaves nothing
 			_, err := w.st.ResetSession(w.ctx, p)
 			w.ok(err)

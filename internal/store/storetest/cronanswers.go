@@ -37,7 +37,7 @@ func (w *world) everywhere(again func(st cron.JobStore)) {
 func addOnce(w *world) {
 	j := w.draft()
 	p := putParams(j)
-	p.Once, p.Audit = onceOf("ann", "cron.add", "k1"), &chat.Audit{Who: "ann", Verb: "1-add", Object: j.ID}
+	p.IdempotencyKey, p.Audit = onceOf("ann", "cron.add", "k1"), &chat.Audit{Who: "ann", Verb: "1-add", Object: j.ID}
 	first, err := w.cron().PutJob(w.ctx, p)
 	w.ok(err)
 	equal(w, "made and repeated", []bool{first.Created, first.Repeated}, []bool{true, false})
@@ -58,9 +58,9 @@ func addOnce(w *world) {
 }
 
 // manual asks for a run by hand.
-func manual(node, job string, o *chat.Once) cron.EnqueueParams {
+func manual(node, job string, o *chat.IdempotencyKey) cron.EnqueueParams {
 	return cron.EnqueueParams{
-		Node: node, JobID: job, New: true, Once: o, Audit: &chat.Audit{Who: "ann", Verb: "run", Object: job},
+		Node: node, JobID: job, New: true, IdempotencyKey: o, Audit: &chat.Audit{Who: "ann", Verb: "run", Object: job},
 		Make: func(d cron.DueJob, now time.Time) ([]cron.Launch, error) {
 			if len(d.Active) > 0 {
 				return nil, fmt.Errorf("asking: %w", cron.NotRunError("already-running"))
@@ -86,7 +86,7 @@ func runOnce(w *world) {
 	})
 	equal(w, "runs", len(w.history(j.ID)), 1)
 	equal(w, "rows of the log", len(w.audits()), 1)
-	p.Once.Key = "k2"
+	p.IdempotencyKey.Key = "k2"
 	second, err := w.cron().EnqueueRuns(w.ctx, p)
 	w.ok(err)
 	equal(w, "made under another key", len(second.Launched), 1)
@@ -129,7 +129,7 @@ func backfillOnce(w *world) {
 	w.endRun(w.begin(good), good.Message.ID, cron.RunOK, nil)
 	slots := []time.Time{good.Run.ScheduledFor.Add(-interval), good.Run.ScheduledFor}
 	p := cron.EnqueueParams{
-		Node: node, JobID: j.ID, Once: onceOf("ann", "cron.backfill", "k1"), Slots: slots,
+		Node: node, JobID: j.ID, IdempotencyKey: onceOf("ann", "cron.backfill", "k1"), Slots: slots,
 		Make: func(d cron.DueJob, _ time.Time) ([]cron.Launch, error) {
 			var list []cron.Launch
 			for _, slot := range slots {
@@ -155,7 +155,7 @@ func cancelOnce(w *world) {
 	node := w.node()
 	j := w.job(nil)
 	first := w.due(node)
-	p := cron.CancelParams{JobID: j.ID, Once: onceOf("ann", "cron.cancel", "k1"), Audit: &chat.Audit{Who: "ann", Verb: "cancel", Object: j.ID}}
+	p := cron.CancelParams{JobID: j.ID, IdempotencyKey: onceOf("ann", "cron.cancel", "k1"), Audit: &chat.Audit{Who: "ann", Verb: "cancel", Object: j.ID}}
 	equal(w, "cancelled", len(w.cancel(p)), 1)
 	second := w.byHand(node, j)
 	w.everywhere(func(st cron.JobStore) {
@@ -165,20 +165,20 @@ func cancelOnce(w *world) {
 	})
 	equal(w, "the later run", w.ledger(second.Run.ID).State, cron.RunQueued)
 	equal(w, "rows of the log", len(w.audits()), 1)
-	p.Once.Key = "k2"
+	p.IdempotencyKey.Key = "k2"
 	equal(w, "cancelled under another key", len(w.cancel(p)), 1)
 }
 
 func cronKeyReused(w *world) {
 	node := w.node()
 	j := w.job(nil)
-	other := func(method string) *chat.Once {
+	other := func(method string) *chat.IdempotencyKey {
 		o := onceOf("ann", method, "k1")
 		o.Hash = "other"
 		return o
 	}
 	put := putParams(w.draft())
-	put.Once = onceOf("ann", "cron.add", "k1")
+	put.IdempotencyKey = onceOf("ann", "cron.add", "k1")
 	_, err := w.cron().PutJob(w.ctx, put)
 	w.ok(err)
 	l := w.byHand(node, j)
@@ -186,19 +186,19 @@ func cronKeyReused(w *world) {
 	run := manual(node, j.ID, onceOf("ann", "cron.run", "k1"))
 	_, err = w.cron().EnqueueRuns(w.ctx, run)
 	w.ok(err)
-	cancel := cron.CancelParams{RunID: l.Run.ID, Once: onceOf("ann", "cron.cancel", "k1")}
+	cancel := cron.CancelParams{RunID: l.Run.ID, IdempotencyKey: onceOf("ann", "cron.cancel", "k1")}
 	w.cancel(cancel)
 	w.clock.advance(time.Millisecond)
 	l = w.byHand(node, j)
 
 	put = putParams(w.draft())
-	put.Once = other("cron.add")
+	put.IdempotencyKey = other("cron.add")
 	_, err = w.cron().PutJob(w.ctx, put)
 	w.fails(err, chat.ErrKeyReused)
-	run.Once = other("cron.run")
+	run.IdempotencyKey = other("cron.run")
 	_, err = w.cron().EnqueueRuns(w.ctx, run)
 	w.fails(err, chat.ErrKeyReused)
-	cancel.RunID, cancel.Once = l.Run.ID, other("cron.cancel")
+	cancel.RunID, cancel.IdempotencyKey = l.Run.ID, other("cron.cancel")
 	_, err = w.cron().CancelRuns(w.ctx, cancel)
 	w.fails(err, chat.ErrKeyReused)
 	page, err := w.cron().Jobs(w.ctx, cron.JobFilter{})
@@ -212,7 +212,7 @@ func cronRefusalIsNotKept(w *world) {
 	refused := errors.New("not now")
 	put := putParams(w.draft())
 	change := put.Change
-	put.Once = onceOf("ann", "cron.add", "k1")
+	put.IdempotencyKey = onceOf("ann", "cron.add", "k1")
 	put.Change = func(*cron.Job, time.Time) (*cron.Job, error) { return nil, refused }
 	_, err := w.cron().PutJob(w.ctx, put)
 	w.fails(err, refused)
@@ -220,7 +220,7 @@ func cronRefusalIsNotKept(w *world) {
 	made, err := w.cron().PutJob(w.ctx, put)
 	w.ok(err)
 	equal(w, "made", made.Created, true)
-	cancel := cron.CancelParams{JobID: "nothing", Once: onceOf("ann", "cron.cancel", "k1")}
+	cancel := cron.CancelParams{JobID: "nothing", IdempotencyKey: onceOf("ann", "cron.cancel", "k1")}
 	for range 2 {
 		_, err = w.cron().CancelRuns(w.ctx, cancel)
 		w.fails(err, chat.ErrNotFound)
@@ -239,7 +239,7 @@ func addsAtOnce(w *world) {
 		j.ID, j.Key = fmt.Sprintf("job-%d", i), fmt.Sprintf("key-%d", i)
 		all.Go(func() {
 			p := putParams(j)
-			p.Once = o
+			p.IdempotencyKey = o
 			made[i], errs[i] = w.cronOf(st).PutJob(w.ctx, p)
 		})
 	}
