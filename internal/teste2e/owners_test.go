@@ -74,12 +74,12 @@ func settle(t *testing.T, c *Client) *alice {
 	a := &alice{Client: c, session: "agent:main:" + trace, message: trace + "-key"}
 	var sent struct{ RunID string }
 	a.must(t, "agent", map[string]any{"sessionKey": a.session, "message": trace + " first", "idempotencyKey": a.message}, nil)
-	a.must(t, "chat.send", map[string]any{"sessionKey": a.session, "message": "sleep 30s", "idempotencyKey": trace + "-running"}, &sent)
+	a.must(t, "chat.send", map[string]any{"sessionKey": a.session, "message": "sleep 10m", "idempotencyKey": trace + "-running"}, &sent)
 	a.running = sent.RunID
 	var job struct{ ID string }
 	a.must(t, "cron.add", map[string]any{
 		"name": trace + " job", "schedule": json.RawMessage(hourlyJob), "sessionTarget": "isolated", "description": trace,
-		"payload": map[string]any{"kind": "agentTurn", "message": "sleep 30s"},
+		"payload": map[string]any{"kind": "agentTurn", "message": "sleep 10m"},
 	}, &job)
 	a.job = job.ID
 	a.must(t, "cron.run", map[string]any{"id": a.job}, &sent)
