@@ -30,7 +30,7 @@ type Receiver interface {
 	Lease(ctx context.Context, name string) (next int64, ok bool, err error)
 }
 
-// Names of the channels that belong to the gateway itself. Others are named by their network and account, see [Channel.Name].
+// Names of the channels of the gateway itself. Other channels are named by their network and account, see [Channel.Name].
 const (
 	// Web delivers into transcripts, where browsers and RPC clients read them.
 	Web = "web"
@@ -38,7 +38,7 @@ const (
 	Webhook = "webhook"
 )
 
-// InWords is a text with its choice for channels and transcripts that have no buttons.
+// InWords is a text with its choice as words, for channels and transcripts that have no buttons.
 func InWords(text string, choice *chat.Choice) string {
 	if choice == nil || choice.Typed == "" {
 		return text
@@ -55,7 +55,7 @@ type Channel interface {
 	Run(ctx context.Context, receiver Receiver) error
 	// Send delivers one reply and returns the provider's id. Errors are [*SendError].
 	Send(ctx context.Context, r chat.Reply) (chat.Sent, error)
-	// Status is a picture for people; it never blocks.
+	// Status is a snapshot for people; it never blocks.
 	Status() Status
 }
 
@@ -64,8 +64,7 @@ type Typer interface {
 	Typing(ctx context.Context, to chat.Target)
 }
 
-// Streamer shows an answer while it grows. Update gets the text so far; it may skip states, never blocks, and the final text
-// comes through Send.
+// Streamer shows an answer while it grows. Update gets the text so far; it may skip states and never blocks. The final text comes through Send.
 type Streamer interface {
 	Update(to chat.Target, runID, text string)
 	// Finish ends the preview of a run; the final reply replaces it.
@@ -74,13 +73,13 @@ type Streamer interface {
 
 // Queuer shows a person that a message of theirs has to wait behind another turn or for a slot.
 type Queuer interface {
-	// Queued marks the message with the given id ([chat.Message] ID, the run id of its turn). It may do nothing for a message that it
-	// does not remember, and must not block longer than ctx.
+	// Queued marks the message with the given id ([chat.Message] ID, the run id of its turn). It may do nothing for a message that this process did
+	// not receive, and must not block longer than ctx.
 	Queued(ctx context.Context, to chat.Target, messageID string)
 }
 
-// Asker offers a choice as buttons. Each message's buttons work once, for ten minutes, for one person in one chat; whoever presses one says
-// its text, as if it had been typed. Channels that are no Asker get the choice as words of the reply.
+// Asker offers a choice as buttons. The buttons of a message work once, for [ButtonLife], for one person in one chat. A press sends the text of the
+// button as a message of that person. Channels that are no Asker get the choice as words of the reply.
 type Asker interface {
 	// Ask is [Channel.Send] for a reply with a choice. Control and bidirectional characters of a label are shown as escapes; a button without a
 	// label or a text is refused for good.
@@ -89,46 +88,46 @@ type Asker interface {
 
 // Filer shows files. Channels that are no Filer get the line that stands for the file as text.
 type Filer interface {
-	// SendFile is [Channel.Send] for a reply with a file, whose path is below the directory for attachments. A file that is not there, because the
-	// directory is not the one of the process that made it, say, is told in words in its place.
+	// SendFile is [Channel.Send] for a reply with a file, whose path is below the directory for attachments. When the file is not there, for example
+	// because another replica made it in a directory of its own, the line that stands for it is sent as text.
 	SendFile(ctx context.Context, r chat.Reply) (chat.Sent, error)
 }
 
 // Status of a channel.
 type Status struct {
-	// Account is the configured name of the account, Label how the network is called.
+	// Account is the configured name of the account, Label the name of the network for people.
 	Account, Label                 string
 	Configured, Running, Connected bool
 	// State is `connected`, `degraded`, `conflict` (another program polls), `standby` (another node of this gateway polls), `disabled`
 	// (the credential is refused) or `stopped`.
 	State string
-	// LastPollAge is how long ago the provider last answered; negative = never, or not a polling channel.
+	// LastPollAge is the time since the last answer to a poll; negative = there was none, or the channel does not poll.
 	LastPollAge time.Duration
 	// LastError is one sentence without secrets.
 	LastError string
 	Mode      string
-	// Down: a call that can be repeated without harm, as a poll, finds the provider out of reach, and none has been answered since. Always false where
-	// no such call is made.
+	// Down: the last call that can be repeated without harm, such as a poll, did not reach the provider. Always false for a channel that makes no
+	// such call.
 	Down bool
 }
 
 // SendError is a reply that was not delivered.
 type SendError struct {
-	// Reason is a short word from a closed set per channel; it is the metric label.
+	// Reason is a word from a closed set per channel; it is the metric's label.
 	Reason string
-	// Permanent: never try again.
+	// Permanent: a further attempt is useless.
 	Permanent bool
-	// Gone: the address itself takes nothing any more, whatever is sent to it: the bot is blocked or was put out, the chat does not exist. It goes
-	// with Permanent; a text that is refused is none.
+	// Gone: the address accepts no message any more: the bot is blocked or was removed, or the chat does not exist. It implies Permanent. A text that
+	// is refused does not make its address gone.
 	Gone bool
-	// Unknown: the provider may have it all the same. A further attempt may double it, and is counted as such.
+	// Unknown: the provider may have the message all the same. A further attempt may send it twice, and is counted as such.
 	Unknown bool
-	// RetryAfter is what the provider asked for; 0 = the outbox's own backoff.
+	// RetryAfter is the wait that the provider asked for; 0 = the outbox's own backoff.
 	RetryAfter time.Duration
 	// Global: RetryAfter holds for every chat of the channel.
 	Global bool
-	// Uncounted: the failure is not the message's: the provider was not reached, serves no one at the moment, or asked for patience. It does not count
-	// as an attempt; only the age of the message ends it.
+	// Uncounted: the message is not the cause: the provider was not reached, is out of service, or asked to wait. The failure does not count as an
+	// attempt; only the age of the message ends it.
 	Uncounted bool
 	Cause     error
 }

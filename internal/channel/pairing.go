@@ -27,11 +27,11 @@ var (
 	ErrPairingChatFull = errors.New("too many open pairing codes in this chat")
 	// ErrPairingBotFull: the bot has as many open codes as it may have.
 	ErrPairingBotFull = errors.New("too many open pairing codes for this bot")
-	// ErrPairingUnknown: no open code like this. It does not say whether it never was, is used or is over.
+	// ErrPairingUnknown: no open code like this. The error does not distinguish a code that never existed from one that was used or has expired.
 	ErrPairingUnknown = errors.New("no open pairing code like this")
 )
 
-// Peer is a person in a chat, as a channel proves it. It is the whole identity: names are no part of it.
+// Peer is a person in a chat, as the channel's provider identifies them. It is the whole identity: names are no part of it.
 type Peer struct {
 	// Channel is the account's name, `telegram:<bot id>`.
 	Channel string
@@ -44,17 +44,17 @@ func (p Peer) String() string {
 	return p.Channel + "/" + strconv.FormatInt(p.ChatID, 10) + "/" + strconv.FormatInt(p.UserID, 10)
 }
 
-// Pairing is a request of a person to talk to the bot in one chat.
+// Pairing is the request of a person to talk to the bot in one chat.
 type Pairing struct {
 	Peer
-	// ID names the request towards operators, Code is what the person was shown. Neither tells the other.
+	// ID names the request for operators, Code is what the person was shown. Neither can be derived from the other.
 	ID, Code string
-	// Name is decoration, cleaned of control characters and cut to 64 characters.
+	// Name is for display only, without control characters and of at most 64 characters.
 	Name                 string
 	CreatedAt, ExpiresAt time.Time
 }
 
-// State is the request as the log of changes knows it.
+// State is the request in the form of the log of changes.
 func (p Pairing) State() string { return "asked " + p.Name }
 
 // PairingRef names an open request by its ID or, when that is "", by its code, which is compared after [CleanPairingCode].
@@ -63,12 +63,12 @@ type PairingRef struct{ ID, Code string }
 // Grant is a right that a pairing gave.
 type Grant struct {
 	Peer
-	// Name is what the person was called when they asked.
+	// Name is the name of the person at the time of the request.
 	Name, ApprovedBy string
 	ApprovedAt       time.Time
 }
 
-// State is the right as the log of changes knows it; "" for nobody.
+// State is the right in the form of the log of changes; "" = no right.
 func (g Grant) State() string {
 	if g.ApprovedBy == "" {
 		return ""
@@ -83,24 +83,24 @@ const (
 	VerbPairRevoke  = "pair.revoke"
 )
 
-// Pairings remembers who may talk and who asked to. All times are the store's. Every method is atomic and safe for concurrent use by several
-// nodes. What changes a right leaves one row in the log of changes, in the same transaction, with hashes of what stood there about the peer before and after.
+// Pairings stores which peers may talk and which have asked to. All times are the store's. Every method is atomic and safe for concurrent use by several
+// nodes. Each change of a right writes one row of the log of changes in the same transaction, with hashes of the state of the peer before and after.
 type Pairings interface {
 	// Paired reports whether exactly this peer (same channel, person and chat) was approved and not revoked. An error means no.
 	Paired(ctx context.Context, p Peer) (bool, error)
-	// CreatePairing opens a request under a fresh code of [NewPairingCode] for [PairingLife]. Requests that are over are removed first and
-	// count towards no bound. ErrPairingChatFull and ErrPairingBotFull leave everything as it was.
+	// CreatePairing opens a request under a new code of [NewPairingCode] for [PairingLife]. It first removes expired requests, which count towards no
+	// bound. ErrPairingChatFull and ErrPairingBotFull change nothing else.
 	CreatePairing(ctx context.Context, p Peer, name string) (Pairing, error)
-	// OpenPairings gives the open requests of a channel, oldest first; "" = of all channels.
+	// OpenPairings lists the open requests of a channel, oldest first; "" = of all channels.
 	OpenPairings(ctx context.Context, channel string) ([]Pairing, error)
-	// ApprovePairing uses up a request: its peer is allowed from now on, and every other open request of the same peer ends. A second use, a
-	// request that is over and a wrong one are ErrPairingUnknown.
+	// ApprovePairing uses up a request: its peer is allowed from now on, and every other open request of the same peer ends. A second use, an
+	// expired request and an unknown one are ErrPairingUnknown.
 	ApprovePairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
-	// DismissPairing ends an open request without allowing anybody. The same errors as ApprovePairing.
+	// DismissPairing ends an open request without a right. The same errors as ApprovePairing.
 	DismissPairing(ctx context.Context, ref PairingRef, by chat.ChangedBy) (Pairing, error)
-	// Grants lists who was approved in a channel, oldest first; "" = in all channels.
+	// Grants lists the approved peers of a channel, oldest first; "" = in all channels.
 	Grants(ctx context.Context, channel string) ([]Grant, error)
-	// RevokePairing takes a right away. It reports whether there was one; only then a row of the log is written.
+	// RevokePairing removes a right. It reports whether there was one; only then does it write a row of the log.
 	RevokePairing(ctx context.Context, p Peer, by chat.ChangedBy) (bool, error)
 }
 
@@ -111,7 +111,7 @@ func NewPairingCode() string {
 	return base32.StdEncoding.EncodeToString(raw[:])
 }
 
-// CleanPairingCode forgives what people do to a code when they copy it: lower case, blanks and dashes.
+// CleanPairingCode undoes the changes that people make to a code when they copy it: lower case, blanks and dashes.
 func CleanPairingCode(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == ' ' || r == '-' {

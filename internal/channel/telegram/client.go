@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// maxBody is the largest answer that is read. Telegram's largest, a hundred updates, stays far below.
+	// maxBody is the largest answer that is read, in bytes. Telegram's largest, a hundred updates, is far smaller.
 	maxBody = 4 << 20
 	// callTime bounds a call that has no time of its own.
 	callTime = 15 * time.Second
 	dialTime = 5 * time.Second
 )
 
-// client makes calls of the Bot API. The library encodes them and decodes their envelope; it never sees the token, has no connection of
-// its own and waits for nobody: every call brings its context.
+// client makes calls of the Bot API. The library encodes them and decodes their envelope. It never has the token and opens no connection; the context
+// of each call bounds it. It is safe for concurrent use.
 type client struct {
 	base, token string
 	transport   http.RoundTripper
@@ -34,8 +34,8 @@ type client struct {
 	limits      *limiter
 }
 
-// newTransport makes connections that notice within seconds that nobody is at the other end. HTTP/2 is off: there a call that was given up
-// leaves its dead connection behind for the next one.
+// newTransport makes connections that detect within seconds that the other end is gone. HTTP/2 is off: there a canceled call leaves its dead
+// connection for the next call.
 func newTransport() *http.Transport {
 	d := &net.Dialer{
 		Timeout:         dialTime,
@@ -103,12 +103,12 @@ func (c *client) exchange(ctx context.Context, q request, out any) error {
 		c.limits.cool(q.chat, d)
 	}
 	if failed.broken() {
-		c.fresh()
+		c.dropConnections()
 	}
 	return failed
 }
 
-// do sends a request of the library to where it belongs and reads the whole answer.
+// do sends a request of the library to the address of the Bot API, which has the token, and reads the whole answer.
 func (c *client) do(r *http.Request, method string) (*http.Response, error) {
 	u, err := url.Parse(c.base + "/bot" + c.token + "/" + method)
 	if err != nil {
@@ -134,8 +134,8 @@ func (c *client) do(r *http.Request, method string) (*http.Response, error) {
 	return resp, nil
 }
 
-// envelope reports whether an answer is Telegram's own: what says `ok`, and with a refusal its code. A page of something in between is no verdict,
-// whatever its status.
+// envelope reports whether an answer is Telegram's own: it has `ok`, and with a refusal its code. The page of a proxy decides nothing, whatever its
+// status is.
 func envelope(body []byte) bool {
 	var e struct {
 		OK   *bool `json:"ok"`
@@ -153,8 +153,8 @@ func readBody(body io.ReadCloser, limit int64) (data []byte, err error) {
 	return data, err
 }
 
-// fresh makes the next call use a new connection.
-func (c *client) fresh() {
+// dropConnections makes the next call use a new connection.
+func (c *client) dropConnections() {
 	if t, ok := c.transport.(interface{ CloseIdleConnections() }); ok {
 		t.CloseIdleConnections()
 	}
@@ -180,7 +180,7 @@ func (c *client) download(ctx context.Context, path string, limit int64, w io.Wr
 		if resp.StatusCode == http.StatusNotFound {
 			reason = reasonBadRequest
 		}
-		return 0, &apiError{method: methodFile, reason: reason, code: resp.StatusCode, text: "the file is not handed out"}
+		return 0, &apiError{method: methodFile, reason: reason, code: resp.StatusCode, text: "the file is not available"}
 	}
 	n, err := io.Copy(w, io.LimitReader(resp.Body, limit+1))
 	switch {
@@ -195,7 +195,7 @@ func (c *client) download(ctx context.Context, path string, limit int64, w io.Wr
 // methodFile names a download in errors and metrics.
 const methodFile = "file"
 
-// clean removes the token from a text. Nothing is known to put it there; this is the second wall.
+// clean removes the token from a text. No code is known to put it there; this is the second line of defense.
 func (c *client) clean(s string) string {
 	_, secret, _ := strings.Cut(c.token, ":")
 	for _, hidden := range []string{c.token, url.QueryEscape(c.token), secret} {
@@ -204,7 +204,7 @@ func (c *client) clean(s string) string {
 	return s
 }
 
-// jsonOf encodes a parameter that is an object. The values are our own maps and slices, so it cannot go wrong.
+// jsonOf encodes a parameter that is an object. Its callers pass maps and slices that always encode.
 func jsonOf(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 // Reasons of a failed call: a closed set, also the label of metrics and of undelivered messages.
 const (
 	reasonBadTarget    = "bad_target"     // no address of this bot
-	reasonBadRequest   = "bad_request"    // refused, and would be again
-	reasonBlocked      = "blocked"        // the person or group does not want the bot
+	reasonBadRequest   = "bad_request"    // refused, and would be refused again
+	reasonBlocked      = "blocked"        // the person blocked the bot, or the group removed it
 	reasonChatNotFound = "chat_not_found" // no such chat
 	reasonConflict     = "conflict"       // another program polls
 	reasonUnauthorized = "unauthorized"   // the token is refused
@@ -38,22 +38,21 @@ var (
 	errTooLarge = errors.New("the answer is larger than allowed")
 )
 
-// apiError is a call that went wrong. It is rebuilt from what is known to be harmless, because the errors of net/http print the address,
-// and the address has the token.
+// apiError is a failed call. It is built of harmless parts only: the errors of net/http print the address, and the address has the token.
 type apiError struct {
 	method, reason string
 	code           int
 	text           string
 	retryAfter     time.Duration
 	migrateTo      int64
-	// unknown: the call may have been done.
+	// unknown: Telegram may have executed the call.
 	unknown bool
 }
 
-// Error names the call and what was wrong.
+// Error names the call and the failure.
 func (e *apiError) Error() string { return "telegram " + e.method + ": " + e.reason + ": " + e.text }
 
-// broken reports whether the connection may be at fault.
+// broken reports whether the cause may be the connection.
 func (e *apiError) broken() bool {
 	switch e.reason {
 	case reasonConnection, reasonTimeout, reasonBadResponse, reasonServer:
@@ -72,10 +71,12 @@ func (e *apiError) cooldown() time.Duration {
 	return e.retryAfter
 }
 
-// says reports whether Telegram's description contains a phrase.
-func (e *apiError) says(phrase string) bool { return strings.Contains(strings.ToLower(e.text), phrase) }
+// describes reports whether Telegram's description contains a phrase.
+func (e *apiError) describes(phrase string) bool {
+	return strings.Contains(strings.ToLower(e.text), phrase)
+}
 
-// understand makes an *apiError of whatever a call returned.
+// understand makes an *apiError of the error of a call.
 func (c *client) understand(ctx context.Context, method string, err error) *apiError {
 	var (
 		ready   *apiError
@@ -127,7 +128,7 @@ func reasonOfStatus(code int) string {
 	}
 }
 
-// beforeSending reports whether the request never left: nobody was reached.
+// beforeSending reports whether the request was never sent, so that Telegram cannot have executed it.
 func beforeSending(err error) bool {
 	var (
 		op  *net.OpError
@@ -137,7 +138,7 @@ func beforeSending(err error) bool {
 	return errors.As(err, &dns) || errors.As(err, &tl) || (errors.As(err, &op) && op.Op == "dial")
 }
 
-// network describes a failure of the network in words that hold no address.
+// network describes a failure of the network without its address.
 func network(err error) string {
 	var (
 		dns  *net.DNSError
@@ -159,10 +160,10 @@ func network(err error) string {
 
 // noTopic reports whether a call was refused because of its topic.
 func (e *apiError) noTopic() bool {
-	return e.says("thread not found") || e.says("topic_deleted") || e.says("topic_closed")
+	return e.describes("thread not found") || e.describes("topic_deleted") || e.describes("topic_closed")
 }
 
-// sendError is what the outbox needs to know about a failed call.
+// sendError is a failed call in the form that the outbox uses.
 func (e *apiError) sendError() *channel.SendError {
 	s := &channel.SendError{Reason: e.reason, RetryAfter: e.retryAfter, Unknown: e.unknown, Uncounted: true, Cause: e}
 	switch e.reason {
@@ -175,7 +176,7 @@ func (e *apiError) sendError() *channel.SendError {
 	case reasonRateLimited:
 		s.RetryAfter = e.cooldown()
 	case reasonServer, reasonBadResponse:
-		// What stands before Telegram says that it cannot reach it. 500 alone may be about this message: that one backs off.
+		// A proxy reports that it cannot reach Telegram. A 500 may be about this message alone, so the outbox backs off.
 		if e.code > http.StatusInternalServerError && s.RetryAfter == 0 {
 			s.RetryAfter = serverPause
 		}

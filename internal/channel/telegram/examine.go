@@ -11,13 +11,13 @@ import (
 // ErrToken is wrapped when Telegram refuses the token of a bot.
 var ErrToken = errors.New("the token is refused")
 
-// Standing is what Telegram says of a bot.
+// Standing is what Telegram reports about a bot.
 type Standing struct {
 	// Name is the bot's user name.
 	Name string
-	// Webhook is where Telegram delivers; "" = updates are polled.
+	// Webhook is the address to which Telegram delivers; "" = updates are polled.
 	Webhook string
-	// Problem is why the last delivery there failed; "" = none did.
+	// Problem is Telegram's reason for the last failed delivery; "" = none failed.
 	Problem string
 }
 

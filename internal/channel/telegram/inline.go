@@ -55,7 +55,7 @@ func (w *walker) inline(n ast.Node, depth int) {
 	}
 }
 
-// leaves writes an inline that nests too deep without its structure: what stands in it, in its order, and the addresses of its links.
+// leaves writes an inline that nests too deep without its structure: its texts in their order, and the addresses of its links.
 func (w *walker) leaves(top ast.Node) {
 	each(top, func(n ast.Node) bool {
 		if n.FirstChild() != nil && n.Kind() != ast.KindCodeSpan {
@@ -142,13 +142,13 @@ func (w *walker) unescape(raw []byte, literal bool) string {
 	return html.UnescapeString(b.String())
 }
 
-// bufWriter makes a buffer what goldmark writes to.
+// bufWriter adapts a buffer to the writer that goldmark requires.
 type bufWriter struct{ *bytes.Buffer }
 
-// Available is asked by bufio users.
+// Available implements util.BufWriter of goldmark.
 func (bufWriter) Available() int { return 4096 }
 
-// Buffered is what waits to be flushed: nothing.
+// Buffered is 0: nothing waits to be flushed.
 func (bufWriter) Buffered() int { return 0 }
 
 // Flush has nothing to do.

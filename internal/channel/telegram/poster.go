@@ -48,11 +48,11 @@ func (p *poster) deliver(ctx context.Context, o outgoing) (int, error) {
 			return id, nil
 		case !errors.As(err, &e):
 			return 0, &channel.SendError{Reason: reasonConnection, Unknown: true, Uncounted: true, Cause: err}
-		case o.edit != 0 && e.says("message is not modified"):
+		case o.edit != 0 && e.describes("message is not modified"):
 			return o.edit, nil
-		case o.edit != 0 && (e.says("message to edit not found") || e.says("message can't be edited")):
+		case o.edit != 0 && (e.describes("message to edit not found") || e.describes("message can't be edited")):
 			o.edit = 0
-		case e.says("can't parse entities") && !asPlain:
+		case e.describes("can't parse entities") && !asPlain:
 			p.log.WarnContext(ctx, "Telegram could not read a formatted message; sending it as plain text")
 			asPlain = true
 		case o.to.thread != 0 && e.noTopic():

@@ -15,8 +15,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// style is how a piece of text looks. It is a value, so two neighbours with the same style are one piece. The fields are in the order in
-// which their tags nest.
+// style is the formatting of a piece of text. Styles are compared as values, so two neighbors with the same style become one piece. The fields are in
+// the order in which their tags nest.
 type style struct {
 	quote bool
 	pre   bool
@@ -26,13 +26,13 @@ type style struct {
 	code bool
 }
 
-// piece is text in one style: what stands between the end of the piece before it and its own, as byte offsets.
+// piece is text in one style, from the end of the piece before it to its own end; a byte offset.
 type piece struct {
 	end int
 	style
 }
 
-// border is how good a place is for a split.
+// border is how suitable a place is for a split.
 type border int
 
 const (
@@ -40,15 +40,15 @@ const (
 	borderBlock                   // between blocks
 )
 
-// document is a rendered answer: the text that people see, the pieces that it consists of, and borders where it may be split, by byte offset.
+// document is a rendered answer: the text that people see, its pieces, and the borders where it may be split, by byte offset.
 type document struct {
 	text    string
 	pieces  []piece
 	borders map[int]border
 }
 
-// render turns Markdown into what Telegram can show. What it cannot show (tables, headings, pictures, lists) becomes text that says the same.
-// Every input is fine: what is no Markdown is text.
+// render turns Markdown into a document of what Telegram can show. What it cannot show (tables, headings, pictures, lists) becomes text with the same
+// words. Every input is valid: what is no Markdown is text.
 func render(markdown string) *document {
 	src := []byte(chat.CleanText(markdown))
 	md := goldmark.New(goldmark.WithExtensions(extension.Strikethrough, extension.Table, extension.TaskList))
@@ -67,7 +67,7 @@ func plain(s string) *document {
 // String is the text that people see.
 func (d *document) String() string { return d.text }
 
-// walker writes a tree of Markdown as a document.
+// walker writes a tree of Markdown as a document. It has a method for each kind of node.
 type walker struct {
 	src  []byte
 	doc  *document
@@ -89,7 +89,7 @@ func (w *walker) finish() *document {
 	return w.doc
 }
 
-// maxDepth is how deep blocks nest, and styles four times as deep; the text of what is deeper is shown without its structure.
+// maxDepth is the depth to which nested blocks are followed, and styles four times as deep; deeper text is shown without its structure.
 const maxDepth = 32
 
 // write adds text in the current style, with the separator that is due.
@@ -198,8 +198,7 @@ func strayed(h *ast.Heading, t *east.Table) bool {
 	return h.Lines().Len() > 0 && t.FirstChild() != nil && h.Lines().At(0).Start < t.FirstChild().Pos()
 }
 
-// flat writes a block that nests too deep: the paragraphs, tables and code in it one below the other. It does not call itself for what nests
-// deeper still, so no depth is too much for it.
+// flat writes a block that nests too deep: the paragraphs, tables and code in it one below the other. It is not recursive, so it works for every depth.
 func (w *walker) flat(top ast.Node) {
 	each(top, func(n ast.Node) bool {
 		switch n.(type) {
@@ -265,7 +264,7 @@ func (w *walker) code(code, lang string) {
 	w.due(borderBlock)
 }
 
-// cleanLang keeps what can be the name of a language.
+// cleanLang is the name of a language if it can be one, else "".
 func cleanLang(s string) string {
 	s = chat.Cut(s, 32)
 	if strings.ContainsFunc(s, func(r rune) bool {
@@ -302,7 +301,7 @@ func (w *walker) list(l *ast.List, depth int) {
 	}
 }
 
-// item writes what stands behind a bullet: its first block on the same line, the others below.
+// item writes the blocks behind a bullet: the first on the same line, the others below.
 func (w *walker) item(item ast.Node, depth int) {
 	for n := item.FirstChild(); n != nil; n = n.NextSibling() {
 		first := n == item.FirstChild()
@@ -323,7 +322,7 @@ func (w *walker) item(item ast.Node, depth int) {
 	}
 }
 
-// table is shown as text of even width: Telegram has no tables.
+// table writes a table as text of fixed width: Telegram has no tables.
 func (w *walker) table(t *east.Table) {
 	var rows [][]string
 	var widths []int
@@ -359,7 +358,7 @@ func (w *walker) table(t *east.Table) {
 	w.code(b.String(), "")
 }
 
-// beyond is what a row has behind the last column of its table, "" = nothing. Markdown would not show it.
+// beyond is the text of a row behind the last column of its table, "" = none. A renderer of Markdown would drop it.
 func (w *walker) beyond(row ast.Node) string {
 	cell := row.LastChild()
 	if cell == nil || cell.Lines().Len() == 0 {

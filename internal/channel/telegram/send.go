@@ -106,7 +106,7 @@ func (s *sender) sendParts(ctx context.Context, r chat.Reply, to address, d *doc
 // tooLong reports whether Telegram refused a message for its length. Telegram counts tags and entities by rules that it does not document.
 func tooLong(err error) bool {
 	e, ok := errors.AsType[*apiError](err)
-	return ok && (e.says("message is too long") || e.says("message_too_long"))
+	return ok && (e.describes("message is too long") || e.describes("message_too_long"))
 }
 
 // ask sends a reply with a keyboard under its last message. Where no more buttons can be recorded, the choice is written as words.

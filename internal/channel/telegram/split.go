@@ -11,7 +11,7 @@ import (
 // maxUnits is the longest text of one message in UTF-16 units, counted without its tags.
 const maxUnits = 4096
 
-// minUnits is where splitting a text smaller and smaller ends, when Telegram finds its parts too long all the same.
+// minUnits is the least length to which a text is split when Telegram finds its messages too long all the same.
 const minUnits = 256
 
 // chunk is one message: the same text with tags and without, and the offset in the document behind it.
@@ -39,10 +39,10 @@ func (d *document) chunksFrom(from, limit int) []chunk {
 	return out
 }
 
-// invisible is what Telegram counts as nothing.
+// invisible reports whether Telegram counts a character as nothing.
 func invisible(r rune) bool { return unicode.IsSpace(r) || r == '\u200b' || r == '\u2060' }
 
-// cut is where the message that begins at from ends.
+// cut is the end of the message that begins at from.
 func (d *document) cut(whole string, from, limit int) int {
 	hard := advance(whole, from, limit)
 	if hard == len(whole) {
@@ -124,7 +124,7 @@ func (s style) tags() []tag {
 	return t
 }
 
-// turn closes what the next style has not, from the inside out, and opens what it has more.
+// turn closes the elements that the next style does not have, from the inside out, and opens those that it adds.
 func turn(b *strings.Builder, from, to style) {
 	old, next := from.tags(), to.tags()
 	same := 0
@@ -139,7 +139,7 @@ func turn(b *strings.Builder, from, to style) {
 	}
 }
 
-// escape makes text harmless in Telegram's HTML, which knows these names only.
+// escape replaces the characters that have a meaning in Telegram's HTML, which knows only these names.
 func escape(s string) string {
 	if !strings.ContainsAny(s, "&<>\"") {
 		return s

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// update is what Telegram sent, read twice: by the library, and for what the library does not know.
+// update is one update of Telegram, decoded twice: by the library, and for the members that the library does not know.
 type update struct {
 	id   int
 	chat int64 // the chat whose order it belongs to
@@ -23,17 +23,17 @@ type update struct {
 	// forwarded text has no authority.
 	forwarded bool
 	memo      *memo
-	// fetch is the life of its downloads; it ends with Run, or before when others wait.
+	// fetch bounds its downloads; it ends with Run, or earlier while there is a backlog.
 	fetch context.Context //nolint:containedctx // an update is worked on by another goroutine than the one that ends this
 }
 
-// memo is what was done for an update already, so that a further try does not do it again. Only the goroutine that works on it looks.
+// memo records the steps that were done for an update, so that a further try does not repeat them. Only the goroutine that works on the update uses it.
 type memo struct {
 	counted bool
 	content *chat.Content
 }
 
-// more is what the library drops.
+// more is the members that the library does not decode.
 type more struct {
 	Message *struct {
 		ThreadID      int             `json:"message_thread_id"`
@@ -50,7 +50,7 @@ type more struct {
 
 var errUpdate = errors.New("the update cannot be read")
 
-// decode reads an update. The number is set even when the rest cannot be read, if there is one.
+// decode reads an update. When the rest cannot be read, the number of the update is set all the same, if there is one.
 func decode(raw []byte) (update, error) {
 	var number struct {
 		UpdateID int `json:"update_id"`
@@ -82,7 +82,7 @@ func decode(raw []byte) (update, error) {
 	return u, nil
 }
 
-// topic is the thread of a forum's topic. Threads of replies in a plain group are no topics, and General is none either.
+// topic is the thread of a forum's topic, 0 = none. Threads of replies in a plain group are no topics, and General counts as none.
 func topic(is bool, id int) int {
 	if !is || id == general {
 		return 0

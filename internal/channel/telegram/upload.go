@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// maxPhoto is the largest picture that Telegram takes as one, in bytes; a larger one goes as a document.
+	// maxPhoto is the largest picture that Telegram accepts as a photo, in bytes; a larger one is sent as a document.
 	maxPhoto = 10 << 20
-	// uploadRate is how many bytes go out in a second at least; a slower upload is given up.
+	// uploadRate is the least speed of an upload in bytes per second; a slower one is canceled.
 	uploadRate = 256 << 10
 )
 
@@ -27,7 +27,7 @@ type form struct{ method, field string }
 // asDocument is how every file can be sent.
 func asDocument() form { return form{"sendDocument", "document"} }
 
-// formOf chooses how people see a file best.
+// formOf chooses the form in which people see most of a file.
 func formOf(kind string, size int64) form {
 	switch kind {
 	case "image/jpeg", "image/png", "image/webp":

@@ -18,25 +18,25 @@ const Name = channel.Web
 const (
 	ReasonAddress = "bad_address" // no session key
 	ReasonAgent   = "no_agent"    // the agent of the session does not exist
-	ReasonForeign = "not_theirs"  // the session is somebody else's
-	ReasonStore   = "store"       // it could not be written
+	ReasonForeign = "not_theirs"  // the session belongs to another principal
+	ReasonStore   = "store"       // the store did not write the line
 	ReasonStopped = "not_running" // the channel has no receiver
 )
 
-// storeAway is what people are told while nothing can be delivered.
+// storeAway is the last error of the status while the store does not answer.
 const storeAway = "the database does not answer"
 
 // TranscriptSink is the receiver of this channel: besides messages it takes replies, as lines of transcripts.
 type TranscriptSink interface {
 	channel.Receiver
-	// Say adds a reply to the transcript of a session and tells the watchers. It returns the number of the line. The same reply, by its id, adds one
-	// line however often it is said; watchers may hear it again after a crash. chat.ErrUnknownAgent and chat.ErrSessionNotFound will not pass.
+	// Say adds a reply to the transcript of a session and publishes it to the subscribers. It returns the number of the line. The same reply, by its id,
+	// adds one line in any number of calls; after a crash it may be published again. chat.ErrUnknownAgent and chat.ErrSessionNotFound are permanent.
 	Say(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error)
-	// StoreUp reports whether the store answered when it was last asked. It asks nobody.
+	// StoreUp reports whether the store answered the last call to it. It makes no call.
 	StoreUp() bool
 }
 
-// Channel delivers into transcripts. Make it with New; it is safe for concurrent use.
+// Channel delivers into transcripts. Make it with New; it is safe for concurrent use, and the lock is not held while the sink is called.
 type Channel struct {
 	mu      sync.Mutex
 	sink    TranscriptSink // nil while it does not run
@@ -54,7 +54,7 @@ func (*Channel) Name() string { return Name }
 // errNoSink is a mistake in the wiring of the process.
 var errNoSink = errors.New("the receiver is no transcript sink")
 
-// Run brings nothing in; replies go to the sink until ctx is over.
+// Run receives nothing; replies go to the sink until ctx is over. A receiver that is no [TranscriptSink] is an error.
 func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	sink, ok := receiver.(TranscriptSink)
 	if !ok {
@@ -87,7 +87,7 @@ func (c *Channel) Status() channel.Status {
 	return s
 }
 
-// Send delivers one reply; the receipt is the id of the line in the history. Until the channel runs it waits for that.
+// Send delivers one reply; the receipt is the id of the line in the history. While the channel does not run, it waits for that, at most startTime.
 func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
 	key, err := address(r.Target)
 	if err != nil {
@@ -137,6 +137,7 @@ func (c *Channel) open(ctx context.Context) (TranscriptSink, error) {
 	}
 }
 
+// judge is the outbox's error for an error of the sink.
 func judge(err error) *channel.SendError {
 	out := &channel.SendError{Reason: ReasonStore, Cause: err}
 	switch {
