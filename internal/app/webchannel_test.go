@@ -35,7 +35,7 @@ func TestTheWebIsAChannel(t *testing.T) {
 		t.Helper()
 		w := newWebWorld(t)
 		return channeltest.Harness{
-			Channel: w, Target: chat.Target{Channel: web.Name, ChatID: webSession.String()}, Said: &channeltest.Said{Key: "gateway/"},
+			Channel: w, Target: chat.Target{Channel: web.Name, ChatID: webSession.String()}, Incoming: &channeltest.Incoming{Key: "gateway/"},
 			Say: func(text string) { w.say <- text }, Read: w.read,
 			Outage: func(on bool) { w.store.down.Store(on) }, Hang: func(on bool) { w.store.hang.Store(on) },
 		}

@@ -20,32 +20,32 @@ type Harness struct {
 	Channel channel.Channel
 	// Target is the person's chat.
 	Target chat.Target
-	// Say makes the person say something.
+	// Say sends a message of the person.
 	Say func(text string)
 	// Read is what the person can read now, oldest first.
 	Read func() []string
-	// Said is how a message of the person reaches the receiver; nil = as from a chat network.
-	Said *Said
+	// Incoming is the form in which a message of the person reaches the receiver; nil = that of a chat network.
+	Incoming *Incoming
 	// Outage makes every call of the channel fail, or work again. Hang makes them wait for ever instead.
 	Outage, Hang func(on bool)
 }
 
-// Said is what the receiver gets with a message besides its text. From a chat network it is typed, answered in the person's chat, and its key begins
-// with the channel's name.
-type Said struct {
+// Incoming is what the receiver gets with a message besides its text. A message of a chat network is typed, answered in the person's chat, and its
+// idempotency key begins with the channel's name.
+type Incoming struct {
 	// ReplyTo is where the answer goes besides the transcript; zero = nowhere.
 	ReplyTo chat.Target
 	// Typed text is debounced.
 	Typed bool
-	// Key is how the idempotency key begins: with the name of whoever alone can make such keys.
+	// Key is the prefix of the idempotency key: the name of the one component that makes such keys.
 	Key string
 }
 
-func (h *Harness) said() Said {
-	if h.Said != nil {
-		return *h.Said
+func (h *Harness) incoming() Incoming {
+	if h.Incoming != nil {
+		return *h.Incoming
 	}
-	return Said{ReplyTo: h.Target, Typed: true, Key: h.Channel.Name()}
+	return Incoming{ReplyTo: h.Target, Typed: true, Key: h.Channel.Name()}
 }
 
 // contract is one test of it.
@@ -54,7 +54,7 @@ type contract struct {
 	test func(r *receiver)
 }
 
-// sending is what holds for channels that bring nothing in, too.
+// sending is the part of the contract for every channel, also one that only sends.
 func sending() []contract {
 	return []contract{
 		{"replies arrive in order and whole", repliesArrive},
@@ -65,7 +65,7 @@ func sending() []contract {
 	}
 }
 
-// Run holds the contract. open is called inside a bubble, once for each test.
+// Run tests the whole contract. open is called inside a synctest bubble, once for each test.
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	run(t, open, append(sending(), []contract{
@@ -76,7 +76,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 	}...))
 }
 
-// RunSending holds the part of the contract that concerns a channel that only sends. Harness.Say and Outage are not used.
+// RunSending tests the part of the contract for a channel that only sends. Harness.Say and Outage are not used.
 func RunSending(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	run(t, open, sending())
@@ -161,8 +161,8 @@ func (r *receiver) close() {
 	}
 }
 
-// soon waits in virtual time until ok, at most a minute.
-func (r *receiver) soon(what string, ok func() bool) {
+// await waits in virtual time until ok, at most a minute.
+func (r *receiver) await(what string, ok func() bool) {
 	r.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -186,14 +186,14 @@ func (r *receiver) texts() []string {
 func messageIsWhole(r *receiver) {
 	r.start()
 	r.Say("hello")
-	r.soon("the message", func() bool { return len(r.messages()) == 1 })
-	m, said := r.messages()[0], r.said()
+	r.await("the message", func() bool { return len(r.messages()) == 1 })
+	m, want := r.messages()[0], r.incoming()
 	if m.Content.Text != "hello" || m.Channel != r.Channel.Name() || m.Session.IsZero() || m.Dedupe == "" || m.Principal == "" || m.Scope == "" ||
-		m.Content.Sender.ID == "" || m.Content.Options.ReplyTo != said.ReplyTo || m.Content.Options.Typed != said.Typed {
+		m.Content.Sender.ID == "" || m.Content.Options.ReplyTo != want.ReplyTo || m.Content.Options.Typed != want.Typed {
 		r.t.Errorf("the message lacks something: %+v", m)
 	}
-	if !strings.HasPrefix(m.Dedupe, said.Key) {
-		r.t.Errorf("the key %q does not begin with %q", m.Dedupe, said.Key)
+	if !strings.HasPrefix(m.Dedupe, want.Key) {
+		r.t.Errorf("the key %q does not begin with %q", m.Dedupe, want.Key)
 	}
 }
 
@@ -202,14 +202,14 @@ func offeredUntilDurable(r *receiver) {
 	r.start()
 	r.Say("one")
 	r.Say("two")
-	r.soon("three tries", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.tries >= 3 })
+	r.await("three tries", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.tries >= 3 })
 	r.stop() // the process ends before anything was durable
 
 	r.mu.Lock()
 	r.refuse = nil
 	r.mu.Unlock()
 	r.start()
-	r.soon("both messages", func() bool { return len(r.messages()) == 2 })
+	r.await("both messages", func() bool { return len(r.messages()) == 2 })
 	if got := r.texts(); !slices.Equal(got, []string{"one", "two"}) {
 		r.t.Errorf("got %q in this order", got)
 	}
@@ -218,13 +218,13 @@ func offeredUntilDurable(r *receiver) {
 func offeredOnce(r *receiver) {
 	r.start()
 	r.Say("one")
-	r.soon("the message", func() bool { return len(r.messages()) == 1 })
+	r.await("the message", func() bool { return len(r.messages()) == 1 })
 	synctest.Wait()
 	time.Sleep(2 * time.Minute) //nolint:forbidigo // virtual time: several polls go by
 	r.stop()
 	r.start()
 	r.Say("two")
-	r.soon("the second message", func() bool { return len(r.messages()) == 2 })
+	r.await("the second message", func() bool { return len(r.messages()) == 2 })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tries > 3 { // one of each, and one more by a life that could not know
@@ -281,9 +281,9 @@ func cancelledSend(r *receiver) {
 
 func outage(r *receiver) {
 	r.start()
-	r.soon("connected", func() bool { return r.Channel.Status().Connected })
+	r.await("connected", func() bool { return r.Channel.Status().Connected })
 	r.Outage(true)
-	r.soon("noticed", func() bool { return !r.Channel.Status().Connected })
+	r.await("noticed", func() bool { return !r.Channel.Status().Connected })
 	if s := r.Channel.Status(); !s.Running || s.State == "" || s.LastError == "" {
 		r.t.Errorf("status during the outage: %+v", s)
 	}
@@ -294,7 +294,7 @@ func outage(r *receiver) {
 	r.Outage(false)
 	healed := time.Now()
 	r.Say("are you there?")
-	r.soon("the message after the outage", func() bool { return len(r.messages()) == 1 })
+	r.await("the message after the outage", func() bool { return len(r.messages()) == 1 })
 	if d := time.Since(healed); d > 15*time.Second {
 		r.t.Errorf("the first message took %s after the network had healed", d)
 	}
@@ -315,7 +315,7 @@ func endsWhileHanging(r *receiver) {
 
 func signsDoNotBlock(r *receiver) {
 	r.start()
-	r.soon("connected", func() bool { return r.Channel.Status().Connected })
+	r.await("connected", func() bool { return r.Channel.Status().Connected })
 	r.Hang(true)
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)
 	defer cancel()

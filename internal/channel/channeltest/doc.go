@@ -1,4 +1,4 @@
-// Package channeltest is the contract that every channel passes, and that of the records which a store keeps for channels.
+// Package channeltest is the contract of channels, and that of the records which a store keeps for channels.
 //
 // [Run] takes a function that opens a channel together with the provider that it talks to, and holds what the rest of the gateway relies
 // on: a message is offered until it is durable and acknowledged only then; a reply arrives whole and in order, or there is a

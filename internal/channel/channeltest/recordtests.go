@@ -21,7 +21,7 @@ func RunRecords(t *testing.T, open func(t *testing.T) (r channel.Records, forwar
 		{"a group keeps what was chosen for it", groupKeepsChoice},
 		{"a group that moves takes its choice along", groupMoves},
 		{"one button of a message works once", buttonOnce},
-		{"a press that comes again says the same", buttonAgain},
+		{"a press that comes again gets the same text", buttonAgain},
 		{"a button is for one person in one chat of one bot", buttonBound},
 		{"a button ends after its time", buttonEnds},
 		{"a bot has a bounded number of buttons", buttonsBounded},
@@ -101,7 +101,7 @@ type press struct {
 	button string
 }
 
-// wantPress presses a button that [buttons] made; nil = it says what it was made for.
+// wantPress presses a button that [buttons] made; nil = it gets the text that belongs to the button.
 func wantPress(t *testing.T, r channel.Records, p press, by channel.Peer, fault error) {
 	t.Helper()
 	if got, err := r.TakeButton(t.Context(), p.button, by, p.number); !errors.Is(err, fault) || (fault == nil && got != "/say "+p.button) {

@@ -26,18 +26,19 @@ const Name = channel.Webhook
 
 // Bounds.
 const (
-	// Timeout of one attempt, from the name to the end of the answer.
+	// Timeout of one attempt, from the lookup of the name to the end of the answer.
 	Timeout = 10 * time.Second
-	maxURL  = 2048
+	// maxURL is the longest URL, in bytes.
+	maxURL = 2048
 	// maxBody bounds what is sent and what is read of the answer, in bytes.
 	maxBody = 1 << 20
-	// maxRetryAfter bounds how long a receiver may put us off.
+	// maxRetryAfter bounds the wait that a receiver can ask for.
 	maxRetryAfter = time.Hour
 )
 
 // Reasons of failed attempts; the set is closed.
 const (
-	ReasonAddress  = "bad_address" // the URL can never work, or leads to where nothing may go
+	ReasonAddress  = "bad_address" // the URL can never work, or its address is not allowed
 	ReasonNetwork  = "network"
 	ReasonTimeout  = "timeout"
 	ReasonRedirect = "redirect"
@@ -51,7 +52,7 @@ const (
 type Config struct {
 	// AllowedHosts may be reached although their addresses are not public. Host names or literal addresses without a port.
 	AllowedHosts []string
-	// Secret signs what is sent; "" = no signature. Token goes along as a bearer token: over https, and over http to allowed hosts only; "" = none.
+	// Secret signs each request; "" = no signature. Token is sent as a bearer token over https, and over http to allowed hosts only; "" = none.
 	Secret, Token string
 	// Lookup resolves a host and Dial connects to an address and port; nil = the system's resolver, and a dialer that checks the address once more.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -59,15 +60,15 @@ type Config struct {
 	Dial func(ctx context.Context, network, address string, trusted bool) (net.Conn, error)
 }
 
-// String keeps the secrets out of logs.
+// String prints the configuration without its secrets.
 func (c Config) String() string {
 	return "webhook.Config{hosts: " + strings.Join(c.AllowedHosts, " ") + "}"
 }
 
-// GoString keeps the secrets out of %#v.
+// GoString is String for %#v.
 func (c Config) GoString() string { return c.String() }
 
-// LogValue keeps the secrets out of structured logs.
+// LogValue is String for structured logs.
 func (c Config) LogValue() slog.Value { return slog.StringValue(c.String()) }
 
 // Channel posts to URLs. Make it with New; it is safe for concurrent use.
@@ -81,7 +82,7 @@ type Channel struct {
 
 var _ channel.Channel = (*Channel)(nil)
 
-// New makes a channel. It connects to nobody.
+// New makes a channel. It opens no connection.
 func New(cfg Config) *Channel {
 	if cfg.Lookup == nil {
 		cfg.Lookup = resolve
@@ -90,7 +91,7 @@ func New(cfg Config) *Channel {
 		cfg.Dial = dial
 	}
 	c := &Channel{secret: cfg.Secret, token: cfg.Token, guard: guard{allowed: cfg.AllowedHosts, lookup: cfg.Lookup, dial: cfg.Dial}}
-	// Without keep-alive each delivery resolves and checks for itself. A nil Proxy is no proxy, whatever the environment says.
+	// Without keep-alive each delivery resolves and checks its own address. A nil Proxy ignores the proxies of the environment.
 	c.transport = &http.Transport{
 		DialContext: c.guard.connect, DisableKeepAlives: true, TLSHandshakeTimeout: Timeout / 2, MaxResponseHeaderBytes: 64 << 10,
 	}
@@ -101,7 +102,7 @@ func New(cfg Config) *Channel {
 // Name is "webhook".
 func (*Channel) Name() string { return Name }
 
-// Run brings nothing in; it waits for the end.
+// Run receives nothing; it returns when ctx is over.
 func (c *Channel) Run(ctx context.Context, _ channel.Receiver) error {
 	c.running.Store(true)
 	defer c.running.Store(false)
@@ -110,7 +111,7 @@ func (c *Channel) Run(ctx context.Context, _ channel.Receiver) error {
 	return nil
 }
 
-// Status says that there is nothing to be connected to.
+// Status is connected while the channel runs: each delivery opens its own connection.
 func (c *Channel) Status() channel.Status {
 	s := channel.Status{Configured: true, Running: c.running.Load(), State: "stopped", Mode: "outgoing", LastPollAge: -1}
 	if s.Running {
@@ -142,11 +143,11 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
 		return chat.Sent{}, failed(ctx, err)
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxBody)) //nolint:errcheck // the status counts
-	_ = resp.Body.Close()                                          // the answer has been judged
+	_ = resp.Body.Close()                                          // the status has been read
 	return chat.Sent{ProviderID: "http-" + strconv.Itoa(resp.StatusCode)}, judge(resp)
 }
 
-// request builds the POST. The key stays the same over all attempts.
+// request builds the POST. The idempotency key is the same for all attempts.
 func (c *Channel) request(ctx context.Context, u *url.URL, r chat.Reply) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(r.Text))
 	if err != nil {
@@ -174,12 +175,12 @@ func (c *Channel) request(ctx context.Context, u *url.URL, r chat.Reply) (*http.
 func Sign(secret string, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(secret))
-	_, _ = mac.Write([]byte(t + ".")) // a hash takes everything
+	_, _ = mac.Write([]byte(t + ".")) // a hash never fails
 	_, _ = mac.Write(body)
 	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// failed sorts an attempt without an answer. The cause is rebuilt: an error of net/http quotes the URL, which may carry a key.
+// failed classifies an attempt without an answer. Its cause is a new error: an error of net/http quotes the URL, which may contain a key.
 func failed(ctx context.Context, err error) error {
 	out := &channel.SendError{Reason: ReasonNetwork, Cause: errors.New("the connection failed")}
 	var dns *net.DNSError
@@ -194,7 +195,7 @@ func failed(ctx context.Context, err error) error {
 	return out
 }
 
-// judge sorts an answer: nil is delivered.
+// judge classifies an answer: nil = delivered.
 func judge(resp *http.Response) error {
 	out := &channel.SendError{Cause: errors.New("the receiver answered " + strconv.Itoa(resp.StatusCode))}
 	switch code := resp.StatusCode; {
@@ -214,7 +215,7 @@ func judge(resp *http.Response) error {
 	return out
 }
 
-// retryAfter is the header in seconds; dates are not worth the clock that they need.
+// retryAfter is the header Retry-After in seconds, 0 = none. The form with a date is ignored: it would need synchronized clocks.
 func retryAfter(resp *http.Response) time.Duration {
 	n, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32)
 	if err != nil || n <= 0 {

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// errRefused is why the guard lets nothing out. It is final: the same URL is refused again.
+// errRefused is the guard's refusal of an address. It is final: the same URL is refused again.
 var errRefused = errors.New("the address is not a public one")
 
 // notPublic are the special ranges of IPv4: this network, private, shared (CGNAT), loopback, link-local with the metadata services,
@@ -32,8 +32,8 @@ func notPublic() []netip.Prefix {
 	return list
 }
 
-// Public tells an address of the open internet. Forms that carry an IPv4 address inside IPv6 (mapped, compatible, NAT64, 6to4, Teredo)
-// are none, whatever they carry: nobody needs them to name a public host.
+// Public reports whether an address belongs to the public internet. IPv6 forms of an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo) count as
+// not public, whichever address they contain: a public host needs none of them.
 func Public(addr netip.Addr) bool {
 	if !addr.IsValid() || addr.Zone() != "" {
 		return false
@@ -48,7 +48,7 @@ func Public(addr netip.Addr) bool {
 type guard struct {
 	allowed []string
 	lookup  func(ctx context.Context, host string) ([]netip.Addr, error)
-	// dial connects to an address and port; trusted = whatever the address is.
+	// dial connects to an address and port; trusted = do not check the address again.
 	dial func(ctx context.Context, network, address string, trusted bool) (net.Conn, error)
 }
 
@@ -56,7 +56,7 @@ func (g guard) trusts(host string) bool {
 	return slices.ContainsFunc(g.allowed, func(a string) bool { return strings.EqualFold(a, strings.TrimSuffix(host, ".")) })
 }
 
-// Check refuses a URL that can never be delivered to, as far as its text shows: names are resolved when something is sent. Errors are *chat.Error.
+// Check refuses a URL to which no delivery can ever succeed, as far as its text shows: names are resolved with each delivery. Errors are *chat.Error.
 func (c *Channel) Check(raw string) error {
 	_, err := c.guard.check(raw)
 	return err
@@ -84,8 +84,8 @@ func (g guard) check(raw string) (*url.URL, error) {
 
 func refuse(format string, args ...any) error { return chat.Errorf(chat.CodeInvalid, format, args...) }
 
-// connect resolves a host once and dials an address of it. One address that is not public condemns all: a name that mixes them is an attack or
-// a mistake.
+// connect resolves a host once and dials one of its addresses. It refuses the host when one address is not public: a name with both kinds is an attack
+// or a mistake.
 func (g guard) connect(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -109,16 +109,16 @@ func (g guard) connect(ctx context.Context, network, address string) (net.Conn, 
 	return nil, fmt.Errorf("connecting: %w", err)
 }
 
-// dial looks at the address once more, when the socket is about to connect to it.
+// dial checks the address once more when the socket is about to connect.
 func dial(ctx context.Context, network, address string, trusted bool) (net.Conn, error) {
 	d := net.Dialer{Timeout: Timeout / 2}
 	if !trusted {
-		d.Control = lastLook
+		d.Control = checkSocket
 	}
 	return d.DialContext(ctx, network, address)
 }
 
-func lastLook(_, address string, _ syscall.RawConn) error {
+func checkSocket(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !Public(at.Addr()) {
 		return errRefused
@@ -126,7 +126,7 @@ func lastLook(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// resolve asks the system's resolver. Addresses of IPv4 come out as such: it is the resolver that wraps them, not the person who wrote the URL.
+// resolve uses the system's resolver. It unmaps IPv4 addresses: the resolver mapped them into IPv6, and not the person who wrote the URL.
 func resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	for i := range addrs {
