@@ -1,28 +1,35 @@
-// Package files keeps the files of conversations: it takes over what agents make for people, and removes what nobody needs any more.
+// Package files stores the files of conversations: it takes over the files that agents make for people, and removes files that are not needed any more.
 //
 // # The directory
 //
-// All of it lies below one directory, opened as an [os.Root], which nothing that comes from outside can leave:
+// All of it is below one directory, opened as an [os.Root], which no path from outside can leave:
 //
 //	telegram-<bot>/…   what people sent, written by the channel
 //	outgoing/<uuid>    what agents made, taken over by [Turn.Take]
 //	turns/<uuid>/      where the agent of a running turn leaves files; the agent gets its path
 //
-// Names are made here. What an agent calls a file is shown to people and is never a path.
+// This package makes the names. The name that an agent gives to a file is shown to people and is never a path.
 //
 // # Taking over
 //
-// An agent's program may write anything into its directory. Taken are regular files that it names by a path below that directory, or that lie in it;
-// a way out (`..`, an absolute path), a link anywhere on the way, a device, a pipe or a directory is refused, and so is what is over a bound
-// ([MaxFiles], [MaxFile], [MaxTotal]). Each refusal is a few words for the person. A file is taken by moving it to its own name and looking at
-// it again there, so that what was checked is what is kept. It is on the disk, with its name, when Take returns: only then may
-// a row of the outbox name it.
+// An agent's program may write anything into its directory. A file is taken when it is a regular file, and the agent names it by a path below that
+// directory or it lies there. A way out (`..`, an absolute path), a link in any part of the path, a device, a pipe or a directory is refused, and so is a file beyond
+// a bound ([MaxFiles], [MaxFile], [MaxTotal]). Each refusal is a phrase for the person.
+//
+// A file is renamed to its own name first and checked again there, so the checked file is the stored one: the agent does not know
+// that name. The file and its name are on the disk when Take returns. Only then may a row of the outbox name it.
 //
 // # Removing
 //
-// A turn removes its directory when it ends. [Dir.Sweep] removes what crashed turns left, and files that are old and that nothing
-// unfinished names. Files have no index: what exists is what is in the directory, and what is needed is what rows name.
+// A turn removes its directory when it ends. [Dir.Sweep] removes what crashed turns left, and old files that no unfinished row names. There is no
+// index: the directory is the list of what exists, and the rows are the list of what is needed.
 //
-// It starts no goroutine. Several processes may share the directory; it then has to be one for them all, because a file is sent by
-// whichever of them has the outgoing message.
+// # Crash points
+//
+// Before Take returns: the file is in the turn's directory or has no row, and Sweep removes it. After that: the row of the outbox names the file.
+//
+// # What it does not do
+//
+// It starts no goroutine and holds no lock. Several processes may share the directory. With several replicas they must: a file is sent by
+// the process that has claimed the outgoing message.
 package files

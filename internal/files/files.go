@@ -20,7 +20,7 @@ const (
 	turnsDir    = "turns"
 )
 
-// abandoned is how old the directory of a turn is when no turn can be using it: longer than any turn may take.
+// abandoned is the age from which no turn can be using its directory: it is longer than any turn may take.
 const abandoned = 25 * time.Hour
 
 // Dir is the directory for files. Make it with Open. It is safe for concurrent use.
@@ -33,7 +33,7 @@ type Dir struct {
 func Open(path string) (*Dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("looking for the directory for files: %w", err)
+		return nil, fmt.Errorf("finding the directory for files: %w", err)
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("making the directory for files: %w", err)
@@ -45,10 +45,10 @@ func Open(path string) (*Dir, error) {
 	return &Dir{root: root, path: path}, nil
 }
 
-// Root is the directory, for those who read and write below it. It is closed with the Dir.
+// Root is the directory, for code that reads and writes below it. It is closed with the Dir.
 func (d *Dir) Root() *os.Root { return d.root }
 
-// Close lets the directory go.
+// Close closes the directory. Its Root and its turns cannot be used any more.
 func (d *Dir) Close() error { return d.root.Close() }
 
 // NewTurn makes a fresh, empty directory for the files of one turn. The caller removes it with [Turn.Remove].
@@ -64,7 +64,7 @@ func (d *Dir) NewTurn() (*Turn, error) {
 	return &Turn{dir: d, name: name}, nil
 }
 
-// Drop deletes files that were taken over and are not needed after all.
+// Drop deletes files that were taken over and will not be sent. A file that does not exist is no error.
 func (d *Dir) Drop(taken []chat.Attachment) error {
 	for _, f := range taken {
 		if err := d.root.Remove(f.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -74,9 +74,9 @@ func (d *Dir) Drop(taken []chat.Attachment) error {
 	return nil
 }
 
-// Sweep removes the directories that crashed turns left, and, when before is not zero, the files that are older than that and that inUse does not
-// name. It looks at ctx between two files; what is removed stays removed. It returns how many went. now is the clock of this host, as
-// are the times of files.
+// Sweep removes the directories that crashed turns left. When before is not zero, it also removes files that were last written before it and that
+// inUse does not name. It checks ctx between two files. It returns the number of removed files and directories, also with an error. now is the
+// clock of this host, as are the times of files.
 func (d *Dir) Sweep(ctx context.Context, now, before time.Time, inUse func(context.Context) ([]string, error)) (int, error) {
 	n, err := d.sweepTurns(ctx, now.Add(-abandoned))
 	if err != nil || before.IsZero() {
@@ -86,16 +86,16 @@ func (d *Dir) Sweep(ctx context.Context, now, before time.Time, inUse func(conte
 	if err != nil || len(old) == 0 {
 		return n, err
 	}
-	used, err := inUse(ctx) // asked after the list was made: a file that old gets no new row
+	used, err := inUse(ctx) // after the list was made: a file of that age gets no new row
 	if err != nil {
 		return n, err
 	}
-	keep := make(map[string]bool, len(used))
+	needed := make(map[string]bool, len(used))
 	for _, path := range used {
-		keep[filepath.ToSlash(filepath.Clean(path))] = true
+		needed[filepath.ToSlash(filepath.Clean(path))] = true
 	}
 	for _, name := range old {
-		if keep[name] {
+		if needed[name] {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -115,11 +115,11 @@ func (d *Dir) sweepTurns(ctx context.Context, before time.Time) (n int, err erro
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("looking at the directories of turns: %w", err)
+		return 0, fmt.Errorf("reading the directories of turns: %w", err)
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !info.ModTime().Before(before) { // gone meanwhile, or in use
+		if err != nil || !info.ModTime().Before(before) { // removed meanwhile, or in use
 			continue
 		}
 		if ctx.Err() != nil {
@@ -137,7 +137,7 @@ func (d *Dir) sweepTurns(ctx context.Context, before time.Time) (n int, err erro
 func (d *Dir) older(ctx context.Context, before time.Time) (names []string, err error) {
 	err = fs.WalkDir(d.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // gone meanwhile
+		case errors.Is(err, fs.ErrNotExist): // removed meanwhile
 			return nil
 		case err != nil:
 			return err

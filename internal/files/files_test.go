@@ -245,7 +245,7 @@ func TestOldFilesGoAndTheOnesInUseStay(t *testing.T) {
 	}
 	broken := errors.New("the store is away")
 	if n, err := d.Sweep(t.Context(), now, now.Add(-72*time.Hour), func(context.Context) ([]string, error) { return nil, broken }); !errors.Is(err, broken) || n != 0 || len(left()) != 7 {
-		t.Errorf("with nobody to ask: removed %d, %v", n, err)
+		t.Errorf("when the rows in use cannot be read: removed %d, %v", n, err)
 	}
 	n, err := d.Sweep(t.Context(), now, now.Add(-72*time.Hour), inUse)
 	if err != nil || n != 3 {

@@ -7,10 +7,10 @@ import (
 	"runtime"
 )
 
-// readWrite opens a file so that its content can be put on the disk, which some systems do not do for readers.
+// readWrite opens a file so that it can be synced: some systems refuse that for a file that is open for reading.
 const readWrite = os.O_RDWR
 
-// sync puts the names of the files of answers on the disk. Windows has no such thing for directories.
+// sync puts the names of the files of answers on the disk. Windows cannot sync directories.
 func (d *Dir) sync() error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -18,10 +18,10 @@ func (d *Dir) sync() error {
 	for _, name := range []string{outgoingDir, "."} {
 		dir, err := d.root.Open(name)
 		if err != nil {
-			return fmt.Errorf("keeping the names of files: %w", err)
+			return fmt.Errorf("storing the names of files: %w", err)
 		}
 		if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-			return fmt.Errorf("keeping the names of files: %w", err)
+			return fmt.Errorf("storing the names of files: %w", err)
 		}
 	}
 	return nil

@@ -16,26 +16,26 @@ import (
 	"laneway/internal/chat"
 )
 
-// Bounds of what one turn may hand over.
+// Bounds of the files of one answer.
 const (
-	// MaxFiles is how many files go with one answer.
+	// MaxFiles is the largest number of files.
 	MaxFiles = 10
-	// MaxFile is the largest one in bytes: the most that a bot may upload to Telegram.
+	// MaxFile is the largest size of one in bytes: the most that a bot may upload to Telegram.
 	MaxFile = 50 << 20
-	// MaxTotal is how large they are together.
+	// MaxTotal is the largest size of all together, in bytes.
 	MaxTotal = 100 << 20
 )
 
-// Turn is the directory in which the agent of one turn leaves files. It belongs to the goroutine of the turn.
+// Turn is the directory in which the agent of one turn leaves files. The goroutine of the turn owns it; it is not safe for concurrent use.
 type Turn struct {
 	dir  *Dir
 	name string // below the directory
 }
 
-// Path is the directory as the agent's program gets it, absolute.
+// Path is the absolute path of the directory, for the agent's program.
 func (t *Turn) Path() string { return filepath.Join(t.dir.path, filepath.FromSlash(t.name)) }
 
-// Remove deletes the directory with what is left in it.
+// Remove deletes the directory and everything in it.
 func (t *Turn) Remove() error {
 	if err := t.dir.root.RemoveAll(t.name); err != nil {
 		return fmt.Errorf("removing the directory of a turn: %w", err)
@@ -43,7 +43,7 @@ func (t *Turn) Remove() error {
 	return nil
 }
 
-// refusal is why a file is not taken, in words for people.
+// refusal is the reason why a file is not taken, as a phrase for people.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -60,9 +60,9 @@ const (
 	errTooMuch  refusal = "the files of an answer have at most 100 MB together"
 )
 
-// Take moves files that the agent names to where they are kept, and returns them as they are to be known from now on: path below the directory
-// for files, size, kind (by content where none is given) and the name to show. What is not taken is one sentence in left, "" = nothing. A file that
-// is named twice is taken once. An error is a failure of the disk: nothing is to be promised then.
+// Take moves the files that the agent names into the directory for files of answers. It returns them with their new path below the directory for
+// files, their size, their MIME type (by content where none is given) and the name to show. left is one sentence about the files that were not
+// taken, "" = none. A file that is named twice is taken once. An error is a failure of the disk: the answer must not promise a file then.
 func (t *Turn) Take(named []chat.Attachment) (taken []chat.Attachment, left string, err error) {
 	var (
 		leftOut []string
@@ -104,7 +104,7 @@ func (t *Turn) Take(named []chat.Attachment) (taken []chat.Attachment, left stri
 	return taken, sentence(leftOut), err
 }
 
-// sentence names what was left out; a long list is cut.
+// sentence lists the files that were left out, at most five of them by name.
 func sentence(leftOut []string) string {
 	const most = 5
 	if len(leftOut) == 0 {
@@ -117,7 +117,7 @@ func sentence(leftOut []string) string {
 	return "Left out: " + strings.Join(leftOut, ", ") + more + "."
 }
 
-// check says whether a path of the agent names a regular file of the turn, without a link on the way, and how large it is.
+// check returns the size of a regular file of the turn, by a path of the agent. A link in any part of the path is a refusal.
 func (t *Turn) check(path string) (int64, error) {
 	if !filepath.IsLocal(path) || strings.ContainsRune(path, 0) {
 		return 0, errOutside
@@ -153,12 +153,12 @@ func plain(info fs.FileInfo) error {
 	return nil
 }
 
-// move gives a file its own name and puts its content on the disk. The file is looked at again there, where the agent does not know it.
+// move renames a file to its own name, which the agent does not know, checks it again there, and puts its content on the disk.
 func (t *Turn) move(path string, f chat.Attachment) (_ chat.Attachment, err error) {
 	root := t.dir.root
 	id, err := uuid.NewV7()
 	if err != nil {
-		return f, fmt.Errorf("naming a file: %w", err)
+		return f, fmt.Errorf("making the name of a file: %w", err)
 	}
 	f.Path = outgoingDir + "/" + id.String()
 	if err := root.MkdirAll(outgoingDir, 0o700); err != nil {
@@ -172,7 +172,7 @@ func (t *Turn) move(path string, f chat.Attachment) (_ chat.Attachment, err erro
 		err = plain(info)
 	}
 	if err == nil {
-		err = t.keep(&f)
+		err = t.persist(&f)
 	}
 	if err != nil {
 		return f, errors.Join(err, root.RemoveAll(f.Path))
@@ -180,23 +180,23 @@ func (t *Turn) move(path string, f chat.Attachment) (_ chat.Attachment, err erro
 	return f, nil
 }
 
-// keep puts a file on the disk and finds out what it is.
-func (t *Turn) keep(f *chat.Attachment) (err error) {
+// persist puts the content of a file on the disk and fills in its size and its MIME type.
+func (t *Turn) persist(f *chat.Attachment) (err error) {
 	root, now := t.dir.root, time.Now()
 	if err := root.Chmod(f.Path, 0o600); err != nil {
-		return fmt.Errorf("keeping a file: %w", err)
+		return fmt.Errorf("storing a file: %w", err)
 	}
-	if err := root.Chtimes(f.Path, now, now); err != nil { // its age is that of the answer, whatever the agent made of it
-		return fmt.Errorf("keeping a file: %w", err)
+	if err := root.Chtimes(f.Path, now, now); err != nil { // its age is that of the answer, whatever time the agent has set
+		return fmt.Errorf("storing a file: %w", err)
 	}
 	file, err := root.OpenFile(f.Path, readWrite, 0)
 	if err != nil {
-		return fmt.Errorf("keeping a file: %w", err)
+		return fmt.Errorf("storing a file: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	info, err := file.Stat()
 	if err != nil {
-		return fmt.Errorf("keeping a file: %w", err)
+		return fmt.Errorf("storing a file: %w", err)
 	}
 	head := make([]byte, 512)
 	n, err := io.ReadFull(file, head)
@@ -205,12 +205,12 @@ func (t *Turn) keep(f *chat.Attachment) (err error) {
 	}
 	f.Size, f.MIMEType = info.Size(), kindOf(f.MIMEType, head[:n])
 	if err := file.Sync(); err != nil {
-		return fmt.Errorf("keeping a file: %w", err)
+		return fmt.Errorf("storing a file: %w", err)
 	}
 	return nil
 }
 
-// kindOf is the MIME type that was given, if it is one, else what the content looks like. Parameters are left out.
+// kindOf is the given MIME type if it is valid, else the one that the content suggests. Parameters are left out.
 func kindOf(given string, head []byte) string {
 	for _, kind := range []string{given, http.DetectContentType(head)} {
 		if kind, _, err := mime.ParseMediaType(kind); err == nil && strings.Contains(kind, "/") && len(kind) <= 100 {

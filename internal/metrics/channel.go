@@ -17,10 +17,10 @@ func (o TelegramObserver) Call(method, result string) {
 	o.m.telegramCalls.WithLabelValues(method, result).Inc()
 }
 
-// Update counts one update by what became of it.
+// Update counts one update by its result.
 func (o TelegramObserver) Update(result string) { o.m.telegramUpdates.WithLabelValues(result).Inc() }
 
-// channelCollector reads how the channels stand. The account is a name from the configuration.
+// channelCollector reads the status of the channels. The account is a name from the configuration.
 type channelCollector struct {
 	source func() []chat.ChannelStatus
 }

@@ -1,8 +1,8 @@
-// Package metrics is what operators watch: a Prometheus registry of its own, and the Observer of each package.
+// Package metrics is a Prometheus registry of its own, and the implementation of the Observer of each package.
 //
 // Labels come from closed sets (lane, outcome, reason, channel, …) and never hold a session, a user, a job or a chat: the number
 // of series does not depend on what people do. What can be counted from the state (lanes, connections, outbox) is read from the
-// state when somebody scrapes, through [Source]; nothing is counted twice.
+// state at each scrape, through [Source]; nothing is counted twice.
 //
 // The package starts no goroutine. Its observers only add to counters and never block.
 package metrics
@@ -68,7 +68,7 @@ func New(version string) *Metrics {
 	m.runs = m.counters("runs_total", "Turns by outcome.", "lane", "outcome")
 	m.runTime = m.histograms("run_duration_seconds", "Time from the start of a turn to its end.", runBuckets(), "lane")
 	m.waited = m.histograms("run_wait_seconds", "Time from the acceptance of a message to the start of its turn.", waitBuckets(), "lane")
-	m.fenced = m.counters("fenced_writes_total", "Writes refused because the session belonged to somebody else.", "operation")
+	m.fenced = m.counters("fenced_writes_total", "Writes refused because another process owned the session.", "operation")
 	m.sent = m.counters("outbox_sends_total", "Attempts to send, by result.", "channel", "kind", "result")
 	m.commands = m.counters("commands_total", "Chat commands executed.", "command", "ok")
 	m.refused = m.counters("scheduler_refused_total", "Messages that the scheduler refused.", "reason")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// room is one chat as the server keeps it.
-type room struct {
+// chatState is one chat of the server.
+type chatState struct {
 	id       int64
 	kind     string // private, group, supergroup
 	title    string
@@ -45,12 +45,12 @@ type Button struct{ Text, Data string }
 
 // AddPrivate makes a private chat with a person; chat and person have the same number.
 func (s *Server) AddPrivate(id int64, name string) {
-	s.add(&room{id: id, kind: "private", title: name})
+	s.add(&chatState{id: id, kind: "private", title: name})
 }
 
 // AddGroup makes a supergroup; with topics it is a forum.
 func (s *Server) AddGroup(id int64, title string, topics ...int) {
-	r := &room{id: id, kind: "supergroup", title: title, admins: map[int64]bool{}}
+	r := &chatState{id: id, kind: "supergroup", title: title, admins: map[int64]bool{}}
 	if len(topics) > 0 {
 		r.topics = map[int]bool{}
 	}
@@ -60,7 +60,7 @@ func (s *Server) AddGroup(id int64, title string, topics ...int) {
 	s.add(r)
 }
 
-func (s *Server) add(r *room) {
+func (s *Server) add(r *chatState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.next = 1
@@ -68,7 +68,7 @@ func (s *Server) add(r *room) {
 }
 
 // change applies f to a chat that must exist.
-func (s *Server) change(id int64, f func(*room)) {
+func (s *Server) change(id int64, f func(*chatState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.chats[id]
@@ -80,27 +80,29 @@ func (s *Server) change(id int64, f func(*room)) {
 }
 
 // Block makes the chat refuse the bot with 403.
-func (s *Server) Block(id int64) { s.change(id, func(r *room) { r.blocked = true }) }
+func (s *Server) Block(id int64) { s.change(id, func(r *chatState) { r.blocked = true }) }
 
 // Leave makes the chat unknown to the bot.
-func (s *Server) Leave(id int64) { s.change(id, func(r *room) { r.gone = true }) }
+func (s *Server) Leave(id int64) { s.change(id, func(r *chatState) { r.gone = true }) }
 
 // MakeAdmin makes a member an administrator of a group.
-func (s *Server) MakeAdmin(chat, user int64) { s.change(chat, func(r *room) { r.admins[user] = true }) }
+func (s *Server) MakeAdmin(chat, user int64) {
+	s.change(chat, func(r *chatState) { r.admins[user] = true })
+}
 
 // ForbidReactions makes setMessageReaction fail in a chat.
-func (s *Server) ForbidReactions(id int64) { s.change(id, func(r *room) { r.noReact = true }) }
+func (s *Server) ForbidReactions(id int64) { s.change(id, func(r *chatState) { r.noReact = true }) }
 
 // CloseTopic removes a topic of a forum.
 func (s *Server) CloseTopic(id int64, topic int) {
-	s.change(id, func(r *room) { delete(r.topics, topic) })
+	s.change(id, func(r *chatState) { delete(r.topics, topic) })
 }
 
 // Migrate makes a group become another one: what is sent to the old number is refused with the new one.
 func (s *Server) Migrate(from, to int64) {
-	s.change(from, func(r *room) {
+	s.change(from, func(r *chatState) {
 		r.moved = to
-		s.chats[to] = &room{id: to, kind: "supergroup", title: r.title, admins: r.admins, next: 1}
+		s.chats[to] = &chatState{id: to, kind: "supergroup", title: r.title, admins: r.admins, next: 1}
 	})
 }
 
@@ -137,8 +139,8 @@ func (s *Server) Chats() []int64 {
 	return slices.SortedFunc(maps.Keys(s.chats), cmp.Compare)
 }
 
-// reach finds the chat of a call or says why it cannot be reached. The mutex is held.
-func (s *Server) reach(chatID string) (*room, *answer) {
+// reach finds the chat of a call, or returns the answer that refuses the call. The mutex is held.
+func (s *Server) reach(chatID string) (*chatState, *answer) {
 	id, err := strconv.ParseInt(chatID, 10, 64)
 	if err != nil {
 		a := badRequest("chat_id is empty")
@@ -161,7 +163,7 @@ func (s *Server) reach(chatID string) (*room, *answer) {
 }
 
 // thread checks the topic of a call. General is not a thread that can be named.
-func (r *room) thread(raw string) (int, *answer) {
+func (r *chatState) thread(raw string) (int, *answer) {
 	if raw == "" {
 		return 0, nil
 	}
@@ -173,7 +175,7 @@ func (r *room) thread(raw string) (int, *answer) {
 	return id, nil
 }
 
-func (r *room) find(id string) *Message {
+func (r *chatState) find(id string) *Message {
 	for _, m := range r.messages {
 		if strconv.Itoa(m.ID) == id {
 			return m
@@ -182,7 +184,7 @@ func (r *room) find(id string) *Message {
 	return nil
 }
 
-func (r *room) json() map[string]any {
+func (r *chatState) json() map[string]any {
 	c := map[string]any{"id": r.id, "type": r.kind}
 	if r.kind == "private" {
 		c["first_name"] = r.title

@@ -1,17 +1,17 @@
-// Package testtelegram is a strict Bot API server for tests: it behaves like Telegram where Telegram is strict, fails where it is
-// told to fail, and keeps everything that it saw.
+// Package testtelegram is a strict Bot API server for tests: it behaves like Telegram where Telegram is strict, fails where a test
+// asks for a fault, and records every call.
 //
 // # What it is for
 //
-// A channel that talks to it talks to the real protocol: form bodies, one answer envelope, long polling with offsets, updates that are
-// forgotten only when a higher offset confirms them, one poller at a time, files, webhooks. What Telegram would refuse is refused with
+// A channel that talks to it uses the real protocol: form bodies, one answer envelope, long polling with offsets, updates that are
+// forgotten only when a higher offset confirms them, one poller at a time, files, webhooks. It refuses what Telegram would refuse, with
 // the same status and description: texts over 4096 UTF-16 units after parsing, entities that do not parse, edits that change nothing,
 // unknown threads, blocked chats, groups that became supergroups.
 //
 // # Being stricter than Telegram
 //
-// Some things Telegram forgives and this server does not: unknown methods and parameters, tags nested against the rules, a call
-// inside of a retry_after window. They are kept as [Server.Violations]; a test fails on any.
+// Telegram accepts some calls that no correct client makes: unknown methods and parameters, tags nested against the rules, a call
+// inside of a retry_after window. The server records them as [Server.Violations]; a test fails on any.
 //
 // # Faults
 //
@@ -26,8 +26,8 @@
 //	srv := testtelegram.New(testtelegram.Config{})
 //	srv.AddPrivate(7, "Anna")
 //	srv.Say(7, 7, "hello")
-//	// hand srv.Transport() and srv.Token() to the channel …
-//	srv.Messages(7) // what the bot answered
+//	// make the channel with srv.Transport() and srv.Token(), run it, then
+//	srv.Messages(7) // the answers of the bot
 //
-// It starts no goroutine and needs no end.
+// It starts no goroutine and has no Close.
 package testtelegram

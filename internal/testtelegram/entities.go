@@ -25,7 +25,7 @@ type Entity struct {
 // errParse is wrapped by every refusal of ParseHTML.
 var errParse = errors.New("can't parse entities")
 
-// ParseHTML reads Telegram's HTML: it returns the text that people see and its entities, or what Telegram would refuse. nested says
+// ParseHTML reads Telegram's HTML: it returns the text that people see and its entities, or what Telegram would refuse. nested names
 // which entities stand inside of others against the rules, "" = none.
 func ParseHTML(src string) (text string, entities []Entity, nested string, err error) {
 	p := htmlParser{}

@@ -26,7 +26,7 @@ func (s *Server) getFile(p url.Values) answer {
 	return ok(map[string]any{"file_id": id, "file_unique_id": "u" + id, "file_size": len(content), "file_path": "files/" + id})
 }
 
-// serveFile hands a file out. Faults for the method "file" apply.
+// serveFile answers with the content of a file. Faults for the method "file" apply.
 func (s *Server) serveFile(w http.ResponseWriter, r *http.Request, path string) {
 	index, fault, broken := s.arrive("file", url.Values{"path": {path}}, nil)
 	if broken && fault.Delay == 0 {
@@ -73,7 +73,7 @@ func (s *Server) Webhook() (address, secret string) {
 	return s.webhook.url, s.webhook.secret
 }
 
-// Deliver hands an update to a webhook handler as Telegram does, and returns the status of the answer.
+// Deliver sends an update to a webhook handler as Telegram does, and returns the status of the answer.
 func (s *Server) Deliver(ctx context.Context, h http.Handler, u map[string]any) int {
 	s.mu.Lock()
 	if _, given := u["update_id"]; !given {

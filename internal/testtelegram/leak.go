@@ -14,7 +14,7 @@ import (
 const Marker = "-Token-canary-"
 
 // Leak looks for [Marker] in everything that the tests of a package write, log and print, until the last of them has ended. The zero value works;
-// it is safe for concurrent use. What the runtime prints of a panic that nobody recovers is not seen: the process is gone by then.
+// it is safe for concurrent use. It does not see what the runtime prints about an unrecovered panic: the process has ended by then.
 type Leak struct {
 	mu    sync.Mutex
 	seen  int64

@@ -152,7 +152,7 @@ func (s *Server) sendMessage(p url.Values) answer {
 	return ok(s.messageJSON(r, &m))
 }
 
-func (s *Server) messageJSON(r *room, m *Message) map[string]any {
+func (s *Server) messageJSON(r *chatState, m *Message) map[string]any {
 	out := map[string]any{"message_id": m.ID, "date": m.SentAt.Unix(), "chat": r.json(), "from": s.me()}
 	if m.File == nil {
 		out["text"] = m.Text

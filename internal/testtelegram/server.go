@@ -38,7 +38,7 @@ type Server struct {
 
 	mu         sync.Mutex
 	changed    chan struct{} // closed and replaced at every change
-	chats      map[int64]*room
+	chats      map[int64]*chatState
 	files      map[string][]byte
 	updates    []update // not yet confirmed, in order of arrival
 	nextUpdate int
@@ -93,7 +93,7 @@ func New(cfg Config) *Server {
 		panic("testtelegram: a token begins with the bot's id")
 	}
 	return &Server{
-		cfg: cfg, bot: bot, changed: make(chan struct{}), chats: map[int64]*room{}, files: map[string][]byte{}, nextUpdate: 1000,
+		cfg: cfg, bot: bot, changed: make(chan struct{}), chats: map[int64]*chatState{}, files: map[string][]byte{}, nextUpdate: 1000,
 		faults: map[string][]Fault{}, windows: map[int64]time.Time{},
 	}
 }
@@ -107,7 +107,7 @@ func (s *Server) BotID() int64 { return s.bot }
 // Username is the bot's name without @.
 func (s *Server) Username() string { return s.cfg.Username }
 
-// touch tells those who wait in Await that something changed. The mutex is held.
+// touch wakes the callers that wait in Await. The mutex is held.
 func (s *Server) touch() {
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -155,7 +155,7 @@ func (s *Server) violate(format string, args ...any) {
 	s.violations = append(s.violations, fmt.Sprintf(format, args...))
 }
 
-// answer is what a method says.
+// answer is the result of a method.
 type answer struct {
 	code        int
 	description string
@@ -229,7 +229,7 @@ func (s *Server) arrive(method string, form url.Values, file *File) (index int, 
 	return len(s.calls) - 1, f, broken
 }
 
-// checkWindow notes a call that comes while its chat was told to wait. The mutex is held.
+// checkWindow records a call inside the retry_after window of its chat as a violation. The mutex is held.
 func (s *Server) checkWindow(c Call) {
 	for _, chat := range []int64{0, c.Chat()} {
 		if until, held := s.windows[chat]; held && c.At.Before(until) {

@@ -145,7 +145,7 @@ func (s *Server) Replay(u map[string]any) {
 	s.PushRaw(id, string(raw))
 }
 
-// Pending are the numbers of the updates that nobody confirmed, Confirmed those that were.
+// Pending are the numbers of the updates that no offset has confirmed, in order.
 func (s *Server) Pending() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ const (
 
 // File is what a bot has uploaded.
 type File struct {
-	// Method that sent it, and what it said of the file.
+	// Method that sent it, and the form's description of the file.
 	Method, Name, Type string
 	Content            []byte
 
@@ -30,7 +30,7 @@ func uploads() map[string]string {
 	return map[string]string{"sendPhoto": "photo", "sendDocument": "document", "sendVoice": "voice"}
 }
 
-// errForm: a body is not what its header says.
+// errForm: a body does not match its header.
 var errForm = errors.New("the form cannot be read")
 
 // readForm reads the parameters of a call, and its file where it has one.

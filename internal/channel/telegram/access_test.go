@@ -44,8 +44,8 @@ func TestPairing(t *testing.T) {
 	})
 }
 
-// The code cannot be kept, or what tells it gets lost: the person gets one all the same, and not a second one beside it.
-func TestACodeThatWasNotToldIsToldLater(t *testing.T) {
+// The code cannot be stored, or its message is not delivered: the person gets a code later, and not a second one beside it.
+func TestAnUndeliveredCodeIsSentLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
@@ -118,7 +118,7 @@ func TestPairingIsBounded(t *testing.T) {
 	})
 }
 
-func TestStoreErrorLetsNobodyIn(t *testing.T) {
+func TestStoreErrorAdmitsNoPerson(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
@@ -168,7 +168,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-func TestNobodyElse(t *testing.T) {
+func TestOtherSendersAreIgnored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.cfg.Access = "open" })

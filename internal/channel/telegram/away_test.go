@@ -12,9 +12,9 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// Telegram does not answer for five minutes, from the first call on, in the way of each outage. Nobody else notices: jobs fire on their second, other
-// doors are answered at once, the gateway is ready. Within fifteen seconds after the end of the trouble the bot answers.
-func TestFiveMinutesWithoutTelegramAtTheStartDelayNobody(t *testing.T) {
+// Telegram does not answer for five minutes, from the first call on, in the way of each outage. Nothing else is delayed: jobs fire on their second, other
+// channels are answered at once, the gateway is ready. Within fifteen seconds after the end of the trouble the bot answers.
+func TestFiveMinutesWithoutTelegramAtTheStartDelayNothingElse(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]testtelegram.Fault{
 		"hangs": {Hang: true}, "resets": {Reset: true}, "bad gateway": {HTML: 502}, "garbage": {Garbage: true}, "500": testtelegram.Refuse(500, "Internal Server Error"),

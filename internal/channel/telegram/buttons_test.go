@@ -53,7 +53,7 @@ func TestButtons(t *testing.T) {
 			b.srv.Press(chatID, user, m.ID, data)
 			after(time.Second)
 		}
-		press(group, bob, yes.Data)  // somebody else
+		press(group, bob, yes.Data)  // another person
 		press(anna, anna, yes.Data)  // another chat
 		press(group, anna, "forged") // never offered
 		wantTexts(t, "received", b.texts())
@@ -101,8 +101,8 @@ func TestPressSurvivesTheStore(t *testing.T) {
 	})
 }
 
-// The process dies after a button was used up and before the message was kept: Telegram delivers the press again, and it says the same.
-func TestAPressThatDiedWithItsProcessIsHeardByTheNextOne(t *testing.T) {
+// The process crashes after a button was used up and before its message was stored: Telegram delivers the press again, and it has the same text.
+func TestAPressSurvivesACrashBeforeItsMessageIsStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
@@ -115,7 +115,7 @@ func TestAPressThatDiedWithItsProcessIsHeardByTheNextOne(t *testing.T) {
 		after(5 * time.Second)
 		b.stop()
 		wantTexts(t, "received", b.texts())
-		b.forgive()
+		b.clearFailures()
 		b.start()
 		after(5 * time.Second)
 		wantTexts(t, "received by the next process", b.texts(), "go")
@@ -185,7 +185,7 @@ func TestAChoiceIsPutIntoWordsWhenNoMoreButtonsCanBeKept(t *testing.T) {
 	})
 }
 
-// An administrator who hides writes as nobody in particular and presses as a person; the choice is for whoever may talk there.
+// An administrator who hides writes as an anonymous user and presses as a person; the choice is for every person who may talk there.
 func TestAChoiceForAHiddenAdministratorCanBePressed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

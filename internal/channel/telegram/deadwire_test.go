@@ -73,7 +73,7 @@ func (w *wire) heal() {
 
 func (w *wire) mend() { w.cut, w.dead = nil, make(chan struct{}) }
 
-// silent is a line on which nothing arrives and nothing says so.
+// silent is a line on which nothing arrives, without an error.
 func silent(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
@@ -83,7 +83,7 @@ func reset(context.Context) error {
 	return &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}
 }
 
-// TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds cuts the line while a long poll is under way. What was written meanwhile is heard within
+// TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds cuts the line while a long poll is under way. What was written meanwhile arrives within
 // fifteen seconds of the end of it; of a connection that is dead alone, within fifteen seconds of the moment in which the bot gives it up.
 func TestADeadLineIsSeenWithinAMinuteAndForgottenWithinFifteenSeconds(t *testing.T) {
 	t.Parallel()

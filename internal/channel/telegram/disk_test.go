@@ -8,7 +8,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// The disk takes no file, or Telegram's file server is away for half a minute: the attachment is not lost, other chats are heard meanwhile, and the
+// The disk takes no file, or Telegram's file server is away for half a minute: the attachment is not lost, other chats are served meanwhile, and the
 // status names the disk.
 func TestAnAttachmentSurvivesATroubleThatPasses(t *testing.T) {
 	t.Parallel()

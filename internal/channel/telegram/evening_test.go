@@ -21,7 +21,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// storyteller is an agent that does what it is told: `think 20s TEXT` takes so long, `fail` fails, everything else is answered at once.
+// storyteller is an agent that follows instructions: `think 20s TEXT` takes so long, `fail` fails, everything else is answered at once.
 type storyteller struct {
 	mu    sync.Mutex
 	calls []agent.Request
@@ -239,7 +239,7 @@ func TestAnEvening(t *testing.T) {
 			t.Error("a stopped turn was answered")
 		}
 
-		// The model fails twice; Anna is told once.
+		// The model fails twice; Anna gets one notice.
 		h.srv.Say(anna, anna, "fail")
 		after(5 * time.Second)
 		h.srv.Say(anna, anna, "fail")
@@ -263,7 +263,7 @@ func TestAnEvening(t *testing.T) {
 		h.srv.Break("sendMessage", testtelegram.Flood(20))
 		h.srv.Say(anna, anna, "Patience.")
 		after(10 * time.Second)
-		h.srv.Say(bob, bob, "Who is there?") // somebody else is not held up
+		h.srv.Say(bob, bob, "Who is there?") // another person is not delayed
 		after(3 * time.Second)
 		h.wantLast("bob", bob, "pair approve")
 		after(30 * time.Second)

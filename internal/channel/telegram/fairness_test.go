@@ -13,7 +13,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// letIn approves somebody without a word.
+// letIn approves a person without a message.
 func (h *home) letIn(person int64) {
 	h.t.Helper()
 	made, err := h.st.CreatePairing(h.t.Context(), channel.Peer{Channel: "telegram:123456789", UserID: person, ChatID: person}, "")
@@ -96,8 +96,8 @@ func TestOnePersonsFloodIsTheirOwn(t *testing.T) {
 	})
 }
 
-// TestASilencedChatDelaysNobody: one chat is refused for ten minutes; everybody else is answered as if nothing were.
-func TestASilencedChatDelaysNobody(t *testing.T) {
+// TestACooldownOfOneChatDelaysNoOther: one chat has a cooldown of ten minutes; every other chat is answered without delay.
+func TestACooldownOfOneChatDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHome(t)
@@ -112,12 +112,12 @@ func TestASilencedChatDelaysNobody(t *testing.T) {
 			after(5 * time.Second)
 		}
 		busy := h.answers(people, "and now")
-		t.Logf("others' p99: %s without, %s beside the silenced chat", p99(calm), p99(busy))
+		t.Logf("others' p99: %s without, %s beside the chat with a cooldown", p99(calm), p99(busy))
 		if p99(busy) > p99(calm)*3/2 {
-			t.Errorf("others wait %s (p99) beside a silenced chat and %s without it", p99(busy), p99(calm))
+			t.Errorf("others wait %s (p99) beside a chat with a cooldown and %s without it", p99(busy), p99(calm))
 		}
 		if n := len(h.srv.Texts(bob)); n != 0 {
-			t.Errorf("bob reads %d messages within his silence", n)
+			t.Errorf("bob reads %d messages within his cooldown", n)
 		}
 		after(10*time.Minute - time.Since(began) + time.Minute)
 		got := h.srv.Texts(bob)
@@ -155,8 +155,8 @@ func TestAWaitingMessageIsSeen(t *testing.T) {
 	})
 }
 
-// TestASilencedBotUsesUpNoAttempts: the provider silences the whole bot; what waits is tried when the silence is over, and not before.
-func TestASilencedBotUsesUpNoAttempts(t *testing.T) {
+// TestACooldownOfTheBotUsesUpNoAttempts: Telegram asks to wait for the whole bot; messages are tried again after the cooldown, and not before.
+func TestACooldownOfTheBotUsesUpNoAttempts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHome(t)
@@ -170,16 +170,16 @@ func TestASilencedBotUsesUpNoAttempts(t *testing.T) {
 		h.srv.Say(anna, anna, "wakes the poll")
 		after(6 * time.Minute)
 		for _, p := range people {
-			h.wantLast("after the silence", p, "hello")
+			h.wantLast("after the cooldown", p, "hello")
 		}
 		if n := strings.Count(h.log.String(), "a message was not delivered"); n > 2 {
-			t.Errorf("%d attempts were used up in the silence", n)
+			t.Errorf("%d attempts were used up in the cooldown", n)
 		}
 		h.end()
 	})
 }
 
-// TestGroupStopOwn: where people may stop their own turns only, a /stop of somebody else finds nothing.
+// TestGroupStopOwn: where people may stop their own turns only, a /stop of another person finds nothing.
 func TestGroupStopOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

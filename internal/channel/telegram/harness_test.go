@@ -30,7 +30,7 @@ const (
 	group = int64(-100500)
 )
 
-// bot is a channel, its Telegram, and a house that receives.
+// bot is a channel, its Telegram, and its receiver.
 type bot struct {
 	t       *testing.T
 	srv     *testtelegram.Server
@@ -144,7 +144,7 @@ func (b *bot) Lease(context.Context, string) (int64, bool, error) {
 	return 0, ok, err
 }
 
-// Receive is the house.
+// Receive implements [channel.Receiver].
 func (b *bot) Receive(_ context.Context, m chat.Message) (chat.Receipt, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -175,7 +175,7 @@ func (b *bot) start() {
 	synctest.Wait()
 }
 
-// stop ends the bot and looks at what must hold in every test: Run ends well and soon, the fake server saw nothing improper, and the token is
+// stop ends the bot and checks what must hold in every test: Run ends within a second and without an error, the fake server saw nothing improper, and the token is
 // in no log line.
 func (b *bot) stop() {
 	b.t.Helper()
@@ -225,8 +225,8 @@ func (b *bot) texts() []string {
 	return out
 }
 
-// heardAt is when a message came.
-func (b *bot) heardAt(i int) time.Time {
+// receivedAt is the time at which a message came.
+func (b *bot) receivedAt(i int) time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.gotAt[i]
@@ -245,8 +245,8 @@ func (b *bot) draining(on bool) {
 	b.drains = on
 }
 
-// forgive takes back what fail was told.
-func (b *bot) forgive() {
+// clearFailures removes the failures that fail has queued.
+func (b *bot) clearFailures() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.errs = nil

@@ -212,7 +212,7 @@ func TestAttachmentsThatCannotBeHad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
-		b.srv.AddFile("liar", make([]byte, 2<<20)) // says that it is small
+		b.srv.AddFile("liar", make([]byte, 2<<20)) // its declared size is small
 		b.srv.AddFile("fine", []byte("text"))
 		b.start()
 		b.srv.Say(anna, anna, "", document("big", "big.bin", 3<<20), testtelegram.With("caption", "look"))
@@ -247,12 +247,12 @@ func TestFileIsFetchedOnceWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-func TestRefusedMessagesAreTold(t *testing.T) {
+func TestRefusedMessagesGetANote(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
-		full := chat.Errorf(chat.CodeQueueFull, "ten messages wait already; try again in a moment") // told by the gateway, with the number
+		full := chat.Errorf(chat.CodeQueueFull, "ten messages wait already; try again in a moment") // the gateway sends the notice, with the number
 		long := chat.Errorf(chat.CodeInvalid, "the text is too long")
 		b.fail(long, long, full)
 		for _, text := range []string{"one", "two", "three", "four"} {

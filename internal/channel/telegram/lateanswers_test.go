@@ -35,7 +35,7 @@ var outages = map[string]func(h *home) (end func()){
 }
 
 // TestAfterAnOutageEverythingThatWaitsGoesOut: answers that could not be sent for half an hour are there fifteen seconds after its end, in order; only
-// the chat that was told to wait longer waits.
+// the chat with the longer cooldown waits.
 func TestAfterAnOutageEverythingThatWaitsGoesOut(t *testing.T) {
 	t.Parallel()
 	for name, begin := range outages {
@@ -76,8 +76,8 @@ func TestAfterAnOutageEverythingThatWaitsGoesOut(t *testing.T) {
 				}
 				t.Logf("the last answer came %s after the outage", took)
 				after(15 * time.Minute)
-				h.wantLast("when the silence of the chat is over", bob, "patience")
-				h.end() // a call inside of the silence is a violation
+				h.wantLast("when the cooldown of the chat is over", bob, "patience")
+				h.end() // a call inside of the cooldown is a violation
 			})
 		})
 	}

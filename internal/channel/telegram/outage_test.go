@@ -38,7 +38,7 @@ func (n *network) set(cut func(context.Context) error) {
 	n.cut = cut
 }
 
-// The network is gone for half an hour: the bot asks again at a decent pace and for ever, says how it stands, and hears what was written meanwhile
+// The network is gone for half an hour: the bot polls again at a bounded rate and for ever, shows its state, and receives what was written meanwhile
 // within fifteen seconds of the end, once and in order.
 func TestHalfAnHourWithoutANetworkCostsFifteenSeconds(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ func TestSlowDownloadDelaysOneChat(t *testing.T) {
 		b.srv.Say(bob, bob, "quick")
 		after(time.Second)
 		wantTexts(t, "after a second", b.texts(), "quick")
-		if d := b.heardAt(0).Sub(began); d > 300*time.Millisecond {
+		if d := b.receivedAt(0).Sub(began); d > 300*time.Millisecond {
 			t.Errorf("the other chat waited %s", d)
 		}
 		after(20 * time.Second)
@@ -227,7 +227,7 @@ func TestNumbersThatJump(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
 		b.start()
-		for i, id := range []int{900_000, 2_000_000_000, 12} { // the last one after a week of silence
+		for i, id := range []int{900_000, 2_000_000_000, 12} { // the last one after a week without updates
 			u := b.srv.Message(anna, anna, fmt.Sprint("message ", i))
 			u["update_id"] = id
 			b.srv.Push(u)

@@ -209,7 +209,7 @@ func TestARefusedDraftCostsOneChat(t *testing.T) {
 	})
 }
 
-// TestALostPreviewIsTheOnlyOne: when nobody knows whether the first message of a preview stands in the chat, no second one follows it.
+// TestALostPreviewIsTheOnlyOne: when it is unknown whether the first message of a preview has arrived, no second one follows it.
 func TestALostPreviewIsTheOnlyOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestAnotherNodeTakesOver moves the right to poll from one node to another while somebody writes.
+// TestAnotherNodeTakesOver moves the right to poll from one node to another while a person writes.
 func TestAnotherNodeTakesOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 			}
 		}
 		a.start()
-		endB := a.alongside(b) // both nodes hand messages to one store
+		endB := a.alongside(b) // both nodes pass messages to one store
 		var want []string
 		for i := range 40 {
 			mu.Lock()
@@ -57,7 +57,7 @@ func TestAnotherNodeTakesOver(t *testing.T) {
 	})
 }
 
-// shared is the house of one bot with the lease of another: two nodes on one store.
+// shared is the receiver of one bot with the lease of another: two nodes on one store.
 type shared struct {
 	*bot
 	node *bot
@@ -67,7 +67,7 @@ func (s shared) Lease(ctx context.Context, name string) (int64, bool, error) {
 	return s.node.Lease(ctx, name)
 }
 
-// alongside runs another node's channel whose messages come to this house.
+// alongside runs another node's channel whose messages come to this receiver.
 func (b *bot) alongside(other *bot) (end func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	ended := make(chan error, 1)
@@ -101,7 +101,7 @@ func TestGlobalFlood(t *testing.T) {
 	})
 }
 
-// counter counts what the channel tells about itself.
+// counter implements telegram.Observer.
 type counter struct {
 	mu     sync.Mutex
 	counts map[string]int

@@ -27,7 +27,7 @@ func wantSendError(t *testing.T, err error, reason string, permanent bool) *chan
 	return failed
 }
 
-func TestFloodSilencesOneChat(t *testing.T) {
+func TestFloodCoolsOneChat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, nil)
@@ -153,7 +153,7 @@ func wantMost(t *testing.T, what string, calls []testtelegram.Call, window time.
 	}
 }
 
-// wantGone holds whether an error says that the address takes nothing any more.
+// wantGone checks whether an error marks its address as gone.
 func wantGone(t *testing.T, failed *channel.SendError, gone bool) {
 	t.Helper()
 	if failed.Gone != gone {

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestOverSockets is a conversation over real connections, with the transport of the house: they are cut and used again.
+// TestOverSockets is a conversation over real connections, with the channel's own transport: they are cut and used again.
 func TestOverSockets(t *testing.T) {
 	t.Parallel()
 	srv := testtelegram.New(testtelegram.Config{})

@@ -19,7 +19,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// aPicture begins as a PNG does; nobody looks further.
+// aPicture begins as a PNG does; only the beginning is inspected.
 const aPicture = "\x89PNG\r\n\x1a\na chart"
 
 // put writes a file as the gateway keeps those of an answer.
@@ -72,7 +72,7 @@ func TestFilesGoOutAsWhatTheyLookLike(t *testing.T) {
 		"APictureThatMoves":       {kind: "image/gif", content: "GIF89a", method: "sendDocument"},
 		"AVoice":                  {kind: "audio/ogg", content: "OggS", method: "sendVoice"},
 		"AText":                   {kind: "text/plain", content: "the notes", method: "sendDocument"},
-		"NobodyKnows":             {content: "\x00\x01", method: "sendDocument"},
+		"UnknownKind":             {content: "\x00\x01", method: "sendDocument"},
 		"TheEndOfAFormInside":     {kind: "text/plain", content: "\r\n--x--\r\n", method: "sendDocument"},
 		"ANameWithUmlauts":        {kind: "text/plain", content: "x", name: "Übersicht für März 📈.txt", method: "sendDocument"},
 		"ANameWithQuotes":         {kind: "text/plain", content: "x", name: `the "real" one.txt`, shown: "the 'real' one.txt", method: "sendDocument"},
@@ -201,7 +201,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// uploadsTo is a network that hands uploads of documents to f, whose result is Telegram's answer.
+// uploadsTo is a network that passes uploads of documents to f, whose result is Telegram's answer.
 func uploadsTo(f func(*http.Request) string) func(*setup) {
 	return func(s *setup) {
 		s.network = func(next http.RoundTripper) http.RoundTripper {
@@ -215,7 +215,7 @@ func uploadsTo(f func(*http.Request) string) func(*setup) {
 	}
 }
 
-// An answer that says ok and names no message is no delivery.
+// An answer with ok and without a message is no delivery.
 func TestAFileWithoutAMessageIsNotDelivered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestAFileWithoutAMessageIsNotDelivered(t *testing.T) {
 	})
 }
 
-// A flood silences the chat for everything, files and texts, and files keep the limit of one message a second.
+// A flood starts a cooldown of the chat for files and texts, and files keep the limit of one message a second.
 func TestFilesKeepTheLimits(t *testing.T) {
 	t.Parallel()
 	withFile(t, func(b *bot, picture, text chat.Attachment) {
@@ -286,7 +286,7 @@ func TestFilesFollowTheirChat(t *testing.T) {
 	})
 }
 
-func TestAFileThatIsNotOnThisNodeIsTold(t *testing.T) {
+func TestAFileThatIsNotOnThisNodeIsReplacedByText(t *testing.T) {
 	t.Parallel()
 	for name, path := range map[string]string{"Removed": "nothing", "ADirectory": "dir", "Outside": "../b", "Absolute": "/etc/hostname", "NoName": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestALargeFileHasMoreTime(t *testing.T) {
 	})
 }
 
-// The process ends while an upload hangs: it is given up at once, and nobody knows what became of it.
+// The process ends while an upload hangs: it is canceled at once, and its result is unknown.
 func TestAnUploadEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	withFile(t, func(b *bot, _, text chat.Attachment) {

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestAPageIsNoVerdict: what a proxy says of a call, with whatever status, is said by nobody who knows: the answer arrives later, no address is gone, and
+// TestAPageIsNoVerdict: the answer of a proxy to a call, with any status, decides nothing: the message arrives later, no address is gone, and
 // the bot goes on.
 func TestAPageIsNoVerdict(t *testing.T) {
 	t.Parallel()

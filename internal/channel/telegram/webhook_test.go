@@ -73,7 +73,7 @@ func TestWebhook(t *testing.T) {
 	})
 }
 
-// neverRead fails the test when somebody reads it.
+// neverRead fails the test when it is read.
 type neverRead struct{ t *testing.T }
 
 func (n neverRead) Read([]byte) (int, error) {

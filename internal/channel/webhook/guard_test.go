@@ -78,7 +78,7 @@ func TestNoHostileURLReachesThisHost(t *testing.T) {
 	if n := met.Load(); n != 0 {
 		t.Errorf("the canary was met %d times", n)
 	}
-	// The same canary is reached when the operator says so: the test would notice.
+	// The same canary is reached when the operator allows it: the test would notice.
 	if _, err := send(t, webhook.New(webhook.Config{AllowedHosts: []string{"127.0.0.1"}}), canary.URL); err != nil || met.Load() == 0 {
 		t.Errorf("the allowed host was not reached: %v", err)
 	}

@@ -80,8 +80,8 @@ func TestAnswersThatComeTooFastArePaced(t *testing.T) {
 	}
 }
 
-// TestAHastyServerIsStillHeard: a server without long polling is asked each second, so a message is there within one.
-func TestAHastyServerIsStillHeard(t *testing.T) {
+// TestAServerWithoutLongPollsIsPolledEachSecond: a message arrives within one second of it.
+func TestAServerWithoutLongPollsIsPolledEachSecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBot(t, func(s *setup) { s.srv = testtelegram.Config{Hurry: answerTime}; s.cfg.UserRate = -1 })
@@ -94,7 +94,7 @@ func TestAHastyServerIsStillHeard(t *testing.T) {
 			after(1100 * time.Millisecond)
 			if got := b.messages(); len(got) != i+1 {
 				t.Fatalf("message %d is not there after 1.1 s", i)
-			} else if d := b.heardAt(i).Sub(began); d > 1050*time.Millisecond {
+			} else if d := b.receivedAt(i).Sub(began); d > 1050*time.Millisecond {
 				t.Errorf("message %d was there after %s", i, d)
 			}
 		}
