@@ -207,8 +207,8 @@ func (d *Dispatcher) noteAnswer(ctx context.Context, m chat.Message, answer comm
 	if len(entries) > 0 {
 		e.EntrySeq = entries[len(entries)-1].Seq
 	}
-	d.tell(e)
-	d.waiters.end(chat.RunEnd{RunID: m.ID, Session: m.Session, Outcome: chat.OutcomeAnswered, Text: text})
+	d.events.Publish(e)
+	d.events.Ended(chat.RunEnd{RunID: m.ID, Session: m.Session, Outcome: chat.OutcomeAnswered, Text: text})
 }
 
 // actions is what commands may do to the house.

@@ -75,7 +75,7 @@ func (*Dispatcher) deliverAnnounced(t *turn, why string, e *cron.AttemptEnd, job
 		e.Delivery = cron.DeliveryNot
 	case len(p.Outgoing) > 0:
 		e.Delivery = cron.DeliveryUnknown // until the outbox knows better
-	case e.State == cron.RunOK && toWeb(job.Delivery) && webSession(job.Agent, job.Delivery) == t.run.session:
+	case e.State == cron.RunOK && toWeb(job.Delivery) && webSession(job.Agent, job.Delivery) == t.run.Session:
 		e.Delivery = cron.DeliveryDone // with the commit: the run has said it there
 	case e.State == cron.RunOK:
 		e.Delivery = cron.DeliveryNot
@@ -102,14 +102,14 @@ func (d *Dispatcher) webhookRow(t *turn, e *cron.AttemptEnd, job *cron.Job, to, 
 	}
 	now := t.storeNow()
 	run := cron.Run{
-		ID: e.RunID, JobID: job.ID, JobName: job.Name, JobKey: job.Key, Owner: job.Owner, Agent: job.Agent, Lane: t.run.lane, Trigger: t.cron.trigger,
-		SessionKey: t.run.session.String(), State: e.State, Reason: e.Reason, StartedAt: t.started.StartedAt, FinishedAt: now,
+		ID: e.RunID, JobID: job.ID, JobName: job.Name, JobKey: job.Key, Owner: job.Owner, Agent: job.Agent, Lane: t.run.Lane, Trigger: t.cron.trigger,
+		SessionKey: t.run.Session.String(), State: e.State, Reason: e.Reason, StartedAt: t.started.StartedAt, FinishedAt: now,
 		Duration: now.Sub(t.started.StartedAt), Attempt: e.Attempt.Number, Error: e.Error, ErrorClass: e.ErrorClass, Summary: chat.Cut(e.Summary, 16_384),
 		Model: e.Usage.Model, Provider: e.Usage.Provider, InputTokens: int64(e.Usage.InputTokens), OutputTokens: int64(e.Usage.OutputTokens),
 		Delivery: cron.DeliveryUnknown, SuppressedBy: why, SlotCount: 1,
 	}
 	return store.Outgoing{
-		ID: newID(), RunID: t.run.runID, Session: t.run.session, Target: chat.Target{Channel: channel.Webhook, ChatID: to},
+		ID: newID(), RunID: t.run.RunID, Session: t.run.Session, Target: chat.Target{Channel: channel.Webhook, ChatID: to},
 		Kind: store.KindWebhook, Text: string(d.cfg.CronBody(*job, run)), Count: 1,
 	}, true
 }

@@ -176,8 +176,8 @@ func (d *Dispatcher) cronStarted(ctx context.Context, t *turn) {
 		return
 	}
 	d.tellCron(cron.Event{Action: cron.ActionStarted, Job: *job, Run: &cron.Run{
-		ID: t.cron.runID, JobID: job.ID, JobName: job.Name, Owner: job.Owner, Agent: job.Agent, Lane: t.run.lane, Trigger: t.cron.trigger,
-		ScheduledFor: slot, State: cron.RunRunning, StartedAt: t.started.StartedAt, Attempt: 1, SlotCount: 1, SessionKey: t.run.session.String(),
+		ID: t.cron.runID, JobID: job.ID, JobName: job.Name, Owner: job.Owner, Agent: job.Agent, Lane: t.run.Lane, Trigger: t.cron.trigger,
+		ScheduledFor: slot, State: cron.RunRunning, StartedAt: t.started.StartedAt, Attempt: 1, SlotCount: 1, SessionKey: t.run.Session.String(),
 	}})
 }
 

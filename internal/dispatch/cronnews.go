@@ -4,66 +4,28 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
-	"sync"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 )
 
-// cronHub hands cron events to subscribers, as hub does with those of runs.
-type cronHub struct {
-	mu   sync.Mutex
-	next int
-	subs []cronSubscriber // replaced, never changed
-}
-
-type cronSubscriber struct {
-	id     int
-	fn     func(cron.Event)
-	wanted func() bool
-}
-
-func (h *cronHub) subscribe(fn func(cron.Event), wanted func() bool) func() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.next++
-	id := h.next
-	h.subs = append(slices.Clone(h.subs), cronSubscriber{id, fn, wanted})
-	return func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.subs = slices.DeleteFunc(slices.Clone(h.subs), func(s cronSubscriber) bool { return s.id == id })
-	}
-}
-
-func (h *cronHub) all() []cronSubscriber {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.subs
-}
-
-func (h *cronHub) publish(e cron.Event) {
-	for _, s := range h.all() {
-		s.fn(e)
-	}
-}
-
-// wanted reports whether an event of another process would be seen by anybody here.
-func (h *cronHub) wanted() bool {
-	return slices.ContainsFunc(h.all(), func(s cronSubscriber) bool { return s.wanted() })
-}
+const (
+	// topicCron is the name of the cluster events about jobs.
+	topicCron = "cron"
+	// cronReadTime bounds reading the job and the run of one.
+	cronReadTime = 5 * time.Second
+)
 
 // SubscribeCron calls fn for every cron event of this process, and for those of others that share the store while wanted answers true, until cancel is
 // called. Neither may block.
 func (d *Dispatcher) SubscribeCron(fn func(cron.Event), wanted func() bool) (cancel func()) {
-	return d.cronEvents.subscribe(fn, wanted)
+	return d.cronEvents.Subscribe(fn, func(cron.Event) bool { return wanted() })
 }
 
-// news is a cron event on its way to another process. That one reads the job and the run from the store: what it tells can be read. Only what is gone
-// by then travels along.
-type news struct {
+// clusterEvent is a cron event on its way to another replica, which reads the job and the run from the store. Only what is gone by then travels
+// along.
+type clusterEvent struct {
 	Action cron.Action `json:"a"`
 	JobID  string      `json:"j"`
 	RunID  string      `json:"r,omitempty"`
@@ -73,8 +35,8 @@ type news struct {
 
 // tellCron tells watchers of this process, and those of the others, of a change that is committed.
 func (d *Dispatcher) tellCron(e cron.Event) {
-	d.cronEvents.publish(e)
-	n := news{Action: e.Action, JobID: e.Job.ID}
+	d.cronEvents.Publish(e)
+	n := clusterEvent{Action: e.Action, JobID: e.Job.ID}
 	if e.Run != nil {
 		n.JobID, n.RunID = e.Run.JobID, e.Run.ID
 	}
@@ -84,27 +46,31 @@ func (d *Dispatcher) tellCron(e cron.Event) {
 	if e.Action == cron.ActionRemoved || (e.Action == cron.ActionFinished && e.Job.DeleteAfter) {
 		n.Job = &e.Job
 	}
-	d.broadcast(cronNews, &n, func() { n.Job = &cron.Job{ID: e.Job.ID, Owner: e.Job.Owner, Name: e.Job.Name, Agent: e.Job.Agent} })
+	d.events.Send(topicCron, &n, func() { n.Job = &cron.Job{ID: e.Job.ID, Owner: e.Job.Owner, Name: e.Job.Name, Agent: e.Job.Agent} })
 }
 
-func (d *Dispatcher) hearCron(ctx context.Context, text string) {
-	var n news
-	if err := json.Unmarshal([]byte(text), &n); err != nil || n.JobID == "" {
-		d.log.DebugContext(ctx, "news that cannot be understood, of another version perhaps", "err", err)
+// receiveCron publishes a cron event of another replica here.
+func (d *Dispatcher) receiveCron(ctx context.Context, text string) {
+	if d.jobs == nil || !d.cronEvents.Wanted(cron.Event{}) {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, newsWait, errors.New("reading the news took too long"))
+	var n clusterEvent
+	if err := json.Unmarshal([]byte(text), &n); err != nil || n.JobID == "" {
+		d.log.DebugContext(ctx, "a cluster event cannot be parsed; another version may have sent it", "err", err)
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, cronReadTime, errors.New("reading the job of a cluster event took too long"))
 	defer cancel()
 	e, err := d.eventOf(ctx, n)
 	if err != nil {
-		d.log.DebugContext(ctx, "news that watchers do not hear", "job_id", n.JobID, "run_id", n.RunID, "err", err)
+		d.log.DebugContext(ctx, "the job of a cluster event cannot be read", "job_id", n.JobID, "run_id", n.RunID, "err", err)
 		return
 	}
-	d.cronEvents.publish(e)
+	d.cronEvents.Publish(e)
 }
 
-// eventOf reads what news are about.
-func (d *Dispatcher) eventOf(ctx context.Context, n news) (e cron.Event, err error) {
+// eventOf reads what a cluster event is about.
+func (d *Dispatcher) eventOf(ctx context.Context, n clusterEvent) (e cron.Event, err error) {
 	e.Action = n.Action
 	if n.RunID != "" {
 		run, err := d.jobs.Run(ctx, n.RunID, "")
@@ -131,8 +97,8 @@ func (d *Dispatcher) eventOf(ctx context.Context, n news) (e cron.Event, err err
 	return e, err
 }
 
-// asOf is a run as it was when the news were sent: it may have gone on since.
-func asOf(r cron.Run, n news) *cron.Run {
+// asOf is a run as it was when the cluster event was sent: it may have gone on since.
+func asOf(r cron.Run, n clusterEvent) *cron.Run {
 	if n.Action == cron.ActionFinished {
 		return &r
 	}

@@ -119,7 +119,7 @@ func (d *Dispatcher) runOnHost(ctx context.Context, t *turn, job cron.Job) (agen
 	deadline, _ := ctx.Deadline()
 	lead := t.rows[len(t.rows)-1]
 	return runner.Run(ctx, agent.Request{
-		Session: lead.Session, RunID: t.run.runID, Attempt: t.started.Attempt, IdempotencyKey: lead.Session.String() + "/" + t.run.runID,
+		Session: lead.Session, RunID: t.run.RunID, Attempt: t.started.Attempt, IdempotencyKey: lead.Session.String() + "/" + t.run.RunID,
 		Deadline: deadline, Messages: []chat.Content{{Text: input, Sender: lead.Content.Sender}}, OutputDir: d.outputOf(t),
 	}, func(e agent.Event) { d.emit(t, lead, e) })
 }

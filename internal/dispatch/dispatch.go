@@ -14,6 +14,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/cron"
+	"laneway/internal/events"
 	"laneway/internal/files"
 	"laneway/internal/outbox"
 	"laneway/internal/ownership"
@@ -122,10 +123,8 @@ type Dispatcher struct {
 	channels    map[string]channel.Channel
 	obs         Observer
 	log         *slog.Logger
-	hub         hub
-	runs        runLogs
-	live        liveRuns
-	waiters     waiters
+	events      *events.Publisher
+	running     runningTurns
 	handover    handover
 	starting    seqSet
 	admissions  admissions
@@ -140,7 +139,7 @@ type Dispatcher struct {
 	jobs        cron.JobStore // nil = the store keeps no jobs
 	planner     *cron.Planner
 	cron        *cron.Runner
-	cronEvents  cronHub
+	cronEvents  events.Hub[cron.Event]
 	budgetNotes budgetNotes
 	small       sync.WaitGroup
 	executing   executing
@@ -151,7 +150,7 @@ type Dispatcher struct {
 type work struct {
 	claim store.Claim
 	rows  []store.Waiting
-	log   *runLog
+	log   *events.RunLog
 }
 
 // New makes a dispatcher. ctx is the work context: the parent of every turn, cancelled with a cause when running work has to be
@@ -185,6 +184,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	d.node = ownership.New(ownership.Config{
 		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Exclusive: cfg.Exclusive,
 	}, d.store, owner{d}, d.obs, d.log)
+	d.events = events.New(events.Config{
+		DefaultAgent: cfg.Agents[0].Info.ID, Topics: events.Topics{topicCron: d.receiveCron},
+	}, d.store, d.node, d.log)
 	d.outbox = outbox.New(outbox.Config{Channels: d.channels, Gone: d.addressGone}, d.store, d.node, d.obs, d.log)
 	if err := d.openCron(); err != nil {
 		return nil, err
@@ -258,5 +260,10 @@ func (d *Dispatcher) Commands() []chat.CommandInfo { return d.commands.Infos() }
 // durable: ends of runs and changes of sessions. Of those, one with a long text comes only while wanted answers true for it without that text.
 // Neither may block; fn is never called after cancel has returned, unless it is running.
 func (d *Dispatcher) Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func()) {
-	return d.hub.subscribe(fn, wanted)
+	return d.events.Subscribe(fn, wanted)
+}
+
+// InFlight is the oldest running turn of a session on this process.
+func (d *Dispatcher) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
+	return d.events.InFlight(key)
 }

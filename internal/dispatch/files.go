@@ -34,7 +34,7 @@ func (d *Dispatcher) endOutput(ctx context.Context, t *turn) {
 		return
 	}
 	if err := t.output.Remove(); err != nil {
-		d.log.WarnContext(ctx, "the directory for the files of a turn stays until the next clean-up", "run_id", t.run.runID, "err", err)
+		d.log.WarnContext(ctx, "the directory for the files of a turn stays until the next clean-up", "run_id", t.run.RunID, "err", err)
 	}
 }
 
@@ -48,7 +48,7 @@ func (d *Dispatcher) takeFiles(ctx context.Context, t *turn, end *ending, made [
 	said := end.text
 	taken, left, err := t.output.Take(made)
 	if err != nil {
-		d.log.ErrorContext(ctx, "the files of an answer could not be kept", "run_id", t.run.runID, "err", err)
+		d.log.ErrorContext(ctx, "the files of an answer could not be kept", "run_id", t.run.RunID, "err", err)
 		taken, left = nil, "The files of this answer could not be kept; the operator can find out why."
 	}
 	end.text = paragraphs(end.text, left)
@@ -62,13 +62,13 @@ func (d *Dispatcher) takeFiles(ctx context.Context, t *turn, end *ending, made [
 	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // the answer is read where only words are shown: nobody would ever fetch them
 		d.dropFiles(ctx, t, end)
 	}
-	t.run.grow(&d.hub, strings.TrimPrefix(end.text, said)) // watchers read what the transcript says; a preview in a chat shows no lines for files
+	t.run.Grow(strings.TrimPrefix(end.text, said)) // watchers read what the transcript says; a preview in a chat shows no lines for files
 }
 
 // dropFiles deletes the files of an answer that nobody can be shown.
 func (d *Dispatcher) dropFiles(ctx context.Context, t *turn, end *ending) {
 	if err := d.cfg.Files.Drop(end.files); err != nil {
-		d.log.WarnContext(ctx, "files of an answer stay until they are old", "run_id", t.run.runID, "err", err)
+		d.log.WarnContext(ctx, "files of an answer stay until they are old", "run_id", t.run.RunID, "err", err)
 	}
 	end.files = nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/events"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -67,7 +68,7 @@ func (d *Dispatcher) judge(ctx context.Context, t *turn, res agent.Result, err e
 		end.fail(chat.OutcomeFailed, store.RunFailed, string(chat.FailUnknown), "the agent failed; try again")
 	}
 	if end.outcome == chat.OutcomeFailed {
-		d.log.WarnContext(ctx, "turn failed", "session", t.run.session.String(), "run_id", t.run.runID, "reason", end.reason, "attempt", t.started.Attempt, "err", err)
+		d.log.WarnContext(ctx, "turn failed", "session", t.run.Session.String(), "run_id", t.run.RunID, "reason", end.reason, "attempt", t.started.Attempt, "err", err)
 	}
 	return end
 }
@@ -97,7 +98,7 @@ func (d *Dispatcher) judgeCancelled(t *turn, cause *scheduler.CancelCause, end *
 
 // finishTurn writes the end of a turn and tells everybody. It is called on the turn's goroutine after the agent has returned.
 func (d *Dispatcher) finishTurn(ctx context.Context, t *turn, end ending) {
-	said, mine := t.run.close()
+	said, mine := t.run.Close()
 	if !mine { // stuck has decided it while the agent did not return; only the goroutine's end is left to write
 		d.endStopping(ctx, t)
 		return
@@ -115,31 +116,30 @@ func (d *Dispatcher) finishTurn(ctx context.Context, t *turn, end ending) {
 // stuck is called by the scheduler when a cancelled turn has not returned within the grace: its outcome is written now, and
 // whatever it says later is discarded. It keeps its slot and its place in the session.
 func (d *Dispatcher) stuck(st *scheduler.Turn[work]) {
-	run := d.live.get(st.RunID())
+	was, ok := d.running.get(st)
 	cause := st.Cause()
-	if run == nil || run.turn != st || cause == nil {
+	if !ok || cause == nil {
 		return
 	}
-	t := &turn{run: run}
+	run := was.run
+	t := &turn{run: run, agent: was.agent, started: was.started, began: was.began}
 	for _, it := range st.Items() {
 		t.rows = append(t.rows, it.Payload.rows...)
 		if it.Payload.claim.Epoch >= t.claim.Epoch {
 			t.claim = it.Payload.claim
 		}
 	}
-	t.agent = d.agents[run.session.Agent]
-	t.started.StartedAt, t.began = run.startedAt, run.began
 	t.cron = d.cronTurnOf(t.rows[len(t.rows)-1])
 	var end ending
 	d.judgeCancelled(t, cause, &end)
-	said, mine := run.close()
+	said, mine := run.Close()
 	if !mine || end.nothing {
 		return
 	}
 	end.text = said
-	d.log.Warn("a stopped turn has not returned; it is finished without it", "session", run.session.String(), "run_id", run.runID, "reason", end.reason)
+	d.log.Warn("a stopped turn has not returned; it is finished without it", "session", run.Session.String(), "run_id", run.RunID, "reason", end.reason)
 	if !d.writeFinish(context.Background(), t, end, true) { //nolint:forbidigo // the turn's own context is over and nobody else's is near
-		run.reopen()
+		run.Reopen()
 	}
 }
 
@@ -147,12 +147,12 @@ func (d *Dispatcher) stuck(st *scheduler.Turn[work]) {
 func (d *Dispatcher) writeFinish(ctx context.Context, t *turn, end ending, stillRunning bool) bool {
 	lead := t.rows[len(t.rows)-1]
 	p := store.FinishParams{
-		Claim: t.claim, RunID: t.run.runID, State: end.state, Outcome: end.outcome, Cause: end.reason, Error: chat.Cut(end.message, 2000),
+		Claim: t.claim, RunID: t.run.RunID, State: end.state, Outcome: end.outcome, Cause: end.reason, Error: chat.Cut(end.message, 2000),
 		Usage: end.usage, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.text, 200),
 	}
 	if !end.requeue {
 		p.Transcript = d.answer(t, end)
-		p.Outgoing = outgoing(lead, t.run.runID, end)
+		p.Outgoing = outgoing(lead, t.run.RunID, end)
 	}
 	var cronEnd *cronEnd
 	if t.cron != nil {
@@ -169,10 +169,10 @@ func (d *Dispatcher) writeFinish(ctx context.Context, t *turn, end ending, still
 	switch {
 	case errors.Is(err, chat.ErrFenced):
 		d.obs.Fenced("finish")
-		d.log.InfoContext(ctx, "a turn's end was refused: the session belongs to somebody else", "session", lead.Session.String(), "run_id", t.run.runID)
+		d.log.InfoContext(ctx, "a turn's end was refused: the session belongs to somebody else", "session", lead.Session.String(), "run_id", t.run.RunID)
 		return false
 	case err != nil:
-		d.log.ErrorContext(ctx, "a turn's end could not be written; it will run again", "session", lead.Session.String(), "run_id", t.run.runID, "err", err)
+		d.log.ErrorContext(ctx, "a turn's end could not be written; it will run again", "session", lead.Session.String(), "run_id", t.run.RunID, "err", err)
 		return false
 	}
 	d.announce(t, end, fin)
@@ -194,10 +194,10 @@ func (d *Dispatcher) answer(t *turn, end ending) []chat.TranscriptEntry {
 		if tokens == 0 {
 			tokens = agent.EstimateTokens(end.text)
 		}
-		entries = append(entries, chat.TranscriptEntry{RunID: t.run.runID, Role: chat.RoleAssistant, Text: end.text, Tokens: tokens, StopReason: end.stop})
+		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleAssistant, Text: end.text, Tokens: tokens, StopReason: end.stop})
 	}
 	if note := stopNote(t.rows[len(t.rows)-1], end.outcome); note != "" {
-		entries = append(entries, chat.TranscriptEntry{RunID: t.run.runID, Role: chat.RoleSystem, Text: note, Tokens: agent.EstimateTokens(note), StopReason: end.stop})
+		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleSystem, Text: note, Tokens: agent.EstimateTokens(note), StopReason: end.stop})
 	}
 	return entries
 }
@@ -244,27 +244,27 @@ func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
 	if fin.Released {
 		d.handover.release(lead.Session, t.claim.Epoch)
 	}
-	d.endPreview(lead.Content.Options.ReplyTo, t.run.runID)
+	d.endPreview(lead.Content.Options.ReplyTo, t.run.RunID)
 	if end.requeue {
 		d.node.SweepNow()
 		return
 	}
 	for _, m := range fin.Merged {
-		d.tell(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.principal, RunID: m.MessageID, Seq: firstOfTurn, Lane: t.run.lane, MergedInto: t.run.runID, Reason: "merged"})
-		d.obs.Ended(t.run.lane, chat.OutcomeMerged, "")
-		d.waiters.end(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.runID, Text: end.text, StopReason: end.stop, Usage: end.usage})
+		d.events.Publish(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.Principal, RunID: m.MessageID, Seq: events.FirstOfTurn, Lane: t.run.Lane, MergedInto: t.run.RunID, Reason: "merged"})
+		d.obs.Ended(t.run.Lane, chat.OutcomeMerged, "")
+		d.events.Ended(chat.RunEnd{RunID: m.MessageID, Session: m.Session, Outcome: chat.OutcomeMerged, MergedInto: t.run.RunID, Text: end.text, StopReason: end.stop, Usage: end.usage})
 	}
 	if end.outcome != chat.OutcomeAnswered {
 		for _, r := range t.rows[:len(t.rows)-1] {
 			d.tellEnded(r, end.outcome, end.reason)
 		}
 	}
-	d.tell(t.endEvent(end, fin))
-	d.sessionEvent(lead.Session, t.run.principal, "run.finished", t.run.runID)
-	d.obs.Ended(t.run.lane, end.outcome, end.reason)
-	d.waiters.end(chat.RunEnd{
+	d.events.Publish(t.endEvent(end, fin))
+	d.events.PublishSession(lead.Session, t.run.Principal, "run.finished", t.run.RunID)
+	d.obs.Ended(t.run.Lane, end.outcome, end.reason)
+	d.events.Ended(chat.RunEnd{
 		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.message, Text: end.text, StopReason: end.stop,
-		Usage: end.usage, Duration: fin.EndedAt.Sub(t.run.startedAt), Waited: t.run.startedAt.Sub(lead.AcceptedAt),
+		Usage: end.usage, Duration: fin.EndedAt.Sub(t.started.StartedAt), Waited: t.started.StartedAt.Sub(lead.AcceptedAt),
 	})
 }
 
@@ -277,7 +277,7 @@ func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 		kind = chat.EventFailed
 	default:
 	}
-	e := t.run.event(kind)
+	e := t.run.Event(kind)
 	e.Text, e.Reason, e.Message, e.Usage = end.text, end.reason, end.message, end.usage
 	switch kind { //nolint:exhaustive // a failure has the reason of its ending
 	case chat.EventFinal:
@@ -296,9 +296,9 @@ func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 // endStopping writes that a turn which was finished without its goroutine has returned at last.
 func (d *Dispatcher) endStopping(ctx context.Context, t *turn) {
 	err := d.node.Final(ctx, "ending a stopped turn", func(ctx context.Context) error {
-		return d.store.EndStopping(ctx, t.claim, t.run.runID)
+		return d.store.EndStopping(ctx, t.claim, t.run.RunID)
 	})
 	if err != nil && !errors.Is(err, chat.ErrFenced) {
-		d.log.ErrorContext(ctx, "a stopped turn stays stopping until its lease ends", "run_id", t.run.runID, "err", err)
+		d.log.ErrorContext(ctx, "a stopped turn stays stopping until its lease ends", "run_id", t.run.RunID, "err", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"laneway/internal/chat"
+	"laneway/internal/events"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 )
@@ -108,7 +109,7 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 	d.rightful(ctx, m, &acc)
 	d.tellDropped(m.Session, acc)
 	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, Seq: acc.Seq, AcceptedAt: acc.AcceptedAt, State: store.StateWaiting}
-	d.sessionEvent(m.Session, acc.Principal, changeReason(acc.Created), m.ID)
+	d.events.PublishSession(m.Session, acc.Principal, changeReason(acc.Created), m.ID)
 	if !acc.Mine {
 		d.node.Hint(acc.Owner)
 		receipt.Queued = true
@@ -158,7 +159,7 @@ func (d *Dispatcher) submitNew(ctx context.Context, m chat.Message, acc store.Ac
 func (d *Dispatcher) item(w work, s scheduler.Settings) scheduler.Item[work] {
 	lead := w.rows[len(w.rows)-1]
 	s.Cap = -1 // the store has decided who waits
-	w.log = d.runs.of(lead.Session, lead.MessageID)
+	w.log = d.events.Log(lead.Session, lead.MessageID)
 	size := 0
 	for _, r := range w.rows {
 		size += len(r.Content.Text)
@@ -206,7 +207,7 @@ func (d *Dispatcher) settle(ctx context.Context, s submitted) (queued bool, posi
 		return false, 0
 	}
 	if !s.res.Running && !s.res.Duplicate {
-		it.Payload.log.publish(&d.hub, &chat.Event{
+		it.Payload.log.Publish(&chat.Event{
 			Kind: chat.EventQueued, Session: lead.Session, Principal: lead.Principal, RunID: lead.MessageID, Lane: lead.Lane, At: time.Now(),
 		})
 		d.showQueued(ctx, lead, heldFor(it))
@@ -269,13 +270,13 @@ func (d *Dispatcher) endWaiting(ctx context.Context, rows []store.Waiting, outco
 
 // tellEnded publishes the end of a message that never became a turn.
 func (d *Dispatcher) tellEnded(r store.Waiting, outcome chat.Outcome, reason string) {
-	e := chat.Event{Session: r.Session, Principal: r.Principal, RunID: r.MessageID, Seq: firstOfTurn, Lane: r.Lane, Reason: abortReason(reason), Kind: chat.EventAborted}
+	e := chat.Event{Session: r.Session, Principal: r.Principal, RunID: r.MessageID, Seq: events.FirstOfTurn, Lane: r.Lane, Reason: abortReason(reason), Kind: chat.EventAborted}
 	if outcome == chat.OutcomeDropped || outcome == chat.OutcomeFailed {
 		e.Kind, e.Reason, e.Message = chat.EventFailed, reason, sentence(outcome, reason)
 	}
-	d.tell(e)
+	d.events.Publish(e)
 	d.obs.Ended(r.Lane, outcome, reason)
-	d.waiters.end(chat.RunEnd{RunID: r.MessageID, Session: r.Session, Outcome: outcome, Reason: reason, Message: sentence(outcome, reason)})
+	d.events.Ended(chat.RunEnd{RunID: r.MessageID, Session: r.Session, Outcome: outcome, Reason: reason, Message: sentence(outcome, reason)})
 }
 
 // tellDropped removes what the store dropped, or ended for a message that interrupts, from the scheduler and tells the watchers.

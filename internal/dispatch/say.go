@@ -30,10 +30,10 @@ func (d *Dispatcher) Say(ctx context.Context, key chat.SessionKey, r chat.Reply)
 	if err != nil {
 		return 0, err
 	}
-	if d.runs.known(key, run) { // it has an end of its own here, and one run has one: the delivery stands by itself
+	if d.events.Known(key, run) { // it has an end of its own here, and one run has one: the delivery stands by itself
 		run = r.ID
 	}
-	d.tell(chat.Event{
+	d.events.Publish(chat.Event{
 		Kind: chat.EventFinal, Session: key, Principal: said.Principal, RunID: run, Text: r.Text, Reason: "stop", EntrySeq: said.Entry.Seq,
 	})
 	return said.Entry.Seq, nil

@@ -20,10 +20,10 @@ func (d *Dispatcher) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[
 		if len(rows) == 0 {
 			return nil
 		}
-		p := store.StartParams{Claim: t.claim, RunID: t.run.runID, Lane: t.run.lane}
+		p := store.StartParams{Claim: t.claim, RunID: t.run.RunID, Lane: t.run.Lane}
 		for _, r := range rows {
 			p.Seqs = append(p.Seqs, r.Seq)
-			p.Transcript = append(p.Transcript, said(r, t.run.runID))
+			p.Transcript = append(p.Transcript, said(r, t.run.RunID))
 		}
 		var joined []int64
 		err := d.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
@@ -31,7 +31,7 @@ func (d *Dispatcher) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[
 			return err
 		})
 		if err != nil {
-			d.log.WarnContext(ctx, "messages could not join their turn", "session", t.run.session.String(), "run_id", t.run.runID, "err", err)
+			d.log.WarnContext(ctx, "messages could not join their turn", "session", t.run.Session.String(), "run_id", t.run.RunID, "err", err)
 			return nil
 		}
 		rows = keep(rows, joined)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/events"
 	"laneway/internal/retry"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
@@ -161,7 +162,7 @@ func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Cal
 		return "", err
 	}
 	if s.SessionID == p.NewID {
-		d.sessionEvent(key, s.Principal, "reset", "")
+		d.events.PublishSession(key, s.Principal, "reset", "")
 	}
 	return s.SessionID, nil
 }
@@ -203,7 +204,7 @@ func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.C
 		out, err := d.store.DeleteSession(ctx, p)
 		if !errors.Is(err, chat.ErrConflict) || p.ExpectID != "" || retry.Sleep(ctx, 50*time.Millisecond) != nil {
 			if out.Deleted {
-				d.sessionEvent(p.Session, "", reasonDeleted, "")
+				d.events.PublishSession(p.Session, "", events.ReasonDeleted, "")
 			}
 			return out, err
 		}

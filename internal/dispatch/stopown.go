@@ -35,7 +35,7 @@ func (d *Dispatcher) stopOwn(ctx context.Context, p store.StopParams, sender str
 		}
 		return nil
 	}
-	if err := stop(d.live.of(p.Session, sender)); err != nil || (!all && !m.nothing()) {
+	if err := stop(d.events.RunsOf(p.Session, sender)); err != nil || (!all && !m.nothing()) {
 		return m, err
 	}
 	ids, err := d.ownedBy(ctx, p.Session, sender)

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/events"
 	"laneway/internal/files"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
@@ -27,10 +29,47 @@ type turn struct {
 	agent   Agent
 	started store.Started
 	began   time.Time // local, when the store had said that it started
-	run     *liveRun
+	run     *events.Run
 	cron    *cronTurn // nil = no attempt of a run
 	// output is where the agent leaves files; nil until it asks for a place. It is touched on the goroutine of the turn only.
 	output *files.Turn
+}
+
+// runningTurns are the turns that have started and not returned, by the turn of the scheduler. After a lost lease two of them may have the same run
+// id: the old one on its way out, and the one that runs it again.
+type runningTurns struct {
+	mu sync.Mutex
+	by map[*scheduler.Turn[work]]runningTurn
+}
+
+// runningTurn is what others than the goroutine of a turn may know of it; it does not change.
+type runningTurn struct {
+	run     *events.Run
+	agent   Agent
+	started store.Started
+	began   time.Time
+}
+
+func (r *runningTurns) add(st *scheduler.Turn[work], t *turn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.by == nil {
+		r.by = map[*scheduler.Turn[work]]runningTurn{}
+	}
+	r.by[st] = runningTurn{run: t.run, agent: t.agent, started: t.started, began: t.began}
+}
+
+func (r *runningTurns) remove(st *scheduler.Turn[work]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.by, st)
+}
+
+func (r *runningTurns) get(st *scheduler.Turn[work]) (runningTurn, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, ok := r.by[st]
+	return t, ok
 }
 
 // runTurn is what the scheduler calls on the goroutine that owns the slot. Its error is the scheduler's figure of how the turn ended; the
@@ -40,7 +79,8 @@ func (d *Dispatcher) runTurn(ctx context.Context, st *scheduler.Turn[work]) erro
 	if err != nil || !ok {
 		return err
 	}
-	defer d.live.remove(t.run)
+	defer d.events.Stop(t.run)
+	defer d.running.remove(st)
 	defer d.endOutput(ctx, t)
 	began := time.Now()
 	res, err := d.execute(ctx, t, st)
@@ -50,7 +90,7 @@ func (d *Dispatcher) runTurn(ctx context.Context, st *scheduler.Turn[work]) erro
 	end := d.judge(ctx, t, res, err)
 	d.takeFiles(ctx, t, &end, res.Attachments)
 	d.finishTurn(ctx, t, end)
-	d.obs.TurnEnded(t.run.lane, end.outcome, time.Since(began), t.started.StartedAt.Sub(t.rows[0].AcceptedAt))
+	d.obs.TurnEnded(t.run.Lane, end.outcome, time.Since(began), t.started.StartedAt.Sub(t.rows[0].AcceptedAt))
 	if end.outcome == chat.OutcomeFailed || end.outcome == chat.OutcomeDead {
 		return fmt.Errorf("turn %s: %s", end.reason, end.message)
 	}
@@ -98,14 +138,12 @@ func (d *Dispatcher) startTurn(ctx context.Context, st *scheduler.Turn[work]) (*
 	t.cron.know(t.started.Job)
 	t.rows = keep(t.rows, t.started.Seqs)
 	t.agent = d.agents[lead.Session.Agent]
-	t.run = &liveRun{
-		turn: st, session: lead.Session, runID: st.RunID(), lane: st.Lane(), principal: t.started.Principal,
-		sender: lead.Content.Sender.ID, log: d.runs.of(lead.Session, st.RunID()),
-		replace: t.started.Attempt > 1, startedAt: t.started.StartedAt, began: t.began, attempt: t.started.Attempt,
-	}
-	d.live.add(t.run)
-	t.run.begin(&d.hub)
-	d.sessionEvent(lead.Session, t.run.principal, "run.started", t.run.runID)
+	t.run = d.events.Start(events.RunInfo{
+		Session: lead.Session, RunID: st.RunID(), Lane: st.Lane(), Principal: t.started.Principal,
+		Sender: lead.Content.Sender.ID, Replace: t.started.Attempt > 1,
+	})
+	d.running.add(st, t)
+	d.events.PublishSession(lead.Session, t.run.Principal, "run.started", t.run.RunID)
 	st.Began() // its messages are in the transcript: the next turn of the session may write its own behind them
 	d.cronStarted(ctx, t)
 	return t, true, nil
@@ -241,8 +279,8 @@ func (d *Dispatcher) request(ctx context.Context, t *turn) (agent.Request, error
 	lead := t.rows[len(t.rows)-1]
 	deadline, _ := ctx.Deadline()
 	req := agent.Request{
-		Session: lead.Session, RunID: t.run.runID, Attempt: t.started.Attempt,
-		IdempotencyKey: lead.Session.String() + "/" + t.run.runID, Deadline: deadline,
+		Session: lead.Session, RunID: t.run.RunID, Attempt: t.started.Attempt,
+		IdempotencyKey: lead.Session.String() + "/" + t.run.RunID, Deadline: deadline,
 		SystemPrompt: t.agent.SystemPrompt, Thinking: lead.Content.Options.Thinking, Params: lead.Content.Options.Params,
 		Model: t.started.Notes[noteModel], OutputDir: d.outputOf(t), CallOnce: t.cron != nil,
 	}
@@ -256,7 +294,7 @@ func (d *Dispatcher) request(ctx context.Context, t *turn) (agent.Request, error
 	var history []chat.TranscriptEntry
 	if !t.cron.isolated() {
 		err := d.node.WhileAlive(ctx, func(ctx context.Context) (err error) { // a database that is away for a moment is no reason to give the turn up
-			history, err = d.history(ctx, lead.Session, t.started.SessionID, t.run.runID, budget)
+			history, err = d.history(ctx, lead.Session, t.started.SessionID, t.run.RunID, budget)
 			return err
 		})
 		if err != nil {
@@ -322,15 +360,15 @@ func (d *Dispatcher) history(ctx context.Context, key chat.SessionKey, sessionID
 func (d *Dispatcher) emit(t *turn, lead store.Waiting, e agent.Event) {
 	switch e.Kind {
 	case agent.EventDelta:
-		ev, ok := t.run.grow(&d.hub, chat.CleanText(e.Text))
+		whole, ok := t.run.Grow(chat.CleanText(e.Text))
 		if !ok {
 			return
 		}
 		if to := lead.Content.Options.ReplyTo; t.cron.heldBack(to) == "" {
-			d.preview(to, t.run.runID, ev.Text)
+			d.preview(to, t.run.RunID, whole)
 		}
 	case agent.EventTool:
-		t.run.tool(&d.hub, e.Tool)
+		t.run.Tool(e.Tool)
 	case agent.EventUsage: // written at the end
 	}
 }

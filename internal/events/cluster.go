@@ -1,0 +1,74 @@
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"laneway/internal/store"
+)
+
+const (
+	// topicHello is the text with which a replica shows that it is there.
+	topicHello = "hello"
+	topicChat  = "chat"
+)
+
+// Topics are the kinds of cluster events by their name, with what is done with one of another replica. A function is called on the goroutine of
+// [Publisher.Run]; a slow one delays the others.
+type Topics map[string]func(ctx context.Context, text string)
+
+// Peers knows whether other replicas share the store.
+type Peers interface {
+	HasPeers() bool
+	// SawPeer notes a sign of another replica.
+	SawPeer()
+}
+
+// cluster sends cluster events to the other replicas, and passes theirs on.
+type cluster struct {
+	b      store.Broadcaster // nil = no other process can share the store
+	peers  Peers
+	topics Topics
+}
+
+// active reports whether there is a replica to send to.
+func (c *cluster) active() bool { return c.b != nil && c.peers.HasPeers() }
+
+// send sends an event to the other replicas, if there are any. e points to plain data; when it is too long, shorten makes it shorter first.
+func (c *cluster) send(topic string, e any, shorten func()) {
+	if !c.active() {
+		return
+	}
+	prefix := topic + " "
+	text, err := json.Marshal(e)
+	if err == nil && len(prefix)+len(text) > store.MaxBroadcast {
+		shorten()
+		text, err = json.Marshal(e)
+	}
+	if err == nil { // plain data can always be written
+		c.b.Broadcast(prefix + string(text))
+	}
+}
+
+// run passes on what other replicas send.
+func (c *cluster) run(ctx context.Context) {
+	if c.b == nil {
+		return
+	}
+	texts := c.b.Broadcasts()
+	c.peers.SawPeer() // until a heartbeat knows
+	c.b.Broadcast(topicHello)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case text := <-texts:
+			c.peers.SawPeer()
+			topic, text, _ := strings.Cut(text, " ")
+			if handle := c.topics[topic]; handle != nil {
+				handle(ctx, text)
+			}
+		}
+	}
+}

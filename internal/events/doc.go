@@ -1,0 +1,31 @@
+// Package events publishes what happens to runs and sessions: to the subscribers of this process, and to the other replicas that share the store.
+//
+// # One sequence for each run
+//
+// Every event of a run goes through its [RunLog]. The log owns the numbers: it gives them in order, publishes one event at a time, and publishes nothing
+// after the end of the run. It outlives the attempts of a run, so that the numbers go on when the run is repeated in this process.
+//
+// # Live runs
+//
+// A [Run] is a turn that runs here, with its text so far. Text and number belong together, so the mutex of the log guards both. After a lost lease two
+// turns may have the same run id for a moment: only the newer one publishes.
+//
+// # Cluster events
+//
+// [Publisher.Publish] is for events about something durable: an end of a run, a change of a session. Other replicas get them through
+// the [store.Broadcaster] of the store ([Cluster]). A long text does not travel: a replica that has a subscriber for the event reads it from the
+// transcript. A cluster event may be lost; nothing that must happen depends on one.
+//
+// # Locks
+//
+// The mutex of a RunLog is held while subscribers are called, which must not block and must not publish. A [Hub] calls outside of its own mutex.
+// Live, Logs and Waiters have a mutex each, under which nothing is called.
+//
+// # Goroutines and the end
+//
+// [Publisher.Run] reads cluster events until its context is over. No other function starts a goroutine. [Waiters] block in the goroutine of the caller.
+//
+// # What it does not do
+//
+// It writes nothing, decides no outcome, and drops no slow subscriber: the gateway buffers for its connections.
+package events

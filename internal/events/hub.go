@@ -1,0 +1,52 @@
+package events
+
+import (
+	"slices"
+	"sync"
+)
+
+// Hub passes events of one kind to subscribers. The zero value is ready. Publishing reads the list under the mutex and calls outside of it.
+type Hub[E any] struct {
+	mu   sync.Mutex
+	last int             // id of the newest subscriber
+	subs []subscriber[E] // replaced, never changed
+}
+
+type subscriber[E any] struct {
+	id     int
+	fn     func(E)
+	wanted func(E) bool
+}
+
+// Subscribe calls fn for every event until cancel is called. wanted answers whether fn has a use for an event of another replica that is costly to
+// complete. Neither may block; fn is never called after cancel has returned, unless it is running.
+func (h *Hub[E]) Subscribe(fn func(E), wanted func(E) bool) (cancel func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last++
+	id := h.last
+	h.subs = append(slices.Clone(h.subs), subscriber[E]{id: id, fn: fn, wanted: wanted})
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.subs = slices.DeleteFunc(slices.Clone(h.subs), func(s subscriber[E]) bool { return s.id == id })
+	}
+}
+
+// Publish calls every subscriber.
+func (h *Hub[E]) Publish(e E) {
+	for _, s := range h.all() {
+		s.fn(e)
+	}
+}
+
+// Wanted reports whether a subscriber has a use for the event.
+func (h *Hub[E]) Wanted(e E) bool {
+	return slices.ContainsFunc(h.all(), func(s subscriber[E]) bool { return s.wanted(e) })
+}
+
+func (h *Hub[E]) all() []subscriber[E] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.subs
+}

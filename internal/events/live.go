@@ -1,0 +1,144 @@
+package events
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"laneway/internal/chat"
+)
+
+// Run is one turn that runs here. Its text grows on the goroutine of the turn and is read by others.
+type Run struct {
+	RunInfo
+
+	log      *RunLog // its mutex guards the fields below, so that text and number belong together
+	text     strings.Builder
+	replace  bool // the next delta replaces the text of an earlier attempt
+	finished bool // the outcome is decided; what comes later is discarded
+}
+
+// RunInfo is what is known of a run when it starts.
+type RunInfo struct {
+	Session   chat.SessionKey
+	RunID     string
+	Lane      string
+	Principal string // the owner of the session
+	Sender    string // of the leading message
+	// Replace: an earlier attempt may have published text, which the first delta of this one replaces.
+	Replace bool
+}
+
+// live is the turns that run on this process.
+type live struct {
+	mu        sync.Mutex
+	bySession map[chat.SessionKey][]*Run // oldest first
+}
+
+func (l *live) add(r *Run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bySession == nil {
+		l.bySession = map[chat.SessionKey][]*Run{}
+	}
+	l.bySession[r.Session] = append(l.bySession[r.Session], r)
+}
+
+func (l *live) remove(r *Run) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := slices.DeleteFunc(l.bySession[r.Session], func(o *Run) bool { return o == r })
+	if len(left) == 0 {
+		delete(l.bySession, r.Session)
+		return
+	}
+	l.bySession[r.Session] = left
+}
+
+// of lists the runs of a session that a sender leads, oldest first.
+func (l *live) of(key chat.SessionKey, sender string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var ids []string
+	for _, r := range l.bySession[key] {
+		if r.Sender == sender {
+			ids = append(ids, r.RunID)
+		}
+	}
+	return ids
+}
+
+func (l *live) oldest(key chat.SessionKey) *Run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	runs := l.bySession[key]
+	if len(runs) == 0 {
+		return nil
+	}
+	return runs[0]
+}
+
+// begin makes the turn the one whose events the log of its run publishes, and publishes that it has begun.
+func (r *Run) begin() {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	r.log.current = r
+	e := r.Event(chat.EventStarted)
+	e.Seq = FirstOfTurn
+	r.log.next(&e)
+}
+
+// Grow adds text and publishes it. It returns the whole text; ok is false when nothing was published, because the outcome of the run is decided
+// already, or another attempt of it has begun.
+func (r *Run) Grow(text string) (whole string, ok bool) {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if r.finished || r.log.current != r || text == "" {
+		return "", false
+	}
+	r.text.WriteString(text)
+	e := r.Event(chat.EventDelta)
+	e.Delta, e.Text, e.Replace = text, r.text.String(), r.replace
+	r.replace = false
+	return e.Text, r.log.next(&e)
+}
+
+// Tool publishes a step of a tool call, as Grow does with text.
+func (r *Run) Tool(step *chat.ToolEvent) {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	if r.finished || r.log.current != r {
+		return
+	}
+	e := r.Event(chat.EventTool)
+	e.Tool = step
+	r.log.next(&e)
+}
+
+// Close decides the end of the run and returns its text. The second caller gets false.
+func (r *Run) Close() (text string, ok bool) {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	ok = !r.finished
+	r.finished = true
+	return r.text.String(), ok
+}
+
+// Reopen takes back a decision that could not be written.
+func (r *Run) Reopen() {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	r.finished = false
+}
+
+// Event makes an event of the run; its log gives it a number.
+func (r *Run) Event(kind chat.EventKind) chat.Event {
+	return chat.Event{Kind: kind, Session: r.Session, Principal: r.Principal, RunID: r.RunID, Lane: r.Lane, At: time.Now()}
+}
+
+func (r *Run) inFlight() (chat.InFlight, bool) {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	return chat.InFlight{RunID: r.RunID, Text: r.text.String(), Seq: r.log.seq}, !r.finished
+}
