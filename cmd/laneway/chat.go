@@ -119,7 +119,7 @@ func (l *chatLoop) greet(ctx context.Context, limit int) error {
 	return nil
 }
 
-// commandWords are the commands of the gateway and our own, for completion. A gateway that does not tell has none.
+// commandWords are the commands of the gateway and our own, for completion. A gateway that does not list them has none.
 func (l *chatLoop) commandWords(ctx context.Context) []string {
 	var list struct {
 		Commands []struct {
@@ -232,7 +232,7 @@ func (l *chatLoop) leaveOrStop(ctx context.Context) (again bool, err error) {
 	return true, l.talk.abort(ctx, l.open[0].key)
 }
 
-// send hands one message over. A refusal is told and does not end the conversation.
+// send submits one message. It prints a refusal and does not end the conversation.
 func (l *chatLoop) send(ctx context.Context, text string) error {
 	p := pending{key: newKey(), text: text}
 	l.open = append(l.open, p)
@@ -281,7 +281,7 @@ func (l *chatLoop) reconnect(ctx context.Context) error {
 	return nil
 }
 
-// conclude shows the end of a run that ended while nobody was connected.
+// conclude shows the end of a run that ended while the client was not connected.
 func (l *chatLoop) conclude(end turnEnd) {
 	e := chatEvent{RunID: end.RunID, State: stateFinal, StopReason: end.StopReason}
 	if end.Error != "" {
@@ -382,7 +382,7 @@ func (l *chatLoop) write(s string) {
 	_, _ = io.WriteString(l.screen, s) //nolint:errcheck // a closed output ends the next read as well
 }
 
-// complain tells a failure: on the terminal in the conversation, else on standard error.
+// complain prints a failure: on the terminal in the conversation, else on standard error.
 func (l *chatLoop) complain(sentence string) {
 	l.failed = true
 	if l.interactive {

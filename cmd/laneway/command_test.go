@@ -299,7 +299,7 @@ func TestTheLogHidesSecretsThatLibrariesPrint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logger, wall := newLogger(&out, loaded, config.Credentials{Token: secret.New("token-canary")})
+	logger, known := newLogger(&out, loaded, config.Credentials{Token: secret.New("token-canary")})
 	logger.With("a", "x token-canary y").WithGroup("g").Info("dial pass-canary", "err", errors.New(`Get "https://api/token-canary"`), "n", 7, "longer", "longer-token-canary-more",
 		"map", map[string]string{"k": "pass-canary"}, "fine", errors.New("fine"))
 	if strings.Contains(out.String(), "canary") || strings.Contains(out.String(), "more") {
@@ -311,7 +311,7 @@ func TestTheLogHidesSecretsThatLibrariesPrint(t *testing.T) {
 	}
 	// What is rotated in while the gateway runs is hidden as well, also by loggers that were made before; the old secret stays hidden.
 	older := logger.With("part", "older")
-	wall.learn([]secret.Secret{secret.New("rotated-canary"), secret.New("token-canary")})
+	known.add([]secret.Secret{secret.New("rotated-canary"), secret.New("token-canary")})
 	out.Reset()
 	older.Info("was token-canary, is rotated-canary")
 	if !strings.Contains(out.String(), `"was [redacted], is [redacted]"`) {

@@ -90,7 +90,7 @@ func newEditor(c *console, history *lineHistory, prompt string, words func() []s
 
 func (e *editor) readLine() (string, error)      { return e.terminal.ReadLine() }
 func (e *editor) Write(text []byte) (int, error) { return e.terminal.Write(text) }
-func (e *editor) ready()                         { _, _ = e.terminal.Write([]byte(e.prompt)) } //nolint:errcheck // the next read tells
+func (e *editor) ready()                         { _, _ = e.terminal.Write([]byte(e.prompt)) } //nolint:errcheck // the next read fails then
 func (e *editor) close() error                   { return term.Restore(e.fd, e.before) }
 func complete(line string, pos int, key rune, words []string) (completed string, at int, ok bool) {
 	if key != '\t' || pos != len(line) || !strings.HasPrefix(line, "/") {
@@ -129,7 +129,7 @@ type lineHistory struct {
 // maxHistory is how many lines are kept.
 const maxHistory = 500
 
-// openHistory reads the file. A history that cannot be read is an empty one: nobody should be kept from talking by it.
+// openHistory reads the file. A history that cannot be read is an empty one, and does not prevent the conversation.
 func openHistory(path string) *lineHistory {
 	h := &lineHistory{path: path}
 	text, err := os.ReadFile(path) //nolint:gosec // the user's own data directory
@@ -158,7 +158,7 @@ func (h *lineHistory) remember(line string) bool {
 	return true
 }
 
-// save writes the file anew for its owner only: what people say to an agent is nobody else's business.
+// save writes the file anew with mode 0600: other accounts must not read what people write to an agent.
 func (h *lineHistory) save() {
 	text := strings.Join(h.lines, "\n") + "\n"
 	if err := os.WriteFile(h.path, []byte(text), 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {

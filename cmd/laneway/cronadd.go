@@ -10,7 +10,7 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// scheduleFlags say when a job fires; exactly one of the first three.
+// scheduleFlags set when a job fires; exactly one of the first three.
 type scheduleFlags struct {
 	At         string        `help:"Once: a moment such as 2027-03-02T08:00, 'in 20m', 15:00 or 'tomorrow 9:00' (in --tz, else UTC)." placeholder:"TIME" xor:"when"`
 	Every      time.Duration `help:"Again and again, at a fixed distance." placeholder:"DURATION" xor:"when"`

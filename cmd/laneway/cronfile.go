@@ -247,7 +247,7 @@ func readJobs(text []byte) ([]fileJob, error) {
 	return jobs, nil
 }
 
-// faultOf is what the library says, in one line.
+// faultOf is the error of the library, in one line.
 func faultOf(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 func jsonJobs(text []byte) (jobs []fileJob, err error) {

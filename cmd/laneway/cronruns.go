@@ -158,7 +158,7 @@ func (c *cronRun) Run(ctx context.Context, env *environment) error {
 	return err
 }
 
-// waitEvery is how often the ledger is read when no event tells of the end.
+// waitEvery is how often the ledger is read when no event of the end arrives.
 const waitEvery = time.Second
 
 // waitForRun waits until the run is in the ledger with an outcome.

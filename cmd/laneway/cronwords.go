@@ -59,7 +59,7 @@ func (e *flagError) Error() string { return e.sentence }
 
 func (e *flagError) Unwrap() error { return e.cause }
 
-// inFlags says a refusal of a job's member with the flag that it came from: the gateway knows no flags. What it has to say stays as it is, but for
+// inFlags rewrites a refusal of a job's member with the flag that it came from: the gateway knows no flags. The sentence stays as it is, except for
 // numbers that a person would write as durations, and members that are flags here.
 func inFlags(err error) error {
 	text := strings.TrimPrefix(err.Error(), "at /")

@@ -27,7 +27,7 @@ type finding struct {
 	Check string `json:"check"`
 	Level level  `json:"level"`
 	Text  string `json:"text"`
-	// Cure says what to do; "" when it is part of the text, or when there is nothing to do.
+	// Cure is what to do; "" when it is part of the text, or when there is nothing to do.
 	Cure string `json:"cure,omitempty"`
 }
 

@@ -47,7 +47,7 @@ func checkAgents(ctx context.Context, p *patient) []finding {
 	return findings(app.ExamineAgents(ctx, p.loaded.Config, p.runners(ctx), p.env.lookupEnv))
 }
 
-// runners are the runners of the gateway that is running, by agent; nil when none answers, which is another check's to say.
+// runners are the runners of the gateway that is running, by agent; nil when none answers, which another check reports.
 func (p *patient) runners(ctx context.Context) map[string]string {
 	var reply struct {
 		Agents []struct{ ID, Runner string } `json:"agents"`

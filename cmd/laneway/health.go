@@ -70,7 +70,7 @@ func (c *healthCmd) path() string {
 	return "/healthz"
 }
 
-// maxProbe bounds the answer of whatever listens there.
+// maxProbe bounds the answer in bytes: the program that listens there may not be a gateway.
 const maxProbe = 64 << 10
 
 // probe asks an open path of the gateway. Its error is a sentence without the address of a proxy or a resolver.
@@ -105,7 +105,7 @@ func unreachable(host string, err error) error {
 	var network net.Error
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nobody listens on %s; start a gateway with laneway serve, or name another with --url", host)
+		return fmt.Errorf("no program listens on %s; start a gateway with laneway serve, or name another with --url", host)
 	case errors.As(err, &network) && network.Timeout():
 		return fmt.Errorf("the gateway on %s did not answer in time", host)
 	default:

@@ -13,16 +13,16 @@ import (
 	"laneway/internal/secret"
 )
 
-// newLogger writes the log of the gateway to w. Secrets have a type that hides them; this handler is the second wall, for texts of
-// other people's libraries that carry one inside.
-func newLogger(w io.Writer, loaded *config.Loaded, creds config.Credentials) (*slog.Logger, *wall) {
+// newLogger writes the log of the gateway to w. Secrets have a type that is never printed; this handler is the second protection, for texts of
+// other libraries that contain one. It returns the set of secrets too, so that the caller can add those of a file that changed.
+func newLogger(w io.Writer, loaded *config.Loaded, creds config.Credentials) (*slog.Logger, *knownSecrets) {
 	options := &slog.HandlerOptions{Level: logLevel(loaded.Config.Log.Level)}
 	var handler slog.Handler = slog.NewTextHandler(w, options)
 	if loaded.Config.Log.Format == "json" {
 		handler = slog.NewJSONHandler(w, options)
 	}
 	r := newRedactor(handler, append(loaded.Secrets(), callerSecrets(creds)...))
-	return slog.New(r), r.wall
+	return slog.New(r), r.known
 }
 
 func callerSecrets(c config.Credentials) []secret.Secret {
@@ -39,46 +39,47 @@ func logLevel(name string) slog.Level {
 
 // redactor replaces known secrets in messages and attributes.
 type redactor struct {
-	next slog.Handler
-	wall *wall
+	next  slog.Handler
+	known *knownSecrets
 }
 
-// wall knows the secrets; all handlers that come from one share it. It is safe for concurrent use, except that one goroutine at a time teaches it.
-type wall struct {
-	texts   []string // of learn alone, longest first
+// knownSecrets is the set of secrets that the log replaces. All handlers that were derived from one share it. clean is safe for concurrent use;
+// at most one goroutine may call add at a time.
+type knownSecrets struct {
+	texts   []string // used by add alone, longest first
 	replace atomic.Pointer[strings.Replacer]
 }
 
-// minRedacted keeps the wall from eating ordinary words: a password of three letters would turn up everywhere.
+// minRedacted is the length in bytes of the shortest secret that is replaced: a password of three letters would be a part of ordinary words.
 const minRedacted = 6
 
 func newRedactor(next slog.Handler, secrets []secret.Secret) redactor {
-	w := &wall{}
-	w.replace.Store(strings.NewReplacer())
-	w.learn(secrets)
-	return redactor{next: next, wall: w}
+	known := &knownSecrets{}
+	known.replace.Store(strings.NewReplacer())
+	known.add(secrets)
+	return redactor{next: next, known: known}
 }
 
-// learn adds secrets to those that are replaced. Old ones stay: they may still be in force elsewhere.
-func (w *wall) learn(secrets []secret.Secret) {
-	known := len(w.texts)
+// add adds secrets to the set. Old ones stay: they may still be in force elsewhere.
+func (k *knownSecrets) add(secrets []secret.Secret) {
+	before := len(k.texts)
 	for _, s := range secrets {
-		if text := s.Reveal(); len(text) >= minRedacted && !slices.Contains(w.texts, text) {
-			w.texts = append(w.texts, text)
+		if text := s.Reveal(); len(text) >= minRedacted && !slices.Contains(k.texts, text) {
+			k.texts = append(k.texts, text)
 		}
 	}
-	if len(w.texts) == known {
+	if len(k.texts) == before {
 		return
 	}
-	slices.SortFunc(w.texts, func(a, b string) int { return len(b) - len(a) }) // a secret may be a part of a longer one
-	pairs := make([]string, 0, 2*len(w.texts))
-	for _, text := range w.texts {
+	slices.SortFunc(k.texts, func(a, b string) int { return len(b) - len(a) }) // a secret may be a part of a longer one
+	pairs := make([]string, 0, 2*len(k.texts))
+	for _, text := range k.texts {
 		pairs = append(pairs, text, secret.Redacted)
 	}
-	w.replace.Store(strings.NewReplacer(pairs...))
+	k.replace.Store(strings.NewReplacer(pairs...))
 }
 
-func (w *wall) clean(text string) string { return w.replace.Load().Replace(text) }
+func (k *knownSecrets) clean(text string) string { return k.replace.Load().Replace(text) }
 
 // Enabled is that of the handler behind.
 func (r redactor) Enabled(ctx context.Context, level slog.Level) bool {
@@ -87,7 +88,7 @@ func (r redactor) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle passes a cleaned record on.
 func (r redactor) Handle(ctx context.Context, record slog.Record) error {
-	clean := slog.NewRecord(record.Time, record.Level, r.wall.clean(record.Message), record.PC)
+	clean := slog.NewRecord(record.Time, record.Level, r.known.clean(record.Message), record.PC)
 	record.Attrs(func(a slog.Attr) bool {
 		clean.AddAttrs(r.attr(a))
 		return true
@@ -101,19 +102,19 @@ func (r redactor) WithAttrs(attrs []slog.Attr) slog.Handler {
 	for i, a := range attrs {
 		clean[i] = r.attr(a)
 	}
-	return redactor{next: r.next.WithAttrs(clean), wall: r.wall}
+	return redactor{next: r.next.WithAttrs(clean), known: r.known}
 }
 
 // WithGroup opens a group in the handler behind.
 func (r redactor) WithGroup(name string) slog.Handler {
-	return redactor{next: r.next.WithGroup(name), wall: r.wall}
+	return redactor{next: r.next.WithGroup(name), known: r.known}
 }
 
 func (r redactor) attr(a slog.Attr) slog.Attr {
 	value := a.Value.Resolve()
 	switch value.Kind() {
 	case slog.KindString:
-		return slog.String(a.Key, r.wall.clean(value.String()))
+		return slog.String(a.Key, r.known.clean(value.String()))
 	case slog.KindGroup:
 		group := make([]slog.Attr, 0, len(value.Group()))
 		for _, member := range value.Group() {
@@ -130,7 +131,7 @@ func (r redactor) attr(a slog.Attr) slog.Attr {
 // any keeps a value as it is unless its text holds a secret: then the text, cleaned, is logged in its place.
 func (r redactor) any(key string, value slog.Value) slog.Attr {
 	text := fmt.Sprintf("%+v", value.Any())
-	if clean := r.wall.clean(text); clean != text {
+	if clean := r.known.clean(text); clean != text {
 		return slog.String(key, clean)
 	}
 	return slog.Attr{Key: key, Value: value}

@@ -97,11 +97,11 @@ func (c *pairApprove) Run(ctx context.Context, env *environment) error {
 	if err := c.call(ctx, env, "channels.pairing.approve", map[string]any{"code": c.Code, "notify": !c.Quiet}, &done); err != nil {
 		return err
 	}
-	told := "and is told so"
+	notified := "and is told so"
 	if done.Notification != "sent" {
-		told = "and is not told"
+		notified = "and is not told"
 	}
-	_, err := fmt.Fprintf(env.stdout, "%s may talk to the bot %s\n", oneLine(done.SenderID), told)
+	_, err := fmt.Fprintf(env.stdout, "%s may talk to the bot %s\n", oneLine(done.SenderID), notified)
 	return err
 }
 

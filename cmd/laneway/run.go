@@ -78,8 +78,8 @@ func newParser(env *environment) (*kong.Kong, error) {
 	)
 }
 
-// explainUsage turns the parser's error into wrong usage. Whoever looks for a way to switch authentication off is told
-// that there is none, instead of being left to guess another spelling.
+// explainUsage turns the parser's error into wrong usage. For a flag that would switch authentication off the error explains that no such flag
+// exists, so that the user does not try other spellings.
 func explainUsage(err error, args []string) error {
 	var parse *kong.ParseError
 	if !errors.As(err, &parse) {
@@ -123,7 +123,7 @@ func (env *environment) fail(err error) int {
 	}
 }
 
-// errQuiet ends a command with status 1 when everything has been said already.
+// errQuiet ends a command with status 1 when it has already printed the reason.
 var errQuiet = errors.New("a check failed")
 
 func (env *environment) complain(sentence string) {

@@ -58,7 +58,7 @@ func (c *sendCmd) Run(ctx context.Context, env *environment) error {
 
 var errNoAnswer = errors.New("no answer in time")
 
-// exchange is one question within the time limit. Whoever gives up stops the run: an answer that nobody reads is only cost.
+// exchange is one question within the time limit. A command that gives up stops the run: an answer that is not read only costs.
 func (c *sendCmd) exchange(ctx context.Context, talk *conversation, text string) (turnEnd, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, errNoAnswer)
 	defer cancel()

@@ -105,7 +105,7 @@ func (c *serveCmd) settings() []config.Setting {
 	return all
 }
 
-// Run checks everything, and only then makes the data directory and the token, and hands over to the process.
+// Run checks everything, and only then makes the data directory and the token, and runs the process.
 func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 	if c.JSON && !c.PrintConfig {
 		return usageError("--json goes with --print-config; see laneway serve --help")
@@ -131,13 +131,13 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	log, wall := newLogger(env.stderr, loaded, creds)
+	log, known := newLogger(env.stderr, loaded, creds)
 	return env.service.Serve(ctx, serveInput{
 		Loaded: loaded, Credentials: creds, Version: programVersion(), Signals: env.signals, Logger: log,
 		Reread: func() (*config.Loaded, error) { return c.reread(env) },
 		RereadCredentials: func() (config.Credentials, error) {
 			now, err := plan.Reread()
-			wall.learn(callerSecrets(now))
+			known.add(callerSecrets(now))
 			return now, err
 		},
 		Ready: func(addresses []string) { env.banner(loaded, plan, addresses) },
@@ -165,7 +165,7 @@ func (c *serveCmd) reread(env *environment) (*config.Loaded, error) {
 	return loaded, nil
 }
 
-// banner tells in at most ten lines where the gateway is and how to talk to it.
+// banner prints in at most ten lines where the gateway is and how to use it.
 func (env *environment) banner(loaded *config.Loaded, plan *config.Plan, addresses []string) {
 	cfg := loaded.Config
 	lines := []string{"laneway " + programVersion().Version + " is running; stop it with Ctrl-C"}

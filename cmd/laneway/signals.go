@@ -12,7 +12,7 @@ import (
 // errInterrupted is the cause of a context that a signal has ended.
 var errInterrupted = errors.New("interrupted")
 
-// signals are what the operating system says to the process. One goroutine serves them; it ends with stop.
+// signals are the signals of the operating system to the process. One goroutine serves them; it ends with stop.
 type signals struct {
 	// Now is closed by the second SIGINT or SIGTERM: end at once.
 	Now <-chan struct{}
@@ -60,7 +60,7 @@ func listenForSignals(parent context.Context) (context.Context, *signals) {
 	return ctx, &signals{Now: now, Reload: reload, Restart: restart, stop: stop}
 }
 
-// hint says "look again" and never waits.
+// hint requests another look and never waits.
 func hint(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

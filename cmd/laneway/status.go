@@ -223,7 +223,7 @@ func channelRows(c channelsReply) [][]string {
 	return rows
 }
 
-// state is the gateway's word for how an account stands, or what can be said without one.
+// state is the gateway's word for how an account stands, or the best description without one.
 func (a channelAccount) state() string {
 	switch {
 	case a.State != "":

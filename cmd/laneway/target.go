@@ -18,7 +18,7 @@ import (
 type gatewayConn interface {
 	// Call sends a request and waits for its answer. A refusal is an error whose sentence is fit for a person.
 	Call(ctx context.Context, method string, params, result any) error
-	// Events are what the gateway tells by itself, in order. The channel is closed when the connection has ended.
+	// Events are the events of the gateway, in order. The channel is closed when the connection has ended.
 	Events() <-chan client.Event
 	// Close ends the connection and waits for what it started.
 	Close() error
@@ -35,7 +35,7 @@ type target struct {
 // dialer opens a connection and gives up when ctx is over.
 type dialer func(ctx context.Context, t target) (gatewayConn, error)
 
-// clientFlags say where the gateway is. They are the same for every client command.
+// clientFlags locate the gateway. They are the same for every client command.
 type clientFlags struct {
 	URL            string `help:"Address of the gateway; default LANEWAY_URL, else ws://127.0.0.1:18790." placeholder:"URL"`
 	Token          string `help:"Credential; better in LANEWAY_TOKEN, because arguments are visible to all users." placeholder:"TOKEN"`
@@ -168,7 +168,7 @@ func (f clientFlags) call(ctx context.Context, env *environment, method string, 
 	return conn.Call(ctx, method, params, result)
 }
 
-// closeQuietly ends a connection whose answers have all arrived: an error of the goodbye is nobody's concern.
+// closeQuietly ends a connection whose answers have all arrived: an error of the close is of no use to the user.
 func closeQuietly(conn gatewayConn) {
 	_ = conn.Close()
 }

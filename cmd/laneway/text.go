@@ -12,7 +12,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// plain is text of somebody else, fit for a terminal: what could steer it or turn a line around is shown as an escape; tabs and newlines stay.
+// plain makes text of another person safe for a terminal: what could steer it or turn a line around is shown as an escape; tabs and newlines stay.
 func plain(s string) string {
 	return chat.Escaped(strings.ReplaceAll(s, "\r\n", "\n"), "\n\t")
 }
@@ -20,7 +20,7 @@ func plain(s string) string {
 // oneLine keeps a sentence that carries foreign text on its line.
 func oneLine(s string) string { return strings.Join(strings.Fields(plain(s)), " ") }
 
-// cell is text of somebody else in one field of a table, at most width characters.
+// cell is text of another person in one field of a table, at most width characters.
 func cell(s string, width int) string {
 	line := []rune(oneLine(s))
 	if len(line) > width {

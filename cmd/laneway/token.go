@@ -102,7 +102,7 @@ func reportOf(t app.Token, now time.Time) tokenReport {
 	return r
 }
 
-// here says who changes a token, for the log of changes: whoever may open the store is the operator.
+// here identifies who changes a token, for the log of changes: a person with access to the store is the operator.
 func here() string {
 	host, err := os.Hostname()
 	if err != nil {

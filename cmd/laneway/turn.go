@@ -48,7 +48,7 @@ func (e turnEnd) err() error {
 	}
 }
 
-// A gateway that restarts is back within seconds; somebody who waits half a minute in vain wants to know.
+// A gateway that restarts is back within seconds; a person who waits half a minute in vain wants to know.
 const (
 	maxRedials  = 10
 	firstRedial = 250 * time.Millisecond
@@ -74,7 +74,7 @@ func (c *conversation) close() {
 	}
 }
 
-// submit hands a message to the gateway under this key. Status is started, in_flight, or how it ended when it has.
+// submit sends a message to the gateway under this key. Status is started, in_flight, or how it ended when it has.
 func (c *conversation) submit(ctx context.Context, key, text string) (sendResult, error) {
 	var result sendResult
 	params := sendParams{SessionKey: c.session, Message: text, IdempotencyKey: key, AgentID: c.agent, TimeoutMs: c.timeout}
@@ -107,7 +107,7 @@ func decodeChat(event client.Event) (chatEvent, bool) {
 	return chat, true
 }
 
-// ask sends one message under key and waits for its end. show is called for each piece of the answer; nil = nobody watches.
+// ask sends one message under key and waits for its end. show is called for each piece of the answer; nil = the pieces are not shown.
 func (c *conversation) ask(ctx context.Context, key, text string, show func(chatEvent)) (turnEnd, error) {
 	result, err := c.submit(ctx, key, text)
 	if errors.Is(err, client.ErrClosed) {
@@ -195,7 +195,7 @@ func (c *conversation) redial(ctx context.Context, then func() error) error {
 	}
 }
 
-// recorded reads the answer of a run that has ended while nobody was connected.
+// recorded reads the answer of a run that has ended while the client was not connected.
 func (c *conversation) recorded(ctx context.Context, key, status string) (turnEnd, error) {
 	end := turnEnd{RunID: key, SessionKey: c.session, Status: status}
 	var history historyResult
@@ -214,7 +214,7 @@ func (c *conversation) recorded(ctx context.Context, key, status string) (turnEn
 	return end, nil
 }
 
-// abortGrace is how long a command that gives up takes to say so to the gateway.
+// abortGrace bounds the call by which a command that gives up stops its run.
 const abortGrace = 2 * time.Second
 
 // abort stops a run whose reader has gone. It has a deadline of its own, because the command's context is over.

@@ -20,7 +20,7 @@ type wireMessage struct {
 	Command    bool          `json:"command,omitempty"`
 }
 
-// text is everything that the message says.
+// text is the whole text of the message.
 func (m *wireMessage) text() string {
 	if m == nil {
 		return ""

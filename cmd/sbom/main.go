@@ -1,5 +1,5 @@
 // Command sbom writes what is linked into a Go program as a CycloneDX document: every module with its version and the checksum of go.sum, and the
-// toolchain. It reads the program itself, so that the document says what is in it and not what might be. The same program gives the same bytes.
+// toolchain. It reads the program itself, so that the document lists what is in it and not what might be. The same program gives the same bytes.
 //
 //	sbom -version 1.2.3 bin/laneway >laneway.cdx.json
 package main

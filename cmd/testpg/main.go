@@ -1,4 +1,4 @@
-// Command testpg runs another command with a Postgres at hand:
+// Command testpg runs another command with a Postgres server:
 //
 //	go run ./cmd/testpg -- go test ./...
 //
@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		return exitUsage
 	}
 	if flags.NArg() == 0 {
-		say(stderr, "usage: testpg [-no-fsync] -- command [argument ...]")
+		printLine(stderr, "usage: testpg [-no-fsync] -- command [argument ...]")
 		return exitUsage
 	}
 	var memory string
@@ -56,18 +56,18 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		Dir:     memory,
 	})
 	if err != nil {
-		say(stderr, err.Error())
+		printLine(stderr, err.Error())
 		return exitUsage
 	}
-	say(stderr, "postgres: "+server.How)
+	printLine(stderr, "postgres: "+server.How)
 	env := []string{testpg.URLVariable + "=" + server.URL}
 	if memory != "" {
-		say(stderr, "temporary files in memory: "+memory)
+		printLine(stderr, "temporary files in memory: "+memory)
 		env = append(env, temporary(memory)...)
 	}
 	code := child(ctx, env, flags.Args(), stderr)
 	if err := server.Stop(context.WithoutCancel(ctx)); err != nil {
-		say(stderr, err.Error())
+		printLine(stderr, err.Error())
 		code = max(code, 1)
 	}
 	return code
@@ -88,7 +88,7 @@ func child(ctx context.Context, env, argv []string, stderr io.Writer) int {
 	case errors.As(err, &exit):
 		return exitCode(exit)
 	default:
-		say(stderr, err.Error())
+		printLine(stderr, err.Error())
 		return 1
 	}
 }
@@ -101,4 +101,4 @@ func exitCode(exit *exec.ExitError) int {
 	return exit.ExitCode()
 }
 
-func say(w io.Writer, text string) { _, _ = fmt.Fprintln(w, "testpg: "+strings.TrimSpace(text)) }
+func printLine(w io.Writer, text string) { _, _ = fmt.Fprintln(w, "testpg: "+strings.TrimSpace(text)) }

@@ -26,7 +26,7 @@ func inMemory(root string) string {
 	if err != nil {
 		return ""
 	}
-	// A server of a test may run as somebody else and must find its way through.
+	// A server of a test may run under another account and needs access to the path.
 	program := filepath.Join(dir, "true")
 	if os.Chmod(dir, 0o711) != nil || os.WriteFile(program, []byte("#!/bin/sh\n"), 0o700) != nil || exec.Command(program).Run() != nil { //nolint:gosec,noctx // our own line; it ends at once
 		_ = os.RemoveAll(dir)

@@ -1,18 +1,18 @@
-// Package agent says what stands behind a session: a [Runner] takes a [Request] and answers.
+// Package agent defines what answers a session: a [Runner] takes a [Request] and answers.
 //
-// A runner knows nothing of lanes, stores or channels. It gets everything by value, tells what it does through emit while it
+// A runner knows nothing of lanes, stores or channels. It gets everything by value, reports what it does through emit while it
 // works, and returns the whole answer. The contract that every runner keeps, and that package agenttest checks:
 //
 //   - Run ends within two seconds after its context is over, and then returns context.Cause(ctx) or an [*Error].
 //   - emit is called from the goroutine of Run only, never after Run has returned. Deltas joined are Result.Text, with an
-//     error too: then it is what was said before the failure. Text is valid UTF-8 without NUL, also across deltas.
+//     error too: then it is the text before the failure. Text is valid UTF-8 without NUL, also across deltas.
 //   - Nothing that Run started lives on when it has returned: no goroutine, no process, no connection that is read.
 //   - A failure is an [*Error] with a [chat.FailReason] from the closed set and a sentence without secrets or internals.
 //   - Run retries only before anything was emitted, and never with Request.CallOnce.
 //   - An answer over the runner's limit is cut there and ends with [chat.FailOutputLimit].
 //   - Files for the person lie below the directory that Request.OutputDir has made, and Result.Attachments names them by paths relative to
 //     it, in the order in which they are to be sent. The gateway takes them over after Run has returned without an error; what it
-//     does not take (links, ways out of the directory, what is too large) it leaves out and says so.
+//     does not take (links, ways out of the directory, what is too large) it leaves out and reports that.
 //
 // What every runner needs is here: [Answer] collects and streams text, [Conversation] turns a request into the alternating
 // messages that models want, [Ended] is the error of a turn whose context is over, [Secret] keeps keys out of logs.
@@ -21,7 +21,7 @@
 //
 //	func (r *Hello) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 //		answer := agent.NewAnswer(r.limit, emit)
-//		err := answer.Say("hello, " + agent.Prompt(req))
+//		err := answer.Append("hello, " + agent.Prompt(req))
 //		return agent.Result{Text: answer.Text(), StopReason: agent.StopNormal}, err
 //	}
 //
@@ -60,18 +60,18 @@ type Request struct {
 	// Model, Thinking and Params override the runner's own where they are set.
 	Model, Thinking string
 	Params          map[string]any
-	// TakeInput hands over what people said to the session while the turn runs (mode steer); nil = nothing can come. A runner
+	// TakeInput returns messages that arrived in the session while the turn runs (mode steer); nil = none can arrive. A runner
 	// that can use it calls it between rounds.
 	TakeInput func() []chat.Content
 	// OutputDir makes the directory in which the runner may leave files for the person, at the first call, and returns its absolute path. It is fresh,
-	// empty, for this turn alone, and gone when the turn has ended. nil = nobody takes files. It is called on the goroutine of Run.
+	// empty, for this turn alone, and gone when the turn has ended. nil = the caller takes no files. It is called on the goroutine of Run.
 	OutputDir func() (string, error)
-	// CallOnce: whoever started the turn repeats a turn that failed by rules of its own (a job does). The runner makes each call to what is behind it once, and
+	// CallOnce: the caller repeats a failed turn by rules of its own (a job does). The runner makes each call to what is behind it once, and
 	// returns the failure, with Retryable as it is.
 	CallOnce bool
 }
 
-// EventKind sorts what a runner tells while it works.
+// EventKind sorts what a runner reports while it works.
 type EventKind string
 
 // The kinds.
@@ -106,7 +106,7 @@ const (
 	StopLength = "length"
 )
 
-// Info is what people and clients are told about an agent.
+// Info describes an agent for people and clients.
 type Info struct {
 	ID    string
 	Name  string

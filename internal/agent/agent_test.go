@@ -34,7 +34,7 @@ func TestAnAnswerDoesNotDependOnItsPieces(t *testing.T) {
 		var err error
 		for rest := raw; len(rest) > 0 && err == nil; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "n")
-			err = answer.SayBytes(rest[:n])
+			err = answer.AppendBytes(rest[:n])
 			rest = rest[n:]
 		}
 		if err == nil {
@@ -67,7 +67,7 @@ func TestBrokenCharactersAreShownAsSuch(t *testing.T) {
 	} {
 		answer, deltas := collect(0)
 		for _, piece := range tt.pieces {
-			if err := answer.SayBytes([]byte(piece)); err != nil {
+			if err := answer.AppendBytes([]byte(piece)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -84,7 +84,7 @@ func TestAnAnswerSaysNothingBehindItsLimit(t *testing.T) {
 	t.Parallel()
 	answer, deltas := collect(4)
 	for _, text := range []string{"ab", "日本", "x"} {
-		err := answer.Say(text)
+		err := answer.Append(text)
 		if over := text != "ab"; (agent.ReasonOf(err) == chat.FailOutputLimit) != over && text != "x" {
 			t.Errorf("%q: got %v", text, err)
 		}

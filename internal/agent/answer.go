@@ -8,7 +8,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// DefaultMaxAnswer is the longest answer of a runner in bytes of UTF-8 where its configuration says nothing.
+// DefaultMaxAnswer is the longest answer of a runner in bytes of UTF-8 where its configuration sets none.
 const DefaultMaxAnswer = 1 << 20
 
 // Answer collects the text of one turn and emits it. It keeps the part of the contract that every runner shares: deltas
@@ -29,8 +29,8 @@ func NewAnswer(limit int, emit func(Event)) *Answer {
 	return &Answer{emit: emit, limit: limit}
 }
 
-// Say adds text. At the limit it keeps what fits and returns an *Error with [chat.FailOutputLimit].
-func (a *Answer) Say(text string) error {
+// Append adds text. At the limit it keeps what fits and returns an *Error with [chat.FailOutputLimit].
+func (a *Answer) Append(text string) error {
 	text = chat.CleanText(text)
 	rest := a.limit - a.text.Len()
 	fits := chat.Cut(text, rest)
@@ -44,19 +44,19 @@ func (a *Answer) Say(text string) error {
 	return nil
 }
 
-// SayBytes adds raw output. A character that is not complete yet waits for the next call. It returns what [Answer.Say] does.
-func (a *Answer) SayBytes(raw []byte) error {
+// AppendBytes adds raw output. A character that is not complete yet waits for the next call. It returns what [Answer.Append] does.
+func (a *Answer) AppendBytes(raw []byte) error {
 	raw = append(a.pending, raw...)
 	whole := len(raw) - incomplete(raw)
 	a.pending = append([]byte(nil), raw[whole:]...)
-	return a.Say(string(raw[:whole]))
+	return a.Append(string(raw[:whole]))
 }
 
 // Flush ends raw output: a character that never became complete is shown as U+FFFD.
 func (a *Answer) Flush() error {
 	rest := string(a.pending)
 	a.pending = nil
-	return a.Say(rest)
+	return a.Append(rest)
 }
 
 // Text is everything that was emitted.

@@ -13,7 +13,7 @@ type Line struct {
 	Text string
 }
 
-// Prompt is the new input of a request as one text: what all its messages say, one after the other. A message shows the
+// Prompt is the new input of a request as one text: the texts of all its messages, one after the other. A message shows the
 // name of its sender when several people speak. Text without authority (webhooks, forwarded text) is quoted with `> `
 // on every line, so that it cannot end its own quotation; system events and attachments stand in brackets.
 func Prompt(req Request) string {
@@ -25,7 +25,7 @@ func Prompt(req Request) string {
 	return strings.Join(parts, "\n")
 }
 
-// PlainText is what the messages of a request say and nothing else, joined by newlines.
+// PlainText is the text of the messages of a request and nothing else, joined by newlines.
 func PlainText(req Request) string {
 	parts := make([]string, 0, len(req.Messages))
 	for _, message := range req.Messages {
@@ -57,7 +57,7 @@ func Conversation(req Request, system string, window, reserve int) (string, []Li
 	return system, lines
 }
 
-// earlier is everything that was said before the new input: the transcript, then the context that the messages brought.
+// earlier is the conversation before the new input: the transcript, then the context that the messages brought.
 func earlier(req Request) []chat.TranscriptEntry {
 	all := make([]chat.TranscriptEntry, 0, len(req.History))
 	add := func(entries []chat.TranscriptEntry) {
@@ -81,7 +81,7 @@ func lineOf(entry chat.TranscriptEntry, named bool) Line {
 	case chat.RoleSystem:
 		return Line{Role: chat.RoleUser, Text: "[note] " + entry.Text}
 	default:
-		return Line{Role: chat.RoleUser, Text: spoken(entry.Sender, entry.Text, named)}
+		return Line{Role: chat.RoleUser, Text: withSender(entry.Sender, entry.Text, named)}
 	}
 }
 
@@ -102,7 +102,7 @@ func render(message chat.Content, named bool) string {
 	case message.System:
 		text = "[system event] " + text
 	default:
-		text = spoken(message.Sender, text, named)
+		text = withSender(message.Sender, text, named)
 	}
 	lines := []string{text}
 	for _, file := range message.Attachments {
@@ -111,8 +111,8 @@ func render(message chat.Content, named bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// spoken puts the sender's name before the text. Names are chosen by strangers, so they keep to one line.
-func spoken(sender chat.Sender, text string, named bool) string {
+// withSender puts the sender's name before the text. Senders choose their own names, so a name is reduced to one line.
+func withSender(sender chat.Sender, text string, named bool) string {
 	name := chat.Printable(sender.Name)
 	if name == "" {
 		name = chat.Printable(sender.ID)

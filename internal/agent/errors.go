@@ -34,7 +34,7 @@ func (e *Error) Error() string {
 // Unwrap is the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Retryable says whether a later attempt may work after a failure of this kind. What the caller, the operator or the model
+// Retryable reports whether a later attempt may work after a failure of this kind. What the caller, the operator or the model
 // has to change first is not retryable, and neither is a panic.
 func Retryable(reason chat.FailReason) bool {
 	switch reason {

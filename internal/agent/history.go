@@ -9,7 +9,7 @@ import (
 // entryOverhead is what a message costs besides its text (role, separators); providers count 3 to 5.
 const entryOverhead = 6
 
-// EstimateTokens guesses how many tokens a text has where no provider said so. It errs high: a token of English is about
+// EstimateTokens guesses how many tokens a text has where no provider reported it. It errs high: a token of English is about
 // four bytes, of other scripts one to two characters, so the larger of bytes/3 and characters/2 is taken.
 func EstimateTokens(text string) int {
 	byBytes := (len(text) + 2) / 3

@@ -92,7 +92,7 @@ func retries(n int) int {
 	return n
 }
 
-// modelTransport is one pool of connections per agent, so that a hanging endpoint starves nobody else.
+// modelTransport is one pool of connections per agent, so that an endpoint that hangs does not delay the others.
 func modelTransport() http.RoundTripper {
 	t := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,

@@ -42,7 +42,7 @@ type Options struct {
 	// Version is shown to people and other nodes.
 	Version string
 	Log     *slog.Logger
-	// Ready is called once when the listeners are open, with their addresses; nil = nobody waits for that.
+	// Ready is called once when the listeners are open, with their addresses; nil = no caller waits for that.
 	Ready func(addresses []string)
 	// LookupEnv is the environment that command agents may look into (PATH, HOME, …).
 	LookupEnv func(string) (string, bool)
@@ -67,8 +67,8 @@ type Process struct {
 	webhooks map[string]http.Handler // by path
 	files    *files.Dir
 	main     []net.Listener
-	scrape   net.Listener // nil = no metrics listener
-	porch    *porch       // nil = the gateway answers
+	scrape   net.Listener   // nil = no metrics listener
+	startup  *startupServer // nil = the gateway answers
 	abandon  context.CancelCauseFunc
 	undo     []cleanup // in order of construction
 }
@@ -84,14 +84,15 @@ func Run(ctx context.Context, opts Options) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		opts.Log.InfoContext(ctx, "stopped before the start was complete", "cause", context.Cause(ctx), "err", err)
-		return nil //nolint:nilerr // whoever asked for the end has it
+		return nil //nolint:nilerr // the end was asked for; the error is in the log
 	case err != nil:
 		return err
 	}
 	return p.Run(ctx)
 }
 
-// New wires a process: listeners, store, agents, dispatcher, gateway, in this order. Until it returns, whoever comes is told that the gateway starts.
+// New wires a process: listeners, store, agents, dispatcher, gateway, in this order. Until it returns, the startup server
+// refuses every connection.
 // When a step fails the earlier ones are undone.
 func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	p := &Process{cfg: opts.Loaded.Config, opts: opts, log: opts.Log}
@@ -103,7 +104,7 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	if err := p.listen(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.openPorch(ctx); err != nil {
+	if err := p.openStartupServer(ctx); err != nil {
 		return nil, err
 	}
 	if p.store, err = openStore(ctx, p.cfg, p.log); err != nil {
@@ -120,8 +121,8 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	if err := p.dispatch.Register(ctx); err != nil {
 		return nil, fmt.Errorf("registering with the store: %w", err)
 	}
-	if err := p.leavePorch(); err != nil {
-		return nil, fmt.Errorf("opening the door: %w", err)
+	if err := p.closeStartupServer(); err != nil {
+		return nil, fmt.Errorf("closing the startup server: %w", err)
 	}
 	forgetStart()
 	return p, nil
@@ -259,7 +260,7 @@ func (p *Process) Run(ctx context.Context) error {
 	p.untilStop(ctx, partsCtx)
 	stopIntake()
 	p.gateway.Drain()
-	drained := p.drain(ctx) // channels run meanwhile: answers grow, and a /stop is heard
+	drained := p.drain(ctx) // channels run meanwhile: answers grow, and a /stop takes effect
 	stopChannels()
 	p.dispatch.Leave(context.WithoutCancel(ctx))
 	stopService()
@@ -289,8 +290,8 @@ func (p *Process) untilStop(ctx, parts context.Context) {
 	}
 }
 
-// drain lets turns finish for the drain timeout, less when somebody is in a hurry. Turns that do not even return after that are told
-// of and left: the process ends.
+// drain lets turns finish for the drain timeout, or until the second signal. Turns that do not return after that are logged
+// and left: the process ends.
 func (p *Process) drain(ctx context.Context) error {
 	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout))
 	defer cancel()

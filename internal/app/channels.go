@@ -28,7 +28,7 @@ const (
 	minRevive, maxRevive = time.Second, time.Minute
 )
 
-// openChannels makes the configured channels. They run, and get the house, in Run. A process without the role channels has none.
+// openChannels makes the configured channels. They get their receiver in Run. A process without the role channels has none.
 func (p *Process) openChannels(commands []chat.CommandInfo) error {
 	p.webhooks = map[string]http.Handler{}
 	bots := p.cfg.Channels.Telegram.Bots()
@@ -95,7 +95,7 @@ func (p *Process) startChannels(ctx context.Context) (stop func()) {
 }
 
 // runChannel runs a channel until ctx is over. Nothing that happens to a channel ends the process: one that gives up or panics is begun
-// again, while cron and the other doors do not notice.
+// again; cron and the other channels are not affected.
 func (p *Process) runChannel(ctx context.Context, c channel.Channel) {
 	policy := retry.Policy{Base: minRevive, Max: maxRevive}
 	for attempt := 1; ; attempt++ {

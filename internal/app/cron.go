@@ -33,7 +33,7 @@ func cronConfig(cfg config.Config, obs cron.RunnerObserver, posts *webhook.Chann
 	return out
 }
 
-// openWebhooks makes the way out for jobs that tell a URL. It is there always: it costs nothing until a job has one.
+// openWebhooks makes the channel for jobs that report to a URL. It always exists: without such a job it does nothing.
 func openWebhooks(cfg config.Config) *webhook.Channel {
 	return webhook.New(webhook.Config{
 		AllowedHosts: cfg.WebhookAllowedHosts, Secret: cfg.Cron.WebhookSecret.Reveal(), Token: cfg.Cron.WebhookToken.Reveal(),

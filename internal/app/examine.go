@@ -43,7 +43,7 @@ const (
 )
 
 // ExamineStore looks whether the configured database can be used: that it answers, that its schema fits this program, what its clock
-// says, what its role may do, whether its tables obey their rules, and whether one of the secrets stands in them. It changes nothing and may
+// is, what its role may do, whether its tables obey their rules, and whether they contain one of the secrets. It changes nothing and may
 // run beside a gateway.
 func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secret, clock func() time.Time) []Finding {
 	s, err := visitStore(ctx, cfg)
@@ -52,7 +52,7 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 		return []Finding{{Weight: Fine, Text: "there is no database yet; laneway serve makes it"}}
 	case errors.Is(err, sqlite.ErrOldSchema):
 		return []Finding{{Failure, "the schema is older than this program", "run: laneway migrate up"}}
-	case errors.Is(err, postgres.ErrSchema): // it says what to do
+	case errors.Is(err, postgres.ErrSchema): // its text has what to do
 		return []Finding{{Failure, err.Error(), ""}}
 	case err != nil:
 		return []Finding{{Failure, err.Error(), "check the address of the database and whether it runs"}}
@@ -158,7 +158,7 @@ func holdsSecret(text string, secrets []secret.Secret) bool {
 	})
 }
 
-// broken says where a rule is broken. What a dead process left behind is no damage: the next gateway takes it over.
+// broken lists where a rule is broken. What a dead process left behind is no damage: the next gateway takes it over.
 func broken(rule store.Invariant, rows [][]string) Finding {
 	places := make([]string, 0, len(rows))
 	for _, row := range rows {

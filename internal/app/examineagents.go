@@ -34,7 +34,7 @@ func ExamineAgents(ctx context.Context, cfg config.Config, runs map[string]strin
 	return found
 }
 
-// examineOther is about an agent that the running gateway has from elsewhere, as from --agent. The echo that is configured is nobody's wish then.
+// examineOther is about an agent that the running gateway has from elsewhere, as from --agent. The configured echo agent is a default then, not a choice.
 func examineOther(id, here, runs string) Finding {
 	text := id + ": the running gateway answers with " + runs + ", this configuration says " + here
 	if here == config.RunnerEcho {

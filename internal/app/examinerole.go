@@ -20,7 +20,7 @@ func examineRole(ctx context.Context, s visitor) []Finding {
 	return roleFindings(r)
 }
 
-// roleFindings weighs the rights. What is lacking breaks something; what is too much lets whoever breaks in hide what was done.
+// roleFindings weighs the rights. What is lacking breaks something; a right too many lets an intruder hide what it did.
 func roleFindings(r postgres.Rights) []Finding {
 	const cure = "give the gateway a role of its own; see docs/operations.md"
 	var found []Finding

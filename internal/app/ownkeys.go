@@ -31,7 +31,7 @@ func (p *Process) ownKeys() *ownKeys {
 	return k
 }
 
-// Credentials are those in force now. A file that cannot be used is told of once and changes nothing, so there is never an error.
+// Credentials are those in force now. A file that cannot be used is logged once and changes nothing, so there is never an error.
 func (k *ownKeys) Credentials(ctx context.Context) ([]gateway.Credential, error) {
 	now, err := k.read()
 	k.complain(ctx, err)

@@ -153,7 +153,7 @@ func withTokens(ctx context.Context, cfg config.Config, do func(tokenStore) erro
 	return errors.Join(do(s), s.Close())
 }
 
-// visitor is what a store is to somebody who looks in.
+// visitor is a store that is read without being started.
 type visitor interface {
 	tokenStore
 	store.Inspector

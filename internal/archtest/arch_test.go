@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const module = "laneway"
 
-// goPackage is what `go list` says of a package.
+// goPackage is the part of the output of `go list` that the tests use.
 type goPackage struct {
 	ImportPath string
 	Name       string
@@ -82,7 +82,7 @@ func TestTheProgramLinksNothingOfTests(t *testing.T) {
 // rule is one direction that imports must keep.
 type rule struct {
 	name string
-	// applies says which packages the rule is about, refuses what they must not import.
+	// applies reports whether the rule is about a package, refuses whether the package must not import another.
 	applies, refuses func(pkg string) bool
 }
 
@@ -103,7 +103,7 @@ func oursBut(paths ...string) func(string) bool {
 	return func(pkg string) bool { return under(pkg, module) && !allowed(pkg) }
 }
 
-// standard tells the standard library: the first part of its paths has no dot. Our own module has none either.
+// standard recognises the standard library: the first part of its paths has no dot. Our own module has none either.
 func standard(pkg string) bool {
 	first, _, _ := strings.Cut(pkg, "/")
 	return !strings.Contains(first, ".") && !under(pkg, module)

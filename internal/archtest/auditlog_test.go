@@ -15,12 +15,12 @@ import (
 var (
 	// rewritesLog are statements that change or remove rows of the log of changes.
 	rewritesLog = regexp.MustCompile(`(?is)\b(update|delete\s+from|truncate(\s+table)?)\s+(only\s+)?("?public"?\.)?"?audit_log\b|\binsert\s+into\s+audit_log\b[^;]*\bdo\s+update\b|\breplace\s+into\s+audit_log\b`)
-	// openEnd are statements whose table comes from elsewhere, so that nobody can see here which it is. FOR UPDATE and DO UPDATE name none. The words of
+	// openEnd are statements whose table comes from elsewhere, so that this test cannot see which it is. FOR UPDATE and DO UPDATE name none. The words of
 	// prose are not in capitals.
 	openEnd = regexp.MustCompile(`(?s)(\b(?:FOR|DO|NO\s+KEY)\s+)?\b(?:UPDATE|DELETE\s+FROM|TRUNCATE(?:\s+TABLE)?|REPLACE\s+INTO)\s*(?:%[a-z]|"?$)`)
 )
 
-// logFault says what is wrong with a piece of SQL, "" = nothing.
+// logFault returns what is wrong with a piece of SQL, "" = nothing.
 func logFault(sql string) string {
 	if found := rewritesLog.FindString(sql); found != "" {
 		return "audit_log is only ever added to: " + strings.Join(strings.Fields(found), " ")

@@ -29,26 +29,16 @@ func banned() []string {
 // has none. The figures only ever go down; a package whose figure is 0 leaves the list.
 func legacyNames() map[string]int {
 	return map[string]int{
-		"cmd/laneway":                       1,
-		"internal/agent":                    2,
-		"internal/agent/anthropic":          1,
-		"internal/agent/command":            2,
-		"internal/agent/echo":               1,
-		"internal/agent/internal/modelhttp": 5,
-		"internal/app":                      7,
-		"internal/channel":                  2,
-		"internal/channel/telegram":         26,
-		"internal/channel/web":              5,
-		"internal/client":                   2,
-		"internal/command":                  2,
-		"internal/config":                   2,
-		"internal/cron":                     15,
-		"internal/dispatch":                 50,
-		"internal/gateway":                  21,
-		"internal/gateway/gendoc":           1,
-		"internal/scheduler":                9,
-		"internal/store/postgres":           22,
-		"internal/store/sqlite":             2,
+		"internal/channel":          2,
+		"internal/channel/telegram": 26,
+		"internal/channel/web":      5,
+		"internal/cron":             15,
+		"internal/dispatch":         50,
+		"internal/gateway":          21,
+		"internal/gateway/gendoc":   1,
+		"internal/scheduler":        9,
+		"internal/store/postgres":   22,
+		"internal/store/sqlite":     2,
 	}
 }
 
@@ -56,28 +46,13 @@ func legacyNames() map[string]int {
 // [maxTells]. The list only ever gets shorter.
 func legacyComments() []string {
 	return []string{
-		"cmd/laneway",
-		"cmd/sbom",
 		"docs/examples/hook-sender",
 		"docs/examples/webhook-receiver",
-		"internal/agent",
-		"internal/agent/anthropic",
-		"internal/agent/command",
-		"internal/agent/echo",
-		"internal/agent/internal/modelhttp",
-		"internal/agent/internal/sse",
-		"internal/agent/openai",
-		"internal/app",
 		"internal/channel",
 		"internal/channel/telegram",
 		"internal/channel/web",
 		"internal/channel/webhook",
-		"internal/chat",
-		"internal/client",
-		"internal/command",
-		"internal/config",
 		"internal/cron",
-		"internal/dashboard",
 		"internal/dispatch",
 		"internal/files",
 		"internal/gateway",
@@ -92,7 +67,8 @@ func legacyComments() []string {
 	}
 }
 
-// Bounds per 1,000 words of comment, as cmd/structure counts them. A package of fewer words may use no such word at all.
+// Bounds per 1,000 words of comment, as cmd/structure counts them. A package of fewer words may use one form of
+// tell, hear and say, as for a word that it quotes, and no person.
 const (
 	maxPersons = 0.3
 	maxTells   = 1.0
@@ -237,7 +213,7 @@ func (c *commentWords) add(file *ast.File) {
 // fault describes which of the two ratios is too high, "" = none.
 func (c *commentWords) fault() string {
 	perThousand := float64(c.total) / 1000
-	if float64(c.persons) > maxPersons*perThousand || float64(c.tells) > maxTells*perThousand {
+	if float64(c.persons) > maxPersons*perThousand || float64(c.tells) > max(1, maxTells*perThousand) {
 		return fmt.Sprintf("%d persons and %d forms of tell, hear and say in %d words of comment; at most %.1f and %.1f per 1,000", c.persons, c.tells, c.total, maxPersons, maxTells)
 	}
 	return ""
@@ -373,7 +349,7 @@ func (h house) HTTPTold(whoever int) (heard error) {
 	if got, want := wordsOf("parseHTTPNewsURL_toldYou2"), []string{"parse", "http", "news", "url", "told", "you2"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	few := commentWords{total: 999, tells: 1}
+	few := commentWords{total: 999, tells: 2}
 	enough := commentWords{total: 10_000, tells: 10, persons: 3}
 	if few.fault() == "" || enough.fault() != "" {
 		t.Errorf("got %q and %q", few.fault(), enough.fault())

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// revealers are the files that may take the text out of a secret. Each hands it to what needs it and to nothing else: a comparison, a
-// request header, a database driver, the log handler that hides it. Whoever adds a file says here what for.
+// revealers are the files that may take the text out of a secret, each with its reason. They pass it only to the code that needs it: a
+// comparison, a request header, a database driver, the log handler that replaces it.
 func revealers() map[string]string {
 	return map[string]string{
 		"internal/gateway/hook.go":       "checks signatures",
@@ -23,7 +23,7 @@ func revealers() map[string]string {
 	}
 }
 
-// mayReveal are places whose purpose it is to hand secrets on: the process gives each part its own, a runner shows its key to its
+// mayReveal reports whether the purpose of a file is to pass secrets on: the process gives each part its own, a runner sends its key to its
 // provider, and the client its credential to the gateway.
 func mayReveal(path string) bool {
 	return strings.HasPrefix(path, "internal/app/") || strings.HasPrefix(path, "internal/agent/") || path == "cmd/laneway/dial.go"

@@ -15,7 +15,7 @@ type Caller struct {
 
 // ChangedBy is who changes something, for the log of changes. Nothing of it gives a right.
 type ChangedBy struct {
-	// Who is a principal, or `cli` for somebody with access to the database. Peer is where from, RequestID which request; both may be "".
+	// Who is a principal, or `cli` for a command with access to the database. Peer is where from, RequestID which request; both may be "".
 	Who, Peer, RequestID string
 }
 

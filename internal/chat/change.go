@@ -16,7 +16,7 @@ type IdempotencyKey struct {
 
 // Audit is one row of the log of changes, written in the transaction of the change. Nothing of it gives a right, and nothing of it is a secret.
 type Audit struct {
-	// Who is a principal or a person of a channel, `cli` for somebody with access to the database.
+	// Who is a principal or a person of a channel, `cli` for a command with access to the database.
 	Who string
 	// Verb is what was done, Object to what.
 	Verb, Object string
@@ -36,7 +36,7 @@ func (a *Audit) Between(before, after string) *Audit {
 	return &row
 }
 
-// StateHash is what the log of changes keeps of a state: it changes with it and tells nothing. The hash of "" is "".
+// StateHash is what the log of changes keeps of a state: it changes with the state and does not reveal it. The hash of "" is "".
 func StateHash(state string) string {
 	if state == "" {
 		return ""

@@ -5,9 +5,9 @@
 //
 // # Words
 //
-// A [Message] is one thing that somebody said to a session. It is accepted (durable) under a sequence number of its session
+// A [Message] is one input of a session. It is accepted (durable) under a sequence number of its session
 // and ends with exactly one [Outcome]. A turn (run) is one execution of the agent over one or several messages; its
-// id is the id of the message that leads it, and stays the same over attempts. An [Event] tells watchers about a run
+// id is the id of the message that leads it, and stays the same over attempts. An [Event] informs watchers about a run
 // or a session after the fact. A [Reply] is what goes out to a channel.
 //
 // # Errors

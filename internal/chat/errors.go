@@ -15,7 +15,7 @@ const (
 	CodeUnknownAgent     Code = "UNKNOWN_AGENT_ID"       // no such agent
 	CodeSessionNotFound  Code = "SESSION_NOT_FOUND"      // no such session, or not the caller's
 	CodeNotFound         Code = "NOT_FOUND"              // no such object
-	CodeConflict         Code = "CONFLICT"               // somebody else changed it first
+	CodeConflict         Code = "CONFLICT"               // another caller changed it first
 	CodeKeyReused        Code = "IDEMPOTENCY_KEY_REUSED" // same key, other parameters or other principal
 	CodeLimit            Code = "LIMIT_EXCEEDED"         // text, list or count over its bound
 	CodeForbidden        Code = "MISSING_SCOPE"          // the caller may not
@@ -31,7 +31,7 @@ const (
 	CodeInternal         Code = "INTERNAL"               // a defect
 )
 
-// Error is an application error: a code for programs and a sentence for a person that says what to do. Compare with
+// Error is an application error: a code for programs, and a sentence for a person with what to do. Compare with
 // errors.Is against the sentinels below (the code decides) or read it with errors.As.
 type Error struct {
 	Code    Code

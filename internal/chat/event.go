@@ -15,10 +15,10 @@ const (
 	EventAborted EventKind = "aborted" // stopped, superseded, stale, cleared, reset, draining
 	EventFailed  EventKind = "failed"  // ended with an error, or was dropped
 
-	EventSession EventKind = "session" // a session was created, reset, deleted, …: Reason says what
+	EventSession EventKind = "session" // a session was created, reset, deleted, …: Reason is which
 )
 
-// Event is one thing that watchers are told. An event about a durable change is published after its commit. Events of a
+// Event is one change that watchers get. An event about a durable change is published after its commit. Events of a
 // run keep their order; Seq only grows.
 type Event struct {
 	Kind    EventKind
@@ -66,7 +66,7 @@ type FailReason string
 // The reasons.
 const (
 	FailTimeout       FailReason = "timeout"        // the turn's time was over
-	FailFirstByte     FailReason = "first_byte"     // the agent said nothing in time
+	FailFirstByte     FailReason = "first_byte"     // the agent sent nothing in time
 	FailSilence       FailReason = "silence"        // the agent stopped in the middle
 	FailRateLimit     FailReason = "rate_limit"     // 429
 	FailOverloaded    FailReason = "overloaded"     // 503, 529

@@ -14,12 +14,12 @@ type Attachment struct {
 	Size     int64  `json:"size,omitempty"` // bytes
 }
 
-// String is what people and agents are told of a file: name, kind and size, in one line whatever the name contains.
+// String describes a file for people and agents: name, kind and size, in one line whatever the name contains.
 func (a Attachment) String() string {
 	return fmt.Sprintf("%s, %s, %d bytes", Printable(a.Name), Printable(a.MIMEType), a.Size)
 }
 
-// Line stands for a file of an answer where there are only words: in the transcript, and on doors that show no files.
+// Line stands for a file of an answer in text alone: in the transcript, and in channels that show no files.
 func (a Attachment) Line() string { return "[file: " + a.String() + "]" }
 
 // maxFileName is how many characters of a file's name are shown.
@@ -38,7 +38,7 @@ func FileName(name string) string {
 	return name
 }
 
-// Printable leaves out what makes a line say something else than it contains, see [Unprintable].
+// Printable removes characters that make a line look like something else than it contains, see [Unprintable].
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if Unprintable(r) {

@@ -22,7 +22,7 @@ const (
 	OutcomeAnswered    Outcome = "answered"    // its turn ended well
 	OutcomeMerged      Outcome = "merged"      // another message's turn took it along
 	OutcomeSuperseded  Outcome = "superseded"  // a newer message interrupted it
-	OutcomeStopped     Outcome = "stopped"     // somebody said /stop
+	OutcomeStopped     Outcome = "stopped"     // a person sent /stop
 	OutcomeStale       Outcome = "stale"       // accepted before a /stopall, surfaced after it
 	OutcomeDropped     Outcome = "dropped"     // the queue was full
 	OutcomeFailed      Outcome = "failed"      // its turn ended with an error
@@ -39,10 +39,10 @@ const (
 	ModeFollowup  QueueMode = "followup"  // the same under another name
 	ModeInterrupt QueueMode = "interrupt" // cancel what runs, drop what waits, run this
 	ModeCollect   QueueMode = "collect"   // everything that waits becomes one turn
-	ModeSteer     QueueMode = "steer"     // hand it to the running turn if that can take it
+	ModeSteer     QueueMode = "steer"     // add it to the running turn if that can take it
 )
 
-// Sender is who said something. Identity is ID within the channel; Name is decoration and never identity.
+// Sender is who sent a message. Identity is ID within the channel; Name is decoration and never identity.
 type Sender struct {
 	ID   string `json:"id,omitempty"`
 	Name string `json:"name,omitempty"`
@@ -58,13 +58,13 @@ type Target struct {
 // IsZero reports whether t is no address.
 func (t Target) IsZero() bool { return t == Target{} }
 
-// Content is what a message says: the part that the agent sees. It is stored as JSON in the inbox.
+// Content is the part of a message that the agent sees. It is stored as JSON in the inbox.
 type Content struct {
 	Text        string       `json:"text"`
 	Sender      Sender       `json:"sender"`
 	Thread      string       `json:"thread,omitempty"`
 	Attachments []Attachment `json:"attachments,omitempty"`
-	// System marks text that a program said (a system event), not a person.
+	// System marks text of a program (a system event), not of a person.
 	System bool `json:"system,omitempty"`
 	// External marks text that comes from outside and has no authority (webhooks, forwarded text).
 	External bool `json:"external,omitempty"`
@@ -91,14 +91,14 @@ type Options struct {
 	ReplyTo Target `json:"replyTo,omitzero"`
 	// StopOwn restricts a /stop or /stopall in this message to turns and messages of its sender.
 	StopOwn bool `json:"stopOwn,omitempty"`
-	// Model, Thinking, SystemPrompt and Params are handed to the runner.
+	// Model, Thinking, SystemPrompt and Params are passed to the runner.
 	Model        string         `json:"model,omitempty"`
 	Thinking     string         `json:"thinking,omitempty"`
 	SystemPrompt string         `json:"systemPrompt,omitempty"`
 	Params       map[string]any `json:"params,omitempty"`
 }
 
-// Message is one thing that somebody said to a session, on its way in. (Channel, ExternalID) or Dedupe is its
+// Message is one input of a session, before the store accepts it. (Channel, ExternalID) or Dedupe is its
 // idempotency key: the same message offered twice is one message.
 type Message struct {
 	Session SessionKey
@@ -108,7 +108,7 @@ type Message struct {
 	Lane string
 	// Principal is the credential or chat user that sent it. It owns the session if the session is new.
 	Principal string
-	// Own restricts it to a session of that principal: the store refuses one that is somebody else's.
+	// Own restricts it to a session of that principal: the store refuses a session of another principal.
 	Own bool
 	// Scope is the most that the sender may do: `operator.read`, `operator.write` or `operator.admin`. Only chat commands ask for it.
 	Scope string
@@ -123,7 +123,7 @@ type Message struct {
 	ExternalID int64
 	// Dedupe is the idempotency key, unique over everything; "" = none.
 	Dedupe string
-	// ParamsHash tells a repeated call from another call with the same Dedupe; "" = not compared.
+	// ParamsHash distinguishes a repeated call from another call with the same Dedupe; "" = not compared.
 	ParamsHash string
 	Content    Content
 }
@@ -136,7 +136,7 @@ type Receipt struct {
 	Seq     int64
 	// AcceptedAt is the store's time of acceptance.
 	AcceptedAt time.Time
-	// Duplicate is true when the same message had been accepted before; Outcome and State tell how far it got.
+	// Duplicate is true when the same message had been accepted before; Outcome and State are how far it got.
 	Duplicate bool
 	// State is "held", "waiting", "running" or "done".
 	State   string
@@ -154,7 +154,7 @@ type Reply struct {
 	ID     string
 	RunID  string
 	Target Target
-	// Principal for whom it is sent; "" = nobody in particular.
+	// Principal for whom it is sent; "" = no principal.
 	Principal string
 	// Kind is "reply", "notice", "command" (the answer to a chat command) or "webhook".
 	Kind string
@@ -171,16 +171,16 @@ type Reply struct {
 type Button struct {
 	// Label is what people see.
 	Label string `json:"label"`
-	// Text is what the choice says, as if the person had typed it: a chat command for example. Never "".
+	// Text is sent as if the person had typed it: a chat command for example. Never "".
 	Text string `json:"text"`
 }
 
 // Choice is what a person is offered below a message. Where there are no buttons, Typed takes their place.
 type Choice struct {
-	// For is the person who may choose, an id as in [Sender]; "" = whoever may talk there.
+	// For is the person who may choose, an id as in [Sender]; "" = each person who may send messages there.
 	For  string     `json:"for,omitempty"`
 	Rows [][]Button `json:"rows"`
-	// Typed is a sentence that tells what to write instead.
+	// Typed is a sentence with what to write instead.
 	Typed string `json:"typed,omitempty"`
 }
 
@@ -218,7 +218,7 @@ type Usage struct {
 	Provider     string `json:"provider,omitempty"`
 }
 
-// CheckText says what is wrong with text that came from outside: not UTF-8, a NUL, empty or blank, or longer than limit bytes.
+// CheckText returns what is wrong with text that came from outside: not UTF-8, a NUL, empty or blank, or longer than limit bytes.
 func CheckText(field, text string, limit int) error {
 	switch {
 	case !utf8.ValidString(text):
@@ -252,7 +252,7 @@ func Cut(s string, n int) string {
 	return s[:n]
 }
 
-// CheckMessageID says what is wrong with an id or idempotency key that a caller chose: 1 to 128 printable ASCII characters without blanks.
+// CheckMessageID returns what is wrong with an id or idempotency key that a caller chose: 1 to 128 printable ASCII characters without blanks.
 func CheckMessageID(field, id string) error {
 	if id == "" || len(id) > MaxMessageID {
 		return Errorf(CodeInvalid, "%s must have 1 to %d characters", field, MaxMessageID)

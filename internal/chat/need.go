@@ -21,7 +21,7 @@ func ScopeLevel(scope string) int {
 type Need struct {
 	// Scope of the method.
 	Scope string
-	// Owner: [ScopeWrite] suffices on a session that the caller owns. Whoever knows the owner judges it with [Caller.MayChange].
+	// Owner: [ScopeWrite] suffices on a session that the caller owns. The code that knows the owner decides with [Caller.MayChange].
 	Owner bool
 }
 
@@ -33,7 +33,7 @@ func (n Need) Least() string {
 	return n.Scope
 }
 
-// Passes reports whether a caller whose highest scope is this one has at least [Need.Least]. What needs no scope that there is passes nobody.
+// Passes reports whether a caller whose highest scope is this one has at least [Need.Least]. A method with an unknown scope passes no caller.
 func (n Need) Passes(scope string) bool {
 	least := ScopeLevel(n.Least())
 	return least > 0 && ScopeLevel(scope) >= least

@@ -2,23 +2,23 @@ package chat
 
 import "strings"
 
-// Right is what a session key says, by itself, about a principal that is restricted to sessions of its own.
+// Right is the right that a session key alone gives a principal that is restricted to sessions of its own.
 type Right int
 
 // The rights.
 const (
-	// RightFree: nobody's identity is in the key. The session belongs to whoever makes it.
+	// RightFree: the key contains no identity. The session belongs to the principal that creates it.
 	RightFree Right = iota
 	// RightMine: the key is made of the principal's identity.
 	RightMine
-	// RightMade: the gateway makes such keys, and they do not say for whom: the run of a job, a completion without a user. Nobody else makes
-	// the session; once it is there, it is its owner's.
+	// RightMade: the gateway makes such keys, and they do not name a principal: the run of a job, a completion without a user. No principal
+	// may create the session; once it exists, its owner may use it.
 	RightMade
-	// RightNone: the key is made of the identity of somebody else, or is the main session, which is the operator's.
+	// RightNone: the key contains the identity of another principal, or is the main session, which is the operator's.
 	RightNone
 )
 
-// RightOf decides from the key and the principal alone, so that nobody can take a session that will be made for somebody else by being there
+// RightOf decides from the key and the principal alone, so that no principal can take a session of another principal by creating it
 // first. Principals are names of credentials, `<channel>:<user>`, `<channel>:<account>:<user>` and `hook:<name>`.
 func (k SessionKey) RightOf(principal string) Right {
 	maker, rest, named := strings.Cut(k.Rest, ":")
@@ -36,7 +36,7 @@ func (k SessionKey) RightOf(principal string) Right {
 	case k.OfCronRun():
 		return RightMade
 	}
-	if channel := k.Channel(); channel != "" && channel != "web" { // nobody writes from the web by an identity of its own
+	if channel := k.Channel(); channel != "" && channel != "web" { // the web channel has no identities of its own
 		return mineIf(strings.HasPrefix(principal, channel+":"))
 	}
 	return RightFree

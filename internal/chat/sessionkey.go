@@ -95,7 +95,7 @@ func PeerKey(agent, channel, kind, chatID, thread string) SessionKey {
 	return SessionKey{Agent: agent, Rest: rest}
 }
 
-// Kind tells direct conversations, in which one person waits for one answer, from groups. Keys that do not say are
+// Kind distinguishes direct conversations, in which one person waits for one answer, from groups. Keys without a kind are
 // [KindUnknown]; the main session is direct.
 func (k SessionKey) Kind() string {
 	parts := strings.SplitN(k.Rest, ":", 3)
@@ -109,13 +109,13 @@ func (k SessionKey) Kind() string {
 	}
 }
 
-// OfCronRun tells the session that runs of a job have for themselves, `cron:<job>:<run>`. A session that a job shares with others is none.
+// OfCronRun reports whether the session is one that runs of a job have for themselves, `cron:<job>:<run>`. A session that a job shares with others is none.
 func (k SessionKey) OfCronRun() bool {
 	rest, ok := strings.CutPrefix(k.Rest, "cron:")
 	return ok && strings.Contains(rest, ":")
 }
 
-// Channel is the channel that made the key, or "" where the key does not say.
+// Channel is the channel that made the key, or "" where the key names none.
 func (k SessionKey) Channel() string {
 	if k.Kind() == KindUnknown || k.Rest == "main" {
 		return ""
@@ -125,7 +125,7 @@ func (k SessionKey) Channel() string {
 }
 
 // Unprintable reports control and bidirectional formatting characters, which are refused in names and keys because
-// they make a list or a log line say something else than it contains.
+// they make a list or a log line look like something else than it contains.
 func Unprintable(r rune) bool {
 	switch {
 	case unicode.IsControl(r):
@@ -139,7 +139,7 @@ func Unprintable(r rune) bool {
 	}
 }
 
-// Escaped shows what [Unprintable] reports as \uXXXX, for places that show the text of somebody else: labels, lists, sentences. Characters of keep
+// Escaped shows what [Unprintable] reports as \uXXXX, for places that show text of another person: labels, lists, sentences. Characters of keep
 // stay as they are.
 func Escaped(s, keep string) string {
 	hidden := func(r rune) bool { return Unprintable(r) && !strings.ContainsRune(keep, r) }

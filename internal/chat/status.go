@@ -108,7 +108,7 @@ type SystemStatus struct {
 	OutboxFailed  int
 }
 
-// Progress says whether the loops turn. A negative age means that the loop does not exist in this process.
+// Progress reports whether the loops run. A negative age means that the loop does not exist in this process.
 type Progress struct {
 	// StalledFor is how long work has been ready and a slot free while nothing started; 0 = not stalled.
 	StalledFor time.Duration

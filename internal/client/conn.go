@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	closeSilent  = 4000 // the gateway said nothing for two ticks
+	closeSilent  = 4000 // the gateway sent nothing for two ticks
 	defaultTicks = 30_000
 )
 
@@ -34,7 +34,7 @@ type serverFrame struct {
 	Seq     uint64          `json:"seq"`
 }
 
-// Event is something that the gateway tells.
+// Event is one event of the gateway.
 type Event struct {
 	// Name is chat, agent, sessions.changed, health, lanes, tick, shutdown, cron.
 	Name    string
@@ -80,10 +80,10 @@ func newConn(ws *websocket.Conn, hello Hello, opts Options) *Conn {
 // Hello is the gateway's answer to connect.
 func (c *Conn) Hello() Hello { return c.hello }
 
-// Events is what the gateway tells, in order. It is closed when the connection ends.
+// Events are the events of the gateway, in order. It is closed when the connection ends.
 func (c *Conn) Events() <-chan Event { return c.events }
 
-// Done is closed when the connection has ended; Err says why.
+// Done is closed when the connection has ended; Err returns why.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
 // Err is why the connection ended, wrapping [ErrClosed]; nil while it lives.
@@ -100,7 +100,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// shut says goodbye and makes the reader return. The first reason stands.
+// shut sends a close frame and makes the reader return. The first reason stands.
 func (c *Conn) shut(code int, text string, why error) {
 	c.fail(why)
 	//nolint:errcheck // the connection ends either way
@@ -228,7 +228,7 @@ func (c *Conn) read() {
 	defer close(c.events)
 	defer func() { _ = c.ws.Close() }()
 	for {
-		_ = c.ws.SetReadDeadline(time.Now().Add(c.silent)) //nolint:errcheck // the next read tells
+		_ = c.ws.SetReadDeadline(time.Now().Add(c.silent)) //nolint:errcheck // the next read fails then
 		_, data, err := c.ws.ReadMessage()
 		if err != nil {
 			c.ended(err)
@@ -247,7 +247,7 @@ func (c *Conn) take(f serverFrame) {
 	case "res":
 		c.deliver(f)
 	case "event":
-		c.tell(Event{Name: f.Event, Payload: f.Payload, Seq: f.Seq})
+		c.publish(Event{Name: f.Event, Payload: f.Payload, Seq: f.Seq})
 	}
 }
 
@@ -256,13 +256,13 @@ func (c *Conn) deliver(f serverFrame) {
 	answers := c.waiting[f.ID]
 	c.mu.Unlock()
 	select {
-	case answers <- f: // nil when nobody waits any more
+	case answers <- f: // nil when the call has given up
 	default:
 	}
 }
 
-// tell queues an event. When nobody takes events it is dropped, and the next one that finds room says so.
-func (c *Conn) tell(ev Event) {
+// publish queues an event for the caller. It drops the event when the queue is full, and the next one that it queues has Gap set.
+func (c *Conn) publish(ev Event) {
 	ev.Gap = c.lost || ev.Seq != c.lastSeq+1
 	c.lastSeq = ev.Seq
 	select {

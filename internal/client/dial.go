@@ -69,7 +69,7 @@ func orWord(s, word string) string {
 	return s
 }
 
-// Hello is what the gateway said when it let us in.
+// Hello is the answer of the gateway to an accepted connect.
 type Hello struct {
 	Protocol int `json:"protocol"`
 	Server   struct {
@@ -168,7 +168,7 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// handshake reads the challenge before anything is said: what does not send one is no gateway and must not see the token.
+// handshake reads the challenge before it sends anything: a program that sends no challenge is no gateway and must not get the token.
 func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
 	var hello Hello
 	var first serverFrame

@@ -1,17 +1,17 @@
 // Package client is the Go client of a laneway gateway: what the command line talks with.
 //
 // A [Conn] is one authenticated WebSocket connection. [Conn.Call] sends a request and waits for its answer, many at a time;
-// [Conn.Events] is what the gateway tells. A connection that is lost is not repaired behind the caller's back, because events
+// [Conn.Events] are the events that the gateway sends. A connection that is lost is not repaired behind the caller's back, because events
 // are not replayed: [Keep] dials again and runs the caller's session anew, which reads the state it needs.
 //
 // # Promises
 //
 //   - The token leaves only after the gateway's challenge was read, and never over ws:// to another machine unless
-//     [Options.AllowPlain] says so. Certificates are verified. No proxy from the environment is used.
-//   - Every error says what to do. [ErrNoGateway], [ErrUnauthorized], [ErrVersion], [ErrPlain], [ErrUntrusted] and [ErrClosed] can be
-//     told apart with errors.Is; an answer of the gateway is an [*Error].
+//     [Options.AllowPlain] is set. Certificates are verified. No proxy from the environment is used.
+//   - Every error contains what to do. [ErrNoGateway], [ErrUnauthorized], [ErrVersion], [ErrPlain], [ErrUntrusted] and [ErrClosed] can be
+//     distinguished with errors.Is; an answer of the gateway is an [*Error].
 //   - A gateway that is silent for two ticks is given up, so a call cannot hang on a dead connection.
-//   - Events that nobody takes are dropped; the next one that is delivered has Gap set. Calls never wait for events.
+//   - Events that the caller does not read in time are dropped; the next one that is delivered has Gap set. Calls never wait for events.
 //
 // # How it ends
 //

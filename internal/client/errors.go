@@ -12,9 +12,9 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// What can be wrong with a connection, to be told apart with errors.Is.
+// What can be wrong with a connection, to be distinguished with errors.Is.
 var (
-	// ErrNoGateway: nobody answers at the address, or what answers is no gateway.
+	// ErrNoGateway: no program answers at the address, or the program is no gateway.
 	ErrNoGateway = errors.New("no gateway")
 	// ErrUnauthorized: the token is missing, wrong, revoked, or the address is locked out.
 	ErrUnauthorized = errors.New("not authorized")
@@ -60,19 +60,19 @@ func (w *wireError) err() *Error {
 	}
 }
 
-// refusedError is a refused connect in one sentence that says what to do. Its kind is a sentinel of this package; errors.As finds what the
-// gateway said, which would only say it again.
+// refusedError is a refused connect in one sentence with what to do. Its kind is a sentinel of this package; errors.As finds the answer of
+// the gateway, which the sentence does not repeat.
 type refusedError struct {
 	kind   error
 	advice string
-	said   *Error
+	answer *Error
 }
 
 // Error is the kind and the advice.
 func (r *refusedError) Error() string { return r.kind.Error() + ": " + r.advice }
 
 // Unwrap gives the kind and the gateway's refusal.
-func (r *refusedError) Unwrap() []error { return []error{r.kind, r.said} }
+func (r *refusedError) Unwrap() []error { return []error{r.kind, r.answer} }
 
 // connectError sorts a refused connect into the sentinels.
 func connectError(e *Error) error {
@@ -92,7 +92,7 @@ func connectError(e *Error) error {
 	return fmt.Errorf("connecting: %w", e)
 }
 
-// dialError says why no socket was opened.
+// dialError explains why no socket was opened.
 func dialError(address string, resp *http.Response, err error) error {
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Errorf("%w at %s: use the name that its certificate has, or put the certificate of its authority into SSL_CERT_FILE: %w", ErrUntrusted, address, bad.Err)
@@ -103,7 +103,7 @@ func dialError(address string, resp *http.Response, err error) error {
 	var body struct {
 		Error *wireError `json:"error"`
 	}
-	data, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) //nolint:errcheck // the status says enough
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) //nolint:errcheck // the status suffices
 	if json.Unmarshal(data, &body) != nil || body.Error == nil {
 		return fmt.Errorf("%w at %s: something else answers there (HTTP %d)", ErrNoGateway, address, resp.StatusCode)
 	}

@@ -10,7 +10,7 @@ import (
 
 // Keep dials, runs session with the connection, and does it again when the connection is lost or the gateway cannot be reached,
 // with growing pauses from 250 ms to 10 s. It returns nil when session does, the error of session or of dialling when that is not
-// about the connection (a wrong token, a version), and the cause of ctx when that is over. lost, if not nil, is told of every
+// about the connection (a wrong token, a version), and the cause of ctx when that is over. lost, if not nil, is called with every
 // loss. session should begin by reading the state it needs: events that came in between are not repeated.
 func Keep(ctx context.Context, opts Options, lost func(err error, pause time.Duration), session func(context.Context, *Conn) error) error {
 	policy := retry.Policy{Base: 250 * time.Millisecond, Max: 10 * time.Second}

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// Actions is what the commands do to the house.
+// Actions are the operations of the gateway that commands use.
 type Actions interface {
 	// StopOne cancels the oldest running turn of the session, or its oldest waiting message.
 	StopOne(ctx context.Context, c Call) (StopReport, error)
@@ -34,7 +34,7 @@ type Actions interface {
 	JobActions
 }
 
-// StopReport says what a stop met.
+// StopReport lists what a stop ended.
 type StopReport struct {
 	// Running turns were asked to stop; Waiting messages ended.
 	Running, Waiting int
@@ -64,19 +64,19 @@ func core() []Command {
 	return []Command{
 		{
 			Name: "new", Aliases: []string{"reset"}, Category: "session", Method: "sessions.reset",
-			Description: "Stop everything here and begin an empty conversation.", Run: says(runNew),
+			Description: "Stop everything here and begin an empty conversation.", Run: textOnly(runNew),
 		},
 		{
 			Name: "stop", Category: "session", Method: "chat.abort", Urgent: true,
-			Description: "Stop the oldest running turn; if none runs, the oldest waiting message.", Run: says(runStop),
+			Description: "Stop the oldest running turn; if none runs, the oldest waiting message.", Run: textOnly(runStop),
 		},
 		{
 			Name: "stopall", Category: "session", Method: "chat.abort", Urgent: true,
-			Description: "Stop all turns of this conversation and empty its queue.", Run: says(runStopAll),
+			Description: "Stop all turns of this conversation and empty its queue.", Run: textOnly(runStopAll),
 		},
 		{
 			Name: "status", Category: "status", Method: "status",
-			Description: "Show the agent, the lanes and this conversation.", Run: says(runStatus),
+			Description: "Show the agent, the lanes and this conversation.", Run: textOnly(runStatus),
 		},
 		{
 			Name: "queue", Args: "[clear | queue | followup | interrupt | collect | steer | default]", Category: "session",
@@ -86,19 +86,19 @@ func core() []Command {
 		{
 			Name: "model", Args: "[name | default]", Category: "session",
 			Method: "sessions.describe", Verbs: map[string]string{"*": "agent"}, // which has the model as a param
-			Description: "Show or choose the model of this conversation.", Run: says(runModel),
+			Description: "Show or choose the model of this conversation.", Run: textOnly(runModel),
 		},
 		{
 			Name: "agent", Category: "status", Method: "agents.list",
-			Description: "Show which agents there are.", Run: says(runAgent),
+			Description: "Show which agents there are.", Run: textOnly(runAgent),
 		},
 		{
 			Name: "whoami", Category: "status", Method: "status",
-			Description: "Show who the gateway thinks you are.", Run: says(runWhoami),
+			Description: "Show who the gateway thinks you are.", Run: textOnly(runWhoami),
 		},
 		{
 			Name: "id", Category: "status", Method: "sessions.describe",
-			Description: "Show the key of this conversation.", Run: says(runID),
+			Description: "Show the key of this conversation.", Run: textOnly(runID),
 		},
 	}
 }
@@ -110,7 +110,7 @@ func New(more ...Command) (*Table, error) {
 	list = append(list, Command{
 		Name: "help", Aliases: []string{"start"}, Category: "status", Method: "commands.list",
 		Description: "Show what you can say here.",
-		Run:         says(func(context.Context, Actions, Call) (string, error) { return table.Help(), nil }),
+		Run:         textOnly(func(context.Context, Actions, Call) (string, error) { return table.Help(), nil }),
 	})
 	table, err := NewTable(list)
 	return table, err
@@ -194,7 +194,7 @@ func queueModes() []chat.QueueMode {
 	return []chat.QueueMode{chat.ModeQueue, chat.ModeFollowup, chat.ModeInterrupt, chat.ModeCollect, chat.ModeSteer}
 }
 
-// showQueue tells how the queue stands and offers the modes; the one in force is marked.
+// showQueue describes the queue and offers the modes; the one in force is marked.
 func showQueue(ctx context.Context, a Actions, c Call) (Answer, error) {
 	q, err := a.Queue(ctx, c)
 	if err != nil {

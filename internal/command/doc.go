@@ -7,7 +7,7 @@
 // caption, and they are executed at once: none of them waits for a slot, so /stop works while every lane is full.
 //
 // Jobs are planned in the short forms of package cron (`in 20m`, `15:00`, `every 30m`): /remind sends its text as it is, so it needs no model;
-// /cron add tells it to the agent. Both answer where they were written.
+// /cron add sends it to the agent. Both answer where they were written.
 //
-// What a command does to the house goes through [Actions], which package dispatch satisfies. The package starts no goroutine.
+// Commands act on the gateway through [Actions], which package dispatch satisfies. The package starts no goroutine.
 package command

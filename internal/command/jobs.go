@@ -13,7 +13,7 @@ import (
 )
 
 // JobActions is what the commands do to jobs. Every method sees and changes the person's own jobs only, and in a group only those that
-// answer there: what somebody plans in private is nobody else's to read.
+// answer there: other people must not read the private jobs of a person.
 type JobActions interface {
 	// Clock is the store's time, which decides what is due, and the zone of times that name none.
 	Clock(ctx context.Context) (now time.Time, zone string, err error)
@@ -24,7 +24,7 @@ type JobActions interface {
 	RemoveJob(ctx context.Context, c Call, id string) error
 	PauseJob(ctx context.Context, c Call, id, note string) error
 	ResumeJob(ctx context.Context, c Call, id string) (cron.Job, error)
-	// RunJob starts a run now; reason says why there was none.
+	// RunJob starts a run now; reason is why there was none.
 	RunJob(ctx context.Context, c Call, id string) (reason string, err error)
 }
 
@@ -32,7 +32,7 @@ type JobActions interface {
 type NewJob struct {
 	Schedule schedule.Spec
 	Text     string
-	// Reminder: the text is sent as it is. Otherwise the agent is told it and its answer is sent.
+	// Reminder: the text is sent as it is. Otherwise the agent gets it as a message and its answer is sent.
 	Reminder bool
 }
 
@@ -40,7 +40,7 @@ func jobCommands() []Command {
 	return []Command{
 		{
 			Name: "remind", Args: "WHEN TEXT", Category: "jobs", Method: "cron.add",
-			Description: "Send you a text later: in 20m, 15:00, tomorrow 9:00, every 30m.", Run: says(runRemind),
+			Description: "Send you a text later: in 20m, 15:00, tomorrow 9:00, every 30m.", Run: textOnly(runRemind),
 		},
 		{
 			Name: "cron", Args: "[add WHEN TEXT | list | show N | pause N | resume N | run N | rm N]", Category: "jobs", Method: "cron.list",
@@ -184,13 +184,13 @@ func noJobs() string {
 // jobLine is one job in a list; i counts from 0.
 func jobLine(i int, j cron.Job, zone string) string {
 	when, next := ScheduleWords(j.Schedule, zone), nextOf(j, zone)+unsent(j)
-	if j.Schedule.Kind == schedule.KindAt && strings.HasPrefix(next, "next ") { // said once is enough
+	if j.Schedule.Kind == schedule.KindAt && strings.HasPrefix(next, "next ") { // once is enough
 		return fmt.Sprintf("%d. %s, %s", i+1, j.Name, when)
 	}
 	return fmt.Sprintf("%d. %s (%s), %s", i+1, j.Name, when, next)
 }
 
-// unsent says that the answers of a job are not sent, "" where they are.
+// unsent is the note that the answers of a job are not sent, "" where they are.
 func unsent(j cron.Job) string {
 	if p := j.State.DeliveryPause; !p.Since.IsZero() {
 		return "; its answers are not sent (" + p.Reason + ")"
@@ -198,7 +198,7 @@ func unsent(j cron.Job) string {
 	return ""
 }
 
-// nextOf says when a job fires next, or why it does not.
+// nextOf describes when a job fires next, or why it does not.
 func nextOf(j cron.Job, zone string) string {
 	switch {
 	case j.Invalid != "":
@@ -218,7 +218,7 @@ func nextOf(j cron.Job, zone string) string {
 	return "next " + shownTime(j.State.NextRunAt, zone)
 }
 
-// ScheduleWords says a schedule in a few words, moments in the given zone.
+// ScheduleWords describes a schedule in a few words, moments in the given zone.
 func ScheduleWords(s schedule.Spec, zone string) string {
 	switch s.Kind {
 	case schedule.KindAt:

@@ -100,7 +100,7 @@ func whichJob(verb string, jobs []cron.Job, fits func(cron.Job) bool) *chat.Choi
 	return choice
 }
 
-// showJob tells what a job does and how it went, and offers what can be done with it.
+// showJob describes a job and its last run, and offers the commands for it.
 func showJob(ctx context.Context, a Actions, j cron.Job) (Answer, error) {
 	_, zone, err := a.Clock(ctx)
 	if err != nil {
@@ -110,8 +110,8 @@ func showJob(ctx context.Context, a Actions, j cron.Job) (Answer, error) {
 	if !j.State.LastRunAt.IsZero() {
 		text += fmt.Sprintf("\nlast run %s: %s", shownTime(j.State.LastRunAt, zone), j.State.LastState)
 	}
-	if said := strings.TrimSpace(j.Payload.Text); said != "" && said != j.Name {
-		text += "\n" + cutRunes(said, maxJobText)
+	if body := strings.TrimSpace(j.Payload.Text); body != "" && body != j.Name {
+		text += "\n" + cutRunes(body, maxJobText)
 	}
 	first := chat.Button{Label: "Pause", Text: "/cron pause " + j.ID}
 	if resumable(j) {
@@ -123,7 +123,7 @@ func showJob(ctx context.Context, a Actions, j cron.Job) (Answer, error) {
 	}}, nil
 }
 
-// resumable tells a job that does not do all that it was made for, and will when it is resumed.
+// resumable reports whether resuming the job has an effect: it is paused, switched off, or its deliveries are paused.
 func resumable(j cron.Job) bool {
 	return j.Pause != nil || j.AutoDisabled || !j.State.DeliveryPause.Since.IsZero()
 }

@@ -15,7 +15,7 @@ import (
 type Call struct {
 	// ID of the message. What is done under it is done once.
 	ID string
-	// Again: the command was recorded before, and nobody knows whether it was executed.
+	// Again: the command was recorded before, and it is unknown whether it was executed.
 	Again     bool
 	Session   chat.SessionKey
 	Principal string
@@ -36,18 +36,18 @@ type Call struct {
 	Args string
 }
 
-// Answer is what a command says.
+// Answer is the reply of a command.
 type Answer struct {
 	Text string
-	// Choice is what the person may go on with, nil = nothing. Whom it is for is filled in by whoever sends it.
+	// Choice offers the next commands, nil = none. The sender of the reply fills in the person who may choose.
 	Choice *chat.Choice
 }
 
-// Func executes a command. An error is told to the person in one sentence.
+// Func executes a command. The person gets an error as one sentence.
 type Func func(ctx context.Context, a Actions, c Call) (Answer, error)
 
-// says makes a Func of a function that answers with words only.
-func says(f func(ctx context.Context, a Actions, c Call) (string, error)) Func {
+// textOnly makes a Func of a function whose answer is text without a choice.
+func textOnly(f func(ctx context.Context, a Actions, c Call) (string, error)) Func {
 	return func(ctx context.Context, a Actions, c Call) (Answer, error) {
 		text, err := f(ctx, a, c)
 		return Answer{Text: text}, err
@@ -152,7 +152,7 @@ func (t *Table) Lookup(name string) (Command, bool) {
 }
 
 // Parse recognises a command in a text. Forms: `/name args`, `/name@bot args`, `@bot /name args`. With a bot name, `/name@other`
-// is meant for somebody else and is no command of ours; without one (botName "") every `@…` is taken for us. A word that is not
+// is meant for another bot and is no command of ours; without one (botName "") every `@…` is taken for us. A word that is not
 // in the table is no command: it goes to the agent.
 func (t *Table) Parse(text, botName string) (cmd Command, name, args string, ok bool) {
 	text = strings.TrimSpace(text)

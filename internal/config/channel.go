@@ -44,11 +44,11 @@ type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its d
 	WebhookSecretFile string        `yaml:"webhook_secret_file"`
 	// Access is pairing, allowlist, open or disabled. Default pairing.
 	Access string `yaml:"access"`
-	// Allow are the people who may talk, by numeric id. An empty list is nobody.
+	// Allow are the people who may send messages, by numeric id. An empty list allows none.
 	Allow []ID `yaml:"allow"`
 	// Groups are the group chats in which the bot answers, by numeric id. An empty list is none.
 	Groups []ID `yaml:"groups"`
-	// Members says who may talk in a listed group: listed (those in Allow) or any. Default listed.
+	// Members may send messages in a listed group: listed (those in Allow) or any. Default listed.
 	Members string `yaml:"members"`
 	// Activation in groups: mention (or reply) or always. Default mention.
 	Activation string `yaml:"activation"`
@@ -58,7 +58,7 @@ type Telegram struct { //nolint:recvcheck // the decoder gives a new entry its d
 	Agent string `yaml:"agent"`
 	// PollTimeout of one long poll, 1s to 50s. Default 30s.
 	PollTimeout Duration `yaml:"poll_timeout"`
-	// MaxAttachment in bytes, 0 to 20971520, which is what the Bot API hands out. Default 20971520. 0 = no attachments.
+	// MaxAttachment in bytes, 0 to 20971520, the limit of the Bot API. Default 20971520. 0 = no attachments.
 	MaxAttachment int `yaml:"max_attachment"`
 	// DebounceMs is short for queue.debounce_ms.
 	DebounceMs *int          `yaml:"debounce_ms"`
@@ -100,7 +100,7 @@ func withShortDebounce(o QueueOverride, short *int) QueueOverride {
 	return o
 }
 
-// telegramMaxFile is the largest file that the Bot API hands out.
+// telegramMaxFile is the largest file that the Bot API serves.
 const telegramMaxFile = 20 << 20
 
 func (c Channels) validate(a at, global Queue) {

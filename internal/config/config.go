@@ -58,7 +58,7 @@ type Config struct {
 	// Agent is a short form for trying: `echo`, `command:PROGRAM ARG…`, `openai:MODEL@BASE_URL`, `anthropic:MODEL`. It
 	// becomes the agent `main`.
 	Agent string `yaml:"agent"`
-	// DefaultAgent answers where nobody named one. Default `main` where it exists, else the only agent.
+	// DefaultAgent answers where a message names none. Default `main` where it exists, else the only agent.
 	DefaultAgent string `yaml:"default_agent"`
 
 	Lanes    Lanes            `yaml:"lanes"`
@@ -185,7 +185,7 @@ type Hook struct {
 	Session string `yaml:"session"`
 	// Prefix is put before the text.
 	Prefix string `yaml:"prefix"`
-	// AllowSessionKey lets the caller name the session: the main one or a free name, and none of a chat, a job or somebody else.
+	// AllowSessionKey lets the caller name the session: the main one or a free name, and none of a chat, a job or another principal.
 	AllowSessionKey bool `yaml:"allow_session_key"`
 }
 
@@ -205,7 +205,7 @@ const (
 	RoleWorker   = "worker"
 )
 
-// HasRole reports whether this process does what role says.
+// HasRole reports whether this process has the role.
 func (c Config) HasRole(role string) bool {
 	return slices.Contains(c.Roles, role)
 }

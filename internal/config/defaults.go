@@ -21,7 +21,7 @@ const (
 	MainAgent = "main"
 )
 
-// Default is the configuration of a gateway to which nothing was said, but for the data directory, which needs the
+// Default is the configuration of a gateway without any setting, except for the data directory, which needs the
 // environment, and the agents, which [Load] fills in when there are none.
 func Default() Config {
 	return Config{

@@ -7,7 +7,7 @@
 // from the path. A few settings have short names besides; [Aliases] lists them.
 //
 // Layers lie on each other: defaults, then the file, then the environment, then flags. Each remembers where a value came
-// from, so that `laneway serve --print-config` can say it and a fault can name the line or the variable to change.
+// from, so that `laneway serve --print-config` can print it and a fault can name the line or the variable to change.
 //
 // All faults are reported at once. Unknown keys, wrong types, values out of range and relations that cannot hold are
 // collected as [FaultsError]; a start is refused with exit code 78 and every sentence that is needed to mend it.
@@ -22,7 +22,7 @@
 //
 // # What it does not do
 //
-// It reads no environment by itself: the caller hands in a lookup function. It opens no socket and no database, resolves no
+// It reads no environment by itself: the caller provides a lookup function. It opens no socket and no database, resolves no
 // name, starts no goroutine, and imports no other package of this module, so that everything can take its values from it.
 //
 // # Example

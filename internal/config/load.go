@@ -107,7 +107,7 @@ func configFile(given string, lookup func(string) (string, bool)) (string, error
 	return name, nil
 }
 
-// overlay lays environment and flags over what the file said. The agents come in between, because the short forms and the
+// overlay lays environment and flags over the values of the file. The agents come in between, because the short forms and the
 // detection make entries that variables may then change.
 func (l *Loaded) overlay(in *layers, cfg *Config, flags []Setting) {
 	agents := cfg.Agents
@@ -177,7 +177,7 @@ func fill(cfg *Config) {
 	}
 }
 
-// onlyAgent is main, or the agent that stands alone; "" when somebody has to choose.
+// onlyAgent is main, or the only agent; "" when the user has to choose.
 func onlyAgent(agents map[string]Agent) string {
 	if _, ok := agents[MainAgent]; ok || len(agents) != 1 {
 		if ok {

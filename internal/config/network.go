@@ -27,9 +27,9 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p, err
 }
 
-// trustsEverybody reports whether networks add up to every public address of IPv4 or of IPv6, alone or with the networks from which no public
+// everyPublicAddress reports whether networks add up to every public address of IPv4 or of IPv6, alone or with the networks from which no public
 // address comes. The entries that do so are returned; nil = they do not.
-func trustsEverybody(list []netip.Prefix) []netip.Prefix {
+func everyPublicAddress(list []netip.Prefix) []netip.Prefix {
 	parse := func(texts ...string) (all []netip.Prefix) {
 		for _, t := range texts {
 			all = append(all, netip.MustParsePrefix(t))

@@ -36,7 +36,7 @@ func TestNetworksThatAddUpToEverybody(t *testing.T) {
 			}
 			list = append(list, p)
 		}
-		if got := trustsEverybody(list); (got != nil) != c.everybody {
+		if got := everyPublicAddress(list); (got != nil) != c.everybody {
 			t.Errorf("%v: everybody %v (%v), want %v", c.list, got != nil, got, c.everybody)
 		}
 	}

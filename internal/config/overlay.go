@@ -60,7 +60,7 @@ func (l *layers) env(v reflect.Value, path string, lookup func(string) (string, 
 	}
 }
 
-// isLeaf tells settings from groups of settings. A map of texts is one setting: its keys are the user's own.
+// isLeaf distinguishes settings from groups of settings. A map of texts is one setting: its keys are the user's own.
 func isLeaf(v reflect.Value) bool {
 	if _, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		return true

@@ -81,7 +81,7 @@ func (p *preflight) label(path string) string {
 
 func (p *preflight) proxies() {
 	var all []netip.Prefix
-	everybody := false
+	trustsAll := false
 	for _, entry := range p.cfg.TrustedProxies {
 		prefix, err := parsePrefix(entry)
 		switch {
@@ -89,12 +89,12 @@ func (p *preflight) proxies() {
 			p.refuse("%s: %q is no address and no network", p.label("trusted_proxies"), entry)
 		case prefix.Bits() == 0:
 			p.refuse("%s %s trusts everybody", p.label("trusted_proxies"), entry)
-			everybody = true
+			trustsAll = true
 		default:
 			all = append(all, prefix)
 		}
 	}
-	if together := trustsEverybody(all); together != nil && !everybody {
+	if together := everyPublicAddress(all); together != nil && !trustsAll {
 		p.refuse("%s %s trusts everybody: together they are every public address", p.label("trusted_proxies"), joined(together))
 	}
 }
@@ -334,7 +334,7 @@ func (p *preflight) database() {
 	}
 }
 
-// serviceBy is what names a connection service, "" for nothing: the file of services says host and sslmode, and nothing else here knows it.
+// serviceBy is what names a connection service, "" for none: host and sslmode come from the file of services, which nothing else here reads.
 func (p *preflight) serviceBy(u *url.URL) string {
 	if service := u.Query().Get("service"); service != "" {
 		return "service=" + service

@@ -109,7 +109,7 @@ func show(v reflect.Value) (shown any, isSecret bool) {
 }
 
 // Print writes the effective configuration as YAML with the source of each value behind it. Settings of agents and overrides that
-// were never given are left out: they say nothing.
+// were never given are left out.
 func (l *Loaded) Print(w io.Writer) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, value := range l.Values() {

@@ -76,7 +76,7 @@ func (c Config) QueueFor(agent, channel string) Queue {
 	return c.Agents[agent].Queue.Apply(q)
 }
 
-// maxDebounceMs is a minute: a longer silence is no typing.
+// maxDebounceMs is a minute: a person who pauses longer has stopped typing.
 const maxDebounceMs = 60_000
 
 func (q Queue) validate(a at) {

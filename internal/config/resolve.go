@@ -11,7 +11,7 @@ import (
 	"laneway/internal/secret"
 )
 
-// secretRef is a secret with the names of the settings that say where it is.
+// secretRef is a secret with the names of the settings that locate it.
 type secretRef struct {
 	path   string
 	secret *secret.Secret
@@ -131,7 +131,7 @@ func noun(path string) string {
 	}
 }
 
-// Files whose contents somebody else gives out.
+// Files whose contents another program provides.
 const (
 	fromProvider  = "key file"
 	fromBotFather = "bot token file"

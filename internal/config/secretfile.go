@@ -108,7 +108,7 @@ func readAll(f io.Reader, buf []byte) (int, error) {
 	}
 }
 
-// createToken makes a new token file. The token is written under a name of its own, created exclusively so that nobody can have
+// createToken makes a new token file. The token is written under a name of its own, created exclusively so that no other process can have
 // put a link or a readable file there before, and then linked into its place, which fails when there is one already: two
 // processes that start at once agree, and neither can read a half-written file.
 func createToken(path string) (secret.Secret, error) {

@@ -30,7 +30,7 @@ func (c Config) check() FaultsError {
 	c.Queue.validate(root.key("queue"))
 	base := c.Queue
 	if len(faults) > before {
-		base = defaultQueue() // so that a fault of the global settings is not told again for each agent and channel
+		base = defaultQueue() // so that a fault of the global settings is not repeated for each agent and channel
 	}
 	c.checkAgents(root, base)
 	c.Channels.validate(root.key("channels"), base)

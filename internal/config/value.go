@@ -64,7 +64,7 @@ func setDays(d *Duration, whole, given string) error {
 }
 
 // ID is the decimal identity of a person or a chat on Telegram; groups have negative ones. A @username is none: it can be
-// given up and taken by somebody else.
+// released and then taken by another account.
 type ID int64
 
 // String is the decimal form.

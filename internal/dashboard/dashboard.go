@@ -2,7 +2,7 @@
 //
 // # Ideas
 //
-// It is static. The files are embedded and hold no data: no version, no host, no name. Whoever loads the page has learned nothing.
+// It is static. The files are embedded and hold no data: no version, no host, no name. The page reveals nothing to a client without a token.
 // Everything that it shows comes over the public WebSocket protocol, with the credential of the person who looks, so it can do
 // nothing that another client of that person could not do.
 //

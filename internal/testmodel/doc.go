@@ -7,7 +7,7 @@
 // ever had two turns at a time.
 //
 // [Start] listens on loopback. [StartInMemory] listens on nothing: its connections are pipes, reached through
-// [Server.Transport], and may stand in a testing/synctest bubble, where a minute of silence costs no time.
+// [Server.Transport], and may stand in a testing/synctest bubble, where a minute without data costs no time.
 //
 // A server ends with its test; handlers that hang are released then.
 //

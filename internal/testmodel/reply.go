@@ -18,9 +18,9 @@ type Reply struct {
 	HangFirst bool
 	// Status other than 0 and 200 refuses with Body, or with an error in the words of the protocol.
 	Status int
-	// Header is added to the response (Retry-After, say).
+	// Header is added to the response (for example Retry-After).
 	Header map[string]string
-	// Body instead of everything that follows, as Type; an HTML page, say.
+	// Body instead of everything that follows, as Type; for example an HTML page.
 	Body, Type string
 	// Kind, Code and Message of a refusal.
 	Kind, Code, Message string
@@ -33,7 +33,7 @@ type Reply struct {
 	EachByte bool
 	Pause    time.Duration
 
-	// After the pieces, at most one: Hang says nothing more, Cut resets the connection, Half closes it in good order without an
+	// After the pieces, at most one: Hang sends nothing more, Cut resets the connection, Half closes it in good order without an
 	// end, Garbage sends this and closes, StreamError sends an error event of this kind.
 	Hang, Cut, Half bool
 	Garbage         string

@@ -233,7 +233,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	play(w, r, script{call: call, reply: reply(call), ending: s.ending})
 }
 
-// begin counts a call and returns the function that says what to reply.
+// begin counts a call and returns the function that chooses the reply.
 func (s *Server) begin(call *Call) func(Call) Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +243,7 @@ func (s *Server) begin(call *Call) func(Call) Reply {
 	s.highest = max(s.highest, s.total)
 	s.active[call.User]++
 	s.most[call.User] = max(s.most[call.User], s.active[call.User])
-	s.tell()
+	s.notifyWaiters()
 	if s.answer == nil {
 		return func(call Call) Reply { return Reply{Pieces: []string{call.Last()}} }
 	}
@@ -255,16 +255,16 @@ func (s *Server) end(user string) {
 	defer s.mu.Unlock()
 	s.total--
 	s.active[user]--
-	s.tell()
+	s.notifyWaiters()
 }
 
-// tell wakes everybody who waits for a change. The mutex is held.
-func (s *Server) tell() {
+// notifyWaiters wakes every goroutine that waits for a change. The caller holds the mutex.
+func (s *Server) notifyWaiters() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// parse fills in what the body says.
+// parse fills in the members of the body.
 func parse(c Call) (Call, error) {
 	var body struct {
 		Model    string    `json:"model"`

@@ -2,7 +2,7 @@ package testmodel
 
 import "cmp"
 
-// voice is how a protocol says things.
+// voice renders answers in the frames of one protocol.
 type voice interface {
 	begin() string
 	piece(text string) string

@@ -25,17 +25,17 @@ const (
 	// templateLock keeps two processes from building one template; the number means nothing.
 	templateLock = 7_226_152_391
 	dropTimeout  = 30 * time.Second
-	// codeBusy: somebody is connected to the template at this moment.
+	// codeBusy: another client is connected to the template at this moment.
 	codeBusy = "55006"
 	// codeSyntax is the answer of servers before 15 to STRATEGY.
 	codeSyntax = "42601"
 )
 
-// DB makes an empty, migrated database and returns its address. It is dropped when the test ends, whoever is still connected.
+// DB makes an empty, migrated database and returns its address. It is dropped when the test ends, even while clients are connected.
 // Without TEST_DATABASE_URL the test fails with the cure.
 func DB(tb testing.TB) string {
 	tb.Helper()
-	admin := os.Getenv(URLVariable) //nolint:forbidigo // the launcher hands the address over in this variable
+	admin := os.Getenv(URLVariable) //nolint:forbidigo // the launcher passes the address in this variable
 	if admin == "" {
 		tb.Fatalf("this test needs Postgres: run it by `go run ./cmd/testpg -- go test ./...`, or set %s", URLVariable)
 	}
@@ -90,7 +90,7 @@ func Empty(tb testing.TB) string {
 func Private(tb testing.TB, cfg ServerConfig) *Server {
 	tb.Helper()
 	if cfg.BinDir == "" {
-		dir, err := findBinaries(os.Getenv("PG_BIN")) //nolint:forbidigo // where the developer says they are
+		dir, err := findBinaries(os.Getenv("PG_BIN")) //nolint:forbidigo // where the developer has them
 		if err != nil {
 			tb.Fatalf("this test starts a Postgres of its own: %v; install the server programs or name their directory in PG_BIN", err)
 		}

@@ -2,14 +2,14 @@
 //
 // # Where the server comes from
 //
-// [Provide] looks in this order and says which one it took:
+// [Provide] looks in this order and reports which one it took:
 //
-//  1. TEST_DATABASE_URL: a server that somebody else runs; its user must be allowed to create databases.
+//  1. TEST_DATABASE_URL: a server that is already running; its user must be allowed to create databases.
 //  2. Server binaries ($PG_BIN, /usr/lib/postgresql/*/bin, PATH): a private cluster in a temporary directory, reachable through a
 //     unix socket alone. Postgres refuses to run as root, so root's cluster runs as `postgres` or `nobody`.
 //  3. docker compose: a container, bound to a free port of the loopback address.
 //
-// When none works the error names the three ways. Nothing is skipped in silence. The command cmd/testpg wraps this around any other
+// When none works the error names the three ways. No test is skipped silently. The command cmd/testpg wraps this around any other
 // command:
 //
 //	go run ./cmd/testpg -- go test ./...

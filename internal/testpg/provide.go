@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// URLVariable is the environment variable through which a launcher tells test binaries where the server is.
+// URLVariable is the environment variable through which a launcher passes the address of the server to test binaries.
 const URLVariable = "TEST_DATABASE_URL"
 
 // ErrNoServer is returned when no way leads to a Postgres. Its text is the cure.
@@ -19,7 +19,7 @@ type Config struct {
 	URL string
 	// PGBin is a directory with server programs; "" = look in the usual places.
 	PGBin string
-	// NoFsync is handed to a private cluster.
+	// NoFsync is passed to a private cluster.
 	NoFsync bool
 	// Dir is where a private cluster gets its directory; "" = with the other temporary files.
 	Dir string
@@ -29,7 +29,7 @@ type Config struct {
 type Provided struct {
 	// URL of a database in which other databases can be created.
 	URL string
-	// How says in a few words where it came from.
+	// How describes in a few words where it came from.
 	How  string
 	stop func(context.Context) error
 }

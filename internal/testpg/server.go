@@ -23,7 +23,7 @@ const (
 	maxSocketPath = 80
 )
 
-// ServerConfig says how a private cluster is run. The zero value is a durable server.
+// ServerConfig configures a private cluster. The zero value is a durable server.
 type ServerConfig struct {
 	// BinDir holds the server programs; "" = look for them.
 	BinDir string

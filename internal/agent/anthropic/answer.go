@@ -20,7 +20,7 @@ type answer struct {
 	finish string
 }
 
-// reset forgets an attempt that failed before it said anything.
+// reset drops the state of an attempt that failed before its first text.
 func (a *answer) reset() { a.model, a.input, a.output, a.finish = "", 0, 0, "" }
 
 // Begun implements [modelhttp.Reader].
@@ -40,9 +40,9 @@ func (a *answer) Event(raw sse.Event) (bool, error) {
 		a.model = e.Message.Model
 		a.count(e.Message.Usage)
 	case "content_block_start":
-		return false, a.say(e.Block.Type, e.Block.Text)
+		return false, a.appendBlock(e.Block.Type, e.Block.Text)
 	case "content_block_delta":
-		return false, a.say(e.Delta.Type, e.Delta.Text)
+		return false, a.appendBlock(e.Delta.Type, e.Delta.Text)
 	case "message_delta":
 		a.count(e.Usage)
 		a.finish = e.Delta.StopReason
@@ -54,15 +54,15 @@ func (a *answer) Event(raw sse.Event) (bool, error) {
 	return false, nil
 }
 
-// say shows text and leaves out thoughts and tools.
-func (a *answer) say(kind, text string) error {
+// appendBlock adds text and leaves out thoughts and tools.
+func (a *answer) appendBlock(kind, text string) error {
 	if kind != "text" && kind != "text_delta" {
 		return nil
 	}
-	return a.text.Say(text)
+	return a.text.Append(text)
 }
 
-// count takes the larger figure: the input is told at the start, the output so far with each change, and a field that
+// count takes the larger figure: the input is reported at the start, the output so far with each change, and a field that
 // is not repeated is zero.
 func (a *answer) count(u usage) {
 	a.input = max(a.input, u.InputTokens+u.CacheCreationInputTokens+u.CacheReadInputTokens)
@@ -85,7 +85,7 @@ func (a *answer) Whole(body []byte) error {
 	a.model, a.finish = w.Model, w.StopReason
 	a.count(w.Usage)
 	for _, b := range w.Content {
-		if err := a.say(b.Type, b.Text); err != nil {
+		if err := a.appendBlock(b.Type, b.Text); err != nil {
 			return err
 		}
 	}
@@ -100,7 +100,7 @@ func (a *answer) End() error {
 	return modelhttp.Fail(chat.FailBadResponse, errors.New("the stream has no events"))
 }
 
-// judge says whether a complete answer is one.
+// judge checks a complete answer.
 func (a *answer) judge() error {
 	switch a.finish {
 	case "refusal":

@@ -49,9 +49,9 @@ type Config struct {
 	FirstByte, Silence time.Duration
 	// Retries before anything was shown; default 3, at most 10, negative = none.
 	Retries int
-	// Headers are sent besides (anthropic-beta, say).
+	// Headers are sent besides (for example anthropic-beta).
 	Headers map[string]string
-	// SendUser tells the API the session key as metadata.user_id; off by default, since it may contain the number of a chat.
+	// SendUser sends the API the session key as metadata.user_id; off by default, since it may contain the number of a chat.
 	SendUser bool
 }
 

@@ -59,7 +59,7 @@ func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Run
 	return &Runner{cfg: cfg, env: base(cfg, lookup), hide: hider(cfg.Env), noise: rate.NewLimiter(10, 50), log: log}, nil
 }
 
-// hider takes configured values out of what the program says. Very short ones would tear words apart and are no keys.
+// hider replaces configured values in the output of the program. Very short ones may be parts of ordinary words, and are no keys.
 func hider(env map[string]string) *strings.Replacer {
 	const shortestSecret = 8
 	var pairs []string
@@ -71,7 +71,7 @@ func hider(env map[string]string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// Check says whether the program can be found, for diagnosis. It starts nothing.
+// Check reports whether the program can be found, for diagnosis. It starts nothing.
 func (r *Runner) Check() error {
 	_, err := find(r.cfg.Argv[0], r.env["PATH"])
 	return err
@@ -127,7 +127,7 @@ func outputDir(req agent.Request, log *slog.Logger) string {
 	return dir
 }
 
-// outcome is the first of the reasons why a turn failed: stopped or over the limit, said by the program, exit code.
+// outcome is the first of the reasons why a turn failed: stopped or over the limit, reported by the program, exit code.
 func outcome(failed error, out *output, exit *exit) error {
 	switch {
 	case failed != nil:
@@ -147,7 +147,7 @@ func (r *Runner) input(req agent.Request) ([]byte, error) {
 	case r.cfg.Input == InputJSON:
 		raw, err := json.Marshal(documentOf(req))
 		if err != nil {
-			return nil, agent.NewError(chat.FailBadRequest, "The request cannot be handed to the program of this agent.", err)
+			return nil, agent.NewError(chat.FailBadRequest, "The request cannot be passed to the program of this agent.", err)
 		}
 		return append(raw, '\n'), nil
 	case r.cfg.messageInArgs():

@@ -66,7 +66,7 @@ func (c *complaints) take(raw []byte) {
 	c.log.Info("program wrote to standard error", "line", line)
 }
 
-// visible drops what would make a log line or a sentence say something else than it contains; tabs become blanks.
+// visible removes characters that make a log line or a sentence look like something else than it contains; tabs become blanks.
 func visible(r rune) rune {
 	switch {
 	case r == '\t':

@@ -24,7 +24,7 @@
 //	{"final": "the whole text"}
 //	{"attach": {"path": "chart.png", "name": "Sales.png", "mimeType": "image/png"}}
 //
-// final adds what the deltas have not said yet. Other members are passed over, and a later line that is no JSON counts
+// final adds what the deltas do not contain yet. Other members are passed over, and a later line that is no JSON counts
 // as text. [OutputText] and [OutputJSON] settle the matter beforehand.
 //
 // # Files

@@ -24,7 +24,7 @@ type output struct {
 	log    *slog.Logger
 	line   []byte // the line that is not complete yet
 	usage  chat.Usage
-	// failed is what the program itself said about its failure; the answer ends with it.
+	// failed is the failure that the program itself reported; the answer ends with it.
 	failed *agent.Error
 	// named are the files that the program wants to be sent.
 	named []chat.Attachment
@@ -33,7 +33,7 @@ type output struct {
 // write takes raw output. Its errors end the turn.
 func (o *output) write(raw []byte) error {
 	if o.mode == OutputText {
-		return o.answer.SayBytes(raw)
+		return o.answer.AppendBytes(raw)
 	}
 	o.line = append(o.line, raw...)
 	if o.mode == OutputAuto && !o.decide() {
@@ -76,7 +76,7 @@ func (o *output) undecided() error {
 func (o *output) plain() error {
 	held := o.line
 	o.line, o.mode = nil, OutputText
-	return o.answer.SayBytes(held)
+	return o.answer.AppendBytes(held)
 }
 
 // bounded gives up waiting for the end of a line.
@@ -95,7 +95,7 @@ func (o *output) close() error {
 		if _, ok := parseLine(rest); ok || o.mode == OutputJSON {
 			return o.take(rest)
 		}
-		if err := o.answer.SayBytes(rest); err != nil {
+		if err := o.answer.AppendBytes(rest); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (o *output) take(raw []byte) error {
 		if len(bytes.TrimSpace(raw)) == 0 {
 			return nil
 		}
-		return o.answer.Say(string(raw))
+		return o.answer.Append(string(raw))
 	}
 	if line.usage != nil {
 		o.usage = *line.usage
@@ -121,7 +121,7 @@ func (o *output) take(raw []byte) error {
 	if line.attach != nil && len(o.named) < maxNamed {
 		o.named = append(o.named, *line.attach)
 	}
-	if err := o.answer.Say(line.delta); err != nil {
+	if err := o.answer.Append(line.delta); err != nil {
 		return err
 	}
 	if line.final == nil {
@@ -130,15 +130,15 @@ func (o *output) take(raw []byte) error {
 	return o.finish(chat.CleanText(*line.final))
 }
 
-// finish says what of the whole text has not been said. Deltas cannot be taken back, so a whole text that says something
+// finish adds what the deltas do not contain of the whole text. Deltas cannot be taken back, so a whole text that contains something
 // else is only noted.
 func (o *output) finish(final string) error {
 	rest, ok := strings.CutPrefix(final, o.answer.Text())
 	if !ok {
-		o.log.Warn("program said a final text that is not its deltas", "bytes", len(final))
+		o.log.Warn("final text of the program is not the sum of its deltas", "bytes", len(final))
 		return nil
 	}
-	return o.answer.Say(rest)
+	return o.answer.Append(rest)
 }
 
 // line is one JSON line.
@@ -174,7 +174,7 @@ func parseLine(raw []byte) (line, bool) {
 		out.delta = *members.Delta
 	}
 	if members.Error != nil {
-		out.failed = said(*members.Error, members.Reason)
+		out.failed = reported(*members.Error, members.Reason)
 	}
 	if members.Usage != nil {
 		out.usage = usageOf(members.Usage)
@@ -186,8 +186,8 @@ func parseLine(raw []byte) (line, bool) {
 	return out, known
 }
 
-// said is a failure in the program's own words. Its reason counts if it is one of the known ones.
-func said(sentence string, reason chat.FailReason) *agent.Error {
+// reported is a failure in the program's own words. Its reason counts if it is one of the known ones.
+func reported(sentence string, reason chat.FailReason) *agent.Error {
 	if !slices.Contains(agent.Reasons(), reason) {
 		reason = chat.FailProgram
 	}

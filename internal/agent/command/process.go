@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// tailWait is how long output is read when the group is dead and somebody outside of it still holds the pipe.
+	// tailWait is how long output is read when the group is dead and a process outside of it still holds the pipe.
 	tailWait = 100 * time.Millisecond
 	// tailSize is what a pipe can hold at most.
 	tailSize = 1 << 20
@@ -104,7 +104,7 @@ func closeAll(files []*os.File) {
 }
 
 // supervise starts two goroutines that end in wait: one waits for the leader, one ends the group. Signals go to the group
-// only while the leader is not reaped: until then nobody else can get its number.
+// only while the leader is not reaped: until then no other process can get its number.
 func (p *process) supervise(ctx context.Context, grace time.Duration) {
 	p.group.Go(func() {
 		p.waitLeader()
@@ -118,14 +118,14 @@ func (p *process) supervise(ctx context.Context, grace time.Duration) {
 			p.quiet(grace)
 		}
 		p.signal(syscall.SIGKILL)
-		// Whoever has left the group may hold the pipes for ever.
+		// A process that has left the group may hold the pipes for ever.
 		until := time.Now().Add(tailWait)
-		_ = p.stdout.SetReadDeadline(until) //nolint:errcheck // fails only for a closed pipe, which nobody reads
+		_ = p.stdout.SetReadDeadline(until) //nolint:errcheck // fails only for a closed pipe, which is not read
 		_ = p.stderr.SetReadDeadline(until) //nolint:errcheck // the same
 	})
 }
 
-// quiet waits until the group seems to be gone: its leader has ended and nobody holds its output. The leader alone says
+// quiet waits until the group seems to be gone: its leader has ended and no process holds its output. The leader alone shows
 // little, since a shell ends at once and what it has started may want its time.
 func (p *process) quiet(grace time.Duration) {
 	timer := time.NewTimer(grace)
@@ -139,7 +139,7 @@ func (p *process) quiet(grace time.Duration) {
 	}
 }
 
-// signal reaches the whole group. It fails only when nobody is left.
+// signal reaches the whole group. It fails only when no process is left.
 func (p *process) signal(signal syscall.Signal) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, signal) //nolint:errcheck // see above
 }
@@ -164,7 +164,7 @@ func (p *process) listen(complaints *complaints) {
 	})
 }
 
-// read hands standard output on until its end. After an error of the answer it closes the pipe, so that a program that only
+// read processes standard output until its end. After an error of the answer it closes the pipe, so that a program that only
 // writes notices; after the end of the context it reads on without listening, so that the program can end in good order.
 func (p *process) read(ctx context.Context, out *output) error {
 	defer close(p.outEnd)
@@ -173,7 +173,7 @@ func (p *process) read(ctx context.Context, out *output) error {
 		n, err := p.stdout.Read(buffer)
 		if n > 0 && ctx.Err() == nil {
 			if failed := out.write(buffer[:n]); failed != nil {
-				_ = p.stdout.Close() // nobody wants the rest
+				_ = p.stdout.Close() // the rest is not used
 				return failed
 			}
 		}
@@ -204,7 +204,7 @@ func (p *process) rest(out *output) error {
 	return out.write(raw)
 }
 
-// wait ends everything that belongs to the process and says how it ended. It blocks until the leader has ended, which supervise sees to.
+// wait ends everything that belongs to the process and returns how it ended. It blocks until the leader has ended, which supervise sees to.
 func (p *process) wait() *exit {
 	<-p.exited
 	if p.stdin != nil {

@@ -20,6 +20,6 @@ func (p *process) waitLeader() {
 
 // reap gives the number back. The program has ended.
 func (p *process) reap() *os.ProcessState {
-	_ = p.cmd.Wait() //nolint:errcheck // the state says it
+	_ = p.cmd.Wait() //nolint:errcheck // the state has it
 	return p.cmd.ProcessState
 }

@@ -5,9 +5,9 @@ package command
 import "os"
 
 // waitLeader blocks until the program has ended. It reaps it as well: these systems have no call that does not, so for a moment the
-// number of the group could belong to somebody else.
+// number of the group could belong to another process.
 func (p *process) waitLeader() {
-	_ = p.cmd.Wait() //nolint:errcheck // the state says it
+	_ = p.cmd.Wait() //nolint:errcheck // the state has it
 }
 
 // reap returns what waitLeader saw.

@@ -1,8 +1,8 @@
-// Package echo is the runner that repeats what people say. It is what a gateway without any configuration answers with, so that
-// everything around an agent can be tried, and it says so in its name and model; it is no assistant.
+// Package echo is the runner that repeats its input. It is what a gateway without any configuration answers with, so that
+// everything around an agent can be tried, which its name and model show; it is no assistant.
 //
 // The answer is the text of all messages of the turn, joined by newlines, emitted in chunks. Delays make it behave like
-// a slow model, FailWith like a broken one. What people say in the middle of the turn is taken and repeated as well.
+// a slow model, FailWith like a broken one. Messages that arrive during the turn are taken and repeated as well.
 // Usage is the estimate of package agent, so figures move.
 //
 // # Instructions in the text
@@ -11,12 +11,12 @@
 //
 //	sleep 2s          wait (any Go duration)
 //	hang              wait until the turn is stopped
-//	say 5000          say so many characters
+//	say 5000          answer with so many characters
 //	fail              fail as unknown
 //	fail rate_limit   fail for this reason
 //	panic             panic, as a defect would
 //
-// It is off by default: with it, whoever may write to the agent can make its turns fail and keep their slots.
+// It is off by default: with it, each person who may write to the agent can make its turns fail and keep their slots.
 //
 // # Promises
 //

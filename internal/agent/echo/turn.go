@@ -27,7 +27,7 @@ func (t *turn) run(ctx context.Context, req agent.Request) error {
 	text := agent.PlainText(req)
 	for {
 		t.input += agent.EstimateTokens(text)
-		if err := t.say(ctx, text); err != nil {
+		if err := t.respond(ctx, text); err != nil {
 			return err
 		}
 		more, ok := taken(req)
@@ -38,7 +38,7 @@ func (t *turn) run(ctx context.Context, req agent.Request) error {
 	}
 }
 
-// taken is what was said since, if anything.
+// taken is the input that arrived since, if any.
 func taken(req agent.Request) (string, bool) {
 	if req.TakeInput == nil {
 		return "", false
@@ -58,7 +58,7 @@ func failure(reason chat.FailReason) error {
 	return agent.NewError(reason, "The echo agent was told to fail ("+string(reason)+").", nil)
 }
 
-func (t *turn) say(ctx context.Context, text string) error {
+func (t *turn) respond(ctx context.Context, text string) error {
 	if !t.cfg.Script {
 		return t.repeat(ctx, text)
 	}
@@ -119,7 +119,7 @@ func (t *turn) repeat(ctx context.Context, text string) error {
 		}
 		chunk := t.chunk(text)
 		text = text[len(chunk):]
-		if err := t.answer.Say(chunk); err != nil {
+		if err := t.answer.Append(chunk); err != nil {
 			return err
 		}
 	}

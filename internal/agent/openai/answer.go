@@ -22,7 +22,7 @@ type answer struct {
 	refused int // bytes of a refusal
 }
 
-// reset forgets an attempt that failed before it said anything.
+// reset drops the state of an attempt that failed before its first text.
 func (a *answer) reset() { a.model, a.used, a.finish, a.refused = "", usage{}, "", 0 }
 
 // Begun implements [modelhttp.Reader].
@@ -62,7 +62,7 @@ func (a *answer) take(c chunk) error {
 			a.finish = choice.FinishReason
 		}
 		a.refused += len(choice.Delta.Refusal) + len(choice.Message.Refusal)
-		if err := a.text.Say(choice.Delta.Content + choice.Message.Content); err != nil {
+		if err := a.text.Append(choice.Delta.Content + choice.Message.Content); err != nil {
 			return err
 		}
 	}
@@ -96,7 +96,7 @@ func (a *answer) End() error {
 	}
 }
 
-// judge says whether a complete answer is one.
+// judge checks a complete answer.
 func (a *answer) judge() error {
 	switch {
 	case a.finish == "content_filter":

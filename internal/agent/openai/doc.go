@@ -14,7 +14,7 @@
 //
 // # Promises
 //
-// Those of package agent. Deadlines for the first line and for silence give the slot back when a model hangs; the
+// Those of package agent. Deadlines for the first line and between lines free the slot when a model hangs; the
 // total is the deadline of the turn. 429, 5xx and broken connections are tried again, at most three times, only before any text
 // was shown. No error carries the URL or the key.
 //

@@ -49,9 +49,9 @@ type Config struct {
 	FirstByte, Silence time.Duration
 	// Retries before anything was shown; default 3, at most 10, negative = none.
 	Retries int
-	// Headers are sent besides (OpenRouter's HTTP-Referer, say).
+	// Headers are sent besides (for example OpenRouter's HTTP-Referer).
 	Headers map[string]string
-	// SendUser tells the endpoint the session key as `user`, for abuse reports and cache affinity; off by default, since it may
+	// SendUser sends the endpoint the session key as `user`, for abuse reports and cache affinity; off by default, since it may
 	// contain the number of a chat.
 	SendUser bool
 }

@@ -88,7 +88,7 @@ func (r *Runner) body(req agent.Request, params modelhttp.Params) request {
 	return out
 }
 
-// effort hands on the levels that the API knows. Other words, such as off, leave the choice to the endpoint: most models
+// effort passes on the levels that the API knows. Other words, such as off, leave the choice to the endpoint: most models
 // refuse the field altogether.
 func effort(thinking string) string {
 	if slices.Contains([]string{"minimal", "low", "medium", "high"}, thinking) {

@@ -43,7 +43,7 @@ type Config struct {
 	URL string
 	// Header is sent with each request. The client does not change it.
 	Header http.Header
-	// Key is taken out of whatever a server says. The header has to carry it already.
+	// Key is removed from all text of the server. The header has to carry it already.
 	Key secret.Secret
 	// FirstByte and Silence bound the time to the first line and between lines; negative = off.
 	FirstByte, Silence time.Duration
@@ -61,7 +61,7 @@ type Reader interface {
 	Event(event sse.Event) (done bool, err error)
 	// Whole takes the body of a server that answered with one JSON document instead of a stream.
 	Whole(body []byte) error
-	// End is asked when the stream ended before Event said done; nil = it was complete all the same.
+	// End is called when the stream ended before Event reported the end; nil = it was complete all the same.
 	End() error
 	// Begun reports whether something was shown; then no error is tried again.
 	Begun() bool

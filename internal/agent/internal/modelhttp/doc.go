@@ -1,7 +1,7 @@
 // Package modelhttp is the part that the clients of model APIs have in common: one streaming POST with deadlines, retries
 // and errors sorted into the closed set of [chat.FailReason].
 //
-// A [Client] sends a body and hands the answer to a [Reader], event by event, in the goroutine of the caller. It knows no
+// A [Client] sends a body and passes the answer to a [Reader], event by event, in the goroutine of the caller. It knows no
 // provider: what an event means is the Reader's business.
 //
 // # Deadlines
@@ -15,7 +15,7 @@
 // 429, 5xx and broken connections are tried again, with growing pauses and never before the Retry-After of the server,
 // as long as [Reader.Begun] is false. Nothing is tried again after a deadline of ours: a slot that waited a minute for a hanging model is
 // given back instead. When the pause would be longer than MaxPause or than what is left of the context, the error is returned
-// at once; it is marked as retryable, and whoever scheduled the turn decides. With [Call.Once] every failure is returned at once.
+// at once; it is marked as retryable, and the caller that scheduled the turn decides. With [Call.Once] every failure is returned at once.
 //
 // # Secrets
 //

@@ -19,7 +19,7 @@ import (
 	"laneway/internal/secret"
 )
 
-// StatusError is what a provider said when it refused. It is the cause of the *agent.Error that Do returns.
+// StatusError is the refusal of a provider. It is the cause of the *agent.Error that Do returns.
 type StatusError struct {
 	// Status is the HTTP status; 0 = the error came inside a stream and named none.
 	Status int
@@ -27,7 +27,7 @@ type StatusError struct {
 	Kind, Code string
 	// Message is the provider's sentence without the key, at most 500 bytes. It goes to the log, not to people.
 	Message string
-	// After is how long the server wants to be left alone; 0 = it did not say.
+	// After is how long the server wants to be left alone; 0 = it did not specify that.
 	After time.Duration
 }
 
@@ -36,7 +36,7 @@ func (e *StatusError) Error() string {
 	return strings.Join(strings.Fields(fmt.Sprintf("status %d %s %s %s", e.Status, e.Kind, e.Code, e.Message)), " ")
 }
 
-// sentence tells a person what happened and what to do about it.
+// sentence explains to a person what happened and what to do about it.
 func sentence(reason chat.FailReason) string {
 	switch reason {
 	case chat.FailFirstByte:
@@ -147,19 +147,19 @@ func (c *Client) refused(ctx context.Context, response *http.Response, watch *wa
 	return c.Refusal(refusal)
 }
 
-// timedOut reports that one of our own deadlines ended the reading; the status line has said enough then.
+// timedOut reports that one of our own deadlines ended the reading; the status line suffices then.
 func timedOut(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return errors.Is(cause, errFirstByte) || errors.Is(cause, errSilence)
 }
 
-// Refusal sorts what a provider said, in a response or inside a stream.
-func (c *Client) Refusal(said StatusError) *agent.Error {
-	said.Message = chat.Cut(c.cfg.Key.Redact(chat.CleanText(said.Message)), 500)
-	said.Kind = chat.Cut(c.cfg.Key.Redact(chat.CleanText(said.Kind)), 100)
-	said.Code = chat.Cut(c.cfg.Key.Redact(chat.CleanText(said.Code)), 100)
-	failed := fail(reasonFor(said), &said)
-	if outOfCredit(said) {
+// Refusal classifies the refusal of a provider, in a response or inside a stream.
+func (c *Client) Refusal(refusal StatusError) *agent.Error {
+	refusal.Message = chat.Cut(c.cfg.Key.Redact(chat.CleanText(refusal.Message)), 500)
+	refusal.Kind = chat.Cut(c.cfg.Key.Redact(chat.CleanText(refusal.Kind)), 100)
+	refusal.Code = chat.Cut(c.cfg.Key.Redact(chat.CleanText(refusal.Code)), 100)
+	failed := fail(reasonFor(refusal), &refusal)
+	if outOfCredit(refusal) {
 		failed.Retryable = false
 		failed.Message = "The account at the model service has no credit left; the operator has to top it up."
 	}
@@ -181,13 +181,13 @@ func RefusalOf(raw json.RawMessage) StatusError {
 		return StatusError{}
 	}
 	code := strings.Trim(string(member.Code), `"`)
-	said := StatusError{Kind: member.Type, Message: member.Message}
+	refusal := StatusError{Kind: member.Type, Message: member.Message}
 	if status, err := strconv.Atoi(code); err == nil {
-		said.Status = status
+		refusal.Status = status
 	} else if code != "null" {
-		said.Code = code
+		refusal.Code = code
 	}
-	return said
+	return refusal
 }
 
 func parseRefusal(raw []byte) StatusError {

@@ -42,7 +42,7 @@ func (p Params) Override(params map[string]any) (Params, error) {
 	return p, nil
 }
 
-// Validate says which setting is out of its range.
+// Validate returns which setting is out of its range.
 func (p Params) Validate() error {
 	for name, value := range map[string]*float64{"temperature": p.Temperature, "top_p": p.TopP} {
 		top := map[string]float64{"temperature": 2, "top_p": 1}[name]

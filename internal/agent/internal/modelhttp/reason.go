@@ -10,18 +10,18 @@ import (
 // statusOverloaded is what Anthropic sends besides 503.
 const statusOverloaded = 529
 
-// reasonFor sorts a refusal: first by words that say more than the status, then by the status.
-func reasonFor(said StatusError) chat.FailReason {
-	if outOfCredit(said) {
+// reasonFor sorts a refusal: first by words that are more specific than the status, then by the status.
+func reasonFor(refusal StatusError) chat.FailReason {
+	if outOfCredit(refusal) {
 		return chat.FailRateLimit
 	}
-	if said.Status < http.StatusInternalServerError && tooLong(said) {
+	if refusal.Status < http.StatusInternalServerError && tooLong(refusal) {
 		return chat.FailContextLength
 	}
-	if said.Status != 0 {
-		return reasonForStatus(said.Status)
+	if refusal.Status != 0 {
+		return reasonForStatus(refusal.Status)
 	}
-	return reasonForKind(said.Kind + " " + said.Code)
+	return reasonForKind(refusal.Kind + " " + refusal.Code)
 }
 
 func reasonForStatus(status int) chat.FailReason {
@@ -66,9 +66,9 @@ func reasonForKind(words string) chat.FailReason {
 	return chat.FailServer
 }
 
-// tooLong recognises the ways in which providers say that the input does not fit.
-func tooLong(said StatusError) bool {
-	words := strings.ToLower(said.Code + " " + said.Kind + " " + said.Message)
+// tooLong recognises how providers report that the input does not fit.
+func tooLong(refusal StatusError) bool {
+	words := strings.ToLower(refusal.Code + " " + refusal.Kind + " " + refusal.Message)
 	for _, sign := range []string{
 		"context_length", "context length", "context window", "context size", "exceed_context", "prompt is too long",
 		"maximum context", "input is too long", "too many tokens in",
@@ -81,7 +81,7 @@ func tooLong(said StatusError) bool {
 }
 
 // outOfCredit recognises refusals that look like a rate limit and that no waiting cures.
-func outOfCredit(said StatusError) bool {
-	return said.Status == http.StatusPaymentRequired || said.Code == "insufficient_quota" || said.Kind == "insufficient_quota" ||
-		said.Kind == "billing_error"
+func outOfCredit(refusal StatusError) bool {
+	return refusal.Status == http.StatusPaymentRequired || refusal.Code == "insufficient_quota" || refusal.Kind == "insufficient_quota" ||
+		refusal.Kind == "billing_error"
 }

@@ -17,7 +17,7 @@ type Call struct {
 	Once bool
 }
 
-// Do posts the body of call and hands the answer to the Reader that begin makes, a new one for each attempt. It blocks until the
+// Do posts the body of call and passes the answer to the Reader that begin makes, a new one for each attempt. It blocks until the
 // answer is complete, the context is over or the attempts are used up. Its errors are *agent.Error or the cause of the
 // context; see the package comment for what is tried again.
 func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
@@ -53,7 +53,7 @@ func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
 	return err
 }
 
-// again says whether a second attempt may help now. Our own deadlines are not tried again: the slot has waited enough.
+// again reports whether a second attempt may help now. Our own deadlines are not tried again: the slot has waited enough.
 func again(err error) bool {
 	var failed *agent.Error
 	if !errors.As(err, &failed) {
@@ -77,7 +77,7 @@ func newGrowing() *backoff.ExponentialBackOff {
 	return growing
 }
 
-// pauses says how long to wait: at least what the server wanted. It stops where the wait would be in vain.
+// pauses returns how long to wait: at least what the server asked for. It stops where the wait would be in vain.
 type pauses struct {
 	ctx     context.Context //nolint:containedctx // lives as long as one call of Do; the interface of backoff has no context
 	longest time.Duration

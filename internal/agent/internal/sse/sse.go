@@ -3,7 +3,7 @@
 // It knows bytes and nothing else: no HTTP, no deadline, no retry. A [Reader] reads one line at a time from any io.Reader,
 // blocks only in that reader, starts no goroutine and holds at most one event, whose size is bounded. It takes the three kinds
 // of line end, a byte order mark and comments as the standard wants them. In one thing it is more forgiving: an event
-// at the end of the stream counts even if the blank line behind it is missing, and says so in [Event.Partial], since
+// at the end of the stream counts even if the blank line behind it is missing, and is marked by [Event.Partial], since
 // some servers close the connection right behind their last line.
 //
 //	events := sse.NewReader(body, 1<<20)
@@ -24,7 +24,7 @@ import (
 	"io"
 )
 
-// DefaultMaxEvent is the largest event in bytes where the caller says nothing.
+// DefaultMaxEvent is the largest event in bytes where the caller sets none.
 const DefaultMaxEvent = 1 << 20
 
 // ErrTooLong is returned for a line or an event over the limit. The stream cannot be read further.
@@ -88,7 +88,7 @@ func (r *Reader) Next() (Event, error) {
 	return Event{}, io.EOF
 }
 
-// field takes one line into the event and reports whether it said something; comments, ids, retry times and unknown
+// field takes one line into the event and reports whether it was a known field; comments, ids, retry times and unknown
 // fields do not.
 func (e *Event) field(line []byte, filled bool) bool {
 	name, value, _ := bytes.Cut(line, []byte(":"))

@@ -1,0 +1,114 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway"
+)
+
+// startupServer answers requests before the store is open. Without it a store that migrates or cannot be reached would look like a gateway that
+// does not run. It authenticates no caller and changes nothing: it refuses every connect with `gateway starting` and every other request with
+// 503; the probes report a process that lives and is not ready. It borrows the main listeners; the gateway serves them afterwards.
+type startupServer struct {
+	borrowed []*borrowedListener
+	close    context.CancelFunc
+	ended    chan error // the result of Serve, one value
+}
+
+// openStartupServer starts the server on the main listeners. Its goroutine ends with closeStartupServer.
+func (p *Process) openStartupServer(ctx context.Context) error {
+	srv, err := gateway.New(gateway.Config{
+		Version: p.opts.Version, AllowedHosts: p.cfg.Hosts(), AllowedOrigins: p.cfg.AllowedOrigins, TrustedProxies: p.cfg.TrustedPrefixes(),
+		MaxSockets: p.cfg.Limits.Sockets, MaxStrangers: p.cfg.Limits.Unauthenticated, MaxStrangersPerAddr: p.cfg.Limits.UnauthenticatedPerAddress,
+		Credentials: credentials(p.opts.Credentials), HoldConnects: true, StopTimeout: stopSockets,
+	}, startingBackend{}, p.log)
+	if err != nil {
+		return fmt.Errorf("making the startup server: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	server := &startupServer{close: cancel, ended: make(chan error, 1)}
+	listeners := make([]net.Listener, 0, len(p.main))
+	for _, l := range p.main {
+		tcp, ok := l.(*net.TCPListener)
+		if !ok {
+			cancel()
+			return fmt.Errorf("a listener is a %T", l)
+		}
+		one := &borrowedListener{TCPListener: tcp}
+		server.borrowed = append(server.borrowed, one)
+		listeners = append(listeners, one)
+	}
+	go func() { server.ended <- srv.Serve(ctx, listeners...) }() // ends with closeStartupServer
+	p.startup = server
+	p.later("startup server", func(context.Context) error { return p.closeStartupServer() })
+	return nil
+}
+
+// closeStartupServer stops the server, waits for its goroutine and makes the listeners usable again. A second call does nothing.
+func (p *Process) closeStartupServer() error {
+	if p.startup == nil {
+		return nil
+	}
+	last := p.startup
+	p.startup = nil
+	last.close()
+	err := ignoreCancel(<-last.ended)
+	for _, l := range last.borrowed {
+		err = errors.Join(err, l.SetDeadline(time.Time{}))
+	}
+	return err
+}
+
+// borrowedListener is a listener whose Close ends Accept and leaves the socket open for the next server.
+type borrowedListener struct {
+	*net.TCPListener
+
+	returned atomic.Bool
+}
+
+// Accept implements [net.Listener].
+func (l *borrowedListener) Accept() (net.Conn, error) {
+	c, err := l.TCPListener.Accept()
+	if err != nil && l.returned.Load() {
+		return nil, net.ErrClosed
+	}
+	return c, err
+}
+
+// Close implements [net.Listener].
+func (l *borrowedListener) Close() error {
+	l.returned.Store(true)
+	return l.SetDeadline(time.Unix(1, 0)) // wakes Accept
+}
+
+// startingBackend is the backend of the startup server. It implements the methods that the gateway calls by itself, each second and at a probe.
+// The others stay nil: the startup server authenticates no caller, so the gateway never calls them.
+type startingBackend struct{ gateway.Backend }
+
+func (startingBackend) DefaultAgent() string { return "main" }
+
+func (startingBackend) Status(context.Context) chat.SystemStatus {
+	return chat.SystemStatus{Progress: startingBackend{}.Progress()}
+}
+
+// Lanes is called each second, also when no client is connected.
+func (startingBackend) Lanes() chat.LanesStatus { return chat.LanesStatus{} }
+
+func (startingBackend) Progress() chat.Progress { return chat.Progress{CronAge: -1, WriterAge: -1} }
+
+func (startingBackend) Ready(context.Context) error {
+	return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: errors.New("the gateway is starting")}
+}
+
+// Audit stores nothing: credentials that were refused during the start are in the log of the process only.
+func (startingBackend) Audit(context.Context, chat.Audit) error { return chat.ErrStoreUnavailable }
+
+func (startingBackend) Subscribe(func(chat.Event), func(chat.Event) bool) (cancel func()) {
+	return func() {}
+}
