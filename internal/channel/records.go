@@ -37,7 +37,7 @@ var (
 	// ErrButtonUnknown: no open button like this. The error does not distinguish a button that never existed from one that was used or has expired.
 	ErrButtonUnknown = errors.New("no open button like this")
 	// ErrButtonNotYours: the button is for another person, or of another chat or account. It stays open.
-	ErrButtonNotYours = errors.New("this button is for somebody else")
+	ErrButtonNotYours = errors.New("this button is for another person")
 	// ErrButtonsFull: the account has [MaxButtons] open buttons.
 	ErrButtonsFull = errors.New("too many buttons are open")
 )

@@ -132,7 +132,7 @@ func (c *Channel) Run(ctx context.Context, receiver channel.Receiver) error {
 	c.intake.open(ctx)
 	c.previews.open(ctx)
 	if c.cfg.Access == AccessOpen {
-		c.log.WarnContext(ctx, "everybody may talk to this bot")
+		c.log.WarnContext(ctx, "every Telegram user may talk to this bot")
 	}
 	p := &poller{cfg: pollerConfig{
 		name: c.identity.name, timeout: c.cfg.PollTimeout, webhookURL: c.cfg.WebhookURL, webhookSecret: c.cfg.WebhookSecret, commands: c.commands,

@@ -56,7 +56,7 @@ const (
 	minSecret = 32
 )
 
-// Config of one bot. Zero values are defaults unless it says otherwise. It prints without its secrets.
+// Config of one bot. Zero values are defaults unless the comment of a field states another meaning. It prints without its secrets.
 type Config struct {
 	// Token of the bot, `<bot id>:<secret>`. Required.
 	Token string

@@ -3,6 +3,7 @@ package telegram
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -82,17 +83,18 @@ func (l *limiter) chat(id int64, now time.Time) *chatLimit {
 	return c
 }
 
-// forget drops the entries that limit nothing any more. If that makes no space, it drops entries without a cooldown, and then any. The mutex is held.
+// forget drops the entries that limit nothing any more. If these are less than a tenth, it drops entries without a cooldown too, and at last any: so
+// a full memory is searched once per tenth of new chats, and not for each of them. The mutex is held.
 func (l *limiter) forget(now time.Time) {
+	const enough = maxChats - maxChats/10
 	for _, droppable := range []func(*chatLimit) bool{
 		func(c *chatLimit) bool { return now.Sub(c.used) > time.Minute && now.After(c.until) },
-		func(c *chatLimit) bool { return len(l.chats) >= maxChats && now.After(c.until) },
-		func(*chatLimit) bool { return len(l.chats) >= maxChats },
+		func(c *chatLimit) bool { return len(l.chats) > enough && now.After(c.until) },
+		func(*chatLimit) bool { return len(l.chats) > enough },
 	} {
-		for id, c := range l.chats {
-			if droppable(c) {
-				delete(l.chats, id)
-			}
+		maps.DeleteFunc(l.chats, func(_ int64, c *chatLimit) bool { return droppable(c) })
+		if len(l.chats) <= enough {
+			return
 		}
 	}
 }

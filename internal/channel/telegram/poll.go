@@ -177,7 +177,7 @@ func (p *poller) leased(ctx context.Context) (time.Duration, bool) {
 	case ctx.Err() != nil:
 		return 0, false
 	case err != nil:
-		p.conn.set(ctx, stateDegraded, "the database cannot be reached, so nobody knows which node may poll")
+		p.conn.set(ctx, stateDegraded, "the database cannot be reached, so it is unknown which node may poll")
 		return time.Second, false
 	case !ok:
 		p.conn.set(ctx, stateStandby, "another node of this gateway polls")
