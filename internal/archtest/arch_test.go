@@ -114,6 +114,9 @@ func exactly(path string) func(string) bool { return func(pkg string) bool { ret
 func rules() []rule {
 	const internal = module + "/internal"
 	adapter := func(pkg string) bool { return strings.HasPrefix(pkg, internal+"/store/") && !support(pkg) }
+	gatewayPart := func(pkg string) bool {
+		return strings.HasPrefix(pkg, internal+"/gateway/") && !under(pkg, internal+"/gateway/gendoc")
+	}
 	return []rule{
 		{"the vocabulary uses the standard library only", in(internal + "/chat"), func(p string) bool { return !standard(p) && !under(p, internal+"/chat") }},
 		{"the scheduler uses the standard library only", in(internal + "/scheduler"), func(p string) bool { return !standard(p) && !under(p, internal+"/scheduler") }},
@@ -134,6 +137,9 @@ func rules() []rule {
 		{"events know chat and the store's port only", in(internal + "/events"), oursBut(internal+"/chat", internal+"/events", internal+"/store")},
 		{"ownership knows chat, retry and the store's port only", in(internal + "/ownership"), oursBut(internal+"/chat", internal+"/retry", internal+"/ownership", internal+"/store")},
 		{"the configuration imports secret and nothing else of ours", in(internal + "/config"), oursBut(internal+"/config", internal+"/secret")},
+		{"a part of the gateway knows agent, chat, secret, the store's port and other parts only", gatewayPart, func(p string) bool {
+			return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/store")(p)
+		}},
 		{"only the program and the process read the configuration", outside(module+"/cmd", internal+"/app", internal+"/config"), in(internal + "/config")},
 		{"only the program imports the process", outside(module+"/cmd", internal+"/app"), in(internal + "/app")},
 		{"nobody imports a program", outside(module + "/cmd"), in(module + "/cmd")},
@@ -180,29 +186,30 @@ func TestImportsKeepTheirDirection(t *testing.T) {
 func TestEachRuleCanFail(t *testing.T) {
 	t.Parallel()
 	bad := map[string][2]string{
-		"the vocabulary uses the standard library only":                   {"laneway/internal/chat", "laneway/internal/store"},
-		"the scheduler uses the standard library only":                    {"laneway/internal/scheduler", "github.com/google/uuid"},
-		"the store's port knows the domain only":                          {"laneway/internal/store", "laneway/internal/gateway"},
-		"a store knows the domain and the port":                           {"laneway/internal/store/sqlite", "laneway/internal/dispatch"},
-		"retry knows nothing of ours":                                     {"laneway/internal/retry", "laneway/internal/chat"},
-		"secret knows nothing of ours":                                    {"laneway/internal/secret", "laneway/internal/chat"},
-		"cron knows the vocabulary and retry only":                        {"laneway/internal/cron", "laneway/internal/store"},
-		"schedules are arithmetic and know nothing of ours":               {"laneway/internal/cron/schedule", "laneway/internal/chat"},
-		"a channel knows channel, chat and retry only":                    {"laneway/internal/channel/telegram", "laneway/internal/dispatch"},
-		"the outbox knows channel, chat, retry and the store's port only": {"laneway/internal/outbox", "laneway/internal/cron"},
-		"events know chat and the store's port only":                      {"laneway/internal/events", "laneway/internal/dispatch"},
-		"ownership knows chat, retry and the store's port only":           {"laneway/internal/ownership", "laneway/internal/scheduler"},
-		"a runner knows agent, chat, retry and secret only":               {"laneway/internal/agent/openai", "laneway/internal/config"},
-		"the configuration imports secret and nothing else of ours":       {"laneway/internal/config", "laneway/internal/chat"},
-		"only the program and the process read the configuration":         {"laneway/internal/gateway", "laneway/internal/config"},
-		"only the program imports the process":                            {"laneway/internal/gateway", "laneway/internal/app"},
-		"nobody imports a program":                                        {"laneway/internal/app", "laneway/cmd/laneway"},
-		"SQL lives in the stores":                                         {"laneway/internal/dispatch", "database/sql"},
-		"SQL does not live in the port":                                   {"laneway/internal/store", "github.com/jackc/pgx/v5"},
-		"Telegram is known to its channel only":                           {"laneway/internal/app", "github.com/go-telegram-bot-api/telegram-bot-api/v5"},
-		"only the command runner starts programs":                         {"laneway/internal/app", "os/exec"},
-		"only the process chooses runners, channels and stores":           {"laneway/internal/dispatch", "laneway/internal/agent/echo"},
-		"tests' packages are imported by tests only":                      {"laneway/internal/app", "laneway/internal/store/memory"},
+		"the vocabulary uses the standard library only":                                          {"laneway/internal/chat", "laneway/internal/store"},
+		"the scheduler uses the standard library only":                                           {"laneway/internal/scheduler", "github.com/google/uuid"},
+		"the store's port knows the domain only":                                                 {"laneway/internal/store", "laneway/internal/gateway"},
+		"a store knows the domain and the port":                                                  {"laneway/internal/store/sqlite", "laneway/internal/dispatch"},
+		"retry knows nothing of ours":                                                            {"laneway/internal/retry", "laneway/internal/chat"},
+		"secret knows nothing of ours":                                                           {"laneway/internal/secret", "laneway/internal/chat"},
+		"cron knows the vocabulary and retry only":                                               {"laneway/internal/cron", "laneway/internal/store"},
+		"schedules are arithmetic and know nothing of ours":                                      {"laneway/internal/cron/schedule", "laneway/internal/chat"},
+		"a channel knows channel, chat and retry only":                                           {"laneway/internal/channel/telegram", "laneway/internal/dispatch"},
+		"the outbox knows channel, chat, retry and the store's port only":                        {"laneway/internal/outbox", "laneway/internal/cron"},
+		"events know chat and the store's port only":                                             {"laneway/internal/events", "laneway/internal/dispatch"},
+		"ownership knows chat, retry and the store's port only":                                  {"laneway/internal/ownership", "laneway/internal/scheduler"},
+		"a runner knows agent, chat, retry and secret only":                                      {"laneway/internal/agent/openai", "laneway/internal/config"},
+		"the configuration imports secret and nothing else of ours":                              {"laneway/internal/config", "laneway/internal/chat"},
+		"only the program and the process read the configuration":                                {"laneway/internal/gateway", "laneway/internal/config"},
+		"only the program imports the process":                                                   {"laneway/internal/gateway", "laneway/internal/app"},
+		"nobody imports a program":                                                               {"laneway/internal/app", "laneway/cmd/laneway"},
+		"SQL lives in the stores":                                                                {"laneway/internal/dispatch", "database/sql"},
+		"SQL does not live in the port":                                                          {"laneway/internal/store", "github.com/jackc/pgx/v5"},
+		"Telegram is known to its channel only":                                                  {"laneway/internal/app", "github.com/go-telegram-bot-api/telegram-bot-api/v5"},
+		"only the command runner starts programs":                                                {"laneway/internal/app", "os/exec"},
+		"only the process chooses runners, channels and stores":                                  {"laneway/internal/dispatch", "laneway/internal/agent/echo"},
+		"tests' packages are imported by tests only":                                             {"laneway/internal/app", "laneway/internal/store/memory"},
+		"a part of the gateway knows agent, chat, secret, the store's port and other parts only": {"laneway/internal/gateway/fault", "laneway/internal/gateway"},
 	}
 	for _, r := range rules() {
 		example, given := bad[r.name]

@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
-	"mime"
 	"net/http"
 	"strings"
 	"unicode/utf8"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
+	"laneway/internal/gateway/strictjson"
 )
 
 const apiPrefix = "/v1/"
@@ -34,7 +35,7 @@ const (
 	apiRunCancelled  = "run_cancelled"
 )
 
-func apiFaultOf(status int, e *wireError) apiFault {
+func apiFaultOf(status int, e *fault.Error) apiFault {
 	f := apiFault{Message: e.Message, Type: apiType(status)}
 	if code, ok := e.Details["code"].(string); ok {
 		code = apiCode(code)
@@ -71,43 +72,12 @@ func apiCode(code string) string {
 
 // writeAPIError answers below /v1. Client libraries send a request again on many states by themselves; where the turn has run, they are
 // told not to, because a second turn is a second effect.
-func writeAPIError(w http.ResponseWriter, status int, e *wireError) {
+func writeAPIError(w http.ResponseWriter, status int, e *fault.Error) {
 	if !e.Retryable {
 		w.Header().Set("X-Should-Retry", "false")
 	}
-	if e.RetryAfterMs > 0 || status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", retryAfterSeconds(e.RetryAfterMs))
-	}
-	writeJSON(w, status, apiError{apiFaultOf(status, e)})
-}
-
-// httpStatus is the status of a refusal. Frames have three codes, HTTP has more words.
-func httpStatus(e *wireError) int {
-	if e.status != 0 {
-		return e.status
-	}
-	switch chat.Code(e.label()) { //nolint:exhaustive // by the code of the frame
-	case chat.CodeRateLimited, chat.CodeQueueFull, chat.CodeQueueDropped, "AUTH_RATE_LIMITED":
-		return http.StatusTooManyRequests
-	case chat.CodeUnknownAgent, chat.CodeSessionNotFound, chat.CodeNotFound:
-		return http.StatusNotFound
-	case chat.CodeKeyReused, chat.CodeConflict, apiRunCancelled:
-		return http.StatusConflict
-	case chat.CodeRunFailed:
-		return http.StatusBadGateway
-	case apiRunTimeout:
-		return http.StatusGatewayTimeout
-	case chat.CodeInternal:
-		return http.StatusInternalServerError
-	}
-	switch e.Code {
-	case codeForbidden:
-		return http.StatusForbidden
-	case codeUnavailable:
-		return http.StatusServiceUnavailable
-	default:
-		return http.StatusBadRequest
-	}
+	httpbody.SetRetryAfter(w.Header(), status, e)
+	httpbody.WriteJSON(w, status, apiError{apiFaultOf(status, e)})
 }
 
 // httpCall is a call that came by HTTP: the scopes are those of the credential.
@@ -116,7 +86,7 @@ func (s *Server) httpCall(name string, cred Credential) *call {
 }
 
 // doorFault refuses everybody while the gateway starts or stops; nil = open.
-func (s *Server) doorFault() *wireError {
+func (s *Server) doorFault() *fault.Error {
 	if no := s.closedDoor(); no != nil {
 		return no.err
 	}
@@ -124,42 +94,22 @@ func (s *Server) doorFault() *wireError {
 }
 
 // allowed takes one call from an allowance.
-func (s *Server) allowed(ctx context.Context, principal, name string, class LimitClass) *wireError {
+func (s *Server) allowed(ctx context.Context, principal, name string, class LimitClass) *fault.Error {
 	if ok, after, limit := s.cfg.Limiter.Allow(ctx, principal, class, 1); !ok {
-		return rateLimited(name, limit, after)
+		return fault.RateLimited(name, limit, after)
 	}
 	return nil
 }
 
 // allowedBytes takes the bytes of a call that is going to be stored.
-func (s *Server) allowedBytes(ctx context.Context, cl *call, n int) *wireError {
+func (s *Server) allowedBytes(ctx context.Context, cl *call, n int) *fault.Error {
 	ok, after, limit := s.cfg.Limiter.Allow(ctx, cl.principal(), LimitBytes, n)
 	if ok {
 		return nil
 	}
-	w := rateLimited(cl.m.name, limit, after)
+	w := fault.RateLimited(cl.m.name, limit, after)
 	w.Details["allowance"] = string(LimitBytes)
 	return w
-}
-
-var errBodyTooLarge = errors.New("the body is too large")
-
-// readBody reads at most limit bytes within the deadline of a message. What is left of a body that is refused has the same deadline.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	s.readUntil(w, s.cfg.Deadlines.Message)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if _, over := errors.AsType[*http.MaxBytesError](err); over {
-		return nil, errBodyTooLarge
-	}
-	if err == nil {
-		s.readUntil(w, 0)
-	}
-	return body, err
-}
-
-func jsonBody(r *http.Request) bool {
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	return err == nil && kind == "application/json"
 }
 
 type modelList struct {
@@ -184,7 +134,7 @@ func (s *Server) models(w http.ResponseWriter, r *http.Request) {
 	for _, a := range s.backend.Agents() {
 		list.Data = append(list.Data, apiModel{"laneway/" + a.ID, "model", created, "laneway"})
 	}
-	writeJSON(w, http.StatusOK, list)
+	httpbody.WriteJSON(w, http.StatusOK, list)
 }
 
 // modelAgent is the agent that a model names; "" = no such name.
@@ -208,7 +158,7 @@ func modelAgent(model, defaultAgent string) string {
 // failAPI answers a request below /v1 with an error of the house.
 func (s *Server) failAPI(ctx context.Context, w http.ResponseWriter, cl *call, err error) {
 	e := s.explain(ctx, cl, err)
-	writeAPIError(w, httpStatus(e), e)
+	writeAPIError(w, e.HTTPStatus(), e)
 }
 
 // decodeOpen reads a JSON object whose unknown members do not matter. The rules for strings and depth are those of the frames.
@@ -216,7 +166,7 @@ func decodeOpen(body []byte, into any) error {
 	if !utf8.Valid(body) { // the decoder would put U+FFFD in its place
 		return errors.New("the body is not UTF-8")
 	}
-	if err := inspect(body); err != nil {
+	if err := strictjson.Inspect(body); err != nil {
 		return err
 	}
 	if err := json.Unmarshal(body, into); err != nil {

@@ -6,9 +6,10 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"laneway/internal/gateway/fault"
 
 	"github.com/gorilla/websocket"
 )
@@ -27,16 +28,16 @@ func authFaultOf(a connectAuth) authFault {
 	}
 }
 
-func (f authFault) wire() *wireError {
-	w := invalid(f.message)
+func (f authFault) wire() *fault.Error {
+	w := fault.Invalid(f.message)
 	w.Details = map[string]any{
 		"code": f.code, "authReason": f.reason, "canRetryWithDeviceToken": false, "recommendedNextStep": "update_auth_credentials",
 	}
 	return w
 }
 
-func lockedOut(left time.Duration) *wireError {
-	w := unavailable("AUTH_RATE_LIMITED", "too many failed authentication attempts", left)
+func lockedOut(left time.Duration) *fault.Error {
+	w := fault.Unavailable("AUTH_RATE_LIMITED", "too many failed authentication attempts", left)
 	w.Details["recommendedNextStep"] = "wait_then_retry"
 	return w
 }
@@ -50,7 +51,7 @@ func (s *Server) authenticate(ctx context.Context, a connectAuth, addr netip.Add
 	return cred, nil
 }
 
-func (s *Server) identify(ctx context.Context, a connectAuth, addr netip.Addr) (Credential, *wireError) {
+func (s *Server) identify(ctx context.Context, a connectAuth, addr netip.Addr) (Credential, *fault.Error) {
 	now := time.Now()
 	if left := s.locks.lockedFor(addr, now); left > 0 {
 		s.observer.AuthFailed("locked")
@@ -85,15 +86,15 @@ func (s *Server) bearer(w http.ResponseWriter, r *http.Request, scope string) (C
 	if !ok {
 		secret = ""
 	}
-	cred, fault := s.identify(r.Context(), connectAuth{Token: strings.TrimSpace(secret)}, s.clientAddr(r))
+	cred, refused := s.identify(r.Context(), connectAuth{Token: strings.TrimSpace(secret)}, s.clientAddr(r))
 	switch {
-	case fault != nil && fault.Code == codeUnavailable:
-		refuse(w, r, http.StatusTooManyRequests, fault)
-	case fault != nil:
+	case refused != nil && refused.Code == fault.CodeUnavailable:
+		refuse(w, r, http.StatusTooManyRequests, refused)
+	case refused != nil:
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		refuse(w, r, http.StatusUnauthorized, fault)
+		refuse(w, r, http.StatusUnauthorized, refused)
 	case levelOf(cred.Scopes) < scopeLevel(scope):
-		refuse(w, r, http.StatusForbidden, missingScope(scope))
+		refuse(w, r, http.StatusForbidden, fault.MissingScope(scope))
 	default:
 		proven(r)
 		return cred, true
@@ -149,5 +150,3 @@ func (s *Server) trusted(a netip.Addr) bool {
 	}
 	return false
 }
-
-func retryAfterSeconds(ms int64) string { return strconv.FormatInt(max(1, (ms+999)/1000), 10) }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
 )
 
@@ -183,7 +184,7 @@ func paramsHash(raw json.RawMessage) string {
 		members = nil // absent params; anything else was refused before
 	}
 	delete(members, "idempotencyKey")
-	sum := sha256.Sum256(mustJSON(members)) // encoding/json sorts the names
+	sum := sha256.Sum256(strictjson.Encode(members)) // encoding/json sorts the names
 	return hex.EncodeToString(sum[:])
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
 	"laneway/internal/store"
 )
 
@@ -69,7 +71,7 @@ func (s *Server) completions(waits context.Context, w http.ResponseWriter, r *ht
 	var listen *listener
 	if err == nil {
 		// A client that goes now is looked after later: whether its message was accepted has to be known.
-		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), s.cfg.Deadlines.Request, errRequestTimeout)
+		ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), s.cfg.Deadlines.Request, fault.ErrRequestTimeout)
 		defer cancel()
 		if req.Stream {
 			listen = newListener(m.ID)
@@ -97,21 +99,18 @@ func (s *Server) acceptable(cl *call, w http.ResponseWriter, r *http.Request) (r
 	if no := s.allowed(r.Context(), cl.principal(), completionsName, LimitChats); no != nil {
 		return req, m, no
 	}
-	if !jsonBody(r) {
-		return req, m, invalid("the body must be application/json").withStatus(http.StatusUnsupportedMediaType)
+	if !httpbody.IsJSON(r) {
+		return req, m, fault.Invalid("the body must be application/json").WithStatus(http.StatusUnsupportedMediaType)
 	}
-	body, err := s.readBody(w, r, s.cfg.MaxPayload)
-	switch {
-	case errors.Is(err, errBodyTooLarge):
-		return req, m, invalid("the body is too large").withStatus(http.StatusRequestEntityTooLarge)
-	case err != nil:
-		return req, m, invalid("the body did not arrive")
+	body, err := httpbody.Read(w, r, s.cfg.MaxPayload, s.cfg.Deadlines.Message)
+	if err != nil {
+		return req, m, err
 	}
 	if no := s.allowedBytes(r.Context(), cl, len(body)); no != nil {
 		return req, m, no
 	}
 	if req, err = readCompletion(body); err != nil {
-		return req, m, invalid(err.Error())
+		return req, m, fault.Invalid(err.Error())
 	}
 	m, err = cl.completionMessageOf(r, &req, body)
 	return req, m, err
@@ -158,7 +157,7 @@ func (s *Server) answerWhole(ctx context.Context, w http.ResponseWriter, a *atte
 		s.failAPI(ctx, w, a.cl, err)
 		return nil
 	}
-	writeJSON(w, http.StatusOK, completion{
+	httpbody.WriteJSON(w, http.StatusOK, completion{
 		ID: a.id(), Object: "chat.completion", Created: a.created, Model: a.req.Model,
 		Choices: []completionChoice{{Message: completionAnswer{Role: chat.RoleAssistant, Content: end.Text}, FinishReason: finishReason(end)}},
 		Usage:   completionUsageOf(end.Usage),
@@ -188,12 +187,12 @@ func completionFault(end chat.RunEnd) error {
 	if !ok {
 		return err
 	}
-	w, _ := toWire(e)
+	w, _ := fault.From(e)
 	switch status := e.Details["status"]; {
 	case status == "timeout":
-		w.Details["code"] = apiRunTimeout
+		w.WithStatus(http.StatusGatewayTimeout).Details["code"] = apiRunTimeout
 	case status == "cancelled", e.Code == chat.CodeStale, e.Code == chat.CodeCleared:
-		w.Details["code"] = apiRunCancelled
+		w.WithStatus(http.StatusConflict).Details["code"] = apiRunCancelled
 	}
 	w.Retryable = false // the turn was paid for; whether it is wanted again is the caller's decision
 	return w

@@ -15,6 +15,8 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/strictjson"
 )
 
 const (
@@ -135,7 +137,7 @@ func (m *completionMessage) read() error {
 	return nil
 }
 
-func quoted(s string) string { return fmt.Sprintf("%q", cutName(s)) }
+func quoted(s string) string { return fmt.Sprintf("%q", fault.CutName(s)) }
 
 // split tells apart what the agent is told by the operator of the client, what was said before, and what is new. Everything after the last
 // answer is new.
@@ -213,9 +215,9 @@ func (c *call) completionSession(r *http.Request, req *completionRequest, once s
 		key, err := chat.ParseSessionKey(name, id)
 		switch {
 		case err != nil:
-			return key, false, invalid(headerSession + ": " + err.Error())
+			return key, false, fault.Invalid(headerSession + ": " + err.Error())
 		case key.Agent != id:
-			return key, false, invalid(headerSession + " names another agent than the model")
+			return key, false, fault.Invalid(headerSession + " names another agent than the model")
 		}
 		return key, false, c.mayUse(r.Context(), key)
 	}
@@ -253,7 +255,7 @@ func (c *call) completionMessageOf(r *http.Request, req *completionRequest, body
 	}
 	params, err := req.params()
 	if err != nil {
-		return chat.Message{}, invalid(err.Error())
+		return chat.Message{}, fault.Invalid(err.Error())
 	}
 	system, earlier, input := req.split()
 	m := c.message(key, input, "")
@@ -282,6 +284,6 @@ func completionHash(body []byte, key chat.SessionKey, fresh bool) string {
 	if !fresh {
 		place = key.String()
 	}
-	sum := sha256.Sum256(append(mustJSON(members), place...))
+	sum := sha256.Sum256(append(strictjson.Encode(members), place...))
 	return hex.EncodeToString(sum[:])
 }

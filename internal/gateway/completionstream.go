@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/strictjson"
 )
 
 // keepAlive is how often a stream that waits says that it is there: proxies close what is silent for a minute.
@@ -93,7 +95,7 @@ func (e *eventStream) write(text string) {
 	}
 }
 
-func (e *eventStream) data(v any) { e.write("data: " + string(mustJSON(v)) + "\n\n") }
+func (e *eventStream) data(v any) { e.write("data: " + string(strictjson.Encode(v)) + "\n\n") }
 
 func (e *eventStream) chunk(choices ...chunkChoice) chunk {
 	if choices == nil {
@@ -144,8 +146,8 @@ func (e *eventStream) finish(end chat.RunEnd) {
 
 func (e *eventStream) done() { e.write("data: [DONE]\n\n") }
 
-func (e *eventStream) fail(fault *wireError) {
-	e.data(apiError{apiFaultOf(httpStatus(fault), fault)})
+func (e *eventStream) fail(fault *fault.Error) {
+	e.data(apiError{apiFaultOf(fault.HTTPStatus(), fault)})
 	e.done()
 }
 
@@ -216,8 +218,8 @@ func (s *Server) endStream(ctx context.Context, out *eventStream, r runEnd) {
 }
 
 // diverged ends a stream whose run was begun again and says something else than the client has: that cannot be taken back.
-func diverged(run string) *wireError {
-	w := &wireError{Code: codeUnavailable, Message: "the answer was interrupted and begun again; its text is in the history of the session"}
+func diverged(run string) *fault.Error {
+	w := &fault.Error{Code: fault.CodeUnavailable, Message: "the answer was interrupted and begun again; its text is in the history of the session"}
 	w.Details = map[string]any{"code": string(chat.CodeRunFailed), "runId": chat.ShownRunID(run)}
 	return w
 }

@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/gateway/strictjson"
 )
 
 const (
@@ -205,7 +206,7 @@ func cronCreate(ctx context.Context, c *call, _ aliasParams) (any, error) {
 		return nil, err
 	}
 	if m["sessionTarget"] == nil {
-		m["sessionTarget"] = mustJSON(cron.Isolated)
+		m["sessionTarget"] = strictjson.Encode(cron.Isolated)
 	}
 	put, err := c.cron().CronAdd(ctx, m, c.caller(), nil)
 	if err != nil {
@@ -233,7 +234,7 @@ func (c *call) fromAlias(m cron.Members) (cron.Members, error) {
 		Stateless      *bool   `json:"stateless"`
 		Name           string  `json:"name"`
 	}
-	if err := json.Unmarshal(mustJSON(m), &in); err != nil {
+	if err := json.Unmarshal(strictjson.Encode(m), &in); err != nil {
 		return nil, c.badParam("", "members of the job have the wrong type")
 	}
 	out := cron.Members{}
@@ -245,17 +246,17 @@ func (c *call) fromAlias(m cron.Members) (cron.Members, error) {
 		}
 	}
 	if text, given := m["message"]; given {
-		out["payload"] = mustJSON(map[string]any{"kind": cron.PayloadAgentTurn, "message": text})
+		out["payload"] = strictjson.Encode(map[string]any{"kind": cron.PayloadAgentTurn, "message": text})
 	}
 	if in.Stateless != nil {
 		target := cron.Isolated
 		if !*in.Stateless {
 			target = cron.NamedSession + "cron:" + in.Name
 		}
-		out["sessionTarget"] = mustJSON(target)
+		out["sessionTarget"] = strictjson.Encode(target)
 	}
 	if in.Deliver != nil {
-		out["delivery"] = mustJSON(aliasDelivery(*in.Deliver, orPointer(in.Channel, in.DeliverChannel), orPointer(in.To, in.DeliverTo)))
+		out["delivery"] = strictjson.Encode(aliasDelivery(*in.Deliver, orPointer(in.Channel, in.DeliverChannel), orPointer(in.To, in.DeliverTo)))
 	}
 	return out, nil
 }

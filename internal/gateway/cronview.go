@@ -9,6 +9,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/gateway/strictjson"
 )
 
 // object is a JSON object whose members depend on what is known. encoding/json writes its names in order.
@@ -292,7 +293,9 @@ func attemptView(a cron.Attempt) object {
 }
 
 // cronPayload is the payload of a cron event.
-func cronPayload(ev cron.Event, extended bool) []byte { return mustJSON(eventView(ev, extended)) }
+func cronPayload(ev cron.Event, extended bool) []byte {
+	return strictjson.Encode(eventView(ev, extended))
+}
 
 func eventView(ev cron.Event, extended bool) object {
 	o := object{}
@@ -323,7 +326,7 @@ func CronBody(job cron.Job, run cron.Run) []byte {
 	}
 	o := eventView(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run}, false)
 	o.put("suppressed", strings.ReplaceAll(run.SuppressedBy, "-", "_"), run.SuppressedBy != "")
-	return mustJSON(o)
+	return strictjson.Encode(o)
 }
 
 // previewOf says in words where the answers of a job go.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/strictjson"
 )
 
 // The events of the protocol.
@@ -83,23 +84,23 @@ func chatDelta(d *delta) []byte {
 	text := d.text()
 	p.DeltaText, p.Replace = &text, d.replace
 	p.Message = assistantSays(d.ev.Text, d.ev.At)
-	return mustJSON(p)
+	return strictjson.Encode(p)
 }
 
 // chatEnd is the payload of the one event that ends a run; nil when ev ends nothing.
 func chatEnd(ev *chat.Event) []byte {
 	switch ev.Kind {
 	case chat.EventFinal:
-		return mustJSON(chatFinal(ev))
+		return strictjson.Encode(chatFinal(ev))
 	case chat.EventAborted:
 		p := chatBase(ev, "aborted")
 		p.StopReason = ev.Reason
 		if ev.Text != "" {
 			p.Message = assistantSays(ev.Text, ev.At)
 		}
-		return mustJSON(p)
+		return strictjson.Encode(p)
 	case chat.EventFailed:
-		return mustJSON(chatFailed(ev))
+		return strictjson.Encode(chatFailed(ev))
 	case chat.EventQueued, chat.EventStarted, chat.EventDelta, chat.EventTool, chat.EventSession:
 	}
 	return nil
@@ -186,7 +187,7 @@ func agentBase(ev *chat.Event, stream string, data any, extended bool) []byte {
 	if extended {
 		p.SessionKey, p.AgentID, p.Lane = ev.Session.String(), ev.Session.Agent, ev.Lane
 	}
-	return mustJSON(p)
+	return strictjson.Encode(p)
 }
 
 type assistantData struct {
@@ -269,7 +270,7 @@ type sessionsChanged struct {
 }
 
 func sessionChange(ev *chat.Event) []byte {
-	return mustJSON(sessionsChanged{ev.Session.String(), ev.Session.Agent, ev.Reason, ev.At.UnixMilli()})
+	return strictjson.Encode(sessionsChanged{ev.Session.String(), ev.Session.Agent, ev.Reason, ev.At.UnixMilli()})
 }
 
 func formatSeq(prefix string, n int64) string { return prefix + strconv.FormatInt(n, 10) }

@@ -1,12 +1,13 @@
 package gateway
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
-	"unicode/utf8"
+
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/strictjson"
 )
 
 // request is one frame of a client.
@@ -29,7 +30,7 @@ func (m *malformed) Error() string { return "invalid request frame: " + m.reason
 
 // parseRequest reads one message. Member names count exactly as written, which decoding into a struct would not do.
 func parseRequest(data []byte) (request, error) {
-	strict := inspect(data)
+	strict := strictjson.Inspect(data)
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil || members == nil {
 		return request{}, &malformed{id: "invalid", reason: "must be object", notObject: true}
@@ -48,7 +49,7 @@ func parseRequest(data []byte) (request, error) {
 	_, traceErr := optionalString(members, "traceparent", 128)
 	req.method = method
 	switch err := errors.Join(kindErr); {
-	case errors.Is(strict, errTooDeep):
+	case errors.Is(strict, strictjson.ErrTooDeep):
 		return refuse(strict.Error())
 	case err != nil:
 		return refuse(err.Error())
@@ -76,7 +77,7 @@ func optionalString(members map[string]json.RawMessage, name string, limit int) 
 	if !ok {
 		return "", nil
 	}
-	s, ok := unquote(raw)
+	s, ok := strictjson.Unquote(raw)
 	if !ok {
 		return "", fmt.Errorf("at /%s: must be string", name)
 	}
@@ -89,33 +90,20 @@ func optionalString(members map[string]json.RawMessage, name string, limit int) 
 	return s, nil
 }
 
-// unquote reads a JSON string; the usual ones, without escapes, need no parser.
-func unquote(raw json.RawMessage) (string, bool) {
-	if raw[0] != '"' {
-		return "", false
-	}
-	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1]), true
-	}
-	var s string
-	err := json.Unmarshal(raw, &s)
-	return s, err == nil
-}
-
 // appendResponse writes a response frame. The payload is JSON already.
 func appendResponse(dst []byte, id string, payload []byte) []byte {
 	dst = append(dst, `{"type":"res","id":`...)
-	dst = appendString(dst, id)
+	dst = strictjson.AppendString(dst, id)
 	dst = append(dst, `,"ok":true,"payload":`...)
 	dst = append(dst, payload...)
 	return append(dst, '}')
 }
 
-func appendFailure(dst []byte, id string, e *wireError) []byte {
+func appendFailure(dst []byte, id string, e *fault.Error) []byte {
 	dst = append(dst, `{"type":"res","id":`...)
-	dst = appendString(dst, id)
+	dst = strictjson.AppendString(dst, id)
 	dst = append(dst, `,"ok":false,"error":`...)
-	dst = append(dst, mustJSON(e)...)
+	dst = append(dst, strictjson.Encode(e)...)
 	return append(dst, '}')
 }
 
@@ -135,28 +123,4 @@ func appendEvent(dst []byte, event string, payload []byte, seq, health uint64) [
 		dst = append(dst, '}')
 	}
 	return append(dst, '}')
-}
-
-// appendString quotes s as JSON.
-func appendString(dst []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return append(dst, mustJSON(s)...)
-		}
-	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
-	return append(dst, '"')
-}
-
-// mustJSON encodes values of our own making: structs, maps and slices of strings, numbers and such. Text is sent as it is, without
-// the escapes that are meant for HTML. An error would be a defect; it is shown as null and the tests of every type rule it out.
-func mustJSON(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return []byte("null")
-	}
-	return bytes.TrimRight(b.Bytes(), "\n")
 }

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/strictjson"
+
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 )
@@ -46,12 +49,12 @@ type connectAuth struct {
 
 // refusal is a failed handshake: an error frame, then a close.
 type refusal struct {
-	err  *wireError
+	err  *fault.Error
 	code int
 }
 
 func (c *conn) challenge() {
-	c.buf.putEvent(eventChallenge, mustJSON(map[string]any{"nonce": uuid.NewString(), "ts": time.Now().UnixMilli()}))
+	c.buf.putEvent(eventChallenge, strictjson.Encode(map[string]any{"nonce": uuid.NewString(), "ts": time.Now().UnixMilli()}))
 }
 
 // handshake reads and answers the first request. It returns how the connection ends, nil when the client is in.
@@ -66,7 +69,7 @@ func (c *conn) handshake(ctx context.Context) *closing {
 		if bad.notObject {
 			return &closing{websocket.CloseNormalClosure, "first message must be a JSON object", ClosedHandshake}
 		}
-		return c.refuse(bad.id, refusal{invalid(bad.Error()), websocket.ClosePolicyViolation})
+		return c.refuse(bad.id, refusal{fault.Invalid(bad.Error()), websocket.ClosePolicyViolation})
 	}
 	if no := c.admit(ctx, req); no != nil {
 		return c.refuse(req.id, *no)
@@ -89,7 +92,7 @@ func (c *conn) refuse(id string, no refusal) *closing {
 // admit is the whole decision about a connect request. It needs no database.
 func (c *conn) admit(ctx context.Context, req request) *refusal {
 	if req.method != methodConnect {
-		return &refusal{invalid("invalid handshake: first request must be connect"), websocket.ClosePolicyViolation}
+		return &refusal{fault.Invalid("invalid handshake: first request must be connect"), websocket.ClosePolicyViolation}
 	}
 	p, no := readConnect(req)
 	if no != nil {
@@ -111,7 +114,7 @@ func (c *conn) admit(ctx context.Context, req request) *refusal {
 	id.tools = slices.Contains(p.Caps, CapToolEvents)
 	id.probe = protocol < ProtocolVersion
 	if !c.srv.hub.admit(c, id, c.srv.cfg.MaxPerPrincipal) {
-		w := unavailable("TOO_MANY_CONNECTIONS", "too many connections", time.Second)
+		w := fault.Unavailable("TOO_MANY_CONNECTIONS", "too many connections", time.Second)
 		return &refusal{w, websocket.CloseTryAgainLater}
 	}
 	c.welcome(req.id, id, protocol)
@@ -133,7 +136,7 @@ func readConnect(req request) (connectParams, *refusal) {
 		return p, &refusal{badParams(methodConnect, err), websocket.ClosePolicyViolation}
 	}
 	if p.Role != "" && p.Role != roleOperator {
-		w := invalid("unsupported role: " + cutName(p.Role))
+		w := fault.Invalid("unsupported role: " + fault.CutName(p.Role))
 		w.Details = map[string]any{"code": "ROLE_NOT_SUPPORTED"}
 		return p, &refusal{w, websocket.ClosePolicyViolation}
 	}
@@ -147,7 +150,7 @@ func negotiate(p connectParams) (int, *refusal) {
 	case p.Client.Mode == "probe" && p.MaxProtocol == MinProbeVersion:
 		return MinProbeVersion, nil
 	}
-	w := invalid("protocol mismatch")
+	w := fault.Invalid("protocol mismatch")
 	w.Details = map[string]any{
 		"code": "PROTOCOL_MISMATCH", "clientMinProtocol": p.MinProtocol, "clientMaxProtocol": p.MaxProtocol,
 		"expectedProtocol": ProtocolVersion, "minimumProbeProtocol": MinProbeVersion,
@@ -159,18 +162,11 @@ func negotiate(p connectParams) (int, *refusal) {
 func (s *Server) closedDoor() *refusal {
 	switch {
 	case s.state.draining():
-		return &refusal{draining(), websocket.CloseServiceRestart}
+		return &refusal{fault.Draining(), websocket.CloseServiceRestart}
 	case !s.state.ready():
-		return &refusal{starting(), websocket.CloseTryAgainLater}
+		return &refusal{fault.Starting(), websocket.CloseTryAgainLater}
 	default:
 		return nil
-	}
-}
-
-func starting() *wireError {
-	return &wireError{
-		Code: codeUnavailable, Message: "gateway starting", Details: map[string]any{"reason": "startup-sidecars"},
-		Retryable: true, RetryAfterMs: 500,
 	}
 }
 
@@ -178,7 +174,7 @@ func starting() *wireError {
 func (c *conn) welcome(id string, who *identity, protocol int) {
 	s := c.srv
 	c.authedAt = time.Now()
-	hello := appendResponse(nil, id, mustJSON(s.hello(c, who, protocol)))
+	hello := appendResponse(nil, id, strictjson.Encode(s.hello(c, who, protocol)))
 	s.hub.open(c, func() {
 		c.buf.putFrame(hello)
 		c.who.Store(who)

@@ -12,6 +12,8 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/httpbody"
+	"laneway/internal/gateway/strictjson"
 )
 
 const (
@@ -149,14 +151,14 @@ func (s *Server) picture(st chat.SystemStatus, took time.Duration) *healthPictur
 	pic.all = viewsOf(p, extra)
 	p.Sessions.Count = 0
 	pic.own = viewsOf(p, extra)
-	pic.essence = string(mustJSON([]any{problems, p.ChannelOrder, connected(st.Channels)}))
+	pic.essence = string(strictjson.Encode([]any{problems, p.ChannelOrder, connected(st.Channels)}))
 	return pic
 }
 
 func viewsOf(p healthPayload, extra healthExtra) healthViews {
-	v := healthViews{standard: mustJSON(p)}
+	v := healthViews{standard: strictjson.Encode(p)}
 	p.healthExtra = &extra
-	v.extended = mustJSON(p)
+	v.extended = strictjson.Encode(p)
 	return v
 }
 
@@ -260,7 +262,7 @@ func (p *healthPicture) of(extended, own bool) json.RawMessage {
 
 func (w *watcher) tellLanes() {
 	lanes := lanesOf(w.s.backend.Lanes())
-	payload := mustJSON(map[string]any{"lanes": lanes.Lanes, "sessions": lanes.Sessions})
+	payload := strictjson.Encode(map[string]any{"lanes": lanes.Lanes, "sessions": lanes.Sessions})
 	if string(payload) == w.lanes {
 		return
 	}
@@ -299,7 +301,7 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	case s.state.draining():
 		body.Status = "draining"
 	}
-	writeJSON(w, status, body)
+	httpbody.WriteJSON(w, status, body)
 }
 
 type readiness struct {
@@ -332,12 +334,12 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	}
 	body := readiness{OK: err == nil && !checks.Draining && !checks.Starting, Checks: checks}
 	if body.OK {
-		writeJSON(w, http.StatusOK, body)
+		httpbody.WriteJSON(w, http.StatusOK, body)
 		return
 	}
 	s.log.DebugContext(r.Context(), "not ready", slog.Any("err", err))
 	w.Header().Set("Retry-After", "1")
-	writeJSON(w, http.StatusServiceUnavailable, body)
+	httpbody.WriteJSON(w, http.StatusServiceUnavailable, body)
 }
 
 // askReady gives the backend a second. Its goroutine ends with the backend's answer, which ends soon after its context.

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
 )
 
@@ -137,7 +138,7 @@ func chatHistory(ctx context.Context, c *call, p historyParams) (any, error) {
 
 // answers reports whether the answer of a run is among the messages.
 func (r *historyResult) answers(run string) bool {
-	want := `"runId":` + string(mustJSON(run))
+	want := `"runId":` + string(strictjson.Encode(run))
 	return slices.ContainsFunc(r.Messages, func(m json.RawMessage) bool {
 		return strings.Contains(string(m), want) && strings.Contains(string(m), `"role":"assistant"`)
 	})
@@ -222,7 +223,7 @@ func encodeMessages(entries []chat.TranscriptEntry, maxChars int) (messages []js
 	messages = []json.RawMessage{}
 	size := 0
 	for _, e := range entries {
-		m := mustJSON(messageOf(e, maxChars))
+		m := strictjson.Encode(messageOf(e, maxChars))
 		if size += len(m); size > listBytes && len(messages) > 0 {
 			break
 		}

@@ -7,7 +7,6 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -20,6 +19,9 @@ import (
 	"github.com/google/uuid"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
+	"laneway/internal/gateway/strictjson"
 	"laneway/internal/secret"
 )
 
@@ -121,26 +123,23 @@ func (s *Server) hook(w http.ResponseWriter, r *http.Request) {
 	s.count(cl.m, err, time.Since(began))
 	if err != nil {
 		e := s.explain(r.Context(), cl, err)
-		writeError(w, httpStatus(e), e)
+		httpbody.WriteError(w, e.HTTPStatus(), e)
 		return
 	}
-	writeJSON(w, http.StatusAccepted, answer)
+	httpbody.WriteJSON(w, http.StatusAccepted, answer)
 }
 
 func (s *Server) takeHook(cl *call, w http.ResponseWriter, r *http.Request) (hookAnswer, error) {
 	var none hookAnswer
-	body, err := s.readBody(w, r, maxHookBody)
-	switch {
-	case errors.Is(err, errBodyTooLarge):
-		return none, invalid("the body is too large").withStatus(http.StatusRequestEntityTooLarge)
-	case err != nil:
-		return none, invalid("the body did not arrive")
+	body, err := httpbody.Read(w, r, maxHookBody, s.cfg.Deadlines.Message)
+	if err != nil {
+		return none, err
 	}
 	name := chi.URLParam(r, "name")
 	hook, sig, ok := s.provenHook(name, r.Header, body)
 	if !ok {
 		s.observer.AuthFailed("hook")
-		return none, invalid("unknown hook or wrong signature").withStatus(http.StatusUnauthorized)
+		return none, fault.Invalid("unknown hook or wrong signature").WithStatus(http.StatusUnauthorized)
 	}
 	proven(r)
 	// Counted after the proof: whoever has no secret cannot use up the allowance of those who have.
@@ -159,7 +158,7 @@ func (s *Server) takeHook(cl *call, w http.ResponseWriter, r *http.Request) (hoo
 	}
 	by := cl.caller()
 	by.Own = m.Own
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), s.cfg.Deadlines.Request, errRequestTimeout)
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), s.cfg.Deadlines.Request, fault.ErrRequestTimeout)
 	defer cancel()
 	receipt, err := s.backend.ReceiveFrom(ctx, m, by)
 	if err != nil {
@@ -232,7 +231,7 @@ type hookText struct{ text, sessionKey string }
 // read takes the message out of a JSON object that has one; everything else is the text itself.
 func (h Hook) read(body []byte) (hookText, error) {
 	if !utf8.Valid(body) {
-		return hookText{}, invalid("the body is not valid UTF-8")
+		return hookText{}, fault.Invalid("the body is not valid UTF-8")
 	}
 	out := hookText{}
 	members := membersOf(body)
@@ -250,7 +249,7 @@ func (h Hook) read(body []byte) (hookText, error) {
 // membersOf are the members of a JSON object; none for any other text.
 func membersOf(body []byte) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
-	if inspect(body) != nil || json.Unmarshal(body, &members) != nil {
+	if strictjson.Inspect(body) != nil || json.Unmarshal(body, &members) != nil {
 		return nil
 	}
 	return members
@@ -260,7 +259,7 @@ func optionalText(raw json.RawMessage) (string, bool) {
 	if len(raw) == 0 {
 		return "", false
 	}
-	return unquote(raw)
+	return strictjson.Unquote(raw)
 }
 
 // hookSession is where a message goes. own: the session may be used only when it is new or the hook's own, which its acceptance decides.
@@ -271,7 +270,7 @@ func (s *Server) hookSession(h Hook, name, asked string) (key chat.SessionKey, o
 		return chat.SessionKey{Agent: id, Rest: hookChannel + ":" + name}, false, nil
 	}
 	if key, err = chat.ParseSessionKey(text, id); err != nil {
-		return key, false, invalid("sessionKey: " + err.Error())
+		return key, false, fault.Invalid("sessionKey: " + err.Error())
 	}
 	if asked == "" || key == chat.MainKey(id) {
 		return key, false, nil

@@ -10,40 +10,21 @@ import (
 	"slices"
 	"strings"
 
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
+
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/gorilla/websocket"
 )
 
-// errorBody is an error outside of /v1.
-type errorBody struct {
-	OK    bool       `json:"ok"`
-	Error *wireError `json:"error"`
-}
-
-func writeError(w http.ResponseWriter, status int, e *wireError) {
-	if e.RetryAfterMs > 0 || status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-		w.Header().Set("Retry-After", retryAfterSeconds(e.RetryAfterMs))
-	}
-	writeJSON(w, status, errorBody{Error: e})
-}
-
-func writeJSON(w http.ResponseWriter, status int, body any) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = w.Write(append(mustJSON(body), '\n')) //nolint:errcheck // the client has gone
-}
-
 // refuse answers with an error in the form that belongs to the path: that of OpenAI below /v1, our own elsewhere.
-func refuse(w http.ResponseWriter, r *http.Request, status int, e *wireError) {
+func refuse(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
 	if strings.HasPrefix(r.URL.Path, apiPrefix) {
 		writeAPIError(w, status, e)
 		return
 	}
-	writeError(w, status, e)
+	httpbody.WriteError(w, status, e)
 }
 
 // routes is the whole HTTP surface. base is the context of what outlives a request: connections and their calls. waits is over when
@@ -101,11 +82,11 @@ func (s *Server) root(w http.ResponseWriter, r *http.Request) {
 func upgradeNeeded(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Upgrade", "websocket")
 	w.Header().Set("Connection", "Upgrade")
-	writeError(w, http.StatusUpgradeRequired, invalid("this path speaks WebSocket only"))
+	httpbody.WriteError(w, http.StatusUpgradeRequired, fault.Invalid("this path speaks WebSocket only"))
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
-	refuse(w, r, http.StatusNotFound, invalid("no such path"))
+	refuse(w, r, http.StatusNotFound, fault.Invalid("no such path"))
 }
 
 func methodNotAllowed(r chi.Routes) http.HandlerFunc {
@@ -120,7 +101,7 @@ func methodNotAllowed(r chi.Routes) http.HandlerFunc {
 			allowed = append(allowed, http.MethodHead)
 		}
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		refuse(w, req, http.StatusMethodNotAllowed, invalid("this path does not take "+cutName(req.Method)))
+		refuse(w, req, http.StatusMethodNotAllowed, fault.Invalid("this path does not take "+fault.CutName(req.Method)))
 	}
 }
 
@@ -129,7 +110,7 @@ func (s *Server) recoverer(next http.Handler) http.Handler {
 		defer func() {
 			if v := recover(); v != nil {
 				s.log.ErrorContext(r.Context(), "http handler panicked", slog.Any("value", v), slog.String("path", r.URL.Path))
-				refuse(w, r, http.StatusInternalServerError, &wireError{Code: codeUnavailable, Message: "internal error"})
+				refuse(w, r, http.StatusInternalServerError, &fault.Error{Code: fault.CodeUnavailable, Message: "internal error"})
 			}
 		}()
 		next.ServeHTTP(w, r)
@@ -138,7 +119,9 @@ func (s *Server) recoverer(next http.Handler) http.Handler {
 
 // opened answers in the place of every route but the probes while the gateway starts.
 func (s *Server) opened(next http.Handler) http.Handler {
-	wait := s.guarded(func(w http.ResponseWriter, r *http.Request) { refuse(w, r, http.StatusServiceUnavailable, starting()) })
+	wait := s.guarded(func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, r, http.StatusServiceUnavailable, fault.Starting())
+	})
 	probes := []string{"/healthz", "/health", "/readyz"}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.state.ready() || slices.Contains(probes, r.URL.Path) {
@@ -168,10 +151,10 @@ func (s *Server) sockets(base context.Context) func(http.Handler) http.Handler {
 }
 
 // inTime bounds the time in which the body of a request arrives, whether or not anybody reads it: without a bound a stranger keeps a connection for ever
-// with the body of a request that is refused, one byte at a time. [Server.readBody] lifts it for answers that take long.
+// with the body of a request that is refused, one byte at a time. [httpbody.Read] lifts it for answers that take long.
 func (s *Server) inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.readUntil(w, s.cfg.Deadlines.Message)
+		httpbody.SetReadDeadline(w, s.cfg.Deadlines.Message)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -180,7 +163,7 @@ func (s *Server) inTime(next http.Handler) http.Handler {
 func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Request) {
 	addr := s.clientAddr(r)
 	if !s.hub.reserve(addr, &s.cfg) {
-		writeError(w, http.StatusServiceUnavailable, unavailable("TOO_MANY_CONNECTIONS", "too many open connections", 1e9))
+		httpbody.WriteError(w, http.StatusServiceUnavailable, fault.Unavailable("TOO_MANY_CONNECTIONS", "too many open connections", 1e9))
 		return
 	}
 	if !s.checkHost(w, r) || !s.checkOrigin(w, r) || !checkVersion(w, r) {
@@ -255,7 +238,7 @@ func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
 	if len(origins) == 1 && sameOrigin(origins[0], s.scheme(r), r.Host) {
 		return true
 	}
-	refuse(w, r, http.StatusForbidden, &wireError{Code: codeForbidden, Message: "this origin is not allowed"})
+	refuse(w, r, http.StatusForbidden, &fault.Error{Code: fault.CodeForbidden, Message: "this origin is not allowed"})
 	return false
 }
 
@@ -292,6 +275,6 @@ func checkVersion(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Sec-WebSocket-Version", "13")
-	writeError(w, http.StatusBadRequest, invalid("a WebSocket upgrade needs version 13 and a valid key"))
+	httpbody.WriteError(w, http.StatusBadRequest, fault.Invalid("a WebSocket upgrade needs version 13 and a valid key"))
 	return false
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/strictjson"
 )
 
 const methodConnect = "connect"
@@ -160,7 +161,7 @@ func encode(result any) (json.RawMessage, error) {
 	if raw, ok := result.(rawJSON); ok {
 		return json.RawMessage(raw), nil
 	}
-	payload := mustJSON(result)
+	payload := strictjson.Encode(result)
 	if string(payload) == "null" && result != nil {
 		return nil, fmt.Errorf("encoding a %s", reflect.TypeOf(result))
 	}

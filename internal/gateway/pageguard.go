@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
 )
 
 // checkHost stops DNS rebinding: a foreign name that points to this address is not a name of ours.
@@ -16,8 +19,8 @@ func (s *Server) checkHost(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-func unknownHost() *wireError {
-	return invalid("unknown host; add it to the allowed hosts if it is yours")
+func unknownHost() *fault.Error {
+	return fault.Invalid("unknown host; add it to the allowed hosts if it is yours")
 }
 
 func (s *Server) setHosts(listeners []net.Listener) {
@@ -44,8 +47,8 @@ func crossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header.Values("Sec-Fetch-Site"), func(site string) bool { return strings.EqualFold(strings.TrimSpace(site), "cross-site") })
 }
 
-func foreignSite() *wireError {
-	return &wireError{Code: codeForbidden, Message: "a page of another site asked for this; open the address yourself"}
+func foreignSite() *fault.Error {
+	return &fault.Error{Code: fault.CodeForbidden, Message: "a page of another site asked for this; open the address yourself"}
 }
 
 // Guard protects a listener for local programs, which asks for no credential, from pages in a browser on this machine: requests under a host name
@@ -55,9 +58,9 @@ func Guard(next http.Handler, allowed []string, l net.Listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch origins := r.Header.Values("Origin"); {
 		case !hosts[hostOnly(r.Host)]:
-			writeError(w, http.StatusMisdirectedRequest, unknownHost())
+			httpbody.WriteError(w, http.StatusMisdirectedRequest, unknownHost())
 		case len(origins) > 1, len(origins) == 1 && !sameOrigin(origins[0], "http", r.Host), crossSite(r):
-			writeError(w, http.StatusForbidden, foreignSite())
+			httpbody.WriteError(w, http.StatusForbidden, foreignSite())
 		default:
 			next.ServeHTTP(w, r)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/fault"
 )
 
 const (
@@ -63,11 +64,11 @@ func (c *conn) call(m *method, req request) *call {
 	return &call{srv: c.srv, conn: c, who: c.who.Load(), m: m, raw: req.params, peer: c.addr, requestID: c.id + "/" + chat.Cut(chat.CleanText(req.id), maxLoggedID)}
 }
 
-func (c *conn) fail(id string, err *wireError) { c.buf.putFrame(appendFailure(nil, id, err)) }
+func (c *conn) fail(id string, err *fault.Error) { c.buf.putFrame(appendFailure(nil, id, err)) }
 
 // malformed answers a frame that is no request. A client that sends nothing else is not one.
 func (c *conn) malformed(bad *malformed) *closing {
-	c.fail(bad.id, invalid(bad.Error()))
+	c.fail(bad.id, fault.Invalid(bad.Error()))
 	now := time.Now()
 	recent := c.faults[:0]
 	for _, t := range c.faults {
@@ -83,23 +84,23 @@ func (c *conn) malformed(bad *malformed) *closing {
 }
 
 // route finds the method and refuses what must not be called: in this order the rate of the connection, the table, the scope.
-func (c *conn) route(req request) (*method, *wireError) {
+func (c *conn) route(req request) (*method, *fault.Error) {
 	who := c.who.Load()
 	m := c.srv.methods[req.method]
 	if c.calls != nil {
 		if ok, after := take(c.calls, 1); !ok {
-			return m, rateLimited(req.method, c.srv.cfg.RequestsPerSecond, after)
+			return m, fault.RateLimited(req.method, c.srv.cfg.RequestsPerSecond, after)
 		}
 	}
 	switch {
 	case req.method == methodConnect:
-		return nil, invalid("connect is only valid as the first request")
+		return nil, fault.Invalid("connect is only valid as the first request")
 	case m == nil:
-		return nil, invalid("unknown method: " + cutName(req.method))
+		return nil, fault.Invalid("unknown method: " + fault.CutName(req.method))
 	case who.level < scopeLevel(m.need().Least()):
-		return m, missingScope(m.scope)
+		return m, fault.MissingScope(m.scope)
 	case who.probe && m.name != "health" && m.name != "status":
-		return m, invalid("unknown method: " + m.name + "; protocol 3 has health and status only")
+		return m, fault.Invalid("unknown method: " + m.name + "; protocol 3 has health and status only")
 	case req.badText != nil:
 		return m, badParams(m.name, req.badText)
 	default:
@@ -107,24 +108,16 @@ func (c *conn) route(req request) (*method, *wireError) {
 	}
 }
 
-func rateLimited(name string, limit int, after time.Duration) *wireError {
-	seconds := max(1, int64((after+time.Second-1)/time.Second))
-	w := unavailable(string(chat.CodeRateLimited), fmt.Sprintf("rate limit exceeded for %s; retry after %ds", cutName(name), seconds), after)
-	w.RetryAfterMs = max(1, w.RetryAfterMs)
-	w.Details["method"], w.Details["limit"] = cutName(name), limit
-	return w
-}
-
 // occupy takes a place for a request in flight.
-func (c *conn) occupy(id string, m *method) *wireError {
+func (c *conn) occupy(id string, m *method) *fault.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, taken := c.inFlight[id]
 	switch {
 	case taken:
-		return invalid("duplicate request id")
+		return fault.Invalid("duplicate request id")
 	case m.control && c.controls >= maxControl, !m.control && len(c.inFlight)-c.controls >= maxInFlight:
-		return unavailable("TOO_MANY_IN_FLIGHT", "too many requests in flight on this connection", 0)
+		return fault.Unavailable("TOO_MANY_IN_FLIGHT", "too many requests in flight on this connection", 0)
 	}
 	c.inFlight[id] = m.control
 	if m.control {
@@ -159,8 +152,8 @@ func (c *conn) serve(ctx, peer context.Context, m *method, req request) {
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(c.srv.cfg.Deadlines.Request, func() {
-		cancel(errRequestTimeout)
-		answer(limited, nil, errRequestTimeout)
+		cancel(fault.ErrRequestTimeout)
+		answer(limited, nil, fault.ErrRequestTimeout)
 	})
 	result, err := c.enter(limited, peer, cl)
 	if err == nil {
@@ -219,14 +212,14 @@ func (c *conn) answer(ctx context.Context, cl *call, id string, result any, err 
 }
 
 // explain turns an error into what the client sees. Of a defect it sees a number that is also in the log.
-func (s *Server) explain(ctx context.Context, cl *call, err error) *wireError {
+func (s *Server) explain(ctx context.Context, cl *call, err error) *fault.Error {
 	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
 		err = cause
 	}
 	if errors.Is(err, errStopping) {
-		return draining()
+		return fault.Draining()
 	}
-	if w, ok := toWire(err); ok {
+	if w, ok := fault.From(err); ok {
 		if w.Details["code"] == string(chat.CodeRateLimited) && w.Details["method"] == nil {
 			w.Details["method"] = cl.m.name
 		}
@@ -234,8 +227,8 @@ func (s *Server) explain(ctx context.Context, cl *call, err error) *wireError {
 	}
 	id := uuid.NewString()
 	s.log.ErrorContext(ctx, "request failed", slog.String("method", cl.m.name), slog.String("error_id", id), slog.Any("err", err))
-	return &wireError{
-		Code: codeUnavailable, Message: "internal error; the gateway's log has it under " + id,
+	return &fault.Error{
+		Code: fault.CodeUnavailable, Message: "internal error; the gateway's log has it under " + id,
 		Details: map[string]any{"code": string(chat.CodeInternal), "errorId": id},
 	}
 }
@@ -297,8 +290,8 @@ func (s *Server) count(m *method, err error, took time.Duration) {
 	}
 	if err != nil {
 		result = string(chat.CodeInternal)
-		if w, ok := toWire(err); ok {
-			result = w.label()
+		if w, ok := fault.From(err); ok {
+			result = w.Label()
 		}
 	}
 	s.observer.Request(name, result, took)

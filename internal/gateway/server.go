@@ -18,6 +18,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 	"golang.org/x/time/rate"
+
+	"laneway/internal/gateway/strictjson"
 )
 
 // errStopping is the cause with which everything under way ends when the gateway does.
@@ -90,7 +92,7 @@ func (s *Server) Drain() {
 }
 
 func (s *Server) announce(reason string) {
-	payload := mustJSON(map[string]string{"reason": reason})
+	payload := strictjson.Encode(map[string]string{"reason": reason})
 	for _, c := range s.hub.everyone() {
 		c.buf.putEvent(eventShutdown, payload)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
 )
 
@@ -116,7 +117,7 @@ func (c *call) listSessions(ctx context.Context, p sessionsListParams) (*session
 	size, read := 0, 0
 	for _, st := range list {
 		row := rowOf(st)
-		if size += len(mustJSON(row)); size > listBytes && len(out.Sessions) > 0 {
+		if size += len(strictjson.Encode(row)); size > listBytes && len(out.Sessions) > 0 {
 			break
 		}
 		read++

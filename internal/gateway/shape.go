@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -10,6 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/strictjson"
 )
 
 // maxInteger is the largest integer that every JSON implementation keeps.
@@ -230,19 +235,17 @@ func (s *shape) unexpected(members map[string]json.RawMessage, at string) *param
 	if at == "" {
 		at = "root"
 	}
-	return &paramError{at: at, text: "unexpected property '" + cutName(slices.Min(names)) + "'"}
+	return &paramError{at: at, text: "unexpected property '" + fault.CutName(slices.Min(names)) + "'"}
 }
 
 // cutName keeps a name that a client made up from filling an error message.
-func cutName(s string) string {
-	if len(s) <= 64 {
-		return s
+func badParams(method string, err error) *fault.Error {
+	e := fault.Invalid("invalid " + method + " params: " + err.Error())
+	var p *paramError
+	if errors.As(err, &p) && p.over {
+		e.Details = map[string]any{"code": string(chat.CodeLimit), "field": p.field, "limit": p.limit}
 	}
-	n := 64
-	for !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
+	return e
 }
 
 func (f *field) fill(raw json.RawMessage, dst reflect.Value, at string) *paramError {
@@ -278,7 +281,7 @@ func (f *field) fillObject(raw json.RawMessage, dst reflect.Value, at string) *p
 }
 
 func (f *field) fillString(raw json.RawMessage, dst reflect.Value, at string) *paramError {
-	s, ok := unquote(raw)
+	s, ok := strictjson.Unquote(raw)
 	if !ok {
 		return &paramError{at: at, text: "must be string"}
 	}

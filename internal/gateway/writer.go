@@ -8,6 +8,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/strictjson"
 )
 
 // framePool keeps the buffers in which frames are put together, so that an idle connection has none.
@@ -166,7 +167,7 @@ func (w *writerClock) beat(now time.Time) {
 		return
 	}
 	w.tick = w.tick.Add(TickEvery)
-	w.c.buf.putState(eventTick, mustJSON(map[string]int64{"ts": now.UnixMilli()}), 0)
+	w.c.buf.putState(eventTick, strictjson.Encode(map[string]int64{"ts": now.UnixMilli()}), 0)
 }
 
 // answered looks for the pong. While a message is being read its own deadline counts: a pong cannot come in the middle of it.

@@ -1,4 +1,4 @@
-package gateway
+package strictjson
 
 import (
 	"errors"
@@ -12,20 +12,20 @@ const maxDepth = 64
 // What a message may not contain although a JSON parser takes it. encoding/json turns a lone surrogate into U+FFFD without a
 // word, keeps U+0000, which no SQL store takes, and nests ten thousand deep.
 var (
-	errTooDeep   = errors.New("nested deeper than 64 levels")
-	errNUL       = errors.New("strings must not contain U+0000")
-	errSurrogate = errors.New("strings must not contain a lone surrogate")
+	ErrTooDeep   = errors.New("nested deeper than 64 levels")
+	ErrNUL       = errors.New("strings must not contain U+0000")
+	ErrSurrogate = errors.New("strings must not contain a lone surrogate")
 )
 
-// inspect looks at the bytes of a JSON text, valid or not. Depth wins over the faults of strings.
-func inspect(data []byte) error {
+// Inspect looks at the bytes of a JSON text, valid or not. Depth wins over the faults of strings.
+func Inspect(data []byte) error {
 	var fault error
 	depth := 0
 	for i := 0; i < len(data); i++ {
 		switch data[i] {
 		case '{', '[':
 			if depth++; depth > maxDepth {
-				return errTooDeep
+				return ErrTooDeep
 			}
 		case '}', ']':
 			depth--
@@ -67,13 +67,13 @@ func inspectEscape(data []byte) (int, error) {
 	case !ok:
 		return 2, nil // not JSON; the parser says so
 	case r == 0:
-		return 6, errNUL
+		return 6, ErrNUL
 	case !utf16.IsSurrogate(r):
 		return 6, nil
 	}
 	low, ok := hexRune(data[6:])
 	if !ok || utf16.DecodeRune(r, low) == '\uFFFD' {
-		return 6, errSurrogate
+		return 6, ErrSurrogate
 	}
 	return 12, nil
 }

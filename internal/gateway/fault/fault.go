@@ -1,0 +1,212 @@
+// Package fault has the errors of the gateway's protocol and the one place in which errors of the core become such errors.
+//
+// # Ideas
+//
+// The wire has three codes; details.code names the reason. An [Error] is complete: sockets send it as it is, HTTP adds [Error.HTTPStatus]. [From] turns every
+// error that a caller can act on into an Error. All others are defects: the caller gets a number, and the log has the error under this number.
+//
+// # What it does not do
+//
+// It writes nothing and logs nothing. Errors of parameters are made by the table of methods, which knows the bounds. It keeps no state and starts no goroutine.
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"laneway/internal/chat"
+)
+
+// The codes of the wire.
+const (
+	CodeInvalid     = "INVALID_REQUEST"
+	CodeForbidden   = "FORBIDDEN"
+	CodeUnavailable = "UNAVAILABLE"
+)
+
+// Error is an error as clients see it.
+type Error struct {
+	Code         string         `json:"code"`
+	Message      string         `json:"message"`
+	Details      map[string]any `json:"details,omitempty"`
+	Retryable    bool           `json:"retryable,omitempty"`
+	RetryAfterMs int64          `json:"retryAfterMs,omitempty"`
+
+	status int // of an HTTP answer, where the code alone does not say it
+}
+
+// WithStatus sets the HTTP status and returns e.
+func (e *Error) WithStatus(status int) *Error {
+	e.status = status
+	return e
+}
+
+// Error is the message.
+func (e *Error) Error() string { return e.Message }
+
+// Label is what metrics call it: the finer code where there is one.
+func (e *Error) Label() string {
+	if code, ok := e.Details["code"].(string); ok {
+		return code
+	}
+	return e.Code
+}
+
+// Invalid is a request that must be changed before it can succeed.
+func Invalid(message string) *Error { return &Error{Code: CodeInvalid, Message: message} }
+
+// Unavailable is a request that may succeed unchanged, after retryAfter; 0 = the client decides when.
+func Unavailable(code, message string, retryAfter time.Duration) *Error {
+	return &Error{
+		Code: CodeUnavailable, Message: message, Details: map[string]any{"code": code},
+		Retryable: true, RetryAfterMs: retryAfter.Milliseconds(),
+	}
+}
+
+// MissingScope is a call that needs a scope which the caller has not.
+func MissingScope(scope string) *Error {
+	return &Error{
+		Code: CodeForbidden, Message: "missing scope: " + scope,
+		Details: map[string]any{"code": string(chat.CodeForbidden), "missingScope": scope, "requiredScopes": []string{scope}},
+	}
+}
+
+// Draining refuses a call because this gateway stops.
+func Draining() *Error {
+	e := Unavailable(string(chat.CodeDraining), "gateway is draining", time.Second)
+	e.Details["reason"] = "gateway-restarting"
+	return e
+}
+
+// ErrRequestTimeout is the cause of a request's context when its time is over.
+var ErrRequestTimeout = errors.New("the request took too long")
+
+// wireCode is how one code of the core looks on the wire.
+type wireCode struct {
+	code  string
+	bare  bool // details carry no code
+	again time.Duration
+}
+
+// wireCodes maps the codes of the core; false = the code is not for clients.
+func wireCodes(code chat.Code) (wireCode, bool) {
+	switch code {
+	case chat.CodeInvalid:
+		return wireCode{code: CodeInvalid, bare: true}, true
+	case chat.CodeUnknownAgent, chat.CodeSessionNotFound, chat.CodeNotFound, chat.CodeConflict, chat.CodeKeyReused, chat.CodeLimit:
+		return wireCode{code: CodeInvalid}, true
+	case chat.CodeForbidden:
+		return wireCode{code: CodeForbidden}, true
+	case chat.CodeRateLimited, chat.CodeQueueFull, chat.CodeDraining, chat.CodeStoreUnavailable, chat.CodeFenced:
+		return wireCode{code: CodeUnavailable, again: time.Second}, true
+	case chat.CodeQueueDropped, chat.CodeStale, chat.CodeCleared, chat.CodeRunFailed:
+		return wireCode{code: CodeUnavailable}, true
+	default:
+		return wireCode{}, false
+	}
+}
+
+// From is err as clients see it; ok is false when it is a defect, whose text clients must not see.
+func From(err error) (*Error, bool) {
+	if w, ok := errors.AsType[*Error](err); ok {
+		return w, true
+	}
+	if errors.Is(err, ErrRequestTimeout) || errors.Is(err, context.DeadlineExceeded) {
+		return Unavailable("REQUEST_TIMEOUT", "the request was not answered in time; send it again with the same idempotencyKey", 0), true
+	}
+	var e *chat.Error
+	if !errors.As(err, &e) {
+		return nil, false
+	}
+	rule, known := wireCodes(e.Code)
+	if !known {
+		return nil, false
+	}
+	return rule.render(e), true
+}
+
+func (rule wireCode) render(e *chat.Error) *Error {
+	w := &Error{Code: rule.code, Message: e.Message, Retryable: rule.again > 0, RetryAfterMs: rule.again.Milliseconds()}
+	if e.RetryAfter > 0 {
+		w.RetryAfterMs = e.RetryAfter.Milliseconds()
+	}
+	if w.Message == "" {
+		w.Message = string(e.Code)
+	}
+	w.Details = maps.Clone(e.Details)
+	if rule.bare {
+		return w
+	}
+	if w.Details == nil {
+		w.Details = map[string]any{}
+	}
+	w.Details["code"] = string(e.Code)
+	switch e.Code { //nolint:exhaustive // the two with a fixed look
+	case chat.CodeDraining:
+		w.Details["reason"] = "gateway-restarting"
+	case chat.CodeFenced: // another process took over; the next try finds it
+		w.Details["code"] = string(chat.CodeStoreUnavailable)
+	}
+	return w
+}
+
+// HTTPStatus is the status of an HTTP answer: that of [Error.WithStatus], else the one that belongs to the code.
+func (e *Error) HTTPStatus() int {
+	if e.status != 0 {
+		return e.status
+	}
+	switch chat.Code(e.Label()) { //nolint:exhaustive // by the code of the frame
+	case chat.CodeRateLimited, chat.CodeQueueFull, chat.CodeQueueDropped, "AUTH_RATE_LIMITED":
+		return http.StatusTooManyRequests
+	case chat.CodeUnknownAgent, chat.CodeSessionNotFound, chat.CodeNotFound:
+		return http.StatusNotFound
+	case chat.CodeKeyReused, chat.CodeConflict:
+		return http.StatusConflict
+	case chat.CodeRunFailed:
+		return http.StatusBadGateway
+	case chat.CodeInternal:
+		return http.StatusInternalServerError
+	}
+	switch e.Code {
+	case CodeForbidden:
+		return http.StatusForbidden
+	case CodeUnavailable:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusBadRequest
+	}
+}
+
+// RateLimited refuses a call of an allowance of limit calls; after this time there is one again.
+func RateLimited(name string, limit int, after time.Duration) *Error {
+	seconds := max(1, int64((after+time.Second-1)/time.Second))
+	w := Unavailable(string(chat.CodeRateLimited), fmt.Sprintf("rate limit exceeded for %s; retry after %ds", CutName(name), seconds), after)
+	w.RetryAfterMs = max(1, w.RetryAfterMs)
+	w.Details["method"], w.Details["limit"] = CutName(name), limit
+	return w
+}
+
+// Starting refuses a call because this gateway is not ready yet.
+func Starting() *Error {
+	return &Error{
+		Code: CodeUnavailable, Message: "gateway starting", Details: map[string]any{"reason": "startup-sidecars"},
+		Retryable: true, RetryAfterMs: 500,
+	}
+}
+
+// CutName cuts a name that a client chose to at most 64 bytes, for an error that quotes it.
+func CutName(s string) string {
+	if len(s) <= 64 {
+		return s
+	}
+	n := 64
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
