@@ -21,6 +21,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/store"
 )
 
@@ -92,7 +93,7 @@ func startGateway(t *testing.T, p *parrot) string {
 	t.Helper()
 	server, err := gateway.New(gateway.Config{
 		Version:     programVersion().Version,
-		Credentials: []gateway.Credential{{Name: "gateway", Digest: sha256.Sum256([]byte("right")), Scopes: []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}}},
+		Credentials: []auth.Credential{{Name: "gateway", Digest: sha256.Sum256([]byte("right")), Scopes: []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin}}},
 	}, p, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

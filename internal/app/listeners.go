@@ -14,6 +14,7 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/dashboard"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/metrics"
 	"laneway/internal/secret"
 	"laneway/internal/store"
@@ -34,16 +35,19 @@ func (p *Process) openGateway() error {
 		AllowedHosts: p.cfg.Hosts(), AllowedOrigins: p.cfg.AllowedOrigins, TrustedProxies: p.cfg.TrustedPrefixes(),
 		MaxPayload: int64(l.MaxPayload), MaxBuffered: l.MaxBuffered, MaxSockets: l.Sockets, MaxStrangers: l.Unauthenticated,
 		MaxStrangersPerAddr: l.UnauthenticatedPerAddress, MaxPerPrincipal: l.SocketsPerPrincipal,
-		CronWritesPerMinute: offIsNegative(l.CronWrites), ChatsPerMinute: offIsNegative(l.Chat), RequestsPerSecond: offIsNegative(l.Requests),
-		HooksPerMinute: offIsNegative(l.Hooks), BytesPerMinute: offIsNegative(l.Bytes), Hooks: hooksOf(p.cfg.Hooks),
+		Limits: auth.Limits{
+			CronWritesPerMinute: offIsNegative(l.CronWrites), ChatsPerMinute: offIsNegative(l.Chat),
+			HooksPerMinute: offIsNegative(l.Hooks), BytesPerMinute: offIsNegative(l.Bytes),
+		},
+		RequestsPerSecond: offIsNegative(l.Requests), Hooks: hooksOf(p.cfg.Hooks),
 		StopTimeout: stopSockets, Observer: p.metrics.Gateway(),
 	}
-	cfg.Sources = []gateway.CredentialSource{p.ownKeys()}
+	cfg.Sources = []auth.Source{p.ownKeys()}
 	if p.tokens != nil {
 		cfg.Sources = append(cfg.Sources, p.tokens)
 	}
 	if shared, ok := p.store.(store.Allowances); ok {
-		cfg.Limiter = gateway.NewSharedLimiter(cfg, shared, p.log)
+		cfg.Limiter = auth.NewSharedLimiter(cfg.Limits, shared, p.log)
 	}
 	if p.cfg.MetricsListen == metricsMain {
 		cfg.MetricsOnMain = p.metrics.Handler()
@@ -78,7 +82,7 @@ func hooksOf(configured map[string]config.Hook) map[string]gateway.Hook {
 // offIsNegative maps the configured 0 = off to the gateway's.
 func offIsNegative(n int) int {
 	if n == 0 {
-		return gateway.Off
+		return auth.Off
 	}
 	return n
 }
@@ -134,7 +138,7 @@ func (p *Process) metricsHandler() http.Handler {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	return gateway.Guard(mux, p.cfg.Hosts(), p.scrape)
+	return auth.ProtectLocal(mux, p.cfg.Hosts(), p.scrape)
 }
 
 // serveMetrics serves the metrics listener until ctx is over.

@@ -8,7 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/config"
-	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/secret"
 	"laneway/internal/store"
 )
@@ -19,7 +19,7 @@ type ownKeys struct {
 	read  func() (config.Credentials, error)
 	store store.Store
 	log   *slog.Logger
-	last  []gateway.Credential
+	last  []auth.Credential
 	fault string // what was last complained of
 }
 
@@ -32,12 +32,12 @@ func (p *Process) ownKeys() *ownKeys {
 }
 
 // Credentials are those in force now. A file that cannot be used is logged once and changes nothing, so there is never an error.
-func (k *ownKeys) Credentials(ctx context.Context) ([]gateway.Credential, error) {
+func (k *ownKeys) Credentials(ctx context.Context) ([]auth.Credential, error) {
 	now, err := k.read()
 	k.complain(ctx, err)
 	list := credentials(now)
 	for _, c := range list {
-		if old := slices.IndexFunc(k.last, func(o gateway.Credential) bool { return o.Name == c.Name }); old >= 0 && k.last[old].Digest != c.Digest {
+		if old := slices.IndexFunc(k.last, func(o auth.Credential) bool { return o.Name == c.Name }); old >= 0 && k.last[old].Digest != c.Digest {
 			k.rotated(ctx, c.Name)
 		}
 	}
@@ -64,9 +64,9 @@ func (k *ownKeys) rotated(ctx context.Context, name string) {
 	}
 }
 
-func credentials(c config.Credentials) []gateway.Credential {
-	all := []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}
-	var list []gateway.Credential
+func credentials(c config.Credentials) []auth.Credential {
+	all := []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin}
+	var list []auth.Credential
 	for _, e := range []struct {
 		name   string
 		secret secret.Secret
@@ -78,7 +78,7 @@ func credentials(c config.Credentials) []gateway.Credential {
 		{"read", c.ReadToken, all[:1]},
 	} {
 		if e.secret.IsSet() {
-			list = append(list, gateway.Credential{Name: e.name, Digest: sha256.Sum256([]byte(e.secret.Reveal())), Scopes: e.scopes})
+			list = append(list, auth.Credential{Name: e.name, Digest: sha256.Sum256([]byte(e.secret.Reveal())), Scopes: e.scopes})
 		}
 	}
 	return list

@@ -15,7 +15,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/config"
-	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/secret"
 	"laneway/internal/store"
 	"laneway/internal/store/postgres"
@@ -106,7 +106,7 @@ func tokenOf(c store.Credential) Token {
 
 func (r TokenRequest) visible() string {
 	if r.Visible == "" {
-		return gateway.VisibleAll
+		return auth.VisibleAll
 	}
 	return r.Visible
 }
@@ -118,14 +118,14 @@ func (r TokenRequest) check() ([]string, error) {
 		return nil, chat.Errorf(chat.CodeInvalid, "a token is named by letters, digits, dots, dashes and underscores, at most 64")
 	case slices.Contains(reservedNames, r.Name):
 		return nil, chat.Errorf(chat.CodeInvalid, "the name %s belongs to the gateway; choose another", r.Name)
-	case r.visible() != gateway.VisibleAll && r.visible() != gateway.VisibleOwn:
+	case r.visible() != auth.VisibleAll && r.visible() != auth.VisibleOwn:
 		return nil, chat.Errorf(chat.CodeInvalid, "visibility is all or own, not %q", r.Visible)
 	case r.ExpiresIn < 0:
 		return nil, chat.Errorf(chat.CodeInvalid, "a token cannot expire in the past")
 	case len(r.Scopes) == 0:
 		return nil, chat.Errorf(chat.CodeInvalid, "a token needs a scope: read, write or admin")
 	}
-	all := []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}
+	all := []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin}
 	most := -1
 	for _, s := range r.Scopes {
 		at := slices.IndexFunc(all, func(full string) bool { return s == full || "operator."+s == full })
@@ -181,17 +181,17 @@ func (n *namedTokens) seesOwn(principal string) bool {
 }
 
 // Credentials lists the tokens. It is asked every two seconds.
-func (n *namedTokens) Credentials(ctx context.Context) ([]gateway.Credential, error) {
+func (n *namedTokens) Credentials(ctx context.Context) ([]auth.Credential, error) {
 	list, err := n.store.Credentials(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out, own := make([]gateway.Credential, 0, len(list)), map[string]bool{}
+	out, own := make([]auth.Credential, 0, len(list)), map[string]bool{}
 	for _, c := range list {
-		if c.Visible == gateway.VisibleOwn {
+		if c.Visible == auth.VisibleOwn {
 			own[c.Name] = true
 		}
-		out = append(out, gateway.Credential{Name: c.Name, Digest: c.Digest, Scopes: c.Scopes, Visible: c.Visible, ExpiresAt: c.ExpiresAt})
+		out = append(out, auth.Credential{Name: c.Name, Digest: c.Digest, Scopes: c.Scopes, Visible: c.Visible, ExpiresAt: c.ExpiresAt})
 	}
 	n.own.Store(&own)
 	return out, nil

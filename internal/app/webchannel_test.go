@@ -23,6 +23,7 @@ import (
 	"laneway/internal/command"
 	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/store"
 	"laneway/internal/store/memory"
 )
@@ -151,7 +152,7 @@ func newWebWorld(t *testing.T) *webWorld {
 		t.Fatal(err)
 	}
 	srv, err := gateway.New(gateway.Config{
-		Version: "test", Credentials: []gateway.Credential{{Name: "gateway", Digest: sha256.Sum256([]byte(ownerToken)), Scopes: []string{gateway.ScopeWrite}}},
+		Version: "test", Credentials: []auth.Credential{{Name: "gateway", Digest: sha256.Sum256([]byte(ownerToken)), Scopes: []string{chat.ScopeWrite}}},
 	}, w.d, log)
 	if err != nil {
 		t.Fatal(err)

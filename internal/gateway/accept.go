@@ -94,7 +94,7 @@ func (s *Server) strangerAt(remote net.Addr) netip.Addr {
 		return netip.Addr{}
 	}
 	addr := ap.Addr().Unmap()
-	if addr.IsLoopback() || s.trusted(addr) {
+	if addr.IsLoopback() || s.policy.Trusted(addr) {
 		return netip.Addr{}
 	}
 	return addr

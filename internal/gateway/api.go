@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/httpbody"
 	"laneway/internal/gateway/strictjson"
@@ -81,8 +82,8 @@ func writeAPIError(w http.ResponseWriter, status int, e *fault.Error) {
 }
 
 // httpCall is a call that came by HTTP: the scopes are those of the credential.
-func (s *Server) httpCall(name string, cred Credential) *call {
-	return &call{srv: s, m: &method{name: name}, who: &identity{cred: cred, scopes: cred.Scopes, level: levelOf(cred.Scopes)}}
+func (s *Server) httpCall(name string, cred auth.Credential) *call {
+	return &call{srv: s, m: &method{name: name}, who: &identity{cred: cred, scopes: cred.Scopes, level: auth.Level(cred.Scopes)}}
 }
 
 // doorFault refuses everybody while the gateway starts or stops; nil = open.
@@ -91,25 +92,6 @@ func (s *Server) doorFault() *fault.Error {
 		return no.err
 	}
 	return nil
-}
-
-// allowed takes one call from an allowance.
-func (s *Server) allowed(ctx context.Context, principal, name string, class LimitClass) *fault.Error {
-	if ok, after, limit := s.cfg.Limiter.Allow(ctx, principal, class, 1); !ok {
-		return fault.RateLimited(name, limit, after)
-	}
-	return nil
-}
-
-// allowedBytes takes the bytes of a call that is going to be stored.
-func (s *Server) allowedBytes(ctx context.Context, cl *call, n int) *fault.Error {
-	ok, after, limit := s.cfg.Limiter.Allow(ctx, cl.principal(), LimitBytes, n)
-	if ok {
-		return nil
-	}
-	w := fault.RateLimited(cl.m.name, limit, after)
-	w.Details["allowance"] = string(LimitBytes)
-	return w
 }
 
 type modelList struct {
@@ -126,7 +108,7 @@ type apiModel struct {
 
 // models lists what the model of a completion may be: the default agent by its short name, and every agent.
 func (s *Server) models(w http.ResponseWriter, r *http.Request) {
-	if _, ok := s.bearer(w, r, ScopeRead); !ok {
+	if _, ok := s.bearer(w, r, chat.ScopeRead); !ok {
 		return
 	}
 	created := s.startedAt.Unix()

@@ -16,6 +16,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 )
 
 // benchSocket is a socket that is logged in, without the conveniences of a test.
@@ -46,7 +47,7 @@ func benchGateway(b *testing.B) (addr string, h *house) {
 		gate: make(chan struct{}), ended: make(chan struct{}),
 	}
 	srv, err := gateway.New(gateway.Config{
-		Credentials: credentials(), RequestsPerSecond: gateway.Off, ChatsPerMinute: gateway.Off,
+		Credentials: credentials(), RequestsPerSecond: auth.Off, Limits: auth.Limits{ChatsPerMinute: auth.Off},
 		MaxSockets: 20_000, MaxStrangers: 20_000, MaxStrangersPerAddr: 20_000, MaxPerPrincipal: 20_000,
 	}, quiet{h}, slog.New(slog.DiscardHandler))
 	if err != nil {

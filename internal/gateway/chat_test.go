@@ -11,6 +11,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 )
 
 type chatEvent struct {
@@ -77,7 +78,7 @@ func TestSendStreamsAnswerBehindItsResponse(t *testing.T) {
 // The run may be over before the call that started it has returned; the response comes first all the same.
 func TestResponseComesFirstHoweverFastTheRun(t *testing.T) {
 	t.Parallel()
-	s := start(t, func(c *gateway.Config) { c.RequestsPerSecond, c.ChatsPerMinute = gateway.Off, gateway.Off }).login(adminToken)
+	s := start(t, func(c *gateway.Config) { c.RequestsPerSecond, c.ChatsPerMinute = auth.Off, auth.Off }).login(adminToken)
 	s.must("sessions.subscribe", nil)
 	for i := range 100 {
 		run := fmt.Sprintf("r%d", i)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
 )
@@ -24,11 +25,11 @@ const (
 
 func chatMethods() []*method {
 	return []*method{
-		define("chat.send", ScopeWrite, chatSend, limited(LimitChats)),
-		define("chat.abort", ScopeWrite, chatAbort, control),
-		define("chat.history", ScopeRead, chatHistory, lists),
-		define("agent", ScopeWrite, agentCall, limited(LimitChats)),
-		define("wake", ScopeWrite, wake, limited(LimitCronWrites)),
+		define("chat.send", chat.ScopeWrite, chatSend, limited(auth.LimitChats)),
+		define("chat.abort", chat.ScopeWrite, chatAbort, control),
+		define("chat.history", chat.ScopeRead, chatHistory, lists),
+		define("agent", chat.ScopeWrite, agentCall, limited(auth.LimitChats)),
+		define("wake", chat.ScopeWrite, wake, limited(auth.LimitCronWrites)),
 	}
 }
 
@@ -154,7 +155,7 @@ func (c *call) follow(run string) (open func()) {
 }
 
 func (c *call) caller() Caller {
-	by := Caller{Principal: c.principal(), Scopes: c.who.scopes, Own: c.who.cred.own(), RequestID: c.requestID}
+	by := Caller{Principal: c.principal(), Scopes: c.who.scopes, Own: c.who.cred.Own(), RequestID: c.requestID}
 	if c.peer.IsValid() {
 		by.Peer = c.peer.String()
 	}

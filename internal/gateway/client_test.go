@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
+	"laneway/internal/chat"
 	"laneway/internal/client"
-	"laneway/internal/gateway"
 )
 
 // The Go client and the gateway understand each other.
@@ -52,7 +52,7 @@ func TestGoClientTalksToTheGateway(t *testing.T) {
 	if err := c.Call(ctx, "nope", nil, nil); !errors.As(err, &refused) || refused.Message != "unknown method: nope" {
 		t.Errorf("unknown method: %v", err)
 	}
-	if _, err := client.Dial(ctx, client.Options{URL: "ws://" + b.addr, Token: "wrong", Scopes: []string{gateway.ScopeRead}}); !errors.Is(err, client.ErrUnauthorized) {
+	if _, err := client.Dial(ctx, client.Options{URL: "ws://" + b.addr, Token: "wrong", Scopes: []string{chat.ScopeRead}}); !errors.Is(err, client.ErrUnauthorized) {
 		t.Errorf("wrong token: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/httpbody"
 	"laneway/internal/store"
@@ -61,7 +62,7 @@ func finishReason(end chat.RunEnd) string {
 // is over when the gateway begins to stop.
 func (s *Server) completions(waits context.Context, w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	cred, ok := s.bearer(w, r, ScopeWrite)
+	cred, ok := s.bearer(w, r, chat.ScopeWrite)
 	if !ok {
 		return
 	}
@@ -96,7 +97,7 @@ func (s *Server) acceptable(cl *call, w http.ResponseWriter, r *http.Request) (r
 	if no := s.doorFault(); no != nil {
 		return req, m, no
 	}
-	if no := s.allowed(r.Context(), cl.principal(), completionsName, LimitChats); no != nil {
+	if no := s.auth.Spend(r.Context(), cl.principal(), completionsName, auth.LimitChats); no != nil {
 		return req, m, no
 	}
 	if !httpbody.IsJSON(r) {
@@ -106,7 +107,7 @@ func (s *Server) acceptable(cl *call, w http.ResponseWriter, r *http.Request) (r
 	if err != nil {
 		return req, m, err
 	}
-	if no := s.allowedBytes(r.Context(), cl, len(body)); no != nil {
+	if no := s.auth.SpendBytes(r.Context(), cl.principal(), completionsName, len(body)); no != nil {
 		return req, m, no
 	}
 	if req, err = readCompletion(body); err != nil {

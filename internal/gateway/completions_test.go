@@ -14,6 +14,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/store"
 )
 
@@ -272,7 +273,7 @@ func TestCompletionWithASessionBringsOnlyWhatIsNew(t *testing.T) {
 
 func TestCompletionRefusesWhatItCannotDo(t *testing.T) {
 	t.Parallel()
-	b := start(t, func(c *gateway.Config) { c.ChatsPerMinute = gateway.Off })
+	b := start(t, func(c *gateway.Config) { c.ChatsPerMinute = auth.Off })
 	image := params{"role": "user", "content": []any{params{"type": "image_url", "image_url": params{"url": "x"}}}}
 	for name, tc := range map[string]struct {
 		body   any

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"net/url"
-	"strings"
 	"time"
+
+	"laneway/internal/gateway/auth"
 )
 
 // Bounds of the protocol. They are not configuration: clients rely on them.
@@ -31,17 +31,14 @@ const (
 	listBytes   = 4 << 20 // a list answer is cut here
 )
 
-// Off switches a limit of [Config] off whose zero value means its default.
-const Off = -1
-
 // Config of a [Server]. The zero value of every field is its default.
 type Config struct {
 	// Version is shown in hello-ok and status.
 	Version string
 
-	// Credentials give access as long as the gateway runs; see [Credential]. Sources add those that come, change and go.
-	Credentials []Credential
-	Sources     []CredentialSource
+	// Credentials give access as long as the gateway runs; see [auth.Credential]. Sources add those that come, change and go.
+	Credentials []auth.Credential
+	Sources     []auth.Source
 
 	// AllowedHosts are further host names (without port) that a request may be addressed to. AllowedOrigins are exact origins of
 	// foreign pages that may connect, such as `https://chat.example.org`.
@@ -59,13 +56,12 @@ type Config struct {
 	// those of one address that have proven nothing by MaxStrangersPerAddr, except from loopback and TrustedProxies.
 	MaxSockets, MaxStrangers, MaxStrangersPerAddr, MaxPerPrincipal int
 
-	// CronWritesPerMinute (300), ChatsPerMinute (600) are per principal, HooksPerMinute (60) per hook, RequestsPerSecond (200) per
-	// connection; [Off] = no limit.
-	CronWritesPerMinute, ChatsPerMinute, HooksPerMinute, RequestsPerSecond int
-	// BytesPerMinute is how many bytes all of these calls of one principal or hook may have, the params or the body of each; 0 = 16 MiB, [Off] = no limit.
-	BytesPerMinute int
-	// Limiter counts calls per principal; nil = in this process. A cluster may hand in one that all replicas share.
-	Limiter Limiter
+	// Limits are the allowances a minute. RequestsPerSecond (200) is per connection; [auth.Off] = no limit.
+	auth.Limits
+
+	RequestsPerSecond int
+	// Limiter counts what principals spend; nil = in this process. In a cluster it may be one that all replicas share.
+	Limiter auth.Limiter
 
 	// Deadlines; the zero value of each is the protocol's. Tests shorten them.
 	Deadlines Deadlines
@@ -144,18 +140,15 @@ func (c Config) withDefaults() Config {
 	c.MaxStrangers = orInt(c.MaxStrangers, 512)
 	c.MaxStrangersPerAddr = orInt(c.MaxStrangersPerAddr, 32)
 	c.MaxPerPrincipal = orInt(c.MaxPerPrincipal, 1_000)
-	c.CronWritesPerMinute = orInt(c.CronWritesPerMinute, 300)
-	c.ChatsPerMinute = orInt(c.ChatsPerMinute, 600)
-	c.HooksPerMinute = orInt(c.HooksPerMinute, 60)
+	c.Limits = c.Limits.WithDefaults()
 	c.RequestsPerSecond = orInt(c.RequestsPerSecond, 200)
-	c.BytesPerMinute = orInt(c.BytesPerMinute, 16<<20)
 	c.Deadlines = c.Deadlines.withDefaults()
 	c.StopTimeout = orDuration(c.StopTimeout, 5*time.Second)
 	if c.Observer == nil {
 		c.Observer = NoObserver{}
 	}
 	if c.Limiter == nil {
-		c.Limiter = newLocalLimiter(c)
+		c.Limiter = auth.NewLimiter(c.Limits)
 	}
 	return c
 }
@@ -166,32 +159,8 @@ func (c Config) check() error {
 	if c.MaxPayload < MinPayload || c.MaxPayload > MaxPayload {
 		faults = append(faults, fmt.Errorf("max payload %d is outside %d..%d", c.MaxPayload, MinPayload, MaxPayload))
 	}
-	if len(c.Credentials) == 0 && len(c.Sources) == 0 {
-		faults = append(faults, errors.New("there is no credential; nobody could connect"))
-	}
-	for _, cred := range c.Credentials {
-		faults = append(faults, cred.check())
-	}
 	for name, hook := range c.Hooks {
 		faults = append(faults, hook.check(name))
 	}
-	for _, o := range c.AllowedOrigins {
-		faults = append(faults, checkOrigin(o))
-	}
-	for _, p := range c.TrustedProxies {
-		if p.Bits() == 0 {
-			faults = append(faults, fmt.Errorf("trusted proxy %s trusts everybody", p))
-		}
-	}
 	return errors.Join(faults...)
-}
-
-func checkOrigin(o string) error {
-	u, err := url.Parse(o)
-	exact := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
-		!strings.Contains(u.Host, "*") && o == u.Scheme+"://"+u.Host
-	if !exact {
-		return fmt.Errorf("allowed origin %q is not an exact origin such as https://chat.example.org", o)
-	}
-	return nil
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/gorilla/websocket"
 	"golang.org/x/time/rate"
+
+	"laneway/internal/gateway/auth"
 )
 
 // conn is one WebSocket connection: one goroutine reads, one writes, one per request under way.
@@ -45,7 +47,7 @@ type conn struct {
 
 // identity is what a connection is after hello-ok.
 type identity struct {
-	cred     Credential
+	cred     auth.Credential
 	scopes   []string
 	level    int
 	extended bool
@@ -57,7 +59,7 @@ func (id *identity) principal() string { return id.cred.Name }
 
 // visible is the owner that a query is restricted to; "" = none.
 func (id *identity) visible() string {
-	if id.cred.own() {
+	if id.cred.Own() {
 		return id.cred.Name
 	}
 	return ""

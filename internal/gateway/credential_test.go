@@ -14,7 +14,9 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 )
 
 func TestLockoutHoldsForTheRightTokenToo(t *testing.T) {
@@ -88,10 +90,10 @@ func TestWrongTokenIsNobody(t *testing.T) {
 
 func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
 	t.Parallel()
-	named := gateway.Credential{Name: "ci", Digest: sha256.Sum256([]byte("ci-secret")), Scopes: []string{gateway.ScopeRead}}
-	src := &tokens{list: []gateway.Credential{named}}
+	named := auth.Credential{Name: "ci", Digest: sha256.Sum256([]byte("ci-secret")), Scopes: []string{chat.ScopeRead}}
+	src := &tokens{list: []auth.Credential{named}}
 	b := start(t, func(c *gateway.Config) {
-		c.Sources, c.Deadlines.Watch = []gateway.CredentialSource{src}, 5*time.Millisecond
+		c.Sources, c.Deadlines.Watch = []auth.Source{src}, 5*time.Millisecond
 	})
 	gone, stays := b.login("ci-secret"), b.login(adminToken)
 	src.put(nil, errors.New("the database is down"))
@@ -107,7 +109,7 @@ func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
 		t.Error("a revoked credential was let in")
 	}
 	named.ExpiresAt = time.Now().Add(200 * time.Millisecond)
-	src.put([]gateway.Credential{named}, nil)
+	src.put([]auth.Credential{named}, nil)
 	var expires *socket
 	eventually(t, "the new list to count", func() bool {
 		s := b.dial()
@@ -123,13 +125,13 @@ func TestRevokedCredentialClosesItsSocketsOnly(t *testing.T) {
 // A secret can be exchanged while another source of credentials is away.
 func TestExchangedSecretClosesItsSocketsWhateverOtherSourcesDo(t *testing.T) {
 	t.Parallel()
-	secret := func(text string) []gateway.Credential {
-		return []gateway.Credential{{Name: "gateway", Digest: sha256.Sum256([]byte(text)), Scopes: []string{gateway.ScopeRead}}}
+	secret := func(text string) []auth.Credential {
+		return []auth.Credential{{Name: "gateway", Digest: sha256.Sum256([]byte(text)), Scopes: []string{chat.ScopeRead}}}
 	}
-	named := gateway.Credential{Name: "ci", Digest: sha256.Sum256([]byte("ci-secret")), Scopes: []string{gateway.ScopeRead}}
-	own, store := &tokens{list: secret("old")}, &tokens{list: []gateway.Credential{named}}
+	named := auth.Credential{Name: "ci", Digest: sha256.Sum256([]byte("ci-secret")), Scopes: []string{chat.ScopeRead}}
+	own, store := &tokens{list: secret("old")}, &tokens{list: []auth.Credential{named}}
 	b := start(t, func(c *gateway.Config) {
-		c.Credentials, c.Sources, c.Deadlines.Watch = nil, []gateway.CredentialSource{own, store}, 5*time.Millisecond
+		c.Credentials, c.Sources, c.Deadlines.Watch = nil, []auth.Source{own, store}, 5*time.Millisecond
 	})
 	gone, stays := b.login("old"), b.login("ci-secret")
 	store.put(nil, errors.New("the database is down"))
@@ -150,12 +152,12 @@ func TestBadConfigurationNamesEveryFault(t *testing.T) {
 	t.Parallel()
 	_, err := gateway.New(gateway.Config{
 		MaxPayload: 1, AllowedOrigins: []string{"*", "https://a.example/path"}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")},
-		Credentials: []gateway.Credential{{Name: "gateway", Digest: sha256.Sum256(nil)}, {Name: "x", Digest: sha256.Sum256([]byte("x")), Scopes: []string{"root"}}},
+		Credentials: []auth.Credential{{Name: "gateway", Digest: sha256.Sum256(nil)}, {Name: "x", Digest: sha256.Sum256([]byte("x")), Scopes: []string{"root"}}},
 	}, newHouse(t), nil)
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, part := range []string{"payload", `"*"`, "a.example/path", "trusts everybody", "empty secret", `"root"`} {
+	for _, part := range []string{"payload", `"*"`, "a.example/path", "trusts every address", "empty secret", `"root"`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not name %s: %v", part, err)
 		}
@@ -173,8 +175,8 @@ func TestScopesAreAskedAndGiven(t *testing.T) {
 		asked, want []string
 	}{
 		{"nothing asked, nothing given", adminToken, nil, []string{}},
-		{"asking does not grant", readToken, []string{gateway.ScopeAdmin, gateway.ScopeWrite}, []string{}},
-		{"in the order asked, once", adminToken, []string{gateway.ScopeWrite, "operator.root", gateway.ScopeRead, gateway.ScopeWrite}, []string{gateway.ScopeWrite, gateway.ScopeRead}},
+		{"asking does not grant", readToken, []string{chat.ScopeAdmin, chat.ScopeWrite}, []string{}},
+		{"in the order asked, once", adminToken, []string{chat.ScopeWrite, "operator.root", chat.ScopeRead, chat.ScopeWrite}, []string{chat.ScopeWrite, chat.ScopeRead}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -189,7 +191,7 @@ func TestScopesAreAskedAndGiven(t *testing.T) {
 			if len(tc.want) > 0 {
 				return
 			}
-			if f := s.call("health", nil); f.OK || f.Error.Code != "FORBIDDEN" || f.Error.Details["missingScope"] != gateway.ScopeRead {
+			if f := s.call("health", nil); f.OK || f.Error.Code != "FORBIDDEN" || f.Error.Details["missingScope"] != chat.ScopeRead {
 				t.Errorf("health without a scope: %+v", f.Error)
 			}
 		})
@@ -200,8 +202,8 @@ func TestScopesAreAskedAndGiven(t *testing.T) {
 func TestEveryMethodNeedsItsScope(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	level := map[string]int{gateway.ScopeRead: 1, gateway.ScopeWrite: 2, gateway.ScopeAdmin: 3}
-	for _, scope := range []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin} {
+	level := map[string]int{chat.ScopeRead: 1, chat.ScopeWrite: 2, chat.ScopeAdmin: 3}
+	for _, scope := range []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin} {
 		s := b.dial()
 		f := connectFrame(adminToken)
 		f["params"].(params)["scopes"] = []string{scope}
@@ -223,17 +225,17 @@ func TestEveryMethodNeedsItsScope(t *testing.T) {
 // tokens is a source whose list changes.
 type tokens struct {
 	mu   sync.Mutex
-	list []gateway.Credential
+	list []auth.Credential
 	err  error
 }
 
-func (s *tokens) Credentials(context.Context) ([]gateway.Credential, error) {
+func (s *tokens) Credentials(context.Context) ([]auth.Credential, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.list), s.err
 }
 
-func (s *tokens) put(list []gateway.Credential, err error) {
+func (s *tokens) put(list []auth.Credential, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list, s.err = list, err

@@ -8,6 +8,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/gateway/auth"
 )
 
 // CronBackend is a [Backend] that keeps jobs. Errors are *chat.Error values, and what is not visible is as if it did not exist. Calls that have a name
@@ -42,23 +43,23 @@ func cronMethods(b Backend) []*method {
 
 func jobMethods() []*method {
 	return []*method{
-		define("cron.add", ScopeAdmin, cronAdd, audited, limited(LimitCronWrites)),
-		define("cron.create", ScopeAdmin, cronCreate, audited, limited(LimitCronWrites)),
-		define("cron.update", ScopeAdmin, cronUpdate, audited, limited(LimitCronWrites)),
-		define("cron.remove", ScopeAdmin, cronRemove, audited, limited(LimitCronWrites)),
-		define("cron.delete", ScopeAdmin, cronDelete, audited, limited(LimitCronWrites)),
-		define("cron.toggle", ScopeAdmin, cronToggle, audited, limited(LimitCronWrites)),
-		define("cron.pause", ScopeAdmin, cronPause, audited, limited(LimitCronWrites)),
-		define("cron.resume", ScopeAdmin, cronResume, audited, limited(LimitCronWrites)),
-		define("cron.run", ScopeAdmin, cronRun, audited, limited(LimitCronWrites)),
-		define("cron.backfill", ScopeAdmin, cronBackfill, audited, limited(LimitCronWrites)),
-		define("cron.cancel", ScopeWrite, cronCancel, control, audited, limited(LimitCronWrites)),
-		define("cron.get", ScopeRead, cronGet),
-		define("cron.list", ScopeRead, cronList, lists),
-		define("cron.runs", ScopeRead, cronRuns, lists),
-		define("cron.preview", ScopeRead, cronPreview),
-		define("cron.status", ScopeRead, cronStatus),
-		define("scheduler.status", ScopeRead, schedulerStatus, lists),
+		define("cron.add", chat.ScopeAdmin, cronAdd, audited, limited(auth.LimitCronWrites)),
+		define("cron.create", chat.ScopeAdmin, cronCreate, audited, limited(auth.LimitCronWrites)),
+		define("cron.update", chat.ScopeAdmin, cronUpdate, audited, limited(auth.LimitCronWrites)),
+		define("cron.remove", chat.ScopeAdmin, cronRemove, audited, limited(auth.LimitCronWrites)),
+		define("cron.delete", chat.ScopeAdmin, cronDelete, audited, limited(auth.LimitCronWrites)),
+		define("cron.toggle", chat.ScopeAdmin, cronToggle, audited, limited(auth.LimitCronWrites)),
+		define("cron.pause", chat.ScopeAdmin, cronPause, audited, limited(auth.LimitCronWrites)),
+		define("cron.resume", chat.ScopeAdmin, cronResume, audited, limited(auth.LimitCronWrites)),
+		define("cron.run", chat.ScopeAdmin, cronRun, audited, limited(auth.LimitCronWrites)),
+		define("cron.backfill", chat.ScopeAdmin, cronBackfill, audited, limited(auth.LimitCronWrites)),
+		define("cron.cancel", chat.ScopeWrite, cronCancel, control, audited, limited(auth.LimitCronWrites)),
+		define("cron.get", chat.ScopeRead, cronGet),
+		define("cron.list", chat.ScopeRead, cronList, lists),
+		define("cron.runs", chat.ScopeRead, cronRuns, lists),
+		define("cron.preview", chat.ScopeRead, cronPreview),
+		define("cron.status", chat.ScopeRead, cronStatus),
+		define("scheduler.status", chat.ScopeRead, schedulerStatus, lists),
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+
+	"laneway/internal/gateway/auth"
 )
 
 // MethodInfo describes one method to documentation and tests.
@@ -24,7 +26,7 @@ type MethodInfo struct {
 	// Audited methods leave one row in the log of changes.
 	Audited bool
 	// Limit is the allowance that a call takes from, "" = none.
-	Limit LimitClass
+	Limit auth.LimitClass
 }
 
 // ParamInfo describes one param, or one member of a param that is an object.

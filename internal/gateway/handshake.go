@@ -9,11 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"laneway/internal/gateway/fault"
-	"laneway/internal/gateway/strictjson"
-
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
+
+	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/strictjson"
 )
 
 // Capabilities that a client can name in connect.
@@ -102,15 +103,15 @@ func (c *conn) admit(ctx context.Context, req request) *refusal {
 	if no != nil {
 		return no
 	}
-	cred, no := c.srv.authenticate(ctx, p.Auth, c.addr)
-	if no != nil {
-		return no
+	cred, refused := c.srv.auth.Identify(ctx, auth.Secret{Token: p.Auth.Token, Password: p.Auth.Password}, c.addr)
+	if refused != nil {
+		return &refusal{refused, websocket.ClosePolicyViolation}
 	}
 	if no := c.srv.closedDoor(); no != nil {
 		return no
 	}
-	id := &identity{cred: cred, scopes: cred.grant(p.Scopes), extended: slices.Contains(p.Caps, CapExtended)}
-	id.level = levelOf(id.scopes)
+	id := &identity{cred: cred, scopes: cred.Grant(p.Scopes), extended: slices.Contains(p.Caps, CapExtended)}
+	id.level = auth.Level(id.scopes)
 	id.tools = slices.Contains(p.Caps, CapToolEvents)
 	id.probe = protocol < ProtocolVersion
 	if !c.srv.hub.admit(c, id, c.srv.cfg.MaxPerPrincipal) {
@@ -242,7 +243,7 @@ func (s *Server) hello(c *conn, who *identity, protocol int) helloOK {
 	health := s.health.Load()
 	agent := s.backend.DefaultAgent()
 	mode := "token"
-	if s.keys.passwordOnly() {
+	if s.auth.PasswordOnly() {
 		mode = "password"
 	}
 	return helloOK{
@@ -250,7 +251,7 @@ func (s *Server) hello(c *conn, who *identity, protocol int) helloOK {
 		Server:   helloServer{Version: s.version(), BootID: s.bootID, ConnID: c.id},
 		Features: helloFeatures{Methods: s.methodNames, Events: eventNames(), Capabilities: []string{CapExtended}},
 		Snapshot: helloSnapshot{
-			Presence: []string{}, Health: health.of(false, who.cred.own()), StateVersion: stateVersion{Health: health.version},
+			Presence: []string{}, Health: health.of(false, who.cred.Own()), StateVersion: stateVersion{Health: health.version},
 			UptimeMs:        time.Since(s.startedAt).Milliseconds(),
 			SessionDefaults: sessionDefaults{agent, "main", "agent:" + agent + ":main", sessionScope},
 			AuthMode:        mode,

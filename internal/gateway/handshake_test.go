@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/gateway"
 )
 
@@ -246,7 +247,7 @@ func TestHelloSaysWhatTheConnectionMay(t *testing.T) {
 	if hello.Type != "hello-ok" || hello.Protocol != 4 || hello.Server.Version != "0.1.0" || hello.Server.BootID != b.srv.BootID() {
 		t.Errorf("hello %+v", hello)
 	}
-	if !slices.Equal(hello.Auth.Scopes, []string{gateway.ScopeRead}) || hello.Auth.Role != "operator" {
+	if !slices.Equal(hello.Auth.Scopes, []string{chat.ScopeRead}) || hello.Auth.Role != "operator" {
 		t.Errorf("auth %+v: a read token gives read, whatever is asked", hello.Auth)
 	}
 	var names []string

@@ -16,7 +16,9 @@ import (
 	"github.com/gorilla/websocket"
 	"go.uber.org/goleak"
 
+	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,17 +32,17 @@ const (
 	patience   = 60 * time.Second // for things that must happen; never how long a test takes
 )
 
-func credentials() []gateway.Credential {
-	all := []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}
-	cred := func(name, secret, visible string, scopes ...string) gateway.Credential {
-		return gateway.Credential{Name: name, Digest: sha256.Sum256([]byte(secret)), Scopes: scopes, Visible: visible}
+func credentials() []auth.Credential {
+	all := []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin}
+	cred := func(name, secret, visible string, scopes ...string) auth.Credential {
+		return auth.Credential{Name: name, Digest: sha256.Sum256([]byte(secret)), Scopes: scopes, Visible: visible}
 	}
-	return []gateway.Credential{
+	return []auth.Credential{
 		cred("gateway", adminToken, "", all...),
-		cred("read", readToken, "", gateway.ScopeRead),
-		cred("write", writeToken, "", gateway.ScopeRead, gateway.ScopeWrite),
-		cred("anna", annaToken, gateway.VisibleOwn, all...),
-		cred("otto", ottoToken, gateway.VisibleOwn, all...),
+		cred("read", readToken, "", chat.ScopeRead),
+		cred("write", writeToken, "", chat.ScopeRead, chat.ScopeWrite),
+		cred("anna", annaToken, auth.VisibleOwn, all...),
+		cred("otto", ottoToken, auth.VisibleOwn, all...),
 	}
 }
 
@@ -163,7 +165,7 @@ func connectFrame(token string, caps ...string) map[string]any {
 		"params": map[string]any{
 			"minProtocol": 4, "maxProtocol": 4, "caps": append([]string{}, caps...),
 			"client": map[string]any{"id": "test", "version": "1", "platform": "linux", "mode": "test"},
-			"role":   "operator", "scopes": []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin},
+			"role":   "operator", "scopes": []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin},
 			"auth": map[string]any{"token": token},
 		},
 	}

@@ -207,12 +207,10 @@ func (s *Server) watch(ctx context.Context) {
 func (s *Server) refreshKeys(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Deadlines.Watch)
 	defer cancel()
-	if err := s.keys.refresh(ctx); err != nil {
-		s.log.WarnContext(ctx, "credentials were not read; the last ones stay in force", slog.Any("err", err))
-	}
+	s.auth.Refresh(ctx)
 	now := time.Now()
 	for _, c := range s.hub.everyone() {
-		if id := c.who.Load(); !s.keys.holds(id.cred, now) {
+		if id := c.who.Load(); !s.auth.InForce(id.cred, now) {
 			c.end(websocket.ClosePolicyViolation, "credential was revoked", ClosedRevoked)
 		}
 	}
@@ -242,8 +240,8 @@ func (w *watcher) tellHealth(pic *healthPicture) {
 	next.version++
 	w.s.health.Store(&next)
 	for _, c := range w.s.hub.everyone() {
-		if id := c.who.Load(); id.level >= scopeLevel(ScopeRead) {
-			c.buf.putState(eventHealth, next.of(id.extended, id.cred.own()), next.version)
+		if id := c.who.Load(); id.level >= chat.ScopeLevel(chat.ScopeRead) {
+			c.buf.putState(eventHealth, next.of(id.extended, id.cred.Own()), next.version)
 		}
 	}
 }
@@ -268,7 +266,7 @@ func (w *watcher) tellLanes() {
 	}
 	w.lanes = string(payload)
 	for _, c := range w.s.hub.everyone() {
-		if id := c.who.Load(); id.extended && id.level >= scopeLevel(ScopeRead) && !id.cred.own() { // its figures are those of all
+		if id := c.who.Load(); id.extended && id.level >= chat.ScopeLevel(chat.ScopeRead) && !id.cred.Own() { // its figures are those of all
 			c.buf.putState(eventLanes, payload, 0)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/httpbody"
 	"laneway/internal/gateway/strictjson"
@@ -118,7 +119,7 @@ type hookAnswer struct {
 // unknown hook and a wrong signature look alike.
 func (s *Server) hook(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	cl := s.httpCall(hookChannel, Credential{Name: hookChannel + ":" + chi.URLParam(r, "name")})
+	cl := s.httpCall(hookChannel, auth.Credential{Name: hookChannel + ":" + chi.URLParam(r, "name")})
 	answer, err := s.takeHook(cl, w, r)
 	s.count(cl.m, err, time.Since(began))
 	if err != nil {
@@ -143,10 +144,10 @@ func (s *Server) takeHook(cl *call, w http.ResponseWriter, r *http.Request) (hoo
 	}
 	proven(r)
 	// Counted after the proof: whoever has no secret cannot use up the allowance of those who have.
-	if no := s.allowed(r.Context(), name, "hooks/"+name, LimitHooks); no != nil {
+	if no := s.auth.Spend(r.Context(), name, "hooks/"+name, auth.LimitHooks); no != nil {
 		return none, no
 	}
-	if no := s.allowedBytes(r.Context(), cl, len(body)); no != nil {
+	if no := s.auth.SpendBytes(r.Context(), cl.principal(), cl.m.name, len(body)); no != nil {
 		return none, no
 	}
 	if no := s.doorFault(); no != nil {

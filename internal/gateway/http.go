@@ -4,27 +4,27 @@ import (
 	"context"
 	"encoding/base64"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
-
-	"laneway/internal/gateway/fault"
-	"laneway/internal/gateway/httpbody"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/gorilla/websocket"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
 )
 
 // refuse answers with an error in the form that belongs to the path: that of OpenAI below /v1, our own elsewhere.
-func refuse(w http.ResponseWriter, r *http.Request, status int, e *fault.Error) {
+func refuse(w http.ResponseWriter, r *http.Request, e *fault.Error) {
 	if strings.HasPrefix(r.URL.Path, apiPrefix) {
-		writeAPIError(w, status, e)
+		writeAPIError(w, e.HTTPStatus(), e)
 		return
 	}
-	httpbody.WriteError(w, status, e)
+	httpbody.WriteError(w, e.HTTPStatus(), e)
 }
 
 // routes is the whole HTTP surface. base is the context of what outlives a request: connections and their calls. waits is over when
@@ -36,10 +36,10 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 	r.Get("/health", s.healthz)
 	r.Get("/readyz", s.readyz)
 	for path, h := range s.cfg.Webhooks {
-		r.With(s.knownOrigin).Handle(path, provenBy(h))
+		r.With(checkOrigin(s.policy)).Handle(path, provenBy(h))
 	}
 	r.Group(func(r chi.Router) {
-		r.Use(s.knownHost, s.knownOrigin)
+		r.Use(checkHostAndOrigin(s.policy))
 		r.Get("/", s.root)
 		r.Get("/ws", upgradeNeeded)
 		s.optional(r)
@@ -59,7 +59,7 @@ func (s *Server) optional(r chi.Router) {
 	}
 	if m := s.cfg.MetricsOnMain; m != nil {
 		r.Get("/metrics", func(w http.ResponseWriter, r *http.Request) {
-			if _, ok := s.bearer(w, r, ScopeRead); ok {
+			if _, ok := s.bearer(w, r, chat.ScopeRead); ok {
 				m.ServeHTTP(w, r)
 			}
 		})
@@ -68,7 +68,7 @@ func (s *Server) optional(r chi.Router) {
 
 // guarded puts the Host and Origin checks before an answer that stands for no route.
 func (s *Server) guarded(h http.HandlerFunc) http.HandlerFunc {
-	return s.knownHost(s.knownOrigin(h)).ServeHTTP
+	return checkHostAndOrigin(s.policy)(h).ServeHTTP
 }
 
 func (s *Server) root(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +86,7 @@ func upgradeNeeded(w http.ResponseWriter, _ *http.Request) {
 }
 
 func notFound(w http.ResponseWriter, r *http.Request) {
-	refuse(w, r, http.StatusNotFound, fault.Invalid("no such path"))
+	refuse(w, r, fault.Invalid("no such path").WithStatus(http.StatusNotFound))
 }
 
 func methodNotAllowed(r chi.Routes) http.HandlerFunc {
@@ -101,7 +101,7 @@ func methodNotAllowed(r chi.Routes) http.HandlerFunc {
 			allowed = append(allowed, http.MethodHead)
 		}
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		refuse(w, req, http.StatusMethodNotAllowed, fault.Invalid("this path does not take "+fault.CutName(req.Method)))
+		refuse(w, req, fault.Invalid("this path does not take "+fault.CutName(req.Method)).WithStatus(http.StatusMethodNotAllowed))
 	}
 }
 
@@ -110,7 +110,7 @@ func (s *Server) recoverer(next http.Handler) http.Handler {
 		defer func() {
 			if v := recover(); v != nil {
 				s.log.ErrorContext(r.Context(), "http handler panicked", slog.Any("value", v), slog.String("path", r.URL.Path))
-				refuse(w, r, http.StatusInternalServerError, &fault.Error{Code: fault.CodeUnavailable, Message: "internal error"})
+				refuse(w, r, (&fault.Error{Code: fault.CodeUnavailable, Message: "internal error"}).WithStatus(http.StatusInternalServerError))
 			}
 		}()
 		next.ServeHTTP(w, r)
@@ -120,7 +120,7 @@ func (s *Server) recoverer(next http.Handler) http.Handler {
 // opened answers in the place of every route but the probes while the gateway starts.
 func (s *Server) opened(next http.Handler) http.Handler {
 	wait := s.guarded(func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, r, http.StatusServiceUnavailable, fault.Starting())
+		refuse(w, r, fault.Starting())
 	})
 	probes := []string{"/healthz", "/health", "/readyz"}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -161,13 +161,21 @@ func (s *Server) inTime(next http.Handler) http.Handler {
 
 // upgrade opens a socket, or says why not: capacity, Host, Origin, version, in this order.
 func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Request) {
-	addr := s.clientAddr(r)
+	addr := s.policy.ClientAddr(r)
 	if !s.hub.reserve(addr, &s.cfg) {
 		httpbody.WriteError(w, http.StatusServiceUnavailable, fault.Unavailable("TOO_MANY_CONNECTIONS", "too many open connections", 1e9))
 		return
 	}
-	if !s.checkHost(w, r) || !s.checkOrigin(w, r) || !checkVersion(w, r) {
+	e := s.policy.CheckHost(r)
+	if e == nil {
+		e = s.policy.CheckOrigin(w.Header(), r)
+	}
+	if e == nil {
+		e = checkVersion(w.Header(), r)
+	}
+	if e != nil {
 		s.hub.release(addr)
+		refuse(w, r, e)
 		return
 	}
 	h := &hijacker{ResponseWriter: w}
@@ -195,86 +203,53 @@ func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Re
 	}()
 }
 
-func (s *Server) knownHost(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.checkHost(w, r) {
+// checkOrigin refuses pages of other origins.
+func checkOrigin(policy *auth.RequestPolicy) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if e := policy.CheckOrigin(w.Header(), r); e != nil {
+				refuse(w, r, e)
+				return
+			}
 			next.ServeHTTP(w, r)
-		}
-	})
+		})
+	}
 }
 
-func (s *Server) knownOrigin(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.checkOrigin(w, r) {
+// checkHostAndOrigin refuses requests under a name that is not allowed, and pages of other origins.
+func checkHostAndOrigin(policy *auth.RequestPolicy) func(http.Handler) http.Handler {
+	origin := checkOrigin(policy)
+	return func(next http.Handler) http.Handler {
+		next = origin(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if e := policy.CheckHost(r); e != nil {
+				refuse(w, r, e)
+				return
+			}
 			next.ServeHTTP(w, r)
-		}
-	})
+		})
+	}
 }
 
-func hostOnly(host string) string {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	return strings.ToLower(strings.Trim(host, "[]"))
-}
-
-// checkOrigin refuses pages of other sites. Programs send no Origin; they need a credential like every caller. A browser sends none either for an
-// image or a link, but it says whether the page that asks belongs to another site.
-func (s *Server) checkOrigin(w http.ResponseWriter, r *http.Request) bool {
-	w.Header().Add("Vary", "Sec-Fetch-Site")
-	w.Header().Add("Vary", "Origin") // also where none is named: a cache must not give that answer to a page
-	origins := r.Header.Values("Origin")
-	if len(origins) == 0 {
-		if !crossSite(r) {
-			return true
-		}
-		refuse(w, r, http.StatusForbidden, foreignSite())
-		return false
-	}
-	if len(origins) == 1 && slices.Contains(s.cfg.AllowedOrigins, origins[0]) {
-		w.Header().Set("Access-Control-Allow-Origin", origins[0])
-		return true
-	}
-	if len(origins) == 1 && sameOrigin(origins[0], s.scheme(r), r.Host) {
-		return true
-	}
-	refuse(w, r, http.StatusForbidden, &fault.Error{Code: fault.CodeForbidden, Message: "this origin is not allowed"})
-	return false
-}
-
-func (s *Server) scheme(r *http.Request) string {
-	proto := strings.ToLower(strings.TrimSpace(r.Header.Get("X-Forwarded-Proto")))
-	if proto == "https" && s.trusted(peerAddr(r)) {
-		return "https"
-	}
-	return "http"
-}
-
-func sameOrigin(origin, scheme, host string) bool {
-	u, err := url.Parse(origin)
-	if err != nil || u.Scheme != scheme || u.Path != "" || u.User != nil {
-		return false
-	}
-	return withPort(u.Host, scheme) == withPort(host, scheme)
-}
-
-func withPort(host, scheme string) string {
-	if _, _, err := net.SplitHostPort(host); err == nil {
-		return strings.ToLower(host)
-	}
-	port := "80"
-	if scheme == "https" {
-		port = "443"
-	}
-	return net.JoinHostPort(hostOnly(host), port)
-}
-
-func checkVersion(w http.ResponseWriter, r *http.Request) bool {
+func checkVersion(answer http.Header, r *http.Request) *fault.Error {
 	key, err := base64.StdEncoding.DecodeString(r.Header.Get("Sec-WebSocket-Key"))
 	if r.Header.Get("Sec-WebSocket-Version") == "13" && err == nil && len(key) == 16 {
-		return true
+		return nil
 	}
-	w.Header().Set("Sec-WebSocket-Version", "13")
-	httpbody.WriteError(w, http.StatusBadRequest, fault.Invalid("a WebSocket upgrade needs version 13 and a valid key"))
-	return false
+	answer.Set("Sec-WebSocket-Version", "13")
+	return fault.Invalid("a WebSocket upgrade needs version 13 and a valid key")
+}
+
+// bearer identifies the client of an HTTP request. It answers a refused one itself.
+func (s *Server) bearer(w http.ResponseWriter, r *http.Request, scope string) (auth.Credential, bool) {
+	cred, e := s.auth.Bearer(r, s.policy.ClientAddr(r), scope)
+	if e == nil {
+		proven(r)
+		return cred, true
+	}
+	if e.HTTPStatus() == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	refuse(w, r, e)
+	return cred, false
 }

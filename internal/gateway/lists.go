@@ -1,12 +1,16 @@
 package gateway
 
-import "context"
+import (
+	"context"
+
+	"laneway/internal/chat"
+)
 
 func emptyMethods() []*method {
 	return []*method{
-		define("question.list", ScopeRead, empty[noParams](map[string]any{"questions": []any{}}), quick),
-		define("plugin.approval.list", ScopeRead, empty[noParams]([]any{}), quick),
-		define("taskSuggestions.list", ScopeRead, empty[suggestionParams](map[string]any{"suggestions": []any{}})),
+		define("question.list", chat.ScopeRead, empty[noParams](map[string]any{"questions": []any{}}), quick),
+		define("plugin.approval.list", chat.ScopeRead, empty[noParams]([]any{}), quick),
+		define("taskSuggestions.list", chat.ScopeRead, empty[suggestionParams](map[string]any{"suggestions": []any{}})),
 	}
 }
 

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 )
 
 // admission is a credential with what the table of credentials says about it: the highest scope that it can give.
@@ -38,18 +40,18 @@ func admissions() []admission {
 }
 
 // kept are named tokens, as the store keeps them.
-type kept []gateway.Credential
+type kept []auth.Credential
 
-func (k kept) Credentials(context.Context) ([]gateway.Credential, error) { return k, nil }
+func (k kept) Credentials(context.Context) ([]auth.Credential, error) { return k, nil }
 
 // admitting is the configuration in which every admission is a credential.
 func admitting(c *gateway.Config) {
-	c.Credentials = append(c.Credentials, gateway.Credential{
-		Name: "password", Digest: sha256.Sum256([]byte(housePassword)), Scopes: []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin},
+	c.Credentials = append(c.Credentials, auth.Credential{
+		Name: "password", Digest: sha256.Sum256([]byte(housePassword)), Scopes: []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin},
 	})
 	c.Sources = append(c.Sources, kept{
-		{Name: "deploy", Digest: sha256.Sum256([]byte(namedWrite)), Scopes: []string{gateway.ScopeRead, gateway.ScopeWrite}},
-		{Name: "phone", Digest: sha256.Sum256([]byte(namedOwn)), Scopes: []string{gateway.ScopeRead}, Visible: gateway.VisibleOwn},
+		{Name: "deploy", Digest: sha256.Sum256([]byte(namedWrite)), Scopes: []string{chat.ScopeRead, chat.ScopeWrite}},
+		{Name: "phone", Digest: sha256.Sum256([]byte(namedOwn)), Scopes: []string{chat.ScopeRead}, Visible: auth.VisibleOwn},
 	})
 }
 
@@ -69,7 +71,7 @@ func (b *bench) admit(who admission) *socket {
 }
 
 func levelOfScope(scope string) int {
-	return 1 + slices.Index([]string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}, scope)
+	return 1 + slices.Index([]string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin}, scope)
 }
 
 // least is the scope with which a method looks at what is asked: where the owner of a session may do it, its owner is known only then.
@@ -223,7 +225,7 @@ func TestOwnVisibilitySeesNoTraceInAnyMethod(t *testing.T) {
 		if text := string(f.Payload); strings.Contains(text, "hidden") || (f.OK && strings.Contains(text, "secret-room")) {
 			t.Errorf("%s shows %s", m.Name, text)
 		}
-		if _, session := p["sessionKey"]; session && f.OK && m.Scope != gateway.ScopeRead {
+		if _, session := p["sessionKey"]; session && f.OK && m.Scope != chat.ScopeRead {
 			t.Errorf("%s on a foreign session: %s", m.Name, f.Payload)
 		}
 	}

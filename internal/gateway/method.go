@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/strictjson"
 )
 
@@ -31,7 +32,7 @@ type method struct {
 	// lists methods read rows with texts and answer with up to listBytes: their calls take places, see [readers].
 	lists bool
 	// limit is the allowance that a call takes from; "" = none.
-	limit  LimitClass
+	limit  auth.LimitClass
 	params *shape
 	invoke func(ctx context.Context, c *call, raw json.RawMessage) (any, error)
 }
@@ -98,7 +99,7 @@ func quick(m *method)                       { m.quick = true }
 func lists(m *method)                       { m.lists = true }
 func audited(m *method)                     { m.audited = true }
 func orOwner(m *method)                     { m.owner = true }
-func limited(class LimitClass) option       { return func(m *method) { m.limit = class } }
+func limited(class auth.LimitClass) option  { return func(m *method) { m.limit = class } }
 func (c *call) visible() string             { return c.who.visible() }
 func (c *call) principal() string           { return c.who.principal() }
 func (c *call) badParams(err error) error   { return badParams(c.m.name, err) }
@@ -146,7 +147,7 @@ func Needs() map[string]chat.Need {
 func tableOf(rows ...[]*method) (map[string]*method, []string) {
 	table := map[string]*method{}
 	for _, m := range slices.Concat(rows...) {
-		if table[m.name] != nil || scopeLevel(m.scope) == 0 {
+		if table[m.name] != nil || chat.ScopeLevel(m.scope) == 0 {
 			panic(fmt.Sprintf("method table: %s is there twice or has no scope", m.name)) // a typing error, found by the first test
 		}
 		table[m.name] = m

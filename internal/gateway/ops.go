@@ -11,12 +11,12 @@ import (
 
 func opsMethods() []*method {
 	return []*method{
-		define("health", ScopeRead, health, control, quick),
-		define("status", ScopeRead, status, control),
-		define("lanes.status", ScopeRead, lanesStatus),
-		define("channels.status", ScopeRead, channelsStatus),
-		define("agents.list", ScopeRead, agentsList, quick),
-		define("commands.list", ScopeRead, commandsList, quick),
+		define("health", chat.ScopeRead, health, control, quick),
+		define("status", chat.ScopeRead, status, control),
+		define("lanes.status", chat.ScopeRead, lanesStatus),
+		define("channels.status", chat.ScopeRead, channelsStatus),
+		define("agents.list", chat.ScopeRead, agentsList, quick),
+		define("commands.list", chat.ScopeRead, commandsList, quick),
 	}
 }
 
@@ -33,7 +33,7 @@ func health(ctx context.Context, c *call, p healthParams) (any, error) {
 	if p.Probe {
 		pic = c.srv.look(ctx)
 	}
-	return rawJSON(pic.of(c.extended, c.who.cred.own())), nil
+	return rawJSON(pic.of(c.extended, c.who.cred.Own())), nil
 }
 
 type statusResult struct {

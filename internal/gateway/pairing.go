@@ -22,10 +22,10 @@ type PairingBackend interface {
 
 func pairingMethods() []*method {
 	return []*method{
-		define("channels.pairing.list", ScopeAdmin, pairingList),
-		define("channels.pairing.approve", ScopeAdmin, pairingApprove, audited),
-		define("channels.pairing.dismiss", ScopeAdmin, pairingDismiss, audited),
-		define("channels.pairing.revoke", ScopeAdmin, pairingRevoke, audited),
+		define("channels.pairing.list", chat.ScopeAdmin, pairingList),
+		define("channels.pairing.approve", chat.ScopeAdmin, pairingApprove, audited),
+		define("channels.pairing.dismiss", chat.ScopeAdmin, pairingDismiss, audited),
+		define("channels.pairing.revoke", chat.ScopeAdmin, pairingRevoke, audited),
 	}
 }
 

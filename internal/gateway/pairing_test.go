@@ -231,7 +231,7 @@ func TestPairingNeedsTheScopeOfAdministrators(t *testing.T) {
 			"channels.pairing.list": {}, "channels.pairing.approve": {"code": p.Code}, "channels.pairing.revoke": {"senderId": "8"},
 			"channels.pairing.dismiss": {"channel": "telegram", "accountId": "family", "requestId": p.ID},
 		} {
-			if f := s.call(method, with); !refusedFor(f, gateway.ScopeAdmin) {
+			if f := s.call(method, with); !refusedFor(f, chat.ScopeAdmin) {
 				t.Errorf("%s with the token %s: %s %+v", method, name, f.Payload, f.Error)
 			}
 		}

@@ -27,7 +27,7 @@ func (v *views) of(extended bool) []byte {
 // sees reports whether a connection may have the event, now: scope and visibility are looked at with every event.
 func (c *conn) sees(ev *chat.Event) bool {
 	id := c.who.Load()
-	return id != nil && id.level >= scopeLevel(ScopeRead) && (!id.cred.own() || (id.cred.Name == ev.Principal && ev.Session.RightOf(id.cred.Name) != chat.RightNone))
+	return id != nil && id.level >= chat.ScopeLevel(chat.ScopeRead) && (!id.cred.Own() || (id.cred.Name == ev.Principal && ev.Session.RightOf(id.cred.Name) != chat.RightNone))
 }
 
 // publish brings one event of the house to everybody who is entitled to it. It runs in the goroutine of whoever made the event

@@ -14,6 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
 )
 
@@ -88,7 +89,7 @@ func (c *conn) route(req request) (*method, *fault.Error) {
 	who := c.who.Load()
 	m := c.srv.methods[req.method]
 	if c.calls != nil {
-		if ok, after := take(c.calls, 1); !ok {
+		if ok, after := auth.Take(c.calls, 1); !ok {
 			return m, fault.RateLimited(req.method, c.srv.cfg.RequestsPerSecond, after)
 		}
 	}
@@ -97,7 +98,7 @@ func (c *conn) route(req request) (*method, *fault.Error) {
 		return nil, fault.Invalid("connect is only valid as the first request")
 	case m == nil:
 		return nil, fault.Invalid("unknown method: " + fault.CutName(req.method))
-	case who.level < scopeLevel(m.need().Least()):
+	case who.level < chat.ScopeLevel(m.need().Least()):
 		return m, fault.MissingScope(m.scope)
 	case who.probe && m.name != "health" && m.name != "status":
 		return m, fault.Invalid("unknown method: " + m.name + "; protocol 3 has health and status only")
@@ -237,10 +238,10 @@ func (s *Server) explain(ctx context.Context, cl *call, err error) *fault.Error 
 func (s *Server) invoke(ctx context.Context, cl *call) (any, error) {
 	return s.guard(ctx, cl, func() (any, error) {
 		if cl.m.limit != "" {
-			if no := s.allowed(ctx, cl.principal(), cl.m.name, cl.m.limit); no != nil {
+			if no := s.auth.Spend(ctx, cl.principal(), cl.m.name, cl.m.limit); no != nil {
 				return nil, no
 			}
-			if no := s.allowedBytes(ctx, cl, len(cl.raw)); no != nil {
+			if no := s.auth.SpendBytes(ctx, cl.principal(), cl.m.name, len(cl.raw)); no != nil {
 				return nil, no
 			}
 		}

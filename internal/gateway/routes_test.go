@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/go-chi/chi/v5"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 )
 
 // Every route of the router, whatever is added to it: only the probes answer a page of another site, or under a foreign name.
@@ -16,7 +19,7 @@ func TestEveryRouteButTheProbesRefusesForeignPages(t *testing.T) {
 	t.Parallel()
 	ok := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	s, err := New(Config{
-		Credentials: []Credential{{Name: "gateway", Digest: sha256.Sum256([]byte("a")), Scopes: []string{ScopeAdmin}}},
+		Credentials: []auth.Credential{{Name: "gateway", Digest: sha256.Sum256([]byte("a")), Scopes: []string{chat.ScopeAdmin}}},
 		Dashboard:   ok, MetricsOnMain: ok, Webhooks: map[string]http.Handler{"/telegram/webhook/default": ok},
 	}, nil, slog.New(slog.DiscardHandler))
 	if err != nil {

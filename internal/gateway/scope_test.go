@@ -11,6 +11,7 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 )
 
 // Every way of asking for nothing, or for what the credential cannot give, connects; such a connection may call nothing and hears of nothing.
@@ -22,7 +23,7 @@ func TestAConnectionWithoutScopesHearsTheClockAndTheEndAlone(t *testing.T) {
 			scopes any
 		}{
 			"none": {adminToken, []string{}}, "absent": {adminToken, nil}, "unknown": {adminToken, []string{"operator.root", "*", "admin"}},
-			"more than a read token gives": {readToken, []string{gateway.ScopeWrite, gateway.ScopeAdmin}},
+			"more than a read token gives": {readToken, []string{chat.ScopeWrite, chat.ScopeAdmin}},
 		}
 		mute := map[string]chan string{}
 		for name, ask := range asks {
@@ -141,7 +142,7 @@ func TestEveryMethodThatChangesJobsTakesFromTheAllowance(t *testing.T) {
 	found := 0
 	for _, m := range b.srv.Methods() {
 		changes := strings.HasPrefix(m.Name, "cron.") && m.Audited || m.Name == "wake"
-		if changes != (m.Limit == gateway.LimitCronWrites) {
+		if changes != (m.Limit == auth.LimitCronWrites) {
 			t.Errorf("%s changes jobs: %v, and takes from %q", m.Name, changes, m.Limit)
 		}
 		if !changes {
@@ -150,7 +151,7 @@ func TestEveryMethodThatChangesJobsTakesFromTheAllowance(t *testing.T) {
 		found++
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
-			b := withJobs(t, func(c *gateway.Config) { c.RequestsPerSecond = gateway.Off })
+			b := withJobs(t, func(c *gateway.Config) { c.RequestsPerSecond = auth.Off })
 			s := b.login(adminToken)
 			began := time.Now()
 			for n := range 300 {

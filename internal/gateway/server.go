@@ -13,13 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"laneway/internal/secret"
-
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 	"golang.org/x/time/rate"
 
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/strictjson"
+	"laneway/internal/secret"
 )
 
 // errStopping is the cause with which everything under way ends when the gateway does.
@@ -31,10 +31,8 @@ type Server struct {
 	backend     Backend
 	log         *slog.Logger
 	observer    Observer
-	keys        *keyring
-	locks       lockout
-	rejected    *rejections
-	warnings    rate.Sometimes // of failed authentications: an attacker must not fill the disk
+	auth        *auth.Authenticator
+	policy      *auth.RequestPolicy
 	hub         *hub
 	crowd       crowd
 	turnedAway  rate.Sometimes // warnings of connections that found no place
@@ -47,8 +45,7 @@ type Server struct {
 	connSeq     atomic.Uint64
 	state       lifeState
 	health      atomic.Pointer[healthPicture]
-	noHook      secret.Secret                   // stands for the secret of hooks that do not exist
-	hosts       atomic.Pointer[map[string]bool] // host names that requests may be addressed to
+	noHook      secret.Secret // stands for the secret of hooks that do not exist
 }
 
 // lifeState is where the gateway is between start and stop.
@@ -62,18 +59,20 @@ func (l *lifeState) draining() bool { return l.down.Load() }
 // New checks the configuration and makes a server that serves nothing yet. It starts no goroutine.
 func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	cfg = cfg.withDefaults()
-	if err := cfg.check(); err != nil {
+	who, authErr := auth.New(auth.Config{Credentials: cfg.Credentials, Sources: cfg.Sources, Limiter: cfg.Limiter}, backend, cfg.Observer, log)
+	policy, policyErr := auth.NewRequestPolicy(auth.PolicyConfig{
+		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, TrustedProxies: cfg.TrustedProxies,
+	})
+	if err := errors.Join(cfg.check(), authErr, policyErr); err != nil {
 		return nil, fmt.Errorf("gateway configuration: %w", err)
 	}
 	s := &Server{
 		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(), crowd: crowd{strangers: map[netip.Addr]int{}}, turnedAway: rate.Sometimes{First: 1, Interval: 10 * time.Second},
-		keys:     newKeyring(cfg.Credentials, cfg.Sources),
-		rejected: newRejections(), warnings: rate.Sometimes{First: 10, Interval: time.Second},
+		auth: who, policy: policy,
 		bootID: uuid.NewString(), startedAt: time.Now(), noHook: newNoHook(), readers: newReaders(),
 	}
 	s.methods, s.methodNames = tableOf(opsMethods(), pairingMethods(), chatMethods(), sessionMethods(), cronMethods(backend), emptyMethods())
 	s.state.up.Store(!cfg.HoldConnects)
-	s.setHosts(nil)
 	return s, nil
 }
 
@@ -104,7 +103,7 @@ func (s *Server) announce(reason string) {
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errStopping)
-	s.setHosts(listeners)
+	s.policy.Bind(listeners...)
 	s.refreshKeys(base)
 	s.look(base)
 	cancel := s.backend.Subscribe(s.publish, s.wanted)
@@ -118,7 +117,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	var loops sync.WaitGroup
 	watch, endWatch := context.WithCancel(base)
 	loops.Go(func() { s.watch(watch) })
-	loops.Go(func() { s.logRejected(watch) })
+	loops.Go(func() { s.auth.Run(watch) })
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
 		loops.Go(func() { failed <- srv.Serve(&entrance{l, s}) })

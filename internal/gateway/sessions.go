@@ -14,11 +14,11 @@ const sessionsLimit = 50
 
 func sessionMethods() []*method {
 	return []*method{
-		define("sessions.list", ScopeRead, sessionsList, lists),
-		define("sessions.describe", ScopeRead, sessionsDescribe),
-		define("sessions.subscribe", ScopeRead, sessionsSubscribe, lists),
-		define("sessions.reset", ScopeAdmin, sessionsReset, audited, orOwner),
-		define("sessions.delete", ScopeAdmin, sessionsDelete, audited),
+		define("sessions.list", chat.ScopeRead, sessionsList, lists),
+		define("sessions.describe", chat.ScopeRead, sessionsDescribe),
+		define("sessions.subscribe", chat.ScopeRead, sessionsSubscribe, lists),
+		define("sessions.reset", chat.ScopeAdmin, sessionsReset, audited, orOwner),
+		define("sessions.delete", chat.ScopeAdmin, sessionsDelete, audited),
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/command"
-	"laneway/internal/gateway"
 )
 
 // reach says what a method, or a command, does for a credential that sees its own with what belongs to another.
@@ -142,7 +141,7 @@ func TestACommandReachesNothingOfAnother(t *testing.T) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0}\n")
 		g.Start()
 		a := settle(t, dialWhenKnown(t, g, g.named(t, "alice"), nil))
-		bobs := newResetter(t, g, g.named(t, "bob"), gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin)
+		bobs := newResetter(t, g, g.named(t, "bob"), chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin)
 		before, n := a.belongings(t), 0
 		table, err := command.New()
 		if err != nil {

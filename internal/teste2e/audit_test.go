@@ -13,14 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 )
 
 // table is the method table of a gateway with every part behind it. Nothing of the part is called.
 func table(t *testing.T) []gateway.MethodInfo {
 	t.Helper()
-	srv, err := gateway.New(gateway.Config{Credentials: []gateway.Credential{{Name: "gateway", Digest: [32]byte{1}, Scopes: []string{gateway.ScopeRead}}}},
+	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{{Name: "gateway", Digest: [32]byte{1}, Scopes: []string{chat.ScopeRead}}}},
 		(*dispatch.Dispatcher)(nil), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -148,9 +150,9 @@ func TestEveryChangeOverTheWireLeavesOneRow(t *testing.T) {
 			switch {
 			case m.Audited && !done[m.Name]:
 				t.Errorf("%s is marked and this test does not call it", m.Name)
-			case m.Scope == gateway.ScopeAdmin && !m.Audited && !strings.HasSuffix(m.Name, ".list"):
+			case m.Scope == chat.ScopeAdmin && !m.Audited && !strings.HasSuffix(m.Name, ".list"):
 				t.Errorf("%s changes something and is not marked", m.Name)
-			case m.Scope == gateway.ScopeRead:
+			case m.Scope == chat.ScopeRead:
 				_, _ = c.Call(m.Name, map[string]any{}, 30*time.Second) // whether it wants params or not
 			case m.Audited:
 				if _, err := c.Call(m.Name, map[string]any{"id": "none", "key": 7}, 30*time.Second); err == nil {

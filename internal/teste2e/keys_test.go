@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/gateway"
+	"laneway/internal/chat"
 )
 
 // An idempotency key belongs to the principal that uses it: the same key of another is another call with a run of its own, which each sees under that
@@ -19,7 +19,7 @@ func TestAKeyThatAnotherUsesIsFree(t *testing.T) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0}\n")
 		g.env = append(g.env, "LANEWAY_WRITE_TOKEN="+write)
 		g.Start()
-		all := []string{gateway.ScopeRead, gateway.ScopeWrite, gateway.ScopeAdmin}
+		all := []string{chat.ScopeRead, chat.ScopeWrite, chat.ScopeAdmin}
 		tokens := map[string]string{"gateway": g.Token(), "write": write, "anna": g.named(t, "anna"), "otto": g.namedFor(t, "otto", "write")}
 		callers := map[string]*resetter{}
 		for name, token := range tokens {

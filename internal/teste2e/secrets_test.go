@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/gateway"
+	"laneway/internal/chat"
 )
 
 // canary is a secret that can be recognised wherever it turns up.
@@ -80,7 +80,7 @@ func TestPlantedSecretsAreFoundNowhere(t *testing.T) {
 		}
 		for _, m := range table(t) {
 			for _, p := range []map[string]any{{}, {"key": "main", "sessionKey": "main", "id": "x", "jobId": "x"}} {
-				if m.Scope != gateway.ScopeAdmin || len(p) == 0 {
+				if m.Scope != chat.ScopeAdmin || len(p) == 0 {
 					call(m.Name, p)
 				}
 			}

@@ -20,7 +20,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
 )
 
 func main() {
@@ -55,8 +57,8 @@ type shape struct {
 
 // render makes both files from a gateway that is never served; nothing of a backend is asked for the table.
 func render() (page, machine []byte, err error) {
-	cred := gateway.Credential{Name: "gateway", Digest: sha256.Sum256([]byte("documentation")), Scopes: []string{gateway.ScopeRead}}
-	srv, err := gateway.New(gateway.Config{Credentials: []gateway.Credential{cred}}, shape{}, slog.New(slog.DiscardHandler))
+	cred := auth.Credential{Name: "gateway", Digest: sha256.Sum256([]byte("documentation")), Scopes: []string{chat.ScopeRead}}
+	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{cred}}, shape{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the table of methods: %w", err)
 	}

@@ -1,4 +1,4 @@
-package gateway
+package auth
 
 import (
 	"net/netip"
@@ -9,7 +9,7 @@ import (
 func TestRefusalsOfAMinuteAreOneRowForEachAddressAndBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	r := newRejections()
+	r := newRefusals()
 	rows := func() int {
 		n := len(r.rows)
 		for range n {
@@ -17,14 +17,14 @@ func TestRefusalsOfAMinuteAreOneRowForEachAddressAndBounded(t *testing.T) {
 		}
 		return n
 	}
-	someone := netip.MustParseAddr("203.0.113.7")
+	single := netip.MustParseAddr("203.0.113.7")
 	for i := range 10_000 {
-		r.note(someone, "AUTH_TOKEN_MISMATCH", now.Add(time.Duration(i)*time.Millisecond))
+		r.note(single, "AUTH_TOKEN_MISMATCH", now.Add(time.Duration(i)*time.Millisecond))
 	}
 	if n := rows(); n != 1 {
 		t.Errorf("10000 tries from one address in a minute: %d rows, want 1", n)
 	}
-	r.note(someone, "AUTH_TOKEN_MISMATCH", now.Add(time.Minute))
+	r.note(single, "AUTH_TOKEN_MISMATCH", now.Add(time.Minute))
 	if n := rows(); n != 1 {
 		t.Errorf("the first try of the next minute: %d rows, want 1", n)
 	}

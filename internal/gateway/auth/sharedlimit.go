@@ -1,4 +1,4 @@
-package gateway
+package auth
 
 import (
 	"context"
@@ -17,12 +17,12 @@ const (
 	sharedParts = 20
 	// sharedHold is how long a part may be used up; what is left then has been filled up again in the store.
 	sharedHold = 10 * time.Second
-	// sharedWait bounds the question to the store. After it the process counts by itself.
+	// sharedWait bounds the call of the store. After it the process counts by itself.
 	sharedWait = 50 * time.Millisecond
 )
 
 // sharedLimiter counts calls of a principal over all replicas. When the store does not answer, each replica allows as much as one gateway
-// would: a limit that protects from a flood must not keep people out because of an outage.
+// would: a limit that protects from a flood must not refuse calls because of an outage.
 type sharedLimiter struct {
 	own      *localLimiter
 	shared   store.Allowances
@@ -40,11 +40,10 @@ type part struct {
 	until, refused time.Time // may be used until; nothing is there before
 }
 
-// NewSharedLimiter is a [Limiter] that takes the limits per minute of a configuration from the allowances of a store.
-func NewSharedLimiter(cfg Config, shared store.Allowances, log *slog.Logger) Limiter {
-	cfg = cfg.withDefaults()
+// NewSharedLimiter is a [Limiter] that counts over all replicas, by the allowances of a store.
+func NewSharedLimiter(limits Limits, shared store.Allowances, log *slog.Logger) Limiter {
 	return &sharedLimiter{
-		own:    newLocalLimiter(cfg),
+		own:    newLimiter(limits),
 		shared: shared, log: log, warnings: rate.Sometimes{Interval: time.Minute}, now: time.Now, parts: map[bucketKey]*part{},
 	}
 }
@@ -52,7 +51,7 @@ func NewSharedLimiter(cfg Config, shared store.Allowances, log *slog.Logger) Lim
 // Allow implements [Limiter].
 func (l *sharedLimiter) Allow(ctx context.Context, principal string, class LimitClass, n int) (bool, time.Duration, int) {
 	most := l.own.perMinute[class]
-	if most == 0 {
+	if most <= 0 {
 		return true, 0, 0
 	}
 	n = min(n, most)

@@ -1,4 +1,4 @@
-package gateway
+package auth
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func TestReplicasShareTheirLimits(t *testing.T) {
 		p := &pot{left: 600, at: time.Now(), names: map[string]bool{}}
 		var replicas []Limiter
 		for range 3 {
-			replicas = append(replicas, NewSharedLimiter(Config{ChatsPerMinute: 600}, p, slog.New(slog.DiscardHandler)))
+			replicas = append(replicas, NewSharedLimiter(Limits{ChatsPerMinute: 600}, p, slog.New(slog.DiscardHandler)))
 		}
 		flood := func() (allowed int) {
 			for i := range 3000 {
@@ -89,7 +89,7 @@ func TestAnOutageKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &pot{down: true, names: map[string]bool{}}
-		l := NewSharedLimiter(Config{ChatsPerMinute: 60}, p, slog.New(slog.DiscardHandler))
+		l := NewSharedLimiter(Limits{ChatsPerMinute: 60}, p, slog.New(slog.DiscardHandler))
 		allowed := 0
 		for range 200 {
 			if ok, _, _ := l.Allow(t.Context(), "ann", LimitChats, 1); ok {
@@ -99,7 +99,7 @@ func TestAnOutageKeepsNobodyOut(t *testing.T) {
 		if allowed != 60 {
 			t.Errorf("%d calls while the store is away, want as many as one gateway allows", allowed)
 		}
-		if ok, _, limit := NewSharedLimiter(Config{ChatsPerMinute: Off}, p, nil).Allow(t.Context(), "ann", LimitChats, 1); !ok || limit != 0 {
+		if ok, _, limit := NewSharedLimiter(Limits{ChatsPerMinute: Off}, p, nil).Allow(t.Context(), "ann", LimitChats, 1); !ok || limit != 0 {
 			t.Error("a limit that is off limits")
 		}
 	})
@@ -113,9 +113,9 @@ func TestReplicasShareTheirBytes(t *testing.T) {
 		p := &pot{left: perMinute, at: time.Now(), names: map[string]bool{}}
 		var replicas []Limiter
 		for range 3 {
-			replicas = append(replicas, NewSharedLimiter(Config{BytesPerMinute: perMinute}, p, slog.New(slog.DiscardHandler)))
+			replicas = append(replicas, NewSharedLimiter(Limits{BytesPerMinute: perMinute}, p, slog.New(slog.DiscardHandler)))
 		}
-		local := newLocalLimiter(Config{BytesPerMinute: perMinute})
+		local := newLimiter(Limits{BytesPerMinute: perMinute})
 		for what, limiters := range map[string][]Limiter{"shared": replicas, "local": {local}} {
 			taken, wait := 0, time.Duration(0)
 			for i := range 30 {

@@ -1,4 +1,4 @@
-package gateway
+package auth
 
 import (
 	"fmt"
@@ -10,28 +10,28 @@ import (
 func TestLockoutBeginsWithTenFailuresOfAMinuteAndEndsAfterOne(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	someone := netip.MustParseAddr("203.0.113.7")
+	addr := netip.MustParseAddr("203.0.113.7")
 	failures := func(l *lockout, n int) {
 		for range n {
-			l.fail(someone, now)
+			l.fail(addr, now)
 		}
 	}
 	t.Run("ten in a minute", func(t *testing.T) {
 		t.Parallel()
 		l := &lockout{}
 		failures(l, 9)
-		if d := l.lockedFor(someone, now); d != 0 {
+		if d := l.lockedFor(addr, now); d != 0 {
 			t.Errorf("nine failures lock for %s", d)
 		}
-		l.fail(someone, now.Add(59*time.Second))
+		l.fail(addr, now.Add(59*time.Second))
 		at := now.Add(59 * time.Second)
-		if d := l.lockedFor(someone, at); d != time.Minute {
+		if d := l.lockedFor(addr, at); d != time.Minute {
 			t.Errorf("ten failures lock for %s, want a minute", d)
 		}
-		if d := l.lockedFor(someone, at.Add(time.Minute-time.Millisecond)); d != time.Millisecond {
+		if d := l.lockedFor(addr, at.Add(time.Minute-time.Millisecond)); d != time.Millisecond {
 			t.Errorf("just before the end: %s", d)
 		}
-		if d := l.lockedFor(someone, at.Add(time.Minute)); d != 0 {
+		if d := l.lockedFor(addr, at.Add(time.Minute)); d != 0 {
 			t.Errorf("after a minute: %s", d)
 		}
 	})
@@ -39,8 +39,8 @@ func TestLockoutBeginsWithTenFailuresOfAMinuteAndEndsAfterOne(t *testing.T) {
 		t.Parallel()
 		l := &lockout{}
 		failures(l, 9)
-		l.fail(someone, now.Add(time.Minute))
-		if d := l.lockedFor(someone, now.Add(time.Minute)); d != 0 {
+		l.fail(addr, now.Add(time.Minute))
+		if d := l.lockedFor(addr, now.Add(time.Minute)); d != 0 {
 			t.Errorf("locked for %s", d)
 		}
 	})
@@ -53,11 +53,11 @@ func TestLockoutBeginsWithTenFailuresOfAMinuteAndEndsAfterOne(t *testing.T) {
 			l.fail(netip.MustParseAddr("2001:db8:1:2::1"), now)
 			l.fail(loop, now)
 		}
-		for addr, locked := range map[string]bool{
+		for text, locked := range map[string]bool{
 			"203.0.113.7": true, "::ffff:203.0.113.7": true, "203.0.113.8": false, "2001:db8:1:2:ffff::9": true, "2001:db8:1:3::1": false, "127.0.0.1": false,
 		} {
-			if got := l.lockedFor(netip.MustParseAddr(addr), now) > 0; got != locked {
-				t.Errorf("%s is locked: %t, want %t", addr, got, locked)
+			if got := l.lockedFor(netip.MustParseAddr(text), now) > 0; got != locked {
+				t.Errorf("%s is locked: %t, want %t", text, got, locked)
 			}
 		}
 	})

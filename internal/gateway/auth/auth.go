@@ -1,0 +1,191 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway/fault"
+)
+
+// Config of an [Authenticator].
+type Config struct {
+	// Credentials are in force as long as the process runs. Sources add those that come, change and go.
+	Credentials []Credential
+	Sources     []Source
+	// Limiter counts what principals spend.
+	Limiter Limiter
+}
+
+// Observer counts refused clients. It must not block.
+type Observer interface {
+	// AuthFailed: reason is missing, mismatch or locked.
+	AuthFailed(reason string)
+}
+
+// AuditLog takes rows of the log of changes.
+type AuditLog interface {
+	Audit(ctx context.Context, row chat.Audit) error
+}
+
+// Authenticator identifies clients and limits what they spend. It is safe for concurrent use, except as [Authenticator.Refresh] says.
+type Authenticator struct {
+	keys     *keyring
+	limiter  Limiter
+	locks    lockout
+	refused  *refusals
+	audit    AuditLog
+	observer Observer
+	log      *slog.Logger
+	warnings rate.Sometimes // an attacker must not fill the disk with warnings
+}
+
+// New checks the credentials and reports every fault at once. It starts no goroutine; see [Authenticator.Run].
+func New(cfg Config, audit AuditLog, observer Observer, log *slog.Logger) (*Authenticator, error) {
+	var faults []error
+	if len(cfg.Credentials) == 0 && len(cfg.Sources) == 0 {
+		faults = append(faults, errors.New("there is no credential; no client could connect"))
+	}
+	for _, c := range cfg.Credentials {
+		faults = append(faults, c.check())
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return &Authenticator{
+		keys: newKeyring(cfg.Credentials, cfg.Sources), limiter: cfg.Limiter, refused: newRefusals(), audit: audit, observer: observer,
+		log: log, warnings: rate.Sometimes{First: 10, Interval: time.Second},
+	}, nil
+}
+
+// Secret is what a client sends to prove which principal it is. Token counts before Password.
+type Secret struct{ Token, Password string }
+
+// fault is a failed authentication in the words of the protocol. Over HTTP its status is 401.
+func (s Secret) fault() (reason string, e *fault.Error) {
+	code, reason, message := "AUTH_TOKEN_MISSING", "token_missing", "unauthorized: gateway token missing"
+	switch {
+	case s.Token != "":
+		code, reason, message = "AUTH_TOKEN_MISMATCH", "token_mismatch", "unauthorized: gateway token mismatch"
+	case s.Password != "":
+		code, reason, message = "AUTH_PASSWORD_MISMATCH", "password_mismatch", "unauthorized: gateway password mismatch"
+	}
+	e = fault.Invalid(message).WithStatus(http.StatusUnauthorized)
+	e.Details = map[string]any{
+		"code": code, "authReason": reason, "canRetryWithDeviceToken": false, "recommendedNextStep": "update_auth_credentials",
+	}
+	return reason, e
+}
+
+func lockedOut(left time.Duration) *fault.Error {
+	e := fault.Unavailable("AUTH_RATE_LIMITED", "too many failed authentication attempts", left)
+	e.Details["recommendedNextStep"] = "wait_then_retry"
+	return e
+}
+
+// Identify decides which principal a client is. A locked address is refused with a right secret, too. It needs no database and does not block.
+func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr) (Credential, *fault.Error) {
+	now := time.Now()
+	if left := a.locks.lockedFor(addr, now); left > 0 {
+		a.observer.AuthFailed("locked")
+		return Credential{}, lockedOut(left)
+	}
+	text := s.Token
+	if text == "" {
+		text = s.Password
+	}
+	cred, ok := a.keys.verify(text, now)
+	if ok {
+		return cred, nil
+	}
+	reason, refused := s.fault()
+	label := "mismatch"
+	if text == "" { // no guess: any page can make the operator's browser send it, so it must lock no address out
+		label = "missing"
+	} else {
+		a.locks.fail(addr, now)
+		a.refused.note(addr, refused.Label(), now)
+	}
+	a.observer.AuthFailed(label)
+	a.warnings.Do(func() {
+		a.log.WarnContext(ctx, "authentication failed", slog.String("addr", addr.String()), slog.String("reason", reason))
+	})
+	return Credential{}, refused
+}
+
+// Bearer identifies the client of an HTTP request, and refuses a credential without the scope.
+func (a *Authenticator) Bearer(r *http.Request, addr netip.Addr, scope string) (Credential, *fault.Error) {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		token = ""
+	}
+	cred, refused := a.Identify(r.Context(), Secret{Token: strings.TrimSpace(token)}, addr)
+	if refused != nil {
+		return cred, refused
+	}
+	if Level(cred.Scopes) < chat.ScopeLevel(scope) {
+		return cred, fault.MissingScope(scope)
+	}
+	return cred, nil
+}
+
+// Spend takes one call of a class from the allowance of a principal; name is what the refusal calls it.
+func (a *Authenticator) Spend(ctx context.Context, principal, name string, class LimitClass) *fault.Error {
+	if ok, after, limit := a.limiter.Allow(ctx, principal, class, 1); !ok {
+		return fault.RateLimited(name, limit, after)
+	}
+	return nil
+}
+
+// SpendBytes takes the bytes of a call that is going to be stored.
+func (a *Authenticator) SpendBytes(ctx context.Context, principal, name string, n int) *fault.Error {
+	ok, after, limit := a.limiter.Allow(ctx, principal, LimitBytes, n)
+	if ok {
+		return nil
+	}
+	e := fault.RateLimited(name, limit, after)
+	e.Details["allowance"] = string(LimitBytes)
+	return e
+}
+
+// Refresh reads the sources again. It must not run twice at once. On an error, which it also logs, the last list of that source stays in force.
+func (a *Authenticator) Refresh(ctx context.Context) {
+	if err := a.keys.refresh(ctx); err != nil {
+		a.log.WarnContext(ctx, "credentials were not read; the last ones stay in force", slog.Any("err", err))
+	}
+}
+
+// InForce reports whether a credential is still valid and unchanged.
+func (a *Authenticator) InForce(c Credential, now time.Time) bool { return a.keys.inForce(c, now) }
+
+// PasswordOnly reports whether a password is the only credential.
+func (a *Authenticator) PasswordOnly() bool { return a.keys.passwordOnly() }
+
+// Run writes rows about refused secrets to the log of changes until ctx ends.
+func (a *Authenticator) Run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case row := <-a.refused.rows:
+			a.writeRefused(ctx, row)
+		}
+	}
+}
+
+func (a *Authenticator) writeRefused(ctx context.Context, row chat.Audit) {
+	ctx, cancel := context.WithTimeout(ctx, refusedTimeout)
+	defer cancel()
+	if err := a.audit.Audit(ctx, row); err != nil {
+		a.warnings.Do(func() {
+			a.log.WarnContext(ctx, "a refused credential is not in the log of changes", slog.String("addr", row.Peer), slog.Any("err", err))
+		})
+	}
+}

@@ -1,0 +1,103 @@
+package auth
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// LimitClass groups the methods that share one allowance per principal.
+type LimitClass string
+
+// The classes.
+const (
+	LimitCronWrites LimitClass = "cron_writes" // cron writes and wake
+	LimitChats      LimitClass = "chat"        // chat.send, agent, HTTP completions
+	LimitHooks      LimitClass = "hooks"       // calls of one hook
+	LimitBytes      LimitClass = "bytes"       // bytes of all of these: by how much a caller can make the store grow
+)
+
+// Off switches a limit of [Limits] off.
+const Off = -1
+
+// Limits are allowances a minute; 0 = the default, [Off] = no limit. Calls are counted by principal, those of hooks by hook.
+type Limits struct {
+	CronWritesPerMinute, ChatsPerMinute, HooksPerMinute int // 300, 600, 60 calls
+	// BytesPerMinute is how many bytes all of these calls may have, the params or the body of each; 16 MiB.
+	BytesPerMinute int
+}
+
+// WithDefaults replaces the zero values.
+func (l Limits) WithDefaults() Limits {
+	return Limits{
+		CronWritesPerMinute: cmp.Or(l.CronWritesPerMinute, 300), ChatsPerMinute: cmp.Or(l.ChatsPerMinute, 600),
+		HooksPerMinute: cmp.Or(l.HooksPerMinute, 60), BytesPerMinute: cmp.Or(l.BytesPerMinute, 16<<20),
+	}
+}
+
+// Limiter decides whether a principal may use more of a class. It must not block longer than a few milliseconds.
+type Limiter interface {
+	// Allow takes n calls (or bytes), or says after what time to try again and how many a minute are allowed. More than are allowed in a minute
+	// count as that many.
+	Allow(ctx context.Context, principal string, class LimitClass, n int) (ok bool, retryAfter time.Duration, perMinute int)
+}
+
+// localLimiter counts in this process.
+type localLimiter struct {
+	perMinute map[LimitClass]int
+	mu        sync.Mutex
+	buckets   map[bucketKey]*rate.Limiter // bounded: principals are credentials
+}
+
+type bucketKey struct {
+	principal string
+	class     LimitClass
+}
+
+// NewLimiter counts in this process.
+func NewLimiter(limits Limits) Limiter { return newLimiter(limits) }
+
+func newLimiter(c Limits) *localLimiter {
+	c = c.WithDefaults()
+	return &localLimiter{
+		perMinute: map[LimitClass]int{
+			LimitCronWrites: c.CronWritesPerMinute, LimitChats: c.ChatsPerMinute, LimitHooks: c.HooksPerMinute, LimitBytes: c.BytesPerMinute,
+		},
+		buckets: map[bucketKey]*rate.Limiter{},
+	}
+}
+
+// Allow implements [Limiter].
+func (l *localLimiter) Allow(_ context.Context, principal string, class LimitClass, n int) (bool, time.Duration, int) {
+	most := l.perMinute[class]
+	if most <= 0 {
+		return true, 0, 0
+	}
+	ok, after := Take(l.bucket(bucketKey{principal, class}, most), min(n, most))
+	return ok, after, most
+}
+
+func (l *localLimiter) bucket(key bucketKey, perMinute int) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b := l.buckets[key]
+	if b == nil {
+		b = rate.NewLimiter(rate.Limit(perMinute)/60, perMinute)
+		l.buckets[key] = b
+	}
+	return b
+}
+
+// Take takes n tokens, which are no more than the bucket holds, or says when there will be as many without reserving them.
+func Take(b *rate.Limiter, n int) (bool, time.Duration) {
+	r := b.ReserveN(time.Now(), n)
+	after := r.Delay()
+	if after <= 0 {
+		return true, 0
+	}
+	r.Cancel()
+	return false, after
+}

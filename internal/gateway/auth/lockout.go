@@ -1,0 +1,99 @@
+package auth
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+const (
+	lockoutTries  = 10
+	lockoutWindow = time.Minute
+	lockoutTable  = 16_384 // addresses; beyond that entries are evicted
+)
+
+// lockout refuses addresses that gave too many wrong credentials. Loopback is exempt: all programs of the machine share it, so a
+// broken script could lock the operator out.
+type lockout struct {
+	mu     sync.Mutex
+	failed map[netip.Addr]*failures
+}
+
+type failures struct {
+	since  time.Time
+	count  int
+	locked time.Time // until
+}
+
+// lockKey is an IPv4 address, or the /64 of an IPv6 address: one host can use all of it.
+func lockKey(a netip.Addr) netip.Addr {
+	a = a.Unmap()
+	if a.Is4() || !a.IsValid() {
+		return a
+	}
+	p, err := a.WithZone("").Prefix(64)
+	if err != nil {
+		return a
+	}
+	return p.Addr()
+}
+
+// lockedFor is how long a is still refused; 0 = it is not.
+func (l *lockout) lockedFor(a netip.Addr, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.failed[lockKey(a)]
+	if f == nil {
+		return 0
+	}
+	return max(0, f.locked.Sub(now))
+}
+
+// fail counts a wrong credential.
+func (l *lockout) fail(a netip.Addr, now time.Time) {
+	if a.Unmap().IsLoopback() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f := l.entry(lockKey(a), now)
+	f.count++
+	if f.count >= lockoutTries {
+		f.locked = now.Add(lockoutWindow)
+		f.count, f.since = 0, now
+	}
+}
+
+func (l *lockout) entry(key netip.Addr, now time.Time) *failures {
+	f := l.failed[key]
+	if f == nil {
+		l.evict(now)
+		f = &failures{since: now}
+		l.failed[key] = f
+	}
+	if now.Sub(f.since) >= lockoutWindow {
+		f.since, f.count = now, 0
+	}
+	return f
+}
+
+// evict removes entries whose time is over and, when that is not enough, any entry: a table that is full of attackers must not grow.
+func (l *lockout) evict(now time.Time) {
+	if l.failed == nil {
+		l.failed = map[netip.Addr]*failures{}
+	}
+	if len(l.failed) < lockoutTable {
+		return
+	}
+	for a, f := range l.failed {
+		if now.Sub(f.since) >= lockoutWindow && !now.Before(f.locked) {
+			delete(l.failed, a)
+		}
+	}
+	for a := range l.failed {
+		if len(l.failed) < lockoutTable {
+			return
+		}
+		delete(l.failed, a)
+	}
+}
