@@ -15,6 +15,7 @@ import (
 	"laneway/internal/dashboard"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/hook"
 	"laneway/internal/metrics"
 	"laneway/internal/secret"
 	"laneway/internal/store"
@@ -68,10 +69,10 @@ func (p *Process) openGateway() error {
 }
 
 // hooksOf are the configured webhooks.
-func hooksOf(configured map[string]config.Hook) map[string]gateway.Hook {
-	hooks := make(map[string]gateway.Hook, len(configured))
+func hooksOf(configured map[string]config.Hook) map[string]hook.Hook {
+	hooks := make(map[string]hook.Hook, len(configured))
 	for name, h := range configured {
-		hooks[name] = gateway.Hook{
+		hooks[name] = hook.Hook{
 			Secret: secret.New(h.Secret.Reveal()), Scheme: h.Scheme, Agent: h.Agent, Session: h.Session, Prefix: h.Prefix,
 			AllowSessionKey: h.AllowSessionKey,
 		}

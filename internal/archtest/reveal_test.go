@@ -14,7 +14,7 @@ import (
 // comparison, a request header, a database driver, the log handler that replaces it.
 func revealers() map[string]string {
 	return map[string]string{
-		"internal/gateway/hook.go":       "checks signatures",
+		"internal/gateway/hook/hook.go":  "checks signatures",
 		"internal/config/databaseurl.go": "reads the address of the database and shows it without its password",
 		"internal/config/strength.go":    "counts characters",
 		"internal/config/preflight.go":   "counts characters",

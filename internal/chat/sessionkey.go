@@ -156,3 +156,15 @@ func Escaped(s, keep string) string {
 	}
 	return b.String()
 }
+
+// Target is the place on a channel that the key names. It is zero when the key names none, and for the web, where the transcript is the delivery.
+func (k SessionKey) Target() Target {
+	channel := k.Channel()
+	if channel == "" || channel == "web" {
+		return Target{}
+	}
+	_, rest, _ := strings.Cut(k.Rest, ":")
+	_, place, _ := strings.Cut(rest, ":")
+	id, thread, _ := strings.Cut(place, ":topic:")
+	return Target{Channel: channel, ChatID: id, Thread: thread}
+}

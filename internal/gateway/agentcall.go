@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/fault"
 )
 
 type agentParams struct {
@@ -112,9 +114,9 @@ func (c *call) sessionOrMain(key, agentID string) (chat.SessionKey, error) {
 
 // target is where the reply goes: what the caller named, else the place of the session.
 func (p *agentParams) target(key chat.SessionKey) chat.Target {
-	t := chat.Target{Channel: orWord(p.ReplyChannel, p.Channel), ChatID: p.To, Thread: p.ThreadID}
+	t := chat.Target{Channel: cmp.Or(p.ReplyChannel, p.Channel), ChatID: p.To, Thread: p.ThreadID}
 	if t.Channel == "" || t.ChatID == "" {
-		return targetOf(key)
+		return key.Target()
 	}
 	if p.AccountID != "" && p.AccountID != defaultAccount {
 		t.Channel += ":" + p.AccountID
@@ -144,45 +146,13 @@ func (c *call) replyTo(ctx context.Context, to chat.Target, own chat.SessionKey)
 
 // endOf is the second frame.
 func endOf(end chat.RunEnd) (any, error) {
-	if end.Outcome == chat.OutcomeAnswered || end.Outcome == chat.OutcomeMerged {
-		return agentEnd{
-			RunID: chat.ShownRunID(end.RunID), Status: "ok", Summary: "completed",
-			Result: agentResult{[]agentText{{end.Text}}, agentMeta{end.Duration.Milliseconds(), end.Waited.Milliseconds()}},
-		}, nil
+	if err := fault.OfRun(end); err != nil {
+		return nil, err
 	}
-	code, status := endCode(end)
-	e := chat.Errorf(code, "%s", orWord(end.Message, endSentence(end))).With("runId", chat.ShownRunID(end.RunID))
-	if status != "" {
-		e = e.With("status", status)
-	}
-	return nil, e
-}
-
-func endCode(end chat.RunEnd) (code chat.Code, status string) {
-	switch end.Outcome { //nolint:exhaustive // the good ones were dealt with
-	case chat.OutcomeDropped:
-		return chat.CodeQueueDropped, ""
-	case chat.OutcomeStale:
-		return chat.CodeStale, ""
-	case chat.OutcomeInterrupted, chat.OutcomeDead:
-		return chat.CodeRunFailed, "interrupted"
-	case chat.OutcomeStopped, chat.OutcomeSuperseded:
-		if end.Reason == "cleared" {
-			return chat.CodeCleared, ""
-		}
-		return chat.CodeRunFailed, "cancelled"
-	}
-	if isTurnTimeout(end.Reason) {
-		return chat.CodeRunFailed, "timeout"
-	}
-	return chat.CodeRunFailed, "error"
-}
-
-func endSentence(end chat.RunEnd) string {
-	if end.Reason == "" {
-		return "the run ended without an answer: " + string(end.Outcome)
-	}
-	return "the run ended without an answer: " + end.Reason
+	return agentEnd{
+		RunID: chat.ShownRunID(end.RunID), Status: "ok", Summary: "completed",
+		Result: agentResult{[]agentText{{end.Text}}, agentMeta{end.Duration.Milliseconds(), end.Waited.Milliseconds()}},
+	}, nil
 }
 
 type wakeParams struct {

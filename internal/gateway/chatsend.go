@@ -14,6 +14,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
 )
@@ -74,7 +75,7 @@ func chatSend(ctx context.Context, c *call, p chatSendParams) (any, error) {
 	m.Content.Options.Thinking = p.Thinking
 	m.Content.Options.TimeoutMs = turnLimit(p.TimeoutMs, time.Millisecond)
 	if p.Deliver {
-		m.Content.Options.ReplyTo = targetOf(key)
+		m.Content.Options.ReplyTo = key.Target()
 	}
 	receipt, err := c.receive(ctx, m)
 	if err != nil {
@@ -119,16 +120,7 @@ func (c *call) endedByTime(ctx context.Context, run string) bool {
 	ctx, cancel := context.WithTimeout(ctx, abortAnswers)
 	defer cancel()
 	end, err := c.srv.backend.Wait(ctx, run)
-	return err == nil && isTurnTimeout(end.Reason)
-}
-
-func isTurnTimeout(reason string) bool {
-	switch chat.FailReason(reason) {
-	case chat.FailTimeout, chat.FailFirstByte, chat.FailSilence:
-		return true
-	default:
-		return false
-	}
+	return err == nil && fault.TurnTimedOut(end.Reason)
 }
 
 // receive hands the message over. Before, the connection begins to follow its run, with the gate closed: nothing of the run goes
@@ -223,18 +215,6 @@ func (c *call) checkKey(key string, run bool) error {
 		return c.badParam("/idempotencyKey", "must not contain ':'")
 	}
 	return nil
-}
-
-// targetOf is the place on a channel that a session key names; zero when it names none, and for the web, where the transcript is the delivery.
-func targetOf(key chat.SessionKey) chat.Target {
-	channel := key.Channel()
-	if channel == "" || channel == webChannel {
-		return chat.Target{}
-	}
-	_, rest, _ := strings.Cut(key.Rest, ":")
-	_, place, _ := strings.Cut(rest, ":")
-	id, thread, _ := strings.Cut(place, ":topic:")
-	return chat.Target{Channel: channel, ChatID: id, Thread: thread}
 }
 
 type abortParams struct {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/hook"
 )
 
 // Bounds of the protocol. They are not configuration: clients rely on them.
@@ -70,8 +71,8 @@ type Config struct {
 	// StopTimeout is how long Serve waits for connections when it ends; default 5 s.
 	StopTimeout time.Duration
 
-	// Hooks are the webhooks that become messages, by name; see [Hook].
-	Hooks map[string]Hook
+	// Hooks are the webhooks that become messages, by name; see [hook.Hook].
+	Hooks map[string]hook.Hook
 
 	// Webhooks take deliveries of networks, by path. Each of them proves its callers by itself, and is called under whatever host name the
 	// network was given.
@@ -158,9 +159,6 @@ func (c Config) check() error {
 	var faults []error
 	if c.MaxPayload < MinPayload || c.MaxPayload > MaxPayload {
 		faults = append(faults, fmt.Errorf("max payload %d is outside %d..%d", c.MaxPayload, MinPayload, MaxPayload))
-	}
-	for name, hook := range c.Hooks {
-		faults = append(faults, hook.check(name))
 	}
 	return errors.Join(faults...)
 }

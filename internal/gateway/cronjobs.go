@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strconv"
@@ -203,7 +204,7 @@ func cronRun(ctx context.Context, c *call, p runParams) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, reason, err := c.cron().CronRun(ctx, p.ID, cron.RunMode(orWord(p.Mode, string(cron.RunForce))), c.caller(), o)
+	id, reason, err := c.cron().CronRun(ctx, p.ID, cron.RunMode(cmp.Or(p.Mode, string(cron.RunForce))), c.caller(), o)
 	switch {
 	case err != nil:
 		return nil, err

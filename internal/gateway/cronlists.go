@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -90,7 +91,7 @@ func cronList(ctx context.Context, c *call, p listParams) (any, error) {
 		where[j.ID] = previewOf(j.Delivery)
 	}
 	out := pageOf(len(jobs), page.Total, p.Offset, p.Limit)
-	out["jobs"], out["snapshotRevision"], out["deliveryPreviews"] = jobs, orWord(page.Revision, "r0"), where
+	out["jobs"], out["snapshotRevision"], out["deliveryPreviews"] = jobs, cmp.Or(page.Revision, "r0"), where
 	return out, nil
 }
 

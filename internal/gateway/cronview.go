@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"strings"
@@ -28,7 +29,7 @@ func isoTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.00
 func jobView(j cron.Job, extended bool) object {
 	o := object{
 		"id": j.ID, "agentId": j.Agent, "name": j.Name, "enabled": j.MayFire(), "createdAtMs": millis(j.CreatedAt), "updatedAtMs": millis(j.UpdatedAt),
-		"configRevision": j.Revision, "schedule": scheduleView(j), "sessionTarget": j.Session, "wakeMode": orWord(j.WakeMode, "now"),
+		"configRevision": j.Revision, "schedule": scheduleView(j), "sessionTarget": j.Session, "wakeMode": cmp.Or(j.WakeMode, "now"),
 		"payload": payloadView(j), "delivery": deliveryView(j.Delivery), "state": jobState(j),
 	}
 	o.put("displayName", j.DisplayName, j.DisplayName != "")
@@ -58,7 +59,7 @@ func extendJob(o object, j cron.Job) {
 		window = nil
 	}
 	maps.Copy(o, object{
-		"key": j.Key, "keyDerived": j.KeyDerived, "overlap": orWord(string(j.Overlap), string(cron.OverlapSkip)),
+		"key": j.Key, "keyDerived": j.KeyDerived, "overlap": cmp.Or(string(j.Overlap), string(cron.OverlapSkip)),
 		"missed":         object{"policy": missed.Rule, "maxCatchup": missed.MaxCatchup, "windowSeconds": window},
 		"jitterMs":       j.JitterMs,
 		"retry":          object{"maxRetries": j.Retry.Retries, "baseMs": j.Retry.Base.Milliseconds(), "maxMs": j.Retry.Max.Milliseconds()},
@@ -95,7 +96,7 @@ func scheduleView(j cron.Job) object {
 	case schedule.KindEvery:
 		o["everyMs"], o["anchorMs"] = s.EveryMs, s.AnchorMs
 	case schedule.KindCron:
-		o["expr"], o["tz"], o["staggerMs"] = s.Expr, orWord(s.TZ, "UTC"), j.JitterMs
+		o["expr"], o["tz"], o["staggerMs"] = s.Expr, cmp.Or(s.TZ, "UTC"), j.JitterMs
 	}
 	return o
 }
@@ -121,7 +122,7 @@ func payloadView(j cron.Job) object {
 }
 
 func deliveryView(d cron.Delivery) object {
-	o := object{"mode": orWord(string(d.Mode), string(cron.DeliverNone))}
+	o := object{"mode": cmp.Or(string(d.Mode), string(cron.DeliverNone))}
 	o.put("channel", d.Channel, d.Channel != "")
 	o.put("to", d.To, d.To != "")
 	o.put("threadId", d.Thread, d.Thread != "")
@@ -210,7 +211,7 @@ func runError(r cron.Run) string {
 	case cron.RunCancelled, cron.RunInterrupted:
 		word := string(r.State) + ":"
 		if !strings.HasPrefix(r.Error, word) {
-			return strings.TrimSpace(word + " " + orWord(strings.TrimPrefix(r.Error, string(r.State)), string(r.Reason)))
+			return strings.TrimSpace(word + " " + cmp.Or(strings.TrimPrefix(r.Error, string(r.State)), string(r.Reason)))
 		}
 	}
 	return r.Error

@@ -205,9 +205,9 @@ type lifecycleData struct {
 	Error string `json:"error,omitempty"`
 }
 
-// lifecycle is the agent event that frames a run; nil for events that are none. Messages that never became a run (merged ones,
+// lifecycleEvent is the agent event that frames a run; nil for events that are none. Messages that never became a run (merged ones,
 // commands) have no life cycle.
-func lifecycle(ev *chat.Event, extended bool) []byte {
+func lifecycleEvent(ev *chat.Event, extended bool) []byte {
 	data := lifecycleData{}
 	switch ev.Kind {
 	case chat.EventQueued:

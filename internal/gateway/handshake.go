@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 
+	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/strictjson"
@@ -107,8 +108,12 @@ func (c *conn) admit(ctx context.Context, req request) *refusal {
 	if refused != nil {
 		return &refusal{refused, websocket.ClosePolicyViolation}
 	}
-	if no := c.srv.closedDoor(); no != nil {
-		return no
+	if e := c.srv.state.Refusal(); e != nil {
+		code := websocket.CloseTryAgainLater
+		if e.Label() == string(chat.CodeDraining) {
+			code = websocket.CloseServiceRestart
+		}
+		return &refusal{e, code}
 	}
 	id := &identity{cred: cred, scopes: cred.Grant(p.Scopes), extended: slices.Contains(p.Caps, CapExtended)}
 	id.level = auth.Level(id.scopes)
@@ -157,18 +162,6 @@ func negotiate(p connectParams) (int, *refusal) {
 		"expectedProtocol": ProtocolVersion, "minimumProbeProtocol": MinProbeVersion,
 	}
 	return 0, &refusal{w, websocket.CloseProtocolError}
-}
-
-// closedDoor refuses everybody while the gateway starts or stops.
-func (s *Server) closedDoor() *refusal {
-	switch {
-	case s.state.draining():
-		return &refusal{fault.Draining(), websocket.CloseServiceRestart}
-	case !s.state.ready():
-		return &refusal{fault.Starting(), websocket.CloseTryAgainLater}
-	default:
-		return nil
-	}
 }
 
 // welcome sends hello-ok and opens the connection for events, in this order.

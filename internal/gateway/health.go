@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,17 +115,10 @@ func problemsOf(st *chat.SystemStatus) []string {
 	}
 	for _, ch := range st.Channels {
 		if ch.Configured && (!ch.Running || ch.State == "conflict") {
-			problems = append(problems, "channel "+ch.ID+": "+orWord(ch.LastError, "not running"))
+			problems = append(problems, "channel "+ch.ID+": "+cmp.Or(ch.LastError, "not running"))
 		}
 	}
 	return problems
-}
-
-func orWord(s, word string) string {
-	if s == "" {
-		return word
-	}
-	return s
 }
 
 func (s *Server) picture(st chat.SystemStatus, took time.Duration) *healthPicture {
@@ -140,7 +134,7 @@ func (s *Server) picture(st chat.SystemStatus, took time.Duration) *healthPictur
 			continue // further accounts are in channels.status
 		}
 		p.ChannelOrder = append(p.ChannelOrder, ch.ID)
-		p.ChannelLabels[ch.ID] = orWord(ch.Label, ch.ID)
+		p.ChannelLabels[ch.ID] = cmp.Or(ch.Label, ch.ID)
 		p.Channels[ch.ID] = healthChannel{ch.Configured, ch.Running, ch.Connected, ageMs(ch.LastPollAge), orNull(ch.LastError)}
 	}
 	pic := &healthPicture{status: st}

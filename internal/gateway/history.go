@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -178,7 +179,7 @@ func (c *call) historyPage(ctx context.Context, key chat.SessionKey, p historyPa
 	messages, _ := encodeMessages(backwards(t.Entries), chars)
 	slices.Reverse(messages)
 	more := int(p.Offset)+len(messages) < t.Total
-	id := orWord(p.SessionID, t.SessionID)
+	id := cmp.Or(p.SessionID, t.SessionID)
 	return &historyResult{
 		SessionKey: key.String(), SessionID: &id, Messages: messages, HasMore: &more, TotalMessages: &t.Total,
 		DeltaCursor: cursor{t.LastSeq, t.SessionID}.String(),

@@ -13,6 +13,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/hook"
 	"laneway/internal/secret"
 )
 
@@ -20,10 +21,10 @@ const hookSecret = "hook-secret-0123456789-0123456789"
 
 func withHooks(c *gateway.Config) {
 	key := secret.New(hookSecret)
-	c.Hooks = map[string]gateway.Hook{
+	c.Hooks = map[string]hook.Hook{
 		"deploy": {Secret: key, Prefix: "Deployed: "},
 		"free":   {Secret: key, AllowSessionKey: true},
-		"push":   {Secret: key, Scheme: gateway.HookGitHub, Session: "agent:main:code"},
+		"push":   {Secret: key, Scheme: hook.GitHub, Session: "agent:main:code"},
 		"room":   {Secret: key, Session: "agent:main:telegram:direct:42"},
 	}
 }
@@ -229,7 +230,7 @@ func TestHookAnswersOtherRefusalsByTheirStatus(t *testing.T) {
 func TestHookConfigurationIsChecked(t *testing.T) {
 	t.Parallel()
 	good := secret.New(hookSecret)
-	for name, hooks := range map[string]map[string]gateway.Hook{
+	for name, hooks := range map[string]map[string]hook.Hook{
 		"short secret": {"a": {Secret: secret.New("short")}},
 		"no secret":    {"a": {}},
 		"name":         {"A b": {Secret: good}},

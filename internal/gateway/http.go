@@ -16,12 +16,16 @@ import (
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/httpbody"
+	"laneway/internal/gateway/openai"
 )
+
+// openAIPrefix is where errors have the form of OpenAI.
+const openAIPrefix = "/v1/"
 
 // refuse answers with an error in the form that belongs to the path: that of OpenAI below /v1, our own elsewhere.
 func refuse(w http.ResponseWriter, r *http.Request, e *fault.Error) {
-	if strings.HasPrefix(r.URL.Path, apiPrefix) {
-		writeAPIError(w, e.HTTPStatus(), e)
+	if strings.HasPrefix(r.URL.Path, openAIPrefix) {
+		openai.WriteError(w, e.HTTPStatus(), e)
 		return
 	}
 	httpbody.WriteError(w, e.HTTPStatus(), e)
@@ -43,9 +47,9 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 		r.Get("/", s.root)
 		r.Get("/ws", upgradeNeeded)
 		s.optional(r)
-		r.Post("/v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.completions(waits, w, r) })
-		r.Get("/v1/models", s.models)
-		r.Post("/hooks/{name}", s.hook)
+		r.Post("/v1/chat/completions", s.completions.Completions(waits))
+		r.Get("/v1/models", s.completions.Models)
+		r.Method(http.MethodPost, "/hooks/{name}", s.hooks)
 	})
 	r.NotFound(s.guarded(notFound))
 	r.MethodNotAllowed(s.guarded(methodNotAllowed(r)))
@@ -59,7 +63,7 @@ func (s *Server) optional(r chi.Router) {
 	}
 	if m := s.cfg.MetricsOnMain; m != nil {
 		r.Get("/metrics", func(w http.ResponseWriter, r *http.Request) {
-			if _, ok := s.bearer(w, r, chat.ScopeRead); ok {
+			if _, ok := s.services.Bearer(w, r, chat.ScopeRead); ok {
 				m.ServeHTTP(w, r)
 			}
 		})
@@ -238,18 +242,4 @@ func checkVersion(answer http.Header, r *http.Request) *fault.Error {
 	}
 	answer.Set("Sec-WebSocket-Version", "13")
 	return fault.Invalid("a WebSocket upgrade needs version 13 and a valid key")
-}
-
-// bearer identifies the client of an HTTP request. It answers a refused one itself.
-func (s *Server) bearer(w http.ResponseWriter, r *http.Request, scope string) (auth.Credential, bool) {
-	cred, e := s.auth.Bearer(r, s.policy.ClientAddr(r), scope)
-	if e == nil {
-		proven(r)
-		return cred, true
-	}
-	if e.HTTPStatus() == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	}
-	refuse(w, r, e)
-	return cred, false
 }

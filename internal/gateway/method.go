@@ -133,6 +133,14 @@ func asksExtended(p any) bool {
 
 type noParams struct{}
 
+// label is the name of the method in metrics; a call of no method has a label, too.
+func (m *method) label() string {
+	if m == nil {
+		return "unknown"
+	}
+	return m.name
+}
+
 func (m *method) need() chat.Need { return chat.Need{Scope: m.scope, Owner: m.owner} }
 
 // Needs is what callers need for the methods, by name, for the chat commands that stand for them: one table decides about both.

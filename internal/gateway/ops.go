@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -303,7 +304,7 @@ func channelsStatus(ctx context.Context, c *call, p channelsParams) (any, error)
 			continue
 		}
 		summary := map[string]bool{"configured": ch.Configured, "running": ch.Running, "connected": ch.Connected}
-		out.add(ch.ID, orWord(ch.Label, ch.ID), summary, c.shownAccount(ch))
+		out.add(ch.ID, cmp.Or(ch.Label, ch.ID), summary, c.shownAccount(ch))
 	}
 	return out, nil
 }
@@ -319,7 +320,7 @@ func (r *channelsResult) add(id, label string, summary any, account channelAccou
 // shownAccount shows an account. What waits to be sent is everybody's: a caller that sees its own gets no figures of it.
 func (c *call) shownAccount(ch chat.ChannelStatus) channelAccount {
 	out := channelAccount{
-		AccountID: orWord(ch.AccountID, defaultAccount), Enabled: ch.State != "disabled", Configured: ch.Configured, Running: ch.Running,
+		AccountID: cmp.Or(ch.AccountID, defaultAccount), Enabled: ch.State != "disabled", Configured: ch.Configured, Running: ch.Running,
 		Connected: ch.Connected, State: ch.State, Mode: ch.Mode, LastError: orNull(ch.LastError), LastPollAgeMs: ageMs(ch.LastPollAge),
 		PollOwner: ch.PollOwner, OutboxWaiting: ch.OutboxWaiting, OutboxFailed: ch.OutboxFailed,
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -53,10 +54,10 @@ func (c *call) accountOf(name string) pairingAccount {
 	kind, rest, _ := strings.Cut(name, ":")
 	for _, ch := range c.srv.health.Load().status.Channels {
 		if ch.Name == name {
-			return pairingAccount{ch.ID, orWord(ch.AccountID, defaultAccount), orWord(ch.Label, ch.ID)}
+			return pairingAccount{ch.ID, cmp.Or(ch.AccountID, defaultAccount), cmp.Or(ch.Label, ch.ID)}
 		}
 	}
-	return pairingAccount{kind, orWord(rest, defaultAccount), kind}
+	return pairingAccount{kind, cmp.Or(rest, defaultAccount), kind}
 }
 
 // pairingList has never a code in it: a code is what the person proves themselves with towards the operator.
@@ -80,7 +81,7 @@ func pairingList(ctx context.Context, c *call, p pairingListParams) (any, error)
 		}
 		requests = append(requests, object{
 			"requestId": o.ID, "channel": a.kind, "channelLabel": a.label, "accountId": a.id, "senderId": strconv.FormatInt(o.UserID, 10),
-			"senderLabel": orWord(o.Name, strconv.FormatInt(o.UserID, 10)), "createdAt": isoTime(o.CreatedAt),
+			"senderLabel": cmp.Or(o.Name, strconv.FormatInt(o.UserID, 10)), "createdAt": isoTime(o.CreatedAt),
 			"lastSeenAt": isoTime(o.CreatedAt), "expiresAt": isoTime(o.ExpiresAt), "notifySupported": true,
 		})
 	}
@@ -118,7 +119,7 @@ func (c *call) grantViews(granted []channel.Grant, fits func(pairingAccount) boo
 		if fits(a) {
 			views = append(views, object{
 				"channel": a.kind, "channelLabel": a.label, "accountId": a.id, "senderId": strconv.FormatInt(g.UserID, 10),
-				"chatId": strconv.FormatInt(g.ChatID, 10), "senderLabel": orWord(g.Name, strconv.FormatInt(g.UserID, 10)),
+				"chatId": strconv.FormatInt(g.ChatID, 10), "senderLabel": cmp.Or(g.Name, strconv.FormatInt(g.UserID, 10)),
 				"approvedBy": g.ApprovedBy, "approvedAt": isoTime(g.ApprovedAt),
 			})
 		}

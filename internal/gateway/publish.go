@@ -46,7 +46,7 @@ func (s *Server) publish(ev chat.Event) {
 		return
 	}
 	p := publication{ev: &ev, end: end}
-	p.life.build = func(extended bool) []byte { return lifecycle(&ev, extended) }
+	p.life.build = func(extended bool) []byte { return lifecycleEvent(&ev, extended) }
 	p.tool.build = func(extended bool) []byte { return toolStep(&ev, extended) }
 	for _, c := range to {
 		if c.sees(&ev) {

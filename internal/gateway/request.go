@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
@@ -19,10 +18,9 @@ import (
 )
 
 const (
-	maxFaults    = 10 // malformed frames within faultWindow that end a connection
-	faultWindow  = time.Minute
-	unknownLabel = "unknown"
-	maxLoggedID  = 64 // bytes of a request's id in the log of changes
+	maxFaults   = 10 // malformed frames within faultWindow that end a connection
+	faultWindow = time.Minute
+	maxLoggedID = 64 // bytes of a request's id in the log of changes
 )
 
 // receive takes one message of a client that is logged in. What can be refused at once is refused here, by the reader; the rest
@@ -38,7 +36,7 @@ func (c *conn) receive(ctx, peer context.Context, data []byte) *closing {
 	}
 	if refused != nil {
 		c.fail(req.id, refused)
-		c.srv.count(m, refused, 0)
+		c.srv.report.Count(m.label(), refused, 0)
 		return nil
 	}
 	if m.quick && len(req.params) <= len("{}") {
@@ -57,7 +55,7 @@ func (c *conn) serveQuick(ctx context.Context, m *method, req request) {
 	result, err := c.srv.invoke(ctx, cl)
 	c.vacate(req.id)
 	c.answer(ctx, cl, req.id, result, err)
-	c.srv.count(m, err, time.Since(began))
+	c.srv.report.Count(m.label(), err, time.Since(began))
 }
 
 // call is a request of this connection. The client chose its id, so the connection's own stands before it.
@@ -147,7 +145,7 @@ func (c *conn) serve(ctx, peer context.Context, m *method, req request) {
 			return false
 		}
 		c.answer(ctx, cl, req.id, result, err)
-		c.srv.count(m, err, time.Since(began))
+		c.srv.report.Count(m.label(), err, time.Since(began))
 		return true
 	}
 	limited, cancel := context.WithCancelCause(ctx)
@@ -205,33 +203,11 @@ func (c *conn) answer(ctx context.Context, cl *call, id string, result any, err 
 		err = encodeErr
 	}
 	if err != nil {
-		c.fail(id, c.srv.explain(ctx, cl, err))
+		c.fail(id, c.srv.report.Explain(ctx, cl.m.name, err))
 	} else {
 		c.buf.putFrameThen(appendResponse(make([]byte, 0, len(payload)+len(id)+48), id, payload), cl.leave)
 	}
 	cl.markAnswered()
-}
-
-// explain turns an error into what the client sees. Of a defect it sees a number that is also in the log.
-func (s *Server) explain(ctx context.Context, cl *call, err error) *fault.Error {
-	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
-		err = cause
-	}
-	if errors.Is(err, errStopping) {
-		return fault.Draining()
-	}
-	if w, ok := fault.From(err); ok {
-		if w.Details["code"] == string(chat.CodeRateLimited) && w.Details["method"] == nil {
-			w.Details["method"] = cl.m.name
-		}
-		return w
-	}
-	id := uuid.NewString()
-	s.log.ErrorContext(ctx, "request failed", slog.String("method", cl.m.name), slog.String("error_id", id), slog.Any("err", err))
-	return &fault.Error{
-		Code: fault.CodeUnavailable, Message: "internal error; the gateway's log has it under " + id,
-		Details: map[string]any{"code": string(chat.CodeInternal), "errorId": id},
-	}
 }
 
 // invoke runs the method with everything that holds for all of them.
@@ -281,19 +257,4 @@ func (s *Server) guard(ctx context.Context, cl *call, f func() (any, error)) (re
 		}
 	}()
 	return f()
-}
-
-// count tells the observer how a request ended.
-func (s *Server) count(m *method, err error, took time.Duration) {
-	name, result := unknownLabel, "ok"
-	if m != nil {
-		name = m.name
-	}
-	if err != nil {
-		result = string(chat.CodeInternal)
-		if w, ok := fault.From(err); ok {
-			result = w.Label()
-		}
-	}
-	s.observer.Request(name, result, took)
 }

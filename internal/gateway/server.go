@@ -18,6 +18,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/hook"
+	"laneway/internal/gateway/openai"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/secret"
 )
@@ -43,18 +45,14 @@ type Server struct {
 	bootID      string
 	startedAt   time.Time
 	connSeq     atomic.Uint64
-	state       lifeState
+	state       *lifecycle
+	report      *reporter
+	services    *httpServices
+	hooks       *hook.Handler
+	completions *openai.Handler
 	health      atomic.Pointer[healthPicture]
 	noHook      secret.Secret // stands for the secret of hooks that do not exist
 }
-
-// lifeState is where the gateway is between start and stop.
-type lifeState struct {
-	up, down atomic.Bool
-}
-
-func (l *lifeState) ready() bool    { return l.up.Load() }
-func (l *lifeState) draining() bool { return l.down.Load() }
 
 // New checks the configuration and makes a server that serves nothing yet. It starts no goroutine.
 func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
@@ -63,14 +61,21 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	policy, policyErr := auth.NewRequestPolicy(auth.PolicyConfig{
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, TrustedProxies: cfg.TrustedProxies,
 	})
-	if err := errors.Join(cfg.check(), authErr, policyErr); err != nil {
-		return nil, fmt.Errorf("gateway configuration: %w", err)
-	}
 	s := &Server{
 		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(), crowd: crowd{strangers: map[netip.Addr]int{}}, turnedAway: rate.Sometimes{First: 1, Interval: 10 * time.Second},
-		auth: who, policy: policy,
-		bootID: uuid.NewString(), startedAt: time.Now(), noHook: newNoHook(), readers: newReaders(),
+		auth: who, policy: policy, state: &lifecycle{}, report: &reporter{log: log, observer: cfg.Observer},
+		bootID: uuid.NewString(), startedAt: time.Now(), readers: newReaders(),
 	}
+	s.services = &httpServices{s.state, s.report, who, policy, backend}
+	hooks, err := hook.New(hook.Config{Hooks: cfg.Hooks, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request}, backend, who, s.services)
+	if err := errors.Join(cfg.check(), authErr, policyErr, err); err != nil {
+		return nil, fmt.Errorf("gateway configuration: %w", err)
+	}
+	s.hooks = hooks
+	s.completions = openai.New(
+		openai.Config{MaxBody: cfg.MaxPayload, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request, StartedAt: s.startedAt},
+		openai.Deps{Runs: backend, Agents: backend, Allowances: who, Server: s.services, Log: log},
+	)
 	s.methods, s.methodNames = tableOf(opsMethods(), pairingMethods(), chatMethods(), sessionMethods(), cronMethods(backend), emptyMethods())
 	s.state.up.Store(!cfg.HoldConnects)
 	return s, nil

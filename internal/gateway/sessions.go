@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -50,7 +51,7 @@ func rowOf(st chat.SessionStatus) sessionRow {
 		Channel: st.Key.Channel(), CreatedAt: millis(st.CreatedAt), LastInteractionAt: millis(st.LastMessageAt), Status: st.Status,
 		LastRunID: chat.ShownRunID(st.LastRunID), LastRunError: st.LastError, LastMessagePreview: st.LastPreview, TotalTokens: st.TotalTokens,
 		HasActiveRun: len(st.ActiveRuns) > 0, ActiveRunIDs: shownRuns(st.ActiveRuns), EffectiveQueueMode: string(st.Mode), QueueDepth: st.QueueDepth,
-		Lane: orWord(st.Lane, "main"),
+		Lane: cmp.Or(st.Lane, "main"),
 	}
 	if row.EffectiveQueueMode == "" {
 		row.EffectiveQueueMode = string(chat.ModeQueue)

@@ -1,4 +1,4 @@
-package gateway
+package openai
 
 import (
 	"context"
@@ -13,24 +13,24 @@ import (
 	"laneway/internal/gateway/strictjson"
 )
 
-// keepAlive is how often a stream that waits says that it is there: proxies close what is silent for a minute.
+// keepAlive is how often a waiting stream sends a comment: proxies close connections that are idle for a minute.
 const keepAlive = 15 * time.Second
 
-// listener keeps what happens in one run until its stream has time for it. It holds the text so far and not the pieces, so it is as
-// large as the answer, however slow the reader is.
-type listener struct {
-	run  string
-	some chan struct{} // capacity 1: look again
+// progress keeps the text of one run until its stream can send it. It holds the text so far and not the pieces, so it is as
+// large as the answer, however slow the client reads.
+type progress struct {
+	run     string
+	changed chan struct{} // capacity 1
 
 	mu      sync.Mutex
 	started bool
 	text    string
 }
 
-func newListener(run string) *listener { return &listener{run: run, some: make(chan struct{}, 1)} }
+func newProgress(run string) *progress { return &progress{run: run, changed: make(chan struct{}, 1)} }
 
-// hear is called for every event of the process and never waits.
-func (l *listener) hear(ev chat.Event) {
+// observe is called for every event of the process and never waits.
+func (l *progress) observe(ev chat.Event) {
 	if ev.RunID != l.run || (ev.Kind != chat.EventStarted && ev.Kind != chat.EventDelta) {
 		return
 	}
@@ -38,34 +38,34 @@ func (l *listener) hear(ev chat.Event) {
 	l.started, l.text = true, ev.Text
 	l.mu.Unlock()
 	select {
-	case l.some <- struct{}{}:
+	case l.changed <- struct{}{}:
 	default:
 	}
 }
 
-// wants says that ends of runs elsewhere are asked of the store, as every end is.
-func (l *listener) wants(chat.Event) bool { return false }
+// wanted is false for events of other processes: ends are read from the store.
+func (l *progress) wanted(chat.Event) bool { return false }
 
-func (l *listener) now() (started bool, text string) {
+func (l *progress) now() (started bool, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.started, l.text
 }
 
 type chunk struct {
-	ID      string           `json:"id"`
-	Object  string           `json:"object"`
-	Created int64            `json:"created"`
-	Model   string           `json:"model"`
-	Choices []chunkChoice    `json:"choices"`
-	Usage   *completionUsage `json:"usage,omitempty"`
+	ID      string        `json:"id"`
+	Object  string        `json:"object"`
+	Created int64         `json:"created"`
+	Model   string        `json:"model"`
+	Choices []chunkChoice `json:"choices"`
+	Usage   *usage        `json:"usage,omitempty"`
 }
 
 type chunkChoice struct {
 	Index        int        `json:"index"`
 	Delta        chunkDelta `json:"delta"`
 	Logprobs     *string    `json:"logprobs"`
-	FinishReason *string    `json:"finish_reason"` //nolint:tagliatelle // OpenAI's name
+	FinishReason *string    `json:"finish_reason"`
 }
 
 type chunkDelta struct {
@@ -76,7 +76,7 @@ type chunkDelta struct {
 // eventStream writes server-sent events; after the first fault it writes nothing more.
 type eventStream struct {
 	w    http.ResponseWriter
-	a    *attendance
+	a    *run
 	role bool   // the first chunk went out
 	sent string // text that the client has
 	err  error
@@ -87,11 +87,11 @@ func (e *eventStream) write(text string) {
 		return
 	}
 	if _, err := e.w.Write([]byte(text)); err != nil {
-		e.err = errPeerGone
+		e.err = errClientGone
 		return
 	}
 	if err := http.NewResponseController(e.w).Flush(); err != nil {
-		e.err = errPeerGone
+		e.err = errClientGone
 	}
 }
 
@@ -114,9 +114,9 @@ func (e *eventStream) begin() {
 	e.data(e.chunk(chunkChoice{Delta: chunkDelta{Role: chat.RoleAssistant, Content: &empty}}))
 }
 
-// say sends what text has more than the client; false when the client has something else: the run has begun again after an
-// interruption and says it differently.
-func (e *eventStream) say(text string) bool {
+// send sends the part of text that the client has not; false when the client has another text, because the run has begun again after an
+// interruption.
+func (e *eventStream) send(text string) bool {
 	more, ok := strings.CutPrefix(text, e.sent)
 	switch {
 	case !ok && strings.HasPrefix(e.sent, text): // a second attempt that has not come so far yet
@@ -137,7 +137,7 @@ func (e *eventStream) finish(end chat.RunEnd) {
 	reason := finishReason(end)
 	e.data(e.chunk(chunkChoice{FinishReason: &reason}))
 	if e.a.req.StreamOptions.IncludeUsage {
-		c, usage := e.chunk(), completionUsageOf(end.Usage)
+		c, usage := e.chunk(), usageOf(end.Usage)
 		c.Usage = &usage
 		e.data(c)
 	}
@@ -146,49 +146,49 @@ func (e *eventStream) finish(end chat.RunEnd) {
 
 func (e *eventStream) done() { e.write("data: [DONE]\n\n") }
 
-func (e *eventStream) fail(fault *fault.Error) {
-	e.data(apiError{apiFaultOf(fault.HTTPStatus(), fault)})
+func (e *eventStream) fail(refused *fault.Error) {
+	e.data(errorBody{errorOf(refused.HTTPStatus(), refused)})
 	e.done()
 }
 
-// answerStream tells the run as it goes on. The end comes from Wait and not from the events, because a run may be taken over by another
-// process, whose events are not heard here.
-func (s *Server) answerStream(ctx context.Context, w http.ResponseWriter, a *attendance) error {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // a proxy that collects the stream would make it useless
-	h.Set("X-Content-Type-Options", "nosniff")
+// answerStream sends the text of the run as it grows. The end comes from Wait and not from the events, because another process may take the
+// run over, whose events do not come here.
+func (h *Handler) answerStream(ctx context.Context, w http.ResponseWriter, a *run) error {
+	head := w.Header()
+	head.Set("Content-Type", "text/event-stream")
+	head.Set("Cache-Control", "no-store")
+	head.Set("X-Accel-Buffering", "no") // a proxy that collects the stream would make it useless
+	head.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
 	out := &eventStream{w: w, a: a}
 	out.write("") // the head: the client learns the id of the run while it waits
 
-	waiting, giveUp := context.WithCancel(ctx)
+	waiting, cancel := context.WithCancel(ctx)
 	ended := make(chan runEnd, 1)
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		end, err := s.backend.Wait(waiting, a.receipt.RunID)
+		end, err := h.runs.Wait(waiting, a.receipt.RunID)
 		ended <- runEnd{end, err}
 	})
 	defer wait.Wait()
-	defer giveUp()
+	defer cancel()
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
 	for out.err == nil {
 		select {
-		case <-a.listen.some:
-			started, text := a.listen.now()
+		case <-a.progress.changed:
+			started, text := a.progress.now()
 			if started {
 				out.begin()
 			}
-			if !out.say(text) {
+			if !out.send(text) {
 				out.fail(diverged(a.receipt.RunID))
 				return out.err
 			}
 		case <-alive.C:
 			out.write(": keepalive\n\n")
 		case end := <-ended:
-			s.endStream(ctx, out, end)
+			h.endStream(ctx, out, end)
 			return out.err
 		}
 	}
@@ -200,26 +200,26 @@ type runEnd struct {
 	err error
 }
 
-func (s *Server) endStream(ctx context.Context, out *eventStream, r runEnd) {
+func (h *Handler) endStream(ctx context.Context, out *eventStream, r runEnd) {
 	err := r.err
 	if err == nil {
-		err = completionFault(r.end)
+		err = runFault(r.end)
 	}
 	switch {
 	case errors.Is(context.Cause(ctx), context.Canceled):
-		out.err = errPeerGone
+		out.err = errClientGone
 	case err != nil:
-		out.fail(s.explain(ctx, out.a.cl, err))
-	case !out.say(r.end.Text) || r.end.Text != out.sent:
+		out.fail(h.server.Explain(ctx, methodName, err))
+	case !out.send(r.end.Text) || r.end.Text != out.sent:
 		out.fail(diverged(out.a.receipt.RunID))
 	default:
 		out.finish(r.end)
 	}
 }
 
-// diverged ends a stream whose run was begun again and says something else than the client has: that cannot be taken back.
+// diverged ends a stream whose run was begun again with another text: what the client has cannot be taken back.
 func diverged(run string) *fault.Error {
-	w := &fault.Error{Code: fault.CodeUnavailable, Message: "the answer was interrupted and begun again; its text is in the history of the session"}
-	w.Details = map[string]any{"code": string(chat.CodeRunFailed), "runId": chat.ShownRunID(run)}
-	return w
+	e := &fault.Error{Code: fault.CodeUnavailable, Message: "the answer was interrupted and begun again; its text is in the history of the session"}
+	e.Details = map[string]any{"code": string(chat.CodeRunFailed), "runId": chat.ShownRunID(run)}
+	return e
 }

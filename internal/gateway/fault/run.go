@@ -1,0 +1,57 @@
+package fault
+
+import (
+	"cmp"
+
+	"laneway/internal/chat"
+)
+
+// OfRun is the error of a run that ended without an answer; nil = it has an answer, its own or that of the run which took its message.
+func OfRun(end chat.RunEnd) error {
+	if end.Outcome == chat.OutcomeAnswered || end.Outcome == chat.OutcomeMerged {
+		return nil
+	}
+	code, status := endCode(end)
+	e := chat.Errorf(code, "%s", cmp.Or(end.Message, endSentence(end))).With("runId", chat.ShownRunID(end.RunID))
+	if status != "" {
+		e = e.With("status", status)
+	}
+	return e
+}
+
+func endCode(end chat.RunEnd) (code chat.Code, status string) {
+	switch end.Outcome { //nolint:exhaustive // outcomes with an answer do not come here
+	case chat.OutcomeDropped:
+		return chat.CodeQueueDropped, ""
+	case chat.OutcomeStale:
+		return chat.CodeStale, ""
+	case chat.OutcomeInterrupted, chat.OutcomeDead:
+		return chat.CodeRunFailed, "interrupted"
+	case chat.OutcomeStopped, chat.OutcomeSuperseded:
+		if end.Reason == "cleared" {
+			return chat.CodeCleared, ""
+		}
+		return chat.CodeRunFailed, "cancelled"
+	}
+	if TurnTimedOut(end.Reason) {
+		return chat.CodeRunFailed, "timeout"
+	}
+	return chat.CodeRunFailed, "error"
+}
+
+func endSentence(end chat.RunEnd) string {
+	if end.Reason == "" {
+		return "the run ended without an answer: " + string(end.Outcome)
+	}
+	return "the run ended without an answer: " + end.Reason
+}
+
+// TurnTimedOut reports whether a turn failed because one of its times was over.
+func TurnTimedOut(reason string) bool {
+	switch chat.FailReason(reason) {
+	case chat.FailTimeout, chat.FailFirstByte, chat.FailSilence:
+		return true
+	default:
+		return false
+	}
+}

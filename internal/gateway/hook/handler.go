@@ -1,0 +1,141 @@
+package hook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
+	"laneway/internal/secret"
+)
+
+// Config of a [Handler].
+type Config struct {
+	// Hooks by name.
+	Hooks map[string]Hook
+	// BodyTimeout bounds the time in which the body of a call arrives, AcceptTimeout the acceptance of its message.
+	BodyTimeout, AcceptTimeout time.Duration
+}
+
+// Receiver makes messages durable.
+type Receiver interface {
+	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
+	DefaultAgent() string
+}
+
+// Allowances limit what each hook may spend; [auth.Authenticator] has them.
+type Allowances interface {
+	Spend(ctx context.Context, principal, name string, class auth.LimitClass) *fault.Error
+	SpendBytes(ctx context.Context, principal, name string, n int) *fault.Error
+}
+
+// Server is the HTTP server around a [Handler].
+type Server interface {
+	// Refusal is why no work is accepted now; nil = it is.
+	Refusal() *fault.Error
+	// Verified notes whether the caller has proven who it is.
+	Verified(r *http.Request, ok bool)
+	// Explain turns an error into what the client sees, Count counts a call.
+	Explain(ctx context.Context, method string, err error) *fault.Error
+	Count(method string, err error, took time.Duration)
+}
+
+// Handler answers the calls of all hooks. It is safe for concurrent use.
+type Handler struct {
+	cfg        Config
+	receiver   Receiver
+	allowances Allowances
+	server     Server
+	unknown    Hook // its secret stands for that of hooks that do not exist
+}
+
+// New checks the hooks and reports every fault at once.
+func New(cfg Config, receiver Receiver, allowances Allowances, server Server) (*Handler, error) {
+	var faults []error
+	for name, h := range cfg.Hooks {
+		faults = append(faults, h.check(name))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	unknown := Hook{Secret: secret.New(uuid.NewString() + uuid.NewString())}
+	return &Handler{cfg: cfg, receiver: receiver, allowances: allowances, server: server, unknown: unknown}, nil
+}
+
+type answer struct {
+	OK         bool   `json:"ok"`
+	RunID      string `json:"runId"`
+	SessionKey string `json:"sessionKey"`
+	Duplicate  bool   `json:"duplicate"`
+}
+
+// ServeHTTP answers POST /hooks/{name}: it verifies the caller, makes the call a durable message, and answers without waiting for the turn.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	out, err := h.accept(w, r)
+	h.server.Count(channel, err, time.Since(began))
+	if err != nil {
+		e := h.server.Explain(r.Context(), channel, err)
+		httpbody.WriteError(w, e.HTTPStatus(), e)
+		return
+	}
+	httpbody.WriteJSON(w, http.StatusAccepted, out)
+}
+
+func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (answer, error) {
+	var none answer
+	body, err := httpbody.Read(w, r, maxBody, h.cfg.BodyTimeout)
+	if err != nil {
+		return none, err
+	}
+	c := call{name: chi.URLParam(r, "name"), header: r.Header, body: body}
+	ok := h.verify(&c)
+	h.server.Verified(r, ok)
+	if !ok {
+		return none, fault.Invalid("unknown hook or wrong signature").WithStatus(http.StatusUnauthorized)
+	}
+	if e := h.refusal(r.Context(), &c); e != nil {
+		return none, e
+	}
+	m, err := c.message(h.receiver.DefaultAgent())
+	if err != nil {
+		return none, err
+	}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), h.cfg.AcceptTimeout, fault.ErrRequestTimeout)
+	defer cancel()
+	receipt, err := h.receiver.ReceiveFrom(ctx, m, chat.Caller{Principal: c.principal(), Own: m.Own})
+	if err != nil {
+		return none, err
+	}
+	return answer{OK: true, RunID: receipt.RunID, SessionKey: receipt.Session.String(), Duplicate: receipt.Duplicate}, nil
+}
+
+// verify finds the hook and checks the signature. For an unknown name the same work is done with a secret that no caller has.
+func (h *Handler) verify(c *call) bool {
+	known := false
+	if c.hook, known = h.cfg.Hooks[c.name]; !known {
+		c.hook = h.unknown
+	}
+	timely := false
+	c.sig, timely = c.hook.signature(c.header, time.Now())
+	proven := c.hook.proves(c.sig, c.body)
+	return known && timely && proven
+}
+
+// refusal is why a proven call is not accepted now; nil = it is.
+func (h *Handler) refusal(ctx context.Context, c *call) *fault.Error {
+	if e := h.allowances.Spend(ctx, c.name, "hooks/"+c.name, auth.LimitHooks); e != nil {
+		return e
+	}
+	if e := h.allowances.SpendBytes(ctx, c.principal(), channel, len(c.body)); e != nil {
+		return e
+	}
+	return h.server.Refusal()
+}

@@ -1,0 +1,47 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
+)
+
+// httpServices is what the handlers of completions and hooks need of the server.
+type httpServices struct {
+	*lifecycle
+	*reporter
+
+	auth    *auth.Authenticator
+	policy  *auth.RequestPolicy
+	backend Backend
+}
+
+// Bearer identifies the client of a request. It answers a refused one itself.
+func (h *httpServices) Bearer(w http.ResponseWriter, r *http.Request, scope string) (auth.Credential, bool) {
+	cred, e := h.auth.Bearer(r, h.policy.ClientAddr(r), scope)
+	if e == nil {
+		proven(r)
+		return cred, true
+	}
+	if e.HTTPStatus() == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	refuse(w, r, e)
+	return cred, false
+}
+
+// MayUse refuses a session that the principal may not write into.
+func (h *httpServices) MayUse(ctx context.Context, cred auth.Credential, key chat.SessionKey) error {
+	return mayUse(ctx, h.backend, cred, key)
+}
+
+// Verified notes whether the caller of a hook has proven who it is.
+func (h *httpServices) Verified(r *http.Request, ok bool) {
+	if !ok {
+		h.observer.AuthFailed("hook")
+		return
+	}
+	proven(r)
+}

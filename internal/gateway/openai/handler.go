@@ -1,0 +1,158 @@
+package openai
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
+	"laneway/internal/store"
+)
+
+// Config of a [Handler].
+type Config struct {
+	// MaxBody is the largest body of a request, in bytes.
+	MaxBody int64
+	// BodyTimeout bounds the time in which a body arrives, AcceptTimeout the acceptance of its message.
+	BodyTimeout, AcceptTimeout time.Duration
+	// StartedAt is shown as the time at which the models were made.
+	StartedAt time.Time
+}
+
+// Runs accepts messages and follows their runs; package dispatch satisfies it.
+type Runs interface {
+	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
+	// Wait returns when the message has ended, in this process or in another, or when ctx is over (then with its cause).
+	Wait(ctx context.Context, messageID string) (chat.RunEnd, error)
+	Stop(ctx context.Context, p store.StopParams) ([]string, error)
+	Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func())
+}
+
+// Agents lists the agents.
+type Agents interface {
+	DefaultAgent() string
+	Agents() []agent.Info
+}
+
+// Allowances limit what a principal may spend; [auth.Authenticator] has them.
+type Allowances interface {
+	Spend(ctx context.Context, principal, name string, class auth.LimitClass) *fault.Error
+	SpendBytes(ctx context.Context, principal, name string, n int) *fault.Error
+}
+
+// Server is the HTTP server around a [Handler].
+type Server interface {
+	// Bearer identifies the client of a request. It answers a client without a credential of that scope itself; then ok is false.
+	Bearer(w http.ResponseWriter, r *http.Request, scope string) (cred auth.Credential, ok bool)
+	// MayUse refuses a session that the principal may not write into.
+	MayUse(ctx context.Context, cred auth.Credential, key chat.SessionKey) error
+	// Refusal is why no work is accepted now; nil = it is.
+	Refusal() *fault.Error
+	// Explain turns an error into what the client sees, Count counts a request.
+	Explain(ctx context.Context, method string, err error) *fault.Error
+	Count(method string, err error, took time.Duration)
+}
+
+// Deps are what a [Handler] needs of others.
+type Deps struct {
+	Runs       Runs
+	Agents     Agents
+	Allowances Allowances
+	Server     Server
+	Log        *slog.Logger
+}
+
+// Handler answers below /v1. It is safe for concurrent use.
+type Handler struct {
+	cfg        Config
+	runs       Runs
+	agents     Agents
+	allowances Allowances
+	server     Server
+	log        *slog.Logger
+}
+
+// New makes a handler. It starts no goroutine.
+func New(cfg Config, d Deps) *Handler {
+	return &Handler{cfg: cfg, runs: d.Runs, agents: d.Agents, allowances: d.Allowances, server: d.Server, log: d.Log}
+}
+
+// Completions answers POST /v1/chat/completions. When stopping is over, because the gateway stops, requests that still wait are answered.
+func (h *Handler) Completions(stopping context.Context) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		cred, ok := h.server.Bearer(w, r, chat.ScopeWrite)
+		if !ok {
+			return
+		}
+		c := &call{cred: cred, header: r.Header}
+		run, err := h.accept(c, w, r)
+		h.server.Count(methodName, err, time.Since(began))
+		if err != nil {
+			h.fail(r.Context(), w, err)
+			return
+		}
+		defer run.unsubscribe()
+		w.Header().Set(headerRun, chat.ShownRunID(run.receipt.RunID))
+		h.answer(stopping, w, r, run)
+	}
+}
+
+// accept makes the request a durable message.
+func (h *Handler) accept(c *call, w http.ResponseWriter, r *http.Request) (*run, error) {
+	m, err := h.prepare(c, w, r)
+	if err != nil {
+		return nil, err
+	}
+	// The acceptance ends without the client: it has to be known whether a run must be stopped.
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), h.cfg.AcceptTimeout, fault.ErrRequestTimeout)
+	defer cancel()
+	out := &run{cred: c.cred, req: c.req, unsubscribe: func() {}}
+	if c.req.Stream {
+		out.progress = newProgress(m.ID)
+		out.unsubscribe = h.runs.Subscribe(out.progress.observe, out.progress.wanted)
+	}
+	out.receipt, err = h.runs.ReceiveFrom(ctx, m, c.caller())
+	if err == nil && c.req.Stream && out.receipt.Duplicate {
+		err = chat.Errorf(chat.CodeKeyReused, "this request was accepted before as run %s; send it without stream to get its answer", chat.ShownRunID(out.receipt.RunID))
+	}
+	if err != nil {
+		out.unsubscribe()
+		return nil, err
+	}
+	out.created = time.Now().Unix()
+	return out, nil
+}
+
+// prepare reads the request and refuses what cannot become a message, before anything is done.
+func (h *Handler) prepare(c *call, w http.ResponseWriter, r *http.Request) (m chat.Message, err error) {
+	if e := h.server.Refusal(); e != nil {
+		return m, e
+	}
+	if e := h.allowances.Spend(r.Context(), c.cred.Name, methodName, auth.LimitChats); e != nil {
+		return m, e
+	}
+	if !httpbody.IsJSON(r) {
+		return m, fault.Invalid("the body must be application/json").WithStatus(http.StatusUnsupportedMediaType)
+	}
+	if c.body, err = httpbody.Read(w, r, h.cfg.MaxBody, h.cfg.BodyTimeout); err != nil {
+		return m, err
+	}
+	if e := h.allowances.SpendBytes(r.Context(), c.cred.Name, methodName, len(c.body)); e != nil {
+		return m, e
+	}
+	if c.req, err = readRequest(c.body); err != nil {
+		return m, fault.Invalid(err.Error())
+	}
+	return h.message(r.Context(), c)
+}
+
+func (h *Handler) fail(ctx context.Context, w http.ResponseWriter, err error) {
+	e := h.server.Explain(ctx, methodName, err)
+	WriteError(w, e.HTTPStatus(), e)
+}

@@ -1,0 +1,58 @@
+package openai
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/gateway/httpbody"
+)
+
+type modelList struct {
+	Object string  `json:"object"`
+	Data   []model `json:"data"`
+}
+
+type model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+// Models answers GET /v1/models: it lists the models of completions: the default agent by its short name, and every agent.
+func (h *Handler) Models(w http.ResponseWriter, r *http.Request) {
+	if _, ok := h.server.Bearer(w, r, chat.ScopeRead); !ok {
+		return
+	}
+	created := h.cfg.StartedAt.Unix()
+	list := modelList{Object: "list", Data: []model{{"laneway", "model", created, "laneway"}}}
+	for _, a := range h.agents.Agents() {
+		list.Data = append(list.Data, model{"laneway/" + a.ID, "model", created, "laneway"})
+	}
+	httpbody.WriteJSON(w, http.StatusOK, list)
+}
+
+// agentOf is the agent that a model names; "" = no such name.
+func agentOf(model, defaultAgent string) string {
+	if id, ok := strings.CutPrefix(model, "agent:"); ok {
+		return id
+	}
+	for _, prefix := range []string{"laneway", "openclaw"} {
+		id, ok := strings.CutPrefix(model, prefix)
+		switch {
+		case !ok:
+		case id == "", id == "/default":
+			return defaultAgent
+		case id[0] == '/':
+			return id[1:]
+		}
+	}
+	return ""
+}
+
+func (h *Handler) hasAgent(id string) bool {
+	return slices.ContainsFunc(h.agents.Agents(), func(a agent.Info) bool { return a.ID == id })
+}

@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway/fault"
+)
+
+// reporter reports how requests ended: to clients, to the log and to the observer.
+type reporter struct {
+	log      *slog.Logger
+	observer Observer
+}
+
+// Explain turns an error into what the client sees. Of a defect it sees a number; the log has the error under this number.
+func (r *reporter) Explain(ctx context.Context, method string, err error) *fault.Error {
+	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
+		err = cause
+	}
+	if errors.Is(err, errStopping) {
+		return fault.Draining()
+	}
+	if e, ok := fault.From(err); ok {
+		if e.Details["code"] == string(chat.CodeRateLimited) && e.Details["method"] == nil {
+			e.Details["method"] = method
+		}
+		return e
+	}
+	id := uuid.NewString()
+	r.log.ErrorContext(ctx, "request failed", slog.String("method", method), slog.String("error_id", id), slog.Any("err", err))
+	return &fault.Error{
+		Code: fault.CodeUnavailable, Message: "internal error; the gateway's log has it under " + id,
+		Details: map[string]any{"code": string(chat.CodeInternal), "errorId": id},
+	}
+}
+
+// Count counts a request with the code of its error. An error without a code is a defect.
+func (r *reporter) Count(method string, err error, took time.Duration) {
+	result := "ok"
+	if err != nil {
+		result = string(chat.CodeInternal)
+		if e, ok := fault.From(err); ok {
+			result = e.Label()
+		}
+	}
+	r.observer.Request(method, result, took)
+}
