@@ -29,8 +29,6 @@ type screen interface {
 	io.Writer
 	// ready shows that the next line is awaited.
 	ready()
-	// close gives the terminal back as it was.
-	close() error
 }
 
 // pipe is the screen without a terminal: no prompt, no editing.
@@ -39,8 +37,7 @@ type pipe struct {
 	io.Writer
 }
 
-func (p pipe) ready()       {}
-func (p pipe) close() error { return nil }
+func (p pipe) ready() {}
 
 // readLine returns the last line even when no newline ends it. A line longer than a message may be is an error.
 func (p pipe) readLine() (string, error) {

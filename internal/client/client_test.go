@@ -358,38 +358,3 @@ func TestPlainConnectionToAnotherMachineNeedsToBeAllowed(t *testing.T) {
 		t.Errorf("with leave: %v", err)
 	}
 }
-
-func TestKeepDialsAgainUntilTheSessionIsDone(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, func(ws *websocket.Conn, id, _ string) bool {
-		ok(ws, id, `{}`)
-		return false
-	})
-	sessions, losses := 0, 0
-	err := client.Keep(ctx(t), client.Options{URL: s.url(), Token: token}, func(err error, pause time.Duration) {
-		losses++
-		if !errors.Is(err, client.ErrClosed) || pause <= 0 {
-			t.Errorf("lost: %v, pause %s", err, pause)
-		}
-	}, func(ctx context.Context, c *client.Conn) error {
-		if sessions++; sessions == 3 {
-			return nil
-		}
-		if err := c.Call(ctx, "health", nil, nil); err != nil {
-			return err
-		}
-		<-c.Done()
-		return c.Err()
-	})
-	if err != nil || sessions != 3 || losses != 2 {
-		t.Errorf("%v after %d sessions and %d losses", err, sessions, losses)
-	}
-	if err := client.Keep(ctx(t), client.Options{URL: s.url(), Token: "wrong"}, nil, nil); !errors.Is(err, client.ErrUnauthorized) {
-		t.Errorf("a wrong token does not pass: %v", err)
-	}
-	boom := errors.New("boom")
-	err = client.Keep(ctx(t), client.Options{URL: s.url(), Token: token}, nil, func(context.Context, *client.Conn) error { return boom })
-	if !errors.Is(err, boom) {
-		t.Errorf("an error of the session: %v", err)
-	}
-}

@@ -1,8 +1,8 @@
-// Package client is the Go client of a laneway gateway: what the command line talks with.
+// Package client is the Go client of a laneway gateway: the command line uses it.
 //
 // A [Conn] is one authenticated WebSocket connection. [Conn.Call] sends a request and waits for its answer, many at a time;
-// [Conn.Events] are the events that the gateway sends. A connection that is lost is not repaired behind the caller's back, because events
-// are not replayed: [Keep] dials again and runs the caller's session anew, which reads the state it needs.
+// [Conn.Events] are the events that the gateway sends. The package does not reconnect: the gateway replays no events, so the caller
+// dials again and reads the state that it needs.
 //
 // # Promises
 //
@@ -10,7 +10,7 @@
 //     [Options.AllowPlain] is set. Certificates are verified. No proxy from the environment is used.
 //   - Every error contains what to do. [ErrNoGateway], [ErrUnauthorized], [ErrVersion], [ErrPlain], [ErrUntrusted] and [ErrClosed] can be
 //     distinguished with errors.Is; an answer of the gateway is an [*Error].
-//   - A gateway that is silent for two ticks is given up, so a call cannot hang on a dead connection.
+//   - A connection without a frame for two ticks is closed, so a call cannot hang on a dead connection.
 //   - Events that the caller does not read in time are dropped; the next one that is delivered has Gap set. Calls never wait for events.
 //
 // # How it ends

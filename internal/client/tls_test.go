@@ -1,7 +1,6 @@
 package client_test
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -76,16 +75,6 @@ func TestOnlyAGatewayWithItsOwnCertificateHearsAnything(t *testing.T) {
 	_ = c.Close()
 	if s.tokens.Load() != 1 {
 		t.Errorf("the token was sent %d times, want once", s.tokens.Load())
-	}
-}
-
-// A certificate does not become right by waiting, so the connection is not tried again.
-func TestKeepGivesUpOnACertificate(t *testing.T) {
-	t.Parallel()
-	s, _ := secure(t)
-	err := client.Keep(ctx(t), client.Options{URL: s.url(), Token: token}, nil, func(context.Context, *client.Conn) error { return nil })
-	if !errors.Is(err, client.ErrUntrusted) {
-		t.Errorf("got %v, want the certificate refused", err)
 	}
 }
 

@@ -9,11 +9,9 @@ import (
 	"laneway/internal/secret"
 )
 
-// DatabaseURL is where the store is: `sqlite:PATH` or `postgres://…`. It may hold a password, so it prints without it.
+// DatabaseURL is where the store is: `sqlite:PATH` or `postgres://…`. It may contain a password and prints without it. The zero
+// value means SQLite in the data directory.
 type DatabaseURL struct{ text secret.Secret }
-
-// NewDatabaseURL keeps raw. An empty raw means SQLite in the data directory.
-func NewDatabaseURL(raw string) DatabaseURL { return DatabaseURL{text: secret.New(raw)} }
 
 // Reveal is the address as given, with its password.
 func (d DatabaseURL) Reveal() string { return d.text.Reveal() }

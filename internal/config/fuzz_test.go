@@ -26,7 +26,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("agents: &x {main: *x}"))
 	f.Add([]byte("? [a, b]\n: c\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		cfg, err := Parse("fuzz.yaml", text)
+		cfg, err := parse("fuzz.yaml", text)
 		if err == nil {
 			if again := cfg.Validate(); again != nil {
 				t.Fatalf("accepted and not valid: %v", again)

@@ -74,18 +74,6 @@ func Load(o Options) (*Loaded, error) {
 	return loaded, l.faults.err()
 }
 
-// Parse reads a configuration from text alone, without environment, files or flags. name is how faults call the text.
-func Parse(name string, text []byte) (Config, error) {
-	l := &layers{sources: map[string]Source{}}
-	cfg := Default()
-	l.file(&cfg, name, text)
-	loaded := &Loaded{sources: l.sources}
-	loaded.agents(l, &cfg, func(string) (string, bool) { return "", false })
-	fill(&cfg)
-	l.addChecks(loaded.place(cfg.check()))
-	return cfg, l.faults.err()
-}
-
 // addChecks adds what the checks found, but for settings that were already refused: their value is not the one that was given.
 func (l *layers) addChecks(found FaultsError) {
 	refused := l.faults

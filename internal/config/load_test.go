@@ -69,7 +69,7 @@ func TestEachGoodFileIsAccepted(t *testing.T) {
 
 func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := Parse("x.yaml", []byte("lanes: {main: 0, cron: abc}\nqueu: {}\nqueue: {cap: -1, drop: middle}\n"))
+	_, err := parse("x.yaml", []byte("lanes: {main: 0, cron: abc}\nqueu: {}\nqueue: {cap: -1, drop: middle}\n"))
 	var faults FaultsError
 	if !errors.As(err, &faults) || len(faults) != 5 {
 		t.Fatalf("got %d faults, want 5:\n%v", len(faults), err)
@@ -299,7 +299,7 @@ func TestShortAgents(t *testing.T) {
 
 func TestQueueSettingsAreMostParticularLast(t *testing.T) {
 	t.Parallel()
-	cfg, err := Parse("x.yaml", []byte(`
+	cfg, err := parse("x.yaml", []byte(`
 queue: {cap: 5, debounce_ms: 100}
 channels:
   telegram: {debounce_ms: 200, queue: {cap: 6, mode: collect}}

@@ -23,7 +23,7 @@ func TestADatabaseAddressIsNeverPrintedWithItsPassword(t *testing.T) {
 		URL DatabaseURL
 		url DatabaseURL
 	}
-	d := NewDatabaseURL("postgres://u:" + canary + "@db/x?password=" + canary)
+	d := DatabaseURL{secret.New("postgres://u:" + canary + "@db/x?password=" + canary)}
 	h := holder{d, d}
 	var out bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%T", "%10.3s"} {
@@ -59,7 +59,7 @@ func TestADatabaseAddressIsShownWithoutItsPassword(t *testing.T) {
 		"mysql://me:" + canary + "@db/x":                               secret.Redacted,
 		"":                                                             "",
 	} {
-		if got := NewDatabaseURL(raw).String(); got != want {
+		if got := (DatabaseURL{secret.New(raw)}).String(); got != want {
 			t.Errorf("%s: got %s, want %s", raw, got, want)
 		}
 	}
