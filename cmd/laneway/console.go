@@ -58,7 +58,7 @@ func (p pipe) readLine() (string, error) {
 }
 
 // editor is the screen on a terminal. The prompt is written like any other text, never by the terminal itself: the line is
-// awaited while answers still arrive, and a prompt in front of each piece would tear them apart.
+// awaited while answers still arrive, and a prompt in front of each piece would split them.
 type editor struct {
 	terminal *term.Terminal
 	fd       int
@@ -159,7 +159,7 @@ func (h *lineHistory) remember(line string) bool {
 func (h *lineHistory) save() {
 	text := strings.Join(h.lines, "\n") + "\n"
 	if err := os.WriteFile(h.path, []byte(text), 0o600); err != nil && !errors.Is(err, os.ErrNotExist) {
-		h.path = "" // once is enough to learn that it does not work
+		h.path = "" // the file cannot be written; no second attempt
 	}
 }
 

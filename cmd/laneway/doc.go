@@ -1,4 +1,4 @@
-// Command laneway is the gateway and everything that talks to it from a terminal.
+// Command laneway is the gateway and its command line.
 //
 // # Ideas
 //

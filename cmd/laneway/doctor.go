@@ -13,7 +13,7 @@ import (
 	"laneway/internal/config"
 )
 
-// level is how a finding of the doctor weighs.
+// level is the severity of a finding.
 type level string
 
 const (

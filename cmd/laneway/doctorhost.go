@@ -117,7 +117,7 @@ func checkTokenFile(_ context.Context, p *patient) []finding {
 	return ok("%s is readable by its owner only", path)
 }
 
-// checkChannels asks the networks about the configured bots, and the running gateway about its channels.
+// checkChannels queries the networks for the configured bots, and the running gateway for its channels.
 func checkChannels(ctx context.Context, p *patient) []finding {
 	var all []finding
 	if p.loaded != nil {

@@ -30,7 +30,7 @@ Examples:
     laneway health --ready --url http://127.0.0.1:18790`
 }
 
-// Run asks /healthz or /readyz.
+// Run requests /healthz or /readyz.
 func (c *healthCmd) Run(ctx context.Context, env *environment) error {
 	if c.Timeout <= 0 {
 		return usageError("--timeout must be longer than 0")
@@ -73,7 +73,7 @@ func (c *healthCmd) path() string {
 // maxProbe bounds the answer in bytes: the program that listens there may not be a gateway.
 const maxProbe = 64 << 10
 
-// probe asks an open path of the gateway. Its error is a sentence without the address of a proxy or a resolver.
+// probe requests a path of the gateway that needs no credential. Its error is a sentence without the address of a proxy or a resolver.
 func probe(ctx context.Context, base, path string) (body []byte, status int, err error) {
 	u, err := url.Parse(base)
 	if err != nil {

@@ -15,7 +15,7 @@
 //     does not take (links, ways out of the directory, what is too large) it leaves out and reports that.
 //
 // What every runner needs is here: [Answer] collects and streams text, [Conversation] turns a request into the alternating
-// messages that models want, [Ended] is the error of a turn whose context is over, [Secret] keeps keys out of logs.
+// messages that models want, [Ended] is the error of a turn whose context is over, package secret keeps keys out of logs.
 //
 // A smallest runner:
 //

@@ -46,7 +46,7 @@ type Options struct {
 	Ready func(addresses []string)
 	// LookupEnv is the environment that command agents may look into (PATH, HOME, …).
 	LookupEnv func(string) (string, bool)
-	// Hurry ends the patience of a drain when it is closed; nil = never.
+	// Hurry interrupts the turns of a drain when it is closed; nil = never.
 	Hurry <-chan struct{}
 	// Reload asks to read the configuration again through Reread, Restart to do that and to restart the scheduler in place; nil = never.
 	Reload, Restart <-chan struct{}
@@ -293,7 +293,7 @@ func (p *Process) untilStop(ctx, parts context.Context) {
 // drain lets turns finish for the drain timeout, or until the second signal. Turns that do not return after that are logged
 // and left: the process ends.
 func (p *Process) drain(ctx context.Context) error {
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout))
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout))
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)
@@ -308,7 +308,7 @@ func (p *Process) drain(ctx context.Context) error {
 		}()
 	}
 	p.log.InfoContext(ctx, "draining", "timeout", time.Duration(p.cfg.DrainTimeout).String())
-	err := p.dispatch.Drain(patience)
+	err := p.dispatch.Drain(limit)
 	if errors.Is(err, scheduler.ErrTurnsLeft) {
 		p.log.WarnContext(ctx, "turns ignored their end; their messages run again in the next process", "err", err)
 		return nil

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/config"
 )
 
-// ExamineAgents looks whether the configured agents can work: that programs exist and endpoints answer. It asks no model anything. runs are the
+// ExamineAgents looks whether the configured agents can work: that programs exist and endpoints answer. It sends nothing to a model. runs are the
 // runners of the gateway that is running, by agent; nil = there is none. It may have been started with other agents than are configured here.
 func ExamineAgents(ctx context.Context, cfg config.Config, runs map[string]string, lookup func(string) (string, bool)) []Finding {
 	var found []Finding
@@ -74,7 +74,7 @@ func examineProgram(name string, lookup func(string) (string, bool)) Finding {
 	return Finding{Failure, "there is no program " + name, "install it, or give its whole path"}
 }
 
-// examineEndpoint asks for the list of models, which costs nothing. The key goes to the configured address only: no redirect is followed.
+// examineEndpoint requests the list of models, which costs nothing. The key goes to the configured address only: no redirect is followed.
 func examineEndpoint(ctx context.Context, address string, headers map[string]string, withKey bool) Finding {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -20,7 +20,8 @@ func examineRole(ctx context.Context, s visitor) []Finding {
 	return roleFindings(r)
 }
 
-// roleFindings weighs the rights. What is lacking breaks something; a right too many lets an intruder hide what it did.
+// roleFindings compares the rights with those that a gateway needs. A missing right breaks a function; a right too many lets an intruder hide its
+// changes.
 func roleFindings(r postgres.Rights) []Finding {
 	const cure = "give the gateway a role of its own; see docs/operations.md"
 	var found []Finding

@@ -180,7 +180,7 @@ func (n *namedTokens) seesOwn(principal string) bool {
 	return own != nil && (*own)[principal]
 }
 
-// Credentials lists the tokens. It is asked every two seconds.
+// Credentials lists the tokens. The gateway calls it every two seconds.
 func (n *namedTokens) Credentials(ctx context.Context) ([]auth.Credential, error) {
 	list, err := n.store.Credentials(ctx)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package chat is the vocabulary of laneway: what a message, a reply, a session key, an event and an error are.
 //
 // It has no behaviour beyond parsing, formatting and checking its own values, starts no goroutine, and imports the standard
-// library only. Every other package speaks in its terms, so a word means one thing in code, tables, wire and metrics.
+// library only. Every other package uses its terms, so a word means one thing in code, tables, wire and metrics.
 //
 // # Words
 //

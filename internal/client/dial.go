@@ -133,7 +133,7 @@ func handshakeError(ctx context.Context, address string, err error) error {
 	return err
 }
 
-// webSocketURL checks the address. Only loopback may be spoken to in clear.
+// webSocketURL checks the address. Only a loopback address may be used without TLS.
 func webSocketURL(raw string, allowPlain bool) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {

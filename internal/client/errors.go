@@ -24,7 +24,7 @@ var (
 	ErrPlain = errors.New("unencrypted connection")
 	// ErrUntrusted: the certificate of what answers does not prove that it is the gateway of this address. The token was not sent.
 	ErrUntrusted = errors.New("certificate not trusted")
-	// ErrClosed: the connection was lost or closed. What was asked may have been done; ask again with the same idempotencyKey.
+	// ErrClosed: the connection was lost or closed. The call may have taken effect; repeat it with the same idempotencyKey.
 	ErrClosed = errors.New("connection closed")
 	// ErrUnavailable: the gateway is there and cannot serve now (starting, stopping, too many connections).
 	ErrUnavailable = errors.New("gateway unavailable")

@@ -35,7 +35,7 @@ type Config struct {
 	// Token gives every right; TokenFile names a file with it. Without both the data directory's own file is used.
 	Token     secret.Secret `yaml:"token"`
 	TokenFile string        `yaml:"token_file"`
-	// Password is as good as the token, for clients that ask for one.
+	// Password gives the same rights as the token, for clients that ask for one.
 	Password     secret.Secret `yaml:"password"`
 	PasswordFile string        `yaml:"password_file"`
 	// WriteToken gives reading and writing, ReadToken reading only.

@@ -28,7 +28,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		cfg, err := parse("fuzz.yaml", text)
 		if err == nil {
-			if again := cfg.Validate(); again != nil {
+			if again := cfg.check().err(); again != nil {
 				t.Fatalf("accepted and not valid: %v", again)
 			}
 			return

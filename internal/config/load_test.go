@@ -188,7 +188,7 @@ func TestVariables(t *testing.T) {
 		{"empty list", []string{"LANEWAY_TRUSTED_PROXIES", ""}, func(c Config) bool { return len(c.TrustedProxies) == 0 }},
 		{"switch", []string{"LANEWAY_DASHBOARD", "off"}, func(c Config) bool { return !c.Dashboard }},
 		{"other switch", []string{"LANEWAY_BEHIND_TLS_PROXY", "true"}, func(c Config) bool { return c.BehindTLSProxy }},
-		{"duration", []string{"LANEWAY_CRON_RETENTION", "7d"}, func(c Config) bool { return c.Cron.Retention.D() == 7*24*time.Hour }},
+		{"duration", []string{"LANEWAY_CRON_RETENTION", "7d"}, func(c Config) bool { return c.Cron.Retention == Duration(7*24*time.Hour) }},
 		{"pointer", []string{"LANEWAY_CHANNELS_WEB_DEBOUNCE_MS", "40"}, func(c Config) bool { return *c.Channels.Web.DebounceMs == 40 }},
 		{"ids", []string{"LANEWAY_CHANNELS_TELEGRAM_ALLOW", "17,-4"}, func(c Config) bool { return slices.Equal(c.Channels.Telegram.Allow, []ID{17, -4}) }},
 		{"short agent", []string{"LANEWAY_AGENT", "command:cat -u"}, func(c Config) bool { return slices.Equal(c.Agents["main"].Command, []string{"cat", "-u"}) }},

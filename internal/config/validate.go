@@ -17,9 +17,7 @@ var (
 func validName(s string) bool    { return nameRule.MatchString(s) }
 func validAgentID(s string) bool { return agentRule.MatchString(s) }
 
-// Validate checks every value and every relation between values. The error is [FaultsError] with all of them, or nil.
-func (c Config) Validate() error { return c.check().err() }
-
+// check checks every value and every relation between values, and returns all faults.
 func (c Config) check() FaultsError {
 	var faults FaultsError
 	root := at{faults: &faults}

@@ -22,9 +22,6 @@ type Duration time.Duration
 
 const day = 24 * time.Hour
 
-// D is the value as the standard library knows it.
-func (d Duration) D() time.Duration { return time.Duration(d) }
-
 // String writes whole days as `30d` and everything else as package time does.
 func (d Duration) String() string {
 	if d != 0 && time.Duration(d)%day == 0 {

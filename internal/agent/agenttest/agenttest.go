@@ -32,7 +32,7 @@ import (
 
 // Script is how the back end of a runner behaves.
 type Script struct {
-	// Pieces of the answer, handed to the runner one after the other. A piece may end within a character.
+	// Pieces of the answer, passed to the runner one after the other. A piece may end within a character.
 	Pieces []string
 	// Repeat answers with what the person said, instead of Pieces.
 	Repeat bool
@@ -40,7 +40,7 @@ type Script struct {
 	Hang bool
 	// Fail ends with this failure after the pieces.
 	Fail chat.FailReason
-	// Files are left for the person, in this order, by a back end that can hand over files; the name of each is also its content.
+	// Files are left for the person, in this order, by a back end that can send files; the name of each is also its content.
 	Files []string
 	// MaxAnswer is the limit that the runner is configured with, in bytes; 0 = its default.
 	MaxAnswer int
@@ -62,7 +62,7 @@ type Subject struct {
 	Reasons []chat.FailReason
 	// Usage is true when every successful turn reports usage.
 	Usage bool
-	// Files is true when the back end can hand over files.
+	// Files is true when the back end can send files.
 	Files bool
 }
 

@@ -71,12 +71,6 @@ func hider(env map[string]string) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// Check reports whether the program can be found, for diagnosis. It starts nothing.
-func (r *Runner) Check() error {
-	_, err := find(r.cfg.Argv[0], r.env["PATH"])
-	return err
-}
-
 // Run implements [agent.Runner].
 func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	if err := agent.Ended(ctx); err != nil {

@@ -56,7 +56,7 @@ func (a *answer) take(c chunk) error {
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
-			continue // only one answer was asked for
+			continue // the request wants one answer
 		}
 		if choice.FinishReason != "" {
 			a.finish = choice.FinishReason

@@ -86,7 +86,7 @@ func (c Config) params() modelhttp.Params {
 type Runner struct {
 	cfg    Config
 	client *modelhttp.Client
-	// What the endpoint has refused. A turn that learns it a second time does no harm.
+	// What the endpoint has refused. It is harmless when a second turn finds it out too.
 	noUsage, newLimit atomic.Bool
 }
 
@@ -151,7 +151,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	return result, err
 }
 
-// ask posts the request, and once more for each thing that the endpoint turns out not to know.
+// ask posts the request, and once more for each parameter that the endpoint refuses.
 func (r *Runner) ask(ctx context.Context, req agent.Request, params modelhttp.Params, answer *answer) error {
 	for {
 		body, err := json.Marshal(r.body(req, params))
@@ -168,7 +168,7 @@ func (r *Runner) ask(ctx context.Context, req agent.Request, params modelhttp.Pa
 	}
 }
 
-// adapt learns from a refusal and reports whether it was something new.
+// adapt records what a refusal rules out and reports whether it was new.
 func (r *Runner) adapt(err error, params modelhttp.Params) bool {
 	var refusal *modelhttp.StatusError
 	if !errors.As(err, &refusal) || (refusal.Status != http.StatusBadRequest && refusal.Status != http.StatusUnprocessableEntity) {

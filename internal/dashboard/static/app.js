@@ -1,4 +1,4 @@
-// The page: the door with the token, the views behind it, and the connection between.
+// The page: the form for the token, the views, and the connection that they share.
 
 import { $ } from "/dashboard/dom.js";
 import { Jobs } from "/dashboard/jobs.js";
@@ -20,7 +20,7 @@ function tokenOfFragment() {
   return found;
 }
 
-// A link may bring another token than the one of this tab: anybody can make such a link, so the person decides. What answers is whether to take it.
+// A link may bring another token than the one of this tab: any site can make such a link, so the person decides. The result is whether to use it.
 function mayReplace() {
   const dialog = $("swap");
   return new Promise((answer) => {

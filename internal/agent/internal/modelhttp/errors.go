@@ -27,7 +27,7 @@ type StatusError struct {
 	Kind, Code string
 	// Message is the provider's sentence without the key, at most 500 bytes. It goes to the log, not to people.
 	Message string
-	// After is how long the server wants to be left alone; 0 = it did not specify that.
+	// After is the server's Retry-After; 0 = none.
 	After time.Duration
 }
 

@@ -2,7 +2,7 @@
 //
 // It knows bytes and nothing else: no HTTP, no deadline, no retry. A [Reader] reads one line at a time from any io.Reader,
 // blocks only in that reader, starts no goroutine and holds at most one event, whose size is bounded. It takes the three kinds
-// of line end, a byte order mark and comments as the standard wants them. In one thing it is more forgiving: an event
+// of line end, a byte order mark and comments as the standard requires them. It is more tolerant in one case: an event
 // at the end of the stream counts even if the blank line behind it is missing, and is marked by [Event.Partial], since
 // some servers close the connection right behind their last line.
 //
