@@ -110,7 +110,7 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	if p.store, err = openStore(ctx, p.cfg, p.log); err != nil {
 		return nil, err
 	}
-	p.later("store", func(context.Context) error { return p.store.Close() })
+	p.onClose("store", func(context.Context) error { return p.store.Close() })
 	p.metrics = metrics.New(opts.Version)
 	if err := p.wire(ctx); err != nil {
 		return nil, err
@@ -124,18 +124,20 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 	if err := p.closeStartupServer(); err != nil {
 		return nil, fmt.Errorf("closing the startup server: %w", err)
 	}
-	forgetStart()
+	freeStartMemory()
 	return p, nil
 }
 
-// forgetStart lets go of what only the start needed. The parser of the migrations leaves buffers of 4 MiB each in a pool, hardly touched but counted:
+// freeStartMemory returns memory that only the start needed. The parser of the migrations leaves buffers of 4 MiB each in a pool, hardly
+// touched but counted:
 // the collector would wait until the heap has doubled them. A pool is empty after the second collection; both take about a millisecond.
-func forgetStart() {
+func freeStartMemory() {
 	runtime.GC()
 	debug.FreeOSMemory()
 }
 
-func (p *Process) later(name string, run func(context.Context) error) {
+// onClose registers a step of cleanUp.
+func (p *Process) onClose(name string, run func(context.Context) error) {
 	p.undo = append(p.undo, cleanup{name: name, run: run})
 }
 
@@ -177,7 +179,7 @@ func (p *Process) wire(ctx context.Context) error {
 	p.channels = append(p.channels, web.New(), posts)
 	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	p.abandon = abandon
-	p.later("turns", func(context.Context) error { abandon(errProcessEnds); return nil })
+	p.onClose("turns", func(context.Context) error { abandon(errProcessEnds); return nil })
 	p.dispatch, err = dispatch.New(work, dispatch.Config{
 		Version: p.opts.Version, Addr: p.cfg.Cluster.NodeID, BootID: uuid.NewString(),
 		Lease: time.Duration(p.cfg.Cluster.Lease), Heartbeat: time.Duration(p.cfg.Cluster.Heartbeat), Sweep: time.Duration(p.cfg.Cluster.Sweep),

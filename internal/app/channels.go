@@ -59,7 +59,7 @@ func (p *Process) openFiles() (err error) {
 	if p.files, err = files.Open(filepath.Join(p.cfg.Data, attachmentsDir)); err != nil {
 		return err
 	}
-	p.later("attachments", func(context.Context) error { return p.files.Close() })
+	p.onClose("attachments", func(context.Context) error { return p.files.Close() })
 	return nil
 }
 

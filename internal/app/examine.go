@@ -46,7 +46,7 @@ const (
 // is, what its role may do, whether its tables obey their rules, and whether they contain one of the secrets. It changes nothing and may
 // run beside a gateway.
 func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secret, clock func() time.Time) []Finding {
-	s, err := visitStore(ctx, cfg)
+	s, err := openCommandStore(ctx, cfg)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return []Finding{{Weight: Fine, Text: "there is no database yet; laneway serve makes it"}}

@@ -8,7 +8,7 @@ import (
 )
 
 // examineRole looks whether the role of the database can do its work, and whether it could rewrite the log of changes. SQLite has no roles.
-func examineRole(ctx context.Context, s visitor) []Finding {
+func examineRole(ctx context.Context, s commandStore) []Finding {
 	db, ok := s.(*postgres.Store)
 	if !ok {
 		return nil

@@ -97,7 +97,7 @@ func (p *Process) listen(ctx context.Context) error {
 			return fmt.Errorf("listening on %s: %w; is another gateway running? choose another address with --listen", addr, unwrapListen(err))
 		}
 		p.main = append(p.main, l)
-		p.later("listener "+addr, closer(l))
+		p.onClose("listener "+addr, closer(l))
 	}
 	if p.cfg.MetricsListen == metricsOff || p.cfg.MetricsListen == metricsMain || p.cfg.MetricsListen == "" {
 		return nil
@@ -108,7 +108,7 @@ func (p *Process) listen(ctx context.Context) error {
 	}
 	p.scrape = l
 	p.log.InfoContext(ctx, "serving metrics", "address", l.Addr().String())
-	p.later("metrics listener", closer(l))
+	p.onClose("metrics listener", closer(l))
 	return nil
 }
 

@@ -46,7 +46,7 @@ func (p *Process) openStartupServer(ctx context.Context) error {
 	}
 	go func() { server.ended <- srv.Serve(ctx, listeners...) }() // ends with closeStartupServer
 	p.startup = server
-	p.later("startup server", func(context.Context) error { return p.closeStartupServer() })
+	p.onClose("startup server", func(context.Context) error { return p.closeStartupServer() })
 	return nil
 }
 

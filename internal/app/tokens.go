@@ -146,22 +146,23 @@ type tokenStore interface {
 
 // withTokens opens the configured store beside a gateway that may run on it.
 func withTokens(ctx context.Context, cfg config.Config, do func(tokenStore) error) error {
-	s, err := visitStore(ctx, cfg)
+	s, err := openCommandStore(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	return errors.Join(do(s), s.Close())
 }
 
-// visitor is a store that is read without being started.
-type visitor interface {
+// commandStore is a store as a command uses it, without the loops of a gateway.
+type commandStore interface {
 	tokenStore
 	store.Inspector
 	Kind() string
 }
 
-// visitStore opens the configured store for a moment: it takes no data directory and migrates nothing.
-func visitStore(ctx context.Context, cfg config.Config) (visitor, error) {
+// openCommandStore opens the configured store for a command that may run beside a gateway: it does not lock the data directory and migrates
+// nothing. The caller closes the store.
+func openCommandStore(ctx context.Context, cfg config.Config) (commandStore, error) {
 	if !cfg.Database.IsPostgres() {
 		return sqlite.Visit(ctx, sqlite.Config{Path: sqlitePath(cfg)})
 	}
