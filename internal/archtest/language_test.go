@@ -25,15 +25,14 @@ func banned() []string {
 	}
 }
 
-// legacyNames bounds how many names and log messages with a banned word a package has, those below it included unless they are listed themselves. A package that is not listed
-// has none. The figures only ever go down; a package whose figure is 0 leaves the list.
+// legacyNames bounds how many names and log messages with a banned word a package has, those below it included unless they are listed
+// themselves. A package that is not listed has none. The figures only ever go down; a package whose figure is 0 leaves the list.
 func legacyNames() map[string]int {
 	return map[string]int{
-		"internal/channel":          2,
-		"internal/channel/telegram": 26,
-		"internal/channel/web":      5,
+		"internal/channel/telegram": 1,
+		"internal/channel/web":      1,
 		"internal/cron":             15,
-		"internal/dispatch":         50,
+		"internal/dispatch":         28,
 		"internal/gateway":          21,
 		"internal/gateway/gendoc":   1,
 		"internal/scheduler":        9,
@@ -46,20 +45,10 @@ func legacyNames() map[string]int {
 // [maxTells]. The list only ever gets shorter.
 func legacyComments() []string {
 	return []string{
-		"docs/examples/hook-sender",
-		"docs/examples/webhook-receiver",
-		"internal/channel",
-		"internal/channel/telegram",
-		"internal/channel/web",
-		"internal/channel/webhook",
 		"internal/cron",
 		"internal/dispatch",
-		"internal/files",
 		"internal/gateway",
 		"internal/gateway/gendoc",
-		"internal/metrics",
-		"internal/outbox",
-		"internal/retry",
 		"internal/scheduler",
 		"internal/store",
 		"internal/store/postgres",
@@ -304,8 +293,11 @@ func TestCommentsSpeakOfProcessesNotOfPersons(t *testing.T) {
 			words.add(file)
 		}
 		all.total, all.persons, all.tells = all.total+words.total, all.persons+words.persons, all.tells+words.tells
-		if fault := words.fault(); fault != "" && legacyOf(legacyComments(), dir) == "" {
+		switch fault, listed := words.fault(), legacyOf(legacyComments(), dir); {
+		case fault != "" && listed == "":
 			t.Errorf("%s: %s", dir, fault)
+		case fault == "" && listed == dir:
+			t.Logf("%s keeps the ratios; take it off the list", dir)
 		}
 	}
 	if all.total < 50_000 {

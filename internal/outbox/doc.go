@@ -8,13 +8,13 @@
 //
 // # Cooldowns
 //
-// One memory ([cooldowns]) says by channel until when nothing is claimed: because the provider asked for a pause in every chat, or because the
+// One memory ([cooldowns]) has by channel until when nothing is claimed: because the provider asked for a pause in every chat, or because the
 // channel reports its provider as unreachable. To claim rows of such a channel would only use up their attempts. An unreachable channel is
 // probed with a few rows each minute; the channel itself finds out with calls that can be repeated without harm.
 //
 // # Retries
 //
-// The next attempt of a row is a time in the row, not a waiting goroutine: it survives a restart. The channel says whether an error may pass
+// The next attempt of a row is a time in the row, not a waiting goroutine: it survives a restart. The channel decides whether an error may pass
 // ([channel.SendError]); the wait is the formula of package retry, or what the provider asked for. Attempts that failed although nothing is wrong with
 // the message do not count; its age ends it then.
 //

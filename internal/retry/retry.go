@@ -12,7 +12,7 @@
 //
 // # What it does not do
 //
-// It does not decide which errors may be repeated: each caller says so ([Options.Retryable]). It starts no goroutine and keeps no state between
+// It does not decide which errors may be repeated: each caller decides that ([Options.Retryable]). It starts no goroutine and keeps no state between
 // two calls. Timers are those of package time, so tests with virtual time need nothing else.
 package retry
 
@@ -32,7 +32,7 @@ const DefaultSpread = 0.25
 // maxDoublings keeps the factor finite; the waits have reached their bound long before.
 const maxDoublings = 64
 
-// Policy says how long to wait after a failed attempt. The zero value does not wait.
+// Policy is how long to wait after a failed attempt. The zero value does not wait.
 type Policy struct {
 	// Base is the wait after the first attempt, Max the longest wait; Max 0 = Base.
 	Base, Max time.Duration

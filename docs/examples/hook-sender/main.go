@@ -55,7 +55,7 @@ type caller struct {
 	client   *http.Client
 }
 
-// deliver sends until the gateway has taken the message, or has said that it never will, and writes its answer to out.
+// deliver sends until the gateway has taken the message, or has refused it for good, and writes its answer to out.
 func (c caller) deliver(ctx context.Context, out io.Writer, body []byte) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()

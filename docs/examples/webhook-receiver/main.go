@@ -62,7 +62,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "not signed by laneway", http.StatusUnauthorized)
 		return
 	}
-	// The key in the header is not signed: whoever overheard a delivery could give it another one. The one in the body is.
+	// The key in the header is not signed: an attacker who recorded a delivery could give it another one. The one in the body is.
 	var e event
 	if err := json.Unmarshal(body, &e); err != nil || e.RunID == "" || e.RunID != req.Header.Get("Idempotency-Key") {
 		http.Error(w, "not an event", http.StatusBadRequest)
@@ -71,7 +71,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock() // one at a time, so that a repetition waits for the first
 	if at, known := r.seen[e.RunID]; known && r.now().Sub(at) < remember {
-		w.WriteHeader(http.StatusOK) // it was done: say so again
+		w.WriteHeader(http.StatusOK) // it was done: confirm it again
 		return
 	}
 	if err := r.take(e); err != nil {
