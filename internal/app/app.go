@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 
 	"laneway/internal/channel"
 	"laneway/internal/channel/web"
+	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/config"
 	"laneway/internal/diskspace"
@@ -183,7 +185,7 @@ func (p *Process) wire(ctx context.Context) error {
 	p.dispatch, err = dispatch.New(work, dispatch.Config{
 		Version: p.opts.Version, Addr: p.cfg.Cluster.NodeID, BootID: uuid.NewString(),
 		Lease: time.Duration(p.cfg.Cluster.Lease), Heartbeat: time.Duration(p.cfg.Cluster.Heartbeat), Sweep: time.Duration(p.cfg.Cluster.Sweep),
-		Exclusive: p.store.Kind() == kindSQLite, Lanes: p.cfg.Lanes.Map(), UserTurns: p.cfg.Limits.UserTurns,
+		Exclusive: p.store.Kind() == kindSQLite, Lanes: lanesOf(p.cfg), UserTurns: p.cfg.Limits.UserTurns,
 		Space: p.freeSpace().Check, SeesOwn: p.seesOwn(ctx), OwnWaiting: p.cfg.Limits.OwnWaiting, CallerWaiting: p.cfg.Limits.CallerWaiting,
 		OwnSessions: p.cfg.Limits.OwnSessions, CallerSessions: p.cfg.Limits.CallerSessions, Agents: agents,
 		Retention: time.Duration(p.cfg.Retention), Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100,
@@ -221,15 +223,24 @@ func (p *Process) seesOwn(ctx context.Context) func(principal string) bool {
 
 var errProcessEnds = errors.New("the process ends")
 
-// queueOf maps the configured queue of an agent on a channel to the scheduler's settings.
-func queueOf(cfg config.Config) func(agent, channel, kind string) scheduler.Settings {
-	return func(agent, channel, kind string) scheduler.Settings {
+// lanesOf are the configured lanes, in the order of their names.
+func lanesOf(cfg config.Config) []scheduler.Lane {
+	limits := cfg.Lanes.Map()
+	lanes := make([]scheduler.Lane, 0, len(limits))
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		lanes = append(lanes, scheduler.Lane{Name: name, Limit: limits[name]})
+	}
+	return lanes
+}
+
+// queueOf maps the configured queue of an agent on a channel to the rules of its sessions.
+func queueOf(cfg config.Config) func(agent, channel, kind string) dispatch.QueueRules {
+	return func(agent, channel, kind string) dispatch.QueueRules {
 		q := cfg.QueueFor(agent, channel)
-		s := scheduler.Settings{
-			Mode: scheduler.QueueMode(q.Mode), Cap: q.Cap, Drop: scheduler.DropPolicy(q.Drop),
-			Debounce: millis(q.DebounceMs), DebounceMax: millis(q.DebounceMaxMs),
+		s := dispatch.QueueRules{Cap: q.Cap, Drop: chat.DropPolicy(q.Drop), Settings: scheduler.Settings{
+			Mode: scheduler.QueueMode(q.Mode), Debounce: millis(q.DebounceMs), DebounceMax: millis(q.DebounceMaxMs),
 			BatchMessages: q.DebounceMaxMessages, BatchBytes: q.DebounceMaxBytes, MaxConcurrent: q.MaxConcurrent,
-		}
+		}}
 		if q.DebounceMs == 0 {
 			s.Debounce, s.DebounceMax = -1, 0 // none
 		}

@@ -18,7 +18,7 @@ func (p *Process) reload(ctx context.Context) {
 		return
 	}
 	next := loaded.Config
-	if err := p.dispatch.Reconfigure(next.Lanes.Map(), queueOf(next)); err != nil {
+	if err := p.dispatch.Reconfigure(lanesOf(next), queueOf(next)); err != nil {
 		p.log.ErrorContext(ctx, "the new lanes are not used", "err", err)
 		return
 	}

@@ -42,6 +42,23 @@ const (
 	ModeSteer     QueueMode = "steer"     // add it to the running turn if that can take it
 )
 
+// QueueModes lists every mode.
+func QueueModes() []QueueMode {
+	return []QueueMode{ModeQueue, ModeFollowup, ModeInterrupt, ModeCollect, ModeSteer}
+}
+
+// DropPolicy is which message loses its place when a session's queue is full. The store enforces it.
+type DropPolicy string
+
+// The drop policies. "" means [DropOld].
+const (
+	DropOld DropPolicy = "old" // the oldest waiting message
+	DropNew DropPolicy = "new" // the incoming one
+)
+
+// DropPolicies lists every policy.
+func DropPolicies() []DropPolicy { return []DropPolicy{DropOld, DropNew} }
+
 // Sender is who sent a message. Identity is ID within the channel; Name is decoration and never identity.
 type Sender struct {
 	ID   string `json:"id,omitempty"`

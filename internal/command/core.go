@@ -183,15 +183,11 @@ func runQueue(ctx context.Context, a Actions, c Call) (Answer, error) {
 	case "default":
 		return Answer{Text: "Back to the default mode."}, a.SetMode(ctx, c, "")
 	default:
-		if !slices.Contains(queueModes(), chat.QueueMode(arg)) {
+		if !slices.Contains(chat.QueueModes(), chat.QueueMode(arg)) {
 			return Answer{}, chat.Errorf(chat.CodeInvalid, "I do not know the queue mode %q; use queue, followup, interrupt, collect, steer, default or clear", chat.Cut(arg, 40))
 		}
 		return Answer{Text: "From now on messages here use the mode " + arg + "."}, a.SetMode(ctx, c, chat.QueueMode(arg))
 	}
-}
-
-func queueModes() []chat.QueueMode {
-	return []chat.QueueMode{chat.ModeQueue, chat.ModeFollowup, chat.ModeInterrupt, chat.ModeCollect, chat.ModeSteer}
 }
 
 // showQueue describes the queue and offers the modes; the one in force is marked.
@@ -202,7 +198,7 @@ func showQueue(ctx context.Context, a Actions, c Call) (Answer, error) {
 	}
 	choice := &chat.Choice{Typed: "Write /queue queue, followup, interrupt, collect, steer or default to choose what happens to messages that arrive during a turn."}
 	var modes []chat.Button
-	for _, m := range queueModes() {
+	for _, m := range chat.QueueModes() {
 		label := string(m)
 		if m == q.Mode {
 			label = "✓ " + label

@@ -248,7 +248,7 @@ func (a actions) NewSession(ctx context.Context, c command.Call) error {
 // Queue is /queue.
 func (a actions) Queue(ctx context.Context, c command.Call) (command.QueueReport, error) {
 	s := a.d.settings(chat.Message{Session: c.Session, Channel: c.Channel}, "")
-	r := command.QueueReport{Mode: chat.QueueMode(s.Mode), Cap: s.Cap, Lane: "main"}
+	r := command.QueueReport{Mode: s.mode(), Cap: s.Cap, Lane: "main"}
 	st, err := a.d.store.Session(ctx, c.Session, "")
 	if errors.Is(err, chat.ErrSessionNotFound) {
 		return r, nil

@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
+	"laneway/internal/scheduler"
 	"laneway/internal/store/memory"
 )
 
@@ -84,7 +85,9 @@ func TestJobsThatWereDownForHoursComeBackBoundedAndSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs, lane = 1_000, 20
 		st, step := steppedStore()
-		h := openCron(t, st, func(c *dispatch.Config) { c.Lanes = map[string]int{"main": lane, "cron": lane} })
+		h := openCron(t, st, func(c *dispatch.Config) {
+			c.Lanes = []scheduler.Lane{{Name: "main", Limit: lane}, {Name: "cron", Limit: lane}}
+		})
 		for i := range jobs {
 			h.put(everySecond(fmt.Sprintf("job-%d", i), "sleep 1s"), func(j *cron.Job) { j.Schedule.EveryMs = 3_600_000 })
 		}

@@ -47,11 +47,11 @@ type Config struct {
 	Sweep time.Duration
 	// Exclusive: no other process can use the store, so what earlier processes owned is free at once.
 	Exclusive bool
-	// Lanes are the limits by name; empty = the scheduler's defaults.
-	Lanes map[string]int
+	// Lanes that the scheduler has; empty = its defaults.
+	Lanes []scheduler.Lane
 	// Queue says how sessions of an agent behave on a channel (its name up to the first ':'; "" = none); kind is that of the session
 	// key. nil = the scheduler's defaults, three turns at once in groups.
-	Queue func(agent, channel, kind string) scheduler.Settings
+	Queue func(agent, channel, kind string) QueueRules
 	// ThrottleAt is the share of the context window from which on a session runs one turn at a time; 0 = 0.6.
 	ThrottleAt float64
 	// UserTurns is how many turns a chat user, a hook or a credential that sees its own only has at once in this process, their jobs included,
@@ -131,7 +131,7 @@ type Dispatcher struct {
 	namings     namings
 	started     time.Time
 	node        *ownership.Node
-	queue       atomic.Pointer[func(agent, channel, kind string) scheduler.Settings]
+	queue       atomic.Pointer[func(agent, channel, kind string) QueueRules]
 	outbox      *outbox.Sender
 	refused     atomic.Int64 // messages that a full queue refused
 	figures     atomic.Pointer[Figures]
@@ -215,30 +215,6 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	return c, nil
-}
-
-func defaultQueue(_, _, kind string) scheduler.Settings {
-	if kind == chat.KindGroup {
-		return scheduler.Settings{MaxConcurrent: defaultGroup}
-	}
-	return scheduler.Settings{}
-}
-
-// settings of a message's session: the configured ones, then the session's own mode, then what the message asks for.
-func (d *Dispatcher) settings(m chat.Message, mode chat.QueueMode) scheduler.Settings {
-	s := (*d.queue.Load())(m.Session.Agent, channelKind(m.Channel), m.Session.Kind())
-	for _, chosen := range []chat.QueueMode{mode, m.Content.Options.Mode} {
-		if chosen != "" {
-			s.Mode = scheduler.QueueMode(chosen)
-		}
-	}
-	return s.Over(scheduler.DefaultSettings())
-}
-
-// usualMode is how the session of a message queues where neither the session nor the message says it.
-func (d *Dispatcher) usualMode(m chat.Message) chat.QueueMode {
-	s := (*d.queue.Load())(m.Session.Agent, channelKind(m.Channel), m.Session.Kind())
-	return chat.QueueMode(s.Over(scheduler.DefaultSettings()).Mode)
 }
 
 // DefaultAgent is the id of the agent that answers when nobody else is named.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/dispatch"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/store/memory"
@@ -103,7 +104,7 @@ func TestTypedMessagesOfOnePersonBecomeOneTurn(t *testing.T) {
 
 func TestCollectMakesOneTurnOfWhatWaits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), queue(scheduler.Settings{Mode: scheduler.ModeCollect}))
+		h := open(t, newStore(), queue(dispatch.QueueRules{Settings: scheduler.Settings{Mode: scheduler.ModeCollect}}))
 		defer h.close()
 		h.send("main", "sleep 5s")
 		h.send("main", "a")
@@ -338,7 +339,7 @@ func TestAFullQueueTellsThePersonOncePerBurst(t *testing.T) {
 
 func TestDropNewRefusesTheIncomingMessage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), queue(scheduler.Settings{Drop: scheduler.DropNew}))
+		h := open(t, newStore(), queue(dispatch.QueueRules{Drop: chat.DropNew}))
 		defer h.close()
 		running := h.send("main", "sleep 10s")
 		var ids []string

@@ -197,13 +197,13 @@ type option func(*dispatch.Config)
 
 func lanes(n int) option {
 	return func(c *dispatch.Config) {
-		c.Lanes = map[string]int{"main": n, "subagent": n, "team": n, "cron": n}
+		c.Lanes = []scheduler.Lane{{Name: "main", Limit: n}, {Name: "subagent", Limit: n}, {Name: "team", Limit: n}, {Name: "cron", Limit: n}}
 	}
 }
 
-func queue(s scheduler.Settings) option {
+func queue(s dispatch.QueueRules) option {
 	return func(c *dispatch.Config) {
-		c.Queue = func(_, _, kind string) scheduler.Settings {
+		c.Queue = func(_, _, kind string) dispatch.QueueRules {
 			if kind == chat.KindGroup && s.MaxConcurrent == 0 {
 				s.MaxConcurrent = 3
 			}

@@ -42,13 +42,13 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // Reconfigure changes the limits of lanes and the rules of queues while turns run: growing lanes take effect at once, shrinking ones
 // as turns end. Messages that wait keep the rules under which they came.
-func (d *Dispatcher) Reconfigure(lanes map[string]int, queue func(agent, channel, kind string) scheduler.Settings) error {
-	for name, n := range lanes {
-		if _, err := d.sched.GetOrCreate(name, n); err != nil {
-			return fmt.Errorf("lane %s: %w", name, err)
+func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, channel, kind string) QueueRules) error {
+	for _, lane := range lanes {
+		if _, err := d.sched.GetOrCreate(lane); err != nil {
+			return fmt.Errorf("lane %s: %w", lane.Name, err)
 		}
-		if err := d.sched.Resize(name, n); err != nil {
-			return fmt.Errorf("lane %s: %w", name, err)
+		if err := d.sched.Resize(lane); err != nil {
+			return fmt.Errorf("lane %s: %w", lane.Name, err)
 		}
 	}
 	if queue != nil {

@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"slices"
 	"testing"
 
 	"laneway/internal/chat"
@@ -12,10 +13,9 @@ import (
 func TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore(), func(c *dispatch.Config) {
-			c.Queue = func(_, channel, _ string) scheduler.Settings {
-				return map[string]scheduler.Settings{
-					"web": {Mode: scheduler.ModeCollect}, "hook": {Mode: scheduler.ModeInterrupt}, "box": {Mode: scheduler.ModeSteer},
-				}[channel]
+			c.Queue = func(_, channel, _ string) dispatch.QueueRules {
+				modes := map[string]scheduler.QueueMode{"web": scheduler.ModeCollect, "hook": scheduler.ModeInterrupt, "box": scheduler.ModeSteer}
+				return dispatch.QueueRules{Settings: scheduler.Settings{Mode: modes[channel]}}
 			}
 		})
 		defer h.close()
@@ -30,4 +30,16 @@ func TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb(t *testing.T) {
 			want(t, "mode of "+session, s.Mode, mode)
 		}
 	})
+}
+
+// TestTheSchedulerKnowsEveryQueueMode compares the words of package chat with those of the scheduler, which imports no package of ours.
+func TestTheSchedulerKnowsEveryQueueMode(t *testing.T) {
+	t.Parallel()
+	var known []chat.QueueMode
+	for _, m := range scheduler.QueueModes() {
+		known = append(known, chat.QueueMode(m))
+	}
+	if !slices.Equal(known, chat.QueueModes()) {
+		t.Errorf("the scheduler has %v, chat has %v", known, chat.QueueModes())
+	}
 }

@@ -78,11 +78,11 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 	}
 	s := d.settings(m, "")
 	p := store.AcceptParams{
-		Node: node, Take: true, Message: m, Cap: s.Cap, Drop: store.DropPolicy(s.Drop), RunLimit: s.MaxConcurrent,
+		Node: node, Take: true, Message: m, Cap: s.Cap, Drop: s.Drop, RunLimit: s.MaxConcurrent,
 		DropNotice: dropNotice(m, s.Cap), Offset: d.offset(m), Starting: d.starting.of(m.Session),
 		Own: m.Own, Mode: m.Content.Options.Mode, Usual: d.usualMode(m),
 	}
-	p.Joins = d.bursts.joins(m, s)
+	p.Joins = d.bursts.joins(m, s.Settings)
 	if m.Content.Options.Typed && s.Debounce > 0 {
 		p.Hold = s.Debounce
 	}
@@ -92,7 +92,7 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 		return chat.Receipt{}, notTheirs(m.Session)
 	case errors.Is(err, chat.ErrQueueFull):
 		d.refused.Add(1)
-		d.obs.Dropped(string(store.DropNew))
+		d.obs.Dropped(string(chat.DropNew))
 		d.tellRefused(ctx, m, s.Cap)
 		return chat.Receipt{}, queueFull(s.Cap)
 	case err != nil:
@@ -156,9 +156,8 @@ func (d *Dispatcher) submitNew(ctx context.Context, m chat.Message, acc store.Ac
 }
 
 // item makes a scheduler item of inbox rows; the last row leads, and the first says whose it is.
-func (d *Dispatcher) item(w work, s scheduler.Settings) scheduler.Item[work] {
+func (d *Dispatcher) item(w work, rules QueueRules) scheduler.Item[work] {
 	lead := w.rows[len(w.rows)-1]
-	s.Cap = -1 // the store has decided who waits
 	w.log = d.events.Log(lead.Session, lead.MessageID)
 	size := 0
 	for _, r := range w.rows {
@@ -166,7 +165,7 @@ func (d *Dispatcher) item(w work, s scheduler.Settings) scheduler.Item[work] {
 	}
 	return scheduler.Item[work]{
 		Session: lead.Session.String(), Lane: lead.Lane, ID: lead.MessageID, Seq: lead.Seq,
-		Sender: lead.Content.Sender.ID, Thread: lead.Content.Thread, Size: size, Payload: w, Settings: &s,
+		Sender: lead.Content.Sender.ID, Thread: lead.Content.Thread, Size: size, Payload: w, Settings: &rules.Settings,
 		NoMerge:   lead.Content.Options.NoMerge || len(lead.Content.Attachments) > 0 || len(w.rows) > 1,
 		Principal: w.rows[0].Principal, Bounded: d.bounded(w.rows[0].Principal),
 	}
@@ -287,7 +286,7 @@ func (d *Dispatcher) tellDropped(key chat.SessionKey, acc store.Accepted) {
 	}
 	for _, r := range acc.Dropped {
 		d.sched.Drop(key.String(), r.Seq)
-		d.obs.Dropped(string(store.DropOld))
+		d.obs.Dropped(string(chat.DropOld))
 		d.tellEnded(r, chat.OutcomeDropped, string(chat.FailQueueFull))
 	}
 	if len(acc.Dropped) > 0 {

@@ -45,7 +45,7 @@ func (d *Dispatcher) sessionStatus(s store.Session) chat.SessionStatus {
 	}
 	if st.Mode == "" {
 		m := chat.Message{Session: s.Key, Channel: channelOf(s.Key)}
-		st.Mode = chat.QueueMode(d.settings(m, "").Mode)
+		st.Mode = d.settings(m, "").mode()
 	}
 	if st.Lane == "" {
 		st.Lane = scheduler.LaneMain

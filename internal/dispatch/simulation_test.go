@@ -82,10 +82,10 @@ type simulated struct {
 }
 
 // simulatedQueue is how sessions of the simulation behave: small, so that they overflow.
-func simulatedQueue(_, _, kind string) scheduler.Settings {
-	s := scheduler.Settings{Cap: 4, Debounce: 500 * time.Millisecond, MaxConcurrent: 1}
+func simulatedQueue(_, _, kind string) dispatch.QueueRules {
+	s := dispatch.QueueRules{Cap: 4, Settings: scheduler.Settings{Debounce: 500 * time.Millisecond, MaxConcurrent: 1}}
 	if kind == chat.KindGroup {
-		s.MaxConcurrent, s.Drop = 3, scheduler.DropNew
+		s.MaxConcurrent, s.Drop = 3, chat.DropNew
 	}
 	return s
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
-	"laneway/internal/scheduler"
+	"laneway/internal/dispatch"
 )
 
 // TestStopCommandWorksWhileEveryLaneIsFull: two chats fill the lane for 14 s, a third waits and says /stop, then the first does. Other chats
@@ -39,7 +39,7 @@ func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 // TestStopAllTakesRunningWaitingAndDebounced says /stopall behind a lane that others hold, with ten messages waiting and one in the window.
 func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := open(t, newStore(), lanes(1), queue(scheduler.Settings{Cap: 11}))
+		h := open(t, newStore(), lanes(1), queue(dispatch.QueueRules{Cap: 11}))
 		defer h.close()
 		holder := h.send("other", "sleep 1m")
 		var ids []string

@@ -46,7 +46,7 @@ func scrape(t *testing.T) string {
 	c.Fired(cron.TriggerSchedule, time.Second)
 	c.Ended(cron.TriggerSchedule, cron.RunOK)
 	s := m.Scheduler()
-	s.MessageRefused(scheduler.RefusedFull)
+	s.MessageRefused(scheduler.RefusedStale)
 	s.TurnStuck("main")
 	s.LaneUnknown()
 	g := m.Gateway()

@@ -43,7 +43,7 @@ func TestSessionsShareALaneByTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
-		s := newScheduler(t, config{Lanes: map[string]int{"main": 1}, Run: takes(j, time.Second)})
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 1}), Run: takes(j, time.Second)})
 		for _, m := range []string{"a1", "a2", "a3", "b1", "b2", "c1"} {
 			submit(t, s, item{Session: m[:1], ID: m, Payload: m})
 		}
@@ -79,7 +79,7 @@ func TestGroupRunsUpToItsLimit(t *testing.T) {
 func TestPanicIsAnOutcome(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	s := newScheduler(t, config{Lanes: map[string]int{"main": 1}, Run: func(_ context.Context, t *turn) error {
+	s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 1}), Run: func(_ context.Context, t *turn) error {
 		switch t.RunID() {
 		case "panic":
 			panic(boom)
@@ -186,11 +186,11 @@ func TestUnknownLaneFallsBackToMain(t *testing.T) {
 			t.Errorf("ran in %q", got)
 		}
 	}
-	if n, err := s.GetOrCreate("nowhere", 4); n != 4 || err != nil {
-		t.Errorf("GetOrCreate = %d, %v", n, err)
+	if l, err := s.GetOrCreate(scheduler.Lane{Name: "nowhere", Limit: 4}); l.Limit != 4 || err != nil {
+		t.Errorf("GetOrCreate = %v, %v", l, err)
 	}
-	if n, err := s.GetOrCreate("nowhere", 9); n != 4 || err != nil {
-		t.Errorf("GetOrCreate again = %d, %v", n, err)
+	if l, err := s.GetOrCreate(scheduler.Lane{Name: "nowhere", Limit: 9}); l.Limit != 4 || err != nil {
+		t.Errorf("GetOrCreate again = %v, %v", l, err)
 	}
 	wantOutcome(t, submit(t, s, item{ID: "x", Lane: "nowhere"}).Ticket, scheduler.OutcomeAnswered)
 	if got := <-lanes; got != "nowhere" {

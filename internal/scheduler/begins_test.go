@@ -40,7 +40,7 @@ func TestTurnsOfASessionBeginInTheirOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &beginners{begin: map[string]time.Duration{"0": 3 * time.Second, "1": time.Second}, work: time.Minute, at: map[string]time.Duration{}, since: time.Now()}
-		s := newScheduler(t, config{Lanes: map[string]int{"main": 3}, Begins: true, Run: b.run, Queue: scheduler.Settings{MaxConcurrent: 3}})
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 3}), Begins: true, Run: b.run, Queue: scheduler.Settings{MaxConcurrent: 3}})
 		for i := range 3 {
 			submit(t, s, item{ID: strconv.Itoa(i)})
 		}

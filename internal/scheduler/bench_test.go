@@ -45,8 +45,8 @@ func turns(b *testing.B, keys []string, n int) {
 	b.Helper()
 	var left sync.WaitGroup
 	s := benchScheduler(b, config{
-		Queue: scheduler.Settings{Cap: -1},
-		Run:   func(context.Context, *turn) error { left.Done(); return nil },
+
+		Run: func(context.Context, *turn) error { left.Done(); return nil },
 	})
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -71,8 +71,8 @@ func BenchmarkTurn(b *testing.B) {
 func BenchmarkTurnOfManyPrincipals(b *testing.B) {
 	var left sync.WaitGroup
 	s := benchScheduler(b, config{
-		Queue: scheduler.Settings{Cap: -1},
-		Run:   func(context.Context, *turn) error { left.Done(); return nil },
+
+		Run: func(context.Context, *turn) error { left.Done(); return nil },
 	})
 	keys := names(10_000)
 	b.ReportAllocs()
@@ -133,7 +133,7 @@ func blocked(b *testing.B) (*sched, func()) {
 	b.Helper()
 	started, release := make(chan struct{}), make(chan struct{})
 	s := benchScheduler(b, config{
-		Lanes: map[string]int{"main": 1}, Queue: scheduler.Settings{Cap: -1},
+		Lanes: lanes(map[string]int{"main": 1}),
 		Run: func(ctx context.Context, t *turn) error {
 			if t.Session() != "blocker" {
 				return nil
@@ -196,7 +196,7 @@ func BenchmarkStopAllSignal(b *testing.B) {
 	for b.Loop() {
 		running, signal := make(chan struct{}), make(chan time.Time, 1)
 		s := benchScheduler(b, config{
-			Queue: scheduler.Settings{Cap: -1},
+
 			Run: func(ctx context.Context, _ *turn) error {
 				close(running)
 				<-ctx.Done()

@@ -5,40 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 )
-
-// The lanes of the default configuration.
-const (
-	// LaneMain runs chat turns. It must exist: an unknown lane name falls back to it.
-	LaneMain = "main"
-	// LaneSubagent runs turns that a running agent spawned.
-	LaneSubagent = "subagent"
-	// LaneTeam runs delegations between agents.
-	LaneTeam = "team"
-	// LaneCron runs scheduled turns.
-	LaneCron = "cron"
-)
-
-// DefaultLanes are the lanes and limits of a Config that names none. The caller owns the map.
-func DefaultLanes() map[string]int {
-	return map[string]int{LaneMain: 30, LaneSubagent: 50, LaneTeam: 100, LaneCron: 30}
-}
 
 const (
 	defaultThrottleAt = 0.6
 	defaultStopGrace  = 2 * time.Second
-	// maxLane bounds a lane's limit: more goroutines than this is a slip of the keyboard, not a plan.
-	maxLane = 1_000_000
 )
 
 // Config is what New needs. The zero value of a field is its default; only Run is required.
 type Config[M any] struct {
-	// Lanes maps names to limits, each from 1 to 1 000 000. Empty means DefaultLanes. "main" must be among them.
-	Lanes map[string]int
+	// Lanes that exist from the start. Empty means DefaultLanes. "main" must be among them.
+	Lanes []Lane
 	// Queue is how sessions behave whose messages bring no Settings of their own.
 	Queue Settings
 	// PrincipalTurns is how many bounded turns one principal may have at once, in all lanes together (see Item.Bounded); what is over it
@@ -73,7 +52,7 @@ type Config[M any] struct {
 
 // withDefaults returns a copy in which every default is written out.
 func (c Config[M]) withDefaults() Config[M] {
-	c.Lanes = maps.Clone(c.Lanes)
+	c.Lanes = slices.Clone(c.Lanes)
 	if len(c.Lanes) == 0 {
 		c.Lanes = DefaultLanes()
 	}
@@ -100,14 +79,7 @@ func (c Config[M]) Validate() error {
 	if c.Run == nil {
 		faults = append(faults, errors.New("run: must be set"))
 	}
-	if _, ok := c.Lanes[LaneMain]; len(c.Lanes) > 0 && !ok {
-		faults = append(faults, errors.New("lanes: \"main\" must exist, because unknown names fall back to it"))
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Lanes)) {
-		if err := checkLane(name, c.Lanes[name]); err != nil {
-			faults = append(faults, fmt.Errorf("lanes: %w", err))
-		}
-	}
+	faults = append(faults, laneFaults(c.Lanes)...)
 	if !(c.ThrottleAt >= 0 && c.ThrottleAt <= 1) { // written so that NaN is a fault too
 		faults = append(faults, fmt.Errorf("throttle_at: %v is not between 0 and 1", c.ThrottleAt))
 	}
@@ -119,17 +91,6 @@ func (c Config[M]) Validate() error {
 	}
 	faults = append(faults, c.Queue.faults("queue.")...)
 	return invalid("scheduler configuration", faults)
-}
-
-// checkLane reports what is wrong with a lane's name or limit.
-func checkLane(name string, n int) error {
-	if strings.TrimSpace(name) == "" {
-		return errors.New("a lane needs a name")
-	}
-	if n < 1 || n > maxLane {
-		return fmt.Errorf("%s: the limit %d is not between 1 and %d", name, n, maxLane)
-	}
-	return nil
 }
 
 // invalid wraps the faults into one error; nil when there is none.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +14,11 @@ import (
 func TestConfigNamesEveryFault(t *testing.T) {
 	t.Parallel()
 	_, err := scheduler.New(t.Context(), config{
-		Lanes:      map[string]int{"cron": 0, "team": -1, " ": 3, "huge": 1_000_001},
+		Lanes:      lanes(map[string]int{"cron": 0, "team": -1, " ": 3, "huge": 1_000_001}),
 		ThrottleAt: math.NaN(),
 		StopGrace:  -1,
 		Queue: scheduler.Settings{
-			Mode: "loud", Drop: "OLD", Debounce: 2 * time.Hour, DebounceMax: -1, MaxConcurrent: -1,
+			Mode: "loud", Debounce: 2 * time.Hour, DebounceMax: -1, MaxConcurrent: -1,
 		},
 	})
 	if !errors.Is(err, scheduler.ErrInvalid) {
@@ -27,11 +26,15 @@ func TestConfigNamesEveryFault(t *testing.T) {
 	}
 	for _, want := range []string{
 		"run: ", `"main" must exist`, "cron: ", "team: ", "needs a name", "huge: ", "throttle_at: ", "stop_grace: ",
-		"queue.mode: ", "queue.drop: ", "queue.debounce: ", "queue.debounce_max: ", "queue.max_concurrent: ",
+		"queue.mode: ", "queue.debounce: ", "queue.debounce_max: ", "queue.max_concurrent: ",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}
+	}
+	twice := config{Run: untilStopped, Lanes: []scheduler.Lane{{Name: "main", Limit: 1}, {Name: "main", Limit: 2}}}
+	if err := twice.Validate(); err == nil || !strings.Contains(err.Error(), "main: is there twice") {
+		t.Errorf("a lane that is configured twice: %v", err)
 	}
 	short := scheduler.Settings{Debounce: time.Second, DebounceMax: time.Millisecond}
 	if err := short.Validate(); err == nil || !strings.Contains(err.Error(), "shorter than debounce") {
@@ -61,9 +64,9 @@ func TestTheZeroConfigHasTheDefaultLanes(t *testing.T) {
 
 func TestTheConfigIsCopied(t *testing.T) {
 	t.Parallel()
-	lanes := map[string]int{"main": 2}
-	s := newScheduler(t, config{Lanes: lanes, Run: untilStopped})
-	lanes["main"] = 0
+	given := lanes(map[string]int{"main": 2})
+	s := newScheduler(t, config{Lanes: given, Run: untilStopped})
+	given[0].Limit = 0
 	if l, _ := s.Stats().Lane("main"); l.Capacity != 2 {
 		t.Errorf("lane %+v", l)
 	}
@@ -72,10 +75,10 @@ func TestTheConfigIsCopied(t *testing.T) {
 
 func TestSettingsAreLaidOverEachOther(t *testing.T) {
 	t.Parallel()
-	global := scheduler.Settings{Cap: 5, Debounce: time.Second, DebounceMax: 2 * time.Second}.Over(scheduler.DefaultSettings())
+	global := scheduler.Settings{BatchMessages: 5, Debounce: time.Second, DebounceMax: 2 * time.Second}.Over(scheduler.DefaultSettings())
 	cases := []struct{ over, want scheduler.Settings }{
 		{scheduler.Settings{}, global},
-		{scheduler.Settings{Cap: -1}, with(global, func(s *scheduler.Settings) { s.Cap = -1 })},
+		{scheduler.Settings{BatchMessages: -1}, with(global, func(s *scheduler.Settings) { s.BatchMessages = -1 })},
 		{scheduler.Settings{Mode: scheduler.ModeCollect, MaxConcurrent: 3}, with(global, func(s *scheduler.Settings) {
 			s.Mode, s.MaxConcurrent = scheduler.ModeCollect, 3
 		})},
@@ -101,7 +104,7 @@ func TestCausesMatchTheirSentinels(t *testing.T) {
 	sentinels := map[scheduler.CancelReason]error{
 		scheduler.ReasonStopped: scheduler.ErrStopped, scheduler.ReasonSuperseded: scheduler.ErrSuperseded,
 		scheduler.ReasonDraining: scheduler.ErrDraining, scheduler.ReasonLeaseLost: scheduler.ErrLeaseLost,
-		scheduler.ReasonReset: scheduler.ErrReset, scheduler.ReasonCleared: scheduler.ErrQueueDropped,
+		scheduler.ReasonReset:     scheduler.ErrReset,
 		scheduler.ReasonCancelled: scheduler.ErrCancelled,
 	}
 	for reason := range sentinels {
@@ -125,54 +128,4 @@ func TestCausesMatchTheirSentinels(t *testing.T) {
 	if !errors.Is(panicked, scheduler.ErrPanic) || errors.Unwrap(panicked) != nil || panicked.Error() != "panic: 7" {
 		t.Errorf("panicked: %v", panicked)
 	}
-}
-
-func TestNamesAreReadAsPeopleWriteThem(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]scheduler.QueueMode{
-		"": scheduler.ModeQueue, "queue": scheduler.ModeQueue, " Steer\n": scheduler.ModeSteer, "COLLECT": scheduler.ModeCollect,
-	} {
-		if got, err := scheduler.ParseQueueMode(text); got != want || err != nil {
-			t.Errorf("ParseQueueMode(%q) = %q, %v", text, got, err)
-		}
-	}
-	if _, err := scheduler.ParseQueueMode("loud"); err == nil || !strings.Contains(err.Error(), "interrupt") {
-		t.Errorf("an unknown mode: %v", err)
-	}
-	if got, err := scheduler.ParseDropPolicy("New"); got != scheduler.DropNew || err != nil {
-		t.Errorf("ParseDropPolicy(New) = %q, %v", got, err)
-	}
-}
-
-func FuzzParseQueueMode(f *testing.F) { fuzzNames(f, scheduler.ParseQueueMode, scheduler.QueueModes()) }
-
-func FuzzParseDropPolicy(f *testing.F) {
-	fuzzNames(f, scheduler.ParseDropPolicy, scheduler.DropPolicies())
-}
-
-// fuzzNames checks that a parser returns a known name or an error that says what is known, and that what it returns
-// reads as itself.
-func fuzzNames[T ~string](f *testing.F, parse func(string) (T, error), known []T) {
-	f.Helper()
-	for _, seed := range []string{"", " ", "queue", "OLD", "new ", "interrupt\x00", "ſteer", strings.Repeat("x", 1000)} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		got, err := parse(text)
-		if err != nil {
-			if got != "" || !errors.Is(err, scheduler.ErrInvalid) || !strings.Contains(err.Error(), string(known[0])) {
-				t.Errorf("parse(%q) = %q, %v", text, got, err)
-			}
-			if len(err.Error()) > 400 {
-				t.Errorf("the error for %d bytes has %d", len(text), len(err.Error()))
-			}
-			return
-		}
-		if !slices.Contains(known, got) {
-			t.Errorf("parse(%q) = %q, which is not known", text, got)
-		}
-		if again, err := parse(string(got)); again != got || err != nil {
-			t.Errorf("parse(%q) = %q, %v", got, again, err)
-		}
-	})
 }

@@ -21,7 +21,7 @@ import (
 //	#hi        a types "hi", which may not be merged
 //	~hi        hi came from another lane
 //	%400:hi    a types "hi", 400 bytes long
-//	stop       somebody says /stop; stopall, clear likewise
+//	stop       the session is stopped; stopall, reset likewise
 func script(t *testing.T, s *sched, words string) {
 	t.Helper()
 	for i, word := range strings.Fields(words) {
@@ -34,8 +34,8 @@ func script(t *testing.T, s *sched, words string) {
 			s.Stop("s", "ann")
 		case "stopall":
 			s.StopAll("s", "ann", 0)
-		case "clear":
-			s.ClearWaiting("s", "ann")
+		case "reset":
+			s.Reset("s")
 		default:
 			it := spoken(word)
 			it.ID = fmt.Sprint(i, word)
@@ -144,8 +144,8 @@ func TestDebounceTable(t *testing.T) {
 		{"a:x stop a:y", scheduler.Settings{}, "800:y"},
 		{"a:x 500 stop 100 a:y", scheduler.Settings{}, "1400:y"},
 		{"a:x stopall a:y", scheduler.Settings{}, "800:y"},
-		{"a:x 799 clear 1 a:y", scheduler.Settings{}, "1600:y"},
-		{"a:x 799 clear 1 !y", scheduler.Settings{}, "800:y"},
+		{"a:x 799 reset 1 a:y", scheduler.Settings{}, "1600:y"},
+		{"a:x 799 reset 1 !y", scheduler.Settings{}, "800:y"},
 		// Other modes.
 		{"a:x a:y", scheduler.Settings{Mode: scheduler.ModeFollowup}, "800:x+y"},
 		{"a:x a:y", scheduler.Settings{Mode: scheduler.ModeInterrupt}, "800:x+y"},
@@ -153,7 +153,6 @@ func TestDebounceTable(t *testing.T) {
 		{"a:x a:y", scheduler.Settings{Mode: scheduler.ModeSteer}, "800:x+y"},
 		{"a:x b:y", scheduler.Settings{Mode: scheduler.ModeInterrupt}, "800:y"},
 		{"a:x !y", scheduler.Settings{Mode: scheduler.ModeInterrupt}, "0:y"},
-		{"a:x b:y", scheduler.Settings{Cap: 1}, "0:x 800:y"},
 	}
 	if len(cases) < 60 {
 		t.Fatalf("only %d cases", len(cases))

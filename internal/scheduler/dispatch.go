@@ -154,7 +154,7 @@ func (s *Scheduler[M]) execute(t *Turn[M]) (next *Turn[M]) {
 		}
 	}()
 	s.attach(t, cancel)
-	s.obs.TurnStarted(t.lane.name, t.Waited())
+	s.obs.TurnStarted(t.lane.Name, t.Waited())
 	s.tellMerged(t, t.first, t.lead)
 	err = s.invoke(ctx, t)
 	returned = true
@@ -180,7 +180,7 @@ func (s *Scheduler[M]) tellMerged(t *Turn[M], first, lead *entry[M]) {
 	err := &MergedError{RunID: t.runID}
 	for e := first; e != lead; e = e.next {
 		e.ticket.complete(OutcomeMerged, err)
-		s.obs.MessageEnded(t.lane.name, OutcomeMerged)
+		s.obs.MessageEnded(t.lane.Name, OutcomeMerged)
 	}
 }
 
@@ -193,7 +193,7 @@ func (s *Scheduler[M]) invoke(ctx context.Context, t *Turn[M]) (err error) {
 		}
 		failure := &PanicError{Value: v, Stack: debug.Stack()}
 		s.log.ErrorContext(ctx, "turn panicked", slog.String("session", t.Session()), slog.String("run_id", t.runID),
-			slog.String("lane", t.lane.name), slog.Any("err", failure), slog.String("stack", string(failure.Stack)))
+			slog.String("lane", t.lane.Name), slog.Any("err", failure), slog.String("stack", string(failure.Stack)))
 		err = failure
 	}()
 	return s.cfg.Run(ctx, t)
@@ -268,7 +268,7 @@ func (s *Scheduler[M]) decide(t *Turn[M], err error) bool {
 // announce completes the ticket of the leading message and tells the observer.
 func (s *Scheduler[M]) announce(t *Turn[M], now time.Duration) {
 	t.lead.ticket.complete(t.outcome, t.err)
-	s.obs.TurnEnded(t.lane.name, t.outcome, now-t.started)
+	s.obs.TurnEnded(t.lane.Name, t.outcome, now-t.started)
 }
 
 // ended notes that one goroutine or timer of the scheduler has come to its end.

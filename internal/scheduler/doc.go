@@ -27,7 +27,7 @@
 //
 // Waiting messages are kept in units. A unit is what will share a turn: one message, or the batch of a debounce window. The
 // window is open while more may join; only the last unit of a session can be open, which keeps the order of a session
-// whole. A unit counts as one towards Cap, is dropped as one, and Stop ends it as one.
+// whole. Stop ends a unit as one.
 //
 // # Promises
 //

@@ -213,7 +213,7 @@ func TestTheObserverHearsEveryEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &observer{}
-		s := newScheduler(t, config{Observer: o, Queue: scheduler.Settings{Cap: 1}, Run: func(ctx context.Context, t *turn) error {
+		s := newScheduler(t, config{Observer: o, Run: func(ctx context.Context, t *turn) error {
 			if t.RunID() == "2" {
 				linger(time.Minute)
 			}
@@ -222,8 +222,9 @@ func TestTheObserverHearsEveryEnd(t *testing.T) {
 		submit(t, s, item{ID: "1", Typed: true, Sender: "a"})
 		submit(t, s, item{ID: "2", Typed: true, Sender: "a"})
 		pass(time.Second)
-		submit(t, s, item{ID: "3", Lane: "nowhere"})
+		third := submit(t, s, item{ID: "3", Lane: "nowhere"})
 		submit(t, s, item{ID: "4"})
+		s.Drop("s", third.Seq)
 		_, err := s.Submit(item{})
 		if err == nil {
 			t.Error("an empty message was accepted")

@@ -117,7 +117,7 @@ func (s *Scheduler[M]) tell(gone []goneUnits[M]) []Ended[M] {
 		for _, u := range g.units {
 			for e := u; e != nil; e = e.next {
 				e.ticket.complete(g.outcome, g.err)
-				s.obs.MessageEnded(e.lane.name, g.outcome)
+				s.obs.MessageEnded(e.lane.Name, g.outcome)
 				ended = append(ended, Ended[M]{Item: *e.item(), Outcome: g.outcome, Err: g.err})
 			}
 		}

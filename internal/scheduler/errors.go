@@ -7,9 +7,7 @@ import (
 
 // Errors that refuse or end one message. Each is one sentence for a person and says what to do.
 var (
-	// ErrQueueFull refuses a message when Cap messages wait and the policy is DropNew.
-	ErrQueueFull = errors.New("too many messages are waiting in this conversation: wait for an answer or stop the running turn, then send it again")
-	// ErrQueueDropped ends a waiting message that made room for a newer one, or that was cleared by a person.
+	// ErrQueueDropped ends a waiting message that the store dropped (Drop).
 	ErrQueueDropped = errors.New("the message was dropped from the queue: send it again if it still matters")
 	// ErrMessageStale refuses a message that was accepted before the last StopAll of its session.
 	ErrMessageStale = errors.New("the message is older than the last stop of everything: send it again if it still matters")
@@ -64,7 +62,6 @@ const (
 	ReasonDraining   CancelReason = "draining"
 	ReasonLeaseLost  CancelReason = "lease_lost"
 	ReasonReset      CancelReason = "reset"
-	ReasonCleared    CancelReason = "cleared"
 	ReasonCancelled  CancelReason = "cancelled"
 )
 
@@ -81,8 +78,6 @@ func (r CancelReason) sentinel() error {
 		return ErrLeaseLost
 	case ReasonReset:
 		return ErrReset
-	case ReasonCleared:
-		return ErrQueueDropped
 	default:
 		return ErrCancelled
 	}
@@ -95,15 +90,13 @@ func (r CancelReason) outcome() Outcome {
 		return OutcomeStopped
 	case ReasonSuperseded:
 		return OutcomeSuperseded
-	case ReasonCleared:
-		return OutcomeDropped
 	default:
 		return OutcomeInterrupted
 	}
 }
 
 // CancelCause is what context.Cause returns for the context of a cancelled turn, and the error of a waiting message
-// that was stopped, superseded or cleared. It matches the sentinel of its reason with errors.Is.
+// that was stopped or superseded. It matches the sentinel of its reason with errors.Is.
 //
 //nolint:errname // it is a cause first: context.Cause returns it, and the word is the one of package context
 type CancelCause struct {

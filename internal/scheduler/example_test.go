@@ -87,7 +87,7 @@ func ExampleTurn_Yield() {
 		})
 	}
 	s, err := scheduler.New(ctx, scheduler.Config[string]{
-		Lanes: map[string]int{scheduler.LaneMain: 1},
+		Lanes: lanes(map[string]int{scheduler.LaneMain: 1}),
 		Run: func(ctx context.Context, t *scheduler.Turn[string]) error {
 			if t.RunID() == "parent" {
 				defer fmt.Println("parent goes on")
@@ -117,8 +117,8 @@ func ExampleTurn_Yield() {
 
 // Settings are laid over each other, the more special ones above.
 func ExampleSettings_Over() {
-	global := scheduler.Settings{Cap: 20}.Over(scheduler.DefaultSettings())
+	global := scheduler.Settings{BatchMessages: 20}.Over(scheduler.DefaultSettings())
 	group := scheduler.Settings{MaxConcurrent: 3, Mode: scheduler.ModeCollect}.Over(global)
-	fmt.Println(group.Mode, group.Cap, group.Drop, group.Debounce, group.MaxConcurrent)
-	// Output: collect 20 old 800ms 3
+	fmt.Println(group.Mode, group.BatchMessages, group.Debounce, group.MaxConcurrent)
+	// Output: collect 20 800ms 3
 }

@@ -27,7 +27,7 @@ func newStage(ctx context.Context, t failer, slots int) *stage {
 	t.Helper()
 	g := &stage{running: map[string]chan struct{}{}}
 	var err error
-	g.s, err = scheduler.New(ctx, config{Lanes: map[string]int{"main": slots}, Queue: scheduler.Settings{Cap: -1}, Run: g.run})
+	g.s, err = scheduler.New(ctx, config{Lanes: lanes(map[string]int{"main": slots}), Run: g.run})
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +25,15 @@ type (
 	config  = scheduler.Config[string]
 	runFunc = func(ctx context.Context, t *turn) error
 )
+
+// lanes are lanes with these limits, in the order of their names.
+func lanes(limits map[string]int) []scheduler.Lane {
+	var all []scheduler.Lane
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		all = append(all, scheduler.Lane{Name: name, Limit: limits[name]})
+	}
+	return all
+}
 
 // newScheduler makes a scheduler that is drained when the test ends.
 func newScheduler(t *testing.T, cfg config) *sched {

@@ -72,7 +72,7 @@ type Submitted[M any] struct {
 	Running bool
 	// Position is how many messages of the session waited before this one when it was taken in.
 	Position int
-	// Ended are the waiting messages that made room for this one: dropped or superseded, oldest first.
+	// Ended are the waiting messages that this one superseded, oldest first.
 	Ended []Ended[M]
 	// Duplicate says that a message of this session and Seq waits or runs already; Ticket is that one's.
 	Duplicate bool

@@ -1,12 +1,78 @@
 package scheduler
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
 
-// lane is a named limit on how many turns run at once. Every field is guarded by the scheduler's mutex.
+// Lane is a named limit on how many turns run at once, as a caller configures it. An option of a lane is a field here.
+type Lane struct {
+	// Name must not be empty. It becomes a label of metrics, so it must not come from users.
+	Name string
+	// Limit is the number of slots, from 1 to 1 000 000.
+	Limit int
+}
+
+// The lanes of the default configuration.
+const (
+	// LaneMain runs chat turns. It must exist: an unknown lane name falls back to it.
+	LaneMain = "main"
+	// LaneSubagent runs turns that a running agent spawned.
+	LaneSubagent = "subagent"
+	// LaneTeam runs delegations between agents.
+	LaneTeam = "team"
+	// LaneCron runs scheduled turns.
+	LaneCron = "cron"
+)
+
+// DefaultLanes are the lanes of a Config that names none. The caller owns the slice.
+func DefaultLanes() []Lane {
+	return []Lane{{LaneMain, 30}, {LaneSubagent, 50}, {LaneTeam, 100}, {LaneCron, 30}}
+}
+
+// maxLimit bounds a lane's limit. A larger number of goroutines is a mistyped setting.
+const maxLimit = 1_000_000
+
+// check reports what makes the lane unusable.
+func (l Lane) check() error {
+	if strings.TrimSpace(l.Name) == "" {
+		return errors.New("a lane needs a name")
+	}
+	if l.Limit < 1 || l.Limit > maxLimit {
+		return fmt.Errorf("%s: the limit %d is not between 1 and %d", l.Name, l.Limit, maxLimit)
+	}
+	return nil
+}
+
+// laneFaults lists what is wrong with the configured lanes; none is no fault.
+func laneFaults(lanes []Lane) []error {
+	if len(lanes) == 0 {
+		return nil
+	}
+	var faults []error
+	if !slices.ContainsFunc(lanes, func(l Lane) bool { return l.Name == LaneMain }) {
+		faults = append(faults, errors.New("lanes: \"main\" must exist, because unknown names fall back to it"))
+	}
+	seen := map[string]bool{}
+	for _, l := range lanes {
+		if err := l.check(); err != nil {
+			faults = append(faults, fmt.Errorf("lanes: %w", err))
+		}
+		if seen[l.Name] {
+			faults = append(faults, fmt.Errorf("lanes: %s: is there twice", l.Name))
+		}
+		seen[l.Name] = true
+	}
+	return faults
+}
+
+// lane is the state of a Lane. Every field is guarded by the scheduler's mutex.
 type lane[M any] struct {
-	name   string
-	limit  int
-	active int // slots in use; above limit for a while after the lane was shrunk
+	Lane
+	active int // slots in use; above Limit for a while after the lane was shrunk
 
 	// Sessions with a turn that may start, in the order in which they became ready. A session stands here once, however much it waits
 	// for, and at the same time in the subqueue of its principal.
@@ -144,7 +210,7 @@ func (l *lane[M]) next() *session[M] {
 }
 
 // room reports whether a slot is free.
-func (l *lane[M]) room() bool { return l.active < l.limit }
+func (l *lane[M]) room() bool { return l.active < l.Limit }
 
 // acquire gives the turn a slot.
 func (l *lane[M]) acquire(t *Turn[M]) {

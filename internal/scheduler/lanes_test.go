@@ -54,7 +54,7 @@ func overload(t *testing.T, slots, groups, limit int, typed bool) {
 		return from + time.Duration(rng.Int64N(int64(to-from)))
 	}
 	s := newScheduler(t, config{
-		Lanes: map[string]int{"main": slots}, Queue: scheduler.Settings{MaxConcurrent: limit},
+		Lanes: lanes(map[string]int{"main": slots}), Queue: scheduler.Settings{MaxConcurrent: limit},
 		Run: func(context.Context, *turn) error {
 			begin := time.Since(base)
 			linger(between(2*time.Second, 4*time.Second))
@@ -109,7 +109,7 @@ func TestAGroupFinishesInALaneOfOneOrTwo(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					s := newScheduler(t, config{
-						Lanes: map[string]int{"main": slots}, Run: takes(&journal{}, 3*time.Second),
+						Lanes: lanes(map[string]int{"main": slots}), Run: takes(&journal{}, 3*time.Second),
 						Queue: scheduler.Settings{MaxConcurrent: 3, Debounce: debounce},
 					})
 					var tickets []*scheduler.Ticket
@@ -133,10 +133,10 @@ func TestAGroupFinishesInALaneOfOneOrTwo(t *testing.T) {
 func TestNestedTurnsDoNotDeadlockInLanesOfOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		lanes := map[string]int{"main": 1, "subagent": 1}
+		limits := map[string]int{"main": 1, "subagent": 1}
 		var s *sched
 		var active, most atomic.Int32
-		s = newScheduler(t, config{Lanes: lanes, Run: func(ctx context.Context, t *turn) error {
+		s = newScheduler(t, config{Lanes: lanes(limits), Run: func(ctx context.Context, t *turn) error {
 			most.Store(max(most.Load(), active.Add(1)))
 			defer active.Add(-1)
 			depth := len(t.Session())
@@ -187,7 +187,7 @@ func TestYieldGivesTheSlotBackAndTakesItFirst(t *testing.T) {
 		j := &journal{}
 		base := time.Now()
 		release, again := make(chan struct{}), make(chan error, 1)
-		s := newScheduler(t, config{Lanes: map[string]int{"main": 1}, Run: func(ctx context.Context, t *turn) error {
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 1}), Run: func(ctx context.Context, t *turn) error {
 			if t.RunID() != "parent" {
 				j.add("%v %s", time.Since(base), t.RunID())
 				linger(time.Second)
@@ -228,7 +228,7 @@ func TestAStoppedYieldDoesNotWaitForASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)
 		var parent *turn
-		s := newScheduler(t, config{Lanes: map[string]int{"main": 1}, Run: func(ctx context.Context, t *turn) error {
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 1}), Run: func(ctx context.Context, t *turn) error {
 			if t.RunID() != "parent" {
 				linger(time.Hour)
 				return nil
@@ -261,7 +261,7 @@ func TestAStoppedYieldDoesNotWaitForASlot(t *testing.T) {
 func TestAPanicInsideAYieldKeepsTheCountRight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, config{Lanes: map[string]int{"main": 1}, Run: func(ctx context.Context, t *turn) error {
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 1}), Run: func(ctx context.Context, t *turn) error {
 			if t.RunID() == "recovers" {
 				func() {
 					defer func() { _ = recover() }()
@@ -284,7 +284,7 @@ func TestAPanicInsideAYieldKeepsTheCountRight(t *testing.T) {
 func TestResizeUnderLoadLosesNoSlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, config{Lanes: map[string]int{"main": 2}, Run: takes(&journal{}, time.Second)})
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 2}), Run: takes(&journal{}, time.Second)})
 		for i := range 60 {
 			submit(t, s, item{Session: strconv.Itoa(i), ID: "x"})
 		}
@@ -298,7 +298,7 @@ func TestResizeUnderLoadLosesNoSlot(t *testing.T) {
 		}
 		active(2)
 		for _, step := range []struct{ n, now, later int }{{10, 10, 10}, {3, 10, 3}, {1, 3, 1}, {20, 20, 17}} {
-			if err := s.Resize("main", step.n); err != nil {
+			if err := s.Resize(scheduler.Lane{Name: "main", Limit: step.n}); err != nil {
 				t.Error(err)
 			}
 			active(step.now)
@@ -307,13 +307,13 @@ func TestResizeUnderLoadLosesNoSlot(t *testing.T) {
 		}
 		pass(time.Minute)
 		active(0)
-		if err := s.Resize("main", 0); !errors.Is(err, scheduler.ErrInvalid) {
+		if err := s.Resize(scheduler.Lane{Name: "main"}); !errors.Is(err, scheduler.ErrInvalid) {
 			t.Errorf("resize to 0: %v", err)
 		}
-		if err := s.Resize("nowhere", 1); !errors.Is(err, scheduler.ErrUnknownLane) {
+		if err := s.Resize(scheduler.Lane{Name: "nowhere", Limit: 1}); !errors.Is(err, scheduler.ErrUnknownLane) {
 			t.Errorf("resize of no lane: %v", err)
 		}
-		if _, err := s.GetOrCreate("", 1); !errors.Is(err, scheduler.ErrInvalid) {
+		if _, err := s.GetOrCreate(scheduler.Lane{Limit: 1}); !errors.Is(err, scheduler.ErrInvalid) {
 			t.Errorf("a lane without a name: %v", err)
 		}
 		drain(t, s)

@@ -3,7 +3,6 @@ package scheduler_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,63 +103,12 @@ func TestInterruptWaitsForTheOldTurnToReturn(t *testing.T) {
 	})
 }
 
-func TestDropPolicies(t *testing.T) {
-	t.Parallel()
-	cases := []struct {
-		set     scheduler.Settings
-		started string // ids
-		dropped string
-		refused string
-	}{
-		{scheduler.Settings{}, "0 5 6 7 8 9 10 11 12 13 14", "1 2 3 4", ""},
-		{scheduler.Settings{Drop: scheduler.DropNew}, "0 1 2 3 4 5 6 7 8 9 10", "", "11 12 13 14"},
-		{scheduler.Settings{Cap: 3}, "0 12 13 14", "1 2 3 4 5 6 7 8 9 10 11", ""},
-		{scheduler.Settings{Cap: 3, Drop: scheduler.DropNew}, "0 1 2 3", "", "4 5 6 7 8 9 10 11 12 13 14"},
-		{scheduler.Settings{Cap: -1}, "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14", "", ""},
-		{scheduler.Settings{Cap: -1, Drop: scheduler.DropNew}, "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14", "", ""},
-	}
-	for _, c := range cases {
-		t.Run(fmt.Sprint(c.set.Cap, c.set.Drop), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				j := &journal{}
-				s := newScheduler(t, config{Queue: c.set, Run: takes(j, time.Second)})
-				var dropped, refused, started []string
-				for i := range 15 {
-					sub, err := s.Submit(item{Session: "s", ID: strconv.Itoa(i), Payload: strconv.Itoa(i)})
-					if errors.Is(err, scheduler.ErrQueueFull) {
-						refused = append(refused, strconv.Itoa(i))
-					}
-					for _, e := range sub.Ended {
-						if e.Outcome != scheduler.OutcomeDropped || !errors.Is(e.Err, scheduler.ErrQueueDropped) {
-							t.Errorf("%+v", e)
-						}
-						dropped = append(dropped, e.Item.ID)
-					}
-				}
-				pass(time.Minute)
-				for _, line := range j.take() {
-					started = append(started, line[strings.Index(line, " ")+1:])
-				}
-				got := [3]string{strings.Join(started, " "), strings.Join(dropped, " "), strings.Join(refused, " ")}
-				if want := [3]string{c.started, c.dropped, c.refused}; got != want {
-					t.Errorf("got %q, want %q", got, want)
-				}
-				if d := s.Stats().Drops; int(d.Old) != len(dropped) || int(d.New) != len(refused) {
-					t.Errorf("drops %+v", d)
-				}
-				drain(t, s)
-			})
-		})
-	}
-}
-
 func TestCollectCutsWhereMessagesDoNotBelongTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
 		s := newScheduler(t, config{
-			Queue: scheduler.Settings{Mode: scheduler.ModeCollect, Cap: -1, BatchBytes: 100}, Run: takes(j, time.Second),
+			Queue: scheduler.Settings{Mode: scheduler.ModeCollect, BatchBytes: 100}, Run: takes(j, time.Second),
 		})
 		for i, it := range []item{
 			{Payload: "first"},
@@ -197,7 +145,7 @@ func TestSettingsTakeEffectWithTheNextMessage(t *testing.T) {
 		two := scheduler.Settings{MaxConcurrent: 2}
 		submit(t, s, item{ID: "2", Payload: "2", Settings: &two})
 		synctest.Wait()
-		if st, _ := s.Session("s"); len(st.Running) != 2 || st.Settings.MaxConcurrent != 2 || st.Settings.Cap != 10 {
+		if st, _ := s.Session("s"); len(st.Running) != 2 || st.Settings.MaxConcurrent != 2 || st.Settings.BatchMessages != 12 {
 			t.Errorf("session %+v", st)
 		}
 		submit(t, s, item{ID: "3", Payload: "3"})

@@ -48,7 +48,6 @@ type Refusal string
 
 // The refusals.
 const (
-	RefusedFull     Refusal = "full"
 	RefusedStale    Refusal = "stale"
 	RefusedDraining Refusal = "draining"
 	RefusedInvalid  Refusal = "invalid"
@@ -56,22 +55,20 @@ const (
 
 // Refusals lists every refusal.
 func Refusals() []Refusal {
-	return []Refusal{RefusedFull, RefusedStale, RefusedDraining, RefusedInvalid}
+	return []Refusal{RefusedStale, RefusedDraining, RefusedInvalid}
 }
 
 // refusalCount is the number of refusals.
-const refusalCount = 4
+const refusalCount = 3
 
 // index is the place of the refusal in a table of counters.
 func (r Refusal) index() int {
 	switch r {
-	case RefusedFull:
-		return 0
 	case RefusedStale:
-		return 1
+		return 0
 	case RefusedDraining:
-		return 2
+		return 1
 	default:
-		return 3
+		return 2
 	}
 }

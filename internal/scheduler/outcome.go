@@ -14,7 +14,7 @@ const (
 	OutcomeAnswered Outcome = "answered"
 	// OutcomeMerged: another turn took it; the error is a *MergedError with the run id.
 	OutcomeMerged Outcome = "merged"
-	// OutcomeDropped: it made room for a newer message, or a person cleared the queue.
+	// OutcomeDropped: the store dropped it (Drop).
 	OutcomeDropped Outcome = "dropped"
 	// OutcomeSuperseded: a newer message took its place in mode interrupt.
 	OutcomeSuperseded Outcome = "superseded"

@@ -100,7 +100,7 @@ func TestAnOwnerHasSoManyTurnsAtOnceAndOthersDoNotWait(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				got := crowd(t, config{Lanes: c.lanes, PrincipalTurns: c.perOwner}, time.Second, c.items, c.meanwhile)
+				got := crowd(t, config{Lanes: lanes(c.lanes), PrincipalTurns: c.perOwner}, time.Second, c.items, c.meanwhile)
 				if !slices.Equal(got, c.want) {
 					t.Errorf("got %v, want %v", got, c.want)
 				}
@@ -132,7 +132,7 @@ func TestATurnThatYieldsLendsItsPlace(t *testing.T) {
 			linger(2 * time.Second)
 			return err
 		}
-		s = newScheduler(t, config{Lanes: map[string]int{"main": 5}, PrincipalTurns: 1, Run: run})
+		s = newScheduler(t, config{Lanes: lanes(map[string]int{"main": 5}), PrincipalTurns: 1, Run: run})
 		parent := submit(t, s, owned("ann", "parent", ""))
 		pass(1500 * time.Millisecond)
 		late := submit(t, s, owned("ann", "late", ""))

@@ -48,13 +48,12 @@ func (w *world) steps() map[string]func(*rapid.T) {
 				w.endedAre([]scheduler.Ended[string]{e}, scheduler.OutcomeDropped)
 			}
 		}),
-		"clear":  step(func() { w.endedAre(w.s.ClearWaiting(w.session(), "ann"), scheduler.OutcomeDropped) }),
 		"cut":    step(func() { w.s.Cut(w.session()) }),
 		"reset":  step(func() { w.endedAre(w.s.Reset(w.session()), scheduler.OutcomeCleared) }),
 		"resets": step(func() { w.endedAre(w.s.ResetAll(), scheduler.OutcomeCleared) }),
 		"resize": step(func() {
 			lane := rapid.SampledFrom([]string{"main", "side"}).Draw(w.rt, "lane")
-			if err := w.s.Resize(lane, rapid.IntRange(1, 4).Draw(w.rt, "n")); err != nil {
+			if err := w.s.Resize(scheduler.Lane{Name: lane, Limit: rapid.IntRange(1, 4).Draw(w.rt, "n")}); err != nil {
 				w.rt.Fatalf("resize: %v", err)
 			}
 		}),

@@ -166,8 +166,6 @@ func (w *world) submit() {
 	key := w.session()
 	set := scheduler.Settings{
 		Mode:          rapid.SampledFrom(scheduler.QueueModes()).Draw(w.rt, "mode"),
-		Drop:          rapid.SampledFrom(scheduler.DropPolicies()).Draw(w.rt, "drop"),
-		Cap:           rapid.IntRange(1, 4).Draw(w.rt, "cap"),
 		MaxConcurrent: rapid.IntRange(1, 3).Draw(w.rt, "max_concurrent"),
 		BatchMessages: rapid.IntRange(1, 4).Draw(w.rt, "batch"),
 	}
@@ -196,10 +194,10 @@ func (w *world) submit() {
 		}
 		w.tickets[it.ID] = sub.Ticket
 	case w.overtook[it.ID] && errors.Is(err, scheduler.ErrMessageStale):
-	case !errors.Is(err, scheduler.ErrQueueFull) || set.Drop != scheduler.DropNew:
+	default:
 		w.rt.Fatalf("submit %+v with %+v: %v", it, set, err)
 	}
-	w.endedAre(sub.Ended, scheduler.OutcomeDropped, scheduler.OutcomeSuperseded)
+	w.endedAre(sub.Ended, scheduler.OutcomeSuperseded)
 }
 
 // endedAre checks the messages that a call says to have ended.
@@ -352,7 +350,7 @@ func inWorld(t *testing.T, rt *rapid.T, last func(*world)) {
 			quit: make(chan struct{}), held: map[string]int64{}, overtook: map[string]bool{},
 			yielded: map[*turn]bool{}, perPrincipal: perPrincipal, begins: begins,
 		}
-		s, err := scheduler.New(context.Background(), config{Lanes: map[string]int{"main": 2, "side": 1}, PrincipalTurns: w.perPrincipal, Begins: w.begins, Run: w.run})
+		s, err := scheduler.New(context.Background(), config{Lanes: lanes(map[string]int{"main": 2, "side": 1}), PrincipalTurns: w.perPrincipal, Begins: w.begins, Run: w.run})
 		if err != nil {
 			rt.Fatalf("New: %v", err)
 		}

@@ -15,7 +15,7 @@ import (
 func TestATimerThatComesTooLateDoesNothing(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t, config{
-		Lanes: map[string]int{"main": 4}, Queue: scheduler.Settings{Debounce: time.Microsecond, Cap: -1},
+		Lanes: lanes(map[string]int{"main": 4}), Queue: scheduler.Settings{Debounce: time.Microsecond},
 		Run: func(context.Context, *turn) error { return nil },
 	})
 	var talkers sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-func TestDropAndClearEndWaitingMessagesOnly(t *testing.T) {
+func TestDropEndsWaitingMessagesOnly(t *testing.T) {
 	t.Parallel()
 	s := newScheduler(t, config{Run: untilStopped})
 	for i := range 6 {
@@ -27,16 +27,11 @@ func TestDropAndClearEndWaitingMessagesOnly(t *testing.T) {
 	if _, ok := s.Drop("nobody", 1); ok {
 		t.Error("dropped a message of no session")
 	}
-	cleared := s.ClearWaiting("s", "ann")
-	if got := ids(cleared); !slices.Equal(got, []string{"1", "3", "4"}) {
-		t.Errorf("cleared %q", got)
-	}
-	var cause *scheduler.CancelCause
-	if err := cleared[0].Err; !errors.Is(err, scheduler.ErrQueueDropped) || !errors.As(err, &cause) || cause.By != "ann" {
-		t.Errorf("err = %v", err)
-	}
-	if st, _ := s.Session("s"); st.Waiting != 0 || len(st.Running) != 1 {
+	if st, _ := s.Session("s"); st.Waiting != 3 || len(st.Running) != 1 {
 		t.Errorf("session %+v", st)
+	}
+	if got := ids(s.Reset("s")); !slices.Equal(got, []string{"1", "3", "4"}) {
+		t.Errorf("the reset returned %q", got)
 	}
 	if d := s.Stats().Drops; d.Old != 2 || d.Cleared != 3 {
 		t.Errorf("drops %+v", d)

@@ -62,8 +62,8 @@ func New[M any](ctx context.Context, cfg Config[M]) (*Scheduler[M], error) {
 		lanes: make(map[string]*lane[M], len(cfg.Lanes)), sessions: map[string]*session[M]{},
 		strangers: map[string]struct{}{}, gen: 1, principals: principals[M]{byName: map[string]*principal[M]{}},
 	}
-	for name, n := range cfg.Lanes {
-		s.lanes[name] = &lane[M]{name: name, limit: n}
+	for _, l := range cfg.Lanes {
+		s.lanes[l.Name] = &lane[M]{Lane: l}
 	}
 	s.watch = context.AfterFunc(ctx, func() { s.workOver(context.Cause(ctx)) })
 	return s, nil
@@ -79,7 +79,7 @@ func (s *Scheduler[M]) workOver(cause error) {
 func (s *Scheduler[M]) now() time.Duration { return time.Since(s.base) }
 
 // Submit takes a message in and returns at once; it never waits for a slot, a turn or a callback of the configuration other
-// than the Observer. The error is ErrQueueFull, ErrMessageStale, ErrGatewayDraining, or matches ErrInvalid; then the message
+// than the Observer. The error is ErrMessageStale, ErrGatewayDraining, or matches ErrInvalid; then the message
 // was not accepted and has no ticket.
 func (s *Scheduler[M]) Submit(it Item[M]) (Submitted[M], error) {
 	if err := it.check(); err != nil {
@@ -131,10 +131,7 @@ func (s *Scheduler[M]) admit(it *Item[M], set Settings, fx *effects[M]) (Submitt
 		return s.extend(x, s.entry(it, l, fx), fx), nil
 	}
 	if s.closeWindow(x) {
-		s.settle(x, fx) // what the window held may start now, which makes room
-	}
-	if err := s.makeRoom(x, fx); err != nil {
-		return Submitted[M]{}, err
+		s.settle(x, fx) // what the window held may start now
 	}
 	return s.enqueue(x, s.entry(it, l, fx), fx), nil
 }
@@ -158,22 +155,6 @@ func (s *Scheduler[M]) known(x *session[M], it *Item[M]) *entry[M] {
 		return e
 	}
 	return x.runs(it.Seq)
-}
-
-// makeRoom applies the drop policy when the queue is full.
-func (s *Scheduler[M]) makeRoom(x *session[M], fx *effects[M]) error {
-	if x.set.Cap < 0 || x.depth() < x.set.Cap {
-		return nil
-	}
-	if x.set.Drop == DropNew {
-		return ErrQueueFull
-	}
-	for x.depth() >= x.set.Cap {
-		u := x.pop()
-		s.tally.droppedOld += u.count
-		s.end(fx, OutcomeDropped, ErrQueueDropped, u)
-	}
-	return nil
 }
 
 // entry makes the record of an accepted message.
@@ -259,8 +240,6 @@ func (s *Scheduler[M]) shrink() {
 // refusal is the metric's label for an error of Submit.
 func refusal(err error) Refusal {
 	switch {
-	case errors.Is(err, ErrQueueFull):
-		return RefusedFull
 	case errors.Is(err, ErrMessageStale):
 		return RefusedStale
 	case errors.Is(err, ErrGatewayDraining):

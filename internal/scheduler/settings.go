@@ -11,11 +11,6 @@ import (
 type Settings struct {
 	// Mode is what a message does that arrives while a turn runs. Default ModeQueue.
 	Mode QueueMode
-	// Cap is how many turns may wait in a session. A batch of merged messages waits as one; the running turn does not
-	// count and is never a victim. Default 10. Negative: no limit.
-	Cap int
-	// Drop says who loses when Cap is reached. Default DropOld.
-	Drop DropPolicy
 	// Debounce is the quiet time after a typed message before it becomes a turn. Default 800 ms, at most 1 h. Negative: none.
 	Debounce time.Duration
 	// DebounceMax is the longest that the first message of a batch is held, however fast the person types. Default 3 times
@@ -31,7 +26,6 @@ type Settings struct {
 }
 
 const (
-	defaultCap           = 10
 	defaultDebounce      = 800 * time.Millisecond
 	defaultBatchMessages = 12
 	defaultBatchBytes    = 50_000
@@ -42,7 +36,7 @@ const (
 // DefaultSettings are the defaults, written out. DebounceMax stays zero, because it follows Debounce.
 func DefaultSettings() Settings {
 	return Settings{
-		Mode: ModeQueue, Cap: defaultCap, Drop: DropOld, Debounce: defaultDebounce,
+		Mode: ModeQueue, Debounce: defaultDebounce,
 		BatchMessages: defaultBatchMessages, BatchBytes: defaultBatchBytes, MaxConcurrent: 1,
 	}
 }
@@ -54,8 +48,6 @@ func (s Settings) Over(base Settings) Settings {
 		s.DebounceMax = base.DebounceMax
 	}
 	s.Mode = either(s.Mode, base.Mode)
-	s.Cap = either(s.Cap, base.Cap)
-	s.Drop = either(s.Drop, base.Drop)
 	s.Debounce = either(s.Debounce, base.Debounce)
 	s.BatchMessages = either(s.BatchMessages, base.BatchMessages)
 	s.BatchBytes = either(s.BatchBytes, base.BatchBytes)
@@ -80,9 +72,6 @@ func (s Settings) faults(prefix string) []error {
 	var faults []error
 	if !exact(s.Mode, QueueModes()) {
 		faults = append(faults, fmt.Errorf("%smode: %q is not one of %v", prefix, s.Mode, QueueModes()))
-	}
-	if !exact(s.Drop, DropPolicies()) {
-		faults = append(faults, fmt.Errorf("%sdrop: %q is not one of %v", prefix, s.Drop, DropPolicies()))
 	}
 	if s.Debounce > maxDebounce {
 		faults = append(faults, fmt.Errorf("%sdebounce: %v is longer than %v", prefix, s.Debounce, maxDebounce))

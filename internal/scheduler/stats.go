@@ -13,7 +13,7 @@ type tally struct {
 	turns        int
 	outcomes     [outcomeCount]int
 	refused      [refusalCount]int
-	droppedOld   int
+	dropped      int
 	cleared      int
 	unknownLanes int
 
@@ -102,8 +102,8 @@ type SessionTotals struct {
 
 // DropStats counts messages that were not answered because of the queue's rules.
 type DropStats struct {
-	// Old: dropped by policy or by Drop. New: refused by policy. Stale: refused by a cutoff. Cleared: by a person or a reset.
-	Old, New, Stale, Cleared uint64
+	// Old: ended by Drop. Stale: refused by a cutoff. Cleared: returned to the caller by a reset.
+	Old, Stale, Cleared uint64
 }
 
 // SessionStats is the state of one session.
@@ -143,7 +143,7 @@ func (s *Scheduler[M]) Stats() Stats {
 		Draining: s.draining, Generation: s.gen, Principals: len(s.principals.byName),
 		Outcomes: make(map[Outcome]uint64, outcomeCount), Refused: make(map[Refusal]uint64, refusalCount),
 		Drops: DropStats{
-			Old: total(s.tally.droppedOld), New: total(s.tally.refused[RefusedFull.index()]),
+			Old:   total(s.tally.dropped),
 			Stale: total(s.tally.refused[RefusedStale.index()]), Cleared: total(s.tally.cleared),
 		},
 		Sessions: SessionTotals{
@@ -180,7 +180,7 @@ func (s Stats) Lane(name string) (LaneStats, bool) {
 // stats is the state of the lane.
 func (l *lane[M]) stats(now time.Duration) LaneStats {
 	stats := LaneStats{
-		Name: l.name, Capacity: l.limit, Active: l.active, Stopping: l.stopping, Yielded: l.yielded,
+		Name: l.Name, Capacity: l.Limit, Active: l.active, Stopping: l.stopping, Yielded: l.yielded,
 		Ready: l.ready.count + len(l.returning), Waiting: l.messages,
 		Started: total(l.started), Finished: total(l.answered + l.failed + l.cancelled),
 		Answered: total(l.answered), Failed: total(l.failed), Cancelled: total(l.cancelled),
@@ -230,7 +230,7 @@ func (t *Turn[M]) stats(now time.Duration) RunStats {
 		state = StateStopping
 	}
 	return RunStats{
-		RunID: t.runID, Session: t.Session(), Lane: t.lane.name, State: state, Stuck: t.stuck, Yielded: t.away,
+		RunID: t.runID, Session: t.Session(), Lane: t.lane.Name, State: state, Stuck: t.stuck, Yielded: t.away,
 		Running: now - t.started, Messages: len(t.items),
 	}
 }
@@ -267,39 +267,38 @@ func (s *Scheduler[M]) Progress() time.Duration {
 	return stalled
 }
 
-// Resize changes the limit of a lane. Growing takes effect at once; shrinking as turns end. The error matches ErrUnknownLane, or
-// ErrInvalid when n is not from 1 to 1 000 000.
-func (s *Scheduler[M]) Resize(name string, n int) error {
-	if err := checkLane(name, n); err != nil {
+// Resize gives the lane of this name another limit. Growing takes effect at once; shrinking as turns end. The error matches
+// ErrUnknownLane, or ErrInvalid when the limit is out of its bounds.
+func (s *Scheduler[M]) Resize(to Lane) error {
+	if err := to.check(); err != nil {
 		return fmt.Errorf("resize lane: %w: %w", ErrInvalid, err)
 	}
 	fx := s.begin()
 	s.mu.Lock()
-	l, ok := s.lanes[name]
+	l, ok := s.lanes[to.Name]
 	if ok {
-		l.limit = n
+		l.Lane = to
 		s.pump(l, &fx)
 	}
 	s.mu.Unlock()
 	s.flush(&fx)
 	if !ok {
-		return fmt.Errorf("resize lane %.40q: %w", name, ErrUnknownLane)
+		return fmt.Errorf("resize lane %.40q: %w", to.Name, ErrUnknownLane)
 	}
 	return nil
 }
 
-// GetOrCreate makes a lane with the limit n, unless one has this name, and returns the limit that holds. The error matches
-// ErrInvalid. Names become labels of metrics, so they must not come from users.
-func (s *Scheduler[M]) GetOrCreate(name string, n int) (int, error) {
-	if err := checkLane(name, n); err != nil {
-		return 0, fmt.Errorf("make lane: %w: %w", ErrInvalid, err)
+// GetOrCreate adds the lane, unless one has its name, and returns the lane that exists. The error matches ErrInvalid.
+func (s *Scheduler[M]) GetOrCreate(wanted Lane) (Lane, error) {
+	if err := wanted.check(); err != nil {
+		return Lane{}, fmt.Errorf("make lane: %w: %w", ErrInvalid, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, ok := s.lanes[name]
+	l, ok := s.lanes[wanted.Name]
 	if !ok {
-		l = &lane[M]{name: name, limit: n}
-		s.lanes[name] = l
+		l = &lane[M]{Lane: wanted}
+		s.lanes[wanted.Name] = l
 	}
-	return l.limit, nil
+	return l.Lane, nil
 }

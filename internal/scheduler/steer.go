@@ -75,7 +75,7 @@ func (t *Turn[M]) absorb(u *entry[M]) {
 func (s *Scheduler[M]) tellTaken(t *Turn[M], u *entry[M], merged error, items []Item[M]) []Item[M] {
 	for e := u; ; e = e.next {
 		e.ticket.complete(OutcomeMerged, merged)
-		s.obs.MessageEnded(t.lane.name, OutcomeMerged)
+		s.obs.MessageEnded(t.lane.Name, OutcomeMerged)
 		items = append(items, *e.item())
 		if e == u.last {
 			return items

@@ -36,22 +36,12 @@ func (s *Scheduler[M]) StopAll(key, who string, cutoff int64) Stopped[M] {
 	return stopped
 }
 
-// ClearWaiting ends all waiting messages of the session, the debounce window included; running turns go on. The messages end
-// dropped; their error matches ErrQueueDropped and names who.
-func (s *Scheduler[M]) ClearWaiting(key, who string) []Ended[M] {
-	return s.stop(key, func(x *session[M], fx *effects[M]) Stopped[M] {
-		s.tally.cleared += x.waiting
-		s.empty(x, OutcomeDropped, &CancelCause{Reason: ReasonCleared, By: who}, fx)
-		return Stopped[M]{}
-	}).Ended
-}
-
 // Drop ends one waiting message that a durable store has dropped (ErrQueueDropped). It is false when no message with this
 // sequence number waits.
 func (s *Scheduler[M]) Drop(key string, seq int64) (Ended[M], bool) {
 	ended := s.stop(key, func(x *session[M], fx *effects[M]) Stopped[M] {
 		if i, e := x.findSeq(seq); e != nil {
-			s.tally.droppedOld++
+			s.tally.dropped++
 			s.remove(x, i, e, goneUnits[M]{outcome: OutcomeDropped, err: ErrQueueDropped}, fx)
 		}
 		return Stopped[M]{}

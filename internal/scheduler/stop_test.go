@@ -40,7 +40,7 @@ func runIDs(turns []*turn) []string {
 func TestStopTakesTheOldestRunningThenTheOldestWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, config{Lanes: map[string]int{"main": 2}, Queue: scheduler.Settings{MaxConcurrent: 2}, Run: takesStops(time.Second)})
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 2}), Queue: scheduler.Settings{MaxConcurrent: 2}, Run: takesStops(time.Second)})
 		for i := range 4 {
 			submit(t, s, item{ID: strconv.Itoa(i)})
 			synctest.Wait()
@@ -117,7 +117,7 @@ func TestStopRunFindsTurnsAndMessages(t *testing.T) {
 func TestStopAllEndsEverythingAndMakesTheLateStale(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScheduler(t, config{Lanes: map[string]int{"main": 1}, Queue: scheduler.Settings{Cap: -1}, Run: untilStopped})
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 1}), Run: untilStopped})
 		submit(t, s, item{Session: "other", ID: "holds the lane"})
 		for i := range 10 {
 			submit(t, s, item{ID: strconv.Itoa(i), Seq: int64(i + 1)})
@@ -176,7 +176,7 @@ func TestStopDoesNotWaitForAFullLane(t *testing.T) {
 	t.Parallel()
 	running := make(chan *turn, 2)
 	s := newScheduler(t, config{
-		Lanes: map[string]int{"main": 2}, Queue: scheduler.Settings{Cap: -1},
+		Lanes: lanes(map[string]int{"main": 2}),
 		Run: func(ctx context.Context, t *turn) error {
 			running <- t
 			<-ctx.Done()
@@ -260,7 +260,7 @@ func TestAStopStormKeepsTheSlots(t *testing.T) {
 		for range 1000 {
 			delays <- time.Duration(rng.IntN(50)) * time.Millisecond
 		}
-		s := newScheduler(t, config{Lanes: map[string]int{"main": 4}, Run: func(ctx context.Context, _ *turn) error {
+		s := newScheduler(t, config{Lanes: lanes(map[string]int{"main": 4}), Run: func(ctx context.Context, _ *turn) error {
 			<-ctx.Done()
 			linger(<-delays)
 			return nil

@@ -55,8 +55,8 @@ func (s *Scheduler[M]) condemn(t *Turn[M]) {
 // reportStuck tells the log, the observer and the caller of the scheduler.
 func (s *Scheduler[M]) reportStuck(t *Turn[M]) {
 	s.log.Warn("turn ignores its cancelled context", slog.String("session", t.Session()), slog.String("run_id", t.runID),
-		slog.String("lane", t.lane.name), slog.Duration("grace", s.cfg.StopGrace))
-	s.obs.TurnStuck(t.lane.name)
+		slog.String("lane", t.lane.Name), slog.Duration("grace", s.cfg.StopGrace))
+	s.obs.TurnStuck(t.lane.Name)
 	if s.cfg.OnStuck == nil {
 		return
 	}

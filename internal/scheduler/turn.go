@@ -45,7 +45,7 @@ func (t *Turn[M]) RunID() string { return t.runID }
 func (t *Turn[M]) Session() string { return t.lead.item().Session }
 
 // Lane is the name of the lane whose slot the turn holds.
-func (t *Turn[M]) Lane() string { return t.lane.name }
+func (t *Turn[M]) Lane() string { return t.lane.Name }
 
 // Items are the messages of the turn in their order; the last one leads. The slice belongs to the scheduler and is not to be
 // changed. Messages that came with TakeInput are not among them.

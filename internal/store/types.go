@@ -27,15 +27,6 @@ const (
 	RunDead        = "dead"
 )
 
-// DropPolicy says who loses when a queue is full.
-type DropPolicy string
-
-// The policies.
-const (
-	DropOld DropPolicy = "old" // the oldest waiting message
-	DropNew DropPolicy = "new" // the incoming one
-)
-
 // ReasonSuperseded is the reason of a message that ended because another one interrupts.
 const ReasonSuperseded = "superseded"
 
@@ -93,7 +84,7 @@ type AcceptParams struct {
 	Message chat.Message
 	// Cap is how many messages may wait (rows in state waiting; held and running ones do not count); 0 = no bound. Drop says who loses.
 	Cap  int
-	Drop DropPolicy
+	Drop chat.DropPolicy
 	// Mode is the queue mode that the message asks for; "" = that of the session, and Usual where the session has none. A message in mode interrupt
 	// needs no place: when Cap messages wait, all that wait end superseded, and Drop does not matter.
 	Mode, Usual chat.QueueMode

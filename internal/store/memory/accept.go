@@ -70,7 +70,7 @@ func (s *Store) duplicate(old *message, node string) store.Accepted {
 
 func (s *Store) checkRoom(p store.AcceptParams) error {
 	se := s.sessions[p.Message.Session]
-	if se != nil && !p.Unqueued && p.Drop == store.DropNew && !p.Interrupts(se.Mode) && len(se.tooMany(p)) > 0 {
+	if se != nil && !p.Unqueued && p.Drop == chat.DropNew && !p.Interrupts(se.Mode) && len(se.tooMany(p)) > 0 {
 		return chat.ErrQueueFull
 	}
 	return nil

@@ -155,7 +155,7 @@ func (a *arrival) makeRoom(b *pgx.Batch, over int, stored chat.QueueMode) error 
 	switch {
 	case a.p.Interrupts(stored):
 		return a.end(b, endAllSQL, &a.out.Superseded, store.EndParams{Outcome: chat.OutcomeSuperseded, Reason: store.ReasonSuperseded})
-	case a.p.Drop == store.DropNew:
+	case a.p.Drop == chat.DropNew:
 		return chat.ErrQueueFull
 	default:
 		p := store.EndParams{Outcome: chat.OutcomeDropped, Reason: string(chat.FailQueueFull), Notice: a.p.DropNotice}

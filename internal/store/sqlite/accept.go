@@ -161,7 +161,7 @@ func (t *tx) makeRoom(ctx context.Context, in *incoming, r *row, out *store.Acce
 	case in.Interrupts(chat.QueueMode(r.mode)):
 		out.Superseded = all
 		return t.end(ctx, r, all, ending{outcome: chat.OutcomeSuperseded, reason: store.ReasonSuperseded})
-	case in.Drop == store.DropNew:
+	case in.Drop == chat.DropNew:
 		return chat.ErrQueueFull
 	}
 	out.Dropped = queued[:over]

@@ -91,7 +91,7 @@ func everything(t *testing.T, s *Store, clock *time.Time) {
 	accept := func(node, id string) store.Accepted {
 		t.Helper()
 		p := message(node, "room", id)
-		p.Cap, p.Drop, p.DropNotice = 2, store.DropOld, notice
+		p.Cap, p.Drop, p.DropNotice = 2, chat.DropOld, notice
 		if node == "first" {
 			p.Offset = &lease
 		}

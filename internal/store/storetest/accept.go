@@ -37,7 +37,7 @@ func sequenceHasNoGaps(w *world) {
 		equal(w, "sequence number of the other session", b.Seq, want)
 	}
 	refused := w.message(node, key)
-	refused.Cap, refused.Drop = 5, store.DropNew
+	refused.Cap, refused.Drop = 5, chat.DropNew
 	_, err := w.st.Accept(w.ctx, refused)
 	w.fails(err, chat.ErrQueueFull)
 	_, a := w.say(node, key)
@@ -135,12 +135,12 @@ func duplicateTellsHowFarItIs(w *world) {
 func duplicateAtFullQueue(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
-	p.Cap, p.Drop = 1, store.DropNew
+	p.Cap, p.Drop = 1, chat.DropNew
 	w.accept(p)
 	if a := w.accept(p); !a.Duplicate {
 		w.Fatalf("want a duplicate, got %+v", a)
 	}
-	p.Drop = store.DropOld
+	p.Drop = chat.DropOld
 	if a := w.accept(p); !a.Duplicate || len(a.Dropped) > 0 {
 		w.Fatalf("want a duplicate that drops nothing, got %+v", a)
 	}
@@ -238,7 +238,7 @@ func withoutTakeNobodyOwns(w *world) {
 func commandIsAnsweredAtOnce(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
-	p.Unqueued, p.Cap, p.Drop = true, 1, store.DropNew
+	p.Unqueued, p.Cap, p.Drop = true, 1, chat.DropNew
 	a := w.accept(p)
 	if a.Mine || a.Owner != "" || a.Seq != 1 {
 		w.Fatalf("a command took ownership: %+v", a)
@@ -256,10 +256,10 @@ func commandIsAnsweredAtOnce(w *world) {
 func commandBetweenMessages(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
-	p.Cap, p.Drop = 1, store.DropNew
+	p.Cap, p.Drop = 1, chat.DropNew
 	a := w.accept(p)
 	command := w.message(node, key)
-	command.Unqueued, command.Cap, command.Drop = true, 1, store.DropNew
+	command.Unqueued, command.Cap, command.Drop = true, 1, chat.DropNew
 	equal(w, "sequence number of the command", w.accept(command).Seq, 2)
 	s := w.session(key)
 	equal(w, "done_seq under a waiting message", s.DoneSeq, 0)

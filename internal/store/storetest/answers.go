@@ -230,7 +230,7 @@ func acceptRefusesOthers(w *world) {
 	refused("session")
 	theirs.Cap = 1
 	refused("session with a full queue that drops the oldest")
-	theirs.Drop = store.DropNew
+	theirs.Drop = chat.DropNew
 	refused("session with a full queue that takes nobody")
 	theirs.Cap, theirs.Unqueued = 0, true
 	refused("session after a command")

@@ -65,7 +65,7 @@ func benchAccept(b *testing.B, open Opener, workers int) {
 	w, node := bench(b, open)
 	w.share(b, workers, func(key chat.SessionKey) error {
 		p := w.message(node, key)
-		p.Cap, p.Drop = 10, store.DropOld
+		p.Cap, p.Drop = 10, chat.DropOld
 		_, err := w.st.Accept(w.ctx, p)
 		return err
 	})

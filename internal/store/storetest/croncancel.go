@@ -235,7 +235,7 @@ func deleteSession(w *world, _ string, l cron.Launched) {
 
 func dropMessage(w *world, node string, l cron.Launched) {
 	p := w.message(node, l.Message.Session)
-	p.Cap, p.Drop = 1, store.DropOld
+	p.Cap, p.Drop = 1, chat.DropOld
 	equal(w, "dropped", idsOf(w.accept(p).Dropped), []string{l.Message.ID})
 }
 

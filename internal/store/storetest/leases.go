@@ -186,7 +186,7 @@ func refusalMovesNothing(w *world) {
 	l := w.hold(node)
 	w.accept(w.update(l, key, 1))
 	p := w.update(l, key, 2)
-	p.Cap, p.Drop = 1, store.DropNew
+	p.Cap, p.Drop = 1, chat.DropNew
 	_, err := w.st.Accept(w.ctx, p)
 	w.fails(err, chat.ErrQueueFull)
 	equal(w, "offset", w.hold(node).NextOffset, 2)

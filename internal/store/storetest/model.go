@@ -97,7 +97,7 @@ func (m *model) accept(t *rapid.T) {
 	p := m.w.message(node, r.key)
 	p.RunLimit = many
 	p.Cap = rapid.IntRange(0, 3).Draw(t, "cap")
-	p.Drop = rapid.SampledFrom([]store.DropPolicy{store.DropOld, store.DropNew}).Draw(t, "drop")
+	p.Drop = rapid.SampledFrom([]chat.DropPolicy{chat.DropOld, chat.DropNew}).Draw(t, "drop")
 	p.Joins = rapid.IntRange(0, 3).Draw(t, "joins") == 0
 	if waiting := r.in(store.StateWaiting); len(waiting) > 0 && rapid.Bool().Draw(t, "starting") {
 		p.Starting = []int64{waiting[0].seq}
@@ -110,7 +110,7 @@ func (m *model) accept(t *rapid.T) {
 	}
 	over := r.over(p)
 	interrupts := p.Mode == chat.ModeInterrupt && len(over) > 0
-	if len(over) > 0 && p.Drop == store.DropNew && !interrupts {
+	if len(over) > 0 && p.Drop == chat.DropNew && !interrupts {
 		_, err := m.w.st.Accept(m.w.ctx, p)
 		m.w.fails(err, chat.ErrQueueFull)
 		return

@@ -25,7 +25,7 @@ func noticeTests() []test {
 func (w *world) tele(node string, key chat.SessionKey) store.AcceptParams {
 	p := w.message(node, key)
 	p.Message.Channel = "telegram:1"
-	p.Cap, p.Drop = 1, store.DropOld
+	p.Cap, p.Drop = 1, chat.DropOld
 	p.DropNotice = w.notice(key)
 	return p
 }

@@ -33,18 +33,18 @@ func fullQueueRefuses(w *world) {
 	w.cap = 2
 	for range 2 {
 		p := w.message(node, key)
-		p.Cap, p.Drop = 2, store.DropNew
+		p.Cap, p.Drop = 2, chat.DropNew
 		w.accept(p)
 	}
 	p := w.message(node, key)
-	p.Cap, p.Drop = 2, store.DropNew
+	p.Cap, p.Drop = 2, chat.DropNew
 	_, err := w.st.Accept(w.ctx, p)
 	w.fails(err, chat.ErrQueueFull)
 	_, err = w.st.MessageByID(w.ctx, p.Message.ID)
 	w.fails(err, chat.ErrNotFound)
 	equal(w, "last_seq", w.session(key).LastSeq, 2)
 	other := w.message(node, w.key())
-	other.Cap, other.Drop = 2, store.DropNew
+	other.Cap, other.Drop = 2, chat.DropNew
 	equal(w, "another session has room", w.accept(other).Seq, 1)
 	_, err = w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeSuperseded})
 	w.ok(err)
@@ -57,7 +57,7 @@ func fullQueueDropsOldest(w *world) {
 	var ids []string
 	for i := range 4 {
 		p := w.message(node, key)
-		p.Cap, p.Drop = 2, store.DropOld
+		p.Cap, p.Drop = 2, chat.DropOld
 		a := w.accept(p)
 		ids = append(ids, p.Message.ID)
 		equal(w, "sequence number", a.Seq, int64(i+1))
@@ -84,7 +84,7 @@ func smallerCapDropsSeveral(w *world) {
 		w.say(node, key)
 	}
 	p := w.message(node, key)
-	p.Cap, p.Drop = 2, store.DropOld
+	p.Cap, p.Drop = 2, chat.DropOld
 	a := w.accept(p)
 	equal(w, "dropped", seqsOf(a.Dropped), []int64{1, 2, 3, 4})
 	equal(w, "waiting", w.session(key).Waiting, 2)
@@ -94,10 +94,10 @@ func runningMessagesDoNotCount(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
 	p := w.message(node, key)
-	p.Cap, p.Drop = 1, store.DropNew
+	p.Cap, p.Drop = 1, chat.DropNew
 	w.accept(p)
 	q := w.message(node, key)
-	q.Cap, q.Drop = 1, store.DropNew
+	q.Cap, q.Drop = 1, chat.DropNew
 	_, err := w.st.Accept(w.ctx, q)
 	w.fails(err, chat.ErrQueueFull)
 	w.finish(answered(c, run))
@@ -114,7 +114,7 @@ func runningIsNeverAVictim(w *world) {
 	var last string
 	for i := range 3 {
 		p := w.message(node, key)
-		p.Cap, p.Drop = 1, store.DropOld
+		p.Cap, p.Drop = 1, chat.DropOld
 		a := w.accept(p)
 		equal(w, "dropped", len(a.Dropped), min(i, 1))
 		last = p.Message.ID
@@ -127,20 +127,20 @@ func runningIsNeverAVictim(w *world) {
 func heldMessagesDoNotCount(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
-	p.Hold, p.Cap, p.Drop = time.Second, 1, store.DropNew
+	p.Hold, p.Cap, p.Drop = time.Second, 1, chat.DropNew
 	w.accept(p)
 	equal(w, "state of the first of a burst", w.row(p.Message.ID).State, store.StateWaiting)
 	for range 3 {
 		j := w.message(node, key)
-		j.Hold, j.Joins, j.Cap, j.Drop = time.Second, true, 1, store.DropNew
+		j.Hold, j.Joins, j.Cap, j.Drop = time.Second, true, 1, chat.DropNew
 		w.accept(j)
 		equal(w, "state of what joins it", w.row(j.Message.ID).State, store.StateHeld)
 	}
 	q := w.message(node, key)
-	q.Cap, q.Drop = 1, store.DropNew
+	q.Cap, q.Drop = 1, chat.DropNew
 	_, err := w.st.Accept(w.ctx, q)
 	w.fails(err, chat.ErrQueueFull)
-	q.Drop = store.DropOld
+	q.Drop = chat.DropOld
 	equal(w, "dropped", idsOf(w.accept(q).Dropped), []string{p.Message.ID})
 	w.cap = 1
 }
@@ -149,13 +149,13 @@ func startingMessagesAreSpared(w *world) {
 	node, key := w.node(), w.key()
 	first, a := w.say(node, key)
 	p := w.message(node, key)
-	p.Cap, p.Drop, p.Starting = 1, store.DropNew, []int64{a.Seq}
+	p.Cap, p.Drop, p.Starting = 1, chat.DropNew, []int64{a.Seq}
 	w.accept(p)
 	q := w.message(node, key)
-	q.Cap, q.Drop, q.Starting = 1, store.DropNew, []int64{a.Seq}
+	q.Cap, q.Drop, q.Starting = 1, chat.DropNew, []int64{a.Seq}
 	_, err := w.st.Accept(w.ctx, q)
 	w.fails(err, chat.ErrQueueFull)
-	q.Drop = store.DropOld
+	q.Drop = chat.DropOld
 	equal(w, "dropped", idsOf(w.accept(q).Dropped), []string{p.Message.ID})
 	equal(w, "state of the starting one", w.row(first).State, store.StateWaiting)
 	w.start(claimOf(key, a), first, a.Seq)
@@ -180,7 +180,7 @@ func capZeroIsNoBound(w *world) {
 	node, key := w.node(), w.key()
 	for i := range 40 {
 		p := w.message(node, key)
-		p.Drop = []store.DropPolicy{store.DropOld, store.DropNew}[i%2]
+		p.Drop = []chat.DropPolicy{chat.DropOld, chat.DropNew}[i%2]
 		a := w.accept(p)
 		equal(w, "dropped", len(a.Dropped), 0)
 	}
@@ -210,7 +210,7 @@ func interruptedAreSpared(w *world) {
 	w.finish(requeued(c, run))
 	for i := range 3 {
 		p := w.message(node, key)
-		p.Cap, p.Drop = 1, store.DropOld
+		p.Cap, p.Drop = 1, chat.DropOld
 		equal(w, "dropped", len(w.accept(p).Dropped), min(i, 1))
 	}
 	equal(w, "started", w.start(c, run, seq).Seqs, []int64{seq})
@@ -279,7 +279,7 @@ func hintedOfDeadNode(w *world) {
 
 // interruptEndsWhatWaits fills a queue, with a message that runs, one that has a slot and one that is held, and interrupts, under either policy.
 func interruptEndsWhatWaits(w *world) {
-	for _, drop := range []store.DropPolicy{store.DropOld, store.DropNew} {
+	for _, drop := range []chat.DropPolicy{chat.DropOld, chat.DropNew} {
 		node, key := w.node(), w.key()
 		w.cap = 2
 		offer := func(change func(*store.AcceptParams)) (store.AcceptParams, store.Accepted) {
@@ -331,7 +331,7 @@ func storedModeInterrupts(w *world) {
 		first, _ := w.say(node, key)
 		w.ok(w.st.SetSessionMode(w.ctx, key, "ann", c.stored))
 		p := w.message(node, key)
-		p.Cap, p.Drop, p.Mode, p.Usual = 1, store.DropOld, c.message, c.usual
+		p.Cap, p.Drop, p.Mode, p.Usual = 1, chat.DropOld, c.message, c.usual
 		a := w.accept(p)
 		gone, kept := a.Superseded, a.Dropped
 		if !c.interrupts {

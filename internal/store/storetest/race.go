@@ -107,7 +107,7 @@ func acceptsAtTheCap(w *world) {
 	ps := make([]store.AcceptParams, racers)
 	for i := range ps {
 		ps[i] = w.message(node, []chat.SessionKey{refuse, drop}[i%2])
-		ps[i].Cap, ps[i].Drop = 5, []store.DropPolicy{store.DropNew, store.DropOld}[i%2]
+		ps[i].Cap, ps[i].Drop = 5, []chat.DropPolicy{chat.DropNew, chat.DropOld}[i%2]
 	}
 	w.race(racers, func(st store.Store, i int) error {
 		a, err := st.Accept(w.ctx, ps[i])

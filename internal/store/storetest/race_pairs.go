@@ -50,10 +50,10 @@ func dropAgainstStart(w *world) {
 	for range 30 {
 		key := w.key()
 		p := w.message(node, key)
-		p.Cap, p.Drop = 1, store.DropOld
+		p.Cap, p.Drop = 1, chat.DropOld
 		first := w.accept(p)
 		q := w.message(node, key)
-		q.Cap, q.Drop = 1, store.DropOld
+		q.Cap, q.Drop = 1, chat.DropOld
 		var a store.Accepted
 		var s store.Started
 		w.race(2, func(st store.Store, i int) (err error) {
