@@ -2,12 +2,11 @@ package scheduler
 
 import (
 	"context"
-	"log/slog"
 	"time"
 )
 
 // effects are what a decision under the mutex leaves to be done after it: starting goroutines, cancelling contexts, completing
-// tickets, logging. It lives on the stack of the public method.
+// tickets, logging. The value lives on the stack of the method that took the mutex.
 type effects[M any] struct {
 	now       time.Duration
 	starts    *Turn[M] // chained by nextStart, in order
@@ -17,8 +16,8 @@ type effects[M any] struct {
 	wakes     []chan struct{}
 	grants    []chan struct{}
 	questions []question[M]
-	unknown   bool   // an unknown lane name was met
-	stranger  string // and it was met for the first time
+	unknown   bool   // the message named a lane that does not exist
+	firstName string // that name, when it is to be logged
 }
 
 // cancelCall is a context to cancel.
@@ -34,26 +33,14 @@ type goneUnits[M any] struct {
 	err     error
 }
 
-// begin makes the effects of one public call.
-func (s *Scheduler[M]) begin() effects[M] { return effects[M]{now: s.now()} }
-
-// end decides the outcome of waiting units that have been taken out of their session. The counting of single messages of
-// many units is the caller's (endAll), because this runs under the mutex.
-func (s *Scheduler[M]) end(fx *effects[M], o Outcome, err error, units ...*entry[M]) {
-	n := 0
-	for _, u := range units {
-		n += u.count
+// start adds a turn to those that are to be started.
+func (fx *effects[M]) start(t *Turn[M]) {
+	if fx.starts == nil {
+		fx.starts = t
+	} else {
+		fx.lastStart.nextStart = t
 	}
-	s.endAll(fx, goneUnits[M]{units: units, outcome: o, err: err}, n)
-}
-
-// endAll is end for units whose n messages are counted already.
-func (s *Scheduler[M]) endAll(fx *effects[M], gone goneUnits[M], n int) {
-	if n == 0 {
-		return
-	}
-	s.tally.outcomes[gone.outcome.index()] += n
-	fx.gone = append(fx.gone, gone)
+	fx.lastStart = t
 }
 
 // takeStart takes the first of the turns to start away, nil when there is none.
@@ -65,8 +52,9 @@ func (fx *effects[M]) takeStart() *Turn[M] {
 	return t
 }
 
-// flush does what is to be done after the mutex was released, the urgent things first, and returns the messages that ended.
-func (s *Scheduler[M]) flush(fx *effects[M]) []Ended[M] {
+// perform does what is to be done after the mutex was released, and returns the messages that ended. Cancellations come first, because
+// a stop must not wait for anything else.
+func (s *Scheduler[M]) perform(fx *effects[M]) []Ended[M] {
 	for _, c := range fx.cancels {
 		c.cancel(c.cause)
 	}
@@ -75,8 +63,8 @@ func (s *Scheduler[M]) flush(fx *effects[M]) []Ended[M] {
 		go s.run(t)
 		t = next
 	}
-	for _, w := range fx.grants {
-		close(w)
+	for _, granted := range fx.grants {
+		close(granted)
 	}
 	for _, w := range fx.wakes {
 		select {
@@ -88,39 +76,7 @@ func (s *Scheduler[M]) flush(fx *effects[M]) []Ended[M] {
 		go s.ask(q)
 	}
 	if fx.unknown {
-		s.reportStranger(fx.stranger)
+		s.out.unknownLane(fx.firstName)
 	}
-	return s.tell(fx.gone)
-}
-
-// reportStranger counts a message for a lane that does not exist, and logs each name once.
-func (s *Scheduler[M]) reportStranger(name string) {
-	s.obs.LaneUnknown()
-	if name != "" {
-		s.log.Warn("unknown lane, using main", slog.String("lane", name))
-	}
-}
-
-// tell completes the tickets of messages that ended without a turn and lists them, oldest first.
-func (s *Scheduler[M]) tell(gone []goneUnits[M]) []Ended[M] {
-	n := 0
-	for _, g := range gone {
-		for _, u := range g.units {
-			n += u.count
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	ended := make([]Ended[M], 0, n)
-	for _, g := range gone {
-		for _, u := range g.units {
-			for e := u; e != nil; e = e.next {
-				e.ticket.complete(g.outcome, g.err)
-				s.obs.MessageEnded(e.lane.Name, g.outcome)
-				ended = append(ended, Ended[M]{Item: *e.item(), Outcome: g.outcome, Err: g.err})
-			}
-		}
-	}
-	return ended
+	return s.out.ended(fx.gone)
 }

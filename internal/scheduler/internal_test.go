@@ -30,8 +30,8 @@ func TestProgressGrowsWhileReadyWorkDoesNotStart(t *testing.T) {
 			t.Errorf("a full lane that works shows %s", p)
 		}
 		s.mu.Lock()
-		s.lanes[LaneMain].Limit = 2
-		s.lanes[LaneMain].lastStart = s.now() // the last time that it worked
+		s.core.lanes.byName[LaneMain].Limit = 2
+		s.core.lanes.byName[LaneMain].lastStart = s.now() // the last time that it worked
 		s.mu.Unlock()
 		for range 4 {
 			began := s.Progress()

@@ -134,7 +134,7 @@ func (e *entry[M]) join(o *entry[M]) {
 // without takes one message out of the unit and returns what is left of it, nil when nothing is.
 func (e *entry[M]) without(gone *entry[M]) *entry[M] {
 	if gone == e {
-		return e.behead()
+		return e.withoutFirst()
 	}
 	before := e
 	for before.next != gone {
@@ -149,8 +149,8 @@ func (e *entry[M]) without(gone *entry[M]) *entry[M] {
 	return e
 }
 
-// behead takes the first message off and lets the second speak for the unit.
-func (e *entry[M]) behead() *entry[M] {
+// withoutFirst takes the first message off and moves what describes the unit to the second.
+func (e *entry[M]) withoutFirst() *entry[M] {
 	second := e.next
 	if second == nil {
 		return nil

@@ -209,8 +209,8 @@ func (l *lane[M]) next() *session[M] {
 	return t.ready.head
 }
 
-// room reports whether a slot is free.
-func (l *lane[M]) room() bool { return l.active < l.Limit }
+// hasSlot reports whether a slot is free.
+func (l *lane[M]) hasSlot() bool { return l.active < l.Limit }
 
 // acquire gives the turn a slot.
 func (l *lane[M]) acquire(t *Turn[M]) {
@@ -231,4 +231,18 @@ func (l *lane[M]) release(t *Turn[M]) {
 	if t.cause != nil {
 		l.stopping--
 	}
+}
+
+// stats is the state of the lane.
+func (l *lane[M]) stats(now time.Duration) LaneStats {
+	stats := LaneStats{
+		Name: l.Name, Capacity: l.Limit, Active: l.active, Stopping: l.stopping, Yielded: l.yielded,
+		Ready: l.ready.count + len(l.returning), Waiting: l.messages,
+		Started: total(l.started), Finished: total(l.answered + l.failed + l.cancelled),
+		Answered: total(l.answered), Failed: total(l.failed), Cancelled: total(l.cancelled),
+	}
+	if l.ready.head != nil {
+		stats.OldestWait = now - l.ready.head.readyAt
+	}
+	return stats
 }

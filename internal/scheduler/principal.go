@@ -2,9 +2,9 @@ package scheduler
 
 import "slices"
 
-// principal is what the scheduler knows of one principal: whose work waits, where it stands, and how many turns it has where it has
-// a bound. It exists while a message of it waits, a session stands in a line of it, or it holds a place. Every field is
-// guarded by the scheduler's mutex. Records that went idle are kept in a small pool.
+// principal is what the scheduler knows of one principal: how many of its messages wait, where its sessions stand, and how many bounded turns
+// it has. It exists while a message of it waits, a session stands in a line of it, or it holds a place. Every field is
+// guarded by the scheduler's mutex. Idle records are kept in a small pool.
 type principal[M any] struct {
 	name     string
 	all      *principals[M]
@@ -29,6 +29,7 @@ type principals[M any] struct {
 	byName map[string]*principal[M]
 	spare  []*principal[M]
 	peak   int // the most records since the map was made
+	bound  int // bounded turns that one principal may have at once; 0 = any number
 }
 
 // of returns the record of a name, made if need be. The caller gives it a message or a place before the mutex is released.
@@ -62,7 +63,7 @@ func (who *principal[M]) rest() {
 	}
 }
 
-// shrink lets go of what a burst has left behind.
+// shrink frees the memory that a burst of principals has left.
 func (p *principals[M]) shrink() {
 	if p.peak > shrinkAt && len(p.byName) == 0 {
 		p.byName, p.spare, p.peak = map[string]*principal[M]{}, nil, 0
@@ -91,32 +92,32 @@ func (who *principal[M]) subqueue(l *lane[M]) *subqueue[M] {
 }
 
 // bounded reports whether the turn that the unit becomes counts for its principal.
-func (s *Scheduler[M]) bounded(u *entry[M]) bool {
-	return s.cfg.PrincipalTurns > 0 && u.item().Bounded
+func (p *principals[M]) bounded(u *entry[M]) bool {
+	return p.bound > 0 && u.item().Bounded
 }
 
-// placed reports whether the session stands where its first unit belongs, so that nothing is to be done and no place in a line is lost.
-func (s *Scheduler[M]) placed(x *session[M], u *entry[M]) bool {
+// placed reports whether the session stands where its first unit belongs. Then nothing is to be done, and the session keeps its position in the line.
+func (p *principals[M]) placed(x *session[M], u *entry[M]) bool {
 	switch who := x.held; {
 	case who == nil:
-		return x.lane == u.lane && x.subqueue.who == u.who && !s.bounded(u)
-	case who != u.who || !s.bounded(u):
+		return x.lane == u.lane && x.subqueue.who == u.who && !p.bounded(u)
+	case who != u.who || !p.bounded(u):
 		return false
 	case x.lane == nil:
-		return who.used >= s.cfg.PrincipalTurns
+		return who.used >= p.bound
 	default:
 		return x.lane == u.lane
 	}
 }
 
 // reserve takes a place for the session's next turn. Without a free one the session waits in the principal's line, and the answer is false.
-func (s *Scheduler[M]) reserve(x *session[M], u *entry[M]) bool {
-	if !s.bounded(u) {
+func (p *principals[M]) reserve(x *session[M], u *entry[M]) bool {
+	if !p.bounded(u) {
 		return true
 	}
 	who := u.who
 	x.held = who
-	if who.used >= s.cfg.PrincipalTurns {
+	if who.used >= p.bound {
 		who.waiting.push(x)
 		return false
 	}
@@ -124,7 +125,7 @@ func (s *Scheduler[M]) reserve(x *session[M], u *entry[M]) bool {
 	return true
 }
 
-// unlink takes the session out of the line in which it stands, if any, and returns the principal to whom that freed a place.
+// unlink takes the session out of the line in which it stands, if any, and returns the principal that got a free place by it.
 func (x *session[M]) unlink() (freed *principal[M]) {
 	freed, x.held = x.held, nil
 	switch {
@@ -142,37 +143,18 @@ func (x *session[M]) unlink() (freed *principal[M]) {
 	return nil
 }
 
-// step takes the session out of the ready list for the start of a turn, and returns the principal whose place it held for it.
-func (x *session[M]) step() *principal[M] {
+// leaveLine takes the session out of the ready list for the start of a turn, and returns the principal whose place it held for it.
+func (x *session[M]) leaveLine() *principal[M] {
 	held := x.held
 	x.held = nil
 	x.lane.leave(x)
 	return held
 }
 
-// wake gives free places to the sessions that wait for them, and forgets a principal of whom nothing is left.
-func (s *Scheduler[M]) wake(who *principal[M], fx *effects[M]) {
-	for who.used < s.cfg.PrincipalTurns && who.waiting.head != nil {
-		s.settle(who.waiting.head, fx)
-	}
-	who.rest()
-}
-
-// leavePlace gives the place of the turn back.
-func (s *Scheduler[M]) leavePlace(t *Turn[M], fx *effects[M]) {
-	who := t.held
-	if who == nil {
-		return
-	}
-	t.held = nil
-	who.used--
-	s.wake(who, fx)
-}
-
-// retakePlace gives a turn that returns from Yield a place, whether or not one is free: it has begun, and may be what others wait for.
-func (s *Scheduler[M]) retakePlace(t *Turn[M]) {
-	if s.bounded(t.first) {
-		t.held = s.principals.of(t.first.item().Principal)
+// retake gives a turn that returns from Yield a place, whether or not one is free: it has begun, and others may wait for it.
+func (p *principals[M]) retake(t *Turn[M]) {
+	if p.bounded(t.first) {
+		t.held = p.of(t.first.item().Principal)
 		t.held.used++
 	}
 }

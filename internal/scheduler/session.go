@@ -83,14 +83,6 @@ func (x *session[M]) front() *entry[M] {
 // back is the unit that waits last; one must be waiting.
 func (x *session[M]) back() *entry[M] { return x.units[len(x.units)-1] }
 
-// debouncing is the number of messages in the open window.
-func (x *session[M]) debouncing() int {
-	if !x.buffers() {
-		return 0
-	}
-	return x.back().count
-}
-
 // insert puts the unit of one message at its place in the order and returns how many messages stand before it. Nearly
 // always that is the end. A message that was overtaken between its acceptance and its submission goes before the later ones.
 func (x *session[M]) insert(e *entry[M]) int {
@@ -144,7 +136,7 @@ func (x *session[M]) detach() []*entry[M] {
 	x.units, x.head, x.waiting, x.disorder = nil, 0, 0, false // the caller owns the slice now
 	for _, share := range x.byLane {
 		if share.count > 0 {
-			share.give(-share.count)
+			share.add(-share.count)
 		}
 	}
 	x.byLane = x.byLane[:0]
@@ -169,7 +161,7 @@ func (x *session[M]) account(e *entry[M], n int) {
 		share := &x.byLane[i]
 		if share.count > 0 && share.lane == e.lane && share.who == e.who {
 			share.count += n
-			share.give(n)
+			share.add(n)
 			return
 		}
 		if share.count == 0 {
@@ -181,11 +173,11 @@ func (x *session[M]) account(e *entry[M], n int) {
 		x.byLane = append(x.byLane, laneShare[M]{})
 	}
 	x.byLane[free] = laneShare[M]{lane: e.lane, who: e.who, count: n}
-	x.byLane[free].give(n)
+	x.byLane[free].add(n)
 }
 
-// give counts n waiting messages more, or fewer, for the lane and the principal.
-func (c laneShare[M]) give(n int) {
+// add counts n waiting messages more, or fewer, for the lane and the principal.
+func (c laneShare[M]) add(n int) {
 	c.lane.messages += n
 	c.who.messages += n
 	if n < 0 {
@@ -248,4 +240,40 @@ func (x *session[M]) runs(seq int64) *entry[M] {
 		}
 	}
 	return nil
+}
+
+// known finds the message if it waits or runs already, and gives it a number if it has none. A run that begins again is found by its id as
+// well, because its caller may submit it with other messages than those that are here.
+func (x *session[M]) known(it *Item[M]) *entry[M] {
+	if it.RunID != "" {
+		if e := x.ofRun(it.RunID); e != nil {
+			return e
+		}
+	}
+	if it.Seq == 0 {
+		it.Seq = x.last + 1
+	}
+	if it.Seq > x.last {
+		x.last = it.Seq
+		return nil
+	}
+	if _, e := x.findSeq(it.Seq); e != nil {
+		return e
+	}
+	return x.runs(it.Seq)
+}
+
+// leave takes the turn out of the session's running ones.
+func (x *session[M]) leave(t *Turn[M]) {
+	if x.begins == t {
+		x.begins = nil
+	}
+	for i, r := range x.running {
+		if r == t {
+			copy(x.running[i:], x.running[i+1:])
+			x.running[len(x.running)-1] = nil
+			x.running = x.running[:len(x.running)-1]
+			return
+		}
+	}
 }

@@ -2,39 +2,19 @@ package scheduler
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 )
 
-// tally are the counters of the scheduler, guarded by its mutex.
+// tally counts what has happened since the start. What exists now is counted by the part that owns it.
 type tally struct {
-	accepted     int
-	turns        int
-	outcomes     [outcomeCount]int
-	refused      [refusalCount]int
-	dropped      int
-	cleared      int
-	unknownLanes int
-
-	running    int // turns
-	stuck      int // running turns past their grace
-	discarded  int // running turns whose outcome is decided
-	debouncing int // messages in open windows
+	accepted int
+	turns    int
+	outcomes [outcomeCount]int
+	refused  [refusalCount]int
+	dropped  int
+	cleared  int
 }
-
-// State is what a session or a turn is doing.
-type State string
-
-// The states. A session that does none of this is not tracked.
-const (
-	// StateQueued: nothing runs, something waits.
-	StateQueued State = "queued"
-	// StateRunning: at least one turn runs and was not cancelled.
-	StateRunning State = "running"
-	// StateStopping: every running turn was cancelled and has not returned yet.
-	StateStopping State = "stopping"
-)
 
 // Stats is the state of the scheduler at one moment. The numbers fit together: Accepted is the sum of Outcomes,
 // Sessions.Waiting and Sessions.Undecided.
@@ -106,63 +86,44 @@ type DropStats struct {
 	Old, Stale, Cleared uint64
 }
 
-// SessionStats is the state of one session.
-type SessionStats struct {
-	State State
-	// Settings are those of the last submitted message.
-	Settings Settings
-	// Waiting messages, those in the debounce window included; Turns is how many turns they will be at most.
-	Waiting, Turns int
-	// Debouncing messages are in the open window.
-	Debouncing int
-	// Running turns, oldest first.
-	Running []RunStats
-}
-
-// RunStats is the state of one running turn.
-type RunStats struct {
-	RunID, Session, Lane string
-	State                State
-	// Stuck says that the grace after the cancellation is over.
-	Stuck bool
-	// Yielded says that the turn has given its slot back for a while.
-	Yielded bool
-	// Running is the time since the start.
-	Running time.Duration
-	// Messages of the turn, those that came in mid-turn not included.
-	Messages int
-}
-
 // Stats reports the state. It takes time in proportion to the number of lanes, not of sessions.
 func (s *Scheduler[M]) Stats() Stats {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.core.stats(now)
+}
+
+// stats is the state of all parts at one moment.
+func (c *core[M]) stats(now time.Duration) Stats {
 	stats := Stats{
-		Accepted: total(s.tally.accepted), Turns: total(s.tally.turns), UnknownLanes: total(s.tally.unknownLanes),
-		Draining: s.draining, Generation: s.gen, Principals: len(s.principals.byName),
-		Outcomes: make(map[Outcome]uint64, outcomeCount), Refused: make(map[Refusal]uint64, refusalCount),
-		Drops: DropStats{
-			Old:   total(s.tally.dropped),
-			Stale: total(s.tally.refused[RefusedStale.index()]), Cleared: total(s.tally.cleared),
-		},
+		UnknownLanes: total(c.lanes.fellBack), Draining: c.draining, Generation: c.queues.gen, Principals: len(c.principals.byName),
 		Sessions: SessionTotals{
-			Tracked: len(s.sessions), Running: s.tally.running, Undecided: s.tally.running - s.tally.discarded,
-			Stuck: s.tally.stuck, Debouncing: s.tally.debouncing,
+			Tracked: len(c.queues.byKey), Running: c.turns.running, Undecided: c.turns.running - c.turns.discarded,
+			Stuck: c.turns.stuck, Debouncing: c.queues.debouncing,
 		},
 	}
-	for _, o := range Outcomes() {
-		stats.Outcomes[o] = total(s.tally.outcomes[o.index()])
-	}
-	for _, r := range Refusals() {
-		stats.Refused[r] = total(s.tally.refused[r.index()])
-	}
-	for _, l := range s.lanes {
+	c.tally.report(&stats)
+	for _, l := range c.lanes.byName {
 		stats.Lanes = append(stats.Lanes, l.stats(now))
 		stats.Sessions.Waiting += l.messages
 	}
 	slices.SortFunc(stats.Lanes, func(a, b LaneStats) int { return cmp.Compare(a.Name, b.Name) })
 	return stats
+}
+
+// report writes the counters into stats.
+func (t *tally) report(stats *Stats) {
+	stats.Accepted, stats.Turns = total(t.accepted), total(t.turns)
+	stats.Outcomes = make(map[Outcome]uint64, outcomeCount)
+	for _, o := range Outcomes() {
+		stats.Outcomes[o] = total(t.outcomes[o.index()])
+	}
+	stats.Refused = make(map[Refusal]uint64, refusalCount)
+	for _, r := range Refusals() {
+		stats.Refused[r] = total(t.refused[r.index()])
+	}
+	stats.Drops = DropStats{Old: total(t.dropped), Stale: total(t.refused[RefusedStale.index()]), Cleared: total(t.cleared)}
 }
 
 // total makes a counter of a number that only grows from zero.
@@ -177,79 +138,14 @@ func (s Stats) Lane(name string) (LaneStats, bool) {
 	return s.Lanes[i], true
 }
 
-// stats is the state of the lane.
-func (l *lane[M]) stats(now time.Duration) LaneStats {
-	stats := LaneStats{
-		Name: l.Name, Capacity: l.Limit, Active: l.active, Stopping: l.stopping, Yielded: l.yielded,
-		Ready: l.ready.count + len(l.returning), Waiting: l.messages,
-		Started: total(l.started), Finished: total(l.answered + l.failed + l.cancelled),
-		Answered: total(l.answered), Failed: total(l.failed), Cancelled: total(l.cancelled),
-	}
-	if l.ready.head != nil {
-		stats.OldestWait = now - l.ready.head.readyAt
-	}
-	return stats
-}
-
 // WaitingOf is how many messages of a principal wait, those in debounce windows included.
 func (s *Scheduler[M]) WaitingOf(name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if who, ok := s.principals.byName[name]; ok {
+	if who, ok := s.core.principals.byName[name]; ok {
 		return who.messages
 	}
 	return 0
-}
-
-// Session reports the state of one session; false when nothing of it runs or waits.
-func (s *Scheduler[M]) Session(key string) (SessionStats, bool) {
-	now := s.now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x, ok := s.sessions[key]
-	if !ok {
-		return SessionStats{}, false
-	}
-	stats := SessionStats{
-		State: StateQueued, Settings: x.set, Waiting: x.waiting, Turns: x.depth(), Debouncing: x.debouncing(),
-	}
-	for _, t := range x.running {
-		run := t.stats(now)
-		if stats.State != StateRunning {
-			stats.State = run.State
-		}
-		stats.Running = append(stats.Running, run)
-	}
-	return stats, true
-}
-
-// stats is the state of the turn.
-func (t *Turn[M]) stats(now time.Duration) RunStats {
-	state := StateRunning
-	if t.cause != nil {
-		state = StateStopping
-	}
-	return RunStats{
-		RunID: t.runID, Session: t.Session(), Lane: t.lane.Name, State: state, Stuck: t.stuck, Yielded: t.away,
-		Running: now - t.started, Messages: len(t.items),
-	}
-}
-
-// TurnsLeft lists the turns that run, the longest first. After Drain these are the ones that ignored their context.
-func (s *Scheduler[M]) TurnsLeft() []RunStats {
-	now := s.now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var left []RunStats
-	for _, x := range s.sessions {
-		for _, t := range x.running {
-			left = append(left, t.stats(now))
-		}
-	}
-	slices.SortFunc(left, func(a, b RunStats) int {
-		return cmp.Or(-cmp.Compare(a.Running, b.Running), cmp.Compare(a.RunID, b.RunID))
-	})
-	return left
 }
 
 // Progress is for a health check: it is how long some lane has had a free slot and a ready session without a start. It is 0
@@ -258,47 +154,8 @@ func (s *Scheduler[M]) Progress() time.Duration {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var stalled time.Duration
-	for _, l := range s.lanes {
-		if l.ready.head != nil && l.room() && !s.draining {
-			stalled = max(stalled, now-max(l.lastStart, l.ready.head.readyAt))
-		}
+	if s.core.draining {
+		return 0
 	}
-	return stalled
-}
-
-// Resize gives the lane of this name another limit. Growing takes effect at once; shrinking as turns end. The error matches
-// ErrUnknownLane, or ErrInvalid when the limit is out of its bounds.
-func (s *Scheduler[M]) Resize(to Lane) error {
-	if err := to.check(); err != nil {
-		return fmt.Errorf("resize lane: %w: %w", ErrInvalid, err)
-	}
-	fx := s.begin()
-	s.mu.Lock()
-	l, ok := s.lanes[to.Name]
-	if ok {
-		l.Lane = to
-		s.pump(l, &fx)
-	}
-	s.mu.Unlock()
-	s.flush(&fx)
-	if !ok {
-		return fmt.Errorf("resize lane %.40q: %w", to.Name, ErrUnknownLane)
-	}
-	return nil
-}
-
-// GetOrCreate adds the lane, unless one has its name, and returns the lane that exists. The error matches ErrInvalid.
-func (s *Scheduler[M]) GetOrCreate(wanted Lane) (Lane, error) {
-	if err := wanted.check(); err != nil {
-		return Lane{}, fmt.Errorf("make lane: %w: %w", ErrInvalid, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l, ok := s.lanes[wanted.Name]
-	if !ok {
-		l = &lane[M]{Lane: wanted}
-		s.lanes[wanted.Name] = l
-	}
-	return l.Lane, nil
+	return s.core.lanes.stalled(now)
 }

@@ -20,6 +20,13 @@ const (
 	estimateLarge
 )
 
+// throttle keeps a session whose history is large to one turn at a time. The answer to the question how large it is lives in the session,
+// together with the number of the question: an answer to an older question changes nothing.
+type throttle[M any] struct {
+	on      bool // a TokenEstimate is configured
+	pending *pending
+}
+
 // question is a token estimate to be asked for.
 type question[M any] struct {
 	x      *session[M]
@@ -27,23 +34,23 @@ type question[M any] struct {
 	number uint64
 }
 
-// unthrottled reports whether the session may start one more turn beside those that run. When the answer is not known it is
+// allows reports whether the session may start one more turn beside those that run. When the answer is not known it is
 // asked for, and the session is settled again when it has come.
-func (s *Scheduler[M]) unthrottled(x *session[M], fx *effects[M]) bool {
-	if s.cfg.TokenEstimate == nil || x.estimate == estimateSmall {
+func (th *throttle[M]) allows(x *session[M], draining bool, fx *effects[M]) bool {
+	if !th.on || x.estimate == estimateSmall {
 		return true
 	}
-	if x.estimate == estimateUnknown && !s.draining {
+	if x.estimate == estimateUnknown && !draining {
 		x.question++
 		x.estimate = estimateAsked
-		s.live++
+		th.pending.add()
 		fx.questions = append(fx.questions, question[M]{x: x, key: x.key, number: x.question})
 	}
 	return false
 }
 
-// dropEstimate forgets the answer, and an answer that is still to come.
-func (s *Scheduler[M]) dropEstimate(x *session[M], fx *effects[M]) {
+// forget drops the answer, and cancels a question that was not answered yet.
+func (th *throttle[M]) forget(x *session[M], fx *effects[M]) {
 	x.question++
 	x.estimate = estimateUnknown
 	if x.forgetAsk != nil {
@@ -58,13 +65,13 @@ func (s *Scheduler[M]) ask(q question[M]) {
 	defer cancel(errMovedOn)
 	answer := estimateSmall
 	defer func() { s.answer(q, answer) }()
-	if s.asks(q, cancel) && s.large(ctx, q) {
+	if s.register(q, cancel) && s.large(ctx, q) {
 		answer = estimateLarge
 	}
 }
 
-// asks lets the session call the question off, and reports whether it has not done so yet.
-func (s *Scheduler[M]) asks(q question[M], cancel context.CancelCauseFunc) bool {
+// register lets the session cancel the question, and reports whether the answer still matters.
+func (s *Scheduler[M]) register(q question[M], cancel context.CancelCauseFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if q.x.question != q.number {
@@ -78,7 +85,7 @@ func (s *Scheduler[M]) asks(q question[M], cancel context.CancelCauseFunc) bool 
 func (s *Scheduler[M]) large(ctx context.Context, q question[M]) (large bool) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.log.ErrorContext(ctx, "token estimate panicked", slog.String("session", q.key), slog.Any("err", v),
+			s.out.log.ErrorContext(ctx, "token estimate panicked", slog.String("session", q.key), slog.Any("err", v),
 				slog.String("stack", string(debug.Stack())))
 		}
 	}()
@@ -92,9 +99,9 @@ func (s *Scheduler[M]) answer(q question[M], answer estimateState) {
 	s.mu.Lock()
 	if q.x.question == q.number {
 		q.x.estimate, q.x.forgetAsk = answer, nil
-		s.settle(q.x, &fx)
+		s.core.settle(q.x, &fx)
 	}
-	s.ended()
+	s.core.pending.done()
 	s.mu.Unlock()
-	s.flush(&fx)
+	s.perform(&fx)
 }

@@ -21,20 +21,20 @@ type Turn[M any] struct {
 	nextStart *Turn[M]
 	sess      *session[M] // nil when over
 	cancel    context.CancelCauseFunc
-	cause     *CancelCause  // set once, by the first who cancels
+	cause     *CancelCause  // set once, by the first cancellation
 	forced    *CancelCause  // what cancelled the context of a settled turn
 	grace     *time.Timer   // runs from the cancellation on
 	slot      bool          // holds a slot of its lane
-	held      *principal[M] // whose place it holds; nil = it has no bound, or it is inside Yield
-	away      bool          // has given it back with Yield
+	held      *principal[M] // the principal whose place it holds; nil = it has no bound, or it is inside Yield
+	away      bool          // is inside Yield, without a slot
 	settled   bool          // stops do not reach it any more
 	stuck     bool
 	over      bool
 	input     chan struct{} // made by AcceptInput
-	granted   chan struct{} // closed when a slot is there again
+	granted   chan struct{} // closed when the turn has a slot again; nil while it does not wait for one
 	taken     *entry[M]     // messages that came in mid-turn, chained
 	lastTaken *entry[M]
-	outcome   Outcome // set once; read without the mutex by the one who set it
+	outcome   Outcome // set once; read without the mutex by the goroutine that set it
 	err       error
 }
 
@@ -57,9 +57,6 @@ func (t *Turn[M]) SeqFrom() int64 { return t.first.item().Seq }
 // SeqTo is the sequence number of the leading message.
 func (t *Turn[M]) SeqTo() int64 { return t.lead.item().Seq }
 
-// Generation is the number of resets before the turn started, plus one. It only grows.
-func (t *Turn[M]) Generation() uint64 { return t.gen }
-
 // Waited is the time from the acceptance of the first message to the start.
 func (t *Turn[M]) Waited() time.Duration { return t.started - t.first.at }
 
@@ -77,27 +74,27 @@ func (t *Turn[M]) Cause() *CancelCause {
 func (t *Turn[M]) Settle() error {
 	fx := t.s.begin()
 	t.s.mu.Lock()
-	err := t.s.settleTurn(t, &fx)
+	err := t.s.core.settleTurn(t, &fx)
 	t.s.mu.Unlock()
-	t.s.flush(&fx)
+	t.s.perform(&fx)
 	return err
 }
 
-// Began says that the turn has begun: what follows it in its session may start now, as far as the session's limit allows. Only with Config.Begins;
-// Run calls it once what has to be in order is done. A turn that returns without it has begun then.
+// Began says that the turn has begun: the next turn of its session may start now, as far as the session's limit allows. Only with Config.Begins;
+// Run calls it once everything that has to be in order is done. A turn that returns without it has begun then.
 func (t *Turn[M]) Began() {
 	fx := t.s.begin()
 	t.s.mu.Lock()
 	if x := t.sess; x != nil && x.begins == t {
 		x.begins = nil
-		t.s.settle(x, &fx)
+		t.s.core.settle(x, &fx)
 	}
 	t.s.mu.Unlock()
-	t.s.flush(&fx)
+	t.s.perform(&fx)
 }
 
-// settleTurn is Settle under the mutex.
-func (s *Scheduler[M]) settleTurn(t *Turn[M], fx *effects[M]) error {
+// settleTurn decides Settle.
+func (c *core[M]) settleTurn(t *Turn[M], fx *effects[M]) error {
 	if t.cause != nil {
 		return t.cause
 	}
@@ -105,8 +102,16 @@ func (s *Scheduler[M]) settleTurn(t *Turn[M], fx *effects[M]) error {
 		return ErrTurnOver
 	}
 	t.settled = true
-	s.settle(t.sess, fx) // it takes no input any more: what waited for it may start
+	c.settle(t.sess, fx) // it takes no input any more: what waited for it may start
 	return nil
+}
+
+// setCause notes why the turn was cancelled. The lane counts an active turn as stopping from now on.
+func (t *Turn[M]) setCause(cause *CancelCause) {
+	t.cause = cause
+	if t.slot {
+		t.lane.stopping++
+	}
 }
 
 // find looks for a message that the turn has taken.

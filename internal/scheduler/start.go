@@ -1,0 +1,148 @@
+package scheduler
+
+// The methods in this file bring together sessions with work and lanes with free slots. Whatever frees a slot or adds work calls settle or
+// pump before the mutex is released; there is no other engine. Each step takes constant time.
+
+// settle puts a session where it belongs after anything about it has changed: into the ready list of a lane, whose free slots
+// are then used, or out of it, or out of the map.
+func (c *core[M]) settle(x *session[M], fx *effects[M]) {
+	if l := c.place(x, fx); l != nil {
+		c.pump(l, fx)
+	}
+}
+
+// place is settle without the use of free slots. It returns the lane in whose ready list the session stands.
+func (c *core[M]) place(x *session[M], fx *effects[M]) *lane[M] {
+	u := x.front()
+	may := u != nil && !u.open && c.mayStart(x, u, fx)
+	if may && c.principals.placed(x, u) {
+		return x.lane
+	}
+	freed := x.unlink()
+	switch {
+	case may && c.principals.reserve(x, u):
+		u.lane.push(x, u.who, fx.now)
+	case !may && x.idle():
+		c.forget(x, fx)
+	}
+	if freed != nil {
+		c.useFreePlaces(freed, fx)
+	}
+	return x.lane
+}
+
+// mayStart reports whether the rules of the session allow the unit to start now.
+func (c *core[M]) mayStart(x *session[M], u *entry[M], fx *effects[M]) bool {
+	if len(x.running) == 0 {
+		return true
+	}
+	if u.steer && x.steered(u, fx) {
+		return false
+	}
+	return !u.alone && len(x.running) < x.set.MaxConcurrent && c.throttle.allows(x, c.draining, fx) && x.begins == nil
+}
+
+// forget removes a session of which nothing runs or waits: idle costs nothing.
+func (c *core[M]) forget(x *session[M], fx *effects[M]) {
+	c.throttle.forget(x, fx)
+	c.queues.forget(x)
+	if len(c.queues.byKey) == 0 {
+		c.principals.shrink()
+	}
+}
+
+// pump uses the free slots of the lane. Turns that return from Yield precede the ready sessions.
+func (c *core[M]) pump(l *lane[M], fx *effects[M]) {
+	for l.hasSlot() {
+		if len(l.returning) > 0 {
+			c.resume(l, fx)
+			continue
+		}
+		if c.draining {
+			return
+		}
+		x := l.next()
+		if x == nil {
+			return
+		}
+		c.start(x, x.leaveLine(), fx)
+		if other := c.place(x, fx); other != nil && other != l {
+			c.pump(other, fx) // the next message of the session belongs to another lane
+		}
+	}
+}
+
+// start makes a turn of the first unit of the session and gives it a slot, and the place of its principal that the session held.
+func (c *core[M]) start(x *session[M], held *principal[M], fx *effects[M]) {
+	u := x.pop()
+	if x.set.Mode == ModeCollect {
+		x.collect(u)
+	}
+	t := c.turns.begin(u, x, fx.now)
+	t.held = held
+	x.running = append(x.running, t)
+	if c.begins {
+		x.begins = t
+	}
+	u.lane.acquire(t)
+	u.lane.started++
+	u.lane.lastStart = fx.now
+	fx.start(t)
+}
+
+// finish returns the slot and the place in the session of a turn whose Run has ended. It reports whether this decided the outcome,
+// which is not so when the turn was given up as stuck before.
+func (c *core[M]) finish(t *Turn[M], err error, fx *effects[M]) (decided bool) {
+	x := t.sess
+	decided = c.turns.finish(t, err)
+	t.lane.release(t)
+	t.lane.endYield(t)
+	x.leave(t)
+	c.throttle.forget(x, fx) // the history has grown: an older answer is worth nothing
+	c.leavePlace(t, fx)
+	c.settle(x, fx)
+	t.sess = nil
+	c.pump(t.lane, fx)
+	c.pending.done()
+	return decided
+}
+
+// useFreePlaces gives free places of the principal to the sessions that wait for them, and forgets a principal of which nothing is left.
+func (c *core[M]) useFreePlaces(who *principal[M], fx *effects[M]) {
+	for who.used < c.principals.bound && who.waiting.head != nil {
+		c.settle(who.waiting.head, fx)
+	}
+	who.rest()
+}
+
+// leavePlace returns the turn's place of its principal, if it has one.
+func (c *core[M]) leavePlace(t *Turn[M], fx *effects[M]) {
+	who := t.held
+	if who == nil {
+		return
+	}
+	t.held = nil
+	who.used--
+	c.useFreePlaces(who, fx)
+}
+
+// yield frees the slot, and the place of its principal, of a turn that is about to wait: what it waits for may be turns of the same principal.
+func (c *core[M]) yield(t *Turn[M], fx *effects[M]) error {
+	switch {
+	case t.over:
+		return ErrTurnOver
+	case t.away:
+		return ErrYielding
+	}
+	t.lane.beginYield(t)
+	c.leavePlace(t, fx)
+	c.pump(t.lane, fx)
+	return nil
+}
+
+// resume gives a slot to the turn that has waited longest for its return from Yield.
+func (c *core[M]) resume(l *lane[M], fx *effects[M]) {
+	t, granted := l.grant()
+	c.principals.retake(t)
+	fx.grants = append(fx.grants, granted)
+}
