@@ -181,19 +181,19 @@ func TestUnknownLaneFallsBackToMain(t *testing.T) {
 		},
 	})
 	for i := range 2 {
-		wantOutcome(t, submit(t, s, item{ID: strconv.Itoa(i), Lane: "nowhere"}).Ticket, scheduler.OutcomeAnswered)
+		wantOutcome(t, submit(t, s, item{ID: strconv.Itoa(i), Lane: "unknown"}).Ticket, scheduler.OutcomeAnswered)
 		if got := <-lanes; got != "main" {
 			t.Errorf("ran in %q", got)
 		}
 	}
-	if l, err := s.GetOrCreate(scheduler.Lane{Name: "nowhere", Limit: 4}); l.Limit != 4 || err != nil {
+	if l, err := s.GetOrCreate(scheduler.Lane{Name: "unknown", Limit: 4}); l.Limit != 4 || err != nil {
 		t.Errorf("GetOrCreate = %v, %v", l, err)
 	}
-	if l, err := s.GetOrCreate(scheduler.Lane{Name: "nowhere", Limit: 9}); l.Limit != 4 || err != nil {
+	if l, err := s.GetOrCreate(scheduler.Lane{Name: "unknown", Limit: 9}); l.Limit != 4 || err != nil {
 		t.Errorf("GetOrCreate again = %v, %v", l, err)
 	}
-	wantOutcome(t, submit(t, s, item{ID: "x", Lane: "nowhere"}).Ticket, scheduler.OutcomeAnswered)
-	if got := <-lanes; got != "nowhere" {
+	wantOutcome(t, submit(t, s, item{ID: "x", Lane: "unknown"}).Ticket, scheduler.OutcomeAnswered)
+	if got := <-lanes; got != "unknown" {
 		t.Errorf("ran in %q", got)
 	}
 	drain(t, s)

@@ -12,7 +12,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// beginners is a Run whose turns say that they have begun after a time, and return after another.
+// beginners is a Run whose turns declare that they have begun after a time, and return after another.
 type beginners struct {
 	begin map[string]time.Duration // by the id of the turn
 	work  time.Duration
@@ -59,7 +59,7 @@ func TestTurnsOfASessionBeginInTheirOrder(t *testing.T) {
 	})
 }
 
-// TestATurnThatReturnsHasBegun lets turns return, and panic, without saying that they have begun.
+// TestATurnThatReturnsHasBegun lets turns return, and panic, without declaring that they have begun.
 func TestATurnThatReturnsHasBegun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

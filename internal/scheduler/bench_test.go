@@ -87,7 +87,7 @@ func BenchmarkTurnOfManyPrincipals(b *testing.B) {
 	b.StopTimer()
 }
 
-// A million sessions that each say one thing. One iteration is the whole million.
+// A million sessions with one message each. One iteration is the whole million.
 func BenchmarkMillionSessionsOnce(b *testing.B) {
 	const million = 1_000_000
 	keys := names(million)

@@ -20,14 +20,14 @@ type Config[M any] struct {
 	Lanes []Lane
 	// Queue is how sessions behave whose messages bring no Settings of their own.
 	Queue Settings
-	// PrincipalTurns is how many bounded turns one principal may have at once, in all lanes together (see Item.Bounded); what is over it
-	// waits, and takes no slot from others. A session holds a place from the moment on at which it waits for nothing but a slot. 0 means no bound.
+	// PrincipalTurns is how many bounded turns one principal may have at once, in all lanes together (see Item.Bounded); a turn over
+	// the bound waits, and takes no slot from others. A session holds a place from the moment at which it waits for nothing but a slot. 0 means no bound.
 	PrincipalTurns int
 	// Run executes one turn on a goroutine of its own that owns the slot until Run has returned. ctx is cancelled with
 	// a *CancelCause. A nil error means answered. A panic is caught, logged with its stack, and ends the turn failed.
 	// Run must not wait for another turn except inside Turn.Yield.
 	Run func(ctx context.Context, t *Turn[M]) error
-	// Begins says that Run calls Turn.Began. A session then starts its next turn only when the one before has begun or returned, so that
+	// Begins promises that Run calls Turn.Began. A session then starts its next turn only when the one before has begun or returned, so that
 	// turns of one session begin in the order of their messages although several run at once. False: a turn has begun when Run is called.
 	Begins bool
 	// TokenEstimate returns the size of the session's history and of the model's window, both in tokens. It is asked
@@ -44,7 +44,7 @@ type Config[M any] struct {
 	// on a goroutine of its own and outside every lock. The turn's outcome is decided when OnStuck returns, unless Run
 	// returns earlier. Whatever Run returns afterwards is discarded.
 	OnStuck func(t *Turn[M])
-	// Observer is told what happens, for metrics. Nil means nobody is.
+	// Observer is called for what happens, for metrics. Nil means none.
 	Observer Observer
 	// Logger gets panics, stuck turns and unknown lanes. Nil means nothing is logged.
 	Logger *slog.Logger

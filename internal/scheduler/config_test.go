@@ -57,7 +57,7 @@ func TestTheZeroConfigHasTheDefaultLanes(t *testing.T) {
 		}
 	}
 	if _, ok := s.Stats().Lane("other"); ok {
-		t.Error("there is a lane that nobody made")
+		t.Error("there is a lane that was not configured")
 	}
 	drain(t, s)
 }
@@ -116,7 +116,7 @@ func TestCausesMatchTheirSentinels(t *testing.T) {
 				t.Errorf("cause %s matches %v: %v", reason, sentinel, errors.Is(err, sentinel))
 			}
 		}
-		if !errors.Is(err, errFailed) || !strings.HasSuffix(err.Error(), " by ann: told to fail") {
+		if !errors.Is(err, errFailed) || !strings.HasSuffix(err.Error(), " by ann: failed as ordered") {
 			t.Errorf("cause %v", err)
 		}
 	}

@@ -3,7 +3,7 @@ package scheduler
 // core is everything that the scheduler's mutex guards. Each part owns its fields and knows no other part; the methods of core are the
 // decisions that need several of them. Every method of core and of its parts is called with the mutex held, and none takes it.
 type core[M any] struct {
-	begins   bool // turns say when they have begun, see Config.Begins
+	begins   bool // turns call Began, see Config.Begins
 	draining bool // nothing new is accepted or started
 
 	lanes      lanes[M]

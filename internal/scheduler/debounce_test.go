@@ -12,12 +12,12 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// script submits what it says and returns when which turn started, relative to the first message. Its words are
+// script runs one word after the other. Its words are
 //
 //	500        wait 500 ms
 //	a:hi       a types "hi"
 //	a@10:hi    in thread 10
-//	!hi        a program says "hi"
+//	!hi        a program sends "hi"
 //	#hi        a types "hi", which may not be merged
 //	~hi        hi came from another lane
 //	%400:hi    a types "hi", 400 bytes long
@@ -74,7 +74,7 @@ func TestDebounceTable(t *testing.T) {
 	cases := []struct {
 		words string
 		set   scheduler.Settings
-		want  string // starts, with their time in ms since the beginning; a turn takes no time unless it says so
+		want  string // starts, with their time in ms since the beginning; a turn takes no time unless the case gives one
 	}{
 		// One message.
 		{"a:x", scheduler.Settings{}, "800:x"},

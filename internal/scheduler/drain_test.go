@@ -209,7 +209,7 @@ func TestTicketsCanBeWaitedForByManyAndGivenUp(t *testing.T) {
 	})
 }
 
-func TestTheObserverHearsEveryEnd(t *testing.T) {
+func TestTheObserverIsCalledForEveryEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := &observer{}
@@ -222,7 +222,7 @@ func TestTheObserverHearsEveryEnd(t *testing.T) {
 		submit(t, s, item{ID: "1", Typed: true, Sender: "a"})
 		submit(t, s, item{ID: "2", Typed: true, Sender: "a"})
 		pass(time.Second)
-		third := submit(t, s, item{ID: "3", Lane: "nowhere"})
+		third := submit(t, s, item{ID: "3", Lane: "unknown"})
 		submit(t, s, item{ID: "4"})
 		s.Drop("s", third.Seq)
 		_, err := s.Submit(item{})
@@ -242,7 +242,7 @@ func TestTheObserverHearsEveryEnd(t *testing.T) {
 	})
 }
 
-// observer writes down what it hears.
+// observer records what it is called with.
 type observer struct{ journal }
 
 func (o *observer) MessageRefused(why scheduler.Refusal) { o.add("refused %s", why) }

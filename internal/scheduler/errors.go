@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Errors that refuse or end one message. Each is one sentence for a person and says what to do.
+// Errors that refuse or end one message. Each is one sentence for a person with what to do.
 var (
 	// ErrQueueDropped ends a waiting message that the store dropped (Drop).
 	ErrQueueDropped = errors.New("the message was dropped from the queue: send it again if it still matters")
 	// ErrMessageStale refuses a message that was accepted before the last StopAll of its session.
 	ErrMessageStale = errors.New("the message is older than the last stop of everything: send it again if it still matters")
-	// ErrGatewayDraining refuses a message, or hands a waiting one back, because the process is ending.
+	// ErrGatewayDraining refuses a message, or ends a waiting one undecided, because the process is ending.
 	ErrGatewayDraining = errors.New("the gateway is restarting: send the message again in a moment")
-	// ErrLaneCleared hands a waiting message back undecided after a reset. A durable one is submitted again.
+	// ErrLaneCleared ends a waiting message undecided because of a reset. A durable one is submitted again.
 	ErrLaneCleared = errors.New("the waiting messages were cleared by a reset: send the message again")
 	// ErrInvalid marks a Config, Settings or Item that cannot be used. The text names each fault.
 	ErrInvalid = errors.New("invalid")
@@ -29,7 +29,7 @@ var (
 	ErrYielding = errors.New("the turn has given its slot back already: wait for several things inside one Yield")
 	// ErrTurnOver refuses an operation of a turn that has returned. It is also the cause of its context by then.
 	ErrTurnOver = errors.New("the turn is over")
-	// ErrTurnsLeft is the answer of Drain when turns ignored their cancelled context. TurnsLeft lists them.
+	// ErrTurnsLeft is the error of Drain when turns ignored their cancelled context. The log names each of them.
 	ErrTurnsLeft = errors.New("turns have not returned although their context was cancelled")
 )
 
@@ -41,8 +41,6 @@ var (
 	ErrSuperseded = errors.New("superseded by a newer message")
 	// ErrDraining means that the drain deadline passed while the turn ran.
 	ErrDraining = errors.New("the gateway is draining")
-	// ErrTimeout is for runners that limit a turn with a context of their own.
-	ErrTimeout = errors.New("the turn took too long")
 	// ErrLeaseLost means that another process may own the session by now.
 	ErrLeaseLost = errors.New("the lease was lost")
 	// ErrReset means that the scheduler or the session was reset while the turn ran.
@@ -51,7 +49,7 @@ var (
 	ErrCancelled = errors.New("cancelled")
 )
 
-// CancelReason says why a turn was cancelled or a waiting message ended. The set is closed, so it is fit for a
+// CancelReason is why a turn was cancelled or a waiting message ended. The set is closed, so it is fit for a
 // metric's label.
 type CancelReason string
 
@@ -102,9 +100,9 @@ func (r CancelReason) outcome() Outcome {
 type CancelCause struct {
 	// Reason is from a closed set.
 	Reason CancelReason
-	// By is who asked for it, as given to Stop and its relatives; for superseded it is the id of the newer message.
+	// By is who asked for it, as given to Stop, StopRun or StopAll; for superseded it is the id of the newer message.
 	By string
-	// Err is what Cancel was given; nil for all others.
+	// Err is the argument of Cancel; nil for all others.
 	Err error
 }
 

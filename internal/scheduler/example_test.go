@@ -8,7 +8,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// A scheduler runs the messages of a session one after the other. A ticket tells how a message ended.
+// A scheduler runs the messages of a session one after the other. A ticket is the promise of how a message ends.
 func Example() {
 	ctx := context.Background() // the work context of the process
 	s, err := scheduler.New(ctx, scheduler.Config[string]{
@@ -40,7 +40,7 @@ func Example() {
 	// answered <nil> <nil>
 }
 
-// A stop cancels the context of the turn with a cause that says who asked for it.
+// A stop cancels the context of the turn with a cause that names who asked for it.
 func ExampleScheduler_Stop() {
 	ctx := context.Background()
 	started := make(chan struct{})

@@ -38,9 +38,9 @@ type SessionStats struct {
 type RunStats struct {
 	RunID, Session, Lane string
 	State                State
-	// Stuck says that the grace after the cancellation is over.
+	// Stuck is true when the grace after the cancellation is over.
 	Stuck bool
-	// Yielded says that the turn has given its slot back for a while.
+	// Yielded is true while the turn is inside Yield.
 	Yielded bool
 	// Running is the time since the start.
 	Running time.Duration

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// stage is a scheduler with one lane whose turns end when the test says so, and the sessions in the order of their starts.
+// stage is a scheduler with one lane whose turns end when the test orders it, and the sessions in the order of their starts.
 type stage struct {
 	s *sched
 
@@ -93,7 +93,7 @@ func TestThousandWaitingSessionsOfOnePrincipalDelayNoOtherPrincipal(t *testing.T
 	})
 }
 
-// ringModel says in the plainest way who starts next.
+// ringModel chooses in the plainest way what starts next.
 type ringModel struct {
 	slots   int
 	ring    []string            // principals with ready sessions
@@ -171,7 +171,7 @@ func ringRun(t *testing.T, slots int, steps []int) string {
 			g.submit(t, principal, session)
 		}
 		if got := g.starts(); !slices.Equal(got, m.started) {
-			return fmt.Sprintf("started %v, the model says %v", got, m.started)
+			return fmt.Sprintf("started %v, the model starts %v", got, m.started)
 		}
 	}
 	return ""

@@ -87,7 +87,7 @@ func checkSums(t failer, s *sched) {
 			t.Fatalf("lane %+v", l)
 		}
 		if l.Ready > 0 && l.Active < l.Capacity && !stats.Draining {
-			t.Fatalf("lane has work and room: %+v", l)
+			t.Fatalf("lane has work and a free slot: %+v", l)
 		}
 	}
 	if active > stats.Sessions.Running {

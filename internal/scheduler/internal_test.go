@@ -8,7 +8,7 @@ import (
 )
 
 // TestProgressGrowsWhileReadyWorkDoesNotStart leaves a ready session beside a free slot, which nothing outside of the package can do:
-// the slot becomes free without anybody bringing the two together. A health check relies on the figure to see such a fault.
+// the slot becomes free and no call brings the two together. A health check relies on the figure to see such a fault.
 func TestProgressGrowsWhileReadyWorkDoesNotStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ type Item[M any] struct {
 	// Principal is whose turn it is when this message is the first of it. A full lane serves principals in turn, however many sessions
 	// each of them has; "" is a principal like any other.
 	Principal string
-	// Bounded says that such a turn counts towards PrincipalTurns.
+	// Bounded makes such a turn count towards PrincipalTurns.
 	Bounded bool
 	// Size is the number of bytes that count towards BatchBytes.
 	Size int
@@ -29,7 +29,7 @@ type Item[M any] struct {
 	Payload M
 	// Settings override the defaults for the session from this message on. Nil means the defaults.
 	Settings *Settings
-	// Typed says that a person typed the message. Only then does it wait for the debounce window.
+	// Typed is true when a person typed the message. Only then does it wait for the debounce window.
 	Typed bool
 	// NoMerge keeps the message alone in its turn and ends the batch before it: attachments, commands, recovered runs.
 	NoMerge bool
@@ -68,13 +68,13 @@ type Submitted[M any] struct {
 	Ticket *Ticket
 	// Seq is the place in the session's order, as given by the caller or the scheduler.
 	Seq int64
-	// Running says that the turn of the message has been started.
+	// Running is true when the turn of the message has been started.
 	Running bool
 	// Position is how many messages of the session waited before this one when it was taken in.
 	Position int
 	// Ended are the waiting messages that this one superseded, oldest first.
 	Ended []Ended[M]
-	// Duplicate says that a message of this session and Seq waits or runs already; Ticket is that one's.
+	// Duplicate is true when a message of this session and Seq waits or runs already; Ticket is that one's.
 	Duplicate bool
 }
 
@@ -85,7 +85,7 @@ type Ended[M any] struct {
 	Err     error
 }
 
-// Stopped tells what a stop did. Nothing in it means that there was nothing to stop.
+// Stopped is what a stop did. It is empty when there was nothing to stop.
 type Stopped[M any] struct {
 	// Running are the turns that were asked to stop by this call. They keep their slots until they return.
 	Running []*Turn[M]
@@ -98,15 +98,15 @@ type Stopped[M any] struct {
 // Nothing reports whether there was nothing to stop.
 func (s Stopped[M]) Nothing() bool { return len(s.Running) == 0 && len(s.Ended) == 0 }
 
-// entry is one accepted message until its end. Entries that will share a turn are chained into a unit; the first of
-// the chain speaks for the unit and lends it the memory of the turn, so that a turn costs no allocation of its own.
+// entry is one accepted message until its end. Entries that will share a turn are chained into a unit. The first entry of
+// the chain describes the unit and contains the memory of its turn, so that a turn costs no allocation of its own.
 // Everything but the ticket is guarded by the scheduler's mutex until the turn starts.
 type entry[M any] struct {
-	box    [1]Item[M] // an array, so that a turn of one message has its slice of items for nothing
+	box    [1]Item[M] // an array, so that a turn of one message has its slice of items without an allocation
 	ticket Ticket
-	at     time.Duration // when it was accepted, on the scheduler's clock
+	at     time.Duration // moment of the acceptance, on the scheduler's clock
 	lane   *lane[M]
-	who    *principal[M] // not to be used once the message waits no more
+	who    *principal[M] // valid while the message waits only: the record is reused
 	next   *entry[M]     // the message after it in the same unit
 	turnOf *Turn[M]      // the turn that took it, nil while it waits
 

@@ -78,11 +78,11 @@ type lane[M any] struct {
 	// for, and at the same time in the subqueue of its principal.
 	ready line[M]
 	// ring are the principals with ready sessions: its head starts the next turn, unless it is the one that started the last turn of the lane.
-	// That one goes to the end first, behind those who came meanwhile.
+	// That one goes to the end first, behind those that came meanwhile.
 	ring ring[M]
 	last string // name of the principal whose turn was started last
-	// Turns that gave their slot back with Yield and want one again. They go before ready sessions: finishing what was
-	// begun frees more than beginning anew.
+	// Turns that freed their slot with Yield and wait for one. They precede ready sessions: a turn that has begun holds resources that its
+	// end frees.
 	returning []*Turn[M]
 
 	messages  int // waiting messages of all sessions

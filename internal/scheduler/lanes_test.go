@@ -62,7 +62,7 @@ func overload(t *testing.T, slots, groups, limit int, typed bool) {
 			return nil
 		},
 	})
-	// 25 groups that say something each 0.9 to 2.4 s want half as much again as 30 slots can do in turns of 2 to 4 s; other numbers of
+	// 25 groups that send a message each 0.9 to 2.4 s want half as much again as 30 slots can do in turns of 2 to 4 s; other numbers of
 	// groups and slots are put into the same proportion.
 	pause := func() time.Duration {
 		return between(900*time.Millisecond, 2400*time.Millisecond) * time.Duration(groups*30) / time.Duration(25*slots)
@@ -216,7 +216,7 @@ func TestYieldGivesTheSlotBackAndTakesItFirst(t *testing.T) {
 		close(release)
 		wantOutcome(t, parent.Ticket, scheduler.OutcomeAnswered)
 		pass(time.Minute)
-		if got, want := j.take(), []string{"0s a", "1s back: told to fail", "1s b"}; !slices.Equal(got, want) {
+		if got, want := j.take(), []string{"0s a", "1s back: failed as ordered", "1s b"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		drain(t, s)

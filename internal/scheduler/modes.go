@@ -1,13 +1,14 @@
 package scheduler
 
-// QueueMode says what a message does that arrives while a turn of its session runs.
+// QueueMode is what a message does that arrives while a turn of its session runs. The words are those of package chat, which the scheduler
+// does not import; the caller converts.
 type QueueMode string
 
 // The modes. The empty mode is ModeQueue.
 const (
 	// ModeQueue: it waits its turn, first in first out.
 	ModeQueue QueueMode = "queue"
-	// ModeFollowup: the same as ModeQueue, under the name that others use.
+	// ModeFollowup: the same as ModeQueue, under another name.
 	ModeFollowup QueueMode = "followup"
 	// ModeInterrupt: running turns are cancelled, waiting messages end superseded, and the new message starts when
 	// the cancelled turns have really returned.

@@ -2,8 +2,8 @@ package scheduler
 
 import "time"
 
-// Observer is told what happens, for metrics. Its arguments come from closed sets: the names of lanes, outcomes and refusals. Its
-// methods are called by many goroutines at once, outside every lock; a slow one delays the caller or the turn that it is told of.
+// Observer counts what happens, for metrics. Its arguments come from closed sets: the names of lanes, outcomes and refusals. Its
+// methods are called by many goroutines at once, outside every lock; a slow one delays the call or the turn that it is about.
 // What can be counted from the state is in Stats instead.
 type Observer interface {
 	// MessageRefused: Submit returned an error.
@@ -12,7 +12,7 @@ type Observer interface {
 	MessageEnded(lane string, o Outcome)
 	// TurnStarted: a turn got its slot, waited after its first message was accepted.
 	TurnStarted(lane string, waited time.Duration)
-	// TurnEnded: the outcome of a turn, and of the message that led it, was decided. A stuck turn may return later.
+	// TurnEnded: the outcome of a turn, and of the message that led it, was decided. A stuck turn may return afterwards.
 	TurnEnded(lane string, o Outcome, ran time.Duration)
 	// TurnStuck: a cancelled turn has not returned within the grace.
 	TurnStuck(lane string)
@@ -43,7 +43,7 @@ func (NopObserver) TurnStuck(string) {}
 // LaneUnknown does nothing.
 func (NopObserver) LaneUnknown() {}
 
-// Refusal says why Submit returned an error. The set is closed.
+// Refusal is why Submit returned an error. The set is closed.
 type Refusal string
 
 // The refusals.

@@ -24,7 +24,7 @@ const (
 	OutcomeFailed Outcome = "failed"
 	// OutcomeInterrupted: its turn was cancelled by a drain, a reset or a lost lease. A durable message runs again.
 	OutcomeInterrupted Outcome = "interrupted"
-	// OutcomeCleared: it was handed back while it waited, undecided, by a reset (ErrLaneCleared) or by a drain
+	// OutcomeCleared: it ended undecided while it waited, because of a reset (ErrLaneCleared) or a drain
 	// (ErrGatewayDraining). A durable message runs again.
 	OutcomeCleared Outcome = "cleared"
 )
@@ -62,11 +62,11 @@ func (o Outcome) index() int {
 	}
 }
 
-// Ticket is the promise of one message's outcome. It is safe for concurrent use and may be dropped without harm.
+// Ticket is the promise of one message's outcome. It is safe for concurrent use, and need not be waited for.
 // It stays valid after the scheduler has forgotten the message.
 type Ticket struct {
 	mu      sync.Mutex
-	done    chan struct{} // made by the first one who waits: most tickets are never waited for
+	done    chan struct{} // made by the first call of Done: for most tickets there is none
 	outcome Outcome
 	err     error
 }
@@ -84,7 +84,7 @@ func (t *Ticket) Done() <-chan struct{} {
 	return t.done
 }
 
-// Wait blocks until the outcome is known or ctx is over. The error is nil for an answered message; otherwise it says
+// Wait blocks until the outcome is known or ctx is over. The error is nil for an answered message; otherwise it is
 // why the message ended as it did. When ctx is over first, the outcome is empty and the error is the cause of ctx.
 func (t *Ticket) Wait(ctx context.Context) (Outcome, error) {
 	select {
@@ -102,7 +102,7 @@ func (t *Ticket) Result() (Outcome, error) {
 	return t.outcome, t.err
 }
 
-// complete makes the outcome known. Only the one who decided it, under the scheduler's mutex, calls this, once.
+// complete makes the outcome known. The goroutine that decided the outcome under the scheduler's mutex calls it once, without that mutex.
 func (t *Ticket) complete(o Outcome, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,8 +14,8 @@ func owned(owner, name, lane string) item {
 	return item{Session: name, ID: name, Payload: name, Principal: owner, Bounded: owner != "", Lane: lane}
 }
 
-// crowd submits messages in order and returns what began when, after everything has ended.
-func crowd(t *testing.T, cfg config, each time.Duration, items []item, meanwhile func(*sched)) []string {
+// startsOf submits messages in order and returns what began when, after everything has ended.
+func startsOf(t *testing.T, cfg config, each time.Duration, items []item, meanwhile func(*sched)) []string {
 	t.Helper()
 	var j journal
 	cfg.Run = takes(&j, each)
@@ -44,7 +44,7 @@ func TestAnOwnerHasSoManyTurnsAtOnceAndOthersDoNotWait(t *testing.T) {
 		want      []string
 	}{
 		{
-			name: "the third waits, somebody else does not", perOwner: 2, lanes: map[string]int{"main": 5},
+			name: "the third waits, another principal does not", perOwner: 2, lanes: map[string]int{"main": 5},
 			items: []item{owned("ann", "a1", ""), owned("ann", "a2", ""), owned("ann", "a3", ""), owned("ann", "a4", ""), owned("ann", "a5", ""), owned("bob", "b1", ""), owned("", "c1", "")},
 			want:  []string{"0s a1", "0s a2", "0s b1", "0s c1", "1s a3", "1s a4", "2s a5"},
 		},
@@ -59,12 +59,12 @@ func TestAnOwnerHasSoManyTurnsAtOnceAndOthersDoNotWait(t *testing.T) {
 			want:  []string{"0s a1", "0s a2", "0s a3"},
 		},
 		{
-			name: "a crowd does not stand before others in a full lane", perOwner: 1, lanes: map[string]int{"main": 1},
+			name: "many turns of one principal do not precede others in a full lane", perOwner: 1, lanes: map[string]int{"main": 1},
 			items: []item{owned("", "c1", ""), owned("ann", "a1", ""), owned("ann", "a2", ""), owned("ann", "a3", ""), owned("bob", "b1", "")},
 			want:  []string{"0s c1", "1s a1", "2s b1", "3s a2", "4s a3"},
 		},
 		{
-			name: "one that is stopped while it waits holds nobody up", perOwner: 1, lanes: map[string]int{"main": 5},
+			name: "one that is stopped while it waits delays no other", perOwner: 1, lanes: map[string]int{"main": 5},
 			items:     []item{owned("ann", "a1", ""), owned("ann", "a2", ""), owned("ann", "a3", "")},
 			meanwhile: func(s *sched) { s.StopRun("a2", "a2", "ann") },
 			want:      []string{"0s a1", "1s a3"},
@@ -76,7 +76,7 @@ func TestAnOwnerHasSoManyTurnsAtOnceAndOthersDoNotWait(t *testing.T) {
 			want:      []string{"0s a2", "0s c1"},
 		},
 		{
-			name: "the next message of a session may be somebody else's", perOwner: 1, lanes: map[string]int{"main": 5},
+			name: "the next message of a session may be another principal's", perOwner: 1, lanes: map[string]int{"main": 5},
 			items: []item{
 				owned("ann", "a1", ""),
 				{Session: "group", ID: "g1", Seq: 1, Payload: "g1", Principal: "ann", Bounded: true},
@@ -100,7 +100,7 @@ func TestAnOwnerHasSoManyTurnsAtOnceAndOthersDoNotWait(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				got := crowd(t, config{Lanes: lanes(c.lanes), PrincipalTurns: c.perOwner}, time.Second, c.items, c.meanwhile)
+				got := startsOf(t, config{Lanes: lanes(c.lanes), PrincipalTurns: c.perOwner}, time.Second, c.items, c.meanwhile)
 				if !slices.Equal(got, c.want) {
 					t.Errorf("got %v, want %v", got, c.want)
 				}
@@ -109,8 +109,8 @@ func TestAnOwnerHasSoManyTurnsAtOnceAndOthersDoNotWait(t *testing.T) {
 	}
 }
 
-// A turn that waits for turns of its own owner lends them its place, and has it again when it returns.
-func TestATurnThatYieldsLendsItsPlace(t *testing.T) {
+// A turn that waits for turns of its own principal leaves them its place, and has one again when it returns.
+func TestATurnThatYieldsLeavesItsPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var j journal

@@ -16,37 +16,37 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// world drives a scheduler by random steps and knows what may be true of it. Turns are puppets: each does what the test tells it.
+// world drives a scheduler by random steps and knows what may be true of it. Each turn obeys orders of the test.
 type world struct {
 	rt *rapid.T
 	s  *sched
 
 	mu       sync.Mutex
-	acting   map[*turn]chan act // running turns, by what they are told
+	acting   map[*turn]chan act // orders to running turns
 	begun    map[string][]int64 // sequence numbers per session whose turns started since the last check
 	highest  map[string]int64   // of the turns that started before it
 	overlaps []string           // broken promises, found inside turns
-	quit     chan struct{}      // closed when a property has failed: every puppet returns
+	quit     chan struct{}      // closed when a property has failed: every turn returns
 
 	tickets      map[string]*scheduler.Ticket
 	next         map[string]int64
 	limit        map[string]int   // the largest limit that a session had while something of it was known
-	held         map[string]int64 // a number of each session that was given away and not submitted yet
+	held         map[string]int64 // a number of each session that was given and not submitted yet
 	overtook     map[string]bool  // messages that were submitted late: they may start after later ones
 	draining     bool
-	begins       bool           // turns say when they have begun: those of a session begin one after the other
+	begins       bool           // turns declare when they have begun: those of a session begin one after the other
 	perPrincipal int            // bounded turns that a principal may have at once, 0 = any number
 	yielded      map[*turn]bool // turns that have been in Yield: while true they are in it
 }
 
-// act is what a puppet does next.
+// act is what a turn does next.
 type act struct {
 	do string // return, fail, panic, yield
 }
 
-var errFailed = errors.New("told to fail")
+var errFailed = errors.New("failed as ordered")
 
-// run is the Run of the puppets: it notes the start, then obeys.
+// run is the Run of the turns: it notes the start, then obeys.
 func (w *world) run(ctx context.Context, t *turn) error {
 	orders := make(chan act)
 	w.mu.Lock()
@@ -87,7 +87,7 @@ func (w *world) run(ctx context.Context, t *turn) error {
 		case "fail":
 			return errFailed
 		case "panic":
-			panic("told to panic")
+			panic("panicked as ordered")
 		case "yield":
 			w.yield(ctx, t, orders)
 		}
@@ -200,17 +200,17 @@ func (w *world) submit() {
 	w.endedAre(sub.Ended, scheduler.OutcomeSuperseded)
 }
 
-// endedAre checks the messages that a call says to have ended.
+// endedAre checks the messages that a call has ended.
 func (w *world) endedAre(ended []scheduler.Ended[string], allowed ...scheduler.Outcome) {
 	for _, e := range ended {
 		got, _ := w.tickets[e.Item.ID].Result()
 		if got != e.Outcome || !slices.Contains(allowed, got) {
-			w.rt.Fatalf("message %s ended %q, its ticket says %q, allowed %v", e.Item.ID, e.Outcome, got, allowed)
+			w.rt.Fatalf("message %s ended %q, its ticket has %q, allowed %v", e.Item.ID, e.Outcome, got, allowed)
 		}
 	}
 }
 
-// order tells a running turn what to do.
+// order gives a running turn an order.
 func (w *world) order(what string) {
 	t, orders := w.pick()
 	if t == nil {
@@ -369,7 +369,7 @@ func inWorld(t *testing.T, rt *rapid.T, last func(*world)) {
 	}
 }
 
-// drainWhileRunning drains with puppets that ignore their contexts, which must end in time all the same.
+// drainWhileRunning drains with turns that ignore their contexts, which must end in time all the same.
 func (w *world) drainWhileRunning() {
 	w.draining = true
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)

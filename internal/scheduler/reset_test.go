@@ -24,7 +24,7 @@ func TestDropEndsWaitingMessagesOnly(t *testing.T) {
 			t.Errorf("Drop(%d) = %+v, %v", seq, e, ok)
 		}
 	}
-	if _, ok := s.Drop("nobody", 1); ok {
+	if _, ok := s.Drop("other", 1); ok {
 		t.Error("dropped a message of no session")
 	}
 	if st, _ := s.Session("s"); st.Waiting != 3 || len(st.Running) != 1 {
@@ -39,7 +39,7 @@ func TestDropEndsWaitingMessagesOnly(t *testing.T) {
 	drain(t, s)
 }
 
-func TestResetHandsWaitingMessagesBackForTheNextGeneration(t *testing.T) {
+func TestResetReturnsWaitingMessagesForTheNextGeneration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &journal{}
@@ -55,10 +55,10 @@ func TestResetHandsWaitingMessagesBackForTheNextGeneration(t *testing.T) {
 		submit(t, s, item{ID: "2", Seq: 2})
 		submit(t, s, item{Session: "s", ID: "3", Seq: 3, Typed: true})
 		synctest.Wait()
-		handed := s.ResetAll()
-		if !slices.Equal(ids(handed), []string{"2", "3"}) || !errors.Is(handed[0].Err, scheduler.ErrLaneCleared) ||
-			handed[0].Outcome != scheduler.OutcomeCleared {
-			t.Errorf("handed back %+v", handed)
+		returned := s.ResetAll()
+		if !slices.Equal(ids(returned), []string{"2", "3"}) || !errors.Is(returned[0].Err, scheduler.ErrLaneCleared) ||
+			returned[0].Outcome != scheduler.OutcomeCleared {
+			t.Errorf("returned %+v", returned)
 		}
 		for _, id := range []string{"1", "2", "3"} { // the caller runs the durable ones again, the interrupted one first
 			n, _ := strconv.ParseInt(id, 10, 64)

@@ -16,18 +16,18 @@ type session[M any] struct {
 	gen      uint64
 	last     int64 // highest sequence number seen
 	running  []*Turn[M]
-	begins   *Turn[M]    // started last and has not begun yet: the next turn waits for that, without a slot
-	units    []*entry[M] // waiting, in order of sequence; units[:head] is spent
+	begins   *Turn[M]    // started last and has not begun yet: the next turn of the session waits for that, and takes no slot
+	units    []*entry[M] // waiting, in order of sequence; units[:head] has left
 	head     int
 	waiting  int  // messages in units
-	disorder bool // a late message stands between those of a unit: look-ups cannot trust the order
+	disorder bool // a late message stands between those of a unit: a binary search would miss messages
 	byLane   []laneShare[M]
 	runBox   [1]*Turn[M]     // first memory of running
 	unitsBox [2]*entry[M]    // first memory of units
 	laneBox  [1]laneShare[M] // first memory of byLane
 
-	// The place in a line. With a lane the session stands in its ready list and in the subqueue of its principal there, and held is whose
-	// place it holds for the turn that comes next; with held alone it waits for a place. A turn without a bound needs none.
+	// The place in a line. With a lane set, the session stands in its ready list and in the subqueue of its principal there. held is then the
+	// principal whose place it holds for its next turn. With held alone it waits for a place. A turn without a bound needs none.
 	lane     *lane[M]
 	subqueue *subqueue[M]
 	held     *principal[M]
@@ -37,8 +37,8 @@ type session[M any] struct {
 	// The debounce window of the last unit, when that one is open.
 	window   uint64
 	timer    *time.Timer
-	deadline time.Duration // quiet time over
-	hold     time.Duration // maximum hold over
+	deadline time.Duration // end of the debounce time, moved by each message
+	hold     time.Duration // end of the maximum hold, never moved
 
 	// The token estimate.
 	question  uint64
@@ -101,8 +101,8 @@ func (x *session[M]) insert(e *entry[M]) int {
 	return before
 }
 
-// tidy lets a long life cost no memory: it starts the slice anew when nothing waits, and moves what waits to the start of a
-// slice that is full and at least half spent.
+// tidy bounds the memory of a session that is never idle: it empties the slice when nothing waits, and moves what waits to the start of a
+// slice that is full and of which at least half has left. Its cost is constant per message.
 func (x *session[M]) tidy() {
 	if x.depth() == 0 {
 		x.units, x.head, x.disorder = x.units[:0], 0, false
@@ -228,7 +228,7 @@ func (x *session[M]) ofRun(id string) *entry[M] {
 	return nil
 }
 
-// runs looks for a message in the turns of this generation. Turns of an older one are on their way out, and what they took
+// runs looks for a message in the turns of this generation. Turns of an older one are cancelled, and their messages
 // may be submitted again.
 func (x *session[M]) runs(seq int64) *entry[M] {
 	for _, t := range x.running {

@@ -11,7 +11,7 @@ import (
 type Settings struct {
 	// Mode is what a message does that arrives while a turn runs. Default ModeQueue.
 	Mode QueueMode
-	// Debounce is the quiet time after a typed message before it becomes a turn. Default 800 ms, at most 1 h. Negative: none.
+	// Debounce is the time without a further message after a typed one before it becomes a turn. Default 800 ms, at most 1 h. Negative: none.
 	Debounce time.Duration
 	// DebounceMax is the longest that the first message of a batch is held, however fast the person types. Default 3 times
 	// Debounce, at most 1 h. There is no way to switch it off.
@@ -30,7 +30,7 @@ const (
 	defaultBatchMessages = 12
 	defaultBatchBytes    = 50_000
 	holdFactor           = 3
-	maxDebounce          = time.Hour // beyond this a person has long given up; it also keeps sums from overflowing
+	maxDebounce          = time.Hour // no person waits longer for an answer; it also keeps sums of durations from overflowing
 )
 
 // DefaultSettings are the defaults, written out. DebounceMax stays zero, because it follows Debounce.

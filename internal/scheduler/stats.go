@@ -35,7 +35,7 @@ type Stats struct {
 	UnknownLanes uint64
 	// Principals is how many principals have a message that waits, or a bounded turn.
 	Principals int
-	// Draining says that new messages are refused.
+	// Draining is true when new messages are refused.
 	Draining bool
 	// Generation is the number of resets plus one.
 	Generation uint64

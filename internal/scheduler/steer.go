@@ -2,7 +2,7 @@ package scheduler
 
 import "slices"
 
-// AcceptInput says that the runner can take messages in mid-turn and returns the channel that is woken when some may be
+// AcceptInput declares that the runner can take messages in mid-turn, and returns the channel that is woken when some may be
 // there. A wake-up means "look with TakeInput"; several may become one, and one may find nothing. Messages in mode steer
 // wait for the turn from now on; those that it has not taken when it returns run as turns of their own. The channel is never
 // closed, so select on the context too.

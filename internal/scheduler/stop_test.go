@@ -106,7 +106,7 @@ func TestStopRunFindsTurnsAndMessages(t *testing.T) {
 		if st := s.StopRun("s", "m1", "ann"); !slices.Equal(runIDs(st.Running), []string{"m2"}) {
 			t.Errorf("StopRun of a merged message = %+v", st)
 		}
-		if st := s.StopRun("nobody", "m1", "ann"); !st.Nothing() {
+		if st := s.StopRun("other", "m1", "ann"); !st.Nothing() {
 			t.Errorf("StopRun of no session = %+v", st)
 		}
 		synctest.Wait()

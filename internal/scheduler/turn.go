@@ -60,14 +60,14 @@ func (t *Turn[M]) SeqTo() int64 { return t.lead.item().Seq }
 // Waited is the time from the acceptance of the first message to the start.
 func (t *Turn[M]) Waited() time.Duration { return t.started - t.first.at }
 
-// Cause is why the turn was cancelled, nil when it was not. Inside Run, context.Cause of the context says the same.
+// Cause is why the turn was cancelled, nil when it was not. Inside Run, context.Cause of the context is the same.
 func (t *Turn[M]) Cause() *CancelCause {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	return t.cause
 }
 
-// Settle makes the turn immune against stops, interrupts and resets, which would otherwise call a turn stopped whose answer
+// Settle protects the turn from stops, interrupts and resets, which would otherwise end a turn as stopped whose answer
 // is being written. It returns nil when the turn is settled now; the *CancelCause when a stop was faster, and then the result
 // must not be used; ErrTurnOver when the turn has returned. Call it right before the last durable write. The end of a
 // drain and Cancel still cancel the context of a settled turn, but its outcome follows from what Run returns.
@@ -80,7 +80,7 @@ func (t *Turn[M]) Settle() error {
 	return err
 }
 
-// Began says that the turn has begun: the next turn of its session may start now, as far as the session's limit allows. Only with Config.Begins;
+// Began declares that the turn has begun: the next turn of its session may start now, as far as the session's limit allows. Only with Config.Begins;
 // Run calls it once everything that has to be in order is done. A turn that returns without it has begun then.
 func (t *Turn[M]) Began() {
 	fx := t.s.begin()

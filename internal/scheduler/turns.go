@@ -114,8 +114,8 @@ func (ts *turns[M]) finish(t *Turn[M], err error) (decided bool) {
 	return decided
 }
 
-// decide fixes the outcome of the turn's leading message; false when it was fixed before. A cancelled turn ends as its cause
-// says, whatever it returned: its result came too late.
+// decide fixes the outcome of the turn's leading message; false when it was fixed before. Of a cancelled turn
+// the cause decides, whatever it returned: its result came too late.
 func (ts *turns[M]) decide(t *Turn[M], err error) bool {
 	if t.outcome != "" {
 		return false
