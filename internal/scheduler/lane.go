@@ -69,7 +69,7 @@ func laneFaults(lanes []Lane) []error {
 	return faults
 }
 
-// lane is the state of a Lane. Every field is guarded by the scheduler's mutex.
+// lane is the state of a Lane. Name is fixed and read without the scheduler's mutex; every other field is guarded by it.
 type lane[M any] struct {
 	Lane
 	active int // slots in use; above Limit for a while after the lane was shrunk
@@ -92,6 +92,9 @@ type lane[M any] struct {
 
 	started, answered, failed, cancelled int
 }
+
+// set changes the options of the lane. It writes them one by one, because reporters read Name without the mutex.
+func (l *lane[M]) set(to Lane) { l.Limit = to.Limit }
 
 // The two links of a session. It stands in the ready list of a lane and in a subqueue of that lane's ring, or among those that
 // wait for a place of their principal.

@@ -71,7 +71,7 @@ func (s *Scheduler[M]) Resize(to Lane) error {
 	s.mu.Lock()
 	l, ok := s.core.lanes.byName[to.Name]
 	if ok {
-		l.Lane = to
+		l.set(to)
 		s.core.pump(l, &fx)
 	}
 	s.mu.Unlock()
