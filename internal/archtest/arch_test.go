@@ -136,6 +136,7 @@ func rules() []rule {
 		},
 		{"events know chat and the store's port only", in(internal + "/events"), oursBut(internal+"/chat", internal+"/events", internal+"/store")},
 		{"ownership knows chat, retry and the store's port only", in(internal + "/ownership"), oursBut(internal+"/chat", internal+"/retry", internal+"/ownership", internal+"/store")},
+		{"sockets know the vocabulary only", in(internal + "/gateway/socket"), oursBut(internal+"/chat", internal+"/gateway/socket")},
 		{"the configuration imports secret and nothing else of ours", in(internal + "/config"), oursBut(internal+"/config", internal+"/secret")},
 		{"a part of the gateway knows agent, chat, secret, the store's port and other parts only", gatewayPart, func(p string) bool {
 			return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/store")(p)
@@ -210,6 +211,7 @@ func TestEachRuleCanFail(t *testing.T) {
 		"only the process chooses runners, channels and stores":                                  {"laneway/internal/dispatch", "laneway/internal/agent/echo"},
 		"tests' packages are imported by tests only":                                             {"laneway/internal/app", "laneway/internal/store/memory"},
 		"a part of the gateway knows agent, chat, secret, the store's port and other parts only": {"laneway/internal/gateway/fault", "laneway/internal/gateway"},
+		"sockets know the vocabulary only":                                                       {"laneway/internal/gateway/socket", "laneway/internal/gateway/auth"},
 	}
 	for _, r := range rules() {
 		example, given := bad[r.name]

@@ -141,9 +141,9 @@ func (c *call) follow(run string) (open func()) {
 	if c.conn == nil {
 		return func() {}
 	}
-	c.conn.buf.gate(run)
+	c.conn.buf.Gate(run)
 	c.srv.hub.follow(c.conn, run)
-	return func() { c.conn.buf.openGate(run) }
+	return func() { c.conn.buf.OpenGate(run) }
 }
 
 func (c *call) caller() Caller {

@@ -16,16 +16,17 @@ import (
 	"golang.org/x/time/rate"
 
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/socket"
 )
 
-// conn is one WebSocket connection: one goroutine reads, one writes, one per request under way.
+// Conn is one WebSocket connection: one goroutine reads, one writes, one per request under way.
 type conn struct {
 	srv   *Server
 	ws    *websocket.Conn
-	raw   *netConn
+	raw   *socket.NetConn
 	id    string
 	addr  netip.Addr
-	buf   *sendBuffer
+	buf   *socket.Buffer
 	log   *slog.Logger
 	since time.Time
 	who   atomic.Pointer[identity] // nil before hello-ok
@@ -71,10 +72,10 @@ var (
 	errNotUTF8  = errors.New("invalid UTF-8")
 )
 
-func (s *Server) newConn(ws *websocket.Conn, raw *netConn, addr netip.Addr) *conn {
+func (s *Server) newConn(ws *websocket.Conn, raw *socket.NetConn, addr netip.Addr) *conn {
 	c := &conn{srv: s, ws: ws, raw: raw, id: s.nextConnID(), addr: addr, inFlight: map[string]bool{}, since: time.Now()}
 	c.log = s.log.With(slog.String("conn_id", c.id))
-	c.buf = newSendBuffer(s.cfg.MaxBuffered, s.cfg.Deadlines.Slow, c.slow)
+	c.buf = socket.NewBuffer(s.cfg.MaxBuffered, s.cfg.Deadlines.Slow, c.slow)
 	if n := s.cfg.RequestsPerSecond; n > 0 {
 		c.calls = rate.NewLimiter(rate.Limit(n), n)
 	}
@@ -94,28 +95,25 @@ func (c *conn) run(ctx context.Context) {
 	}()
 	c.challenge()
 	end := c.read(ctx, peer)
-	c.end(end.code, end.text, end.reason)
+	c.end(end.Code, end.Text, end.Reason)
 	cancel(errPeerGone)
 	<-written
 	c.linger()
 	_ = c.ws.Close()
 	c.srv.hub.remove(c)
 	c.requests.Wait()
-	c.srv.observer.ConnClosed(c.buf.reason())
-	c.log.DebugContext(ctx, "connection closed", slog.String("reason", string(c.buf.reason())), slog.Any("err", end))
+	c.srv.observer.ConnClosed(c.buf.Reason())
+	c.log.DebugContext(ctx, "connection closed", slog.String("reason", string(c.buf.Reason())), slog.Any("err", end))
 }
-
-// Error makes the end of a connection an error for logs.
-func (e *closing) Error() string { return e.text }
 
 // read takes messages in until the connection ends, and says how. Requests get ctx, which outlives the connection; what is done
 // for this peer alone gets peer.
-func (c *conn) read(ctx, peer context.Context) *closing {
+func (c *conn) read(ctx, peer context.Context) *socket.Closing {
 	if end := c.handshake(ctx); end != nil {
 		return end
 	}
 	c.readBy(time.Time{})
-	for c.buf.waitRoom() {
+	for c.buf.Wait() {
 		data, err := c.next(c.srv.cfg.MaxPayload)
 		if err != nil {
 			return c.readEnd(err)
@@ -125,7 +123,7 @@ func (c *conn) read(ctx, peer context.Context) *closing {
 		}
 	}
 	c.awaitPeer()
-	return &closing{code: websocket.CloseNormalClosure, reason: ClosedByPeer}
+	return &socket.Closing{Code: websocket.CloseNormalClosure, Reason: socket.ClosedByPeer}
 }
 
 // readBy sets the deadline of reads; any goroutine may. It fails on a closed connection only, of which the next read tells.
@@ -176,53 +174,53 @@ func (c *conn) next(limit int64) ([]byte, error) {
 
 // readEnd turns the error of a read into the end of the connection. For a violation of the framing the library has already sent
 // the close frame.
-func (c *conn) readEnd(err error) *closing {
+func (c *conn) readEnd(err error) *socket.Closing {
 	var closed *websocket.CloseError
 	var timeout net.Error
 	switch {
 	case errors.Is(err, errBinary):
-		return &closing{websocket.CloseUnsupportedData, "binary messages are not supported", ClosedProtocol}
+		return &socket.Closing{Code: websocket.CloseUnsupportedData, Text: "binary messages are not supported", Reason: socket.ClosedProtocol}
 	case errors.Is(err, errNotUTF8):
-		return &closing{websocket.CloseInvalidFramePayloadData, "message is not valid UTF-8", ClosedProtocol}
+		return &socket.Closing{Code: websocket.CloseInvalidFramePayloadData, Text: "message is not valid UTF-8", Reason: socket.ClosedProtocol}
 	case errors.Is(err, websocket.ErrReadLimit):
-		return &closing{websocket.CloseMessageTooBig, "message too large", ClosedProtocol}
+		return &socket.Closing{Code: websocket.CloseMessageTooBig, Text: "message too large", Reason: socket.ClosedProtocol}
 	case errors.As(err, &closed) && closed.Code != websocket.CloseAbnormalClosure:
-		return &closing{websocket.CloseNormalClosure, "", ClosedByPeer}
+		return &socket.Closing{Code: websocket.CloseNormalClosure, Text: "", Reason: socket.ClosedByPeer}
 	case errors.As(err, &timeout) && timeout.Timeout() && c.reading.Load():
-		return &closing{websocket.ClosePolicyViolation, "message was not completed in time", ClosedSilent}
+		return &socket.Closing{Code: websocket.ClosePolicyViolation, Text: "message was not completed in time", Reason: socket.ClosedSilent}
 	case errors.As(err, &timeout), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &closed):
-		return &closing{0, "", ClosedByPeer}
+		return &socket.Closing{Code: 0, Text: "", Reason: socket.ClosedByPeer}
 	default:
-		return &closing{websocket.CloseProtocolError, "protocol violation", ClosedProtocol}
+		return &socket.Closing{Code: websocket.CloseProtocolError, Text: "protocol violation", Reason: socket.ClosedProtocol}
 	}
 }
 
 // slow ends a connection whose reader does not keep up. What waits for it is dropped; the peer has a second to take the close frame.
 func (c *conn) slow() {
-	c.abandon(&closing{websocket.CloseTryAgainLater, "slow consumer", ClosedSlow})
+	c.abandon(&socket.Closing{Code: websocket.CloseTryAgainLater, Text: "slow consumer", Reason: socket.ClosedSlow})
 }
 
-func (c *conn) abandon(end *closing) {
-	if !c.buf.drop(end) {
+func (c *conn) abandon(end *socket.Closing) {
+	if !c.buf.Drop(end) {
 		return
 	}
 	at := time.Now().Add(c.srv.cfg.Deadlines.Close)
-	c.raw.reset()
-	c.raw.limitWrites(at)
+	c.raw.Reset()
+	c.raw.LimitWrites(at)
 	c.readBy(at)
 }
 
 // end closes the connection after everything queued was written, for which there are a few seconds.
-func (c *conn) end(code int, text string, reason CloseReason) {
-	if c.buf.finish(&closing{code, text, reason}) {
-		c.raw.limitWrites(time.Now().Add(2 * c.srv.cfg.Deadlines.Close))
+func (c *conn) end(code int, text string, reason socket.CloseReason) {
+	if c.buf.Finish(&socket.Closing{Code: code, Text: text, Reason: reason}) {
+		c.raw.LimitWrites(time.Now().Add(2 * c.srv.cfg.Deadlines.Close))
 	}
 }
 
 // linger reads and forgets what the peer still sends after our close frame, for a moment: closing a TCP connection with unread
 // bytes resets it, and a reset may overtake the close frame.
 func (c *conn) linger() {
-	if r := c.buf.reason(); c.peerClosed || r == ClosedSlow || r == ClosedByPeer {
+	if r := c.buf.Reason(); c.peerClosed || r == socket.ClosedSlow || r == socket.ClosedByPeer {
 		return
 	}
 	c.readBy(time.Now().Add(c.srv.cfg.Deadlines.Close))

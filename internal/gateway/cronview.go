@@ -353,6 +353,6 @@ func (s *Server) publishCron(ev cron.Event) {
 		if id == nil || !c.sees(&chat.Event{Principal: ev.Job.Owner}) {
 			continue
 		}
-		c.buf.putEvent(eventCron, v.of(id.extended))
+		c.buf.PutEvent(eventCron, v.of(id.extended))
 	}
 }

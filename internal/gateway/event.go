@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
 )
 
@@ -79,11 +80,11 @@ func chatBase(ev *chat.Event, state string) chatPayload {
 }
 
 // chatDelta is the payload of an unsent delta, at the moment of writing.
-func chatDelta(d *delta) []byte {
-	p := chatBase(&d.ev, "delta")
-	text := d.text()
-	p.DeltaText, p.Replace = &text, d.replace
-	p.Message = assistantSays(d.ev.Text, d.ev.At)
+func chatDelta(d *socket.Delta) []byte {
+	p := chatBase(&d.Event, "delta")
+	text := d.Unsent()
+	p.DeltaText, p.Replace = &text, d.Replace
+	p.Message = assistantSays(d.Event.Text, d.Event.At)
 	return strictjson.Encode(p)
 }
 
@@ -196,8 +197,8 @@ type assistantData struct {
 	Replace bool   `json:"replace,omitempty"`
 }
 
-func agentDelta(d *delta, extended bool) []byte {
-	return agentBase(&d.ev, "assistant", assistantData{d.ev.Text, d.text(), d.replace}, extended)
+func agentDelta(d *socket.Delta, extended bool) []byte {
+	return agentBase(&d.Event, "assistant", assistantData{d.Event.Text, d.Unsent(), d.Replace}, extended)
 }
 
 type lifecycleData struct {

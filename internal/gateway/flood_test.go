@@ -14,6 +14,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
+	sockets "laneway/internal/gateway/socket"
 )
 
 // A reader stops while answers and events are due to it: everything before the close arrives in order, then 1013 or a reset; with
@@ -138,7 +139,7 @@ func (c *counts) get(what string) int {
 }
 
 func (c *counts) ConnOpened()                               { c.add("opened") }
-func (c *counts) ConnClosed(reason gateway.CloseReason)     { c.add("closed " + string(reason)) }
+func (c *counts) ConnClosed(reason sockets.CloseReason)     { c.add("closed " + string(reason)) }
 func (c *counts) Request(m, result string, _ time.Duration) { c.add(m + " " + result) }
 func (c *counts) AuthFailed(reason string)                  { c.add("auth " + reason) }
 

@@ -15,6 +15,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
 )
 
@@ -56,11 +57,11 @@ type refusal struct {
 }
 
 func (c *conn) challenge() {
-	c.buf.putEvent(eventChallenge, strictjson.Encode(map[string]any{"nonce": uuid.NewString(), "ts": time.Now().UnixMilli()}))
+	c.buf.PutEvent(eventChallenge, strictjson.Encode(map[string]any{"nonce": uuid.NewString(), "ts": time.Now().UnixMilli()}))
 }
 
 // handshake reads and answers the first request. It returns how the connection ends, nil when the client is in.
-func (c *conn) handshake(ctx context.Context) *closing {
+func (c *conn) handshake(ctx context.Context) *socket.Closing {
 	c.readBy(c.since.Add(c.srv.cfg.Deadlines.Connect))
 	data, err := c.next(HandshakeLimit)
 	if err != nil {
@@ -69,7 +70,7 @@ func (c *conn) handshake(ctx context.Context) *closing {
 	req, err := parseRequest(data)
 	if bad, ok := errors.AsType[*malformed](err); ok {
 		if bad.notObject {
-			return &closing{websocket.CloseNormalClosure, "first message must be a JSON object", ClosedHandshake}
+			return &socket.Closing{Code: websocket.CloseNormalClosure, Text: "first message must be a JSON object", Reason: socket.ClosedHandshake}
 		}
 		return c.refuse(bad.id, refusal{fault.Invalid(bad.Error()), websocket.ClosePolicyViolation})
 	}
@@ -79,16 +80,16 @@ func (c *conn) handshake(ctx context.Context) *closing {
 	return nil
 }
 
-func (c *conn) handshakeEnd(err error) *closing {
-	if isTimeout(err) && c.buf.reason() == "" {
-		return &closing{websocket.CloseNormalClosure, "connect timeout", ClosedHandshake}
+func (c *conn) handshakeEnd(err error) *socket.Closing {
+	if isTimeout(err) && c.buf.Reason() == "" {
+		return &socket.Closing{Code: websocket.CloseNormalClosure, Text: "connect timeout", Reason: socket.ClosedHandshake}
 	}
 	return c.readEnd(err)
 }
 
-func (c *conn) refuse(id string, no refusal) *closing {
-	c.buf.putFrame(appendFailure(nil, id, no.err))
-	return &closing{no.code, no.err.Message, ClosedHandshake}
+func (c *conn) refuse(id string, no refusal) *socket.Closing {
+	c.buf.PutFrame(appendFailure(nil, id, no.err))
+	return &socket.Closing{Code: no.code, Text: no.err.Message, Reason: socket.ClosedHandshake}
 }
 
 // admit is the whole decision about a connect request. It needs no database.
@@ -170,7 +171,7 @@ func (c *conn) welcome(id string, who *identity, protocol int) {
 	c.authedAt = time.Now()
 	hello := appendResponse(nil, id, strictjson.Encode(s.hello(c, who, protocol)))
 	s.hub.open(c, func() {
-		c.buf.putFrame(hello)
+		c.buf.PutFrame(hello)
 		c.who.Store(who)
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/httpbody"
+	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
 )
 
@@ -205,7 +206,7 @@ func (s *Server) refreshKeys(ctx context.Context) {
 	now := time.Now()
 	for _, c := range s.hub.everyone() {
 		if id := c.who.Load(); !s.auth.InForce(id.cred, now) {
-			c.end(websocket.ClosePolicyViolation, "credential was revoked", ClosedRevoked)
+			c.end(websocket.ClosePolicyViolation, "credential was revoked", socket.ClosedRevoked)
 		}
 	}
 }
@@ -235,7 +236,7 @@ func (w *watcher) tellHealth(pic *healthPicture) {
 	w.s.health.Store(&next)
 	for _, c := range w.s.hub.everyone() {
 		if id := c.who.Load(); id.level >= chat.ScopeLevel(chat.ScopeRead) {
-			c.buf.putState(eventHealth, next.of(id.extended, id.cred.Own()), next.version)
+			c.buf.PutState(eventHealth, next.of(id.extended, id.cred.Own()), next.version)
 		}
 	}
 }
@@ -261,7 +262,7 @@ func (w *watcher) tellLanes() {
 	w.lanes = string(payload)
 	for _, c := range w.s.hub.everyone() {
 		if id := c.who.Load(); id.extended && id.level >= chat.ScopeLevel(chat.ScopeRead) && !id.cred.Own() { // its figures are those of all
-			c.buf.putState(eventLanes, payload, 0)
+			c.buf.PutState(eventLanes, payload, 0)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/httpbody"
 	"laneway/internal/gateway/openai"
+	"laneway/internal/gateway/socket"
 )
 
 // openAIPrefix is where errors have the form of OpenAI.
@@ -182,7 +183,7 @@ func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Re
 		refuse(w, r, e)
 		return
 	}
-	h := &hijacker{ResponseWriter: w}
+	h := &socket.Hijacker{ResponseWriter: w}
 	up := websocket.Upgrader{
 		ReadBufferSize: 1024, WriteBufferPool: &s.frames.write, WriteBufferSize: 4096,
 		CheckOrigin: func(*http.Request) bool { return true }, // done above, with our answer
@@ -193,7 +194,7 @@ func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Re
 		s.log.DebugContext(r.Context(), "upgrade failed", slog.Any("err", err))
 		return
 	}
-	c := s.newConn(ws, h.conn, addr)
+	c := s.newConn(ws, h.Conn, addr)
 	if !s.hub.add(c) {
 		s.hub.release(addr)
 		_ = ws.Close()
@@ -242,4 +243,15 @@ func checkVersion(answer http.Header, r *http.Request) *fault.Error {
 	}
 	answer.Set("Sec-WebSocket-Version", "13")
 	return fault.Invalid("a WebSocket upgrade needs version 13 and a valid key")
+}
+
+// provenBy wraps a handler that verifies its callers by itself: a caller that gets a success was one of them.
+func provenBy(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		h.ServeHTTP(seen, r)
+		if seen.Status() < http.StatusMultipleChoices { // 0 = nothing was written, which means 200
+			socket.Authenticated(r)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/socket"
 )
 
 // httpServices is what the handlers of completions and hooks need of the server.
@@ -22,7 +23,7 @@ type httpServices struct {
 func (h *httpServices) Bearer(w http.ResponseWriter, r *http.Request, scope string) (auth.Credential, bool) {
 	cred, e := h.auth.Bearer(r, h.policy.ClientAddr(r), scope)
 	if e == nil {
-		proven(r)
+		socket.Authenticated(r)
 		return cred, true
 	}
 	if e.HTTPStatus() == http.StatusUnauthorized {
@@ -43,5 +44,5 @@ func (h *httpServices) Verified(r *http.Request, ok bool) {
 		h.observer.AuthFailed("hook")
 		return
 	}
-	proven(r)
+	socket.Authenticated(r)
 }

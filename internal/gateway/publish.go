@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/socket"
 )
 
 // views makes a payload at most once per view, however many connections get it.
@@ -68,7 +69,7 @@ func (s *Server) publishSession(ev *chat.Event) {
 	payload := sessionChange(ev)
 	for _, c := range to {
 		if c.sees(ev) {
-			c.buf.putEvent(eventSessions, payload)
+			c.buf.PutEvent(eventSessions, payload)
 		}
 	}
 }
@@ -86,21 +87,21 @@ func (p *publication) to(c *conn) {
 	run := p.ev.RunID
 	switch p.ev.Kind { //nolint:exhaustive // the rest is life cycle and end
 	case chat.EventDelta:
-		c.buf.putDelta(run, newDelta(*p.ev))
+		c.buf.PutDelta(run, socket.NewDelta(*p.ev))
 		return
 	case chat.EventTool:
 		if payload := p.tool.of(id.extended); payload != nil && id.tools {
-			c.buf.putRunEvent(run, eventAgent, payload, false)
+			c.buf.PutRunEvent(run, eventAgent, payload, false)
 		}
 		return
 	}
 	if payload := p.life.of(id.extended); payload != nil {
-		c.buf.putRunEvent(run, eventAgent, payload, false)
+		c.buf.PutRunEvent(run, eventAgent, payload, false)
 	}
 	if p.ev.Kind == chat.EventQueued {
-		c.buf.putDelta(run, newDelta(*p.ev))
+		c.buf.PutDelta(run, socket.NewDelta(*p.ev))
 	}
 	if p.end != nil {
-		c.buf.putRunEvent(run, eventChat, p.end, true)
+		c.buf.PutRunEvent(run, eventChat, p.end, true)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/socket"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 
 // receive takes one message of a client that is logged in. What can be refused at once is refused here, by the reader; the rest
 // gets a goroutine.
-func (c *conn) receive(ctx, peer context.Context, data []byte) *closing {
+func (c *conn) receive(ctx, peer context.Context, data []byte) *socket.Closing {
 	req, err := parseRequest(data)
 	if bad, ok := errors.AsType[*malformed](err); ok {
 		return c.malformed(bad)
@@ -63,10 +64,10 @@ func (c *conn) call(m *method, req request) *call {
 	return &call{srv: c.srv, conn: c, who: c.who.Load(), m: m, raw: req.params, peer: c.addr, requestID: c.id + "/" + chat.Cut(chat.CleanText(req.id), maxLoggedID)}
 }
 
-func (c *conn) fail(id string, err *fault.Error) { c.buf.putFrame(appendFailure(nil, id, err)) }
+func (c *conn) fail(id string, err *fault.Error) { c.buf.PutFrame(appendFailure(nil, id, err)) }
 
 // malformed answers a frame that is no request. A client that sends nothing else is not one.
-func (c *conn) malformed(bad *malformed) *closing {
+func (c *conn) malformed(bad *malformed) *socket.Closing {
 	c.fail(bad.id, fault.Invalid(bad.Error()))
 	now := time.Now()
 	recent := c.faults[:0]
@@ -79,7 +80,7 @@ func (c *conn) malformed(bad *malformed) *closing {
 	if len(c.faults) < maxFaults {
 		return nil
 	}
-	return &closing{websocket.ClosePolicyViolation, "too many malformed frames", ClosedProtocol}
+	return &socket.Closing{Code: websocket.ClosePolicyViolation, Text: "too many malformed frames", Reason: socket.ClosedProtocol}
 }
 
 // route finds the method and refuses what must not be called: in this order the rate of the connection, the table, the scope.
@@ -205,7 +206,7 @@ func (c *conn) answer(ctx context.Context, cl *call, id string, result any, err 
 	if err != nil {
 		c.fail(id, c.srv.report.Explain(ctx, cl.m.name, err))
 	} else {
-		c.buf.putFrameThen(appendResponse(make([]byte, 0, len(payload)+len(id)+48), id, payload), cl.leave)
+		c.buf.PutFrameThen(appendResponse(make([]byte, 0, len(payload)+len(id)+48), id, payload), cl.leave)
 	}
 	cl.markAnswered()
 }

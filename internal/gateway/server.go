@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,11 +14,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/gorilla/websocket"
-	"golang.org/x/time/rate"
 
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/hook"
 	"laneway/internal/gateway/openai"
+	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/secret"
 )
@@ -36,8 +35,7 @@ type Server struct {
 	auth        *auth.Authenticator
 	policy      *auth.RequestPolicy
 	hub         *hub
-	crowd       crowd
-	turnedAway  rate.Sometimes // warnings of connections that found no place
+	connLimiter *socket.ConnLimiter
 	frames      framePool
 	readers     *readers
 	methods     map[string]*method
@@ -62,10 +60,13 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, TrustedProxies: cfg.TrustedProxies,
 	})
 	s := &Server{
-		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(), crowd: crowd{strangers: map[netip.Addr]int{}}, turnedAway: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(),
 		auth: who, policy: policy, state: &lifecycle{}, report: &reporter{log: log, observer: cfg.Observer},
 		bootID: uuid.NewString(), startedAt: time.Now(), readers: newReaders(),
 	}
+	s.connLimiter = socket.NewConnLimiter(socket.ConnLimits{
+		MaxSockets: cfg.MaxSockets, MaxUnauthenticatedPerAddr: cfg.MaxStrangersPerAddr, WriteTimeout: cfg.Deadlines.Write, Exempt: policy.Trusted,
+	}, log)
 	s.services = &httpServices{s.state, s.report, who, policy, backend}
 	hooks, err := hook.New(hook.Config{Hooks: cfg.Hooks, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request}, backend, who, s.services)
 	if err := errors.Join(cfg.check(), authErr, policyErr, err); err != nil {
@@ -98,7 +99,7 @@ func (s *Server) Drain() {
 func (s *Server) announce(reason string) {
 	payload := strictjson.Encode(map[string]string{"reason": reason})
 	for _, c := range s.hub.everyone() {
-		c.buf.putEvent(eventShutdown, payload)
+		c.buf.PutEvent(eventShutdown, payload)
 	}
 }
 
@@ -125,7 +126,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	loops.Go(func() { s.auth.Run(watch) })
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
-		loops.Go(func() { failed <- srv.Serve(&entrance{l, s}) })
+		loops.Go(func() { failed <- srv.Serve(s.connLimiter.Limit(l)) })
 	}
 	err := firstFailure(ctx, failed)
 	endWaits(errStopping) // before the bound begins, so that their answers are still written
@@ -151,7 +152,7 @@ func (s *Server) stop(srv *http.Server, cut context.CancelCauseFunc) error {
 	defer cancel()
 	s.announce("stopped")
 	for _, c := range s.hub.close() {
-		c.end(websocket.CloseServiceRestart, "gateway is stopping", ClosedStopping)
+		c.end(websocket.CloseServiceRestart, "gateway is stopping", socket.ClosedStopping)
 	}
 	_ = srv.Shutdown(bound) //nolint:errcheck // closes the listeners at once; requests that do not end are cut off below
 	left := s.await(bound)
@@ -193,7 +194,7 @@ func (s *Server) httpServer(base, waits context.Context) *http.Server {
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ConnContext:       withAccepted,
+		ConnContext:       socket.ConnContext,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }

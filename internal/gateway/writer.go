@@ -8,6 +8,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
 )
 
@@ -41,12 +42,12 @@ func (c *conn) write() {
 	defer clock.timer.Stop()
 	for {
 		now := time.Now()
-		it, due := c.buf.take(now)
+		it, due := c.buf.Take(now)
 		if it != nil {
 			if !c.writeItem(it) {
 				return
 			}
-			c.buf.sent(it, time.Now())
+			c.buf.Sent(it, time.Now())
 		}
 		if !clock.turn(now) {
 			return
@@ -54,7 +55,7 @@ func (c *conn) write() {
 		if it != nil {
 			continue
 		}
-		if end := c.buf.ending(); end != nil {
+		if end := c.buf.Ending(); end != nil {
 			c.writeClose(end)
 			return
 		}
@@ -67,24 +68,24 @@ func (c *conn) writeFailed(err error) {
 	if errors.Is(err, websocket.ErrCloseSent) {
 		return // the library found a violation and said goodbye; the reader ends the connection
 	}
-	reason := ClosedByPeer
+	reason := socket.ClosedByPeer
 	if isTimeout(err) {
-		reason = ClosedSlow
+		reason = socket.ClosedSlow
 	}
-	c.abandon(&closing{0, "", reason})
+	c.abandon(&socket.Closing{Code: 0, Text: "", Reason: reason})
 	_ = c.raw.Close()
 }
 
-func (c *conn) writeItem(it *item) bool {
+func (c *conn) writeItem(it *socket.Item) bool {
 	b := c.srv.frames.get()
 	defer c.srv.frames.put(b)
 	switch {
-	case it.delta != nil:
-		return c.writeDelta(it.delta, b)
-	case it.event == "":
-		return c.writeMessage(it.payload)
+	case it.Delta != nil:
+		return c.writeDelta(it.Delta, b)
+	case it.Event == "":
+		return c.writeMessage(it.Payload)
 	}
-	*b = appendEvent((*b)[:0], it.event, it.payload, c.nextSeq(it.event), it.health)
+	*b = appendEvent((*b)[:0], it.Event, it.Payload, c.nextSeq(it.Event), it.Health)
 	return c.writeMessage(*b)
 }
 
@@ -97,13 +98,13 @@ func (c *conn) nextSeq(event string) uint64 {
 	return c.seq
 }
 
-func (c *conn) writeDelta(d *delta, b *[]byte) bool {
+func (c *conn) writeDelta(d *socket.Delta, b *[]byte) bool {
 	id := c.who.Load()
 	*b = appendEvent((*b)[:0], eventChat, chatDelta(d), c.nextSeq(eventChat), 0)
 	if !c.writeMessage(*b) {
 		return false
 	}
-	if d.waiting {
+	if d.Waiting {
 		return true
 	}
 	*b = appendEvent((*b)[:0], eventAgent, agentDelta(d, id.extended), c.nextSeq(eventAgent), 0)
@@ -120,11 +121,11 @@ func (c *conn) writeMessage(frame []byte) bool {
 }
 
 // writeClose says goodbye and gives the peer a moment to answer.
-func (c *conn) writeClose(end *closing) {
+func (c *conn) writeClose(end *socket.Closing) {
 	at := time.Now().Add(c.srv.cfg.Deadlines.Close)
-	if end.code != 0 {
+	if end.Code != 0 {
 		//nolint:errcheck // the connection ends either way
-		_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(end.code, chat.Cut(end.text, 123)), at)
+		_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(end.Code, chat.Cut(end.Text, 123)), at)
 	}
 	c.readBy(at)
 }
@@ -167,7 +168,7 @@ func (w *writerClock) beat(now time.Time) {
 		return
 	}
 	w.tick = w.tick.Add(TickEvery)
-	w.c.buf.putState(eventTick, strictjson.Encode(map[string]int64{"ts": now.UnixMilli()}), 0)
+	w.c.buf.PutState(eventTick, strictjson.Encode(map[string]int64{"ts": now.UnixMilli()}), 0)
 }
 
 // answered looks for the pong. While a message is being read its own deadline counts: a pong cannot come in the middle of it.
@@ -176,7 +177,7 @@ func (w *writerClock) answered(now time.Time) bool {
 	if pinged == 0 || w.c.reading.Load() || now.Sub(w.c.since)-time.Duration(pinged) < w.c.srv.cfg.Deadlines.Pong {
 		return true
 	}
-	w.c.abandon(&closing{0, "", ClosedSilent})
+	w.c.abandon(&socket.Closing{Code: 0, Text: "", Reason: socket.ClosedSilent})
 	_ = w.c.raw.Close()
 	return false
 }
@@ -197,7 +198,7 @@ func (w *writerClock) wait(due time.Time) {
 	}
 	w.timer.Reset(max(time.Until(next), time.Millisecond))
 	select {
-	case <-w.c.buf.wake:
+	case <-w.c.buf.Wake:
 	case <-w.timer.C:
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/socket"
 	"laneway/internal/scheduler"
 )
 
@@ -174,10 +175,10 @@ type gatewayObserver struct{ m *Metrics }
 
 func (o gatewayObserver) ConnOpened() { o.m.conns.Inc() }
 
-func (o gatewayObserver) ConnClosed(reason gateway.CloseReason) {
+func (o gatewayObserver) ConnClosed(reason socket.CloseReason) {
 	o.m.conns.Dec()
 	o.m.closed.WithLabelValues(string(reason)).Inc()
-	if reason == gateway.ClosedSlow {
+	if reason == socket.ClosedSlow {
 		o.m.slowClosed.Inc()
 	}
 }

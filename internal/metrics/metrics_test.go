@@ -12,7 +12,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
-	"laneway/internal/gateway"
+	"laneway/internal/gateway/socket"
 	"laneway/internal/metrics"
 	"laneway/internal/scheduler"
 )
@@ -52,7 +52,7 @@ func scrape(t *testing.T) string {
 	g := m.Gateway()
 	g.ConnOpened()
 	g.ConnOpened()
-	g.ConnClosed(gateway.ClosedSlow)
+	g.ConnClosed(socket.ClosedSlow)
 	g.Request("health", "ok", time.Millisecond)
 	g.AuthFailed("mismatch")
 	w := httptest.NewRecorder()

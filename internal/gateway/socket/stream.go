@@ -1,4 +1,4 @@
-package gateway
+package socket
 
 import (
 	"time"
@@ -13,50 +13,52 @@ const (
 	maxStreams   = 1_024 // runs remembered per connection; over it the idle ones are forgotten
 )
 
-// delta is new text of a run that was not sent yet. Merging two of them is taking the newer text and keeping the older start.
-type delta struct {
-	ev      chat.Event // the newest one; its Text is the answer so far
+// Delta is new text of a run that was not sent yet. Merging two of them is taking the newer text and keeping the older start.
+type Delta struct {
+	Event   chat.Event // the newest one; its Text is the answer so far
 	start   int        // where the unsent part of Text begins
-	replace bool
-	// waiting: the run has not begun; the delta is empty and only says that the message was accepted.
-	waiting bool
+	Replace bool
+	// Waiting: the run has not begun; the delta is empty and only says that the message was accepted.
+	Waiting bool
 }
 
-func newDelta(ev chat.Event) *delta {
-	d := &delta{ev: ev, replace: ev.Replace, waiting: ev.Kind == chat.EventQueued}
-	if d.waiting {
-		d.ev.Text, d.ev.Delta = "", ""
+// NewDelta makes the delta of an event that has text or says that a message waits.
+func NewDelta(ev chat.Event) *Delta {
+	d := &Delta{Event: ev, Replace: ev.Replace, Waiting: ev.Kind == chat.EventQueued}
+	if d.Waiting {
+		d.Event.Text, d.Event.Delta = "", ""
 		return d
 	}
 	d.start = len(ev.Text) - len(ev.Delta)
 	if d.start < 0 || ev.Replace {
-		d.start, d.replace = 0, true
+		d.start, d.Replace = 0, true
 	}
 	return d
 }
 
 // merge takes the next delta of the run.
-func (d *delta) merge(next *delta) {
+func (d *Delta) merge(next *Delta) {
 	switch {
-	case next.waiting && !d.waiting:
+	case next.Waiting && !d.Waiting:
 		return
-	case d.replace || next.replace || d.start > len(next.ev.Text):
-		d.start, d.replace = 0, true
-	case d.waiting:
+	case d.Replace || next.Replace || d.start > len(next.Event.Text):
+		d.start, d.Replace = 0, true
+	case d.Waiting:
 		d.start = next.start
 	}
-	d.ev, d.waiting = next.ev, next.waiting
+	d.Event, d.Waiting = next.Event, next.Waiting
 }
 
-func (d *delta) text() string { return d.ev.Text[d.start:] }
+// Unsent is the part of the text that was not sent.
+func (d *Delta) Unsent() string { return d.Event.Text[d.start:] }
 
 // size is about what its two frames take.
-func (d *delta) size() int {
-	return 2*(len(d.ev.Text)+len(d.text())) + 512
+func (d *Delta) size() int {
+	return 2*(len(d.Event.Text)+len(d.Unsent())) + 512
 }
 
-func (d *delta) gap() time.Duration {
-	if len(d.ev.Text) >= longText {
+func (d *Delta) gap() time.Duration {
+	if len(d.Event.Text) >= longText {
 		return longDeltaGap
 	}
 	return deltaGap
@@ -66,8 +68,8 @@ func (d *delta) gap() time.Duration {
 // held back, everything that follows waits behind it.
 type stream struct {
 	run    string
-	tail   *item   // an unsent delta that the next one may join
-	held   []*item // in order
+	tail   *Item   // an unsent delta that the next one may join
+	held   []*Item // in order
 	gates  int     // requests of this connection whose answer must come before any event
 	queued bool    // a delta is in the queue or being written
 	ended  bool
@@ -78,22 +80,22 @@ func (st *stream) free(now time.Time) bool {
 	if st.gates > 0 || len(st.held) == 0 {
 		return false
 	}
-	return st.held[0].delta == nil || (!st.queued && !now.Before(st.next))
+	return st.held[0].Delta == nil || (!st.queued && !now.Before(st.next))
 }
 
 // taken ends the time in which the delta may grow, written begins the time in which no other may follow.
-func (st *stream) taken(it *item) {
+func (st *stream) taken(it *Item) {
 	if st.tail == it {
 		st.tail = nil
 	}
 }
 
-func (st *stream) written(it *item, now time.Time) {
+func (st *stream) written(it *Item, now time.Time) {
 	st.queued = false
-	st.next = now.Add(it.delta.gap())
+	st.next = now.Add(it.Delta.gap())
 }
 
-func (b *sendBuffer) stream(run string) *stream {
+func (b *Buffer) stream(run string) *stream {
 	st := b.streams[run]
 	if st == nil {
 		if len(b.streams) >= maxStreams {
@@ -105,14 +107,14 @@ func (b *sendBuffer) stream(run string) *stream {
 	return st
 }
 
-func (b *sendBuffer) forget(st *stream) {
+func (b *Buffer) forget(st *stream) {
 	if st.ended && len(st.held) == 0 && !st.queued && st.gates == 0 {
 		delete(b.streams, st.run)
 	}
 }
 
-// forgetIdle makes room: what it forgets is only when the last delta of a run went out.
-func (b *sendBuffer) forgetIdle() {
+// forgetIdle removes idle streams: only the time of the last delta of their runs is lost.
+func (b *Buffer) forgetIdle() {
 	for run, st := range b.streams {
 		if len(st.held) == 0 && !st.queued && st.gates == 0 {
 			delete(b.streams, run)
@@ -120,35 +122,35 @@ func (b *sendBuffer) forgetIdle() {
 	}
 }
 
-// putDelta queues new text of a run, or lets it join unsent text.
-func (b *sendBuffer) putDelta(run string, d *delta) {
+// PutDelta queues new text of a run, or lets it join unsent text.
+func (b *Buffer) PutDelta(run string, d *Delta) {
 	b.put(func() {
 		st := b.stream(run)
 		if st.tail != nil {
 			old := st.tail.size
-			st.tail.delta.merge(d)
-			st.tail.size = st.tail.delta.size()
+			st.tail.Delta.merge(d)
+			st.tail.size = st.tail.Delta.size()
 			b.bytes += st.tail.size - old
 			return
 		}
-		it := &item{delta: d, stream: st, size: d.size()}
+		it := &Item{Delta: d, stream: st, size: d.size()}
 		st.tail = it
 		b.hold(st, it)
 	})
 }
 
-// putRunEvent queues any other event of a run; last = it is the one that ends the run.
-func (b *sendBuffer) putRunEvent(run, event string, payload []byte, last bool) {
+// PutRunEvent queues any other event of a run; last = it is the one that ends the run.
+func (b *Buffer) PutRunEvent(run, event string, payload []byte, last bool) {
 	b.put(func() {
 		st := b.stream(run)
 		st.tail = nil // text that comes later must not overtake this
 		st.ended = st.ended || last
-		b.hold(st, &item{event: event, payload: payload, stream: st, size: len(payload) + itemOverhead})
+		b.hold(st, &Item{Event: event, Payload: payload, stream: st, size: len(payload) + itemOverhead})
 	})
 }
 
 // hold puts an item at the end of its stream and lets out what may go.
-func (b *sendBuffer) hold(st *stream, it *item) {
+func (b *Buffer) hold(st *stream, it *Item) {
 	b.bytes += it.size
 	st.held = append(st.held, it)
 	b.blocked[st] = struct{}{}
@@ -156,12 +158,12 @@ func (b *sendBuffer) hold(st *stream, it *item) {
 }
 
 // letOut moves what may go from the stream to the queue: up to the next delta that must wait.
-func (b *sendBuffer) letOut(st *stream, now time.Time) {
+func (b *Buffer) letOut(st *stream, now time.Time) {
 	for st.free(now) {
 		it := st.held[0]
 		st.held[0] = nil
 		st.held = st.held[1:]
-		st.queued = st.queued || it.delta != nil
+		st.queued = st.queued || it.Delta != nil
 		b.queue = append(b.queue, it)
 	}
 	if len(st.held) == 0 {
@@ -172,7 +174,7 @@ func (b *sendBuffer) letOut(st *stream, now time.Time) {
 }
 
 // admit lets out what became due and returns when the next will.
-func (b *sendBuffer) admit(now time.Time) time.Time {
+func (b *Buffer) admit(now time.Time) time.Time {
 	var due time.Time
 	for st := range b.blocked {
 		b.letOut(st, now)
@@ -185,7 +187,7 @@ func (b *sendBuffer) admit(now time.Time) time.Time {
 }
 
 // admitAll lets everything out: the connection ends and nothing will become due.
-func (b *sendBuffer) admitAll() {
+func (b *Buffer) admitAll() {
 	for st := range b.blocked {
 		b.queue = append(b.queue, st.held...)
 		st.held = nil
@@ -193,15 +195,15 @@ func (b *sendBuffer) admitAll() {
 	clear(b.blocked)
 }
 
-// gate keeps the events of a run back until its request is answered.
-func (b *sendBuffer) gate(run string) {
+// Gate keeps the events of a run back until its request is answered.
+func (b *Buffer) Gate(run string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stream(run).gates++
 }
 
-// openGate is called when the answer is queued.
-func (b *sendBuffer) openGate(run string) {
+// OpenGate is called when the answer is queued.
+func (b *Buffer) OpenGate(run string) {
 	b.put(func() {
 		st := b.streams[run]
 		if st == nil || st.gates == 0 {

@@ -1,4 +1,4 @@
-package gateway
+package socket
 
 import (
 	"bufio"
@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// netConn is the TCP connection below a WebSocket. The library sets a write deadline with every frame; a connection that is
+// NetConn is the TCP connection below a WebSocket. The library sets a write deadline with every frame; a connection that is
 // being given up needs one that no later frame can move.
-type netConn struct {
+type NetConn struct {
 	net.Conn
 	mu    sync.Mutex
 	limit time.Time // no write deadline after this; zero = none
 }
 
 // SetWriteDeadline sets the deadline, or the limit where that is earlier.
-func (c *netConn) SetWriteDeadline(t time.Time) error {
+func (c *NetConn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.limit.IsZero() && (t.IsZero() || t.After(c.limit)) {
@@ -27,36 +27,36 @@ func (c *netConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// limitWrites makes every write, also one that blocks now, end by t.
-func (c *netConn) limitWrites(t time.Time) {
+// LimitWrites makes every write, also one that blocks now, end by t.
+func (c *NetConn) LimitWrites(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit = t
 	_ = c.Conn.SetWriteDeadline(t) //nolint:errcheck // fails on a closed connection only
 }
 
-// reset makes the close that follows a TCP reset: what the peer did not read is thrown away.
-func (c *netConn) reset() {
+// Reset makes the close that follows a TCP reset: what the peer did not read is thrown away.
+func (c *NetConn) Reset() {
 	if tcp, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
 		_ = tcp.SetLinger(0) //nolint:errcheck // fails on a closed connection only
 	}
 }
 
-// hijacker hands the WebSocket library our netConn instead of the bare connection.
-type hijacker struct {
+// Hijacker gives the WebSocket library our NetConn instead of the bare connection.
+type Hijacker struct {
 	http.ResponseWriter
-	conn *netConn
+	Conn *NetConn
 }
 
 // Hijack takes the connection over from the HTTP server.
-func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (h *Hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking the connection over: %w", err)
 	}
-	if a, ok := c.(*accepted); ok {
+	if a, ok := c.(*acceptedConn); ok {
 		a.becomesSocket()
 	}
-	h.conn = &netConn{Conn: c}
-	return h.conn, rw, nil
+	h.Conn = &NetConn{Conn: c}
+	return h.Conn, rw, nil
 }

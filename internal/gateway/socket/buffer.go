@@ -1,0 +1,255 @@
+package socket
+
+import (
+	"sync"
+	"time"
+)
+
+// Item is one thing to be written: a response frame, or the event whose frame is finished when it is written, because only then
+// its seq is known.
+type Item struct {
+	Event   string // "" = payload is a whole frame
+	Payload []byte
+	Health  uint64
+	Delta   *Delta // instead of payload
+	stream  *stream
+	size    int
+	written func() // to run when it is written; nil = nothing
+}
+
+const itemOverhead = 96 // bytes that an item costs besides its text, measured
+
+// Buffer holds what one connection is still to be sent. A producer never waits; one writer takes items out.
+// It keeps the order of responses and events, merges unsent deltas of a run, replaces unsent pictures of a state by newer ones,
+// and reports a client that reads too slowly.
+type Buffer struct {
+	limit int
+	// tooSlow is called, once and without the lock, when the buffer was over its limit for slowAfter or twice over it.
+	tooSlow   func()
+	slowAfter time.Duration
+	// Wake has a value when there is something new for the writer.
+	Wake chan struct{}
+
+	mu      sync.Mutex
+	room    sync.Cond // signalled when the buffer is under its limit again, or over
+	queue   []*Item
+	head    int
+	bytes   int
+	over    *time.Timer // runs while the buffer is over its limit
+	slow    bool
+	latest  map[string]*Item
+	streams map[string]*stream
+	blocked map[*stream]struct{} // streams that hold something back
+	end     *Closing             // what follows when the queue is empty
+	shut    bool                 // nothing more is taken in
+}
+
+// NewBuffer makes a buffer of limit bytes; see [Buffer] for slowAfter and tooSlow.
+func NewBuffer(limit int, slowAfter time.Duration, tooSlow func()) *Buffer {
+	b := &Buffer{
+		limit: limit, slowAfter: slowAfter, tooSlow: tooSlow,
+		Wake:   make(chan struct{}, 1),
+		latest: map[string]*Item{}, streams: map[string]*stream{}, blocked: map[*stream]struct{}{},
+	}
+	b.room.L = &b.mu
+	return b
+}
+
+// PutFrame queues a whole frame: a response.
+func (b *Buffer) PutFrame(frame []byte) { b.PutFrameThen(frame, nil) }
+
+// PutFrameThen is PutFrame with a function that runs when the frame is written. It does not run when the connection ends before.
+func (b *Buffer) PutFrameThen(frame []byte, written func()) {
+	b.put(func() { b.enqueue(&Item{Payload: frame, size: len(frame) + itemOverhead, written: written}) })
+}
+
+// PutEvent queues an event that belongs to no run.
+func (b *Buffer) PutEvent(event string, payload []byte) {
+	b.put(func() { b.enqueue(&Item{Event: event, Payload: payload, size: len(payload) + itemOverhead}) })
+}
+
+// PutState queues a picture of a state (tick, health, lanes). An unsent older picture is replaced where it stands.
+func (b *Buffer) PutState(event string, payload []byte, health uint64) {
+	b.put(func() {
+		size := len(payload) + itemOverhead
+		if old := b.latest[event]; old != nil {
+			b.bytes += size - old.size
+			old.Payload, old.Health, old.size = payload, health, size
+			return
+		}
+		it := &Item{Event: event, Payload: payload, Health: health, size: size}
+		b.latest[event] = it
+		b.enqueue(it)
+	})
+}
+
+// put runs change under the lock, then measures and wakes the writer.
+func (b *Buffer) put(change func()) {
+	b.mu.Lock()
+	if b.shut {
+		b.mu.Unlock()
+		return
+	}
+	change()
+	exceeded := b.measure()
+	b.mu.Unlock()
+	b.poke()
+	if exceeded {
+		b.tooSlow()
+	}
+}
+
+func (b *Buffer) poke() {
+	select {
+	case b.Wake <- struct{}{}:
+	default:
+	}
+}
+
+func (b *Buffer) enqueue(it *Item) {
+	b.bytes += it.size
+	b.queue = append(b.queue, it)
+}
+
+// measure starts and stops the clock of the limit; true = the client is too slow.
+func (b *Buffer) measure() bool {
+	if b.bytes <= b.limit {
+		if b.over != nil {
+			b.over.Stop()
+			b.over = nil
+		}
+		b.room.Broadcast()
+		return false
+	}
+	if b.over == nil {
+		var t *time.Timer
+		t = time.AfterFunc(b.slowAfter, func() { b.overTime(t) })
+		b.over = t
+	}
+	if b.bytes > 2*b.limit && !b.slow {
+		b.slow = true
+		return true
+	}
+	return false
+}
+
+// overTime ends a connection whose buffer was over the limit all the time since t was started.
+func (b *Buffer) overTime(t *time.Timer) {
+	b.mu.Lock()
+	still := b.over == t && !b.shut && !b.slow
+	b.slow = b.slow || still
+	b.mu.Unlock()
+	if still {
+		b.tooSlow()
+	}
+}
+
+// Take returns the next item to the writer; nil when there is none, with the time at which one becomes due (zero = none waits).
+// After the item is written the writer calls Sent.
+func (b *Buffer) Take(now time.Time) (it *Item, due time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	due = b.admit(now)
+	if b.head == len(b.queue) {
+		return nil, due
+	}
+	it = b.queue[b.head]
+	b.queue[b.head] = nil
+	b.head++
+	b.compact()
+	if it.Event != "" && b.latest[it.Event] == it {
+		delete(b.latest, it.Event)
+	}
+	if it.Delta != nil {
+		it.stream.taken(it)
+	}
+	return it, due
+}
+
+func (b *Buffer) compact() {
+	switch {
+	case b.head == len(b.queue):
+		b.queue, b.head = b.queue[:0], 0
+		if cap(b.queue) > 64 {
+			b.queue = nil
+		}
+	case b.head >= 256 && b.head*2 >= len(b.queue):
+		n := copy(b.queue, b.queue[b.head:])
+		clear(b.queue[n:])
+		b.queue, b.head = b.queue[:n], 0
+	}
+}
+
+// Sent notes that an item was written.
+func (b *Buffer) Sent(it *Item, now time.Time) {
+	if it.written != nil {
+		it.written()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bytes -= it.size
+	if it.Delta != nil {
+		it.stream.written(it, now)
+		b.forget(it.stream)
+	}
+	b.measure()
+}
+
+// Ending is the close that follows once everything is written; nil = not yet.
+func (b *Buffer) Ending() *Closing {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.end == nil || b.head < len(b.queue) {
+		return nil
+	}
+	return b.end
+}
+
+// Finish takes nothing more in; what is queued is still written, then the connection closes. The first ending wins.
+func (b *Buffer) Finish(c *Closing) bool { return b.stop(c, false) }
+
+// Drop is Finish without waiting for the client: what is queued is dropped with the connection.
+func (b *Buffer) Drop(c *Closing) bool { return b.stop(c, true) }
+
+func (b *Buffer) stop(c *Closing, discard bool) bool {
+	b.mu.Lock()
+	first := b.end == nil
+	if first {
+		b.end = c
+	}
+	b.shut = true
+	if discard {
+		b.queue, b.head, b.bytes = nil, 0, 0
+		clear(b.blocked)
+	} else {
+		b.admitAll()
+	}
+	if b.over != nil && discard {
+		b.over.Stop()
+		b.over = nil
+	}
+	b.room.Broadcast()
+	b.mu.Unlock()
+	b.poke()
+	return first
+}
+
+// Reason is why the connection ends; "" while it does not.
+func (b *Buffer) Reason() CloseReason {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.end == nil {
+		return ""
+	}
+	return b.end.Reason
+}
+
+// Wait waits until the buffer is under its limit; false when the connection ends.
+func (b *Buffer) Wait() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for b.bytes > b.limit && !b.shut {
+		b.room.Wait()
+	}
+	return !b.shut
+}

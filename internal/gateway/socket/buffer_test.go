@@ -1,0 +1,213 @@
+package socket
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"laneway/internal/chat"
+)
+
+// taken writes everything that is due, as the writer does, and returns it in words.
+func (b *Buffer) taken(now time.Time) []string {
+	var out []string
+	for {
+		it, _ := b.Take(now)
+		if it == nil {
+			return out
+		}
+		switch {
+		case it.Delta != nil:
+			out = append(out, "delta "+it.Delta.Event.RunID+" "+it.Delta.Unsent())
+		case it.Event == "":
+			out = append(out, "frame "+string(it.Payload))
+		default:
+			out = append(out, it.Event+" "+string(it.Payload))
+		}
+		b.Sent(it, now)
+	}
+}
+
+func deltaEvent(run, text, more string) *Delta {
+	return NewDelta(chat.Event{Kind: chat.EventDelta, RunID: run, Text: text + more, Delta: more})
+}
+
+func TestUnsentStatesAreReplacedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	b := NewBuffer(1<<20, time.Hour, func() {})
+	b.PutFrame([]byte("one"))
+	b.PutState("tick", []byte("1"), 0)
+	b.PutEvent("shutdown", []byte("a"))
+	b.PutState("tick", []byte("2"), 0)
+	b.PutState("health", []byte("3"), 7)
+	b.PutEvent("shutdown", []byte("b"))
+	got := fmt.Sprint(b.taken(time.Now()))
+	if want := "[frame one tick 2 shutdown a health 3 shutdown b]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if b.bytes != 0 {
+		t.Errorf("%d bytes are left in an empty buffer", b.bytes)
+	}
+}
+
+func TestMergedDeltaKeepsWhatTheReaderLacks(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		first   *Delta
+		next    *Delta
+		text    string
+		replace bool
+	}{
+		{"plain", deltaEvent("r", "a", "b"), deltaEvent("r", "ab", "c"), "bc", false},
+		{"after waiting", NewDelta(chat.Event{Kind: chat.EventQueued, RunID: "r"}), deltaEvent("r", "", "a"), "a", false},
+		{"second attempt", deltaEvent("r", "old", "x"), NewDelta(chat.Event{Kind: chat.EventDelta, Text: "new", Delta: "new", Replace: true}), "new", true},
+		{"replace stays", NewDelta(chat.Event{Kind: chat.EventDelta, Text: "new", Delta: "new", Replace: true}), deltaEvent("r", "new", "er"), "newer", true},
+		{"text that shrank", deltaEvent("r", "long text", "x"), deltaEvent("r", "", "a"), "a", true},
+	} {
+		tc.first.merge(tc.next)
+		if got := tc.first.Unsent(); got != tc.text || tc.first.Replace != tc.replace || tc.first.Waiting {
+			t.Errorf("%s: %q replace %v, want %q %v", tc.name, got, tc.first.Replace, tc.text, tc.replace)
+		}
+	}
+}
+
+func TestGateHoldsTheEventsOfItsRunOnly(t *testing.T) {
+	t.Parallel()
+	b := NewBuffer(1<<20, time.Hour, func() {})
+	b.Gate("r")
+	b.PutRunEvent("r", "agent", []byte("start"), false)
+	b.PutDelta("r", deltaEvent("r", "", "a"))
+	b.PutRunEvent("r", "chat", []byte("final"), true)
+	b.PutDelta("other", deltaEvent("other", "", "b"))
+	now := time.Now()
+	if got := fmt.Sprint(b.taken(now)); got != "[delta other b]" {
+		t.Errorf("behind a closed gate: %s", got)
+	}
+	b.PutFrame([]byte("response"))
+	b.OpenGate("r")
+	if got := fmt.Sprint(b.taken(now)); got != "[frame response agent start delta r a chat final]" {
+		t.Errorf("after the gate opened: %s", got)
+	}
+	if len(b.streams) != 1 || len(b.blocked) != 0 {
+		t.Errorf("%d streams, %d blocked; want the other run only", len(b.streams), len(b.blocked))
+	}
+}
+
+func TestSlowIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	said := 0
+	b := NewBuffer(100, time.Hour, func() { said++ })
+	for range 5 {
+		b.PutFrame(make([]byte, 150))
+	}
+	if said != 1 {
+		t.Errorf("said %d times", said)
+	}
+	b.Drop(&Closing{Code: 1013})
+	b.PutFrame([]byte("late"))
+	if it, _ := b.Take(time.Now()); it != nil || b.Ending() == nil {
+		t.Error("a dropped buffer still has something to write")
+	}
+	if b.Finish(&Closing{Code: 1000}) || b.Ending().Code != 1013 {
+		t.Error("the first ending does not stand")
+	}
+}
+
+// Whatever comes in whatever order: the events of a run keep their order, its text arrives whole, deltas keep their distance, and
+// the account of bytes is right.
+func TestBufferKeepsOrderAndText(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		var failure any                     // rapid has to see it on its own goroutine
+		synctest.Test(t, func(*testing.T) { // the buffer and the test have one clock
+			defer func() { failure = recover() }()
+			keepsOrderAndText(rt)
+		})
+		if failure != nil {
+			panic(failure)
+		}
+	})
+}
+
+func keepsOrderAndText(t *rapid.T) {
+	b := NewBuffer(1<<30, time.Hour, func() {})
+	defer b.Drop(&Closing{})
+	said := map[string]string{}  // by run: all text so far
+	heard := map[string]string{} // by run: text and marks in the order written
+	want := map[string]string{}
+	lastDelta := map[string]time.Time{}
+	gates := map[string]int{}
+	write := func() {
+		for {
+			it, _ := b.Take(time.Now())
+			if it == nil {
+				return
+			}
+			run := it.stream.run
+			if gates[run] > 0 {
+				t.Fatalf("run %s spoke behind a closed gate", run)
+			}
+			if it.Delta == nil {
+				heard[run] += string(it.Payload)
+			} else {
+				heard[run] += it.Delta.Unsent()
+				if gap := time.Since(lastDelta[run]); !lastDelta[run].IsZero() && gap < deltaGap {
+					t.Fatalf("two deltas of %s within %s", run, gap)
+				}
+				lastDelta[run] = time.Now()
+			}
+			b.Sent(it, time.Now())
+		}
+	}
+	marks := 0
+	for range rapid.IntRange(1, 60).Draw(t, "steps") {
+		run := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "run")
+		switch rapid.IntRange(0, 5).Draw(t, "step") {
+		case 0, 1:
+			more := string(rune('a' + len(said[run])%26))
+			b.PutDelta(run, deltaEvent(run, said[run], more))
+			said[run] += more
+			want[run] += more
+		case 2:
+			marks++
+			mark := fmt.Sprintf("[%d]", marks)
+			b.PutRunEvent(run, "agent", []byte(mark), false)
+			want[run] += mark
+		case 3:
+			write()
+		case 4:
+			time.Sleep(time.Duration(rapid.IntRange(1, 50).Draw(t, "ms")) * time.Millisecond)
+		case 5:
+			if gates[run] == 0 {
+				write() // what was queued before the gate closed is on its way
+				gates[run]++
+				b.Gate(run)
+			} else {
+				gates[run]--
+				b.OpenGate(run)
+			}
+		}
+	}
+	for run, n := range gates {
+		for range n {
+			gates[run]--
+			b.OpenGate(run)
+		}
+	}
+	for range 200 {
+		time.Sleep(deltaGap)
+		write()
+	}
+	for run := range want {
+		if heard[run] != want[run] {
+			t.Fatalf("run %s: heard %q, want %q", run, heard[run], want[run])
+		}
+	}
+	if b.bytes != 0 || len(b.blocked) != 0 {
+		t.Fatalf("%d bytes, %d blocked streams in an empty buffer", b.bytes, len(b.blocked))
+	}
+}

@@ -1,0 +1,26 @@
+package socket
+
+// Closing is the end of a connection: the close frame and why.
+type Closing struct {
+	Code   int
+	Text   string
+	Reason CloseReason
+}
+
+// Error makes the end of a connection an error for logs.
+func (e *Closing) Error() string { return e.Text }
+
+// CloseReason is why a connection ended: a closed set, also the metric label.
+type CloseReason string
+
+// The reasons.
+const (
+	ClosedByPeer    CloseReason = "peer"     // the client closed or vanished
+	ClosedHandshake CloseReason = "refused"  // no hello-ok
+	ClosedProtocol  CloseReason = "protocol" // it broke the rules of frames
+	ClosedSlow      CloseReason = "slow"     // it did not read
+	ClosedSilent    CloseReason = "silent"   // no pong, or a message that never ended
+	ClosedRevoked   CloseReason = "revoked"  // its credential is gone
+	ClosedStopping  CloseReason = "stopping" // the gateway stops
+	ClosedInternal  CloseReason = "internal" // a defect
+)
