@@ -24,7 +24,8 @@ import (
 // that it was read with.
 //
 // Every operation returns in Finished the rows of the ledger that got their end in it, as they are stored: recorded, cancelled or refused ones. Each is a finished
-// event. The end of an attempt (store.FinishParams.Cron) shows its row to AttemptEnd.Job instead.
+// event. Operations that end messages return the rows that end by it with the messages (store.Waiting.CronRun). The end of an attempt (store.FinishParams.Cron)
+// shows its row to AttemptEnd.Job instead.
 //
 // Attempt n of run R is the message R (n = 1) or R/n. The message's dedupe key is `cron:` and its id.
 //

@@ -2,8 +2,10 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 // announcing is the store of jobs, with watchers who learn what each operation has ended once it is committed, whichever caller asked for it. The rows that are
@@ -68,11 +70,25 @@ func (a announcing) CancelRuns(ctx context.Context, p cron.CancelParams) (cron.C
 	return res, err
 }
 
-// finished tells of runs that are over. Jobs that are not given are read.
+// finished publishes the ends of runs. Jobs that are not given are read.
 func (a announcing) finished(ctx context.Context, runs []cron.Run, jobs ...cron.Job) {
-	if len(runs) == 0 {
+	a.d.cronFinished(ctx, runs, jobs...)
+}
+
+// cronMessageEnded publishes the end of the run whose attempt a message was, if its end has ended one.
+func (d *Dispatcher) cronMessageEnded(ctx context.Context, m store.Waiting) {
+	if m.CronRun != nil {
+		d.cronFinished(ctx, []cron.Run{*m.CronRun})
+	}
+}
+
+// cronFinished publishes the ends of runs. Jobs that are not given are read; the events do not depend on the caller's context.
+func (d *Dispatcher) cronFinished(ctx context.Context, runs []cron.Run, jobs ...cron.Job) {
+	if len(runs) == 0 || d.jobs == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), cronReadTime, errors.New("reading the job of a run took too long"))
+	defer cancel()
 	byID := make(map[string]cron.Job, len(jobs))
 	for _, j := range jobs {
 		byID[j.ID] = j
@@ -81,11 +97,16 @@ func (a announcing) finished(ctx context.Context, runs []cron.Run, jobs ...cron.
 		job, known := byID[run.JobID]
 		if !known {
 			var err error
-			if job, err = a.Job(ctx, run.JobID, ""); err != nil { // removed, or out of reach: the run says enough
-				job = cron.Job{ID: run.JobID, Owner: run.Owner, Name: run.JobName, Agent: run.Agent}
+			if job, err = d.jobs.Job(ctx, run.JobID, ""); err != nil { // removed, or out of reach: the run says enough
+				job = jobOf(run)
 			}
 			byID[run.JobID] = job
 		}
-		a.d.tellCron(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
+		d.tellCron(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
 	}
+}
+
+// jobOf is what a run says of its job.
+func jobOf(r cron.Run) cron.Job {
+	return cron.Job{ID: r.JobID, Owner: r.Owner, Name: r.JobName, Agent: r.Agent}
 }

@@ -91,7 +91,7 @@ func (d *Dispatcher) eventOf(ctx context.Context, n clusterEvent) (e cron.Event,
 		e.Job = *n.Job
 		return e, nil
 	case e.Run != nil:
-		e.Job = cron.Job{ID: n.JobID, Owner: e.Run.Owner, Name: e.Run.JobName, Agent: e.Run.Agent}
+		e.Job = jobOf(*e.Run)
 		return e, nil
 	}
 	return e, err

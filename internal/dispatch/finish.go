@@ -175,7 +175,7 @@ func (d *Dispatcher) writeFinish(ctx context.Context, t *turn, end ending, still
 		d.log.ErrorContext(ctx, "a turn's end could not be written; it will run again", "session", lead.Session.String(), "run_id", t.run.RunID, "err", err)
 		return false
 	}
-	d.announce(t, end, fin)
+	d.announce(ctx, t, end, fin)
 	d.announceCron(ctx, t, end, cronEnd)
 	return true
 }
@@ -238,7 +238,7 @@ func outgoing(lead store.Waiting, runID string, end ending) []store.Outgoing {
 }
 
 // announce tells everybody about an end that is committed.
-func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
+func (d *Dispatcher) announce(ctx context.Context, t *turn, end ending, fin store.Finished) {
 	d.outbox.Wake()
 	lead := t.rows[len(t.rows)-1]
 	if fin.Released {
@@ -256,7 +256,7 @@ func (d *Dispatcher) announce(t *turn, end ending, fin store.Finished) {
 	}
 	if end.outcome != chat.OutcomeAnswered {
 		for _, r := range t.rows[:len(t.rows)-1] {
-			d.tellEnded(r, end.outcome, end.reason)
+			d.tellEnded(ctx, r, end.outcome, end.reason)
 		}
 	}
 	d.events.Publish(t.endEvent(end, fin))

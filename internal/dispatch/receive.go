@@ -107,7 +107,7 @@ func (d *Dispatcher) accept(ctx context.Context, m chat.Message) (chat.Receipt, 
 		return duplicateReceipt(acc.Existing), nil
 	}
 	d.rightful(ctx, m, &acc)
-	d.tellDropped(m.Session, acc)
+	d.tellDropped(ctx, m.Session, acc)
 	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, Seq: acc.Seq, AcceptedAt: acc.AcceptedAt, State: store.StateWaiting}
 	d.events.PublishSession(m.Session, acc.Principal, changeReason(acc.Created), m.ID)
 	if !acc.Mine {
@@ -262,13 +262,13 @@ func (d *Dispatcher) endWaiting(ctx context.Context, rows []store.Waiting, outco
 	}
 	d.outbox.Wake()
 	for _, r := range ended {
-		d.tellEnded(r, outcome, reason)
+		d.tellEnded(ctx, r, outcome, reason)
 	}
 	return len(ended)
 }
 
 // tellEnded publishes the end of a message that never became a turn.
-func (d *Dispatcher) tellEnded(r store.Waiting, outcome chat.Outcome, reason string) {
+func (d *Dispatcher) tellEnded(ctx context.Context, r store.Waiting, outcome chat.Outcome, reason string) {
 	e := chat.Event{Session: r.Session, Principal: r.Principal, RunID: r.MessageID, Seq: events.FirstOfTurn, Lane: r.Lane, Reason: abortReason(reason), Kind: chat.EventAborted}
 	if outcome == chat.OutcomeDropped || outcome == chat.OutcomeFailed {
 		e.Kind, e.Reason, e.Message = chat.EventFailed, reason, sentence(outcome, reason)
@@ -276,18 +276,19 @@ func (d *Dispatcher) tellEnded(r store.Waiting, outcome chat.Outcome, reason str
 	d.events.Publish(e)
 	d.obs.Ended(r.Lane, outcome, reason)
 	d.events.Ended(chat.RunEnd{RunID: r.MessageID, Session: r.Session, Outcome: outcome, Reason: reason, Message: sentence(outcome, reason)})
+	d.cronMessageEnded(ctx, r)
 }
 
 // tellDropped removes what the store dropped, or ended for a message that interrupts, from the scheduler and tells the watchers.
-func (d *Dispatcher) tellDropped(key chat.SessionKey, acc store.Accepted) {
+func (d *Dispatcher) tellDropped(ctx context.Context, key chat.SessionKey, acc store.Accepted) {
 	for _, r := range acc.Superseded {
 		d.sched.Drop(key.String(), r.Seq)
-		d.tellEnded(r, chat.OutcomeSuperseded, store.ReasonSuperseded)
+		d.tellEnded(ctx, r, chat.OutcomeSuperseded, store.ReasonSuperseded)
 	}
 	for _, r := range acc.Dropped {
 		d.sched.Drop(key.String(), r.Seq)
 		d.obs.Dropped(string(chat.DropOld))
-		d.tellEnded(r, chat.OutcomeDropped, string(chat.FailQueueFull))
+		d.tellEnded(ctx, r, chat.OutcomeDropped, string(chat.FailQueueFull))
 	}
 	if len(acc.Dropped) > 0 {
 		d.outbox.Wake()

@@ -50,7 +50,7 @@ func TestARepeatedDeleteSparesTheNewSession(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want(t, "deleted", out, store.Deleted{Deleted: true})
+			want(t, "deleted", out.Deleted, true)
 		}
 		h.end(h.send("main", "hello"))
 		remove()

@@ -117,7 +117,7 @@ func (d *Dispatcher) stopDurable(ctx context.Context, p store.StopParams, local 
 	var r stopResult
 	for _, w := range st.Waiting {
 		r.met.waiting = append(r.met.waiting, w.MessageID)
-		d.tellEnded(w, chat.OutcomeStopped, p.Reason)
+		d.tellEnded(ctx, w, chat.OutcomeStopped, p.Reason)
 	}
 	for _, e := range local { // removed from the queue by the signal; the store ended those that it had to name
 		d.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, p.Reason)
@@ -205,6 +205,10 @@ func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.C
 		if !errors.Is(err, chat.ErrConflict) || p.ExpectID != "" || retry.Sleep(ctx, 50*time.Millisecond) != nil {
 			if out.Deleted {
 				d.events.PublishSession(p.Session, "", events.ReasonDeleted, "")
+			}
+			for _, m := range out.Ended { // accepted behind the stop
+				d.sched.Drop(p.Session.String(), m.Seq)
+				d.tellEnded(ctx, m, chat.OutcomeStopped, reasonReset)
 			}
 			return out, err
 		}

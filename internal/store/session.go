@@ -54,6 +54,16 @@ type Deleted struct {
 	Deleted bool `json:"deleted"`
 	// Kept is the id of the transcript that was current and was kept; "" = none.
 	Kept string `json:"kept,omitempty"`
+	// Ended are the messages that waited and ended stopped, without their content; none in the answer to a repetition.
+	Ended []Waiting `json:"-"`
+}
+
+// WithoutContent removes the content from messages, in place.
+func WithoutContent(list []Waiting) []Waiting {
+	for i := range list {
+		list[i].Content = chat.Content{}
+	}
+	return list
 }
 
 // SessionFilter restricts ListSessions.

@@ -154,6 +154,10 @@ type Waiting struct {
 	ExternalID int64
 	Content    chat.Content
 	AcceptedAt time.Time
+	// CronRun is the row of the ledger that got its end because this message did: in the results of Accept, EndWaiting, Stop and DeleteSession, for a
+	// message that was the attempt of a cron run. The run is in state error after outcome failed, interrupted after interrupted or dead, else
+	// cancelled with the reason `stopped`. nil = no row ended.
+	CronRun *cron.Run
 }
 
 // ReplyParams is a reply on its way into a transcript.

@@ -28,26 +28,8 @@ func TestEveryEndOfASlotIsAnEvent(t *testing.T) {
 
 func everyEndIsAnEvent(t *testing.T, database string, all ...*Gateway) {
 	t.Helper()
-	heard := make([]*cronEvents, len(all))
-	var clients []*Client
-	for i, g := range all {
-		heard[i] = &cronEvents{}
-		g.Start()
-		c, err := Dial(g.URL(), g.Token(), heard[i].take)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		clients = append(clients, c)
-	}
+	heard, clients := watchCron(t, all)
 	c, o := clients[0], OpenOracle(t, all[0], database)
-	warm := addJob(t, c, "warm", map[string]any{"kind": "cron", "expr": "0 0 1 1 *"}, nil)
-	for i := range all {
-		eventually(t, "every replica listens", 20*time.Second, func() bool {
-			toggle(t, c, warm.ID)
-			return heard[i].has("updated "+warm.ID, 1)
-		})
-	}
 	paused := addJob(t, c, "paused", every(time.Second), nil)
 	object(t, c, "cron.pause", map[string]any{"id": paused.ID, "note": "a while"})
 	resumes := addJob(t, c, "resumes", every(time.Second), nil)
@@ -82,6 +64,30 @@ func everyEndIsAnEvent(t *testing.T, database string, all ...*Gateway) {
 			t.Errorf("replica %d heard of the ends\n%s\nthe ledger has\n%s", i, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
+}
+
+// watchCron starts the gateways and connects a client to each, until every one of them gets the cron events of the first.
+func watchCron(t *testing.T, all []*Gateway) (heard []*cronEvents, clients []*Client) {
+	t.Helper()
+	for i, g := range all {
+		heard = append(heard, &cronEvents{})
+		g.Start()
+		c, err := Dial(g.URL(), g.Token(), heard[i].take)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		clients = append(clients, c)
+	}
+	c := clients[0]
+	warm := addJob(t, c, "warm", map[string]any{"kind": "cron", "expr": "0 0 1 1 *"}, nil)
+	for i := range all {
+		eventually(t, "every replica listens", 20*time.Second, func() bool {
+			toggle(t, c, warm.ID)
+			return heard[i].has("updated "+warm.ID, 1)
+		})
+	}
+	return heard, clients
 }
 
 // enabled reports whether an event said that a job was changed into one that fires.

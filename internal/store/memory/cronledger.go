@@ -110,6 +110,14 @@ func (c *crons) tellJob(p *cron.AttemptEnd, r *ledgerRow, now time.Time) {
 func (s *Store) end(se *session, m *message, outcome chat.Outcome, reason string, now time.Time) {
 	if r := s.crons.message[m.MessageID]; r != nil && m.State != store.StateRunning && r.State == cron.RunQueued {
 		r.cancel(cron.ReasonStopped, "", now)
+		switch outcome { //nolint:exhaustive // the others are those of runs that were stopped
+		case chat.OutcomeFailed:
+			r.State, r.Reason, r.Error = cron.RunError, "", reason
+		case chat.OutcomeInterrupted, chat.OutcomeDead:
+			r.State, r.Reason, r.Error = cron.RunInterrupted, "", reason
+		}
+		run := s.crons.run(r)
+		m.ended = &run
 	}
 	se.end(m, outcome, reason, now)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -41,6 +42,7 @@ type message struct {
 
 	dedupe, hash, node, notice string
 	endedAt                    time.Time
+	ended                      *cron.Run // the row of the ledger that got its end with the message
 }
 
 // run is one row of runs.
@@ -160,7 +162,9 @@ func (s *Store) view(se *session) store.Session {
 func rows(list []*message) []store.Waiting {
 	var out []store.Waiting
 	for _, m := range list {
-		out = append(out, m.row())
+		w := m.row()
+		w.CronRun = m.ended
+		out = append(out, w)
 	}
 	return out
 }

@@ -140,6 +140,7 @@ func (s *Store) remove(p store.DeleteParams, now time.Time) (store.Deleted, erro
 	if p.ExpectID != "" && se.SessionID != p.ExpectID || se.active > 0 {
 		return store.Deleted{}, chat.ErrConflict
 	}
+	queued := se.queued()
 	for _, m := range se.unfinished {
 		s.end(se, m, chat.OutcomeStopped, "delete", now)
 	}
@@ -147,7 +148,7 @@ func (s *Store) remove(p store.DeleteParams, now time.Time) (store.Deleted, erro
 	s.buried[p.Session] = grave{lastSeq: se.LastSeq, epoch: se.Epoch}
 	delete(s.sessions, p.Session)
 	s.crons.write(p.Audit.Between(se.SessionID, ""), now)
-	out := store.Deleted{Deleted: true}
+	out := store.Deleted{Deleted: true, Ended: store.WithoutContent(rows(queued))}
 	if p.KeepTranscript {
 		s.archive[p.Session] = append(s.archive[p.Session], archive{id: se.SessionID, entries: se.transcript})
 		for i := range s.archive[p.Session] {

@@ -145,7 +145,10 @@ func (a *arrival) insertIntoFull(ctx context.Context, repeated bool) error {
 				return err
 			}
 		}
-		return a.insert(ctx, tx, b, 0)
+		if err := a.insert(ctx, tx, b, 0); err != nil {
+			return err
+		}
+		return errors.Join(runsOf(ctx, tx, a.out.Dropped), runsOf(ctx, tx, a.out.Superseded))
 	})
 }
 

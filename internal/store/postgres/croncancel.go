@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 const (
@@ -41,12 +42,23 @@ FROM r WHERE l.id = r.id
 RETURNING l.id, l.job_id, l.run_id, r.session_key, r.seq_to, true, r.owner`
 
 	// cancelled is what a row of the ledger named l gets when it is over without running.
-	cancelled = `state = 'cancelled', finished_at = ` + nowSQL + `, next_attempt_at = NULL,
+	cancelled = `state = 'cancelled', ` + finishedNow
+
+	// finishedNow is what every row of the ledger named l gets that ends by something else than its attempt.
+	finishedNow = `finished_at = ` + nowSQL + `, next_attempt_at = NULL,
 	duration_ms = CASE WHEN l.started_at IS NULL THEN 0 ELSE GREATEST(` + nowSQL + ` - l.started_at, 0) END`
 
 	// cancelMessagesSQL is a part of statements that end waiting messages: i has them, and the runs that they were are over as well.
-	cancelMessagesSQL = `UPDATE cron_run_logs l SET ` + cancelled + `, reason = 'stopped'
+	cancelMessagesSQL = `UPDATE cron_run_logs l SET ` + finishedNow + `,
+		state = CASE WHEN i.outcome = 'failed' THEN 'error' WHEN i.outcome IN ('interrupted', 'dead') THEN 'interrupted' ELSE 'cancelled' END,
+		reason = CASE WHEN i.outcome IN ('failed', 'interrupted', 'dead') THEN l.reason ELSE COALESCE(l.reason, 'stopped') END,
+		error = CASE WHEN i.outcome IN ('failed', 'interrupted', 'dead') THEN i.reason ELSE l.error END
 	FROM i WHERE l.id = split_part(i.message_id, '/', 1) AND l.run_id = i.message_id AND l.state = 'queued'`
+
+	// runsOfMessagesSQL reads the rows of the ledger that are over for these messages. $1 session, $2 sequence numbers.
+	runsOfMessagesSQL = `SELECT ` + logColumns + ` FROM inbox i
+	JOIN cron_run_logs l ON l.id = split_part(i.message_id, '/', 1) AND l.run_id = i.message_id AND l.finished_at IS NOT NULL
+	WHERE i.session_key = $1 AND i.seq = ANY($2::bigint[])`
 
 	// settleManySQL is settleSQL for several sessions.
 	settleManySQL = `
@@ -148,6 +160,38 @@ func finishedRows(ctx context.Context, tx pgx.Tx, ids []string) ([]cron.Run, err
 	b.Queue(logsSQL, ids).Query(collect(&rows, scanLog))
 	err := send(ctx, tx, b)
 	return column(rows, func(r loggedRun) cron.Run { return r.Run }), err
+}
+
+// runsOf tells messages that were just ended which rows of the ledger got their end with them. It asks only when one is named like an attempt.
+func runsOf(ctx context.Context, tx sender, ended []store.Waiting) error {
+	var seqs []int64
+	for _, w := range ended {
+		if isAttempt(w.MessageID) {
+			seqs = append(seqs, w.Seq)
+		}
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	var rows []loggedRun
+	b := &pgx.Batch{}
+	b.Queue(runsOfMessagesSQL, ended[0].Session.String(), seqs).Query(collect(&rows, scanLog))
+	if err := send(ctx, tx, b); err != nil {
+		return err
+	}
+	give(ended, rows)
+	return nil
+}
+
+// give puts each row of the ledger to the message that was its attempt.
+func give(ended []store.Waiting, rows []loggedRun) {
+	byMessage := make(map[string]*cron.Run, len(rows))
+	for i := range rows {
+		byMessage[rows[i].message] = &rows[i].Run
+	}
+	for i := range ended {
+		ended[i].CronRun = byMessage[ended[i].MessageID]
+	}
 }
 
 func (s *Store) endRuns(ctx context.Context, tx pgx.Tx, ids []string, p cron.CancelParams) ([]cron.CancelledRun, error) {

@@ -79,15 +79,20 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 	if err != nil {
 		return nil, err
 	}
-	var ended []store.Waiting
+	var (
+		ended []store.Waiting
+		runs  []loggedRun
+	)
 	err = s.do(ctx, "ending waiting messages", func(ctx context.Context) error {
-		ended = nil
+		ended, runs = nil, nil
 		b := &pgx.Batch{}
 		b.Queue(lockSQL, p.Session.String())
 		b.Queue(endSeqsSQL, append(slices.Clip(args), p.Seqs)...).Query(collect(&ended, scanWaiting))
 		b.Queue(settleSQL, s.clock(), p.Session.String(), false)
+		b.Queue(runsOfMessagesSQL, p.Session.String(), p.Seqs).Query(collect(&runs, scanLog)) // in the same round trip: which ones end is not known before
 		return send(ctx, s.pool, b)
 	})
+	give(ended, runs)
 	return ended, err
 }
 

@@ -233,8 +233,10 @@ func (s *Store) remove(ctx context.Context, tx pgx.Tx, p store.DeleteParams) (ou
 	b := &pgx.Batch{}
 	b.Queue(`WITH i AS (
 		UPDATE inbox SET state = 'done', outcome = 'stopped', reason = 'delete', ended_at = `+nowSQL+`
-		WHERE session_key = $2 AND ended_at IS NULL RETURNING message_id
-	) `+cancelMessagesSQL, s.clock(), key)
+		WHERE session_key = $2 AND ended_at IS NULL RETURNING *
+	), cancelled AS (
+		`+cancelMessagesSQL+`
+	) SELECT `+waitingColumns+` FROM i ORDER BY i.seq`, s.clock(), key).Query(collect(&out.Ended, scanWaiting))
 	if p.KeepTranscript {
 		out.Kept = id
 		b.Queue(keepSQL, key)
@@ -249,5 +251,9 @@ func (s *Store) remove(ctx context.Context, tx pgx.Tx, p store.DeleteParams) (ou
 	if err := s.audit(b, p.Audit.Between(id, "")); err != nil {
 		return out, err
 	}
-	return out, send(ctx, tx, b)
+	if err := send(ctx, tx, b); err != nil {
+		return out, err
+	}
+	out.Ended = store.WithoutContent(out.Ended)
+	return out, runsOf(ctx, tx, out.Ended)
 }

@@ -79,7 +79,7 @@ func (s *Store) stop(ctx context.Context, tx pgx.Tx, p store.StopParams, args []
 	if p.Scope != store.StopAll {
 		out.Cutoff = 0
 	}
-	return nil
+	return runsOf(ctx, tx, out.Waiting)
 }
 
 func scanRunningRun(row pgx.CollectableRow) (store.RunningRun, error) {

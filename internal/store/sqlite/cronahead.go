@@ -55,7 +55,8 @@ func (t *tx) withdrawRun(ctx context.Context, r *ledgerRow) error {
 		return err
 	}
 	if used == 0 && s.transcriptSeq == 0 {
-		return t.bury(ctx, s)
+		_, err := t.bury(ctx, s) // nothing waits in it
+		return err
 	}
 	if _, err := t.settle(ctx, s); err != nil {
 		return err

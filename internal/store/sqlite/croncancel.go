@@ -167,5 +167,6 @@ func (t *tx) endUnrun(ctx context.Context, m *store.Waiting) error {
 	}
 	r.FinishedAt = instant(t.now)
 	r.Duration = lasted(&r.Run)
+	m.CronRun = &r.Run
 	return t.storeRun(ctx, r)
 }

@@ -165,7 +165,7 @@ func (t *tx) remove(ctx context.Context, p store.DeleteParams) (out store.Delete
 	if err != nil {
 		return out, err
 	}
-	if err := t.bury(ctx, r); err != nil {
+	if out.Ended, err = t.bury(ctx, r); err != nil {
 		return out, err
 	}
 	return out, t.audit(ctx, p.Audit.Between(r.id, ""), r.key)
@@ -189,24 +189,25 @@ func (t *tx) drop(ctx context.Context, r *row) error {
 	return err
 }
 
-// bury ends what waits, and removes the row of a session; its numbers go on should it ever come back.
-func (t *tx) bury(ctx context.Context, r *row) error {
+// bury ends what waits, and removes the row of a session; its numbers go on should it ever come back. It returns the messages without their content.
+func (t *tx) bury(ctx context.Context, r *row) (ended []store.Waiting, err error) {
 	for after := int64(0); ; {
 		list, err := queuedWithin(ctx, t, place{r.key, after, unlimited}, store.NewBudget(0))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if len(list) == 0 {
 			break
 		}
 		after = list[len(list)-1].Seq
 		if err := t.end(ctx, r, list, ending{outcome: chat.OutcomeStopped, reason: "delete"}); err != nil {
-			return err
+			return nil, err
 		}
+		ended = append(ended, store.WithoutContent(list)...)
 	}
 	if _, err := t.exec(ctx, `REPLACE INTO deleted_sessions (key, last_seq, epoch) VALUES (?, ?, ?)`, r.key, r.lastSeq, r.epoch); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := t.exec(ctx, `DELETE FROM sessions WHERE key = ?`, r.key)
-	return err
+	_, err = t.exec(ctx, `DELETE FROM sessions WHERE key = ?`, r.key)
+	return ended, err
 }

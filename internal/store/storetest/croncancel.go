@@ -230,7 +230,7 @@ func endMessage(w *world, _ string, l cron.Launched) {
 func deleteSession(w *world, _ string, l cron.Launched) {
 	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: l.Message.Session})
 	w.ok(err)
-	equal(w, "deleted", deleted, store.Deleted{Deleted: true})
+	equal(w, "deleted", []any{deleted.Deleted, idsOf(deleted.Ended)}, []any{true, []string{l.Message.ID}})
 }
 
 func dropMessage(w *world, node string, l cron.Launched) {

@@ -15,6 +15,7 @@ func cronEndTests() []test {
 	return []test{
 		{"EveryEndIsReturned", everyEndIsReturned},
 		{"APauseThatEndsIsReturned", pauseEndIsReturned},
+		{"TheEndOfAMessageReturnsTheEndOfItsRun", messageEndsRun},
 	}
 }
 

@@ -231,7 +231,7 @@ func deleteRemoves(w *world) {
 	w.accept(held)
 	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "second"})
 	w.ok(err)
-	equal(w, "deleted", deleted, store.Deleted{Deleted: true})
+	equal(w, "deleted", []any{deleted.Deleted, deleted.Kept, idsOf(deleted.Ended)}, []any{true, "", []string{waiting, held.Message.ID}})
 	_, err = w.st.Session(w.ctx, key, "")
 	w.fails(err, chat.ErrSessionNotFound)
 	for _, id := range []string{"", old, "second"} {
@@ -266,7 +266,7 @@ func deletedNameStartsAfresh(w *world) {
 	before := w.accept(old)
 	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
 	w.ok(err)
-	equal(w, "deleted", deleted, store.Deleted{Deleted: true})
+	equal(w, "deleted", []any{deleted.Deleted, deleted.Kept, idsOf(deleted.Ended)}, []any{true, "", []string{old.Message.ID}})
 	p := w.message(node, key)
 	p.Message.Principal = "bob"
 	a := w.accept(p)
