@@ -2,6 +2,8 @@ package dispatch_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,6 +212,33 @@ func TestCancelPreviousStopsTheOlderRun(t *testing.T) {
 		if count["cancelledreplaced"] != 3 || count["running"] != 1 {
 			t.Errorf("states: %v", count)
 		}
+		h.close()
+	})
+}
+
+// TestEveryRunOfARemovedJobIsAStartedEvent lets two slots of an outage catch up for a job that its first run removes: watchers get both starts and both ends.
+func TestEveryRunOfARemovedJobIsAStartedEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st, step := steppedStore()
+		var mu sync.Mutex
+		got := map[cron.Action]int{}
+		h := openWatched(t, st, func(e cron.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Job.ID == "tick" && e.Job.Owner == "gateway" {
+				got[e.Action]++
+			}
+		})
+		h.put(everySecond("tick", "hello"), func(j *cron.Job) {
+			j.Schedule.EveryMs, j.DeleteAfter, j.Missed = 60_000, true, cron.MissedPolicy{Rule: cron.MissedFireAll, MaxCatchup: 2}
+		})
+		after(time.Second)
+		step(150 * time.Second)
+		after(5 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		want(t, "runs that ended well", fmt.Sprint(len(h.runs("tick"))), "2")
+		want(t, "started and finished", fmt.Sprint(got[cron.ActionStarted], got[cron.ActionFinished]), "2 2")
 		h.close()
 	})
 }

@@ -167,18 +167,28 @@ func (d *Dispatcher) cronStarted(ctx context.Context, t *turn) {
 	if t.cron == nil || t.cron.attempt > 1 || t.started.Attempt > 1 {
 		return
 	}
-	job := d.readJob(ctx, t.cron)
-	if job == nil {
+	job, err := d.jobOfTurn(ctx, t.cron)
+	if err != nil {
+		d.log.WarnContext(ctx, "a run began and cannot be read; no event is sent", "run_id", t.cron.runID, "err", err)
 		return
 	}
 	_, _, slot, err := cron.ParseRunID(t.cron.runID)
 	if err != nil {
 		return
 	}
-	d.tellCron(cron.Event{Action: cron.ActionStarted, Job: *job, Run: &cron.Run{
+	d.tellCron(cron.Event{Action: cron.ActionStarted, Job: job, Run: &cron.Run{
 		ID: t.cron.runID, JobID: job.ID, JobName: job.Name, Owner: job.Owner, Agent: job.Agent, Lane: t.run.Lane, Trigger: t.cron.trigger,
 		ScheduledFor: slot, State: cron.RunRunning, StartedAt: t.started.StartedAt, Attempt: 1, SlotCount: 1, SessionKey: t.run.Session.String(),
 	}})
+}
+
+// jobOfTurn is the job of a run that begins: of a job that is gone, because an earlier run has removed it, what the run says.
+func (d *Dispatcher) jobOfTurn(ctx context.Context, c *cronTurn) (cron.Job, error) {
+	if job := d.readJob(ctx, c); job != nil {
+		return *job, nil
+	}
+	run, err := d.jobs.Run(ctx, c.runID, "")
+	return jobOf(run), err
 }
 
 // HostPayload gives the runner of a job that runs a program, with what goes to its standard input.

@@ -199,9 +199,7 @@ func (p *plain) launch(r *plainRun, late bool, n, row int) bool {
 func (p *plain) begin(r *plainRun) {
 	p.calls = append(p.calls, modelCall{p.now, r.id})
 	p.rows[r.id] = "running"
-	if p.exists {
-		p.tell(cron.ActionStarted, r.id)
-	}
+	p.tell(cron.ActionStarted, r.id)
 	r.ends = p.now.Add(p.lasts)
 	if !slices.Contains(p.active, r) {
 		p.active = append(p.active, r)

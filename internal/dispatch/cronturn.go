@@ -235,6 +235,9 @@ func (d *Dispatcher) announceCron(ctx context.Context, t *turn, end ending, c *c
 	if job.ID == "" && t.cron.job != nil {
 		job = *t.cron.job
 	}
+	if job.ID == "" { // removed before the attempt began
+		job = jobOf(run)
+	}
 	if run.State == cron.RunRetrying {
 		d.tellCron(cron.Event{Action: cron.ActionScheduled, Job: job, Run: &run})
 		return
