@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -81,7 +82,7 @@ type cronList struct {
 	All    bool   `help:"Disabled and paused jobs, too."`
 	System bool   `help:"Built-in jobs, too."`
 	Query  string `help:"Only jobs that contain this text." placeholder:"TEXT"`
-	Limit  int    `help:"How many, 1 to 200." default:"200"`
+	Limit  int    `help:"How many; 0 = all." default:"0"`
 	Offset int    `help:"How many to pass over." default:"0"`
 	JSON   bool   `help:"Print JSON."`
 }
@@ -91,32 +92,33 @@ func (*cronList) Help() string { return "Example:\n\n    laneway cron list --all
 
 // Run lists jobs.
 func (c *cronList) Run(ctx context.Context, env *environment) error {
-	params := map[string]any{"includeDisabled": c.All, "includeSystem": c.System, "limit": c.Limit, "offset": c.Offset, "extended": true}
+	if c.Limit < 0 || c.Offset < 0 {
+		return usageError("--limit and --offset must be 0 or more")
+	}
+	params := map[string]any{"includeDisabled": c.All, "includeSystem": c.System, "extended": true}
 	if c.Query != "" {
 		params["query"] = c.Query
 	}
-	var raw json.RawMessage
-	if err := c.call(ctx, env, "cron.list", params, &raw); err != nil {
+	got, err := c.list(ctx, env, listing{method: "cron.list", member: "jobs", params: params, offset: c.Offset, limit: c.Limit})
+	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return printJSON(env.stdout, raw)
+		return printJSON(env.stdout, got.reply)
 	}
-	var reply struct {
-		Jobs []wireJob `json:"jobs"`
-	}
-	if err := json.Unmarshal(raw, &reply); err != nil {
+	var jobs []wireJob
+	if err := got.into(&jobs); err != nil {
 		return fmt.Errorf("the list of jobs cannot be read: %w", err)
 	}
 	rows := [][]string{{"ID", "NAME", "SCHEDULE", "STATE", "NEXT", "LAST"}}
-	for _, j := range reply.Jobs {
+	for _, j := range jobs {
 		next := "-"
 		if j.NextRunAtMs > 0 {
 			next = "in " + short(time.UnixMilli(j.NextRunAtMs).Sub(env.now()))
 		}
 		rows = append(rows, []string{cell(j.ID, 36), cell(j.Name, 40), cell(j.when(), 40), j.state(), next, cell(j.LastRunStatus, 10)})
 	}
-	return table(env.stdout, rows)
+	return errors.Join(table(env.stdout, rows), got.more(env, "jobs"))
 }
 
 // jobArg names a job, by its id or by a name or key that only one job has.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,7 +43,10 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer closeQuietly(conn)
-	params := map[string]any{"limit": c.Limit, "offset": c.Offset, "includeActive": c.Active, "extended": true}
+	if c.Limit < 1 || c.Limit > pageSize || c.Offset < 0 {
+		return usageError("--limit must be between 1 and 200, and --offset 0 or more")
+	}
+	params := map[string]any{"includeActive": c.Active, "extended": true}
 	if c.Job != "" {
 		id, err := findJob(ctx, conn, c.Job)
 		if err != nil {
@@ -55,21 +57,19 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 		}
 		params["id"] = id
 	}
-	var raw json.RawMessage
-	if err := conn.Call(ctx, "cron.runs", params, &raw); err != nil {
+	got, err := listing{method: "cron.runs", member: "entries", params: params, offset: c.Offset, limit: c.Limit}.read(ctx, conn)
+	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return printJSON(env.stdout, raw)
+		return printJSON(env.stdout, got.reply)
 	}
-	var reply struct {
-		Entries []wireRun `json:"entries"`
-	}
-	if err := json.Unmarshal(raw, &reply); err != nil {
+	var entries []wireRun
+	if err := got.into(&entries); err != nil {
 		return fmt.Errorf("the entries cannot be read: %w", err)
 	}
 	rows := [][]string{{"SCHEDULED", "JOB", "OUTCOME", "TOOK", "WHAT"}}
-	for _, r := range reply.Entries {
+	for _, r := range entries {
 		what := r.Summary
 		if r.Error != "" {
 			what = r.Error
@@ -81,21 +81,23 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 			short(time.Duration(r.DurationMs) * time.Millisecond), cell(what, 60),
 		})
 	}
-	return table(env.stdout, rows)
+	return errors.Join(table(env.stdout, rows), got.more(env, "entries"))
 }
 
 // removedJob turns the name of a job that only the ledger knows into its id; what is no such name may be an id. Of a name that the last 200 entries with
 // that text do not have, nothing is known.
 func removedJob(ctx context.Context, conn gatewayConn, name string) (string, error) {
-	var reply struct {
-		Entries []wireRun `json:"entries"`
-	}
-	params := map[string]any{"scope": "all", "query": name, "includeActive": true, "extended": true, "limit": 200}
-	if err := conn.Call(ctx, "cron.runs", params, &reply); err != nil {
+	params := map[string]any{"scope": "all", "query": name, "includeActive": true, "extended": true}
+	got, err := listing{method: "cron.runs", member: "entries", params: params, limit: pageSize}.read(ctx, conn)
+	if err != nil {
 		return "", err
 	}
+	var entries []wireRun
+	if err := got.into(&entries); err != nil {
+		return "", fmt.Errorf("the entries cannot be read: %w", err)
+	}
 	var ids []string
-	for _, r := range reply.Entries {
+	for _, r := range entries {
 		if r.JobName == name && !slices.Contains(ids, r.JobID) {
 			ids = append(ids, r.JobID)
 		}

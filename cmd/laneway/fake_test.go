@@ -117,7 +117,7 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 		}
 		return map[string]any{"session": fakeRow()}, nil
 	case "sessions.list":
-		return map[string]any{"sessions": []sessionRow{fakeRow()}, "count": 1, "totalCount": 2, "hasMore": true, "nextOffset": 1}, nil
+		return fakeSessions(params)
 	case "sessions.reset":
 		return json.RawMessage(`{"ok":true,"key":"agent:main:main","entry":{"sessionId":"s-2"}}`), nil
 	case "status":
@@ -139,6 +139,21 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 	default:
 		return nil, errors.New("unknown method: " + method)
 	}
+}
+
+// fakeSessions has two sessions and shows one on each page.
+func fakeSessions(params json.RawMessage) (any, error) {
+	var p struct {
+		Offset int `json:"offset"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, err
+	}
+	page := map[string]any{"sessions": []sessionRow{fakeRow()}, "count": 1, "totalCount": 2, "hasMore": p.Offset == 0, "nextOffset": nil}
+	if p.Offset == 0 {
+		page["nextOffset"] = 1
+	}
+	return page, nil
 }
 
 // fakeLedger has entries of jobs that were removed: one that was called `old news`, two that were called `twice`.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -34,47 +35,35 @@ func (c *sessionsList) Run(ctx context.Context, env *environment) error {
 	if c.Limit < 1 || c.Limit > 200 || c.Offset < 0 {
 		return usageError("--limit must be between 1 and 200, and --offset 0 or more")
 	}
-	params := map[string]any{"limit": c.Limit, "offset": c.Offset, "hideCronRuns": !c.All}
+	params := map[string]any{"hideCronRuns": !c.All}
 	if c.Agent != "" {
 		params["agentId"] = c.Agent
 	}
 	if c.Search != "" {
 		params["search"] = c.Search
 	}
-	var raw json.RawMessage
-	if err := c.call(ctx, env, "sessions.list", params, &raw); err != nil {
+	got, err := c.list(ctx, env, listing{method: "sessions.list", member: "sessions", params: params, offset: c.Offset, limit: c.Limit})
+	if err != nil {
 		return err
 	}
 	if c.JSON {
-		return printJSON(env.stdout, raw)
+		return printJSON(env.stdout, got.reply)
 	}
-	return c.print(env, raw)
+	return c.print(env, got)
 }
 
-func (c *sessionsList) print(env *environment, raw json.RawMessage) error {
-	var reply struct {
-		Sessions   []sessionRow `json:"sessions"`
-		TotalCount int          `json:"totalCount"`
-		HasMore    bool         `json:"hasMore"`
-		NextOffset *int         `json:"nextOffset"`
-	}
-	if err := json.Unmarshal(raw, &reply); err != nil {
+func (c *sessionsList) print(env *environment, got listed) error {
+	var sessions []sessionRow
+	if err := got.into(&sessions); err != nil {
 		return fmt.Errorf("the list of sessions cannot be read: %w", err)
 	}
 	rows := [][]string{{"KEY", "STATUS", "WAITING", "LANE", "UPDATED", "LAST ANSWER"}}
-	for _, s := range reply.Sessions {
+	for _, s := range sessions {
 		rows = append(rows, []string{
 			cell(s.Key, 60), cell(s.Status, 10), strconv.Itoa(s.QueueDepth), cell(s.Lane, 10), ago(env.now(), s.UpdatedAt), cell(s.LastMessagePreview, 50),
 		})
 	}
-	if err := table(env.stdout, rows); err != nil {
-		return err
-	}
-	if reply.HasMore && reply.NextOffset != nil {
-		_, err := fmt.Fprintf(env.stderr, "%d of %d sessions; go on with --offset %d\n", len(reply.Sessions), reply.TotalCount, *reply.NextOffset)
-		return err
-	}
-	return nil
+	return errors.Join(table(env.stdout, rows), got.more(env, "sessions"))
 }
 
 type sessionsShow struct {
