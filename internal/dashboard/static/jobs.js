@@ -23,10 +23,10 @@ export class Jobs {
 
   async refresh() {
     try {
-      const got = await this.gateway.call("cron.list", { includeDisabled: true, limit: 200 });
+      const jobs = await this.gateway.list("cron.list", "jobs", { includeDisabled: true });
       this.fault.textContent = "";
-      this.rows.replaceChildren(...got.jobs.map((j) => this.row(j)));
-      if (got.jobs.length === 0) this.rows.replaceChildren(el("tr", {}, el("td", { colspan: 6, class: "quiet empty" }, "No jobs yet. In a terminal: laneway cron add --help")));
+      this.rows.replaceChildren(...jobs.map((j) => this.row(j)));
+      if (jobs.length === 0) this.rows.replaceChildren(el("tr", {}, el("td", { colspan: 6, class: "quiet empty" }, "No jobs yet. In a terminal: laneway cron add --help")));
     } catch (fault) { this.fault.textContent = fault.message; }
   }
 
@@ -57,15 +57,15 @@ export class Jobs {
 
   async history(j) {
     try {
-      const got = await this.gateway.call("cron.runs", { id: j.id, limit: 20 });
+      const entries = await this.gateway.list("cron.runs", "entries", { id: j.id }, 20);
       this.runs.hidden = false;
       this.runs.replaceChildren(el("h2", {}, `Runs of ${j.displayName || j.name}`), el("div", { class: "rows" },
-        ...got.entries.map((r) => el("div", { class: "row" },
+        ...entries.map((r) => el("div", { class: "row" },
           el("span", { class: "name" }, when(r.scheduledForMs ?? r.runAtMs ?? r.ts)),
           el("span", { class: "quiet grow ellipsis" }, r.error || r.summary || ""),
           el("span", { class: "quiet" }, r.durationMs === undefined ? "" : span(r.durationMs)),
           pill(r.status === "ok" ? "good" : r.status === "error" ? "bad" : "warn", r.outcome ?? r.status)))));
-      if (got.entries.length === 0) this.runs.append(el("p", { class: "quiet" }, "It has not run yet."));
+      if (entries.length === 0) this.runs.append(el("p", { class: "quiet" }, "It has not run yet."));
     } catch (fault) { this.fault.textContent = fault.message; }
   }
 

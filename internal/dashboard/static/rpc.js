@@ -48,6 +48,17 @@ export class Gateway {
     });
   }
 
+  // A list as if it were one page. Pages are bounded in bytes, so one may have fewer members than were asked for. most: how many members to read.
+  async list(method, member, params = {}, most = Infinity) {
+    const all = [];
+    for (let offset = 0; offset !== null && all.length < most;) {
+      const page = await this.call(method, { ...params, limit: Math.min(200, most - all.length), offset });
+      all.push(...page[member]);
+      offset = page[member].length > 0 ? page.nextOffset ?? null : null;
+    }
+    return all;
+  }
+
   #frame(socket, frame) {
     if (socket !== this.#socket) return;
     clearTimeout(this.#watch);

@@ -39,8 +39,7 @@ export class Sessions {
   async refresh() {
     try {
       const search = this.search.value.trim();
-      const got = await this.gateway.call("sessions.list", search ? { limit: 100, search } : { limit: 100 });
-      this.rows = got.sessions;
+      this.rows = await this.gateway.list("sessions.list", "sessions", search ? { search } : {}, 100);
       this.draw();
     } catch (fault) { this.state.textContent = fault.message; }
   }
