@@ -138,18 +138,20 @@ func (n *Node) stopLoop(ctx context.Context) {
 	if n.waker == nil {
 		return
 	}
-	again := time.NewTicker(n.cfg.Sweep) // an incarnation that was registered meanwhile has another channel
-	defer again.Stop()
-	for {
+	for listening := ""; ; {
 		var hints <-chan struct{}
 		me := n.current.Load()
 		if me != nil {
 			hints = n.waker.StopWakeups(me.id)
 		}
+		if me != nil && me.id != listening { // a hint that came before is lost
+			listening = me.id
+			n.readStops(ctx, me.id)
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-again.C:
+		case <-n.registered:
 		case <-hints:
 			n.readStops(ctx, me.id)
 		}

@@ -93,6 +93,7 @@ type Node struct {
 	peers      atomic.Bool
 	renew      chan chan struct{} // asks the heartbeat for a new incarnation
 	sweepNow   chan struct{}      // capacity 1: look again
+	registered chan struct{}      // capacity 1: there is a new incarnation, whose stops come by another channel
 	sweptAt    atomic.Int64       // Unix nanoseconds of the last turn of the sweep loop
 	life       context.Context    //nolint:containedctx // of the loops: its end ends the waits of final writes, which survive the contexts of their callers
 	end        context.CancelFunc
@@ -109,7 +110,7 @@ type incarnation struct {
 func New(cfg Config, st Store, handler Handler, obs Observer, log *slog.Logger) *Node {
 	n := &Node{
 		cfg: cfg.withDefaults(), store: st, handler: handler, obs: obs, log: log,
-		renew: make(chan chan struct{}), sweepNow: make(chan struct{}, 1),
+		renew: make(chan chan struct{}), sweepNow: make(chan struct{}, 1), registered: make(chan struct{}, 1),
 	}
 	n.waker, _ = st.(store.Waker)
 	n.life, n.end = context.WithCancel(context.Background()) //nolint:forbidigo // ends with Run, whose context comes later
@@ -202,6 +203,10 @@ func (n *Node) register(ctx context.Context) error {
 	}
 	n.current.Store(&incarnation{id: row.ID, until: n.until(asked), leases: &namedLeases{}})
 	n.SweepNow()
+	select {
+	case n.registered <- struct{}{}:
+	default:
+	}
 	return nil
 }
 

@@ -291,3 +291,67 @@ func TestADrainReleasesNamedLeasesForOtherReplicasOnly(t *testing.T) {
 		})
 	}
 }
+
+// hinting is a store whose hints about stops reach the channel that was asked for last.
+type hinting struct {
+	*cut
+
+	mu    sync.Mutex
+	stops map[string]chan struct{}
+}
+
+func (h *hinting) Notify(string)                  {}
+func (h *hinting) Wakeups(string) <-chan struct{} { return nil }
+
+// NotifyStop is lost when nothing listens for the node, as a notification of a database is.
+func (h *hinting) NotifyStop(node string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case h.stops[node] <- struct{}{}:
+	default:
+	}
+}
+
+func (h *hinting) StopWakeups(node string) <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stops == nil {
+		h.stops = map[string]chan struct{}{}
+	}
+	if h.stops[node] == nil {
+		h.stops[node] = make(chan struct{}, 1)
+	}
+	return h.stops[node]
+}
+
+func (h *hinting) StopRequests(context.Context, string) ([]store.StopRequest, error) {
+	return []store.StopRequest{{RunID: "r"}}, nil
+}
+
+func TestAStopReachesAnIncarnationThatWasJustRegistered(t *testing.T) {
+	in(t, func(t *testing.T) {
+		st := &hinting{cut: &cut{Store: memory.New(memory.Config{})}}
+		st.off.Store(true)
+		p := start(t, ownership.Config{Sweep: time.Minute, Heartbeat: 3 * time.Second}, st)
+		defer p.end()
+		st.off.Store(false)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if p.ID() == "" {
+			t.Fatal("the process is not registered")
+		}
+		before := p.h.stops()
+		st.NotifyStop(p.ID())
+		synctest.Wait()
+		if n := p.h.stops() - before; n != 1 {
+			t.Errorf("%d stops arrived with the hint, want 1", n)
+		}
+	})
+}
+
+func (h *handler) stops() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.stopped)
+}
