@@ -59,8 +59,16 @@ func (f doer) Do(r *http.Request) (*http.Response, error) { return f(r) }
 func (c *client) call(ctx context.Context, limit time.Duration, method string, params tgbotapi.Params, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errCallTime)
 	defer cancel()
-	chat, _ := strconv.ParseInt(params["chat_id"], 10, 64) // without one the call is for no chat
-	return c.exchange(ctx, request{method: method, chat: chat, params: params}, out)
+	return c.exchange(ctx, request{method: method, chat: chatOf(params), params: params}, out)
+}
+
+// chatOf is the chat that a call concerns, anyChat = none.
+func chatOf(params tgbotapi.Params) int64 {
+	chat, err := strconv.ParseInt(params["chat_id"], 10, 64)
+	if err != nil {
+		return anyChat
+	}
+	return chat
 }
 
 // request is one call of the Bot API.

@@ -56,7 +56,7 @@ func TestCooldowns(t *testing.T) {
 		if delay, global := l.try(2); delay != 20*time.Second || !global {
 			t.Errorf("a message waits %s, global = %v", delay, global)
 		}
-		time.Sleep(30 * time.Second) //nolint:forbidigo // virtual time
+		time.Sleep(30 * time.Second)
 		want(1, 0)
 		if delay, _ := l.try(1); delay != 0 {
 			t.Errorf("after the cooldown a message waits %s", delay)
