@@ -76,7 +76,7 @@ func (m *messageEnds) stop(scope store.StopScope) []store.Waiting {
 func (m *messageEnds) full(change func(p *store.AcceptParams)) store.Accepted {
 	m.Helper()
 	p := m.message(m.node, m.run.Message.Session)
-	p.Cap, p.Drop = 2, store.DropOld
+	p.Cap, p.Drop = 2, chat.DropOld
 	change(&p)
 	return m.accept(p)
 }
