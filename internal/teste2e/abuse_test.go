@@ -98,7 +98,7 @@ func beginAbuse(t *testing.T, database string, each time.Duration) *abuseLife {
 	}
 	g.binary = plain
 	a := &abuseLife{t: t, g: g, each: each, conns: min(number(t, "LANEWAY_TEST_ABUSE_CONNS", 8), mostConns), database: database, tokens: map[string]string{}}
-	limits := []string{"LANEWAY_LIMITS_CHAT=0", "LANEWAY_LIMITS_CRON_WRITES=0", "LANEWAY_LIMITS_REQUESTS=0"}
+	limits := []string{"LANEWAY_LIMITS_CHAT=0", "LANEWAY_LIMITS_CRON_WRITES=0", "LANEWAY_LIMITS_REQUESTS=0", "LANEWAY_LIMITS_BYTES=0"}
 	lasting := g.env
 	g.env = slices.Concat(lasting, limits) // the world is made in a life without allowances
 	g.Start()
