@@ -35,6 +35,9 @@ func (d *Dispatcher) receive(ctx context.Context, m chat.Message, by *chat.Calle
 	}
 	if by != nil {
 		leave, err := d.admit(by.Principal, by.Own)
+		if err != nil && d.accepted(ctx, m) {
+			return d.accept(ctx, m) // nothing new will wait: it ends at the message that is there
+		}
 		if err != nil {
 			return chat.Receipt{}, err
 		}
@@ -44,6 +47,15 @@ func (d *Dispatcher) receive(ctx context.Context, m chat.Message, by *chat.Calle
 		}
 	}
 	return d.accept(ctx, m)
+}
+
+// accepted reports whether a message with an idempotency key was accepted before, under the id that the key gives it.
+func (d *Dispatcher) accepted(ctx context.Context, m chat.Message) bool {
+	if m.Dedupe == "" {
+		return false
+	}
+	_, err := d.store.MessageByID(ctx, m.ID)
+	return err == nil
 }
 
 // check fills what a message needs and refuses what cannot be a message.
