@@ -237,7 +237,7 @@ func TestEveryRunOfARemovedJobIsAStartedEvent(t *testing.T) {
 		after(5 * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		want(t, "runs that ended well", fmt.Sprint(len(h.runs("tick"))), "2")
+		want(t, "runs that ended well", len(h.runs("tick")), 2)
 		want(t, "started and finished", fmt.Sprint(got[cron.ActionStarted], got[cron.ActionFinished]), "2 2")
 		h.close()
 	})

@@ -78,7 +78,7 @@ func (s *Store) putJob(ctx context.Context, tx pgx.Tx, p cron.PutParams) (out cr
 func (s *Store) putOld(ctx context.Context, tx pgx.Tx, p cron.PutParams, old storedJob, now time.Time) (out cron.PutResult, err error) {
 	stored := old
 	if p.EndWaiting != "" {
-		fires := 0
+		var fires int
 		if out.Ended, out.Finished, fires, err = s.endWaiting(ctx, tx, old.ID, false, cron.CancelParams{Reason: p.EndWaiting}); err != nil {
 			return out, err
 		}

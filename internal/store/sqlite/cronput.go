@@ -40,7 +40,7 @@ func (t *tx) putJob(ctx context.Context, p *cron.PutParams) (cron.PutResult, err
 func (t *tx) putOld(ctx context.Context, p *cron.PutParams, old *storedJob) (out cron.PutResult, err error) {
 	given := cloneJob(&old.Job)
 	if p.EndWaiting != "" {
-		fires := 0
+		var fires int
 		if out.Ended, fires, err = t.endWaiting(ctx, old.ID, false, cancellation{reason: p.EndWaiting}); err != nil {
 			return out, err
 		}
