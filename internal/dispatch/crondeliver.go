@@ -114,10 +114,6 @@ func (d *Dispatcher) webhookRow(t *turn, e *cron.AttemptEnd, job *cron.Job, to, 
 	}, true
 }
 
-func webTarget(key chat.SessionKey) chat.Target {
-	return chat.Target{Channel: channel.Web, ChatID: key.String()}
-}
-
 // webSession is the session that a delivery to the web names, else the main session of the agent.
 func webSession(agent string, at cron.Delivery) chat.SessionKey {
 	if at.Channel == channel.Web && at.To != "" {
@@ -203,7 +199,7 @@ func (d *Dispatcher) routeTo(agent string, at cron.Delivery) chat.Target {
 	name := at.Channel
 	if d.channels[name] == nil {
 		for _, have := range d.channelNames() {
-			if channelKind(have) == channelKind(name) && (at.Account == "" || have == channelKind(name)+":"+at.Account) {
+			if chat.ChannelKind(have) == chat.ChannelKind(name) && (at.Account == "" || have == chat.ChannelKind(name)+":"+at.Account) {
 				name = have
 				break
 			}

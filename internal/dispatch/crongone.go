@@ -35,7 +35,7 @@ func (d *Dispatcher) addressGone(ctx context.Context, o store.Outgoing, p store.
 	if err != nil || done.Job == nil {
 		return err
 	}
-	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "told", string(cron.TellGone), "channel", channelKind(o.Target.Channel), "reason", p.Error)
+	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "told", string(cron.TellGone), "channel", chat.ChannelKind(o.Target.Channel), "reason", p.Error)
 	d.tellCron(cron.Event{Action: cron.ActionUpdated, Job: *done.Job})
 	return nil
 }

@@ -21,7 +21,7 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 	if err != nil {
 		return "", "", err
 	}
-	leave, err := d.admit(by.Principal, by.Own)
+	leave, err := d.admission.admit(by.Principal, by.Own)
 	if err != nil {
 		return "", "", err
 	}
@@ -113,7 +113,7 @@ func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by
 	if p.DryRun {
 		p.IdempotencyKey = nil
 	}
-	if before, err := answered[*cron.Enqueued](ctx, d, p.IdempotencyKey); err != nil || before != nil {
+	if before, err := answered[*cron.Enqueued](ctx, d.store, p.IdempotencyKey); err != nil || before != nil {
 		return backfilled(before), err
 	}
 	job, err := d.CronGet(ctx, p.ID, by)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"laneway/internal/agent"
-	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/store"
@@ -35,9 +34,6 @@ type CronConfig struct {
 	RetentionRuns int
 	Observer      cron.RunnerObserver // nil = nobody is told
 }
-
-// OperatorOwner tells owners that are credentials of the gateway from chat users, whose names have their channel in front.
-func OperatorOwner(owner string) bool { return !chat.Caller{Principal: owner}.InChat() }
 
 // openCron makes the cron half when the store has one.
 func (d *Dispatcher) openCron() error {
@@ -101,7 +97,7 @@ func (h house) Launch(ctx context.Context, l cron.Launched) {
 	}
 	claim := store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}
 	acc := store.Accepted{Seq: l.Seq, AcceptedAt: l.Run.ClaimedAt, Owner: l.Owner, Epoch: l.Epoch, Mine: true, Principal: l.Message.Principal, Behind: l.Behind}
-	d.submitNew(ctx, l.Message, acc, claim)
+	d.queue.submitNew(ctx, l.Message, acc, claim)
 }
 
 // Claimed stops what made room, and tells people of slots that were skipped.

@@ -48,7 +48,7 @@ func (d *Dispatcher) border(by chat.Caller, now time.Time) cron.Border {
 		Payload: func(kind cron.PayloadKind) bool { return slices.Contains(d.cfg.Cron.Payloads, kind) },
 		Webhook: d.cfg.Cron.CheckWebhook,
 		Channel: func(name string) bool {
-			return name != channel.Webhook && (knownChannel(name) || slices.ContainsFunc(d.channelNames(), func(have string) bool { return channelKind(have) == channelKind(name) }))
+			return name != channel.Webhook && (knownChannel(name) || slices.ContainsFunc(d.channelNames(), func(have string) bool { return chat.ChannelKind(have) == chat.ChannelKind(name) }))
 		},
 	}
 }
@@ -62,7 +62,7 @@ func (d *Dispatcher) laneNames() []string {
 }
 
 // knownChannel tells channels that this program can have, configured or not.
-func knownChannel(name string) bool { return channelKind(name) == "telegram" }
+func knownChannel(name string) bool { return chat.ChannelKind(name) == "telegram" }
 
 // wireFault gives errors of package cron the codes that clients know.
 func wireFault(err error) error {
@@ -115,7 +115,7 @@ func (d *Dispatcher) cronAdd(
 	if err != nil {
 		return cron.Put{}, err
 	}
-	if before, err := answered[*cron.PutResult](ctx, d, o); err != nil || before != nil {
+	if before, err := answered[*cron.PutResult](ctx, d.store, o); err != nil || before != nil {
 		return putOf(before, key != ""), err
 	}
 	draft, err := d.border(by, time.Now()).Apply(cron.Job{}, m)
@@ -194,7 +194,7 @@ func (d *Dispatcher) mayTarget(ctx context.Context, j cron.Job, by chat.Caller) 
 		case !toWeb(at):
 			return chat.ForeignChat(at.Channel, at.To)
 		}
-		if err := d.mayUse(ctx, webSession(j.Agent, at), by.Principal); err != nil {
+		if err := d.access.mayUse(ctx, webSession(j.Agent, at), by.Principal); err != nil {
 			return err
 		}
 	}
@@ -208,7 +208,7 @@ func (d *Dispatcher) mayTarget(ctx context.Context, j cron.Job, by chat.Caller) 
 			return err
 		}
 	}
-	return d.mayUse(ctx, key, by.Principal)
+	return d.access.mayUse(ctx, key, by.Principal)
 }
 
 func cutSession(target string) (string, bool) {

@@ -113,15 +113,15 @@ func (d *Dispatcher) runOnHost(ctx context.Context, t *turn, job cron.Job) (agen
 	}
 	runner, input, err := d.cfg.HostPayload(job)
 	if err != nil {
-		refused.Message = sentenceOf(err)
+		refused.Message = chat.SentenceOf(err)
 		return agent.Result{}, refused
 	}
 	deadline, _ := ctx.Deadline()
 	lead := t.rows[len(t.rows)-1]
 	return runner.Run(ctx, agent.Request{
 		Session: lead.Session, RunID: t.run.RunID, Attempt: t.started.Attempt, IdempotencyKey: lead.Session.String() + "/" + t.run.RunID,
-		Deadline: deadline, Messages: []chat.Content{{Text: input, Sender: lead.Content.Sender}}, OutputDir: d.outputOf(t),
-	}, func(e agent.Event) { d.emit(t, lead, e) })
+		Deadline: deadline, Messages: []chat.Content{{Text: input, Sender: lead.Content.Sender}}, OutputDir: d.turns.outputOf(t),
+	}, func(e agent.Event) { d.turns.emit(t, lead, e) })
 }
 
 // cronEnd is how an attempt of a run ended, with what people are to hear once it is committed.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"laneway/internal/agent"
@@ -49,7 +47,7 @@ type Config struct {
 	Exclusive bool
 	// Lanes that the scheduler has; empty = its defaults.
 	Lanes []scheduler.Lane
-	// Queue says how sessions of an agent behave on a channel (its name up to the first ':'; "" = none); kind is that of the session
+	// Queue is how sessions of an agent behave on a channel (its name up to the first ':'; "" = none); kind is that of the session
 	// key. nil = the scheduler's defaults, three turns at once in groups.
 	Queue func(agent, channel, kind string) QueueRules
 	// ThrottleAt is the share of the context window from which on a session runs one turn at a time; 0 = 0.6.
@@ -58,7 +56,7 @@ type Config struct {
 	// see [scheduler.Config.PrincipalTurns]; 0 = no bound.
 	UserTurns int
 	// SeesOwn reports whether a principal is a credential that sees its own sessions and jobs only; nil = none is known besides
-	// those that a [chat.Caller] says it of. It is asked for each message and must answer from memory.
+	// those that a [chat.Caller] marks. It is asked for each message and must answer from memory.
 	SeesOwn func(principal string) bool
 	// Space returns an error while a disk has too little free space: new messages are refused then. It is asked for each message and
 	// must answer from memory nearly always; nil = there is always enough.
@@ -95,7 +93,7 @@ type Agent struct {
 	Timeout time.Duration
 	// SystemPrompt goes before every conversation.
 	SystemPrompt string
-	// AtMostOnce: a turn whose process died is told to the person instead of run again.
+	// AtMostOnce: the person gets a notice about a turn whose process died; it is not run again.
 	AtMostOnce bool
 }
 
@@ -112,45 +110,29 @@ type Deps struct {
 	Logger   *slog.Logger
 }
 
-// Dispatcher is the middle of the house. Make it with New.
+// Dispatcher is the public face of the package: it has one part for each idea and passes calls on. Make it with New.
 type Dispatcher struct {
-	cfg         Config
-	store       Store
-	commands    *command.Table
-	needs       map[string]chat.Need
-	sched       *scheduler.Scheduler[work]
-	agents      map[string]Agent
-	channels    map[string]channel.Channel
-	obs         Observer
-	log         *slog.Logger
-	events      *events.Publisher
-	running     runningTurns
-	handover    handover
-	starting    seqSet
-	admissions  admissions
-	namings     namings
-	started     time.Time
-	node        *ownership.Node
-	queue       atomic.Pointer[func(agent, channel, kind string) QueueRules]
-	outbox      *outbox.Sender
-	refused     atomic.Int64 // messages that a full queue refused
-	figures     atomic.Pointer[Figures]
-	bursts      bursts
+	*parts
+
+	owner     *ownership.Node // node of parts, for what only the life of the process needs
+	sender    *outbox.Sender
+	publisher *events.Publisher
+	receiver  *receiver
+	commands  *commands
+	admission *admission
+	access    *access
+	queue     *queue
+	turns     *turns
+	stops     *stops
+	signs     *signs
+	figures   figures
+	started   time.Time
+
 	jobs        cron.JobStore // nil = the store keeps no jobs
 	planner     *cron.Planner
 	cron        *cron.Runner
 	cronEvents  events.Hub[cron.Event]
 	budgetNotes budgetNotes
-	small       sync.WaitGroup
-	executing   executing
-}
-
-// work is what the scheduler holds for one message or for one recovered run: the inbox rows, the claim under which they were
-// taken, and the log of what is published about the leading message.
-type work struct {
-	claim store.Claim
-	rows  []store.Waiting
-	log   *events.RunLog
 }
 
 // New makes a dispatcher. ctx is the work context: the parent of every turn, cancelled with a cause when running work has to be
@@ -160,46 +142,71 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dispatcher{
-		cfg: cfg, store: deps.Store, commands: deps.Commands, needs: deps.Needs, obs: deps.Observer, log: deps.Logger,
-		agents: map[string]Agent{}, channels: map[string]channel.Channel{}, started: time.Now(),
+	p := &parts{
+		cfg: cfg, store: deps.Store, obs: deps.Observer, log: deps.Logger, agents: map[string]Agent{}, channels: map[string]channel.Channel{},
 	}
-	if d.obs == nil {
-		d.obs = NopObserver{}
+	p.bounded = func(principal string) bool {
+		return !OperatorOwner(principal) || (cfg.SeesOwn != nil && cfg.SeesOwn(principal))
 	}
-	if d.log == nil {
-		d.log = slog.New(slog.DiscardHandler)
+	if p.obs == nil {
+		p.obs = NopObserver{}
 	}
-	for _, use := range d.commands.Uses() {
-		if d.needs[use.Method].Scope == "" {
-			return nil, fmt.Errorf("the command /%s %s stands for %q, which is no method of the gateway", use.Command, use.Verb, use.Method)
-		}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
 	}
 	for _, a := range cfg.Agents {
-		d.agents[a.Info.ID] = a
+		p.agents[a.Info.ID] = a
 	}
 	for _, c := range deps.Channels {
-		d.channels[c.Name()] = c
+		p.channels[c.Name()] = c
 	}
-	d.node = ownership.New(ownership.Config{
-		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Exclusive: cfg.Exclusive,
-	}, d.store, owner{d}, d.obs, d.log)
-	d.events = events.New(events.Config{
-		DefaultAgent: cfg.Agents[0].Info.ID, Topics: events.Topics{topicCron: d.receiveCron},
-	}, d.store, d.node, d.log)
-	d.outbox = outbox.New(outbox.Config{Channels: d.channels, Gone: d.addressGone}, d.store, d.node, d.obs, d.log)
+	d := &Dispatcher{parts: p, started: time.Now()}
+	d.figures.parts = p
+	if err := d.connect(ctx, deps); err != nil {
+		return nil, err
+	}
 	if err := d.openCron(); err != nil {
 		return nil, err
 	}
-	d.queue.Store(&cfg.Queue)
-	d.sched, err = scheduler.New(ctx, scheduler.Config[work]{
-		Lanes: cfg.Lanes, Run: d.runTurn, Begins: true, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.estimate,
-		PrincipalTurns: cfg.UserTurns, StopGrace: cfg.StopGrace, OnStuck: d.stuck, Observer: deps.Lanes, Logger: d.log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making the scheduler: %w", err)
+	d.figures.jobs = d.jobs
+	if d.cron != nil {
+		d.queue.timers = d.cron
 	}
 	return d, nil
+}
+
+// connect makes the parts and connects them.
+func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
+	p, cfg := d.parts, d.cfg
+	d.signs = &signs{parts: p}
+	d.queue = &queue{parts: p, signs: d.signs, onEnded: d.cronMessageEnded}
+	d.queue.rules.Store(&cfg.Queue)
+	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, attempts: d.attemptOf}
+	d.admission = &admission{parts: p}
+	d.access = &access{parts: p}
+	d.stops = &stops{parts: p, queue: d.queue, access: d.access}
+	d.commands = &commands{parts: p, table: deps.Commands, needs: deps.Needs, queue: d.queue, access: d.access, actions: actions{d}}
+	d.receiver = &receiver{parts: p, queue: d.queue, admission: d.admission, access: d.access, commands: d.commands}
+	if err := d.commands.checkNeeds(); err != nil {
+		return err
+	}
+	d.owner = ownership.New(ownership.Config{
+		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Exclusive: cfg.Exclusive,
+	}, p.store, takeover{d.queue}, p.obs, p.log)
+	d.publisher = events.New(events.Config{
+		DefaultAgent: d.DefaultAgent(), Topics: events.Topics{topicCron: d.receiveCron},
+	}, p.store, d.owner, p.log)
+	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: d.addressGone}, p.store, d.owner, p.obs, p.log)
+	p.node, p.events, p.outbox = d.owner, d.publisher, d.sender
+	var err error
+	p.sched, err = scheduler.New(ctx, scheduler.Config[work]{
+		Lanes: cfg.Lanes, Run: d.turns.run, Begins: true, ThrottleAt: cfg.ThrottleAt, TokenEstimate: d.turns.estimate,
+		PrincipalTurns: cfg.UserTurns, StopGrace: cfg.StopGrace, OnStuck: d.turns.stuck, Observer: deps.Lanes, Logger: p.log,
+	})
+	if err != nil {
+		return fmt.Errorf("making the scheduler: %w", err)
+	}
+	return nil
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -215,31 +222,4 @@ func (c Config) withDefaults() (Config, error) {
 		}
 	}
 	return c, nil
-}
-
-// DefaultAgent is the id of the agent that answers when nobody else is named.
-func (d *Dispatcher) DefaultAgent() string { return d.cfg.Agents[0].Info.ID }
-
-// Agents lists the agents, the default one first.
-func (d *Dispatcher) Agents() []agent.Info {
-	infos := make([]agent.Info, 0, len(d.cfg.Agents))
-	for _, a := range d.cfg.Agents {
-		infos = append(infos, a.Info)
-	}
-	return infos
-}
-
-// Commands lists the chat commands.
-func (d *Dispatcher) Commands() []chat.CommandInfo { return d.commands.Infos() }
-
-// Subscribe calls fn for every event of this process until cancel is called, and for those of others that share the store and are about something
-// durable: ends of runs and changes of sessions. Of those, one with a long text comes only while wanted answers true for it without that text.
-// Neither may block; fn is never called after cancel has returned, unless it is running.
-func (d *Dispatcher) Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func()) {
-	return d.events.Subscribe(fn, wanted)
-}
-
-// InFlight is the oldest running turn of a session on this process.
-func (d *Dispatcher) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
-	return d.events.InFlight(key)
 }

@@ -1,12 +1,11 @@
-// Package dispatch is the place where the parts meet: a message becomes a command or a turn, a turn meets its agent, its history
-// and its reply.
+// Package dispatch brings the parts together: a message becomes a command or a turn, and a turn gets its history, its agent and its reply.
 //
 // # The way of a message
 //
-// [Dispatcher.Receive] executes a command here and now, or makes the message durable (Store.Accept) and hands it to the
+// [Dispatcher.Receive] executes a command here and now, or makes the message durable (Store.Accept) and submits it to the
 // scheduler when this process owns the session. The scheduler calls back with a turn; the turn is started in the store (fence
 // first), the agent runs, its events go to subscribers, and Store.Finish writes outcome, transcript and outgoing messages in
-// one transaction. What this process was told about is never kept only in memory: the store's row is the message, the scheduler's
+// one transaction. What this process has accepted is never kept only in memory: the store's row is the message, the scheduler's
 // item is a plan to run it.
 //
 // # Who may decide what
@@ -14,10 +13,20 @@
 // The store decides what is accepted, dropped and stopped; its answer is the truth. The scheduler decides when a turn runs. Where the
 // two can race (a message is dropped in the store while it is being started) Store.Start is the arbiter: what has an outcome does not run.
 //
+// # The parts
+//
+// [Dispatcher] is the public face; each idea has a type of its own, in the order of the way of a message:
+//
+//   - receiver checks a message and makes it durable; admission and access bound who may do so;
+//   - commands records, executes, answers and completes chat commands;
+//   - queue brings messages to the scheduler in their order and writes the outcome of those that never become a turn;
+//   - turns starts a turn in the store, runs its agent and writes its end; [source] is what it starts from and ends into, [attempt] what it is besides;
+//   - stops stops, resets and deletes; signs shows people that something happens.
+//
 // # Ownership
 //
 // Package ownership decides which sessions this process may run: it keeps the lease, sweeps, and passes on stop requests. Here is what it asks for
-// ([owner]): unfinished messages of a session go to the scheduler again, and a lost lease cancels every turn with cause lease lost.
+// ([takeover]): unfinished messages of a session go to the scheduler again, and a lost lease cancels every turn with cause lease lost.
 //
 // # Goroutines and the end
 //

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"laneway/internal/cron"
@@ -12,6 +13,8 @@ const (
 	figuresEvery = 15 * time.Second
 	// figuresShare bounds what counting may cost: a look is followed by this many times its own duration without one.
 	figuresShare = 100
+	// figuresTime bounds one look.
+	figuresTime = 15 * time.Second
 )
 
 // Figures are counts of the store for metrics, as last read. They are of all processes that share the store.
@@ -20,43 +23,51 @@ type Figures struct {
 	Cron          cron.Summary // OldestDue negative = nothing is due, or there is no cron
 }
 
-// Figures answers at once, without the database. Before the first look nothing waits.
-func (d *Dispatcher) Figures() Figures {
-	if f := d.figures.Load(); f != nil {
-		return *f
+// figures keeps the counts fresh, so that a scrape of the metrics asks the database nothing.
+type figures struct {
+	*parts
+
+	jobs cron.JobStore // nil = the store keeps no jobs
+	last atomic.Pointer[Figures]
+}
+
+// current answers at once, without the database. Before the first look nothing waits.
+func (f *figures) current() Figures {
+	if last := f.last.Load(); last != nil {
+		return *last
 	}
 	return Figures{Cron: cron.Summary{OldestDue: -1}}
 }
 
-// figuresLoop keeps the figures fresh, so that a scrape of the metrics asks the database nothing.
-func (d *Dispatcher) figuresLoop(ctx context.Context) {
+// run reads the figures now and then until ctx is over.
+func (f *figures) run(ctx context.Context) {
 	for {
 		began := time.Now()
-		d.look(ctx)
+		f.read(ctx)
 		if retry.Sleep(ctx, max(figuresEvery, figuresShare*time.Since(began))) != nil {
 			return
 		}
 	}
 }
 
-// look reads the figures; what cannot be read stays as it was.
-func (d *Dispatcher) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, d.node.Lease())
+// read reads the figures; what cannot be read stays as it was.
+func (f *figures) read(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, figuresTime)
 	defer cancel()
-	next := d.Figures()
-	counts, err := d.store.OutboxCounts(ctx)
+	next := f.current()
+	counts, err := f.store.OutboxCounts(ctx)
 	if err == nil {
 		next.OutboxWaiting = 0
 		for _, c := range counts {
 			next.OutboxWaiting += c.Waiting
 		}
-		if d.jobs != nil {
-			next.Cron, err = d.jobs.Summary(ctx, "")
+		if f.jobs != nil {
+			next.Cron, err = f.jobs.Summary(ctx, "")
 		}
 	}
 	if err != nil {
-		d.log.DebugContext(ctx, "the figures of the store cannot be read; the last ones stay", "err", err)
+		f.log.DebugContext(ctx, "the figures of the store cannot be read; the last ones stay", "err", err)
 		return
 	}
-	d.figures.Store(&next)
+	f.last.Store(&next)
 }

@@ -11,68 +11,6 @@ import (
 // firstFile is the number of the first file among the outgoing rows of a run: the text is 0, a notice 1.
 const firstFile = 2
 
-// outputOf makes the directory for the files of a turn when its agent asks for it.
-func (d *Dispatcher) outputOf(t *turn) func() (string, error) {
-	if d.cfg.Files == nil {
-		return nil
-	}
-	return func() (string, error) {
-		if t.output == nil {
-			made, err := d.cfg.Files.NewTurn()
-			if err != nil {
-				return "", err
-			}
-			t.output = made
-		}
-		return t.output.Path(), nil
-	}
-}
-
-// endOutput removes the directory of a turn that has returned.
-func (d *Dispatcher) endOutput(ctx context.Context, t *turn) {
-	if t.output == nil {
-		return
-	}
-	if err := t.output.Remove(); err != nil {
-		d.log.WarnContext(ctx, "the directory for the files of a turn stays until the next clean-up", "run_id", t.run.RunID, "err", err)
-	}
-}
-
-// takeFiles takes over what an answer brings along, before anything is promised: a file is on the disk when the row that names it is written. The text
-// gets a sentence about what was left out, and one line for each file, by which everybody who reads words alone, later turns among them,
-// knows of it.
-func (d *Dispatcher) takeFiles(ctx context.Context, t *turn, end *ending, made []chat.Attachment) {
-	if end.outcome != chat.OutcomeAnswered || len(made) == 0 || t.output == nil {
-		return
-	}
-	said := end.text
-	taken, left, err := t.output.Take(made)
-	if err != nil {
-		d.log.ErrorContext(ctx, "the files of an answer could not be kept", "run_id", t.run.RunID, "err", err)
-		taken, left = nil, "The files of this answer could not be kept; the operator can find out why."
-	}
-	end.text = paragraphs(end.text, left)
-	reply := end.text
-	lines := make([]string, 0, len(taken))
-	for _, f := range taken {
-		lines = append(lines, f.Line())
-	}
-	end.text = paragraphs(reply, strings.Join(lines, "\n"))
-	end.lines, end.files = strings.TrimPrefix(end.text, reply), taken
-	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // the answer is read where only words are shown: nobody would ever fetch them
-		d.dropFiles(ctx, t, end)
-	}
-	t.run.Grow(strings.TrimPrefix(end.text, said)) // watchers read what the transcript says; a preview in a chat shows no lines for files
-}
-
-// dropFiles deletes the files of an answer that nobody can be shown.
-func (d *Dispatcher) dropFiles(ctx context.Context, t *turn, end *ending) {
-	if err := d.cfg.Files.Drop(end.files); err != nil {
-		d.log.WarnContext(ctx, "files of an answer stay until they are old", "run_id", t.run.RunID, "err", err)
-	}
-	end.files = nil
-}
-
 // paragraphs puts an addition behind a text.
 func paragraphs(text, more string) string {
 	switch {
@@ -110,4 +48,66 @@ func nextN(rows []store.Outgoing) int {
 		next = max(next, r.N+1)
 	}
 	return next
+}
+
+// outputOf makes the directory for the files of a turn when its agent asks for it.
+func (ts *turns) outputOf(t *turn) func() (string, error) {
+	if ts.cfg.Files == nil {
+		return nil
+	}
+	return func() (string, error) {
+		if t.output == nil {
+			made, err := ts.cfg.Files.NewTurn()
+			if err != nil {
+				return "", err
+			}
+			t.output = made
+		}
+		return t.output.Path(), nil
+	}
+}
+
+// endOutput removes the directory of a turn that has returned.
+func (ts *turns) endOutput(ctx context.Context, t *turn) {
+	if t.output == nil {
+		return
+	}
+	if err := t.output.Remove(); err != nil {
+		ts.log.WarnContext(ctx, "the directory for the files of a turn stays until the next clean-up", "run_id", t.run.RunID, "err", err)
+	}
+}
+
+// takeFiles takes over what an answer brings along, before anything is promised: a file is on the disk when the row that names it is written. The text
+// gets a sentence about what was left out, and one line for each file, by which readers of text alone, later turns among them,
+// knows of it.
+func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []chat.Attachment) {
+	if end.outcome != chat.OutcomeAnswered || len(made) == 0 || t.output == nil {
+		return
+	}
+	said := end.text
+	taken, left, err := t.output.Take(made)
+	if err != nil {
+		ts.log.ErrorContext(ctx, "the files of an answer could not be kept", "run_id", t.run.RunID, "err", err)
+		taken, left = nil, "The files of this answer could not be kept; the operator can find out why."
+	}
+	end.text = paragraphs(end.text, left)
+	reply := end.text
+	lines := make([]string, 0, len(taken))
+	for _, f := range taken {
+		lines = append(lines, f.Line())
+	}
+	end.text = paragraphs(reply, strings.Join(lines, "\n"))
+	end.lines, end.files = strings.TrimPrefix(end.text, reply), taken
+	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // the answer is read where only text is shown: they would never be fetched
+		ts.dropFiles(ctx, t, end)
+	}
+	t.run.Grow(strings.TrimPrefix(end.text, said)) // subscribers read what is in the transcript; a preview in a chat shows no lines for files
+}
+
+// dropFiles deletes the files of an answer that cannot be shown.
+func (ts *turns) dropFiles(ctx context.Context, t *turn, end *ending) {
+	if err := ts.cfg.Files.Drop(end.files); err != nil {
+		ts.log.WarnContext(ctx, "files of an answer stay until they are old", "run_id", t.run.RunID, "err", err)
+	}
+	end.files = nil
 }

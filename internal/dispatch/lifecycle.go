@@ -18,21 +18,21 @@ const (
 )
 
 // Register makes this process known to the store before anything is served, see [ownership.Node.Register].
-func (d *Dispatcher) Register(ctx context.Context) error { return d.node.Register(ctx) }
+func (d *Dispatcher) Register(ctx context.Context) error { return d.owner.Register(ctx) }
 
 // NodeID is the id of the current incarnation, "" while there is none.
-func (d *Dispatcher) NodeID() string { return d.node.ID() }
+func (d *Dispatcher) NodeID() string { return d.owner.ID() }
 
 // Lease takes or confirms a named lease for this process; a channel polls only while it holds its own.
 func (d *Dispatcher) Lease(ctx context.Context, name string) (next int64, ok bool, err error) {
-	return d.node.Acquire(ctx, name)
+	return d.owner.Acquire(ctx, name)
 }
 
 // Run registers this process and turns the loops until ctx is over; it returns when they, and everything small beside the turns,
 // have ended. It does not end the turns: Drain does.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context){d.node.Run, d.outbox.Run, d.figuresLoop, d.events.Run} {
+	for _, loop := range []func(context.Context){d.owner.Run, d.sender.Run, d.figures.run, d.publisher.Run} {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()
@@ -52,7 +52,7 @@ func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, chann
 		}
 	}
 	if queue != nil {
-		d.queue.Store(&queue)
+		d.queue.rules.Store(&queue)
 	}
 	return nil
 }
@@ -61,9 +61,9 @@ func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, chann
 // of this process takes everything over from the store, as another process would. Nothing is lost and nothing is counted as a crash. It
 // returns when the new incarnation is registered, or with the cause of ctx.
 func (d *Dispatcher) Restart(ctx context.Context) error {
-	return d.node.Restart(ctx, func(ctx context.Context) error {
+	return d.owner.Restart(ctx, func(ctx context.Context) error {
 		d.sched.ResetAll()
-		d.handover.clear()
+		d.queue.order.clear()
 		for d.sched.Stats().Sessions.Undecided > 0 {
 			if err := retry.Sleep(ctx, resetPoll); err != nil {
 				return err
@@ -76,14 +76,14 @@ func (d *Dispatcher) Restart(ctx context.Context) error {
 // Drain is the end, see the package comment: it takes nothing new, lets turns finish and flushes the outbox. ctx bounds the wait for
 // running turns; the whole takes at most a grace more. Channels may run meanwhile; Leave comes after them.
 func (d *Dispatcher) Drain(ctx context.Context) error {
-	d.node.Drain(ctx)
+	d.owner.Drain(ctx)
 	err := d.sched.Drain(ctx)
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
-	d.outbox.Flush(flush)
+	d.sender.Flush(flush)
 	return err
 }
 
 // Leave takes this process out of the table of nodes. It is the last thing before the context of Run ends, after Drain and after the channels have
 // ended. It takes at most a second.
-func (d *Dispatcher) Leave(ctx context.Context) { d.node.Leave(ctx) }
+func (d *Dispatcher) Leave(ctx context.Context) { d.owner.Leave(ctx) }

@@ -30,7 +30,7 @@ type Upkeeper interface {
 // pruneChunk is how many rows go in one transaction.
 const pruneChunk = 500
 
-// maintain does the work of a built-in job and says what was done. It looks at its context between two pieces; what is done stays done.
+// maintain does the work of a built-in job and reports what was done. It looks at its context between two pieces; what is done stays done.
 func (d *Dispatcher) maintain(ctx context.Context, what string) (string, error) {
 	switch what {
 	case maintainLedger:
@@ -90,7 +90,7 @@ func (d *Dispatcher) pruneMessages(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d messages and %d outgoing messages removed, %d files", messages, sent, n), err
 }
 
-// sweepFiles removes the files that nobody needs any more: what crashed turns left, and, unless keep is 0, what is older and not named by anything unfinished.
+// sweepFiles removes the files that are not needed any more: what crashed turns left, and, unless keep is 0, what is older and not named by anything unfinished.
 func (d *Dispatcher) sweepFiles(ctx context.Context, keep time.Duration) (int, error) {
 	if d.cfg.Files == nil {
 		return 0, nil
@@ -102,7 +102,7 @@ func (d *Dispatcher) sweepFiles(ctx context.Context, keep time.Duration) (int, e
 	return d.cfg.Files.Sweep(ctx, now, before, d.store.FilesInUse)
 }
 
-// inPieces removes rows some at a time until there are no more, and says how many there were. It looks at ctx between two pieces.
+// inPieces removes rows some at a time until there are no more, and returns how many there were. It looks at ctx between two pieces.
 func (d *Dispatcher) inPieces(ctx context.Context, remove func(context.Context) (int, error)) (int, error) {
 	for total := 0; ; {
 		if ctx.Err() != nil {

@@ -1,13 +1,12 @@
 package dispatch
 
 import (
-	"strings"
 	"time"
 
 	"laneway/internal/chat"
 )
 
-// Observer is told what happens, for metrics. Arguments are from closed sets; methods must not block.
+// Observer counts what happens, for metrics. Arguments are from closed sets; methods must not block.
 type Observer interface {
 	// Accepted: a message is durable. Channel is the name up to the first ':'.
 	Accepted(channel string, duplicate bool)
@@ -58,9 +57,3 @@ func (NopObserver) LeaseLost() {}
 
 // TakenOver does nothing.
 func (NopObserver) TakenOver(int) {}
-
-// channelKind is a channel's name without its account, fit for a metric label and a configuration key.
-func channelKind(name string) string {
-	kind, _, _ := strings.Cut(name, ":")
-	return kind
-}

@@ -44,8 +44,8 @@ func (d *Dispatcher) Grants(ctx context.Context, of string) ([]channel.Grant, er
 	return p.Grants(ctx, of)
 }
 
-// ApprovePairing lets a person in and, with notify, tells them so through the outbox. chat.ErrNotFound: no open request like this. told is
-// false when there is nobody here who could tell them, or the telling could not be kept: they are let in all the same.
+// ApprovePairing lets a person in and, with notify, sends them a notice through the outbox. chat.ErrNotFound: no open request like this. told is
+// false when the notice could not be kept: they are let in all the same.
 func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by chat.Caller) (made channel.Pairing, told bool, err error) {
 	p, err := d.pairings()
 	if err != nil {
@@ -65,14 +65,14 @@ func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef,
 		Count: 1, ExpiresAt: time.Now().Add(noticeLife),
 	}})
 	if err != nil {
-		d.log.WarnContext(ctx, "somebody who was let in is not told", "channel", channelKind(made.Channel), "err", err)
+		d.log.WarnContext(ctx, "the notice of an approved pairing was not kept", "channel", chat.ChannelKind(made.Channel), "err", err)
 		return made, false, nil
 	}
 	d.outbox.Wake()
 	return made, true, nil
 }
 
-// DismissPairing ends a request without letting anybody in. chat.ErrNotFound: no open request like this.
+// DismissPairing ends a request without letting the person in. chat.ErrNotFound: no open request like this.
 func (d *Dispatcher) DismissPairing(ctx context.Context, ref channel.PairingRef, by chat.Caller) (channel.Pairing, error) {
 	p, err := d.pairings()
 	if err != nil {

@@ -20,9 +20,9 @@ type postbox struct {
 	typings []time.Time
 }
 
-func (p *postbox) Name() string                           { return p.name }
+func (p *postbox) Name() string                              { return p.name }
 func (*postbox) Run(context.Context, channel.Receiver) error { return nil }
-func (*postbox) Status() channel.Status                   { return channel.Status{Configured: true} }
+func (*postbox) Status() channel.Status                      { return channel.Status{Configured: true} }
 
 func (p *postbox) Typing(context.Context, chat.Target) {
 	p.mu.Lock()

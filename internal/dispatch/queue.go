@@ -1,61 +1,360 @@
 package dispatch
 
 import (
-	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/scheduler"
+	"laneway/internal/store"
 )
 
-// QueueRules are how messages of one session wait. The scheduler follows its settings, which are embedded. The store enforces Cap and Drop,
-// because only the store sees the messages that every replica has accepted.
-type QueueRules struct {
-	scheduler.Settings
-	// Cap is how many messages may wait; 0 = 10.
-	Cap int
-	// Drop says which message loses its place when Cap messages wait; "" = [chat.DropOld].
-	Drop chat.DropPolicy
+// queue is the messages between their acceptance and their turn: it brings them to the scheduler in their order and writes the outcome of those that
+// never become a turn.
+type queue struct {
+	*parts
+
+	signs    *signs
+	rules    atomic.Pointer[func(agent, channel, kind string) QueueRules]
+	order    order
+	starting seqSet
+	bursts   bursts
+	timers   timers // nil = there are no jobs
+	// onEnded is called with each message that ended without a turn, when that is committed.
+	onEnded func(ctx context.Context, m store.Waiting)
 }
 
-// defaultCap is the bound of a queue whose rules name none.
-const defaultCap = 10
-
-// withDefaults returns the rules with every default written out.
-func (r QueueRules) withDefaults() QueueRules {
-	r.Settings = r.Over(scheduler.DefaultSettings())
-	r.Cap = cmp.Or(r.Cap, defaultCap)
-	r.Drop = cmp.Or(r.Drop, chat.DropOld)
-	return r
-}
-
-// mode is the queue mode in the words of package chat. The scheduler imports the standard library only, so it has a type of its own
-// with the same words; this method and [QueueRules.withMode] are the one place that converts between them.
-func (r QueueRules) mode() chat.QueueMode { return chat.QueueMode(r.Mode) }
-
-// withMode returns the rules with another mode; "" changes nothing.
-func (r QueueRules) withMode(m chat.QueueMode) QueueRules {
-	r.Mode = cmp.Or(scheduler.QueueMode(m), r.Mode)
-	return r
-}
-
-func defaultQueue(_, _, kind string) QueueRules {
-	if kind == chat.KindGroup {
-		return QueueRules{Settings: scheduler.Settings{MaxConcurrent: defaultGroup}}
-	}
-	return QueueRules{}
-}
-
-// configured are the rules of a message's session without the mode that the session or the message chose.
-func (d *Dispatcher) configured(m chat.Message) QueueRules {
-	return (*d.queue.Load())(m.Session.Agent, channelKind(m.Channel), m.Session.Kind())
+// timers calls functions at moments of the store's clock.
+type timers interface {
+	Now() time.Time
+	At(t time.Time, do func(context.Context))
 }
 
 // settings of a message's session: the configured ones, then the session's own mode, then what the message asks for.
-func (d *Dispatcher) settings(m chat.Message, mode chat.QueueMode) QueueRules {
-	return d.configured(m).withMode(mode).withMode(m.Content.Options.Mode).withDefaults()
+func (q *queue) settings(m chat.Message, mode chat.QueueMode) QueueRules {
+	configured := (*q.rules.Load())(m.Session.Agent, chat.ChannelKind(m.Channel), m.Session.Kind())
+	return configured.chosen(mode, m.Content.Options.Mode)
 }
 
-// usualMode is how the session of a message queues where neither the session nor the message says it.
-func (d *Dispatcher) usualMode(m chat.Message) chat.QueueMode {
-	return d.configured(m).withDefaults().mode()
+// params is how a message of its session is accepted: what waits, what a full queue does, and which mode counts.
+func (q *queue) params(m chat.Message) store.AcceptParams {
+	s := q.settings(m, "")
+	p := store.AcceptParams{
+		Take: true, Message: m, Cap: s.Cap, Drop: s.Drop, RunLimit: s.MaxConcurrent, DropNotice: dropNotice(m, s.Cap),
+		Starting: q.starting.of(m.Session), Own: m.Own, Mode: m.Content.Options.Mode, Usual: s.usual, Joins: q.bursts.joins(m, s.Settings),
+	}
+	if m.Content.Options.Typed && s.Debounce > 0 {
+		p.Hold = s.Debounce
+	}
+	return p
+}
+
+// take brings an accepted message to the scheduler when this process owns its session, and hints at the owner otherwise. It reports whether the
+// message has to wait, and for how many others.
+func (q *queue) take(ctx context.Context, m chat.Message, acc store.Accepted, node string) (queued bool, position int) {
+	if acc.Duplicate {
+		q.adopt(ctx, acc, node)
+		return true, 0
+	}
+	q.removeDropped(ctx, m.Session, acc)
+	q.events.PublishSession(m.Session, acc.Principal, changeReason(acc.Created), m.ID)
+	if !acc.Mine {
+		q.node.Hint(acc.Owner)
+		return true, 0
+	}
+	return q.submitNew(ctx, m, acc, store.Claim{Session: m.Session, Node: node, Epoch: acc.Epoch})
+}
+
+func changeReason(created bool) string {
+	if created {
+		return "created"
+	}
+	return "message"
+}
+
+// pass reports that a sequence number needs no place in the queue: a command was executed under it.
+func (q *queue) pass(ctx context.Context, key chat.SessionKey, seq int64) {
+	for _, s := range q.order.pass(q.sched, key, seq) {
+		q.settle(ctx, s)
+	}
+}
+
+// cut ends the debounce window of a session: what was typed before a command and after it does not belong together.
+func (q *queue) cut(key chat.SessionKey) {
+	q.bursts.cut(key)
+	q.sched.Cut(key.String())
+}
+
+// submitNew submits a message that was just accepted.
+func (q *queue) submitNew(ctx context.Context, m chat.Message, acc store.Accepted, claim store.Claim) (queued bool, position int) {
+	s := q.settings(m, acc.Mode)
+	row := store.Waiting{
+		Session: m.Session, Seq: acc.Seq, MessageID: m.ID, State: store.StateWaiting, Lane: m.Lane, Principal: acc.Principal,
+		Channel: m.Channel, ExternalID: m.ExternalID, Content: m.Content, AcceptedAt: acc.AcceptedAt,
+	}
+	it := q.item(work{claim: claim, rows: []store.Waiting{row}}, s)
+	it.Typed, it.Principal, it.Bounded = m.Content.Options.Typed, m.Principal, m.Own || q.bounded(m.Principal)
+	return q.offer(ctx, it, acc.Behind == 0)
+}
+
+// adopt submits a message that was accepted before and waits in a session of this process. Usually the scheduler knows it and nothing
+// happens; but if the answer of its acceptance was lost on the way from the database, it is not with the scheduler yet.
+func (q *queue) adopt(ctx context.Context, acc store.Accepted, node string) {
+	w := acc.Existing
+	if !acc.Mine || w.State != store.StateHeld && w.State != store.StateWaiting {
+		return
+	}
+	claim := store.Claim{Session: w.Session, Node: node, Epoch: acc.Epoch}
+	m := chat.Message{Session: w.Session, Channel: w.Channel, Content: w.Content}
+	it := q.item(work{claim: claim, rows: []store.Waiting{w}}, q.settings(m, acc.Mode))
+	if w.RunID != "" {
+		it.ID, it.RunID, it.NoMerge = w.RunID, w.RunID, true
+	}
+	q.offer(ctx, it, false) // never before those that a takeover is about to submit
+}
+
+// item makes a scheduler item of inbox rows; the last row leads, and the first has the principal.
+func (q *queue) item(w work, rules QueueRules) scheduler.Item[work] {
+	lead := w.rows[len(w.rows)-1]
+	w.from = q.store
+	w.log = q.events.Log(lead.Session, lead.MessageID)
+	size := 0
+	for _, r := range w.rows {
+		size += len(r.Content.Text)
+	}
+	return scheduler.Item[work]{
+		Session: lead.Session.String(), Lane: lead.Lane, ID: lead.MessageID, Seq: lead.Seq,
+		Sender: lead.Content.Sender.ID, Thread: lead.Content.Thread, Size: size, Payload: w, Settings: &rules.Settings,
+		NoMerge:   lead.Content.Options.NoMerge || len(lead.Content.Attachments) > 0 || len(w.rows) > 1,
+		Principal: w.rows[0].Principal, Bounded: q.bounded(w.rows[0].Principal),
+	}
+}
+
+// offer submits a message that was just accepted and reports whether it has to wait.
+func (q *queue) offer(ctx context.Context, it scheduler.Item[work], first bool) (queued bool, position int) {
+	lead := it.Payload.rows[len(it.Payload.rows)-1]
+	q.starting.add(lead.Session, []int64{lead.Seq})
+	queued = true
+	for _, s := range q.order.offer(q.sched, it, first) {
+		waits, place := q.settle(ctx, s)
+		if s.item.Seq == it.Seq {
+			queued, position = waits, place
+		}
+	}
+	return queued, position
+}
+
+// settle writes what submitting an item ended. A refusal is an outcome: stale messages end here, those that a drain refuses
+// stay waiting in the store for the next owner.
+func (q *queue) settle(ctx context.Context, s submitted) (queued bool, position int) {
+	it := s.item
+	lead := it.Payload.rows[len(it.Payload.rows)-1]
+	if s.err != nil || !s.res.Running {
+		q.starting.remove(lead.Session, []int64{lead.Seq})
+	}
+	q.writeEnded(ctx, s.res.Ended)
+	switch {
+	case errors.Is(s.err, scheduler.ErrMessageStale):
+		q.endWaiting(ctx, it.Payload.rows, chat.OutcomeStale, "stale")
+		return false, 0
+	case errors.Is(s.err, scheduler.ErrGatewayDraining):
+		return true, 0
+	case s.err != nil:
+		q.log.ErrorContext(ctx, "the scheduler refused a message", "session", it.Session, "run_id", it.ID, "err", s.err)
+		q.endWaiting(ctx, it.Payload.rows, chat.OutcomeFailed, string(chat.FailUnknown))
+		return false, 0
+	}
+	if !s.res.Running && !s.res.Duplicate {
+		it.Payload.log.Publish(&chat.Event{
+			Kind: chat.EventQueued, Session: lead.Session, Principal: lead.Principal, RunID: lead.MessageID, Lane: lead.Lane, At: time.Now(),
+		})
+		q.signs.showQueued(ctx, lead, heldFor(it))
+	}
+	return !s.res.Running, s.res.Position
+}
+
+// heldFor is how long an item may wait only because its person may go on typing.
+func heldFor(it scheduler.Item[work]) time.Duration {
+	if !it.Typed || it.Settings == nil {
+		return 0
+	}
+	return max(it.Settings.Debounce, 0)
+}
+
+// writeEnded writes the outcomes of items that the scheduler ended while they waited.
+func (q *queue) writeEnded(ctx context.Context, ended []scheduler.Ended[work]) {
+	for _, e := range ended {
+		switch e.Outcome {
+		case scheduler.OutcomeSuperseded:
+			q.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeSuperseded, store.ReasonSuperseded)
+		case scheduler.OutcomeStopped:
+			q.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, "stop")
+		case scheduler.OutcomeDropped:
+			q.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeDropped, string(chat.FailQueueFull))
+		default: // returned undecided: the row is the message, the sweep or the next process runs it
+		}
+	}
+}
+
+// endWaiting gives rows an outcome and publishes it. It is a final write: it survives the caller's context.
+func (q *queue) endWaiting(ctx context.Context, rows []store.Waiting, outcome chat.Outcome, reason string) int {
+	if len(rows) == 0 {
+		return 0
+	}
+	seqs := make([]int64, 0, len(rows))
+	for _, r := range rows {
+		seqs = append(seqs, r.Seq)
+	}
+	lead := rows[len(rows)-1]
+	p := store.EndParams{Session: lead.Session, Seqs: seqs, Outcome: outcome, Reason: reason}
+	if n := notice(lead, outcome, reason, ""); n != nil {
+		p.Notice = n
+	}
+	var ended []store.Waiting
+	err := q.node.Final(ctx, "ending waiting messages", func(ctx context.Context) (err error) {
+		ended, err = q.store.EndWaiting(ctx, p)
+		return err
+	})
+	if err != nil {
+		q.log.ErrorContext(ctx, "waiting messages keep no outcome until they are swept", "session", lead.Session.String(), "err", err)
+		return 0
+	}
+	q.outbox.Wake()
+	for _, r := range ended {
+		q.publishEnded(ctx, r, outcome, reason)
+	}
+	return len(ended)
+}
+
+// publishEnded publishes the end of a message that never became a turn.
+func (q *queue) publishEnded(ctx context.Context, r store.Waiting, outcome chat.Outcome, reason string) {
+	e, end := endOfWaiting(r, outcome, reason)
+	q.events.Publish(e)
+	q.obs.Ended(r.Lane, outcome, reason)
+	q.events.Ended(end)
+	q.onEnded(ctx, r)
+}
+
+// removeDropped removes what the store dropped, or ended for a message that interrupts, from the scheduler and publishes that.
+func (q *queue) removeDropped(ctx context.Context, key chat.SessionKey, acc store.Accepted) {
+	for _, r := range acc.Superseded {
+		q.sched.Drop(key.String(), r.Seq)
+		q.publishEnded(ctx, r, chat.OutcomeSuperseded, store.ReasonSuperseded)
+	}
+	for _, r := range acc.Dropped {
+		q.sched.Drop(key.String(), r.Seq)
+		q.obs.Dropped(string(chat.DropOld))
+		q.publishEnded(ctx, r, chat.OutcomeDropped, string(chat.FailQueueFull))
+	}
+	if len(acc.Dropped) > 0 {
+		q.outbox.Wake()
+	}
+}
+
+// OperatorOwner distinguishes owners that are credentials of the gateway from chat users, whose names have their channel in front.
+func OperatorOwner(owner string) bool { return !chat.Caller{Principal: owner}.InChat() }
+
+// seqSet is messages that have a slot although the store does not know yet that they run. A number is in it at most once; the turn that
+// starts it takes it out.
+type seqSet struct {
+	mu   sync.Mutex
+	bySn map[chat.SessionKey][]int64
+}
+
+func (s *seqSet) add(key chat.SessionKey, seqs []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bySn == nil {
+		s.bySn = map[chat.SessionKey][]int64{}
+	}
+	have := s.bySn[key]
+	for _, q := range seqs {
+		if !slices.Contains(have, q) {
+			have = append(have, q)
+		}
+	}
+	s.bySn[key] = have
+}
+
+func (s *seqSet) remove(key chat.SessionKey, seqs []int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := slices.DeleteFunc(s.bySn[key], func(q int64) bool { return slices.Contains(seqs, q) })
+	if len(left) == 0 {
+		delete(s.bySn, key)
+		return
+	}
+	s.bySn[key] = left
+}
+
+func (s *seqSet) of(key chat.SessionKey) []int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.bySn[key])
+}
+
+// bursts predicts whether a typed message will share the turn of the one before it. It only guesses what the scheduler's debounce window will
+// do, because the store needs to know before the scheduler is asked; a wrong guess costs or spares one place in a queue.
+type bursts struct {
+	mu   sync.Mutex
+	open map[chat.SessionKey]typing // a session has one window at most
+}
+
+// typing is what one person types in one thread.
+type typing struct {
+	sender, thread string
+	since, last    time.Time
+	debounce       time.Duration
+}
+
+// tidyAt is how many bursts are remembered before old ones are looked for.
+const tidyAt = 512
+
+// joins notes a message and reports whether it falls into the window that an earlier one has opened.
+func (b *bursts) joins(m chat.Message, s scheduler.Settings) bool {
+	if !m.Content.Options.Typed || s.Debounce <= 0 || m.Content.Options.NoMerge || len(m.Content.Attachments) > 0 {
+		b.cut(m.Session)
+		return false
+	}
+	hold := s.DebounceMax
+	if hold == 0 {
+		hold = 3 * s.Debounce
+	}
+	now := time.Now()
+	next := typing{sender: m.Content.Sender.ID, thread: m.Content.Thread, since: now, last: now, debounce: s.Debounce}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tidy(now)
+	open, ok := b.open[m.Session]
+	ok = ok && open.sender == next.sender && open.thread == next.thread && now.Sub(open.last) < s.Debounce && now.Sub(open.since) < hold
+	if ok {
+		next.since = open.since
+	}
+	if b.open == nil {
+		b.open = map[chat.SessionKey]typing{}
+	}
+	b.open[m.Session] = next
+	return ok
+}
+
+// cut ends the burst of a session: something came between.
+func (b *bursts) cut(key chat.SessionKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.open, key)
+}
+
+func (b *bursts) tidy(now time.Time) {
+	if len(b.open) < tidyAt {
+		return
+	}
+	for k, s := range b.open {
+		if now.Sub(s.last) >= s.debounce {
+			delete(b.open, k)
+		}
+	}
 }

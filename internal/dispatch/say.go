@@ -8,8 +8,8 @@ import (
 	"laneway/internal/store"
 )
 
-// Say delivers a reply into the transcript of a session and tells the watchers. The store keeps the reply's id with the line, so that the same
-// reply is there once; it is told again, because nobody knows whether an attempt that was cut off came to that. A chat user's reply goes to
+// Say delivers a reply into the transcript of a session and publishes it. The store keeps the reply's id with the line, so that the same
+// reply is there once; it is published again, because an attempt that was cut off may not have come to that. A chat user's reply goes to
 // sessions of their own only.
 func (d *Dispatcher) Say(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error) {
 	if _, ok := d.agents[key.Agent]; !ok {

@@ -15,7 +15,7 @@ import (
 // Names of session notes.
 const noteModel = "model"
 
-// Session reads one session that visible ("" = everybody) may see.
+// Session reads one session that visible ("" = every principal) may see.
 func (d *Dispatcher) Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {
 	s, err := d.store.Session(ctx, key, visible)
 	if err != nil {
@@ -45,7 +45,7 @@ func (d *Dispatcher) sessionStatus(s store.Session) chat.SessionStatus {
 	}
 	if st.Mode == "" {
 		m := chat.Message{Session: s.Key, Channel: channelOf(s.Key)}
-		st.Mode = d.settings(m, "").mode()
+		st.Mode = d.queue.settings(m, "").mode()
 	}
 	if st.Lane == "" {
 		st.Lane = scheduler.LaneMain

@@ -21,7 +21,7 @@ func (d *Dispatcher) Lanes() chat.LanesStatus {
 	out := chat.LanesStatus{
 		At: time.Now(), NodeID: d.NodeID(), Draining: d.node.Draining(), UnknownLaneFallbacks: signed(st.UnknownLanes),
 		Tracked: st.Sessions.Tracked, Running: st.Sessions.Running, Waiting: st.Sessions.Waiting, Debounced: st.Sessions.Debouncing,
-		DropsOld: signed(st.Drops.Old), DropsNew: d.refused.Load(), Stale: signed(st.Drops.Stale), Cleared: signed(st.Drops.Cleared),
+		DropsOld: signed(st.Drops.Old), DropsNew: d.receiver.refused.Load(), Stale: signed(st.Drops.Stale), Cleared: signed(st.Drops.Cleared),
 	}
 	for _, l := range st.Lanes {
 		out.Lanes = append(out.Lanes, chat.LaneStatus{
@@ -32,7 +32,7 @@ func (d *Dispatcher) Lanes() chat.LanesStatus {
 	return out
 }
 
-// Progress says whether work moves. It asks nobody.
+// Progress reports whether work moves. It answers from memory.
 func (d *Dispatcher) Progress() chat.Progress {
 	p := chat.Progress{
 		StalledFor:    d.sched.Progress(),
@@ -48,7 +48,7 @@ func (d *Dispatcher) Progress() chat.Progress {
 	return p
 }
 
-// Ready says why this process should get no work; nil = it is ready.
+// Ready returns why this process should get no work; nil = it is ready.
 func (d *Dispatcher) Ready(ctx context.Context) error {
 	if d.node.Draining() {
 		return &chat.NotReadyError{Check: chat.CheckDraining, Cause: chat.ErrDraining}
@@ -61,7 +61,7 @@ func (d *Dispatcher) Ready(ctx context.Context) error {
 	if _, err := d.node.Alive(); err != nil {
 		return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: err}
 	}
-	if err := d.diskFault(); err != nil {
+	if err := d.admission.diskFault(); err != nil {
 		return &chat.NotReadyError{Check: chat.CheckDisk, Cause: err}
 	}
 	return nil
@@ -74,11 +74,11 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	s := chat.SystemStatus{
 		NodeID: d.NodeID(), BootID: d.cfg.BootID, Version: d.cfg.Version, StartedAt: d.started, Draining: d.node.Draining(),
 		Store: d.store.Kind(), Lanes: d.Lanes(), Progress: d.Progress(),
-		DiskLow: d.diskFault() != nil,
+		DiskLow: d.admission.diskFault() != nil,
 	}
 	asked := time.Now()
 	if err := d.store.Ping(ctx); err != nil {
-		s.StoreError = sentenceOf(err)
+		s.StoreError = chat.SentenceOf(err)
 	}
 	s.StoreLatency = time.Since(asked)
 	counts := map[string]store.OutboxCount{}
@@ -96,13 +96,13 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 	return s
 }
 
-// Channels is a picture of the channels of this process, without what waits for them. It asks nobody.
+// Channels is a picture of the channels of this process, without what waits for them. It answers from memory.
 func (d *Dispatcher) Channels() []chat.ChannelStatus {
 	var all []chat.ChannelStatus
 	for _, name := range d.channelNames() {
 		cs := d.channels[name].Status()
 		st := chat.ChannelStatus{
-			Name: name, ID: channelKind(name), AccountID: cs.Account, Label: cs.Label, Configured: cs.Configured, Running: cs.Running,
+			Name: name, ID: chat.ChannelKind(name), AccountID: cs.Account, Label: cs.Label, Configured: cs.Configured, Running: cs.Running,
 			Connected: cs.Connected, State: cs.State, Mode: cs.Mode, LastError: cs.LastError, LastPollAge: cs.LastPollAge,
 		}
 		if _, ok := d.node.Held(name); ok {
@@ -116,18 +116,7 @@ func (d *Dispatcher) Channels() []chat.ChannelStatus {
 	return all
 }
 
-// sentenceOf is what a person is shown of an error: the sentence of a chat.Error, never its cause.
-func sentenceOf(err error) string {
-	if e, ok := errors.AsType[*chat.Error](err); ok {
-		return e.Message
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return "no answer within a second"
-	}
-	return "internal error"
-}
-
-// StoreUp reports whether the store answered last; it asks nobody.
+// StoreUp reports whether the store answered last, from memory.
 func (d *Dispatcher) StoreUp() bool {
 	_, err := d.node.Alive()
 	return err == nil

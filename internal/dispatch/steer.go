@@ -8,9 +8,9 @@ import (
 	"laneway/internal/store"
 )
 
-// takeInput lets a runner fetch what people said to the session while its turn runs (mode steer). The messages join the run in the
+// takeInput lets a runner fetch what people wrote to the session while its turn runs (mode steer). The messages join the run in the
 // store before the runner sees them, so that a crash loses none.
-func (d *Dispatcher) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work]) func() []chat.Content {
+func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work]) func() []chat.Content {
 	return func() []chat.Content {
 		st.AcceptInput() // a runner that asks can use it; before the first question mode steer waits like mode queue
 		var rows []store.Waiting
@@ -26,12 +26,12 @@ func (d *Dispatcher) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[
 			p.Transcript = append(p.Transcript, said(r, t.run.RunID))
 		}
 		var joined []int64
-		err := d.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
-			joined, err = d.store.Join(ctx, p)
+		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
+			joined, err = t.from.Join(ctx, p)
 			return err
 		})
 		if err != nil {
-			d.log.WarnContext(ctx, "messages could not join their turn", "session", t.run.Session.String(), "run_id", t.run.RunID, "err", err)
+			ts.log.WarnContext(ctx, "messages could not join their turn", "session", t.run.Session.String(), "run_id", t.run.RunID, "err", err)
 			return nil
 		}
 		rows = keep(rows, joined)

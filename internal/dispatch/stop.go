@@ -19,14 +19,6 @@ import (
 // on behind it: a slow database must not make a person wait for a stop.
 const stopAnswer = 600 * time.Millisecond
 
-// Stop stops what p names and returns the ids of the runs and messages that it met. The signal reaches turns of this process
-// before the store is asked; the durable half makes sure that what was stopped never runs again, and reaches turns of other
-// processes. It takes no slot and waits for no turn.
-func (d *Dispatcher) Stop(ctx context.Context, p store.StopParams) ([]string, error) {
-	met, err := d.stop(ctx, p)
-	return append(met.running, met.waiting...), err
-}
-
 // met is what a stop was about: ids of runs that were cancelled and of messages that ended while they waited.
 type met struct{ running, waiting []string }
 
@@ -45,19 +37,56 @@ func (m *met) add(more met) {
 
 func (m *met) nothing() bool { return len(m.running)+len(m.waiting) == 0 }
 
-func (d *Dispatcher) stop(ctx context.Context, p store.StopParams) (met, error) {
+type stopResult struct {
+	met met
+	err error
+}
+
+// Verbs of the log of changes about sessions.
+const (
+	verbReset  = "sessions.reset"
+	verbDelete = "sessions.delete"
+)
+
+// answered is what the store kept for a call that is sent again; the zero value when it is none, or the first.
+func answered[T any](ctx context.Context, st Store, o *chat.IdempotencyKey) (out T, err error) {
+	if o == nil {
+		return out, nil
+	}
+	raw, err := st.Answered(ctx, *o)
+	if err != nil || raw == nil {
+		return out, err
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, fmt.Errorf("reading the answer to %s: %w", o.Method, err)
+	}
+	return out, nil
+}
+
+// deleteWait is how long Delete waits for stopped turns to return.
+const deleteWait = 5 * time.Second
+
+// stops stops, resets and deletes.
+type stops struct {
+	*parts
+
+	queue  *queue
+	access *access
+}
+
+func (sp *stops) stop(ctx context.Context, p store.StopParams) (met, error) {
 	if p.Reason == "" {
 		p.Reason = reasonStop
 		if p.Scope == store.StopAll {
 			p.Reason = reasonStopAll
 		}
 	}
-	m, ended := d.stopLocal(p)
+	m, ended := sp.signal(p)
 	if p.Scope == store.StopOne && !m.nothing() { // what the signal met is what is written down
 		p.Scope, p.MessageID = store.StopRun, append(m.running, m.waiting...)[0]
 	}
 	done := make(chan stopResult, 1)
-	d.small.Go(func() { done <- d.stopDurable(context.WithoutCancel(ctx), p, ended) })
+	sp.small.Go(func() { done <- sp.write(context.WithoutCancel(ctx), p, ended) })
 	t := time.NewTimer(stopAnswer)
 	defer t.Stop()
 	select {
@@ -74,22 +103,17 @@ func (d *Dispatcher) stop(ctx context.Context, p store.StopParams) (met, error) 
 	}
 }
 
-type stopResult struct {
-	met met
-	err error
-}
-
-// stopLocal sends the signal to what this process knows.
-func (d *Dispatcher) stopLocal(p store.StopParams) (m met, ended []scheduler.Ended[work]) {
+// signal sends the signal to what this process knows.
+func (sp *stops) signal(p store.StopParams) (m met, ended []scheduler.Ended[work]) {
 	key, by := p.Session.String(), joinBy(p.Reason, p.By)
 	var s scheduler.Stopped[work]
 	switch p.Scope {
 	case store.StopOne:
-		s = d.sched.Stop(key, by)
+		s = sp.sched.Stop(key, by)
 	case store.StopRun:
-		s = d.sched.StopRun(key, p.MessageID, by)
+		s = sp.sched.StopRun(key, p.MessageID, by)
 	case store.StopAll:
-		s = d.sched.StopAll(key, by, 0)
+		s = sp.sched.StopAll(key, by, 0)
 	}
 	for _, t := range s.Running {
 		m.running = append(m.running, t.RunID())
@@ -100,115 +124,91 @@ func (d *Dispatcher) stopLocal(p store.StopParams) (m met, ended []scheduler.End
 	return m, s.Ended
 }
 
-// stopDurable writes the stop down and tells about what ended by it.
-func (d *Dispatcher) stopDurable(ctx context.Context, p store.StopParams, local []scheduler.Ended[work]) stopResult {
+// write writes the stop and publishes what ended by it.
+func (sp *stops) write(ctx context.Context, p store.StopParams, local []scheduler.Ended[work]) stopResult {
 	var st store.Stopped
 	by := joinBy(p.Reason, p.By)
 	written := p
 	written.By = by // the reason travels with it to the process that runs what is stopped, and to the next attempt
-	err := d.node.Final(ctx, "writing a stop down", func(ctx context.Context) (err error) {
-		st, err = d.store.Stop(ctx, written)
+	err := sp.node.Final(ctx, "writing a stop down", func(ctx context.Context) (err error) {
+		st, err = sp.store.Stop(ctx, written)
 		return err
 	})
 	if err != nil {
-		d.log.ErrorContext(ctx, "a stop was signalled but not written down", "session", p.Session.String(), "err", err)
+		sp.log.ErrorContext(ctx, "a stop was signalled but not written down", "session", p.Session.String(), "err", err)
 		return stopResult{err: err}
 	}
 	var r stopResult
 	for _, w := range st.Waiting {
 		r.met.waiting = append(r.met.waiting, w.MessageID)
-		d.tellEnded(ctx, w, chat.OutcomeStopped, p.Reason)
+		sp.queue.publishEnded(ctx, w, chat.OutcomeStopped, p.Reason)
 	}
 	for _, e := range local { // removed from the queue by the signal; the store ended those that it had to name
-		d.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, p.Reason)
+		sp.queue.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, p.Reason)
 	}
 	for _, run := range st.Running {
 		r.met.running = append(r.met.running, run.RunID)
-		if run.Node != d.node.ID() {
-			d.node.HintStop(run.Node)
+		if run.Node != sp.node.ID() {
+			sp.node.HintStop(run.Node)
 		}
 	}
 	if p.Scope == store.StopAll {
-		d.sched.StopAll(p.Session.String(), by, st.Cutoff)
+		sp.sched.StopAll(p.Session.String(), by, st.Cutoff)
 	}
 	return r
 }
 
-// Verbs of the log of changes about sessions.
-const (
-	verbReset  = "sessions.reset"
-	verbDelete = "sessions.delete"
-)
-
-// Reset stops everything of a session and begins an empty transcript; it returns the id of the new one. A repetition, o says of what, stops
+// reset stops everything of a session and begins an empty transcript; it returns the id of the new one. A repetition, which o identifies, stops
 // nothing and returns the id of the first. A caller whom
 // [chat.Caller.MayChange] refuses gets chat.CodeForbidden, and nothing was done.
-func (d *Dispatcher) Reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.IdempotencyKey) (string, error) {
-	if _, ok := d.agents[key.Agent]; !ok {
+func (sp *stops) reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.IdempotencyKey) (string, error) {
+	if _, ok := sp.agents[key.Agent]; !ok {
 		return "", chat.Errorf(chat.CodeUnknownAgent, "there is no agent %q here", key.Agent).With("agentId", key.Agent)
 	}
-	if err := d.mayChange(ctx, key, by); err != nil {
+	if err := sp.access.mayChange(ctx, key, by); err != nil {
 		return "", err
 	}
-	if id, err := answered[string](ctx, d, o); id != "" || err != nil {
+	if id, err := answered[string](ctx, sp.store, o); id != "" || err != nil {
 		return id, err
 	}
-	if _, err := d.Stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by.Principal, Reason: reasonReset}); err != nil {
+	if _, err := sp.stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by.Principal, Reason: reasonReset}); err != nil {
 		return "", err
 	}
 	p := store.ResetParams{Session: key, Principal: by.Principal, NewID: newID(), IdempotencyKey: o, Audit: by.Audit(verbReset, key.String())}
-	s, err := d.store.ResetSession(ctx, p)
+	s, err := sp.store.ResetSession(ctx, p)
 	if err != nil {
 		return "", err
 	}
 	if s.SessionID == p.NewID {
-		d.events.PublishSession(key, s.Principal, "reset", "")
+		sp.events.PublishSession(key, s.Principal, "reset", "")
 	}
 	return s.SessionID, nil
 }
 
-// answered is what the store kept for a call that is sent again; the zero value when it is none, or the first.
-func answered[T any](ctx context.Context, d *Dispatcher, o *chat.IdempotencyKey) (out T, err error) {
-	if o == nil {
-		return out, nil
-	}
-	raw, err := d.store.Answered(ctx, *o)
-	if err != nil || raw == nil {
-		return out, err
-	}
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, fmt.Errorf("reading the answer to %s: %w", o.Method, err)
-	}
-	return out, nil
-}
-
-// deleteWait is how long Delete waits for stopped turns to return.
-const deleteWait = 5 * time.Second
-
-// Delete stops everything of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
+// remove stops everything of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
 // nothing. It fills in who asked.
-func (d *Dispatcher) Delete(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error) {
-	switch before, err := answered[*store.Deleted](ctx, d, p.IdempotencyKey); {
+func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error) {
+	switch before, err := answered[*store.Deleted](ctx, sp.store, p.IdempotencyKey); {
 	case err != nil:
 		return store.Deleted{}, err
 	case before != nil:
 		return *before, nil
 	}
-	if _, err := d.Stop(ctx, store.StopParams{Session: p.Session, Scope: store.StopAll, By: by.Principal, Reason: reasonReset}); err != nil {
+	if _, err := sp.stop(ctx, store.StopParams{Session: p.Session, Scope: store.StopAll, By: by.Principal, Reason: reasonReset}); err != nil {
 		return store.Deleted{}, err
 	}
 	p.Audit = by.Audit(verbDelete, p.Session.String())
 	ctx, cancel := context.WithTimeout(ctx, deleteWait)
 	defer cancel()
 	for {
-		out, err := d.store.DeleteSession(ctx, p)
+		out, err := sp.store.DeleteSession(ctx, p)
 		if !errors.Is(err, chat.ErrConflict) || p.ExpectID != "" || retry.Sleep(ctx, 50*time.Millisecond) != nil {
 			if out.Deleted {
-				d.events.PublishSession(p.Session, "", events.ReasonDeleted, "")
+				sp.events.PublishSession(p.Session, "", events.ReasonDeleted, "")
 			}
 			for _, m := range out.Ended { // accepted behind the stop
-				d.sched.Drop(p.Session.String(), m.Seq)
-				d.tellEnded(ctx, m, chat.OutcomeStopped, reasonReset)
+				sp.sched.Drop(p.Session.String(), m.Seq)
+				sp.queue.publishEnded(ctx, m, chat.OutcomeStopped, reasonReset)
 			}
 			return out, err
 		}

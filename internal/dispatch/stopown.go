@@ -14,7 +14,7 @@ const ownLimit = 1000
 
 // stopOwn is a stop that reaches only what one person asked for: runs that a message of theirs leads, and messages of theirs that wait. Runs of this
 // process are signalled before the store is asked. Scope is StopOne (the oldest run, else the oldest waiting message) or StopAll.
-func (d *Dispatcher) stopOwn(ctx context.Context, p store.StopParams, sender string) (met, error) {
+func (sp *stops) stopOwn(ctx context.Context, p store.StopParams, sender string) (met, error) {
 	all := p.Scope == store.StopAll
 	p.Scope, p.Reason = store.StopRun, reasonStop
 	if all {
@@ -27,7 +27,7 @@ func (d *Dispatcher) stopOwn(ctx context.Context, p store.StopParams, sender str
 				return nil
 			}
 			p.MessageID = id
-			one, err := d.stop(ctx, p)
+			one, err := sp.stop(ctx, p)
 			m.add(one)
 			if err != nil && !errors.Is(err, chat.ErrNotFound) {
 				return err
@@ -35,10 +35,10 @@ func (d *Dispatcher) stopOwn(ctx context.Context, p store.StopParams, sender str
 		}
 		return nil
 	}
-	if err := stop(d.events.RunsOf(p.Session, sender)); err != nil || (!all && !m.nothing()) {
+	if err := stop(sp.events.RunsOf(p.Session, sender)); err != nil || (!all && !m.nothing()) {
 		return m, err
 	}
-	ids, err := d.ownedBy(ctx, p.Session, sender)
+	ids, err := sp.ownedBy(ctx, p.Session, sender)
 	if err != nil {
 		return m, err
 	}
@@ -46,8 +46,8 @@ func (d *Dispatcher) stopOwn(ctx context.Context, p store.StopParams, sender str
 }
 
 // ownedBy lists the runs of other processes and the waiting messages that are one person's, by the id of their message.
-func (d *Dispatcher) ownedBy(ctx context.Context, key chat.SessionKey, sender string) ([]string, error) {
-	s, err := d.store.Session(ctx, key, "")
+func (sp *stops) ownedBy(ctx context.Context, key chat.SessionKey, sender string) ([]string, error) {
+	s, err := sp.store.Session(ctx, key, "")
 	if errors.Is(err, chat.ErrSessionNotFound) {
 		return nil, nil
 	}
@@ -56,13 +56,13 @@ func (d *Dispatcher) ownedBy(ctx context.Context, key chat.SessionKey, sender st
 	}
 	var ids []string
 	for _, run := range s.ActiveRuns {
-		lead, err := d.store.MessageByID(ctx, run)
+		lead, err := sp.store.MessageByID(ctx, run)
 		if err == nil && lead.Content.Sender.ID == sender {
 			ids = append(ids, run)
 		}
 	}
 	for after, left := int64(0), ownLimit; left > 0; {
-		waiting, _, err := d.store.PendingInputs(ctx, key, after, left)
+		waiting, _, err := sp.store.PendingInputs(ctx, key, after, left)
 		if err != nil || len(waiting) == 0 {
 			return ids, err
 		}

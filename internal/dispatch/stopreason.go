@@ -2,8 +2,6 @@ package dispatch
 
 import (
 	"strings"
-
-	"laneway/internal/store"
 )
 
 // joinBy carries the reason of a stop together with who asked: through the scheduler's cause, and through the store to other processes.
@@ -24,13 +22,3 @@ const (
 	reasonStopAll = "stopall"
 	reasonReset   = "reset"
 )
-
-// abortReason is the reason of an end as watchers know it: a closed set, in which whatever cancelled a job's run is a stop.
-func abortReason(reason string) string {
-	switch reason {
-	case reasonStopAll, reasonReset, store.ReasonSuperseded, "stale", "cleared", "draining":
-		return reason
-	default:
-		return reasonStop
-	}
-}

@@ -8,11 +8,6 @@ import (
 	"laneway/internal/store"
 )
 
-// Wait returns when the message has ended, or when ctx is over (then with its cause). It holds no slot and no lock.
-func (d *Dispatcher) Wait(ctx context.Context, messageID string) (chat.RunEnd, error) {
-	return d.events.Wait(ctx, messageID, d.endOf)
-}
-
 // endOf reads from the store how a message ended.
 func (d *Dispatcher) endOf(ctx context.Context, messageID string) (chat.RunEnd, bool, error) {
 	m, err := d.store.MessageByID(ctx, messageID)

@@ -54,7 +54,9 @@ func New(cfg Config, st Store, peers Peers, log *slog.Logger) *Publisher {
 	topics := Topics{topicChat: p.receive}
 	maps.Copy(topics, cfg.Topics)
 	p.cluster = cluster{peers: peers, topics: topics}
-	p.cluster.b, _ = st.(store.Broadcaster)
+	if b, ok := st.(store.Broadcaster); ok {
+		p.cluster.b = b
+	}
 	return p
 }
 

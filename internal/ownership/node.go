@@ -112,7 +112,9 @@ func New(cfg Config, st Store, handler Handler, obs Observer, log *slog.Logger) 
 		cfg: cfg.withDefaults(), store: st, handler: handler, obs: obs, log: log,
 		renew: make(chan chan struct{}), sweepNow: make(chan struct{}, 1), registered: make(chan struct{}, 1),
 	}
-	n.waker, _ = st.(store.Waker)
+	if w, ok := st.(store.Waker); ok {
+		n.waker = w
+	}
 	n.life, n.end = context.WithCancel(context.Background()) //nolint:forbidigo // ends with Run, whose context comes later
 	n.sweptAt.Store(time.Now().UnixNano())
 	return n

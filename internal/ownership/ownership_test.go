@@ -99,14 +99,9 @@ func start(t *testing.T, cfg ownership.Config, st ownership.Store) *process {
 	return p
 }
 
-func in(t *testing.T, f func(t *testing.T)) {
-	t.Helper()
-	t.Parallel()
-	synctest.Test(t, f)
-}
-
 func TestALeaseThatCannotBeExtendedIsGivenUpBeforeItEnds(t *testing.T) {
-	in(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		st := &cut{Store: memory.New(memory.Config{})}
 		p := start(t, ownership.Config{}, st)
 		defer p.end()
@@ -131,7 +126,8 @@ func TestALeaseThatCannotBeExtendedIsGivenUpBeforeItEnds(t *testing.T) {
 }
 
 func TestAnIncarnationThatTheStoreDeclaresDeadIsReplacedAtTheNextHeartbeat(t *testing.T) {
-	in(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Config{})
 		p := start(t, ownership.Config{}, st)
 		defer p.end()
@@ -147,7 +143,8 @@ func TestAnIncarnationThatTheStoreDeclaresDeadIsReplacedAtTheNextHeartbeat(t *te
 }
 
 func TestASweepTakesOverWhatADeadProcessOwned(t *testing.T) {
-	in(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Config{})
 		dead := store.Node{ID: "dead", Lease: 10 * time.Second}
 		if err := st.Register(t.Context(), dead); err != nil {
@@ -173,7 +170,8 @@ func TestASweepTakesOverWhatADeadProcessOwned(t *testing.T) {
 }
 
 func TestAFinalWriteIsRepeatedUntilTheStoreAnswers(t *testing.T) {
-	in(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
 		defer p.end()
 		gone, cancel := context.WithCancel(t.Context())
@@ -199,7 +197,8 @@ func TestAFinalWriteIsRepeatedUntilTheStoreAnswers(t *testing.T) {
 }
 
 func TestTheEndOfTheLoopsEndsTheWaitsOfAFinalWrite(t *testing.T) {
-	in(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
 		result := make(chan error)
 		go func() {
@@ -221,7 +220,8 @@ func TestTheEndOfTheLoopsEndsTheWaitsOfAFinalWrite(t *testing.T) {
 }
 
 func TestAFinalWriteOfALostIncarnationIsNotRepeated(t *testing.T) {
-	in(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		st := &cut{Store: memory.New(memory.Config{})}
 		p := start(t, ownership.Config{}, st)
 		defer p.end()
@@ -235,7 +235,8 @@ func TestAFinalWriteOfALostIncarnationIsNotRepeated(t *testing.T) {
 }
 
 func TestWhileAliveEndsWithItsContext(t *testing.T) {
-	in(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
 		defer p.end()
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("stopped"))
@@ -248,7 +249,8 @@ func TestWhileAliveEndsWithItsContext(t *testing.T) {
 }
 
 func TestARestartRefusesWorkUntilTheNextIncarnationIsRegistered(t *testing.T) {
-	in(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		p := start(t, ownership.Config{}, memory.New(memory.Config{}))
 		defer p.end()
 		first := p.ID()
@@ -272,9 +274,11 @@ func TestARestartRefusesWorkUntilTheNextIncarnationIsRegistered(t *testing.T) {
 }
 
 func TestADrainReleasesNamedLeasesForOtherReplicasOnly(t *testing.T) {
+	t.Parallel()
 	for name, exclusive := range map[string]bool{"shared store": false, "exclusive store": true} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
 				p := start(t, ownership.Config{Exclusive: exclusive}, memory.New(memory.Config{}))
 				defer p.end()
 				if _, ok, err := p.Acquire(t.Context(), "box"); !ok || err != nil {
@@ -330,7 +334,8 @@ func (h *hinting) StopRequests(context.Context, string) ([]store.StopRequest, er
 }
 
 func TestAStopReachesAnIncarnationThatWasJustRegistered(t *testing.T) {
-	in(t, func(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
 		st := &hinting{cut: &cut{Store: memory.New(memory.Config{})}}
 		st.off.Store(true)
 		p := start(t, ownership.Config{Sweep: time.Minute, Heartbeat: 3 * time.Second}, st)

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"laneway/internal/chat"
 	"laneway/internal/retry"
+	"laneway/internal/store"
 )
 
 // pauses are the waits between two tries of a write. They have no spread: a process has few such writes at a time.
@@ -26,12 +26,12 @@ func (n *Node) Final(ctx context.Context, what string, write func(context.Contex
 	stop := context.AfterFunc(n.life, func() { cancel(errEnded) })
 	defer stop()
 	id := n.ID()
-	return n.repeat(wait, what+" took too long", func(err error) bool { return Unanswered(err) && n.ID() == id }, write)
+	return n.repeat(wait, what+" took too long", func(err error) bool { return store.Unanswered(err) && n.ID() == id }, write)
 }
 
 // WhileAlive repeats an operation while the store does not answer and ctx lasts.
 func (n *Node) WhileAlive(ctx context.Context, op func(context.Context) error) error {
-	return n.repeat(ctx, "the store took too long", Unanswered, op)
+	return n.repeat(ctx, "the store took too long", store.Unanswered, op)
 }
 
 // repeat makes each try in a context of its own, bounded by the lease: the end of wait ends the waits and no try, because the caller has to know whether
@@ -42,9 +42,4 @@ func (n *Node) repeat(wait context.Context, late string, again func(error) bool,
 		defer cancel()
 		return op(try)
 	})
-}
-
-// Unanswered errors leave open whether a write was committed; every operation of the store may be repeated.
-func Unanswered(err error) bool {
-	return errors.Is(err, chat.ErrStoreUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -9,22 +9,22 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// handover brings accepted messages to the scheduler in the order of their sequence numbers. Two calls that accept for one session, or a
-// call and the sweep, learn of their commits at the same moment (a batching store even commits them together), so whoever gets the
-// processor first must not get the place of the other.
+// order brings accepted messages to the scheduler in the order of their sequence numbers. Two calls that accept for one session, or a
+// call and the sweep, learn of their commits at the same moment (a batching store even commits them together), so the one that is
+// scheduled first must not get the place of the other.
 //
-// A message that knows nobody waiting before it goes straight on. Any other goes on when its predecessor has gone, and is parked until
-// then. The scheduler is called under the mutex: Submit is bookkeeping in memory and waits for nobody.
-type handover struct {
+// A message with none waiting before it is submitted at once. Any other goes on when its predecessor has gone, and is parked until
+// then. The scheduler is called under the mutex: Submit is bookkeeping in memory and never waits.
+type order struct {
 	mu    sync.Mutex
 	lines map[chat.SessionKey]*line
 }
 
 // line is the order of one session under one ownership.
 type line struct {
-	epoch  int64
-	handed int64 // everything up to here has gone to the scheduler or has an outcome
-	parked []parkedItem
+	epoch     int64
+	submitted int64 // everything up to here is with the scheduler or has an outcome
+	parked    []parkedItem
 }
 
 type parkedItem struct {
@@ -37,14 +37,14 @@ type parkedItem struct {
 // comes with the next sweep.
 const parkLimit = 2 * time.Second
 
-// submitted is what the scheduler said of an item.
+// submitted is the answer of the scheduler to an item.
 type submitted struct {
 	item scheduler.Item[work]
 	res  scheduler.Submitted[work]
 	err  error
 }
 
-func (h *handover) line(key chat.SessionKey, epoch int64) *line {
+func (h *order) line(key chat.SessionKey, epoch int64) *line {
 	if h.lines == nil {
 		h.lines = map[chat.SessionKey]*line{}
 	}
@@ -56,33 +56,33 @@ func (h *handover) line(key chat.SessionKey, epoch int64) *line {
 	return l
 }
 
-// offer hands a message over, with those that waited for it; first is true when nobody waited before it. An empty result means that it is parked.
-func (h *handover) offer(s *scheduler.Scheduler[work], it scheduler.Item[work], first bool) []submitted {
+// offer submits a message, with those that waited for it; first is true when none waited before it. An empty result means that it is parked.
+func (h *order) offer(s *scheduler.Scheduler[work], it scheduler.Item[work], first bool) []submitted {
 	w := it.Payload
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.line(w.claim.Session, w.claim.Epoch)
-	if !first && l.handed < it.Seq-1 {
+	if !first && l.submitted < it.Seq-1 {
 		l.parked = append(l.parked, parkedItem{seq: it.Seq, item: it, since: time.Now()})
 		return nil
 	}
 	return append([]submitted{submitTo(s, it)}, l.advance(s, it.Seq)...)
 }
 
-// pass says that a sequence number needs no place: a command was executed under it.
-func (h *handover) pass(s *scheduler.Scheduler[work], key chat.SessionKey, seq int64) []submitted {
+// pass reports that a sequence number needs no place: a command was executed under it.
+func (h *order) pass(s *scheduler.Scheduler[work], key chat.SessionKey, seq int64) []submitted {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.lines[key]
-	if l == nil || l.handed < seq-1 {
+	if l == nil || l.submitted < seq-1 {
 		return nil
 	}
 	return l.advance(s, seq)
 }
 
-// resume hands over what a takeover or a look for hints found, in order and each behind what is parked before it, and then what was accepted
+// resume submits what a takeover or a look for hints found, in order and each behind what is parked before it, and then what was accepted
 // meanwhile. last is the newest number that the look knew of.
-func (h *handover) resume(s *scheduler.Scheduler[work], key chat.SessionKey, epoch int64, items []scheduler.Item[work], last int64) []submitted {
+func (h *order) resume(s *scheduler.Scheduler[work], key chat.SessionKey, epoch int64, items []scheduler.Item[work], last int64) []submitted {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.line(key, epoch)
@@ -94,8 +94,8 @@ func (h *handover) resume(s *scheduler.Scheduler[work], key chat.SessionKey, epo
 	return append(out, l.advance(s, last)...)
 }
 
-// overdue hands over what waited too long for a predecessor.
-func (h *handover) overdue(s *scheduler.Scheduler[work]) []submitted {
+// overdue submits what waited too long for a predecessor.
+func (h *order) overdue(s *scheduler.Scheduler[work]) []submitted {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []submitted
@@ -112,7 +112,7 @@ func (h *handover) overdue(s *scheduler.Scheduler[work]) []submitted {
 }
 
 // release forgets a session whose ownership has ended.
-func (h *handover) release(key chat.SessionKey, epoch int64) {
+func (h *order) release(key chat.SessionKey, epoch int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l := h.lines[key]; l != nil && l.epoch == epoch && len(l.parked) == 0 {
@@ -121,29 +121,29 @@ func (h *handover) release(key chat.SessionKey, epoch int64) {
 }
 
 // clear forgets everything: the rows are the messages, and a new incarnation takes them over.
-func (h *handover) clear() {
+func (h *order) clear() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.lines = nil
 }
 
-// advance moves the line to seq and hands over what was parked behind it.
+// advance moves the line to seq and submits what was parked behind it.
 func (l *line) advance(s *scheduler.Scheduler[work], seq int64) []submitted {
-	l.handed = max(l.handed, seq)
+	l.submitted = max(l.submitted, seq)
 	var out []submitted
 	for {
-		i := slices.IndexFunc(l.parked, func(p parkedItem) bool { return p.seq <= l.handed+1 })
+		i := slices.IndexFunc(l.parked, func(p parkedItem) bool { return p.seq <= l.submitted+1 })
 		if i < 0 {
 			return out
 		}
 		p := l.parked[i]
 		l.parked = slices.Delete(l.parked, i, i+1)
-		l.handed = max(l.handed, p.seq)
+		l.submitted = max(l.submitted, p.seq)
 		out = append(out, submitTo(s, p.item))
 	}
 }
 
-// unpark hands over what is parked before seq: who asks has seen every number up to it.
+// unpark submits what is parked before seq: the caller has seen every number up to it.
 func (l *line) unpark(s *scheduler.Scheduler[work], seq int64) []submitted {
 	var out []submitted
 	slices.SortFunc(l.parked, func(a, b parkedItem) int { return int(a.seq - b.seq) })

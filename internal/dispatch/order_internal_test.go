@@ -16,7 +16,7 @@ import (
 )
 
 // lineUp hands numbered messages over in the given order and returns the order in which the scheduler started them.
-func lineUp(t *testing.T, waitsBefore func(seq int64) bool, order []int64) []int64 {
+func lineUp(t *testing.T, waitsBefore func(seq int64) bool, offered []int64) []int64 {
 	t.Helper()
 	ctx, end := context.WithCancelCause(t.Context())
 	defer end(errors.New("over"))
@@ -28,9 +28,9 @@ func lineUp(t *testing.T, waitsBefore func(seq int64) bool, order []int64) []int
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &handover{}
+	h := &order{}
 	key := chat.MainKey("main")
-	for _, seq := range order {
+	for _, seq := range offered {
 		it := scheduler.Item[work]{
 			Session: key.String(), ID: strconv.FormatInt(seq, 10), Seq: seq,
 			Payload: work{claim: store.Claim{Session: key, Epoch: 1}},

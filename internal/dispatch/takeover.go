@@ -11,38 +11,38 @@ import (
 	"laneway/internal/store"
 )
 
-// owner does for the dispatcher what ownership decides; it implements [ownership.Handler].
-type owner struct{ d *Dispatcher }
+// takeover does for the queue what ownership decides; it implements [ownership.Handler].
+type takeover struct{ q *queue }
 
 // Resume runs the unfinished messages of sessions that this process owns, and those that have waited too long for a predecessor.
-func (o owner) Resume(ctx context.Context, sessions []store.Taken) {
-	for _, t := range sessions {
-		o.d.resume(ctx, t)
+func (t takeover) Resume(ctx context.Context, sessions []store.Taken) {
+	for _, s := range sessions {
+		t.q.resume(ctx, s)
 	}
-	for _, s := range o.d.handover.overdue(o.d.sched) {
-		o.d.settle(ctx, s)
+	for _, s := range t.q.order.overdue(t.q.sched) {
+		t.q.settle(ctx, s)
 	}
 }
 
 // Stop cancels a turn of this process. One that was cancelled before keeps its cause.
-func (o owner) Stop(r store.StopRequest) { o.d.sched.StopRun(r.Session.String(), r.RunID, r.By) }
+func (t takeover) Stop(r store.StopRequest) { t.q.sched.StopRun(r.Session.String(), r.RunID, r.By) }
 
 // LeaseLost cancels every turn and forgets what waits in memory: its rows are the messages.
-func (o owner) LeaseLost() {
-	o.d.sched.Cancel(scheduler.ErrLeaseLost)
-	o.d.sched.ResetAll()
-	o.d.handover.clear()
+func (t takeover) LeaseLost() {
+	t.q.sched.Cancel(scheduler.ErrLeaseLost)
+	t.q.sched.ResetAll()
+	t.q.order.clear()
 }
 
-// resume hands the unfinished messages of a session to the scheduler: runs that had begun as one item each, the others as they came. A cron run that
+// resume submits the unfinished messages of a session: runs that had begun as one item each, the others as they came. A cron run that
 // another process has claimed ahead waits for its moment, and what lies behind it waits with it.
-func (d *Dispatcher) resume(ctx context.Context, t store.Taken) {
-	if i, at := d.early(t.Messages); i >= 0 {
+func (q *queue) resume(ctx context.Context, t store.Taken) {
+	if i, at := q.early(t.Messages); i >= 0 {
 		rest := t
 		rest.Messages = t.Messages[i:]
-		d.cron.At(at, func(ctx context.Context) {
-			if d.node.ID() == t.Node { // another incarnation finds them by its sweep
-				d.resume(ctx, rest)
+		q.timers.At(at, func(ctx context.Context) {
+			if q.node.ID() == t.Node { // another incarnation finds them by its sweep
+				q.resume(ctx, rest)
 			}
 		})
 		if i == 0 {
@@ -54,23 +54,23 @@ func (d *Dispatcher) resume(ctx context.Context, t store.Taken) {
 	for _, rows := range batches(t.Messages) {
 		lead := rows[len(rows)-1]
 		m := chat.Message{Session: lead.Session, Channel: lead.Channel, Content: lead.Content}
-		it := d.item(work{claim: t.Claim, rows: rows}, d.settings(m, t.Mode))
+		it := q.item(work{claim: t.Claim, rows: rows}, q.settings(m, t.Mode))
 		if lead.RunID != "" {
 			it.ID, it.RunID, it.NoMerge = lead.RunID, lead.RunID, true
 		}
 		items = append(items, it)
 	}
-	for _, s := range d.handover.resume(d.sched, t.Session, t.Epoch, items, t.LastSeq) {
-		d.settle(ctx, s)
+	for _, s := range q.order.resume(q.sched, t.Session, t.Epoch, items, t.LastSeq) {
+		q.settle(ctx, s)
 	}
 }
 
 // early finds the first message whose moment is to come; -1 when there is none.
-func (d *Dispatcher) early(rows []store.Waiting) (i int, at time.Time) {
-	if d.cron == nil {
+func (q *queue) early(rows []store.Waiting) (i int, at time.Time) {
+	if q.timers == nil {
 		return -1, at
 	}
-	now := d.cron.Now().UnixMilli()
+	now := q.timers.Now().UnixMilli()
 	i = slices.IndexFunc(rows, func(r store.Waiting) bool {
 		return r.RunID == "" && r.Channel == cron.Channel && r.Content.Options.NotBefore > now
 	})

@@ -1,0 +1,81 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// access says which sessions a caller may use and change.
+type access struct{ *parts }
+
+// notTheirs is the refusal of a session of another principal; it reads as if there were none.
+func notTheirs(key chat.SessionKey) error {
+	return chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())
+}
+
+// notMade refuses, without asking the store, to make a session whose key is made of the identity of another principal.
+func notMade(key chat.SessionKey, by chat.Caller) error {
+	if by.Own && key.RightOf(by.Principal) == chat.RightNone {
+		return notTheirs(key)
+	}
+	return nil
+}
+
+// mayUse refuses a session that is not the principal's, see [chat.SessionKey.UsableBy].
+func (a *access) mayUse(ctx context.Context, key chat.SessionKey, principal string) error {
+	s, err := a.store.Session(ctx, key, "")
+	absent := errors.Is(err, chat.ErrSessionNotFound)
+	switch {
+	case err != nil && !absent:
+		return err
+	case !key.UsableBy(principal, s.Principal, !absent):
+		return notTheirs(key)
+	}
+	return nil
+}
+
+// mayChange refuses to change a session as a whole to a caller who may not, see [chat.Caller.MayChange].
+func (a *access) mayChange(ctx context.Context, key chat.SessionKey, by chat.Caller) error {
+	s, err := a.store.Session(ctx, key, "")
+	absent := errors.Is(err, chat.ErrSessionNotFound)
+	switch {
+	case err != nil && !absent:
+		return err
+	case !by.MayChange(key, s.Principal, !absent):
+		return chat.MissingScope(chat.ScopeAdmin)
+	}
+	return nil
+}
+
+// accept makes a message durable, see [store.Inbox], and corrects the owner of its session.
+func (a *access) accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
+	acc, err := a.store.Accept(ctx, p)
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		return acc, notTheirs(p.Message.Session)
+	}
+	if err == nil && !acc.Duplicate {
+		a.correctOwner(ctx, p.Message, &acc)
+	}
+	return acc, err
+}
+
+// correctOwner gives a session to the principal that its key is made for, when another one had made it before: an operator, who sees it all the same,
+// or a principal that took the name first and gets no event of it from here on.
+func (a *access) correctOwner(ctx context.Context, m chat.Message, acc *store.Accepted) {
+	was := acc.Principal
+	if was == m.Principal || m.Session.RightOf(m.Principal) != chat.RightMine || m.Session.RightOf(was) == chat.RightMine {
+		return
+	}
+	acc.Principal = m.Principal // also when the write fails: the events of this message are not for the other one
+	err := a.store.GiveSession(ctx, m.Session, was, m.Principal)
+	if err != nil {
+		a.log.ErrorContext(ctx, "a session is owned by another principal than the one in its key, until the next message",
+			"session", m.Session.String(), "owner", was, "named", m.Principal, "err", err)
+		return
+	}
+	a.log.WarnContext(ctx, "a session was made by another principal than the one in its key, which owns it now",
+		"session", m.Session.String(), "made_by", was, "owner", m.Principal)
+}
