@@ -115,7 +115,7 @@ func New(cfg Config, st Store, handler Handler, obs Observer, log *slog.Logger) 
 	if w, ok := st.(store.Waker); ok {
 		n.waker = w
 	}
-	n.life, n.end = context.WithCancel(context.Background()) //nolint:forbidigo // ends with Run, whose context comes later
+	n.life, n.end = context.WithCancel(context.Background()) //nolint:forbidigo,gosec // ends with Run, whose context comes later
 	n.sweptAt.Store(time.Now().UnixNano())
 	return n
 }
