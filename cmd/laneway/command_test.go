@@ -160,8 +160,7 @@ func (k *keys) readLine() (string, error) {
 	}
 	return line, nil
 }
-func (k *keys) ready()       { k.prompts++ }
-func (k *keys) close() error { return nil }
+func (k *keys) ready() { k.prompts++ }
 
 func TestCtrlCStopsTheAnswerAndThenLeaves(t *testing.T) {
 	t.Parallel()

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"laneway/internal/secret"
-
 	"github.com/gorilla/websocket"
+
+	"laneway/internal/secret"
 )
 
 const (

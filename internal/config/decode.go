@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"laneway/internal/secret"
-
 	"go.yaml.in/yaml/v3"
+
+	"laneway/internal/secret"
 )
 
 // maxFile is the largest configuration file in bytes; a larger one is something else.

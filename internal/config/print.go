@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"laneway/internal/secret"
-
 	"go.yaml.in/yaml/v3"
+
+	"laneway/internal/secret"
 )
 
 // Value is one effective setting, for people to look at.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"laneway/internal/secret"
-
 	"go.yaml.in/yaml/v3"
+
+	"laneway/internal/secret"
 )
 
 const canary = "canary-4711-canary-4711"

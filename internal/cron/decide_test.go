@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/cron/schedule"
-
 	"pgregory.net/rapid"
+
+	"laneway/internal/cron/schedule"
 )
 
 func describe(d Decision) string {

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/cron/schedule"
-
 	"go.uber.org/goleak"
+
+	"laneway/internal/cron/schedule"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

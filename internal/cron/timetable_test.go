@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/cron/schedule"
-
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"laneway/internal/cron/schedule"
 )
 
 func TestPreviewIsWhatFires(t *testing.T) {

@@ -184,8 +184,12 @@ func TestNoFunctionGivenToTheStoreCallsTheStore(t *testing.T) {
 		must("CronAdd again", err)
 		id := put.Job.ID
 		for _, patch := range []cron.Members{
-			{"description": raw("changed")}, {"sessionTarget": raw("session:agent:main:ann:other")}, {"delivery": json.RawMessage(`{"mode":"announce","channel":"web","to":"agent:main:ann:notes"}`)},
-			{"schedule": json.RawMessage(`{"kind":"every","everyMs":120000}`)}, {"enabled": json.RawMessage("false")}, {"enabled": json.RawMessage("true")},
+			{"description": raw("changed")},
+			{"sessionTarget": raw("session:agent:main:ann:other")},
+			{"delivery": json.RawMessage(`{"mode":"announce","channel":"web","to":"agent:main:ann:notes"}`)},
+			{"schedule": json.RawMessage(`{"kind":"every","everyMs":120000}`)},
+			{"enabled": json.RawMessage("false")},
+			{"enabled": json.RawMessage("true")},
 		} {
 			_, err = h.d.CronUpdate(t.Context(), id, patch, "", by)
 			must(fmt.Sprintf("CronUpdate %s", patch), err)

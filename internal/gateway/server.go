@@ -20,7 +20,6 @@ import (
 	"laneway/internal/gateway/openai"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
-	"laneway/internal/secret"
 )
 
 // errStopping is the cause with which everything under way ends when the gateway does.
@@ -49,7 +48,6 @@ type Server struct {
 	hooks       *hook.Handler
 	completions *openai.Handler
 	health      atomic.Pointer[healthPicture]
-	noHook      secret.Secret // stands for the secret of hooks that do not exist
 }
 
 // New checks the configuration and makes a server that serves nothing yet. It starts no goroutine.

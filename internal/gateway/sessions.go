@@ -206,7 +206,7 @@ type resetEntry struct {
 }
 
 func sessionsReset(ctx context.Context, c *call, p resetParams) (any, error) {
-	key, o, err := c.change(ctx, p.Key, p.AgentID, p.IdempotencyKey)
+	key, o, err := c.change(p.Key, p.AgentID, p.IdempotencyKey)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ type deleteResult struct {
 }
 
 func sessionsDelete(ctx context.Context, c *call, p deleteParams) (any, error) {
-	key, o, err := c.change(ctx, p.Key, p.AgentID, p.IdempotencyKey)
+	key, o, err := c.change(p.Key, p.AgentID, p.IdempotencyKey)
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +259,7 @@ func sessionsDelete(ctx context.Context, c *call, p deleteParams) (any, error) {
 }
 
 // change reads what all changes of a session have in common: which one, and the name of the call.
-func (c *call) change(ctx context.Context, name, agentID, key string) (session chat.SessionKey, o *chat.IdempotencyKey, err error) {
+func (c *call) change(name, agentID, key string) (session chat.SessionKey, o *chat.IdempotencyKey, err error) {
 	if session, err = c.sessionNamed(name); err != nil {
 		return session, nil, err
 	}

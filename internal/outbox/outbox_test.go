@@ -32,7 +32,7 @@ type mailbox struct {
 	down bool
 }
 
-func (*mailbox) Name() string                             { return "box:1" }
+func (*mailbox) Name() string                                { return "box:1" }
 func (*mailbox) Run(context.Context, channel.Receiver) error { return nil }
 
 func (m *mailbox) Status() channel.Status {

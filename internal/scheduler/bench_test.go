@@ -45,7 +45,6 @@ func turns(b *testing.B, keys []string, n int) {
 	b.Helper()
 	var left sync.WaitGroup
 	s := benchScheduler(b, config{
-
 		Run: func(context.Context, *turn) error { left.Done(); return nil },
 	})
 	b.ReportAllocs()
@@ -71,7 +70,6 @@ func BenchmarkTurn(b *testing.B) {
 func BenchmarkTurnOfManyPrincipals(b *testing.B) {
 	var left sync.WaitGroup
 	s := benchScheduler(b, config{
-
 		Run: func(context.Context, *turn) error { left.Done(); return nil },
 	})
 	keys := names(10_000)
@@ -196,7 +194,6 @@ func BenchmarkStopAllSignal(b *testing.B) {
 	for b.Loop() {
 		running, signal := make(chan struct{}), make(chan time.Time, 1)
 		s := benchScheduler(b, config{
-
 			Run: func(ctx context.Context, _ *turn) error {
 				close(running)
 				<-ctx.Done()

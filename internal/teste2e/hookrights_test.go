@@ -29,11 +29,26 @@ func TestAHookThatNamesItsSessionReachesNobodyElses(t *testing.T) {
 			hook, key string
 			want      int
 		}{
-			{"ci", "agent:main:free", 202}, {"ci", "agent:main:free", 202}, {"ci", "free", 202}, {"ci", "main", 202}, {"ci", "agent:main:hook:ci", 202},
-			{"cd", "agent:main:free", 404}, {"ci", "agent:main:notes", 404}, {"ci", "notes", 404}, {"ci", "agent:main:hook:cd", 404},
-			{"ci", "agent:other:main", 404}, {"ci", "agent:other:free", 404}, {"ci", "agent:other:notes", 404}, {"ci", "agent:none:free", 404},
-			{"ci", "agent:main:telegram:direct:7", 404}, {"ci", "agent:main:cron:j:manual-1", 404}, {"ci", "agent:main:api:anna:x", 404},
-			{"o", "main", 202}, {"o", "agent:other:free", 202}, {"o", "agent:main:main", 404}, {"o", "agent:main:free", 404},
+			{"ci", "agent:main:free", 202},
+			{"ci", "agent:main:free", 202},
+			{"ci", "free", 202},
+			{"ci", "main", 202},
+			{"ci", "agent:main:hook:ci", 202},
+			{"cd", "agent:main:free", 404},
+			{"ci", "agent:main:notes", 404},
+			{"ci", "notes", 404},
+			{"ci", "agent:main:hook:cd", 404},
+			{"ci", "agent:other:main", 404},
+			{"ci", "agent:other:free", 404},
+			{"ci", "agent:other:notes", 404},
+			{"ci", "agent:none:free", 404},
+			{"ci", "agent:main:telegram:direct:7", 404},
+			{"ci", "agent:main:cron:j:manual-1", 404},
+			{"ci", "agent:main:api:anna:x", 404},
+			{"o", "main", 202},
+			{"o", "agent:other:free", 202},
+			{"o", "agent:main:main", 404},
+			{"o", "agent:main:free", 404},
 		} {
 			got := g.Hook(call.hook, ciSecret, fmt.Sprintf(`{"message":"from the hook %d","sessionKey":%q}`, i, call.key))
 			if got.Err != nil || got.Status != call.want {

@@ -17,7 +17,7 @@ func storyteller(call testmodel.Call) testmodel.Reply {
 	switch {
 	case strings.Contains(said, "tell me a story"):
 		return testmodel.Reply{Pieces: []string{"Once ", "upon ", "a ", "time ", "there ", "was ", "a ", "lane."}, Pause: 3 * time.Millisecond, EachByte: true}
-	case strings.Contains(said, "think for ever"):
+	case strings.HasSuffix(said, "think for ever"): // a later prompt quotes what was stopped
 		return testmodel.Reply{Pieces: []string{"hm "}, Hang: true}
 	case strings.Contains(said, "write a program"):
 		return testmodel.Reply{Pieces: []string{longAnswer()}}

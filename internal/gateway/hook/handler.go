@@ -119,13 +119,13 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (answer, error)
 
 // verify finds the hook and checks the signature. For an unknown name the same work is done with a secret that no caller has.
 func (h *Handler) verify(c *call) bool {
-	known := false
-	if c.hook, known = h.cfg.Hooks[c.name]; !known {
-		c.hook = h.unknown
+	hook, known := h.cfg.Hooks[c.name]
+	if !known {
+		hook = h.unknown
 	}
-	timely := false
-	c.sig, timely = c.hook.signature(c.header, time.Now())
-	proven := c.hook.proves(c.sig, c.body)
+	sig, timely := hook.signature(c.header, time.Now())
+	c.hook, c.sig = hook, sig
+	proven := hook.proves(sig, c.body)
 	return known && timely && proven
 }
 

@@ -47,9 +47,9 @@ func (s *Store) waiting(jobID string, all bool, now time.Time) (list []*ledgerRo
 }
 
 // endWaiting cancels what waiting lists.
-func (s *Store) endWaiting(jobID string, all bool, p cron.CancelParams, now time.Time) (ended []cron.CancelledRun, fires int) {
-	list, fires := s.waiting(jobID, all, now)
-	return s.cancelRuns(list, p, now), fires
+func (s *Store) endWaiting(jobID string, all bool, p cron.CancelParams, now time.Time) []cron.CancelledRun {
+	list, _ := s.waiting(jobID, all, now)
+	return s.cancelRuns(list, p, now)
 }
 
 // HandBack withdraws what a node has claimed ahead, see cron.JobStore.

@@ -54,7 +54,7 @@ func (s *Store) put(p cron.PutParams, now time.Time) (out cron.PutResult, err er
 	case old != nil:
 		before = old.Revision
 		if fires > 0 {
-			out.Ended, _ = s.endWaiting(old.ID, false, cron.CancelParams{Reason: p.EndWaiting}, now)
+			out.Ended = s.endWaiting(old.ID, false, cron.CancelParams{Reason: p.EndWaiting}, now)
 		}
 		s.withdraw(old.ID, now)
 	}
@@ -124,7 +124,7 @@ func (s *Store) changeJob(p *cron.ChangeParams, old *cron.Job, out *cron.Changed
 	case p.CancelActive:
 		out.Ended = s.cancelRuns(s.crons.active(p.ID), cron.CancelParams{Reason: p.CancelReason, By: p.By}, now)
 	case p.EndWaiting != "":
-		out.Ended, _ = s.endWaiting(p.ID, all, cron.CancelParams{Reason: p.EndWaiting, By: p.By}, now)
+		out.Ended = s.endWaiting(p.ID, all, cron.CancelParams{Reason: p.EndWaiting, By: p.By}, now)
 	}
 	out.Finished = s.crons.takeFinished()
 	if job != nil {
@@ -190,7 +190,7 @@ func (c *crons) listRevision(visible string) string {
 			continue
 		}
 		h := fnv.New64a()
-		_, _ = io.WriteString(h, j.ID+" "+j.Revision+" "+strconv.FormatInt(j.UpdatedAt.UnixMilli(), 10)) // a hash takes everything
+		_, _ = io.WriteString(h, j.ID+" "+j.Revision+" "+strconv.FormatInt(j.UpdatedAt.UnixMilli(), 10)) //nolint:errcheck // a hash takes everything
 		sum, n = sum^h.Sum64(), n+1
 	}
 	return "r" + strconv.FormatUint(sum^n, 36)

@@ -16,23 +16,21 @@ const (
 		AND CAST(substr(key, instr(key, ':schedule-') + 10) AS INTEGER) < ?`
 )
 
-// withdraw takes back the claims ahead of a job, with what was made for them, and returns how many there were.
-func (t *tx) withdraw(ctx context.Context, jobID string) (int, error) {
+// withdraw takes back the claims ahead of a job, with what was made for them.
+func (t *tx) withdraw(ctx context.Context, jobID string) error {
 	rows, err := t.activeOf(ctx, jobID)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	n := 0
 	for _, r := range rows {
 		if !r.Ahead(instant(t.now)) {
 			continue
 		}
 		if err := t.withdrawRun(ctx, r); err != nil {
-			return n, err
+			return err
 		}
-		n++
 	}
-	return n, nil
+	return nil
 }
 
 // withdrawRun deletes the row, the message and the session of a claim. A session in which something else is, or was, stays. What goes leaves its numbers and

@@ -339,7 +339,7 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 		}
 	}
 	if len(c.list) > 0 && j.ahead { // what becomes of the slot is decided when it comes
-		if _, err := t.withdraw(ctx, j.ID); err != nil {
+		if err := t.withdraw(ctx, j.ID); err != nil {
 			return out, err
 		}
 		if err := t.planAgain(ctx, j.ID, millis(j.State.Next), millis(j.State.NextRunAt)); err != nil {

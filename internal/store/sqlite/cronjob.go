@@ -188,8 +188,8 @@ func (t *tx) storeJob(ctx context.Context, old *storedJob, next *cron.Job) (chan
 	state := after.State
 	before.State, after.State = cron.JobState{}, cron.JobState{}
 	same := reflect.DeepEqual(before, after)
-	if old.ahead && !(same && sameState) {
-		if _, err := t.withdraw(ctx, old.ID); err != nil {
+	if old.ahead && (!same || !sameState) {
+		if err := t.withdraw(ctx, old.ID); err != nil {
 			return false, err
 		}
 		samePlan = false

@@ -172,7 +172,7 @@ func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob
 	}
 	if next == nil {
 		out.Changed = true
-		if _, err := t.withdraw(ctx, old.ID); err != nil {
+		if err := t.withdraw(ctx, old.ID); err != nil {
 			return out, err
 		}
 		err = t.removeJob(ctx, old.ID)
@@ -200,7 +200,7 @@ func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob
 func (t *tx) endActive(ctx context.Context, p *cron.ChangeParams, old *storedJob, out *cron.Changed) (fires int, err error) {
 	switch {
 	case p.CancelActive:
-		if _, err := t.withdraw(ctx, old.ID); err != nil {
+		if err := t.withdraw(ctx, old.ID); err != nil {
 			return 0, err
 		}
 		rows, err := t.activeOf(ctx, old.ID)
