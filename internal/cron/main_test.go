@@ -36,20 +36,6 @@ func cronSpec(expr, tz string) schedule.Spec {
 	return schedule.Spec{Kind: schedule.KindCron, Expr: expr, TZ: tz}
 }
 
-// fires lists the fires of a schedule in (from, to).
-func fires(tb testing.TB, s schedule.Schedule, from, to time.Time) []schedule.Fire {
-	tb.Helper()
-	var out []schedule.Fire
-	for f, ok := s.Next(from); ok && f.Slot.Before(to); f, ok = s.Next(f.Slot) {
-		if !f.Slot.After(from) {
-			tb.Fatalf("Next(%s) = %s, not later", from, f.Slot)
-		}
-		from = f.Slot
-		out = append(out, f)
-	}
-	return out
-}
-
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func refused(t *testing.T, name string, err error, field string, reason schedule.InvalidReason, sentence string) {

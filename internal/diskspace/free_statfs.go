@@ -14,5 +14,5 @@ func Free(dir string) (uint64, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, fmt.Errorf("reading the free space: %w", err)
 	}
-	return st.Bavail * uint64(st.Bsize), nil //nolint:gosec,unconvert // the type differs between systems
+	return st.Bavail * uint64(st.Bsize), nil //nolint:gosec // the type differs between systems
 }

@@ -127,7 +127,7 @@ func takesFunction(t reflect.Type, seen map[reflect.Type]bool) bool {
 		return false
 	}
 	seen[t] = true
-	switch t.Kind() {
+	switch t.Kind() { //nolint:exhaustive // the others hold no function
 	case reflect.Func:
 		return true
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:

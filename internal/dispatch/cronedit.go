@@ -69,7 +69,7 @@ func (d *Dispatcher) mayPatch(ctx context.Context, id string, patch cron.Members
 }
 
 // patch changes a job by a patch that was judged for a revision of it, "" = for any; stale reports that the job has another revision by now.
-func (d *Dispatcher) patch(
+func (d *Dispatcher) patch( //nolint:revive // six arguments: the patch and for what it was judged
 	ctx context.Context, id string, patch cron.Members, expected, judged string, by chat.Caller,
 ) (job cron.Job, stale bool, err error) {
 	_, enables := patch["enabled"]

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,7 +35,7 @@ func sqliteModel(dir string) modelStore {
 	n := 0
 	return func(t *testing.T) cronStore {
 		n++
-		st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, fmt.Sprint(n), "model.db")})
+		st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dir, strconv.Itoa(n), "model.db")})
 		if err != nil {
 			t.Fatal(err)
 		}

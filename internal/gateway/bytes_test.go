@@ -15,6 +15,7 @@ func TestEveryEntryCountsItsBytes(t *testing.T) {
 	text := strings.Repeat("x", size)
 	over := func(b *bench, method string, p params) func(*testing.T) bool {
 		return func(t *testing.T) bool {
+			t.Helper()
 			f := b.login(writeToken).call(method, p)
 			if !f.OK && (f.Error.Details["code"] != "RATE_LIMITED" || f.Error.Details["allowance"] != "bytes" || f.Error.Details["limit"] != 8000.0 ||
 				f.Error.Details["method"] != method || !f.Error.Retryable || f.Error.RetryAfterMs < 1) {
@@ -37,6 +38,7 @@ func TestEveryEntryCountsItsBytes(t *testing.T) {
 		},
 		"completions": func(b *bench) func(*testing.T) bool {
 			return func(t *testing.T) bool {
+				t.Helper()
 				got := b.post(completionsPath, ask(text))
 				if got.status != http.StatusOK && (got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "") {
 					t.Errorf("%d %s", got.status, got.body)
@@ -46,6 +48,7 @@ func TestEveryEntryCountsItsBytes(t *testing.T) {
 		},
 		"hook": func(b *bench) func(*testing.T) bool {
 			return func(t *testing.T) bool {
+				t.Helper()
 				got := b.post("/hooks/deploy", text, anonymous, signed(text))
 				if got.status != http.StatusAccepted && (got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "") {
 					t.Errorf("%d %s", got.status, got.body)

@@ -155,7 +155,8 @@ func (c *conn) serve(ctx, peer context.Context, m *method, req request) {
 		cancel(fault.ErrRequestTimeout)
 		answer(limited, nil, fault.ErrRequestTimeout)
 	})
-	result, err := c.enter(limited, peer, cl)
+	var result any
+	err := c.enter(limited, peer, cl)
 	if err == nil {
 		result, err = c.srv.invoke(limited, cl)
 	}
@@ -175,17 +176,17 @@ func (c *conn) serve(ctx, peer context.Context, m *method, req request) {
 }
 
 // enter takes a place for a method that lists. The end of the connection gives it back, whatever else does not.
-func (c *conn) enter(ctx, peer context.Context, cl *call) (none any, err error) {
+func (c *conn) enter(ctx, peer context.Context, cl *call) error {
 	if !cl.m.lists {
-		return nil, nil //nolint:nilnil // there is no result yet
+		return nil
 	}
 	leave, err := c.srv.readers.enter(ctx, cl.principal())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	forget := context.AfterFunc(peer, leave)
 	cl.leave = func() { forget(); leave() }
-	return nil, nil //nolint:nilnil // as above
+	return nil
 }
 
 // second waits for the second frame of a call. Whoever has gone gets none.

@@ -49,8 +49,8 @@ func methodReach() map[string]reach {
 // volatile are the numbers of an answer that are no fact about anybody: times, ages, and the ids of a connection or an error.
 var volatile = regexp.MustCompile(`"(ts|uptimeMs|durationMs|latencyMs|lastTickAgeMs|lastTickMs|lastPollAgeMs|leaseMs|oldestWaitMs|acceptedAt)":\d+`)
 
-// comparable is an answer without the names that were asked for and without volatile numbers.
-func comparable(raw json.RawMessage, err error, names []string) string {
+// withoutNames is an answer without the names that were asked for and without volatile numbers.
+func withoutNames(raw json.RawMessage, err error, names []string) string {
 	text := string(raw)
 	if wire, ok := errors.AsType[*WireError](err); ok {
 		body, _ := json.Marshal(wire)
@@ -104,7 +104,7 @@ func TestWhatIsNotVisibleIsAnsweredAsWhatIsNotThere(t *testing.T) {
 				}
 				calls++
 				raw, err := bob.Call(m.Name, foreign[i], 30*time.Second)
-				got := comparable(raw, err, a.names())
+				got := withoutNames(raw, err, a.names())
 				if kind == taken {
 					named := foreign[i]["sessionKey"] == a.session || foreign[i]["key"] == a.session || foreign[i]["sessionTarget"] == "session:"+a.session
 					if named && !strings.Contains(got, string(chat.CodeSessionNotFound)) && !strings.Contains(got, "invalid "+m.Name+" params") {
@@ -113,7 +113,7 @@ func TestWhatIsNotVisibleIsAnsweredAsWhatIsNotThere(t *testing.T) {
 					continue
 				}
 				raw, err = bob.Call(m.Name, absent[i], 30*time.Second)
-				if want := comparable(raw, err, none.names()); got != want {
+				if want := withoutNames(raw, err, none.names()); got != want {
 					t.Errorf("%s %v of what is alice's: %s\nof what is not there: %s", m.Name, foreign[i], got, want)
 				}
 			}
@@ -189,7 +189,7 @@ func figures(t *testing.T, c *Client) map[string]string {
 		"cron.list": {"includeDisabled": true, "includeSystem": true}, "scheduler.status": {}, "sessions.list": {}, "cron.runs": {"includeActive": true},
 	} {
 		raw, err := c.Call(method, p, 30*time.Second)
-		out[method] = comparable(raw, err, nil)
+		out[method] = withoutNames(raw, err, nil)
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package teste2e
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,10 +48,10 @@ func (p *edge) do(t *testing.T, c *Client) {
 		object(t, c, "cron.update", map[string]any{"id": p.job, "patch": map[string]any{"enabled": false}})
 	case "move":
 		object(t, c, "cron.update", map[string]any{"id": p.job, "patch": map[string]any{"schedule": at(moved)}})
-		p.want = []string{fmt.Sprint(moved.UnixMilli())}
+		p.want = []string{strconv.FormatInt(moved.UnixMilli(), 10)}
 	case "upsert":
 		object(t, c, "cron.add", jobParams(p.job, at(moved), map[string]any{"declarationKey": "probe " + p.slot.String(), "deleteAfterRun": false}))
-		p.want = []string{fmt.Sprint(moved.UnixMilli())}
+		p.want = []string{strconv.FormatInt(moved.UnixMilli(), 10)}
 	case "pause and resume", "off and on":
 		if p.kind == "off and on" {
 			object(t, c, "cron.update", map[string]any{"id": p.job, "patch": map[string]any{"enabled": false}})
@@ -59,7 +60,7 @@ func (p *edge) do(t *testing.T, c *Client) {
 			object(t, c, "cron.pause", map[string]any{"id": p.job, "note": "probe"})
 			object(t, c, "cron.resume", map[string]any{"id": p.job})
 		}
-		p.want = []string{fmt.Sprint(p.slot.UnixMilli())}
+		p.want = []string{strconv.FormatInt(p.slot.UnixMilli(), 10)}
 	}
 	p.late = !time.Now().Before(p.slot)
 }
@@ -161,7 +162,7 @@ func TestOnlyFiresCountAgainstMaxRuns(t *testing.T) {
 		eventually(t, "the next slot has run", 10*time.Second, func() bool {
 			return slices.Equal(history(o, j.ID), []string{"schedule|skipped|paused", "schedule|ok|"})
 		})
-		if got, want := slots(o, j.ID), []string{fmt.Sprint(slot.UnixMilli() + 2000)}; !slices.Equal(got, want) {
+		if got, want := slots(o, j.ID), []string{strconv.FormatInt(slot.UnixMilli()+2000, 10)}; !slices.Equal(got, want) {
 			t.Errorf("begun %q, want %q", got, want)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -34,9 +35,9 @@ func exportAndCompare(t *testing.T, databases [2]string) {
 	from.Start()
 	to.Start()
 	c := connect(t, from)
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any will do
+	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	dice := rand.New(rand.NewPCG(seed, 8)) //nolint:gosec // no secret
+	dice := rand.New(rand.NewPCG(seed, 8))
 	for i := range 40 {
 		randomJob(t, c, dice, i)
 	}
@@ -107,7 +108,7 @@ func randomJob(t *testing.T, c *Client, dice *rand.Rand, i int) {
 	}
 	some("displayName", "Ein Name: ü", "x")
 	some("description", "2027-03-01", "- yes: \"no\" # 0x1F\n\tend ", "null")
-	some("key", fmt.Sprintf("key %d", i), fmt.Sprintf("%d", i))
+	some("key", fmt.Sprintf("key %d", i), strconv.Itoa(i))
 	some("enabled", true, false)
 	some("overlap", "concurrent", "buffer_one", "cancel_previous")
 	some("missed", map[string]any{"policy": "skip"}, map[string]any{"policy": "fire_all", "maxCatchup": 3, "windowSeconds": nil}, map[string]any{"policy": "fire_once", "windowSeconds": 77})
@@ -125,7 +126,7 @@ func randomJob(t *testing.T, c *Client, dice *rand.Rand, i int) {
 	some("failureAlert", false, map[string]any{"after": 3, "cooldownMs": 60_000, "includeSkipped": true}, map[string]any{"mode": "webhook", "to": "http://127.0.0.1:9/x"})
 	some("delivery", map[string]any{"mode": "webhook", "to": "http://127.0.0.1:9/x"}, map[string]any{"mode": "announce", "channel": "telegram", "to": "7", "threadId": "3", "bestEffort": true},
 		map[string]any{"mode": "announce", "completionDestination": map[string]any{"mode": "webhook", "to": "http://127.0.0.1:9/y"}})
-	j := addJob(t, c, fmt.Sprintf("job %d", i), m["schedule"].(map[string]any), m) //nolint:forcetypeassert // made above
+	j := addJob(t, c, fmt.Sprintf("job %d", i), m["schedule"].(map[string]any), m)
 	if dice.IntN(3) > 0 {
 		return
 	}

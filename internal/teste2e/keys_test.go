@@ -48,7 +48,7 @@ func TestAKeyThatAnotherUsesIsFree(t *testing.T) {
 			var h struct {
 				Messages []struct {
 					RunID    string
-					Openclaw struct{ IdempotencyKey string } `json:"__openclaw"`
+					Openclaw struct{ IdempotencyKey string } `json:"__openclaw"` //nolint:tagliatelle // the name of the other gateway
 				}
 				SessionInfo struct{ LastRunID string }
 			}

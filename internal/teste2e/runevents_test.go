@@ -94,7 +94,7 @@ func checkRunEvents(t *testing.T, run string, events []runEvent) {
 	t.Helper()
 	ended, last := false, int64(0)
 	for i, e := range events {
-		if ended || (e.name == "chat" && e.seq <= last && !(e.ends() && e.seq > 0 && i > 0 && events[i-1].name == "agent" && e.seq == last)) {
+		if ended || (e.name == "chat" && e.seq <= last && (!e.ends() || e.seq <= 0 || i == 0 || events[i-1].name != "agent" || e.seq != last)) {
 			t.Errorf("events of %s are out of order: %v", run, events)
 			return
 		}

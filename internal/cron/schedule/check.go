@@ -7,6 +7,7 @@ import (
 )
 
 const (
+	// FieldAt is the path of the moment of an at in an [*InvalidError].
 	FieldAt = "schedule.at"
 	// AtGrace is how old an at may be and still run at once: the time that a
 	// person, a clock and a network may need.

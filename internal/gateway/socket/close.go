@@ -1,7 +1,7 @@
 package socket
 
 // Closing is the end of a connection: the close frame and why.
-type Closing struct {
+type Closing struct { //nolint:errname // the end of a connection; few readers take it for an error
 	Code   int
 	Text   string
 	Reason CloseReason

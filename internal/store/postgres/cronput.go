@@ -94,7 +94,11 @@ func (s *Store) putOld(ctx context.Context, tx pgx.Tx, p cron.PutParams, old sto
 		return out, nil
 	}
 	_, same, err := old.same(*job)
-	if _, kept, _ := stored.same(*job); err != nil || same && kept {
+	if err != nil {
+		return out, err
+	}
+	_, kept, err := stored.same(*job)
+	if err != nil || same && kept {
 		return out, err
 	}
 	if err := s.withdrawSeen(ctx, tx, old); err != nil {

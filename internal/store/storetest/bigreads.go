@@ -51,19 +51,20 @@ func bigTexts() []string {
 }
 
 // within checks one page: it is not empty, and its rows have at most the bound together unless it is one row.
-func (w *world) within(what string, rows, bytes, bound int) {
+func (w *world) within(what string, rows, bytes int) {
 	w.Helper()
-	if rows == 0 || rows > 1 && bytes > bound {
-		w.Fatalf("%s: a page of %d rows and %d bytes, want at least one row and at most %d bytes", what, rows, bytes, bound)
+	if rows == 0 || rows > 1 && bytes > store.ReadBytes {
+		w.Fatalf("%s: a page of %d rows and %d bytes, want at least one row and at most %d bytes", what, rows, bytes, store.ReadBytes)
 	}
 }
 
 // numbers of rows, in order.
-func firstDigits(texts []string) (digits string) {
+func firstDigits(texts []string) string {
+	var digits strings.Builder
 	for _, text := range texts {
-		digits += text[:min(1, len(text))]
+		digits.WriteString(text[:min(1, len(text))])
 	}
-	return digits
+	return digits.String()
 }
 
 const upwards, downwards = "012345", "543210"
@@ -93,7 +94,7 @@ func bigTranscriptForwards(w *world) {
 		if len(tr.Entries) == 0 {
 			break
 		}
-		w.within("forwards", len(tr.Entries), bytesOf(tr.Entries), store.ReadBytes)
+		w.within("forwards", len(tr.Entries), bytesOf(tr.Entries))
 		got, after = append(got, texts(tr.Entries)...), tr.Entries[len(tr.Entries)-1].Seq
 	}
 	equal(w, "entries", firstDigits(got), upwards)
@@ -107,7 +108,7 @@ func bigTranscriptBackwards(w *world) {
 		if len(tr.Entries) == 0 {
 			break
 		}
-		w.within("backwards", len(tr.Entries), bytesOf(tr.Entries), store.ReadBytes)
+		w.within("backwards", len(tr.Entries), bytesOf(tr.Entries))
 		page := texts(tr.Entries)
 		slices.Reverse(page)
 		got, offset = append(got, page...), offset+len(page)
@@ -169,7 +170,7 @@ func (w *world) textsOf(what string, list []store.Waiting) []string {
 	for _, m := range list {
 		found, bytes = append(found, m.Content.Text), bytes+len(m.Content.Text)
 	}
-	w.within(what, len(list), bytes, store.ReadBytes)
+	w.within(what, len(list), bytes)
 	return found
 }
 
@@ -261,7 +262,7 @@ func bigSessions(w *world) {
 			for _, s := range list {
 				got, bytes = append(got, s.Notes["model"]), bytes+len(s.Notes["model"])
 			}
-			w.within("sessions", len(list), bytes, store.ReadBytes)
+			w.within("sessions", len(list), bytes)
 			offset += len(list)
 		}
 		equal(w, "sessions, search "+search, firstDigits(got), downwards)
@@ -285,7 +286,7 @@ func bigJobs(w *world) {
 			for _, j := range page.Jobs {
 				got, bytes = append(got, j.Payload.Text), bytes+len(j.Payload.Text)
 			}
-			w.within("jobs", len(page.Jobs), bytes, store.ReadBytes)
+			w.within("jobs", len(page.Jobs), bytes)
 			f.Offset += len(page.Jobs)
 		}
 		equal(w, fmt.Sprintf("jobs %+v", f), firstDigits(got), upwards)
@@ -309,7 +310,7 @@ func (w *world) runsInPages(f cron.RunFilter, want string) {
 				for _, r := range page.Runs {
 					got, bytes = append(got, r.Error), bytes+len(r.Error)
 				}
-				w.within("runs", len(page.Runs), bytes, store.ReadBytes)
+				w.within("runs", len(page.Runs), bytes)
 				f.Offset += len(page.Runs)
 			}
 			equal(w, fmt.Sprintf("runs %+v", f), firstDigits(got), want)
