@@ -126,24 +126,26 @@ func (c *call) endedByTime(ctx context.Context, run string) bool {
 // receive hands the message over. Before, the connection begins to follow its run, with the gate closed: nothing of the run goes
 // out before the answer, however fast the run is.
 func (c *call) receive(ctx context.Context, m chat.Message) (chat.Receipt, error) {
-	open := c.follow(m.ID)
+	open, added := c.follow(m.ID)
 	receipt, err := c.srv.backend.ReceiveFrom(ctx, m, c.caller())
 	ended := err == nil && receipt.Duplicate && receipt.State == store.StateDone
-	if c.conn != nil && (ended || (err != nil && ctx.Err() == nil)) { // out of time, the message may be accepted all the same
+	// Out of time, the message may be accepted all the same. A connection that followed the run before this call goes on: its last event may be
+	// published only after the run was found to have ended.
+	if added && (ended || (err != nil && ctx.Err() == nil)) {
 		c.srv.hub.forget(c.conn, m.ID)
 	}
 	c.whenAnswered(open)
 	return receipt, err
 }
 
-// follow makes the connection get the events of a run once the returned function was called.
-func (c *call) follow(run string) (open func()) {
+// follow makes the connection get the events of a run once the returned function was called. added reports that it did not follow the run before.
+func (c *call) follow(run string) (open func(), added bool) {
 	if c.conn == nil {
-		return func() {}
+		return func() {}, false
 	}
 	c.conn.buf.Gate(run)
-	c.srv.hub.follow(c.conn, run)
-	return func() { c.conn.buf.OpenGate(run) }
+	added = c.srv.hub.follow(c.conn, run)
+	return func() { c.conn.buf.OpenGate(run) }, added
 }
 
 func (c *call) caller() Caller {

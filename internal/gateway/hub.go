@@ -152,11 +152,11 @@ func (h *hub) subscribe(c *conn) {
 }
 
 // follow gives the connection the events of one run.
-func (h *hub) follow(c *conn, run string) {
+func (h *hub) follow(c *conn, run string) (added bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, open := h.opened[c]; !open || slices.Contains(h.runs[run], c) {
-		return
+		return false
 	}
 	if len(c.following.runs) >= maxFollowed {
 		h.unfollow(c, c.following.runs[0])
@@ -164,6 +164,7 @@ func (h *hub) follow(c *conn, run string) {
 	}
 	h.runs[run] = append(h.runs[run], c)
 	c.following.runs = append(c.following.runs, run)
+	return true
 }
 
 // forget ends the following of a run by one connection.

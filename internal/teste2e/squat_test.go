@@ -33,6 +33,15 @@ func TestNobodyWaitsInTheSessionOfAChatThatIsToCome(t *testing.T) {
 				t.Errorf("%s %v: %s %v", method, params, raw, err)
 			}
 		}
+		absent := func(method string, p map[string]any) { // as if there were no such session
+			t.Helper()
+			raw, err := him.Call(method, p, 30*time.Second)
+			for _, word := range []string{"Anna", "Who are you", `"aborted":true`, `"deleted":true`, `"role"`} {
+				if err != nil || strings.Contains(string(raw), word) {
+					t.Errorf("%s %v: %s %v", method, p, raw, err)
+				}
+			}
+		}
 		tries := func(round string) {
 			t.Helper()
 			refused("chat.send", map[string]any{"sessionKey": key, "message": "/status", "idempotencyKey": "b1" + round})
@@ -44,11 +53,11 @@ func TestNobodyWaitsInTheSessionOfAChatThatIsToCome(t *testing.T) {
 			refused("wake", map[string]any{"sessionKey": key, "text": "mine", "mode": "next-heartbeat"})
 			refused("cron.add", jobParams("in", every(time.Hour), map[string]any{"sessionTarget": "session:" + key}))
 			refused("cron.add", jobParams("to", every(time.Hour), map[string]any{"delivery": map[string]any{"mode": "announce", "channel": "telegram", "to": "7"}}))
-			for _, method := range []string{"chat.history", "chat.abort"} {
-				refused(method, map[string]any{"sessionKey": key})
-			}
-			for _, method := range []string{"sessions.describe", "sessions.reset", "sessions.delete"} {
-				refused(method, map[string]any{"key": key})
+			refused("sessions.reset", map[string]any{"key": key})
+			for method, p := range map[string]map[string]any{
+				"chat.history": {"sessionKey": key}, "chat.abort": {"sessionKey": key}, "sessions.describe": {"key": key}, "sessions.delete": {"key": key},
+			} {
+				absent(method, p)
 			}
 		}
 		if _, err := him.Call("sessions.subscribe", map[string]any{}, 30*time.Second); err != nil {
