@@ -30,6 +30,7 @@ type sender struct {
 	token    string
 	accepted atomic.Int64 // texts 0 to accepted-1
 	refused  atomic.Pointer[WireError]
+	doubtful bool // the last call got no answer: whether its text was accepted is known when it is sent again
 }
 
 // text is one text of a session and answer what the echo agent says to it. Every other turn takes a while, so that others wait behind
@@ -43,7 +44,7 @@ func (s *sender) text(i int64) (text, answer string) {
 }
 
 // more reports whether there is something left to say.
-func (s *sender) more() bool { return s.accepted.Load() < s.atLeast || !s.enough.Load() }
+func (s *sender) more() bool { return s.doubtful || s.accepted.Load() < s.atLeast || !s.enough.Load() }
 
 // key is the idempotency key of one text.
 func (s *sender) key(i int64) string {
@@ -87,9 +88,11 @@ func (s *sender) say(c *Client, i int64) bool {
 		var refusal *WireError
 		switch {
 		case err == nil:
+			s.doubtful = false
 			s.accepted.Add(1)
 			return true
 		case !errors.As(err, &refusal):
+			s.doubtful = true
 			return false
 		case !refusal.Retryable:
 			s.refused.Store(refusal)
