@@ -368,3 +368,16 @@ func TestDeliverNamesThePlaceOfTheSession(t *testing.T) {
 		}
 	})
 }
+
+// A repetition that is refused, or that finds the run ended before its last event was published, leaves the run to the call that follows it.
+func TestARefusedRepetitionKeepsTheEventsOfTheRun(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	s := b.login(adminToken)
+	s.must("chat.send", send("main", "wait x", "k"))
+	if f := s.call("chat.send", send("main", "another", "k")); f.OK {
+		t.Fatal("other params under the same key were accepted")
+	}
+	b.house.proceed()
+	s.next(chatState("k", "final"))
+}
