@@ -38,8 +38,8 @@ func lockFile(path string) (*fileLock, error) {
 
 // release lets the next process in. The file stays: deleting it would let two processes lock two files of one name.
 func (l *fileLock) release() error {
-	if err := l.file.Close(); err != nil {
-		return fmt.Errorf("close the lock file of the database: %w", err)
+	if err := errors.Join(unlock(l.file), l.file.Close()); err != nil {
+		return fmt.Errorf("release the lock file of the database: %w", err)
 	}
 	return nil
 }

@@ -18,3 +18,7 @@ func tryLock(file *os.File) error {
 	}
 	return err
 }
+
+// unlock releases the lock at once. Closing alone does not: a process that is forked at this moment has a copy of the
+// descriptor until it executes its program, and the lock lasts as long as any copy is open.
+func unlock(file *os.File) error { return unix.Flock(int(file.Fd()), unix.LOCK_UN) }

@@ -19,3 +19,6 @@ func tryLock(file *os.File) error {
 	}
 	return err
 }
+
+// unlock does nothing: Windows releases the lock when the file is closed.
+func unlock(*os.File) error { return nil }
