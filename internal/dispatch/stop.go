@@ -81,12 +81,19 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (met, error) {
 			p.Reason = reasonStopAll
 		}
 	}
+	resume := func() {}
+	if p.Scope == store.StopAll { // a message that the store is about to end must not start on the place of a cancelled turn
+		resume = sp.sched.Suspend(p.Session.String())
+	}
 	m, ended := sp.signal(p)
 	if p.Scope == store.StopOne && !m.nothing() { // what the signal met is what is written down
 		p.Scope, p.MessageID = store.StopRun, append(m.running, m.waiting...)[0]
 	}
 	done := make(chan stopResult, 1)
-	sp.small.Go(func() { done <- sp.write(context.WithoutCancel(ctx), p, ended) })
+	sp.small.Go(func() {
+		defer resume()
+		done <- sp.write(context.WithoutCancel(ctx), p, ended)
+	})
 	t := time.NewTimer(stopAnswer)
 	defer t.Stop()
 	select {

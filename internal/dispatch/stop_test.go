@@ -1,12 +1,14 @@
 package dispatch_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/dispatch"
+	"laneway/internal/store/memory"
 )
 
 // TestStopCommandWorksWhileEveryLaneIsFull: two chats fill the lane for 14 s, a third waits and says /stop, then the first does. Other chats
@@ -64,6 +66,35 @@ func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
 		synctest.Wait()
 		h.end(h.send("main", "/stopall"))
 		want(t, "a running turn", h.end(running).Outcome, chat.OutcomeStopped)
+	})
+}
+
+// TestNothingStartsBetweenTheSignalOfAStopAndItsRow: a message becomes known to the scheduler after /stopall has cancelled the running turn and before
+// the store has written the stop, which ends that message too. It used to start on the place of the cancelled turn.
+func TestNothingStartsBetweenTheSignalOfAStopAndItsRow(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		between := func() {}
+		st := memory.New(memory.Config{Before: func(_ context.Context, op string) error {
+			if op == "Stop" {
+				between()
+			}
+			return nil
+		}})
+		h := open(t, st)
+		defer h.close()
+		long := h.send("main", "sleep 1h")
+		time.Sleep(time.Second)
+		var late string
+		between = func() {
+			between = func() {}
+			late = h.send("main", "late")
+			time.Sleep(100 * time.Millisecond) // enough for a turn
+		}
+		h.send("main", "/stopall")
+		want(t, "the running turn", h.end(long).Outcome, chat.OutcomeStopped)
+		want(t, "the message between", h.end(late).Outcome, chat.OutcomeStopped)
+		wantList(t, "turns", h.runner.texts(), []string{"sleep 1h"})
+		want(t, "afterwards", h.end(h.send("main", "after")).Outcome, chat.OutcomeAnswered)
 	})
 }
 

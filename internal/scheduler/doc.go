@@ -71,6 +71,7 @@
 //   - A panic is an outcome of its turn, with the stack in the log.
 //   - An idle session costs nothing: no goroutine, no timer, no entry.
 //   - Submit and the stops never wait, however full a lane is.
+//   - A session that is suspended starts no turn; nothing else about it changes.
 //
 // # What it does not do
 //

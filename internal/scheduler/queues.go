@@ -18,8 +18,9 @@ type queues[M any] struct {
 	peak       int // the most sessions since the map was made
 	spare      []*session[M]
 	cutoffs    cutoffs
-	gen        uint64 // resets plus one
-	debouncing int    // messages in open windows
+	suspended  map[string]int // sessions that start no turn, with the number of Suspend calls that are in force
+	gen        uint64         // resets plus one
+	debouncing int            // messages in open windows
 
 	windowOver func(x *session[M], window uint64) // what the timer of a window calls, without the mutex
 	tally      *tally

@@ -14,7 +14,7 @@ func (c *core[M]) settle(x *session[M], fx *effects[M]) {
 // place is settle without the use of free slots. It returns the lane in whose ready list the session stands.
 func (c *core[M]) place(x *session[M], fx *effects[M]) *lane[M] {
 	u := x.front()
-	may := u != nil && !u.open && c.mayStart(x, u, fx)
+	may := u != nil && !u.open && !c.queues.isSuspended(x.key) && c.mayStart(x, u, fx)
 	if may && c.principals.placed(x, u) {
 		return x.lane
 	}

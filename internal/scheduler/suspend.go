@@ -1,0 +1,35 @@
+package scheduler
+
+import "sync"
+
+// Suspend keeps the session from starting turns until the returned function is called; running turns go on, and messages are accepted and
+// wait. A caller that stops a session in two steps needs it: it cancels the turns here at once and then writes the stop into a durable
+// store. A message that surfaces between the two would start on the place of a cancelled turn although the store is about to end it.
+// Calls are counted, so that two stops of one session may overlap; resume has no effect from its second call on. Neither of them waits.
+func (s *Scheduler[M]) Suspend(key string) (resume func()) {
+	s.suspend(key, 1)
+	return sync.OnceFunc(func() { s.suspend(key, -1) })
+}
+
+// suspend changes the count of the session by one, up or down, and settles the session: it leaves the ready list or comes back.
+func (s *Scheduler[M]) suspend(key string, by int) {
+	fx := s.begin()
+	s.mu.Lock()
+	s.core.queues.suspend(key, by)
+	if x, ok := s.core.queues.byKey[key]; ok {
+		s.core.settle(x, &fx)
+	}
+	s.mu.Unlock()
+	s.perform(&fx)
+}
+
+func (q *queues[M]) suspend(key string, by int) {
+	if q.suspended == nil {
+		q.suspended = map[string]int{}
+	}
+	if q.suspended[key] += by; q.suspended[key] == 0 {
+		delete(q.suspended, key)
+	}
+}
+
+func (q *queues[M]) isSuspended(key string) bool { return len(q.suspended) > 0 && q.suspended[key] > 0 }
