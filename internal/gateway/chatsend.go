@@ -132,7 +132,7 @@ func (c *call) receive(ctx context.Context, m chat.Message) (chat.Receipt, error
 	// Out of time, the message may be accepted all the same. A connection that followed the run before this call goes on: its last event may be
 	// published only after the run was found to have ended.
 	if added && (ended || (err != nil && ctx.Err() == nil)) {
-		c.srv.hub.forget(c.conn, m.ID)
+		c.srv.hub.Forget(c.conn, m.ID)
 	}
 	c.whenAnswered(open)
 	return receipt, err
@@ -143,9 +143,9 @@ func (c *call) follow(run string) (open func(), added bool) {
 	if c.conn == nil {
 		return func() {}, false
 	}
-	c.conn.buf.Gate(run)
-	added = c.srv.hub.follow(c.conn, run)
-	return func() { c.conn.buf.OpenGate(run) }, added
+	c.conn.Gate(run)
+	added = c.srv.hub.Follow(c.conn, run)
+	return func() { c.conn.OpenGate(run) }, added
 }
 
 func (c *call) caller() Caller {

@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/hook"
+	"laneway/internal/gateway/socket"
 )
 
 // Bounds of the protocol. They are not configuration: clients rely on them.
@@ -152,6 +153,17 @@ func (c Config) withDefaults() Config {
 		c.Limiter = auth.NewLimiter(c.Limits)
 	}
 	return c
+}
+
+// sockets is the configuration of WebSocket connections.
+func (c Config) sockets() socket.Config {
+	d := c.Deadlines
+	return socket.Config{
+		MaxHandshake: HandshakeLimit, MaxMessage: c.MaxPayload, MaxBuffered: c.MaxBuffered, TickEvery: TickEvery,
+		Deadlines: socket.Deadlines{
+			Handshake: d.Connect, Message: d.Message, Write: d.Write, Ping: d.Ping, Pong: d.Pong, Slow: d.Slow, Close: d.Close,
+		},
+	}
 }
 
 // check reports every fault of a configuration at once.

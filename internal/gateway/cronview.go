@@ -348,11 +348,11 @@ func previewOf(d cron.Delivery) object {
 // publishCron brings a cron event to everybody who reads and may see the job.
 func (s *Server) publishCron(ev cron.Event) {
 	v := views{build: func(extended bool) []byte { return cronPayload(ev, extended) }}
-	for _, c := range s.hub.everyone() {
+	for _, c := range s.hub.Opened() {
 		id := c.who.Load()
 		if id == nil || !c.sees(&chat.Event{Principal: ev.Job.Owner}) {
 			continue
 		}
-		c.buf.PutEvent(eventCron, v.of(id.extended))
+		c.PutEvent(eventCron, v.of(id.extended))
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/strictjson"
@@ -104,23 +103,5 @@ func appendFailure(dst []byte, id string, e *fault.Error) []byte {
 	dst = strictjson.AppendString(dst, id)
 	dst = append(dst, `,"ok":false,"error":`...)
 	dst = append(dst, strictjson.Encode(e)...)
-	return append(dst, '}')
-}
-
-// appendEvent writes an event frame; seq 0 = none, health > 0 adds the state version.
-func appendEvent(dst []byte, event string, payload []byte, seq, health uint64) []byte {
-	dst = append(dst, `{"type":"event","event":"`...)
-	dst = append(dst, event...)
-	dst = append(dst, `","payload":`...)
-	dst = append(dst, payload...)
-	if seq > 0 {
-		dst = append(dst, `,"seq":`...)
-		dst = strconv.AppendUint(dst, seq, 10)
-	}
-	if health > 0 {
-		dst = append(dst, `,"stateVersion":{"presence":0,"health":`...)
-		dst = strconv.AppendUint(dst, health, 10)
-		dst = append(dst, '}')
-	}
 	return append(dst, '}')
 }

@@ -56,17 +56,14 @@ type refusal struct {
 	code int
 }
 
-func (c *conn) challenge() {
-	c.buf.PutEvent(eventChallenge, strictjson.Encode(map[string]any{"nonce": uuid.NewString(), "ts": time.Now().UnixMilli()}))
+// challenge is the one event without a number.
+func (c *client) challenge() {
+	payload := strictjson.Encode(map[string]any{"nonce": uuid.NewString(), "ts": time.Now().UnixMilli()})
+	c.PutFrame(socket.AppendEvent(nil, eventChallenge, payload, 0, 0))
 }
 
-// handshake reads and answers the first request. It returns how the connection ends, nil when the client is in.
-func (c *conn) handshake(ctx context.Context) *socket.Closing {
-	c.readBy(c.since.Add(c.srv.cfg.Deadlines.Connect))
-	data, err := c.next(HandshakeLimit)
-	if err != nil {
-		return c.handshakeEnd(err)
-	}
+// Handshake implements [socket.Client]: it answers the first request.
+func (c *client) Handshake(ctx context.Context, data []byte) *socket.Closing {
 	req, err := parseRequest(data)
 	if bad, ok := errors.AsType[*malformed](err); ok {
 		if bad.notObject {
@@ -80,20 +77,13 @@ func (c *conn) handshake(ctx context.Context) *socket.Closing {
 	return nil
 }
 
-func (c *conn) handshakeEnd(err error) *socket.Closing {
-	if isTimeout(err) && c.buf.Reason() == "" {
-		return &socket.Closing{Code: websocket.CloseNormalClosure, Text: "connect timeout", Reason: socket.ClosedHandshake}
-	}
-	return c.readEnd(err)
-}
-
-func (c *conn) refuse(id string, no refusal) *socket.Closing {
-	c.buf.PutFrame(appendFailure(nil, id, no.err))
+func (c *client) refuse(id string, no refusal) *socket.Closing {
+	c.PutFrame(appendFailure(nil, id, no.err))
 	return &socket.Closing{Code: no.code, Text: no.err.Message, Reason: socket.ClosedHandshake}
 }
 
 // admit is the whole decision about a connect request. It needs no database.
-func (c *conn) admit(ctx context.Context, req request) *refusal {
+func (c *client) admit(ctx context.Context, req request) *refusal {
 	if req.method != methodConnect {
 		return &refusal{fault.Invalid("invalid handshake: first request must be connect"), websocket.ClosePolicyViolation}
 	}
@@ -120,7 +110,7 @@ func (c *conn) admit(ctx context.Context, req request) *refusal {
 	id.level = auth.Level(id.scopes)
 	id.tools = slices.Contains(p.Caps, CapToolEvents)
 	id.probe = protocol < ProtocolVersion
-	if !c.srv.hub.admit(c, id, c.srv.cfg.MaxPerPrincipal) {
+	if !c.srv.hub.Admit(c, id.principal()) {
 		w := fault.Unavailable("TOO_MANY_CONNECTIONS", "too many connections", time.Second)
 		return &refusal{w, websocket.CloseTryAgainLater}
 	}
@@ -166,12 +156,11 @@ func negotiate(p connectParams) (int, *refusal) {
 }
 
 // welcome sends hello-ok and opens the connection for events, in this order.
-func (c *conn) welcome(id string, who *identity, protocol int) {
+func (c *client) welcome(id string, who *identity, protocol int) {
 	s := c.srv
-	c.authedAt = time.Now()
 	hello := appendResponse(nil, id, strictjson.Encode(s.hello(c, who, protocol)))
-	s.hub.open(c, func() {
-		c.buf.PutFrame(hello)
+	s.hub.Open(c, func() {
+		c.PutFrame(hello)
 		c.who.Store(who)
 	})
 }
@@ -233,7 +222,7 @@ type helloPolicy struct {
 
 const roleOperator = "operator"
 
-func (s *Server) hello(c *conn, who *identity, protocol int) helloOK {
+func (s *Server) hello(c *client, who *identity, protocol int) helloOK {
 	health := s.health.Load()
 	agent := s.backend.DefaultAgent()
 	mode := "token"

@@ -204,9 +204,9 @@ func (s *Server) refreshKeys(ctx context.Context) {
 	defer cancel()
 	s.auth.Refresh(ctx)
 	now := time.Now()
-	for _, c := range s.hub.everyone() {
+	for _, c := range s.hub.Opened() {
 		if id := c.who.Load(); !s.auth.InForce(id.cred, now) {
-			c.end(websocket.ClosePolicyViolation, "credential was revoked", socket.ClosedRevoked)
+			c.End(&socket.Closing{Code: websocket.ClosePolicyViolation, Text: "credential was revoked", Reason: socket.ClosedRevoked})
 		}
 	}
 }
@@ -234,9 +234,9 @@ func (w *watcher) tellHealth(pic *healthPicture) {
 	next := *pic
 	next.version++
 	w.s.health.Store(&next)
-	for _, c := range w.s.hub.everyone() {
+	for _, c := range w.s.hub.Opened() {
 		if id := c.who.Load(); id.level >= chat.ScopeLevel(chat.ScopeRead) {
-			c.buf.PutState(eventHealth, next.of(id.extended, id.cred.Own()), next.version)
+			c.PutState(eventHealth, next.of(id.extended, id.cred.Own()), next.version)
 		}
 	}
 }
@@ -260,9 +260,9 @@ func (w *watcher) tellLanes() {
 		return
 	}
 	w.lanes = string(payload)
-	for _, c := range w.s.hub.everyone() {
+	for _, c := range w.s.hub.Opened() {
 		if id := c.who.Load(); id.extended && id.level >= chat.ScopeLevel(chat.ScopeRead) && !id.cred.Own() { // its figures are those of all
-			c.buf.PutState(eventLanes, payload, 0)
+			c.PutState(eventLanes, payload, 0)
 		}
 	}
 }

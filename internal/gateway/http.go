@@ -36,7 +36,7 @@ func refuse(w http.ResponseWriter, r *http.Request, e *fault.Error) {
 // the gateway begins to stop: answers that are still waited for end then.
 func (s *Server) routes(base, waits context.Context) http.Handler {
 	r := chi.NewRouter()
-	r.Use(s.recoverer, middleware.GetHead, s.sockets(base), s.inTime, s.opened)
+	r.Use(s.recoverer, middleware.GetHead, s.upgrades(base), s.inTime, s.opened)
 	r.Get("/healthz", s.healthz)
 	r.Get("/health", s.healthz)
 	r.Get("/readyz", s.readyz)
@@ -137,8 +137,8 @@ func (s *Server) opened(next http.Handler) http.Handler {
 	})
 }
 
-// sockets takes WebSocket upgrades out of the way of every other route.
-func (s *Server) sockets(base context.Context) func(http.Handler) http.Handler {
+// upgrades serves WebSocket upgrades before every other route.
+func (s *Server) upgrades(base context.Context) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
@@ -167,7 +167,7 @@ func (s *Server) inTime(next http.Handler) http.Handler {
 // upgrade opens a socket, or says why not: capacity, Host, Origin, version, in this order.
 func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Request) {
 	addr := s.policy.ClientAddr(r)
-	if !s.hub.reserve(addr, &s.cfg) {
+	if !s.hub.Reserve(addr) {
 		httpbody.WriteError(w, http.StatusServiceUnavailable, fault.Unavailable("TOO_MANY_CONNECTIONS", "too many open connections", 1e9))
 		return
 	}
@@ -179,33 +179,25 @@ func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Re
 		e = checkVersion(w.Header(), r)
 	}
 	if e != nil {
-		s.hub.release(addr)
+		s.hub.Release(addr)
 		refuse(w, r, e)
 		return
 	}
-	h := &socket.Hijacker{ResponseWriter: w}
-	up := websocket.Upgrader{
-		ReadBufferSize: 1024, WriteBufferPool: &s.frames.write, WriteBufferSize: 4096,
-		CheckOrigin: func(*http.Request) bool { return true }, // done above, with our answer
-	}
-	ws, err := up.Upgrade(h, r, nil)
+	conn, err := s.sockets.Upgrade(w, r)
 	if err != nil {
-		s.hub.release(addr)
+		s.hub.Release(addr)
 		s.log.DebugContext(r.Context(), "upgrade failed", slog.Any("err", err))
 		return
 	}
-	c := s.newConn(ws, h.Conn, addr)
-	if !s.hub.add(c) {
-		s.hub.release(addr)
-		_ = ws.Close()
+	c := s.newClient(conn, addr)
+	if !s.hub.Add(c, addr) {
+		s.hub.Release(addr)
+		conn.Cut()
 		return
 	}
 	s.observer.ConnOpened()
-	// The connection gets a goroutine of its own instead of this one, so that the HTTP server's memory of the request is freed.
-	go func() {
-		defer s.hub.done()
-		c.run(base)
-	}()
+	c.challenge()
+	c.Serve(base, c) // in goroutines of its own instead of this one, so that the HTTP server's memory of the request is freed
 }
 
 // checkOrigin refuses pages of other origins.

@@ -40,7 +40,7 @@ type method struct {
 // call is one request under way.
 type call struct {
 	srv  *Server
-	conn *conn // nil for a call that did not come over a socket
+	conn *client // nil for a call that did not come over a socket
 	who  *identity
 	m    *method
 	raw  json.RawMessage

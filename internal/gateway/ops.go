@@ -108,9 +108,9 @@ func status(ctx context.Context, c *call, _ noParams) (any, error) {
 // clients is how many connections there are; a caller that sees its own counts its own.
 func (c *call) clients() int {
 	if who := c.visible(); who != "" {
-		return c.srv.hub.countOf(who)
+		return c.srv.hub.CountOf(who)
 	}
-	return c.srv.hub.count()
+	return c.srv.hub.Count()
 }
 
 // knownSessions is how many sessions there are; a caller that sees its own counts its own. What cannot be read is 0, as in the picture.

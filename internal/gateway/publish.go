@@ -26,22 +26,21 @@ func (v *views) of(extended bool) []byte {
 }
 
 // sees reports whether a connection may have the event, now: scope and visibility are looked at with every event.
-func (c *conn) sees(ev *chat.Event) bool {
+func (c *client) sees(ev *chat.Event) bool {
 	id := c.who.Load()
 	return id != nil && id.level >= chat.ScopeLevel(chat.ScopeRead) && (!id.cred.Own() || (id.cred.Name == ev.Principal && ev.Session.RightOf(id.cred.Name) != chat.RightNone))
 }
 
-// publish brings one event of the house to everybody who is entitled to it. It runs in the goroutine of whoever made the event
-// and never waits.
+// publish queues one event for every connection that may see it. It runs in the goroutine that made the event and never waits.
 func (s *Server) publish(ev chat.Event) {
 	if ev.Kind == chat.EventSession {
 		s.publishSession(&ev)
 		return
 	}
-	to := s.hub.audience(ev.RunID)
+	to := s.hub.Audience(ev.RunID)
 	end := chatEnd(&ev)
 	if end != nil {
-		s.hub.ended(ev.RunID)
+		s.hub.Ended(ev.RunID)
 	}
 	if len(to) == 0 {
 		return
@@ -58,18 +57,18 @@ func (s *Server) publish(ev chat.Event) {
 
 // wanted reports whether a connection waits for the event.
 func (s *Server) wanted(ev chat.Event) bool {
-	return slices.ContainsFunc(s.hub.audience(ev.RunID), func(c *conn) bool { return c.sees(&ev) })
+	return slices.ContainsFunc(s.hub.Audience(ev.RunID), func(c *client) bool { return c.sees(&ev) })
 }
 
 func (s *Server) publishSession(ev *chat.Event) {
-	to := s.hub.subscribers()
+	to := s.hub.Subscribers()
 	if len(to) == 0 {
 		return
 	}
 	payload := sessionChange(ev)
 	for _, c := range to {
 		if c.sees(ev) {
-			c.buf.PutEvent(eventSessions, payload)
+			c.PutEvent(eventSessions, payload)
 		}
 	}
 }
@@ -82,26 +81,26 @@ type publication struct {
 }
 
 // to queues what one connection gets of the event. The chat event that ends the run is its last.
-func (p *publication) to(c *conn) {
+func (p *publication) to(c *client) {
 	id := c.who.Load()
 	run := p.ev.RunID
 	switch p.ev.Kind { //nolint:exhaustive // the rest is life cycle and end
 	case chat.EventDelta:
-		c.buf.PutDelta(run, socket.NewDelta(*p.ev))
+		c.PutDelta(run, socket.NewDelta(*p.ev))
 		return
 	case chat.EventTool:
 		if payload := p.tool.of(id.extended); payload != nil && id.tools {
-			c.buf.PutRunEvent(run, eventAgent, payload, false)
+			c.PutRunEvent(run, eventAgent, payload, false)
 		}
 		return
 	}
 	if payload := p.life.of(id.extended); payload != nil {
-		c.buf.PutRunEvent(run, eventAgent, payload, false)
+		c.PutRunEvent(run, eventAgent, payload, false)
 	}
 	if p.ev.Kind == chat.EventQueued {
-		c.buf.PutDelta(run, socket.NewDelta(*p.ev))
+		c.PutDelta(run, socket.NewDelta(*p.ev))
 	}
 	if p.end != nil {
-		c.buf.PutRunEvent(run, eventChat, p.end, true)
+		c.PutRunEvent(run, eventChat, p.end, true)
 	}
 }

@@ -24,9 +24,8 @@ const (
 	maxLoggedID = 64 // bytes of a request's id in the log of changes
 )
 
-// receive takes one message of a client that is logged in. What can be refused at once is refused here, by the reader; the rest
-// gets a goroutine.
-func (c *conn) receive(ctx, peer context.Context, data []byte) *socket.Closing {
+// Receive implements [socket.Client]. What can be refused at once is refused here, by the reader; the rest gets a goroutine.
+func (c *client) Receive(ctx, peer context.Context, data []byte) *socket.Closing {
 	req, err := parseRequest(data)
 	if bad, ok := errors.AsType[*malformed](err); ok {
 		return c.malformed(bad)
@@ -50,7 +49,7 @@ func (c *conn) receive(ctx, peer context.Context, data []byte) *socket.Closing {
 }
 
 // serveQuick answers in the reader's goroutine.
-func (c *conn) serveQuick(ctx context.Context, m *method, req request) {
+func (c *client) serveQuick(ctx context.Context, m *method, req request) {
 	began := time.Now()
 	cl := c.call(m, req)
 	result, err := c.srv.invoke(ctx, cl)
@@ -60,14 +59,14 @@ func (c *conn) serveQuick(ctx context.Context, m *method, req request) {
 }
 
 // call is a request of this connection. The client chose its id, so the connection's own stands before it.
-func (c *conn) call(m *method, req request) *call {
+func (c *client) call(m *method, req request) *call {
 	return &call{srv: c.srv, conn: c, who: c.who.Load(), m: m, raw: req.params, peer: c.addr, requestID: c.id + "/" + chat.Cut(chat.CleanText(req.id), maxLoggedID)}
 }
 
-func (c *conn) fail(id string, err *fault.Error) { c.buf.PutFrame(appendFailure(nil, id, err)) }
+func (c *client) fail(id string, err *fault.Error) { c.PutFrame(appendFailure(nil, id, err)) }
 
 // malformed answers a frame that is no request. A client that sends nothing else is not one.
-func (c *conn) malformed(bad *malformed) *socket.Closing {
+func (c *client) malformed(bad *malformed) *socket.Closing {
 	c.fail(bad.id, fault.Invalid(bad.Error()))
 	now := time.Now()
 	recent := c.faults[:0]
@@ -84,7 +83,7 @@ func (c *conn) malformed(bad *malformed) *socket.Closing {
 }
 
 // route finds the method and refuses what must not be called: in this order the rate of the connection, the table, the scope.
-func (c *conn) route(req request) (*method, *fault.Error) {
+func (c *client) route(req request) (*method, *fault.Error) {
 	who := c.who.Load()
 	m := c.srv.methods[req.method]
 	if c.calls != nil {
@@ -109,7 +108,7 @@ func (c *conn) route(req request) (*method, *fault.Error) {
 }
 
 // occupy takes a place for a request in flight.
-func (c *conn) occupy(id string, m *method) *fault.Error {
+func (c *client) occupy(id string, m *method) *fault.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, taken := c.inFlight[id]
@@ -126,7 +125,7 @@ func (c *conn) occupy(id string, m *method) *fault.Error {
 	return nil
 }
 
-func (c *conn) vacate(id string) {
+func (c *client) vacate(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.inFlight[id] {
@@ -136,7 +135,7 @@ func (c *conn) vacate(id string) {
 }
 
 // serve answers one request. It returns when the method has, even if the answer had to be given before.
-func (c *conn) serve(ctx, peer context.Context, m *method, req request) {
+func (c *client) serve(ctx, peer context.Context, m *method, req request) {
 	defer c.requests.Done()
 	began := time.Now()
 	cl := c.call(m, req)
@@ -176,7 +175,7 @@ func (c *conn) serve(ctx, peer context.Context, m *method, req request) {
 }
 
 // enter takes a place for a method that lists. The end of the connection gives it back, whatever else does not.
-func (c *conn) enter(ctx, peer context.Context, cl *call) error {
+func (c *client) enter(ctx, peer context.Context, cl *call) error {
 	if !cl.m.lists {
 		return nil
 	}
@@ -189,8 +188,8 @@ func (c *conn) enter(ctx, peer context.Context, cl *call) error {
 	return nil
 }
 
-// second waits for the second frame of a call. Whoever has gone gets none.
-func (c *conn) second(peer context.Context, cl *call, id string, then func(context.Context) (any, error)) {
+// second waits for the second frame of a call. A peer that is gone gets none.
+func (c *client) second(peer context.Context, cl *call, id string, then func(context.Context) (any, error)) {
 	result, err := c.srv.guard(peer, cl, func() (any, error) { return then(peer) })
 	if peer.Err() != nil {
 		return
@@ -199,7 +198,7 @@ func (c *conn) second(peer context.Context, cl *call, id string, then func(conte
 }
 
 // answer queues the response, then opens the gates behind it.
-func (c *conn) answer(ctx context.Context, cl *call, id string, result any, err error) {
+func (c *client) answer(ctx context.Context, cl *call, id string, result any, err error) {
 	payload, encodeErr := encode(result)
 	if err == nil {
 		err = encodeErr
@@ -207,7 +206,7 @@ func (c *conn) answer(ctx context.Context, cl *call, id string, result any, err 
 	if err != nil {
 		c.fail(id, c.srv.report.Explain(ctx, cl.m.name, err))
 	} else {
-		c.buf.PutFrameThen(appendResponse(make([]byte, 0, len(payload)+len(id)+48), id, payload), cl.leave)
+		c.PutFrameThen(appendResponse(make([]byte, 0, len(payload)+len(id)+48), id, payload), cl.leave)
 	}
 	cl.markAnswered()
 }

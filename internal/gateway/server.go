@@ -25,7 +25,7 @@ import (
 // errStopping is the cause with which everything under way ends when the gateway does.
 var errStopping = errors.New("the gateway stops")
 
-// Server is the border of the house. It is made with [New], runs in [Server.Serve], and is safe for concurrent use.
+// Server is the HTTP and WebSocket border of the gateway. It is made with [New], runs in [Server.Serve], and is safe for concurrent use.
 type Server struct {
 	cfg         Config
 	backend     Backend
@@ -33,9 +33,9 @@ type Server struct {
 	observer    Observer
 	auth        *auth.Authenticator
 	policy      *auth.RequestPolicy
-	hub         *hub
+	hub         *socket.Hub[*client]
+	sockets     *socket.Upgrader
 	connLimiter *socket.ConnLimiter
-	frames      framePool
 	readers     *readers
 	methods     map[string]*method
 	methodNames []string
@@ -58,13 +58,17 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, TrustedProxies: cfg.TrustedProxies,
 	})
 	s := &Server{
-		cfg: cfg, backend: backend, log: log, observer: cfg.Observer, hub: newHub(),
+		cfg: cfg, backend: backend, log: log, observer: cfg.Observer,
 		auth: who, policy: policy, state: &lifecycle{}, report: &reporter{log: log, observer: cfg.Observer},
 		bootID: uuid.NewString(), startedAt: time.Now(), readers: newReaders(),
 	}
 	s.connLimiter = socket.NewConnLimiter(socket.ConnLimits{
 		MaxSockets: cfg.MaxSockets, MaxUnauthenticatedPerAddr: cfg.MaxStrangersPerAddr, WriteTimeout: cfg.Deadlines.Write, Exempt: policy.Trusted,
 	}, log)
+	s.hub = socket.NewHub[*client](socket.HubLimits{
+		Sockets: cfg.MaxSockets, Unauthenticated: cfg.MaxStrangers, UnauthenticatedPerAddr: cfg.MaxStrangersPerAddr, PerPrincipal: cfg.MaxPerPrincipal,
+	})
+	s.sockets = socket.NewUpgrader(cfg.sockets())
 	s.services = &httpServices{s.state, s.report, who, policy, backend}
 	hooks, err := hook.New(hook.Config{Hooks: cfg.Hooks, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request}, backend, who, s.services)
 	if err := errors.Join(cfg.check(), authErr, policyErr, err); err != nil {
@@ -96,12 +100,12 @@ func (s *Server) Drain() {
 
 func (s *Server) announce(reason string) {
 	payload := strictjson.Encode(map[string]string{"reason": reason})
-	for _, c := range s.hub.everyone() {
-		c.buf.PutEvent(eventShutdown, payload)
+	for _, c := range s.hub.Opened() {
+		c.PutEvent(eventShutdown, payload)
 	}
 }
 
-// Serve serves the main listeners until ctx is over. Then it stops accepting, tells every client (`shutdown`, close 1012), and waits
+// Serve serves the main listeners until ctx is over. Then it stops accepting, ends every connection (`shutdown`, close 1012), and waits
 // for connections and requests up to Config.StopTimeout; what is left is cut off. It closes the listeners. It returns nil after
 // a clean end, and an error when a listener failed or something did not end.
 func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
@@ -113,7 +117,7 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	cancel := s.backend.Subscribe(s.publish, s.wanted)
 	defer cancel()
 	if jobs, ok := s.backend.(CronBackend); ok {
-		defer jobs.SubscribeCron(s.publishCron, func() bool { return s.hub.count() > 0 })()
+		defer jobs.SubscribeCron(s.publishCron, func() bool { return s.hub.Count() > 0 })()
 	}
 	waits, endWaits := context.WithCancelCause(base)
 	defer endWaits(errStopping)
@@ -149,40 +153,25 @@ func (s *Server) stop(srv *http.Server, cut context.CancelCauseFunc) error {
 	bound, cancel := context.WithTimeout(context.WithoutCancel(srv.BaseContext(nil)), s.cfg.StopTimeout)
 	defer cancel()
 	s.announce("stopped")
-	for _, c := range s.hub.close() {
-		c.end(websocket.CloseServiceRestart, "gateway is stopping", socket.ClosedStopping)
+	for _, c := range s.hub.Close() {
+		c.End(&socket.Closing{Code: websocket.CloseServiceRestart, Text: "gateway is stopping", Reason: socket.ClosedStopping})
 	}
 	_ = srv.Shutdown(bound) //nolint:errcheck // closes the listeners at once; requests that do not end are cut off below
-	left := s.await(bound)
+	left := s.hub.Wait(bound)
 	if left == 0 {
 		return nil
 	}
 	cut(errStopping)
-	for _, c := range s.hub.remaining() {
-		_ = c.raw.Close()
+	for _, c := range s.hub.Connections() {
+		c.Cut()
 	}
 	_ = srv.Close()
 	again, cancel := context.WithTimeout(context.WithoutCancel(bound), s.cfg.StopTimeout)
 	defer cancel()
-	if left := s.await(again); left > 0 {
+	if left := s.hub.Wait(again); left > 0 {
 		return fmt.Errorf("stopping the gateway: %d connections did not end within %s", left, 2*s.cfg.StopTimeout)
 	}
 	return nil
-}
-
-// await waits until no connection is left and returns how many are when ctx is over. Its goroutine ends with the last connection.
-func (s *Server) await(ctx context.Context) int64 {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.hub.idle.Wait()
-	}()
-	select {
-	case <-done:
-		return 0
-	case <-ctx.Done():
-		return s.hub.running.Load()
-	}
 }
 
 func (s *Server) httpServer(base, waits context.Context) *http.Server {
@@ -199,9 +188,4 @@ func (s *Server) httpServer(base, waits context.Context) *http.Server {
 
 func (s *Server) nextConnID() string {
 	return "c-" + s.bootID[:4] + strconv.FormatUint(s.connSeq.Add(1), 36)
-}
-
-func isTimeout(err error) bool {
-	var t net.Error
-	return errors.As(err, &t) && t.Timeout()
 }

@@ -177,7 +177,7 @@ type subscribeResult struct {
 // sessionsSubscribe is in force before it is answered, and before the list is read: what happens in between is sent as an event.
 func sessionsSubscribe(ctx context.Context, c *call, p sessionsListParams) (any, error) {
 	if c.conn != nil {
-		c.srv.hub.subscribe(c.conn)
+		c.srv.hub.Subscribe(c.conn)
 	}
 	out := subscribeResult{Subscribed: true}
 	if len(c.raw) <= len("{}") || string(c.raw) == "null" {

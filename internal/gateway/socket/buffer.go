@@ -20,15 +20,15 @@ type Item struct {
 const itemOverhead = 96 // bytes that an item costs besides its text, measured
 
 // Buffer holds what one connection is still to be sent. A producer never waits; one writer takes items out.
-// It keeps the order of responses and events, merges unsent deltas of a run, replaces unsent pictures of a state by newer ones,
+// It keeps the order of responses and events, merges unsent deltas of a run, replaces unsent states by newer ones,
 // and reports a client that reads too slowly.
 type Buffer struct {
 	limit int
 	// tooSlow is called, once and without the lock, when the buffer was over its limit for slowAfter or twice over it.
 	tooSlow   func()
 	slowAfter time.Duration
-	// Wake has a value when there is something new for the writer.
-	Wake chan struct{}
+	// wake is called, without the lock, when there is something new for the writer.
+	wake func()
 
 	mu      sync.Mutex
 	room    sync.Cond // signalled when the buffer is under its limit again, or over
@@ -44,11 +44,10 @@ type Buffer struct {
 	shut    bool                 // nothing more is taken in
 }
 
-// NewBuffer makes a buffer of limit bytes; see [Buffer] for slowAfter and tooSlow.
-func NewBuffer(limit int, slowAfter time.Duration, tooSlow func()) *Buffer {
+// newBuffer makes a buffer of limit bytes; see [Buffer] for the rest.
+func newBuffer(limit int, slowAfter time.Duration, tooSlow, wake func()) *Buffer {
 	b := &Buffer{
-		limit: limit, slowAfter: slowAfter, tooSlow: tooSlow,
-		Wake:   make(chan struct{}, 1),
+		limit: limit, slowAfter: slowAfter, tooSlow: tooSlow, wake: wake,
 		latest: map[string]*Item{}, streams: map[string]*stream{}, blocked: map[*stream]struct{}{},
 	}
 	b.room.L = &b.mu
@@ -68,7 +67,7 @@ func (b *Buffer) PutEvent(event string, payload []byte) {
 	b.put(func() { b.enqueue(&Item{Event: event, Payload: payload, size: len(payload) + itemOverhead}) })
 }
 
-// PutState queues a picture of a state (tick, health, lanes). An unsent older picture is replaced where it stands.
+// PutState queues a state (tick, health, lanes). An unsent older one is replaced where it stands.
 func (b *Buffer) PutState(event string, payload []byte, health uint64) {
 	b.put(func() {
 		size := len(payload) + itemOverhead
@@ -93,16 +92,9 @@ func (b *Buffer) put(change func()) {
 	change()
 	exceeded := b.measure()
 	b.mu.Unlock()
-	b.poke()
+	b.wake()
 	if exceeded {
 		b.tooSlow()
-	}
-}
-
-func (b *Buffer) poke() {
-	select {
-	case b.Wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -144,9 +136,9 @@ func (b *Buffer) overTime(t *time.Timer) {
 	}
 }
 
-// Take returns the next item to the writer; nil when there is none, with the time at which one becomes due (zero = none waits).
-// After the item is written the writer calls Sent.
-func (b *Buffer) Take(now time.Time) (it *Item, due time.Time) {
+// take returns the next item to the writer; nil when there is none, with the time at which one becomes due (zero = none waits).
+// After the item is written the writer calls sent.
+func (b *Buffer) take(now time.Time) (it *Item, due time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	due = b.admit(now)
@@ -180,8 +172,8 @@ func (b *Buffer) compact() {
 	}
 }
 
-// Sent notes that an item was written.
-func (b *Buffer) Sent(it *Item, now time.Time) {
+// sent notes that an item was written.
+func (b *Buffer) sent(it *Item, now time.Time) {
 	if it.written != nil {
 		it.written()
 	}
@@ -195,8 +187,8 @@ func (b *Buffer) Sent(it *Item, now time.Time) {
 	b.measure()
 }
 
-// Ending is the close that follows once everything is written; nil = not yet.
-func (b *Buffer) Ending() *Closing {
+// flushed is the close that follows once everything is written; nil = not yet.
+func (b *Buffer) flushed() *Closing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.end == nil || b.head < len(b.queue) {
@@ -205,11 +197,11 @@ func (b *Buffer) Ending() *Closing {
 	return b.end
 }
 
-// Finish takes nothing more in; what is queued is still written, then the connection closes. The first ending wins.
-func (b *Buffer) Finish(c *Closing) bool { return b.stop(c, false) }
+// finish takes nothing more in; what is queued is still written, then the connection closes. The first ending wins.
+func (b *Buffer) finish(c *Closing) bool { return b.stop(c, false) }
 
-// Drop is Finish without waiting for the client: what is queued is dropped with the connection.
-func (b *Buffer) Drop(c *Closing) bool { return b.stop(c, true) }
+// drop is finish without waiting for the client: what is queued is dropped with the connection.
+func (b *Buffer) drop(c *Closing) bool { return b.stop(c, true) }
 
 func (b *Buffer) stop(c *Closing, discard bool) bool {
 	b.mu.Lock()
@@ -230,22 +222,19 @@ func (b *Buffer) stop(c *Closing, discard bool) bool {
 	}
 	b.room.Broadcast()
 	b.mu.Unlock()
-	b.poke()
+	b.wake()
 	return first
 }
 
-// Reason is why the connection ends; "" while it does not.
-func (b *Buffer) Reason() CloseReason {
+// decided is how the connection ends; nil while it does not.
+func (b *Buffer) decided() *Closing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.end == nil {
-		return ""
-	}
-	return b.end.Reason
+	return b.end
 }
 
-// Wait waits until the buffer is under its limit; false when the connection ends.
-func (b *Buffer) Wait() bool {
+// wait waits until the buffer is under its limit; false when the connection ends.
+func (b *Buffer) wait() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for b.bytes > b.limit && !b.shut {

@@ -15,7 +15,7 @@ import (
 func (b *Buffer) taken(now time.Time) []string {
 	var out []string
 	for {
-		it, _ := b.Take(now)
+		it, _ := b.take(now)
 		if it == nil {
 			return out
 		}
@@ -27,7 +27,7 @@ func (b *Buffer) taken(now time.Time) []string {
 		default:
 			out = append(out, it.Event+" "+string(it.Payload))
 		}
-		b.Sent(it, now)
+		b.sent(it, now)
 	}
 }
 
@@ -37,7 +37,7 @@ func deltaEvent(run, text, more string) *Delta {
 
 func TestUnsentStatesAreReplacedAndNothingElse(t *testing.T) {
 	t.Parallel()
-	b := NewBuffer(1<<20, time.Hour, func() {})
+	b := newBuffer(1<<20, time.Hour, func() {}, func() {})
 	b.PutFrame([]byte("one"))
 	b.PutState("tick", []byte("1"), 0)
 	b.PutEvent("shutdown", []byte("a"))
@@ -77,7 +77,7 @@ func TestMergedDeltaKeepsWhatTheReaderLacks(t *testing.T) {
 
 func TestGateHoldsTheEventsOfItsRunOnly(t *testing.T) {
 	t.Parallel()
-	b := NewBuffer(1<<20, time.Hour, func() {})
+	b := newBuffer(1<<20, time.Hour, func() {}, func() {})
 	b.Gate("r")
 	b.PutRunEvent("r", "agent", []byte("start"), false)
 	b.PutDelta("r", deltaEvent("r", "", "a"))
@@ -100,19 +100,19 @@ func TestGateHoldsTheEventsOfItsRunOnly(t *testing.T) {
 func TestSlowIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	said := 0
-	b := NewBuffer(100, time.Hour, func() { said++ })
+	b := newBuffer(100, time.Hour, func() { said++ }, func() {})
 	for range 5 {
 		b.PutFrame(make([]byte, 150))
 	}
 	if said != 1 {
 		t.Errorf("said %d times", said)
 	}
-	b.Drop(&Closing{Code: 1013})
+	b.drop(&Closing{Code: 1013})
 	b.PutFrame([]byte("late"))
-	if it, _ := b.Take(time.Now()); it != nil || b.Ending() == nil {
+	if it, _ := b.take(time.Now()); it != nil || b.flushed() == nil {
 		t.Error("a dropped buffer still has something to write")
 	}
-	if b.Finish(&Closing{Code: 1000}) || b.Ending().Code != 1013 {
+	if b.finish(&Closing{Code: 1000}) || b.flushed().Code != 1013 {
 		t.Error("the first ending does not stand")
 	}
 }
@@ -134,8 +134,8 @@ func TestBufferKeepsOrderAndText(t *testing.T) {
 }
 
 func keepsOrderAndText(t *rapid.T) {
-	b := NewBuffer(1<<30, time.Hour, func() {})
-	defer b.Drop(&Closing{})
+	b := newBuffer(1<<30, time.Hour, func() {}, func() {})
+	defer b.drop(&Closing{})
 	said := map[string]string{}  // by run: all text so far
 	heard := map[string]string{} // by run: text and marks in the order written
 	want := map[string]string{}
@@ -143,7 +143,7 @@ func keepsOrderAndText(t *rapid.T) {
 	gates := map[string]int{}
 	write := func() {
 		for {
-			it, _ := b.Take(time.Now())
+			it, _ := b.take(time.Now())
 			if it == nil {
 				return
 			}
@@ -160,7 +160,7 @@ func keepsOrderAndText(t *rapid.T) {
 				}
 				lastDelta[run] = time.Now()
 			}
-			b.Sent(it, time.Now())
+			b.sent(it, time.Now())
 		}
 	}
 	marks := 0

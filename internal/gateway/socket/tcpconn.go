@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// NetConn is the TCP connection below a WebSocket. The library sets a write deadline with every frame; a connection that is
+// netConn is the TCP connection below a WebSocket. The library sets a write deadline with every frame; a connection that is
 // being given up needs one that no later frame can move.
-type NetConn struct {
+type netConn struct {
 	net.Conn
 	mu    sync.Mutex
 	limit time.Time // no write deadline after this; zero = none
 }
 
 // SetWriteDeadline sets the deadline, or the limit where that is earlier.
-func (c *NetConn) SetWriteDeadline(t time.Time) error {
+func (c *netConn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.limit.IsZero() && (t.IsZero() || t.After(c.limit)) {
@@ -28,7 +28,7 @@ func (c *NetConn) SetWriteDeadline(t time.Time) error {
 }
 
 // LimitWrites makes every write, also one that blocks now, end by t.
-func (c *NetConn) LimitWrites(t time.Time) {
+func (c *netConn) LimitWrites(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit = t
@@ -36,20 +36,20 @@ func (c *NetConn) LimitWrites(t time.Time) {
 }
 
 // Reset makes the close that follows a TCP reset: what the peer did not read is thrown away.
-func (c *NetConn) Reset() {
+func (c *netConn) Reset() {
 	if tcp, ok := c.Conn.(interface{ SetLinger(sec int) error }); ok {
 		_ = tcp.SetLinger(0) //nolint:errcheck // fails on a closed connection only
 	}
 }
 
-// Hijacker gives the WebSocket library our NetConn instead of the bare connection.
-type Hijacker struct {
+// hijacker gives the WebSocket library our netConn instead of the bare connection.
+type hijacker struct {
 	http.ResponseWriter
-	Conn *NetConn
+	conn *netConn
 }
 
 // Hijack takes the connection over from the HTTP server.
-func (h *Hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking the connection over: %w", err)
@@ -57,6 +57,6 @@ func (h *Hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if a, ok := c.(*acceptedConn); ok {
 		a.becomesSocket()
 	}
-	h.Conn = &NetConn{Conn: c}
-	return h.Conn, rw, nil
+	h.conn = &netConn{Conn: c}
+	return h.conn, rw, nil
 }

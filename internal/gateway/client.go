@@ -1,0 +1,86 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/socket"
+	"laneway/internal/gateway/strictjson"
+)
+
+// client is the protocol above one WebSocket connection: its principal, its view of the protocol, and its requests in flight.
+type client struct {
+	*socket.Conn
+
+	srv  *Server
+	id   string
+	addr netip.Addr
+	log  *slog.Logger
+	who  atomic.Pointer[identity] // nil before hello-ok
+
+	// Of the reader alone.
+	calls  *rate.Limiter // nil = unlimited
+	faults []time.Time   // malformed frames of the last minute
+
+	requests sync.WaitGroup
+	mu       sync.Mutex
+	inFlight map[string]bool // by id; true = it has one of the places for stopping and looking
+	controls int
+}
+
+// identity is what a connection is after hello-ok.
+type identity struct {
+	cred     auth.Credential
+	scopes   []string
+	level    int
+	extended bool
+	tools    bool
+	probe    bool // speaks an old version and may look at health only
+}
+
+func (id *identity) principal() string { return id.cred.Name }
+
+// visible is the owner that a query is restricted to; "" = none.
+func (id *identity) visible() string {
+	if id.cred.Own() {
+		return id.cred.Name
+	}
+	return ""
+}
+
+func (s *Server) newClient(conn *socket.Conn, addr netip.Addr) *client {
+	c := &client{Conn: conn, srv: s, id: s.nextConnID(), addr: addr, inFlight: map[string]bool{}}
+	c.log = s.log.With(slog.String("conn_id", c.id))
+	if n := s.cfg.RequestsPerSecond; n > 0 {
+		c.calls = rate.NewLimiter(rate.Limit(n), n)
+	}
+	return c
+}
+
+// Tick implements [socket.Client].
+func (c *client) Tick(now time.Time) {
+	c.PutState(eventTick, strictjson.Encode(map[string]int64{"ts": now.UnixMilli()}), 0)
+}
+
+// DeltaEvents implements [socket.Client].
+func (c *client) DeltaEvents(d *socket.Delta, send func(event string, payload []byte) bool) {
+	if send(eventChat, chatDelta(d)) && !d.Waiting {
+		send(eventAgent, agentDelta(d, c.who.Load().extended))
+	}
+}
+
+// Closed implements [socket.Client]. Requests that still work go on, and the gateway waits for them when it stops.
+func (c *client) Closed(ctx context.Context, end *socket.Closing) {
+	defer c.srv.hub.Leave()
+	c.srv.hub.Remove(c)
+	c.requests.Wait()
+	c.srv.observer.ConnClosed(end.Reason)
+	c.log.DebugContext(ctx, "connection closed", slog.String("reason", string(end.Reason)), slog.Any("err", end))
+}

@@ -1,0 +1,280 @@
+package socket
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// maxFollowed is how many runs one connection follows because it started them; over it the oldest is forgotten. A client that has more of them open
+// subscribes.
+const maxFollowed = 1_024
+
+// HubLimits bound the sockets of a [Hub].
+type HubLimits struct {
+	// Sockets open at once; of them Unauthenticated in total, UnauthenticatedPerAddr from one address, PerPrincipal of one credential.
+	Sockets, Unauthenticated, UnauthenticatedPerAddr, PerPrincipal int
+}
+
+// Hub knows every connection C of a gateway: for the limits, for broadcasts, and for who gets the events of which run. Its lock is held for map operations
+// only; connections are written to outside. It is safe for concurrent use.
+type Hub[C comparable] struct {
+	limits HubLimits
+
+	mu              sync.RWMutex
+	sockets         int // reserved ones included
+	unauthenticated map[netip.Addr]int
+	unknown         int // sum of unauthenticated
+	members         map[C]*member
+	opened          map[C]struct{}
+	principals      map[string]int
+	subscribed      map[C]struct{}
+	runs            map[string][]C
+	closed          bool
+	idle            sync.WaitGroup // connections, until Leave
+	running         atomic.Int64   // the same as a number
+}
+
+// member is what the hub knows of a connection.
+type member struct {
+	addr      netip.Addr
+	principal string // counted for it once admitted
+	admitted  bool
+	runs      []string // it gets the events of
+}
+
+// NewHub makes a hub without connections.
+func NewHub[C comparable](limits HubLimits) *Hub[C] {
+	return &Hub[C]{
+		limits: limits, unauthenticated: map[netip.Addr]int{}, members: map[C]*member{}, opened: map[C]struct{}{},
+		principals: map[string]int{}, subscribed: map[C]struct{}{}, runs: map[string][]C{},
+	}
+}
+
+// Reserve takes a place for a socket that is about to be upgraded; false = there is none. Either Release or Add follows.
+func (h *Hub[C]) Reserve(addr netip.Addr) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := &h.limits
+	if h.closed || h.sockets >= l.Sockets || h.unknown >= l.Unauthenticated || h.unauthenticated[addr] >= l.UnauthenticatedPerAddr {
+		return false
+	}
+	h.sockets++
+	h.unknown++
+	h.unauthenticated[addr]++
+	return true
+}
+
+// Release gives back a place that no connection takes.
+func (h *Hub[C]) Release(addr netip.Addr) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sockets--
+	h.authenticate(addr)
+}
+
+// authenticate stops counting a connection as unauthenticated.
+func (h *Hub[C]) authenticate(addr netip.Addr) {
+	h.unknown--
+	if h.unauthenticated[addr]--; h.unauthenticated[addr] <= 0 {
+		delete(h.unauthenticated, addr)
+	}
+}
+
+// Add takes a connection with a reserved place in; false = the gateway has stopped meanwhile. Remove and then Leave follow.
+func (h *Hub[C]) Add(c C, addr netip.Addr) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
+	}
+	h.members[c] = &member{addr: addr}
+	h.idle.Add(1)
+	h.running.Add(1)
+	return true
+}
+
+// Leave is called when nothing of a connection runs any more.
+func (h *Hub[C]) Leave() {
+	h.running.Add(-1)
+	h.idle.Done()
+}
+
+// Wait waits until every connection has left and returns how many have not when ctx is over. Its goroutine ends with the last connection.
+func (h *Hub[C]) Wait(ctx context.Context) int64 {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.idle.Wait()
+	}()
+	select {
+	case <-done:
+		return 0
+	case <-ctx.Done():
+		return h.running.Load()
+	}
+}
+
+// Admit counts a connection for its principal; false = there are too many.
+func (h *Hub[C]) Admit(c C, principal string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.members[c]
+	if m == nil || h.principals[principal] >= h.limits.PerPrincipal {
+		return false
+	}
+	h.principals[principal]++
+	m.admitted, m.principal = true, principal
+	h.authenticate(m.addr)
+	return true
+}
+
+// Open queues the answer to the handshake and includes the connection in broadcasts, in one step: a client that has read the answer gets every broadcast, and
+// nothing is before it. answer must not block.
+func (h *Hub[C]) Open(c C, answer func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	answer()
+	h.opened[c] = struct{}{}
+}
+
+// Remove forgets the connection.
+func (h *Hub[C]) Remove(c C) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := h.members[c]
+	delete(h.members, c)
+	delete(h.opened, c)
+	delete(h.subscribed, c)
+	for _, run := range m.runs {
+		h.unfollow(c, run)
+	}
+	h.sockets--
+	if !m.admitted {
+		h.authenticate(m.addr)
+		return
+	}
+	if h.principals[m.principal]--; h.principals[m.principal] <= 0 {
+		delete(h.principals, m.principal)
+	}
+}
+
+func (h *Hub[C]) unfollow(c C, run string) {
+	left := slices.DeleteFunc(h.runs[run], func(o C) bool { return o == c })
+	if len(left) == 0 {
+		delete(h.runs, run)
+		return
+	}
+	h.runs[run] = left
+}
+
+// Subscribe gives the connection the events of every session that it may see.
+func (h *Hub[C]) Subscribe(c C) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, open := h.opened[c]; open {
+		h.subscribed[c] = struct{}{}
+	}
+}
+
+// Follow gives the connection the events of one run. added reports that it did not follow it before.
+func (h *Hub[C]) Follow(c C, run string) (added bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, open := h.opened[c]; !open || slices.Contains(h.runs[run], c) {
+		return false
+	}
+	m := h.members[c]
+	if len(m.runs) >= maxFollowed {
+		h.unfollow(c, m.runs[0])
+		m.runs = m.runs[1:]
+	}
+	h.runs[run] = append(h.runs[run], c)
+	m.runs = append(m.runs, run)
+	return true
+}
+
+// Forget ends the following of a run by one connection.
+func (h *Hub[C]) Forget(c C, run string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unfollow(c, run)
+	if m := h.members[c]; m != nil {
+		m.forget(run)
+	}
+}
+
+// Ended forgets a run that has had its last event.
+func (h *Hub[C]) Ended(run string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.runs[run] {
+		h.members[c].forget(run)
+	}
+	delete(h.runs, run)
+}
+
+func (m *member) forget(run string) {
+	m.runs = slices.DeleteFunc(m.runs, func(r string) bool { return r == run })
+}
+
+// Audience is which connections get an event of a run.
+func (h *Hub[C]) Audience(run string) []C {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	followers := h.runs[run]
+	if len(h.subscribed) == 0 {
+		return slices.Clone(followers)
+	}
+	out := slices.AppendSeq(make([]C, 0, len(h.subscribed)+len(followers)), maps.Keys(h.subscribed))
+	for _, c := range followers {
+		if _, both := h.subscribed[c]; !both {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Subscribers are the connections that subscribed.
+func (h *Hub[C]) Subscribers() []C { return h.list(h.subscribed) }
+
+// Opened is every connection that is authenticated.
+func (h *Hub[C]) Opened() []C { return h.list(h.opened) }
+
+func (h *Hub[C]) list(set map[C]struct{}) []C {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Collect(maps.Keys(set))
+}
+
+// Connections is every connection that has not been removed, authenticated or not.
+func (h *Hub[C]) Connections() []C {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Collect(maps.Keys(h.members))
+}
+
+// CountOf is how many connections a principal has.
+func (h *Hub[C]) CountOf(principal string) int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.principals[principal]
+}
+
+// Count is how many connections are authenticated.
+func (h *Hub[C]) Count() int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return len(h.opened)
+}
+
+// Close refuses new connections and returns those that exist, authenticated or not.
+func (h *Hub[C]) Close() []C {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	return slices.Collect(maps.Keys(h.members))
+}

@@ -1,0 +1,167 @@
+package socket
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"laneway/internal/chat"
+)
+
+// writer is the goroutine that writes to a connection: it runs while something is queued or due and ends when nothing is, so that an idle connection has
+// none. Between two runs its clock has a timer.
+type writer struct {
+	running atomic.Bool
+	poke    chan struct{} // has a value when something is new for the writer
+	done    chan struct{} // closed when nothing is written any more
+	seq     uint64        // number of the last event
+	clock   clock
+}
+
+// hold keeps the writer from running before startWriting.
+func (w *writer) hold() {
+	w.poke, w.done = make(chan struct{}, 1), make(chan struct{})
+	w.running.Store(true)
+}
+
+func (c *Conn) startWriting() {
+	c.writer.clock = clock{c: c, ping: c.since.Add(c.up.cfg.Deadlines.Ping), timer: time.AfterFunc(time.Hour, c.wake)}
+	c.writer.running.Store(false)
+	c.wake()
+}
+
+// wake makes the writer look at the buffer and the clock. It never waits.
+func (c *Conn) wake() {
+	select {
+	case c.writer.poke <- struct{}{}:
+	default:
+	}
+	if c.writer.running.CompareAndSwap(false, true) {
+		go c.write()
+	}
+}
+
+// write writes what is queued and due: items, ticks, pings, and in the end the close frame. It returns when there is nothing to write; another runs after the
+// next call of wake.
+func (c *Conn) write() {
+	w := &c.writer
+	for {
+		select {
+		case <-w.poke:
+		default:
+		}
+		next, more := c.writeDue()
+		if !more {
+			w.clock.timer.Stop()
+			close(w.done) // running stays true: there is no other
+			return
+		}
+		w.clock.timer.Reset(max(time.Until(next), time.Millisecond))
+		w.running.Store(false)
+		if len(w.poke) == 0 || !w.running.CompareAndSwap(false, true) {
+			return
+		}
+	}
+}
+
+// writeDue writes until nothing is queued and due, and returns when the next thing will be. more is false when the connection is over.
+func (c *Conn) writeDue() (next time.Time, more bool) {
+	for {
+		now := time.Now()
+		it, due := c.take(now)
+		if it != nil {
+			if !c.writeItem(it) {
+				return next, false
+			}
+			c.sent(it, time.Now())
+		}
+		if !c.writer.clock.turn(now) {
+			return next, false
+		}
+		if it != nil {
+			continue
+		}
+		if end := c.flushed(); end != nil {
+			c.writeClose(end)
+			return next, false
+		}
+		return c.writer.clock.next(due), true
+	}
+}
+
+// writeFailed gives the connection up: after a failed write the stream of frames is broken.
+func (c *Conn) writeFailed(err error) {
+	if errors.Is(err, websocket.ErrCloseSent) {
+		return // the library found a violation and sent the close frame; the reader ends the connection
+	}
+	reason := ClosedByPeer
+	if isTimeout(err) {
+		reason = ClosedSlow
+	}
+	c.abandon(&Closing{Reason: reason})
+	c.Cut()
+}
+
+func (c *Conn) writeItem(it *Item) bool {
+	b := c.up.frame()
+	defer c.up.keep(b)
+	switch {
+	case it.Delta != nil:
+		ok := true
+		c.client.DeltaEvents(it.Delta, func(event string, payload []byte) bool {
+			ok = ok && c.writeEvent(b, event, payload, 0)
+			return ok
+		})
+		return ok
+	case it.Event == "":
+		return c.writeMessage(it.Payload)
+	}
+	return c.writeEvent(b, it.Event, it.Payload, it.Health)
+}
+
+// writeEvent numbers an event at the moment of writing, so that nothing that was merged leaves a gap.
+func (c *Conn) writeEvent(b *[]byte, event string, payload []byte, health uint64) bool {
+	c.writer.seq++
+	*b = AppendEvent((*b)[:0], event, payload, c.writer.seq, health)
+	return c.writeMessage(*b)
+}
+
+func (c *Conn) writeMessage(frame []byte) bool {
+	_ = c.ws.SetWriteDeadline(time.Now().Add(c.up.cfg.Deadlines.Write)) //nolint:errcheck // it never fails
+	if err := c.ws.WriteMessage(websocket.TextMessage, frame); err != nil {
+		c.writeFailed(err)
+		return false
+	}
+	return true
+}
+
+// writeClose writes the close frame and gives the peer a moment to answer.
+func (c *Conn) writeClose(end *Closing) {
+	at := time.Now().Add(c.up.cfg.Deadlines.Close)
+	if end.Code != 0 {
+		//nolint:errcheck // the connection ends either way
+		_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(end.Code, chat.Cut(end.Text, 123)), at)
+	}
+	c.readBy(at)
+}
+
+const pooledFrame = 64 << 10 // larger buffers are not kept
+
+// frame is a buffer to put a frame together in; keep gives it back.
+func (u *Upgrader) frame() *[]byte {
+	if b, ok := u.frames.Get().(*[]byte); ok {
+		return b
+	}
+	b := make([]byte, 0, 1024)
+	return &b
+}
+
+func (u *Upgrader) keep(b *[]byte) {
+	if cap(*b) > pooledFrame {
+		return
+	}
+	*b = (*b)[:0]
+	u.frames.Put(b)
+}
