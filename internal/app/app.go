@@ -60,7 +60,7 @@ type Process struct {
 	cfg      config.Config
 	opts     Options
 	log      *slog.Logger
-	store    store.Store
+	store    dispatch.Store
 	dispatch *dispatch.Dispatcher
 	gateway  *gateway.Server
 	tokens   *namedTokens // nil = the store keeps none
@@ -188,8 +188,7 @@ func (p *Process) wire(ctx context.Context) error {
 		Exclusive: p.store.Kind() == kindSQLite, Lanes: lanesOf(p.cfg), UserTurns: p.cfg.Limits.UserTurns,
 		Space: p.freeSpace().Check, SeesOwn: p.seesOwn(ctx), OwnWaiting: p.cfg.Limits.OwnWaiting, CallerWaiting: p.cfg.Limits.CallerWaiting,
 		OwnSessions: p.cfg.Limits.OwnSessions, CallerSessions: p.cfg.Limits.CallerSessions, Agents: agents,
-		Retention: time.Duration(p.cfg.Retention), Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100,
-		Cron: cronConfig(p.cfg, p.metrics.Cron(), posts), HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CronBody: gateway.CronBody, Files: p.files,
+		Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100, Cron: p.cronConfig(posts), Files: p.files,
 	}, dispatch.Deps{
 		Store: p.store, Commands: table, Needs: gateway.Needs(), Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,
 	})

@@ -14,18 +14,19 @@ import (
 	"laneway/internal/config"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
-	"laneway/internal/dispatch"
+	"laneway/internal/cron/service"
+	"laneway/internal/gateway"
 )
 
 // cronConfig is what the operator decided about jobs. Jobs fire in processes with the role cron.
-func cronConfig(cfg config.Config, obs cron.RunnerObserver, posts *webhook.Channel) dispatch.CronConfig {
-	c := cfg.Cron
-	out := dispatch.CronConfig{
-		Fires: slices.Contains(cfg.Roles, config.RoleCron), Enabled: c.Enabled,
+func (p *Process) cronConfig(posts *webhook.Channel) service.Config {
+	c := p.cfg.Cron
+	out := service.Config{
+		Fires: slices.Contains(p.cfg.Roles, config.RoleCron), Enabled: c.Enabled,
 		Rules:           schedule.Rules{MinInterval: time.Duration(c.MinInterval), DefaultTZ: c.Timezone},
 		UserMinInterval: time.Duration(c.UserMinInterval), MaxJobs: c.MaxJobs, MaxJobsOfUser: offIsNegative(c.MaxJobsPerOwner),
-		MaxRunsPerDay: c.MaxRunsPerDay, Retention: time.Duration(c.Retention), RetentionRuns: c.RetentionRuns, Observer: obs,
-		CheckWebhook: posts.Check,
+		MaxRunsPerDay: c.MaxRunsPerDay, Retention: time.Duration(c.Retention), RetentionRuns: c.RetentionRuns, MessageRetention: time.Duration(p.cfg.Retention),
+		HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CheckWebhook: posts.Check, WebhookBody: gateway.CronBody, Observer: p.metrics.Cron(),
 	}
 	for _, kind := range c.Payloads {
 		out.Payloads = append(out.Payloads, cron.PayloadKind(kind))
@@ -41,7 +42,7 @@ func openWebhooks(cfg config.Config) *webhook.Channel {
 }
 
 // hostPayload makes the runner of a job that runs a program on this host; nil where the operator allows none.
-func hostPayload(cfg config.Config, lookup func(string) (string, bool), log *slog.Logger) dispatch.HostPayload {
+func hostPayload(cfg config.Config, lookup func(string) (string, bool), log *slog.Logger) service.HostPayload {
 	if len(cfg.Cron.Payloads) == 0 {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/config"
-	"laneway/internal/store"
+	"laneway/internal/dispatch"
 	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlite"
 )
@@ -30,7 +30,7 @@ func sqlitePath(cfg config.Config) string {
 
 // openStore opens the configured store with its schema brought up to date. Several replicas may do that at once. A schema that is right already
 // is not touched, so that a role which may not change it is enough.
-func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (store.Store, error) {
+func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (dispatch.Store, error) {
 	if !cfg.Database.IsPostgres() {
 		s, err := sqlite.Open(ctx, sqlite.Config{Path: sqlitePath(cfg), Logger: log})
 		if err != nil {

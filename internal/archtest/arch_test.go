@@ -114,6 +114,7 @@ func exactly(path string) func(string) bool { return func(pkg string) bool { ret
 func rules() []rule {
 	const internal = module + "/internal"
 	adapter := func(pkg string) bool { return strings.HasPrefix(pkg, internal+"/store/") && !support(pkg) }
+	cronItself := func(pkg string) bool { return under(pkg, internal+"/cron") && !under(pkg, internal+"/cron/service") }
 	gatewayPart := func(pkg string) bool {
 		return strings.HasPrefix(pkg, internal+"/gateway/") && !under(pkg, internal+"/gateway/gendoc")
 	}
@@ -126,7 +127,13 @@ func rules() []rule {
 			return !standard(p) && !in(internal+"/chat", internal+"/cron")(p)
 		}},
 		{"a store knows the domain and the port", adapter, oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", module+"/migrations")},
-		{"cron knows the vocabulary and retry only", in(internal + "/cron"), oursBut(internal+"/chat", internal+"/cron", internal+"/retry")},
+		{"cron knows the vocabulary and retry only", cronItself, func(p string) bool {
+			return under(p, internal+"/cron/service") || oursBut(internal+"/chat", internal+"/cron", internal+"/retry")(p)
+		}},
+		{
+			"the job service knows agent, channel, chat, cron, events and the store's port only", in(internal + "/cron/service"),
+			oursBut(internal+"/agent", internal+"/channel", internal+"/chat", internal+"/cron", internal+"/events", internal+"/store"),
+		},
 		{"schedules are arithmetic and know nothing of ours", in(internal + "/cron/schedule"), oursBut(internal + "/cron/schedule")},
 		{"a runner knows agent, chat, retry and secret only", in(internal + "/agent"), oursBut(internal+"/agent", internal+"/chat", internal+"/retry", internal+"/secret")},
 		{"a channel knows channel, chat and retry only", in(internal + "/channel"), oursBut(internal+"/channel", internal+"/chat", internal+"/retry")},
@@ -194,6 +201,7 @@ func TestEachRuleCanFail(t *testing.T) {
 		"retry knows nothing of ours":                                                            {"laneway/internal/retry", "laneway/internal/chat"},
 		"secret knows nothing of ours":                                                           {"laneway/internal/secret", "laneway/internal/chat"},
 		"cron knows the vocabulary and retry only":                                               {"laneway/internal/cron", "laneway/internal/store"},
+		"the job service knows agent, channel, chat, cron, events and the store's port only":     {"laneway/internal/cron/service", "laneway/internal/dispatch"},
 		"schedules are arithmetic and know nothing of ours":                                      {"laneway/internal/cron/schedule", "laneway/internal/chat"},
 		"a channel knows channel, chat and retry only":                                           {"laneway/internal/channel/telegram", "laneway/internal/dispatch"},
 		"the outbox knows channel, chat, retry and the store's port only":                        {"laneway/internal/outbox", "laneway/internal/cron"},

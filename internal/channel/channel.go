@@ -38,6 +38,11 @@ const (
 	Webhook = "webhook"
 )
 
+// WebTarget is the address of a session for what is delivered into its transcript.
+func WebTarget(key chat.SessionKey) chat.Target {
+	return chat.Target{Channel: Web, ChatID: key.String()}
+}
+
 // InWords is a text with its choice as words, for channels and transcripts that have no buttons.
 func InWords(text string, choice *chat.Choice) string {
 	if choice == nil || choice.Typed == "" {

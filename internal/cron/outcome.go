@@ -8,28 +8,28 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// Told is what people are to hear about a run that is over.
-type Told string
+// AlertKind is what people are to hear about a run that is over.
+type AlertKind string
 
 // What is told.
 const (
-	TellNothing  Told = ""
-	TellFailing  Told = "failing"   // enough failed runs in a row
-	TellRecover  Told = "recovered" // a run ended well after a failure was told
-	TellSkipping Told = "skipping"  // enough slots in a row were skipped, and the job wants to hear of it
-	TellBudget   Told = "budget"    // a slot was skipped because its owner's runs of the day are used up
-	TellDisabled Told = "disabled"  // too many failed runs in a row: the job is switched off
-	TellGone     Told = "gone"      // the address of the answers takes nothing any more: they are kept and not sent
+	AlertNone      AlertKind = ""
+	AlertFailing   AlertKind = "failing"   // enough failed runs in a row
+	AlertRecovered AlertKind = "recovered" // a run ended well after a failure was told
+	AlertSkipping  AlertKind = "skipping"  // enough slots in a row were skipped, and the job wants to hear of it
+	AlertBudget    AlertKind = "budget"    // a slot was skipped because its owner's runs of the day are used up
+	AlertDisabled  AlertKind = "disabled"  // too many failed runs in a row: the job is switched off
+	AlertGone      AlertKind = "gone"      // the address of the answers takes nothing any more: they are kept and not sent
 )
 
 // After is the job after one of its runs has ended, nil when it is to be removed, and what is to be told. It is pure, so that a store may call it
 // in its transaction and again when that has to be repeated.
-func (j Job) After(r Run, now time.Time) (*Job, Told) {
+func (j Job) After(r Run, now time.Time) (*Job, AlertKind) {
 	j.State.RunCount++
 	j.State.LastRunAt, j.State.LastState, j.State.LastDuration = r.StartedAt, r.State, r.Duration
 	j.State.LastError, j.State.LastErrorClass = r.Error, r.ErrorClass
 	j.State.LastDelivery, j.State.LastDeliveryError = r.Delivery, r.DeliveryError
-	told := TellNothing
+	told := AlertNone
 	switch r.State {
 	case RunOK:
 		told = j.succeeded(now)
@@ -45,34 +45,34 @@ func (j Job) After(r Run, now time.Time) (*Job, Told) {
 	return &j, told
 }
 
-func (j *Job) succeeded(now time.Time) Told {
-	told := TellNothing
+func (j *Job) succeeded(now time.Time) AlertKind {
+	told := AlertNone
 	if j.alertAfter() <= j.State.ConsecutiveErrors && !j.State.LastAlertAt.IsZero() && !j.Alert.Off {
-		told, j.State.LastAlertAt = TellRecover, now
+		told, j.State.LastAlertAt = AlertRecovered, now
 	}
 	j.State.ConsecutiveErrors, j.State.ConsecutiveSkipped = 0, 0
 	return told
 }
 
-func (j *Job) failed(r Run, now time.Time) Told {
+func (j *Job) failed(r Run, now time.Time) AlertKind {
 	if j.PauseAfter > 0 && j.State.ConsecutiveErrors >= j.PauseAfter && j.Owner != SystemOwner {
 		j.Enabled, j.AutoDisabled = false, true
 		j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
 		j.State.LastAlertAt = now
-		return TellDisabled
+		return AlertDisabled
 	}
 	wait := j.Alert.Cooldown
 	if wait == 0 {
 		wait = DefaultAlertWait
 	}
 	if j.Alert.Off || (j.State.ConsecutiveErrors < j.alertAfter() && !j.onlyChance(r)) {
-		return TellNothing
+		return AlertNone
 	}
 	if !j.State.LastAlertAt.IsZero() && now.Sub(j.State.LastAlertAt) < wait {
-		return TellNothing
+		return AlertNone
 	}
 	j.State.LastAlertAt = now
-	return TellFailing
+	return AlertFailing
 }
 
 // onlyChance tells a failure that no later run makes good, and that nobody has been told of by the delivery of the run: of a job that fires once, or of
@@ -113,22 +113,22 @@ func sentence(text string) string {
 }
 
 // Sentence is the note to a person.
-func (t Told) Sentence(j Job) string {
+func (t AlertKind) Sentence(j Job) string {
 	switch t {
-	case TellFailing:
+	case AlertFailing:
 		return fmt.Sprintf("The job %q has failed%s: %s", j.Name, inARow(j), sentence(j.State.LastError))
-	case TellSkipping:
+	case AlertSkipping:
 		return fmt.Sprintf("The job %q was skipped %d times in a row, because a run of it was active or the runs of the day are used up.", j.Name, j.State.ConsecutiveSkipped)
-	case TellBudget:
+	case AlertBudget:
 		return fmt.Sprintf("The job %q does not run now: your runs of the last 24 hours are used up. It goes on by itself as they pass.", j.Name)
-	case TellRecover:
+	case AlertRecovered:
 		return fmt.Sprintf("The job %q works again.", j.Name)
-	case TellDisabled:
+	case AlertDisabled:
 		return fmt.Sprintf("The job %q has failed%s and is switched off: %s Enable it when the cause is gone.", j.Name, inARow(j), sentence(j.State.LastError))
-	case TellGone:
+	case AlertGone:
 		return fmt.Sprintf("The answers of the job %q are not sent any more: %s takes nothing (%s). It goes on, and its answers are kept; "+
 			"give it another destination, or resume it when the chat can be reached again.", j.Name, j.State.DeliveryPause.where(), j.State.DeliveryPause.Reason)
-	case TellNothing:
+	case AlertNone:
 	}
 	return ""
 }

@@ -28,16 +28,16 @@ func TestPeopleAreToldOfFailuresThatNothingMakesGood(t *testing.T) {
 		kind schedule.Kind
 		off  bool
 		runs []endedRun
-		want []Told
+		want []AlertKind
 	}{
-		"a recurring job after two failures in a row":       {schedule.KindEvery, false, []endedRun{bad, bad, bad}, []Told{TellNothing, TellFailing, TellNothing}},
-		"and when it works again":                           {schedule.KindEvery, false, []endedRun{bad, bad, well, well}, []Told{TellNothing, TellFailing, TellRecover, TellNothing}},
-		"a reminder at once":                                {schedule.KindAt, false, []endedRun{bad}, []Told{TellFailing}},
-		"a reminder whose notice was delivered instead":     {schedule.KindAt, false, []endedRun{noticed}, []Told{TellNothing}},
-		"a reminder that somebody ran by hand, who sees it": {schedule.KindAt, false, []endedRun{byHand}, []Told{TellNothing}},
-		"a run that ends its process at once":               {schedule.KindEvery, false, []endedRun{dead, well}, []Told{TellFailing, TellNothing}},
-		"nobody who switched it off":                        {schedule.KindAt, true, []endedRun{bad}, []Told{TellNothing}},
-		"when the job is switched off":                      {schedule.KindEvery, false, []endedRun{bad, bad, bad, bad}, []Told{TellNothing, TellFailing, TellNothing, TellDisabled}},
+		"a recurring job after two failures in a row":       {schedule.KindEvery, false, []endedRun{bad, bad, bad}, []AlertKind{AlertNone, AlertFailing, AlertNone}},
+		"and when it works again":                           {schedule.KindEvery, false, []endedRun{bad, bad, well, well}, []AlertKind{AlertNone, AlertFailing, AlertRecovered, AlertNone}},
+		"a reminder at once":                                {schedule.KindAt, false, []endedRun{bad}, []AlertKind{AlertFailing}},
+		"a reminder whose notice was delivered instead":     {schedule.KindAt, false, []endedRun{noticed}, []AlertKind{AlertNone}},
+		"a reminder that somebody ran by hand, who sees it": {schedule.KindAt, false, []endedRun{byHand}, []AlertKind{AlertNone}},
+		"a run that ends its process at once":               {schedule.KindEvery, false, []endedRun{dead, well}, []AlertKind{AlertFailing, AlertNone}},
+		"nobody who switched it off":                        {schedule.KindAt, true, []endedRun{bad}, []AlertKind{AlertNone}},
+		"when the job is switched off":                      {schedule.KindEvery, false, []endedRun{bad, bad, bad, bad}, []AlertKind{AlertNone, AlertFailing, AlertNone, AlertDisabled}},
 	} {
 		j := Job{ID: "j", Name: "digest", Schedule: schedule.Spec{Kind: tt.kind}, Alert: Alert{Off: tt.off}, PauseAfter: 4, Enabled: true}
 		now := time.UnixMilli(1_700_000_000_000)
@@ -49,7 +49,7 @@ func TestPeopleAreToldOfFailuresThatNothingMakesGood(t *testing.T) {
 			j = *next
 			now = now.Add(time.Minute)
 		}
-		if len(tt.runs) == 4 && tt.want[3] == TellDisabled && (j.Enabled || !j.AutoDisabled || !j.State.NextRunAt.IsZero()) {
+		if len(tt.runs) == 4 && tt.want[3] == AlertDisabled && (j.Enabled || !j.AutoDisabled || !j.State.NextRunAt.IsZero()) {
 			t.Errorf("%s: %+v", name, j)
 		}
 	}
@@ -58,16 +58,16 @@ func TestPeopleAreToldOfFailuresThatNothingMakesGood(t *testing.T) {
 func TestAFailureIsToldInOneSentence(t *testing.T) {
 	t.Parallel()
 	j := Job{Name: "digest", State: JobState{ConsecutiveErrors: 1, LastError: "the answer took too long"}}
-	if got, want := TellFailing.Sentence(j), `The job "digest" has failed: the answer took too long.`; got != want {
+	if got, want := AlertFailing.Sentence(j), `The job "digest" has failed: the answer took too long.`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	j.State.DeliveryPause = DeliveryPause{Since: time.UnixMilli(1), Reason: "blocked", Channel: "telegram:1", ChatID: "7"}
-	if got, want := TellGone.Sentence(j), `The answers of the job "digest" are not sent any more: the chat 7 of telegram:1 takes nothing (blocked). `+
+	if got, want := AlertGone.Sentence(j), `The answers of the job "digest" are not sent any more: the chat 7 of telegram:1 takes nothing (blocked). `+
 		`It goes on, and its answers are kept; give it another destination, or resume it when the chat can be reached again.`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	j.State.ConsecutiveErrors = 3
-	if got, want := TellFailing.Sentence(j), `The job "digest" has failed 3 times in a row: the answer took too long.`; got != want {
+	if got, want := AlertFailing.Sentence(j), `The job "digest" has failed 3 times in a row: the answer took too long.`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -83,14 +83,14 @@ func TestANoteToAPersonEndsWithOneMark(t *testing.T) {
 		"größer als 1 GB":                     "als 1 GB.",
 	} {
 		j := Job{Name: "digest", State: JobState{ConsecutiveErrors: 1, LastError: last}}
-		if got := TellFailing.Sentence(j); !strings.HasSuffix(got, end) {
+		if got := AlertFailing.Sentence(j); !strings.HasSuffix(got, end) {
 			t.Errorf("%q: %q", last, got)
 		}
-		if got := TellDisabled.Sentence(j); got != `The job "digest" has failed and is switched off: `+sentence(last)+" Enable it when the cause is gone." || strings.Contains(got, "..") {
+		if got := AlertDisabled.Sentence(j); got != `The job "digest" has failed and is switched off: `+sentence(last)+" Enable it when the cause is gone." || strings.Contains(got, "..") {
 			t.Errorf("%q: %q", last, got)
 		}
 	}
-	for _, told := range []Told{TellSkipping, TellBudget, TellRecover, TellGone} {
+	for _, told := range []AlertKind{AlertSkipping, AlertBudget, AlertRecovered, AlertGone} {
 		if got := told.Sentence(Job{Name: "digest"}); !strings.HasSuffix(got, ".") || strings.HasSuffix(got, "..") {
 			t.Errorf("%s: %q", told, got)
 		}

@@ -40,8 +40,8 @@ type RunnerConfig struct {
 	Node func() string
 }
 
-// House takes what a Runner has claimed. Its methods must not block.
-type House interface {
+// Launcher takes what a Runner has claimed. Its methods must not block.
+type Launcher interface {
 	// Launch hands a run to its lane. It is called at the moment of the fire.
 	Launch(ctx context.Context, l Launched)
 	// Claimed tells what a claim has written, before any of it is launched.
@@ -78,12 +78,12 @@ func (NopRunnerObserver) Ended(Trigger, RunState) {}
 // Runner is the loop: it claims what is due and launches it on its moment. It keeps nothing that matters; it can die at any
 // point and another one goes on from the store. Make it with [NewRunner], then call Run once.
 type Runner struct {
-	cfg     RunnerConfig
-	store   JobStore
-	planner *Planner
-	house   House
-	obs     RunnerObserver
-	log     *slog.Logger
+	cfg      RunnerConfig
+	store    JobStore
+	planner  *Planner
+	launcher Launcher
+	obs      RunnerObserver
+	log      *slog.Logger
 
 	nudge  chan struct{} // capacity 1: look again
 	clock  storeClock
@@ -94,9 +94,9 @@ type Runner struct {
 }
 
 // NewRunner makes a runner. A nil observer or logger is none.
-func NewRunner(cfg RunnerConfig, store JobStore, planner *Planner, house House, obs RunnerObserver, log *slog.Logger) (*Runner, error) { //nolint:revive // a constructor with its dependencies
-	if cfg.Node == nil || store == nil || planner == nil || house == nil {
-		return nil, errors.New("a cron runner needs a node, a store, a planner and a house")
+func NewRunner(cfg RunnerConfig, store JobStore, planner *Planner, launcher Launcher, obs RunnerObserver, log *slog.Logger) (*Runner, error) { //nolint:revive // a constructor with its dependencies
+	if cfg.Node == nil || store == nil || planner == nil || launcher == nil {
+		return nil, errors.New("a cron runner needs a node, a store, a planner and a launcher")
 	}
 	if cfg.Tick <= 0 {
 		cfg.Tick = DefaultTick
@@ -113,7 +113,7 @@ func NewRunner(cfg RunnerConfig, store JobStore, planner *Planner, house House, 
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	r := &Runner{cfg: cfg, store: store, planner: planner, house: house, obs: obs, log: log, nudge: make(chan struct{}, 1)}
+	r := &Runner{cfg: cfg, store: store, planner: planner, launcher: launcher, obs: obs, log: log, nudge: make(chan struct{}, 1)}
 	r.starts.wake = make(chan struct{}, 1)
 	r.ticked.Store(time.Now().UnixNano())
 	return r, nil
@@ -282,7 +282,7 @@ func (r *Runner) claim(ctx context.Context, node string, t *round) (more bool, e
 	for _, row := range c.Recorded {
 		r.obs.Recorded(row.State, row.Reason, row.SlotCount)
 	}
-	r.house.Claimed(ctx, c)
+	r.launcher.Claimed(ctx, c)
 	for _, l := range c.Launched {
 		at := startOf(l, c.Now)
 		if at.After(c.Now) {
@@ -308,5 +308,5 @@ func (r *Runner) launch(ctx context.Context, l Launched) {
 	if l.Run.Attempt == 0 && l.Run.Trigger == TriggerSchedule {
 		r.obs.Fired(l.Run.Trigger, max(0, time.Since(r.clock.local(l.Run.FireAt))))
 	}
-	r.house.Launch(ctx, l)
+	r.launcher.Launch(ctx, l)
 }

@@ -2,80 +2,83 @@ package dispatch
 
 import (
 	"context"
+	"time"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/cron/service"
 	"laneway/internal/store"
 )
 
-// attempt is what a turn is besides the turn of a message: an attempt of a run of a job, or nothing ([plain]). Its methods are called on the goroutine
-// of the turn, except end, which is also called for a turn that does not return.
+// attempt is what a turn is besides the turn of a message: an attempt of a run of a job ([service.Attempt]), or nothing ([plain]). Its methods are called on
+// the goroutine of the turn, except End, which is also called for a turn that does not return.
 type attempt interface {
-	// start is what the start of the turn writes into the ledger; nil = nothing.
-	start(node string) *cron.AttemptStart
-	// started is called when the start is committed.
-	started(ctx context.Context, t *turn)
-	// isolated reports whether the agent gets no history.
-	isolated() bool
-	// unattended reports whether no person waits for the answer: no sign is shown, and the runner calls its model once.
-	unattended() bool
-	// execute does the work of a turn that needs no agent; done is false when it needs one.
-	execute(ctx context.Context, t *turn) (res agent.Result, done bool, err error)
-	// heldBack is why nothing is sent to an address; "" = it is sent.
-	heldBack(to chat.Target) string
-	// end adds the end of the attempt to what the turn writes. publish is called when that is committed.
-	end(ctx context.Context, t *turn, end ending, p *store.FinishParams) (publish func())
+	// Start is what the start of the turn writes into the ledger; nil = nothing.
+	Start(node string) *cron.AttemptStart
+	// Started is called when the start is committed. job is what the start has read of the ledger; nil = nothing.
+	Started(ctx context.Context, t service.Turn, job *cron.Job)
+	// Isolated reports whether the agent gets no history.
+	Isolated() bool
+	// Unattended reports whether no person waits for the answer: no sign is shown, and the runner calls its model once.
+	Unattended() bool
+	// Execute does the work of a turn that needs no agent; done is false when it needs one. req has the messages of the turn and no history.
+	Execute(ctx context.Context, req agent.Request, emit func(agent.Event)) (res agent.Result, done bool, err error)
+	// HeldBack is why nothing is sent to an address; "" = it is sent.
+	HeldBack(to chat.Target) string
+	// End adds the end of the attempt to what the turn writes. publish is called when that is committed.
+	End(ctx context.Context, t service.Turn, how service.Ending, p *store.FinishParams) (publish func())
 }
 
 // plain is the attempt of a turn that is the turn of a message alone.
 type plain struct{}
 
-var _ attempt = plain{}
+var (
+	_ attempt = plain{}
+	_ attempt = (*service.Attempt)(nil)
+)
 
-func (plain) start(string) *cron.AttemptStart      { return nil }
-func (plain) started(context.Context, *turn)       {}
-func (plain) isolated() bool                       { return false }
-func (plain) unattended() bool                     { return false }
-func (plain) heldBack(chat.Target) (reason string) { return "" }
+func (plain) Start(string) *cron.AttemptStart                  { return nil }
+func (plain) Started(context.Context, service.Turn, *cron.Job) {}
+func (plain) Isolated() bool                                   { return false }
+func (plain) Unattended() bool                                 { return false }
+func (plain) HeldBack(chat.Target) (reason string)             { return "" }
 
-func (plain) execute(context.Context, *turn) (res agent.Result, done bool, err error) {
+func (plain) Execute(context.Context, agent.Request, func(agent.Event)) (res agent.Result, done bool, err error) {
 	return agent.Result{}, false, nil
 }
 
-func (plain) end(context.Context, *turn, ending, *store.FinishParams) (publish func()) {
+func (plain) End(context.Context, service.Turn, service.Ending, *store.FinishParams) (publish func()) {
 	return func() {}
 }
 
-// jobAttempt is an attempt of a run of a job.
-type jobAttempt struct {
-	*cronTurn
-
-	d *Dispatcher
+// jobService is what turns and the queue need of the job service, see [service.Service].
+type jobService interface {
+	Attempt(channel, messageID string) *service.Attempt
+	MessageEnded(ctx context.Context, m store.Waiting)
+	Now() time.Time
+	At(t time.Time, do func(context.Context))
 }
-
-var _ attempt = jobAttempt{}
 
 // attemptOf recognises the message of a run.
-func (d *Dispatcher) attemptOf(t *turn, lead store.Waiting) attempt {
-	if t.cron = d.cronTurnOf(lead); t.cron == nil {
-		return plain{}
+func (p *parts) attemptOf(lead store.Waiting) attempt {
+	if a := p.jobs.Attempt(lead.Channel, lead.MessageID); a != nil {
+		return a
 	}
-	return jobAttempt{t.cron, d}
+	return plain{}
 }
 
-func (a jobAttempt) started(ctx context.Context, t *turn) {
-	a.know(t.started.Job)
-	a.d.cronStarted(ctx, t)
+// ofAttempt is the turn as its attempt sees it.
+func (t *turn) ofAttempt() service.Turn {
+	return service.Turn{
+		Session: t.run.Session, RunID: t.run.RunID, Lane: t.run.Lane, Node: t.claim.Node,
+		StartedAt: t.started.StartedAt, Began: t.began, Number: t.started.Attempt,
+	}
 }
 
-func (jobAttempt) unattended() bool { return true }
-
-func (a jobAttempt) execute(ctx context.Context, t *turn) (res agent.Result, done bool, err error) {
-	return a.d.executeCron(ctx, t)
-}
-
-func (a jobAttempt) end(ctx context.Context, t *turn, end ending, p *store.FinishParams) (publish func()) {
-	c := a.d.endAttempt(ctx, t, end, p)
-	return func() { a.d.announceCron(ctx, t, end, c) }
+// ofAttempt is the end as its attempt sees it.
+func (e *ending) ofAttempt() service.Ending {
+	return service.Ending{
+		Outcome: e.outcome, Reason: e.reason, Message: e.message, Text: e.text, Reply: e.reply(), Files: e.lines != "", Usage: e.usage, Requeued: e.requeue,
+	}
 }

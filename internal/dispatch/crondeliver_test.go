@@ -16,7 +16,7 @@ import (
 
 // bodies makes bodies that say which run they tell of.
 func bodies(c *dispatch.Config) {
-	c.CronBody = func(_ cron.Job, r cron.Run) []byte { return []byte(string(r.State) + " " + r.Summary + r.Error) }
+	c.Cron.WebhookBody = func(_ cron.Job, r cron.Run) []byte { return []byte(string(r.State) + " " + r.Summary + r.Error) }
 }
 
 const hookURL = "https://example.com/in"

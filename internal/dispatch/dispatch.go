@@ -12,6 +12,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/cron"
+	"laneway/internal/cron/service"
 	"laneway/internal/events"
 	"laneway/internal/files"
 	"laneway/internal/outbox"
@@ -32,8 +33,11 @@ const (
 	defaultGroup = 3
 )
 
-// Store is what dispatch needs of the durable side.
-type Store = store.Store
+// Store is what dispatch needs of the durable side: messages and jobs.
+type Store interface {
+	store.Store
+	cron.JobStore
+}
 
 // Config of a Dispatcher. Zero values are defaults.
 type Config struct {
@@ -69,14 +73,8 @@ type Config struct {
 	OwnSessions, CallerSessions int
 	// Agents, the default one first; at least one.
 	Agents []Agent
-	// Cron is what the operator decided about jobs.
-	Cron CronConfig
-	// Retention is how long messages that are over, and what was sent, are kept; 0 = for ever. At least as long as any sender repeats itself.
-	Retention time.Duration
-	// HostPayload runs payloads of kind command and script; nil = they are refused.
-	HostPayload HostPayload
-	// CronBody writes the body of a webhook about a finished run; nil = webhooks are not delivered.
-	CronBody func(job cron.Job, run cron.Run) []byte
+	// Cron is what the operator decided about jobs, and about what the built-in ones remove.
+	Cron service.Config
 	// Files keeps what agents make for people; nil = agents can send text only.
 	Files *files.Dir
 	// StopGrace is how long a stopped turn may take to return before it is finished without it; 0 = 2 s.
@@ -113,6 +111,7 @@ type Deps struct {
 // Dispatcher is the public face of the package: it has one part for each idea and passes calls on. Make it with New.
 type Dispatcher struct {
 	*parts
+	jobCalls
 
 	owner     *ownership.Node // node of parts, for what only the life of the process needs
 	sender    *outbox.Sender
@@ -127,12 +126,6 @@ type Dispatcher struct {
 	signs     *signs
 	figures   figures
 	started   time.Time
-
-	jobs        cron.JobStore // nil = the store keeps no jobs
-	planner     *cron.Planner
-	cron        *cron.Runner
-	cronEvents  events.Hub[cron.Event]
-	budgetNotes budgetNotes
 }
 
 // New makes a dispatcher. ctx is the work context: the parent of every turn, cancelled with a cause when running work has to be
@@ -165,13 +158,6 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 	if err := d.connect(ctx, deps); err != nil {
 		return nil, err
 	}
-	if err := d.openCron(); err != nil {
-		return nil, err
-	}
-	d.figures.jobs = d.jobs
-	if d.cron != nil {
-		d.queue.timers = d.cron
-	}
 	return d, nil
 }
 
@@ -179,9 +165,9 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Dispatcher, error) {
 func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	p, cfg := d.parts, d.cfg
 	d.signs = &signs{parts: p}
-	d.queue = &queue{parts: p, signs: d.signs, onEnded: d.cronMessageEnded}
+	d.queue = &queue{parts: p, signs: d.signs}
 	d.queue.rules.Store(&cfg.Queue)
-	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, attempts: d.attemptOf}
+	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs}
 	d.admission = &admission{parts: p}
 	d.access = &access{parts: p}
 	d.stops = &stops{parts: p, queue: d.queue, access: d.access}
@@ -194,9 +180,11 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Exclusive: cfg.Exclusive,
 	}, p.store, takeover{d.queue}, p.obs, p.log)
 	d.publisher = events.New(events.Config{
-		DefaultAgent: d.DefaultAgent(), Topics: events.Topics{topicCron: d.receiveCron},
+		DefaultAgent: d.DefaultAgent(), Topics: events.Topics{service.Topic: func(ctx context.Context, text string) { d.svc.Events.Receive(ctx, text) }},
 	}, p.store, d.owner, p.log)
-	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: d.addressGone}, p.store, d.owner, p.obs, p.log)
+	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: func(ctx context.Context, o store.Outgoing, u store.UndeliveredParams) error {
+		return d.svc.Delivery.AddressGone(ctx, o, u)
+	}}, p.store, d.owner, p.obs, p.log)
 	p.node, p.events, p.outbox = d.owner, d.publisher, d.sender
 	var err error
 	p.sched, err = scheduler.New(ctx, scheduler.Config[work]{
@@ -206,6 +194,25 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	if err != nil {
 		return fmt.Errorf("making the scheduler: %w", err)
 	}
+	return d.connectJobs()
+}
+
+// connectJobs makes the job service.
+func (d *Dispatcher) connectJobs() error {
+	p := d.parts
+	deps := service.Deps{
+		Store: p.store, Node: p.node, Turns: jobTurns{p, d.queue}, Callers: jobCallers{d.admission, d.access}, Publisher: p.events, Outbox: p.outbox,
+		Log: p.log, Go: p.small.Go, DefaultAgent: d.DefaultAgent(), HasAgent: func(id string) bool { _, ok := p.agents[id]; return ok },
+		Channels: p.channelNames(),
+	}
+	if p.cfg.Files != nil {
+		deps.Files = p.cfg.Files
+	}
+	var err error
+	if d.svc, err = service.New(p.cfg.Cron, deps); err != nil {
+		return fmt.Errorf("making the job service: %w", err)
+	}
+	p.jobs = d.svc
 	return nil
 }
 

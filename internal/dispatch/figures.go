@@ -20,14 +20,13 @@ const (
 // Figures are counts of the store for metrics, as last read. They are of all processes that share the store.
 type Figures struct {
 	OutboxWaiting int
-	Cron          cron.Summary // OldestDue negative = nothing is due, or there is no cron
+	Cron          cron.Summary // OldestDue negative = nothing is due
 }
 
 // figures keeps the counts fresh, so that a scrape of the metrics asks the database nothing.
 type figures struct {
 	*parts
 
-	jobs cron.JobStore // nil = the store keeps no jobs
 	last atomic.Pointer[Figures]
 }
 
@@ -61,9 +60,7 @@ func (f *figures) read(ctx context.Context) {
 		for _, c := range counts {
 			next.OutboxWaiting += c.Waiting
 		}
-		if f.jobs != nil {
-			next.Cron, err = f.jobs.Summary(ctx, "")
-		}
+		next.Cron, err = f.store.Summary(ctx, "")
 	}
 	if err != nil {
 		f.log.DebugContext(ctx, "the figures of the store cannot be read; the last ones stay", "err", err)

@@ -41,15 +41,6 @@ func replies(lead store.Waiting, runID string, end ending) []store.Outgoing {
 	return rows
 }
 
-// nextN is the number of a further row of a run.
-func nextN(rows []store.Outgoing) int {
-	next := 0
-	for _, r := range rows {
-		next = max(next, r.N+1)
-	}
-	return next
-}
-
 // outputOf makes the directory for the files of a turn when its agent asks for it.
 func (ts *turns) outputOf(t *turn) func() (string, error) {
 	if ts.cfg.Files == nil {

@@ -210,7 +210,7 @@ func TestAFailureIsToldToThePersonAndToTheWebhook(t *testing.T) {
 func TestOldFilesAreRemovedWithOldMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
-		h := openCron(t, newStore(), opt, func(c *dispatch.Config) { c.Retention = time.Hour })
+		h := openCron(t, newStore(), opt, func(c *dispatch.Config) { c.Cron.MessageRetention = time.Hour })
 		h.asker.fail = func(r chat.Reply) error {
 			if r.File != nil && r.File.Name == "b.txt" {
 				return errors.New("down")

@@ -140,7 +140,7 @@ func (ts *turns) judge(ctx context.Context, t *turn, res agent.Result, err error
 func (ts *turns) judgeCancelled(t *turn, cause *scheduler.CancelCause, end *ending) {
 	switch cause.Reason {
 	case scheduler.ReasonStopped:
-		why := reasonOf(cause.By)
+		why := store.StopReason(cause.By)
 		end.fail(chat.OutcomeStopped, store.RunStopped, why, "stopped")
 		end.stop = "stopped"
 	case scheduler.ReasonSuperseded:
@@ -189,7 +189,7 @@ func (ts *turns) stuck(st *scheduler.Turn[work]) {
 			t.claim = it.Payload.claim
 		}
 	}
-	t.attempt = ts.attempts(t, t.rows[len(t.rows)-1])
+	t.attempt = ts.attemptOf(t.rows[len(t.rows)-1])
 	var end ending
 	ts.judgeCancelled(t, cause, &end)
 	said, mine := run.Close()
@@ -214,7 +214,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 		p.Transcript = ts.answer(t, end)
 		p.Outgoing = outgoing(lead, t.run.RunID, end)
 	}
-	publish := t.attempt.end(ctx, t, end, &p)
+	publish := t.attempt.End(ctx, t.ofAttempt(), end.ofAttempt(), &p)
 	var fin store.Finished
 	err := ts.node.Final(ctx, "finishing a turn", func(ctx context.Context) (err error) {
 		fin, err = t.from.Finish(ctx, p)

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/dispatch"
 	"laneway/internal/store"
 )
 
 // slowStarts is a store whose starts take as long as the number of their first message says.
 type slowStarts struct {
-	store.Store
+	dispatch.Store
 
 	took func(p store.StartParams) time.Duration
 }

@@ -25,7 +25,6 @@ import (
 	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
 	"laneway/internal/scheduler"
-	"laneway/internal/store"
 	"laneway/internal/store/memory"
 )
 
@@ -178,7 +177,7 @@ func leave(req agent.Request, word string, names []string, emit func(agent.Event
 // house is a dispatcher on a memory store inside a synctest bubble.
 type house struct {
 	t      *testing.T
-	st     store.Store
+	st     dispatch.Store
 	d      *dispatch.Dispatcher
 	runner *script
 	box    *postbox
@@ -212,7 +211,7 @@ func queue(s dispatch.QueueRules) option {
 	}
 }
 
-func open(t *testing.T, st store.Store, opts ...option) *house {
+func open(t *testing.T, st dispatch.Store, opts ...option) *house {
 	t.Helper()
 	h := build(t, st, opts...)
 	h.start()
@@ -220,7 +219,7 @@ func open(t *testing.T, st store.Store, opts ...option) *house {
 }
 
 // build is open without the start.
-func build(t *testing.T, st store.Store, opts ...option) *house {
+func build(t *testing.T, st dispatch.Store, opts ...option) *house {
 	t.Helper()
 	h := &house{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, asker: &asker{postbox: postbox{name: "asker"}}, web: web.New(), ended: make(chan struct{})}
 	table, err := command.New()

@@ -14,7 +14,7 @@ import (
 
 func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := openCron(t, newStore(), func(c *dispatch.Config) { c.Retention = time.Hour })
+		h := openCron(t, newStore(), func(c *dispatch.Config) { c.Cron.MessageRetention = time.Hour })
 		old := h.send("main", "hello", replyTo("5"))
 		h.end(old)
 		after(3 * time.Hour)

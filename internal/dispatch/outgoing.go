@@ -79,7 +79,7 @@ func dropNotice(m chat.Message, limit int) *store.Outgoing {
 // droppedTo is where the notice of a drop goes: where the answer would have gone, and for people at the web, who read the history, in the transcript.
 func droppedTo(key chat.SessionKey, from string, to chat.Target) chat.Target {
 	if to.IsZero() && from == channel.Web {
-		return webTarget(key)
+		return channel.WebTarget(key)
 	}
 	return to
 }
@@ -150,10 +150,6 @@ func abortReason(reason string) string {
 	default:
 		return reasonStop
 	}
-}
-
-func webTarget(key chat.SessionKey) chat.Target {
-	return chat.Target{Channel: channel.Web, ChatID: key.String()}
 }
 
 // newID is a UUIDv7: sortable by time, unique without asking the store.

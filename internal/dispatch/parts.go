@@ -51,6 +51,7 @@ type parts struct {
 	node     node
 	events   publisher
 	outbox   waker
+	jobs     jobService
 	sched    *scheduler.Scheduler[work]
 	agents   map[string]Agent
 	channels map[string]channel.Channel

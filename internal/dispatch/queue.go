@@ -23,15 +23,6 @@ type queue struct {
 	order    order
 	starting seqSet
 	bursts   bursts
-	timers   timers // nil = there are no jobs
-	// onEnded is called with each message that ended without a turn, when that is committed.
-	onEnded func(ctx context.Context, m store.Waiting)
-}
-
-// timers calls functions at moments of the store's clock.
-type timers interface {
-	Now() time.Time
-	At(t time.Time, do func(context.Context))
 }
 
 // settings of a message's session: the configured ones, then the session's own mode, then what the message asks for.
@@ -236,7 +227,7 @@ func (q *queue) publishEnded(ctx context.Context, r store.Waiting, outcome chat.
 	q.events.Publish(e)
 	q.obs.Ended(r.Lane, outcome, reason)
 	q.events.Ended(end)
-	q.onEnded(ctx, r)
+	q.jobs.MessageEnded(ctx, r)
 }
 
 // removeDropped removes what the store dropped, or ended for a message that interrupts, from the scheduler and publishes that.

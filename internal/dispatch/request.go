@@ -18,13 +18,9 @@ const historyPage = 256 << 10
 // request gathers what the agent is to know.
 func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	lead := t.rows[len(t.rows)-1]
-	deadline, _ := ctx.Deadline()
-	req := agent.Request{
-		Session: lead.Session, RunID: t.run.RunID, Attempt: t.started.Attempt,
-		IdempotencyKey: lead.Session.String() + "/" + t.run.RunID, Deadline: deadline,
-		SystemPrompt: t.agent.SystemPrompt, Thinking: lead.Content.Options.Thinking, Params: lead.Content.Options.Params,
-		Model: t.started.Notes[noteModel], OutputDir: ts.outputOf(t), CallOnce: t.attempt.unattended(),
-	}
+	req := ts.baseRequest(ctx, t)
+	req.SystemPrompt, req.Thinking, req.Params = t.agent.SystemPrompt, lead.Content.Options.Thinking, lead.Content.Options.Params
+	req.Model, req.CallOnce = t.started.Notes[noteModel], t.attempt.Unattended()
 	if lead.Content.Options.Model != "" {
 		req.Model = lead.Content.Options.Model
 	}
@@ -33,7 +29,7 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	}
 	budget := t.budget(&req)
 	var history []chat.TranscriptEntry
-	if !t.attempt.isolated() {
+	if !t.attempt.Isolated() {
 		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) { // a database that is away for a moment is no reason to give the turn up
 			history, err = ts.history(ctx, lead.Session, t.started.SessionID, t.run.RunID, budget)
 			return err
@@ -43,11 +39,24 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 		}
 	}
 	for _, r := range t.rows {
-		req.Messages = append(req.Messages, r.Content)
 		history = append(history, r.Content.Context...)
 	}
 	req.History = agent.CutHistory(history, budget)
 	return req, nil
+}
+
+// baseRequest is what every execution of a turn gets: its identity, its deadline, its messages and a place for files.
+func (ts *turns) baseRequest(ctx context.Context, t *turn) agent.Request {
+	key := t.rows[len(t.rows)-1].Session
+	deadline, _ := ctx.Deadline()
+	req := agent.Request{
+		Session: key, RunID: t.run.RunID, Attempt: t.started.Attempt, IdempotencyKey: key.String() + "/" + t.run.RunID, Deadline: deadline,
+		OutputDir: ts.outputOf(t),
+	}
+	for _, r := range t.rows {
+		req.Messages = append(req.Messages, r.Content)
+	}
+	return req
 }
 
 func joinNonEmpty(sep string, a, b string) string {

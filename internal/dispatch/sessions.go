@@ -12,6 +12,12 @@ import (
 	"laneway/internal/store"
 )
 
+// Names of channels that sessions of hooks and of the OpenAI interface have in their keys.
+const (
+	hookRoute = "hook"
+	apiRoute  = "api"
+)
+
 // Names of session notes.
 const noteModel = "model"
 

@@ -37,10 +37,7 @@ func (d *Dispatcher) Progress() chat.Progress {
 	p := chat.Progress{
 		StalledFor:    d.sched.Progress(),
 		DispatcherAge: d.node.SweepAge(),
-		CronAge:       -1, WriterAge: -1,
-	}
-	if d.cron != nil && d.cfg.Cron.Fires && d.cfg.Cron.Enabled {
-		p.CronAge = d.cron.Age()
+		CronAge:       d.svc.Age(), WriterAge: -1,
 	}
 	if w, ok := d.store.(store.Progresser); ok {
 		p.WriterAge = w.WriterAge()

@@ -2,9 +2,7 @@ package dispatch
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -47,21 +45,6 @@ const (
 	verbReset  = "sessions.reset"
 	verbDelete = "sessions.delete"
 )
-
-// answered is what the store kept for a call that is sent again; the zero value when it is none, or the first.
-func answered[T any](ctx context.Context, st Store, o *chat.IdempotencyKey) (out T, err error) {
-	if o == nil {
-		return out, nil
-	}
-	raw, err := st.Answered(ctx, *o)
-	if err != nil || raw == nil {
-		return out, err
-	}
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, fmt.Errorf("reading the answer to %s: %w", o.Method, err)
-	}
-	return out, nil
-}
 
 // deleteWait is how long Delete waits for stopped turns to return.
 const deleteWait = 5 * time.Second
@@ -112,7 +95,7 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (met, error) {
 
 // signal sends the signal to what this process knows.
 func (sp *stops) signal(p store.StopParams) (m met, ended []scheduler.Ended[work]) {
-	key, by := p.Session.String(), joinBy(p.Reason, p.By)
+	key, by := p.Session.String(), store.StopCause(p.Reason, p.By)
 	var s scheduler.Stopped[work]
 	switch p.Scope {
 	case store.StopOne:
@@ -134,7 +117,7 @@ func (sp *stops) signal(p store.StopParams) (m met, ended []scheduler.Ended[work
 // write writes the stop and publishes what ended by it.
 func (sp *stops) write(ctx context.Context, p store.StopParams, local []scheduler.Ended[work]) stopResult {
 	var st store.Stopped
-	by := joinBy(p.Reason, p.By)
+	by := store.StopCause(p.Reason, p.By)
 	written := p
 	written.By = by // the reason travels with it to the process that runs what is stopped, and to the next attempt
 	err := sp.node.Final(ctx, "writing a stop down", func(ctx context.Context) (err error) {
@@ -175,7 +158,7 @@ func (sp *stops) reset(ctx context.Context, key chat.SessionKey, by chat.Caller,
 	if err := sp.access.mayChange(ctx, key, by); err != nil {
 		return "", err
 	}
-	if id, err := answered[string](ctx, sp.store, o); id != "" || err != nil {
+	if id, err := store.AnswerOf[string](ctx, sp.store, o); id != "" || err != nil {
 		return id, err
 	}
 	if _, err := sp.stop(ctx, store.StopParams{Session: key, Scope: store.StopAll, By: by.Principal, Reason: reasonReset}); err != nil {
@@ -195,7 +178,7 @@ func (sp *stops) reset(ctx context.Context, key chat.SessionKey, by chat.Caller,
 // remove stops everything of a session and removes it, with its transcripts unless they are to be kept. A repetition stops and removes
 // nothing. It fills in who asked.
 func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Caller) (store.Deleted, error) {
-	switch before, err := answered[*store.Deleted](ctx, sp.store, p.IdempotencyKey); {
+	switch before, err := store.AnswerOf[*store.Deleted](ctx, sp.store, p.IdempotencyKey); {
 	case err != nil:
 		return store.Deleted{}, err
 	case before != nil:

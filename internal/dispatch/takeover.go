@@ -40,7 +40,7 @@ func (q *queue) resume(ctx context.Context, t store.Taken) {
 	if i, at := q.early(t.Messages); i >= 0 {
 		rest := t
 		rest.Messages = t.Messages[i:]
-		q.timers.At(at, func(ctx context.Context) {
+		q.jobs.At(at, func(ctx context.Context) {
 			if q.node.ID() == t.Node { // another incarnation finds them by its sweep
 				q.resume(ctx, rest)
 			}
@@ -67,10 +67,7 @@ func (q *queue) resume(ctx context.Context, t store.Taken) {
 
 // early finds the first message whose moment is to come; -1 when there is none.
 func (q *queue) early(rows []store.Waiting) (i int, at time.Time) {
-	if q.timers == nil {
-		return -1, at
-	}
-	now := q.timers.Now().UnixMilli()
+	now := q.jobs.Now().UnixMilli()
 	i = slices.IndexFunc(rows, func(r store.Waiting) bool {
 		return r.RunID == "" && r.Channel == cron.Channel && r.Content.Options.NotBefore > now
 	})

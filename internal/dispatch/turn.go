@@ -26,8 +26,7 @@ type turn struct {
 	started store.Started
 	began   time.Time // local, when the start was committed
 	run     *events.Run
-	attempt attempt   // what the turn is besides the turn of a message
-	cron    *cronTurn // of the attempt of a job's run, for the job service only; nil = none
+	attempt attempt // what the turn is besides the turn of a message
 	from    source
 	// output is where the agent leaves files; nil until it asks for a place. It is touched on the goroutine of the turn only.
 	output *files.Turn
@@ -37,10 +36,9 @@ type turn struct {
 type turns struct {
 	*parts
 
-	queue    *queue
-	signs    *signs
-	attempts func(t *turn, lead store.Waiting) attempt
-	running  runningTurns
+	queue   *queue
+	signs   *signs
+	running runningTurns
 }
 
 // run is what the scheduler calls on the goroutine that owns the slot. Its error is the scheduler's figure of how the turn ended; the
@@ -80,8 +78,8 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 		}
 	}
 	lead := t.rows[len(t.rows)-1]
-	t.attempt = ts.attempts(t, lead)
-	p := store.StartParams{Claim: t.claim, RunID: st.RunID(), Lane: st.Lane(), Cron: t.attempt.start(t.claim.Node)}
+	t.attempt = ts.attemptOf(lead)
+	p := store.StartParams{Claim: t.claim, RunID: st.RunID(), Lane: st.Lane(), Cron: t.attempt.Start(t.claim.Node)}
 	for _, r := range t.rows {
 		p.Seqs = append(p.Seqs, r.Seq)
 		p.Transcript = append(p.Transcript, said(r, st.RunID()))
@@ -95,7 +93,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	switch {
 	case errors.Is(err, chat.ErrFenced):
 		ts.obs.Fenced("start")
-		if t.cron != nil { // its claim may have been withdrawn, and its session with it
+		if p.Cron != nil { // its claim may have been withdrawn, and its session with it
 			ts.queue.order.release(lead.Session, t.claim.Epoch)
 		}
 		return nil, false, nil
@@ -115,7 +113,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	ts.running.add(st, t)
 	ts.events.PublishSession(lead.Session, t.run.Principal, "run.started", t.run.RunID)
 	st.Began() // its messages are in the transcript: the next turn of the session may write its own behind them
-	t.attempt.started(ctx, t)
+	t.attempt.Started(ctx, t.ofAttempt(), t.started.Job)
 	return t, true, nil
 }
 
@@ -151,7 +149,7 @@ func (ts *turns) endUnstarted(ctx context.Context, rows []store.Waiting) {
 	}
 	switch cause.Reason {
 	case scheduler.ReasonStopped:
-		why := reasonOf(cause.By)
+		why := store.StopReason(cause.By)
 		ts.queue.endWaiting(ctx, rows, chat.OutcomeStopped, why)
 	case scheduler.ReasonSuperseded:
 		ts.queue.endWaiting(ctx, rows, chat.OutcomeSuperseded, store.ReasonSuperseded)
@@ -172,7 +170,7 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout(lead), errTurnTimeout)
 	defer cancel()
-	if res, done, err := t.attempt.execute(ctx, t); done {
+	if res, done, err := t.attempt.Execute(ctx, ts.baseRequest(ctx, t), func(e agent.Event) { ts.emit(t, lead, e) }); done {
 		return orCause(ctx, res, err)
 	}
 	req, err := ts.request(ctx, t)
@@ -185,7 +183,7 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 	if ctx.Err() != nil {
 		return agent.Result{}, context.Cause(ctx)
 	}
-	if !t.attempt.unattended() {
+	if !t.attempt.Unattended() {
 		stopTyping := ts.signs.typing(ctx, lead.Content.Options.ReplyTo)
 		defer stopTyping()
 	}
@@ -221,7 +219,7 @@ func (ts *turns) emit(t *turn, lead store.Waiting, e agent.Event) {
 		if !ok {
 			return
 		}
-		if to := lead.Content.Options.ReplyTo; t.attempt.heldBack(to) == "" {
+		if to := lead.Content.Options.ReplyTo; t.attempt.HeldBack(to) == "" {
 			ts.signs.preview(to, t.run.RunID, whole)
 		}
 	case agent.EventTool:

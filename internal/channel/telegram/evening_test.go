@@ -15,6 +15,7 @@ import (
 	"laneway/internal/channel/telegram"
 	"laneway/internal/chat"
 	"laneway/internal/command"
+	"laneway/internal/cron/service"
 	"laneway/internal/dispatch"
 	"laneway/internal/gateway"
 	"laneway/internal/store/memory"
@@ -116,7 +117,7 @@ func (h *home) begin() {
 	}
 	work, cancelWork := context.WithCancelCause(h.t.Context())
 	h.d, err = dispatch.New(work, dispatch.Config{
-		Version: "test", Cron: dispatch.CronConfig{Enabled: true, Fires: true}, Agents: []dispatch.Agent{{Info: agent.Info{ID: "main", Runner: "story"}, Runner: h.agent}},
+		Version: "test", Cron: service.Config{Enabled: true, Fires: true}, Agents: []dispatch.Agent{{Info: agent.Info{ID: "main", Runner: "story"}, Runner: h.agent}},
 	}, dispatch.Deps{Store: h.st, Commands: table, Needs: gateway.Needs(), Channels: []channel.Channel{h.ch}, Logger: log})
 	if err != nil {
 		h.t.Fatal(err)

@@ -27,15 +27,7 @@ func chatCaller(c command.Call) chat.Caller {
 
 // Clock is the store's time and the gateway's zone.
 func (a actions) Clock(ctx context.Context) (now time.Time, zone string, err error) {
-	if a.d.jobs == nil {
-		return time.Time{}, "", errNoCron()
-	}
-	zone = a.d.cfg.Cron.Rules.DefaultTZ
-	if zone == "" {
-		zone = "UTC"
-	}
-	now, err = a.d.store.Now(ctx)
-	return now, zone, err
+	return a.d.svc.Clock(ctx)
 }
 
 // AddJob is /remind and /cron add.
@@ -45,7 +37,7 @@ func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (
 	if err != nil {
 		return cron.Put{}, err
 	}
-	return a.d.cronAdd(ctx, m, by, onceOf(c), anywhere)
+	return a.d.svc.Editor.AddInChat(ctx, m, by, onceOf(c))
 }
 
 // chatJob are the members of a job that is made in a chat. The key follows from what was asked and where, so that the same wish twice is one job and
@@ -92,9 +84,6 @@ func wireSchedule(s schedule.Spec) map[string]any {
 
 // Jobs is /jobs: the person's jobs in the order in which they were made; in a group those that answer in it.
 func (a actions) Jobs(ctx context.Context, c command.Call) ([]cron.Job, error) {
-	if a.d.jobs == nil {
-		return nil, errNoCron()
-	}
 	by := chatCaller(c)
 	page, err := a.d.CronList(ctx, cron.JobFilter{SortBy: "id", Limit: jobsShown}, by)
 	if err != nil || c.Session.Kind() != chat.KindGroup {

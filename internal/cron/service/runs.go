@@ -1,4 +1,4 @@
-package dispatch
+package service
 
 import (
 	"context"
@@ -10,18 +10,32 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/store"
 )
 
-// CronRun starts a run by hand. reason says why there was none. With a name, o, a call that is sent again gets what the first one came to.
-func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.IdempotencyKey) (runID string, reason string, err error) {
-	if d.jobs == nil {
-		return "", "", errNoCron()
-	}
-	node, err := d.node.Alive()
+// Runs starts runs by hand, fills in slots of the past, cancels runs and lists the ledger.
+type Runs struct {
+	*parts
+
+	nudge func() // makes the loop look at once
+}
+
+// List lists rows of the ledger.
+func (rs *Runs) List(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error) {
+	f.Visible = visible(by)
+	return rs.jobs.Runs(ctx, f)
+}
+
+// maxShift is how many milliseconds a run by hand is moved when others have taken its millisecond.
+const maxShift = 100
+
+// Start starts a run by hand. reason is why there was none. With an idempotency key, a call that is sent again gets what the first one came to.
+func (rs *Runs) Start(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.IdempotencyKey) (runID string, reason string, err error) {
+	node, err := rs.node.Alive()
 	if err != nil {
 		return "", "", err
 	}
-	leave, err := d.admission.admit(by.Principal, by.Own)
+	leave, err := rs.callers.Admit(by.Principal, by.Own)
 	if err != nil {
 		return "", "", err
 	}
@@ -29,33 +43,32 @@ func (d *Dispatcher) CronRun(ctx context.Context, id string, mode cron.RunMode, 
 	p := cron.EnqueueParams{Node: node, JobID: id, Visible: visible(by), New: true, IdempotencyKey: o, Audit: by.Audit("cron.run", id)}
 	shift := time.Duration(0)
 	p.Make = func(due cron.DueJob, now time.Time) ([]cron.Launch, error) {
-		j := due.Job
 		if err := mayRun(due, mode, now); err != nil {
 			return nil, err
 		}
 		slot := now.Add(shift)
 		r := cron.PlannedRun{Fire: schedule.Fire{Slot: slot, At: slot}, Trigger: cron.TriggerManual}
-		return []cron.Launch{d.planner.Launch(j, r, time.Time{})}, nil
+		return []cron.Launch{rs.planner.Launch(due.Job, r, time.Time{})}, nil
 	}
-	for ; shift < 100*time.Millisecond; shift += time.Millisecond {
-		res, err := d.jobs.EnqueueRuns(ctx, p)
+	for ; shift < maxShift*time.Millisecond; shift += time.Millisecond {
+		res, err := rs.jobs.EnqueueRuns(ctx, p)
 		switch {
 		case errors.Is(err, chat.ErrConflict): // another run by hand has taken this millisecond
 			continue
 		case errors.Is(err, chat.ErrNotFound):
-			return "", "", jobGone(id)
+			return "", "", jobNotFound(id)
 		case err != nil:
 			return "", "", wireFault(err)
 		case res.NotRun != "":
 			return "", res.NotRun, nil
 		}
-		d.launchAll(ctx, res.Launched)
-		d.NudgeCron() // its next slot may be close, and no longer claimed
+		rs.launch(ctx, res.Launched)
 		return res.IDs[0], "", nil
 	}
 	return "", "", chat.Errorf(chat.CodeRateLimited, "this job was started by hand too often within this moment; try again")
 }
 
+// mayRun decides whether a run by hand starts beside the active ones; its error is a [cron.NotRunError].
 func mayRun(due cron.DueJob, mode cron.RunMode, now time.Time) error {
 	j := due.Job
 	switch {
@@ -73,30 +86,29 @@ func mayRun(due cron.DueJob, mode cron.RunMode, now time.Time) error {
 	return nil
 }
 
-func (d *Dispatcher) launchAll(ctx context.Context, list []cron.Launched) {
+// launch launches runs that were enqueued. The loop looks at once: the next slot of their job may be close, and no longer claimed.
+func (rs *Runs) launch(ctx context.Context, list []cron.Launched) {
 	for _, l := range list {
-		house{d}.Launch(ctx, l)
+		rs.turns.Launch(ctx, l)
 	}
+	rs.nudge()
 }
 
-// CronCancel ends active runs: one of them, or all of a job. It takes no slot and waits for no turn. It fills in who asked.
-func (d *Dispatcher) CronCancel(ctx context.Context, p cron.CancelParams, by chat.Caller) ([]string, error) {
-	if d.jobs == nil {
-		return nil, errNoCron()
-	}
-	why := joinBy("stop", by.Principal)
-	p.Visible, p.Reason, p.Note, p.By, p.Audit = visible(by), cron.ReasonStopped, cancelNote(p.Note), why, by.Audit("cron.cancel", p.RunID+p.JobID)
-	done, err := d.jobs.CancelRuns(ctx, p)
+// Cancel ends active runs: one of them, or all of a job. It takes no slot and waits for no turn. It fills in who asked.
+func (rs *Runs) Cancel(ctx context.Context, p cron.CancelParams, by chat.Caller) ([]string, error) {
+	cause := store.StopCause(store.ReasonStop, by.Principal)
+	p.Visible, p.Reason, p.Note, p.By, p.Audit = visible(by), cron.ReasonStopped, cancelNote(p.Note), cause, by.Audit("cron.cancel", p.RunID+p.JobID)
+	done, err := rs.jobs.CancelRuns(ctx, p)
 	switch {
 	case errors.Is(err, chat.ErrNotFound) && p.RunID == "":
-		return nil, jobGone(p.JobID)
+		return nil, jobNotFound(p.JobID)
 	case errors.Is(err, chat.ErrNotFound):
 		return nil, chat.Errorf(chat.CodeInvalid, "cron run not found: %s", chat.Escaped(chat.Cut(p.RunID, 200), "")).With("code", "CRON_RUN_NOT_FOUND").With("runId", chat.Cut(p.RunID, 200))
 	case err != nil:
 		return nil, err
 	}
-	for _, e := range done.Runs {
-		d.stopRun(e, why)
+	for _, run := range done.Runs {
+		rs.turns.Stop(run, cause)
 	}
 	return done.IDs, nil
 }
@@ -108,54 +120,56 @@ func cancelNote(note string) string {
 	return "cancelled: " + note
 }
 
-// CronBackfill runs the slots of a job in [from, to], one at a time, the oldest first. Slots that ran well already are left alone unless forced.
-func (d *Dispatcher) CronBackfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error) {
+// Backfill runs the slots of a job in [From, To], one at a time, the oldest first. Slots that ran well already are left alone unless forced.
+func (rs *Runs) Backfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error) {
 	if p.DryRun {
 		p.IdempotencyKey = nil
 	}
-	if before, err := answered[*cron.Enqueued](ctx, d.store, p.IdempotencyKey); err != nil || before != nil {
+	if before, err := store.AnswerOf[*cron.Enqueued](ctx, rs.store, p.IdempotencyKey); err != nil || before != nil {
 		return backfilled(before), err
 	}
-	job, err := d.CronGet(ctx, p.ID, by)
+	job, err := rs.jobs.Job(ctx, p.ID, visible(by))
+	if errors.Is(err, chat.ErrNotFound) {
+		return nil, jobNotFound(p.ID)
+	}
 	if err != nil {
 		return nil, err
 	}
-	node, err := d.node.Alive()
+	node, err := rs.node.Alive()
 	if err != nil {
 		return nil, err
 	}
-	fires, err := d.backfillFires(ctx, p, job)
+	fires, err := rs.backfillFires(ctx, p, job)
 	if err != nil {
 		return nil, err
 	}
 	if p.DryRun {
-		return d.backfillPlan(ctx, p, fires)
+		return rs.backfillPlan(ctx, p, fires)
 	}
 	slots := make([]time.Time, 0, len(fires))
 	for _, f := range fires {
 		slots = append(slots, f.Slot)
 	}
-	res, err := d.jobs.EnqueueRuns(ctx, cron.EnqueueParams{
+	res, err := rs.jobs.EnqueueRuns(ctx, cron.EnqueueParams{
 		Node: node, JobID: p.ID, Visible: visible(by), Slots: slots, IdempotencyKey: p.IdempotencyKey, Audit: by.Audit("cron.backfill", p.ID),
 		Make: func(due cron.DueJob, _ time.Time) ([]cron.Launch, error) {
-			return d.planner.Backfill(due, fires, p.Force), nil
+			return rs.planner.Backfill(due, fires, p.Force), nil
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("filling in runs: %w", err)
 	}
-	d.launchAll(ctx, res.Launched)
-	d.NudgeCron()
+	rs.launch(ctx, res.Launched)
 	return backfilled(&res), nil
 }
 
 // backfillFires are the slots that a backfill is about.
-func (d *Dispatcher) backfillFires(ctx context.Context, p cron.BackfillParams, job cron.Job) ([]schedule.Fire, error) {
-	t, err := d.planner.Timetable(job)
+func (rs *Runs) backfillFires(ctx context.Context, p cron.BackfillParams, job cron.Job) ([]schedule.Fire, error) {
+	t, err := rs.planner.Timetable(job)
 	if err != nil {
 		return nil, wireFault(err)
 	}
-	now, err := d.store.Now(ctx)
+	now, err := rs.store.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +184,7 @@ func (d *Dispatcher) backfillFires(ctx context.Context, p cron.BackfillParams, j
 	return fires, nil
 }
 
-// backfilled says what a backfill did; nil for none.
+// backfilled lists what a backfill did; nil for none.
 func backfilled(res *cron.Enqueued) []cron.BackfillFire {
 	if res == nil {
 		return nil
@@ -186,11 +200,11 @@ func backfilled(res *cron.Enqueued) []cron.BackfillFire {
 	return out
 }
 
-// backfillPlan says what a backfill would do.
-func (d *Dispatcher) backfillPlan(ctx context.Context, p cron.BackfillParams, fires []schedule.Fire) ([]cron.BackfillFire, error) {
+// backfillPlan lists what a backfill would do.
+func (rs *Runs) backfillPlan(ctx context.Context, p cron.BackfillParams, fires []schedule.Fire) ([]cron.BackfillFire, error) {
 	var ran []cron.SlotRun
 	for offset := 0; ; {
-		page, err := d.jobs.Runs(ctx, cron.RunFilter{JobID: p.ID, Since: p.From, Until: p.To, IncludeActive: true, Limit: 200, Offset: offset})
+		page, err := rs.jobs.Runs(ctx, cron.RunFilter{JobID: p.ID, Since: p.From, Until: p.To, IncludeActive: true, Limit: 200, Offset: offset})
 		if err != nil {
 			return nil, err
 		}

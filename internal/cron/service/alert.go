@@ -1,0 +1,113 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// Numbers of alerts among the outgoing rows of a run: behind its answer, or the notice instead of one.
+const (
+	alertN = 1000 + iota
+	goneN
+)
+
+// alertDelivery is where an alert about the job goes: the alert's own target, else that of failures, else that of its answers. A chat that is gone is passed
+// over. own reports whether it is another one than that of the answers.
+func (d *Delivery) alertDelivery(job cron.Job) (at cron.Delivery, own bool) {
+	if at = job.Alert.Delivery; at.Mode != "" && !job.State.DeliveryPause.Holds(d.target(job.Agent, at)) {
+		return at, true
+	}
+	if at, own = job.Delivery.Failure(); own && !job.State.DeliveryPause.Holds(d.target(job.Agent, at)) {
+		return at, true
+	}
+	return job.Delivery, false
+}
+
+// alertRow is an alert about the job on its way to its people; nil where none is sent: a webhook of the answers got the run already.
+func (d *Delivery) alertRow(job cron.Job, run cron.Run, n int, text string) *store.Outgoing {
+	at, own := d.alertDelivery(job)
+	to := d.target(job.Agent, at)
+	switch {
+	case at.Mode == "", at.Mode == cron.DeliverNone:
+		return nil
+	case at.Mode == cron.DeliverWebhook:
+		if !own || !d.hasWebhooks() {
+			return nil
+		}
+		to, text = webhookTarget(at.To), string(d.cfg.WebhookBody(job, run))
+	case job.State.DeliveryPause.Holds(to):
+		to = channel.WebTarget(chat.MainKey(job.Agent))
+	}
+	return noticeRow(to, job, run, n, text)
+}
+
+func noticeRow(to chat.Target, job cron.Job, run cron.Run, n int, text string) *store.Outgoing {
+	return &store.Outgoing{ID: newID(), RunID: run.ID, N: n, Principal: job.Owner, Target: to, Kind: store.KindNotice, Text: text, Count: 1}
+}
+
+// alert sends an alert about the job.
+func (d *Delivery) alert(ctx context.Context, job cron.Job, run cron.Run, kind cron.AlertKind) {
+	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "alert", string(kind), "errors_in_a_row", job.State.ConsecutiveErrors)
+	row := d.alertRow(job, run, alertN, kind.Sentence(job))
+	if row == nil {
+		return
+	}
+	err := d.node.Final(ctx, "sending an alert", func(ctx context.Context) error { return d.store.Enqueue(ctx, []store.Outgoing{*row}) })
+	if err != nil {
+		d.log.ErrorContext(ctx, "an alert was not sent", "job_id", job.ID, "err", err)
+	}
+	d.outbox.Wake()
+}
+
+// A job whose chat is gone does not fail: it fires, and its answer is in the transcript and in the ledger. What ends is the sending. The failure that shows it
+// pauses the delivery of the job and alerts its people, in one transaction: a process that dies before it finds the address gone again. An answer that is held
+// back has a ledger row with the reason and no row in the outbox.
+
+// AddressGone ends an outgoing row for good whose address is gone, and pauses the delivery of the job whose answer it is, if that still sends there.
+func (d *Delivery) AddressGone(ctx context.Context, o store.Outgoing, p store.UndeliveredParams) error {
+	job, run, ok := d.answers(ctx, o)
+	if !ok {
+		return d.store.Undelivered(ctx, p)
+	}
+	job.State.DeliveryPause = cron.DeliveryPause{Since: time.Now(), Reason: p.Error, Channel: o.Target.Channel, ChatID: o.Target.ChatID}
+	job.State.LastDelivery, job.State.LastDeliveryError = cron.DeliveryNot, p.Error
+	run.Delivery, run.DeliveryError = cron.DeliveryNot, p.Error
+	text := cron.AlertGone.Sentence(job)
+	row := d.alertRow(job, run, goneN, text)
+	if row == nil { // the job has no target for alerts that works: the main session of its agent gets it
+		row = noticeRow(channel.WebTarget(chat.MainKey(job.Agent)), job, run, goneN, text)
+	}
+	done, err := d.store.AddressGone(ctx, store.GoneParams{
+		Node: p.Node, ID: p.ID, Error: p.Error, JobID: job.ID, Revision: job.Revision, Outgoing: []store.Outgoing{*row},
+	})
+	if err != nil || done.Job == nil {
+		return err
+	}
+	d.log.WarnContext(ctx, "cron alert", "job_id", job.ID, "run_id", run.ID, "alert", string(cron.AlertGone), "channel", chat.ChannelKind(o.Target.Channel), "reason", p.Error)
+	d.events.publish(cron.Event{Action: cron.ActionUpdated, Job: *done.Job})
+	return nil
+}
+
+// answers is the job, with the run, whose answer a row has, if it sends to the address of the row as it is now.
+func (d *Delivery) answers(ctx context.Context, o store.Outgoing) (job cron.Job, run cron.Run, ok bool) {
+	id, _, _ := strings.Cut(o.RunID, "/")
+	if _, _, _, err := cron.ParseRunID(id); err != nil {
+		return job, run, false
+	}
+	run, err := d.jobs.Run(ctx, id, "")
+	if err == nil {
+		job, err = d.jobs.Job(ctx, run.JobID, "")
+	}
+	if err != nil && !errors.Is(err, chat.ErrNotFound) {
+		d.log.WarnContext(ctx, "the job of an answer whose address is gone cannot be read; its next answer is sent there, too", "run_id", id, "err", err)
+	}
+	to := d.target(job.Agent, job.Delivery)
+	return job, run, err == nil && to.Channel == o.Target.Channel && to.ChatID == o.Target.ChatID && !job.State.DeliveryPause.Holds(to)
+}

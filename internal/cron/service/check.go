@@ -1,0 +1,130 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
+)
+
+// jobNotFound is the refusal for a job that does not exist or that the caller does not see.
+func jobNotFound(id string) error {
+	id = chat.Cut(id, 128)
+	return chat.Errorf(chat.CodeInvalid, "cron job not found: %s", chat.Escaped(id, "")).With("code", "CRON_JOB_NOT_FOUND").With("jobId", id)
+}
+
+// wireFault gives errors of package schedule the codes that clients know.
+func wireFault(err error) error {
+	if bad, ok := errors.AsType[*schedule.InvalidError](err); ok {
+		return chat.Errorf(chat.CodeInvalid, "%s", bad.Error()).With("code", "CRON_INVALID_SCHEDULE").With("field", bad.Field).With("reason", string(bad.Reason))
+	}
+	return err
+}
+
+// limits are what the input of a caller is checked against.
+func (p *parts) limits(by chat.Caller, now time.Time) cron.Border {
+	rules := p.cfg.Rules
+	if by.InChat() {
+		least := max(rules.MinInterval, p.cfg.UserMinInterval)
+		rules = rules.ForChat()
+		if p.cfg.UserMinInterval > 0 { // it may be shorter than the default of ForChat
+			rules.MinInterval = least
+		}
+	}
+	return cron.Border{
+		Now: now, Rules: rules, DefaultAgent: p.defaultAgent, Lanes: p.turns.Lanes(), Agent: p.hasAgent, Channel: p.hasChannel,
+		Payload: func(kind cron.PayloadKind) bool { return slices.Contains(p.cfg.Payloads, kind) },
+		Webhook: p.cfg.CheckWebhook,
+	}
+}
+
+// hasChannel reports whether a job may name a channel. Telegram may be named before it is configured.
+func (p *parts) hasChannel(name string) bool {
+	kind := chat.ChannelKind(name)
+	return name != channel.Webhook && (kind == "telegram" || slices.ContainsFunc(p.channels, func(have string) bool { return chat.ChannelKind(have) == kind }))
+}
+
+// givenKey is the key that a client chose, "" for none.
+func givenKey(m cron.Members) (string, error) {
+	key := ""
+	for _, name := range []string{"key", "declarationKey"} {
+		raw, given := m[name]
+		if !given {
+			continue
+		}
+		var s string
+		if err := json.Unmarshal(raw, &s); err != nil {
+			return "", chat.Errorf(chat.CodeInvalid, "at /%s: must be string", name)
+		}
+		if err := chat.CheckText(name, s, 800); err != nil || len([]rune(s)) > 200 {
+			return "", chat.Errorf(chat.CodeInvalid, "at /%s: must have 1 to 200 characters, not only blanks", name)
+		}
+		if key != "" && s != key {
+			return "", chat.Errorf(chat.CodeInvalid, "key and declarationKey are different; give one of them")
+		}
+		key = s
+	}
+	return key, nil
+}
+
+// targetCheck refuses a job that runs in, or delivers to, a session that the caller may not use.
+type targetCheck func(ctx context.Context, j cron.Job, by chat.Caller) error
+
+// anyTarget is for jobs that are made in a chat: they deliver to the chat in which their owner wrote, and run in a session of their own.
+func anyTarget(context.Context, cron.Job, chat.Caller) error { return nil }
+
+// mayTarget refuses a session of another principal to a caller that sees its own only. Chats of a channel are refused, too: no credential owns one.
+func (p *parts) mayTarget(ctx context.Context, j cron.Job, by chat.Caller) error {
+	if !by.Own {
+		return nil
+	}
+	failures, _ := j.Delivery.Failure()
+	for _, at := range []cron.Delivery{j.Delivery, j.Alert.Delivery, failures} {
+		switch {
+		case at.Mode != cron.DeliverAnnounce:
+			continue
+		case !toSession(at):
+			return chat.ForeignChat(at.Channel, at.To)
+		}
+		if err := p.callers.MayUse(ctx, sessionOf(j.Agent, at), by.Principal); err != nil {
+			return err
+		}
+	}
+	if j.Session == cron.Isolated {
+		return nil
+	}
+	key := chat.MainKey(j.Agent)
+	if name, named := strings.CutPrefix(j.Session, cron.NamedSession); named && name != "" {
+		var err error
+		if key, err = chat.ParseSessionKey(name, j.Agent); err != nil {
+			return err
+		}
+	}
+	return p.callers.MayUse(ctx, key, by.Principal)
+}
+
+// mayEdit refuses an edit of a built-in job, and one of another revision than the caller read.
+func mayEdit(old cron.Job, expected string) error {
+	switch {
+	case old.Owner == cron.SystemOwner:
+		return chat.Errorf(chat.CodeForbidden, "built-in jobs cannot be changed, only paused, resumed and run")
+	case expected != "" && expected != old.Revision:
+		return chat.Errorf(chat.CodeInvalid, "cron job changed since it was read").With("code", "CRON_JOB_CHANGED").
+			With("expectedConfigRevision", expected).With("actualConfigRevision", old.Revision)
+	}
+	return nil
+}
+
+// errNoFire refuses to let a job fire that has no fire any more.
+func errNoFire() error {
+	return &schedule.InvalidError{
+		Field: "schedule", Reason: schedule.InvalidPast, Sentence: "the job has no fire any more; give it another schedule, run it by hand or remove it",
+	}
+}

@@ -1,0 +1,180 @@
+package service
+
+import (
+	"slices"
+	"strings"
+
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+const (
+	// noReply is the answer of an agent that has nothing to report.
+	noReply = "NO_REPLY"
+	// lastRoute is the name by which a delivery means the session in which the job was made.
+	lastRoute = "last"
+	// webhookChannel sends webhooks.
+	webhookChannel = channel.Webhook
+)
+
+// Delivery decides where the answers of runs and the alerts about jobs go.
+type Delivery struct{ *parts }
+
+// answer is the end of an attempt on its way to the outbox.
+type answer struct {
+	attempt *Attempt
+	turn    Turn
+	how     Ending
+	end     *cron.AttemptEnd
+}
+
+// suppressed is why an answer is not sent, "" when it is.
+func (how *Ending) suppressed() string {
+	switch strings.TrimSpace(how.Reply) {
+	case "":
+		if how.Files {
+			return ""
+		}
+		return "empty"
+	case noReply:
+		return "no-reply"
+	}
+	return ""
+}
+
+// deliver puts into p what is sent for an attempt, and its delivery state into the ledger. Nothing is sent while the run is tried again.
+func (d *Delivery) deliver(a answer, job *cron.Job, p *store.FinishParams) {
+	e := a.end
+	if !e.State.Final() || job == nil {
+		p.Outgoing = nil
+		return
+	}
+	why := ""
+	if e.State == cron.RunOK {
+		why = a.how.suppressed()
+	}
+	switch job.Delivery.Mode {
+	case cron.DeliverWebhook:
+		p.Outgoing, e.Delivery, e.SuppressedBy = nil, cron.DeliveryNot, why
+		if row, ok := d.webhookRow(a, job, job.Delivery.To, why); ok {
+			p.Outgoing, e.Delivery = []store.Outgoing{row}, cron.DeliveryUnknown
+		}
+	case cron.DeliverAnnounce:
+		announce(a, why, job, p)
+	default:
+		p.Outgoing = nil
+	}
+	if also, ok := job.Delivery.Completion(); ok {
+		if row, ok := d.webhookRow(a, job, also.To, why); ok {
+			row.Kind, row.N = store.KindNotice, nextN(p.Outgoing) // it reports the answer and is not the answer: the ledger does not wait for it
+			p.Outgoing = append(p.Outgoing, row)
+		}
+	}
+}
+
+// announce decides whether the answer in p is sent to its chat or session. why, if not empty, suppresses it.
+func announce(a answer, why string, job *cron.Job, p *store.FinishParams) {
+	e := a.end
+	if e.SuppressedBy = why; why != "" {
+		p.Outgoing = nil
+		return
+	}
+	if len(p.Outgoing) > 0 {
+		if e.DeliveryError = a.attempt.HeldBack(p.Outgoing[0].Target); e.DeliveryError != "" {
+			p.Outgoing, e.Delivery = nil, cron.DeliveryNot
+			return
+		}
+	}
+	failed := len(p.Outgoing) > 0 && p.Outgoing[0].Kind == store.KindNotice
+	switch {
+	case failed && toSession(job.Delivery):
+		p.Outgoing = nil // a session has many messages, and a failure there needs the name of its job: the alert has it
+	case failed:
+		e.Delivery = cron.DeliveryNot
+	case len(p.Outgoing) > 0:
+		e.Delivery = cron.DeliveryUnknown // until the outbox knows better
+	case e.State == cron.RunOK && toSession(job.Delivery) && sessionOf(job.Agent, job.Delivery) == a.turn.Session:
+		e.Delivery = cron.DeliveryDone // with the commit: the answer is in the transcript of the run
+	case e.State == cron.RunOK:
+		e.Delivery = cron.DeliveryNot
+	}
+}
+
+// nextN is the number of a further outgoing row of a run.
+func nextN(rows []store.Outgoing) int {
+	next := 0
+	for _, r := range rows {
+		next = max(next, r.N+1)
+	}
+	return next
+}
+
+// webhookRow is the payload of the finished event on its way to a URL, for runs that started; false where this gateway has no webhooks. why, if not empty,
+// is why the answer is not sent: the receiver gets the run without its text.
+func (d *Delivery) webhookRow(a answer, job *cron.Job, to, why string) (store.Outgoing, bool) {
+	if !d.hasWebhooks() {
+		return store.Outgoing{}, false
+	}
+	e, t := a.end, a.turn
+	now := t.storeNow()
+	run := cron.Run{
+		ID: e.RunID, JobID: job.ID, JobName: job.Name, JobKey: job.Key, Owner: job.Owner, Agent: job.Agent, Lane: t.Lane, Trigger: a.attempt.trigger,
+		SessionKey: t.Session.String(), State: e.State, Reason: e.Reason, StartedAt: t.StartedAt, FinishedAt: now,
+		Duration: now.Sub(t.StartedAt), Attempt: e.Attempt.Number, Error: e.Error, ErrorClass: e.ErrorClass, Summary: chat.Cut(e.Summary, 16_384),
+		Model: e.Usage.Model, Provider: e.Usage.Provider, InputTokens: int64(e.Usage.InputTokens), OutputTokens: int64(e.Usage.OutputTokens),
+		Delivery: cron.DeliveryUnknown, SuppressedBy: why, SlotCount: 1,
+	}
+	return store.Outgoing{
+		ID: newID(), RunID: t.RunID, Session: t.Session, Target: webhookTarget(to), Kind: store.KindWebhook, Text: string(d.cfg.WebhookBody(*job, run)), Count: 1,
+	}, true
+}
+
+func webhookTarget(url string) chat.Target {
+	return chat.Target{Channel: webhookChannel, ChatID: url}
+}
+
+// toSession reports whether a delivery goes to a session, where people read it on the web.
+func toSession(at cron.Delivery) bool {
+	return at.Mode == cron.DeliverAnnounce && (at.Channel == "" || at.Channel == lastRoute || at.Channel == channel.Web)
+}
+
+// sessionOf is the session that a delivery to the web names, else the main session of the agent.
+func sessionOf(agent string, at cron.Delivery) chat.SessionKey {
+	if at.Channel == channel.Web && at.To != "" {
+		if key, err := chat.ParseSessionKey(at.To, agent); err == nil {
+			return key
+		}
+	}
+	return chat.MainKey(agent)
+}
+
+// replyTarget is where the answer of a run in a session goes; zero = nowhere: the transcript of the session has it already.
+func (d *Delivery) replyTarget(job cron.Job, session chat.SessionKey) chat.Target {
+	if toSession(job.Delivery) && sessionOf(job.Agent, job.Delivery) == session {
+		return chat.Target{}
+	}
+	return d.target(job.Agent, job.Delivery)
+}
+
+// target is the address on a channel that a delivery of an agent's job names; zero when it is sent in another way. A bare channel name means the account
+// that is configured.
+func (d *Delivery) target(agent string, at cron.Delivery) chat.Target {
+	switch {
+	case at.Mode != cron.DeliverAnnounce:
+		return chat.Target{}
+	case toSession(at):
+		return channel.WebTarget(sessionOf(agent, at))
+	}
+	name := at.Channel
+	if !slices.Contains(d.channels, name) {
+		for _, have := range d.channels {
+			if chat.ChannelKind(have) == chat.ChannelKind(name) && (at.Account == "" || have == chat.ChannelKind(name)+":"+at.Account) {
+				name = have
+				break
+			}
+		}
+	}
+	return chat.Target{Channel: name, ChatID: at.To, Thread: at.Thread}
+}

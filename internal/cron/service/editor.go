@@ -1,0 +1,248 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
+	"laneway/internal/store"
+)
+
+// Editor reads, adds, changes and removes jobs. Errors are *chat.Error values; a job that the caller does not see is as if it did not exist.
+type Editor struct {
+	*parts
+
+	delivery *Delivery
+	nudge    func() // makes the loop look at once
+}
+
+// Add makes a job, or changes the one with the same key; equal configuration writes nothing. With an idempotency key, a call that is sent again changes
+// nothing and gets what the first one came to, also when what it asks for could not be asked for any more.
+func (ed *Editor) Add(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error) {
+	return ed.add(ctx, m, by, o, ed.mayTarget)
+}
+
+// AddInChat is Add for a job that its owner makes by a command: it delivers to the chat of the command.
+func (ed *Editor) AddInChat(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error) {
+	return ed.add(ctx, m, by, o, anyTarget)
+}
+
+func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey, may targetCheck) (cron.Put, error) {
+	if by.Principal == cron.SystemOwner {
+		return cron.Put{}, chat.Errorf(chat.CodeForbidden, "the name %s is the gateway's own", by.Principal)
+	}
+	key, err := givenKey(m)
+	if err != nil {
+		return cron.Put{}, err
+	}
+	keyed := key != ""
+	if before, err := store.AnswerOf[*cron.PutResult](ctx, ed.store, o); err != nil || before != nil {
+		return putOf(before, keyed), err
+	}
+	draft, err := ed.limits(by, time.Now()).Apply(cron.Job{}, m)
+	if err != nil {
+		return cron.Put{}, wireFault(err)
+	}
+	if err := may(ctx, draft, by); err != nil {
+		return cron.Put{}, err
+	}
+	if !keyed {
+		key = schedule.Key(draft.Name, draft.Schedule)
+	}
+	p := cron.PutParams{
+		Owner: by.Principal, Key: key, MaxTotal: max(0, ed.cfg.MaxJobs), EndWaiting: endsWaiting(m), IdempotencyKey: o, Audit: by.Audit("cron.add", key),
+	}
+	if by.InChat() {
+		if p.MaxOfOwner = ed.cfg.MaxJobsOfUser; p.MaxOfOwner < 0 {
+			return cron.Put{}, chat.Errorf(chat.CodeLimit, "chat users may have no jobs here").With("field", "jobs").With("limit", 0)
+		}
+	}
+	id := newID()
+	p.Change = func(old *cron.Job, now time.Time) (*cron.Job, error) {
+		if old != nil {
+			return ed.upsert(*old, m, by, now)
+		}
+		j, err := ed.limits(by, now).Apply(cron.Job{Owner: by.Principal, Principal: by.Principal, Key: key, KeyDerived: !keyed}, m)
+		if err != nil {
+			return nil, err
+		}
+		j.ID = id
+		setPausedBy(&j, by)
+		return ed.planned(j, now)
+	}
+	return ed.put(ctx, p, keyed)
+}
+
+// put writes a job that Add has prepared, and publishes what changed.
+func (ed *Editor) put(ctx context.Context, p cron.PutParams, keyed bool) (cron.Put, error) {
+	res, err := ed.jobs.PutJob(ctx, p)
+	if errors.Is(err, chat.ErrLimit) {
+		err = chat.Errorf(chat.CodeLimit, "there are too many jobs; remove one first").With("field", "jobs").With("limit", max(p.MaxOfOwner, p.MaxTotal))
+	}
+	if err != nil {
+		return cron.Put{}, wireFault(err)
+	}
+	if !res.Repeated {
+		ed.stopEnded(res.Ended, store.StopCause(store.ReasonStop, p.Owner))
+		switch {
+		case res.Created:
+			ed.changed(cron.ActionAdded, res.Job)
+		case res.Updated:
+			ed.changed(cron.ActionUpdated, res.Job)
+		}
+	}
+	return putOf(&res, keyed), nil
+}
+
+func putOf(res *cron.PutResult, keyed bool) cron.Put {
+	if res == nil {
+		return cron.Put{}
+	}
+	return cron.Put{Job: res.Job, Created: res.Created, Updated: res.Updated, Keyed: keyed}
+}
+
+// upsert is a second Add under the same key. It never ends a pause.
+func (ed *Editor) upsert(old cron.Job, m cron.Members, by chat.Caller, now time.Time) (*cron.Job, error) {
+	if old.Pause != nil || old.AutoDisabled {
+		m = without(without(m, "enabled"), "paused")
+	}
+	next, err := ed.limits(by, now).Apply(old, without(m, "sessionKey"))
+	if err != nil {
+		return nil, err
+	}
+	if old.Pause == nil {
+		setPausedBy(&next, by)
+	}
+	if cron.RevisionOf(next) == cron.RevisionOf(old) {
+		return &old, nil
+	}
+	if _, named := m["enabled"]; firedOnce(old) && next.Schedule != old.Schedule {
+		next.State.Fired = 0
+		next.Enabled = next.Enabled || !named
+	}
+	return ed.replan(old, next, now)
+}
+
+// firedOnce reports whether a job of one moment has fired: it is disabled because it has no fire left, and not because a caller disabled it.
+func firedOnce(j cron.Job) bool {
+	return j.Schedule.Kind == schedule.KindAt && !j.Enabled && j.State.Fired > 0 && j.Pause == nil && !j.AutoDisabled
+}
+
+// setPausedBy sets who has paused a job that is written with its pause. A caller who sees all jobs may give the name; others pause in their own.
+func setPausedBy(j *cron.Job, by chat.Caller) {
+	if j.Pause != nil && (j.Pause.By == "" || by.Own || by.InChat()) {
+		j.Pause.By = by.Principal
+	}
+}
+
+func without(m cron.Members, name string) cron.Members {
+	out := cron.Members{}
+	for k, v := range m {
+		if k != name {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// endsWaiting is what happens to the runs of a job that wait to start when it is changed by some members: who disables a job means them as well.
+func endsWaiting(m cron.Members) cron.Reason {
+	if raw, given := m["enabled"]; given && string(raw) == "false" {
+		return cron.ReasonStopped
+	}
+	return cron.ReasonNone
+}
+
+// replan computes the next fire anew when something changed that decides it; otherwise the plan stays.
+func (ed *Editor) replan(old, next cron.Job, now time.Time) (*cron.Job, error) {
+	if !next.State.DeliveryPause.Holds(ed.delivery.target(next.Agent, next.Delivery)) {
+		next.State.DeliveryPause = cron.DeliveryPause{} // the answers go to another address now
+	}
+	same := old.Schedule == next.Schedule && old.JitterMs == next.JitterMs && old.MayFire() == next.MayFire() &&
+		old.StartsAt.Equal(next.StartsAt) && old.EndsAt.Equal(next.EndsAt) && old.MaxRuns == next.MaxRuns
+	if !same {
+		return ed.planned(next, now)
+	}
+	next.UpdatedAt, next.Revision = now, cron.RevisionOf(next)
+	return &next, nil
+}
+
+// planned fills in what a job gets when its schedule comes into force: revision, times and the first fire.
+func (p *parts) planned(j cron.Job, now time.Time) (*cron.Job, error) {
+	t, err := p.planner.Timetable(j)
+	if err != nil {
+		return nil, err
+	}
+	fresh := j.CreatedAt.IsZero()
+	if fresh {
+		j.CreatedAt = now
+	}
+	j.UpdatedAt, j.State.ActivatedAt = now, now
+	before := j.State.Next
+	j.State.Next, j.State.NextRunAt = time.Time{}, time.Time{}
+	switch {
+	case j.Pause != nil:
+		if fresh { // slots that passed before this gateway had the job are none of its slots
+			fire, _ := t.First(now)
+			before = fire.Slot
+		}
+		j.State.Next, j.State.NextRunAt = before, j.Pause.Until
+	case j.MayFire():
+		fire, _ := t.First(now)
+		j.State.Next, j.State.NextRunAt = fire.Slot, fire.At
+	}
+	j.Revision = cron.RevisionOf(j)
+	return &j, nil
+}
+
+// changed publishes a change of a job and makes the loop look: the job may be due before its next tick.
+func (ed *Editor) changed(action cron.Action, j cron.Job) {
+	ed.events.publish(cron.Event{Action: action, Job: j})
+	ed.nudge()
+}
+
+// change is what all edits of one job share.
+func (ed *Editor) change(ctx context.Context, p cron.ChangeParams) (cron.Job, error) {
+	decide, key := p.Change, ""
+	p.Change = func(old cron.Job, now time.Time) (*cron.Job, error) {
+		j, err := decide(old, now)
+		if j != nil {
+			key = j.Key
+		}
+		return j, err
+	}
+	res, err := ed.jobs.ChangeJob(ctx, p)
+	switch {
+	case errors.Is(err, chat.ErrNotFound):
+		return cron.Job{}, jobNotFound(p.ID)
+	case errors.Is(err, chat.ErrConflict):
+		return cron.Job{}, chat.Errorf(chat.CodeInvalid, "another job has the key that this change gives").With("code", "CRON_KEY_CONFLICT").With("key", key).With("jobId", p.ID)
+	case err != nil:
+		return cron.Job{}, wireFault(err)
+	}
+	ed.stopEnded(res.Ended, store.StopCause(string(cmp.Or(p.CancelReason, p.EndWaiting)), p.By))
+	switch {
+	case res.Job == nil:
+		ed.changed(cron.ActionRemoved, res.Old)
+		return res.Old, nil
+	case res.Changed:
+		ed.changed(cron.ActionUpdated, *res.Job)
+	}
+	return *res.Job, nil
+}
+
+// stopEnded stops the turns of runs that a change has cancelled.
+func (ed *Editor) stopEnded(ended []cron.CancelledRun, cause string) {
+	for _, run := range ended {
+		ed.turns.Stop(run, cause)
+	}
+}
+
+// newID is a UUIDv7: sortable by time, unique without asking the store.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

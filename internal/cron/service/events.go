@@ -1,0 +1,149 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/events"
+)
+
+const (
+	// Topic is the name of the cluster events about jobs.
+	Topic = "cron"
+	// readTime bounds reading the job and the run of an event.
+	readTime = 5 * time.Second
+)
+
+// Events publishes what happens to jobs and runs, after its commit.
+type Events struct {
+	*parts
+
+	hub events.Hub[cron.Event]
+}
+
+// Subscribe calls fn for every event of this process, and for those of other replicas while wanted returns true, until cancel is called. Neither
+// may block.
+func (e *Events) Subscribe(fn func(cron.Event), wanted func() bool) (cancel func()) {
+	return e.hub.Subscribe(fn, func(cron.Event) bool { return wanted() })
+}
+
+// clusterEvent is an event on its way to another replica, which reads the job and the run from the store. It carries only what may be deleted by then.
+type clusterEvent struct {
+	Action cron.Action `json:"a"`
+	JobID  string      `json:"j"`
+	RunID  string      `json:"r,omitempty"`
+	Again  int64       `json:"n,omitempty"` // when a run is tried again, in Unix milliseconds
+	Job    *cron.Job   `json:"g,omitempty"`
+}
+
+// publish publishes an event here and sends it to the other replicas.
+func (e *Events) publish(ev cron.Event) {
+	e.hub.Publish(ev)
+	n := clusterEvent{Action: ev.Action, JobID: ev.Job.ID}
+	if ev.Run != nil {
+		n.JobID, n.RunID = ev.Run.JobID, ev.Run.ID
+	}
+	if ev.Run != nil && !ev.Run.NextAttempt.IsZero() {
+		n.Again = ev.Run.NextAttempt.UnixMilli()
+	}
+	if ev.Action == cron.ActionRemoved || (ev.Action == cron.ActionFinished && ev.Job.DeleteAfter) {
+		n.Job = &ev.Job
+	}
+	e.publisher.Send(Topic, &n, func() { n.Job = &cron.Job{ID: ev.Job.ID, Owner: ev.Job.Owner, Name: ev.Job.Name, Agent: ev.Job.Agent} })
+}
+
+// Receive publishes a cluster event of another replica here.
+func (e *Events) Receive(ctx context.Context, text string) {
+	if !e.hub.Wanted(cron.Event{}) {
+		return
+	}
+	var n clusterEvent
+	if err := json.Unmarshal([]byte(text), &n); err != nil || n.JobID == "" {
+		e.log.DebugContext(ctx, "a cluster event cannot be parsed; another version may have sent it", "err", err)
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readTime, errors.New("reading the job of a cluster event took too long"))
+	defer cancel()
+	ev, err := e.read(ctx, n)
+	if err != nil {
+		e.log.DebugContext(ctx, "the job of a cluster event cannot be read", "job_id", n.JobID, "run_id", n.RunID, "err", err)
+		return
+	}
+	e.hub.Publish(ev)
+}
+
+// read reads the job and the run that a cluster event names.
+func (e *Events) read(ctx context.Context, n clusterEvent) (ev cron.Event, err error) {
+	ev.Action = n.Action
+	if n.RunID != "" {
+		run, err := e.jobs.Run(ctx, n.RunID, "")
+		if err != nil {
+			return ev, err
+		}
+		ev.Run = asOf(run, n)
+	}
+	if ev.Action == cron.ActionRemoved && n.Job != nil {
+		ev.Job = *n.Job
+		return ev, nil
+	}
+	ev.Job, err = e.jobs.Job(ctx, n.JobID, "")
+	switch {
+	case !errors.Is(err, chat.ErrNotFound):
+		return ev, err
+	case n.Job != nil:
+		ev.Job = *n.Job
+		return ev, nil
+	case ev.Run != nil:
+		ev.Job = jobOf(*ev.Run)
+		return ev, nil
+	}
+	return ev, err
+}
+
+// asOf is a run as it was when the cluster event was sent: it may have changed since.
+func asOf(r cron.Run, n clusterEvent) *cron.Run {
+	if n.Action == cron.ActionFinished {
+		return &r
+	}
+	r.FinishedAt, r.NextAttempt, r.Duration = time.Time{}, time.Time{}, 0
+	switch n.Action { //nolint:exhaustive // the two that are about a run that is not over
+	case cron.ActionStarted:
+		r.State, r.Attempt, r.Error, r.ErrorClass, r.Summary = cron.RunRunning, 1, "", "", ""
+	case cron.ActionScheduled:
+		r.State, r.NextAttempt = cron.RunRetrying, time.UnixMilli(n.Again)
+	}
+	return &r
+}
+
+// Finished publishes the ends of runs. Jobs that are not given are read; the events do not depend on the caller's context.
+func (e *Events) Finished(ctx context.Context, runs []cron.Run, jobs ...cron.Job) {
+	if len(runs) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), readTime, errors.New("reading the job of a run took too long"))
+	defer cancel()
+	byID := make(map[string]cron.Job, len(jobs))
+	for _, j := range jobs {
+		byID[j.ID] = j
+	}
+	for _, run := range runs {
+		job, known := byID[run.JobID]
+		if !known {
+			var err error
+			if job, err = e.jobs.Job(ctx, run.JobID, ""); err != nil { // removed, or the store does not answer: the run has what the event needs
+				job = jobOf(run)
+			}
+			byID[run.JobID] = job
+		}
+		e.publish(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run})
+	}
+}
+
+// jobOf is what a run has of its job.
+func jobOf(r cron.Run) cron.Job {
+	return cron.Job{ID: r.JobID, Owner: r.Owner, Name: r.JobName, Agent: r.Agent}
+}

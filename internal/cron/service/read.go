@@ -1,0 +1,65 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
+)
+
+// Job reads one job.
+func (ed *Editor) Job(ctx context.Context, id string, by chat.Caller) (cron.Job, error) {
+	j, err := ed.jobs.Job(ctx, id, visible(by))
+	if errors.Is(err, chat.ErrNotFound) {
+		return j, jobNotFound(id)
+	}
+	return j, err
+}
+
+// Jobs lists jobs.
+func (ed *Editor) Jobs(ctx context.Context, f cron.JobFilter, by chat.Caller) (cron.JobPage, error) {
+	f.Visible = visible(by)
+	return ed.jobs.Jobs(ctx, f)
+}
+
+// PreviewParams ask for the next fires of a job, or of the schedule in Schedule when ID is empty. A zero From is now.
+type PreviewParams struct {
+	ID       string
+	Schedule cron.Members
+	From     time.Time
+	Count    int
+}
+
+// Preview lists the next fires.
+func (ed *Editor) Preview(ctx context.Context, p PreviewParams, by chat.Caller) (cron.Preview, error) {
+	now, err := ed.store.Now(ctx)
+	if err != nil {
+		return cron.Preview{}, err
+	}
+	if p.From.IsZero() {
+		p.From = now
+	}
+	if p.ID != "" {
+		j, err := ed.Job(ctx, p.ID, by)
+		if err != nil {
+			return cron.Preview{}, err
+		}
+		t, err := ed.planner.Timetable(j)
+		if err != nil {
+			return cron.Preview{}, wireFault(err)
+		}
+		return t.Preview(p.From, p.Count), nil
+	}
+	spec, err := ed.limits(by, now).Spec(p.Schedule)
+	if err != nil {
+		return cron.Preview{}, wireFault(err)
+	}
+	s, err := schedule.Compile(spec)
+	if err != nil {
+		return cron.Preview{}, wireFault(err)
+	}
+	return cron.Timetable{Schedule: s}.Preview(p.From, p.Count), nil
+}

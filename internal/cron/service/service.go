@@ -1,0 +1,210 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
+)
+
+// Config is what the operator decided about jobs. Zero values are defaults.
+type Config struct {
+	// Fires: this process claims what is due. Jobs are kept and shown all the same; Enabled reports whether they fire anywhere.
+	Fires, Enabled bool
+	// Rules of schedules: the least interval and the default zone. UserMinInterval is the least for chat users and agents.
+	Rules           schedule.Rules
+	UserMinInterval time.Duration
+	// MaxJobs in all and MaxJobsOfUser of one chat user or agent; 0 = no bound, negative = none are allowed.
+	MaxJobs, MaxJobsOfUser int
+	// MaxRunsPerDay of one chat user or agent; 0 = no bound.
+	MaxRunsPerDay int
+	// Payloads are the kinds that may run on this host: command, script.
+	Payloads []cron.PayloadKind
+	// HostPayload makes the runner of such a payload; nil = they are refused.
+	HostPayload HostPayload
+	// CheckWebhook refuses a URL that can be seen to lead where nothing may be sent; nil = only its form is checked.
+	CheckWebhook func(url string) error
+	// WebhookBody writes the body of a webhook about a finished run; nil = webhooks are not delivered.
+	WebhookBody func(job cron.Job, run cron.Run) []byte
+	// Retention and RetentionRuns are how long and how many ledger rows of a job are kept; 0 = no bound.
+	Retention     time.Duration
+	RetentionRuns int
+	// MessageRetention is how long messages that are over, and what was sent, are kept; 0 = for ever. At least as long as any sender repeats itself.
+	MessageRetention time.Duration
+	Observer         cron.RunnerObserver // nil = none
+}
+
+// HostPayload returns the runner of a job that runs a program, and the text for its standard input.
+type HostPayload func(job cron.Job) (runner agent.Runner, input string, err error)
+
+// Deps is the process that the service runs in. All are required, except Files.
+type Deps struct {
+	Store     Store
+	Node      Node
+	Turns     Turns
+	Callers   Callers
+	Publisher Publisher
+	Outbox    Outbox
+	Files     Files // nil = agents make no files
+	Log       *slog.Logger
+	// Go runs short work beside the loop; its owner waits for it.
+	Go func(work func())
+	// DefaultAgent answers for jobs that name none, and for the built-in ones. HasAgent reports whether there is an agent of this name.
+	DefaultAgent string
+	HasAgent     func(id string) bool
+	// Channels are the names of the configured channels, sorted.
+	Channels []string
+}
+
+// parts is what every part of the service needs. It does not change after New.
+type parts struct {
+	cfg       Config
+	store     Store
+	node      Node
+	turns     Turns
+	callers   Callers
+	publisher Publisher
+	outbox    Outbox
+	files     Files
+	log       *slog.Logger
+
+	background   func(work func())
+	defaultAgent string
+	hasAgent     func(id string) bool
+	channels     []string
+
+	jobs    cron.JobStore // the jobs of store, with the events of what each operation has ended
+	planner *cron.Planner
+	events  *Events
+}
+
+// Service is the job service. Make it with [New].
+type Service struct {
+	*parts
+
+	// Editor, Runs, Delivery and Events are its parts, see the package comment.
+	Editor   *Editor
+	Runs     *Runs
+	Delivery *Delivery
+	Events   *Events
+
+	attempts    *attempts
+	maintenance *maintenance
+	loop        *cron.Runner
+}
+
+// New makes a service. Nothing runs before [Service.Run]; runs can be started and read at once.
+func New(cfg Config, deps Deps) (*Service, error) {
+	if cfg.Observer == nil {
+		cfg.Observer = cron.NopRunnerObserver{}
+	}
+	p := &parts{
+		cfg: cfg, store: deps.Store, node: deps.Node, turns: deps.Turns, callers: deps.Callers, publisher: deps.Publisher, outbox: deps.Outbox,
+		files: deps.Files, log: deps.Log, background: deps.Go, defaultAgent: deps.DefaultAgent, hasAgent: deps.HasAgent, channels: deps.Channels,
+	}
+	s := &Service{parts: p, Events: &Events{parts: p}}
+	p.events = s.Events
+	p.jobs = publishingStore{p.store, p.events}
+	s.Delivery = &Delivery{parts: p}
+	p.planner = cron.NewPlanner(schedule.NewCompiler(0), s.Delivery.replyTarget, cfg.MaxRunsPerDay, boundedOwner)
+	s.Editor = &Editor{parts: p, delivery: s.Delivery}
+	s.Runs = &Runs{parts: p}
+	s.maintenance = &maintenance{parts: p}
+	s.attempts = &attempts{parts: p, delivery: s.Delivery, maintenance: s.maintenance}
+	var err error
+	s.loop, err = cron.NewRunner(cron.RunnerConfig{Node: p.claimant}, p.jobs, p.planner, &launcher{parts: p, delivery: s.Delivery}, cfg.Observer, p.log)
+	if err != nil {
+		return nil, fmt.Errorf("making the cron runner: %w", err)
+	}
+	s.Editor.nudge, s.Runs.nudge = s.loop.Nudge, s.loop.Nudge
+	return s, nil
+}
+
+// boundedOwner reports whether an owner of jobs is a chat user or a hook, whose runs of a day are bounded. Credentials of the gateway are not.
+func boundedOwner(owner string) bool { return chat.Caller{Principal: owner}.InChat() }
+
+// claimant is the id under which runs are claimed, "" while this process accepts nothing.
+func (p *parts) claimant() string {
+	id, err := p.node.Alive()
+	if err != nil || p.node.Draining() {
+		return ""
+	}
+	return id
+}
+
+// Run runs the loop that claims what is due until ctx is over. In a process where jobs do not fire it only waits for the moments of runs that this process
+// took over. It has to end before the turns are drained, so that nothing is claimed that this process would not run.
+func (s *Service) Run(ctx context.Context) error {
+	if !s.firesHere() {
+		return s.loop.Wait(ctx)
+	}
+	s.maintenance.addBuiltIn(ctx)
+	return s.loop.Run(ctx)
+}
+
+func (s *Service) firesHere() bool { return s.cfg.Fires && s.cfg.Enabled }
+
+// Nudge makes the loop look at once: a job that another part of the process has written may be due. It does not block.
+func (s *Service) Nudge() { s.loop.Nudge() }
+
+// Now is the store's clock, as far as its answers have shown; At calls do when that clock shows t, see [cron.Runner.At].
+func (s *Service) Now() time.Time { return s.loop.Now() }
+
+// At calls do at a moment of the store's clock, see [cron.Runner.At].
+func (s *Service) At(t time.Time, do func(context.Context)) { s.loop.At(t, do) }
+
+// Age is the time since the store last answered the loop; -1 where jobs do not fire.
+func (s *Service) Age() time.Duration {
+	if !s.firesHere() {
+		return -1
+	}
+	return s.loop.Age()
+}
+
+// Ticked is when the store last answered the loop; running reports whether the loop claims jobs in this process.
+func (s *Service) Ticked() (last time.Time, running bool) { return s.loop.LastTick(), s.firesHere() }
+
+// Clock is the store's time and the name of the zone of schedules that name none.
+func (s *Service) Clock(ctx context.Context) (now time.Time, zone string, err error) {
+	zone = s.cfg.Rules.DefaultTZ
+	if zone == "" {
+		zone = "UTC"
+	}
+	now, err = s.store.Now(ctx)
+	return now, zone, err
+}
+
+// countTime bounds Counts.
+const countTime = time.Second
+
+// Counts counts the jobs that a caller sees, for status pages; what cannot be read is zero. enabled reports whether jobs fire anywhere. It takes at most a
+// second.
+func (s *Service) Counts(ctx context.Context, by chat.Caller) (sum cron.Summary, enabled bool) {
+	ctx, cancel := context.WithTimeout(ctx, countTime)
+	defer cancel()
+	sum, err := s.jobs.Summary(ctx, visible(by))
+	if err != nil {
+		s.log.WarnContext(ctx, "the jobs cannot be counted", "err", err)
+		sum = cron.Summary{OldestDue: -1}
+	}
+	return sum, s.cfg.Enabled
+}
+
+// visible is the owner whose jobs a caller sees; "" = every owner.
+func visible(by chat.Caller) string {
+	if by.Own {
+		return by.Principal
+	}
+	return ""
+}
+
+// hasWebhooks reports whether this process sends webhooks about runs.
+func (p *parts) hasWebhooks() bool {
+	return p.cfg.WebhookBody != nil && slices.Contains(p.channels, webhookChannel)
+}

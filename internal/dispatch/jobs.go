@@ -1,0 +1,152 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/cron/service"
+	"laneway/internal/store"
+)
+
+// jobTurns executes the runs of jobs; it implements [service.Turns].
+type jobTurns struct {
+	*parts
+
+	queue *queue
+}
+
+var _ service.Turns = jobTurns{}
+
+// Launch submits a claimed run to its lane. A run in a session of another process is found by its owner.
+func (j jobTurns) Launch(ctx context.Context, l cron.Launched) {
+	if !l.Mine {
+		j.node.Hint(l.Owner)
+		return
+	}
+	claim := store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}
+	acc := store.Accepted{Seq: l.Seq, AcceptedAt: l.Run.ClaimedAt, Owner: l.Owner, Epoch: l.Epoch, Mine: true, Principal: l.Message.Principal, Behind: l.Behind}
+	j.queue.submitNew(ctx, l.Message, acc, claim)
+}
+
+// Stop cancels an attempt that runs here, or wakes the process that runs it.
+func (j jobTurns) Stop(run cron.CancelledRun, cause string) {
+	switch {
+	case !run.Running:
+		j.sched.Drop(run.Session.String(), run.Seq)
+	case run.Node != "" && run.Node == j.node.ID():
+		j.sched.StopRun(run.Session.String(), run.MessageID, cause)
+	default:
+		j.node.HintStop(run.Node)
+	}
+}
+
+// Lanes are the names of the lanes.
+func (j jobTurns) Lanes() []string {
+	var names []string
+	for _, l := range j.sched.Stats().Lanes {
+		names = append(names, l.Name)
+	}
+	return names
+}
+
+// jobCallers decides what callers of the job service may do; it implements [service.Callers].
+type jobCallers struct {
+	admission *admission
+	access    *access
+}
+
+var _ service.Callers = jobCallers{}
+
+// Admit takes a place among the waiting messages of a caller.
+func (j jobCallers) Admit(principal string, own bool) (leave func(), err error) {
+	return j.admission.admit(principal, own)
+}
+
+// MayUse refuses a session that is not the principal's.
+func (j jobCallers) MayUse(ctx context.Context, key chat.SessionKey, principal string) error {
+	return j.access.mayUse(ctx, key, principal)
+}
+
+// jobCalls is the job service in the words of the gateway. [Dispatcher] embeds it.
+type jobCalls struct{ svc *service.Service }
+
+// RunCron runs the loop that fires jobs, see [service.Service.Run].
+func (c jobCalls) RunCron(ctx context.Context) error { return c.svc.Run(ctx) }
+
+// NudgeCron makes that loop look at once, for who writes jobs into the store without this process. It does not block.
+func (c jobCalls) NudgeCron() { c.svc.Nudge() }
+
+// CronAdd makes a job or changes it, see [service.Editor.Add].
+func (c jobCalls) CronAdd(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error) {
+	return c.svc.Editor.Add(ctx, m, by, o)
+}
+
+// CronUpdate changes a job by a patch, see [service.Editor.Update].
+func (c jobCalls) CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error) {
+	return c.svc.Editor.Update(ctx, id, patch, expected, by)
+}
+
+// CronRemove removes a job, see [service.Editor.Remove].
+func (c jobCalls) CronRemove(ctx context.Context, id string, cancelRunning bool, by chat.Caller) error {
+	return c.svc.Editor.Remove(ctx, id, cancelRunning, by)
+}
+
+// CronPause pauses a job, see [service.Editor.Pause].
+func (c jobCalls) CronPause(ctx context.Context, id, note string, until time.Time, by chat.Caller) (cron.Job, error) {
+	return c.svc.Editor.Pause(ctx, id, note, until, by)
+}
+
+// CronResume ends a pause, see [service.Editor.Resume].
+func (c jobCalls) CronResume(ctx context.Context, id string, by chat.Caller) (cron.Job, error) {
+	return c.svc.Editor.Resume(ctx, id, by)
+}
+
+// CronGet reads one job.
+func (c jobCalls) CronGet(ctx context.Context, id string, by chat.Caller) (cron.Job, error) {
+	return c.svc.Editor.Job(ctx, id, by)
+}
+
+// CronList lists jobs.
+func (c jobCalls) CronList(ctx context.Context, f cron.JobFilter, by chat.Caller) (cron.JobPage, error) {
+	return c.svc.Editor.Jobs(ctx, f, by)
+}
+
+// CronPreview lists the next fires of a job, or of the schedule in m when id is empty.
+func (c jobCalls) CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by chat.Caller) (cron.Preview, error) { //nolint:revive // six arguments, as the call has them
+	return c.svc.Editor.Preview(ctx, service.PreviewParams{ID: id, Schedule: m, From: from, Count: count}, by)
+}
+
+// CronRuns lists rows of the ledger.
+func (c jobCalls) CronRuns(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error) {
+	return c.svc.Runs.List(ctx, f, by)
+}
+
+// CronRun starts a run by hand, see [service.Runs.Start].
+func (c jobCalls) CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.IdempotencyKey) (runID string, reason string, err error) {
+	return c.svc.Runs.Start(ctx, id, mode, by, o)
+}
+
+// CronCancel ends active runs, see [service.Runs.Cancel].
+func (c jobCalls) CronCancel(ctx context.Context, p cron.CancelParams, by chat.Caller) ([]string, error) {
+	return c.svc.Runs.Cancel(ctx, p, by)
+}
+
+// CronBackfill runs slots of the past, see [service.Runs.Backfill].
+func (c jobCalls) CronBackfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error) {
+	return c.svc.Runs.Backfill(ctx, p, by)
+}
+
+// CronCounts counts jobs for status pages, see [service.Service.Counts].
+func (c jobCalls) CronCounts(ctx context.Context, by chat.Caller) (s cron.Summary, enabled bool) {
+	return c.svc.Counts(ctx, by)
+}
+
+// CronTicked is when the loop last asked the store, see [service.Service.Ticked].
+func (c jobCalls) CronTicked() (last time.Time, running bool) { return c.svc.Ticked() }
+
+// SubscribeCron calls fn for events about jobs, see [service.Events.Subscribe].
+func (c jobCalls) SubscribeCron(fn func(cron.Event), wanted func() bool) (cancel func()) {
+	return c.svc.Events.Subscribe(fn, wanted)
+}
