@@ -79,9 +79,14 @@ func TestTheProgramLinksNothingOfTests(t *testing.T) {
 	}
 }
 
+// imports is one import: package from imports package to.
+type imports struct{ from, to string }
+
 // rule is one direction that imports must keep.
 type rule struct {
 	name string
+	// example is an import that the rule refuses. It proves that the rule can fail.
+	example imports
 	// applies reports whether the rule is about a package, refuses whether the package must not import another.
 	applies, refuses func(pkg string) bool
 }
@@ -119,48 +124,147 @@ func rules() []rule {
 		return strings.HasPrefix(pkg, internal+"/gateway/") && !under(pkg, internal+"/gateway/gendoc")
 	}
 	return []rule{
-		{"the vocabulary uses the standard library only", in(internal + "/chat"), func(p string) bool { return !standard(p) && !under(p, internal+"/chat") }},
-		{"the scheduler uses the standard library only", in(internal + "/scheduler"), func(p string) bool { return !standard(p) && !under(p, internal+"/scheduler") }},
-		{"retry knows nothing of ours", in(internal + "/retry"), oursBut(internal + "/retry")},
-		{"secret knows nothing of ours", in(internal + "/secret"), oursBut(internal + "/secret")},
-		{"the store's port knows the domain only", exactly(internal + "/store"), func(p string) bool {
-			return !standard(p) && !in(internal+"/chat", internal+"/cron")(p)
-		}},
-		{"a store knows the domain and the port", adapter, oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", module+"/migrations")},
-		{"cron knows the vocabulary and retry only", cronItself, func(p string) bool {
-			return under(p, internal+"/cron/service") || oursBut(internal+"/chat", internal+"/cron", internal+"/retry")(p)
-		}},
 		{
-			"the job service knows agent, channel, chat, cron, events and the store's port only", in(internal + "/cron/service"),
-			oursBut(internal+"/agent", internal+"/channel", internal+"/chat", internal+"/cron", internal+"/events", internal+"/store"),
+			name: "the vocabulary uses the standard library only", example: imports{"laneway/internal/chat", "laneway/internal/store"},
+			applies: in(internal + "/chat"),
+			refuses: func(p string) bool { return !standard(p) && !under(p, internal+"/chat") },
 		},
-		{"schedules are arithmetic and know nothing of ours", in(internal + "/cron/schedule"), oursBut(internal + "/cron/schedule")},
-		{"a runner knows agent, chat, retry and secret only", in(internal + "/agent"), oursBut(internal+"/agent", internal+"/chat", internal+"/retry", internal+"/secret")},
-		{"a channel knows channel, chat and retry only", in(internal + "/channel"), oursBut(internal+"/channel", internal+"/chat", internal+"/retry")},
 		{
-			"the outbox knows channel, chat, retry and the store's port only", exactly(internal + "/outbox"),
-			oursBut(internal+"/channel", internal+"/chat", internal+"/retry", internal+"/outbox", internal+"/store"),
+			name: "the scheduler uses the standard library only", example: imports{"laneway/internal/scheduler", "github.com/google/uuid"},
+			applies: in(internal + "/scheduler"),
+			refuses: func(p string) bool { return !standard(p) && !under(p, internal+"/scheduler") },
 		},
-		{"events know chat and the store's port only", in(internal + "/events"), oursBut(internal+"/chat", internal+"/events", internal+"/store")},
-		{"ownership knows chat, retry and the store's port only", in(internal + "/ownership"), oursBut(internal+"/chat", internal+"/retry", internal+"/ownership", internal+"/store")},
-		{"sockets know the vocabulary only", in(internal + "/gateway/socket"), oursBut(internal+"/chat", internal+"/gateway/socket")},
-		{"the configuration imports secret and nothing else of ours", in(internal + "/config"), oursBut(internal+"/config", internal+"/secret")},
-		{"a part of the gateway knows agent, chat, secret, the store's port and other parts only", gatewayPart, func(p string) bool {
-			return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/store")(p)
-		}},
-		{"only the program and the process read the configuration", outside(module+"/cmd", internal+"/app", internal+"/config"), in(internal + "/config")},
-		{"only the program imports the process", outside(module+"/cmd", internal+"/app"), in(internal + "/app")},
-		{"nobody imports a program", outside(module + "/cmd"), in(module + "/cmd")},
-		{"SQL lives in the stores", outside(internal+"/store", module+"/migrations"), in("database/sql", "github.com/jackc", "modernc.org/sqlite", "github.com/pressly/goose")},
-		{"SQL does not live in the port", exactly(internal + "/store"), in("database/sql", "github.com/jackc", "modernc.org/sqlite", "github.com/pressly/goose")},
-		{"Telegram is known to its channel only", outside(internal + "/channel/telegram"), in("github.com/go-telegram-bot-api")},
-		{"only the command runner starts programs", outside(internal + "/agent/command"), exactly("os/exec")},
-		{"only the process chooses runners, channels and stores", outside(module+"/cmd", internal+"/app", internal+"/agent", internal+"/channel", internal+"/store"), func(p string) bool {
-			return strings.HasPrefix(p, internal+"/agent/") || strings.HasPrefix(p, internal+"/channel/") || strings.HasPrefix(p, internal+"/store/")
-		}},
-		{"tests' packages are imported by tests only", func(p string) bool { return !support(p) }, func(p string) bool {
-			return support(p) || slices.Contains([]string{"testing", "go.uber.org/goleak", "pgregory.net/rapid"}, p)
-		}},
+		{
+			name: "retry knows nothing of ours", example: imports{"laneway/internal/retry", "laneway/internal/chat"},
+			applies: in(internal + "/retry"),
+			refuses: oursBut(internal + "/retry"),
+		},
+		{
+			name: "secret knows nothing of ours", example: imports{"laneway/internal/secret", "laneway/internal/chat"},
+			applies: in(internal + "/secret"),
+			refuses: oursBut(internal + "/secret"),
+		},
+		{
+			name: "the store's port knows the domain only", example: imports{"laneway/internal/store", "laneway/internal/gateway"},
+			applies: exactly(internal + "/store"),
+			refuses: func(p string) bool {
+				return !standard(p) && !in(internal+"/chat", internal+"/cron")(p)
+			},
+		},
+		{
+			name: "a store knows the domain and the port", example: imports{"laneway/internal/store/sqlite", "laneway/internal/dispatch"},
+			applies: adapter,
+			refuses: oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", module+"/migrations"),
+		},
+		{
+			name: "cron knows the vocabulary and retry only", example: imports{"laneway/internal/cron", "laneway/internal/store"},
+			applies: cronItself,
+			refuses: func(p string) bool {
+				return under(p, internal+"/cron/service") || oursBut(internal+"/chat", internal+"/cron", internal+"/retry")(p)
+			},
+		},
+		{
+			name:    "the job service knows agent, channel, chat, cron, events and the store's port only",
+			example: imports{"laneway/internal/cron/service", "laneway/internal/dispatch"},
+			applies: in(internal + "/cron/service"),
+			refuses: oursBut(internal+"/agent", internal+"/channel", internal+"/chat", internal+"/cron", internal+"/events", internal+"/store"),
+		},
+		{
+			name: "schedules are arithmetic and know nothing of ours", example: imports{"laneway/internal/cron/schedule", "laneway/internal/chat"},
+			applies: in(internal + "/cron/schedule"),
+			refuses: oursBut(internal + "/cron/schedule"),
+		},
+		{
+			name: "a runner knows agent, chat, retry and secret only", example: imports{"laneway/internal/agent/openai", "laneway/internal/config"},
+			applies: in(internal + "/agent"),
+			refuses: oursBut(internal+"/agent", internal+"/chat", internal+"/retry", internal+"/secret"),
+		},
+		{
+			name: "a channel knows channel, chat and retry only", example: imports{"laneway/internal/channel/telegram", "laneway/internal/dispatch"},
+			applies: in(internal + "/channel"),
+			refuses: oursBut(internal+"/channel", internal+"/chat", internal+"/retry"),
+		},
+		{
+			name: "the outbox knows channel, chat, retry and the store's port only", example: imports{"laneway/internal/outbox", "laneway/internal/cron"},
+			applies: exactly(internal + "/outbox"),
+			refuses: oursBut(internal+"/channel", internal+"/chat", internal+"/retry", internal+"/outbox", internal+"/store"),
+		},
+		{
+			name: "events know chat and the store's port only", example: imports{"laneway/internal/events", "laneway/internal/dispatch"},
+			applies: in(internal + "/events"),
+			refuses: oursBut(internal+"/chat", internal+"/events", internal+"/store"),
+		},
+		{
+			name: "ownership knows chat, retry and the store's port only", example: imports{"laneway/internal/ownership", "laneway/internal/scheduler"},
+			applies: in(internal + "/ownership"),
+			refuses: oursBut(internal+"/chat", internal+"/retry", internal+"/ownership", internal+"/store"),
+		},
+		{
+			name: "sockets know the vocabulary only", example: imports{"laneway/internal/gateway/socket", "laneway/internal/gateway/auth"},
+			applies: in(internal + "/gateway/socket"),
+			refuses: oursBut(internal+"/chat", internal+"/gateway/socket"),
+		},
+		{
+			name: "the configuration imports secret and nothing else of ours", example: imports{"laneway/internal/config", "laneway/internal/chat"},
+			applies: in(internal + "/config"),
+			refuses: oursBut(internal+"/config", internal+"/secret"),
+		},
+		{
+			name: "a part of the gateway knows agent, chat, secret, the store's port and other parts only", example: imports{"laneway/internal/gateway/fault", "laneway/internal/gateway"},
+			applies: gatewayPart,
+			refuses: func(p string) bool {
+				return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/store")(p)
+			},
+		},
+		{
+			name: "only the program and the process read the configuration", example: imports{"laneway/internal/gateway", "laneway/internal/config"},
+			applies: outside(module+"/cmd", internal+"/app", internal+"/config"),
+			refuses: in(internal + "/config"),
+		},
+		{
+			name: "only the program imports the process", example: imports{"laneway/internal/gateway", "laneway/internal/app"},
+			applies: outside(module+"/cmd", internal+"/app"),
+			refuses: in(internal + "/app"),
+		},
+		{
+			name: "nobody imports a program", example: imports{"laneway/internal/app", "laneway/cmd/laneway"},
+			applies: outside(module + "/cmd"),
+			refuses: in(module + "/cmd"),
+		},
+		{
+			name: "SQL lives in the stores", example: imports{"laneway/internal/dispatch", "database/sql"},
+			applies: outside(internal+"/store", module+"/migrations"),
+			refuses: in("database/sql", "github.com/jackc", "modernc.org/sqlite", "github.com/pressly/goose"),
+		},
+		{
+			name: "SQL does not live in the port", example: imports{"laneway/internal/store", "github.com/jackc/pgx/v5"},
+			applies: exactly(internal + "/store"),
+			refuses: in("database/sql", "github.com/jackc", "modernc.org/sqlite", "github.com/pressly/goose"),
+		},
+		{
+			name: "Telegram is known to its channel only", example: imports{"laneway/internal/app", "github.com/go-telegram-bot-api/telegram-bot-api/v5"},
+			applies: outside(internal + "/channel/telegram"),
+			refuses: in("github.com/go-telegram-bot-api"),
+		},
+		{
+			name: "only the command runner starts programs", example: imports{"laneway/internal/app", "os/exec"},
+			applies: outside(internal + "/agent/command"),
+			refuses: exactly("os/exec"),
+		},
+		{
+			name: "only the process chooses runners, channels and stores", example: imports{"laneway/internal/dispatch", "laneway/internal/agent/echo"},
+			applies: outside(module+"/cmd", internal+"/app", internal+"/agent", internal+"/channel", internal+"/store"),
+			refuses: func(p string) bool {
+				return strings.HasPrefix(p, internal+"/agent/") || strings.HasPrefix(p, internal+"/channel/") || strings.HasPrefix(p, internal+"/store/")
+			},
+		},
+		{
+			name: "tests' packages are imported by tests only", example: imports{"laneway/internal/app", "laneway/internal/store/memory"},
+			applies: func(p string) bool { return !support(p) },
+			refuses: func(p string) bool {
+				return support(p) || slices.Contains([]string{"testing", "go.uber.org/goleak", "pgregory.net/rapid"}, p)
+			},
+		},
 	}
 }
 
@@ -193,43 +297,10 @@ func TestImportsKeepTheirDirection(t *testing.T) {
 // TestEachRuleCanFail makes sure that no rule is written so that it never applies.
 func TestEachRuleCanFail(t *testing.T) {
 	t.Parallel()
-	bad := map[string][2]string{
-		"the vocabulary uses the standard library only":                                          {"laneway/internal/chat", "laneway/internal/store"},
-		"the scheduler uses the standard library only":                                           {"laneway/internal/scheduler", "github.com/google/uuid"},
-		"the store's port knows the domain only":                                                 {"laneway/internal/store", "laneway/internal/gateway"},
-		"a store knows the domain and the port":                                                  {"laneway/internal/store/sqlite", "laneway/internal/dispatch"},
-		"retry knows nothing of ours":                                                            {"laneway/internal/retry", "laneway/internal/chat"},
-		"secret knows nothing of ours":                                                           {"laneway/internal/secret", "laneway/internal/chat"},
-		"cron knows the vocabulary and retry only":                                               {"laneway/internal/cron", "laneway/internal/store"},
-		"the job service knows agent, channel, chat, cron, events and the store's port only":     {"laneway/internal/cron/service", "laneway/internal/dispatch"},
-		"schedules are arithmetic and know nothing of ours":                                      {"laneway/internal/cron/schedule", "laneway/internal/chat"},
-		"a channel knows channel, chat and retry only":                                           {"laneway/internal/channel/telegram", "laneway/internal/dispatch"},
-		"the outbox knows channel, chat, retry and the store's port only":                        {"laneway/internal/outbox", "laneway/internal/cron"},
-		"events know chat and the store's port only":                                             {"laneway/internal/events", "laneway/internal/dispatch"},
-		"ownership knows chat, retry and the store's port only":                                  {"laneway/internal/ownership", "laneway/internal/scheduler"},
-		"a runner knows agent, chat, retry and secret only":                                      {"laneway/internal/agent/openai", "laneway/internal/config"},
-		"the configuration imports secret and nothing else of ours":                              {"laneway/internal/config", "laneway/internal/chat"},
-		"only the program and the process read the configuration":                                {"laneway/internal/gateway", "laneway/internal/config"},
-		"only the program imports the process":                                                   {"laneway/internal/gateway", "laneway/internal/app"},
-		"nobody imports a program":                                                               {"laneway/internal/app", "laneway/cmd/laneway"},
-		"SQL lives in the stores":                                                                {"laneway/internal/dispatch", "database/sql"},
-		"SQL does not live in the port":                                                          {"laneway/internal/store", "github.com/jackc/pgx/v5"},
-		"Telegram is known to its channel only":                                                  {"laneway/internal/app", "github.com/go-telegram-bot-api/telegram-bot-api/v5"},
-		"only the command runner starts programs":                                                {"laneway/internal/app", "os/exec"},
-		"only the process chooses runners, channels and stores":                                  {"laneway/internal/dispatch", "laneway/internal/agent/echo"},
-		"tests' packages are imported by tests only":                                             {"laneway/internal/app", "laneway/internal/store/memory"},
-		"a part of the gateway knows agent, chat, secret, the store's port and other parts only": {"laneway/internal/gateway/fault", "laneway/internal/gateway"},
-		"sockets know the vocabulary only":                                                       {"laneway/internal/gateway/socket", "laneway/internal/gateway/auth"},
-	}
 	for _, r := range rules() {
-		example, given := bad[r.name]
-		if !given {
-			t.Errorf("no example for %q", r.name)
-			continue
-		}
-		found := violations([]goPackage{{ImportPath: example[0], Imports: []string{example[1]}}})
+		found := violations([]goPackage{{ImportPath: r.example.from, Imports: []string{r.example.to}}})
 		if !slices.ContainsFunc(found, func(v string) bool { return strings.HasSuffix(v, r.name) }) {
-			t.Errorf("%q does not see that %s imports %s", r.name, example[0], example[1])
+			t.Errorf("%q does not see that %s imports %s", r.name, r.example.from, r.example.to)
 		}
 	}
 }
