@@ -135,6 +135,16 @@ func rules() []rule {
 			refuses: func(p string) bool { return !standard(p) && !under(p, internal+"/scheduler") },
 		},
 		{
+			name: "the protocol uses the vocabulary and the standard library only", example: imports{"laneway/internal/wire", "laneway/internal/cron"},
+			applies: exactly(internal + "/wire"),
+			refuses: func(p string) bool { return !standard(p) && !under(p, internal+"/chat") },
+		},
+		{
+			name: "schemas use the standard library only", example: imports{"laneway/internal/wire/schema", "laneway/internal/wire"},
+			applies: exactly(internal + "/wire/schema"),
+			refuses: func(p string) bool { return !standard(p) },
+		},
+		{
 			name: "retry knows nothing of ours", example: imports{"laneway/internal/retry", "laneway/internal/chat"},
 			applies: in(internal + "/retry"),
 			refuses: oursBut(internal + "/retry"),
@@ -210,10 +220,10 @@ func rules() []rule {
 			refuses: oursBut(internal+"/config", internal+"/secret"),
 		},
 		{
-			name: "a part of the gateway knows agent, chat, secret, the store's port and other parts only", example: imports{"laneway/internal/gateway/fault", "laneway/internal/gateway"},
+			name: "a part of the gateway knows agent, chat, secret, the store's port, the protocol and other parts only", example: imports{"laneway/internal/gateway/fault", "laneway/internal/gateway"},
 			applies: gatewayPart,
 			refuses: func(p string) bool {
-				return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/store")(p)
+				return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/store", internal+"/wire")(p)
 			},
 		},
 		{

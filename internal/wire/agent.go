@@ -1,0 +1,93 @@
+package wire
+
+import "encoding/json"
+
+// AgentParams are the parameters of agent.
+type AgentParams struct {
+	_ struct{} `also:"provider,replyTo,expectedExistingSessionId,replyAccountId,groupId,groupChannel,groupSpace,cwd,cleanupBundleMcpOnRunEnd,modelRun,promptMode,bootstrapContextMode,bootstrapContextRunKind,acpTurnSource,internalRuntimeHandoffId,internalExecutionIdentityRetry,internalExecutionIdentityRecoveryAttempt,execApprovalFollowupExpectedSessionId,internalEvents,inputProvenance,suppressPromptPersistence,sessionEffects,sourceReplyDeliveryMode,disableMessageTool,swarmCollector,swarmOutputSchema,forceRestartSafeTools,forceCodeModeTools,voiceWakeTrigger"` //nolint:lll // one list
+
+	Message           string            `json:"message" rule:"required,min=1,max=262144,bytes"`     // the text
+	IdempotencyKey    string            `json:"idempotencyKey" rule:"required,min=1,max=128"`       // names the call, so that it can be sent again; it becomes the id of the run
+	SessionKey        string            `json:"sessionKey,omitempty" rule:"max=512"`                // the session; absent = the main session of the agent
+	AgentID           string            `json:"agentId,omitempty" rule:"min=1"`                     // the agent; absent = that of the session, or the default agent
+	SessionID         string            `json:"sessionId,omitempty"`                                // taken without effect
+	Timeout           *int64            `json:"timeout,omitempty" rule:"min=0,max=86400"`           // the longest time of the turn in seconds; absent = that of the agent, 0 = 24 hours
+	Lane              string            `json:"lane,omitempty" rule:"max=64"`                       // the lane; absent = that of the session
+	Deliver           bool              `json:"deliver,omitempty"`                                  // also send the answer to a chat
+	Channel           string            `json:"channel,omitempty" rule:"max=128"`                   // deliver: the channel; absent = that of the session
+	ReplyChannel      string            `json:"replyChannel,omitempty" rule:"max=128"`              // deliver: the same, and goes before channel
+	To                string            `json:"to,omitempty" rule:"max=256"`                        // deliver: the chat
+	AccountID         string            `json:"accountId,omitempty" rule:"max=128"`                 // deliver: the account of the channel
+	ThreadID          string            `json:"threadId,omitempty" rule:"max=128"`                  // deliver: the thread of the chat
+	BestEffortDeliver bool              `json:"bestEffortDeliver,omitempty"`                        // taken without effect
+	Model             string            `json:"model,omitempty" rule:"max=256"`                     // the model; absent = that of the agent
+	Thinking          string            `json:"thinking,omitempty" rule:"max=64"`                   // how much the model may think, in its own words
+	ExtraSystemPrompt string            `json:"extraSystemPrompt,omitempty" rule:"max=65536,bytes"` // a text behind the system prompt of the agent
+	Label             string            `json:"label,omitempty" rule:"min=1,max=512"`               // taken without effect
+	Attachments       []json.RawMessage `json:"attachments,omitempty"`                              // must be empty: attachments are not supported
+}
+
+// AgentResult is the result of agent: [AgentAccepted] in the first response, [AgentEnd] in the second.
+type AgentResult struct{ Of any }
+
+// Variants lists the types of the result.
+func (AgentResult) Variants() []any { return []any{AgentAccepted{}, AgentEnd{}} }
+
+// MarshalJSON is the JSON of the variant.
+func (r AgentResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
+
+// AgentAccepted says that the message is durable.
+type AgentAccepted struct {
+	RunID      string `json:"runId"`                       // the run; the idempotencyKey of the call
+	Status     string `json:"status" rule:"enum=accepted"` // always accepted
+	AcceptedAt int64  `json:"acceptedAt"`                  // when, in Unix milliseconds
+	SessionKey string `json:"sessionKey"`                  // the whole key of the session
+	AgentID    string `json:"agentId"`                     // its agent
+}
+
+// AgentEnd says how the run ended.
+type AgentEnd struct {
+	RunID   string      `json:"runId"`                         // the run
+	Status  string      `json:"status" rule:"enum=ok"`         // always ok: a run without an answer is an error
+	Summary string      `json:"summary" rule:"enum=completed"` // always completed
+	Result  AgentAnswer `json:"result"`                        // the answer
+}
+
+// AgentAnswer is the answer of a run.
+type AgentAnswer struct {
+	Payloads []AgentText `json:"payloads"` // the text, in one part
+	Meta     AgentMeta   `json:"meta"`     // how long it took
+}
+
+// AgentText is a part of an answer.
+type AgentText struct {
+	Text string `json:"text"` // the text
+}
+
+// AgentMeta says how long a run took.
+type AgentMeta struct {
+	DurationMs int64 `json:"durationMs"` // from its start to its end
+	WaitedMs   int64 `json:"waitedMs"`   // from its acceptance to its start
+}
+
+// AgentsListResult is the result of agents.list.
+type AgentsListResult struct {
+	DefaultID string       `json:"defaultId"`                    // the agent of a key that names none
+	MainKey   string       `json:"mainKey"`                      // the short name of the main session: main
+	Scope     string       `json:"scope" rule:"enum=per-sender"` // always per-sender
+	Agents    []AgentEntry `json:"agents"`                       // the agents
+}
+
+// AgentEntry is an agent.
+type AgentEntry struct {
+	ID     string      `json:"id"`                     // its id
+	Kind   string      `json:"kind" rule:"enum=agent"` // always agent
+	Name   string      `json:"name,omitempty"`         // its name for people
+	Model  *AgentModel `json:"model,omitempty"`        // its model; absent = it has none
+	Runner string      `json:"runner,omitempty"`       // Extended: what runs it: echo, command, openai, anthropic
+}
+
+// AgentModel is the model of an agent.
+type AgentModel struct {
+	Primary string `json:"primary"` // its name
+}

@@ -1,0 +1,177 @@
+package wire
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// ChatSendParams are the parameters of chat.send.
+type ChatSendParams struct {
+	_ struct{} `also:"intent,fastMode,fastAutoOnSeconds,originatingChannel,originatingTo,originatingAccountId,originatingThreadId,replyToId,toolBindings,systemInputProvenance,systemProvenanceReceipt,suppressCommandInterpretation,expectedLeafEntryId,expectedSessionRoutingContract,expectedPermissionMode,expectedToolOverrides,clarification"` //nolint:lll // one list
+
+	SessionKey     string            `json:"sessionKey" rule:"required,min=1,max=512"`                               // the session; main is the main session of the default agent
+	Message        string            `json:"message" rule:"required,min=1,max=262144,bytes"`                         // the text
+	IdempotencyKey string            `json:"idempotencyKey" rule:"required,min=1,max=128"`                           // names the call, so that it can be sent again; it becomes the id of the run
+	AgentID        string            `json:"agentId,omitempty" rule:"min=1"`                                         // must be the agent of the session
+	SessionID      string            `json:"sessionId,omitempty" rule:"min=1"`                                       // taken without effect
+	QueueMode      string            `json:"queueMode,omitempty" rule:"enum=queue|followup|interrupt|collect|steer"` // what the message does to the queue of the session; absent = the mode of the session
+	Deliver        bool              `json:"deliver,omitempty"`                                                      // also send the answer to the chat of the session
+	TimeoutMs      *int64            `json:"timeoutMs,omitempty" rule:"min=0,max=86400000"`                          // the longest time of the turn; absent = that of the agent, 0 = 24 hours
+	Thinking       string            `json:"thinking,omitempty"`                                                     // how much the model may think, in its own words
+	Attachments    []json.RawMessage `json:"attachments,omitempty"`                                                  // must be empty: attachments are not supported
+	Extended       bool              `json:"extended,omitempty"`                                                     // asks for the extended view
+}
+
+// WantsExtended reports whether the call asks for the extended view.
+func (p *ChatSendParams) WantsExtended() bool { return p.Extended }
+
+// ChatSendResult is the result of chat.send. A turn that waits gets an empty event chat right after it.
+type ChatSendResult struct {
+	RunID    string `json:"runId"`                                                 // the run; the idempotencyKey of the call
+	Status   string `json:"status" rule:"enum=started|in_flight|ok|error|timeout"` // started for a new message, also when it waits; else how far the one with this key is
+	Queued   *bool  `json:"queued,omitempty"`                                      // Extended: whether the message waits
+	Position *int   `json:"position,omitempty"`                                    // Extended: its place in the queue of the session, from 1
+}
+
+// ChatAbortParams are the parameters of chat.abort.
+type ChatAbortParams struct {
+	_          struct{} `also:"preserveSideRuns"`
+	SessionKey string   `json:"sessionKey" rule:"required,min=1,max=512"` // the session
+	AgentID    string   `json:"agentId,omitempty" rule:"min=1"`           // must be the agent of the session
+	RunID      string   `json:"runId,omitempty" rule:"min=1,max=1024"`    // only this run
+	All        bool     `json:"all,omitempty"`                            // everything that was accepted so far
+}
+
+// ChatAbortResult is the result of chat.abort.
+type ChatAbortResult struct {
+	OK      bool     `json:"ok"`      // always true
+	Aborted bool     `json:"aborted"` // false: there was nothing to stop
+	RunIDs  []string `json:"runIds"`  // the runs that were stopped, waiting ones included
+}
+
+// WakeParams are the parameters of wake.
+type WakeParams struct {
+	_              struct{} `open:"true"`
+	Mode           string   `json:"mode" rule:"required,enum=now|next-heartbeat"`  // now starts a turn, next-heartbeat goes before the next one
+	Text           string   `json:"text" rule:"required,min=1,max=65536,bytes"`    // the text
+	SessionKey     string   `json:"sessionKey,omitempty" rule:"min=1,max=512"`     // the session; absent = the main session of the agent
+	AgentID        string   `json:"agentId,omitempty" rule:"min=1"`                // the agent; absent = that of the session, or the default agent
+	IdempotencyKey string   `json:"idempotencyKey,omitempty" rule:"min=1,max=128"` // names the call, so that it can be sent again
+}
+
+// WakeResult is the result of wake.
+type WakeResult struct {
+	OK    bool   `json:"ok"`              // always true
+	RunID string `json:"runId,omitempty"` // the run that mode now started
+}
+
+// ChatHistoryParams are the parameters of chat.history.
+type ChatHistoryParams struct {
+	_          struct{} `also:"messageId,inputRunIds,pendingBefore,agentId"`
+	SessionKey string   `json:"sessionKey" rule:"required,min=1,max=512"`   // the session
+	Limit      *int64   `json:"limit,omitempty" rule:"min=1,max=1000"`      // the most messages; absent = 200
+	Offset     int64    `json:"offset,omitempty" rule:"min=0"`              // how many of the newest messages to pass over
+	Cursor     *string  `json:"cursor,omitempty" rule:"max=256"`            // a deltaCursor: only the messages after it
+	MaxChars   *int64   `json:"maxChars,omitempty" rule:"min=1,max=500000"` // longer texts are cut to so many characters; absent = 12,000
+	SessionID  string   `json:"sessionId,omitempty" rule:"min=1,max=128"`   // an archived transcript of the session
+}
+
+// ChatHistoryResult is the result of chat.history: [HistoryPage] without a cursor, else [HistoryDelta], or [HistoryReset] when the transcript was replaced.
+type ChatHistoryResult struct{ Of any }
+
+// Variants lists the types of the result.
+func (ChatHistoryResult) Variants() []any {
+	return []any{HistoryPage[HistoryMessage]{}, HistoryDelta[HistoryMessage]{}, HistoryReset{}}
+}
+
+// MarshalJSON is the JSON of the variant.
+func (r ChatHistoryResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
+
+// HistoryPage has messages of a transcript, oldest first. M is [HistoryMessage], or its JSON where it is encoded already.
+type HistoryPage[M any] struct {
+	SessionKey    string        `json:"sessionKey"`            // the whole key of the session
+	SessionID     string        `json:"sessionId"`             // which transcript it is; "" = the session has none
+	Messages      []M           `json:"messages"`              // the messages
+	HasMore       bool          `json:"hasMore"`               // there are older ones
+	TotalMessages int           `json:"totalMessages"`         // all messages of the transcript
+	DeltaCursor   string        `json:"deltaCursor"`           // the place after the newest message, for cursor
+	PendingInputs PendingInputs `json:"pendingInputs"`         // what waits
+	InFlightRun   *InFlightRun  `json:"inFlightRun,omitempty"` // the answer that is being made
+	SessionInfo   SessionRow    `json:"sessionInfo"`           // the session, as in sessions.list
+}
+
+// HistoryDelta has exactly the messages after a cursor. M is as in [HistoryPage].
+type HistoryDelta[M any] struct {
+	Kind          string        `json:"kind" rule:"enum=delta"` // always delta
+	Messages      []M           `json:"messages"`               // the messages, oldest first
+	DeltaCursor   string        `json:"deltaCursor"`            // the place after the last of them
+	PendingInputs PendingInputs `json:"pendingInputs"`          // what waits
+	InFlightRun   *InFlightRun  `json:"inFlightRun,omitempty"`  // the answer that is being made
+	SessionInfo   SessionRow    `json:"sessionInfo"`            // the session, as in sessions.list
+}
+
+// HistoryReset says that the cursor belongs to another transcript: read the session without one.
+type HistoryReset struct {
+	Kind string `json:"kind" rule:"enum=reset"` // always reset
+}
+
+// HistoryMessage is a message of a transcript.
+type HistoryMessage struct {
+	ID         string      `json:"id,omitempty"`                                // its id; absent while it waits
+	Seq        int64       `json:"seq,omitempty"`                               // its number in the transcript; absent while it waits
+	Role       string      `json:"role" rule:"enum=user|assistant|system|tool"` // who wrote it; system says what was stopped, interrupted or dropped
+	Content    []TextPart  `json:"content"`                                     // the text, in one part
+	Timestamp  int64       `json:"timestamp"`                                   // when, in Unix milliseconds
+	RunID      string      `json:"runId,omitempty"`                             // its run
+	StopReason string      `json:"stopReason,omitempty"`                        // what ended the answer
+	Command    bool        `json:"command,omitempty"`                           // it belongs to a chat command
+	Openclaw   *ClientMark `json:"__openclaw,omitempty"`                        //nolint:tagliatelle // for terminal clients of OpenClaw
+}
+
+// Text is the whole text of the message.
+func (m *HistoryMessage) Text() string { return textOf(m.Content) }
+
+// Text is the whole text of the message; "" for nil.
+func (m *ChatMessage) Text() string {
+	if m == nil {
+		return ""
+	}
+	return textOf(m.Content)
+}
+
+func textOf(parts []TextPart) string {
+	var b strings.Builder
+	for _, part := range parts {
+		b.WriteString(part.Text)
+	}
+	return b.String()
+}
+
+// ClientMark is what terminal clients of OpenClaw look for.
+type ClientMark struct {
+	ID             string `json:"id"`                       // the id of the message
+	Seq            int64  `json:"seq"`                      // its number
+	IdempotencyKey string `json:"idempotencyKey,omitempty"` // of a message of a user: that of its run, with :user behind it
+}
+
+// PendingInputs are the first messages that wait.
+type PendingInputs struct {
+	Items []PendingInput `json:"items"` // at most 20
+	Total int            `json:"total"` // how many wait
+}
+
+// PendingInput is a message that waits.
+type PendingInput struct {
+	ID         string         `json:"id"`                       // the id of its run
+	RunID      string         `json:"runId"`                    // the same
+	Message    HistoryMessage `json:"message"`                  // the message
+	AcceptedAt int64          `json:"acceptedAt"`               // when, in Unix milliseconds
+	State      string         `json:"state" rule:"enum=queued"` // always queued
+}
+
+// InFlightRun is an answer that is being made.
+type InFlightRun struct {
+	RunID string `json:"runId"` // its run
+	Text  string `json:"text"`  // the text so far
+	Seq   int64  `json:"seq"`   // of the last event of the run
+}

@@ -1,0 +1,237 @@
+package wire
+
+import "encoding/json"
+
+// CronAddParams are the parameters of cron.add. Bounds of the members of a job are in docs/cron.md.
+type CronAddParams struct {
+	Name               json.RawMessage `json:"name" rule:"required"`                    // the name
+	Schedule           json.RawMessage `json:"schedule" rule:"required"`                // when it fires: as schedule of a job
+	SessionTarget      json.RawMessage `json:"sessionTarget" rule:"required"`           // the session of its runs: isolated, main, current, or session: and a key
+	Payload            json.RawMessage `json:"payload" rule:"required"`                 // what a run does: as payload of a job
+	Extended           bool            `json:"extended,omitempty"`                      // asks for the extended view
+	IdempotencyKey     string          `json:"idempotencyKey,omitempty" rule:"max=128"` // names the call, so that it can be sent again
+	AgentID            json.RawMessage `json:"agentId,omitempty"`                       // the agent; absent = the default agent
+	AtMostOnce         json.RawMessage `json:"atMostOnce,omitempty"`                    // do not repeat a run that was interrupted
+	DeclarationKey     json.RawMessage `json:"declarationKey,omitempty"`                // a key of the client; a job with this key is updated
+	DeleteAfterRun     json.RawMessage `json:"deleteAfterRun,omitempty"`                // remove the job after its first planned fire that ended well
+	Delivery           json.RawMessage `json:"delivery,omitempty"`                      // where its answers go: as delivery of a job
+	Description        json.RawMessage `json:"description,omitempty"`                   // for people
+	DisplayName        json.RawMessage `json:"displayName,omitempty"`                   // for people
+	DST                json.RawMessage `json:"dst,omitempty"`                           // what happens when the clock is changed: as dst of a job
+	Enabled            json.RawMessage `json:"enabled,omitempty"`                       // whether it fires; absent = true
+	EndsAtMs           json.RawMessage `json:"endsAtMs,omitempty"`                      // no slots after it, in Unix milliseconds
+	FailureAlert       json.RawMessage `json:"failureAlert,omitempty"`                  // when failures are reported: as failureAlert of a job
+	JitterMs           json.RawMessage `json:"jitterMs,omitempty"`                      // delay its fires by a fixed time of at most this
+	Key                json.RawMessage `json:"key,omitempty"`                           // as declarationKey
+	Lane               json.RawMessage `json:"lane,omitempty"`                          // the lane of its runs; absent = cron
+	MaxRuns            json.RawMessage `json:"maxRuns,omitempty"`                       // planned fires in all; absent = no limit
+	Missed             json.RawMessage `json:"missed,omitempty"`                        // what happens to slots that passed while no process ran: as missed of a job
+	Overlap            json.RawMessage `json:"overlap,omitempty"`                       // what happens to a slot while a run is active
+	Owner              json.RawMessage `json:"owner,omitempty"`                         // taken without effect
+	Pacing             json.RawMessage `json:"pacing,omitempty"`                        // refused unless it is null: not supported
+	PauseAfterFailures json.RawMessage `json:"pauseAfterFailures,omitempty"`            // failed runs in a row that pause it; 0 = never
+	Paused             json.RawMessage `json:"paused,omitempty"`                        // make it paused: as paused of a job
+	Retry              json.RawMessage `json:"retry,omitempty"`                         // what happens when a run fails: as retry of a job
+	SessionKey         json.RawMessage `json:"sessionKey,omitempty"`                    // the session that sessionTarget current means
+	StartsAtMs         json.RawMessage `json:"startsAtMs,omitempty"`                    // no slots before it, in Unix milliseconds
+	State              json.RawMessage `json:"state,omitempty"`                         // taken without effect
+	TimeoutSeconds     json.RawMessage `json:"timeoutSeconds,omitempty"`                // the longest time of an attempt; 0 = 24 hours
+	Trigger            json.RawMessage `json:"trigger,omitempty"`                       // refused unless it is null: not supported
+	WakeMode           json.RawMessage `json:"wakeMode,omitempty"`                      // when its text runs in a session: now or next-heartbeat
+}
+
+// WantsExtended reports whether the call asks for the extended view.
+func (p *CronAddParams) WantsExtended() bool { return p.Extended }
+
+// CronAddResult is the result of cron.add: a [Job], or [JobDeclared] when the client gave a key.
+type CronAddResult struct{ Of any }
+
+// Variants lists the types of the result.
+func (CronAddResult) Variants() []any { return []any{Job{}, JobDeclared{}} }
+
+// MarshalJSON is the JSON of the variant.
+func (r CronAddResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
+
+// JobDeclared is a job that was made or updated under the key of a client.
+type JobDeclared struct {
+	Created         bool            `json:"created"`           // it is new
+	DeliveryPreview DeliveryPreview `json:"deliveryPreview"`   // where its answers go, in words
+	Job             Job             `json:"job"`               // the job
+	Updated         bool            `json:"updated,omitempty"` // it was there and has changed
+}
+
+// CronCreateParams are the parameters of cron.create, in the words of another family of gateways.
+type CronCreateParams struct {
+	Name           json.RawMessage `json:"name" rule:"required"`     // the name
+	Schedule       json.RawMessage `json:"schedule" rule:"required"` // when it fires: as schedule of a job
+	Message        json.RawMessage `json:"message" rule:"required"`  // the text
+	Deliver        bool            `json:"deliver,omitempty"`        // whether answers go to a channel
+	Channel        string          `json:"channel,omitempty"`        // deliver: the channel
+	DeliverChannel string          `json:"deliverChannel,omitempty"` // the same, and goes behind channel
+	To             string          `json:"to,omitempty"`             // deliver: the chat
+	DeliverTo      string          `json:"deliverTo,omitempty"`      // the same, and goes behind to
+	AgentID        json.RawMessage `json:"agentId,omitempty"`        // the agent; absent = the default agent
+	Stateless      *bool           `json:"stateless,omitempty"`      // false = all runs share a session; absent = true
+	DeleteAfterRun json.RawMessage `json:"deleteAfterRun,omitempty"` // remove the job after its first planned fire that ended well
+}
+
+// CronCreateResult is the result of cron.create.
+type CronCreateResult struct {
+	Job Job `json:"job"` // the job, in the extended view
+}
+
+// CronUpdateParams are the parameters of cron.update.
+type CronUpdateParams struct {
+	ID       string          `json:"id" rule:"required,or=jobId,min=1,max=128"`       // the job
+	Patch    json.RawMessage `json:"patch" rule:"required"`                           // the members to change, as those of cron.add; null puts a default back
+	Expected string          `json:"expectedConfigRevision,omitempty" rule:"max=128"` // refuse when the job has another revision by now
+	Extended bool            `json:"extended,omitempty"`                              // asks for the extended view
+}
+
+// WantsExtended reports whether the call asks for the extended view.
+func (p *CronUpdateParams) WantsExtended() bool { return p.Extended }
+
+// CronJobParams are the parameters of cron.get and cron.resume.
+type CronJobParams struct {
+	ID       string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
+	Extended bool   `json:"extended,omitempty"`                        // asks for the extended view; cron.resume always has it
+}
+
+// WantsExtended reports whether the call asks for the extended view.
+func (p *CronJobParams) WantsExtended() bool { return p.Extended }
+
+// CronRemoveParams are the parameters of cron.remove.
+type CronRemoveParams struct {
+	ID     string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
+	Cancel bool   `json:"cancelRunning,omitempty"`                   // also stop its active runs
+}
+
+// CronRemoveResult is the result of cron.remove.
+type CronRemoveResult struct {
+	OK      bool `json:"ok"`      // always true
+	Removed bool `json:"removed"` // always true
+}
+
+// CronDeleteParams are the parameters of cron.delete.
+type CronDeleteParams struct {
+	ID string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
+}
+
+// CronDeleteResult is the result of cron.delete.
+type CronDeleteResult struct {
+	Deleted bool `json:"deleted"` // always true
+}
+
+// CronToggleParams are the parameters of cron.toggle.
+type CronToggleParams struct {
+	ID      string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
+	Enabled bool   `json:"enabled" rule:"required"`                   // whether it fires
+}
+
+// CronToggleResult is the result of cron.toggle.
+type CronToggleResult struct {
+	Enabled bool   `json:"enabled"` // as in the parameters
+	JobID   string `json:"jobId"`   // the job
+}
+
+// CronPauseParams are the parameters of cron.pause.
+type CronPauseParams struct {
+	ID    string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
+	Note  string `json:"note" rule:"required,min=1,max=500"`        // why
+	Until int64  `json:"untilMs,omitempty" rule:"min=1"`            // until when, in Unix milliseconds; absent = until it is resumed
+}
+
+// CronRunParams are the parameters of cron.run.
+type CronRunParams struct {
+	_ struct{} `also:"expectedProcessInstanceId"`
+
+	ID             string `json:"id" rule:"required,or=jobId,min=1,max=128"`       // the job
+	Mode           string `json:"mode,omitempty" rule:"enum=force|due|if-enabled"` // due runs it only when a slot has come, if-enabled only when it fires; absent = force
+	IdempotencyKey string `json:"idempotencyKey,omitempty" rule:"max=128"`         // names the call, so that it can be sent again
+}
+
+// CronRunResult is the result of cron.run.
+type CronRunResult struct {
+	Enqueued          bool   `json:"enqueued,omitempty"`          // true when a run was made
+	OK                bool   `json:"ok"`                          // always true
+	ProcessInstanceID string `json:"processInstanceId,omitempty"` // with enqueued: this start of the gateway
+	Ran               *bool  `json:"ran,omitempty"`               // false when no run was made
+	Reason            string `json:"reason,omitempty"`            // why not
+	RunID             string `json:"runId,omitempty"`             // with enqueued: the run
+}
+
+// CronCancelParams are the parameters of cron.cancel: runId, or id for all active runs of a job.
+type CronCancelParams struct {
+	RunID          string `json:"runId,omitempty" rule:"min=1,max=512"`       // the run
+	ID             string `json:"id,omitempty" rule:"or=jobId,min=1,max=128"` // the job
+	Reason         string `json:"reason,omitempty" rule:"max=200"`            // why
+	IdempotencyKey string `json:"idempotencyKey,omitempty" rule:"max=128"`    // names the call, so that it can be sent again
+}
+
+// CronCancelResult is the result of cron.cancel.
+type CronCancelResult struct {
+	Cancelled []string `json:"cancelled"` // the runs that were stopped
+	OK        bool     `json:"ok"`        // always true
+}
+
+// CronBackfillParams are the parameters of cron.backfill.
+type CronBackfillParams struct {
+	ID             string `json:"id" rule:"required,or=jobId,min=1,max=128"` // the job
+	From           int64  `json:"fromMs" rule:"required"`                    // the first slot at the earliest, in Unix milliseconds
+	To             int64  `json:"toMs" rule:"required"`                      // all slots are before it, in Unix milliseconds
+	MaxRuns        int64  `json:"maxRuns,omitempty" rule:"min=1,max=1000"`   // refuse more slots than this; absent = 100
+	DryRun         bool   `json:"dryRun,omitempty"`                          // only list the slots
+	Force          bool   `json:"force,omitempty"`                           // also those with a run that ended well
+	IdempotencyKey string `json:"idempotencyKey,omitempty" rule:"max=128"`   // names the call, so that it can be sent again
+}
+
+// CronBackfillResult is the result of cron.backfill.
+type CronBackfillResult struct {
+	Enqueued int            `json:"enqueued"` // runs that were made
+	Existing int            `json:"existing"` // slots that have a run
+	Fires    []BackfillFire `json:"fires"`    // the slots, oldest first
+	OK       bool           `json:"ok"`       // always true
+}
+
+// BackfillFire is a slot of a past window.
+type BackfillFire struct {
+	Action         string `json:"action" rule:"enum=enqueue|exists"` // whether a run is made for it
+	RunID          string `json:"runId"`                             // its run
+	ScheduledForMs int64  `json:"scheduledForMs"`                    // the slot, in Unix milliseconds
+}
+
+// CronPreviewParams are the parameters of cron.preview: id or schedule.
+type CronPreviewParams struct {
+	ID       string          `json:"id,omitempty" rule:"or=jobId,min=1,max=128"`  // the job
+	Schedule json.RawMessage `json:"schedule,omitempty"`                          // a schedule, as that of a job
+	Jitter   int64           `json:"jitterMs,omitempty" rule:"min=0,max=3600000"` // schedule: as of a job
+	DST      json.RawMessage `json:"dst,omitempty"`                               // schedule: as of a job
+	Count    int64           `json:"count,omitempty" rule:"min=1,max=100"`        // how many fires; absent = 5
+	From     int64           `json:"fromMs,omitempty" rule:"min=1"`               // only later ones, in Unix milliseconds; absent = now
+}
+
+// CronPreviewResult is the result of cron.preview.
+type CronPreviewResult struct {
+	Timezone string        `json:"timezone"` // the time zone of the schedule
+	Fires    []PreviewFire `json:"fires"`    // the next fires
+	Warnings []string      `json:"warnings"` // sentences about what may surprise
+}
+
+// PreviewFire is a coming fire.
+type PreviewFire struct {
+	ScheduledForMs int64  `json:"scheduledForMs"` // the slot, in Unix milliseconds
+	FireAtMs       int64  `json:"fireAtMs"`       // the slot with the delay of the job, in Unix milliseconds
+	ISO            string `json:"iso"`            // the same, ISO 8601
+	Local          string `json:"local"`          // the same in the time zone of the schedule
+	DST            string `json:"dst,omitempty"`  // what a change of the clock does to it
+}
+
+// CronStatusResult is the result of cron.status.
+type CronStatusResult struct {
+	Enabled         bool   `json:"enabled"`         // jobs fire
+	Jobs            int    `json:"jobs"`            // how many there are
+	NextWakeAtMs    *int64 `json:"nextWakeAtMs"`    // the next fire, in Unix milliseconds; null = none
+	Storage         string `json:"storage"`         // which store has them
+	StorePath       string `json:"storePath"`       // the same
+	TriggersEnabled bool   `json:"triggersEnabled"` // always false
+}

@@ -1,0 +1,186 @@
+package wire
+
+// CronListParams are the parameters of cron.list.
+type CronListParams struct {
+	_ struct{} `also:"compact,includeDeliveryPreviews"`
+
+	IncludeDisabled bool   `json:"includeDisabled,omitempty"`                                           // also jobs that do not fire
+	Enabled         string `json:"enabled,omitempty" rule:"enum=all|enabled|disabled"`                  // only jobs that fire, or only those that do not; goes before includeDisabled
+	Limit           int64  `json:"limit,omitempty" rule:"min=1,max=200"`                                // the most jobs; absent = 200
+	Offset          int64  `json:"offset,omitempty" rule:"min=0"`                                       // how many to pass over
+	Query           string `json:"query,omitempty" rule:"max=256"`                                      // only jobs with this text in name, key or description
+	Kind            string `json:"scheduleKind,omitempty" rule:"enum=all|at|every|cron|on-exit|stream"` // only schedules of this kind
+	Last            string `json:"lastRunStatus,omitempty" rule:"enum=all|ok|error|skipped|unknown"`    // only jobs whose last run ended like this; unknown = it never ran
+	Trigger         string `json:"trigger,omitempty" rule:"enum=all|conditional|unconditional"`         // conditional lists none: there are no such jobs
+	SortBy          string `json:"sortBy,omitempty" rule:"enum=nextRunAtMs|updatedAtMs|name"`           // the order; absent = nextRunAtMs, by id when there is more than one page
+	SortDir         string `json:"sortDir,omitempty" rule:"enum=asc|desc"`                              // its direction; absent = asc
+	AgentID         string `json:"agentId,omitempty" rule:"min=1,max=64"`                               // only jobs of this agent
+	System          bool   `json:"includeSystem,omitempty"`                                             // also the jobs of the gateway itself
+	Extended        bool   `json:"extended,omitempty"`                                                  // asks for the extended view
+}
+
+// WantsExtended reports whether the call asks for the extended view.
+func (p *CronListParams) WantsExtended() bool { return p.Extended }
+
+// CronListResult is the result of cron.list.
+type CronListResult struct {
+	DeliveryPreviews map[string]DeliveryPreview `json:"deliveryPreviews"` // where answers go, by id of the job
+	HasMore          bool                       `json:"hasMore"`          // the list goes on
+	Jobs             []Job                      `json:"jobs"`             // the jobs
+	Limit            int64                      `json:"limit"`            // as in the parameters
+	NextOffset       *int                       `json:"nextOffset"`       // where to go on; null = the list ends here
+	Offset           int64                      `json:"offset"`           // as in the parameters
+	SnapshotRevision string                     `json:"snapshotRevision"` // changes with every change of any job
+	Total            int                        `json:"total"`            // how many there are
+}
+
+// CronRunsParams are the parameters of cron.runs.
+type CronRunsParams struct {
+	ID         string   `json:"id,omitempty" rule:"or=jobId,min=1,max=128"`                                     // only runs of this job
+	Scope      string   `json:"scope,omitempty" rule:"enum=job|all"`                                            // all = of every job, whatever id says
+	RunID      string   `json:"runId,omitempty" rule:"min=1,max=512"`                                           // only this run
+	Limit      int64    `json:"limit,omitempty" rule:"min=1,max=200"`                                           // the most entries; absent = 50
+	Offset     int64    `json:"offset,omitempty" rule:"min=0"`                                                  // how many to pass over
+	Status     string   `json:"status,omitempty" rule:"enum=all|ok|error|skipped|missed|cancelled|interrupted"` // only runs that ended like this
+	Statuses   []string `json:"statuses,omitempty" rule:"max=8"`                                                // the same with several
+	Delivery   string   `json:"deliveryStatus,omitempty" rule:"max=32"`                                         // only runs whose answer ended like this
+	Deliveries []string `json:"deliveryStatuses,omitempty" rule:"max=8"`                                        // the same with several
+	Query      string   `json:"query,omitempty" rule:"max=256"`                                                 // only entries with this text
+	AgentID    string   `json:"agentId,omitempty" rule:"min=1,max=64"`                                          // only runs of this agent
+	SortDir    string   `json:"sortDir,omitempty" rule:"enum=asc|desc"`                                         // absent = desc, the newest first
+	Since      int64    `json:"sinceMs,omitempty"`                                                              // only slots from then on, in Unix milliseconds
+	Until      int64    `json:"untilMs,omitempty"`                                                              // only slots before, in Unix milliseconds
+	Active     bool     `json:"includeActive,omitempty"`                                                        // also what waits and runs
+	Extended   bool     `json:"extended,omitempty"`                                                             // asks for the extended view
+}
+
+// WantsExtended reports whether the call asks for the extended view.
+func (p *CronRunsParams) WantsExtended() bool { return p.Extended }
+
+// CronRunsResult is the result of cron.runs.
+type CronRunsResult struct {
+	Entries    []LedgerEntry `json:"entries"`    // the entries
+	HasMore    bool          `json:"hasMore"`    // the list goes on
+	Limit      int64         `json:"limit"`      // as in the parameters
+	NextOffset *int          `json:"nextOffset"` // where to go on; null = the list ends here
+	Offset     int64         `json:"offset"`     // as in the parameters
+	Total      int           `json:"total"`      // how many there are
+}
+
+// LedgerEntry says what became of a slot.
+type LedgerEntry struct {
+	Action                    string          `json:"action" rule:"enum=started|finished"`                                                                 // finished, or started while it waits or runs
+	Attempts                  []LedgerAttempt `json:"attempts,omitzero"`                                                                                   // Extended: its attempts, once it has run
+	CompletionStatus          string          `json:"completionStatus,omitempty" rule:"enum=succeeded|failed|unknown"`                                     // of a run that has ended, with its delivery
+	Delivered                 *bool           `json:"delivered,omitempty"`                                                                                 // the answer arrived
+	DeliveryError             string          `json:"deliveryError,omitempty"`                                                                             // why not
+	DeliveryStatus            string          `json:"deliveryStatus,omitempty" rule:"enum=not-requested|delivered|not-delivered|unknown"`                  // what became of the answer
+	DeliverySuppressionReason string          `json:"deliverySuppressionReason,omitempty"`                                                                 // why it was not sent: empty or no-reply
+	DurationMs                *int64          `json:"durationMs,omitempty"`                                                                                // how long it ran
+	Error                     string          `json:"error,omitempty"`                                                                                     // why it failed
+	ErrorReason               string          `json:"errorReason,omitempty"`                                                                               // the same in one word
+	JobID                     string          `json:"jobId"`                                                                                               // its job
+	JobName                   string          `json:"jobName"`                                                                                             // the name of the job then
+	Lane                      *string         `json:"lane,omitempty"`                                                                                      // Extended: its lane
+	Model                     string          `json:"model,omitempty"`                                                                                     // the model that answered
+	NextRunAtMs               int64           `json:"nextRunAtMs,omitempty"`                                                                               // the next attempt or the next fire of the job, in Unix milliseconds
+	Outcome                   string          `json:"outcome,omitempty" rule:"enum=ok|skipped|missed|error|cancelled|interrupted|queued|running|retrying"` // Extended: how it ended, or where it is
+	Provider                  string          `json:"provider,omitempty"`                                                                                  // whose model it is
+	Reason                    string          `json:"reason,omitempty"`                                                                                    // Extended: why it did not run
+	RunAtMs                   int64           `json:"runAtMs,omitempty"`                                                                                   // when it began, in Unix milliseconds
+	RunID                     string          `json:"runId"`                                                                                               // the run
+	ScheduledForMs            int64           `json:"scheduledForMs,omitempty"`                                                                            // Extended: the slot, in Unix milliseconds
+	SessionKey                string          `json:"sessionKey,omitempty"`                                                                                // the session in which it ran
+	SlotCount                 *int64          `json:"slotCount,omitempty"`                                                                                 // Extended: how many slots the entry stands for
+	SlotUntilMs               int64           `json:"slotUntilMs,omitempty"`                                                                               // Extended: the last of them, in Unix milliseconds
+	Status                    string          `json:"status,omitempty" rule:"enum=ok|error|skipped"`                                                       // how it ended
+	Summary                   string          `json:"summary,omitempty"`                                                                                   // the beginning of its answer
+	Trigger                   string          `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: why it exists
+	TS                        int64           `json:"ts"`                                                                                                  // when it ended, began or was claimed, in Unix milliseconds
+	Usage                     *LedgerUsage    `json:"usage,omitempty"`                                                                                     // what the model counted
+}
+
+// LedgerUsage is what a model counted.
+type LedgerUsage struct {
+	// tokens of the request
+	InputTokens int64 `json:"input_tokens"` //nolint:tagliatelle // the words of the family of clients
+	// tokens of the answer
+	OutputTokens int64 `json:"output_tokens"` //nolint:tagliatelle // the words of the family of clients
+	// their sum
+	TotalTokens int64 `json:"total_tokens"` //nolint:tagliatelle // the words of the family of clients
+}
+
+// LedgerAttempt is an attempt of a run.
+type LedgerAttempt struct {
+	Attempt      int    `json:"attempt"`                                                             // its number, from 1
+	DurationMs   *int64 `json:"durationMs,omitempty"`                                                // how long it took
+	Error        string `json:"error,omitempty"`                                                     // why it failed
+	ErrorReason  string `json:"errorReason,omitempty"`                                               // the same in one word
+	FinishedAtMs int64  `json:"finishedAtMs,omitempty"`                                              // when it ended, in Unix milliseconds
+	NodeID       string `json:"nodeId"`                                                              // the process
+	StartedAtMs  int64  `json:"startedAtMs"`                                                         // when it began, in Unix milliseconds
+	Status       string `json:"status,omitempty" rule:"enum=ok|error|timeout|cancelled|interrupted"` // how it ended
+}
+
+// CronEvent is the payload of the event cron.
+type CronEvent struct {
+	Action           string `json:"action" rule:"enum=added|updated|removed|scheduled|started|finished"`                                 // what happened; scheduled = another attempt will follow
+	Attempt          int    `json:"attempt,omitempty"`                                                                                   // Extended: the number of the attempt
+	CompletionStatus string `json:"completionStatus,omitempty" rule:"enum=succeeded|failed|unknown"`                                     // finished: as of the entry in cron.runs
+	Delivered        *bool  `json:"delivered,omitempty"`                                                                                 // finished: as of the entry
+	DeliveryStatus   string `json:"deliveryStatus,omitempty" rule:"enum=not-requested|delivered|not-delivered|unknown"`                  // finished: as of the entry
+	DurationMs       *int64 `json:"durationMs,omitempty"`                                                                                // as of the entry
+	Error            string `json:"error,omitempty"`                                                                                     // as of the entry
+	ErrorReason      string `json:"errorReason,omitempty"`                                                                               // as of the entry
+	Job              *Job   `json:"job,omitempty"`                                                                                       // the job, unless it is gone
+	JobID            string `json:"jobId"`                                                                                               // its id
+	NextRunAtMs      int64  `json:"nextRunAtMs,omitempty"`                                                                               // the next attempt or the next fire of the job, in Unix milliseconds
+	Outcome          string `json:"outcome,omitempty" rule:"enum=ok|skipped|missed|error|cancelled|interrupted|queued|running|retrying"` // Extended: as of the entry
+	Reason           string `json:"reason,omitempty"`                                                                                    // Extended: as of the entry
+	RunAtMs          int64  `json:"runAtMs,omitempty"`                                                                                   // as of the entry
+	RunID            string `json:"runId,omitempty"`                                                                                     // the run, when it is about one
+	ScheduledForMs   int64  `json:"scheduledForMs,omitempty"`                                                                            // Extended: the slot, in Unix milliseconds
+	Status           string `json:"status,omitempty" rule:"enum=ok|error|skipped"`                                                       // finished: as of the entry
+	Summary          string `json:"summary,omitempty"`                                                                                   // as of the entry
+	Trigger          string `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: as of the entry
+}
+
+// WebhookBody is the body of a webhook about a finished run: its event in the standard view. Of an answer that is not sent it says why instead of the text.
+type WebhookBody struct {
+	CronEvent
+
+	Suppressed string `json:"suppressed,omitempty" rule:"enum=no_reply|empty"` // why the answer is not sent
+}
+
+// SchedulerStatusResult is the result of scheduler.status.
+type SchedulerStatusResult struct {
+	Jobs       []SchedulerJob `json:"jobs"`       // at most 1,000 jobs, by name
+	LastTickMs int64          `json:"lastTickMs"` // when the loop of the jobs last turned, in Unix milliseconds; 0 = never
+	NodeID     string         `json:"nodeId"`     // which process answers
+	Running    bool           `json:"running"`    // the loop works
+	TS         int64          `json:"ts"`         // the time of the gateway in Unix milliseconds
+}
+
+// SchedulerJob is a job in the words of schedulers.
+type SchedulerJob struct {
+	// its schedule: an expression, @every and a duration, or @at and a time
+	CronExpr string `json:"cron_expr"` //nolint:tagliatelle // the words of the family of clients
+	// runs that failed or were interrupted
+	ErrorCount int64 `json:"error_count"` //nolint:tagliatelle // the words of the family of clients
+	// it does not fire
+	IsPaused bool `json:"is_paused"` //nolint:tagliatelle // the words of the family of clients
+	// it runs
+	IsRunning bool `json:"is_running"` //nolint:tagliatelle // the words of the family of clients
+	// its name
+	JobName string `json:"job_name"` //nolint:tagliatelle // the words of the family of clients
+	// how long its last run took; null = it never ran
+	LastDurationMs *int64 `json:"last_duration_ms"` //nolint:tagliatelle // the words of the family of clients
+	// ok, or error or skipped with the reason; null = it never ran
+	LastResult *string `json:"last_result"` //nolint:tagliatelle // the words of the family of clients
+	// when its last run began, ISO 8601; null = it never ran
+	LastRun *string `json:"last_run"` //nolint:tagliatelle // the words of the family of clients
+	// its next fire, ISO 8601; null = none
+	NextRun *string `json:"next_run"` //nolint:tagliatelle // the words of the family of clients
+	// finished runs
+	RunCount int64 `json:"run_count"` //nolint:tagliatelle // the words of the family of clients
+}

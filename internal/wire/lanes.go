@@ -1,0 +1,63 @@
+package wire
+
+// LanesStatusParams are the parameters of lanes.status.
+type LanesStatusParams struct {
+	Cluster bool `json:"cluster,omitempty"` // of every live process
+}
+
+// LanesStatusResult is the result of lanes.status: [LanesOfNode], or [LanesOfCluster] with cluster.
+type LanesStatusResult struct{ Of any }
+
+// Variants lists the types of the result.
+func (LanesStatusResult) Variants() []any { return []any{LanesOfNode{}, LanesOfCluster{}} }
+
+// MarshalJSON is the JSON of the variant.
+func (r LanesStatusResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
+
+// LanesOfNode has the lanes of one process. A credential that sees its own only gets names and capacities.
+type LanesOfNode struct {
+	TS        int64        `json:"ts"`                   // when, in Unix milliseconds
+	NodeID    string       `json:"nodeId"`               // which process
+	Draining  bool         `json:"draining"`             // it is about to stop
+	Fallbacks int64        `json:"unknownLaneFallbacks"` // messages for a lane that does not exist, which went to main
+	Lanes     []Lane       `json:"lanes"`                // its lanes
+	Sessions  LaneSessions `json:"sessions"`             // how many sessions have work
+	Drops     LaneDrops    `json:"drops"`                // messages that did not run, since the start
+}
+
+// LanesOfCluster has the lanes of every live process.
+type LanesOfCluster struct {
+	LanesOfNode
+
+	Nodes []LanesOfNode `json:"nodes"` // all processes, this one included
+}
+
+// Lane is a lane of a process. All counts of runs are since its start.
+type Lane struct {
+	Name         string `json:"name"`         // its name
+	Capacity     int    `json:"capacity"`     // its slots
+	Active       int    `json:"active"`       // used slots
+	Stopping     int    `json:"stopping"`     // of these, by runs that were stopped and have not returned
+	Waiting      int    `json:"waiting"`      // sessions that wait for a slot
+	OldestWaitMs int64  `json:"oldestWaitMs"` // how long the first of them has waited
+	Started      int64  `json:"started"`      // runs that began
+	Finished     int64  `json:"finished"`     // runs that ended with an answer
+	Failed       int64  `json:"failed"`       // runs that failed
+	Cancelled    int64  `json:"cancelled"`    // runs that were stopped
+}
+
+// LaneSessions counts sessions with work.
+type LaneSessions struct {
+	Tracked    int `json:"tracked"`    // sessions with anything
+	Running    int `json:"running"`    // with a run
+	Waiting    int `json:"waiting"`    // with a message that waits
+	Debouncing int `json:"debouncing"` // with messages that are collected
+}
+
+// LaneDrops counts messages that did not run.
+type LaneDrops struct {
+	Old     int64 `json:"old"`     // they made room for newer ones in a full queue
+	New     int64 `json:"new"`     // a full queue did not take them
+	Stale   int64 `json:"stale"`   // they were older than a stop of everything
+	Cleared int64 `json:"cleared"` // a reset or a deletion removed them
+}

@@ -1,0 +1,105 @@
+package wire
+
+// SessionRow is a session.
+type SessionRow struct {
+	Key                string   `json:"key"`                                                                   // its whole key
+	SessionID          string   `json:"sessionId,omitempty"`                                                   // its transcript
+	Kind               string   `json:"kind"`                                                                  // what kind of peer it is with: direct, group, …
+	AgentID            string   `json:"agentId"`                                                               // its agent
+	IsMain             bool     `json:"isMain"`                                                                // it is the main session of its agent
+	Channel            string   `json:"channel,omitempty"`                                                     // the channel of its peer
+	CreatedAt          int64    `json:"createdAt,omitempty"`                                                   // when it began, in Unix milliseconds
+	UpdatedAt          *int64   `json:"updatedAt"`                                                             // when it last changed, in Unix milliseconds; null = it does not exist yet
+	LastInteractionAt  int64    `json:"lastInteractionAt,omitempty"`                                           // when its last message came, in Unix milliseconds
+	Status             string   `json:"status,omitempty"`                                                      // running, or how its last run ended
+	LastRunID          string   `json:"lastRunId,omitempty"`                                                   // its last run
+	LastRunError       string   `json:"lastRunError,omitempty"`                                                // why that failed
+	LastMessagePreview string   `json:"lastMessagePreview,omitempty"`                                          // the beginning of its last answer
+	TotalTokens        int      `json:"totalTokens,omitempty"`                                                 // what all its runs have used
+	HasActiveRun       bool     `json:"hasActiveRun"`                                                          // something runs
+	ActiveRunIDs       []string `json:"activeRunIds"`                                                          // what runs
+	EffectiveQueueMode string   `json:"effectiveQueueMode" rule:"enum=queue|followup|interrupt|collect|steer"` // what a new message does to its queue
+	QueueDepth         int      `json:"queueDepth"`                                                            // how many messages wait
+	Lane               string   `json:"lane"`                                                                  // the lane of its runs
+}
+
+// SessionsListParams are the parameters of sessions.list, and of sessions.subscribe for a first list.
+type SessionsListParams struct {
+	_ struct{} `also:"requireLastInteraction,includeGlobal,includeUnknown,configuredAgentsOnly,includeDerivedTitles,includeLastMessage,label,boardFace,creatorId,ownerId,ownerFirst,involvingMe,involvingProfileId,includePeople,spawnedBy,archived"` //nolint:lll // one list
+
+	Limit         *int64 `json:"limit,omitempty" rule:"min=1,max=200"`                     // the most sessions; absent = 50
+	Offset        int64  `json:"offset,omitempty" rule:"min=0"`                            // how many to pass over
+	AgentID       string `json:"agentId,omitempty" rule:"min=1,max=64"`                    // only those of an agent
+	Search        string `json:"search,omitempty" rule:"max=256"`                          // only those whose key has this text
+	ActiveMinutes int64  `json:"activeMinutes,omitempty" rule:"min=1,max=5256000"`         // only those that changed in the last minutes
+	SortBy        string `json:"sortBy,omitempty" rule:"enum=updatedAt|lastInteractionAt"` // the newest first by this member; absent = updatedAt
+	HideCronRuns  bool   `json:"hideCronRuns,omitempty"`                                   // without the sessions that runs of jobs have for themselves
+}
+
+// SessionsListResult is the result of sessions.list.
+type SessionsListResult struct {
+	TS           int64          `json:"ts"`           // the time of the gateway in Unix milliseconds
+	Count        int            `json:"count"`        // how many this answer has
+	TotalCount   int            `json:"totalCount"`   // how many there are
+	LimitApplied int64          `json:"limitApplied"` // the limit of this answer
+	Offset       int64          `json:"offset"`       // as in the parameters
+	NextOffset   *int64         `json:"nextOffset"`   // where to go on; null = the list ends here
+	HasMore      bool           `json:"hasMore"`      // the list goes on
+	Sessions     []SessionRow   `json:"sessions"`     // the sessions
+	Defaults     map[string]any `json:"defaults"`     // always empty
+}
+
+// SessionsDescribeParams are the parameters of sessions.describe.
+type SessionsDescribeParams struct {
+	_   struct{} `also:"includeDerivedTitles,includeLastMessage"`
+	Key string   `json:"key" rule:"required,min=1,max=512"` // the session
+}
+
+// SessionsDescribeResult is the result of sessions.describe.
+type SessionsDescribeResult struct {
+	Session *SessionRow `json:"session"` // the session; null = there is none, or it is not visible
+}
+
+// SessionsSubscribeResult is the result of sessions.subscribe.
+type SessionsSubscribeResult struct {
+	Subscribed bool                `json:"subscribed"`     // always true
+	List       *SessionsListResult `json:"list,omitempty"` // as from sessions.list, if there were parameters
+}
+
+// SessionsResetParams are the parameters of sessions.reset.
+type SessionsResetParams struct {
+	Key            string `json:"key" rule:"required,min=1,max=512"`             // the session
+	AgentID        string `json:"agentId,omitempty" rule:"min=1"`                // must be its agent
+	Reason         string `json:"reason,omitempty" rule:"enum=new|reset"`        // taken without effect
+	IdempotencyKey string `json:"idempotencyKey,omitempty" rule:"min=1,max=128"` // names the call, so that it can be sent again
+}
+
+// SessionsResetResult is the result of sessions.reset.
+type SessionsResetResult struct {
+	OK    bool       `json:"ok"`    // always true
+	Key   string     `json:"key"`   // the whole key of the session
+	Entry ResetEntry `json:"entry"` // the session as it is now
+}
+
+// ResetEntry names the transcript that a reset has begun.
+type ResetEntry struct {
+	SessionID string `json:"sessionId"` // the new transcript
+}
+
+// SessionsDeleteParams are the parameters of sessions.delete.
+type SessionsDeleteParams struct {
+	_                 struct{} `also:"expectedLifecycleRevision,expectedSessionUpdatedAt,emitLifecycleHooks,archivedOnly"`
+	Key               string   `json:"key" rule:"required,min=1,max=512"`                // the session
+	AgentID           string   `json:"agentId,omitempty" rule:"min=1"`                   // must be its agent
+	DeleteTranscript  *bool    `json:"deleteTranscript,omitempty"`                       // false keeps its transcripts in the store; absent = true
+	ExpectedSessionID string   `json:"expectedSessionId,omitempty" rule:"min=1,max=128"` // refuse when it has another transcript by now
+	IdempotencyKey    string   `json:"idempotencyKey,omitempty" rule:"min=1,max=128"`    // names the call, so that it can be sent again
+}
+
+// SessionsDeleteResult is the result of sessions.delete.
+type SessionsDeleteResult struct {
+	OK       bool     `json:"ok"`       // always true
+	Key      string   `json:"key"`      // the whole key of the session
+	Deleted  bool     `json:"deleted"`  // false: there was none
+	Archived []string `json:"archived"` // the transcript that was kept
+}

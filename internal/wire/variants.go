@@ -1,0 +1,32 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Variants lists the types that the data of an event may have.
+func (AgentData) Variants() []any { return []any{LifecycleData{}, AssistantData{}, ToolData{}} }
+
+// MarshalJSON is the JSON of the variant.
+func (d AgentData) MarshalJSON() ([]byte, error) { return encode(d.Of) }
+
+// encode is JSON without the escapes that are meant for HTML; the encoder of the whole frame decides about those.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err //nolint:wrapcheck // the caller is the encoder
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// keep stores JSON as it came, for types with variants in what a client reads.
+func keep(of *any, data []byte) error {
+	*of = json.RawMessage(bytes.Clone(data))
+	return nil
+}
+
+// UnmarshalJSON keeps the JSON of the variant.
+func (d *AgentData) UnmarshalJSON(data []byte) error { return keep(&d.Of, data) }
