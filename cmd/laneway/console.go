@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -20,6 +21,18 @@ func openConsole(in, out *os.File) *console {
 		return nil
 	}
 	return &console{in: in, out: out}
+}
+
+// confirm asks a question on the terminal; anything but y or yes is a no.
+func (env *environment) confirm(question string) (bool, error) {
+	if _, err := fmt.Fprint(env.stderr, oneLine(question)+" [y/N] "); err != nil {
+		return false, err
+	}
+	answer, err := bufio.NewReader(env.stdin).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, fmt.Errorf("reading the answer: %w", err)
+	}
+	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))), nil
 }
 
 // screen is where a conversation is read and written: an edited line on a terminal, or plain lines of a pipe.

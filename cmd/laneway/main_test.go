@@ -105,7 +105,7 @@ func (announcing) Serve(ctx context.Context, s serveInput) error {
 
 type fakeMigrator struct{}
 
-func (fakeMigrator) Migrate(_ context.Context, _ config.Config, action string) ([]migration, error) {
+func (fakeMigrator) Migrate(_ context.Context, _ config.Config, action string, _ bool) ([]migration, error) {
 	steps := []migration{{Version: 1, Name: "init", Applied: true, AppliedAtMs: testNow().UnixMilli()}, {Version: 2, Name: "outbox", Applied: action == "up"}}
 	if action == "up" {
 		steps[1].AppliedAtMs = testNow().UnixMilli()

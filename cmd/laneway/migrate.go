@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
+	"laneway/internal/app"
 	"laneway/internal/config"
 )
 
 // migrator changes the schema of the configured database.
 type migrator interface {
-	// Migrate does action (up, down by one step, status) and returns the state of every migration afterwards, oldest first.
-	Migrate(ctx context.Context, cfg config.Config, action string) ([]migration, error)
+	// Migrate does action (up, down by one step, status) and returns the state of every migration afterwards, oldest first. Down returns a
+	// *app.LiveNodesError while gateways use the database, unless force is set.
+	Migrate(ctx context.Context, cfg config.Config, action string, force bool) ([]migration, error)
 }
 
 // migration is one step of the schema.
@@ -35,8 +38,12 @@ type migrateFlags struct {
 }
 
 type (
-	migrateUp     struct{ migrateFlags }
-	migrateDown   struct{ migrateFlags }
+	migrateUp   struct{ migrateFlags }
+	migrateDown struct {
+		migrateFlags
+		Force bool `help:"Take the step back although gateways use the database; each message fails until they are stopped."`
+		Yes   bool `help:"Answer the question of --force with yes; required where there is no terminal."`
+	}
 	migrateStatus struct{ migrateFlags }
 )
 
@@ -47,26 +54,53 @@ func (*migrateUp) Help() string {
 
 // Help is the example of the command.
 func (*migrateDown) Help() string {
-	return "Stop every gateway on the database first, and make a backup.\n\nExample:\n\n    laneway migrate down"
+	return `Stop every gateway on the database first, and make a backup. While gateways use the database the command changes nothing and ends
+with 1.
+
+Example:
+
+    laneway migrate down`
 }
 
 // Help is the example of the command.
 func (*migrateStatus) Help() string { return "Example:\n\n    laneway migrate status --json" }
 
 // Run applies what is missing.
-func (c *migrateUp) Run(ctx context.Context, env *environment) error { return c.run(ctx, env, "up") }
+func (c *migrateUp) Run(ctx context.Context, env *environment) error {
+	return c.run(ctx, env, "up", false)
+}
 
-// Run takes one step back.
+// Run takes one step back, under running gateways only after a question.
 func (c *migrateDown) Run(ctx context.Context, env *environment) error {
-	return c.run(ctx, env, "down")
+	if c.Force && !c.Yes && env.terminal == nil {
+		return usageError("--force asks a question on a terminal, and there is none; add --yes")
+	}
+	err := c.run(ctx, env, "down", false)
+	var live *app.LiveNodesError
+	if !errors.As(err, &live) {
+		return err
+	}
+	if !c.Force {
+		return fmt.Errorf("%w; nothing was changed (--force takes the step nevertheless)", err)
+	}
+	if !c.Yes {
+		agreed, err := env.confirm(live.Error() + ". Take the step back nevertheless?")
+		if err != nil {
+			return err
+		}
+		if !agreed {
+			return errors.New("nothing was changed")
+		}
+	}
+	return c.run(ctx, env, "down", true)
 }
 
 // Run shows the steps.
 func (c *migrateStatus) Run(ctx context.Context, env *environment) error {
-	return c.run(ctx, env, "status")
+	return c.run(ctx, env, "status", false)
 }
 
-func (c *migrateFlags) run(ctx context.Context, env *environment, action string) error {
+func (c *migrateFlags) run(ctx context.Context, env *environment, action string, force bool) error {
 	loaded, err := c.load(env)
 	if err != nil {
 		return err
@@ -78,7 +112,7 @@ func (c *migrateFlags) run(ctx context.Context, env *environment, action string)
 	if _, err := plan.Prepare(); err != nil {
 		return err
 	}
-	steps, err := env.migrate.Migrate(ctx, loaded.Config, action)
+	steps, err := env.migrate.Migrate(ctx, loaded.Config, action, force)
 	if err != nil {
 		return fmt.Errorf("migrating the database: %w", err)
 	}

@@ -102,16 +102,21 @@ func (c *statusCmd) Run(ctx context.Context, env *environment) error {
 	}
 	defer closeQuietly(conn)
 	raw := map[string]json.RawMessage{}
-	for name, method := range map[string]string{"status": "status", "lanes": "lanes.status", "channels": "channels.status", "health": "health"} {
-		params := map[string]any{}
-		if method == "health" {
-			params["extended"] = true
-		}
+	calls := []struct {
+		name, method string
+		params       map[string]any
+	}{
+		{"status", "status", map[string]any{}}, // first: it takes the picture that health shows
+		{"health", "health", map[string]any{"extended": true}},
+		{"lanes", "lanes.status", map[string]any{}},
+		{"channels", "channels.status", map[string]any{}},
+	}
+	for _, one := range calls {
 		var reply json.RawMessage
-		if err := conn.Call(ctx, method, params, &reply); err != nil {
+		if err := conn.Call(ctx, one.method, one.params, &reply); err != nil {
 			return err
 		}
-		raw[name] = reply
+		raw[one.name] = reply
 	}
 	if c.JSON {
 		return printJSON(env.stdout, raw)

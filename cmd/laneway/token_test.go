@@ -17,7 +17,7 @@ func tokenBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := app.Migrate(t.Context(), loaded.Config, "up"); err != nil {
+	if _, err := app.Migrate(t.Context(), loaded.Config, "up", false); err != nil {
 		t.Fatal(err)
 	}
 	return newBench("", "LANEWAY_DATA", dir, "HOME", dir)

@@ -26,8 +26,8 @@ type schema struct{}
 func storeMigrator() migrator { return schema{} }
 
 // Migrate changes the schema of the configured store.
-func (schema) Migrate(ctx context.Context, cfg config.Config, action string) ([]migration, error) {
-	steps, err := app.Migrate(ctx, cfg, action)
+func (schema) Migrate(ctx context.Context, cfg config.Config, action string, force bool) ([]migration, error) {
+	steps, err := app.Migrate(ctx, cfg, action, force)
 	if err != nil {
 		return nil, err
 	}

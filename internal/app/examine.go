@@ -12,7 +12,6 @@ import (
 	"laneway/internal/config"
 	"laneway/internal/secret"
 	"laneway/internal/store"
-	"laneway/internal/store/postgres"
 	"laneway/internal/store/sqlite"
 )
 
@@ -52,7 +51,7 @@ func ExamineStore(ctx context.Context, cfg config.Config, secrets []secret.Secre
 		return []Finding{{Weight: Fine, Text: "there is no database yet; laneway serve makes it"}}
 	case errors.Is(err, sqlite.ErrOldSchema):
 		return []Finding{{Failure, "the schema is older than this program", "run: laneway migrate up"}}
-	case errors.Is(err, postgres.ErrSchema): // its text has what to do
+	case errors.Is(err, store.ErrSchema): // its text has what to do
 		return []Finding{{Failure, err.Error(), ""}}
 	case err != nil:
 		return []Finding{{Failure, err.Error(), "check the address of the database and whether it runs"}}

@@ -60,10 +60,14 @@ type Migration struct {
 	AppliedAt time.Time
 }
 
-// Migrate does action (up, down by one step, status) to the configured store and returns every step, oldest first.
-func Migrate(ctx context.Context, cfg config.Config, action string) ([]Migration, error) {
+// LiveNodesError refuses a step back while gateways use the database.
+type LiveNodesError = postgres.LiveNodesError
+
+// Migrate does action (up, down by one step, status) to the configured store and returns every step, oldest first. Down returns a *[LiveNodesError]
+// while gateways use the database, unless force is set. A SQLite database in use is refused in any case.
+func Migrate(ctx context.Context, cfg config.Config, action string, force bool) ([]Migration, error) {
 	if cfg.Database.IsPostgres() {
-		return migratePostgres(ctx, cfg.Database.Reveal(), action)
+		return migratePostgres(ctx, cfg.Database.Reveal(), action, force)
 	}
 	direction := map[string]sqlite.Direction{"up": sqlite.Up, "down": sqlite.Down, "status": sqlite.Status}[action]
 	steps, err := sqlite.Migrate(ctx, sqlite.Config{Path: sqlitePath(cfg)}, direction)
@@ -77,13 +81,13 @@ func Migrate(ctx context.Context, cfg config.Config, action string) ([]Migration
 	return list, nil
 }
 
-func migratePostgres(ctx context.Context, url, action string) ([]Migration, error) {
+func migratePostgres(ctx context.Context, url, action string, force bool) ([]Migration, error) {
 	var err error
 	switch action {
 	case "up":
 		_, err = postgres.MigrateUp(ctx, url)
 	case "down":
-		_, err = postgres.MigrateDown(ctx, url)
+		_, err = postgres.MigrateDown(ctx, url, force)
 	}
 	if err != nil {
 		return nil, err

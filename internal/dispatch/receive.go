@@ -21,6 +21,7 @@ type receiver struct {
 	access    *access
 	commands  *commands
 	refused   atomic.Int64 // messages that a full queue refused
+	writes    writeRecord
 }
 
 // receive is Receive for a caller of the gateway, whose waiting messages are bounded; nil = of a channel, which has its own bounds.
@@ -101,6 +102,7 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 	p := r.queue.params(m)
 	p.Node, p.Offset = node, r.offset(m)
 	acc, err := r.access.accept(ctx, p)
+	r.writes.note(err)
 	switch {
 	case errors.Is(err, chat.ErrQueueFull):
 		return chat.Receipt{}, false, r.refuse(ctx, m, p.Cap)

@@ -53,7 +53,10 @@ func (d *Dispatcher) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, statusWait, errors.New("the database did not answer within a second"))
 	defer cancel()
 	if err := d.store.Ping(ctx); err != nil {
-		return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: err}
+		return &chat.NotReadyError{Check: checkOf(err), Cause: err}
+	}
+	if err := d.receiver.writes.fault(); err != nil {
+		return &chat.NotReadyError{Check: checkOf(err), Cause: err}
 	}
 	if _, err := d.node.Alive(); err != nil {
 		return &chat.NotReadyError{Check: chat.CheckDatabase, Cause: err}
@@ -62,6 +65,14 @@ func (d *Dispatcher) Ready(ctx context.Context) error {
 		return &chat.NotReadyError{Check: chat.CheckDisk, Cause: err}
 	}
 	return nil
+}
+
+// checkOf is the condition of readiness that an error of the store belongs to.
+func checkOf(err error) chat.Check {
+	if errors.Is(err, store.ErrSchema) {
+		return chat.CheckMigrations
+	}
+	return chat.CheckDatabase
 }
 
 // Status is a picture of this gateway. It answers with the database down, too.
@@ -74,12 +85,13 @@ func (d *Dispatcher) Status(ctx context.Context) chat.SystemStatus {
 		DiskLow: d.admission.diskFault() != nil,
 	}
 	asked := time.Now()
-	if err := d.store.Ping(ctx); err != nil {
+	unreachable := d.store.Ping(ctx)
+	s.StoreLatency = time.Since(asked)
+	if err := cmp.Or(unreachable, d.receiver.writes.fault()); err != nil {
 		s.StoreError = chat.SentenceOf(err)
 	}
-	s.StoreLatency = time.Since(asked)
 	counts := map[string]store.OutboxCount{}
-	if s.StoreError == "" {
+	if unreachable == nil {
 		s.Nodes, _ = d.store.LiveNodes(ctx)                                              //nolint:errcheck // a picture: what cannot be read is left out
 		_, s.SessionsKnown, _ = d.store.ListSessions(ctx, store.SessionFilter{Limit: 1}) //nolint:errcheck // as above
 		counts, _ = d.store.OutboxCounts(ctx)                                            //nolint:errcheck // as above

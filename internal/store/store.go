@@ -3,10 +3,14 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"laneway/internal/chat"
 )
+
+// ErrSchema is wrapped when the schema of the database does not fit this program.
+var ErrSchema = errors.New("the schema does not fit this program")
 
 // Store is the port. It is safe for concurrent use.
 //
@@ -22,7 +26,8 @@ type Store interface {
 
 	// Kind is "sqlite", "postgres" or "memory"; it is what people see instead of a path or an address.
 	Kind() string
-	// Ping answers within the context or says why the store cannot be used (unreachable, read-only, wrong schema).
+	// Ping answers within the context or says why the store cannot be used (unreachable, read-only). An error that wraps [ErrSchema]: a step of the
+	// schema that this program needs is missing. A newer schema is none: steps only extend it.
 	Ping(ctx context.Context) error
 	// Now is the store's clock.
 	Now(ctx context.Context) (time.Time, error)

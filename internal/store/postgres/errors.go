@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"laneway/internal/chat"
+	"laneway/internal/store"
 )
 
 // Codes that mean that the database cannot be used right now.
@@ -38,7 +40,7 @@ const (
 	sentenceRestart  = "the database is starting or stopping: it is tried again by itself"
 	sentenceSlow     = "the database did not answer in time: look for locks and load there"
 	sentenceRefused  = "the database refuses the login: check user, password and database name"
-	sentenceSchema   = "the database has no laneway schema: run `laneway migrate up`"
+	sentenceSchema   = "the database lacks a part of laneway's schema (%s): run `laneway migrate up`; `laneway migrate status` lists the steps"
 	sentenceRight    = "the role of the database lacks a right: give it those that docs/operations.md lists"
 	sentenceNotOwner = "the schema is older than this program, and this role of the database may not change it: run `laneway migrate up` with the role that owns the tables"
 	sentenceScarce   = "the database is out of memory or another resource: look at its log"
@@ -67,6 +69,10 @@ func translateCode(pgErr *pgconn.PgError, err error) error {
 	if pgErr.Code == codeFence {
 		return chat.ErrFenced
 	}
+	if pgErr.Code == codeNoTable || pgErr.Code == codeNoColumn {
+		// The server's sentence names the table or column of this program, and no value.
+		return unavailable(fmt.Sprintf(sentenceSchema, pgErr.Message), fmt.Errorf("%w: %w", store.ErrSchema, pgErr))
+	}
 	if sentence := sentenceFor(pgErr.Code); sentence != "" {
 		return unavailable(sentence, pgErr)
 	}
@@ -85,8 +91,6 @@ func sentenceFor(code string) string {
 		return sentenceRestart
 	case codeCancelled, codeLockTimeout, codeSerialization, codeDeadlock:
 		return sentenceSlow
-	case codeNoTable, codeNoColumn:
-		return sentenceSchema
 	case codeNoDatabase:
 		return sentenceRefused
 	case codeNoRight:

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"laneway/internal/chat"
+	"laneway/internal/store"
 )
 
 func TestTranslate(t *testing.T) {
@@ -34,7 +35,7 @@ func TestTranslate(t *testing.T) {
 		"lock timeout":    {err: code("55P03"), want: chat.ErrStoreUnavailable, sentence: sentenceSlow},
 		"password":        {err: code("28P01"), want: chat.ErrStoreUnavailable, sentence: sentenceRefused},
 		"no database":     {err: code("3D000"), want: chat.ErrStoreUnavailable, sentence: sentenceRefused},
-		"no table":        {err: code("42P01"), want: chat.ErrStoreUnavailable, sentence: sentenceSchema},
+		"no table":        {err: code("42P01"), want: store.ErrSchema, sentence: fmt.Sprintf(sentenceSchema, "")},
 		"protocol":        {err: code("08006"), want: chat.ErrStoreUnavailable, sentence: sentenceAway},
 		"end of stream":   {err: io.ErrUnexpectedEOF, want: chat.ErrStoreUnavailable, sentence: sentenceAway, repeatable: true},
 		"closed":          {err: net.ErrClosed, want: chat.ErrStoreUnavailable, sentence: sentenceAway, repeatable: true},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -14,18 +15,26 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"laneway/internal/chat"
+	"laneway/internal/store"
 	"laneway/migrations"
 )
 
 // versionTable is where the applied steps are noted.
 const versionTable = "laneway_migrations"
 
-var (
-	// ErrSchema is wrapped when the database has another schema version than this program.
-	ErrSchema = errors.New("the schema does not fit this program")
-	// ErrOldSchema wraps it when the version is older, so that [MigrateUp] helps.
-	ErrOldSchema = fmt.Errorf("%w, which is newer", ErrSchema)
-)
+// ErrOldSchema wraps [store.ErrSchema] when the version of the schema is older than this program, so that [MigrateUp] helps.
+var ErrOldSchema = fmt.Errorf("%w, which is newer", store.ErrSchema)
+
+// LiveNodesError refuses a step back while gateways use the database.
+type LiveNodesError struct {
+	// Nodes are the incarnations whose lease is valid, oldest first.
+	Nodes []string
+}
+
+// Error says what to do.
+func (e *LiveNodesError) Error() string {
+	return fmt.Sprintf("gateways use this database (%s), and each message fails without the step: stop them first", strings.Join(e.Nodes, ", "))
+}
 
 // Migration is one step of the schema.
 type Migration struct {
@@ -38,7 +47,7 @@ type Migration struct {
 // it at the same time: an advisory lock lets one work, the others find everything done. It needs the role that owns the schema.
 func MigrateUp(ctx context.Context, url string) (int, error) {
 	var steps int
-	err := withProvider(url, "migrating the database up", func(p *goose.Provider) error {
+	err := withProvider(url, "migrating the database up", func(_ *sql.DB, p *goose.Provider) error {
 		done, err := p.Up(ctx)
 		steps = len(done)
 		return err
@@ -46,10 +55,16 @@ func MigrateUp(ctx context.Context, url string) (int, error) {
 	return steps, err
 }
 
-// MigrateDown takes the newest step back, with the data in what it drops, and returns its version; 0 = there was none.
-func MigrateDown(ctx context.Context, url string) (int64, error) {
+// MigrateDown takes the newest step back, with the data in what it drops, and returns its version; 0 = there was none. A *[LiveNodesError]: gateways
+// live on the database and force is false; nothing was changed. A gateway that starts in between is not noticed.
+func MigrateDown(ctx context.Context, url string, force bool) (int64, error) {
 	var version int64
-	err := withProvider(url, "migrating the database down", func(p *goose.Provider) error {
+	err := withProvider(url, "migrating the database down", func(db *sql.DB, p *goose.Provider) error {
+		if !force {
+			if err := refuseLiveNodes(ctx, db); err != nil {
+				return err
+			}
+		}
 		done, err := p.Down(ctx)
 		if errors.Is(err, goose.ErrNoNextVersion) {
 			return nil
@@ -62,10 +77,35 @@ func MigrateDown(ctx context.Context, url string) (int64, error) {
 	return version, err
 }
 
+// refuseLiveNodes returns a *LiveNodesError while the lease of a gateway is valid. A database without the table has no gateways.
+func refuseLiveNodes(ctx context.Context, db *sql.DB) error {
+	var there bool
+	if err := db.QueryRowContext(ctx, `SELECT to_regclass('nodes') IS NOT NULL`).Scan(&there); err != nil || !there {
+		return err
+	}
+	rows, err := db.QueryContext(ctx, `SELECT id FROM nodes WHERE lease_until > date_part('epoch', now()) * 1000 ORDER BY started_at, id`)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	var nodes []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		nodes = append(nodes, id)
+	}
+	if len(nodes) > 0 {
+		return &LiveNodesError{Nodes: nodes}
+	}
+	return rows.Err()
+}
+
 // MigrateStatus lists the steps that this program knows, oldest first.
 func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
 	var list []Migration
-	err := withProvider(url, "reading the schema version", func(p *goose.Provider) error {
+	err := withProvider(url, "reading the schema version", func(_ *sql.DB, p *goose.Provider) error {
 		status, err := p.Status(ctx)
 		for _, st := range status {
 			list = append(list, Migration{
@@ -77,7 +117,7 @@ func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
 	return list, err
 }
 
-func withProvider(url, doing string, fn func(*goose.Provider) error) error {
+func withProvider(url, doing string, fn func(*sql.DB, *goose.Provider) error) error {
 	pc, err := poolConfig(Config{URL: url})
 	if err != nil {
 		return err
@@ -89,7 +129,7 @@ func withProvider(url, doing string, fn func(*goose.Provider) error) error {
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
-	if err := errors.Join(fn(p), p.Close()); err != nil {
+	if err := errors.Join(fn(db, p), p.Close()); err != nil {
 		return fmt.Errorf("%s: %w", doing, notOwner(translate(err)))
 	}
 	return nil
@@ -122,25 +162,29 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	return p, nil
 }
 
-// checkSchema compares the newest step of the database with the newest one of this program. An unknown schema is refused,
-// never replaced: the data in it may be somebody's only copy.
+// checkSchema compares the newest step of the database with the newest one of this program. An unknown schema is refused and never replaced: its data
+// may have no other copy.
 func (s *Store) checkSchema(ctx context.Context) error {
-	want, err := newestStep()
-	if err != nil {
-		return err
-	}
 	have, err := s.appliedStep(ctx)
 	switch {
 	case err != nil:
 		return err
-	case have < want:
-		return schemaError(ErrOldSchema, "the database has schema version %d and this program needs %d: run `laneway migrate up`", have, want)
-	case have > want:
-		return schemaError(ErrSchema, "the database has schema version %d, newer than %d of this program: install a newer laneway", have, want)
+	case have > s.step:
+		return schemaError(store.ErrSchema, "the database has schema version %d, newer than %d of this program: install a newer laneway", have, s.step)
 	default:
-		return nil
+		return s.checkApplied(have)
 	}
 }
+
+// checkApplied refuses a schema that lacks a step of this program. A newer one is no reason to stop: during a rolling upgrade it is an extension.
+func (s *Store) checkApplied(have int64) error {
+	if have < s.step {
+		return schemaError(ErrOldSchema, "the database has schema version %d and this program needs %d: run `laneway migrate up`", have, s.step)
+	}
+	return nil
+}
+
+const appliedSQL = `SELECT COALESCE(max(version_id), 0) FROM ` + versionTable + ` WHERE is_applied`
 
 func schemaError(cause error, format string, have, want int64) error {
 	e := chat.Errorf(chat.CodeStoreUnavailable, format, have, want)
@@ -151,7 +195,7 @@ func schemaError(cause error, format string, have, want int64) error {
 func (s *Store) appliedStep(ctx context.Context) (int64, error) {
 	var version int64
 	err := s.do(ctx, "reading the schema version", func(ctx context.Context) error {
-		return s.pool.QueryRow(ctx, `SELECT COALESCE(max(version_id), 0) FROM `+versionTable+` WHERE is_applied`).Scan(&version)
+		return s.pool.QueryRow(ctx, appliedSQL).Scan(&version)
 	})
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == codeNoTable {

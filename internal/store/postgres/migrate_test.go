@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"laneway/internal/chat"
+	"laneway/internal/store"
 	"laneway/internal/store/postgres"
 	"laneway/internal/testpg"
 )
@@ -19,11 +20,11 @@ func TestMigrateUpDownUp(t *testing.T) {
 		t.Fatalf("up: %d steps, %v", steps, err)
 	}
 	for range steps {
-		if version, err := postgres.MigrateDown(ctx, url); err != nil || version == 0 {
+		if version, err := postgres.MigrateDown(ctx, url, false); err != nil || version == 0 {
 			t.Fatalf("down: version %d, %v", version, err)
 		}
 	}
-	if version, err := postgres.MigrateDown(ctx, url); err != nil || version != 0 {
+	if version, err := postgres.MigrateDown(ctx, url, false); err != nil || version != 0 {
 		t.Fatalf("down from nothing: version %d, %v", version, err)
 	}
 	left := query(t, url, `SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -64,7 +65,7 @@ func TestOpenRefusesAnotherSchema(t *testing.T) {
 	exec(t, newer, `INSERT INTO laneway_migrations (version_id, is_applied) VALUES (99999, true)`)
 	for url, want := range map[string]string{empty: "laneway migrate up", newer: "install a newer laneway"} {
 		_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
-		if !errors.Is(err, postgres.ErrSchema) || !errors.Is(err, chat.ErrStoreUnavailable) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, store.ErrSchema) || !errors.Is(err, chat.ErrStoreUnavailable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want a refusal that says %q", err, want)
 		}
 	}

@@ -49,6 +49,7 @@ type Store struct {
 	wake *waker
 
 	doubts *doubts
+	step   int64 // the newest step of the schema that this program has
 }
 
 var (
@@ -59,9 +60,13 @@ var (
 )
 
 // Open connects and checks the schema. It returns chat.ErrStoreUnavailable when the database cannot be used, and an error wrapping
-// [ErrSchema] when it has another schema version than this program, [ErrOldSchema] when that is older.
+// [store.ErrSchema] when it has another schema version than this program, [ErrOldSchema] when that is older.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	pc, err := poolConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	step, err := newestStep()
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +83,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		log:   cfg.Logger,
 
 		doubts: newDoubts(),
+		step:   step,
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -146,20 +152,25 @@ func planForTurns(cc *pgx.ConnConfig) {
 	}
 }
 
+const pingSQL = `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean, (` + appliedSQL + `)`
+
 // Kind is "postgres".
 func (s *Store) Kind() string { return "postgres" }
 
-// Ping answers when the database can be written to, within the context. It uses a control connection.
+// Ping answers when the database can be written to and has the schema of this program, within the context. It uses a control connection.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.control(ctx, "checking the database", s.ctrl, func(conn *pgx.Conn) error {
-		var readOnly bool
-		if err := conn.QueryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil {
+		var (
+			readOnly bool
+			have     int64
+		)
+		if err := conn.QueryRow(ctx, pingSQL).Scan(&readOnly, &have); err != nil {
 			return err
 		}
 		if readOnly {
 			return unavailable(sentenceReadOnly, nil)
 		}
-		return nil
+		return s.checkApplied(have)
 	})
 }
 

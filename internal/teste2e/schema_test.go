@@ -1,0 +1,132 @@
+package teste2e
+
+import (
+	"context"
+	"database/sql"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/testpg"
+)
+
+// alter runs a statement on the database of a test, beside the gateway.
+func alter(t *testing.T, database, statement string) {
+	t.Helper()
+	db, err := sql.Open("pgx", database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(context.Background(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// ready is the answer of /readyz.
+func (g *Gateway) ready(t *testing.T, want int, text string) bool {
+	t.Helper()
+	code, body := g.Get("/readyz")
+	return code == want && strings.Contains(body, text)
+}
+
+// statusOf is what the command line shows about a gateway.
+func (g *Gateway) statusOf(t *testing.T) string {
+	t.Helper()
+	out, errs, code := g.CLI(t.Context(), "", "status")
+	if code != 0 {
+		t.Fatalf("laneway status: %d %s", code, errs)
+	}
+	return out
+}
+
+// A step of the schema that was taken back under running gateways made every message fail, while /readyz and status said that all is well.
+func TestMigrateDownIsRefusedWhileGatewaysRun(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "")
+		g.Start()
+		down := []string{"migrate", "down", "--config", g.config}
+		if out, errs, code := g.CLI(t.Context(), "", down...); code != 1 || !strings.Contains(errs, "stop") {
+			t.Errorf("migrate down under a running gateway: %d %s %s", code, out, errs)
+		}
+		if !g.ready(t, http.StatusOK, `"migrations":"ok"`) {
+			t.Error("the refused step changed something")
+		}
+		if database == "" {
+			return // the lock on the data directory refuses it whatever is asked for
+		}
+		if _, errs, code := g.CLI(t.Context(), "", append(down, "--force")...); code != 2 || !strings.Contains(errs, "--yes") {
+			t.Errorf("--force without a terminal: %d %s", code, errs)
+		}
+		if _, errs, code := g.CLI(t.Context(), "", append(down, "--force", "--yes")...); code != 0 {
+			t.Fatalf("--force --yes: %d %s", code, errs)
+		}
+		if !g.ready(t, http.StatusServiceUnavailable, `"migrations":"failed"`) {
+			t.Error("/readyz does not report that a step of the schema is missing")
+		}
+		if out := g.statusOf(t); !strings.Contains(out, "not well") || !strings.Contains(out, "laneway migrate up") {
+			t.Errorf("status without a step of the schema:\n%s", out)
+		}
+		if _, errs, code := g.CLI(t.Context(), "", "migrate", "up", "--config", g.config); code != 0 {
+			t.Fatalf("migrate up: %s", errs)
+		}
+		eventually(t, "readiness with the whole schema", 10*time.Second, func() bool { return g.ready(t, http.StatusOK, "") })
+	})
+}
+
+// During a rolling upgrade the new program extends the schema; replicas with the old program go on with it.
+func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	g := Install(t, database, "")
+	g.Start()
+	alter(t, database, `INSERT INTO laneway_migrations (version_id, is_applied) VALUES (99999, true)`)
+	if !g.ready(t, http.StatusOK, `"migrations":"ok"`) {
+		code, body := g.Get("/readyz")
+		t.Errorf("/readyz with a newer schema: %d %s", code, body)
+	}
+	if out := g.statusOf(t); strings.Contains(out, "not well") {
+		t.Errorf("status with a newer schema:\n%s", out)
+	}
+}
+
+// A database whose disk is full answers every read; its refusal of a message has to be visible to load balancers and operators.
+func TestReadinessNoticesThatMessagesAreRefused(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	g := Install(t, database, "")
+	g.Start()
+	alter(t, database, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$;
+		CREATE TRIGGER full_disk BEFORE INSERT ON inbox FOR EACH ROW EXECUTE FUNCTION full_disk()`)
+	if a := g.Complete("agent:main:main", "hello"); a.Status != http.StatusServiceUnavailable {
+		t.Fatalf("a message on a full disk: %d %s", a.Status, a.Body)
+	}
+	if !g.ready(t, http.StatusServiceUnavailable, `"database":"failed"`) {
+		t.Error("/readyz does not report that messages are refused")
+	}
+	if out := g.statusOf(t); !strings.Contains(out, "not well") || !strings.Contains(out, "disk of the database is full") {
+		t.Errorf("status on a full disk:\n%s", out)
+	}
+	alter(t, database, `DROP TRIGGER full_disk ON inbox`)
+	if a := g.Complete("agent:main:main", "hello"); a.Status != http.StatusOK {
+		t.Fatalf("a message with space: %d %s", a.Status, a.Body)
+	}
+	if !g.ready(t, http.StatusOK, "") {
+		t.Error("/readyz does not recover with the first message that is stored")
+	}
+}
+
+// A lost column is named, so that its cause can be found.
+func TestAMissingColumnIsNamed(t *testing.T) {
+	t.Parallel()
+	database := testpg.DB(t)
+	g := Install(t, database, "")
+	g.Start()
+	alter(t, database, `ALTER TABLE inbox RENAME COLUMN params_hash TO params_hash_gone`)
+	a := g.Complete("agent:main:main", "hello")
+	if a.Status != http.StatusServiceUnavailable || !strings.Contains(string(a.Body), "params_hash") || !strings.Contains(string(a.Body), "laneway migrate") {
+		t.Errorf("a message without a column: %d %s", a.Status, a.Body)
+	}
+}
