@@ -150,7 +150,7 @@ func each(err error) []finding {
 }
 
 func checkConfiguration(_ context.Context, p *patient) []finding {
-	loaded, err := p.flags.load(p.env)
+	loaded, err := p.flags.loadBeside(p.env)
 	if err != nil {
 		return each(err)
 	}
@@ -191,8 +191,9 @@ func checkData(_ context.Context, p *patient) []finding {
 		return failure(data+" is a file", "name another with --data")
 	case info.Mode().Perm()&0o022 != 0:
 		return failure(fmt.Sprintf("%s has mode %04o: others can put files there", data, info.Mode().Perm()), "run: chmod 700 "+data)
-	case ownerOf(info) != os.Geteuid() && ownerOf(info) >= 0:
-		return warning(fmt.Sprintf("%s belongs to user %d, and this is user %d", data, ownerOf(info), os.Geteuid()), "run laneway doctor as the user of the gateway")
+	case ownerOf(info) != os.Geteuid() && ownerOf(info) >= 0 && os.Geteuid() != 0:
+		return warning(fmt.Sprintf("%s belongs to user %d, and this is user %d", data, ownerOf(info), os.Geteuid()),
+			"run laneway doctor as root or as the user of the gateway")
 	}
 	probe, err := os.CreateTemp(data, ".doctor-*")
 	if err != nil {
@@ -208,9 +209,9 @@ func checkData(_ context.Context, p *patient) []finding {
 }
 
 func (c *doctorCmd) client(p *patient) clientFlags {
-	flags := clientFlags{URL: c.URL, Token: c.Token, AllowPlaintext: c.AllowPlaintext}
-	if p.loaded != nil {
-		flags.Data = p.loaded.Config.Data
+	flags := clientFlags{URL: c.URL, Token: c.Token, Config: c.Config, AllowPlaintext: c.AllowPlaintext}
+	if c.Data != nil {
+		flags.Data = *c.Data
 	}
 	return flags
 }

@@ -34,7 +34,7 @@ func checkDatabase(ctx context.Context, p *patient) []finding {
 		return notChecked()
 	}
 	secrets := p.loaded.Secrets()
-	if token, err := config.ReadToken(p.loaded.Config.Data); err == nil { // whether it can be read is another check's
+	if token, err := config.ReadSecretFile(config.TokenPath(p.loaded.Config.Data)); err == nil { // whether it can be read is another check's
 		secrets = append(secrets, token)
 	}
 	return findings(app.ExamineStore(ctx, p.loaded.Config, secrets, p.env.now))
@@ -97,24 +97,16 @@ func checkTokenFile(_ context.Context, p *patient) []finding {
 	if p.loaded == nil {
 		return notChecked()
 	}
-	path := p.loaded.Config.TokenFile
-	if path == "" {
-		path = config.TokenPath(p.loaded.Config.Data)
-	}
-	info, err := os.Stat(path)
+	path, err := p.loaded.CheckToken()
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return ok("there is no token file; a token is given, or laneway serve makes one")
+	case errors.Is(err, os.ErrPermission):
+		return warning("the files of the gateway are closed to this user", "run laneway doctor as root or as the user of the gateway")
 	case err != nil:
-		return failure(path+" cannot be read", "check who owns it")
-	case info.Mode().Perm()&0o077 != 0:
-		return failure(fmt.Sprintf("token file %s has mode %04o", path, info.Mode().Perm()), "run: chmod 600 "+path)
+		return each(err)
 	}
-	if data, err := os.Stat(p.loaded.Config.Data); err == nil && ownerOf(data) != ownerOf(info) {
-		return failure(fmt.Sprintf("token file %s belongs to user %d, the data directory to user %d", path, ownerOf(info), ownerOf(data)),
-			fmt.Sprintf("run: chown %d %s", ownerOf(data), path))
-	}
-	return ok("%s is readable by its owner only", path)
+	return ok("%s is readable by the gateway and by no other user", path)
 }
 
 // checkChannels queries the networks for the configured bots, and the running gateway for its channels.

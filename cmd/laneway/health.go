@@ -14,7 +14,8 @@ import (
 )
 
 type healthCmd struct {
-	URL     string        `help:"Address of the gateway; default LANEWAY_URL, else http://127.0.0.1:18790." placeholder:"URL"`
+	URL     string        `help:"Address of the gateway; default LANEWAY_URL, else that of the configuration." placeholder:"URL"`
+	Config  string        `help:"Configuration file of the gateway on this host; default as for laneway serve." placeholder:"FILE" type:"path"`
 	Ready   bool          `help:"Ask whether it is ready for work, with its database, instead of whether it is alive."`
 	Timeout time.Duration `help:"How long to wait for the answer." default:"3s"`
 	JSON    bool          `help:"Print the answer as JSON."`
@@ -35,7 +36,7 @@ func (c *healthCmd) Run(ctx context.Context, env *environment) error {
 	if c.Timeout <= 0 {
 		return usageError("--timeout must be longer than 0")
 	}
-	base, err := clientFlags{URL: c.URL}.address(env)
+	base, err := clientFlags{URL: c.URL, Config: c.Config}.address(env)
 	if err != nil {
 		return err
 	}

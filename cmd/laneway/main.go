@@ -17,8 +17,10 @@ type environment struct {
 	environ func() []string
 	// terminal is the controlling terminal of stdin and stdout; nil when one of them is none.
 	terminal *console
-	now      func() time.Time
-	signals  *signals
+	// systemConfig is the configuration file of the host; "" = the one that package config knows.
+	systemConfig string
+	now          func() time.Time
+	signals      *signals
 
 	dial    dialer
 	service service

@@ -17,6 +17,9 @@ import (
 	"laneway/internal/config"
 )
 
+// noSystemConfig keeps the tests from the configuration of a gateway that this host may have.
+const noSystemConfig = "/nonexistent/laneway/config.yaml"
+
 // TestMain makes this binary the command `laneway` of the scripts: everything is real but for the gateway and the process behind
 // `serve`, which stand at the other end of an interface.
 func TestMain(m *testing.M) {
@@ -25,7 +28,7 @@ func TestMain(m *testing.M) {
 		code := run(ctx, os.Args[1:], &environment{
 			stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv, environ: os.Environ,
 			terminal: openConsole(os.Stdin, os.Stdout), now: testNow, signals: sig,
-			dial: newFakeGateway().dial, service: announcing{}, migrate: fakeMigrator{}, tokens: storeTokens{},
+			systemConfig: noSystemConfig, dial: newFakeGateway().dial, service: announcing{}, migrate: fakeMigrator{}, tokens: storeTokens{},
 		})
 		sig.stop()
 		os.Exit(code)
@@ -128,9 +131,9 @@ func newBench(stdin string, variables ...string) *bench {
 	}
 	b.env = &environment{
 		stdin: strings.NewReader(stdin), stdout: &b.stdout, stderr: &b.stderr, now: testNow, signals: &signals{},
-		lookupEnv: func(name string) (string, bool) { v, found := values[name]; return v, found },
-		environ:   func() []string { return nil },
-		dial:      b.gateway.dial, service: announcing{}, migrate: fakeMigrator{}, tokens: storeTokens{},
+		lookupEnv:    func(name string) (string, bool) { v, found := values[name]; return v, found },
+		environ:      func() []string { return nil },
+		systemConfig: noSystemConfig, dial: b.gateway.dial, service: announcing{}, migrate: fakeMigrator{}, tokens: storeTokens{},
 	}
 	return b
 }

@@ -101,15 +101,11 @@ func (c *migrateStatus) Run(ctx context.Context, env *environment) error {
 }
 
 func (c *migrateFlags) run(ctx context.Context, env *environment, action string, force bool) error {
-	loaded, err := c.load(env)
+	loaded, err := c.loadBeside(env)
 	if err != nil {
 		return err
 	}
-	plan, err := config.Preflight(loaded)
-	if err != nil {
-		return err
-	}
-	if _, err := plan.Prepare(); err != nil {
+	if err := config.PreflightStore(loaded); err != nil {
 		return err
 	}
 	steps, err := env.migrate.Migrate(ctx, loaded.Config, action, force)

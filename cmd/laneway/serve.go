@@ -33,7 +33,7 @@ type serveInput struct {
 
 // configFlags are settings that can stand on the command line. A flag that is given counts, even when it is empty.
 type configFlags struct {
-	Config   string  `help:"Configuration file; default LANEWAY_CONFIG, else none." placeholder:"FILE" type:"path"`
+	Config   string  `help:"Configuration file; default LANEWAY_CONFIG, else ~/.config/laneway/config.yaml or /etc/laneway/config.yaml where one exists." placeholder:"FILE" type:"path"`
 	Data     *string `help:"Data directory; default $$XDG_DATA_HOME/laneway." placeholder:"DIR" type:"path"`
 	Database *string `help:"postgres://… or sqlite:PATH; default SQLite in the data directory. A password belongs into LANEWAY_DATABASE_URL." placeholder:"URL"`
 }
@@ -58,7 +58,18 @@ func given(values ...flagValue) []config.Setting {
 }
 
 func (f configFlags) load(env *environment, more ...config.Setting) (*config.Loaded, error) {
-	return config.Load(config.Options{File: f.Config, LookupEnv: env.lookupEnv, Flags: append(f.settings(), more...)})
+	return config.Load(f.options(env, more...))
+}
+
+// loadBeside is load for a command that is no gateway and may be run by root beside one.
+func (f configFlags) loadBeside(env *environment) (*config.Loaded, error) {
+	o := f.options(env)
+	o.BesideGateway = true
+	return config.Load(o)
+}
+
+func (f configFlags) options(env *environment, more ...config.Setting) config.Options {
+	return config.Options{File: f.Config, LookupEnv: env.lookupEnv, SystemFile: env.systemConfig, Flags: append(f.settings(), more...)}
 }
 
 type serveCmd struct {
@@ -171,6 +182,9 @@ func (env *environment) banner(loaded *config.Loaded, plan *config.Plan, address
 	lines := []string{"laneway " + programVersion().Version + " is running; stop it with Ctrl-C"}
 	if len(addresses) > 0 {
 		lines = append(lines, "listening on "+strings.Join(addresses, ", "))
+	}
+	if loaded.File != "" {
+		lines = append(lines, "configuration: "+loaded.File)
 	}
 	lines = append(lines, "store: "+storeName(cfg), "agent: "+agentName(cfg))
 	lines = append(lines, loaded.Notes...)

@@ -37,13 +37,14 @@ type dialer func(ctx context.Context, t target) (gatewayConn, error)
 
 // clientFlags locate the gateway. They are the same for every client command.
 type clientFlags struct {
-	URL            string `help:"Address of the gateway; default LANEWAY_URL, else ws://127.0.0.1:18790." placeholder:"URL"`
+	URL            string `help:"Address of the gateway; default LANEWAY_URL, else that of the configuration." placeholder:"URL"`
 	Token          string `help:"Credential; better in LANEWAY_TOKEN, because arguments are visible to all users." placeholder:"TOKEN"`
-	Data           string `help:"Data directory whose token file is used for a gateway on this machine." placeholder:"DIR" type:"path"`
+	Config         string `help:"Configuration file of the gateway on this host, which names its address and token; default LANEWAY_CONFIG, else the file that laneway serve would find." placeholder:"FILE" type:"path"`
+	Data           string `help:"Data directory whose token file is used for a gateway on this host." placeholder:"DIR" type:"path"`
 	AllowPlaintext bool   `help:"Send the credential over ws:// to another host."`
 }
 
-// target finds the gateway and the credential: flags, variables, then the token file of the local data directory.
+// target finds the gateway and the credential: flags, variables, then the configuration of the gateway on this host.
 func (f clientFlags) target(env *environment) (target, error) {
 	address, err := f.address(env)
 	if err != nil {
@@ -54,13 +55,23 @@ func (f clientFlags) target(env *environment) (target, error) {
 	return t, err
 }
 
-func (f clientFlags) address(env *environment) (string, error) {
-	raw := f.URL
-	if raw == "" {
-		raw, _ = env.lookupEnv("LANEWAY_URL")
+// flagOr is the value of a flag, else of a variable.
+func flagOr(flag, variable string, env *environment) string {
+	if flag != "" {
+		return flag
 	}
+	value, _ := env.lookupEnv(variable)
+	return value
+}
+
+func (f clientFlags) address(env *environment) (string, error) {
+	raw := flagOr(f.URL, "LANEWAY_URL", env)
 	if raw == "" {
-		return "ws://" + localAddress(env), nil
+		loaded, err := f.local(env)
+		if err != nil {
+			return "", err
+		}
+		return "ws://" + localAddress(loaded.Config.Listen), nil
 	}
 	if !strings.Contains(raw, "://") {
 		raw = "ws://" + raw
@@ -81,21 +92,44 @@ func (f clientFlags) address(env *environment) (string, error) {
 	return u.String(), nil
 }
 
-// localAddress is where a gateway of this machine listens: the port of LANEWAY_LISTEN where that is set, as in a container.
-func localAddress(env *environment) string {
-	listen, _ := env.lookupEnv("LANEWAY_LISTEN")
-	first, _, _ := strings.Cut(listen, ",")
-	host, port, err := net.SplitHostPort(strings.TrimSpace(first))
-	if err != nil || port == "" || port == "0" {
-		return config.DefaultListen
+// local reads the configuration of the gateway on this host. A client uses what it needs of it and leaves the rest to laneway doctor, so faults are no
+// error. A file that was found and cannot be read is passed over, because it may be another user's; one that was named is an error.
+func (f clientFlags) local(env *environment) (*config.Loaded, error) {
+	o := config.Options{File: f.Config, LookupEnv: env.lookupEnv, SystemFile: env.systemConfig, BesideGateway: true}
+	if f.Data != "" {
+		o.Flags = []config.Setting{{Path: "data", Flag: "--data", Values: []string{f.Data}}}
 	}
-	if config.Public(first) {
-		host = "127.0.0.1"
+	loaded, err := config.Load(o)
+	if loaded != nil {
+		return loaded, nil
 	}
-	return net.JoinHostPort(host, port)
+	if named := flagOr(f.Config, "LANEWAY_CONFIG", env); named != "" {
+		return nil, errors.New(err.Error())
+	}
+	o.File = os.DevNull
+	if loaded, err = config.Load(o); loaded == nil {
+		return nil, errors.New(err.Error())
+	}
+	return loaded, nil
 }
 
-// credential takes what was given, else the token file. That file is for this machine: its token is never sent elsewhere.
+// localAddress is where a client of this host reaches the listeners of a gateway: the first on loopback, else the port of the first.
+func localAddress(listen []string) string {
+	for _, address := range listen {
+		if _, port, err := net.SplitHostPort(address); err == nil && port != "0" && !config.Public(address) {
+			return address
+		}
+	}
+	for _, address := range listen {
+		if _, port, err := net.SplitHostPort(address); err == nil && port != "" && port != "0" {
+			return net.JoinHostPort("127.0.0.1", port)
+		}
+	}
+	return config.DefaultListen
+}
+
+// credential takes what was given, else the token of the configuration, else that of the data directory. The latter two are for this host: they are never
+// sent elsewhere.
 func (f clientFlags) credential(env *environment, address string) (secret.Secret, error) {
 	if f.Token != "" {
 		return secret.New(strings.TrimSpace(f.Token)), nil
@@ -112,18 +146,30 @@ func (f clientFlags) credential(env *environment, address string) (secret.Secret
 	if !loopbackURL(address) {
 		return secret.Secret{}, usageError("a gateway on another host needs a credential; use --token or LANEWAY_TOKEN")
 	}
-	return f.localToken(env)
+	loaded, err := f.local(env)
+	if err != nil {
+		return secret.Secret{}, err
+	}
+	return localToken(loaded, f.Data != "")
 }
 
-func (f clientFlags) localToken(env *environment) (secret.Secret, error) {
-	data := dataDirectory(f.Data, env)
-	if data == "" {
+// localToken is the token of a configuration, or of its data directory. ofData: the data directory was named, so the token is the one in it.
+func localToken(loaded *config.Loaded, ofData bool) (secret.Secret, error) {
+	cfg := loaded.Config
+	switch {
+	case ofData:
+	case cfg.TokenFile != "":
+		return localSecret(config.ReadSecretFile(cfg.TokenFile))
+	case cfg.Token.IsSet():
+		return cfg.Token, nil
+	}
+	if cfg.Data == "" {
 		return secret.Secret{}, usageError("there is no home directory to look for the token in; use --token or --data DIR")
 	}
-	if _, err := os.Stat(config.TokenPath(data)); os.IsNotExist(err) {
-		return secret.Secret{}, fmt.Errorf("there is no token in %s; start a gateway with laneway serve, or use --token or --data DIR", data)
+	if _, err := os.Stat(config.TokenPath(cfg.Data)); os.IsNotExist(err) {
+		return secret.Secret{}, fmt.Errorf("there is no token in %s; start a gateway with laneway serve, or use --token, --config FILE or --data DIR", cfg.Data)
 	}
-	return localSecret(config.ReadToken(data))
+	return localSecret(config.ReadSecretFile(config.TokenPath(cfg.Data)))
 }
 
 // localSecret turns the refusal of a file into an ordinary error: a client that cannot read its token is no gateway that must not start.
@@ -134,11 +180,9 @@ func localSecret(s secret.Secret, err error) (secret.Secret, error) {
 	return s, nil
 }
 
+// dataDirectory is where a client keeps its own files, the history of lines.
 func dataDirectory(flag string, env *environment) string {
-	if flag != "" {
-		return flag
-	}
-	if data, _ := env.lookupEnv("LANEWAY_DATA"); data != "" {
+	if data := flagOr(flag, "LANEWAY_DATA", env); data != "" {
 		return data
 	}
 	return config.DefaultData(env.lookupEnv)

@@ -113,7 +113,7 @@ func here() string {
 
 // Run makes a token.
 func (c *tokenCreate) Run(ctx context.Context, env *environment) error {
-	loaded, err := c.load(env)
+	loaded, err := c.loadBeside(env)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func sees(visible string) string {
 
 // Run lists the tokens.
 func (c *tokenList) Run(ctx context.Context, env *environment) error {
-	loaded, err := c.load(env)
+	loaded, err := c.loadBeside(env)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func expiry(t app.Token, now time.Time) string {
 
 // Run takes a token back.
 func (c *tokenRevoke) Run(ctx context.Context, env *environment) error {
-	loaded, err := c.load(env)
+	loaded, err := c.loadBeside(env)
 	if err != nil {
 		return err
 	}

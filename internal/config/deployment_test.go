@@ -121,7 +121,7 @@ func TestTheUnitGivesNoRights(t *testing.T) {
 	}
 	lines := strings.Split(string(text), "\n")
 	for _, want := range []string{
-		"DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "ProtectProc=invisible", "PrivateDevices=yes", "CapabilityBoundingSet=",
+		"User=laneway", "Group=laneway", "RemoveIPC=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "ProtectProc=invisible", "PrivateDevices=yes", "CapabilityBoundingSet=",
 		"SystemCallFilter=@system-service", "SystemCallFilter=~@privileged", "SystemCallErrorNumber=EPERM", "RestrictNamespaces=yes", "UMask=0077", "StateDirectoryMode=0700",
 		"RestartPreventExitStatus=78", "KillMode=mixed",
 	} {

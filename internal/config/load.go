@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,12 +10,18 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 )
 
 // Options are where [Load] takes settings from.
 type Options struct {
-	// File is the path of the configuration file; "" = LANEWAY_CONFIG, else none.
+	// File is the path of the configuration file; "" = LANEWAY_CONFIG, else the first that exists of $XDG_CONFIG_HOME/laneway/config.yaml
+	// (~/.config without the variable) and SystemFile, else none.
 	File string
+	// SystemFile is the configuration file of the host; "" = /etc/laneway/config.yaml.
+	SystemFile string
+	// BesideGateway: the process is no gateway. When root runs it, files are judged as the owner of the data directory would see them.
+	BesideGateway bool
 	// LookupEnv reads one variable; nil = an empty environment.
 	LookupEnv func(string) (string, bool)
 	// Flags are settings from the command line.
@@ -32,6 +39,7 @@ type Loaded struct {
 	sources    map[string]Source
 	secretFile map[string]string // path of a secret → the file that it came from
 	env        func(string) (string, bool)
+	as         identity // whose access to files is judged
 }
 
 // Source is where the value of a path came from.
@@ -51,19 +59,25 @@ func Load(o Options) (*Loaded, error) {
 	}
 	l := &layers{sources: map[string]Source{}}
 	cfg := Default()
-	file, err := configFile(o.File, lookup)
+	file, err := configFile(o, lookup)
 	if err != nil {
 		return nil, err
 	}
 	if file != "" {
 		text, err := os.ReadFile(file) //nolint:gosec // the operator names it
 		if err != nil {
-			return nil, FaultsError{{Message: fmt.Sprintf("configuration file %s cannot be read: %s", file, cause(err)), Whole: true}}
+			return nil, FaultsError{{Message: fmt.Sprintf("configuration file %s cannot be read: %s; name another with --config", file, cause(err)), Whole: true}}
 		}
 		l.file(&cfg, filepath.Base(file), text)
 	}
-	loaded := &Loaded{File: file, sources: l.sources, secretFile: map[string]string{}, env: lookup}
+	loaded := &Loaded{File: file, sources: l.sources, secretFile: map[string]string{}, env: lookup, as: thisProcess(lookup)}
 	loaded.overlay(l, &cfg, o.Flags)
+	if o.BesideGateway {
+		loaded.as.beside = os.Geteuid() != 0
+		if as, ok := ownerIdentity(cfg.Data); ok && !loaded.as.beside {
+			loaded.as = as
+		}
+	}
 	loaded.detectBot(&cfg)
 	loaded.resolve(l, &cfg)
 	if cfg.Data == "" {
@@ -84,15 +98,40 @@ func (l *layers) addChecks(found FaultsError) {
 	}
 }
 
-func configFile(given string, lookup func(string) (string, bool)) (string, error) {
-	if given != "" {
-		return given, nil
+// systemFile is the configuration file of a host.
+const systemFile = "/etc/laneway/config.yaml"
+
+func configFile(o Options, lookup func(string) (string, bool)) (string, error) {
+	if o.File != "" {
+		return o.File, nil
 	}
 	name, found := lookup("LANEWAY_CONFIG")
 	if found && strings.TrimSpace(name) == "" {
 		return "", FaultsError{{Message: "LANEWAY_CONFIG is set but empty; unset it or give a file", Whole: true}}
 	}
-	return name, nil
+	if found {
+		return name, nil
+	}
+	for _, path := range []string{userConfig(lookup), cmp.Or(o.SystemFile, systemFile)} {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return path, nil // one that cannot be read is refused when it is opened: to pass over it would start another gateway than the configured one
+		}
+	}
+	return "", nil
+}
+
+// userConfig is the configuration file of the user; "" when the environment names no home.
+func userConfig(lookup func(string) (string, bool)) string {
+	if xdg, _ := lookup("XDG_CONFIG_HOME"); filepath.IsAbs(xdg) {
+		return filepath.Join(xdg, "laneway", "config.yaml")
+	}
+	if home, _ := lookup("HOME"); home != "" {
+		return filepath.Join(home, ".config", "laneway", "config.yaml")
+	}
+	return ""
 }
 
 // overlay lays environment and flags over the values of the file. The agents come in between, because the short forms and the

@@ -236,7 +236,7 @@ func TestBadVariablesAreNamed(t *testing.T) {
 		{"LANEWAY_DASHBOARD", "maybe", `LANEWAY_DASHBOARD: dashboard must be true or false, is "maybe"`},
 		{"LANEWAY_QUEUE_CAP", "1e3", `LANEWAY_QUEUE_CAP: queue.cap must be a whole number, is "1e3"`},
 		{"LANEWAY_CONFIG", "", "LANEWAY_CONFIG is set but empty; unset it or give a file"},
-		{"LANEWAY_CONFIG", "/nowhere/laneway.yaml", "configuration file /nowhere/laneway.yaml cannot be read: no such file or directory"},
+		{"LANEWAY_CONFIG", "/nowhere/laneway.yaml", "configuration file /nowhere/laneway.yaml cannot be read: no such file or directory; name another with --config"},
 		{"LANEWAY_TOKEN_FILE", "/nowhere/token", "token file /nowhere/token does not exist; make it: openssl rand -hex 32"},
 		{"LANEWAY_CHANNELS_TELEGRAM_TOKEN_FILE", "/nowhere/t", "bot token file /nowhere/t does not exist; put the token into it that @BotFather gave you"},
 		{"LANEWAY_CHANNELS_TELEGRAM_TOKEN_ENV", "NO_SUCH", "channels.telegram.token is to come from the variable NO_SUCH, which is not set"},

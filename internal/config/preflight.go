@@ -29,6 +29,7 @@ type Plan struct {
 	cfg        Config
 	token      secret.Secret
 	secretFile map[string]string            // as in [Loaded]
+	as         identity                     // as in [Loaded]
 	creds      *atomic.Pointer[Credentials] // in force; written by Prepare and Reread
 }
 
@@ -40,7 +41,7 @@ type Credentials struct {
 // Preflight checks whether this configuration may start on this machine. It looks at addresses, secrets and the modes of files, and
 // changes nothing. The error is [FaultsError] with one whole sentence for each reason to refuse.
 func Preflight(l *Loaded) (*Plan, error) {
-	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{cfg: l.Config, secretFile: l.secretFile, creds: &atomic.Pointer[Credentials]{}}}
+	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{cfg: l.Config, secretFile: l.secretFile, as: l.as, creds: &atomic.Pointer[Credentials]{}}}
 	p.proxies()
 	p.origins()
 	if p.cfg.HasRole(RoleGateway) {
@@ -53,6 +54,25 @@ func Preflight(l *Loaded) (*Plan, error) {
 	p.database()
 	p.files()
 	return p.plan, p.faults.err()
+}
+
+// PreflightStore checks whether a command that is no gateway may change the configured store. The error is [FaultsError], or says as which user to run
+// the command: the files that root would make in the data directory of another user could not be opened by that user's gateway.
+func PreflightStore(l *Loaded) error {
+	p := &preflight{loaded: l, cfg: l.Config, plan: &Plan{}}
+	p.database()
+	if l.Config.Database.IsPostgres() {
+		return p.faults.err()
+	}
+	p.dataDirectory()
+	if err := p.faults.err(); err != nil {
+		return err
+	}
+	if l.as.uid != os.Geteuid() {
+		name, _, _ := strings.Cut(userName(l.as.uid), " ")
+		return fmt.Errorf("the data directory %s belongs to user %s; run the command as that user: runuser -u %s -- laneway …", l.Config.Data, userName(l.as.uid), name)
+	}
+	return nil
 }
 
 type preflight struct {
@@ -132,6 +152,9 @@ func exactOrigin(s string) bool {
 // others, has been refused by [Load].
 func (p *preflight) credentials() {
 	p.plan.token = p.cfg.Token
+	if p.cfg.TokenFile != "" && p.loaded.secretFile["token"] == "" && p.cfg.Token.IsSet() {
+		p.warn("%s is set, so the token file %s is not read; unset one of them", p.label("token"), p.cfg.TokenFile)
+	}
 	if p.cfg.Token.IsSet() || p.cfg.Password.IsSet() {
 		return
 	}
@@ -141,7 +164,7 @@ func (p *preflight) credentials() {
 		p.plan.CreatesToken = true
 		return
 	}
-	token, err := ReadToken(p.cfg.Data)
+	token, err := readToken(p.plan.TokenFile, p.loaded.as)
 	if faults, ok := errors.AsType[FaultsError](err); ok {
 		p.faults = append(p.faults, faults...)
 	}
@@ -253,7 +276,7 @@ func (p *preflight) dataDirectory() {
 	}
 	loose := os.FileMode(0o022)
 	owner, group, known := ownerOf(info)
-	volume := known && owner == 0 && ourGroup(group)
+	volume := known && owner == 0 && p.loaded.as.inGroup(group)
 	if volume {
 		loose = 0o002
 	}
@@ -262,8 +285,9 @@ func (p *preflight) dataDirectory() {
 		p.refuse("data directory %s is a file; name another with --data", p.cfg.Data)
 	case info.Mode().Perm()&loose != 0:
 		p.refuse("%s has mode %04o; run: chmod 700 %s", p.cfg.Data, info.Mode().Perm(), p.cfg.Data)
-	case known && owner != os.Geteuid() && !volume:
-		p.refuse("data directory %s belongs to user %d, and this is user %d; start the gateway as its owner, or name another with --data", p.cfg.Data, owner, os.Geteuid())
+	case known && owner != p.loaded.as.uid && !volume:
+		p.refuse("data directory %s belongs to user %s, and this is user %s; start the gateway as its owner, or name another with --data",
+			p.cfg.Data, userName(owner), userName(p.loaded.as.uid))
 	}
 }
 
@@ -296,7 +320,7 @@ func (p *Plan) Prepare() (Credentials, error) {
 	if p.CreatesToken {
 		token, err := createToken(p.TokenFile)
 		if errors.Is(err, fs.ErrExist) { // another process was faster
-			token, err = ReadToken(p.cfg.Data)
+			token, err = readToken(p.TokenFile, p.as)
 		}
 		if err != nil {
 			return Credentials{}, fmt.Errorf("making the token file %s: %w", p.TokenFile, err)

@@ -96,7 +96,7 @@ func (l *Loaded) fromVariable(in *layers, ref secretRef) {
 }
 
 func (l *Loaded) fromFile(in *layers, ref secretRef) {
-	text, err := readSecretFile(ref.file, noun(ref.path))
+	text, err := readSecretFile(ref.file, noun(ref.path), l.as)
 	if err != nil {
 		if faults, ok := errors.AsType[FaultsError](err); ok {
 			in.faults = append(in.faults, faults...)
@@ -152,9 +152,9 @@ func cure(noun string) string {
 // maxSecretFile bounds the read of a file that is named by mistake.
 const maxSecretFile = 64 << 10
 
-// readSecretFile reads a secret that only its owner can read. Its error is [FaultsError] with one whole sentence. The checks and
+// readSecretFile reads a secret that the user may have, see checkSecretMode. Its error is [FaultsError] with one whole sentence. The checks and
 // the text come from one open file, so that no exchange in between can slip through.
-func readSecretFile(path, noun string) ([]byte, error) {
+func readSecretFile(path, noun string, as identity) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil { // before it is opened: opening a device may do something
 		if err := checkRegular(path, noun, info); err != nil {
 			return nil, err
@@ -164,6 +164,8 @@ func readSecretFile(path, noun string) ([]byte, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, refuse("%s %s does not exist; %s", noun, path, cure(noun))
+	case errors.Is(err, fs.ErrPermission):
+		return nil, as.unreadable(noun, path, cause(err))
 	case err != nil:
 		return nil, refuse("%s %s cannot be read: %s", noun, path, cause(err))
 	}
@@ -172,8 +174,11 @@ func readSecretFile(path, noun string) ([]byte, error) {
 	if err != nil {
 		return nil, refuse("%s %s cannot be read: %s", noun, path, cause(err))
 	}
-	if err := checkSecretMode(path, noun, info); err != nil {
+	if err := checkSecretMode(path, noun, info, as); err != nil {
 		return nil, err
+	}
+	if !as.mayRead(path, info) {
+		return nil, as.unreadable(noun, path, "user "+userName(as.uid)+" has no right")
 	}
 	text := make([]byte, maxSecretFile)
 	n, err := readAll(f, text)

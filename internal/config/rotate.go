@@ -50,7 +50,7 @@ func (p *Plan) callerFiles(creds *Credentials) []callerFile {
 }
 
 func (p *Plan) rereadOne(f callerFile) (secret.Secret, error) {
-	read, err := ReadSecretFile(f.path)
+	read, err := readToken(f.path, p.as)
 	if err != nil {
 		return secret.Secret{}, err
 	}

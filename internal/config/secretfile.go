@@ -24,13 +24,12 @@ const tokenName = "token"
 // TokenPath is the file of the generated token of a data directory.
 func TokenPath(data string) string { return filepath.Join(data, tokenName) }
 
-// ReadToken reads the token file of a data directory, for clients on the same machine. The error is [FaultsError] when the file
-// is missing, empty, or open to others.
-func ReadToken(data string) (secret.Secret, error) { return ReadSecretFile(TokenPath(data)) }
+// ReadSecretFile reads a file that holds one token, for a client on the same host: it may belong to any user, and no other user may read it. The error is
+// [FaultsError] when the file is missing, empty, open to others, or cannot be read.
+func ReadSecretFile(path string) (secret.Secret, error) { return readToken(path, client()) }
 
-// ReadSecretFile reads a file that holds one token and that only its owner can read. Its errors are those of [ReadToken].
-func ReadSecretFile(path string) (secret.Secret, error) {
-	text, err := readSecretFile(path, "token file")
+func readToken(path string, as identity) (secret.Secret, error) {
+	text, err := readSecretFile(path, "token file", as)
 	if err != nil {
 		return secret.Secret{}, err
 	}
@@ -46,21 +45,67 @@ func refuse(format string, args ...any) error {
 	return FaultsError{{Message: fmt.Sprintf(format, args...), Whole: true}}
 }
 
-// checkSecretMode refuses what is no regular file, files that others can open, and files of other users: the owner of a file can change it. The file may be
-// root's, and a group that is ours may read it, as with a secret that a service manager or a mounted volume provides.
-func checkSecretMode(path, noun string, info fs.FileInfo) error {
+// checkSecretMode refuses what is no regular file, files that others can open, and, for a gateway, files of other users: the owner of a file can change it.
+// The file may be root's, and a group of the user may read it, as with a secret that a service manager or a mounted volume provides.
+func checkSecretMode(path, noun string, info fs.FileInfo, as identity) error {
 	if err := checkRegular(path, noun, info); err != nil {
 		return err
 	}
 	perm := info.Mode().Perm()
 	owner, group, known := ownerOf(info)
-	if perm&0o027 != 0 || perm&0o050 != 0 && (!known || !ourGroup(group)) {
+	if perm&0o027 != 0 || perm&0o050 != 0 && (!known || !as.inGroup(group) && !as.provided(path, owner)) {
 		return refuse("%s %s has mode %04o; run: chmod 600 %s", noun, path, perm, path)
 	}
-	if known && owner != os.Geteuid() && owner != 0 {
-		return refuse("%s %s belongs to user %d; name a file of user %d or of root", noun, path, owner, os.Geteuid())
+	if known && owner != as.uid && owner != 0 && !as.reads {
+		return refuse("%s %s belongs to user %s; name a file of user %s or of root", noun, path, userName(owner), userName(as.uid))
 	}
 	return nil
+}
+
+// CheckToken judges the file of the token as the gateway's user would: the file that the configuration names, else that of the data directory. path is the
+// file. The error wraps fs.ErrNotExist when there is none, and is [FaultsError] when the gateway would refuse it.
+func (l *Loaded) CheckToken() (path string, err error) {
+	path = l.Config.TokenFile
+	if path == "" {
+		path = TokenPath(l.Config.Data)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return path, err
+	}
+	if err := checkSecretMode(path, "token file", info, l.as); err != nil {
+		return path, err
+	}
+	if !l.as.mayRead(path, info) {
+		return path, l.as.unreadable("token file", path, "user "+userName(l.as.uid)+" has no right")
+	}
+	return path, nil
+}
+
+// unreadable is the refusal of a secret that the user may not read. It never advises to give the file to the user: it may be the secret of another service,
+// or of the gateway.
+func (as identity) unreadable(noun, path, why string) error {
+	what := fmt.Sprintf("%s %s cannot be read: %s", noun, path, why)
+	switch group := as.groupName(); {
+	case as.reads:
+		return refuse("%s; run the command as root or as the file's owner, or use a token of your own (laneway token create NAME)", what)
+	case as.beside:
+		return refuse("%s; run the command as root or as the gateway's user", what)
+	case group != "" && ofRoot(path):
+		return refuse("%s; let the gateway's group read it: chgrp %s %s && chmod 640 %s", what, group, path, path)
+	default:
+		return refuse("%s; start the gateway as its owner, or name a file of user %s", what, userName(as.uid))
+	}
+}
+
+// ofRoot reports whether a file is known to belong to root and its group, so that another group may be given it without being taken from one.
+func ofRoot(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	owner, group, known := ownerOf(info)
+	return known && owner == 0 && group == 0
 }
 
 // checkRegular refuses what a secret is not read from: reading a pipe or a device may never end.

@@ -150,7 +150,7 @@ func startRows() []startRow {
 		{name: "loopback, weak variable", env: []string{"LANEWAY_TOKEN=secret"}, says: "LANEWAY_TOKEN is weak: good enough on loopback only"},
 		{name: "blank token", env: []string{"LANEWAY_TOKEN="}, code: 78, says: "LANEWAY_TOKEN is set but empty; unset it or give a token"},
 		{name: "file open to others", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o644, code: 78, says: "has mode 0644; run: chmod 600"},
-		{name: "file of another user", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o600, foreign: true, code: 78, says: "t belongs to user 65534; name a file of user "},
+		{name: "file of another user", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, file: 0o600, foreign: true, code: 78, says: "(65534); name a file of user "},
 		{name: "blank password", env: []string{"LANEWAY_PASSWORD="}, code: 78, says: "LANEWAY_PASSWORD is set but empty; unset it or give a"},
 		{name: "blank write token", env: []string{"LANEWAY_WRITE_TOKEN="}, code: 78, says: "LANEWAY_WRITE_TOKEN is set but empty; unset it or give a"},
 		{name: "blank read token", env: []string{"LANEWAY_READ_TOKEN="}, code: 78, says: "LANEWAY_READ_TOKEN is set but empty; unset it or give a"},

@@ -61,11 +61,11 @@ func foreignRows() []startRow {
 		return nil // the rows of one owner are in the other lists
 	}
 	return []startRow{
-		{name: "data directory of another user", prepare: give("data", 0o700, 65534, 0), code: 78, says: "data belongs to user 65534, and this is user 0; start the gateway as its owner", dataThere: true},
+		{name: "data directory of another user", prepare: give("data", 0o700, 65534, 0), code: 78, says: "and this is user root (0); start the gateway as its owner", dataThere: true},
 		{name: "file of another group", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, prepare: give("t", 0o640, 0, 65534), code: 78, says: "t has mode 0640; run: chmod 600 "},
 		{name: "file of our group", env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, prepare: give("t", 0o640, 0, 0)},
 		{name: "data directory of another user, started by root's group", as: &syscall.Credential{Uid: 65534, Gid: 4242}, prepare: give("data", 0o770, 0, 4242), dataThere: true},
-		{name: "data directory of root and of another group", as: &syscall.Credential{Uid: 65534, Gid: 4242}, prepare: give("data", 0o755, 0, 0), code: 78, says: "data belongs to user 0, and this is user 65534", dataThere: true},
+		{name: "data directory of root and of another group", as: &syscall.Credential{Uid: 65534, Gid: 4242}, prepare: give("data", 0o755, 0, 0), code: 78, says: "data belongs to user root (0), and this is user ", dataThere: true},
 		{name: "token file of root that our group may read", as: &syscall.Credential{Uid: 65534, Gid: 4242}, env: []string{"LANEWAY_TOKEN_FILE=DIR/t"}, prepare: give("t", 0o640, 0, 4242)},
 	}
 }

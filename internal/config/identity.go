@@ -1,0 +1,106 @@
+package config
+
+import (
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// identity is the user whose access to files is judged. The gateway judges as itself. A command that root runs beside a gateway judges as the gateway's
+// user, so that its advice is true for the gateway. A client only reads, and takes what the system lets it read.
+type identity struct {
+	uid int
+	// inGroup reports whether the user is in a group.
+	inGroup func(gid int) bool
+	// reads: the file is read by a client, so its owner does not matter. A gateway refuses the file of another user, who could exchange the secret.
+	reads bool
+	// beside: the process is a command beside a gateway of another user.
+	beside bool
+	// credentials is the directory in which a service manager provides secrets; "" = there is none.
+	credentials string
+}
+
+// thisProcess is the identity of a gateway in this process.
+func thisProcess(lookupEnv func(string) (string, bool)) identity {
+	dir, _ := lookupEnv("CREDENTIALS_DIRECTORY")
+	return identity{uid: os.Geteuid(), inGroup: ourGroup, credentials: dir}
+}
+
+// client is the identity of a command that reads a secret to show it to a gateway. Root may read every file.
+func client() identity {
+	return identity{uid: os.Geteuid(), reads: true, inGroup: func(gid int) bool { return os.Geteuid() == 0 || ourGroup(gid) }}
+}
+
+// ownerIdentity is the user that a data directory belongs to. ok is false where that is not known, or where the directory is root's or does not exist:
+// who runs the gateway is not known then.
+func ownerIdentity(data string) (as identity, ok bool) {
+	info, err := os.Stat(data)
+	if err != nil {
+		return identity{}, false
+	}
+	uid, gid, known := ownerOf(info)
+	if !known || uid == 0 {
+		return identity{}, false
+	}
+	groups := []string{strconv.Itoa(gid)}
+	if account, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		groups = append(groups, account.Gid)
+		if more, err := account.GroupIds(); err == nil {
+			groups = append(groups, more...)
+		}
+	}
+	return identity{uid: uid, inGroup: func(gid int) bool { return slices.Contains(groups, strconv.Itoa(gid)) }}, true
+}
+
+// provided reports whether a file was put into its place by the service manager for this process: systemd shows it with the owner root and an access list
+// for the service's user, whose bits look like those of a group. The directory must be closed to other users.
+func (as identity) provided(path string, owner int) bool {
+	dir := filepath.Dir(path)
+	ours := as.credentials != "" && dir == filepath.Clean(as.credentials) || strings.HasPrefix(dir, credentialsRoot)
+	if !ours || owner != 0 {
+		return false
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return false
+	}
+	uid, _, known := ownerOf(info)
+	return known && (uid == 0 || uid == as.uid) && info.Mode().Perm()&0o027 == 0
+}
+
+// credentialsRoot has the directories of systemd's credentials, one for each unit.
+const credentialsRoot = "/run/credentials/"
+
+// mayRead reports whether the user can read a file that this process has looked at.
+func (as identity) mayRead(path string, info fs.FileInfo) bool {
+	owner, group, known := ownerOf(info)
+	perm := info.Mode().Perm()
+	return !known || as.uid == os.Geteuid() || as.provided(path, owner) || as.uid == 0 || owner == as.uid && perm&0o400 != 0 || as.inGroup(group) && perm&0o040 != 0
+}
+
+// groupName is the name of the user's primary group, else its number; "" when it is not known.
+func (as identity) groupName() string {
+	account, err := user.LookupId(strconv.Itoa(as.uid))
+	if err != nil {
+		return ""
+	}
+	group, err := user.LookupGroupId(account.Gid)
+	if err != nil {
+		return account.Gid
+	}
+	return group.Name
+}
+
+// userName is the name of a user with its number, as `laneway (998)`.
+func userName(uid int) string {
+	number := strconv.Itoa(uid)
+	account, err := user.LookupId(number)
+	if err != nil {
+		return number
+	}
+	return account.Username + " (" + number + ")"
+}

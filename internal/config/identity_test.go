@@ -1,0 +1,128 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func write(t *testing.T, path, text string, mode os.FileMode) string {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// systemd shows a credential with the owner root and an access list for the service's user, whose bits look like those of a group.
+func TestASecretOfTheServiceManagerIsTaken(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "credentials")
+	path := write(t, filepath.Join(dir, "deploy"), strings.Repeat("Zk7Qw3Rt9Yb2", 4), 0o440)
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _, _ := ownerOf(info)
+	if uid != 0 {
+		t.Skip("only root can make a file of root")
+	}
+	as := identity{uid: 65534, inGroup: func(int) bool { return false }, credentials: dir}
+	if err := checkSecretMode(path, "secret file", info, as); err != nil {
+		t.Error(err)
+	}
+	as.credentials = ""
+	if err := checkSecretMode(path, "secret file", info, as); err == nil {
+		t.Error("a file that root's group reads is taken outside of the directory of the service manager")
+	}
+	as.credentials = dir
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkSecretMode(path, "secret file", info, as); err == nil {
+		t.Error("a directory that is open to others is taken for the service manager's")
+	}
+}
+
+// A secret that the gateway may not read is refused with a cure that leaves it with its owner.
+func TestTheCureForASecretLeavesItWithItsOwner(t *testing.T) {
+	t.Parallel()
+	path := write(t, filepath.Join(t.TempDir(), "deploy.secret"), "x", 0o600)
+	for want, as := range map[string]identity{
+		"chgrp": {uid: 65534}, "start the gateway as its owner": {uid: 1 << 30}, "or use a token of your own": {uid: 65534, reads: true},
+		"run the command as root or as the gateway's user": {uid: 65534, beside: true},
+	} {
+		err := as.unreadable("secret file", path, "permission denied")
+		if want == "chgrp" && !ofRoot(path) {
+			want = "start the gateway as its owner"
+		}
+		if err == nil || strings.Contains(err.Error(), "chown") || !strings.Contains(err.Error(), path+" cannot be read") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", as, err, want)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return // only root can give a file to another group
+	}
+	if err := os.Chown(path, 0, 4242); err != nil {
+		t.Fatal(err)
+	}
+	if err := (identity{uid: 65534}).unreadable("secret file", path, "permission denied"); strings.Contains(err.Error(), "chgrp") {
+		t.Errorf("the cure takes the secret from the group of another service: %v", err)
+	}
+}
+
+func TestTheConfigurationIsFoundByItself(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	system := write(t, filepath.Join(dir, "etc", "config.yaml"), "listen: [\"127.0.0.1:1001\"]\n", 0o644)
+	find := func(variables ...string) string {
+		t.Helper()
+		loaded, err := Load(Options{LookupEnv: environ(variables...), SystemFile: system})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return loaded.File
+	}
+	home := filepath.Join(dir, "home")
+	if got := find("HOME", home); got != system {
+		t.Errorf("with nothing else the file of the host counts, got %q", got)
+	}
+	ofHome := write(t, filepath.Join(home, ".config", "laneway", "config.yaml"), "", 0o644)
+	if got := find("HOME", home); got != ofHome {
+		t.Errorf("the user's file counts before the host's, got %q", got)
+	}
+	xdg := filepath.Join(dir, "xdg")
+	if got := find("HOME", home, "XDG_CONFIG_HOME", xdg); got != system {
+		t.Errorf("XDG_CONFIG_HOME replaces ~/.config, got %q", got)
+	}
+	ofXDG := write(t, filepath.Join(xdg, "laneway", "config.yaml"), "", 0o644)
+	if got := find("HOME", home, "XDG_CONFIG_HOME", xdg); got != ofXDG {
+		t.Errorf("got %q, want %q", got, ofXDG)
+	}
+	if got := find("HOME", home, "XDG_CONFIG_HOME", xdg, "LANEWAY_CONFIG", system); got != system {
+		t.Errorf("the variable counts first, got %q", got)
+	}
+}
+
+// The variable of a shell that was meant for clients silently replaced the file that the configuration names.
+func TestATokenVariableBesideATokenFileIsAWarning(t *testing.T) {
+	t.Parallel()
+	file := write(t, filepath.Join(t.TempDir(), "token"), strings.Repeat("Zk7Qw3Rt9Yb2", 4), 0o600)
+	loaded, err := Load(Options{LookupEnv: environ("LANEWAY_TOKEN", strings.Repeat("Vb8Nm4Kj1Hg6", 4), "LANEWAY_TOKEN_FILE", file, "LANEWAY_DATA", t.TempDir())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := Preflight(loaded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "LANEWAY_TOKEN is set, so the token file " + file + " is not read; unset one of them"; !slices.Contains(plan.Warnings, want) {
+		t.Errorf("warnings %q, want %q", plan.Warnings, want)
+	}
+}
