@@ -185,9 +185,9 @@ func rules() []rule {
 			refuses: oursBut(internal + "/cron/schedule"),
 		},
 		{
-			name: "a runner knows agent, chat, retry and secret only", example: imports{"laneway/internal/agent/openai", "laneway/internal/config"},
+			name: "a runner knows agent, chat, process, retry and secret only", example: imports{"laneway/internal/agent/openai", "laneway/internal/config"},
 			applies: in(internal + "/agent"),
-			refuses: oursBut(internal+"/agent", internal+"/chat", internal+"/retry", internal+"/secret"),
+			refuses: oursBut(internal+"/agent", internal+"/chat", internal+"/process", internal+"/retry", internal+"/secret"),
 		},
 		{
 			name: "a channel knows channel, chat and retry only", example: imports{"laneway/internal/channel/telegram", "laneway/internal/dispatch"},
@@ -257,9 +257,14 @@ func rules() []rule {
 			refuses: in("github.com/go-telegram-bot-api"),
 		},
 		{
-			name: "only the command runner starts programs", example: imports{"laneway/internal/app", "os/exec"},
-			applies: outside(internal + "/agent/command"),
+			name: "only the package process starts programs", example: imports{"laneway/internal/agent/command", "os/exec"},
+			applies: outside(internal + "/process"),
 			refuses: exactly("os/exec"),
+		},
+		{
+			name: "process knows chat and secret only", example: imports{"laneway/internal/process", "laneway/internal/agent"},
+			applies: in(internal + "/process"),
+			refuses: oursBut(internal+"/chat", internal+"/process", internal+"/secret"),
 		},
 		{
 			name: "only the process chooses runners, channels and stores", example: imports{"laneway/internal/dispatch", "laneway/internal/agent/echo"},

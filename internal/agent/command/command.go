@@ -14,7 +14,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
-	"laneway/internal/secret"
+	"laneway/internal/process"
 )
 
 // exitTemporary is EX_TEMPFAIL of sysexits.h: the program asks to be tried again later.
@@ -56,19 +56,9 @@ func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Run
 	if cfg.dashIsOption() {
 		log.Warn("a message that begins with a dash is an option to this program; put -- before {message} or leave it out", "program", cfg.Argv[0])
 	}
-	return &Runner{cfg: cfg, env: base(cfg, lookup), hide: hider(cfg.Env), noise: rate.NewLimiter(10, 50), log: log}, nil
-}
-
-// hider replaces configured values in the output of the program. Very short ones may be parts of ordinary words, and are no keys.
-func hider(env map[string]string) *strings.Replacer {
-	const shortestSecret = 8
-	var pairs []string
-	for _, value := range env {
-		if len(value) >= shortestSecret {
-			pairs = append(pairs, value, secret.Hidden)
-		}
-	}
-	return strings.NewReplacer(pairs...)
+	return &Runner{
+		cfg: cfg, env: process.Environment(cfg.Env, lookup), hide: process.Hider(cfg.Env), noise: rate.NewLimiter(10, 50), log: log,
+	}, nil
 }
 
 // Run implements [agent.Runner].
@@ -82,21 +72,24 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	}
 	log := r.log.With(keySession, req.Session.String(), keyRunID, req.RunID)
 	dir := outputDir(req, log)
-	p, err := r.start(req, dir, input != nil)
+	work, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	p, err := process.Start(work, process.Spec{
+		Argv: append([]string{r.cfg.Argv[0]}, r.cfg.arguments(req)...), Env: r.environment(req, dir), Dir: r.cfg.Dir, Input: input,
+		Grace: r.cfg.Grace, Hide: r.hide, Noise: r.noise, Log: log,
+	})
 	if err != nil {
 		return agent.Result{}, notStarted(err)
 	}
 	out := &output{mode: r.cfg.Output, answer: agent.NewAnswer(r.cfg.MaxAnswer, emit), emit: emit, log: log}
-	work, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	p.supervise(work, r.cfg.Grace)
-	p.feed(input)
-	p.listen(&complaints{log: log, hide: r.hide, noise: r.noise})
-	failed := p.read(work, out)
+	failed := p.Read(work, out.write)
+	if failed == nil && work.Err() == nil {
+		failed = out.close()
+	}
 	if failed != nil {
 		stop(failed)
 	}
-	exit := p.wait()
+	exit := p.Wait()
 	if failed == nil {
 		failed = agent.Ended(ctx) // whatever came after that was not listened to
 	}
@@ -122,14 +115,14 @@ func outputDir(req agent.Request, log *slog.Logger) string {
 }
 
 // outcome is the first of the reasons why a turn failed: stopped or over the limit, reported by the program, exit code.
-func outcome(failed error, out *output, exit *exit) error {
+func outcome(failed error, out *output, exit process.Exit) error {
 	switch {
 	case failed != nil:
 		return failed
 	case out.failed != nil:
 		return out.failed
-	case exit.code != 0:
-		return exit.failure()
+	case exit.Code != 0:
+		return exitFailure(exit)
 	default:
 		return nil
 	}
@@ -194,26 +187,19 @@ func notStarted(err error) error {
 	return failed
 }
 
-// exit is how a program ended.
-type exit struct {
-	code   int    // -1 = by a signal
-	signal string // its name
-	last   string // the last lines of standard error, in one line
-}
-
 // maxSentence bounds what a program contributes to a sentence, in bytes.
 const maxSentence = 500
 
-func (e *exit) failure() error {
-	how := fmt.Sprintf("ended with exit code %d", e.code)
-	if e.signal != "" {
-		how = "was ended by the signal " + e.signal
+func exitFailure(exit process.Exit) error {
+	how := fmt.Sprintf("ended with exit code %d", exit.Code)
+	if exit.Signal != "" {
+		how = "was ended by the signal " + exit.Signal
 	}
 	sentence := "The program behind this agent " + how + "."
-	if e.last != "" {
-		sentence = "The program behind this agent " + how + ": " + e.last
+	if exit.Stderr != "" {
+		sentence = "The program behind this agent " + how + ": " + exit.Stderr
 	}
 	failed := agent.NewError(chat.FailProgram, sentence, nil)
-	failed.Retryable = e.code == exitTemporary
+	failed.Retryable = exit.Code == exitTemporary
 	return failed
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"laneway/internal/agent"
+	"laneway/internal/process"
 )
 
 // Input is what the program reads.
@@ -32,10 +33,7 @@ const (
 )
 
 // DefaultGrace is the time between SIGTERM and SIGKILL. Runners promise to end two seconds after their context.
-const DefaultGrace = 2 * time.Second
-
-// defaultPath finds programs where the environment has no PATH.
-const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+const DefaultGrace = process.DefaultGrace
 
 const messageItem = "{message}"
 
@@ -57,7 +55,7 @@ type Config struct {
 	Grace time.Duration
 }
 
-// Validate reports every fault with the name of its field. It does not look for the program; see [Runner.Check].
+// Validate reports every fault with the name of its field. It does not look for the program.
 func (c Config) Validate() error {
 	faults := c.checkArgv()
 	if c.Dir != "" && !filepath.IsAbs(c.Dir) {

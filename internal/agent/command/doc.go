@@ -44,8 +44,7 @@
 // killed, and output that such leftovers still hold open is not waited for. A process that made a group of its own escapes;
 // stronger walls (containers, users) are the operator's. An exit code other than 0 is a failure, also when there was an answer.
 //
-// Two goroutines and a log reader live as long as Run and are awaited. This is the only package that starts processes, and it
-// needs a Unix.
+// Package process starts and ends the program; what it runs besides has ended when Run returns.
 //
 //	runner, err := command.New(command.Config{
 //		Argv: []string{"my-agent", "--session", "{session}"},

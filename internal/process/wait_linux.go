@@ -1,4 +1,4 @@
-package command
+package process
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 
 // waitLeader blocks until the program has ended and leaves it unreaped, so that its number, which is also the number of its group, stays
 // taken.
-func (p *process) waitLeader() {
+func (p *Process) waitLeader() {
 	for {
 		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
@@ -19,7 +19,7 @@ func (p *process) waitLeader() {
 }
 
 // reap gives the number back. The program has ended.
-func (p *process) reap() *os.ProcessState {
+func (p *Process) reap() *os.ProcessState {
 	_ = p.cmd.Wait() //nolint:errcheck // the state has it
 	return p.cmd.ProcessState
 }

@@ -1,20 +1,24 @@
-package command
+package process
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"laneway/internal/agent"
+	"golang.org/x/time/rate"
 )
 
 const (
+	// DefaultGrace is the time between SIGTERM and SIGKILL.
+	DefaultGrace = 2 * time.Second
 	// tailWait is how long output is read when the group is dead and a process outside of it still holds the pipe.
 	tailWait = 100 * time.Millisecond
 	// tailSize is what a pipe can hold at most.
@@ -22,35 +26,66 @@ const (
 	readSize = 32 << 10
 )
 
-// process is a program that runs, with what belongs to it. All of it ends in wait.
-type process struct {
+// Spec is a program to start.
+type Spec struct {
+	// Argv is the program and its arguments, passed on as they are. A program without a slash is looked for in PATH of Env.
+	Argv []string
+	// Env is the whole environment; see [Environment].
+	Env map[string]string
+	// Dir is the working directory; "" = that of the gateway.
+	Dir string
+	// Input is written to standard input, which is closed behind it. nil = standard input is empty.
+	Input []byte
+	// Grace between SIGTERM and SIGKILL; 0 = [DefaultGrace].
+	Grace time.Duration
+	// Hide replaces secrets in lines of standard error; nil = nothing is replaced.
+	Hide *strings.Replacer
+	// Noise bounds the lines of standard error in the log, over all programs that share it; nil = none is logged.
+	Noise *rate.Limiter
+	// Log gets the lines of standard error; nil discards.
+	Log *slog.Logger
+}
+
+// Exit is how a program ended.
+type Exit struct {
+	// Code is the exit code; -1 = ended by a signal.
+	Code int
+	// Signal is the name of that signal; "" = none.
+	Signal string
+	// Stderr is the last lines of standard error in one line, at most 500 bytes.
+	Stderr string
+}
+
+// Process is a program that runs. Read and Wait belong to one goroutine of the caller.
+type Process struct {
 	cmd            *exec.Cmd
 	stdin          *os.File // nil = nothing to read
 	stdout, stderr *os.File
 
-	group      sync.WaitGroup
-	exited     chan struct{} // the leader has ended and is not reaped
-	outEnd     chan struct{} // standard output was read to its end
-	errEnd     chan struct{} // and standard error
-	complaints *complaints
+	group  sync.WaitGroup
+	exited chan struct{} // the leader has ended and is not reaped
+	outEnd chan struct{} // standard output was read to its end
+	errEnd chan struct{} // and standard error
+	lines  *stderrLines
 }
 
-// start begins the program. Without an error the caller has to call wait.
-func (r *Runner) start(req agent.Request, dir string, withInput bool) (*process, error) {
-	path, err := find(r.cfg.Argv[0], r.env["PATH"])
+// Start begins the program; the end of ctx ends it. Without an error the caller has to call Read and then Wait. The error is that of
+// the search for the program or of the system ([fs.ErrNotExist], syscall.E2BIG, …).
+func Start(ctx context.Context, spec Spec) (*Process, error) {
+	path, err := find(spec.Argv[0], spec.Env["PATH"])
 	if err != nil {
 		return nil, err
 	}
-	p := &process{exited: make(chan struct{}), outEnd: make(chan struct{}), errEnd: make(chan struct{})}
+	p := &Process{exited: make(chan struct{}), outEnd: make(chan struct{}), errEnd: make(chan struct{})}
 	p.cmd = &exec.Cmd{
 		Path: path,
-		Args: append([]string{r.cfg.Argv[0]}, r.cfg.arguments(req)...),
-		Env:  r.environment(req, dir),
-		Dir:  r.cfg.Dir,
+		Args: spec.Argv,
+		Env:  list(spec.Env),
+		Dir:  spec.Dir,
 		// A group of its own, so that whatever the program starts ends with it.
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
-	theirs, err := p.pipes(withInput)
+	theirs, err := p.pipes(spec.Input != nil)
 	defer closeAll(theirs)
 	if err == nil {
 		err = p.cmd.Start()
@@ -59,12 +94,19 @@ func (r *Runner) start(req agent.Request, dir string, withInput bool) (*process,
 		closeAll([]*os.File{p.stdin, p.stdout, p.stderr})
 		return nil, fmt.Errorf("starting %s: %w", path, err)
 	}
+	grace := spec.Grace
+	if grace == 0 {
+		grace = DefaultGrace
+	}
+	p.supervise(ctx, grace)
+	p.feed(spec.Input)
+	p.listen(newStderrLines(spec))
 	return p, nil
 }
 
 // pipes makes the three streams and returns the program's ends. The pipes are made here and not by os/exec, which would
 // copy in goroutines that a grandchild can hold for ever.
-func (p *process) pipes(withInput bool) ([]*os.File, error) {
+func (p *Process) pipes(withInput bool) ([]*os.File, error) {
 	var theirs []*os.File
 	pipe := func() (*os.File, *os.File, error) {
 		read, write, err := os.Pipe()
@@ -103,9 +145,9 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// supervise starts two goroutines that end in wait: one waits for the leader, one ends the group. Signals go to the group
+// supervise starts two goroutines that end in Wait: one waits for the leader, one ends the group. Signals go to the group
 // only while the leader is not reaped: until then no other process can get its number.
-func (p *process) supervise(ctx context.Context, grace time.Duration) {
+func (p *Process) supervise(ctx context.Context, grace time.Duration) {
 	p.group.Go(func() {
 		p.waitLeader()
 		close(p.exited)
@@ -127,7 +169,7 @@ func (p *process) supervise(ctx context.Context, grace time.Duration) {
 
 // quiet waits until the group seems to be gone: its leader has ended and no process holds its output. The leader alone shows
 // little, since a shell ends at once and what it has started may want its time.
-func (p *process) quiet(grace time.Duration) {
+func (p *Process) quiet(grace time.Duration) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	for _, end := range []chan struct{}{p.exited, p.outEnd, p.errEnd} {
@@ -140,12 +182,12 @@ func (p *process) quiet(grace time.Duration) {
 }
 
 // signal reaches the whole group. It fails only when no process is left.
-func (p *process) signal(signal syscall.Signal) {
+func (p *Process) signal(signal syscall.Signal) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, signal) //nolint:errcheck // see above
 }
 
-// feed starts a goroutine that writes to standard input and ends in wait. A program may end without reading.
-func (p *process) feed(input []byte) {
+// feed starts a goroutine that writes to standard input and ends in Wait. A program may end without reading.
+func (p *Process) feed(input []byte) {
 	if p.stdin == nil {
 		return
 	}
@@ -155,36 +197,31 @@ func (p *process) feed(input []byte) {
 	})
 }
 
-// listen starts a goroutine that reads standard error and ends in wait.
-func (p *process) listen(complaints *complaints) {
-	p.complaints = complaints
+// listen starts a goroutine that reads standard error and ends in Wait.
+func (p *Process) listen(lines *stderrLines) {
+	p.lines = lines
 	p.group.Go(func() {
 		defer close(p.errEnd)
-		complaints.read(p.stderr)
+		lines.read(p.stderr)
 	})
 }
 
-// read processes standard output until its end. After an error of the answer it closes the pipe, so that a program that only
-// writes notices; after the end of the context it reads on without listening, so that the program can end in good order.
-func (p *process) read(ctx context.Context, out *output) error {
+// Read passes standard output to take until its end, in pieces of at most 32 KiB that are valid during the call. After an error of take, which
+// it returns, it closes the pipe, so that a program that only writes notices; the caller then ends ctx. After the end of ctx it reads on without
+// passing anything, so that the program can end in good order. ctx is that of [Start] or one below it.
+func (p *Process) Read(ctx context.Context, take func(piece []byte) error) error {
 	defer close(p.outEnd)
 	buffer := make([]byte, readSize)
 	for {
 		n, err := p.stdout.Read(buffer)
 		if n > 0 && ctx.Err() == nil {
-			if failed := out.write(buffer[:n]); failed != nil {
+			if failed := take(buffer[:n]); failed != nil {
 				_ = p.stdout.Close() // the rest is not used
 				return failed
 			}
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil {
-			if failed := p.rest(out); failed != nil {
-				return failed
-			}
-			return out.close()
-		}
-		if err != nil && ctx.Err() == nil {
-			return out.close()
+			return p.rest(take)
 		}
 		if err != nil {
 			return nil
@@ -193,7 +230,7 @@ func (p *process) read(ctx context.Context, out *output) error {
 }
 
 // rest takes what was written before the program ended and is still in the pipe when the wait for its end was given up.
-func (p *process) rest(out *output) error {
+func (p *Process) rest(take func([]byte) error) error {
 	if err := p.stdout.SetReadDeadline(time.Now().Add(tailWait)); err != nil {
 		return nil //nolint:nilerr // closed: there is no rest
 	}
@@ -201,11 +238,12 @@ func (p *process) rest(out *output) error {
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil // the pipe broke: what came is all there is
 	}
-	return out.write(raw)
+	return take(raw)
 }
 
-// wait ends everything that belongs to the process and returns how it ended. It blocks until the leader has ended, which supervise sees to.
-func (p *process) wait() *exit {
+// Wait ends everything that belongs to the process and returns how it ended. It blocks until the leader has ended: by itself, or, after
+// the end of the context of Start, within the grace time.
+func (p *Process) Wait() Exit {
 	<-p.exited
 	if p.stdin != nil {
 		_ = p.stdin.SetWriteDeadline(time.Now()) //nolint:errcheck // closed already when everything was read
@@ -213,9 +251,9 @@ func (p *process) wait() *exit {
 	p.group.Wait()
 	state := p.reap()
 	closeAll([]*os.File{p.stdin, p.stdout, p.stderr})
-	end := &exit{code: state.ExitCode(), last: p.complaints.last()}
+	end := Exit{Code: state.ExitCode(), Stderr: p.lines.last()}
 	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		end.signal = status.Signal().String()
+		end.Signal = status.Signal().String()
 	}
 	return end
 }

@@ -1,0 +1,87 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"laneway/internal/secret"
+)
+
+// defaultPath finds programs where the environment has no PATH.
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+
+// errNotExecutable is a file that is there and cannot be started.
+var errNotExecutable = errors.New("it is not an executable file")
+
+// Environment is a clean environment: PATH, HOME, LANG and TZ as lookup (os.LookupEnv) gives them, then the configured variables, which
+// win. nil lookup = only a standard PATH.
+func Environment(configured map[string]string, lookup func(string) (string, bool)) map[string]string {
+	env := map[string]string{"PATH": defaultPath}
+	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} {
+		if lookup == nil {
+			break
+		}
+		if value, ok := lookup(name); ok {
+			env[name] = value
+		}
+	}
+	maps.Copy(env, configured)
+	return env
+}
+
+// Hider replaces the values of configured variables in the output of a program. Values below 8 bytes may be parts of ordinary words, and are
+// no keys.
+func Hider(configured map[string]string) *strings.Replacer {
+	const shortestSecret = 8
+	var pairs []string
+	for _, value := range configured {
+		if len(value) >= shortestSecret {
+			pairs = append(pairs, value, secret.Hidden)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// list is an environment as the kernel takes it: sorted, and without NUL, which it would refuse.
+func list(env map[string]string) []string {
+	all := make([]string, 0, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		all = append(all, name+"="+strings.ReplaceAll(env[name], "\x00", ""))
+	}
+	return all
+}
+
+// find is the path of the program. It looks in the PATH of the program's environment, not in the gateway's, and passes over relative
+// entries, which would mean another program in another directory.
+func find(program, path string) (string, error) {
+	if strings.ContainsRune(program, filepath.Separator) {
+		return program, executable(program)
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		full := filepath.Join(dir, program)
+		if executable(full) == nil {
+			return full, nil
+		}
+	}
+	return "", fmt.Errorf("looking for %q in PATH: %w", program, fs.ErrNotExist)
+}
+
+func executable(path string) error {
+	stat, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("looking for the program: %w", err)
+	}
+	if stat.IsDir() || stat.Mode()&0o111 == 0 {
+		return fmt.Errorf("looking at %q: %w", path, errNotExecutable)
+	}
+	return nil
+}

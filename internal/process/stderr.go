@@ -1,0 +1,95 @@
+package process
+
+import (
+	"bufio"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"golang.org/x/time/rate"
+
+	"laneway/internal/chat"
+)
+
+const (
+	maxKept   = 1000 // bytes of a line that are kept
+	keptLines = 3    // last lines for Exit
+	maxLast   = 500  // bytes of Exit.Stderr
+	// maxLine is what is looked at before secrets are taken out, in bytes; longer than what is kept, so that no secret is cut in half and
+	// missed.
+	maxLine = 16 << 10
+)
+
+// stderrLines is what one program writes to standard error. It belongs to the goroutine that reads, and to Wait after that.
+type stderrLines struct {
+	log     *slog.Logger
+	hide    *strings.Replacer
+	noise   *rate.Limiter
+	lines   []string
+	leftOut int
+}
+
+func newStderrLines(spec Spec) *stderrLines {
+	s := &stderrLines{log: spec.Log, hide: spec.Hide, noise: spec.Noise}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.hide == nil {
+		s.hide = strings.NewReplacer()
+	}
+	return s
+}
+
+// read blocks until the end of the stream. Long lines are cut, and what is over the rate is counted instead of logged.
+func (s *stderrLines) read(stream io.Reader) {
+	in := bufio.NewReaderSize(stream, readSize)
+	var line []byte
+	for {
+		part, more, err := in.ReadLine()
+		line = append(line, part[:min(len(part), max(0, maxLine-len(line)))]...)
+		if err != nil {
+			s.take(line)
+			break
+		}
+		if !more {
+			s.take(line)
+			line = line[:0]
+		}
+	}
+	if s.leftOut > 0 {
+		s.log.Info("program wrote more to standard error than is logged", "lines_left_out", s.leftOut)
+	}
+}
+
+func (s *stderrLines) take(raw []byte) {
+	line := strings.TrimSpace(strings.Map(visible, chat.CleanText(s.hide.Replace(string(raw)))))
+	line = chat.Cut(line, maxKept)
+	if line == "" {
+		return
+	}
+	s.lines = append(s.lines, line)
+	s.lines = slices.Delete(s.lines, 0, max(0, len(s.lines)-keptLines))
+	if s.noise == nil || !s.noise.Allow() {
+		s.leftOut++
+		return
+	}
+	s.log.Info("program wrote to standard error", "line", line)
+}
+
+// visible removes characters that make a log line or a sentence look like something else than it contains; tabs become blanks.
+func visible(r rune) rune {
+	switch {
+	case r == '\t':
+		return ' '
+	case chat.Unprintable(r):
+		return -1
+	default:
+		return r
+	}
+}
+
+// last is the end of it in one line, for a sentence.
+func (s *stderrLines) last() string {
+	return chat.Cut(strings.Join(s.lines, " / "), maxLast)
+}
