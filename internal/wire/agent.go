@@ -36,7 +36,7 @@ func (AgentResult) Variants() []any { return []any{AgentAccepted{}, AgentEnd{}} 
 // MarshalJSON is the JSON of the variant.
 func (r AgentResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
 
-// AgentAccepted says that the message is durable.
+// AgentAccepted states that the message is durable.
 type AgentAccepted struct {
 	RunID      string `json:"runId"`                       // the run; the idempotencyKey of the call
 	Status     string `json:"status" rule:"enum=accepted"` // always accepted
@@ -45,7 +45,7 @@ type AgentAccepted struct {
 	AgentID    string `json:"agentId"`                     // its agent
 }
 
-// AgentEnd says how the run ended.
+// AgentEnd describes how the run ended.
 type AgentEnd struct {
 	RunID   string      `json:"runId"`                         // the run
 	Status  string      `json:"status" rule:"enum=ok"`         // always ok: a run without an answer is an error
@@ -64,7 +64,7 @@ type AgentText struct {
 	Text string `json:"text"` // the text
 }
 
-// AgentMeta says how long a run took.
+// AgentMeta describes how long a run took.
 type AgentMeta struct {
 	DurationMs int64 `json:"durationMs"` // from its start to its end
 	WaitedMs   int64 `json:"waitedMs"`   // from its acceptance to its start

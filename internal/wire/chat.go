@@ -110,7 +110,7 @@ type HistoryDelta[M any] struct {
 	SessionInfo   SessionRow    `json:"sessionInfo"`            // the session, as in sessions.list
 }
 
-// HistoryReset says that the cursor belongs to another transcript: read the session without one.
+// HistoryReset states that the cursor belongs to another transcript: read the session without one.
 type HistoryReset struct {
 	Kind string `json:"kind" rule:"enum=reset"` // always reset
 }
@@ -119,7 +119,7 @@ type HistoryReset struct {
 type HistoryMessage struct {
 	ID         string      `json:"id,omitempty"`                                // its id; absent while it waits
 	Seq        int64       `json:"seq,omitempty"`                               // its number in the transcript; absent while it waits
-	Role       string      `json:"role" rule:"enum=user|assistant|system|tool"` // who wrote it; system says what was stopped, interrupted or dropped
+	Role       string      `json:"role" rule:"enum=user|assistant|system|tool"` // who wrote it; system names what was stopped, interrupted or dropped
 	Content    []TextPart  `json:"content"`                                     // the text, in one part
 	Timestamp  int64       `json:"timestamp"`                                   // when, in Unix milliseconds
 	RunID      string      `json:"runId,omitempty"`                             // its run

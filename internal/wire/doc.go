@@ -5,12 +5,12 @@
 //
 // # Ideas
 //
-// The types are the schema. A field has its name in the tag `json`; the tag `rule` gives what the Go type does not say; its comment is its meaning in the
+// The types are the schema. A field has its name in the tag `json`; the tag `rule` gives what the Go type does not express; its comment is its meaning in the
 // description. Package schema compiles both tags, for the gateway, which checks parameters with them, and for the generator, which writes JSON Schema.
 //
 // Parameters. `rule:"required"` members must be given, all others may be absent. min and max bound integers, the characters of a string (its bytes with
 // `bytes`) or the members of a list; `enum=a|b` lists the only values and `pattern=…` is a regular expression. `or=other` is a second name of the same
-// string: required is one of the two, and both together must be equal. A blank field says what happens to other members: `open:"true"` ignores all of them,
+// string: required is one of the two, and both together must be equal. A blank field defines what happens to other members: `open:"true"` ignores all of them,
 // `also:"a,b"` takes the named ones without effect; otherwise they are refused. A json.RawMessage is checked by the core.
 //
 // Results and payloads. A member is optional when its tag has omitempty or omitzero. A pointer without them may be null. Lists and maps are never null.

@@ -56,7 +56,7 @@ type Job struct {
 	WakeMode           string             `json:"wakeMode"`                                                                               // when its text runs in a session: now or next-heartbeat
 }
 
-// JobSchedule says when a job fires.
+// JobSchedule describes when a job fires.
 type JobSchedule struct {
 	AnchorMs  *int64 `json:"anchorMs,omitempty"`             // every: one of the slots, in Unix milliseconds
 	At        string `json:"at,omitempty"`                   // at: the slot, ISO 8601
@@ -68,7 +68,7 @@ type JobSchedule struct {
 	TZ        string `json:"tz,omitempty"`                   // cron: the time zone
 }
 
-// JobDelivery says where answers go.
+// JobDelivery describes where answers go.
 type JobDelivery struct {
 	AccountID             string       `json:"accountId,omitempty"`                    // the account of the channel
 	BestEffort            bool         `json:"bestEffort,omitempty"`                   // a failed delivery does not make the run a failure
@@ -80,7 +80,7 @@ type JobDelivery struct {
 	To                    string       `json:"to,omitempty"`                           // the chat or the URL
 }
 
-// JobDeliveryPaused says why answers are kept.
+// JobDeliveryPaused describes why answers are kept.
 type JobDeliveryPaused struct {
 	AtMs    int64  `json:"atMs"`    // since when, in Unix milliseconds
 	Channel string `json:"channel"` // the address
@@ -88,13 +88,13 @@ type JobDeliveryPaused struct {
 	To      string `json:"to"`      // the address
 }
 
-// DeliveryPreview says in words where answers go.
+// DeliveryPreview describes in words where answers go.
 type DeliveryPreview struct {
 	Detail string `json:"detail"` // the address
 	Label  string `json:"label"`  // the kind of address
 }
 
-// FailureAlert says when failures are reported: [AlertRule], or [NoAlert].
+// FailureAlert describes when failures are reported: [AlertRule], or [NoAlert].
 type FailureAlert struct{ Of any }
 
 // Variants lists the types of the alert.
@@ -109,7 +109,7 @@ func (a *FailureAlert) UnmarshalJSON(data []byte) error { return keep(&a.Of, dat
 // NoAlert is false: failures are not reported.
 type NoAlert bool
 
-// AlertRule says when failures are reported. Absent members are the default of the gateway.
+// AlertRule describes when failures are reported. Absent members are the default of the gateway.
 type AlertRule struct {
 	AccountID      string `json:"accountId,omitempty"`                              // the account of the channel
 	After          int    `json:"after,omitempty"`                                  // failed runs in a row
@@ -120,27 +120,27 @@ type AlertRule struct {
 	To             string `json:"to,omitempty"`                                     // the chat or the URL
 }
 
-// JobDST says what happens when the clock is changed.
+// JobDST describes what happens when the clock is changed.
 type JobDST struct {
 	Gap     string `json:"gap"`     // to slots that the change leaves out
 	Overlap string `json:"overlap"` // to slots that come twice
 }
 
-// JobMissed says what happens to slots that passed while no process ran.
+// JobMissed describes what happens to slots that passed while no process ran.
 type JobMissed struct {
 	MaxCatchup    int    `json:"maxCatchup"`    // the most slots that are made up for
 	Policy        string `json:"policy"`        // which ones are
 	WindowSeconds *int64 `json:"windowSeconds"` // older slots never are; null = no limit
 }
 
-// JobRetry says what happens when a run fails.
+// JobRetry describes what happens when a run fails.
 type JobRetry struct {
 	BaseMs     int64 `json:"baseMs"`     // the delay of the first attempt after a failure
 	MaxMs      int64 `json:"maxMs"`      // the longest delay
 	MaxRetries int   `json:"maxRetries"` // attempts after the first
 }
 
-// JobPause says who paused a job.
+// JobPause describes who paused a job.
 type JobPause struct {
 	AtMs    int64  `json:"atMs"`    // when, in Unix milliseconds
 	By      string `json:"by"`      // which credential
@@ -149,7 +149,7 @@ type JobPause struct {
 	UntilMs *int64 `json:"untilMs"` // until when, in Unix milliseconds; null = until it is resumed
 }
 
-// JobPayload says what a run does. Further members are options of the agent.
+// JobPayload describes what a run does. Further members are options of the agent.
 type JobPayload struct {
 	_              struct{}       `open:"true"`
 	Input          string         `json:"input,omitempty"`                                       // command: its standard input

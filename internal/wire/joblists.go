@@ -37,7 +37,7 @@ type CronListResult struct {
 // CronRunsParams are the parameters of cron.runs.
 type CronRunsParams struct {
 	ID         string   `json:"id,omitempty" rule:"or=jobId,min=1,max=128"`                                     // only runs of this job
-	Scope      string   `json:"scope,omitempty" rule:"enum=job|all"`                                            // all = of every job, whatever id says
+	Scope      string   `json:"scope,omitempty" rule:"enum=job|all"`                                            // all = of every job, whatever id is
 	RunID      string   `json:"runId,omitempty" rule:"min=1,max=512"`                                           // only this run
 	Limit      int64    `json:"limit,omitempty" rule:"min=1,max=200"`                                           // the most entries; absent = 50
 	Offset     int64    `json:"offset,omitempty" rule:"min=0"`                                                  // how many to pass over
@@ -67,7 +67,7 @@ type CronRunsResult struct {
 	Total      int           `json:"total"`      // how many there are
 }
 
-// LedgerEntry says what became of a slot.
+// LedgerEntry describes what became of a slot.
 type LedgerEntry struct {
 	Action                    string          `json:"action" rule:"enum=started|finished"`                                                                 // finished, or started while it waits or runs
 	Attempts                  []LedgerAttempt `json:"attempts,omitzero"`                                                                                   // Extended: its attempts, once it has run
@@ -145,7 +145,7 @@ type CronEvent struct {
 	Trigger          string `json:"trigger,omitempty" rule:"enum=schedule|manual|catchup|backfill"`                                      // Extended: as of the entry
 }
 
-// WebhookBody is the body of a webhook about a finished run: its event in the standard view. Of an answer that is not sent it says why instead of the text.
+// WebhookBody is the body of a webhook about a finished run: its event in the standard view. Of an answer that is not sent it gives the reason instead of the text.
 type WebhookBody struct {
 	CronEvent
 

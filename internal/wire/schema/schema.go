@@ -74,7 +74,7 @@ func (t *Type) Optional() bool {
 	return !slices.ContainsFunc(t.Fields, func(f Field) bool { return f.Required })
 }
 
-// Params compiles a type of parameters: members are required when their rule says so.
+// Params compiles a type of parameters: members are required when their rule demands it.
 func Params(t reflect.Type) *Type {
 	return compiler{params: true, known: map[reflect.Type]*Type{}}.typeOf(t)
 }
