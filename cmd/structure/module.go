@@ -16,14 +16,14 @@ import (
 
 // module is the parsed source below a directory.
 type module struct {
-	path  string // as go.mod names it
+	path  string // of go.mod
 	fset  *token.FileSet
 	files []*file
 }
 
 // file is one Go file.
 type file struct {
-	dir     string // below the root, with slashes
+	dir     string // relative to the root, with slashes
 	name    string
 	syntax  *ast.File
 	lines   int
@@ -76,7 +76,7 @@ func (m *module) add(root, path string) error {
 	return nil
 }
 
-// support reports whether a directory holds test support.
+// support reports whether a directory is test support.
 func support(dir string) bool {
 	for part := range strings.SplitSeq(dir, "/") {
 		if strings.HasPrefix(part, "test") || strings.HasSuffix(part, "test") {
@@ -86,7 +86,7 @@ func support(dir string) bool {
 	return dir == "internal/store/memory" || dir == "cmd/structure" || strings.HasPrefix(dir, "docs/")
 }
 
-// product lists the files that are shipped.
+// product lists the files of the product.
 func (m *module) product() []*file {
 	return slices.DeleteFunc(slices.Clone(m.files), func(f *file) bool { return f.test || f.skipped })
 }
@@ -97,7 +97,7 @@ type typeCount struct {
 	adapter   bool
 }
 
-// types counts the methods of every type of the product, the most first.
+// types counts the methods of every type of the product, in descending order.
 func (m *module) types() []typeCount {
 	counts := map[[2]string]int{}
 	for _, f := range m.product() {
@@ -185,7 +185,7 @@ func (m *module) lines() lineCount {
 	return n
 }
 
-// packages counts the directories of the product.
+// packages counts the packages of the product.
 func (m *module) packages() int {
 	dirs := map[string]bool{}
 	for _, f := range m.product() {

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// checker checks the types of the module's packages from their source. Packages of other modules stay empty: what is called in them is not part
-// of the walk.
+// checker checks the types of the module's packages from their source. Packages of other modules stay empty, because the walk does not
+// enter them.
 type checker struct {
 	m        *module
 	standard types.Importer
@@ -62,7 +62,7 @@ func (c *checker) Import(path string) (*types.Package, error) {
 	return p, nil
 }
 
-// constrained reports whether a file is for another system than Unix.
+// constrained reports whether a build constraint excludes the file on Unix.
 func constrained(f *ast.File) bool {
 	for _, group := range f.Comments {
 		if group.Pos() > f.Package {
@@ -135,7 +135,7 @@ func (w *walker) file(n ast.Node) string {
 	return path[strings.Index(path, "internal/"):]
 }
 
-// enter walks through the body of a function that was not entered before.
+// enter walks through the body of a function once.
 func (w *walker) enter(obj types.Object, fn *ast.FuncDecl) {
 	w.entered[obj] = true
 	if len(w.visited) == 0 {

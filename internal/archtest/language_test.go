@@ -36,8 +36,6 @@ func legacyNames() map[string]int {
 		"internal/gateway":          21,
 		"internal/gateway/gendoc":   1,
 		"internal/scheduler":        9,
-		"internal/store/postgres":   22,
-		"internal/store/sqlite":     2,
 	}
 }
 
@@ -50,9 +48,6 @@ func legacyComments() []string {
 		"internal/gateway",
 		"internal/gateway/gendoc",
 		"internal/scheduler",
-		"internal/store",
-		"internal/store/postgres",
-		"internal/store/sqlite",
 	}
 }
 

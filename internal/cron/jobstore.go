@@ -51,8 +51,8 @@ type JobStore interface {
 	// runs that are retrying and due. For each job Decide says what happens; ledger rows, messages and the next slot are written in the same transaction.
 	// Jobs whose row cannot be understood are marked invalid and left alone. The statements do not grow with the number of jobs that are not due.
 	Claim(ctx context.Context, p ClaimParams) (Claimed, error)
-	// HandBack withdraws what a node has claimed ahead, for the next process to claim, and returns how many claims those were. The node claims nothing any more.
-	HandBack(ctx context.Context, node string) (int, error)
+	// ReleaseClaims withdraws what a node has claimed ahead, for the next process to claim, and returns how many claims those were. The node claims nothing any more.
+	ReleaseClaims(ctx context.Context, node string) (int, error)
 	// EnqueueRuns makes runs by hand (run now, backfill): ledger rows and messages. A run whose id exists is not made again (Existing); with p.New it
 	// is chat.ErrConflict, and nothing is made.
 	EnqueueRuns(ctx context.Context, p EnqueueParams) (Enqueued, error)

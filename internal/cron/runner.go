@@ -179,7 +179,7 @@ func (r *Runner) handBack(ctx context.Context, node string) {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), handBackTime, errors.New("handing back what was claimed ahead took too long"))
 	defer cancel()
-	n, err := r.store.HandBack(ctx, node)
+	n, err := r.store.ReleaseClaims(ctx, node)
 	if err != nil {
 		r.log.WarnContext(ctx, "slots that were claimed ahead are not handed back; they start late", "err", err)
 	}

@@ -203,7 +203,7 @@ func (c *commands) redo(ctx context.Context, m chat.Message, was store.Waiting, 
 // wasAnswered reports whether a recorded command has its lines in the transcript. Where that is unknown (the transcript has been archived since, or
 // what was done under the id is forgotten) it counts as answered.
 func (c *commands) wasAnswered(ctx context.Context, was store.Waiting) (bool, error) {
-	if time.Since(was.AcceptedAt) >= store.AnswerFor {
+	if time.Since(was.AcceptedAt) >= store.IdempotencyTTL {
 		return true, nil
 	}
 	own, err := c.store.Transcript(ctx, store.TranscriptQuery{Session: was.Session, RunID: was.MessageID, Limit: 1, MaxChars: 1})
@@ -261,7 +261,7 @@ func (c *commands) sendAnswer(ctx context.Context, m chat.Message, answer comman
 		c.log.WarnContext(ctx, "the answer of a command was not sent", "session", m.Session.String(), "err", err)
 	}
 	c.outbox.Wake()
-	if store.Unanswered(err) {
+	if store.CommitUnknown(err) {
 		return err
 	}
 	return nil

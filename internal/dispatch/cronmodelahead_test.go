@@ -16,10 +16,10 @@ func (m *jobModel) allRuns() []cron.Run {
 	return page.Runs
 }
 
-// HandBack of a process that was killed does nothing.
-func (s dying) HandBack(ctx context.Context, node string) (int, error) {
+// ReleaseClaims of a process that was killed does nothing.
+func (s dying) ReleaseClaims(ctx context.Context, node string) (int, error) {
 	if s.gone() {
 		return 0, chat.ErrStoreUnavailable
 	}
-	return s.cronStore.HandBack(ctx, node)
+	return s.cronStore.ReleaseClaims(ctx, node)
 }

@@ -26,12 +26,12 @@ func (n *Node) Final(ctx context.Context, what string, write func(context.Contex
 	stop := context.AfterFunc(n.life, func() { cancel(errEnded) })
 	defer stop()
 	id := n.ID()
-	return n.repeat(wait, what+" took too long", func(err error) bool { return store.Unanswered(err) && n.ID() == id }, write)
+	return n.repeat(wait, what+" took too long", func(err error) bool { return store.CommitUnknown(err) && n.ID() == id }, write)
 }
 
 // WhileAlive repeats an operation while the store does not answer and ctx lasts.
 func (n *Node) WhileAlive(ctx context.Context, op func(context.Context) error) error {
-	return n.repeat(ctx, "the store took too long", store.Unanswered, op)
+	return n.repeat(ctx, "the store took too long", store.CommitUnknown, op)
 }
 
 // repeat makes each try in a context of its own, bounded by the lease: the end of wait ends the waits and no try, because the caller has to know whether

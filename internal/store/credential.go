@@ -11,7 +11,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// Credential is one named token. The secret is known to its holder only; here is its digest.
+// Credential is one named token. Only its holder knows the secret; the store has its digest.
 type Credential struct {
 	// Name is the principal that the token stands for. It is unique among the tokens.
 	Name string
@@ -25,8 +25,8 @@ type Credential struct {
 	CreatedAt, ExpiresAt time.Time
 }
 
-// ParseDigest reads 64 hexadecimal digits. Text that is damaged gives no digest at all, which nothing matches: one bad row must neither open
-// the gateway nor keep the other tokens from being read.
+// ParseDigest reads 64 hexadecimal digits. A damaged text gives the zero digest, which no secret matches: one damaged row must neither open
+// the gateway nor stop the other tokens from being read.
 func ParseDigest(text string) (digest [sha256.Size]byte) {
 	raw, err := hex.DecodeString(text)
 	if err == nil && len(raw) == len(digest) {
@@ -35,7 +35,8 @@ func ParseDigest(text string) (digest [sha256.Size]byte) {
 	return digest
 }
 
-// Hash is what the log of changes keeps of a credential: it changes with everything but the time of creation, and tells nothing.
+// Hash is what the log of changes keeps of a credential. It differs whenever any member but the time of creation differs, and it does not
+// reveal them.
 func (c Credential) Hash() string {
 	parts := []string{c.Name, hex.EncodeToString(c.Digest[:]), strings.Join(c.Scopes, " "), c.Visible, ""}
 	if !c.ExpiresAt.IsZero() {
@@ -45,7 +46,7 @@ func (c Credential) Hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ChangedBy is who changes something, for the log of changes.
+// ChangedBy names the principal that makes a change, for the log of changes.
 type ChangedBy = chat.ChangedBy
 
 // Verbs of the log of changes about credentials.
@@ -55,7 +56,7 @@ const (
 	VerbTokenRotate = "token.rotate" // a secret of the configuration, by its file
 )
 
-// Credentials is the optional part of a store that keeps named tokens. Every change leaves one row in the log of changes, in the same
+// Credentials is an optional ability of a store: it keeps named tokens. Every change writes one row of the log of changes in the same
 // transaction.
 type Credentials interface {
 	// Credentials lists all tokens by name, expired ones too.

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Inspector is the optional part of a store that looks at its tables and changes nothing.
+// Inspector is an optional ability of a store: it reads its tables and changes nothing.
 type Inspector interface {
 	// Violations runs one rule in a read-only transaction, with a value for every name that it has ([Invariant.Params]), and returns the
 	// first limit rows as text: the rule's id, then where.
@@ -15,8 +15,8 @@ type Inspector interface {
 
 var boundName = regexp.MustCompile(`:[a-z]+`)
 
-// Bind is the text of a rule with place(n) where a name was, for the engine's own kind of parameter, and the values in the order of
-// their numbers, from 1. A name that comes twice has one number.
+// Bind returns the text of a rule for one engine and the values of its parameters. It replaces each name by place(n), where n counts the
+// names from 1; a name that occurs twice keeps its number. The values are in the order of the numbers.
 func (i Invariant) Bind(values map[string]any, place func(n int, value any) string) (text string, args []any) {
 	var names []string
 	text = boundName.ReplaceAllStringFunc(i.SQL, func(found string) string {

@@ -6,7 +6,7 @@ const ReasonCommand = "command"
 // Invariant is a rule that the tables obey between any two operations, written as a query: every row that it returns is a
 // violation. One text serves every engine.
 type Invariant struct {
-	// ID names the rule; it is the first column of every row. Further columns say where.
+	// ID names the rule. It is the first column of every row; the further columns locate the violation.
 	ID string
 	// Rule is the rule in one sentence.
 	Rule string
@@ -15,7 +15,7 @@ type Invariant struct {
 	// Params are the names to bind, each once:
 	//
 	//	now    the store's clock
-	//	gone   now - (lease 15 s + 5 s): whoever's lease ended before that is dead for everybody
+	//	gone   now - (lease 15 s + 5 s): a node whose lease ended before that is dead for every process
 	//	drain  now - (drain timeout + 2 s)
 	//	since  now - 24 h
 	//	main, subagent, team, cron   the limits of the lanes
@@ -38,7 +38,8 @@ func Invariants() []Invariant {
 	return append(all, nodeInvariants()...)
 }
 
-// messageInvariants: a message whose run was interrupted waits again and has a run; the queue may be longer by those.
+// messageInvariants are the rules of messages. A message whose run was interrupted waits again and has a run, so the queue may be longer
+// than its bound by those.
 func messageInvariants() []Invariant {
 	return []Invariant{
 		{ID: "I1.state", Rule: "A message is done exactly when it has one of the known outcomes.", SQL: `
@@ -46,7 +47,7 @@ func messageInvariants() []Invariant {
 			WHERE state NOT IN ('held', 'waiting', 'running', 'done')
 			   OR (state = 'done') <> (outcome IS NOT NULL)
 			   OR outcome NOT IN ('answered', 'merged', 'superseded', 'stopped', 'stale', 'dropped', 'failed', 'interrupted', 'dead')`},
-		{ID: "I1.notice", Rule: "A person whose message ended badly is told.", SQL: `
+		{ID: "I1.notice", Rule: "A message of a chat that ended badly has a notice.", SQL: `
 			SELECT 'I1.notice', i.session_key, i.seq FROM inbox i
 			LEFT JOIN outbox o ON o.id = i.notice_id
 			WHERE i.channel LIKE 'telegram:%' AND i.outcome IN ('dropped', 'failed', 'interrupted', 'dead') AND o.id IS NULL`},
@@ -62,7 +63,7 @@ func messageInvariants() []Invariant {
 			SELECT 'I1.behind', i.session_key, i.seq FROM inbox i
 			JOIN sessions s ON s.key = i.session_key
 			WHERE i.state <> 'done' AND i.seq <= s.done_seq`},
-		{ID: "I5.stranded", Rule: "Unfinished work has a live owner, or gets one soon.", Params: []string{"gone"}, SQL: `
+		{ID: "I5.stranded", Rule: "Unfinished work has a live owner, or is younger than a lease.", Params: []string{"gone"}, SQL: `
 			SELECT 'I5.stranded', i.session_key, min(i.seq) FROM inbox i
 			JOIN sessions s ON s.key = i.session_key
 			LEFT JOIN nodes n ON n.id = s.owner AND n.lease_until > :gone
@@ -82,8 +83,8 @@ func messageInvariants() []Invariant {
 	}
 }
 
-// runInvariants: a run that ended in the millisecond in which it began overlaps nothing, although its successor may have
-// begun in that millisecond, too.
+// runInvariants are the rules of runs. A run that ended in the millisecond in which it began overlaps no other run, although its successor
+// may have begun in the same millisecond.
 func runInvariants() []Invariant {
 	lanes := []string{"main", "subagent", "team", "cron"}
 	return []Invariant{
@@ -136,7 +137,7 @@ func fenceInvariants() []Invariant {
 	}
 }
 
-// revealingTexts are the columns that hold words of other people's programs, in which a secret could stand.
+// revealingTexts are the columns with texts of programs outside of this one, in which a secret could stand.
 const revealingTexts = `
 				SELECT 'runs' AS place, id, error AS content FROM runs
 				UNION ALL SELECT 'outbox', id, last_error FROM outbox
@@ -146,15 +147,15 @@ const revealingTexts = `
 				UNION ALL SELECT 'audit_log', CAST(id AS text), object FROM audit_log
 				UNION ALL SELECT 'nodes', id, addr FROM nodes`
 
-// RevealingTexts reads, as place, id and text, what the rule about secrets looks at. Whoever knows the secrets compares them where they are:
-// as a value of a statement they could end in the log of the database's statements.
+// RevealingTexts is a query for place, id and text of everything that the rule about secrets reads. A caller that knows the secrets
+// compares them in its own memory: a secret that is a parameter of a statement could end in the database's log of statements.
 func RevealingTexts() Invariant {
 	return Invariant{ID: "I9.secret", Rule: "No secret stands in an error or an address.", SQL: `
 		SELECT place, id, content FROM (` + revealingTexts + `) AS texts WHERE coalesce(content, '') <> ''`}
 }
 
-// cronInvariants: a job that is paused or whose row cannot be understood is enabled and still does not fire. What has no time
-// is NULL or 0, what has no reason NULL or empty.
+// cronInvariants are the rules of jobs and their ledger. A job that is paused, or whose row cannot be decoded, is enabled and still does
+// not fire. An absent time is NULL or 0, an absent reason NULL or empty.
 func cronInvariants() []Invariant {
 	return []Invariant{
 		{ID: "I2.twice", Rule: "No slot was fired twice.", SQL: `

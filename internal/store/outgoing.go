@@ -34,7 +34,7 @@ type Outgoing struct {
 	N     int
 	// Session for which it is sent; zero = none.
 	Session chat.SessionKey
-	// Principal for whom it is sent: it owns a session that the delivery makes. "" = nobody in particular.
+	// Principal is the receiver: it owns a session that the delivery makes. "" = no principal.
 	Principal string
 	Target    chat.Target
 	Kind      string
@@ -43,16 +43,17 @@ type Outgoing struct {
 	Choice *chat.Choice
 	// File is what the row sends instead of a text, below the directory for attachments; nil = none.
 	File *chat.Attachment
-	// Coalesce joins notices: while a pending row with the same word exists that was never tried, Accept and EndWaiting raise its Count
-	// instead of adding a row. TextMany is the text for Count > 1, with one %d.
+	// Coalesce joins notices. While a pending row of the same word exists that no attempt was made to send, Accept and EndWaiting raise its
+	// Count instead of adding a row. TextMany is the text for Count > 1, with one %d.
 	Coalesce, TextMany string
 	Count              int
-	// Delay before the first attempt (a burst is told once).
+	// Delay before the first attempt, so that one notice covers a burst.
 	Delay time.Duration
 	// ExpiresAt: not sent after that; zero = never expires.
 	ExpiresAt time.Time
 
-	// Set by ClaimOutgoing: attempts so far that count plus one, whether an earlier attempt may have arrived, whether it is too late.
+	// ClaimOutgoing sets these: the number of this attempt, not counting [UndeliveredParams].Uncounted ones; whether an earlier attempt may
+	// have arrived; whether the row has expired.
 	Attempt            int
 	MaybeSent, Expired bool
 	CreatedAt          time.Time
@@ -65,27 +66,28 @@ type UndeliveredParams struct {
 	Error     string // without secrets
 	RetryIn   time.Duration
 	Permanent bool
-	// MaybeSent: the provider may have it all the same. A further attempt is told so, and the answer of a cron run that ends here is unknown.
+	// MaybeSent: the provider may have received the message although the attempt failed. The next claim of the row has MaybeSent set; a
+	// cron run whose answer ends here has the delivery state unknown.
 	MaybeSent bool
-	// Uncounted: the attempt does not count, so Attempt of the next claim is what it was in this one, or 2 when this was the first.
+	// Uncounted: the attempt does not count. Attempt of the next claim is the same as in this one, or 2 when this was the first.
 	Uncounted bool
 }
 
-// GoneParams is an attempt to send that found the address gone.
+// GoneParams is an attempt to send that found that the address does not exist any more.
 type GoneParams struct {
 	Node, ID string
-	Error    string // the channel's word for it
-	// JobID is the job whose answer it was, Revision the job that sends its answers to this address. A job that was changed or removed meanwhile, or
-	// whose delivery to this address is paused already, stays as it is, and nobody is told.
+	Error    string // the channel's reason
+	// JobID is the job whose answer the row was; Revision is that of the job that sends its answers to this address. When the job was
+	// changed or removed meanwhile, or its delivery to this address is paused already, the job stays unchanged and Outgoing is not sent.
 	JobID, Revision string
-	// Outgoing tells of the pause.
+	// Outgoing are the notices about the pause.
 	Outgoing []Outgoing
 }
 
-// Gone is what became of the job.
+// Gone is the result of AddressGone.
 type Gone struct {
-	Job *cron.Job // with its delivery paused; nil = nothing was paused
+	Job *cron.Job // with its delivery paused; nil = the job was not changed
 }
 
-// OutboxCount is how much is in the outbox.
+// OutboxCount is the number of rows of one channel in the outbox.
 type OutboxCount struct{ Waiting, Failed int }

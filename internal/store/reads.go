@@ -2,9 +2,9 @@ package store
 
 import "unicode/utf8"
 
-// ReadBytes bounds every read of the port (and of cron.JobStore) that returns rows with texts: the texts of the rows that one call returns, as they are
-// stored, have at most so many bytes together. A row that is larger by itself comes alone, so that a caller that goes on behind the last row it got always
-// ends. A read may therefore return fewer rows than its limit although there are more.
+// ReadBytes bounds every read of the port (and of cron.JobStore) that returns rows with texts: the texts of the rows of one call, as they
+// are stored, have at most this many bytes together. A single row that is larger is returned as the only one, so a caller that continues
+// behind the last row it got always reaches the end. A read may therefore return fewer rows than its limit although there are more.
 const ReadBytes = 4 << 20
 
 // Budget counts the bytes of the rows of one read.
@@ -21,7 +21,8 @@ func NewBudget(bytes int) *Budget {
 	return &Budget{bytes: bytes}
 }
 
-// Take reports whether a row whose texts have n bytes still belongs to the read: the first always does. After the first row that does not, none does.
+// Take reports whether a row whose texts have n bytes still belongs to the read. The first row always does. After the first row that does
+// not, none does.
 func (b *Budget) Take(n int) bool {
 	b.used += n
 	fits := b.used <= b.bytes || !b.any
@@ -29,7 +30,8 @@ func (b *Budget) Take(n int) bool {
 	return fits
 }
 
-// FirstChars is what a read with MaxChars n returns of a text: all of it when it has at most n characters, else its first n+1. n 0 = all of it.
+// FirstChars is what a read with MaxChars n returns of a text: the whole text when it has at most n characters, else its first n+1
+// characters. n 0 = the whole text.
 func FirstChars(text string, n int) string {
 	if n <= 0 || len(text) <= n {
 		return text

@@ -31,7 +31,8 @@ type ResetParams struct {
 	Session chat.SessionKey
 	// Principal becomes the owner of a session that is created. NewID names the empty transcript.
 	Principal, NewID string
-	// IdempotencyKey, if not nil, makes repetitions harmless; Audit, if not nil, is logged with the change. Its hashes are filled in here.
+	// IdempotencyKey, if not nil, makes a repetition return the first result. Audit, if not nil, is logged with the change; the store fills
+	// in its hashes.
 	IdempotencyKey *chat.IdempotencyKey
 	Audit          *chat.Audit
 }
@@ -39,10 +40,10 @@ type ResetParams struct {
 // DeleteParams of DeleteSession.
 type DeleteParams struct {
 	Session chat.SessionKey
-	// ExpectID is the transcript that must be the current one; "" = whatever it is.
+	// ExpectID is the transcript that must be the current one; "" = any.
 	ExpectID string
-	// KeepTranscript leaves the transcripts in the store, under their ids. They stay with the principal of the deleted session: a later session of the same
-	// key does not own them, and its deletion does not remove them unless it belongs to the same principal.
+	// KeepTranscript leaves the transcripts in the store, under their ids. They belong to the principal of the deleted session: a later
+	// session of the same key does not own them, and its deletion removes them only when it belongs to the same principal.
 	KeepTranscript bool
 	// IdempotencyKey and Audit are as in [ResetParams].
 	IdempotencyKey *chat.IdempotencyKey
@@ -52,9 +53,9 @@ type DeleteParams struct {
 // Deleted is what DeleteSession did.
 type Deleted struct {
 	Deleted bool `json:"deleted"`
-	// Kept is the id of the transcript that was current and was kept; "" = none.
+	// Kept is the id of the current transcript when it was kept; "" = none.
 	Kept string `json:"kept,omitempty"`
-	// Ended are the messages that waited and ended stopped, without their content; none in the answer to a repetition.
+	// Ended are the waiting messages that ended stopped, without their content. A repetition returns none.
 	Ended []Waiting `json:"-"`
 }
 
@@ -79,7 +80,7 @@ type SessionFilter struct {
 // end, skipping Offset entries; entries always come oldest first.
 type TranscriptQuery struct {
 	Session   chat.SessionKey
-	SessionID string // "" = current; another one reads the archive of the session, or what a deletion kept of an earlier session of this key
+	SessionID string // "" = current; another one names an archived transcript of the session, or one that a deletion of an earlier session of this key kept
 	RunID     string // only entries of this run; "" = all
 	After     int64
 	FromStart bool
@@ -87,11 +88,12 @@ type TranscriptQuery struct {
 	Offset    int
 	// MaxChars > 0 shortens texts in the database: one with more characters than that comes with its first MaxChars+1, see [FirstChars].
 	MaxChars int
-	// MaxBytes bounds the texts of the entries together, as they come; 0 = [ReadBytes]. An entry that is larger comes alone. Backwards the newest entries
-	// come, forwards the oldest: a caller goes on with Offset + len(Entries), or After = the last Seq, until there are no entries.
+	// MaxBytes bounds the texts of the entries together, as they are returned; 0 = [ReadBytes]. A larger entry is returned as the only one.
+	// Backwards the newest entries are returned, forwards the oldest: a caller continues with Offset + len(Entries), or After = the last
+	// Seq, until there are no entries.
 	MaxBytes int
-	// Visible restricts transcripts that a deletion kept to those that this principal owned; "" = all. It does not restrict the transcripts of a session
-	// that exists: who may read those is decided by the session.
+	// Visible restricts transcripts that a deletion kept to those that this principal owned; "" = all. It does not restrict the transcripts
+	// of an existing session: who may read those follows from the session.
 	Visible string
 }
 
@@ -103,7 +105,7 @@ type Transcript struct {
 	LastSeq   int64
 }
 
-// PruneParams say what is old.
+// PruneParams bound one call of [Retention].
 type PruneParams struct {
 	Before time.Time
 	// Limit bounds one call; 0 = 500.
@@ -113,7 +115,7 @@ type PruneParams struct {
 // DefaultPrune is how many rows one call of [Retention] deletes.
 const DefaultPrune = 500
 
-// Most is the limit with its default.
+// Most is Limit with its default.
 func (p PruneParams) Most() int {
 	if p.Limit <= 0 {
 		return DefaultPrune

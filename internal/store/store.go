@@ -14,28 +14,28 @@ var ErrSchema = errors.New("the schema does not fit this program")
 
 // Store is the port. It is safe for concurrent use.
 //
-// A read that returns rows with texts is bounded in bytes, see [ReadBytes]. No operation of this port takes a function; those of cron.JobStore that do say
-// what the function may do.
+// A read that returns rows with texts is bounded in bytes, see [ReadBytes]. No operation of this port takes a function. Some operations of
+// cron.JobStore do; their comments define what the function may do.
 type Store interface {
 	Nodes
 	Inbox
 	Sessions
 	Outbox
-	Answers
+	IdempotencyRecords
 	Retention
 
-	// Kind is "sqlite", "postgres" or "memory"; it is what people see instead of a path or an address.
+	// Kind is "sqlite", "postgres" or "memory". Status pages show it instead of a path or an address.
 	Kind() string
-	// Ping answers within the context or says why the store cannot be used (unreachable, read-only). An error that wraps [ErrSchema]: a step of the
-	// schema that this program needs is missing. A newer schema is none: steps only extend it.
+	// Ping returns nil when the store can be used, else an error with the reason (unreachable, read-only). It returns within the context. An error
+	// that wraps [ErrSchema]: a step of the schema that this program needs is missing. A newer schema is none: steps only extend it.
 	Ping(ctx context.Context) error
 	// Now is the store's clock.
 	Now(ctx context.Context) (time.Time, error)
-	// Close waits for what is under way and ends every goroutine of the store.
+	// Close waits for the operations under way and ends every goroutine of the store.
 	Close() error
 }
 
-// Nodes is the half of the ownership protocol that concerns processes.
+// Nodes is the part of the ownership protocol that concerns processes.
 type Nodes interface {
 	// Register makes a new incarnation with a lease. With Exclusive, every other node is declared dead at once: the caller
 	// knows that no other process can use this store (the lock on a data directory).
@@ -51,14 +51,14 @@ type Nodes interface {
 	Unregister(ctx context.Context, nodeID string) error
 	// LiveNodes lists nodes whose lease is valid, oldest first.
 	LiveNodes(ctx context.Context) ([]chat.NodeStatus, error)
-	// AcquireLease takes the named lease if nobody alive holds it, or confirms that nodeID holds it; epoch grows with each new holder.
-	// ok is false when somebody else holds it.
+	// AcquireLease takes the named lease if no live node holds it, or confirms that nodeID holds it. The epoch grows with each new holder.
+	// ok is false when another live node holds it.
 	AcquireLease(ctx context.Context, name, nodeID string) (l Lease, ok bool, err error)
-	// ReleaseLease gives it back; a no-op when the claim is not current.
+	// ReleaseLease gives the lease back; a no-op when the claim is not current.
 	ReleaseLease(ctx context.Context, l Lease) error
 }
 
-// Inbox is the way of a message.
+// Inbox is the life of a message from Accept to its outcome.
 type Inbox interface {
 	// Accept makes a message durable, see [AcceptParams]. Sequence numbers of a session have no gaps: a refusal or a duplicate uses none up.
 	// chat.ErrQueueFull: the queue is at Cap and Drop is DropNew. chat.ErrKeyReused: Dedupe or MessageID exist with another
@@ -69,15 +69,15 @@ type Inbox interface {
 	// attempt never lies after that of a first attempt with higher sequence numbers in the same session (first in, first out
 	// holds in the table even when two Starts commit in the other order). chat.ErrFenced as usual.
 	Start(ctx context.Context, p StartParams) (Started, error)
-	// Join adds waiting messages to a running run (mode steer): they run with it, over attempts too, and end merged into its leading
-	// message. Seqs are the messages, Transcript what they say. It returns the ones that joined; chat.ErrFenced when the run has ended.
+	// Join adds waiting messages to a running run (mode steer): they run with it, in later attempts too, and end merged into its leading
+	// message. Seqs are the messages, Transcript their entries. It returns the messages that joined. chat.ErrFenced: the run has ended.
 	Join(ctx context.Context, p StartParams) ([]int64, error)
 	// Finish ends a run, see [FinishParams]. chat.ErrFenced: the claim is gone, or the run has ended already.
 	Finish(ctx context.Context, p FinishParams) (Finished, error)
 	// EndStopping ends a run that was finished with StillRunning: its goroutine has returned. Idempotent.
 	EndStopping(ctx context.Context, c Claim, runID string) error
-	// EndWaiting gives waiting messages an outcome; those that have one or run are left alone. It returns the ones it ended.
-	// The claim is not needed: an outcome of a waiting message is true whoever says it.
+	// EndWaiting gives waiting messages an outcome. Messages that have an outcome or run are left unchanged. It returns the messages that
+	// it ended. It needs no claim: a message that waits is not run by any process, so every node may end it.
 	EndWaiting(ctx context.Context, p EndParams) ([]Waiting, error)
 	// Stop records a stop, see [StopParams]. It uses the control connection.
 	Stop(ctx context.Context, p StopParams) (Stopped, error)
@@ -87,13 +87,15 @@ type Inbox interface {
 	// The messages of all sessions together have at most [ReadBytes], or are those of one session (whose queue the cap of [AcceptParams] bounds): fewer
 	// sessions than limit do not mean that there are no more.
 	Sweep(ctx context.Context, nodeID string, limit int) ([]Taken, error)
-	// Hinted returns unfinished, not yet started messages of sessions that nodeID owns and that another node accepted, at most limit:
-	// what a lost wake-up would leave lying. At most [ReadBytes]; what did not fit is returned by a later call, when these have been started.
+	// Hinted returns unfinished, not yet started messages of sessions that nodeID owns and that another node accepted, at most limit: those
+	// that a lost wake-up would delay until the next sweep. At most [ReadBytes]; a later call returns the remaining ones, after these have
+	// been started.
 	Hinted(ctx context.Context, nodeID string, limit int) ([]Taken, error)
 	// MessageByID finds a message by its id; chat.ErrNotFound.
 	MessageByID(ctx context.Context, id string) (Waiting, error)
-	// PendingInputs lists messages of a session that are accepted and not yet run, oldest first, with a higher sequence number than after, at most limit and
-	// at most [ReadBytes], and says how many there are in all. It returns none only when there are none behind after.
+	// PendingInputs lists messages of a session that are accepted and not yet run, oldest first, with a higher sequence number than after,
+	// at most limit and at most [ReadBytes], and returns the number of all of them. The list is empty only when there are none behind
+	// after.
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]Waiting, int, error)
 	// RunByID reads a run; chat.ErrNotFound.
 	RunByID(ctx context.Context, id string) (Run, error)
@@ -101,85 +103,90 @@ type Inbox interface {
 	CountUnfinished(ctx context.Context) (int, error)
 }
 
-// Sessions is conversations and their transcripts.
+// Sessions are conversations and their transcripts.
 type Sessions interface {
 	// Session reads one; chat.ErrSessionNotFound. Visible restricts to sessions of that principal; "" = all.
 	Session(ctx context.Context, key chat.SessionKey, visible string) (Session, error)
-	// ListSessions lists newest first (or by last message). At most [ReadBytes] of notes, previews and errors; a search keeps no more rows than it returns.
+	// ListSessions lists newest first (or by last message). At most [ReadBytes] of notes, previews and errors; a search holds no more rows
+	// than it returns.
 	ListSessions(ctx context.Context, f SessionFilter) ([]Session, int, error)
-	// CountNamed counts the sessions of a principal whose keys a caller has chosen, see [chat.SessionKey.Named].
+	// CountNamed counts the sessions of a principal whose keys a client has chosen, see [chat.SessionKey.Named].
 	CountNamed(ctx context.Context, principal string) (int, error)
-	// Transcript reads entries of a transcript, at most [ReadBytes] or MaxBytes, see [TranscriptQuery]. An unknown session is empty, except for what a
-	// deletion kept.
+	// Transcript reads entries of a transcript, at most [ReadBytes] or MaxBytes, see [TranscriptQuery]. The transcript of an unknown
+	// session is empty, except for what a deletion kept.
 	Transcript(ctx context.Context, q TranscriptQuery) (Transcript, error)
 	// AppendTranscript adds entries outside of a run (commands, delivered texts); it creates the session if needed and returns the entries with Seq and At.
 	AppendTranscript(ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error)
-	// AppendReply adds one entry as the delivery of a reply, see [ReplyParams]. The same reply again adds nothing and returns the entry that there
-	// is, also when the transcript was archived meanwhile. chat.ErrSessionNotFound: the session is somebody else's and Own is set.
+	// AppendReply adds one entry as the delivery of a reply, see [ReplyParams]. A repetition with the same ID adds nothing and returns the
+	// existing entry, also when the transcript was archived meanwhile. chat.ErrSessionNotFound: the session belongs to another principal
+	// and Own is set.
 	AppendReply(ctx context.Context, p ReplyParams) (Replied, error)
 	// ResetSession archives the transcript and begins an empty one under NewID; the session is created if needed. Messages and runs are not
-	// touched (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same NewID. With IdempotencyKey, a
-	// call that was answered before changes nothing and returns the transcript that the first one began, as Key and SessionID alone.
+	// changed (stop them first), but a run that finishes later writes into the archived transcript. Idempotent for the same NewID. With
+	// IdempotencyKey, a repetition changes nothing and returns the transcript that the first call began, with Key and SessionID only.
 	ResetSession(ctx context.Context, p ResetParams) (Session, error)
-	// DeleteSession removes the session and, unless they are to be kept, its transcripts. Its waiting messages end stopped. Another current id
-	// than ExpectID: chat.ErrConflict. An unknown session: Deleted false. A session with a running run: chat.ErrConflict. With IdempotencyKey, a call
-	// that was answered before changes nothing and returns what the first one did.
+	// DeleteSession removes the session and, unless they are to be kept, its transcripts. Its waiting messages end stopped.
+	// chat.ErrConflict: the current transcript is not ExpectID, or a run of the session is running. An unknown session: Deleted false. With
+	// IdempotencyKey, a repetition changes nothing and returns the result of the first call.
 	DeleteSession(ctx context.Context, p DeleteParams) (Deleted, error)
 	// SetSessionMode stores the session's queue mode; "" = default.
 	SetSessionMode(ctx context.Context, key chat.SessionKey, principal string, mode chat.QueueMode) error
-	// GiveSession makes to the owner of a session that belongs to from; it does nothing to one that does not, any more, and makes none.
+	// GiveSession makes to the owner of a session that belongs to from. It does nothing when the session does not exist or belongs to
+	// another principal.
 	GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error
 	// SetNote stores small facts of a session by name (chosen model, activation); value "" removes it.
 	SetNote(ctx context.Context, key chat.SessionKey, principal, name, value string) error
 }
 
-// Outbox is what goes out.
+// Outbox are the outgoing messages.
 type Outbox interface {
-	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose (RunID, N) exists is left alone. One with a word (Coalesce)
-	// for which a row of its session waits that nobody has tried to send yet is counted there instead.
+	// Enqueue adds outgoing messages outside of a run (notices, command replies). A row whose (RunID, N) exists is left unchanged. A row
+	// with a word (Coalesce) is counted on the pending row of the same session and word, if there is one that no attempt was made to send.
 	Enqueue(ctx context.Context, rows []Outgoing) error
-	// ClaimOutgoing takes messages that are due for the named channels, oldest first, at most one per (channel, chat) that has none
-	// under way, and leases them to nodeID. A row that waits for another attempt holds back later rows of its chat, so that a chat reads in order;
-	// one that waits for its first (Delay) does not. Those of dead nodes are due again, with MaybeSent set. Rows past ExpiresAt end expired and are returned with
-	// Expired set. With capacity for at most limit rows.
+	// ClaimOutgoing leases messages to nodeID that are due for the named channels, oldest first, at most one per (channel, chat) and none
+	// for a chat that has one under way. A row that waits for another attempt holds back later rows of its chat, so that a chat reads in
+	// order; a row that waits for its first attempt (Delay) does not. Rows of dead nodes are due again, with MaybeSent set. Rows past
+	// ExpiresAt end expired and are returned with Expired set. At most limit rows.
 	ClaimOutgoing(ctx context.Context, nodeID string, channels []string, limit int) ([]Outgoing, error)
-	// Delivered stores the provider's id; it is what `delivered` means. chat.ErrFenced: the row is not leased to nodeID any more.
+	// Delivered stores the provider's id and makes the row delivered. chat.ErrFenced: the row is not leased to nodeID any more.
 	Delivered(ctx context.Context, nodeID, id, providerID string) error
-	// Undelivered gives the row back for a later attempt, or ends it (Permanent).
+	// Undelivered makes the row due for a later attempt, or ends it (Permanent).
 	Undelivered(ctx context.Context, p UndeliveredParams) error
-	// AddressGone ends a row for good because its address takes nothing any more, as Undelivered does, and in the same transaction pauses the delivery of
-	// the cron job whose answer it is, and tells of that. chat.ErrFenced: the row is not leased to the node any more, and nothing is changed.
+	// AddressGone ends a row for good because its address does not exist any more, as Undelivered does. In the same transaction it pauses
+	// the delivery of the cron job whose answer the row is, and adds the notices about that. chat.ErrFenced: the row is not leased to the
+	// node any more, and nothing is changed.
 	AddressGone(ctx context.Context, p GoneParams) (Gone, error)
-	// OutboxCounts says how many wait and how many failed for good, by channel.
+	// OutboxCounts counts the pending and the failed rows by channel.
 	OutboxCounts(ctx context.Context) (map[string]OutboxCount, error)
 }
 
-// AnswerFor is how long the answer of a call with an idempotency key is kept.
-const AnswerFor = 24 * time.Hour
+// IdempotencyTTL is how long the result of a call with an idempotency key is kept.
+const IdempotencyTTL = 24 * time.Hour
 
-// Answers are what calls with an idempotency key came to. The operations that take a chat.IdempotencyKey write them with their effect.
-type Answers interface {
-	// Answered is what the first call of this name was told, as JSON of the operation's result; nil = there was none within [AnswerFor].
-	// chat.ErrKeyReused: it had other params.
-	Answered(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
-	// PruneAnswers deletes answers older than [AnswerFor], at most limit, and says how many there were.
-	PruneAnswers(ctx context.Context, limit int) (int, error)
-	// Audit adds one row to the log of changes, for what changes nothing else in the store.
+// IdempotencyRecords are the results of calls with an idempotency key. The operations that take a chat.IdempotencyKey write the record in
+// the transaction of their effect.
+type IdempotencyRecords interface {
+	// IdempotencyRecord is the result of the first call with this key, as JSON of the operation's result; nil = there was none within
+	// [IdempotencyTTL]. chat.ErrKeyReused: the first call had other parameters.
+	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
+	// PruneIdempotencyRecords deletes at most limit records older than [IdempotencyTTL] and returns how many it deleted.
+	PruneIdempotencyRecords(ctx context.Context, limit int) (int, error)
+	// Audit adds one row to the log of changes, for a change outside of the store.
 	Audit(ctx context.Context, a chat.Audit) error
 }
 
-// Retention deletes history that nobody needs any more. Each call is one piece of the work; what it has deleted stays deleted.
+// Retention deletes history that is too old. Each call deletes a bounded number of rows in transactions of its own.
 //
-// The log of changes has no such operation: the program only ever adds to it.
+// The log of changes has no such operation: the program only adds rows to it.
 type Retention interface {
-	// PruneInbox deletes messages that ended before a moment, some p.Limit of them: those of one turn together, with the run. Transcripts stay, and so
-	// does what is not over, however old. A message that is deleted can be accepted again, so the moment lies further back than any sender repeats itself.
-	// It returns how many went; 0 = there are no more.
+	// PruneInbox deletes messages that ended before a moment, about p.Limit of them: those of one turn together, with the run. It deletes
+	// no transcript and nothing unfinished, however old. A deleted message can be accepted again, so the moment must lie further back than
+	// any sender repeats a message. It returns how many it deleted; 0 = there are no more.
 	PruneInbox(ctx context.Context, p PruneParams) (int, error)
-	// PruneOutbox deletes at most p.Limit outgoing messages that were delivered, failed or expired before a moment. It is called after PruneInbox has come
-	// to 0 for the same moment: until then a message may name the notice about it.
+	// PruneOutbox deletes at most p.Limit outgoing messages that were delivered, failed or expired before a moment. It must be called after
+	// PruneInbox has returned 0 for the same moment: until then a message may name its notice.
 	PruneOutbox(ctx context.Context, p PruneParams) (int, error)
-	// FilesInUse lists the paths of the files, below the directory for attachments, that a message without an outcome or an outgoing message that is not
-	// over names. In no order; a path may come twice.
+	// FilesInUse lists the paths of files, below the directory for attachments, that a message without an outcome or an unfinished outgoing
+	// message names. The order is undefined; a path may occur twice.
 	FilesInUse(ctx context.Context) ([]string, error)
 }

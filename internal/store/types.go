@@ -10,7 +10,7 @@ import (
 
 // States of an inbox row.
 const (
-	StateHeld    = "held"    // has its place with a turn: joins the message before it, or was running and runs again
+	StateHeld    = "held"    // belongs to a turn: joins the message before it, or was running and runs again
 	StateWaiting = "waiting" // for a turn
 	StateRunning = "running"
 	StateDone    = "done" // has an outcome
@@ -41,11 +41,11 @@ type Node struct {
 	Exclusive bool
 }
 
-// Beat is what a heartbeat brings back.
+// Beat is the result of a heartbeat.
 type Beat struct {
 	// Now is the store's clock; LeaseUntil the new end of the lease.
 	Now, LeaseUntil time.Time
-	// Stops are runs of this node that were asked to stop, on whatever node, with why and by whom.
+	// Stops are the stop requests for runs of this node, from any node, with reason and requester.
 	Stops []StopRequest
 	// Leases are the named leases that the node holds.
 	Leases []string
@@ -56,7 +56,7 @@ type Beat struct {
 // StopRequest asks the owner of a run to cancel it.
 type StopRequest struct {
 	Session chat.SessionKey
-	// By is what the one who asked gave as [StopParams].By.
+	// By is the requester, as [StopParams].By named it.
 	RunID, By string
 }
 
@@ -75,37 +75,38 @@ type Claim struct {
 	Epoch   int64
 }
 
-// AcceptParams is one message on its way in.
+// AcceptParams is one message to accept.
 type AcceptParams struct {
-	// Node is the accepting node. With Take it becomes the owner when nobody alive owns the session (epoch + 1).
+	// Node is the accepting node. With Take it becomes the owner when no live node owns the session (epoch + 1).
 	Node string
 	Take bool
 	// Message: Session, ID (required here), Lane, Principal, Channel, ExternalID, Dedupe, ParamsHash, Content.
 	Message chat.Message
-	// Cap is how many messages may wait (rows in state waiting; held and running ones do not count); 0 = no bound. Drop says who loses.
+	// Cap is how many messages may wait (rows in state waiting; held and running ones do not count); 0 = no bound. Drop selects the message
+	// that is dropped or refused.
 	Cap  int
 	Drop chat.DropPolicy
 	// Mode is the queue mode that the message asks for; "" = that of the session, and Usual where the session has none. A message in mode interrupt
 	// needs no place: when Cap messages wait, all that wait end superseded, and Drop does not matter.
 	Mode, Usual chat.QueueMode
-	// Starting are sequence numbers of the session that the owner has given a slot already although their Start is not committed yet. Where
-	// they still wait in the table they do not count towards Cap and are nobody's victims: a turn that runs never is.
+	// Starting are sequence numbers of the session that the owner has given a slot although their Start is not committed yet. While they
+	// are still in state waiting they do not count towards Cap and are never dropped: a turn that runs is never dropped.
 	Starting []int64
-	// DropNotice is told to the person once per burst when DropOld ends a message; nil = nobody to tell.
+	// DropNotice is sent once per burst when DropOld ends a message; nil = no notice.
 	DropNotice *Outgoing
 	// RunLimit is how many turns of the session may run at once; stored for the invariant queries. 0 = 1.
 	RunLimit int
-	// Hold > 0 opens the session's debounce window until now + Hold: until then the sweep leaves the session alone.
+	// Hold > 0 opens the session's debounce window until now + Hold. Until then the sweep does not take the session over.
 	Hold time.Duration
 	// Joins: the message is expected to share the turn of the one before it (typed within its debounce window). Its row is held, not
 	// waiting, and does not count towards Cap: what waits is turns.
 	Joins bool
-	// Offset moves the lease's NextOffset in the same transaction; nil = none. Duplicates move it as well.
+	// Offset moves the lease's NextOffset in the same transaction; nil = none. A duplicate moves it as well.
 	Offset *Lease
 	// Unqueued messages (executed chat commands) get a sequence number and at once the outcome answered; they never wait, count
 	// towards no cap and take no ownership.
 	Unqueued bool
-	// Own refuses a session that belongs to somebody else than the message's Principal: chat.ErrSessionNotFound, nothing is stored.
+	// Own refuses a session that belongs to another principal than the message's: chat.ErrSessionNotFound, nothing is stored.
 	Own bool
 }
 
@@ -117,23 +118,23 @@ type Accepted struct {
 	Owner string
 	Epoch int64
 	Mine  bool
-	// SessionID is the current transcript; Principal who owns the session; Created when this message made the session.
+	// SessionID is the current transcript. Principal owns the session. Created: this message created the session.
 	SessionID, Principal string
 	Created              bool
 	// Mode is the stored queue mode of the session.
 	Mode chat.QueueMode
 	// Behind is how many messages of the session waited (held ones included) when this one was accepted.
 	Behind int
-	// Duplicate: the message had been accepted before; Existing tells how far it is.
+	// Duplicate: the message had been accepted before. Existing is its row.
 	Duplicate bool
 	Existing  Waiting
-	// Dropped lost their place (DropOld); they end dropped.
+	// Dropped are the messages that end dropped because of this one (DropOld).
 	Dropped []Waiting
-	// Superseded waited in a full queue when a message in mode interrupt came; they end superseded.
+	// Superseded are the messages that waited in a full queue when a message in mode interrupt was accepted; they end superseded.
 	Superseded []Waiting
 }
 
-// Interrupts reports whether the message interrupts a session with this stored mode. One that joins the message before it does not.
+// Interrupts reports whether the message interrupts a session with this stored mode. A message that joins the one before it does not.
 func (p *AcceptParams) Interrupts(stored chat.QueueMode) bool {
 	return cmp.Or(p.Mode, stored, p.Usual) == chat.ModeInterrupt && !p.Joins && !p.Unqueued
 }
@@ -154,18 +155,18 @@ type Waiting struct {
 	ExternalID int64
 	Content    chat.Content
 	AcceptedAt time.Time
-	// CronRun is the row of the ledger that got its end because this message did: in the results of Accept, EndWaiting, Stop and DeleteSession, for a
-	// message that was the attempt of a cron run. The run is in state error after outcome failed, interrupted after interrupted or dead, else
-	// cancelled with the reason `stopped`. nil = no row ended.
+	// CronRun is the row of the ledger that ended because this message did, in the results of Accept, EndWaiting, Stop and DeleteSession
+	// for a message that was the attempt of a cron run. The run is in state error after outcome failed, interrupted after interrupted or
+	// dead, else cancelled with the reason `stopped`. nil = no row ended.
 	CronRun *cron.Run
 }
 
-// ReplyParams is a reply on its way into a transcript.
+// ReplyParams is a reply to deliver into a transcript.
 type ReplyParams struct {
-	// ID of the reply, never "": a session has it once.
+	// ID of the reply, never "". A session has at most one entry of an ID.
 	ID      string
 	Session chat.SessionKey
-	// Principal owns the session if it is made. With Own, a session that belongs to another one is refused.
+	// Principal owns the session if the delivery creates it. With Own, a session of another principal is refused.
 	Principal string
 	Own       bool
 	Entry     chat.TranscriptEntry
@@ -187,7 +188,7 @@ type StartParams struct {
 	Seqs []int64
 	// Cron, for a message that is an attempt of a cron run, is written into the ledger as well; nil = it is none.
 	Cron *cron.AttemptStart
-	// Transcript is what the messages say. It is appended when the run begins for the first time, not on a later attempt.
+	// Transcript are the entries of the messages. They are appended when the run begins for the first time, not on a later attempt.
 	Transcript []chat.TranscriptEntry
 }
 
@@ -197,7 +198,7 @@ type Started struct {
 	Seqs []int64
 	// Attempt counts from 1. Crashes is how many earlier attempts ended with their process.
 	Attempt, Crashes int
-	// StopBy is set when somebody asked to stop an earlier attempt: the caller ends the run as stopped without running it.
+	// StopBy is the requester of a stop of an earlier attempt: the caller ends the run as stopped without running it. "" = none.
 	StopBy    string
 	StartedAt time.Time
 	// SessionID is the transcript the run belongs to; Notes are the session's notes.
@@ -207,7 +208,8 @@ type Started struct {
 	Principal string
 	// Entries are the appended transcript entries with their sequence numbers; empty on a later attempt.
 	Entries []chat.TranscriptEntry
-	// Job is the job of a cron run as it is when the attempt begins, where the store can tell it for nothing; nil = ask for it.
+	// Job is the job of a cron run at the begin of the attempt, when the store has it without a further statement; nil = the caller reads
+	// it.
 	Job *cron.Job
 }
 
@@ -226,7 +228,7 @@ type FinishParams struct {
 	Transcript []chat.TranscriptEntry
 	// Outgoing rows; RunID and N make them unique. A row of kind notice is referred to by the messages' notice_id.
 	Outgoing []Outgoing
-	// Requeue: the messages wait again and the run row says State (RunInterrupted); Outcome is ignored.
+	// Requeue: the messages wait again and the run row ends in State (RunInterrupted). Outcome is ignored.
 	Requeue bool
 	// StillRunning: the outcome is decided but the goroutine has not returned: the run is `stopping`, keeps the ownership, and ends with EndStopping.
 	StillRunning bool
@@ -253,16 +255,16 @@ type EndParams struct {
 	Seqs    []int64
 	Outcome chat.Outcome
 	Reason  string
-	// Notice is told to the person; nil = nobody to tell.
+	// Notice is sent about the messages; nil = no notice.
 	Notice *Outgoing
 }
 
-// StopScope says what is to be stopped.
+// StopScope selects what a stop ends.
 type StopScope string
 
 // The scopes.
 const (
-	StopOne StopScope = "one" // the oldest running run that nobody asked to stop yet, else the oldest waiting message
+	StopOne StopScope = "one" // the oldest running run without a stop request, else the oldest waiting message
 	StopRun StopScope = "run" // the run or message named by MessageID, if it belongs to the session
 	StopAll StopScope = "all" // everything of the session accepted up to now
 )
@@ -272,13 +274,13 @@ type StopParams struct {
 	Session   chat.SessionKey
 	Scope     StopScope
 	MessageID string
-	// By is kept with the runs that are asked to stop, and reaches the processes that run them as it is: who asks, behind the reason where it
-	// has to travel.
+	// By is stored with the runs that are asked to stop, and reaches their owners unchanged: the requester, after the reason when the
+	// reason must reach the owner too.
 	By     string
 	Reason string // stop, stopall, reset, …
 }
 
-// Stopped is what a stop met.
+// Stopped is the result of a stop.
 type Stopped struct {
 	// Waiting messages that ended stopped.
 	Waiting []Waiting
@@ -291,13 +293,14 @@ type Stopped struct {
 // RunningRun is a run and where it runs.
 type RunningRun struct{ RunID, Node string }
 
-// Taken is a session that this node now owns, with what is to be done.
+// Taken is a session that this node now owns, with its unfinished work.
 type Taken struct {
 	Claim
 	RunLimit  int
 	Mode      chat.QueueMode
 	Principal string
-	// Cutoff is stop_seq. LastSeq is the newest sequence number of the session: what is not among Messages up to there has an outcome or runs.
+	// Cutoff is stop_seq. LastSeq is the newest sequence number of the session. A message up to there that is not among Messages has an
+	// outcome or runs.
 	Cutoff, LastSeq int64
 	// Messages without an outcome, ascending.
 	Messages []Waiting

@@ -21,7 +21,7 @@ CREATE TABLE leases (
     next_offset bigint
 ) WITH (fillfactor = 50);
 
--- Three updates per turn must find room in the row's own page, so that no index is touched: hence the fillfactor, and hence
+-- Three updates per turn must fit into the row's own page, so that no index is touched: hence the fillfactor, and hence
 -- no index over owner, epoch or the sequence columns. The sweep finds its work through inbox_unfinished.
 CREATE TABLE sessions (
     key             text   NOT NULL PRIMARY KEY,
@@ -52,7 +52,7 @@ CREATE TABLE sessions (
     transcript_seq  bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70);
 
--- What a deleted session leaves behind: a new one of the same name must not use its numbers and epochs again.
+-- The tombstone of a deleted session: a new session of the same key must reuse neither its sequence numbers nor its epochs.
 CREATE TABLE graves (
     key      text   NOT NULL PRIMARY KEY,
     last_seq bigint NOT NULL,
@@ -84,7 +84,7 @@ CREATE TABLE inbox (
     CONSTRAINT inbox_message UNIQUE (message_id),
     CONSTRAINT inbox_dedupe UNIQUE (dedupe)
 ) WITH (fillfactor = 70);
--- Its size follows the work in hand, not the history. The predicate is ended_at and not state, so that the step from waiting
+-- Its size follows the unfinished work, not the history. The predicate is ended_at and not state, so that the step from waiting
 -- to running leaves every index alone.
 CREATE INDEX inbox_unfinished ON inbox (session_key, seq) WHERE ended_at IS NULL;
 
@@ -141,7 +141,7 @@ CREATE TABLE outbox (
     CONSTRAINT outbox_run UNIQUE (run_id, n)
 ) WITH (fillfactor = 80);
 CREATE INDEX outbox_open ON outbox (channel, chat_id, place) WHERE done_at IS NULL OR state = 'failed';
--- One message at a time is under way to a chat, whoever sends.
+-- One message at a time is under way to a chat, from any node.
 CREATE UNIQUE INDEX outbox_under_way ON outbox (channel, chat_id) WHERE state = 'sending';
 
 CREATE TABLE transcript (

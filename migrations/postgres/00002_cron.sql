@@ -1,4 +1,4 @@
--- Jobs that fire by the clock, the ledger of their runs, and who changed what. A run that executes is a message of the
+-- Jobs that fire by the clock, the ledger of their runs, and the log of changes. A run that executes is a message of the
 -- inbox: run_id names it, so that ownership, takeover and fence are those of every message.
 
 -- +goose Up
@@ -33,7 +33,7 @@ CREATE TABLE cron_jobs (
     paused_at            bigint,                      -- NULL = not paused
     paused_until         bigint,
     auto_disabled        boolean NOT NULL DEFAULT false,
-    invalid              text    NOT NULL DEFAULT '', -- why the row cannot be understood
+    invalid              text    NOT NULL DEFAULT '', -- why the row cannot be decoded
     revision             text    NOT NULL DEFAULT '',
     created_at           bigint  NOT NULL DEFAULT 0,
     updated_at           bigint  NOT NULL DEFAULT 0,
@@ -55,7 +55,7 @@ CREATE TABLE cron_jobs (
     consecutive_skipped  bigint  NOT NULL DEFAULT 0,
     CONSTRAINT cron_jobs_key UNIQUE (owner, key)
 ) WITH (fillfactor = 70);
--- The claim reads this and nothing else; the id settles the order of jobs of one instant without sorting them.
+-- The claim reads this index only; the id decides the order of jobs of one instant without sorting them.
 CREATE INDEX cron_jobs_due ON cron_jobs (next_run_at, id) WHERE enabled AND invalid = '';
 
 CREATE TABLE cron_run_logs (
@@ -97,12 +97,12 @@ CREATE TABLE cron_run_logs (
     node                text   NOT NULL DEFAULT '',
     CONSTRAINT cron_run_logs_slot UNIQUE (job_id, scheduled_for, trigger)
 ) WITH (fillfactor = 70);
--- What is over and what is not are looked for in different indexes: so no plan can walk through history to find what runs.
+-- Finished and active rows are in different indexes, so that no plan reads the history to find active rows.
 CREATE INDEX cron_run_logs_of_job ON cron_run_logs (job_id, finished_at, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX cron_run_logs_finished ON cron_run_logs (finished_at, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX cron_run_logs_active ON cron_run_logs (job_id) WHERE finished_at IS NULL;
 CREATE INDEX cron_run_logs_retry ON cron_run_logs (next_attempt_at) WHERE next_attempt_at IS NOT NULL;
--- Counts what an owner has used of the budget of a day.
+-- Counts the runs of an owner within a day, for its budget.
 CREATE INDEX cron_run_logs_budget ON cron_run_logs (owner, claimed_at) WHERE run_id IS NOT NULL;
 
 CREATE TABLE audit_log (

@@ -11,7 +11,7 @@ CREATE TABLE credentials (
     CONSTRAINT credentials_digest UNIQUE (digest)
 );
 
--- The log of changes belongs to every part that changes something; whichever step comes first makes it, so none takes it away but the one
+-- The log of changes belongs to every part that changes something; the first step that needs it makes it, and it is dropped only by the step
 -- that made everything else that writes to it.
 CREATE TABLE IF NOT EXISTS audit_log (
     id          text   NOT NULL PRIMARY KEY, -- UUIDv7: sorts by time

@@ -1,10 +1,10 @@
--- What channels keep beside messages: who may talk and who asked to, what was chosen for a group, what open buttons mean.
+-- What channels keep beside messages: grants and open requests of pairing, settings of groups, open buttons.
 -- Ids of people and chats are the provider's numbers.
 
 -- +goose Up
 CREATE TABLE pairings (
-    code       text   NOT NULL PRIMARY KEY, -- what the person was shown
-    id         text   NOT NULL,             -- what operators see
+    code       text   NOT NULL PRIMARY KEY, -- shown to the person
+    id         text   NOT NULL,             -- shown to operators
     channel    text   NOT NULL,
     user_id    bigint NOT NULL,
     chat_id    bigint NOT NULL,
@@ -37,7 +37,7 @@ CREATE TABLE buttons (
     set_id     text   NOT NULL, -- the buttons of one message work once between them
     channel    text   NOT NULL,
     chat_id    bigint NOT NULL,
-    user_id    bigint NOT NULL, -- 0 = whoever may talk in the chat
+    user_id    bigint NOT NULL, -- 0 = every user who may talk in the chat
     text       text   NOT NULL,
     expires_at bigint NOT NULL
 );

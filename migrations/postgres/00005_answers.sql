@@ -1,4 +1,4 @@
--- What calls with an idempotency key were answered. The row is written with the effect and removed by retention.
+-- Results of calls with an idempotency key. The row is written in the transaction of the effect and deleted by retention.
 
 -- +goose Up
 CREATE TABLE answers (

@@ -1,5 +1,5 @@
 -- How many calls each principal has left in this minute, for all replicas together. It is lost with a crash of the server, which costs
--- nobody more than a minute's allowance, and so it is not logged.
+-- each principal at most a minute's allowance; so the table is unlogged.
 
 -- +goose Up
 CREATE UNLOGGED TABLE allowances (

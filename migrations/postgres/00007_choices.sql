@@ -1,8 +1,8 @@
--- What a message offers to choose from travels with it through the outbox, and a press that comes again says what it said before.
+-- An outbox row has the choices that its message offers. A repeated press of a button gets the result of the first.
 
 -- +goose Up
 ALTER TABLE outbox ADD COLUMN choice text NOT NULL DEFAULT ''; -- JSON, '' = nothing
-ALTER TABLE buttons ADD COLUMN used_by bigint; -- the press that used the button up; the others of its message are gone
+ALTER TABLE buttons ADD COLUMN used_by bigint; -- the press that used the button; the other buttons of its message are deleted
 
 -- +goose Down
 ALTER TABLE buttons DROP COLUMN used_by;

@@ -1,4 +1,4 @@
--- A job whose chat is gone remembers that its answers are kept and not sent.
+-- A job whose chat does not exist any more records that its answers are kept and not sent.
 
 -- +goose Up
 ALTER TABLE cron_jobs ADD COLUMN delivery_paused_at bigint; -- NULL = answers are sent

@@ -49,7 +49,7 @@ CREATE TABLE sessions (
     transcript_seq  INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 
--- What a deleted session leaves behind: a new one of the same key must reuse neither sequence numbers nor epochs.
+-- The tombstone of a deleted session: a new session of the same key must reuse neither its sequence numbers nor its epochs.
 CREATE TABLE deleted_sessions (
     key      TEXT    NOT NULL PRIMARY KEY,
     last_seq INTEGER NOT NULL,
@@ -81,7 +81,7 @@ CREATE TABLE inbox (
 ) STRICT;
 CREATE UNIQUE INDEX inbox_message ON inbox (message_id);
 CREATE UNIQUE INDEX inbox_dedupe ON inbox (dedupe) WHERE dedupe IS NOT NULL;
--- What the sweep, the queues and done_seq read; its size follows the work in hand, not the history.
+-- What the sweep, the queues and done_seq read. Its size follows the unfinished work, not the history.
 CREATE INDEX inbox_unfinished ON inbox (session_key, seq) WHERE state <> 'done';
 
 CREATE TABLE runs (

@@ -1,4 +1,4 @@
--- Jobs that start by the clock, what became of each of their slots, and who changed what. A slot that is to run is a message of the inbox;
+-- Jobs that start by the clock, the ledger of their slots, and the log of changes. A slot that is to run is a message of the inbox;
 -- these rows hold no lease of their own.
 
 -- +goose Up
@@ -59,7 +59,7 @@ CREATE TABLE cron_jobs (
 CREATE INDEX cron_jobs_due ON cron_jobs (next_run_at, id)
     WHERE enabled = 1 AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL);
 
--- One row, counted up whenever a job is added, changed or removed: pages of one list can be told from pages of another.
+-- One row, counted up whenever a job is added, changed or removed: a page of a changed list is recognised.
 CREATE TABLE cron_changes (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     n  INTEGER NOT NULL
@@ -109,7 +109,7 @@ CREATE TABLE cron_run_logs (
 CREATE INDEX cron_runs_of_job ON cron_run_logs (job_id, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX cron_runs_of_owner ON cron_run_logs (owner, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX cron_runs_finished ON cron_run_logs (finished_at) WHERE finished_at IS NOT NULL;
--- What claims, cancellations and status pages read; the size of these follows the work in hand, not the history.
+-- What claims, cancellations and status pages read; their size follows the unfinished work, not the history.
 CREATE INDEX cron_runs_active ON cron_run_logs (job_id, owner, claimed_at) WHERE state IN ('queued', 'running', 'retrying');
 CREATE INDEX cron_runs_retry ON cron_run_logs (next_attempt_at) WHERE state = 'retrying';
 

@@ -10,7 +10,7 @@ CREATE TABLE credentials (
     expires_at INTEGER                  -- NULL = never
 ) STRICT, WITHOUT ROWID;
 
--- The log of changes belongs to every part that changes something; whichever step comes first makes it, so none takes it away but the one
+-- The log of changes belongs to every part that changes something; the first step that needs it makes it, and it is dropped only by the step
 -- that made everything else that writes to it.
 CREATE TABLE IF NOT EXISTS audit_log (
     id          TEXT    NOT NULL PRIMARY KEY, -- sorts by time

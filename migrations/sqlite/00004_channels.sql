@@ -1,10 +1,10 @@
--- What channels keep beside messages: who may talk and who asked to, what was chosen for a group, what open buttons mean.
+-- What channels keep beside messages: grants and open requests of pairing, settings of groups, open buttons.
 -- Ids of people and chats are the provider's numbers.
 
 -- +goose Up
 CREATE TABLE pairings (
-    code       TEXT    NOT NULL PRIMARY KEY, -- what the person was shown
-    id         TEXT    NOT NULL UNIQUE,      -- what operators see
+    code       TEXT    NOT NULL PRIMARY KEY, -- shown to the person
+    id         TEXT    NOT NULL UNIQUE,      -- shown to operators
     channel    TEXT    NOT NULL,
     user_id    INTEGER NOT NULL,
     chat_id    INTEGER NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE buttons (
     set_id     TEXT    NOT NULL, -- the buttons of one message work once between them
     channel    TEXT    NOT NULL,
     chat_id    INTEGER NOT NULL,
-    user_id    INTEGER NOT NULL, -- 0 = whoever may talk in the chat
+    user_id    INTEGER NOT NULL, -- 0 = every user who may talk in the chat
     text       TEXT    NOT NULL,
     expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;

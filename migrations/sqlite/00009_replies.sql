@@ -1,4 +1,4 @@
--- A reply to the web is delivered by an entry of a transcript: once, and for somebody, who owns a session that this makes.
+-- A reply to the web is delivered as one transcript entry. Its principal owns the session when the delivery makes it.
 
 -- +goose Up
 ALTER TABLE outbox ADD COLUMN principal TEXT NOT NULL DEFAULT '';

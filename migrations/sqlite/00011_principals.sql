@@ -1,4 +1,4 @@
--- How many sessions a principal has is asked before it names one more.
+-- Counts the sessions of a principal before it names one more.
 
 -- +goose Up
 CREATE INDEX sessions_principal ON sessions (principal);

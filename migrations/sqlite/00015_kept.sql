@@ -1,10 +1,10 @@
--- A transcript that a deletion keeps stays with the principal who owned the session: a later session of the same key does not own it.
+-- A transcript that a deletion keeps belongs to the principal of the session: a later session of the same key does not own it.
 
 -- +goose Up
 CREATE TABLE kept_transcripts (
     session_key TEXT NOT NULL,
     session_id  TEXT NOT NULL,
-    principal   TEXT NOT NULL, -- '' = not known: kept before this table was there, and read by those who see everything
+    principal   TEXT NOT NULL, -- '' = unknown: kept before this table existed; only principals that may read everything may read it
     PRIMARY KEY (session_key, session_id)
 ) STRICT, WITHOUT ROWID;
 INSERT INTO kept_transcripts (session_key, session_id, principal)

@@ -15,11 +15,11 @@ type Store interface {
 	cron.JobStore
 
 	Now(ctx context.Context) (time.Time, error)
-	Answered(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
+	IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (json.RawMessage, error)
 	Enqueue(ctx context.Context, rows []store.Outgoing) error
 	Undelivered(ctx context.Context, p store.UndeliveredParams) error
 	AddressGone(ctx context.Context, p store.GoneParams) (store.Gone, error)
-	PruneAnswers(ctx context.Context, limit int) (int, error)
+	PruneIdempotencyRecords(ctx context.Context, limit int) (int, error)
 	PruneInbox(ctx context.Context, p store.PruneParams) (int, error)
 	PruneOutbox(ctx context.Context, p store.PruneParams) (int, error)
 	FilesInUse(ctx context.Context) ([]string, error)

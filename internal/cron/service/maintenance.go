@@ -36,7 +36,7 @@ func (mt *maintenance) run(ctx context.Context, what string) (string, error) {
 		if err != nil {
 			return report, err
 		}
-		answers, err := inChunks(ctx, func(ctx context.Context) (int, error) { return mt.store.PruneAnswers(ctx, pruneChunk) })
+		answers, err := inChunks(ctx, func(ctx context.Context) (int, error) { return mt.store.PruneIdempotencyRecords(ctx, pruneChunk) })
 		return fmt.Sprintf("%s, %d kept answers removed", report, answers), err
 	case pruneMessages:
 		return mt.pruneMessages(ctx)

@@ -26,7 +26,7 @@ func (s *Store) accept(p store.AcceptParams, now time.Time) (store.Accepted, err
 	if err := s.checkLease(p.Offset, now); err != nil {
 		return store.Accepted{}, err
 	}
-	old, err := s.known(p.Message)
+	old, err := s.findDuplicate(p.Message)
 	if err != nil {
 		return store.Accepted{}, err
 	}
@@ -44,8 +44,8 @@ func (s *Store) accept(p store.AcceptParams, now time.Time) (store.Accepted, err
 	return s.insert(p, now), nil
 }
 
-// known finds the message that has the same key, or says that the key names something else.
-func (s *Store) known(m chat.Message) (*message, error) {
+// findDuplicate finds the message with the same key, or returns chat.ErrKeyReused when the key names another one.
+func (s *Store) findDuplicate(m chat.Message) (*message, error) {
 	old := s.messages[m.ID]
 	if m.Dedupe != "" && s.dedupe[m.Dedupe] != nil {
 		old = s.dedupe[m.Dedupe]
@@ -80,7 +80,7 @@ func (s *Store) insert(p store.AcceptParams, now time.Time) store.Accepted {
 	se, created := s.session(p.Message.Session, p.Message.Principal, now)
 	out := store.Accepted{AcceptedAt: now, Created: created, Behind: se.Waiting}
 	if !p.Unqueued {
-		s.makeRoom(se, p, &out, now)
+		s.endExcess(se, p, &out, now)
 		s.takeIdle(se, p, now)
 		se.RunLimit = max(p.RunLimit, 1)
 	}
@@ -93,8 +93,8 @@ func (s *Store) insert(p store.AcceptParams, now time.Time) store.Accepted {
 	return out
 }
 
-// takeIdle makes the accepting node the owner of a session that nobody alive owns. A session with older unfinished
-// messages is left to the sweep: only that hands all of them to the new owner, with the runs that had begun.
+// takeIdle makes the accepting node the owner of a session that no live node owns. A session with older unfinished messages is left to the
+// sweep: only the sweep moves all of them to the new owner, with the runs that had begun.
 func (s *Store) takeIdle(se *session, p store.AcceptParams, now time.Time) {
 	if !p.Take || s.alive(se.Owner, now) || !s.mayOwn(p.Node, now) || len(se.unfinished) > 0 {
 		return
@@ -134,8 +134,8 @@ func (s *Store) add(se *session, p store.AcceptParams, now time.Time) {
 	se.unfinished = append(se.unfinished, m)
 }
 
-// makeRoom ends waiting messages when the new one has no place: the oldest ones, or all of them when it interrupts.
-func (s *Store) makeRoom(se *session, p store.AcceptParams, out *store.Accepted, now time.Time) {
+// endExcess ends waiting messages when there is no place for the new one: the oldest ones, or all of them when it interrupts.
+func (s *Store) endExcess(se *session, p store.AcceptParams, out *store.Accepted, now time.Time) {
 	victims := se.tooMany(p)
 	if len(victims) == 0 {
 		return
@@ -155,8 +155,8 @@ func (s *Store) makeRoom(se *session, p store.AcceptParams, out *store.Accepted,
 	out.Dropped = rows(victims)
 }
 
-// tooMany are the messages that have to make room for a new one, oldest first. Only what waits for a turn of its own counts: neither what
-// joins another message nor what has a slot already.
+// tooMany are the messages that the new one displaces, oldest first. Only messages that wait for a turn of their own count: neither those
+// that join another message nor those that have a slot already.
 func (se *session) tooMany(p store.AcceptParams) []*message {
 	if p.Cap <= 0 || p.Joins {
 		return nil

@@ -19,7 +19,7 @@ type crons struct {
 	audit   []auditRow
 	changes int // of jobs, for the revision of a list
 	places  int // given to ledger rows
-	// finished are the rows that got their end in the operation under way.
+	// finished are the rows that ended in the current operation.
 	finished []cron.Run
 }
 
@@ -92,7 +92,7 @@ func (c *crons) active(jobID string) []*ledgerRow {
 	return c.rows(func(r *ledgerRow) bool { return r.JobID == jobID && r.State.Active() })
 }
 
-// rows lists the rows that are wanted in the order of their arrival.
+// rows lists the selected rows in the order of their arrival.
 func (c *crons) rows(want func(r *ledgerRow) bool) []*ledgerRow {
 	var list []*ledgerRow
 	for _, r := range c.ledger {
@@ -118,7 +118,7 @@ func (c *crons) add(r cron.Run, message string) *ledgerRow {
 	return row
 }
 
-// record puts a row into the ledger that is over already.
+// record puts a finished row into the ledger.
 func (c *crons) record(r cron.Run, now time.Time) *ledgerRow {
 	r.ClaimedAt, r.FinishedAt = now, now
 	row := c.add(r, "")
@@ -128,14 +128,14 @@ func (c *crons) record(r cron.Run, now time.Time) *ledgerRow {
 	return row
 }
 
-// takeFinished returns the rows that got their end since the last call: those of one operation.
+// takeFinished returns the rows that ended since the last call: those of one operation.
 func (c *crons) takeFinished() []cron.Run {
 	list := c.finished
 	c.finished = nil
 	return list
 }
 
-// raw is a job with what the ledger knows of it. A slot that is claimed ahead counts as claimed.
+// raw is a job with what follows from the ledger. A slot that is claimed ahead counts as claimed.
 func (c *crons) raw(j *cron.Job) cron.Job {
 	out := keptJob(*j)
 	for _, r := range c.active(j.ID) {
@@ -147,7 +147,7 @@ func (c *crons) raw(j *cron.Job) cron.Job {
 	return out
 }
 
-// view is the job as callers get it: without the claim of a slot to come.
+// view is the job as callers get it: without the claim of a slot that has not come.
 func (c *crons) view(j *cron.Job, now time.Time) cron.Job {
 	out := c.raw(j)
 	for _, r := range slices.Backward(c.active(j.ID)) {
@@ -160,7 +160,7 @@ func (c *crons) view(j *cron.Job, now time.Time) cron.Job {
 
 func (c *crons) run(r *ledgerRow) cron.Run { return keptRun(r.Run) }
 
-// keptJob is a copy as a table keeps it: whole milliseconds, nothing shared, nothing that the ledger knows better.
+// keptJob is a copy as a table keeps it: whole milliseconds, nothing shared, no member that follows from the ledger.
 func keptJob(j cron.Job) cron.Job {
 	if j.Pause != nil {
 		pause := *j.Pause

@@ -43,7 +43,7 @@ func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, er
 	return out, err
 }
 
-// due lists jobs and retries whose time has come, together at most as many as the limit allows.
+// due lists due jobs and retries, together at most as many as the limit allows.
 func (s *Store) due(p cron.ClaimParams, now time.Time) (due []cron.DueJob, retries []*ledgerRow, more bool) {
 	limit := now.Add(p.LookAhead)
 	var list []*cron.Job
@@ -80,7 +80,7 @@ func (s *Store) coming(horizon time.Duration, now time.Time) (n int) {
 	return min(n, cron.MostComing)
 }
 
-// planned is when the claim has to look at a job; a pause that ends by itself is looked at when it does.
+// planned is when the claim has to decide about a job; for a pause with an end that is its end.
 func planned(j *cron.Job) time.Time {
 	if !j.Enabled || j.Invalid != "" || (j.Pause != nil && j.Pause.Until.IsZero()) {
 		return time.Time{}
@@ -102,7 +102,7 @@ func (s *Store) dueJob(j *cron.Job, now time.Time) cron.DueJob {
 	return d
 }
 
-// carryOut writes what was decided about one job.
+// carryOut writes the decision about one job.
 func (s *Store) carryOut(v cron.Verdict, node string, out *cron.Claimed, now time.Time) {
 	j := s.crons.jobs[v.JobID]
 	if v.Invalid != "" {
@@ -147,7 +147,7 @@ func (s *Store) checkLaunches(list []cron.Launch) error {
 		if l.Message.ID == "" || l.Message.Session.IsZero() {
 			return chat.Errorf(chat.CodeInvalid, "the message of a run needs an id and a session")
 		}
-		if _, err := s.known(l.Message); err != nil {
+		if _, err := s.findDuplicate(l.Message); err != nil {
 			return err
 		}
 	}
@@ -191,11 +191,11 @@ func (s *Store) retry(r *ledgerRow, node string, now time.Time) cron.Launched {
 	}, node, now)
 }
 
-// EnqueueRuns makes runs by hand, see cron.JobStore.
+// EnqueueRuns makes runs that a caller asked for, see cron.JobStore.
 func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	var out cron.Enqueued
 	err := s.do(ctx, "EnqueueRuns", func(now time.Time) (err error) {
-		out, err = once(s, p.IdempotencyKey, now, func() (cron.Enqueued, error) { return s.enqueueRuns(p, now) })
+		out, err = idempotent(s, p.IdempotencyKey, now, func() (cron.Enqueued, error) { return s.enqueueRuns(p, now) })
 		return err
 	})
 	return out, err
@@ -227,7 +227,7 @@ func (s *Store) enqueueRuns(p cron.EnqueueParams, now time.Time) (out cron.Enque
 	for _, l := range list {
 		s.enqueue(l, p, &out, now)
 	}
-	if len(out.Launched) > 0 { // what becomes of a slot that was claimed ahead is decided when it comes
+	if len(out.Launched) > 0 { // the planner decides about a slot that was claimed ahead when it comes
 		for _, taken := range s.withdraw(j.ID, now) {
 			*j = j.Unclaimed(taken.ScheduledFor, taken.FireAt)
 		}

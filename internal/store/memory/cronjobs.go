@@ -20,7 +20,7 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 	var out cron.PutResult
 	err := s.do(ctx, "PutJob", func(now time.Time) (err error) {
 		first := false
-		out, err = once(s, p.IdempotencyKey, now, func() (cron.PutResult, error) {
+		out, err = idempotent(s, p.IdempotencyKey, now, func() (cron.PutResult, error) {
 			first = true
 			return s.put(p, now)
 		})
@@ -67,7 +67,7 @@ func (s *Store) put(p cron.PutParams, now time.Time) (out cron.PutResult, err er
 	return out, nil
 }
 
-// given is the old job as a Change gets it: a copy that it may change.
+// given is the old job as a Change gets it: a copy.
 func (c *crons) given(j *cron.Job, now time.Time) *cron.Job {
 	if j == nil {
 		return nil
@@ -196,7 +196,7 @@ func (c *crons) listRevision(visible string) string {
 	return "r" + strconv.FormatUint(sum^n, 36)
 }
 
-// jobBytes are those of the texts of a job.
+// jobBytes are the bytes of the texts of a job.
 func jobBytes(j cron.Job) int {
 	parts, err := cron.EncodeParts(j)
 	if err != nil {
@@ -220,7 +220,7 @@ func wantedJob(j *cron.Job, f cron.JobFilter) bool {
 	return contains(f.Query, j.ID, j.Name, j.Key, j.Description)
 }
 
-// contains says whether one of the texts has the query in it, whatever the case of the letters. No query is in all.
+// contains reports whether one of the texts contains the query, in any case of the letters. An empty query is in all.
 func contains(query string, texts ...string) bool {
 	query = strings.ToLower(query)
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(text), query) })

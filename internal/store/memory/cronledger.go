@@ -22,7 +22,7 @@ func (r *ledgerRow) messages() []string {
 	return ids
 }
 
-// begin writes that an attempt has begun.
+// begin writes the begin of an attempt.
 func (c *crons) begin(p *cron.AttemptStart, now time.Time) {
 	if p == nil || c.ledger[p.RunID] == nil {
 		return
@@ -36,14 +36,14 @@ func (c *crons) begin(p *cron.AttemptStart, now time.Time) {
 	r.Attempts = append(r.Attempts, cron.Attempt{Number: p.Attempt, StartedAt: now, Node: p.Node})
 }
 
-// interrupt closes an attempt whose process died.
+// interrupt ends an attempt whose process died.
 func (r *ledgerRow) interrupt(now time.Time) {
 	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].State == "" {
 		r.Attempts[n-1].State, r.Attempts[n-1].FinishedAt = cron.AttemptInterrupted, now
 	}
 }
 
-// waitAgain writes that the run has no attempt that runs.
+// waitAgain clears the running attempt of a run.
 func (c *crons) waitAgain(messageID string, now time.Time) {
 	if r := c.message[messageID]; r != nil && r.State == cron.RunRunning {
 		r.interrupt(now)
@@ -51,7 +51,7 @@ func (c *crons) waitAgain(messageID string, now time.Time) {
 	}
 }
 
-// finish writes how an attempt ended and, when the run is over, lets the job know.
+// finish writes the end of an attempt and, when the run is finished, changes the job.
 func (c *crons) finish(p *cron.AttemptEnd, now time.Time) {
 	if p == nil || c.ledger[p.RunID] == nil {
 		return
@@ -59,7 +59,7 @@ func (c *crons) finish(p *cron.AttemptEnd, now time.Time) {
 	r := c.ledger[p.RunID]
 	r.endAttempt(p.Attempt, now)
 	r.State, r.Error, r.ErrorClass = p.State, p.Error, p.ErrorClass
-	if p.State == cron.RunCancelled { // whoever asked for the stop said why
+	if p.State == cron.RunCancelled { // the requester of the stop gave the reason
 		r.Reason = cmp.Or(r.Reason, p.Reason, cron.ReasonStopped)
 	} else {
 		r.Reason = p.Reason
@@ -76,11 +76,11 @@ func (c *crons) finish(p *cron.AttemptEnd, now time.Time) {
 		r.NextAttempt = kept(p.NextAttempt)
 	case p.State.Final():
 		r.FinishedAt, r.Duration = now, now.Sub(r.StartedAt)
-		c.tellJob(p, r, now)
+		c.updateJob(p, r, now)
 	}
 }
 
-// endAttempt keeps when the attempt began and where; the rest is the caller's to say.
+// endAttempt keeps the begin and the node of the attempt; the other members are the caller's.
 func (r *ledgerRow) endAttempt(a cron.Attempt, now time.Time) {
 	a.FinishedAt = now
 	for i, have := range r.Attempts {
@@ -92,7 +92,7 @@ func (r *ledgerRow) endAttempt(a cron.Attempt, now time.Time) {
 	}
 }
 
-func (c *crons) tellJob(p *cron.AttemptEnd, r *ledgerRow, now time.Time) {
+func (c *crons) updateJob(p *cron.AttemptEnd, r *ledgerRow, now time.Time) {
 	old := c.jobs[r.JobID]
 	if old == nil || p.Job == nil {
 		return
@@ -106,7 +106,7 @@ func (c *crons) tellJob(p *cron.AttemptEnd, r *ledgerRow, now time.Time) {
 	c.jobs[old.ID] = &changed
 }
 
-// end gives a message its outcome. A run whose message never became a turn is over with it. The caller calls settle afterwards.
+// end gives a message its outcome. A run whose message never became a turn ends with it. The caller calls settle afterwards.
 func (s *Store) end(se *session, m *message, outcome chat.Outcome, reason string, now time.Time) {
 	if r := s.crons.message[m.MessageID]; r != nil && m.State != store.StateRunning && r.State == cron.RunQueued {
 		r.cancel(cron.ReasonStopped, "", now)
@@ -122,7 +122,7 @@ func (s *Store) end(se *session, m *message, outcome chat.Outcome, reason string
 	se.end(m, outcome, reason, now)
 }
 
-// delivered writes what became of the answer of a run. Notices are not the answer.
+// delivered writes the delivery of an answer into the ledger. Notices are no answer.
 func (s *Store) delivered(row *outRow) {
 	r := s.crons.message[row.RunID]
 	if r == nil || row.RunID == "" || row.Kind == store.KindNotice {

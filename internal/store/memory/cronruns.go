@@ -14,7 +14,7 @@ import (
 // CancelRuns ends active runs, see cron.JobStore.
 func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (out cron.Cancelled, err error) {
 	err = s.do(ctx, "CancelRuns", func(now time.Time) error {
-		out, err = once(s, p.IdempotencyKey, now, func() (cron.Cancelled, error) { return s.cancel(p, now) })
+		out, err = idempotent(s, p.IdempotencyKey, now, func() (cron.Cancelled, error) { return s.cancel(p, now) })
 		return err
 	})
 	return out, err

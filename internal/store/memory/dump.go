@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Dump writes the whole store into tables of the usual names, so that the invariant queries can be asked of it.
+// Dump writes the whole store into tables of the usual names, so that a test can run the invariant queries on it.
 func (s *Store) Dump(insert func(table string, columns map[string]any)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

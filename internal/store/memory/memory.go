@@ -10,10 +10,10 @@ import (
 	"laneway/internal/store"
 )
 
-// defaultLease is how long a node lives without a heartbeat when it does not say so itself.
+// defaultLease is how long a node lives without a heartbeat when [store.Node] does not set it.
 const defaultLease = 15 * time.Second
 
-// keepDeadNode is how long the row of a dead node is kept: it is what tells a crash from a clean stop.
+// keepDeadNode is how long the row of a dead node is kept. The row distinguishes a crash from a clean stop, which deletes it.
 const keepDeadNode = 10 * time.Minute
 
 // Config of a [Store]. The zero value works.
@@ -36,7 +36,7 @@ type Store struct {
 	leases map[string]*store.Lease
 
 	sessions map[chat.SessionKey]*session
-	buried   map[chat.SessionKey]grave     // of deleted sessions
+	buried   map[chat.SessionKey]tombstone // of deleted sessions
 	busy     map[chat.SessionKey]*session  // those with unfinished messages
 	archive  map[chat.SessionKey][]archive // transcripts that were reset
 
@@ -64,7 +64,7 @@ func New(cfg Config) *Store {
 	s := &Store{
 		now: cfg.Now, before: cfg.Before,
 		nodes: map[string]*node{}, leases: map[string]*store.Lease{},
-		sessions: map[chat.SessionKey]*session{}, buried: map[chat.SessionKey]grave{},
+		sessions: map[chat.SessionKey]*session{}, buried: map[chat.SessionKey]tombstone{},
 		busy: map[chat.SessionKey]*session{}, archive: map[chat.SessionKey][]archive{},
 		messages: map[string]*message{}, dedupe: map[string]*message{},
 		runs: map[string]*run{}, active: map[string]*run{},
@@ -101,7 +101,7 @@ func (s *Store) do(ctx context.Context, op string, fn func(now time.Time) error)
 // Kind is "memory".
 func (s *Store) Kind() string { return "memory" }
 
-// Ping says whether the store is open.
+// Ping reports whether the store is open.
 func (s *Store) Ping(ctx context.Context) error {
 	return s.do(ctx, "Ping", func(time.Time) error { return nil })
 }
@@ -116,7 +116,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return at, err
 }
 
-// Close ends the store; what it kept is out of reach. Idempotent.
+// Close ends the store and drops its contents. Idempotent.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/store"
 )
 
-// node is one incarnation. Its row outlives its lease: a run whose owner has no row at all was left cleanly.
+// node is one incarnation. Its row outlives its lease: a run whose owner has no row was left by a clean stop.
 type node struct {
 	store.Node
 	startedAt, leaseUntil, drainingSince time.Time
@@ -22,7 +22,7 @@ func (s *Store) alive(id string, now time.Time) bool {
 	return ok && n.leaseUntil.After(now)
 }
 
-// mayOwn says whether the node can become the owner of a session.
+// mayOwn reports whether the node can become the owner of a session.
 func (s *Store) mayOwn(id string, now time.Time) bool {
 	return s.alive(id, now) && !s.nodes[id].draining
 }
@@ -52,7 +52,7 @@ func (s *Store) expireOthers(id string, now time.Time) {
 	}
 }
 
-// Heartbeat extends the lease of a node that still lives.
+// Heartbeat extends the lease of a live node.
 func (s *Store) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error) {
 	var beat store.Beat
 	err := s.do(ctx, "Heartbeat", func(now time.Time) error {
@@ -94,7 +94,7 @@ func (s *Store) leasesOf(nodeID string) []string {
 	return names
 }
 
-// SetDraining marks the node; a node that is not known is left alone.
+// SetDraining marks the node; for an unknown node it does nothing.
 func (s *Store) SetDraining(ctx context.Context, nodeID string) error {
 	return s.do(ctx, "SetDraining", func(now time.Time) error {
 		if n, ok := s.nodes[nodeID]; ok && !n.draining {
@@ -144,7 +144,7 @@ func (s *Store) LiveNodes(ctx context.Context) ([]chat.NodeStatus, error) {
 	return list, err
 }
 
-// AcquireLease takes a named lease that nobody alive holds. A dead node gets none.
+// AcquireLease takes a named lease that no live node holds. A dead node gets none.
 func (s *Store) AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error) {
 	err = s.do(ctx, "AcquireLease", func(now time.Time) error {
 		if !s.alive(nodeID, now) {
@@ -178,7 +178,7 @@ func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 	})
 }
 
-// checkLease says whether the claim on a named lease still holds.
+// checkLease reports whether the claim on a named lease still holds.
 func (s *Store) checkLease(l *store.Lease, now time.Time) error {
 	if l == nil {
 		return nil
@@ -190,7 +190,7 @@ func (s *Store) checkLease(l *store.Lease, now time.Time) error {
 	return nil
 }
 
-// moveOffset never goes back: an old message that is offered again must not uncover newer ones.
+// moveOffset never goes back: an old message that is offered again must not make the poller fetch newer ones a second time.
 func (s *Store) moveOffset(l *store.Lease) {
 	if l != nil {
 		have := s.leases[l.Name]

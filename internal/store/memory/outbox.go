@@ -17,7 +17,7 @@ type runPart struct {
 	n   int
 }
 
-// place is where one message at a time is under way.
+// place is a chat, in which one message at a time is under way.
 type place struct{ channel, chat string }
 
 // outRow is one row of outbox. Attempt is how often it was taken.
@@ -54,7 +54,7 @@ func (s *Store) send(o store.Outgoing, now time.Time) string {
 	return o.ID
 }
 
-// notify tells the person what happened to the messages: a fresh row, or one more on a row that nobody has tried yet.
+// notify adds to the notice about the messages: a new row, or a higher count on a row that no attempt was made to send.
 func (s *Store) notify(key chat.SessionKey, notice *store.Outgoing, about []*message, now time.Time) {
 	if notice == nil || len(about) == 0 {
 		return
@@ -127,7 +127,7 @@ func (s *Store) ClaimOutgoing(ctx context.Context, nodeID string, channels []str
 	return out, err
 }
 
-// giveBack makes what dead nodes were sending due again; whether it arrived nobody knows.
+// giveBack makes the rows that dead nodes were sending due again. Whether they arrived is unknown.
 func (s *Store) giveBack(now time.Time) {
 	for _, row := range s.open {
 		if row.state == store.OutSending && !s.alive(row.node, now) {
@@ -146,14 +146,14 @@ func (s *Store) underWay() map[place]bool {
 	return taken
 }
 
-// claim leases the row to a node, or ends it when it is too late; it says whether the caller is to be told of it.
+// claim leases the row to a node, or ends it when it has expired; it reports whether the caller gets the row.
 func (r *outRow) claim(nodeID string, taken map[place]bool, now time.Time) bool {
 	if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(now) {
 		r.state, r.Expired, r.doneAt = store.OutExpired, true, now
 		return true
 	}
 	if r.nextAt.After(now) || taken[r.place()] {
-		taken[r.place()] = taken[r.place()] || r.Attempt > 0 // it comes again, and what is behind it waits for that
+		taken[r.place()] = taken[r.place()] || r.Attempt > 0 // it is due again later, and the rows after it wait for that
 		return false
 	}
 	taken[r.place()] = true

@@ -12,7 +12,7 @@ import (
 
 var _ channel.Records = (*Store)(nil)
 
-// records is what channels keep beside messages.
+// records are what channels keep beside messages.
 type records struct {
 	open    []channel.Pairing // oldest first
 	grants  []channel.Grant   // oldest first
@@ -78,7 +78,7 @@ func (s *Store) CreatePairing(ctx context.Context, p channel.Peer, name string) 
 	return made, err
 }
 
-// expire drops the requests and buttons that are over.
+// expire drops the requests and buttons that have expired.
 func (r *records) expire(now time.Time) {
 	r.open = slices.DeleteFunc(r.open, func(o channel.Pairing) bool { return !now.Before(o.ExpiresAt) })
 	for id, b := range r.buttons {

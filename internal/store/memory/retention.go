@@ -11,7 +11,7 @@ import (
 // PruneInbox deletes messages that are over with their runs; see the port.
 func (s *Store) PruneInbox(ctx context.Context, p store.PruneParams) (n int, err error) {
 	err = s.do(ctx, "PruneInbox", func(time.Time) error {
-		old := map[string]bool{} // runs that go
+		old := map[string]bool{} // runs to delete
 		for _, m := range s.messages {
 			if n+len(old) >= p.Most() {
 				break

@@ -222,7 +222,7 @@ func leader(list []*message, runID string) *message {
 	return lead
 }
 
-// requeue lets the messages of a run wait again. They are held, not waiting: their place was that of a running turn.
+// requeue lets the messages of a run wait again. They are held, not waiting: they have the place of a running turn.
 func (se *session) requeue(r *run) {
 	for _, m := range se.of(r.ID) {
 		m.State = store.StateHeld
@@ -230,7 +230,7 @@ func (se *session) requeue(r *run) {
 	}
 }
 
-// remember keeps what lists show of the run that ended last.
+// remember keeps the columns of the run that ended last, which lists show.
 func (se *session) remember(r *run, p store.FinishParams) {
 	se.LastRunID, se.LastState, se.LastCause, se.LastError = r.ID, p.State, p.Cause, p.Error
 	se.TotalTokens += p.Usage.InputTokens + p.Usage.OutputTokens
@@ -264,7 +264,7 @@ func (s *Store) EndStopping(ctx context.Context, c store.Claim, runID string) er
 	})
 }
 
-// endStopping ends the stopping runs of nodes that are gone: their goroutines are, too.
+// endStopping ends the stopping runs of dead nodes: their goroutines have ended with their process.
 func (s *Store) endStopping(now time.Time) {
 	for _, r := range s.active {
 		if r.State == store.RunStopping && !s.alive(r.Owner, now) {

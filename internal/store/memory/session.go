@@ -25,10 +25,10 @@ type session struct {
 	transcriptSeq int64
 }
 
-// grave is what a session leaves behind: a new one of the same name must not reuse sequence numbers or epochs.
-type grave struct{ lastSeq, epoch int64 }
+// tombstone is what the deletion of a session leaves: a new session of the same key must not reuse sequence numbers or epochs.
+type tombstone struct{ lastSeq, epoch int64 }
 
-// archive is a transcript that was reset. One that a deletion kept is its principal's.
+// archive is a transcript that was reset. One that a deletion kept belongs to its principal.
 type archive struct {
 	id        string
 	entries   []chat.TranscriptEntry
@@ -42,7 +42,7 @@ type message struct {
 
 	dedupe, hash, node, notice string
 	endedAt                    time.Time
-	ended                      *cron.Run // the row of the ledger that got its end with the message
+	ended                      *cron.Run // the ledger row that ended with the message
 }
 
 // run is one row of runs.
@@ -70,7 +70,7 @@ func (s *Store) session(key chat.SessionKey, principal string, now time.Time) (s
 	return se, true
 }
 
-// holds finds the session of a claim, or says that the claim does not hold.
+// holds finds the session of a claim, or returns chat.ErrFenced when the claim does not hold.
 func (s *Store) holds(c store.Claim, now time.Time) (*session, error) {
 	se, ok := s.sessions[c.Session]
 	if !ok || se.Owner != c.Node || se.Epoch != c.Epoch || !s.alive(c.Node, now) {
@@ -133,7 +133,7 @@ func (s *Store) settle(se *session, now time.Time) {
 	se.runs = slices.DeleteFunc(se.runs, func(r *run) bool { return r.SeqFrom <= se.DoneSeq })
 }
 
-// release gives the session up when nothing is left to do.
+// release ends the ownership of the session when nothing is left to do.
 func (se *session) release() bool {
 	if len(se.unfinished) > 0 || se.active > 0 {
 		return false

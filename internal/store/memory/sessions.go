@@ -32,7 +32,7 @@ func (s *Store) Session(ctx context.Context, key chat.SessionKey, visible string
 	return out, err
 }
 
-// ListSessions lists sessions, the one that changed last first, and says how many fit the filter.
+// ListSessions lists sessions, the one that changed last first, and returns how many match the filter.
 func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]store.Session, int, error) {
 	var (
 		out   []store.Session
@@ -58,7 +58,7 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 	return out, total, err
 }
 
-// CountNamed counts the sessions of a principal whose keys a caller has chosen.
+// CountNamed counts the sessions of a principal whose keys a client has chosen.
 func (s *Store) CountNamed(ctx context.Context, principal string) (int, error) {
 	n := 0
 	err := s.do(ctx, "CountNamed", func(time.Time) error {
@@ -97,7 +97,7 @@ func (s *Store) ResetSession(ctx context.Context, p store.ResetParams) (store.Se
 		if p.NewID == "" {
 			return chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
 		}
-		id, err := once(s, p.IdempotencyKey, now, func() (string, error) {
+		id, err := idempotent(s, p.IdempotencyKey, now, func() (string, error) {
 			out = s.reset(p, now)
 			return out.SessionID, nil
 		})
@@ -126,7 +126,7 @@ func (s *Store) reset(p store.ResetParams, now time.Time) store.Session {
 // DeleteSession removes a session that does not run, see store.Sessions.
 func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (out store.Deleted, err error) {
 	err = s.do(ctx, "DeleteSession", func(now time.Time) error {
-		out, err = once(s, p.IdempotencyKey, now, func() (store.Deleted, error) { return s.remove(p, now) })
+		out, err = idempotent(s, p.IdempotencyKey, now, func() (store.Deleted, error) { return s.remove(p, now) })
 		return err
 	})
 	return out, err
@@ -145,7 +145,7 @@ func (s *Store) remove(p store.DeleteParams, now time.Time) (store.Deleted, erro
 		s.end(se, m, chat.OutcomeStopped, "delete", now)
 	}
 	s.settle(se, now)
-	s.buried[p.Session] = grave{lastSeq: se.LastSeq, epoch: se.Epoch}
+	s.buried[p.Session] = tombstone{lastSeq: se.LastSeq, epoch: se.Epoch}
 	delete(s.sessions, p.Session)
 	s.crons.write(p.Audit.Between(se.SessionID, ""), now)
 	out := store.Deleted{Deleted: true, Ended: store.WithoutContent(rows(queued))}
@@ -173,7 +173,7 @@ func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, princip
 	})
 }
 
-// GiveSession makes somebody else the owner of a session, see store.Sessions.
+// GiveSession makes another principal the owner of a session, see store.Sessions.
 func (s *Store) GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error {
 	return s.do(ctx, "GiveSession", func(now time.Time) error {
 		if se := s.sessions[key]; se != nil && se.Principal == from {
@@ -238,8 +238,8 @@ type replyOf struct {
 	id      string
 }
 
-// appendTo writes into the named transcript of a session, the current one or an archived one. Sequence numbers grow over
-// all of them, so that a late entry in an archive has one, too.
+// appendTo writes into the named transcript of a session, the current one or an archived one. Sequence numbers grow over all of them, so
+// that a late entry in an archive has one, too.
 func (s *Store) appendTo(se *session, id string, entries []chat.TranscriptEntry, now time.Time) []chat.TranscriptEntry {
 	added := slices.Clone(entries)
 	for i := range added {
@@ -279,7 +279,7 @@ func (s *Store) Transcript(ctx context.Context, q store.TranscriptQuery) (store.
 	return out, err
 }
 
-// entries are those of the transcript that is meant; se is nil when there is no such session.
+// entries are those of the transcript to read; se is nil when there is no such session.
 func (s *Store) entries(se *session, q store.TranscriptQuery) []chat.TranscriptEntry {
 	if se != nil && (q.SessionID == "" || q.SessionID == se.SessionID) {
 		return se.transcript

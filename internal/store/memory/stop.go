@@ -62,7 +62,7 @@ func (s *Store) Stop(ctx context.Context, p store.StopParams) (store.Stopped, er
 	return out, err
 }
 
-// met finds what a stop is about.
+// met finds what a stop selects.
 func (s *Store) met(se *session, p store.StopParams) ([]*message, []*run) {
 	queued, running := se.queued(), s.running(se)
 	switch p.Scope {
@@ -79,7 +79,7 @@ func (s *Store) met(se *session, p store.StopParams) ([]*message, []*run) {
 	}
 }
 
-// named finds the run or the waiting message that an id means; a message that a run has taken means the run.
+// named finds the run or the waiting message that an id names; a message that a run has taken selects the run.
 func (s *Store) named(se *session, id string, queued []*message, running []*run) ([]*message, []*run) {
 	runID := id
 	if m, ok := s.messages[id]; ok && m.Session == se.Key && m.State == store.StateRunning {
@@ -116,7 +116,7 @@ func (s *Store) MessageByID(ctx context.Context, id string) (store.Waiting, erro
 	return out, err
 }
 
-// PendingInputs lists what waits in a session, oldest first, and says how many there are.
+// PendingInputs lists the waiting messages of a session, oldest first, and returns the number of all of them.
 func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error) {
 	var (
 		out   []store.Waiting

@@ -10,7 +10,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Sweep takes over what nobody alive owns, see store.Inbox. A dead node gets chat.ErrFenced.
+// Sweep takes over sessions that no live node owns, see store.Inbox. A dead node gets chat.ErrFenced.
 func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
 	var out []store.Taken
 	err := s.do(ctx, "Sweep", func(now time.Time) error {
@@ -53,8 +53,8 @@ func (s *Store) busySessions() []*session {
 	return list
 }
 
-// takeOver moves a session to a new owner. What ran under the old one is interrupted and waits again; it counts as a crash
-// unless the old owner has taken its row away.
+// takeOver moves a session to a new owner. What ran under the old one is interrupted and waits again; it counts as a crash unless the old
+// owner has deleted its row.
 func (s *Store) takeOver(se *session, nodeID string, now time.Time) {
 	for _, r := range s.active {
 		if r.Session != se.Key {
@@ -86,8 +86,8 @@ func (s *Store) taken(se *session, list []*message) store.Taken {
 	return out
 }
 
-// forgetNodes deletes the rows of nodes that are dead for long. One that still has work is kept: without its row the
-// takeover would look like a clean stop.
+// forgetNodes deletes the rows of nodes that died long ago. One that still has work is kept: without its row the takeover would look like
+// one after a clean stop.
 func (s *Store) forgetNodes(now time.Time) {
 	for id, n := range s.nodes {
 		if now.Sub(n.leaseUntil) >= keepDeadNode && !s.hasWork(id) {

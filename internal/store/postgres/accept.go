@@ -11,8 +11,8 @@ import (
 	"laneway/internal/store"
 )
 
-// offsetSQL proves the lease of a poller and moves its offset, which never goes back: an old message that is offered again
-// must not uncover newer ones.
+// offsetSQL proves the lease of a poller and moves its offset. The offset never goes back: an old message that is offered again must not
+// make the poller fetch newer ones a second time.
 const offsetSQL = `
 WITH l AS (
 	UPDATE leases SET next_offset = GREATEST(COALESCE(next_offset, 0), $5::bigint)
@@ -22,55 +22,56 @@ WITH l AS (
 )
 SELECT 1 / count(*) FROM l`
 
-// ownSQL divides by zero when the session is somebody else's. It gives the reason why the message was not stored.
+// ownSQL divides by zero when the session belongs to another principal. It tells a refusal apart from a full queue after acceptSQL stored
+// nothing.
 const ownSQL = `SELECT 1 / count(*) FROM sessions WHERE key = $1 AND principal = $2`
 
-// errFull says that a message was not stored: the queue is full, the session is somebody else's, or the message was offered before. It
-// never leaves the package.
-var errFull = errors.New("the queue is full")
+// errNotStored means that acceptSQL stored nothing: the queue is full, the session belongs to another principal, or the message is a
+// duplicate. It never leaves the package.
+var errNotStored = errors.New("the queue is full")
 
-// Accept makes a message durable, see store.Inbox. One round trip, shared with what comes at the same time; a duplicate and a full queue
+// Accept makes a message durable, see store.Inbox. It takes one round trip, which concurrent accepts share; a duplicate and a full queue
 // take three or four.
 func (s *Store) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
 	if p.Message.ID == "" || p.Message.Session.IsZero() {
 		return store.Accepted{}, chat.Errorf(chat.CodeInvalid, "a message needs an id and a session")
 	}
-	a, err := s.newArrival(p)
+	a, err := s.newAcceptOp(p)
 	if err != nil {
 		return store.Accepted{}, err
 	}
-	how := alone
-	if p.Offset == nil && len(a.body) <= maxShared {
+	how := single
+	if p.Offset == nil && len(a.body) <= maxGroupedBytes {
 		if how, err = s.accepts.do(ctx, a); err != nil {
 			return store.Accepted{}, fmt.Errorf("accepting a message: %w", err)
 		}
 	}
-	repeated := how == doubtful
+	repeated := how == unknown
 	err = s.do(ctx, "accepting a message", func(ctx context.Context) error {
-		if how != shared {
+		if how != grouped {
 			err := a.accept(ctx, repeated)
 			repeated = true
 			if err != nil {
 				return err
 			}
-			how = shared
+			how = grouped
 		}
-		return a.buryOwner(ctx)
+		return a.endRunsOfDeadOwner(ctx)
 	})
 	return a.out, err
 }
 
-// arrival is one message on its way in.
-type arrival struct {
+// acceptOp is one Accept under way.
+type acceptOp struct {
 	s         *Store
 	p         store.AcceptParams
 	body      string
 	sessionID string // of the session if it is new
-	before    string // owner that was found dead
+	deadOwner string // owner that the statement found dead, "" = none
 	out       store.Accepted
 }
 
-func (s *Store) newArrival(p store.AcceptParams) (*arrival, error) {
+func (s *Store) newAcceptOp(p store.AcceptParams) (*acceptOp, error) {
 	if p.Unqueued {
 		p.Take, p.Cap, p.Hold = false, 0, 0
 	}
@@ -82,50 +83,52 @@ func (s *Store) newArrival(p store.AcceptParams) (*arrival, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &arrival{s: s, p: p, body: body, sessionID: id}, nil
+	return &acceptOp{s: s, p: p, body: body, sessionID: id}, nil
 }
 
-func (a *arrival) session() string { return a.p.Message.Session.String() }
+func (a *acceptOp) session() string { return a.p.Message.Session.String() }
 
-// accept is one try of a message by itself. Repeated is true when an earlier one may have been committed although its answer was lost.
-func (a *arrival) accept(ctx context.Context, repeated bool) error {
+// accept is one try of the message in a transaction of its own. Repeated is true when an earlier try may have been committed although its
+// answer was lost.
+func (a *acceptOp) accept(ctx context.Context, repeated bool) error {
 	a.out = store.Accepted{}
-	err := a.straight(ctx)
-	for again := 0; errors.Is(err, errFull) && again < maxTries; again++ { // more than once only if it was offered again meanwhile
-		err = a.insertIntoFull(ctx, repeated)
+	err := a.insertInOneTrip(ctx)
+	for again := 0; errors.Is(err, errNotStored) && again < maxTries; again++ { // more than once only if the message was offered again meanwhile
+		err = a.insertWhenFull(ctx, repeated)
 	}
-	if errors.Is(err, errFull) {
+	if errors.Is(err, errNotStored) {
 		return unavailable(sentenceSlow, err)
 	}
 	if a.p.Own && isFence(err) && a.p.Offset == nil {
 		return chat.ErrSessionNotFound
 	}
 	if isUnique(err) { // offered twice at the same moment
-		return a.known(ctx, repeated)
+		return a.findDuplicate(ctx, repeated)
 	}
 	return err
 }
 
-// buryOwner ends what a dead owner of the session was stopping.
-func (a *arrival) buryOwner(ctx context.Context) error {
-	if !a.out.Mine || a.before == "" {
+// endRunsOfDeadOwner ends the runs that a dead owner of the session was stopping.
+func (a *acceptOp) endRunsOfDeadOwner(ctx context.Context) error {
+	if !a.out.Mine || a.deadOwner == "" {
 		return nil
 	}
 	_, err := a.s.pool.Exec(ctx, endStoppingOfDeadSQL, a.s.clock())
 	return err
 }
 
-// straight is the usual way in: one round trip, or a transaction with the offset that must not move if the queue is full.
-func (a *arrival) straight(ctx context.Context) error {
+// insertInOneTrip is the usual case: one round trip, or a transaction with the offset, which must not move when the queue is full.
+func (a *acceptOp) insertInOneTrip(ctx context.Context) error {
 	if a.p.Offset == nil {
-		return a.insert(ctx, a.s.turns, &pgx.Batch{}, a.bound())
+		return a.insert(ctx, a.s.turns, &pgx.Batch{}, a.waitingLimit())
 	}
-	return pgx.BeginFunc(ctx, a.s.turns, func(tx pgx.Tx) error { return a.insert(ctx, tx, &pgx.Batch{}, a.bound()) })
+	return pgx.BeginFunc(ctx, a.s.turns, func(tx pgx.Tx) error { return a.insert(ctx, tx, &pgx.Batch{}, a.waitingLimit()) })
 }
 
-// insertIntoFull makes room as the policy says. A message that was accepted before is a duplicate, however full the queue is.
-func (a *arrival) insertIntoFull(ctx context.Context, repeated bool) error {
-	err := a.known(ctx, repeated)
+// insertWhenFull ends messages as the drop policy demands, or refuses the new one. A message that was accepted before is a duplicate,
+// however full the queue is.
+func (a *acceptOp) insertWhenFull(ctx context.Context, repeated bool) error {
+	err := a.findDuplicate(ctx, repeated)
 	if err == nil || !errors.Is(err, chat.ErrNotFound) {
 		return err
 	}
@@ -135,13 +138,13 @@ func (a *arrival) insertIntoFull(ctx context.Context, repeated bool) error {
 				return err
 			}
 		}
-		over, stored, err := a.over(ctx, tx)
+		over, stored, err := a.countExcess(ctx, tx)
 		if err != nil {
 			return err
 		}
 		b := &pgx.Batch{}
 		if over > 0 {
-			if err := a.makeRoom(b, over, stored); err != nil {
+			if err := a.endExcess(b, over, stored); err != nil {
 				return err
 			}
 		}
@@ -152,9 +155,9 @@ func (a *arrival) insertIntoFull(ctx context.Context, repeated bool) error {
 	})
 }
 
-// makeRoom queues the end of what has to go: all that waits when the message interrupts, else the oldest over messages, unless the policy refuses the
-// new one.
-func (a *arrival) makeRoom(b *pgx.Batch, over int, stored chat.QueueMode) error {
+// endExcess queues the end of the messages that the new one displaces: all that wait when it interrupts, else the oldest over messages. The
+// policy DropNew refuses the new message instead.
+func (a *acceptOp) endExcess(b *pgx.Batch, over int, stored chat.QueueMode) error {
 	switch {
 	case a.p.Interrupts(stored):
 		return a.end(b, endAllSQL, &a.out.Superseded, store.EndParams{Outcome: chat.OutcomeSuperseded, Reason: store.ReasonSuperseded})
@@ -166,15 +169,15 @@ func (a *arrival) makeRoom(b *pgx.Batch, over int, stored chat.QueueMode) error 
 	}
 }
 
-// over counts, behind the lock, how many waiting messages are too many once the new one is there, and reads the mode of the session. Those whose turn
-// begins already are no longer waiting for a place.
-func (a *arrival) over(ctx context.Context, tx pgx.Tx) (over int, stored chat.QueueMode, err error) {
+// countExcess locks the session and then counts how many waiting messages are too many once the new one is there; it also reads the
+// session's mode. Messages whose turn has a slot already do not count.
+func (a *acceptOp) countExcess(ctx context.Context, tx pgx.Tx) (over int, stored chat.QueueMode, err error) {
 	key := a.p.Message.Session.String()
 	waiting := 0
 	b := &pgx.Batch{}
 	b.Queue(lockSQL, key)
 	b.Queue(`SELECT mode FROM sessions WHERE key = $1`, key).Query(func(rows pgx.Rows) error {
-		for rows.Next() { // no row: somebody else has deleted the session
+		for rows.Next() { // no row: another transaction has deleted the session
 			if err := rows.Scan(&stored); err != nil {
 				return err
 			}
@@ -184,11 +187,11 @@ func (a *arrival) over(ctx context.Context, tx pgx.Tx) (over int, stored chat.Qu
 	b.Queue(`SELECT count(*) FROM inbox WHERE session_key = $1 AND ended_at IS NULL AND state = 'waiting' AND seq <> ALL($2::bigint[])`,
 		key, a.starting()).QueryRow(func(row pgx.Row) error { return row.Scan(&waiting) })
 	err = send(ctx, tx, b)
-	return waiting + a.places() - a.p.Cap, stored, err
+	return waiting + a.queuePlaces() - a.p.Cap, stored, err
 }
 
-// insert sends the statement behind what is in the batch already. Waiting bounds the messages that wait; 0 = no bound.
-func (a *arrival) insert(ctx context.Context, to sender, b *pgx.Batch, bound int) error {
+// insert adds the accept statement to a batch and sends it. Bound limits the messages that wait; 0 = no bound.
+func (a *acceptOp) insert(ctx context.Context, to sender, b *pgx.Batch, bound int) error {
 	full := false
 	a.moveOffset(b)
 	b.Queue(acceptSQL, a.args(bound)...).QueryRow(func(row pgx.Row) error {
@@ -198,20 +201,20 @@ func (a *arrival) insert(ctx context.Context, to sender, b *pgx.Batch, bound int
 	})
 	err := send(ctx, to, b)
 	if full {
-		return errFull
+		return errNotStored
 	}
 	return err
 }
 
-func (a *arrival) moveOffset(b *pgx.Batch) {
+func (a *acceptOp) moveOffset(b *pgx.Batch) {
 	if o := a.p.Offset; o != nil {
 		b.Queue(offsetSQL, a.s.clock(), o.Name, o.Owner, o.Epoch, o.NextOffset)
 	}
 }
 
-// end queues a statement that ends waiting messages, and what brings the session up to date. The last parameter of the statement is the messages that have
-// a slot already; args come before it.
-func (a *arrival) end(b *pgx.Batch, sql string, ended *[]store.Waiting, p store.EndParams, args ...any) error {
+// end queues a statement that ends waiting messages, and the update of the session's counters. The last parameter of the statement are the
+// messages that have a slot already; args come before it.
+func (a *acceptOp) end(b *pgx.Batch, sql string, ended *[]store.Waiting, p store.EndParams, args ...any) error {
 	p.Session = a.p.Message.Session
 	shared, err := a.s.endArgs(p)
 	if err != nil {
@@ -222,25 +225,26 @@ func (a *arrival) end(b *pgx.Batch, sql string, ended *[]store.Waiting, p store.
 	return nil
 }
 
-// bound is what the statement compares with the messages that wait: a message that needs no place is never refused.
+// waitingLimit is the bound that the statement compares with sessions.waiting. A message that needs no place is never refused.
 //
-// The row counts held messages as well, so the statement refuses too early at times; what does count is then counted behind the lock.
-func (a *arrival) bound() int {
-	if a.places() == 0 {
+// sessions.waiting counts held messages as well, so the statement may refuse although there is a place; countExcess then counts exactly,
+// after the lock.
+func (a *acceptOp) waitingLimit() int {
+	if a.queuePlaces() == 0 {
 		return 0
 	}
 	return a.p.Cap
 }
 
-// places is how many places the message takes in the queue.
-func (a *arrival) places() int {
+// queuePlaces is how many places the message takes in the queue.
+func (a *acceptOp) queuePlaces() int {
 	if a.p.Unqueued || a.p.Joins {
 		return 0
 	}
 	return 1
 }
 
-func (a *arrival) starting() []int64 {
+func (a *acceptOp) starting() []int64 {
 	if a.p.Starting == nil {
 		return []int64{}
 	}

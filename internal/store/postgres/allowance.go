@@ -10,7 +10,7 @@ import (
 
 var _ store.Allowances = (*Store)(nil)
 
-// allowanceSQL fills the allowance by the time that has passed, and takes whole calls from it. A clock that went back fills nothing. $1
+// allowanceSQL refills the allowance by the time that has passed, and takes whole calls from it. A clock that went back refills nothing. $1
 // clock, $2 name, $3 how many, $4 a minute.
 const allowanceSQL = `
 INSERT INTO allowances AS a (name, tokens, got, at) VALUES ($2, $4::bigint - LEAST($3::bigint, $4::bigint), LEAST($3::bigint, $4::bigint), ` + nowSQL + `)

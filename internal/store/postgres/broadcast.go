@@ -9,8 +9,8 @@ import (
 var _ store.Broadcaster = (*Store)(nil)
 
 const (
-	// newsChannel carries texts for every process: who sends, then one text a line.
-	newsChannel = "laneway_news"
+	// eventChannel is the NOTIFY channel of broadcasts. A payload is the id of the sending process, then one text a line.
+	eventChannel = "laneway_news"
 	// maxPayload is what one notification may carry, a little less than the server's 8000 bytes.
 	maxPayload = 7_900
 	// maxTexts bounds the texts that wait to be sent, and those that wait to be read.
@@ -20,7 +20,7 @@ const (
 // Broadcast sends a text to every other process, see store.Broadcaster. It starts the sender at the first call.
 func (s *Store) Broadcast(text string) { s.wake.broadcast(text) }
 
-// Broadcasts delivers the texts of others, see store.Broadcaster. It starts the listener at the first call.
+// Broadcasts delivers the texts of other processes, see store.Broadcaster. It starts the listener at the first call.
 func (s *Store) Broadcasts() <-chan string { return s.wake.broadcasts() }
 
 func (w *waker) broadcast(text string) {
@@ -36,11 +36,11 @@ func (w *waker) broadcast(text string) {
 func (w *waker) broadcasts() <-chan string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.heard == nil {
-		w.heard = make(chan string, maxTexts)
+	if w.received == nil {
+		w.received = make(chan string, maxTexts)
 	}
 	w.startListener()
-	return w.heard
+	return w.received
 }
 
 // payloads packs texts into as few notifications as they fit into.
@@ -64,17 +64,17 @@ func (w *waker) payloads(texts []string) []string {
 	return out
 }
 
-// hear takes the texts of a notification that another process has sent.
-func (w *waker) hear(payload string) {
+// receiveTexts queues the texts of a notification that another process has sent.
+func (w *waker) receiveTexts(payload string) {
 	from, texts, _ := strings.Cut(payload, "\n")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.heard == nil || from == w.from {
+	if w.received == nil || from == w.from {
 		return
 	}
 	for text := range strings.SplitSeq(texts, "\n") {
 		select {
-		case w.heard <- text:
+		case w.received <- text:
 		default:
 		}
 	}

@@ -30,8 +30,8 @@ func orNull(s string) any {
 	return s
 }
 
-// clean makes text storable: Postgres takes neither NUL nor invalid UTF-8. What people send is checked at the border; this is
-// for what programs and models say.
+// clean makes text storable: PostgreSQL accepts neither NUL nor invalid UTF-8. Input of people is checked at the border; this is for texts
+// of programs and models.
 func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 }
@@ -45,7 +45,7 @@ func newID() (string, error) {
 	return id.String(), nil
 }
 
-// parseKey is the inverse of chat.SessionKey.String. It checks nothing: what is in the table was checked on its way in.
+// parseKey is the inverse of chat.SessionKey.String. It checks nothing: keys were checked before they were stored.
 func parseKey(s string) chat.SessionKey {
 	agent, rest, _ := strings.Cut(strings.TrimPrefix(s, "agent:"), ":")
 	return chat.SessionKey{Agent: agent, Rest: rest}
@@ -120,7 +120,7 @@ func millis(t time.Time) any {
 	return t.UnixMilli()
 }
 
-// flag is a truth as a number: arrays of numbers travel without reflection.
+// flag is a boolean as a number: pgx encodes arrays of numbers without reflection.
 func flag(b bool) int64 {
 	if b {
 		return 1

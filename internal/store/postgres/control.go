@@ -8,11 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// control is a connection beside the pool, for what must get through when every pooled connection is busy. One
-// operation at a time uses it; a broken one is replaced at the next use.
+// control is a connection beside the pool, for operations that must not wait while every pooled connection is busy. One operation at a time
+// uses it; a broken connection is replaced at the next use.
 type control struct {
 	cfg  *pgx.ConnConfig
-	turn chan struct{} // holds one token; whoever has it may touch conn
+	turn chan struct{} // holds one token; the goroutine that has it may use conn
 	conn *pgx.Conn
 }
 
@@ -40,7 +40,7 @@ func (c *control) use(ctx context.Context, fn func(*pgx.Conn) error) error {
 	return fn(c.conn)
 }
 
-// close waits for the operation under way and ends the connection.
+// close waits for the operation under way and closes the connection.
 func (c *control) close() error {
 	<-c.turn
 	defer func() { c.turn <- struct{}{} }()

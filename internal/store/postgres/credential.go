@@ -21,7 +21,7 @@ const (
 	insertCredentialSQL = `INSERT INTO credentials (name, digest, scopes, visible, created_at, expires_at)
 		VALUES ($2, $3, $4, $5, ` + nowSQL + `, NULLIF($6::bigint, 0)) ON CONFLICT DO NOTHING`
 
-	// Nothing ever changes or removes a row of the log.
+	// No statement ever changes or removes a row of the log.
 	logSQL = `INSERT INTO audit_log (id, who, verb, object, before_hash, after_hash, peer, request_id, at)
 		VALUES ($2, $3, $4, $5, $6, $7, $8, $9, ` + nowSQL + `)`
 )

@@ -30,7 +30,7 @@ func TestLaunchInDoubtIsHandedOut(t *testing.T) {
 	}
 	never := launched[2]
 	never.Message.ID = "schedule:never:1"
-	s.Doubt([]cron.Launched{launched[0], never})
+	s.AddUnknown([]cron.Launched{launched[0], never})
 	again := claimAll(t, s)
 	if len(again) != 1 || again[0].Message.ID != launched[0].Message.ID || !again[0].Mine || again[0].Seq != launched[0].Seq {
 		t.Fatalf("handed out %+v", again)
@@ -40,7 +40,7 @@ func TestLaunchInDoubtIsHandedOut(t *testing.T) {
 	}
 }
 
-// TestTakenNameStopsOnlyItsRun: a message that somebody gave the name of a run must not hold up the other jobs.
+// TestTakenNameStopsOnlyItsRun: a message with the id that a run needs must not delay the other jobs.
 func TestTakenNameStopsOnlyItsRun(t *testing.T) {
 	t.Parallel()
 	s, url := cronStore(t)

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// cancelRetryingSQL ends runs that wait for their next attempt: nothing of them is in an inbox.
+	// cancelRetryingSQL ends runs that wait for their next attempt: they have no message in an inbox.
 	cancelRetryingSQL = `UPDATE cron_run_logs l SET ` + cancelled + `, reason = $3, error = $4
 FROM inbox i WHERE l.id = ANY($2::text[]) AND l.state = 'retrying' AND i.message_id = l.run_id
 RETURNING l.id, l.job_id, COALESCE(l.run_id, ''), i.session_key, i.seq, false, ''`
 
-	// cancelWaitingSQL ends runs whose message waits, and the messages. The sessions are locked.
+	// cancelWaitingSQL ends runs whose message waits, and the messages. The sessions are locked already.
 	cancelWaitingSQL = `
 WITH i AS (
 	UPDATE inbox i SET state = 'done', outcome = 'stopped', reason = $3, ended_at = ` + nowSQL + `
@@ -30,7 +30,7 @@ UPDATE cron_run_logs l SET ` + cancelled + `, reason = $3, error = $4
 FROM i WHERE l.id = i.id
 RETURNING l.id, l.job_id, i.message_id, i.session_key, i.seq, false, ''`
 
-	// cancelRunningSQL asks runs to stop; who asked first stays. The ledger knows why, so that the end can tell.
+	// cancelRunningSQL asks runs to stop; the first requester stays recorded. The ledger row keeps the reason for the end of the attempt.
 	cancelRunningSQL = `
 WITH r AS (
 	UPDATE runs r SET stop_by = CASE WHEN r.stop_by = '' THEN $3 ELSE r.stop_by END
@@ -41,21 +41,22 @@ UPDATE cron_run_logs l SET reason = $2
 FROM r WHERE l.id = r.id
 RETURNING l.id, l.job_id, l.run_id, r.session_key, r.seq_to, true, r.owner`
 
-	// cancelled is what a row of the ledger named l gets when it is over without running.
+	// cancelled are the columns of the ledger row l of a run that ends without having run.
 	cancelled = `state = 'cancelled', ` + finishedNow
 
-	// finishedNow is what every row of the ledger named l gets that ends by something else than its attempt.
+	// finishedNow are the columns that every ledger row l gets that ends otherwise than by the end of its attempt.
 	finishedNow = `finished_at = ` + nowSQL + `, next_attempt_at = NULL,
 	duration_ms = CASE WHEN l.started_at IS NULL THEN 0 ELSE GREATEST(` + nowSQL + ` - l.started_at, 0) END`
 
-	// cancelMessagesSQL is a part of statements that end waiting messages: i has them, and the runs that they were are over as well.
+	// cancelMessagesSQL is a part of statements that end waiting messages. i has the messages; the runs whose attempts they were end as
+	// well.
 	cancelMessagesSQL = `UPDATE cron_run_logs l SET ` + finishedNow + `,
 		state = CASE WHEN i.outcome = 'failed' THEN 'error' WHEN i.outcome IN ('interrupted', 'dead') THEN 'interrupted' ELSE 'cancelled' END,
 		reason = CASE WHEN i.outcome IN ('failed', 'interrupted', 'dead') THEN l.reason ELSE COALESCE(l.reason, 'stopped') END,
 		error = CASE WHEN i.outcome IN ('failed', 'interrupted', 'dead') THEN i.reason ELSE l.error END
 	FROM i WHERE l.id = split_part(i.message_id, '/', 1) AND l.run_id = i.message_id AND l.state = 'queued'`
 
-	// runsOfMessagesSQL reads the rows of the ledger that are over for these messages. $1 session, $2 sequence numbers.
+	// runsOfMessagesSQL reads the ledger rows that ended with these messages. $1 session, $2 sequence numbers.
 	runsOfMessagesSQL = `SELECT ` + logColumns + ` FROM inbox i
 	JOIN cron_run_logs l ON l.id = split_part(i.message_id, '/', 1) AND l.run_id = i.message_id AND l.finished_at IS NOT NULL
 	WHERE i.session_key = $1 AND i.seq = ANY($2::bigint[])`
@@ -83,7 +84,7 @@ func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (out cron.C
 	}
 	err = s.control(ctx, "cancelling cron runs", s.ctrl, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			out, err = once(ctx, s, tx, p.IdempotencyKey, func() (cron.Cancelled, error) {
+			out, err = idempotent(ctx, s, tx, p.IdempotencyKey, func() (cron.Cancelled, error) {
 				ended, finished, err := s.cancel(ctx, tx, p)
 				out := cron.CancelledOf(ended)
 				out.Finished = finished
@@ -133,8 +134,8 @@ func (s *Store) activeRuns(ctx context.Context, tx pgx.Tx, job string) (ids []st
 	return ids, send(ctx, tx, b)
 }
 
-// cancelRuns ends those of the named runs that are active, and reads the rows that are over by that. The caller may hold locks of jobs, and none of sessions or
-// runs.
+// cancelRuns ends those of the named runs that are active, and reads the rows that ended. The caller may hold locks of jobs, but none of
+// sessions or runs.
 func (s *Store) cancelRuns(ctx context.Context, tx pgx.Tx, ids []string, p cron.CancelParams) ([]cron.CancelledRun, []cron.Run, error) {
 	ended, err := s.endRuns(ctx, tx, ids, p)
 	var over []string
@@ -150,7 +151,7 @@ func (s *Store) cancelRuns(ctx context.Context, tx pgx.Tx, ids []string, p cron.
 	return ended, finished, err
 }
 
-// finishedRows reads rows that got their end in this transaction.
+// finishedRows reads rows that ended in this transaction.
 func finishedRows(ctx context.Context, tx pgx.Tx, ids []string) ([]cron.Run, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -162,7 +163,8 @@ func finishedRows(ctx context.Context, tx pgx.Tx, ids []string) ([]cron.Run, err
 	return column(rows, func(r loggedRun) cron.Run { return r.Run }), err
 }
 
-// runsOf tells messages that were just ended which rows of the ledger got their end with them. It asks only when one is named like an attempt.
+// runsOf reads the ledger rows that ended with these messages, and stores them in the messages. It sends a statement only when a message is
+// named like an attempt.
 func runsOf(ctx context.Context, tx sender, ended []store.Waiting) error {
 	var seqs []int64
 	for _, w := range ended {
@@ -179,12 +181,12 @@ func runsOf(ctx context.Context, tx sender, ended []store.Waiting) error {
 	if err := send(ctx, tx, b); err != nil {
 		return err
 	}
-	give(ended, rows)
+	attachRuns(ended, rows)
 	return nil
 }
 
-// give puts each row of the ledger to the message that was its attempt.
-func give(ended []store.Waiting, rows []loggedRun) {
+// attachRuns stores each ledger row in the message that was its attempt.
+func attachRuns(ended []store.Waiting, rows []loggedRun) {
 	byMessage := make(map[string]*cron.Run, len(rows))
 	for i := range rows {
 		byMessage[rows[i].message] = &rows[i].Run

@@ -11,72 +11,74 @@ import (
 	"laneway/internal/cron"
 )
 
-// dueWhere finds the jobs whose time comes within $2, to fire or to resume.
+// dueWhere is the condition for jobs whose moment, to fire or to resume, is at most $2 ms ahead.
 const dueWhere = ` WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL + ` + $2::bigint
 	AND (paused_at IS NULL OR paused_until IS NOT NULL)`
 
 const (
-	// lookSQL says in one round trip whether there is anything to do at all. Each half reads the first entry of an index, however many
-	// jobs there are: to ask for the smallest keeps the planner from reading tables.
+	// lookSQL returns in one round trip whether anything is due at all. Each half reads the first entry of an index, however many jobs
+	// there are: asking for the smallest value keeps the planner from reading tables.
 	lookSQL = `SELECT ` + nowSQL + `,
 	COALESCE((SELECT next_run_at FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at IS NOT NULL
 		AND (paused_at IS NULL OR paused_until IS NOT NULL) ORDER BY next_run_at, id LIMIT 1) <= ` + nowSQL + ` + $2::bigint, false),
 	COALESCE((SELECT next_attempt_at FROM cron_run_logs WHERE next_attempt_at IS NOT NULL ORDER BY next_attempt_at LIMIT 1) <= ` + nowSQL + `, false)`
 
-	// comingSQL counts what will be due, from the index alone.
+	// comingSQL counts the jobs that are due within a horizon, from the index alone.
 	comingSQL = `SELECT count(*) FROM (SELECT 1 FROM cron_jobs WHERE enabled AND invalid = '' AND next_run_at <= ` + nowSQL + ` + $2::bigint
 	ORDER BY next_run_at, id LIMIT $3) coming`
 
 	dueSQL = `SELECT ` + jobColumns + `, 0, NULL::bigint, NULL::bigint[], 0::bigint FROM cron_jobs` + dueWhere + `
 ORDER BY next_run_at, id LIMIT `
 
-	// dueCountSQL counts what dueSQL would find if nobody had locked any of it.
+	// dueCountSQL counts the rows that dueSQL would return if no other transaction had locked any of them.
 	dueCountSQL = `SELECT count(*) FROM (SELECT 1 FROM cron_jobs` + dueWhere + ` ORDER BY next_run_at, id LIMIT `
 
 	activeSQL = `SELECT job_id, id, state, COALESCE(started_at, 0), session_key FROM cron_run_logs
 WHERE job_id = ANY($1::text[]) AND finished_at IS NULL ORDER BY claimed_at, id`
 
-	// usedSQL counts what owners have used of a day's budget. It stops at a thousand, so that it costs the same on the busiest day.
-	usedSQL = `SELECT o.owner, (SELECT count(*) FROM (
+	// budgetSQL counts the runs of owners within the time of their budgets. It stops at a thousand, so that it costs the same on the
+	// busiest day.
+	budgetSQL = `SELECT o.owner, (SELECT count(*) FROM (
 	SELECT 1 FROM cron_run_logs l WHERE l.owner = o.owner AND l.claimed_at > ` + nowSQL + ` - 86400000 AND l.run_id IS NOT NULL LIMIT 1000) used)
 FROM unnest($2::text[]) AS o(owner)`
 
-	// decidedSQL writes what was decided about jobs, which are locked. Whoever is looked at although paused is paused no more.
+	// decidedSQL writes the decisions about jobs, which are locked. A paused job is only decided upon when its pause is over, so the
+	// statement ends the pause.
 	decidedSQL = `
 UPDATE cron_jobs j SET next_slot = NULLIF(v.slot, 0), next_run_at = NULLIF(v.at, 0), fired = v.fired, consecutive_skipped = v.skipped,
 	enabled = j.enabled AND NOT v.disable, paused_at = NULL, paused_until = NULL, paused_note = '', paused_by = ''
 FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::boolean[]) AS v(id, slot, at, fired, skipped, disable)
 WHERE j.id = v.id`
 
-	// inOrderSQL makes the planner read the index of due jobs in its order. What it knows of a table that has just been filled is
-	// wrong, and to sort all that is due for each piece of it would cost more than the claim.
+	// inOrderSQL makes the planner read the index of due jobs in its order. Its statistics of a table that has just been filled are wrong,
+	// and sorting all due jobs for each batch would cost more than the claim.
 	inOrderSQL = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)`
 
 	invalidSQL = `UPDATE cron_jobs j SET invalid = v.why FROM unnest($1::text[], $2::text[]) AS v(id, why) WHERE j.id = v.id`
 )
 
-// Claim takes what is due, see cron.JobStore. One round trip when nothing is. A dead node gets chat.ErrFenced.
+// Claim claims due jobs and retries, see cron.JobStore. It takes one round trip when nothing is due. A dead node gets chat.ErrFenced.
 //
-// Jobs are locked before sessions, as everywhere. The runs that are retrying have a transaction of their own, in which the rows of
-// the ledger come first: so no two operations wait for each other.
+// Lock order: jobs before sessions, as everywhere. Runs that wait for a retry are claimed in a transaction of their own, in which the
+// ledger rows are locked first. So no two operations wait for each other in a circle.
 func (s *Store) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed, error) {
 	c := claiming{s: s, p: p}
 	err := s.do(ctx, "claiming cron jobs", c.try)
 	if err != nil {
 		return cron.Claimed{}, err
 	}
-	s.doubts.settle(c.found)
+	s.unknownLaunches.remove(c.found)
 	return c.out, nil
 }
 
-// claiming is one Claim. Its result grows over the tries: what was committed by an earlier one is not done again.
+// claiming is one Claim. Its result grows over the tries: what an earlier try has committed is not done again.
 type claiming struct {
 	s             *Store
 	p             cron.ClaimParams
 	out           cron.Claimed
-	found         []cron.Launched // of earlier calls whose commit was in doubt
-	jobs, retries bool            // are done
-	taken         bool            // look for messages whose name is taken
+	found         []cron.Launched // of earlier calls whose commit was unknown
+	jobs, retries bool            // phases that are committed
+	taken         bool            // check first whether message names are in use
 }
 
 func (c *claiming) try(ctx context.Context) error {
@@ -84,7 +86,7 @@ func (c *claiming) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.recall(ctx); err != nil {
+	if err := c.addCommitted(ctx); err != nil {
 		return err
 	}
 	if due && !c.jobs {
@@ -112,9 +114,9 @@ func (c *claiming) look(ctx context.Context) (due, retries bool, err error) {
 	return due, retries, err
 }
 
-// recall adds what an earlier call made although it was not told so: its commit got no answer.
-func (c *claiming) recall(ctx context.Context) error {
-	found, err := c.s.recall(ctx, c.p.Node)
+// addCommitted adds the launches of an earlier call that was committed although the call got no answer.
+func (c *claiming) addCommitted(ctx context.Context) error {
+	found, err := c.s.committedLaunches(ctx, c.p.Node)
 	if err != nil || len(found) == 0 {
 		return err
 	}
@@ -126,7 +128,7 @@ func (c *claiming) recall(ctx context.Context) error {
 func (c *claiming) claimJobs(ctx context.Context) error {
 	err := c.commitJobs(ctx)
 	if isUnique(err) && !c.taken {
-		// Somebody gave a message the name that a run needs. One such job must not hold up the others.
+		// Another message has the name that the message of a run needs. One such job must not delay the others.
 		c.taken = true
 		err = c.commitJobs(ctx)
 	}
@@ -142,7 +144,7 @@ func (c *claiming) commitJobs(ctx context.Context) error {
 		return b.write(ctx, tx)
 	})
 	if err != nil {
-		c.s.doubts.add(b.out.Launched)
+		c.s.unknownLaunches.add(b.out.Launched)
 		return err
 	}
 	c.out.Launched = append(c.out.Launched, b.out.Launched...)
@@ -162,7 +164,7 @@ type claimBatch struct {
 	out    cron.Claimed
 }
 
-// limit is how many rows a claim may still take, and one more to see whether there are more. It is part of the text of a statement: a
+// limit is how many rows a claim may still take, plus one that shows whether there are more. It is part of the text of a statement: a
 // planner that knows the number reads the index in its order, one that does not may sort the whole table.
 func limit(p cron.ClaimParams, taken int) string {
 	if p.Limit <= 0 {
@@ -210,7 +212,7 @@ func (b *claimBatch) markBroken(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// complete adds to due jobs what overlap and budget need to know.
+// complete adds to due jobs what the overlap policy and the budget need: their active runs and the runs of their owners.
 func (s *Store) complete(ctx context.Context, tx pgx.Tx, due []cron.DueJob) error {
 	place := map[string]int{}
 	var owners []string
@@ -225,7 +227,7 @@ func (s *Store) complete(ctx context.Context, tx pgx.Tx, due []cron.DueJob) erro
 	b.Queue(activeSQL, column(due, func(d cron.DueJob) string { return d.Job.ID })).Query(func(rows pgx.Rows) error {
 		return eachActive(rows, due, place)
 	})
-	b.Queue(usedSQL, s.clock(), owners).Query(func(rows pgx.Rows) error {
+	b.Queue(budgetSQL, s.clock(), owners).Query(func(rows pgx.Rows) error {
 		return eachCount(rows, func(owner string, n int) { used[owner] = n })
 	})
 	if err := send(ctx, tx, b); err != nil {
@@ -259,7 +261,7 @@ func eachActive(rows pgx.Rows, due []cron.DueJob, place map[string]int) error {
 	return err
 }
 
-// write carries the verdicts out.
+// write writes the verdicts.
 func (b *claimBatch) write(ctx context.Context, tx pgx.Tx) error {
 	jobs := map[string]cron.Job{}
 	for _, d := range b.due {
@@ -347,5 +349,5 @@ func after(j cron.Job, v cron.Verdict, made int) cron.Job {
 	return j
 }
 
-// whole is an instant as a table gives it back.
+// whole is an instant with the precision of the tables.
 func whole(t time.Time) time.Time { return fromMillis(ms(t)) }

@@ -22,10 +22,10 @@ const (
 	last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped,
 	delivery_paused_at, delivery_paused_why, delivery_paused_channel, delivery_paused_chat`
 
-	// jobRaw is what scanJob reads: the row and what the ledger knows of the job. A slot that is claimed ahead counts as claimed.
+	// jobRaw are the columns that scanJob reads: the row and what follows from the ledger. A slot that is claimed ahead counts as claimed.
 	jobRaw = jobActive + `, NULL::bigint[], 0::bigint`
 
-	// jobView is jobRaw with the claim that may have been made ahead, and the clock: [Store.seen] judges it.
+	// jobView is jobRaw with the claim ahead, if there is one, and the clock: [Store.seen] judges it.
 	jobView = jobActive + `,
 	(SELECT ARRAY[l.scheduled_for, l.fire_at] FROM cron_run_logs l WHERE l.job_id = cron_jobs.id AND l.finished_at IS NULL
 		AND ` + unstarted + ` AND l.trigger = 'schedule' ORDER BY l.fire_at DESC LIMIT 1), (date_part('epoch', now()) * 1000)::bigint`
@@ -87,7 +87,7 @@ func jobArgs(j cron.Job) ([]any, error) {
 	}, nil
 }
 
-// storedJob is one row. Broken is why its texts cannot be read although the row is not marked so.
+// storedJob is one row. Broken is the reason why its texts cannot be decoded although the row is not marked so.
 type storedJob struct {
 	cron.Job
 
@@ -95,10 +95,10 @@ type storedJob struct {
 	// latest are slot and moment of the last planned run that has not begun, if there is one; at is the database's clock.
 	latest []int64
 	at     int64
-	ahead  int // claims that the job is seen without
+	ahead  int // claims that callers do not see in the job
 }
 
-// seen is a job without the claim of its next slot, if that slot is still to come.
+// seen is the job as callers get it: without the claim of its next slot, if that slot has not come yet.
 func (s *Store) seen(j storedJob) storedJob {
 	now := j.at
 	if s.now != nil {
@@ -110,7 +110,7 @@ func (s *Store) seen(j storedJob) storedJob {
 	return j
 }
 
-// seenJob reads a job that is to be shown.
+// seenJob reads a job as callers get it.
 func (s *Store) seenJob(row pgx.CollectableRow) (storedJob, error) {
 	j, err := scanJob(row)
 	return s.seen(j), err

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// lockSessionsSQL locks sessions, those that exist, always in the same order.
+	// lockSessionsSQL locks the existing ones of the named sessions, always in the same order.
 	lockSessionsSQL = `SELECT 1 FROM sessions WHERE key = ANY($1::text[]) ORDER BY key FOR UPDATE`
 
-	// placeSQL gives sessions numbers for $8 new messages each, makes those that are new, and takes those that nobody alive owns
-	// and in which nothing else is left to do. The rows of those that existed are locked by an earlier statement.
+	// placeSQL gives sessions numbers for $8 new messages each, makes those that are new, and takes those that no live node owns and that
+	// have no unfinished messages. The rows of existing sessions are locked by an earlier statement.
 	placeSQL = `
 WITH t AS (
 	SELECT c.now, CASE WHEN EXISTS (
@@ -51,17 +51,17 @@ SELECT v.session, v.seq, v.id, NULLIF(v.dedupe, ''), v.hash, v.channel, v.extern
 FROM unnest($3::text[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::text[], $11::text[], $12::text[],
 	$13::text[]) AS v(session, seq, id, dedupe, hash, channel, external, principal, sender, body, lane)`
 
-	// takenNamesSQL finds messages that have a name which a run needs.
+	// takenNamesSQL finds messages whose name a run needs.
 	takenNamesSQL = `SELECT message_id FROM inbox WHERE message_id = ANY($1::text[])
 UNION ALL SELECT substr(dedupe, 6) FROM inbox WHERE dedupe = ANY($2::text[])`
 )
 
-// launching makes runs durable: rows of the ledger and, for those that are new, messages.
+// launching makes runs durable: their ledger rows and, for new runs, their messages.
 type launching struct {
 	s    *Store
 	node string
 	now  time.Time
-	// checkNames looks first whether somebody else uses the name of a message; such a run is recorded as an error.
+	// checkNames checks first whether another message has the name of a message of a run; such a run is recorded as an error.
 	checkNames bool
 
 	launched []cron.Launched
@@ -100,7 +100,7 @@ func (l *launching) run(ctx context.Context, tx pgx.Tx, launches []cron.Launch, 
 	return l.sort(ctx, tx, launches, rows, added)
 }
 
-// sort tells what is new from what was there, and places the new messages.
+// sort separates new runs from existing ones, and places the messages of the new ones.
 func (l *launching) sort(ctx context.Context, tx pgx.Tx, launches []cron.Launch, rows []cron.Run, added []string) error {
 	isNew := map[string]bool{}
 	for _, id := range added {
@@ -125,7 +125,7 @@ func (l *launching) sort(ctx context.Context, tx pgx.Tx, launches []cron.Launch,
 	return err
 }
 
-// queued is a run as the ledger shows it from now on.
+// queued is a run as the ledger has it after the launch.
 func (l *launching) queued(c cron.Launch) cron.Run {
 	r := kept(c.Run)
 	r.State, r.ClaimedAt, r.Node = cron.RunQueued, l.now, l.node
@@ -146,7 +146,7 @@ func kept(r cron.Run) cron.Run {
 	return r
 }
 
-// split takes out the launches whose message would have a name that is in use.
+// split removes the launches whose message would have a name that is in use.
 func (l *launching) split(ctx context.Context, tx pgx.Tx, launches []cron.Launch) (free []cron.Launch, refused []cron.Run, err error) {
 	if !l.checkNames {
 		return slices.Clone(launches), nil, nil
@@ -161,7 +161,7 @@ func (l *launching) split(ctx context.Context, tx pgx.Tx, launches []cron.Launch
 	for _, c := range launches {
 		if slices.Contains(names, c.Message.ID) || slices.Contains(names, strings.TrimPrefix(c.Message.Dedupe, "cron:")) {
 			c.Run.State, c.Run.ErrorClass = cron.RunError, "unknown"
-			c.Run.Error = "another message has the name of this run: it cannot be told apart from it"
+			c.Run.Error = "another message has the name of this run: the run cannot use it"
 			refused = append(refused, c.Run)
 			continue
 		}
@@ -170,36 +170,36 @@ func (l *launching) split(ctx context.Context, tx pgx.Tx, launches []cron.Launch
 	return free, refused, nil
 }
 
-// placed is a message of a run and where it came to lie.
+// placed is a message of a run with its number and session.
 type placed struct {
 	run     cron.Run
 	message chat.Message
 }
 
-// seat is a session with room for new messages.
-type seat struct {
+// sessionSlot is a session with the numbers for its new messages.
+type sessionSlot struct {
 	key, owner, sessionID string
 	last, epoch, waiting  int64
 	used, n               int64
 }
 
-// place puts messages into the inboxes of their sessions and says who owns them.
+// place puts messages into the inboxes of their sessions and returns who owns these.
 func (s *Store) place(ctx context.Context, tx pgx.Tx, node string, list []placed) ([]cron.Launched, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	seats, err := s.seats(ctx, tx, node, list)
+	slots, err := s.sessionSlots(ctx, tx, node, list)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]cron.Launched, 0, len(list))
 	for _, p := range list {
-		seat := seats[p.message.Session.String()]
-		seat.used++
+		slot := slots[p.message.Session.String()]
+		slot.used++
 		out = append(out, cron.Launched{
-			Run: p.run, Message: p.message, Seq: seat.last - seat.n + seat.used, Epoch: seat.epoch,
-			Mine: seat.owner != "" && seat.owner == node, Owner: seat.owner,
-			Behind: int(seat.waiting - seat.n + seat.used - 1), SessionID: seat.sessionID,
+			Run: p.run, Message: p.message, Seq: slot.last - slot.n + slot.used, Epoch: slot.epoch,
+			Mine: slot.owner != "" && slot.owner == node, Owner: slot.owner,
+			Behind: int(slot.waiting - slot.n + slot.used - 1), SessionID: slot.sessionID,
 		})
 	}
 	args, err := s.messageArgs(node, out)
@@ -214,16 +214,16 @@ func (s *Store) place(ctx context.Context, tx pgx.Tx, node string, list []placed
 	return out, nil
 }
 
-func (s *Store) seats(ctx context.Context, tx pgx.Tx, node string, list []placed) (map[string]*seat, error) {
-	seats := map[string]*seat{}
+func (s *Store) sessionSlots(ctx context.Context, tx pgx.Tx, node string, list []placed) (map[string]*sessionSlot, error) {
+	slots := map[string]*sessionSlot{}
 	var first []chat.Message // of each session
 	for _, p := range list {
 		key := p.message.Session.String()
-		if seats[key] == nil {
-			seats[key] = &seat{key: key}
+		if slots[key] == nil {
+			slots[key] = &sessionSlot{key: key}
 			first = append(first, p.message)
 		}
-		seats[key].n++
+		slots[key].n++
 	}
 	slices.SortFunc(first, func(a, b chat.Message) int { return cmp.Compare(a.Session.String(), b.Session.String()) })
 	ids := make([]string, len(first))
@@ -239,15 +239,15 @@ func (s *Store) seats(ctx context.Context, tx pgx.Tx, node string, list []placed
 	b.Queue(lockSessionsSQL, column(first, key))
 	b.Queue(placeSQL, s.clock(), node, column(first, key), column(first, func(m chat.Message) string { return m.Session.Agent }),
 		column(first, func(m chat.Message) string { return m.Principal }), ids, column(first, func(m chat.Message) string { return m.Lane }),
-		column(first, func(m chat.Message) int64 { return seats[key(m)].n })).Query(func(rows pgx.Rows) error { return fillSeats(rows, seats) })
-	return seats, send(ctx, tx, b)
+		column(first, func(m chat.Message) int64 { return slots[key(m)].n })).Query(func(rows pgx.Rows) error { return fillSlots(rows, slots) })
+	return slots, send(ctx, tx, b)
 }
 
-func fillSeats(rows pgx.Rows, seats map[string]*seat) error {
-	var v seat
+func fillSlots(rows pgx.Rows, slots map[string]*sessionSlot) error {
+	var v sessionSlot
 	_, err := pgx.ForEachRow(rows, []any{&v.key, &v.last, &v.owner, &v.epoch, &v.sessionID, &v.waiting}, func() error {
-		v.n = seats[v.key].n
-		*seats[v.key] = v
+		v.n = slots[v.key].n
+		*slots[v.key] = v
 		return nil
 	})
 	return err

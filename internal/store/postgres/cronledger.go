@@ -15,8 +15,8 @@ import (
 const summaryBytes = 16_384
 
 const (
-	// beginSQL writes that an attempt has begun, if its message has become a run under the claim and not before. Parameters: $1 run of the ledger,
-	// $2 attempt, $3 node, $4 message, $5 epoch.
+	// beginSQL writes the begin of an attempt, if its message has become a run under the claim. Parameters: $1 run of the ledger, $2
+	// attempt, $3 node, $4 message, $5 epoch.
 	beginSQL = `
 UPDATE cron_run_logs l SET state = 'running', attempt = $2, node = $3, started_at = COALESCE(l.started_at, r.started_at),
 	attempts = CASE WHEN l.attempts IN ('', '[]') THEN '[' ELSE left(l.attempts, -1) || ',' END
@@ -24,14 +24,14 @@ UPDATE cron_run_logs l SET state = 'running', attempt = $2, node = $3, started_a
 FROM runs r
 WHERE l.id = $1 AND l.run_id = $4 AND l.state = 'queued' AND r.id = $4 AND r.state = 'running' AND r.owner = $3 AND r.epoch = $5`
 
-	// endSQL writes how an attempt ended. Parameters: $1 run of the ledger, then what the row gets.
+	// endSQL writes the end of an attempt. Parameters: $1 run of the ledger, then the columns.
 	endSQL = `
 UPDATE cron_run_logs l SET state = $2, reason = $3, finished_at = $4, next_attempt_at = $5, duration_ms = $6, attempts = $7, error = $8,
 	error_class = $9, summary = $10, model = $11, provider = $12, input_tokens = $13, output_tokens = $14, delivery = $15,
 	suppressed_by = $16, delivery_error = $17
 WHERE l.id = $1 AND l.finished_at IS NULL`
 
-	// leftSQL finds rows that are running for messages which wait again.
+	// leftSQL finds ledger rows in state running whose messages wait again.
 	leftSQL = `SELECT ` + logColumns + ` FROM inbox i JOIN cron_run_logs l ON l.id = split_part(i.message_id, '/', 1) AND l.run_id = i.message_id
 WHERE i.session_key = ANY($1::text[]) AND i.ended_at IS NULL AND i.state = 'held' AND l.state = 'running'`
 
@@ -39,28 +39,28 @@ WHERE i.session_key = ANY($1::text[]) AND i.ended_at IS NULL AND i.state = 'held
 FROM unnest($1::text[], $2::text[]) AS v(id, attempts) WHERE l.id = v.id AND l.state = 'running'`
 )
 
-// attemptEnding is the ledger's part of a Finish.
-type attemptEnding struct {
+// cronFinishOp is the ledger's part of a Finish.
+type cronFinishOp struct {
 	end   *cron.AttemptEnd
 	rows  []loggedRun
 	jobs  []storedJob
 	nowMs int64
 }
 
-// lockJob locks the job first: jobs come before sessions, as in a claim.
-func (a *attemptEnding) lockJob(b *pgx.Batch) {
+// lockJob locks the job before the session, as a claim does.
+func (a *cronFinishOp) lockJob(b *pgx.Batch) {
 	if job := jobOf(a.end); job != "" {
 		b.Queue(jobByIDSQL+` FOR UPDATE`, job, "").Query(collect(&a.jobs, scanJob))
 	}
 }
 
-func (a *attemptEnding) read(b *pgx.Batch, clock any) {
+func (a *cronFinishOp) read(b *pgx.Batch, clock any) {
 	queueLog(b, a.end.RunID, &a.rows)
 	b.Queue(`SELECT `+nowSQL, clock).QueryRow(func(row pgx.Row) error { return row.Scan(&a.nowMs) })
 }
 
-// write queues the end of the attempt and what the job makes of it. A row that is over already stays as it is.
-func (a *attemptEnding) write(b *pgx.Batch) error {
+// write queues the end of the attempt and the resulting change of the job. A ledger row that is finished already stays unchanged.
+func (a *cronFinishOp) write(b *pgx.Batch) error {
 	if len(a.rows) == 0 || !a.rows[0].State.Active() {
 		return nil
 	}
@@ -72,14 +72,14 @@ func (a *attemptEnding) write(b *pgx.Batch) error {
 	}
 	b.Queue(endSQL, r.ID, string(r.State), orNull(string(r.Reason)), millis(r.FinishedAt), millis(r.NextAttempt), r.Duration.Milliseconds(),
 		clean(attempts), r.Error, r.ErrorClass, r.Summary, r.Model, r.Provider, r.InputTokens, r.OutputTokens, string(r.Delivery), r.SuppressedBy, r.DeliveryError)
-	return a.tellJob(b, r, now)
+	return a.updateJob(b, r, now)
 }
 
 // ended is the row as it is after an attempt.
 func ended(r cron.Run, p *cron.AttemptEnd, now time.Time) cron.Run {
 	endAttempt(r.Attempts, p.Attempt, now)
 	r.State, r.Error, r.ErrorClass = p.State, clean(p.Error), clean(p.ErrorClass)
-	if p.Reason != "" || p.State != cron.RunCancelled { // else whoever cancelled it has said why
+	if p.Reason != "" || p.State != cron.RunCancelled { // else the row has the reason of the cancellation
 		r.Reason = p.Reason
 	}
 	if p.Summary != "" {
@@ -107,7 +107,7 @@ func ended(r cron.Run, p *cron.AttemptEnd, now time.Time) cron.Run {
 	return r
 }
 
-// endAttempt keeps when and where the attempt began; the rest is the caller's to say.
+// endAttempt keeps the begin and the node of the attempt; the other members are the caller's.
 func endAttempt(list []cron.Attempt, a cron.Attempt, now time.Time) {
 	a.FinishedAt = now
 	for i, have := range list {
@@ -123,19 +123,19 @@ func endAttempt(list []cron.Attempt, a cron.Attempt, now time.Time) {
 	}
 }
 
-// interrupted closes the attempt that was running.
+// interrupted ends the attempt that was running.
 func interrupted(list []cron.Attempt, now time.Time) {
 	if n := len(list); n > 0 && list[n-1].State == "" {
 		list[n-1].State, list[n-1].FinishedAt = cron.AttemptInterrupted, now
 	}
 }
 
-func (a *attemptEnding) tellJob(b *pgx.Batch, r cron.Run, now time.Time) error {
+func (a *cronFinishOp) updateJob(b *pgx.Batch, r cron.Run, now time.Time) error {
 	if len(a.jobs) == 0 {
 		return nil
 	}
 	old := a.jobs[0]
-	job := a.end.Job(freed(old.Job), r, now)
+	job := a.end.Job(withoutEndedRun(old.Job), r, now)
 	if job == nil {
 		b.Queue(`DELETE FROM cron_jobs WHERE id = $1`, old.ID)
 		return nil
@@ -149,7 +149,7 @@ func (a *attemptEnding) tellJob(b *pgx.Batch, r cron.Run, now time.Time) error {
 	return nil
 }
 
-// waitAgain writes that runs have no attempt that runs: the messages of these sessions wait again. It is part of a takeover.
+// waitAgain clears the running attempt of runs whose messages, in these sessions, wait again. It is part of a takeover.
 func (s *Store) waitAgain(ctx context.Context, tx pgx.Tx, left []loggedRun, now time.Time) error {
 	if len(left) == 0 {
 		return nil
@@ -175,7 +175,8 @@ func isAttempt(message string) bool {
 }
 
 const (
-	// arrivedSQL follows a delivery: the answer of a run has arrived, unless another part of it has not. $1 id of the outbox row.
+	// arrivedSQL writes a delivery into the ledger: the answer of a run is delivered, unless another part of it is not. $1 id of the outbox
+	// row.
 	arrivedSQL = `
 WITH o AS (SELECT * FROM outbox WHERE id = $1 AND state = 'delivered' AND kind <> 'notice'), l AS (
 	UPDATE cron_run_logs l SET provider_message_id = o.provider_id,
@@ -187,20 +188,20 @@ WITH o AS (SELECT * FROM outbox WHERE id = $1 AND state = 'delivered' AND kind <
 
 	partFailed = `EXISTS (SELECT 1 FROM outbox f WHERE f.run_id = o.run_id AND f.kind <> 'notice' AND f.state IN ('failed', 'expired'))`
 
-	// lostSQL follows the last failure of a delivery.
-	lostSQL = `
+	// failedSQL writes the final failure of a delivery into the ledger.
+	failedSQL = `
 WITH o AS (SELECT * FROM outbox WHERE id = $1 AND state = 'failed' AND kind <> 'notice'), l AS (
 	UPDATE cron_run_logs l SET delivery = CASE WHEN o.maybe_sent THEN 'unknown' ELSE 'not-delivered' END, delivery_error = o.last_error
 	FROM o WHERE l.id = split_part(o.run_id, '/', 1) AND l.run_id = o.run_id
 	RETURNING l.job_id, l.started_at, l.delivery, l.delivery_error
 )` + lastDelivery
 
-	// tooLateSQL follows the expiry of outgoing messages, which o has.
+	// tooLateSQL writes the expiry of the outgoing messages o into the ledger.
 	tooLateSQL = `UPDATE cron_run_logs l SET delivery = 'not-delivered', delivery_error = 'it was not sent in time'
 	FROM o WHERE l.id = split_part(o.run_id, '/', 1) AND l.run_id = o.run_id
 	RETURNING l.job_id, l.started_at, l.delivery, l.delivery_error`
 
-	// lastDelivery lets the job know if the run was its last.
+	// lastDelivery copies the delivery into the job when the run was the job's last one.
 	lastDelivery = `UPDATE cron_jobs j SET last_delivery = l.delivery, last_delivery_error = l.delivery_error
 	FROM l WHERE j.id = l.job_id AND j.last_run_at = l.started_at`
 )

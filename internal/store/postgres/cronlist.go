@@ -13,7 +13,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// mayFire is the condition that a job has planned fires.
+// mayFire is the condition for jobs with planned fires.
 const mayFire = `(enabled AND paused_at IS NULL AND invalid = '')`
 
 // orAll is a LIMIT; 0 = none.
@@ -30,7 +30,7 @@ const (
 	// revisionSQL is a number that changes when a job is added, changed or removed, in whatever order the rows are read.
 	revisionSQL = `SELECT COALESCE(bit_xor(hashtextextended(id || ' ' || revision || ' ' || updated_at, 0)), 0) # count(*)` + seenSQL
 
-	// jobBytes and runBytes are those of the texts of a row.
+	// jobBytes and runBytes are the bytes of the texts of a row.
 	jobBytes = `octet_length(payload) + octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
 	+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
 	runBytes = `octet_length(attempts) + octet_length(error) + octet_length(summary) + octet_length(delivery_error)`
@@ -82,7 +82,7 @@ func jobOrder(f cron.JobFilter) string {
 	}
 }
 
-// conditions is a WHERE that names only what restricts: a plan for every filter at once could use no index.
+// conditions is a WHERE with those conditions only that restrict: a plan for every filter at once could use no index.
 type conditions struct {
 	list []string
 	args []any
@@ -110,7 +110,7 @@ func runConditions(f cron.RunFilter) *conditions {
 	return c
 }
 
-// runSources are the conditions for rows that are not over, and for those that are; "" = none of them are wanted.
+// runSources are the conditions for active rows and for finished ones; "" = none of them are wanted.
 func runSources(f cron.RunFilter, c *conditions, clock any) (active, finished string) {
 	var open, over []string
 	for _, state := range f.States {
@@ -192,12 +192,12 @@ func limitText(limit int) string {
 	return strconv.Itoa(limit)
 }
 
-// wakeSQL is the earliest moment that is planned. Each half reads one entry of an index unless an owner is named.
+// wakeSQL is the earliest planned moment. Each half reads one entry of an index unless an owner is named.
 const wakeSQL = `SELECT LEAST(
 	(SELECT min(next_run_at) FROM cron_jobs WHERE enabled AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL) AND ($1 = '' OR owner = $1)),
 	(SELECT min(next_attempt_at) FROM cron_run_logs WHERE next_attempt_at IS NOT NULL AND ($1 = '' OR owner = $1)))`
 
-// NextWake is the earliest moment that is planned; zero = nothing is.
+// NextWake is the earliest planned moment; zero = nothing is planned.
 func (s *Store) NextWake(ctx context.Context) (time.Time, error) {
 	var at pgtype.Int8
 	err := s.do(ctx, "reading when cron wakes next", func(ctx context.Context) error {
@@ -255,11 +255,11 @@ SELECT id, attempt FROM (
 	) x
 ) old ORDER BY finished_at, id LIMIT $3`
 
-	// A message that still waits or runs is nobody's to delete: a stopped turn may not have returned.
+	// A message that still waits or runs is not deleted: a stopped turn may not have returned.
 	forgetMessagesSQL = `DELETE FROM inbox WHERE message_id = ANY($1::text[]) AND ended_at IS NOT NULL`
 	forgetTurnsSQL    = `DELETE FROM runs WHERE id = ANY($1::text[]) AND ended_at IS NOT NULL`
 
-	// emptySessionsSQL deletes the sessions of isolated runs: they were made for one run each and are never used again.
+	// emptySessionsSQL deletes the sessions of isolated runs: each was made for one run and is not used again.
 	emptySessionsSQL = `
 WITH s AS (
 	DELETE FROM sessions s USING cron_run_logs l

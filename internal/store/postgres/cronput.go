@@ -16,7 +16,7 @@ const (
 
 	jobByIDSQL = `SELECT ` + jobView + ` FROM cron_jobs WHERE id = $1 AND ($2 = '' OR owner = $2)`
 
-	// newJobsSQL lets one process at a time make jobs, so that what is counted stays true until the commit.
+	// newJobsSQL lets one transaction at a time make jobs, so that their number stays correct until the commit.
 	newJobsSQL = `SELECT pg_advisory_xact_lock(7242166)`
 
 	countJobsSQL = `SELECT count(*), count(*) FILTER (WHERE owner = $1) FROM cron_jobs`
@@ -30,9 +30,9 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 	var out cron.PutResult
 	err := s.do(ctx, "storing a cron job", func(ctx context.Context) error {
 		put := func() error { return s.put(ctx, p, &out) }
-		err := again(put)
-		if isUnique(err) { // somebody else made it meanwhile: now it can be read
-			err = again(put)
+		err := retryStarted(put)
+		if isUnique(err) { // another transaction has made it meanwhile: now it can be read
+			err = retryStarted(put)
 		}
 		if isUnique(err) {
 			return chat.ErrConflict
@@ -45,7 +45,7 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 func (s *Store) put(ctx context.Context, p cron.PutParams, out *cron.PutResult) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
 		first := false
-		*out, err = once(ctx, s, tx, p.IdempotencyKey, func() (cron.PutResult, error) {
+		*out, err = idempotent(ctx, s, tx, p.IdempotencyKey, func() (cron.PutResult, error) {
 			first = true
 			return s.putJob(ctx, tx, p)
 		})
@@ -62,7 +62,7 @@ func (s *Store) putJob(ctx context.Context, tx pgx.Tx, p cron.PutParams) (out cr
 	if len(list) > 0 {
 		return s.putOld(ctx, tx, p, list[0], now)
 	}
-	if err := s.room(ctx, tx, p); err != nil {
+	if err := s.checkJobLimit(ctx, tx, p); err != nil {
 		return out, err
 	}
 	job, err := p.Change(nil, now)
@@ -109,8 +109,8 @@ func (s *Store) putOld(ctx context.Context, tx pgx.Tx, p cron.PutParams, old sto
 	return out, err
 }
 
-// room refuses a new job when there are too many.
-func (s *Store) room(ctx context.Context, tx pgx.Tx, p cron.PutParams) error {
+// checkJobLimit refuses a new job when there are too many.
+func (s *Store) checkJobLimit(ctx context.Context, tx pgx.Tx, p cron.PutParams) error {
 	if p.MaxOfOwner <= 0 && p.MaxTotal <= 0 {
 		return nil
 	}
@@ -127,8 +127,8 @@ func (s *Store) room(ctx context.Context, tx pgx.Tx, p cron.PutParams) error {
 	return nil
 }
 
-// lockJob reads at most one job behind its lock, as it is to be seen, and the clock. The lock is a statement of its own: what reads the job and its runs
-// begins behind it, and so sees what a claim or another change has committed that was waited for.
+// lockJob locks a job and then reads it, as callers get it, with the clock. The lock is a statement of its own: the statement that reads
+// the job and its runs begins after it, and so sees the commits that the lock has waited for.
 func (s *Store) lockJob(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]storedJob, time.Time, error) {
 	var (
 		list   []storedJob
@@ -140,13 +140,13 @@ func (s *Store) lockJob(ctx context.Context, tx pgx.Tx, sql string, args ...any)
 	b.Queue(`SELECT `+nowSQL, s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	b.Queue(sql, args...).Query(collect(&list, s.seenJob))
 	err := send(ctx, tx, b)
-	if len(locked) == 0 { // it was made in between, and is not ours to change
+	if len(locked) == 0 { // it was made between the two statements, so it is not locked
 		list = nil
 	}
 	return list, fromMillis(now), err
 }
 
-// write stores a job in the place of the old one, which is locked; the zero one = it is new. The result is read back.
+// write stores a job in place of the old one, which is locked; the zero job = it is new. It returns the job as it is read back.
 func (s *Store) write(ctx context.Context, tx pgx.Tx, old storedJob, j cron.Job, audit *cron.Audit) (cron.Job, error) {
 	args, err := jobArgs(j)
 	if err != nil {
@@ -184,7 +184,7 @@ func (s *Store) audit(b *pgx.Batch, a *cron.Audit) error {
 	return nil
 }
 
-// clone is a copy that shares nothing which a caller could write to.
+// clone is a deep copy.
 func clone(j cron.Job) cron.Job {
 	if j.Pause != nil {
 		pause := *j.Pause
@@ -200,7 +200,7 @@ func clone(j cron.Job) cron.Job {
 func (s *Store) ChangeJob(ctx context.Context, p cron.ChangeParams) (cron.Changed, error) {
 	var out cron.Changed
 	err := s.do(ctx, "changing a cron job", func(ctx context.Context) error {
-		err := again(func() error {
+		err := retryStarted(func() error {
 			out = cron.Changed{}
 			return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return s.change(ctx, tx, p, &out) })
 		})
@@ -240,7 +240,7 @@ func (s *Store) change(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, out 
 	return s.changed(ctx, tx, p, stored, out)
 }
 
-// changed writes what Change returned, which is in out, and the audit row if anything happened.
+// changed writes the result of Change, which is in out, and the audit row if anything has changed.
 func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old storedJob, out *cron.Changed) error {
 	out.Changed = true
 	if out.Job != nil {
@@ -280,7 +280,7 @@ func (s *Store) changed(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old
 	return err
 }
 
-// endActive ends the runs that a change takes with it, and lets the job know of the fires that never were.
+// endActive ends the runs that a change cancels, and counts the planned fires among them as skipped.
 func (s *Store) endActive(ctx context.Context, tx pgx.Tx, p cron.ChangeParams, old *storedJob, out *cron.Changed) error {
 	if p.CancelActive {
 		if err := s.withdrawSeen(ctx, tx, *old); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// retrySQL finds runs whose next attempt is due, with the message of the last one.
+	// retrySQL finds runs whose next attempt is due, with the message of the last attempt.
 	retrySQL = `SELECT ` + waitingColumns + `, i.params_hash, ` + logColumns + `
 FROM cron_run_logs l JOIN inbox i ON i.message_id = l.run_id
 WHERE l.next_attempt_at <= ` + nowSQL + ` AND l.state = 'retrying'
@@ -23,7 +23,7 @@ ORDER BY l.next_attempt_at, l.id LIMIT `
 FROM unnest($2::text[], $3::text[]) AS v(id, message) WHERE l.id = v.id`
 )
 
-// claimRetries puts the next attempts of runs into the inbox: the message of the last attempt again, under a new name.
+// claimRetries puts the next attempts of runs into the inbox: the message of the last attempt again, under a new id.
 func (c *claiming) claimRetries(ctx context.Context) error {
 	var (
 		launched []cron.Launched
@@ -49,7 +49,7 @@ func (c *claiming) claimRetries(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		c.s.doubts.add(launched)
+		c.s.unknownLaunches.add(launched)
 		return err
 	}
 	c.out.Launched = append(c.out.Launched, launched...)
@@ -76,7 +76,7 @@ func (c *claiming) dueRetries(ctx context.Context, tx pgx.Tx) ([]placed, error) 
 	return list, nil
 }
 
-// scanRetry reads a run with the message of its last attempt and makes that of the next one.
+// scanRetry reads a run with the message of its last attempt and makes the message of the next one.
 func scanRetry(row pgx.CollectableRow) (placed, error) {
 	var (
 		hash string
@@ -101,16 +101,16 @@ func nextMessage(r cron.Run, last store.Waiting, hash string) chat.Message {
 	}
 }
 
-// doubts are launches whose commit got no answer. If they exist somebody has to submit them, because this process owns their
-// sessions; the next claim does. Should the process end before, the sweep of another finds them.
-type doubts struct {
+// unknownLaunches are launches whose commit got no answer. If they were committed, this process owns their sessions and must submit them:
+// the next claim returns them. When the process ends before, the sweep of another one finds them.
+type unknownLaunches struct {
 	mu   sync.Mutex
 	list map[string]cron.Launched // by message
 }
 
-func newDoubts() *doubts { return &doubts{list: map[string]cron.Launched{}} }
+func newUnknownLaunches() *unknownLaunches { return &unknownLaunches{list: map[string]cron.Launched{}} }
 
-func (d *doubts) add(list []cron.Launched) {
+func (d *unknownLaunches) add(list []cron.Launched) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range list {
@@ -118,8 +118,8 @@ func (d *doubts) add(list []cron.Launched) {
 	}
 }
 
-// settle forgets what the caller knows.
-func (d *doubts) settle(list []cron.Launched) {
+// remove forgets launches that the caller has got.
+func (d *unknownLaunches) remove(list []cron.Launched) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range list {
@@ -127,7 +127,7 @@ func (d *doubts) settle(list []cron.Launched) {
 	}
 }
 
-func (d *doubts) all() []cron.Launched {
+func (d *unknownLaunches) all() []cron.Launched {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := make([]cron.Launched, 0, len(d.list))
@@ -137,16 +137,16 @@ func (d *doubts) all() []cron.Launched {
 	return list
 }
 
-const recallSQL = `SELECT i.message_id, i.seq, COALESCE(s.owner, ''), s.epoch FROM inbox i JOIN sessions s ON s.key = i.session_key
+const committedSQL = `SELECT i.message_id, i.seq, COALESCE(s.owner, ''), s.epoch FROM inbox i JOIN sessions s ON s.key = i.session_key
 WHERE i.message_id = ANY($1::text[]) AND i.state = 'waiting'`
 
-// recall finds which of the launches in doubt wait for this node, and forgets the others.
-func (s *Store) recall(ctx context.Context, node string) ([]cron.Launched, error) {
-	list := s.doubts.all()
+// committedLaunches finds which of the unknown launches wait for this node, and forgets the others.
+func (s *Store) committedLaunches(ctx context.Context, node string) ([]cron.Launched, error) {
+	list := s.unknownLaunches.all()
 	if len(list) == 0 {
 		return nil, nil
 	}
-	rows, err := s.pool.Query(ctx, recallSQL, column(list, func(l cron.Launched) string { return l.Message.ID }))
+	rows, err := s.pool.Query(ctx, committedSQL, column(list, func(l cron.Launched) string { return l.Message.ID }))
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +172,6 @@ func (s *Store) recall(ctx context.Context, node string) ([]cron.Launched, error
 		old.Seq, old.Owner, old.Epoch, old.Mine = now.Seq, now.Owner, now.Epoch, true
 		found = append(found, old)
 	}
-	s.doubts.settle(gone)
+	s.unknownLaunches.remove(gone)
 	return found, nil
 }

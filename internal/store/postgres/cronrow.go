@@ -63,9 +63,9 @@ func scanLog(row pgx.CollectableRow) (loggedRun, error) {
 	return v.logged()
 }
 
-// recordSQL puts rows into the ledger; those whose run or planned slot is there already are left out. Rows without a message
-// are over at once. They are counted and not asked for with NOT EXISTS, which the planner would turn into a scan of the whole ledger.
-// Parameters: $1 clock, $2 node, then one array for each column.
+// recordSQL inserts ledger rows; a row whose run or planned slot exists is left out. Rows without a message are finished at once. Existing
+// rows are counted and not excluded by NOT EXISTS, which the planner would turn into a scan of the whole ledger. Parameters: $1 clock, $2
+// node, then one array for each column.
 const recordSQL = `
 INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, reason, dst,
 	slot_count, slot_until, fire_at, error, error_class, summary, delivery, suppressed_by, run_id, claimed_at, finished_at, node)
@@ -82,7 +82,7 @@ WHERE v.trigger NOT IN ('schedule', 'catchup') OR (
 ON CONFLICT DO NOTHING
 RETURNING id`
 
-// newRow is a row on its way into the ledger.
+// newRow is a row to be inserted into the ledger.
 type newRow struct {
 	run     cron.Run
 	message string

@@ -1,51 +1,50 @@
-// Package postgres is the store for deployments: any number of gateway processes share one Postgres (14 or newer).
+// Package postgres is the store for deployments: any number of gateway processes share one PostgreSQL (14 or newer).
 //
 // # Central ideas
 //
-// The row of a session is its lock. Whatever changes a session's messages, runs or counters first locks that row, so the
-// operations on one session are serial while those on different sessions never meet. Under READ COMMITTED every statement sees
-// what was committed before it began; therefore the lock is always taken by an earlier statement than the one which reads. A single
-// statement that locked and read at once would decide on a picture from before the lock: that is how wake-ups get lost.
+// The row of a session is its lock. Every change of a session's messages, runs or counters locks that row first, so the operations on one
+// session are serial and those on different sessions never wait for each other. Under READ COMMITTED every statement sees what was
+// committed before it began; therefore the lock is always taken by an earlier statement than the one that reads. A single statement that
+// locked and read at once would decide on a snapshot from before the lock, and wake-ups would be lost.
 //
-// The fence is the lock: the first statement of a write by a turn locks the session's row only if (owner, epoch) is the
-// caller's and the caller's lease is valid. If it finds no such row it divides by zero on purpose: the database then
-// refuses everything else of the same batch, and the caller gets chat.ErrFenced. So a fenced write costs one round trip and leaves
-// nothing behind.
+// The fence is the lock: the first statement of a write by a turn locks the session's row only if (owner, epoch) is the caller's and the
+// caller's lease is valid. If it finds no such row it divides by zero on purpose: the database then refuses every other statement of the
+// same batch, and the caller gets chat.ErrFenced. So a fenced write costs one round trip and leaves nothing behind.
 //
-// An operation is one round trip. Its statements travel as a pipeline, which Postgres runs as one transaction. Accept is one
-// statement: it gives the sequence number, stores the message and takes a free session; what was offered before it leaves alone. A duplicate of
-// the same moment is noticed by the unique index, which undoes the statement and so uses no number up.
+// An operation is one round trip. Its statements travel as a pipeline, which PostgreSQL runs as one transaction. Accept is one statement:
+// it gives the sequence number, stores the message and takes a session without an owner. It changes nothing for a message that was accepted
+// before. The unique index finds a concurrent duplicate and undoes the statement, so that it uses no number up.
 //
-// Accepts, starts and finishes of different sessions that wait at the same time share one transaction (group): one start of each statement
-// and one flush for all. A group passes over the sessions that somebody else has locked, proves the fence of each claim, and does
-// only what is straight; whatever it leaves out has written nothing and is tried by itself. Lone operations do not wait for company. The ends of
-// cron runs share one of two round trips: jobs and ledger are read, decided upon in Go, and written as arrays.
+// Accepts, starts and finishes of different sessions that run at the same time share one transaction (group): one start of each statement
+// and one flush for all. A group skips the sessions that another transaction has locked, proves the fence of each claim, and handles the
+// usual case only; an operation that it leaves out has written nothing and runs in a transaction of its own. A single operation does not
+// wait for others. The ends of cron runs share a transaction of two round trips: it reads jobs and ledger, decides in Go, and writes
+// arrays.
 //
-// Only the database's clock counts. Every statement takes the time as its first parameter; it is NULL (the
-// database's clock) unless a test injects one.
+// Only the database's clock counts. Every statement takes the time as its first parameter; it is NULL (the database's clock) unless a test
+// injects one.
 //
-// Cron takes its locks in one order: jobs, rows of the ledger that retry, sessions, what lies in them. A claim looks first, in one
-// round trip that reads two index entries; what is due is then locked, decided in Go and written as arrays, a few statements for hundreds
-// of fires. A run that executes is a message, and everything that ends a message ends its run in the same transaction. What a claim
-// has committed without hearing of it (the connection broke) is handed out by the next one.
+// Cron takes its locks in one order: jobs, ledger rows that retry, sessions, the rows of the sessions. A claim checks first, in one round
+// trip that reads two index entries, whether anything is due. It locks the due jobs, decides in Go and writes arrays: a few statements for
+// hundreds of fires. The execution of a run is a message, and every statement that ends a message ends its run in the same transaction.
+// When the answer of a claim's commit is lost because the connection broke, the next claim returns its launches.
 //
 // # What it promises
 //
-// Everything that package store does. Beyond it: heartbeat and stop have a connection each and never wait for the pool; conflicts and
-// connections that break are tried again (five times, with jitter); when the database is away, read-only, full or out of
-// connections the error is chat.ErrStoreUnavailable with a sentence that says what to do and holds no address or
-// password.
+// Everything that package store does. Beyond it: heartbeat and stop have a connection each and never wait for the pool; the store repeats
+// operations after conflicts and broken connections (five tries, with jitter); when the database is away, read-only, full or out of
+// connections the error is chat.ErrStoreUnavailable with a sentence that contains what to do and no address or password.
 //
 // # What it does not do
 //
-// It does not migrate by itself: [Open] refuses another schema version, [Migrate] changes it. It sends no NOTIFY inside
-// a transaction, because those commit one after the other in the whole server. It keeps nothing in memory that a crash may not take: of
-// launches whose commit got no answer it remembers the names, and the sweep finds them as well.
+// It does not migrate by itself: [Open] refuses another schema version, [Migrate] changes it. It sends no NOTIFY inside a transaction,
+// because the server commits those one after the other. It has no state in memory that must survive a crash: of launches whose commit got
+// no answer it keeps the names, and the sweep finds them as well.
 //
 // # How it ends
 //
-// [Store.Close] waits for the groups that are under way and ends the two goroutines of the wake-up hints (which exist only if they were
-// asked for), the pools and the control connections.
+// [Store.Close] waits for the running groups and ends the two goroutines of the wake-up hints (which exist only after their first use), the
+// pools and the control connections.
 //
 //	st, err := postgres.Open(ctx, postgres.Config{URL: url})
 //	if err != nil { … }

@@ -1,14 +1,13 @@
 package postgres
 
-// A run ends with everything that belongs to it, or, when it is not under way under its claim, writes nothing. The fence comes
-// before: the session's row is locked already, so that "nothing is left" is decided on what was committed before, and an accept that
-// waits for the lock will find the session free. By itself such a run is a division by zero, which stops what comes behind it
-// in the same transaction. Parameters: $1 clock, then the columns of p, each of which is an array
-// for several runs; $20 the outgoing messages, $21 the transcript entries.
+// The end of runs writes everything that belongs to a run, or nothing when the run is not running under its claim. The fence comes before:
+// the session's row is locked already, so "nothing is left" is decided on committed rows, and an accept that waits for the lock finds the
+// session without an owner. In a transaction of its own such a run divides by zero, which undoes the following statements. Parameters: $1
+// clock, then the columns of p, each of which is an array for several runs; $20 the outgoing messages, $21 the transcript entries.
 const (
-	finishOneSQL  = endOne + endRun + outcomes + saidAndDone + orNothing
-	finishManySQL = endMany + endRun + outcomes + saidAndDone
-	requeueSQL    = endOne + endRun + waitAgain + saidAndDone + orNothing
+	finishOneSQL  = endOne + endRun + outcomes + appendEntries + orNothing
+	finishManySQL = endMany + endRun + outcomes + appendEntries
+	requeueSQL    = endOne + endRun + waitAgain + appendEntries + orNothing
 
 	endOne = `
 WITH p AS (
@@ -57,7 +56,7 @@ WITH p AS MATERIALIZED (
 	ON CONFLICT DO NOTHING
 )`
 
-	// outcomes gives the messages their ends.
+	// outcomes gives the messages their outcomes.
 	outcomes = `, done AS (
 	UPDATE inbox b SET state = 'done', reason = m.cause, ended_at = ` + nowSQL + `,
 		outcome = CASE WHEN b.seq <> m.lead AND m.outcome = 'answered' THEN 'merged' ELSE m.outcome END,
@@ -81,7 +80,8 @@ WITH p AS MATERIALIZED (
 	RETURNING q.i, q.key, q.run, q.session_id, q.entries, q.n, s.owner IS NULL AS released, s.transcript_seq, s.updated_at AS now
 )`
 
-	// waitAgain lets the messages wait again. They are held, because they have their place; the session keeps its owner, because there is something left.
+	// waitAgain lets the messages wait again. They are held, because they have a place already; the session keeps its owner, because it has
+	// unfinished messages.
 	waitAgain = `, again AS (
 	UPDATE inbox b SET state = 'held'
 	FROM m WHERE b.ctid = m.place AND b.ended_at IS NULL
@@ -92,7 +92,7 @@ WITH p AS MATERIALIZED (
 	RETURNING q.i, q.key, q.run, q.session_id, q.entries, q.n, false AS released, s.transcript_seq, s.updated_at AS now
 )`
 
-	saidAndDone = `, said AS (
+	appendEntries = `, said AS (
 	INSERT INTO transcript (` + entryColumns + `)
 	SELECT s.key, s.session_id, s.transcript_seq - s.entries + e.i, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, s.now
 	FROM s JOIN ` + entriesFrom + `($21::json)` + entriesAs + ` ON e.of = s.run

@@ -31,7 +31,7 @@ const (
 	codeNoRight       = "42501"
 )
 
-// The sentences for people. None holds an address, a user or a password.
+// The sentences for people. None contains an address, a user or a password.
 const (
 	sentenceAway     = "the database cannot be reached: check that it runs and that the address is right"
 	sentenceReadOnly = "the database is read-only, perhaps a standby: point laneway at the primary"
@@ -46,8 +46,7 @@ const (
 	sentenceScarce   = "the database is out of memory or another resource: look at its log"
 )
 
-// translate turns what the driver says into what the port promises. Errors of the application and of the context stay
-// as they are.
+// translate maps errors of the driver to those of the port. Errors of the application and of the context stay unchanged.
 func translate(err error) error {
 	if err == nil {
 		return nil
@@ -114,8 +113,7 @@ func sentenceForClass(code string) string {
 	}
 }
 
-// broken reports whether the connection failed, as opposed to the statement. Whether a commit that was under way happened is
-// then not known.
+// broken reports whether the connection failed, as opposed to the statement. A commit under way is then unknown.
 func broken(err error) bool {
 	var (
 		connect *pgconn.ConnectError
@@ -125,7 +123,7 @@ func broken(err error) bool {
 		errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), "conn closed")
 }
 
-// bare drops the outer shell of a failed connect, which names user, host and database.
+// bare removes the outer text of a failed connect, which names user, host and database.
 func bare(err error) error {
 	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return connect.Unwrap()

@@ -10,11 +10,11 @@ import (
 	"laneway/internal/store"
 )
 
-// fenceSQL locks the session's row if the claim holds, and divides by zero if it does not. The lock orders this
-// operation after whatever changed the session before; the statements behind it see that.
+// fenceSQL locks the session's row if the claim holds, and divides by zero if it does not. The lock orders this operation after every
+// earlier change of the session; the following statements see those.
 const (
 	fenceSQL = fenceHead + fenceTail
-	// fenceFreeSQL does not wait for a row that somebody else has locked: it divides by zero then as well.
+	// fenceFreeSQL also divides by zero when another transaction has locked the row: it does not wait.
 	fenceFreeSQL = fenceHead + ` SKIP LOCKED` + fenceTail
 
 	fenceHead = `
@@ -29,9 +29,9 @@ WITH fence AS (
 SELECT 1 / count(*) FROM fence`
 )
 
-// holdSQL is the fence of several claims at once. It locks the sessions whose claim holds and passes over those that somebody else
-// has locked: nobody in a group waits for another's session. The numbers of the claims that it has proved are left in a setting of the
-// transaction, where the next statement reads them with heldSQL. Parameters: $1 clock, $2 sessions, $3 nodes, $4 epochs.
+// holdSQL is the fence of several claims at once. It locks the sessions whose claim holds and skips those that another transaction has
+// locked, so a group never waits for a session. It leaves the numbers of the proved claims in a setting of the transaction, where the next
+// statement reads them with heldSQL. Parameters: $1 clock, $2 sessions, $3 nodes, $4 epochs.
 const holdSQL = `
 WITH c AS MATERIALIZED (
 	SELECT i, ($2::text[])[i] AS key, ($3::text[])[i] AS node, ($4::bigint[])[i] AS epoch FROM ` + numbersSQL + `
@@ -42,17 +42,17 @@ WITH c AS MATERIALIZED (
 )
 SELECT set_config('laneway.held', COALESCE(string_agg(i::text, ','), ''), true) FROM held`
 
-// numbersSQL are the numbers i of a statement's arrays, of which $2 is one. Its bounds exclude nothing. They let the planner expect a single row, and so
-// begin with the arrays and look their rows up one by one; else it may read the tables and look through the arrays for each row.
+// numbersSQL are the numbers i of a statement's arrays, of which $2 is one. Its bounds exclude nothing. They let the planner expect a
+// single row, and so begin with the arrays and look the rows up one by one; else it may read the tables and search the arrays for each row.
 const numbersSQL = `(SELECT ordinality::int AS i FROM unnest($2::text[]) WITH ORDINALITY WHERE ordinality BETWEEN 1 AND 1000000) numbers`
 
-// heldSQL are the numbers of the claims that the fence before has proved.
+// heldSQL are the numbers of the claims that holdSQL has proved.
 const heldSQL = `(SELECT string_to_array(current_setting('laneway.held'), ','))::int[]`
 
-// aliveSQL divides by zero when the node's lease is over.
+// aliveSQL divides by zero when the node's lease has ended.
 const aliveSQL = `SELECT 1 / count(*) FROM nodes WHERE id = $2 AND lease_until > ` + nowSQL
 
-// lockSQL locks the row of a session, whoever owns it.
+// lockSQL locks the row of a session, with any owner.
 const lockSQL = `SELECT 1 FROM sessions WHERE key = $1 FOR UPDATE`
 
 // sender is a pool or one connection.
@@ -64,8 +64,8 @@ func (s *Store) fence(b *pgx.Batch, c store.Claim) {
 	b.Queue(fenceSQL, s.clock(), c.Session.String(), c.Node, c.Epoch)
 }
 
-// hold is the fence of a group, which waits for nobody. Of several claims it leaves those that it has proved to heldSQL; for a single one
-// it is fenceFreeSQL.
+// hold queues the fence of a group, which waits for no lock. For several claims it leaves the proved ones to heldSQL; for a single one it
+// is fenceFreeSQL.
 func (s *Store) hold(b *pgx.Batch, list []store.Claim) {
 	if len(list) == 1 {
 		c := list[0]
@@ -75,25 +75,25 @@ func (s *Store) hold(b *pgx.Batch, list []store.Claim) {
 	s.holdAll(b, list)
 }
 
-// holdAll leaves the claims that it has proved to heldSQL, be they one or many.
+// holdAll leaves the proved claims to heldSQL, one or many.
 func (s *Store) holdAll(b *pgx.Batch, list []store.Claim) {
 	b.Queue(holdSQL, s.clock(), column(list, func(c store.Claim) string { return c.Session.String() }),
 		column(list, func(c store.Claim) string { return c.Node }), column(list, func(c store.Claim) int64 { return c.Epoch }))
 }
 
-// send runs the statements of a batch as one transaction and one round trip; what each of them does with its rows was said
-// when it was queued. The first error undoes all of them.
+// send runs the statements of a batch as one transaction in one round trip; the callbacks that were queued with them read the rows. The
+// first error undoes all of them.
 func send(ctx context.Context, to sender, b *pgx.Batch) error {
 	return to.SendBatch(ctx, b).Close()
 }
 
-// readThenWrite is a transaction of two round trips: begin travels with what is read, commit with what is written.
+// readThenWrite is a transaction of two round trips: BEGIN travels with the reads, COMMIT with the writes.
 func (s *Store) readThenWrite(ctx context.Context, read func(*pgx.Batch), write func(*pgx.Batch) error) error {
 	conn, err := s.turns.Acquire(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Release() // which closes a connection that is left within a transaction
+	defer conn.Release() // which closes a connection that is still within a transaction
 	b := &pgx.Batch{}
 	b.Queue("BEGIN")
 	read(b)

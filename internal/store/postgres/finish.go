@@ -20,35 +20,35 @@ SELECT ` + waitingColumns + ` FROM inbox i
 WHERE i.session_key = $1 AND i.run_id = $2 AND i.outcome = 'merged' AND i.seq >= (SELECT seq_from FROM runs WHERE id = $2)
 ORDER BY i.seq`
 
-// Finish ends a run, see store.Inbox. One round trip, shared with what ends at the same time; two for an attempt of a cron run, and one more
-// reads the merged messages if there are any.
+// Finish ends a run, see store.Inbox. It takes one round trip, which concurrent finishes share; two for an attempt of a cron run, and one
+// more when messages ended merged.
 func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {
 	if p.Outcome == "" && !p.Requeue {
 		return store.Finished{}, chat.Errorf(chat.CodeInvalid, "a run that ends needs an outcome")
 	}
-	e, err := s.newEnding(p)
+	e, err := s.newFinishOp(p)
 	if err != nil {
 		return store.Finished{}, err
 	}
-	how := alone
-	if !p.Requeue && e.small() {
+	how := single
+	if !p.Requeue && e.fitsGroup() {
 		together := s.finishes
 		if p.Cron != nil {
-			together = s.attempts
+			together = s.cronFinishes
 		}
 		if how, err = together.do(ctx, e); err != nil {
 			return store.Finished{}, fmt.Errorf("finishing a run: %w", err)
 		}
 	}
-	if how == shared {
+	if how == grouped {
 		err = s.do(ctx, "reading merged messages", e.readMerged)
 		return e.out, err
 	}
-	repeated := how == doubtful
+	repeated := how == unknown
 	err = s.do(ctx, "finishing a run", func(ctx context.Context) error {
 		err := e.finish(ctx)
 		if repeated && errors.Is(translate(err), chat.ErrFenced) {
-			return e.finishedBefore(ctx, err)
+			return e.committedBefore(ctx, err)
 		}
 		repeated = true
 		return err
@@ -56,8 +56,8 @@ func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finishe
 	return e.out, err
 }
 
-// ending is one run on its way out.
-type ending struct {
+// finishOp is one Finish under way.
+type finishOp struct {
 	s          *Store
 	p          store.FinishParams
 	outgoing   string
@@ -68,8 +68,8 @@ type ending struct {
 	out        store.Finished
 }
 
-func (s *Store) newEnding(p store.FinishParams) (*ending, error) {
-	e := &ending{s: s, p: p}
+func (s *Store) newFinishOp(p store.FinishParams) (*finishOp, error) {
+	e := &finishOp{s: s, p: p}
 	rows := make([]store.Outgoing, 0, len(p.Outgoing))
 	for _, o := range p.Outgoing {
 		o.RunID, o.Epoch = p.RunID, p.Epoch
@@ -93,29 +93,29 @@ func (s *Store) newEnding(p store.FinishParams) (*ending, error) {
 	return e, err
 }
 
-func (e *ending) session() string { return e.p.Session.String() }
+func (e *finishOp) session() string { return e.p.Session.String() }
 
-// finishTogether is one transaction for runs of different sessions.
-func (s *Store) finishTogether(ctx context.Context, list []*ending) ([]bool, error) {
+// finishGroup is one transaction for runs of different sessions.
+func (s *Store) finishGroup(ctx context.Context, list []*finishOp) ([]bool, error) {
 	sql, done := finishManySQL, make([]bool, len(list))
 	if len(list) == 1 {
 		sql = finishOneSQL
 	}
 	b := &pgx.Batch{}
-	s.hold(b, column(list, func(e *ending) store.Claim { return e.p.Claim }))
+	s.hold(b, column(list, func(e *finishOp) store.Claim { return e.p.Claim }))
 	b.Queue(sql, s.finishArgs(list)...).Query(func(rows pgx.Rows) error {
-		return eachMember(rows, list, done, (*ending).scan)
+		return scanResults(rows, list, done, (*finishOp).scan)
 	})
 	return done, send(ctx, s.turns, b)
 }
 
-func (s *Store) finishArgs(list []*ending) []any {
-	args := columns(s.clock(), list, (*ending).row)
-	return append(args, joined(list, func(e *ending) string { return e.outgoing }), joined(list, func(e *ending) string { return e.transcript }))
+func (s *Store) finishArgs(list []*finishOp) []any {
+	args := columns(s.clock(), list, (*finishOp).row)
+	return append(args, joined(list, func(e *finishOp) string { return e.outgoing }), joined(list, func(e *finishOp) string { return e.transcript }))
 }
 
 // row is the run as the columns of p.
-func (e *ending) row() []any {
+func (e *finishOp) row() []any {
 	p := e.p
 	return []any{
 		e.session(), p.RunID, p.Node, p.Epoch, e.endState(), clean(p.Cause), clean(p.Error),
@@ -125,8 +125,8 @@ func (e *ending) row() []any {
 	}
 }
 
-// finish is one try of a run by itself.
-func (e *ending) finish(ctx context.Context) error {
+// finish is one try of a run in a transaction of its own.
+func (e *finishOp) finish(ctx context.Context) error {
 	e.out, e.messages = store.Finished{}, 0
 	if err := e.write(ctx); err != nil {
 		return err
@@ -135,7 +135,7 @@ func (e *ending) finish(ctx context.Context) error {
 }
 
 // write is one transaction. That of a cron run reads its row and its job before it writes them.
-func (e *ending) write(ctx context.Context) error {
+func (e *finishOp) write(ctx context.Context) error {
 	switch {
 	case e.p.Cron != nil:
 		return e.attempt(ctx)
@@ -148,15 +148,15 @@ func (e *ending) write(ctx context.Context) error {
 	return send(ctx, e.s.turns, b)
 }
 
-func (e *ending) queue(b *pgx.Batch) {
+func (e *finishOp) queue(b *pgx.Batch) {
 	sql := finishOneSQL
 	if e.p.Requeue {
 		sql = requeueSQL
 	}
-	b.Queue(sql, e.s.finishArgs([]*ending{e})...).QueryRow(e.scan)
+	b.Queue(sql, e.s.finishArgs([]*finishOp{e})...).QueryRow(e.scan)
 }
 
-func (e *ending) scan(row pgx.Row) error {
+func (e *finishOp) scan(row pgx.Row) error {
 	var (
 		i              int
 		lastEntry, now int64
@@ -170,8 +170,8 @@ func (e *ending) scan(row pgx.Row) error {
 }
 
 // attempt ends the attempt of a cron run.
-func (e *ending) attempt(ctx context.Context) error {
-	a := attemptEnding{end: e.p.Cron}
+func (e *finishOp) attempt(ctx context.Context) error {
+	a := cronFinishOp{end: e.p.Cron}
 	read := func(b *pgx.Batch) {
 		a.lockJob(b)
 		e.s.fence(b, e.p.Claim)
@@ -184,8 +184,8 @@ func (e *ending) attempt(ctx context.Context) error {
 	return e.s.readThenWrite(ctx, read, write)
 }
 
-// requeueAttempt lets a run of the ledger wait again with its message, although the caller has nothing to say about it.
-func (e *ending) requeueAttempt(ctx context.Context, tx pgx.Tx) error {
+// requeueAttempt lets the ledger row wait again with its message, when the caller did not name the attempt.
+func (e *finishOp) requeueAttempt(ctx context.Context, tx pgx.Tx) error {
 	var left []loggedRun
 	b := &pgx.Batch{}
 	e.s.fence(b, e.p.Claim)
@@ -198,14 +198,14 @@ func (e *ending) requeueAttempt(ctx context.Context, tx pgx.Tx) error {
 }
 
 // readMerged reads the messages that ended merged, if there can be any.
-func (e *ending) readMerged(ctx context.Context) error {
+func (e *finishOp) readMerged(ctx context.Context) error {
 	if e.messages < 2 || e.p.Requeue || e.p.Outcome != chat.OutcomeAnswered {
 		return nil
 	}
 	return e.merged(ctx)
 }
 
-func (e *ending) merged(ctx context.Context) error {
+func (e *finishOp) merged(ctx context.Context) error {
 	rows, err := e.s.turns.Query(ctx, mergedSQL, e.p.Session.String(), e.p.RunID)
 	if err != nil {
 		return err
@@ -214,8 +214,8 @@ func (e *ending) merged(ctx context.Context) error {
 	return err
 }
 
-// finishedBefore looks whether an earlier try of this very call was committed although its answer was lost.
-func (e *ending) finishedBefore(ctx context.Context, fenced error) error {
+// committedBefore checks whether an earlier try of this call was committed although its answer was lost.
+func (e *finishOp) committedBefore(ctx context.Context, fenced error) error {
 	rows, err := e.s.pool.Query(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, e.p.RunID)
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func (e *ending) finishedBefore(ctx context.Context, fenced error) error {
 	return e.merged(ctx)
 }
 
-func (e *ending) endState() string {
+func (e *finishOp) endState() string {
 	if e.p.StillRunning {
 		return store.RunStopping
 	}
@@ -269,7 +269,7 @@ func (s *Store) EndStopping(ctx context.Context, c store.Claim, runID string) er
 	})
 }
 
-// stillStopping makes a refusal a success when there was nothing to do: the run has ended, or never was.
+// stillStopping turns a refusal into success when there was nothing to do: the run has ended, or never existed.
 func (s *Store) stillStopping(ctx context.Context, c store.Claim, runID string, fenced error) error {
 	var stopping bool
 	err := s.pool.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM runs WHERE id = $1 AND session_key = $2 AND state = 'stopping')`,

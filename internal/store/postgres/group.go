@@ -11,155 +11,155 @@ import (
 )
 
 const (
-	// parallel is how many operations of one kind go to the database without waiting for company. More in flight would gain nothing for the
-	// first ones and would keep the later ones from sharing: what a statement costs is mostly its start, and what a commit costs is its flush.
-	parallel = 4
-	// maxGroup is how many operations share a transaction. Beyond it the first would wait for the last.
+	// maxRunning is how many operations of one kind run at the same time without sharing. More would not make the first ones faster and
+	// would keep the later ones from sharing: most of the cost of a statement is its start, and most of the cost of a commit is its flush.
+	maxRunning = 4
+	// maxGroup is how many operations share a transaction. With more the first would wait for the last.
 	maxGroup = 64
-	// maxShared is how many bytes of text an operation may bring into a group: a large one would hold the others up.
-	maxShared = 64 << 10
+	// maxGroupedBytes is how many bytes of text an operation may bring into a group: a large one would delay the others.
+	maxGroupedBytes = 64 << 10
 )
 
-// fate is what became of an operation in a group.
-type fate int
+// commitResult is the result of an operation in a group.
+type commitResult int
 
 const (
-	alone    fate = iota // nothing was written: it is to be tried by itself, where it may wait and learns why it was refused
-	shared               // committed
-	doubtful             // the connection broke: perhaps committed. It is to be tried by itself, as a repetition
+	single  commitResult = iota // nothing was written: the caller runs it in a transaction of its own, where it may wait and gets the reason of a refusal
+	grouped                     // committed
+	unknown                     // the connection broke: perhaps committed. The caller repeats it in a transaction of its own
 )
 
-// member is an operation that may share its transaction with others of its kind.
-type member interface {
-	// session is whose row the operation locks. There is at most one of a session in a group.
+// groupable is an operation that may share its transaction with others of its kind.
+type groupable interface {
+	// session is the session whose row the operation locks. A group has at most one operation of a session.
 	session() string
 }
 
-// group lets operations of one kind that wait at the same time share one transaction: one round trip, one start of each statement, one
-// flush. An operation goes at once while few are under way; those that come meanwhile gather and go together when one of them lands.
-// A group waits for no lock and decides nothing difficult: an operation that it cannot settle on the straight way is handed back to its caller.
-type group[O member] struct {
-	// write does the operations in one transaction and says which of them it has done. The others have written nothing.
+// group lets concurrent operations of one kind share a transaction: one round trip, one start of each statement, one flush. An operation
+// starts at once while fewer than maxRunning run; later ones wait and share the next transaction when one ends. A group waits for no lock
+// and handles the usual case only: an operation that it cannot settle in one pass has written nothing, and its caller runs it alone.
+type group[O groupable] struct {
+	// write runs the operations in one transaction and returns which of them it has done. The others have written nothing.
 	write func(ctx context.Context, ops []O) (done []bool, err error)
 	log   *slog.Logger
 
-	flights sync.WaitGroup
+	batches sync.WaitGroup
 
-	mu       sync.Mutex
-	closed   bool
-	underWay int
-	waiting  []*share[O]
+	mu      sync.Mutex
+	closed  bool
+	running int
+	waiting []*waiter[O]
 }
 
-// share is one caller's part in a group.
-type share[O member] struct {
+// waiter is one caller's operation in a group.
+type waiter[O groupable] struct {
 	op     O
-	flight *flight // nil while it waits
-	end    chan fate
+	batch  *opBatch // nil while it waits
+	result chan commitResult
 }
 
-// flight is one transaction. It is given up when nobody waits for it any more.
-type flight struct {
-	cancel context.CancelFunc
-	aboard int // callers that still wait
+// opBatch is one transaction. It is cancelled when no caller waits for it any more.
+type opBatch struct {
+	cancel  context.CancelFunc
+	callers int // callers that still wait
 }
 
-func newGroup[O member](log *slog.Logger, write func(context.Context, []O) ([]bool, error)) *group[O] {
+func newGroup[O groupable](log *slog.Logger, write func(context.Context, []O) ([]bool, error)) *group[O] {
 	return &group[O]{write: write, log: log}
 }
 
-// do runs an operation and returns its fate. A lone one runs here and now; one that finds enough under way waits for company, or for ctx.
-// When ctx is over the operation happens as a whole or not at all, and its fields belong to the group.
-func (g *group[O]) do(ctx context.Context, op O) (fate, error) {
+// do runs an operation and returns its commit result. It runs in the caller's goroutine while fewer than maxRunning run; else it waits for
+// the next batch, or for ctx. When ctx ends the operation happens as a whole or not at all, and its fields still belong to the group.
+func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 	if ctx.Err() != nil {
-		return alone, context.Cause(ctx)
+		return single, context.Cause(ctx)
 	}
-	s := &share[O]{op: op}
+	s := &waiter[O]{op: op}
 	switch g.offer(s) {
 	case refused:
-		return alone, nil
-	case lone:
-		return g.runLone(ctx, op)
-	case gathered:
+		return single, nil
+	case runNow:
+		return g.runSingle(ctx, op)
+	case queued:
 	}
 	select {
-	case f := <-s.end:
+	case f := <-s.result:
 		return f, nil
 	case <-ctx.Done():
 		g.leave(s)
-		return alone, context.Cause(ctx)
+		return single, context.Cause(ctx)
 	}
 }
 
-// runLone runs an operation in its caller's goroutine.
-func (g *group[O]) runLone(ctx context.Context, op O) (fate, error) {
-	defer g.flights.Done()
+// runSingle runs an operation in its caller's goroutine.
+func (g *group[O]) runSingle(ctx context.Context, op O) (commitResult, error) {
+	defer g.batches.Done()
 	done, err := g.guard(ctx, []O{op})
-	g.land(1)
+	g.finished(1)
 	if err != nil && ctx.Err() != nil {
-		return alone, context.Cause(ctx)
+		return single, context.Cause(ctx)
 	}
-	return fateOf(0, done, err), nil
+	return resultOf(0, done, err), nil
 }
 
-// entrance is how an operation came in.
-type entrance int
+// admission is what the group decided about an operation.
+type admission int
 
 const (
-	refused  entrance = iota // the group is closed
-	lone                     // it is under way: the caller is to run it
-	gathered                 // it waits, or has gone with others
+	refused admission = iota // the group is closed
+	runNow                   // it counts as running: the caller runs it
+	queued                   // it waits, or belongs to a batch
 )
 
-func (g *group[O]) offer(s *share[O]) entrance {
+func (g *group[O]) offer(s *waiter[O]) admission {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
 		return refused
 	}
-	if g.underWay < parallel && len(g.waiting) == 0 {
-		g.underWay++
-		g.flights.Add(1)
-		return lone
+	if g.running < maxRunning && len(g.waiting) == 0 {
+		g.running++
+		g.batches.Add(1)
+		return runNow
 	}
-	s.end = make(chan fate, 1)
+	s.result = make(chan commitResult, 1)
 	g.waiting = append(g.waiting, s)
-	return gathered
+	return queued
 }
 
-func (g *group[O]) leave(s *share[O]) {
+func (g *group[O]) leave(s *waiter[O]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if s.flight == nil {
-		g.waiting = slices.DeleteFunc(g.waiting, func(w *share[O]) bool { return w == s })
+	if s.batch == nil {
+		g.waiting = slices.DeleteFunc(g.waiting, func(w *waiter[O]) bool { return w == s })
 		return
 	}
-	if s.flight.aboard--; s.flight.aboard == 0 {
-		s.flight.cancel()
+	if s.batch.callers--; s.batch.callers == 0 {
+		s.batch.cancel()
 	}
 }
 
-// depart starts a flight with what waits, unless enough is under way. The goroutine ends with the transaction; close waits for it.
-func (g *group[O]) depart() {
-	if g.underWay >= parallel || len(g.waiting) == 0 {
+// sendNext starts a batch with the waiting operations, unless maxRunning run. The goroutine ends with the transaction; close waits for it.
+func (g *group[O]) sendNext() {
+	if g.running >= maxRunning || len(g.waiting) == 0 {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // a flight belongs to all its callers, and ends when the last has gone
-	f := &flight{cancel: cancel}
-	list := g.board(f)
-	f.aboard = len(list)
-	g.underWay += len(list)
-	g.flights.Go(func() { g.fly(ctx, f, list) })
+	f := &opBatch{cancel: cancel}
+	list := g.takeBatch(f)
+	f.callers = len(list)
+	g.running += len(list)
+	g.batches.Go(func() { g.runBatch(ctx, f, list) })
 }
 
-// board takes those that go together: at most one of each session, in the order in which they came.
-func (g *group[O]) board(f *flight) []*share[O] {
+// takeBatch takes the next operations in the order of their arrival: at most one of each session.
+func (g *group[O]) takeBatch(f *opBatch) []*waiter[O] {
 	if len(g.waiting) == 1 {
 		list := g.waiting
-		list[0].flight, g.waiting = f, nil
+		list[0].batch, g.waiting = f, nil
 		return list
 	}
-	list := make([]*share[O], 0, min(len(g.waiting), maxGroup))
+	list := make([]*waiter[O], 0, min(len(g.waiting), maxGroup))
 	sessions := make(map[string]bool, cap(list))
 	rest := g.waiting[:0]
 	for _, s := range g.waiting {
@@ -168,7 +168,7 @@ func (g *group[O]) board(f *flight) []*share[O] {
 			continue
 		}
 		sessions[s.op.session()] = true
-		s.flight = f
+		s.batch = f
 		list = append(list, s)
 	}
 	clear(g.waiting[len(rest):])
@@ -176,31 +176,32 @@ func (g *group[O]) board(f *flight) []*share[O] {
 	return list
 }
 
-func (g *group[O]) fly(ctx context.Context, f *flight, list []*share[O]) {
+func (g *group[O]) runBatch(ctx context.Context, f *opBatch, list []*waiter[O]) {
 	defer f.cancel()
 	ops := make([]O, len(list))
 	for i, s := range list {
 		ops[i] = s.op
 	}
 	done, err := g.guard(ctx, ops)
-	g.land(len(list))
+	g.finished(len(list))
 	for i, s := range list {
-		s.end <- fateOf(i, done, err)
+		s.result <- resultOf(i, done, err)
 	}
 }
 
-func fateOf(i int, done []bool, err error) fate {
+func resultOf(i int, done []bool, err error) commitResult {
 	switch {
 	case err != nil && broken(err):
-		return doubtful
+		return unknown
 	case err != nil || !done[i]:
-		return alone
+		return single
 	default:
-		return shared
+		return grouped
 	}
 }
 
-// guard turns a panic into an error: each of the others is somebody else's. By itself the one that panics does it in its caller's goroutine.
+// guard turns a panic into an error: the other operations of the group belong to other callers. When the operation runs alone it panics in
+// its caller's goroutine.
 func (g *group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -214,23 +215,23 @@ func (g *group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) 
 	return done, err
 }
 
-func (g *group[O]) land(n int) {
+func (g *group[O]) finished(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.underWay -= n
-	g.depart()
+	g.running -= n
+	g.sendNext()
 }
 
-// close lets nobody in any more and waits for what is under way. What waits then goes with the last flights or by itself.
+// close refuses new operations and waits for the running ones. The waiting ones then run in the last batches or alone.
 func (g *group[O]) close() {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
-	g.flights.Wait()
+	g.batches.Wait()
 }
 
-// eachMember hands every row to the operation whose number is its first column, and notes that it is done.
-func eachMember[O any](rows pgx.Rows, ops []O, done []bool, scan func(O, pgx.Row) error) error {
+// scanResults reads the rows of a group's statement. The first column of a row is the number of its operation, which is then done.
+func scanResults[O any](rows pgx.Rows, ops []O, done []bool, scan func(O, pgx.Row) error) error {
 	var i int
 	first := []any{&i}
 	for rows.Next() {
@@ -248,8 +249,9 @@ func eachMember[O any](rows pgx.Rows, ops []O, done []bool, scan func(O, pgx.Row
 	return rows.Err()
 }
 
-// columns are the parameters of a group's statement behind the clock: the columns of its rows as arrays. A single row stays as it is, because its
-// statement takes it so: most groups have one member, and arrays cost both sides more. A row holds text and int64 only.
+// columns are the parameters of a group's statement after the clock: the columns of its rows as arrays. For one row they are the plain
+// values, because the statement for one row takes them so: most groups have one member, and arrays cost both sides more. A row has text and
+// int64 only.
 func columns[O any](clock any, ops []O, row func(O) []any) []any {
 	first := row(ops[0])
 	args := append(make([]any, 0, len(first)+4), clock)
@@ -273,7 +275,7 @@ func columns[O any](clock any, ops []O, row func(O) []any) []any {
 func pick[T any](rows [][]any, c int) []T {
 	list := make([]T, 0, len(rows))
 	for _, row := range rows {
-		if v, ok := row[c].(T); ok { // a row of another make would leave the array too short, which no table takes
+		if v, ok := row[c].(T); ok { // a row of another type would leave the array too short, which the statement refuses
 			list = append(list, v)
 		}
 	}

@@ -18,7 +18,7 @@ type entrant struct {
 
 func (e *entrant) session() string { return e.key }
 
-// gate is a database that answers when it is told to.
+// gate is a database that answers when the test releases it.
 type gate struct {
 	groups  chan []int    // what arrived, one group after the other
 	answers chan []bool   // which of a group are done; nil = all
@@ -50,13 +50,13 @@ func (g *gate) write(ctx context.Context, ops []*entrant) ([]bool, error) {
 type crowd struct {
 	t     *testing.T
 	group *group[*entrant]
-	fates map[int]chan fate
+	fates map[int]chan commitResult
 	leave map[int]context.CancelCauseFunc
 }
 
 func newCrowd(t *testing.T, g *gate) *crowd {
 	t.Helper()
-	return &crowd{t: t, group: newGroup(slog.New(slog.DiscardHandler), g.write), fates: map[int]chan fate{}, leave: map[int]context.CancelCauseFunc{}}
+	return &crowd{t: t, group: newGroup(slog.New(slog.DiscardHandler), g.write), fates: map[int]chan commitResult{}, leave: map[int]context.CancelCauseFunc{}}
 }
 
 var errLeft = errors.New("left")
@@ -64,7 +64,7 @@ var errLeft = errors.New("left")
 func (c *crowd) enter(n int, key string) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancelCause(c.t.Context())
-	end := make(chan fate, 1)
+	end := make(chan commitResult, 1)
 	c.fates[n], c.leave[n] = end, cancel
 	go func() {
 		f, err := c.group.do(ctx, &entrant{key: key, n: n})
@@ -79,7 +79,7 @@ func (c *crowd) enter(n int, key string) {
 	synctest.Wait()
 }
 
-func (c *crowd) wantFate(n int, want fate) {
+func (c *crowd) wantFate(n int, want commitResult) {
 	c.t.Helper()
 	if got := <-c.fates[n]; got != want {
 		c.t.Errorf("member %d: fate %d, want %d", n, got, want)
@@ -112,7 +112,7 @@ func TestFewGoAtOnceAndTheRestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		c := newCrowd(t, g)
-		for n := range parallel {
+		for n := range maxRunning {
 			c.enter(n, string(rune('a'+n)))
 			wantGroup(t, g, n)
 		}
@@ -124,14 +124,14 @@ func TestFewGoAtOnceAndTheRestTogether(t *testing.T) {
 		g.answers <- nil
 		synctest.Wait()
 		wantGroup(t, g, 10, 11, 13)
-		for range parallel {
+		for range maxRunning {
 			g.answers <- nil
 			synctest.Wait()
 		}
 		wantGroup(t, g, 12)
 		g.answers <- nil
 		for n := range c.fates {
-			c.wantFate(n, shared)
+			c.wantFate(n, grouped)
 		}
 		c.group.close()
 	})
@@ -142,10 +142,10 @@ func TestAGroupIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		c := newCrowd(t, g)
-		for n := range parallel + maxGroup + 1 {
+		for n := range maxRunning + maxGroup + 1 {
 			c.enter(n, string(rune('a'+n)))
 		}
-		for range parallel {
+		for range maxRunning {
 			<-g.groups
 		}
 		g.answers <- nil
@@ -153,11 +153,11 @@ func TestAGroupIsBounded(t *testing.T) {
 		if got := <-g.groups; len(got) != maxGroup {
 			t.Errorf("%d went together, want %d", len(got), maxGroup)
 		}
-		for range parallel + 1 {
+		for range maxRunning + 1 {
 			g.answers <- nil
 		}
 		for n := range c.fates {
-			c.wantFate(n, shared)
+			c.wantFate(n, grouped)
 		}
 		c.group.close()
 	})
@@ -168,24 +168,24 @@ func TestWhatAGroupCouldNotDoIsHandedBack(t *testing.T) {
 	for name, tt := range map[string]struct {
 		done []bool
 		err  error
-		want []fate
+		want []commitResult
 	}{
-		"one is refused":        {done: []bool{true, false, true}, want: []fate{shared, alone, shared}},
-		"the statement fails":   {err: errors.New("refused"), want: []fate{alone, alone, alone}},
-		"the connection breaks": {err: io.ErrUnexpectedEOF, want: []fate{doubtful, doubtful, doubtful}},
+		"one is refused":        {done: []bool{true, false, true}, want: []commitResult{grouped, single, grouped}},
+		"the statement fails":   {err: errors.New("refused"), want: []commitResult{single, single, single}},
+		"the connection breaks": {err: io.ErrUnexpectedEOF, want: []commitResult{unknown, unknown, unknown}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGate()
 				c := newCrowd(t, g)
-				for n := range parallel {
+				for n := range maxRunning {
 					c.enter(100+n, string(rune('a'+n)))
 				}
 				for n := range tt.want {
 					c.enter(n, string(rune('m'+n)))
 				}
-				for range parallel {
+				for range maxRunning {
 					g.answers <- nil
 					synctest.Wait()
 				}
@@ -208,25 +208,25 @@ func TestWhoLeavesHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
 		c := newCrowd(t, g)
-		for n := range parallel {
+		for n := range maxRunning {
 			c.enter(n, string(rune('a'+n)))
 		}
 		c.enter(10, "x")
 		c.enter(11, "y")
-		c.leave[10](errLeft) // before it went: it never happens
+		c.leave[10](errLeft) // deadOwner it went: it never happens
 		c.wantFate(10, -1)
 		c.leave[0](errLeft) // the only one of its flight: that is given up, and its place is free
 		c.wantFate(0, -1)
 		<-g.gone
-		for range parallel {
+		for range maxRunning {
 			<-g.groups
 		}
 		synctest.Wait()
 		wantGroup(t, g, 11)
-		for range parallel {
+		for range maxRunning {
 			g.answers <- nil
 		}
-		c.wantFate(11, shared)
+		c.wantFate(11, grouped)
 		c.group.close()
 	})
 }
@@ -241,7 +241,7 @@ func TestAClosedGroupLetsNobodyIn(t *testing.T) {
 		go func() { c.group.close(); close(closed) }()
 		synctest.Wait()
 		c.enter(1, "b")
-		c.wantFate(1, alone)
+		c.wantFate(1, single)
 		select {
 		case <-closed:
 			t.Error("closed with a flight under way")
@@ -249,6 +249,6 @@ func TestAClosedGroupLetsNobodyIn(t *testing.T) {
 		}
 		g.answers <- nil
 		<-closed
-		c.wantFate(0, shared)
+		c.wantFate(0, grouped)
 	})
 }

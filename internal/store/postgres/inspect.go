@@ -28,7 +28,7 @@ func (s *Store) Violations(ctx context.Context, rule store.Invariant, values map
 	return out, err
 }
 
-// parameter says the type of a value, because some rules compare values with nothing but each other.
+// parameter gives a value its type, because some rules compare values only with each other.
 func parameter(n int, value any) string {
 	if _, text := value.(string); text {
 		return fmt.Sprintf("$%d::text", n)

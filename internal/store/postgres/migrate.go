@@ -19,7 +19,7 @@ import (
 	"laneway/migrations"
 )
 
-// versionTable is where the applied steps are noted.
+// versionTable records the applied steps.
 const versionTable = "laneway_migrations"
 
 // ErrOldSchema wraps [store.ErrSchema] when the version of the schema is older than this program, so that [MigrateUp] helps.
@@ -43,8 +43,8 @@ type Migration struct {
 	Applied bool
 }
 
-// MigrateUp brings the schema to this program's version and returns how many steps that took. Any number of processes may call
-// it at the same time: an advisory lock lets one work, the others find everything done. It needs the role that owns the schema.
+// MigrateUp brings the schema to this program's version and returns how many steps that took. Any number of processes may call it at the
+// same time: an advisory lock lets one migrate, the others then find no step to apply. It needs the role that owns the schema.
 func MigrateUp(ctx context.Context, url string) (int, error) {
 	var steps int
 	err := withProvider(url, "migrating the database up", func(_ *sql.DB, p *goose.Provider) error {
@@ -55,8 +55,8 @@ func MigrateUp(ctx context.Context, url string) (int, error) {
 	return steps, err
 }
 
-// MigrateDown takes the newest step back, with the data in what it drops, and returns its version; 0 = there was none. A *[LiveNodesError]: gateways
-// live on the database and force is false; nothing was changed. A gateway that starts in between is not noticed.
+// MigrateDown reverts the newest step, with the data in what it drops, and returns its version; 0 = there was none. A *[LiveNodesError]: gateways
+// use the database and force is false; nothing was changed. A gateway that starts in between is not noticed.
 func MigrateDown(ctx context.Context, url string, force bool) (int64, error) {
 	var version int64
 	err := withProvider(url, "migrating the database down", func(db *sql.DB, p *goose.Provider) error {
@@ -122,7 +122,7 @@ func withProvider(url, doing string, fn func(*sql.DB, *goose.Provider) error) er
 	if err != nil {
 		return err
 	}
-	pc.ConnConfig.RuntimeParams["statement_timeout"] = "0" // a step over a large table takes its time
+	pc.ConnConfig.RuntimeParams["statement_timeout"] = "0" // a step over a large table may take long
 	pc.ConnConfig.RuntimeParams["lock_timeout"] = "0"
 	db := stdlib.OpenDB(*pc.ConnConfig)
 	p, err := provider(db)
@@ -135,7 +135,7 @@ func withProvider(url, doing string, fn func(*sql.DB, *goose.Provider) error) er
 	return nil
 }
 
-// notOwner says what to do when the role may work with the tables and not change them, as is recommended for the role of a gateway.
+// notOwner explains what to do when the role may use the tables but not change them, as is recommended for the role of a gateway.
 func notOwner(err error) error {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || pgErr.Code != codeNoRight {
@@ -162,8 +162,8 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	return p, nil
 }
 
-// checkSchema compares the newest step of the database with the newest one of this program. An unknown schema is refused and never replaced: its data
-// may have no other copy.
+// checkSchema compares the newest step of the database with the newest one of this program. It refuses an unknown schema and never replaces
+// it: the data in it may have no other copy.
 func (s *Store) checkSchema(ctx context.Context) error {
 	have, err := s.appliedStep(ctx)
 	switch {

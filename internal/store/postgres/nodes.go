@@ -11,7 +11,7 @@ import (
 	"laneway/internal/store"
 )
 
-// defaultLease is how long a node lives without a heartbeat when it does not say so itself.
+// defaultLease is how long a node lives without a heartbeat when [store.Node] does not set it.
 const defaultLease = 15 * time.Second
 
 const (
@@ -52,7 +52,7 @@ WHERE ended_at IS NULL AND state = 'running' AND owner = $1 AND stop_by <> '' OR
 	leasesSQL = `SELECT name FROM leases WHERE owner = $1 ORDER BY name`
 )
 
-// Heartbeat extends the lease of a node that still lives, on a connection of its own, see store.Nodes.
+// Heartbeat extends the lease of a live node, on a connection of its own, see store.Nodes.
 func (s *Store) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error) {
 	var beat store.Beat
 	err := s.control(ctx, "extending the lease of this gateway", s.beat, func(conn *pgx.Conn) error {
@@ -84,7 +84,7 @@ func scanStopRequest(row pgx.CollectableRow) (store.StopRequest, error) {
 	return r, err
 }
 
-// SetDraining marks the node; one that is not known is left alone.
+// SetDraining marks the node; for an unknown node it does nothing.
 func (s *Store) SetDraining(ctx context.Context, nodeID string) error {
 	return s.do(ctx, "marking this gateway as draining", func(ctx context.Context) error {
 		_, err := s.pool.Exec(ctx,
@@ -93,7 +93,7 @@ func (s *Store) SetDraining(ctx context.Context, nodeID string) error {
 	})
 }
 
-// endStoppingOfDeadSQL ends the stopping runs of nodes that are gone: their goroutines are, too.
+// endStoppingOfDeadSQL ends the stopping runs of dead nodes: their goroutines have ended with their process.
 const endStoppingOfDeadSQL = `
 UPDATE runs r SET state = 'stopped', ended_at = ` + nowSQL + `
 WHERE r.ended_at IS NULL AND r.state = 'stopping'
@@ -149,7 +149,7 @@ WHERE l.owner IS NOT DISTINCT FROM excluded.owner
    OR NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = l.owner AND n.lease_until > ` + nowSQL + `)
 RETURNING l.epoch, COALESCE(l.next_offset, 0)`
 
-// AcquireLease takes a named lease that nobody alive holds, see store.Nodes. A dead node gets chat.ErrFenced.
+// AcquireLease takes a named lease that no live node holds, see store.Nodes. A dead node gets chat.ErrFenced.
 func (s *Store) AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error) {
 	err = s.do(ctx, "acquiring the lease "+name, func(ctx context.Context) error {
 		l, ok = store.Lease{}, false

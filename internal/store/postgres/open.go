@@ -28,7 +28,7 @@ type Config struct {
 	MaxConns int
 	// Now replaces the database's clock in tests; nil = the database's clock.
 	Now func() time.Time
-	// Logger hears about retries and the listener's reconnects; nil = nobody does.
+	// Logger logs retries and the listener's reconnects; nil = no log.
 	Logger *slog.Logger
 }
 
@@ -37,10 +37,10 @@ type Store struct {
 	pool  *pgxpool.Pool
 	turns *pgxpool.Pool // accept, start and finish, see planForTurns
 
-	accepts  *group[*arrival]
-	starts   *group[*beginning]
-	finishes *group[*ending]
-	attempts *group[*ending] // finishes that the ledger of cron takes part in
+	accepts      *group[*acceptOp]
+	starts       *group[*startOp]
+	finishes     *group[*finishOp]
+	cronFinishes *group[*finishOp] // finishes that the ledger of cron takes part in
 
 	beat *control // heartbeats only
 	ctrl *control // stops and pings
@@ -48,8 +48,8 @@ type Store struct {
 	log  *slog.Logger
 	wake *waker
 
-	doubts *doubts
-	step   int64 // the newest step of the schema that this program has
+	unknownLaunches *unknownLaunches
+	step            int64 // the newest step of the schema that this program has
 }
 
 var (
@@ -82,14 +82,14 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		now:   cfg.Now,
 		log:   cfg.Logger,
 
-		doubts: newDoubts(),
-		step:   step,
+		unknownLaunches: newUnknownLaunches(),
+		step:            step,
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.accepts, s.starts = newGroup(s.log, s.acceptTogether), newGroup(s.log, s.startTogether)
-	s.finishes, s.attempts = newGroup(s.log, s.finishTogether), newGroup(s.log, s.attemptsTogether)
+	s.accepts, s.starts = newGroup(s.log, s.acceptGroup), newGroup(s.log, s.startGroup)
+	s.finishes, s.cronFinishes = newGroup(s.log, s.finishGroup), newGroup(s.log, s.finishCronGroup)
 	s.wake = newWaker(pool, pc.ConnConfig, s.log)
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -189,7 +189,7 @@ func (s *Store) Close() error {
 	s.accepts.close()
 	s.starts.close()
 	s.finishes.close()
-	s.attempts.close()
+	s.cronFinishes.close()
 	s.turns.Close()
 	s.pool.Close()
 	return errors.Join(s.beat.close(), s.ctrl.close())

@@ -20,10 +20,11 @@ SELECT o.id, o.run, o.n, o.session, o.channel, o.chat, o.thread, o.kind, o.paylo
 FROM ` + outgoingFrom + `($2::json)` + outgoingAs + ` ORDER BY o.i
 ON CONFLICT DO NOTHING`
 
-// Those of one word are counted one after the other, or two of them would make two rows. $1 word.
+// Messages of one word are counted one after the other, or two of them would make two rows. $1 word.
 const (
 	lockWordSQL = `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`
-	// countSQL counts a row where one with its word waits that nobody has tried to send yet. $2 session, $3 channel, $4 chat, $5 number.
+	// countSQL adds one to the count of a pending row of the same word that no attempt was made to send. $2 session, $3 channel, $4 chat,
+	// $5 number.
 	countSQL = `
 UPDATE outbox SET count = count + $5::bigint
 WHERE id = (
@@ -65,7 +66,7 @@ func (s *Store) enqueue(ctx context.Context, to executor, rows []store.Outgoing)
 	return err
 }
 
-// count counts a row where one with its word waits, and adds it where none does.
+// count counts the message on a pending row of its word, or adds a row when there is none.
 func (s *Store) count(ctx context.Context, tx pgx.Tx, o *store.Outgoing) error {
 	if o.Coalesce != "" {
 		if _, err := tx.Exec(ctx, lockWordSQL, o.Coalesce); err != nil {
@@ -80,7 +81,7 @@ func (s *Store) count(ctx context.Context, tx pgx.Tx, o *store.Outgoing) error {
 }
 
 const (
-	// giveBackSQL makes what dead nodes were sending due again; whether it arrived nobody knows.
+	// giveBackSQL makes the rows that dead nodes were sending due again. Whether they arrived is unknown.
 	giveBackSQL = `
 UPDATE outbox SET state = 'pending', node = '', next_at = ` + nowSQL + `, maybe_sent = true
 WHERE id IN (
@@ -88,9 +89,9 @@ WHERE id IN (
 	WHERE o.state = 'sending' AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = o.node AND n.lease_until > ` + nowSQL + `)
 	FOR UPDATE SKIP LOCKED)`
 
-	// claimSQL takes, per chat, the oldest message that is due, if none of that chat is under way and none before it waits for another attempt; and ends what is too late. Because only
-	// the oldest is looked at, two nodes cannot take two messages of one chat; should their pictures differ all the same, a unique
-	// index refuses the second, which then looks again. $2 node, $3 channels, $4 limit.
+	// claimSQL takes, for each chat, the oldest message that is due, if none of that chat is under way and none before it waits for another
+	// attempt; and it ends expired ones. Because it takes only the oldest, two nodes cannot take two messages of one chat. Should their
+	// snapshots differ all the same, a unique index refuses the second, which then looks again. $2 node, $3 channels, $4 limit.
 	claimSQL = `
 WITH late AS (
 	UPDATE outbox SET state = 'expired', done_at = ` + nowSQL + `
@@ -172,7 +173,7 @@ func (s *Store) Delivered(ctx context.Context, nodeID, id, providerID string) er
 
 // Undelivered gives the row back for a later attempt, or ends it.
 func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) error {
-	return s.leased(ctx, "noting a failed delivery", lostSQL, `
+	return s.leased(ctx, "noting a failed delivery", failedSQL, `
 		UPDATE outbox SET last_error = $4, node = '', next_at = `+nowSQL+` + $5::bigint,
 			state = CASE WHEN $6::boolean THEN 'failed' ELSE 'pending' END,
 			done_at = CASE WHEN $6::boolean THEN `+nowSQL+` END, maybe_sent = maybe_sent OR $7::boolean,
@@ -181,8 +182,8 @@ func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) erro
 		s.clock(), p.ID, p.Node, clean(p.Error), p.RetryIn.Round(time.Millisecond).Milliseconds(), p.Permanent, p.MaybeSent, p.Uncounted)
 }
 
-// leased runs an update of a row that the caller must have leased, and then what follows from it for a cron run. The row's
-// id is the second parameter.
+// leased runs an update of a row that is leased to the caller, and then the resulting change of a cron run. The row's id is the second
+// parameter.
 func (s *Store) leased(ctx context.Context, op, then, sql string, args ...any) error {
 	return s.do(ctx, op, func(ctx context.Context) error {
 		changed := false

@@ -15,7 +15,7 @@ var _ channel.Records = (*Store)(nil)
 const (
 	pairingColumns = `code, id, channel, user_id, chat_id, name, created_at, expires_at`
 
-	// countPairingsSQL runs behind the lock of [Store.onlyOne]: two requests at once must not both find the last place.
+	// countPairingsSQL runs after the lock of [Store.onlyOne]: two concurrent requests must not both get the last place.
 	countPairingsSQL = `SELECT count(*) FILTER (WHERE chat_id = $2), count(*) FROM pairings WHERE channel = $1`
 
 	insertPairingSQL = `INSERT INTO pairings (` + pairingColumns + `)

@@ -21,7 +21,7 @@ func one[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], sql string
 	return pgx.CollectExactlyOneRow(rows, scan)
 }
 
-// orNone says notFound instead of pgx.ErrNoRows.
+// orNone replaces pgx.ErrNoRows by notFound.
 func orNone(err, notFound error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return notFound
@@ -39,9 +39,10 @@ func (s *Store) MessageByID(ctx context.Context, id string) (store.Waiting, erro
 	return out, err
 }
 
-// within keeps of the rows of a query those that come first and whose bytes together are at most budget, at least one. The query has an order and a limit,
-// and its column page_size is the bytes of a row; budget is a number or a parameter. The result has the columns of the query, page_n (the place of a row, to
-// order by) and page_upto. The server computes lengths without reading the texts, and sends those of the rows that are kept.
+// within selects of the rows of a query the first ones whose bytes together are at most budget, at least one. The query has an order and a
+// limit, and its column page_size is the bytes of a row; budget is a number or a parameter. The result has the columns of the query, page_n
+// (the position of a row, to order by) and page_upto. The server computes lengths without reading the texts, and sends the texts of the
+// selected rows only.
 func within(query, budget string) string {
 	return `(SELECT * FROM (SELECT *, row_number() OVER page_w AS page_n, sum(page_size) OVER page_w AS page_upto FROM (` + query + `) page_all
 	WINDOW page_w AS (ROWS UNBOUNDED PRECEDING)) page_sum WHERE page_upto <= ` + budget + ` OR page_upto = page_size)`
@@ -50,7 +51,7 @@ func within(query, budget string) string {
 // readBytes is store.ReadBytes in a statement.
 func readBytes() string { return strconv.Itoa(store.ReadBytes) }
 
-// PendingInputs lists what waits in a session, oldest first, and says how many there are.
+// PendingInputs lists the waiting messages of a session, oldest first, and returns the number of all of them.
 func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error) {
 	const from = ` FROM inbox i WHERE i.session_key = $1 AND i.ended_at IS NULL AND i.state IN ('held', 'waiting')`
 	page := `SELECT ` + waitingColumns + ` FROM ` +

@@ -89,8 +89,8 @@ func (s *Store) PutButtons(ctx context.Context, set channel.ButtonSet) error {
 	})
 }
 
-// TakeButton reads a button, marks it as used and removes the others of its set. Presses of one account's buttons follow each other, so that of
-// two at once the second one finds what the first one left.
+// TakeButton reads a button, marks it as used and removes the others of its set. Presses of one account's buttons are serialised, so that
+// the second of two concurrent ones finds the result of the first.
 func (s *Store) TakeButton(ctx context.Context, id string, by channel.Peer, press int64) (text string, err error) {
 	err = s.within(ctx, "taking a button", func(ctx context.Context, tx pgx.Tx) error {
 		var (

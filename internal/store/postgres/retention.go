@@ -14,8 +14,8 @@ const (
 	// joinedAhead is how far behind its run a message may lie that joined it. One that lies further is deleted a moment later on its own.
 	joinedAhead = 1000
 
-	// pruneInboxSQL looks for rows in the order of the table, where the old ones stand first: an index on ended_at would make every end of a turn touch it.
-	// Parameters: $1 the moment, $2 how many, $3 joinedAhead.
+	// pruneInboxSQL searches in the order of the table, where the old rows come first: an index on ended_at would cost every end of a turn
+	// an entry. Parameters: $1 the moment, $2 how many, $3 joinedAhead.
 	pruneInboxSQL = `
 WITH old AS MATERIALIZED (
 	SELECT session_key, seq, run_id FROM inbox WHERE ended_at < $1 LIMIT $2

@@ -37,7 +37,7 @@ func (s *Store) do(ctx context.Context, op string, fn func(context.Context) erro
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return nil
-	case cause != nil && errors.Is(err, cause): // it came to no further try: what the last one met is of no use to the caller
+	case cause != nil && errors.Is(err, cause): // it came to no further try: the error of the last one is of no use to the caller
 		return fmt.Errorf("%s: %w", op, cause)
 	}
 	return fmt.Errorf("%s: %w", op, translate(err))

@@ -16,7 +16,7 @@ type Rights struct {
 	Lacks []string
 }
 
-// rightsSQL knows the tables of the program by their owner: what else lies in the same schema is not its concern.
+// rightsSQL reads the tables of the program only, which it finds by their owner: other tables of the schema do not matter.
 const rightsSQL = `
 WITH log AS (
 	SELECT oid, relowner, relnamespace FROM pg_class WHERE oid = 'audit_log'::regclass

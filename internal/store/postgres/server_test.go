@@ -231,8 +231,8 @@ func TestNoTakeoverRightAfterTheServersStart(t *testing.T) {
 	}
 }
 
-// TestReadOnlyIsSaid: a standby, or a database that somebody made read-only, is named.
-func TestReadOnlyIsSaid(t *testing.T) {
+// TestReadOnlyIsNamed: the error names a standby, or a database in read-only mode.
+func TestReadOnlyIsNamed(t *testing.T) {
 	t.Parallel()
 	url := testpg.DB(t)
 	exec(t, url, `DO $$ BEGIN EXECUTE 'ALTER DATABASE ' || current_database() || ' SET default_transaction_read_only = on'; END $$`)
@@ -352,7 +352,7 @@ func TestAcceptBehindFinishLosesNoWakeUp(t *testing.T) {
 	}
 	both.Wait()
 	if finished.Released != accepted.Mine {
-		t.Fatalf("released %v but taken %v: nobody knows of message %d", finished.Released, accepted.Mine, accepted.Seq)
+		t.Fatalf("released %v but taken %v: no process runs message %d", finished.Released, accepted.Mine, accepted.Seq)
 	}
 	session, err := owner.Session(ctx, key, "")
 	if err != nil || session.Owner == "" || session.Owner != accepted.Owner {

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/store"
 )
 
-// defaultSessions is how many sessions a list shows when nobody says.
+// defaultSessions is how many sessions a list returns without a limit.
 const defaultSessions = 50
 
 // sessionColumns are what scanSession reads, of a table named s.
@@ -54,7 +54,7 @@ func (s *Store) Session(ctx context.Context, key chat.SessionKey, visible string
 	return out, err
 }
 
-// ListSessions lists sessions, the one that changed last first, and says how many fit the filter.
+// ListSessions lists sessions, the one that changed last first, and returns how many match the filter.
 func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]store.Session, int, error) {
 	const from = ` FROM sessions s WHERE ($1 = '' OR s.principal = $1) AND ($2 = '' OR s.agent = $2) AND s.updated_at >= $3
 		AND ($4 = '' OR position($4 IN lower(s.key)) > 0 OR position($4 IN lower(s.preview)) > 0)
@@ -84,7 +84,7 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 	return out, total, err
 }
 
-// CountNamed counts the sessions of a principal whose keys a caller has chosen.
+// CountNamed counts the sessions of a principal whose keys a client has chosen.
 func (s *Store) CountNamed(ctx context.Context, principal string) (int, error) {
 	var n int
 	err := s.do(ctx, "counting the named sessions of a principal", func(ctx context.Context) error {
@@ -123,7 +123,7 @@ func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, princip
 	})
 }
 
-// GiveSession makes somebody else the owner of a session, see store.Sessions.
+// GiveSession makes another principal the owner of a session, see store.Sessions.
 func (s *Store) GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error {
 	return s.do(ctx, "giving a session", func(ctx context.Context) error {
 		_, err := s.pool.Exec(ctx, `UPDATE sessions SET principal = $4, updated_at = `+nowSQL+` WHERE key = $2 AND principal = $3`,
@@ -148,7 +148,7 @@ func (s *Store) ResetSession(ctx context.Context, p store.ResetParams) (out stor
 	}
 	err = s.within(ctx, "resetting a session", func(ctx context.Context, tx pgx.Tx) error {
 		out = store.Session{}
-		id, err := once(ctx, s, tx, p.IdempotencyKey, func() (string, error) {
+		id, err := idempotent(ctx, s, tx, p.IdempotencyKey, func() (string, error) {
 			out, err = s.reset(ctx, tx, p)
 			return out.SessionID, err
 		})
@@ -193,10 +193,10 @@ func (s *Store) reset(ctx context.Context, tx pgx.Tx, p store.ResetParams) (stor
 	return list[0], nil
 }
 
-// DeleteSession removes a session that does not run, see store.Sessions. What its name leaves behind is a row of graves.
+// DeleteSession removes a session that has no running run, see store.Sessions. Its tombstone is a row of the table graves.
 func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (out store.Deleted, err error) {
 	err = s.within(ctx, "deleting a session", func(ctx context.Context, tx pgx.Tx) error {
-		out, err = once(ctx, s, tx, p.IdempotencyKey, func() (store.Deleted, error) { return s.remove(ctx, tx, p) })
+		out, err = idempotent(ctx, s, tx, p.IdempotencyKey, func() (store.Deleted, error) { return s.remove(ctx, tx, p) })
 		return err
 	})
 	if err != nil {
@@ -205,15 +205,16 @@ func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (out st
 	return out, nil
 }
 
-// keepSQL leaves the transcripts of a session to its principal. What an earlier session of the key has left stays with whom it is.
-const keepSQL = `
+// keepTranscriptsSQL keeps the transcripts of a session for its principal. Those that an earlier session of the key has left keep their
+// owner.
+const keepTranscriptsSQL = `
 INSERT INTO kept_transcripts (session_key, session_id, principal)
 SELECT DISTINCT t.session_key, t.session_id, s.principal FROM transcript t JOIN sessions s ON s.key = t.session_key WHERE t.session_key = $1
 ON CONFLICT DO NOTHING`
 
 func (s *Store) remove(ctx context.Context, tx pgx.Tx, p store.DeleteParams) (out store.Deleted, err error) {
 	key := p.Session.String()
-	// The lock comes first and alone, so that the check below sees a run that began meanwhile.
+	// The lock is the first statement, so that the check below sees a run that began meanwhile.
 	if tag, err := tx.Exec(ctx, lockSQL, key); err != nil || tag.RowsAffected() == 0 {
 		return out, err
 	}
@@ -239,7 +240,7 @@ func (s *Store) remove(ctx context.Context, tx pgx.Tx, p store.DeleteParams) (ou
 	) SELECT `+waitingColumns+` FROM i ORDER BY i.seq`, s.clock(), key).Query(collect(&out.Ended, scanWaiting))
 	if p.KeepTranscript {
 		out.Kept = id
-		b.Queue(keepSQL, key)
+		b.Queue(keepTranscriptsSQL, key)
 	} else {
 		b.Queue(`DELETE FROM kept_transcripts k USING sessions s WHERE s.key = $1 AND k.session_key = s.key AND k.principal = s.principal`, key)
 		b.Queue(`DELETE FROM transcript t WHERE t.session_key = $1

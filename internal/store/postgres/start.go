@@ -11,10 +11,10 @@ import (
 	"laneway/internal/store"
 )
 
-// The start of runs takes the messages that still wait and makes or continues their runs; it does nothing for a run for which none waits or
-// that is under way. The fence comes before it. A first attempt is put before later messages' first attempts in
-// time, so that first in, first out can be read off the table. Parameters: $1 clock, then the columns of p, each of which is an array for
-// several runs; $8 and $9 the messages with the number of their run, $10 the transcript entries.
+// The start of runs marks the messages that still wait as running and makes or continues their runs. It does nothing for a run that has no
+// waiting message or is running already. The fence comes before it. started_at of a first attempt is put before the first attempts of later
+// messages, so that the order of the messages holds in the table. Parameters: $1 clock, then the columns of p, each of which is an array
+// for several runs; $8 and $9 the messages with the number of their run, $10 the transcript entries.
 const (
 	startOneSQL  = startOne + startRest
 	startManySQL = startMany + startRest
@@ -62,7 +62,7 @@ WITH p AS MATERIALIZED (
 		lane = excluded.lane, owner = excluded.owner, epoch = excluded.epoch, state = 'running', cause = '',
 		attempt = r.attempt + 1, started_at = ` + nowSQL + `, ended_at = NULL
 	RETURNING r.id, r.attempt, r.crashes, r.stop_by, r.started_at, r.session_id
-), said AS (
+), appended AS (
 	INSERT INTO transcript (` + entryColumns + `)
 	SELECT s.key, s.session_id, s.transcript_seq - s.entries + e.i, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, s.now
 	FROM s JOIN ` + entriesFrom + `($10::json)` + entriesAs + ` ON e.of = s.run
@@ -72,7 +72,7 @@ SELECT s.i, s.seqs, r.attempt, r.crashes, r.stop_by, r.started_at, r.session_id,
 FROM s JOIN r ON r.id = s.run`
 )
 
-// startedSQL reads a run that is under way: the answer to an earlier call was lost.
+// startedSQL reads a run that is running: the answer to an earlier call was lost.
 const startedSQL = `
 SELECT 1, array_agg(i.seq ORDER BY i.seq), r.attempt, r.crashes, r.stop_by, r.started_at, r.session_id, s.principal, s.notes,
 	s.transcript_seq, r.started_at
@@ -81,57 +81,57 @@ JOIN inbox i ON i.session_key = r.session_key AND i.run_id = r.id AND i.state = 
 WHERE r.id = $2 AND r.session_key = $1 AND r.state = 'running'
 GROUP BY r.id, s.key`
 
-// Start turns waiting messages into a run, see store.Inbox. One round trip, shared with what starts at the same time.
+// Start turns waiting messages into a run, see store.Inbox. It takes one round trip, which concurrent starts share.
 func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
-	said, err := encodeEntries(p.Transcript, p.RunID)
+	entriesJSON, err := encodeEntries(p.Transcript, p.RunID)
 	if err != nil {
 		return store.Started{}, err
 	}
-	g := &beginning{s: s, p: p, said: said}
-	how := alone
-	if len(said) <= maxShared {
+	g := &startOp{s: s, p: p, entries: entriesJSON}
+	how := single
+	if len(entriesJSON) <= maxGroupedBytes {
 		if how, err = s.starts.do(ctx, g); err != nil {
 			return store.Started{}, fmt.Errorf("starting a run: %w", err)
 		}
 	}
-	if how != shared {
+	if how != grouped {
 		err = s.do(ctx, "starting a run", g.start)
 	}
 	return g.out, err
 }
 
-// beginning is a run on its way in.
-type beginning struct {
-	s    *Store
-	p    store.StartParams
-	said string
-	out  store.Started
+// startOp is one Start under way.
+type startOp struct {
+	s       *Store
+	p       store.StartParams
+	entries string
+	out     store.Started
 }
 
-func (g *beginning) session() string { return g.p.Session.String() }
+func (g *startOp) session() string { return g.p.Session.String() }
 
-// startTogether is one transaction for runs of different sessions.
-func (s *Store) startTogether(ctx context.Context, list []*beginning) ([]bool, error) {
+// startGroup is one transaction for runs of different sessions.
+func (s *Store) startGroup(ctx context.Context, list []*startOp) ([]bool, error) {
 	sql, done := startManySQL, make([]bool, len(list))
 	if len(list) == 1 {
 		sql = startOneSQL
 	}
 	b := &pgx.Batch{}
-	s.hold(b, column(list, func(g *beginning) store.Claim { return g.p.Claim }))
+	s.hold(b, column(list, func(g *startOp) store.Claim { return g.p.Claim }))
 	b.Queue(sql, s.startArgs(list)...).Query(func(rows pgx.Rows) error {
-		return eachMember(rows, list, done, (*beginning).scan)
+		return scanResults(rows, list, done, (*startOp).scan)
 	})
-	beginAll(b, list)
+	queueBegins(b, list)
 	return done, send(ctx, s.turns, b)
 }
 
-// start is one try of a run by itself.
-func (g *beginning) start(ctx context.Context) error {
+// start is one try of a run in a transaction of its own.
+func (g *startOp) start(ctx context.Context) error {
 	g.out = store.Started{}
 	b := &pgx.Batch{}
 	g.s.fence(b, g.p.Claim)
-	b.Queue(startOneSQL, g.s.startArgs([]*beginning{g})...).QueryRow(g.scan)
-	beginAll(b, []*beginning{g})
+	b.Queue(startOneSQL, g.s.startArgs([]*startOp{g})...).QueryRow(g.scan)
+	queueBegins(b, []*startOp{g})
 	err := send(ctx, g.s.turns, b)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return g.startedBefore(ctx)
@@ -139,21 +139,21 @@ func (g *beginning) start(ctx context.Context) error {
 	return err
 }
 
-func (s *Store) startArgs(list []*beginning) []any {
+func (s *Store) startArgs(list []*startOp) []any {
 	var of, seqs []int64
 	for i, g := range list {
 		for _, seq := range g.p.Seqs {
 			of, seqs = append(of, int64(i)+1), append(seqs, seq)
 		}
 	}
-	args := columns(s.clock(), list, func(g *beginning) []any {
+	args := columns(s.clock(), list, func(g *startOp) []any {
 		return []any{g.session(), g.p.RunID, g.p.Node, g.p.Epoch, g.p.Lane, int64(len(g.p.Transcript))}
 	})
-	return append(args, of, seqs, joined(list, func(g *beginning) string { return g.said }))
+	return append(args, of, seqs, joined(list, func(g *startOp) string { return g.entries }))
 }
 
-// startedBefore answers when there was nothing to do: the run is under way, or no message is left for it.
-func (g *beginning) startedBefore(ctx context.Context) error {
+// startedBefore returns the result when there was nothing to do: the run is running already, or no message is left for it.
+func (g *startOp) startedBefore(ctx context.Context) error {
 	g.p.Transcript = nil // it was appended by the call that began the run
 	row := g.s.turns.QueryRow(ctx, startedSQL, g.session(), g.p.RunID)
 	if err := g.scan(row); !errors.Is(err, pgx.ErrNoRows) {
@@ -163,7 +163,7 @@ func (g *beginning) startedBefore(ctx context.Context) error {
 	return nil
 }
 
-func (g *beginning) scan(row pgx.Row) error {
+func (g *startOp) scan(row pgx.Row) error {
 	var (
 		i              int
 		notes          string
@@ -205,7 +205,7 @@ WITH r AS (
 		updated_at = ` + nowSQL + `
 	WHERE key = $2 AND EXISTS (SELECT 1 FROM m)
 	RETURNING transcript_seq
-), said AS (
+), appended AS (
 	INSERT INTO transcript (` + entryColumns + `)
 	SELECT $2, r.session_id, s.transcript_seq - $7::bigint + e.i, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, ` + nowSQL + `
 	FROM s, r, ` + entriesFrom + `($8::json)` + entriesAs + `
@@ -214,7 +214,7 @@ SELECT 1 / (SELECT count(*) FROM r), COALESCE((SELECT array_agg(seq ORDER BY seq
 
 // Join adds waiting messages to a running run, see store.Inbox. One round trip.
 func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) {
-	said, err := encodeEntries(p.Transcript, "")
+	entriesJSON, err := encodeEntries(p.Transcript, "")
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) 
 		joined = nil
 		b := &pgx.Batch{}
 		s.fence(b, p.Claim)
-		b.Queue(joinSQL, s.clock(), p.Session.String(), p.RunID, p.Node, p.Epoch, p.Seqs, len(p.Transcript), said).
+		b.Queue(joinSQL, s.clock(), p.Session.String(), p.RunID, p.Node, p.Epoch, p.Seqs, len(p.Transcript), entriesJSON).
 			QueryRow(func(row pgx.Row) error { return row.Scan(nil, &joined) })
 		return send(ctx, s.pool, b)
 	})

@@ -10,8 +10,8 @@ import (
 	"laneway/internal/store"
 )
 
-// stopRunsSQL asks the runs that a stop is about to stop; who asked first stays. $1 session, $2 scope, $3 message id, $4 who. A message that a
-// run has taken means the run.
+// stopRunsSQL asks the runs that a stop selects; the first requester stays recorded. $1 session, $2 scope, $3 message id, $4 requester. A
+// message that a run has taken selects the run.
 const stopRunsSQL = `
 WITH v AS (
 	SELECT id FROM runs
@@ -27,8 +27,8 @@ WITH v AS (
 )
 SELECT id, owner FROM r ORDER BY seq_from`
 
-// endStoppedSQL ends the waiting messages that a stop is about; $8 scope, $9 message id, $10 whether no run
-// was met: scope one means a waiting message only then.
+// endStoppedSQL ends the waiting messages that a stop selects; $8 scope, $9 message id, $10 whether no run was selected: scope one selects
+// a waiting message only then.
 const endStoppedSQL = `WITH v AS (
 	SELECT seq FROM inbox
 	WHERE session_key = $2 AND ended_at IS NULL AND state IN ('held', 'waiting') AND CASE $8::text
@@ -53,7 +53,7 @@ func (s *Store) Stop(ctx context.Context, p store.StopParams) (store.Stopped, er
 	return out, err
 }
 
-// stop takes two round trips, because whether a waiting message is met depends on whether a run was.
+// stop takes two round trips, because whether a waiting message is selected depends on whether a run was.
 func (s *Store) stop(ctx context.Context, tx pgx.Tx, p store.StopParams, args []any, out *store.Stopped) error {
 	key, scope := p.Session.String(), string(p.Scope)
 	b := &pgx.Batch{}

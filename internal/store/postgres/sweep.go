@@ -10,11 +10,11 @@ import (
 	"laneway/internal/store"
 )
 
-// keepDeadNode is how long the row of a dead node is kept: it is what tells a crash from a clean stop.
+// keepDeadNode is how long the row of a dead node is kept. The row distinguishes a crash from a clean stop, which deletes it.
 const keepDeadNode = 10 * time.Minute
 
-// ownerlessSQL is the condition that nobody alive owns a session s. While the server itself is younger than a lease nobody is
-// dead yet: the owner could not extend the lease while the server was away. (An injected clock has no server start.)
+// ownerlessSQL is the condition that no live node owns a session s. While the server itself has been up for less than a lease, no node
+// counts as dead: owners could not extend their leases while the server was down. (An injected clock has no server start.)
 const ownerlessSQL = `NOT EXISTS (
 	SELECT 1 FROM nodes n WHERE n.id = s.owner AND (n.lease_until > ` + nowSQL + ` OR $1::bigint IS NULL
 		AND n.lease_until > (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint - n.lease_ms
@@ -30,13 +30,14 @@ SELECT s.key, w.size FROM sessions s JOIN w ON w.session_key = s.key
 WHERE s.debounce_until <= ` + nowSQL + ` AND ` + ownerlessSQL + `
 ORDER BY w.since, s.key LIMIT $2 FOR UPDATE OF s SKIP LOCKED`
 
-	// takeSQL looks again, now behind the locks, and takes what is still without an owner.
+	// takeSQL checks again, now that the rows are locked, and takes the sessions that still have no live owner.
 	takeSQL = `
 UPDATE sessions s SET owner = $2, epoch = s.epoch + 1, updated_at = ` + nowSQL + `
 WHERE s.key = ANY($3::text[]) AND s.done_seq < s.last_seq AND ` + ownerlessSQL + `
 RETURNING s.key`
 
-	// interruptSQL ends what ran under the old owners; their messages are held, because they have their place. It counts as a crash unless the owner's row is gone: a clean stop deletes it.
+	// interruptSQL ends what ran under the old owners. Their messages are held, because they have a place already. It counts as a crash
+	// unless the owner's row is missing: a clean stop deletes it.
 	interruptSQL = `
 WITH r AS (
 	UPDATE runs r SET state = CASE WHEN r.state = 'stopping' THEN 'stopped' ELSE 'interrupted' END, ended_at = ` + nowSQL + `,
@@ -63,15 +64,16 @@ WHERE i.session_key = ANY($1::text[]) AND i.ended_at IS NULL ORDER BY i.session_
 SELECT ` + runColumns + ` FROM runs r
 WHERE r.id IN (SELECT i.run_id FROM inbox i WHERE i.session_key = ANY($1::text[]) AND i.ended_at IS NULL)`
 
-	// forgetSQL deletes the rows of nodes that are dead for long, unless they still have work: without its row the takeover would
-	// look like a clean stop.
+	// forgetSQL deletes the rows of nodes that died long ago, unless they still have work: without its row the takeover would look like one
+	// after a clean stop.
 	forgetSQL = `
 DELETE FROM nodes n WHERE n.lease_until <= ` + nowSQL + ` - $2::bigint
   AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.owner = n.id AND r.ended_at IS NULL)
   AND NOT EXISTS (SELECT 1 FROM inbox i JOIN sessions s ON s.key = i.session_key WHERE i.ended_at IS NULL AND s.owner = n.id)`
 )
 
-// Sweep takes over what nobody alive owns, see store.Inbox. One round trip when there is nothing to do. A dead node gets chat.ErrFenced.
+// Sweep takes over sessions that no live node owns, see store.Inbox. It takes one round trip when there is nothing to do. A dead node gets
+// chat.ErrFenced.
 func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
 	var taken []store.Taken
 	err := s.do(ctx, "sweeping", func(ctx context.Context) error {

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/store"
 )
 
-// defaultEntries is how many transcript entries are read when nobody says.
+// defaultEntries is how many transcript entries are read without a limit.
 const defaultEntries = 200
 
 const entryReadColumns = `t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.at`
@@ -39,13 +39,13 @@ func scanEntry(row pgx.CollectableRow) (chat.TranscriptEntry, error) {
 	return e, nil
 }
 
-// appendSQL adds entries to the current transcript. Numbers grow over all transcripts of a session, so that a late entry in an
-// archived one has its own, too. $3 number of entries, $4 the entries.
+// appendSQL adds entries to the current transcript. Numbers grow over all transcripts of a session, so that a late entry of an archived one
+// has its own, too. $3 number of entries, $4 the entries.
 const appendSQL = `
 WITH s AS (
 	UPDATE sessions SET transcript_seq = transcript_seq + $3::bigint, updated_at = ` + nowSQL + ` WHERE key = $2
 	RETURNING session_id, transcript_seq, updated_at AS now
-), said AS (
+), appended AS (
 	INSERT INTO transcript (` + entryColumns + `)
 	SELECT $2, s.session_id, s.transcript_seq - $3::bigint + e.i, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, s.now
 	FROM s, ` + entriesFrom + `($4::json)` + entriesAs + `
@@ -56,13 +56,13 @@ SELECT transcript_seq, now FROM s`
 func (s *Store) AppendTranscript(
 	ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry,
 ) ([]chat.TranscriptEntry, error) {
-	said, err := encodeEntries(entries, "")
+	entriesJSON, err := encodeEntries(entries, "")
 	if err != nil {
 		return nil, err
 	}
 	var last, now int64
 	err = s.withSession(ctx, "appending to a transcript", key, principal, func(b *pgx.Batch) {
-		b.Queue(appendSQL, s.clock(), key.String(), len(entries), said).
+		b.Queue(appendSQL, s.clock(), key.String(), len(entries), entriesJSON).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&last, &now) })
 	})
 	if err != nil {
@@ -71,8 +71,9 @@ func (s *Store) AppendTranscript(
 	return numbered(entries, last, fromMillis(now)), nil
 }
 
-// appendReplySQL adds one entry unless the reply is there, and gives its number, its time and whose the session is. Nothing comes back when the session is somebody else's.
-// $3 the entry, $4 id of the reply, $5 principal, $6 whether the session must be theirs.
+// appendReplySQL adds one entry unless the reply exists, and returns its number, its time and the session's principal. It returns nothing
+// when the session belongs to another principal and $6 is set. $3 the entry, $4 id of the reply, $5 principal, $6 whether the session must
+// be theirs.
 const appendReplySQL = `
 WITH had AS (
 	SELECT seq, at FROM transcript WHERE session_key = $2 AND reply_id = $4 AND reply_id <> ''
@@ -80,7 +81,7 @@ WITH had AS (
 	UPDATE sessions SET transcript_seq = transcript_seq + 1, updated_at = ` + nowSQL + `
 	WHERE key = $2 AND (principal = $5 OR NOT $6::boolean) AND NOT EXISTS (SELECT 1 FROM had)
 	RETURNING session_id, principal, transcript_seq, updated_at AS now
-), said AS (
+), appended AS (
 	INSERT INTO transcript (` + entryColumns + `, reply_id)
 	SELECT $2, s.session_id, s.transcript_seq, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, s.now, $4
 	FROM s, ` + entriesFrom + `($3::json)` + entriesAs + `
@@ -88,11 +89,11 @@ WITH had AS (
 SELECT transcript_seq, now, principal FROM s
 UNION ALL SELECT had.seq, had.at, o.principal FROM had JOIN sessions o ON o.key = $2 AND (o.principal = $5 OR NOT $6::boolean)`
 
-// AppendReply adds one entry as the delivery of a reply, see store.Sessions. Two that deliver the same one at once meet at a unique index; the second
-// looks again.
+// AppendReply adds one entry as the delivery of a reply, see store.Sessions. Of two concurrent deliveries of one reply a unique index
+// refuses the second, which then finds the first one's entry.
 func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Replied, error) {
 	list := []chat.TranscriptEntry{p.Entry}
-	said, err := encodeEntries(list, "")
+	entriesJSON, err := encodeEntries(list, "")
 	if err != nil {
 		return store.Replied{}, err
 	}
@@ -101,7 +102,7 @@ func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Rep
 		out     store.Replied
 	)
 	err = s.withSession(ctx, "delivering a reply into a transcript", p.Session, p.Principal, func(b *pgx.Batch) {
-		b.Queue(appendReplySQL, s.clock(), p.Session.String(), said, p.ID, p.Principal, p.Own).
+		b.Queue(appendReplySQL, s.clock(), p.Session.String(), entriesJSON, p.ID, p.Principal, p.Own).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&seq, &at, &out.Principal) })
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -117,8 +118,8 @@ func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Rep
 const (
 	currentSQL = `SELECT session_id FROM sessions WHERE key = $1`
 
-	// The transcript that is meant, and which part of it: $2, or the session's current one. What a deletion kept is for its owner ($4, '' = for all), what
-	// nothing kept is the session's.
+	// The transcript to read and the selected part of it: $2, or the session's current one. A transcript that a deletion kept is for its
+	// owner ($4, '' = for all), every other one belongs to the session.
 	entriesWhere = `
 FROM transcript t
 WHERE t.session_key = $1 AND t.session_id = (SELECT CASE WHEN $2 = '' THEN (SELECT session_id FROM sessions WHERE key = $1) ELSE $2 END)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// wakeChannel carries the id of the node that is to look again.
+	// wakeChannel is the NOTIFY channel of hints. A payload is the id of the node that is to read again.
 	wakeChannel = "laneway_wake"
 	// wakeEvery is the least time between two hints to one node.
 	wakeEvery = 100 * time.Millisecond
@@ -33,16 +33,16 @@ type waker struct {
 	ctx    context.Context //nolint:containedctx // the life of the two goroutines
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	look   chan struct{} // capacity one: somebody is to be notified
+	look   chan struct{} // capacity one: there are hints or texts to send
 
 	mu                 sync.Mutex
 	sending, listening bool
 	targets            map[string]bool
 	local              map[string]chan struct{}
-	texts              []string    // to be broadcast
-	heard              chan string // broadcasts of others; nil = nobody reads them
+	texts              []string    // to be sent
+	received           chan string // broadcasts of other processes; nil = there is no reader
 
-	from string // names this process in its broadcasts, so that it does not hear itself
+	from string // names this process in its broadcasts, so that it skips its own
 }
 
 func newWaker(pool *pgxpool.Pool, cfg *pgx.ConnConfig, log *slog.Logger) *waker {
@@ -60,16 +60,16 @@ func (w *waker) close() {
 	w.done.Wait()
 }
 
-// Notify tells a node to look again, see store.Waker. It starts the sender at the first call.
+// Notify sends a node the hint to read again, see store.Waker. It starts the sender at the first call.
 func (s *Store) Notify(node string) { s.wake.notify(node) }
 
 // Wakeups delivers the hints for a node of this process, see store.Waker. It starts the listener at the first call.
 func (s *Store) Wakeups(node string) <-chan struct{} { return s.wake.wakeups(node) }
 
-// stopHint stands behind the id of a node that is to look for stop requests. A process of an older version does not know the name and ignores it.
+// stopHint follows the id of a node that is to read its stop requests. A process of an older version does not know the name and ignores it.
 const stopHint = " stop"
 
-// NotifyStop tells a node to look for stop requests, see store.Waker.
+// NotifyStop sends a node the hint to read its stop requests, see store.Waker.
 func (s *Store) NotifyStop(node string) { s.wake.notify(node + stopHint) }
 
 // StopWakeups delivers the hints of NotifyStop, see store.Waker.
@@ -99,16 +99,16 @@ func (w *waker) notify(node string) {
 	w.startSender()
 }
 
-// startSender lets the sender look; w.mu is held.
+// startSender wakes the sender; the caller holds w.mu.
 func (w *waker) startSender() {
 	if !w.sending {
 		w.sending = true
 		w.done.Go(w.send)
 	}
-	poke(w.look)
+	signal(w.look)
 }
 
-// startListener starts it unless it listens or the store is closed; w.mu is held.
+// startListener starts the listener unless it runs or the store is closed; the caller holds w.mu.
 func (w *waker) startListener() {
 	if !w.listening && w.ctx.Err() == nil {
 		w.listening = true
@@ -135,15 +135,16 @@ func (w *waker) forget(node string) {
 	delete(w.local, node+stopHint)
 }
 
-// poke leaves one hint in a channel of capacity one.
-func poke(ch chan struct{}) {
+// signal leaves one hint in a channel of capacity one.
+func signal(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:
 	}
 }
 
-// send takes all targets and texts at once, sends them outside of any transaction, and rests: what comes meanwhile is joined.
+// send takes all targets and texts at once, sends them outside of any transaction, and then rests: what is added meanwhile is sent
+// together.
 func (w *waker) send() {
 	rest := time.NewTicker(wakeEvery)
 	defer rest.Stop()
@@ -174,13 +175,13 @@ func (w *waker) sendAll() {
 	w.texts = nil
 	w.mu.Unlock()
 	_, err := w.pool.Exec(w.ctx, `SELECT pg_notify($1, node) FROM unnest($2::text[]) AS node UNION ALL SELECT pg_notify($3, news) FROM unnest($4::text[]) AS news`,
-		wakeChannel, nodes, newsChannel, w.payloads(texts))
+		wakeChannel, nodes, eventChannel, w.payloads(texts))
 	if err != nil && w.ctx.Err() == nil {
 		w.log.DebugContext(w.ctx, "wake-up hints and broadcasts are lost", "err", translate(err))
 	}
 }
 
-// listen receives until close. After a break everybody is woken once, for the hints that were missed.
+// listen receives until close. After a reconnect it sends every local channel a hint, for those that were missed.
 func (w *waker) listen() {
 	again := time.NewTicker(listenAgain)
 	defer again.Stop()
@@ -200,8 +201,8 @@ func (w *waker) receive() error {
 	if err != nil {
 		return err
 	}
-	defer w.hangUp(conn)
-	for _, channel := range []string{wakeChannel, newsChannel} {
+	defer w.closeConn(conn)
+	for _, channel := range []string{wakeChannel, eventChannel} {
 		if _, err := conn.Exec(w.ctx, "LISTEN "+channel); err != nil {
 			return err
 		}
@@ -212,15 +213,15 @@ func (w *waker) receive() error {
 		if err != nil {
 			return err
 		}
-		if hint.Channel == newsChannel {
-			w.hear(hint.Payload)
+		if hint.Channel == eventChannel {
+			w.receiveTexts(hint.Payload)
 			continue
 		}
 		w.wakeLocal(hint.Payload)
 	}
 }
 
-func (w *waker) hangUp(conn *pgx.Conn) {
+func (w *waker) closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), time.Second)
 	defer cancel()
 	if err := conn.Close(ctx); err != nil {
@@ -232,7 +233,7 @@ func (w *waker) wakeLocal(node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ch, ok := w.local[node]; ok {
-		poke(ch)
+		signal(ch)
 	}
 }
 
@@ -240,6 +241,6 @@ func (w *waker) wakeAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, ch := range w.local {
-		poke(ch)
+		signal(ch)
 	}
 }

@@ -16,7 +16,7 @@ func TestWakeUpsReachTheOtherNode(t *testing.T) {
 	here, there := open(t, postgres.Config{URL: url}), open(t, postgres.Config{URL: url})
 	defer func() { _, _ = here.Close(), there.Close() }()
 	hints, others := there.Wakeups("there"), there.Wakeups("third")
-	<-hints // the listener is ready: whoever listened late is woken once
+	<-hints // the listener is ready: after it connects it sends every channel one hint
 	<-others
 	for range 100 {
 		here.Notify("there")
@@ -51,7 +51,7 @@ func TestBroadcastsReachEveryOtherProcessInTheirOrder(t *testing.T) {
 	want := []string{"kept"}
 	here.Broadcast("kept")
 	here.Broadcast(long + long)  // does not fit into a notification
-	here.Broadcast("two\nlines") // could not be told from two texts
+	here.Broadcast("two\nlines") // could not be distinguished from two texts
 	for i := range 300 {
 		text := strconv.Itoa(i)
 		if i%100 == 0 {

@@ -10,12 +10,12 @@ import (
 	"laneway/internal/store"
 )
 
-// incoming is a message ready for the writer: what can be computed outside of the transaction has been.
+// incoming is a message with everything that can be computed outside of the writer's transaction.
 type incoming struct {
 	store.AcceptParams
 	body, sender string
-	// guest leaves a session that exists as it is: neither its lane nor how many turns it may run at once follow this message.
-	guest bool
+	// keepSettings leaves a session that exists as it is: its lane and its limit of runs do not follow this message.
+	keepSettings bool
 }
 
 func (in *incoming) encode() (err error) {
@@ -40,8 +40,8 @@ func (s *Store) Accept(ctx context.Context, p store.AcceptParams) (store.Accepte
 	})
 }
 
-// accept offers the row to the unique indexes before it looks at the queue: so a message that is offered again is recognised when the
-// queue is full, and the usual case needs no look for duplicates.
+// accept inserts the row before it looks at the queue, so that the unique indexes find a duplicate also when the queue is full, and the
+// usual case needs no statement for duplicates.
 func (t *tx) accept(ctx context.Context, in *incoming) (out store.Accepted, err error) {
 	if err := t.moveOffset(ctx, in.Offset); err != nil {
 		return out, err
@@ -52,7 +52,7 @@ func (t *tx) accept(ctx context.Context, in *incoming) (out store.Accepted, err 
 	}
 	if !found {
 		// A new session must not come from a duplicate whose session was deleted.
-		if old, known, err := t.known(ctx, &in.Message); err != nil || known {
+		if old, known, err := t.findDuplicate(ctx, &in.Message); err != nil || known {
 			return t.duplicate(ctx, in.Node, old, err)
 		}
 		if r, out.Created, err = t.findOrMake(ctx, in.Message.Session, in.Message.Principal); err != nil {
@@ -67,7 +67,7 @@ func (t *tx) accept(ctx context.Context, in *incoming) (out store.Accepted, err 
 		return out, err
 	}
 	if !fresh {
-		old, known, err := t.known(ctx, &in.Message)
+		old, known, err := t.findDuplicate(ctx, &in.Message)
 		if err == nil && !known {
 			err = fmt.Errorf("sequence number %d of %s is in use", r.lastSeq+1, r.key)
 		}
@@ -96,18 +96,18 @@ func (t *tx) insert(ctx context.Context, in *incoming, r *row) (fresh bool, err 
 	return n == 1, err
 }
 
-// admit gives the new row its place in the session: room in the queue, ownership, the debounce window.
+// admit applies the new row to the session: bound of the queue, ownership, debounce window.
 func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepted) (err error) {
 	behind := r.waiting
 	if !in.Unqueued {
-		if err = t.makeRoom(ctx, in, r, out); err != nil {
+		if err = t.endExcess(ctx, in, r, out); err != nil {
 			return err
 		}
 		if err := t.takeIdle(ctx, in, r); err != nil {
 			return err
 		}
 		r.waiting++
-		if !in.guest {
+		if !in.keepSettings {
 			r.runLimit = int64(max(in.RunLimit, 1))
 		}
 		if in.Hold > 0 {
@@ -118,7 +118,7 @@ func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepte
 	ended := in.Unqueued || len(out.Dropped)+len(out.Superseded) > 0
 	r.lastSeq++
 	r.lastMessageAt = t.now
-	if !in.guest || out.Created {
+	if !in.keepSettings || out.Created {
 		r.lane = in.Message.Lane
 	}
 	if ended {
@@ -134,11 +134,11 @@ func (t *tx) admit(ctx context.Context, in *incoming, r *row, out *store.Accepte
 	return nil
 }
 
-// makeRoom refuses the new message, drops the oldest ones that wait, or lets an interrupt end all of them. The new row is in the table already
-// and does not count: its number is higher than last_seq. Only what waits for a turn of its own counts: neither held messages, which have a
-// place with another one, nor those that have a slot already although their Start is still to come. sessions.waiting counts held ones too, so
-// it can only say that there is room, which is the usual case.
-func (t *tx) makeRoom(ctx context.Context, in *incoming, r *row, out *store.Accepted) error {
+// endExcess refuses the new message, drops the oldest waiting ones, or lets an interrupt end all of them. The new row is in the table
+// already and does not count: its number is higher than last_seq. Only messages that wait for a turn of their own count: neither held
+// messages, which belong to the turn of another one, nor those that have a slot already although their Start is still to come.
+// sessions.waiting counts held ones too, so it only proves that there is a place, which is the usual case.
+func (t *tx) endExcess(ctx context.Context, in *incoming, r *row, out *store.Accepted) error {
 	if in.Cap <= 0 || in.Joins || r.waiting < int64(in.Cap) {
 		return nil
 	}
@@ -168,8 +168,8 @@ func (t *tx) makeRoom(ctx context.Context, in *incoming, r *row, out *store.Acce
 	return t.end(ctx, r, out.Dropped, ending{outcome: chat.OutcomeDropped, reason: string(chat.FailQueueFull), notice: in.DropNotice})
 }
 
-// takeIdle makes the accepting node the owner of a session that nobody alive owns. A session with older unfinished messages is left to
-// the sweep: only that hands all of them to the new owner, with the runs that had begun.
+// takeIdle makes the accepting node the owner of a session that no live node owns. A session with older unfinished messages is left to the
+// sweep: only the sweep moves all of them to the new owner, with the runs that had begun.
 func (t *tx) takeIdle(ctx context.Context, in *incoming, r *row) error {
 	if !in.Take || r.ownerAlive || !r.idle() {
 		return nil
@@ -179,7 +179,7 @@ func (t *tx) takeIdle(ctx context.Context, in *incoming, r *row) error {
 	if err != nil || free == 0 {
 		return err
 	}
-	if r.owner != "" { // it died: a run that it was stopping has no goroutine any more
+	if r.owner != "" { // the owner is dead: a run that it was stopping has no goroutine any more
 		if err := t.endStoppingOfDead(ctx); err != nil {
 			return err
 		}
@@ -194,14 +194,15 @@ func (r *row) describe(out *store.Accepted, node string) {
 	out.SessionID, out.Principal, out.Mode = r.id, r.principal, chat.QueueMode(r.mode)
 }
 
-// keyed is a message with what makes it the same one.
+// keyed is a message with its idempotency key.
 type keyed struct {
 	store.Waiting
 	dedupe, hash string
 }
 
-// known finds the message that has the same key, or says that the key names something else. The dedupe key decides before the id.
-func (t *tx) known(ctx context.Context, m *chat.Message) (old *keyed, known bool, err error) {
+// findDuplicate finds the message with the same key, or returns chat.ErrKeyReused when the key names another one. The dedupe key decides
+// before the id.
+func (t *tx) findDuplicate(ctx context.Context, m *chat.Message) (old *keyed, known bool, err error) {
 	const columns = `SELECT ` + messageColumns + `, coalesce(dedupe, ''), params_hash FROM inbox WHERE `
 	old = &keyed{}
 	fields := append(messageFields(&old.Waiting), &old.dedupe, &old.hash)
@@ -224,7 +225,7 @@ func (t *tx) known(ctx context.Context, m *chat.Message) (old *keyed, known bool
 	}
 }
 
-// duplicate is the answer for a message that was accepted before. err is passed through.
+// duplicate is the result for a message that was accepted before. It passes err through.
 func (t *tx) duplicate(ctx context.Context, node string, old *keyed, err error) (store.Accepted, error) {
 	if err != nil {
 		return store.Accepted{}, err

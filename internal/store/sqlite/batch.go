@@ -9,7 +9,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// perform runs a batch and tells every caller its end. Nobody learns anything before the commit.
+// perform runs a batch and returns every caller its result, after the commit and never before.
 func (w *writer) perform(ctx context.Context, batch []*op) {
 	live := batch[:0]
 	for _, o := range batch {
@@ -29,7 +29,7 @@ func (w *writer) perform(ctx context.Context, batch []*op) {
 	}
 }
 
-// fail gives every operation the batch's end: none of them happened, so all may be tried again.
+// fail gives every operation the batch's error: none of them was committed, so all may be repeated.
 func fail(batch []*op, err error) {
 	err = explain("write to the database", err)
 	if _, known := errors.AsType[*chat.Error](err); !known {
@@ -56,13 +56,13 @@ func (w *writer) transaction(ctx context.Context, batch []*op) error {
 	if torn := w.applyAll(ctx, t, batch); torn != nil {
 		w.rollback(ctx, torn.cause)
 		if len(batch) == 1 {
-			return nil // it has its error, and there is nobody else
+			return nil // it has its error, and there is no other operation
 		}
 		if t, err = w.begin(ctx); err != nil {
 			return err
 		}
 		for _, o := range batch {
-			if err := w.applyAlone(ctx, t, o); err != nil {
+			if err := w.applyWithSavepoint(ctx, t, o); err != nil {
 				return w.undo(ctx, err)
 			}
 		}
@@ -97,8 +97,8 @@ func (w *writer) begin(ctx context.Context) (*tx, error) {
 	return t, nil
 }
 
-// applyAll runs the operations one after the other and stops at the first that may have left something behind: it failed after it had
-// written, or the engine failed and has perhaps rolled everything back by itself. It returns that operation, nil when there is none.
+// applyAll runs the operations one after the other and stops at the first that may have left changes: it failed after it had written, or
+// the engine failed and has perhaps rolled everything back by itself. It returns that operation, nil when there is none.
 func (w *writer) applyAll(ctx context.Context, t *tx, batch []*op) (torn *op) {
 	for _, o := range batch {
 		if w.apply(ctx, t, o); o.err != nil && (t.wrote || primary(o.cause) != 0) {
@@ -115,9 +115,9 @@ func (w *writer) apply(ctx context.Context, t *tx, o *op) {
 	o.err = explain(o.doing, o.cause)
 }
 
-// applyAlone is apply under a savepoint. Its own failure is the operation's result; the returned error means that the transaction is
-// broken: some errors (disk full, input/output) make SQLite roll back everything by itself, and then the savepoint is gone.
-func (w *writer) applyAlone(ctx context.Context, t *tx, o *op) error {
+// applyWithSavepoint is apply under a savepoint. The operation's own failure is its result; the returned error means that the transaction
+// is broken: some errors (disk full, input/output) make SQLite roll back everything by itself, and then the savepoint is gone.
+func (w *writer) applyWithSavepoint(ctx context.Context, t *tx, o *op) error {
 	if _, err := t.exec(ctx, "SAVEPOINT op"); err != nil {
 		return fmt.Errorf("set a savepoint: %w", err)
 	}
@@ -132,7 +132,7 @@ func (w *writer) applyAlone(ctx context.Context, t *tx, o *op) error {
 	return nil
 }
 
-// guard turns a panic of one operation into its error: the others in the batch are other people's messages.
+// guard turns a panic of one operation into its error: the other operations of the batch belong to other callers.
 func (w *writer) guard(ctx context.Context, t *tx, o *op) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -143,25 +143,25 @@ func (w *writer) guard(ctx context.Context, t *tx, o *op) (err error) {
 	return o.run(ctx, t)
 }
 
-// undo is rollback for those that return the reason.
+// undo is rollback for callers that return the cause.
 func (w *writer) undo(ctx context.Context, err error) error {
 	w.rollback(ctx, err)
 	return err
 }
 
-// rollback ends a transaction because of err, and gives the connection up when that cannot be trusted any more.
+// rollback ends a transaction because of err, and closes the connection when err makes its state uncertain.
 func (w *writer) rollback(ctx context.Context, err error) {
 	t := &tx{session: w.conn}
 	if _, rollback := t.exec(ctx, "ROLLBACK"); rollback != nil {
-		// Usual when SQLite has rolled back by itself; a connection that really hangs in a transaction fails at the next BEGIN.
+		// Usual when SQLite has rolled back by itself; a connection that is still in a transaction fails at the next BEGIN.
 		w.log.DebugContext(ctx, "store rollback", "err", rollback)
 	}
-	if gone(err) {
+	if connectionLost(err) {
 		w.disconnect()
 	}
 }
 
-// disconnect gives the connection back to be closed; the next batch opens another.
+// disconnect closes the connection; the next batch opens another.
 func (w *writer) disconnect() {
 	if w.conn == nil {
 		return

@@ -52,7 +52,7 @@ func process(t *testing.T, role, path string, extra ...string) *exec.Cmd {
 	return cmd
 }
 
-// prefixed writes what a child says to the test's log.
+// prefixed writes the output of a child to the test's log.
 type prefixed struct{ t *testing.T }
 
 func (p *prefixed) Write(text []byte) (int, error) {

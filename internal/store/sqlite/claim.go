@@ -43,7 +43,7 @@ func (s *Store) ClaimOutgoing(ctx context.Context, nodeID string, channels []str
 	})
 }
 
-// giveBack makes what dead nodes were sending due again; whether it arrived nobody knows.
+// giveBack makes the rows that dead nodes were sending due again. Whether they arrived is unknown.
 func (t *tx) giveBack(ctx context.Context) error {
 	_, err := t.exec(ctx, `
 		UPDATE outbox SET state = 'pending', node = NULL, next_at = ?, maybe_sent = 1 WHERE state IN ('pending', 'sending') AND state = 'sending'
@@ -51,9 +51,9 @@ func (t *tx) giveBack(ctx context.Context) error {
 	return err
 }
 
-// due finds rows that are too late, and of every chat that has nothing under way the first row, if it is due: one that waits for another
-// attempt holds back what is behind it, one that was not tried yet does not. In the order of their arrival.
-// It reads the index of open rows only.
+// due finds expired rows, and for every chat that has no row under way its first row, if it is due. A row that waits for another attempt
+// holds back the later rows of its chat; a row without an attempt does not. The order is that of their arrival. It reads the index of open
+// rows only.
 func (t *tx) due(ctx context.Context, channels string, limit int) ([]store.Outgoing, error) {
 	rows, err := t.query(ctx, `
 		WITH open AS (

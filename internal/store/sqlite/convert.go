@@ -25,7 +25,7 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// wait is d in milliseconds, rounded up: a lease or window of a fraction is never shorter than it was asked for.
+// wait is d in milliseconds, rounded up: a lease or window is never shorter than requested.
 func wait(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d%time.Millisecond > 0 {

@@ -35,7 +35,7 @@ func TestAKillInTheMiddleOfLoadLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// crash runs a child until it has told so many acknowledgements or ends by itself, kills it, and returns everything that it told.
+// crash runs a child until it has printed so many acknowledgements or ends, kills it, and returns everything that it printed.
 func crash(t *testing.T, cmd *exec.Cmd, after int) []string {
 	t.Helper()
 	pipe, err := cmd.StdoutPipe()

@@ -146,7 +146,7 @@ func failed(ctx context.Context, s *Store, l cron.Launched, now time.Time) error
 	return err
 }
 
-// TestAStolenMessageIDStopsNothingElse: clients choose the ids of their messages, so somebody may take the one of a run that is to come.
+// TestAStolenMessageIDStopsNothingElse: clients choose the ids of their messages, so a client may use the one of a later run.
 func TestAStolenMessageIDStopsNothingElse(t *testing.T) {
 	t.Parallel()
 	s, now := withJobs(t, 2)
@@ -206,7 +206,7 @@ func TestPruneTakesWhatTheRunHadForItself(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kept := c.Launched[1].Message.Session // somebody goes on talking there
+	kept := c.Launched[1].Message.Session // another message follows in it
 	p := message("node", kept.Rest, "m")
 	if _, err := s.Accept(t.Context(), p); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func lasted(r *cron.Run) time.Duration {
 	return r.FinishedAt.Sub(r.StartedAt)
 }
 
-// beginAttempt says in the ledger that the run runs. A row that has an outcome keeps it.
+// beginAttempt writes the begin of an attempt into the ledger. A row that has an outcome keeps it.
 func (t *tx) beginAttempt(ctx context.Context, p *store.StartParams) error {
 	if done, err := t.beginFirst(ctx, p); done || err != nil {
 		return err
@@ -27,7 +27,7 @@ func (t *tx) beginAttempt(ctx context.Context, p *store.StartParams) error {
 		return err
 	}
 	at := instant(t.now)
-	closeAttempt(&r.Run, cron.AttemptInterrupted, at) // what a lost process left open
+	closeAttempt(&r.Run, cron.AttemptInterrupted, at) // left open by a process that died
 	r.Attempt = max(r.Attempt+1, p.Cron.Attempt)
 	r.Node = cmp.Or(p.Cron.Node, p.Node)
 	r.Attempts = append(r.Attempts, cron.Attempt{Number: r.Attempt, StartedAt: at, Node: r.Node})
@@ -38,7 +38,8 @@ func (t *tx) beginAttempt(ctx context.Context, p *store.StartParams) error {
 	return t.storeRun(ctx, r)
 }
 
-// beginFirst is beginAttempt for a run that was never tried before, which nearly all are: its row says nothing that is needed. done is false when it is another one.
+// beginFirst is beginAttempt for the first attempt of a run, the usual case: it needs not read the row. done is false when the row has an
+// earlier attempt.
 func (t *tx) beginFirst(ctx context.Context, p *store.StartParams) (done bool, err error) {
 	a := cron.Attempt{Number: max(1, p.Cron.Attempt), StartedAt: instant(t.now), Node: cmp.Or(p.Cron.Node, p.Node)}
 	attempts, err := cron.EncodeAttempts([]cron.Attempt{a})
@@ -52,14 +53,14 @@ func (t *tx) beginFirst(ctx context.Context, p *store.StartParams) (done bool, e
 	return n == 1, err
 }
 
-// closeAttempt ends the attempt that is open, if one is.
+// closeAttempt ends the open attempt, if there is one.
 func closeAttempt(r *cron.Run, state cron.AttemptState, at time.Time) {
 	if n := len(r.Attempts); n > 0 && r.Attempts[n-1].FinishedAt.IsZero() {
 		r.Attempts[n-1].State, r.Attempts[n-1].FinishedAt = state, at
 	}
 }
 
-// endAttempt writes the end of an attempt into the ledger and, when the run is over, into its job.
+// endAttempt writes the end of an attempt into the ledger and, when the run is finished, into its job.
 func (t *tx) endAttempt(ctx context.Context, p *store.FinishParams) error {
 	r, known, err := findLedger(ctx, t, p.Cron.RunID)
 	if err != nil || !known || !r.State.Active() {
@@ -84,7 +85,7 @@ func (t *tx) endAttempt(ctx context.Context, p *store.FinishParams) error {
 	return err
 }
 
-// apply changes the row by what the attempt's end says. Times are the store's; what one attempt cost adds up to what the run cost.
+// apply changes the row by the end of the attempt. The times are the store's; the usage of the attempts adds up to that of the run.
 func (t *tx) apply(r *ledgerRow, p *store.FinishParams) {
 	e, at := p.Cron, instant(t.now)
 	attempt := e.Attempt
@@ -100,7 +101,7 @@ func (t *tx) apply(r *ledgerRow, p *store.FinishParams) {
 	r.State, r.Reason, r.NextAttempt = e.State, e.Reason, instant(0)
 	if e.State != cron.RunCancelled {
 		r.Error = e.Error
-	} else { // whoever asked for the stop said why
+	} else { // the requester of the stop gave the reason
 		r.Reason = cmp.Or(cancelled, e.Reason, cron.ReasonStopped)
 		r.Error = cmp.Or(r.Error, e.Error)
 	}
@@ -121,7 +122,7 @@ func (t *tx) apply(r *ledgerRow, p *store.FinishParams) {
 	}
 }
 
-// waitAgain puts the run of a message that was running back: its attempt was interrupted, and the message waits for another.
+// waitAgain puts the run of a message that was running back: its attempt was interrupted, and the message waits for another one.
 func (t *tx) waitAgain(ctx context.Context, messageID string) error {
 	id := runOf(messageID)
 	if id == "" {
@@ -136,15 +137,15 @@ func (t *tx) waitAgain(ctx context.Context, messageID string) error {
 	return t.storeRun(ctx, r)
 }
 
-// sent is what became of an outgoing message.
+// sent is the delivery state of an outgoing message.
 type sent struct {
 	status     cron.DeliveryStatus // "" = not yet decided
 	providerID string
 	reason     string
 }
 
-// delivered notes in the ledger what became of an answer. Only replies and webhooks count: a notice is not the answer. One part that failed
-// makes the whole not delivered.
+// delivered writes the delivery of an answer into the ledger. Only replies and webhooks count: a notice is no answer. One part that failed
+// makes the whole answer not delivered.
 func (t *tx) delivered(ctx context.Context, messageID, kind string, out sent) error {
 	id := runOf(messageID)
 	if id == "" || out.status == "" || kind == store.KindNotice {

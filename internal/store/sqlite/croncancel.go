@@ -20,7 +20,7 @@ type cancellation struct {
 // CancelRuns ends active runs; see the port. It goes to the front of the writer's queue.
 func (s *Store) CancelRuns(ctx context.Context, p cron.CancelParams) (cron.Cancelled, error) {
 	return result(ctx, s.write, urgent("cancel runs"), func(ctx context.Context, t *tx) (cron.Cancelled, error) {
-		return once(ctx, t, p.IdempotencyKey, func() (cron.Cancelled, error) { return t.cancelRuns(ctx, &p) })
+		return idempotent(ctx, t, p.IdempotencyKey, func() (cron.Cancelled, error) { return t.cancelRuns(ctx, &p) })
 	})
 }
 
@@ -38,7 +38,7 @@ func (t *tx) cancelRuns(ctx context.Context, p *cron.CancelParams) (cron.Cancell
 	return out, t.audit(ctx, p.Audit.Between(out.States()), cmp.Or(p.RunID, p.JobID))
 }
 
-// meant finds the active runs that a cancellation is about.
+// meant finds the active runs that a cancellation selects.
 func (t *tx) meant(ctx context.Context, p *cron.CancelParams) ([]*ledgerRow, error) {
 	if p.RunID == "" {
 		rows, err := t.activeOf(ctx, p.JobID)
@@ -90,7 +90,7 @@ func (t *tx) cancelAll(ctx context.Context, rows []*ledgerRow, c cancellation) (
 	return out, nil
 }
 
-// cancel ends a run that waits, with its message. One that runs is asked to stop; the row keeps the reason until its turn has ended.
+// cancel ends a run that waits, with its message. It asks a running one to stop; the row keeps the reason until its turn has ended.
 func (t *tx) cancel(ctx context.Context, r *ledgerRow, c cancellation) (out cron.CancelledRun, err error) {
 	fill(&c.reason, cron.ReasonStopped)
 	out = cron.CancelledRun{RunID: r.ID, JobID: r.JobID, MessageID: r.message, Session: sessionKey(r.SessionKey)}

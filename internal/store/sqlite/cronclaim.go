@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// maxClaim is how many jobs one claim takes. The writer does nothing else meanwhile: some ten milliseconds.
+	// maxClaim is how many jobs one claim takes. The writer runs no other operation meanwhile: some ten milliseconds.
 	maxClaim = 500
-	// plannedJobs is the condition of the index of what may become due.
+	// plannedJobs is the condition of the index of jobs that may become due.
 	plannedJobs = `enabled = 1 AND next_run_at IS NOT NULL AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL)`
-	// maxBudget is how far the runs of an owner are counted. Budgets are smaller, and the count costs the same however busy the owner is.
+	// maxBudget is how far the runs of an owner are counted. Budgets are smaller, and the count costs the same for every owner.
 	maxBudget = 1000
 )
 
@@ -60,7 +60,7 @@ func (t *tx) claimJobs(ctx context.Context, p *cron.ClaimParams) (out cron.Claim
 	return out, err
 }
 
-// dueRetries makes the next attempts of runs whose time to be tried again has come. The message of an attempt says what that before it said.
+// dueRetries makes the next attempts of runs whose retry is due. The message of an attempt has the content of the one before.
 func (t *tx) dueRetries(ctx context.Context, limit int) ([]*launching, error) {
 	rows, err := t.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE state = 'retrying' AND next_attempt_at <= ?
 		ORDER BY next_attempt_at LIMIT ?`, t.now, limit)
@@ -92,10 +92,10 @@ func (t *tx) dueRetries(ctx context.Context, limit int) ([]*launching, error) {
 type claiming struct {
 	*tx
 	out  *cron.Claimed
-	list []*launching // to be launched at the end, all in one
+	list []*launching // launched at the end, all with one statement
 }
 
-// jobs decides what becomes of the jobs that are due, and returns how many there were.
+// jobs decides about the due jobs, and returns how many there were.
 func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, until int64, limit int) (int, error) {
 	rows, err := c.query(ctx, `SELECT id, `+jobColumns+` FROM cron_jobs WHERE `+plannedJobs+`
 		AND next_run_at <= ? ORDER BY next_run_at, id LIMIT ?`, until, limit)
@@ -124,7 +124,7 @@ func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, until int64, l
 	return len(found), nil
 }
 
-// readable leaves out jobs that cannot be understood, and marks them: they are shown as such and fire no more.
+// readable leaves out jobs that cannot be decoded, and marks them: lists show the mark, and they fire no more.
 func (c *claiming) readable(ctx context.Context, found []*storedJob) (map[string]*storedJob, []cron.DueJob, error) {
 	jobs := make(map[string]*storedJob, len(found))
 	due := make([]cron.DueJob, 0, len(found))
@@ -150,7 +150,7 @@ func (c *claiming) invalidate(ctx context.Context, j *storedJob, why string) err
 	return c.countChange(ctx)
 }
 
-// addWork tells every due job what of it is under way, and how much its owner ran today. It returns the active runs by their ids.
+// addWork adds to every due job its active runs, and the number of runs of its owner within a day. It returns the active runs by their ids.
 func (c *claiming) addWork(ctx context.Context, due []cron.DueJob) (map[string]string, error) {
 	ids := make([]string, 0, len(due))
 	place := make(map[string]int, len(due))
@@ -219,7 +219,7 @@ func (t *tx) runsToday(ctx context.Context, owner string) (n int, err error) {
 	return n, err
 }
 
-// settleJob writes what was decided about one job. What is launched is only noted: it is written in one go for all jobs.
+// settleJob writes the decision about one job. The launches are collected: one statement writes them for all jobs.
 func (c *claiming) settleJob(ctx context.Context, j *storedJob, v *cron.Verdict, active map[string]string) error {
 	if v.Invalid != "" {
 		return c.invalidate(ctx, j, v.Invalid)
@@ -248,7 +248,7 @@ func (c *claiming) settleJob(ctx context.Context, j *storedJob, v *cron.Verdict,
 	return c.advance(ctx, j, v)
 }
 
-// replaceRun ends a run that makes room for the next one of its job.
+// replaceRun ends a run that is replaced by the next one of its job.
 func (c *claiming) replaceRun(ctx context.Context, id string) error {
 	r, known, err := findLedger(ctx, c, id)
 	if err != nil || !known || !r.State.Active() {
@@ -261,7 +261,7 @@ func (c *claiming) replaceRun(ctx context.Context, id string) error {
 	return err
 }
 
-// advance moves the job to its next slot. A pause that is over ends here.
+// advance moves the job to its next slot, and ends a pause whose end has come.
 func (c *claiming) advance(ctx context.Context, j *storedJob, v *cron.Verdict) error {
 	resumed := j.Pause != nil
 	s := &j.State
@@ -300,10 +300,10 @@ func nextWake(ctx context.Context, q querier, visible string) (at time.Time, err
 	return at, err
 }
 
-// EnqueueRuns makes runs by hand; see the port.
+// EnqueueRuns makes runs that a caller asked for; see the port.
 func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	return result(ctx, s.write, ordinary("enqueue runs"), func(ctx context.Context, t *tx) (cron.Enqueued, error) {
-		return once(ctx, t, p.IdempotencyKey, func() (cron.Enqueued, error) { return t.enqueueRuns(ctx, &p) })
+		return idempotent(ctx, t, p.IdempotencyKey, func() (cron.Enqueued, error) { return t.enqueueRuns(ctx, &p) })
 	})
 }
 
@@ -338,7 +338,7 @@ func (t *tx) enqueueRuns(ctx context.Context, p *cron.EnqueueParams) (out cron.E
 			c.list = append(c.list, it)
 		}
 	}
-	if len(c.list) > 0 && j.ahead { // what becomes of the slot is decided when it comes
+	if len(c.list) > 0 && j.ahead { // the planner decides about the slot when it comes
 		if err := t.withdraw(ctx, j.ID); err != nil {
 			return out, err
 		}

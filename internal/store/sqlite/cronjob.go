@@ -17,7 +17,7 @@ const jobColumns = `owner, key, key_derived, name, display_name, description, pr
 	enabled, paused_note, paused_by, paused_at, paused_until, auto_disabled, invalid, revision, created_at, updated_at,
 	` + stateColumns
 
-// stateColumns are what runs change of a job.
+// stateColumns are the columns that runs change.
 const stateColumns = `next_slot, next_run_at, activated_at, fired, run_count, error_count, last_run_at, last_state, last_error, last_error_class,
 	last_duration_ms, last_delivery, last_delivery_error, last_alert_at, consecutive_errors, consecutive_skipped,
 	delivery_paused_at, delivery_paused_why, delivery_paused_channel, delivery_paused_chat`
@@ -27,7 +27,7 @@ const (
 	stateMarks = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?`
 )
 
-// activeColumns say what of a job is under way. They are derived from the ledger and stored nowhere.
+// activeColumns are the active runs of a job. They follow from the ledger and are not stored in the job.
 const activeColumns = `
 	(SELECT count(*) FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying')),
 	(SELECT min(started_at) FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying') AND r.state = 'running'),
@@ -35,17 +35,17 @@ const activeColumns = `
 		ORDER BY fire_at DESC LIMIT 1),
 	(SELECT max(fire_at) FROM cron_run_logs r WHERE r.job_id = cron_jobs.id AND r.state IN ('queued', 'running', 'retrying') AND ` + unstartedFire + `)`
 
-// storedJob is a job with the texts that it was read from: texts that nobody can read must survive a change of something else.
+// storedJob is a job with the texts that it was read from: texts that cannot be decoded must survive a change of another column.
 type storedJob struct {
 	cron.Job
 	parts      cron.Parts
 	unreadable bool
 	// latestSlot and latestAt are slot and moment of the last planned run that has not begun; zero = there is none.
 	latestSlot, latestAt time.Time
-	ahead                bool // it is seen without the claim of its next slot
+	ahead                bool // the claim of its next slot is hidden
 }
 
-// seen is a job without the claim of its next slot, if that slot is still to come.
+// seen is the job as callers get it: without the claim of its next slot, if that slot has not come yet.
 func (j *storedJob) seen(now int64) *storedJob {
 	if j.latestAt.After(instant(now)) {
 		j.Job, j.ahead = j.Unclaimed(j.latestSlot, j.latestAt), true
@@ -89,7 +89,7 @@ func (v *jobScan) fields() []any {
 	}
 }
 
-// done makes the job of what was scanned. A row whose texts cannot be understood is a job, too: it says so in Invalid.
+// done makes the job of the scanned columns. A row whose texts cannot be decoded is a job too, with the reason in Invalid.
 func (v *jobScan) done() *storedJob {
 	j := &v.job
 	j.State.LastDuration = span(v.lastRunMs)
@@ -107,7 +107,7 @@ func (v *jobScan) done() *storedJob {
 	return j
 }
 
-// scanDue reads a job without what is under way.
+// scanDue reads a job without its active runs.
 func scanDue(row scanner) (*storedJob, error) {
 	v := &jobScan{}
 	if err := row.Scan(v.fields()...); err != nil {
@@ -116,7 +116,7 @@ func scanDue(row scanner) (*storedJob, error) {
 	return v.done(), nil
 }
 
-// scanJob reads a job with what is under way.
+// scanJob reads a job with its active runs.
 func scanJob(row scanner) (*storedJob, error) {
 	v := &jobScan{}
 	s := &v.job.State
@@ -128,7 +128,7 @@ func scanJob(row scanner) (*storedJob, error) {
 
 const selectJob = `SELECT id, ` + jobColumns + `, ` + activeColumns + ` FROM cron_jobs `
 
-// findJob reads a job that visible may see, as it is to be seen at a moment; chat.ErrNotFound.
+// findJob reads a job that visible may see, as callers get it at a moment; chat.ErrNotFound.
 func findJob(ctx context.Context, q querier, now int64, id, visible string) (*storedJob, error) {
 	j, err := scanJob(q.one(ctx, selectJob+`WHERE id = ?1 AND (?2 = '' OR owner = ?2)`, id, visible))
 	if none(err) {
@@ -198,7 +198,7 @@ func (t *tx) storeJob(ctx context.Context, old *storedJob, next *cron.Job) (chan
 	case same && sameState:
 		return false, nil
 	case same && samePlan:
-		return true, t.tellJob(ctx, old.ID, &state)
+		return true, t.storeJobState(ctx, old.ID, &state)
 	case same && !old.ahead:
 		_, err = t.exec(ctx, `UPDATE cron_jobs SET (`+stateColumns+`) = (`+stateMarks+`) WHERE id = ?`, append(stateArgs(next), old.ID)...)
 		return true, err
@@ -214,7 +214,7 @@ func (t *tx) storeJob(ctx context.Context, old *storedJob, next *cron.Job) (chan
 	return true, t.countChange(ctx)
 }
 
-// plan is what of a job's state says when it fires. Some of it is in the index that claims read.
+// plan is the part of a job's state that determines when it fires. Some of it is in the index that claims read.
 type plan struct {
 	next, runAt, activated time.Time
 	fired                  int
@@ -222,9 +222,9 @@ type plan struct {
 
 func planOf(s *cron.JobState) plan { return plan{s.Next, s.NextRunAt, s.ActivatedAt, s.Fired} }
 
-// tellJob writes what the end of a run changes of a job. A statement that names a column writes its indexes anew, whether it differs or not; so this
-// one names none that is in one.
-func (t *tx) tellJob(ctx context.Context, id string, s *cron.JobState) error {
+// storeJobState writes the columns that the end of a run usually changes. SQLite rewrites the indexes of every column that a statement
+// names, whether its value differs or not; so this one names no indexed column.
+func (t *tx) storeJobState(ctx context.Context, id string, s *cron.JobState) error {
 	_, err := t.exec(ctx, `
 		UPDATE cron_jobs SET run_count = ?, error_count = ?, last_run_at = ?, last_state = ?, last_error = ?, last_error_class = ?, last_duration_ms = ?,
 			last_delivery = ?, last_delivery_error = ?, last_alert_at = ?, consecutive_errors = ?, consecutive_skipped = ?
@@ -234,7 +234,7 @@ func (t *tx) tellJob(ctx context.Context, id string, s *cron.JobState) error {
 	return err
 }
 
-// partsOf are the texts of next. Those of a job that could not be read stay what they are unless somebody writes new ones.
+// partsOf are the texts of next. Texts of a job that could not be decoded stay unchanged unless the change writes new ones.
 func (t *tx) partsOf(old *storedJob, next *cron.Job) (cron.Parts, error) {
 	parts, err := cron.EncodeParts(*next)
 	if err != nil {
@@ -250,7 +250,7 @@ func (t *tx) partsOf(old *storedJob, next *cron.Job) (cron.Parts, error) {
 	return parts, nil
 }
 
-// asRead is a copy of a job as it would be read back: without what is derived, with nothing shared, in the store's precision.
+// asRead is a copy of a job as it would be read back: without derived members, nothing shared, with the store's precision.
 func asRead(j *cron.Job) cron.Job {
 	c := cloneJob(j)
 	c.State.Queued, c.State.RunningAt = 0, instant(0)
@@ -264,7 +264,7 @@ func asRead(j *cron.Job) cron.Job {
 	return c
 }
 
-// cloneJob shares nothing with j, so that whoever gets it cannot change what it is compared with.
+// cloneJob shares nothing with j, so that a caller that changes the copy does not change the original, with which it is compared.
 func cloneJob(j *cron.Job) cron.Job {
 	c := *j
 	if j.Pause != nil {
@@ -285,7 +285,7 @@ func (t *tx) removeJob(ctx context.Context, id string) error {
 	return t.countChange(ctx)
 }
 
-// countChange makes the lists of jobs that were read before recognisable as old.
+// countChange changes the revision of lists, so that pages of an older list are recognised as old.
 func (t *tx) countChange(ctx context.Context) error {
 	_, err := t.exec(ctx, `UPDATE cron_changes SET n = n + 1 WHERE id = 1`)
 	return err

@@ -77,8 +77,8 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, e
 	return out, err
 }
 
-// listRevision changes when a job is added, changed or removed. For one owner it follows from that owner's jobs alone, row by row: the counter of all
-// changes would show what others do.
+// listRevision changes when a job is added, changed or removed. For one owner it is computed from that owner's jobs, row by row: the
+// counter of all changes would reveal changes of other owners.
 func listRevision(ctx context.Context, q querier, visible string) (string, error) {
 	if visible == "" {
 		var changes int64
@@ -104,7 +104,7 @@ func listRevision(ctx context.Context, q querier, visible string) (string, error
 	return "r" + strconv.FormatUint(sum^n, 36), rows.Err()
 }
 
-// pageOf is what a filter means by its bounds: no limit is all of it.
+// pageOf translates the bounds of a filter: no limit means all rows.
 func pageOf(limit, offset int) (int, int) {
 	if limit <= 0 {
 		limit = unlimited
@@ -112,7 +112,7 @@ func pageOf(limit, offset int) (int, int) {
 	return limit, max(offset, 0)
 }
 
-// jobBytes are those of the texts of a job.
+// jobBytes are the bytes of the texts of a job.
 const jobBytes = `octet_length(payload) + octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
 	+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
 

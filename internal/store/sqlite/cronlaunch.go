@@ -10,7 +10,7 @@ import (
 	"laneway/internal/store"
 )
 
-// launching is a run on its way into the inbox. row is its ledger row when it has one: a further attempt.
+// launching is a run whose message is to be stored. row is its ledger row when it has one: a further attempt.
 type launching struct {
 	run     cron.Run
 	message chat.Message
@@ -21,15 +21,15 @@ type launching struct {
 type launcher struct {
 	*tx
 	node string
-	// free: the node lives and does not drain, so it may own what nobody owns.
+	// free: the node is alive and not draining, so it may own sessions that have no live owner.
 	free bool
-	// known are the sessions that exist or existed. All others need no look into any table.
-	known map[string]bool
+	// sessions that exist or existed; all others need no statement
+	sessions map[string]bool
 }
 
-// newLauncher looks at all sessions of a list with one statement: nearly always every run has a session of its own, which is new.
+// newLauncher looks up all sessions of a list with one statement: usually every run has a session of its own, which is new.
 func (t *tx) newLauncher(ctx context.Context, node string, list []*launching) (*launcher, error) {
-	l := &launcher{tx: t, node: node, known: map[string]bool{}}
+	l := &launcher{tx: t, node: node, sessions: map[string]bool{}}
 	err := t.one(ctx, `SELECT count(*) FROM nodes WHERE id = ? AND lease_until > ? AND draining = 0`, node, t.now).Scan(&l.free)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (t *tx) newLauncher(ctx context.Context, node string, list []*launching) (*
 		UNION ALL SELECT key FROM deleted_sessions WHERE key IN (SELECT value FROM json_each(?1))`, names)
 	found, err := collect(rows, err, text)
 	for _, key := range found {
-		l.known[key] = true
+		l.sessions[key] = true
 	}
 	return l, err
 }
@@ -75,7 +75,7 @@ func (t *tx) launchAll(ctx context.Context, node string, list []*launching) ([]c
 	return out, nil
 }
 
-// unmade leaves out the runs that the ledger has. Further attempts have their row.
+// unmade leaves out the runs that the ledger has. Further attempts have a row already.
 func (t *tx) unmade(ctx context.Context, list []*launching) ([]*launching, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -110,19 +110,19 @@ func (t *tx) unmade(ctx context.Context, list []*launching) ([]*launching, error
 	return rest, nil
 }
 
-// launch puts the message of one run into the inbox and writes the ledger. A message whose id or key was taken by somebody else can never
-// run; its run ends with an error that says so, and the others are not disturbed.
+// launch puts the message of one run into the inbox and writes the ledger. When another message has the id or key of the run's message, the
+// run can never execute: it ends with an error that names the reason, and the other runs are launched.
 func (l *launcher) launch(ctx context.Context, it *launching) (out cron.Launched, ok bool, err error) {
 	m := &it.message
-	if !m.Session.IsZero() && !l.known[m.Session.String()] {
+	if !m.Session.IsZero() && !l.sessions[m.Session.String()] {
 		out, ok, err = l.intoNew(ctx, m)
 	} else {
-		out, ok, err = l.intoKnown(ctx, m)
+		out, ok, err = l.intoExisting(ctx, m)
 	}
 	if err != nil {
 		return out, false, err
 	}
-	l.known[m.Session.String()] = true
+	l.sessions[m.Session.String()] = true
 	it.run.SessionKey, it.run.ClaimedAt, it.run.State = m.Session.String(), instant(l.now), cron.RunQueued
 	it.run.Node = l.node
 	if !ok {
@@ -134,7 +134,7 @@ func (l *launcher) launch(ctx context.Context, it *launching) (out cron.Launched
 	return out, ok, l.note(ctx, it)
 }
 
-// note writes the ledger: a new row, or the next attempt of one that waited for it.
+// note writes the ledger: a new row, or the next attempt of an existing one.
 func (l *launcher) note(ctx context.Context, it *launching) error {
 	switch {
 	case it.row == nil && it.run.State == cron.RunQueued:
@@ -148,7 +148,7 @@ func (l *launcher) note(ctx context.Context, it *launching) error {
 	return l.storeRun(ctx, it.row)
 }
 
-// intoNew makes a session for one message: two rows, written once with everything that they need.
+// intoNew makes a session for one message: two rows, each written once with all its columns.
 func (l *launcher) intoNew(ctx context.Context, m *chat.Message) (out cron.Launched, ok bool, err error) {
 	in := incoming{AcceptParams: store.AcceptParams{Node: l.node, Message: *m}}
 	if err := in.encode(); err != nil {
@@ -170,12 +170,12 @@ func (l *launcher) intoNew(ctx context.Context, m *chat.Message) (out cron.Launc
 	return out, true, err
 }
 
-// intoKnown takes the way of every message, without a bound of the queue.
-func (l *launcher) intoKnown(ctx context.Context, m *chat.Message) (out cron.Launched, ok bool, err error) {
+// intoExisting accepts the message as Accept does, without a bound of the queue.
+func (l *launcher) intoExisting(ctx context.Context, m *chat.Message) (out cron.Launched, ok bool, err error) {
 	if m.ID == "" || m.Session.IsZero() {
 		return out, false, nil
 	}
-	in := incoming{AcceptParams: store.AcceptParams{Node: l.node, Take: l.free, Message: *m}, guest: true}
+	in := incoming{AcceptParams: store.AcceptParams{Node: l.node, Take: l.free, Message: *m}, keepSettings: true}
 	if err := in.encode(); err != nil {
 		return out, false, err
 	}
@@ -189,7 +189,7 @@ func (l *launcher) intoKnown(ctx context.Context, m *chat.Message) (out cron.Lau
 	return cron.Launched{Seq: a.Seq, Epoch: a.Epoch, Mine: a.Mine, Owner: a.Owner, Behind: a.Behind, SessionID: a.SessionID}, true, nil
 }
 
-// prepared is a launch as it is stored, what the caller left out filled in.
+// prepared is a launch as it is stored, with defaults for what the caller left out.
 func prepared(j *cron.Job, l *cron.Launch) *launching {
 	it := &launching{run: l.Run, message: l.Message}
 	complete(&it.run, j)

@@ -91,14 +91,14 @@ func (t *tx) insertRun(ctx context.Context, r *cron.Run, message string) (fresh 
 	return n == 1, err
 }
 
-// noteEnd keeps a row that was written, if it is over, for the result of the operation. A row that is over is not written again.
+// noteEnd keeps a row that was written, if it is finished, for the result of the operation. A finished row is not written again.
 func (t *tx) noteEnd(r *cron.Run) {
 	if r.State.Final() {
 		t.finished = append(t.finished, *r)
 	}
 }
 
-// insertQueued adds a row of a run that is about to begin: most columns have nothing to say yet.
+// insertQueued adds a row of a run that is queued: most columns are empty yet.
 func (t *tx) insertQueued(ctx context.Context, r *cron.Run, message string) error {
 	_, err := t.exec(ctx, `
 		INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, dst,
@@ -109,7 +109,7 @@ func (t *tx) insertQueued(ctx context.Context, r *cron.Run, message string) erro
 	return err
 }
 
-// record adds a row that was decided without running, if the slot has none.
+// record adds a row of a slot that does not run, if the slot has none.
 func (t *tx) record(ctx context.Context, j *cron.Job, r *cron.Run) (fresh bool, err error) {
 	complete(r, j)
 	at := instant(t.now)
@@ -137,7 +137,7 @@ func fill[T ~string](to *T, with T) {
 	}
 }
 
-// storeRun writes back what the attempts of a run change.
+// storeRun writes the columns that attempts change.
 func (t *tx) storeRun(ctx context.Context, r *ledgerRow) error {
 	attempts, err := cron.EncodeAttempts(r.Attempts)
 	if err != nil {
@@ -166,7 +166,7 @@ func findLedger(ctx context.Context, q querier, id string) (r *ledgerRow, known 
 	return r, err == nil, err
 }
 
-// audit writes who did it, in the transaction of what was done.
+// audit writes the audit row in the transaction of the change.
 func (t *tx) audit(ctx context.Context, a *cron.Audit, object string) error {
 	if a == nil {
 		return nil

@@ -8,11 +8,12 @@ import (
 	"laneway/internal/cron"
 )
 
-// maxPrune is how many rows one call deletes. Each has a message, a run and often a session of its own; the writer does nothing else meanwhile.
+// maxPrune is how many rows one call deletes. Each has a message, a run and often a session of its own; the writer runs no other operation
+// meanwhile.
 const maxPrune = 1000
 
-// Prune deletes old rows of the ledger; see the port. What a run had for itself goes with its row: its messages, its run rows and, unless
-// somebody went on talking there, the session that was made for it with its transcript. The rows are looked for beside the writer.
+// Prune deletes old rows of the ledger; see the port. A row is deleted with what the run had for itself: its messages, its run rows and,
+// unless the session has other messages, the session that was made for it, with its transcript. The rows are searched on a read connection.
 func (s *Store) Prune(ctx context.Context, p cron.PruneParams) (int, error) {
 	if p.Limit <= 0 || p.Limit > maxPrune {
 		p.Limit = maxPrune
@@ -75,13 +76,13 @@ func prunable(ctx context.Context, q querier, p *cron.PruneParams) (ids []string
 	return ids, nil
 }
 
-// nextJob walks from job to job along the index, not from row to row; "" = there is no further one.
+// nextJob goes from job to job along the index, not from row to row; "" = there is no further one.
 func nextJob(ctx context.Context, q querier, after string) (job string, err error) {
 	err = q.one(ctx, `SELECT coalesce((SELECT job_id FROM cron_run_logs WHERE job_id > ? ORDER BY job_id LIMIT 1), '')`, after).Scan(&job)
 	return job, err
 }
 
-// prune deletes one finished row and what belongs to it alone.
+// prune deletes one finished row and what belongs only to it.
 func (t *tx) prune(ctx context.Context, id string) (n int, err error) {
 	r, known, err := findLedger(ctx, t, id)
 	if err != nil || !known || !r.State.Final() {

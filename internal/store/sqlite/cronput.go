@@ -16,7 +16,7 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 	}
 	return result(ctx, s.write, ordinary("store a job"), func(ctx context.Context, t *tx) (cron.PutResult, error) {
 		first := false
-		out, err := once(ctx, t, p.IdempotencyKey, func() (cron.PutResult, error) {
+		out, err := idempotent(ctx, t, p.IdempotencyKey, func() (cron.PutResult, error) {
 			first = true
 			return t.putJob(ctx, &p)
 		})
@@ -64,7 +64,7 @@ func (t *tx) putOld(ctx context.Context, p *cron.PutParams, old *storedJob) (out
 
 // makeJob adds a job that does not exist, within the limits.
 func (t *tx) makeJob(ctx context.Context, p *cron.PutParams) (out cron.PutResult, err error) {
-	if err := t.roomForJob(ctx, p); err != nil {
+	if err := t.checkJobLimit(ctx, p); err != nil {
 		return out, err
 	}
 	next, err := p.Change(nil, instant(t.now))
@@ -91,7 +91,7 @@ func (t *tx) makeJob(ctx context.Context, p *cron.PutParams) (out cron.PutResult
 	return out, t.audit(ctx, p.Audit.Between("", next.Revision), next.ID)
 }
 
-func (t *tx) roomForJob(ctx context.Context, p *cron.PutParams) error {
+func (t *tx) checkJobLimit(ctx context.Context, p *cron.PutParams) error {
 	for _, bound := range []struct {
 		most int
 		text string
@@ -196,7 +196,7 @@ func (t *tx) changeJob(ctx context.Context, p *cron.ChangeParams, old *storedJob
 	return out, t.audit(ctx, p.Audit.Between(out.Revisions()), old.ID)
 }
 
-// endActive ends the runs that a change takes with it, and returns how many of them were fires that never began.
+// endActive ends the runs that a change cancels, and returns how many of them were fires that never began.
 func (t *tx) endActive(ctx context.Context, p *cron.ChangeParams, old *storedJob, out *cron.Changed) (fires int, err error) {
 	switch {
 	case p.CancelActive:

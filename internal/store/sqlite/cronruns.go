@@ -10,18 +10,18 @@ import (
 	"laneway/internal/store"
 )
 
-// maxCounted is how far the entries of a list are counted. Beyond that nobody turns pages, and counting millions would make every look at
-// the ledger slow.
+// maxCounted is how far the entries of a list are counted. Paging beyond that is not useful, and counting millions would make every list
+// slow.
 const maxCounted = 100_000
 
-// The ledger is read by the index of what is asked for; the other conditions of a filter are checked on the rows. Parameters: job, owner,
+// The ledger is read by the index of one condition; the other conditions of a filter are checked on the rows. Parameters: job, owner,
 // agent, states, deliveries (JSON lists, ” = all), since, until, and the earliest end that can belong to since.
 const (
 	runsOfJob   = `job_id = ?1 AND finished_at >= ?8`
 	runsOfOwner = `owner = ?2 AND finished_at >= ?8`
 	runsOfAll   = `finished_at >= ?8`
 	runsActive  = `state IN ('queued', 'running', 'retrying')`
-	// runsSeen are those of them that are not claims of slots to come; ?9 is the clock, 0 shows all.
+	// runsSeen excludes claims of slots that have not come; ?9 is the clock, 0 includes them.
 	runsSeen = runsActive + ` AND NOT (` + unstartedFire + ` AND fire_at > ?9 AND ?9 > 0)`
 
 	runsMatching = ` AND (?1 = '' OR job_id = ?1) AND (?2 = '' OR owner = ?2) AND (?3 = '' OR agent = ?3)
@@ -30,7 +30,7 @@ const (
 
 	oldestFirst = ` ORDER BY finished_at, id`
 	newestFirst = ` ORDER BY finished_at DESC, id DESC`
-	// The plus keeps the engine from walking the whole ledger by its ids only to spare itself the sorting of a few rows.
+	// The plus keeps the planner from reading the whole ledger in the order of its ids to avoid sorting a few rows.
 	activeOldest = ` ORDER BY +id`
 	activeNewest = ` ORDER BY +id DESC`
 )
@@ -77,7 +77,7 @@ func queryOf(f *cron.RunFilter, now int64) (*runsQuery, error) {
 	return v, nil
 }
 
-// wantsActive says whether runs that are not over belong to the answer.
+// wantsActive reports whether the filter includes active runs.
 func (v *runsQuery) wantsActive() bool {
 	for _, s := range v.f.States {
 		if s.Active() {
@@ -87,7 +87,7 @@ func (v *runsQuery) wantsActive() bool {
 	return v.f.IncludeActive
 }
 
-// Runs lists the ledger; see the port. Runs that are not over are newer than all that are. Total is exact up to 100 000 finished runs.
+// Runs lists the ledger; see the port. Active runs count as newer than all finished ones. Total is exact up to 100 000 finished runs.
 func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, err error) {
 	err = s.view(ctx, "list runs", func(ctx context.Context, q querier) error {
 		if f.RunID != "" {
@@ -105,7 +105,7 @@ func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, e
 	return out, err
 }
 
-// oneRun looks a run up by its id; the rest of the filter still counts.
+// oneRun finds a run by its id; the rest of the filter applies.
 func oneRun(ctx context.Context, q querier, now int64, f *cron.RunFilter, out *cron.RunPage) error {
 	v, err := queryOf(f, now)
 	if err != nil {
@@ -129,7 +129,7 @@ func oneRun(ctx context.Context, q querier, now int64, f *cron.RunFilter, out *c
 	return nil
 }
 
-// list reads one page: of the runs that are under way, and of those that are over.
+// list reads one page: of the active runs, then of the finished ones.
 func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) error {
 	active, err := v.countActive(ctx, q)
 	if err != nil {
@@ -155,7 +155,7 @@ func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) erro
 	if err != nil {
 		return err
 	}
-	if want := left(counts[0], offset); len(ids) == max(want, 0) { // all of the first part that there is behind the offset
+	if want := left(counts[0], offset); len(ids) == max(want, 0) { // all rows of the first part after the offset
 		more, err := parts[1](left(limit, len(ids)), max(-want, 0))
 		if err != nil {
 			return err
@@ -166,7 +166,7 @@ func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) erro
 	return err
 }
 
-// count counts finished runs. When the index alone says which, their rows are not read.
+// count counts finished runs. When the index alone decides, their rows are not read.
 func (v *runsQuery) count(ctx context.Context, q querier) (n int, err error) {
 	f := v.f
 	conditions := v.base + runsMatching
@@ -208,7 +208,7 @@ func (v *runsQuery) active(ctx context.Context, q querier, b *store.Budget, limi
 	return idsWithin(rows, err, b)
 }
 
-// activeArgs are args for runs that are not over: whoever wants them besides the states that he names gets all of them.
+// activeArgs are args for active runs: a filter that includes active runs besides named states gets all of them.
 func (v *runsQuery) activeArgs() []any {
 	args := slices.Clone(v.args)
 	if v.f.IncludeActive {

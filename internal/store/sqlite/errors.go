@@ -22,7 +22,7 @@ func primary(err error) int {
 	return 0
 }
 
-// unavailable are the sentences for what the world does to a database. Everything else that the engine reports is a defect of ours.
+// unavailable are the sentences for failures of the environment. Every other error of the engine is a defect of this program.
 func unavailable(err error) (sentence string, ok bool) {
 	switch primary(err) {
 	case codes.SQLITE_FULL:
@@ -44,8 +44,8 @@ func unavailable(err error) (sentence string, ok bool) {
 	}
 }
 
-// explain gives an error its place in the port's closed set: domain errors and context errors stay what they are, the world's failures
-// become chat.ErrStoreUnavailable with a sentence, and the rest keeps saying what was being done.
+// explain maps an error to the port's closed set. Domain errors and context errors stay unchanged, failures of the environment become
+// chat.ErrStoreUnavailable with a sentence, and the others name the operation.
 func explain(doing string, err error) error {
 	if _, known := errors.AsType[*chat.Error](err); known || err == nil {
 		return err
@@ -59,9 +59,10 @@ func explain(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// gone says whether the writer's connection can no longer be trusted after err ended a transaction. A refusal of ours, a full disk
-// and a foreign lock leave it sound; anything else of the engine is answered with a new connection, so that a mended disk needs no restart.
-func gone(err error) bool {
+// connectionLost reports whether the state of the writer's connection is uncertain after err ended a transaction. A refusal, a full disk
+// and a lock of another process leave it usable; after any other error of the engine the writer opens a new connection, so that a repaired
+// disk needs no restart.
+func connectionLost(err error) bool {
 	switch primary(err) {
 	case 0, codes.SQLITE_FULL, codes.SQLITE_BUSY, codes.SQLITE_CONSTRAINT:
 		return false
@@ -70,7 +71,7 @@ func gone(err error) bool {
 	}
 }
 
-// ended is the error of an operation whose context was over: the context's own error, with the reason when somebody gave one.
+// ended is the error of an operation whose context ended: the context's error, with its cause when there is one.
 func ended(ctx context.Context, doing string) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if cause == nil || errors.Is(err, cause) {

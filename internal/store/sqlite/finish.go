@@ -59,7 +59,7 @@ func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finis
 	return out, err
 }
 
-// ledger writes the end into the ledger of cron, when the run was an attempt of one of its runs.
+// ledger writes the end into the ledger of cron, when the run was an attempt of a cron run.
 func (t *tx) ledger(ctx context.Context, p *store.FinishParams) error {
 	switch {
 	case p.Cron != nil:
@@ -140,7 +140,7 @@ func leader(list []member, runID string) (seq int64) {
 	return seq
 }
 
-// requeue lets the messages of a run wait again. They are held, not waiting: their place was that of a running turn.
+// requeue lets the messages of a run wait again. They are held, not waiting: they have the place of a running turn.
 func (t *tx) requeue(ctx context.Context, r *row, runID string) error {
 	n, err := t.exec(ctx, `
 		UPDATE inbox SET state = 'held' WHERE session_key = ? AND state <> 'done' AND state = 'running' AND run_id = ?`, r.key, runID)
@@ -148,7 +148,7 @@ func (t *tx) requeue(ctx context.Context, r *row, runID string) error {
 	return err
 }
 
-// remember is save with what lists show of the run that ended last, in one statement: it is the end of every turn.
+// remember is save with the columns of the run that ended last, which lists show. One statement, because every turn ends with it.
 func (t *tx) remember(ctx context.Context, r *row, p *store.FinishParams) error {
 	_, err := t.exec(ctx, `
 		UPDATE sessions SET owner = ?, taken_seq = ?, done_seq = ?, waiting = ?, transcript_seq = ?, updated_at = ?,

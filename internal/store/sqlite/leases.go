@@ -7,7 +7,7 @@ import (
 	"laneway/internal/store"
 )
 
-// AcquireLease takes a named lease that nobody alive holds, or confirms that nodeID holds it. A dead nodeID gets chat.ErrFenced.
+// AcquireLease takes a named lease that no live node holds, or confirms that nodeID holds it. A dead nodeID gets chat.ErrFenced.
 func (s *Store) AcquireLease(ctx context.Context, name, nodeID string) (l store.Lease, ok bool, err error) {
 	l, err = result(ctx, s.write, ordinary("acquire the lease "+name), func(ctx context.Context, t *tx) (store.Lease, error) {
 		return t.acquire(ctx, name, nodeID)
@@ -15,7 +15,8 @@ func (s *Store) AcquireLease(ctx context.Context, name, nodeID string) (l store.
 	return l, l.Owner != "" && err == nil, err
 }
 
-// acquire returns the zero lease when somebody else holds it. The epoch grows with each new holder and stays when the holder asks again.
+// acquire returns the zero lease when another live node holds it. The epoch grows with each new holder and stays when the holder asks
+// again.
 func (t *tx) acquire(ctx context.Context, name, nodeID string) (l store.Lease, err error) {
 	if err := t.proveAlive(ctx, nodeID); err != nil {
 		return l, err
@@ -39,8 +40,8 @@ func (s *Store) ReleaseLease(ctx context.Context, l store.Lease) error {
 	})
 }
 
-// moveOffset moves a lease's offset under the fence of the lease. It only moves forwards: an operation that is repeated later than
-// its successor must not uncover newer messages.
+// moveOffset moves a lease's offset under the fence of the lease. It only moves forwards: an operation that is repeated later than its
+// successor must not make the poller fetch newer messages a second time.
 func (t *tx) moveOffset(ctx context.Context, l *store.Lease) error {
 	if l == nil {
 		return nil

@@ -7,20 +7,20 @@ import (
 	"laneway/internal/store"
 )
 
-// defaultSessions is how many sessions a list has that does not say.
+// defaultSessions is how many sessions a list has without a limit.
 const defaultSessions = 50
 
 // Two texts, because a statement cannot take its order as a parameter.
 const (
 	sessionsMatching = ` FROM sessions WHERE (? = '' OR principal = ?) AND (? = '' OR agent = ?) AND updated_at >= ?
 		AND NOT (? AND key LIKE 'agent:' || agent || ':cron:%:%')`
-	// sessionBytes are those of the texts of a row whose length nothing else bounds.
+	// sessionBytes are the bytes of the texts of a row whose length has no other bound.
 	sessionBytes = `octet_length(notes) + octet_length(preview) + octet_length(last_error)`
 	byUpdate     = ` ORDER BY updated_at DESC, key`
 	byMessage    = ` ORDER BY last_message_at DESC, key`
 )
 
-// ListSessions lists sessions, the one that changed last first, and says how many fit the filter.
+// ListSessions lists sessions, the one that changed last first, and returns how many match the filter.
 func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) (list []store.Session, total int, err error) {
 	err = s.view(ctx, "list sessions", func(ctx context.Context, q querier) (err error) {
 		keys, n, err := matching(ctx, q, &f)
@@ -64,7 +64,7 @@ func matching(ctx context.Context, q querier, f *store.SessionFilter) (keys []st
 	return found.ids, found.total, nil
 }
 
-// CountNamed counts the sessions of a principal whose keys a caller has chosen.
+// CountNamed counts the sessions of a principal whose keys a client has chosen.
 func (s *Store) CountNamed(ctx context.Context, principal string) (n int, err error) {
 	err = s.view(ctx, "count the named sessions of a principal", func(ctx context.Context, q querier) error {
 		return q.one(ctx, `

@@ -75,14 +75,15 @@ func (c jsonColumn) Scan(v any) error {
 	return nil
 }
 
-// ending is how messages that wait come to their outcome.
+// ending is the outcome of messages that wait.
 type ending struct {
 	outcome chat.Outcome
 	reason  string
-	notice  *store.Outgoing // nil = nobody is told
+	notice  *store.Outgoing // nil = no notice
 }
 
-// end gives messages that wait (held or waiting) their outcome, in the table and in list, and tells the person once. The caller settles and saves r.
+// end gives messages that wait (held or waiting) their outcome, in the table and in list, and adds the notice. The caller settles and saves
+// r.
 func (t *tx) end(ctx context.Context, r *row, list []store.Waiting, e ending) error {
 	if len(list) == 0 {
 		return nil
@@ -166,7 +167,7 @@ func (t *tx) startable(ctx context.Context, key string, seqs []int64) ([]store.W
 	return list, nil
 }
 
-// EndWaiting gives waiting messages an outcome; those that have one or run are left alone.
+// EndWaiting gives waiting messages an outcome. Messages that have one or run are left unchanged.
 func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Waiting, error) {
 	if p.Outcome == "" {
 		return nil, chat.Errorf(chat.CodeInvalid, "a message that ends needs an outcome")
@@ -202,7 +203,7 @@ func (s *Store) MessageByID(ctx context.Context, id string) (m store.Waiting, er
 	return m, err
 }
 
-// PendingInputs lists what waits in a session, oldest first, and says how many there are.
+// PendingInputs lists the waiting messages of a session, oldest first, and returns the number of all of them.
 func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) (list []store.Waiting, total int, err error) {
 	err = s.view(ctx, "list waiting messages", func(ctx context.Context, q querier) (err error) {
 		err = q.one(ctx, `SELECT count(*) FROM inbox WHERE session_key = ? AND state <> 'done' AND state <> 'running'`, key.String()).Scan(&total)

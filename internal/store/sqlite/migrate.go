@@ -29,7 +29,7 @@ type Direction string
 // The directions.
 const (
 	Up     Direction = "up"     // apply every pending migration
-	Down   Direction = "down"   // take the newest one back; its data is lost
+	Down   Direction = "down"   // revert the newest one; its data is lost
 	Status Direction = "status" // change nothing
 )
 
@@ -88,7 +88,7 @@ func migrateUp(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	return up(ctx, provider, log)
 }
 
-// examine refuses what must not be touched: another program's file, and a schema that this binary does not know.
+// examine refuses a database that must not be changed: a file of another program, and a schema that this binary does not know.
 func examine(ctx context.Context, db *sql.DB) (*goose.Provider, error) {
 	if err := checkOwner(ctx, db); err != nil {
 		return nil, err
@@ -112,7 +112,8 @@ func examine(ctx context.Context, db *sql.DB) (*goose.Provider, error) {
 	return provider, nil
 }
 
-// checkOwner tells a new file and ours from a stranger's. Without it a mistyped path would fill somebody else's database with our tables.
+// checkOwner separates a new file and ours from a file of another program. Without it a mistyped path would add our tables to another
+// program's database.
 func checkOwner(ctx context.Context, db *sql.DB) error {
 	var tables, ours int
 	err := db.QueryRowContext(ctx, `

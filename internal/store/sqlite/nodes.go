@@ -10,7 +10,7 @@ import (
 
 const (
 	defaultLease = 15 * time.Second
-	// nodeKept is how long an expired node is remembered when nothing of it is left to take over.
+	// nodeKept is how long the row of an expired node is kept when it has no work left to take over.
 	nodeKept = 10 * time.Minute
 )
 
@@ -25,7 +25,7 @@ func (s *Store) Register(ctx context.Context, n store.Node) error {
 	}
 	return s.write.do(ctx, urgent("register this gateway"), func(ctx context.Context, t *tx) error {
 		if n.Exclusive {
-			// They stay as rows: a node that left a row behind has crashed, and its runs count that.
+			// They stay as rows: a node whose row exists has crashed, and its runs count that.
 			if _, err := t.exec(ctx, `UPDATE nodes SET lease_until = min(lease_until, ?) WHERE id <> ?`, t.now, n.ID); err != nil {
 				return err
 			}
@@ -70,8 +70,8 @@ func text(row scanner) (s string, err error) {
 	return s, err
 }
 
-// stopRequests reads the running runs of a node that somebody asked to stop. Without the hint
-// the order by id makes SQLite walk through all runs that ever were.
+// stopRequests reads the running runs of a node that have a stop request. Without the hint SQLite would read all runs of the
+// history in the order of their ids.
 func (t *tx) stopRequests(ctx context.Context, nodeID string) ([]store.StopRequest, error) {
 	rows, err := t.query(ctx, `
 		SELECT session_key, id, stop_by FROM runs INDEXED BY runs_active
@@ -84,7 +84,7 @@ func (t *tx) stopRequests(ctx context.Context, nodeID string) ([]store.StopReque
 	})
 }
 
-// SetDraining marks the node; the first mark keeps its time. A node that is not known is left alone.
+// SetDraining marks the node; the first mark keeps its time. For an unknown node it does nothing.
 func (s *Store) SetDraining(ctx context.Context, nodeID string) error {
 	return s.write.do(ctx, urgent("mark this gateway as draining"), func(ctx context.Context, t *tx) error {
 		_, err := t.exec(ctx, `UPDATE nodes SET draining = 1, draining_since = coalesce(draining_since, ?) WHERE id = ?`, t.now, nodeID)
@@ -92,7 +92,7 @@ func (s *Store) SetDraining(ctx context.Context, nodeID string) error {
 	})
 }
 
-// Unregister is the clean stop. Running runs keep their state: that their node has no row tells the next owner that it did not crash.
+// Unregister is the clean stop. Running runs keep their state: because their node has no row the next owner counts no crash.
 func (s *Store) Unregister(ctx context.Context, nodeID string) error {
 	return s.write.do(ctx, urgent("unregister this gateway"), func(ctx context.Context, t *tx) error {
 		for _, statement := range []string{
@@ -135,7 +135,7 @@ func (t *tx) proveAlive(ctx context.Context, nodeID string) error {
 	return err
 }
 
-// forget deletes nodes that expired long ago and have left nothing behind. The conditions read work in hand, not history.
+// forget deletes nodes that expired long ago and have no work left. The conditions read unfinished work, not history.
 func (t *tx) forget(ctx context.Context) error {
 	_, err := t.exec(ctx, `
 		DELETE FROM nodes WHERE lease_until <= ?

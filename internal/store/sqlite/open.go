@@ -21,14 +21,14 @@ var (
 	_ store.Progresser = (*Store)(nil)
 )
 
-// Config says where the database is. Only Path is required.
+// Config locates the database. Only Path is required.
 type Config struct {
 	// Path of the database file. It is created with mode 0600 and its directory with 0700 when they do not exist; two files of
 	// SQLite (-wal, -shm) and the lock file stand beside it.
 	Path string
 	// Now is the store's clock; nil = the wall clock of this process, which is the only one that uses the database.
 	Now func() time.Time
-	// Logger gets what an operator should know; nil = nothing is logged.
+	// Logger logs repairs and failures of the file; nil = no log.
 	Logger *slog.Logger
 	// Readers bounds the read connections; 0 = 4.
 	Readers int
@@ -37,17 +37,17 @@ type Config struct {
 	at func(boundary)
 }
 
-// boundary is a moment at which a crash has another meaning than a moment before.
+// boundary is a moment of a commit. A crash at each of them has another result.
 type boundary string
 
 const (
 	boundaryBegun     boundary = "begun"     // nothing is written
 	boundaryApplied   boundary = "applied"   // everything is written, nothing is durable
-	boundaryCommitted boundary = "committed" // everything is durable, nobody knows
+	boundaryCommitted boundary = "committed" // everything is durable, no caller has a result
 )
 
 const (
-	busyTimeout    = 5 * time.Second // for programs that look into the file from outside; our own connections never wait for each other
+	busyTimeout    = 5 * time.Second // for other programs that have the file open; connections of this process never wait for each other
 	defaultReaders = 4
 	// walPages is after how much log (4 KiB pages) it is copied into the database. Four times SQLite's default: pages that
 	// are written again and again are copied once, and one copy of 16 MiB still takes some ten milliseconds.
@@ -61,7 +61,7 @@ const (
 // Store is the embedded store. It is safe for concurrent use; make it with [Open] and end it with [Store.Close].
 type Store struct {
 	path  string
-	file  os.FileInfo // identity of the database file, to notice that somebody replaced it
+	file  os.FileInfo // identity of the database file, which detects that the file was replaced
 	now   func() time.Time
 	log   *slog.Logger
 	lock  *fileLock
@@ -123,7 +123,8 @@ func (s *Store) Kind() string { return "sqlite" }
 // Now is the store's clock.
 func (s *Store) Now(context.Context) (time.Time, error) { return instant(s.now().UnixMilli()), nil }
 
-// Ping proves that the writer turns, that the file takes writes and that it still is the file that was opened. It goes to the front of the queue.
+// Ping proves that the writer makes progress, that the file can be written and that it still is the file that was opened. It goes to the
+// front of the queue.
 func (s *Store) Ping(ctx context.Context) error {
 	info, err := os.Stat(s.path)
 	if err != nil || !os.SameFile(info, s.file) {
@@ -138,7 +139,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	})
 }
 
-// WriterAge is how long the batch under way has been in hand; 0 when the writer is idle.
+// WriterAge is how long the current batch has been running; 0 when the writer is idle.
 func (s *Store) WriterAge() time.Duration { return s.write.age() }
 
 // prepare checks cfg, fills its defaults, makes the directory and the file, and takes the lock.
@@ -189,7 +190,7 @@ func resolve(path string) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
-// touch makes the file before SQLite does, because SQLite would make it readable for everybody; its log inherits the mode.
+// touch makes the file before SQLite does, because SQLite would make it readable for every user; its log inherits the mode.
 func touch(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the path is the operator's own configuration
 	if err != nil {
@@ -210,7 +211,7 @@ func dsn(path string, readOnly bool) string {
 		q.Set("_query_only", "1")
 	} else {
 		q.Set("mode", "rw")
-		q.Set("_auto_vacuum", "2") // incremental: has to be said before the first table
+		q.Set("_auto_vacuum", "2") // incremental: must be set before the first table exists
 		q.Set("_journal_mode", "WAL")
 		q.Set("_synchronous", "FULL")
 		q.Add("_pragma", "cache_size(-"+strconv.Itoa(cacheKiB)+")")

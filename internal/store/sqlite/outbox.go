@@ -30,7 +30,7 @@ func (t *tx) send(ctx context.Context, o *store.Outgoing) (string, error) {
 		return id, err
 	}
 	err = t.one(ctx, `SELECT id FROM outbox WHERE run_id = ? AND n = ?`, o.RunID, o.N).Scan(&id)
-	if none(err) { // it was the id that exists
+	if none(err) { // the id exists, not the (run, n)
 		return id, nil
 	}
 	return id, err
@@ -44,8 +44,8 @@ func encodePart[T any](part *T) (string, error) {
 	return encode(part)
 }
 
-// notify tells the person what happened to count messages: a fresh row, or more on a row that nobody has tried yet. It returns the row's id, ""
-// when there is nobody to tell.
+// notify adds count messages to a notice: a new row, or a higher count on a row that no attempt was made to send. It returns the row's id,
+// "" when there is no notice.
 func (t *tx) notify(ctx context.Context, key string, notice *store.Outgoing, count int) (id string, err error) {
 	if notice == nil {
 		return "", nil
@@ -109,7 +109,7 @@ func (s *Store) Undelivered(ctx context.Context, p store.UndeliveredParams) erro
 	})
 }
 
-// undelivered notes a failed attempt and says where it was to go.
+// undelivered writes a failed attempt and returns the address of the row.
 func (t *tx) undelivered(ctx context.Context, p *store.UndeliveredParams) (to chat.Target, err error) {
 	state, doneAt := store.OutPending, int64(0)
 	if p.Permanent {
@@ -135,7 +135,7 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 		if err != nil {
 			return out, err
 		}
-		old, err := scanJob(t.one(ctx, selectJob+`WHERE id = ?`, p.JobID)) // with a slot that is claimed ahead: its run goes on
+		old, err := scanJob(t.one(ctx, selectJob+`WHERE id = ?`, p.JobID)) // with a slot that is claimed ahead: its run continues
 		switch {
 		case none(err):
 			return out, nil
@@ -161,7 +161,7 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 	})
 }
 
-// statusOf is what a failed attempt to send means for the answer of a run; "" = not yet decided.
+// statusOf is the delivery state of a run's answer after a failed attempt to send; "" = not yet decided.
 func statusOf(permanent, maybeSent bool) cron.DeliveryStatus {
 	switch {
 	case !permanent:
@@ -173,7 +173,7 @@ func statusOf(permanent, maybeSent bool) cron.DeliveryStatus {
 	}
 }
 
-// leased says that the row is not the node's any more when there was none to change.
+// leased returns chat.ErrFenced when no row was changed: the row is not leased to the node any more.
 func leased(err error) error {
 	if none(err) {
 		return chat.ErrFenced

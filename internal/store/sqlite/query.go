@@ -69,13 +69,13 @@ func (s *session) query(ctx context.Context, text string, args ...any) (*sql.Row
 func (s *session) one(ctx context.Context, text string, args ...any) *sql.Row {
 	stmt, err := s.prepared(ctx, text) //nolint:sqlclosecheck // kept for the next use; discard closes it
 	if err != nil {
-		// The row carries the error to Scan: asking the connection for the same text again makes the same error.
+		// The row carries the error to Scan: asking the connection for the same text again returns the same error.
 		return s.conn.QueryRowContext(ctx, text, args...)
 	}
 	return stmt.QueryRowContext(ctx, args...)
 }
 
-// discard closes the connection itself. ErrBadConn is the word that keeps database/sql from pooling it.
+// discard closes the connection itself. ErrBadConn makes database/sql drop it from the pool.
 func (s *session) discard() {
 	for _, stmt := range s.stmts {
 		_ = stmt.Close()
@@ -142,8 +142,8 @@ func collectWithin[T any](rows *sql.Rows, err error, scan func(scanner) (T, erro
 	return out, rows.Err()
 }
 
-// sized names a row and says how many bytes its texts have, so that a list knows where it ends before it reads them. A query that has to sort its rows
-// sorts these and not the texts.
+// sized is a row's id with the bytes of its texts, so that a list is cut before its texts are read. A query that has to sort its rows sorts
+// these and not the texts.
 type sized struct {
 	id    string
 	bytes int

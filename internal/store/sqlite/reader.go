@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// reader is the pool of connections that only read. They never wait for the writer: each sees the last commit before it began.
-// A slot of the channel is the right to one connection; nil is a connection that has yet to be opened.
+// reader is the pool of connections that only read. They never wait for the writer: each sees the last commit before it began. A token of
+// the channel is the right to one connection; nil is a connection that is not open yet.
 type reader struct {
 	db     *sql.DB
 	slots  chan *session
@@ -69,7 +69,7 @@ func (r *reader) view(ctx context.Context, see func(ctx context.Context, q queri
 	return err
 }
 
-// take gets the right to one connection.
+// markTaken gets the right to one connection.
 func (r *reader) take(ctx context.Context) (*session, error) {
 	select {
 	case <-r.closed:
@@ -94,14 +94,14 @@ func (s *session) snapshot(ctx context.Context, see func(ctx context.Context, q 
 		return errors.Join(errLost, err)
 	}
 	err := see(ctx, s)
-	// Also after the context is over: an open snapshot would keep the log from being folded in.
+	// Also after the context has ended: an open snapshot would keep the log from being copied into the database.
 	if _, end := s.exec(context.WithoutCancel(ctx), "ROLLBACK"); end != nil {
 		return errors.Join(errLost, err, end)
 	}
 	return err
 }
 
-// suspect says whether a read error throws doubt on the connection; what callers are told (not found, cancelled) does not.
+// suspect reports whether a read error makes the state of the connection uncertain; results for callers (not found, cancelled) do not.
 func suspect(err error) bool {
 	if errors.Is(err, errLost) {
 		return true

@@ -93,11 +93,11 @@ func (s *Store) PruneOutbox(ctx context.Context, p store.PruneParams) (int, erro
 	})
 }
 
-// Upkeep looks after the file: free pages go back to the disk, 1 MiB at a time so that no turn waits for it, and the log into the database. It looks
-// at ctx between the pieces; what is done stays done.
+// Upkeep maintains the file: it returns free pages to the disk, 1 MiB at a time so that no turn waits for it, and copies the log into the
+// database. It checks ctx between the steps; steps that are done stay done.
 //
-// It gathers no statistics (ANALYZE, `PRAGMA optimize`). The statements are written for their indexes, most of which cover unfinished work only; figures
-// taken at a quiet moment make the planner read whole tables instead. A test looks at the plans after an upkeep.
+// It gathers no statistics (ANALYZE, `PRAGMA optimize`). The statements are written for their indexes, most of which have unfinished work
+// only; statistics of a quiet moment make the planner read whole tables instead. A test checks the plans after an upkeep.
 func (s *Store) Upkeep(ctx context.Context) (string, error) {
 	var err error
 	pages := 0
@@ -125,7 +125,7 @@ func (s *Store) Upkeep(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d free pages given back, %d of %d pages of the log copied", pages, copied, logged), err
 }
 
-// checkpoint copies what it can of the log into the database, on a connection of its own and in the mode that makes nobody wait.
+// checkpoint copies what it can of the log into the database, on a connection of its own and in the mode that blocks no other connection.
 func (s *Store) checkpoint(ctx context.Context) (logged, copied int, err error) {
 	db, err := sql.Open("sqlite", dsn(s.path, false))
 	if err != nil {

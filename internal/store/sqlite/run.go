@@ -71,7 +71,7 @@ func (s *Store) RunByID(ctx context.Context, id string) (out store.Run, err erro
 	return out, err
 }
 
-// endStoppingOfDead ends the stopping runs of nodes that are gone: their goroutines are, too.
+// endStoppingOfDead ends the stopping runs of dead nodes: their goroutines have ended with their process.
 func (t *tx) endStoppingOfDead(ctx context.Context) error {
 	_, err := t.exec(ctx, `
 		UPDATE runs SET state = 'stopped', ended_at = ? WHERE state IN ('running', 'stopping') AND state = 'stopping'

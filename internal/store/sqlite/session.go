@@ -8,8 +8,8 @@ import (
 	"laneway/internal/chat"
 )
 
-// row is what the write operations need of a sessions row. They read it once, change it here and write it back with save:
-// inside the only writing transaction nobody else can change it in between.
+// row has the columns of a sessions row that the write operations need. They read it once, change it here and write it back with save:
+// inside the only writing transaction no other statement can change it in between.
 type row struct {
 	key                          string
 	id, principal, mode          string
@@ -47,8 +47,8 @@ func (t *tx) find(ctx context.Context, key chat.SessionKey) (r *row, ok bool, er
 	return r, err == nil, err
 }
 
-// findOrMake reads a session or makes it. A session that was deleted goes on with its numbers, so that no message, claim or run
-// of its former life can be taken for one of the new.
+// findOrMake reads a session or makes it. A session that was deleted continues with its numbers, so that no message, claim or run from
+// before the deletion matches one of the new session.
 func (t *tx) findOrMake(ctx context.Context, key chat.SessionKey, principal string) (r *row, created bool, err error) {
 	r, ok, err := t.find(ctx, key)
 	if ok || err != nil {
@@ -99,8 +99,8 @@ func (t *tx) settle(ctx context.Context, r *row) (active int, err error) {
 // idle reports that every message has an outcome.
 func (r *row) idle() bool { return r.doneSeq == r.lastSeq }
 
-// release gives the session up when nothing is left to do: no message without an outcome, and no goroutine that may still write.
-// Both were read in the writer's transaction, so a message that is accepted now either was seen or sees no owner.
+// release ends the ownership of the session when nothing is left to do: no message without an outcome, and no goroutine that may still
+// write. Both were read in the writer's transaction, so a concurrent accept either was seen or finds no owner.
 func (r *row) release(active int) bool {
 	if !r.idle() || active > 0 {
 		return false

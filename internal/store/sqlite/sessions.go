@@ -72,7 +72,7 @@ func (s *Store) ResetSession(ctx context.Context, p store.ResetParams) (store.Se
 		return store.Session{}, chat.Errorf(chat.CodeInvalid, "a new transcript needs an id")
 	}
 	return result(ctx, s.write, ordinary("reset a session"), func(ctx context.Context, t *tx) (out store.Session, err error) {
-		id, err := once(ctx, t, p.IdempotencyKey, func() (string, error) {
+		id, err := idempotent(ctx, t, p.IdempotencyKey, func() (string, error) {
 			out, err = t.reset(ctx, p)
 			return out.SessionID, err
 		})
@@ -111,7 +111,7 @@ func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, princip
 	return err
 }
 
-// GiveSession makes somebody else the owner of a session; see the port.
+// GiveSession makes another principal the owner of a session; see the port.
 func (s *Store) GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error {
 	return s.write.do(ctx, ordinary("give a session"), func(ctx context.Context, t *tx) error {
 		_, err := t.exec(ctx, `UPDATE sessions SET principal = ?, updated_at = ? WHERE key = ? AND principal = ?`, to, t.now, key.String(), from)
@@ -138,7 +138,7 @@ func (s *Store) SetNote(ctx context.Context, key chat.SessionKey, principal, nam
 // DeleteSession removes a session that does not run, and its transcripts; see the port.
 func (s *Store) DeleteSession(ctx context.Context, p store.DeleteParams) (store.Deleted, error) {
 	return result(ctx, s.write, ordinary("delete a session"), func(ctx context.Context, t *tx) (store.Deleted, error) {
-		return once(ctx, t, p.IdempotencyKey, func() (store.Deleted, error) { return t.remove(ctx, p) })
+		return idempotent(ctx, t, p.IdempotencyKey, func() (store.Deleted, error) { return t.remove(ctx, p) })
 	})
 }
 
@@ -165,13 +165,13 @@ func (t *tx) remove(ctx context.Context, p store.DeleteParams) (out store.Delete
 	if err != nil {
 		return out, err
 	}
-	if out.Ended, err = t.bury(ctx, r); err != nil {
+	if out.Ended, err = t.removeSession(ctx, r); err != nil {
 		return out, err
 	}
 	return out, t.audit(ctx, p.Audit.Between(r.id, ""), r.key)
 }
 
-// keep leaves the transcripts of a session to its principal. What an earlier session of the key has left stays with whom it is.
+// keep keeps the transcripts of a session for its principal. Those that an earlier session of the key has left keep their owner.
 func (t *tx) keep(ctx context.Context, r *row) error {
 	_, err := t.exec(ctx, `
 		INSERT INTO kept_transcripts (session_key, session_id, principal)
@@ -189,8 +189,9 @@ func (t *tx) drop(ctx context.Context, r *row) error {
 	return err
 }
 
-// bury ends what waits, and removes the row of a session; its numbers go on should it ever come back. It returns the messages without their content.
-func (t *tx) bury(ctx context.Context, r *row) (ended []store.Waiting, err error) {
+// removeSession ends the waiting messages and removes the row of a session. Its tombstone keeps the numbers for a later session of the key.
+// It returns the messages without their content.
+func (t *tx) removeSession(ctx context.Context, r *row) (ended []store.Waiting, err error) {
 	for after := int64(0); ; {
 		list, err := queuedWithin(ctx, t, place{r.key, after, unlimited}, store.NewBudget(0))
 		if err != nil {

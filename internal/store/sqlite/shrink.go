@@ -11,7 +11,7 @@ const slackPages = 1024
 // shrinkPages go at once: 1 MiB.
 const shrinkPages = 256
 
-// shrink gives pages that deleted rows have left back to the disk, at each sweep some: a millisecond of work, so that nobody notices.
+// shrink returns pages that deleted rows have left to the disk, some at each sweep: a millisecond of work.
 func (t *tx) shrink(ctx context.Context) error {
 	var free int
 	if err := t.one(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil || free <= slackPages {

@@ -47,7 +47,7 @@ func (t *tx) start(ctx context.Context, p *store.StartParams) (out store.Started
 		return t.again(ctx, r, u) // the answer to an earlier call was lost
 	}
 	before := r.takenSeq
-	taken, err := t.take(ctx, r, p)
+	taken, err := t.markTaken(ctx, r, p)
 	if err != nil || len(taken) == 0 {
 		return out, err
 	}
@@ -86,8 +86,8 @@ func seqsOf(list []taken) []int64 {
 	return seqs
 }
 
-// take marks those of the named messages that wait as taken by the run; the others have an outcome or run.
-func (t *tx) take(ctx context.Context, r *row, p *store.StartParams) ([]taken, error) {
+// markTaken marks those of the named messages that wait as taken by the run; the others have an outcome or run.
+func (t *tx) markTaken(ctx context.Context, r *row, p *store.StartParams) ([]taken, error) {
 	list := make([]taken, 0, len(p.Seqs))
 	for _, seq := range p.Seqs {
 		m := taken{seq: seq}
@@ -166,7 +166,7 @@ func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) 
 		if err != nil {
 			return nil, err
 		}
-		list, err := t.take(ctx, r, &p)
+		list, err := t.markTaken(ctx, r, &p)
 		if err != nil || len(list) == 0 {
 			return nil, err
 		}

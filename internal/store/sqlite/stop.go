@@ -29,7 +29,7 @@ func (t *tx) stop(ctx context.Context, r *row, p *store.StopParams) (out store.S
 		return out, err
 	}
 	for _, u := range runs {
-		// The first who asked stays on record.
+		// The first requester stays recorded.
 		if _, err := t.exec(ctx, `UPDATE runs SET stop_by = coalesce(stop_by, ?) WHERE id = ?`, cmp.Or(p.By, p.Reason, "stop"), u.ID); err != nil {
 			return out, err
 		}
@@ -46,7 +46,7 @@ func (t *tx) stop(ctx context.Context, r *row, p *store.StopParams) (out store.S
 	return out, err
 }
 
-// met finds what a stop is about.
+// met finds what a stop selects.
 func (t *tx) met(ctx context.Context, r *row, p *store.StopParams) ([]store.Waiting, []*run, error) {
 	running, err := t.running(ctx, r.key)
 	if err != nil {
@@ -70,10 +70,10 @@ func (t *tx) met(ctx context.Context, r *row, p *store.StopParams) ([]store.Wait
 	return list, nil, err
 }
 
-// unlimited is SQLite's word for no LIMIT.
+// unlimited makes SQLite apply no LIMIT.
 const unlimited = -1
 
-// named finds the waiting message or the run that an id means; a message that a run has taken means the run.
+// named finds the waiting message or the run that an id names; a message that a run has taken selects the run.
 func (t *tx) named(ctx context.Context, r *row, id string, running []*run) ([]store.Waiting, []*run, error) {
 	runID := id
 	m, err := scanMessage(t.one(ctx, `SELECT `+messageColumns+` FROM inbox WHERE message_id = ? AND session_key = ?`, id, r.key))

@@ -7,7 +7,7 @@ import (
 	"laneway/internal/store"
 )
 
-// Sweep takes sessions over that nobody alive owns; see the port. A dead node gets chat.ErrFenced.
+// Sweep takes over sessions that no live node owns; see the port. A dead node gets chat.ErrFenced.
 func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
 	return result(ctx, s.write, ordinary("sweep"), func(ctx context.Context, t *tx) ([]store.Taken, error) {
 		if err := t.proveAlive(ctx, nodeID); err != nil {
@@ -68,8 +68,8 @@ func (t *tx) sweep(ctx context.Context, nodeID string, limit int) ([]store.Taken
 	return out, nil
 }
 
-// orphans lists sessions with unfinished messages, no live owner and no open debounce window, the longest waiting first. It reads
-// the index of unfinished messages and one session row for each: its cost follows the work in hand.
+// orphans lists sessions with unfinished messages, no live owner and no open debounce window, the longest waiting first. It reads the index
+// of unfinished messages and one session row for each: its cost follows the unfinished work.
 func (t *tx) orphans(ctx context.Context, limit int) ([]chat.SessionKey, error) {
 	rows, err := t.query(ctx, `
 		SELECT s.key FROM (SELECT session_key, min(seq) AS seq FROM inbox WHERE state <> 'done' GROUP BY session_key) AS u
@@ -83,8 +83,8 @@ func (t *tx) orphans(ctx context.Context, limit int) ([]chat.SessionKey, error) 
 	})
 }
 
-// takeOver moves a session to a new owner. What ran under the old one is interrupted and waits again; it counts as a crash unless the
-// old owner has taken its row away.
+// takeOver moves a session to a new owner. What ran under the old one is interrupted and waits again; it counts as a crash unless the old
+// owner has deleted its row.
 func (t *tx) takeOver(ctx context.Context, r *row, nodeID string) error {
 	_, err := t.exec(ctx, `
 		UPDATE runs SET state = 'interrupted', ended_at = ?, crashes = crashes + EXISTS (SELECT 1 FROM nodes WHERE id = runs.owner)
@@ -102,7 +102,7 @@ func (t *tx) takeOver(ctx context.Context, r *row, nodeID string) error {
 	return t.save(ctx, r)
 }
 
-// taken describes a session that the node owns with the messages that it is to look after.
+// taken describes a session that the node owns, with its unfinished messages.
 func (t *tx) taken(ctx context.Context, r *row, list []store.Waiting) (store.Taken, error) {
 	out := store.Taken{
 		Claim:    store.Claim{Session: sessionKey(r.key), Node: r.owner, Epoch: r.epoch},
@@ -125,7 +125,7 @@ func (t *tx) taken(ctx context.Context, r *row, list []store.Waiting) (store.Tak
 	return out, nil
 }
 
-// Hinted returns what other nodes accepted for sessions of this one; see the port. A dead node owns nothing.
+// Hinted returns what other nodes accepted for sessions of this one; see the port. A dead node owns no session.
 func (s *Store) Hinted(ctx context.Context, nodeID string, limit int) ([]store.Taken, error) {
 	return result(ctx, s.write, ordinary("look for hinted messages"), func(ctx context.Context, t *tx) ([]store.Taken, error) {
 		rows, err := t.query(ctx, `

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/store"
 )
 
-// defaultEntries is how many entries a read returns that does not say.
+// defaultEntries is how many entries a read returns without a limit.
 const defaultEntries = 200
 
 // append adds entries to the named transcript of a session, the current one or an archived one. Sequence numbers grow over all of
@@ -111,7 +111,8 @@ func (s *Store) Transcript(ctx context.Context, p store.TranscriptQuery) (out st
 	return out, err
 }
 
-// readable is the transcript that is meant, "" when there is none for the caller: what a deletion kept is its owner's, the rest is the session's.
+// readable is the transcript to read, "" when the caller may read none: one that a deletion kept is its owner's, every other one the
+// session's.
 func readable(ctx context.Context, q querier, p *store.TranscriptQuery, current string) (string, error) {
 	if p.SessionID == "" || p.SessionID == current {
 		return current, nil

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// maxBatch is how many operations share one commit. More would gain nothing (the flush is then some percent of the batch) and
-// would make the first one wait for the last.
+// maxBatch is how many operations share one commit. More would gain nothing (the flush is then some percent of the batch) and would make
+// the first one wait for the last.
 const maxBatch = 256
 
-// work is one operation of the port: statements inside the writer's transaction. It may run when its caller has gone, so it keeps what
-// it needs by itself, and it may run a second time after a rollback, so it changes nothing but the database and its result. That is handed
-// out after the commit only.
+// work is one operation of the port: statements inside the writer's transaction. It may run when its caller has returned, so it owns what
+// it needs. It may run a second time after a rollback, so it changes nothing but the database and its result, which the caller gets after
+// the commit only.
 type work func(ctx context.Context, t *tx) error
 
 // op is a queued operation.
@@ -24,8 +24,8 @@ type op struct {
 	run    work
 	urgent bool
 	err    error // for the caller
-	cause  error // the same before it was explained
-	// claimed is won by the writer (it runs) or by a caller whose context was over first (it never runs).
+	cause  error // the same before explain
+	// claimed is won by the writer (it runs) or by a caller whose context ended first (it never runs).
 	claimed atomic.Bool
 	done    chan struct{}
 }
@@ -58,8 +58,8 @@ func newWriter(ctx context.Context, db *sql.DB, cfg Config) *writer {
 	return w
 }
 
-// result is an operation with an answer. The answer is written by the writer's goroutine and handed out after the commit; when the caller
-// has gone before, nobody reads it.
+// result is an operation with a result. The writer's goroutine writes it, and the caller reads it after the commit; when the caller has
+// returned before, it is not read.
 func result[T any](ctx context.Context, w *writer, o *op, run func(ctx context.Context, t *tx) (T, error)) (T, error) {
 	var none, out T
 	o.run = func(ctx context.Context, t *tx) (err error) {
@@ -72,18 +72,18 @@ func result[T any](ctx context.Context, w *writer, o *op, run func(ctx context.C
 	return out, nil
 }
 
-// ordinary is an operation that waits its turn; urgent one that must not wait behind a burst of messages.
+// ordinary operations wait their turn; urgent ones do not wait behind a burst of messages.
 func ordinary(doing string) *op { return &op{doing: doing, done: make(chan struct{})} }
 
 func urgent(doing string) *op { return &op{doing: doing, done: make(chan struct{}), urgent: true} }
 
-// do queues an operation without an answer.
+// do queues an operation without a result.
 func (w *writer) do(ctx context.Context, o *op, run work) error {
 	o.run = run
 	return w.submit(ctx, o)
 }
 
-// submit queues an operation and waits for its commit or for ctx. When ctx is over the operation either never runs or runs as a whole.
+// submit queues an operation and waits for its commit or for ctx. When ctx ends the operation either never runs or runs as a whole.
 func (w *writer) submit(ctx context.Context, o *op) error {
 	if ctx.Err() != nil {
 		return ended(ctx, o.doing)
@@ -96,7 +96,7 @@ func (w *writer) submit(ctx context.Context, o *op) error {
 		return o.err
 	case <-ctx.Done():
 	}
-	o.claimed.CompareAndSwap(false, true) // ours: the writer passes over it
+	o.claimed.CompareAndSwap(false, true) // the caller has won: the writer skips it
 	return ended(ctx, o.doing)
 }
 
@@ -115,7 +115,7 @@ func (w *writer) queue(o *op) bool {
 	return true
 }
 
-// close lets what is queued finish and waits for the goroutine. It returns false when somebody else has closed before.
+// close lets what is queued finish and waits for the goroutine. It returns false when another call has closed before.
 func (w *writer) close() bool {
 	w.mu.Lock()
 	again := w.closed
@@ -166,7 +166,7 @@ func (w *writer) next() []*op {
 	return batch
 }
 
-// take moves operations from queue to batch until that is full. A drained queue is let go, so that a burst is not kept in memory.
+// take moves operations from queue to batch until that is full. It releases a drained queue, so that a burst is not kept in memory.
 func take(batch, queue []*op) (filled, rest []*op) {
 	n := min(len(queue), maxBatch-len(batch))
 	batch = append(batch, queue[:n]...)

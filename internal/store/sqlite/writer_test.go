@@ -15,7 +15,7 @@ import (
 	"laneway/internal/store"
 )
 
-// gate is an operation that keeps the writer busy: it says when it runs, and ends when it is told to.
+// gate is an operation that keeps the writer busy: it signals that it runs, and ends when the test releases it.
 type gate struct{ entered, leave chan struct{} }
 
 // block occupies the writer; what is queued meanwhile becomes one batch.

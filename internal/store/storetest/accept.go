@@ -13,7 +13,7 @@ func acceptTests() []test {
 		{"FirstMessageMakesTheSession", firstMessageMakesTheSession},
 		{"MessageReadsBack", messageReadsBack},
 		{"SameKeyIsTheSameMessage", sameKeyIsTheSameMessage},
-		{"DuplicateTellsHowFarItIs", duplicateTellsHowFarItIs},
+		{"DuplicateTellsHowFarItIs", duplicateReportsItsState},
 		{"DuplicateOfFullQueueIsNoRefusal", duplicateAtFullQueue},
 		{"DuplicateMakesNoSession", duplicateMakesNoSession},
 		{"KeyReusedForOtherParameters", keyReusedForOtherParameters},
@@ -21,7 +21,7 @@ func acceptTests() []test {
 		{"HashThatIsMissingIsNotCompared", missingHashIsNotCompared},
 		{"MessagesWithoutDedupeAreDifferent", messagesWithoutDedupe},
 		{"SecondNodeDoesNotTakeALiveSession", secondNodeDoesNotTake},
-		{"WithoutTakeNobodyOwns", withoutTakeNobodyOwns},
+		{"WithoutTakeNobodyOwns", withoutTakeHasNoOwner},
 		{"CommandIsAnsweredAtOnce", commandIsAnsweredAtOnce},
 		{"CommandBetweenMessagesMovesNothing", commandBetweenMessages},
 		{"LookUpsOfUnknownNames", lookUpsOfUnknownNames},
@@ -31,16 +31,16 @@ func acceptTests() []test {
 func sequenceHasNoGaps(w *world) {
 	node, key, other := w.node(), w.key(), w.key()
 	for want := int64(1); want <= 5; want++ {
-		_, a := w.say(node, key)
+		_, a := w.acceptText(node, key)
 		equal(w, "sequence number", a.Seq, want)
-		_, b := w.say(node, other)
+		_, b := w.acceptText(node, other)
 		equal(w, "sequence number of the other session", b.Seq, want)
 	}
 	refused := w.message(node, key)
 	refused.Cap, refused.Drop = 5, chat.DropNew
 	_, err := w.st.Accept(w.ctx, refused)
 	w.fails(err, chat.ErrQueueFull)
-	_, a := w.say(node, key)
+	_, a := w.acceptText(node, key)
 	equal(w, "sequence number after a refusal", a.Seq, 6)
 	equal(w, "last_seq", w.session(key).LastSeq, 6)
 }
@@ -111,11 +111,11 @@ func sameKeyIsTheSameMessage(w *world) {
 		equal(w, "time of acceptance", a.AcceptedAt, first.AcceptedAt)
 	}
 	equal(w, "unfinished", w.unfinished(), 1)
-	_, next := w.say(node, key)
+	_, next := w.acceptText(node, key)
 	equal(w, "sequence number after duplicates", next.Seq, 2)
 }
 
-func duplicateTellsHowFarItIs(w *world) {
+func duplicateReportsItsState(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
 	a := w.accept(p)
@@ -185,7 +185,7 @@ func keyReusedUnderAnotherDedupe(w *world) {
 		w.fails(err, chat.ErrKeyReused)
 	}
 	equal(w, "last_seq", w.session(key).LastSeq, 1)
-	_, next := w.say(node, key)
+	_, next := w.acceptText(node, key)
 	equal(w, "sequence number after refusals", next.Seq, 2)
 }
 
@@ -213,14 +213,14 @@ func messagesWithoutDedupe(w *world) {
 
 func secondNodeDoesNotTake(w *world) {
 	first, second, key := w.node(), w.node(), w.key()
-	w.say(first, key)
-	_, a := w.say(second, key)
+	w.acceptText(first, key)
+	_, a := w.acceptText(second, key)
 	if a.Mine || a.Owner != first || a.Epoch != 1 {
 		w.Fatalf("a live session changed hands: %+v", a)
 	}
 }
 
-func withoutTakeNobodyOwns(w *world) {
+func withoutTakeHasNoOwner(w *world) {
 	node, key := w.node(), w.key()
 	p := w.message(node, key)
 	p.Take = false

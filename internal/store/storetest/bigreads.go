@@ -153,8 +153,8 @@ func transcriptCut(w *world) {
 	equal(w, "total", tr.Total, 7)
 }
 
-// sayBig accepts the big texts for sessions that session names.
-func (w *world) sayBig(node string, session func(i int) chat.SessionKey) {
+// acceptBig accepts the big texts for sessions that session names.
+func (w *world) acceptBig(node string, session func(i int) chat.SessionKey) {
 	w.Helper()
 	for i, text := range bigTexts() {
 		p := w.message(node, session(i))
@@ -176,7 +176,7 @@ func (w *world) textsOf(what string, list []store.Waiting) []string {
 
 func bigPendingInputs(w *world) {
 	key := w.key()
-	w.sayBig(w.node(), func(int) chat.SessionKey { return key })
+	w.acceptBig(w.node(), func(int) chat.SessionKey { return key })
 	var got []string
 	for after := int64(0); ; {
 		list, total, err := w.st.PendingInputs(w.ctx, key, after, 1000)
@@ -192,7 +192,7 @@ func bigPendingInputs(w *world) {
 
 func bigSweep(w *world) {
 	node := w.node()
-	w.sayBig(node, func(int) chat.SessionKey {
+	w.acceptBig(node, func(int) chat.SessionKey {
 		w.clock.advance(time.Millisecond)
 		return w.key()
 	})
@@ -218,8 +218,8 @@ func bigSweep(w *world) {
 func bigHinted(w *world) {
 	owner, other := w.node(), w.node()
 	key := w.key()
-	_, first := w.say(owner, key)
-	w.sayBig(other, func(int) chat.SessionKey { return key })
+	_, first := w.acceptText(owner, key)
+	w.acceptBig(other, func(int) chat.SessionKey { return key })
 	w.endWaiting(key, first.Seq)
 	var got []string
 	for {
@@ -361,7 +361,7 @@ func bigRunsActive(w *world) {
 
 func bigDelete(w *world) {
 	node, key := w.node(), w.key()
-	w.sayBig(node, func(int) chat.SessionKey { return key })
+	w.acceptBig(node, func(int) chat.SessionKey { return key })
 	deleted, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
 	w.ok(err)
 	equal(w, "deleted", deleted.Deleted, true)

@@ -90,7 +90,7 @@ func (w *world) speaking(values map[string]string) []string {
 	return ids
 }
 
-// example makes rows of every kind. Node n1 runs sessions a, b and c, n2 does nothing, and nobody owns session free:
+// example makes rows of every kind. Node n1 runs sessions a, b and c, n2 does nothing, and session free has no owner:
 //
 //	a     a1 answered with a delivered reply, a2 running, a3 waiting
 //	b     b1 and b2 answered one after the other

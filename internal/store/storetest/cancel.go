@@ -15,12 +15,12 @@ func cancelTests() []test {
 	}
 }
 
-// overBeforeTheBegin calls every operation that writes with a context that is over: it says so and nothing has happened.
+// overBeforeTheBegin calls every operation that writes with a context that has ended: it returns the context's error and nothing has happened.
 func overBeforeTheBegin(w *world) {
 	node, key := w.node(), w.key()
 	l := w.hold(node)
 	c, run, _ := w.turn(node, key)
-	waiting, a := w.say(node, key)
+	waiting, a := w.acceptText(node, key)
 	out := w.outgoing("web", "1")
 	w.enqueue(out)
 	w.claimOne(node)
@@ -89,7 +89,7 @@ func (w *world) writes(ctx context.Context, todo leftOver) map[string]func() err
 	}
 }
 
-// overAtAnyPoint cancels while the operation is under way. Whatever the caller is told, repeating the operation leads to the
+// overAtAnyPoint cancels while the operation is under way. Whatever the caller gets, repeating the operation leads to the
 // same end as doing it once.
 func overAtAnyPoint(w *world) {
 	node, key := w.node(), w.key()

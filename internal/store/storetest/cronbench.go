@@ -15,7 +15,7 @@ import (
 	"laneway/internal/store"
 )
 
-// BenchCron measures the loop of package cron on a store, with the store's own clock: how late runs are handed to their lane when ten jobs a second fire
+// BenchCron measures the loop of package cron on a store, with the store's own clock: how late runs reach their lane when ten jobs a second fire
 // and are run through (one operation is one fire), and when ten thousand are due in the same moment (one operation is one such burst).
 func BenchCron(b *testing.B, open Opener) {
 	b.Helper()
@@ -23,12 +23,12 @@ func BenchCron(b *testing.B, open Opener) {
 	b.Run("burst/jobs=10000", func(b *testing.B) { benchBurst(b, open, 10_000) })
 }
 
-// stage is a House and observer that notes when runs are handed over, and passes them on.
+// stage is a House and observer that records when runs are launched, and passes them on.
 type stage struct {
 	cron.NopRunnerObserver
 
 	launch func(l cron.Launched)
-	enough chan struct{} // closed when want runs were handed over
+	enough chan struct{} // closed when want runs were launched
 
 	mu     sync.Mutex
 	want   int
@@ -55,7 +55,7 @@ func (s *stage) Fired(_ cron.Trigger, late time.Duration) {
 	}
 }
 
-// report tells how late the runs were handed over.
+// report reports how late the runs were launched.
 func (s *stage) report(b *testing.B) {
 	b.Helper()
 	slices.Sort(s.late)

@@ -26,7 +26,7 @@ func cronClaimTests() []test {
 		{"BrokenRowDisturbsNobody", brokenRow},
 		{"DisabledAndPausedJobsDoNotFire", sleepingJobs},
 		{"PauseEndsByItself", pauseEndsByItself},
-		{"ActiveRunsAndBudgetAreTold", activeRunsAreTold},
+		{"ActiveRunsAndBudgetAreTold", activeRunsAreGiven},
 		{"MessageGoesToTheOwnerOfItsSession", ownerOfTheSession},
 		{"DrainingNodeTakesNoSession", drainingNodeClaims},
 	}
@@ -178,7 +178,7 @@ func noVerdict(w *world) {
 	w.launchOne(node)
 }
 
-// existingRun: somebody moved the next slot back to one that was fired.
+// existingRun: a change moved the next slot back to one that was fired.
 func existingRun(w *world) {
 	node := w.node()
 	j := w.job(nil)
@@ -286,7 +286,7 @@ func countsWhatIsComing(w *world) {
 	equal(w, "nothing due, the one that was claimed again among them", claim(interval).Coming, 2)
 }
 
-func activeRunsAreTold(w *world) {
+func activeRunsAreGiven(w *world) {
 	node := w.node()
 	j := w.job(func(j *cron.Job) { j.Owner, j.Overlap = "telegram:7", cron.OverlapConcurrent })
 	first := w.due(node)
@@ -328,7 +328,7 @@ func ownerOfTheSession(w *world) {
 	equal(w, "limit of the session", w.session(key).RunLimit, 3)
 	hinted, err := w.st.Hinted(w.ctx, there, many)
 	w.ok(err)
-	equal(w, "what the owner is told", idsOf(hinted[0].Messages), []string{l.Message.ID})
+	equal(w, "what the owner gets", idsOf(hinted[0].Messages), []string{l.Message.ID})
 }
 
 func drainingNodeClaims(w *world) {

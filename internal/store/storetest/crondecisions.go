@@ -36,7 +36,7 @@ type decided struct {
 }
 
 // decisionsAreStored claims every kind of schedule with every policy for missed slots, every policy for overlaps and every
-// state of an earlier run, late by so much and by so many at once, and checks that the ledger and the job say what was decided and
+// state of an earlier run, late by so much and by so many at once, and checks that the ledger and the job have what was decided and
 // nothing else.
 func decisionsAreStored(w *world, late time.Duration, claimers int) {
 	table := w.decisionTable()
@@ -141,7 +141,7 @@ func (w *world) byHand(node string, j cron.Job) cron.Launched {
 	return e.Launched[0]
 }
 
-// want is what the ledger has to say after the verdict.
+// want is what the ledger must have after the verdict.
 func (d decided) want() []cron.Run {
 	var list []cron.Run
 	for _, r := range d.before {
@@ -156,8 +156,8 @@ func (d decided) want() []cron.Run {
 	return append(list, d.verdict.Rows...)
 }
 
-// lines are the rows without what the store gives them itself, in a fixed order. A reason of a run that goes on is left out: it says
-// why somebody asked it to stop.
+// lines are the rows without what the store gives them itself, in a fixed order. A reason of a run that continues is left out: it is
+// the reason of a stop request.
 func lines(list []cron.Run) []string {
 	var out []string
 	for _, r := range list {

@@ -158,7 +158,7 @@ func (h *endings) pause() {
 	})
 }
 
-// resume ends a pause by hand: what passed is one row.
+// resume ends a pause by a change: the slots that passed are one row.
 func (h *endings) resume() {
 	id := h.job()
 	j := h.stored(id)

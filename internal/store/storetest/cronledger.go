@@ -198,7 +198,7 @@ func prunedRun(w *world) {
 	w.clock.advance(time.Second)
 	again := w.launchOne(node)
 	w.endRun(w.begin(again), again.Message.ID, cron.RunOK, nil)
-	id, _ := w.say(node, l.Message.Session)
+	id, _ := w.acceptText(node, l.Message.Session)
 	equal(w, "gone", w.prune(cron.PruneParams{Before: w.clock.now().Add(time.Second), Limit: many}), 1)
 	_, err := w.cron().Run(w.ctx, l.Run.ID, "")
 	w.fails(err, chat.ErrNotFound)

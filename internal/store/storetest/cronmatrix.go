@@ -11,7 +11,7 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// cronMatrixTests are the whole table of what becomes of slots that nobody could fire: every kind of schedule, every policy for missed slots, every
+// cronMatrixTests are the whole table of the results of slots during an outage: every kind of schedule, every policy for missed slots, every
 // policy for overlaps with and without an active run, after outages of a second, some minutes and three days. What is written down here is the ledger,
 // row by row, by the planner that also fires in production.
 func cronMatrixTests() []test {
@@ -22,11 +22,11 @@ func cronMatrixTests() []test {
 	}
 }
 
-// matrixTable says what the ledger has after an outage: of a job that fires once (at) or each minute (every and cron, which must not differ), by its policy
+// matrixTable is the ledger after an outage: of a job that fires once (at) or each minute (every and cron, which must not differ), by its policy
 // for missed slots. The first column of results is a job with no active run, whatever its policy for overlaps, and with one under concurrent;
 // the second is one with an active run under skip, the third under cancel_previous, the fourth under buffer_one. What catches up waits behind the active run.
 //
-// Slots are counted from 0, with which the outage began. fire_all catches up three; the window is an hour, and none for at. A run is told by its trigger,
+// Slots are counted from 0, with which the outage began. fire_all catches up three; the window is an hour, and none for at. A run is named by its trigger,
 // a row without a run by state and reason, and the active run by its reason when it was asked to stop.
 const matrixTable = `
 1s       | once      | skip      | schedule 0                                                                                   | skipped overlap 0                                                                            | replaced, schedule 0                                                                                   | schedule 0

@@ -62,7 +62,7 @@ func (w *world) queuedRun(node string) *messageEnds {
 	m := &messageEnds{world: w, node: node, run: w.due(node)}
 	equal(w, "job of the run", m.run.Run.JobID, j.ID)
 	w.alter(j.ID, func(j *cron.Job) { j.Enabled, j.State.NextRunAt = false, time.Time{} })
-	w.say(node, m.run.Message.Session)
+	w.acceptText(node, m.run.Message.Session)
 	return m
 }
 

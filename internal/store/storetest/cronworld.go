@@ -154,7 +154,7 @@ func spanRow(j cron.Job, state cron.RunState, s cron.MissedSpan) cron.Run {
 	return r
 }
 
-// decide says what becomes of due jobs: the policies of package cron and nothing else.
+// decide decides about due jobs: the policies of package cron and nothing else.
 func decide(now time.Time, due []cron.DueJob) []cron.Verdict {
 	var all []cron.Verdict
 	for _, d := range due {
@@ -250,7 +250,7 @@ func (w *world) due(node string) cron.Launched {
 	return w.launchOne(node)
 }
 
-// claimAll leaves nothing due: runs of sessions that nobody else owns are run. Retries that are to come later stay where they are.
+// claimAll leaves nothing due: runs of sessions that no other node owns are run. Retries that are to come later stay where they are.
 func (w *world) claimAll(node string) {
 	w.Helper()
 	jobs, ok := w.st.(cron.JobStore)
@@ -286,7 +286,7 @@ func runOfMessage(messageID string) (string, bool) {
 	return runID, err == nil
 }
 
-// attempt is what Start has to tell the ledger; nil for messages that are no run of cron.
+// attempt is what Start writes into the ledger; nil for messages that are no run of cron.
 func (w *world) attempt(messageID, node string) *cron.AttemptStart {
 	w.Helper()
 	runID, isCron := runOfMessage(messageID)
@@ -296,7 +296,7 @@ func (w *world) attempt(messageID, node string) *cron.AttemptStart {
 	return &cron.AttemptStart{RunID: runID, Attempt: w.ledger(runID).Attempt + 1, Node: node}
 }
 
-// cronEnd is what Finish has to tell the ledger; nil for messages that are no run of cron.
+// cronEnd is what Finish writes into the ledger; nil for messages that are no run of cron.
 func (w *world) cronEnd(messageID string, state cron.RunState) *cron.AttemptEnd {
 	w.Helper()
 	runID, isCron := runOfMessage(messageID)

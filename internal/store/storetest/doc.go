@@ -1,15 +1,15 @@
-// Package storetest is the suite that every engine of package store passes: what the port's comments say, as tests.
+// Package storetest is the suite that every engine of package store passes: the contracts in the port's comments, as tests.
 //
 // # Central ideas
 //
-// The suite knows the port alone. An engine hands in one function, an [Opener], that opens a fresh and empty store; each test
+// The suite knows the port alone. An engine gives one function, an [Opener], that opens a fresh and empty store; each test
 // opens its own, so all of them run in parallel. The suite owns the clock: an engine asks it for the time wherever it
 // would ask its database, and a test moves it by hours without waiting.
 //
 // A run of cron is a message, so the tests of cron drive it as they drive every message. What becomes of a due job they
 // leave to the policies of package cron, and check that the store writes that and nothing else.
 //
-// After every test the world is brought to rest: all nodes are dead, a new one sweeps whatever is left and runs it. Then
+// After every test the world comes to rest: all nodes are dead, a new one sweeps whatever is left and runs it. Then
 // no message may be without an outcome, and every query of store.Invariants must return no row. A defect that a test does
 // not look for itself is found there.
 //

@@ -27,7 +27,7 @@ func fenceTests() []test {
 		})},
 		{"OtherSessionChangesNothing", fenced(func(w *world, c store.Claim, run string) (store.Claim, string) {
 			other := w.key()
-			_, a := w.say(c.Node, other)
+			_, a := w.acceptText(c.Node, other)
 			return claimOf(other, a), run
 		})},
 		{"UnknownSessionChangesNothing", fenced(func(w *world, c store.Claim, run string) (store.Claim, string) {
@@ -82,7 +82,7 @@ func fenced(spoil func(w *world, c store.Claim, run string) (store.Claim, string
 	return func(w *world) {
 		node, key := w.node(), w.key()
 		c, run, _ := w.turn(node, key)
-		w.say(node, key)
+		w.acceptText(node, key)
 		wrong, wrongRun := spoil(w, c, run)
 		before := w.picture(key, run)
 		w.clock.advance(time.Millisecond)
@@ -101,7 +101,7 @@ func fenced(spoil func(w *world, c store.Claim, run string) (store.Claim, string
 
 func startOfStaleClaim(w *world) {
 	node, key := w.node(), w.key()
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	c := claimOf(key, a)
 	w.clock.advance(lease)
 	_, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq}})
@@ -142,7 +142,7 @@ func endStoppingOfStaleClaim(w *world) {
 func endedRunChangesNothing(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	w.say(node, key)
+	w.acceptText(node, key)
 	w.finish(stopped(c, run))
 	before := w.picture(key, run)
 	w.clock.advance(time.Millisecond)

@@ -28,7 +28,7 @@ func (w *world) join(c store.Claim, runID string, seqs ...int64) []int64 {
 func joinedIsMerged(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	equal(w, "joined", w.join(c, run, a.Seq), []int64{a.Seq})
 	m := w.row(id)
 	equal(w, "state and run", []string{m.State, m.RunID}, []string{store.StateRunning, run})
@@ -48,7 +48,7 @@ func joinedIsMerged(w *world) {
 func joinedFails(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	w.join(c, run, a.Seq)
 	w.finish(stopped(c, run))
 	w.ended(id, chat.OutcomeStopped)
@@ -58,7 +58,7 @@ func joinedFails(w *world) {
 func joinLeavesOut(w *world) {
 	node, key := w.node(), w.key()
 	c, run, seq := w.turn(node, key)
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	_, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{a.Seq}, Outcome: chat.OutcomeStopped})
 	w.ok(err)
 	equal(w, "joined", len(w.join(c, run, seq, a.Seq, 99)), 0)
@@ -71,7 +71,7 @@ func joinLeavesOut(w *world) {
 func joinToEnded(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	w.finish(answered(c, run))
 	for _, runID := range []string{run, "unknown"} {
 		_, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: []int64{a.Seq}})
@@ -82,7 +82,7 @@ func joinToEnded(w *world) {
 	p := stopped(c, id)
 	p.StillRunning = true
 	w.finish(p)
-	_, b := w.say(node, key)
+	_, b := w.acceptText(node, key)
 	_, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: id, Lane: "main", Seqs: []int64{b.Seq}})
 	w.fails(err, chat.ErrFenced)
 	w.ok(w.st.EndStopping(w.ctx, c, id))
@@ -91,7 +91,7 @@ func joinToEnded(w *world) {
 func joinNeedsTheClaim(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	c.Epoch++
 	_, err := w.st.Join(w.ctx, store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq}})
 	w.fails(err, chat.ErrFenced)
@@ -101,7 +101,7 @@ func joinNeedsTheClaim(w *world) {
 func joinedRunsAgain(w *world) {
 	node, key := w.node(), w.key()
 	c, run, seq := w.turn(node, key)
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	w.join(c, run, a.Seq)
 	w.clock.advance(lease)
 	next := w.node()

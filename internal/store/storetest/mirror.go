@@ -50,7 +50,7 @@ type Mirror struct {
 // NewMirror makes a mirror of st.
 func NewMirror(st Dumper) *Mirror { return &Mirror{st: st} }
 
-// Changed says that the store may have changed.
+// Changed marks that the store may have changed.
 func (m *Mirror) Changed() { m.ops.Add(1) }
 
 // Exec runs a statement on every copy from now on; it is Exec of a [Harness].

@@ -16,10 +16,10 @@ type model struct {
 	w     *world
 	t     *rapid.T
 	nodes []string
-	rooms []*room
+	rooms []*modelSession
 }
 
-type room struct {
+type modelSession struct {
 	key   chat.SessionKey
 	owner string
 	epoch int64
@@ -47,7 +47,7 @@ func runModel(t *testing.T, open Opener) {
 		w.reporter = rt
 		m := &model{w: &w, t: rt, nodes: []string{w.node(), w.node()}}
 		for range 2 {
-			m.rooms = append(m.rooms, &room{key: w.key()})
+			m.rooms = append(m.rooms, &modelSession{key: w.key()})
 		}
 		rt.Repeat(map[string]func(*rapid.T){
 			"accept": m.accept, "again": m.again, "start": m.start, "finish": m.finish, "requeue": m.requeue,
@@ -63,24 +63,28 @@ func pick[V any](t *rapid.T, what string, list []V) V {
 	return list[rapid.IntRange(0, len(list)-1).Draw(t, what)]
 }
 
-func (m *model) room() *room { return pick(m.t, "room", m.rooms) }
+func (m *model) session() *modelSession { return pick(m.t, "room", m.rooms) }
 
 func (m *model) node() string { return pick(m.t, "node", m.nodes) }
 
 func (m *model) alive(node string) bool { return slices.Contains(m.nodes, node) }
 
-func (r *room) in(states ...string) []*line {
+func (r *modelSession) in(states ...string) []*line {
 	return slices.DeleteFunc(slices.Clone(r.lines), func(l *line) bool { return !slices.Contains(states, l.state) })
 }
 
-func (r *room) queued() []*line { return r.in(store.StateHeld, store.StateWaiting) }
+func (r *modelSession) queued() []*line { return r.in(store.StateHeld, store.StateWaiting) }
 
 // open is what has no outcome.
-func (r *room) open() []*line { return r.in(store.StateHeld, store.StateWaiting, store.StateRunning) }
+func (r *modelSession) open() []*line {
+	return r.in(store.StateHeld, store.StateWaiting, store.StateRunning)
+}
 
-func (r *room) claim() store.Claim { return store.Claim{Session: r.key, Node: r.owner, Epoch: r.epoch} }
+func (r *modelSession) claim() store.Claim {
+	return store.Claim{Session: r.key, Node: r.owner, Epoch: r.epoch}
+}
 
-func (r *room) done() int64 {
+func (r *modelSession) done() int64 {
 	if open := r.open(); len(open) > 0 {
 		return open[0].seq - 1
 	}
@@ -89,11 +93,11 @@ func (r *room) done() int64 {
 
 func (l *line) end(o chat.Outcome) { l.state, l.outcome = store.StateDone, o }
 
-// owned says whether somebody alive owns the room; tests of a claim need it.
-func (m *model) owned(r *room) bool { return m.alive(r.owner) }
+// owned reports whether a live node owns the session; tests of a claim need it.
+func (m *model) owned(r *modelSession) bool { return m.alive(r.owner) }
 
 func (m *model) accept(t *rapid.T) {
-	r, node := m.room(), m.node()
+	r, node := m.session(), m.node()
 	p := m.w.message(node, r.key)
 	p.RunLimit = many
 	p.Cap = rapid.IntRange(0, 3).Draw(t, "cap")
@@ -144,8 +148,8 @@ func (m *model) accept(t *rapid.T) {
 	r.lines = append(r.lines, l)
 }
 
-// over is what has to make room for a message: of the waiting ones that are not being started, all but the newest.
-func (r *room) over(p store.AcceptParams) []*line {
+// over are the messages that a new one displaces: of the waiting ones that are not being started, all but the newest.
+func (r *modelSession) over(p store.AcceptParams) []*line {
 	list := slices.DeleteFunc(r.in(store.StateWaiting), func(l *line) bool { return slices.Contains(p.Starting, l.seq) })
 	if p.Cap == 0 || p.Joins || len(list) < p.Cap {
 		return nil
@@ -153,8 +157,8 @@ func (r *room) over(p store.AcceptParams) []*line {
 	return list[:len(list)+1-p.Cap]
 }
 
-// took follows who owns the room after an accept: an idle one is taken, one with a live owner is not.
-func (m *model) took(r *room, a store.Accepted, node string, idle bool) {
+// took is the owner of the session after an accept: an idle one is taken, one with a live owner is not.
+func (m *model) took(r *modelSession, a store.Accepted, node string, idle bool) {
 	switch {
 	case m.owned(r):
 		equal(m.w, "owner", []any{a.Owner, a.Epoch}, []any{r.owner, r.epoch})
@@ -166,7 +170,7 @@ func (m *model) took(r *room, a store.Accepted, node string, idle bool) {
 }
 
 func (m *model) again(t *rapid.T) {
-	r := m.room()
+	r := m.session()
 	if len(r.lines) == 0 {
 		t.Skip("nothing was said")
 	}
@@ -176,7 +180,7 @@ func (m *model) again(t *rapid.T) {
 }
 
 func (m *model) start(t *rapid.T) {
-	r := m.room()
+	r := m.session()
 	queued := r.queued()
 	if len(queued) == 0 || !m.owned(r) {
 		t.Skip("nothing to start")
@@ -201,7 +205,7 @@ func (m *model) start(t *rapid.T) {
 }
 
 // begin starts the waiting messages of a run.
-func (m *model) begin(r *room, run string) {
+func (m *model) begin(r *modelSession, run string) {
 	list := slices.DeleteFunc(r.queued(), func(l *line) bool { return l.run != run })
 	var seqs []int64
 	for _, l := range list {
@@ -213,9 +217,9 @@ func (m *model) begin(r *room, run string) {
 	equal(m.w, "stop_by", s.StopBy, list[0].stopBy)
 }
 
-// running picks a run that is under way in a room that is owned.
-func (m *model) running(t *rapid.T) (*room, string, []*line) {
-	r := m.room()
+// running picks a run that is under way in a session that is owned.
+func (m *model) running(t *rapid.T) (*modelSession, string, []*line) {
+	r := m.session()
 	list := r.in(store.StateRunning)
 	if len(list) == 0 || !m.owned(r) {
 		t.Skip("nothing runs")
@@ -260,13 +264,13 @@ func (m *model) requeue(t *rapid.T) {
 	r, run, list := m.running(t)
 	f := m.w.finish(requeued(r.claim(), run))
 	equal(m.w, "released", f.Released, false)
-	for _, l := range list { // they keep their place, and nobody drops them
+	for _, l := range list { // they keep their place, and no accept drops them
 		l.state = store.StateHeld
 	}
 }
 
 func (m *model) stop(t *rapid.T) {
-	r := m.room()
+	r := m.session()
 	var waiting []int64
 	running := map[string]bool{}
 	asked := func(l *line) bool { return l.stopBy != "" }
@@ -297,7 +301,7 @@ func (m *model) stop(t *rapid.T) {
 	equal(m.w, "stopped runs", len(s.Running), len(running))
 }
 
-func (m *model) mark(r *room, runs map[string]bool) {
+func (m *model) mark(r *modelSession, runs map[string]bool) {
 	for _, l := range r.lines {
 		if runs[l.run] && l.run != "" {
 			l.stopBy = "bob"
@@ -306,7 +310,7 @@ func (m *model) mark(r *room, runs map[string]bool) {
 }
 
 func (m *model) drop(t *rapid.T) {
-	r := m.room()
+	r := m.session()
 	if len(r.lines) == 0 {
 		t.Skip("nothing was said")
 	}

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/store"
 )
 
-// time passes, less than a lease, and everybody is heard of.
+// time passes, less than a lease, and every node sends heartbeats.
 func (m *model) time(t *rapid.T) {
 	m.w.clock.advance(time.Duration(rapid.IntRange(1, 1000).Draw(t, "ms")) * time.Millisecond)
 	for _, node := range m.nodes {
@@ -37,7 +37,7 @@ func (m *model) leave(*rapid.T) {
 	m.sweep(m.nodes[1-i])
 }
 
-// sweep checks that exactly the rooms that nobody owns are taken, and runs on what had begun.
+// sweep checks that exactly the sessions without a live owner are taken, and runs on what had begun.
 func (m *model) sweep(node string) {
 	taken := map[chat.SessionKey]store.Taken{}
 	for _, t := range m.w.sweep(node) {
@@ -66,7 +66,7 @@ func (m *model) sweep(node string) {
 }
 
 // runOn starts what ran under the old owner again.
-func (m *model) runOn(r *room, runs []string) {
+func (m *model) runOn(r *modelSession, runs []string) {
 	for _, run := range runs {
 		for _, l := range r.in(store.StateRunning) {
 			if l.run == run {
@@ -90,7 +90,7 @@ func (m *model) zombie(t *rapid.T) {
 	m.w.fails(err, chat.ErrFenced)
 }
 
-// compare checks everything that the store says about the rooms against the model.
+// compare checks everything that the store returns about the sessions against the model.
 func (m *model) compare() {
 	for _, r := range m.rooms {
 		if len(r.lines) == 0 {

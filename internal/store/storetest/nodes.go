@@ -101,7 +101,7 @@ func drainingTakesNothing(w *world) {
 	node, key := w.node(), w.key()
 	w.ok(w.st.SetDraining(w.ctx, node))
 	w.ok(w.st.SetDraining(w.ctx, node))
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	if a.Mine || a.Owner != "" {
 		w.Fatalf("a draining node took a session: %+v", a)
 	}
@@ -113,7 +113,7 @@ func drainingKeeps(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
 	w.ok(w.st.SetDraining(w.ctx, node))
-	_, a := w.say(node, key)
+	_, a := w.acceptText(node, key)
 	equal(w, "owner", a.Mine, true)
 	equal(w, "epoch", a.Epoch, c.Epoch)
 	w.finish(answered(c, run))

@@ -10,12 +10,12 @@ import (
 func noticeTests() []test {
 	return []test{
 		{"DropsOfABurstAreOneNotice", dropsAreOneNotice},
-		{"SeveralVictimsAreCounted", severalVictimsAreCounted},
+		{"SeveralVictimsAreCounted", severalDroppedAreCounted},
 		{"NoticeThatWasTriedIsNotJoined", triedNoticeIsNotJoined},
 		{"EnqueueCountsTheRowsOfAWord", enqueueCountsAWord},
 		{"OtherWordsAreOtherNotices", otherWords},
 		{"NoticeWithoutAWordStandsAlone", withoutAWord},
-		{"NobodyEndedNobodyIsTold", nobodyEnded},
+		{"NobodyEndedNobodyIsTold", noMessageEnded},
 		{"EndWaitingAndDropsShareANotice", endWaitingShares},
 		{"NoticeOfAFailedTurn", noticeOfAFailedTurn},
 	}
@@ -55,7 +55,7 @@ func dropsAreOneNotice(w *world) {
 	equal(w, "kind, session and word", []any{list[0].Kind, list[0].Session, list[0].Coalesce}, []any{store.KindNotice, key, "drop:" + key.String()})
 }
 
-func severalVictimsAreCounted(w *world) {
+func severalDroppedAreCounted(w *world) {
 	node, key := w.node(), w.key()
 	for range 3 {
 		p := w.tele(node, key)
@@ -136,7 +136,7 @@ func withoutAWord(w *world) {
 	equal(w, "number of notices", len(w.notices(node)), 0)
 }
 
-func nobodyEnded(w *world) {
+func noMessageEnded(w *world) {
 	node, key := w.node(), w.key()
 	w.accept(w.tele(node, key))
 	end := store.EndParams{Session: key, Seqs: []int64{7}, Outcome: chat.OutcomeDropped, Notice: w.notice(key)}
@@ -179,7 +179,7 @@ func noticeOfAFailedTurn(w *world) {
 
 func enqueueCountsAWord(w *world) {
 	node, key := w.node(), w.key()
-	w.say(node, key)
+	w.acceptText(node, key)
 	enqueue := func(change func(*store.Outgoing)) {
 		o := w.notice(key)
 		o.ID, o.Count = w.id("notice"), 1

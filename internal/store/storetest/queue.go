@@ -13,10 +13,10 @@ func queueTests() []test {
 		{"FullQueueDropsTheOldestMessage", fullQueueDropsOldest},
 		{"SmallerCapDropsSeveral", smallerCapDropsSeveral},
 		{"RunningMessagesDoNotCount", runningMessagesDoNotCount},
-		{"RunningMessageIsNeverAVictim", runningIsNeverAVictim},
+		{"RunningMessageIsNeverAVictim", runningIsNeverDropped},
 		{"HeldMessagesDoNotCount", heldMessagesDoNotCount},
 		{"StartingMessagesAreSpared", startingMessagesAreSpared},
-		{"AcceptTellsHowManyWait", acceptTellsHowManyWait},
+		{"AcceptTellsHowManyWait", acceptReportsHowManyWait},
 		{"CapZeroIsNoBound", capZeroIsNoBound},
 		{"BehindCountsWhatWaits", behindCountsWhatWaits},
 		{"InterruptedMessagesAreNobodysVictims", interruptedAreSpared},
@@ -81,7 +81,7 @@ func smallerCapDropsSeveral(w *world) {
 	node, key := w.node(), w.key()
 	w.cap = 2
 	for range 5 {
-		w.say(node, key)
+		w.acceptText(node, key)
 	}
 	p := w.message(node, key)
 	p.Cap, p.Drop = 2, chat.DropOld
@@ -108,7 +108,7 @@ func runningMessagesDoNotCount(w *world) {
 	w.cap = 1
 }
 
-func runningIsNeverAVictim(w *world) {
+func runningIsNeverDropped(w *world) {
 	node, key := w.node(), w.key()
 	_, run, _ := w.turn(node, key)
 	var last string
@@ -147,7 +147,7 @@ func heldMessagesDoNotCount(w *world) {
 
 func startingMessagesAreSpared(w *world) {
 	node, key := w.node(), w.key()
-	first, a := w.say(node, key)
+	first, a := w.acceptText(node, key)
 	p := w.message(node, key)
 	p.Cap, p.Drop, p.Starting = 1, chat.DropNew, []int64{a.Seq}
 	w.accept(p)
@@ -162,17 +162,17 @@ func startingMessagesAreSpared(w *world) {
 	w.cap = 1
 }
 
-func acceptTellsHowManyWait(w *world) {
+func acceptReportsHowManyWait(w *world) {
 	node, key := w.node(), w.key()
-	first, a := w.say(node, key)
+	first, a := w.acceptText(node, key)
 	equal(w, "behind nobody", a.Behind, 0)
-	_, b := w.say(node, key)
+	_, b := w.acceptText(node, key)
 	equal(w, "behind the first", b.Behind, 1)
 	j := w.message(node, key)
 	j.Hold, j.Joins = time.Second, true
 	equal(w, "behind two", w.accept(j).Behind, 2)
 	w.start(claimOf(key, a), first, a.Seq)
-	_, c := w.say(node, key)
+	_, c := w.acceptText(node, key)
 	equal(w, "what runs does not count, what is held does", c.Behind, 2)
 }
 
@@ -189,17 +189,17 @@ func capZeroIsNoBound(w *world) {
 
 func behindCountsWhatWaits(w *world) {
 	node, key := w.node(), w.key()
-	first, a := w.say(node, key)
+	first, a := w.acceptText(node, key)
 	equal(w, "before the first", a.Behind, 0)
-	_, b := w.say(node, key)
+	_, b := w.acceptText(node, key)
 	equal(w, "before the second", b.Behind, 1)
 	p := w.message(node, key)
 	p.Joins = true
 	equal(w, "before one that joins", w.accept(p).Behind, 2)
-	_, c := w.say(node, key)
+	_, c := w.acceptText(node, key)
 	equal(w, "a held message counts", c.Behind, 3)
 	w.start(claimOf(key, a), first, a.Seq)
-	_, d := w.say(node, key)
+	_, d := w.acceptText(node, key)
 	equal(w, "a running message does not", d.Behind, 3)
 }
 
@@ -222,7 +222,7 @@ func pendingInputsArePaged(w *world) {
 	c, run, _ := w.turn(node, key)
 	var ids []string
 	for range 5 {
-		id, _ := w.say(node, key)
+		id, _ := w.acceptText(node, key)
 		ids = append(ids, id)
 	}
 	list, total, err := w.st.PendingInputs(w.ctx, key, 0, 2)
@@ -237,8 +237,8 @@ func pendingInputsArePaged(w *world) {
 func hintedFindsWhatOthersAccepted(w *world) {
 	owner, other, key := w.node(), w.node(), w.key()
 	c, run, _ := w.turn(owner, key)
-	mine, _ := w.say(owner, key)
-	hinted, a := w.say(other, key)
+	mine, _ := w.acceptText(owner, key)
+	hinted, a := w.acceptText(other, key)
 	if a.Mine {
 		w.Fatalf("the session changed hands: %+v", a)
 	}
@@ -267,7 +267,7 @@ func hintedOfDeadNode(w *world) {
 	w.turn(owner, key)
 	w.clock.advance(lease - time.Second)
 	other := w.node()
-	w.say(other, key)
+	w.acceptText(other, key)
 	w.clock.advance(time.Second)
 	list, err := w.st.Hinted(w.ctx, owner, many)
 	if err == nil {
@@ -328,7 +328,7 @@ func storedModeInterrupts(w *world) {
 	} {
 		node, key := w.node(), w.key()
 		w.cap = 1
-		first, _ := w.say(node, key)
+		first, _ := w.acceptText(node, key)
 		w.ok(w.st.SetSessionMode(w.ctx, key, "ann", c.stored))
 		p := w.message(node, key)
 		p.Cap, p.Drop, p.Mode, p.Usual = 1, chat.DropOld, c.message, c.usual

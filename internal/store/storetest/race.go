@@ -159,7 +159,7 @@ func sweepsTakeOnce(w *world) {
 	const sessions = 32
 	dead := w.node()
 	for range sessions {
-		w.say(dead, w.key())
+		w.acceptText(dead, w.key())
 	}
 	w.clock.advance(lease)
 	nodes := make([]string, racers)

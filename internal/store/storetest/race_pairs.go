@@ -39,7 +39,7 @@ func acceptAgainstFinish(w *world) {
 			})
 			equal(w, "hinted to the owner", found, true)
 		default:
-			w.Fatalf("released %v, taken %v: nobody knows of message %d", f.Released, a.Mine, a.Seq)
+			w.Fatalf("released %v, taken %v: no process runs message %d", f.Released, a.Mine, a.Seq)
 		}
 	}
 }
@@ -74,7 +74,7 @@ func stopAgainstStart(w *world) {
 	node := w.node()
 	for range 30 {
 		key := w.key()
-		id, a := w.say(node, key)
+		id, a := w.acceptText(node, key)
 		var stop store.Stopped
 		var s store.Started
 		w.race(2, func(st store.Store, i int) (err error) {

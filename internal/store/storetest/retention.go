@@ -86,9 +86,9 @@ func oldMessagesGo(w *world) {
 
 func oneTurnGoesTogether(w *world) {
 	node, key := w.node(), w.key()
-	first, a := w.say(node, key)
-	second, b := w.say(node, key)
-	third, c := w.say(node, key)
+	first, a := w.acceptText(node, key)
+	second, b := w.acceptText(node, key)
+	third, c := w.acceptText(node, key)
 	claim := claimOf(key, a)
 	w.start(claim, second, a.Seq, b.Seq)
 	equal(w, "joined", w.join(claim, second, c.Seq), []int64{c.Seq})
@@ -108,7 +108,7 @@ func oneTurnGoesTogether(w *world) {
 func unfinishedStays(w *world) {
 	node, key := w.node(), w.key()
 	c, running, _ := w.turn(node, key)
-	waiting, _ := w.say(node, key)
+	waiting, _ := w.acceptText(node, key)
 	other := w.key()
 	stopped, run, _ := w.turn(node, other)
 	w.finish(store.FinishParams{Claim: stopped, RunID: run, State: store.RunStopped, Outcome: chat.OutcomeStopped, StillRunning: true})
@@ -197,7 +197,7 @@ func filesInUse(w *world) {
 	p := w.message(node, key)
 	p.Message.Content.Attachments = []chat.Attachment{{Name: "a", Path: "in/1.png"}, {Name: "gone"}, {Name: "b", Path: "in/\"2\".txt"}}
 	a := w.accept(p)
-	plain, b := w.say(node, key)
+	plain, b := w.acceptText(node, key)
 	inUse("while the message waits", "in/\"2\".txt", "in/1.png")
 	c := claimOf(key, a)
 	w.start(c, plain, a.Seq, b.Seq)

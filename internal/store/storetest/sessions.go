@@ -74,7 +74,7 @@ func namedSessionsAreCounted(w *world) {
 
 func onlyTheOwnerSees(w *world) {
 	node, key := w.node(), w.key()
-	w.say(node, key)
+	w.acceptText(node, key)
 	s, err := w.st.Session(w.ctx, key, "ann")
 	w.ok(err)
 	equal(w, "session", s, w.session(key))
@@ -177,7 +177,7 @@ func modeIsStored(w *world) {
 	w.ok(w.st.SetSessionMode(w.ctx, key, "ann", chat.ModeInterrupt))
 	s := w.session(key)
 	equal(w, "mode and principal", []any{s.Mode, s.Principal}, []any{chat.ModeInterrupt, "ann"})
-	_, a := w.say(node, key)
+	_, a := w.acceptText(node, key)
 	equal(w, "mode at the accept", a.Mode, chat.ModeInterrupt)
 	equal(w, "created by the message", a.Created, false)
 	w.ok(w.st.SetSessionMode(w.ctx, key, "bob", ""))
@@ -190,7 +190,7 @@ func sessionIsGivenOnce(w *world) {
 	w.ok(w.st.GiveSession(w.ctx, key, "", "eve"))
 	_, err := w.st.Session(w.ctx, key, "")
 	w.fails(err, chat.ErrSessionNotFound)
-	w.say(node, key)
+	w.acceptText(node, key)
 	maker := w.session(key).Principal
 	w.ok(w.st.GiveSession(w.ctx, key, "somebody", "eve"))
 	equal(w, "owner after a gift of somebody else", w.session(key).Principal, maker)
@@ -225,7 +225,7 @@ func deleteRemoves(w *world) {
 	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: "second"})
 	w.ok(err)
 	w.write(key, 3, 1)
-	waiting, _ := w.say(node, key)
+	waiting, _ := w.acceptText(node, key)
 	held := w.message(node, key)
 	held.Hold = time.Minute
 	w.accept(held)
@@ -248,7 +248,7 @@ func deleteRemoves(w *world) {
 	equal(w, "deleted again", deleted, store.Deleted{})
 }
 
-// deletedNameStartsAfresh also proves what the invariants say about runs of the deleted session: they stay in the table, so
+// deletedNameStartsAfresh also proves what the invariants require about runs of the deleted session: they stay in the table, so
 // sequence numbers and epochs go on.
 func deletedNameStartsAfresh(w *world) {
 	node, key := w.node(), w.key()
@@ -294,7 +294,7 @@ func deleteRefuses(w *world) {
 	w.fails(err, chat.ErrConflict)
 	equal(w, "state", w.run(run).State, store.RunRunning)
 	w.finish(answered(c, run))
-	waiting, _ := w.say(node, key)
+	waiting, _ := w.acceptText(node, key)
 	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, ExpectID: "another"})
 	w.fails(err, chat.ErrConflict)
 	equal(w, "state", w.row(waiting).State, store.StateWaiting)

@@ -68,8 +68,8 @@ func oneStopsTheOldestRun(w *world) {
 
 func oneStopsWaiting(w *world) {
 	node, key := w.node(), w.key()
-	first, _ := w.say(node, key)
-	second, _ := w.say(node, key)
+	first, _ := w.acceptText(node, key)
+	second, _ := w.acceptText(node, key)
 	s := w.stop(key, store.StopOne, "")
 	equal(w, "waiting", idsOf(s.Waiting), []string{first})
 	equal(w, "outcome", s.Waiting[0].Outcome, chat.OutcomeStopped)
@@ -104,12 +104,12 @@ func oneStopsNothing(w *world) {
 
 func runStops(w *world) {
 	node, key := w.node(), w.key()
-	merged, a := w.say(node, key)
-	lead, _ := w.say(node, key)
+	merged, a := w.acceptText(node, key)
+	lead, _ := w.acceptText(node, key)
 	c := claimOf(key, a)
 	w.start(c, lead, 1, 2)
-	other, _ := w.say(node, key)
-	third, _ := w.say(node, key)
+	other, _ := w.acceptText(node, key)
+	third, _ := w.acceptText(node, key)
 	equal(w, "waiting", idsOf(w.stop(key, store.StopRun, third).Waiting), []string{third})
 	s := w.stop(key, store.StopRun, merged) // a message that a run has taken means the run
 	equal(w, "running", s.Running, []store.RunningRun{{RunID: lead, Node: node}})
@@ -124,8 +124,8 @@ func runStops(w *world) {
 func runStopsNothingElse(w *world) {
 	node, key, other := w.node(), w.key(), w.key()
 	_, run, _ := w.turn(node, key)
-	waiting, _ := w.say(node, key)
-	w.say(node, other)
+	waiting, _ := w.acceptText(node, key)
+	w.acceptText(node, other)
 	for _, id := range []string{run, waiting, "unknown"} {
 		s := w.stop(other, store.StopRun, id)
 		equal(w, "met", len(s.Waiting)+len(s.Running), 0)
@@ -137,11 +137,11 @@ func runStopsNothingElse(w *world) {
 func allStops(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	waiting, _ := w.say(node, key)
+	waiting, _ := w.acceptText(node, key)
 	held := w.message(node, key)
 	held.Hold = time.Minute
 	w.accept(held)
-	other, _ := w.say(node, w.key())
+	other, _ := w.acceptText(node, w.key())
 	s := w.stop(key, store.StopAll, "")
 	equal(w, "waiting", idsOf(s.Waiting), []string{waiting, held.Message.ID})
 	equal(w, "running", s.Running, []store.RunningRun{{RunID: run, Node: node}})
@@ -159,9 +159,9 @@ func allStops(w *world) {
 
 func cutoffLeavesLater(w *world) {
 	node, key := w.node(), w.key()
-	w.say(node, key)
+	w.acceptText(node, key)
 	w.stop(key, store.StopAll, "")
-	later, a := w.say(node, key)
+	later, a := w.acceptText(node, key)
 	w.clock.advance(lease)
 	taken := w.sweepOne(w.node(), key)
 	equal(w, "cutoff", taken.Cutoff, 1)
@@ -216,7 +216,7 @@ func firstStopNamesWho(w *world) {
 
 func stoppedNeverStarts(w *world) {
 	node, key := w.node(), w.key()
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	w.stop(key, store.StopAll, "")
 	s, err := w.st.Start(w.ctx, store.StartParams{Claim: claimOf(key, a), RunID: id, Lane: "main", Seqs: []int64{a.Seq}})
 	if err == nil {

@@ -69,7 +69,7 @@ func areas() []area {
 		{"Lease", leaseTests()},
 		{"Transcript", transcriptTests()},
 		{"Sessions", sessionTests()},
-		{"Answers", answerTests()},
+		{"Answers", idempotencyTests()},
 		{"Retention", retentionTests()},
 		{"Values", valueTests()},
 		{"Cancel", cancelTests()},

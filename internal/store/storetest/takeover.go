@@ -33,7 +33,7 @@ func takeoverTests() []test {
 func takeoverKnowsTheNewestNumber(w *world) {
 	node, key := w.node(), w.key()
 	w.turn(node, key)
-	w.say(node, key)
+	w.acceptText(node, key)
 	p := w.message(node, key)
 	p.Unqueued = true
 	last := w.accept(p)
@@ -66,7 +66,7 @@ func takeoverAfterExpiry(w *world) {
 
 func everyTakeoverHasANewEpoch(w *world) {
 	key := w.key()
-	_, a := w.say(w.node(), key)
+	_, a := w.acceptText(w.node(), key)
 	epoch := a.Epoch
 	for range 4 {
 		w.clock.advance(lease)
@@ -80,7 +80,7 @@ func everyTakeoverHasANewEpoch(w *world) {
 func takeoverBringsEverything(w *world) {
 	first, key := w.node(), w.key()
 	w.ok(w.st.SetSessionMode(w.ctx, key, "ann", chat.ModeCollect))
-	done, a := w.say(first, key)
+	done, a := w.acceptText(first, key)
 	c := claimOf(key, a)
 	w.start(c, done, a.Seq)
 	w.finish(answered(c, done))
@@ -128,7 +128,7 @@ func crashesAreCounted(w *world) {
 func cleanStopIsNoCrash(w *world) {
 	first, key := w.node(), w.key()
 	c, run, seq := w.turn(first, key)
-	waiting, _ := w.say(first, key)
+	waiting, _ := w.acceptText(first, key)
 	w.ok(w.st.Unregister(w.ctx, first))
 	equal(w, "owner", w.session(key).Owner, "")
 	_, err := w.st.Finish(w.ctx, answered(c, run))
@@ -156,7 +156,7 @@ func longDeadIsACrash(w *world) {
 	w.turn(first, b)
 	w.clock.advance(lease + 11*time.Minute)
 	next := w.node()
-	for range 2 { // the first sweep must not forget the node: the other session still tells by it that it crashed
+	for range 2 { // the first sweep must not forget the node: the other session still needs its row to count the crash
 		list, err := w.st.Sweep(w.ctx, next, 1)
 		w.ok(err)
 		equal(w, "taken", len(list), 1)
@@ -172,12 +172,12 @@ func longDeadIsACrash(w *world) {
 func acceptStrandsNothing(w *world) {
 	first, second, key := w.node(), w.node(), w.key()
 	_, run, _ := w.turn(first, key)
-	own, _ := w.say(first, key)
+	own, _ := w.acceptText(first, key)
 	w.clock.advance(lease - time.Second)
 	w.beat(second)
-	byOther, _ := w.say(second, key)
+	byOther, _ := w.acceptText(second, key)
 	w.clock.advance(time.Second)
-	last, a := w.say(second, key)
+	last, a := w.acceptText(second, key)
 	seen := map[string]bool{last: a.Mine}
 	for _, taken := range w.sweep(second) {
 		for _, m := range taken.Messages {
@@ -204,7 +204,7 @@ func stoppingRunOfDeadNodeEnds(w *world) {
 	p = stopped(c, run)
 	p.StillRunning = true
 	w.finish(p)
-	w.say(node, busy)
+	w.acceptText(node, busy)
 	w.clock.advance(lease)
 	next := w.node()
 	w.sweepOne(next, busy)
@@ -242,7 +242,7 @@ func acceptAfterStoppingOwner(w *world) {
 		w.finish(p)
 		leave(node)
 		next := w.node()
-		id, a := w.say(next, key)
+		id, a := w.acceptText(next, key)
 		if !a.Mine {
 			a.Owner, a.Epoch = next, w.sweepOne(next, key).Epoch
 		}
@@ -255,7 +255,7 @@ func acceptAfterStoppingOwner(w *world) {
 func acceptBeforeFinish(w *world) {
 	owner, other, key := w.node(), w.node(), w.key()
 	c, run, _ := w.turn(owner, key)
-	id, a := w.say(other, key)
+	id, a := w.acceptText(other, key)
 	equal(w, "owner", a.Owner, owner)
 	f := w.finish(answered(c, run))
 	equal(w, "released", f.Released, false)
@@ -271,7 +271,7 @@ func acceptAfterFinish(w *world) {
 	owner, other, key := w.node(), w.node(), w.key()
 	c, run, _ := w.turn(owner, key)
 	equal(w, "released", w.finish(answered(c, run)).Released, true)
-	id, a := w.say(other, key)
+	id, a := w.acceptText(other, key)
 	if !a.Mine || a.Epoch != c.Epoch+1 {
 		w.Fatalf("accept after the release: %+v", a)
 	}
@@ -282,7 +282,7 @@ func acceptAfterFinish(w *world) {
 func sweepLimit(w *world) {
 	first := w.node()
 	for range 5 {
-		w.say(first, w.key())
+		w.acceptText(first, w.key())
 	}
 	w.clock.advance(lease)
 	second := w.node()
@@ -300,7 +300,7 @@ func sweepLimit(w *world) {
 
 func deadNodeSweepsNothing(w *world) {
 	first, key := w.node(), w.key()
-	w.say(first, key)
+	w.acceptText(first, key)
 	w.clock.advance(lease)
 	for _, dead := range []string{first, "nobody"} {
 		list, err := w.st.Sweep(w.ctx, dead, many)

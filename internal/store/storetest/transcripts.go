@@ -61,7 +61,7 @@ func (w *world) write(key chat.SessionKey, from, n int) {
 
 func entriesReadBack(w *world) {
 	node, key := w.node(), w.key()
-	w.say(node, key)
+	w.acceptText(node, key)
 	in := []chat.TranscriptEntry{
 		{RunID: "r", Role: chat.RoleUser, Text: "question", Sender: chat.Sender{ID: "1", Name: "Ann"}},
 		{RunID: "r", Role: chat.RoleAssistant, Text: "answer", Tokens: 12, StopReason: "stop"},
@@ -101,7 +101,7 @@ func appendMakesTheSession(w *world) {
 	s := w.session(key)
 	equal(w, "principal and numbers", []any{s.Principal, s.LastSeq}, []any{"ann", int64(0)})
 	equal(w, "owner", s.Owner, "")
-	_, a := w.say(w.node(), key)
+	_, a := w.acceptText(w.node(), key)
 	equal(w, "transcript", a.SessionID, s.SessionID)
 	equal(w, "created by the message", a.Created, false)
 }
@@ -237,7 +237,7 @@ func onlyEntriesOfARun(w *world) {
 
 func startAppendsOnce(w *world) {
 	node, key := w.node(), w.key()
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	c := claimOf(key, a)
 	p := store.StartParams{
 		Claim: c, RunID: id, Lane: "main", Seqs: []int64{a.Seq},
@@ -279,7 +279,7 @@ func finishAppends(w *world) {
 func resetArchives(w *world) {
 	node, key := w.node(), w.key()
 	w.write(key, 1, 2)
-	waiting, _ := w.say(node, key)
+	waiting, _ := w.acceptText(node, key)
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
 	old := w.session(key).SessionID
 	s, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "bob", NewID: "new-transcript"})

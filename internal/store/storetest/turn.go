@@ -31,7 +31,7 @@ func turnTests() []test {
 
 func oneMessage(w *world) {
 	node, key := w.node(), w.key()
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	c := claimOf(key, a)
 	w.clock.advance(time.Second)
 	s := w.start(c, id, a.Seq)
@@ -65,9 +65,9 @@ func oneMessage(w *world) {
 
 func batchIsMerged(w *world) {
 	node, key := w.node(), w.key()
-	first, a := w.say(node, key)
-	second, _ := w.say(node, key)
-	lead, _ := w.say(node, key)
+	first, a := w.acceptText(node, key)
+	second, _ := w.acceptText(node, key)
+	lead, _ := w.acceptText(node, key)
 	c := claimOf(key, a)
 	s := w.start(c, lead, 1, 2, 3)
 	equal(w, "started", s.Seqs, []int64{1, 2, 3})
@@ -85,8 +85,8 @@ func batchIsMerged(w *world) {
 
 func batchFails(w *world) {
 	node, key := w.node(), w.key()
-	first, a := w.say(node, key)
-	lead, _ := w.say(node, key)
+	first, a := w.acceptText(node, key)
+	lead, _ := w.acceptText(node, key)
 	c := claimOf(key, a)
 	w.start(c, lead, 1, 2)
 	f := w.finish(store.FinishParams{
@@ -102,8 +102,8 @@ func batchFails(w *world) {
 
 func leaderByID(w *world) {
 	node, key := w.node(), w.key()
-	lead, a := w.say(node, key)
-	second, _ := w.say(node, key)
+	lead, a := w.acceptText(node, key)
+	second, _ := w.acceptText(node, key)
 	c := claimOf(key, a)
 	w.start(c, lead, 1, 2)
 	f := w.finish(answered(c, lead))
@@ -114,9 +114,9 @@ func leaderByID(w *world) {
 
 func startLeavesOutEnded(w *world) {
 	node, key := w.node(), w.key()
-	_, a := w.say(node, key)
-	w.say(node, key)
-	lead, _ := w.say(node, key)
+	_, a := w.acceptText(node, key)
+	w.acceptText(node, key)
+	lead, _ := w.acceptText(node, key)
 	c := claimOf(key, a)
 	_, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{1}, Outcome: chat.OutcomeStopped})
 	w.ok(err)
@@ -128,8 +128,8 @@ func startLeavesOutEnded(w *world) {
 
 func startOfNothing(w *world) {
 	node, key := w.node(), w.key()
-	id, a := w.say(node, key)
-	w.say(node, key)
+	id, a := w.acceptText(node, key)
+	w.acceptText(node, key)
 	c := claimOf(key, a)
 	_, err := w.st.Stop(w.ctx, store.StopParams{Session: key, Scope: store.StopOne, By: "ann", Reason: "stop"})
 	w.ok(err)
@@ -148,7 +148,7 @@ func startOfNothing(w *world) {
 
 func startAgain(w *world) {
 	node, key := w.node(), w.key()
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	p := store.StartParams{
 		Claim: claimOf(key, a), RunID: id, Lane: "main", Seqs: []int64{a.Seq},
 		Transcript: []chat.TranscriptEntry{{RunID: id, Role: chat.RoleUser, Text: "hello"}},
@@ -173,7 +173,7 @@ func startAgain(w *world) {
 func finishAgain(w *world) {
 	node, key := w.node(), w.key()
 	c, id, _ := w.turn(node, key)
-	w.say(node, key)
+	w.acceptText(node, key)
 	w.finish(answered(c, id))
 	p := answered(c, id)
 	p.State, p.Outcome = store.RunFailed, chat.OutcomeFailed
@@ -189,8 +189,8 @@ func finishAgain(w *world) {
 
 func requeueWaitsAgain(w *world) {
 	node, key := w.node(), w.key()
-	first, a := w.say(node, key)
-	lead, _ := w.say(node, key)
+	first, a := w.acceptText(node, key)
+	lead, _ := w.acceptText(node, key)
 	c := claimOf(key, a)
 	w.start(c, lead, 1, 2)
 	p := requeued(c, lead)
@@ -221,13 +221,13 @@ func requeueWaitsAgain(w *world) {
 func ownershipStays(w *world) {
 	node, other, key := w.node(), w.node(), w.key()
 	c, id, _ := w.turn(node, key)
-	next, a := w.say(node, key)
+	next, a := w.acceptText(node, key)
 	f := w.finish(answered(c, id))
 	equal(w, "released", f.Released, false)
 	equal(w, "owner", w.session(key).Owner, node)
 	w.start(c, next, a.Seq)
 	equal(w, "released", w.finish(answered(c, next)).Released, true)
-	_, b := w.say(other, key)
+	_, b := w.acceptText(other, key)
 	if !b.Mine || b.Epoch != a.Epoch+1 {
 		w.Fatalf("a released session was not taken with a new epoch: %+v", b)
 	}
@@ -293,7 +293,7 @@ func stillRunning(w *world) {
 	equal(w, "state", r.State, store.RunStopping)
 	equal(w, "ended", r.EndedAt.IsZero(), true)
 	equal(w, "unfinished", w.unfinished(), 0)
-	_, a := w.say(other, key)
+	_, a := w.acceptText(other, key)
 	if a.Mine || a.Owner != node {
 		w.Fatalf("a stopping session changed hands: %+v", a)
 	}
@@ -347,6 +347,6 @@ func notesReachTheTurn(w *world) {
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "model", "large"))
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "gone", "x"))
 	w.ok(w.st.SetNote(w.ctx, key, "ann", "gone", ""))
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	equal(w, "notes", w.start(claimOf(key, a), id, a.Seq).Notes, map[string]string{"model": "large"})
 }

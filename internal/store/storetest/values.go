@@ -59,7 +59,7 @@ func textOfEveryScript(w *world) {
 // leaves nothing behind and is not called an outage, which callers would repeat for ever.
 func nulIsKeptOrRefused(w *world) {
 	node, key := w.node(), w.key()
-	w.say(node, key)
+	w.acceptText(node, key)
 	p := w.message(node, key)
 	p.Message.Content.Text = "a\x00b"
 	_, err := w.st.Accept(w.ctx, p)
@@ -72,7 +72,7 @@ func nulIsKeptOrRefused(w *world) {
 	}
 	_, err = w.st.MessageByID(w.ctx, p.Message.ID)
 	w.fails(err, chat.ErrNotFound)
-	_, a := w.say(node, key)
+	_, a := w.acceptText(node, key)
 	equal(w, "sequence number after the refusal", a.Seq, 2)
 }
 
@@ -138,7 +138,7 @@ func longestNames(w *world) {
 func timesKeepTheirMillisecond(w *world) {
 	node, key := w.node(), w.key()
 	w.clock.advance(7 * time.Millisecond)
-	_, a := w.say(node, key)
+	_, a := w.acceptText(node, key)
 	list, _, err := w.st.PendingInputs(w.ctx, key, 0, 1)
 	w.ok(err)
 	equal(w, "times of acceptance", []time.Time{a.AcceptedAt.UTC(), list[0].AcceptedAt.UTC()}, []time.Time{w.clock.now(), w.clock.now()})

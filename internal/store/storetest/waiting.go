@@ -85,7 +85,7 @@ func endWaitingGivesAnOutcome(w *world) {
 	held.Hold = time.Minute
 	w.accept(held)
 	for i, outcome := range []chat.Outcome{chat.OutcomeSuperseded, chat.OutcomeStale, chat.OutcomeStopped, chat.OutcomeDropped} {
-		id, a := w.say(node, key)
+		id, a := w.acceptText(node, key)
 		w.clock.advance(time.Second)
 		reason := fmt.Sprintf("reason %d", i)
 		list, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{a.Seq}, Outcome: outcome, Reason: reason})
@@ -105,7 +105,7 @@ func endWaitingGivesAnOutcome(w *world) {
 func endWaitingLeavesAlone(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	waiting, _ := w.say(node, key)
+	waiting, _ := w.acceptText(node, key)
 	end := store.EndParams{Session: key, Seqs: []int64{1, 2, 3}, Outcome: chat.OutcomeSuperseded, Reason: "superseded"}
 	list, err := w.st.EndWaiting(w.ctx, end)
 	w.ok(err)
@@ -127,7 +127,7 @@ func endWaitingLeavesAlone(w *world) {
 func endWaitingMovesDone(w *world) {
 	node, key := w.node(), w.key()
 	for range 4 {
-		w.say(node, key)
+		w.acceptText(node, key)
 	}
 	for _, step := range []struct{ end, done int64 }{{3, 0}, {1, 1}, {2, 3}, {4, 4}} {
 		_, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{step.end}, Outcome: chat.OutcomeSuperseded})

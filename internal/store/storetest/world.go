@@ -23,7 +23,7 @@ const lease = 15 * time.Second
 // many is a limit that no test reaches.
 const many = 1000
 
-// reporter is who hears of failures: a test, or one attempt of a property.
+// reporter gets the failures: a test, or one attempt of a property.
 type reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -117,8 +117,8 @@ func (w *world) accept(p store.AcceptParams) store.Accepted {
 	return a
 }
 
-// say accepts one message and returns its id with the answer.
-func (w *world) say(node string, key chat.SessionKey) (string, store.Accepted) {
+// acceptText accepts one message and returns its id with the answer.
+func (w *world) acceptText(node string, key chat.SessionKey) (string, store.Accepted) {
 	w.Helper()
 	p := w.message(node, key)
 	return p.Message.ID, w.accept(p)
@@ -153,7 +153,7 @@ func (w *world) finish(p store.FinishParams) store.Finished {
 // turn accepts and starts one message: a run under way.
 func (w *world) turn(node string, key chat.SessionKey) (store.Claim, string, int64) {
 	w.Helper()
-	id, a := w.say(node, key)
+	id, a := w.acceptText(node, key)
 	c := claimOf(key, a)
 	s := w.start(c, id, a.Seq)
 	equal(w, "started", s.Seqs, []int64{a.Seq})

@@ -9,7 +9,7 @@ import (
 	"laneway/internal/store"
 )
 
-func answerTests() []test {
+func idempotencyTests() []test {
 	return []test{
 		{"ResetOnceBeginsOneTranscript", resetOnce},
 		{"DeleteOnceSparesTheNextSession", deleteOnce},
@@ -25,7 +25,7 @@ func answerTests() []test {
 	}
 }
 
-func onceOf(owner, method, key string) *chat.IdempotencyKey {
+func keyOf(owner, method, key string) *chat.IdempotencyKey {
 	return &chat.IdempotencyKey{Owner: owner, Method: method, Key: key, Hash: "h"}
 }
 
@@ -39,22 +39,22 @@ func (w *world) resetAs(key chat.SessionKey, o *chat.IdempotencyKey) string {
 }
 
 func resetOnce(w *world) {
-	key, o := w.key(), onceOf("ann", "sessions.reset", "k1")
+	key, o := w.key(), keyOf("ann", "sessions.reset", "k1")
 	w.write(key, 1, 2)
 	first := w.resetAs(key, o)
 	w.write(key, 3, 1)
 	equal(w, "repeated", w.resetAs(key, o), first)
 	equal(w, "entries", len(w.transcript(store.TranscriptQuery{Session: key}).Entries), 1)
-	raw, err := w.st.Answered(w.ctx, *o)
+	raw, err := w.st.IdempotencyRecord(w.ctx, *o)
 	w.ok(err)
 	equal(w, "answer", string(raw), `"`+first+`"`)
-	if second := w.resetAs(key, onceOf("ann", "sessions.reset", "k2")); second == first {
+	if second := w.resetAs(key, keyOf("ann", "sessions.reset", "k2")); second == first {
 		w.Fatalf("another key got the answer of the first")
 	}
 }
 
 func deleteOnce(w *world) {
-	key, o := w.key(), onceOf("ann", "sessions.delete", "k1")
+	key, o := w.key(), keyOf("ann", "sessions.delete", "k1")
 	w.write(key, 1, 2)
 	remove := func() store.Deleted {
 		w.Helper()
@@ -71,19 +71,19 @@ func deleteOnce(w *world) {
 func keysAreApart(w *world) {
 	key := w.key()
 	seen := map[string]bool{}
-	for _, o := range []*chat.IdempotencyKey{onceOf("ann", "a", "k"), onceOf("bob", "a", "k"), onceOf("ann", "b", "k"), onceOf("ann", "a", "K")} {
+	for _, o := range []*chat.IdempotencyKey{keyOf("ann", "a", "k"), keyOf("bob", "a", "k"), keyOf("ann", "b", "k"), keyOf("ann", "a", "K")} {
 		seen[w.resetAs(key, o)] = true
 	}
 	equal(w, "transcripts", len(seen), 4)
 }
 
 func keyReused(w *world) {
-	key, o := w.key(), onceOf("ann", "sessions.reset", "k1")
+	key, o := w.key(), keyOf("ann", "sessions.reset", "k1")
 	id := w.resetAs(key, o)
 	o.Hash = "other"
 	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("transcript"), IdempotencyKey: o})
 	w.fails(err, chat.ErrKeyReused)
-	_, err = w.st.Answered(w.ctx, *o)
+	_, err = w.st.IdempotencyRecord(w.ctx, *o)
 	w.fails(err, chat.ErrKeyReused)
 	equal(w, "transcript", w.session(key).SessionID, id)
 }
@@ -91,10 +91,10 @@ func keyReused(w *world) {
 func refusalIsNotKept(w *world) {
 	node, key := w.node(), w.key()
 	c, run, _ := w.turn(node, key)
-	p := store.DeleteParams{Session: key, IdempotencyKey: onceOf("ann", "sessions.delete", "k1")}
+	p := store.DeleteParams{Session: key, IdempotencyKey: keyOf("ann", "sessions.delete", "k1")}
 	_, err := w.st.DeleteSession(w.ctx, p)
 	w.fails(err, chat.ErrConflict)
-	raw, err := w.st.Answered(w.ctx, *p.IdempotencyKey)
+	raw, err := w.st.IdempotencyRecord(w.ctx, *p.IdempotencyKey)
 	w.ok(err)
 	equal(w, "answer", string(raw), "")
 	w.finish(answered(c, run))
@@ -104,35 +104,35 @@ func refusalIsNotKept(w *world) {
 }
 
 func answerOutlives(w *world) {
-	key, o := w.key(), onceOf("ann", "sessions.reset", "k1")
+	key, o := w.key(), keyOf("ann", "sessions.reset", "k1")
 	first := w.resetAs(key, o)
 	w.st = w.h.Reopen()
 	equal(w, "after a restart", w.resetAs(key, o), first)
 }
 
 func answerExpires(w *world) {
-	key, o := w.key(), onceOf("ann", "sessions.reset", "k1")
+	key, o := w.key(), keyOf("ann", "sessions.reset", "k1")
 	prune := func(limit int) int {
 		w.Helper()
-		n, err := w.st.PruneAnswers(w.ctx, limit)
+		n, err := w.st.PruneIdempotencyRecords(w.ctx, limit)
 		w.ok(err)
 		return n
 	}
 	first := w.resetAs(key, o)
-	w.resetAs(key, onceOf("ann", "sessions.reset", "k2"))
-	w.clock.advance(store.AnswerFor - time.Millisecond)
+	w.resetAs(key, keyOf("ann", "sessions.reset", "k2"))
+	w.clock.advance(store.IdempotencyTTL - time.Millisecond)
 	equal(w, "within the day", w.resetAs(key, o), first)
 	equal(w, "pruned within the day", prune(many), 0)
 	w.clock.advance(time.Millisecond)
-	raw, err := w.st.Answered(w.ctx, *o)
+	raw, err := w.st.IdempotencyRecord(w.ctx, *o)
 	w.ok(err)
 	equal(w, "answer after the day", string(raw), "")
 	o.Hash = "other" // the name is free again
 	if w.resetAs(key, o) == first {
 		w.Fatalf("the answer is older than a day")
 	}
-	w.resetAs(key, onceOf("ann", "sessions.reset", "k3"))
-	w.clock.advance(store.AnswerFor)
+	w.resetAs(key, keyOf("ann", "sessions.reset", "k3"))
+	w.clock.advance(store.IdempotencyTTL)
 	equal(w, "first batch", prune(2), 2)
 	equal(w, "second batch", prune(2), 1)
 	equal(w, "nothing left", prune(2), 0)
@@ -140,7 +140,7 @@ func answerExpires(w *world) {
 
 func twoAtOnce(w *world) {
 	const callers = 8
-	key, o := w.key(), onceOf("ann", "sessions.reset", "k1")
+	key, o := w.key(), keyOf("ann", "sessions.reset", "k1")
 	other := w.h.Open()
 	ids, errs := make([]string, callers), make([]error, callers)
 	var all sync.WaitGroup
@@ -186,7 +186,7 @@ func sessionChangesAreLogged(w *world) {
 	}
 	reset := func(id string, a *chat.Audit) {
 		w.Helper()
-		p := store.ResetParams{Session: key, Principal: "ann", NewID: id, Audit: a, IdempotencyKey: onceOf("ann", "reset", id)}
+		p := store.ResetParams{Session: key, Principal: "ann", NewID: id, Audit: a, IdempotencyKey: keyOf("ann", "reset", id)}
 		for range 2 { // the second one is a repetition and leaves nothing
 			_, err := w.st.ResetSession(w.ctx, p)
 			w.ok(err)

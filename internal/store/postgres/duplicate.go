@@ -10,17 +10,17 @@ import (
 	"laneway/internal/store"
 )
 
-const knownSQL = `
+const duplicateSQL = `
 SELECT ` + waitingColumns + `, COALESCE(i.dedupe, ''), i.params_hash, i.node,
 	COALESCE(s.owner, ''), COALESCE(s.epoch, 0), COALESCE(s.session_id, ''), COALESCE(s.principal, ''), COALESCE(s.mode, '')
 FROM inbox i LEFT JOIN sessions s ON s.key = i.session_key
 WHERE i.message_id = $1 OR i.dedupe = $2
 ORDER BY (i.dedupe = $2) IS TRUE DESC LIMIT 1`
 
-// known answers for a message that was accepted before, or says that its key names something else. chat.ErrNotFound: it was not.
-// After a try whose answer was lost, our own message is not a duplicate: the caller has yet to hear of it.
-func (a *arrival) known(ctx context.Context, repeated bool) error {
-	old, err := one(ctx, a.s, earlier{}.scan, knownSQL, a.p.Message.ID, orNull(a.p.Message.Dedupe))
+// findDuplicate returns the message that was accepted before, or chat.ErrKeyReused when its key names another message. chat.ErrNotFound:
+// there is none. After a try whose answer was lost, the message of this call is not a duplicate: the caller has not got its result yet.
+func (a *acceptOp) findDuplicate(ctx context.Context, repeated bool) error {
+	old, err := one(ctx, a.s, earlier{}.scan, duplicateSQL, a.p.Message.ID, orNull(a.p.Message.Dedupe))
 	if err != nil {
 		return orNone(err, chat.ErrNotFound)
 	}
@@ -60,7 +60,7 @@ func (e earlier) is(m chat.Message) bool {
 	return e.dedupe == m.Dedupe && (e.hash == "" || m.ParamsHash == "" || e.hash == m.ParamsHash)
 }
 
-// prefixRow lets a scan function read the first columns of a row; the others go to tail.
+// prefixRow lets a scan function read the first columns of a row; tail reads the others.
 type prefixRow struct {
 	pgx.CollectableRow
 

@@ -37,7 +37,7 @@ func (w *world) everywhere(again func(st cron.JobStore)) {
 func addOnce(w *world) {
 	j := w.draft()
 	p := putParams(j)
-	p.IdempotencyKey, p.Audit = onceOf("ann", "cron.add", "k1"), &chat.Audit{Who: "ann", Verb: "1-add", Object: j.ID}
+	p.IdempotencyKey, p.Audit = keyOf("ann", "cron.add", "k1"), &chat.Audit{Who: "ann", Verb: "1-add", Object: j.ID}
 	first, err := w.cron().PutJob(w.ctx, p)
 	w.ok(err)
 	equal(w, "made and repeated", []bool{first.Created, first.Repeated}, []bool{true, false})
@@ -57,7 +57,7 @@ func addOnce(w *world) {
 	equal(w, "rows of the log", len(w.audits()), 1)
 }
 
-// manual asks for a run by hand.
+// manual makes a run that a caller asked for.
 func manual(node, job string, o *chat.IdempotencyKey) cron.EnqueueParams {
 	return cron.EnqueueParams{
 		Node: node, JobID: job, New: true, IdempotencyKey: o, Audit: &chat.Audit{Who: "ann", Verb: "run", Object: job},
@@ -72,7 +72,7 @@ func manual(node, job string, o *chat.IdempotencyKey) cron.EnqueueParams {
 
 func runOnce(w *world) {
 	j := w.job(nil)
-	p := manual(w.node(), j.ID, onceOf("ann", "cron.run", "k1"))
+	p := manual(w.node(), j.ID, keyOf("ann", "cron.run", "k1"))
 	first, err := w.cron().EnqueueRuns(w.ctx, p)
 	w.ok(err)
 	l := first.Launched[0]
@@ -96,7 +96,7 @@ func notRunOnce(w *world) {
 	node := w.node()
 	j := w.job(nil)
 	l := w.due(node)
-	p := manual(node, j.ID, onceOf("ann", "cron.run", "k1"))
+	p := manual(node, j.ID, keyOf("ann", "cron.run", "k1"))
 	first, err := w.cron().EnqueueRuns(w.ctx, p)
 	w.ok(err)
 	equal(w, "answer", first, cron.Enqueued{Job: first.Job, NotRun: "already-running"})
@@ -112,7 +112,7 @@ func takenMoment(w *world) {
 	j := w.job(nil)
 	l := w.byHand(node, j)
 	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
-	p := manual(node, j.ID, onceOf("ann", "cron.run", "k1"))
+	p := manual(node, j.ID, keyOf("ann", "cron.run", "k1"))
 	_, err := w.cron().EnqueueRuns(w.ctx, p)
 	w.fails(err, chat.ErrConflict)
 	equal(w, "runs", len(w.history(j.ID)), 1)
@@ -129,7 +129,7 @@ func backfillOnce(w *world) {
 	w.endRun(w.begin(good), good.Message.ID, cron.RunOK, nil)
 	slots := []time.Time{good.Run.ScheduledFor.Add(-interval), good.Run.ScheduledFor}
 	p := cron.EnqueueParams{
-		Node: node, JobID: j.ID, IdempotencyKey: onceOf("ann", "cron.backfill", "k1"), Slots: slots,
+		Node: node, JobID: j.ID, IdempotencyKey: keyOf("ann", "cron.backfill", "k1"), Slots: slots,
 		Make: func(d cron.DueJob, _ time.Time) ([]cron.Launch, error) {
 			var list []cron.Launch
 			for _, slot := range slots {
@@ -155,7 +155,7 @@ func cancelOnce(w *world) {
 	node := w.node()
 	j := w.job(nil)
 	first := w.due(node)
-	p := cron.CancelParams{JobID: j.ID, IdempotencyKey: onceOf("ann", "cron.cancel", "k1"), Audit: &chat.Audit{Who: "ann", Verb: "cancel", Object: j.ID}}
+	p := cron.CancelParams{JobID: j.ID, IdempotencyKey: keyOf("ann", "cron.cancel", "k1"), Audit: &chat.Audit{Who: "ann", Verb: "cancel", Object: j.ID}}
 	equal(w, "cancelled", len(w.cancel(p)), 1)
 	second := w.byHand(node, j)
 	w.everywhere(func(st cron.JobStore) {
@@ -173,20 +173,20 @@ func cronKeyReused(w *world) {
 	node := w.node()
 	j := w.job(nil)
 	other := func(method string) *chat.IdempotencyKey {
-		o := onceOf("ann", method, "k1")
+		o := keyOf("ann", method, "k1")
 		o.Hash = "other"
 		return o
 	}
 	put := putParams(w.draft())
-	put.IdempotencyKey = onceOf("ann", "cron.add", "k1")
+	put.IdempotencyKey = keyOf("ann", "cron.add", "k1")
 	_, err := w.cron().PutJob(w.ctx, put)
 	w.ok(err)
 	l := w.byHand(node, j)
 	w.clock.advance(time.Millisecond)
-	run := manual(node, j.ID, onceOf("ann", "cron.run", "k1"))
+	run := manual(node, j.ID, keyOf("ann", "cron.run", "k1"))
 	_, err = w.cron().EnqueueRuns(w.ctx, run)
 	w.ok(err)
-	cancel := cron.CancelParams{RunID: l.Run.ID, IdempotencyKey: onceOf("ann", "cron.cancel", "k1")}
+	cancel := cron.CancelParams{RunID: l.Run.ID, IdempotencyKey: keyOf("ann", "cron.cancel", "k1")}
 	w.cancel(cancel)
 	w.clock.advance(time.Millisecond)
 	l = w.byHand(node, j)
@@ -212,7 +212,7 @@ func cronRefusalIsNotKept(w *world) {
 	refused := errors.New("not now")
 	put := putParams(w.draft())
 	change := put.Change
-	put.IdempotencyKey = onceOf("ann", "cron.add", "k1")
+	put.IdempotencyKey = keyOf("ann", "cron.add", "k1")
 	put.Change = func(*cron.Job, time.Time) (*cron.Job, error) { return nil, refused }
 	_, err := w.cron().PutJob(w.ctx, put)
 	w.fails(err, refused)
@@ -220,7 +220,7 @@ func cronRefusalIsNotKept(w *world) {
 	made, err := w.cron().PutJob(w.ctx, put)
 	w.ok(err)
 	equal(w, "made", made.Created, true)
-	cancel := cron.CancelParams{JobID: "nothing", IdempotencyKey: onceOf("ann", "cron.cancel", "k1")}
+	cancel := cron.CancelParams{JobID: "nothing", IdempotencyKey: keyOf("ann", "cron.cancel", "k1")}
 	for range 2 {
 		_, err = w.cron().CancelRuns(w.ctx, cancel)
 		w.fails(err, chat.ErrNotFound)
@@ -229,7 +229,7 @@ func cronRefusalIsNotKept(w *world) {
 
 func addsAtOnce(w *world) {
 	const callers = 8
-	o := onceOf("ann", "cron.add", "k1")
+	o := keyOf("ann", "cron.add", "k1")
 	base := w.draft()
 	other := w.h.Open()
 	made, errs := make([]cron.PutResult, callers), make([]error, callers)

@@ -12,8 +12,8 @@ import (
 	"laneway/internal/store"
 )
 
-// reserveSQL takes the name of a call. No row comes back when it has been answered and the answer is still kept. A transaction that holds the
-// same name is waited for. $1 clock, $2 owner, $3 method, $4 key, $5 hash, $6 how long answers are kept.
+// reserveSQL inserts the record of a call. It returns no row when a record exists that is still kept. It waits for a transaction that
+// inserts the same key. $1 clock, $2 owner, $3 method, $4 key, $5 hash, $6 how long records are kept.
 const reserveSQL = `
 INSERT INTO answers AS a (owner, method, key, hash, answer, at) VALUES ($2, $3, $4, $5, '', ` + nowSQL + `)
 ON CONFLICT (owner, method, key) DO UPDATE SET hash = excluded.hash, answer = '', at = excluded.at WHERE a.at <= excluded.at - $6::bigint
@@ -21,18 +21,18 @@ RETURNING 1`
 
 const answeredSQL = `SELECT hash, answer FROM answers WHERE owner = $2 AND method = $3 AND key = $4 AND at > ` + nowSQL + ` - $5::bigint`
 
-// once runs do, unless a call of this name was answered already: then its answer is what once returns, and nothing is done. The answer of do
-// is written in the same transaction. Without a name do simply runs.
-func once[T any](ctx context.Context, s *Store, tx pgx.Tx, o *chat.IdempotencyKey, do func() (T, error)) (out T, err error) {
+// idempotent runs do and writes its result in the same transaction. When a record of this key exists, idempotent returns its result and
+// does not run do. Without a key it only runs do.
+func idempotent[T any](ctx context.Context, s *Store, tx pgx.Tx, o *chat.IdempotencyKey, do func() (T, error)) (out T, err error) {
 	if o == nil {
 		return do()
 	}
-	tag, err := tx.Exec(ctx, reserveSQL, s.clock(), o.Owner, o.Method, o.Key, o.Hash, store.AnswerFor.Milliseconds())
+	tag, err := tx.Exec(ctx, reserveSQL, s.clock(), o.Owner, o.Method, o.Key, o.Hash, store.IdempotencyTTL.Milliseconds())
 	if err != nil {
 		return out, err
 	}
 	if tag.RowsAffected() == 0 {
-		raw, err := s.answered(ctx, tx, *o)
+		raw, err := s.findRecord(ctx, tx, *o)
 		if err == nil {
 			err = json.Unmarshal(raw, &out)
 		}
@@ -57,10 +57,10 @@ type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// answered reads the answer to a call that is still kept; nil = there is none.
-func (s *Store) answered(ctx context.Context, q rowQuerier, o chat.IdempotencyKey) (json.RawMessage, error) {
+// findRecord reads the record of a call that is still kept; nil = there is none.
+func (s *Store) findRecord(ctx context.Context, q rowQuerier, o chat.IdempotencyKey) (json.RawMessage, error) {
 	var hash, answer string
-	err := q.QueryRow(ctx, answeredSQL, s.clock(), o.Owner, o.Method, o.Key, store.AnswerFor.Milliseconds()).Scan(&hash, &answer)
+	err := q.QueryRow(ctx, answeredSQL, s.clock(), o.Owner, o.Method, o.Key, store.IdempotencyTTL.Milliseconds()).Scan(&hash, &answer)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, nil
@@ -72,21 +72,21 @@ func (s *Store) answered(ctx context.Context, q rowQuerier, o chat.IdempotencyKe
 	return json.RawMessage(answer), nil
 }
 
-// Answered reads what a call was told, see store.Answers.
-func (s *Store) Answered(ctx context.Context, o chat.IdempotencyKey) (answer json.RawMessage, err error) {
+// IdempotencyRecord reads the result of the first call with a key, see store.IdempotencyRecords.
+func (s *Store) IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (answer json.RawMessage, err error) {
 	err = s.do(ctx, "reading an answer", func(ctx context.Context) error {
-		answer, err = s.answered(ctx, s.pool, o)
+		answer, err = s.findRecord(ctx, s.pool, o)
 		return err
 	})
 	return answer, err
 }
 
-// PruneAnswers deletes answers that are kept no longer, see store.Answers.
-func (s *Store) PruneAnswers(ctx context.Context, limit int) (n int, err error) {
+// PruneIdempotencyRecords deletes old records, see store.IdempotencyRecords.
+func (s *Store) PruneIdempotencyRecords(ctx context.Context, limit int) (n int, err error) {
 	err = s.do(ctx, "pruning the answers", func(ctx context.Context) error {
 		tag, err := s.pool.Exec(ctx, `DELETE FROM answers WHERE ctid = ANY (ARRAY(
 			SELECT ctid FROM answers WHERE at <= `+nowSQL+` - $2::bigint ORDER BY at LIMIT $3 FOR UPDATE SKIP LOCKED))`,
-			s.clock(), store.AnswerFor.Milliseconds(), limit)
+			s.clock(), store.IdempotencyTTL.Milliseconds(), limit)
 		n = int(tag.RowsAffected())
 		return err
 	})

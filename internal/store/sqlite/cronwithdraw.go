@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// unstartedFire are planned fires whose first attempt has not begun.
+	// unstartedFire is the condition for planned fires whose first attempt has not begun.
 	unstartedFire = `state = 'queued' AND attempt = 0 AND trigger = 'schedule'`
 
-	// forgetWithdrawn deletes what withdrawn claims left behind, once their slots lie as far back as the ledger does.
+	// forgetWithdrawn deletes the tombstones of withdrawn claims whose slots are older than the ledger.
 	forgetWithdrawn = `DELETE FROM deleted_sessions WHERE key GLOB 'agent:*:cron:*:schedule-[0-9]*'
 		AND CAST(substr(key, instr(key, ':schedule-') + 10) AS INTEGER) < ?`
 )
 
-// withdraw takes back the claims ahead of a job, with what was made for them.
+// withdraw withdraws the claims ahead of a job, with their messages and sessions.
 func (t *tx) withdraw(ctx context.Context, jobID string) error {
 	rows, err := t.activeOf(ctx, jobID)
 	if err != nil {
@@ -33,8 +33,9 @@ func (t *tx) withdraw(ctx context.Context, jobID string) error {
 	return nil
 }
 
-// withdrawRun deletes the row, the message and the session of a claim. A session in which something else is, or was, stays. What goes leaves its numbers and
-// its epoch behind: a process that still knows the claim must not take one of the same slot for it.
+// withdrawRun deletes the row, the message and the session of a claim. A session that has or had other messages stays. The tombstone of a
+// deleted session keeps its numbers and its epoch: a process that still has the claim in memory must not match it with a later claim of the
+// same slot.
 func (t *tx) withdrawRun(ctx context.Context, r *ledgerRow) error {
 	if _, err := t.exec(ctx, `DELETE FROM cron_run_logs WHERE id = ?`, r.ID); err != nil {
 		return err
@@ -53,7 +54,7 @@ func (t *tx) withdrawRun(ctx context.Context, r *ledgerRow) error {
 		return err
 	}
 	if used == 0 && s.transcriptSeq == 0 {
-		_, err := t.bury(ctx, s) // nothing waits in it
+		_, err := t.removeSession(ctx, s) // nothing waits in it
 		return err
 	}
 	if _, err := t.settle(ctx, s); err != nil {
@@ -62,7 +63,8 @@ func (t *tx) withdrawRun(ctx context.Context, r *ledgerRow) error {
 	return t.save(ctx, s)
 }
 
-// endWaiting cancels the runs of a job that wait to start, all of them or those that the plan has made, and returns how many were planned fires.
+// endWaiting cancels the runs of a job that wait to start: all of them, or those that the schedule has made. It returns how many were
+// planned fires.
 func (t *tx) endWaiting(ctx context.Context, jobID string, all bool, c cancellation) (ended []cron.CancelledRun, fires int, err error) {
 	rows, err := t.activeOf(ctx, jobID)
 	if err != nil {
@@ -80,8 +82,8 @@ func (t *tx) endWaiting(ctx context.Context, jobID string, all bool, c cancellat
 	return ended, fires, err
 }
 
-// HandBack withdraws what a node has claimed ahead; see the port.
-func (s *Store) HandBack(ctx context.Context, node string) (int, error) {
+// ReleaseClaims withdraws what a node has claimed ahead; see the port.
+func (s *Store) ReleaseClaims(ctx context.Context, node string) (int, error) {
 	return result(ctx, s.write, ordinary("hand back what was claimed ahead"), func(ctx context.Context, t *tx) (n int, err error) {
 		rows, err := t.query(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE `+runsActive+` AND `+unstartedFire+` AND node = ? AND fire_at > ?
 			ORDER BY fire_at DESC`, node, t.now)
@@ -101,7 +103,7 @@ func (s *Store) HandBack(ctx context.Context, node string) (int, error) {
 	})
 }
 
-// planAgain gives a job the slot back that was withdrawn.
+// planAgain makes the slot of a withdrawn claim the job's next slot.
 func (t *tx) planAgain(ctx context.Context, jobID string, slot, at int64) error {
 	_, err := t.exec(ctx, `UPDATE cron_jobs SET next_slot = ?, next_run_at = ?, fired = max(fired - 1, 0), enabled = 1 WHERE id = ?`, slot, at, jobID)
 	return err

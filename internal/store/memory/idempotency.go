@@ -12,15 +12,15 @@ import (
 // call is the name of a call with an idempotency key.
 type call struct{ owner, method, key string }
 
-// answer is what it was told.
+// answer is its result.
 type answer struct {
 	hash string
 	json json.RawMessage
 	at   time.Time
 }
 
-// once runs do, unless a call of this name was answered already: then its answer is what once returns, and nothing is done.
-func once[T any](s *Store, o *chat.IdempotencyKey, now time.Time, do func() (T, error)) (out T, err error) {
+// idempotent runs do and keeps its result. When a record of this key exists, idempotent returns its result and does not run do.
+func idempotent[T any](s *Store, o *chat.IdempotencyKey, now time.Time, do func() (T, error)) (out T, err error) {
 	if o == nil {
 		return do()
 	}
@@ -42,7 +42,7 @@ func once[T any](s *Store, o *chat.IdempotencyKey, now time.Time, do func() (T, 
 func (s *Store) answered(o chat.IdempotencyKey, now time.Time) (json.RawMessage, error) {
 	a, ok := s.answers[call{o.Owner, o.Method, o.Key}]
 	switch {
-	case !ok || now.Sub(a.at) >= store.AnswerFor:
+	case !ok || now.Sub(a.at) >= store.IdempotencyTTL:
 		return nil, nil
 	case a.hash != o.Hash:
 		return nil, chat.ErrKeyReused
@@ -50,8 +50,8 @@ func (s *Store) answered(o chat.IdempotencyKey, now time.Time) (json.RawMessage,
 	return a.json, nil
 }
 
-// Answered reads what a call was told, see store.Answers.
-func (s *Store) Answered(ctx context.Context, o chat.IdempotencyKey) (out json.RawMessage, err error) {
+// IdempotencyRecord reads the result of the first call with a key, see store.IdempotencyRecords.
+func (s *Store) IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (out json.RawMessage, err error) {
 	err = s.do(ctx, "Answered", func(now time.Time) error {
 		out, err = s.answered(o, now)
 		return err
@@ -59,11 +59,11 @@ func (s *Store) Answered(ctx context.Context, o chat.IdempotencyKey) (out json.R
 	return out, err
 }
 
-// PruneAnswers deletes answers that are kept no longer, see store.Answers.
-func (s *Store) PruneAnswers(ctx context.Context, limit int) (n int, err error) {
-	err = s.do(ctx, "PruneAnswers", func(now time.Time) error {
+// PruneIdempotencyRecords deletes old records, see store.IdempotencyRecords.
+func (s *Store) PruneIdempotencyRecords(ctx context.Context, limit int) (n int, err error) {
+	err = s.do(ctx, "PruneIdempotencyRecords", func(now time.Time) error {
 		for name, a := range s.answers {
-			if n < limit && now.Sub(a.at) >= store.AnswerFor {
+			if n < limit && now.Sub(a.at) >= store.IdempotencyTTL {
 				delete(s.answers, name)
 				n++
 			}

@@ -57,7 +57,7 @@ func starting(claim store.Claim, run string, seqs ...int64) store.StartParams {
 	}
 }
 
-func ending(claim store.Claim, run string) store.FinishParams {
+func finishOp(claim store.Claim, run string) store.FinishParams {
 	return store.FinishParams{
 		Claim: claim, RunID: run, State: store.RunOK, Outcome: chat.OutcomeAnswered,
 		Transcript: []chat.TranscriptEntry{{RunID: run, Role: chat.RoleAssistant, Text: "answer " + run}},
@@ -154,7 +154,7 @@ func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 	checkInvariants(t, c.url)
 }
 
-// TestStartTogetherKeepsTheFenceOfEach: a claim that does not hold begins nothing and holds up nobody.
+// TestStartTogetherKeepsTheFenceOfEach: a claim that does not hold begins nothing and delays no other start.
 func TestStartTogetherKeepsTheFenceOfEach(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t)
@@ -202,7 +202,7 @@ func TestFinishTogetherKeepsTheFenceOfEach(t *testing.T) {
 	orphan := c.accept("dead", "orphan", 1)
 	c.start(orphan, "orphan-1", 1)
 	exec(t, c.url, `UPDATE nodes SET lease_until = 1 WHERE id = 'dead'`)
-	if _, err := c.s.Finish(t.Context(), ending(claims["over"], "over-1")); err != nil {
+	if _, err := c.s.Finish(t.Context(), finishOp(claims["over"], "over-1")); err != nil {
 		t.Fatal(err)
 	}
 	c.accept("n", "over", 2) // owned again, under another epoch
@@ -210,8 +210,8 @@ func TestFinishTogetherKeepsTheFenceOfEach(t *testing.T) {
 	stale := claims["stale"]
 	stale.Epoch--
 	done, out, err := c.s.FinishTogether(t.Context(), []store.FinishParams{
-		ending(stale, "stale-1"), ending(claims["good"], "good-1"), ending(claims["over"], "over-1"), ending(claims["locked"], "locked-1"),
-		ending(orphan, "orphan-1"), ending(claims["more"], "more-1"),
+		finishOp(stale, "stale-1"), finishOp(claims["good"], "good-1"), finishOp(claims["over"], "over-1"), finishOp(claims["locked"], "locked-1"),
+		finishOp(orphan, "orphan-1"), finishOp(claims["more"], "more-1"),
 	})
 	c.wantDone(done, err, false, true, false, false, false, true)
 	if !out[1].Released || out[5].Released {
@@ -227,7 +227,7 @@ func TestFinishTogetherKeepsTheFenceOfEach(t *testing.T) {
 	checkInvariants(t, c.url)
 }
 
-// TestALockedSessionHoldsUpItselfOnly: while somebody holds the row of one session, turns of the others go on, and its own goes on afterwards.
+// TestALockedSessionHoldsUpItselfOnly: while another transaction locks the row of one session, turns of the others continue, and its own continues afterwards.
 func TestALockedSessionHoldsUpItselfOnly(t *testing.T) {
 	t.Parallel()
 	c := newCompany(t)
@@ -266,7 +266,7 @@ func TestALockedSessionHoldsUpItselfOnly(t *testing.T) {
 }
 
 // TestTwoProcessesShareOneDatabase: both offer the same messages to the same sessions, in groups. Each message is stored once, each turn
-// runs once, and nobody meets a deadlock.
+// runs once, and there is no deadlock.
 func TestTwoProcessesShareOneDatabase(t *testing.T) {
 	t.Parallel()
 	const sessions, messages = 12, 8
@@ -318,7 +318,7 @@ func contend(ctx context.Context, s *postgres.Store, node string, key chat.Sessi
 	if err != nil || len(started.Seqs) == 0 {
 		return err
 	}
-	_, err = s.Finish(ctx, ending(claim, id))
+	_, err = s.Finish(ctx, finishOp(claim, id))
 	if errors.Is(err, chat.ErrFenced) {
 		return fmt.Errorf("a run that nobody else can end: %w", err)
 	}

@@ -15,8 +15,8 @@ import (
 	"laneway/internal/store"
 )
 
-// The statements about rows of the ledger look them up by their ids and then by their places: of several indexes a planner without
-// statistics takes the partial one of what is under way, and reads all of it for each row.
+// The statements about ledger rows look them up by id first and then by place (ctid). Without statistics the planner would otherwise use
+// the partial index of active rows and read all of it for each row.
 
 // beginManySQL is beginSQL for several attempts. Parameters: arrays of the runs of the ledger, attempts, nodes, messages and epochs.
 const beginManySQL = `
@@ -28,13 +28,14 @@ JOIN runs r ON r.id = v.message AND r.state = 'running' AND r.owner = v.node AND
 CROSS JOIN LATERAL (SELECT ctid AS place FROM cron_run_logs WHERE id = v.id OFFSET 0) b
 WHERE l.ctid = b.place AND l.run_id = v.message AND l.state = 'queued'`
 
-// The ends of several attempts. The jobs come first, as everywhere; nobody waits for the rows of a job or of a session.
+// The ends of several attempts. Jobs are locked before sessions, as everywhere; no statement waits for the row of a job or of a session.
 const (
-	freeJobsSQL  = `SELECT ` + jobRaw + ` FROM cron_jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED`
-	jobsSQL      = `SELECT ` + jobRaw + ` FROM cron_jobs WHERE id = ANY($1::text[])`
-	knownJobsSQL = `SELECT id FROM cron_jobs WHERE id = ANY($1::text[])`
+	lockFreeJobsSQL = `SELECT ` + jobRaw + ` FROM cron_jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED`
+	jobsSQL         = `SELECT ` + jobRaw + ` FROM cron_jobs WHERE id = ANY($1::text[])`
+	existingJobsSQL = `SELECT id FROM cron_jobs WHERE id = ANY($1::text[])`
 
-	// runningSQL are those of the held claims under which their run runs. Parameters: $1 runs, $2 sessions, $3 nodes, $4 epochs.
+	// runningSQL returns the numbers of the proved claims whose run is running under the claim. Parameters: $1 runs, $2 sessions, $3 nodes,
+	// $4 epochs.
 	runningSQL = `
 SELECT n.i FROM ` + numbersSQL + ` CROSS JOIN LATERAL (SELECT i, ($1::text[])[i] AS run OFFSET 0) n JOIN runs r ON r.id = n.run
 WHERE n.i = ANY (` + heldSQL + `) AND r.state = 'running'
@@ -42,7 +43,7 @@ WHERE n.i = ANY (` + heldSQL + `) AND r.state = 'running'
 
 	logsSQL = `SELECT ` + logColumns + ` FROM cron_run_logs l WHERE l.id = ANY($1::text[])`
 
-	// narrowSQL names the claims that the next statement is to go by.
+	// narrowSQL sets the numbers of the claims that the next statement reads with heldSQL.
 	narrowSQL = `SELECT set_config('laneway.held', $1, true)`
 
 	// endManySQL is endSQL for several attempts: one array for each column.
@@ -57,9 +58,9 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::
 CROSS JOIN LATERAL (SELECT ctid AS place FROM cron_run_logs WHERE id = v.id OFFSET 0) b
 WHERE l.ctid = b.place AND l.finished_at IS NULL`
 
-	// toldSQL writes what runs change of their jobs, and leaves alone what they leave alone in nearly every case: the rest of the row. Parameters:
-	// one array for each column.
-	toldSQL = `
+	// jobStatesSQL writes the columns of a job that the end of a run usually changes, and no other column. Parameters: one array for each
+	// column.
+	jobStatesSQL = `
 UPDATE cron_jobs j SET run_count = v.runs, error_count = v.errors, last_run_at = NULLIF(v.at, 0), last_state = v.state, last_error = v.error,
 	last_error_class = v.class, last_duration_ms = v.took, last_delivery = v.delivery, last_delivery_error = v.undelivered,
 	last_alert_at = NULLIF(v.alert, 0), consecutive_errors = v.failed, consecutive_skipped = v.skipped
@@ -69,9 +70,9 @@ FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6
 WHERE j.id = v.id`
 )
 
-// beginAll queues what starts write into the ledger, and reads their jobs as they are then: with others that costs next to nothing.
-func beginAll(b *pgx.Batch, list []*beginning) {
-	var some []*beginning
+// queueBegins queues the ledger updates of starts, and reads their jobs: in a group that costs one statement for all of them.
+func queueBegins(b *pgx.Batch, list []*startOp) {
+	var some []*startOp
 	for _, g := range list {
 		if g.p.Cron != nil {
 			some = append(some, g)
@@ -83,11 +84,11 @@ func beginAll(b *pgx.Batch, list []*beginning) {
 	case 1:
 		b.Queue(beginSQL, some[0].p.Cron.RunID, some[0].p.Cron.Attempt, some[0].p.Node, some[0].p.RunID, some[0].p.Epoch)
 	default:
-		b.Queue(beginManySQL, column(some, func(g *beginning) string { return g.p.Cron.RunID }),
-			column(some, func(g *beginning) int64 { return int64(g.p.Cron.Attempt) }), column(some, func(g *beginning) string { return g.p.Node }),
-			column(some, func(g *beginning) string { return g.p.RunID }), column(some, func(g *beginning) int64 { return g.p.Epoch }))
+		b.Queue(beginManySQL, column(some, func(g *startOp) string { return g.p.Cron.RunID }),
+			column(some, func(g *startOp) int64 { return int64(g.p.Cron.Attempt) }), column(some, func(g *startOp) string { return g.p.Node }),
+			column(some, func(g *startOp) string { return g.p.RunID }), column(some, func(g *startOp) int64 { return g.p.Epoch }))
 	}
-	of := map[string][]*beginning{}
+	of := map[string][]*startOp{}
 	for _, g := range some {
 		if _, job, _, err := cron.ParseRunID(g.p.Cron.RunID); err == nil {
 			of[job] = append(of[job], g)
@@ -101,24 +102,25 @@ func beginAll(b *pgx.Batch, list []*beginning) {
 	}))
 }
 
-// attempts are ends of attempts that share a transaction of two round trips: it reads jobs and ledger, and writes what became of them.
-type attempts struct {
+// finishCronOps are ends of attempts that share a transaction of two round trips: the first reads jobs and ledger rows, the second writes
+// the results.
+type finishCronOps struct {
 	s    *Store
-	list []*ending
+	list []*finishOp
 
-	held  map[int]bool // numbers of those whose claim holds and whose run runs
+	held  map[int]bool // numbers of the ends whose claim holds and whose run is running
 	jobs  map[string]storedJob
-	known map[string]bool // jobs that exist, locked by somebody else or not
+	known map[string]bool // jobs that exist, locked by another transaction or not
 	rows  map[string]loggedRun
 	nowMs int64
 
 	done []bool
 }
 
-// attemptsTogether is one transaction for attempts of different sessions and jobs. An attempt whose job is in somebody else's hands, or in
-// those of another one of the group, is left out.
-func (s *Store) attemptsTogether(ctx context.Context, list []*ending) ([]bool, error) {
-	a := &attempts{
+// finishCronGroup is one transaction for attempts of different sessions and jobs. It leaves out an attempt whose job is locked by another
+// transaction or is the job of another attempt of the group.
+func (s *Store) finishCronGroup(ctx context.Context, list []*finishOp) ([]bool, error) {
+	a := &finishCronOps{
 		s: s, list: list, held: map[int]bool{}, jobs: map[string]storedJob{}, known: map[string]bool{}, rows: map[string]loggedRun{},
 		done: make([]bool, len(list)),
 	}
@@ -138,8 +140,8 @@ func jobOf(e *cron.AttemptEnd) string {
 	return job
 }
 
-func (a *attempts) read(b *pgx.Batch) {
-	claims := column(a.list, func(e *ending) store.Claim { return e.p.Claim })
+func (a *finishCronOps) read(b *pgx.Batch) {
+	claims := column(a.list, func(e *finishOp) store.Claim { return e.p.Claim })
 	var jobs []string
 	for _, e := range a.list {
 		if id := jobOf(e.p.Cron); id != "" {
@@ -147,18 +149,18 @@ func (a *attempts) read(b *pgx.Batch) {
 		}
 	}
 	if len(jobs) > 0 {
-		b.Queue(freeJobsSQL, jobs).Query(each(scanJob, func(j storedJob) { a.jobs[j.ID] = j }))
-		b.Queue(knownJobsSQL, jobs).Query(each(scanText, func(id string) { a.known[id] = true }))
+		b.Queue(lockFreeJobsSQL, jobs).Query(each(scanJob, func(j storedJob) { a.jobs[j.ID] = j }))
+		b.Queue(existingJobsSQL, jobs).Query(each(scanText, func(id string) { a.known[id] = true }))
 	}
 	a.s.holdAll(b, claims)
-	b.Queue(runningSQL, column(a.list, func(e *ending) string { return e.p.RunID }), column(claims, func(c store.Claim) string { return c.Session.String() }),
+	b.Queue(runningSQL, column(a.list, func(e *finishOp) string { return e.p.RunID }), column(claims, func(c store.Claim) string { return c.Session.String() }),
 		column(claims, func(c store.Claim) string { return c.Node }), column(claims, func(c store.Claim) int64 { return c.Epoch })).
 		Query(each(pgx.RowTo[int], func(i int) { a.held[i-1] = true }))
-	b.Queue(logsSQL, column(a.list, func(e *ending) string { return e.p.Cron.RunID })).Query(each(scanLog, func(r loggedRun) { a.rows[r.ID] = r }))
+	b.Queue(logsSQL, column(a.list, func(e *finishOp) string { return e.p.Cron.RunID })).Query(each(scanLog, func(r loggedRun) { a.rows[r.ID] = r }))
 	b.Queue(`SELECT `+nowSQL, a.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&a.nowMs) })
 }
 
-// each hands every row of a queued statement on.
+// each calls use for every row of a queued statement.
 func each[T any](scan pgx.RowToFunc[T], use func(T)) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		list, err := pgx.CollectRows(rows, scan)
@@ -169,8 +171,8 @@ func each[T any](scan pgx.RowToFunc[T], use func(T)) func(pgx.Rows) error {
 	}
 }
 
-// ours are the numbers of those attempts that end here.
-func (a *attempts) ours() (list []int) {
+// endable are the numbers of the attempts that this transaction ends.
+func (a *finishCronOps) endable() (list []int) {
 	used := map[string]bool{}
 	for i, e := range a.list {
 		job := jobOf(e.p.Cron)
@@ -184,18 +186,18 @@ func (a *attempts) ours() (list []int) {
 	return list
 }
 
-func (a *attempts) write(b *pgx.Batch) error {
-	ours := a.ours()
+func (a *finishCronOps) write(b *pgx.Batch) error {
+	ours := a.endable()
 	if len(ours) == 0 {
 		return nil
 	}
-	list := column(ours, func(i int) *ending { return a.list[i] })
+	list := column(ours, func(i int) *finishOp { return a.list[i] })
 	a.queue(b, ours, list)
 	return a.record(b, list)
 }
 
-// queue ends the runs.
-func (a *attempts) queue(b *pgx.Batch, ours []int, list []*ending) {
+// queue queues the ends of the runs.
+func (a *finishCronOps) queue(b *pgx.Batch, ours []int, list []*finishOp) {
 	sql := finishOneSQL
 	if len(list) > 1 {
 		sql = finishManySQL
@@ -207,7 +209,7 @@ func (a *attempts) queue(b *pgx.Batch, ours []int, list []*ending) {
 	}
 	b.Queue(sql, a.s.finishArgs(list)...).Query(func(rows pgx.Rows) error {
 		ended := make([]bool, len(list))
-		err := eachMember(rows, list, ended, (*ending).scan)
+		err := scanResults(rows, list, ended, (*finishOp).scan)
 		for i, n := range ours {
 			a.done[n] = ended[i]
 		}
@@ -215,14 +217,14 @@ func (a *attempts) queue(b *pgx.Batch, ours []int, list []*ending) {
 	})
 }
 
-// record queues the ends of the attempts and what their jobs make of them. A row that is over already stays as it is.
-func (a *attempts) record(b *pgx.Batch, list []*ending) error {
+// record queues the ends of the attempts and the resulting changes of their jobs. A ledger row that is finished already stays unchanged.
+func (a *finishCronOps) record(b *pgx.Batch, list []*finishOp) error {
 	now := fromMillis(a.nowMs)
 	var (
-		runs  []cron.Run
-		texts []string
-		told  []cron.Job
-		gone  []string
+		runs    []cron.Run
+		texts   []string
+		changed []cron.Job
+		gone    []string
 	)
 	for _, e := range list {
 		row, ok := a.rows[e.p.Cron.RunID]
@@ -239,25 +241,26 @@ func (a *attempts) record(b *pgx.Batch, list []*ending) error {
 		if !ok {
 			continue
 		}
-		next := e.p.Cron.Job(freed(old.Job), r, now)
+		next := e.p.Cron.Job(withoutEndedRun(old.Job), r, now)
 		if next == nil {
 			gone = append(gone, old.ID)
 			continue
 		}
-		if told, err = tell(b, told, old, *next); err != nil {
+		if changed, err = addJobState(b, changed, old, *next); err != nil {
 			return err
 		}
 	}
 	queueEnds(b, runs, texts)
-	queueTold(b, told)
+	queueJobStates(b, changed)
 	if len(gone) > 0 {
 		b.Queue(`DELETE FROM cron_jobs WHERE id = ANY($1::text[])`, gone)
 	}
 	return nil
 }
 
-// tell adds a job to those that changed in nothing but what toldSQL writes; any other change of a job is queued by itself.
-func tell(b *pgx.Batch, told []cron.Job, old storedJob, next cron.Job) ([]cron.Job, error) {
+// addJobState adds a job to those that differ only in the columns of jobStatesSQL. It queues any other change of a job as a statement of
+// its own.
+func addJobState(b *pgx.Batch, changed []cron.Job, old storedJob, next cron.Job) ([]cron.Job, error) {
 	next.ID = old.ID
 	usual, was := next, old.State
 	st := &usual.State
@@ -266,13 +269,13 @@ func tell(b *pgx.Batch, told []cron.Job, old storedJob, next cron.Job) ([]cron.J
 	st.LastError, st.LastErrorClass, st.LastDelivery, st.LastDeliveryError = was.LastError, was.LastErrorClass, was.LastDelivery, was.LastDeliveryError
 	st.Queued, st.RunningAt = was.Queued, was.RunningAt
 	if old.broken == "" && reflect.DeepEqual(usual, old.Job) {
-		return append(told, next), nil
+		return append(changed, next), nil
 	}
 	args, same, err := old.same(next)
 	if err == nil && !same {
 		b.Queue(jobUpdateSQL(), args...)
 	}
-	return told, err
+	return changed, err
 }
 
 func queueEnds(b *pgx.Batch, runs []cron.Run, texts []string) {
@@ -291,7 +294,7 @@ func queueEnds(b *pgx.Batch, runs []cron.Run, texts []string) {
 		text(func(r cron.Run) string { return r.SuppressedBy }), text(func(r cron.Run) string { return r.DeliveryError }))
 }
 
-func queueTold(b *pgx.Batch, jobs []cron.Job) {
+func queueJobStates(b *pgx.Batch, jobs []cron.Job) {
 	if len(jobs) == 0 {
 		return
 	}
@@ -301,7 +304,7 @@ func queueTold(b *pgx.Batch, jobs []cron.Job) {
 	number := func(of func(s *cron.JobState) int64) []int64 {
 		return column(jobs, func(j cron.Job) int64 { return of(&j.State) })
 	}
-	b.Queue(toldSQL, column(jobs, func(j cron.Job) string { return j.ID }),
+	b.Queue(jobStatesSQL, column(jobs, func(j cron.Job) string { return j.ID }),
 		number(func(s *cron.JobState) int64 { return s.RunCount }), number(func(s *cron.JobState) int64 { return s.ErrorCount }),
 		number(func(s *cron.JobState) int64 { return ms(s.LastRunAt) }), text(func(s *cron.JobState) string { return string(s.LastState) }),
 		text(func(s *cron.JobState) string { return s.LastError }), text(func(s *cron.JobState) string { return s.LastErrorClass }),
@@ -311,8 +314,8 @@ func queueTold(b *pgx.Batch, jobs []cron.Job) {
 		number(func(s *cron.JobState) int64 { return int64(s.ConsecutiveSkipped) }))
 }
 
-// freed is a job as the end of one of its runs sees it: that run is not under way any more.
-func freed(j cron.Job) cron.Job {
+// withoutEndedRun is a job without the run that is ending: it does not count as active any more.
+func withoutEndedRun(j cron.Job) cron.Job {
 	view := clone(j)
 	if view.State.Queued--; view.State.Queued <= 0 {
 		view.State.Queued, view.State.RunningAt = 0, time.Time{}
@@ -320,11 +323,11 @@ func freed(j cron.Job) cron.Job {
 	return view
 }
 
-// small says whether an end may join a group: a large one would hold the others up.
-func (e *ending) small() bool {
+// fitsGroup reports whether an end may join a group: a large one would delay the others.
+func (e *finishOp) fitsGroup() bool {
 	n := len(e.outgoing) + len(e.transcript)
 	if e.p.Cron != nil {
 		n += min(len(e.p.Cron.Summary), summaryBytes) + len(e.p.Cron.Error)
 	}
-	return n <= maxShared
+	return n <= maxGroupedBytes
 }

@@ -14,9 +14,9 @@ import (
 	"laneway/internal/store"
 )
 
-// Visitor is a short visit to the database of a data directory that may belong to a running gateway: to look at the tables, and to
-// change the named tokens. It holds no lock between operations; a write waits at most some seconds for the gateway's own, and the
-// gateway for it not longer than one row takes. It changes no schema. Safe for concurrent use.
+// Visitor opens the database of a data directory that may belong to a running gateway, to read the tables and to change the named tokens.
+// It holds no lock between operations; a write waits at most some seconds for the gateway's own, and the gateway waits for it no longer
+// than one row takes. It changes no schema. Safe for concurrent use.
 type Visitor struct {
 	db   *sql.DB
 	now  func() time.Time
@@ -29,7 +29,7 @@ var (
 	_ store.Inspector   = (*Visitor)(nil)
 )
 
-// Visit opens the database without taking the data directory. fs.ErrNotExist is wrapped when there is none; [ErrForeign] and
+// Visit opens the database without locking the data directory. fs.ErrNotExist is wrapped when there is none; [ErrForeign] and
 // [ErrNewerSchema] as in [Open]; [ErrOldSchema] when it has to be migrated first.
 func Visit(ctx context.Context, cfg Config) (*Visitor, error) {
 	if _, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +72,7 @@ func (v *Visitor) checkSchema(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the visit.
+// Close closes the database.
 func (v *Visitor) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// endGoneSQL ends a row that the caller must have leased. $2 row, $3 node, $4 why.
-	endGoneSQL = `
+	// addressGoneSQL ends a row that is leased to the caller. $2 row, $3 node, $4 reason.
+	addressGoneSQL = `
 UPDATE outbox SET state = 'failed', node = '', last_error = $4, next_at = ` + nowSQL + `, done_at = ` + nowSQL + `
 WHERE id = $2 AND state = 'sending' AND node = $3 RETURNING channel, chat_id`
 
-	// pauseDeliverySQL writes of a job that nothing is sent to an address any more. $2 job, $3 why, $4 channel, $5 chat.
+	// pauseDeliverySQL pauses the delivery of a job to one address. $2 job, $3 reason, $4 channel, $5 chat.
 	pauseDeliverySQL = `
 UPDATE cron_jobs SET delivery_paused_at = ` + nowSQL + `, delivery_paused_why = $3, delivery_paused_channel = $4, delivery_paused_chat = $5
 WHERE id = $2`
@@ -28,17 +28,17 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 	var out store.Gone
 	err := s.within(ctx, "noting that an address is gone", func(ctx context.Context, tx pgx.Tx) error {
 		out = store.Gone{}
-		jobs, _, err := s.lockJob(ctx, tx, jobByIDSQL, p.JobID, "") // jobs come first, as everywhere
+		jobs, _, err := s.lockJob(ctx, tx, jobByIDSQL, p.JobID, "") // jobs are locked first, as everywhere
 		if err != nil {
 			return err
 		}
 		var to chat.Target
-		err = tx.QueryRow(ctx, endGoneSQL, s.clock(), p.ID, p.Node, clean(p.Error)).Scan(&to.Channel, &to.ChatID)
+		err = tx.QueryRow(ctx, addressGoneSQL, s.clock(), p.ID, p.Node, clean(p.Error)).Scan(&to.Channel, &to.ChatID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return chat.ErrFenced
 		}
 		if err == nil {
-			_, err = tx.Exec(ctx, lostSQL, p.ID)
+			_, err = tx.Exec(ctx, failedSQL, p.ID)
 		}
 		if err != nil || len(jobs) == 0 || jobs[0].Revision != p.Revision || jobs[0].State.DeliveryPause.Holds(to) {
 			return err
@@ -51,7 +51,7 @@ func (s *Store) AddressGone(ctx context.Context, p store.GoneParams) (store.Gone
 	return out, nil
 }
 
-// pauseDelivery pauses the delivery of a job and tells of it.
+// pauseDelivery pauses the delivery of a job and adds the notices.
 func (s *Store) pauseDelivery(ctx context.Context, tx pgx.Tx, p store.GoneParams, to chat.Target, out *store.Gone) error {
 	notices, err := encodeOutgoing(p.Outgoing)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"laneway/internal/store"
 )
 
-// The statements that end waiting messages differ only in which ones (v). The session's row is locked already. Parameters:
-// $1 clock, $2 session, $3 outcome, $4 reason, $5 notice as JSON or NULL, $6 the word that joins notices, $7 the notice's
-// session; then what v needs.
+// The statements that end waiting messages differ only in the messages (v). The session's row is locked already. Parameters: $1 clock, $2
+// session, $3 outcome, $4 reason, $5 notice as JSON or NULL, $6 the word that joins notices, $7 the notice's session; then the parameters
+// of v.
 const (
 	endOldestSQL = `WITH v AS (
 	SELECT seq FROM inbox WHERE session_key = $2 AND ended_at IS NULL AND state = 'waiting' AND seq <> ALL($9::bigint[])
@@ -26,7 +26,7 @@ const (
 	endSeqsSQL = `WITH v AS (
 	SELECT seq FROM inbox WHERE session_key = $2 AND ended_at IS NULL AND state IN ('held', 'waiting') AND seq = ANY($8::bigint[])` + endTail
 
-	// A notice is joined to one with the same word that nobody has tried to send yet.
+	// A notice is joined to one of the same word that no attempt was made to send.
 	endTail = `
 ), raised AS (
 	UPDATE outbox SET count = count + (SELECT count(*) FROM v)
@@ -92,7 +92,7 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 		b.Queue(runsOfMessagesSQL, p.Session.String(), p.Seqs).Query(collect(&runs, scanLog)) // in the same round trip: which ones end is not known before
 		return send(ctx, s.pool, b)
 	})
-	give(ended, runs)
+	attachRuns(ended, runs)
 	return ended, err
 }
 

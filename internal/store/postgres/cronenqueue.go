@@ -12,14 +12,14 @@ import (
 	"laneway/internal/cron"
 )
 
-// EnqueueRuns makes runs by hand, see cron.JobStore.
+// EnqueueRuns makes runs that a caller asked for, see cron.JobStore.
 func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enqueued, error) {
 	var out cron.Enqueued
 	err := s.do(ctx, "enqueuing cron runs", func(ctx context.Context) error {
 		var made []cron.Launched
-		err := again(func() error {
+		err := retryStarted(func() error {
 			return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
-				out, err = once(ctx, s, tx, p.IdempotencyKey, func() (cron.Enqueued, error) {
+				out, err = idempotent(ctx, s, tx, p.IdempotencyKey, func() (cron.Enqueued, error) {
 					e, err := s.enqueueRuns(ctx, tx, p)
 					made = e.Launched
 					return e, err
@@ -31,7 +31,7 @@ func (s *Store) EnqueueRuns(ctx context.Context, p cron.EnqueueParams) (cron.Enq
 			return chat.ErrKeyReused
 		}
 		if err != nil && !errors.Is(err, chat.ErrNotFound) {
-			s.doubts.add(made)
+			s.unknownLaunches.add(made)
 		}
 		return err
 	})
@@ -112,7 +112,7 @@ func ran(ctx context.Context, tx pgx.Tx, job string, slots []time.Time) (list []
 	return list, send(ctx, tx, b)
 }
 
-// replan withdraws the claim ahead of a job that gets runs by hand: what becomes of its slot is decided when that comes.
+// replan withdraws the claim ahead of a job that gets runs from a caller: the planner decides about its slot when the slot comes.
 func (s *Store) replan(ctx context.Context, tx pgx.Tx, j storedJob, launches []cron.Launch) error {
 	if len(launches) == 0 || j.ahead == 0 {
 		return nil
@@ -120,6 +120,6 @@ func (s *Store) replan(ctx context.Context, tx pgx.Tx, j storedJob, launches []c
 	if err := s.withdrawSeen(ctx, tx, j); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, handedBackSQL, []string{j.ID}, []int64{ms(j.State.Next)}, []int64{ms(j.State.NextRunAt)})
+	_, err := tx.Exec(ctx, planAgainSQL, []string{j.ID}, []int64{ms(j.State.Next)}, []int64{ms(j.State.NextRunAt)})
 	return err
 }

@@ -28,7 +28,7 @@ func (w *world) kept(key chat.SessionKey) (archived, current string) {
 	return archived, current
 }
 
-// readAs is what a transcript says to a principal; "" = one who sees everything.
+// readAs is a transcript as a principal may read it; "" = one that may read everything.
 func (w *world) readAs(visible string, key chat.SessionKey, id string) string {
 	w.Helper()
 	tr := w.transcript(store.TranscriptQuery{Session: key, SessionID: id, Visible: visible})

@@ -8,22 +8,22 @@ import (
 	"laneway/internal/store"
 )
 
-// unsentAnswer: a run that ends well without an outgoing row says why, in its row and in its job.
+// unsentAnswer: a run that ends well without an outgoing row has the reason in its row and in its job.
 func unsentAnswer(w *world) {
 	node := w.node()
 	j := w.job(nil)
 	l := w.due(node)
 	w.endRun(w.begin(l), l.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) {
-		e.Delivery, e.DeliveryError = cron.DeliveryNot, "nobody is there"
+		e.Delivery, e.DeliveryError = cron.DeliveryNot, "no receiver"
 		e.Job = func(old cron.Job, r cron.Run, now time.Time) *cron.Job {
 			next, _ := old.After(r, now)
 			return next
 		}
 	})
 	r := w.ledger(l.Run.ID)
-	equal(w, "run", []any{r.State, r.Delivery, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryNot, "nobody is there"})
+	equal(w, "run", []any{r.State, r.Delivery, r.DeliveryError}, []any{cron.RunOK, cron.DeliveryNot, "no receiver"})
 	st := w.stored(j.ID).State
-	equal(w, "job", []any{st.LastDelivery, st.LastDeliveryError}, []any{cron.DeliveryNot, "nobody is there"})
+	equal(w, "job", []any{st.LastDelivery, st.LastDeliveryError}, []any{cron.DeliveryNot, "no receiver"})
 }
 
 // goneOf is what a node writes when the address of an answer is gone.
@@ -34,8 +34,8 @@ func (w *world) goneOf(node string, j cron.Job, o store.Outgoing) store.GonePara
 	}
 }
 
-// wantTold holds how often people were told of a pause since it was asked before.
-func (w *world) wantTold(node string, notices int) {
+// wantNotices checks how many notices about a pause were added since the last check.
+func (w *world) wantNotices(node string, notices int) {
 	w.Helper()
 	equal(w, "notices", len(w.claim(node, "ops")), notices)
 }
@@ -55,11 +55,11 @@ func addressGone(w *world) {
 	equal(w, "pause", after.State.DeliveryPause, want)
 	equal(w, "definition", []any{after.Revision, after.MayFire(), after.State.NextRunAt.IsZero(), w.revision()}, []any{j.Revision, true, false, before})
 	equal(w, "what the caller learns", *gone.Job, after)
-	w.wantTold(node, 1)
+	w.wantNotices(node, 1)
 	_, err = w.st.AddressGone(w.ctx, p)
 	w.fails(err, chat.ErrFenced)
 
-	// The answer of another run that was on its way: it ends, and nobody is told again.
+	// The answer of another run that was on its way: it ends, and there is no second notice.
 	_, o = w.replied(node)
 	again := w.goneOf(node, j, o)
 	w.clock.advance(time.Second)
@@ -67,7 +67,7 @@ func addressGone(w *world) {
 	w.ok(err)
 	equal(w, "paused again", gone.Job == nil, true)
 	equal(w, "pause", w.stored(j.ID).State.DeliveryPause, want)
-	w.wantTold(node, 0)
+	w.wantNotices(node, 0)
 }
 
 // addressGoneOfAChangedJob: the address that is gone is not the one to which the job as it is now sends its answers.
@@ -80,7 +80,7 @@ func addressGoneOfAChangedJob(w *world) {
 	w.ok(err)
 	equal(w, "paused", []any{gone.Job == nil, w.stored(j.ID).State.DeliveryPause}, []any{true, cron.DeliveryPause{}})
 	equal(w, "run", w.ledger(l.Run.ID).Delivery, cron.DeliveryNot)
-	w.wantTold(node, 0)
+	w.wantNotices(node, 0)
 
 	l, o = w.replied(node)
 	_, err = w.cron().ChangeJob(w.ctx, cron.ChangeParams{ID: j.ID, Change: func(cron.Job, time.Time) (*cron.Job, error) { return nil, nil }})
@@ -88,7 +88,7 @@ func addressGoneOfAChangedJob(w *world) {
 	_, err = w.st.AddressGone(w.ctx, w.goneOf(node, j, o))
 	w.ok(err)
 	equal(w, "run of a job that was removed", w.ledger(l.Run.ID).Delivery, cron.DeliveryNot)
-	w.wantTold(node, 0)
+	w.wantNotices(node, 0)
 }
 
 // addressGoneByAStaleNode: a node whose row was given to another one changes nothing.
@@ -102,7 +102,7 @@ func addressGoneByAStaleNode(w *world) {
 	_, err := w.st.AddressGone(w.ctx, w.goneOf(old, j, o))
 	w.fails(err, chat.ErrFenced)
 	equal(w, "run", []any{w.ledger(l.Run.ID).Delivery, w.stored(j.ID).State.DeliveryPause}, []any{cron.DeliveryUnknown, cron.DeliveryPause{}})
-	w.wantTold(node, 0)
+	w.wantNotices(node, 0)
 	w.ok(w.st.Delivered(w.ctx, node, o.ID, "7"))
 	equal(w, "delivered", w.ledger(l.Run.ID).Delivery, cron.DeliveryDone)
 }

@@ -7,8 +7,8 @@ import (
 	"laneway/internal/cron"
 )
 
-// withdraw takes back the claims ahead of a job, with what was made for them. A session in which something else is, or was, stays. What goes leaves its
-// numbers and its epoch behind.
+// withdraw withdraws the claims ahead of a job, with their messages and sessions. A session that has or had other messages stays. The
+// tombstone of a deleted session keeps its numbers and its epoch.
 func (s *Store) withdraw(jobID string, now time.Time) (taken []*ledgerRow) {
 	for _, r := range s.crons.active(jobID) {
 		if !r.Ahead(now) {
@@ -25,14 +25,15 @@ func (s *Store) withdraw(jobID string, now time.Time) (taken []*ledgerRow) {
 			used = used || other.Session == se.Key
 		}
 		if !used && se.transcriptSeq == 0 {
-			s.buried[se.Key] = grave{lastSeq: se.LastSeq, epoch: se.Epoch}
+			s.buried[se.Key] = tombstone{lastSeq: se.LastSeq, epoch: se.Epoch}
 			delete(s.sessions, se.Key)
 		}
 	}
 	return taken
 }
 
-// waiting lists the runs of a job that wait to start, all of them or those that the plan has made, and says how many are planned fires.
+// waiting lists the runs of a job that wait to start, all of them or those that the schedule has made, and returns how many are planned
+// fires.
 func (s *Store) waiting(jobID string, all bool, now time.Time) (list []*ledgerRow, fires int) {
 	for _, r := range s.crons.active(jobID) {
 		if !r.WaitsToStart(now) || (!all && !r.Trigger.Planned()) {
@@ -52,10 +53,10 @@ func (s *Store) endWaiting(jobID string, all bool, p cron.CancelParams, now time
 	return s.cancelRuns(list, p, now)
 }
 
-// HandBack withdraws what a node has claimed ahead, see cron.JobStore.
-func (s *Store) HandBack(ctx context.Context, node string) (int, error) {
+// ReleaseClaims withdraws what a node has claimed ahead, see cron.JobStore.
+func (s *Store) ReleaseClaims(ctx context.Context, node string) (int, error) {
 	n := 0
-	err := s.do(ctx, "HandBack", func(now time.Time) error {
+	err := s.do(ctx, "ReleaseClaims", func(now time.Time) error {
 		for _, r := range s.crons.rows(func(r *ledgerRow) bool { return r.Ahead(now) && r.Node == node }) {
 			j := s.crons.jobs[r.JobID]
 			for _, taken := range s.withdraw(r.JobID, now) {

@@ -10,8 +10,8 @@ import (
 	"laneway/internal/store"
 )
 
-// crowd is how many sessions act at once: enough that a store which lets operations share a transaction does so.
-const crowd = 48
+// sessionsAtOnce is how many sessions act at once: enough that a store which lets operations share a transaction does so.
+const sessionsAtOnce = 48
 
 func togetherTests() []test {
 	return []test{
@@ -35,7 +35,7 @@ func (w *world) places(n int) []place {
 	for i := range list {
 		key := w.key()
 		c, run, seq := w.turn(node, key)
-		later, a := w.say(node, key)
+		later, a := w.acceptText(node, key)
 		list[i] = place{claim: c, run: run, later: later, seqs: []int64{seq, a.Seq}}
 	}
 	return list
@@ -53,7 +53,7 @@ func (w *world) atOnce(list []place, do func(p place) error) {
 
 // runningNotBegunAgain: who starts a run that runs gets no second attempt, and no message that has come meanwhile.
 func runningNotBegunAgain(w *world) {
-	list := w.places(crowd)
+	list := w.places(sessionsAtOnce)
 	w.atOnce(list, func(p place) error {
 		s, err := w.st.Start(w.ctx, store.StartParams{
 			Claim: p.claim, RunID: p.run, Lane: "main", Seqs: p.seqs,
@@ -79,7 +79,7 @@ func runningNotBegunAgain(w *world) {
 
 // stoppingNotEndedAgain: a run that was ended without its goroutine cannot end a second time, although its claim still holds.
 func stoppingNotEndedAgain(w *world) {
-	list := w.places(crowd)
+	list := w.places(sessionsAtOnce)
 	for _, p := range list {
 		end := stopped(p.claim, p.run)
 		end.StillRunning = true

@@ -10,25 +10,28 @@ import (
 	"laneway/internal/cron"
 )
 
-// errStarted: a run that was to be withdrawn has begun meanwhile. What was decided about its job goes by something that is not so; it is decided again.
+// errStarted: a run that was to be withdrawn has begun meanwhile. The decision about its job was made without that run, so it must be made
+// again.
 var errStarted = errors.New("a run that was claimed ahead has begun")
 
-// mostStarted bounds how often an operation is decided again: a job has one claim ahead.
-const mostStarted = 5
+// maxDecisions bounds how often an operation decides again: a job has at most one claim ahead.
+const maxDecisions = 5
 
 const (
 	// unstarted rows of the ledger named l are those whose first attempt has not begun.
 	unstarted = `l.state = 'queued' AND l.attempt = 0`
 
-	// ahead rows are those of slots that were claimed before their moment, which has not come. $1 is the clock.
+	// ahead is the condition for ledger rows whose slot was claimed ahead and has not come yet. $1 is the clock.
 	ahead = `l.finished_at IS NULL AND ` + unstarted + ` AND l.trigger = 'schedule' AND l.fire_at > ` + nowSQL
 
-	// lockAheadSQL locks the sessions of claims ahead of jobs, $2. A start that is under way is waited for; the next statement sees what it did.
+	// lockAheadSQL locks the sessions of claims ahead of the jobs $2. It waits for a start that is under way; the next statement sees its
+	// result.
 	lockAheadSQL = `SELECT key FROM sessions WHERE key IN (
 		SELECT l.session_key FROM cron_run_logs l WHERE l.job_id = ANY($2::text[]) AND ` + ahead + `) ORDER BY key FOR UPDATE`
 
-	// withdrawSQL deletes the claims ahead of jobs, $2, with what was made for them. A session in which something else is, or was, stays. What goes leaves its
-	// numbers and its epoch behind: a process that still knows the claim must not take one of the same slot for it.
+	// withdrawSQL deletes the claims ahead of the jobs $2, with their ledger rows, messages and sessions. A session that has or had other
+	// messages stays. The tombstone of a deleted session keeps its numbers and its epoch: a process that still has the claim in memory must
+	// not match it with a later claim of the same slot.
 	withdrawSQL = `
 WITH l AS (
 	DELETE FROM cron_run_logs l WHERE l.job_id = ANY($2::text[]) AND ` + ahead + `
@@ -45,8 +48,8 @@ WITH l AS (
 )
 SELECT l.job_id, l.scheduled_for, l.fire_at FROM l ORDER BY l.fire_at`
 
-	// handedBackSQL plans the slots of withdrawn claims again: jobs, slots and moments.
-	handedBackSQL = `
+	// planAgainSQL makes the slots of withdrawn claims the next slots of their jobs. Parameters: arrays of jobs, slots and moments.
+	planAgainSQL = `
 UPDATE cron_jobs j SET next_slot = v.slot, next_run_at = v.at, fired = GREATEST(j.fired - 1, 0), enabled = true
 FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS v(id, slot, at) WHERE j.id = v.id`
 
@@ -55,14 +58,14 @@ FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS v(id, slot, at) WHERE j.i
 
 	lockJobsSQL = `SELECT id FROM cron_jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE`
 
-	// waitingSQL finds the runs of a job, $2, that wait to start; all of them or those that the plan has made.
+	// waitingSQL finds the runs of job $2 that wait to start: all of them, or those that the schedule has made.
 	waitingSQL = `SELECT l.id, l.trigger IN ('schedule', 'catchup') FROM cron_run_logs l
 WHERE l.job_id = $2 AND l.finished_at IS NULL AND ` + unstarted + ` AND NOT (l.trigger = 'schedule' AND l.fire_at > ` + nowSQL + `)
 	AND ($3::boolean OR l.trigger IN ('schedule', 'catchup'))
 ORDER BY l.claimed_at, l.id`
 )
 
-// withdrawn is a claim that was taken back.
+// withdrawn is a claim that was withdrawn.
 type withdrawn struct {
 	job      string
 	slot, at int64
@@ -72,7 +75,7 @@ func scanWithdrawn(row pgx.CollectableRow) (w withdrawn, err error) {
 	return w, row.Scan(&w.job, &w.slot, &w.at)
 }
 
-// withdraw takes back the claims ahead of jobs, whose rows are locked.
+// withdraw withdraws the claims ahead of jobs, whose rows the caller has locked.
 func (s *Store) withdraw(ctx context.Context, tx pgx.Tx, jobs []string) ([]withdrawn, error) {
 	var keys []string
 	b := &pgx.Batch{}
@@ -87,7 +90,7 @@ func (s *Store) withdraw(ctx context.Context, tx pgx.Tx, jobs []string) ([]withd
 	return list, send(ctx, tx, b)
 }
 
-// withdrawSeen takes back the claim without which a job was seen, and refuses when that has begun meanwhile.
+// withdrawSeen withdraws the claim that [Store.seen] has hidden from the caller of a change. errStarted: its run has begun meanwhile.
 func (s *Store) withdrawSeen(ctx context.Context, tx pgx.Tx, j storedJob) error {
 	if j.ahead == 0 {
 		return nil
@@ -99,17 +102,17 @@ func (s *Store) withdrawSeen(ctx context.Context, tx pgx.Tx, j storedJob) error 
 	return err
 }
 
-// again repeats an operation that met a run which had just begun.
-func again(op func() error) error {
+// retryStarted repeats an operation that got errStarted.
+func retryStarted(op func() error) error {
 	err := op()
-	for try := 1; errors.Is(err, errStarted) && try < mostStarted; try++ {
+	for try := 1; errors.Is(err, errStarted) && try < maxDecisions; try++ {
 		err = op()
 	}
 	return err
 }
 
-// HandBack withdraws what a node has claimed ahead, see cron.JobStore.
-func (s *Store) HandBack(ctx context.Context, node string) (int, error) {
+// ReleaseClaims withdraws what a node has claimed ahead, see cron.JobStore.
+func (s *Store) ReleaseClaims(ctx context.Context, node string) (int, error) {
 	n := 0
 	err := s.within(ctx, "handing back what was claimed ahead", func(ctx context.Context, tx pgx.Tx) error {
 		n = 0
@@ -129,7 +132,7 @@ func (s *Store) HandBack(ctx context.Context, node string) (int, error) {
 			return err
 		}
 		n = len(list)
-		_, err = tx.Exec(ctx, handedBackSQL, column(list, func(w withdrawn) string { return w.job }),
+		_, err = tx.Exec(ctx, planAgainSQL, column(list, func(w withdrawn) string { return w.job }),
 			column(list, func(w withdrawn) int64 { return w.slot }), column(list, func(w withdrawn) int64 { return w.at }))
 		return err
 	})
@@ -164,14 +167,15 @@ func (s *Store) endWaiting(ctx context.Context, tx pgx.Tx, job string, all bool,
 	return ended, finished, fires, err
 }
 
-// oldGravesSQL forgets the claims that were withdrawn, once their slots lie as far back as the ledger does: no process knows them any more. $1 is that moment.
-const oldGravesSQL = `DELETE FROM graves WHERE substring(key from ':cron:[^:]+:schedule-([0-9]{1,15})$')::bigint < $1`
+// oldTombstonesSQL deletes the tombstones of withdrawn claims whose slots are older than the ledger: no process has them in memory any
+// more. $1 is that moment.
+const oldTombstonesSQL = `DELETE FROM graves WHERE substring(key from ':cron:[^:]+:schedule-([0-9]{1,15})$')::bigint < $1`
 
-// forgetWithdrawn is the last piece of a Prune.
+// forgetWithdrawn is the last step of a Prune.
 func forgetWithdrawn(ctx context.Context, tx pgx.Tx, before time.Time) error {
 	if before.IsZero() {
 		return nil
 	}
-	_, err := tx.Exec(ctx, oldGravesSQL, before.UnixMilli())
+	_, err := tx.Exec(ctx, oldTombstonesSQL, before.UnixMilli())
 	return err
 }

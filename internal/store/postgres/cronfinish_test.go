@@ -82,8 +82,8 @@ func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
 		ends = append(ends, endOf(l))
 	}
 	ends[1].Epoch--                                                                                  // fenced
-	c.lockWith(`SELECT 1 FROM sessions WHERE key = $1 FOR UPDATE`, list[2].Message.Session.String()) // somebody else's session
-	c.lockWith(`SELECT 1 FROM cron_jobs WHERE id = $1 FOR UPDATE`, list[3].Run.JobID)                // somebody else's job
+	c.lockWith(`SELECT 1 FROM sessions WHERE key = $1 FOR UPDATE`, list[2].Message.Session.String()) // locked by another transaction
+	c.lockWith(`SELECT 1 FROM cron_jobs WHERE id = $1 FOR UPDATE`, list[3].Run.JobID)                // locked by another transaction
 	exec(t, c.url, fmt.Sprintf(`DELETE FROM cron_jobs WHERE id = '%s'`, list[4].Run.JobID))          // no job any more
 	stopping := ends[5]                                                                              // ended already, its goroutine has not returned
 	stopping.State, stopping.Outcome, stopping.StillRunning, stopping.Cron = store.RunStopped, chat.OutcomeStopped, true, nil
@@ -105,7 +105,7 @@ func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
 	c.wantRows(`SELECT count(DISTINCT xmin::text) FROM runs WHERE state = 'ok'`, "1")
 }
 
-// TestAttemptsThatBeginTogetherAreInTheLedger: each row says when and where its attempt began, and a fenced one says nothing.
+// TestAttemptsThatBeginTogetherAreInTheLedger: each row has when and where its attempt began; a fenced attempt writes nothing.
 func TestAttemptsThatBeginTogetherAreInTheLedger(t *testing.T) {
 	t.Parallel()
 	c := newCronCompany(t)
@@ -160,7 +160,7 @@ func TestAJobThatChangesWithItsRunIsWrittenAsAWhole(t *testing.T) {
 		last_error_class, last_delivery, last_delivery_error) FROM cron_jobs WHERE name = 'job 3'`, "1 2 3 4 5 6 7 error a b c d")
 }
 
-// TestManyAttemptsAtOnceAllEnd: starts and ends that come at once, whoever shares a transaction with whom.
+// TestManyAttemptsAtOnceAllEnd: concurrent starts and ends, in any grouping.
 func TestManyAttemptsAtOnceAllEnd(t *testing.T) {
 	t.Parallel()
 	c := newCronCompany(t)

@@ -9,13 +9,13 @@ import (
 	"laneway/internal/store"
 )
 
-// once runs do, unless a call of this name was answered already: then its answer is what once returns, and nothing is done. The answer of do
-// is written in the same transaction. Without a name do simply runs.
-func once[T any](ctx context.Context, t *tx, o *chat.IdempotencyKey, do func() (T, error)) (out T, err error) {
+// idempotent runs do and writes its result in the same transaction. When a record of this key exists, idempotent returns its result and
+// does not run do. Without a key it only runs do.
+func idempotent[T any](ctx context.Context, t *tx, o *chat.IdempotencyKey, do func() (T, error)) (out T, err error) {
 	if o == nil {
 		return do()
 	}
-	raw, err := answered(ctx, t, *o, t.now)
+	raw, err := findRecord(ctx, t, *o, t.now)
 	if err != nil {
 		return out, err
 	}
@@ -37,11 +37,11 @@ func once[T any](ctx context.Context, t *tx, o *chat.IdempotencyKey, do func() (
 	return out, err
 }
 
-// answered reads the answer to a call that is still kept; nil = there is none.
-func answered(ctx context.Context, q querier, o chat.IdempotencyKey, now int64) (json.RawMessage, error) {
+// findRecord reads the record of a call that is still kept; nil = there is none.
+func findRecord(ctx context.Context, q querier, o chat.IdempotencyKey, now int64) (json.RawMessage, error) {
 	var hash, answer string
 	err := q.one(ctx, `SELECT hash, answer FROM answers WHERE owner = ? AND method = ? AND key = ? AND at > ?`,
-		o.Owner, o.Method, o.Key, now-store.AnswerFor.Milliseconds()).Scan(&hash, &answer)
+		o.Owner, o.Method, o.Key, now-store.IdempotencyTTL.Milliseconds()).Scan(&hash, &answer)
 	switch {
 	case none(err):
 		return nil, nil
@@ -53,20 +53,20 @@ func answered(ctx context.Context, q querier, o chat.IdempotencyKey, now int64) 
 	return json.RawMessage(answer), nil
 }
 
-// Answered reads what a call was told; see the port.
-func (s *Store) Answered(ctx context.Context, o chat.IdempotencyKey) (answer json.RawMessage, err error) {
+// IdempotencyRecord reads the result of the first call with a key; see the port.
+func (s *Store) IdempotencyRecord(ctx context.Context, o chat.IdempotencyKey) (answer json.RawMessage, err error) {
 	err = s.view(ctx, "read an answer", func(ctx context.Context, q querier) error {
-		answer, err = answered(ctx, q, o, s.now().UnixMilli())
+		answer, err = findRecord(ctx, q, o, s.now().UnixMilli())
 		return err
 	})
 	return answer, err
 }
 
-// PruneAnswers deletes answers that are kept no longer; see the port.
-func (s *Store) PruneAnswers(ctx context.Context, limit int) (int, error) {
+// PruneIdempotencyRecords deletes old records; see the port.
+func (s *Store) PruneIdempotencyRecords(ctx context.Context, limit int) (int, error) {
 	return result(ctx, s.write, ordinary("prune the answers"), func(ctx context.Context, t *tx) (int, error) {
 		n, err := t.exec(ctx, `DELETE FROM answers WHERE (owner, method, key) IN (SELECT owner, method, key FROM answers WHERE at <= ? ORDER BY at LIMIT ?)`,
-			t.now-store.AnswerFor.Milliseconds(), limit)
+			t.now-store.IdempotencyTTL.Milliseconds(), limit)
 		return int(n), err
 	})
 }

@@ -24,7 +24,7 @@ func cronAheadTests() []test {
 		}},
 		{"WithdrawnByTheEndOfItsNode", func(w *world) {
 			withdrawnBy(w, func(node, _ string) {
-				n, err := w.cron().HandBack(w.ctx, node)
+				n, err := w.cron().ReleaseClaims(w.ctx, node)
 				w.ok(err)
 				equal(w, "handed back", n, 1)
 			})

@@ -9,15 +9,16 @@ import (
 	"laneway/internal/store"
 )
 
-// acceptSQL is the whole way in. The session's row is made or locked by the upsert; with $9 > 0 and that many messages
-// waiting, or if $24 asks for it and the session is somebody else's, it is left alone and no row comes back. The session is taken when nobody alive owns it and
-// nothing unfinished is in it: older messages are left to the sweep, which hands all of them over together.
+// acceptSQL is the whole accept in one statement. The upsert makes or locks the session's row. It changes nothing and returns no row when
+// $9 > 0 messages or more wait, or when $24 is set and the session belongs to another principal. The accepting node becomes the owner when
+// no live node owns the session and nothing unfinished is in it; a session with older messages is left to the sweep, which moves all of
+// them to one owner.
 //
-// Whether the owner is dead is read before the lock is there. So the row says whom the statement found dead, and an owner that
-// came meanwhile is left in peace.
+// Whether the owner is dead is read before the lock is held. Therefore the statement takes the session only from the owner that it found
+// dead: a new owner that was committed in between stays.
 const (
 	acceptSQL = acceptHead + acceptTail
-	// acceptFreeSQL stores nothing either when somebody else has locked the row: it does not wait.
+	// acceptFreeSQL also stores nothing when another transaction has locked the row: it does not wait.
 	acceptFreeSQL = acceptHead + `
 	WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE key = $2) OR EXISTS (SELECT 1 FROM sessions WHERE key = $2 FOR UPDATE SKIP LOCKED)` + acceptTail
 
@@ -63,8 +64,9 @@ WITH t AS (
 SELECT 1, s.last_seq, COALESCE(s.owner, ''), s.epoch, s.session_id, s.principal, s.mode, s.updated_at, s.behind, COALESCE(t.dead, '') FROM s, t`
 )
 
-// acceptManySQL is acceptFreeSQL for messages of different sessions: what was never offered before is given the next number of its session. A row
-// that exists and is free is locked and changed, a new one is made. Parameters: $1 clock, then one array for each column of m.
+// acceptManySQL is acceptFreeSQL for messages of different sessions. A message whose id and key are new gets the next number of its
+// session; a session's row that exists and is free is locked and changed, a new one is made. Parameters: $1 clock, then one array for each
+// column of m.
 const acceptManySQL = `
 WITH m AS MATERIALIZED (
 	SELECT i, ($2::text[])[i] AS key, ($3::text[])[i] AS agent, ($4::text[])[i] AS principal, ($5::text[])[i] AS new_id, ($6::text[])[i] AS lane,
@@ -122,31 +124,31 @@ WITH m AS MATERIALIZED (
 )
 SELECT a.i, a.last_seq, COALESCE(a.owner, ''), a.epoch, a.session_id, a.owned_by, a.mode, a.now, a.waiting - 1 + a.unqueued, COALESCE(a.dead, '') FROM a`
 
-// acceptTogether is one transaction for messages of different sessions.
-func (s *Store) acceptTogether(ctx context.Context, list []*arrival) ([]bool, error) {
+// acceptGroup is one transaction for messages of different sessions.
+func (s *Store) acceptGroup(ctx context.Context, list []*acceptOp) ([]bool, error) {
 	done := make([]bool, len(list))
-	scan := func(rows pgx.Rows) error { return eachMember(rows, list, done, (*arrival).scan) }
+	scan := func(rows pgx.Rows) error { return scanResults(rows, list, done, (*acceptOp).scan) }
 	b := &pgx.Batch{}
 	if len(list) == 1 {
-		b.Queue(acceptFreeSQL, list[0].args(list[0].bound())...).Query(scan)
+		b.Queue(acceptFreeSQL, list[0].args(list[0].waitingLimit())...).Query(scan)
 	} else {
-		b.Queue(acceptManySQL, columns(s.clock(), list, (*arrival).row)...).Query(scan)
+		b.Queue(acceptManySQL, columns(s.clock(), list, (*acceptOp).row)...).Query(scan)
 	}
 	return done, send(ctx, s.turns, b)
 }
 
 // row is the message as the columns of m.
-func (a *arrival) row() []any {
+func (a *acceptOp) row() []any {
 	m := a.p.Message
 	return []any{
-		a.session(), m.Session.Agent, m.Principal, a.sessionID, m.Lane, a.p.Node, flag(a.p.Take), int64(a.bound()), int64(max(a.p.RunLimit, 1)),
+		a.session(), m.Session.Agent, m.Principal, a.sessionID, m.Lane, a.p.Node, flag(a.p.Take), int64(a.waitingLimit()), int64(max(a.p.RunLimit, 1)),
 		a.p.Hold.Milliseconds(), m.ID, m.Dedupe, m.ParamsHash, m.Channel, m.ExternalID, m.Content.Sender.ID, a.body,
 		flag(a.p.Unqueued), flag(a.p.Joins), flag(a.p.Own),
 	}
 }
 
-// args are the parameters of acceptSQL; bound says how many may wait where the message comes to lie, 0 = any number.
-func (a *arrival) args(bound int) []any {
+// args are the parameters of acceptSQL; bound limits the messages that wait, 0 = no bound.
+func (a *acceptOp) args(bound int) []any {
 	m := a.p.Message
 	unqueued, state, outcome, reason := 0, store.StateWaiting, any(nil), ""
 	switch {
@@ -162,13 +164,13 @@ func (a *arrival) args(bound int) []any {
 	}
 }
 
-func (a *arrival) scan(row pgx.Row) error {
+func (a *acceptOp) scan(row pgx.Row) error {
 	var (
 		i  int
 		at int64
 	)
 	out := &a.out
-	err := row.Scan(&i, &out.Seq, &out.Owner, &out.Epoch, &out.SessionID, &out.Principal, &out.Mode, &at, &out.Behind, &a.before)
+	err := row.Scan(&i, &out.Seq, &out.Owner, &out.Epoch, &out.SessionID, &out.Principal, &out.Mode, &at, &out.Behind, &a.deadOwner)
 	if err != nil {
 		return err
 	}
