@@ -129,23 +129,35 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 		return stopResult{err: err}
 	}
 	var r stopResult
+	key := p.Session.String()
 	for _, w := range st.Waiting {
 		r.met.waiting = append(r.met.waiting, w.MessageID)
 		sp.queue.publishEnded(ctx, w, chat.OutcomeStopped, p.Reason)
+		local = append(local, sp.sched.StopRun(key, w.MessageID, by).Ended...) // else a later stop would meet it there
 	}
-	for _, e := range local { // removed from the queue by the signal; the store ended those that it had to name
+	for _, e := range local { // removed from the queue by a signal; the store ended those that it had to name
 		sp.queue.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, p.Reason)
 	}
 	for _, run := range st.Running {
-		r.met.running = append(r.met.running, run.RunID)
-		if run.Node != sp.node.ID() {
-			sp.node.HintStop(run.Node)
+		if sp.signalRun(key, run, by) {
+			r.met.running = append(r.met.running, run.RunID)
 		}
 	}
 	if p.Scope == store.StopAll {
 		sp.sched.StopAll(p.Session.String(), by, st.Cutoff)
 	}
 	return r
+}
+
+// signalRun sends the signal to a run that the store has found. Of this process it is one that began behind the signal, or one whose answer is being
+// written: false, that comes too late.
+func (sp *stops) signalRun(key string, run store.RunningRun, by string) bool {
+	if run.Node != sp.node.ID() {
+		sp.node.HintStop(run.Node)
+		return true
+	}
+	sp.sched.StopRun(key, run.RunID, by)
+	return sp.sched.Stopping(key, run.RunID)
 }
 
 // reset stops everything of a session and begins an empty transcript; it returns the id of the new one. A repetition, which o identifies, stops

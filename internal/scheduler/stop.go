@@ -1,6 +1,9 @@
 package scheduler
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // Stop cancels the oldest running turn of the session that is not stopping yet; the others go on. When there is none, it
 // ends the oldest waiting messages that would have shared a turn, the debounce window included. A turn that is Settled
@@ -18,6 +21,14 @@ func (s *Scheduler[M]) StopRun(key, id, who string) Stopped[M] {
 	return s.onSession(key, func(x *session[M], fx *effects[M]) []*Turn[M] {
 		return s.core.stopNamed(x, id, &CancelCause{Reason: ReasonStopped, By: who}, fx)
 	})
+}
+
+// Stopping reports whether a turn with this run id runs and was asked to stop. It is false for one that is Settled: its answer comes.
+func (s *Scheduler[M]) Stopping(key, runID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.core.queues.byKey[key]
+	return ok && slices.ContainsFunc(x.running, func(t *Turn[M]) bool { return t.runID == runID && t.cause != nil })
 }
 
 // StopAll cancels all running turns of the session, ends all its waiting messages, and sets a cutoff: messages with a
