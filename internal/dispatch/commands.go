@@ -293,3 +293,15 @@ func (c *commands) noteAnswer(ctx context.Context, m chat.Message, answer comman
 	c.events.Publish(e)
 	c.events.Ended(chat.RunEnd{RunID: m.ID, Session: m.Session, Outcome: chat.OutcomeAnswered, Text: text})
 }
+
+// commandAnswer is the row of a command's answer. A choice is for the person who gave the command.
+func commandAnswer(m chat.Message, answer command.Answer) store.Outgoing {
+	o := store.Outgoing{
+		ID: newID(), RunID: m.ID, Session: m.Session, Principal: m.Principal, Target: m.Content.Options.ReplyTo, Kind: store.KindCommand, Text: answer.Text, Count: 1,
+	}
+	if answer.Choice != nil {
+		choice := *answer.Choice
+		choice.For, o.Choice = m.Content.Sender.ID, &choice
+	}
+	return o
+}

@@ -1,0 +1,51 @@
+package dispatch
+
+import (
+	"laneway/internal/chat"
+	"laneway/internal/events"
+	"laneway/internal/store"
+)
+
+// sentence is what a person reads about a message that got no answer.
+func sentence(outcome chat.Outcome, reason string) string {
+	switch outcome {
+	case chat.OutcomeDropped:
+		return "queue full: the message was dropped because too many were waiting; send it again if it still matters"
+	case chat.OutcomeInterrupted:
+		return "interrupted: the gateway restarted while this was being answered; send it again"
+	case chat.OutcomeDead:
+		return "interrupted: answering this ended the gateway three times; it will not be tried again"
+	case chat.OutcomeStopped:
+		return "stopped"
+	case chat.OutcomeSuperseded:
+		return "superseded by a newer message"
+	case chat.OutcomeStale:
+		return "the message is older than the last /stopall"
+	case chat.OutcomeFailed:
+		return "this could not be answered (" + reason + "); try again"
+	default:
+		return ""
+	}
+}
+
+// endOfWaiting is the event, and the end for callers that wait, of a message that never became a turn.
+func endOfWaiting(r store.Waiting, outcome chat.Outcome, reason string) (chat.Event, chat.RunEnd) {
+	text := sentence(outcome, reason)
+	e := chat.Event{
+		Kind: chat.EventAborted, Session: r.Session, Principal: r.Principal, RunID: r.MessageID, Seq: events.FirstOfTurn, Lane: r.Lane, Reason: abortReason(reason),
+	}
+	if outcome == chat.OutcomeDropped || outcome == chat.OutcomeFailed {
+		e.Kind, e.Reason, e.Message = chat.EventFailed, reason, text
+	}
+	return e, chat.RunEnd{RunID: r.MessageID, Session: r.Session, Outcome: outcome, Reason: reason, Message: text}
+}
+
+// abortReason is the reason of an end as watchers know it: a closed set, in which whatever cancelled a job's run is a stop.
+func abortReason(reason string) string {
+	switch reason {
+	case reasonStopAll, reasonReset, store.ReasonSuperseded, "stale", "cleared", "draining":
+		return reason
+	default:
+		return reasonStop
+	}
+}
