@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/dispatch"
 	"laneway/internal/store"
 )
 
 // gated is a store in which single calls wait until the test lets them go on.
 type gated struct {
-	store.Store
+	dispatch.Store
 
 	start, finish, stop func(id string) // called before the call; nil = nothing
 }
