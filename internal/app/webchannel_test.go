@@ -107,8 +107,8 @@ type sink struct {
 	d *dispatch.Dispatcher
 }
 
-func (s sink) Say(ctx context.Context, key chat.SessionKey, reply chat.Reply) (int64, error) {
-	return s.d.Say(ctx, key, reply)
+func (s sink) AppendReply(ctx context.Context, key chat.SessionKey, reply chat.Reply) (int64, error) {
+	return s.d.AppendReply(ctx, key, reply)
 }
 
 func (s sink) StoreUp() bool { return s.d.StoreUp() }

@@ -30,12 +30,8 @@ func banned() []string {
 func legacyNames() map[string]int {
 	return map[string]int{
 		"internal/channel/telegram": 1,
-		"internal/channel/web":      1,
-		"internal/cron":             15,
-		"internal/dispatch":         28,
 		"internal/gateway":          21,
 		"internal/gateway/gendoc":   1,
-		"internal/scheduler":        9,
 	}
 }
 
@@ -43,11 +39,8 @@ func legacyNames() map[string]int {
 // [maxTells]. The list only ever gets shorter.
 func legacyComments() []string {
 	return []string{
-		"internal/cron",
-		"internal/dispatch",
 		"internal/gateway",
 		"internal/gateway/gendoc",
-		"internal/scheduler",
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"laneway/internal/chat"
 )
 
-// Put is what became of a job that was written.
+// Put is the result of writing a job.
 type Put struct {
 	Job              Job
 	Created, Updated bool
@@ -14,7 +14,7 @@ type Put struct {
 	Keyed bool
 }
 
-// RunMode says when a run by hand may start.
+// RunMode is the condition under which a run by hand may start.
 type RunMode string
 
 // The modes.

@@ -15,7 +15,7 @@ type turnOptions struct {
 	Thinking string `json:"thinking"`
 }
 
-// content is what the message of a run says.
+// content is the content of the message of a run.
 func (j Job) content(r PlannedRun) chat.Content {
 	c := chat.Content{
 		Text: j.Payload.Text, Sender: chat.Sender{ID: "cron:" + j.ID, Name: j.Name}, System: j.Payload.Kind == PayloadSystemEvent,

@@ -23,7 +23,7 @@ type Claim struct {
 	// Planned is the slot that the stored next fire belongs to.
 	Planned time.Time
 	// Previous is the slot decided before or, for the first one, the moment the
-	// schedule was activated. It only says where to look for slots that a gap
+	// schedule was activated. It is only where the search begins for slots that a gap
 	// swallowed; zero means not to look before Planned.
 	Previous time.Time
 	// Now is the database's clock. It may be earlier than the fire: a claim
@@ -48,7 +48,7 @@ type MissedSpan struct {
 	Count       int64
 }
 
-// Decision says what becomes of every slot from the planned one up to now.
+// Decision is what happens to every slot from the planned one up to now.
 // Runs are oldest first; run or missed, each slot is counted once. Lost are
 // gaps of daylight saving in which the rule skip dropped a slot, by the first
 // instant after the gap. Next is the slot to plan if More is true.
@@ -63,7 +63,7 @@ type Decision struct {
 // Decide settles all slots that are due: the planned one and those that passed
 // since. Being a little late is no outage: slots up to two seconds late all run
 // as planned. After an outage the newest slot still counts as planned when it is
-// at most 30 s late; of the others run as many as the policy says, by trigger
+// at most 30 s late; of the others run as many as the policy allows, by trigger
 // catchup, and the rest is counted in at most two spans. The work is bounded,
 // whatever the length of the outage.
 func (t Timetable) Decide(c Claim) Decision {
@@ -126,13 +126,13 @@ func (t Timetable) duePart(c Claim, planned schedule.Fire, cut time.Time) Decisi
 	}
 	if late <= tickSlack && others < mostAtOnce {
 		fires := append([]schedule.Fire{planned}, t.newest(planned.Slot, cut, int(others))...)
-		return Decision{Runs: runs(fires[:min(len(fires), t.room())], TriggerSchedule, c.Now)}
+		return Decision{Runs: runs(fires[:min(len(fires), t.remaining())], TriggerSchedule, c.Now)}
 	}
 	return t.afterOutage(c, planned.Slot.Add(-1), cut)
 }
 
-// room is how many fires the job has left.
-func (t Timetable) room() int {
+// remaining is how many fires the job has left.
+func (t Timetable) remaining() int {
 	if t.MaxRuns == 0 {
 		return mostAtOnce + 1
 	}
@@ -152,7 +152,7 @@ func (t Timetable) afterOutage(c Claim, after, cut time.Time) Decision {
 		inside = later(after, c.Now.Add(-policy.Window-1))
 	}
 	inside = earlier(inside, cut)
-	chosen := t.newest(inside, cut, min(policy.wanted(len(regular)), t.room()-len(regular)))
+	chosen := t.newest(inside, cut, min(policy.wanted(len(regular)), t.remaining()-len(regular)))
 	rest := cut
 	if len(chosen) > 0 {
 		rest = chosen[0].Slot.Add(-1)
@@ -219,7 +219,7 @@ func (t Timetable) Span(reason Reason, after, until time.Time) (MissedSpan, bool
 }
 
 // Between lists the fires with slots in (after, until], oldest first, at most
-// limit of them, and says how many there are in all. A backfill uses it.
+// limit of them, and how many there are in all. A backfill uses it.
 func (t Timetable) Between(after, until time.Time, limit int) (fires []schedule.Fire, total int64) {
 	t.MaxRuns = 0
 	total = t.count(after, until)

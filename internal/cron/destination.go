@@ -22,7 +22,7 @@ func (d Delivery) further() destinations {
 	return out
 }
 
-// Failure is where failures are told instead of the target of the answer; false when nowhere else.
+// Failure is where failures are reported instead of the target of the answer; false when there is no such destination.
 func (d Delivery) Failure() (Delivery, bool) { return d.destination(d.further().Failure) }
 
 // Completion is a webhook that gets the finished event of every run that started; false when there is none.

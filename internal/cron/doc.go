@@ -6,7 +6,7 @@
 //
 // A [Job] is a definition, a [Run] is one row of the ledger: the end of one slot is decided once, under (job, slot, trigger). A [Timetable] adds to
 // a schedule what belongs to one job: jitter, a first and a last moment, a number of fires. Preview and firing both ask [Timetable.Next];
-// there is no second way to compute a fire. [Timetable.Decide] says which slots run and which were missed, [OverlapPolicy.Decide] what happens beside an active
+// there is no second way to compute a fire. [Timetable.Decide] decides which slots run and which were missed, [OverlapPolicy.Decide] what happens beside an active
 // run, and [Planner] puts both together for one claimed job. All of this is without a clock, a database or a goroutine: every function takes the time
 // as an argument, so the same inputs give the same answer on every replica, in a preview and in a test.
 //

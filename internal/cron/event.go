@@ -6,14 +6,14 @@ type Action string
 // The actions.
 const (
 	ActionAdded     Action = "added"
-	ActionUpdated   Action = "updated"   // also paused, resumed, switched off
+	ActionUpdated   Action = "updated"   // also paused, resumed, disabled
 	ActionRemoved   Action = "removed"   // Job is the last state
 	ActionStarted   Action = "started"   // the first attempt has begun
 	ActionScheduled Action = "scheduled" // an attempt failed and will be repeated at Run.NextAttempt
 	ActionFinished  Action = "finished"  // a slot has its outcome, also without a run
 )
 
-// Event is one thing that watchers of jobs are told, after its commit. Run is nil where the event is about the job.
+// Event is one change of a job or a run, published after its commit. Run is nil where the event is about the job.
 type Event struct {
 	Action Action
 	Job    Job

@@ -20,7 +20,7 @@ type Border struct {
 	Now          time.Time
 	Rules        schedule.Rules
 	DefaultAgent string
-	// Agent and Channel say whether there is one of this name; Payload whether a kind that runs on the host is enabled.
+	// Agent and Channel report whether there is one of this name; Payload whether a kind that runs on the host is enabled.
 	Agent, Channel func(name string) bool
 	Payload        func(kind PayloadKind) bool
 	// Webhook refuses URLs that can be seen to lead where nothing may be sent; nil = only their form is checked.

@@ -18,7 +18,7 @@ func readAt(text *string, ms *int64, tz string) (time.Time, error) {
 	return time.Time{}, schedule.NewInvalid(schedule.FieldAt, schedule.InvalidMissing, "a moment is needed, such as 2027-03-02T08:00:00Z")
 }
 
-// finish checks what only the whole job can tell.
+// finish checks what depends on several members of the job.
 func (b Border) finish(j Job, m Members) (Job, error) {
 	_, newSchedule := m["schedule"]
 	_, newDST := m["dst"]

@@ -44,7 +44,7 @@ type Payload struct {
 	Options []byte
 }
 
-// DeliveryMode says where the answer goes.
+// DeliveryMode is where the answer goes.
 type DeliveryMode string
 
 // The delivery modes.
@@ -65,7 +65,7 @@ type Delivery struct { //nolint:recvcheck // take changes it, the others only lo
 	Options    []byte // further destinations in JSON, as checked at the border; see Failure and Completion
 }
 
-// Alert says when failures are told. The zero value of After and Cooldown mean
+// Alert is when people get an alert about failures. The zero values of After and Cooldown mean
 // 2 failed runs in a row and one hour between two alerts.
 type Alert struct {
 	Off            bool
@@ -75,8 +75,8 @@ type Alert struct {
 	Delivery       Delivery // where to; a zero Mode means the job's own target
 }
 
-// Pause says who paused a job and why. A zero Until means until somebody resumes
-// it.
+// Pause is who paused a job and why. With a zero Until the job stays paused until it is
+// resumed.
 type Pause struct {
 	Note  string
 	By    string
@@ -156,7 +156,7 @@ type JobState struct {
 	DeliveryPause      DeliveryPause
 }
 
-// DeliveryPause says that the answers of a job are kept and not sent, because their address takes nothing any more. The job fires as before. The
+// DeliveryPause means that the answers of a job are kept and not sent, because their address takes nothing any more. The job fires as before. The
 // zero value means that they are sent; that is what an edit of the delivery and a resume make of it.
 type DeliveryPause struct {
 	Since   time.Time
@@ -165,7 +165,7 @@ type DeliveryPause struct {
 	ChatID  string
 }
 
-// Holds tells an address to which nothing is sent.
+// Holds reports whether nothing is sent to an address.
 func (p DeliveryPause) Holds(to chat.Target) bool {
 	return !p.Since.IsZero() && p.Channel == to.Channel && p.ChatID == to.ChatID
 }
@@ -178,12 +178,12 @@ func (j Job) Timetable(s schedule.Schedule) Timetable {
 	}
 }
 
-// Reminds tells a job whose text is the answer: nothing runs, and no conversation is touched. It is how a person is reminded without a model.
+// Reminds reports whether the text of the job is its answer: nothing runs, and no conversation is touched. That is a reminder without a model.
 func (j Job) Reminds() bool {
 	return j.Payload.Kind == PayloadSystemEvent && j.WakeMode == WakeLater && j.Session == Isolated && j.Delivery.Mode == DeliverAnnounce
 }
 
-// MayFire tells a job that has planned fires: enabled, not paused, understood.
+// MayFire reports whether the job has planned fires: it is enabled, not paused, and its row can be understood.
 func (j Job) MayFire() bool { return j.Enabled && j.Pause == nil && j.Invalid == "" }
 
 // CheckSettings refuses what this package knows to be out of bounds in the

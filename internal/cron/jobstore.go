@@ -15,7 +15,7 @@ import (
 // lease of its own: while an attempt runs, its message has an owner.
 //
 // PutJob, EnqueueRuns and CancelRuns take the idempotency key of a call. What the first call under a key came to is stored in the transaction of its effect;
-// whoever calls again under that name gets it and changes nothing, whatever has become of the job. chat.ErrKeyReused: the name stands for other params.
+// a further call with that key gets it and changes nothing, even if the job was changed or removed since. chat.ErrKeyReused: the key belongs to other params.
 // A refusal is not kept.
 //
 // Some operations take a function that decides within their transaction (Change, Make, Decide, AttemptEnd.Job). It is pure: it may be called more than once,
@@ -36,7 +36,7 @@ import (
 type JobStore interface {
 	// PutJob makes a job, or changes the one with the same owner and key. Change gets the stored job (nil = new) and the store's clock and
 	// returns what is to be stored; returning the old one unchanged writes nothing. Errors of Change are returned and nothing is written.
-	// The id, key, revision and times of the result are set by Change's caller, package dispatch. chat.ErrLimit when p.MaxOfOwner or p.MaxTotal would be passed.
+	// The id, key, revision and times of the result are set by Change's caller, package service. chat.ErrLimit when p.MaxOfOwner or p.MaxTotal would be passed.
 	PutJob(ctx context.Context, p PutParams) (PutResult, error)
 	// ChangeJob changes a job by id; chat.ErrNotFound when there is none that p.Visible may see. A Change that returns nil removes the job; its history stays.
 	// When p.CancelActive is set, active runs end as in CancelRuns, in the same transaction.
@@ -48,7 +48,7 @@ type JobStore interface {
 	Jobs(ctx context.Context, f JobFilter) (JobPage, error)
 
 	// Claim takes jobs whose NextRunAt is not after now + p.LookAhead, at most p.Limit, in order, passing over those that another process is claiming, and
-	// runs that are retrying and due. For each job Decide says what happens; ledger rows, messages and the next slot are written in the same transaction.
+	// runs that are retrying and due. Decide decides what happens to each job; ledger rows, messages and the next slot are written in the same transaction.
 	// Jobs whose row cannot be understood are marked invalid and left alone. The statements do not grow with the number of jobs that are not due.
 	Claim(ctx context.Context, p ClaimParams) (Claimed, error)
 	// ReleaseClaims withdraws what a node has claimed ahead, for the next process to claim, and returns how many claims those were. The node claims nothing any more.
@@ -172,7 +172,7 @@ type ClaimParams struct {
 	Limit     int
 	// Horizon asks how many jobs are due within it, by the way: [Claimed.Coming]. 0 = do not count.
 	Horizon time.Duration
-	// Decide is pure: it says what becomes of each due job. It may be called more than once.
+	// Decide is pure: it decides what happens to each due job. It may be called more than once.
 	Decide func(now time.Time, due []DueJob) []Verdict
 }
 
@@ -198,7 +198,7 @@ type Verdict struct {
 	// Runs are executed: their messages go into the inbox. Rows are recorded only (skipped, missed).
 	Runs []Launch
 	Rows []Run
-	// Cancel are active runs that make room (cancel_previous).
+	// Cancel are active runs that are stopped for a new one (cancel_previous).
 	Cancel []string
 	// State is stored: Next, NextRunAt, Fired, and for jobs that will not fire any more Enabled false.
 	Next, NextRunAt    time.Time
@@ -256,7 +256,7 @@ type EnqueueParams struct {
 	Node    string
 	JobID   string
 	Visible string
-	// Make says what to launch, given the job, its active runs and the store's clock. A [NotRunError] is an answer as good as any other; other errors are
+	// Make returns what to launch, given the job, its active runs and the store's clock. A [NotRunError] is an answer as good as any other; other errors are
 	// returned.
 	Make func(d DueJob, now time.Time) ([]Launch, error)
 	// Slots are those whose runs Make needs to know: DueJob.Ran.

@@ -6,7 +6,7 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// MissedRule says which of the slots that passed while nobody could fire still run.
+// MissedRule decides which of the slots that passed while no process could fire still run.
 type MissedRule string
 
 // The rules for missed slots.
@@ -40,7 +40,7 @@ type MissedPolicy struct {
 	Window time.Duration
 }
 
-// For fills in the defaults for a kind of schedule. An at has one slot, which is what it exists for: it always runs, so skip says nothing about it.
+// For fills in the defaults for a kind of schedule. An at has one slot, which is what it exists for: it always runs, so skip does not apply to it.
 func (p MissedPolicy) For(k schedule.Kind) MissedPolicy {
 	if p.Rule == "" || (k == schedule.KindAt && p.Rule == MissedSkip) {
 		p.Rule = MissedFireOnce

@@ -8,50 +8,50 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// AlertKind is what people are to hear about a run that is over.
+// AlertKind is the alert that people get about a job when one of its runs or slots is over.
 type AlertKind string
 
-// What is told.
+// The kinds of alerts.
 const (
 	AlertNone      AlertKind = ""
 	AlertFailing   AlertKind = "failing"   // enough failed runs in a row
-	AlertRecovered AlertKind = "recovered" // a run ended well after a failure was told
-	AlertSkipping  AlertKind = "skipping"  // enough slots in a row were skipped, and the job wants to hear of it
+	AlertRecovered AlertKind = "recovered" // a run ended well after an alert about failures
+	AlertSkipping  AlertKind = "skipping"  // enough slots in a row were skipped, and the job has alerts for that
 	AlertBudget    AlertKind = "budget"    // a slot was skipped because its owner's runs of the day are used up
-	AlertDisabled  AlertKind = "disabled"  // too many failed runs in a row: the job is switched off
+	AlertDisabled  AlertKind = "disabled"  // too many failed runs in a row: the job is disabled
 	AlertGone      AlertKind = "gone"      // the address of the answers takes nothing any more: they are kept and not sent
 )
 
-// After is the job after one of its runs has ended, nil when it is to be removed, and what is to be told. It is pure, so that a store may call it
+// After is the job after one of its runs has ended, nil when it is to be removed, and the alert about it. It is pure, so that a store may call it
 // in its transaction and again when that has to be repeated.
 func (j Job) After(r Run, now time.Time) (*Job, AlertKind) {
 	j.State.RunCount++
 	j.State.LastRunAt, j.State.LastState, j.State.LastDuration = r.StartedAt, r.State, r.Duration
 	j.State.LastError, j.State.LastErrorClass = r.Error, r.ErrorClass
 	j.State.LastDelivery, j.State.LastDeliveryError = r.Delivery, r.DeliveryError
-	told := AlertNone
+	alert := AlertNone
 	switch r.State {
 	case RunOK:
-		told = j.succeeded(now)
+		alert = j.succeeded(now)
 		if j.DeleteAfter && r.Trigger.Planned() && r.Delivery != DeliveryNot {
-			return nil, told
+			return nil, alert
 		}
 	case RunError, RunInterrupted:
 		j.State.ErrorCount++
 		j.State.ConsecutiveErrors++
-		told = j.failed(r, now)
+		alert = j.failed(r, now)
 	case RunQueued, RunRunning, RunRetrying, RunSkipped, RunMissed, RunCancelled:
 	}
-	return &j, told
+	return &j, alert
 }
 
 func (j *Job) succeeded(now time.Time) AlertKind {
-	told := AlertNone
+	alert := AlertNone
 	if j.alertAfter() <= j.State.ConsecutiveErrors && !j.State.LastAlertAt.IsZero() && !j.Alert.Off {
-		told, j.State.LastAlertAt = AlertRecovered, now
+		alert, j.State.LastAlertAt = AlertRecovered, now
 	}
 	j.State.ConsecutiveErrors, j.State.ConsecutiveSkipped = 0, 0
-	return told
+	return alert
 }
 
 func (j *Job) failed(r Run, now time.Time) AlertKind {
@@ -75,7 +75,7 @@ func (j *Job) failed(r Run, now time.Time) AlertKind {
 	return AlertFailing
 }
 
-// onlyChance tells a failure that no later run makes good, and that nobody has been told of by the delivery of the run: of a job that fires once, or of
+// onlyChance reports whether no later run makes a failure good, and the delivery of the run has not reported it: of a job that fires once, or of
 // a run that a crash has cut and that is not repeated, because its job runs at most once or because it has ended its process too often.
 func (j Job) onlyChance(r Run) bool {
 	return (r.Delivery == DeliveryNotRequested || r.DeliveryError != "") && r.Trigger.Planned() && (j.Schedule.Kind == schedule.KindAt || r.State == RunInterrupted)
@@ -88,13 +88,13 @@ func (j Job) alertAfter() int {
 	return j.Alert.After
 }
 
-// Skipping says whether people are to hear that slots of the job were skipped: when their number in a row, to which a claim has just added some,
+// Skipping reports whether people get an alert about skipped slots of the job: when their number in a row, to which a claim has just added some,
 // passes that of the alert.
 func (j Job) Skipping(added int) bool {
 	return j.Alert.IncludeSkipped && !j.Alert.Off && added > 0 && j.State.ConsecutiveSkipped >= j.alertAfter() && j.State.ConsecutiveSkipped-added < j.alertAfter()
 }
 
-// inARow says how often a job has failed, if more than once.
+// inARow is how often a job has failed, as words, if more than once.
 func inARow(j Job) string {
 	if j.State.ConsecutiveErrors == 1 {
 		return ""
@@ -113,8 +113,8 @@ func sentence(text string) string {
 }
 
 // Sentence is the note to a person.
-func (t AlertKind) Sentence(j Job) string {
-	switch t {
+func (k AlertKind) Sentence(j Job) string {
+	switch k {
 	case AlertFailing:
 		return fmt.Sprintf("The job %q has failed%s: %s", j.Name, inARow(j), sentence(j.State.LastError))
 	case AlertSkipping:

@@ -2,7 +2,7 @@ package cron
 
 import "laneway/internal/cron/schedule"
 
-// OverlapPolicy says what a fire does while a run of the same job is active.
+// OverlapPolicy decides what a fire does while a run of the same job is active.
 type OverlapPolicy string
 
 // The overlap policies.

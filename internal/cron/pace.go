@@ -5,7 +5,7 @@ import "time"
 const (
 	// firstPace is how long the claim of one job is taken to last before anything was measured.
 	firstPace = 400 * time.Microsecond
-	// leastLearnt is how many jobs a claim must have had to say something about the pace: a small one is a round trip and little else.
+	// leastLearnt is how many jobs a claim must have had to be measured: a small one is a round trip and little else.
 	leastLearnt = 100
 )
 

@@ -8,15 +8,15 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// lateNote is how late a fire must be before its text says when it was planned.
+// lateNote is how late a fire must be before its text names the moment for which it was planned.
 const lateNote = time.Minute
 
-// Planner says what becomes of jobs whose time has come. It keeps compiled schedules and nothing else.
+// Planner decides what happens to jobs that are due. It keeps compiled schedules and nothing else.
 type Planner struct {
 	compiler *schedule.Compiler
 	// target is where the answer of a job goes on a channel when it runs in a session; zero = nowhere, or not by a channel.
 	target func(Job, chat.SessionKey) chat.Target
-	// perDay bounds the runs of an owner in 24 hours; bounded says for whom. 0 = no bound.
+	// perDay bounds the runs of an owner in 24 hours; bounded reports for which owners. 0 = no bound.
 	perDay  int
 	bounded func(owner string) bool
 }
@@ -83,7 +83,7 @@ func (p *Planner) aheadOf(d DueJob, t Timetable, now time.Time) (Verdict, bool) 
 	return v, len(v.Runs) == 1 && len(v.Rows) == 0
 }
 
-// sharesSession tells a job whose runs do not have a session each.
+// sharesSession reports whether the runs of the job do not have a session each.
 func (j Job) sharesSession() bool { return j.Session != Isolated || j.Overlap == OverlapBufferOne }
 
 // resumed ends a pause: the slots that passed are one row, and the next fire is computed from now.

@@ -19,7 +19,7 @@ const (
 	mostRetryMax     = time.Hour
 )
 
-// Retry is how often and how soon a failed run is tried again. Cancelled, stopped,
+// Retry is how often and after which time a failed run is tried again. Cancelled, stopped,
 // invalid and over-budget runs are never retried; that is the caller's to know.
 type Retry struct {
 	Retries int           // retries after the first attempt, 0 to 10

@@ -9,18 +9,18 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// Trigger says why a run exists.
+// Trigger is why a run exists.
 type Trigger string
 
 // The triggers.
 const (
 	TriggerSchedule Trigger = "schedule" // its slot came
-	TriggerManual   Trigger = "manual"   // somebody asked for it now
-	TriggerCatchup  Trigger = "catchup"  // its slot passed while nobody could fire
-	TriggerBackfill Trigger = "backfill" // somebody asked for a past slot; see [BackfillTrigger] for the same slot again
+	TriggerManual   Trigger = "manual"   // a caller asked for it now
+	TriggerCatchup  Trigger = "catchup"  // its slot passed while no process could fire
+	TriggerBackfill Trigger = "backfill" // a caller asked for a past slot; see [BackfillTrigger] for the same slot again
 )
 
-// Valid tells a known trigger.
+// Valid reports whether the trigger is known.
 func (t Trigger) Valid() bool {
 	switch t.Kind() {
 	case TriggerSchedule, TriggerManual, TriggerCatchup, TriggerBackfill:
@@ -29,8 +29,8 @@ func (t Trigger) Valid() bool {
 	return false
 }
 
-// Planned tells a fire of the plan, which counts for MaxRuns and lets a job with
-// DeleteAfterRun end. Manual and backfilled runs never do.
+// Planned reports whether the run is a fire of the schedule, which counts for MaxRuns and lets a job
+// with DeleteAfterRun end. Manual and backfilled runs never do.
 func (t Trigger) Planned() bool { return t == TriggerSchedule || t == TriggerCatchup }
 
 // RunState is where a run stands in the ledger.
@@ -44,20 +44,20 @@ const (
 	RunOK          RunState = "ok"          // finished
 	RunError       RunState = "error"       // the last attempt failed
 	RunSkipped     RunState = "skipped"     // did not run: overlap, budget, paused
-	RunMissed      RunState = "missed"      // did not run: its time passed while nobody could fire
+	RunMissed      RunState = "missed"      // did not run: its time passed while no process could fire
 	RunCancelled   RunState = "cancelled"   // stopped by a person, by a newer run or with its job
 	RunInterrupted RunState = "interrupted" // its process died and it is not tried again
 )
 
-// Valid tells a known state.
+// Valid reports whether the state is known.
 func (s RunState) Valid() bool { return s.Active() || s.Final() }
 
-// Active tells a run that is not over.
+// Active reports whether the run is not over.
 func (s RunState) Active() bool {
 	return s == RunQueued || s == RunRunning || s == RunRetrying
 }
 
-// Final tells an outcome.
+// Final reports whether the state is an outcome.
 func (s RunState) Final() bool {
 	switch s {
 	case RunOK, RunError, RunSkipped, RunMissed, RunCancelled, RunInterrupted:
@@ -67,7 +67,7 @@ func (s RunState) Final() bool {
 	}
 }
 
-// Reason says why a slot was skipped, missed or cancelled. The set is closed.
+// Reason is why a slot was skipped, missed or cancelled. The set is closed.
 type Reason string
 
 // The reasons.
@@ -86,7 +86,7 @@ const (
 	ReasonReplaced   Reason = "replaced"    // cancelled for a newer run
 )
 
-// Valid tells a known reason, the empty one included.
+// Valid reports whether the reason is known. The empty one is.
 func (r Reason) Valid() bool {
 	switch r {
 	case ReasonNone, ReasonOverlap, ReasonBudget, ReasonPaused, ReasonBufferFull, ReasonGap, ReasonWindow,
@@ -96,7 +96,7 @@ func (r Reason) Valid() bool {
 	return false
 }
 
-// DeliveryStatus says what became of sending the answer.
+// DeliveryStatus is whether the answer was sent.
 type DeliveryStatus string
 
 // The delivery statuses.
@@ -180,8 +180,8 @@ type Attempt struct {
 	Node       string
 }
 
-// RunID names a run: "<trigger>:<jobId>:<slot in Unix milliseconds>". It can be
-// computed by anybody who knows the three parts.
+// RunID names a run: "<trigger>:<jobId>:<slot in Unix milliseconds>". It follows
+// from the three parts alone.
 func RunID(trigger Trigger, jobID string, slot time.Time) string {
 	return string(trigger) + ":" + jobID + ":" + strconv.FormatInt(slot.UnixMilli(), 10)
 }

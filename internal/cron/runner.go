@@ -22,9 +22,9 @@ const (
 
 	// tickJitter spreads the replicas.
 	tickJitter = 50 * time.Millisecond
-	// claimTime bounds one claim, handBackTime the end of the loop.
+	// claimTime bounds one claim, withdrawTime the end of the loop.
 	claimTime    = 30 * time.Second
-	handBackTime = 2 * time.Second
+	withdrawTime = 2 * time.Second
 	// lockedAgain is when jobs are asked about again that another operation had locked: it takes a few milliseconds.
 	lockedAgain = 20 * time.Millisecond
 	// mostBatch is how far a batch grows when none of its jobs can be decided yet.
@@ -42,17 +42,17 @@ type RunnerConfig struct {
 
 // Launcher takes what a Runner has claimed. Its methods must not block.
 type Launcher interface {
-	// Launch hands a run to its lane. It is called at the moment of the fire.
+	// Launch submits a run to its lane. It is called at the moment of the fire.
 	Launch(ctx context.Context, l Launched)
-	// Claimed tells what a claim has written, before any of it is launched.
+	// Claimed gets what a claim has written, before any of it is launched.
 	Claimed(ctx context.Context, c Claimed)
 }
 
-// RunnerObserver is told what the loop does, for metrics. Its methods must not block.
+// RunnerObserver counts what the loop does, for metrics. Its methods must not block.
 type RunnerObserver interface {
 	// Ticked: a tick has asked the store, with how long that took, how many claims it needed, and whether all went well.
 	Ticked(took time.Duration, claims int, ok bool)
-	// Fired: a run was handed over this late after its moment; never negative.
+	// Fired: a run was launched this late after its moment; never negative.
 	Fired(trigger Trigger, late time.Duration)
 	// Recorded: a slot was noted without a run.
 	Recorded(state RunState, reason Reason, slots int64)
@@ -136,20 +136,20 @@ func (r *Runner) LastTick() time.Time { return time.Unix(0, r.ticked.Load()) }
 // At does something when the store's clock shows t, in the goroutine that launches: do must not block. What is left when Run or Wait ends is not done.
 func (r *Runner) At(t time.Time, do func(context.Context)) { r.starts.add(t, do) }
 
-// Now is the store's clock, as far as its answers have told.
+// Now is the store's clock, as far as its answers have shown.
 func (r *Runner) Now() time.Time { return r.clock.now() }
 
-// Wait does what At was told until ctx is over, and claims nothing: half of Run, for a process whose jobs do not fire here.
+// Wait calls the functions given to At until ctx is over, and claims nothing: half of Run, for a process where jobs do not fire.
 func (r *Runner) Wait(ctx context.Context) error {
 	r.starts.run(ctx, &r.clock)
 	return nil
 }
 
-// Run turns the loop until ctx is over. What was claimed ahead by then is handed back, for the next process to claim; other runs that were not launched stay in
+// Run runs the loop until ctx is over. What was claimed ahead by then is withdrawn, for the next process to claim; other runs that were not launched stay in
 // the store as waiting messages.
 func (r *Runner) Run(ctx context.Context) error {
 	node := ""
-	defer func() { r.handBack(ctx, node) }()
+	defer func() { r.withdrawAhead(ctx, node) }()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -172,18 +172,19 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// handBack withdraws what was claimed ahead under the last id of this process. Whoever takes over what is left starts it by a lease that has ended.
-func (r *Runner) handBack(ctx context.Context, node string) {
+// withdrawAhead withdraws what was claimed ahead under the last id of this process. A process that takes over what is left starts it after the end of a lease,
+// which is late.
+func (r *Runner) withdrawAhead(ctx context.Context, node string) {
 	if node == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), handBackTime, errors.New("handing back what was claimed ahead took too long"))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), withdrawTime, errors.New("withdrawing what was claimed ahead took too long"))
 	defer cancel()
 	n, err := r.store.ReleaseClaims(ctx, node)
 	if err != nil {
-		r.log.WarnContext(ctx, "slots that were claimed ahead are not handed back; they start late", "err", err)
+		r.log.WarnContext(ctx, "slots that were claimed ahead are not withdrawn; they start late", "err", err)
 	}
-	r.log.DebugContext(ctx, "slots that were claimed ahead are handed back", "slots", n)
+	r.log.DebugContext(ctx, "slots that were claimed ahead are withdrawn", "slots", n)
 }
 
 // tick claims until nothing is due any more, and returns when to come again: at the next whole tick of the store's clock, or when a job
@@ -228,7 +229,7 @@ func (r *Runner) claimAll(ctx context.Context) (claims int, early time.Time, err
 	return t.claims, t.early, err
 }
 
-// goOn tells whether a tick has to claim again: because the claim was full, because one of its jobs has its next fire within the look-ahead, too, or
+// goOn reports whether a tick has to claim again: because the claim was full, because one of its jobs has its next fire within the look-ahead, too, or
 // because a burst is coming.
 func (r *Runner) goOn(c Claimed, t *round) bool {
 	if t.claims == 1 {
@@ -249,7 +250,7 @@ func (r *Runner) goOn(c Claimed, t *round) bool {
 	return t.limit <= mostBatch
 }
 
-// claim takes one batch, plans its launches, and says whether to go on.
+// claim takes one batch, plans its launches, and reports whether to go on.
 func (r *Runner) claim(ctx context.Context, node string, t *round) (more bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, claimTime, errors.New("claiming what is due took too long"))
 	defer cancel()
@@ -270,9 +271,9 @@ func (r *Runner) claim(ctx context.Context, node string, t *round) (more bool, e
 	if err != nil {
 		return false, err
 	}
-	heard := time.Now()
-	r.clock.heard(c.Now, heard)
-	r.pace.learn(len(c.Jobs), heard.Sub(began))
+	answered := time.Now()
+	r.clock.observe(c.Now, answered)
+	r.pace.learn(len(c.Jobs), answered.Sub(began))
 	if again := c.Now.Add(lockedAgain); c.Passed > 0 && (early.IsZero() || again.Before(early)) {
 		early = again
 	}

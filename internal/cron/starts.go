@@ -55,7 +55,7 @@ func (s *starts) add(t time.Time, do func(context.Context)) {
 	}
 }
 
-// next takes the first moment that the store's clock has passed; if there is none, it says how long to wait.
+// next takes the first moment that the store's clock has passed; if there is none, it returns how long to wait.
 func (s *starts) next(c *storeClock) (due []func(context.Context), wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +104,8 @@ type storeClock struct {
 	n       int
 }
 
-// heard notes that the store said now and that its answer came at.
-func (c *storeClock) heard(now, at time.Time) {
+// observe notes that the store's clock showed now in an answer that came at.
+func (c *storeClock) observe(now, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.offsets[c.n%clockSamples] = now.Sub(at)

@@ -8,7 +8,7 @@ import (
 	"laneway/internal/store"
 )
 
-// access says which sessions a caller may use and change.
+// access decides which sessions a caller may use and change.
 type access struct{ *parts }
 
 // notTheirs is the refusal of a session of another principal; it reads as if there were none.

@@ -134,7 +134,7 @@ func (a *admission) diskFault() error {
 const (
 	countFar  = 10 * time.Minute // less than half of the bound is used
 	countNear = time.Minute
-	countFull = 5 * time.Second // nothing is left: a deletion makes room
+	countFull = 5 * time.Second // nothing is left: a deletion frees a place
 )
 
 // namings know about how many sessions each principal has named. They are exact for one process on its store, and a minute behind the others.

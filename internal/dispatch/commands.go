@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// urgentWait is how long an urgent command waits to learn whether it is a repetition. A stop must not wait for a slow database.
+	// urgentWait is how long an urgent command waits for the answer whether it is a repetition. A stop must not wait for a slow database.
 	urgentWait = 80 * time.Millisecond
 	// commandTime bounds a command.
 	commandTime = 10 * time.Second
@@ -57,12 +57,12 @@ func (c *commands) run(ctx context.Context, m chat.Message, offset *store.Lease,
 	}
 	receipt := chat.Receipt{RunID: m.ID, Session: m.Session, AcceptedAt: time.Now(), State: store.StateDone, Outcome: chat.OutcomeAnswered, Command: true}
 	rec := make(chan recorded, 1)
-	c.small.Go(func() { rec <- c.record(context.WithoutCancel(ctx), m, offset) })
+	c.background.Go(func() { rec <- c.record(context.WithoutCancel(ctx), m, offset) })
 	wait := urgentWait
 	if !cmd.Urgent {
 		wait = commandTime
 	}
-	r, known := soon(rec, wait)
+	r, known := within(wait, rec)
 	if !known && !cmd.Urgent {
 		return chat.Receipt{}, chat.ErrStoreUnavailable
 	}
@@ -79,14 +79,14 @@ func (c *commands) run(ctx context.Context, m chat.Message, offset *store.Lease,
 	answer := c.exec(ctx, m, cmd, call)
 	if !known { // the answer belongs behind the record, but a person does not wait for it
 		late := context.WithoutCancel(ctx)
-		c.small.Go(func() { <-rec; c.sendAnswerLate(late, m, answer); c.noteAnswer(late, m, answer) })
+		c.background.Go(func() { <-rec; c.sendAnswerLate(late, m, answer); c.noteAnswer(late, m, answer) })
 		return receipt, nil
 	}
 	receipt.Seq = r.acc.Seq
 	return receipt, c.end(ctx, m, cmd, r.acc.Seq, answer)
 }
 
-// end gives way to what was accepted behind a command, and answers it. A command whose answer could not be kept is an error, so that it
+// end lets the messages behind a command start, and answers it. A command whose answer could not be kept is an error, so that it
 // is offered again. An urgent one is none: it has acted, and its answer is sent when the store is back.
 func (c *commands) end(ctx context.Context, m chat.Message, cmd command.Command, seq int64, answer command.Answer) error {
 	c.queue.pass(ctx, m.Session, seq)
@@ -95,7 +95,7 @@ func (c *commands) end(ctx context.Context, m chat.Message, cmd command.Command,
 	switch {
 	case err == nil:
 	case cmd.Urgent:
-		c.small.Go(func() { c.sendAnswerLate(ctx, m, answer) })
+		c.background.Go(func() { c.sendAnswerLate(ctx, m, answer) })
 	default:
 		return chat.ErrStoreUnavailable
 	}
@@ -118,7 +118,8 @@ func (c *commands) record(ctx context.Context, m chat.Message, offset *store.Lea
 	return recorded{acc: acc, err: err}
 }
 
-func soon(c <-chan recorded, wait time.Duration) (recorded, bool) {
+// within returns what was recorded, or false when that takes longer than wait.
+func within(wait time.Duration, c <-chan recorded) (recorded, bool) {
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {
@@ -163,7 +164,7 @@ func (c *commands) call(ctx context.Context, m chat.Message, cmd command.Command
 	return answer, true
 }
 
-// mayCommand lets a command through that the caller may use at all. A person in a chat, who holds no credential, may change what is theirs: what a
+// mayCommand refuses a command that the caller may not use. A person in a chat, who holds no credential, may change what is theirs: what a
 // command does reaches their own jobs only, and what changes a session asks for its owner.
 func mayCommand(m chat.Message, need chat.Need) bool {
 	if (chat.Caller{Principal: m.Principal}).InChat() && need.Scope != "" {
@@ -201,7 +202,7 @@ func (c *commands) redo(ctx context.Context, m chat.Message, was store.Waiting, 
 }
 
 // wasAnswered reports whether a recorded command has its lines in the transcript. Where that is unknown (the transcript has been archived since, or
-// what was done under the id is forgotten) it counts as answered.
+// what was done under the id is no longer kept) it counts as answered.
 func (c *commands) wasAnswered(ctx context.Context, was store.Waiting) (bool, error) {
 	if time.Since(was.AcceptedAt) >= store.IdempotencyTTL {
 		return true, nil

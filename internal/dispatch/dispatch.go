@@ -202,7 +202,7 @@ func (d *Dispatcher) connectJobs() error {
 	p := d.parts
 	deps := service.Deps{
 		Store: p.store, Node: p.node, Turns: jobTurns{p, d.queue}, Callers: jobCallers{d.admission, d.access}, Publisher: p.events, Outbox: p.outbox,
-		Log: p.log, Go: p.small.Go, DefaultAgent: d.DefaultAgent(), HasAgent: func(id string) bool { _, ok := p.agents[id]; return ok },
+		Log: p.log, Go: p.background.Go, DefaultAgent: d.DefaultAgent(), HasAgent: func(id string) bool { _, ok := p.agents[id]; return ok },
 		Channels: p.channelNames(),
 	}
 	if p.cfg.Files != nil {

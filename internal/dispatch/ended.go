@@ -40,7 +40,7 @@ func endOfWaiting(r store.Waiting, outcome chat.Outcome, reason string) (chat.Ev
 	return e, chat.RunEnd{RunID: r.MessageID, Session: r.Session, Outcome: outcome, Reason: reason, Message: text}
 }
 
-// abortReason is the reason of an end as watchers know it: a closed set, in which whatever cancelled a job's run is a stop.
+// abortReason is the reason of an end as subscribers know it: a closed set, in which every cancellation of a job's run is a stop.
 func abortReason(reason string) string {
 	switch reason {
 	case reasonStopAll, reasonReset, store.ReasonSuperseded, "stale", "cleared", "draining":

@@ -26,7 +26,7 @@ func (d *Dispatcher) Defer(ctx context.Context, m chat.Message, by chat.Caller) 
 	return d.receiver.deferText(ctx, m, by)
 }
 
-// Stop stops what p names and returns the ids of the runs and messages that it met. The signal reaches turns of this process
+// Stop stops what p names and returns the ids of the runs and messages that it ended. The signal reaches turns of this process
 // before the store is asked; the durable half makes sure that what was stopped never runs again, and reaches turns of other
 // processes. It takes no slot and waits for no turn.
 func (d *Dispatcher) Stop(ctx context.Context, p store.StopParams) ([]string, error) {

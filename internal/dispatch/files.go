@@ -69,13 +69,12 @@ func (ts *turns) endOutput(ctx context.Context, t *turn) {
 }
 
 // takeFiles takes over what an answer brings along, before anything is promised: a file is on the disk when the row that names it is written. The text
-// gets a sentence about what was left out, and one line for each file, by which readers of text alone, later turns among them,
-// knows of it.
+// gets a sentence about what was left out, and one line for each file, for readers of text alone, later turns among them.
 func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []chat.Attachment) {
 	if end.outcome != chat.OutcomeAnswered || len(made) == 0 || t.output == nil {
 		return
 	}
-	said := end.text
+	before := end.text
 	taken, left, err := t.output.Take(made)
 	if err != nil {
 		ts.log.ErrorContext(ctx, "the files of an answer could not be kept", "run_id", t.run.RunID, "err", err)
@@ -92,7 +91,7 @@ func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []cha
 	if t.rows[len(t.rows)-1].Content.Options.ReplyTo.IsZero() { // the answer is read where only text is shown: they would never be fetched
 		ts.dropFiles(ctx, t, end)
 	}
-	t.run.Grow(strings.TrimPrefix(end.text, said)) // subscribers read what is in the transcript; a preview in a chat shows no lines for files
+	t.run.Grow(strings.TrimPrefix(end.text, before)) // subscribers read what is in the transcript; a preview in a chat shows no lines for files
 }
 
 // dropFiles deletes the files of an answer that cannot be shown.

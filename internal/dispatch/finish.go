@@ -158,7 +158,7 @@ func (ts *turns) judgeCancelled(t *turn, cause *scheduler.CancelCause, end *endi
 
 // finish writes the end of a turn and publishes it. It is called on the turn's goroutine after the agent has returned.
 func (ts *turns) finish(ctx context.Context, t *turn, end ending) {
-	said, mine := t.run.Close()
+	text, mine := t.run.Close()
 	if !mine { // stuck has decided it while the agent did not return; only the goroutine's end is left to write
 		ts.endStopping(ctx, t)
 		return
@@ -168,7 +168,7 @@ func (ts *turns) finish(ctx context.Context, t *turn, end ending) {
 		return
 	}
 	if end.outcome != chat.OutcomeAnswered {
-		end.text = said
+		end.text = text
 	}
 	ts.writeFinish(ctx, t, end, false)
 }
@@ -192,11 +192,11 @@ func (ts *turns) stuck(st *scheduler.Turn[work]) {
 	t.attempt = ts.attemptOf(t.rows[len(t.rows)-1])
 	var end ending
 	ts.judgeCancelled(t, cause, &end)
-	said, mine := run.Close()
+	text, mine := run.Close()
 	if !mine || end.nothing {
 		return
 	}
-	end.text = said
+	end.text = text
 	ts.log.Warn("a stopped turn has not returned; it is finished without it", "session", run.Session.String(), "run_id", run.RunID, "reason", end.reason)
 	if !ts.writeFinish(context.Background(), t, end, true) { //nolint:forbidigo // the turn's own context is over and there is no other
 		run.Reopen()

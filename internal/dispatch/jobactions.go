@@ -18,7 +18,7 @@ import (
 // jobsShown is how many jobs a chat lists; more than a chat user may have.
 const jobsShown = 200
 
-// chatCaller is the person who wrote a command about jobs: whatever else they may do, it reaches their own jobs only.
+// chatCaller is the person who wrote a command about jobs: it reaches their own jobs only, also when a scope of theirs allows more.
 func chatCaller(c command.Call) chat.Caller {
 	by := callerOf(c)
 	by.Own = true
@@ -40,7 +40,7 @@ func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (
 	return a.d.svc.Editor.AddInChat(ctx, m, by, onceOf(c))
 }
 
-// chatJob are the members of a job that is made in a chat. The key follows from what was asked and where, so that the same wish twice is one job and
+// chatJob are the members of a job that is made in a chat. The key follows from the request and its chat, so that the same request twice is one job and
 // the same words in two chats are two.
 func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 	deliver := map[string]any{"mode": cron.DeliverAnnounce, "channel": channel.Web, "to": c.Session.String()}
@@ -73,7 +73,7 @@ func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 func wireSchedule(s schedule.Spec) map[string]any {
 	switch s.Kind {
 	case schedule.KindAt:
-		return map[string]any{"kind": s.Kind, "at": s.At.UTC().Format(time.RFC3339Nano)} // as a refusal then says it
+		return map[string]any{"kind": s.Kind, "at": s.At.UTC().Format(time.RFC3339Nano)} // as a refusal then names it
 	case schedule.KindEvery:
 		return map[string]any{"kind": s.Kind, "everyMs": s.EveryMs, "anchorMs": s.AnchorMs}
 	case schedule.KindCron:

@@ -28,7 +28,7 @@ func (d *Dispatcher) Lease(ctx context.Context, name string) (next int64, ok boo
 	return d.owner.Acquire(ctx, name)
 }
 
-// Run registers this process and turns the loops until ctx is over; it returns when they, and everything small beside the turns,
+// Run runs the loops until ctx is over; it returns when they, and the short work beside turns and calls,
 // have ended. It does not end the turns: Drain does.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	var loops sync.WaitGroup
@@ -36,7 +36,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		loops.Go(func() { loop(ctx) })
 	}
 	loops.Wait()
-	d.small.Wait()
+	d.background.Wait()
 	return nil
 }
 
@@ -57,7 +57,7 @@ func (d *Dispatcher) Reconfigure(lanes []scheduler.Lane, queue func(agent, chann
 	return nil
 }
 
-// Restart restarts the scheduler in place: running turns are cancelled and wait again, what waits in memory is forgotten, and a new incarnation
+// Restart restarts the scheduler in place: running turns are cancelled and wait again, waiting messages are removed from memory, and a new incarnation
 // of this process takes everything over from the store, as another process would. Nothing is lost and nothing is counted as a crash. It
 // returns when the new incarnation is registered, or with the cause of ctx.
 func (d *Dispatcher) Restart(ctx context.Context) error {
@@ -73,7 +73,7 @@ func (d *Dispatcher) Restart(ctx context.Context) error {
 	})
 }
 
-// Drain is the end, see the package comment: it takes nothing new, lets turns finish and flushes the outbox. ctx bounds the wait for
+// Drain is the end, see the package comment: it refuses new messages, lets turns finish and flushes the outbox. ctx bounds the wait for
 // running turns; the whole takes at most a grace more. Channels may run meanwhile; Leave comes after them.
 func (d *Dispatcher) Drain(ctx context.Context) error {
 	d.owner.Drain(ctx)

@@ -20,7 +20,7 @@ func newNotice(key chat.SessionKey, principal string, to chat.Target) *store.Out
 	return &store.Outgoing{ID: newID(), Session: key, Principal: principal, Target: to, Kind: store.KindNotice, Count: 1}
 }
 
-// notice is the outbox row by which a person of a channel learns how their message ended; nil where an event is enough.
+// notice is the outbox row that reports to a person of a channel how their message ended; nil where an event is enough.
 func notice(r store.Waiting, outcome chat.Outcome, reason, text string) *store.Outgoing {
 	to := r.Content.Options.ReplyTo
 	if outcome == chat.OutcomeDropped {

@@ -10,7 +10,7 @@ import (
 )
 
 // order brings accepted messages to the scheduler in the order of their sequence numbers. Two calls that accept for one session, or a
-// call and the sweep, learn of their commits at the same moment (a batching store even commits them together), so the one that is
+// call and the sweep, get the answers to their commits at the same moment (a batching store even commits them together), so the one that is
 // scheduled first must not get the place of the other.
 //
 // A message with none waiting before it is submitted at once. Any other goes on when its predecessor has gone, and is parked until
@@ -111,7 +111,7 @@ func (h *order) overdue(s *scheduler.Scheduler[work]) []submitted {
 	return out
 }
 
-// release forgets a session whose ownership has ended.
+// release removes a session whose ownership has ended.
 func (h *order) release(key chat.SessionKey, epoch int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -120,7 +120,7 @@ func (h *order) release(key chat.SessionKey, epoch int64) {
 	}
 }
 
-// clear forgets everything: the rows are the messages, and a new incarnation takes them over.
+// clear removes every session: the rows are the messages, and a new incarnation takes them over.
 func (h *order) clear() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

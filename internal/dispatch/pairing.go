@@ -11,7 +11,7 @@ import (
 	"laneway/internal/store"
 )
 
-// welcome is what a person reads after the operator has let them in.
+// welcome is what a person reads after the operator has granted them access.
 const welcome = "You are let in. Write to me."
 
 // errNoPairing is what a caller can act on.
@@ -26,7 +26,7 @@ func (d *Dispatcher) pairings() (channel.Pairings, error) {
 	return p, nil
 }
 
-// OpenPairings lists who asks to be let in; "" = in every channel. The codes are for the people who see them: callers do not show them.
+// OpenPairings lists the requests for access; "" = in every channel. The codes are for the people who see them: callers do not show them.
 func (d *Dispatcher) OpenPairings(ctx context.Context, of string) ([]channel.Pairing, error) {
 	p, err := d.pairings()
 	if err != nil {
@@ -35,7 +35,7 @@ func (d *Dispatcher) OpenPairings(ctx context.Context, of string) ([]channel.Pai
 	return p.OpenPairings(ctx, of)
 }
 
-// Grants lists who was let in; "" = in every channel.
+// Grants lists the people with access; "" = in every channel.
 func (d *Dispatcher) Grants(ctx context.Context, of string) ([]channel.Grant, error) {
 	p, err := d.pairings()
 	if err != nil {
@@ -44,9 +44,9 @@ func (d *Dispatcher) Grants(ctx context.Context, of string) ([]channel.Grant, er
 	return p.Grants(ctx, of)
 }
 
-// ApprovePairing lets a person in and, with notify, sends them a notice through the outbox. chat.ErrNotFound: no open request like this. told is
-// false when the notice could not be kept: they are let in all the same.
-func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by chat.Caller) (made channel.Pairing, told bool, err error) {
+// ApprovePairing grants a person access and, with notify, sends them a notice through the outbox. chat.ErrNotFound: there is no such open request.
+// noticed is false when the notice could not be stored; access is granted all the same.
+func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by chat.Caller) (made channel.Pairing, noticed bool, err error) {
 	p, err := d.pairings()
 	if err != nil {
 		return made, false, err
@@ -72,7 +72,7 @@ func (d *Dispatcher) ApprovePairing(ctx context.Context, ref channel.PairingRef,
 	return made, true, nil
 }
 
-// DismissPairing ends a request without letting the person in. chat.ErrNotFound: no open request like this.
+// DismissPairing ends a request without access for the person. chat.ErrNotFound: there is no such open request.
 func (d *Dispatcher) DismissPairing(ctx context.Context, ref channel.PairingRef, by chat.Caller) (channel.Pairing, error) {
 	p, err := d.pairings()
 	if err != nil {
@@ -85,7 +85,7 @@ func (d *Dispatcher) DismissPairing(ctx context.Context, ref channel.PairingRef,
 	return made, err
 }
 
-// RevokePairing takes a right away; it reports whether there was one.
+// RevokePairing revokes the access of a person; it reports whether there was one.
 func (d *Dispatcher) RevokePairing(ctx context.Context, who channel.Peer, by chat.Caller) (bool, error) {
 	p, err := d.pairings()
 	if err != nil {

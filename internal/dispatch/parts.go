@@ -59,7 +59,8 @@ type parts struct {
 	bounded func(principal string) bool
 	obs     Observer
 	log     *slog.Logger
-	small   sync.WaitGroup // short work beside turns and calls; Run waits for it
+	// background is short work beside turns and calls; Run waits for it.
+	background sync.WaitGroup
 }
 
 // work is what the scheduler holds for one message or for one recovered run: the inbox rows, the claim under which they were
@@ -71,8 +72,9 @@ type work struct {
 	log   *events.RunLog
 }
 
-// source is where the work of a turn comes from and what its end is written into. Today that is the inbox; rows of the ledger of jobs can be another one.
-// The edge cases of the operations are those of [store.Inbox].
+// source is where the work of a turn comes from and what its end is written into. It is chosen where work is made ([queue.fromInbox], [jobTurns.Launch]), and
+// a turn takes it from its work. Today it is always the inbox; rows of the ledger of jobs can be another one. The edge cases of the operations are those of
+// [store.Inbox].
 type source interface {
 	// Start turns waiting work into a run, Join adds work to a run that runs.
 	Start(ctx context.Context, p store.StartParams) (store.Started, error)

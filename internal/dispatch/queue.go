@@ -81,7 +81,7 @@ func (q *queue) submitNew(ctx context.Context, m chat.Message, acc store.Accepte
 		Session: m.Session, Seq: acc.Seq, MessageID: m.ID, State: store.StateWaiting, Lane: m.Lane, Principal: acc.Principal,
 		Channel: m.Channel, ExternalID: m.ExternalID, Content: m.Content, AcceptedAt: acc.AcceptedAt,
 	}
-	it := q.item(work{claim: claim, rows: []store.Waiting{row}}, s)
+	it := q.item(q.fromInbox(claim, row), s)
 	it.Typed, it.Principal, it.Bounded = m.Content.Options.Typed, m.Principal, m.Own || q.bounded(m.Principal)
 	return q.offer(ctx, it, acc.Behind == 0)
 }
@@ -95,17 +95,21 @@ func (q *queue) adopt(ctx context.Context, acc store.Accepted, node string) {
 	}
 	claim := store.Claim{Session: w.Session, Node: node, Epoch: acc.Epoch}
 	m := chat.Message{Session: w.Session, Channel: w.Channel, Content: w.Content}
-	it := q.item(work{claim: claim, rows: []store.Waiting{w}}, q.settings(m, acc.Mode))
+	it := q.item(q.fromInbox(claim, w), q.settings(m, acc.Mode))
 	if w.RunID != "" {
 		it.ID, it.RunID, it.NoMerge = w.RunID, w.RunID, true
 	}
 	q.offer(ctx, it, false) // never before those that a takeover is about to submit
 }
 
-// item makes a scheduler item of inbox rows; the last row leads, and the first has the principal.
+// fromInbox is work whose source is the inbox.
+func (q *queue) fromInbox(claim store.Claim, rows ...store.Waiting) work {
+	return work{claim: claim, rows: rows, from: q.store}
+}
+
+// item makes a scheduler item of work; the last row leads, and the first has the principal.
 func (q *queue) item(w work, rules QueueRules) scheduler.Item[work] {
 	lead := w.rows[len(w.rows)-1]
-	w.from = q.store
 	w.log = q.events.Log(lead.Session, lead.MessageID)
 	size := 0
 	for _, r := range w.rows {

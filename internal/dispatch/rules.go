@@ -13,7 +13,7 @@ type QueueRules struct {
 	scheduler.Settings
 	// Cap is how many messages may wait; 0 = 10.
 	Cap int
-	// Drop says which message loses its place when Cap messages wait; "" = [chat.DropOld].
+	// Drop decides which message loses its place when Cap messages wait; "" = [chat.DropOld].
 	Drop chat.DropPolicy
 
 	usual chat.QueueMode // the mode where neither the session nor the message chose one; set by chosen

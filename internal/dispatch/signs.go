@@ -65,7 +65,7 @@ func (sg *signs) showQueued(ctx context.Context, lead store.Waiting, hold time.D
 	if !ok || lead.Content.System {
 		return
 	}
-	sg.small.Go(func() {
+	sg.background.Go(func() {
 		if retry.Sleep(context.WithoutCancel(ctx), queuedAfter+hold) != nil {
 			return
 		}

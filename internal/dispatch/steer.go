@@ -23,7 +23,7 @@ func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work
 		p := store.StartParams{Claim: t.claim, RunID: t.run.RunID, Lane: t.run.Lane}
 		for _, r := range rows {
 			p.Seqs = append(p.Seqs, r.Seq)
-			p.Transcript = append(p.Transcript, said(r, t.run.RunID))
+			p.Transcript = append(p.Transcript, entryOf(r, t.run.RunID))
 		}
 		var joined []int64
 		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
@@ -34,7 +34,7 @@ func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work
 			ts.log.WarnContext(ctx, "messages could not join their turn", "session", t.run.Session.String(), "run_id", t.run.RunID, "err", err)
 			return nil
 		}
-		rows = keep(rows, joined)
+		rows = rowsWith(rows, joined)
 		input := make([]chat.Content, 0, len(rows))
 		for _, r := range rows {
 			input = append(input, r.Content)

@@ -13,14 +13,14 @@ import (
 	"laneway/internal/store"
 )
 
-// stopAnswer is how long a stop waits for the store before it answers with what it knows of this process. The store's part goes
-// on behind it: a slow database must not make a person wait for a stop.
+// stopAnswer is how long a stop waits for the store before it answers with what it knows of this process. The write goes
+// on after the answer: a slow database must not make a person wait for a stop.
 const stopAnswer = 600 * time.Millisecond
 
-// met is what a stop was about: ids of runs that were cancelled and of messages that ended while they waited.
-type met struct{ running, waiting []string }
+// stopped are the ids of what a stop has ended: runs that were cancelled, and messages that ended while they waited.
+type stopped struct{ running, waiting []string }
 
-func (m *met) add(more met) {
+func (m *stopped) add(more stopped) {
 	for _, id := range more.running {
 		if !slices.Contains(m.running, id) {
 			m.running = append(m.running, id)
@@ -33,11 +33,11 @@ func (m *met) add(more met) {
 	}
 }
 
-func (m *met) nothing() bool { return len(m.running)+len(m.waiting) == 0 }
+func (m *stopped) nothing() bool { return len(m.running)+len(m.waiting) == 0 }
 
 type stopResult struct {
-	met met
-	err error
+	stopped stopped
+	err     error
 }
 
 // Verbs of the log of changes about sessions.
@@ -57,7 +57,7 @@ type stops struct {
 	access *access
 }
 
-func (sp *stops) stop(ctx context.Context, p store.StopParams) (met, error) {
+func (sp *stops) stop(ctx context.Context, p store.StopParams) (stopped, error) {
 	if p.Reason == "" {
 		p.Reason = reasonStop
 		if p.Scope == store.StopAll {
@@ -69,11 +69,11 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (met, error) {
 		resume = sp.sched.Suspend(p.Session.String())
 	}
 	m, ended := sp.signal(p)
-	if p.Scope == store.StopOne && !m.nothing() { // what the signal met is what is written down
+	if p.Scope == store.StopOne && !m.nothing() { // the store writes what the signal has stopped
 		p.Scope, p.MessageID = store.StopRun, append(m.running, m.waiting...)[0]
 	}
 	done := make(chan stopResult, 1)
-	sp.small.Go(func() {
+	sp.background.Go(func() {
 		defer resume()
 		done <- sp.write(context.WithoutCancel(ctx), p, ended)
 	})
@@ -84,7 +84,7 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (met, error) {
 		if r.err != nil && m.nothing() {
 			return m, r.err
 		}
-		m.add(r.met)
+		m.add(r.stopped)
 		return m, nil
 	case <-t.C:
 		return m, nil
@@ -94,7 +94,7 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (met, error) {
 }
 
 // signal sends the signal to what this process knows.
-func (sp *stops) signal(p store.StopParams) (m met, ended []scheduler.Ended[work]) {
+func (sp *stops) signal(p store.StopParams) (m stopped, ended []scheduler.Ended[work]) {
 	key, by := p.Session.String(), store.StopCause(p.Reason, p.By)
 	var s scheduler.Stopped[work]
 	switch p.Scope {
@@ -131,7 +131,7 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 	var r stopResult
 	key := p.Session.String()
 	for _, w := range st.Waiting {
-		r.met.waiting = append(r.met.waiting, w.MessageID)
+		r.stopped.waiting = append(r.stopped.waiting, w.MessageID)
 		sp.queue.publishEnded(ctx, w, chat.OutcomeStopped, p.Reason)
 		local = append(local, sp.sched.StopRun(key, w.MessageID, by).Ended...) // else a later stop would meet it there
 	}
@@ -140,7 +140,7 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 	}
 	for _, run := range st.Running {
 		if sp.signalRun(key, run, by) {
-			r.met.running = append(r.met.running, run.RunID)
+			r.stopped.running = append(r.stopped.running, run.RunID)
 		}
 	}
 	if p.Scope == store.StopAll {
@@ -208,7 +208,7 @@ func (sp *stops) remove(ctx context.Context, p store.DeleteParams, by chat.Calle
 			if out.Deleted {
 				sp.events.PublishSession(p.Session, "", events.ReasonDeleted, "")
 			}
-			for _, m := range out.Ended { // accepted behind the stop
+			for _, m := range out.Ended { // accepted after the stop
 				sp.sched.Drop(p.Session.String(), m.Seq)
 				sp.queue.publishEnded(ctx, m, chat.OutcomeStopped, reasonReset)
 			}

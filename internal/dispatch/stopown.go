@@ -14,13 +14,13 @@ const ownLimit = 1000
 
 // stopOwn is a stop that reaches only what one person asked for: runs that a message of theirs leads, and messages of theirs that wait. Runs of this
 // process are signalled before the store is asked. Scope is StopOne (the oldest run, else the oldest waiting message) or StopAll.
-func (sp *stops) stopOwn(ctx context.Context, p store.StopParams, sender string) (met, error) {
+func (sp *stops) stopOwn(ctx context.Context, p store.StopParams, sender string) (stopped, error) {
 	all := p.Scope == store.StopAll
 	p.Scope, p.Reason = store.StopRun, reasonStop
 	if all {
 		p.Reason = reasonStopAll
 	}
-	var m met
+	var m stopped
 	stop := func(ids []string) error {
 		for _, id := range ids {
 			if !all && !m.nothing() {

@@ -54,7 +54,7 @@ func (q *queue) resume(ctx context.Context, t store.Taken) {
 	for _, rows := range batches(t.Messages) {
 		lead := rows[len(rows)-1]
 		m := chat.Message{Session: lead.Session, Channel: lead.Channel, Content: lead.Content}
-		it := q.item(work{claim: t.Claim, rows: rows}, q.settings(m, t.Mode))
+		it := q.item(q.fromInbox(t.Claim, rows...), q.settings(m, t.Mode))
 		if lead.RunID != "" {
 			it.ID, it.RunID, it.NoMerge = lead.RunID, lead.RunID, true
 		}

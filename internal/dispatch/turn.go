@@ -82,7 +82,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	p := store.StartParams{Claim: t.claim, RunID: st.RunID(), Lane: st.Lane(), Cron: t.attempt.Start(t.claim.Node)}
 	for _, r := range t.rows {
 		p.Seqs = append(p.Seqs, r.Seq)
-		p.Transcript = append(p.Transcript, said(r, st.RunID()))
+		p.Transcript = append(p.Transcript, entryOf(r, st.RunID()))
 	}
 	ts.queue.starting.add(lead.Session, p.Seqs)
 	err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
@@ -104,7 +104,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 		return nil, false, nil
 	}
 	t.began = time.Now()
-	t.rows = keep(t.rows, t.started.Seqs)
+	t.rows = rowsWith(t.rows, t.started.Seqs)
 	t.agent = ts.agents[lead.Session.Agent]
 	t.run = ts.events.Start(events.RunInfo{
 		Session: lead.Session, RunID: st.RunID(), Lane: st.Lane(), Principal: t.started.Principal,
@@ -117,8 +117,8 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	return t, true, nil
 }
 
-// said is a message as the transcript keeps it.
-func said(r store.Waiting, runID string) chat.TranscriptEntry {
+// entryOf is a message as the transcript keeps it.
+func entryOf(r store.Waiting, runID string) chat.TranscriptEntry {
 	role := chat.RoleUser
 	if r.Content.System {
 		role = chat.RoleSystem
@@ -126,7 +126,8 @@ func said(r store.Waiting, runID string) chat.TranscriptEntry {
 	return chat.TranscriptEntry{RunID: runID, Role: role, Text: r.Content.Text, Sender: r.Content.Sender, Tokens: agent.EstimateTokens(r.Content.Text)}
 }
 
-func keep(rows []store.Waiting, seqs []int64) []store.Waiting {
+// rowsWith are the rows with one of the sequence numbers.
+func rowsWith(rows []store.Waiting, seqs []int64) []store.Waiting {
 	want := make(map[int64]bool, len(seqs))
 	for _, s := range seqs {
 		want[s] = true
@@ -144,7 +145,7 @@ func keep(rows []store.Waiting, seqs []int64) []store.Waiting {
 func (ts *turns) endUnstarted(ctx context.Context, rows []store.Waiting) {
 	var cause *scheduler.CancelCause
 	if !errors.As(context.Cause(ctx), &cause) {
-		ts.queue.endWaiting(ctx, rows, chat.OutcomeFailed, string(chat.FailUnknown)) // a defect: the next message must not pass over it in silence
+		ts.queue.endWaiting(ctx, rows, chat.OutcomeFailed, string(chat.FailUnknown)) // a defect: the next message must not start as if it had ended well
 		return
 	}
 	switch cause.Reason {

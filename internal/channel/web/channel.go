@@ -29,9 +29,9 @@ const storeAway = "the database does not answer"
 // TranscriptSink is the receiver of this channel: besides messages it takes replies, as lines of transcripts.
 type TranscriptSink interface {
 	channel.Receiver
-	// Say adds a reply to the transcript of a session and publishes it to the subscribers. It returns the number of the line. The same reply, by its id,
+	// AppendReply adds a reply to the transcript of a session and publishes it to the subscribers. It returns the number of the line. The same reply, by its id,
 	// adds one line in any number of calls; after a crash it may be published again. chat.ErrUnknownAgent and chat.ErrSessionNotFound are permanent.
-	Say(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error)
+	AppendReply(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error)
 	// StoreUp reports whether the store answered the last call to it. It makes no call.
 	StoreUp() bool
 }
@@ -97,7 +97,7 @@ func (c *Channel) Send(ctx context.Context, r chat.Reply) (chat.Sent, error) {
 	if err != nil {
 		return chat.Sent{}, &channel.SendError{Reason: ReasonStopped, Cause: err}
 	}
-	seq, err := sink.Say(ctx, key, r)
+	seq, err := sink.AppendReply(ctx, key, r)
 	if err != nil {
 		return chat.Sent{}, judge(err)
 	}

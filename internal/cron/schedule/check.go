@@ -20,7 +20,7 @@ const (
 )
 
 // DefaultMinInterval is the least distance between two fires unless the operator
-// says otherwise.
+// configured another one.
 const DefaultMinInterval = time.Second
 
 // Rules are the bounds that depend on the operator and on who asks. The zero

@@ -11,11 +11,11 @@
 // job: jitter, a first and a last moment, a number of fires. Preview and firing
 // both ask [Timetable.Next]; there is no second way to compute a fire.
 //
-// A cron expression speaks about the clock on the wall, and wall clocks jump.
+// A cron expression is about wall time, and wall clocks jump.
 // The expression is therefore searched in wall time alone and each found wall
 // time is mapped to an instant piece by piece, where a piece is a stretch of
-// constant offset of the zone. Two rules say what the pieces do at their edges:
-// [GapRule] for wall times that do not exist, [FoldRule] for those that come
+// constant offset of the zone. Two rules decide about the edges of the pieces:
+//  [GapRule] for wall times that do not exist, [FoldRule] for those that come
 // twice. Walking through the pieces in order of absolute time is what makes the
 // next fire strictly later than the last one, whatever the zone does.
 //

@@ -9,7 +9,7 @@ import (
 // trying again with the same input gives the same answer.
 var ErrInvalid = errors.New("invalid schedule")
 
-// InvalidReason says in one word why an input was refused. The set is closed, so
+// InvalidReason is one word for why an input was refused. The set is closed, so
 // that it can be a metric's label.
 type InvalidReason string
 

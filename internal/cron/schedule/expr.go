@@ -49,7 +49,7 @@ type expression struct {
 	fields [6]string
 }
 
-// followsRealTime tells a job that repeats within the day, by the hour field.
+// followsRealTime reports whether the expression repeats within the day, by its hour field.
 func (e expression) followsRealTime() bool {
 	return strings.ContainsAny(e.fields[atHour], "*/")
 }

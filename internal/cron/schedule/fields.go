@@ -27,7 +27,7 @@ type fields struct {
 	// the earliest and the latest of them, in seconds since midnight.
 	perDay, first, last int64
 	repeats             bool // the hour is a wildcard or a step
-	narrow              bool // both day fields say something, one of them as */n, so both must match
+	narrow              bool // both day fields are restricted, one of them as */n, so both must match
 }
 
 // compile asks gronx about each value of each field, once. The date is labelled

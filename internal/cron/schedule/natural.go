@@ -277,7 +277,7 @@ func (p *whenParser) expression() (Spec, bool) {
 	return Spec{}, false
 }
 
-// looksLikeCron tells five words made of digits and stars from a moment with a
+// looksLikeCron distinguishes five words made of digits and stars from a moment with a
 // message, so that a mistake in an expression gets its own sentence.
 func looksLikeCron(five string) bool {
 	return len(strings.Fields(five)) == 5 && strings.Trim(five, "0123456789*/,-? ") == "" && strings.Contains(five, "*")

@@ -163,7 +163,7 @@ func (f *fields) count(low, high wall) int64 {
 	return n
 }
 
-// matches tells whether a wall time itself matches.
+// matches reports whether a wall time itself matches.
 func (f *fields) matches(w wall) bool {
 	_, ok := f.next(w, w+1)
 	return ok

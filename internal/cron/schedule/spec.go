@@ -21,7 +21,7 @@ const (
 //
 // At belongs to kind at and has millisecond precision. EveryMs and AnchorMs
 // belong to every: slot k is AnchorMs + k*EveryMs for k >= 0, in Unix
-// milliseconds; whoever makes a job without an anchor puts its time of creation
+// milliseconds; a job that is made without an anchor gets its time of creation
 // there. Expr, TZ, Gap and Fold belong to cron. An empty TZ is UTC, an empty rule
 // is the default for the expression.
 type Spec struct {

@@ -5,16 +5,16 @@ import (
 )
 
 const (
-	// reach is how far a search looks. The rarest expression that cron can say
+	// reach is how far a search looks. The rarest expression of cron
 	// (29 February on one weekday, across a year 2100) returns within 40 years.
 	reach = 48 * 366 * daySeconds
-	// widest bounds how much a zone ever shifted at once: a whole day, with room.
+	// widest bounds how much a zone ever shifted at once: a whole day, and another one in reserve.
 	widest = 2 * daySeconds
 	// lastSecond ends the year 9999, after which no date can be written.
 	lastSecond = 253402300799
 )
 
-// DSTNote says what daylight saving did to a fire. Empty: nothing.
+// DSTNote is what daylight saving did to a fire. Empty: nothing.
 type DSTNote string
 
 // The notes of a preview and of a fire.
@@ -25,7 +25,7 @@ const (
 	DSTOverlapSecond DSTNote = "overlap_second" // the wall time came twice; this is the second time
 )
 
-// GapRule says what becomes of wall times that do not exist in spring. Empty in a
+// GapRule decides what happens to wall times that do not exist in spring. Empty in a
 // Spec: run_after for a fixed hour, skip where the hour is a wildcard or a step.
 type GapRule string
 
@@ -35,7 +35,7 @@ const (
 	GapSkip     GapRule = "skip"      // not at all
 )
 
-// FoldRule says what becomes of wall times that come twice in autumn. Empty in a
+// FoldRule decides what happens to wall times that come twice in autumn. Empty in a
 // Spec: first for a fixed hour, both where the hour is a wildcard or a step.
 type FoldRule string
 
@@ -160,7 +160,7 @@ func (c *wallClock) note(p piece, at int64) DSTNote {
 	return DSTNone
 }
 
-// swallowed tells whether the gap before a piece holds a matching wall time.
+// swallowed reports whether the gap before a piece holds a matching wall time.
 func (c *wallClock) swallowed(p piece) bool {
 	if p.start == -never {
 		return false

@@ -81,7 +81,7 @@ func (a *Attempt) readJob(ctx context.Context) *cron.Job {
 			return err
 		})
 		if err != nil && !errors.Is(err, chat.ErrNotFound) {
-			a.log.WarnContext(ctx, "the job of a run cannot be read; it runs as its message says", "job_id", a.jobID, "run_id", a.runID, "err", err)
+			a.log.WarnContext(ctx, "the job of a run cannot be read; the message of the run decides alone", "job_id", a.jobID, "run_id", a.runID, "err", err)
 		}
 	})
 	return a.job

@@ -8,10 +8,10 @@ import (
 	"laneway/internal/store"
 )
 
-// Say delivers a reply into the transcript of a session and publishes it. The store keeps the reply's id with the line, so that the same
-// reply is there once; it is published again, because an attempt that was cut off may not have come to that. A chat user's reply goes to
+// AppendReply delivers a reply into the transcript of a session and publishes it. The store keeps the reply's id with the entry, so that the same
+// reply is there once. It is published again, because an attempt that was interrupted may not have published it. A chat user's reply goes to
 // sessions of their own only.
-func (d *Dispatcher) Say(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error) {
+func (d *Dispatcher) AppendReply(ctx context.Context, key chat.SessionKey, r chat.Reply) (seq int64, err error) {
 	if _, ok := d.agents[key.Agent]; !ok {
 		return 0, chat.ErrUnknownAgent
 	}
@@ -23,7 +23,7 @@ func (d *Dispatcher) Say(ctx context.Context, key chat.SessionKey, r chat.Reply)
 	if r.Kind == store.KindNotice && r.RunID == "" {
 		role = chat.RoleSystem // about the session, and no answer of its agent
 	}
-	said, err := d.store.AppendReply(ctx, store.ReplyParams{
+	appended, err := d.store.AppendReply(ctx, store.ReplyParams{
 		ID: r.ID, Session: key, Principal: r.Principal, Own: !OperatorOwner(r.Principal),
 		Entry: chat.TranscriptEntry{RunID: run, Role: role, Text: r.Text, Tokens: agent.EstimateTokens(r.Text), StopReason: "stop"},
 	})
@@ -34,7 +34,7 @@ func (d *Dispatcher) Say(ctx context.Context, key chat.SessionKey, r chat.Reply)
 		run = r.ID
 	}
 	d.events.Publish(chat.Event{
-		Kind: chat.EventFinal, Session: key, Principal: said.Principal, RunID: run, Text: r.Text, Reason: "stop", EntrySeq: said.Entry.Seq,
+		Kind: chat.EventFinal, Session: key, Principal: appended.Principal, RunID: run, Text: r.Text, Reason: "stop", EntrySeq: appended.Entry.Seq,
 	})
-	return said.Entry.Seq, nil
+	return appended.Entry.Seq, nil
 }
