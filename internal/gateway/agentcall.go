@@ -3,77 +3,27 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/wire"
 )
 
-type agentParams struct {
-	_ struct{} `also:"provider,replyTo,expectedExistingSessionId,replyAccountId,groupId,groupChannel,groupSpace,cwd,cleanupBundleMcpOnRunEnd,modelRun,promptMode,bootstrapContextMode,bootstrapContextRunKind,acpTurnSource,internalRuntimeHandoffId,internalExecutionIdentityRetry,internalExecutionIdentityRecoveryAttempt,execApprovalFollowupExpectedSessionId,internalEvents,inputProvenance,suppressPromptPersistence,sessionEffects,sourceReplyDeliveryMode,disableMessageTool,swarmCollector,swarmOutputSchema,forceRestartSafeTools,forceCodeModeTools,voiceWakeTrigger"` //nolint:lll // one list
-
-	Message           string            `json:"message" p:"required,min=1,max=262144,bytes"`
-	IdempotencyKey    string            `json:"idempotencyKey" p:"required,min=1,max=128"`
-	SessionKey        string            `json:"sessionKey" p:"max=512"`
-	AgentID           string            `json:"agentId" p:"min=1"`
-	SessionID         string            `json:"sessionId"`
-	Timeout           *int64            `json:"timeout" p:"min=0,max=86400"`
-	Lane              string            `json:"lane" p:"max=64"`
-	Deliver           bool              `json:"deliver"`
-	Channel           string            `json:"channel" p:"max=128"`
-	ReplyChannel      string            `json:"replyChannel" p:"max=128"`
-	To                string            `json:"to" p:"max=256"`
-	AccountID         string            `json:"accountId" p:"max=128"`
-	ThreadID          string            `json:"threadId" p:"max=128"`
-	BestEffortDeliver bool              `json:"bestEffortDeliver"`
-	Model             string            `json:"model" p:"max=256"`
-	Thinking          string            `json:"thinking" p:"max=64"`
-	ExtraSystemPrompt string            `json:"extraSystemPrompt" p:"max=65536,bytes"`
-	Label             string            `json:"label" p:"min=1,max=512"`
-	Attachments       []json.RawMessage `json:"attachments"`
-}
-
-type agentAccepted struct {
-	RunID      string `json:"runId"`
-	Status     string `json:"status"`
-	AcceptedAt int64  `json:"acceptedAt"`
-	SessionKey string `json:"sessionKey"`
-	AgentID    string `json:"agentId"`
-}
-
-type agentEnd struct {
-	RunID   string      `json:"runId"`
-	Status  string      `json:"status"`
-	Summary string      `json:"summary"`
-	Result  agentResult `json:"result"`
-}
-
-type agentResult struct {
-	Payloads []agentText `json:"payloads"`
-	Meta     agentMeta   `json:"meta"`
-}
-
-type agentText struct {
-	Text string `json:"text"`
-}
-
-type agentMeta struct {
-	DurationMs int64 `json:"durationMs"`
-	WaitedMs   int64 `json:"waitedMs"`
-}
+// agentFrames are the two results of the method agent.
+type agentFrames = twice[wire.AgentResult]
 
 // agentCall runs one turn of an agent: the first frame says that the message is durable, the second how the run ended.
-func agentCall(ctx context.Context, c *call, p agentParams) (any, error) {
+func agentCall(ctx context.Context, c *call, p wire.AgentParams) (agentFrames, error) {
 	if err := c.checkText(p.Message, p.Attachments, p.IdempotencyKey); err != nil {
-		return nil, err
+		return agentFrames{}, err
 	}
 	key, err := c.sessionOrMain(p.SessionKey, p.AgentID)
 	if err != nil {
-		return nil, err
+		return agentFrames{}, err
 	}
 	if err := c.mayUse(ctx, key); err != nil {
-		return nil, err
+		return agentFrames{}, err
 	}
 	m := c.message(key, p.Message, p.IdempotencyKey)
 	m.Lane = p.Lane
@@ -81,19 +31,21 @@ func agentCall(ctx context.Context, c *call, p agentParams) (any, error) {
 		NoMerge: true, TimeoutMs: turnLimit(p.Timeout, time.Second), Model: p.Model, Thinking: p.Thinking, SystemPrompt: p.ExtraSystemPrompt,
 	}
 	if p.Deliver {
-		if m.Content.Options.ReplyTo, err = c.replyTo(ctx, p.target(key), key); err != nil {
-			return nil, err
+		if m.Content.Options.ReplyTo, err = c.replyTo(ctx, agentTarget(&p, key), key); err != nil {
+			return agentFrames{}, err
 		}
 	}
 	receipt, err := c.receive(ctx, m)
 	if err != nil {
-		return nil, err
+		return agentFrames{}, err
 	}
-	first := agentAccepted{chat.ShownRunID(receipt.RunID), "accepted", receipt.AcceptedAt.UnixMilli(), receipt.Session.String(), receipt.Session.Agent}
-	return twice{first: first, then: func(ctx context.Context) (any, error) {
+	first := wire.AgentAccepted{
+		RunID: chat.ShownRunID(receipt.RunID), Status: "accepted", AcceptedAt: receipt.AcceptedAt.UnixMilli(), SessionKey: receipt.Session.String(), AgentID: receipt.Session.Agent,
+	}
+	return agentFrames{first: wire.AgentResult{Of: first}, then: func(ctx context.Context) (wire.AgentResult, error) {
 		end, err := c.srv.backend.Wait(ctx, receipt.RunID)
 		if err != nil {
-			return nil, err
+			return wire.AgentResult{}, err
 		}
 		return endOf(end)
 	}}, nil
@@ -113,7 +65,7 @@ func (c *call) sessionOrMain(key, agentID string) (chat.SessionKey, error) {
 }
 
 // target is where the reply goes: what the caller named, else the place of the session.
-func (p *agentParams) target(key chat.SessionKey) chat.Target {
+func agentTarget(p *wire.AgentParams, key chat.SessionKey) chat.Target {
 	t := chat.Target{Channel: cmp.Or(p.ReplyChannel, p.Channel), ChatID: p.To, Thread: p.ThreadID}
 	if t.Channel == "" || t.ChatID == "" {
 		return key.Target()
@@ -145,44 +97,32 @@ func (c *call) replyTo(ctx context.Context, to chat.Target, own chat.SessionKey)
 }
 
 // endOf is the second frame.
-func endOf(end chat.RunEnd) (any, error) {
+func endOf(end chat.RunEnd) (wire.AgentResult, error) {
 	if err := fault.OfRun(end); err != nil {
-		return nil, err
+		return wire.AgentResult{}, err
 	}
-	return agentEnd{
+	return wire.AgentResult{Of: wire.AgentEnd{
 		RunID: chat.ShownRunID(end.RunID), Status: "ok", Summary: "completed",
-		Result: agentResult{[]agentText{{end.Text}}, agentMeta{end.Duration.Milliseconds(), end.Waited.Milliseconds()}},
-	}, nil
-}
-
-type wakeParams struct {
-	_              struct{} `open:"true"`
-	Mode           string   `json:"mode" p:"required,enum=now|next-heartbeat"`
-	Text           string   `json:"text" p:"required,min=1,max=65536,bytes"`
-	SessionKey     string   `json:"sessionKey" p:"min=1,max=512"`
-	AgentID        string   `json:"agentId" p:"min=1"`
-	IdempotencyKey string   `json:"idempotencyKey" p:"min=1,max=128"`
-}
-
-type wakeResult struct {
-	OK    bool   `json:"ok"`
-	RunID string `json:"runId,omitempty"`
+		Result: wire.AgentAnswer{
+			Payloads: []wire.AgentText{{Text: end.Text}}, Meta: wire.AgentMeta{DurationMs: end.Duration.Milliseconds(), WaitedMs: end.Waited.Milliseconds()},
+		},
+	}}, nil
 }
 
 // wake says something to a session in the name of the system.
-func wake(ctx context.Context, c *call, p wakeParams) (any, error) {
+func wake(ctx context.Context, c *call, p wire.WakeParams) (wire.WakeResult, error) {
 	if err := c.checkKey(p.IdempotencyKey, false); err != nil {
-		return nil, err
+		return wire.WakeResult{}, err
 	}
 	if err := chat.CheckText("text", p.Text, 65_536); err != nil {
-		return nil, c.badParam("/text", err.Error())
+		return wire.WakeResult{}, c.badParam("/text", err.Error())
 	}
 	key, err := c.sessionOrMain(p.SessionKey, p.AgentID)
 	if err != nil {
-		return nil, err
+		return wire.WakeResult{}, err
 	}
 	if err := c.mayUse(ctx, key); err != nil {
-		return nil, err
+		return wire.WakeResult{}, err
 	}
 	m := c.message(key, p.Text, p.IdempotencyKey)
 	m.ID = newMessageID()
@@ -190,13 +130,13 @@ func wake(ctx context.Context, c *call, p wakeParams) (any, error) {
 	m.Content.Options.NoMerge = true
 	if p.Mode == "next-heartbeat" {
 		if err := c.srv.backend.Defer(ctx, m, c.caller()); err != nil {
-			return nil, err
+			return wire.WakeResult{}, err
 		}
-		return wakeResult{OK: true}, nil
+		return wire.WakeResult{OK: true}, nil
 	}
 	receipt, err := c.srv.backend.ReceiveFrom(ctx, m, c.caller())
 	if err != nil {
-		return nil, err
+		return wire.WakeResult{}, err
 	}
-	return wakeResult{OK: true, RunID: chat.ShownRunID(receipt.RunID)}, nil
+	return wire.WakeResult{OK: true, RunID: chat.ShownRunID(receipt.RunID)}, nil
 }

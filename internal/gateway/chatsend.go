@@ -17,6 +17,7 @@ import (
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
+	"laneway/internal/wire"
 )
 
 const (
@@ -34,41 +35,16 @@ func chatMethods() []*method {
 	}
 }
 
-type chatSendParams struct {
-	_ struct{} `also:"intent,fastMode,fastAutoOnSeconds,originatingChannel,originatingTo,originatingAccountId,originatingThreadId,replyToId,toolBindings,systemInputProvenance,systemProvenanceReceipt,suppressCommandInterpretation,expectedLeafEntryId,expectedSessionRoutingContract,expectedPermissionMode,expectedToolOverrides,clarification"` //nolint:lll // one list
-
-	SessionKey     string            `json:"sessionKey" p:"required,min=1,max=512"`
-	Message        string            `json:"message" p:"required,min=1,max=262144,bytes"`
-	IdempotencyKey string            `json:"idempotencyKey" p:"required,min=1,max=128"`
-	AgentID        string            `json:"agentId" p:"min=1"`
-	SessionID      string            `json:"sessionId" p:"min=1"`
-	QueueMode      string            `json:"queueMode" p:"enum=queue|followup|interrupt|collect|steer"`
-	Deliver        bool              `json:"deliver"`
-	TimeoutMs      *int64            `json:"timeoutMs" p:"min=0,max=86400000"`
-	Thinking       string            `json:"thinking"`
-	Attachments    []json.RawMessage `json:"attachments"`
-	Extended       bool              `json:"extended"`
-}
-
-func (p *chatSendParams) wantsExtended() bool { return p.Extended }
-
-type sendResult struct {
-	RunID    string `json:"runId"`
-	Status   string `json:"status"`
-	Queued   *bool  `json:"queued,omitempty"`
-	Position *int   `json:"position,omitempty"`
-}
-
-func chatSend(ctx context.Context, c *call, p chatSendParams) (any, error) {
+func chatSend(ctx context.Context, c *call, p wire.ChatSendParams) (wire.ChatSendResult, error) {
 	key, err := c.session(p.SessionKey, p.AgentID)
 	if err != nil {
-		return nil, err
+		return wire.ChatSendResult{}, err
 	}
 	if err := c.checkText(p.Message, p.Attachments, p.IdempotencyKey); err != nil {
-		return nil, err
+		return wire.ChatSendResult{}, err
 	}
 	if err := c.mayUse(ctx, key); err != nil {
-		return nil, err
+		return wire.ChatSendResult{}, err
 	}
 	m := c.message(key, p.Message, p.IdempotencyKey)
 	m.Content.Options.Mode = chat.QueueMode(p.QueueMode)
@@ -79,9 +55,9 @@ func chatSend(ctx context.Context, c *call, p chatSendParams) (any, error) {
 	}
 	receipt, err := c.receive(ctx, m)
 	if err != nil {
-		return nil, err
+		return wire.ChatSendResult{}, err
 	}
-	out := sendResult{RunID: chat.ShownRunID(receipt.RunID), Status: c.sendStatus(ctx, receipt)}
+	out := wire.ChatSendResult{RunID: chat.ShownRunID(receipt.RunID), Status: c.sendStatus(ctx, receipt)}
 	if c.extended {
 		out.Queued, out.Position = &receipt.Queued, &receipt.Position
 	}
@@ -219,30 +195,16 @@ func (c *call) checkKey(key string, run bool) error {
 	return nil
 }
 
-type abortParams struct {
-	_          struct{} `also:"preserveSideRuns"`
-	SessionKey string   `json:"sessionKey" p:"required,min=1,max=512"`
-	AgentID    string   `json:"agentId" p:"min=1"`
-	RunID      string   `json:"runId" p:"min=1,max=1024"`
-	All        bool     `json:"all"`
-}
-
-type abortResult struct {
-	OK      bool     `json:"ok"`
-	Aborted bool     `json:"aborted"`
-	RunIDs  []string `json:"runIds"`
-}
-
-func chatAbort(ctx context.Context, c *call, p abortParams) (any, error) {
+func chatAbort(ctx context.Context, c *call, p wire.ChatAbortParams) (wire.ChatAbortResult, error) {
 	key, err := c.session(p.SessionKey, p.AgentID)
 	if err != nil {
-		return nil, err
+		return wire.ChatAbortResult{}, err
 	}
 	if err := c.lookAt(ctx, key); err != nil {
-		return nil, err
+		return wire.ChatAbortResult{}, err
 	}
 	if c.hidden {
-		return abortResult{OK: true, RunIDs: []string{}}, nil
+		return wire.ChatAbortResult{OK: true, RunIDs: []string{}}, nil
 	}
 	stop := store.StopParams{Session: key, Scope: store.StopOne, By: c.principal(), Reason: "stop"}
 	var ids []string
@@ -257,9 +219,9 @@ func chatAbort(ctx context.Context, c *call, p abortParams) (any, error) {
 		ids, err = c.srv.backend.Stop(ctx, stop)
 	}
 	if err != nil {
-		return nil, err
+		return wire.ChatAbortResult{}, err
 	}
-	return abortResult{OK: true, Aborted: len(ids) > 0, RunIDs: shownRuns(ids)}, nil
+	return wire.ChatAbortResult{OK: true, Aborted: len(ids) > 0, RunIDs: shownRuns(ids)}, nil
 }
 
 // abortRun stops the run of a session that callers see under an id: the caller's own or one of that very id, which needs nothing to be read; else the

@@ -13,6 +13,7 @@ import (
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
+	"laneway/internal/wire"
 )
 
 // client is the protocol above one WebSocket connection: its principal, its view of the protocol, and its requests in flight.
@@ -66,13 +67,13 @@ func (s *Server) newClient(conn *socket.Conn, addr netip.Addr) *client {
 
 // Tick implements [socket.Client].
 func (c *client) Tick(now time.Time) {
-	c.PutState(eventTick, strictjson.Encode(map[string]int64{"ts": now.UnixMilli()}), 0)
+	c.PutState(wire.EventTick, strictjson.Encode(wire.Tick{TS: now.UnixMilli()}), 0)
 }
 
 // DeltaEvents implements [socket.Client].
 func (c *client) DeltaEvents(d *socket.Delta, send func(event string, payload []byte) bool) {
-	if send(eventChat, chatDelta(d)) && !d.Waiting {
-		send(eventAgent, agentDelta(d, c.who.Load().extended))
+	if send(wire.EventChat, chatDelta(d)) && !d.Waiting {
+		send(wire.EventAgent, agentDelta(d, c.who.Load().extended))
 	}
 }
 

@@ -14,10 +14,6 @@ import (
 
 // Bounds of the protocol. They are not configuration: clients rely on them.
 const (
-	// ProtocolVersion is the current version of the wire protocol, MinProbeVersion the oldest that a probe may speak.
-	ProtocolVersion = 4
-	MinProbeVersion = 3
-
 	// HandshakeLimit is the largest message before hello-ok, in bytes.
 	HandshakeLimit = 65_536
 	// MinPayload and MaxPayload bound Config.MaxPayload.
@@ -165,6 +161,9 @@ func (c Config) sockets() socket.Config {
 		},
 	}
 }
+
+// Defaults is the configuration that stands for the zero value of every field.
+func Defaults() Config { return Config{}.withDefaults() }
 
 // check reports every fault of a configuration at once.
 func (c Config) check() error {

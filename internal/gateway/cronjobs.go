@@ -10,6 +10,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/wire"
 )
 
 // CronBackend is a [Backend] that keeps jobs. Errors are *chat.Error values, and what is not visible is as if it did not exist. Calls that have a name
@@ -66,19 +67,6 @@ func jobMethods() []*method {
 
 func (c *call) cron() CronBackend { return c.srv.backend.(CronBackend) } //nolint:errcheck,forcetypeassert // the methods exist for nothing else
 
-type jobParams struct {
-	_ struct{} `also:"displayName,description,declarationKey,owner,agentId,sessionKey,enabled,paused,deleteAfterRun,wakeMode,delivery,failureAlert,state,key,dst,overlap,missed,jitterMs,retry,timeoutSeconds,lane,pauseAfterFailures,atMostOnce,startsAtMs,endsAtMs,maxRuns,trigger,pacing"` //nolint:lll // one list
-
-	Name           json.RawMessage `json:"name" p:"required"`
-	Schedule       json.RawMessage `json:"schedule" p:"required"`
-	SessionTarget  json.RawMessage `json:"sessionTarget" p:"required"`
-	Payload        json.RawMessage `json:"payload" p:"required"`
-	Extended       bool            `json:"extended"`
-	IdempotencyKey string          `json:"idempotencyKey" p:"max=128"`
-}
-
-func (p *jobParams) wantsExtended() bool { return p.Extended }
-
 // jobMembers reads all params as members of a job.
 func jobMembers(raw json.RawMessage) cron.Members {
 	m := cron.Members{}
@@ -90,96 +78,69 @@ func jobMembers(raw json.RawMessage) cron.Members {
 	return m
 }
 
-func cronAdd(ctx context.Context, c *call, p jobParams) (any, error) {
+func cronAdd(ctx context.Context, c *call, p wire.CronAddParams) (wire.CronAddResult, error) {
 	o, err := c.onceOf(p.IdempotencyKey)
 	if err != nil {
-		return nil, err
+		return wire.CronAddResult{}, err
 	}
 	put, err := c.cron().CronAdd(ctx, jobMembers(c.raw), c.caller(), o)
 	if err != nil {
-		return nil, err
+		return wire.CronAddResult{}, err
 	}
 	job, where := jobView(put.Job, c.extended), previewOf(put.Job.Delivery)
 	if put.Keyed {
-		out := object{"created": put.Created, "job": job, "deliveryPreview": where}
-		out.put("updated", true, put.Updated)
-		return out, nil
+		return wire.CronAddResult{Of: wire.JobDeclared{Created: put.Created, DeliveryPreview: where, Job: job, Updated: put.Updated}}, nil
 	}
-	job["deliveryPreview"] = where
-	job.put("created", put.Created, c.extended)
-	return job, nil
+	job.DeliveryPreview = &where
+	if c.extended {
+		job.Created = &put.Created
+	}
+	return wire.CronAddResult{Of: job}, nil
 }
 
-type updateParams struct {
-	ID       string          `json:"id" p:"required,or=jobId,min=1,max=128"`
-	Patch    json.RawMessage `json:"patch" p:"required"`
-	Expected string          `json:"expectedConfigRevision" p:"max=128"`
-	Extended bool            `json:"extended"`
-}
-
-func (p *updateParams) wantsExtended() bool { return p.Extended }
-
-func cronUpdate(ctx context.Context, c *call, p updateParams) (any, error) {
+func cronUpdate(ctx context.Context, c *call, p wire.CronUpdateParams) (wire.Job, error) {
 	var patch cron.Members
 	if err := json.Unmarshal(p.Patch, &patch); err != nil || patch == nil {
-		return nil, c.badParam("/patch", "must be object")
+		return wire.Job{}, c.badParam("/patch", "must be object")
 	}
 	patch, err := c.fromAlias(patch)
 	if err != nil {
-		return nil, err
+		return wire.Job{}, err
 	}
 	job, err := c.cron().CronUpdate(ctx, p.ID, patch, p.Expected, c.caller())
 	if err != nil {
-		return nil, err
+		return wire.Job{}, err
 	}
 	return jobView(job, c.extended), nil
 }
 
-type jobIDParams struct {
-	ID       string `json:"id" p:"required,or=jobId,min=1,max=128"`
-	Extended bool   `json:"extended"`
-}
-
-func (p *jobIDParams) wantsExtended() bool { return p.Extended }
-
-func cronGet(ctx context.Context, c *call, p jobIDParams) (any, error) {
+func cronGet(ctx context.Context, c *call, p wire.CronJobParams) (wire.Job, error) {
 	job, err := c.cron().CronGet(ctx, p.ID, c.caller())
 	if err != nil {
-		return nil, err
+		return wire.Job{}, err
 	}
 	return jobView(job, c.extended), nil
 }
 
-func cronResume(ctx context.Context, c *call, p jobIDParams) (any, error) {
+func cronResume(ctx context.Context, c *call, p wire.CronJobParams) (wire.Job, error) {
 	job, err := c.cron().CronResume(ctx, p.ID, c.caller())
 	if err != nil {
-		return nil, err
+		return wire.Job{}, err
 	}
 	return jobView(job, true), nil
 }
 
-type removeParams struct {
-	ID     string `json:"id" p:"required,or=jobId,min=1,max=128"`
-	Cancel bool   `json:"cancelRunning"`
-}
-
-func cronRemove(ctx context.Context, c *call, p removeParams) (any, error) {
+func cronRemove(ctx context.Context, c *call, p wire.CronRemoveParams) (wire.CronRemoveResult, error) {
 	if err := c.cron().CronRemove(ctx, p.ID, p.Cancel, c.caller()); err != nil {
-		return nil, err
+		return wire.CronRemoveResult{}, err
 	}
-	return object{"ok": true, "removed": true}, nil
+	return wire.CronRemoveResult{OK: true, Removed: true}, nil
 }
 
-type pauseParams struct {
-	ID    string `json:"id" p:"required,or=jobId,min=1,max=128"`
-	Note  string `json:"note" p:"required,min=1,max=500"`
-	Until int64  `json:"untilMs" p:"min=1"`
-}
-
-func cronPause(ctx context.Context, c *call, p pauseParams) (any, error) {
+func cronPause(ctx context.Context, c *call, p wire.CronPauseParams) (wire.Job, error) {
 	job, err := c.cron().CronPause(ctx, p.ID, p.Note, momentOf(p.Until), c.caller())
 	if err != nil {
-		return nil, err
+		return wire.Job{}, err
 	}
 	return jobView(job, true), nil
 }
@@ -191,110 +152,76 @@ func momentOf(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-type runParams struct {
-	_ struct{} `also:"expectedProcessInstanceId"`
-
-	ID             string `json:"id" p:"required,or=jobId,min=1,max=128"`
-	Mode           string `json:"mode" p:"enum=force|due|if-enabled"`
-	IdempotencyKey string `json:"idempotencyKey" p:"max=128"`
-}
-
-func cronRun(ctx context.Context, c *call, p runParams) (any, error) {
+func cronRun(ctx context.Context, c *call, p wire.CronRunParams) (wire.CronRunResult, error) {
 	o, err := c.onceOf(p.IdempotencyKey)
 	if err != nil {
-		return nil, err
+		return wire.CronRunResult{}, err
 	}
 	id, reason, err := c.cron().CronRun(ctx, p.ID, cron.RunMode(cmp.Or(p.Mode, string(cron.RunForce))), c.caller(), o)
 	switch {
 	case err != nil:
-		return nil, err
+		return wire.CronRunResult{}, err
 	case reason != "":
-		return object{"ok": true, "ran": false, "reason": reason}, nil
+		return wire.CronRunResult{OK: true, Ran: new(false), Reason: reason}, nil
 	}
-	return object{"ok": true, "enqueued": true, "runId": id, "processInstanceId": c.srv.bootID}, nil
+	return wire.CronRunResult{OK: true, Enqueued: true, RunID: id, ProcessInstanceID: c.srv.bootID}, nil
 }
 
-type cancelParams struct {
-	RunID          string `json:"runId" p:"min=1,max=512"`
-	ID             string `json:"id" p:"or=jobId,min=1,max=128"`
-	Reason         string `json:"reason" p:"max=200"`
-	IdempotencyKey string `json:"idempotencyKey" p:"max=128"`
-}
-
-func cronCancel(ctx context.Context, c *call, p cancelParams) (any, error) {
+func cronCancel(ctx context.Context, c *call, p wire.CronCancelParams) (wire.CronCancelResult, error) {
 	if (p.RunID == "") == (p.ID == "") {
-		return nil, c.badParam("", "must have either runId or id")
+		return wire.CronCancelResult{}, c.badParam("", "must have either runId or id")
 	}
 	o, err := c.onceOf(p.IdempotencyKey)
 	if err != nil {
-		return nil, err
+		return wire.CronCancelResult{}, err
 	}
 	ids, err := c.cron().CronCancel(ctx, cron.CancelParams{RunID: p.RunID, JobID: p.ID, Note: p.Reason, IdempotencyKey: o}, c.caller())
 	if err != nil {
-		return nil, err
+		return wire.CronCancelResult{}, err
 	}
-	return object{"ok": true, "cancelled": ids}, nil
-}
-
-type backfillParams struct {
-	ID             string `json:"id" p:"required,or=jobId,min=1,max=128"`
-	From           int64  `json:"fromMs" p:"required"`
-	To             int64  `json:"toMs" p:"required"`
-	MaxRuns        int64  `json:"maxRuns" p:"min=1,max=1000"`
-	DryRun         bool   `json:"dryRun"`
-	Force          bool   `json:"force"`
-	IdempotencyKey string `json:"idempotencyKey" p:"max=128"`
+	return wire.CronCancelResult{OK: true, Cancelled: ids}, nil
 }
 
 const defaultBackfill = 100
 
-func cronBackfill(ctx context.Context, c *call, p backfillParams) (any, error) {
+func cronBackfill(ctx context.Context, c *call, p wire.CronBackfillParams) (wire.CronBackfillResult, error) {
 	if p.MaxRuns == 0 {
 		p.MaxRuns = defaultBackfill
 	}
 	o, err := c.onceOf(p.IdempotencyKey)
 	if err != nil {
-		return nil, err
+		return wire.CronBackfillResult{}, err
 	}
 	fires, err := c.cron().CronBackfill(ctx, cron.BackfillParams{
 		ID: p.ID, From: time.UnixMilli(p.From), To: time.UnixMilli(p.To), MaxRuns: int(p.MaxRuns), DryRun: p.DryRun, Force: p.Force, IdempotencyKey: o,
 	}, c.caller())
 	if err != nil {
-		return nil, err
+		return wire.CronBackfillResult{}, err
 	}
 	return backfillView(fires, p.DryRun), nil
 }
 
-func backfillView(fires []cron.BackfillFire, dry bool) object {
-	list, enqueued, existing := make([]object, 0, len(fires)), 0, 0
+func backfillView(fires []cron.BackfillFire, dry bool) wire.CronBackfillResult {
+	out := wire.CronBackfillResult{OK: true, Fires: make([]wire.BackfillFire, 0, len(fires))}
 	for _, f := range fires {
 		action := "enqueue"
 		switch {
 		case f.Exists:
 			action = "exists"
-			existing++
+			out.Existing++
 		case !dry:
-			enqueued++
+			out.Enqueued++
 		}
-		list = append(list, object{"scheduledForMs": f.Slot.UnixMilli(), "runId": f.RunID, "action": action})
+		out.Fires = append(out.Fires, wire.BackfillFire{Action: action, RunID: f.RunID, ScheduledForMs: f.Slot.UnixMilli()})
 	}
-	return object{"ok": true, "enqueued": enqueued, "existing": existing, "fires": list}
-}
-
-type previewParams struct {
-	ID       string          `json:"id" p:"or=jobId,min=1,max=128"`
-	Schedule json.RawMessage `json:"schedule"`
-	Jitter   int64           `json:"jitterMs" p:"min=0,max=3600000"`
-	DST      json.RawMessage `json:"dst"`
-	Count    int64           `json:"count" p:"min=1,max=100"`
-	From     int64           `json:"fromMs" p:"min=1"`
+	return out
 }
 
 const defaultPreview = 5
 
-func cronPreview(ctx context.Context, c *call, p previewParams) (any, error) {
+func cronPreview(ctx context.Context, c *call, p wire.CronPreviewParams) (wire.CronPreviewResult, error) {
 	if (p.ID == "") == (p.Schedule == nil) {
-		return nil, c.badParam("", "must have either id or schedule")
+		return wire.CronPreviewResult{}, c.badParam("", "must have either id or schedule")
 	}
 	m := cron.Members{}
 	if p.Schedule != nil {
@@ -306,17 +233,29 @@ func cronPreview(ctx context.Context, c *call, p previewParams) (any, error) {
 	if p.Count == 0 {
 		p.Count = defaultPreview
 	}
-	out, err := c.cron().CronPreview(ctx, p.ID, m, momentOf(p.From), int(p.Count), c.caller())
-	if err == nil && p.ID == "" && p.Jitter > 0 { // it follows from the id that a job gets when it is made
+	found, err := c.cron().CronPreview(ctx, p.ID, m, momentOf(p.From), int(p.Count), c.caller())
+	if err != nil {
+		return wire.CronPreviewResult{}, err
+	}
+	out := previewView(found)
+	if p.ID == "" && p.Jitter > 0 { // it follows from the id that a job gets when it is made
 		out.Warnings = append(out.Warnings, "each fire will be up to "+strconv.FormatInt(p.Jitter, 10)+" ms later, by a delay that is fixed once the job is made")
 	}
-	return out, err
+	return out, nil
 }
 
-func cronStatus(ctx context.Context, c *call, _ noParams) (any, error) {
+func previewView(p cron.Preview) wire.CronPreviewResult {
+	out := wire.CronPreviewResult{Timezone: p.Timezone, Fires: make([]wire.PreviewFire, 0, len(p.Fires)), Warnings: p.Warnings}
+	for _, f := range p.Fires {
+		out.Fires = append(out.Fires, wire.PreviewFire{
+			ScheduledForMs: f.ScheduledForMs, FireAtMs: f.FireAtMs, ISO: f.ISO, Local: f.Local, DST: string(f.DST),
+		})
+	}
+	return out
+}
+
+func cronStatus(ctx context.Context, c *call, _ wire.NoParams) (wire.CronStatusResult, error) {
 	s, enabled := c.cron().CronCounts(ctx, c.caller())
 	kind := c.srv.health.Load().status.Store
-	out := object{"enabled": enabled, "triggersEnabled": false, "storePath": kind, "storage": kind, "jobs": s.Jobs, "nextWakeAtMs": nil}
-	out.put("nextWakeAtMs", millis(s.NextWake), !s.NextWake.IsZero())
-	return out, nil
+	return wire.CronStatusResult{Enabled: enabled, Jobs: s.Jobs, NextWakeAtMs: instant(s.NextWake), Storage: kind, StorePath: kind}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway/strictjson"
+	"laneway/internal/wire"
 )
 
 const (
@@ -19,27 +20,7 @@ const (
 	mostStatus  = 1_000
 )
 
-type listParams struct {
-	_ struct{} `also:"compact,includeDeliveryPreviews"`
-
-	IncludeDisabled bool   `json:"includeDisabled"`
-	Enabled         string `json:"enabled" p:"enum=all|enabled|disabled"`
-	Limit           int64  `json:"limit" p:"min=1,max=200"`
-	Offset          int64  `json:"offset" p:"min=0"`
-	Query           string `json:"query" p:"max=256"`
-	Kind            string `json:"scheduleKind" p:"enum=all|at|every|cron|on-exit|stream"`
-	Last            string `json:"lastRunStatus" p:"enum=all|ok|error|skipped|unknown"`
-	Trigger         string `json:"trigger" p:"enum=all|conditional|unconditional"`
-	SortBy          string `json:"sortBy" p:"enum=nextRunAtMs|updatedAtMs|name"`
-	SortDir         string `json:"sortDir" p:"enum=asc|desc"`
-	AgentID         string `json:"agentId" p:"min=1,max=64"`
-	System          bool   `json:"includeSystem"`
-	Extended        bool   `json:"extended"`
-}
-
-func (p *listParams) wantsExtended() bool { return p.Extended }
-
-func (p *listParams) filter() cron.JobFilter {
+func jobFilter(p *wire.CronListParams) cron.JobFilter {
 	f := cron.JobFilter{
 		IncludeSystem: p.System, Query: p.Query, Agent: p.AgentID, Descending: p.SortDir == "desc",
 		Limit: int(p.Limit), Offset: int(p.Offset), SortBy: map[string]string{"nextRunAtMs": "nextRunAt", "updatedAtMs": "updatedAt", "name": "name"}[p.SortBy],
@@ -65,11 +46,11 @@ func (p *listParams) filter() cron.JobFilter {
 }
 
 // cronList lists jobs. When one page is not enough and no order was asked for, the order is by id, so that pages neither skip nor repeat.
-func cronList(ctx context.Context, c *call, p listParams) (any, error) {
+func cronList(ctx context.Context, c *call, p wire.CronListParams) (wire.CronListResult, error) {
 	if p.Limit == 0 {
 		p.Limit = mostJobs
 	}
-	f := p.filter()
+	f := jobFilter(&p)
 	if p.SortBy == "" && p.Offset > 0 {
 		f.SortBy = "id"
 	}
@@ -83,48 +64,29 @@ func cronList(ctx context.Context, c *call, p listParams) (any, error) {
 		page, err = c.cron().CronList(ctx, f, c.caller())
 	}
 	if err != nil {
-		return nil, err
+		return wire.CronListResult{}, err
 	}
-	jobs, where := make([]object, 0, len(page.Jobs)), object{}
+	out := wire.CronListResult{
+		DeliveryPreviews: map[string]wire.DeliveryPreview{}, Jobs: make([]wire.Job, 0, len(page.Jobs)), Limit: p.Limit, Offset: p.Offset,
+		SnapshotRevision: cmp.Or(page.Revision, "r0"), Total: page.Total,
+	}
 	for _, j := range page.Jobs {
-		jobs = append(jobs, jobView(j, c.extended))
-		where[j.ID] = previewOf(j.Delivery)
+		out.Jobs = append(out.Jobs, jobView(j, c.extended))
+		out.DeliveryPreviews[j.ID] = previewOf(j.Delivery)
 	}
-	out := pageOf(len(jobs), page.Total, p.Offset, p.Limit)
-	out["jobs"], out["snapshotRevision"], out["deliveryPreviews"] = jobs, cmp.Or(page.Revision, "r0"), where
+	out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Jobs), page.Total)
 	return out, nil
 }
 
-// pageOf is what the pieces of all lists say about their place.
-func pageOf(n, total int, offset, limit int64) object {
-	next := int(offset) + n
-	out := object{"total": total, "offset": offset, "limit": limit, "hasMore": next < total, "nextOffset": nil}
-	out.put("nextOffset", next, next < total)
-	return out
+// nextOf says whether a list goes on behind a page, and where.
+func nextOf(next, total int) (more bool, offset *int) {
+	if next >= total {
+		return false, nil
+	}
+	return true, &next
 }
 
-type runsParams struct {
-	ID         string   `json:"id" p:"or=jobId,min=1,max=128"`
-	Scope      string   `json:"scope" p:"enum=job|all"`
-	RunID      string   `json:"runId" p:"min=1,max=512"`
-	Limit      int64    `json:"limit" p:"min=1,max=200"`
-	Offset     int64    `json:"offset" p:"min=0"`
-	Status     string   `json:"status" p:"enum=all|ok|error|skipped|missed|cancelled|interrupted"`
-	Statuses   []string `json:"statuses" p:"max=8"`
-	Delivery   string   `json:"deliveryStatus" p:"max=32"`
-	Deliveries []string `json:"deliveryStatuses" p:"max=8"`
-	Query      string   `json:"query" p:"max=256"`
-	AgentID    string   `json:"agentId" p:"min=1,max=64"`
-	SortDir    string   `json:"sortDir" p:"enum=asc|desc"`
-	Since      int64    `json:"sinceMs"`
-	Until      int64    `json:"untilMs"`
-	Active     bool     `json:"includeActive"`
-	Extended   bool     `json:"extended"`
-}
-
-func (p *runsParams) wantsExtended() bool { return p.Extended }
-
-func (p *runsParams) filter() cron.RunFilter {
+func runFilter(p *wire.CronRunsParams) cron.RunFilter {
 	f := cron.RunFilter{
 		JobID: p.ID, RunID: p.RunID, Agent: p.AgentID, Query: p.Query, IncludeActive: p.Active, Since: momentOf(p.Since), Until: momentOf(p.Until),
 		Ascending: p.SortDir == "asc", Limit: int(p.Limit), Offset: int(p.Offset),
@@ -156,21 +118,21 @@ func statesOf(word string) []cron.RunState {
 	return []cron.RunState{cron.RunState(word)}
 }
 
-func cronRuns(ctx context.Context, c *call, p runsParams) (any, error) {
+func cronRuns(ctx context.Context, c *call, p wire.CronRunsParams) (wire.CronRunsResult, error) {
 	if p.Limit == 0 {
 		p.Limit = defaultRuns
 	}
 	for _, s := range p.Statuses {
 		if s != "all" && s != "ok" && s != "error" && s != "skipped" && !cron.RunState(s).Final() {
-			return nil, c.badParam("/statuses", "unknown status")
+			return wire.CronRunsResult{}, c.badParam("/statuses", "unknown status")
 		}
 	}
-	page, err := c.cron().CronRuns(ctx, p.filter(), c.caller())
+	page, err := c.cron().CronRuns(ctx, runFilter(&p), c.caller())
 	if err != nil {
-		return nil, err
+		return wire.CronRunsResult{}, err
 	}
 	jobs := map[string]*cron.Job{}
-	entries := make([]object, 0, len(page.Runs))
+	out := wire.CronRunsResult{Entries: make([]wire.LedgerEntry, 0, len(page.Runs)), Limit: p.Limit, Offset: p.Offset, Total: page.Total}
 	for _, r := range page.Runs {
 		job, known := jobs[r.JobID]
 		if !known && len(jobs) < 20 { // a page of one job asks once; a page of many does without
@@ -179,49 +141,34 @@ func cronRuns(ctx context.Context, c *call, p runsParams) (any, error) {
 			}
 			jobs[r.JobID] = job
 		}
-		entries = append(entries, entryView(r, job, c.extended))
+		out.Entries = append(out.Entries, entryView(r, job, c.extended))
 	}
-	out := pageOf(len(entries), page.Total, p.Offset, p.Limit)
-	out["entries"] = entries
+	out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Entries), page.Total)
 	return out, nil
 }
 
-type aliasParams struct {
-	Name           json.RawMessage `json:"name" p:"required"`
-	Schedule       json.RawMessage `json:"schedule" p:"required"`
-	Message        json.RawMessage `json:"message" p:"required"`
-	Deliver        bool            `json:"deliver"`
-	Channel        string          `json:"channel"`
-	DeliverChannel string          `json:"deliverChannel"`
-	To             string          `json:"to"`
-	DeliverTo      string          `json:"deliverTo"`
-	AgentID        json.RawMessage `json:"agentId"`
-	Stateless      *bool           `json:"stateless"`
-	DeleteAfterRun json.RawMessage `json:"deleteAfterRun"`
-}
-
 // cronCreate is cron.add under the names of GoClaw.
-func cronCreate(ctx context.Context, c *call, _ aliasParams) (any, error) {
+func cronCreate(ctx context.Context, c *call, _ wire.CronCreateParams) (wire.CronCreateResult, error) {
 	m, err := c.fromAlias(jobMembers(c.raw))
 	if err != nil {
-		return nil, err
+		return wire.CronCreateResult{}, err
 	}
 	if m["sessionTarget"] == nil {
 		m["sessionTarget"] = strictjson.Encode(cron.Isolated)
 	}
 	put, err := c.cron().CronAdd(ctx, m, c.caller(), nil)
 	if err != nil {
-		return nil, err
+		return wire.CronCreateResult{}, err
 	}
-	return object{"job": aliasView(put.Job)}, nil
+	return wire.CronCreateResult{Job: aliasView(put.Job)}, nil
 }
 
-func aliasView(j cron.Job) object {
-	o := jobView(j, true)
-	if s, ok := o["schedule"].(object); ok && j.Schedule.Kind == schedule.KindAt {
-		s["atMs"] = j.Schedule.At.UnixMilli()
+func aliasView(j cron.Job) wire.Job {
+	out := jobView(j, true)
+	if j.Schedule.Kind == schedule.KindAt {
+		out.Schedule.AtMs = new(j.Schedule.At.UnixMilli())
 	}
-	return o
+	return out
 }
 
 // fromAlias turns GoClaw's members of a job into ours.
@@ -272,47 +219,35 @@ func orPointer(a, b *string) string {
 	return ""
 }
 
-func aliasDelivery(deliver bool, channel, to string) object {
+func aliasDelivery(deliver bool, channel, to string) wire.JobDelivery {
 	if !deliver {
-		return object{"mode": cron.DeliverNone}
+		return wire.JobDelivery{Mode: string(cron.DeliverNone)}
 	}
-	o := object{"mode": cron.DeliverAnnounce}
-	o.put("channel", channel, channel != "")
-	o.put("to", to, to != "")
-	return o
+	return wire.JobDelivery{Mode: string(cron.DeliverAnnounce), Channel: channel, To: to}
 }
 
-type aliasIDParams struct {
-	ID string `json:"id" p:"required,or=jobId,min=1,max=128"`
-}
-
-func cronDelete(ctx context.Context, c *call, p aliasIDParams) (any, error) {
+func cronDelete(ctx context.Context, c *call, p wire.CronDeleteParams) (wire.CronDeleteResult, error) {
 	if err := c.cron().CronRemove(ctx, p.ID, false, c.caller()); err != nil {
-		return nil, err
+		return wire.CronDeleteResult{}, err
 	}
-	return object{"deleted": true}, nil
+	return wire.CronDeleteResult{Deleted: true}, nil
 }
 
-type toggleParams struct {
-	ID      string `json:"id" p:"required,or=jobId,min=1,max=128"`
-	Enabled bool   `json:"enabled" p:"required"`
-}
-
-func cronToggle(ctx context.Context, c *call, p toggleParams) (any, error) {
+func cronToggle(ctx context.Context, c *call, p wire.CronToggleParams) (wire.CronToggleResult, error) {
 	patch := cron.Members{"enabled": json.RawMessage(strconv.FormatBool(p.Enabled))}
 	if _, err := c.cron().CronUpdate(ctx, p.ID, patch, "", c.caller()); err != nil {
-		return nil, err
+		return wire.CronToggleResult{}, err
 	}
-	return object{"jobId": p.ID, "enabled": p.Enabled}, nil
+	return wire.CronToggleResult{JobID: p.ID, Enabled: p.Enabled}, nil
 }
 
 // schedulerStatus shows jobs in the words of the in-process scheduler.
-func schedulerStatus(ctx context.Context, c *call, _ noParams) (any, error) {
-	jobs := []object{}
+func schedulerStatus(ctx context.Context, c *call, _ wire.NoParams) (wire.SchedulerStatusResult, error) {
+	jobs := []wire.SchedulerJob{}
 	for more := true; more && len(jobs) < mostStatus; { // what is shown of a job is small; the jobs as they are read are not
 		page, err := c.cron().CronList(ctx, cron.JobFilter{IncludeSystem: true, SortBy: "name", Limit: mostStatus - len(jobs), Offset: len(jobs)}, c.caller())
 		if err != nil {
-			return nil, err
+			return wire.SchedulerStatusResult{}, err
 		}
 		for _, j := range page.Jobs {
 			jobs = append(jobs, schedulerJob(j))
@@ -320,27 +255,30 @@ func schedulerStatus(ctx context.Context, c *call, _ noParams) (any, error) {
 		more = len(page.Jobs) > 0 && len(jobs) < page.Total
 	}
 	last, running := c.cron().CronTicked()
-	return object{"ts": time.Now().UnixMilli(), "nodeId": c.srv.health.Load().status.NodeID, "running": running, "lastTickMs": millis(last), "jobs": jobs}, nil
+	return wire.SchedulerStatusResult{
+		TS: time.Now().UnixMilli(), NodeID: c.srv.health.Load().status.NodeID, Running: running, LastTickMs: millis(last), Jobs: jobs,
+	}, nil
 }
 
-func schedulerJob(j cron.Job) object {
+func schedulerJob(j cron.Job) wire.SchedulerJob {
 	st := j.State
-	o := object{
-		"job_name": j.Name, "cron_expr": exprOf(j.Schedule), "last_run": nil, "last_duration_ms": nil, "last_result": nil, "next_run": nil,
-		"run_count": st.RunCount, "error_count": st.ErrorCount, "is_running": !st.RunningAt.IsZero(), "is_paused": !j.MayFire(),
+	out := wire.SchedulerJob{
+		JobName: j.Name, CronExpr: exprOf(j.Schedule), RunCount: st.RunCount, ErrorCount: st.ErrorCount, IsRunning: !st.RunningAt.IsZero(), IsPaused: !j.MayFire(),
 	}
 	if !st.LastRunAt.IsZero() {
-		o["last_run"], o["last_duration_ms"] = isoTime(st.LastRunAt), st.LastDuration.Milliseconds()
+		out.LastRun, out.LastDurationMs = new(isoTime(st.LastRunAt)), new(st.LastDuration.Milliseconds())
 	}
 	switch word := statusWord(st.LastState); word {
 	case "":
 	case "ok":
-		o["last_result"] = word
+		out.LastResult = &word
 	default:
-		o["last_result"] = word + ": " + st.LastError
+		out.LastResult = new(word + ": " + st.LastError)
 	}
-	o.put("next_run", isoTime(st.NextRunAt), j.MayFire() && !st.NextRunAt.IsZero())
-	return o
+	if j.MayFire() && !st.NextRunAt.IsZero() {
+		out.NextRun = new(isoTime(st.NextRunAt))
+	}
+	return out
 }
 
 func exprOf(s schedule.Spec) string {

@@ -96,9 +96,9 @@ func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 			{params{"jobId": ""}, "invalid " + m.Name + " params: at /jobId: must NOT have fewer than 1 characters"},
 			{params{}, none},
 		} {
-			for _, name := range m.Required { // what else the method needs
-				if v, ok := map[string]any{"patch": params{}, "note": "n", "enabled": false, "fromMs": 1, "toMs": 2}[name]; ok {
-					tc.ids[name] = v
+			for _, f := range m.Params.Fields { // what else the method needs
+				if v, ok := map[string]any{"patch": params{}, "note": "n", "enabled": false, "fromMs": 1, "toMs": 2}[f.Name]; ok && f.Required {
+					tc.ids[f.Name] = v
 				}
 			}
 			if f := s.call(m.Name, tc.ids); f.OK || f.Error.Message != tc.want {

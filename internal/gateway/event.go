@@ -9,79 +9,33 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
-)
-
-// The events of the protocol.
-const (
-	eventChallenge = "connect.challenge"
-	eventTick      = "tick"
-	eventShutdown  = "shutdown"
-	eventHealth    = "health"
-	eventChat      = "chat"
-	eventAgent     = "agent"
-	eventSessions  = "sessions.changed"
-	eventLanes     = "lanes"
-	eventCron      = "cron"
+	"laneway/internal/wire"
 )
 
 func eventNames() []string {
-	return []string{eventAgent, eventChat, eventCron, eventHealth, eventLanes, eventSessions, eventShutdown, eventTick}
+	return []string{wire.EventAgent, wire.EventChat, wire.EventCron, wire.EventHealth, wire.EventLanes, wire.EventSessions, wire.EventShutdown, wire.EventTick}
 }
 
-type textPart struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
+func assistantSays(text string, at time.Time) *wire.ChatMessage {
+	return &wire.ChatMessage{Role: chat.RoleAssistant, Content: []wire.TextPart{{Type: "text", Text: text}}, Timestamp: at.UnixMilli()}
 }
 
-type chatMessage struct {
-	Role      string     `json:"role"`
-	Content   []textPart `json:"content"`
-	Timestamp int64      `json:"timestamp"`
-	Command   bool       `json:"command,omitempty"`
-}
-
-func assistantSays(text string, at time.Time) *chatMessage {
-	return &chatMessage{Role: chat.RoleAssistant, Content: []textPart{{"text", text}}, Timestamp: at.UnixMilli()}
-}
-
-type chatPayload struct {
-	RunID        string       `json:"runId"`
-	SessionKey   string       `json:"sessionKey"`
-	AgentID      string       `json:"agentId"`
-	Seq          int64        `json:"seq"`
-	State        string       `json:"state"`
-	Message      *chatMessage `json:"message,omitempty"`
-	DeltaText    *string      `json:"deltaText,omitempty"`
-	Replace      bool         `json:"replace,omitempty"`
-	Usage        *chatUsage   `json:"usage,omitempty"`
-	StopReason   string       `json:"stopReason,omitempty"`
-	Yielded      bool         `json:"yielded,omitempty"`
-	ErrorMessage string       `json:"errorMessage,omitempty"`
-	ErrorKind    string       `json:"errorKind,omitempty"`
-}
-
-type chatUsage struct {
-	InputTokens  int `json:"inputTokens"`
-	OutputTokens int `json:"outputTokens"`
-	TotalTokens  int `json:"totalTokens"`
-}
-
-func usageOf(u chat.Usage) *chatUsage {
+func usageOf(u chat.Usage) *wire.Usage {
 	if u.InputTokens == 0 && u.OutputTokens == 0 {
 		return nil
 	}
-	return &chatUsage{u.InputTokens, u.OutputTokens, u.InputTokens + u.OutputTokens}
+	return &wire.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens}
 }
 
-func chatBase(ev *chat.Event, state string) chatPayload {
-	return chatPayload{
+func chatBase(ev *chat.Event, state wire.ChatState) wire.ChatEvent {
+	return wire.ChatEvent{
 		RunID: chat.ShownRunID(ev.RunID), SessionKey: ev.Session.String(), AgentID: ev.Session.Agent, Seq: max(0, ev.Seq), State: state,
 	}
 }
 
 // chatDelta is the payload of an unsent delta, at the moment of writing.
 func chatDelta(d *socket.Delta) []byte {
-	p := chatBase(&d.Event, "delta")
+	p := chatBase(&d.Event, wire.ChatDelta)
 	text := d.Unsent()
 	p.DeltaText, p.Replace = &text, d.Replace
 	p.Message = assistantSays(d.Event.Text, d.Event.At)
@@ -94,7 +48,7 @@ func chatEnd(ev *chat.Event) []byte {
 	case chat.EventFinal:
 		return strictjson.Encode(chatFinal(ev))
 	case chat.EventAborted:
-		p := chatBase(ev, "aborted")
+		p := chatBase(ev, wire.ChatAborted)
 		p.StopReason = ev.Reason
 		if ev.Text != "" {
 			p.Message = assistantSays(ev.Text, ev.At)
@@ -107,8 +61,8 @@ func chatEnd(ev *chat.Event) []byte {
 	return nil
 }
 
-func chatFinal(ev *chat.Event) chatPayload {
-	p := chatBase(ev, "final")
+func chatFinal(ev *chat.Event) wire.ChatEvent {
+	p := chatBase(ev, wire.ChatFinal)
 	if ev.MergedInto != "" {
 		p.StopReason, p.Yielded = "merged", true
 		return p
@@ -135,8 +89,8 @@ func failWords(reason chat.FailReason) string {
 	}
 }
 
-func chatFailed(ev *chat.Event) chatPayload {
-	p := chatBase(ev, "error")
+func chatFailed(ev *chat.Event) wire.ChatEvent {
+	p := chatBase(ev, wire.ChatError)
 	p.ErrorKind = errorKind(chat.FailReason(ev.Reason))
 	p.ErrorMessage = withPrefix(failWords(chat.FailReason(ev.Reason)), ev.Message)
 	p.Usage = usageOf(ev.Usage)
@@ -172,44 +126,22 @@ func errorKind(r chat.FailReason) string {
 	}
 }
 
-type agentPayload struct {
-	RunID      string `json:"runId"`
-	Seq        int64  `json:"seq"`
-	Stream     string `json:"stream"`
-	TS         int64  `json:"ts"`
-	Data       any    `json:"data"`
-	SessionKey string `json:"sessionKey,omitempty"`
-	AgentID    string `json:"agentId,omitempty"`
-	Lane       string `json:"lane,omitempty"`
-}
-
-func agentBase(ev *chat.Event, stream string, data any, extended bool) []byte {
-	p := agentPayload{RunID: chat.ShownRunID(ev.RunID), Seq: max(0, ev.Seq), Stream: stream, TS: max(0, ev.At.UnixMilli()), Data: data}
+func agentBase(ev *chat.Event, stream wire.AgentStream, data any, extended bool) []byte {
+	p := wire.AgentEvent{RunID: chat.ShownRunID(ev.RunID), Seq: max(0, ev.Seq), Stream: stream, TS: max(0, ev.At.UnixMilli()), Data: wire.AgentData{Of: data}}
 	if extended {
 		p.SessionKey, p.AgentID, p.Lane = ev.Session.String(), ev.Session.Agent, ev.Lane
 	}
 	return strictjson.Encode(p)
 }
 
-type assistantData struct {
-	Text    string `json:"text"`
-	Delta   string `json:"delta"`
-	Replace bool   `json:"replace,omitempty"`
-}
-
 func agentDelta(d *socket.Delta, extended bool) []byte {
-	return agentBase(&d.Event, "assistant", assistantData{d.Event.Text, d.Unsent(), d.Replace}, extended)
-}
-
-type lifecycleData struct {
-	Phase string `json:"phase"`
-	Error string `json:"error,omitempty"`
+	return agentBase(&d.Event, wire.StreamAssistant, wire.AssistantData{Text: d.Event.Text, Delta: d.Unsent(), Replace: d.Replace}, extended)
 }
 
 // lifecycleEvent is the agent event that frames a run; nil for events that are none. Messages that never became a run (merged ones,
 // commands) have no life cycle.
 func lifecycleEvent(ev *chat.Event, extended bool) []byte {
-	data := lifecycleData{}
+	data := wire.LifecycleData{}
 	switch ev.Kind {
 	case chat.EventQueued:
 		data.Phase = "queued"
@@ -224,17 +156,7 @@ func lifecycleEvent(ev *chat.Event, extended bool) []byte {
 	if data.Phase == "" || ev.MergedInto != "" || ev.Command || (data.Phase == "queued" && !extended) {
 		return nil
 	}
-	return agentBase(ev, "lifecycle", data, extended)
-}
-
-type toolData struct {
-	Phase         string `json:"phase"`
-	ToolCallID    string `json:"toolCallId"`
-	Name          string `json:"name"`
-	Args          any    `json:"args,omitempty"`
-	PartialResult any    `json:"partialResult,omitempty"`
-	Result        any    `json:"result,omitempty"`
-	IsError       bool   `json:"isError,omitempty"`
+	return agentBase(ev, wire.StreamLifecycle, data, extended)
 }
 
 func toolStep(ev *chat.Event, extended bool) []byte {
@@ -242,13 +164,13 @@ func toolStep(ev *chat.Event, extended bool) []byte {
 	if t == nil {
 		return nil
 	}
-	data := toolData{Phase: t.Phase, ToolCallID: t.CallID, Name: t.Name, Args: jsonOrText(t.Args), IsError: t.IsError}
+	data := wire.ToolData{Phase: t.Phase, ToolCallID: t.CallID, Name: t.Name, Args: jsonOrText(t.Args), IsError: t.IsError}
 	if t.Phase == "update" {
 		data.PartialResult = jsonOrText(t.Result)
 	} else {
 		data.Result = jsonOrText(t.Result)
 	}
-	return agentBase(ev, "tool", data, extended)
+	return agentBase(ev, wire.StreamTool, data, extended)
 }
 
 // jsonOrText passes JSON on as JSON. Texts that were cut are none any more and become strings.
@@ -263,15 +185,10 @@ func jsonOrText(s string) any {
 	}
 }
 
-type sessionsChanged struct {
-	SessionKey string `json:"sessionKey"`
-	AgentID    string `json:"agentId"`
-	Reason     string `json:"reason"`
-	TS         int64  `json:"ts"`
-}
-
 func sessionChange(ev *chat.Event) []byte {
-	return strictjson.Encode(sessionsChanged{ev.Session.String(), ev.Session.Agent, ev.Reason, ev.At.UnixMilli()})
+	return strictjson.Encode(wire.SessionsChanged{
+		SessionKey: ev.Session.String(), AgentID: ev.Session.Agent, Reason: ev.Reason, TS: ev.At.UnixMilli(),
+	})
 }
 
 func formatSeq(prefix string, n int64) string { return prefix + strconv.FormatInt(n, 10) }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"slices"
@@ -15,40 +14,11 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/params"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
+	"laneway/internal/wire"
 )
-
-// Capabilities that a client can name in connect.
-const (
-	CapExtended   = "laneway-ext" // it understands the members that are ours
-	CapToolEvents = "tool-events" // it wants the steps of tool calls
-)
-
-type connectParams struct {
-	_           struct{}    `open:"true"`
-	MinProtocol int64       `json:"minProtocol" p:"required,min=1"`
-	MaxProtocol int64       `json:"maxProtocol" p:"required,min=1"`
-	Client      clientInfo  `json:"client" p:"required"`
-	Role        string      `json:"role"`
-	Scopes      []string    `json:"scopes" p:"max=64"`
-	Caps        []string    `json:"caps" p:"max=64"`
-	Auth        connectAuth `json:"auth"`
-}
-
-type clientInfo struct {
-	_        struct{} `open:"true"`
-	ID       string   `json:"id" p:"required,max=64,pattern=^[a-z0-9][a-z0-9._-]*$"`
-	Version  string   `json:"version" p:"required,min=1,max=64"`
-	Platform string   `json:"platform" p:"required,min=1,max=64"`
-	Mode     string   `json:"mode" p:"required,enum=webchat|cli|ui|backend|node|worker|probe|test"`
-}
-
-type connectAuth struct {
-	_        struct{} `open:"true"`
-	Token    string   `json:"token"`
-	Password string   `json:"password"`
-}
 
 // refusal is a failed handshake: an error frame, then a close.
 type refusal struct {
@@ -58,8 +28,8 @@ type refusal struct {
 
 // challenge is the one event without a number.
 func (c *client) challenge() {
-	payload := strictjson.Encode(map[string]any{"nonce": uuid.NewString(), "ts": time.Now().UnixMilli()})
-	c.PutFrame(socket.AppendEvent(nil, eventChallenge, payload, 0, 0))
+	payload := strictjson.Encode(wire.Challenge{Nonce: uuid.NewString(), TS: time.Now().UnixMilli()})
+	c.PutFrame(socket.AppendEvent(nil, wire.EventChallenge, payload, 0, 0))
 }
 
 // Handshake implements [socket.Client]: it answers the first request.
@@ -84,7 +54,7 @@ func (c *client) refuse(id string, no refusal) *socket.Closing {
 
 // admit is the whole decision about a connect request. It needs no database.
 func (c *client) admit(ctx context.Context, req request) *refusal {
-	if req.method != methodConnect {
+	if req.method != wire.MethodConnect {
 		return &refusal{fault.Invalid("invalid handshake: first request must be connect"), websocket.ClosePolicyViolation}
 	}
 	p, no := readConnect(req)
@@ -106,10 +76,10 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 		}
 		return &refusal{e, code}
 	}
-	id := &identity{cred: cred, scopes: cred.Grant(p.Scopes), extended: slices.Contains(p.Caps, CapExtended)}
+	id := &identity{cred: cred, scopes: cred.Grant(p.Scopes), extended: slices.Contains(p.Caps, wire.CapExtended)}
 	id.level = auth.Level(id.scopes)
-	id.tools = slices.Contains(p.Caps, CapToolEvents)
-	id.probe = protocol < ProtocolVersion
+	id.tools = slices.Contains(p.Caps, wire.CapToolEvents)
+	id.probe = protocol < wire.ProtocolVersion
 	if !c.srv.hub.Admit(c, id.principal()) {
 		w := fault.Unavailable("TOO_MANY_CONNECTIONS", "too many connections", time.Second)
 		return &refusal{w, websocket.CloseTryAgainLater}
@@ -120,19 +90,19 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 	return nil
 }
 
-func readConnect(req request) (connectParams, *refusal) {
-	var p connectParams
+func readConnect(req request) (wire.ConnectParams, *refusal) {
+	var p wire.ConnectParams
 	err := req.badText
 	if err == nil {
-		err = shapeOf[connectParams]().decode(req.params, &p)
+		err = params.Of[wire.ConnectParams]().Decode(req.params, &p)
 	}
 	if err == nil && p.MinProtocol > p.MaxProtocol {
-		err = &paramError{at: "/maxProtocol", text: "must be >= minProtocol"}
+		err = &params.Error{At: "/maxProtocol", Text: "must be >= minProtocol"}
 	}
 	if err != nil {
-		return p, &refusal{badParams(methodConnect, err), websocket.ClosePolicyViolation}
+		return p, &refusal{params.Refuse(wire.MethodConnect, err), websocket.ClosePolicyViolation}
 	}
-	if p.Role != "" && p.Role != roleOperator {
+	if p.Role != "" && p.Role != wire.RoleOperator {
 		w := fault.Invalid("unsupported role: " + fault.CutName(p.Role))
 		w.Details = map[string]any{"code": "ROLE_NOT_SUPPORTED"}
 		return p, &refusal{w, websocket.ClosePolicyViolation}
@@ -140,17 +110,17 @@ func readConnect(req request) (connectParams, *refusal) {
 	return p, nil
 }
 
-func negotiate(p connectParams) (int, *refusal) {
+func negotiate(p wire.ConnectParams) (int, *refusal) {
 	switch {
-	case p.MinProtocol <= ProtocolVersion && p.MaxProtocol >= ProtocolVersion:
-		return ProtocolVersion, nil
-	case p.Client.Mode == "probe" && p.MaxProtocol == MinProbeVersion:
-		return MinProbeVersion, nil
+	case p.MinProtocol <= wire.ProtocolVersion && p.MaxProtocol >= wire.ProtocolVersion:
+		return wire.ProtocolVersion, nil
+	case p.Client.Mode == "probe" && p.MaxProtocol == wire.MinProbeVersion:
+		return wire.MinProbeVersion, nil
 	}
 	w := fault.Invalid("protocol mismatch")
 	w.Details = map[string]any{
 		"code": "PROTOCOL_MISMATCH", "clientMinProtocol": p.MinProtocol, "clientMaxProtocol": p.MaxProtocol,
-		"expectedProtocol": ProtocolVersion, "minimumProbeProtocol": MinProbeVersion,
+		"expectedProtocol": wire.ProtocolVersion, "minimumProbeProtocol": wire.MinProbeVersion,
 	}
 	return 0, &refusal{w, websocket.CloseProtocolError}
 }
@@ -165,82 +135,27 @@ func (c *client) welcome(id string, who *identity, protocol int) {
 	})
 }
 
-// helloOK is the answer to connect; always in the standard view.
-type helloOK struct {
-	Type     string        `json:"type"`
-	Protocol int           `json:"protocol"`
-	Server   helloServer   `json:"server"`
-	Features helloFeatures `json:"features"`
-	Snapshot helloSnapshot `json:"snapshot"`
-	Auth     helloAuth     `json:"auth"`
-	Policy   helloPolicy   `json:"policy"`
-}
-
-type helloServer struct {
-	Version string `json:"version"`
-	BootID  string `json:"bootId"`
-	ConnID  string `json:"connId"`
-}
-
-type helloFeatures struct {
-	Methods      []string `json:"methods"`
-	Events       []string `json:"events"`
-	Capabilities []string `json:"capabilities"`
-}
-
-type helloSnapshot struct {
-	Presence        []string        `json:"presence"`
-	Health          json.RawMessage `json:"health"`
-	StateVersion    stateVersion    `json:"stateVersion"`
-	UptimeMs        int64           `json:"uptimeMs"`
-	SessionDefaults sessionDefaults `json:"sessionDefaults"`
-	AuthMode        string          `json:"authMode"`
-}
-
-type stateVersion struct {
-	Presence int    `json:"presence"`
-	Health   uint64 `json:"health"`
-}
-
-type sessionDefaults struct {
-	DefaultAgentID string `json:"defaultAgentId"`
-	MainKey        string `json:"mainKey"`
-	MainSessionKey string `json:"mainSessionKey"`
-	Scope          string `json:"scope"`
-}
-
-type helloAuth struct {
-	Role   string   `json:"role"`
-	Scopes []string `json:"scopes"`
-}
-
-type helloPolicy struct {
-	MaxPayload       int64 `json:"maxPayload"`
-	MaxBufferedBytes int   `json:"maxBufferedBytes"`
-	TickIntervalMs   int64 `json:"tickIntervalMs"`
-}
-
-const roleOperator = "operator"
-
-func (s *Server) hello(c *client, who *identity, protocol int) helloOK {
+func (s *Server) hello(c *client, who *identity, protocol int) wire.HelloOK {
 	health := s.health.Load()
 	agent := s.backend.DefaultAgent()
 	mode := "token"
 	if s.auth.PasswordOnly() {
 		mode = "password"
 	}
-	return helloOK{
+	return wire.HelloOK{
 		Type: "hello-ok", Protocol: protocol,
-		Server:   helloServer{Version: s.version(), BootID: s.bootID, ConnID: c.id},
-		Features: helloFeatures{Methods: s.methodNames, Events: eventNames(), Capabilities: []string{CapExtended}},
-		Snapshot: helloSnapshot{
-			Presence: []string{}, Health: health.of(false, who.cred.Own()), StateVersion: stateVersion{Health: health.version},
-			UptimeMs:        time.Since(s.startedAt).Milliseconds(),
-			SessionDefaults: sessionDefaults{agent, "main", "agent:" + agent + ":main", sessionScope},
-			AuthMode:        mode,
+		Server:   wire.HelloServer{Version: s.version(), BootID: s.bootID, ConnID: c.id},
+		Features: wire.HelloFeatures{Methods: s.methodNames, Events: eventNames(), Capabilities: []string{wire.CapExtended}},
+		Snapshot: wire.HelloSnapshot{
+			Presence: []string{}, Health: health.of(false, who.cred.Own()), StateVersion: wire.StateVersion{Health: health.version},
+			UptimeMs: time.Since(s.startedAt).Milliseconds(),
+			SessionDefaults: wire.SessionDefaults{
+				DefaultAgentID: agent, MainKey: "main", MainSessionKey: "agent:" + agent + ":main", Scope: sessionScope,
+			},
+			AuthMode: mode,
 		},
-		Auth:   helloAuth{Role: roleOperator, Scopes: who.scopes},
-		Policy: helloPolicy{s.cfg.MaxPayload, s.cfg.MaxBuffered, TickEvery.Milliseconds()},
+		Auth:   wire.HelloAuth{Role: wire.RoleOperator, Scopes: who.scopes},
+		Policy: wire.HelloPolicy{MaxPayload: s.cfg.MaxPayload, MaxBufferedBytes: s.cfg.MaxBuffered, TickIntervalMs: TickEvery.Milliseconds()},
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"laneway/internal/gateway/httpbody"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
+	"laneway/internal/wire"
 )
 
 const (
@@ -34,52 +35,6 @@ type healthPicture struct {
 }
 
 type healthViews struct{ standard, extended json.RawMessage }
-
-type healthPayload struct {
-	OK               bool                     `json:"ok,omitempty"`
-	TS               int64                    `json:"ts"`
-	DurationMs       int64                    `json:"durationMs"`
-	Channels         map[string]healthChannel `json:"channels"`
-	ChannelOrder     []string                 `json:"channelOrder"`
-	ChannelLabels    map[string]string        `json:"channelLabels"`
-	HeartbeatSeconds int                      `json:"heartbeatSeconds"`
-	DefaultAgentID   string                   `json:"defaultAgentId"`
-	Agents           []string                 `json:"agents"`
-	Sessions         healthSessions           `json:"sessions"`
-	*healthExtra
-}
-
-// healthExtra is the extended view.
-type healthExtra struct {
-	Problems  []string        `json:"problems"`
-	Database  healthDatabase  `json:"database"`
-	Scheduler healthScheduler `json:"scheduler"`
-	NodeID    string          `json:"nodeId"`
-}
-
-type healthDatabase struct {
-	OK        bool  `json:"ok"`
-	LatencyMs int64 `json:"latencyMs"`
-}
-
-type healthScheduler struct {
-	OK            bool   `json:"ok"`
-	LastTickAgeMs *int64 `json:"lastTickAgeMs"`
-}
-
-type healthSessions struct {
-	Path   string   `json:"path"`
-	Count  int      `json:"count"`
-	Recent []string `json:"recent"`
-}
-
-type healthChannel struct {
-	Configured    bool    `json:"configured"`
-	Running       bool    `json:"running"`
-	Connected     bool    `json:"connected"`
-	LastPollAgeMs *int64  `json:"lastPollAgeMs"`
-	LastError     *string `json:"lastError"`
-}
 
 // ageMs is an age as a number; null for what does not exist or never happened (negative ages).
 func ageMs(d time.Duration) *int64 {
@@ -124,11 +79,11 @@ func problemsOf(st *chat.SystemStatus) []string {
 
 func (s *Server) picture(st chat.SystemStatus, took time.Duration) *healthPicture {
 	problems := problemsOf(&st)
-	p := healthPayload{
+	p := wire.HealthResult{
 		OK: len(problems) == 0, TS: time.Now().UnixMilli(), DurationMs: took.Milliseconds(),
-		Channels: map[string]healthChannel{}, ChannelOrder: []string{}, ChannelLabels: map[string]string{},
+		Channels: map[string]wire.HealthChannel{}, ChannelOrder: []string{}, ChannelLabels: map[string]string{},
 		DefaultAgentID: s.backend.DefaultAgent(), Agents: []string{},
-		Sessions: healthSessions{Path: st.Store, Count: st.SessionsKnown, Recent: []string{}},
+		Sessions: wire.HealthSessions{Path: st.Store, Count: st.SessionsKnown, Recent: []string{}},
 	}
 	for _, ch := range st.Channels {
 		if _, twice := p.Channels[ch.ID]; twice {
@@ -136,12 +91,14 @@ func (s *Server) picture(st chat.SystemStatus, took time.Duration) *healthPictur
 		}
 		p.ChannelOrder = append(p.ChannelOrder, ch.ID)
 		p.ChannelLabels[ch.ID] = cmp.Or(ch.Label, ch.ID)
-		p.Channels[ch.ID] = healthChannel{ch.Configured, ch.Running, ch.Connected, ageMs(ch.LastPollAge), orNull(ch.LastError)}
+		p.Channels[ch.ID] = wire.HealthChannel{
+			Configured: ch.Configured, Running: ch.Running, Connected: ch.Connected, LastPollAgeMs: ageMs(ch.LastPollAge), LastError: orNull(ch.LastError),
+		}
 	}
 	pic := &healthPicture{status: st}
-	extra := healthExtra{
-		Problems: problems, Database: healthDatabase{st.StoreError == "", st.StoreLatency.Milliseconds()},
-		Scheduler: healthScheduler{!stalled(st.Progress), ageMs(st.Progress.CronAge)}, NodeID: st.NodeID,
+	extra := wire.HealthExtra{
+		Problems: problems, Database: wire.HealthDatabase{OK: st.StoreError == "", LatencyMs: st.StoreLatency.Milliseconds()},
+		Scheduler: wire.HealthScheduler{OK: !stalled(st.Progress), LastTickAgeMs: ageMs(st.Progress.CronAge)}, NodeID: st.NodeID,
 	}
 	pic.all = viewsOf(p, extra)
 	p.Sessions.Count = 0
@@ -150,9 +107,9 @@ func (s *Server) picture(st chat.SystemStatus, took time.Duration) *healthPictur
 	return pic
 }
 
-func viewsOf(p healthPayload, extra healthExtra) healthViews {
+func viewsOf(p wire.HealthResult, extra wire.HealthExtra) healthViews {
 	v := healthViews{standard: strictjson.Encode(p)}
-	p.healthExtra = &extra
+	p.HealthExtra = &extra
 	v.extended = strictjson.Encode(p)
 	return v
 }
@@ -236,7 +193,7 @@ func (w *watcher) tellHealth(pic *healthPicture) {
 	w.s.health.Store(&next)
 	for _, c := range w.s.hub.Opened() {
 		if id := c.who.Load(); id.level >= chat.ScopeLevel(chat.ScopeRead) {
-			c.PutState(eventHealth, next.of(id.extended, id.cred.Own()), next.version)
+			c.PutState(wire.EventHealth, next.of(id.extended, id.cred.Own()), next.version)
 		}
 	}
 }
@@ -255,14 +212,14 @@ func (p *healthPicture) of(extended, own bool) json.RawMessage {
 
 func (w *watcher) tellLanes() {
 	lanes := lanesOf(w.s.backend.Lanes())
-	payload := strictjson.Encode(map[string]any{"lanes": lanes.Lanes, "sessions": lanes.Sessions})
+	payload := strictjson.Encode(wire.LanesEvent{Lanes: lanes.Lanes, Sessions: lanes.Sessions})
 	if string(payload) == w.lanes {
 		return
 	}
 	w.lanes = string(payload)
 	for _, c := range w.s.hub.Opened() {
 		if id := c.who.Load(); id.extended && id.level >= chat.ScopeLevel(chat.ScopeRead) && !id.cred.Own() { // its figures are those of all
-			c.PutState(eventLanes, payload, 0)
+			c.PutState(wire.EventLanes, payload, 0)
 		}
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"laneway/internal/gateway/params"
+	"laneway/internal/wire"
 )
 
 // Whatever bytes come, a request is either refused with a reason or has an id and a method, and its params can be checked.
@@ -17,7 +20,7 @@ func FuzzFrame(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	send, connect, history, wake := shapeOf[chatSendParams](), shapeOf[connectParams](), shapeOf[historyParams](), shapeOf[wakeParams]()
+	send, connect, history, wake := params.Of[wire.ChatSendParams](), params.Of[wire.ConnectParams](), params.Of[wire.ChatHistoryParams](), params.Of[wire.WakeParams]()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if !utf8.Valid(data) {
 			return // closed before it is looked at
@@ -33,15 +36,15 @@ func FuzzFrame(f *testing.F) {
 			t.Errorf("taken: %q", data)
 		}
 		for _, err := range []error{
-			connect.decode(req.params, &connectParams{}), history.decode(req.params, &historyParams{}), wake.decode(req.params, &wakeParams{}),
+			connect.Decode(req.params, &wire.ConnectParams{}), history.Decode(req.params, &wire.ChatHistoryParams{}), wake.Decode(req.params, &wire.WakeParams{}),
 		} {
-			var p *paramError
-			if err != nil && (!errors.As(err, &p) || p.text == "") {
+			var p *params.Error
+			if err != nil && (!errors.As(err, &p) || p.Text == "") {
 				t.Errorf("refusal without a reason: %v", err)
 			}
 		}
-		var p chatSendParams
-		if send.decode(req.params, &p) == nil && req.badText == nil && strings.ContainsRune(p.Message, 0) {
+		var p wire.ChatSendParams
+		if send.Decode(req.params, &p) == nil && req.badText == nil && strings.ContainsRune(p.Message, 0) {
 			t.Errorf("U+0000 got through: %q", data)
 		}
 		if out := appendResponse(nil, req.id, []byte("{}")); !json.Valid(out) {

@@ -203,8 +203,8 @@ func TestOwnVisibilitySeesNoTraceInAnyMethod(t *testing.T) {
 	admin.next(chatState("hidden-run", "final"))
 	for _, m := range b.srv.Methods() {
 		p := params{}
-		for _, name := range m.Params {
-			switch name {
+		for _, f := range m.Params.Members() {
+			switch name := f.Name; name {
 			case "sessionKey", "key":
 				p[name] = "agent:main:secret-room"
 			case "runId":

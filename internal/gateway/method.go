@@ -12,10 +12,10 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/params"
 	"laneway/internal/gateway/strictjson"
+	"laneway/internal/wire"
 )
-
-const methodConnect = "connect"
 
 // method is one row of the table that decides what can be called: the name, the scope, what the params are, and what answers.
 // What is not in the table does not exist.
@@ -33,7 +33,9 @@ type method struct {
 	lists bool
 	// limit is the allowance that a call takes from; "" = none.
 	limit  auth.LimitClass
-	params *shape
+	params *params.Decoder
+	// result is a type of package wire.
+	result reflect.Type
 	invoke func(ctx context.Context, c *call, raw json.RawMessage) (any, error)
 }
 
@@ -82,13 +84,31 @@ func (c *call) markAnswered() {
 	}
 }
 
-// rawJSON is a result that is encoded already.
-type rawJSON []byte
+// encoded is a result of type T that is JSON already.
+type encoded[T any] []byte
 
-// twice is a result with two frames: first now, and what then returns when it returns. then gets a context that ends with the connection.
-type twice struct {
-	first any
-	then  func(ctx context.Context) (any, error)
+func (e encoded[T]) json() json.RawMessage  { return json.RawMessage(e) }
+func (encoded[T]) resultType() reflect.Type { return reflect.TypeFor[T]() }
+
+// twice is a result of type T with two frames: first now, and what then returns when it returns. then gets a context that ends with the connection.
+type twice[T any] struct {
+	first T
+	then  func(ctx context.Context) (T, error)
+}
+
+func (t twice[T]) frames() (first any, then func(ctx context.Context) (any, error)) {
+	return t.first, func(ctx context.Context) (any, error) { return t.then(ctx) }
+}
+
+func (twice[T]) resultType() reflect.Type { return reflect.TypeFor[T]() }
+
+// resultOf is the type of package wire that a handler answers with.
+func resultOf[R any]() reflect.Type {
+	var r R
+	if wrapped, ok := any(r).(interface{ resultType() reflect.Type }); ok {
+		return wrapped.resultType()
+	}
+	return reflect.TypeFor[R]()
 }
 
 // option of a method.
@@ -102,20 +122,24 @@ func orOwner(m *method)                     { m.owner = true }
 func limited(class auth.LimitClass) option  { return func(m *method) { m.limit = class } }
 func (c *call) visible() string             { return c.who.visible() }
 func (c *call) principal() string           { return c.who.principal() }
-func (c *call) badParams(err error) error   { return badParams(c.m.name, err) }
-func (c *call) badParam(at, t string) error { return c.badParams(&paramError{at: at, text: t}) }
+func (c *call) badParams(err error) error   { return params.Refuse(c.m.name, err) }
+func (c *call) badParam(at, t string) error { return c.badParams(&params.Error{At: at, Text: t}) }
 
-// define makes a row from a handler; P is the params type, see [shape].
-func define[P any](name, scope string, handle func(ctx context.Context, c *call, p P) (any, error), opts ...option) *method {
-	params := shapeOf[P]()
-	m := &method{name: name, scope: scope, params: params}
+// define makes a row from a handler. P and R are types of package wire: its parameters and its result.
+func define[P, R any](name, scope string, handle func(ctx context.Context, c *call, p P) (R, error), opts ...option) *method {
+	decoder := params.Of[P]()
+	m := &method{name: name, scope: scope, params: decoder, result: resultOf[R]()}
 	m.invoke = func(ctx context.Context, c *call, raw json.RawMessage) (any, error) {
 		var p P
-		if err := params.decode(raw, &p); err != nil {
-			return nil, badParams(name, err)
+		if err := decoder.Decode(raw, &p); err != nil {
+			return nil, params.Refuse(name, err)
 		}
 		c.extended = c.who.extended || asksExtended(&p)
-		return handle(ctx, c, p)
+		result, err := handle(ctx, c, p)
+		if err != nil {
+			return nil, err
+		}
+		return result, nil
 	}
 	for _, o := range opts {
 		o(m)
@@ -124,14 +148,12 @@ func define[P any](name, scope string, handle func(ctx context.Context, c *call,
 }
 
 // view is embedded by the params of a method whose answer has two views.
-type view interface{ wantsExtended() bool }
+type view interface{ WantsExtended() bool }
 
 func asksExtended(p any) bool {
 	v, ok := p.(view)
-	return ok && v.wantsExtended()
+	return ok && v.WantsExtended()
 }
-
-type noParams struct{}
 
 // label is the name of the method in metrics; a call of no method has a label, too.
 func (m *method) label() string {
@@ -160,15 +182,15 @@ func tableOf(rows ...[]*method) (map[string]*method, []string) {
 		}
 		table[m.name] = m
 	}
-	names := append(slices.Collect(maps.Keys(table)), methodConnect)
+	names := append(slices.Collect(maps.Keys(table)), wire.MethodConnect)
 	slices.Sort(names)
 	return table, names
 }
 
 // encode turns the result of a method into JSON.
 func encode(result any) (json.RawMessage, error) {
-	if raw, ok := result.(rawJSON); ok {
-		return json.RawMessage(raw), nil
+	if raw, ok := result.(interface{ json() json.RawMessage }); ok {
+		return raw.json(), nil
 	}
 	payload := strictjson.Encode(result)
 	if string(payload) == "null" && result != nil {

@@ -84,7 +84,7 @@ func TestPublishedMembersAreTakenWithoutEffect(t *testing.T) {
 	s := b.login(adminToken)
 	for _, m := range b.srv.Methods() {
 		p := params{}
-		for _, name := range m.Ignored {
+		for _, name := range m.Params.Also {
 			p[name] = params{"any": "thing"}
 		}
 		if len(p) == 0 {

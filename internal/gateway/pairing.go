@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/channel"
 	"laneway/internal/chat"
+	"laneway/internal/wire"
 )
 
 // PairingBackend is a [Backend] whose channels let in people whom an operator approved. Errors are *chat.Error values.
@@ -39,14 +40,6 @@ func (c *call) pairing() (PairingBackend, error) {
 	return b, nil
 }
 
-type pairingListParams struct {
-	Channel   string `json:"channel" p:"min=1,max=64"`
-	AccountID string `json:"accountId" p:"min=1,max=64"`
-	Extended  bool   `json:"extended"`
-}
-
-func (p *pairingListParams) wantsExtended() bool { return p.Extended }
-
 // pairingAccount is a channel's account as the list names it. One that is not configured any more goes by the number in its name.
 type pairingAccount struct{ kind, id, label string }
 
@@ -61,95 +54,84 @@ func (c *call) accountOf(name string) pairingAccount {
 }
 
 // pairingList has never a code in it: a code is what the person proves themselves with towards the operator.
-func pairingList(ctx context.Context, c *call, p pairingListParams) (any, error) {
+func pairingList(ctx context.Context, c *call, p wire.PairingListParams) (wire.PairingListResult, error) {
 	b, err := c.pairing()
 	if err != nil {
-		return nil, err
+		return wire.PairingListResult{}, err
 	}
 	open, err := b.OpenPairings(ctx, "")
 	if err != nil {
-		return nil, err
+		return wire.PairingListResult{}, err
 	}
 	fits := func(a pairingAccount) bool {
 		return (p.Channel == "" || p.Channel == a.kind) && (p.AccountID == "" || p.AccountID == a.id)
 	}
-	requests := []object{}
+	requests := []wire.PairingRequest{}
 	for _, o := range open {
 		a := c.accountOf(o.Channel)
 		if !fits(a) {
 			continue
 		}
-		requests = append(requests, object{
-			"requestId": o.ID, "channel": a.kind, "channelLabel": a.label, "accountId": a.id, "senderId": strconv.FormatInt(o.UserID, 10),
-			"senderLabel": cmp.Or(o.Name, strconv.FormatInt(o.UserID, 10)), "createdAt": isoTime(o.CreatedAt),
-			"lastSeenAt": isoTime(o.CreatedAt), "expiresAt": isoTime(o.ExpiresAt), "notifySupported": true,
+		requests = append(requests, wire.PairingRequest{
+			RequestID: o.ID, Channel: a.kind, ChannelLabel: a.label, AccountID: a.id, SenderID: strconv.FormatInt(o.UserID, 10),
+			SenderLabel: cmp.Or(o.Name, strconv.FormatInt(o.UserID, 10)), CreatedAt: isoTime(o.CreatedAt), LastSeenAt: isoTime(o.CreatedAt),
+			ExpiresAt: isoTime(o.ExpiresAt), NotifySupported: true,
 		})
 	}
-	out := object{
-		"accounts": c.pairingAccounts(fits), "requests": requests, "commandOwnerConfigured": false,
-		"limits": object{"pendingPerAccount": channel.MaxPairingsPerBot, "ttlMs": channel.PairingLife.Milliseconds()},
+	out := wire.PairingListResult{
+		Accounts: c.pairingAccounts(fits), Requests: requests,
+		Limits: wire.PairingLimits{PendingPerAccount: channel.MaxPairingsPerBot, TTLMs: channel.PairingLife.Milliseconds()},
 	}
 	if !c.extended {
 		return out, nil
 	}
 	granted, err := b.Grants(ctx, "")
 	if err != nil {
-		return nil, err
+		return wire.PairingListResult{}, err
 	}
-	out["granted"] = c.grantViews(granted, fits)
+	out.Granted = c.grantViews(granted, fits)
 	return out, nil
 }
 
-func (c *call) pairingAccounts(fits func(pairingAccount) bool) []object {
-	accounts := []object{}
+func (c *call) pairingAccounts(fits func(pairingAccount) bool) []wire.PairingAccount {
+	accounts := []wire.PairingAccount{}
 	for _, ch := range c.srv.health.Load().status.Channels {
 		a := c.accountOf(ch.Name)
 		if ch.ID == webChannel || !fits(a) {
 			continue
 		}
-		accounts = append(accounts, object{"channel": a.kind, "channelLabel": a.label, "accountId": a.id, "notifySupported": true})
+		accounts = append(accounts, wire.PairingAccount{Channel: a.kind, ChannelLabel: a.label, AccountID: a.id, NotifySupported: true})
 	}
 	return accounts
 }
 
-func (c *call) grantViews(granted []channel.Grant, fits func(pairingAccount) bool) []object {
-	views := []object{}
+func (c *call) grantViews(granted []channel.Grant, fits func(pairingAccount) bool) []wire.PairingGrant {
+	views := []wire.PairingGrant{}
 	for _, g := range granted {
 		a := c.accountOf(g.Channel)
 		if fits(a) {
-			views = append(views, object{
-				"channel": a.kind, "channelLabel": a.label, "accountId": a.id, "senderId": strconv.FormatInt(g.UserID, 10),
-				"chatId": strconv.FormatInt(g.ChatID, 10), "senderLabel": cmp.Or(g.Name, strconv.FormatInt(g.UserID, 10)),
-				"approvedBy": g.ApprovedBy, "approvedAt": isoTime(g.ApprovedAt),
+			views = append(views, wire.PairingGrant{
+				Channel: a.kind, ChannelLabel: a.label, AccountID: a.id, SenderID: strconv.FormatInt(g.UserID, 10), ChatID: strconv.FormatInt(g.ChatID, 10),
+				SenderLabel: cmp.Or(g.Name, strconv.FormatInt(g.UserID, 10)), ApprovedBy: g.ApprovedBy, ApprovedAt: isoTime(g.ApprovedAt),
 			})
 		}
 	}
 	return views
 }
 
-type pairingApproveParams struct {
-	_ struct{} `also:"bootstrapCommandOwner"`
-
-	Channel   string `json:"channel" p:"min=1,max=64"`
-	AccountID string `json:"accountId" p:"min=1,max=64"`
-	RequestID string `json:"requestId" p:"min=1,max=128"`
-	Code      string `json:"code" p:"min=1,max=64"`
-	Notify    *bool  `json:"notify"`
-}
-
 // pairingApprove takes the id from the list, or the code that the person read out.
-func pairingApprove(ctx context.Context, c *call, p pairingApproveParams) (any, error) {
+func pairingApprove(ctx context.Context, c *call, p wire.PairingApproveParams) (wire.PairingApproveResult, error) {
 	b, err := c.pairing()
 	if err != nil {
-		return nil, err
+		return wire.PairingApproveResult{}, err
 	}
 	if (p.RequestID == "") == (p.Code == "") {
-		return nil, c.badParam("/requestId", "must be there, or code instead of it")
+		return wire.PairingApproveResult{}, c.badParam("/requestId", "must be there, or code instead of it")
 	}
 	notify := p.Notify == nil || *p.Notify
 	made, told, err := b.ApprovePairing(ctx, channel.PairingRef{ID: p.RequestID, Code: p.Code}, notify, c.caller())
 	if err != nil {
-		return nil, err
+		return wire.PairingApproveResult{}, err
 	}
 	notification := "not-requested"
 	switch {
@@ -158,48 +140,36 @@ func pairingApprove(ctx context.Context, c *call, p pairingApproveParams) (any, 
 	case notify:
 		notification = "failed"
 	}
-	return object{
-		"requestId": made.ID, "senderId": strconv.FormatInt(made.UserID, 10), "notification": notification, "commandOwnerBootstrap": "not-requested",
+	return wire.PairingApproveResult{
+		RequestID: made.ID, SenderID: strconv.FormatInt(made.UserID, 10), Notification: notification, CommandOwnerBootstrap: "not-requested",
 	}, nil
 }
 
-type pairingDismissParams struct {
-	Channel   string `json:"channel" p:"required,min=1,max=64"`
-	AccountID string `json:"accountId" p:"required,min=1,max=64"`
-	RequestID string `json:"requestId" p:"required,min=1,max=128"`
-}
-
-func pairingDismiss(ctx context.Context, c *call, p pairingDismissParams) (any, error) {
+func pairingDismiss(ctx context.Context, c *call, p wire.PairingDismissParams) (wire.PairingDismissResult, error) {
 	b, err := c.pairing()
 	if err != nil {
-		return nil, err
+		return wire.PairingDismissResult{}, err
 	}
 	made, err := b.DismissPairing(ctx, channel.PairingRef{ID: p.RequestID}, c.caller())
 	if err != nil {
-		return nil, err
+		return wire.PairingDismissResult{}, err
 	}
-	return object{"requestId": made.ID, "senderId": strconv.FormatInt(made.UserID, 10)}, nil
-}
-
-type pairingRevokeParams struct {
-	Channel   string `json:"channel" p:"min=1,max=64"`
-	AccountID string `json:"accountId" p:"min=1,max=64"`
-	SenderID  string `json:"senderId" p:"required,min=1,max=32"`
+	return wire.PairingDismissResult{RequestID: made.ID, SenderID: strconv.FormatInt(made.UserID, 10)}, nil
 }
 
 // pairingRevoke takes every right of a person away that fits: in all accounts when none is named.
-func pairingRevoke(ctx context.Context, c *call, p pairingRevokeParams) (any, error) {
+func pairingRevoke(ctx context.Context, c *call, p wire.PairingRevokeParams) (wire.PairingRevokeResult, error) {
 	b, err := c.pairing()
 	if err != nil {
-		return nil, err
+		return wire.PairingRevokeResult{}, err
 	}
 	user, err := strconv.ParseInt(p.SenderID, 10, 64)
 	if err != nil {
-		return nil, c.badParam("/senderId", "must be a decimal number")
+		return wire.PairingRevokeResult{}, c.badParam("/senderId", "must be a decimal number")
 	}
 	granted, err := b.Grants(ctx, "")
 	if err != nil {
-		return nil, err
+		return wire.PairingRevokeResult{}, err
 	}
 	granted = slices.DeleteFunc(granted, func(g channel.Grant) bool {
 		a := c.accountOf(g.Channel)
@@ -209,14 +179,14 @@ func pairingRevoke(ctx context.Context, c *call, p pairingRevokeParams) (any, er
 	for _, g := range granted {
 		had, err := b.RevokePairing(ctx, g.Peer, c.caller())
 		if err != nil {
-			return nil, err
+			return wire.PairingRevokeResult{}, err
 		}
 		if had {
 			revoked++
 		}
 	}
 	if revoked == 0 {
-		return nil, chat.Errorf(chat.CodeNotFound, "nobody with the number %d was let in; see laneway pair list", user)
+		return wire.PairingRevokeResult{}, chat.Errorf(chat.CodeNotFound, "nobody with the number %d was let in; see laneway pair list", user)
 	}
-	return object{"senderId": p.SenderID, "revoked": revoked}, nil
+	return wire.PairingRevokeResult{SenderID: p.SenderID, Revoked: revoked}, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/socket"
+	"laneway/internal/wire"
 )
 
 // views makes a payload at most once per view, however many connections get it.
@@ -68,7 +69,7 @@ func (s *Server) publishSession(ev *chat.Event) {
 	payload := sessionChange(ev)
 	for _, c := range to {
 		if c.sees(ev) {
-			c.PutEvent(eventSessions, payload)
+			c.PutEvent(wire.EventSessions, payload)
 		}
 	}
 }
@@ -90,17 +91,17 @@ func (p *publication) to(c *client) {
 		return
 	case chat.EventTool:
 		if payload := p.tool.of(id.extended); payload != nil && id.tools {
-			c.PutRunEvent(run, eventAgent, payload, false)
+			c.PutRunEvent(run, wire.EventAgent, payload, false)
 		}
 		return
 	}
 	if payload := p.life.of(id.extended); payload != nil {
-		c.PutRunEvent(run, eventAgent, payload, false)
+		c.PutRunEvent(run, wire.EventAgent, payload, false)
 	}
 	if p.ev.Kind == chat.EventQueued {
 		c.PutDelta(run, socket.NewDelta(*p.ev))
 	}
 	if p.end != nil {
-		c.PutRunEvent(run, eventChat, p.end, true)
+		c.PutRunEvent(run, wire.EventChat, p.end, true)
 	}
 }

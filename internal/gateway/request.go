@@ -15,7 +15,9 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/params"
 	"laneway/internal/gateway/socket"
+	"laneway/internal/wire"
 )
 
 const (
@@ -92,7 +94,7 @@ func (c *client) route(req request) (*method, *fault.Error) {
 		}
 	}
 	switch {
-	case req.method == methodConnect:
+	case req.method == wire.MethodConnect:
 		return nil, fault.Invalid("connect is only valid as the first request")
 	case m == nil:
 		return nil, fault.Invalid("unknown method: " + fault.CutName(req.method))
@@ -101,7 +103,7 @@ func (c *client) route(req request) (*method, *fault.Error) {
 	case who.probe && m.name != "health" && m.name != "status":
 		return m, fault.Invalid("unknown method: " + m.name + "; protocol 3 has health and status only")
 	case req.badText != nil:
-		return m, badParams(m.name, req.badText)
+		return m, params.Refuse(m.name, req.badText)
 	default:
 		return m, nil
 	}
@@ -160,17 +162,19 @@ func (c *client) serve(ctx, peer context.Context, m *method, req request) {
 		result, err = c.srv.invoke(limited, cl)
 	}
 	late.Stop()
-	both, two := result.(twice)
-	if two {
-		result = both.first
+	var then func(context.Context) (any, error)
+	if both, two := result.(interface {
+		frames() (any, func(context.Context) (any, error))
+	}); two {
+		result, then = both.frames()
 	}
 	c.vacate(req.id)
 	answered := answer(limited, result, err)
 	if cl.leave != nil && (!answered || err != nil) { // else the writer does
 		cl.leave()
 	}
-	if answered && two && err == nil {
-		c.second(peer, cl, req.id, both.then)
+	if answered && then != nil && err == nil {
+		c.second(peer, cl, req.id, then)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestNoMethodTakesASessionThatIsMadeForAnother(t *testing.T) {
 				if methods[m.Name] == "" {
 					continue
 				}
-				for _, f := range m.Fields {
+				for _, f := range m.Params.Members() {
 					if v, ok := given[f.Name]; ok {
 						p[f.Name] = v
 					}

@@ -20,6 +20,7 @@ import (
 	"laneway/internal/gateway/openai"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
+	"laneway/internal/wire"
 )
 
 // errStopping is the cause with which everything under way ends when the gateway does.
@@ -99,9 +100,9 @@ func (s *Server) Drain() {
 }
 
 func (s *Server) announce(reason string) {
-	payload := strictjson.Encode(map[string]string{"reason": reason})
+	payload := strictjson.Encode(wire.Shutdown{Reason: reason})
 	for _, c := range s.hub.Opened() {
-		c.PutEvent(eventShutdown, payload)
+		c.PutEvent(wire.EventShutdown, payload)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
+	"laneway/internal/wire"
 )
 
 const sessionsLimit = 50
@@ -23,30 +24,8 @@ func sessionMethods() []*method {
 	}
 }
 
-type sessionRow struct {
-	Key                string   `json:"key"`
-	SessionID          string   `json:"sessionId,omitempty"`
-	Kind               string   `json:"kind"`
-	AgentID            string   `json:"agentId"`
-	IsMain             bool     `json:"isMain"`
-	Channel            string   `json:"channel,omitempty"`
-	CreatedAt          int64    `json:"createdAt,omitempty"`
-	UpdatedAt          *int64   `json:"updatedAt"`
-	LastInteractionAt  int64    `json:"lastInteractionAt,omitempty"`
-	Status             string   `json:"status,omitempty"`
-	LastRunID          string   `json:"lastRunId,omitempty"`
-	LastRunError       string   `json:"lastRunError,omitempty"`
-	LastMessagePreview string   `json:"lastMessagePreview,omitempty"`
-	TotalTokens        int      `json:"totalTokens,omitempty"`
-	HasActiveRun       bool     `json:"hasActiveRun"`
-	ActiveRunIDs       []string `json:"activeRunIds"`
-	EffectiveQueueMode string   `json:"effectiveQueueMode"`
-	QueueDepth         int      `json:"queueDepth"`
-	Lane               string   `json:"lane"`
-}
-
-func rowOf(st chat.SessionStatus) sessionRow {
-	row := sessionRow{
+func rowOf(st chat.SessionStatus) wire.SessionRow {
+	row := wire.SessionRow{
 		Key: st.Key.String(), SessionID: st.SessionID, Kind: st.Key.Kind(), AgentID: st.Key.Agent, IsMain: st.Key.Rest == "main",
 		Channel: st.Key.Channel(), CreatedAt: millis(st.CreatedAt), LastInteractionAt: millis(st.LastMessageAt), Status: st.Status,
 		LastRunID: chat.ShownRunID(st.LastRunID), LastRunError: st.LastError, LastMessagePreview: st.LastPreview, TotalTokens: st.TotalTokens,
@@ -70,35 +49,11 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-type sessionsListParams struct {
-	_ struct{} `also:"requireLastInteraction,includeGlobal,includeUnknown,configuredAgentsOnly,includeDerivedTitles,includeLastMessage,label,boardFace,creatorId,ownerId,ownerFirst,involvingMe,involvingProfileId,includePeople,spawnedBy,archived"` //nolint:lll // one list
-
-	Limit         *int64 `json:"limit" p:"min=1,max=200"`
-	Offset        int64  `json:"offset" p:"min=0"`
-	AgentID       string `json:"agentId" p:"min=1,max=64"`
-	Search        string `json:"search" p:"max=256"`
-	ActiveMinutes int64  `json:"activeMinutes" p:"min=1,max=5256000"`
-	SortBy        string `json:"sortBy" p:"enum=updatedAt|lastInteractionAt"`
-	HideCronRuns  bool   `json:"hideCronRuns"` // leaves out the sessions that runs of jobs have for themselves
-}
-
-type sessionsResult struct {
-	TS           int64          `json:"ts"`
-	Count        int            `json:"count"`
-	TotalCount   int            `json:"totalCount"`
-	LimitApplied int64          `json:"limitApplied"`
-	Offset       int64          `json:"offset"`
-	NextOffset   *int64         `json:"nextOffset"`
-	HasMore      bool           `json:"hasMore"`
-	Sessions     []sessionRow   `json:"sessions"`
-	Defaults     map[string]any `json:"defaults"`
-}
-
-func sessionsList(ctx context.Context, c *call, p sessionsListParams) (any, error) {
+func sessionsList(ctx context.Context, c *call, p wire.SessionsListParams) (*wire.SessionsListResult, error) {
 	return c.listSessions(ctx, p)
 }
 
-func (c *call) listSessions(ctx context.Context, p sessionsListParams) (*sessionsResult, error) {
+func (c *call) listSessions(ctx context.Context, p wire.SessionsListParams) (*wire.SessionsListResult, error) {
 	now := time.Now()
 	f := store.SessionFilter{
 		Visible: c.visible(), Agent: p.AgentID, Search: p.Search, ByLastMessage: p.SortBy == "lastInteractionAt",
@@ -111,9 +66,9 @@ func (c *call) listSessions(ctx context.Context, p sessionsListParams) (*session
 	if err != nil {
 		return nil, err
 	}
-	out := &sessionsResult{
+	out := &wire.SessionsListResult{
 		TS: now.UnixMilli(), TotalCount: total, LimitApplied: int64(f.Limit), Offset: p.Offset,
-		Sessions: []sessionRow{}, Defaults: map[string]any{},
+		Sessions: []wire.SessionRow{}, Defaults: map[string]any{},
 	}
 	size, read := 0, 0
 	for _, st := range list {
@@ -133,15 +88,6 @@ func (c *call) listSessions(ctx context.Context, p sessionsListParams) (*session
 	return out, nil
 }
 
-type describeParams struct {
-	_   struct{} `also:"includeDerivedTitles,includeLastMessage"`
-	Key string   `json:"key" p:"required,min=1,max=512"`
-}
-
-type describeResult struct {
-	Session *sessionRow `json:"session"`
-}
-
 func (c *call) sessionNamed(key string) (chat.SessionKey, error) {
 	out, err := chat.ParseSessionKey(key, c.srv.backend.DefaultAgent())
 	if err != nil {
@@ -150,36 +96,31 @@ func (c *call) sessionNamed(key string) (chat.SessionKey, error) {
 	return out, nil
 }
 
-func sessionsDescribe(ctx context.Context, c *call, p describeParams) (any, error) {
+func sessionsDescribe(ctx context.Context, c *call, p wire.SessionsDescribeParams) (wire.SessionsDescribeResult, error) {
 	key, err := c.sessionNamed(p.Key)
 	if err != nil {
-		return nil, err
+		return wire.SessionsDescribeResult{}, err
 	}
 	if err := c.lookAt(ctx, key); err != nil {
-		return nil, err
+		return wire.SessionsDescribeResult{}, err
 	}
 	st, err := c.reader().Session(ctx, key, c.visible())
 	if errors.Is(err, chat.ErrSessionNotFound) {
-		return describeResult{}, nil
+		return wire.SessionsDescribeResult{}, nil
 	}
 	if err != nil {
-		return nil, err
+		return wire.SessionsDescribeResult{}, err
 	}
 	row := rowOf(st)
-	return describeResult{&row}, nil
-}
-
-type subscribeResult struct {
-	Subscribed bool            `json:"subscribed"`
-	List       *sessionsResult `json:"list,omitempty"`
+	return wire.SessionsDescribeResult{Session: &row}, nil
 }
 
 // sessionsSubscribe is in force before it is answered, and before the list is read: what happens in between is sent as an event.
-func sessionsSubscribe(ctx context.Context, c *call, p sessionsListParams) (any, error) {
+func sessionsSubscribe(ctx context.Context, c *call, p wire.SessionsListParams) (wire.SessionsSubscribeResult, error) {
 	if c.conn != nil {
 		c.srv.hub.Subscribe(c.conn)
 	}
-	out := subscribeResult{Subscribed: true}
+	out := wire.SessionsSubscribeResult{Subscribed: true}
 	if len(c.raw) <= len("{}") || string(c.raw) == "null" {
 		return out, nil
 	}
@@ -188,60 +129,27 @@ func sessionsSubscribe(ctx context.Context, c *call, p sessionsListParams) (any,
 	return out, err
 }
 
-type resetParams struct {
-	Key            string `json:"key" p:"required,min=1,max=512"`
-	AgentID        string `json:"agentId" p:"min=1"`
-	Reason         string `json:"reason" p:"enum=new|reset"`
-	IdempotencyKey string `json:"idempotencyKey" p:"min=1,max=128"`
-}
-
-type resetResult struct {
-	OK    bool       `json:"ok"`
-	Key   string     `json:"key"`
-	Entry resetEntry `json:"entry"`
-}
-
-type resetEntry struct {
-	SessionID string `json:"sessionId"`
-}
-
-func sessionsReset(ctx context.Context, c *call, p resetParams) (any, error) {
+func sessionsReset(ctx context.Context, c *call, p wire.SessionsResetParams) (wire.SessionsResetResult, error) {
 	key, o, err := c.change(p.Key, p.AgentID, p.IdempotencyKey)
 	if err != nil {
-		return nil, err
+		return wire.SessionsResetResult{}, err
 	}
 	if err := c.mayUse(ctx, key); err != nil {
-		return nil, err
+		return wire.SessionsResetResult{}, err
 	}
 	id, err := c.srv.backend.Reset(ctx, key, c.caller(), o)
 	if err != nil {
-		return nil, err
+		return wire.SessionsResetResult{}, err
 	}
-	return resetResult{OK: true, Key: key.String(), Entry: resetEntry{id}}, nil
+	return wire.SessionsResetResult{OK: true, Key: key.String(), Entry: wire.ResetEntry{SessionID: id}}, nil
 }
 
-type deleteParams struct {
-	_                 struct{} `also:"expectedLifecycleRevision,expectedSessionUpdatedAt,emitLifecycleHooks,archivedOnly"`
-	Key               string   `json:"key" p:"required,min=1,max=512"`
-	AgentID           string   `json:"agentId" p:"min=1"`
-	DeleteTranscript  *bool    `json:"deleteTranscript"`
-	ExpectedSessionID string   `json:"expectedSessionId" p:"min=1,max=128"`
-	IdempotencyKey    string   `json:"idempotencyKey" p:"min=1,max=128"`
-}
-
-type deleteResult struct {
-	OK       bool     `json:"ok"`
-	Key      string   `json:"key"`
-	Deleted  bool     `json:"deleted"`
-	Archived []string `json:"archived"`
-}
-
-func sessionsDelete(ctx context.Context, c *call, p deleteParams) (any, error) {
+func sessionsDelete(ctx context.Context, c *call, p wire.SessionsDeleteParams) (wire.SessionsDeleteResult, error) {
 	key, o, err := c.change(p.Key, p.AgentID, p.IdempotencyKey)
 	if err != nil {
-		return nil, err
+		return wire.SessionsDeleteResult{}, err
 	}
-	out := deleteResult{OK: true, Key: key.String(), Archived: []string{}}
+	out := wire.SessionsDeleteResult{OK: true, Key: key.String(), Archived: []string{}}
 	if err := c.lookAt(ctx, key); err != nil || c.hidden {
 		return out, err
 	}
@@ -249,7 +157,7 @@ func sessionsDelete(ctx context.Context, c *call, p deleteParams) (any, error) {
 		Session: key, ExpectID: p.ExpectedSessionID, KeepTranscript: p.DeleteTranscript != nil && !*p.DeleteTranscript, IdempotencyKey: o,
 	}, c.caller())
 	if err != nil {
-		return nil, err
+		return wire.SessionsDeleteResult{}, err
 	}
 	out.Deleted = did.Deleted
 	if did.Kept != "" {

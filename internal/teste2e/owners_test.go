@@ -104,10 +104,10 @@ func (a *alice) values() map[string]any {
 // attempts are params for one method: everything that fits, only what must be given, and those with the running run.
 func (a *alice) attempts(m gateway.MethodInfo) []map[string]any {
 	all, needed := map[string]any{}, map[string]any{}
-	for _, f := range m.Fields {
+	for _, f := range m.Params.Members() {
 		v, ok := a.values()[f.Name]
-		if f.Name == "mode" && len(f.Enum) > 0 {
-			v, ok = f.Enum[0], true
+		if f.Name == "mode" && len(f.Type.Enum) > 0 {
+			v, ok = f.Type.Enum[0], true
 		}
 		if !ok || v == nil {
 			continue

@@ -117,15 +117,16 @@ type HistoryReset struct {
 
 // HistoryMessage is a message of a transcript.
 type HistoryMessage struct {
-	ID         string      `json:"id,omitempty"`                                // its id; absent while it waits
-	Seq        int64       `json:"seq,omitempty"`                               // its number in the transcript; absent while it waits
-	Role       string      `json:"role" rule:"enum=user|assistant|system|tool"` // who wrote it; system names what was stopped, interrupted or dropped
-	Content    []TextPart  `json:"content"`                                     // the text, in one part
-	Timestamp  int64       `json:"timestamp"`                                   // when, in Unix milliseconds
-	RunID      string      `json:"runId,omitempty"`                             // its run
-	StopReason string      `json:"stopReason,omitempty"`                        // what ended the answer
-	Command    bool        `json:"command,omitempty"`                           // it belongs to a chat command
-	Openclaw   *ClientMark `json:"__openclaw,omitempty"`                        //nolint:tagliatelle // for terminal clients of OpenClaw
+	ID         string     `json:"id,omitempty"`                                // its id; absent while it waits
+	Seq        int64      `json:"seq,omitempty"`                               // its number in the transcript; absent while it waits
+	Role       string     `json:"role" rule:"enum=user|assistant|system|tool"` // who wrote it; system names what was stopped, interrupted or dropped
+	Content    []TextPart `json:"content"`                                     // the text, in one part
+	Timestamp  int64      `json:"timestamp"`                                   // when, in Unix milliseconds
+	RunID      string     `json:"runId,omitempty"`                             // its run
+	StopReason string     `json:"stopReason,omitempty"`                        // what ended the answer
+	Command    bool       `json:"command,omitempty"`                           // it belongs to a chat command
+	// for terminal clients of OpenClaw
+	Openclaw *ClientMark `json:"__openclaw,omitempty"` //nolint:tagliatelle // the name that they look for
 }
 
 // Text is the whole text of the message.

@@ -10,12 +10,15 @@ import (
 	"go.uber.org/goleak"
 )
 
+// source is the directory of package wire, as seen from this package.
+const source = "../../wire"
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // What is committed is what the table says today.
 func TestCommittedDescriptionIsCurrent(t *testing.T) {
 	t.Parallel()
-	page, machine, err := render()
+	page, machine, err := render(source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,6 +30,18 @@ func TestCommittedDescriptionIsCurrent(t *testing.T) {
 		if string(got) != string(want) {
 			t.Errorf("docs/%s is not what the method table says; run: make generate", name)
 		}
+	}
+}
+
+// A member without a comment would be a gap in the page.
+func TestMembersWithoutAMeaningAreAnError(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "wire.go"), []byte("package wire\n\ntype Tick struct {\n\tTS int64\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := render(dir); err == nil || !strings.Contains(err.Error(), "Tick.TS of package wire has no comment") || !strings.Contains(err.Error(), "\nTick of package wire") {
+		t.Errorf("render: %v", err)
 	}
 }
 
@@ -50,17 +65,20 @@ func TestEveryErrorOfAMethodIsExplained(t *testing.T) {
 
 func TestBoundsAreShownAsTheGatewayChecksThem(t *testing.T) {
 	t.Parallel()
-	page, machine, err := render()
+	page, machine, err := render(source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
-		"| `message` | string | required; 1 to 262,144 bytes of UTF-8 |",
-		"| `timeoutMs` | integer | 0 to 86,400,000 |",
-		"| `mode` | string | required; one of `now`, `next-heartbeat` |",
-		"| `id` | string | required, unless `jobId` is given, which means the same; both must be equal; 1 to 128 characters |",
-		"| `jobId` | string | the same as `id`; both must be equal; 1 to 128 characters |",
-		"| `client.id` | string | required; 0 to 64 characters; matches `^[a-z0-9][a-z0-9._-]*$` |",
+		"| `message` | string | required; 1 to 262,144 bytes of UTF-8 | the text |",
+		"| `timeoutMs` | integer | 0 to 86,400,000 | the longest time of the turn; absent = that of the agent, 0 = 24 hours |",
+		"| `mode` | string | required; one of `now`, `next-heartbeat` | now starts a turn, next-heartbeat goes before the next one |",
+		"| `id` | string | required, unless `jobId` is given, which means the same; both must be equal; 1 to 128 characters | the job |",
+		"| `jobId` | string | the same as `id`; both must be equal; 1 to 128 characters | the job |",
+		"| `client.id` | string | required; 0 to 64 characters; matches `^[a-z0-9][a-z0-9._-]*$` | the name of the program |",
+		"| `state` | string | one of `delta`, `final`, `aborted`, `error` | what happened |",
+		"| `updatedAt` | integer | or null | when it last changed, in Unix milliseconds; null = it does not exist yet |",
+		"| `failureAlert` | [FailureAlert](#failurealert) | optional | when failures are reported; absent = the default of the gateway |",
 	} {
 		if !strings.Contains(string(page), line+"\n") {
 			t.Errorf("the page lacks %s", line)

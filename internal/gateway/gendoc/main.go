@@ -1,14 +1,14 @@
 // Command gendoc writes the description of the wire protocol from the gateway's method table: docs/protocol.md for people and
 // docs/protocol.json for programs.
 //
-// The table says what each method is called, which scope it needs, and which params it takes within which bounds; the defaults of
-// limits and deadlines come from the gateway as well, so none of these can differ from what a gateway does. What cannot be
-// taken from the code is prose: the text around the tables is in protocol.md.tmpl, what a method does and answers is in notes.go.
-// A method without a note, a note without words, or an event that the text does not name is an error, not a gap in the page.
+// The table has the name, the scope, and the types of the parameters and the result of each method, with their bounds; the defaults of limits and deadlines
+// come from the gateway as well. So none of these can differ from what a gateway does. The meaning of a member is the comment of its field in package wire.
+// What is not in the code is prose: the text around the tables is in protocol.md.tmpl, what a method does is in notes.go, what an event is in events.go.
+// A method or an event without a note, and a member without a comment, is an error, not a gap in the page.
 //
-// It reads and writes nothing but the two files, and is run by `go generate`:
+// It reads the sources of package wire, writes the two files, and is run by `go generate`:
 //
-//	go run ./internal/gateway/gendoc -out docs
+//	go run ./internal/gateway/gendoc -out docs -wire internal/wire
 package main
 
 import (
@@ -27,15 +27,16 @@ import (
 
 func main() {
 	out := flag.String("out", "docs", "directory to write protocol.md and protocol.json to")
+	wire := flag.String("wire", "internal/wire", "directory of package wire, whose comments are the meanings of members")
 	flag.Parse()
-	if err := run(*out); err != nil {
+	if err := run(*out, *wire); err != nil {
 		fmt.Fprintln(os.Stderr, "gendoc:", err)
 		os.Exit(1) //nolint:forbidigo // a generator is a program of its own
 	}
 }
 
-func run(dir string) error {
-	page, machine, err := render()
+func run(dir, wire string) error {
+	page, machine, err := render(wire)
 	if err != nil {
 		return err
 	}
@@ -43,26 +44,30 @@ func run(dir string) error {
 }
 
 func write(path string, data []byte) error {
-	if err := os.WriteFile(path, data, 0o644); err != nil { //nolint:gosec // documentation, for everybody
+	if err := os.WriteFile(path, data, 0o644); err != nil { //nolint:gosec // documentation, readable for all
 		return fmt.Errorf("writing the description: %w", err)
 	}
 	return nil
 }
 
-// shape has the methods that a gateway's backend may have, so that the table is whole. None of them is called.
-type shape struct {
+// backend has the methods that a gateway's backend may have, so that the table is whole. None of them is called.
+type backend struct {
 	gateway.Backend
 	gateway.CronBackend
 }
 
-// render makes both files from a gateway that is never served; nothing of a backend is asked for the table.
-func render() (page, machine []byte, err error) {
+// render makes both files from a gateway that is never served; nothing of a backend is asked for the table. wire is the directory of package wire.
+func render(wire string) (page, machine []byte, err error) {
 	cred := auth.Credential{Name: "gateway", Digest: sha256.Sum256([]byte("documentation")), Scopes: []string{chat.ScopeRead}}
-	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{cred}}, shape{}, slog.New(slog.DiscardHandler))
+	srv, err := gateway.New(gateway.Config{Credentials: []auth.Credential{cred}}, backend{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, nil, fmt.Errorf("making the table of methods: %w", err)
 	}
-	all, err := describe(srv)
+	texts, err := readMeanings(wire)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := describe(srv, texts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,5 +75,5 @@ func render() (page, machine []byte, err error) {
 		return nil, nil, err
 	}
 	machine, err = jsonOf(all)
-	return page, machine, err
+	return page, machine, errors.Join(err, texts.err())
 }

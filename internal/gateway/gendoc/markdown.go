@@ -9,7 +9,7 @@ import (
 	"text/template"
 	"time"
 
-	"laneway/internal/gateway"
+	"laneway/internal/wire/schema"
 )
 
 //go:embed protocol.md.tmpl
@@ -17,7 +17,8 @@ var page string
 
 func markdown(p protocol) ([]byte, error) {
 	t, err := template.New("protocol.md").Funcs(template.FuncMap{
-		"errors": errorNotes, "rule": rule, "type": typeOf, "code": codes, "seconds": seconds, "number": number, "cell": cell,
+		"errors": errorNotes, "rule": rule, "shape": shapeOf, "answer": answer, "code": codes, "seconds": seconds, "number": number, "cell": cell, "lower": strings.ToLower,
+		"means": p.meanings.ofField, "about": p.meanings.ofType,
 	}).Parse(page)
 	if err != nil {
 		return nil, fmt.Errorf("reading the page: %w", err)
@@ -26,51 +27,77 @@ func markdown(p protocol) ([]byte, error) {
 	if err := t.Execute(&out, p); err != nil {
 		return nil, fmt.Errorf("writing the page: %w", err)
 	}
-	return out.Bytes(), nil
+	return out.Bytes(), p.meanings.err()
 }
 
-func typeOf(f gateway.ParamInfo) string {
-	if f.Type == "array" {
-		return f.Items + "[]"
+// shapeOf is the type of a value, with a link to the table of its members.
+func shapeOf(t *schema.Type) string {
+	switch t.Kind {
+	case schema.Array:
+		return shapeOf(t.Items) + "[]"
+	case schema.Map:
+		return "object of " + shapeOf(t.Items)
+	case schema.Object, schema.Variants:
+		return link(t)
+	case schema.String, schema.Integer, schema.Boolean, schema.Any:
 	}
-	return f.Type
+	return string(t.Kind)
 }
 
-// rule says what a value must be like, beyond its type.
-func rule(f gateway.ParamInfo) string {
+func link(t *schema.Type) string { return "[" + t.Name + "](#" + strings.ToLower(t.Name) + ")" }
+
+// answer names the type of a result or a payload. One of several types is named with all of them.
+func answer(t *schema.Type) string {
+	if t.Kind != schema.Variants {
+		return shapeOf(t)
+	}
+	var parts []string
+	for _, v := range t.Variants {
+		parts = append(parts, shapeOf(v))
+	}
+	return strings.Join(parts, " or ")
+}
+
+// rule says what a value must be like, beyond its type. Members of results are required unless the rule says otherwise; those of parameters are not.
+func rule(f schema.Field, result bool) string {
 	var parts []string
 	switch {
 	case f.Required && f.Or != "":
 		parts = append(parts, "required, unless `"+f.Or+"` is given, which means the same; both must be equal")
 	case f.Or != "":
 		parts = append(parts, "the same as `"+f.Or+"`; both must be equal")
-	case f.Required:
+	case f.Required && !result:
 		parts = append(parts, "required")
+	case !f.Required && result:
+		parts = append(parts, "optional")
 	}
-	if r := span(f); r != "" {
+	if f.Nullable {
+		parts = append(parts, "or null")
+	}
+	if r := span(f.Type, result); r != "" {
 		parts = append(parts, r)
 	}
-	if f.Enum != nil {
-		parts = append(parts, "one of "+codes(f.Enum))
+	if f.Type.Enum != nil {
+		parts = append(parts, "one of "+codes(f.Type.Enum))
 	}
-	if f.Pattern != "" {
-		parts = append(parts, "matches `"+f.Pattern+"`")
+	if f.Type.Pattern != nil {
+		parts = append(parts, "matches `"+f.Type.Pattern.String()+"`")
 	}
 	return cell(strings.Join(parts, "; "))
 }
 
-func span(f gateway.ParamInfo) string {
-	unit := map[string]string{"string": " characters", "array": " members"}[f.Type]
-	if f.Bytes {
+func span(t *schema.Type, result bool) string {
+	unit := map[schema.Kind]string{schema.String: " characters", schema.Array: " members"}[t.Kind]
+	if t.Bytes {
 		unit = " bytes of UTF-8"
 	}
-	low := number(f.Min)
+	low := number(t.Min)
 	switch {
-	case f.Bounded:
-		return low + " to " + number(f.Max) + unit
-	case f.Min > 0:
+	case t.Bounded:
+		return low + " to " + number(t.Max) + unit
+	case t.Min > 0:
 		return "at least " + low + unit
-	case f.Type == "integer":
+	case t.Kind == schema.Integer && !result:
 		return "not below 0"
 	default:
 		return ""

@@ -74,6 +74,19 @@ func (t *Type) Optional() bool {
 	return !slices.ContainsFunc(t.Fields, func(f Field) bool { return f.Required })
 }
 
+// Members lists the fields of an object. A field with two names is there under both of them, each with the other one as Or.
+func (t *Type) Members() []Field {
+	out := make([]Field, 0, len(t.Fields))
+	for _, f := range t.Fields {
+		out = append(out, f)
+		if f.Or != "" {
+			f.Name, f.Or = f.Or, f.Name
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 // Params compiles a type of parameters: members are required when their rule demands it.
 func Params(t reflect.Type) *Type {
 	return compiler{params: true, known: map[reflect.Type]*Type{}}.typeOf(t)
@@ -90,14 +103,14 @@ type compiler struct {
 
 func (c compiler) typeOf(t reflect.Type) *Type {
 	switch {
+	case t.Kind() == reflect.Pointer:
+		return c.typeOf(t.Elem())
 	case t == reflect.TypeFor[json.RawMessage]():
 		return &Type{Kind: Any}
 	case t.Implements(reflect.TypeFor[interface{ Variants() []any }]()):
 		return c.variantsOf(t)
 	}
 	switch t.Kind() { //nolint:exhaustive // what package wire uses
-	case reflect.Pointer:
-		return c.typeOf(t.Elem())
 	case reflect.String:
 		return &Type{Kind: String}
 	case reflect.Int, reflect.Int64, reflect.Uint64:

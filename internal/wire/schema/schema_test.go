@@ -38,7 +38,7 @@ type sample struct {
 	N     *int64          `json:"n,omitempty" rule:"min=-2"`
 	Null  *int            `json:"null"`
 	Raw   json.RawMessage `json:"raw"`
-	Of    either          `json:"of"`
+	Of    *either         `json:"of,omitempty"`
 	Named map[string]part `json:"named"`
 	List  generic[part]   `json:"list"`
 	Skip  int             `json:"-"`
@@ -58,7 +58,7 @@ func TestTypesSayWhatTheirTagsSay(t *testing.T) {
 	wants := map[string]want{
 		"text": {schema.String, false, true, false, "part"}, "next": {schema.Object, false, false, true, "self"}, "id": {schema.String, true, true, false, "sample"},
 		"mode": {schema.String, false, false, false, "sample"}, "n": {schema.Integer, false, false, false, "sample"}, "null": {schema.Integer, false, true, true, "sample"},
-		"raw": {schema.Any, false, true, false, "sample"}, "of": {schema.Variants, false, true, false, "sample"}, "named": {schema.Map, false, true, false, "sample"},
+		"raw": {schema.Any, false, true, false, "sample"}, "of": {schema.Variants, false, false, false, "sample"}, "named": {schema.Map, false, true, false, "sample"},
 		"list": {schema.Object, false, true, false, "sample"},
 	}
 	if len(params.Fields) != len(wants) || len(result.Fields) != len(wants) {

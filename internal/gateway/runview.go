@@ -1,0 +1,177 @@
+package gateway
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/gateway/strictjson"
+	"laneway/internal/wire"
+)
+
+func cronCompletion(r cron.Run, bestEffort bool) string {
+	switch {
+	case r.State == cron.RunInterrupted:
+		return "unknown"
+	case r.State != cron.RunOK:
+		return "failed"
+	case bestEffort:
+		return "succeeded"
+	case r.Delivery == cron.DeliveryNot:
+		return "failed"
+	case r.Delivery == cron.DeliveryUnknown:
+		return "unknown"
+	}
+	return "succeeded"
+}
+
+// runError is the error of an entry; ends that are none of the turn's say what they are.
+func runError(r cron.Run) string {
+	switch r.State { //nolint:exhaustive // the two with a word in front
+	case cron.RunCancelled, cron.RunInterrupted:
+		word := string(r.State) + ":"
+		if !strings.HasPrefix(r.Error, word) {
+			return strings.TrimSpace(word + " " + cmp.Or(strings.TrimPrefix(r.Error, string(r.State)), string(r.Reason)))
+		}
+	}
+	return r.Error
+}
+
+// outcomeView is what an entry of the ledger and an event have in common. The result is an event without action and job.
+func outcomeView(r cron.Run, job *cron.Job, extended bool) wire.CronEvent {
+	out := wire.CronEvent{RunID: r.ID, Error: runError(r), Summary: r.Summary, RunAtMs: millis(r.StartedAt)}
+	if r.State.Final() {
+		out.Status, out.CompletionStatus = statusWord(r.State), cronCompletion(r, job != nil && job.Delivery.BestEffort)
+		out.DeliveryStatus = string(r.Delivery)
+		if r.Delivery != "" && r.Delivery != cron.DeliveryNotRequested {
+			out.Delivered = new(r.Delivery == cron.DeliveryDone)
+		}
+		if !r.StartedAt.IsZero() {
+			out.DurationMs = new(r.Duration.Milliseconds())
+		}
+	}
+	if r.State != cron.RunOK {
+		out.ErrorReason = r.ErrorClass
+	}
+	switch {
+	case !r.NextAttempt.IsZero():
+		out.NextRunAtMs = millis(r.NextAttempt)
+	case job != nil && job.MayFire():
+		out.NextRunAtMs = millis(job.State.NextRunAt)
+	}
+	if extended {
+		out.Outcome, out.Trigger, out.ScheduledForMs, out.Reason = string(r.State), string(r.Trigger.Kind()), millis(r.ScheduledFor), string(r.Reason)
+	}
+	return out
+}
+
+// entryView is an entry of the ledger.
+func entryView(r cron.Run, job *cron.Job, extended bool) wire.LedgerEntry {
+	o := outcomeView(r, job, extended)
+	out := wire.LedgerEntry{
+		Action: "finished", CompletionStatus: o.CompletionStatus, Delivered: o.Delivered, DeliveryError: r.DeliveryError, DeliveryStatus: o.DeliveryStatus,
+		DeliverySuppressionReason: r.SuppressedBy, DurationMs: o.DurationMs, Error: o.Error, ErrorReason: o.ErrorReason, JobID: r.JobID, JobName: r.JobName,
+		Model: r.Model, NextRunAtMs: o.NextRunAtMs, Outcome: o.Outcome, Provider: r.Provider, Reason: o.Reason, RunAtMs: o.RunAtMs, RunID: o.RunID,
+		ScheduledForMs: o.ScheduledForMs, Status: o.Status, Summary: o.Summary, Trigger: o.Trigger, TS: entryTime(r),
+	}
+	if r.State.Active() {
+		out.Action = "started"
+	}
+	ran := !r.StartedAt.IsZero()
+	if ran {
+		out.SessionKey = r.SessionKey
+	}
+	if total := r.InputTokens + r.OutputTokens; total > 0 {
+		out.Usage = &wire.LedgerUsage{InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, TotalTokens: total}
+	}
+	if !extended {
+		return out
+	}
+	out.Lane, out.SlotCount, out.SlotUntilMs = &r.Lane, new(max(1, r.SlotCount)), millis(r.SlotUntil)
+	if ran {
+		out.Attempts = make([]wire.LedgerAttempt, 0, len(r.Attempts))
+		for _, a := range r.Attempts {
+			out.Attempts = append(out.Attempts, attemptView(a))
+		}
+	}
+	return out
+}
+
+func entryTime(r cron.Run) int64 {
+	for _, t := range []time.Time{r.FinishedAt, r.StartedAt, r.ClaimedAt} {
+		if !t.IsZero() {
+			return millis(t)
+		}
+	}
+	return millis(r.ScheduledFor)
+}
+
+func attemptView(a cron.Attempt) wire.LedgerAttempt {
+	out := wire.LedgerAttempt{
+		Attempt: a.Number, Error: a.Error, ErrorReason: a.ErrorClass, FinishedAtMs: millis(a.FinishedAt), NodeID: a.Node, StartedAtMs: millis(a.StartedAt),
+		Status: string(a.State),
+	}
+	if !a.FinishedAt.IsZero() {
+		out.DurationMs = new(a.FinishedAt.Sub(a.StartedAt).Milliseconds())
+	}
+	return out
+}
+
+func eventView(ev cron.Event, extended bool) wire.CronEvent {
+	out := wire.CronEvent{JobID: ev.Job.ID}
+	if ev.Run != nil {
+		out = outcomeView(*ev.Run, &ev.Job, extended)
+		out.JobID = ev.Run.JobID
+		if extended {
+			out.Attempt = max(0, ev.Run.Attempt)
+		}
+		if ev.Action != cron.ActionFinished {
+			out.Status, out.CompletionStatus, out.DeliveryStatus, out.Delivered = "", "", "", nil
+		}
+	}
+	out.Action = string(ev.Action)
+	if ev.Job.Key != "" {
+		out.Job = new(jobView(ev.Job, extended))
+	}
+	return out
+}
+
+// CronBody is the body of a webhook about a finished run: the payload of its event in the standard view. Of a run whose answer is not sent it has, instead
+// of the text, the member suppressed: no_reply or empty.
+func CronBody(job cron.Job, run cron.Run) []byte {
+	if run.SuppressedBy != "" {
+		run.Summary = ""
+	}
+	return strictjson.Encode(wire.WebhookBody{
+		CronEvent: eventView(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run}, false), Suppressed: strings.ReplaceAll(run.SuppressedBy, "-", "_"),
+	})
+}
+
+// previewOf says in words where the answers of a job go.
+func previewOf(d cron.Delivery) wire.DeliveryPreview {
+	switch {
+	case d.Mode == cron.DeliverWebhook:
+		return wire.DeliveryPreview{Label: "webhook", Detail: d.To}
+	case d.Mode == cron.DeliverAnnounce && d.Channel == webChannel && d.To != "":
+		return wire.DeliveryPreview{Label: webChannel, Detail: d.To}
+	case d.Mode == cron.DeliverAnnounce && (d.Channel == "" || d.Channel == "last" || d.Channel == webChannel):
+		return wire.DeliveryPreview{Label: "last route", Detail: "main session"}
+	case d.Mode == cron.DeliverAnnounce:
+		return wire.DeliveryPreview{Label: d.Channel, Detail: strings.TrimSpace(d.Channel + " " + d.To + " " + d.Thread)}
+	}
+	return wire.DeliveryPreview{Label: "not requested", Detail: "not requested"}
+}
+
+// publishCron sends a cron event to every connection that may read and see the job.
+func (s *Server) publishCron(ev cron.Event) {
+	v := views{build: func(extended bool) []byte { return strictjson.Encode(eventView(ev, extended)) }}
+	for _, c := range s.hub.Opened() {
+		id := c.who.Load()
+		if id == nil || !c.sees(&chat.Event{Principal: ev.Job.Owner}) {
+			continue
+		}
+		c.PutEvent(wire.EventCron, v.of(id.extended))
+	}
+}
