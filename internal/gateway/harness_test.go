@@ -19,6 +19,8 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/wire"
+	"laneway/internal/wire/wiretest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -123,10 +125,14 @@ type frameError struct {
 	RetryAfterMs  int64
 }
 
+// published is the description of the protocol. Every frame of every test is compared with it.
+var published = sync.OnceValues(func() (*wiretest.Protocol, error) { return wiretest.Load("../../docs/protocol.json") }) //nolint:gochecknoglobals // read once
+
 // socket is a client.
 type socket struct {
-	t  *testing.T
-	ws *websocket.Conn
+	t     *testing.T
+	ws    *websocket.Conn
+	asked sync.Map // the method of each request, by id
 	// hello is the payload of hello-ok.
 	hello json.RawMessage
 	// patience of one read; 0 = the general one.
@@ -186,6 +192,9 @@ func (b *bench) login(token string, caps ...string) *socket {
 
 func (s *socket) send(v any) {
 	s.t.Helper()
+	if m, ok := v.(map[string]any); ok {
+		s.asked.Store(m["id"], m["method"])
+	}
 	if err := s.ws.WriteJSON(v); err != nil {
 		s.t.Fatalf("write: %v", err)
 	}
@@ -214,8 +223,32 @@ func (s *socket) tryRead() (frame, error) {
 		return frame{}, err
 	}
 	var f frame
-	err = json.Unmarshal(data, &f)
+	if err = json.Unmarshal(data, &f); err == nil {
+		s.compare(f, data)
+	}
 	return f, err
+}
+
+// compare fails the test when a frame is not as the protocol is described.
+func (s *socket) compare(f frame, data []byte) {
+	s.t.Helper()
+	p, err := published()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	method, asked := s.asked.Load(f.ID)
+	switch {
+	case f.Type == wire.FrameEvent && f.Event != wire.EventChallenge:
+		err = p.Event(f.Event, f.Payload)
+	case f.Type == wire.FrameResponse && !f.OK:
+		var refused struct{ Error json.RawMessage }
+		err = errors.Join(json.Unmarshal(data, &refused), p.Refusal(refused.Error))
+	case f.Type == wire.FrameResponse && asked:
+		err = p.Answer(method.(string), f.Payload)
+	}
+	if err != nil {
+		s.t.Error(err)
+	}
 }
 
 // next reads until a frame is as wanted.
