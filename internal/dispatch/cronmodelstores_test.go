@@ -46,7 +46,7 @@ func sqliteModel(dir string) modelStore {
 func postgresModel(url string) modelStore {
 	return func(t *testing.T) cronStore {
 		wipeModel(t, url)
-		st, err := postgres.Open(t.Context(), postgres.Config{URL: url, Now: time.Now, MaxConns: 4})
+		st, err := postgres.Open(t.Context(), postgres.Config{URL: url, Now: time.Now, MaxConns: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,6 +114,9 @@ func modelHistories(t *testing.T, open modelStore, processes int, first, n uint6
 		})
 		if fault != "" {
 			t.Fatalf("history %d, after %d steps in all (LANEWAY_TEST_FIRST_SEED=%d LANEWAY_TEST_MODEL=1): %s", seed, steps, seed, fault)
+		}
+		if done := seed - first + 1; done%100 == 0 && done < n {
+			t.Logf("%d steps in %d histories", steps, done)
 		}
 		if t.Failed() {
 			t.Fatalf("history %d (LANEWAY_TEST_FIRST_SEED=%d)", seed, seed)
