@@ -8,7 +8,10 @@
 //     error too: then it is the text before the failure. Text is valid UTF-8 without NUL, also across deltas.
 //   - Nothing that Run started lives on when it has returned: no goroutine, no process, no connection that is read.
 //   - A failure is an [*Error] with a [chat.FailReason] from the closed set and a sentence without secrets or internals.
-//   - Run retries only before anything was emitted, and never with Request.CallOnce.
+//   - Run retries a request to what is behind it only before anything of its answer was emitted, and never with Request.CallOnce.
+//   - A runner that calls tools records each round in Request.Journal before the first call of it runs, and each result when it is there. Given recorded
+//     rounds, it goes on behind them: the first delta is their text, and a call without a result is repeated under its key only when its
+//     tool is idempotent. An [EventTool] with phase start and one with phase result are emitted for each call.
 //   - An answer over the runner's limit is cut there and ends with [chat.FailOutputLimit].
 //   - Files for the person lie below the directory that Request.OutputDir has made, and Result.Attachments names them by paths relative to
 //     it, in the order in which they are to be sent. The gateway takes them over after Run has returned without an error; what it
@@ -61,8 +64,12 @@ type Request struct {
 	Model, Thinking string
 	Params          map[string]any
 	// TakeInput returns messages that arrived in the session while the turn runs (mode steer); nil = none can arrive. A runner
-	// that can use it calls it between rounds.
+	// that can use it calls it between rounds, when all results of a round are recorded: the messages are recorded behind the last round.
 	TakeInput func() []chat.Content
+	// Tools are what the model may call; nil = nothing. A runner without models ignores them.
+	Tools Toolbox
+	// Journal is where a runner that calls tools records its rounds; nil only where Tools is nil.
+	Journal Journal
 	// OutputDir makes the directory in which the runner may leave files for the person, at the first call, and returns its absolute path. It is fresh,
 	// empty, for this turn alone, and gone when the turn has ended. nil = the caller takes no files. It is called on the goroutine of Run.
 	OutputDir func() (string, error)

@@ -27,6 +27,10 @@ type Reply struct {
 
 	// Pieces of the answer, one event each.
 	Pieces []string
+	// Calls that the answer asks for, behind the pieces; each arrives in several events.
+	Calls []ToolCall
+	// Thoughts come before the pieces, in the words of the protocol.
+	Thoughts string
 	// Whole answers with one JSON document instead of a stream.
 	Whole bool
 	// EachByte writes and flushes byte by byte, so that characters arrive in parts; Pause waits before each byte.
@@ -102,8 +106,16 @@ func (s script) stream() {
 	if !s.write(voice.begin()) {
 		return
 	}
+	if s.reply.Thoughts != "" && !s.write(voice.thoughts(s.reply.Thoughts)) {
+		return
+	}
 	for _, piece := range s.reply.Pieces {
 		if !s.write(voice.piece(piece)) {
+			return
+		}
+	}
+	for i, call := range s.reply.Calls {
+		if !s.write(voice.use(i, call)) {
 			return
 		}
 	}
@@ -189,3 +201,11 @@ func jsonText(value any) string {
 }
 
 func (s script) text() string { return strings.Join(s.reply.Pieces, "") }
+
+// finishReason is the reason of the end: the one of the reply, or the normal one of an answer without or with calls.
+func (s script) finishReason(text, calls string) string {
+	if len(s.reply.Calls) > 0 {
+		text = calls
+	}
+	return cmp.Or(s.reply.Finish, text)
+}

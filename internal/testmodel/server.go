@@ -24,8 +24,26 @@ const (
 
 // Message is one line of a conversation.
 type Message struct {
-	Role    string `json:"role"`
-	Content string `json:"content"`
+	Role string
+	// Content is its text; of several blocks, those of text joined.
+	Content string
+	// Calls are what the model asked for in it, Results what it was given in it.
+	Calls   []ToolCall
+	Results []ToolResult
+}
+
+// ToolCall is a call that a model asks for.
+type ToolCall struct {
+	// ID may be empty: some servers give none.
+	ID, Name string
+	// Args are sent as they are, valid or not.
+	Args string
+}
+
+// ToolResult is the result of a call as the model gets it.
+type ToolResult struct {
+	ID, Text string
+	IsError  bool // Anthropic only
 }
 
 // Call is one request as it arrived.
@@ -39,8 +57,11 @@ type Call struct {
 	// Messages without the system prompt, which is in System.
 	Messages []Message
 	System   string
-	Stream   bool
-	Header   http.Header
+	// Tools are the names of the tools that were offered, ToolChoice how they may be used; "" = as the model likes.
+	Tools      []string
+	ToolChoice string
+	Stream     bool
+	Header     http.Header
 	// Body is the whole request.
 	Body []byte
 }
@@ -51,6 +72,15 @@ func (c Call) Last() string {
 		return ""
 	}
 	return c.Messages[len(c.Messages)-1].Content
+}
+
+// Results are all results of calls in the conversation, oldest first.
+func (c Call) Results() []ToolResult {
+	var all []ToolResult
+	for _, message := range c.Messages {
+		all = append(all, message.Results...)
+	}
+	return all
 }
 
 // Field is a member of the body, nil if there is none.
@@ -262,30 +292,4 @@ func (s *Server) end(user string) {
 func (s *Server) notifyWaiters() {
 	close(s.changed)
 	s.changed = make(chan struct{})
-}
-
-// parse fills in the members of the body.
-func parse(c Call) (Call, error) {
-	var body struct {
-		Model    string    `json:"model"`
-		User     string    `json:"user"`
-		System   string    `json:"system"`
-		Stream   bool      `json:"stream"`
-		Messages []Message `json:"messages"`
-		Metadata struct {
-			UserID string `json:"user_id"` //nolint:tagliatelle // a foreign wire
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(c.Body, &body); err != nil {
-		return c, err
-	}
-	c.Model, c.User, c.System, c.Stream = body.Model, body.User+body.Metadata.UserID, body.System, body.Stream
-	for _, message := range body.Messages {
-		if message.Role == "system" {
-			c.System = message.Content
-			continue
-		}
-		c.Messages = append(c.Messages, message)
-	}
-	return c, nil
 }

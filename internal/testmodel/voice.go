@@ -1,11 +1,15 @@
 package testmodel
 
-import "cmp"
+import (
+	"encoding/json"
+)
 
 // voice renders answers in the frames of one protocol.
 type voice interface {
 	begin() string
 	piece(text string) string
+	thoughts(text string) string
+	use(index int, call ToolCall) string
 	failure(kind string) string
 	end() string
 	whole() string
@@ -33,12 +37,28 @@ func (c completions) piece(text string) string {
 	return c.chunk(c.choice(object{"content": text}, nil))
 }
 
+func (c completions) thoughts(text string) string {
+	return c.chunk(c.choice(object{"reasoning_content": text}, nil))
+}
+
+// use begins with the name and goes on with the arguments in two pieces.
+func (c completions) use(index int, call ToolCall) string {
+	half := len(call.Args) / 2
+	out := c.chunk(c.choice(object{"tool_calls": []object{{
+		"index": index, "id": call.ID, "type": "function", "function": object{"name": call.Name, "arguments": ""},
+	}}}, nil))
+	for _, piece := range []string{call.Args[:half], call.Args[half:]} {
+		out += c.chunk(c.choice(object{"tool_calls": []object{{"index": index, "function": object{"arguments": piece}}}}, nil))
+	}
+	return out
+}
+
 func (c completions) failure(kind string) string {
 	return "data: " + jsonText(object{"error": object{"message": "in the middle", "type": kind}}) + "\n\n"
 }
 
 func (c completions) end() string {
-	out := c.chunk(c.choice(object{}, cmp.Or(c.reply.Finish, "stop")))
+	out := c.chunk(c.choice(object{}, c.finishReason("stop", "tool_calls")))
 	if c.wantsUsage() {
 		out += c.chunk(object{"choices": []object{}, "usage": c.usage()})
 	}
@@ -63,8 +83,16 @@ func (c completions) usage() object {
 }
 
 func (c completions) whole() string {
+	message := object{"role": "assistant", "content": c.text()}
+	var calls []object
+	for _, call := range c.reply.Calls {
+		calls = append(calls, object{"id": call.ID, "type": "function", "function": object{"name": call.Name, "arguments": call.Args}})
+	}
+	if calls != nil {
+		message["tool_calls"] = calls
+	}
 	out := object{"object": "chat.completion", "model": c.call.Model, "choices": []object{{
-		"index": 0, "message": object{"role": "assistant", "content": c.text()}, "finish_reason": cmp.Or(c.reply.Finish, "stop"),
+		"index": 0, "message": message, "finish_reason": c.finishReason("stop", "tool_calls"),
 	}}}
 	if !c.reply.NoUsage {
 		out["usage"] = c.usage()
@@ -90,13 +118,33 @@ func (m messages) piece(text string) string {
 	return m.event("content_block_delta", object{"index": 0, "delta": object{"type": "text_delta", "text": text}})
 }
 
+// firstThought is the index of a block of thoughts; blocks need not come in the order of their numbers.
+const firstThought = 100
+
+func (m messages) thoughts(text string) string {
+	return m.event("content_block_start", object{"index": firstThought, "content_block": object{"type": "thinking", "thinking": "", "signature": ""}}) +
+		m.event("content_block_delta", object{"index": firstThought, "delta": object{"type": "thinking_delta", "thinking": text}}) +
+		m.event("content_block_delta", object{"index": firstThought, "delta": object{"type": "signature_delta", "signature": "signed"}}) +
+		m.event("content_block_stop", object{"index": firstThought})
+}
+
+// use begins with the name and goes on with the input in two pieces.
+func (m messages) use(index int, call ToolCall) string {
+	half := len(call.Args) / 2
+	out := m.event("content_block_start", object{"index": index + 1, "content_block": object{"type": "tool_use", "id": call.ID, "name": call.Name, "input": object{}}})
+	for _, piece := range []string{call.Args[:half], call.Args[half:]} {
+		out += m.event("content_block_delta", object{"index": index + 1, "delta": object{"type": "input_json_delta", "partial_json": piece}})
+	}
+	return out + m.event("content_block_stop", object{"index": index + 1})
+}
+
 func (m messages) failure(kind string) string {
 	return m.event("error", object{"error": object{"type": kind, "message": "in the middle"}})
 }
 
 func (m messages) end() string {
 	out := m.event("content_block_stop", object{"index": 0}) +
-		m.event("message_delta", object{"delta": object{"stop_reason": cmp.Or(m.reply.Finish, "end_turn")}, "usage": m.usage(0, m.reply.OutputTokens)})
+		m.event("message_delta", object{"delta": object{"stop_reason": m.finishReason("end_turn", "tool_use")}, "usage": m.usage(0, m.reply.OutputTokens)})
 	if m.reply.NoDone {
 		return out
 	}
@@ -111,9 +159,13 @@ func (m messages) usage(input, output int) object {
 }
 
 func (m messages) whole() string {
+	content := []object{{"type": "text", "text": m.text()}}
+	for _, call := range m.reply.Calls {
+		content = append(content, object{"type": "tool_use", "id": call.ID, "name": call.Name, "input": json.RawMessage(call.Args)})
+	}
 	return jsonText(object{
-		"type": "message", "model": m.call.Model, "stop_reason": cmp.Or(m.reply.Finish, "end_turn"),
-		"content": []object{{"type": "text", "text": m.text()}},
+		"type": "message", "model": m.call.Model, "stop_reason": m.finishReason("end_turn", "tool_use"),
+		"content": content,
 		"usage":   m.usage(m.reply.InputTokens, m.reply.OutputTokens),
 	})
 }

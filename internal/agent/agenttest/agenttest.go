@@ -34,6 +34,8 @@ import (
 type Script struct {
 	// Pieces of the answer, passed to the runner one after the other. A piece may end within a character.
 	Pieces []string
+	// Rounds come before the pieces, for runners that call tools: the back end asks for calls, and answers with what follows when it has their results.
+	Rounds []Round
 	// Repeat answers with what the person said, instead of Pieces.
 	Repeat bool
 	// Hang never ends after the pieces.
@@ -64,6 +66,8 @@ type Subject struct {
 	Usage bool
 	// Files is true when the back end can send files.
 	Files bool
+	// Asked are the requests that the back end of the last Open got; nil = the runner calls no tools.
+	Asked func() []Asked
 }
 
 // patience bounds every wait of the suite; it is never reached by a runner that works.
@@ -75,10 +79,7 @@ const cancelBound = 3 * time.Second
 // Run holds the subject to the contract.
 func Run(t *testing.T, subject Subject) {
 	t.Helper()
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, Subject)
-	}{
+	tests := []test{
 		{"AnswersAreStreamedAndWhole", testWhole},
 		{"TheFirstTextComesBeforeTheLast", testStreams},
 		{"AnEmptyAnswerIsAnAnswer", testEmpty},
@@ -94,8 +95,30 @@ func Run(t *testing.T, subject Subject) {
 		{"FilesLieInTheDirectoryOfTheTurn", testFiles},
 		{"AFailedTurnHandsOverNothing", testNoFiles},
 		{"WithoutADirectoryThereAreNoFiles", testFilesNowhere},
-	} {
+	}
+	if subject.Asked != nil {
+		tests = append(tests, toolTests()...)
+	}
+	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.run(t, subject) })
+	}
+}
+
+type test struct {
+	name string
+	run  func(*testing.T, Subject)
+}
+
+// toolTests is the contract of runners that call tools.
+func toolTests() []test {
+	return []test{
+		{"CallsAreRecordedRunAndAnswered", testToolCalls},
+		{"RecordedRoundsAreNotAskedForAgain", testRecordedRounds},
+		{"MistakenCallsAreOneSentenceEach", testMistakenCalls},
+		{"RoundsHaveAnEnd", testEndlessRounds},
+		{"InputIsTakenBetweenRounds", testInputBetweenRounds},
+		{"WithoutARecordNothingIsCalled", testUnrecordedRound},
+		{"WithoutToolsNoneAreOffered", testWithoutTools},
 	}
 }
 

@@ -7,21 +7,31 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/agent/internal/modelhttp"
 	"laneway/internal/agent/internal/sse"
+	"laneway/internal/agent/internal/toolloop"
 	"laneway/internal/chat"
 )
 
 // answer reads one answer. It implements [modelhttp.Reader] and belongs to the goroutine of Run.
 type answer struct {
-	client *modelhttp.Client
-	text   *agent.Answer
-	model  string
-	input  int
-	output int
-	finish string
+	client   *modelhttp.Client
+	text     *toolloop.Text
+	model    string
+	input    int
+	output   int
+	finish   string
+	calls    toolloop.Calls
+	thoughts []*thought
+}
+
+// thought is a block of thinking on its way in.
+type thought struct {
+	index           int
+	kind, data      string
+	text, signature toolloop.Bounded
 }
 
 // reset drops the state of an attempt that failed before its first text.
-func (a *answer) reset() { a.model, a.input, a.output, a.finish = "", 0, 0, "" }
+func (a *answer) reset() { *a = answer{client: a.client, text: a.text} }
 
 // Begun implements [modelhttp.Reader].
 func (a *answer) Begun() bool { return a.text.Begun() }
@@ -40,9 +50,9 @@ func (a *answer) Event(raw sse.Event) (bool, error) {
 		a.model = e.Message.Model
 		a.count(e.Message.Usage)
 	case "content_block_start":
-		return false, a.appendBlock(e.Block.Type, e.Block.Text)
+		return false, a.begin(e.Index, e.Block)
 	case "content_block_delta":
-		return false, a.appendBlock(e.Delta.Type, e.Delta.Text)
+		return false, a.grow(e.Index, e.Delta)
 	case "message_delta":
 		a.count(e.Usage)
 		a.finish = e.Delta.StopReason
@@ -54,12 +64,59 @@ func (a *answer) Event(raw sse.Event) (bool, error) {
 	return false, nil
 }
 
-// appendBlock adds text and leaves out thoughts and tools.
-func (a *answer) appendBlock(kind, text string) error {
-	if kind != "text" && kind != "text_delta" {
-		return nil
+// begin takes a new block. The input of a call comes in pieces behind it, or, from some proxies, with it.
+func (a *answer) begin(index int, b block) error {
+	switch b.Type {
+	case "text":
+		return a.text.Append(b.Text)
+	case "tool_use":
+		a.calls.Piece(index, b.ID, b.Name, "")
+		if input := string(b.Input); input != "" && input != "{}" && input != "null" {
+			a.calls.Piece(index, "", "", input)
+		}
+	case "thinking", "redacted_thinking":
+		t := &thought{index: index, kind: b.Type, data: b.Data}
+		t.text.Append(b.Thinking)
+		t.signature.Append(b.Signature)
+		a.thoughts = append(a.thoughts, t)
 	}
-	return a.text.Append(text)
+	return nil
+}
+
+// grow adds a piece to the block of its index.
+func (a *answer) grow(index int, d delta) error {
+	switch d.Type {
+	case "text_delta":
+		return a.text.Append(d.Text)
+	case "input_json_delta":
+		a.calls.Piece(index, "", "", d.PartialJSON)
+	case "thinking_delta", "signature_delta":
+		for _, t := range a.thoughts {
+			if t.index == index {
+				t.text.Append(d.Thinking)
+				t.signature.Append(d.Signature)
+			}
+		}
+	}
+	return nil
+}
+
+// reply is the answer as the loop needs it. Thoughts go back only with calls: then the turn goes on.
+func (a *answer) reply(asked string) toolloop.Reply {
+	out := toolloop.Reply{Calls: a.calls.List(), Usage: a.used(asked), StopReason: a.stopReason()}
+	if len(out.Calls) == 0 || len(a.thoughts) == 0 {
+		return out
+	}
+	blocks := make([]thoughtBlock, 0, len(a.thoughts))
+	for _, t := range a.thoughts {
+		b := thoughtBlock{Type: t.kind, Signature: t.signature.String(), Data: t.data}
+		if text := t.text.String(); t.kind == "thinking" {
+			b.Thinking = &text
+		}
+		blocks = append(blocks, b)
+	}
+	out.Extra, _ = json.Marshal(blocks) //nolint:errcheck,errchkjson // texts always marshal
+	return out
 }
 
 // count takes the larger figure: the input is reported at the start, the output so far with each change, and a field that
@@ -84,8 +141,8 @@ func (a *answer) Whole(body []byte) error {
 	}
 	a.model, a.finish = w.Model, w.StopReason
 	a.count(w.Usage)
-	for _, b := range w.Content {
-		if err := a.appendBlock(b.Type, b.Text); err != nil {
+	for i, b := range w.Content {
+		if err := a.begin(i, b); err != nil {
 			return err
 		}
 	}

@@ -2,9 +2,12 @@ package anthropic
 
 import (
 	"encoding/json"
+	"strings"
 
 	"laneway/internal/agent"
 	"laneway/internal/agent/internal/modelhttp"
+	"laneway/internal/agent/internal/toolloop"
+	"laneway/internal/chat"
 )
 
 // request is the body of a call.
@@ -19,11 +22,51 @@ type request struct {
 	StopSequences []string  `json:"stop_sequences,omitempty"`
 	Thinking      *thinking `json:"thinking,omitempty"`
 	Metadata      *metadata `json:"metadata,omitempty"`
+	Tools         []tool    `json:"tools,omitempty"`
+	ToolChoice    *choice   `json:"tool_choice,omitempty"`
 }
 
+// message has a text or a list of blocks as its content.
 type message struct {
 	Role    string `json:"role"`
+	Content any    `json:"content"`
+}
+
+type tool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema"`
+}
+
+type choice struct {
+	Type string `json:"type"`
+}
+
+type textBlock struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+type useBlock struct {
+	Type  string          `json:"type"`
+	ID    string          `json:"id"`
+	Name  string          `json:"name"`
+	Input json.RawMessage `json:"input"`
+}
+
+type resultBlock struct {
+	Type    string `json:"type"`
+	UseID   string `json:"tool_use_id"`
 	Content string `json:"content"`
+	IsError bool   `json:"is_error,omitempty"`
+}
+
+// thoughtBlock is a thought as the API gives it, and wants it back.
+type thoughtBlock struct {
+	Type      string  `json:"type"`
+	Thinking  *string `json:"thinking,omitempty"`
+	Signature string  `json:"signature,omitempty"`
+	Data      string  `json:"data,omitempty"`
 }
 
 type thinking struct {
@@ -38,6 +81,7 @@ type metadata struct {
 // event is every event of a stream; which fields are filled depends on its type.
 type event struct {
 	Type    string          `json:"type"`
+	Index   int             `json:"index"`
 	Message started         `json:"message"`
 	Delta   delta           `json:"delta"`
 	Block   block           `json:"content_block"`
@@ -51,14 +95,23 @@ type started struct {
 }
 
 type delta struct {
-	Type       string `json:"type"`
-	Text       string `json:"text"`
-	StopReason string `json:"stop_reason"`
+	Type        string `json:"type"`
+	Text        string `json:"text"`
+	PartialJSON string `json:"partial_json"`
+	Thinking    string `json:"thinking"`
+	Signature   string `json:"signature"`
+	StopReason  string `json:"stop_reason"`
 }
 
 type block struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	Thinking  string          `json:"thinking"`
+	Signature string          `json:"signature"`
+	Data      string          `json:"data"`
 }
 
 type usage struct {
@@ -78,18 +131,28 @@ type whole struct {
 	Error      json.RawMessage `json:"error"`
 }
 
-func (r *Runner) body(req agent.Request, params modelhttp.Params) request {
+// body is the request. The rounds stand behind the new input, because they answer it.
+func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation) request {
 	limit := r.cfg.MaxTokens
 	if params.MaxTokens != nil {
 		limit = *params.MaxTokens
 	}
-	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, min(limit, r.cfg.ContextWindow/2))
+	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, min(limit, r.cfg.ContextWindow/2)+talk.Tokens())
 	out := request{
 		Model: r.model(req), MaxTokens: limit, System: system, Stream: true,
 		Temperature: params.Temperature, TopP: params.TopP, StopSequences: params.Stop,
 	}
 	for _, line := range lines {
 		out.Messages = append(out.Messages, message{Role: line.Role, Content: line.Text})
+	}
+	for _, round := range talk.Rounds {
+		out.Messages = appendRound(out.Messages, req, round)
+	}
+	for _, spec := range talk.Tools {
+		out.Tools = append(out.Tools, tool{Name: spec.Name, Description: spec.Description, InputSchema: spec.Schema})
+	}
+	if talk.NoCalls && len(out.Tools) > 0 {
+		out.ToolChoice = &choice{Type: "none"}
 	}
 	if tokens := budget(req.Thinking); tokens > 0 {
 		out.Thinking = &thinking{Type: "enabled", BudgetTokens: tokens}
@@ -100,6 +163,30 @@ func (r *Runner) body(req agent.Request, params modelhttp.Params) request {
 		out.Metadata = &metadata{UserID: req.Session.String()}
 	}
 	return out
+}
+
+// appendRound adds what the model asked for, then what it was given with what people wrote meanwhile.
+func appendRound(messages []message, req agent.Request, round agent.Round) []message {
+	var asked, given []any
+	var thoughts []json.RawMessage
+	if json.Unmarshal(round.Extra, &thoughts) == nil { // another kind of runner may have recorded something else
+		for _, thought := range thoughts {
+			asked = append(asked, thought)
+		}
+	}
+	if strings.TrimSpace(round.Text) != "" { // the API refuses blank texts
+		asked = append(asked, textBlock{Type: "text", Text: round.Text})
+	}
+	for i, call := range round.Calls {
+		result := round.Results[i]
+		asked = append(asked, useBlock{Type: "tool_use", ID: call.ID, Name: call.Name, Input: toolloop.Object(call.Args)})
+		given = append(given, resultBlock{Type: "tool_result", UseID: call.ID, Content: result.Text, IsError: result.IsError})
+	}
+	if len(round.Input) > 0 {
+		req.Messages = round.Input
+		given = append(given, textBlock{Type: "text", Text: agent.Prompt(req)})
+	}
+	return append(messages, message{Role: chat.RoleAssistant, Content: asked}, message{Role: chat.RoleUser, Content: given})
 }
 
 // budget is how many tokens a level of thinking may cost; unknown levels think as the API likes. The API's minimum is 1024.

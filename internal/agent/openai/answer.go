@@ -9,21 +9,24 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/agent/internal/modelhttp"
 	"laneway/internal/agent/internal/sse"
+	"laneway/internal/agent/internal/toolloop"
 	"laneway/internal/chat"
 )
 
 // answer reads one answer. It implements [modelhttp.Reader] and belongs to the goroutine of Run.
 type answer struct {
 	client  *modelhttp.Client
-	text    *agent.Answer
+	text    *toolloop.Text
 	model   string
 	used    usage
 	finish  string
 	refused int // bytes of a refusal
+	calls   toolloop.Calls
+	thought toolloop.Bounded
 }
 
 // reset drops the state of an attempt that failed before its first text.
-func (a *answer) reset() { a.model, a.used, a.finish, a.refused = "", usage{}, "", 0 }
+func (a *answer) reset() { *a = answer{client: a.client, text: a.text} }
 
 // Begun implements [modelhttp.Reader].
 func (a *answer) Begun() bool { return a.text.Begun() }
@@ -62,11 +65,34 @@ func (a *answer) take(c chunk) error {
 			a.finish = choice.FinishReason
 		}
 		a.refused += len(choice.Delta.Refusal) + len(choice.Message.Refusal)
+		a.thought.Append(choice.Delta.Reasoning + choice.Message.Reasoning)
+		a.takeCalls(choice.Delta.ToolCalls)
+		for i, call := range choice.Message.ToolCalls {
+			call.Index = i
+			a.takeCalls([]toolCall{call})
+		}
 		if err := a.text.Append(choice.Delta.Content + choice.Message.Content); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// takeCalls adds pieces of calls. A piece belongs to the call of its index, except that some endpoints number nothing and only
+// change the id.
+func (a *answer) takeCalls(pieces []toolCall) {
+	for _, p := range pieces {
+		a.calls.Piece(p.Index, p.ID, p.Function.Name, p.Function.Arguments)
+	}
+}
+
+// reply is the answer as the loop needs it. Thoughts go back only with calls: then the turn goes on.
+func (a *answer) reply(asked string) toolloop.Reply {
+	out := toolloop.Reply{Calls: a.calls.List(), Usage: a.usage(asked), StopReason: a.stopReason()}
+	if text := a.thought.String(); text != "" && len(out.Calls) > 0 {
+		out.Extra, _ = json.Marshal(text) //nolint:errcheck,errchkjson // a text always marshals
+	}
+	return out
 }
 
 // Whole implements [modelhttp.Reader].

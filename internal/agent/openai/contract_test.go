@@ -34,7 +34,37 @@ func TestContract(t *testing.T) {
 			chat.FailConnection, chat.FailBadResponse, chat.FailRefusal,
 		},
 		Usage: true,
+		Asked: func() []agenttest.Asked { return asked(model) },
 	})
+}
+
+// asked is what the model server got, in the words of the contract.
+func asked(model *testmodel.Server) []agenttest.Asked {
+	var all []agenttest.Asked
+	for _, call := range model.Calls() {
+		one := agenttest.Asked{Tools: call.Tools, Forbidden: call.ToolChoice == "none", Last: call.Last()}
+		for _, message := range call.Messages {
+			for _, made := range message.Calls {
+				one.Calls = append(one.Calls, made.ID)
+			}
+			for _, result := range message.Results {
+				one.Results = append(one.Results, result.Text)
+			}
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// rounds counts the rounds whose results a request brings.
+func rounds(call testmodel.Call) int {
+	n := 0
+	for _, message := range call.Messages {
+		if len(message.Calls) > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // reply plays a script of the contract. A script whose pieces are bytes is written byte by byte.
@@ -42,6 +72,13 @@ func reply(call testmodel.Call, script agenttest.Script) testmodel.Reply {
 	out := testmodel.Reply{Pieces: script.Pieces, Hang: script.Hang, InputTokens: 5, OutputTokens: 7}
 	if script.Repeat {
 		out.Pieces = []string{call.Last()}
+	}
+	if len(script.Rounds) > 0 {
+		pieces, calls := script.Turn(rounds(call))
+		out.Pieces = pieces
+		for _, c := range calls {
+			out.Calls = append(out.Calls, testmodel.ToolCall{ID: c.ID, Name: c.Name, Args: c.Args})
+		}
 	}
 	if text := script.Text(); len(script.Pieces) > 1 && len(script.Pieces) == len(text) {
 		out.Pieces, out.EachByte = []string{text}, true

@@ -1,7 +1,7 @@
 // Package openai is the runner for every endpoint that speaks the chat completions API: OpenAI, Ollama, vLLM, llama.cpp,
 // OpenRouter and many others.
 //
-// One turn is one streaming POST to <base_url>/chat/completions. The conversation is made by [agent.Conversation]: a system
+// One turn is a streaming POST to <base_url>/chat/completions, and one more for each round of calls of tools (package toolloop has the loop). The conversation is made by [agent.Conversation]: a system
 // prompt, alternating lines, history cut to the context window. Text is emitted as it arrives; the thoughts of reasoning models
 // are not shown.
 //
@@ -12,6 +12,9 @@
 // JSON document instead of a stream is understood too. A stream is complete with `[DONE]` or when it closes after a
 // finish_reason; anything else broke off and is an error, so that half an answer is never taken for a whole one.
 //
+// Calls of tools arrive in pieces with a number, or whole, with or without ids; all of it is understood. Thoughts that come as
+// reasoning_content are given back within the turn, because some models need them to go on behind a call, and are dropped at its end.
+//
 // # Promises
 //
 // Those of package agent. Deadlines for the first line and between lines free the slot when a model hangs; the
@@ -20,7 +23,7 @@
 //
 // # Not here
 //
-// No tools, no images, no choice among several models, no health checks.
+// No images, no choice among several models, no health checks.
 //
 //	runner, err := openai.New(openai.Config{
 //		BaseURL: "http://127.0.0.1:11434/v1",

@@ -13,6 +13,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/agent/internal/modelhttp"
+	"laneway/internal/agent/internal/toolloop"
 	"laneway/internal/chat"
 	"laneway/internal/secret"
 )
@@ -84,8 +85,9 @@ func (c Config) params() modelhttp.Params {
 
 // Runner answers with a model. It is safe for concurrent use.
 type Runner struct {
-	cfg    Config
-	client *modelhttp.Client
+	cfg     Config
+	client  *modelhttp.Client
+	support *toolloop.Support
 	// What the endpoint has refused. It is harmless when a second turn finds it out too.
 	noUsage, newLimit atomic.Bool
 }
@@ -114,7 +116,7 @@ func New(cfg Config, transport http.RoundTripper, log *slog.Logger) (*Runner, er
 	if err != nil {
 		return nil, fmt.Errorf("configuring the openai runner: %w", err)
 	}
-	return &Runner{cfg: cfg, client: client}, nil
+	return &Runner{cfg: cfg, client: client, support: toolloop.NewSupport(log)}, nil
 }
 
 func (c Config) header() http.Header {
@@ -142,28 +144,32 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	if err != nil {
 		return agent.Result{}, err
 	}
-	answer := &answer{client: r.client, text: agent.NewAnswer(r.cfg.MaxAnswer, emit)}
-	err = r.ask(ctx, req, params, answer)
-	result := agent.Result{Text: answer.text.Text(), Usage: answer.usage(r.model(req)), StopReason: answer.stopReason()}
-	if result.Usage.OutputTokens > 0 || result.Usage.InputTokens > 0 {
-		emit(agent.Event{Kind: agent.EventUsage, Usage: result.Usage})
-	}
-	return result, err
+	text := toolloop.NewText(r.cfg.MaxAnswer, emit)
+	return toolloop.Run(ctx, req, &turn{runner: r, req: req, params: params, text: text}, text, r.support, toolloop.Limits{})
 }
 
-// ask posts the request, and once more for each parameter that the endpoint refuses.
-func (r *Runner) ask(ctx context.Context, req agent.Request, params modelhttp.Params, answer *answer) error {
+// turn is the model of one turn, for the loop.
+type turn struct {
+	runner *Runner
+	req    agent.Request
+	params modelhttp.Params
+	text   *toolloop.Text
+}
+
+// Ask implements [toolloop.Model]. It posts the request, and once more for each parameter that the endpoint refuses.
+func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
+	answer := &answer{client: t.runner.client, text: t.text}
 	for {
-		body, err := json.Marshal(r.body(req, params))
+		body, err := json.Marshal(t.runner.body(t.req, t.params, talk))
 		if err != nil {
-			return modelhttp.Fail(chat.FailBadRequest, err)
+			return toolloop.Reply{StopReason: agent.StopNormal}, modelhttp.Fail(chat.FailBadRequest, err)
 		}
-		err = r.client.Do(ctx, modelhttp.Call{Body: body, Once: req.CallOnce}, func() modelhttp.Reader {
+		err = t.runner.client.Do(ctx, modelhttp.Call{Body: body, Once: t.req.CallOnce}, func() modelhttp.Reader {
 			answer.reset()
 			return answer
 		})
-		if err == nil || answer.Begun() || !r.adapt(err, params) {
-			return err
+		if err == nil || answer.Begun() || !t.runner.adapt(err, t.params) {
+			return answer.reply(t.runner.model(t.req)), err
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/agent/internal/modelhttp"
+	"laneway/internal/agent/internal/toolloop"
+	"laneway/internal/chat"
 )
 
 // request is the body of a call.
@@ -21,11 +23,41 @@ type request struct {
 	Stop                []string       `json:"stop,omitempty"`
 	ReasoningEffort     string         `json:"reasoning_effort,omitempty"`
 	User                string         `json:"user,omitempty"`
+	Tools               []tool         `json:"tools,omitempty"`
+	ToolChoice          string         `json:"tool_choice,omitempty"`
 }
 
 type message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
+	// Reasoning are thoughts that an endpoint wants back while a turn goes on.
+	Reasoning  string     `json:"reasoning_content,omitempty"`
+	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
+	ToolCallID string     `json:"tool_call_id,omitempty"`
+}
+
+type tool struct {
+	Type     string   `json:"type"`
+	Function function `json:"function"`
+}
+
+type function struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
+}
+
+// toolCall is a call in an answer, in pieces or whole, and in a conversation.
+type toolCall struct {
+	Index    int        `json:"index,omitempty"`
+	ID       string     `json:"id"`
+	Type     string     `json:"type"`
+	Function calledFunc `json:"function"`
+}
+
+type calledFunc struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
 }
 
 type streamOptions struct {
@@ -48,8 +80,10 @@ type choice struct {
 }
 
 type piece struct {
-	Content string `json:"content"`
-	Refusal string `json:"refusal"`
+	Content   string     `json:"content"`
+	Refusal   string     `json:"refusal"`
+	Reasoning string     `json:"reasoning_content"`
+	ToolCalls []toolCall `json:"tool_calls"`
 }
 
 type usage struct {
@@ -57,22 +91,31 @@ type usage struct {
 	CompletionTokens int `json:"completion_tokens"`
 }
 
-func (r *Runner) body(req agent.Request, params modelhttp.Params) request {
+// body is the request. The rounds stand behind the new input, because they answer it.
+func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation) request {
 	reserve := answerReserve
 	if params.MaxTokens != nil {
 		reserve = *params.MaxTokens
 	}
-	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, min(reserve, r.cfg.ContextWindow/2))
+	reserve = min(reserve, r.cfg.ContextWindow/2) + talk.Tokens()
+	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, reserve)
 	out := request{
 		Model: r.model(req), Stream: true,
 		Temperature: params.Temperature, TopP: params.TopP, Stop: params.Stop,
 		ReasoningEffort: effort(req.Thinking),
+		Tools:           toolsOf(talk),
+	}
+	if talk.NoCalls && len(out.Tools) > 0 {
+		out.ToolChoice = "none"
 	}
 	if system != "" {
 		out.Messages = append(out.Messages, message{Role: "system", Content: system})
 	}
 	for _, line := range lines {
 		out.Messages = append(out.Messages, message{Role: line.Role, Content: line.Text})
+	}
+	for _, round := range talk.Rounds {
+		out.Messages = appendRound(out.Messages, req, round)
 	}
 	if r.newLimit.Load() {
 		out.MaxCompletionTokens = params.MaxTokens
@@ -86,6 +129,36 @@ func (r *Runner) body(req agent.Request, params modelhttp.Params) request {
 		out.User = req.Session.String()
 	}
 	return out
+}
+
+func toolsOf(talk toolloop.Conversation) []tool {
+	var all []tool
+	for _, spec := range talk.Tools {
+		all = append(all, tool{Type: "function", Function: function{Name: spec.Name, Description: spec.Description, Parameters: spec.Schema}})
+	}
+	return all
+}
+
+// appendRound adds what the model asked for, what it was given, and what people wrote meanwhile.
+func appendRound(messages []message, req agent.Request, round agent.Round) []message {
+	asked := message{Role: chat.RoleAssistant, Content: round.Text}
+	if len(round.Extra) > 0 && json.Unmarshal(round.Extra, &asked.Reasoning) != nil {
+		asked.Reasoning = "" // another kind of runner recorded it
+	}
+	for _, call := range round.Calls {
+		asked.ToolCalls = append(asked.ToolCalls, toolCall{
+			ID: call.ID, Type: "function", Function: calledFunc{Name: call.Name, Arguments: string(toolloop.Object(call.Args))},
+		})
+	}
+	messages = append(messages, asked)
+	for i, call := range round.Calls {
+		messages = append(messages, message{Role: "tool", ToolCallID: call.ID, Content: round.Results[i].Text})
+	}
+	if len(round.Input) > 0 {
+		req.Messages = round.Input
+		messages = append(messages, message{Role: chat.RoleUser, Content: agent.Prompt(req)})
+	}
+	return messages
 }
 
 // effort passes on the levels that the API knows. Other words, such as off, leave the choice to the endpoint: most models

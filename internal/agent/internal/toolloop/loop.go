@@ -1,0 +1,285 @@
+package toolloop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/internal/modelhttp"
+	"laneway/internal/chat"
+)
+
+// The bounds of a turn.
+const (
+	// MaxRounds is how many requests a turn makes to its model at most.
+	MaxRounds = 16
+	// MaxCalls is how many calls one answer may ask for.
+	MaxCalls = 32
+	// MaxArgs and MaxResult bound the arguments and the result of one call, in bytes.
+	MaxArgs, MaxResult = 32 << 10, 64 << 10
+	// MaxJournal bounds calls and results of all rounds of a turn together, in bytes. With the longest answer it stays below what the store
+	// reads at once.
+	MaxJournal = 2 << 20
+	// DefaultCallTime is how long one call may take.
+	DefaultCallTime = 60 * time.Second
+
+	// parallel is how many calls of a round run at once.
+	parallel = 4
+	// abandon is how long a call is waited for when its time is over.
+	abandon = time.Second
+)
+
+// Conversation is what a model is asked with, besides the request of the turn.
+type Conversation struct {
+	// Tools are what the model may call; empty = it gets none.
+	Tools []agent.ToolSpec
+	// NoCalls: the model must answer without calls although it gets Tools.
+	NoCalls bool
+	// Rounds are what it has asked for so far, with all results.
+	Rounds []agent.Round
+}
+
+// Tokens is an estimate of what the conversation costs besides the request of the turn.
+func (c Conversation) Tokens() int {
+	n := 0
+	for _, tool := range c.Tools {
+		n += agent.EstimateTokens(tool.Name + tool.Description + string(tool.Schema))
+	}
+	for _, round := range c.Rounds {
+		n += agent.EstimateTokens(round.Text) + agent.EstimateTokens(string(round.Extra))
+		for i, call := range round.Calls {
+			n += agent.EstimateTokens(call.Name+call.Args) + agent.EstimateTokens(round.Results[i].Text)
+		}
+		for _, message := range round.Input {
+			n += agent.EstimateTokens(message.Text)
+		}
+	}
+	return n
+}
+
+// Reply is one complete answer of a model; its text went into the [Text].
+type Reply struct {
+	Calls []chat.ToolCall
+	Extra json.RawMessage
+	// Usage of this request alone.
+	Usage      chat.Usage
+	StopReason string
+}
+
+// Model is one provider.
+type Model interface {
+	// Ask posts one request and streams the text of the answer into the Text of the loop. With an error, Reply has the usage that is known.
+	Ask(ctx context.Context, conversation Conversation) (Reply, error)
+}
+
+// Limits are the bounds of a loop that its owner may change; zero fields get the defaults.
+type Limits struct {
+	// CallTime is how long one call may take; 0 = [DefaultCallTime].
+	CallTime time.Duration
+}
+
+// Run executes a turn: it asks the model until it answers without calls. The text of the answer is in text. A failure after the first round keeps the text
+// before it. Support may be nil for an endpoint that is known to take tools.
+func Run(ctx context.Context, req agent.Request, model Model, text *Text, support *Support, limits Limits) (agent.Result, error) {
+	if limits.CallTime == 0 {
+		limits.CallTime = DefaultCallTime
+	}
+	l := &loop{req: req, model: model, text: text, support: support, limits: limits}
+	if req.Tools != nil {
+		l.tools = req.Tools.Specs()
+	}
+	defer l.calls.Wait()
+	stop, err := l.run(ctx)
+	if l.usage.InputTokens > 0 || l.usage.OutputTokens > 0 {
+		text.emit(agent.Event{Kind: agent.EventUsage, Usage: l.usage})
+	}
+	return agent.Result{Text: text.Whole(), Usage: l.usage, StopReason: stop}, err
+}
+
+type loop struct {
+	req     agent.Request
+	model   Model
+	text    *Text
+	support *Support
+	limits  Limits
+	tools   []agent.ToolSpec
+	rounds  []agent.Round
+	kept    int // bytes of calls and results so far
+	usage   chat.Usage
+	calls   sync.WaitGroup // that run
+}
+
+func (l *loop) run(ctx context.Context) (stop string, err error) {
+	if err := l.replay(ctx); err != nil {
+		return agent.StopNormal, err
+	}
+	for {
+		reply, err := l.ask(ctx)
+		l.count(reply.Usage)
+		if err != nil || len(reply.Calls) == 0 {
+			return reply.StopReason, err
+		}
+		if len(l.rounds)+1 >= MaxRounds {
+			return agent.StopNormal, modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("the model asked for tools in %d answers, the last of which had to do without", MaxRounds))
+		}
+		round, err := l.record(ctx, reply)
+		if err != nil {
+			return agent.StopNormal, err
+		}
+		if err := l.work(ctx, round, false); err != nil {
+			return agent.StopNormal, err
+		}
+		l.takeInput(round)
+	}
+}
+
+// replay takes over what earlier attempts have recorded.
+func (l *loop) replay(ctx context.Context) error {
+	if l.req.Journal == nil {
+		return nil
+	}
+	l.rounds = append(l.rounds, l.req.Journal.Rounds()...)
+	if len(l.rounds) == 0 {
+		return nil
+	}
+	var texts []string
+	for i := range l.rounds {
+		round := &l.rounds[i]
+		round.Results = append([]*chat.ToolResult(nil), round.Results...) // the caller keeps its own
+		l.count(round.Usage)
+		l.kept += size(round.Round)
+		if round.Text != "" {
+			texts = append(texts, round.Text)
+		}
+	}
+	if err := l.text.Append(strings.Join(texts, between)); err != nil {
+		return err
+	}
+	for i := range l.rounds {
+		if err := l.work(ctx, i, true); err != nil {
+			return err
+		}
+	}
+	l.takeInput(len(l.rounds) - 1)
+	return nil
+}
+
+// takeInput adds what people wrote while the calls of a round ran.
+func (l *loop) takeInput(index int) {
+	if round := &l.rounds[index]; l.req.TakeInput != nil {
+		round.Input = append(round.Input[:len(round.Input):len(round.Input)], l.req.TakeInput()...)
+	}
+}
+
+// count adds the usage of one request; the names are those of the last one.
+func (l *loop) count(used chat.Usage) {
+	l.usage.InputTokens += used.InputTokens
+	l.usage.OutputTokens += used.OutputTokens
+	if used.Model != "" {
+		l.usage.Model, l.usage.Provider = used.Model, used.Provider
+	}
+}
+
+// ask asks the model once, and once more without tools where that is all that the endpoint refuses.
+func (l *loop) ask(ctx context.Context) (Reply, error) {
+	conversation := Conversation{Tools: l.tools, Rounds: l.rounds, NoCalls: len(l.rounds)+1 >= MaxRounds}
+	switch {
+	case len(l.rounds) > 0 && len(l.tools) == 0: // the agent had tools when the turn began; providers want to see those that were called
+		conversation.Tools, conversation.NoCalls = calledTools(l.rounds), true
+	case len(l.rounds) == 0 && !l.support.offered():
+		conversation.Tools = nil
+	}
+	l.text.nextRound()
+	reply, err := l.model.Ask(ctx, conversation)
+	if err == nil || len(conversation.Tools) == 0 || len(l.rounds) > 0 || l.text.Begun() || !refused(err) {
+		return reply, err
+	}
+	conversation.Tools = nil
+	plain, again := l.model.Ask(ctx, conversation)
+	if again != nil && !l.text.Begun() {
+		return reply, err // the tools were not the reason
+	}
+	l.support.refused(ctx)
+	return plain, again
+}
+
+// calledTools are the tools of recorded rounds, as far as a provider needs to know them.
+func calledTools(rounds []agent.Round) []agent.ToolSpec {
+	var specs []agent.ToolSpec
+	seen := map[string]bool{}
+	for _, round := range rounds {
+		for _, call := range round.Calls {
+			if !seen[call.Name] {
+				seen[call.Name] = true
+				specs = append(specs, agent.ToolSpec{Name: call.Name, Schema: json.RawMessage(`{"type":"object"}`)})
+			}
+		}
+	}
+	return specs
+}
+
+// record commits what the model asked for and returns the index of the round.
+func (l *loop) record(ctx context.Context, reply Reply) (int, error) {
+	round := chat.Round{
+		Number: len(l.rounds) + 1, Text: l.text.Round(), Calls: named(reply.Calls, len(l.rounds)+1), Usage: reply.Usage, Extra: reply.Extra,
+		Results: make([]*chat.ToolResult, len(reply.Calls)),
+	}
+	l.kept += size(round)
+	switch {
+	case l.req.Journal == nil || len(l.tools) == 0:
+		return 0, modelhttp.Fail(chat.FailBadResponse, errors.New("the model asked for tools and was offered none"))
+	case len(round.Calls) > MaxCalls:
+		return 0, modelhttp.Fail(chat.FailBadResponse, fmt.Errorf("the model asked for %d calls at once; the limit is %d", len(round.Calls), MaxCalls))
+	case l.kept > MaxJournal:
+		return 0, agent.NewError(chat.FailOutputLimit, fmt.Sprintf("The tools of this turn were given more than %d bytes; ask for less at once.", MaxJournal), nil)
+	}
+	if err := l.req.Journal.Record(ctx, round); err != nil {
+		return 0, unrecorded(ctx, err)
+	}
+	l.rounds = append(l.rounds, agent.Round{Round: round})
+	return len(l.rounds) - 1, nil
+}
+
+// named gives each call a name of its own where the model gave none or one twice, and cuts arguments that are too long: they are not run.
+func named(calls []chat.ToolCall, round int) []chat.ToolCall {
+	out, seen := make([]chat.ToolCall, 0, len(calls)), map[string]bool{}
+	for i, call := range calls {
+		call.Name, call.Args = chat.Cut(chat.CleanText(call.Name), 128), chat.CleanText(call.Args)
+		if call.ID = chat.Cut(chat.CleanText(call.ID), 128); call.ID == "" || seen[call.ID] {
+			call.ID = fmt.Sprintf("call_%d_%d", round, i+1)
+		}
+		seen[call.ID] = true
+		if len(call.Args) > MaxArgs {
+			call.Args = chat.Cut(call.Args, MaxArgs+utf8Max)
+		}
+		out = append(out, call)
+	}
+	return out
+}
+
+// utf8Max keeps cut arguments longer than [MaxArgs], so that they are recognised as too long when they are read again.
+const utf8Max = 4
+
+func size(round chat.Round) int {
+	n := len(round.Extra)
+	for i, call := range round.Calls {
+		n += len(call.Args)
+		if result := round.Results[i]; result != nil {
+			n += len(result.Text)
+		}
+	}
+	return n
+}
+
+// unrecorded is the end of a turn whose journal could not be written.
+func unrecorded(ctx context.Context, err error) error {
+	if ended := agent.Ended(ctx); ended != nil {
+		return ended
+	}
+	return agent.NewError(chat.FailUnknown, "What the agent asked for could not be stored; try again.", err)
+}

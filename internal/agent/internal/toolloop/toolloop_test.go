@@ -1,0 +1,234 @@
+package toolloop_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/internal/modelhttp"
+	"laneway/internal/agent/internal/toolloop"
+	"laneway/internal/chat"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// model answers the first question with calls and the later ones with a text.
+type model struct {
+	text  *toolloop.Text
+	calls []chat.ToolCall
+	extra string
+	asked []toolloop.Conversation
+	// refuse is returned for a question with tools.
+	refuse error
+}
+
+func (m *model) Ask(_ context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
+	m.asked = append(m.asked, talk)
+	reply := toolloop.Reply{StopReason: agent.StopNormal, Usage: chat.Usage{InputTokens: 1, OutputTokens: 1}}
+	if m.refuse != nil && len(talk.Tools) > 0 {
+		return reply, m.refuse
+	}
+	if len(talk.Rounds) == 0 && len(talk.Tools) > 0 {
+		reply.Calls, reply.Extra = m.calls, []byte(m.extra)
+		return reply, nil
+	}
+	return reply, m.text.Append("done")
+}
+
+// tools is a toolbox of one tool and a journal that keeps results.
+type tools struct {
+	run     func(ctx context.Context) chat.ToolResult
+	results []chat.ToolResult
+	fenced  error
+	// recording is called with each result; nil = nothing.
+	recording func()
+}
+
+func (b *tools) Specs() []agent.ToolSpec {
+	return []agent.ToolSpec{{Name: "set", Schema: []byte(`{"type":"object"}`), Idempotent: true}}
+}
+func (b *tools) Call(ctx context.Context, _ string, _ chat.ToolCall) chat.ToolResult {
+	return b.run(ctx)
+}
+func (b *tools) Rounds() []agent.Round                    { return nil }
+func (b *tools) Record(context.Context, chat.Round) error { return nil }
+func (b *tools) RecordResult(_ context.Context, _, _ int, result chat.ToolResult) error {
+	b.results = append(b.results, result)
+	if b.recording != nil {
+		b.recording()
+	}
+	return b.fenced
+}
+
+func turn(ctx context.Context, m *model, b *tools, support *toolloop.Support) (agent.Result, error) {
+	if m.calls == nil {
+		m.calls = []chat.ToolCall{{ID: "a", Name: "set", Args: "{}"}}
+	}
+	m.text = toolloop.NewText(0, func(agent.Event) {})
+	return toolloop.Run(ctx, agent.Request{Tools: b, Journal: b}, m, m.text, support, toolloop.Limits{})
+}
+
+func TestATurnGoesOnWithoutAToolThatHangs(t *testing.T) {
+	t.Parallel()
+	for name, listens := range map[string]bool{"AndListens": true, "AndDoesNotListen": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				b := &tools{run: func(ctx context.Context) chat.ToolResult {
+					if listens {
+						<-ctx.Done()
+						return chat.ToolResult{Text: "stopped by its time", IsError: true}
+					}
+					time.Sleep(5 * time.Minute)
+					return chat.ToolResult{Text: "too late"}
+				}}
+				m := &model{}
+				result, err := turn(t.Context(), m, b, nil)
+				if err != nil || result.Text != "done" || len(b.results) != 1 || !b.results[0].IsError {
+					t.Fatalf("got %q, %v and results %+v, want the answer and one error", result.Text, err, b.results)
+				}
+				if !listens && !strings.Contains(b.results[0].Text, "did not answer within 1m0s") {
+					t.Errorf("sentence: got %q", b.results[0].Text)
+				}
+				if took := time.Since(start); listens && took != toolloop.DefaultCallTime {
+					t.Errorf("the turn took %s, want the time of one call", took)
+				}
+			})
+		})
+	}
+}
+
+func TestResultsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := &tools{run: func(context.Context) chat.ToolResult { return chat.ToolResult{Text: strings.Repeat("x", 50<<20)} }}
+	result, err := turn(t.Context(), &model{}, b, nil)
+	if err != nil || result.Text != "done" || b.results[0].Text != "The result has 52428800 bytes; the limit is 65536. Ask for less." {
+		t.Errorf("got %v and %.100q, want one sentence", err, b.results[0].Text)
+	}
+	large := strings.Repeat("x", toolloop.MaxResult)
+	b = &tools{run: func(context.Context) chat.ToolResult { return chat.ToolResult{Text: large} }}
+	m := &model{extra: `"` + strings.Repeat("y", toolloop.MaxJournal-3*toolloop.MaxResult) + `"`}
+	for i := range 5 {
+		m.calls = append(m.calls, chat.ToolCall{ID: string(rune('a' + i)), Name: "set", Args: "{}"})
+	}
+	if _, err = turn(t.Context(), m, b, nil); err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for _, r := range b.results {
+		total += len(r.Text)
+	}
+	if refused := b.results[4]; !refused.IsError || total > 4*toolloop.MaxResult {
+		t.Errorf("got %d bytes of results, the last %.80q, want the rest of the turn's bytes and a sentence", total, refused.Text)
+	}
+}
+
+func TestLongArgumentsAreNotPassedOn(t *testing.T) {
+	t.Parallel()
+	b := &tools{run: func(context.Context) chat.ToolResult { t.Error("the call was made"); return chat.ToolResult{} }}
+	m := &model{calls: []chat.ToolCall{{ID: "a", Name: "set", Args: `{"x":"` + strings.Repeat("ü", toolloop.MaxArgs) + `"}`}}}
+	if _, err := turn(t.Context(), m, b, nil); err != nil || !strings.Contains(b.results[0].Text, "more than 32768 bytes") {
+		t.Errorf("got %v and %+v, want one sentence", err, b.results)
+	}
+	if args := m.asked[1].Rounds[0].Calls[0].Args; len(args) > toolloop.MaxArgs+8 {
+		t.Errorf("%d bytes of arguments were kept", len(args))
+	}
+}
+
+func TestTooManyCallsEndTheTurn(t *testing.T) {
+	t.Parallel()
+	b := &tools{run: func(context.Context) chat.ToolResult { t.Error("a call was made"); return chat.ToolResult{} }}
+	m := &model{calls: make([]chat.ToolCall, toolloop.MaxCalls+1)}
+	if _, err := turn(t.Context(), m, b, nil); agent.ReasonOf(err) != chat.FailBadResponse {
+		t.Errorf("got %v, want %s", err, chat.FailBadResponse)
+	}
+}
+
+// TestNothingIsRecordedOfAStoppedTurn holds that the error that a tool makes of a stop is not taken for its result: the next attempt repeats the call.
+func TestNothingIsRecordedOfAStoppedTurn(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			stop := errors.New("stopped")
+			first := make(chan struct{}, 1)
+			first <- struct{}{}
+			b := &tools{run: func(ctx context.Context) chat.ToolResult {
+				select {
+				case <-first:
+					return chat.ToolResult{Text: "ok"}
+				case <-ctx.Done():
+					return chat.ToolResult{Text: "cancelled", IsError: true}
+				}
+			}}
+			b.recording = func() { // the second call returns while the first result is recorded
+				cancel(stop)
+				synctest.Wait()
+			}
+			m := &model{calls: []chat.ToolCall{{ID: "a", Name: "set"}, {ID: "b", Name: "set"}}}
+			if _, err := turn(ctx, m, b, nil); !errors.Is(err, stop) || len(b.results) != 1 {
+				t.Errorf("got %v and %+v, want the cause and one result", err, b.results)
+			}
+		})
+	}
+}
+
+func TestALostJournalEndsTheTurn(t *testing.T) {
+	t.Parallel()
+	fenced := errors.New("fenced")
+	b := &tools{run: func(context.Context) chat.ToolResult { return chat.ToolResult{Text: "x"} }, fenced: fenced}
+	m := &model{}
+	if _, err := turn(t.Context(), m, b, nil); !errors.Is(err, fenced) || len(m.asked) != 1 {
+		t.Errorf("got %v after %d questions, want the error of the journal", err, len(m.asked))
+	}
+}
+
+func refusal(status int, reason chat.FailReason) error {
+	return agent.NewError(reason, "refused", &modelhttp.StatusError{Status: status})
+}
+
+func TestAnEndpointWithoutToolsIsAskedAgainHourly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		support := toolloop.NewSupport(slog.New(slog.NewTextHandler(&log, nil)))
+		m := &model{refuse: refusal(http.StatusBadRequest, chat.FailBadRequest)}
+		for i, want := range []int{2, 1, 1} { // questions of each turn
+			m.asked = nil
+			if result, err := turn(t.Context(), m, &tools{}, support); err != nil || result.Text != "done" || len(m.asked) != want {
+				t.Errorf("turn %d: got %q, %v and %d questions, want %d", i, result.Text, err, len(m.asked), want)
+			}
+		}
+		time.Sleep(time.Hour)
+		m.asked = nil
+		if _, err := turn(t.Context(), m, &tools{}, support); err != nil || len(m.asked) != 2 || len(m.asked[0].Tools) == 0 {
+			t.Errorf("after an hour: got %v and questions %+v, want tools to be offered again", err, m.asked)
+		}
+		if lines := strings.Count(log.String(), "\n"); lines != 2 {
+			t.Errorf("got %d lines in two hours, want 2:\n%s", lines, &log)
+		}
+	})
+}
+
+func TestOtherRefusalsAreNotBlamedOnTools(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"Status":        refusal(http.StatusUnauthorized, chat.FailAuth),
+		"ContextLength": refusal(http.StatusBadRequest, chat.FailContextLength),
+	} {
+		m := &model{refuse: err}
+		if _, got := turn(t.Context(), m, &tools{}, toolloop.NewSupport(nil)); !errors.Is(got, err) || len(m.asked) != 1 {
+			t.Errorf("%s: got %v after %d questions, want the refusal at once", name, got, len(m.asked))
+		}
+	}
+}

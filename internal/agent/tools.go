@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+
+	"laneway/internal/chat"
+)
+
+// ToolSpec is what a model is offered.
+type ToolSpec struct {
+	Name, Description string
+	// Schema is the JSON Schema of the arguments, an object.
+	Schema json.RawMessage
+	// Idempotent: a call that is repeated under its key has no second effect.
+	Idempotent bool
+}
+
+// Toolbox is the tools of one turn. It is safe for concurrent use.
+type Toolbox interface {
+	// Specs are the tools that the turn may use, in the order in which they are offered.
+	Specs() []ToolSpec
+	// Call runs one call. It returns when ctx is over, never panics, and reports every failure as a result with IsError, because the model
+	// decides how to go on. The same key is the same call, also in a later attempt of the run.
+	Call(ctx context.Context, key string, call chat.ToolCall) chat.ToolResult
+}
+
+// Journal keeps the rounds of one turn over the end of the process, so that a model is never asked again for what it has asked for. The methods are
+// called on the goroutine of Run. A recorded round stays as it is: the same record again changes nothing.
+type Journal interface {
+	// Rounds are what earlier attempts of the run recorded, oldest first, without gaps in their numbers.
+	Rounds() []Round
+	// Record commits what the model asked for, before any of the calls runs. An error ends the turn.
+	Record(ctx context.Context, round chat.Round) error
+	// RecordResult commits the result of a call; call counts from 0. An error ends the turn.
+	RecordResult(ctx context.Context, round, call int, result chat.ToolResult) error
+}
+
+// Round is a recorded round with the messages that joined the turn behind its results.
+type Round struct {
+	chat.Round
+
+	Input []chat.Content
+}
