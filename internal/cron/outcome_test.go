@@ -17,7 +17,7 @@ type endedRun struct {
 	trigger  Trigger
 }
 
-func TestPeopleAreToldOfFailuresThatNothingMakesGood(t *testing.T) {
+func TestPeopleGetAlertsAboutFailuresThatNothingMakesGood(t *testing.T) {
 	t.Parallel()
 	bad := endedRun{state: RunError, class: "timeout", delivery: DeliveryNotRequested, trigger: TriggerSchedule}
 	dead := endedRun{state: RunInterrupted, class: string(chat.FailDead), delivery: DeliveryNotRequested, trigger: TriggerSchedule}
@@ -36,15 +36,15 @@ func TestPeopleAreToldOfFailuresThatNothingMakesGood(t *testing.T) {
 		"a reminder whose notice was delivered instead":     {schedule.KindAt, false, []endedRun{noticed}, []AlertKind{AlertNone}},
 		"a reminder that somebody ran by hand, who sees it": {schedule.KindAt, false, []endedRun{byHand}, []AlertKind{AlertNone}},
 		"a run that ends its process at once":               {schedule.KindEvery, false, []endedRun{dead, well}, []AlertKind{AlertFailing, AlertNone}},
-		"nobody who switched it off":                        {schedule.KindAt, true, []endedRun{bad}, []AlertKind{AlertNone}},
+		"the caller who disabled it":                        {schedule.KindAt, true, []endedRun{bad}, []AlertKind{AlertNone}},
 		"when the job is switched off":                      {schedule.KindEvery, false, []endedRun{bad, bad, bad, bad}, []AlertKind{AlertNone, AlertFailing, AlertNone, AlertDisabled}},
 	} {
 		j := Job{ID: "j", Name: "digest", Schedule: schedule.Spec{Kind: tt.kind}, Alert: Alert{Off: tt.off}, PauseAfter: 4, Enabled: true}
 		now := time.UnixMilli(1_700_000_000_000)
 		for i, r := range tt.runs {
-			next, told := j.After(Run{State: r.state, ErrorClass: r.class, Error: "broken", Delivery: r.delivery, Trigger: r.trigger}, now)
-			if told != tt.want[i] {
-				t.Errorf("%s: run %d tells %q, want %q", name, i+1, told, tt.want[i])
+			next, alert := j.After(Run{State: r.state, ErrorClass: r.class, Error: "broken", Delivery: r.delivery, Trigger: r.trigger}, now)
+			if alert != tt.want[i] {
+				t.Errorf("%s: run %d alerts %q, want %q", name, i+1, alert, tt.want[i])
 			}
 			j = *next
 			now = now.Add(time.Minute)
@@ -55,7 +55,7 @@ func TestPeopleAreToldOfFailuresThatNothingMakesGood(t *testing.T) {
 	}
 }
 
-func TestAFailureIsToldInOneSentence(t *testing.T) {
+func TestAFailureIsReportedInOneSentence(t *testing.T) {
 	t.Parallel()
 	j := Job{Name: "digest", State: JobState{ConsecutiveErrors: 1, LastError: "the answer took too long"}}
 	if got, want := AlertFailing.Sentence(j), `The job "digest" has failed: the answer took too long.`; got != want {
@@ -90,9 +90,9 @@ func TestANoteToAPersonEndsWithOneMark(t *testing.T) {
 			t.Errorf("%q: %q", last, got)
 		}
 	}
-	for _, told := range []AlertKind{AlertSkipping, AlertBudget, AlertRecovered, AlertGone} {
-		if got := told.Sentence(Job{Name: "digest"}); !strings.HasSuffix(got, ".") || strings.HasSuffix(got, "..") {
-			t.Errorf("%s: %q", told, got)
+	for _, alert := range []AlertKind{AlertSkipping, AlertBudget, AlertRecovered, AlertGone} {
+		if got := alert.Sentence(Job{Name: "digest"}); !strings.HasSuffix(got, ".") || strings.HasSuffix(got, "..") {
+			t.Errorf("%s: %q", alert, got)
 		}
 	}
 }

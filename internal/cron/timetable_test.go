@@ -20,7 +20,7 @@ func TestPreviewIsWhatFires(t *testing.T) {
 		planned, ok := tt.First(start)
 		for i, want := range p.Fires {
 			if !ok || planned.Slot.UnixMilli() != want.ScheduledForMs || planned.At.UnixMilli() != want.FireAtMs {
-				t.Fatalf("fire %d is %+v, the preview said %+v", i, planned, want)
+				t.Fatalf("fire %d is %+v, the preview had %+v", i, planned, want)
 			}
 			d := tt.Decide(Claim{Planned: planned.Slot, Now: planned.At})
 			if len(d.Runs) != 1 || d.Runs[0].Fire != planned || len(d.Missed) != 0 {

@@ -29,7 +29,7 @@ func lab() chat.Caller {
 }
 
 // sendAs offers n messages of a caller to as many sessions, and returns how many were accepted and the last refusal.
-func (h *house) sendAs(by chat.Caller, n int, text string, change ...func(*chat.Message)) (accepted int, refusal error) {
+func (h *harness) sendAs(by chat.Caller, n int, text string, change ...func(*chat.Message)) (accepted int, refusal error) {
 	h.t.Helper()
 	for range n {
 		m := h.msg(fmt.Sprintf("agent:main:%s-%d", by.Principal, h.n.Add(1)), text)
@@ -46,7 +46,7 @@ func (h *house) sendAs(by chat.Caller, n int, text string, change ...func(*chat.
 	return accepted, refusal
 }
 
-func (h *house) active(lane string) int {
+func (h *harness) active(lane string) int {
 	for _, l := range h.d.Lanes().Lanes {
 		if l.Name == lane {
 			return l.Active
@@ -112,7 +112,7 @@ func TestWaitingMessagesOfACallerAreBounded(t *testing.T) {
 	}
 }
 
-// After a restart the rows say whose the waiting messages are, and the named tokens who sees its own only: both count as before.
+// After a restart the rows have the principals of the waiting messages, and the named tokens who sees its own only: both count as before.
 func TestMessagesTakenOverKeepTheirPrincipal(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := memory.New(memory.Config{})
@@ -198,7 +198,7 @@ func TestMessagesAreRefusedWhileTheDiskIsNearlyFull(t *testing.T) {
 		if err := h.d.Ready(t.Context()); !errors.As(err, &not) || not.Check != chat.CheckDisk {
 			t.Errorf("ready: %v", err)
 		}
-		want(t, "the status says so", h.d.Status(t.Context()).DiskLow, true)
+		want(t, "the status reports it", h.d.Status(t.Context()).DiskLow, true)
 		want(t, "a command is executed", h.end(h.send("other", "/whoami")).Outcome, chat.OutcomeAnswered)
 		want(t, "what ran", h.end(running).Outcome, chat.OutcomeAnswered)
 		want(t, "what waited", h.end(waiting).Outcome, chat.OutcomeAnswered)

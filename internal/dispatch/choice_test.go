@@ -38,7 +38,7 @@ func TestAChoiceIsButtonsWhereThereAreSomeAndWordsElsewhere(t *testing.T) {
 			t.Errorf("the channel without buttons got %+v", plain)
 		}
 		if end := h.end(id); !strings.Contains(end.Text, inWords) {
-			t.Errorf("a caller without a channel is told %q", end.Text)
+			t.Errorf("a caller without a channel gets %q", end.Text)
 		}
 		key, err := chat.ParseSessionKey("agent:main:asker:direct:7", "main")
 		if err != nil {

@@ -132,7 +132,7 @@ func TestInterruptNeverRunsTwoTurnsAtOnceAndSupersedesTheRest(t *testing.T) {
 	})
 }
 
-func TestStopEndsTheRunningTurnAndKeepsWhatItSaid(t *testing.T) {
+func TestStopEndsTheRunningTurnAndKeepsItsText(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore())
 		defer h.close()
@@ -147,7 +147,7 @@ func TestStopEndsTheRunningTurnAndKeepsWhatItSaid(t *testing.T) {
 		wantList(t, "stopped", ids, []string{id})
 		e := h.end(id)
 		want(t, "outcome", e.Outcome, chat.OutcomeStopped)
-		want(t, "what it said", e.Text, "begun")
+		want(t, "its text", e.Text, "begun")
 		want(t, "next", h.end(next).Outcome, chat.OutcomeAnswered)
 		if took := time.Since(asked); took > 200*time.Millisecond {
 			t.Errorf("stopping took %s", took)
@@ -302,7 +302,7 @@ func TestBadMessagesAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
 	})
 }
 
-func TestAFullQueueTellsThePersonOncePerBurst(t *testing.T) {
+func TestAFullQueueGivesThePersonOneNoticePerBurst(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore())
 		defer h.close()

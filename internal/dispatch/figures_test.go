@@ -14,7 +14,7 @@ import (
 	"laneway/internal/store/memory"
 )
 
-// endings counts what the observer of cron is told of runs that ended.
+// endings counts the runs that ended, as the observer of cron gets them.
 type endings struct {
 	cron.NopRunnerObserver
 
@@ -28,7 +28,7 @@ func (e *endings) Ended(t cron.Trigger, s cron.RunState) {
 	e.count[string(t)+" "+string(s)]++
 }
 
-func TestFiguresAreFreshAlthoughNobodyAsksForAStatus(t *testing.T) {
+func TestFiguresAreFreshWithoutACallOfStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(500 * time.Millisecond) // so that the figures, taken each 15 s from the start, are not taken in the instant of a fire
 		seen := &endings{count: map[string]int{}}

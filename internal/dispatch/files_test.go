@@ -15,7 +15,7 @@ import (
 	"laneway/internal/files"
 )
 
-// keepFiles gives the house a directory for files.
+// keepFiles gives the harness a directory for files.
 func keepFiles(t *testing.T) (option, *files.Dir) {
 	t.Helper()
 	d, err := files.Open(filepath.Join(t.TempDir(), "attachments"))
@@ -45,7 +45,7 @@ func toAsker(m *chat.Message) {
 }
 
 // shown is what the channel that shows files was given: texts as they are, files by name and content.
-func (h *house) shown(d *files.Dir) (list []string) {
+func (h *harness) shown(d *files.Dir) (list []string) {
 	h.t.Helper()
 	h.asker.mu.Lock()
 	defer h.asker.mu.Unlock()
@@ -78,7 +78,7 @@ func TestFilesOfAnAnswerReachThePersonBehindItsText(t *testing.T) {
 		const left = "Left out: missing.txt (there is no such file)."
 		wantList(t, "shown", h.shown(dir), []string{"here\n\n" + left, "b.txt=b.txt", "a.txt=a.txt"})
 		whole := "here\n\n" + left + "\n\n" + lineB + "\n" + lineA
-		want(t, "a caller is told", end.Text, whole)
+		want(t, "a caller gets", end.Text, whole)
 		tr, err := h.st.Transcript(t.Context(), storeQuery("agent:main:asker:direct:7"))
 		if err != nil || len(tr.Entries) != 2 || tr.Entries[1].Text != whole {
 			t.Errorf("later turns know of %+v, %v", tr.Entries, err)
@@ -105,7 +105,7 @@ func TestWhereOnlyWordsAreShownFilesAreLines(t *testing.T) {
 		after(10 * time.Second)
 		wantList(t, "a channel without files", h.box.texts("7"), []string{"here", lineA})
 		want(t, "a caller without a channel", web.Text, "here\n\n"+lineA)
-		want(t, "files that are kept", kept(t, dir, "outgoing"), 1) // nobody can fetch that of the caller
+		want(t, "files that are kept", kept(t, dir, "outgoing"), 1) // that of the caller cannot be fetched
 		h.close()
 	})
 }
@@ -117,7 +117,7 @@ func TestAFileMayBeTheWholeAnswer(t *testing.T) {
 		end := h.end(h.send("agent:main:asker:direct:7", "bare-files a.txt", toAsker))
 		after(10 * time.Second)
 		wantList(t, "shown", h.shown(dir), []string{"a.txt=a.txt"})
-		want(t, "a caller is told", end.Text, lineA)
+		want(t, "a caller gets", end.Text, lineA)
 		h.close()
 	})
 }
@@ -182,9 +182,9 @@ func TestFilesOfAJob(t *testing.T) {
 				if c.shown != nil {
 					want(t, "delivery", r.Delivery, c.status)
 				}
-				told := h.hook.texts(hookURL)
-				if len(told) != 1 || !strings.HasSuffix(told[0], "bytes]") {
-					t.Errorf("the webhook is told %q", told)
+				sent := h.hook.texts(hookURL)
+				if len(sent) != 1 || !strings.HasSuffix(sent[0], "bytes]") {
+					t.Errorf("the webhook gets %q", sent)
 				}
 				h.close()
 			})
@@ -193,7 +193,7 @@ func TestFilesOfAJob(t *testing.T) {
 }
 
 // The notice about a failure and the webhook about it are two rows of one run.
-func TestAFailureIsToldToThePersonAndToTheWebhook(t *testing.T) {
+func TestAFailureReachesThePersonAndTheWebhook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore(), bodies)
 		h.put(once("bad", "fail bad_request", time.Second), deliverTo(cron.Delivery{
@@ -201,7 +201,7 @@ func TestAFailureIsToldToThePersonAndToTheWebhook(t *testing.T) {
 		}))
 		after(5 * time.Minute)
 		if len(h.box.texts("9")) == 0 || len(h.hook.texts(hookURL)) != 1 {
-			t.Errorf("the person is told %q, the webhook %q", h.box.texts("9"), h.hook.texts(hookURL))
+			t.Errorf("the person gets %q, the webhook %q", h.box.texts("9"), h.hook.texts(hookURL))
 		}
 		h.close()
 	})
@@ -230,7 +230,7 @@ func TestOldFilesAreRemovedWithOldMessages(t *testing.T) {
 		after(time.Hour) // the job is at 3:37
 		page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "outgoing"})
 		if err != nil || len(page.Runs) != 1 || !strings.HasSuffix(page.Runs[0].Summary, ", 2 files") {
-			t.Errorf("the ledger says %+v, %v", page.Runs, err)
+			t.Errorf("the ledger has %+v, %v", page.Runs, err)
 		}
 		want(t, "files after", kept(t, dir, "outgoing"), 1)
 		h.close()

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/store"
 )
 
-// slowStarts is a store whose starts take as long as the number of their first message says.
+// slowStarts is a store whose starts take as long as the number of their first message.
 type slowStarts struct {
 	dispatch.Store
 
@@ -66,15 +66,15 @@ func TestTurnsOfAGroupStartInTheOrderOfTheirMessages(t *testing.T) {
 			}
 		}
 		tr, err := h.d.Transcript(t.Context(), store.TranscriptQuery{Session: h.msg("box:group:1", "x").Session})
-		var said []string
+		var rows []string
 		for _, e := range tr.Entries {
 			if e.Role == chat.RoleUser {
-				said = append(said, e.Text)
+				rows = append(rows, e.Text)
 			}
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantList(t, "user rows", said, []string{"sleep 10s", "sleep 11s", "sleep 12s"})
+		wantList(t, "user rows", rows, []string{"sleep 10s", "sleep 11s", "sleep 12s"})
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"laneway/internal/store"
 )
 
-// lineUp hands numbered messages over in the given order and returns the order in which the scheduler started them.
+// lineUp offers numbered messages in the given order and returns the order in which the scheduler started them.
 func lineUp(t *testing.T, waitsBefore func(seq int64) bool, offered []int64) []int64 {
 	t.Helper()
 	ctx, end := context.WithCancelCause(t.Context())
@@ -48,7 +48,7 @@ func lineUp(t *testing.T, waitsBefore func(seq int64) bool, offered []int64) []i
 }
 
 // TestMessagesReachTheSchedulerInTheirOrder offers the messages of one session in any order, as concurrent callers may: the first one waits
-// for nobody, each other one for its predecessor.
+// for none, each other one for its predecessor.
 func TestMessagesReachTheSchedulerInTheirOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -20,7 +20,7 @@ func TestABatchDoesNotPassWhatAnotherProcessTookIn(t *testing.T) {
 		owner.send("elsewhere", "sleep 10s") // nothing of the session starts before all of it is known
 		owner.send("main", "1")
 		last := ""
-		for i, h := range []*house{other, owner, other} {
+		for i, h := range []*harness{other, owner, other} {
 			change := []func(*chat.Message){func(m *chat.Message) { m.ID = fmt.Sprint("c", i) }}
 			if h == other {
 				change = append(change, typed)

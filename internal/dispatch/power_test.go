@@ -9,14 +9,14 @@ import (
 	"laneway/internal/store/memory"
 )
 
-// power is a store that several houses share; pulling a house's plug makes every operation of it fail from then on, as kill -9 does.
+// power is a store that several processes share; pulling a harness's plug makes every operation of it fail from then on, as kill -9 does.
 type power struct {
 	cronStore
 
 	off *atomic.Bool
 }
 
-// cord is the store as one house sees it.
+// cord is the store as one harness sees it.
 func cord(st *memory.Store) (cronStore, *atomic.Bool) {
 	off := &atomic.Bool{}
 	return &power{cronStore: st, off: off}, off

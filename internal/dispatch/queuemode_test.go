@@ -9,7 +9,7 @@ import (
 	"laneway/internal/scheduler"
 )
 
-// TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb reads the mode of sessions that nobody has given one.
+// TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb reads the mode of sessions that were given none.
 func TestASessionWithoutAChannelInItsKeyQueuesAsTheWeb(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore(), func(c *dispatch.Config) {

@@ -13,7 +13,7 @@ import (
 	"laneway/internal/store"
 )
 
-// lossy is a store that does not answer some calls: it has done them then, or nobody has.
+// lossy is a store that does not answer some calls: it has done them then, or not.
 type lossy struct {
 	cronStore
 	accepts  atomic.Int64 // answers of Accept that get lost
@@ -36,7 +36,7 @@ func (l *lossy) Enqueue(ctx context.Context, rows []store.Outgoing) error {
 }
 
 // deliver offers the update of a channel; delivered again it has a new id.
-func (h *cronHouse) deliver(dedupe, text string) (chat.Receipt, error) {
+func (h *jobHarness) deliver(dedupe, text string) (chat.Receipt, error) {
 	m := h.msg(annaHere, text)
 	person("7", "7")(&m)
 	m.Dedupe = dedupe
@@ -73,7 +73,7 @@ func TestACommandIsNotLostBetweenItsRecordAndItsAnswer(t *testing.T) {
 						h = openCron(t, mem)
 						h.box.sent = append(h.box.sent, before.sent...)
 					}
-					time.Sleep(time.Minute) // the reminder is due 20 minutes after it was first asked for, unless nobody had executed it
+					time.Sleep(time.Minute) // the reminder is due 20 minutes after it was first asked for, unless it had not been executed
 					for range 3 {
 						if r, err := h.deliver("u1", "/remind in 20m tea"); err != nil || !r.Duplicate {
 							t.Fatalf("delivered again: %+v, %v", r, err)
@@ -100,8 +100,8 @@ func TestACommandThatMayHaveRemovedAJobRemovesNoOther(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := &lossy{cronStore: newStore()}
 		h := openCron(t, st)
-		h.said(annaHere, "/remind tomorrow 9:00 tea", "7", "7")
-		h.said(annaHere, "/remind tomorrow 10:00 milk", "7", "7")
+		h.command(annaHere, "/remind tomorrow 9:00 tea", "7", "7")
+		h.command(annaHere, "/remind tomorrow 10:00 milk", "7", "7")
 		st.enqueues.Store(1)
 		if _, err := h.deliver("u1", "/cron rm 1"); !errors.Is(err, chat.ErrStoreUnavailable) {
 			t.Fatalf("the delivery was taken: %v", err)
@@ -117,7 +117,7 @@ func TestACommandThatMayHaveRemovedAJobRemovesNoOther(t *testing.T) {
 	})
 }
 
-// A command that was answered is not executed again, also after the transcript that says so is in the archive.
+// A command that was answered is not executed again, also after the transcript that shows it is in the archive.
 func TestAnAnsweredCommandIsOver(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := openCron(t, newStore())

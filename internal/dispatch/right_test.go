@@ -11,7 +11,7 @@ import (
 	"laneway/internal/cron"
 )
 
-// othersKeys are sessions that the gateway makes for somebody else than bob.
+// othersKeys are sessions that the gateway makes for another principal than bob.
 var othersKeys = []string{
 	"main", "agent:main:telegram:direct:7", "agent:main:telegram:group:-5:topic:3", "agent:main:hook:deploy", "agent:main:api:anna:phone",
 	"agent:main:api:0b6c1f7e", "agent:main:cron:job:manual-1",
@@ -50,7 +50,7 @@ func refusedAsAbsent(t *testing.T, what string, err error) {
 	}
 }
 
-func TestNobodyMakesASessionThatWillBeMadeForAnother(t *testing.T) {
+func TestNoCallerMakesASessionThatWillBeMadeForAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()
 		h := openCron(t, st)
@@ -70,7 +70,7 @@ func TestNobodyMakesASessionThatWillBeMadeForAnother(t *testing.T) {
 			there := map[string]any{"mode": "announce", "channel": "web", "to": key}
 			for what, more := range map[string]map[string]any{
 				"running in":  {"sessionTarget": "session:" + parsed.String()},
-				"telling":     {"delivery": there},
+				"delivering":  {"delivery": there},
 				"alerting":    {"failureAlert": map[string]any{"mode": "announce", "channel": "web", "to": key}},
 				"failing to ": {"delivery": map[string]any{"mode": "announce", "channel": "web", "to": "bobs", "failureDestination": there}},
 			} {
@@ -102,7 +102,7 @@ func TestACredentialThatSeesItsOwnSpeaksInNoChatOfAChannel(t *testing.T) {
 		}
 		var job cron.Job
 		for what, more := range map[string]map[string]any{
-			"telling": {"delivery": chatOf()}, "alerting": {"failureAlert": chatOf()}, "of an account": {"delivery": chatOf("accountId", "work")},
+			"delivering": {"delivery": chatOf()}, "alerting": {"failureAlert": chatOf()}, "of an account": {"delivery": chatOf("accountId", "work")},
 			"failing": {"delivery": map[string]any{"mode": "announce", "channel": "web", "to": "bobs", "failureDestination": chatOf()}},
 		} {
 			_, err := h.d.CronAdd(t.Context(), bobsJob(t, more), bob, nil)
@@ -121,13 +121,13 @@ func TestACredentialThatSeesItsOwnSpeaksInNoChatOfAChannel(t *testing.T) {
 	})
 }
 
-// A session may have been made before by somebody else than its key names: by an operator, or before there was a wall.
+// A session may have been made before by another principal than the one in its key: by an operator, or before sessions were separated.
 func TestASessionThatAnotherMadeBelongsToTheOneWhomItsKeyNames(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()
 		h := openCron(t, st)
 		defer h.close()
-		for key, said := range map[string]string{
+		for key, principal := range map[string]string{
 			"agent:main:telegram:direct:7": "telegram:7", "agent:main:telegram:group:-5": "telegram:work:7", "agent:main:hook:deploy": "hook:deploy",
 			"agent:main:api:anna:phone": "anna",
 		} {
@@ -137,12 +137,12 @@ func TestASessionThatAnotherMadeBelongsToTheOneWhomItsKeyNames(t *testing.T) {
 					continue // hooks run no commands
 				}
 				h.end(h.send(key, "I was here first", func(m *chat.Message) { m.Principal = "bob" }))
-				id := h.send(key, text, func(m *chat.Message) { m.Principal = said })
+				id := h.send(key, text, func(m *chat.Message) { m.Principal = principal })
 				h.end(id)
-				for _, next := range []string{said, "gateway"} {
+				for _, next := range []string{principal, "gateway"} {
 					parsed, _ := chat.ParseSessionKey(key, "main")
 					s, err := st.Session(t.Context(), parsed, "")
-					if err != nil || s.Principal != said {
+					if err != nil || s.Principal != principal {
 						t.Errorf("after %q of %s, %s belongs to %q, %v", text, next, key, s.Principal, err)
 					}
 					h.end(h.send(key, "once more", func(m *chat.Message) { m.Principal = "gateway" })) // which takes nothing back
@@ -150,13 +150,13 @@ func TestASessionThatAnotherMadeBelongsToTheOneWhomItsKeyNames(t *testing.T) {
 				h.mu.Lock()
 				for _, e := range h.events {
 					if e.RunID == id && e.Principal == "bob" {
-						t.Errorf("an event of %s in %s is bob's: %v", said, key, e.Kind)
+						t.Errorf("an event of %s in %s is bob's: %v", principal, key, e.Kind)
 					}
 				}
 				h.mu.Unlock()
 			}
 		}
-		// Whoever spoke first in a group keeps it.
+		// The first sender in a group keeps it.
 		group := "agent:main:telegram:group:-9"
 		for _, who := range []string{"telegram:7", "telegram:8"} {
 			h.end(h.send(group, "hello", func(m *chat.Message) { m.Principal = who }))

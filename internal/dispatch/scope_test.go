@@ -31,7 +31,7 @@ func tableOfCommands(t *testing.T) *command.Table {
 }
 
 // Every command beside the method that it stands for, with every scope: a credential needs for the one what it needs for the other. Without that
-// nothing is done and the reply says which scope it needs.
+// nothing is done and the reply names the scope it needs.
 func TestACommandNeedsWhatItsMethodNeeds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := openCron(t, newStore())
@@ -90,7 +90,7 @@ func TestNoCommandStandsForLessThanItDoes(t *testing.T) {
 	want(t, "uses", len(need), len(spoken()))
 }
 
-// A person in a chat resets the own private chat, and no group, although they may have written there first, and nothing of anybody else.
+// A person in a chat resets the own private chat, and no group, although they may have written there first, and no session of another person.
 func TestAPersonResetsTheOwnPrivateChatOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()

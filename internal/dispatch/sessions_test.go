@@ -61,7 +61,7 @@ func TestARepeatedDeleteSparesTheNewSession(t *testing.T) {
 	})
 }
 
-// The check in front of the acceptance and the acceptance itself are two steps; whoever makes the session in between owns it.
+// The check in front of the acceptance and the acceptance itself are two steps; a caller that makes the session in between owns it.
 func TestOfTwoWhoMakeASessionAtOnceOneOwnsIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore())

@@ -76,7 +76,7 @@ type simulation struct {
 }
 
 type simulated struct {
-	*house
+	*harness
 
 	off *atomic.Bool
 }
@@ -127,11 +127,11 @@ func (s *simulation) any() *simulated { return s.alive[s.dice.IntN(len(s.alive))
 func (s *simulation) step() {
 	switch s.dice.IntN(20) {
 	case 0, 1, 2, 3, 4, 5, 6, 7, 8:
-		s.say(s.text())
+		s.write(s.text())
 	case 9:
-		s.say("/stop")
+		s.write("/stop")
 	case 10:
-		s.say([]string{"/stopall", "/new", "/queue clear", "/queue collect", "/queue queue", "/status"}[s.dice.IntN(6)])
+		s.write([]string{"/stopall", "/new", "/queue clear", "/queue collect", "/queue queue", "/status"}[s.dice.IntN(6)])
 	case 11:
 		s.replace()
 	case 12:
@@ -163,8 +163,8 @@ func (s *simulation) text() string {
 // simulatedSessions are those that people talk to.
 var simulatedSessions = []string{"main", "two", "box:direct:7", "box:group:1"}
 
-// say offers a message to some process.
-func (s *simulation) say(text string) {
+// write offers a message with a text to some process.
+func (s *simulation) write(text string) {
 	h := s.any()
 	m := s.message(h, text)
 	s.offered(m, s.offer(h, m))
@@ -290,7 +290,7 @@ func (s *simulation) finish() {
 		h.close()
 	}
 	for _, h := range s.dead {
-		h.bury()
+		h.abandon()
 	}
 }
 

@@ -25,24 +25,24 @@ func (s *simulation) eventsInOrder(h *simulated) {
 	}
 }
 
-// rowsInOrder checks that the transcript of a session has what was said in the order in which it was accepted.
+// rowsInOrder checks that the transcript of a session has the messages in the order in which it was accepted.
 func (s *simulation) rowsInOrder(h *simulated, session string) {
 	key := h.msg(session, "x").Session
 	tr, err := s.st.Transcript(s.t.Context(), store.TranscriptQuery{Session: key, FromStart: true, Limit: 100_000})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	said := map[string]int{} // user rows by run
+	rowsOf := map[string]int{} // user rows by run
 	for _, e := range tr.Entries {
 		if e.Role == chat.RoleUser && !e.Command {
-			said[e.RunID]++
+			rowsOf[e.RunID]++
 		}
 	}
 	seqs := s.seqsByRun(key)
 	last, lastRun := int64(0), ""
 	taken := map[string]int{}
 	for _, e := range tr.Entries {
-		if e.Role != chat.RoleUser || e.Command || said[e.RunID] != len(seqs[e.RunID]) {
+		if e.Role != chat.RoleUser || e.Command || rowsOf[e.RunID] != len(seqs[e.RunID]) {
 			continue // a message that had an outcome when its turn began has a row as well
 		}
 		seq := seqs[e.RunID][taken[e.RunID]]

@@ -11,7 +11,7 @@ import (
 	"laneway/internal/store/memory"
 )
 
-// TestStopCommandWorksWhileEveryLaneIsFull: two chats fill the lane for 14 s, a third waits and says /stop, then the first does. Other chats
+// TestStopCommandWorksWhileEveryLaneIsFull: two chats fill the lane for 14 s, a third waits and sends /stop, then the first does. Other chats
 // are taken in meanwhile without a delay.
 func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestStopCommandWorksWhileEveryLaneIsFull(t *testing.T) {
 	})
 }
 
-// TestStopAllTakesRunningWaitingAndDebounced says /stopall behind a lane that others hold, with ten messages waiting and one in the window.
+// TestStopAllTakesRunningWaitingAndDebounced sends /stopall behind a lane that others hold, with ten messages waiting and one in the window.
 func TestStopAllTakesRunningWaitingAndDebounced(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore(), lanes(1), queue(dispatch.QueueRules{Cap: 11}))
@@ -98,7 +98,7 @@ func TestNothingStartsBetweenTheSignalOfAStopAndItsRow(t *testing.T) {
 	})
 }
 
-// TestAStoppedTurnIsNeverOverlapped: the runner ignores its context for three seconds; whatever is said meanwhile waits for its return.
+// TestAStoppedTurnIsNeverOverlapped: the runner ignores its context for three seconds; every message meanwhile waits for its return.
 func TestAStoppedTurnIsNeverOverlapped(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore())
@@ -137,7 +137,7 @@ func TestAStoppedTurnIsNeverOverlapped(t *testing.T) {
 // what is typed after it does not join what was typed before.
 func TestCommandsActAtOnceAndCutTheBatch(t *testing.T) {
 	cases := map[string]struct {
-		say    func(m *chat.Message)
+		with   func(m *chat.Message)
 		before chat.Outcome
 		turns  []string
 	}{
@@ -156,14 +156,14 @@ func TestCommandsActAtOnceAndCutTheBatch(t *testing.T) {
 				defer h.close()
 				before := h.send("main", "before", typed)
 				time.Sleep(100 * time.Millisecond)
-				said := time.Now()
+				sentAt := time.Now()
 				changes := []func(*chat.Message){typed}
-				if c.say != nil {
-					changes = append(changes, c.say)
+				if c.with != nil {
+					changes = append(changes, c.with)
 				}
 				e := h.end(h.send("main", text, changes...))
 				want(t, "the command", e.Outcome, chat.OutcomeAnswered)
-				want(t, "the command was answered after", time.Since(said), 0)
+				want(t, "the command was answered after", time.Since(sentAt), 0)
 				time.Sleep(100 * time.Millisecond)
 				after := h.send("main", "after", typed)
 				want(t, "after", h.end(after).Outcome, chat.OutcomeAnswered)
@@ -175,7 +175,7 @@ func TestCommandsActAtOnceAndCutTheBatch(t *testing.T) {
 }
 
 // wantTranscript checks the whole transcript of the main session.
-func wantTranscript(t *testing.T, h *house, lines ...string) {
+func wantTranscript(t *testing.T, h *harness, lines ...string) {
 	t.Helper()
 	tr, err := h.st.Transcript(t.Context(), storeQuery("agent:main:main"))
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"laneway/internal/store/memory"
 )
 
-// bury ends a house whose plug is pulled.
-func (h *house) bury() {
+// abandon ends a harness whose process was killed.
+func (h *harness) abandon() {
 	h.t.Helper()
 	h.work(errors.New("killed"))
 	h.cancel()
@@ -53,7 +53,7 @@ func TestADeadProcessLosesNothingAndTheOrderIsKept(t *testing.T) {
 			replaced = replaced || e.Kind == chat.EventDelta && e.RunID == running && e.Replace
 		}
 		next.mu.Unlock()
-		want(t, "the second attempt says that it replaces the first", replaced, true)
+		want(t, "the second attempt replaces the first", replaced, true)
 		r, err := st.RunByID(t.Context(), running)
 		if err != nil || r.Attempt != 2 || r.Crashes != 1 {
 			t.Errorf("run %+v, %v; want attempt 2 and one crash", r, err)
@@ -62,14 +62,14 @@ func TestADeadProcessLosesNothingAndTheOrderIsKept(t *testing.T) {
 		if err != nil || len(tr.Entries) != 8 {
 			t.Errorf("%d lines in the transcript, want a question and an answer for each of 4: %+v, %v", len(tr.Entries), tr.Entries, err)
 		}
-		h.bury()
+		h.abandon()
 	})
 }
 
 func TestAMessageThatKillsItsProcessThreeTimesIsDead(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()
-		var houses []*house
+		var processes []*harness
 		var killer, after string
 		for i := range store.MaxCrashes {
 			c, off := cord(st)
@@ -80,19 +80,19 @@ func TestAMessageThatKillsItsProcessThreeTimesIsDead(t *testing.T) {
 			}
 			time.Sleep(30 * time.Second)
 			off.Store(true)
-			houses = append(houses, h)
+			processes = append(processes, h)
 		}
 		last := open(t, st)
 		defer last.close()
 		want(t, "outcome", last.end(killer).Outcome, chat.OutcomeDead)
 		want(t, "the next one", last.end(after).Outcome, chat.OutcomeAnswered)
 		time.Sleep(3 * time.Second)
-		told := strings.Join(last.box.texts("1"), "|")
-		if !strings.Contains(told, "three times") {
-			t.Errorf("the person was told %q", told)
+		sent := strings.Join(last.box.texts("1"), "|")
+		if !strings.Contains(sent, "three times") {
+			t.Errorf("the person got %q", sent)
 		}
-		for _, h := range houses {
-			h.bury()
+		for _, h := range processes {
+			h.abandon()
 		}
 	})
 }
@@ -109,7 +109,7 @@ func TestAProcessThatLosesItsLeaseWritesNothingAndGoesOnAsANewOne(t *testing.T) 
 		off.Store(true) // cut off from the database
 		time.Sleep(20 * time.Second)
 		if err := h.d.Ready(t.Context()); err == nil {
-			t.Error("a process without a lease says that it is ready")
+			t.Error("a process without a lease reports that it is ready")
 		}
 		other := open(t, st)
 		defer other.close()
@@ -182,7 +182,7 @@ func TestDrainInterruptsAtTheDeadlineAndTheNextProcessRunsItAgain(t *testing.T) 
 	})
 }
 
-func TestAtMostOnceMessagesAreToldInsteadOfRunAgain(t *testing.T) {
+func TestAtMostOnceMessagesGetANoticeInsteadOfASecondRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()
 		h := open(t, st)
@@ -198,8 +198,8 @@ func TestAtMostOnceMessagesAreToldInsteadOfRunAgain(t *testing.T) {
 		h.d.Leave(t.Context())
 		h.cancel()
 		<-h.ended
-		if told := strings.Join(h.box.texts("9"), "|"); !strings.Contains(told, "restarted") {
-			t.Errorf("the person was told %q before the channels stopped", told)
+		if sent := strings.Join(h.box.texts("9"), "|"); !strings.Contains(sent, "restarted") {
+			t.Errorf("the person got %q before the channels stopped", sent)
 		}
 		h.work(errors.New("over"))
 	})
@@ -220,7 +220,7 @@ func TestAStopIsNotForgottenByACrash(t *testing.T) {
 		defer next.close()
 		want(t, "outcome", next.end(id).Outcome, chat.OutcomeStopped)
 		want(t, "second runs", len(next.runner.texts()), 0)
-		h.bury()
+		h.abandon()
 	})
 }
 
@@ -250,7 +250,7 @@ func TestTheEndOfATurnIsWrittenWhenTheDatabaseIsBack(t *testing.T) {
 	})
 }
 
-func TestASlowChatDelaysNobodyElseAndKeepsItsOrder(t *testing.T) {
+func TestASlowChatDelaysNoOtherAndKeepsItsOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore())
 		defer h.close()
@@ -320,12 +320,12 @@ func TestAMessageOfferedAgainDoesNotPassOlderOnes(t *testing.T) {
 		}
 		wantList(t, "order", next.runner.textsOf("agent:main:main"), []string{"a", "b", "c"})
 		_ = blocker
-		h.bury()
+		h.abandon()
 	})
 }
 
-// TestAStartWithoutAnAnswerLetsNobodyPass: a database that does not answer in time must not cost a message its place in the session.
-func TestAStartWithoutAnAnswerLetsNobodyPass(t *testing.T) {
+// TestAStartWithoutAnAnswerLetsNoMessagePass: a database that does not answer in time must not cost a message its place in the session.
+func TestAStartWithoutAnAnswerLetsNoMessagePass(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		left := atomic.Int64{}
 		left.Store(3)

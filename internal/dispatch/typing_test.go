@@ -16,7 +16,7 @@ import (
 	"laneway/internal/store/memory"
 )
 
-// TestFastTypingStartsWithinTheMaximumAndLosesNothing: the window is held open by whoever goes on typing, up to its maximum; then a batch
+// TestFastTypingStartsWithinTheMaximumAndLosesNothing: the window is held open by a person who goes on typing, up to its maximum; then a batch
 // is cut, and nothing is dropped, because what shares a turn takes one place.
 func TestFastTypingStartsWithinTheMaximumAndLosesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -99,10 +99,10 @@ func TestProgramsPayNoWindow(t *testing.T) {
 		h := openCron(t, memory.New(memory.Config{}))
 		slot := time.Now().Add(3 * time.Second)
 		h.put(cron.Job{ID: "job", Schedule: schedule.Spec{Kind: schedule.KindAt, At: slot}, Payload: cron.Payload{Text: "by the clock"}})
-		said := time.Now()
+		sentAt := time.Now()
 		for _, lane := range []string{scheduler.LaneMain, scheduler.LaneSubagent, scheduler.LaneTeam} {
 			h.end(h.send("program-"+lane, "in "+lane, func(m *chat.Message) { m.Lane = lane }))
-			want(t, "start in "+lane, h.runner.began("in "+lane).Sub(said), 0)
+			want(t, "start in "+lane, h.runner.began("in "+lane).Sub(sentAt), 0)
 		}
 		h.send("main", "sleep 10s")
 		var last string
@@ -112,7 +112,7 @@ func TestProgramsPayNoWindow(t *testing.T) {
 		}
 		h.end(last)
 		for i := range 10 {
-			want(t, fmt.Sprint("start of waiting message ", i), h.runner.began(fmt.Sprint("waits ", i)).Sub(said), 10*time.Second)
+			want(t, fmt.Sprint("start of waiting message ", i), h.runner.began(fmt.Sprint("waits ", i)).Sub(sentAt), 10*time.Second)
 		}
 		if late := h.runner.began("by the clock").Sub(slot); late < 0 || late > 5*time.Millisecond {
 			t.Errorf("the job began %s after its slot", late)

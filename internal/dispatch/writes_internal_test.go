@@ -24,7 +24,7 @@ func TestARefusedWriteCountsForABoundedTime(t *testing.T) {
 			t.Errorf("the refusal still counts: %v", err)
 		}
 		w.note(chat.ErrStoreUnavailable)
-		w.note(chat.ErrQueueFull) // says nothing about the store
+		w.note(chat.ErrQueueFull) // no answer about the store
 		if w.fault() == nil {
 			t.Error("the refusal of a message itself counts as a success of the store")
 		}

@@ -137,7 +137,7 @@ func (m *ringModel) fill() {
 	}
 }
 
-func TestPrincipalsTakeTurnsAsTheModelSays(t *testing.T) {
+func TestPrincipalsTakeTurnsAsInTheModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		slots := rapid.IntRange(1, 3).Draw(rt, "slots")

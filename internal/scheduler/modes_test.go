@@ -26,7 +26,7 @@ func mode(t *testing.T, set scheduler.Settings, n int) (starts []string, subs []
 	return j.take(), subs, s
 }
 
-func TestModesStartWhatTheySay(t *testing.T) {
+func TestEachModeStartsWhatItsNamePromises(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
 		set  scheduler.Settings

@@ -93,5 +93,5 @@ func compatQuestions(t *testing.T, n int) ([]compatQuestion, [][]int64) {
 	return questions, answers
 }
 
-// numberedStep tells 5/20, which croner does not know.
+// numberedStep recognises 5/20, which croner does not know.
 func numberedStep(field string) bool { return openEnd(field) && !strings.HasPrefix(field, "*") }

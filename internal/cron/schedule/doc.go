@@ -15,7 +15,7 @@
 // The expression is therefore searched in wall time alone and each found wall
 // time is mapped to an instant piece by piece, where a piece is a stretch of
 // constant offset of the zone. Two rules decide about the edges of the pieces:
-//  [GapRule] for wall times that do not exist, [FoldRule] for those that come
+// [GapRule] for wall times that do not exist, [FoldRule] for those that come
 // twice. Walking through the pieces in order of absolute time is what makes the
 // next fire strictly later than the last one, whatever the zone does.
 //

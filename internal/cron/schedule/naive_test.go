@@ -117,7 +117,7 @@ func (n naive) weekday(w time.Time) bool {
 	return false
 }
 
-// openEnd tells a step without a range: */2, 3/2.
+// openEnd recognises a step without a range: */2, 3/2.
 func openEnd(item string) bool {
 	base, _, stepped := strings.Cut(item, "/")
 	return stepped && !strings.Contains(base, "-")

@@ -77,7 +77,7 @@ func TestParseWhenReadsRepetitions(t *testing.T) {
 	}
 }
 
-func TestParseWhenSaysWhatItUnderstands(t *testing.T) {
+func TestParseWhenNamesWhatItUnderstands(t *testing.T) {
 	t.Parallel()
 	for text, sentence := range map[string]string{
 		"":                         "is not understood; write in 20m",

@@ -102,7 +102,7 @@ func TestSearchAgreesWithGronxInUTC(t *testing.T) {
 		compared++
 		got, ok := f.next(wall(start.Unix()+1), wall(start.Unix()+reach))
 		if !ok || int64(got) != want.Unix() {
-			t.Errorf("%s after %s: %s, gronx says %s", expr, start, time.Unix(int64(got), 0).UTC(), want)
+			t.Errorf("%s after %s: %s, gronx has %s", expr, start, time.Unix(int64(got), 0).UTC(), want)
 		}
 	}
 	if compared < 1200 {

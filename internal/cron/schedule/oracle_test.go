@@ -46,7 +46,7 @@ func walk(loc *time.Location, from, to time.Time) minutes {
 	return m
 }
 
-// expected lists the fires among the inner minutes [lo, hi). Matching tells which
+// expected lists the fires among the inner minutes [lo, hi). Matching reports which
 // of the minutes show a matching wall time.
 func (m minutes) expected(n naive, matching []bool, gap GapRule, fold FoldRule, lo, hi int) []time.Time {
 	var out []time.Time

@@ -33,7 +33,7 @@ func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
 		}
 		page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "outgoing"})
 		if err != nil || len(page.Runs) != 1 || !strings.HasPrefix(page.Runs[0].Summary, "1 messages and 1 outgoing messages removed") {
-			t.Errorf("the ledger says %+v, %v", page.Runs, err)
+			t.Errorf("the ledger has %+v, %v", page.Runs, err)
 		}
 		h.close()
 	})

@@ -90,13 +90,13 @@ func TestARunThatADrainCutsGoesOnElsewhereAndIsNoFailure(t *testing.T) {
 		}
 		want(t, "calls of the agents", len(a.runner.texts())+len(b.runner.texts()), 2)
 		want(t, "errors in a row", b.job("long").State.ConsecutiveErrors, 0)
-		wantList(t, "told", append(a.box.texts("ops"), b.box.texts("ops")...), []string{"begun"})
+		wantList(t, "sent", append(a.box.texts("ops"), b.box.texts("ops")...), []string{"begun"})
 		b.close()
 		a.work(errors.New("over"))
 	})
 }
 
-func TestAJobThatRunsAtMostOnceIsInterruptedByACrashAndItsOwnerIsToldOnce(t *testing.T) {
+func TestAJobThatRunsAtMostOnceIsInterruptedByACrashWithOneAlert(t *testing.T) {
 	deliveries := map[string]cron.Delivery{
 		"a chat":           {Mode: cron.DeliverAnnounce, Channel: "box", To: "ops"},
 		"the main session": {Mode: cron.DeliverAnnounce},
@@ -128,18 +128,18 @@ func TestAJobThatRunsAtMostOnceIsInterruptedByACrashAndItsOwnerIsToldOnce(t *tes
 					if err != nil && !errors.Is(err, chat.ErrNotFound) {
 						t.Fatal(err)
 					}
-					if told := b.box.texts("ops"); len(told)+len(tr.Entries) != 1 {
-						t.Errorf("the owner was told %q in the chat and %+v in the session", told, tr.Entries)
+					if sent := b.box.texts("ops"); len(sent)+len(tr.Entries) != 1 {
+						t.Errorf("the owner got %q in the chat and %+v in the session", sent, tr.Entries)
 					}
 					b.close()
-					a.bury()
+					a.abandon()
 				})
 			})
 		}
 	}
 }
 
-func TestAJobThatKeepsFailingIsSwitchedOffAndItsOwnerIsToldOnce(t *testing.T) {
+func TestAJobThatKeepsFailingIsDisabledWithOneAlert(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore())
 		bad := cron.Job{ID: "bad", Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 60_000}, Payload: cron.Payload{Text: "fail"}}
@@ -153,8 +153,8 @@ func TestAJobThatKeepsFailingIsSwitchedOffAndItsOwnerIsToldOnce(t *testing.T) {
 		if j := h.job("bad"); j.Enabled || !j.AutoDisabled || !j.State.NextRunAt.IsZero() || j.State.ConsecutiveErrors != 3 {
 			t.Errorf("the job is %+v", j)
 		}
-		if told := h.box.texts("ops"); len(told) != 1 || !strings.Contains(told[0], "switched off") {
-			t.Errorf("the owner was told %q", told)
+		if sent := h.box.texts("ops"); len(sent) != 1 || !strings.Contains(sent[0], "switched off") {
+			t.Errorf("the owner got %q", sent)
 		}
 		h.enable("bad", "true")
 		if j := h.job("bad"); !j.Enabled || j.AutoDisabled || j.State.ConsecutiveErrors != 0 {
@@ -201,10 +201,10 @@ func TestAnOutageOfTheDatabaseDuringARunCostsNeitherTheRunNorASlot(t *testing.T)
 	})
 }
 
-func TestARunThatIsLateIsToldForWhenItWasPlanned(t *testing.T) {
+func TestARunThatIsLateNamesTheMomentForWhichItWasPlanned(t *testing.T) {
 	for name, c := range map[string]struct {
 		late time.Duration
-		told bool
+		sent bool
 	}{"an hour": {time.Hour, true}, "a minute": {time.Minute, true}, "less than a minute": {50 * time.Second, false}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestARunThatIsLateIsToldForWhenItWasPlanned(t *testing.T) {
 				b := openCron(t, st)
 				after(5 * time.Second)
 				expect := "water the plants"
-				if c.told {
+				if c.sent {
 					expect += "\n\n(planned for " + slot.UTC().Format("2006-01-02 15:04 -07:00") + ")"
 				}
 				wantList(t, "what the agent was asked", b.runner.texts(), []string{expect})

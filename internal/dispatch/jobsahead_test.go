@@ -10,7 +10,7 @@ import (
 )
 
 // enable switches a job on or off.
-func (h *cronHouse) enable(id, word string) {
+func (h *jobHarness) enable(id, word string) {
 	h.t.Helper()
 	if _, err := h.d.CronUpdate(h.t.Context(), id, cron.Members{"enabled": json.RawMessage(word)}, "", operator()); err != nil {
 		h.t.Fatalf("enabled %s: %v", word, err)
@@ -46,7 +46,7 @@ func TestSwitchingAJobOffAndOnBeforeItsMomentKeepsItsRun(t *testing.T) {
 	})
 }
 
-func TestAPauseBehindAClaimedSlotTellsOfTheSlotsThatPassed(t *testing.T) {
+func TestAPauseBehindAClaimedSlotRecordsTheSlotsThatPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore())
 		h.put(everySecond("tick", "hello"), func(j *cron.Job) {

@@ -22,8 +22,8 @@ func person(user, chatID string) func(*chat.Message) {
 	}
 }
 
-// said gives a command and returns what the person reads.
-func (h *cronHouse) said(session, text, user, chatID string) string {
+// command gives a command and returns its answer.
+func (h *jobHarness) command(session, text, user, chatID string) string {
 	h.t.Helper()
 	before := len(h.box.texts(chatID))
 	h.send(session, text, person(user, chatID))
@@ -36,7 +36,7 @@ func (h *cronHouse) said(session, text, user, chatID string) string {
 	return texts[before]
 }
 
-func (h *cronHouse) countJobs() int {
+func (h *jobHarness) countJobs() int {
 	h.t.Helper()
 	page, err := h.jobs.Jobs(h.t.Context(), cron.JobFilter{Limit: 100})
 	if err != nil {
@@ -50,7 +50,7 @@ const annaHere, bertHere = "agent:main:box:direct:7", "agent:main:box:direct:8"
 func TestAReminderArrivesOnTimeWithoutTheAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore())
-		answer := h.said(annaHere, "/remind in 20m call Anna", "7", "7")
+		answer := h.command(annaHere, "/remind in 20m call Anna", "7", "7")
 		if !strings.HasPrefix(answer, "I will remind you at ") || !strings.HasSuffix(answer, ": call Anna") {
 			t.Errorf("the answer is %q", answer)
 		}
@@ -63,7 +63,7 @@ func TestAReminderArrivesOnTimeWithoutTheAgent(t *testing.T) {
 		}
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
-		wantList(t, "said", h.box.texts("7")[1:], []string{"Reminder: call Anna"})
+		wantList(t, "sent", h.box.texts("7")[1:], []string{"Reminder: call Anna"})
 		wantList(t, "asked of the agent", h.runner.texts(), []string{"sleep 9m"})
 		want(t, "jobs left", h.countJobs(), 0)
 		h.send(annaHere, "/stopall", person("7", "7"))
@@ -74,12 +74,12 @@ func TestAReminderArrivesOnTimeWithoutTheAgent(t *testing.T) {
 func TestAJobMadeInAChatAsksTheAgentAndAnswersThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore())
-		h.said(annaHere, "/cron add every 30m look at the mail", "7", "7")
+		h.command(annaHere, "/cron add every 30m look at the mail", "7", "7")
 		time.Sleep(30*time.Minute + time.Second)
 		synctest.Wait()
-		wantList(t, "said", h.box.texts("7")[1:], []string{"look at the mail"})
+		wantList(t, "sent", h.box.texts("7")[1:], []string{"look at the mail"})
 		wantList(t, "asked of the agent", h.runner.texts(), []string{"look at the mail"})
-		h.said(annaHere, "/cron rm 1", "7", "7")
+		h.command(annaHere, "/cron rm 1", "7", "7")
 		h.close()
 	})
 }
@@ -87,29 +87,29 @@ func TestAJobMadeInAChatAsksTheAgentAndAnswersThere(t *testing.T) {
 func TestTheSameWishTwiceIsOneJobAndInAnotherChatASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore())
-		h.said(annaHere, "/remind tomorrow 9:00 tea", "7", "7")
-		if answer := h.said(annaHere, "/remind tomorrow 9:00 tea", "7", "7"); !strings.HasPrefix(answer, "That is planned already") {
+		h.command(annaHere, "/remind tomorrow 9:00 tea", "7", "7")
+		if answer := h.command(annaHere, "/remind tomorrow 9:00 tea", "7", "7"); !strings.HasPrefix(answer, "That is planned already") {
 			t.Errorf("the second answer is %q", answer)
 		}
 		want(t, "jobs", h.countJobs(), 1)
-		h.said("agent:main:box:group:-5", "/remind tomorrow 9:00 tea", "7", "-5")
+		h.command("agent:main:box:group:-5", "/remind tomorrow 9:00 tea", "7", "-5")
 		want(t, "jobs", h.countJobs(), 2)
 		h.close()
 	})
 }
 
-func TestNobodyReachesTheJobsOfSomebodyElseByACommand(t *testing.T) {
+func TestACommandReachesNoJobOfAnotherPerson(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore())
-		h.said(annaHere, "/remind tomorrow 9:00 secret", "7", "7")
+		h.command(annaHere, "/remind tomorrow 9:00 secret", "7", "7")
 		page, err := h.jobs.Jobs(t.Context(), cron.JobFilter{Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		before, id := page.Jobs[0], page.Jobs[0].ID
 		for _, text := range []string{"/jobs", "/cron list", "/cron pause 1", "/cron resume 1", "/cron run 1", "/cron rm 1", "/cron rm secret", "/cron rm " + id} {
-			if answer := h.said(bertHere, text, "8", "8"); strings.Contains(answer, "secret") && !strings.Contains(text, "secret") {
-				t.Errorf("%s told %q", text, answer)
+			if answer := h.command(bertHere, text, "8", "8"); strings.Contains(answer, "secret") && !strings.Contains(text, "secret") {
+				t.Errorf("%s answers %q", text, answer)
 			}
 		}
 		after, err := h.jobs.Job(t.Context(), id, "")
@@ -117,11 +117,11 @@ func TestNobodyReachesTheJobsOfSomebodyElseByACommand(t *testing.T) {
 			t.Errorf("the job was touched: %+v, %v", after, err)
 		}
 		// In a group even the owner sees only what answers there.
-		if answer := h.said("agent:main:box:group:-5", "/jobs", "7", "-5"); strings.Contains(answer, "secret") {
-			t.Errorf("the group was told %q", answer)
+		if answer := h.command("agent:main:box:group:-5", "/jobs", "7", "-5"); strings.Contains(answer, "secret") {
+			t.Errorf("the group got %q", answer)
 		}
-		if answer := h.said(annaHere, "/jobs", "7", "7"); !strings.Contains(answer, "1. secret, at ") {
-			t.Errorf("the owner was told %q", answer)
+		if answer := h.command(annaHere, "/jobs", "7", "7"); !strings.Contains(answer, "1. secret, at ") {
+			t.Errorf("the owner got %q", answer)
 		}
 		h.close()
 	})
@@ -137,7 +137,7 @@ func TestBadPlansGetASentenceAndStoreNothing(t *testing.T) {
 			`/cron add "` + strings.Repeat("1,", 124) + `1 * * * *" x`, `/cron add "٣ * * * *" x`, `/cron add "0 0 31 2 *" x`, `/cron add "60 24 * * *" x`,
 			"/remind 2200-01-01 9:00 tea", "/remind in -5m tea", "/remind every -5m tea",
 		} {
-			answer := h.said(annaHere, text, "7", "7")
+			answer := h.command(annaHere, text, "7", "7")
 			if !strings.Contains(answer, " failed: ") || strings.Contains(answer, "schedule.") || strings.Contains(answer, "internal") || len(answer) > 400 {
 				t.Errorf("%.60q was answered with %q", text, answer)
 			}
@@ -145,8 +145,8 @@ func TestBadPlansGetASentenceAndStoreNothing(t *testing.T) {
 				t.Fatalf("%.60q stored %d jobs", text, n)
 			}
 		}
-		h.said(annaHere, "/remind tomorrow 9:00 one", "7", "7")
-		if answer := h.said(annaHere, "/remind tomorrow 9:00 two", "7", "7"); !strings.Contains(answer, "too many jobs") {
+		h.command(annaHere, "/remind tomorrow 9:00 one", "7", "7")
+		if answer := h.command(annaHere, "/remind tomorrow 9:00 two", "7", "7"); !strings.Contains(answer, "too many jobs") {
 			t.Errorf("over the limit: %q", answer)
 		}
 		want(t, "jobs", h.countJobs(), 1)
@@ -171,7 +171,7 @@ func TestAnOperatorNeedsTheScopeOfTheCallToChangeJobsByACommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.ContainsFunc(tr.Entries, func(e chat.TranscriptEntry) bool { return e.Text == "Reminder: tea" && e.Role == chat.RoleAssistant }) {
-			t.Errorf("the conversation that asked was not told: %+v", tr.Entries)
+			t.Errorf("the conversation that asked got no answer: %+v", tr.Entries)
 		}
 		h.send("main", "/cron rm 1")
 		h.close()
@@ -216,25 +216,25 @@ func TestAJobOfOneMomentFiresAgainWhenItIsAddedWithAnother(t *testing.T) {
 		if _, err := h.d.CronUpdate(t.Context(), id, cron.Members{"enabled": json.RawMessage("false")}, "", by); err != nil {
 			t.Fatal(err)
 		}
-		want(t, "one that somebody switched off before it fired is enabled", add(2*time.Hour).Job.Enabled, false)
+		want(t, "one that a caller disabled before it fired is enabled", add(2*time.Hour).Job.Enabled, false)
 		h.close()
 	})
 }
 
-// Runs of a person over the day's number are skipped with a row, and the person hears of it once; when a day has passed there is room again.
-func TestRunsOfAPersonOverTheDaysNumberAreSkippedAndToldOnce(t *testing.T) {
+// Runs of a person over the day's number are skipped with a row, and the person gets one alert; when a day has passed runs start again.
+func TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore(), func(c *dispatch.Config) { c.Cron.MaxRunsPerDay = 3 })
-		h.said(annaHere, "/cron add every 30m look at the mail", "7", "7")
-		h.said(annaHere, "/cron add every 40m look at the door", "7", "7")
-		h.said("agent:main:box:direct:8", "/cron add every 2h water the flowers", "8", "8") // somebody else's share is not touched
+		h.command(annaHere, "/cron add every 30m look at the mail", "7", "7")
+		h.command(annaHere, "/cron add every 40m look at the door", "7", "7")
+		h.command("agent:main:box:direct:8", "/cron add every 2h water the flowers", "8", "8") // another person's share is not touched
 		before := len(h.box.texts("7"))
 		time.Sleep(4*time.Hour + time.Second)
 		synctest.Wait()
-		heard := h.box.texts("7")[before:]
+		got := h.box.texts("7")[before:]
 		const note = `does not run now: your runs of the last 24 hours are used up`
-		if len(heard) != 4 || !strings.Contains(heard[3], note) {
-			t.Errorf("heard %q, want three answers and one note", heard)
+		if len(got) != 4 || !strings.Contains(got[3], note) {
+			t.Errorf("got %q, want three answers and one note", got)
 		}
 		want(t, "asked of the agent", len(h.runner.texts()), 3+2)
 		want(t, "answers of the other person's job", len(h.box.texts("8")), 1+2)

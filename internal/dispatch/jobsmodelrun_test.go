@@ -64,7 +64,7 @@ func (m *jobModel) runs() []cron.Run {
 	return page.Runs
 }
 
-// ledger is the history of the job. A slot that is claimed and has not come is none of anybody's business.
+// ledger is the history of the job. A slot that is claimed and has not come is not part of it.
 func (m *jobModel) ledger() []string {
 	now, rows := m.now(), map[string]string{}
 	for _, r := range m.runs() {
@@ -141,7 +141,7 @@ func (m *jobModel) backfill() {
 	})
 }
 
-// ran says whether a slot has a run that ended well, whatever started it.
+// ran reports whether a slot has a run that ended well, whatever started it.
 func (p *plain) ran(slot time.Time) bool {
 	for id, state := range p.rows {
 		if state == "ok" && strings.HasSuffix(id, fmt.Sprint(":", slot.UnixMilli())) {
@@ -157,7 +157,7 @@ func (m *jobModel) drain() {
 	i := m.dice.IntN(len(m.live))
 	h := m.live[i]
 	if len(m.live) > 1 {
-		if len(p.active) > 0 || m.soon() { // the other one takes over within a second
+		if len(p.active) > 0 || m.mayBeClaimed() { // the other one takes over within a second
 			return
 		}
 		m.live = slices.Delete(m.live, i, i+1)
@@ -174,8 +174,8 @@ func (m *jobModel) drain() {
 	m.down()
 }
 
-// soon tells a slot that may be claimed.
-func (m *jobModel) soon() bool {
+// mayBeClaimed reports whether the next slot may be claimed.
+func (m *jobModel) mayBeClaimed() bool {
 	next := m.plain.next
 	if m.plain.paused {
 		next = m.plain.until
@@ -195,7 +195,7 @@ func (m *jobModel) down() {
 	m.let(0)
 }
 
-// kill ends a process without a word. What it had claimed or was running is taken over when its lease is over; until then nobody can tell when.
+// kill ends a process without its clean-up. What it had claimed or was running is taken over when its lease is over; the moment is not known before.
 func (m *jobModel) kill() {
 	p := m.plain
 	i := m.dice.IntN(len(m.live))
@@ -270,7 +270,7 @@ func (m *jobModel) finish() {
 	for _, h := range m.dead {
 		if h.off.Load() {
 			h.stop()
-			h.bury()
+			h.abandon()
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"laneway/internal/dispatch"
 )
 
-// bodies makes bodies that say which run they tell of.
+// bodies makes bodies that name their run.
 func bodies(c *dispatch.Config) {
 	c.Cron.WebhookBody = func(_ cron.Job, r cron.Run) []byte { return []byte(string(r.State) + " " + r.Summary + r.Error) }
 }
@@ -23,7 +23,7 @@ const hookURL = "https://example.com/in"
 
 func deliverTo(d cron.Delivery) func(*cron.Job) { return func(j *cron.Job) { j.Delivery = d } }
 
-func TestAWebhookIsToldOfARunAndTheLedgerWhetherItArrived(t *testing.T) {
+func TestAWebhookGetsTheRunAndTheLedgerWhetherItArrived(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail  func(chat.Reply) error
 		want  cron.DeliveryStatus
@@ -49,12 +49,12 @@ func TestAWebhookIsToldOfARunAndTheLedgerWhetherItArrived(t *testing.T) {
 					}
 					return nil
 				}
-				h.put(once("tell", "hello", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverWebhook, To: hookURL}))
+				h.put(once("post", "hello", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverWebhook, To: hookURL}))
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				runs := h.runs("tell")
+				runs := h.runs("post")
 				if len(runs) != 1 || runs[0].State != cron.RunOK || runs[0].Delivery != c.want {
-					t.Fatalf("the ledger says %+v", runs)
+					t.Fatalf("the ledger has %+v", runs)
 				}
 				want(t, "runs of the agent", len(h.runner.texts()), 1)
 				want(t, "attempts to send", len(keys), c.sends)
@@ -70,7 +70,7 @@ func TestAWebhookIsToldOfARunAndTheLedgerWhetherItArrived(t *testing.T) {
 	}
 }
 
-func TestARunThatNeededARetryIsToldOnceUnderItsOwnID(t *testing.T) {
+func TestARunThatNeededARetryIsReportedOnceUnderItsOwnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore(), bodies)
 		h.put(once("bad", "fail", time.Second), deliverTo(cron.Delivery{Mode: cron.DeliverWebhook, To: hookURL}))
@@ -78,7 +78,7 @@ func TestARunThatNeededARetryIsToldOnceUnderItsOwnID(t *testing.T) {
 		synctest.Wait()
 		runs := h.runs("bad")
 		if len(runs) != 1 || runs[0].State != cron.RunError || runs[0].Delivery != cron.DeliveryDone {
-			t.Fatalf("the ledger says %+v", runs)
+			t.Fatalf("the ledger has %+v", runs)
 		}
 		sent := h.hook.sent
 		if len(sent) != 1 || sent[0].RunID != runs[0].ID || !strings.HasPrefix(sent[0].Text, "error ") {
@@ -88,19 +88,19 @@ func TestARunThatNeededARetryIsToldOnceUnderItsOwnID(t *testing.T) {
 	})
 }
 
-func TestTheCompletionIsToldBesideTheAnswer(t *testing.T) {
+func TestTheCompletionIsSentBesideTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore(), bodies)
 		h.hook.fail = func(chat.Reply) error { return &channel.SendError{Reason: "refused", Permanent: true} }
-		var told []string
+		var sent []string
 		fail := h.hook.fail
-		h.hook.fail = func(r chat.Reply) error { told = append(told, r.Target.ChatID+" "+r.Text); return fail(r) }
+		h.hook.fail = func(r chat.Reply) error { sent = append(sent, r.Target.ChatID+" "+r.Text); return fail(r) }
 		h.put(once("both", "hello", time.Second), deliverTo(cron.Delivery{
 			Mode: cron.DeliverAnnounce, Channel: "box", To: "9", Options: []byte(`{"completionDestination":{"mode":"webhook","to":"https://example.com/done"}}`),
 		}))
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		wantList(t, "told", told, []string{"https://example.com/done ok hello"})
+		wantList(t, "sent", sent, []string{"https://example.com/done ok hello"})
 		wantList(t, "answers", h.box.texts("9"), []string{"hello"})
 		if r := h.runs("both")[0]; r.Delivery != cron.DeliveryDone || r.DeliveryError != "" {
 			t.Errorf("the failed completion counts as the answer: %+v", r)
@@ -109,7 +109,7 @@ func TestTheCompletionIsToldBesideTheAnswer(t *testing.T) {
 	})
 }
 
-func TestFailuresAreToldWhereTheJobSaysSo(t *testing.T) {
+func TestAlertsAboutFailuresGoWhereTheJobNames(t *testing.T) {
 	for name, c := range map[string]struct {
 		options    string
 		box, hooks int
@@ -124,18 +124,18 @@ func TestFailuresAreToldWhereTheJobSaysSo(t *testing.T) {
 					deliverTo(cron.Delivery{Mode: cron.DeliverNone, Options: []byte(c.options)}))
 				time.Sleep(2*time.Minute + time.Minute) // the first run has failed
 				synctest.Wait()
-				want(t, "told after one failure", len(h.box.texts("ops"))+len(h.hook.texts(hookURL)), 0)
+				want(t, "sent after one failure", len(h.box.texts("ops"))+len(h.hook.texts(hookURL)), 0)
 				time.Sleep(2 * time.Minute)
 				synctest.Wait()
-				want(t, "told in the chat", len(h.box.texts("ops")), c.box)
-				want(t, "told to the webhook", len(h.hook.texts(hookURL)), c.hooks)
+				want(t, "sent in the chat", len(h.box.texts("ops")), c.box)
+				want(t, "sent to the webhook", len(h.hook.texts(hookURL)), c.hooks)
 				h.close()
 			})
 		})
 	}
 }
 
-func TestSkippedSlotsAreToldOnceWhereTheJobWantsToHearOfThem(t *testing.T) {
+func TestSkippedSlotsGiveOneAlertWhereTheJobAsksForIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		include bool
 		want    int
@@ -147,9 +147,9 @@ func TestSkippedSlotsAreToldOnceWhereTheJobWantsToHearOfThem(t *testing.T) {
 					j.Alert = cron.Alert{After: 3, IncludeSkipped: c.include, Delivery: cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "ops"}}
 				})
 				after(3500 * time.Millisecond)
-				want(t, "told after two", len(h.box.texts("ops")), 0)
+				want(t, "sent after two", len(h.box.texts("ops")), 0)
 				after(10 * time.Second)
-				want(t, "told", len(h.box.texts("ops")), c.want)
+				want(t, "sent", len(h.box.texts("ops")), c.want)
 				h.close()
 			})
 		})

@@ -15,9 +15,9 @@ import (
 	"laneway/internal/store/memory"
 )
 
-// cronHouse is a house whose jobs fire.
-type cronHouse struct {
-	*house
+// jobHarness is a harness whose jobs fire.
+type jobHarness struct {
+	*harness
 
 	jobs cron.JobStore
 	stop func()
@@ -29,16 +29,16 @@ type cronStore interface {
 	cron.JobStore
 }
 
-func openCron(t *testing.T, st cronStore, opts ...option) *cronHouse {
+func openCron(t *testing.T, st cronStore, opts ...option) *jobHarness {
 	t.Helper()
 	return openWatched(t, st, nil, opts...)
 }
 
-// openWatched is openCron with what hears of every cron event; nil = nothing.
-func openWatched(t *testing.T, st cronStore, watch func(cron.Event), opts ...option) *cronHouse {
+// openWatched is openCron with a function that gets every cron event; nil = none.
+func openWatched(t *testing.T, st cronStore, watch func(cron.Event), opts ...option) *jobHarness {
 	t.Helper()
-	h := &cronHouse{jobs: st}
-	h.house = build(t, st, append([]option{func(c *dispatch.Config) { c.Cron.Fires, c.Cron.Enabled = true, true }}, opts...)...)
+	h := &jobHarness{jobs: st}
+	h.harness = build(t, st, append([]option{func(c *dispatch.Config) { c.Cron.Fires, c.Cron.Enabled = true, true }}, opts...)...)
 	if watch != nil {
 		h.d.SubscribeCron(watch, func() bool { return false })
 	}
@@ -56,14 +56,14 @@ func openWatched(t *testing.T, st cronStore, watch func(cron.Event), opts ...opt
 	return h
 }
 
-func (h *cronHouse) close() {
+func (h *jobHarness) close() {
 	h.t.Helper()
 	h.stop()
-	h.house.close()
+	h.harness.close()
 }
 
 // runs lists the ledger of a job, the oldest first.
-func (h *cronHouse) runs(job string) []cron.Run {
+func (h *jobHarness) runs(job string) []cron.Run {
 	h.t.Helper()
 	page, err := h.jobs.Runs(h.t.Context(), cron.RunFilter{JobID: job, IncludeActive: true, Ascending: true})
 	if err != nil {
@@ -73,7 +73,7 @@ func (h *cronHouse) runs(job string) []cron.Run {
 }
 
 // put stores a job that fires next at first.
-func (h *cronHouse) put(j cron.Job, change ...func(*cron.Job)) cron.Job {
+func (h *jobHarness) put(j cron.Job, change ...func(*cron.Job)) cron.Job {
 	h.t.Helper()
 	j.Owner, j.Principal, j.Agent, j.Enabled, j.Session = "gateway", "gateway", "main", true, cron.Isolated
 	j.Retry, j.Timeout, j.PauseAfter = cron.DefaultRetry(), cron.DefaultTimeout, cron.DefaultPauseAfter

@@ -20,7 +20,7 @@ import (
 func operator() chat.Caller { return chat.Caller{Principal: "gateway"} }
 
 // states are the entries of a job's history as state, reason and number of slots, the oldest first.
-func (h *cronHouse) states(job string) []string {
+func (h *jobHarness) states(job string) []string {
 	h.t.Helper()
 	var out []string
 	for _, r := range h.runs(job) {
@@ -36,7 +36,7 @@ func (h *cronHouse) states(job string) []string {
 	return out
 }
 
-func (h *cronHouse) job(id string) cron.Job {
+func (h *jobHarness) job(id string) cron.Job {
 	h.t.Helper()
 	j, err := h.jobs.Job(h.t.Context(), id, "")
 	if err != nil {
@@ -52,7 +52,7 @@ func after(d time.Duration) {
 }
 
 // ahead lists the jobs of those given whose next slot is claimed.
-func (h *cronHouse) ahead(job string) (ids []string) {
+func (h *jobHarness) ahead(job string) (ids []string) {
 	h.t.Helper()
 	page, err := h.jobs.Runs(h.t.Context(), cron.RunFilter{JobID: job, States: []cron.RunState{cron.RunQueued}, Ahead: true})
 	if err != nil {
@@ -220,7 +220,7 @@ func TestACancelledRunEndsAtOnceAndIsNotTriedAgain(t *testing.T) {
 	})
 }
 
-func TestRunNowTellsTheTruthAndLeavesThePlanAlone(t *testing.T) {
+func TestRunNowReportsWhyItDidNotRunAndLeavesThePlanAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore())
 		h.put(once("tomorrow", "sleep 5s", 24*time.Hour), func(j *cron.Job) { j.DeleteAfter = true })
@@ -288,8 +288,8 @@ func (s slowClaims) Claim(ctx context.Context, p cron.ClaimParams) (cron.Claimed
 func TestABurstIsClaimedBeforeItsMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newStore()
-		h := &cronHouse{jobs: st}
-		h.house = open(t, slowClaims{st, time.Millisecond}, lanes(1200), func(c *dispatch.Config) { c.Cron.Fires, c.Cron.Enabled = true, true })
+		h := &jobHarness{jobs: st}
+		h.harness = open(t, slowClaims{st, time.Millisecond}, lanes(1200), func(c *dispatch.Config) { c.Cron.Fires, c.Cron.Enabled = true, true })
 		const jobs = 1200 // more than one claim takes
 		for i := range jobs {
 			h.put(once(fmt.Sprintf("burst-%d", i), "hello", 12*time.Second))
@@ -334,6 +334,6 @@ func TestABurstIsClaimedBeforeItsMoment(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		h.house.close()
+		h.harness.close()
 	})
 }

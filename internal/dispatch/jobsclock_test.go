@@ -21,7 +21,7 @@ func steppedStore() (st *memory.Store, step func(time.Duration)) {
 }
 
 // slotsOnce fails when a slot has two entries, or a run began twice.
-func (h *cronHouse) slotsOnce(job string) (ok, missed int64) {
+func (h *jobHarness) slotsOnce(job string) (ok, missed int64) {
 	h.t.Helper()
 	seen := map[int64]bool{}
 	for _, r := range h.runs(job) {
@@ -29,7 +29,7 @@ func (h *cronHouse) slotsOnce(job string) (ok, missed int64) {
 			h.t.Errorf("the slot %s has two entries", r.ScheduledFor)
 		}
 		seen[r.ScheduledFor.UnixMilli()] = true
-		switch r.State { //nolint:exhaustive // the others are counted by nobody
+		switch r.State { //nolint:exhaustive // the others are not counted
 		case cron.RunOK:
 			ok++
 		case cron.RunMissed:
@@ -80,7 +80,7 @@ func TestAClockThatIsSetBackFiresNoSlotTwice(t *testing.T) {
 	})
 }
 
-// A thousand jobs of each minute come back after six hours: each runs once for what it missed, and no more of them at once than their lane has room for.
+// A thousand jobs of each minute come back after six hours: each runs once for what it missed, and no more of them at once than their lane has slots.
 func TestJobsThatWereDownForHoursComeBackBoundedAndSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs, lane = 1_000, 20
@@ -112,7 +112,7 @@ func TestJobsThatWereDownForHoursComeBackBoundedAndSpread(t *testing.T) {
 			peak = max(peak, n)
 		}
 		if peak > 2*lane {
-			t.Errorf("%d runs began within a second; the lane has room for %d that take a second", peak, lane)
+			t.Errorf("%d runs began within a second; the lane has slots for %d that take a second", peak, lane)
 		}
 		t.Logf("%d jobs caught up, at most %d starts in a second", jobs, peak)
 		h.close()

@@ -21,32 +21,32 @@ func (p *postbox) signs(began time.Time) []time.Duration {
 	return out
 }
 
-// TestTypingIsShownUntilTheTurnEnds: the sign comes at the beginning and every four seconds, and never again once the turn has ended or was told
+// TestTypingIsShownUntilTheTurnEnds: the sign comes at the beginning and every four seconds, and never again once the turn has ended or got
 // to, whatever ended it.
 func TestTypingIsShownUntilTheTurnEnds(t *testing.T) {
 	const every = 4 * time.Second
 	for name, c := range map[string]struct {
-		say     string
-		stop    time.Duration // after which /stop is said; 0 = never
+		text    string
+		stop    time.Duration // after which /stop is sent; 0 = never
 		timeout time.Duration // of the turn; 0 = the usual one
 		outcome chat.Outcome
-		last    time.Duration // the latest sign; the turn ends, or is told to, between it and the next one
+		last    time.Duration // the latest sign; the turn ends, or is asked to, between it and the next one
 	}{
-		"answered":            {say: "sleep 18s", outcome: chat.OutcomeAnswered, last: 16 * time.Second},
-		"answered at once":    {say: "hello", outcome: chat.OutcomeAnswered},
-		"failed":              {say: "fail", outcome: chat.OutcomeFailed},
-		"panicked":            {say: "panic", outcome: chat.OutcomeFailed},
-		"stopped":             {say: "sleep 1h", stop: 10 * time.Second, outcome: chat.OutcomeStopped, last: 8 * time.Second},
-		"timed out":           {say: "sleep 1h", timeout: 10 * time.Second, outcome: chat.OutcomeFailed, last: 8 * time.Second},
-		"deaf to the stop":    {say: "deaf 1m", stop: 10 * time.Second, outcome: chat.OutcomeStopped, last: 8 * time.Second},
-		"deaf to the timeout": {say: "deaf 1m", timeout: 10 * time.Second, outcome: chat.OutcomeAnswered, last: 8 * time.Second},
+		"answered":            {text: "sleep 18s", outcome: chat.OutcomeAnswered, last: 16 * time.Second},
+		"answered at once":    {text: "hello", outcome: chat.OutcomeAnswered},
+		"failed":              {text: "fail", outcome: chat.OutcomeFailed},
+		"panicked":            {text: "panic", outcome: chat.OutcomeFailed},
+		"stopped":             {text: "sleep 1h", stop: 10 * time.Second, outcome: chat.OutcomeStopped, last: 8 * time.Second},
+		"timed out":           {text: "sleep 1h", timeout: 10 * time.Second, outcome: chat.OutcomeFailed, last: 8 * time.Second},
+		"deaf to the stop":    {text: "deaf 1m", stop: 10 * time.Second, outcome: chat.OutcomeStopped, last: 8 * time.Second},
+		"deaf to the timeout": {text: "deaf 1m", timeout: 10 * time.Second, outcome: chat.OutcomeAnswered, last: 8 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				h := open(t, newStore())
 				defer h.close()
 				began := time.Now()
-				id := h.send("box:direct:7", c.say, replyTo("7"), func(m *chat.Message) { m.Content.Options.TimeoutMs = c.timeout.Milliseconds() })
+				id := h.send("box:direct:7", c.text, replyTo("7"), func(m *chat.Message) { m.Content.Options.TimeoutMs = c.timeout.Milliseconds() })
 				if c.stop > 0 {
 					time.Sleep(c.stop)
 					h.end(h.send("box:direct:7", "/stop", replyTo("7")))
@@ -65,7 +65,7 @@ func TestTypingIsShownUntilTheTurnEnds(t *testing.T) {
 	}
 }
 
-// TestAJobShowsNoTyping: nobody waits for the answer of a job.
+// TestAJobShowsNoTyping: no person waits for the answer of a job.
 func TestAJobShowsNoTyping(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := openCron(t, newStore())

@@ -78,7 +78,7 @@ func (m *jobModel) openProcess(st cronStore) *modelProcess {
 		switch {
 		case off.Load(), e.Job.Owner == cron.SystemOwner:
 			return
-		case e.Run != nil && e.Run.Reason == cron.ReasonPaused && e.Run.State == cron.RunSkipped && !resumeIsTold:
+		case e.Run != nil && e.Run.Reason == cron.ReasonPaused && e.Run.State == cron.RunSkipped && !resumeIsPublished:
 			return
 		}
 		word := string(e.Action)
@@ -89,7 +89,7 @@ func (m *jobModel) openProcess(st cronStore) *modelProcess {
 		defer m.mu.Unlock()
 		m.events = append(m.events, word)
 	}
-	return &modelProcess{off: off, cronHouse: openWatched(m.t, dying{st, off, &m.wake}, watch)}
+	return &modelProcess{off: off, jobHarness: openWatched(m.t, dying{st, off, &m.wake}, watch)}
 }
 
 // modelHistories lets jobs live through random histories of a hundred steps each.
@@ -126,7 +126,7 @@ func modelHistories(t *testing.T, open modelStore, processes int, first, n uint6
 }
 
 // TestRandomHistoriesOfAJobAreThoseOfThePlainModel compares a job with the model that has no look-ahead: on every store, with one process and with two. There are as
-// many histories for each as LANEWAY_TEST_MODEL says, a few without it.
+// many histories for each as LANEWAY_TEST_MODEL names, a few without it.
 func TestRandomHistoriesOfAJobAreThoseOfThePlainModel(t *testing.T) {
 	first := positive(t, "LANEWAY_TEST_FIRST_SEED", 1)
 	for _, processes := range []int{1, 2} {

@@ -13,17 +13,17 @@ import (
 	"laneway/internal/store"
 )
 
-// goneHouse has a job that answers `hello` each minute to the chat 9 of the box, and counts what is sent there. gone is the chat that takes nothing.
-type goneHouse struct {
-	*cronHouse
+// goneHarness has a job that answers `hello` each minute to the chat 9 of the box, and counts what is sent there. gone is the chat that takes nothing.
+type goneHarness struct {
+	*jobHarness
 
 	gone  string
 	tries int
 }
 
-func openGone(t *testing.T, st cronStore, text string, change ...func(*cron.Job)) *goneHouse {
+func openGone(t *testing.T, st cronStore, text string, change ...func(*cron.Job)) *goneHarness {
 	t.Helper()
-	h := &goneHouse{cronHouse: openCron(t, st, bodies), gone: "9"}
+	h := &goneHarness{jobHarness: openCron(t, st, bodies), gone: "9"}
 	h.box.change(func() {
 		h.box.fail = func(r chat.Reply) error {
 			if r.Target.ChatID == "9" {
@@ -41,10 +41,10 @@ func openGone(t *testing.T, st cronStore, text string, change ...func(*cron.Job)
 }
 
 // refuseIn makes another chat the one that takes nothing.
-func (h *goneHouse) refuseIn(gone string) { h.box.change(func() { h.gone = gone }) }
+func (h *goneHarness) refuseIn(gone string) { h.box.change(func() { h.gone = gone }) }
 
 // onTheWeb is what stands in the main session.
-func (h *house) onTheWeb() (texts []string) {
+func (h *harness) onTheWeb() (texts []string) {
 	h.t.Helper()
 	tr, err := h.st.Transcript(h.t.Context(), store.TranscriptQuery{Session: chat.MainKey("main")})
 	if err != nil {
@@ -56,8 +56,8 @@ func (h *house) onTheWeb() (texts []string) {
 	return texts
 }
 
-// deliveries are what the ledger says of the answers of the job, the oldest first.
-func (h *goneHouse) deliveries() (list []string) {
+// deliveries are what the ledger has of the answers of the job, the oldest first.
+func (h *goneHarness) deliveries() (list []string) {
 	for _, r := range h.runs("digest") {
 		if r.State == cron.RunOK {
 			list = append(list, strings.TrimSpace(string(r.Delivery)+" "+r.DeliveryError))
@@ -71,7 +71,7 @@ const (
 	goneAgain = "not-delivered delivery is paused: blocked"
 )
 
-func TestAnAnswerIsTriedOnceWhereTheChatIsGoneAndPeopleAreTold(t *testing.T) {
+func TestAnAnswerIsTriedOnceWhereTheChatIsGoneAndPeopleGetAnAlert(t *testing.T) {
 	dead := cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "9", Thread: "7"}
 	nowhere := cron.Delivery{Mode: cron.DeliverNone}
 	ops := cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "ops"}
@@ -100,12 +100,12 @@ func TestAnAnswerIsTriedOnceWhereTheChatIsGoneAndPeopleAreTold(t *testing.T) {
 				after(4*time.Minute + 30*time.Second)
 				want(t, "tries", h.tries, 1)
 				wantList(t, "ledger", h.deliveries(), []string{goneOnce, goneAgain, goneAgain, goneAgain})
-				told := append(h.onTheWeb(), h.box.texts("ops")...)
-				want(t, "told in the web session", len(h.onTheWeb()), c.web)
-				want(t, "told in a chat", len(h.box.texts("ops")), c.box)
-				want(t, "told to a webhook", len(h.hook.texts(hookURL)), c.hook)
-				if c.hook == 0 && !strings.Contains(strings.Join(told, "\n"), `"digest" are not sent any more: the chat 9 of box takes nothing (blocked)`) {
-					t.Errorf("told %q", told)
+				sent := append(h.onTheWeb(), h.box.texts("ops")...)
+				want(t, "sent in the web session", len(h.onTheWeb()), c.web)
+				want(t, "sent in a chat", len(h.box.texts("ops")), c.box)
+				want(t, "sent to a webhook", len(h.hook.texts(hookURL)), c.hook)
+				if c.hook == 0 && !strings.Contains(strings.Join(sent, "\n"), `"digest" are not sent any more: the chat 9 of box takes nothing (blocked)`) {
+					t.Errorf("sent %q", sent)
 				}
 				j := h.job("digest")
 				want(t, "revision", j.Revision, before.Revision)
@@ -123,24 +123,24 @@ func TestAnAnswerIsTriedOnceWhereTheChatIsGoneAndPeopleAreTold(t *testing.T) {
 
 func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 	for name, c := range map[string]struct {
-		heal func(h *goneHouse) error
+		heal func(h *goneHarness) error
 		to   string
 	}{
-		"after an edit of the delivery": {func(h *goneHouse) error {
+		"after an edit of the delivery": {func(h *goneHarness) error {
 			_, err := h.d.CronUpdate(h.t.Context(), "digest", cron.Members{"delivery": []byte(`{"mode":"announce","channel":"box","to":"10"}`)}, "", operator())
 			return err
 		}, "10"},
-		"after an edit that says the same": {func(h *goneHouse) error {
+		"after an edit to the same value": {func(h *goneHarness) error {
 			h.refuseIn("")
 			_, err := h.d.CronUpdate(h.t.Context(), "digest", cron.Members{"delivery": []byte(`{"mode":"announce","channel":"box","to":"9"}`)}, "", operator())
 			return err
 		}, "9"},
-		"after a resume": {func(h *goneHouse) error {
+		"after a resume": {func(h *goneHarness) error {
 			h.refuseIn("")
 			_, err := h.d.CronResume(h.t.Context(), "digest", operator())
 			return err
 		}, "9"},
-		"after a pause and a resume": {func(h *goneHouse) error {
+		"after a pause and a resume": {func(h *goneHarness) error {
 			h.refuseIn("")
 			if _, err := h.d.CronPause(h.t.Context(), "digest", "note", time.Time{}, operator()); err != nil {
 				return err
@@ -148,7 +148,7 @@ func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 			_, err := h.d.CronResume(h.t.Context(), "digest", operator())
 			return err
 		}, "9"},
-		"after it was enabled": {func(h *goneHouse) error {
+		"after it was enabled": {func(h *goneHarness) error {
 			h.refuseIn("")
 			_, err := h.d.CronUpdate(h.t.Context(), "digest", cron.Members{"enabled": []byte("true")}, "", operator())
 			return err
@@ -170,10 +170,10 @@ func TestTheDeliveryToAChatThatWasGoneGoesOn(t *testing.T) {
 				after(time.Minute)
 				wantList(t, "answers", h.box.texts(c.to), []string{"hello"})
 				wantList(t, "ledger", h.deliveries(), []string{goneOnce, goneAgain, "delivered"})
-				want(t, "told", len(h.onTheWeb()), 1)
-				h.refuseIn(c.to) // and once more: people hear of it again
+				want(t, "sent", len(h.onTheWeb()), 1)
+				h.refuseIn(c.to) // and once more: people get another alert
 				after(2 * time.Minute)
-				want(t, "told again", len(h.onTheWeb()), 2)
+				want(t, "sent again", len(h.onTheWeb()), 2)
 				h.close()
 			})
 		})
@@ -191,21 +191,21 @@ func TestARefusedTextPausesNoDelivery(t *testing.T) {
 		})
 		after(3*time.Minute + 30*time.Second)
 		want(t, "tries", h.tries, 3)
-		want(t, "told", len(h.onTheWeb()), 0)
+		want(t, "sent", len(h.onTheWeb()), 0)
 		want(t, "delivery paused", h.job("digest").State.DeliveryPause, cron.DeliveryPause{})
 		h.close()
 	})
 }
 
-// TestAFailingJobIsToldPastAChatThatIsGone: its notices go where its answers would, and there is nobody.
-func TestAFailingJobIsToldPastAChatThatIsGone(t *testing.T) {
+// TestTheAlertOfAFailingJobPassesOverAChatThatIsGone: its notices go where its answers would, and no one reads there.
+func TestTheAlertOfAFailingJobPassesOverAChatThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openGone(t, newStore(), "fail bad_request")
 		after(3*time.Minute + 30*time.Second)
 		want(t, "tries", h.tries, 1)
-		told := h.onTheWeb()
-		if len(told) != 2 || !strings.Contains(told[0], "are not sent any more") || !strings.Contains(told[1], "failed 2 times in a row") {
-			t.Errorf("told %q", told)
+		sent := h.onTheWeb()
+		if len(sent) != 2 || !strings.Contains(sent[0], "are not sent any more") || !strings.Contains(sent[1], "failed 2 times in a row") {
+			t.Errorf("sent %q", sent)
 		}
 		h.close()
 	})
@@ -223,7 +223,7 @@ func TestAnAnswerOnItsWayToAChatThatTheJobHasLeftPausesNothing(t *testing.T) {
 		after(10 * time.Second)
 		wantList(t, "ledger", h.deliveries(), []string{goneOnce})
 		want(t, "delivery paused", h.job("digest").State.DeliveryPause, cron.DeliveryPause{})
-		want(t, "told", len(h.onTheWeb()), 0)
+		want(t, "sent", len(h.onTheWeb()), 0)
 		after(time.Minute)
 		wantList(t, "answers", h.box.texts("10"), []string{"hello"})
 		h.close()
@@ -255,11 +255,11 @@ func TestAProcessThatDiesBeforeItNotesAGoneChatLeavesItToTheNext(t *testing.T) {
 		})
 		after(3 * time.Minute)
 		want(t, "tries of the next", tries, 1)
-		want(t, "told", len(next.onTheWeb()), 1)
+		want(t, "sent", len(next.onTheWeb()), 1)
 		want(t, "reason", next.job("digest").State.DeliveryPause.Reason, "blocked")
 		next.close()
 		h.stop()
-		h.bury()
+		h.abandon()
 	})
 }
 

@@ -134,7 +134,7 @@ func TestAWaitingRunBeginsWhenTheRunOfAnotherProcessEnds(t *testing.T) {
 		a, b := openCron(t, dying{st, off, wake}, rare), openCron(t, dying{st, off, wake}, rare)
 		job := a.put(everySecond("twice", "sleep 1s"), func(j *cron.Job) { j.Schedule.EveryMs, j.Overlap = 3_600_000, cron.OverlapBufferOne })
 		var ids []string
-		for _, h := range []*cronHouse{a, b} {
+		for _, h := range []*jobHarness{a, b} {
 			id, reason, err := h.d.CronRun(t.Context(), job.ID, cron.RunForce, operator(), nil)
 			if err != nil || reason != "" {
 				t.Fatalf("the run did not start: %q, %v", reason, err)
@@ -146,7 +146,7 @@ func TestAWaitingRunBeginsWhenTheRunOfAnotherProcessEnds(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		starts := map[string]time.Time{}
-		for _, h := range []*cronHouse{a, b} {
+		for _, h := range []*jobHarness{a, b} {
 			h.runner.mu.Lock()
 			for i, c := range h.runner.calls {
 				starts[c.RunID] = h.runner.starts[i]

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a runner that does what the last message says: `sleep 2s`, `deaf 5s` (ignores its context and returns "late"), `fail` (overloaded),
+// script is a runner that does what the last message asks for: `sleep 2s`, `deaf 5s` (ignores its context and returns "late"), `fail` (overloaded),
 // `fail REASON`, `panic`; anything else is echoed. It counts simultaneous calls per session.
 type script struct {
 	mu      sync.Mutex
@@ -116,7 +116,7 @@ func joined(r agent.Request) string {
 func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	defer s.enter(ctx, req)()
 	text := joined(req)
-	line, _, _ := strings.Cut(req.Messages[len(req.Messages)-1].Text, "\n") // a late run says behind it for when it was planned
+	line, _, _ := strings.Cut(req.Messages[len(req.Messages)-1].Text, "\n") // a late run names the moment for which it was planned behind it
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
 	case "sleep", "deaf":
@@ -135,7 +135,7 @@ func (s *script) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 			return agent.Result{}, context.Cause(ctx)
 		}
 		if word == "deaf" {
-			return agent.Result{Text: "late"}, nil // another text than it emitted: nothing may overwrite what it had said when it was stopped
+			return agent.Result{Text: "late"}, nil // another text than it emitted: nothing may overwrite its text from before the stop
 		}
 		return agent.Result{Text: "begun"}, nil
 	case "fail":
@@ -174,8 +174,8 @@ func leave(req agent.Request, word string, names []string, emit func(agent.Event
 	return res, nil
 }
 
-// house is a dispatcher on a memory store inside a synctest bubble.
-type house struct {
+// harness is a dispatcher on a memory store inside a synctest bubble.
+type harness struct {
 	t      *testing.T
 	st     dispatch.Store
 	d      *dispatch.Dispatcher
@@ -211,7 +211,7 @@ func queue(s dispatch.QueueRules) option {
 	}
 }
 
-func open(t *testing.T, st dispatch.Store, opts ...option) *house {
+func open(t *testing.T, st dispatch.Store, opts ...option) *harness {
 	t.Helper()
 	h := build(t, st, opts...)
 	h.start()
@@ -219,9 +219,9 @@ func open(t *testing.T, st dispatch.Store, opts ...option) *house {
 }
 
 // build is open without the start.
-func build(t *testing.T, st dispatch.Store, opts ...option) *house {
+func build(t *testing.T, st dispatch.Store, opts ...option) *harness {
 	t.Helper()
-	h := &house{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, asker: &asker{postbox: postbox{name: "asker"}}, web: web.New(), ended: make(chan struct{})}
+	h := &harness{t: t, st: st, runner: &script{}, box: &postbox{name: "box"}, hook: &postbox{name: "webhook"}, asker: &asker{postbox: postbox{name: "asker"}}, web: web.New(), ended: make(chan struct{})}
 	table, err := command.New()
 	if err != nil {
 		t.Fatal(err)
@@ -246,8 +246,8 @@ func build(t *testing.T, st dispatch.Store, opts ...option) *house {
 	return h
 }
 
-// start lets the dispatcher run until the house is closed.
-func (h *house) start() {
+// start lets the dispatcher run until the harness is closed.
+func (h *harness) start() {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
 	h.cancel = cancel
@@ -262,8 +262,8 @@ func (h *house) start() {
 	synctest.Wait()
 }
 
-// close drains and ends the house; every test's last step, so that nothing is left in the bubble.
-func (h *house) close() {
+// close drains and ends the harness; every test's last step, so that nothing is left in the bubble.
+func (h *harness) close() {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), 30*time.Second)
 	defer cancel()
@@ -277,7 +277,7 @@ func (h *house) close() {
 }
 
 // msg makes a message of a program; the id is its text's number.
-func (h *house) msg(session, text string) chat.Message {
+func (h *harness) msg(session, text string) chat.Message {
 	key, err := chat.ParseSessionKey(session, "main")
 	if err != nil {
 		h.t.Fatal(err)
@@ -289,7 +289,7 @@ func (h *house) msg(session, text string) chat.Message {
 }
 
 // send offers a message that must be taken.
-func (h *house) send(session, text string, change ...func(*chat.Message)) string {
+func (h *harness) send(session, text string, change ...func(*chat.Message)) string {
 	h.t.Helper()
 	m := h.msg(session, text)
 	for _, f := range change {
@@ -316,7 +316,7 @@ func mode(q chat.QueueMode) func(*chat.Message) {
 }
 
 // end waits for a message's end.
-func (h *house) end(id string) chat.RunEnd {
+func (h *harness) end(id string) chat.RunEnd {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), time.Hour)
 	defer cancel()
@@ -328,7 +328,7 @@ func (h *house) end(id string) chat.RunEnd {
 }
 
 // kinds is the run events of a message in their order.
-func (h *house) kinds(id string) []string {
+func (h *harness) kinds(id string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []string

@@ -39,7 +39,7 @@ type jobModel struct {
 
 // modelProcess is one process of a model.
 type modelProcess struct {
-	*cronHouse
+	*jobHarness
 
 	off *atomic.Bool
 }
@@ -127,7 +127,7 @@ func (m *jobModel) wait() {
 	m.let(d)
 }
 
-// schedule is one that fires soon: people act at whole hundredths of a second, where no slot is.
+// schedule is one that fires within seconds: people act at whole hundredths of a second, where no slot is.
 func (m *jobModel) schedule() schedule.Spec {
 	in := time.Duration(20+m.dice.IntN(400)) * 10 * time.Millisecond
 	at := m.now().Truncate(10 * time.Millisecond).Add(in + 3*time.Millisecond)
@@ -198,7 +198,7 @@ func (m *jobModel) put() {
 	p.id, p.exists, p.enabled = out.Job.ID, true, true
 	m.note("%s %s %s lasts %s max %d delete %v missed %s", p.overlap, p.spec.Kind, scheduleJSON(p.spec), p.lasts, p.maxRuns, p.deletes, p.missed.Rule)
 	p.plan()
-	p.tell(cron.ActionAdded, "")
+	p.publish(cron.ActionAdded, "")
 	if m.dice.IntN(2) == 0 { // the claim of the first slot is under way: a change meets it
 		[]func(*jobModel){(*jobModel).pause, (*jobModel).remove, (*jobModel).update, (*jobModel).disable, (*jobModel).upsert}[m.dice.IntN(5)](m)
 	}
@@ -214,7 +214,7 @@ func (m *jobModel) both(what string, model func() bool, program func(d *dispatch
 	err := program(m.any().d)
 	synctest.Wait()
 	if (err == nil) != want {
-		m.fail("%s: the program says %v, the model that it is accepted: %v", what, err, want)
+		m.fail("%s: the program returns %v, the model that it is accepted: %v", what, err, want)
 	}
 }
 

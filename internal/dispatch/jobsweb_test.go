@@ -17,7 +17,7 @@ func toWeb(session string) func(*cron.Job) {
 	return deliverTo(cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "web", To: session})
 }
 
-// lines is what assistants have said in a session.
+// lines is the entries of assistants in a session.
 func lines(t *testing.T, st store.Store, session string) []string {
 	t.Helper()
 	key, err := chat.ParseSessionKey(session, "main")
@@ -37,8 +37,8 @@ func lines(t *testing.T, st store.Store, session string) []string {
 	return out
 }
 
-// finals is what watchers were told as complete in a session.
-func (h *house) finals(session string) []string {
+// finals is the complete answers that subscribers got in a session.
+func (h *harness) finals(session string) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []string
@@ -63,7 +63,7 @@ func TestTheAnswerOfAJobIsALineOfTheSessionThatItNames(t *testing.T) {
 			r := h.runs(job)[0]
 			want(t, "delivery of "+job, r.Delivery, cron.DeliveryDone)
 		}
-		wantList(t, "told", h.finals("agent:main:notes"), []string{h.runs("named")[0].ID + ": hello"})
+		wantList(t, "sent", h.finals("agent:main:notes"), []string{h.runs("named")[0].ID + ": hello"})
 		s, err := st.Session(t.Context(), chat.SessionKey{Agent: "main", Rest: "notes"}, "gateway")
 		if err != nil || s.Principal != "gateway" {
 			t.Errorf("the session that the delivery made: %+v, %v", s, err)
@@ -80,7 +80,7 @@ func TestAnAnswerThatWasGivenInTheSessionItselfIsThereOnce(t *testing.T) {
 		after(3 * time.Second)
 		wantList(t, "in the session", lines(t, st, "notes"), []string{"hello"})
 		want(t, "delivery", h.runs("own")[0].Delivery, cron.DeliveryDone)
-		want(t, "told", len(h.finals("agent:main:notes")), 1)
+		want(t, "sent", len(h.finals("agent:main:notes")), 1)
 		h.close()
 	})
 }
@@ -149,10 +149,10 @@ func TestAProcessThatDiesWhileItDeliversToTheWebLosesAndDoublesNothing(t *testin
 				r := b.runs("job")
 				want(t, "runs", len(r), 1)
 				want(t, "delivery", r[0].Delivery, cron.DeliveryDone)
-				wantList(t, "told by the second life", b.finals("agent:main:notes"), []string{r[0].ID + ": hello"})
+				wantList(t, "sent by the second life", b.finals("agent:main:notes"), []string{r[0].ID + ": hello"})
 				want(t, "turns of the second life", len(b.runner.texts()), 0)
 				a.stop()
-				a.bury()
+				a.abandon()
 				b.close()
 			})
 		})
@@ -197,7 +197,7 @@ func TestAlertsAreLinesOfTheSession(t *testing.T) {
 			})
 		after(10 * time.Minute)
 		alerts := h.finals("agent:main:ops")
-		want(t, "alerts told", len(alerts), 1)
+		want(t, "alerts sent", len(alerts), 1)
 		want(t, "lines", len(lines(t, st, "ops")), 1)
 		if len(alerts) == 1 && alerts[0][:len("schedule:bad:")] != "schedule:bad:" {
 			t.Errorf("the alert names no run: %q", alerts[0])
@@ -210,7 +210,7 @@ func TestAlertsAreLinesOfTheSession(t *testing.T) {
 	})
 }
 
-func TestAChatUsersJobTellsNothingInASessionOfSomebodyElse(t *testing.T) {
+func TestAChatUsersJobDeliversNothingToASessionOfAnother(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := memory.New(memory.Config{})
 		h := openCron(t, st)

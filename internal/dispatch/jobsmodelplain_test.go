@@ -11,8 +11,8 @@ import (
 	"laneway/internal/cron/schedule"
 )
 
-// resumeIsTold: a pause that ends is an event, and so are the slots that passed.
-const resumeIsTold = true
+// resumeIsPublished: a pause that ends is an event, and so are the slots that passed.
+const resumeIsPublished = true
 
 // plain is one job as the documents describe it, with a clock that stands at each moment in turn: nothing is claimed ahead, nothing races, nothing is stored. It shares
 // the arithmetic of schedules with the program and nothing else.
@@ -79,7 +79,7 @@ func (p *plain) after(t time.Time) time.Time {
 
 func (p *plain) fires() bool { return p.exists && p.enabled && !p.paused }
 
-func (p *plain) tell(action cron.Action, run string) {
+func (p *plain) publish(action cron.Action, run string) {
 	if action == cron.ActionUpdated {
 		p.changed = p.now
 	}
@@ -144,7 +144,7 @@ func (p *plain) wait(r, behind *plainRun) {
 	p.active = append(p.active, r)
 }
 
-// fire settles what is due: the slot alone, or after an outage what the policy says.
+// fire settles what is due: the slot alone, or after an outage what the policy decides.
 func (p *plain) fire() {
 	d := p.times().Decide(cron.Claim{Planned: p.next, Now: p.now, Policy: p.missed})
 	for _, m := range d.Missed {
@@ -186,11 +186,11 @@ func (p *plain) launch(r *plainRun, late bool, n, row int) bool {
 		p.wait(r, p.active[len(p.active)-1])
 	case p.overlap == cron.OverlapBufferOne:
 		p.rows[r.id] = "skipped buffer_full"
-		p.tell(cron.ActionFinished, r.id)
+		p.publish(cron.ActionFinished, r.id)
 		return false
 	default:
 		p.rows[r.id] = "skipped overlap"
-		p.tell(cron.ActionFinished, r.id)
+		p.publish(cron.ActionFinished, r.id)
 		return false
 	}
 	return true
@@ -199,7 +199,7 @@ func (p *plain) launch(r *plainRun, late bool, n, row int) bool {
 func (p *plain) begin(r *plainRun) {
 	p.calls = append(p.calls, modelCall{p.now, r.id})
 	p.rows[r.id] = "running"
-	p.tell(cron.ActionStarted, r.id)
+	p.publish(cron.ActionStarted, r.id)
 	r.ends = p.now.Add(p.lasts)
 	if !slices.Contains(p.active, r) {
 		p.active = append(p.active, r)
@@ -212,7 +212,7 @@ func (p *plain) begin(r *plainRun) {
 func (p *plain) end(r *plainRun) {
 	p.active = slices.DeleteFunc(p.active, func(a *plainRun) bool { return a == r })
 	p.rows[r.id] = "ok"
-	p.tell(cron.ActionFinished, r.id)
+	p.publish(cron.ActionFinished, r.id)
 	if p.deletes && r.planned && p.exists {
 		p.exists = false
 	}
@@ -225,8 +225,8 @@ func (p *plain) end(r *plainRun) {
 func (p *plain) record(m cron.MissedSpan, state cron.RunState) {
 	id := cron.RunID(cron.TriggerSchedule, p.id, m.First)
 	p.rows[id] = strings.TrimSuffix(fmt.Sprintf("%s %s x%d", state, m.Reason, m.Count), " x1")
-	if resumeIsTold || m.Reason != cron.ReasonPaused {
-		p.tell(cron.ActionFinished, id)
+	if resumeIsPublished || m.Reason != cron.ReasonPaused {
+		p.publish(cron.ActionFinished, id)
 	}
 }
 
@@ -245,7 +245,7 @@ func (p *plain) endWaiting(reason cron.Reason) {
 			return false
 		}
 		p.rows[r.id] = "cancelled " + string(reason)
-		p.tell(cron.ActionFinished, r.id)
+		p.publish(cron.ActionFinished, r.id)
 		if r.planned {
 			p.fired = max(0, p.fired-1)
 			p.enabled = true
@@ -263,7 +263,7 @@ func (p *plain) pause(until time.Time) bool {
 		p.pausedAt = p.now
 	}
 	p.paused, p.until = true, until
-	p.tell(cron.ActionUpdated, "")
+	p.publish(cron.ActionUpdated, "")
 	return true
 }
 
@@ -283,8 +283,8 @@ func (p *plain) autoResume() {
 	p.paused, p.until = false, time.Time{}
 	p.next = p.after(p.now)
 	p.enabled = !p.next.IsZero()
-	if resumeIsTold {
-		p.tell(cron.ActionUpdated, "")
+	if resumeIsPublished {
+		p.publish(cron.ActionUpdated, "")
 	}
 }
 
@@ -298,7 +298,7 @@ func (p *plain) resume() bool {
 	p.pausedSlots()
 	p.paused, p.until = false, time.Time{}
 	p.plan()
-	p.tell(cron.ActionUpdated, "")
+	p.publish(cron.ActionUpdated, "")
 	return true
 }
 
@@ -317,11 +317,11 @@ func (p *plain) enable(on bool) bool {
 	}
 	p.enabled = on
 	if p.paused {
-		p.tell(cron.ActionUpdated, "")
+		p.publish(cron.ActionUpdated, "")
 		return true
 	}
 	p.plan()
-	p.tell(cron.ActionUpdated, "")
+	p.publish(cron.ActionUpdated, "")
 	return true
 }
 
@@ -343,14 +343,14 @@ func (p *plain) change(spec schedule.Spec, upsert bool) bool {
 	if !p.paused {
 		p.plan()
 	}
-	p.tell(cron.ActionUpdated, "")
+	p.publish(cron.ActionUpdated, "")
 	return true
 }
 
 func (p *plain) remove() bool {
 	p.endWaiting(cron.ReasonRemoved)
 	p.exists = false
-	p.tell(cron.ActionRemoved, "")
+	p.publish(cron.ActionRemoved, "")
 	return true
 }
 
@@ -376,7 +376,7 @@ func (p *plain) run() bool {
 func (p *plain) cancel() bool {
 	for _, r := range p.active {
 		p.rows[r.id] = "cancelled stopped"
-		p.tell(cron.ActionFinished, r.id)
+		p.publish(cron.ActionFinished, r.id)
 	}
 	p.active = nil
 	return true
