@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"laneway/internal/client"
+	"laneway/internal/wire"
 )
 
 type chatCmd struct {
@@ -109,12 +110,12 @@ func (l *chatLoop) greet(ctx context.Context, limit int) error {
 	if limit == 0 {
 		return nil
 	}
-	var history historyResult
-	if err := l.talk.conn.Call(ctx, "chat.history", historyParams{SessionKey: l.talk.session, Limit: limit, MaxChars: 2000}, &history); err != nil {
+	var history wire.HistoryPage[wire.HistoryMessage]
+	if err := l.talk.conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: l.talk.session, Limit: new(int64(limit)), MaxChars: new(int64(2000))}, &history); err != nil {
 		return err
 	}
 	for _, m := range history.Messages {
-		l.write(l.env.bold(cell(m.Role, 12)+": ") + plain(m.text()) + "\n")
+		l.write(l.env.bold(cell(m.Role, 12)+": ") + plain(m.Text()) + "\n")
 	}
 	return nil
 }
@@ -252,7 +253,7 @@ func (l *chatLoop) send(ctx context.Context, text string) error {
 
 // reconnect dials again and attaches to everything that has not ended.
 func (l *chatLoop) reconnect(ctx context.Context) error {
-	var results []sendResult
+	var results []wire.ChatSendResult
 	err := l.talk.redial(ctx, func() error {
 		results = nil
 		for _, p := range l.open {
@@ -283,18 +284,18 @@ func (l *chatLoop) reconnect(ctx context.Context) error {
 
 // conclude shows the end of a run that ended while the client was not connected.
 func (l *chatLoop) conclude(end turnEnd) {
-	e := chatEvent{RunID: end.RunID, State: stateFinal, StopReason: end.StopReason}
+	e := wire.ChatEvent{RunID: end.RunID, State: wire.ChatFinal, StopReason: end.StopReason}
 	if end.Error != "" {
-		e.State, e.ErrorMessage = stateError, end.Error
+		e.State, e.ErrorMessage = wire.ChatError, end.Error
 	}
 	if end.Text != "" {
-		e.Message = &wireMessage{Content: []wireContent{{Type: "text", Text: end.Text}}}
+		e.Message = &wire.ChatMessage{Content: []wire.TextPart{{Type: "text", Text: end.Text}}}
 	}
 	l.show(e)
 }
 
 // show writes what is new in the answer of one of our own messages.
-func (l *chatLoop) show(e chatEvent) {
+func (l *chatLoop) show(e wire.ChatEvent) {
 	if !l.mine(e.RunID) {
 		return
 	}
@@ -304,12 +305,12 @@ func (l *chatLoop) show(e chatEvent) {
 		}
 		l.shown = answer{run: e.RunID}
 	}
-	text := e.Message.text()
-	if text == "" && e.State == stateDelta && !e.Replace {
-		text = l.shown.text + e.DeltaText
+	text := e.Message.Text()
+	if text == "" && e.State == wire.ChatDelta && e.DeltaText != nil && !e.Replace {
+		text = l.shown.text + *e.DeltaText
 	}
 	l.grow(text)
-	if e.ends() {
+	if e.State.Ends() {
 		l.end(e)
 	}
 }
@@ -328,7 +329,7 @@ func (l *chatLoop) grow(text string) {
 	}
 }
 
-func (l *chatLoop) end(e chatEvent) {
+func (l *chatLoop) end(e wire.ChatEvent) {
 	if l.shown.text != "" && !strings.HasSuffix(l.shown.text, "\n") {
 		l.write("\n")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"laneway/internal/config"
 	"laneway/internal/secret"
+	"laneway/internal/wire"
 )
 
 func TestEveryCommandShowsAnExample(t *testing.T) {
@@ -198,12 +199,12 @@ func TestAnAnswerThatBeginsAnewIsShownAnew(t *testing.T) {
 	b := newBench("")
 	typing := &keys{}
 	loop := &chatLoop{env: b.env, screen: typing, open: []pending{{key: "r"}}}
-	for _, e := range []chatEvent{
-		{RunID: "other", State: stateDelta, DeltaText: "no"},
-		{RunID: "r", State: stateDelta, DeltaText: "Hel"},
-		{RunID: "r", State: stateDelta, DeltaText: "lo", Message: said("Hello")},
-		{RunID: "r", State: stateDelta, DeltaText: "Good", Replace: true, Message: said("Good")},
-		{RunID: "r", State: stateFinal, Message: said("Good day")},
+	for _, e := range []wire.ChatEvent{
+		{RunID: "other", State: wire.ChatDelta, DeltaText: new("no")},
+		{RunID: "r", State: wire.ChatDelta, DeltaText: new("Hel")},
+		{RunID: "r", State: wire.ChatDelta, DeltaText: new("lo"), Message: said("Hello")},
+		{RunID: "r", State: wire.ChatDelta, DeltaText: new("Good"), Replace: true, Message: said("Good")},
+		{RunID: "r", State: wire.ChatFinal, Message: said("Good day")},
 	} {
 		loop.show(e)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"laneway/internal/cron/schedule"
+	"laneway/internal/wire"
 )
 
 // scheduleFlags set when a job fires; exactly one of the first three.
@@ -99,16 +100,16 @@ func (c *cronAdd) Run(ctx context.Context, env *environment) error {
 		return printJSON(env.stdout, raw)
 	}
 	var reply struct {
-		wireJob
+		wire.Job // of an answer without a key of the client
 
-		Job *wireJob `json:"job"`
+		Declared *wire.Job `json:"job"`
 	}
 	if err := json.Unmarshal(raw, &reply); err != nil {
 		return fmt.Errorf("the answer cannot be read: %w", err)
 	}
-	job := reply.wireJob
-	if reply.Job != nil {
-		job = *reply.Job
+	job := reply.Job
+	if reply.Declared != nil {
+		job = *reply.Declared
 	}
 	next := "it does not fire"
 	if job.NextRunAtMs > 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"laneway/internal/cron/schedule"
+	"laneway/internal/wire"
 )
 
 type cronCmd struct {
@@ -27,31 +28,8 @@ type cronCmd struct {
 	Export   cronExport   `cmd:"" help:"Print all jobs as YAML that import takes."`
 }
 
-// wireJob is a job as commands read it.
-type wireJob struct {
-	ID       string `json:"id"`
-	Name     string `json:"name"`
-	Key      string `json:"key"`
-	Enabled  bool   `json:"enabled"`
-	Invalid  string `json:"invalid"`
-	Schedule struct {
-		Kind    string `json:"kind"`
-		At      string `json:"at"`
-		EveryMs int64  `json:"everyMs"`
-		Expr    string `json:"expr"`
-		TZ      string `json:"tz"`
-	} `json:"schedule"`
-	NextRunAtMs   int64  `json:"nextRunAtMs"`
-	LastRunStatus string `json:"lastRunStatus"`
-	Paused        *struct {
-		Note string `json:"note"`
-	} `json:"paused"`
-	DeliveryPaused *struct {
-		Reason string `json:"reason"`
-	} `json:"deliveryPaused"`
-}
-
-func (j wireJob) when() string {
+// scheduleOf is when a job fires, for a person.
+func scheduleOf(j wire.Job) string {
 	s := j.Schedule
 	switch s.Kind {
 	case "every":
@@ -62,7 +40,8 @@ func (j wireJob) when() string {
 	return s.Expr + " " + s.TZ
 }
 
-func (j wireJob) state() string {
+// stateOf is a word for how a job is.
+func stateOf(j wire.Job) string {
 	switch {
 	case j.Invalid != "":
 		return "invalid"
@@ -106,7 +85,7 @@ func (c *cronList) Run(ctx context.Context, env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, got.reply)
 	}
-	var jobs []wireJob
+	var jobs []wire.Job
 	if err := got.into(&jobs); err != nil {
 		return fmt.Errorf("the list of jobs cannot be read: %w", err)
 	}
@@ -116,7 +95,7 @@ func (c *cronList) Run(ctx context.Context, env *environment) error {
 		if j.NextRunAtMs > 0 {
 			next = "in " + short(time.UnixMilli(j.NextRunAtMs).Sub(env.now()))
 		}
-		rows = append(rows, []string{cell(j.ID, 36), cell(j.Name, 40), cell(j.when(), 40), j.state(), next, cell(j.LastRunStatus, 10)})
+		rows = append(rows, []string{cell(j.ID, 36), cell(j.Name, 40), cell(scheduleOf(j), 40), stateOf(j), next, cell(j.LastRunStatus, 10)})
 	}
 	return errors.Join(table(env.stdout, rows), got.more(env, "jobs"))
 }
@@ -133,10 +112,7 @@ type jobArg struct {
 func findJob(ctx context.Context, conn gatewayConn, name string) (string, error) {
 	var ids []string
 	for more, offset := true, 0; more; {
-		var reply struct {
-			Jobs       []wireJob `json:"jobs"`
-			NextOffset *int      `json:"nextOffset"`
-		}
+		var reply wire.CronListResult
 		params := map[string]any{"query": name, "includeDisabled": true, "includeSystem": true, "extended": true, "limit": 200, "offset": offset}
 		if err := conn.Call(ctx, "cron.list", params, &reply); err != nil {
 			return "", err

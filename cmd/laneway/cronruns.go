@@ -8,20 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-)
 
-// wireRun is an entry of the ledger as commands read it.
-type wireRun struct {
-	RunID          string `json:"runId"`
-	JobID          string `json:"jobId"`
-	JobName        string `json:"jobName"`
-	Outcome        string `json:"outcome"`
-	Reason         string `json:"reason"`
-	Error          string `json:"error"`
-	Summary        string `json:"summary"`
-	ScheduledForMs int64  `json:"scheduledForMs"`
-	DurationMs     int64  `json:"durationMs"`
-}
+	"laneway/internal/wire"
+)
 
 type cronRuns struct {
 	clientFlags
@@ -64,7 +53,7 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, got.reply)
 	}
-	var entries []wireRun
+	var entries []wire.LedgerEntry
 	if err := got.into(&entries); err != nil {
 		return fmt.Errorf("the entries cannot be read: %w", err)
 	}
@@ -78,10 +67,18 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 		}
 		rows = append(rows, []string{
 			time.UnixMilli(r.ScheduledForMs).UTC().Format(time.RFC3339), cell(r.JobName, 30), cell(r.Outcome, 12),
-			short(time.Duration(r.DurationMs) * time.Millisecond), cell(what, 60),
+			short(took(r)), cell(what, 60),
 		})
 	}
 	return errors.Join(table(env.stdout, rows), got.more(env, "entries"))
+}
+
+// took is how long a run ran; 0 while it has not ended.
+func took(r wire.LedgerEntry) time.Duration {
+	if r.DurationMs == nil {
+		return 0
+	}
+	return time.Duration(*r.DurationMs) * time.Millisecond
 }
 
 // removedJob turns the name of a job that only the ledger knows into its id; what is no such name may be an id. Of a name that the last 200 entries with
@@ -92,7 +89,7 @@ func removedJob(ctx context.Context, conn gatewayConn, name string) (string, err
 	if err != nil {
 		return "", err
 	}
-	var entries []wireRun
+	var entries []wire.LedgerEntry
 	if err := got.into(&entries); err != nil {
 		return "", fmt.Errorf("the entries cannot be read: %w", err)
 	}
@@ -134,11 +131,7 @@ func (c *cronRun) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	var reply struct {
-		Enqueued bool   `json:"enqueued"`
-		RunID    string `json:"runId"`
-		Reason   string `json:"reason"`
-	}
+	var reply wire.CronRunResult
 	if err := conn.Call(ctx, "cron.run", map[string]any{"id": id, "mode": c.Mode}, &reply); err != nil {
 		return err
 	}
@@ -164,26 +157,24 @@ func (c *cronRun) Run(ctx context.Context, env *environment) error {
 const waitEvery = time.Second
 
 // waitForRun waits until the run is in the ledger with an outcome.
-func waitForRun(ctx context.Context, conn gatewayConn, id string) (wireRun, error) {
+func waitForRun(ctx context.Context, conn gatewayConn, id string) (wire.LedgerEntry, error) {
 	tick := time.NewTicker(waitEvery)
 	defer tick.Stop()
 	for {
-		var reply struct {
-			Entries []wireRun `json:"entries"`
-		}
+		var reply wire.CronRunsResult
 		if err := conn.Call(ctx, "cron.runs", map[string]any{"runId": id, "extended": true}, &reply); err != nil {
-			return wireRun{}, err
+			return wire.LedgerEntry{}, err
 		}
 		if len(reply.Entries) > 0 {
 			return reply.Entries[0], nil
 		}
 		select {
 		case <-ctx.Done():
-			return wireRun{}, context.Cause(ctx)
+			return wire.LedgerEntry{}, context.Cause(ctx)
 		case <-tick.C:
 		case _, open := <-conn.Events():
 			if !open {
-				return wireRun{}, errors.New("the connection was lost; the run goes on, see laneway cron runs")
+				return wire.LedgerEntry{}, errors.New("the connection was lost; the run goes on, see laneway cron runs")
 			}
 		}
 	}
@@ -214,9 +205,7 @@ func (c *cronCancel) Run(ctx context.Context, env *environment) error {
 	if c.Reason != "" {
 		params["reason"] = c.Reason
 	}
-	var reply struct {
-		Cancelled []string `json:"cancelled"`
-	}
+	var reply wire.CronCancelResult
 	if err := conn.Call(ctx, "cron.cancel", params, &reply); err != nil {
 		return err
 	}
@@ -237,19 +226,6 @@ type schedulerCmd struct {
 	Pause  cronPause       `cmd:"" help:"Pause one."`
 	Resume cronResume      `cmd:"" help:"End a pause."`
 	Run    cronRun         `cmd:"" help:"Run one now."`
-}
-
-type schedulerJob struct {
-	Name       string  `json:"job_name"`
-	Expr       string  `json:"cron_expr"`
-	LastRun    *string `json:"last_run"`
-	DurationMs *int64  `json:"last_duration_ms"`
-	LastResult *string `json:"last_result"`
-	NextRun    *string `json:"next_run"`
-	RunCount   int64   `json:"run_count"`
-	ErrorCount int64   `json:"error_count"`
-	IsRunning  bool    `json:"is_running"`
-	IsPaused   bool    `json:"is_paused"`
 }
 
 func orDash(s *string) string {
@@ -291,15 +267,13 @@ func (c *schedulerStatus) Run(ctx context.Context, env *environment) error {
 }
 
 func showScheduler(ctx context.Context, env *environment, f clientFlags, name string, asJSON bool) error {
-	var reply struct {
-		Jobs []schedulerJob `json:"jobs"`
-	}
+	var reply wire.SchedulerStatusResult
 	if err := f.call(ctx, env, "scheduler.status", map[string]any{}, &reply); err != nil {
 		return err
 	}
-	jobs := []schedulerJob{}
+	jobs := []wire.SchedulerJob{}
 	for _, j := range reply.Jobs {
-		if name == "" || j.Name == name {
+		if name == "" || j.JobName == name {
 			jobs = append(jobs, j)
 		}
 	}
@@ -318,7 +292,7 @@ func showScheduler(ctx context.Context, env *environment, f clientFlags, name st
 			state = "paused"
 		}
 		rows = append(rows, []string{
-			cell(j.Name, 40), cell(j.Expr, 40), orDash(j.NextRun), orDash(j.LastRun), orDash(j.LastResult),
+			cell(j.JobName, 40), cell(j.CronExpr, 40), orDash(j.NextRun), orDash(j.LastRun), orDash(j.LastResult),
 			strconv.FormatInt(j.RunCount, 10), strconv.FormatInt(j.ErrorCount, 10), state,
 		})
 	}

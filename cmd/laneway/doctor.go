@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"laneway/internal/config"
+	"laneway/internal/wire"
 )
 
 // level is the severity of a finding.
@@ -236,10 +237,7 @@ func checkGateway(ctx context.Context, p *patient) []finding {
 }
 
 func checkCredential(ctx context.Context, p *patient) []finding {
-	var status struct {
-		Version string `json:"version"`
-		NodeID  string `json:"nodeId"`
-	}
+	var status wire.StatusResult
 	var raw json.RawMessage
 	if err := p.flags.client(p).call(ctx, p.env, "status", map[string]any{}, &raw); err != nil {
 		return failure(err.Error(), "")

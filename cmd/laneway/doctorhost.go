@@ -10,6 +10,7 @@ import (
 
 	"laneway/internal/app"
 	"laneway/internal/config"
+	"laneway/internal/wire"
 )
 
 const (
@@ -49,9 +50,7 @@ func checkAgents(ctx context.Context, p *patient) []finding {
 
 // runners are the runners of the gateway that is running, by agent; nil when none answers, which another check reports.
 func (p *patient) runners(ctx context.Context) map[string]string {
-	var reply struct {
-		Agents []struct{ ID, Runner string } `json:"agents"`
-	}
+	var reply wire.AgentsListResult
 	if err := p.flags.client(p).call(ctx, p.env, "agents.list", map[string]any{}, &reply); err != nil {
 		return nil
 	}
@@ -115,7 +114,7 @@ func checkChannels(ctx context.Context, p *patient) []finding {
 	if p.loaded != nil {
 		all = findings(app.ExamineChannels(ctx, p.loaded.Config))
 	}
-	var report channelsReply
+	var report wire.ChannelsStatusResult
 	if err := p.flags.client(p).call(ctx, p.env, "channels.status", map[string]any{}, &report); err != nil {
 		return append(all, warning("the gateway's are not checked: no gateway answers", "start it, or give --url and --token")...)
 	}

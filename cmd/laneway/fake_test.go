@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"laneway/internal/client"
+	"laneway/internal/wire"
 )
 
 // fakeGateway behaves as a gateway does towards one client: runs live on when a connection is lost, and a message that is sent
@@ -96,13 +97,13 @@ func (c *fakeConn) Call(ctx context.Context, method string, params, result any) 
 func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 	switch method {
 	case "chat.send":
-		var p sendParams
+		var p wire.ChatSendParams
 		if err := json.Unmarshal(params, &p); err != nil {
 			return nil, err
 		}
 		return c.send(p)
 	case "chat.abort":
-		var p abortParams
+		var p wire.ChatAbortParams
 		if err := json.Unmarshal(params, &p); err != nil {
 			return nil, err
 		}
@@ -149,7 +150,7 @@ func fakeSessions(params json.RawMessage) (any, error) {
 	if err := json.Unmarshal(params, &p); err != nil {
 		return nil, err
 	}
-	page := map[string]any{"sessions": []sessionRow{fakeRow()}, "count": 1, "totalCount": 2, "hasMore": p.Offset == 0, "nextOffset": nil}
+	page := map[string]any{"sessions": []wire.SessionRow{fakeRow()}, "count": 1, "totalCount": 2, "hasMore": p.Offset == 0, "nextOffset": nil}
 	if p.Offset == 0 {
 		page["nextOffset"] = 1
 	}
@@ -174,10 +175,10 @@ func fakeLedger(params json.RawMessage) any {
 	return map[string]any{"entries": entries}
 }
 
-func fakeRow() sessionRow {
-	return sessionRow{
+func fakeRow() wire.SessionRow {
+	return wire.SessionRow{
 		Key: "agent:main:main", SessionID: "s-1", Kind: "direct", AgentID: "main", Status: "done", Lane: "main", EffectiveQueueMode: "queue",
-		UpdatedAt: testNow().Add(-time.Minute).UnixMilli(), CreatedAt: testNow().Add(-72 * time.Hour).UnixMilli(),
+		UpdatedAt: new(testNow().Add(-time.Minute).UnixMilli()), CreatedAt: testNow().Add(-72 * time.Hour).UnixMilli(),
 		LastMessagePreview: "evil \x1b[2J answer", ActiveRunIDs: []string{},
 	}
 }
@@ -195,20 +196,20 @@ const (
 	fakePairing = `{"requests":[{"channel":"telegram","accountId":"default","senderId":"8","senderLabel":"Bob","createdAt":"2027-03-01T08:50:00.000Z","expiresAt":"2027-03-01T09:50:00.000Z"}],
 		"granted":[{"channel":"telegram","accountId":"default","senderId":"7","senderLabel":"Anna","approvedBy":"gateway","approvedAt":"2027-02-26T09:00:00.000Z"}]}`
 	fakeHealth = `{"ok":true,
-		"sessions":{"path":"sqlite"},"database":{"ok":true,"latencyMs":1.5},"problems":["one thing"]}`
+		"sessions":{"path":"sqlite"},"database":{"ok":true,"latencyMs":2},"problems":["one thing"]}`
 )
 
-func (c *fakeConn) send(p sendParams) (sendResult, error) {
+func (c *fakeConn) send(p wire.ChatSendParams) (wire.ChatSendResult, error) {
 	if run, known := c.gateway.runs[p.IdempotencyKey]; known {
 		status := run.ended
 		if status == "" {
 			status = "in_flight"
 			c.finish(p.IdempotencyKey, run)
 		}
-		return sendResult{RunID: p.IdempotencyKey, Status: status}, nil
+		return wire.ChatSendResult{RunID: p.IdempotencyKey, Status: status}, nil
 	}
 	if p.Message == "refuse" {
-		return sendResult{}, errors.New("the queue of the session is full (10 waiting); try again later")
+		return wire.ChatSendResult{}, errors.New("the queue of the session is full (10 waiting); try again later")
 	}
 	run := &fakeRun{session: p.SessionKey, text: p.Message}
 	c.gateway.runs[p.IdempotencyKey] = run
@@ -224,30 +225,30 @@ func (c *fakeConn) send(p sendParams) (sendResult, error) {
 	default:
 		c.finish(p.IdempotencyKey, run)
 	}
-	return sendResult{RunID: p.IdempotencyKey, Status: "started"}, nil
+	return wire.ChatSendResult{RunID: p.IdempotencyKey, Status: "started"}, nil
 }
 
 func (c *fakeConn) delta(key string, run *fakeRun, text string) {
 	run.shown += text
-	c.event(chatEvent{RunID: key, State: stateDelta, DeltaText: text, Message: said(run.shown)})
+	c.event(wire.ChatEvent{RunID: key, State: wire.ChatDelta, DeltaText: &text, Message: said(run.shown)})
 }
 
 func (c *fakeConn) finish(key string, run *fakeRun) {
-	c.event(chatEvent{RunID: "somebody-else", State: stateFinal, Message: said("not for you")})
+	c.event(wire.ChatEvent{RunID: "somebody-else", State: wire.ChatFinal, Message: said("not for you")})
 	run.ended = "ok"
 	switch run.text {
 	case "fail":
 		run.ended = "error"
-		c.event(chatEvent{RunID: key, State: stateError, ErrorMessage: "the model said no"})
+		c.event(wire.ChatEvent{RunID: key, State: wire.ChatError, ErrorMessage: "the model said no"})
 	case "merge":
-		c.event(chatEvent{RunID: key, State: stateFinal, StopReason: "merged", Yielded: true})
+		c.event(wire.ChatEvent{RunID: key, State: wire.ChatFinal, StopReason: "merged", Yielded: true})
 	default:
 		run.shown = run.text
-		c.event(chatEvent{RunID: key, State: stateFinal, StopReason: "stop", Message: said(run.text)})
+		c.event(wire.ChatEvent{RunID: key, State: wire.ChatFinal, StopReason: "stop", Message: said(run.text)})
 	}
 }
 
-func (c *fakeConn) event(e chatEvent) {
+func (c *fakeConn) event(e wire.ChatEvent) {
 	if c.lost {
 		return
 	}
@@ -258,16 +259,16 @@ func (c *fakeConn) event(e chatEvent) {
 	c.events <- client.Event{Name: "chat", Payload: payload}
 }
 
-func said(text string) *wireMessage {
-	return &wireMessage{Role: "assistant", Content: []wireContent{{Type: "text", Text: text}}}
+func said(text string) *wire.ChatMessage {
+	return &wire.ChatMessage{Role: "assistant", Content: []wire.TextPart{{Type: "text", Text: text}}}
 }
 
-func (c *fakeConn) abort(p abortParams) abortResult {
-	result := abortResult{RunIDs: []string{}}
+func (c *fakeConn) abort(p wire.ChatAbortParams) wire.ChatAbortResult {
+	result := wire.ChatAbortResult{RunIDs: []string{}}
 	for key, run := range c.gateway.runs {
 		if run.ended == "" && (p.RunID == "" || p.RunID == key) {
 			run.ended = "aborted"
-			c.event(chatEvent{RunID: key, State: stateAborted, StopReason: "stop"})
+			c.event(wire.ChatEvent{RunID: key, State: wire.ChatAborted, StopReason: "stop"})
 			result.Aborted, result.RunIDs = true, append(result.RunIDs, key)
 			c.gateway.aborted = append(c.gateway.aborted, key)
 		}
@@ -275,13 +276,12 @@ func (c *fakeConn) abort(p abortParams) abortResult {
 	return result
 }
 
-func (c *fakeConn) history() historyResult {
-	result := historyResult{SessionKey: "agent:main:main", SessionID: "s-1", TotalMessages: 2}
-	result.Messages = []wireMessage{{Role: "user", Content: []wireContent{{Text: "earlier question"}}, Timestamp: testNow().UnixMilli()}}
+func (c *fakeConn) history() wire.HistoryPage[wire.HistoryMessage] {
+	result := wire.HistoryPage[wire.HistoryMessage]{SessionKey: "agent:main:main", SessionID: "s-1", TotalMessages: 2}
+	result.Messages = []wire.HistoryMessage{{Role: "user", Content: []wire.TextPart{{Text: "earlier question"}}, Timestamp: testNow().UnixMilli()}}
 	for key, run := range c.gateway.runs {
-		m := *said(run.shown)
-		m.RunID = key
-		result.Messages = append(result.Messages, m)
+		said := said(run.shown)
+		result.Messages = append(result.Messages, wire.HistoryMessage{Role: said.Role, Content: said.Content, Timestamp: said.Timestamp, RunID: key})
 	}
 	return result
 }

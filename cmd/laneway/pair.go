@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"laneway/internal/wire"
 )
 
 type pairCmd struct {
@@ -41,18 +43,6 @@ func (*pairApprove) Help() string {
 // Help is the example of the command.
 func (*pairRevoke) Help() string { return "Example:\n\n    laneway pair revoke 123456789" }
 
-// pairPerson is a person of the list.
-type pairPerson struct {
-	Channel     string    `json:"channel"`
-	AccountID   string    `json:"accountId"`
-	SenderID    string    `json:"senderId"`
-	SenderLabel string    `json:"senderLabel"`
-	CreatedAt   time.Time `json:"createdAt"`
-	ExpiresAt   time.Time `json:"expiresAt"`
-	ApprovedBy  string    `json:"approvedBy"`
-	ApprovedAt  time.Time `json:"approvedAt"`
-}
-
 // Run lists people.
 func (c *pairList) Run(ctx context.Context, env *environment) error {
 	var raw json.RawMessage
@@ -62,25 +52,32 @@ func (c *pairList) Run(ctx context.Context, env *environment) error {
 	if c.JSON {
 		return printJSON(env.stdout, raw)
 	}
-	var list struct {
-		Requests []pairPerson `json:"requests"`
-		Granted  []pairPerson `json:"granted"`
-	}
+	var list wire.PairingListResult
 	if err := json.Unmarshal(raw, &list); err != nil {
 		return fmt.Errorf("the list cannot be read: %w", err)
 	}
 	rows := [][]string{{"PERSON", "NAME", "BOT", "STATE", "SINCE", "BY"}}
 	now := env.now()
 	for _, p := range list.Requests {
-		rows = append(rows, p.row("asks, for another "+short(p.ExpiresAt.Sub(now)), ago(now, p.CreatedAt.UnixMilli())))
+		state := "asks, for another " + short(instant(p.ExpiresAt).Sub(now))
+		rows = append(rows, pairRow(wire.PairingGrant{SenderID: p.SenderID, SenderLabel: p.SenderLabel, Channel: p.Channel, AccountID: p.AccountID}, state, ago(now, instant(p.CreatedAt).UnixMilli())))
 	}
 	for _, p := range list.Granted {
-		rows = append(rows, p.row("let in", ago(now, p.ApprovedAt.UnixMilli())))
+		rows = append(rows, pairRow(p, "let in", ago(now, instant(p.ApprovedAt).UnixMilli())))
 	}
 	return table(env.stdout, rows)
 }
 
-func (p pairPerson) row(state, since string) []string {
+// instant reads a time of the wire. One that cannot be read is the zero time.
+func instant(iso string) time.Time {
+	at, err := time.Parse(time.RFC3339, iso)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+func pairRow(p wire.PairingGrant, state, since string) []string {
 	by := p.ApprovedBy
 	if by == "" {
 		by = "-"
@@ -90,10 +87,7 @@ func (p pairPerson) row(state, since string) []string {
 
 // Run lets a person in.
 func (c *pairApprove) Run(ctx context.Context, env *environment) error {
-	var done struct {
-		SenderID     string `json:"senderId"`
-		Notification string `json:"notification"`
-	}
+	var done wire.PairingApproveResult
 	if err := c.call(ctx, env, "channels.pairing.approve", map[string]any{"code": c.Code, "notify": !c.Quiet}, &done); err != nil {
 		return err
 	}
@@ -111,9 +105,7 @@ func (c *pairRevoke) Run(ctx context.Context, env *environment) error {
 	if c.Account != "" {
 		params["accountId"] = c.Account
 	}
-	var done struct {
-		Revoked int `json:"revoked"`
-	}
+	var done wire.PairingRevokeResult
 	if err := c.call(ctx, env, "channels.pairing.revoke", params, &done); err != nil {
 		return err
 	}

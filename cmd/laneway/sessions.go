@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"laneway/internal/wire"
 )
 
 type sessionsCmd struct {
@@ -29,6 +31,14 @@ type sessionsList struct {
 
 // Help is the example of the command.
 func (*sessionsList) Help() string { return "Example:\n\n    laneway sessions list --limit 10" }
+
+// updatedAt is when a session last changed; 0 = it does not exist yet.
+func updatedAt(s wire.SessionRow) int64 {
+	if s.UpdatedAt == nil {
+		return 0
+	}
+	return *s.UpdatedAt
+}
 
 // Run lists sessions.
 func (c *sessionsList) Run(ctx context.Context, env *environment) error {
@@ -53,14 +63,14 @@ func (c *sessionsList) Run(ctx context.Context, env *environment) error {
 }
 
 func (c *sessionsList) print(env *environment, got listed) error {
-	var sessions []sessionRow
+	var sessions []wire.SessionRow
 	if err := got.into(&sessions); err != nil {
 		return fmt.Errorf("the list of sessions cannot be read: %w", err)
 	}
 	rows := [][]string{{"KEY", "STATUS", "WAITING", "LANE", "UPDATED", "LAST ANSWER"}}
 	for _, s := range sessions {
 		rows = append(rows, []string{
-			cell(s.Key, 60), cell(s.Status, 10), strconv.Itoa(s.QueueDepth), cell(s.Lane, 10), ago(env.now(), s.UpdatedAt), cell(s.LastMessagePreview, 50),
+			cell(s.Key, 60), cell(s.Status, 10), strconv.Itoa(s.QueueDepth), cell(s.Lane, 10), ago(env.now(), updatedAt(s)), cell(s.LastMessagePreview, 50),
 		})
 	}
 	return errors.Join(table(env.stdout, rows), got.more(env, "sessions"))
@@ -88,17 +98,15 @@ func (c *sessionsShow) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer closeQuietly(conn)
-	var described struct {
-		Session *sessionRow `json:"session"`
-	}
+	var described wire.SessionsDescribeResult
 	if err := conn.Call(ctx, "sessions.describe", map[string]any{"key": c.Key}, &described); err != nil {
 		return err
 	}
 	if described.Session == nil {
 		return fmt.Errorf("there is no session %s; see laneway sessions list", oneLine(c.Key))
 	}
-	var history historyResult
-	if err := conn.Call(ctx, "chat.history", historyParams{SessionKey: c.Key, Limit: c.Limit}, &history); err != nil {
+	var history wire.HistoryPage[wire.HistoryMessage]
+	if err := conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: c.Key, Limit: new(int64(c.Limit))}, &history); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -107,7 +115,7 @@ func (c *sessionsShow) Run(ctx context.Context, env *environment) error {
 	return c.print(env, *described.Session, history)
 }
 
-func (c *sessionsShow) print(env *environment, s sessionRow, history historyResult) error {
+func (c *sessionsShow) print(env *environment, s wire.SessionRow, history wire.HistoryPage[wire.HistoryMessage]) error {
 	rows := [][]string{
 		{"key", cell(s.Key, 512)},
 		{"status", cell(s.Status, 20) + ", waiting " + strconv.Itoa(s.QueueDepth) + ", mode " + cell(s.EffectiveQueueMode, 20) + ", lane " + cell(s.Lane, 20)},
@@ -124,10 +132,10 @@ func (c *sessionsShow) print(env *environment, s sessionRow, history historyResu
 	return printMessages(env, history.Messages)
 }
 
-func printMessages(env *environment, messages []wireMessage) error {
+func printMessages(env *environment, messages []wire.HistoryMessage) error {
 	for _, m := range messages {
 		at := time.UnixMilli(m.Timestamp).Local().Format("2006-01-02 15:04:05")
-		if _, err := fmt.Fprintf(env.stdout, "\n%s  %s\n%s\n", at, cell(m.Role, 12), plain(m.text())); err != nil {
+		if _, err := fmt.Fprintf(env.stdout, "\n%s  %s\n%s\n", at, cell(m.Role, 12), plain(m.Text())); err != nil {
 			return err
 		}
 	}
@@ -173,8 +181,8 @@ func (*sessionsStop) Help() string {
 
 // Run stops what was named.
 func (c *sessionsStop) Run(ctx context.Context, env *environment) error {
-	var result abortResult
-	if err := c.call(ctx, env, "chat.abort", abortParams{SessionKey: c.Key, RunID: c.Only, All: c.All}, &result); err != nil {
+	var result wire.ChatAbortResult
+	if err := c.call(ctx, env, "chat.abort", wire.ChatAbortParams{SessionKey: c.Key, RunID: c.Only, All: c.All}, &result); err != nil {
 		return err
 	}
 	switch {

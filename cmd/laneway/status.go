@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"laneway/internal/wire"
 )
 
 type statusCmd struct {
@@ -15,84 +17,6 @@ type statusCmd struct {
 
 // Help is the example of the command.
 func (*statusCmd) Help() string { return "Example:\n\n    laneway status --json | jq .lanes" }
-
-type statusReply struct {
-	OK       bool   `json:"ok"`
-	Version  string `json:"version"`
-	NodeID   string `json:"nodeId"`
-	UptimeMs int64  `json:"uptimeMs"`
-	Draining bool   `json:"draining"`
-	Clients  int    `json:"clients"`
-	Agents   int    `json:"agents"`
-	Sessions struct {
-		Known   int `json:"known"`
-		Running int `json:"running"`
-		Waiting int `json:"waiting"`
-	} `json:"sessions"`
-	Cron struct {
-		Enabled      bool   `json:"enabled"`
-		Jobs         int    `json:"jobs"`
-		Running      int    `json:"running"`
-		Backlog      int    `json:"backlog"`
-		OldestDueMs  *int64 `json:"oldestDueMs"`
-		NextWakeAtMs *int64 `json:"nextWakeAtMs"`
-	} `json:"cron"`
-	Nodes []struct {
-		NodeID   string `json:"nodeId"`
-		Version  string `json:"version"`
-		Draining bool   `json:"draining"`
-		LeaseMs  int64  `json:"leaseMs"`
-	} `json:"nodes"`
-}
-
-type lanesReply struct {
-	UnknownLaneFallbacks int64 `json:"unknownLaneFallbacks"`
-	Lanes                []struct {
-		Name         string `json:"name"`
-		Capacity     int    `json:"capacity"`
-		Active       int    `json:"active"`
-		Stopping     int    `json:"stopping"`
-		Waiting      int    `json:"waiting"`
-		OldestWaitMs int64  `json:"oldestWaitMs"`
-		Started      int64  `json:"started"`
-		Failed       int64  `json:"failed"`
-	} `json:"lanes"`
-	Drops struct {
-		Old     int64 `json:"old"`
-		New     int64 `json:"new"`
-		Stale   int64 `json:"stale"`
-		Cleared int64 `json:"cleared"`
-	} `json:"drops"`
-}
-
-type healthReply struct {
-	Problems []string `json:"problems"`
-	Database struct {
-		OK        bool    `json:"ok"`
-		LatencyMs float64 `json:"latencyMs"`
-	} `json:"database"`
-	Sessions struct {
-		Path string `json:"path"`
-	} `json:"sessions"`
-}
-
-type channelsReply struct {
-	Order    []string                    `json:"channelOrder"`
-	Accounts map[string][]channelAccount `json:"channelAccounts"`
-}
-
-type channelAccount struct {
-	AccountID     string  `json:"accountId"`
-	Enabled       bool    `json:"enabled"`
-	Configured    bool    `json:"configured"`
-	Running       bool    `json:"running"`
-	Connected     bool    `json:"connected"`
-	State         string  `json:"state"`
-	LastError     *string `json:"lastError"`
-	LastPollAgeMs *int64  `json:"lastPollAgeMs"`
-	OutboxWaiting int     `json:"outboxWaiting"`
-	OutboxFailed  int     `json:"outboxFailed"`
-}
 
 // Run reads status, lanes, channels and health over one connection.
 func (c *statusCmd) Run(ctx context.Context, env *environment) error {
@@ -125,10 +49,10 @@ func (c *statusCmd) Run(ctx context.Context, env *environment) error {
 }
 
 func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) error {
-	var status statusReply
-	var lanes lanesReply
-	var health healthReply
-	var channels channelsReply
+	var status wire.StatusResult
+	var lanes wire.LanesOfNode
+	health := wire.HealthResult{HealthExtra: &wire.HealthExtra{}} // a gateway without the extended view leaves it empty
+	var channels wire.ChannelsStatusResult
 	for name, target := range map[string]any{"status": &status, "lanes": &lanes, "channels": &channels, "health": &health} {
 		if err := json.Unmarshal(raw[name], target); err != nil {
 			return fmt.Errorf("the gateway's %s cannot be read; are both of the same version? %w", name, err)
@@ -151,7 +75,7 @@ func (c *statusCmd) print(env *environment, raw map[string]json.RawMessage) erro
 	return nil
 }
 
-func overview(now time.Time, s statusReply, h healthReply) [][]string {
+func overview(now time.Time, s wire.StatusResult, h wire.HealthResult) [][]string {
 	state := "well"
 	switch {
 	case s.Draining:
@@ -172,7 +96,7 @@ func overview(now time.Time, s statusReply, h healthReply) [][]string {
 	return rows
 }
 
-func cronLine(now time.Time, s statusReply) string {
+func cronLine(now time.Time, s wire.StatusResult) string {
 	line := fmt.Sprintf("%s, %d running, backlog %d", count(s.Cron.Jobs, "job"), s.Cron.Running, s.Cron.Backlog)
 	if !s.Cron.Enabled {
 		line += ", switched off"
@@ -186,15 +110,15 @@ func cronLine(now time.Time, s statusReply) string {
 	return line
 }
 
-func databaseLine(h healthReply) string {
+func databaseLine(h wire.HealthResult) string {
 	name := cell(h.Sessions.Path, 20)
 	if !h.Database.OK {
 		return name + ", does not answer"
 	}
-	return fmt.Sprintf("%s, answers in %g ms", name, h.Database.LatencyMs)
+	return fmt.Sprintf("%s, answers in %d ms", name, h.Database.LatencyMs)
 }
 
-func laneRows(l lanesReply) [][]string {
+func laneRows(l wire.LanesOfNode) [][]string {
 	rows := [][]string{{"LANE", "RUNNING", "LIMIT", "WAITING", "OLDEST", "STARTED", "FAILED"}}
 	for _, lane := range l.Lanes {
 		rows = append(rows, []string{
@@ -206,7 +130,7 @@ func laneRows(l lanesReply) [][]string {
 }
 
 // channelRows has a line for each account of a network. The gateway's own sockets are counted as clients.
-func channelRows(c channelsReply) [][]string {
+func channelRows(c wire.ChannelsStatusResult) [][]string {
 	rows := [][]string{{"CHANNEL", "ACCOUNT", "STATE", "LAST POLL", "TO SEND", "LAST ERROR"}}
 	for _, name := range c.Order {
 		if name == "web" {
@@ -221,15 +145,15 @@ func channelRows(c channelsReply) [][]string {
 				last = cell(*account.LastError, 80)
 			}
 			rows = append(rows, []string{
-				cell(name, 30), cell(account.AccountID, 30), account.state(), polled, strconv.Itoa(account.OutboxWaiting), last,
+				cell(name, 30), cell(account.AccountID, 30), accountState(account), polled, strconv.Itoa(account.OutboxWaiting), last,
 			})
 		}
 	}
 	return rows
 }
 
-// state is the gateway's word for how an account stands, or the best description without one.
-func (a channelAccount) state() string {
+// accountState is the gateway's word for how an account stands, or the best description without one.
+func accountState(a wire.ChannelAccount) string {
 	switch {
 	case a.State != "":
 		return cell(a.State, 20)
@@ -243,7 +167,7 @@ func (a channelAccount) state() string {
 	return "not configured"
 }
 
-func nodeRows(s statusReply) [][]string {
+func nodeRows(s wire.StatusResult) [][]string {
 	rows := [][]string{{"REPLICA", "VERSION", "LEASE", "STATE"}}
 	for _, node := range s.Nodes {
 		state := "serving"

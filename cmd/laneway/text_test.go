@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"laneway/internal/wire"
+)
 
 func TestCountsHaveTheRightPlural(t *testing.T) {
 	t.Parallel()
@@ -9,7 +13,7 @@ func TestCountsHaveTheRightPlural(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if got, want := cronLine(testNow(), statusReply{}), "0 jobs, 0 running, backlog 0, switched off"; got != want {
+	if got, want := cronLine(testNow(), wire.StatusResult{}), "0 jobs, 0 running, backlog 0, switched off"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

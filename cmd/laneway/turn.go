@@ -11,6 +11,7 @@ import (
 
 	"laneway/internal/client"
 	"laneway/internal/retry"
+	"laneway/internal/wire"
 )
 
 // conversation sends messages to one session and survives a lost connection: a message is sent again under the same key,
@@ -75,22 +76,22 @@ func (c *conversation) close() {
 }
 
 // submit sends a message to the gateway under this key. Status is started, in_flight, or how it ended when it has.
-func (c *conversation) submit(ctx context.Context, key, text string) (sendResult, error) {
-	var result sendResult
-	params := sendParams{SessionKey: c.session, Message: text, IdempotencyKey: key, AgentID: c.agent, TimeoutMs: c.timeout}
+func (c *conversation) submit(ctx context.Context, key, text string) (wire.ChatSendResult, error) {
+	var result wire.ChatSendResult
+	params := wire.ChatSendParams{SessionKey: c.session, Message: text, IdempotencyKey: key, AgentID: c.agent, TimeoutMs: c.timeout}
 	err := c.conn.Call(ctx, "chat.send", params, &result)
 	return result, err
 }
 
 // next waits for one chat event. It returns client.ErrClosed when the connection has ended or an event was missed.
-func (c *conversation) next(ctx context.Context) (chatEvent, error) {
+func (c *conversation) next(ctx context.Context) (wire.ChatEvent, error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return chatEvent{}, context.Cause(ctx)
+			return wire.ChatEvent{}, context.Cause(ctx)
 		case event, open := <-c.conn.Events():
 			if !open || event.Gap { // what was missed may have been the end
-				return chatEvent{}, client.ErrClosed
+				return wire.ChatEvent{}, client.ErrClosed
 			}
 			if chat, ok := decodeChat(event); ok {
 				return chat, nil
@@ -99,16 +100,16 @@ func (c *conversation) next(ctx context.Context) (chatEvent, error) {
 	}
 }
 
-func decodeChat(event client.Event) (chatEvent, bool) {
-	var chat chatEvent
+func decodeChat(event client.Event) (wire.ChatEvent, bool) {
+	var chat wire.ChatEvent
 	if event.Name != "chat" || json.Unmarshal(event.Payload, &chat) != nil {
-		return chatEvent{}, false
+		return wire.ChatEvent{}, false
 	}
 	return chat, true
 }
 
 // ask sends one message under key and waits for its end. show is called for each piece of the answer; nil = the pieces are not shown.
-func (c *conversation) ask(ctx context.Context, key, text string, show func(chatEvent)) (turnEnd, error) {
+func (c *conversation) ask(ctx context.Context, key, text string, show func(wire.ChatEvent)) (turnEnd, error) {
 	result, err := c.submit(ctx, key, text)
 	if errors.Is(err, client.ErrClosed) {
 		result, err = c.resume(ctx, key, text)
@@ -128,7 +129,7 @@ func (c *conversation) ask(ctx context.Context, key, text string, show func(chat
 }
 
 // watch follows the events of one run to its end.
-func (c *conversation) watch(ctx context.Context, key string, result sendResult, show func(chatEvent)) (turnEnd, error) {
+func (c *conversation) watch(ctx context.Context, key string, result wire.ChatSendResult, show func(wire.ChatEvent)) (turnEnd, error) {
 	if result.Status != "started" && result.Status != "in_flight" {
 		return c.recorded(ctx, key, result.Status)
 	}
@@ -143,18 +144,18 @@ func (c *conversation) watch(ctx context.Context, key string, result sendResult,
 		if show != nil {
 			show(event)
 		}
-		if event.ends() {
+		if event.State.Ends() {
 			return endOf(event), nil
 		}
 	}
 }
 
-func endOf(e chatEvent) turnEnd {
-	end := turnEnd{RunID: e.RunID, SessionKey: e.SessionKey, Status: "ok", StopReason: e.StopReason, Text: e.Message.text()}
+func endOf(e wire.ChatEvent) turnEnd {
+	end := turnEnd{RunID: e.RunID, SessionKey: e.SessionKey, Status: "ok", StopReason: e.StopReason, Text: e.Message.Text()}
 	switch {
-	case e.State == stateAborted:
+	case e.State == wire.ChatAborted:
 		end.Status = "aborted"
-	case e.State == stateError:
+	case e.State == wire.ChatError:
 		end.Status, end.Error = "error", e.ErrorMessage
 	case e.Yielded:
 		end.Status = "merged"
@@ -163,8 +164,8 @@ func endOf(e chatEvent) turnEnd {
 }
 
 // resume dials again and attaches to the run.
-func (c *conversation) resume(ctx context.Context, key, text string) (sendResult, error) {
-	var result sendResult
+func (c *conversation) resume(ctx context.Context, key, text string) (wire.ChatSendResult, error) {
+	var result wire.ChatSendResult
 	err := c.redial(ctx, func() error {
 		var err error
 		result, err = c.submit(ctx, key, text)
@@ -198,14 +199,14 @@ func (c *conversation) redial(ctx context.Context, then func() error) error {
 // recorded reads the answer of a run that has ended while the client was not connected.
 func (c *conversation) recorded(ctx context.Context, key, status string) (turnEnd, error) {
 	end := turnEnd{RunID: key, SessionKey: c.session, Status: status}
-	var history historyResult
-	if err := c.conn.Call(ctx, "chat.history", historyParams{SessionKey: c.session, Limit: 200, MaxChars: 500_000}, &history); err != nil {
+	var history wire.HistoryPage[wire.HistoryMessage]
+	if err := c.conn.Call(ctx, "chat.history", wire.ChatHistoryParams{SessionKey: c.session, Limit: new(int64(200)), MaxChars: new(int64(500_000))}, &history); err != nil {
 		return turnEnd{}, err
 	}
 	end.SessionKey = history.SessionKey
 	for _, m := range history.Messages {
 		if m.RunID == key && m.Role == "assistant" {
-			end.Text, end.StopReason = m.text(), m.StopReason
+			end.Text, end.StopReason = m.Text(), m.StopReason
 		}
 	}
 	if status != "ok" {
@@ -221,6 +222,6 @@ const abortGrace = 2 * time.Second
 func (c *conversation) abort(ctx context.Context, run string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortGrace)
 	defer cancel()
-	var result abortResult
-	return c.conn.Call(ctx, "chat.abort", abortParams{SessionKey: c.session, RunID: run}, &result)
+	var result wire.ChatAbortResult
+	return c.conn.Call(ctx, "chat.abort", wire.ChatAbortParams{SessionKey: c.session, RunID: run}, &result)
 }

@@ -10,29 +10,14 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"laneway/internal/wire"
 )
 
 const (
 	closeSilent  = 4000 // the gateway sent nothing for two ticks
 	defaultTicks = 30_000
 )
-
-type clientFrame struct {
-	Type   string `json:"type"`
-	ID     string `json:"id"`
-	Method string `json:"method"`
-	Params any    `json:"params,omitempty"`
-}
-
-type serverFrame struct {
-	Type    string          `json:"type"`
-	ID      string          `json:"id"`
-	OK      bool            `json:"ok"`
-	Event   string          `json:"event"`
-	Payload json.RawMessage `json:"payload"`
-	Error   *wireError      `json:"error"`
-	Seq     uint64          `json:"seq"`
-}
 
 // Event is one event of the gateway.
 type Event struct {
@@ -60,7 +45,7 @@ type Conn struct {
 
 	mu      sync.Mutex
 	nextID  uint64
-	waiting map[string]chan serverFrame
+	waiting map[string]chan wire.Frame
 	err     error // why it ended
 }
 
@@ -71,7 +56,7 @@ func newConn(ws *websocket.Conn, hello Hello, opts Options) *Conn {
 	}
 	c := &Conn{
 		ws: ws, hello: hello, silent: 2 * time.Duration(tick) * time.Millisecond,
-		events: make(chan Event, opts.EventBuffer), done: make(chan struct{}), waiting: map[string]chan serverFrame{},
+		events: make(chan Event, opts.EventBuffer), done: make(chan struct{}), waiting: map[string]chan wire.Frame{},
 	}
 	go c.read()
 	return c
@@ -153,8 +138,8 @@ func (c *Conn) CallTwice(ctx context.Context, r TwoAnswers) error {
 	return c.answer(ctx, r.Method, answers, r.Last)
 }
 
-func (c *Conn) send(method string, params any) (string, <-chan serverFrame, error) {
-	answers := make(chan serverFrame, 2)
+func (c *Conn) send(method string, params any) (string, <-chan wire.Frame, error) {
+	answers := make(chan wire.Frame, 2)
 	c.mu.Lock()
 	if c.err != nil {
 		defer c.mu.Unlock()
@@ -164,14 +149,14 @@ func (c *Conn) send(method string, params any) (string, <-chan serverFrame, erro
 	id := strconv.FormatUint(c.nextID, 10)
 	c.waiting[id] = answers
 	c.mu.Unlock()
-	if err := c.write(clientFrame{Type: "req", ID: id, Method: method, Params: params}); err != nil {
+	if err := c.write(wire.Request{Type: wire.FrameRequest, ID: id, Method: method, Params: params}); err != nil {
 		c.forget(id)
 		return "", nil, fmt.Errorf("calling %s: %w", method, err)
 	}
 	return id, answers, nil
 }
 
-func (c *Conn) write(f clientFrame) error {
+func (c *Conn) write(f wire.Request) error {
 	data, err := json.Marshal(f)
 	if err != nil {
 		return fmt.Errorf("encoding the params: %w", err)
@@ -191,7 +176,7 @@ func (c *Conn) forget(id string) {
 	delete(c.waiting, id)
 }
 
-func (c *Conn) answer(ctx context.Context, method string, answers <-chan serverFrame, result any) error {
+func (c *Conn) answer(ctx context.Context, method string, answers <-chan wire.Frame, result any) error {
 	select {
 	case f := <-answers:
 		return decode(method, f, result)
@@ -207,12 +192,12 @@ func (c *Conn) answer(ctx context.Context, method string, answers <-chan serverF
 	}
 }
 
-func decode(method string, f serverFrame, result any) error {
+func decode(method string, f wire.Frame, result any) error {
 	switch {
 	case !f.OK && f.Error == nil:
 		return fmt.Errorf("calling %s: the answer is not understood", method)
 	case !f.OK:
-		return f.Error.err() // the gateway's sentence names what is wrong; the caller knows what it called
+		return refusal(f.Error) // the gateway's sentence names what is wrong; the caller knows what it called
 	case result == nil:
 		return nil
 	}
@@ -234,7 +219,7 @@ func (c *Conn) read() {
 			c.ended(err)
 			return
 		}
-		var f serverFrame
+		var f wire.Frame
 		if json.Unmarshal(data, &f) != nil {
 			continue // a frame of a later version
 		}
@@ -242,16 +227,16 @@ func (c *Conn) read() {
 	}
 }
 
-func (c *Conn) take(f serverFrame) {
+func (c *Conn) take(f wire.Frame) {
 	switch f.Type {
-	case "res":
+	case wire.FrameResponse:
 		c.deliver(f)
-	case "event":
+	case wire.FrameEvent:
 		c.publish(Event{Name: f.Event, Payload: f.Payload, Seq: f.Seq})
 	}
 }
 
-func (c *Conn) deliver(f serverFrame) {
+func (c *Conn) deliver(f wire.Frame) {
 	c.mu.Lock()
 	answers := c.waiting[f.ID]
 	c.mu.Unlock()

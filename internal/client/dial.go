@@ -15,13 +15,12 @@ import (
 	"github.com/gorilla/websocket"
 
 	"laneway/internal/secret"
+	"laneway/internal/wire"
 )
 
 const (
-	protocolVersion = 4
-	capExtended     = "laneway-ext"
-	maxMessage      = 32 << 20 // larger than any frame of a gateway
-	writeTimeout    = 10 * time.Second
+	maxMessage   = 32 << 20 // larger than any frame of a gateway
+	writeTimeout = 10 * time.Second
 )
 
 // Options of a connection.
@@ -70,34 +69,7 @@ func orWord(s, word string) string {
 }
 
 // Hello is the answer of the gateway to an accepted connect.
-type Hello struct {
-	Protocol int `json:"protocol"`
-	Server   struct {
-		Version string `json:"version"`
-		BootID  string `json:"bootId"`
-		ConnID  string `json:"connId"`
-	} `json:"server"`
-	Features struct {
-		Methods []string `json:"methods"`
-		Events  []string `json:"events"`
-	} `json:"features"`
-	Snapshot struct {
-		Health          json.RawMessage `json:"health"`
-		UptimeMs        int64           `json:"uptimeMs"`
-		SessionDefaults struct {
-			DefaultAgentID string `json:"defaultAgentId"`
-			MainSessionKey string `json:"mainSessionKey"`
-		} `json:"sessionDefaults"`
-	} `json:"snapshot"`
-	Auth struct {
-		Role   string   `json:"role"`
-		Scopes []string `json:"scopes"`
-	} `json:"auth"`
-	Policy struct {
-		MaxPayload     int64 `json:"maxPayload"`
-		TickIntervalMs int64 `json:"tickIntervalMs"`
-	} `json:"policy"`
-}
+type Hello = wire.HelloOK
 
 // Dial opens a connection and logs in. ctx bounds the dialling only.
 func Dial(ctx context.Context, opts Options) (*Conn, error) {
@@ -171,14 +143,14 @@ func loopback(host string) bool {
 // handshake reads the challenge before it sends anything: a program that sends no challenge is no gateway and must not get the token.
 func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
 	var hello Hello
-	var first serverFrame
-	if err := ws.ReadJSON(&first); err != nil || first.Event != "connect.challenge" {
+	var first wire.Frame
+	if err := ws.ReadJSON(&first); err != nil || first.Event != wire.EventChallenge {
 		return hello, fmt.Errorf("%w: what answers there does not speak this protocol", ErrNoGateway)
 	}
 	if err := ws.WriteJSON(connectFrame(opts)); err != nil {
 		return hello, fmt.Errorf("%w: sending connect: %w", ErrClosed, err)
 	}
-	var answer serverFrame
+	var answer wire.Frame
 	if err := ws.ReadJSON(&answer); err != nil {
 		return hello, fmt.Errorf("%w: waiting for the answer to connect: %w", ErrClosed, err)
 	}
@@ -186,25 +158,25 @@ func handshake(ws *websocket.Conn, opts Options) (Hello, error) {
 		if answer.Error == nil {
 			return hello, fmt.Errorf("%w: the answer to connect is not understood", ErrVersion)
 		}
-		return hello, connectError(answer.Error.err())
+		return hello, connectError(refusal(answer.Error))
 	}
-	if err := json.Unmarshal(answer.Payload, &hello); err != nil || hello.Protocol != protocolVersion {
-		return hello, fmt.Errorf("%w: the gateway speaks version %d, this client %d", ErrVersion, hello.Protocol, protocolVersion)
+	if err := json.Unmarshal(answer.Payload, &hello); err != nil || hello.Protocol != wire.ProtocolVersion {
+		return hello, fmt.Errorf("%w: the gateway speaks version %d, this client %d", ErrVersion, hello.Protocol, wire.ProtocolVersion)
 	}
 	return hello, nil
 }
 
-func connectFrame(o Options) clientFrame {
+func connectFrame(o Options) wire.Request {
 	caps := []string{}
 	if !o.Standard {
-		caps = append(caps, capExtended)
+		caps = append(caps, wire.CapExtended)
 	}
 	if o.ToolEvents {
-		caps = append(caps, "tool-events")
+		caps = append(caps, wire.CapToolEvents)
 	}
-	return clientFrame{Type: "req", ID: "connect", Method: "connect", Params: map[string]any{
-		"minProtocol": protocolVersion, "maxProtocol": protocolVersion, "caps": caps, "role": "operator", "scopes": o.Scopes,
-		"client": map[string]any{"id": o.Name, "version": o.Version, "platform": runtime.GOOS, "mode": o.Mode},
-		"auth":   map[string]any{"token": o.Token},
+	return wire.Request{Type: wire.FrameRequest, ID: wire.MethodConnect, Method: wire.MethodConnect, Params: wire.ConnectParams{
+		MinProtocol: wire.ProtocolVersion, MaxProtocol: wire.ProtocolVersion, Caps: caps, Role: wire.RoleOperator, Scopes: o.Scopes,
+		Client: wire.ConnectClient{ID: o.Name, Version: o.Version, Platform: runtime.GOOS, Mode: o.Mode},
+		Auth:   wire.ConnectAuth{Token: o.Token},
 	}}
 }

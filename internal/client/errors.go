@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"laneway/internal/wire"
 )
 
 // What can be wrong with a connection, to be distinguished with errors.Is.
@@ -44,18 +46,10 @@ type Error struct {
 // Error is the gateway's sentence.
 func (e *Error) Error() string { return e.Message }
 
-type wireError struct {
-	Code         string         `json:"code"`
-	Message      string         `json:"message"`
-	Details      map[string]any `json:"details"`
-	Retryable    bool           `json:"retryable"`
-	RetryAfterMs int64          `json:"retryAfterMs"`
-}
-
-func (w *wireError) err() *Error {
-	detail, _ := w.Details["code"].(string) //nolint:errcheck // not every error has one
+// refusal is the error of a frame.
+func refusal(w *wire.Error) *Error {
 	return &Error{
-		Code: w.Code, DetailCode: detail, Message: w.Message, Details: w.Details, Retryable: w.Retryable,
+		Code: w.Code, DetailCode: w.DetailCode(), Message: w.Message, Details: w.Details, Retryable: w.Retryable,
 		RetryAfter: time.Duration(w.RetryAfterMs) * time.Millisecond,
 	}
 }
@@ -77,16 +71,16 @@ func (r *refusedError) Unwrap() []error { return []error{r.kind, r.answer} }
 // connectError sorts a refused connect into the sentinels.
 func connectError(e *Error) error {
 	switch e.DetailCode {
-	case "AUTH_TOKEN_MISSING":
+	case wire.DetailTokenMissing:
 		return &refusedError{ErrUnauthorized, "the gateway wants a token; give --token or LANEWAY_TOKEN", e}
-	case "AUTH_TOKEN_MISMATCH", "AUTH_PASSWORD_MISMATCH":
+	case wire.DetailTokenMismatch, wire.DetailPasswordMismatch:
 		return &refusedError{ErrUnauthorized, "the token is not the gateway's; check --token, LANEWAY_TOKEN or the token file", e}
-	case "AUTH_RATE_LIMITED":
+	case wire.DetailAuthRateLimited:
 		return &refusedError{ErrUnauthorized, "too many wrong tokens from here; wait " + e.RetryAfter.Round(time.Second).String(), e}
-	case "PROTOCOL_MISMATCH":
+	case wire.DetailProtocolMismatch:
 		return &refusedError{ErrVersion, "update laneway on the older side", e}
 	}
-	if e.Code == "UNAVAILABLE" {
+	if e.Code == wire.CodeUnavailable {
 		return fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, e)
 	}
 	return fmt.Errorf("connecting: %w", e)
@@ -101,13 +95,13 @@ func dialError(address string, resp *http.Response, err error) error {
 		return fmt.Errorf("%w at %s: is it running? start it with: laneway serve: %w", ErrNoGateway, address, err)
 	}
 	var body struct {
-		Error *wireError `json:"error"`
+		Error *wire.Error `json:"error"`
 	}
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) //nolint:errcheck // the status suffices
 	if json.Unmarshal(data, &body) != nil || body.Error == nil {
 		return fmt.Errorf("%w at %s: something else answers there (HTTP %d)", ErrNoGateway, address, resp.StatusCode)
 	}
-	refused := body.Error.err()
+	refused := refusal(body.Error)
 	switch resp.StatusCode {
 	case http.StatusServiceUnavailable:
 		return fmt.Errorf("%w: try again in a moment: %w", ErrUnavailable, refused)

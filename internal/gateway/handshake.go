@@ -81,7 +81,7 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 	id.tools = slices.Contains(p.Caps, wire.CapToolEvents)
 	id.probe = protocol < wire.ProtocolVersion
 	if !c.srv.hub.Admit(c, id.principal()) {
-		w := fault.Unavailable("TOO_MANY_CONNECTIONS", "too many connections", time.Second)
+		w := fault.Unavailable(wire.DetailTooManyConnections, "too many connections", time.Second)
 		return &refusal{w, websocket.CloseTryAgainLater}
 	}
 	c.welcome(req.id, id, protocol)
@@ -104,7 +104,7 @@ func readConnect(req request) (wire.ConnectParams, *refusal) {
 	}
 	if p.Role != "" && p.Role != wire.RoleOperator {
 		w := fault.Invalid("unsupported role: " + fault.CutName(p.Role))
-		w.Details = map[string]any{"code": "ROLE_NOT_SUPPORTED"}
+		w.Details = map[string]any{"code": wire.DetailRoleNotSupported}
 		return p, &refusal{w, websocket.ClosePolicyViolation}
 	}
 	return p, nil
@@ -119,7 +119,7 @@ func negotiate(p wire.ConnectParams) (int, *refusal) {
 	}
 	w := fault.Invalid("protocol mismatch")
 	w.Details = map[string]any{
-		"code": "PROTOCOL_MISMATCH", "clientMinProtocol": p.MinProtocol, "clientMaxProtocol": p.MaxProtocol,
+		"code": wire.DetailProtocolMismatch, "clientMinProtocol": p.MinProtocol, "clientMaxProtocol": p.MaxProtocol,
 		"expectedProtocol": wire.ProtocolVersion, "minimumProbeProtocol": wire.MinProbeVersion,
 	}
 	return 0, &refusal{w, websocket.CloseProtocolError}

@@ -18,6 +18,7 @@ import (
 	"laneway/internal/gateway/httpbody"
 	"laneway/internal/gateway/openai"
 	"laneway/internal/gateway/socket"
+	"laneway/internal/wire"
 )
 
 // openAIPrefix is where errors have the form of OpenAI.
@@ -115,7 +116,7 @@ func (s *Server) recoverer(next http.Handler) http.Handler {
 		defer func() {
 			if v := recover(); v != nil {
 				s.log.ErrorContext(r.Context(), "http handler panicked", slog.Any("value", v), slog.String("path", r.URL.Path))
-				refuse(w, r, (&fault.Error{Code: fault.CodeUnavailable, Message: "internal error"}).WithStatus(http.StatusInternalServerError))
+				refuse(w, r, fault.New(wire.CodeUnavailable, "internal error").WithStatus(http.StatusInternalServerError))
 			}
 		}()
 		next.ServeHTTP(w, r)
@@ -168,7 +169,7 @@ func (s *Server) inTime(next http.Handler) http.Handler {
 func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Request) {
 	addr := s.policy.ClientAddr(r)
 	if !s.hub.Reserve(addr) {
-		httpbody.WriteError(w, http.StatusServiceUnavailable, fault.Unavailable("TOO_MANY_CONNECTIONS", "too many open connections", 1e9))
+		httpbody.WriteError(w, http.StatusServiceUnavailable, fault.Unavailable(wire.DetailTooManyConnections, "too many open connections", 1e9))
 		return
 	}
 	e := s.policy.CheckHost(r)

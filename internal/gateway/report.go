@@ -10,6 +10,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/wire"
 )
 
 // reporter reports how requests ended: to clients, to the log and to the observer.
@@ -34,10 +35,9 @@ func (r *reporter) Explain(ctx context.Context, method string, err error) *fault
 	}
 	id := uuid.NewString()
 	r.log.ErrorContext(ctx, "request failed", slog.String("method", method), slog.String("error_id", id), slog.Any("err", err))
-	return &fault.Error{
-		Code: fault.CodeUnavailable, Message: "internal error; the gateway's log has it under " + id,
-		Details: map[string]any{"code": string(chat.CodeInternal), "errorId": id},
-	}
+	e := fault.New(wire.CodeUnavailable, "internal error; the gateway's log has it under "+id)
+	e.Details = map[string]any{"code": wire.DetailInternal, "errorId": id}
+	return e
 }
 
 // Count counts a request with the code of its error. An error without a code is a defect.

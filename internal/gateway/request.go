@@ -118,7 +118,7 @@ func (c *client) occupy(id string, m *method) *fault.Error {
 	case taken:
 		return fault.Invalid("duplicate request id")
 	case m.control && c.controls >= maxControl, !m.control && len(c.inFlight)-c.controls >= maxInFlight:
-		return fault.Unavailable("TOO_MANY_IN_FLIGHT", "too many requests in flight on this connection", 0)
+		return fault.Unavailable(wire.DetailTooManyInFlight, "too many requests in flight on this connection", 0)
 	}
 	c.inFlight[id] = m.control
 	if m.control {

@@ -13,6 +13,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/wire"
 )
 
 // Config of an [Authenticator].
@@ -70,12 +71,12 @@ type Secret struct{ Token, Password string }
 
 // fault is a failed authentication in the words of the protocol. Over HTTP its status is 401.
 func (s Secret) fault() (reason string, e *fault.Error) {
-	code, reason, message := "AUTH_TOKEN_MISSING", "token_missing", "unauthorized: gateway token missing"
+	code, reason, message := wire.DetailTokenMissing, "token_missing", "unauthorized: gateway token missing"
 	switch {
 	case s.Token != "":
-		code, reason, message = "AUTH_TOKEN_MISMATCH", "token_mismatch", "unauthorized: gateway token mismatch"
+		code, reason, message = wire.DetailTokenMismatch, "token_mismatch", "unauthorized: gateway token mismatch"
 	case s.Password != "":
-		code, reason, message = "AUTH_PASSWORD_MISMATCH", "password_mismatch", "unauthorized: gateway password mismatch"
+		code, reason, message = wire.DetailPasswordMismatch, "password_mismatch", "unauthorized: gateway password mismatch"
 	}
 	e = fault.Invalid(message).WithStatus(http.StatusUnauthorized)
 	e.Details = map[string]any{
@@ -85,7 +86,7 @@ func (s Secret) fault() (reason string, e *fault.Error) {
 }
 
 func lockedOut(left time.Duration) *fault.Error {
-	e := fault.Unavailable("AUTH_RATE_LIMITED", "too many failed authentication attempts", left)
+	e := fault.Unavailable(wire.DetailAuthRateLimited, "too many failed authentication attempts", left)
 	e.Details["recommendedNextStep"] = "wait_then_retry"
 	return e
 }

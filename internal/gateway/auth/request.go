@@ -13,6 +13,7 @@ import (
 
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/httpbody"
+	"laneway/internal/wire"
 )
 
 // PolicyConfig of a [RequestPolicy].
@@ -106,7 +107,7 @@ func (p *RequestPolicy) CheckOrigin(answer http.Header, r *http.Request) *fault.
 	case len(origins) == 1 && sameOrigin(origins[0], p.scheme(r), r.Host):
 		return nil
 	default:
-		return &fault.Error{Code: fault.CodeForbidden, Message: "this origin is not allowed"}
+		return fault.New(wire.CodeForbidden, "this origin is not allowed")
 	}
 }
 
@@ -116,7 +117,7 @@ func crossSite(r *http.Request) bool {
 }
 
 func foreignSite() *fault.Error {
-	return &fault.Error{Code: fault.CodeForbidden, Message: "a page of another site asked for this; open the address yourself"}
+	return fault.New(wire.CodeForbidden, "a page of another site asked for this; open the address yourself")
 }
 
 func (p *RequestPolicy) scheme(r *http.Request) string {

@@ -11,6 +11,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,25 +21,21 @@ import (
 	"unicode/utf8"
 
 	"laneway/internal/chat"
+	"laneway/internal/wire"
 )
 
-// The codes of the wire.
-const (
-	CodeInvalid     = "INVALID_REQUEST"
-	CodeForbidden   = "FORBIDDEN"
-	CodeUnavailable = "UNAVAILABLE"
-)
+// body is the part of an error that clients see. The alias gives the embedded field a name that the method Error leaves free.
+type body = wire.Error
 
-// Error is an error as clients see it.
+// Error is an error as clients see it, with the status of an HTTP answer.
 type Error struct {
-	Code         string         `json:"code"`
-	Message      string         `json:"message"`
-	Details      map[string]any `json:"details,omitempty"`
-	Retryable    bool           `json:"retryable,omitempty"`
-	RetryAfterMs int64          `json:"retryAfterMs,omitempty"`
+	body
 
-	status int // of an HTTP answer, where the code alone does not say it
+	status int // where the code alone does not decide it
 }
+
+// New is an error with a code of package wire and a sentence.
+func New(code, message string) *Error { return &Error{body: body{Code: code, Message: message}} }
 
 // WithStatus sets the HTTP status and returns e.
 func (e *Error) WithStatus(status int) *Error {
@@ -51,29 +48,25 @@ func (e *Error) Error() string { return e.Message }
 
 // Label is what metrics call it: the finer code where there is one.
 func (e *Error) Label() string {
-	if code, ok := e.Details["code"].(string); ok {
-		return code
-	}
-	return e.Code
+	return cmp.Or(e.DetailCode(), e.Code)
 }
 
 // Invalid is a request that must be changed before it can succeed.
-func Invalid(message string) *Error { return &Error{Code: CodeInvalid, Message: message} }
+func Invalid(message string) *Error { return New(wire.CodeInvalid, message) }
 
 // Unavailable is a request that may succeed unchanged, after retryAfter; 0 = the client decides when.
 func Unavailable(code, message string, retryAfter time.Duration) *Error {
-	return &Error{
-		Code: CodeUnavailable, Message: message, Details: map[string]any{"code": code},
-		Retryable: true, RetryAfterMs: retryAfter.Milliseconds(),
-	}
+	return &Error{body: body{
+		Code: wire.CodeUnavailable, Message: message, Details: map[string]any{"code": code}, Retryable: true, RetryAfterMs: retryAfter.Milliseconds(),
+	}}
 }
 
 // MissingScope is a call that needs a scope which the caller has not.
 func MissingScope(scope string) *Error {
-	return &Error{
-		Code: CodeForbidden, Message: "missing scope: " + scope,
-		Details: map[string]any{"code": string(chat.CodeForbidden), "missingScope": scope, "requiredScopes": []string{scope}},
-	}
+	return &Error{body: body{
+		Code: wire.CodeForbidden, Message: "missing scope: " + scope,
+		Details: map[string]any{"code": wire.DetailMissingScope, "missingScope": scope, "requiredScopes": []string{scope}},
+	}}
 }
 
 // Draining refuses a call because this gateway stops.
@@ -97,15 +90,15 @@ type wireCode struct {
 func wireCodes(code chat.Code) (wireCode, bool) {
 	switch code {
 	case chat.CodeInvalid:
-		return wireCode{code: CodeInvalid, bare: true}, true
+		return wireCode{code: wire.CodeInvalid, bare: true}, true
 	case chat.CodeUnknownAgent, chat.CodeSessionNotFound, chat.CodeNotFound, chat.CodeConflict, chat.CodeKeyReused, chat.CodeLimit:
-		return wireCode{code: CodeInvalid}, true
+		return wireCode{code: wire.CodeInvalid}, true
 	case chat.CodeForbidden:
-		return wireCode{code: CodeForbidden}, true
+		return wireCode{code: wire.CodeForbidden}, true
 	case chat.CodeRateLimited, chat.CodeQueueFull, chat.CodeDraining, chat.CodeStoreUnavailable, chat.CodeFenced:
-		return wireCode{code: CodeUnavailable, again: time.Second}, true
+		return wireCode{code: wire.CodeUnavailable, again: time.Second}, true
 	case chat.CodeQueueDropped, chat.CodeStale, chat.CodeCleared, chat.CodeRunFailed:
-		return wireCode{code: CodeUnavailable}, true
+		return wireCode{code: wire.CodeUnavailable}, true
 	default:
 		return wireCode{}, false
 	}
@@ -117,7 +110,7 @@ func From(err error) (*Error, bool) {
 		return w, true
 	}
 	if errors.Is(err, ErrRequestTimeout) || errors.Is(err, context.DeadlineExceeded) {
-		return Unavailable("REQUEST_TIMEOUT", "the request was not answered in time; send it again with the same idempotencyKey", 0), true
+		return Unavailable(wire.DetailRequestTimeout, "the request was not answered in time; send it again with the same idempotencyKey", 0), true
 	}
 	var e *chat.Error
 	if !errors.As(err, &e) {
@@ -131,7 +124,7 @@ func From(err error) (*Error, bool) {
 }
 
 func (rule wireCode) render(e *chat.Error) *Error {
-	w := &Error{Code: rule.code, Message: e.Message, Retryable: rule.again > 0, RetryAfterMs: rule.again.Milliseconds()}
+	w := &Error{body: body{Code: rule.code, Message: e.Message, Retryable: rule.again > 0, RetryAfterMs: rule.again.Milliseconds()}}
 	if e.RetryAfter > 0 {
 		w.RetryAfterMs = e.RetryAfter.Milliseconds()
 	}
@@ -161,7 +154,7 @@ func (e *Error) HTTPStatus() int {
 		return e.status
 	}
 	switch chat.Code(e.Label()) { //nolint:exhaustive // by the code of the frame
-	case chat.CodeRateLimited, chat.CodeQueueFull, chat.CodeQueueDropped, "AUTH_RATE_LIMITED":
+	case chat.CodeRateLimited, chat.CodeQueueFull, chat.CodeQueueDropped, wire.DetailAuthRateLimited:
 		return http.StatusTooManyRequests
 	case chat.CodeUnknownAgent, chat.CodeSessionNotFound, chat.CodeNotFound:
 		return http.StatusNotFound
@@ -173,9 +166,9 @@ func (e *Error) HTTPStatus() int {
 		return http.StatusInternalServerError
 	}
 	switch e.Code {
-	case CodeForbidden:
+	case wire.CodeForbidden:
 		return http.StatusForbidden
-	case CodeUnavailable:
+	case wire.CodeUnavailable:
 		return http.StatusServiceUnavailable
 	default:
 		return http.StatusBadRequest
@@ -193,10 +186,9 @@ func RateLimited(name string, limit int, after time.Duration) *Error {
 
 // Starting refuses a call because this gateway is not ready yet.
 func Starting() *Error {
-	return &Error{
-		Code: CodeUnavailable, Message: "gateway starting", Details: map[string]any{"reason": "startup-sidecars"},
-		Retryable: true, RetryAfterMs: 500,
-	}
+	return &Error{body: body{
+		Code: wire.CodeUnavailable, Message: "gateway starting", Details: map[string]any{"reason": "startup-sidecars"}, Retryable: true, RetryAfterMs: 500,
+	}}
 }
 
 // CutName cuts a name that a client chose to at most 64 bytes, for an error that quotes it.

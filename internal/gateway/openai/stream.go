@@ -11,6 +11,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/strictjson"
+	"laneway/internal/wire"
 )
 
 // keepAlive is how often a waiting stream sends a comment: proxies close connections that are idle for a minute.
@@ -219,7 +220,7 @@ func (h *Handler) endStream(ctx context.Context, out *eventStream, r runEnd) {
 
 // diverged ends a stream whose run was begun again with another text: what the client has cannot be taken back.
 func diverged(run string) *fault.Error {
-	e := &fault.Error{Code: fault.CodeUnavailable, Message: "the answer was interrupted and begun again; its text is in the history of the session"}
+	e := fault.New(wire.CodeUnavailable, "the answer was interrupted and begun again; its text is in the history of the session")
 	e.Details = map[string]any{"code": string(chat.CodeRunFailed), "runId": chat.ShownRunID(run)}
 	return e
 }
