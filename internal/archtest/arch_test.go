@@ -210,6 +210,11 @@ func rules() []rule {
 			refuses: oursBut(internal+"/chat", internal+"/retry", internal+"/ownership", internal+"/store"),
 		},
 		{
+			name: "what is in flight knows nothing of ours", example: imports{"laneway/internal/gateway/inflight", "laneway/internal/chat"},
+			applies: in(internal + "/gateway/inflight"),
+			refuses: oursBut(internal + "/gateway/inflight"),
+		},
+		{
 			name: "sockets know the vocabulary only", example: imports{"laneway/internal/gateway/socket", "laneway/internal/gateway/auth"},
 			applies: in(internal + "/gateway/socket"),
 			refuses: oursBut(internal+"/chat", internal+"/gateway/socket"),

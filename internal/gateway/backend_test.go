@@ -43,6 +43,7 @@ type house struct {
 	cronAge  time.Duration // how long the cron loop has not turned; 0 = there is none
 	refuse   error         // the next ReceiveFrom is refused with it
 	block    chan struct{} // ReceiveFrom waits for it, deaf to its context
+	blocked  int           // how many wait
 	lists    chan struct{} // Sessions waits for it, within its context
 	listing  int           // how many wait
 	panics   bool
@@ -139,12 +140,13 @@ func (h *house) room(key chat.SessionKey, principal string) *room {
 
 func (h *house) ReceiveFrom(ctx context.Context, m chat.Message, by gateway.Caller) (chat.Receipt, error) {
 	h.mu.Lock()
-	block := h.block
-	h.mu.Unlock()
-	if block != nil {
+	if block := h.block; block != nil {
+		h.blocked++
+		h.mu.Unlock()
 		<-block
+		h.mu.Lock()
+		h.blocked--
 	}
-	h.mu.Lock()
 	h.callers = append(h.callers, by)
 	if h.panics {
 		h.mu.Unlock()

@@ -8,9 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"golang.org/x/time/rate"
 
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/wire"
@@ -25,6 +27,8 @@ type client struct {
 	addr netip.Addr
 	log  *slog.Logger
 	who  atomic.Pointer[identity] // nil before hello-ok
+
+	share *inflight.Share // of its principal; written before who
 
 	// Of the reader alone.
 	calls  *rate.Limiter // nil = unlimited
@@ -63,6 +67,15 @@ func (s *Server) newClient(conn *socket.Conn, addr netip.Addr) *client {
 		c.calls = rate.NewLimiter(rate.Limit(n), n)
 	}
 	return c
+}
+
+// Hold implements [socket.Client].
+func (c *client) Hold(peer context.Context, n int64) (socket.Held, *socket.Closing) {
+	held, err := c.share.Hold(peer, n)
+	if err != nil {
+		return nil, &socket.Closing{Code: websocket.CloseTryAgainLater, Text: err.Error(), Reason: socket.ClosedSlow}
+	}
+	return held, nil
 }
 
 // Tick implements [socket.Client].

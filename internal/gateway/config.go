@@ -9,6 +9,7 @@ import (
 
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/hook"
+	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/socket"
 )
 
@@ -155,7 +156,7 @@ func (c Config) withDefaults() Config {
 func (c Config) sockets() socket.Config {
 	d := c.Deadlines
 	return socket.Config{
-		MaxHandshake: HandshakeLimit, MaxMessage: c.MaxPayload, MaxBuffered: c.MaxBuffered, TickEvery: TickEvery,
+		MaxHandshake: HandshakeLimit, MaxMessage: c.MaxPayload, ShortMessage: inflight.ShortMessage, MaxBuffered: c.MaxBuffered, TickEvery: TickEvery,
 		Deadlines: socket.Deadlines{
 			Handshake: d.Connect, Message: d.Message, Write: d.Write, Ping: d.Ping, Pong: d.Pong, Slow: d.Slow, Close: d.Close,
 		},

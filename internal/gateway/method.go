@@ -12,6 +12,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/params"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/wire"
@@ -29,7 +30,7 @@ type method struct {
 	audited bool
 	// owner: write suffices on a session that the caller owns; the backend, which knows the owner, decides.
 	owner bool
-	// lists methods read rows with texts and answer with up to listBytes: their calls take places, see [readers].
+	// lists methods read rows with texts and answer with up to listBytes: their calls have places of their own, see [inflight.List].
 	lists bool
 	// limit is the allowance that a call takes from; "" = none.
 	limit  auth.LimitClass
@@ -44,8 +45,10 @@ type call struct {
 	srv  *Server
 	conn *client // nil for a call that did not come over a socket
 	who  *identity
-	m    *method
-	raw  json.RawMessage
+	// share is what the principal has in flight.
+	share *inflight.Share
+	m     *method
+	raw   json.RawMessage
 	// peer and requestID say where the call came from, for the log of changes.
 	peer      netip.Addr
 	requestID string
@@ -131,8 +134,16 @@ func define[P, R any](name, scope string, handle func(ctx context.Context, c *ca
 	m := &method{name: name, scope: scope, params: decoder, result: resultOf[R]()}
 	m.invoke = func(ctx context.Context, c *call, raw json.RawMessage) (any, error) {
 		var p P
-		if err := decoder.Decode(raw, &p); err != nil {
-			return nil, params.Refuse(name, err)
+		var bad error
+		err := c.share.Parsing(ctx, len(raw), func() error {
+			bad = decoder.Decode(raw, &p)
+			return nil
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case bad != nil:
+			return nil, params.Refuse(name, bad)
 		}
 		c.extended = c.who.extended || asksExtended(&p)
 		result, err := handle(ctx, c, p)
@@ -161,6 +172,18 @@ func (m *method) label() string {
 		return "unknown"
 	}
 	return m.name
+}
+
+// work is what a call of the method has a place for.
+func (m *method) work() inflight.Kind {
+	switch {
+	case m.lists:
+		return inflight.List
+	case m.control:
+		return inflight.Control
+	default:
+		return inflight.Call
+	}
 }
 
 func (m *method) need() chat.Need { return chat.Need{Scope: m.scope, Owner: m.owner} }

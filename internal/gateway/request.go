@@ -27,10 +27,23 @@ const (
 )
 
 // Receive implements [socket.Client]. What can be refused at once is refused here, by the reader; the rest gets a goroutine.
-func (c *client) Receive(ctx, peer context.Context, data []byte) *socket.Closing {
-	req, err := parseRequest(data)
+func (c *client) Receive(ctx, peer context.Context, msg socket.Message) *socket.Closing {
+	answered := true
+	defer func() {
+		if answered {
+			msg.Release()
+		}
+	}()
+	var req request
+	err := c.share.Parsing(peer, len(msg.Data), func() (err error) {
+		req, err = parseRequest(msg.Data)
+		return err
+	})
 	if bad, ok := errors.AsType[*malformed](err); ok {
 		return c.malformed(bad)
+	}
+	if err != nil { // the peer is gone
+		return &socket.Closing{Code: websocket.CloseGoingAway, Text: err.Error(), Reason: socket.ClosedByPeer}
 	}
 	m, refused := c.route(req)
 	if refused == nil {
@@ -45,8 +58,8 @@ func (c *client) Receive(ctx, peer context.Context, data []byte) *socket.Closing
 		c.serveQuick(ctx, m, req)
 		return nil
 	}
-	c.requests.Add(1)
-	go c.serve(ctx, peer, m, req)
+	answered = false
+	c.requests.Go(func() { c.serve(ctx, peer, m, req, msg.Held) })
 	return nil
 }
 
@@ -62,7 +75,7 @@ func (c *client) serveQuick(ctx context.Context, m *method, req request) {
 
 // call is a request of this connection. The client chose its id, so the connection's own stands before it.
 func (c *client) call(m *method, req request) *call {
-	return &call{srv: c.srv, conn: c, who: c.who.Load(), m: m, raw: req.params, peer: c.addr, requestID: c.id + "/" + chat.Cut(chat.CleanText(req.id), maxLoggedID)}
+	return &call{srv: c.srv, conn: c, who: c.who.Load(), share: c.share, m: m, raw: req.params, peer: c.addr, requestID: c.id + "/" + chat.Cut(chat.CleanText(req.id), maxLoggedID)}
 }
 
 func (c *client) fail(id string, err *fault.Error) { c.PutFrame(appendFailure(nil, id, err)) }
@@ -136,9 +149,8 @@ func (c *client) vacate(id string) {
 	delete(c.inFlight, id)
 }
 
-// serve answers one request. It returns when the method has, even if the answer had to be given before.
-func (c *client) serve(ctx, peer context.Context, m *method, req request) {
-	defer c.requests.Done()
+// serve answers one request and gives back what its message holds. It returns when the method has, even if the answer had to be given before.
+func (c *client) serve(ctx, peer context.Context, m *method, req request, held socket.Held) {
 	began := time.Now()
 	cl := c.call(m, req)
 	var done atomic.Bool
@@ -156,11 +168,7 @@ func (c *client) serve(ctx, peer context.Context, m *method, req request) {
 		cancel(fault.ErrRequestTimeout)
 		answer(limited, nil, fault.ErrRequestTimeout)
 	})
-	var result any
-	err := c.enter(limited, peer, cl)
-	if err == nil {
-		result, err = c.srv.invoke(limited, cl)
-	}
+	result, err := c.work(limited, peer, cl)
 	late.Stop()
 	var then func(context.Context) (any, error)
 	if both, two := result.(interface {
@@ -173,23 +181,26 @@ func (c *client) serve(ctx, peer context.Context, m *method, req request) {
 	if cl.leave != nil && (!answered || err != nil) { // else the writer does
 		cl.leave()
 	}
+	cl.raw, req.params = nil, nil
+	held.Release()
 	if answered && then != nil && err == nil {
 		c.second(peer, cl, req.id, then)
 	}
 }
 
-// enter takes a place for a method that lists. The end of the connection gives it back, whatever else does not.
-func (c *client) enter(ctx, peer context.Context, cl *call) error {
-	if !cl.m.lists {
-		return nil
-	}
-	leave, err := c.srv.readers.enter(ctx, cl.principal())
+// work runs a call once it has its place. A list keeps its place until its answer is written; the end of the connection gives it back in any case.
+func (c *client) work(ctx, peer context.Context, cl *call) (any, error) {
+	leave, err := cl.share.Enter(ctx, cl.m.work())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	forget := context.AfterFunc(peer, leave)
-	cl.leave = func() { forget(); leave() }
-	return nil
+	if cl.m.lists {
+		forget := context.AfterFunc(peer, leave)
+		cl.leave = func() { forget(); leave() }
+	} else {
+		defer leave()
+	}
+	return c.srv.invoke(ctx, cl)
 }
 
 // second waits for the second frame of a call. A peer that is gone gets none.

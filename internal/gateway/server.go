@@ -17,6 +17,7 @@ import (
 
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/hook"
+	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/openai"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
@@ -37,7 +38,7 @@ type Server struct {
 	hub         *socket.Hub[*client]
 	sockets     *socket.Upgrader
 	connLimiter *socket.ConnLimiter
-	readers     *readers
+	inFlight    *inflight.Limiter
 	methods     map[string]*method
 	methodNames []string
 	bootID      string
@@ -61,7 +62,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 	s := &Server{
 		cfg: cfg, backend: backend, log: log, observer: cfg.Observer,
 		auth: who, policy: policy, state: &lifecycle{}, report: &reporter{log: log, observer: cfg.Observer},
-		bootID: uuid.NewString(), startedAt: time.Now(), readers: newReaders(),
+		bootID: uuid.NewString(), startedAt: time.Now(), inFlight: inflight.New(cfg.MaxPayload, cfg.Deadlines.Request),
 	}
 	s.connLimiter = socket.NewConnLimiter(socket.ConnLimits{
 		MaxSockets: cfg.MaxSockets, MaxUnauthenticatedPerAddr: cfg.MaxStrangersPerAddr, WriteTimeout: cfg.Deadlines.Write, Exempt: policy.Trusted,

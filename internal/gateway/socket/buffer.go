@@ -42,6 +42,7 @@ type Buffer struct {
 	blocked map[*stream]struct{} // streams that hold something back
 	end     *Closing             // what follows when the queue is empty
 	shut    bool                 // nothing more is taken in
+	ended   func()               // called, without the lock, when shut becomes true; nil = nothing
 }
 
 // newBuffer makes a buffer of limit bytes; see [Buffer] for the rest.
@@ -203,6 +204,17 @@ func (b *Buffer) finish(c *Closing) bool { return b.stop(c, false) }
 // drop is finish without waiting for the client: what is queued is dropped with the connection.
 func (b *Buffer) drop(c *Closing) bool { return b.stop(c, true) }
 
+// whenEnded has f called once nothing more is taken in, at once when that is so already. f may be called more than once.
+func (b *Buffer) whenEnded(f func()) {
+	b.mu.Lock()
+	b.ended = f
+	shut := b.shut
+	b.mu.Unlock()
+	if shut {
+		f()
+	}
+}
+
 func (b *Buffer) stop(c *Closing, discard bool) bool {
 	b.mu.Lock()
 	first := b.end == nil
@@ -221,8 +233,12 @@ func (b *Buffer) stop(c *Closing, discard bool) bool {
 		b.over = nil
 	}
 	b.room.Broadcast()
+	ended := b.ended
 	b.mu.Unlock()
 	b.wake()
+	if ended != nil {
+		ended()
+	}
 	return first
 }
 

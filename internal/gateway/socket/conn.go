@@ -15,8 +15,9 @@ import (
 
 // Config of the connections of an [Upgrader]. Every field is required.
 type Config struct {
-	// MaxHandshake and MaxMessage are the largest messages before and after the handshake, in bytes.
-	MaxHandshake, MaxMessage int64
+	// MaxHandshake and MaxMessage are the largest messages before and after the handshake, in bytes. So much as ShortMessage is read of a message before
+	// [Client.Hold] is asked for more.
+	MaxHandshake, MaxMessage, ShortMessage int64
 	// MaxBuffered is the limit of each send buffer in bytes, see [Buffer].
 	MaxBuffered int
 	// TickEvery is the distance of the calls of [Client.Tick].
@@ -38,14 +39,32 @@ type Deadlines struct {
 type Client interface {
 	// Handshake takes the first message. It returns how the connection ends, nil when the peer is authenticated.
 	Handshake(ctx context.Context, first []byte) *Closing
-	// Receive takes every later message and returns how the connection ends, nil when it does not. peer ends with the connection, ctx does not.
-	Receive(ctx, peer context.Context, message []byte) *Closing
+	// Hold waits until n bytes of a message may be in memory. It is called before more than Config.ShortMessage bytes of a message are read, with the
+	// largest size that it may have. It returns how the connection ends, nil when it does not. peer ends with the connection.
+	Hold(peer context.Context, n int64) (Held, *Closing)
+	// Receive takes every later message and returns how the connection ends, nil when it does not. ctx does not end with the connection. Receive releases
+	// the message.
+	Receive(ctx, peer context.Context, m Message) *Closing
 	// Tick queues what the peer gets periodically after its handshake.
 	Tick(now time.Time)
 	// DeltaEvents makes the events of new text of a run at the moment of writing, and passes each to send until one fails.
 	DeltaEvents(d *Delta, send func(event string, payload []byte) bool)
 	// Closed is called once, when the connection neither reads nor writes any more.
 	Closed(ctx context.Context, end *Closing)
+}
+
+// Message is one message after the handshake, with the bytes that it holds until it is answered.
+type Message struct {
+	Data []byte
+	Held
+}
+
+// Held are bytes of memory that a message holds.
+type Held interface {
+	// Keep gives back all but n bytes.
+	Keep(n int64)
+	// Release gives everything back. Calling it again does nothing.
+	Release()
 }
 
 // Conn is one WebSocket connection. Its methods, those of [Buffer] included, are safe for concurrent use.
@@ -105,6 +124,7 @@ func (c *Conn) Since() time.Time { return c.since }
 func (c *Conn) Serve(ctx context.Context, client Client) {
 	c.client = client
 	peer, cancel := context.WithCancelCause(ctx)
+	c.whenEnded(func() { cancel(errPeerGone) }) // a reader that waits for bytes goes on
 	c.startWriting()
 	go func() {
 		if end := c.handshake(ctx); end != nil {

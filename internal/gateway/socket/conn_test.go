@@ -29,10 +29,18 @@ func (e *echo) Handshake(_ context.Context, first []byte) *Closing {
 	return nil
 }
 
-func (e *echo) Receive(_, _ context.Context, message []byte) *Closing {
-	e.PutFrame(message)
+func (e *echo) Hold(context.Context, int64) (Held, *Closing) { return free{}, nil }
+
+func (e *echo) Receive(_, _ context.Context, m Message) *Closing {
+	e.PutFrame(m.Data)
 	return nil
 }
+
+// free bytes are not counted.
+type free struct{}
+
+func (free) Keep(int64) {}
+func (free) Release()   {}
 
 func (e *echo) Tick(time.Time) { e.PutState("tick", []byte("{}"), 0) }
 
@@ -61,7 +69,7 @@ func connected(t *testing.T, f func(e *echo, peer *websocket.Conn)) *Closing {
 	var end *Closing
 	synctest.Test(t, func(t *testing.T) {
 		up := NewUpgrader(Config{
-			MaxHandshake: 1 << 10, MaxMessage: 1 << 16, MaxBuffered: 1 << 20, TickEvery: 30 * time.Second,
+			MaxHandshake: 1 << 10, MaxMessage: 1 << 16, ShortMessage: 1 << 10, MaxBuffered: 1 << 20, TickEvery: 30 * time.Second,
 			Deadlines: Deadlines{
 				Handshake: 15 * time.Second, Message: 30 * time.Second, Write: 10 * time.Second, Ping: 20 * time.Second, Pong: 25 * time.Second,
 				Slow: 5 * time.Second, Close: time.Second,

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -19,7 +20,7 @@ var (
 // handshake reads the first message and passes it on. It returns how the connection ends, nil when the peer is authenticated.
 func (c *Conn) handshake(ctx context.Context) *Closing {
 	c.readBy(c.since.Add(c.up.cfg.Deadlines.Handshake))
-	data, err := c.next(c.up.cfg.MaxHandshake)
+	data, err := c.next(c.up.cfg.MaxHandshake, io.ReadAll)
 	switch {
 	case err == nil:
 	case isTimeout(err) && c.decided() == nil:
@@ -40,16 +41,55 @@ func (c *Conn) handshake(ctx context.Context) *Closing {
 // read passes messages on until the connection ends, and returns how.
 func (c *Conn) read(ctx, peer context.Context) *Closing {
 	for c.wait() {
-		data, err := c.next(c.up.cfg.MaxMessage)
-		if err != nil {
-			return readEnd(err, c.reading.Load())
+		m, end := c.message(peer)
+		if end == nil {
+			end = c.client.Receive(ctx, peer, m)
 		}
-		if end := c.client.Receive(ctx, peer, data); end != nil {
+		if end != nil && c.decided() == nil {
 			return end
 		}
 	}
 	c.awaitPeer()
-	return &Closing{Code: websocket.CloseNormalClosure, Reason: ClosedByPeer}
+	return &Closing{Code: websocket.CloseNormalClosure, Reason: ClosedByPeer} // the ending that was decided before counts
+}
+
+// message reads one message after the handshake, which holds its bytes. More than the bytes of a short one are read when there are bytes for the longest.
+func (c *Conn) message(peer context.Context) (m Message, end *Closing) {
+	short, limit := c.up.cfg.ShortMessage, c.up.cfg.MaxMessage
+	data, err := c.next(limit, func(r io.Reader) ([]byte, error) {
+		begin, err := io.ReadAll(io.LimitReader(r, short))
+		if err != nil {
+			return nil, err
+		}
+		if n := int64(len(begin)); n < short {
+			end = c.hold(peer, &m, n)
+			return begin, nil
+		}
+		if end = c.hold(peer, &m, limit); end != nil {
+			return nil, end
+		}
+		all, err := io.ReadAll(io.MultiReader(bytes.NewReader(begin), r))
+		m.Keep(int64(len(all)))
+		return all, err
+	})
+	if end == nil && err != nil {
+		end = readEnd(err, c.reading.Load())
+	}
+	if end != nil && m.Held != nil {
+		m.Release()
+	}
+	m.Data = data
+	return m, end
+}
+
+// hold waits for n bytes; the time of the message begins again after a wait.
+func (c *Conn) hold(peer context.Context, m *Message, n int64) (end *Closing) {
+	began := time.Now()
+	m.Held, end = c.client.Hold(peer, n)
+	if now := time.Now(); now.Sub(began) > time.Second/10 {
+		c.readBy(now.Add(c.up.cfg.Deadlines.Message))
+	}
+	return end
 }
 
 // readBy sets the deadline of reads; any goroutine may. It fails on a closed connection only, which the next read reports.
@@ -67,8 +107,8 @@ func (c *Conn) awaitPeer() {
 	}
 }
 
-// next reads one whole message of at most limit bytes. After the handshake its deadline begins with its first frame.
-func (c *Conn) next(limit int64) ([]byte, error) {
+// next reads one whole message of at most limit bytes with readAll. After the handshake its deadline begins with its first frame.
+func (c *Conn) next(limit int64, readAll func(io.Reader) ([]byte, error)) ([]byte, error) {
 	kind, r, err := c.ws.NextReader()
 	if err != nil {
 		return nil, err //nolint:wrapcheck // readEnd tells them apart
@@ -81,9 +121,9 @@ func (c *Conn) next(limit int64) ([]byte, error) {
 		c.reading.Store(true)
 		c.readBy(time.Now().Add(c.up.cfg.Deadlines.Message))
 	}
-	data, err := io.ReadAll(io.LimitReader(r, limit+1))
+	data, err := readAll(io.LimitReader(r, limit+1))
 	if err != nil {
-		return nil, err //nolint:wrapcheck // as above
+		return nil, err
 	}
 	if int64(len(data)) > limit {
 		return nil, websocket.ErrReadLimit
