@@ -6,6 +6,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/socket"
 )
 
@@ -17,6 +18,13 @@ type httpServices struct {
 	auth    *auth.Authenticator
 	policy  *auth.RequestPolicy
 	backend Backend
+
+	inFlight *inflight.Limiter
+}
+
+// Share is what a principal has in flight; own: it sees its own sessions only.
+func (h *httpServices) Share(principal string, own bool) *inflight.Share {
+	return h.inFlight.Of(principal, own)
 }
 
 // Bearer identifies the client of a request. It answers a refused one itself.

@@ -71,7 +71,7 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		Sockets: cfg.MaxSockets, Unauthenticated: cfg.MaxStrangers, UnauthenticatedPerAddr: cfg.MaxStrangersPerAddr, PerPrincipal: cfg.MaxPerPrincipal,
 	})
 	s.sockets = socket.NewUpgrader(cfg.sockets())
-	s.services = &httpServices{s.state, s.report, who, policy, backend}
+	s.services = &httpServices{s.state, s.report, who, policy, backend, s.inFlight}
 	hooks, err := hook.New(hook.Config{Hooks: cfg.Hooks, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request}, backend, who, s.services)
 	if err := errors.Join(cfg.check(), authErr, policyErr, err); err != nil {
 		return nil, fmt.Errorf("gateway configuration: %w", err)

@@ -59,11 +59,15 @@ type bubble struct {
 }
 
 // virtual runs f in a bubble with a gateway that has all its real deadlines.
-func virtual(t *testing.T, f func(t *bubble)) {
+func virtual(t *testing.T, f func(t *bubble), change ...func(*gateway.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t)
-		srv, err := gateway.New(gateway.Config{Version: "0.1.0", Credentials: credentials()}, h, slog.New(slog.DiscardHandler))
+		cfg := gateway.Config{Version: "0.1.0", Credentials: credentials()}
+		for _, f := range change {
+			f(&cfg)
+		}
+		srv, err := gateway.New(cfg, h, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

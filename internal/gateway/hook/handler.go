@@ -13,6 +13,7 @@ import (
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/httpbody"
+	"laneway/internal/gateway/inflight"
 	"laneway/internal/secret"
 )
 
@@ -38,6 +39,8 @@ type Allowances interface {
 
 // Server is the HTTP server around a [Handler].
 type Server interface {
+	// Share is what a principal has in flight; own: it sees its own sessions only.
+	Share(principal string, own bool) *inflight.Share
 	// Refusal is why no work is accepted now; nil = it is.
 	Refusal() *fault.Error
 	// Verified notes whether the caller has proven who it is.
@@ -104,17 +107,38 @@ func (h *Handler) accept(w http.ResponseWriter, r *http.Request) (answer, error)
 	if e := h.refusal(r.Context(), &c); e != nil {
 		return none, e
 	}
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), h.cfg.AcceptTimeout, fault.ErrRequestTimeout)
+	defer cancel()
+	done, err := h.begin(ctx, &c)
+	if err != nil {
+		return none, err
+	}
+	defer done()
 	m, err := c.message(h.receiver.DefaultAgent())
 	if err != nil {
 		return none, err
 	}
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), h.cfg.AcceptTimeout, fault.ErrRequestTimeout)
-	defer cancel()
 	receipt, err := h.receiver.ReceiveFrom(ctx, m, chat.Caller{Principal: c.principal(), Own: m.Own})
 	if err != nil {
 		return none, err
 	}
 	return answer{OK: true, RunID: receipt.RunID, SessionKey: receipt.Session.String(), Duplicate: receipt.Duplicate}, nil
+}
+
+// begin waits for a place of the hook and for the bytes of the call. The body was read before, because its signature had to be verified: what such bodies
+// take is bounded by the connections of an address.
+func (h *Handler) begin(ctx context.Context, c *call) (done func(), err error) {
+	share := h.server.Share(c.principal(), true)
+	held, err := share.Hold(ctx, int64(len(c.body)))
+	if err != nil {
+		return nil, fault.ErrRequestTimeout
+	}
+	leave, err := share.Enter(ctx, inflight.Call)
+	if err != nil {
+		held.Release()
+		return nil, err //nolint:wrapcheck // the cause of ctx
+	}
+	return func() { leave(); held.Release() }, nil
 }
 
 // verify finds the hook and checks the signature. For an unknown name the same work is done with a secret that no caller has.

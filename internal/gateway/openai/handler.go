@@ -11,6 +11,7 @@ import (
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/httpbody"
+	"laneway/internal/gateway/inflight"
 	"laneway/internal/store"
 )
 
@@ -51,6 +52,8 @@ type Server interface {
 	Bearer(w http.ResponseWriter, r *http.Request, scope string) (cred auth.Credential, ok bool)
 	// MayUse refuses a session that the principal may not write into.
 	MayUse(ctx context.Context, cred auth.Credential, key chat.SessionKey) error
+	// Share is what a principal has in flight; own: it sees its own sessions only.
+	Share(principal string, own bool) *inflight.Share
 	// Refusal is why no work is accepted now; nil = it is.
 	Refusal() *fault.Error
 	// Explain turns an error into what the client sees, Count counts a request.
@@ -103,15 +106,46 @@ func (h *Handler) Completions(stopping context.Context) http.HandlerFunc {
 	}
 }
 
-// accept makes the request a durable message.
+// accept makes the request a durable message, in a place of its principal. Its body is held until then.
 func (h *Handler) accept(c *call, w http.ResponseWriter, r *http.Request) (*run, error) {
-	m, err := h.prepare(c, w, r)
-	if err != nil {
+	if err := h.admit(r, c); err != nil {
 		return nil, err
 	}
+	share := h.server.Share(c.cred.Name, c.cred.Own())
+	held, err := share.Hold(r.Context(), h.bodySize(r))
+	if err != nil {
+		return nil, fault.ErrRequestTimeout
+	}
+	defer held.Release()
+	if err := h.readBody(c, w, r); err != nil {
+		return nil, err
+	}
+	held.Keep(int64(len(c.body)))
 	// The acceptance ends without the client: it has to be known whether a run must be stopped.
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(r.Context()), h.cfg.AcceptTimeout, fault.ErrRequestTimeout)
 	defer cancel()
+	leave, err := share.Enter(ctx, inflight.Call)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the cause of ctx
+	}
+	defer leave()
+	return h.receive(ctx, c, share)
+}
+
+// bodySize is how many bytes the body of a request may have.
+func (h *Handler) bodySize(r *http.Request) int64 {
+	if n := r.ContentLength; n >= 0 && n < h.cfg.MaxBody {
+		return n
+	}
+	return h.cfg.MaxBody
+}
+
+// receive makes a message of a request whose body was read.
+func (h *Handler) receive(ctx context.Context, c *call, share *inflight.Share) (*run, error) {
+	m, err := h.prepare(ctx, c, share)
+	if err != nil {
+		return nil, err
+	}
 	out := &run{cred: c.cred, req: c.req, unsubscribe: func() {}}
 	if c.req.Stream {
 		out.progress = newProgress(m.ID)
@@ -129,27 +163,43 @@ func (h *Handler) accept(c *call, w http.ResponseWriter, r *http.Request) (*run,
 	return out, nil
 }
 
-// prepare reads the request and refuses what cannot become a message, before anything is done.
-func (h *Handler) prepare(c *call, w http.ResponseWriter, r *http.Request) (m chat.Message, err error) {
+// admit refuses a request before its body is read.
+func (h *Handler) admit(r *http.Request, c *call) error {
 	if e := h.server.Refusal(); e != nil {
-		return m, e
+		return e
 	}
 	if e := h.allowances.Spend(r.Context(), c.cred.Name, methodName, auth.LimitChats); e != nil {
-		return m, e
+		return e
 	}
 	if !httpbody.IsJSON(r) {
-		return m, fault.Invalid("the body must be application/json").WithStatus(http.StatusUnsupportedMediaType)
+		return fault.Invalid("the body must be application/json").WithStatus(http.StatusUnsupportedMediaType)
 	}
+	return nil
+}
+
+func (h *Handler) readBody(c *call, w http.ResponseWriter, r *http.Request) (err error) {
 	if c.body, err = httpbody.Read(w, r, h.cfg.MaxBody, h.cfg.BodyTimeout); err != nil {
-		return m, err
+		return err //nolint:wrapcheck // an error of the protocol
 	}
 	if e := h.allowances.SpendBytes(r.Context(), c.cred.Name, methodName, len(c.body)); e != nil {
-		return m, e
+		return e
 	}
-	if c.req, err = readRequest(c.body); err != nil {
-		return m, fault.Invalid(err.Error())
+	return nil
+}
+
+// prepare refuses what cannot become a message, before anything is done.
+func (h *Handler) prepare(ctx context.Context, c *call, share *inflight.Share) (m chat.Message, err error) {
+	err = share.Parsing(ctx, len(c.body), func() (err error) {
+		c.req, err = readRequest(c.body)
+		if err != nil {
+			return fault.Invalid(err.Error())
+		}
+		return nil
+	})
+	if err != nil {
+		return m, err //nolint:wrapcheck // an error of the protocol
 	}
-	return h.message(r.Context(), c)
+	return h.message(ctx, c)
 }
 
 func (h *Handler) fail(ctx context.Context, w http.ResponseWriter, err error) {
