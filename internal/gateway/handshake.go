@@ -84,6 +84,7 @@ func (c *client) admit(ctx context.Context, req request) *refusal {
 		w := fault.Unavailable(wire.DetailTooManyConnections, "too many connections", time.Second)
 		return &refusal{w, websocket.CloseTryAgainLater}
 	}
+	c.CountFor(cred.Name)
 	c.share = c.srv.inFlight.Of(cred.Name, cred.Own())
 	c.welcome(req.id, id, protocol)
 	c.log.DebugContext(ctx, "client connected", slog.String("principal", cred.Name), slog.String("client", p.Client.ID),

@@ -42,6 +42,9 @@ type Buffer struct {
 	blocked map[*stream]struct{} // streams that hold something back
 	end     *Closing             // what follows when the queue is empty
 	shut    bool                 // nothing more is taken in
+	dropped bool                 // what was queued is not counted any more
+	group   *group               // of its principal; nil = nothing is counted
+	counted int                  // bytes of responses, which count for the group
 	ended   func()               // called, without the lock, when shut becomes true; nil = nothing
 }
 
@@ -60,7 +63,11 @@ func (b *Buffer) PutFrame(frame []byte) { b.PutFrameThen(frame, nil) }
 
 // PutFrameThen is PutFrame with a function that runs when the frame is written. It does not run when the connection ends before.
 func (b *Buffer) PutFrameThen(frame []byte, written func()) {
-	b.put(func() { b.enqueue(&Item{Payload: frame, size: len(frame) + itemOverhead, written: written}) })
+	b.put(func() {
+		it := &Item{Payload: frame, size: len(frame) + itemOverhead, written: written}
+		b.enqueue(it)
+		b.count(it.size)
+	})
 }
 
 // PutEvent queues an event that belongs to no run.
@@ -92,11 +99,45 @@ func (b *Buffer) put(change func()) {
 	}
 	change()
 	exceeded := b.measure()
+	g := b.group
 	b.mu.Unlock()
 	b.wake()
 	if exceeded {
 		b.tooSlow()
 	}
+	if g != nil {
+		g.relieve()
+	}
+}
+
+// count adds bytes of responses, or takes them off.
+func (b *Buffer) count(n int) {
+	if b.dropped {
+		return
+	}
+	b.counted += n
+	if b.group != nil {
+		b.group.add(n)
+	}
+}
+
+// countFor makes the responses count for g, nil = for no principal.
+func (b *Buffer) countFor(g *group) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.group != nil {
+		b.group.add(-b.counted)
+	}
+	if b.group = g; g != nil {
+		g.add(b.counted)
+	}
+}
+
+// responseBytes is how many bytes of responses wait.
+func (b *Buffer) responseBytes() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.counted
 }
 
 func (b *Buffer) enqueue(it *Item) {
@@ -181,6 +222,9 @@ func (b *Buffer) sent(it *Item, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bytes -= it.size
+	if it.Event == "" && it.Delta == nil {
+		b.count(-it.size)
+	}
 	if it.Delta != nil {
 		it.stream.written(it, now)
 		b.forget(it.stream)
@@ -224,6 +268,8 @@ func (b *Buffer) stop(c *Closing, discard bool) bool {
 	b.shut = true
 	if discard {
 		b.queue, b.head, b.bytes = nil, 0, 0
+		b.count(-b.counted)
+		b.dropped = true
 		clear(b.blocked)
 	} else {
 		b.admitAll()

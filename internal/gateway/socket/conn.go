@@ -18,7 +18,8 @@ type Config struct {
 	// MaxHandshake and MaxMessage are the largest messages before and after the handshake, in bytes. So much as ShortMessage is read of a message before
 	// [Client.Hold] is asked for more.
 	MaxHandshake, MaxMessage, ShortMessage int64
-	// MaxBuffered is the limit of each send buffer in bytes, see [Buffer].
+	// MaxBuffered is the limit of each send buffer in bytes, see [Buffer]. The responses that wait for one principal have four times as many, those of all
+	// sixteen times.
 	MaxBuffered int
 	// TickEvery is the distance of the calls of [Client.Tick].
 	TickEvery time.Duration
@@ -77,6 +78,7 @@ type Conn struct {
 	client Client
 	since  time.Time
 
+	uncount       func() // of the reader: ends the counting for the principal; nil = it is not counted
 	authenticated atomic.Bool
 	authedAt      time.Time    // written before authenticated, read after it
 	peerClosed    bool         // of the reader: the close frame of the peer was read
@@ -88,13 +90,14 @@ type Conn struct {
 // Upgrader makes connections of upgrade requests. They share its buffers, so that an idle connection has none. It is safe for concurrent use.
 type Upgrader struct {
 	cfg    Config
+	sums   *sums
 	frames sync.Pool // *[]byte, in which frames are put together
 	ws     websocket.Upgrader
 }
 
 // NewUpgrader makes an upgrader. It checks no origin: its user has done so.
 func NewUpgrader(cfg Config) *Upgrader {
-	return &Upgrader{cfg: cfg, ws: websocket.Upgrader{
+	return &Upgrader{cfg: cfg, sums: newSums(cfg.MaxBuffered), ws: websocket.Upgrader{
 		ReadBufferSize: 1024, WriteBufferPool: new(sync.Pool), WriteBufferSize: 4096,
 		CheckOrigin: func(*http.Request) bool { return true },
 	}}
@@ -143,10 +146,16 @@ func (c *Conn) closeAfter(ctx context.Context, end *Closing, cancel context.Canc
 	c.End(end)
 	cancel(errPeerGone)
 	<-c.writer.done
+	if c.uncount != nil {
+		c.uncount()
+	}
 	c.linger()
 	_ = c.ws.Close()
 	c.client.Closed(ctx, c.decided())
 }
+
+// CountFor counts the responses that wait for a principal from now on. It is called in Client.Handshake, once.
+func (c *Conn) CountFor(principal string) { c.uncount = c.up.sums.join(principal, c.Buffer) }
 
 // End closes the connection after everything queued was written, for which there are a few seconds. The first ending wins.
 func (c *Conn) End(end *Closing) {

@@ -13,6 +13,9 @@
 // replaces unsent states by newer ones, and keeps everything else in order. It closes the connection of a client that does not keep up, and never drops
 // anything else. Events are numbered when they are written, so that merging leaves no gap.
 //
+// The responses that wait for one principal, over all its connections, have a bound as well, and those of all principals: over it the connection with most
+// of them is closed. The bytes of events are shared by all connections that get them, and count for none.
+//
 // A gate keeps the events of a run back until the response of the request that started it is queued; see [Buffer.Gate].
 //
 // [Hub] has the places of sockets, the connections of each principal, and the subscriptions. It knows connections by identity only.
@@ -26,8 +29,8 @@
 //
 // # Bounds and crash points
 //
-// Memory of a buffer is bounded by twice its limit plus one item, messages by [Config], and an idle connection takes about 9 KB. Nothing here is durable: a
-// client reads state again after it reconnects.
+// Memory of a buffer is bounded by twice its limit plus one item, the responses of one principal by four limits, those of all by sixteen, and messages by
+// [Config]. An idle connection takes about 9 KB. Nothing here is durable: a client reads state again after it reconnects.
 //
 // # What it does not do
 //

@@ -1,0 +1,94 @@
+package socket
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// How many full send buffers the responses of one principal may take, and those of all.
+const (
+	buffersPerPrincipal = 4
+	buffersInAll        = 16
+)
+
+// sums bound the responses that wait in the send buffers of one principal, over all its connections, and of all principals. Events are not counted: their
+// bytes are shared by all connections that get them. Over a bound the connection with the most bytes is closed as a slow one, until the sum is within it.
+type sums struct {
+	perPrincipal, total int64
+	bytes               atomic.Int64 // of all principals
+
+	mu     sync.Mutex // taken before the lock of a buffer
+	groups map[string]*group
+}
+
+// group is the buffers of one principal.
+type group struct {
+	sums    *sums
+	bytes   atomic.Int64
+	buffers map[*Buffer]struct{} // guarded by the lock of sums
+}
+
+func newSums(maxBuffered int) *sums {
+	return &sums{
+		perPrincipal: int64(maxBuffered) * buffersPerPrincipal, total: int64(maxBuffered) * buffersInAll, groups: map[string]*group{},
+	}
+}
+
+// join counts a buffer for its principal from now on; the returned function ends it.
+func (s *sums) join(principal string, b *Buffer) (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[principal]
+	if g == nil {
+		g = &group{sums: s, buffers: map[*Buffer]struct{}{}}
+		s.groups[principal] = g
+	}
+	g.buffers[b] = struct{}{}
+	b.countFor(g)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		b.countFor(nil)
+		if delete(g.buffers, b); len(g.buffers) == 0 {
+			delete(s.groups, principal)
+		}
+	}
+}
+
+func (g *group) add(n int) {
+	g.bytes.Add(int64(n))
+	g.sums.bytes.Add(int64(n))
+}
+
+func (g *group) over() bool { return g.bytes.Load() > g.sums.perPrincipal }
+
+// relieve closes connections until the sums are within their bounds.
+func (g *group) relieve() {
+	for g.over() || g.sums.bytes.Load() > g.sums.total {
+		b := g.sums.fullest(g)
+		if b == nil {
+			return
+		}
+		b.tooSlow()
+	}
+}
+
+// fullest is the buffer with the most bytes: of g when g is over its bound, else of the principal that has most. nil = none has any.
+func (s *sums) fullest(g *group) (most *Buffer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !g.over() {
+		for _, other := range s.groups {
+			if other.bytes.Load() > g.bytes.Load() {
+				g = other
+			}
+		}
+	}
+	size := 0
+	for b := range g.buffers {
+		if n := b.responseBytes(); n > size {
+			most, size = b, n
+		}
+	}
+	return most
+}
