@@ -197,8 +197,19 @@ func TestFaults(t *testing.T) {
 		if a, err := send(); err != nil || a.status != 429 || a.Parameters["retry_after"] != 3.0 {
 			t.Errorf("flood: %+v, %v", a, err)
 		}
+		typing := func() error {
+			_, err := call(t, srv.Transport(), base, "sendChatAction", "chat_id", "7", "action", "typing")
+			return err
+		}
+		if err := typing(); err != nil || len(srv.Violations()) != 0 {
+			t.Errorf("a call beside the refused one: %v, %q", err, srv.Violations())
+		}
 		if _, err := send(); err != nil || len(srv.Violations()) != 1 {
 			t.Errorf("a call inside of the window is no violation: %v", err)
+		}
+		time.Sleep(time.Millisecond)
+		if err := typing(); err != nil || len(srv.Violations()) != 2 {
+			t.Errorf("a call of another method inside of the window is no violation: %v", err)
 		}
 		if n := len(srv.Messages(7)); n != 1 {
 			t.Errorf("%d messages arrived", n)
