@@ -262,6 +262,11 @@ func rules() []rule {
 			refuses: in("github.com/go-telegram-bot-api"),
 		},
 		{
+			name: "only retry waits between attempts", example: imports{"laneway/internal/agent/internal/modelhttp", "github.com/cenkalti/backoff/v5"},
+			applies: outside(internal + "/retry"),
+			refuses: in("github.com/cenkalti/backoff"),
+		},
+		{
 			name: "only the package process starts programs", example: imports{"laneway/internal/agent/command", "os/exec"},
 			applies: outside(internal + "/process"),
 			refuses: exactly("os/exec"),

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"laneway/internal/agent"
+	"laneway/internal/retry"
 )
 
 // Call is one request.
@@ -25,28 +24,24 @@ func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
 	if call.Once {
 		retries = 0
 	}
-	pauses := &pauses{ctx: ctx, longest: c.cfg.MaxPause, growing: newGrowing()}
-	try := 0
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		try++
+	begun := false // the reader has passed something on
+	err := retry.Do(ctx, retry.Options{
+		// About 0.5, 1 and 2 seconds, spread by half, so that many turns do not come back at once.
+		Policy:    retry.Policy{Base: 500 * time.Millisecond, Max: time.Minute, Spread: 0.5},
+		Attempts:  1 + retries,
+		Retryable: func(err error) bool { return ctx.Err() == nil && !begun && again(err) },
+		After:     wanted,
+		MaxWait:   c.cfg.MaxPause,
+		Notify: func(err error, attempt int, pause time.Duration) {
+			c.log.WarnContext(ctx, "model request is tried again", "attempt", attempt+1, "pause_ms", pause.Milliseconds(),
+				"reason", agent.ReasonOf(err), "err", err)
+		},
+	}, func(ctx context.Context) error {
 		reader := begin()
 		err := c.attempt(ctx, call.Body, reader)
-		if ended := agent.Ended(ctx); err != nil && ended != nil {
-			return struct{}{}, backoff.Permanent(ended)
-		}
-		if err != nil && (reader.Begun() || !again(err)) {
-			return struct{}{}, backoff.Permanent(err)
-		}
-		pauses.wanted = wanted(err)
-		return struct{}{}, err
-	},
-		backoff.WithBackOff(pauses),
-		backoff.WithMaxTries(uint(1+retries)),
-		backoff.WithMaxElapsedTime(0),
-		backoff.WithNotify(func(err error, pause time.Duration) {
-			c.log.WarnContext(ctx, "model request is tried again", "attempt", try+1, "pause_ms", pause.Milliseconds(),
-				"reason", agent.ReasonOf(err), "err", err)
-		}))
+		begun = reader.Begun()
+		return err
+	})
 	if ended := agent.Ended(ctx); err != nil && ended != nil {
 		return ended
 	}
@@ -62,38 +57,10 @@ func again(err error) bool {
 	return failed.Retryable && !errors.Is(err, errFirstByte) && !errors.Is(err, errSilence)
 }
 
+// wanted is the pause that the server asks for.
 func wanted(err error) time.Duration {
 	if refusal, ok := errors.AsType[*StatusError](err); ok {
 		return refusal.After
 	}
 	return 0
-}
-
-// newGrowing gives pauses of about 0.5, 1 and 2 seconds, spread by half, so that many turns do not come back at once.
-func newGrowing() *backoff.ExponentialBackOff {
-	growing := backoff.NewExponentialBackOff()
-	growing.InitialInterval = 500 * time.Millisecond
-	growing.Multiplier = 2
-	return growing
-}
-
-// pauses returns how long to wait: at least what the server asked for. It stops where the wait would be in vain.
-type pauses struct {
-	ctx     context.Context //nolint:containedctx // lives as long as one call of Do; the interface of backoff has no context
-	longest time.Duration
-	wanted  time.Duration
-	growing *backoff.ExponentialBackOff
-}
-
-// Reset implements backoff.BackOff.
-func (p *pauses) Reset() { p.growing.Reset() }
-
-// NextBackOff implements backoff.BackOff.
-func (p *pauses) NextBackOff() time.Duration {
-	pause := max(p.wanted, p.growing.NextBackOff())
-	deadline, bounded := p.ctx.Deadline()
-	if pause > p.longest || (bounded && time.Until(deadline) <= pause) {
-		return backoff.Stop
-	}
-	return pause
 }
