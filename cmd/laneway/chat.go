@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -22,8 +21,9 @@ type chatCmd struct {
 
 // Help is the long help of the command.
 func (*chatCmd) Help() string {
-	return `Answers appear while they are written. Lines that begin with / are commands: /help lists them, /stop stops the answer. Ctrl-C
-stops the answer, too; without one, Ctrl-C, Ctrl-D or /quit leave. Arrow keys walk through earlier lines, Tab completes commands.
+	return `Answers appear while they are written, Markdown in the styles of the terminal (not with NO_COLOR). Lines that begin with / are
+commands: /help lists them, /stop stops the answer. Ctrl-C stops the answer, too; without one, or a second time, it leaves. Ctrl-D and
+/quit leave; Ctrl-D waits for the answer. Arrow keys walk through earlier lines, Tab completes commands.
 
 Lines of a pipe are sent one after the other, each after the answer to the last.
 
@@ -56,12 +56,15 @@ func (c *chatCmd) Run(ctx context.Context, env *environment) error {
 
 func (c *chatCmd) onTerminal(ctx context.Context, env *environment, loop *chatLoop) error {
 	words := loop.commandWords(ctx)
-	editor, err := newEditor(env.terminal, c.lineHistory(env), env.bold("> "), func() []string { return words })
+	editor, err := newEditor(env.terminal, c.lineHistory(env), env.style(stylePrompt, "> "), func() []string { return words })
 	if err != nil {
 		return err
 	}
 	loop.screen, loop.interactive = editor, true
-	if err := loop.greet(ctx, c.History); err != nil {
+	if env.colours() {
+		loop.styled = &markdown{}
+	}
+	if err := loop.greet(ctx, c.banner(env, loop.talk.session), c.History); err != nil {
 		return errors.Join(err, editor.close())
 	}
 	return errors.Join(loop.run(ctx), editor.close())
@@ -75,12 +78,28 @@ func (c *chatCmd) lineHistory(env *environment) *lineHistory {
 	return openHistory(filepath.Join(data, "chat_history"))
 }
 
-// bold is text that stands out on a terminal that may have colours.
-func (env *environment) bold(s string) string {
-	if noColour, _ := env.lookupEnv("NO_COLOR"); env.terminal == nil || noColour != "" {
+// banner says where the conversation is and how to use the keys.
+func (c *chatCmd) banner(env *environment, session string) string {
+	where := "laneway " + programVersion().Version + ", session " + cell(session, 100)
+	if address, err := c.address(env); err == nil {
+		where += " on " + oneLine(address)
+	}
+	return where + "\n/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves\n"
+}
+
+// colours reports whether the terminal may have colours.
+func (env *environment) colours() bool {
+	noColour, _ := env.lookupEnv("NO_COLOR")
+	kind, _ := env.lookupEnv("TERM")
+	return env.terminal != nil && noColour == "" && kind != "dumb"
+}
+
+// style is text in a style, on a terminal that may have colours.
+func (env *environment) style(style, s string) string {
+	if !env.colours() {
 		return s
 	}
-	return "\x1b[1m" + s + "\x1b[0m"
+	return style + s + styleReset
 }
 
 // chatLoop is one conversation: lines go to the gateway, pieces of answers come back. One goroutine besides it reads lines.
@@ -90,23 +109,27 @@ type chatLoop struct {
 	screen      screen
 	interactive bool
 
-	open   []pending // sent and not ended, oldest first
-	shown  answer
-	failed bool
+	styled *markdown // nil = answers are shown as they were written
+
+	open    []pending // sent and not ended, oldest first
+	shown   answer
+	failed  bool
+	leaving bool // the input has ended: the loop ends with the last answer
 }
 
-type pending struct{ key, text string }
-
-// answer is what has been shown of the answer that is being written.
-type answer struct{ run, text string }
+type pending struct {
+	key, text string
+	stopping  bool // its stop was asked for
+}
 
 type typed struct {
 	text string
 	err  error
 }
 
-// greet shows the end of the transcript.
-func (l *chatLoop) greet(ctx context.Context, limit int) error {
+// greet shows the banner and the end of the transcript.
+func (l *chatLoop) greet(ctx context.Context, banner string, limit int) error {
+	l.write(l.env.style(styleDim, banner))
 	if limit == 0 {
 		return nil
 	}
@@ -115,7 +138,7 @@ func (l *chatLoop) greet(ctx context.Context, limit int) error {
 		return err
 	}
 	for _, m := range history.Messages {
-		l.write(l.env.bold(cell(m.Role, 12)+": ") + plain(m.Text()) + "\n")
+		l.write(l.env.style(styleBold, cell(m.Role, 12)+": ") + l.clean(m.Text()) + l.cleanEnd() + "\n")
 	}
 	return nil
 }
@@ -185,18 +208,20 @@ func (l *chatLoop) step(ctx context.Context, lines <-chan typed, ask chan<- stru
 		return false, errors.New("interrupted; what was sent may still be answered")
 	case line := <-lines:
 		again, err := l.line(ctx, line)
-		if again {
+		if again && !l.leaving {
 			hint(ask)
 		}
 		return again, err
+	case <-l.screen.interrupts():
+		return l.interrupt(ctx)
 	case event, open := <-l.talk.conn.Events():
 		if !open || event.Gap {
-			return true, l.reconnect(ctx)
+			return l.reattach(ctx, open)
 		}
 		if chat, ok := decodeChat(event); ok {
 			l.show(chat)
 		}
-		return true, nil
+		return !l.leaving || len(l.open) > 0, nil
 	}
 }
 
@@ -210,8 +235,10 @@ func (l *chatLoop) line(ctx context.Context, line typed) (again bool, err error)
 		}
 		return false, line.err
 	}
-	if line.err != nil { // Ctrl-C or Ctrl-D
-		return l.leaveOrStop(ctx)
+	if line.err != nil { // Ctrl-D
+		l.leaving = true
+		l.write("\n")
+		return len(l.open) > 0, nil
 	}
 	switch text := strings.TrimSpace(line.text); text {
 	case "":
@@ -224,12 +251,13 @@ func (l *chatLoop) line(ctx context.Context, line typed) (again bool, err error)
 	}
 }
 
-// leaveOrStop ends the conversation, or the answer that is being written.
-func (l *chatLoop) leaveOrStop(ctx context.Context) (again bool, err error) {
-	if len(l.open) == 0 {
+// interrupt is Ctrl-C: it stops the answer that is being written. Without one, or when its stop was asked for before, it ends the conversation.
+func (l *chatLoop) interrupt(ctx context.Context) (again bool, err error) {
+	if len(l.open) == 0 || l.open[0].stopping {
 		l.write("\n")
 		return false, nil
 	}
+	l.open[0].stopping = true
 	return true, l.talk.abort(ctx, l.open[0].key)
 }
 
@@ -250,6 +278,41 @@ func (l *chatLoop) send(ctx context.Context, text string) error {
 	l.complain(err.Error())
 	return nil
 }
+
+// reattach connects again after a lost connection, or after events that were left out (connected).
+func (l *chatLoop) reattach(ctx context.Context, connected bool) (again bool, err error) {
+	if connected || !l.interactive {
+		return true, l.reconnect(ctx)
+	}
+	l.notice("the gateway is away; connecting again (Ctrl-C leaves)")
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	left := make(chan struct{})
+	go func() { // ends with this function
+		defer close(left)
+		select {
+		case <-l.screen.interrupts():
+			cancel(errLeft)
+		case <-ctx.Done():
+		}
+	}()
+	err = l.reconnect(ctx)
+	byKey := errors.Is(context.Cause(ctx), errLeft)
+	cancel(nil)
+	<-left
+	switch {
+	case byKey:
+		l.write("\n")
+		return false, nil
+	case err == nil:
+		l.notice("connected again")
+		l.readyAgain()
+	}
+	return true, err
+}
+
+// errLeft is the cause of a context that Ctrl-C has ended while the gateway was away.
+var errLeft = errors.New("left")
 
 // reconnect dials again and attaches to everything that has not ended.
 func (l *chatLoop) reconnect(ctx context.Context) error {
@@ -280,115 +343,4 @@ func (l *chatLoop) reconnect(ctx context.Context) error {
 		l.conclude(end)
 	}
 	return nil
-}
-
-// conclude shows the end of a run that ended while the client was not connected.
-func (l *chatLoop) conclude(end turnEnd) {
-	e := wire.ChatEvent{RunID: end.RunID, State: wire.ChatFinal, StopReason: end.StopReason}
-	if end.Error != "" {
-		e.State, e.ErrorMessage = wire.ChatError, end.Error
-	}
-	if end.Text != "" {
-		e.Message = &wire.ChatMessage{Content: []wire.TextPart{{Type: "text", Text: end.Text}}}
-	}
-	l.show(e)
-}
-
-// show writes what is new in the answer of one of our own messages.
-func (l *chatLoop) show(e wire.ChatEvent) {
-	if !l.mine(e.RunID) {
-		return
-	}
-	if l.shown.run != e.RunID {
-		if l.shown.text != "" {
-			l.write("\n")
-		}
-		l.shown = answer{run: e.RunID}
-	}
-	text := e.Message.Text()
-	if text == "" && e.State == wire.ChatDelta && e.DeltaText != nil && !e.Replace {
-		text = l.shown.text + *e.DeltaText
-	}
-	l.grow(text)
-	if e.State.Ends() {
-		l.end(e)
-	}
-}
-
-// grow writes the part of the answer that is not on the screen yet; an answer that began anew is written anew.
-func (l *chatLoop) grow(text string) {
-	more, goesOn := strings.CutPrefix(text, l.shown.text)
-	switch {
-	case text == "":
-	case goesOn:
-		l.write(l.clean(more))
-		l.shown.text = text
-	default:
-		l.write("\n" + l.clean(text))
-		l.shown.text = text
-	}
-}
-
-func (l *chatLoop) end(e wire.ChatEvent) {
-	if l.shown.text != "" && !strings.HasSuffix(l.shown.text, "\n") {
-		l.write("\n")
-	}
-	l.shown = answer{}
-	l.settle(e.RunID)
-	switch end := endOf(e); end.Status {
-	case "aborted":
-		l.complain("stopped: " + cell(e.StopReason, 40))
-	case "error":
-		l.complain(e.ErrorMessage)
-	case "merged":
-		l.complain("another message of the session took this one along")
-	}
-	l.readyAgain()
-}
-
-// readyAgain shows the prompt when nothing is being written.
-func (l *chatLoop) readyAgain() {
-	if len(l.open) == 0 {
-		l.screen.ready()
-	}
-}
-
-func (l *chatLoop) mine(run string) bool {
-	for _, p := range l.open {
-		if p.key == run {
-			return true
-		}
-	}
-	return false
-}
-
-func (l *chatLoop) settle(run string) {
-	var rest []pending
-	for _, p := range l.open {
-		if p.key != run {
-			rest = append(rest, p)
-		}
-	}
-	l.open = rest
-}
-
-func (l *chatLoop) clean(s string) string {
-	if l.interactive {
-		return plain(s)
-	}
-	return s
-}
-
-func (l *chatLoop) write(s string) {
-	_, _ = io.WriteString(l.screen, s) //nolint:errcheck // a closed output ends the next read as well
-}
-
-// complain prints a failure: on the terminal in the conversation, else on standard error.
-func (l *chatLoop) complain(sentence string) {
-	l.failed = true
-	if l.interactive {
-		l.write("laneway: " + oneLine(sentence) + "\n")
-		return
-	}
-	_, _ = fmt.Fprintln(l.env.stderr, "laneway: "+oneLine(sentence))
 }

@@ -147,21 +147,23 @@ func TestChatSurvivesALostConnection(t *testing.T) {
 	})
 }
 
-// keys is a terminal in which somebody types: one line after the other, "^C" for the interrupt key.
+// keys is a terminal with a person who types one line after the other.
 type keys struct {
-	lines chan string
+	lines   chan string
+	pressed chan struct{} // Ctrl-C
 	strings.Builder
 	prompts int
 }
 
 func (k *keys) readLine() (string, error) {
 	line, open := <-k.lines
-	if !open || line == "^C" {
+	if !open {
 		return "", errEOF
 	}
 	return line, nil
 }
-func (k *keys) ready() { k.prompts++ }
+func (k *keys) interrupts() <-chan struct{} { return k.pressed }
+func (k *keys) ready()                      { k.prompts++ }
 
 func TestCtrlCStopsTheAnswerAndThenLeaves(t *testing.T) {
 	t.Parallel()
@@ -171,12 +173,16 @@ func TestCtrlCStopsTheAnswerAndThenLeaves(t *testing.T) {
 		if err := talk.open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		typing := &keys{lines: make(chan string)}
+		typing := &keys{lines: make(chan string), pressed: make(chan struct{})}
 		loop := &chatLoop{talk: talk, env: b.env, screen: typing, interactive: true}
 		ended := make(chan error)
 		go func() { ended <- loop.run(t.Context()) }()
 		for _, line := range []string{"hang", "^C", "evil \x1b[31m text", "^C"} {
-			typing.lines <- line
+			if line == "^C" {
+				typing.pressed <- struct{}{}
+			} else {
+				typing.lines <- line
+			}
 			synctest.Wait()
 		}
 		if err := <-ended; err != nil {
@@ -342,4 +348,68 @@ func TestSignalsAreHintsAndTheSecondOneEndsAtOnce(t *testing.T) {
 	}
 	kill(t, sigterm)
 	<-sig.Now
+}
+
+// While the gateway is away the person gets to know it; the keys work, and the conversation goes on by itself.
+func TestALostConnectionIsShownOnATerminal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench("")
+		talk := &conversation{session: "main", dial: func(ctx context.Context) (gatewayConn, error) { return b.env.dial(ctx, target{}) }}
+		if err := talk.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		typing := &keys{lines: make(chan string), pressed: make(chan struct{}, 1)}
+		loop := &chatLoop{talk: talk, env: b.env, screen: typing, interactive: true}
+		ended := make(chan error)
+		go func() { ended <- loop.run(t.Context()) }()
+		typing.lines <- "cut"
+		synctest.Wait()
+		time.Sleep(firstRedial * 2)
+		synctest.Wait()
+		if got := typing.String(); !strings.Contains(got, "laneway: the gateway is away; connecting again (Ctrl-C leaves)\nlaneway: connected again\n") {
+			t.Errorf("the screen shows %q", got)
+		}
+		b.gateway.mu.Lock()
+		b.gateway.refuse = errors.New("no program listens")
+		b.gateway.mu.Unlock()
+		typing.lines <- "cut"
+		synctest.Wait()
+		typing.pressed <- struct{}{}
+		if err := <-ended; err != nil {
+			t.Errorf("Ctrl-C while the gateway is away: %v", err)
+		}
+		close(typing.lines)
+		talk.close()
+	})
+}
+
+// Ctrl-D ends the input; the answer that is being written is shown to its end.
+func TestCtrlDWaitsForTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench("")
+		talk := &conversation{session: "main", dial: func(ctx context.Context) (gatewayConn, error) { return b.env.dial(ctx, target{}) }}
+		if err := talk.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		typing := &keys{lines: make(chan string), pressed: make(chan struct{}, 1)}
+		loop := &chatLoop{talk: talk, env: b.env, screen: typing, interactive: true}
+		ended := make(chan error)
+		go func() { ended <- loop.run(t.Context()) }()
+		typing.lines <- "hang"
+		synctest.Wait()
+		close(typing.lines)
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Fatalf("it left before the end of the answer: %v", err)
+		default:
+		}
+		typing.pressed <- struct{}{} // the answer hangs: stop it
+		if err := <-ended; err != nil || !strings.Contains(typing.String(), "stopped: stop") {
+			t.Errorf("%v, the screen shows %q", err, typing.String())
+		}
+		talk.close()
+	})
 }

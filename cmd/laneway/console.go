@@ -37,8 +37,10 @@ func (env *environment) confirm(question string) (bool, error) {
 
 // screen is where a conversation is read and written: an edited line on a terminal, or plain lines of a pipe.
 type screen interface {
-	// readLine waits for the next line; io.EOF at the end of the input, and on Ctrl-C and Ctrl-D on a terminal.
+	// readLine waits for the next line; io.EOF at the end of the input, which is Ctrl-D on a terminal. It is not called again after that.
 	readLine() (string, error)
+	// interrupts has a value after Ctrl-C; several that come quickly are one. nil = there are none.
+	interrupts() <-chan struct{}
 	io.Writer
 	// ready shows that the next line is awaited.
 	ready()
@@ -51,6 +53,8 @@ type pipe struct {
 }
 
 func (p pipe) ready() {}
+
+func (p pipe) interrupts() <-chan struct{} { return nil }
 
 // readLine returns the last line even when no newline ends it. A line longer than a message may be is an error.
 func (p pipe) readLine() (string, error) {
@@ -77,6 +81,33 @@ type editor struct {
 	fd       int
 	before   *term.State
 	prompt   string
+	pressed  <-chan struct{}
+}
+
+// keyboard passes keys on, but Ctrl-C, which the line editor would take for the end of the input, now and at each following read.
+type keyboard struct {
+	from    io.Reader
+	pressed chan<- struct{}
+}
+
+const ctrlC = 0x03
+
+// Read implements [io.Reader].
+func (k keyboard) Read(p []byte) (int, error) {
+	for {
+		n, err := k.from.Read(p)
+		kept := p[:0]
+		for _, key := range p[:n] {
+			if key == ctrlC {
+				hint(k.pressed)
+				continue
+			}
+			kept = append(kept, key)
+		}
+		if len(kept) > 0 || err != nil {
+			return len(kept), err
+		}
+	}
 }
 
 // newEditor switches the terminal to raw mode; close switches it back. Tab completes words from the list.
@@ -86,18 +117,20 @@ func newEditor(c *console, history *lineHistory, prompt string, words func() []s
 	if err != nil {
 		return nil, fmt.Errorf("switching the terminal to raw mode: %w", err)
 	}
+	pressed := make(chan struct{}, 1)
 	t := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{c.in, c.out}, "")
+	}{keyboard{c.in, pressed}, c.out}, "")
 	if width, height, err := term.GetSize(fd); err == nil && width > 0 {
 		_ = t.SetSize(width, height) //nolint:errcheck // a wrong width only wraps a long line in another place
 	}
 	t.History = history
 	t.AutoCompleteCallback = func(line string, pos int, key rune) (string, int, bool) { return complete(line, pos, key, words()) }
-	return &editor{terminal: t, fd: fd, before: before, prompt: prompt}, nil
+	return &editor{terminal: t, fd: fd, before: before, prompt: prompt, pressed: pressed}, nil
 }
 
+func (e *editor) interrupts() <-chan struct{}    { return e.pressed }
 func (e *editor) readLine() (string, error)      { return e.terminal.ReadLine() }
 func (e *editor) Write(text []byte) (int, error) { return e.terminal.Write(text) }
 func (e *editor) ready()                         { _, _ = e.terminal.Write([]byte(e.prompt)) } //nolint:errcheck // the next read fails then

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -88,6 +90,41 @@ func TestChatOnATerminal(t *testing.T) {
 	if !strings.Contains(screen.String(), "/quit") {
 		t.Errorf("the command was not completed: %q", screen.String())
 	}
+	if err := keyboard.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// One key press was read again with each following line: it stopped the answer, and then ended the conversation.
+func TestCtrlCOnATerminalStopsTheAnswerOnly(t *testing.T) {
+	t.Parallel()
+	keyboard, terminal := openPTY(t)
+	b := newBench("", "HOME", t.TempDir(), "NO_COLOR", "1")
+	b.env.stdout = terminal
+	b.env.terminal = &console{in: terminal, out: terminal}
+	wants := []string{"> ", "hang\r\nha", "stopped: stop\r\n> ", "still here\r\nstill here\r\n> "}
+	seen, screen, over := watch(keyboard, wants)
+	ended := make(chan int, 1)
+	go func() { ended <- run(t.Context(), []string{"chat", "--history", "0"}, b.env) }()
+	for i, typed := range []string{"hang\r", "\x03", "still here\r", "\x03"} {
+		select {
+		case <-seen[i]:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%q did not appear: %q", wants[i], screen.String())
+		}
+		if _, err := keyboard.WriteString(typed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := <-ended; code != exitOK || len(b.gateway.aborted) != 1 {
+		t.Errorf("ended with %d after %d stops: %s", code, len(b.gateway.aborted), b.stderr.String())
+	}
+	// The read that was under way ends with a line; until then the terminal stays open.
+	_, err := keyboard.WriteString("\n")
+	if err := errors.Join(err, terminal.Close()); err != nil {
+		t.Error(err)
+	}
+	<-over
 	if err := keyboard.Close(); err != nil {
 		t.Error(err)
 	}
