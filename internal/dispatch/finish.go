@@ -220,9 +220,6 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 		fin, err = t.from.Finish(ctx, p)
 		return err
 	})
-	if errors.Is(err, chat.ErrFenced) && ts.wroteIt(ctx, p) {
-		err, fin.EndedAt = nil, time.Now() // an earlier try was committed and its answer lost
-	}
 	switch {
 	case errors.Is(err, chat.ErrFenced):
 		ts.obs.Fenced("finish")
@@ -235,12 +232,6 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	ts.publishEnd(ctx, t, end, fin)
 	publish()
 	return true
-}
-
-// wroteIt reports whether the run ended as p says, under the same claim.
-func (ts *turns) wroteIt(ctx context.Context, p store.FinishParams) bool {
-	run, err := ts.store.RunByID(context.WithoutCancel(ctx), p.RunID)
-	return err == nil && run.Owner == p.Node && run.Epoch == p.Epoch && run.State == p.State && !p.Requeue
 }
 
 // answer is what the transcript keeps of an end: the text, and behind a turn that was stopped a note of it.

@@ -28,6 +28,15 @@
 // node is declared dead: [Store.Heartbeat] only) and chat.ErrStoreUnavailable (the engine cannot be reached, is read-only or out of
 // space; retryable; nothing was done) are what a caller can act on. Everything else is a defect.
 //
-// A context that is over before the commit leaves nothing behind; if it is over during the commit the caller cannot know,
-// and repeats the operation: all of them are idempotent for the same parameters, or refuse the second time with ErrFenced.
+// # Repetition
+//
+// When the context of an operation ends before the commit, nothing is written. When it ends during the commit, or the connection
+// breaks, the commit is unknown ([CommitUnknown]), and the caller repeats the operation with the same parameters. If the first call was
+// committed the repetition writes nothing and returns its result: Accept returns the message as a duplicate; Start and Join return the
+// same result as long as the claim holds; Finish and EndStopping return it also when the claim has ended since. So no caller needs to
+// read rows to find out.
+//
+// The repetition of a Finish is recognised by claim, run, state, cause and transcript, whose entries have the run's id. Another Finish
+// of an ended run gets ErrFenced. A Start that finds its run running has no [Started.Job]; the functions of a [cron.AttemptEnd] are not
+// called a second time.
 package store

@@ -72,7 +72,7 @@ type Inbox interface {
 	// Join adds waiting messages to a running run (mode steer): they run with it, in later attempts too, and end merged into its leading
 	// message. Seqs are the messages, Transcript their entries. It returns the messages that joined. chat.ErrFenced: the run has ended.
 	Join(ctx context.Context, p StartParams) ([]int64, error)
-	// Finish ends a run, see [FinishParams]. chat.ErrFenced: the claim is gone, or the run has ended already.
+	// Finish ends a run, see [FinishParams]. chat.ErrFenced: the claim does not hold, or another call has ended the run.
 	Finish(ctx context.Context, p FinishParams) (Finished, error)
 	// EndStopping ends a run that was finished with StillRunning: its goroutine has returned. Idempotent.
 	EndStopping(ctx context.Context, c Claim, runID string) error

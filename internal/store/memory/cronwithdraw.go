@@ -25,7 +25,7 @@ func (s *Store) withdraw(jobID string, now time.Time) (taken []*ledgerRow) {
 			used = used || other.Session == se.Key
 		}
 		if !used && se.transcriptSeq == 0 {
-			s.buried[se.Key] = tombstone{lastSeq: se.LastSeq, epoch: se.Epoch}
+			s.tombstones[se.Key] = tombstone{lastSeq: se.LastSeq, epoch: se.Epoch}
 			delete(s.sessions, se.Key)
 		}
 	}

@@ -35,10 +35,10 @@ type Store struct {
 	nodes  map[string]*node
 	leases map[string]*store.Lease
 
-	sessions map[chat.SessionKey]*session
-	buried   map[chat.SessionKey]tombstone // of deleted sessions
-	busy     map[chat.SessionKey]*session  // those with unfinished messages
-	archive  map[chat.SessionKey][]archive // transcripts that were reset
+	sessions   map[chat.SessionKey]*session
+	tombstones map[chat.SessionKey]tombstone // of deleted sessions
+	busy       map[chat.SessionKey]*session  // those with unfinished messages
+	archive    map[chat.SessionKey][]archive // transcripts that were reset
 
 	messages map[string]*message
 	dedupe   map[string]*message
@@ -64,7 +64,7 @@ func New(cfg Config) *Store {
 	s := &Store{
 		now: cfg.Now, before: cfg.Before,
 		nodes: map[string]*node{}, leases: map[string]*store.Lease{},
-		sessions: map[chat.SessionKey]*session{}, buried: map[chat.SessionKey]tombstone{},
+		sessions: map[chat.SessionKey]*session{}, tombstones: map[chat.SessionKey]tombstone{},
 		busy: map[chat.SessionKey]*session{}, archive: map[chat.SessionKey][]archive{},
 		messages: map[string]*message{}, dedupe: map[string]*message{},
 		runs: map[string]*run{}, active: map[string]*run{},

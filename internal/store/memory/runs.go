@@ -3,7 +3,9 @@ package memory
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"laneway/internal/chat"
@@ -23,7 +25,10 @@ func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, 
 		}
 		r := s.runs[p.RunID]
 		if r != nil && r.State == store.RunRunning && r.Session == p.Session {
-			out = started(se, r) // the answer to an earlier call was lost
+			out = started(se, r) // a repetition, see the port
+			if r.Attempt == 1 {
+				out.Entries = s.newestOfRun(se, r, len(p.Transcript))
+			}
 			return nil
 		}
 		if list := startable(se, p.Seqs); len(list) > 0 {
@@ -49,8 +54,10 @@ func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) 
 			return err
 		}
 		list := startable(se, p.Seqs)
-		for _, m := range list {
-			out = append(out, m.Seq)
+		for _, seq := range p.Seqs {
+			if m := se.find(seq); m != nil && (m.State != store.StateRunning || m.RunID == r.ID && seq > r.SeqTo) { // a repetition returns what has joined
+				out = append(out, seq)
+			}
 		}
 		if len(list) > 0 {
 			se.take(list, r)
@@ -147,21 +154,54 @@ func started(se *session, r *run) store.Started {
 func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {
 	var out store.Finished
 	err := s.do(ctx, "Finish", func(now time.Time) error {
-		se, err := s.holds(p.Claim, now)
-		if err != nil {
-			return err
-		}
-		r, err := s.claimed(p.Claim, p.RunID)
-		if err != nil {
-			return err
-		}
 		if p.Outcome == "" && !p.Requeue {
 			return chat.Errorf(chat.CodeInvalid, "a run that ends needs an outcome")
+		}
+		se, held := s.holds(p.Claim, now)
+		r, running := s.claimed(p.Claim, p.RunID)
+		if err := errors.Join(held, running); err != nil {
+			var ok bool
+			if out, ok = s.finishedBefore(p, now); ok {
+				return nil
+			}
+			return err
 		}
 		out = s.finish(se, r, p, now)
 		return nil
 	})
 	return out, err
+}
+
+// finishedBefore returns the result of an earlier Finish with the same parameters.
+func (s *Store) finishedBefore(p store.FinishParams, now time.Time) (store.Finished, bool) {
+	r := s.runs[p.RunID]
+	if r == nil {
+		return store.Finished{}, false
+	}
+	e := store.EndedRun{Run: r.Run}
+	if se := s.sessions[r.Session]; se != nil {
+		e.Owner, e.Epoch = se.Owner, se.Epoch
+		e.Entries = s.newestOfRun(se, r, len(p.Transcript))
+	}
+	for _, m := range s.messages {
+		if m.Session == r.Session && m.RunID == r.ID && m.Outcome == chat.OutcomeMerged {
+			e.Merged = append(e.Merged, m.row())
+		}
+	}
+	slices.SortFunc(e.Merged, func(a, b store.Waiting) int { return cmp.Compare(a.Seq, b.Seq) })
+	return p.Repeats(e, now)
+}
+
+// newestOfRun are the newest n entries of a run, oldest first.
+func (s *Store) newestOfRun(se *session, r *run, n int) []chat.TranscriptEntry {
+	list := se.transcript
+	for _, a := range s.archive[se.Key] {
+		if a.id == r.sessionID {
+			list = a.entries
+		}
+	}
+	list = ofRun(list, r.ID)
+	return slices.Clone(list[max(0, len(list)-n):])
 }
 
 func (s *Store) finish(se *session, r *run, p store.FinishParams, now time.Time) store.Finished {

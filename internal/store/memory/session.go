@@ -60,7 +60,7 @@ func (s *Store) session(key chat.SessionKey, principal string, now time.Time) (s
 	if se, ok := s.sessions[key]; ok {
 		return se, false
 	}
-	old := s.buried[key]
+	old := s.tombstones[key]
 	se = &session{Session: store.Session{
 		Key: key, SessionID: newID(), Principal: principal, RunLimit: 1, CreatedAt: now, UpdatedAt: now,
 		LastSeq: old.lastSeq, TakenSeq: old.lastSeq, DoneSeq: old.lastSeq, Epoch: old.epoch,

@@ -145,7 +145,7 @@ func (s *Store) remove(p store.DeleteParams, now time.Time) (store.Deleted, erro
 		s.end(se, m, chat.OutcomeStopped, "delete", now)
 	}
 	s.settle(se, now)
-	s.buried[p.Session] = tombstone{lastSeq: se.LastSeq, epoch: se.Epoch}
+	s.tombstones[p.Session] = tombstone{lastSeq: se.LastSeq, epoch: se.Epoch}
 	delete(s.sessions, p.Session)
 	s.crons.write(p.Audit.Between(se.SessionID, ""), now)
 	out := store.Deleted{Deleted: true, Ended: store.WithoutContent(rows(queued))}

@@ -59,9 +59,10 @@ func (a *cronFinishOp) read(b *pgx.Batch, clock any) {
 	b.Queue(`SELECT `+nowSQL, clock).QueryRow(func(row pgx.Row) error { return row.Scan(&a.nowMs) })
 }
 
-// write queues the end of the attempt and the resulting change of the job. A ledger row that is finished already stays unchanged.
+// write queues the end of the attempt and the resulting change of the job. A ledger row that is finished already stays unchanged, and so does
+// one whose attempt has ended: a repetition must not compute the change of the job again.
 func (a *cronFinishOp) write(b *pgx.Batch) error {
-	if len(a.rows) == 0 || !a.rows[0].State.Active() {
+	if len(a.rows) == 0 || !a.rows[0].State.Active() || a.rows[0].State == cron.RunRetrying {
 		return nil
 	}
 	now := fromMillis(a.nowMs)

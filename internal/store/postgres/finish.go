@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -44,13 +45,11 @@ func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finishe
 		err = s.do(ctx, "reading merged messages", e.readMerged)
 		return e.out, err
 	}
-	repeated := how == unknown
 	err = s.do(ctx, "finishing a run", func(ctx context.Context) error {
 		err := e.finish(ctx)
-		if repeated && errors.Is(translate(err), chat.ErrFenced) {
-			return e.committedBefore(ctx, err)
+		if errors.Is(translate(err), chat.ErrFenced) {
+			return e.finishedBefore(ctx, err)
 		}
-		repeated = true
 		return err
 	})
 	return e.out, err
@@ -214,25 +213,41 @@ func (e *finishOp) merged(ctx context.Context) error {
 	return err
 }
 
-// committedBefore checks whether an earlier try of this call was committed although its answer was lost.
-func (e *finishOp) committedBefore(ctx context.Context, fenced error) error {
-	rows, err := e.s.pool.Query(ctx, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, e.p.RunID)
+// endedSQL reads the session of a run that has ended, and the clock. $1 clock, $2 session.
+const endedSQL = `SELECT COALESCE(max(owner), ''), COALESCE(max(epoch), 0), ` + nowSQL + ` FROM sessions WHERE key = $2`
+
+// finishedBefore returns the result of an earlier Finish with the same parameters, else the refusal.
+func (e *finishOp) finishedBefore(ctx context.Context, refusal error) error {
+	run, err := one(ctx, e.s, scanRun, `SELECT `+runColumns+` FROM runs r WHERE r.id = $1`, e.p.RunID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return refusal
+	}
 	if err != nil {
 		return err
 	}
-	run, err := pgx.CollectExactlyOneRow(rows, scanRun)
-	if err != nil {
-		return fenced
-	}
-	ours := run.Owner == e.p.Node && run.Epoch == e.p.Epoch && run.State == e.endState() && run.Cause == e.p.Cause
-	if !ours {
-		return fenced
-	}
-	e.out = store.Finished{EndedAt: run.EndedAt}
-	if e.out.Entries, err = e.s.runEntries(ctx, e.p.Session, e.p.RunID, len(e.p.Transcript)); err != nil {
+	ended := store.EndedRun{Run: run}
+	var now int64
+	if err := e.s.pool.QueryRow(ctx, endedSQL, e.s.clock(), e.session()).Scan(&ended.Owner, &ended.Epoch, &now); err != nil {
 		return err
 	}
-	return e.merged(ctx)
+	if ended.Entries, err = e.s.runEntries(ctx, e.p.Session, e.p.RunID, len(e.p.Transcript)); err != nil {
+		return err
+	}
+	if err := e.merged(ctx); err != nil {
+		return err
+	}
+	ended.Merged = e.out.Merged
+	p := e.p
+	p.Cause, p.Transcript = clean(p.Cause), slices.Clone(p.Transcript)
+	for i := range p.Transcript {
+		p.Transcript[i].Text = clean(p.Transcript[i].Text)
+	}
+	out, ok := p.Repeats(ended, fromMillis(now))
+	if !ok {
+		return refusal
+	}
+	e.out = out
+	return nil
 }
 
 func (e *finishOp) endState() string {

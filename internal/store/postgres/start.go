@@ -154,13 +154,16 @@ func (s *Store) startArgs(list []*startOp) []any {
 
 // startedBefore returns the result when there was nothing to do: the run is running already, or no message is left for it.
 func (g *startOp) startedBefore(ctx context.Context) error {
-	g.p.Transcript = nil // it was appended by the call that began the run
 	row := g.s.turns.QueryRow(ctx, startedSQL, g.session(), g.p.RunID)
-	if err := g.scan(row); !errors.Is(err, pgx.ErrNoRows) {
-		return err
+	err := g.scan(row)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		g.out = store.Started{}
+		return nil
+	case err == nil && g.out.Attempt == 1:
+		g.out.Entries, err = g.s.runEntries(ctx, g.p.Session, g.p.RunID, len(g.p.Transcript))
 	}
-	g.out = store.Started{}
-	return nil
+	return err
 }
 
 func (g *startOp) scan(row pgx.Row) error {
@@ -186,10 +189,11 @@ func (g *startOp) scan(row pgx.Row) error {
 }
 
 // joinSQL adds waiting messages to a run that runs under the claim, and divides by zero when it does not. Parameters: $1
-// clock, $2 session, $3 run, $4 node, $5 epoch, $6 messages, $7 number of transcript entries, $8 the entries.
+// clock, $2 session, $3 run, $4 node, $5 epoch, $6 messages, $7 number of transcript entries, $8 the entries. It also returns the messages
+// that an earlier call has joined: they have higher numbers than those that the run began with.
 const joinSQL = `
 WITH r AS (
-	SELECT session_id FROM runs
+	SELECT session_id, seq_to FROM runs
 	WHERE id = $3 AND (session_key = $2) IS TRUE AND owner = $4 AND epoch = $5 AND state = 'running'
 ), m AS (
 	SELECT seq FROM inbox
@@ -210,7 +214,11 @@ WITH r AS (
 	SELECT $2, r.session_id, s.transcript_seq - $7::bigint + e.i, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, ` + nowSQL + `
 	FROM s, r, ` + entriesFrom + `($8::json)` + entriesAs + `
 )
-SELECT 1 / (SELECT count(*) FROM r), COALESCE((SELECT array_agg(seq ORDER BY seq) FROM m), '{}')`
+SELECT 1 / (SELECT count(*) FROM r), COALESCE((SELECT array_agg(j.seq ORDER BY j.seq) FROM (
+	SELECT seq FROM m UNION ALL
+	SELECT i.seq FROM inbox i, r WHERE i.session_key = $2 AND i.seq = ANY($6::bigint[]) AND i.seq > r.seq_to
+		AND i.state = 'running' AND i.run_id = $3 AND i.ended_at IS NULL
+) j), '{}')`
 
 // Join adds waiting messages to a running run, see store.Inbox. One round trip.
 func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) {

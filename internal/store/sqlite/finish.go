@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 
 	"laneway/internal/chat"
 	"laneway/internal/store"
@@ -22,6 +23,9 @@ func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finishe
 
 func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finished, err error) {
 	r, transcript, err := t.holdRun(ctx, p.Claim, p.RunID)
+	if errors.Is(err, chat.ErrFenced) {
+		return t.finishedBefore(ctx, p)
+	}
 	if err != nil {
 		return out, err
 	}
@@ -57,6 +61,36 @@ func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finis
 		err = t.remember(ctx, r, p)
 	}
 	return out, err
+}
+
+// finishedBefore returns the result of an earlier Finish with the same parameters; chat.ErrFenced when there was none.
+func (t *tx) finishedBefore(ctx context.Context, p *store.FinishParams) (out store.Finished, err error) {
+	u, known, err := t.findRun(ctx, p.RunID)
+	if err != nil {
+		return out, err
+	}
+	if !known {
+		return out, chat.ErrFenced
+	}
+	e := store.EndedRun{Run: u.Run}
+	err = t.one(ctx, `SELECT coalesce(owner, ''), epoch FROM sessions WHERE key = ?`, u.Session.String()).Scan(&e.Owner, &e.Epoch)
+	if err != nil && !none(err) {
+		return out, err
+	}
+	if e.Entries, err = t.newestOfRun(ctx, u, len(p.Transcript)); err != nil {
+		return out, err
+	}
+	rows, err := t.query(ctx, `
+		SELECT `+messageColumns+` FROM inbox WHERE session_key = ? AND seq >= ? AND run_id = ? AND outcome = 'merged' ORDER BY seq`,
+		u.Session.String(), u.SeqFrom, u.ID)
+	if e.Merged, err = collect(rows, err, scanMessage); err != nil {
+		return out, err
+	}
+	out, ok := p.Repeats(e, instant(t.now))
+	if !ok {
+		return out, chat.ErrFenced
+	}
+	return out, nil
 }
 
 // ledger writes the end into the ledger of cron, when the run was an attempt of a cron run.

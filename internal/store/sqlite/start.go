@@ -44,7 +44,7 @@ func (t *tx) start(ctx context.Context, p *store.StartParams) (out store.Started
 		return out, chat.Errorf(chat.CodeConflict, "the run %s belongs to another session", p.RunID)
 	}
 	if known && u.State == store.RunRunning {
-		return t.again(ctx, r, u) // the answer to an earlier call was lost
+		return t.startedBefore(ctx, r, u, p)
 	}
 	before := r.takenSeq
 	taken, err := t.markTaken(ctx, r, p)
@@ -143,14 +143,17 @@ func (t *tx) restart(ctx context.Context, p *store.StartParams, u *run) error {
 	return err
 }
 
-// again is the answer for a run that runs already under this claim.
-func (t *tx) again(ctx context.Context, r *row, u *run) (out store.Started, err error) {
+// startedBefore returns the result of an earlier Start for a run that runs already under this claim.
+func (t *tx) startedBefore(ctx context.Context, r *row, u *run, p *store.StartParams) (out store.Started, err error) {
 	rows, err := t.query(ctx, `SELECT seq FROM inbox WHERE session_key = ? AND state <> 'done' AND state = 'running' AND run_id = ? ORDER BY seq`, r.key, u.ID)
 	out.Seqs, err = collect(rows, err, func(row scanner) (seq int64, err error) {
 		err = row.Scan(&seq)
 		return seq, err
 	})
 	r.describeRun(u, &out)
+	if err == nil && u.Attempt == 1 {
+		out.Entries, err = t.newestOfRun(ctx, u, len(p.Transcript))
+	}
 	return out, err
 }
 
@@ -167,12 +170,33 @@ func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) 
 			return nil, err
 		}
 		list, err := t.markTaken(ctx, r, &p)
-		if err != nil || len(list) == 0 {
+		if err != nil {
 			return nil, err
+		}
+		if len(list) == 0 {
+			return t.joinedBefore(ctx, &p)
 		}
 		if _, err := t.append(ctx, r, transcript, p.Transcript); err != nil {
 			return nil, err
 		}
 		return seqsOf(list), t.save(ctx, r)
 	})
+}
+
+// joinedBefore are the messages of a repeated Join that joined the run in the first call: they have higher numbers than those it began with.
+func (t *tx) joinedBefore(ctx context.Context, p *store.StartParams) (joined []int64, err error) {
+	for _, seq := range p.Seqs {
+		var one int64
+		err := t.one(ctx, `
+			SELECT i.seq FROM inbox i JOIN runs r ON r.id = i.run_id
+			WHERE i.session_key = ? AND i.seq = ? AND i.state = 'running' AND i.run_id = ? AND i.seq > r.seq_to`,
+			p.Session.String(), seq, p.RunID).Scan(&one)
+		switch {
+		case err == nil:
+			joined = append(joined, one)
+		case !none(err):
+			return nil, err
+		}
+	}
+	return joined, nil
 }

@@ -82,6 +82,18 @@ func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Rep
 
 const entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, at`
 
+// newestOfRun reads the newest n entries of a run, oldest first.
+func (t *tx) newestOfRun(ctx context.Context, u *run, n int) ([]chat.TranscriptEntry, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	rows, err := t.query(ctx, `SELECT `+entryColumns+` FROM transcript WHERE session_key = ? AND session_id = ? AND run_id = ? ORDER BY seq DESC LIMIT ?`,
+		u.Session.String(), u.sessionID, u.ID, n)
+	list, err := collect(rows, err, scanEntry)
+	slices.Reverse(list)
+	return list, err
+}
+
 func scanEntry(row scanner) (e chat.TranscriptEntry, err error) {
 	err = row.Scan(&e.Seq, &e.RunID, &e.Role, &e.Text, jsonColumn{&e.Sender}, &e.Tokens, &e.StopReason, &e.Command, timeColumn{&e.At})
 	return e, err

@@ -102,7 +102,7 @@ func fencedEnd(w *world) {
 	p.Cron.Job = nil
 	w.finish(p)
 	over := w.ledger(l.Run.ID)
-	p.Cron.State, p.Cron.Error = cron.RunError, "too late"
+	p.State, p.Outcome, p.Cron.State, p.Cron.Error = store.RunFailed, chat.OutcomeFailed, cron.RunError, "too late"
 	_, err := w.st.Finish(w.ctx, p)
 	w.fails(err, chat.ErrFenced)
 	equal(w, "ledger after it was over", w.ledger(l.Run.ID), over)

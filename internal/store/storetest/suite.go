@@ -61,6 +61,7 @@ func areas() []area {
 		{"Together", togetherTests()},
 		{"Join", joinTests()},
 		{"Fence", fenceTests()},
+		{"Repeat", repeatTests()},
 		{"Nodes", nodeTests()},
 		{"Takeover", takeoverTests()},
 		{"Stop", stopTests()},
