@@ -30,7 +30,7 @@ type node interface {
 
 // publisher publishes what happens to runs and sessions, see [events.Publisher].
 type publisher interface {
-	Publish(e chat.Event)
+	Publish(e chat.Event) bool
 	PublishSession(key chat.SessionKey, principal, reason, runID string)
 	Send(topic string, e any, shorten func())
 	Ended(e chat.RunEnd)

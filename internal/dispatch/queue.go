@@ -191,6 +191,11 @@ func (q *queue) writeEnded(ctx context.Context, ended []scheduler.Ended[work]) {
 
 // endWaiting gives rows an outcome and publishes it. It is a final write: it survives the caller's context.
 func (q *queue) endWaiting(ctx context.Context, rows []store.Waiting, outcome chat.Outcome, reason string) int {
+	return q.endRows(ctx, rows, outcome, reason, false)
+}
+
+// endRows is endWaiting. Again: a write whose answer was lost may have ended them with this outcome already; that is published, too.
+func (q *queue) endRows(ctx context.Context, rows []store.Waiting, outcome chat.Outcome, reason string, again bool) int {
 	if len(rows) == 0 {
 		return 0
 	}
@@ -199,13 +204,14 @@ func (q *queue) endWaiting(ctx context.Context, rows []store.Waiting, outcome ch
 		seqs = append(seqs, r.Seq)
 	}
 	lead := rows[len(rows)-1]
-	p := store.EndParams{Session: lead.Session, Seqs: seqs, Outcome: outcome, Reason: reason}
+	p := store.EndParams{Session: lead.Session, Seqs: seqs, Outcome: outcome, Reason: reason, Again: again}
 	if n := notice(lead, outcome, reason, ""); n != nil {
 		p.Notice = n
 	}
 	var ended []store.Waiting
 	err := q.node.Final(ctx, "ending waiting messages", func(ctx context.Context) (err error) {
 		ended, err = q.store.EndWaiting(ctx, p)
+		p.Again = true // for the next try: this one may be committed without an answer
 		return err
 	})
 	if err != nil {
@@ -219,10 +225,12 @@ func (q *queue) endWaiting(ctx context.Context, rows []store.Waiting, outcome ch
 	return len(ended)
 }
 
-// publishEnded publishes the end of a message that never became a turn.
+// publishEnded publishes the end of a message that never became a turn, once: a write that is repeated returns it again.
 func (q *queue) publishEnded(ctx context.Context, r store.Waiting, outcome chat.Outcome, reason string) {
 	e, end := endOfWaiting(r, outcome, reason)
-	q.events.Publish(e)
+	if !q.events.Publish(e) {
+		return
+	}
 	q.obs.Ended(r.Lane, outcome, reason)
 	q.events.Ended(end)
 	q.jobs.MessageEnded(ctx, r)

@@ -120,7 +120,9 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 	by := store.StopCause(p.Reason, p.By)
 	written := p
 	written.By = by // the reason travels with it to the process that runs what is stopped, and to the next attempt
+	tries := 0
 	err := sp.node.Final(ctx, "writing a stop down", func(ctx context.Context) (err error) {
+		tries++
 		st, err = sp.store.Stop(ctx, written)
 		return err
 	})
@@ -136,7 +138,7 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 		local = append(local, sp.sched.StopRun(key, w.MessageID, by).Ended...) // else a later stop would meet it there
 	}
 	for _, e := range local { // removed from the queue by a signal; the store ended those that it had to name
-		sp.queue.endWaiting(ctx, e.Item.Payload.rows, chat.OutcomeStopped, p.Reason)
+		sp.queue.endRows(ctx, e.Item.Payload.rows, chat.OutcomeStopped, p.Reason, tries > 1)
 	}
 	for _, run := range st.Running {
 		if sp.signalRun(key, run, by) {

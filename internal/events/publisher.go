@@ -101,9 +101,13 @@ func (p *Publisher) RunsOf(key chat.SessionKey, sender string) []string {
 }
 
 // Publish publishes an event about something durable: here, and on the other replicas.
-func (p *Publisher) Publish(e chat.Event) {
-	if !p.publishHere(&e) || !p.cluster.active() {
-		return
+// False: it is of a run that has ended, and nothing was published.
+func (p *Publisher) Publish(e chat.Event) bool {
+	if !p.publishHere(&e) {
+		return false
+	}
+	if !p.cluster.active() {
+		return true
 	}
 	c := clusterEvent{
 		Kind: e.Kind, Session: e.Session.String(), Principal: e.Principal, RunID: e.RunID, Seq: e.Seq, Lane: e.Lane, At: e.At.UnixMilli(), Text: e.Text,
@@ -119,6 +123,7 @@ func (p *Publisher) Publish(e chat.Event) {
 		c.Message = chat.Cut(c.Message, maxClusterText/10)
 		c.Text, c.Cut = "", c.Cut || c.Text != ""
 	})
+	return true
 }
 
 // PublishSession publishes that something about a session changed.

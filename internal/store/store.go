@@ -77,7 +77,7 @@ type Inbox interface {
 	// EndStopping ends a run that was finished with StillRunning: its goroutine has returned. Idempotent.
 	EndStopping(ctx context.Context, c Claim, runID string) error
 	// EndWaiting gives waiting messages an outcome. Messages that have an outcome or run are left unchanged. It returns the messages that
-	// it ended. It needs no claim: a message that waits is not run by any process, so every node may end it.
+	// it ended; a repetition (Again) returns the same ones. It needs no claim: a message that waits is not run by any process, so every node may end it.
 	EndWaiting(ctx context.Context, p EndParams) ([]Waiting, error)
 	// Stop records a stop, see [StopParams]. It uses the control connection.
 	Stop(ctx context.Context, p StopParams) (Stopped, error)

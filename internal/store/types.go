@@ -257,6 +257,9 @@ type EndParams struct {
 	Reason  string
 	// Notice is sent about the messages; nil = no notice.
 	Notice *Outgoing
+	// Again: the call is a repetition, and an earlier try may have been committed although its answer was lost. Messages of Seqs that have this very
+	// outcome and reason already are returned as well.
+	Again bool
 }
 
 // StopScope selects what a stop ends.

@@ -22,6 +22,7 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 			return nil
 		}
 		list := startable(se, p.Seqs)
+		before := s.endedBefore(p)
 		for _, m := range list {
 			s.end(se, m, p.Outcome, p.Reason, now)
 		}
@@ -29,10 +30,24 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 			s.notify(se.Key, p.Notice, list, now)
 			s.settle(se, now)
 		}
-		out = rows(list)
+		out = rows(append(before, list...))
 		return nil
 	})
 	return out, err
+}
+
+// endedBefore lists the messages that an earlier try of a repeated call has ended.
+func (s *Store) endedBefore(p store.EndParams) (list []*message) {
+	if !p.Again {
+		return nil
+	}
+	for _, m := range s.messages {
+		if m.Session == p.Session && m.State == store.StateDone && m.Outcome == p.Outcome && m.Reason == p.Reason && slices.Contains(p.Seqs, m.Seq) {
+			list = append(list, m)
+		}
+	}
+	slices.SortFunc(list, func(a, b *message) int { return cmp.Compare(a.Seq, b.Seq) })
+	return list
 }
 
 // Stop records a stop, see store.Inbox. A session that does not exist has nothing to stop.

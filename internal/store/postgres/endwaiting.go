@@ -54,6 +54,10 @@ const (
 SELECT ` + waitingColumns + ` FROM i ORDER BY i.seq`
 )
 
+// endedBeforeSQL lists the messages that an earlier try of a repeated call has ended. $1 session, $2 sequence numbers, $3 outcome, $4 reason.
+const endedBeforeSQL = `SELECT ` + waitingColumns + ` FROM inbox i
+	WHERE i.session_key = $1 AND i.seq = ANY($2::bigint[]) AND i.state = 'done' AND i.outcome = $3 AND i.reason = $4 ORDER BY i.seq`
+
 // settleSQL brings the counters of a session up to date with its messages. With $3 everything accepted so far lies before the
 // cutoff. The session's row is locked already.
 const settleSQL = `
@@ -80,20 +84,25 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 		return nil, err
 	}
 	var (
-		ended []store.Waiting
-		runs  []loggedRun
+		before, ended []store.Waiting
+		runs          []loggedRun
 	)
 	err = s.do(ctx, "ending waiting messages", func(ctx context.Context) error {
-		ended, runs = nil, nil
+		before, ended, runs = nil, nil, nil
 		b := &pgx.Batch{}
 		b.Queue(lockSQL, p.Session.String())
+		if p.Again {
+			b.Queue(endedBeforeSQL, p.Session.String(), p.Seqs, string(p.Outcome), clean(p.Reason)).Query(collect(&before, scanWaiting))
+		}
+		p.Again = true // for the next try: this one may be committed without an answer
 		b.Queue(endSeqsSQL, append(slices.Clip(args), p.Seqs)...).Query(collect(&ended, scanWaiting))
 		b.Queue(settleSQL, s.clock(), p.Session.String(), false)
 		b.Queue(runsOfMessagesSQL, p.Session.String(), p.Seqs).Query(collect(&runs, scanLog)) // in the same round trip: which ones end is not known before
 		return send(ctx, s.pool, b)
 	})
-	attachRuns(ended, runs)
-	return ended, err
+	all := append(before, ended...)
+	attachRuns(all, runs)
+	return all, err
 }
 
 // endArgs are the parameters that all ending statements share.

@@ -146,6 +146,19 @@ func runOf(messageID string) string {
 	return id
 }
 
+// endedRun is the row of the ledger that is over for a message; nil = there is none.
+func (t *tx) endedRun(ctx context.Context, messageID string) (*cron.Run, error) {
+	id := runOf(messageID)
+	if id == "" {
+		return nil, nil //nolint:nilnil // most messages are of no job
+	}
+	r, known, err := findLedger(ctx, t, id)
+	if err != nil || !known || r.State.Active() || r.message != messageID {
+		return nil, err
+	}
+	return &r.Run, nil
+}
+
 // endUnrun ends the run of a message that got an outcome without running.
 func (t *tx) endUnrun(ctx context.Context, m *store.Waiting) error {
 	id := runOf(m.MessageID)

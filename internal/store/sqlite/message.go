@@ -177,9 +177,13 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 		if err != nil || !ok {
 			return nil, err
 		}
+		before, err := t.endedBefore(ctx, p)
+		if err != nil {
+			return nil, err
+		}
 		list, err := t.startable(ctx, r.key, p.Seqs)
 		if err != nil || len(list) == 0 {
-			return nil, err
+			return before, err
 		}
 		if err := t.end(ctx, r, list, ending{outcome: p.Outcome, reason: p.Reason, notice: p.Notice}); err != nil {
 			return nil, err
@@ -187,8 +191,31 @@ func (s *Store) EndWaiting(ctx context.Context, p store.EndParams) ([]store.Wait
 		if _, err := t.settle(ctx, r); err != nil {
 			return nil, err
 		}
-		return list, t.save(ctx, r)
+		return append(before, list...), t.save(ctx, r)
 	})
+}
+
+// endedBefore lists the messages that an earlier try of a repeated call has ended.
+func (t *tx) endedBefore(ctx context.Context, p store.EndParams) ([]store.Waiting, error) {
+	if !p.Again {
+		return nil, nil
+	}
+	var list []store.Waiting
+	for _, seq := range p.Seqs {
+		m, err := scanMessage(t.one(ctx, `SELECT `+messageColumns+` FROM inbox WHERE session_key = ? AND seq = ? AND state = 'done' AND outcome = ? AND reason = ?`,
+			p.Session.String(), seq, string(p.Outcome), p.Reason))
+		switch {
+		case none(err):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if m.CronRun, err = t.endedRun(ctx, m.MessageID); err != nil {
+			return nil, err
+		}
+		list = append(list, m)
+	}
+	return list, nil
 }
 
 // MessageByID finds a message by its id; chat.ErrNotFound.

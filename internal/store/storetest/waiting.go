@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -17,6 +18,8 @@ func waitingTests() []test {
 		{"EndWaitingGivesAnOutcome", endWaitingGivesAnOutcome},
 		{"EndWaitingLeavesRunningAndDoneAlone", endWaitingLeavesAlone},
 		{"EndWaitingMovesDone", endWaitingMovesDone},
+		{"EndWaitingAgainReturnsTheSameEnds", endWaitingAgain},
+		{"EndWaitingAgainReturnsTheRun", endWaitingAgainReturnsTheRun},
 	}
 }
 
@@ -138,4 +141,53 @@ func endWaitingMovesDone(w *world) {
 			w.Fatalf("taken_seq %d < done_seq %d", s.TakenSeq, s.DoneSeq)
 		}
 	}
+}
+
+// endWaitingAgain repeats a call whose answer was lost: it returns the same messages with those that wait still, and none that another call has ended.
+func endWaitingAgain(w *world) {
+	node, key := w.node(), w.key()
+	c, run, _ := w.turn(node, key)
+	first, a := w.acceptText(node, key)
+	_, other := w.acceptText(node, key)
+	second, b := w.acceptText(node, key)
+	_, err := w.st.EndWaiting(w.ctx, store.EndParams{Session: key, Seqs: []int64{other.Seq}, Outcome: chat.OutcomeStopped, Reason: "cleared"})
+	w.ok(err)
+	end := store.EndParams{
+		Session: key, Seqs: []int64{1, a.Seq}, Outcome: chat.OutcomeStopped, Reason: "stop",
+		Notice: &store.Outgoing{Session: key, Kind: store.KindNotice, Text: "stopped", Coalesce: "stopped", Target: chat.Target{Channel: "again", ChatID: "1"}},
+	}
+	lost, err := w.st.EndWaiting(w.ctx, end)
+	w.ok(err)
+	end.Seqs = []int64{1, a.Seq, other.Seq, b.Seq}
+	end.Again = true
+	for range 2 {
+		w.clock.advance(time.Second)
+		list, err := w.st.EndWaiting(w.ctx, end)
+		w.ok(err)
+		equal(w, "ended", idsOf(list), []string{first, second})
+		equal(w, "the same end", list[0], lost[0])
+	}
+	rows, err := w.st.ClaimOutgoing(w.ctx, node, []string{"again"}, many)
+	w.ok(err)
+	equal(w, "notices", len(rows), 1)
+	equal(w, "messages of the notice", rows[0].Count, 2)
+	w.finish(answered(c, run))
+	equal(w, "done", w.session(key).DoneSeq, b.Seq)
+}
+
+// endWaitingAgainReturnsTheRun: with the message of a job's run, the repetition returns the row of the ledger that ended with it.
+func endWaitingAgainReturnsTheRun(w *world) {
+	node := w.node()
+	w.job(func(j *cron.Job) { j.Session = "session:room" })
+	l := w.due(node)
+	end := store.EndParams{Session: l.Message.Session, Seqs: []int64{l.Seq}, Outcome: chat.OutcomeStale, Reason: "stopall"}
+	lost, err := w.st.EndWaiting(w.ctx, end)
+	w.ok(err)
+	w.clock.advance(time.Second)
+	end.Again = true
+	list, err := w.st.EndWaiting(w.ctx, end)
+	w.ok(err)
+	equal(w, "ended", idsOf(list), idsOf(lost))
+	equal(w, "row of the ledger", list[0].CronRun, lost[0].CronRun)
+	equal(w, "its state", list[0].CronRun.State, cron.RunCancelled)
 }
