@@ -58,7 +58,10 @@ func EncodeParts(j Job) (Parts, error) {
 // nothing is a text of which every member is left out, as those of most jobs are.
 const nothing = "{}"
 
-// DecodeParts reads the texts into j. It is strict: broken JSON, members and words
+// PayloadLeftOut stands for a payload that was not read; see JobFilter.WithoutPayload. No stored payload is so.
+const PayloadLeftOut = "null"
+
+// DecodeParts reads the texts into j. It leaves the payload empty where it is [PayloadLeftOut]. It is strict: broken JSON, members and words
 // that are not known, and numbers out of bounds are an error with a sentence for
 // [Job.Invalid], and then j is as it was. It does not compile the schedule; see
 // [Compile].
@@ -80,7 +83,7 @@ func DecodeParts(p Parts, j *Job) error {
 		{"alert", p.Alert, &alert},
 		{"policy", p.Policy, &policy},
 	} {
-		if part.text == nothing {
+		if part.text == nothing || (part.text == PayloadLeftOut && part.into == &payload) {
 			continue // each row begins as what it would make of it
 		}
 		if err := decodeText(part.text, part.into); err != nil {
@@ -99,7 +102,7 @@ func DecodeParts(p Parts, j *Job) error {
 		IncludeSkipped: alert.IncludeSkipped, Delivery: alert.Delivery.delivery(),
 	}
 	policy.into(&read)
-	if err := read.checkStored(); err != nil {
+	if err := read.checkStored(p.Payload == PayloadLeftOut); err != nil {
 		return err
 	}
 	*j = read
@@ -108,7 +111,7 @@ func DecodeParts(p Parts, j *Job) error {
 
 // checkStored refuses words that this version does not know: to guess what a job
 // does is worse than not to run it.
-func (j Job) checkStored() error {
+func (j Job) checkStored(withoutPayload bool) error {
 	switch j.Schedule.Kind {
 	case schedule.KindAt, schedule.KindEvery, schedule.KindCron:
 	default:
@@ -117,6 +120,9 @@ func (j Job) checkStored() error {
 	switch j.Payload.Kind {
 	case PayloadAgentTurn, PayloadSystemEvent, PayloadCommand, PayloadScript:
 	default:
+		if withoutPayload {
+			break
+		}
 		return fmt.Errorf("the stored payload has the kind %s, which is not known", schedule.Excerpt(string(j.Payload.Kind)))
 	}
 	for _, d := range []Delivery{j.Delivery, j.Alert.Delivery} {

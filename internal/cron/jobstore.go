@@ -148,6 +148,8 @@ type JobFilter struct {
 	SortBy        string
 	Descending    bool
 	Limit, Offset int
+	// WithoutPayload leaves the payload of every job empty: it is neither read nor counted among the texts of a page.
+	WithoutPayload bool
 }
 
 // LastStateWord is what a store compares its column with: "" = anything, "never" = nothing yet.

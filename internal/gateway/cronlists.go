@@ -244,8 +244,9 @@ func cronToggle(ctx context.Context, c *call, p wire.CronToggleParams) (wire.Cro
 // schedulerStatus shows jobs in the words of the in-process scheduler.
 func schedulerStatus(ctx context.Context, c *call, _ wire.NoParams) (wire.SchedulerStatusResult, error) {
 	jobs := []wire.SchedulerJob{}
-	for more := true; more && len(jobs) < mostStatus; { // what is shown of a job is small; the jobs as they are read are not
-		page, err := c.cron().CronList(ctx, cron.JobFilter{IncludeSystem: true, SortBy: "name", Limit: mostStatus - len(jobs), Offset: len(jobs)}, c.caller())
+	for more := true; more && len(jobs) < mostStatus; {
+		f := cron.JobFilter{IncludeSystem: true, SortBy: "name", Limit: mostStatus - len(jobs), Offset: len(jobs), WithoutPayload: true}
+		page, err := c.cron().CronList(ctx, f, c.caller())
 		if err != nil {
 			return wire.SchedulerStatusResult{}, err
 		}

@@ -167,9 +167,14 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error
 	err := s.do(ctx, "Jobs", func(now time.Time) error {
 		var list []cron.Job
 		for _, j := range s.crons.jobs {
-			if wantedJob(j, f) {
-				list = append(list, s.crons.view(j, now))
+			if !wantedJob(j, f) {
+				continue
 			}
+			view := s.crons.view(j, now)
+			if f.WithoutPayload {
+				view.Payload = cron.Payload{}
+			}
+			list = append(list, view)
 		}
 		sortJobs(list, f)
 		out.Total, out.Revision = len(list), s.crons.listRevision(f.Visible)

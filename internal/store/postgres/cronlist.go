@@ -30,8 +30,8 @@ const (
 	// revisionSQL is a number that changes when a job is added, changed or removed, in whatever order the rows are read.
 	revisionSQL = `SELECT COALESCE(bit_xor(hashtextextended(id || ' ' || revision || ' ' || updated_at, 0)), 0) # count(*)` + seenSQL
 
-	// jobBytes and runBytes are the bytes of the texts of a row.
-	jobBytes = `octet_length(payload) + octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
+	// jobBytes and runBytes are the bytes of the texts of a row, that of a job without its payload.
+	jobBytes = `octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
 	+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
 	runBytes = `octet_length(attempts) + octet_length(error) + octet_length(summary) + octet_length(delivery_error)`
 
@@ -55,14 +55,23 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (cron.JobPage, error
 		b := &pgx.Batch{}
 		b.Queue(revisionSQL, args[:2]...).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
 		b.Queue(`SELECT count(*)`+jobsWhere, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total) })
-		page := within(`SELECT id AS page_id, `+jobBytes+` AS page_size`+jobsWhere+jobOrder(f)+` LIMIT $8 OFFSET $9`, readBytes())
-		b.Queue(`SELECT `+jobView+` FROM cron_jobs JOIN `+page+` page ON page_id = id ORDER BY page_n`,
+		view, size := jobParts(f)
+		page := within(`SELECT id AS page_id, `+size+` AS page_size`+jobsWhere+jobOrder(f)+` LIMIT $8 OFFSET $9`, readBytes())
+		b.Queue(`SELECT `+view+` FROM cron_jobs JOIN `+page+` page ON page_id = id ORDER BY page_n`,
 			append(slices.Clip(args), orAll(f.Limit), max(f.Offset, 0))...).Query(collect(&list, s.seenJob))
 		return send(ctx, s.pool, b)
 	})
 	out.Jobs = column(list, func(j storedJob) cron.Job { return j.Job })
 	out.Revision = "r" + strconv.FormatUint(uint64(revision), 36) //nolint:gosec // only equality counts
 	return out, err
+}
+
+// jobParts are what is read of a job, and the bytes of its texts.
+func jobParts(f cron.JobFilter) (view, size string) {
+	if f.WithoutPayload {
+		return strings.Replace(jobView, " payload,", " '"+cron.PayloadLeftOut+"',", 1), jobBytes
+	}
+	return jobView, `octet_length(payload) + ` + jobBytes
 }
 
 func jobOrder(f cron.JobFilter) string {

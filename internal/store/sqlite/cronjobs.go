@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"laneway/internal/cron"
@@ -66,12 +67,12 @@ func (s *Store) Jobs(ctx context.Context, f cron.JobFilter) (out cron.JobPage, e
 			return err
 		}
 		limit, offset := pageOf(f.Limit, f.Offset)
-		rows, err := q.query(ctx, `SELECT id, `+jobBytes+jobsMatching+jobOrder(&f)+` LIMIT ?7 OFFSET ?8`, append(args, limit, offset)...)
+		rows, err := q.query(ctx, `SELECT id, `+jobSize(&f)+jobsMatching+jobOrder(&f)+` LIMIT ?7 OFFSET ?8`, append(args, limit, offset)...)
 		ids, err := idsWithin(rows, err, store.NewBudget(0))
 		if err != nil {
 			return err
 		}
-		out.Jobs, err = jobsNamed(ctx, q, s.now().UnixMilli(), ids)
+		out.Jobs, err = jobsNamed(ctx, q, s.now().UnixMilli(), ids, &f)
 		return err
 	})
 	return out, err
@@ -112,30 +113,42 @@ func pageOf(limit, offset int) (int, int) {
 	return limit, max(offset, 0)
 }
 
-// jobBytes are the bytes of the texts of a job.
-const jobBytes = `octet_length(payload) + octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
+// jobBytes are the bytes of the texts of a job without its payload.
+const jobBytes = `octet_length(delivery) + octet_length(alert) + octet_length(policy) + octet_length(schedule)
 	+ octet_length(description) + octet_length(invalid) + octet_length(last_error) + octet_length(last_delivery_error)`
+
+// jobSize are the bytes of the texts that are read of a job.
+func jobSize(f *cron.JobFilter) string {
+	if f.WithoutPayload {
+		return jobBytes
+	}
+	return `octet_length(payload) + ` + jobBytes
+}
 
 // searchJobs finds the jobs in which a text occurs.
 func searchJobs(ctx context.Context, q querier, now int64, f *cron.JobFilter, out *cron.JobPage) error {
 	found := page{budget: store.NewBudget(0)}
 	found.limit, found.offset = pageOf(f.Limit, f.Offset)
-	rows, err := q.query(ctx, `SELECT id, `+jobBytes+`, name, key, description, display_name`+jobsMatching+jobOrder(f), jobFilterArgs(f)...)
+	rows, err := q.query(ctx, `SELECT id, `+jobSize(f)+`, name, key, description, display_name`+jobsMatching+jobOrder(f), jobFilterArgs(f)...)
 	if err := found.search(rows, err, 4, f.Query); err != nil {
 		return err
 	}
 	out.Total = found.total
-	out.Jobs, err = jobsNamed(ctx, q, now, found.ids)
+	out.Jobs, err = jobsNamed(ctx, q, now, found.ids, f)
 	return err
 }
 
-func jobsNamed(ctx context.Context, q querier, now int64, ids []string) (list []cron.Job, err error) {
+func jobsNamed(ctx context.Context, q querier, now int64, ids []string, f *cron.JobFilter) (list []cron.Job, err error) {
+	statement := selectJob
+	if f.WithoutPayload {
+		statement = strings.Replace(selectJob, " payload,", " '"+cron.PayloadLeftOut+"',", 1)
+	}
 	for _, id := range ids {
-		j, err := findJob(ctx, q, now, id, "")
+		j, err := scanJob(q.one(ctx, statement+`WHERE id = ?1`, id))
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, j.Job)
+		list = append(list, j.seen(now).Job)
 	}
 	return list, nil
 }
