@@ -37,7 +37,7 @@ func (m *mute) Stop(ctx context.Context, p store.StopParams) (store.Stopped, err
 }
 
 // ends counts the final events of a message.
-func (h *house) ends(id string) int {
+func (h *harness) ends(id string) int {
 	n := 0
 	for _, k := range h.kinds(id) {
 		if slices.Contains([]string{string(chat.EventFinal), string(chat.EventAborted), string(chat.EventFailed)}, k) {
