@@ -174,8 +174,13 @@ func TestManyAttemptsAtOnceAllEnd(t *testing.T) {
 			if _, err := c.s.Finish(t.Context(), endOf(l)); err != nil {
 				return err
 			}
-			if _, err := c.s.Finish(t.Context(), endOf(l)); !errors.Is(err, chat.ErrFenced) {
-				return fmt.Errorf("the second end of %s: %w, want it fenced", l.Run.ID, err)
+			if _, err := c.s.Finish(t.Context(), endOf(l)); err != nil {
+				return fmt.Errorf("the repeated end of %s: %w", l.Run.ID, err)
+			}
+			other := endOf(l)
+			other.State, other.Outcome = store.RunFailed, chat.OutcomeFailed
+			if _, err := c.s.Finish(t.Context(), other); !errors.Is(err, chat.ErrFenced) {
+				return fmt.Errorf("another end of %s: %w, want it fenced", l.Run.ID, err)
 			}
 			return nil
 		})
