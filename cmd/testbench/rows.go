@@ -59,12 +59,14 @@ func groups() []group {
 		}},
 		{"./internal/store/sqlite", "^BenchmarkFires", "3000x", []row{
 			{what: "SQLite cron: durable fires, ledger included, 32 workers", bench: "Fires/workers=32", metric: "fires/s", unit: "/s", goal: 15_000, more: true},
+			{what: "SQLite cron: allocations per fire, 128 workers", bench: "Fires/workers=128", metric: "allocs/op", unit: "", goal: 250},
 			{what: "SQLite cron: durable fires, ledger included, 128 workers", bench: "Fires/workers=128", metric: "fires/s", unit: "/s", goal: 15_000, more: true},
 		}},
 		{"./internal/store/postgres", "CronFire", "3000x", []row{
 			{what: "PostgreSQL cron: durable fires, ledger included, 16 workers", bench: "CronFire/workers=16", metric: "fires/s", unit: "/s", goal: 15_000, more: true},
 			{what: "PostgreSQL cron: durable fires, ledger included, 128 workers", bench: "CronFire/workers=128", metric: "fires/s", unit: "/s", goal: 15_000, more: true},
 		}},
+		{"./internal/store/postgres", "^BenchmarkCost$", "3000x", costRows()},
 		{"./internal/teste2e", "Message", "500x", []row{
 			{what: "message to turn start, idle gateway, SQLite, p50", bench: "Message/sqlite", metric: "start_p50_ms", unit: "ms", goal: 2},
 			{what: "message to turn start, idle gateway, SQLite, p99", bench: "Message/sqlite", metric: "start_p99_ms", unit: "ms", goal: 10},
@@ -105,6 +107,33 @@ func groups() []group {
 			{what: "cron: decision after three days of a one-second job", bench: "Decide/three_days_late,_each_second", metric: "ns/op", unit: "ns"},
 		}},
 	}
+}
+
+// costRows are what a fire and a turn cost on PostgreSQL in figures that hardly depend on the machine's load.
+func costRows() (rows []row) {
+	for _, c := range []struct {
+		op      string
+		workers int
+		cpu     float64
+		goals   bool
+	}{{"fire", 2, 0, true}, {"fire", 16, 400, true}, {"fire", 128, 220, true}, {"turn", 1, 0, false}, {"turn", 2, 0, false}, {"turn", 32, 0, false}} {
+		goal := func(g float64) float64 {
+			if !c.goals {
+				return 0
+			}
+			return g
+		}
+		what := fmt.Sprintf("PostgreSQL %s, %d workers: ", c.op, c.workers)
+		bench := fmt.Sprintf("Cost/%s/workers=%d", c.op, c.workers)
+		rows = append(rows,
+			row{what: what + "rows written", bench: bench, metric: "rows/op", unit: ""},
+			row{what: what + "index entries", bench: bench, metric: "entries/op", unit: "", goal: goal(10)},
+			row{what: what + "log", bench: bench, metric: "log-B/op", unit: "B", goal: goal(3000)},
+			row{what: what + "statements", bench: bench, metric: "statements/op", unit: "", goal: goal(1.5)},
+			row{what: what + "processor time", bench: bench, metric: "cpu-us/op", unit: "us", goal: c.cpu},
+			row{what: what + "allocations", bench: bench, metric: "allocs/op", unit: ""})
+	}
+	return rows
 }
 
 func lateRows(name string) []row {

@@ -11,7 +11,13 @@ import (
 	"laneway/internal/store"
 )
 
-// Doubt lets the store believe that the commit of these launches got no answer.
+// Traced is cfg with a tracer of its statements.
+func Traced(cfg Config, t pgx.QueryTracer) Config {
+	cfg.tracer = t
+	return cfg
+}
+
+// AddUnknown lets the store believe that the commit of these launches got no answer.
 func (s *Store) AddUnknown(list []cron.Launched) { s.unknownLaunches.add(list) }
 
 // AcceptTogether is one group of messages, and which of them it stored.

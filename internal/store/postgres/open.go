@@ -30,6 +30,9 @@ type Config struct {
 	Now func() time.Time
 	// Logger logs retries and the listener's reconnects; nil = no log.
 	Logger *slog.Logger
+
+	// tracer observes the statements; nil = none. Benchmarks count with it.
+	tracer pgx.QueryTracer
 }
 
 // Store is the port on Postgres. It is safe for concurrent use.
@@ -124,6 +127,7 @@ func poolConfig(cfg Config) (*pgxpool.Config, error) {
 		pc.MaxConns = int32(min(cfg.MaxConns, 10_000))
 	}
 	setSession(pc.ConnConfig)
+	pc.ConnConfig.Tracer = cfg.tracer
 	return pc, nil
 }
 
