@@ -166,7 +166,7 @@ func openCommandStore(ctx context.Context, cfg config.Config) (commandStore, err
 	if !cfg.Database.IsPostgres() {
 		return sqlite.Visit(ctx, sqlite.Config{Path: sqlitePath(cfg)})
 	}
-	return postgres.Open(ctx, postgres.Config{URL: cfg.Database.Reveal(), MaxConns: 2})
+	return postgres.Open(ctx, postgres.Config{URL: cfg.Database.Reveal(), MaxConns: 2, WarmConns: -1})
 }
 
 // namedTokens brings the tokens of the store to the gateway, and remembers which of them see their own only.

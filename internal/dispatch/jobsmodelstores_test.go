@@ -46,7 +46,7 @@ func sqliteModel(dir string) modelStore {
 func postgresModel(url string) modelStore {
 	return func(t *testing.T) cronStore {
 		wipeModel(t, url)
-		st, err := postgres.Open(t.Context(), postgres.Config{URL: url, Now: time.Now, MaxConns: 2})
+		st, err := postgres.Open(t.Context(), postgres.Config{URL: url, Now: time.Now, MaxConns: 2, WarmConns: -1})
 		if err != nil {
 			t.Fatal(err)
 		}

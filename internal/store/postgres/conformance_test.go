@@ -121,7 +121,7 @@ type handles struct {
 
 func (h *handles) open(tb testing.TB) *postgres.Store {
 	tb.Helper()
-	s := open(tb, postgres.Config{URL: h.url, Now: h.now, MaxConns: 16})
+	s := open(tb, postgres.Config{URL: h.url, Now: h.now, MaxConns: 16, WarmConns: -1})
 	h.list = append(h.list, s)
 	return s
 }

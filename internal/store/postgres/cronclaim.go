@@ -179,7 +179,7 @@ func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
 	jobs := make([]storedJob, 0, max(0, min(b.p.Limit+1, cron.DefaultBatch+1))) // rows are wide: growing would copy them again and again
 	batch := &pgx.Batch{}
 	batch.Queue(inOrderSQL)
-	batch.Queue(`SELECT `+nowSQL, b.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	batch.Queue(readClockSQL, b.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	batch.Queue(dueCountSQL+limit(b.p, 0)+`) due`, b.s.clock(), b.p.LookAhead.Milliseconds()).QueryRow(func(row pgx.Row) error { return row.Scan(&dueNow) })
 	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.LookAhead.Milliseconds()).Query(collect(&jobs, scanJob))
 	if err := send(ctx, tx, batch); err != nil {

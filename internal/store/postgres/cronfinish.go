@@ -157,7 +157,7 @@ func (a *finishCronOps) read(b *pgx.Batch) {
 		column(claims, func(c store.Claim) string { return c.Node }), column(claims, func(c store.Claim) int64 { return c.Epoch })).
 		Query(each(pgx.RowTo[int], func(i int) { a.held[i-1] = true }))
 	b.Queue(logsSQL, column(a.list, func(e *finishOp) string { return e.p.Cron.RunID })).Query(each(scanLog, func(r loggedRun) { a.rows[r.ID] = r }))
-	b.Queue(`SELECT `+nowSQL, a.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&a.nowMs) })
+	b.Queue(readClockSQL, a.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&a.nowMs) })
 }
 
 // each calls use for every row of a queued statement.

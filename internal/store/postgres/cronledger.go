@@ -56,7 +56,7 @@ func (a *cronFinishOp) lockJob(b *pgx.Batch) {
 
 func (a *cronFinishOp) read(b *pgx.Batch, clock any) {
 	queueLog(b, a.end.RunID, &a.rows)
-	b.Queue(`SELECT `+nowSQL, clock).QueryRow(func(row pgx.Row) error { return row.Scan(&a.nowMs) })
+	b.Queue(readClockSQL, clock).QueryRow(func(row pgx.Row) error { return row.Scan(&a.nowMs) })
 }
 
 // write queues the end of the attempt and the resulting change of the job. A ledger row that is finished already stays unchanged, and so does

@@ -137,7 +137,7 @@ func (s *Store) lockJob(ctx context.Context, tx pgx.Tx, sql string, args ...any)
 	)
 	b := &pgx.Batch{}
 	b.Queue(`SELECT id`+sql[strings.Index(sql, ` FROM cron_jobs WHERE `):]+` FOR UPDATE`, args...).Query(collect(&locked, scanText))
-	b.Queue(`SELECT `+nowSQL, s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
+	b.Queue(readClockSQL, s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	b.Queue(sql, args...).Query(collect(&list, s.seenJob))
 	err := send(ctx, tx, b)
 	if len(locked) == 0 { // it was made between the two statements, so it is not locked

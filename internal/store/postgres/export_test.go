@@ -17,6 +17,9 @@ func Traced(cfg Config, t pgx.QueryTracer) Config {
 	return cfg
 }
 
+// TurnStatements is how many statements a connection for turns has planned.
+func TurnStatements() int64 { return int64(len(turnStatements())) }
+
 // AddUnknown lets the store believe that the commit of these launches got no answer.
 func (s *Store) AddUnknown(list []cron.Launched) { s.unknownLaunches.add(list) }
 

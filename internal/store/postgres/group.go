@@ -11,9 +11,6 @@ import (
 )
 
 const (
-	// maxRunning is how many operations of one kind run at the same time without sharing. More would not make the first ones faster and
-	// would keep the later ones from sharing: most of the cost of a statement is its start, and most of the cost of a commit is its flush.
-	maxRunning = 4
 	// maxGroup is how many operations share a transaction. With more the first would wait for the last.
 	maxGroup = 64
 	// maxGroupedBytes is how many bytes of text an operation may bring into a group: a large one would delay the others.
@@ -35,9 +32,11 @@ type groupable interface {
 	session() string
 }
 
-// group lets concurrent operations of one kind share a transaction: one round trip, one start of each statement, one flush. An operation
-// starts at once while fewer than maxRunning run; later ones wait and share the next transaction when one ends. A group waits for no lock
-// and handles the usual case only: an operation that it cannot settle in one pass has written nothing, and its caller runs it alone.
+// group lets concurrent operations of one kind share a transaction: one round trip, one start of each statement, one flush. One transaction
+// of a kind runs at a time. An operation starts at once when none runs; the others wait and share the next transaction when it ends: most of
+// the cost of a statement is its start, and most of the cost of a commit is its flush, so a second one beside it would only split the group.
+// A group waits for no lock and handles the usual case only: an operation that it cannot settle in one pass has written nothing, and its
+// caller runs it alone.
 type group[O groupable] struct {
 	// write runs the operations in one transaction and returns which of them it has done. The others have written nothing.
 	write func(ctx context.Context, ops []O) (done []bool, err error)
@@ -47,7 +46,7 @@ type group[O groupable] struct {
 
 	mu      sync.Mutex
 	closed  bool
-	running int
+	running bool
 	waiting []*waiter[O]
 }
 
@@ -68,8 +67,9 @@ func newGroup[O groupable](log *slog.Logger, write func(context.Context, []O) ([
 	return &group[O]{write: write, log: log}
 }
 
-// do runs an operation and returns its commit result. It runs in the caller's goroutine while fewer than maxRunning run; else it waits for
-// the next batch, or for ctx. When ctx ends the operation happens as a whole or not at all, and its fields still belong to the group.
+// do runs an operation and returns its commit result. It runs in the caller's goroutine when no transaction of the group
+// runs; else it waits for the next batch, or for ctx. When ctx ends the operation happens as a whole or not at all, and its fields still
+// belong to the group.
 func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 	if ctx.Err() != nil {
 		return single, context.Cause(ctx)
@@ -95,7 +95,7 @@ func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 func (g *group[O]) runSingle(ctx context.Context, op O) (commitResult, error) {
 	defer g.batches.Done()
 	done, err := g.guard(ctx, []O{op})
-	g.finished(1)
+	g.finished()
 	if err != nil && ctx.Err() != nil {
 		return single, context.Cause(ctx)
 	}
@@ -107,7 +107,7 @@ type admission int
 
 const (
 	refused admission = iota // the group is closed
-	runNow                   // it counts as running: the caller runs it
+	runNow                   // no transaction runs: the caller runs this one
 	queued                   // it waits, or belongs to a batch
 )
 
@@ -117,8 +117,8 @@ func (g *group[O]) offer(s *waiter[O]) admission {
 	if g.closed {
 		return refused
 	}
-	if g.running < maxRunning && len(g.waiting) == 0 {
-		g.running++
+	if !g.running {
+		g.running = true
 		g.batches.Add(1)
 		return runNow
 	}
@@ -139,16 +139,16 @@ func (g *group[O]) leave(s *waiter[O]) {
 	}
 }
 
-// sendNext starts a batch with the waiting operations, unless maxRunning run. The goroutine ends with the transaction; close waits for it.
+// sendNext starts a batch with waiting operations, if there are any; the caller holds g.mu. The goroutine ends with the transaction; close
+// waits for it.
 func (g *group[O]) sendNext() {
-	if g.running >= maxRunning || len(g.waiting) == 0 {
+	if g.running = len(g.waiting) > 0; !g.running {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // a flight belongs to all its callers, and ends when the last has gone
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // a batch belongs to all its callers, and ends when the last one leaves
 	f := &opBatch{cancel: cancel}
 	list := g.takeBatch(f)
 	f.callers = len(list)
-	g.running += len(list)
 	g.batches.Go(func() { g.runBatch(ctx, f, list) })
 }
 
@@ -183,7 +183,7 @@ func (g *group[O]) runBatch(ctx context.Context, f *opBatch, list []*waiter[O]) 
 		ops[i] = s.op
 	}
 	done, err := g.guard(ctx, ops)
-	g.finished(len(list))
+	g.finished()
 	for i, s := range list {
 		s.result <- resultOf(i, done, err)
 	}
@@ -215,14 +215,13 @@ func (g *group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) 
 	return done, err
 }
 
-func (g *group[O]) finished(n int) {
+func (g *group[O]) finished() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.running -= n
 	g.sendNext()
 }
 
-// close refuses new operations and waits for the running ones. The waiting ones then run in the last batches or alone.
+// close refuses new operations and waits until those that run or wait have ended.
 func (g *group[O]) close() {
 	g.mu.Lock()
 	g.closed = true

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 )
 
-// entrant is a member that is known by its number.
+// entrant is an operation with a number.
 type entrant struct {
 	key string
 	n   int
@@ -46,30 +46,30 @@ func (g *gate) write(ctx context.Context, ops []*entrant) ([]bool, error) {
 	}
 }
 
-// crowd offers members to a group, each in a goroutine of its own, and keeps what became of them.
-type crowd struct {
-	t     *testing.T
-	group *group[*entrant]
-	fates map[int]chan commitResult
-	leave map[int]context.CancelCauseFunc
+// callers give operations to a group, each in a goroutine of its own, and keep their commit results.
+type callers struct {
+	t       *testing.T
+	group   *group[*entrant]
+	results map[int]chan commitResult
+	leave   map[int]context.CancelCauseFunc
 }
 
-func newCrowd(t *testing.T, g *gate) *crowd {
+func newCallers(t *testing.T, g *gate) *callers {
 	t.Helper()
-	return &crowd{t: t, group: newGroup(slog.New(slog.DiscardHandler), g.write), fates: map[int]chan commitResult{}, leave: map[int]context.CancelCauseFunc{}}
+	return &callers{t: t, group: newGroup(slog.New(slog.DiscardHandler), g.write), results: map[int]chan commitResult{}, leave: map[int]context.CancelCauseFunc{}}
 }
 
 var errLeft = errors.New("left")
 
-func (c *crowd) enter(n int, key string) {
+func (c *callers) enter(n int, key string) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancelCause(c.t.Context())
 	end := make(chan commitResult, 1)
-	c.fates[n], c.leave[n] = end, cancel
+	c.results[n], c.leave[n] = end, cancel
 	go func() {
 		f, err := c.group.do(ctx, &entrant{key: key, n: n})
 		if err != nil && !errors.Is(err, errLeft) {
-			c.t.Errorf("member %d: %v", n, err)
+			c.t.Errorf("operation %d: %v", n, err)
 		}
 		if err != nil {
 			f = -1
@@ -79,10 +79,10 @@ func (c *crowd) enter(n int, key string) {
 	synctest.Wait()
 }
 
-func (c *crowd) wantFate(n int, want commitResult) {
+func (c *callers) wantResult(n int, want commitResult) {
 	c.t.Helper()
-	if got := <-c.fates[n]; got != want {
-		c.t.Errorf("member %d: fate %d, want %d", n, got, want)
+	if got := <-c.results[n]; got != want {
+		c.t.Errorf("operation %d: result %d, want %d", n, got, want)
 	}
 }
 
@@ -107,15 +107,13 @@ func wantNothing(t *testing.T, g *gate) {
 	}
 }
 
-func TestFewGoAtOnceAndTheRestTogether(t *testing.T) {
+func TestOneRunsAtOnceAndTheRestTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		c := newCrowd(t, g)
-		for n := range maxRunning {
-			c.enter(n, string(rune('a'+n)))
-			wantGroup(t, g, n)
-		}
+		c := newCallers(t, g)
+		c.enter(0, "a")
+		wantGroup(t, g, 0)
 		c.enter(10, "x")
 		c.enter(11, "y")
 		c.enter(12, "x") // the session of another that waits: it goes with the next
@@ -124,14 +122,12 @@ func TestFewGoAtOnceAndTheRestTogether(t *testing.T) {
 		g.answers <- nil
 		synctest.Wait()
 		wantGroup(t, g, 10, 11, 13)
-		for range maxRunning {
-			g.answers <- nil
-			synctest.Wait()
-		}
+		g.answers <- nil
+		synctest.Wait()
 		wantGroup(t, g, 12)
 		g.answers <- nil
-		for n := range c.fates {
-			c.wantFate(n, grouped)
+		for n := range c.results {
+			c.wantResult(n, grouped)
 		}
 		c.group.close()
 	})
@@ -141,29 +137,26 @@ func TestAGroupIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		c := newCrowd(t, g)
-		for n := range maxRunning + maxGroup + 1 {
+		c := newCallers(t, g)
+		for n := range 1 + maxGroup + 1 {
 			c.enter(n, string(rune('a'+n)))
 		}
-		for range maxRunning {
-			<-g.groups
-		}
+		<-g.groups
 		g.answers <- nil
 		synctest.Wait()
 		if got := <-g.groups; len(got) != maxGroup {
 			t.Errorf("%d went together, want %d", len(got), maxGroup)
 		}
-		for range maxRunning + 1 {
-			g.answers <- nil
-		}
-		for n := range c.fates {
-			c.wantFate(n, grouped)
+		g.answers <- nil
+		g.answers <- nil
+		for n := range c.results {
+			c.wantResult(n, grouped)
 		}
 		c.group.close()
 	})
 }
 
-func TestWhatAGroupCouldNotDoIsHandedBack(t *testing.T) {
+func TestACallerRunsAloneWhatItsGroupDidNotDo(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		done []bool
@@ -178,24 +171,20 @@ func TestWhatAGroupCouldNotDoIsHandedBack(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				g := newGate()
-				c := newCrowd(t, g)
-				for n := range maxRunning {
-					c.enter(100+n, string(rune('a'+n)))
-				}
+				c := newCallers(t, g)
+				c.enter(100, "a")
 				for n := range tt.want {
 					c.enter(n, string(rune('m'+n)))
 				}
-				for range maxRunning {
-					g.answers <- nil
-					synctest.Wait()
-				}
+				g.answers <- nil
+				synctest.Wait()
 				if tt.err != nil {
 					g.errs <- tt.err
 				} else {
 					g.answers <- tt.done
 				}
 				for n, want := range tt.want {
-					c.wantFate(n, want)
+					c.wantResult(n, want)
 				}
 				c.group.close()
 			})
@@ -203,52 +192,46 @@ func TestWhatAGroupCouldNotDoIsHandedBack(t *testing.T) {
 	}
 }
 
-func TestWhoLeavesHoldsNobodyUp(t *testing.T) {
+func TestACallerThatLeavesDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		c := newCrowd(t, g)
-		for n := range maxRunning {
-			c.enter(n, string(rune('a'+n)))
-		}
+		c := newCallers(t, g)
+		c.enter(0, "a")
 		c.enter(10, "x")
 		c.enter(11, "y")
-		c.leave[10](errLeft) // deadOwner it went: it never happens
-		c.wantFate(10, -1)
-		c.leave[0](errLeft) // the only one of its flight: that is given up, and its place is free
-		c.wantFate(0, -1)
+		c.leave[10](errLeft) // before it was sent: it never happens
+		c.wantResult(10, -1)
+		c.leave[0](errLeft) // the only one of its batch: that is cancelled, and the next one runs
+		c.wantResult(0, -1)
 		<-g.gone
-		for range maxRunning {
-			<-g.groups
-		}
+		<-g.groups
 		synctest.Wait()
 		wantGroup(t, g, 11)
-		for range maxRunning {
-			g.answers <- nil
-		}
-		c.wantFate(11, grouped)
+		g.answers <- nil
+		c.wantResult(11, grouped)
 		c.group.close()
 	})
 }
 
-func TestAClosedGroupLetsNobodyIn(t *testing.T) {
+func TestAClosedGroupRefusesOperations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		c := newCrowd(t, g)
+		c := newCallers(t, g)
 		c.enter(0, "a")
 		closed := make(chan struct{})
 		go func() { c.group.close(); close(closed) }()
 		synctest.Wait()
 		c.enter(1, "b")
-		c.wantFate(1, single)
+		c.wantResult(1, single)
 		select {
 		case <-closed:
-			t.Error("closed with a flight under way")
+			t.Error("closed while a batch runs")
 		default:
 		}
 		g.answers <- nil
 		<-closed
-		c.wantFate(0, grouped)
+		c.wantResult(0, grouped)
 	})
 }
