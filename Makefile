@@ -88,6 +88,10 @@ fuzz: ## every fuzz target for FUZZTIME each (default 1m)
 bench: ## the table of figures: medians, worst, goals (COUNT=5, ROWS=regexp)
 	LANEWAY_BENCH_LARGE=1 $(GO) run ./cmd/testpg -- $(GO) run ./cmd/testbench -count $${COUNT:-5} -run "$${ROWS:-.}"
 
+.PHONY: peers
+peers: ## fires and turns beside River and the bare engine in the same run (ROUNDS=5, JOBS=5000)
+	scripts/peers
+
 .PHONY: bench-once
 bench-once: ## every benchmark once, to see that they work
 	$(TESTPG) $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...

@@ -45,7 +45,7 @@ func load(root string) (*module, error) {
 		switch {
 		case err != nil:
 			return err
-		case e.IsDir() && path != root && (strings.HasPrefix(e.Name(), ".") || e.Name() == "testdata" || e.Name() == "tools"):
+		case e.IsDir() && path != root && (strings.HasPrefix(e.Name(), ".") || e.Name() == "testdata" || e.Name() == "tools" || isModule(path)):
 			return filepath.SkipDir
 		case e.IsDir() || !strings.HasSuffix(path, ".go"):
 			return nil
@@ -53,6 +53,12 @@ func load(root string) (*module, error) {
 		return m.add(root, path)
 	})
 	return m, err
+}
+
+// isModule reports whether a directory is a module of its own.
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
 }
 
 func (m *module) add(root, path string) error {
