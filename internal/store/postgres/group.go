@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -15,6 +16,8 @@ const (
 	maxGroup = 64
 	// maxGroupedBytes is how many bytes of text an operation may bring into a group: a large one would delay the others.
 	maxGroupedBytes = 64 << 10
+	// patience is how long the others wait for the transaction that runs. A connection that hangs must not stop the whole kind.
+	patience = time.Second
 )
 
 // commitResult is the result of an operation in a group.
@@ -46,8 +49,30 @@ type group[O groupable] struct {
 
 	mu      sync.Mutex
 	closed  bool
-	running bool
+	running *slot // nil = no transaction runs
 	waiting []*waiter[O]
+}
+
+// slot is the right to run the transaction of a group. A transaction keeps it until it ends, at most for [patience].
+type slot struct{ timer *time.Timer }
+
+// occupy gives the slot to a new transaction; the caller holds g.mu.
+func (g *group[O]) occupy() *slot {
+	s := &slot{}
+	s.timer = time.AfterFunc(patience, func() { g.vacate(s) })
+	g.running = s
+	return s
+}
+
+// vacate lets the next batch run, unless it does already.
+func (g *group[O]) vacate(s *slot) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s.timer.Stop()
+	if g.running == s {
+		g.running = nil
+		g.sendNext()
+	}
 }
 
 // waiter is one caller's operation in a group.
@@ -75,11 +100,11 @@ func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 		return single, context.Cause(ctx)
 	}
 	s := &waiter[O]{op: op}
-	switch g.offer(s) {
+	switch how, own := g.offer(s); how {
 	case refused:
 		return single, nil
 	case runNow:
-		return g.runSingle(ctx, op)
+		return g.runSingle(ctx, op, own)
 	case queued:
 	}
 	select {
@@ -92,10 +117,10 @@ func (g *group[O]) do(ctx context.Context, op O) (commitResult, error) {
 }
 
 // runSingle runs an operation in its caller's goroutine.
-func (g *group[O]) runSingle(ctx context.Context, op O) (commitResult, error) {
+func (g *group[O]) runSingle(ctx context.Context, op O, own *slot) (commitResult, error) {
 	defer g.batches.Done()
 	done, err := g.guard(ctx, []O{op})
-	g.finished()
+	g.vacate(own)
 	if err != nil && ctx.Err() != nil {
 		return single, context.Cause(ctx)
 	}
@@ -111,20 +136,20 @@ const (
 	queued                   // it waits, or belongs to a batch
 )
 
-func (g *group[O]) offer(s *waiter[O]) admission {
+// offer admits an operation; the slot is that of one that runs now.
+func (g *group[O]) offer(s *waiter[O]) (admission, *slot) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return refused
+		return refused, nil
 	}
-	if !g.running {
-		g.running = true
+	if g.running == nil {
 		g.batches.Add(1)
-		return runNow
+		return runNow, g.occupy()
 	}
 	s.result = make(chan commitResult, 1)
 	g.waiting = append(g.waiting, s)
-	return queued
+	return queued, nil
 }
 
 func (g *group[O]) leave(s *waiter[O]) {
@@ -142,14 +167,15 @@ func (g *group[O]) leave(s *waiter[O]) {
 // sendNext starts a batch with waiting operations, if there are any; the caller holds g.mu. The goroutine ends with the transaction; close
 // waits for it.
 func (g *group[O]) sendNext() {
-	if g.running = len(g.waiting) > 0; !g.running {
+	if len(g.waiting) == 0 {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // a batch belongs to all its callers, and ends when the last one leaves
 	f := &opBatch{cancel: cancel}
 	list := g.takeBatch(f)
 	f.callers = len(list)
-	g.batches.Go(func() { g.runBatch(ctx, f, list) })
+	own := g.occupy()
+	g.batches.Go(func() { g.runBatch(ctx, f, list, own) })
 }
 
 // takeBatch takes the next operations in the order of their arrival: at most one of each session.
@@ -176,14 +202,14 @@ func (g *group[O]) takeBatch(f *opBatch) []*waiter[O] {
 	return list
 }
 
-func (g *group[O]) runBatch(ctx context.Context, f *opBatch, list []*waiter[O]) {
+func (g *group[O]) runBatch(ctx context.Context, f *opBatch, list []*waiter[O], own *slot) {
 	defer f.cancel()
 	ops := make([]O, len(list))
 	for i, s := range list {
 		ops[i] = s.op
 	}
 	done, err := g.guard(ctx, ops)
-	g.finished()
+	g.vacate(own)
 	for i, s := range list {
 		s.result <- resultOf(i, done, err)
 	}
@@ -213,12 +239,6 @@ func (g *group[O]) guard(ctx context.Context, ops []O) (done []bool, err error) 
 		g.log.DebugContext(ctx, "operations that shared a transaction are tried by themselves", "operations", len(ops), "err", translate(err))
 	}
 	return done, err
-}
-
-func (g *group[O]) finished() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.sendNext()
 }
 
 // close refuses new operations and waits until those that run or wait have ended.

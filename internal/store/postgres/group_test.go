@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // entrant is an operation with a number.
@@ -125,6 +126,33 @@ func TestOneRunsAtOnceAndTheRestTogether(t *testing.T) {
 		g.answers <- nil
 		synctest.Wait()
 		wantGroup(t, g, 12)
+		g.answers <- nil
+		for n := range c.results {
+			c.wantResult(n, grouped)
+		}
+		c.group.close()
+	})
+}
+
+// A connection that hangs delays the operations behind it by the patience of the group, not for as long as it hangs.
+func TestAHangingTransactionLetsTheNextGroupRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		c := newCallers(t, g)
+		c.enter(0, "a")
+		wantGroup(t, g, 0)
+		c.enter(1, "b")
+		wantNothing(t, g)
+		time.Sleep(patience)
+		synctest.Wait()
+		wantGroup(t, g, 1)
+		c.enter(2, "c")
+		wantNothing(t, g)
+		g.answers <- nil
+		g.answers <- nil
+		synctest.Wait()
+		wantGroup(t, g, 2)
 		g.answers <- nil
 		for n := range c.results {
 			c.wantResult(n, grouped)
