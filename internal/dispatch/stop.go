@@ -135,7 +135,7 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 	for _, w := range st.Waiting {
 		r.stopped.waiting = append(r.stopped.waiting, w.MessageID)
 		sp.queue.publishEnded(ctx, w, chat.OutcomeStopped, p.Reason)
-		local = append(local, sp.sched.StopRun(key, w.MessageID, by).Ended...) // else a later stop would meet it there
+		local = append(local, sp.sched.StopRun(key, w.MessageID, by).Ended...) // otherwise a later stop would find it there
 	}
 	for _, e := range local { // removed from the queue by a signal; the store ended those that it had to name
 		sp.queue.endRows(ctx, e.Item.Payload.rows, chat.OutcomeStopped, p.Reason, tries > 1)
