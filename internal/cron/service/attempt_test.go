@@ -1,0 +1,143 @@
+package service_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/cron/service"
+	"laneway/internal/store"
+)
+
+func TestAnAttemptIsRecognisedByItsMessage(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	for id, want := range map[string]int{
+		"schedule:j:1000": 1, "schedule:j:1000/2": 2, "backfill:2:j:1000": 1, "schedule:j:1000/1": 0, "schedule:j:1000/x": 0, "schedule:j": 0, "m1": 0,
+	} {
+		a := p.Attempt(cron.Channel, id)
+		if (a != nil) != (want > 0) {
+			t.Errorf("%s is an attempt: %v", id, a != nil)
+			continue
+		}
+		if a != nil {
+			equal(t, id, a.Start("node").Attempt, want)
+		}
+	}
+	if p.Attempt("web", "schedule:j:1000") != nil {
+		t.Error("a message of another channel is an attempt")
+	}
+}
+
+// end is the end of a turn of the job's first run that was started at noon, with the answer that a person would get.
+func (p *process) end(j cron.Job, how service.Ending) (store.FinishParams, func()) {
+	p.t.Helper()
+	a := p.Attempt(cron.Channel, cron.RunID(cron.TriggerSchedule, j.ID, noon))
+	turn := service.Turn{Session: chat.MainKey("main"), RunID: "r", Lane: "cron", Node: "node", StartedAt: noon, Began: time.Now(), Number: 1}
+	a.Started(p.t.Context(), turn, &j)
+	kind := store.KindReply
+	if how.Outcome != chat.OutcomeAnswered {
+		kind = store.KindNotice
+	}
+	params := store.FinishParams{Outgoing: []store.Outgoing{{Target: chat.Target{Channel: "box:work", ChatID: "9"}, Kind: kind, Text: how.Reply}}}
+	publish := a.End(p.t.Context(), turn, how, &params)
+	return params, publish
+}
+
+func TestTheEndOfATurnDecidesTheRun(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	retried := p.add(nil)
+	for what, c := range map[string]struct {
+		how     service.Ending
+		state   cron.RunState
+		reason  cron.Reason
+		attempt cron.AttemptState
+		again   bool
+	}{
+		"answered":        {service.Ending{Outcome: chat.OutcomeAnswered, Reply: "hello"}, cron.RunOK, "", cron.AttemptOK, false},
+		"overloaded":      {service.Ending{Outcome: chat.OutcomeFailed, Reason: string(chat.FailOverloaded)}, cron.RunRetrying, "", cron.AttemptError, true},
+		"timed out":       {service.Ending{Outcome: chat.OutcomeFailed, Reason: string(chat.FailTimeout)}, cron.RunRetrying, "", cron.AttemptTimeout, true},
+		"refused":         {service.Ending{Outcome: chat.OutcomeFailed, Reason: string(chat.FailRefusal)}, cron.RunError, "", cron.AttemptError, false},
+		"dead":            {service.Ending{Outcome: chat.OutcomeDead}, cron.RunInterrupted, "", cron.AttemptInterrupted, false},
+		"drained":         {service.Ending{Outcome: chat.OutcomeInterrupted, Requeued: true}, cron.RunQueued, "", cron.AttemptInterrupted, false},
+		"stopped":         {service.Ending{Outcome: chat.OutcomeStopped, Reason: "stop"}, cron.RunCancelled, cron.ReasonStopped, cron.AttemptCancelled, false},
+		"with its job":    {service.Ending{Outcome: chat.OutcomeStopped, Reason: "removed"}, cron.RunCancelled, cron.ReasonRemoved, cron.AttemptCancelled, false},
+		"for a newer run": {service.Ending{Outcome: chat.OutcomeSuperseded, Reason: "superseded"}, cron.RunCancelled, cron.ReasonReplaced, cron.AttemptCancelled, false},
+	} {
+		params, _ := p.end(retried, c.how)
+		e := params.Cron
+		if e.State != c.state || e.Reason != c.reason || e.Attempt.State != c.attempt || e.NextAttempt.After(noon) != c.again {
+			t.Errorf("%s: state %s, reason %q, attempt %s, again at %s; want %+v", what, e.State, e.Reason, e.Attempt.State, e.NextAttempt, c)
+		}
+	}
+}
+
+func TestWhatIsSentFollowsTheDeliveryOfTheJob(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	const url = "https://example.com/hook"
+	chat9 := cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "9"}
+	gone := cron.JobState{DeliveryPause: cron.DeliveryPause{Since: noon, Reason: "blocked", Channel: "box:work", ChatID: "9"}}
+	answered := service.Ending{Outcome: chat.OutcomeAnswered, Text: "hello", Reply: "hello"}
+	failed := service.Ending{Outcome: chat.OutcomeFailed, Reason: string(chat.FailRefusal), Message: "no"}
+	for what, c := range map[string]struct {
+		job        cron.Job
+		how        service.Ending
+		sent       string // channels and texts
+		delivery   cron.DeliveryStatus
+		suppressed string
+	}{
+		"an answer to a chat":    {cron.Job{Delivery: chat9}, answered, "box:work hello", cron.DeliveryUnknown, ""},
+		"an answer to no one":    {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverNone}}, answered, "", cron.DeliveryNotRequested, ""},
+		"an empty answer":        {cron.Job{Delivery: chat9}, service.Ending{Outcome: chat.OutcomeAnswered, Reply: " "}, "", cron.DeliveryNotRequested, "empty"},
+		"files without a text":   {cron.Job{Delivery: chat9}, service.Ending{Outcome: chat.OutcomeAnswered, Files: true}, "box:work ", cron.DeliveryUnknown, ""},
+		"nothing to report":      {cron.Job{Delivery: chat9}, service.Ending{Outcome: chat.OutcomeAnswered, Reply: "NO_REPLY\n"}, "", cron.DeliveryNotRequested, "no-reply"},
+		"a failure to a chat":    {cron.Job{Delivery: chat9}, failed, "box:work ", cron.DeliveryNot, ""},
+		"a failure to a session": {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverAnnounce}}, failed, "", cron.DeliveryNotRequested, ""},
+		"a chat that is gone":    {cron.Job{Delivery: chat9, State: gone}, answered, "", cron.DeliveryNot, ""},
+		"an answer to a webhook": {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverWebhook, To: url}}, answered, "webhook ok hello", cron.DeliveryUnknown, ""},
+		"a failure to a webhook": {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverWebhook, To: url}}, failed, "webhook error ", cron.DeliveryUnknown, ""},
+		"a run that is tried again": {cron.Job{Delivery: chat9, Retry: cron.DefaultRetry()},
+			service.Ending{Outcome: chat.OutcomeFailed, Reason: string(chat.FailOverloaded)}, "", cron.DeliveryNotRequested, ""},
+	} {
+		c.job.ID, c.job.Agent = "j", "main"
+		params, _ := p.end(c.job, c.how)
+		var sent []string
+		for _, o := range params.Outgoing {
+			sent = append(sent, o.Target.Channel+" "+o.Text)
+		}
+		if got := strings.Join(sent, ", "); got != c.sent || params.Cron.Delivery != c.delivery || params.Cron.SuppressedBy != c.suppressed {
+			t.Errorf("%s: sent %q, delivery %s, suppressed by %q; want %q, %s, %q", what, got, params.Cron.Delivery, params.Cron.SuppressedBy, c.sent, c.delivery, c.suppressed)
+		}
+	}
+}
+
+func TestAWorkOfTheGatewayNeedsNoAgent(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	for what, c := range map[string]struct {
+		job  cron.Job
+		text string
+		done bool
+		err  string
+	}{
+		"an agent turn":      {cron.Job{Payload: cron.Payload{Kind: cron.PayloadAgentTurn, Text: "hello"}}, "", false, ""},
+		"a reminder":         {cron.Job{Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "tea"}, WakeMode: cron.WakeLater, Session: cron.Isolated, Delivery: cron.Delivery{Mode: cron.DeliverAnnounce}}, "Reminder: tea", true, ""},
+		"a text for later":   {cron.Job{Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "tea"}, WakeMode: cron.WakeLater, Session: cron.Main}, "", true, ""},
+		"a retention":        {cron.Job{Owner: cron.SystemOwner, Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "retention"}}, "everything is kept, 0 kept answers removed", true, ""},
+		"an unknown job":     {cron.Job{Owner: cron.SystemOwner, Payload: cron.Payload{Kind: cron.PayloadSystemEvent, Text: "sing"}}, "", true, "there is no built-in job sing"},
+		"a program, refused": {cron.Job{Payload: cron.Payload{Kind: cron.PayloadCommand}}, "", true, "the payload kind command is disabled"},
+	} {
+		c.job.ID = "j"
+		a := p.Attempt(cron.Channel, cron.RunID(cron.TriggerSchedule, "j", noon))
+		a.Started(t.Context(), service.Turn{Number: 1, StartedAt: noon}, &c.job)
+		res, done, err := a.Execute(t.Context(), agent.Request{Messages: []chat.Content{{Text: "hello"}}}, func(agent.Event) {})
+		if res.Text != c.text || done != c.done || (err == nil) != (c.err == "") || (err != nil && !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%s: %q, done %v, %v; want %+v", what, res.Text, done, err, c)
+		}
+	}
+}

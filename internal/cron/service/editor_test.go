@@ -1,0 +1,127 @@
+package service_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+)
+
+func TestAnEqualAddWritesNothingAndAnotherOneUpdates(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	first := p.add(map[string]any{"key": "k"})
+	equal(t, "events", p.takeEvents(), "added digest")
+	same := p.add(map[string]any{"key": "k"})
+	equal(t, "id", same.ID, first.ID)
+	equal(t, "events of an equal add", p.takeEvents(), "")
+	other := p.add(map[string]any{"key": "k", "name": "news letter"})
+	equal(t, "events of another add", p.takeEvents(), "updated news letter")
+	if other.ID != first.ID || other.Revision == first.Revision {
+		t.Errorf("another add made %+v of %+v", other, first)
+	}
+}
+
+func TestAnAddIsRefusedWithASentence(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	user := chat.Caller{Principal: "box:7", Own: true}
+	for range 2 {
+		if _, err := p.Editor.AddInChat(t.Context(), members(t, map[string]any{"key": time.Now().String()}), user, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for what, c := range map[string]struct {
+		change map[string]any
+		by     chat.Caller
+		want   string
+	}{
+		"the name of the gateway":   {nil, chat.Caller{Principal: cron.SystemOwner}, "the gateway's own"},
+		"two keys":                  {map[string]any{"key": "a", "declarationKey": "b"}, operator, "are different"},
+		"a blank key":               {map[string]any{"key": " "}, operator, "at /key"},
+		"a schedule without a fire": {map[string]any{"schedule": map[string]any{"kind": "at", "at": "2001-01-01T00:00:00Z"}}, operator, "schedule"},
+		"another one's session":     {map[string]any{"sessionTarget": "session:anna"}, bob, "session not found"},
+		"an answer to a channel":    {map[string]any{"delivery": map[string]any{"mode": "announce", "channel": "telegram", "to": "1"}}, bob, "telegram"},
+		"one job too many":          {map[string]any{"key": "third"}, user, "too many jobs"},
+	} {
+		if c.by.Principal == user.Principal {
+			c.change["delivery"] = map[string]any{"mode": "none"}
+		}
+		_, err := p.Editor.Add(t.Context(), members(t, c.change), c.by, nil)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q in it", what, err, c.want)
+		}
+	}
+	page, err := p.Editor.Jobs(t.Context(), cron.JobFilter{Limit: 10}, operator)
+	if err != nil || page.Total != 2 {
+		t.Errorf("%d jobs are stored, %v; want the two of the chat user", page.Total, err)
+	}
+}
+
+func TestAPatchOfAnotherRevisionChangesNothing(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	j := p.add(nil)
+	patch := only(t, map[string]any{"name": "other"})
+	_, err := p.Editor.Update(t.Context(), j.ID, patch, "sha256:old", operator)
+	if err == nil || !strings.Contains(err.Error(), "changed since it was read") {
+		t.Errorf("the patch of an old revision: %v", err)
+	}
+	if _, err := p.Editor.Update(t.Context(), j.ID, patch, "", bob); err == nil || !strings.Contains(err.Error(), "not found") {
+		t.Errorf("the patch of another owner: %v", err)
+	}
+	now, err := p.Editor.Job(t.Context(), j.ID, operator)
+	if err != nil || now.Revision != j.Revision {
+		t.Errorf("the job is %+v, %v", now, err)
+	}
+	next, err := p.Editor.Update(t.Context(), j.ID, patch, j.Revision, operator)
+	if err != nil || next.Name != "other" {
+		t.Errorf("the patch of the revision: %+v, %v", next, err)
+	}
+}
+
+func TestAPauseStopsWhatWaitsAndAResumeCountsWhatPassed(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	j := p.add(nil)
+	if _, err := p.Editor.Pause(t.Context(), j.ID, "holidays", p.now.Add(-time.Hour), operator); err == nil {
+		t.Error("a pause with an end in the past is accepted")
+	}
+	if _, err := p.Editor.Pause(t.Context(), j.ID, "holidays", time.Time{}, operator); err != nil {
+		t.Fatal(err)
+	}
+	p.now = p.now.Add(5*time.Minute + time.Second)
+	p.takeEvents()
+	resumed, err := p.Editor.Resume(t.Context(), j.ID, operator)
+	if err != nil || resumed.Pause != nil || !resumed.State.Next.After(p.now) {
+		t.Fatalf("resumed: %+v, %v", resumed, err)
+	}
+	equal(t, "events", p.takeEvents(), "finished digest skipped, updated digest")
+	page, err := p.Runs.List(t.Context(), cron.RunFilter{JobID: j.ID}, operator)
+	if err != nil || len(page.Runs) != 1 || page.Runs[0].SlotCount != 5 || page.Runs[0].Reason != cron.ReasonPaused {
+		t.Errorf("the ledger has %+v, %v; want one row for five slots", page.Runs, err)
+	}
+}
+
+func TestARemovedJobStopsItsRuns(t *testing.T) {
+	t.Parallel()
+	p := open(t)
+	j := p.add(nil)
+	id, _, err := p.Runs.Start(t.Context(), j.ID, cron.RunForce, operator, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.takeEvents()
+	if err := p.Editor.Remove(t.Context(), j.ID, true, operator); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "events", p.takeEvents(), "finished digest cancelled, removed digest")
+	if len(p.stopped) != 1 || !strings.HasPrefix(p.stopped[0], id+" removed") {
+		t.Errorf("stopped %q, want %s", p.stopped, id)
+	}
+	if _, err := p.Editor.Job(t.Context(), j.ID, operator); err == nil {
+		t.Error("the job can be read after its removal")
+	}
+}
