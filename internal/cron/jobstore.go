@@ -60,8 +60,6 @@ type JobStore interface {
 	// store.Inbox.Stop. It returns ids and, for running ones, their sessions and nodes. chat.ErrNotFound when p.RunID is unknown, or
 	// p.JobID is that of no job and of no active run.
 	CancelRuns(ctx context.Context, p CancelParams) (Cancelled, error)
-	// NextWake is the earliest NextRunAt or retry; zero = nothing is planned.
-	NextWake(ctx context.Context) (time.Time, error)
 
 	// Runs lists ledger rows, see RunFilter. A page is bounded in bytes as one of Jobs.
 	Runs(ctx context.Context, f RunFilter) (RunPage, error)
@@ -367,7 +365,8 @@ type Summary struct {
 	// Backlog is due fires that have not started, OldestDue the age of the oldest; negative = none.
 	Backlog   int
 	OldestDue time.Duration
-	NextWake  time.Time
+	// NextWake is the earliest NextRunAt or retry; zero = nothing is planned.
+	NextWake time.Time
 }
 
 // PruneParams of Prune.

@@ -260,16 +260,7 @@ func (c *crons) ran(job string, slots []time.Time) (out []cron.SlotRun) {
 	return out
 }
 
-// NextWake is the earliest moment that is planned, see cron.JobStore.
-func (s *Store) NextWake(ctx context.Context) (time.Time, error) {
-	var out time.Time
-	err := s.do(ctx, "NextWake", func(time.Time) error {
-		out = s.crons.nextWake("")
-		return nil
-	})
-	return out, err
-}
-
+// nextWake is the earliest moment that is planned, of a principal's jobs or ("") of all; zero = nothing is planned.
 func (c *crons) nextWake(principal string) time.Time {
 	var next time.Time
 	sooner := func(at time.Time) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -205,15 +204,6 @@ func limitText(limit int) string {
 const wakeSQL = `SELECT LEAST(
 	(SELECT min(next_run_at) FROM cron_jobs WHERE enabled AND invalid = '' AND (paused_at IS NULL OR paused_until IS NOT NULL) AND ($1 = '' OR owner = $1)),
 	(SELECT min(next_attempt_at) FROM cron_run_logs WHERE next_attempt_at IS NOT NULL AND ($1 = '' OR owner = $1)))`
-
-// NextWake is the earliest planned moment; zero = nothing is planned.
-func (s *Store) NextWake(ctx context.Context) (time.Time, error) {
-	var at pgtype.Int8
-	err := s.do(ctx, "reading when cron wakes next", func(ctx context.Context) error {
-		return s.pool.QueryRow(ctx, wakeSQL, "").Scan(&at)
-	})
-	return moment(at), err
-}
 
 const (
 	jobsSummarySQL = `SELECT count(*) FILTER (WHERE owner <> 'system'), count(*) FILTER (WHERE paused_at IS NOT NULL),

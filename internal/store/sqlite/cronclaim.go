@@ -283,15 +283,7 @@ func (c *claiming) advance(ctx context.Context, j *storedJob, v *cron.Verdict) e
 	return c.countChange(ctx)
 }
 
-// NextWake is when the next job or retry is due; zero = nothing is planned.
-func (s *Store) NextWake(ctx context.Context) (at time.Time, err error) {
-	err = s.view(ctx, "look for the next fire", func(ctx context.Context, q querier) error {
-		at, err = nextWake(ctx, q, "")
-		return err
-	})
-	return at, err
-}
-
+// nextWake is when the next job or retry is due; zero = nothing is planned.
 func nextWake(ctx context.Context, q querier, visible string) (at time.Time, err error) {
 	err = q.one(ctx, `SELECT min(at) FROM (
 		SELECT at FROM (SELECT next_run_at AS at FROM cron_jobs WHERE `+plannedJobs+` AND (?1 = '' OR owner = ?1) ORDER BY next_run_at LIMIT 1)

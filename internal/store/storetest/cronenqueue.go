@@ -110,9 +110,9 @@ func backfillOf(d cron.DueJob, slot time.Time, force bool) cron.Launch {
 
 func nextWake(w *world) {
 	wake := func() time.Time {
-		at, err := w.cron().NextWake(w.ctx)
+		s, err := w.cron().Summary(w.ctx, "")
 		w.ok(err)
-		return at
+		return s.NextWake
 	}
 	equal(w, "no job", wake().IsZero(), true)
 	node := w.node()
