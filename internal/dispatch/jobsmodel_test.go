@@ -68,6 +68,7 @@ var modelSteps = []struct {
 
 // history takes n steps, or fewer when one shows a difference. It returns how many it took.
 func (m *jobModel) history(n int) int {
+	time.Sleep(5 * time.Millisecond) // from here on people act at x5 ms: slots are at x0 and x3, the ends of pauses at x2, those of runs at x4
 	m.plain = &plain{now: m.now(), up: true, rows: map[string]string{}}
 	total := 0
 	for _, s := range modelSteps {
@@ -127,12 +128,15 @@ func (m *jobModel) wait() {
 	m.let(d)
 }
 
-// schedule is one that fires within seconds: people act at whole hundredths of a second, where no slot is.
+// schedule is one that fires within seconds: people act where no slot is, see history.
 func (m *jobModel) schedule() schedule.Spec {
 	in := time.Duration(20+m.dice.IntN(400)) * 10 * time.Millisecond
 	at := m.now().Truncate(10 * time.Millisecond).Add(in + 3*time.Millisecond)
-	if m.dice.IntN(2) == 0 {
+	switch m.dice.IntN(5) {
+	case 0, 1:
 		return schedule.Spec{Kind: schedule.KindAt, At: at.UTC()}
+	case 2:
+		return schedule.Spec{Kind: schedule.KindCron, Expr: fmt.Sprintf("%d/%d * * * * *", m.dice.IntN(3), 1+m.dice.IntN(4))}
 	}
 	return schedule.Spec{Kind: schedule.KindEvery, EveryMs: int64(1+m.dice.IntN(4)) * 1000, AnchorMs: at.UnixMilli()}
 }
@@ -140,6 +144,9 @@ func (m *jobModel) schedule() schedule.Spec {
 func scheduleJSON(s schedule.Spec) json.RawMessage {
 	if s.Kind == schedule.KindAt {
 		return fmt.Appendf(nil, `{"kind":"at","atMs":%d}`, s.At.UnixMilli())
+	}
+	if s.Kind == schedule.KindCron {
+		return fmt.Appendf(nil, `{"kind":"cron","expr":%q}`, s.Expr)
 	}
 	return fmt.Appendf(nil, `{"kind":"every","everyMs":%d,"anchorMs":%d}`, s.EveryMs, s.AnchorMs)
 }
@@ -151,11 +158,11 @@ func (m *jobModel) add() {
 	}
 	m.fresh()
 	p.lasts = []time.Duration{0, 0, 344_000_100, 1264_000_100, 2504_000_100}[m.dice.IntN(5)] // no end is at a slot
-	p.overlap = []cron.OverlapPolicy{cron.OverlapSkip, cron.OverlapSkip, cron.OverlapConcurrent, cron.OverlapBufferOne}[m.dice.IntN(4)]
+	p.overlap = []cron.OverlapPolicy{cron.OverlapSkip, cron.OverlapSkip, cron.OverlapConcurrent, cron.OverlapBufferOne, cron.OverlapCancelPrevious}[m.dice.IntN(5)]
 	p.missed = cron.MissedPolicy{Rule: []cron.MissedRule{cron.MissedFireOnce, cron.MissedFireAll, cron.MissedSkip}[m.dice.IntN(3)], MaxCatchup: 2}
 	p.deletes = m.dice.IntN(4) == 0
 	p.spec, p.maxRuns, p.key = m.schedule(), 0, fmt.Sprintf("model-%d", m.steps)
-	if m.dice.IntN(3) == 0 && p.spec.Kind == schedule.KindEvery {
+	if m.dice.IntN(3) == 0 && p.spec.Kind != schedule.KindAt {
 		p.maxRuns = 1 + m.dice.IntN(3)
 	}
 	m.put()

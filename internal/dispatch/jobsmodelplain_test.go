@@ -178,6 +178,15 @@ func (p *plain) launch(r *plainRun, late bool, n, row int) bool {
 	waits := late || p.overlap == cron.OverlapBufferOne && n == 1
 	beside := p.overlap == cron.OverlapConcurrent && (row == 0 || strings.HasPrefix(r.id, string(cron.TriggerSchedule)))
 	switch {
+	case p.overlap == cron.OverlapCancelPrevious:
+		if row == 0 && n > 0 {
+			p.cancelAll(cron.ReasonReplaced)
+		}
+		if late && len(p.active) > 0 {
+			p.wait(r, p.active[len(p.active)-1])
+			return true
+		}
+		p.begin(r)
 	case n == 0 && (row == 0 || len(p.active) == 0), beside:
 		p.begin(r)
 	case waits && len(p.active) == 0:
@@ -364,7 +373,7 @@ func (p *plain) run() bool {
 	for r.id = cron.RunID(cron.TriggerManual, p.id, r.slot); p.rows[r.id] != ""; r.id = cron.RunID(cron.TriggerManual, p.id, r.slot) {
 		r.slot = r.slot.Add(time.Millisecond)
 	}
-	if n == 0 || p.overlap == cron.OverlapConcurrent {
+	if n == 0 || p.overlap == cron.OverlapConcurrent || p.overlap == cron.OverlapCancelPrevious {
 		p.begin(r)
 		return true
 	}
@@ -374,10 +383,14 @@ func (p *plain) run() bool {
 
 // cancel ends what is active: a run that runs ends at once, because its agent obeys.
 func (p *plain) cancel() bool {
+	p.cancelAll(cron.ReasonStopped)
+	return true
+}
+
+func (p *plain) cancelAll(reason cron.Reason) {
 	for _, r := range p.active {
-		p.rows[r.id] = "cancelled stopped"
+		p.rows[r.id] = "cancelled " + string(reason)
 		p.publish(cron.ActionFinished, r.id)
 	}
 	p.active = nil
-	return true
 }

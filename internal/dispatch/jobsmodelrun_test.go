@@ -187,7 +187,7 @@ func (m *jobModel) mayBeClaimed() bool {
 func (m *jobModel) down() {
 	d := time.Duration(m.dice.IntN(800)) * 10 * time.Millisecond
 	now := m.now()
-	time.Sleep(now.Truncate(10 * time.Millisecond).Add(10*time.Millisecond + d).Sub(now))
+	time.Sleep(now.Truncate(10 * time.Millisecond).Add(15*time.Millisecond + d).Sub(now))
 	m.plain.advance(m.now())
 	m.note("down until here")
 	m.live = []*modelProcess{m.open(m.st)}
@@ -257,7 +257,7 @@ func (m *jobModel) takenOver() {
 		}
 	}
 	now := m.now()
-	time.Sleep(now.Truncate(10 * time.Millisecond).Add(10 * time.Millisecond).Sub(now))
+	time.Sleep(now.Truncate(10 * time.Millisecond).Add(15 * time.Millisecond).Sub(now))
 	*p = plain{now: m.now(), up: true, rows: map[string]string{}}
 	m.forget()
 }
