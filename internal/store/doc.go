@@ -36,6 +36,8 @@
 // same result as long as the claim holds; Finish and EndStopping return it also when the claim has ended since. So no caller needs to
 // read rows to find out.
 //
+// An EndWaiting that is repeated says so ([EndParams].Again): messages that have this very end already are in its result as well.
+//
 // The repetition of a Finish is recognised by claim, run, state, cause and transcript, whose entries have the run's id. Another Finish
 // of an ended run gets ErrFenced. A Start that finds its run running has no [Started.Job]; the functions of a [cron.AttemptEnd] are not
 // called a second time.
