@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -80,7 +81,9 @@ func (a *cronFinishOp) write(b *pgx.Batch) error {
 func ended(r cron.Run, p *cron.AttemptEnd, now time.Time) cron.Run {
 	endAttempt(r.Attempts, p.Attempt, now)
 	r.State, r.Error, r.ErrorClass = p.State, clean(p.Error), clean(p.ErrorClass)
-	if p.Reason != "" || p.State != cron.RunCancelled { // else the row has the reason of the cancellation
+	if p.State == cron.RunCancelled { // the requester of the stop gave the reason
+		r.Reason = cmp.Or(r.Reason, p.Reason, cron.ReasonStopped)
+	} else {
 		r.Reason = p.Reason
 	}
 	if p.Summary != "" {

@@ -13,6 +13,7 @@ func cronCancelTests() []test {
 		{"QueuedRunEndsAtOnce", cancelQueued},
 		{"RetryingRunEndsAtOnce", cancelRetrying},
 		{"RunningRunIsAskedToStop", cancelRunning},
+		{"TheEndKeepsTheReasonOfTheCancellation", cancelKeepsItsReason},
 		{"RunThatIsOverStaysAsItIs", cancelOver},
 		{"AllRunsOfAJob", cancelAllOfAJob},
 		{"NobodyCancelsRunsOfOthers", cancelOfOthers},
@@ -88,6 +89,18 @@ func cancelRunning(w *world) {
 	w.endRun(c, l.Message.ID, cron.RunCancelled, nil)
 	r := w.ledger(l.Run.ID)
 	equal(w, "ledger", []any{r.State, r.Reason, r.Attempts[0].State}, []any{cron.RunCancelled, cron.ReasonStopped, cron.AttemptCancelled})
+}
+
+// cancelKeepsItsReason: the process that runs what is cancelled knows a stop and not always why; the row knows.
+func cancelKeepsItsReason(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l := w.due(node)
+	c := w.begin(l)
+	w.cancel(cron.CancelParams{JobID: j.ID, Reason: cron.ReasonReplaced, By: "cron"})
+	w.endRun(c, l.Message.ID, cron.RunCancelled, func(e *cron.AttemptEnd) { e.Reason = cron.ReasonStopped })
+	r := w.ledger(l.Run.ID)
+	equal(w, "ledger", []any{r.State, r.Reason}, []any{cron.RunCancelled, cron.ReasonReplaced})
 }
 
 func cancelOver(w *world) {
