@@ -15,7 +15,7 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/cron/service"
-	"laneway/internal/gateway"
+	"laneway/internal/gateway/jobs"
 )
 
 // cronConfig is what the operator decided about jobs. Jobs fire in processes with the role cron.
@@ -26,7 +26,7 @@ func (p *Process) cronConfig(posts *webhook.Channel) service.Config {
 		Rules:           schedule.Rules{MinInterval: time.Duration(c.MinInterval), DefaultTZ: c.Timezone},
 		UserMinInterval: time.Duration(c.UserMinInterval), MaxJobs: c.MaxJobs, MaxJobsOfUser: offIsNegative(c.MaxJobsPerOwner),
 		MaxRunsPerDay: c.MaxRunsPerDay, Retention: time.Duration(c.Retention), RetentionRuns: c.RetentionRuns, MessageRetention: time.Duration(p.cfg.Retention),
-		HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CheckWebhook: posts.Check, WebhookBody: gateway.CronBody, Observer: p.metrics.Cron(),
+		HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CheckWebhook: posts.Check, WebhookBody: jobs.WebhookBody, Observer: p.metrics.Cron(),
 	}
 	for _, kind := range c.Payloads {
 		out.Payloads = append(out.Payloads, cron.PayloadKind(kind))

@@ -27,7 +27,6 @@ const (
 	maxInFlight = 64 // requests of one connection
 	maxControl  = 16 // places of their own for stopping and looking
 	maxIDBytes  = 256
-	listBytes   = 4 << 20 // a list answer is cut here
 )
 
 // Config of a [Server]. The zero value of every field is its default.

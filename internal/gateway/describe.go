@@ -5,7 +5,12 @@ import (
 	"reflect"
 	"slices"
 
+	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/conversation"
+	"laneway/internal/gateway/jobs"
+	"laneway/internal/gateway/pairing"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/wire"
 	"laneway/internal/wire/schema"
 )
@@ -37,10 +42,10 @@ func (s *Server) Methods() []MethodInfo {
 	for _, name := range slices.Sorted(maps.Keys(s.methods)) {
 		m := s.methods[name]
 		info := MethodInfo{
-			Name: m.name, Scope: m.scope, Params: m.params.Type(), Result: schema.Result(m.result), Control: m.control, Audited: m.audited, Limit: m.limit,
+			Name: m.Name, Scope: m.Scope, Params: m.Params.Type(), Result: schema.Result(m.Result), Control: m.Control, Audited: m.Audited, Limit: m.Limit,
 		}
-		if m.owner {
-			info.OwnerScope = m.need().Least()
+		if m.Owner {
+			info.OwnerScope = m.Need().Least()
 		}
 		out = append(out, info)
 	}
@@ -67,3 +72,42 @@ func (*Server) Events() []EventInfo {
 	}
 	return out
 }
+
+// Needs is what callers need for the methods, by name, for the chat commands that stand for them: one table decides about both.
+func Needs() map[string]chat.Need {
+	needs := map[string]chat.Need{}
+	for _, m := range allMethods(nil, nil) {
+		needs[m.Name] = m.Need()
+	}
+	return needs
+}
+
+// allMethods are the rows of the table. Without a server they can be looked at, not invoked. The methods of jobs are there when their backend is.
+func allMethods(s *Server, cron CronBackend) []*rpc.Method {
+	var backend Backend
+	var paired PairingBackend
+	if s != nil {
+		backend = s.backend
+		paired, _ = s.backend.(PairingBackend) //nolint:errcheck // a gateway without channels has none
+	}
+	o := overview{s}
+	rows := slices.Concat(o.methods(), o.lists(), conversation.Methods(backend), pairing.Methods(pairing.Config{
+		Backend: paired, Channels: func() []chat.ChannelStatus { return s.health.Load().status.Channels },
+	}))
+	if s == nil || cron != nil {
+		rows = append(rows, jobs.Methods(cron, node{s})...)
+	}
+	return rows
+}
+
+// node is what the methods of jobs show of the process.
+type node struct{ s *Server }
+
+// BootID implements [jobs.Node].
+func (n node) BootID() string { return n.s.bootID }
+
+// NodeID implements [jobs.Node].
+func (n node) NodeID() string { return n.s.health.Load().status.NodeID }
+
+// StoreKind implements [jobs.Node].
+func (n node) StoreKind() string { return n.s.health.Load().status.Store }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"encoding/json"
-	"strconv"
 	"strings"
 	"time"
 
@@ -190,5 +189,3 @@ func sessionChange(ev *chat.Event) []byte {
 		SessionKey: ev.Session.String(), AgentID: ev.Session.Agent, Reason: ev.Reason, TS: ev.At.UnixMilli(),
 	})
 }
-
-func formatSeq(prefix string, n int64) string { return prefix + strconv.FormatInt(n, 10) }

@@ -21,6 +21,7 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/gateway"
+	"laneway/internal/gateway/jobs"
 )
 
 // update writes the golden file from the answers of today.
@@ -248,7 +249,7 @@ func jobCalls(t *testing.T, b *bench, book *jobBook, views []*socket) (lines []s
 			lines = append(lines, fmt.Sprintf("%d event %s", i, s.next(func(f frame) bool { return f.Event == "cron" }).Payload))
 		}
 	}
-	return append(lines, "body "+string(gateway.CronBody(job, run)))
+	return append(lines, "body "+string(jobs.WebhookBody(job, run)))
 }
 
 // The answers and events about jobs are the same bytes as ever: those of three jobs are in the file, those of three hundred in its digest.

@@ -6,6 +6,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/conversation"
 	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/socket"
 )
@@ -43,7 +44,7 @@ func (h *httpServices) Bearer(w http.ResponseWriter, r *http.Request, scope stri
 
 // MayUse refuses a session that the principal may not write into.
 func (h *httpServices) MayUse(ctx context.Context, cred auth.Credential, key chat.SessionKey) error {
-	return mayUse(ctx, h.backend, cred, key)
+	return conversation.MayUse(ctx, h.backend, cred, key)
 }
 
 // Verified notes whether the caller of a hook has proven who it is.

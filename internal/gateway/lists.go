@@ -4,30 +4,31 @@ import (
 	"context"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/wire"
 )
 
-func emptyMethods() []*method {
-	return []*method{
-		define("question.list", chat.ScopeRead, empty[wire.NoParams](wire.QuestionListResult{Questions: []any{}}), quick),
-		define("plugin.approval.list", chat.ScopeRead, empty[wire.NoParams](wire.ApprovalListResult{}), quick),
-		define("taskSuggestions.list", chat.ScopeRead, empty[wire.TaskSuggestionsListParams](wire.TaskSuggestionsListResult{Suggestions: []any{}})),
+func (overview) lists() []*rpc.Method {
+	return []*rpc.Method{
+		rpc.Define("question.list", chat.ScopeRead, empty[wire.NoParams](wire.QuestionListResult{Questions: []any{}}), rpc.Quick),
+		rpc.Define("plugin.approval.list", chat.ScopeRead, empty[wire.NoParams](wire.ApprovalListResult{}), rpc.Quick),
+		rpc.Define("taskSuggestions.list", chat.ScopeRead, empty[wire.TaskSuggestionsListParams](wire.TaskSuggestionsListResult{Suggestions: []any{}})),
 	}
 }
 
 // empty answers methods of things that this gateway has none of; a terminal client asks for them at its start.
-func empty[P, R any](result R) func(context.Context, *call, P) (R, error) {
-	return func(context.Context, *call, P) (R, error) { return result, nil }
+func empty[P, R any](result R) func(context.Context, *rpc.Call, P) (R, error) {
+	return func(context.Context, *rpc.Call, P) (R, error) { return result, nil }
 }
 
-func agentsList(_ context.Context, c *call, _ wire.NoParams) (wire.AgentsListResult, error) {
-	out := wire.AgentsListResult{DefaultID: c.srv.backend.DefaultAgent(), MainKey: "main", Scope: sessionScope, Agents: []wire.AgentEntry{}}
-	for _, a := range c.srv.backend.Agents() {
+func (o overview) agentsList(_ context.Context, c *rpc.Call, _ wire.NoParams) (wire.AgentsListResult, error) {
+	out := wire.AgentsListResult{DefaultID: o.srv.backend.DefaultAgent(), MainKey: "main", Scope: sessionScope, Agents: []wire.AgentEntry{}}
+	for _, a := range o.srv.backend.Agents() {
 		e := wire.AgentEntry{ID: a.ID, Kind: "agent", Name: a.Name}
 		if a.Model != "" {
 			e.Model = &wire.AgentModel{Primary: a.Model}
 		}
-		if c.extended {
+		if c.Extended {
 			e.Runner = a.Runner
 		}
 		out.Agents = append(out.Agents, e)
@@ -35,9 +36,9 @@ func agentsList(_ context.Context, c *call, _ wire.NoParams) (wire.AgentsListRes
 	return out, nil
 }
 
-func commandsList(_ context.Context, c *call, p wire.CommandsListParams) (wire.CommandsListResult, error) {
+func (o overview) commandsList(_ context.Context, c *rpc.Call, p wire.CommandsListParams) (wire.CommandsListResult, error) {
 	out := wire.CommandsListResult{Commands: []wire.CommandEntry{}}
-	for _, cmd := range c.srv.backend.Commands() {
+	for _, cmd := range o.srv.backend.Commands() {
 		e := wire.CommandEntry{
 			Name: cmd.Name, TextAliases: []string{"/" + cmd.Name}, Description: cmd.Description, Category: commandCategory(cmd.Category),
 			Source: "native", Scope: "both", AcceptsArgs: cmd.ArgsHint != "",

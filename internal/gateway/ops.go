@@ -7,41 +7,45 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/store"
 	"laneway/internal/wire"
 )
 
-func opsMethods() []*method {
-	return []*method{
-		define("health", chat.ScopeRead, health, control, quick),
-		define("status", chat.ScopeRead, status, control),
-		define("lanes.status", chat.ScopeRead, lanesStatus),
-		define("channels.status", chat.ScopeRead, channelsStatus),
-		define("agents.list", chat.ScopeRead, agentsList, quick),
-		define("commands.list", chat.ScopeRead, commandsList, quick),
+// overview has the methods that show the gateway as a whole.
+type overview struct{ srv *Server }
+
+func (o overview) methods() []*rpc.Method {
+	return []*rpc.Method{
+		rpc.Define("health", chat.ScopeRead, o.health, rpc.Control, rpc.Quick),
+		rpc.Define("status", chat.ScopeRead, o.status, rpc.Control),
+		rpc.Define("lanes.status", chat.ScopeRead, o.lanesStatus),
+		rpc.Define("channels.status", chat.ScopeRead, o.channelsStatus),
+		rpc.Define("agents.list", chat.ScopeRead, o.agentsList, rpc.Quick),
+		rpc.Define("commands.list", chat.ScopeRead, o.commandsList, rpc.Quick),
 	}
 }
 
 // health answers from the last picture, which is at most some seconds old; with probe it takes a new one.
-func health(ctx context.Context, c *call, p wire.HealthParams) (encoded[wire.HealthResult], error) {
-	pic := c.srv.health.Load()
+func (o overview) health(ctx context.Context, c *rpc.Call, p wire.HealthParams) (rpc.Encoded[wire.HealthResult], error) {
+	pic := o.srv.health.Load()
 	if p.Probe {
-		pic = c.srv.look(ctx)
+		pic = o.srv.look(ctx)
 	}
-	return encoded[wire.HealthResult](pic.of(c.extended, c.who.cred.Own())), nil
+	return rpc.Encoded[wire.HealthResult](pic.of(c.Extended, c.Cred.Own())), nil
 }
 
 // status takes a new picture: whoever asks wants to know how it is now, and in its first seconds the gateway has no other.
-func status(ctx context.Context, c *call, _ wire.NoParams) (wire.StatusResult, error) {
-	s := c.srv
+func (o overview) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.StatusResult, error) {
+	s := o.srv
 	st := s.look(ctx).status
-	lanes := c.lanes(s.backend.Lanes())
+	lanes := shownLanes(c, s.backend.Lanes())
 	out := wire.StatusResult{
 		OK: len(problemsOf(&st)) == 0, Version: s.version(), BootID: s.bootID, NodeID: st.NodeID,
 		UptimeMs: time.Since(s.startedAt).Milliseconds(),
-		Draining: st.Draining || s.state.draining(), Clients: c.clients(), Agents: len(s.backend.Agents()),
-		Sessions: wire.StatusSessions{Known: c.knownSessions(ctx, &st), Running: lanes.Sessions.Running, Waiting: lanes.Sessions.Waiting},
-		Cron:     c.cronCount(ctx), Lanes: map[string]wire.LaneCount{}, Nodes: []wire.StatusNode{},
+		Draining: st.Draining || s.state.draining(), Clients: o.clients(c), Agents: len(s.backend.Agents()),
+		Sessions: wire.StatusSessions{Known: o.knownSessions(ctx, c, &st), Running: lanes.Sessions.Running, Waiting: lanes.Sessions.Waiting},
+		Cron:     o.cronCount(ctx, c), Lanes: map[string]wire.LaneCount{}, Nodes: []wire.StatusNode{},
 	}
 	if st.DiskLow {
 		out.Disk = diskLow
@@ -56,23 +60,23 @@ func status(ctx context.Context, c *call, _ wire.NoParams) (wire.StatusResult, e
 }
 
 // clients is how many connections there are; a caller that sees its own counts its own.
-func (c *call) clients() int {
-	if who := c.visible(); who != "" {
-		return c.srv.hub.CountOf(who)
+func (o overview) clients(c *rpc.Call) int {
+	if who := c.Visible(); who != "" {
+		return o.srv.hub.CountOf(who)
 	}
-	return c.srv.hub.Count()
+	return o.srv.hub.Count()
 }
 
 // knownSessions is how many sessions there are; a caller that sees its own counts its own. What cannot be read is 0, as in the picture.
-func (c *call) knownSessions(ctx context.Context, st *chat.SystemStatus) int {
-	who := c.visible()
+func (o overview) knownSessions(ctx context.Context, c *rpc.Call, st *chat.SystemStatus) int {
+	who := c.Visible()
 	if who == "" {
 		return st.SessionsKnown
 	}
 	if st.StoreError != "" {
 		return 0
 	}
-	_, total, err := c.srv.backend.Sessions(ctx, store.SessionFilter{Visible: who, Limit: 1})
+	_, total, err := o.srv.backend.Sessions(ctx, store.SessionFilter{Visible: who, Limit: 1})
 	if err != nil {
 		return 0
 	}
@@ -80,27 +84,15 @@ func (c *call) knownSessions(ctx context.Context, st *chat.SystemStatus) int {
 }
 
 // cronCount is the cron part of status, of the jobs that the caller sees.
-func (c *call) cronCount(ctx context.Context) wire.StatusCron {
-	sum := CronSummary{OldestDue: -1}
-	switch b := c.srv.backend.(type) {
-	case CronBackend:
-		jobs, enabled := b.CronCounts(ctx, c.caller())
-		sum = CronSummary{Enabled: enabled, Jobs: jobs.Jobs, Running: jobs.Running, Backlog: jobs.Backlog, OldestDue: jobs.OldestDue, NextWake: jobs.NextWake}
-	case CronReporter:
-		if all := b.CronSummary(ctx); c.visible() == "" {
-			sum = all
-		} else {
-			sum.Enabled = all.Enabled
-		}
-	default:
+func (o overview) cronCount(ctx context.Context, c *rpc.Call) wire.StatusCron {
+	b, ok := o.srv.backend.(CronBackend)
+	if !ok {
 		return wire.StatusCron{}
 	}
-	out := wire.StatusCron{Enabled: sum.Enabled, Jobs: sum.Jobs, Running: sum.Running, Backlog: sum.Backlog, OldestDueMs: ageMs(sum.OldestDue)}
-	if !sum.NextWake.IsZero() {
-		ms := sum.NextWake.UnixMilli()
-		out.NextWakeAtMs = &ms
+	sum, enabled := b.CronCounts(ctx, c.Caller())
+	return wire.StatusCron{
+		Enabled: enabled, Jobs: sum.Jobs, Running: sum.Running, Backlog: sum.Backlog, OldestDueMs: ageMs(sum.OldestDue), NextWakeAtMs: rpc.Instant(sum.NextWake),
 	}
-	return out
 }
 
 func lanesOf(st chat.LanesStatus) wire.LanesOfNode {
@@ -119,9 +111,9 @@ func lanesOf(st chat.LanesStatus) wire.LanesOfNode {
 }
 
 // lanes is a picture of the lanes for the caller. The work in them is everybody's: a caller that sees its own gets the names and capacities.
-func (c *call) lanes(st chat.LanesStatus) wire.LanesOfNode {
+func shownLanes(c *rpc.Call, st chat.LanesStatus) wire.LanesOfNode {
 	out := lanesOf(st)
-	if c.visible() == "" {
+	if c.Visible() == "" {
 		return out
 	}
 	out.Fallbacks, out.Sessions, out.Drops = 0, wire.LaneSessions{}, wire.LaneDrops{}
@@ -131,13 +123,13 @@ func (c *call) lanes(st chat.LanesStatus) wire.LanesOfNode {
 	return out
 }
 
-func lanesStatus(ctx context.Context, c *call, p wire.LanesStatusParams) (wire.LanesStatusResult, error) {
-	mine := c.lanes(c.srv.backend.Lanes())
+func (o overview) lanesStatus(ctx context.Context, c *rpc.Call, p wire.LanesStatusParams) (wire.LanesStatusResult, error) {
+	mine := shownLanes(c, o.srv.backend.Lanes())
 	if !p.Cluster {
 		return wire.LanesStatusResult{Of: mine}, nil
 	}
 	out := wire.LanesOfCluster{LanesOfNode: mine, Nodes: []wire.LanesOfNode{mine}}
-	cluster, ok := c.srv.backend.(ClusterBackend)
+	cluster, ok := o.srv.backend.(ClusterBackend)
 	if !ok {
 		return wire.LanesStatusResult{Of: out}, nil
 	}
@@ -147,39 +139,34 @@ func lanesStatus(ctx context.Context, c *call, p wire.LanesStatusParams) (wire.L
 	}
 	out.Nodes = out.Nodes[:0]
 	for _, st := range all {
-		out.Nodes = append(out.Nodes, c.lanes(st))
+		out.Nodes = append(out.Nodes, shownLanes(c, st))
 	}
 	return wire.LanesStatusResult{Of: out}, nil
 }
 
-const (
-	webChannel     = "web"
-	defaultAccount = "default"
-)
-
 // channelsStatus shows the sockets of this gateway as the channel `web`, and the channels of the house.
-func channelsStatus(ctx context.Context, c *call, p wire.ChannelsStatusParams) (wire.ChannelsStatusResult, error) {
-	pic := c.srv.health.Load()
+func (o overview) channelsStatus(ctx context.Context, c *rpc.Call, p wire.ChannelsStatusParams) (wire.ChannelsStatusResult, error) {
+	pic := o.srv.health.Load()
 	if p.Probe {
-		pic = c.srv.look(ctx)
+		pic = o.srv.look(ctx)
 	}
 	out := wire.ChannelsStatusResult{
 		TS: time.Now().UnixMilli(), Order: []string{}, Labels: map[string]string{}, Channels: map[string]wire.ChannelSummary{},
 		Accounts: map[string][]wire.ChannelAccount{}, DefaultID: map[string]string{},
 	}
-	if p.Channel == "" || p.Channel == webChannel {
-		account := wire.ChannelAccount{AccountID: defaultAccount, Enabled: true, Configured: true, Running: true, Connected: true}
-		if i := slices.IndexFunc(pic.status.Channels, func(ch chat.ChannelStatus) bool { return ch.ID == webChannel }); i >= 0 {
-			account = c.shownAccount(pic.status.Channels[i])
+	if p.Channel == "" || p.Channel == wire.ChannelWeb {
+		account := wire.ChannelAccount{AccountID: wire.AccountDefault, Enabled: true, Configured: true, Running: true, Connected: true}
+		if i := slices.IndexFunc(pic.status.Channels, func(ch chat.ChannelStatus) bool { return ch.ID == wire.ChannelWeb }); i >= 0 {
+			account = shownAccount(c, pic.status.Channels[i])
 		}
-		addChannel(&out, webChannel, "Web", wire.WebSummary{Connections: c.clients()}, account)
+		addChannel(&out, wire.ChannelWeb, "Web", wire.WebSummary{Connections: o.clients(c)}, account)
 	}
 	for _, ch := range pic.status.Channels {
-		if ch.ID == webChannel || (p.Channel != "" && p.Channel != ch.ID) {
+		if ch.ID == wire.ChannelWeb || (p.Channel != "" && p.Channel != ch.ID) {
 			continue
 		}
 		summary := wire.NetworkSummary{Configured: ch.Configured, Connected: ch.Connected, Running: ch.Running}
-		addChannel(&out, ch.ID, cmp.Or(ch.Label, ch.ID), summary, c.shownAccount(ch))
+		addChannel(&out, ch.ID, cmp.Or(ch.Label, ch.ID), summary, shownAccount(c, ch))
 	}
 	return out, nil
 }
@@ -193,13 +180,13 @@ func addChannel(r *wire.ChannelsStatusResult, id, label string, summary any, acc
 }
 
 // shownAccount shows an account. What waits to be sent is everybody's: a caller that sees its own gets no figures of it.
-func (c *call) shownAccount(ch chat.ChannelStatus) wire.ChannelAccount {
+func shownAccount(c *rpc.Call, ch chat.ChannelStatus) wire.ChannelAccount {
 	out := wire.ChannelAccount{
-		AccountID: cmp.Or(ch.AccountID, defaultAccount), Enabled: ch.State != "disabled", Configured: ch.Configured, Running: ch.Running,
+		AccountID: cmp.Or(ch.AccountID, wire.AccountDefault), Enabled: ch.State != "disabled", Configured: ch.Configured, Running: ch.Running,
 		Connected: ch.Connected, State: ch.State, Mode: ch.Mode, LastError: orNull(ch.LastError), LastPollAgeMs: ageMs(ch.LastPollAge),
 		PollOwner: ch.PollOwner, OutboxWaiting: ch.OutboxWaiting, OutboxFailed: ch.OutboxFailed,
 	}
-	if c.visible() != "" {
+	if c.Visible() != "" {
 		out.OutboxWaiting, out.OutboxFailed = 0, 0
 	}
 	return out

@@ -4,7 +4,10 @@ import (
 	"slices"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/gateway/jobs"
 	"laneway/internal/gateway/socket"
+	"laneway/internal/gateway/strictjson"
 	"laneway/internal/wire"
 )
 
@@ -103,5 +106,17 @@ func (p *publication) to(c *client) {
 	}
 	if p.end != nil {
 		c.PutRunEvent(run, wire.EventChat, p.end, true)
+	}
+}
+
+// publishCron sends a cron event to every connection that may read and see the job.
+func (s *Server) publishCron(ev cron.Event) {
+	v := views{build: func(extended bool) []byte { return strictjson.Encode(jobs.EventView(ev, extended)) }}
+	for _, c := range s.hub.Opened() {
+		id := c.who.Load()
+		if id == nil || !c.sees(&chat.Event{Principal: ev.Job.Owner}) {
+			continue
+		}
+		c.PutEvent(wire.EventCron, v.of(id.extended))
 	}
 }

@@ -15,7 +15,9 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/params"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/wire"
 )
@@ -51,10 +53,10 @@ func (c *client) Receive(ctx, peer context.Context, msg socket.Message) *socket.
 	}
 	if refused != nil {
 		c.fail(req.id, refused)
-		c.srv.report.Count(m.label(), refused, 0)
+		c.srv.report.Count(m.Label(), refused, 0)
 		return nil
 	}
-	if m.quick && len(req.params) <= len("{}") {
+	if m.Quick && len(req.params) <= len("{}") {
 		c.serveQuick(ctx, m, req)
 		return nil
 	}
@@ -64,18 +66,31 @@ func (c *client) Receive(ctx, peer context.Context, msg socket.Message) *socket.
 }
 
 // serveQuick answers in the reader's goroutine.
-func (c *client) serveQuick(ctx context.Context, m *method, req request) {
+func (c *client) serveQuick(ctx context.Context, m *rpc.Method, req request) {
 	began := time.Now()
 	cl := c.call(m, req)
-	result, err := c.srv.invoke(ctx, cl)
+	result, err := c.srv.invoke(ctx, cl.Call)
 	c.vacate(req.id)
-	c.answer(ctx, cl, req.id, result, err)
-	c.srv.report.Count(m.label(), err, time.Since(began))
+	c.answer(ctx, cl, result, err)
+	c.srv.report.Count(m.Label(), err, time.Since(began))
+}
+
+// pending is a call with what its connection keeps for it.
+type pending struct {
+	*rpc.Call
+
+	id string
+	// leave gives back the place of a method that lists; nil = it has none.
+	leave func()
 }
 
 // call is a request of this connection. The client chose its id, so the connection's own stands before it.
-func (c *client) call(m *method, req request) *call {
-	return &call{srv: c.srv, conn: c, who: c.who.Load(), share: c.share, m: m, raw: req.params, peer: c.addr, requestID: c.id + "/" + chat.Cut(chat.CleanText(req.id), maxLoggedID)}
+func (c *client) call(m *rpc.Method, req request) *pending {
+	who := c.who.Load()
+	return &pending{id: req.id, Call: &rpc.Call{
+		Method: m, Raw: req.params, Cred: who.cred, Scopes: who.scopes, Peer: c.addr, RequestID: c.id + "/" + chat.Cut(chat.CleanText(req.id), maxLoggedID),
+		Extended: who.extended, Events: subscriptions{c}, Budget: c.share,
+	}}
 }
 
 func (c *client) fail(id string, err *fault.Error) { c.PutFrame(appendFailure(nil, id, err)) }
@@ -98,7 +113,7 @@ func (c *client) malformed(bad *malformed) *socket.Closing {
 }
 
 // route finds the method and refuses what must not be called: in this order the rate of the connection, the table, the scope.
-func (c *client) route(req request) (*method, *fault.Error) {
+func (c *client) route(req request) (*rpc.Method, *fault.Error) {
 	who := c.who.Load()
 	m := c.srv.methods[req.method]
 	if c.calls != nil {
@@ -111,30 +126,30 @@ func (c *client) route(req request) (*method, *fault.Error) {
 		return nil, fault.Invalid("connect is only valid as the first request")
 	case m == nil:
 		return nil, fault.Invalid("unknown method: " + fault.CutName(req.method))
-	case who.level < chat.ScopeLevel(m.need().Least()):
-		return m, fault.MissingScope(m.scope)
-	case who.probe && m.name != "health" && m.name != "status":
-		return m, fault.Invalid("unknown method: " + m.name + "; protocol 3 has health and status only")
+	case who.level < chat.ScopeLevel(m.Need().Least()):
+		return m, fault.MissingScope(m.Scope)
+	case who.probe && m.Name != "health" && m.Name != "status":
+		return m, fault.Invalid("unknown method: " + m.Name + "; protocol 3 has health and status only")
 	case req.badText != nil:
-		return m, params.Refuse(m.name, req.badText)
+		return m, params.Refuse(m.Name, req.badText)
 	default:
 		return m, nil
 	}
 }
 
 // occupy takes a place for a request in flight.
-func (c *client) occupy(id string, m *method) *fault.Error {
+func (c *client) occupy(id string, m *rpc.Method) *fault.Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, taken := c.inFlight[id]
 	switch {
 	case taken:
 		return fault.Invalid("duplicate request id")
-	case m.control && c.controls >= maxControl, !m.control && len(c.inFlight)-c.controls >= maxInFlight:
+	case m.Control && c.controls >= maxControl, !m.Control && len(c.inFlight)-c.controls >= maxInFlight:
 		return fault.Unavailable(wire.DetailTooManyInFlight, "too many requests in flight on this connection", 0)
 	}
-	c.inFlight[id] = m.control
-	if m.control {
+	c.inFlight[id] = m.Control
+	if m.Control {
 		c.controls++
 	}
 	return nil
@@ -150,7 +165,7 @@ func (c *client) vacate(id string) {
 }
 
 // serve answers one request and gives back what its message holds. It returns when the method has, even if the answer had to be given before.
-func (c *client) serve(ctx, peer context.Context, m *method, req request, held socket.Held) {
+func (c *client) serve(ctx, peer context.Context, m *rpc.Method, req request, held socket.Held) {
 	began := time.Now()
 	cl := c.call(m, req)
 	var done atomic.Bool
@@ -158,8 +173,8 @@ func (c *client) serve(ctx, peer context.Context, m *method, req request, held s
 		if !done.CompareAndSwap(false, true) {
 			return false
 		}
-		c.answer(ctx, cl, req.id, result, err)
-		c.srv.report.Count(m.label(), err, time.Since(began))
+		c.answer(ctx, cl, result, err)
+		c.srv.report.Count(m.Label(), err, time.Since(began))
 		return true
 	}
 	limited, cancel := context.WithCancelCause(ctx)
@@ -170,75 +185,82 @@ func (c *client) serve(ctx, peer context.Context, m *method, req request, held s
 	})
 	result, err := c.work(limited, peer, cl)
 	late.Stop()
-	var then func(context.Context) (any, error)
-	if both, two := result.(interface {
-		frames() (any, func(context.Context) (any, error))
-	}); two {
-		result, then = both.frames()
-	}
+	result, then := rpc.Frames(result)
 	c.vacate(req.id)
 	answered := answer(limited, result, err)
 	if cl.leave != nil && (!answered || err != nil) { // else the writer does
 		cl.leave()
 	}
-	cl.raw, req.params = nil, nil
+	cl.Raw, req.params = nil, nil
 	held.Release()
 	if answered && then != nil && err == nil {
-		c.second(peer, cl, req.id, then)
+		c.second(peer, cl, then)
 	}
 }
 
 // work runs a call once it has its place. A list keeps its place until its answer is written; the end of the connection gives it back in any case.
-func (c *client) work(ctx, peer context.Context, cl *call) (any, error) {
-	leave, err := cl.share.Enter(ctx, cl.m.work())
+func (c *client) work(ctx, peer context.Context, cl *pending) (any, error) {
+	leave, err := c.share.Enter(ctx, workOf(cl.Method))
 	if err != nil {
 		return nil, err
 	}
-	if cl.m.lists {
+	if cl.Method.Lists {
 		forget := context.AfterFunc(peer, leave)
 		cl.leave = func() { forget(); leave() }
 	} else {
 		defer leave()
 	}
-	return c.srv.invoke(ctx, cl)
+	return c.srv.invoke(ctx, cl.Call)
+}
+
+// workOf is what a call of a method has a place for.
+func workOf(m *rpc.Method) inflight.Kind {
+	switch {
+	case m.Lists:
+		return inflight.List
+	case m.Control:
+		return inflight.Control
+	default:
+		return inflight.Call
+	}
 }
 
 // second waits for the second frame of a call. A peer that is gone gets none.
-func (c *client) second(peer context.Context, cl *call, id string, then func(context.Context) (any, error)) {
-	result, err := c.srv.guard(peer, cl, func() (any, error) { return then(peer) })
+func (c *client) second(peer context.Context, cl *pending, then func(context.Context) (any, error)) {
+	result, err := c.srv.guard(peer, cl.Call, func() (any, error) { return then(peer) })
 	if peer.Err() != nil {
 		return
 	}
-	c.answer(peer, cl, id, result, err)
+	c.answer(peer, cl, result, err)
 }
 
 // answer queues the response, then opens the gates behind it.
-func (c *client) answer(ctx context.Context, cl *call, id string, result any, err error) {
-	payload, encodeErr := encode(result)
+func (c *client) answer(ctx context.Context, cl *pending, result any, err error) {
+	payload, encodeErr := rpc.Encode(result)
 	if err == nil {
 		err = encodeErr
 	}
 	if err != nil {
-		c.fail(id, c.srv.report.Explain(ctx, cl.m.name, err))
+		c.fail(cl.id, c.srv.report.Explain(ctx, cl.Method.Name, err))
 	} else {
-		c.PutFrameThen(appendResponse(make([]byte, 0, len(payload)+len(id)+48), id, payload), cl.leave)
+		c.PutFrameThen(appendResponse(make([]byte, 0, len(payload)+len(cl.id)+48), cl.id, payload), cl.leave)
 	}
-	cl.markAnswered()
+	cl.MarkAnswered()
 }
 
 // invoke runs the method with everything that holds for all of them.
-func (s *Server) invoke(ctx context.Context, cl *call) (any, error) {
+func (s *Server) invoke(ctx context.Context, cl *rpc.Call) (any, error) {
 	return s.guard(ctx, cl, func() (any, error) {
-		if cl.m.limit != "" {
-			if no := s.auth.Spend(ctx, cl.principal(), cl.m.name, cl.m.limit); no != nil {
+		if cl.Method.Limit != "" {
+			if no := s.auth.Spend(ctx, cl.Principal(), cl.Method.Name, cl.Method.Limit); no != nil {
 				return nil, no
 			}
-			if no := s.auth.SpendBytes(ctx, cl.principal(), cl.m.name, len(cl.raw)); no != nil {
+			if no := s.auth.SpendBytes(ctx, cl.Principal(), cl.Method.Name, len(cl.Raw)); no != nil {
 				return nil, no
 			}
 		}
-		result, err := cl.m.invoke(ctx, cl, cl.raw)
-		return result, namedKey(err, cl.raw)
+		result, err := cl.Method.Invoke(ctx, cl)
+		return result, namedKey(err, cl.Raw)
 	})
 }
 
@@ -264,13 +286,29 @@ type panicError struct {
 func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
 // guard makes a panic the outcome of one request.
-func (s *Server) guard(ctx context.Context, cl *call, f func() (any, error)) (result any, err error) {
+func (s *Server) guard(ctx context.Context, cl *rpc.Call, f func() (any, error)) (result any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			p := &panicError{value: v, stack: debug.Stack()}
-			s.log.ErrorContext(ctx, "method panicked", slog.String("method", cl.m.name), slog.String("stack", string(p.stack)))
+			s.log.ErrorContext(ctx, "method panicked", slog.String("method", cl.Method.Name), slog.String("stack", string(p.stack)))
 			result, err = nil, p
 		}
 	}()
 	return f()
 }
+
+// subscriptions are the events of a connection, for the calls that come over it.
+type subscriptions struct{ c *client }
+
+// Follow implements [rpc.Events]. The gate of the run is closed until open is called.
+func (s subscriptions) Follow(run string) (open func(), added bool) {
+	s.c.Gate(run)
+	added = s.c.srv.hub.Follow(s.c, run)
+	return func() { s.c.OpenGate(run) }, added
+}
+
+// Forget implements [rpc.Events].
+func (s subscriptions) Forget(run string) { s.c.srv.hub.Forget(s.c, run) }
+
+// Subscribe implements [rpc.Events].
+func (s subscriptions) Subscribe() { s.c.srv.hub.Subscribe(s.c) }

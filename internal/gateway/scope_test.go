@@ -85,19 +85,19 @@ func TestAConnectionWithoutScopesHearsTheClockAndTheEndAlone(t *testing.T) {
 	})
 }
 
-// jobsOfNobody makes a backend that has the methods of jobs, for calls that are refused before they reach it.
-type jobsOfNobody struct {
+// refusedJobs makes a backend that has the methods of jobs, for calls that are refused before they reach it.
+type refusedJobs struct {
 	*house
-	jobs
+	jobEvents
 }
 
-type jobs struct {
+type jobEvents struct {
 	gateway.CronBackend
 
 	publish chan func(cron.Event)
 }
 
-func (j jobs) SubscribeCron(fn func(cron.Event), _ func() bool) (cancel func()) {
+func (j jobEvents) SubscribeCron(fn func(cron.Event), _ func() bool) (cancel func()) {
 	j.publish <- fn
 	return func() {}
 }
@@ -105,13 +105,13 @@ func (j jobs) SubscribeCron(fn func(cron.Event), _ func() bool) (cancel func()) 
 func withJobs(t *testing.T, change ...func(*gateway.Config)) *bench {
 	t.Helper()
 	h := newHouse(t)
-	return serve(t, h, jobsOfNobody{h, jobs{publish: make(chan func(cron.Event), 1)}}, change...)
+	return serve(t, h, refusedJobs{h, jobEvents{publish: make(chan func(cron.Event), 1)}}, change...)
 }
 
 func TestEventsOfAJobReachThoseWhoMayReadIt(t *testing.T) {
 	t.Parallel()
 	h, published := newHouse(t), make(chan func(cron.Event), 1)
-	b := serve(t, h, jobsOfNobody{h, jobs{publish: published}})
+	b := serve(t, h, refusedJobs{h, jobEvents{publish: published}})
 	mute := b.dial()
 	f := connectFrame(adminToken)
 	f["params"].(map[string]any)["scopes"] = []string{}

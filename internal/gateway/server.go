@@ -19,6 +19,7 @@ import (
 	"laneway/internal/gateway/hook"
 	"laneway/internal/gateway/inflight"
 	"laneway/internal/gateway/openai"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/wire"
@@ -39,7 +40,7 @@ type Server struct {
 	sockets     *socket.Upgrader
 	connLimiter *socket.ConnLimiter
 	inFlight    *inflight.Limiter
-	methods     map[string]*method
+	methods     rpc.Table
 	methodNames []string
 	bootID      string
 	startedAt   time.Time
@@ -81,7 +82,9 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		openai.Config{MaxBody: cfg.MaxPayload, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request, StartedAt: s.startedAt},
 		openai.Deps{Runs: backend, Agents: backend, Allowances: who, Server: s.services, Log: log},
 	)
-	s.methods, s.methodNames = tableOf(opsMethods(), pairingMethods(), chatMethods(), sessionMethods(), cronMethods(backend), emptyMethods())
+	cron, _ := backend.(CronBackend) //nolint:errcheck // a gateway without jobs has none
+	s.methods = rpc.NewTable(allMethods(s, cron))
+	s.methodNames = s.methods.Names()
 	s.state.up.Store(!cfg.HoldConnects)
 	return s, nil
 }

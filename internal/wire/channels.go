@@ -1,5 +1,13 @@
 package wire
 
+// Words of the protocol for channels.
+const (
+	// ChannelWeb is the channel of the sockets of the gateway.
+	ChannelWeb = "web"
+	// AccountDefault is the id of the only account of a channel.
+	AccountDefault = "default"
+)
+
 // ChannelsStatusParams are the parameters of channels.status.
 type ChannelsStatusParams struct {
 	Probe     bool   `json:"probe,omitempty"`                  // look now; else the answer may be some seconds old

@@ -1,4 +1,4 @@
-package gateway
+package conversation
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
 	"laneway/internal/wire"
@@ -57,21 +58,22 @@ type messageList struct {
 	answers map[string]bool // the runs whose answers are among them
 }
 
-func chatHistory(ctx context.Context, c *call, p wire.ChatHistoryParams) (wire.ChatHistoryResult, error) {
-	key, err := c.session(p.SessionKey, "")
+func (h handlers) chatHistory(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) (wire.ChatHistoryResult, error) {
+	key, err := h.session(c, p.SessionKey, "")
 	if err != nil {
 		return wire.ChatHistoryResult{}, err
 	}
-	if err := c.lookAt(ctx, key); err != nil {
+	seen, err := h.lookAt(ctx, c, key)
+	if err != nil {
 		return wire.ChatHistoryResult{}, err
 	}
 	// The running text is read first: a run that ends in between is then in the transcript as well, and shown once.
-	flight, flying := c.reader().InFlight(key)
-	read := c.historyPage
+	flight, flying := seen.InFlight(key)
+	read := seen.page
 	if p.Cursor != nil {
-		read = c.historyAfter
+		read = seen.after
 	}
-	page, messages, err := read(ctx, key, p)
+	page, messages, err := read(ctx, c, p)
 	if err != nil {
 		return wire.ChatHistoryResult{}, err
 	}
@@ -81,7 +83,7 @@ func chatHistory(ctx context.Context, c *call, p wire.ChatHistoryParams) (wire.C
 	if flying && !messages.answers[flight.RunID] {
 		page.InFlightRun = &wire.InFlightRun{RunID: chat.ShownRunID(flight.RunID), Text: flight.Text, Seq: flight.Seq}
 	}
-	if err := c.historyState(ctx, key, int(orElse(p.MaxChars, historyChars)), page); err != nil {
+	if err := seen.state(ctx, int(orElse(p.MaxChars, historyChars)), page); err != nil {
 		return wire.ChatHistoryResult{}, err
 	}
 	if p.Cursor == nil {
@@ -93,9 +95,9 @@ func chatHistory(ctx context.Context, c *call, p wire.ChatHistoryParams) (wire.C
 	}}, nil
 }
 
-// historyState adds what is true of the session now.
-func (c *call) historyState(ctx context.Context, key chat.SessionKey, maxChars int, out *wire.HistoryPage[json.RawMessage]) error {
-	waiting, total, err := c.reader().PendingInputs(ctx, key, 0, maxPending)
+// state adds what is true of the session now.
+func (v view) state(ctx context.Context, maxChars int, out *wire.HistoryPage[json.RawMessage]) error {
+	waiting, total, err := v.PendingInputs(ctx, v.key, 0, maxPending)
 	if err != nil {
 		return err
 	}
@@ -103,9 +105,9 @@ func (c *call) historyState(ctx context.Context, key chat.SessionKey, maxChars i
 	for _, w := range waiting {
 		out.PendingInputs.Items = append(out.PendingInputs.Items, pendingView(w, maxChars))
 	}
-	st, err := c.reader().Session(ctx, key, "")
+	st, err := v.Session(ctx, v.key, "")
 	if errors.Is(err, chat.ErrSessionNotFound) {
-		st, err = chat.SessionStatus{Key: key}, nil
+		st, err = chat.SessionStatus{Key: v.key}, nil
 	}
 	out.SessionInfo = rowOf(st)
 	return err
@@ -120,12 +122,12 @@ func pendingView(w store.Waiting, maxChars int) wire.PendingInput {
 	}
 }
 
-// historyPage is the last messages before the offset, oldest first.
-func (c *call) historyPage(ctx context.Context, key chat.SessionKey, p wire.ChatHistoryParams) (*wire.HistoryPage[json.RawMessage], messageList, error) {
+// page is the last messages before the offset, oldest first.
+func (v view) page(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) (*wire.HistoryPage[json.RawMessage], messageList, error) {
 	chars := int(orElse(p.MaxChars, historyChars))
-	t, err := c.reader().Transcript(ctx, store.TranscriptQuery{
-		Session: key, SessionID: p.SessionID, Visible: c.visible(), Limit: int(orElse(p.Limit, historyLimit)), Offset: int(p.Offset),
-		MaxChars: chars, MaxBytes: listBytes,
+	t, err := v.Transcript(ctx, store.TranscriptQuery{
+		Session: v.key, SessionID: p.SessionID, Visible: c.Visible(), Limit: int(orElse(p.Limit, historyLimit)), Offset: int(p.Offset),
+		MaxChars: chars, MaxBytes: rpc.ListBytes,
 	})
 	if err != nil {
 		return nil, messageList{}, err
@@ -133,20 +135,20 @@ func (c *call) historyPage(ctx context.Context, key chat.SessionKey, p wire.Chat
 	messages := encodeMessages(backwards(t.Entries), chars)
 	slices.Reverse(messages.encoded)
 	return &wire.HistoryPage[json.RawMessage]{
-		SessionKey: key.String(), SessionID: cmp.Or(p.SessionID, t.SessionID), Messages: messages.encoded,
+		SessionKey: v.key.String(), SessionID: cmp.Or(p.SessionID, t.SessionID), Messages: messages.encoded,
 		HasMore: int(p.Offset)+len(messages.encoded) < t.Total, TotalMessages: t.Total, DeltaCursor: cursor{t.LastSeq, t.SessionID}.String(),
 	}, messages, nil
 }
 
-// historyAfter is exactly the messages after a cursor; nil when the transcript is another one.
-func (c *call) historyAfter(ctx context.Context, key chat.SessionKey, p wire.ChatHistoryParams) (*wire.HistoryPage[json.RawMessage], messageList, error) {
+// after is exactly the messages after a cursor; nil when the transcript is another one.
+func (v view) after(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) (*wire.HistoryPage[json.RawMessage], messageList, error) {
 	from, ok := parseCursor(*p.Cursor)
 	if !ok {
 		return nil, messageList{}, nil
 	}
 	chars := int(orElse(p.MaxChars, historyChars))
-	t, err := c.reader().Transcript(ctx, store.TranscriptQuery{
-		Session: key, After: from.seq, FromStart: from.seq == 0, Limit: int(orElse(p.Limit, historyLimit)), MaxChars: chars, MaxBytes: listBytes,
+	t, err := v.Transcript(ctx, store.TranscriptQuery{
+		Session: v.key, After: from.seq, FromStart: from.seq == 0, Limit: int(orElse(p.Limit, historyLimit)), MaxChars: chars, MaxBytes: rpc.ListBytes,
 	})
 	if err != nil || from.lost(t) {
 		return nil, messageList{}, err
@@ -176,7 +178,7 @@ func encodeMessages(entries []chat.TranscriptEntry, maxChars int) messageList {
 	size := 0
 	for _, e := range entries {
 		m := strictjson.Encode(messageOf(e, maxChars))
-		if size += len(m); size > listBytes && len(out.encoded) > 0 {
+		if size += len(m); size > rpc.ListBytes && len(out.encoded) > 0 {
 			break
 		}
 		out.encoded, out.last = append(out.encoded, m), e.Seq
@@ -212,3 +214,5 @@ func cutChars(s string, n int) string {
 	}
 	return s
 }
+
+func formatSeq(prefix string, n int64) string { return prefix + strconv.FormatInt(n, 10) }

@@ -1,4 +1,4 @@
-package gateway
+package conversation
 
 import (
 	"context"
@@ -6,11 +6,17 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/store"
 )
 
+// SessionReader reads one session that visible ("" = every principal) may see; chat.ErrSessionNotFound.
+type SessionReader interface {
+	Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error)
+}
+
 // usable reports whether a principal may use a session: one that sees its own only needs a right to it, see [chat.SessionKey.UsableBy].
-func usable(ctx context.Context, backend Backend, cred auth.Credential, key chat.SessionKey) (bool, error) {
+func usable(ctx context.Context, backend SessionReader, cred auth.Credential, key chat.SessionKey) (bool, error) {
 	if !cred.Own() {
 		return true, nil
 	}
@@ -22,8 +28,8 @@ func usable(ctx context.Context, backend Backend, cred auth.Credential, key chat
 	return key.UsableBy(cred.Name, st.Principal, !absent), nil
 }
 
-// mayUse refuses a session that the principal may not use.
-func mayUse(ctx context.Context, backend Backend, cred auth.Credential, key chat.SessionKey) error {
+// MayUse refuses a session that the principal may not use.
+func MayUse(ctx context.Context, backend SessionReader, cred auth.Credential, key chat.SessionKey) error {
 	ok, err := usable(ctx, backend, cred, key)
 	if err == nil && !ok {
 		err = chat.Errorf(chat.CodeSessionNotFound, "session not found: %s", key).With("key", key.String())
@@ -32,24 +38,25 @@ func mayUse(ctx context.Context, backend Backend, cred auth.Credential, key chat
 }
 
 // mayUse refuses a session that is not the caller's to a call that would write into it.
-func (c *call) mayUse(ctx context.Context, key chat.SessionKey) error {
-	return mayUse(ctx, c.srv.backend, c.who.cred, key)
+func (h handlers) mayUse(ctx context.Context, c *rpc.Call, key chat.SessionKey) error {
+	return MayUse(ctx, h.backend, c.Cred, key)
 }
 
-// lookAt prepares a call that only looks at a session, or ends what is in it: one that is not the caller's is answered as one that is not there, by
-// [call.reader] and by whoever asks for hidden.
-func (c *call) lookAt(ctx context.Context, key chat.SessionKey) error {
-	ok, err := usable(ctx, c.srv.backend, c.who.cred, key)
-	c.hidden = !ok
-	return err
+// view is a session as one caller sees it. One that is not the caller's is empty: it is answered as one that does not exist.
+type view struct {
+	Backend
+
+	key    chat.SessionKey
+	hidden bool
 }
 
-// reader is where a call reads its session.
-func (c *call) reader() Backend {
-	if c.hidden {
-		return nowhere{c.srv.backend}
+// lookAt prepares a call that only looks at a session, or ends what is in it.
+func (h handlers) lookAt(ctx context.Context, c *rpc.Call, key chat.SessionKey) (view, error) {
+	ok, err := usable(ctx, h.backend, c.Cred, key)
+	if !ok {
+		return view{nowhere{h.backend}, key, true}, err
 	}
-	return c.srv.backend
+	return view{h.backend, key, false}, err
 }
 
 // nowhere is a backend in which no session is.

@@ -1,4 +1,4 @@
-package gateway
+package jobs
 
 import (
 	"cmp"
@@ -7,27 +7,18 @@ import (
 
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/wire"
 )
-
-func isoTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
-
-// instant is a time in Unix milliseconds; nil for the zero time.
-func instant(t time.Time) *int64 {
-	if t.IsZero() {
-		return nil
-	}
-	return new(t.UnixMilli())
-}
 
 // jobView is a job as clients see it.
 func jobView(j cron.Job, extended bool) wire.Job {
 	st := j.State
 	out := wire.Job{
-		AgentID: j.Agent, ConfigRevision: j.Revision, CreatedAtMs: millis(j.CreatedAt), Delivery: deliveryView(j.Delivery), Description: j.Description,
+		AgentID: j.Agent, ConfigRevision: j.Revision, CreatedAtMs: rpc.Millis(j.CreatedAt), Delivery: deliveryView(j.Delivery), Description: j.Description,
 		DisplayName: j.DisplayName, Enabled: j.MayFire(), FailureAlert: alertView(j.Alert), ID: j.ID, LastDeliveryStatus: string(st.LastDelivery),
-		LastRunAtMs: millis(st.LastRunAt), LastRunError: st.LastError, LastRunStatus: statusWord(st.LastState), Name: j.Name, Payload: payloadView(j),
-		Schedule: scheduleView(j), SessionTarget: j.Session, State: jobState(j), UpdatedAtMs: millis(j.UpdatedAt), WakeMode: cmp.Or(j.WakeMode, "now"),
+		LastRunAtMs: rpc.Millis(st.LastRunAt), LastRunError: st.LastError, LastRunStatus: statusWord(st.LastState), Name: j.Name, Payload: payloadView(j),
+		Schedule: scheduleView(j), SessionTarget: j.Session, State: jobState(j), UpdatedAtMs: rpc.Millis(j.UpdatedAt), WakeMode: cmp.Or(j.WakeMode, "now"),
 	}
 	if !j.KeyDerived {
 		out.DeclarationKey = &j.Key
@@ -36,7 +27,7 @@ func jobView(j cron.Job, extended bool) wire.Job {
 		out.DeleteAfterRun = &j.DeleteAfter
 	}
 	if j.MayFire() {
-		out.NextRunAtMs = millis(st.NextRunAt)
+		out.NextRunAtMs = rpc.Millis(st.NextRunAt)
 	}
 	if extended {
 		extendJob(&out, j)
@@ -51,9 +42,9 @@ func extendJob(out *wire.Job, j cron.Job) {
 	out.Retry = &wire.JobRetry{BaseMs: j.Retry.Base.Milliseconds(), MaxMs: j.Retry.Max.Milliseconds(), MaxRetries: j.Retry.Retries}
 	out.TimeoutSeconds, out.PauseAfterFailures = new(int64(j.Timeout/time.Second)), &j.PauseAfter
 	out.RunCount, out.ErrorCount, out.QueuedRuns = &j.State.RunCount, &j.State.ErrorCount, &j.State.Queued
-	out.StartsAtMs, out.EndsAtMs, out.MaxRuns, out.Invalid = millis(j.StartsAt), millis(j.EndsAt), max(0, j.MaxRuns), j.Invalid
+	out.StartsAtMs, out.EndsAtMs, out.MaxRuns, out.Invalid = rpc.Millis(j.StartsAt), rpc.Millis(j.EndsAt), max(0, j.MaxRuns), j.Invalid
 	if j.MayFire() {
-		out.NextScheduledForMs = millis(j.State.Next)
+		out.NextScheduledForMs = rpc.Millis(j.State.Next)
 	}
 	if j.Schedule.Kind == schedule.KindCron {
 		if s, err := schedule.Compile(j.Schedule); err == nil {
@@ -62,10 +53,10 @@ func extendJob(out *wire.Job, j cron.Job) {
 		}
 	}
 	if p := j.State.DeliveryPause; !p.Since.IsZero() {
-		out.DeliveryPaused = &wire.JobDeliveryPaused{AtMs: millis(p.Since), Channel: p.Channel, Reason: p.Reason, To: p.ChatID}
+		out.DeliveryPaused = &wire.JobDeliveryPaused{AtMs: rpc.Millis(p.Since), Channel: p.Channel, Reason: p.Reason, To: p.ChatID}
 	}
 	if p := j.Pause; p != nil {
-		out.Paused = &wire.JobPause{AtMs: millis(p.At), By: p.By, Enabled: j.Enabled, Note: p.Note, UntilMs: instant(p.Until)}
+		out.Paused = &wire.JobPause{AtMs: rpc.Millis(p.At), By: p.By, Enabled: j.Enabled, Note: p.Note, UntilMs: rpc.Instant(p.Until)}
 	}
 }
 
@@ -83,7 +74,7 @@ func scheduleView(j cron.Job) wire.JobSchedule {
 	out := wire.JobSchedule{Kind: string(s.Kind)}
 	switch s.Kind {
 	case schedule.KindAt:
-		out.At = isoTime(s.At)
+		out.At = rpc.ISOTime(s.At)
 	case schedule.KindEvery:
 		out.EveryMs, out.AnchorMs = s.EveryMs, &s.AnchorMs
 	case schedule.KindCron:
@@ -141,12 +132,12 @@ func jobState(j cron.Job) wire.JobState {
 	st := j.State
 	out := wire.JobState{
 		AutoDisabled: j.AutoDisabled, ConsecutiveSkipped: max(0, st.ConsecutiveSkipped), LastDeliveryError: st.LastDeliveryError,
-		LastDeliveryStatus: string(st.LastDelivery), LastError: st.LastError, LastErrorReason: st.LastErrorClass, LastFailureAlertAtMs: millis(st.LastAlertAt),
-		LastRunAtMs: millis(st.LastRunAt), LastRunStatus: statusWord(st.LastState), LastStatus: statusWord(st.LastState), RunningAtMs: millis(st.RunningAt),
-		ScheduleActivatedAtMs: millis(st.ActivatedAt),
+		LastDeliveryStatus: string(st.LastDelivery), LastError: st.LastError, LastErrorReason: st.LastErrorClass, LastFailureAlertAtMs: rpc.Millis(st.LastAlertAt),
+		LastRunAtMs: rpc.Millis(st.LastRunAt), LastRunStatus: statusWord(st.LastState), LastStatus: statusWord(st.LastState), RunningAtMs: rpc.Millis(st.RunningAt),
+		ScheduleActivatedAtMs: rpc.Millis(st.ActivatedAt),
 	}
 	if j.MayFire() {
-		out.NextRunAtMs = millis(st.NextRunAt)
+		out.NextRunAtMs = rpc.Millis(st.NextRunAt)
 	}
 	if !st.LastRunAt.IsZero() {
 		out.LastDurationMs, out.ConsecutiveErrors = new(st.LastDuration.Milliseconds()), &st.ConsecutiveErrors

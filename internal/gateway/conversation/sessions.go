@@ -1,4 +1,4 @@
-package gateway
+package conversation
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
 	"laneway/internal/wire"
@@ -14,20 +15,20 @@ import (
 
 const sessionsLimit = 50
 
-func sessionMethods() []*method {
-	return []*method{
-		define("sessions.list", chat.ScopeRead, sessionsList, lists),
-		define("sessions.describe", chat.ScopeRead, sessionsDescribe),
-		define("sessions.subscribe", chat.ScopeRead, sessionsSubscribe, lists),
-		define("sessions.reset", chat.ScopeAdmin, sessionsReset, audited, orOwner),
-		define("sessions.delete", chat.ScopeAdmin, sessionsDelete, audited),
+func (h handlers) sessions() []*rpc.Method {
+	return []*rpc.Method{
+		rpc.Define("sessions.list", chat.ScopeRead, h.sessionsList, rpc.Lists),
+		rpc.Define("sessions.describe", chat.ScopeRead, h.sessionsDescribe),
+		rpc.Define("sessions.subscribe", chat.ScopeRead, h.sessionsSubscribe, rpc.Lists),
+		rpc.Define("sessions.reset", chat.ScopeAdmin, h.sessionsReset, rpc.Audited, rpc.OrOwner),
+		rpc.Define("sessions.delete", chat.ScopeAdmin, h.sessionsDelete, rpc.Audited),
 	}
 }
 
 func rowOf(st chat.SessionStatus) wire.SessionRow {
 	row := wire.SessionRow{
 		Key: st.Key.String(), SessionID: st.SessionID, Kind: st.Key.Kind(), AgentID: st.Key.Agent, IsMain: st.Key.Rest == "main",
-		Channel: st.Key.Channel(), CreatedAt: millis(st.CreatedAt), LastInteractionAt: millis(st.LastMessageAt), Status: st.Status,
+		Channel: st.Key.Channel(), CreatedAt: rpc.Millis(st.CreatedAt), LastInteractionAt: rpc.Millis(st.LastMessageAt), Status: st.Status,
 		LastRunID: chat.ShownRunID(st.LastRunID), LastRunError: st.LastError, LastMessagePreview: st.LastPreview, TotalTokens: st.TotalTokens,
 		HasActiveRun: len(st.ActiveRuns) > 0, ActiveRunIDs: shownRuns(st.ActiveRuns), EffectiveQueueMode: string(st.Mode), QueueDepth: st.QueueDepth,
 		Lane: cmp.Or(st.Lane, "main"),
@@ -42,27 +43,20 @@ func rowOf(st chat.SessionStatus) wire.SessionRow {
 	return row
 }
 
-func millis(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
+func (h handlers) sessionsList(ctx context.Context, c *rpc.Call, p wire.SessionsListParams) (*wire.SessionsListResult, error) {
+	return h.listSessions(ctx, c, p)
 }
 
-func sessionsList(ctx context.Context, c *call, p wire.SessionsListParams) (*wire.SessionsListResult, error) {
-	return c.listSessions(ctx, p)
-}
-
-func (c *call) listSessions(ctx context.Context, p wire.SessionsListParams) (*wire.SessionsListResult, error) {
+func (h handlers) listSessions(ctx context.Context, c *rpc.Call, p wire.SessionsListParams) (*wire.SessionsListResult, error) {
 	now := time.Now()
 	f := store.SessionFilter{
-		Visible: c.visible(), Agent: p.AgentID, Search: p.Search, ByLastMessage: p.SortBy == "lastInteractionAt",
+		Visible: c.Visible(), Agent: p.AgentID, Search: p.Search, ByLastMessage: p.SortBy == "lastInteractionAt",
 		NoCronRuns: p.HideCronRuns, Limit: int(orElse(p.Limit, sessionsLimit)), Offset: int(p.Offset),
 	}
 	if p.ActiveMinutes > 0 {
 		f.ActiveSince = now.Add(-time.Duration(p.ActiveMinutes) * time.Minute)
 	}
-	list, total, err := c.srv.backend.Sessions(ctx, f)
+	list, total, err := h.backend.Sessions(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +67,7 @@ func (c *call) listSessions(ctx context.Context, p wire.SessionsListParams) (*wi
 	size, read := 0, 0
 	for _, st := range list {
 		row := rowOf(st)
-		if size += len(strictjson.Encode(row)); size > listBytes && len(out.Sessions) > 0 {
+		if size += len(strictjson.Encode(row)); size > rpc.ListBytes && len(out.Sessions) > 0 {
 			break
 		}
 		read++
@@ -88,23 +82,24 @@ func (c *call) listSessions(ctx context.Context, p wire.SessionsListParams) (*wi
 	return out, nil
 }
 
-func (c *call) sessionNamed(key string) (chat.SessionKey, error) {
-	out, err := chat.ParseSessionKey(key, c.srv.backend.DefaultAgent())
+func (h handlers) sessionNamed(c *rpc.Call, key string) (chat.SessionKey, error) {
+	out, err := chat.ParseSessionKey(key, h.backend.DefaultAgent())
 	if err != nil {
-		return out, c.badParam("/key", err.Error())
+		return out, c.BadParam("/key", err.Error())
 	}
 	return out, nil
 }
 
-func sessionsDescribe(ctx context.Context, c *call, p wire.SessionsDescribeParams) (wire.SessionsDescribeResult, error) {
-	key, err := c.sessionNamed(p.Key)
+func (h handlers) sessionsDescribe(ctx context.Context, c *rpc.Call, p wire.SessionsDescribeParams) (wire.SessionsDescribeResult, error) {
+	key, err := h.sessionNamed(c, p.Key)
 	if err != nil {
 		return wire.SessionsDescribeResult{}, err
 	}
-	if err := c.lookAt(ctx, key); err != nil {
+	seen, err := h.lookAt(ctx, c, key)
+	if err != nil {
 		return wire.SessionsDescribeResult{}, err
 	}
-	st, err := c.reader().Session(ctx, key, c.visible())
+	st, err := seen.Session(ctx, key, c.Visible())
 	if errors.Is(err, chat.ErrSessionNotFound) {
 		return wire.SessionsDescribeResult{}, nil
 	}
@@ -116,46 +111,44 @@ func sessionsDescribe(ctx context.Context, c *call, p wire.SessionsDescribeParam
 }
 
 // sessionsSubscribe is in force before it is answered, and before the list is read: what happens in between is sent as an event.
-func sessionsSubscribe(ctx context.Context, c *call, p wire.SessionsListParams) (wire.SessionsSubscribeResult, error) {
-	if c.conn != nil {
-		c.srv.hub.Subscribe(c.conn)
-	}
+func (h handlers) sessionsSubscribe(ctx context.Context, c *rpc.Call, p wire.SessionsListParams) (wire.SessionsSubscribeResult, error) {
+	c.Events.Subscribe()
 	out := wire.SessionsSubscribeResult{Subscribed: true}
-	if len(c.raw) <= len("{}") || string(c.raw) == "null" {
+	if len(c.Raw) <= len("{}") || string(c.Raw) == "null" {
 		return out, nil
 	}
-	list, err := c.listSessions(ctx, p)
+	list, err := h.listSessions(ctx, c, p)
 	out.List = list
 	return out, err
 }
 
-func sessionsReset(ctx context.Context, c *call, p wire.SessionsResetParams) (wire.SessionsResetResult, error) {
-	key, o, err := c.change(p.Key, p.AgentID, p.IdempotencyKey)
+func (h handlers) sessionsReset(ctx context.Context, c *rpc.Call, p wire.SessionsResetParams) (wire.SessionsResetResult, error) {
+	key, o, err := h.change(c, p.Key, p.AgentID, p.IdempotencyKey)
 	if err != nil {
 		return wire.SessionsResetResult{}, err
 	}
-	if err := c.mayUse(ctx, key); err != nil {
+	if err := h.mayUse(ctx, c, key); err != nil {
 		return wire.SessionsResetResult{}, err
 	}
-	id, err := c.srv.backend.Reset(ctx, key, c.caller(), o)
+	id, err := h.backend.Reset(ctx, key, c.Caller(), o)
 	if err != nil {
 		return wire.SessionsResetResult{}, err
 	}
 	return wire.SessionsResetResult{OK: true, Key: key.String(), Entry: wire.ResetEntry{SessionID: id}}, nil
 }
 
-func sessionsDelete(ctx context.Context, c *call, p wire.SessionsDeleteParams) (wire.SessionsDeleteResult, error) {
-	key, o, err := c.change(p.Key, p.AgentID, p.IdempotencyKey)
+func (h handlers) sessionsDelete(ctx context.Context, c *rpc.Call, p wire.SessionsDeleteParams) (wire.SessionsDeleteResult, error) {
+	key, o, err := h.change(c, p.Key, p.AgentID, p.IdempotencyKey)
 	if err != nil {
 		return wire.SessionsDeleteResult{}, err
 	}
 	out := wire.SessionsDeleteResult{OK: true, Key: key.String(), Archived: []string{}}
-	if err := c.lookAt(ctx, key); err != nil || c.hidden {
+	if seen, err := h.lookAt(ctx, c, key); err != nil || seen.hidden {
 		return out, err
 	}
-	did, err := c.srv.backend.Delete(ctx, store.DeleteParams{
+	did, err := h.backend.Delete(ctx, store.DeleteParams{
 		Session: key, ExpectID: p.ExpectedSessionID, KeepTranscript: p.DeleteTranscript != nil && !*p.DeleteTranscript, IdempotencyKey: o,
-	}, c.caller())
+	}, c.Caller())
 	if err != nil {
 		return wire.SessionsDeleteResult{}, err
 	}
@@ -167,24 +160,13 @@ func sessionsDelete(ctx context.Context, c *call, p wire.SessionsDeleteParams) (
 }
 
 // change reads what all changes of a session have in common: which one, and the name of the call.
-func (c *call) change(name, agentID, key string) (session chat.SessionKey, o *chat.IdempotencyKey, err error) {
-	if session, err = c.sessionNamed(name); err != nil {
+func (h handlers) change(c *rpc.Call, name, agentID, key string) (session chat.SessionKey, o *chat.IdempotencyKey, err error) {
+	if session, err = h.sessionNamed(c, name); err != nil {
 		return session, nil, err
 	}
 	if agentID != "" && agentID != session.Agent {
-		return session, nil, c.badParam("/agentId", "does not match the agent of the session key")
+		return session, nil, c.BadParam("/agentId", "does not match the agent of the session key")
 	}
-	o, err = c.onceOf(key)
+	o, err = c.Once(key)
 	return session, o, err
-}
-
-// onceOf is the name of a call with an idempotency key, for the store; nil when it has none.
-func (c *call) onceOf(key string) (*chat.IdempotencyKey, error) {
-	if key == "" {
-		return nil, nil //nolint:nilnil // a call without a name is no error
-	}
-	if err := c.checkKey(key, false); err != nil {
-		return nil, err
-	}
-	return &chat.IdempotencyKey{Owner: c.principal(), Method: c.m.name, Key: key, Hash: paramsHash(c.raw)}, nil
 }

@@ -1,4 +1,4 @@
-package gateway
+package conversation
 
 import (
 	"cmp"
@@ -7,43 +7,44 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/wire"
 )
 
 // agentFrames are the two results of the method agent.
-type agentFrames = twice[wire.AgentResult]
+type agentFrames = rpc.Twice[wire.AgentResult]
 
 // agentCall runs one turn of an agent: the first frame says that the message is durable, the second how the run ended.
-func agentCall(ctx context.Context, c *call, p wire.AgentParams) (agentFrames, error) {
-	if err := c.checkText(p.Message, p.Attachments, p.IdempotencyKey); err != nil {
+func (h handlers) agentCall(ctx context.Context, c *rpc.Call, p wire.AgentParams) (agentFrames, error) {
+	if err := checkText(c, p.Message, p.Attachments, p.IdempotencyKey); err != nil {
 		return agentFrames{}, err
 	}
-	key, err := c.sessionOrMain(p.SessionKey, p.AgentID)
+	key, err := h.sessionOrMain(c, p.SessionKey, p.AgentID)
 	if err != nil {
 		return agentFrames{}, err
 	}
-	if err := c.mayUse(ctx, key); err != nil {
+	if err := h.mayUse(ctx, c, key); err != nil {
 		return agentFrames{}, err
 	}
-	m := c.message(key, p.Message, p.IdempotencyKey)
+	m := message(c, key, p.Message, p.IdempotencyKey)
 	m.Lane = p.Lane
 	m.Content.Options = chat.Options{
 		NoMerge: true, TimeoutMs: turnLimit(p.Timeout, time.Second), Model: p.Model, Thinking: p.Thinking, SystemPrompt: p.ExtraSystemPrompt,
 	}
 	if p.Deliver {
-		if m.Content.Options.ReplyTo, err = c.replyTo(ctx, agentTarget(&p, key), key); err != nil {
+		if m.Content.Options.ReplyTo, err = h.replyTo(ctx, c, agentTarget(&p, key), key); err != nil {
 			return agentFrames{}, err
 		}
 	}
-	receipt, err := c.receive(ctx, m)
+	receipt, err := h.receive(ctx, c, m)
 	if err != nil {
 		return agentFrames{}, err
 	}
 	first := wire.AgentAccepted{
 		RunID: chat.ShownRunID(receipt.RunID), Status: "accepted", AcceptedAt: receipt.AcceptedAt.UnixMilli(), SessionKey: receipt.Session.String(), AgentID: receipt.Session.Agent,
 	}
-	return agentFrames{first: wire.AgentResult{Of: first}, then: func(ctx context.Context) (wire.AgentResult, error) {
-		end, err := c.srv.backend.Wait(ctx, receipt.RunID)
+	return agentFrames{First: wire.AgentResult{Of: first}, Then: func(ctx context.Context) (wire.AgentResult, error) {
+		end, err := h.backend.Wait(ctx, receipt.RunID)
 		if err != nil {
 			return wire.AgentResult{}, err
 		}
@@ -51,15 +52,15 @@ func agentCall(ctx context.Context, c *call, p wire.AgentParams) (agentFrames, e
 	}}, nil
 }
 
-func (c *call) sessionOrMain(key, agentID string) (chat.SessionKey, error) {
+func (h handlers) sessionOrMain(c *rpc.Call, key, agentID string) (chat.SessionKey, error) {
 	if key != "" {
-		return c.session(key, agentID)
+		return h.session(c, key, agentID)
 	}
 	if agentID == "" {
-		agentID = c.srv.backend.DefaultAgent()
+		agentID = h.backend.DefaultAgent()
 	}
 	if !chat.ValidAgentID(agentID) {
-		return chat.SessionKey{}, c.badParam("/agentId", "is not the id of an agent")
+		return chat.SessionKey{}, c.BadParam("/agentId", "is not the id of an agent")
 	}
 	return chat.MainKey(agentID), nil
 }
@@ -70,7 +71,7 @@ func agentTarget(p *wire.AgentParams, key chat.SessionKey) chat.Target {
 	if t.Channel == "" || t.ChatID == "" {
 		return key.Target()
 	}
-	if p.AccountID != "" && p.AccountID != defaultAccount {
+	if p.AccountID != "" && p.AccountID != wire.AccountDefault {
 		t.Channel += ":" + p.AccountID
 	}
 	return t
@@ -78,22 +79,22 @@ func agentTarget(p *wire.AgentParams, key chat.SessionKey) chat.Target {
 
 // replyTo checks a target: on the web it is a session that the caller may use, and nothing besides the transcript when it is the turn's own. A
 // caller that sees its own only has no chat on any other channel.
-func (c *call) replyTo(ctx context.Context, to chat.Target, own chat.SessionKey) (chat.Target, error) {
+func (h handlers) replyTo(ctx context.Context, c *rpc.Call, to chat.Target, own chat.SessionKey) (chat.Target, error) {
 	switch {
-	case to.Channel == webChannel:
-	case c.visible() != "" && !to.IsZero():
+	case to.Channel == wire.ChannelWeb:
+	case c.Visible() != "" && !to.IsZero():
 		return chat.Target{}, chat.ForeignChat(to.Channel, to.ChatID)
 	default:
 		return to, nil
 	}
 	key, err := chat.ParseSessionKey(to.ChatID, own.Agent)
 	if err != nil {
-		return chat.Target{}, c.badParam("/to", err.Error())
+		return chat.Target{}, c.BadParam("/to", err.Error())
 	}
 	if key == own {
 		return chat.Target{}, nil
 	}
-	return chat.Target{Channel: webChannel, ChatID: key.String()}, c.mayUse(ctx, key)
+	return chat.Target{Channel: wire.ChannelWeb, ChatID: key.String()}, h.mayUse(ctx, c, key)
 }
 
 // endOf is the second frame.
@@ -110,31 +111,31 @@ func endOf(end chat.RunEnd) (wire.AgentResult, error) {
 }
 
 // wake says something to a session in the name of the system.
-func wake(ctx context.Context, c *call, p wire.WakeParams) (wire.WakeResult, error) {
-	if err := c.checkKey(p.IdempotencyKey, false); err != nil {
+func (h handlers) wake(ctx context.Context, c *rpc.Call, p wire.WakeParams) (wire.WakeResult, error) {
+	if err := c.CheckKey(p.IdempotencyKey, false); err != nil {
 		return wire.WakeResult{}, err
 	}
 	if err := chat.CheckText("text", p.Text, 65_536); err != nil {
-		return wire.WakeResult{}, c.badParam("/text", err.Error())
+		return wire.WakeResult{}, c.BadParam("/text", err.Error())
 	}
-	key, err := c.sessionOrMain(p.SessionKey, p.AgentID)
+	key, err := h.sessionOrMain(c, p.SessionKey, p.AgentID)
 	if err != nil {
 		return wire.WakeResult{}, err
 	}
-	if err := c.mayUse(ctx, key); err != nil {
+	if err := h.mayUse(ctx, c, key); err != nil {
 		return wire.WakeResult{}, err
 	}
-	m := c.message(key, p.Text, p.IdempotencyKey)
+	m := message(c, key, p.Text, p.IdempotencyKey)
 	m.ID = newMessageID()
 	m.Content.System = true
 	m.Content.Options.NoMerge = true
 	if p.Mode == "next-heartbeat" {
-		if err := c.srv.backend.Defer(ctx, m, c.caller()); err != nil {
+		if err := h.backend.Defer(ctx, m, c.Caller()); err != nil {
 			return wire.WakeResult{}, err
 		}
 		return wire.WakeResult{OK: true}, nil
 	}
-	receipt, err := c.srv.backend.ReceiveFrom(ctx, m, c.caller())
+	receipt, err := h.backend.ReceiveFrom(ctx, m, c.Caller())
 	if err != nil {
 		return wire.WakeResult{}, err
 	}

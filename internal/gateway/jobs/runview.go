@@ -1,12 +1,12 @@
-package gateway
+package jobs
 
 import (
 	"cmp"
 	"strings"
 	"time"
 
-	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/wire"
 )
@@ -41,7 +41,7 @@ func runError(r cron.Run) string {
 
 // outcomeView is what an entry of the ledger and an event have in common. The result is an event without action and job.
 func outcomeView(r cron.Run, job *cron.Job, extended bool) wire.CronEvent {
-	out := wire.CronEvent{RunID: r.ID, Error: runError(r), Summary: r.Summary, RunAtMs: millis(r.StartedAt)}
+	out := wire.CronEvent{RunID: r.ID, Error: runError(r), Summary: r.Summary, RunAtMs: rpc.Millis(r.StartedAt)}
 	if r.State.Final() {
 		out.Status, out.CompletionStatus = statusWord(r.State), cronCompletion(r, job != nil && job.Delivery.BestEffort)
 		out.DeliveryStatus = string(r.Delivery)
@@ -57,12 +57,12 @@ func outcomeView(r cron.Run, job *cron.Job, extended bool) wire.CronEvent {
 	}
 	switch {
 	case !r.NextAttempt.IsZero():
-		out.NextRunAtMs = millis(r.NextAttempt)
+		out.NextRunAtMs = rpc.Millis(r.NextAttempt)
 	case job != nil && job.MayFire():
-		out.NextRunAtMs = millis(job.State.NextRunAt)
+		out.NextRunAtMs = rpc.Millis(job.State.NextRunAt)
 	}
 	if extended {
-		out.Outcome, out.Trigger, out.ScheduledForMs, out.Reason = string(r.State), string(r.Trigger.Kind()), millis(r.ScheduledFor), string(r.Reason)
+		out.Outcome, out.Trigger, out.ScheduledForMs, out.Reason = string(r.State), string(r.Trigger.Kind()), rpc.Millis(r.ScheduledFor), string(r.Reason)
 	}
 	return out
 }
@@ -89,7 +89,7 @@ func entryView(r cron.Run, job *cron.Job, extended bool) wire.LedgerEntry {
 	if !extended {
 		return out
 	}
-	out.Lane, out.SlotCount, out.SlotUntilMs = &r.Lane, new(max(1, r.SlotCount)), millis(r.SlotUntil)
+	out.Lane, out.SlotCount, out.SlotUntilMs = &r.Lane, new(max(1, r.SlotCount)), rpc.Millis(r.SlotUntil)
 	if ran {
 		out.Attempts = make([]wire.LedgerAttempt, 0, len(r.Attempts))
 		for _, a := range r.Attempts {
@@ -102,15 +102,15 @@ func entryView(r cron.Run, job *cron.Job, extended bool) wire.LedgerEntry {
 func entryTime(r cron.Run) int64 {
 	for _, t := range []time.Time{r.FinishedAt, r.StartedAt, r.ClaimedAt} {
 		if !t.IsZero() {
-			return millis(t)
+			return rpc.Millis(t)
 		}
 	}
-	return millis(r.ScheduledFor)
+	return rpc.Millis(r.ScheduledFor)
 }
 
 func attemptView(a cron.Attempt) wire.LedgerAttempt {
 	out := wire.LedgerAttempt{
-		Attempt: a.Number, Error: a.Error, ErrorReason: a.ErrorClass, FinishedAtMs: millis(a.FinishedAt), NodeID: a.Node, StartedAtMs: millis(a.StartedAt),
+		Attempt: a.Number, Error: a.Error, ErrorReason: a.ErrorClass, FinishedAtMs: rpc.Millis(a.FinishedAt), NodeID: a.Node, StartedAtMs: rpc.Millis(a.StartedAt),
 		Status: string(a.State),
 	}
 	if !a.FinishedAt.IsZero() {
@@ -119,7 +119,8 @@ func attemptView(a cron.Attempt) wire.LedgerAttempt {
 	return out
 }
 
-func eventView(ev cron.Event, extended bool) wire.CronEvent {
+// EventView is an event as clients see it.
+func EventView(ev cron.Event, extended bool) wire.CronEvent {
 	out := wire.CronEvent{JobID: ev.Job.ID}
 	if ev.Run != nil {
 		out = outcomeView(*ev.Run, &ev.Job, extended)
@@ -138,14 +139,14 @@ func eventView(ev cron.Event, extended bool) wire.CronEvent {
 	return out
 }
 
-// CronBody is the body of a webhook about a finished run: the payload of its event in the standard view. Of a run whose answer is not sent it has, instead
+// WebhookBody is the body of a webhook about a finished run: the payload of its event in the standard view. Of a run whose answer is not sent it has, instead
 // of the text, the member suppressed: no_reply or empty.
-func CronBody(job cron.Job, run cron.Run) []byte {
+func WebhookBody(job cron.Job, run cron.Run) []byte {
 	if run.SuppressedBy != "" {
 		run.Summary = ""
 	}
 	return strictjson.Encode(wire.WebhookBody{
-		CronEvent: eventView(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run}, false), Suppressed: strings.ReplaceAll(run.SuppressedBy, "-", "_"),
+		CronEvent: EventView(cron.Event{Action: cron.ActionFinished, Job: job, Run: &run}, false), Suppressed: strings.ReplaceAll(run.SuppressedBy, "-", "_"),
 	})
 }
 
@@ -154,24 +155,12 @@ func previewOf(d cron.Delivery) wire.DeliveryPreview {
 	switch {
 	case d.Mode == cron.DeliverWebhook:
 		return wire.DeliveryPreview{Label: "webhook", Detail: d.To}
-	case d.Mode == cron.DeliverAnnounce && d.Channel == webChannel && d.To != "":
-		return wire.DeliveryPreview{Label: webChannel, Detail: d.To}
-	case d.Mode == cron.DeliverAnnounce && (d.Channel == "" || d.Channel == "last" || d.Channel == webChannel):
+	case d.Mode == cron.DeliverAnnounce && d.Channel == wire.ChannelWeb && d.To != "":
+		return wire.DeliveryPreview{Label: wire.ChannelWeb, Detail: d.To}
+	case d.Mode == cron.DeliverAnnounce && (d.Channel == "" || d.Channel == "last" || d.Channel == wire.ChannelWeb):
 		return wire.DeliveryPreview{Label: "last route", Detail: "main session"}
 	case d.Mode == cron.DeliverAnnounce:
 		return wire.DeliveryPreview{Label: d.Channel, Detail: strings.TrimSpace(d.Channel + " " + d.To + " " + d.Thread)}
 	}
 	return wire.DeliveryPreview{Label: "not requested", Detail: "not requested"}
-}
-
-// publishCron sends a cron event to every connection that may read and see the job.
-func (s *Server) publishCron(ev cron.Event) {
-	v := views{build: func(extended bool) []byte { return strictjson.Encode(eventView(ev, extended)) }}
-	for _, c := range s.hub.Opened() {
-		id := c.who.Load()
-		if id == nil || !c.sees(&chat.Event{Principal: ev.Job.Owner}) {
-			continue
-		}
-		c.PutEvent(wire.EventCron, v.of(id.extended))
-	}
 }

@@ -1,4 +1,4 @@
-package gateway
+package jobs
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/wire"
 )
@@ -46,7 +47,7 @@ func jobFilter(p *wire.CronListParams) cron.JobFilter {
 }
 
 // cronList lists jobs. When one page is not enough and no order was asked for, the order is by id, so that pages neither skip nor repeat.
-func cronList(ctx context.Context, c *call, p wire.CronListParams) (wire.CronListResult, error) {
+func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) (wire.CronListResult, error) {
 	if p.Limit == 0 {
 		p.Limit = mostJobs
 	}
@@ -57,11 +58,11 @@ func cronList(ctx context.Context, c *call, p wire.CronListParams) (wire.CronLis
 	var page cron.JobPage
 	var err error
 	if p.Trigger != "conditional" { // there are none
-		page, err = c.cron().CronList(ctx, f, c.caller())
+		page, err = h.backend.CronList(ctx, f, c.Caller())
 	}
 	if err == nil && p.SortBy == "" && f.SortBy != "id" && page.Total > len(page.Jobs) {
 		f.SortBy = "id"
-		page, err = c.cron().CronList(ctx, f, c.caller())
+		page, err = h.backend.CronList(ctx, f, c.Caller())
 	}
 	if err != nil {
 		return wire.CronListResult{}, err
@@ -71,7 +72,7 @@ func cronList(ctx context.Context, c *call, p wire.CronListParams) (wire.CronLis
 		SnapshotRevision: cmp.Or(page.Revision, "r0"), Total: page.Total,
 	}
 	for _, j := range page.Jobs {
-		out.Jobs = append(out.Jobs, jobView(j, c.extended))
+		out.Jobs = append(out.Jobs, jobView(j, c.Extended))
 		out.DeliveryPreviews[j.ID] = previewOf(j.Delivery)
 	}
 	out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Jobs), page.Total)
@@ -118,16 +119,16 @@ func statesOf(word string) []cron.RunState {
 	return []cron.RunState{cron.RunState(word)}
 }
 
-func cronRuns(ctx context.Context, c *call, p wire.CronRunsParams) (wire.CronRunsResult, error) {
+func (h handlers) runs(ctx context.Context, c *rpc.Call, p wire.CronRunsParams) (wire.CronRunsResult, error) {
 	if p.Limit == 0 {
 		p.Limit = defaultRuns
 	}
 	for _, s := range p.Statuses {
 		if s != "all" && s != "ok" && s != "error" && s != "skipped" && !cron.RunState(s).Final() {
-			return wire.CronRunsResult{}, c.badParam("/statuses", "unknown status")
+			return wire.CronRunsResult{}, c.BadParam("/statuses", "unknown status")
 		}
 	}
-	page, err := c.cron().CronRuns(ctx, runFilter(&p), c.caller())
+	page, err := h.backend.CronRuns(ctx, runFilter(&p), c.Caller())
 	if err != nil {
 		return wire.CronRunsResult{}, err
 	}
@@ -136,27 +137,27 @@ func cronRuns(ctx context.Context, c *call, p wire.CronRunsParams) (wire.CronRun
 	for _, r := range page.Runs {
 		job, known := jobs[r.JobID]
 		if !known && len(jobs) < 20 { // a page of one job asks once; a page of many does without
-			if j, err := c.cron().CronGet(ctx, r.JobID, c.caller()); err == nil {
+			if j, err := h.backend.CronGet(ctx, r.JobID, c.Caller()); err == nil {
 				job = &j
 			}
 			jobs[r.JobID] = job
 		}
-		out.Entries = append(out.Entries, entryView(r, job, c.extended))
+		out.Entries = append(out.Entries, entryView(r, job, c.Extended))
 	}
 	out.HasMore, out.NextOffset = nextOf(int(p.Offset)+len(out.Entries), page.Total)
 	return out, nil
 }
 
 // cronCreate is cron.add under the names of GoClaw.
-func cronCreate(ctx context.Context, c *call, _ wire.CronCreateParams) (wire.CronCreateResult, error) {
-	m, err := c.fromAlias(jobMembers(c.raw))
+func (h handlers) create(ctx context.Context, c *rpc.Call, _ wire.CronCreateParams) (wire.CronCreateResult, error) {
+	m, err := fromAlias(c, jobMembers(c.Raw))
 	if err != nil {
 		return wire.CronCreateResult{}, err
 	}
 	if m["sessionTarget"] == nil {
 		m["sessionTarget"] = strictjson.Encode(cron.Isolated)
 	}
-	put, err := c.cron().CronAdd(ctx, m, c.caller(), nil)
+	put, err := h.backend.CronAdd(ctx, m, c.Caller(), nil)
 	if err != nil {
 		return wire.CronCreateResult{}, err
 	}
@@ -172,7 +173,7 @@ func aliasView(j cron.Job) wire.Job {
 }
 
 // fromAlias turns GoClaw's members of a job into ours.
-func (c *call) fromAlias(m cron.Members) (cron.Members, error) {
+func fromAlias(c *rpc.Call, m cron.Members) (cron.Members, error) {
 	var in struct {
 		Deliver        *bool   `json:"deliver"`
 		Channel        *string `json:"channel"`
@@ -183,7 +184,7 @@ func (c *call) fromAlias(m cron.Members) (cron.Members, error) {
 		Name           string  `json:"name"`
 	}
 	if err := json.Unmarshal(strictjson.Encode(m), &in); err != nil {
-		return nil, c.badParam("", "members of the job have the wrong type")
+		return nil, c.BadParam("", "members of the job have the wrong type")
 	}
 	out := cron.Members{}
 	for name, raw := range m {
@@ -226,27 +227,27 @@ func aliasDelivery(deliver bool, channel, to string) wire.JobDelivery {
 	return wire.JobDelivery{Mode: string(cron.DeliverAnnounce), Channel: channel, To: to}
 }
 
-func cronDelete(ctx context.Context, c *call, p wire.CronDeleteParams) (wire.CronDeleteResult, error) {
-	if err := c.cron().CronRemove(ctx, p.ID, false, c.caller()); err != nil {
+func (h handlers) drop(ctx context.Context, c *rpc.Call, p wire.CronDeleteParams) (wire.CronDeleteResult, error) {
+	if err := h.backend.CronRemove(ctx, p.ID, false, c.Caller()); err != nil {
 		return wire.CronDeleteResult{}, err
 	}
 	return wire.CronDeleteResult{Deleted: true}, nil
 }
 
-func cronToggle(ctx context.Context, c *call, p wire.CronToggleParams) (wire.CronToggleResult, error) {
+func (h handlers) toggle(ctx context.Context, c *rpc.Call, p wire.CronToggleParams) (wire.CronToggleResult, error) {
 	patch := cron.Members{"enabled": json.RawMessage(strconv.FormatBool(p.Enabled))}
-	if _, err := c.cron().CronUpdate(ctx, p.ID, patch, "", c.caller()); err != nil {
+	if _, err := h.backend.CronUpdate(ctx, p.ID, patch, "", c.Caller()); err != nil {
 		return wire.CronToggleResult{}, err
 	}
 	return wire.CronToggleResult{JobID: p.ID, Enabled: p.Enabled}, nil
 }
 
 // schedulerStatus shows jobs in the words of the in-process scheduler.
-func schedulerStatus(ctx context.Context, c *call, _ wire.NoParams) (wire.SchedulerStatusResult, error) {
+func (h handlers) scheduler(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.SchedulerStatusResult, error) {
 	jobs := []wire.SchedulerJob{}
 	for more := true; more && len(jobs) < mostStatus; {
 		f := cron.JobFilter{IncludeSystem: true, SortBy: "name", Limit: mostStatus - len(jobs), Offset: len(jobs), WithoutPayload: true}
-		page, err := c.cron().CronList(ctx, f, c.caller())
+		page, err := h.backend.CronList(ctx, f, c.Caller())
 		if err != nil {
 			return wire.SchedulerStatusResult{}, err
 		}
@@ -255,9 +256,9 @@ func schedulerStatus(ctx context.Context, c *call, _ wire.NoParams) (wire.Schedu
 		}
 		more = len(page.Jobs) > 0 && len(jobs) < page.Total
 	}
-	last, running := c.cron().CronTicked()
+	last, running := h.backend.CronTicked()
 	return wire.SchedulerStatusResult{
-		TS: time.Now().UnixMilli(), NodeID: c.srv.health.Load().status.NodeID, Running: running, LastTickMs: millis(last), Jobs: jobs,
+		TS: time.Now().UnixMilli(), NodeID: h.node.NodeID(), Running: running, LastTickMs: rpc.Millis(last), Jobs: jobs,
 	}, nil
 }
 
@@ -267,7 +268,7 @@ func schedulerJob(j cron.Job) wire.SchedulerJob {
 		JobName: j.Name, CronExpr: exprOf(j.Schedule), RunCount: st.RunCount, ErrorCount: st.ErrorCount, IsRunning: !st.RunningAt.IsZero(), IsPaused: !j.MayFire(),
 	}
 	if !st.LastRunAt.IsZero() {
-		out.LastRun, out.LastDurationMs = new(isoTime(st.LastRunAt)), new(st.LastDuration.Milliseconds())
+		out.LastRun, out.LastDurationMs = new(rpc.ISOTime(st.LastRunAt)), new(st.LastDuration.Milliseconds())
 	}
 	switch word := statusWord(st.LastState); word {
 	case "":
@@ -277,7 +278,7 @@ func schedulerJob(j cron.Job) wire.SchedulerJob {
 		out.LastResult = new(word + ": " + st.LastError)
 	}
 	if j.MayFire() && !st.NextRunAt.IsZero() {
-		out.NextRun = new(isoTime(st.NextRunAt))
+		out.NextRun = new(rpc.ISOTime(st.NextRunAt))
 	}
 	return out
 }

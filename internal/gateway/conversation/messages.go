@@ -1,0 +1,224 @@
+package conversation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/rpc"
+	"laneway/internal/store"
+	"laneway/internal/wire"
+)
+
+const (
+	maxTurn      = 24 * time.Hour
+	abortAnswers = 5 * time.Second // a wait for something that has ended already
+)
+
+func (h handlers) messages() []*rpc.Method {
+	return []*rpc.Method{
+		rpc.Define("chat.send", chat.ScopeWrite, h.chatSend, rpc.Limited(auth.LimitChats)),
+		rpc.Define("chat.abort", chat.ScopeWrite, h.chatAbort, rpc.Control),
+		rpc.Define("chat.history", chat.ScopeRead, h.chatHistory, rpc.Lists),
+		rpc.Define("agent", chat.ScopeWrite, h.agentCall, rpc.Limited(auth.LimitChats)),
+		rpc.Define("wake", chat.ScopeWrite, h.wake, rpc.Limited(auth.LimitCronWrites)),
+	}
+}
+
+func (h handlers) chatSend(ctx context.Context, c *rpc.Call, p wire.ChatSendParams) (wire.ChatSendResult, error) {
+	key, err := h.session(c, p.SessionKey, p.AgentID)
+	if err != nil {
+		return wire.ChatSendResult{}, err
+	}
+	if err := checkText(c, p.Message, p.Attachments, p.IdempotencyKey); err != nil {
+		return wire.ChatSendResult{}, err
+	}
+	if err := h.mayUse(ctx, c, key); err != nil {
+		return wire.ChatSendResult{}, err
+	}
+	m := message(c, key, p.Message, p.IdempotencyKey)
+	m.Content.Options.Mode = chat.QueueMode(p.QueueMode)
+	m.Content.Options.Thinking = p.Thinking
+	m.Content.Options.TimeoutMs = turnLimit(p.TimeoutMs, time.Millisecond)
+	if p.Deliver {
+		m.Content.Options.ReplyTo = key.Target()
+	}
+	receipt, err := h.receive(ctx, c, m)
+	if err != nil {
+		return wire.ChatSendResult{}, err
+	}
+	out := wire.ChatSendResult{RunID: chat.ShownRunID(receipt.RunID), Status: h.sendStatus(ctx, receipt)}
+	if c.Extended {
+		out.Queued, out.Position = &receipt.Queued, &receipt.Position
+	}
+	return out, nil
+}
+
+// turnLimit reads a limit of the client: absent = the agent's default, 0 = the ceiling.
+func turnLimit(v *int64, unit time.Duration) int64 {
+	switch {
+	case v == nil:
+		return 0
+	case *v == 0:
+		return maxTurn.Milliseconds()
+	default:
+		return *v * unit.Milliseconds()
+	}
+}
+
+// sendStatus is how far a message is that is offered again.
+func (h handlers) sendStatus(ctx context.Context, r chat.Receipt) string {
+	switch {
+	case !r.Duplicate:
+		return "started"
+	case r.State != store.StateDone:
+		return "in_flight"
+	case r.Outcome == chat.OutcomeAnswered || r.Outcome == chat.OutcomeMerged:
+		return "ok"
+	case r.Outcome == chat.OutcomeFailed && h.endedByTime(ctx, r.RunID):
+		return "timeout"
+	default:
+		return "error"
+	}
+}
+
+func (h handlers) endedByTime(ctx context.Context, run string) bool {
+	ctx, cancel := context.WithTimeout(ctx, abortAnswers)
+	defer cancel()
+	end, err := h.backend.Wait(ctx, run)
+	return err == nil && fault.TurnTimedOut(end.Reason)
+}
+
+// receive gives the message to the backend. Before that, the connection begins to follow its run, with the gate closed: no event of the run is sent before the
+// answer, however fast the run is.
+func (h handlers) receive(ctx context.Context, c *rpc.Call, m chat.Message) (chat.Receipt, error) {
+	open, added := c.Events.Follow(m.ID)
+	receipt, err := h.backend.ReceiveFrom(ctx, m, c.Caller())
+	ended := err == nil && receipt.Duplicate && receipt.State == store.StateDone
+	// Out of time, the message may be accepted all the same. A connection that followed the run before this call goes on: its last event may be
+	// published only after the run was found to have ended.
+	if added && (ended || (err != nil && ctx.Err() == nil)) {
+		c.Events.Forget(m.ID)
+	}
+	c.WhenAnswered(open)
+	return receipt, err
+}
+
+// message is a message of this caller whose id and idempotency key are key.
+func message(c *rpc.Call, session chat.SessionKey, text, key string) chat.Message {
+	m := chat.Message{
+		Session: session, ID: chat.RunIDOf(c.Principal(), key), Principal: c.Principal(), Channel: wire.ChannelWeb,
+		Content: chat.Content{Text: text, Sender: chat.Sender{ID: c.Principal()}},
+	}
+	if key != "" {
+		m.Dedupe, m.ParamsHash = c.Dedupe(key), c.ParamsHash()
+	}
+	return m
+}
+
+// session reads the session key of a call; agentID, if given, must be its agent.
+func (h handlers) session(c *rpc.Call, key, agentID string) (chat.SessionKey, error) {
+	out, err := chat.ParseSessionKey(key, h.backend.DefaultAgent())
+	if err != nil {
+		return out, c.BadParam("/sessionKey", err.Error())
+	}
+	if agentID != "" && agentID != out.Agent {
+		return out, c.BadParam("/agentId", "does not match the agent of the session key")
+	}
+	return out, nil
+}
+
+func checkText(c *rpc.Call, text string, attachments []json.RawMessage, key string) error {
+	switch {
+	case strings.TrimSpace(text) == "":
+		return c.BadParam("/message", "must not be blank")
+	case len(attachments) > 0:
+		return c.BadParam("/attachments", "attachments are not supported")
+	}
+	return c.CheckKey(key, true)
+}
+
+func (h handlers) chatAbort(ctx context.Context, c *rpc.Call, p wire.ChatAbortParams) (wire.ChatAbortResult, error) {
+	key, err := h.session(c, p.SessionKey, p.AgentID)
+	if err != nil {
+		return wire.ChatAbortResult{}, err
+	}
+	seen, err := h.lookAt(ctx, c, key)
+	if err != nil {
+		return wire.ChatAbortResult{}, err
+	}
+	if seen.hidden {
+		return wire.ChatAbortResult{OK: true, RunIDs: []string{}}, nil
+	}
+	stop := store.StopParams{Session: key, Scope: store.StopOne, By: c.Principal(), Reason: "stop"}
+	var ids []string
+	switch {
+	case p.RunID != "":
+		stop.Scope = store.StopRun
+		ids, err = h.abortRun(ctx, c, stop, p.RunID)
+	case p.All:
+		stop.Scope, stop.Reason = store.StopAll, "stopall"
+		fallthrough
+	default:
+		ids, err = h.backend.Stop(ctx, stop)
+	}
+	if err != nil {
+		return wire.ChatAbortResult{}, err
+	}
+	return wire.ChatAbortResult{OK: true, Aborted: len(ids) > 0, RunIDs: shownRuns(ids)}, nil
+}
+
+// abortRun stops the run of a session that callers see under an id: the caller's own or one of that very id, which needs nothing to be read; else the
+// one of another principal that runs there or is among the first that wait.
+func (h handlers) abortRun(ctx context.Context, c *rpc.Call, stop store.StopParams, id string) ([]string, error) {
+	own := chat.RunIDOf(c.Principal(), id)
+	for _, run := range slices.Compact([]string{own, id}) {
+		stop.MessageID = run
+		if ids, err := h.backend.Stop(ctx, stop); err != nil || len(ids) > 0 {
+			return ids, err
+		}
+	}
+	if c.Visible() != "" {
+		return nil, nil
+	}
+	st, err := h.backend.Session(ctx, stop.Session, "")
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	waiting, _, err := h.backend.PendingInputs(ctx, stop.Session, 0, maxPending)
+	if err != nil {
+		return nil, err
+	}
+	there := st.ActiveRuns
+	for _, w := range waiting {
+		there = append(there, w.MessageID)
+	}
+	i := slices.IndexFunc(there, func(run string) bool { return run != own && run != id && chat.ShownRunID(run) == id })
+	if i < 0 {
+		return nil, nil
+	}
+	stop.MessageID = there[i]
+	return h.backend.Stop(ctx, stop)
+}
+
+// shownRuns are ids of runs as callers see them; never nil.
+func shownRuns(ids []string) []string {
+	shown := make([]string, 0, len(ids))
+	for _, id := range ids {
+		shown = append(shown, chat.ShownRunID(id))
+	}
+	return shown
+}
+
+func newMessageID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -1,0 +1,269 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/rpc"
+	"laneway/internal/wire"
+)
+
+// Backend keeps jobs; the job service satisfies it. Errors are *chat.Error values, and what is not visible is as if it did not exist. Calls that have a name
+// (chat.IdempotencyKey) take effect once: sent again, by whichever process, they change nothing and get the first answer; chat.ErrKeyReused when that had other params.
+type Backend interface {
+	CronAdd(ctx context.Context, m cron.Members, by chat.Caller, o *chat.IdempotencyKey) (cron.Put, error)
+	CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error)
+	CronRemove(ctx context.Context, id string, cancelRunning bool, by chat.Caller) error
+	CronPause(ctx context.Context, id, note string, until time.Time, by chat.Caller) (cron.Job, error)
+	CronResume(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
+	CronGet(ctx context.Context, id string, by chat.Caller) (cron.Job, error)
+	CronList(ctx context.Context, f cron.JobFilter, by chat.Caller) (cron.JobPage, error)
+	CronRuns(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error)
+	CronRun(ctx context.Context, id string, mode cron.RunMode, by chat.Caller, o *chat.IdempotencyKey) (runID string, reason string, err error)
+	CronCancel(ctx context.Context, p cron.CancelParams, by chat.Caller) ([]string, error)
+	CronPreview(ctx context.Context, id string, m cron.Members, from time.Time, count int, by chat.Caller) (cron.Preview, error)
+	CronBackfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error)
+	CronCounts(ctx context.Context, by chat.Caller) (s cron.Summary, enabled bool)
+	CronTicked() (last time.Time, running bool)
+	// SubscribeCron calls fn for the events of this process, and for those of others as long as wanted says that anybody would see them. Neither may block.
+	SubscribeCron(fn func(cron.Event), wanted func() bool) (cancel func())
+}
+
+// Node is what the answers say of the process.
+type Node interface {
+	// BootID names this start of the gateway, NodeID the process.
+	BootID() string
+	NodeID() string
+	// StoreKind is sqlite, postgres or memory.
+	StoreKind() string
+}
+
+// handlers are the methods of jobs.
+type handlers struct {
+	backend Backend
+	node    Node
+}
+
+// Methods are the rows of the table about jobs. Each that has a target takes it as id or as jobId: the families of clients differ in the name, and a person
+// should not have to know which method came from which.
+func Methods(backend Backend, node Node) []*rpc.Method {
+	h := handlers{backend, node}
+	return []*rpc.Method{
+		rpc.Define("cron.add", chat.ScopeAdmin, h.add, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("cron.create", chat.ScopeAdmin, h.create, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("cron.update", chat.ScopeAdmin, h.update, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("cron.remove", chat.ScopeAdmin, h.remove, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("cron.delete", chat.ScopeAdmin, h.drop, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("cron.toggle", chat.ScopeAdmin, h.toggle, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("cron.pause", chat.ScopeAdmin, h.pause, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("cron.resume", chat.ScopeAdmin, h.resume, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("cron.run", chat.ScopeAdmin, h.run, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("cron.backfill", chat.ScopeAdmin, h.backfill, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("cron.cancel", chat.ScopeWrite, h.cancel, rpc.Control, rpc.Audited, rpc.Limited(auth.LimitCronWrites)),
+		rpc.Define("cron.get", chat.ScopeRead, h.get),
+		rpc.Define("cron.list", chat.ScopeRead, h.list, rpc.Lists),
+		rpc.Define("cron.runs", chat.ScopeRead, h.runs, rpc.Lists),
+		rpc.Define("cron.preview", chat.ScopeRead, h.preview),
+		rpc.Define("cron.status", chat.ScopeRead, h.status),
+		rpc.Define("scheduler.status", chat.ScopeRead, h.scheduler, rpc.Lists),
+	}
+}
+
+// jobMembers reads all params as members of a job.
+func jobMembers(raw json.RawMessage) cron.Members {
+	m := cron.Members{}
+	if json.Unmarshal(raw, &m) != nil { // the shape has seen an object
+		return cron.Members{}
+	}
+	delete(m, "extended")
+	delete(m, "idempotencyKey")
+	return m
+}
+
+func (h handlers) add(ctx context.Context, c *rpc.Call, p wire.CronAddParams) (wire.CronAddResult, error) {
+	o, err := c.Once(p.IdempotencyKey)
+	if err != nil {
+		return wire.CronAddResult{}, err
+	}
+	put, err := h.backend.CronAdd(ctx, jobMembers(c.Raw), c.Caller(), o)
+	if err != nil {
+		return wire.CronAddResult{}, err
+	}
+	job, where := jobView(put.Job, c.Extended), previewOf(put.Job.Delivery)
+	if put.Keyed {
+		return wire.CronAddResult{Of: wire.JobDeclared{Created: put.Created, DeliveryPreview: where, Job: job, Updated: put.Updated}}, nil
+	}
+	job.DeliveryPreview = &where
+	if c.Extended {
+		job.Created = &put.Created
+	}
+	return wire.CronAddResult{Of: job}, nil
+}
+
+func (h handlers) update(ctx context.Context, c *rpc.Call, p wire.CronUpdateParams) (wire.Job, error) {
+	var patch cron.Members
+	if err := json.Unmarshal(p.Patch, &patch); err != nil || patch == nil {
+		return wire.Job{}, c.BadParam("/patch", "must be object")
+	}
+	patch, err := fromAlias(c, patch)
+	if err != nil {
+		return wire.Job{}, err
+	}
+	job, err := h.backend.CronUpdate(ctx, p.ID, patch, p.Expected, c.Caller())
+	if err != nil {
+		return wire.Job{}, err
+	}
+	return jobView(job, c.Extended), nil
+}
+
+func (h handlers) get(ctx context.Context, c *rpc.Call, p wire.CronJobParams) (wire.Job, error) {
+	job, err := h.backend.CronGet(ctx, p.ID, c.Caller())
+	if err != nil {
+		return wire.Job{}, err
+	}
+	return jobView(job, c.Extended), nil
+}
+
+func (h handlers) resume(ctx context.Context, c *rpc.Call, p wire.CronJobParams) (wire.Job, error) {
+	job, err := h.backend.CronResume(ctx, p.ID, c.Caller())
+	if err != nil {
+		return wire.Job{}, err
+	}
+	return jobView(job, true), nil
+}
+
+func (h handlers) remove(ctx context.Context, c *rpc.Call, p wire.CronRemoveParams) (wire.CronRemoveResult, error) {
+	if err := h.backend.CronRemove(ctx, p.ID, p.Cancel, c.Caller()); err != nil {
+		return wire.CronRemoveResult{}, err
+	}
+	return wire.CronRemoveResult{OK: true, Removed: true}, nil
+}
+
+func (h handlers) pause(ctx context.Context, c *rpc.Call, p wire.CronPauseParams) (wire.Job, error) {
+	job, err := h.backend.CronPause(ctx, p.ID, p.Note, momentOf(p.Until), c.Caller())
+	if err != nil {
+		return wire.Job{}, err
+	}
+	return jobView(job, true), nil
+}
+
+func momentOf(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func (h handlers) run(ctx context.Context, c *rpc.Call, p wire.CronRunParams) (wire.CronRunResult, error) {
+	o, err := c.Once(p.IdempotencyKey)
+	if err != nil {
+		return wire.CronRunResult{}, err
+	}
+	id, reason, err := h.backend.CronRun(ctx, p.ID, cron.RunMode(cmp.Or(p.Mode, string(cron.RunForce))), c.Caller(), o)
+	switch {
+	case err != nil:
+		return wire.CronRunResult{}, err
+	case reason != "":
+		return wire.CronRunResult{OK: true, Ran: new(false), Reason: reason}, nil
+	}
+	return wire.CronRunResult{OK: true, Enqueued: true, RunID: id, ProcessInstanceID: h.node.BootID()}, nil
+}
+
+func (h handlers) cancel(ctx context.Context, c *rpc.Call, p wire.CronCancelParams) (wire.CronCancelResult, error) {
+	if (p.RunID == "") == (p.ID == "") {
+		return wire.CronCancelResult{}, c.BadParam("", "must have either runId or id")
+	}
+	o, err := c.Once(p.IdempotencyKey)
+	if err != nil {
+		return wire.CronCancelResult{}, err
+	}
+	ids, err := h.backend.CronCancel(ctx, cron.CancelParams{RunID: p.RunID, JobID: p.ID, Note: p.Reason, IdempotencyKey: o}, c.Caller())
+	if err != nil {
+		return wire.CronCancelResult{}, err
+	}
+	return wire.CronCancelResult{OK: true, Cancelled: ids}, nil
+}
+
+const defaultBackfill = 100
+
+func (h handlers) backfill(ctx context.Context, c *rpc.Call, p wire.CronBackfillParams) (wire.CronBackfillResult, error) {
+	if p.MaxRuns == 0 {
+		p.MaxRuns = defaultBackfill
+	}
+	o, err := c.Once(p.IdempotencyKey)
+	if err != nil {
+		return wire.CronBackfillResult{}, err
+	}
+	fires, err := h.backend.CronBackfill(ctx, cron.BackfillParams{
+		ID: p.ID, From: time.UnixMilli(p.From), To: time.UnixMilli(p.To), MaxRuns: int(p.MaxRuns), DryRun: p.DryRun, Force: p.Force, IdempotencyKey: o,
+	}, c.Caller())
+	if err != nil {
+		return wire.CronBackfillResult{}, err
+	}
+	return backfillView(fires, p.DryRun), nil
+}
+
+func backfillView(fires []cron.BackfillFire, dry bool) wire.CronBackfillResult {
+	out := wire.CronBackfillResult{OK: true, Fires: make([]wire.BackfillFire, 0, len(fires))}
+	for _, f := range fires {
+		action := "enqueue"
+		switch {
+		case f.Exists:
+			action = "exists"
+			out.Existing++
+		case !dry:
+			out.Enqueued++
+		}
+		out.Fires = append(out.Fires, wire.BackfillFire{Action: action, RunID: f.RunID, ScheduledForMs: f.Slot.UnixMilli()})
+	}
+	return out
+}
+
+const defaultPreview = 5
+
+func (h handlers) preview(ctx context.Context, c *rpc.Call, p wire.CronPreviewParams) (wire.CronPreviewResult, error) {
+	if (p.ID == "") == (p.Schedule == nil) {
+		return wire.CronPreviewResult{}, c.BadParam("", "must have either id or schedule")
+	}
+	m := cron.Members{}
+	if p.Schedule != nil {
+		m["schedule"] = p.Schedule
+	}
+	if p.DST != nil {
+		m["dst"] = p.DST
+	}
+	if p.Count == 0 {
+		p.Count = defaultPreview
+	}
+	found, err := h.backend.CronPreview(ctx, p.ID, m, momentOf(p.From), int(p.Count), c.Caller())
+	if err != nil {
+		return wire.CronPreviewResult{}, err
+	}
+	out := previewView(found)
+	if p.ID == "" && p.Jitter > 0 { // it follows from the id that a job gets when it is made
+		out.Warnings = append(out.Warnings, "each fire will be up to "+strconv.FormatInt(p.Jitter, 10)+" ms later, by a delay that is fixed once the job is made")
+	}
+	return out, nil
+}
+
+func previewView(p cron.Preview) wire.CronPreviewResult {
+	out := wire.CronPreviewResult{Timezone: p.Timezone, Fires: make([]wire.PreviewFire, 0, len(p.Fires)), Warnings: p.Warnings}
+	for _, f := range p.Fires {
+		out.Fires = append(out.Fires, wire.PreviewFire{
+			ScheduledForMs: f.ScheduledForMs, FireAtMs: f.FireAtMs, ISO: f.ISO, Local: f.Local, DST: string(f.DST),
+		})
+	}
+	return out
+}
+
+func (h handlers) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.CronStatusResult, error) {
+	s, enabled := h.backend.CronCounts(ctx, c.Caller())
+	kind := h.node.StoreKind()
+	return wire.CronStatusResult{Enabled: enabled, Jobs: s.Jobs, NextWakeAtMs: rpc.Instant(s.NextWake), Storage: kind, StorePath: kind}, nil
+}

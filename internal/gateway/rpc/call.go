@@ -1,0 +1,142 @@
+package rpc
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"sync"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/params"
+	"laneway/internal/gateway/strictjson"
+)
+
+// Events is the connection of a call, as far as methods know it: which events it gets.
+type Events interface {
+	// Follow makes the connection get the events of a run once open was called. added reports that it did not follow the run before.
+	Follow(run string) (open func(), added bool)
+	// Forget undoes Follow.
+	Forget(run string)
+	// Subscribe makes the connection get the events of every visible session.
+	Subscribe()
+}
+
+// Budget bounds the work of one credential; *inflight.Share satisfies it.
+type Budget interface {
+	// Parsing runs parse, which reads n bytes of JSON, once the credential may have so much parsed at once. The error is that of parse, or the cause of ctx.
+	Parsing(ctx context.Context, n int, parse func() error) error
+}
+
+// Call is one request under way.
+type Call struct {
+	Method *Method
+	Raw    json.RawMessage
+	// Cred is the credential of the caller, Scopes what its connection was granted.
+	Cred   auth.Credential
+	Scopes []string
+	// Peer and RequestID are where the call came from, for the log of changes.
+	Peer      netip.Addr
+	RequestID string
+	// Extended is the view of the answer. It begins as that of the connection; the parameters can ask for it, too.
+	Extended bool
+	Events   Events
+	Budget   Budget
+
+	mu       sync.Mutex
+	answered bool
+	after    []func() // to run when the first answer is queued
+}
+
+// WhenAnswered runs f once the first answer is queued; at once when it is already, because the call's time was over.
+func (c *Call) WhenAnswered(f func()) {
+	c.mu.Lock()
+	late := c.answered
+	if !late {
+		c.after = append(c.after, f)
+	}
+	c.mu.Unlock()
+	if late {
+		f()
+	}
+}
+
+// MarkAnswered runs what waits for the first answer. The gateway calls it when the answer is queued.
+func (c *Call) MarkAnswered() {
+	c.mu.Lock()
+	after := c.after
+	c.answered, c.after = true, nil
+	c.mu.Unlock()
+	for _, f := range after {
+		f()
+	}
+}
+
+// Principal is the name of the caller.
+func (c *Call) Principal() string { return c.Cred.Name }
+
+// Visible is the owner that a query of the caller is restricted to; "" = none.
+func (c *Call) Visible() string {
+	if c.Cred.Own() {
+		return c.Cred.Name
+	}
+	return ""
+}
+
+// BadParam refuses a parameter. at is its place as a JSON pointer, "" = the parameters as a whole.
+func (c *Call) BadParam(at, text string) error {
+	return params.Refuse(c.Method.Name, &params.Error{At: at, Text: text})
+}
+
+// Caller is the caller for the core.
+func (c *Call) Caller() chat.Caller {
+	by := chat.Caller{Principal: c.Principal(), Scopes: c.Scopes, Own: c.Cred.Own(), RequestID: c.RequestID}
+	if c.Peer.IsValid() {
+		by.Peer = c.Peer.String()
+	}
+	return by
+}
+
+// CheckKey checks an idempotency key. One that becomes the id of a run must not look like the id of a cron fire.
+func (c *Call) CheckKey(key string, run bool) error {
+	if key == "" {
+		return nil
+	}
+	if err := chat.CheckMessageID("idempotencyKey", key); err != nil {
+		return c.BadParam("/idempotencyKey", "must be 1 to 128 printable ASCII characters without blanks")
+	}
+	if run && strings.Contains(key, ":") {
+		return c.BadParam("/idempotencyKey", "must not contain ':'")
+	}
+	return nil
+}
+
+// Once is the name of a call with an idempotency key, for the store; nil when it has none.
+func (c *Call) Once(key string) (*chat.IdempotencyKey, error) {
+	if key == "" {
+		return nil, nil //nolint:nilnil // a call without a name is no error
+	}
+	if err := c.CheckKey(key, false); err != nil {
+		return nil, err
+	}
+	return &chat.IdempotencyKey{Owner: c.Principal(), Method: c.Method.Name, Key: key, Hash: c.ParamsHash()}, nil
+}
+
+// Dedupe is the name under which a message of this call is offered again.
+func (c *Call) Dedupe(key string) string { return c.Principal() + "/" + c.Method.Name + "/" + key }
+
+// ParamsHash distinguishes calls with the same key: a digest of the canonical JSON of all other parameters.
+func (c *Call) ParamsHash() string {
+	var members map[string]any
+	dec := json.NewDecoder(strings.NewReader(string(c.Raw)))
+	dec.UseNumber()
+	if err := dec.Decode(&members); err != nil {
+		members = nil // absent params; anything else was refused before
+	}
+	delete(members, "idempotencyKey")
+	sum := sha256.Sum256(strictjson.Encode(members)) // encoding/json sorts the names
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,32 @@
+package rpc
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"laneway/internal/chat"
+	"laneway/internal/wire"
+)
+
+// Table has rows by the names of their methods.
+type Table map[string]*Method
+
+// NewTable makes a table. It panics when a name is there twice or a row has no scope: a typing error, found by the first test.
+func NewTable(rows ...[]*Method) Table {
+	table := Table{}
+	for _, m := range slices.Concat(rows...) {
+		if table[m.Name] != nil || chat.ScopeLevel(m.Scope) == 0 {
+			panic(fmt.Sprintf("method table: %s is there twice or has no scope", m.Name))
+		}
+		table[m.Name] = m
+	}
+	return table
+}
+
+// Names lists all methods that a client can call, connect included.
+func (t Table) Names() []string {
+	names := append(slices.Collect(maps.Keys(t)), wire.MethodConnect)
+	slices.Sort(names)
+	return names
+}
