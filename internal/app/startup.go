@@ -25,7 +25,7 @@ type startupServer struct {
 func (p *Process) openStartupServer(ctx context.Context) error {
 	srv, err := gateway.New(gateway.Config{
 		Version: p.opts.Version, AllowedHosts: p.cfg.Hosts(), AllowedOrigins: p.cfg.AllowedOrigins, TrustedProxies: p.cfg.TrustedPrefixes(),
-		MaxSockets: p.cfg.Limits.Sockets, MaxStrangers: p.cfg.Limits.Unauthenticated, MaxStrangersPerAddr: p.cfg.Limits.UnauthenticatedPerAddress,
+		MaxSockets: p.cfg.Limits.Sockets, MaxUnauthenticated: p.cfg.Limits.Unauthenticated, MaxUnauthenticatedPerAddr: p.cfg.Limits.UnauthenticatedPerAddress,
 		Credentials: credentials(p.opts.Credentials), HoldConnects: true, StopTimeout: stopSockets,
 	}, startingBackend{}, p.log)
 	if err != nil {

@@ -30,18 +30,13 @@ func banned() []string {
 func legacyNames() map[string]int {
 	return map[string]int{
 		"internal/channel/telegram": 1,
-		"internal/gateway":          21,
-		"internal/gateway/gendoc":   1,
 	}
 }
 
 // legacyComments are packages whose comments are not revised yet, those below them included. All others keep the two ratios of [maxPersons] and
 // [maxTells]. The list only ever gets shorter.
 func legacyComments() []string {
-	return []string{
-		"internal/gateway",
-		"internal/gateway/gendoc",
-	}
+	return []string{}
 }
 
 // Bounds per 1,000 words of comment, as cmd/structure counts them. A package of fewer words may use one form of

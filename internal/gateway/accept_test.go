@@ -101,7 +101,7 @@ func TestClientThatNeverReadsItsAnswersLosesTheConnection(t *testing.T) {
 func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	b, s := onStreet(t, func(c *gateway.Config) {
-		c.MaxStrangersPerAddr = 3
+		c.MaxUnauthenticatedPerAddr = 3
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 	})
 	full := func(when string) {

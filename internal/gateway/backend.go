@@ -13,7 +13,7 @@ import (
 // Caller is who makes a call.
 type Caller = chat.Caller
 
-// Backend is what the gateway needs of the house; package dispatch satisfies it. Every method returns *chat.Error values for
+// Backend is what the gateway needs of the core; package dispatch satisfies it. Every method returns *chat.Error values for
 // what a caller can act on, and none of them waits for a lane, a slot or an answer, except [Backend.Wait].
 type Backend interface {
 	conversation.Backend
@@ -28,7 +28,7 @@ type Backend interface {
 	Status(ctx context.Context) chat.SystemStatus
 	// Progress does not touch the database.
 	Progress() chat.Progress
-	// Ready says which check fails, as a [*NotReadyError]; nil = ready.
+	// Ready reports the check that fails, as a [*NotReadyError]; nil = ready.
 	Ready(ctx context.Context) error
 
 	// Subscribe calls fn for every event of this process, in order per run, until the returned function is called, and for the ends of runs and the changes
@@ -40,7 +40,7 @@ type Backend interface {
 // Check is one condition of readiness.
 type Check = chat.Check
 
-// NotReadyError is how a backend says which check fails.
+// NotReadyError is how a backend reports the check that fails.
 type NotReadyError = chat.NotReadyError
 
 // The checks of readiness.

@@ -48,7 +48,7 @@ func benchGateway(b *testing.B) (addr string, h *house) {
 	}
 	srv, err := gateway.New(gateway.Config{
 		Credentials: credentials(), RequestsPerSecond: auth.Off, Limits: auth.Limits{ChatsPerMinute: auth.Off},
-		MaxSockets: 20_000, MaxStrangers: 20_000, MaxStrangersPerAddr: 20_000, MaxPerPrincipal: 20_000,
+		MaxSockets: 20_000, MaxUnauthenticated: 20_000, MaxUnauthenticatedPerAddr: 20_000, MaxPerPrincipal: 20_000,
 	}, quiet{h}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)

@@ -49,10 +49,10 @@ type Config struct {
 	MaxPayload int64
 	// MaxBuffered is the send buffer of one connection in bytes; default 8 MiB.
 	MaxBuffered int
-	// MaxSockets open at once (10,000), of them MaxStrangers not authenticated (512), MaxStrangersPerAddr from one address (32),
+	// MaxSockets open at once (10,000), of them MaxUnauthenticated not authenticated (512), MaxUnauthenticatedPerAddr from one address (32),
 	// and MaxPerPrincipal of one credential (1,000). Connections that are no sockets are bounded as well: all together by MaxSockets and 1,024 more,
-	// those of one address that have proven nothing by MaxStrangersPerAddr, except from loopback and TrustedProxies.
-	MaxSockets, MaxStrangers, MaxStrangersPerAddr, MaxPerPrincipal int
+	// those of one address that have proven nothing by MaxUnauthenticatedPerAddr, except from loopback and TrustedProxies.
+	MaxSockets, MaxUnauthenticated, MaxUnauthenticatedPerAddr, MaxPerPrincipal int
 
 	// Limits are the allowances a minute. RequestsPerSecond (200) is per connection; [auth.Off] = no limit.
 	auth.Limits
@@ -79,7 +79,7 @@ type Config struct {
 	Dashboard http.Handler
 	// MetricsOnMain serves /metrics on the main listener to a read credential; nil = not there.
 	MetricsOnMain http.Handler
-	// Observer counts what happens; nil = nobody.
+	// Observer counts what happens; nil = nothing is counted.
 	Observer Observer
 }
 
@@ -135,8 +135,8 @@ func (c Config) withDefaults() Config {
 	}
 	c.MaxBuffered = orInt(c.MaxBuffered, 8<<20)
 	c.MaxSockets = orInt(c.MaxSockets, 10_000)
-	c.MaxStrangers = orInt(c.MaxStrangers, 512)
-	c.MaxStrangersPerAddr = orInt(c.MaxStrangersPerAddr, 32)
+	c.MaxUnauthenticated = orInt(c.MaxUnauthenticated, 512)
+	c.MaxUnauthenticatedPerAddr = orInt(c.MaxUnauthenticatedPerAddr, 32)
 	c.MaxPerPrincipal = orInt(c.MaxPerPrincipal, 1_000)
 	c.Limits = c.Limits.WithDefaults()
 	c.RequestsPerSecond = orInt(c.RequestsPerSecond, 200)

@@ -15,7 +15,7 @@ func eventNames() []string {
 	return []string{wire.EventAgent, wire.EventChat, wire.EventCron, wire.EventHealth, wire.EventLanes, wire.EventSessions, wire.EventShutdown, wire.EventTick}
 }
 
-func assistantSays(text string, at time.Time) *wire.ChatMessage {
+func assistantMessage(text string, at time.Time) *wire.ChatMessage {
 	return &wire.ChatMessage{Role: chat.RoleAssistant, Content: []wire.TextPart{{Type: "text", Text: text}}, Timestamp: at.UnixMilli()}
 }
 
@@ -37,7 +37,7 @@ func chatDelta(d *socket.Delta) []byte {
 	p := chatBase(&d.Event, wire.ChatDelta)
 	text := d.Unsent()
 	p.DeltaText, p.Replace = &text, d.Replace
-	p.Message = assistantSays(d.Event.Text, d.Event.At)
+	p.Message = assistantMessage(d.Event.Text, d.Event.At)
 	return strictjson.Encode(p)
 }
 
@@ -50,7 +50,7 @@ func chatEnd(ev *chat.Event) []byte {
 		p := chatBase(ev, wire.ChatAborted)
 		p.StopReason = ev.Reason
 		if ev.Text != "" {
-			p.Message = assistantSays(ev.Text, ev.At)
+			p.Message = assistantMessage(ev.Text, ev.At)
 		}
 		return strictjson.Encode(p)
 	case chat.EventFailed:
@@ -66,7 +66,7 @@ func chatFinal(ev *chat.Event) wire.ChatEvent {
 		p.StopReason, p.Yielded = "merged", true
 		return p
 	}
-	p.Message = assistantSays(ev.Text, ev.At)
+	p.Message = assistantMessage(ev.Text, ev.At)
 	p.Message.Command = ev.Command
 	p.Usage = usageOf(ev.Usage)
 	p.StopReason = ev.Reason
@@ -76,7 +76,7 @@ func chatFinal(ev *chat.Event) wire.ChatEvent {
 	return p
 }
 
-// failWords are the beginnings by which clients tell some failures apart.
+// failWords are the beginnings by which clients distinguish some failures.
 func failWords(reason chat.FailReason) string {
 	switch reason {
 	case chat.FailQueueFull:
@@ -94,7 +94,7 @@ func chatFailed(ev *chat.Event) wire.ChatEvent {
 	p.ErrorMessage = withPrefix(failWords(chat.FailReason(ev.Reason)), ev.Message)
 	p.Usage = usageOf(ev.Usage)
 	if ev.Text != "" {
-		p.Message = assistantSays(ev.Text, ev.At)
+		p.Message = assistantMessage(ev.Text, ev.At)
 	}
 	return p
 }

@@ -24,7 +24,7 @@ type malformed struct {
 	notObject bool
 }
 
-// Error says what is wrong with the frame, in the words of the protocol.
+// Error is what is wrong with the frame, in the words of the protocol.
 func (m *malformed) Error() string { return "invalid request frame: " + m.reason }
 
 // parseRequest reads one message. Member names count exactly as written, which decoding into a struct would not do.

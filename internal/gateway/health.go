@@ -54,7 +54,7 @@ func orNull(s string) *string {
 
 func stalled(p chat.Progress) bool { return p.StalledFor >= stalledAfter || p.CronAge >= stalledAfter }
 
-// problemsOf says in words what is wrong; none = healthy.
+// problemsOf lists what is wrong, in sentences; none = healthy.
 func problemsOf(st *chat.SystemStatus) []string {
 	problems := []string{}
 	if st.StoreError != "" {
@@ -122,8 +122,7 @@ func connected(channels []chat.ChannelStatus) []bool {
 	return out
 }
 
-// look takes a new picture of the house and keeps it under the version that was last told; others may look and the watcher may tell
-// meanwhile.
+// look takes a new picture of the process and keeps it under the version that was last published. It is safe beside other looks and the watcher.
 func (s *Server) look(ctx context.Context) *healthPicture {
 	began := time.Now()
 	st := s.backend.Status(ctx)
@@ -139,12 +138,12 @@ func (s *Server) look(ctx context.Context) *healthPicture {
 	}
 }
 
-// watch looks at the house at a steady pace: health for everybody, lanes for those who understand them, credentials that ended.
+// watch looks at the process at a steady pace: it publishes health and lanes when they change, and closes connections whose credential has ended.
 // It ends with ctx.
 func (s *Server) watch(ctx context.Context) {
 	t := time.NewTicker(s.cfg.Deadlines.Watch)
 	defer t.Stop()
-	w := &watcher{s: s, told: time.Now(), essence: s.health.Load().essence}
+	w := &watcher{s: s, published: time.Now(), essence: s.health.Load().essence}
 	for {
 		select {
 		case <-ctx.Done():
@@ -168,26 +167,26 @@ func (s *Server) refreshKeys(ctx context.Context) {
 	}
 }
 
-// watcher remembers what was last told.
+// watcher has what was published last.
 type watcher struct {
-	s       *Server
-	told    time.Time
-	essence string
-	lanes   string
+	s         *Server
+	published time.Time
+	essence   string
+	lanes     string
 }
 
 func (w *watcher) turn(ctx context.Context) {
 	bound, cancel := context.WithTimeout(ctx, w.s.cfg.Deadlines.Request)
 	defer cancel()
 	pic := w.s.look(bound)
-	if pic.essence != w.essence || time.Since(w.told) >= healthEvery {
-		w.tellHealth(pic)
+	if pic.essence != w.essence || time.Since(w.published) >= healthEvery {
+		w.publishHealth(pic)
 	}
-	w.tellLanes()
+	w.publishLanes()
 }
 
-func (w *watcher) tellHealth(pic *healthPicture) {
-	w.essence, w.told = pic.essence, time.Now()
+func (w *watcher) publishHealth(pic *healthPicture) {
+	w.essence, w.published = pic.essence, time.Now()
 	next := *pic
 	next.version++
 	w.s.health.Store(&next)
@@ -210,7 +209,7 @@ func (p *healthPicture) of(extended, own bool) json.RawMessage {
 	return v.standard
 }
 
-func (w *watcher) tellLanes() {
+func (w *watcher) publishLanes() {
 	lanes := lanesOf(w.s.backend.Lanes())
 	payload := strictjson.Encode(wire.LanesEvent{Lanes: lanes.Lanes, Sessions: lanes.Sessions})
 	if string(payload) == w.lanes {
@@ -237,7 +236,7 @@ type progress struct {
 	WriterAgeMs     *int64 `json:"writerAgeMs"`
 }
 
-// healthz says whether the process does its work. It does not touch the database: a restart would not mend one.
+// healthz reports whether the process does its work. It does not touch the database: a restart would not repair one.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	p := s.backend.Progress()
 	body := liveness{
@@ -267,7 +266,7 @@ type readinessChecks struct {
 	Starting   bool   `json:"starting,omitempty"`
 }
 
-// readyz says whether new work should be sent here.
+// readyz reports whether new work should be sent here.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	checks := readinessChecks{Database: "ok", Migrations: "ok", Draining: s.state.draining(), Starting: !s.state.ready()}
 	err := s.askReady(r.Context())
@@ -292,7 +291,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	httpbody.WriteJSON(w, http.StatusServiceUnavailable, body)
 }
 
-// askReady gives the backend a second. Its goroutine ends with the backend's answer, which ends soon after its context.
+// askReady gives the backend a second. Its goroutine ends with the backend's answer, which follows the end of its context.
 func (s *Server) askReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

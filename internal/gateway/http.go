@@ -156,7 +156,7 @@ func (s *Server) upgrades(base context.Context) func(http.Handler) http.Handler 
 	}
 }
 
-// inTime bounds the time in which the body of a request arrives, whether or not anybody reads it: without a bound a stranger keeps a connection for ever
+// inTime bounds the time in which the body of a request arrives, whether or not a handler reads it: without a bound an unauthenticated client keeps a connection for ever
 // with the body of a request that is refused, one byte at a time. [httpbody.Read] lifts it for answers that take long.
 func (s *Server) inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +165,7 @@ func (s *Server) inTime(next http.Handler) http.Handler {
 	})
 }
 
-// upgrade opens a socket, or says why not: capacity, Host, Origin, version, in this order.
+// upgrade opens a socket, or refuses it: capacity, Host, Origin, version, in this order.
 func (s *Server) upgrade(base context.Context, w http.ResponseWriter, r *http.Request) {
 	addr := s.policy.ClientAddr(r)
 	if !s.hub.Reserve(addr) {

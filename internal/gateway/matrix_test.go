@@ -142,7 +142,7 @@ func TestUnknownMethodsAreRefusedToEverybody(t *testing.T) {
 // there. A refused connect leaves nothing behind either.
 func TestStrangersCanCallNothing(t *testing.T) {
 	t.Parallel()
-	b := start(t, func(c *gateway.Config) { c.MaxStrangersPerAddr = 512 }) // the test's sockets stay open until its end
+	b := start(t, func(c *gateway.Config) { c.MaxUnauthenticatedPerAddr = 512 }) // the test's sockets stay open until its end
 	for _, m := range b.srv.Methods() {
 		s := b.dial()
 		s.request("1", m.Name, send("main", "from nobody", "stranger"))

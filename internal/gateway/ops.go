@@ -35,7 +35,7 @@ func (o overview) health(ctx context.Context, c *rpc.Call, p wire.HealthParams) 
 	return rpc.Encoded[wire.HealthResult](pic.of(c.Extended, c.Cred.Own())), nil
 }
 
-// status takes a new picture: whoever asks wants to know how it is now, and in its first seconds the gateway has no other.
+// status takes a new picture: the answer is about now, and in its first seconds the gateway has no other.
 func (o overview) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.StatusResult, error) {
 	s := o.srv
 	st := s.look(ctx).status
@@ -110,7 +110,7 @@ func lanesOf(st chat.LanesStatus) wire.LanesOfNode {
 	return out
 }
 
-// lanes is a picture of the lanes for the caller. The work in them is everybody's: a caller that sees its own gets the names and capacities.
+// shownLanes is a picture of the lanes for the caller. The work in them belongs to all principals: a caller that sees its own gets the names and capacities.
 func shownLanes(c *rpc.Call, st chat.LanesStatus) wire.LanesOfNode {
 	out := lanesOf(st)
 	if c.Visible() == "" {
@@ -144,7 +144,7 @@ func (o overview) lanesStatus(ctx context.Context, c *rpc.Call, p wire.LanesStat
 	return wire.LanesStatusResult{Of: out}, nil
 }
 
-// channelsStatus shows the sockets of this gateway as the channel `web`, and the channels of the house.
+// channelsStatus shows the sockets of this gateway as the channel `web`, and the configured channels.
 func (o overview) channelsStatus(ctx context.Context, c *rpc.Call, p wire.ChannelsStatusParams) (wire.ChannelsStatusResult, error) {
 	pic := o.srv.health.Load()
 	if p.Probe {
@@ -179,7 +179,7 @@ func addChannel(r *wire.ChannelsStatusResult, id, label string, summary any, acc
 	r.Accounts[id] = append(r.Accounts[id], account)
 }
 
-// shownAccount shows an account. What waits to be sent is everybody's: a caller that sees its own gets no figures of it.
+// shownAccount shows an account. What waits to be sent belongs to all principals: a caller that sees its own gets no figures of it.
 func shownAccount(c *rpc.Call, ch chat.ChannelStatus) wire.ChannelAccount {
 	out := wire.ChannelAccount{
 		AccountID: cmp.Or(ch.AccountID, wire.AccountDefault), Enabled: ch.State != "disabled", Configured: ch.Configured, Running: ch.Running,

@@ -264,7 +264,7 @@ func (s *Server) invoke(ctx context.Context, cl *rpc.Call) (any, error) {
 	})
 }
 
-// namedKey says which idempotency key was used for something else.
+// namedKey adds to an error the idempotency key that was used for something else.
 func namedKey(err error, raw json.RawMessage) error {
 	reused, ok := errors.AsType[*chat.Error](err)
 	if !ok || reused.Code != chat.CodeKeyReused || reused.Details["idempotencyKey"] != nil {

@@ -66,10 +66,10 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		bootID: uuid.NewString(), startedAt: time.Now(), inFlight: inflight.New(cfg.MaxPayload, cfg.Deadlines.Request),
 	}
 	s.connLimiter = socket.NewConnLimiter(socket.ConnLimits{
-		MaxSockets: cfg.MaxSockets, MaxUnauthenticatedPerAddr: cfg.MaxStrangersPerAddr, WriteTimeout: cfg.Deadlines.Write, Exempt: policy.Trusted,
+		MaxSockets: cfg.MaxSockets, MaxUnauthenticatedPerAddr: cfg.MaxUnauthenticatedPerAddr, WriteTimeout: cfg.Deadlines.Write, Exempt: policy.Trusted,
 	}, log)
 	s.hub = socket.NewHub[*client](socket.HubLimits{
-		Sockets: cfg.MaxSockets, Unauthenticated: cfg.MaxStrangers, UnauthenticatedPerAddr: cfg.MaxStrangersPerAddr, PerPrincipal: cfg.MaxPerPrincipal,
+		Sockets: cfg.MaxSockets, Unauthenticated: cfg.MaxUnauthenticated, UnauthenticatedPerAddr: cfg.MaxUnauthenticatedPerAddr, PerPrincipal: cfg.MaxPerPrincipal,
 	})
 	s.sockets = socket.NewUpgrader(cfg.sockets())
 	s.services = &httpServices{s.state, s.report, who, policy, backend, s.inFlight}

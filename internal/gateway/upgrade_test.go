@@ -93,7 +93,7 @@ func TestUpgradeIsRefusedBeforeItHappens(t *testing.T) {
 
 func TestCapacityCountsStrangersPerAddress(t *testing.T) {
 	t.Parallel()
-	b := start(t, func(c *gateway.Config) { c.MaxStrangersPerAddr = 2 })
+	b := start(t, func(c *gateway.Config) { c.MaxUnauthenticatedPerAddr = 2 })
 	b.dial()
 	second := b.dial()
 	status, header, body := b.get(http.MethodGet, "/", upgradeHeaders(nil))
@@ -111,7 +111,7 @@ func TestCapacityCountsStrangersPerAddress(t *testing.T) {
 func TestCapacityCountsAllStrangers(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) {
-		c.MaxStrangers, c.TrustedProxies = 2, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+		c.MaxUnauthenticated, c.TrustedProxies = 2, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 	})
 	var last *websocket.Conn
 	for _, addr := range []string{"203.0.113.1", "203.0.113.2"} {

@@ -36,7 +36,7 @@ type AuditLog interface {
 	Audit(ctx context.Context, row chat.Audit) error
 }
 
-// Authenticator identifies clients and limits what they spend. It is safe for concurrent use, except as [Authenticator.Refresh] says.
+// Authenticator identifies clients and limits what they spend. It is safe for concurrent use, but see [Authenticator.Refresh].
 type Authenticator struct {
 	keys     *keyring
 	limiter  Limiter

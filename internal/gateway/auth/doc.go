@@ -5,7 +5,7 @@
 // One function identifies clients: [Authenticator.Identify], for sockets and for HTTP alike. The address of a client is checked before its secret, so that a
 // locked address learns nothing about secrets. Secrets are compared by digest, with every credential and in constant time.
 //
-// Credentials come from the configuration and from sources that change. [Authenticator.Refresh] reads the sources; [Authenticator.InForce] then says for an open
+// Credentials come from the configuration and from sources that change. [Authenticator.Refresh] reads the sources; [Authenticator.InForce] then decides for an open
 // connection whether its credential still has the same secret, scopes and visibility. A source that fails keeps its last list.
 //
 // Allowances are counted by principal and class. [NewLimiter] counts in this process, [NewSharedLimiter] over all replicas, in parts that it takes from the store.

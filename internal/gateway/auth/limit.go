@@ -40,7 +40,7 @@ func (l Limits) WithDefaults() Limits {
 
 // Limiter decides whether a principal may use more of a class. It must not block longer than a few milliseconds.
 type Limiter interface {
-	// Allow takes n calls (or bytes), or says after what time to try again and how many a minute are allowed. More than are allowed in a minute
+	// Allow takes n calls (or bytes), or reports after what time to try again and how many a minute are allowed. More than are allowed in a minute
 	// count as that many.
 	Allow(ctx context.Context, principal string, class LimitClass, n int) (ok bool, retryAfter time.Duration, perMinute int)
 }
@@ -91,7 +91,7 @@ func (l *localLimiter) bucket(key bucketKey, perMinute int) *rate.Limiter {
 	return b
 }
 
-// Take takes n tokens, which are no more than the bucket holds, or says when there will be as many without reserving them.
+// Take takes n tokens, which are no more than the bucket holds, or reports when there will be as many without reserving them.
 func Take(b *rate.Limiter, n int) (bool, time.Duration) {
 	r := b.ReserveN(time.Now(), n)
 	after := r.Delay()

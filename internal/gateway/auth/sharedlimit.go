@@ -68,7 +68,7 @@ func (l *sharedLimiter) Allow(ctx context.Context, principal string, class Limit
 		})
 		return l.own.Allow(ctx, principal, class, n)
 	}
-	if n > 1 { // the store says when there is one
+	if n > 1 { // the store reports when there is one
 		wait = max(wait, time.Minute*time.Duration(n)/time.Duration(most)+time.Millisecond)
 	}
 	ok, wait := l.keep(key, n, got, wait)
@@ -93,7 +93,7 @@ func (l *sharedLimiter) take(key bucketKey, n int) (ok bool, wait time.Duration,
 	}
 }
 
-// keep adds what the store gave, and takes n of it. If that is not enough, it says so for a while, which is the wait.
+// keep adds what the store gave, and takes n of it. If that is not enough, it refuses for a while, which is the wait.
 func (l *sharedLimiter) keep(key bucketKey, n, got int, wait time.Duration) (bool, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // agentFrames are the two results of the method agent.
 type agentFrames = rpc.Twice[wire.AgentResult]
 
-// agentCall runs one turn of an agent: the first frame says that the message is durable, the second how the run ended.
+// agentCall runs one turn of an agent: the first frame is sent when the message is durable, the second when the run has ended.
 func (h handlers) agentCall(ctx context.Context, c *rpc.Call, p wire.AgentParams) (agentFrames, error) {
 	if err := checkText(c, p.Message, p.Attachments, p.IdempotencyKey); err != nil {
 		return agentFrames{}, err
@@ -110,7 +110,7 @@ func endOf(end chat.RunEnd) (wire.AgentResult, error) {
 	}}, nil
 }
 
-// wake says something to a session in the name of the system.
+// wake gives a session a text in the name of the system.
 func (h handlers) wake(ctx context.Context, c *rpc.Call, p wire.WakeParams) (wire.WakeResult, error) {
 	if err := c.CheckKey(p.IdempotencyKey, false); err != nil {
 		return wire.WakeResult{}, err

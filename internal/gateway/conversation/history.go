@@ -26,7 +26,7 @@ const (
 // cursor is a place in a transcript. It names the transcript, because the numbers start again after a reset.
 type cursor struct {
 	seq       int64
-	sessionID string // "" = the place before everything, in whatever transcript, or a cursor that does not say
+	sessionID string // "" = the place before everything, in any transcript, or a cursor without this part
 }
 
 const cursorPrefix = "m:"
@@ -201,7 +201,7 @@ func messageOf(e chat.TranscriptEntry, maxChars int) wire.HistoryMessage {
 	return m
 }
 
-// cutChars shortens to n characters and says so.
+// cutChars shortens to n characters and marks the cut.
 func cutChars(s string, n int) string {
 	if len(s) <= n || utf8.RuneCountInString(s) <= n {
 		return s

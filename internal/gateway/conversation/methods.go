@@ -11,9 +11,9 @@ import (
 // Backend has the sessions and runs the messages. Every method returns *chat.Error values for what a caller can act on, and none of them waits for a lane, a
 // slot or an answer, except [Backend.Wait].
 type Backend interface {
-	// ReceiveFrom makes a message durable and hands it to its lane, or executes it when it is a chat command that by may give (the
-	// reply says so when it may not). It refuses with chat.ErrSessionNotFound when by is restricted to its own sessions and the
-	// session belongs to somebody else; the gateway has looked before, but only the acceptance itself can be sure.
+	// ReceiveFrom makes a message durable and gives it to its lane, or executes it when it is a chat command that by may give (the
+	// reply is a refusal when it may not). It refuses with chat.ErrSessionNotFound when by is restricted to its own sessions and the
+	// session belongs to another principal; the gateway has looked before, but only the acceptance itself can be sure.
 	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
 	// Defer makes a system text durable that is put before the next turn of its session, whatever starts that. It starts nothing.
 	// The same Dedupe offered twice is one text.
@@ -25,7 +25,7 @@ type Backend interface {
 	// InFlight is the oldest running turn of a session on this process.
 	InFlight(key chat.SessionKey) (chat.InFlight, bool)
 
-	// Session reads one session that visible ("" = everybody) may see; chat.ErrSessionNotFound.
+	// Session reads one session that visible ("" = every principal) may see; chat.ErrSessionNotFound.
 	Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error)
 	Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error)
 	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)

@@ -1,6 +1,6 @@
 package main
 
-// eventNote says what an event is: which connections get it, and what it says.
+// eventNote describes an event: which connections get it, and what it is about.
 type eventNote struct{ SentTo, Does string }
 
 func eventNotes() map[string]eventNote {

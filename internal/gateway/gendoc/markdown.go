@@ -58,7 +58,7 @@ func answer(t *schema.Type) string {
 	return strings.Join(parts, " or ")
 }
 
-// rule says what a value must be like, beyond its type. Members of results are required unless the rule says otherwise; those of parameters are not.
+// rule describes what a value must be like, beyond its type. Members of results are required unless the rule is optional; those of parameters are not.
 func rule(f schema.Field, result bool) string {
 	var parts []string
 	switch {

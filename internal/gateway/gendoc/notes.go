@@ -2,7 +2,7 @@ package main
 
 import "maps"
 
-// note is what the table cannot say about a method.
+// note is what the table does not have about a method.
 type note struct {
 	// Does is what a call does. Errors are the finer codes that the method adds to those that every method has.
 	Does   string
@@ -34,7 +34,7 @@ func opsNotes() map[string]note {
 		"channels.pairing.list": {
 			Does: "Lists people who wait to be let in to a channel; never the codes that they see.",
 		},
-		"channels.pairing.approve": {Does: "Lets a person in: the id of the list, or the code that the person was shown. They are told unless `notify` is false."},
+		"channels.pairing.approve": {Does: "Lets a person in: the id of the list, or the code that the person was shown. They get a message unless `notify` is false."},
 		"channels.pairing.revoke": {
 			Does: "Takes back that a person may talk; they may ask again.",
 		},
@@ -56,7 +56,7 @@ func chatNotes() map[string]note {
 		},
 		"chat.history": {
 			Does: "Reads a session. With the `deltaCursor` of an earlier answer it gives exactly the messages after it, which is how a client that was away catches up. " +
-				"Rows of role `system` say what was stopped, interrupted or dropped.",
+				"Rows of role `system` name what was stopped, interrupted or dropped.",
 		},
 		"agent": {
 			Does: "Runs one turn and waits for its end: two response frames with the same id. Nothing is merged with it. Losing the connection cancels nothing; the " +
@@ -64,7 +64,7 @@ func chatNotes() map[string]note {
 			Errors: []string{"RUN_FAILED", "QUEUE_DROPPED", "MESSAGE_STALE", "LANE_CLEARED", "QUEUE_FULL", "GATEWAY_DRAINING", "UNKNOWN_AGENT_ID", "IDEMPOTENCY_KEY_REUSED", "RATE_LIMITED"},
 		},
 		"wake": {
-			Does: "Says something to a session in the name of the system: `now` starts a turn, `next-heartbeat` goes before the next one.", Errors: []string{"SESSION_NOT_FOUND", "UNKNOWN_AGENT_ID", "IDEMPOTENCY_KEY_REUSED", "RATE_LIMITED"},
+			Does: "Gives a session a text in the name of the system: `now` starts a turn, `next-heartbeat` goes before the next one.", Errors: []string{"SESSION_NOT_FOUND", "UNKNOWN_AGENT_ID", "IDEMPOTENCY_KEY_REUSED", "RATE_LIMITED"},
 		},
 	}
 }
@@ -73,7 +73,7 @@ func sessionNotes() map[string]note {
 	return map[string]note{
 		"sessions.list":      {Does: "Lists the visible sessions, newest first."},
 		"sessions.describe":  {Does: "Shows one session."},
-		"sessions.subscribe": {Does: "From now on this connection hears of every visible session. It ends with the connection."},
+		"sessions.subscribe": {Does: "From now on this connection gets the events of every visible session. It ends with the connection."},
 		"sessions.reset": {
 			Does: "Stops everything of a session, archives its transcript and begins an empty one.", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},
 		},
@@ -85,7 +85,7 @@ func sessionNotes() map[string]note {
 
 func cronReadNotes() map[string]note {
 	return map[string]note{
-		"cron.status":  {Does: "Says whether jobs fire, how many there are and when the next one does."},
+		"cron.status":  {Does: "Shows whether jobs fire, how many there are and when the next one does."},
 		"cron.list":    {Does: "Lists jobs, page by page."},
 		"cron.get":     {Does: "Shows one job.", Errors: []string{"CRON_JOB_NOT_FOUND"}},
 		"cron.runs":    {Does: "Lists what became of every planned fire, newest first."},
@@ -102,7 +102,7 @@ func cronWriteNotes() map[string]note {
 		"cron.remove":   {Does: "Removes a job; its history stays.", Errors: one},
 		"cron.run":      {Does: "Enqueues one fire by hand; it never counts as a planned one.", Errors: one},
 		"cron.cancel":   {Does: "Stops a run of a job, or all of its active runs, whatever the lanes do.", Errors: []string{"CRON_RUN_NOT_FOUND", "CRON_JOB_NOT_FOUND", "RATE_LIMITED"}},
-		"cron.pause":    {Does: "Pauses a job, with a note that says why, until a time or until it is resumed.", Errors: one},
+		"cron.pause":    {Does: "Pauses a job, with a note about the reason, until a time or until it is resumed.", Errors: one},
 		"cron.resume":   {Does: "Lets a paused job, and one that failures have switched off, fire again; what it missed is not made up for. Answers go out again that were held back because their chat was gone (`deliveryPaused`).", Errors: one},
 		"cron.backfill": {Does: "Runs the slots of a past window, one after the other; `dryRun` only lists them. A slot with a run that ended well is left alone unless `force` is set. A repeated backfill has a number in its run ids, `backfill:2:…`; its `trigger` is `backfill`.", Errors: append([]string{"LIMIT_EXCEEDED"}, one...)},
 		"cron.create":   {Does: "`cron.add` with the names of another gateway family.", Errors: write},

@@ -74,7 +74,7 @@ func jsonOf(p protocol) ([]byte, error) {
 		Connect: w.params(p.Connect.Params), HelloOK: w.result(p.Connect.Result), Error: w.result(p.Error), Defs: w.defs,
 		Limits: map[string]int{
 			"handshakeBytes": int(p.Bounds.HandshakeLimit), "maxPayload": int(p.Config.MaxPayload), "maxBufferedBytes": p.Config.MaxBuffered,
-			"maxSockets": p.Config.MaxSockets, "maxStrangers": p.Config.MaxStrangers, "maxStrangersPerAddress": p.Config.MaxStrangersPerAddr,
+			"maxSockets": p.Config.MaxSockets, "maxStrangers": p.Config.MaxUnauthenticated, "maxStrangersPerAddress": p.Config.MaxUnauthenticatedPerAddr,
 			"maxPerPrincipal": p.Config.MaxPerPrincipal, "chatsPerMinute": p.Config.ChatsPerMinute,
 			"cronWritesPerMinute": p.Config.CronWritesPerMinute, "requestsPerSecond": p.Config.RequestsPerSecond,
 			"tickIntervalMs": int(p.Bounds.Tick.Milliseconds()),
@@ -194,7 +194,7 @@ func (w writer) member(f schema.Field) jsonSchema {
 	return s
 }
 
-// atLeast is nil where the lower bound says nothing: a size is never below zero, and results have no such bound.
+// atLeast is nil where the lower bound has no effect: a size is never below zero, and results have no such bound.
 func (w writer) atLeast(t *schema.Type) *int64 {
 	if t.Min == 0 && (t.Kind != schema.Integer || !w.inPlace) {
 		return nil

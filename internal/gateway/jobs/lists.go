@@ -79,7 +79,7 @@ func (h handlers) list(ctx context.Context, c *rpc.Call, p wire.CronListParams) 
 	return out, nil
 }
 
-// nextOf says whether a list goes on behind a page, and where.
+// nextOf is the place behind a page at which its list goes on, if it does.
 func nextOf(next, total int) (more bool, offset *int) {
 	if next >= total {
 		return false, nil

@@ -31,11 +31,11 @@ type Backend interface {
 	CronBackfill(ctx context.Context, p cron.BackfillParams, by chat.Caller) ([]cron.BackfillFire, error)
 	CronCounts(ctx context.Context, by chat.Caller) (s cron.Summary, enabled bool)
 	CronTicked() (last time.Time, running bool)
-	// SubscribeCron calls fn for the events of this process, and for those of others as long as wanted says that anybody would see them. Neither may block.
+	// SubscribeCron calls fn for the events of this process, and for those of others as long as wanted reports that a connection would get them. Neither may block.
 	SubscribeCron(fn func(cron.Event), wanted func() bool) (cancel func())
 }
 
-// Node is what the answers say of the process.
+// Node is what the answers have about the process.
 type Node interface {
 	// BootID names this start of the gateway, NodeID the process.
 	BootID() string

@@ -27,7 +27,7 @@ func cronCompletion(r cron.Run, bestEffort bool) string {
 	return "succeeded"
 }
 
-// runError is the error of an entry; ends that are none of the turn's say what they are.
+// runError is the error of an entry; an end that is not the turn's begins with its name.
 func runError(r cron.Run) string {
 	switch r.State { //nolint:exhaustive // the two with a word in front
 	case cron.RunCancelled, cron.RunInterrupted:
@@ -150,7 +150,7 @@ func WebhookBody(job cron.Job, run cron.Run) []byte {
 	})
 }
 
-// previewOf says in words where the answers of a job go.
+// previewOf describes where the answers of a job go.
 func previewOf(d cron.Delivery) wire.DeliveryPreview {
 	switch {
 	case d.Mode == cron.DeliverWebhook:

@@ -1,6 +1,6 @@
 // Package params decodes and checks the parameters of calls.
 //
-// A [Decoder] is made once for each type of parameters of package wire. It accepts exactly what the type and its rules say, fills a value of the type, and
+// A [Decoder] is made once for each type of parameters of package wire. It accepts exactly what the type and its rules describe, fills a value of the type, and
 // refuses everything else with an [Error] that names the place. The words of the errors are part of the protocol: clients compare them.
 //
 // The package does not know which call it checks: [Refuse] makes the answer to one. Decoders are immutable and safe for concurrent use; nothing is kept and no
@@ -149,7 +149,7 @@ func complete(t *schema.Type, members map[string]json.RawMessage, at string) *Er
 	return unexpected(t, members, at)
 }
 
-// is says whether a member with this name means the field.
+// is reports whether a member with this name means the field.
 func is(f *schema.Field, name string) bool { return name == f.Name || (f.Or != "" && name == f.Or) }
 
 // timesIn counts the members that mean the field.

@@ -65,7 +65,7 @@ func inspectEscape(data []byte) (int, error) {
 	r, ok := hexRune(data)
 	switch {
 	case !ok:
-		return 2, nil // not JSON; the parser says so
+		return 2, nil // not JSON; the parser refuses it
 	case r == 0:
 		return 6, ErrNUL
 	case !utf16.IsSurrogate(r):
