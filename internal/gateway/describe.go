@@ -92,7 +92,7 @@ func allMethods(s *Server, cron CronBackend) []*rpc.Method {
 	}
 	o := overview{s}
 	rows := slices.Concat(o.methods(), o.lists(), conversation.Methods(backend), pairing.Methods(pairing.Config{
-		Backend: paired, Channels: func() []chat.ChannelStatus { return s.health.Load().status.Channels },
+		Backend: paired, Channels: func() []chat.ChannelStatus { return s.health.current.Load().status.Channels },
 	}))
 	if s == nil || cron != nil {
 		rows = append(rows, jobs.Methods(cron, node{s})...)
@@ -107,7 +107,7 @@ type node struct{ s *Server }
 func (n node) BootID() string { return n.s.bootID }
 
 // NodeID implements [jobs.Node].
-func (n node) NodeID() string { return n.s.health.Load().status.NodeID }
+func (n node) NodeID() string { return n.s.health.current.Load().status.NodeID }
 
 // StoreKind implements [jobs.Node].
-func (n node) StoreKind() string { return n.s.health.Load().status.Store }
+func (n node) StoreKind() string { return n.s.health.current.Load().status.Store }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -25,6 +26,15 @@ const (
 	sessionScope = "per-sender"
 	diskLow      = "low"
 )
+
+// monitor looks at the backend: for the methods health and status, for events, and for the probes of HTTP. It is safe for concurrent use.
+type monitor struct {
+	backend   Backend
+	state     *lifecycle
+	log       *slog.Logger
+	startedAt time.Time
+	current   atomic.Pointer[healthPicture]
+}
 
 // healthPicture is what was last seen of the gateway, in both views, for callers that see everything and for those that see their own.
 type healthPicture struct {
@@ -77,12 +87,12 @@ func problemsOf(st *chat.SystemStatus) []string {
 	return problems
 }
 
-func (s *Server) picture(st chat.SystemStatus, took time.Duration) *healthPicture {
+func (m *monitor) picture(st chat.SystemStatus, took time.Duration) *healthPicture {
 	problems := problemsOf(&st)
 	p := wire.HealthResult{
 		OK: len(problems) == 0, TS: time.Now().UnixMilli(), DurationMs: took.Milliseconds(),
 		Channels: map[string]wire.HealthChannel{}, ChannelOrder: []string{}, ChannelLabels: map[string]string{},
-		DefaultAgentID: s.backend.DefaultAgent(), Agents: []string{},
+		DefaultAgentID: m.backend.DefaultAgent(), Agents: []string{},
 		Sessions: wire.HealthSessions{Path: st.Store, Count: st.SessionsKnown, Recent: []string{}},
 	}
 	for _, ch := range st.Channels {
@@ -123,16 +133,16 @@ func connected(channels []chat.ChannelStatus) []bool {
 }
 
 // look takes a new picture of the process and keeps it under the version that was last published. It is safe beside other looks and the watcher.
-func (s *Server) look(ctx context.Context) *healthPicture {
+func (m *monitor) look(ctx context.Context) *healthPicture {
 	began := time.Now()
-	st := s.backend.Status(ctx)
-	pic := s.picture(st, time.Since(began))
+	st := m.backend.Status(ctx)
+	pic := m.picture(st, time.Since(began))
 	for {
-		old := s.health.Load()
+		old := m.current.Load()
 		if old != nil {
 			pic.version = old.version
 		}
-		if s.health.CompareAndSwap(old, pic) {
+		if m.current.CompareAndSwap(old, pic) {
 			return pic
 		}
 	}
@@ -143,7 +153,7 @@ func (s *Server) look(ctx context.Context) *healthPicture {
 func (s *Server) watch(ctx context.Context) {
 	t := time.NewTicker(s.cfg.Deadlines.Watch)
 	defer t.Stop()
-	w := &watcher{s: s, published: time.Now(), essence: s.health.Load().essence}
+	w := &watcher{s: s, published: time.Now(), essence: s.health.current.Load().essence}
 	for {
 		select {
 		case <-ctx.Done():
@@ -178,7 +188,7 @@ type watcher struct {
 func (w *watcher) turn(ctx context.Context) {
 	bound, cancel := context.WithTimeout(ctx, w.s.cfg.Deadlines.Request)
 	defer cancel()
-	pic := w.s.look(bound)
+	pic := w.s.health.look(bound)
 	if pic.essence != w.essence || time.Since(w.published) >= healthEvery {
 		w.publishHealth(pic)
 	}
@@ -189,7 +199,7 @@ func (w *watcher) publishHealth(pic *healthPicture) {
 	w.essence, w.published = pic.essence, time.Now()
 	next := *pic
 	next.version++
-	w.s.health.Store(&next)
+	w.s.health.current.Store(&next)
 	for _, c := range w.s.hub.Opened() {
 		if id := c.who.Load(); id.level >= chat.ScopeLevel(chat.ScopeRead) {
 			c.PutState(wire.EventHealth, next.of(id.extended, id.cred.Own()), next.version)
@@ -237,17 +247,17 @@ type progress struct {
 }
 
 // healthz reports whether the process does its work. It does not touch the database: a restart would not repair one.
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
-	p := s.backend.Progress()
+func (m *monitor) healthz(w http.ResponseWriter, _ *http.Request) {
+	p := m.backend.Progress()
 	body := liveness{
-		OK: true, Status: "live", UptimeMs: time.Since(s.startedAt).Milliseconds(),
+		OK: true, Status: "live", UptimeMs: time.Since(m.startedAt).Milliseconds(),
 		Progress: progress{ageMs(p.DispatcherAge), ageMs(p.CronAge), ageMs(p.WriterAge)},
 	}
 	status := http.StatusOK
 	switch {
 	case stalled(p):
 		body.OK, body.Status, status = false, "stalled", http.StatusServiceUnavailable
-	case s.state.draining():
+	case m.state.draining():
 		body.Status = "draining"
 	}
 	httpbody.WriteJSON(w, status, body)
@@ -267,9 +277,9 @@ type readinessChecks struct {
 }
 
 // readyz reports whether new work should be sent here.
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	checks := readinessChecks{Database: "ok", Migrations: "ok", Draining: s.state.draining(), Starting: !s.state.ready()}
-	err := s.askReady(r.Context())
+func (m *monitor) readyz(w http.ResponseWriter, r *http.Request) {
+	checks := readinessChecks{Database: "ok", Migrations: "ok", Draining: m.state.draining(), Starting: !m.state.ready()}
+	err := m.askReady(r.Context())
 	var named *NotReadyError
 	switch {
 	case errors.As(err, &named) && named.Check == CheckMigrations:
@@ -286,17 +296,17 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		httpbody.WriteJSON(w, http.StatusOK, body)
 		return
 	}
-	s.log.DebugContext(r.Context(), "not ready", slog.Any("err", err))
+	m.log.DebugContext(r.Context(), "not ready", slog.Any("err", err))
 	w.Header().Set("Retry-After", "1")
 	httpbody.WriteJSON(w, http.StatusServiceUnavailable, body)
 }
 
 // askReady gives the backend a second. Its goroutine ends with the backend's answer, which follows the end of its context.
-func (s *Server) askReady(ctx context.Context) error {
+func (m *monitor) askReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	answer := make(chan error, 1)
-	go func() { answer <- s.backend.Ready(ctx) }()
+	go func() { answer <- m.backend.Ready(ctx) }()
 	select {
 	case err := <-answer:
 		return err

@@ -38,9 +38,9 @@ func refuse(w http.ResponseWriter, r *http.Request, e *fault.Error) {
 func (s *Server) routes(base, waits context.Context) http.Handler {
 	r := chi.NewRouter()
 	r.Use(s.recoverer, middleware.GetHead, s.upgrades(base), s.inTime, s.opened)
-	r.Get("/healthz", s.healthz)
-	r.Get("/health", s.healthz)
-	r.Get("/readyz", s.readyz)
+	r.Get("/healthz", s.health.healthz)
+	r.Get("/health", s.health.healthz)
+	r.Get("/readyz", s.health.readyz)
 	for path, h := range s.cfg.Webhooks {
 		r.With(checkOrigin(s.policy)).Handle(path, provenBy(h))
 	}

@@ -28,9 +28,9 @@ func (o overview) methods() []*rpc.Method {
 
 // health answers from the last picture, which is at most some seconds old; with probe it takes a new one.
 func (o overview) health(ctx context.Context, c *rpc.Call, p wire.HealthParams) (rpc.Encoded[wire.HealthResult], error) {
-	pic := o.srv.health.Load()
+	pic := o.srv.health.current.Load()
 	if p.Probe {
-		pic = o.srv.look(ctx)
+		pic = o.srv.health.look(ctx)
 	}
 	return rpc.Encoded[wire.HealthResult](pic.of(c.Extended, c.Cred.Own())), nil
 }
@@ -38,7 +38,7 @@ func (o overview) health(ctx context.Context, c *rpc.Call, p wire.HealthParams) 
 // status takes a new picture: the answer is about now, and in its first seconds the gateway has no other.
 func (o overview) status(ctx context.Context, c *rpc.Call, _ wire.NoParams) (wire.StatusResult, error) {
 	s := o.srv
-	st := s.look(ctx).status
+	st := s.health.look(ctx).status
 	lanes := shownLanes(c, s.backend.Lanes())
 	out := wire.StatusResult{
 		OK: len(problemsOf(&st)) == 0, Version: s.version(), BootID: s.bootID, NodeID: st.NodeID,
@@ -146,9 +146,9 @@ func (o overview) lanesStatus(ctx context.Context, c *rpc.Call, p wire.LanesStat
 
 // channelsStatus shows the sockets of this gateway as the channel `web`, and the configured channels.
 func (o overview) channelsStatus(ctx context.Context, c *rpc.Call, p wire.ChannelsStatusParams) (wire.ChannelsStatusResult, error) {
-	pic := o.srv.health.Load()
+	pic := o.srv.health.current.Load()
 	if p.Probe {
-		pic = o.srv.look(ctx)
+		pic = o.srv.health.look(ctx)
 	}
 	out := wire.ChannelsStatusResult{
 		TS: time.Now().UnixMilli(), Order: []string{}, Labels: map[string]string{}, Channels: map[string]wire.ChannelSummary{},

@@ -11,6 +11,9 @@ import (
 	"laneway/internal/wire"
 )
 
+// publisher sends events to the connections that may get them. It never waits.
+type publisher struct{ hub *socket.Hub[*client] }
+
 // views makes a payload at most once per view, however many connections get it.
 type views struct {
 	build func(extended bool) []byte
@@ -35,37 +38,37 @@ func (c *client) sees(ev *chat.Event) bool {
 	return id != nil && id.level >= chat.ScopeLevel(chat.ScopeRead) && (!id.cred.Own() || (id.cred.Name == ev.Principal && ev.Session.RightOf(id.cred.Name) != chat.RightNone))
 }
 
-// publish queues one event for every connection that may see it. It runs in the goroutine that made the event and never waits.
-func (s *Server) publish(ev chat.Event) {
+// event queues one event for every connection that may see it. It runs in the goroutine that made the event and never waits.
+func (p publisher) event(ev chat.Event) {
 	if ev.Kind == chat.EventSession {
-		s.publishSession(&ev)
+		p.session(&ev)
 		return
 	}
-	to := s.hub.Audience(ev.RunID)
+	to := p.hub.Audience(ev.RunID)
 	end := chatEnd(&ev)
 	if end != nil {
-		s.hub.Ended(ev.RunID)
+		p.hub.Ended(ev.RunID)
 	}
 	if len(to) == 0 {
 		return
 	}
-	p := publication{ev: &ev, end: end}
-	p.life.build = func(extended bool) []byte { return lifecycleEvent(&ev, extended) }
-	p.tool.build = func(extended bool) []byte { return toolStep(&ev, extended) }
+	pub := publication{ev: &ev, end: end}
+	pub.life.build = func(extended bool) []byte { return lifecycleEvent(&ev, extended) }
+	pub.tool.build = func(extended bool) []byte { return toolStep(&ev, extended) }
 	for _, c := range to {
 		if c.sees(&ev) {
-			p.to(c)
+			pub.to(c)
 		}
 	}
 }
 
 // wanted reports whether a connection waits for the event.
-func (s *Server) wanted(ev chat.Event) bool {
-	return slices.ContainsFunc(s.hub.Audience(ev.RunID), func(c *client) bool { return c.sees(&ev) })
+func (p publisher) wanted(ev chat.Event) bool {
+	return slices.ContainsFunc(p.hub.Audience(ev.RunID), func(c *client) bool { return c.sees(&ev) })
 }
 
-func (s *Server) publishSession(ev *chat.Event) {
-	to := s.hub.Subscribers()
+func (p publisher) session(ev *chat.Event) {
+	to := p.hub.Subscribers()
 	if len(to) == 0 {
 		return
 	}
@@ -109,14 +112,22 @@ func (p *publication) to(c *client) {
 	}
 }
 
-// publishCron sends a cron event to every connection that may read and see the job.
-func (s *Server) publishCron(ev cron.Event) {
+// cron sends a cron event to every connection that may read and see the job.
+func (p publisher) cron(ev cron.Event) {
 	v := views{build: func(extended bool) []byte { return strictjson.Encode(jobs.EventView(ev, extended)) }}
-	for _, c := range s.hub.Opened() {
+	for _, c := range p.hub.Opened() {
 		id := c.who.Load()
 		if id == nil || !c.sees(&chat.Event{Principal: ev.Job.Owner}) {
 			continue
 		}
 		c.PutEvent(wire.EventCron, v.of(id.extended))
+	}
+}
+
+// announce sends a shutdown event to every connection.
+func (p publisher) announce(reason string) {
+	payload := strictjson.Encode(wire.Shutdown{Reason: reason})
+	for _, c := range p.hub.Opened() {
+		c.PutEvent(wire.EventShutdown, payload)
 	}
 }

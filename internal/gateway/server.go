@@ -21,8 +21,6 @@ import (
 	"laneway/internal/gateway/openai"
 	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/socket"
-	"laneway/internal/gateway/strictjson"
-	"laneway/internal/wire"
 )
 
 // errStopping is the cause with which everything under way ends when the gateway does.
@@ -50,7 +48,8 @@ type Server struct {
 	services    *httpServices
 	hooks       *hook.Handler
 	completions *openai.Handler
-	health      atomic.Pointer[healthPicture]
+	health      *monitor
+	publish     publisher
 }
 
 // New checks the configuration and makes a server that serves nothing yet. It starts no goroutine.
@@ -65,12 +64,14 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		auth: who, policy: policy, state: &lifecycle{}, report: &reporter{log: log, observer: cfg.Observer},
 		bootID: uuid.NewString(), startedAt: time.Now(), inFlight: inflight.New(cfg.MaxPayload, cfg.Deadlines.Request),
 	}
+	s.health = &monitor{backend: backend, state: s.state, log: log, startedAt: s.startedAt}
 	s.connLimiter = socket.NewConnLimiter(socket.ConnLimits{
 		MaxSockets: cfg.MaxSockets, MaxUnauthenticatedPerAddr: cfg.MaxUnauthenticatedPerAddr, WriteTimeout: cfg.Deadlines.Write, Exempt: policy.Trusted,
 	}, log)
 	s.hub = socket.NewHub[*client](socket.HubLimits{
 		Sockets: cfg.MaxSockets, Unauthenticated: cfg.MaxUnauthenticated, UnauthenticatedPerAddr: cfg.MaxUnauthenticatedPerAddr, PerPrincipal: cfg.MaxPerPrincipal,
 	})
+	s.publish = publisher{s.hub}
 	s.sockets = socket.NewUpgrader(cfg.sockets())
 	s.services = &httpServices{s.state, s.report, who, policy, backend, s.inFlight}
 	hooks, err := hook.New(hook.Config{Hooks: cfg.Hooks, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request}, backend, who, s.services)
@@ -99,14 +100,7 @@ func (s *Server) Ready() { s.state.up.Store(true) }
 // is connected stays connected until Serve's context is over. Calling it again does nothing.
 func (s *Server) Drain() {
 	if s.state.down.CompareAndSwap(false, true) {
-		s.announce("draining")
-	}
-}
-
-func (s *Server) announce(reason string) {
-	payload := strictjson.Encode(wire.Shutdown{Reason: reason})
-	for _, c := range s.hub.Opened() {
-		c.PutEvent(wire.EventShutdown, payload)
+		s.publish.announce("draining")
 	}
 }
 
@@ -118,11 +112,11 @@ func (s *Server) Serve(ctx context.Context, listeners ...net.Listener) error {
 	defer cut(errStopping)
 	s.policy.Bind(listeners...)
 	s.refreshKeys(base)
-	s.look(base)
-	cancel := s.backend.Subscribe(s.publish, s.wanted)
+	s.health.look(base)
+	cancel := s.backend.Subscribe(s.publish.event, s.publish.wanted)
 	defer cancel()
 	if jobs, ok := s.backend.(CronBackend); ok {
-		defer jobs.SubscribeCron(s.publishCron, func() bool { return s.hub.Count() > 0 })()
+		defer jobs.SubscribeCron(s.publish.cron, func() bool { return s.hub.Count() > 0 })()
 	}
 	waits, endWaits := context.WithCancelCause(base)
 	defer endWaits(errStopping)
@@ -157,7 +151,7 @@ func (s *Server) stop(srv *http.Server, cut context.CancelCauseFunc) error {
 	s.Drain()
 	bound, cancel := context.WithTimeout(context.WithoutCancel(srv.BaseContext(nil)), s.cfg.StopTimeout)
 	defer cancel()
-	s.announce("stopped")
+	s.publish.announce("stopped")
 	for _, c := range s.hub.Close() {
 		c.End(&socket.Closing{Code: websocket.CloseServiceRestart, Text: "gateway is stopping", Reason: socket.ClosedStopping})
 	}
