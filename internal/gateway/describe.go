@@ -62,7 +62,7 @@ func (*Server) Connect() MethodInfo {
 // Events lists the events that a client may get after `hello-ok`.
 func (*Server) Events() []EventInfo {
 	payloads := map[string]reflect.Type{
-		wire.EventAgent: reflect.TypeFor[wire.AgentEvent](), wire.EventChat: reflect.TypeFor[wire.ChatEvent](), wire.EventCron: reflect.TypeFor[wire.CronEvent](),
+		wire.EventAgent: reflect.TypeFor[wire.AgentEvent[wire.AgentData]](), wire.EventChat: reflect.TypeFor[wire.ChatEvent](), wire.EventCron: reflect.TypeFor[wire.CronEvent](),
 		wire.EventHealth: reflect.TypeFor[wire.HealthResult](), wire.EventLanes: reflect.TypeFor[wire.LanesEvent](),
 		wire.EventSessions: reflect.TypeFor[wire.SessionsChanged](), wire.EventShutdown: reflect.TypeFor[wire.Shutdown](), wire.EventTick: reflect.TypeFor[wire.Tick](),
 	}

@@ -126,7 +126,7 @@ func errorKind(r chat.FailReason) string {
 }
 
 func agentBase(ev *chat.Event, stream wire.AgentStream, data any, extended bool) []byte {
-	p := wire.AgentEvent{RunID: chat.ShownRunID(ev.RunID), Seq: max(0, ev.Seq), Stream: stream, TS: max(0, ev.At.UnixMilli()), Data: wire.AgentData{Of: data}}
+	p := wire.AgentEvent[any]{RunID: chat.ShownRunID(ev.RunID), Seq: max(0, ev.Seq), Stream: stream, TS: max(0, ev.At.UnixMilli()), Data: data}
 	if extended {
 		p.SessionKey, p.AgentID, p.Lane = ev.Session.String(), ev.Session.Agent, ev.Lane
 	}

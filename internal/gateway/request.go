@@ -69,7 +69,7 @@ func (c *client) Receive(ctx, peer context.Context, msg socket.Message) *socket.
 func (c *client) serveQuick(ctx context.Context, m *rpc.Method, req request) {
 	began := time.Now()
 	cl := c.call(m, req)
-	result, err := c.srv.invoke(ctx, cl.Call)
+	result, err := c.srv.invoke(ctx, &cl.Call)
 	c.vacate(req.id)
 	c.answer(ctx, cl, result, err)
 	c.srv.report.Count(m.Label(), err, time.Since(began))
@@ -77,7 +77,7 @@ func (c *client) serveQuick(ctx context.Context, m *rpc.Method, req request) {
 
 // pending is a call with what its connection keeps for it.
 type pending struct {
-	*rpc.Call
+	rpc.Call
 
 	id string
 	// leave gives back the place of a method that lists; nil = it has none.
@@ -87,7 +87,7 @@ type pending struct {
 // call is a request of this connection. The client chose its id, so the connection's own stands before it.
 func (c *client) call(m *rpc.Method, req request) *pending {
 	who := c.who.Load()
-	return &pending{id: req.id, Call: &rpc.Call{
+	return &pending{id: req.id, Call: rpc.Call{
 		Method: m, Raw: req.params, Cred: who.cred, Scopes: who.scopes, Peer: c.addr, RequestID: c.id + "/" + chat.Cut(chat.CleanText(req.id), maxLoggedID),
 		Extended: who.extended, Events: subscriptions{c}, Budget: c.share,
 	}}
@@ -210,7 +210,7 @@ func (c *client) work(ctx, peer context.Context, cl *pending) (any, error) {
 	} else {
 		defer leave()
 	}
-	return c.srv.invoke(ctx, cl.Call)
+	return c.srv.invoke(ctx, &cl.Call)
 }
 
 // workOf is what a call of a method has a place for.
@@ -227,7 +227,7 @@ func workOf(m *rpc.Method) inflight.Kind {
 
 // second waits for the second frame of a call. A peer that is gone gets none.
 func (c *client) second(peer context.Context, cl *pending, then func(context.Context) (any, error)) {
-	result, err := c.srv.guard(peer, cl.Call, func() (any, error) { return then(peer) })
+	result, err := c.srv.guard(peer, &cl.Call, func() (any, error) { return then(peer) })
 	if peer.Err() != nil {
 		return
 	}

@@ -33,6 +33,9 @@ type AgentResult struct{ Of any }
 // Variants lists the types of the result.
 func (AgentResult) Variants() []any { return []any{AgentAccepted{}, AgentEnd{}} }
 
+// Variant is the result as what it is: an encoder that knows of it saves a copy.
+func (r AgentResult) Variant() any { return r.Of }
+
 // MarshalJSON is the JSON of the variant.
 func (r AgentResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
 

@@ -84,10 +84,15 @@ func (ChatHistoryResult) Variants() []any {
 	return []any{HistoryPage[HistoryMessage]{}, HistoryDelta[HistoryMessage]{}, HistoryReset{}}
 }
 
+// Variant is the result as what it is: an encoder that knows of it saves a copy.
+func (r ChatHistoryResult) Variant() any { return r.Of }
+
 // MarshalJSON is the JSON of the variant.
 func (r ChatHistoryResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
 
-// HistoryPage has messages of a transcript, oldest first. M is [HistoryMessage], or its JSON where it is encoded already.
+// HistoryPage has messages of a transcript, oldest first.
+//
+// M is [HistoryMessage], or its JSON where it is encoded already.
 type HistoryPage[M any] struct {
 	SessionKey    string        `json:"sessionKey"`            // the whole key of the session
 	SessionID     string        `json:"sessionId"`             // which transcript it is; "" = the session has none
@@ -100,7 +105,9 @@ type HistoryPage[M any] struct {
 	SessionInfo   SessionRow    `json:"sessionInfo"`           // the session, as in sessions.list
 }
 
-// HistoryDelta has exactly the messages after a cursor. M is as in [HistoryPage].
+// HistoryDelta has exactly the messages after a cursor.
+//
+// M is as in [HistoryPage].
 type HistoryDelta[M any] struct {
 	Kind          string        `json:"kind" rule:"enum=delta"` // always delta
 	Messages      []M           `json:"messages"`               // the messages, oldest first

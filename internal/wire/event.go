@@ -90,12 +90,14 @@ type Usage struct {
 }
 
 // AgentEvent is the payload of the event agent.
-type AgentEvent struct {
+//
+// D is [AgentData], or one of its variants where it is known which.
+type AgentEvent[D any] struct {
 	RunID      string      `json:"runId"`                                       // the run
 	Seq        int64       `json:"seq"`                                         // only grows within a run
 	Stream     AgentStream `json:"stream" rule:"enum=lifecycle|assistant|tool"` // what data is
 	TS         int64       `json:"ts"`                                          // when, in Unix milliseconds
-	Data       AgentData   `json:"data"`                                        // by the stream
+	Data       D           `json:"data"`                                        // by the stream
 	SessionKey string      `json:"sessionKey,omitempty"`                        // Extended: the session
 	AgentID    string      `json:"agentId,omitempty"`                           // Extended: its agent
 	Lane       string      `json:"lane,omitempty"`                              // Extended: the lane of the run

@@ -49,6 +49,9 @@ type CronAddResult struct{ Of any }
 // Variants lists the types of the result.
 func (CronAddResult) Variants() []any { return []any{Job{}, JobDeclared{}} }
 
+// Variant is the result as what it is: an encoder that knows of it saves a copy.
+func (r CronAddResult) Variant() any { return r.Of }
+
 // MarshalJSON is the JSON of the variant.
 func (r CronAddResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
 

@@ -11,6 +11,9 @@ type LanesStatusResult struct{ Of any }
 // Variants lists the types of the result.
 func (LanesStatusResult) Variants() []any { return []any{LanesOfNode{}, LanesOfCluster{}} }
 
+// Variant is the result as what it is: an encoder that knows of it saves a copy.
+func (r LanesStatusResult) Variant() any { return r.Of }
+
 // MarshalJSON is the JSON of the variant.
 func (r LanesStatusResult) MarshalJSON() ([]byte, error) { return encode(r.Of) }
 

@@ -66,8 +66,9 @@ func (m meanings) add(types *ast.GenDecl) {
 	}
 }
 
-// sentence is a comment on one line, without the brackets of links between Go names.
+// sentence is the first paragraph of a comment on one line, without the brackets of links between Go names. What follows is for readers of the code.
 func sentence(comment string) string {
+	comment, _, _ = strings.Cut(comment, "\n\n")
 	return strings.NewReplacer("[", "", "]", "").Replace(strings.Join(strings.Fields(comment), " "))
 }
 

@@ -54,6 +54,9 @@ func Encode(result any) (json.RawMessage, error) {
 	if raw, ok := result.(interface{ json() json.RawMessage }); ok {
 		return raw.json(), nil
 	}
+	if of, ok := result.(interface{ Variant() any }); ok {
+		result = of.Variant()
+	}
 	payload := strictjson.Encode(result)
 	if string(payload) == "null" && result != nil {
 		return nil, fmt.Errorf("encoding a %s", reflect.TypeOf(result))
