@@ -52,14 +52,6 @@ type identity struct {
 
 func (id *identity) principal() string { return id.cred.Name }
 
-// visible is the owner that a query is restricted to; "" = none.
-func (id *identity) visible() string {
-	if id.cred.Own() {
-		return id.cred.Name
-	}
-	return ""
-}
-
 func (s *Server) newClient(conn *socket.Conn, addr netip.Addr) *client {
 	c := &client{Conn: conn, srv: s, id: s.nextConnID(), addr: addr, inFlight: map[string]bool{}}
 	c.log = s.log.With(slog.String("conn_id", c.id))

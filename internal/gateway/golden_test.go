@@ -25,7 +25,7 @@ import (
 )
 
 // update writes the golden file from the answers of today.
-var update = flag.Bool("update", false, "write the golden files") //nolint:gochecknoglobals // a flag of the test
+var update = flag.Bool("update", false, "write the golden files")
 
 // jobBook is a backend with one job and one run, which the test chooses. Every call succeeds with them.
 type jobBook struct {
@@ -151,8 +151,8 @@ func (s sampler) fill(v reflect.Value) {
 			s.fill(v.Index(i))
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			s.fill(v.Field(i))
+		for _, member := range v.Fields() {
+			s.fill(member)
 		}
 	}
 }
@@ -168,8 +168,11 @@ func (s sampler) special(v reflect.Value) bool {
 		*p = time.Duration(s.r.IntN(3)*s.r.IntN(100_000)) * time.Millisecond
 	case *schedule.Spec:
 		*p = []schedule.Spec{
-			{Kind: schedule.KindAt, At: time.UnixMilli(1_800_000_000_123)}, {Kind: schedule.KindEvery, EveryMs: 90_000, AnchorMs: 7},
-			{Kind: schedule.KindEvery, EveryMs: 1_500}, {Kind: schedule.KindCron, Expr: "30 2 * * *", TZ: "Europe/Berlin"}, {Kind: schedule.KindCron, Expr: "@daily"},
+			{Kind: schedule.KindAt, At: time.UnixMilli(1_800_000_000_123)},
+			{Kind: schedule.KindEvery, EveryMs: 90_000, AnchorMs: 7},
+			{Kind: schedule.KindEvery, EveryMs: 1_500},
+			{Kind: schedule.KindCron, Expr: "30 2 * * *", TZ: "Europe/Berlin"},
+			{Kind: schedule.KindCron, Expr: "@daily"},
 		}[s.r.IntN(5)]
 	case *cron.MissedPolicy:
 		*p = cron.MissedPolicy{Rule: cron.MissedRule(s.pick("", "latest", "all")), MaxCatchup: s.r.IntN(3), Window: []time.Duration{0, cron.NoWindow, time.Hour}[s.r.IntN(3)]}
@@ -241,7 +244,9 @@ func jobCalls(t *testing.T, b *bench, book *jobBook, views []*socket) (lines []s
 		}
 	}
 	for _, ev := range []cron.Event{
-		{Action: cron.ActionAdded, Job: job}, {Action: cron.ActionStarted, Job: job, Run: &run}, {Action: cron.ActionFinished, Job: job, Run: &run},
+		{Action: cron.ActionAdded, Job: job},
+		{Action: cron.ActionStarted, Job: job, Run: &run},
+		{Action: cron.ActionFinished, Job: job, Run: &run},
 		{Action: cron.ActionFinished, Run: &run},
 	} {
 		book.event(ev)
@@ -261,7 +266,7 @@ func TestAnswersAboutJobsKeepTheirBytes(t *testing.T) {
 		*jobBook
 	}{h, book}, func(c *gateway.Config) { c.CronWritesPerMinute, c.RequestsPerSecond = -1, -1 })
 	views := []*socket{b.login(adminToken), b.login(adminToken, "laneway-ext")}
-	s := sampler{rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same values every time
+	s := sampler{rand.New(rand.NewPCG(1, 2))}
 	digest := sha256.New()
 	var lines []string
 	for i := range 300 {
@@ -269,8 +274,8 @@ func TestAnswersAboutJobsKeepTheirBytes(t *testing.T) {
 		var run cron.Run
 		for _, v := range []any{&job, &run} {
 			e := reflect.ValueOf(v).Elem()
-			for j := range e.NumField() {
-				s.fill(e.Field(j))
+			for _, member := range e.Fields() {
+				s.fill(member)
 			}
 		}
 		job.Key, run.ID, run.ScheduledFor = "key-"+job.Key, "run", time.UnixMilli(1_700_000_000_000+int64(i))

@@ -126,7 +126,7 @@ type frameError struct {
 }
 
 // published is the description of the protocol. Every frame of every test is compared with it.
-var published = sync.OnceValues(func() (*wiretest.Protocol, error) { return wiretest.Load("../../docs/protocol.json") }) //nolint:gochecknoglobals // read once
+var published = sync.OnceValues(func() (*wiretest.Protocol, error) { return wiretest.Load("../../docs/protocol.json") })
 
 // socket is a client.
 type socket struct {

@@ -26,8 +26,8 @@ func (e *Error) DetailCode() string {
 
 // The finer codes, member code of the details of an error. Those that the core uses are its own.
 const (
-	DetailTokenMissing       = "AUTH_TOKEN_MISSING"
-	DetailTokenMismatch      = "AUTH_TOKEN_MISMATCH"
+	DetailTokenMissing       = "AUTH_TOKEN_MISSING"  //nolint:gosec // a code, no credential
+	DetailTokenMismatch      = "AUTH_TOKEN_MISMATCH" //nolint:gosec // a code, no credential
 	DetailPasswordMismatch   = "AUTH_PASSWORD_MISMATCH"
 	DetailAuthRateLimited    = "AUTH_RATE_LIMITED"
 	DetailRoleNotSupported   = "ROLE_NOT_SUPPORTED"

@@ -3,8 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	"laneway/internal/wire/schema"
 )
@@ -208,6 +206,3 @@ func atMost(t *schema.Type) *int64 {
 	}
 	return &t.Max
 }
-
-// definitions lists the names of the types that the page shows, in order.
-func definitions(defs map[string]jsonSchema) []string { return slices.Sorted(maps.Keys(defs)) }

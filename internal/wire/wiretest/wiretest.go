@@ -31,7 +31,7 @@ type Protocol struct {
 
 // Load reads the description from a file.
 func Load(path string) (*Protocol, error) {
-	raw, err := os.ReadFile(path)
+	raw, err := os.ReadFile(path) //nolint:gosec // a file that the test names
 	if err != nil {
 		return nil, fmt.Errorf("reading the description of the protocol: %w", err)
 	}
@@ -46,7 +46,7 @@ func Load(path string) (*Protocol, error) {
 			Payload object
 		}
 		Error object
-		Defs  map[string]object `json:"$defs"` //nolint:tagliatelle // the word of JSON Schema
+		Defs  map[string]object `json:"$defs"`
 	}
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return nil, fmt.Errorf("decoding the description of the protocol: %w", err)
@@ -148,7 +148,7 @@ func (p *Protocol) anyOf(s object, v any, at string) error {
 	}
 	var faults []error
 	for _, one := range variants {
-		err := p.check(one.(object), v, at) //nolint:errcheck,forcetypeassert // a schema that is none panics the test
+		err := p.check(one.(object), v, at) //nolint:errcheck // a schema that is none panics the test
 		if err == nil {
 			return nil
 		}
@@ -226,7 +226,7 @@ func (p *Protocol) list(s object, v []any, at string) error {
 func (p *Protocol) object(s, v object, at string) error {
 	required, _ := s["required"].([]any) //nolint:errcheck // absent = none
 	for _, name := range required {
-		if _, given := v[name.(string)]; !given { //nolint:errcheck,forcetypeassert // a schema that is none panics the test
+		if _, given := v[name.(string)]; !given { //nolint:errcheck // a schema that is none panics the test
 			return fmt.Errorf("at %s: %s is missing", at, name)
 		}
 	}
