@@ -19,6 +19,7 @@ var ErrSchema = errors.New("the schema does not fit this program")
 type Store interface {
 	Nodes
 	Inbox
+	Journal
 	Sessions
 	Outbox
 	IdempotencyRecords

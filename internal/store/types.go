@@ -190,6 +190,8 @@ type StartParams struct {
 	Cron *cron.AttemptStart
 	// Transcript are the entries of the messages. They are appended when the run begins for the first time, not on a later attempt.
 	Transcript []chat.TranscriptEntry
+	// Round, for Join: the messages are recorded in the journal of the run as the input behind the results of this round; 0 = the run has no journal.
+	Round int
 }
 
 // Started is a run that has begun.
@@ -230,6 +232,8 @@ type FinishParams struct {
 	Outgoing []Outgoing
 	// Requeue: the messages wait again and the run row ends in State (RunInterrupted). Outcome is ignored.
 	Requeue bool
+	// Journal: the run may have recorded rounds; they are removed, unless Requeue is set.
+	Journal bool
 	// StillRunning: the outcome is decided but the goroutine has not returned: the run is `stopping`, keeps the ownership, and ends with EndStopping.
 	StillRunning bool
 	// Preview is the start of the answer for lists, at most 200 bytes are kept.

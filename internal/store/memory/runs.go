@@ -62,6 +62,11 @@ func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) 
 		if len(list) > 0 {
 			se.take(list, r)
 			s.appendTo(se, r.sessionID, p.Transcript, now)
+			if round := r.round(p.Round); round != nil {
+				for _, m := range list {
+					round.Input = append(round.Input, m.Seq)
+				}
+			}
 			se.UpdatedAt = now
 		}
 		return nil
@@ -220,6 +225,9 @@ func (s *Store) finish(se *session, r *run, p store.FinishParams, now time.Time)
 	} else {
 		out.Merged = se.endRun(r, p, notice, now)
 		se.remember(r, p)
+		if p.Journal {
+			r.rounds = nil
+		}
 	}
 	r.Usage, r.Cause, r.Error = p.Usage, p.Cause, p.Error
 	if p.StillRunning {

@@ -50,6 +50,7 @@ type run struct {
 	store.Run
 
 	sessionID string
+	rounds    []*store.Round // of its journal
 }
 
 // newID makes a UUIDv7. The random source cannot fail on the platforms we run on; the panic is uuid's own choice, too.

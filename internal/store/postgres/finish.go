@@ -32,7 +32,7 @@ func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finishe
 		return store.Finished{}, err
 	}
 	how := single
-	if !p.Requeue && e.fitsGroup() {
+	if !p.Requeue && !p.Journal && e.fitsGroup() {
 		together := s.finishes
 		if p.Cron != nil {
 			together = s.cronFinishes
@@ -149,8 +149,11 @@ func (e *finishOp) write(ctx context.Context) error {
 
 func (e *finishOp) queue(b *pgx.Batch) {
 	sql := finishOneSQL
-	if e.p.Requeue {
+	switch {
+	case e.p.Requeue:
 		sql = requeueSQL
+	case e.p.Journal:
+		b.Queue(endJournalSQL, e.p.RunID)
 	}
 	b.Queue(sql, e.s.finishArgs([]*finishOp{e})...).QueryRow(e.scan)
 }

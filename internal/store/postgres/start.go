@@ -189,8 +189,8 @@ func (g *startOp) scan(row pgx.Row) error {
 }
 
 // joinSQL adds waiting messages to a run that runs under the claim, and divides by zero when it does not. Parameters: $1
-// clock, $2 session, $3 run, $4 node, $5 epoch, $6 messages, $7 number of transcript entries, $8 the entries. It also returns the messages
-// that an earlier call has joined: they have higher numbers than those that the run began with.
+// clock, $2 session, $3 run, $4 node, $5 epoch, $6 messages, $7 number of transcript entries, $8 the entries, $9 round of the journal or 0. It also
+// returns the messages that an earlier call has joined: they have higher numbers than those that the run began with.
 const joinSQL = `
 WITH r AS (
 	SELECT session_id, seq_to FROM runs
@@ -213,6 +213,8 @@ WITH r AS (
 	INSERT INTO transcript (` + entryColumns + `)
 	SELECT $2, r.session_id, s.transcript_seq - $7::bigint + e.i, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, ` + nowSQL + `
 	FROM s, r, ` + entriesFrom + `($8::json)` + entriesAs + `
+), noted AS (
+	INSERT INTO turn_rounds (run_id, round, kind, n, body) SELECT $3, $9::int, 'input', seq, '' FROM m WHERE $9::int > 0
 )
 SELECT 1 / (SELECT count(*) FROM r), COALESCE((SELECT array_agg(j.seq ORDER BY j.seq) FROM (
 	SELECT seq FROM m UNION ALL
@@ -231,7 +233,7 @@ func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) 
 		joined = nil
 		b := &pgx.Batch{}
 		s.fence(b, p.Claim)
-		b.Queue(joinSQL, s.clock(), p.Session.String(), p.RunID, p.Node, p.Epoch, p.Seqs, len(p.Transcript), entriesJSON).
+		b.Queue(joinSQL, s.clock(), p.Session.String(), p.RunID, p.Node, p.Epoch, p.Seqs, len(p.Transcript), entriesJSON, p.Round).
 			QueryRow(func(row pgx.Row) error { return row.Scan(nil, &joined) })
 		return send(ctx, s.pool, b)
 	})

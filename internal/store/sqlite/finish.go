@@ -44,6 +44,9 @@ func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finis
 	if err := t.closeRun(ctx, p); err != nil {
 		return out, err
 	}
+	if err := t.endJournal(ctx, p); err != nil {
+		return out, err
+	}
 	if err := t.ledger(ctx, p); err != nil {
 		return out, err
 	}

@@ -179,6 +179,9 @@ func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) 
 		if _, err := t.append(ctx, r, transcript, p.Transcript); err != nil {
 			return nil, err
 		}
+		if err := t.recordInput(ctx, &p, seqsOf(list)); err != nil {
+			return nil, err
+		}
 		return seqsOf(list), t.save(ctx, r)
 	})
 }

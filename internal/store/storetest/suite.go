@@ -60,6 +60,7 @@ func areas() []area {
 		{"Turn", turnTests()},
 		{"Together", togetherTests()},
 		{"Join", joinTests()},
+		{"Journal", journalTests()},
 		{"Fence", fenceTests()},
 		{"Repeat", repeatTests()},
 		{"Nodes", nodeTests()},

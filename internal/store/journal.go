@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"laneway/internal/chat"
+)
+
+// Journal is what the models of running turns asked for and were given. It goes on over attempts of a run, and ends with it ([FinishParams.Journal]).
+type Journal interface {
+	// RecordRound commits what a model asked for: the text, the calls, the usage and the extra of a round; its results are not read. A round that is
+	// recorded stays as it is: the same again changes nothing, so a repetition after a commit without an answer is harmless. chat.ErrFenced: the
+	// run does not run under this claim.
+	RecordRound(ctx context.Context, c Claim, runID string, round chat.Round) error
+	// RecordResult commits the result of a call of a recorded round; round counts from 1, call from 0. The first result stays. chat.ErrFenced as above.
+	RecordResult(ctx context.Context, c Claim, runID string, round, call int, result chat.ToolResult) error
+	// Rounds reads what is recorded of a run, in the order of the rounds; empty for a run that has no journal. The caller bounds what it records of a
+	// run to less than [ReadBytes].
+	Rounds(ctx context.Context, runID string) ([]Round, error)
+}
+
+// Round is a recorded round.
+type Round struct {
+	chat.Round
+
+	// Input are the numbers of the messages that joined the run behind the results ([StartParams.Round]), ascending.
+	Input []int64
+}
+
+// The kinds of rows of a journal.
+const (
+	RowAsked  = "asked"  // Body is what the model asked for, N is 0
+	RowResult = "result" // Body is the result of the call N
+	RowInput  = "input"  // the message N joined; Body is empty
+)
+
+// JournalRow is a row of the table turn_rounds, for adapters.
+type JournalRow struct {
+	Round int
+	Kind  string
+	N     int64
+	Body  string
+}
+
+// asked is the body of a row of this kind.
+type asked struct {
+	Text  string          `json:"text,omitempty"`
+	Calls []chat.ToolCall `json:"calls"`
+	Usage chat.Usage      `json:"usage"`
+	Extra json.RawMessage `json:"extra,omitempty"`
+}
+
+// AskedRow is the row of what a model asked for.
+func AskedRow(r chat.Round) (JournalRow, error) {
+	body, err := json.Marshal(asked{Text: r.Text, Calls: r.Calls, Usage: r.Usage, Extra: r.Extra})
+	if err != nil {
+		return JournalRow{}, fmt.Errorf("encoding round %d: %w", r.Number, err)
+	}
+	return JournalRow{Round: r.Number, Kind: RowAsked, Body: string(body)}, nil
+}
+
+// ResultRow is the row of a result.
+func ResultRow(round, call int, result chat.ToolResult) (JournalRow, error) {
+	body, err := json.Marshal(result)
+	if err != nil {
+		return JournalRow{}, fmt.Errorf("encoding the result of call %d in round %d: %w", call, round, err)
+	}
+	return JournalRow{Round: round, Kind: RowResult, N: int64(call), Body: string(body)}, nil
+}
+
+// RoundsOf puts the rows of a run together. They come ordered by round, kind and N, as the primary key orders them: asked, input, result.
+func RoundsOf(rows []JournalRow) ([]Round, error) {
+	var rounds []Round
+	for _, row := range rows {
+		if row.Kind == RowAsked {
+			var a asked
+			if err := json.Unmarshal([]byte(row.Body), &a); err != nil {
+				return nil, fmt.Errorf("reading round %d: %w", row.Round, err)
+			}
+			rounds = append(rounds, Round{Round: chat.Round{
+				Number: row.Round, Text: a.Text, Calls: a.Calls, Usage: a.Usage, Extra: a.Extra, Results: make([]*chat.ToolResult, len(a.Calls)),
+			}})
+			continue
+		}
+		if len(rounds) == 0 || rounds[len(rounds)-1].Number != row.Round {
+			return nil, fmt.Errorf("reading round %d: a row %s without what was asked", row.Round, row.Kind)
+		}
+		if err := rounds[len(rounds)-1].add(row); err != nil {
+			return nil, err
+		}
+	}
+	return rounds, nil
+}
+
+func (r *Round) add(row JournalRow) error {
+	if row.Kind == RowInput {
+		r.Input = append(r.Input, row.N)
+		return nil
+	}
+	if row.N < 0 || row.N >= int64(len(r.Results)) {
+		return fmt.Errorf("reading round %d: a result of call %d of %d", row.Round, row.N, len(r.Results))
+	}
+	r.Results[row.N] = &chat.ToolResult{}
+	if err := json.Unmarshal([]byte(row.Body), r.Results[row.N]); err != nil {
+		return fmt.Errorf("reading the result of call %d in round %d: %w", row.N, row.Round, err)
+	}
+	return nil
+}
