@@ -277,6 +277,11 @@ func rules() []rule {
 			refuses: oursBut(internal+"/chat", internal+"/process", internal+"/secret"),
 		},
 		{
+			name: "tools know the services by interfaces only", example: imports{"laneway/internal/tool", "laneway/internal/dispatch"},
+			applies: in(internal + "/tool"),
+			refuses: oursBut(internal+"/agent", internal+"/chat", internal+"/command", internal+"/cron", internal+"/store", internal+"/tool"),
+		},
+		{
 			name: "only the process chooses runners, channels and stores", example: imports{"laneway/internal/dispatch", "laneway/internal/agent/echo"},
 			applies: outside(module+"/cmd", internal+"/app", internal+"/agent", internal+"/channel", internal+"/store"),
 			refuses: func(p string) bool {

@@ -154,6 +154,19 @@ func JobName(text string) string {
 	return line
 }
 
+// WireSchedule is a schedule in the members of the wire.
+func WireSchedule(s schedule.Spec) map[string]any {
+	switch s.Kind {
+	case schedule.KindAt:
+		return map[string]any{"kind": s.Kind, "at": s.At.UTC().Format(time.RFC3339Nano)} // as a refusal then names it
+	case schedule.KindEvery:
+		return map[string]any{"kind": s.Kind, "everyMs": s.EveryMs, "anchorMs": s.AnchorMs}
+	case schedule.KindCron:
+		return map[string]any{"kind": s.Kind, "expr": s.Expr, "tz": s.TZ}
+	}
+	return map[string]any{"kind": s.Kind}
+}
+
 // runJobs lists the jobs and offers each of them for a closer look.
 func runJobs(ctx context.Context, a Actions, c Call) (Answer, error) {
 	jobs, zone, err := jobsHere(ctx, a, c)

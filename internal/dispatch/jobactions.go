@@ -12,7 +12,6 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/command"
 	"laneway/internal/cron"
-	"laneway/internal/cron/schedule"
 )
 
 // jobsShown is how many jobs a chat lists; more than a chat user may have.
@@ -57,7 +56,7 @@ func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 	sum := sha256.Sum256([]byte(strings.Join([]string{c.Session.String(), c.Target.Channel, c.Target.ChatID, c.Target.Thread, wake, n.Text, n.Schedule.Signature()}, "\x00")))
 	members := map[string]any{
 		"name": command.JobName(n.Text), "key": "chat:" + hex.EncodeToString(sum[:12]), "agentId": c.Session.Agent, "sessionTarget": cron.Isolated,
-		"wakeMode": wake, "payload": payload, "delivery": deliver, "schedule": wireSchedule(n.Schedule),
+		"wakeMode": wake, "payload": payload, "delivery": deliver, "schedule": command.WireSchedule(n.Schedule),
 	}
 	m := cron.Members{}
 	for name, value := range members {
@@ -68,18 +67,6 @@ func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 		m[name] = raw
 	}
 	return m, nil
-}
-
-func wireSchedule(s schedule.Spec) map[string]any {
-	switch s.Kind {
-	case schedule.KindAt:
-		return map[string]any{"kind": s.Kind, "at": s.At.UTC().Format(time.RFC3339Nano)} // as a refusal then names it
-	case schedule.KindEvery:
-		return map[string]any{"kind": s.Kind, "everyMs": s.EveryMs, "anchorMs": s.AnchorMs}
-	case schedule.KindCron:
-		return map[string]any{"kind": s.Kind, "expr": s.Expr, "tz": s.TZ}
-	}
-	return map[string]any{"kind": s.Kind}
 }
 
 // Jobs is /jobs: the person's jobs in the order in which they were made; in a group those that answer in it.
@@ -120,6 +107,6 @@ func (a actions) ResumeJob(ctx context.Context, c command.Call, id string) (cron
 // RunJob is /cron run.
 func (a actions) RunJob(ctx context.Context, c command.Call, id string) (reason string, err error) {
 	by := chatCaller(c)
-	_, not, err := a.d.CronRun(ctx, id, cron.RunForce, by, nil)
+	_, not, err := a.d.CronRun(ctx, id, cron.RunForce, by, onceOf(c))
 	return not, err
 }

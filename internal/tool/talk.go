@@ -1,0 +1,170 @@
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// The channel of messages that a tool sends into a session, and of chats without a network.
+const (
+	fromTool   = "tool"
+	webChannel = "web"
+)
+
+// The bounds of results.
+const (
+	sessionsShown = 30
+	entriesShown  = 20
+	charsShown    = 1000
+)
+
+func (t *Table) message() Tool {
+	return Tool{
+		Name: "message", Scope: chat.ScopeWrite, Idempotent: true, Acts: always,
+		Description: "Sends a text at once: to this chat, or to the chat of another session of the person.",
+		Schema: `{"type":"object","additionalProperties":false,"required":["text"],"properties":{
+			"text":{"type":"string"},
+			"session":{"type":"string","description":"Key of a session of the person, as the tool sessions lists it. Default: this one."}}}`,
+		Run: t.send,
+	}
+}
+
+func (t *Table) send(ctx context.Context, turn Turn, key string, args []byte) (string, error) {
+	a, err := read[struct {
+		Text    string `json:"text"`
+		Session string `json:"session"`
+	}](args)
+	if err != nil {
+		return "", err
+	}
+	if err := chat.CheckText("text", a.Text, chat.MaxText); err != nil {
+		return "", err
+	}
+	session, target := turn.Session, turn.Target
+	if a.Session != "" {
+		status, err := t.own(ctx, turn, a.Session)
+		if err != nil {
+			return "", err
+		}
+		if status.Key != turn.Session {
+			session, target = status.Key, status.Key.Target()
+		}
+	}
+	if target.IsZero() {
+		target = chat.Target{Channel: webChannel, ChatID: session.String()}
+	}
+	err = t.deps.Sessions.Send(ctx, store.Outgoing{
+		RunID: idOf(key), N: 1, Session: session, Principal: turn.Owner, Target: target, Kind: store.KindReply, Text: a.Text, Count: 1,
+	})
+	return "The text is on its way.", err
+}
+
+// idOf is an id that follows from a key.
+func idOf(key string) string {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("laneway:tool:"+key)).String()
+}
+
+// own is a session of the owner; any other does not exist for a tool.
+func (t *Table) own(ctx context.Context, turn Turn, name string) (chat.SessionStatus, error) {
+	key, err := chat.ParseSessionKey(name, turn.Session.Agent)
+	if err != nil {
+		return chat.SessionStatus{}, err
+	}
+	status, err := t.deps.Sessions.Session(ctx, key, turn.Owner)
+	if errors.Is(err, chat.ErrSessionNotFound) {
+		return status, chat.Errorf(chat.CodeSessionNotFound, "there is no session %s", chat.Cut(chat.Printable(name), 128))
+	}
+	return status, err
+}
+
+func (t *Table) sessions() Tool {
+	return Tool{
+		Name: "sessions", Scope: chat.ScopeWrite, Idempotent: true, Acts: unless("list", "history"),
+		Description: "Lists the sessions of the person, reads the end of one, or gives one a text that its agent then works on.",
+		Schema: `{"type":"object","additionalProperties":false,"required":["action"],"properties":{
+			"action":{"type":"string","enum":["list","history","send"]},
+			"session":{"type":"string","description":"Key of the session, for history and send."},
+			"text":{"type":"string","description":"For send."}}}`,
+		Run: func(ctx context.Context, turn Turn, key string, args []byte) (string, error) {
+			a, err := read[sessionArgs](args)
+			if err != nil {
+				return "", err
+			}
+			switch a.Action {
+			case "list":
+				return t.listSessions(ctx, turn)
+			case "history":
+				return t.history(ctx, turn, a)
+			case "send":
+				return t.sendToSession(ctx, turn, key, a)
+			default:
+				return "", chat.Errorf(chat.CodeInvalid, "there is no action %q; use list, history or send", chat.Cut(chat.Printable(a.Action), 32))
+			}
+		},
+	}
+}
+
+// sessionArgs are the arguments of the tool sessions.
+type sessionArgs struct {
+	Action  string `json:"action"`
+	Session string `json:"session"`
+	Text    string `json:"text"`
+}
+
+func (t *Table) listSessions(ctx context.Context, turn Turn) (string, error) {
+	list, total, err := t.deps.Sessions.Sessions(ctx, store.SessionFilter{Visible: turn.Owner, ByLastMessage: true, NoCronRuns: true, Limit: sessionsShown})
+	if err != nil || len(list) == 0 {
+		return "There are no sessions.", err
+	}
+	var out strings.Builder
+	for _, s := range list {
+		fmt.Fprintf(&out, "%s: %s, last message %s\n", s.Key, s.Status, shown(s.LastMessageAt))
+	}
+	if total > len(list) {
+		fmt.Fprintf(&out, "and %d more\n", total-len(list))
+	}
+	return out.String(), nil
+}
+
+func (t *Table) history(ctx context.Context, turn Turn, a sessionArgs) (string, error) {
+	status, err := t.own(ctx, turn, a.Session)
+	if err != nil {
+		return "", err
+	}
+	tr, err := t.deps.Sessions.Transcript(ctx, store.TranscriptQuery{Session: status.Key, Limit: entriesShown, MaxChars: charsShown})
+	if err != nil || len(tr.Entries) == 0 {
+		return "The session is empty.", err
+	}
+	var out strings.Builder
+	for _, e := range tr.Entries {
+		fmt.Fprintf(&out, "%s: %s\n", e.Role, e.Text)
+	}
+	return out.String(), nil
+}
+
+// sendToSession gives a text to another session. It is marked as external: the turn that it causes cannot send on, so two sessions do not keep each other
+// busy.
+func (t *Table) sendToSession(ctx context.Context, turn Turn, key string, a sessionArgs) (string, error) {
+	status, err := t.own(ctx, turn, a.Session)
+	if err != nil {
+		return "", err
+	}
+	if status.Key == turn.Session {
+		return "", chat.Errorf(chat.CodeInvalid, "that is this session; answer here instead")
+	}
+	if err := chat.CheckText("text", a.Text, chat.MaxText); err != nil {
+		return "", err
+	}
+	_, err = t.deps.Sessions.ReceiveFrom(ctx, chat.Message{
+		ID: idOf(key), Session: status.Key, Channel: fromTool, Dedupe: "tool:" + idOf(key),
+		Content: chat.Content{Text: a.Text, Sender: turn.Sender, External: true, Options: chat.Options{ReplyTo: status.Key.Target()}},
+	}, turn.caller())
+	return "The session has the text.", err
+}

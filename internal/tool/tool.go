@@ -1,0 +1,218 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/command"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+)
+
+// JobEditor is what the tool cron does to jobs besides [command.JobActions]. The caller sees its own jobs only.
+type JobEditor interface {
+	CronUpdate(ctx context.Context, id string, patch cron.Members, expected string, by chat.Caller) (cron.Job, error)
+	CronRuns(ctx context.Context, f cron.RunFilter, by chat.Caller) (cron.RunPage, error)
+}
+
+// Sessions is what the tools read and write of conversations.
+type Sessions interface {
+	// Session reads one that visible may see; chat.ErrSessionNotFound.
+	Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error)
+	Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error)
+	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
+	// ReceiveFrom accepts a message; one with a Dedupe that was accepted before is a duplicate.
+	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
+	// Send puts a message into the outbox; one whose RunID and N are there already is left alone.
+	Send(ctx context.Context, o store.Outgoing) error
+}
+
+// Deps are the services behind the tools.
+type Deps struct {
+	Jobs     command.JobActions
+	Editor   JobEditor
+	Sessions Sessions
+	// Log gets panics of tools; nil discards.
+	Log *slog.Logger
+}
+
+// Turn is for whom and where a tool acts.
+type Turn struct {
+	// Owner is the principal for whom the turn runs.
+	Owner   string
+	Session chat.SessionKey
+	Sender  chat.Sender
+	Channel string
+	// Target is where the answer of the turn goes besides the transcript; zero = nowhere.
+	Target chat.Target
+	// NoActs is why tools that create or send are refused in this turn, one sentence; "" = they may run. It is asked at each call, because people can
+	// write into a turn while it runs; nil = they may always run.
+	NoActs func() string
+}
+
+// caller is the owner as the services see it. Own: whatever else the owner may do, a tool reaches what is the owner's alone.
+func (t Turn) caller() chat.Caller {
+	return chat.Caller{Principal: t.Owner, Scopes: []string{chat.ScopeWrite}, Own: true, Peer: "tool"}
+}
+
+// call is a call of a tool in the words of the commands.
+func (t Turn) call(name, key, args string) command.Call {
+	return command.Call{
+		ID: key, Session: t.Session, Principal: t.Owner, Peer: "tool", Scope: chat.ScopeWrite, Sender: t.Sender, Own: true, OwnOnly: true,
+		Channel: t.Channel, Target: t.Target, Name: name, Args: args,
+	}
+}
+
+// Tool is one row of the table.
+type Tool struct {
+	Name, Description string
+	// Schema is the JSON Schema of the arguments, an object.
+	Schema string
+	// Scope is what a caller needs.
+	Scope string
+	// Idempotent: a call that is repeated under its key has no second effect.
+	Idempotent bool
+	// Acts reports whether a call with these arguments creates or sends something; nil = never.
+	Acts func(args []byte) bool
+	// Run makes the call. Its text and its error are for the model.
+	Run func(ctx context.Context, t Turn, key string, args []byte) (string, error)
+}
+
+// Table is the tools of the gateway. It is safe for concurrent use.
+type Table struct {
+	deps  Deps
+	tools []Tool
+}
+
+// New makes the table.
+func New(deps Deps) *Table {
+	if deps.Log == nil {
+		deps.Log = slog.New(slog.DiscardHandler)
+	}
+	t := &Table{deps: deps}
+	t.tools = []Tool{t.remind(), t.cron(), t.message(), t.sessions()}
+	return t
+}
+
+// Names are the names of all tools, in the order in which they are offered.
+func Names() []string { return []string{"remind", "cron", "message", "sessions"} }
+
+// For is the named tools for one turn; nil names = all. Names that are no tools are passed over.
+func (t *Table) For(turn Turn, names []string) agent.Toolbox {
+	b := &box{turn: turn, log: t.deps.Log}
+	for _, one := range t.tools {
+		if names == nil || slices.Contains(names, one.Name) {
+			b.tools = append(b.tools, one)
+		}
+	}
+	return b
+}
+
+// box is the tools of one turn.
+type box struct {
+	turn  Turn
+	tools []Tool
+	log   *slog.Logger
+}
+
+// Specs implements [agent.Toolbox].
+func (b *box) Specs() []agent.ToolSpec {
+	specs := make([]agent.ToolSpec, 0, len(b.tools))
+	for _, one := range b.tools {
+		specs = append(specs, agent.ToolSpec{
+			Name: one.Name, Description: one.Description, Schema: json.RawMessage(one.Schema), Idempotent: one.Idempotent,
+		})
+	}
+	return specs
+}
+
+// Call implements [agent.Toolbox].
+func (b *box) Call(ctx context.Context, key string, call chat.ToolCall) (result chat.ToolResult) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.log.ErrorContext(ctx, "a tool panicked", "tool", call.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			result = chat.ToolResult{Text: "The tool " + call.Name + " failed on this call.", IsError: true}
+		}
+	}()
+	text, err := b.run(ctx, key, call)
+	if err == nil {
+		return chat.ToolResult{Text: text}
+	}
+	if known, ok := errors.AsType[*chat.Error](err); ok {
+		return chat.ToolResult{Text: known.Message, IsError: true}
+	}
+	b.log.WarnContext(ctx, "a tool failed", "tool", call.Name, "key", key, "err", err)
+	return chat.ToolResult{Text: "The tool " + call.Name + " failed; try again later.", IsError: true}
+}
+
+func (b *box) run(ctx context.Context, key string, call chat.ToolCall) (string, error) {
+	for _, one := range b.tools {
+		if one.Name != call.Name {
+			continue
+		}
+		args := []byte(call.Args)
+		if len(bytes.TrimSpace(args)) == 0 {
+			args = []byte("{}")
+		}
+		if one.Acts != nil && one.Acts(args) && b.turn.NoActs != nil {
+			if why := b.turn.NoActs(); why != "" {
+				return "", chat.Errorf(chat.CodeForbidden, "%s", why)
+			}
+		}
+		return one.Run(ctx, b.turn, key, args)
+	}
+	return "", chat.Errorf(chat.CodeNotFound, "there is no tool %s", call.Name)
+}
+
+func always([]byte) bool { return true }
+
+// unless reports actions other than the named ones. Arguments that cannot be read act, too: they are refused in any case.
+func unless(harmless ...string) func([]byte) bool {
+	return func(args []byte) bool {
+		var a struct {
+			Action string `json:"action"`
+		}
+		return json.Unmarshal(args, &a) != nil || !slices.Contains(harmless, a.Action)
+	}
+}
+
+// read reads arguments strictly, and refuses with one sentence that names what is wrong.
+func read[T any](args []byte) (T, error) {
+	var out T
+	decoder := json.NewDecoder(bytes.NewReader(args))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&out)
+	if err == nil {
+		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		return out, chat.Errorf(chat.CodeInvalid, "there is something behind the arguments")
+	}
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return out, chat.Errorf(chat.CodeInvalid, "the argument %s must not be a %s", wrong.Field, wrong.Value)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return out, chat.Errorf(chat.CodeInvalid, "there is no argument %s", chat.Cut(chat.Printable(name), 64))
+	}
+	return out, chat.Errorf(chat.CodeInvalid, "the arguments are not a JSON object")
+}
+
+// shown is a moment as results show it.
+func shown(at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,218 @@
+package tool_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/command"
+	"laneway/internal/cron"
+	"laneway/internal/cron/schedule"
+	"laneway/internal/store"
+	"laneway/internal/tool"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type conversations = tool.Sessions
+
+// services record what they are asked for. Methods that no test calls panic by the nil interfaces, as a defect would.
+type services struct {
+	command.JobActions
+	tool.JobEditor
+	conversations
+
+	added    []command.NewJob
+	calls    []command.Call
+	sent     []store.Outgoing
+	received []chat.Message
+	by       []chat.Caller
+	fail     error
+}
+
+func now() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }
+
+func (s *services) Clock(context.Context) (time.Time, string, error) {
+	return now(), "Europe/Berlin", nil
+}
+
+func (s *services) AddJob(_ context.Context, c command.Call, n command.NewJob) (cron.Put, error) {
+	s.added, s.calls = append(s.added, n), append(s.calls, c)
+	return cron.Put{Job: cron.Job{ID: "j1", Schedule: n.Schedule}, Created: true}, s.fail
+}
+
+func (s *services) RemoveJob(_ context.Context, c command.Call, _ string) error {
+	s.calls = append(s.calls, c)
+	return s.fail
+}
+
+func (s *services) Session(_ context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {
+	if visible != "ann" || !strings.HasPrefix(key.Rest, "ann") {
+		return chat.SessionStatus{}, chat.ErrSessionNotFound
+	}
+	return chat.SessionStatus{Key: key, Principal: "ann"}, nil
+}
+
+func (s *services) Send(_ context.Context, o store.Outgoing) error {
+	s.sent = append(s.sent, o)
+	return nil
+}
+
+func (s *services) ReceiveFrom(_ context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error) {
+	s.received, s.by = append(s.received, m), append(s.by, by)
+	return chat.Receipt{}, nil
+}
+
+func turn() tool.Turn {
+	return tool.Turn{Owner: "ann", Session: chat.SessionKey{Agent: "main", Rest: "ann-1"}, Sender: chat.Sender{ID: "ann"}, Channel: "web"}
+}
+
+func (s *services) call(t tool.Turn, name, args string) chat.ToolResult {
+	box := tool.New(tool.Deps{Jobs: s, Editor: s, Sessions: s}).For(t, nil)
+	return box.Call(context.Background(), "agent:main:ann-1/run/1/1", chat.ToolCall{ID: "a", Name: name, Args: args})
+}
+
+func TestTheTableOffersWhatItsNamesSay(t *testing.T) {
+	t.Parallel()
+	names := func(box agent.Toolbox) (list []string) {
+		for _, spec := range box.Specs() {
+			list = append(list, spec.Name)
+			if !spec.Idempotent || len(spec.Schema) == 0 || spec.Description == "" {
+				t.Errorf("%+v is no complete tool of the gateway", spec)
+			}
+		}
+		return list
+	}
+	table := tool.New(tool.Deps{})
+	if diff := cmp.Diff(tool.Names(), names(table.For(turn(), nil))); diff != "" {
+		t.Errorf("all tools (-want +got):\n%s", diff)
+	}
+	if got := names(table.For(turn(), []string{"sessions", "remind", "fly"})); !cmp.Equal(got, []string{"remind", "sessions"}) {
+		t.Errorf("named tools: got %q", got)
+	}
+}
+
+func TestRemindAnswersTheExactLocalTime(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 11, 23, 14, 0, 0, 0, time.UTC)
+	for _, when := range []string{"tomorrow at 15:00", "tomorrow 15:00", "2026-11-23 15:00", "2026-11-23T15:00:00+01:00", " 2026-11-23T14:00:00Z "} {
+		s := &services{}
+		got := s.call(turn(), "remind", `{"when":"`+when+`","text":"tea"}`)
+		if got.IsError || got.Text != "Reminder j1 is set at Mon 23 Nov 2026 15:00 CET (Europe/Berlin)." {
+			t.Errorf("%q: got %+v", when, got)
+			continue
+		}
+		if n := s.added[0]; !n.Schedule.At.Equal(at) || n.Schedule.Kind != schedule.KindAt || n.Text != "tea" || !n.Reminder {
+			t.Errorf("%q: got %+v, want %s", when, n, at)
+		}
+		if c := s.calls[0]; c.Principal != "ann" || !c.Own || c.ID != "agent:main:ann-1/run/1/1" || c.Session != turn().Session {
+			t.Errorf("%q: made for %+v, want the owner of the turn under the key of the call", when, c)
+		}
+	}
+}
+
+func TestMistakenArgumentsAreOneSentence(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, args, want string }{
+		{"remind", `{"when":"in 2s","text":"tea","color":"red"}`, `there is no argument "color"`},
+		{"remind", `{"when":5,"text":"tea"}`, "the argument when must not be a number"},
+		{"remind", `{"when":"when pigs fly","text":"tea"}`, "is not understood"},
+		{"remind", `{"when":"tomorrow 15:00 or so","text":"tea"}`, `when: "or so" is not understood`},
+		{"remind", `{"when":"every 30m","text":"tea"}`, "use the tool cron for what repeats"},
+		{"remind", `{"when":"in 2s","text":" "}`, "text must not be blank"},
+		{"remind", ``, "is not understood"},
+		{"remind", `{} {}`, "there is something behind the arguments"},
+		{"cron", `{"action":"fly"}`, `there is no action "fly"`},
+		{"cron", `{"action":"pause"}`, "the action pause needs the id of a job"},
+		{"cron", `{"action":"update","id":"j1"}`, "needs when, text or both"},
+		{"message", `{"text":"x","session":"agent:main:bob-1"}`, "there is no session agent:main:bob-1"},
+		{"sessions", `{"action":"send","session":"agent:main:ann-1","text":"x"}`, "that is this session"},
+		{"sessions", `{"action":"history","session":"agent:main:bob-1"}`, "there is no session"},
+		{"fly", `{}`, "there is no tool fly"},
+	} {
+		s := &services{}
+		got := s.call(turn(), tt.name, tt.args)
+		if !got.IsError || !strings.Contains(got.Text, tt.want) || len(s.added)+len(s.sent)+len(s.received) != 0 {
+			t.Errorf("%s %s: got %+v, want %q and no effect", tt.name, tt.args, got, tt.want)
+		}
+	}
+}
+
+func TestATurnThatMayNotActReadsOnly(t *testing.T) {
+	t.Parallel()
+	refusing := turn()
+	refusing.NoActs = func() string { return "not in a group" }
+	for name, calls := range map[string][]string{
+		"remind":   {`{"when":"in 2s","text":"tea"}`},
+		"cron":     {`{"action":"add","when":"in 2s","text":"x"}`, `{"action":"remove","id":"j1"}`, `{"action":"run","id":"j1"}`, `{"action":7}`, `{`},
+		"message":  {`{"text":"x"}`},
+		"sessions": {`{"action":"send","session":"agent:main:ann-2","text":"x"}`, `{"Action":"list","action":"send"}`},
+	} {
+		for _, args := range calls {
+			s := &services{}
+			if got := s.call(refusing, name, args); !got.IsError || got.Text != "not in a group" || len(s.calls)+len(s.sent)+len(s.received) != 0 {
+				t.Errorf("%s %s: got %+v, want the refusal", name, args, got)
+			}
+		}
+	}
+	s := &services{}
+	if got := s.call(refusing, "cron", `{"action":"preview","when":"in 2h"}`); got.IsError {
+		t.Errorf("preview: got %+v, want it to be allowed", got)
+	}
+}
+
+// TestActionsAreReadOnce holds that the check of an action and its execution read the same member, also when it is there twice.
+func TestActionsAreReadOnce(t *testing.T) {
+	t.Parallel()
+	refusing := turn()
+	refusing.NoActs = func() string { return "no" }
+	for _, args := range []string{
+		`{"action":"list","action":"send","session":"agent:main:ann-2","text":"x"}`, `{"action":"list","ACTION":"send","session":"agent:main:ann-2","text":"x"}`,
+	} {
+		s := &services{}
+		if got := s.call(refusing, "sessions", args); !got.IsError || len(s.received) != 0 {
+			t.Errorf("%s: got %+v and %d messages, want a refusal", args, got, len(s.received))
+		}
+	}
+}
+
+func TestWhatIsSentFollowsFromTheKey(t *testing.T) {
+	t.Parallel()
+	s := &services{}
+	for range 2 {
+		s.call(turn(), "message", `{"text":"hello"}`)
+		s.call(turn(), "sessions", `{"action":"send","session":"agent:main:ann-2","text":"/stop all"}`)
+	}
+	if a, b := s.sent[0], s.sent[1]; !cmp.Equal(a, b) || a.RunID == "" || a.N != 1 || a.Target.ChatID != "agent:main:ann-1" || a.Principal != "ann" {
+		t.Errorf("sent %+v and %+v, want the same row to the session of the turn", a, b)
+	}
+	if a, b := s.received[0], s.received[1]; !cmp.Equal(a, b) || a.Dedupe == "" || !a.Content.External || a.Session.Rest != "ann-2" || !s.by[0].Own {
+		t.Errorf("given to the session: %+v and %+v by %+v, want the same text from outside", a, b, s.by[0])
+	}
+}
+
+func TestARemovedJobMayBeRemovedAgain(t *testing.T) {
+	t.Parallel()
+	s := &services{fail: chat.ErrNotFound}
+	if got := s.call(turn(), "cron", `{"action":"remove","id":"j1"}`); got.IsError {
+		t.Errorf("got %+v, want no error: the call may be a repetition", got)
+	}
+}
+
+func TestFailuresShowNoInternals(t *testing.T) {
+	t.Parallel()
+	s := &services{fail: errors.New("dial tcp 10.0.0.1:5432: connection refused")}
+	if got := s.call(turn(), "remind", `{"when":"in 2s","text":"tea"}`); !got.IsError || got.Text != "The tool remind failed; try again later." {
+		t.Errorf("got %+v", got)
+	}
+	if got := s.call(turn(), "cron", `{"action":"pause","id":"j1"}`); !got.IsError || got.Text != "The tool cron failed on this call." {
+		t.Errorf("after a panic: got %+v", got)
+	}
+}
