@@ -44,9 +44,20 @@ func buildAgents(cfg config.Config, lookup func(string) (string, bool), log *slo
 		agents = append(agents, dispatch.Agent{
 			Info:   agent.Info{ID: id, Name: nameOf(id, a), Model: a.Model, Runner: a.Runner},
 			Runner: runner, ContextWindow: a.ContextWindow, Timeout: time.Duration(a.Timeout), SystemPrompt: a.System,
+			Tools: toolsOf(a),
 		})
 	}
 	return agents, nil
+}
+
+// toolsOf are the tools of the gateway for an agent: runners that call tools get all of them where the configuration names none.
+func toolsOf(a config.Agent) dispatch.Tools {
+	switch {
+	case a.Tools.Off(), a.Runner != config.RunnerOpenAI && a.Runner != config.RunnerAnthropic:
+		return dispatch.Tools{}
+	default:
+		return dispatch.Tools{Default: true, Names: a.Tools}
+	}
 }
 
 func nameOf(id string, a config.Agent) string {

@@ -78,6 +78,26 @@ type Agent struct {
 	SilenceTimeout   Duration `yaml:"silence_timeout"`
 	// Retries before anything was shown, 0 to 10. Default 3.
 	Retries int `yaml:"retries"`
+	// Tools of the gateway that the model may call (openai, anthropic): remind, cron, message, sessions, or off. Default: all of them, except in turns of
+	// /v1 and of hooks, which get tools only where they are listed here.
+	Tools ToolNames `yaml:"tools"`
+}
+
+// ToolNames is a list of tools, or the word off.
+type ToolNames []string
+
+// toolsOff is the word for no tools.
+const toolsOff = "off"
+
+// Off reports whether there are to be no tools.
+func (t ToolNames) Off() bool { return len(t) == 1 && t[0] == toolsOff }
+
+func (t *ToolNames) setWord(word string) bool {
+	if word != toolsOff {
+		return false
+	}
+	*t = ToolNames{toolsOff}
+	return true
 }
 
 const (
@@ -175,6 +195,14 @@ func (a *Agent) validate(at at, id string, global Queue) {
 	at.between("output_limit", a.OutputLimit, 1024, maxOutputLimit)
 	at.between("context_window", a.ContextWindow, 512, noUpperBound)
 	a.Queue.apply(global).validate(at.key("queue"))
+	if a.Tools != nil && len(a.Tools) == 0 {
+		at.key("tools").addf("names no tool; use off for none")
+	}
+	for _, name := range a.Tools {
+		if !a.Tools.Off() {
+			at.oneOf("tools", name, "remind", "cron", "message", "sessions")
+		}
+	}
 	a.validateRunner(at)
 	a.refuseForeign(at)
 }
@@ -238,4 +266,5 @@ func (a *Agent) refuseForeign(at at) {
 	foreign("model", a.Model != "", RunnerOpenAI, RunnerAnthropic)
 	foreign("api_key", a.APIKey.IsSet(), RunnerOpenAI, RunnerAnthropic)
 	foreign("system", a.System != "", RunnerOpenAI, RunnerAnthropic)
+	foreign("tools", len(a.Tools) > 0, RunnerOpenAI, RunnerAnthropic)
 }

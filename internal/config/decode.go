@@ -164,7 +164,14 @@ func (in input) pairs(n *yaml.Node, path string, fn func(key, value *yaml.Node))
 	}
 }
 
+// worded is a list for which there is a word besides.
+type worded interface{ setWord(word string) bool }
+
 func (in input) list(n *yaml.Node, v reflect.Value, path string) {
+	if list, ok := reflect.TypeAssert[worded](v.Addr()); ok && n.Kind == yaml.ScalarNode && list.setWord(n.Value) {
+		in.sources[path] = in.place(n)
+		return
+	}
 	if n.Kind != yaml.SequenceNode {
 		in.faultf(n, path, "must be a list, is %s", kindName(n))
 		return

@@ -19,6 +19,7 @@ import (
 	"laneway/internal/ownership"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
+	"laneway/internal/tool"
 )
 
 // Defaults of a Config.
@@ -93,6 +94,8 @@ type Agent struct {
 	SystemPrompt string
 	// AtMostOnce: the person gets a notice about a turn whose process died; it is not run again.
 	AtMostOnce bool
+	// Tools of the gateway that it may call.
+	Tools Tools
 }
 
 // Deps are the parts that the dispatcher brings together.
@@ -185,6 +188,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: func(ctx context.Context, o store.Outgoing, u store.UndeliveredParams) error {
 		return d.svc.Delivery.AddressGone(ctx, o, u)
 	}}, p.store, d.owner, p.obs, p.log)
+	d.turns.tools = tool.New(tool.Deps{Jobs: actions{d}, Editor: d, Sessions: toolSessions{d}, Log: p.log})
 	p.node, p.events, p.outbox = d.owner, d.publisher, d.sender
 	var err error
 	p.sched, err = scheduler.New(ctx, scheduler.Config[work]{

@@ -182,7 +182,7 @@ func (ts *turns) stuck(st *scheduler.Turn[work]) {
 		return
 	}
 	run := was.run
-	t := &turn{run: run, agent: was.agent, started: was.started, began: was.began}
+	t := &turn{run: run, agent: was.agent, started: was.started, began: was.began, journal: was.journal}
 	for _, it := range st.Items() {
 		t.rows, t.from = append(t.rows, it.Payload.rows...), it.Payload.from
 		if it.Payload.claim.Epoch >= t.claim.Epoch {
@@ -208,7 +208,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	lead := t.rows[len(t.rows)-1]
 	p := store.FinishParams{
 		Claim: t.claim, RunID: t.run.RunID, State: end.state, Outcome: end.outcome, Cause: end.reason, Error: chat.Cut(end.message, 2000),
-		Usage: end.usage, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.text, 200),
+		Usage: end.usage, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.text, 200), Journal: t.journal.used(),
 	}
 	if !end.requeue {
 		p.Transcript = ts.answer(t, end)
@@ -236,7 +236,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 
 // answer is what the transcript keeps of an end: the text, and behind a turn that was stopped a note of it.
 func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
-	var entries []chat.TranscriptEntry
+	entries := t.journal.entries()
 	if end.text != "" {
 		tokens := end.usage.OutputTokens
 		if tokens == 0 {

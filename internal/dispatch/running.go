@@ -22,6 +22,7 @@ type runningTurn struct {
 	agent   Agent
 	started store.Started
 	began   time.Time
+	journal *journal
 }
 
 func (r *runningTurns) add(st *scheduler.Turn[work], t *turn) {
@@ -30,7 +31,7 @@ func (r *runningTurns) add(st *scheduler.Turn[work], t *turn) {
 	if r.by == nil {
 		r.by = map[*scheduler.Turn[work]]runningTurn{}
 	}
-	r.by[st] = runningTurn{run: t.run, agent: t.agent, started: t.started, began: t.began}
+	r.by[st] = runningTurn{run: t.run, agent: t.agent, started: t.started, began: t.began, journal: t.journal}
 }
 
 func (r *runningTurns) remove(st *scheduler.Turn[work]) {

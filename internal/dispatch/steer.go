@@ -13,14 +13,17 @@ import (
 func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work]) func() []chat.Content {
 	return func() []chat.Content {
 		st.AcceptInput() // a runner that asks can use it; before the first question mode steer waits like mode queue
-		var rows []store.Waiting
+		var (
+			rows  []store.Waiting
+			texts []fromWhom
+		)
 		for _, it := range st.TakeInput() {
-			rows = append(rows, it.Payload.rows...)
+			rows, texts = append(rows, it.Payload.rows...), append(texts, sendersOf(it)...)
 		}
 		if len(rows) == 0 {
 			return nil
 		}
-		p := store.StartParams{Claim: t.claim, RunID: t.run.RunID, Lane: t.run.Lane}
+		p := store.StartParams{Claim: t.claim, RunID: t.run.RunID, Lane: t.run.Lane, Round: t.journal.last()}
 		for _, r := range rows {
 			p.Seqs = append(p.Seqs, r.Seq)
 			p.Transcript = append(p.Transcript, entryOf(r, t.run.RunID))
@@ -35,6 +38,7 @@ func (ts *turns) takeInput(ctx context.Context, t *turn, st *scheduler.Turn[work
 			return nil
 		}
 		rows = rowsWith(rows, joined)
+		t.journal.add(texts, joined)
 		input := make([]chat.Content, 0, len(rows))
 		for _, r := range rows {
 			input = append(input, r.Content)

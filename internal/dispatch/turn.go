@@ -13,6 +13,7 @@ import (
 	"laneway/internal/files"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
+	"laneway/internal/tool"
 )
 
 // errTurnTimeout is the cause of a turn whose time is over.
@@ -30,6 +31,8 @@ type turn struct {
 	from    source
 	// output is where the agent leaves files; nil until it asks for a place. It is touched on the goroutine of the turn only.
 	output *files.Turn
+	// journal is what the agent has called, in this attempt and in earlier ones.
+	journal *journal
 }
 
 // turns runs turns: start in the store, agent, files, end.
@@ -38,6 +41,7 @@ type turns struct {
 
 	queue   *queue
 	signs   *signs
+	tools   *tool.Table
 	running runningTurns
 }
 
@@ -106,6 +110,10 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	t.began = time.Now()
 	t.rows = rowsWith(t.rows, t.started.Seqs)
 	t.agent = ts.agents[lead.Session.Agent]
+	t.journal = &journal{parts: ts.parts, claim: t.claim, runID: st.RunID(), again: t.started.Attempt > 1}
+	for _, it := range st.Items() {
+		t.journal.add(sendersOf(it), t.started.Seqs)
+	}
 	t.run = ts.events.Start(events.RunInfo{
 		Session: lead.Session, RunID: st.RunID(), Lane: st.Lane(), Principal: t.started.Principal,
 		Sender: lead.Content.Sender.ID, Replace: t.started.Attempt > 1,
@@ -161,6 +169,7 @@ func (ts *turns) endUnstarted(ctx context.Context, rows []store.Waiting) {
 // execute runs the agent. It returns before anything ran when an earlier attempt of the run demands it.
 func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work]) (agent.Result, error) {
 	lead := t.rows[len(t.rows)-1]
+	unread := ts.openJournal(ctx, t)
 	switch {
 	case t.started.StopBy != "":
 		return agent.Result{}, &scheduler.CancelCause{Reason: scheduler.ReasonStopped, By: t.started.StopBy}
@@ -168,6 +177,8 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 		return agent.Result{}, errDead
 	case t.started.Crashes > 0 && ts.atMostOnce(t):
 		return agent.Result{}, errInterrupted
+	case unread != nil:
+		return orCause(ctx, agent.Result{}, unread)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout(lead), errTurnTimeout)
 	defer cancel()

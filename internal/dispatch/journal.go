@@ -1,0 +1,200 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+)
+
+// journal is what the model of a turn asked for and was given, here and in the store. Records are made on the goroutine of the turn; the end of a turn that
+// does not return is written on another one.
+type journal struct {
+	parts *parts
+	claim store.Claim
+	runID string
+	// before is how many rounds earlier attempts have recorded; again is that there was an earlier attempt, which may have.
+	before int
+	again  bool
+
+	mu     sync.Mutex
+	rounds []store.Round
+	texts  []fromWhom // of the messages of the turn, those that joined in this attempt included
+}
+
+// fromWhom is a message of a turn with the principal that sent it. The row of a message that has just come has the owner of the session instead, who sees
+// its events.
+type fromWhom struct {
+	store.Waiting
+
+	sender string
+}
+
+// sendersOf adds the principals to the messages of a work item. A recovered run has several, which were read with their principals.
+func sendersOf(it scheduler.Item[work]) []fromWhom {
+	rows := it.Payload.rows
+	texts := make([]fromWhom, 0, len(rows))
+	for _, r := range rows {
+		one := fromWhom{r, r.Principal}
+		if len(rows) == 1 {
+			one.sender = it.Principal
+		}
+		texts = append(texts, one)
+	}
+	return texts
+}
+
+var _ agent.Journal = (*turnJournal)(nil)
+
+// turnJournal is the journal as the runner sees it, with the messages that joined earlier attempts.
+type turnJournal struct {
+	*journal
+
+	inputs map[int64]chat.Content // by number of the message
+}
+
+// openJournal reads what earlier attempts of the run have recorded.
+func (ts *turns) openJournal(ctx context.Context, t *turn) error {
+	if !t.journal.again {
+		return nil
+	}
+	return ts.node.WhileAlive(ctx, func(ctx context.Context) error {
+		rounds, err := ts.store.Rounds(ctx, t.run.RunID)
+		if err != nil {
+			return fmt.Errorf("reading the rounds of a run: %w", err)
+		}
+		t.journal.mu.Lock()
+		defer t.journal.mu.Unlock()
+		t.journal.rounds, t.journal.before = rounds, len(rounds)
+		return nil
+	})
+}
+
+// split separates the messages with which a turn began from those that joined it behind a round.
+func (j *journal) split(rows []store.Waiting) (began []store.Waiting, inputs map[int64]chat.Content) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	inputs = map[int64]chat.Content{}
+	for _, row := range rows {
+		if slices.ContainsFunc(j.rounds, func(r store.Round) bool { return slices.Contains(r.Input, row.Seq) }) {
+			inputs[row.Seq] = row.Content
+		} else {
+			began = append(began, row)
+		}
+	}
+	return began, inputs
+}
+
+// last is the number of the last round; 0 = there is none.
+func (j *journal) last() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.rounds)
+}
+
+// add notes messages of the turn, those of seqs alone.
+func (j *journal) add(texts []fromWhom, seqs []int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, text := range texts {
+		if slices.Contains(seqs, text.Seq) {
+			j.texts = append(j.texts, text)
+		}
+	}
+}
+
+// messages are the messages of the turn so far.
+func (j *journal) messages() []fromWhom {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.texts)
+}
+
+// used reports whether rows of the run may be in the store.
+func (j *journal) used() bool { return j != nil && (j.again || j.last() > 0) }
+
+// Rounds implements [agent.Journal].
+func (j *turnJournal) Rounds() []agent.Round {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var out []agent.Round
+	for _, r := range j.rounds[:j.before] {
+		one := agent.Round{Round: r.Round}
+		for _, seq := range r.Input {
+			if content, ok := j.inputs[seq]; ok {
+				one.Input = append(one.Input, content)
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// Record implements [agent.Journal].
+func (j *turnJournal) Record(ctx context.Context, round chat.Round) error {
+	err := j.parts.node.WhileAlive(ctx, func(ctx context.Context) error {
+		return j.parts.store.RecordRound(ctx, j.claim, j.runID, round)
+	})
+	if err != nil {
+		return fmt.Errorf("recording a round: %w", err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	round.Results = make([]*chat.ToolResult, len(round.Calls)) // the runner goes on writing to its own
+	j.rounds = append(j.rounds, store.Round{Round: round})
+	return nil
+}
+
+// RecordResult implements [agent.Journal].
+func (j *turnJournal) RecordResult(ctx context.Context, round, call int, result chat.ToolResult) error {
+	err := j.parts.node.WhileAlive(ctx, func(ctx context.Context) error {
+		return j.parts.store.RecordResult(ctx, j.claim, j.runID, round, call, result)
+	})
+	if err != nil {
+		return fmt.Errorf("recording the result of a call: %w", err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.rounds[round-1].Results[call] = &result
+	return nil
+}
+
+// shownOfCall is how much of the arguments and of the result of a call its line in the transcript has, in bytes each.
+const shownOfCall = 500
+
+// entries are the calls of a turn as the transcript keeps them: one note each, which later turns read. What a tool returned is shortened to one line, because
+// it has no authority there.
+func (j *journal) entries() []chat.TranscriptEntry {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var entries []chat.TranscriptEntry
+	for _, r := range j.rounds {
+		for i, call := range r.Calls {
+			result := "it was not finished"
+			if got := r.Results[i]; got != nil {
+				result = oneLine(got.Text)
+				if got.IsError {
+					result = "refused: " + result
+				}
+			}
+			text := "Tool " + oneLine(call.Name) + " " + oneLine(call.Args) + ": " + result
+			entries = append(entries, chat.TranscriptEntry{
+				RunID: j.runID, Role: chat.RoleSystem, Text: text, Tokens: agent.EstimateTokens(text), StopReason: "tool",
+			})
+		}
+	}
+	return entries
+}
+
+func oneLine(text string) string {
+	return chat.Cut(chat.Printable(strings.Join(strings.Fields(text), " ")), shownOfCall)
+}

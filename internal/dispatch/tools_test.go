@@ -1,0 +1,137 @@
+package dispatch_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/dispatch"
+	"laneway/internal/store/memory"
+)
+
+// reminding is a runner that tries to set a reminder in every turn and answers with what became of that, "none" without tools. With waiting it
+// takes input first, until it has some.
+type reminding struct {
+	waiting bool
+
+	mu      sync.Mutex
+	results map[string]string // result by run
+}
+
+func (r *reminding) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+	for r.waiting && len(req.TakeInput()) == 0 {
+		timer := time.NewTimer(time.Second)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return agent.Result{}, context.Cause(ctx)
+		}
+	}
+	text := "none"
+	if req.Tools != nil {
+		text = req.Tools.Call(ctx, req.IdempotencyKey+"/1/1", chat.ToolCall{ID: "a", Name: "remind", Args: `{"when":"in 5h","text":"tea"}`}).Text
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.results == nil {
+		r.results = map[string]string{}
+	}
+	r.results[req.RunID] = text
+	return agent.Result{Text: text}, nil
+}
+
+func (r *reminding) of(run string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.results[run]
+}
+
+func withRunner(r agent.Runner, tools dispatch.Tools) option {
+	return func(c *dispatch.Config) { c.Agents[0].Runner, c.Agents[0].Tools = r, tools }
+}
+
+func external(m *chat.Message) { m.Content.External = true }
+
+func from(channel string) func(*chat.Message) {
+	return func(m *chat.Message) { m.Channel = channel }
+}
+
+// TestOnlyThePersonsOwnWordsMakeJobs holds who may create with tools: the owner of a turn that nothing but the owner's words caused.
+func TestOnlyThePersonsOwnWordsMakeJobs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runner := &reminding{}
+		h := openCron(t, memory.New(memory.Config{}), withRunner(runner, dispatch.Tools{Default: true}))
+		defer h.close()
+		for _, tt := range []struct {
+			name, session, want string
+			change              []func(*chat.Message)
+		}{
+			{"their own", "agent:main:own", "is set at", nil},
+			{"text from outside", "agent:main:own", "text from outside", []func(*chat.Message){external}},
+			{"a group", "agent:main:box:group:5", "in a group", nil},
+			{"a hook", "agent:main:own", "none", []func(*chat.Message){from("hook")}},
+			{"the OpenAI interface", "agent:main:own", "none", []func(*chat.Message){from("api")}},
+		} {
+			id := h.send(tt.session, tt.name, tt.change...)
+			h.end(id)
+			if got := runner.of(id); !strings.Contains(got, tt.want) {
+				t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+			}
+		}
+		h.send("agent:main:own", "/cron add in 10s check the mail")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		runner.mu.Lock()
+		var results []string
+		for _, text := range runner.results {
+			results = append(results, text)
+		}
+		runner.mu.Unlock()
+		if !slices.ContainsFunc(results, func(s string) bool { return strings.Contains(s, "in the turn of a job") }) {
+			t.Errorf("the turn of the job has no refusal: %q", results)
+		}
+	})
+}
+
+func TestListedToolsAreThereInEveryTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runner := &reminding{}
+		h := open(t, memory.New(memory.Config{}), withRunner(runner, dispatch.Tools{Default: true, Names: []string{"remind"}}))
+		defer h.close()
+		id := h.send("agent:main:own", "x", from("api"))
+		h.end(id)
+		if got := runner.of(id); !strings.Contains(got, "is set at") {
+			t.Errorf("in a turn of the OpenAI interface: got %q, want the reminder", got)
+		}
+		id = h.send("agent:main:own", "y", from("hook"))
+		h.end(id)
+		if got := runner.of(id); !strings.Contains(got, "text from outside") {
+			t.Errorf("in a turn of a hook: got %q, want the refusal", got)
+		}
+	})
+}
+
+// TestWordsOfAnotherPersonEndTheRightToCreate lets another principal write into a turn while it runs.
+func TestWordsOfAnotherPersonEndTheRightToCreate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runner := &reminding{waiting: true}
+		h := open(t, memory.New(memory.Config{}), withRunner(runner, dispatch.Tools{Default: true}))
+		defer h.close()
+		id := h.send("agent:main:shared", "wait")
+		time.Sleep(5 * time.Second)
+		h.send("agent:main:shared", "make a job for me", mode(chat.ModeSteer), func(m *chat.Message) { m.Principal = "mallory" })
+		h.end(id)
+		if got := runner.of(id); !strings.Contains(got, "several people") {
+			t.Errorf("got %q, want the refusal", got)
+		}
+	})
+}
