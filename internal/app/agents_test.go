@@ -21,7 +21,9 @@ func TestTheConfigurationKnowsEveryTool(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := config.Load(config.Options{File: file, LookupEnv: func(name string) (string, bool) { return map[string]string{"LANEWAY_DATA": "/tmp"}[name], name == "LANEWAY_DATA" }})
+	loaded, err := config.Load(config.Options{File: file, LookupEnv: func(name string) (string, bool) {
+		return map[string]string{"LANEWAY_DATA": "/tmp"}[name], name == "LANEWAY_DATA"
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ type ToolNames []string
 const toolsOff = "off"
 
 // Off reports whether there are to be no tools.
-func (t ToolNames) Off() bool { return len(t) == 1 && t[0] == toolsOff }
+func (t *ToolNames) Off() bool { return len(*t) == 1 && (*t)[0] == toolsOff }
 
 func (t *ToolNames) setWord(word string) bool {
 	if word != toolsOff {

@@ -47,10 +47,10 @@ func (c completions) use(index int, call ToolCall) string {
 	out := c.chunk(c.choice(object{"tool_calls": []object{{
 		"index": index, "id": call.ID, "type": "function", "function": object{"name": call.Name, "arguments": ""},
 	}}}, nil))
-	for _, piece := range []string{call.Args[:half], call.Args[half:]} {
-		out += c.chunk(c.choice(object{"tool_calls": []object{{"index": index, "function": object{"arguments": piece}}}}, nil))
+	piece := func(text string) string {
+		return c.chunk(c.choice(object{"tool_calls": []object{{"index": index, "function": object{"arguments": text}}}}, nil))
 	}
-	return out
+	return out + piece(call.Args[:half]) + piece(call.Args[half:])
 }
 
 func (c completions) failure(kind string) string {
@@ -132,10 +132,10 @@ func (m messages) thoughts(text string) string {
 func (m messages) use(index int, call ToolCall) string {
 	half := len(call.Args) / 2
 	out := m.event("content_block_start", object{"index": index + 1, "content_block": object{"type": "tool_use", "id": call.ID, "name": call.Name, "input": object{}}})
-	for _, piece := range []string{call.Args[:half], call.Args[half:]} {
-		out += m.event("content_block_delta", object{"index": index + 1, "delta": object{"type": "input_json_delta", "partial_json": piece}})
+	piece := func(text string) string {
+		return m.event("content_block_delta", object{"index": index + 1, "delta": object{"type": "input_json_delta", "partial_json": text}})
 	}
-	return out + m.event("content_block_stop", object{"index": index + 1})
+	return out + piece(call.Args[:half]) + piece(call.Args[half:]) + m.event("content_block_stop", object{"index": index + 1})
 }
 
 func (m messages) failure(kind string) string {

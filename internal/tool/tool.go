@@ -199,8 +199,7 @@ func read[T any](args []byte) (T, error) {
 		}
 		return out, chat.Errorf(chat.CodeInvalid, "there is something behind the arguments")
 	}
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return out, chat.Errorf(chat.CodeInvalid, "the argument %s must not be a %s", wrong.Field, wrong.Value)
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {

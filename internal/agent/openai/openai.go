@@ -145,7 +145,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return agent.Result{}, err
 	}
 	text := toolloop.NewText(r.cfg.MaxAnswer, emit)
-	return toolloop.Run(ctx, req, &turn{runner: r, req: req, params: params, text: text}, text, r.support, toolloop.Limits{})
+	return toolloop.Run(ctx, req, &turn{runner: r, req: req, params: params, text: text}, text, toolloop.Options{Support: r.support})
 }
 
 // turn is the model of one turn, for the loop.

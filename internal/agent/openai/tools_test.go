@@ -20,9 +20,11 @@ type box struct{}
 func (box) Specs() []agent.ToolSpec {
 	return []agent.ToolSpec{{Name: "set", Schema: []byte(`{"type":"object"}`)}}
 }
+
 func (box) Call(_ context.Context, _ string, call chat.ToolCall) chat.ToolResult {
 	return chat.ToolResult{Text: call.Args}
 }
+
 func (box) Rounds() []agent.Round                                         { return nil }
 func (box) Record(context.Context, chat.Round) error                      { return nil }
 func (box) RecordResult(context.Context, int, int, chat.ToolResult) error { return nil }

@@ -98,7 +98,7 @@ func (l *loop) bounded(ctx context.Context, key string, call chat.ToolCall, agai
 	if refusal != nil {
 		return *refusal
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.limits.CallTime)
+	ctx, cancel := context.WithTimeout(ctx, l.options.CallTime)
 	defer cancel()
 	returned := make(chan chat.ToolResult, 1)
 	l.calls.Go(func() { returned <- l.req.Tools.Call(ctx, key, call) })
@@ -113,7 +113,7 @@ func (l *loop) bounded(ctx context.Context, key string, call chat.ToolCall, agai
 	case result := <-returned:
 		return result
 	case <-timer.C:
-		return failed("The tool %s did not answer within %s; it may or may not have done its work.", spec.Name, l.limits.CallTime)
+		return failed("The tool %s did not answer within %s; it may or may not have done its work.", spec.Name, l.options.CallTime)
 	}
 }
 

@@ -16,7 +16,7 @@
 // # Bounds
 //
 // At most [MaxRounds] requests; the last one forbids calls. At most [MaxCalls] calls in a round, [parallel] of them at once, each for at most
-// [Limits.CallTime]. Arguments and results have at most [MaxArgs] and [MaxResult] bytes, all rounds of a turn together [MaxJournal]. What goes beyond is
+// [Options.CallTime]. Arguments and results have at most [MaxArgs] and [MaxResult] bytes, all rounds of a turn together [MaxJournal]. What goes beyond is
 // one sentence to the model instead of a result, and the turn goes on.
 //
 // # Endpoints without tools

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,8 +21,10 @@ const (
 	MaxRounds = 16
 	// MaxCalls is how many calls one answer may ask for.
 	MaxCalls = 32
-	// MaxArgs and MaxResult bound the arguments and the result of one call, in bytes.
-	MaxArgs, MaxResult = 32 << 10, 64 << 10
+	// MaxArgs bounds the arguments of one call, in bytes.
+	MaxArgs = 32 << 10
+	// MaxResult bounds the result of one call, in bytes.
+	MaxResult = 64 << 10
 	// MaxJournal bounds calls and results of all rounds of a turn together, in bytes. With the longest answer it stays below what the store
 	// reads at once.
 	MaxJournal = 2 << 20
@@ -77,19 +80,21 @@ type Model interface {
 	Ask(ctx context.Context, conversation Conversation) (Reply, error)
 }
 
-// Limits are the bounds of a loop that its owner may change; zero fields get the defaults.
-type Limits struct {
+// Options of a loop; zero fields get the defaults.
+type Options struct {
+	// Support remembers whether the endpoint takes tools; nil = it does.
+	Support *Support
 	// CallTime is how long one call may take; 0 = [DefaultCallTime].
 	CallTime time.Duration
 }
 
 // Run executes a turn: it asks the model until it answers without calls. The text of the answer is in text. A failure after the first round keeps the text
-// before it. Support may be nil for an endpoint that is known to take tools.
-func Run(ctx context.Context, req agent.Request, model Model, text *Text, support *Support, limits Limits) (agent.Result, error) {
-	if limits.CallTime == 0 {
-		limits.CallTime = DefaultCallTime
+// before it.
+func Run(ctx context.Context, req agent.Request, model Model, text *Text, options Options) (agent.Result, error) {
+	if options.CallTime == 0 {
+		options.CallTime = DefaultCallTime
 	}
-	l := &loop{req: req, model: model, text: text, support: support, limits: limits}
+	l := &loop{req: req, model: model, text: text, options: options}
 	if req.Tools != nil {
 		l.tools = req.Tools.Specs()
 	}
@@ -105,8 +110,7 @@ type loop struct {
 	req     agent.Request
 	model   Model
 	text    *Text
-	support *Support
-	limits  Limits
+	options Options
 	tools   []agent.ToolSpec
 	rounds  []agent.Round
 	kept    int // bytes of calls and results so far
@@ -172,7 +176,7 @@ func (l *loop) replay(ctx context.Context) error {
 // takeInput adds what people wrote while the calls of a round ran.
 func (l *loop) takeInput(index int) {
 	if round := &l.rounds[index]; l.req.TakeInput != nil {
-		round.Input = append(round.Input[:len(round.Input):len(round.Input)], l.req.TakeInput()...)
+		round.Input = append(slices.Clip(round.Input), l.req.TakeInput()...)
 	}
 }
 
@@ -191,7 +195,7 @@ func (l *loop) ask(ctx context.Context) (Reply, error) {
 	switch {
 	case len(l.rounds) > 0 && len(l.tools) == 0: // the agent had tools when the turn began; providers want to see those that were called
 		conversation.Tools, conversation.NoCalls = calledTools(l.rounds), true
-	case len(l.rounds) == 0 && !l.support.offered():
+	case len(l.rounds) == 0 && !l.options.Support.offered():
 		conversation.Tools = nil
 	}
 	l.text.nextRound()
@@ -204,7 +208,7 @@ func (l *loop) ask(ctx context.Context) (Reply, error) {
 	if again != nil && !l.text.Begun() {
 		return reply, err // the tools were not the reason
 	}
-	l.support.refused(ctx)
+	l.options.Support.refused(ctx)
 	return plain, again
 }
 

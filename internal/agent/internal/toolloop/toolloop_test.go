@@ -56,9 +56,11 @@ type tools struct {
 func (b *tools) Specs() []agent.ToolSpec {
 	return []agent.ToolSpec{{Name: "set", Schema: []byte(`{"type":"object"}`), Idempotent: true}}
 }
+
 func (b *tools) Call(ctx context.Context, _ string, _ chat.ToolCall) chat.ToolResult {
 	return b.run(ctx)
 }
+
 func (b *tools) Rounds() []agent.Round                    { return nil }
 func (b *tools) Record(context.Context, chat.Round) error { return nil }
 func (b *tools) RecordResult(_ context.Context, _, _ int, result chat.ToolResult) error {
@@ -74,7 +76,7 @@ func turn(ctx context.Context, m *model, b *tools, support *toolloop.Support) (a
 		m.calls = []chat.ToolCall{{ID: "a", Name: "set", Args: "{}"}}
 	}
 	m.text = toolloop.NewText(0, func(agent.Event) {})
-	return toolloop.Run(ctx, agent.Request{Tools: b, Journal: b}, m, m.text, support, toolloop.Limits{})
+	return toolloop.Run(ctx, agent.Request{Tools: b, Journal: b}, m, m.text, toolloop.Options{Support: support})
 }
 
 func TestATurnGoesOnWithoutAToolThatHangs(t *testing.T) {
