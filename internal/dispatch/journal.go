@@ -154,7 +154,7 @@ func (j *turnJournal) Record(ctx context.Context, round chat.Round) error {
 // RecordResult implements [agent.Journal].
 func (j *turnJournal) RecordResult(ctx context.Context, round, call int, result chat.ToolResult) error {
 	err := j.parts.node.WhileAlive(ctx, func(ctx context.Context) error {
-		return j.parts.store.RecordResult(ctx, j.claim, j.runID, round, call, result)
+		return j.parts.store.RecordResult(ctx, j.claim, j.runID, store.CallRef{Round: round, Call: call}, result)
 	})
 	if err != nil {
 		return fmt.Errorf("recording the result of a call: %w", err)

@@ -14,8 +14,8 @@ type Journal interface {
 	// recorded stays as it is: the same again changes nothing, so a repetition after a commit without an answer is harmless. chat.ErrFenced: the
 	// run does not run under this claim.
 	RecordRound(ctx context.Context, c Claim, runID string, round chat.Round) error
-	// RecordResult commits the result of a call of a recorded round; round counts from 1, call from 0. The first result stays. chat.ErrFenced as above.
-	RecordResult(ctx context.Context, c Claim, runID string, round, call int, result chat.ToolResult) error
+	// RecordResult commits the result of a call of a recorded round. The first result stays. chat.ErrFenced as above.
+	RecordResult(ctx context.Context, c Claim, runID string, at CallRef, result chat.ToolResult) error
 	// Rounds reads what is recorded of a run, in the order of the rounds; empty for a run that has no journal. The caller bounds what it records of a
 	// run to less than [ReadBytes].
 	Rounds(ctx context.Context, runID string) ([]Round, error)
@@ -28,6 +28,9 @@ type Round struct {
 	// Input are the numbers of the messages that joined the run behind the results ([StartParams.Round]), ascending.
 	Input []int64
 }
+
+// CallRef names a call of a run: Round counts from 1, Call from 0.
+type CallRef struct{ Round, Call int }
 
 // The kinds of rows of a journal.
 const (
@@ -62,12 +65,12 @@ func AskedRow(r chat.Round) (JournalRow, error) {
 }
 
 // ResultRow is the row of a result.
-func ResultRow(round, call int, result chat.ToolResult) (JournalRow, error) {
+func ResultRow(at CallRef, result chat.ToolResult) (JournalRow, error) {
 	body, err := json.Marshal(result)
 	if err != nil {
-		return JournalRow{}, fmt.Errorf("encoding the result of call %d in round %d: %w", call, round, err)
+		return JournalRow{}, fmt.Errorf("encoding the result of call %d in round %d: %w", at.Call, at.Round, err)
 	}
-	return JournalRow{Round: round, Kind: RowResult, N: int64(call), Body: string(body)}, nil
+	return JournalRow{Round: at.Round, Kind: RowResult, N: int64(at.Call), Body: string(body)}, nil
 }
 
 // RoundsOf puts the rows of a run together. They come ordered by round, kind and N, as the primary key orders them: asked, input, result.

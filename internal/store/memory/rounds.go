@@ -21,10 +21,10 @@ func (s *Store) RecordRound(ctx context.Context, c store.Claim, runID string, ro
 }
 
 // RecordResult commits the result of a call, see store.Journal.
-func (s *Store) RecordResult(ctx context.Context, c store.Claim, runID string, round, call int, result chat.ToolResult) error {
+func (s *Store) RecordResult(ctx context.Context, c store.Claim, runID string, at store.CallRef, result chat.ToolResult) error {
 	return s.record(ctx, "RecordResult", c, runID, func(r *run) {
-		if known := r.round(round); known != nil && call < len(known.Results) && known.Results[call] == nil {
-			known.Results[call] = &result
+		if known := r.round(at.Round); known != nil && at.Call < len(known.Results) && known.Results[at.Call] == nil {
+			known.Results[at.Call] = &result
 		}
 	})
 }

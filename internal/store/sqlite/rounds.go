@@ -17,8 +17,8 @@ func (s *Store) RecordRound(ctx context.Context, c store.Claim, runID string, ro
 }
 
 // RecordResult commits the result of a call; see the port.
-func (s *Store) RecordResult(ctx context.Context, c store.Claim, runID string, round, call int, result chat.ToolResult) error {
-	row, err := store.ResultRow(round, call, result)
+func (s *Store) RecordResult(ctx context.Context, c store.Claim, runID string, at store.CallRef, result chat.ToolResult) error {
+	row, err := store.ResultRow(at, result)
 	if err != nil {
 		return err
 	}

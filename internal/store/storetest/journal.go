@@ -51,8 +51,8 @@ func roundsComeBack(w *world) {
 	c, run, _ := w.turn(w.node(), w.key())
 	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, "a", "b")))
 	equal(w, "without results", w.rounds(run), []store.Round{{Round: round(1, "a", "b")}})
-	w.ok(w.st.RecordResult(w.ctx, c, run, 1, 1, chat.ToolResult{Text: "no such time", IsError: true}))
-	w.ok(w.st.RecordResult(w.ctx, c, run, 1, 0, chat.ToolResult{Text: "15:00"}))
+	w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 1}, chat.ToolResult{Text: "no such time", IsError: true}))
+	w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "15:00"}))
 	w.ok(w.st.RecordRound(w.ctx, c, run, round(2, "c")))
 	first := round(1, "a", "b")
 	first.Results = []*chat.ToolResult{{Text: "15:00"}, {Text: "no such time", IsError: true}}
@@ -66,7 +66,7 @@ func repeatedRecords(w *world) {
 		w.ok(w.st.RecordRound(w.ctx, c, run, round(1, ids...)))
 	}
 	for _, text := range []string{"first", "first", "second"} {
-		w.ok(w.st.RecordResult(w.ctx, c, run, 1, 0, chat.ToolResult{Text: text}))
+		w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: text}))
 	}
 	want := round(1, "a")
 	want.Results[0] = &chat.ToolResult{Text: "first"}
@@ -83,7 +83,7 @@ func recordsNeedTheClaim(w *world) {
 	wrong[1].Node = w.node()
 	for _, claim := range wrong {
 		w.fails(w.st.RecordRound(w.ctx, claim, run, round(1, "a")), chat.ErrFenced)
-		w.fails(w.st.RecordResult(w.ctx, claim, run, 1, 0, chat.ToolResult{}), chat.ErrFenced)
+		w.fails(w.st.RecordResult(w.ctx, claim, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{}), chat.ErrFenced)
 	}
 	equal(w, "rounds", len(w.rounds(run)), 0)
 }
@@ -95,7 +95,7 @@ func recordsNeedARun(w *world) {
 	end.StillRunning = true
 	w.finish(end)
 	w.fails(w.st.RecordRound(w.ctx, c, run, round(1, "a")), chat.ErrFenced)
-	w.fails(w.st.RecordResult(w.ctx, c, run, 1, 0, chat.ToolResult{}), chat.ErrFenced)
+	w.fails(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{}), chat.ErrFenced)
 	equal(w, "rounds", len(w.rounds(run)), 0)
 }
 
@@ -105,7 +105,7 @@ func inputIsRecorded(w *world) {
 	_, a := w.acceptText(node, key)
 	_, b := w.acceptText(node, key)
 	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, "a")))
-	w.ok(w.st.RecordResult(w.ctx, c, run, 1, 0, chat.ToolResult{Text: "ok"}))
+	w.ok(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "ok"}))
 	p := store.StartParams{Claim: c, RunID: run, Lane: "main", Seqs: []int64{a.Seq, b.Seq}, Round: 1}
 	joined, err := w.st.Join(w.ctx, p)
 	w.ok(err)
@@ -123,11 +123,11 @@ func journalOutlivesTakeover(w *world) {
 	w.ok(w.st.RecordRound(w.ctx, c, run, round(1, "a")))
 	w.clock.advance(time.Minute)
 	claim := w.sweepOne(w.node(), key).Claim
-	w.fails(w.st.RecordResult(w.ctx, c, run, 1, 0, chat.ToolResult{Text: "too late"}), chat.ErrFenced)
+	w.fails(w.st.RecordResult(w.ctx, c, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "too late"}), chat.ErrFenced)
 	_, err := w.st.Start(w.ctx, store.StartParams{Claim: claim, RunID: run, Lane: "main", Seqs: []int64{seq}})
 	w.ok(err)
 	equal(w, "rounds", w.rounds(run), []store.Round{{Round: round(1, "a")}})
-	w.ok(w.st.RecordResult(w.ctx, claim, run, 1, 0, chat.ToolResult{Text: "done"}))
+	w.ok(w.st.RecordResult(w.ctx, claim, run, store.CallRef{Round: 1, Call: 0}, chat.ToolResult{Text: "done"}))
 	equal(w, "result", w.rounds(run)[0].Results[0].Text, "done")
 }
 
