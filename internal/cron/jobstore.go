@@ -3,6 +3,8 @@ package cron
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"laneway/internal/chat"
@@ -34,7 +36,7 @@ import (
 // sessions are deleted, and what the operation stores has the slot as the next one again. A Start that comes later finds its claim fenced, on whatever
 // process, because the session of a withdrawn claim leaves its epoch behind.
 type JobStore interface {
-	// PutJob makes a job, or changes the one with the same owner and key. Change gets the stored job (nil = new) and the store's clock and
+	// PutJob makes a job, or changes the one with the same owner and key; with p.IfNameExists, the one that [NameRule] says. Change gets the stored job (nil = new) and the store's clock and
 	// returns what is to be stored; returning the old one unchanged writes nothing. Errors of Change are returned and nothing is written.
 	// The id, key, revision and times of the result are set by Change's caller, package service. chat.ErrLimit when p.MaxOfOwner or p.MaxTotal would be passed.
 	PutJob(ctx context.Context, p PutParams) (PutResult, error)
@@ -72,9 +74,39 @@ type JobStore interface {
 	Prune(ctx context.Context, p PruneParams) (int, error)
 }
 
+// NameRule says what a new job means when its owner has jobs of that name. It is decided in the transaction of PutJob. A job that has the key itself is
+// changed under every rule, unless the key is derived: then it is a job of that name like others.
+type NameRule string
+
+// The rules. NameNew makes another job.
+const (
+	NameNew     NameRule = "new"
+	NameRefuse  NameRule = "refuse"  // *NameExistsError
+	NameReplace NameRule = "replace" // changes the job; *NameExistsError when there are several
+)
+
+// NameExistsError refuses a job whose owner has jobs of that name.
+type NameExistsError struct {
+	Name string
+	// IDs are those jobs, oldest first, at most ten.
+	IDs []string
+}
+
+// Error names them.
+func (e *NameExistsError) Error() string {
+	return fmt.Sprintf("jobs with the name %q exist: %s", e.Name, strings.Join(e.IDs, ", "))
+}
+
+// MaxNamesakes is how many jobs a [NameExistsError] names.
+const MaxNamesakes = 10
+
 // PutParams of PutJob.
 type PutParams struct {
 	Owner, Key string
+	// Name and IfNameExists decide about jobs of the same name, see [NameRule]; "" = NameNew. KeyGiven: the key is the caller's and not derived.
+	Name         string
+	IfNameExists NameRule
+	KeyGiven     bool
 	// MaxOfOwner and MaxTotal bound the number of jobs; 0 = no bound. They only refuse new ones.
 	MaxOfOwner, MaxTotal int
 	Change               func(old *Job, now time.Time) (*Job, error)
@@ -82,6 +114,23 @@ type PutParams struct {
 	EndWaiting     Reason
 	IdempotencyKey *chat.IdempotencyKey // nil = the call has none
 	Audit          *Audit               // its hashes are the store's to fill in
+}
+
+// ByName reports whether the jobs of the same name decide.
+func (p *PutParams) ByName() bool {
+	return p.IfNameExists == NameRefuse || p.IfNameExists == NameReplace
+}
+
+// Namesake is the id of the job to change, of those of the owner that have the name, oldest first; "" = there is none.
+func (p *PutParams) Namesake(ids []string) (string, error) {
+	switch {
+	case len(ids) == 0:
+		return "", nil
+	case len(ids) == 1 && p.IfNameExists == NameReplace:
+		return ids[0], nil
+	default:
+		return "", &NameExistsError{Name: p.Name, IDs: ids[:min(len(ids), MaxNamesakes)]}
+	}
 }
 
 // PutResult of PutJob.

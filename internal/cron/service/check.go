@@ -74,6 +74,28 @@ func givenKey(m cron.Members) (string, error) {
 	return key, nil
 }
 
+// nameRule takes ifNameExists out of the members of a call.
+func nameRule(m cron.Members) (rule cron.NameRule, rest cron.Members, err error) {
+	raw, given := m["ifNameExists"]
+	if !given {
+		return cron.NameNew, m, nil
+	}
+	if err := json.Unmarshal(raw, &rule); err != nil || !slices.Contains([]cron.NameRule{cron.NameNew, cron.NameRefuse, cron.NameReplace}, rule) {
+		return "", nil, chat.Errorf(chat.CodeInvalid, "at /ifNameExists: must be equal to one of the allowed values (refuse, replace, new)")
+	}
+	return rule, without(m, "ifNameExists"), nil
+}
+
+// nameExists is the refusal of a job whose name others have.
+func nameExists(e *cron.NameExistsError) error {
+	if len(e.IDs) == 1 {
+		return chat.Errorf(chat.CodeInvalid, "a job with the name %q exists: %s; change it, or ask for another one", e.Name, e.IDs[0]).
+			With("code", "CRON_NAME_EXISTS").With("name", e.Name).With("jobIds", e.IDs)
+	}
+	return chat.Errorf(chat.CodeInvalid, "%d jobs with the name %q exist: %s; change one of them by its id, or ask for another one", len(e.IDs), e.Name, strings.Join(e.IDs, ", ")).
+		With("code", "CRON_NAME_EXISTS").With("name", e.Name).With("jobIds", e.IDs)
+}
+
 // targetCheck refuses a job that runs in, or delivers to, a session that the caller may not use.
 type targetCheck func(ctx context.Context, j cron.Job, by chat.Caller) error
 

@@ -41,6 +41,10 @@ func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *ch
 	if err != nil {
 		return cron.Put{}, err
 	}
+	rule, m, err := nameRule(m)
+	if err != nil {
+		return cron.Put{}, err
+	}
 	keyed := key != ""
 	if before, err := store.AnswerOf[*cron.PutResult](ctx, ed.store, o); err != nil || before != nil {
 		return putOf(before, keyed), err
@@ -56,7 +60,7 @@ func (ed *Editor) add(ctx context.Context, m cron.Members, by chat.Caller, o *ch
 		key = schedule.Key(draft.Name, draft.Schedule)
 	}
 	p := cron.PutParams{
-		Owner: by.Principal, Key: key, MaxTotal: max(0, ed.cfg.MaxJobs), EndWaiting: endsWaiting(m), IdempotencyKey: o, Audit: by.Audit("cron.add", key),
+		Owner: by.Principal, Key: key, KeyGiven: keyed, Name: draft.Name, IfNameExists: rule, MaxTotal: max(0, ed.cfg.MaxJobs), EndWaiting: endsWaiting(m), IdempotencyKey: o, Audit: by.Audit("cron.add", key),
 	}
 	if by.InChat() {
 		if p.MaxOfOwner = ed.cfg.MaxJobsOfUser; p.MaxOfOwner < 0 {
@@ -84,6 +88,9 @@ func (ed *Editor) put(ctx context.Context, p cron.PutParams, keyed bool) (cron.P
 	res, err := ed.jobs.PutJob(ctx, p)
 	if errors.Is(err, chat.ErrLimit) {
 		err = chat.Errorf(chat.CodeLimit, "there are too many jobs; remove one first").With("field", "jobs").With("limit", max(p.MaxOfOwner, p.MaxTotal))
+	}
+	if exists, ok := errors.AsType[*cron.NameExistsError](err); ok {
+		err = nameExists(exists)
 	}
 	if err != nil {
 		return cron.Put{}, wireFault(err)
@@ -115,6 +122,9 @@ func (ed *Editor) upsert(old cron.Job, m cron.Members, by chat.Caller, now time.
 	next, err := ed.limits(by, now).Apply(old, without(m, "sessionKey"))
 	if err != nil {
 		return nil, err
+	}
+	if next.KeyDerived {
+		next.Key = schedule.Key(next.Name, next.Schedule) // it was found by its name
 	}
 	if old.Pause == nil {
 		setPausedBy(&next, by)

@@ -31,7 +31,10 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 }
 
 func (s *Store) put(p cron.PutParams, now time.Time) (out cron.PutResult, err error) {
-	old := s.crons.jobs[s.crons.keys[jobKey{p.Owner, p.Key}]]
+	old, err := s.crons.toPut(&p)
+	if err != nil {
+		return out, err
+	}
 	if old == nil && s.crons.full(p) {
 		return out, chat.ErrLimit
 	}
@@ -65,6 +68,30 @@ func (s *Store) put(p cron.PutParams, now time.Time) (out cron.PutResult, err er
 	out.Finished = s.crons.takeFinished()
 	out.Job, out.Created, out.Updated = s.crons.view(s.crons.jobs[job.ID], now), old == nil, old != nil
 	return out, nil
+}
+
+// toPut is the job that PutJob changes; nil = it makes one.
+func (c *crons) toPut(p *cron.PutParams) (*cron.Job, error) {
+	old := c.jobs[c.keys[jobKey{p.Owner, p.Key}]]
+	if !p.ByName() || old != nil && p.KeyGiven {
+		return old, nil
+	}
+	var same []*cron.Job
+	for _, j := range c.jobs {
+		if j.Owner == p.Owner && j.Name == p.Name {
+			same = append(same, j)
+		}
+	}
+	slices.SortFunc(same, func(a, b *cron.Job) int { return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID)) })
+	var ids []string
+	for _, j := range same {
+		ids = append(ids, j.ID)
+	}
+	id, err := p.Namesake(ids)
+	if id != "" {
+		old = c.jobs[id]
+	}
+	return old, err
 }
 
 // given is the old job as a Change gets it: a copy.

@@ -14,6 +14,8 @@ import (
 const (
 	jobByKeySQL = `SELECT ` + jobView + ` FROM cron_jobs WHERE owner = $1 AND key = $2`
 
+	namesakesSQL = `SELECT id FROM cron_jobs WHERE owner = $1 AND name = $2 ORDER BY created_at, id LIMIT $3`
+
 	jobByIDSQL = `SELECT ` + jobView + ` FROM cron_jobs WHERE id = $1 AND ($2 = '' OR owner = $2)`
 
 	// newJobsSQL lets one transaction at a time make jobs, so that their number stays correct until the commit.
@@ -55,7 +57,7 @@ func (s *Store) put(ctx context.Context, p cron.PutParams, out *cron.PutResult) 
 }
 
 func (s *Store) putJob(ctx context.Context, tx pgx.Tx, p cron.PutParams) (out cron.PutResult, err error) {
-	list, now, err := s.lockJob(ctx, tx, jobByKeySQL, p.Owner, p.Key)
+	list, now, err := s.jobToPut(ctx, tx, &p)
 	if err != nil {
 		return out, err
 	}
@@ -72,6 +74,32 @@ func (s *Store) putJob(ctx context.Context, tx pgx.Tx, p cron.PutParams) (out cr
 	out.Created = true
 	out.Job, err = s.write(ctx, tx, storedJob{}, *job, p.Audit)
 	return out, err
+}
+
+// jobToPut locks the job that p changes, by its key or by its name; none = a new one is made. Jobs by name are decided one transaction at a time, so that
+// two of them do not both find the name free.
+func (s *Store) jobToPut(ctx context.Context, tx pgx.Tx, p *cron.PutParams) ([]storedJob, time.Time, error) {
+	if !p.ByName() {
+		return s.lockJob(ctx, tx, jobByKeySQL, p.Owner, p.Key)
+	}
+	if _, err := tx.Exec(ctx, newJobsSQL); err != nil {
+		return nil, time.Time{}, err
+	}
+	list, now, err := s.lockJob(ctx, tx, jobByKeySQL, p.Owner, p.Key)
+	if err != nil || len(list) > 0 && p.KeyGiven {
+		return list, now, err
+	}
+	var ids []string
+	b := &pgx.Batch{}
+	b.Queue(namesakesSQL, p.Owner, p.Name, cron.MaxNamesakes).Query(collect(&ids, scanText))
+	if err := send(ctx, tx, b); err != nil {
+		return nil, now, err
+	}
+	id, err := p.Namesake(ids)
+	if err != nil || id == "" {
+		return list, now, err
+	}
+	return s.lockJob(ctx, tx, jobByIDSQL, id, p.Owner)
 }
 
 // putOld changes a job that exists. A Change that returns nil leaves it.

@@ -27,13 +27,43 @@ func (s *Store) PutJob(ctx context.Context, p cron.PutParams) (cron.PutResult, e
 
 func (t *tx) putJob(ctx context.Context, p *cron.PutParams) (cron.PutResult, error) {
 	old, err := scanJob(t.one(ctx, selectJob+`WHERE owner = ? AND key = ?`, p.Owner, p.Key))
+	if err != nil && !none(err) {
+		return cron.PutResult{}, err
+	}
+	if there := err == nil; p.ByName() && !(there && p.KeyGiven) {
+		named, err := t.namesake(ctx, p)
+		if err != nil {
+			return cron.PutResult{}, err
+		}
+		if named != nil {
+			return t.putOld(ctx, p, named.seen(t.now))
+		}
+	}
 	if none(err) {
 		return t.makeJob(ctx, p)
 	}
-	if err != nil {
-		return cron.PutResult{}, err
-	}
 	return t.putOld(ctx, p, old.seen(t.now))
+}
+
+// namesake is the job that p changes by its name; nil = there is none.
+func (t *tx) namesake(ctx context.Context, p *cron.PutParams) (*storedJob, error) {
+	rows, err := t.query(ctx, `SELECT id FROM cron_jobs WHERE owner = ? AND name = ? ORDER BY created_at, id LIMIT ?`, p.Owner, p.Name, cron.MaxNamesakes)
+	if err != nil {
+		return nil, err
+	}
+	found, err := textRows(rows, cron.MaxNamesakes)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, row := range found {
+		ids = append(ids, row[0])
+	}
+	id, err := p.Namesake(ids)
+	if err != nil || id == "" {
+		return nil, err
+	}
+	return scanJob(t.one(ctx, selectJob+`WHERE id = ?`, id))
 }
 
 // putOld changes a job that exists.

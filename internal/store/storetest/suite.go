@@ -77,6 +77,7 @@ func areas() []area {
 		{"Cancel", cancelTests()},
 		{"Race", raceTests()},
 		{"CronJobs", cronJobTests()},
+		{"CronNames", cronNameTests()},
 		{"CronLists", cronListTests()},
 		{"CronClaim", cronClaimTests()},
 		{"CronAhead", cronAheadTests()},
