@@ -132,6 +132,42 @@ await second.click("#leave");
 await visible(second, "#door");
 check("signing out forgets", await second.evaluate(() => sessionStorage.length) === 0);
 
+// On a telephone: nothing of the jobs is outside of the screen, and no value is squeezed into a column of words.
+const maker = await page();
+await maker.goto(`${http}/dashboard#token=${token}`);
+await visible(maker, "#house");
+await maker.evaluate(async (t) => {
+  const { Gateway } = await import("/dashboard/rpc.js");
+  const names = ["digest of the morning", "a_very_long_name_without_any_blank_that_a_program_gave_to_its_job"];
+  const job = { schedule: { kind: "cron", expr: "0,15,30,45 9-17 * * MON-FRI", tz: "America/Argentina/Buenos_Aires" }, sessionTarget: "isolated", payload: { kind: "agentTurn", message: "say **hello**" } };
+  await new Promise((done, failed) => {
+    const gateway = new Gateway(t, {
+      up: () => Promise.all(names.map((name) => gateway.call("cron.add", { name, ...job }))).then(() => { gateway.close(); done(); }, failed),
+      refused: failed, event: () => {}, down: () => {},
+    });
+    gateway.open();
+  });
+}, token);
+await maker.close();
+const phone = await page({ viewport: { width: 390, height: 800 } });
+await phone.goto(`${http}/dashboard#token=${token}`);
+await visible(phone, "#house");
+await phone.goto(`${http}/dashboard#jobs`);
+await visible(phone, "#view-jobs .acts button");
+const outside = await phone.evaluate(() => [...document.querySelectorAll("#view-jobs button, #view-jobs td, .bar button, .bar a")]
+  .filter((n) => n.getClientRects().length > 0).map((n) => [n.textContent, n.getBoundingClientRect()])
+  .filter(([, r]) => r.left < 0 || r.right > innerWidth + 1).map(([text, r]) => `${text} ${Math.round(r.left)}..${Math.round(r.right)}`));
+check("on a telephone no button and no cell of the jobs is outside of the screen", outside.length === 0, outside);
+const tall = await phone.evaluate(() => [...document.querySelectorAll('#view-jobs td[data-head="Next"], #view-jobs td:nth-child(3)')].map((n) => n.getBoundingClientRect().height).filter((h) => h > 50));
+check("the next fire stands on two lines at most", tall.length === 0, tall);
+await phone.click("#view-jobs .acts button");
+await phone.waitForTimeout(1000);
+await phone.click("#view-jobs .link-like");
+await phone.waitForSelector("#view-jobs .row, #view-jobs .card:nth-child(2) .quiet", { state: "visible", timeout: 15_000 });
+check("the runs of a job fit, too", await phone.evaluate(() => document.querySelector("#view-jobs").scrollWidth <= innerWidth));
+check("the page does not scroll sideways", await phone.evaluate(() => document.documentElement.scrollWidth <= innerWidth && document.querySelector("#view-jobs .scroll").scrollWidth <= document.querySelector("#view-jobs .scroll").clientWidth));
+await phone.close();
+
 if (shots) {
   for (const [name, options] of Object.entries({ dark: { colorScheme: "dark" }, phone: { viewport: { width: 390, height: 800 } }, "phone-dark": { viewport: { width: 390, height: 800 }, colorScheme: "dark" } })) {
     const one = await page(options);

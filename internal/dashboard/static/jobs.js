@@ -1,6 +1,8 @@
 // Jobs: what will run when, and how it went.
 
-import { ago, el, pill, span, when } from "/dashboard/dom.js";
+import { ago, clocks, el, pill, span, when } from "/dashboard/dom.js";
+
+const HEADS = ["Name", "Schedule", "Next", "Last", "State", ""];
 
 export class Jobs {
   constructor(root, gateway, hello) {
@@ -11,8 +13,8 @@ export class Jobs {
     this.runs = el("div", { class: "card", hidden: true });
     root.replaceChildren(
       el("div", { class: "card" }, el("h2", {}, "Jobs"), this.fault,
-        el("div", { class: "scroll" }, el("table", {},
-          el("thead", {}, el("tr", {}, ...["Name", "Schedule", "Next", "Last", "State", ""].map((h) => el("th", {}, h)))), this.rows))),
+        el("div", { class: "scroll" }, el("table", { class: "cards jobs" },
+          el("thead", {}, el("tr", {}, ...HEADS.map((h) => el("th", {}, h)))), this.rows))),
       this.runs,
     );
   }
@@ -39,13 +41,15 @@ export class Jobs {
         : el("button", { type: "button", class: "plain", onclick: () => this.act(j.paused ? "cron.resume" : "cron.toggle", j.paused ? { id: j.id } : { jobId: j.id, enabled: true }) }, "Resume"),
       ...(j.enabled && j.deliveryPaused ? [el("button", { type: "button", class: "plain", onclick: () => this.act("cron.resume", { id: j.id }) }, "Send again")] : []),
     ] : [];
-    return el("tr", {},
-      el("td", {}, el("button", { type: "button", class: "link-like", onclick: () => this.history(j) }, j.displayName || j.name)),
-      el("td", {}, schedule(j.schedule)),
-      el("td", {}, j.enabled ? when(j.nextRunAtMs) : "–"),
-      el("td", {}, last ? el("span", {}, pill(last === "ok" ? "good" : last === "error" ? "bad" : "warn", last), " ", el("span", { class: "quiet" }, ago(j.lastRunAtMs))) : el("span", { class: "quiet" }, "never")),
-      el("td", {}, j.state?.runningAtMs ? pill("live", "running") : j.enabled ? (j.deliveryPaused ? pill("warn", "not sent: " + j.deliveryPaused.reason) : pill("good", "on")) : pill("off", j.paused ? "paused" : "off")),
-      el("td", { class: "acts" }, ...acts));
+    const cells = [
+      el("button", { type: "button", class: "link-like", title: j.id, onclick: () => this.history(j) }, j.displayName || j.name),
+      schedule(j.schedule),
+      j.enabled ? when(j.nextRunAtMs) : "–",
+      last ? el("span", {}, pill(last === "ok" ? "good" : last === "error" ? "bad" : "warn", last), " ", el("span", { class: "quiet" }, ago(j.lastRunAtMs))) : el("span", { class: "quiet" }, "never"),
+      j.state?.runningAtMs ? pill("live", "running") : j.enabled ? (j.deliveryPaused ? pill("warn", "not sent: " + j.deliveryPaused.reason) : pill("good", "on")) : pill("off", j.paused ? "paused" : "off"),
+    ];
+    // On a narrow screen a row stands as a card, where the heads of the columns are beside the values.
+    return el("tr", {}, ...cells.map((c, i) => el("td", { "data-head": HEADS[i] }, el("div", {}, c))), el("td", { class: "acts" }, ...acts));
   }
 
   async act(method, params) {
@@ -59,13 +63,15 @@ export class Jobs {
     try {
       const entries = await this.gateway.list("cron.runs", "entries", { id: j.id }, 20);
       this.runs.hidden = false;
+      const times = clocks(entries.map((r) => r.scheduledForMs ?? r.runAtMs ?? r.ts));
       this.runs.replaceChildren(el("h2", {}, `Runs of ${j.displayName || j.name}`), el("div", { class: "rows" },
-        ...entries.map((r) => el("div", { class: "row" },
-          el("span", { class: "name" }, when(r.scheduledForMs ?? r.runAtMs ?? r.ts)),
+        ...entries.map((r, i) => el("div", { class: "row" },
+          el("span", { class: "name", title: r.runId }, times[i]),
           el("span", { class: "quiet grow ellipsis" }, r.error || r.summary || ""),
           el("span", { class: "quiet" }, r.durationMs === undefined ? "" : span(r.durationMs)),
           pill(r.status === "ok" ? "good" : r.status === "error" ? "bad" : "warn", r.outcome ?? r.status)))));
       if (entries.length === 0) this.runs.append(el("p", { class: "quiet" }, "It has not run yet."));
+      this.runs.scrollIntoView({ block: "nearest" });
     } catch (fault) { this.fault.textContent = fault.message; }
   }
 

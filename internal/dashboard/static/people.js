@@ -56,7 +56,7 @@ export class People {
 }
 
 function table(heads, rows) {
-  return el("div", { class: "scroll" }, el("table", { class: "people" }, el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", {}, h)))), rows));
+  return el("div", { class: "scroll" }, el("table", { class: "cards people" }, el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", {}, h)))), rows));
 }
 
 // person is one row. On a narrow screen it stands as a card, where the heads of the columns are beside the values.

@@ -39,7 +39,7 @@ export class Sessions {
   async refresh() {
     try {
       const search = this.search.value.trim();
-      this.rows = await this.gateway.list("sessions.list", "sessions", search ? { search } : {}, 100);
+      this.rows = await this.gateway.list("sessions.list", "sessions", search ? { search } : { hideCronRuns: true }, 100);
       this.draw();
     } catch (fault) { this.state.textContent = fault.message; }
   }
