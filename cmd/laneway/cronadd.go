@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"laneway/internal/client"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/wire"
 )
@@ -21,6 +23,7 @@ type scheduleFlags struct {
 	DSTOverlap string        `help:"Wall times that come twice: first, second or both." placeholder:"RULE" name:"dst-overlap" enum:",first,second,both" default:""`
 }
 
+// schedule is nil when no flag gives one.
 func (f scheduleFlags) schedule() (map[string]any, error) {
 	s := map[string]any{}
 	switch {
@@ -30,8 +33,10 @@ func (f scheduleFlags) schedule() (map[string]any, error) {
 		s["kind"], s["everyMs"] = "every", f.Every.Milliseconds()
 	case f.Cron != "":
 		s["kind"], s["expr"] = "cron", f.Cron
+	case f.TZ != "":
+		return nil, usageError("--tz goes with --at, --every or --cron")
 	default:
-		return nil, usageError("say when: --at, --every or --cron")
+		return nil, nil //nolint:nilnil // no schedule was given
 	}
 	if f.TZ != "" {
 		s["tz"] = f.TZ
@@ -62,28 +67,40 @@ func (f scheduleFlags) dst() map[string]any {
 	return d
 }
 
-type cronAdd struct {
-	clientFlags
+// jobFlags are what a job does besides its schedule. A flag that is not given changes nothing.
+type jobFlags struct {
 	scheduleFlags
 
-	Name    string        `help:"Name of the job." required:"" placeholder:"NAME"`
-	Message string        `help:"What the agent is told." required:"" placeholder:"TEXT"`
-	Agent   string        `help:"The agent; default the gateway's." placeholder:"ID"`
-	Session string        `help:"isolated, main or session:KEY." default:"isolated" placeholder:"TARGET"`
-	Deliver string        `help:"Where the answer goes: CHANNEL:CHAT[:THREAD], or last." placeholder:"TARGET" xor:"deliver"`
-	Webhook string        `help:"URL that is told when a run has ended." placeholder:"URL" xor:"deliver"`
-	Overlap string        `help:"What a fire does while a run is active: skip, concurrent, buffer_one or cancel_previous." placeholder:"POLICY"`
-	Missed  string        `help:"What becomes of fires that were missed: skip, fire_once or fire_all." placeholder:"POLICY"`
-	Jitter  time.Duration `help:"Spread the fires over this time." placeholder:"DURATION"`
-	Timeout time.Duration `help:"Limit of an attempt; default 10m." placeholder:"DURATION"`
-	Retries *int          `help:"Further attempts after a failure; default 3." placeholder:"N"`
-	Key     string        `help:"Key under which the same job is found again." placeholder:"KEY"`
-	JSON    bool          `help:"Print JSON."`
+	Name    string         `help:"Name of the job." placeholder:"NAME"`
+	Message string         `help:"The message to the agent." placeholder:"TEXT"`
+	Agent   string         `help:"The agent; default the gateway's." placeholder:"ID"`
+	Session string         `help:"isolated, main or session:KEY." placeholder:"TARGET"`
+	Deliver string         `help:"Where the answer goes: CHANNEL:CHAT[:THREAD], or last." placeholder:"TARGET" xor:"deliver"`
+	Webhook string         `help:"URL that gets a request when a run has ended." placeholder:"URL" xor:"deliver"`
+	Overlap string         `help:"What a fire does while a run is active: skip, concurrent, buffer_one or cancel_previous." placeholder:"POLICY" enum:",skip,concurrent,buffer_one,cancel_previous" default:""`
+	Missed  string         `help:"What happens to fires that were missed: skip, fire_once or fire_all." placeholder:"POLICY" enum:",skip,fire_once,fire_all" default:""`
+	Jitter  *time.Duration `help:"Spread the fires over this time." placeholder:"DURATION"`
+	Timeout time.Duration  `help:"Limit of an attempt; default 10m." placeholder:"DURATION"`
+	Retries *int           `help:"Further attempts after a failure; default 3." placeholder:"N"`
+}
+
+type cronAdd struct {
+	clientFlags
+	jobFlags
+
+	Key     string `help:"Key under which the same job is found again." placeholder:"KEY"`
+	Replace bool   `help:"Change the job of this name, if there is one." xor:"name"`
+	New     bool   `help:"Make a second job of this name." xor:"name"`
+	JSON    bool   `help:"Print JSON."`
 }
 
 // Help is the example of the command.
 func (*cronAdd) Help() string {
-	return "Example:\n\n    laneway cron add --name digest --cron \"0 9 * * 1-5\" --tz Europe/Berlin --message \"Write the daily digest\""
+	return `A name identifies a job: with a name that exists nothing is changed, unless --replace or --new say what is meant.
+
+Example:
+
+    laneway cron add --name digest --cron "0 9 * * 1-5" --tz Europe/Berlin --message "Write the daily digest"`
 }
 
 // Run makes the job.
@@ -92,9 +109,14 @@ func (c *cronAdd) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
+	conn, err := c.connect(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
 	var raw json.RawMessage
-	if err := c.call(ctx, env, "cron.add", params, &raw); err != nil {
-		return inFlags(err)
+	if err := conn.Call(ctx, "cron.add", params, &raw); err != nil {
+		return c.explain(ctx, env, conn, inFlags(err))
 	}
 	if c.JSON {
 		return printJSON(env.stdout, raw)
@@ -111,24 +133,85 @@ func (c *cronAdd) Run(ctx context.Context, env *environment) error {
 	if reply.Declared != nil {
 		job = *reply.Declared
 	}
-	next := "it does not fire"
-	if job.NextRunAtMs > 0 {
-		next = "next " + time.UnixMilli(job.NextRunAtMs).UTC().Format(time.RFC3339)
-	}
-	_, err = fmt.Fprintf(env.stdout, "%s %s, %s\n", cell(job.ID, 36), cell(job.Name, 60), next)
+	_, err = fmt.Fprintf(env.stdout, "%s %s, %s\n", cell(job.ID, 36), cell(job.Name, 60), nextOf(job))
 	return err
 }
 
+// nextOf is the next fire of a job in words.
+func nextOf(j wire.Job) string {
+	if j.NextRunAtMs == 0 {
+		return "it does not fire"
+	}
+	return "next " + time.UnixMilli(j.NextRunAtMs).UTC().Format(time.RFC3339)
+}
+
+// explain shows the jobs whose name a new one would have, and says how to go on.
+func (c *cronAdd) explain(ctx context.Context, env *environment, conn gatewayConn, err error) error {
+	refused, ok := errors.AsType[*client.Error](err)
+	if !ok || refused.DetailCode != "CRON_NAME_EXISTS" {
+		return err
+	}
+	ids, _ := refused.Details["jobIds"].([]any) //nolint:errcheck // none are shown then
+	var there []string
+	for _, id := range ids {
+		var j wire.Job
+		if err := conn.Call(ctx, "cron.get", map[string]any{"id": id, "extended": true}, &j); err != nil {
+			continue // removed meanwhile
+		}
+		there = append(there, fmt.Sprintf("%s %s, %s, %s", cell(j.ID, 36), cell(scheduleOf(j), 60), stateOf(j), nextOf(j)))
+	}
+	if len(ids) > 1 {
+		return fmt.Errorf("%d jobs have the name %s: %s; nothing was changed; change one by its id (laneway cron edit ID), or make another with --new",
+			len(ids), oneLine(c.Name), strings.Join(there, "; "))
+	}
+	return fmt.Errorf("a job has the name %s: %s; nothing was changed; --replace changes it, --new makes a second one", oneLine(c.Name), strings.Join(there, "; "))
+}
+
 func (c *cronAdd) params() (map[string]any, error) {
+	if c.Name == "" || c.Message == "" {
+		return nil, usageError("a job needs --name and --message; see laneway cron add --help")
+	}
+	p, err := c.members()
+	if err != nil {
+		return nil, err
+	}
+	if p["schedule"] == nil {
+		return nil, usageError("say when: --at, --every or --cron")
+	}
+	if p["sessionTarget"] == nil {
+		p["sessionTarget"] = "isolated"
+	}
+	p["extended"], p["ifNameExists"] = true, "refuse"
+	key := c.Key
+	switch {
+	case c.Replace:
+		p["ifNameExists"] = "replace"
+	case c.New:
+		p["ifNameExists"] = "new"
+		if key == "" { // the derived key is that of a job with the same name and schedule
+			key = c.Name + "::" + newKey()
+		}
+	}
+	if key != "" {
+		p["key"] = key
+	}
+	return p, nil
+}
+
+// members are the members of a job that the flags give.
+func (c *jobFlags) members() (map[string]any, error) {
+	p := map[string]any{}
 	s, err := c.schedule()
 	if err != nil {
 		return nil, err
 	}
-	p := map[string]any{
-		"name": c.Name, "schedule": s, "sessionTarget": c.Session, "extended": true,
-		"payload": map[string]any{"kind": "agentTurn", "message": c.Message},
+	if s != nil {
+		p["schedule"] = s
 	}
-	for name, value := range map[string]string{"agentId": c.Agent, "overlap": c.Overlap, "key": c.Key} {
+	if c.Message != "" {
+		p["payload"] = map[string]any{"kind": "agentTurn", "message": c.Message}
+	}
+	for name, value := range map[string]string{"name": c.Name, "agentId": c.Agent, "sessionTarget": c.Session, "overlap": c.Overlap} {
 		if value != "" {
 			p[name] = value
 		}
@@ -139,7 +222,7 @@ func (c *cronAdd) params() (map[string]any, error) {
 	if c.Missed != "" {
 		p["missed"] = map[string]any{"policy": c.Missed}
 	}
-	if c.Jitter > 0 {
+	if c.Jitter != nil {
 		p["jitterMs"] = c.Jitter.Milliseconds()
 	}
 	if c.Timeout > 0 {
@@ -154,7 +237,7 @@ func (c *cronAdd) params() (map[string]any, error) {
 	return p, nil
 }
 
-func (c *cronAdd) delivery() map[string]any {
+func (c *jobFlags) delivery() map[string]any {
 	if c.Webhook != "" {
 		return map[string]any{"mode": "webhook", "to": c.Webhook}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"laneway/internal/cron/schedule"
@@ -13,9 +14,9 @@ import (
 
 type cronCmd struct {
 	List     cronList     `cmd:"" help:"List jobs, the next one first."`
-	Add      cronAdd      `cmd:"" help:"Make a job, or change the one with the same key."`
+	Add      cronAdd      `cmd:"" help:"Make a job; a name that exists needs --replace or --new."`
 	Get      cronGet      `cmd:"" help:"Show one job."`
-	Edit     cronEdit     `cmd:"" help:"Change a job by a JSON patch."`
+	Edit     cronEdit     `cmd:"" help:"Change a job by the flags of add, or by a JSON patch."`
 	Rm       cronRm       `cmd:"" help:"Remove a job; its history stays."`
 	Pause    cronPause    `cmd:"" help:"Pause a job."`
 	Resume   cronResume   `cmd:"" help:"End the pause of a job."`
@@ -135,7 +136,7 @@ func findJob(ctx context.Context, conn gatewayConn, name string) (string, error)
 	case 0:
 		return "", fmt.Errorf("there is no job %s; see laneway cron list --all", oneLine(name))
 	}
-	return "", fmt.Errorf("%d jobs are called %s; give the id", len(ids), oneLine(name))
+	return "", fmt.Errorf("%d jobs are called %s; give the id: %s", len(ids), oneLine(name), strings.Join(ids, ", "))
 }
 
 // onJob makes one call about the job and prints a line, or JSON.
@@ -172,25 +173,6 @@ func (*cronGet) Help() string { return "Example:\n\n    laneway cron get digest"
 // Run shows the job.
 func (c *cronGet) Run(ctx context.Context, env *environment) error {
 	return c.onJob(ctx, env, "cron.get", "", map[string]any{"extended": true})
-}
-
-type cronEdit struct {
-	jobArg
-
-	Patch string `arg:"" help:"Members to change, in JSON."`
-}
-
-// Help is the example of the command.
-func (*cronEdit) Help() string {
-	return "Example:\n\n    laneway cron edit digest '{\"overlap\":\"buffer_one\"}'"
-}
-
-// Run changes the job.
-func (c *cronEdit) Run(ctx context.Context, env *environment) error {
-	if !json.Valid([]byte(c.Patch)) {
-		return usageError("the patch is not JSON")
-	}
-	return c.onJob(ctx, env, "cron.update", "changed", map[string]any{"patch": json.RawMessage(c.Patch)})
 }
 
 type cronRm struct {

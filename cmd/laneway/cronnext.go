@@ -30,6 +30,9 @@ func (c *cronNext) Run(_ context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
+	if given == nil {
+		return usageError("say when: --at, --every or --cron")
+	}
 	m := cron.Members{}
 	for name, value := range map[string]any{"schedule": given, "dst": c.dst()} {
 		if m[name], err = json.Marshal(value); err != nil {
