@@ -8,9 +8,11 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"laneway/internal/client"
 	"laneway/internal/config"
+	"laneway/internal/retry"
 	"laneway/internal/secret"
 )
 
@@ -42,6 +44,8 @@ type clientFlags struct {
 	Config         string `help:"Configuration file of the gateway on this host, which names its address and token; default LANEWAY_CONFIG, else the file that laneway serve would find." placeholder:"FILE" type:"path"`
 	Data           string `help:"Data directory whose token file is used for a gateway on this host." placeholder:"DIR" type:"path"`
 	AllowPlaintext bool   `help:"Send the credential over ws:// to another host."`
+
+	ConnectWait time.Duration `help:"How long to wait for a gateway that is starting; 0 = not." default:"5s" placeholder:"DURATION"`
 }
 
 // target finds the gateway and the credential: flags, variables, then the configuration of the gateway on this host.
@@ -193,13 +197,25 @@ func loopbackURL(address string) bool {
 	return err == nil && !config.Public(net.JoinHostPort(u.Hostname(), "0"))
 }
 
-// connect opens the connection that the flags describe.
+// connect opens the connection that the flags describe. A gateway that is starting, or that has no room for a moment, is asked again for ConnectWait.
 func (f clientFlags) connect(ctx context.Context, env *environment) (gatewayConn, error) {
 	t, err := f.target(env)
 	if err != nil {
 		return nil, err
 	}
-	return env.dial(ctx, t)
+	until := time.Now().Add(f.ConnectWait)
+	var conn gatewayConn
+	err = retry.Do(ctx, retry.Options{
+		Policy: retry.Policy{Base: 100 * time.Millisecond, Max: 500 * time.Millisecond}, MaxWait: time.Second,
+		Retryable: func(err error) bool { return errors.Is(err, client.ErrUnavailable) && time.Now().Before(until) },
+	}, func(ctx context.Context) (err error) {
+		conn, err = env.dial(ctx, t)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
 }
 
 // call opens a connection, makes one call, and closes it.

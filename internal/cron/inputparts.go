@@ -32,6 +32,9 @@ func setSchedule(b Border, j *Job, raw json.RawMessage, all Members) error { //n
 	tz := ""
 	if in.TZ != nil {
 		tz = *in.TZ
+		if _, err := schedule.LoadZone(tz); err != nil { // also where the kind has no use for it: the caller means something by it
+			return err
+		}
 	} else if old.Kind == in.Kind {
 		tz = old.TZ
 	}
