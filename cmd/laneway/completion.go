@@ -99,14 +99,30 @@ func candidates(node *kong.Node, words []string) []string {
 		}
 	}
 	var all []string
-	if strings.HasPrefix(last, "-") {
+	switch values := valuesOf(flags, words); {
+	case values != nil:
+		all = values
+	case strings.HasPrefix(last, "-"):
 		all = flagNames(flags)
-	} else {
+	default:
 		all = nextWords(node)
 	}
 	all = slices.DeleteFunc(all, func(s string) bool { return !strings.HasPrefix(s, last) })
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// valuesOf are the values of the flag that the words end with; nil when it has no fixed ones.
+func valuesOf(flags []*kong.Flag, words []string) []string {
+	if len(words) == 0 {
+		return nil
+	}
+	for _, f := range flags {
+		if "--"+f.Name == words[len(words)-1] {
+			return slices.DeleteFunc(f.EnumSlice(), func(s string) bool { return s == "" })
+		}
+	}
+	return nil
 }
 
 func flagNames(flags []*kong.Flag) []string {

@@ -90,13 +90,16 @@ func (c *cronList) Run(ctx context.Context, env *environment) error {
 	if err := got.into(&jobs); err != nil {
 		return fmt.Errorf("the list of jobs cannot be read: %w", err)
 	}
-	rows := [][]string{{"ID", "NAME", "SCHEDULE", "STATE", "NEXT", "LAST"}}
+	rows := [][]string{{"ID", "NAME", "SCHEDULE", "STATE", "NEXT", "LAST", "TARGET", "OWNER"}}
 	for _, j := range jobs {
 		next := "-"
 		if j.NextRunAtMs > 0 {
 			next = "in " + short(time.UnixMilli(j.NextRunAtMs).Sub(env.now()))
 		}
-		rows = append(rows, []string{cell(j.ID, 36), cell(j.Name, 40), cell(scheduleOf(j), 40), stateOf(j), next, cell(j.LastRunStatus, 10)})
+		rows = append(rows, []string{
+			env.cell(j.ID, 36), env.cell(j.Name, 40), env.cell(scheduleOf(j), 40), stateOf(j), next, cell(j.LastRunStatus, 10),
+			env.cell(targetOf(j.Delivery), 40), env.cell(ownerOfJob(j), 30),
+		})
 	}
 	return errors.Join(table(env.stdout, rows), got.more(env, "jobs"))
 }
@@ -163,16 +166,6 @@ func (a jobArg) onJob(ctx context.Context, env *environment, method, done string
 	}
 	_, err = fmt.Fprintf(env.stdout, "%s %s\n", oneLine(a.Job), done)
 	return err
-}
-
-type cronGet struct{ jobArg }
-
-// Help is the example of the command.
-func (*cronGet) Help() string { return "Example:\n\n    laneway cron get digest" }
-
-// Run shows the job.
-func (c *cronGet) Run(ctx context.Context, env *environment) error {
-	return c.onJob(ctx, env, "cron.get", "", map[string]any{"extended": true})
 }
 
 type cronRm struct {

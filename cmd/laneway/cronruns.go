@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,20 +58,52 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 	if err := got.into(&entries); err != nil {
 		return fmt.Errorf("the entries cannot be read: %w", err)
 	}
-	rows := [][]string{{"SCHEDULED", "JOB", "OUTCOME", "TOOK", "WHAT"}}
+	rows := [][]string{{"SCHEDULED", "JOB", "OUTCOME", "TOOK", "WHAT", "RUN"}}
 	for _, r := range entries {
-		what := r.Summary
-		if r.Error != "" {
-			what = r.Error
-		} else if r.Reason != "" {
-			what = r.Reason
-		}
 		rows = append(rows, []string{
-			time.UnixMilli(r.ScheduledForMs).UTC().Format(time.RFC3339), cell(r.JobName, 30), cell(r.Outcome, 12),
-			short(took(r)), cell(what, 60),
+			time.UnixMilli(r.ScheduledForMs).UTC().Format(time.RFC3339), env.cell(r.JobName, 30), cell(r.Outcome, 12),
+			short(took(r)), env.cell(whatOf(r), 60), env.cell(r.RunID, 80),
 		})
 	}
 	return errors.Join(table(env.stdout, rows), got.more(env, "entries"))
+}
+
+// whatOf is what an entry says about its slots: the error, why they did not run, or the answer.
+func whatOf(r wire.LedgerEntry) string {
+	what := r.Summary
+	switch {
+	case r.Outcome == "missed" || r.Outcome == "skipped" || r.Outcome == "cancelled":
+		what = reasonOf(r)
+	case r.Error != "":
+		what = r.Error
+	case r.Reason != "":
+		what = r.Reason
+	}
+	if r.SlotCount != nil && *r.SlotCount > 1 {
+		until := time.UnixMilli(r.SlotUntilMs).UTC().Format("2006-01-02T15:04:05Z")
+		what = fmt.Sprintf("%d slots until %s: %s", *r.SlotCount, until, what)
+	}
+	return what
+}
+
+// reasonOf is why slots did not run, in words; a reason that this program does not know is shown as it is.
+func reasonOf(r wire.LedgerEntry) string {
+	words := map[string]string{
+		"overlap":     "a run was active, and the job skips such slots",
+		"budget":      "the runs of the day were used up",
+		"paused":      "the job was paused",
+		"buffer_full": "a slot waited already",
+		"window":      "no gateway ran then, and the slots are older than the job's window",
+		"policy":      "no gateway ran then, and the job skips missed slots",
+		"max_catchup": "no gateway ran then, and the job repeats fewer slots",
+		"stopped":     "it was stopped",
+		"removed":     "the job was removed",
+		"replaced":    "a later run replaced it",
+	}
+	if text, known := words[r.Reason]; known {
+		return text
+	}
+	return cmp.Or(r.Reason, r.Error, r.Summary)
 }
 
 // took is how long a run ran; 0 while it has not ended.

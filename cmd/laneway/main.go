@@ -6,6 +6,8 @@ import (
 	"os"
 	"time"
 	_ "time/tzdata" // zones for hosts and images without any
+
+	"golang.org/x/term"
 )
 
 // environment is what a command needs of the world.
@@ -17,6 +19,8 @@ type environment struct {
 	environ func() []string
 	// terminal is the controlling terminal of stdin and stdout; nil when one of them is none.
 	terminal *console
+	// toTerminal: a person reads stdout as it comes, in lines of limited width.
+	toTerminal bool
 	// systemConfig is the configuration file of the host; "" = the one that package config knows.
 	systemConfig string
 	now          func() time.Time
@@ -32,7 +36,7 @@ func main() {
 	ctx, sig := listenForSignals(context.Background())
 	code := run(ctx, os.Args[1:], &environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv, environ: os.Environ,
-		terminal: openConsole(os.Stdin, os.Stdout), now: time.Now, signals: sig,
+		terminal: openConsole(os.Stdin, os.Stdout), toTerminal: term.IsTerminal(int(os.Stdout.Fd())), now: time.Now, signals: sig,
 		dial: dialGateway, service: gatewayService(os.LookupEnv), migrate: storeMigrator(), tokens: storeTokens{},
 	})
 	sig.stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -57,15 +58,27 @@ func run(ctx context.Context, args []string, env *environment) (code int) {
 	if err != nil {
 		return env.fail(fmt.Errorf("building the table of commands: %w", err))
 	}
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
+	args = spelled(args)
 	parsed, err := parser.Parse(args)
 	if err != nil {
 		return env.fail(explainUsage(err, args))
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	return env.fail(parsed.Run(env))
+}
+
+// spelled turns the usual other spellings into those of the table: no arguments and `help` into --help, --version into version.
+func spelled(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case len(args) == 1 && (args[0] == "--version" || args[0] == "-V"):
+		return []string{"version"}
+	default:
+		return args
+	}
 }
 
 func newParser(env *environment) (*kong.Kong, error) {
@@ -77,6 +90,9 @@ func newParser(env *environment) (*kong.Kong, error) {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 	)
 }
+
+// bareNumber is what the parser says about a duration without a unit.
+var bareNumber = regexp.MustCompile(`^(--[a-z-]+): .*missing unit in duration "([0-9.]+)"`)
 
 // explainUsage turns the parser's error into wrong usage. For a flag that would switch authentication off the error explains that no such flag
 // exists, so that the user does not try other spellings.
@@ -90,6 +106,9 @@ func explainUsage(err error, args []string) error {
 		if slices.Contains([]string{"--no-auth", "--noauth", "--auth", "--disable-auth", "--no-token", "--insecure", "--anonymous", "--allow-anonymous"}, name) {
 			return usageError("unknown flag " + name + "; authentication cannot be switched off")
 		}
+	}
+	if m := bareNumber.FindStringSubmatch(parse.Error()); m != nil {
+		return usageError(fmt.Sprintf("%s needs a unit; write %ss for seconds, or %sm for minutes", m[1], m[2], m[2]))
 	}
 	help := "laneway --help"
 	if parse.Context != nil {

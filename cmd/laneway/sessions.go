@@ -70,7 +70,7 @@ func (c *sessionsList) print(env *environment, got listed) error {
 	rows := [][]string{{"KEY", "STATUS", "WAITING", "LANE", "UPDATED", "LAST ANSWER"}}
 	for _, s := range sessions {
 		rows = append(rows, []string{
-			cell(s.Key, 60), cell(s.Status, 10), strconv.Itoa(s.QueueDepth), cell(s.Lane, 10), ago(env.now(), updatedAt(s)), cell(s.LastMessagePreview, 50),
+			env.cell(s.Key, 60), cell(s.Status, 10), strconv.Itoa(s.QueueDepth), cell(s.Lane, 10), ago(env.now(), updatedAt(s)), env.cell(s.LastMessagePreview, 50),
 		})
 	}
 	return errors.Join(table(env.stdout, rows), got.more(env, "sessions"))

@@ -32,6 +32,14 @@ func cell(s string, width int) string {
 	return string(line)
 }
 
+// cell is text of another person in one field of a list: cut for the width of a terminal, whole for a program or a file.
+func (env *environment) cell(s string, width int) string {
+	if !env.toTerminal {
+		width = max(width, len(s)+1)
+	}
+	return cell(s, width)
+}
+
 // printJSON writes v in the names of the wire, indented, with one newline at the end.
 func printJSON(w io.Writer, v any) error {
 	encoder := json.NewEncoder(w)

@@ -31,10 +31,11 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 		if out := run(0, `digest +0 9 \* \* 1-5 Europe/Berlin +enabled +in `, "cron", "list"); strings.Count(out, "digest") != 1 {
 			t.Errorf("the list: %s", out)
 		}
-		run(0, `"expr": "0 9 \* \* 1-5"`, "cron", "get", "dg")
+		run(0, `"expr": "0 9 \* \* 1-5"`, "cron", "get", "dg", "--json")
 		run(0, `(?s)\d{4}-\d\d-\d\d.*\n.*\n`, "cron", "next", "--cron", "0 9 * * 1-5", "--tz", "Europe/Berlin", "-n", "3")
 		run(0, `.`, "cron", "edit", "digest", `{"schedule":{"kind":"cron","expr":"30 9 * * 1-5"}}`)
-		run(0, `(?s)"expr": "30 9 \* \* 1-5".*"tz": "Europe/Berlin"`, "cron", "get", "digest")
+		run(0, `(?s)"expr": "30 9 \* \* 1-5".*"tz": "Europe/Berlin"`, "cron", "get", "digest", "--json")
+		run(0, `(?s)schedule +30 9 \* \* 1-5 Europe/Berlin\n.*answers to +-\nowner +gateway\n.*\n\nthe digest\n$`, "cron", "get", "digest")
 		run(0, `.`, "cron", "pause", "digest", "--note", "holidays")
 		run(0, `digest .* paused `, "cron", "list", "--all")
 		run(0, `.`, "cron", "resume", "digest")

@@ -57,7 +57,7 @@ func TestAJobWhoseChatIsGoneIsTriedOnceToldAndGoesOnAfterAnEdit(t *testing.T) {
 		if out := do("list"); !strings.Contains(out, "enabled, not sent: blocked") {
 			t.Errorf("cron list shows %s", out)
 		}
-		if out := do("get", "digest"); !strings.Contains(out, `"deliveryPaused"`) {
+		if out := do("get", "digest", "--json"); !strings.Contains(out, `"deliveryPaused"`) {
 			t.Errorf("cron get shows %s", out)
 		}
 		do("edit", "digest", `{"delivery":{"to":"8"}}`)
