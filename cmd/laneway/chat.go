@@ -78,7 +78,7 @@ func (c *chatCmd) lineHistory(env *environment) *lineHistory {
 	return openHistory(filepath.Join(data, "chat_history"))
 }
 
-// banner says where the conversation is and how to use the keys.
+// banner is where the conversation is and how to use the keys.
 func (c *chatCmd) banner(env *environment, session string) string {
 	where := "laneway " + programVersion().Version + ", session " + cell(session, 100)
 	if address, err := c.address(env); err == nil {

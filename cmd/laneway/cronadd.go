@@ -145,7 +145,7 @@ func nextOf(j wire.Job) string {
 	return "next " + time.UnixMilli(j.NextRunAtMs).UTC().Format(time.RFC3339)
 }
 
-// explain shows the jobs whose name a new one would have, and says how to go on.
+// explain shows the jobs whose name a new one would have, and how to go on.
 func (c *cronAdd) explain(ctx context.Context, env *environment, conn gatewayConn, err error) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok || refused.DetailCode != "CRON_NAME_EXISTS" {

@@ -96,7 +96,7 @@ func targetOf(d wire.JobDelivery) string {
 	return target
 }
 
-// ownerOfJob is which credential made a job; - when the gateway does not say.
+// ownerOfJob is which credential made a job; - when the answer does not have it.
 func ownerOfJob(j wire.Job) string {
 	if j.Principal == nil {
 		return "-"

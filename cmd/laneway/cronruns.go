@@ -68,7 +68,7 @@ func (c *cronRuns) Run(ctx context.Context, env *environment) error {
 	return errors.Join(table(env.stdout, rows), got.more(env, "entries"))
 }
 
-// whatOf is what an entry says about its slots: the error, why they did not run, or the answer.
+// whatOf describes the slots of an entry: the error, why they did not run, or the answer.
 func whatOf(r wire.LedgerEntry) string {
 	what := r.Summary
 	switch {

@@ -33,6 +33,7 @@ type cli struct {
 	Health     healthCmd     `cmd:"" help:"Ask a gateway whether it is well; for container health checks."`
 	Token      tokenCmd      `cmd:"" help:"Make, list and revoke named tokens."`
 	Migrate    migrateCmd    `cmd:"" help:"Bring the database to the version of this program, or back."`
+	Config     configCmd     `cmd:"" help:"Write a first configuration file, or print every key."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory and gateway, with a cure for each fault."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
@@ -91,7 +92,7 @@ func newParser(env *environment) (*kong.Kong, error) {
 	)
 }
 
-// bareNumber is what the parser says about a duration without a unit.
+// bareNumber matches the error of the parser for a duration without a unit.
 var bareNumber = regexp.MustCompile(`^(--[a-z-]+): .*missing unit in duration "([0-9.]+)"`)
 
 // explainUsage turns the parser's error into wrong usage. For a flag that would switch authentication off the error explains that no such flag

@@ -112,7 +112,7 @@ func configFile(o Options, lookup func(string) (string, bool)) (string, error) {
 	if found {
 		return name, nil
 	}
-	for _, path := range []string{userConfig(lookup), cmp.Or(o.SystemFile, systemFile)} {
+	for _, path := range []string{UserFile(lookup), cmp.Or(o.SystemFile, systemFile)} {
 		if path == "" {
 			continue
 		}
@@ -123,8 +123,8 @@ func configFile(o Options, lookup func(string) (string, bool)) (string, error) {
 	return "", nil
 }
 
-// userConfig is the configuration file of the user; "" when the environment names no home.
-func userConfig(lookup func(string) (string, bool)) string {
+// UserFile is the configuration file of the user; "" when the environment names no home.
+func UserFile(lookup func(string) (string, bool)) string {
 	if xdg, _ := lookup("XDG_CONFIG_HOME"); filepath.IsAbs(xdg) {
 		return filepath.Join(xdg, "laneway", "config.yaml")
 	}

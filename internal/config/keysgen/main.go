@@ -1,0 +1,160 @@
+// Command keysgen writes the documentation of every setting from the types of package config and the comments of their fields: a file that the program
+// embeds for `laneway config keys`, and the page docs/configuration-keys.md. It changes nothing else.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"laneway/internal/config"
+)
+
+func main() {
+	data := flag.String("json", "keys.json", "the file that the program embeds")
+	page := flag.String("doc", "", "the page of the documents")
+	flag.Parse()
+	if err := run(*data, *page); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(data, page string) error {
+	docs, err := readDocs(".")
+	if err != nil {
+		return err
+	}
+	keys := config.Shape()
+	for i, k := range keys {
+		if keys[i].Meaning = docs[k.Struct+"."+k.Field]; keys[i].Meaning == "" {
+			return fmt.Errorf("the field %s.%s (%s) has no comment", k.Struct, k.Field, k.Path)
+		}
+	}
+	text, err := json.MarshalIndent(keys, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(data, append(text, '\n'), 0o644); err != nil { //nolint:gosec // a source file
+		return err
+	}
+	return os.WriteFile(page, []byte(pageOf(keys)), 0o644) //nolint:gosec // a document
+}
+
+// readDocs are the comments of the fields of a package's structs, by Struct.Field. A field without one is described by the comment above the fields before it.
+func readDocs(dir string) (map[string]string, error) {
+	docs := map[string]string{}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				if s, ok := spec.Type.(*ast.StructType); ok {
+					describe(docs, spec.Name.Name, s, commentOf(parsed, spec))
+				}
+			}
+			return true
+		})
+	}
+	return docs, nil
+}
+
+func commentOf(file *ast.File, spec *ast.TypeSpec) string {
+	for _, d := range file.Decls {
+		if g, ok := d.(*ast.GenDecl); ok && len(g.Specs) == 1 && g.Specs[0] == spec {
+			return g.Doc.Text()
+		}
+	}
+	return ""
+}
+
+func describe(docs map[string]string, name string, s *ast.StructType, ofType string) {
+	last := ofType
+	yaml := map[string]string{}
+	for _, f := range s.Fields.List {
+		if tag := tagOf(f); tag != "" && len(f.Names) == 1 {
+			yaml[f.Names[0].Name] = tag
+		}
+	}
+	for _, f := range s.Fields.List {
+		if text := f.Doc.Text(); text != "" {
+			last = text
+		}
+		for _, n := range f.Names {
+			docs[name+"."+n.Name] = inKeys(last, yaml)
+		}
+	}
+}
+
+func tagOf(f *ast.Field) string {
+	if f.Tag == nil {
+		return ""
+	}
+	return reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("yaml")
+}
+
+var word = regexp.MustCompile(`\b[A-Z][A-Za-z]*\b`)
+
+// inKeys writes the names of fields as their keys, and the text on one line.
+func inKeys(text string, yaml map[string]string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	return word.ReplaceAllStringFunc(text, func(w string) string {
+		if key := yaml[w]; key != "" {
+			return "`" + key + "`"
+		}
+		return w
+	})
+}
+
+func pageOf(keys []config.Key) string {
+	var b strings.Builder
+	b.WriteString("# Every key of the configuration\n\nMade from the type `config.Config` by `make generate`; `laneway config keys` prints the same. [configuration.md](configuration.md) explains them.\n" +
+		"A duration is written as `90s`, `10m`, `24h` or `30d`. In the name of a variable, the placeholder stands for the id or name in capitals.\n")
+	var groups []string
+	of := map[string][]config.Key{}
+	for _, k := range keys {
+		top, _, nested := strings.Cut(k.Path, ".")
+		if !nested {
+			top = ""
+		}
+		if of[top] == nil {
+			groups = append(groups, top)
+		}
+		of[top] = append(of[top], k)
+	}
+	for _, group := range groups {
+		title := "Top level"
+		if group != "" {
+			title = "`" + group + "`"
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n| key | type | default | meaning | variable |\n|---|---|---|---|---|\n", title)
+		for _, k := range of[group] {
+			b.WriteString(rowOf(k))
+		}
+	}
+	return b.String()
+}
+
+func rowOf(k config.Key) string {
+	fallback := ""
+	if k.Default != "" {
+		fallback = "`" + k.Default + "`"
+	}
+	return fmt.Sprintf("| `%s` | %s | %s | %s | `%s` |\n", k.Path, k.Type, fallback, strings.ReplaceAll(k.Meaning, "|", `\|`), k.Variable)
+}
