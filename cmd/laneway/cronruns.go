@@ -93,6 +93,7 @@ func reasonOf(r wire.LedgerEntry) string {
 		"budget":      "the runs of the day were used up",
 		"paused":      "the job was paused",
 		"buffer_full": "a slot waited already",
+		"gap":         "the wall time did not exist, and the job skips such slots",
 		"window":      "no gateway ran then, and the slots are older than the job's window",
 		"policy":      "no gateway ran then, and the job skips missed slots",
 		"max_catchup": "no gateway ran then, and the job repeats fewer slots",

@@ -282,6 +282,7 @@ func (r *Runner) claim(ctx context.Context, node string, t *round) (more bool, e
 	}
 	for _, row := range c.Recorded {
 		r.obs.Recorded(row.State, row.Reason, row.SlotCount)
+		r.log.InfoContext(ctx, "slot recorded without a run", "run_id", row.ID, "job", row.JobName, "slots", row.SlotCount, "outcome", string(row.State), "reason", string(row.Reason))
 	}
 	r.launcher.Claimed(ctx, c)
 	for _, l := range c.Launched {

@@ -63,7 +63,10 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	end := ts.judge(ctx, t, res, err)
 	ts.takeFiles(ctx, t, &end, res.Attachments)
 	ts.finish(ctx, t, end)
-	ts.obs.TurnEnded(t.run.Lane, end.outcome, time.Since(began), t.started.StartedAt.Sub(t.rows[0].AcceptedAt))
+	took, waited := time.Since(began), t.started.StartedAt.Sub(t.rows[0].AcceptedAt)
+	ts.obs.TurnEnded(t.run.Lane, end.outcome, took, waited)
+	ts.log.InfoContext(ctx, "turn ended", "run_id", t.run.RunID, "session", t.run.Session.String(), "agent", t.run.Session.Agent, "lane", t.run.Lane,
+		"waited", waited.Round(time.Millisecond).String(), "took", took.Round(time.Millisecond).String(), "outcome", string(end.outcome), "reason", end.reason)
 	if end.outcome == chat.OutcomeFailed || end.outcome == chat.OutcomeDead {
 		return fmt.Errorf("turn %s: %s", end.reason, end.message)
 	}

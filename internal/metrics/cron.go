@@ -18,6 +18,19 @@ func (m *Metrics) Cron() cron.RunnerObserver {
 		failed:   m.counter("cron_tick_failures_total", "Looks at what is due that failed."),
 	}
 	m.registry.MustRegister(o.late, o.claim)
+	for _, trigger := range []cron.Trigger{cron.TriggerSchedule, cron.TriggerManual, cron.TriggerCatchup, cron.TriggerBackfill} {
+		for _, state := range []cron.RunState{cron.RunOK, cron.RunError, cron.RunCancelled, cron.RunInterrupted} {
+			o.ended.WithLabelValues(string(trigger), string(state))
+		}
+	}
+	for state, reasons := range map[cron.RunState][]cron.Reason{
+		cron.RunSkipped: {cron.ReasonOverlap, cron.ReasonBudget, cron.ReasonPaused, cron.ReasonBufferFull},
+		cron.RunMissed:  {cron.ReasonWindow, cron.ReasonPolicy, cron.ReasonMaxCatchup},
+	} {
+		for _, reason := range reasons {
+			o.recorded.WithLabelValues(string(state), string(reason))
+		}
+	}
 	return o
 }
 

@@ -89,7 +89,32 @@ func New(version string) *Metrics {
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "laneway", Name: "build_info", Help: "Always 1; the labels say what runs."}, []string{"version", "go"})
 	build.WithLabelValues(version, runtime.Version()).Set(1)
 	m.registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.begin()
 	return m
+}
+
+// begin makes the series that alarms read, at zero: the rate of a series that begins with its first event shows no increase.
+func (m *Metrics) begin() {
+	for _, operation := range []string{"start", "finish"} {
+		m.fenced.WithLabelValues(operation)
+	}
+	for _, policy := range []chat.DropPolicy{chat.DropOld, chat.DropNew} {
+		m.dropped.WithLabelValues(string(policy))
+	}
+	for _, lane := range []string{scheduler.LaneMain, scheduler.LaneSubagent, scheduler.LaneTeam, scheduler.LaneCron} {
+		m.stuck.WithLabelValues(lane)
+		m.runTime.WithLabelValues(lane)
+		m.waited.WithLabelValues(lane)
+		for _, outcome := range []chat.Outcome{chat.OutcomeAnswered, chat.OutcomeFailed, chat.OutcomeStopped, chat.OutcomeDead} {
+			m.runs.WithLabelValues(lane, string(outcome))
+		}
+	}
+	for _, why := range scheduler.Refusals() {
+		m.refused.WithLabelValues(string(why))
+	}
+	for _, reason := range []string{"mismatch", "missing", "locked", "hook"} {
+		m.authFailed.WithLabelValues(reason)
+	}
 }
 
 func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {

@@ -60,6 +60,20 @@ func scrape(t *testing.T) string {
 	return w.Body.String()
 }
 
+// scrapeIdle reads the metrics of a gateway to which nothing has happened yet.
+func scrapeIdle(t *testing.T) string {
+	t.Helper()
+	m := metrics.New("1.2.3")
+	m.Cron()
+	m.Watch(metrics.Source{
+		Lanes:  func() chat.LanesStatus { return chat.LanesStatus{Lanes: []chat.LaneStatus{{Name: "main"}}} },
+		Outbox: func() int { return 0 }, Cron: func() cron.Summary { return cron.Summary{} }, DatabaseUp: func() bool { return true },
+	})
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
+}
+
 func TestEveryPromisedMetricIsThere(t *testing.T) {
 	t.Parallel()
 	text := scrape(t)
