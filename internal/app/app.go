@@ -270,6 +270,7 @@ func (p *Process) Run(ctx context.Context) error {
 	parts.Go(func() error { return p.dispatch.RunCron(intake) })
 	stopChannels := p.startChannels(partsCtx)
 	p.untilStop(ctx, partsCtx)
+	p.delayStop(ctx, partsCtx)
 	stopIntake()
 	p.gateway.Drain()
 	drained := p.drain(ctx) // channels run meanwhile: answers grow, and a /stop takes effect
@@ -302,10 +303,27 @@ func (p *Process) untilStop(ctx, parts context.Context) {
 	}
 }
 
+// delayStop serves on for the shutdown delay while /readyz fails. The second signal, or a part that failed, ends it.
+func (p *Process) delayStop(ctx, parts context.Context) {
+	delay := time.Duration(p.cfg.ShutdownDelay)
+	if delay == 0 || parts.Err() != nil {
+		return
+	}
+	p.gateway.StopReady()
+	p.log.InfoContext(ctx, "not ready any more; serving on before the drain", "delay", delay.String())
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.opts.Hurry:
+	case <-parts.Done():
+	}
+}
+
 // drain lets turns finish for the drain timeout, or until the second signal. Turns that do not return after that are logged
 // and left: the process ends.
 func (p *Process) drain(ctx context.Context) error {
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout))
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.cfg.DrainTimeout-p.cfg.ShutdownDelay))
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)

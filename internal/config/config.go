@@ -55,6 +55,10 @@ type Config struct {
 	// DrainTimeout is how long running turns may go on after a stop was asked for, 0s to 1h. Default 30s.
 	DrainTimeout Duration `yaml:"drain_timeout"`
 
+	// ShutdownDelay is how long a gateway that was asked to stop serves on with /readyz failing, so that load balancers send new work elsewhere before its
+	// ports close; part of DrainTimeout, 0s to DrainTimeout. Default 0s.
+	ShutdownDelay Duration `yaml:"shutdown_delay"`
+
 	// Agent is a short form for trying: `echo`, `command:PROGRAM ARG…`, `openai:MODEL@BASE_URL`, `anthropic:MODEL`. It
 	// becomes the agent `main`.
 	Agent string `yaml:"agent"`

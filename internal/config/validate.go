@@ -83,6 +83,7 @@ func checkAddress(a at, address string) {
 
 func (c Config) checkProcess(root at) {
 	root.durationBetween("drain_timeout", c.DrainTimeout, 0, Duration(hour))
+	root.durationBetween("shutdown_delay", c.ShutdownDelay, 0, max(0, c.DrainTimeout))
 	root.between("database_conns", c.DatabaseConns, 2, 1_000)
 	if len(c.Roles) == 0 {
 		root.key("roles").addf("needs at least one of gateway, channels, cron, worker")

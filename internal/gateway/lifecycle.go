@@ -9,6 +9,7 @@ import (
 // lifecycle is where the gateway is between start and stop. It is safe for concurrent use.
 type lifecycle struct {
 	up, down atomic.Bool
+	leaving  atomic.Bool // not ready any more, and serving on
 }
 
 func (l *lifecycle) ready() bool    { return l.up.Load() }

@@ -96,6 +96,9 @@ func (s *Server) BootID() string { return s.bootID }
 // Ready lets clients in; see [Config.HoldConnects].
 func (s *Server) Ready() { s.state.up.Store(true) }
 
+// StopReady makes /readyz fail and changes nothing else: load balancers stop sending new work, and what they still send is served.
+func (s *Server) StopReady() { s.state.leaving.Store(true) }
+
 // Drain announces that the gateway is about to stop: clients get a `shutdown` event, new connects are refused, /readyz fails. What
 // is connected stays connected until Serve's context is over. Calling it again does nothing.
 func (s *Server) Drain() {

@@ -1,0 +1,41 @@
+package teste2e
+
+import (
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The ports closed in the moment in which /readyz began to fail, so that a load balancer sent requests to a closed port until it noticed.
+func TestAGatewayServesOnWhileItIsNotReadyAnyMore(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "shutdown_delay: 3s\n")
+		g.Start()
+		g.Signal(syscall.SIGTERM)
+		began := time.Now()
+		eventually(t, "/readyz fails", 2*time.Second, func() bool { return g.ready(t, http.StatusServiceUnavailable, `"draining":true`) })
+		if a := g.Complete("agent:main:main", "hello"); a.Status != http.StatusOK {
+			t.Errorf("a message in the delay: %d %s %v", a.Status, a.Body, a.Err)
+		}
+		if code, body := g.Get("/healthz"); code != http.StatusOK {
+			t.Errorf("/healthz in the delay: %d %s", code, body)
+		}
+		if _, code := g.WaitExit(30 * time.Second); code != 0 || time.Since(began) < 3*time.Second {
+			t.Errorf("it ended with %d after %s", code, time.Since(began))
+		}
+	})
+}
+
+// The second signal ends the delay as it ends the drain.
+func TestTheSecondSignalEndsTheShutdownDelay(t *testing.T) {
+	t.Parallel()
+	g := Install(t, "", "shutdown_delay: 25s\n")
+	g.Start()
+	g.Signal(syscall.SIGTERM)
+	eventually(t, "/readyz fails", 5*time.Second, func() bool { return g.ready(t, http.StatusServiceUnavailable, "") })
+	g.Signal(syscall.SIGTERM)
+	if took, code := g.WaitExit(15 * time.Second); code != 0 {
+		t.Errorf("it ended with %d after %s", code, took)
+	}
+}
