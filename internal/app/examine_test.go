@@ -1,8 +1,11 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -193,5 +196,33 @@ func TestASecretInTheTablesIsFoundAndNotShown(t *testing.T) {
 	}
 	if f := look("abc", canary); f.Weight != Failure || !strings.Contains(f.Text, "I9.secret is broken in 1 place") || !strings.Contains(f.Text, "audit_log") || strings.Contains(f.Text+f.Cure, canary) {
 		t.Errorf("with one: %+v", f)
+	}
+}
+
+// A model that the endpoint does not have was found by the first message of a person.
+func TestAMissingModelIsFoundBeforeTheFirstMessage(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"object":"list","data":[{"id":"qwen3:8b"},{"id":"llama3.2:latest"}]}`)
+	}))
+	t.Cleanup(server.Close)
+	for model, want := range map[string]Finding{
+		"llama3.2": {Fine, "main: the endpoint " + server.Listener.Addr().String() + " answers and has the model llama3.2", ""},
+		"qwen3:8b": {Fine, "main: the endpoint " + server.Listener.Addr().String() + " answers and has the model qwen3:8b", ""},
+		"mistral": {
+			Warning, "main: the endpoint " + server.Listener.Addr().String() + " has no model mistral; it has qwen3:8b, llama3.2:latest",
+			"name another one as the agent's model",
+		},
+	} {
+		cfg := config.Config{Agents: map[string]config.Agent{"main": {Runner: config.RunnerOpenAI, BaseURL: server.URL + "/v1", Model: model, ContextWindow: 32768, OutputLimit: 1 << 20}}}
+		if found := ExamineAgents(t.Context(), cfg, nil, func(string) (string, bool) { return "", false }); len(found) != 1 || found[0] != want {
+			t.Errorf("%s: %+v, want %+v", model, found, want)
+		}
+		var log bytes.Buffer
+		p := &Process{cfg: cfg, log: slog.New(slog.NewTextHandler(&log, nil))}
+		p.probeModels(t.Context())
+		if warned := strings.Contains(log.String(), "turns of an agent may fail"); warned != (want.Weight == Warning) {
+			t.Errorf("%s: the start logs %q", model, log.String())
+		}
 	}
 }

@@ -2,15 +2,20 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/config"
 )
 
@@ -48,10 +53,10 @@ func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (stri
 	case config.RunnerCommand:
 		return examineProgram(a.Command[0], lookup)
 	case config.RunnerOpenAI:
-		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/models", map[string]string{"Authorization": "Bearer " + a.APIKey.Reveal()}, a.APIKey.IsSet())
+		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/models", map[string]string{"Authorization": "Bearer " + a.APIKey.Reveal()}, a.APIKey.IsSet(), a.Model)
 	case config.RunnerAnthropic:
 		headers := map[string]string{"X-Api-Key": a.APIKey.Reveal(), "Anthropic-Version": "2023-06-01"}
-		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/v1/models", headers, a.APIKey.IsSet())
+		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/v1/models", headers, a.APIKey.IsSet(), "") // its names of models have aliases that the list does not
 	default:
 		return Finding{Warning, "echo answers with what it is told, for trying", "configure an agent that can do something"}
 	}
@@ -74,8 +79,9 @@ func examineProgram(name string, lookup func(string) (string, bool)) Finding {
 	return Finding{Failure, "there is no program " + name, "install it, or give its whole path"}
 }
 
-// examineEndpoint requests the list of models, which costs nothing. The key goes to the configured address only: no redirect is followed.
-func examineEndpoint(ctx context.Context, address string, headers map[string]string, withKey bool) Finding {
+// examineEndpoint requests the list of models, which costs nothing, and looks for model in it; "" = any will do. The key goes to the configured address only:
+// no redirect is followed.
+func examineEndpoint(ctx context.Context, address string, headers map[string]string, withKey bool, model string) Finding {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return Finding{Failure, "the address of the endpoint cannot be read", "check base_url"}
@@ -100,6 +106,63 @@ func examineEndpoint(ctx context.Context, address string, headers map[string]str
 	case status >= http.StatusInternalServerError:
 		return Finding{Warning, fmt.Sprintf("the endpoint %s answers with %d", req.URL.Host, status), "look at its own log"}
 	default:
-		return Finding{Weight: Fine, Text: "the endpoint " + req.URL.Host + " answers"}
+		return examineModel(req.URL, resp, model)
 	}
 }
+
+// maxModels bounds the list of models in bytes.
+const maxModels = 4 << 20
+
+// modelsShown is how many models a finding names.
+const modelsShown = 8
+
+// examineModel looks for a model in the list of an endpoint. An endpoint without such a list says nothing against the model.
+func examineModel(address *url.URL, resp *http.Response, model string) Finding {
+	fine := Finding{Weight: Fine, Text: "the endpoint " + address.Host + " answers"}
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if model == "" || resp.StatusCode != http.StatusOK || json.NewDecoder(io.LimitReader(resp.Body, maxModels)).Decode(&list) != nil || list.Data == nil {
+		return fine
+	}
+	var has []string
+	for _, m := range list.Data {
+		if m.ID == model || m.ID == model+":latest" {
+			fine.Text += " and has the model " + model
+			return fine
+		}
+		has = append(has, m.ID)
+	}
+	text, cure := "the endpoint "+address.Host+" has no model "+model, "name another one as the agent's model"
+	if len(has) > 0 {
+		text += "; it has " + chat.Printable(strings.Join(has[:min(len(has), modelsShown)], ", "))
+	}
+	if address.Port() == ollamaPort {
+		cure = "run: ollama pull " + model
+	}
+	return Finding{Warning, text, cure}
+}
+
+// ollamaPort is where Ollama listens.
+const ollamaPort = "11434"
+
+// probeModels looks at the endpoints of the agents once and logs what would make a turn fail. It refuses nothing: an endpoint may start later.
+func (p *Process) probeModels(ctx context.Context) {
+	for _, id := range slices.Sorted(maps.Keys(p.cfg.Agents)) {
+		a := p.cfg.Agents[id]
+		if a.Runner != config.RunnerOpenAI && a.Runner != config.RunnerAnthropic {
+			continue
+		}
+		bound, cancel := context.WithTimeout(ctx, probeTime)
+		found := examineAgent(bound, a, p.opts.LookupEnv)
+		cancel()
+		if found.Weight != Fine && ctx.Err() == nil {
+			p.log.WarnContext(ctx, "turns of an agent may fail", "agent", id, "found", found.Text, "do", found.Cure)
+		}
+	}
+}
+
+// probeTime bounds the question to one endpoint.
+const probeTime = 10 * time.Second
