@@ -238,7 +238,7 @@ func (l *chatLoop) line(ctx context.Context, line typed) (again bool, err error)
 	if line.err != nil { // Ctrl-D
 		l.leaving = true
 		l.write("\n")
-		return len(l.open) > 0, nil
+		return len(l.open) > 0, nil //nolint:nilerr // the end of the input is no failure
 	}
 	switch text := strings.TrimSpace(line.text); text {
 	case "":

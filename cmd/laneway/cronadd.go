@@ -116,7 +116,7 @@ func (c *cronAdd) Run(ctx context.Context, env *environment) error {
 	defer closeQuietly(conn)
 	var raw json.RawMessage
 	if err := conn.Call(ctx, "cron.add", params, &raw); err != nil {
-		return c.explain(ctx, env, conn, inFlags(err))
+		return c.explain(ctx, conn, inFlags(err))
 	}
 	if c.JSON {
 		return printJSON(env.stdout, raw)
@@ -146,7 +146,7 @@ func nextOf(j wire.Job) string {
 }
 
 // explain shows the jobs whose name a new one would have, and how to go on.
-func (c *cronAdd) explain(ctx context.Context, env *environment, conn gatewayConn, err error) error {
+func (c *cronAdd) explain(ctx context.Context, conn gatewayConn, err error) error {
 	refused, ok := errors.AsType[*client.Error](err)
 	if !ok || refused.DetailCode != "CRON_NAME_EXISTS" {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,13 +88,8 @@ func targetOf(d wire.JobDelivery) string {
 	case d.Channel == "" || d.Channel == "last":
 		return "last"
 	}
-	target := d.Channel
-	for _, part := range []string{d.To, d.ThreadID} {
-		if part != "" {
-			target += ":" + part
-		}
-	}
-	return target
+	parts := slices.DeleteFunc([]string{d.Channel, d.To, d.ThreadID}, func(part string) bool { return part == "" })
+	return strings.Join(parts, ":")
 }
 
 // ownerOfJob is which credential made a job; - when the answer does not have it.

@@ -209,7 +209,7 @@ func checkData(_ context.Context, p *patient) []finding {
 	return ok("%s", data)
 }
 
-func (c *doctorCmd) client(p *patient) clientFlags {
+func (c *doctorCmd) client() clientFlags {
 	flags := clientFlags{URL: c.URL, Token: c.Token, Config: c.Config, AllowPlaintext: c.AllowPlaintext}
 	if c.Data != nil {
 		flags.Data = *c.Data
@@ -218,7 +218,7 @@ func (c *doctorCmd) client(p *patient) clientFlags {
 }
 
 func checkGateway(ctx context.Context, p *patient) []finding {
-	base, err := p.flags.client(p).address(p.env)
+	base, err := p.flags.client().address(p.env)
 	if err != nil {
 		return failure(err.Error(), "")
 	}
@@ -239,7 +239,7 @@ func checkGateway(ctx context.Context, p *patient) []finding {
 func checkCredential(ctx context.Context, p *patient) []finding {
 	var status wire.StatusResult
 	var raw json.RawMessage
-	if err := p.flags.client(p).call(ctx, p.env, "status", map[string]any{}, &raw); err != nil {
+	if err := p.flags.client().call(ctx, p.env, "status", map[string]any{}, &raw); err != nil {
 		return failure(err.Error(), "")
 	}
 	if err := json.Unmarshal(raw, &status); err != nil {

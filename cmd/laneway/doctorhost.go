@@ -51,7 +51,7 @@ func checkAgents(ctx context.Context, p *patient) []finding {
 // runners are the runners of the gateway that is running, by agent; nil when none answers, which another check reports.
 func (p *patient) runners(ctx context.Context) map[string]string {
 	var reply wire.AgentsListResult
-	if err := p.flags.client(p).call(ctx, p.env, "agents.list", map[string]any{}, &reply); err != nil {
+	if err := p.flags.client().call(ctx, p.env, "agents.list", map[string]any{}, &reply); err != nil {
 		return nil
 	}
 	all := make(map[string]string, len(reply.Agents))
@@ -115,7 +115,7 @@ func checkChannels(ctx context.Context, p *patient) []finding {
 		all = findings(app.ExamineChannels(ctx, p.loaded.Config))
 	}
 	var report wire.ChannelsStatusResult
-	if err := p.flags.client(p).call(ctx, p.env, "channels.status", map[string]any{}, &report); err != nil {
+	if err := p.flags.client().call(ctx, p.env, "channels.status", map[string]any{}, &report); err != nil {
 		return append(all, warning("the gateway's are not checked: no gateway answers", "start it, or give --url and --token")...)
 	}
 	for _, id := range slices.Sorted(maps.Keys(report.Accounts)) {

@@ -96,7 +96,7 @@ func kindOf(v reflect.Value) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	switch t.Kind() { //nolint:exhaustive // the rest is text
+	switch t.Kind() {
 	case reflect.Bool:
 		return "yes or no"
 	case reflect.Int, reflect.Int64, reflect.Float64:

@@ -126,7 +126,7 @@ func TestAMissingColumnIsNamed(t *testing.T) {
 	g.Start()
 	alter(t, database, `ALTER TABLE inbox RENAME COLUMN params_hash TO params_hash_gone`)
 	a := g.Complete("agent:main:main", "hello")
-	if a.Status != http.StatusServiceUnavailable || !strings.Contains(string(a.Body), "params_hash") || !strings.Contains(string(a.Body), "laneway migrate") {
+	if a.Status != http.StatusServiceUnavailable || !strings.Contains(a.Body, "params_hash") || !strings.Contains(a.Body, "laneway migrate") {
 		t.Errorf("a message without a column: %d %s", a.Status, a.Body)
 	}
 }

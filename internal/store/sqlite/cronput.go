@@ -30,7 +30,7 @@ func (t *tx) putJob(ctx context.Context, p *cron.PutParams) (cron.PutResult, err
 	if err != nil && !none(err) {
 		return cron.PutResult{}, err
 	}
-	if there := err == nil; p.ByName() && !(there && p.KeyGiven) {
+	if p.ByName() && (err != nil || !p.KeyGiven) {
 		named, err := t.namesake(ctx, p)
 		if err != nil {
 			return cron.PutResult{}, err
