@@ -17,6 +17,8 @@ type sessionsCmd struct {
 	Show  sessionsShow  `cmd:"" help:"Show one session and its last messages."`
 	Reset sessionsReset `cmd:"" help:"Stop everything of a session and begin an empty transcript."`
 	Stop  sessionsStop  `cmd:"" help:"Stop the oldest running turn of a session, or everything."`
+
+	Delete sessionsDelete `cmd:"" help:"Stop everything of a session and delete it with its transcripts."`
 }
 
 type sessionsList struct {
@@ -163,6 +165,46 @@ func (c *sessionsReset) Run(ctx context.Context, env *environment) error {
 		return printJSON(env.stdout, raw)
 	}
 	_, err := fmt.Fprintf(env.stdout, "%s begins anew\n", oneLine(c.Key))
+	return err
+}
+
+type sessionsDelete struct {
+	clientFlags
+	Key  string `arg:"" help:"Session key."`
+	Yes  bool   `help:"Do not ask; required where there is no terminal."`
+	JSON bool   `help:"Print JSON."`
+}
+
+// Help is the example of the command.
+func (*sessionsDelete) Help() string {
+	return "What was deleted does not come back.\n\nExample:\n\n    laneway sessions delete agent:main:test --yes"
+}
+
+// Run deletes the session after a question.
+func (c *sessionsDelete) Run(ctx context.Context, env *environment) error {
+	if !c.Yes {
+		if env.terminal == nil {
+			return usageError("laneway sessions delete asks a question on a terminal, and there is none; add --yes")
+		}
+		agreed, err := env.confirm("Delete the session " + c.Key + " with its transcripts?")
+		if err != nil {
+			return err
+		}
+		if !agreed {
+			return errors.New("nothing was deleted")
+		}
+	}
+	var done wire.SessionsDeleteResult
+	if err := c.call(ctx, env, "sessions.delete", wire.SessionsDeleteParams{Key: c.Key}, &done); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(env.stdout, done)
+	}
+	if !done.Deleted {
+		return fmt.Errorf("there is no session %s; see laneway sessions list", oneLine(c.Key))
+	}
+	_, err := fmt.Fprintf(env.stdout, "%s is deleted\n", oneLine(c.Key))
 	return err
 }
 
