@@ -105,8 +105,10 @@ func (c *migrateFlags) run(ctx context.Context, env *environment, action string,
 	if err != nil {
 		return err
 	}
-	if err := config.PreflightStore(loaded); err != nil {
-		return err
+	if action != "status" { // which changes nothing
+		if err := config.PreflightStore(loaded); err != nil {
+			return err
+		}
 	}
 	steps, err := env.migrate.Migrate(ctx, loaded.Config, action, force)
 	if err != nil {

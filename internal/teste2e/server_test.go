@@ -126,6 +126,7 @@ func TestRootUsesTheCommandsBesideAGatewayOfAnotherUser(t *testing.T) {
 		{[]string{"health", "--ready"}, "ok"},
 		{[]string{"token", "create", "anna", "--scope", "write"}, "shown only now"},
 		{[]string{"token", "list"}, "anna"},
+		{[]string{"migrate", "status"}, "applied"},
 		{[]string{"doctor"}, "ok       credential"},
 	} {
 		out, code := h.run(nil, nil, row.args...)

@@ -102,10 +102,20 @@ func refuseLiveNodes(ctx context.Context, db *sql.DB) error {
 	return rows.Err()
 }
 
-// MigrateStatus lists the steps that this program knows, oldest first.
+// MigrateStatus lists the steps that this program knows, oldest first. It writes nothing, also where there is no schema yet.
 func MigrateStatus(ctx context.Context, url string) ([]Migration, error) {
 	var list []Migration
-	err := withProvider(url, "reading the schema version", func(_ *sql.DB, p *goose.Provider) error {
+	err := withProvider(url, "reading the schema version", func(db *sql.DB, p *goose.Provider) error {
+		var there bool
+		if err := db.QueryRowContext(ctx, `SELECT to_regclass('`+versionTable+`') IS NOT NULL`).Scan(&there); err != nil {
+			return err
+		}
+		if !there { // the library would make its table
+			for _, source := range p.ListSources() {
+				list = append(list, Migration{Version: source.Version, Name: source.Path})
+			}
+			return nil
+		}
 		status, err := p.Status(ctx)
 		for _, st := range status {
 			list = append(list, Migration{

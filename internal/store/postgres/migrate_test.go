@@ -15,6 +15,12 @@ import (
 func TestMigrateUpDownUp(t *testing.T) {
 	t.Parallel()
 	ctx, url := t.Context(), testpg.Empty(t)
+	if list, err := postgres.MigrateStatus(ctx, url); err != nil || len(list) == 0 || list[0].Applied {
+		t.Fatalf("status of an empty database: %+v, %v", list, err)
+	}
+	if made := query(t, url, `SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'public'`); len(made) > 0 {
+		t.Fatalf("reading the status made %v", made)
+	}
 	steps, err := postgres.MigrateUp(ctx, url)
 	if err != nil || steps == 0 {
 		t.Fatalf("up: %d steps, %v", steps, err)

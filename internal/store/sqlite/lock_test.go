@@ -46,6 +46,9 @@ func TestASecondProcessIsRefusedUntilTheFirstHasGone(t *testing.T) {
 	if _, err := Migrate(t.Context(), Config{Path: path}, Down); !errors.Is(err, ErrInUse) {
 		t.Errorf("a migration beside a running gateway got %v, want ErrInUse", err)
 	}
+	if steps, err := Migrate(t.Context(), Config{Path: path}, Status); err != nil || len(steps) == 0 || !steps[len(steps)-1].Applied {
+		t.Errorf("the state of the migrations beside a running gateway: %+v, %v", steps, err)
+	}
 	if err := in.Close(); err != nil {
 		t.Fatal(err)
 	}

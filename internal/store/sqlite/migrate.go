@@ -41,11 +41,14 @@ type Migration struct {
 	AppliedAt time.Time // zero = pending
 }
 
-// Migrate changes or reads the schema of a database that no process has open, and returns the state of every migration, oldest first.
+// Migrate changes the schema of a database that no process has open, or reads the one of any database, and returns the state of every migration, oldest first.
 // A file that does not exist is made by Up only. Errors as in [Open].
 func Migrate(ctx context.Context, cfg Config, d Direction) (_ []Migration, err error) {
 	if _, statErr := os.Stat(cfg.Path); d != Up && errors.Is(statErr, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no database at %s: make it with migrate up: %w", cfg.Path, statErr)
+	}
+	if d == Status {
+		return migrationsOf(ctx, cfg)
 	}
 	cfg, lock, err := prepare(cfg)
 	if err != nil {
@@ -58,6 +61,16 @@ func Migrate(ctx context.Context, cfg Config, d Direction) (_ []Migration, err e
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return migrate(ctx, db, cfg.Logger, d)
+}
+
+// migrationsOf reads the state of every migration, without the lock and on a connection that cannot write: a gateway may use the database.
+func migrationsOf(ctx context.Context, cfg Config) (_ []Migration, err error) {
+	db, err := sql.Open("sqlite", dsn(cfg.Path, true))
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return migrate(ctx, db, cfg.Logger, Status)
 }
 
 func migrate(ctx context.Context, db *sql.DB, log *slog.Logger, d Direction) ([]Migration, error) {
