@@ -15,7 +15,7 @@ func gatewayService(lookupEnv func(string) (string, bool)) service { return proc
 // Serve runs the process that package app wires.
 func (p process) Serve(ctx context.Context, in serveInput) error {
 	return app.Run(ctx, app.Options{
-		Loaded: in.Loaded, Credentials: in.Credentials, Version: in.Version.Version, Log: in.Logger, Ready: in.Ready,
+		Loaded: in.Loaded, Credentials: in.Credentials, Version: in.Version.Version, Commit: in.Version.Commit, Log: in.Logger, Ready: in.Ready,
 		LookupEnv: p.lookupEnv, Hurry: in.Signals.Now, Reload: in.Signals.Reload, Restart: in.Signals.Restart, Reread: in.Reread,
 		RereadCredentials: in.RereadCredentials,
 	})

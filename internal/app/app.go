@@ -41,9 +41,9 @@ type Options struct {
 	RereadCredentials func() (config.Credentials, error)
 	// FreeSpace reads the free space of the disk of a directory in bytes; nil = of the real one.
 	FreeSpace func(dir string) (uint64, error)
-	// Version is shown to people and other nodes.
-	Version string
-	Log     *slog.Logger
+	// Version is shown to people and other nodes, Commit in the metrics; "" = not known.
+	Version, Commit string
+	Log             *slog.Logger
 	// Ready is called once when the listeners are open, with their addresses; nil = no caller waits for that.
 	Ready func(addresses []string)
 	// LookupEnv is the environment that command agents may look into (PATH, HOME, …).
@@ -113,7 +113,7 @@ func New(ctx context.Context, opts Options) (_ *Process, err error) {
 		return nil, err
 	}
 	p.onClose("store", func(context.Context) error { return p.store.Close() })
-	p.metrics = metrics.New(opts.Version)
+	p.metrics = metrics.New(opts.Version, opts.Commit)
 	if err := p.wire(ctx); err != nil {
 		return nil, err
 	}

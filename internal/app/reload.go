@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 
 	"laneway/internal/chat"
@@ -22,10 +23,22 @@ func (p *Process) reload(ctx context.Context) {
 		p.log.ErrorContext(ctx, "the new lanes are not used", "err", err)
 		return
 	}
-	fixed := fixedChanges(p.cfg, loaded)
+	fixed, changed := fixedChanges(p.cfg, loaded), append(settingChanges("lanes", p.cfg.Lanes, next.Lanes), settingChanges("queue", p.cfg.Queue, next.Queue)...)
 	p.auditReload(ctx, reloadable(p.cfg), reloadable(next))
 	p.cfg.Lanes, p.cfg.Queue = next.Lanes, next.Queue
-	p.log.InfoContext(ctx, "the configuration was read again", "changed", []string{"lanes", "queue"}, "needs_restart", fixed)
+	p.log.InfoContext(ctx, "the configuration was read again", "changed", changed, "needs_restart", fixed)
+}
+
+// settingChanges are the settings of a group that differ, each with its values.
+func settingChanges[T any](group string, old, next T) []string {
+	names := []string{}
+	a, b := reflect.ValueOf(old), reflect.ValueOf(next)
+	for i := range a.NumField() {
+		if before, after := a.Field(i).Interface(), b.Field(i).Interface(); before != after {
+			names = append(names, fmt.Sprintf("%s.%s: %v → %v", group, a.Type().Field(i).Tag.Get("yaml"), before, after))
+		}
+	}
+	return names
 }
 
 // verbReload is a configuration that was read again, in the log of changes.

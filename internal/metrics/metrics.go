@@ -61,7 +61,7 @@ func waitBuckets() []float64 {
 }
 
 // New makes a registry with the metrics of laneway, of the Go runtime and of the process.
-func New(version string) *Metrics {
+func New(version, commit string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.accepted = m.counters("messages_accepted_total", "Messages made durable, by channel; duplicates are offers of a message that existed.", "channel", "duplicate")
 	m.dropped = m.counters("queue_dropped_total", "Messages that a full queue cost their place (old) or that it refused (new).", "policy")
@@ -86,8 +86,8 @@ func New(version string) *Metrics {
 	m.registry.MustRegister(m.conns, m.rpcTime)
 	m.unknown = m.counter("lane_unknown_total", "Messages that named a lane which does not exist; they ran in main.")
 	m.slowClosed = m.counter("ws_slow_closed_total", "Connections closed because the client read too slowly.")
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "laneway", Name: "build_info", Help: "Always 1; the labels say what runs."}, []string{"version", "go"})
-	build.WithLabelValues(version, runtime.Version()).Set(1)
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "laneway", Name: "build_info", Help: "Always 1; the labels say what runs."}, []string{"version", "commit", "go"})
+	build.WithLabelValues(version, commit, runtime.Version()).Set(1)
 	m.registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.begin()
 	return m

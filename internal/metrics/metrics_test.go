@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // scrape fills every metric once and reads them as Prometheus does.
 func scrape(t *testing.T) string {
 	t.Helper()
-	m := metrics.New("1.2.3")
+	m := metrics.New("1.2.3", "abc")
 	m.Watch(metrics.Source{
 		Lanes: func() chat.LanesStatus {
 			return chat.LanesStatus{Lanes: []chat.LaneStatus{{Name: "main", Capacity: 30, Active: 2, Waiting: 1, OldestWait: time.Second}}, Tracked: 3}
@@ -63,7 +63,7 @@ func scrape(t *testing.T) string {
 // scrapeIdle reads the metrics of a gateway to which nothing has happened yet.
 func scrapeIdle(t *testing.T) string {
 	t.Helper()
-	m := metrics.New("1.2.3")
+	m := metrics.New("1.2.3", "abc")
 	m.Cron()
 	m.Watch(metrics.Source{
 		Lanes:  func() chat.LanesStatus { return chat.LanesStatus{Lanes: []chat.LaneStatus{{Name: "main"}}} },
@@ -78,7 +78,7 @@ func TestEveryPromisedMetricIsThere(t *testing.T) {
 	t.Parallel()
 	text := scrape(t)
 	for _, line := range []string{
-		`laneway_build_info{go="`, `laneway_lane_capacity{lane="main"} 30`, `laneway_lane_active{lane="main"} 2`, `laneway_lane_waiting{lane="main"} 1`,
+		`laneway_build_info{commit="abc",go="`, `laneway_lane_capacity{lane="main"} 30`, `laneway_lane_active{lane="main"} 2`, `laneway_lane_waiting{lane="main"} 1`,
 		`laneway_lane_unknown_total 1`, `laneway_queue_dropped_total{policy="old"} 1`, `laneway_runs_total{lane="main",outcome="answered"} 1`,
 		`laneway_run_duration_seconds_sum{lane="main"} 1`, `laneway_ws_connections 1`, `laneway_ws_slow_closed_total 1`,
 		`laneway_auth_failures_total{reason="mismatch"} 1`, `laneway_outbox_waiting 4`, `laneway_db_up 1`,
@@ -95,7 +95,7 @@ func TestEveryPromisedMetricIsThere(t *testing.T) {
 func TestLabelsNeverNameAPersonOrAConversation(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
-	for name := range strings.FieldsSeq("lane outcome reason policy channel duplicate kind result command ok operation method code state version go le quantile trigger phase") {
+	for name := range strings.FieldsSeq("lane outcome reason policy channel duplicate kind result command ok operation method code state version commit go le quantile trigger phase") {
 		known[name] = true
 	}
 	for _, m := range regexp.MustCompile(`[{,]([a-z_]+)="`).FindAllStringSubmatch(scrape(t), -1) {
