@@ -413,3 +413,16 @@ func TestCtrlDWaitsForTheAnswer(t *testing.T) {
 		talk.close()
 	})
 }
+
+func TestStatusIsShownAgainUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench("")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Second, errInterrupted)
+		defer cancel()
+		if code := run(ctx, []string{"status", "--watch"}, b.env); code != exitOK || strings.Count(b.stdout.String(), "gateway ") != 3 {
+			t.Errorf("ended with %d and showed %d pictures: %s", code, strings.Count(b.stdout.String(), "gateway "), b.stderr.String())
+		}
+		b.run(t, exitUsage, "status", "--watch", "--every", "1ms")
+	})
+}

@@ -4,19 +4,25 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
+	"laneway/internal/retry"
 	"laneway/internal/wire"
 )
 
 type statusCmd struct {
 	clientFlags
-	JSON bool `help:"Print JSON."`
+	Watch bool          `help:"Show it again and again, until Ctrl-C." xor:"how"`
+	Every time.Duration `help:"With --watch: how often." default:"2s"`
+	JSON  bool          `help:"Print JSON." xor:"how"`
 }
 
 // Help is the example of the command.
-func (*statusCmd) Help() string { return "Example:\n\n    laneway status --json | jq .lanes" }
+func (*statusCmd) Help() string {
+	return "Examples:\n\n    laneway status --watch\n    laneway status --json | jq .lanes"
+}
 
 // Run reads status, lanes, channels and health over one connection.
 func (c *statusCmd) Run(ctx context.Context, env *environment) error {
@@ -25,6 +31,37 @@ func (c *statusCmd) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer closeQuietly(conn)
+	if !c.Watch {
+		return c.once(ctx, env, conn)
+	}
+	if c.Every < 100*time.Millisecond {
+		return usageError("--every must be 100ms or more")
+	}
+	for {
+		if env.toTerminal {
+			if _, err := io.WriteString(env.stdout, clearScreen); err != nil {
+				return err
+			}
+		}
+		if err := c.once(ctx, env, conn); err != nil {
+			return err
+		}
+		if err := retry.Sleep(ctx, c.Every); err != nil {
+			return nil
+		}
+		if !env.toTerminal {
+			if _, err := fmt.Fprintln(env.stdout); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// clearScreen moves to the first line of a terminal and clears it.
+const clearScreen = "\x1b[H\x1b[2J"
+
+// once reads and prints it.
+func (c *statusCmd) once(ctx context.Context, env *environment, conn gatewayConn) error {
 	raw := map[string]json.RawMessage{}
 	calls := []struct {
 		name, method string
