@@ -31,6 +31,8 @@ type BackfillParams struct {
 	MaxRuns        int
 	DryRun, Force  bool
 	IdempotencyKey *chat.IdempotencyKey // nil = the call has none; a dry run has no effect and needs none
+	// Spend takes the bytes that the messages of all runs have from an allowance of the caller, before any is made; nil = there is none.
+	Spend func(bytes int) error
 }
 
 // BackfillFire is one slot of a backfill.

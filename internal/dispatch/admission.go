@@ -29,7 +29,7 @@ func (a *admission) admitMessage(ctx context.Context, m chat.Message, by *chat.C
 	}
 	leave := func() {}
 	if by != nil {
-		leave, err = a.admit(by.Principal, by.Own)
+		leave, err = a.admit(by.Principal, by.Own, 1)
 		if err != nil && a.accepted(ctx, m) {
 			return func(bool) {}, nil // nothing new will wait: it ends at the message that is there
 		}
@@ -66,29 +66,30 @@ func (a *admission) waitLimit(principal string, own bool) int {
 	return a.cfg.CallerWaiting
 }
 
-// admit takes a place for one more message of a caller, or refuses it. The place is given back with leave once the scheduler has the message.
-// Turns that may not start yet are not refused but wait; only the waiting is bounded.
-func (a *admission) admit(principal string, own bool) (leave func(), err error) {
+// admit takes places for n more messages of a caller, or refuses them. The places are given back with leave once the scheduler has the messages.
+// Turns that may not start yet are not refused but wait; only the waiting is bounded. More messages than may wait at all are admitted when nothing waits.
+func (a *admission) admit(principal string, own bool, n int) (leave func(), err error) {
 	limit := a.waitLimit(principal, own)
 	if limit == 0 {
 		return func() {}, nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.coming[principal]+a.sched.WaitingOf(principal) >= limit {
+	n = min(n, limit)
+	if a.coming[principal]+a.sched.WaitingOf(principal)+n > limit {
 		return nil, tooManyWaiting(limit)
 	}
 	if a.coming == nil {
 		a.coming = map[string]int{}
 	}
-	a.coming[principal]++
-	return func() { a.leave(principal) }, nil
+	a.coming[principal] += n
+	return func() { a.leave(principal, n) }, nil
 }
 
-func (a *admission) leave(principal string) {
+func (a *admission) leave(principal string, n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.coming[principal]--; a.coming[principal] == 0 {
+	if a.coming[principal] -= n; a.coming[principal] == 0 {
 		delete(a.coming, principal)
 	}
 }

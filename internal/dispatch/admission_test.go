@@ -246,3 +246,37 @@ func TestNamedSessionsOfACallerAreBounded(t *testing.T) {
 		h.close()
 	})
 }
+
+// One backfill makes up to 1,000 runs; a credential that sees its own could have as many of them waiting as it liked, and its runs filled the lane for minutes.
+func TestABackfillCountsAmongTheWaitingMessagesOfItsCaller(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := openCron(t, newStore(), lanes(4), bounds(1, 5, 0))
+		by := lab()
+		by.Scopes = []string{"operator.admin"}
+		h.put(everySecond("tick", "sleep 2s"), func(j *cron.Job) { j.Owner, j.Schedule.EveryMs, j.Enabled = by.Principal, 60_000, false })
+		now := time.Now().Truncate(time.Hour)
+		backfill := func(from, to time.Duration, spend func(int) error) error {
+			_, err := h.d.CronBackfill(t.Context(), cron.BackfillParams{
+				ID: "tick", From: now.Add(-from), To: now.Add(-to), MaxRuns: 100, Spend: spend,
+			}, by)
+			return err
+		}
+		broke := errors.New("no allowance")
+		bytes := 0
+		err := backfill(time.Hour, 50*time.Minute, func(n int) error { bytes = n; return broke })
+		if !errors.Is(err, broke) || len(h.runs("tick")) != 0 {
+			t.Errorf("a backfill without an allowance: %v, and %d runs", err, len(h.runs("tick")))
+		}
+		want(t, "bytes of 11 runs", bytes, 11*len("sleep 2s"))
+		want(t, "a backfill of more runs than may wait, when none does", backfill(time.Hour, 50*time.Minute, nil), nil)
+		want(t, "runs", len(h.runs("tick")), 11)
+		var refused *chat.Error
+		if err := backfill(2*time.Hour, 119*time.Minute, nil); !errors.As(err, &refused) || refused.Code != chat.CodeRateLimited || !refused.Retryable {
+			t.Errorf("another while they wait: %v", err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want(t, "another when they have ended", backfill(2*time.Hour, 119*time.Minute, nil), nil)
+		h.close()
+	})
+}

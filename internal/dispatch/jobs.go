@@ -59,9 +59,9 @@ type jobCallers struct {
 
 var _ service.Callers = jobCallers{}
 
-// Admit takes a place among the waiting messages of a caller.
-func (j jobCallers) Admit(principal string, own bool) (leave func(), err error) {
-	return j.admission.admit(principal, own)
+// Admit takes places among the waiting messages of a caller.
+func (j jobCallers) Admit(principal string, own bool, n int) (leave func(), err error) {
+	return j.admission.admit(principal, own, n)
 }
 
 // MayUse refuses a session that is not the principal's.

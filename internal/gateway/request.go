@@ -87,9 +87,10 @@ type pending struct {
 // call is a request of this connection. The client chose its id, so the connection's own stands before it.
 func (c *client) call(m *rpc.Method, req request) *pending {
 	who := c.who.Load()
+	spend := func(ctx context.Context, bytes int) error { return c.srv.spendBytes(ctx, who.principal(), m.Name, bytes) }
 	return &pending{id: req.id, Call: rpc.Call{
 		Method: m, Raw: req.params, Cred: who.cred, Scopes: who.scopes, Peer: c.addr, RequestID: c.id + "/" + chat.Cut(chat.CleanText(req.id), maxLoggedID),
-		Extended: who.extended, Events: subscriptions{c}, Budget: c.share,
+		Extended: who.extended, Events: subscriptions{c}, Budget: c.share, Spend: spend,
 	}}
 }
 
@@ -262,6 +263,17 @@ func (s *Server) invoke(ctx context.Context, cl *rpc.Call) (any, error) {
 		result, err := cl.Method.Invoke(ctx, cl)
 		return result, namedKey(err, cl.Raw)
 	})
+}
+
+// spendBytes takes bytes from the allowance of a principal. What is more than the allowance of a minute is refused.
+func (s *Server) spendBytes(ctx context.Context, principal, method string, bytes int) error {
+	const piece = 1 << 20 // an allowance counts more than it has as all that it has
+	for ; bytes > 0; bytes -= piece {
+		if no := s.auth.SpendBytes(ctx, principal, method, min(bytes, piece)); no != nil {
+			return no
+		}
+	}
+	return nil
 }
 
 // namedKey adds to an error the idempotency key that was used for something else.

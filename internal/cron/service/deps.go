@@ -54,8 +54,9 @@ type Turns interface {
 
 // Callers decides what callers may do besides editing jobs.
 type Callers interface {
-	// Admit takes a place among the waiting messages of a caller, or refuses it (chat.CodeRateLimited). leave gives the place back.
-	Admit(principal string, own bool) (leave func(), err error)
+	// Admit takes n places among the waiting messages of a caller, or refuses all (chat.CodeRateLimited). leave gives them back. More than may wait at
+	// all are admitted when nothing of the caller waits.
+	Admit(principal string, own bool, n int) (leave func(), err error)
 	// MayUse refuses a session that the principal may not use (chat.CodeSessionNotFound).
 	MayUse(ctx context.Context, key chat.SessionKey, principal string) error
 }

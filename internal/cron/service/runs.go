@@ -35,7 +35,7 @@ func (rs *Runs) Start(ctx context.Context, id string, mode cron.RunMode, by chat
 	if err != nil {
 		return "", "", err
 	}
-	leave, err := rs.callers.Admit(by.Principal, by.Own)
+	leave, err := rs.callers.Admit(by.Principal, by.Own, 1)
 	if err != nil {
 		return "", "", err
 	}
@@ -145,6 +145,16 @@ func (rs *Runs) Backfill(ctx context.Context, p cron.BackfillParams, by chat.Cal
 	}
 	if p.DryRun {
 		return rs.backfillPlan(ctx, p, fires)
+	}
+	leave, err := rs.callers.Admit(by.Principal, by.Own, len(fires))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if p.Spend != nil {
+		if err := p.Spend(len(fires) * (len(job.Payload.Text) + len(job.Payload.Options))); err != nil {
+			return nil, err
+		}
 	}
 	slots := make([]time.Time, 0, len(fires))
 	for _, f := range fires {

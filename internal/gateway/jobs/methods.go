@@ -202,6 +202,7 @@ func (h handlers) backfill(ctx context.Context, c *rpc.Call, p wire.CronBackfill
 	}
 	fires, err := h.backend.CronBackfill(ctx, cron.BackfillParams{
 		ID: p.ID, From: time.UnixMilli(p.From), To: time.UnixMilli(p.To), MaxRuns: int(p.MaxRuns), DryRun: p.DryRun, Force: p.Force, IdempotencyKey: o,
+		Spend: func(bytes int) error { return c.Spend(ctx, bytes) },
 	}, c.Caller())
 	if err != nil {
 		return wire.CronBackfillResult{}, err

@@ -45,6 +45,8 @@ type Call struct {
 	Extended bool
 	Events   Events
 	Budget   Budget
+	// Spend takes bytes that the call makes the store grow by beyond its parameters from the allowance of the credential, or refuses them.
+	Spend func(ctx context.Context, bytes int) error
 
 	mu       sync.Mutex
 	answered bool
