@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -64,9 +63,9 @@ func Load(o Options) (*Loaded, error) {
 		return nil, err
 	}
 	if file != "" {
-		text, err := os.ReadFile(file) //nolint:gosec // the operator names it
+		text, err := readConfigFile(file)
 		if err != nil {
-			return nil, FaultsError{{Message: fmt.Sprintf("configuration file %s cannot be read: %s; name another with --config", file, cause(err)), Whole: true}}
+			return nil, err
 		}
 		l.file(&cfg, filepath.Base(file), text)
 	}
@@ -86,6 +85,21 @@ func Load(o Options) (*Loaded, error) {
 	l.addChecks(loaded.place(cfg.check()))
 	loaded.Config = cfg
 	return loaded, l.faults.err()
+}
+
+// readConfigFile reads a regular file: opening a pipe waits for its writer, and reading a device may never end.
+func readConfigFile(path string) ([]byte, error) {
+	const noun = "configuration file"
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		if err := checkRegular(path, noun, info); err != nil {
+			return nil, err
+		}
+	}
+	text, err := os.ReadFile(path) //nolint:gosec // the operator names it
+	if err != nil {
+		return nil, refuse("%s %s cannot be read: %s; name another with --config", noun, path, cause(err))
+	}
+	return text, nil
 }
 
 // addChecks adds what the checks found, but for settings that were already refused: their value is not the one that was given.

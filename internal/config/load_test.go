@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -340,5 +341,34 @@ func TestEverySettingHasAPathAndAVariable(t *testing.T) {
 	}
 	if len(seen) < 80 {
 		t.Errorf("got %d settings, want all of them", len(seen))
+	}
+}
+
+// The start waited for a writer of the pipe, deaf to SIGTERM.
+func TestAConfigurationFileThatIsNoFileIsRefused(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "laneway.yaml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		pipe:        "configuration file " + pipe + " is a pipe; name a regular file",
+		"/dev/full": "configuration file /dev/full is a device; name a regular file",
+	} {
+		for name, o := range map[string]Options{"variable": {LookupEnv: environ("LANEWAY_CONFIG", path)}, "flag": {File: path, LookupEnv: environ()}} {
+			done := make(chan error, 1)
+			go func() {
+				_, err := Load(o)
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				if err == nil || err.Error() != want {
+					t.Errorf("%s: got %v, want %s", name, err, want)
+				}
+			case <-time.After(5 * time.Second):
+				t.Errorf("%s: the load of %s does not end", name, path)
+			}
+		}
 	}
 }
