@@ -87,7 +87,9 @@ type pending struct {
 // call is a request of this connection. The client chose its id, so the connection's own stands before it.
 func (c *client) call(m *rpc.Method, req request) *pending {
 	who := c.who.Load()
-	spend := func(ctx context.Context, bytes int) error { return c.srv.spendBytes(ctx, who.principal(), m.Name, bytes) }
+	spend := func(ctx context.Context, bytes int) error {
+		return c.srv.spendBytes(ctx, who.principal(), m.Name, bytes)
+	}
 	return &pending{id: req.id, Call: rpc.Call{
 		Method: m, Raw: req.params, Cred: who.cred, Scopes: who.scopes, Peer: c.addr, RequestID: c.id + "/" + chat.Cut(chat.CleanText(req.id), maxLoggedID),
 		Extended: who.extended, Events: subscriptions{c}, Budget: c.share, Spend: spend,

@@ -178,6 +178,28 @@ func TestEveryMethodThatChangesJobsTakesFromTheAllowance(t *testing.T) {
 	}
 }
 
+// A write without an allowance is one that a small credential repeats as fast as its connection may.
+func TestEveryMethodThatWritesTakesFromAnAllowance(t *testing.T) {
+	t.Parallel()
+	free := []string{ // they stop runs, or change rows that the operator's network has made
+		"chat.abort", "channels.pairing.approve", "channels.pairing.dismiss", "channels.pairing.revoke",
+	}
+	for _, m := range withJobs(t).srv.Methods() {
+		if m.Scope != chat.ScopeRead && m.Limit == "" && !slices.Contains(free, m.Name) && (m.Audited || m.Scope == chat.ScopeWrite) {
+			t.Errorf("%s takes from no allowance", m.Name)
+		}
+	}
+	for _, name := range []string{"sessions.reset", "sessions.delete"} {
+		s := start(t, func(c *gateway.Config) { c.ChatsPerMinute = 2 }).login(adminToken)
+		for range 2 {
+			s.must(name, params{"key": "main"})
+		}
+		if f := s.call(name, params{"key": "main"}); f.OK || f.Error.Details["code"] != "RATE_LIMITED" {
+			t.Errorf("the third %s in a minute with an allowance of two: %+v", name, f.Error)
+		}
+	}
+}
+
 // overdrawn calls until the allowance refuses, at most as often as it may have been filled up since the calls began: five times a second.
 func overdrawn(s *socket, method string, began time.Time) (last frame) {
 	for n := 0; n < 2+int(5*time.Since(began).Seconds()); n++ {

@@ -101,7 +101,7 @@ func (p *process) Stop(run cron.CancelledRun, cause string) {
 func (*process) Lanes() []string { return []string{"main", "cron"} }
 
 // Admit implements [service.Callers].
-func (*process) Admit(string, bool) (func(), error) { return func() {}, nil }
+func (*process) Admit(string, bool, int) (func(), error) { return func() {}, nil }
 
 // MayUse implements [service.Callers]: a principal may use the sessions that are named after it.
 func (*process) MayUse(_ context.Context, key chat.SessionKey, principal string) error {

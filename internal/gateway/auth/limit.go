@@ -15,7 +15,7 @@ type LimitClass string
 // The classes.
 const (
 	LimitCronWrites LimitClass = "cron_writes" // cron writes and wake
-	LimitChats      LimitClass = "chat"        // chat.send, agent, HTTP completions
+	LimitChats      LimitClass = "chat"        // chat.send, agent, sessions.reset, sessions.delete, HTTP completions
 	LimitHooks      LimitClass = "hooks"       // calls of one hook
 	LimitBytes      LimitClass = "bytes"       // bytes of all of these: by how much a caller can make the store grow
 )

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/strictjson"
 	"laneway/internal/store"
@@ -20,8 +21,8 @@ func (h handlers) sessions() []*rpc.Method {
 		rpc.Define("sessions.list", chat.ScopeRead, h.sessionsList, rpc.Lists),
 		rpc.Define("sessions.describe", chat.ScopeRead, h.sessionsDescribe),
 		rpc.Define("sessions.subscribe", chat.ScopeRead, h.sessionsSubscribe, rpc.Lists),
-		rpc.Define("sessions.reset", chat.ScopeAdmin, h.sessionsReset, rpc.Audited, rpc.OrOwner),
-		rpc.Define("sessions.delete", chat.ScopeAdmin, h.sessionsDelete, rpc.Audited),
+		rpc.Define("sessions.reset", chat.ScopeAdmin, h.sessionsReset, rpc.Audited, rpc.OrOwner, rpc.Limited(auth.LimitChats)),
+		rpc.Define("sessions.delete", chat.ScopeAdmin, h.sessionsDelete, rpc.Audited, rpc.Limited(auth.LimitChats)),
 	}
 }
 
