@@ -72,7 +72,7 @@ func (p *Process) botConfig(bot config.Telegram) telegram.Config {
 		Token: bot.Token.Reveal(), Account: bot.Account, Mode: bot.Mode, APIURL: bot.APIURL, WebhookURL: bot.WebhookURL, WebhookSecret: bot.WebhookSecret.Reveal(),
 		Access: bot.Access, Allow: numbers(bot.Allow), Groups: numbers(bot.Groups), Members: bot.Members, Activation: bot.Activation,
 		GroupStop: bot.GroupStop, Agent: agent, PollTimeout: time.Duration(bot.PollTimeout), MaxAttachment: int64(bot.MaxAttachment),
-		UserRate: offIsNegative(p.cfg.Limits.ChatUser),
+		UserRate: offIsNegative(p.cfg.Limits.ChatUser), UserFileBytes: offIsNegative(p.cfg.Limits.ChatUserBytes),
 	}
 }
 

@@ -134,6 +134,8 @@ type Limits struct {
 	Bytes int `yaml:"bytes"`
 	// ChatUser are messages of one chat user in 60 s. Default 20.
 	ChatUser int `yaml:"chat_user"`
+	// ChatUserBytes are the bytes of the files of one chat user in 60 s. Default 104857600 (100 MiB), 0 = no bound, else 65536 to 1099511627776.
+	ChatUserBytes int `yaml:"chat_user_bytes"`
 	// UserTurns are turns at once of one chat user, agent or hook, or of one token that sees its own only, in one process, those of their jobs included;
 	// what is over it waits. Default 10.
 	UserTurns int `yaml:"user_turns"`

@@ -181,6 +181,9 @@ func (l Limits) validate(a at) {
 	if l.Bytes != 0 {
 		a.between("bytes", l.Bytes, 65_536, 1<<40)
 	}
+	if l.ChatUserBytes != 0 {
+		a.between("chat_user_bytes", l.ChatUserBytes, 65_536, 1<<40)
+	}
 	a.between("own_sessions", l.OwnSessions, 0, noUpperBound)
 	a.between("sessions", l.CallerSessions, 0, noUpperBound)
 	a.between("free_space", l.FreeSpace, 0, 1<<50)

@@ -104,14 +104,14 @@ func (c *Channel) wire(deps Deps) {
 		files.root = deps.Files
 	}
 	c.intake = &intake{obs: c.obs, log: log, clean: c.api.clean, handler: &inbound{
-		cfg:      inboundConfig{agent: c.cfg.Agent, groupStop: c.cfg.GroupStop, userRate: c.cfg.UserRate},
+		cfg:      inboundConfig{agent: c.cfg.Agent, groupStop: c.cfg.GroupStop, userRate: c.cfg.UserRate, userFileBytes: c.cfg.UserFileBytes},
 		identity: c.identity, addresses: c.addresses, access: access, words: words, files: files, choices: choices,
 		greeter: &greeter{
 			allowlist: c.cfg.Access == AccessAllowlist, identity: c.identity, records: deps.Records, notes: notes, obs: c.obs, log: log,
 			sent: newTTLMap(greetEvery), unsent: newTTLMap(greetingLife),
 		},
 		activation: &activationCommand{access: access, words: words, choices: choices, notes: notes, signs: c.signs, obs: c.obs, log: log},
-		notes:      notes, signs: c.signs, recent: recent, limits: newUserLimits(c.cfg.UserRate), receiver: c.receiving, obs: c.obs, log: log,
+		notes:      notes, signs: c.signs, recent: recent, limits: newUserLimits(c.cfg.UserRate), fileBytes: newUserLimits(c.cfg.UserFileBytes), receiver: c.receiving, obs: c.obs, log: log,
 	}}
 }
 

@@ -52,6 +52,8 @@ const (
 	MaxAttachment = 20 << 20
 	// DefaultUserRate is how many messages a minute one person may send.
 	DefaultUserRate = 20
+	// DefaultUserFileBytes is how many bytes the files of one person may have in a minute.
+	DefaultUserFileBytes = 100 << 20
 	// minSecret is the least length of the webhook's secret.
 	minSecret = 32
 )
@@ -84,6 +86,9 @@ type Config struct {
 	MaxAttachment int64
 	// UserRate is how many messages one person may send in a minute; 0 = DefaultUserRate, negative = no limit. /stop is never counted.
 	UserRate int
+	// UserFileBytes is how many bytes the files that are fetched for one person may have in a minute; 0 = DefaultUserFileBytes, negative = no limit. A file that
+	// is larger takes the whole allowance of a minute.
+	UserFileBytes int
 }
 
 // String prints the configuration without its secrets.
@@ -161,6 +166,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.UserRate == 0 {
 		c.UserRate = DefaultUserRate
+	}
+	if c.UserFileBytes == 0 {
+		c.UserFileBytes = DefaultUserFileBytes
 	}
 	c.APIURL = strings.TrimRight(c.APIURL, "/")
 	return c

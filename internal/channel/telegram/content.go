@@ -39,6 +39,12 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 		if !has {
 			continue
 		}
+		if !in.mayFetch(lead.message.From.ID, p, file) {
+			texts = append(texts, "["+chat.FileName(file.name)+" was left out: too many files in a minute]")
+			in.notes.sendOnce(ctx, to, fmt.Sprintf("You send files faster than I may keep them: %d MB a minute. What came above that was left out; send it again in a minute.",
+				in.cfg.userFileBytes>>20))
+			continue
+		}
 		a, note, err := in.files.save(ctx, lead.fetch, file, fmt.Sprintf("%d-%d-%d", lead.id, lead.message.Date, i))
 		if err != nil {
 			return content, err
@@ -55,6 +61,20 @@ func (in *inbound) gather(ctx context.Context, parts []update, to address) (chat
 		in.notes.sendOnce(ctx, to, "I cannot read this kind of message. Send text, a photo, a document or a voice message.")
 	}
 	return content, nil
+}
+
+// mayFetch takes the bytes of a file from the allowance of its sender, once for each update. A file without a stated size counts as the largest; one that is
+// too large is not fetched and takes nothing.
+func (in *inbound) mayFetch(sender int64, p update, f file) bool {
+	size := f.size
+	if size <= 0 {
+		size = in.files.limit
+	}
+	if p.memo.paid || size > in.files.limit {
+		return true
+	}
+	p.memo.paid = in.fileBytes.allow(sender, int(size))
+	return p.memo.paid
 }
 
 func sentence(note string) string { return strings.ToUpper(note[:1]) + note[1:] + "." }

@@ -23,6 +23,7 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 type inboundConfig struct {
 	agent, groupStop string
 	userRate         int
+	userFileBytes    int
 }
 
 // inbound turns updates into messages and passes them to the receiver. It is the handler of [intake]: it is safe for concurrent use, but the updates
@@ -40,7 +41,8 @@ type inbound struct {
 	notes      *notes
 	signs      *signs
 	recent     *recentMessages
-	limits     *userLimits
+	limits     *userLimits // messages
+	fileBytes  *userLimits // bytes of files
 	// receiver is where messages go; it returns nil while the channel does not run.
 	receiver func() channel.Receiver
 	obs      Observer
@@ -100,7 +102,7 @@ func (in *inbound) message(ctx context.Context, parts []update) error {
 func (in *inbound) early(ctx context.Context, u update, to address) (settled bool, err error) {
 	word, args, isCommand := in.words.parse(textOf(u.message))
 	isStop := isCommand && (word == "stop" || word == "stopall")
-	if !isStop && !u.memo.counted && !in.limits.allow(u.message.From.ID) {
+	if !isStop && !u.memo.counted && !in.limits.allow(u.message.From.ID, 1) {
 		in.obs.Update("limited")
 		in.notes.sendOnce(ctx, to, fmt.Sprintf("You write faster than I may read: %d messages a minute. What came above that was left out; send it again in a minute.", in.cfg.userRate))
 		return true, nil

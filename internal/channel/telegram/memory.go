@@ -95,8 +95,8 @@ func newUserLimits(perMinute int) *userLimits {
 	return &userLimits{perMinute: perMinute, users: map[int64]*rate.Limiter{}}
 }
 
-// allow counts one message; false = the person has sent too many.
-func (u *userLimits) allow(id int64) bool {
+// allow takes n messages or bytes from the allowance of a person; false = it has too few left. More than the allowance of a minute counts as that much.
+func (u *userLimits) allow(id int64, n int) bool {
 	if u.perMinute < 0 {
 		return true
 	}
@@ -108,7 +108,7 @@ func (u *userLimits) allow(id int64) bool {
 		l = rate.NewLimiter(rate.Limit(float64(u.perMinute)/60), u.perMinute)
 		u.users[id] = l
 	}
-	return l.Allow()
+	return l.AllowN(time.Now(), min(n, u.perMinute))
 }
 
 // forget makes space when there are too many entries: it drops persons who have sent nothing for a minute, and as many others as necessary.

@@ -29,7 +29,8 @@ type update struct {
 
 // memo records the steps that were done for an update, so that a further try does not repeat them. Only the goroutine that works on the update uses it.
 type memo struct {
-	counted bool
+	counted bool // as a message
+	paid    bool // its file, as bytes
 	content *chat.Content
 }
 
