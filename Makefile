@@ -107,8 +107,8 @@ chaos: ## the scenarios against real processes at full length: 200 kills, long l
 	$(MAKE) abuse
 
 .PHONY: abuse
-abuse: ## what a small credential can do to others: each method for ABUSE_SECONDS (10), all of them for a minute, on both stores; a table, and bounds that fail
-	LANEWAY_TEST_ABUSE_MS=$${ABUSE_SECONDS:-10}000 LANEWAY_TEST_ABUSE_MIXED_MS=60000 LANEWAY_TEST_ABUSE_SLACK=1 LANEWAY_TEST_ABUSE_CONNS=32 LANEWAY_TEST_ABUSE_TURNS=200 \
+abuse: ## what a small credential can do to others: each method for ABUSE_SECONDS (5), all of them for a minute, on both stores (15 minutes); tables, and bounds that fail
+	LANEWAY_TEST_ABUSE_MS=$${ABUSE_SECONDS:-5}000 LANEWAY_TEST_ABUSE_MIXED_MS=60000 LANEWAY_TEST_ABUSE_SLACK=1 LANEWAY_TEST_ABUSE_CONNS=32 LANEWAY_TEST_ABUSE_TURNS=200 \
 	LANEWAY_TEST_ABUSE_SESSIONS=2000 LANEWAY_TEST_ABUSE_JOBS=1000 $(GO) run ./cmd/testpg -- \
 	$(GO) test -count=1 -timeout 90m -parallel 1 -v ./internal/teste2e -run '^TestASmallCredentialDegradesTheServiceForNobody$$'
 

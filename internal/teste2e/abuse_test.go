@@ -77,6 +77,7 @@ func TestASmallCredentialDegradesTheServiceForNobody(t *testing.T) {
 			if store == "postgres" {
 				database = testpg.DB(t)
 			}
+			began := time.Now()
 			a := beginAbuse(t, database, each)
 			a.stage("none", each, nil) // the operator alone: what the machine adds
 			for _, m := range methods {
@@ -85,7 +86,8 @@ func TestASmallCredentialDegradesTheServiceForNobody(t *testing.T) {
 			if mixed > 0 {
 				a.stage("mixed", mixed, methods)
 			}
-			t.Logf("figure: abuse over %d connections, %s each, %s mixed\n%s", a.conns, each, mixed, a.table())
+			t.Logf("figure: abuse on %s over %d connections, %s each, %s mixed, %s in all\n%s", store, a.conns, each, mixed,
+				time.Since(began).Round(time.Second), a.table())
 			OpenOracle(t, a.g, database).Check(15 * time.Second)
 		})
 	}

@@ -10,7 +10,7 @@ import (
 // table is what all stages did, as Markdown.
 func (a *abuseLife) table() string {
 	var b strings.Builder
-	b.WriteString("| method | calls | ok | refused | RSS peak MB | health p99 ms | start max ms | growth KB |\n|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| method | RSS peak MB | health p99 ms | start max ms | growth KB (allowed) | calls | ok | refused |\n|---|---|---|---|---|---|---|---|\n")
 	for _, r := range a.rows {
 		var refused []string
 		for _, code := range slices.Sorted(maps.Keys(r.refused)) {
@@ -19,8 +19,8 @@ func (a *abuseLife) table() string {
 		if len(r.lost) > 0 {
 			refused = append(refused, fmt.Sprintf("%d connections closed (%v)", len(r.lost), r.lost[0]))
 		}
-		fmt.Fprintf(&b, "| %s | %d | %d | %s | %d | %.1f | %.1f | %d |\n", r.method, r.sent, r.ok, strings.Join(refused, ", "),
-			r.rss>>20, float64(r.health.Microseconds())/1000, float64(r.start.Microseconds())/1000, r.growth>>10)
+		fmt.Fprintf(&b, "| %s | %d | %.1f | %.1f | %d (%d) | %d | %d | %s |\n", r.method, r.rss>>20, float64(r.health.Microseconds())/1000,
+			float64(r.start.Microseconds())/1000, r.growth>>10, r.allowed>>10, r.sent, r.ok, strings.Join(refused, ", "))
 	}
 	return b.String()
 }
