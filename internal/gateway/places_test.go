@@ -122,3 +122,23 @@ func TestAListIsReadUntilItsAnswerIsWritten(t *testing.T) {
 		s.ws.Close()
 	})
 }
+
+// The end of a connection gave its places back while its lists were still read: all that waited were then read at once, and took 580 MB.
+func TestTheListsOfAConnectionThatIsGoneAreNotRead(t *testing.T) {
+	t.Parallel()
+	virtual(t, func(t *bubble) {
+		hold := make(chan struct{})
+		t.house.set(func() { t.house.lists = hold })
+		gone, stays := t.open().login(readToken), t.open().login(readToken)
+		gone.ask(0, 20)
+		t.wantListing("of the first connection", places)
+		stays.ask(0, 6)
+		gone.ws.Close()
+		t.wantListing("when it is gone, those of the other", places)
+		close(hold)
+		if good, _ := stays.answers(6); good != 6 {
+			t.Errorf("%d good answers, want 6", good)
+		}
+		stays.ws.Close()
+	})
+}

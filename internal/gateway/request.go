@@ -201,31 +201,36 @@ func (c *client) serve(ctx, peer context.Context, m *rpc.Method, req request, he
 	}
 }
 
-// work runs a call once it has its place. A list keeps its place until its answer is written; the end of the connection gives it back in any case.
+// work runs a call once it has its place. A list keeps its place until its answer is written or its connection is over. It has no effect, so that it ends with
+// its connection: otherwise the end of many connections would leave many lists to be read for no peer.
 func (c *client) work(ctx, peer context.Context, cl *pending) (any, error) {
-	leave, err := c.share.Enter(ctx, workOf(cl.Method))
+	if !cl.Method.Lists {
+		leave, err := c.share.Enter(ctx, placeOf(cl.Method))
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		return c.srv.invoke(ctx, &cl.Call)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(peer, func() { cancel(fault.ErrRequestTimeout) })()
+	leave, err := c.share.Enter(ctx, inflight.List)
 	if err != nil {
 		return nil, err
 	}
-	if cl.Method.Lists {
-		forget := context.AfterFunc(peer, leave)
-		cl.leave = func() { forget(); leave() }
-	} else {
-		defer leave()
-	}
-	return c.srv.invoke(ctx, &cl.Call)
+	result, err := c.srv.invoke(ctx, &cl.Call)
+	forget := context.AfterFunc(peer, leave) // not before: the rows are in memory until here
+	cl.leave = func() { forget(); leave() }
+	return result, err
 }
 
-// workOf is what a call of a method has a place for.
-func workOf(m *rpc.Method) inflight.Kind {
-	switch {
-	case m.Lists:
-		return inflight.List
-	case m.Control:
+// placeOf is the kind of place that a call without rows takes.
+func placeOf(m *rpc.Method) inflight.Kind {
+	if m.Control {
 		return inflight.Control
-	default:
-		return inflight.Call
 	}
+	return inflight.Call
 }
 
 // second waits for the second frame of a call. A peer that is gone gets none.
