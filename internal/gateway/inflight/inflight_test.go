@@ -3,7 +3,7 @@ package inflight
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +20,7 @@ func TestTheBytesInFlightOfTheProcessAreBounded(t *testing.T) {
 		var all []*Held
 		hold := func(who string, n int64) (*Held, error) { return l.Of(who, true).Hold(ctx, n) }
 		for n := range principals * leastLong / longest {
-			h, err := hold(fmt.Sprint(n%principals), longest)
+			h, err := hold(strconv.Itoa(n%principals), longest)
 			if err != nil {
 				t.Fatalf("message %d: %v", n, err)
 			}

@@ -125,6 +125,8 @@ func goroutinesIn(function string) int {
 }
 
 // Not parallel: it counts the goroutines of the process.
+//
+//nolint:paralleltest // see above
 func TestAnIdleConnectionHasOneGoroutine(t *testing.T) {
 	end := connected(t, func(_ *echo, peer *websocket.Conn) {
 		say(t, peer, "hello")
