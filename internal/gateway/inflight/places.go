@@ -20,7 +20,9 @@ const (
 // places is how much work of the kind one principal may have at once; own: it sees its own sessions only.
 func (k Kind) places(own bool) int {
 	switch {
-	case k == List: // bounded by memory: an answer has up to 4 MiB
+	case k == List && own: // each reads and encodes up to 4 MiB: they take memory, and the processors as well
+		return 2
+	case k == List:
 		return 4
 	case k == Parse && own:
 		return 1
