@@ -101,8 +101,11 @@ func TestWhatIsSentFollowsTheDeliveryOfTheJob(t *testing.T) {
 		"a chat that is gone":    {cron.Job{Delivery: chat9, State: gone}, answered, "", cron.DeliveryNot, ""},
 		"an answer to a webhook": {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverWebhook, To: url}}, answered, "webhook ok hello", cron.DeliveryUnknown, ""},
 		"a failure to a webhook": {cron.Job{Delivery: cron.Delivery{Mode: cron.DeliverWebhook, To: url}}, failed, "webhook error ", cron.DeliveryUnknown, ""},
-		"a run that is tried again": {cron.Job{Delivery: chat9, Retry: cron.DefaultRetry()},
-			service.Ending{Outcome: chat.OutcomeFailed, Reason: string(chat.FailOverloaded)}, "", cron.DeliveryNotRequested, ""},
+		"a run that is tried again": {
+			cron.Job{Delivery: chat9, Retry: cron.DefaultRetry()},
+			service.Ending{Outcome: chat.OutcomeFailed, Reason: string(chat.FailOverloaded)},
+			"", cron.DeliveryNotRequested, "",
+		},
 	} {
 		c.job.ID, c.job.Agent = "j", "main"
 		params, _ := p.end(c.job, c.how)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -136,9 +137,7 @@ func members(t *testing.T, change map[string]any) cron.Members {
 		"name": "digest", "schedule": map[string]any{"kind": "every", "everyMs": 60_000}, "payload": map[string]any{"kind": "agentTurn", "message": "hello"},
 		"sessionTarget": "isolated", "wakeMode": "now",
 	}
-	for k, v := range change {
-		all[k] = v
-	}
+	maps.Copy(all, change)
 	m := cron.Members{}
 	for k, v := range all {
 		raw, err := json.Marshal(v)

@@ -148,7 +148,11 @@ func (p *Protocol) anyOf(s object, v any, at string) error {
 	}
 	var faults []error
 	for _, one := range variants {
-		err := p.check(one.(object), v, at) //nolint:errcheck // a schema that is none panics the test
+		variant, ok := one.(object)
+		if !ok {
+			return fmt.Errorf("at %s: the schema has a variant that is no schema: %v", at, one)
+		}
+		err := p.check(variant, v, at)
 		if err == nil {
 			return nil
 		}
