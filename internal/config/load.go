@@ -15,7 +15,7 @@ import (
 // Options are where [Load] takes settings from.
 type Options struct {
 	// File is the path of the configuration file; "" = LANEWAY_CONFIG, else the first that exists of $XDG_CONFIG_HOME/laneway/config.yaml
-	// (~/.config without the variable) and SystemFile, else none.
+	// (~/.config without the variable) and SystemFile, else none. /dev/null stands for none.
 	File string
 	// SystemFile is the configuration file of the host; "" = /etc/laneway/config.yaml.
 	SystemFile string
@@ -116,12 +116,19 @@ func (l *layers) addChecks(found FaultsError) {
 const systemFile = "/etc/laneway/config.yaml"
 
 func configFile(o Options, lookup func(string) (string, bool)) (string, error) {
-	if o.File != "" {
+	switch o.File {
+	case "":
+	case os.DevNull:
+		return "", nil
+	default:
 		return o.File, nil
 	}
 	name, found := lookup("LANEWAY_CONFIG")
 	if found && strings.TrimSpace(name) == "" {
 		return "", FaultsError{{Message: "LANEWAY_CONFIG is set but empty; unset it or give a file", Whole: true}}
+	}
+	if found && name == os.DevNull {
+		return "", nil
 	}
 	if found {
 		return name, nil

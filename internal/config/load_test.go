@@ -344,6 +344,21 @@ func TestEverySettingHasAPathAndAVariable(t *testing.T) {
 	}
 }
 
+// /dev/null is no file: what stands at the usual places is not read.
+func TestTheNullDeviceIsNoConfigurationFile(t *testing.T) {
+	t.Parallel()
+	system := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(system, []byte("drain_timeout: 7s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]Options{"variable": {LookupEnv: environ("LANEWAY_CONFIG", os.DevNull)}, "flag": {File: os.DevNull, LookupEnv: environ()}} {
+		o.SystemFile = system
+		if l, err := Load(o); err != nil || l.File != "" {
+			t.Errorf("%s: read %+v, %v; want no file", name, l, err)
+		}
+	}
+}
+
 // The start waited for a writer of the pipe, deaf to SIGTERM.
 func TestAConfigurationFileThatIsNoFileIsRefused(t *testing.T) {
 	t.Parallel()

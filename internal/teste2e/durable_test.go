@@ -56,7 +56,7 @@ func TestWhatWasAcknowledgedSurvivesAKill(t *testing.T) {
 			g.answeredOnce(t, session)
 		}
 		job := map[string]any{
-			"name": "kept", "schedule": json.RawMessage(hourlyJob), "sessionTarget": "isolated",
+			"name": "kept", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "isolated",
 			"payload": map[string]any{"kind": "agentTurn", "message": "kept"}, "idempotencyKey": "key-add",
 		}
 		first, second := killedAfter(t, g, "cron.add", job)

@@ -43,7 +43,7 @@ func TestAWriteTokenThatSeesItsOwnDelaysNoOther(t *testing.T) {
 		eventually(t, "the operator is answered", 10*time.Second, answered("operator", "hello there"))
 		var job struct{ ID string }
 		if err := operator.Into(&job, "cron.add", map[string]any{
-			"name": "tick", "schedule": json.RawMessage(hourlyJob), "sessionTarget": "session:agent:main:ticks",
+			"name": "tick", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:agent:main:ticks",
 			"payload": map[string]any{"kind": "agentTurn", "message": "tick tock"},
 		}); err != nil {
 			t.Fatal(err)

@@ -83,7 +83,7 @@ func checkNotForged(t *testing.T, what, text string) {
 func forgeOverTheWire(t *testing.T, g *Gateway, c *Client, evil string) {
 	t.Helper()
 	job := func(name, value string) map[string]any {
-		p := map[string]any{"name": "job", "schedule": json.RawMessage(hourlyJob), "message": "tea?"}
+		p := map[string]any{"name": "job", "schedule": json.RawMessage(yearlyJob), "message": "tea?"}
 		p[name] = value
 		return p
 	}

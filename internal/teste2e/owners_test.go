@@ -94,7 +94,7 @@ func (a *alice) values() map[string]any {
 		"sessionKey": a.session, "key": a.session, "id": a.job, "jobId": a.job, "runId": a.run, "message": "hello", "text": "hello", "note": "n",
 		"idempotencyKey": a.message, "mode": nil, "patch": map[string]any{"description": "bobs"}, "enabled": false, "all": true,
 		"fromMs": time.Now().Add(-3 * time.Hour).UnixMilli(), "toMs": time.Now().UnixMilli(), "cancelRunning": true,
-		"name": "bobs", "schedule": json.RawMessage(hourlyJob), "sessionTarget": "session:" + a.session, "payload": job,
+		"name": "bobs", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "session:" + a.session, "payload": job,
 		"owner": map[string]any{"sessionKey": a.session, "accountId": "alice"}, "includeDisabled": true, "includeSystem": true, "includeActive": true,
 		"channel": "telegram", "accountId": "default", "requestId": "r1", "code": "ABCDEFGH", "extended": true, "query": trace, "search": trace,
 		"scope": "all", "force": true, "cluster": true, "agentId": "main",

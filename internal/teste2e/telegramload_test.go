@@ -141,6 +141,7 @@ func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Kill()
+		c.dropWaiting(ctx)
 		c.remember()
 		o := OpenOracle(t, c.Gateway, database)
 		if running, sent := o.Count("SELECT count(*) FROM runs WHERE state = 'running'"), o.Count("SELECT count(*) FROM outbox"); running != hundred || sent != 0 {

@@ -126,7 +126,7 @@ func (s *Server) delayed(w http.ResponseWriter, r *http.Request, index int, f Fa
 func (s *Server) flood(w http.ResponseWriter, index, seconds int) {
 	s.mu.Lock()
 	now, call := time.Now(), s.calls[index]
-	s.windows[call.Chat()] = window{method: call.Method, from: now, until: now.Add(time.Duration(seconds) * time.Second)}
+	s.windows[call.Chat()] = window{method: call.Method, from: now.Add(inFlight), until: now.Add(time.Duration(seconds) * time.Second)}
 	s.mu.Unlock()
 	s.end(index, http.StatusTooManyRequests)
 	a := refuse(http.StatusTooManyRequests, "Too Many Requests: retry after "+strconv.Itoa(seconds))

@@ -232,11 +232,14 @@ func (s *Server) arrive(method string, form url.Values, file *File) (index int, 
 // window is the time in which a refused chat takes no calls.
 type window struct {
 	method      string // of the call that was refused
-	from, until time.Time
+	from, until time.Time // from is when calls of other methods are refused, too
 }
 
-// checkWindow records a call inside the retry_after window of its chat as a violation. With virtual time a call of another method at the moment of the
-// refusal was made beside the refused one: its caller could not know. The mutex is held.
+// inFlight is how old a refusal is at most when a call of another method arrives that was sent before its caller could know of it.
+const inFlight = 100 * time.Millisecond
+
+// checkWindow records a call inside the retry_after window of its chat as a violation. A call of another method just after the refusal was made beside
+// the refused one. The mutex is held.
 func (s *Server) checkWindow(c Call) {
 	for _, chat := range []int64{0, c.Chat()} {
 		w := s.windows[chat]

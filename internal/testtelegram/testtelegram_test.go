@@ -207,7 +207,7 @@ func TestFaults(t *testing.T) {
 		if _, err := send(); err != nil || len(srv.Violations()) != 1 {
 			t.Errorf("a call inside of the window is no violation: %v", err)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(101 * time.Millisecond)
 		if err := typing(); err != nil || len(srv.Violations()) != 2 {
 			t.Errorf("a call of another method inside of the window is no violation: %v", err)
 		}
