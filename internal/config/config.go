@@ -78,19 +78,6 @@ type Config struct {
 	Log       Log             `yaml:"log"`
 }
 
-// Lanes are how many turns run at once in each lane, at least 1. Defaults 30, 50, 100, 30.
-type Lanes struct {
-	Main     int `yaml:"main"`
-	Subagent int `yaml:"subagent"`
-	Team     int `yaml:"team"`
-	Cron     int `yaml:"cron"`
-}
-
-// Map is the lanes by name.
-func (l Lanes) Map() map[string]int {
-	return map[string]int{"main": l.Main, "subagent": l.Subagent, "team": l.Team, "cron": l.Cron}
-}
-
 // Cron are the settings of the scheduler of jobs.
 type Cron struct {
 	// Enabled switches the scheduler. Default on. Off: jobs are kept and shown, nothing fires.

@@ -100,17 +100,6 @@ func (c Config) checkProcess(root at) {
 	}
 }
 
-func (l Lanes) validate(a at) {
-	for _, lane := range []struct {
-		name  string
-		limit int
-	}{{"main", l.Main}, {"subagent", l.Subagent}, {"team", l.Team}, {"cron", l.Cron}} {
-		if lane.limit < 1 {
-			a.key(lane.name).addf("must be a positive whole number, is %d", lane.limit)
-		}
-	}
-}
-
 func (c Config) checkAgents(root at, queue Queue) {
 	agents := root.key("agents")
 	variables := map[string]string{}
