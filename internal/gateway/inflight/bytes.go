@@ -3,6 +3,7 @@ package inflight
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type Limiter struct {
 	each    int64
 	wait    time.Duration
 	process *semaphore.Weighted
+	busy    chan struct{} // the processors that principals which see their own use at once
 
 	mu     sync.Mutex
 	shares map[owner]*Share
@@ -41,6 +43,7 @@ type owner struct {
 // Share is what one principal has.
 type Share struct {
 	limiter     *Limiter
+	own         bool
 	places      [kinds]chan struct{}
 	short, long *semaphore.Weighted
 }
@@ -48,7 +51,7 @@ type Share struct {
 // New makes a limiter for messages of at most maxMessage bytes. A message waits for bytes for the given time at most.
 func New(maxMessage int64, wait time.Duration) *Limiter {
 	each := max(leastLong, maxMessage)
-	return &Limiter{each: each, wait: wait, process: semaphore.NewWeighted(principals * each), shares: map[owner]*Share{}}
+	return &Limiter{each: each, wait: wait, process: semaphore.NewWeighted(principals * each), busy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), shares: map[owner]*Share{}}
 }
 
 // Of returns the share of a principal; own: it sees its own sessions only.
@@ -58,7 +61,7 @@ func (l *Limiter) Of(principal string, own bool) *Share {
 	who := owner{principal, own}
 	s := l.shares[who]
 	if s == nil {
-		s = &Share{limiter: l, short: semaphore.NewWeighted(shortBytes), long: semaphore.NewWeighted(l.each)}
+		s = &Share{limiter: l, own: own, short: semaphore.NewWeighted(shortBytes), long: semaphore.NewWeighted(l.each)}
 		for kind := range kinds {
 			s.places[kind] = make(chan struct{}, kind.places(own))
 		}

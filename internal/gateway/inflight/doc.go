@@ -10,6 +10,9 @@
 // with [Share.Hold] before more than [ShortMessage] of it is read. A connection whose message does not fit is not read meanwhile, so that the sender waits and
 // not the memory of the process. Short messages have bytes of their own: a question about health does not wait behind long messages.
 //
+// Parsing long texts and reading lists take a processor for many milliseconds. Principals that see their own sessions have half of the processors for both, all
+// of them together, so that the goroutine which answers another connection does not wait behind theirs in the queues of the runtime.
+//
 // A principal that sees all sessions belongs to the operator and has several times as many places as one that sees its own.
 //
 // # Goroutines, locks, crash points

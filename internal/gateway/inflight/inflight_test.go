@@ -3,7 +3,9 @@ package inflight
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,6 +118,45 @@ func TestLongTextsAreParsedOneAfterAnother(t *testing.T) {
 		}
 		if err := <-done; !errors.Is(err, errGone) {
 			t.Errorf("the error of the parser is lost: %v", err)
+		}
+	})
+}
+
+// Three small credentials parsed and listed with every processor: an operator's question about health waited for 130 ms in the queue of the runtime.
+func TestSmallCredentialsLeaveHalfOfTheProcessors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, ctx := New(1<<20, time.Second), t.Context()
+		hold := make(chan struct{})
+		var busy atomic.Int64
+		use := func(who string, own bool) {
+			go func() {
+				if err := l.Of(who, own).Busy(ctx, func() error { busy.Add(1); <-hold; return nil }); err != nil {
+					t.Errorf("%s: %v", who, err)
+				}
+			}()
+			synctest.Wait()
+		}
+		for n := range 4 * runtime.GOMAXPROCS(0) {
+			use(strconv.Itoa(n), true)
+		}
+		if most := max(1, runtime.GOMAXPROCS(0)/2); busy.Load() != int64(most) {
+			t.Errorf("%d goroutines of small credentials are busy, want %d", busy.Load(), most)
+		}
+		before := busy.Load()
+		use("operator", false)
+		if busy.Load() != before+1 {
+			t.Error("the operator waits for small credentials")
+		}
+		gone, cancel := context.WithCancelCause(ctx)
+		cancel(errGone)
+		if err := l.Of("0", true).Busy(gone, func() error { return nil }); !errors.Is(err, errGone) {
+			t.Errorf("a peer that is gone: %v", err)
+		}
+		close(hold)
+		synctest.Wait()
+		if n := busy.Load(); n != int64(4*runtime.GOMAXPROCS(0)+1) {
+			t.Errorf("%d ran in the end", n)
 		}
 	})
 }

@@ -39,6 +39,21 @@ func (k Kind) places(own bool) int {
 	}
 }
 
+// Busy runs f, which uses a processor for many milliseconds. Principals that see their own sessions have half of the processors for that, all of them together,
+// so that the goroutines of others find one that is free. f must not wait for a place itself. The error is that of f, or the cause of ctx.
+func (s *Share) Busy(ctx context.Context, f func() error) error {
+	if !s.own {
+		return f()
+	}
+	select {
+	case s.limiter.busy <- struct{}{}:
+		defer func() { <-s.limiter.busy }()
+		return f()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Enter waits for a place and returns what gives it back, which may be called more than once. Its error is the cause of ctx.
 func (s *Share) Enter(ctx context.Context, kind Kind) (leave func(), err error) {
 	places := s.places[kind]
@@ -60,5 +75,5 @@ func (s *Share) Parsing(ctx context.Context, n int, parse func() error) error {
 		return err
 	}
 	defer leave()
-	return parse()
+	return s.Busy(ctx, parse)
 }

@@ -29,6 +29,9 @@ type Events interface {
 type Budget interface {
 	// Parsing runs parse, which reads n bytes of JSON, once the credential may have so much parsed at once. The error is that of parse, or the cause of ctx.
 	Parsing(ctx context.Context, n int, parse func() error) error
+	// Busy runs f, which reads and encodes rows, once the credential may use a processor for it. f must not wait for the budget. The error is that of f, or the
+	// cause of ctx.
+	Busy(ctx context.Context, f func() error) error
 }
 
 // Call is one request under way.

@@ -72,7 +72,16 @@ func Define[P, R any](name, scope string, handle func(ctx context.Context, c *Ca
 			return nil, params.Refuse(name, bad)
 		}
 		c.Extended = c.Extended || asksExtended(&p)
-		result, err := handle(ctx, c, p)
+		var result R
+		run := func() (err error) {
+			result, err = handle(ctx, c, p)
+			return err
+		}
+		if m.Lists {
+			err = c.Budget.Busy(ctx, run)
+		} else {
+			err = run()
+		}
 		if err != nil {
 			return nil, err
 		}
