@@ -13,7 +13,7 @@ func TestProgressGrowsWhileReadyWorkDoesNotStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s, err := New(t.Context(), Config[string]{Lanes: []Lane{{LaneMain, 1}}, Run: func(context.Context, *Turn[string]) error {
+		s, err := New(t.Context(), Config[string]{Lanes: []Lane{{Name: LaneMain, Limit: 1}}, Run: func(context.Context, *Turn[string]) error {
 			<-release
 			return nil
 		}})
@@ -43,7 +43,7 @@ func TestProgressGrowsWhileReadyWorkDoesNotStart(t *testing.T) {
 		if p := s.Progress(); p != 40*time.Second {
 			t.Errorf("40s after the last start it shows %s", p)
 		}
-		if err := s.Resize(Lane{LaneMain, 2}); err != nil { // brings them together
+		if err := s.Resize(Lane{Name: LaneMain, Limit: 2}); err != nil { // brings them together
 			t.Fatal(err)
 		}
 		if p := s.Progress(); p != 0 {

@@ -30,7 +30,7 @@ const (
 
 // DefaultLanes are the lanes of a Config that names none. The caller owns the slice.
 func DefaultLanes() []Lane {
-	return []Lane{{LaneMain, 30}, {LaneSubagent, 50}, {LaneTeam, 100}, {LaneCron, 30}}
+	return []Lane{{Name: LaneMain, Limit: 30}, {Name: LaneSubagent, Limit: 50}, {Name: LaneTeam, Limit: 100}, {Name: LaneCron, Limit: 30}}
 }
 
 // maxLimit bounds a lane's limit. A larger number of goroutines is a mistyped setting.
