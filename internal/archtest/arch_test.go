@@ -155,6 +155,11 @@ func rules() []rule {
 			refuses: oursBut(internal + "/secret"),
 		},
 		{
+			name: "signatures use the standard library only", example: imports{"laneway/internal/signature", "laneway/internal/secret"},
+			applies: exactly(internal + "/signature"),
+			refuses: func(p string) bool { return !standard(p) },
+		},
+		{
 			name: "the store's port knows the domain only", example: imports{"laneway/internal/store", "laneway/internal/gateway"},
 			applies: exactly(internal + "/store"),
 			refuses: func(p string) bool {
@@ -185,14 +190,14 @@ func rules() []rule {
 			refuses: oursBut(internal + "/cron/schedule"),
 		},
 		{
-			name: "a runner knows agent, chat, process, retry and secret only", example: imports{"laneway/internal/agent/openai", "laneway/internal/config"},
+			name: "a runner knows agent, chat, process, retry, secret and signature only", example: imports{"laneway/internal/agent/openai", "laneway/internal/config"},
 			applies: in(internal + "/agent"),
-			refuses: oursBut(internal+"/agent", internal+"/chat", internal+"/process", internal+"/retry", internal+"/secret"),
+			refuses: oursBut(internal+"/agent", internal+"/chat", internal+"/process", internal+"/retry", internal+"/secret", internal+"/signature"),
 		},
 		{
-			name: "a channel knows channel, chat and retry only", example: imports{"laneway/internal/channel/telegram", "laneway/internal/dispatch"},
+			name: "a channel knows channel, chat, retry and signature only", example: imports{"laneway/internal/channel/telegram", "laneway/internal/dispatch"},
 			applies: in(internal + "/channel"),
-			refuses: oursBut(internal+"/channel", internal+"/chat", internal+"/retry"),
+			refuses: oursBut(internal+"/channel", internal+"/chat", internal+"/retry", internal+"/signature"),
 		},
 		{
 			name: "the outbox knows channel, chat, retry and the store's port only", example: imports{"laneway/internal/outbox", "laneway/internal/cron"},
@@ -228,7 +233,7 @@ func rules() []rule {
 			name: "a part of the gateway knows the domain, the port, the protocol and other parts only", example: imports{"laneway/internal/gateway/fault", "laneway/internal/gateway"},
 			applies: gatewayPart,
 			refuses: func(p string) bool {
-				return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/store", internal+"/wire", internal+"/cron", internal+"/channel")(p)
+				return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/signature", internal+"/store", internal+"/wire", internal+"/cron", internal+"/channel")(p)
 			},
 		},
 		{

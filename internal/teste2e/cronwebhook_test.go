@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/channel/webhook"
+	"laneway/internal/signature"
 )
 
 // TestAWebhookIsToldOnceSignedAndOnlyWhereItMay makes a job on the command line whose receiver is down at first.
@@ -27,7 +27,7 @@ func TestAWebhookIsToldOnceSignedAndOnlyWhereItMay(t *testing.T) {
 			keys, bodies = append(keys, r.Header.Get("Idempotency-Key")), append(bodies, string(body))
 			at, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("X-Laneway-Signature"), "t="), ",")
 			seconds, bad := strconv.ParseInt(at, 10, 64)
-			if err != nil || bad != nil || r.Header.Get("X-Laneway-Signature") != webhook.Sign(secret, time.Unix(seconds, 0), body) {
+			if err != nil || bad != nil || r.Header.Get("X-Laneway-Signature") != signature.Sign(secret, time.Unix(seconds, 0), body) {
 				t.Errorf("the signature is %q (%v, %v)", r.Header.Get("X-Laneway-Signature"), err, bad)
 			}
 			if r.Header.Get("Authorization") != "Bearer tok-0123456789" {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/channel/webhook"
+	"laneway/internal/signature"
 )
 
 // delivery is a request of the gateway as it came in, and what the receiver answered.
@@ -126,7 +126,7 @@ func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
 	good := all[2]
 	signed := func(secret string, at time.Time, body string) http.Header {
 		h := good.header.Clone()
-		h.Set("X-Laneway-Signature", webhook.Sign(secret, at, []byte(body)))
+		h.Set("X-Laneway-Signature", signature.Sign(secret, at, []byte(body)))
 		return h
 	}
 	body := string(good.body)

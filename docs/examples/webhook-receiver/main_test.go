@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"laneway/internal/channel/webhook"
+	"laneway/internal/signature"
 )
 
 const secret = "0123456789abcdef0123456789abcdef"
@@ -34,18 +34,18 @@ func TestTheReceiverTakesWhatIsProvenOnceAndNothingElse(t *testing.T) {
 		want, taken                int
 	}{
 		{"unsigned", "", body, "k", http.StatusUnauthorized, 0},
-		{"another secret", webhook.Sign("another secret", now, []byte(body)), body, "k", http.StatusUnauthorized, 0},
-		{"changed body", webhook.Sign(secret, now, []byte(body)), body + " ", "k", http.StatusUnauthorized, 0},
-		{"too old", webhook.Sign(secret, now.Add(-6*time.Minute), []byte(body)), body, "k", http.StatusUnauthorized, 0},
-		{"from the future", webhook.Sign(secret, now.Add(6*time.Minute), []byte(body)), body, "k", http.StatusUnauthorized, 0},
-		{"another key than the one that is signed", webhook.Sign(secret, now, []byte(body)), body, "k2", http.StatusBadRequest, 0},
-		{"no key", webhook.Sign(secret, now, []byte(body)), body, "", http.StatusBadRequest, 0},
-		{"no event", webhook.Sign(secret, now, []byte("x")), "x", "k", http.StatusBadRequest, 0},
+		{"another secret", signature.Sign("another secret", now, []byte(body)), body, "k", http.StatusUnauthorized, 0},
+		{"changed body", signature.Sign(secret, now, []byte(body)), body + " ", "k", http.StatusUnauthorized, 0},
+		{"too old", signature.Sign(secret, now.Add(-6*time.Minute), []byte(body)), body, "k", http.StatusUnauthorized, 0},
+		{"from the future", signature.Sign(secret, now.Add(6*time.Minute), []byte(body)), body, "k", http.StatusUnauthorized, 0},
+		{"another key than the one that is signed", signature.Sign(secret, now, []byte(body)), body, "k2", http.StatusBadRequest, 0},
+		{"no key", signature.Sign(secret, now, []byte(body)), body, "", http.StatusBadRequest, 0},
+		{"no event", signature.Sign(secret, now, []byte("x")), "x", "k", http.StatusBadRequest, 0},
 		{"too large", "", strings.Repeat("x", maxBody+1), "k", http.StatusRequestEntityTooLarge, 0},
-		{"not now", webhook.Sign(secret, now, []byte(body)), body, "k", http.StatusServiceUnavailable, 0},
-		{"good", webhook.Sign(secret, now, []byte(body)), body, "k", http.StatusNoContent, 1},
-		{"repeated", webhook.Sign(secret, now.Add(time.Second), []byte(body)), body, "k", http.StatusOK, 1},
-		{"another run", webhook.Sign(secret, now, []byte(second)), second, "k2", http.StatusNoContent, 2},
+		{"not now", signature.Sign(secret, now, []byte(body)), body, "k", http.StatusServiceUnavailable, 0},
+		{"good", signature.Sign(secret, now, []byte(body)), body, "k", http.StatusNoContent, 1},
+		{"repeated", signature.Sign(secret, now.Add(time.Second), []byte(body)), body, "k", http.StatusOK, 1},
+		{"another run", signature.Sign(secret, now, []byte(second)), second, "k2", http.StatusNoContent, 2},
 	} {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(c.body))
 		req.Header.Set("X-Laneway-Signature", c.signature)

@@ -2,9 +2,6 @@ package webhook
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"log/slog"
@@ -19,6 +16,7 @@ import (
 
 	"laneway/internal/channel"
 	"laneway/internal/chat"
+	"laneway/internal/signature"
 )
 
 // Name is the channel's name in targets; the chat of a target is the URL.
@@ -163,21 +161,12 @@ func (c *Channel) request(ctx context.Context, u *url.URL, r chat.Reply) (*http.
 	h.Set("Idempotency-Key", key)
 	h.Set("X-Laneway-Attempt", strconv.Itoa(r.Attempt))
 	if c.secret != "" {
-		h.Set("X-Laneway-Signature", Sign(c.secret, time.Now(), []byte(r.Text)))
+		h.Set(signature.Header, signature.Sign(c.secret, time.Now(), []byte(r.Text)))
 	}
 	if c.token != "" && (u.Scheme == "https" || c.guard.trusts(u.Hostname())) {
 		h.Set("Authorization", "Bearer "+c.token)
 	}
 	return req, nil
-}
-
-// Sign is the value of X-Laneway-Signature for a body at a time.
-func Sign(secret string, at time.Time, body []byte) string {
-	t := strconv.FormatInt(at.Unix(), 10)
-	mac := hmac.New(sha256.New, []byte(secret))
-	_, _ = mac.Write([]byte(t + ".")) // a hash never fails
-	_, _ = mac.Write(body)
-	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
 }
 
 // failed classifies an attempt without an answer. Its cause is a new error: an error of net/http quotes the URL, which may contain a key.

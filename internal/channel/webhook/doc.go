@@ -10,8 +10,7 @@
 //
 // # The request
 //
-// A POST proves its sender when a secret is configured: `X-Laneway-Signature: t=<unix seconds>,v1=<hex>` is the HMAC-SHA256 of the time, a dot and the
-// body. It carries `Idempotency-Key`, the same for every attempt, so that a receiver can recognize a second one; this is why an attempt without
+// A POST proves its sender when a secret is configured: the header of package signature, made for each attempt. It carries `Idempotency-Key`, the same for every attempt, so that a receiver can recognize a second one; this is why an attempt without
 // an answer may be repeated. 2xx is delivered. The outbox repeats an attempt after 408, 425, 429, 5xx or no answer; every other answer is final. At most
 // a mebibyte of an answer is read and dropped.
 //

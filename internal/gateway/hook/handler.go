@@ -147,7 +147,7 @@ func (h *Handler) verify(c *call) bool {
 	if !known {
 		hook = h.unknown
 	}
-	sig, timely := hook.signature(c.header, time.Now())
+	sig, timely := hook.proof(c.header, time.Now())
 	c.hook, c.sig = hook, sig
 	proven := hook.proves(sig, c.body)
 	return known && timely && proven

@@ -3,31 +3,29 @@ package hook
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"laneway/internal/secret"
+	"laneway/internal/signature"
 )
 
 // Signature schemes of a [Hook].
 const (
-	// Laneway signs time and body: `X-Laneway-Signature: t=<unix seconds>,v1=<hex>`, HMAC-SHA256 over "t.body".
+	// Laneway signs time and body, see package signature.
 	Laneway = "laneway"
 	// GitHub signs the body: `X-Hub-Signature-256: sha256=<hex>`.
 	GitHub = "github"
 )
 
 const (
-	maxBody   = 262_144           // bytes
-	minSecret = 32                // characters
-	window    = 300 * time.Second // how far the clocks may differ, and how long a call may travel
+	maxBody   = 262_144 // bytes
+	minSecret = 32      // characters
 	channel   = "hook"
 )
 
@@ -63,37 +61,29 @@ func (h Hook) check(name string) error {
 	}
 }
 
-// signature is the proof of one call: the text that a caller repeats when it repeats the call.
-type signature struct {
+// proof is the signature of one call: the text that a caller repeats when it repeats the call.
+type proof struct {
 	given string // hex
 	time  string // as written; "" = the scheme has none
 }
 
-// signature reads the header of the scheme; false = missing, malformed or too old.
-func (h Hook) signature(header http.Header, now time.Time) (signature, bool) {
+// proof reads the header of the scheme; false = missing, malformed or too old.
+func (h Hook) proof(header http.Header, now time.Time) (proof, bool) {
 	if h.Scheme == GitHub {
 		given, ok := strings.CutPrefix(header.Get("X-Hub-Signature-256"), "sha256=")
-		return signature{given: given}, ok
+		return proof{given: given}, ok
 	}
-	first, second, ok := strings.Cut(header.Get("X-Laneway-Signature"), ",")
-	at, timed := strings.CutPrefix(first, "t=")
-	given, versioned := strings.CutPrefix(second, "v1=")
-	seconds, err := strconv.ParseInt(at, 10, 64)
-	if !ok || !timed || !versioned || err != nil {
-		return signature{}, false
-	}
-	age := now.Unix() - seconds
-	limit := int64(window / time.Second)
-	return signature{given: given, time: at}, age >= -limit && age <= limit
+	at, given, ok := signature.Parse(header.Get(signature.Header), now)
+	return proof{given: given, time: at}, ok
 }
 
 // proves reports whether the signature belongs to the body. The comparison takes the same time for every wrong one.
-func (h Hook) proves(sig signature, body []byte) bool {
-	mac := hmac.New(sha256.New, []byte(h.Secret.Reveal()))
+func (h Hook) proves(sig proof, body []byte) bool {
 	if h.Scheme != GitHub {
-		_, _ = mac.Write([]byte(sig.time + ".")) // a hash takes everything
+		return signature.Proves(h.Secret.Reveal(), sig.time, sig.given, body)
 	}
-	_, _ = mac.Write(body)
+	mac := hmac.New(sha256.New, []byte(h.Secret.Reveal()))
+	_, _ = mac.Write(body) // a hash never fails
 	given, err := hex.DecodeString(sig.given)
-	return err == nil && subtle.ConstantTimeCompare(given, mac.Sum(nil)) == 1
+	return err == nil && hmac.Equal(given, mac.Sum(nil))
 }

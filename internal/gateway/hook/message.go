@@ -22,7 +22,7 @@ type call struct {
 	hook   Hook
 	header http.Header
 	body   []byte
-	sig    signature
+	sig    proof
 }
 
 func (c *call) principal() string { return channel + ":" + c.name }
