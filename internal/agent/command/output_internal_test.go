@@ -9,12 +9,13 @@ import (
 	"unicode/utf8"
 
 	"laneway/internal/agent"
+	"laneway/internal/agent/internal/jsonline"
 )
 
 // hear plays raw output to an answer in the pieces in which in yields it.
 func hear(in io.Reader, mode Output) (string, string) {
-	answer := agent.NewAnswer(1<<16, func(agent.Event) {})
-	out := &output{mode: mode, answer: answer, emit: func(agent.Event) {}, log: slog.New(slog.DiscardHandler)}
+	answer := jsonline.NewAnswer(1<<16, func(agent.Event) {}, slog.New(slog.DiscardHandler))
+	out := &output{mode: mode, answer: answer}
 	buffer := make([]byte, 64)
 	var failed error
 	for {
@@ -30,13 +31,13 @@ func hear(in io.Reader, mode Output) (string, string) {
 		failed = out.close()
 	}
 	said := ""
-	if out.failed != nil {
-		said = out.failed.Message
+	if answer.Failed != nil {
+		said = answer.Failed.Message
 	}
 	if failed != nil {
 		said += failed.Error()
 	}
-	return answer.Text(), said
+	return answer.Text.Text(), said
 }
 
 // FuzzOutput holds that no output breaks the reader, that the answer is clean text, and that the pieces in which output
