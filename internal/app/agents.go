@@ -11,6 +11,7 @@ import (
 	"laneway/internal/agent/anthropic"
 	"laneway/internal/agent/command"
 	"laneway/internal/agent/echo"
+	"laneway/internal/agent/httprunner"
 	"laneway/internal/agent/openai"
 	"laneway/internal/chat"
 	"laneway/internal/config"
@@ -78,6 +79,11 @@ func buildRunner(a config.Agent, lookup func(string) (string, bool), log *slog.L
 		return command.New(command.Config{
 			Argv: a.Command, Dir: a.Dir, Env: a.Env, Input: command.Input(a.Input), MaxAnswer: a.OutputLimit,
 		}, lookup, log)
+	case config.RunnerHTTP:
+		return httprunner.New(httprunner.Config{
+			URL: a.URL, Secret: a.Secret, MaxAnswer: a.OutputLimit, FirstByte: time.Duration(a.FirstByteTimeout), Silence: time.Duration(a.SilenceTimeout),
+			Retries: retries(a.Retries),
+		}, modelTransport(), log)
 	case config.RunnerOpenAI:
 		return openai.New(openai.Config{
 			BaseURL: a.BaseURL, APIKey: secret.New(a.APIKey.Reveal()), Model: a.Model, ContextWindow: a.ContextWindow,

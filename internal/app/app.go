@@ -265,7 +265,7 @@ func (p *Process) Run(ctx context.Context) error {
 	if p.scrape != nil {
 		parts.Go(func() error { return serveMetrics(partsCtx, p.scrape, p.metricsHandler(), p.log) })
 	}
-	parts.Go(func() error { p.probeModels(partsCtx); return nil })
+	parts.Go(func() error { p.probeAgents(partsCtx); return nil })
 	intake, stopIntake := context.WithCancel(partsCtx)
 	defer stopIntake()
 	parts.Go(func() error { return p.dispatch.RunCron(intake) })

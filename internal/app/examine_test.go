@@ -17,6 +17,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/secret"
+	"laneway/internal/signature"
 	"laneway/internal/store"
 	"laneway/internal/store/sqlite"
 )
@@ -105,9 +106,12 @@ func TestAgentsAreExaminedWithoutAskingThemAnything(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "text"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan string, 8)
+	asked := make(chan string, 16)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.Method + " " + r.URL.Path
+		if at, proof, ok := signature.Parse(r.Header.Get(signature.Header), time.Now()); ok && signature.Proves("good", at, proof, nil) {
+			return
+		}
 		switch r.Header.Get("Authorization") {
 		case "Bearer good":
 		case "Bearer moved":
@@ -118,6 +122,9 @@ func TestAgentsAreExaminedWithoutAskingThemAnything(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	lookup := func(name string) (string, bool) { return dir, name == "PATH" }
+	webhook := func(url, key string) config.Agent {
+		return config.Agent{Runner: config.RunnerHTTP, URL: url + "/agent", Secret: secret.New(key)}
+	}
 	endpoint := func(url, key string) config.Agent {
 		return config.Agent{Runner: config.RunnerOpenAI, BaseURL: url + "/v1", Model: "m", APIKey: secret.New(key), ContextWindow: 32768, OutputLimit: 1 << 20}
 	}
@@ -137,6 +144,10 @@ func TestAgentsAreExaminedWithoutAskingThemAnything(t *testing.T) {
 		"redirect":  {endpoint(server.URL, "moved"), Fine},
 		"bad key":   {endpoint(server.URL, "bad"), Failure},
 		"silent":    {endpoint("http://127.0.0.1:1", "good"), Failure},
+
+		"agent behind HTTP":   {webhook(server.URL, "good"), Fine},
+		"its secret is wrong": {webhook(server.URL, "bad"), Failure},
+		"it is not there":     {webhook("http://127.0.0.1:1", "good"), Failure},
 	} {
 		cfg := config.Config{Agents: map[string]config.Agent{"main": tc.agent}}
 		if found := ExamineAgents(t.Context(), cfg, nil, lookup); len(found) != 1 || found[0].Weight != tc.want {
@@ -160,7 +171,7 @@ func TestAgentsAreExaminedWithoutAskingThemAnything(t *testing.T) {
 	}
 	close(asked)
 	for request := range asked {
-		if request != "GET /v1/models" {
+		if request != "GET /v1/models" && request != "GET /agent" {
 			t.Errorf("the endpoint was asked for %s", request)
 		}
 	}
@@ -220,7 +231,7 @@ func TestAMissingModelIsFoundBeforeTheFirstMessage(t *testing.T) {
 		}
 		var log bytes.Buffer
 		p := &Process{cfg: cfg, log: slog.New(slog.NewTextHandler(&log, nil))}
-		p.probeModels(t.Context())
+		p.probeAgents(t.Context())
 		if warned := strings.Contains(log.String(), "turns of an agent may fail"); warned != (want.Weight == Warning) {
 			t.Errorf("%s: the start logs %q", model, log.String())
 		}

@@ -17,6 +17,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/config"
+	"laneway/internal/signature"
 )
 
 // ExamineAgents looks whether the configured agents can work: that programs exist and endpoints answer. It sends nothing to a model. runs are the
@@ -52,6 +53,8 @@ func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (stri
 	switch a.Runner {
 	case config.RunnerCommand:
 		return examineProgram(a.Command[0], lookup)
+	case config.RunnerHTTP:
+		return examineWebhook(ctx, a)
 	case config.RunnerOpenAI:
 		return examineEndpoint(ctx, strings.TrimRight(a.BaseURL, "/")+"/models", map[string]string{"Authorization": "Bearer " + a.APIKey.Reveal()}, a.APIKey.IsSet(), a.Model)
 	case config.RunnerAnthropic:
@@ -91,11 +94,7 @@ func examineEndpoint(ctx context.Context, address string, headers map[string]str
 			req.Header.Set(name, value)
 		}
 	}
-	transport := modelTransport()
-	if t, ok := transport.(*http.Transport); ok {
-		defer t.CloseIdleConnections()
-	}
-	resp, err := transport.RoundTrip(req)
+	resp, err := roundTrip(req)
 	if err != nil {
 		return Finding{Failure, "the endpoint " + req.URL.Host + " does not answer", "check base_url and whether it runs"}
 	}
@@ -107,6 +106,37 @@ func examineEndpoint(ctx context.Context, address string, headers map[string]str
 		return Finding{Warning, fmt.Sprintf("the endpoint %s answers with %d", req.URL.Host, status), "look at its own log"}
 	default:
 		return examineModel(req.URL, resp, model)
+	}
+}
+
+// roundTrip sends a request over a connection of its own and follows no redirect.
+func roundTrip(req *http.Request) (*http.Response, error) {
+	req.Close = true
+	return modelTransport().RoundTrip(req)
+}
+
+// examineWebhook sends a signed GET without a body to an agent behind HTTP. It starts no turn: those are POSTs. An agent that knows the request answers it with 2xx when
+// the signature is right, and with 401 or 403 when it is not; any other answer shows that a server is there.
+func examineWebhook(ctx context.Context, a config.Agent) Finding {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
+	if err != nil {
+		return Finding{Failure, "the address of the agent cannot be read", "check url"}
+	}
+	req.Header.Set(signature.Header, signature.Sign(a.Secret.Reveal(), time.Now(), nil))
+	resp, err := roundTrip(req)
+	if err != nil {
+		return Finding{Failure, "the agent at " + req.URL.Host + " does not answer", "check url and whether it runs"}
+	}
+	_ = resp.Body.Close()
+	switch status := resp.StatusCode; {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return Finding{Failure, fmt.Sprintf("the agent at %s refuses the signature (%d)", req.URL.Host, status), "check secret, and the clocks of both machines"}
+	case status >= http.StatusInternalServerError:
+		return Finding{Warning, fmt.Sprintf("the agent at %s answers with %d", req.URL.Host, status), "look at its own log"}
+	case status/100 == 2:
+		return Finding{Weight: Fine, Text: "the agent at " + req.URL.Host + " answers and knows the secret"}
+	default:
+		return Finding{Weight: Fine, Text: fmt.Sprintf("a server answers at %s (%d); whether it knows the secret is not known", req.URL.Host, status)}
 	}
 }
 
@@ -148,11 +178,11 @@ func examineModel(address *url.URL, resp *http.Response, model string) Finding {
 // ollamaPort is where Ollama listens.
 const ollamaPort = "11434"
 
-// probeModels looks at the endpoints of the agents once and logs what would make a turn fail. It refuses nothing: an endpoint may start later.
-func (p *Process) probeModels(ctx context.Context) {
+// probeAgents looks at the endpoints of the agents once and logs what would make a turn fail. It refuses nothing: an endpoint may start later.
+func (p *Process) probeAgents(ctx context.Context) {
 	for _, id := range slices.Sorted(maps.Keys(p.cfg.Agents)) {
 		a := p.cfg.Agents[id]
-		if a.Runner != config.RunnerOpenAI && a.Runner != config.RunnerAnthropic {
+		if !slices.Contains([]string{config.RunnerHTTP, config.RunnerOpenAI, config.RunnerAnthropic}, a.Runner) {
 			continue
 		}
 		bound, cancel := context.WithTimeout(ctx, probeTime)

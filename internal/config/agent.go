@@ -14,6 +14,7 @@ const (
 	RunnerCommand   = "command"
 	RunnerOpenAI    = "openai"
 	RunnerAnthropic = "anthropic"
+	RunnerHTTP      = "http"
 )
 
 // Addresses of the two providers, used where an agent names none.
@@ -24,7 +25,7 @@ const (
 
 // Agent is what stands behind a session. Settings that its runner does not have are refused, because they would be ignored.
 type Agent struct {
-	// Runner is echo, command, openai or anthropic.
+	// Runner is echo, command, http, openai or anthropic.
 	Runner string `yaml:"runner"`
 	// Name as people see it. Default: the id.
 	Name string `yaml:"name"`
@@ -55,6 +56,13 @@ type Agent struct {
 	// Dir is the program's working directory (command). Default: the data directory.
 	Dir string `yaml:"dir"`
 
+	// URL of an agent behind HTTP: each turn is one signed POST to it (http). Without query.
+	URL string `yaml:"url"`
+	// Secret signs the requests, 32 characters or more (http). SecretEnv and SecretFile name where it is instead.
+	Secret     secret.Secret `yaml:"secret"`
+	SecretEnv  string        `yaml:"secret_env"`
+	SecretFile string        `yaml:"secret_file"`
+
 	// BaseURL of the endpoint. Default: the provider's own.
 	BaseURL string `yaml:"base_url"`
 	// Model name as the endpoint knows it.
@@ -73,10 +81,10 @@ type Agent struct {
 	TopP        *float64 `yaml:"top_p"`
 	// Stop ends an answer where one of these texts begins.
 	Stop []string `yaml:"stop"`
-	// FirstByteTimeout and SilenceTimeout bound the wait for the endpoint, 1s to 1h. Default 60s each.
+	// FirstByteTimeout and SilenceTimeout bound the wait for the endpoint, 1s to 1h (http, openai, anthropic). Default 60s each.
 	FirstByteTimeout Duration `yaml:"first_byte_timeout"`
 	SilenceTimeout   Duration `yaml:"silence_timeout"`
-	// Retries before anything was shown, 0 to 10. Default 3.
+	// Retries before anything was shown, 0 to 10 (http, openai, anthropic). Default 3.
 	Retries int `yaml:"retries"`
 	// Tools of the gateway that the model may call (openai, anthropic): remind, cron, message, sessions, or off. Default: all of them, except in turns of
 	// /v1 and of hooks, which get tools only where they are listed here.
@@ -187,9 +195,9 @@ func (a *Agent) validate(at at, id string, global Queue) {
 		at.addf("is no agent id; use lower-case letters, digits, dashes and underscores, at most 64")
 	}
 	if a.Runner == "" {
-		at.key("runner").addf("is needed; use echo, command, openai or anthropic")
+		at.key("runner").addf("is needed; use echo, command, http, openai or anthropic")
 	} else {
-		at.oneOf("runner", a.Runner, RunnerEcho, RunnerCommand, RunnerOpenAI, RunnerAnthropic)
+		at.oneOf("runner", a.Runner, RunnerEcho, RunnerCommand, RunnerHTTP, RunnerOpenAI, RunnerAnthropic)
 	}
 	at.durationBetween("timeout", a.Timeout, Duration(second), Duration(day))
 	at.between("output_limit", a.OutputLimit, 1024, maxOutputLimit)
@@ -218,9 +226,26 @@ func (a *Agent) validateRunner(at at) {
 			at.key("command").addf("is needed: [program, argument, …]")
 		}
 		at.oneOf("input", a.Input, "text", "json")
+	case RunnerHTTP:
+		a.validateHTTP(at)
 	case RunnerOpenAI, RunnerAnthropic:
 		a.validateModel(at)
 	}
+}
+
+func (a *Agent) validateHTTP(at at) {
+	checkHTTPURL(at.key("url"), a.URL)
+	if strings.ContainsAny(a.URL, "?#") {
+		at.key("url").addf("must not have a query or a fragment")
+	}
+	a.validateWaits(at)
+}
+
+// validateWaits checks how long an endpoint is waited for.
+func (a *Agent) validateWaits(at at) {
+	at.between("retries", a.Retries, 0, 10)
+	at.durationBetween("first_byte_timeout", a.FirstByteTimeout, Duration(second), Duration(hour))
+	at.durationBetween("silence_timeout", a.SilenceTimeout, Duration(second), Duration(hour))
 }
 
 func (a *Agent) validateModel(at at) {
@@ -229,9 +254,7 @@ func (a *Agent) validateModel(at at) {
 	}
 	checkHTTPURL(at.key("base_url"), a.BaseURL)
 	at.between("max_tokens", a.MaxTokens, 0, noUpperBound)
-	at.between("retries", a.Retries, 0, 10)
-	at.durationBetween("first_byte_timeout", a.FirstByteTimeout, Duration(second), Duration(hour))
-	at.durationBetween("silence_timeout", a.SilenceTimeout, Duration(second), Duration(hour))
+	a.validateWaits(at)
 	if a.Temperature != nil && (*a.Temperature < 0 || *a.Temperature > 2) {
 		at.key("temperature").addf("must be between 0 and 2, is %g", *a.Temperature)
 	}
@@ -257,6 +280,8 @@ func (a *Agent) refuseForeign(at at) {
 	foreign("env", len(a.Env) > 0, RunnerCommand)
 	foreign("dir", a.Dir != "", RunnerCommand)
 	foreign("input", a.Input != "text", RunnerCommand)
+	foreign("url", a.URL != "", RunnerHTTP)
+	foreign("secret", a.Secret.IsSet(), RunnerHTTP)
 	foreign("delay", a.Delay != 0, RunnerEcho)
 	foreign("chunk_delay", a.ChunkDelay != 0, RunnerEcho)
 	foreign("chunk", a.Chunk != 0, RunnerEcho)

@@ -51,6 +51,7 @@ func Preflight(l *Loaded) (*Plan, error) {
 	p.metrics()
 	p.channels()
 	p.hooks()
+	p.agents()
 	p.database()
 	p.files()
 	return p.plan, p.faults.err()
@@ -252,6 +253,15 @@ func (p *preflight) hooks() {
 	for _, name := range sortedNames(p.cfg.Hooks) {
 		if utf8.RuneCountInString(p.cfg.Hooks[name].Secret.Reveal()) < minSecret {
 			p.refuse("%s", needsSecret("hooks."+name+".secret"))
+		}
+	}
+}
+
+// agents refuses an agent behind HTTP that could not know who calls it.
+func (p *preflight) agents() {
+	for _, id := range sortedNames(p.cfg.Agents) {
+		if a := p.cfg.Agents[id]; a.Runner == RunnerHTTP && utf8.RuneCountInString(a.Secret.Reveal()) < minSecret {
+			p.refuse("%s", needsSecret("agents."+id+".secret"))
 		}
 	}
 }

@@ -93,6 +93,8 @@ func otherRows() []matrixRow {
 		{name: "metrics on main", env: []string{"LANEWAY_METRICS_LISTEN", "main"}},
 		{name: "webhook without a secret", yaml: "channels: {telegram: {mode: webhook, webhook_url: 'https://a.example/t'}}", refuse: []string{"channels.telegram.webhook_secret needs 32 characters"}},
 		{name: "webhook with a short secret", yaml: "channels: {telegram: {mode: webhook, webhook_url: 'https://a.example/t', webhook_secret: short}}", refuse: []string{"channels.telegram.webhook_secret needs 32 characters"}},
+		{name: "agent behind HTTP without a secret", yaml: "agents: {main: {runner: http, url: 'http://127.0.0.1:9100/a'}}", refuse: []string{"agents.main.secret needs 32 characters"}},
+		{name: "agent behind HTTP with a short secret", yaml: "agents: {main: {runner: http, url: 'http://127.0.0.1:9100/a', secret: short}}", refuse: []string{"agents.main.secret needs 32 characters"}},
 		{name: "hook without a secret", yaml: "hooks: {ci: {}}", refuse: []string{"hooks.ci.secret needs 32 characters"}},
 		{name: "open bot", env: []string{"TG", strong}, yaml: "channels: {telegram: {access: open, token_env: TG}}", warn: []string{"everybody may talk to this bot"}},
 		{name: "name for an id", yaml: "channels: {telegram: {allow: ['@anna']}}", refuse: []string{`"@anna" is not an identity; use the numeric id`}},

@@ -58,8 +58,9 @@ func botSecrets(path string, bot *Telegram) []secretRef {
 func resolveAgents(l *Loaded, in *layers, cfg *Config) {
 	for _, id := range sortedNames(cfg.Agents) {
 		a := cfg.Agents[id]
-		path := "agents." + id + ".api_key"
-		l.resolveOne(in, secretRef{path, &a.APIKey, a.APIKeyEnv, a.APIKeyFile})
+		path := "agents." + id
+		l.resolveOne(in, secretRef{path + ".api_key", &a.APIKey, a.APIKeyEnv, a.APIKeyFile})
+		l.resolveOne(in, secretRef{path + ".secret", &a.Secret, a.SecretEnv, a.SecretFile})
 		cfg.Agents[id] = a
 	}
 }

@@ -1,13 +1,10 @@
 package teste2e
 
 import (
-	"bufio"
 	"bytes"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -74,37 +71,7 @@ func post(url string, header http.Header, body []byte) (int, error) {
 func TestTheExampleOfAWebhookReceiverTakesDeliveriesOnce(t *testing.T) {
 	t.Parallel()
 	const secret = "webhook-secret-Zk7Qw3Rt9Yb2Nc5Vm8"
-	program := filepath.Join(t.TempDir(), "webhook-receiver")
-	if out, err := exec.Command("go", "build", "-o", program, "laneway/docs/examples/webhook-receiver").CombinedOutput(); err != nil {
-		t.Fatalf("building the example: %v\n%s", err, out)
-	}
-	cmd := exec.CommandContext(withTimeout(t, 2*time.Minute), program, "127.0.0.1:0")
-	cmd.Env = []string{"WEBHOOK_SECRET=" + secret}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var took syncBuffer
-	lines := bufio.NewReader(stdout)
-	first, err := lines.ReadString('\n')
-	address, listening := strings.CutPrefix(strings.TrimSpace(first), "listening on ")
-	if err != nil || !listening {
-		t.Fatalf("the receiver said %q, %v", first, err)
-	}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		_, _ = io.Copy(&took, lines)
-	}()
-	stop := sync.OnceFunc(func() {
-		_ = cmd.Process.Kill()
-		<-read
-		_ = cmd.Wait()
-	})
-	defer stop()
+	address, took, stop := serveExample(t, buildExample(t, "laneway/docs/examples/webhook-receiver"), "WEBHOOK_SECRET="+secret)
 
 	tap := &wiretap{url: "http://" + address + "/"}
 	between := httptest.NewServer(tap)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -65,6 +66,14 @@ type Reader interface {
 	End() error
 	// Begun reports whether something was shown; then no error is tried again.
 	Begun() bool
+}
+
+// PieceReader is a Reader that understands more than server-sent events and one JSON document.
+type PieceReader interface {
+	Reader
+	// Piece takes the next bytes of a body of another media type, which are valid during the call. The first call of a body has none. done is that of Event.
+	// A kind that is not understood is an error.
+	Piece(kind string, piece []byte) (done bool, err error)
 }
 
 // Client posts to one endpoint. It is safe for concurrent use.
@@ -145,14 +154,17 @@ func newTransport() *http.Transport {
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // attempt is one POST.
-func (c *Client) attempt(ctx context.Context, body []byte, reader Reader) error {
+func (c *Client) attempt(ctx context.Context, call Call, reader Reader) error {
 	watch, ctx := startWatch(ctx, c.cfg.FirstByte, c.cfg.Silence)
 	defer watch.stop()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.cfg.URL, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.cfg.URL, bytes.NewReader(call.Body))
 	if err != nil {
 		return fail(chat.FailBadRequest, errors.New("the endpoint is not usable"))
 	}
 	request.Header = c.cfg.Header.Clone()
+	if call.Header != nil {
+		maps.Copy(request.Header, call.Header())
+	}
 	response, err := c.http.Do(request)
 	if err != nil {
 		return c.broken(ctx, err)
@@ -174,6 +186,10 @@ func (c *Client) answer(ctx context.Context, response *http.Response, watch *wat
 	case err == nil && kind == "text/html":
 		return fail(chat.FailBadResponse, errors.New("the server answered with a web page"))
 	}
+	if pieces, ok := reader.(PieceReader); ok && kind != "text/event-stream" {
+		body.anyByte = kind == "text/plain"
+		return c.pieces(ctx, body, kind, pieces)
+	}
 	events := sse.NewReader(body, maxEvent)
 	for {
 		event, err := events.Next()
@@ -190,6 +206,25 @@ func (c *Client) answer(ctx context.Context, response *http.Response, watch *wat
 		if done {
 			finish(body, watch)
 			return nil
+		}
+	}
+}
+
+// pieces passes a body on as it arrives.
+func (c *Client) pieces(ctx context.Context, body *watched, kind string, reader PieceReader) error {
+	buffer := make([]byte, 32<<10)
+	for n, err := 0, error(nil); ; n, err = body.Read(buffer) {
+		done, failed := reader.Piece(kind, buffer[:n])
+		switch {
+		case failed != nil:
+			return failed
+		case done:
+			finish(body, body.watch)
+			return nil
+		case errors.Is(err, io.EOF):
+			return reader.End()
+		case err != nil:
+			return c.broken(ctx, err)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 // and errors sorted into the closed set of [chat.FailReason].
 //
 // A [Client] sends a body and passes the answer to a [Reader], event by event, in the goroutine of the caller. It knows no
-// provider: what an event means is the Reader's business.
+// provider: what an event means is the Reader's business. A [PieceReader] gets bodies of other media types as they arrive.
 //
 // # Deadlines
 //

@@ -3,6 +3,7 @@ package modelhttp
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"laneway/internal/agent"
@@ -12,6 +13,9 @@ import (
 // Call is one request.
 type Call struct {
 	Body []byte
+	// Header makes what is sent with each attempt besides Config.Header, and instead of it where both have a name; nil = nothing. A signature has
+	// the time of its attempt.
+	Header func() http.Header
 	// Once: the first failure is returned, whatever it is.
 	Once bool
 }
@@ -38,7 +42,7 @@ func (c *Client) Do(ctx context.Context, call Call, begin func() Reader) error {
 		},
 	}, func(ctx context.Context) error {
 		reader := begin()
-		err := c.attempt(ctx, call.Body, reader)
+		err := c.attempt(ctx, call, reader)
 		begun = reader.Begun()
 		return err
 	})
