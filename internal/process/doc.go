@@ -9,7 +9,7 @@
 //
 // # Running
 //
-// The program runs in a process group of its own. [Process.Read] passes standard output to a function of the caller, which decides how
+// The program runs in a process group of its own. With [Spec.Talks] the caller writes to its standard input while it runs. [Process.Read] passes standard output to a function of the caller, which decides how
 // much of it is wanted: its first error ends the program. Standard error goes to the log, a bounded number of lines per second; its last lines
 // are in [Exit]. Configured values are taken out of it, because they may be keys ([Hider]).
 //

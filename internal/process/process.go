@@ -36,6 +36,8 @@ type Spec struct {
 	Dir string
 	// Input is written to standard input, which is closed behind it. nil = standard input is empty.
 	Input []byte
+	// Talks: standard input stays open, and the caller writes to it ([Process.Write], [Process.CloseInput]). Input is not used then.
+	Talks bool
 	// Grace between SIGTERM and SIGKILL; 0 = [DefaultGrace].
 	Grace time.Duration
 	// Hide replaces secrets in lines of standard error; nil = nothing is replaced.
@@ -56,10 +58,14 @@ type Exit struct {
 	Stderr string
 }
 
+// errNoInput is a mistake of the caller: the program was started without [Spec.Talks].
+var errNoInput = errors.New("the standard input of the program is not open")
+
 // Process is a program that runs. Read and Wait belong to one goroutine of the caller.
 type Process struct {
 	cmd            *exec.Cmd
 	stdin          *os.File // nil = nothing to read
+	talks          bool
 	stdout, stderr *os.File
 
 	group  sync.WaitGroup
@@ -85,7 +91,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		// A group of its own, so that whatever the program starts ends with it.
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 	}
-	theirs, err := p.pipes(spec.Input != nil)
+	theirs, err := p.pipes(spec.Input != nil || spec.Talks)
 	defer closeAll(theirs)
 	if err == nil {
 		err = p.cmd.Start()
@@ -99,7 +105,10 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		grace = DefaultGrace
 	}
 	p.supervise(ctx, grace)
-	p.feed(spec.Input)
+	if !spec.Talks {
+		p.feed(spec.Input)
+	}
+	p.talks = spec.Talks
 	p.listen(newStderrLines(spec))
 	return p, nil
 }
@@ -195,6 +204,22 @@ func (p *Process) feed(input []byte) {
 		_, _ = p.stdin.Write(input) //nolint:errcheck // see above
 		_ = p.stdin.Close()
 	})
+}
+
+// Write writes to standard input. It blocks while the program does not read, and fails when the program has ended or input was closed. It is safe for
+// concurrent use with every other method.
+func (p *Process) Write(b []byte) (int, error) {
+	if !p.talks {
+		return 0, errNoInput
+	}
+	return p.stdin.Write(b)
+}
+
+// CloseInput closes standard input: a program that reads it knows that nothing more comes. It may be called again.
+func (p *Process) CloseInput() {
+	if p.talks {
+		_ = p.stdin.Close() // a pipe has nothing to flush
+	}
 }
 
 // listen starts a goroutine that reads standard error and ends in Wait.

@@ -113,6 +113,62 @@ func TestStandardErrorIsBoundedAndWithoutSecrets(t *testing.T) {
 	}
 }
 
+// TestACallerTalksToAProgram: what is written is read while the program runs, and the end of its input ends it.
+func TestACallerTalksToAProgram(t *testing.T) {
+	t.Parallel()
+	p, err := process.Start(t.Context(), process.Spec{Argv: []string{"cat"}, Env: process.Environment(nil, nil), Talks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Write([]byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	var out string
+	err = p.Read(t.Context(), func(piece []byte) error {
+		if out += string(piece); out == "one" {
+			if _, err := p.Write([]byte(" two")); err != nil {
+				return err
+			}
+		}
+		if out == "one two" {
+			p.CloseInput()
+			p.CloseInput()
+		}
+		return nil
+	})
+	if exit := p.Wait(); err != nil || out != "one two" || exit.Code != 0 {
+		t.Errorf("got %q, %v, %+v", out, err, exit)
+	}
+	if _, err := p.Write([]byte("late")); err == nil {
+		t.Error("a program that has ended was written to")
+	}
+}
+
+// TestAProgramThatDoesNotReadDoesNotHoldItsWriter: the end of the program ends a write that waits for it.
+func TestAProgramThatDoesNotReadDoesNotHoldItsWriter(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p, err := process.Start(ctx, process.Spec{
+		Argv: []string{"sh", "-c", "echo ready; exec sleep 1000"}, Env: process.Environment(nil, nil), Talks: true, Grace: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() {
+		_, err := p.Write(make([]byte, 1<<20))
+		written <- err
+	}()
+	if err := p.Read(ctx, func([]byte) error { cancel(); return nil }); err != nil {
+		t.Errorf("Read: %v", err)
+	}
+	p.Wait()
+	if err := <-written; err == nil {
+		t.Error("more was written than a pipe takes")
+	}
+}
+
 func TestAProgramThatIsNotThereIsNotStarted(t *testing.T) {
 	t.Parallel()
 	for program, want := range map[string]error{"no-such-program": fs.ErrNotExist, "/no/such/program": fs.ErrNotExist} {
