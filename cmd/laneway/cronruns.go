@@ -90,7 +90,7 @@ func whatOf(r wire.LedgerEntry) string {
 func reasonOf(r wire.LedgerEntry) string {
 	words := map[string]string{
 		"overlap":     "a run was active, and the job skips such slots",
-		"budget":      "the runs of the day were used up",
+		"budget":      "the runs of the day, or a budget of tokens or money, were used up",
 		"paused":      "the job was paused",
 		"buffer_full": "a slot waited already",
 		"gap":         "the wall time did not exist, and the job skips such slots",

@@ -26,6 +26,7 @@ type cli struct {
 	Chat       chatCmd       `cmd:"" help:"Talk to an agent in the terminal."`
 	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
 	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
+	Usage      usageCmd      `cmd:"" help:"Show what agents have used, what it cost, and the budgets."`
 	Pair       pairCmd       `cmd:"" help:"Say who may talk to the bots."`
 	Sessions   sessionsCmd   `cmd:"" help:"Look at sessions, reset or stop them."`
 	Cron       cronCmd       `cmd:"" help:"Look at jobs, make and change them."`

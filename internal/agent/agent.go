@@ -73,6 +73,9 @@ type Request struct {
 	// OutputDir makes the directory in which the runner may leave files for the person, at the first call, and returns its absolute path. It is fresh,
 	// empty, for this turn alone, and gone when the turn has ended. nil = the caller takes no files. It is called on the goroutine of Run.
 	OutputDir func() (string, error)
+	// BeforeRound is called before each request to a model, on the goroutine of Run; its error ends the turn and is returned as it is. nil = every
+	// request is allowed. A runner that knows no rounds does not call it.
+	BeforeRound func(ctx context.Context) error
 	// CallOnce: the caller repeats a failed turn by rules of its own (a job does). The runner makes each call to what is behind it once, and
 	// returns the failure, with Retryable as it is.
 	CallOnce bool

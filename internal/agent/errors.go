@@ -51,7 +51,7 @@ func Reasons() []chat.FailReason {
 	return []chat.FailReason{
 		chat.FailTimeout, chat.FailFirstByte, chat.FailSilence, chat.FailRateLimit, chat.FailOverloaded, chat.FailServer,
 		chat.FailConnection, chat.FailAuth, chat.FailContextLength, chat.FailRefusal, chat.FailBadRequest, chat.FailBadResponse,
-		chat.FailProgram, chat.FailOutputLimit, chat.FailPanic, chat.FailUnknown,
+		chat.FailProgram, chat.FailOutputLimit, chat.FailBudget, chat.FailPanic, chat.FailUnknown,
 	}
 }
 

@@ -45,7 +45,7 @@ func buildAgents(cfg config.Config, lookup func(string) (string, bool), log *slo
 		agents = append(agents, dispatch.Agent{
 			Info:   agent.Info{ID: id, Name: nameOf(id, a), Model: a.Model, Runner: a.Runner},
 			Runner: runner, ContextWindow: a.ContextWindow, Timeout: time.Duration(a.Timeout), SystemPrompt: a.System,
-			Tools: toolsOf(a),
+			Tools: toolsOf(a), EstimateUsage: a.Runner == config.RunnerOpenAI || a.Runner == config.RunnerAnthropic,
 		})
 	}
 	return agents, nil

@@ -145,6 +145,11 @@ func rules() []rule {
 			refuses: func(p string) bool { return !standard(p) },
 		},
 		{
+			name: "usage knows the vocabulary only", example: imports{"laneway/internal/usage", "laneway/internal/store"},
+			applies: in(internal + "/usage"),
+			refuses: oursBut(internal+"/usage", internal+"/chat"),
+		},
+		{
 			name: "retry knows nothing of ours", example: imports{"laneway/internal/retry", "laneway/internal/chat"},
 			applies: in(internal + "/retry"),
 			refuses: oursBut(internal + "/retry"),
@@ -169,7 +174,7 @@ func rules() []rule {
 		{
 			name: "a store knows the domain and the port", example: imports{"laneway/internal/store/sqlite", "laneway/internal/dispatch"},
 			applies: adapter,
-			refuses: oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", module+"/migrations"),
+			refuses: oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", internal+"/usage", module+"/migrations"),
 		},
 		{
 			name: "cron knows the vocabulary and retry only", example: imports{"laneway/internal/cron", "laneway/internal/store"},

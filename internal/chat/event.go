@@ -82,5 +82,6 @@ const (
 	FailPanic         FailReason = "panic"          // a defect in a runner
 	FailDead          FailReason = "dead"           // it ended its process three times
 	FailQueueFull     FailReason = "queue_full"     // dropped
+	FailBudget        FailReason = "budget"         // a budget is used up
 	FailUnknown       FailReason = "unknown"
 )

@@ -229,8 +229,10 @@ const (
 
 // Usage is what a turn cost. Zero means unknown.
 type Usage struct {
-	InputTokens  int    `json:"inputTokens,omitempty"`
-	OutputTokens int    `json:"outputTokens,omitempty"`
+	InputTokens  int `json:"inputTokens,omitempty"`
+	OutputTokens int `json:"outputTokens,omitempty"`
+	// CachedTokens are those of InputTokens that the provider had in its cache. The row of a run does not keep them.
+	CachedTokens int    `json:"cachedTokens,omitempty"`
 	Model        string `json:"model,omitempty"`
 	Provider     string `json:"provider,omitempty"`
 }

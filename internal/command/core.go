@@ -56,7 +56,9 @@ type Overview struct {
 	Queue                        QueueReport
 	Messages, Tokens             int
 	ContextWindow                int
-	Problems                     []string
+	// Usage is what was used today, and the budgets, a line each.
+	Usage    []string
+	Problems []string
 }
 
 // Core is the commands that every channel has. Help must be made last, so it is a function of the table: see [New].
@@ -289,6 +291,9 @@ func runStatus(ctx context.Context, a Actions, c Call) (string, error) {
 	fmt.Fprintf(&b, "here: %s, %s, mode %s, %s", count(o.Queue.Running, "running turn"), count(o.Queue.Waiting, "waiting message"), o.Queue.Mode, count(o.Messages, "message"))
 	if o.ContextWindow > 0 {
 		fmt.Fprintf(&b, ", about %d of %d tokens", o.Tokens, o.ContextWindow)
+	}
+	for _, line := range o.Usage {
+		b.WriteString("\n" + line)
 	}
 	for _, l := range o.Lanes {
 		fmt.Fprintf(&b, "\nlane %s: %d of %d, %d waiting", l.Name, l.Active, l.Capacity, l.Waiting)

@@ -86,6 +86,8 @@ type Agent struct {
 	SilenceTimeout   Duration `yaml:"silence_timeout"`
 	// Retries before anything was shown, 0 to 10 (http, openai, anthropic). Default 3.
 	Retries int `yaml:"retries"`
+	// Price of a million tokens (openai, anthropic).
+	Price Price `yaml:"price"`
 	// Tools of the gateway that the model may call (openai, anthropic): remind, cron, message, sessions, or off. Default: all of them, except in turns of
 	// /v1 and of hooks, which get tools only where they are listed here.
 	Tools ToolNames `yaml:"tools"`
@@ -211,6 +213,7 @@ func (a *Agent) validate(at at, id string, global Queue) {
 			at.oneOf("tools", name, "remind", "cron", "message", "sessions")
 		}
 	}
+	a.Price.validate(at.key("price"))
 	a.validateRunner(at)
 	a.refuseForeign(at)
 }
@@ -292,4 +295,5 @@ func (a *Agent) refuseForeign(at at) {
 	foreign("api_key", a.APIKey.IsSet(), RunnerOpenAI, RunnerAnthropic)
 	foreign("system", a.System != "", RunnerOpenAI, RunnerAnthropic)
 	foreign("tools", len(a.Tools) > 0, RunnerOpenAI, RunnerAnthropic)
+	foreign("price", a.Price != Price{}, RunnerOpenAI, RunnerAnthropic, RunnerCommand)
 }

@@ -73,6 +73,7 @@ type Config struct {
 	// Retention is how long messages that are over, their turns, and what was sent are kept, at least 2d. Default 30d. 0 = for ever. Transcripts stay.
 	Retention Duration        `yaml:"retention"`
 	Limits    Limits          `yaml:"limits"`
+	Budgets   Budgets         `yaml:"budgets"`
 	Cluster   Cluster         `yaml:"cluster"`
 	Hooks     map[string]Hook `yaml:"hooks"`
 	Log       Log             `yaml:"log"`

@@ -38,6 +38,7 @@ func Default() Config {
 		Cron:          defaultCron(),
 		Retention:     30 * Duration(day),
 		Limits:        defaultLimits(),
+		Budgets:       Budgets{Currency: "USD"},
 		Cluster:       Cluster{Lease: 15 * Duration(second), Heartbeat: 3 * Duration(second), Sweep: Duration(second)},
 		Hooks:         map[string]Hook{},
 		Log:           Log{Level: "info", Format: "text"},

@@ -37,6 +37,8 @@ func (c Config) check() FaultsError {
 		root.durationBetween("retention", c.Retention, 2*Duration(day), 36500*Duration(day))
 	}
 	c.Limits.validate(root.key("limits"))
+	c.Budgets.validate(root.key("budgets"))
+	c.checkPrices(root)
 	c.Cluster.validate(root.key("cluster"))
 	c.checkHooks(root.key("hooks"))
 	root.key("log").oneOf("level", c.Log.Level, "debug", "info", "warn", "error")

@@ -183,6 +183,15 @@ func (j Job) Reminds() bool {
 	return j.Payload.Kind == PayloadSystemEvent && j.WakeMode == WakeLater && j.Session == Isolated && j.Delivery.Mode == DeliverAnnounce
 }
 
+// AsksAgent reports whether the runs of the job are turns of its agent.
+func (j Job) AsksAgent() bool {
+	switch j.Payload.Kind { //nolint:exhaustive // the kinds that run without an agent
+	case PayloadCommand, PayloadScript:
+		return false
+	}
+	return !j.Reminds() && j.Owner != SystemOwner
+}
+
 // MayFire reports whether the job has planned fires: it is enabled, not paused, and its row can be understood.
 func (j Job) MayFire() bool { return j.Enabled && j.Pause == nil && j.Invalid == "" }
 

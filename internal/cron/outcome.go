@@ -40,7 +40,12 @@ func (j Job) After(r Run, now time.Time) (*Job, AlertKind) {
 		j.State.ErrorCount++
 		j.State.ConsecutiveErrors++
 		alert = j.failed(r, now)
-	case RunQueued, RunRunning, RunRetrying, RunSkipped, RunMissed, RunCancelled:
+	case RunSkipped:
+		j.State.ConsecutiveSkipped++
+		if j.Skipping(1) {
+			alert = AlertSkipping
+		}
+	case RunQueued, RunRunning, RunRetrying, RunMissed, RunCancelled:
 	}
 	return &j, alert
 }
@@ -118,7 +123,7 @@ func (k AlertKind) Sentence(j Job) string {
 	case AlertFailing:
 		return fmt.Sprintf("The job %q has failed%s: %s", j.Name, inARow(j), sentence(j.State.LastError))
 	case AlertSkipping:
-		return fmt.Sprintf("The job %q was skipped %d times in a row, because a run of it was active or the runs of the day are used up.", j.Name, j.State.ConsecutiveSkipped)
+		return fmt.Sprintf("The job %q was skipped %d times in a row, because a run of it was active or a budget is used up.", j.Name, j.State.ConsecutiveSkipped)
 	case AlertBudget:
 		return fmt.Sprintf("The job %q does not run now: your runs of the last 24 hours are used up. It goes on by itself as they pass.", j.Name)
 	case AlertRecovered:

@@ -19,18 +19,34 @@ type Planner struct {
 	// perDay bounds the runs of an owner in 24 hours; bounded reports for which owners. 0 = no bound.
 	perDay  int
 	bounded func(owner string) bool
+	// over reports whether a budget of tokens or money keeps a job from running.
+	over func(Job) bool
 }
 
-// NewPlanner makes a Planner. target is where the answer of a job goes when it runs in a session, besides that session; nil = nowhere. Runs of
-// owners for whom bounded answers true are limited to perDay in 24 hours; 0 and nil are no limit.
-func NewPlanner(c *schedule.Compiler, target func(Job, chat.SessionKey) chat.Target, perDay int, bounded func(owner string) bool) *Planner {
-	if target == nil {
-		target = func(Job, chat.SessionKey) chat.Target { return chat.Target{} }
+// PlannerConfig is what a Planner asks about jobs. The zero value bounds nothing.
+type PlannerConfig struct {
+	// Target is where the answer of a job goes when it runs in a session, besides that session; nil = nowhere.
+	Target func(Job, chat.SessionKey) chat.Target
+	// Runs of owners for whom Bounded answers true are limited to PerDay in 24 hours; 0 and nil are no limit.
+	PerDay  int
+	Bounded func(owner string) bool
+	// OverBudget reports whether a budget of tokens or money keeps a job from running; nil = none does. It answers from memory.
+	OverBudget func(Job) bool
+}
+
+// NewPlanner makes a Planner.
+func NewPlanner(c *schedule.Compiler, cfg PlannerConfig) *Planner {
+	p := &Planner{compiler: c, target: cfg.Target, perDay: cfg.PerDay, bounded: cfg.Bounded, over: cfg.OverBudget}
+	if p.target == nil {
+		p.target = func(Job, chat.SessionKey) chat.Target { return chat.Target{} }
 	}
-	if bounded == nil {
-		bounded = func(string) bool { return false }
+	if p.bounded == nil {
+		p.bounded = func(string) bool { return false }
 	}
-	return &Planner{compiler: c, target: target, perDay: perDay, bounded: bounded}
+	if p.over == nil {
+		p.over = func(Job) bool { return false }
+	}
+	return p
 }
 
 // Timetable compiles the schedule of a job.
@@ -146,6 +162,9 @@ func (t Timetable) before(planned, activated time.Time) time.Time {
 	return activated
 }
 
+// overBudget is the error of a slot that a budget of tokens or money has skipped.
+const overBudget = "a budget of tokens or money is used up for today"
+
 // launch settles overlap and budget of the slots that are to run. The runs that catch up after an outage are one row of runs: they do not overlap each other, and
 // those of a job that lets nothing run beside an active run wait behind it, because they share its session and so come one after the other.
 func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
@@ -162,12 +181,17 @@ func (p *Planner) launch(v *Verdict, d DueJob, list []PlannedRun) {
 		if late && action == ActionSkip {
 			action = ActionBuffer
 		}
-		if action != ActionSkip && p.perDay > 0 && today >= p.perDay && p.bounded(d.Job.Owner) {
+		why := ""
+		switch {
+		case action == ActionSkip:
+		case p.perDay > 0 && today >= p.perDay && p.bounded(d.Job.Owner):
 			action, reason = ActionSkip, ReasonBudget
+		case p.over(d.Job) && d.Job.AsksAgent():
+			action, reason, why = ActionSkip, ReasonBudget, overBudget
 		}
 		if action == ActionSkip {
 			row := d.Job.row(r.Fire, r.Trigger)
-			row.State, row.Reason = RunSkipped, reason
+			row.State, row.Reason, row.Error = RunSkipped, reason, why
 			v.Rows = append(v.Rows, row)
 			v.ConsecutiveSkipped++
 			continue

@@ -74,7 +74,7 @@ type Reason string
 const (
 	ReasonNone       Reason = ""
 	ReasonOverlap    Reason = "overlap"     // skipped: a run of the job was active
-	ReasonBudget     Reason = "budget"      // skipped: the owner's runs of the day are used up
+	ReasonBudget     Reason = "budget"      // skipped: the owner's runs of the day or a budget of tokens or money is used up
 	ReasonPaused     Reason = "paused"      // skipped: the job was paused
 	ReasonBufferFull Reason = "buffer_full" // skipped: one fire waits already
 	ReasonGap        Reason = "gap"         // skipped: the wall time did not exist and the rule is skip

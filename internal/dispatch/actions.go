@@ -121,5 +121,12 @@ func (a actions) Overview(ctx context.Context, c command.Call) (command.Overview
 	}
 	o.Messages = tr.Total
 	o.Tokens, _ = a.d.turns.estimate(ctx, c.Session.String())
+	by := callerOf(c)
+	by.Own = c.Own || by.InChat()
+	used, err := a.d.Usage(ctx, by)
+	if err != nil {
+		return o, err
+	}
+	o.Usage = used.Lines()
 	return o, nil
 }

@@ -18,6 +18,8 @@ type attempt interface {
 	Start(node string) *cron.AttemptStart
 	// Started is called when the start is committed. job is what the start has read of the ledger; nil = nothing.
 	Started(ctx context.Context, t service.Turn, job *cron.Job)
+	// JobID is the job of the attempt; "" = none.
+	JobID() string
 	// Isolated reports whether the agent gets no history.
 	Isolated() bool
 	// Unattended reports whether no person waits for the answer: no sign is shown, and the runner calls its model once.
@@ -40,6 +42,7 @@ var (
 
 func (plain) Start(string) *cron.AttemptStart                  { return nil }
 func (plain) Started(context.Context, service.Turn, *cron.Job) {}
+func (plain) JobID() string                                    { return "" }
 func (plain) Isolated() bool                                   { return false }
 func (plain) Unattended() bool                                 { return false }
 func (plain) HeldBack(chat.Target) (reason string)             { return "" }

@@ -20,6 +20,7 @@ import (
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/tool"
+	"laneway/internal/usage"
 )
 
 // Defaults of a Config.
@@ -38,6 +39,7 @@ const (
 type Store interface {
 	store.Store
 	cron.JobStore
+	usage.Store
 }
 
 // Config of a Dispatcher. Zero values are defaults.
@@ -76,6 +78,8 @@ type Config struct {
 	Agents []Agent
 	// Cron is what the operator decided about jobs, and about what the built-in ones remove.
 	Cron service.Config
+	// Usage is what agents cost and how much they may use. Its zone is that of [service.Config.Rules] and its log that of [Deps] where they are not set.
+	Usage usage.Config
 	// Files keeps what agents make for people; nil = agents can send text only.
 	Files *files.Dir
 	// StopGrace is how long a stopped turn may take to return before it is finished without it; 0 = 2 s.
@@ -96,6 +100,8 @@ type Agent struct {
 	AtMostOnce bool
 	// Tools of the gateway that it may call.
 	Tools Tools
+	// EstimateUsage: requests whose usage the runner does not report are counted by an estimate that errs high.
+	EstimateUsage bool
 }
 
 // Deps are the parts that the dispatcher brings together.
@@ -188,6 +194,10 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: func(ctx context.Context, o store.Outgoing, u store.UndeliveredParams) error {
 		return d.svc.Delivery.AddressGone(ctx, o, u)
 	}}, p.store, d.owner, p.obs, p.log)
+	if err := d.connectMeter(); err != nil {
+		return err
+	}
+	p.cfg.Cron.OverBudget = d.overBudget
 	d.turns.tools = tool.New(tool.Deps{Jobs: actions{d}, Editor: d, Sessions: toolSessions{d}, Log: p.log})
 	p.node, p.events, p.outbox = d.owner, d.publisher, d.sender
 	var err error

@@ -11,7 +11,6 @@ import (
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
 	"laneway/internal/dispatch"
-	"laneway/internal/store"
 	"laneway/internal/store/memory"
 )
 
@@ -24,10 +23,7 @@ type jobHarness struct {
 }
 
 // cronStore is a store that has jobs.
-type cronStore interface {
-	store.Store
-	cron.JobStore
-}
+type cronStore = dispatch.Store
 
 func openCron(t *testing.T, st cronStore, opts ...option) *jobHarness {
 	t.Helper()

@@ -11,6 +11,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
+	"laneway/internal/usage"
 )
 
 // journal is what the model of a turn asked for and was given, here and in the store. Records are made on the goroutine of the turn; the end of a turn that
@@ -22,6 +23,10 @@ type journal struct {
 	// before is how many rounds earlier attempts have recorded; again is that there was an earlier attempt, which may have.
 	before int
 	again  bool
+
+	usage *usage.Turn
+	// estimate is how many tokens the turn has sent to its model before the rounds; nil = what the runner reports is all that is known.
+	estimate func() int
 
 	mu     sync.Mutex
 	rounds []store.Round
@@ -72,6 +77,9 @@ func (ts *turns) openJournal(ctx context.Context, t *turn) error {
 		t.journal.mu.Lock()
 		defer t.journal.mu.Unlock()
 		t.journal.rounds, t.journal.before = rounds, len(rounds)
+		for _, r := range rounds {
+			t.usage.Before(r.Usage)
+		}
 		return nil
 	})
 }
@@ -136,8 +144,13 @@ func (j *turnJournal) Rounds() []agent.Round {
 	return out
 }
 
-// Record implements [agent.Journal].
+// Record implements [agent.Journal]. Where a budget covers the turn, what the round has used is committed before it.
 func (j *turnJournal) Record(ctx context.Context, round chat.Round) error {
+	round.Usage = j.counted(round)
+	j.usage.Count(round.Usage)
+	if err := settleUsage(ctx, j.usage); err != nil {
+		return fmt.Errorf("counting a round: %w", err)
+	}
 	err := j.parts.node.WhileAlive(ctx, func(ctx context.Context) error {
 		return j.parts.store.RecordRound(ctx, j.claim, j.runID, round)
 	})

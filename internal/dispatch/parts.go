@@ -12,6 +12,7 @@ import (
 	"laneway/internal/events"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
+	"laneway/internal/usage"
 )
 
 // node is the incarnation of this process, see [ownership.Node].
@@ -55,6 +56,7 @@ type parts struct {
 	sched    *scheduler.Scheduler[work]
 	agents   map[string]Agent
 	channels map[string]channel.Channel
+	meter    *usage.Meter
 	// bounded reports whose turns at once are bounded, those of their jobs included: chat users, hooks, and credentials that see their own only.
 	bounded func(principal string) bool
 	obs     Observer

@@ -42,6 +42,10 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 		history = append(history, r.Content.Context...)
 	}
 	req.History = agent.CutHistory(history, budget)
+	req.BeforeRound = func(ctx context.Context) error { return ts.allow(ctx, t) }
+	if t.agent.EstimateUsage {
+		t.journal.estimate = func() int { return estimateRequest(req) }
+	}
 	return req, nil
 }
 

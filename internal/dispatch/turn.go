@@ -14,6 +14,7 @@ import (
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/tool"
+	"laneway/internal/usage"
 )
 
 // errTurnTimeout is the cause of a turn whose time is over.
@@ -33,6 +34,9 @@ type turn struct {
 	output *files.Turn
 	// journal is what the agent has called, in this attempt and in earlier ones.
 	journal *journal
+	// usage is what it uses. asked is that its agent was called; it is touched on the goroutine of the turn only.
+	usage *usage.Turn
+	asked bool
 }
 
 // turns runs turns: start in the store, agent, files, end.
@@ -60,6 +64,7 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	if refused := st.Settle(); refused != nil { // a stop was faster: whatever the agent returns, the person has read that it stops
 		err = refused
 	}
+	ts.endUsage(ctx, t, res.Usage)
 	end := ts.judge(ctx, t, res, err)
 	ts.takeFiles(ctx, t, &end, res.Attachments)
 	ts.finish(ctx, t, end)
@@ -117,6 +122,8 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	for _, it := range st.Items() {
 		t.journal.add(sendersOf(it), t.started.Seqs)
 	}
+	t.usage = ts.meterOf(t)
+	t.journal.usage = t.usage
 	t.run = ts.events.Start(events.RunInfo{
 		Session: lead.Session, RunID: st.RunID(), Lane: st.Lane(), Principal: t.started.Principal,
 		Sender: lead.Content.Sender.ID, Replace: t.started.Attempt > 1,
@@ -202,7 +209,12 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 		stopTyping := ts.signs.typing(ctx, lead.Content.Options.ReplyTo)
 		defer stopTyping()
 	}
+	if err := req.BeforeRound(ctx); err != nil { // for agents that know no rounds
+		return orCause(ctx, agent.Result{}, err)
+	}
+	t.asked = true
 	res, err := ts.callAgent(ctx, t, req)
+	t.estimate(&res)
 	return orCause(ctx, res, err)
 }
 

@@ -91,7 +91,7 @@ func allMethods(s *Server, cron CronBackend) []*rpc.Method {
 		paired, _ = s.backend.(PairingBackend) //nolint:errcheck // a gateway without channels has none
 	}
 	o := overview{s}
-	rows := slices.Concat(o.methods(), o.lists(), conversation.Methods(backend), pairing.Methods(pairing.Config{
+	rows := slices.Concat(o.methods(), o.lists(), o.usages(), conversation.Methods(backend), pairing.Methods(pairing.Config{
 		Backend: paired, Channels: func() []chat.ChannelStatus { return s.health.current.Load().status.Channels },
 	}))
 	if s == nil || cron != nil {

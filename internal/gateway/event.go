@@ -114,7 +114,7 @@ func errorKind(r chat.FailReason) string {
 	switch r {
 	case chat.FailTimeout, chat.FailFirstByte, chat.FailSilence:
 		return "timeout"
-	case chat.FailRateLimit, chat.FailOverloaded:
+	case chat.FailRateLimit, chat.FailOverloaded, chat.FailBudget:
 		return "rate_limit"
 	case chat.FailContextLength:
 		return "context_length"

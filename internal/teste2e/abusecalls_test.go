@@ -69,6 +69,8 @@ func abuseCalls() map[string]abuseCall {
 			return `{"sessionKey":` + quoted(w.big) + `}`
 		}},
 		"plugin.approval.list": {abuseReader, false, same(`{}`)},
+		"usage.status":         {abuseReader, false, same(`{}`)},
+		"usage.list":           {abuseReader, false, same(`{"from":"2026-01-01","to":"2026-04-10","by":"model","limit":1000}`)},
 	}
 	maps.Copy(calls, sessionAbuses())
 	maps.Copy(calls, cronAbuses())

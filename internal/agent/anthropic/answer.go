@@ -18,6 +18,7 @@ type answer struct {
 	model    string
 	input    int
 	output   int
+	cached   int
 	finish   string
 	calls    toolloop.Calls
 	thoughts []*thought
@@ -124,6 +125,7 @@ func (a *answer) reply(asked string) toolloop.Reply {
 func (a *answer) count(u usage) {
 	a.input = max(a.input, u.InputTokens+u.CacheCreationInputTokens+u.CacheReadInputTokens)
 	a.output = max(a.output, u.OutputTokens)
+	a.cached = max(a.cached, u.CacheReadInputTokens)
 }
 
 // Whole implements [modelhttp.Reader].
@@ -182,5 +184,5 @@ func (a *answer) used(asked string) chat.Usage {
 	if model == "" {
 		model = asked
 	}
-	return chat.Usage{InputTokens: a.input, OutputTokens: a.output, Model: chat.Cut(chat.CleanText(model), 200), Provider: "anthropic"}
+	return chat.Usage{InputTokens: a.input, OutputTokens: a.output, CachedTokens: a.cached, Model: chat.Cut(chat.CleanText(model), 200), Provider: "anthropic"}
 }

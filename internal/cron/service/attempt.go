@@ -124,6 +124,9 @@ func (a *Attempt) jobOrRun(ctx context.Context) (cron.Job, error) {
 	return jobOf(run), err
 }
 
+// JobID is the job that runs.
+func (a *Attempt) JobID() string { return a.jobID }
+
 // Isolated reports whether the run gets no history, although others may have used its session before.
 func (a *Attempt) Isolated() bool { return a.job == nil || a.job.Session == cron.Isolated }
 

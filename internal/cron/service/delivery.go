@@ -44,10 +44,11 @@ func (how *Ending) suppressed() string {
 	return ""
 }
 
-// deliver puts into p what is sent for an attempt, and its delivery state into the ledger. Nothing is sent while the run is tried again.
+// deliver puts into p what is sent for an attempt, and its delivery state into the ledger. Nothing is sent while the run is tried again, and for a run that a
+// budget has prevented: people get one notice a day about the budget.
 func (d *Delivery) deliver(a answer, job *cron.Job, p *store.FinishParams) {
 	e := a.end
-	if !e.State.Final() || job == nil {
+	if !e.State.Final() || e.State == cron.RunSkipped || job == nil {
 		p.Outgoing = nil
 		return
 	}

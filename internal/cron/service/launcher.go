@@ -48,7 +48,7 @@ func (l *launcher) Claimed(ctx context.Context, c cron.Claimed) {
 
 // skipAlert is the alert about slots of a job that were just skipped.
 func (l *launcher) skipAlert(job cron.Job, runs []cron.Run) cron.AlertKind {
-	byBudget := slices.ContainsFunc(runs, func(r cron.Run) bool { return r.Reason == cron.ReasonBudget })
+	byBudget := slices.ContainsFunc(runs, func(r cron.Run) bool { return r.Reason == cron.ReasonBudget && r.Error == "" }) // others have a notice of their own
 	switch {
 	case byBudget && !job.Alert.Off && l.budgets.first(job.Owner, time.Now()):
 		return cron.AlertBudget

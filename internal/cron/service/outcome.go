@@ -81,6 +81,8 @@ func (a *Attempt) setState(t Turn, how Ending, e *cron.AttemptEnd, job *cron.Job
 		e.State = cron.RunQueued
 	case how.Outcome == chat.OutcomeAnswered:
 		e.State = cron.RunOK
+	case a.skippedByBudget(how):
+		e.State, e.Reason = cron.RunSkipped, cron.ReasonBudget
 	case how.Outcome == chat.OutcomeFailed:
 		e.State = cron.RunError
 		if job == nil || !retryable(how.Reason) {
@@ -96,10 +98,15 @@ func (a *Attempt) setState(t Turn, how Ending, e *cron.AttemptEnd, job *cron.Job
 	}
 }
 
+// skippedByBudget reports whether a budget has prevented the run: its model was asked nothing.
+func (a *Attempt) skippedByBudget(how Ending) bool {
+	return how.Outcome == chat.OutcomeFailed && how.Reason == string(chat.FailBudget) && a.number == 1 && how.Usage.InputTokens+how.Usage.OutputTokens == 0
+}
+
 // retryable reports whether a failure may pass. The others come again with the same input.
 func retryable(reason string) bool {
 	switch chat.FailReason(reason) { //nolint:exhaustive // the ones that do not pass
-	case chat.FailBadRequest, chat.FailContextLength, chat.FailRefusal, chat.FailDead, chat.FailAuth:
+	case chat.FailBadRequest, chat.FailContextLength, chat.FailRefusal, chat.FailDead, chat.FailAuth, chat.FailBudget:
 		return false
 	}
 	return true

@@ -24,6 +24,9 @@ type Config struct {
 	MaxJobs, MaxJobsOfUser int
 	// MaxRunsPerDay of one chat user or agent; 0 = no bound.
 	MaxRunsPerDay int
+	// OverBudget reports whether a budget of tokens or money of today keeps a job from running. It is asked within a claim and answers from memory; nil =
+	// there are no budgets.
+	OverBudget func(job cron.Job) bool
 	// Payloads are the kinds that may run on this host: command, script.
 	Payloads []cron.PayloadKind
 	// HostPayload makes the runner of such a payload; nil = they are refused.
@@ -112,7 +115,9 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	p.events = s.Events
 	p.jobs = publishingStore{p.store, p.events}
 	s.Delivery = &Delivery{parts: p}
-	p.planner = cron.NewPlanner(schedule.NewCompiler(0), s.Delivery.replyTarget, cfg.MaxRunsPerDay, boundedOwner)
+	p.planner = cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{
+		Target: s.Delivery.replyTarget, PerDay: cfg.MaxRunsPerDay, Bounded: boundedOwner, OverBudget: cfg.OverBudget,
+	})
 	s.Editor = &Editor{parts: p, delivery: s.Delivery}
 	s.Runs = &Runs{parts: p}
 	s.maintenance = &maintenance{parts: p}

@@ -33,6 +33,9 @@ func endCode(end chat.RunEnd) (code chat.Code, status string) {
 		}
 		return chat.CodeRunFailed, "cancelled"
 	}
+	if end.Reason == string(chat.FailBudget) {
+		return chat.CodeRateLimited, "budget"
+	}
 	if TurnTimedOut(end.Reason) {
 		return chat.CodeRunFailed, "timeout"
 	}

@@ -31,6 +31,8 @@ func opsNotes() map[string]note {
 		"plugin.approval.list": {Does: "Answers with an empty list; terminal clients ask at their start."},
 		"taskSuggestions.list": {Does: "Answers with an empty list; terminal clients ask at their start."},
 		"scheduler.status":     {Does: "Lists jobs as a scheduler sees them, built-in ones included."},
+		"usage.status":         {Does: "Shows what agents have used today, and the budgets with what is left of them."},
+		"usage.list":           {Does: "Lists what agents have used, by day and principal, agent, model or job."},
 		"channels.pairing.list": {
 			Does: "Lists people who wait to be let in to a channel; never the codes that they see.",
 		},

@@ -55,6 +55,7 @@ type Store struct {
 
 	crons   crons
 	records records
+	used    counted
 }
 
 var _ store.Store = (*Store)(nil)
@@ -69,7 +70,7 @@ func New(cfg Config) *Store {
 		messages: map[string]*message{}, dedupe: map[string]*message{},
 		runs: map[string]*run{}, active: map[string]*run{},
 		outbox: map[string]*outRow{}, replies: map[replyOf]chat.TranscriptEntry{}, byRun: map[runPart]*outRow{},
-		answers: map[call]answer{}, crons: newCrons(), records: newRecords(),
+		answers: map[call]answer{}, crons: newCrons(), records: newRecords(), used: newCounted(),
 	}
 	if s.now == nil {
 		s.now = time.Now //nolint:forbidigo // the default of the injected clock

@@ -70,7 +70,7 @@ func (s *stage) report(b *testing.B) {
 // turnLoop runs the loop of cron until enough was fired.
 func (w *world) turnLoop(s *stage, node string) {
 	w.Helper()
-	r, err := cron.NewRunner(cron.RunnerConfig{Node: func() string { return node }}, w.cron(), cron.NewPlanner(schedule.NewCompiler(0), nil, 0, nil), s, s, nil)
+	r, err := cron.NewRunner(cron.RunnerConfig{Node: func() string { return node }}, w.cron(), cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{}), s, s, nil)
 	w.ok(err)
 	ctx, cancel := context.WithCancel(w.ctx)
 	ended := make(chan error, 1)

@@ -85,7 +85,7 @@ func downFor(w *world, down time.Duration) {
 	all := w.matrix(node, down)
 	first := w.clock.now().Add(interval)
 	w.clock.advance(interval + down)
-	planner := cron.NewPlanner(schedule.NewCompiler(0), nil, 0, nil)
+	planner := cron.NewPlanner(schedule.NewCompiler(0), cron.PlannerConfig{})
 	node = w.node()
 	for more := true; more; {
 		c, err := w.cron().Claim(w.ctx, cron.ClaimParams{Node: node, Limit: many, Decide: func(now time.Time, due []cron.DueJob) []cron.Verdict {

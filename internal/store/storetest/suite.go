@@ -61,6 +61,7 @@ func areas() []area {
 		{"Together", togetherTests()},
 		{"Join", joinTests()},
 		{"Journal", journalTests()},
+		{"Usage", usageTests()},
 		{"Fence", fenceTests()},
 		{"Repeat", repeatTests()},
 		{"Nodes", nodeTests()},

@@ -184,6 +184,7 @@ func (l *loop) takeInput(index int) {
 func (l *loop) count(used chat.Usage) {
 	l.usage.InputTokens += used.InputTokens
 	l.usage.OutputTokens += used.OutputTokens
+	l.usage.CachedTokens += used.CachedTokens
 	if used.Model != "" {
 		l.usage.Model, l.usage.Provider = used.Model, used.Provider
 	}
@@ -197,6 +198,11 @@ func (l *loop) ask(ctx context.Context) (Reply, error) {
 		conversation.Tools, conversation.NoCalls = calledTools(l.rounds), true
 	case len(l.rounds) == 0 && !l.options.Support.offered():
 		conversation.Tools = nil
+	}
+	if l.req.BeforeRound != nil {
+		if err := l.req.BeforeRound(ctx); err != nil {
+			return Reply{StopReason: agent.StopNormal}, err
+		}
 	}
 	l.text.nextRound()
 	reply, err := l.model.Ask(ctx, conversation)

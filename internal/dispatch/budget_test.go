@@ -1,0 +1,227 @@
+package dispatch_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+	"laneway/internal/store/memory"
+	"laneway/internal/usage"
+)
+
+// spender is a runner of a model that asks for a call in each of its rounds and uses a hundred tokens in each; the text of a message is how many rounds.
+type spender struct{ takes time.Duration }
+
+func (s spender) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	var res agent.Result
+	rounds := len(strings.Fields(joined(req)))
+	for n := 1; ; n++ {
+		if err := req.BeforeRound(ctx); err != nil {
+			return res, err
+		}
+		timer := time.NewTimer(s.takes)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return res, context.Cause(ctx)
+		}
+		used := chat.Usage{InputTokens: 90, OutputTokens: 10, Model: "m"}
+		res.Usage.InputTokens += used.InputTokens
+		res.Usage.OutputTokens += used.OutputTokens
+		res.Usage.Model = "m"
+		res.Text += "x"
+		emit(agent.Event{Kind: agent.EventDelta, Text: "x"})
+		if n == rounds {
+			return res, nil
+		}
+		if req.Journal == nil {
+			continue
+		}
+		call := chat.ToolCall{ID: "a", Name: "sessions", Args: `{}`}
+		err := req.Journal.Record(ctx, chat.Round{Number: n, Calls: []chat.ToolCall{call}, Usage: used, Results: make([]*chat.ToolResult, 1)})
+		if err != nil {
+			return res, err
+		}
+		if err := req.Journal.RecordResult(ctx, n, 0, chat.ToolResult{Text: "ok"}); err != nil {
+			return res, err
+		}
+	}
+}
+
+func budgets(b usage.Budgets) option {
+	return func(c *dispatch.Config) {
+		c.Usage.Budgets = b
+		c.Agents[0].Runner, c.Agents[0].Tools = spender{takes: 10 * time.Millisecond}, dispatch.Tools{Default: true}
+	}
+}
+
+const sixteen = "a b c d e f g h i j k l m n o p"
+
+// tokensOf sums what is counted in a store.
+func tokensOf(t *testing.T, st usage.Store, by usage.Grouping) map[string]int64 {
+	t.Helper()
+	rows, err := st.UsageRows(t.Context(), usage.Query{From: "1999-01-01", To: "2100-01-01", By: by})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := map[string]int64{}
+	for _, r := range rows {
+		sums[r.Name] += r.Counted.Spent().Tokens
+	}
+	return sums
+}
+
+func TestABudgetEndsThirtyTurnsWithinOneRoundEach(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const turns, limit = 30, 10_000
+		st := newStore()
+		h := open(t, st, lanes(turns), budgets(usage.Budgets{Day: usage.Limit{Tokens: limit}}))
+		var ids []string
+		for i := range turns {
+			ids = append(ids, h.send("agent:main:s"+string(rune('a'+i)), sixteen))
+		}
+		reasons := map[string]int{}
+		for _, id := range ids {
+			end := h.end(id)
+			reasons[string(end.Outcome)+" "+end.Reason]++
+		}
+		if reasons["failed budget"] == 0 {
+			t.Errorf("the turns ended %v, and no one by the budget", reasons)
+		}
+		if got := tokensOf(t, st, usage.ByNothing)[""]; got < limit || got > limit+turns*100 {
+			t.Errorf("%d tokens, want %d to %d", got, limit, limit+turns*100)
+		}
+		if end := h.end(h.send("agent:main:later", "x")); end.Reason != "budget" || !strings.HasPrefix(end.Message, "The gateway's budget for today is used up (") {
+			t.Errorf("a later turn ended %+v", end)
+		}
+		h.close()
+		want(t, "tokens of the restarted gateway", tokensOf(t, st, usage.ByNothing)[""] <= limit+turns*100, true)
+		h = open(t, st, budgets(usage.Budgets{Day: usage.Limit{Tokens: limit}}))
+		h.n.Store(1000) // other names of messages
+		want(t, "the end after a restart", h.end(h.send("agent:main:restarted", "x")).Reason, "budget")
+		time.Sleep(24 * time.Hour)
+		want(t, "the end on the next day", h.end(h.send("agent:main:restarted", "x")).Outcome, chat.OutcomeAnswered)
+		h.close()
+	})
+}
+
+// TestTextBeforeABudgetIsKept: a turn that a budget ends in its middle is partial work.
+func TestTextBeforeABudgetIsKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), budgets(usage.Budgets{Turn: usage.Limit{Tokens: 250}}))
+		end := h.end(h.send("agent:main:a", sixteen, replyTo("1")))
+		if end.Reason != "budget" || end.Text != "xxx" || end.Message != "The budget of one turn is used up (300 of 250 tokens); ask for less at once." {
+			t.Errorf("the turn ended %+v", end)
+		}
+		synctest.Wait()
+		wantList(t, "what the person got", h.box.texts("1"), []string{end.Message})
+		h.close()
+	})
+}
+
+// TestPeopleGetOneNoticeForEachLevelOfABudget also after a restart and from a second replica.
+func TestPeopleGetOneNoticeForEachLevelOfABudget(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		limits := budgets(usage.Budgets{Principal: usage.Limit{Tokens: 1000}})
+		h := open(t, st, limits)
+		h.end(h.send("agent:main:a", "a b c d e f g", replyTo("1")))
+		synctest.Wait()
+		want(t, "notices at 70 %", len(h.box.texts("1")), 1)
+		h.end(h.send("agent:main:a", "a", replyTo("1")))
+		h.close()
+		other := open(t, st, limits)
+		other.n.Store(1000) // other names of messages
+		for range 3 {
+			other.end(other.send("agent:main:a", "a", replyTo("1")))
+		}
+		synctest.Wait()
+		other.close()
+		count := map[string]int{}
+		for _, text := range append(h.box.texts("1"), other.box.texts("1")...) {
+			count[text]++
+		}
+		near := "Your budget for today is used to 80 % or more (800 of 1,000 tokens)."
+		up := "Your budget for today is used up (1,000 of 1,000 tokens). A new one begins on 2000-01-02 at 00:00 UTC."
+		if count[near] != 1 || count[up] != 2 { // the notice, and the end of the turn that was refused
+			t.Errorf("the person got %v", count)
+		}
+	})
+}
+
+func TestAJobOverItsBudgetIsSkipped(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := memory.New(memory.Config{})
+		h := openCron(t, st, budgets(usage.Budgets{Job: usage.Limit{Tokens: 250}}))
+		h.put(everySecond("burns", "a"), func(j *cron.Job) { j.Delivery = cron.Delivery{Mode: cron.DeliverAnnounce, Channel: "box", To: "7"} })
+		h.put(everySecond("other", "a"))
+		time.Sleep(2500 * time.Millisecond)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		for _, name := range []string{"burns", "other"} {
+			count := map[string]int{}
+			for _, r := range h.runs(name) {
+				count[string(r.State)+" "+string(r.Reason)]++
+				if r.State == cron.RunSkipped && !strings.Contains(r.Error, "budget") {
+					t.Errorf("a skipped run has the error %q", r.Error)
+				}
+			}
+			if count["ok "] != 3 || count["skipped budget"] != 5 || len(count) != 2 {
+				t.Errorf("%s: the runs are %v, want 3 ok and 5 skipped for the budget", name, count)
+			}
+		}
+		notices := 0
+		for _, text := range h.box.texts("7") {
+			if strings.Contains(text, "The budget of this job for today is used") {
+				notices++
+			}
+		}
+		want(t, "notices for eight fires", notices, 2)
+		jobs := tokensOf(t, st, usage.ByJob)
+		if len(jobs) != 2 {
+			t.Errorf("counters of jobs: %v", jobs)
+		}
+		h.close()
+	})
+}
+
+func TestStatusShowsUsageToThoseWhoMaySeeIt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), budgets(usage.Budgets{Principal: usage.Limit{Tokens: 5000}, Day: usage.Limit{Tokens: 9000}}))
+		h.end(h.send("agent:main:a", "a b"))
+		h.end(h.send("agent:main:b", "a", func(m *chat.Message) { m.Principal = "other" }))
+		for who, lines := range map[string][2]string{
+			"all": {"today: 300 tokens\nyour budget: 200 of 5,000 tokens\nbudget of the day: 300 of 9,000 tokens", ""},
+			"own": {"today: 200 tokens\nyour budget: 200 of 5,000 tokens", "budget of the day"},
+		} {
+			h.send("agent:main:a", "/status", typed, replyTo(who), func(m *chat.Message) { m.Own = who == "own" })
+			synctest.Wait()
+			text := strings.Join(h.box.texts(who), "|")
+			have := strings.ReplaceAll(text, "budget of the day: 300 of 9,000 tokens\nyour budget: 200 of 5,000 tokens", "your budget: 200 of 5,000 tokens\nbudget of the day: 300 of 9,000 tokens")
+			if !strings.Contains(have, lines[0]) || lines[1] != "" && strings.Contains(text, lines[1]) {
+				t.Errorf("%s: /status shows\n%s", who, text)
+			}
+		}
+		h.close()
+	})
+}
+
+// TestUnreportedUsageIsEstimated: an endpoint that counts nothing does not make a budget endless.
+func TestUnreportedUsageIsEstimated(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		h := open(t, st, func(c *dispatch.Config) { c.Agents[0].EstimateUsage = true })
+		end := h.end(h.send("agent:main:a", strings.Repeat("word ", 60)))
+		if end.Usage.InputTokens < 60 || end.Usage.OutputTokens < 60 {
+			t.Errorf("the usage is %+v", end.Usage)
+		}
+		h.close()
+		want(t, "tokens", tokensOf(t, st, usage.ByAgent)["main"], int64(end.Usage.InputTokens+end.Usage.OutputTokens))
+	})
+}

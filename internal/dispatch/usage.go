@@ -1,0 +1,215 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/retry"
+	"laneway/internal/store"
+	"laneway/internal/usage"
+)
+
+// endUsageTime bounds how long the end of a turn waits until its usage is committed.
+const endUsageTime = 2 * time.Second
+
+// connectMeter makes the meter.
+func (d *Dispatcher) connectMeter() error {
+	cfg := d.cfg.Usage
+	if cfg.Logger == nil {
+		cfg.Logger = d.log
+	}
+	if cfg.Zone == nil && d.cfg.Cron.Rules.DefaultTZ != "" {
+		zone, err := time.LoadLocation(d.cfg.Cron.Rules.DefaultTZ)
+		if err != nil {
+			return fmt.Errorf("reading the zone of the gateway: %w", err)
+		}
+		cfg.Zone = zone
+	}
+	d.meter = usage.New(cfg, d.store)
+	return nil
+}
+
+// meterOf begins to count a turn: for the sender of the leading message.
+func (ts *turns) meterOf(t *turn) *usage.Turn {
+	texts := t.journal.messages()
+	lead := texts[len(texts)-1]
+	return ts.meter.Turn(usage.Who{Principal: lead.sender, Agent: lead.Session.Agent, Job: t.attempt.JobID()})
+}
+
+// allow checks the budgets before a round. Its error is for the person.
+func (ts *turns) allow(ctx context.Context, t *turn) error {
+	err := repeated(ctx, t.usage.Allow)
+	ts.notifyBudgets(ctx, t)
+	if over, ok := errors.AsType[*usage.OverError](err); ok {
+		return agent.NewError(chat.FailBudget, over.Error(), nil)
+	}
+	return err
+}
+
+// settleUsage returns when what a turn has counted is committed; at once where no budget covers it.
+func settleUsage(ctx context.Context, u *usage.Turn) error {
+	if !u.Bounded() {
+		return nil
+	}
+	return repeated(ctx, u.Settle)
+}
+
+// repeated repeats an operation while the store does not answer and ctx lasts.
+func repeated(ctx context.Context, op func(context.Context) error) error {
+	return retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: 20 * time.Millisecond, Max: time.Second}, Retryable: store.CommitUnknown}, op)
+}
+
+// endUsage counts a turn whose agent has returned. Where a budget covers it, that is committed before its end: a turn whose end is lost runs again, and
+// is charged again.
+func (ts *turns) endUsage(ctx context.Context, t *turn, whole chat.Usage) {
+	if !t.asked {
+		return
+	}
+	t.usage.End(whole)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endUsageTime)
+	defer cancel()
+	if err := settleUsage(ctx, t.usage); err != nil {
+		ts.log.WarnContext(ctx, "the usage of a turn is written later than its end", "run_id", t.run.RunID, "err", err)
+	}
+	ts.notifyBudgets(ctx, t)
+}
+
+// notifyBudgets sends the notices about budgets that this turn has brought to a new level: one for each budget, level and day, whichever replica sees it first.
+func (ts *turns) notifyBudgets(ctx context.Context, t *turn) {
+	states := t.usage.Notices()
+	if len(states) == 0 {
+		return
+	}
+	lead := t.rows[len(t.rows)-1]
+	to := lead.Content.Options.ReplyTo
+	switch {
+	case !to.IsZero():
+	case t.attempt.Unattended():
+		to = channel.WebTarget(chat.MainKey(lead.Session.Agent))
+	default:
+		to = channel.WebTarget(lead.Session)
+	}
+	rows := make([]store.Outgoing, 0, len(states))
+	for _, s := range states {
+		row := newNotice(lead.Session, t.run.Principal, to)
+		row.RunID, row.N = "budget/"+ts.meter.Today()+"/"+string(s.Kind)+"/"+s.Name, int(s.Level())
+		row.Text, row.ExpiresAt = s.Sentence(), time.Now().Add(noticeLife)
+		rows = append(rows, *row)
+		ts.log.WarnContext(ctx, "a budget is used", "budget", string(s.Kind), "name", s.Name, "percent", int(s.Level()), "tokens", s.Spent.Tokens, "cost", s.Spent.Cost.String())
+	}
+	err := ts.node.Final(ctx, "sending a notice about a budget", func(ctx context.Context) error { return ts.store.Enqueue(ctx, rows) })
+	if err != nil {
+		ts.log.ErrorContext(ctx, "a notice about a budget was not sent", "err", err)
+	}
+	ts.outbox.Wake()
+}
+
+// estimateRequest is what the first request of a turn costs, with an estimate that errs high.
+func estimateRequest(req agent.Request) int {
+	n := agent.EstimateTokens(req.SystemPrompt) + agent.EstimateTokens(agent.Prompt(req))
+	for _, e := range req.History {
+		n += agent.EstimateEntry(e)
+	}
+	if req.Tools != nil {
+		for _, spec := range req.Tools.Specs() {
+			n += agent.EstimateTokens(spec.Name + spec.Description + string(spec.Schema))
+		}
+	}
+	return n
+}
+
+// estimateRound is what a recorded round costs in each request behind it, and output what its model wrote.
+func estimateRound(r chat.Round) (all, output int) {
+	output = agent.EstimateTokens(r.Text)
+	for _, call := range r.Calls {
+		output += agent.EstimateTokens(call.Name + call.Args)
+	}
+	all = output
+	for _, result := range r.Results {
+		if result != nil {
+			all += agent.EstimateTokens(result.Text)
+		}
+	}
+	return all, output
+}
+
+// counted is the usage of a round that is to be recorded: that of the provider, else an estimate.
+func (j *journal) counted(round chat.Round) chat.Usage {
+	u := round.Usage
+	if u.InputTokens+u.OutputTokens > 0 || j.estimate == nil {
+		return u
+	}
+	u.InputTokens = j.estimatedInput()
+	_, u.OutputTokens = estimateRound(round)
+	return u
+}
+
+// estimatedInput is what a request behind the recorded rounds costs.
+func (j *journal) estimatedInput() int {
+	n := j.estimate()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, r := range j.rounds {
+		all, _ := estimateRound(r.Round)
+		n += all
+	}
+	return n
+}
+
+// estimate completes the usage of a turn whose provider reports none. The rounds before the last request were counted when they were recorded.
+func (t *turn) estimate(res *agent.Result) {
+	j := t.journal
+	if j.estimate == nil || res.Text == "" {
+		return
+	}
+	before, all := j.usages()
+	if res.Usage.InputTokens > before.InputTokens || res.Usage.OutputTokens > before.OutputTokens {
+		return
+	}
+	res.Usage.InputTokens = all.InputTokens + j.estimatedInput()
+	res.Usage.OutputTokens = all.OutputTokens + agent.EstimateTokens(res.Text)
+}
+
+// usages are the sums of the recorded rounds: those of earlier attempts, and all.
+func (j *journal) usages() (before, all chat.Usage) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i, r := range j.rounds {
+		all.InputTokens += r.Usage.InputTokens
+		all.OutputTokens += r.Usage.OutputTokens
+		if i < j.before {
+			before = all
+		}
+	}
+	return before, all
+}
+
+// overBudget reports whether a job may not run because a budget of today is used up, as far as this process has seen. It answers from memory.
+func (d *Dispatcher) overBudget(j cron.Job) bool { return d.meter.Over(j.Owner, j.ID) }
+
+// Usage is what is used of today, as a caller sees it.
+func (d *Dispatcher) Usage(ctx context.Context, by chat.Caller) (usage.Report, error) {
+	r, err := d.meter.Report(ctx, by.Principal, by.Own)
+	if err != nil {
+		return r, fmt.Errorf("reading what agents use: %w", err)
+	}
+	return r, nil
+}
+
+// UsageRows are the counters that a caller sees.
+func (d *Dispatcher) UsageRows(ctx context.Context, q usage.Query, by chat.Caller) ([]usage.Row, error) {
+	if by.Own {
+		q.Principal = by.Principal
+	}
+	rows, err := d.meter.Rows(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("reading what agents use: %w", err)
+	}
+	return rows, nil
+}

@@ -1,0 +1,35 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"laneway/internal/chat"
+	"laneway/internal/usage"
+)
+
+// Usage makes the observer of what agents use; call it once. The models are those of the configuration.
+func (m *Metrics) Usage() usage.Observer {
+	o := usageObserver{
+		tokens:  m.counters("model_tokens_total", "Tokens by agent and model. Input leaves out cached ones, which the provider had in its cache.", "agent", "model", "kind"),
+		cost:    m.counters("model_cost_total", "Cost of tokens in the currency of the budgets, by agent and model.", "agent", "model"),
+		refused: m.counters("budget_refusals_total", "Requests to models that a budget has prevented.", "budget"),
+	}
+	for _, kind := range []usage.Kind{usage.KindTurn, usage.KindJob, usage.KindPrincipal, usage.KindDay} {
+		o.refused.WithLabelValues(string(kind))
+	}
+	return o
+}
+
+type usageObserver struct{ tokens, cost, refused *prometheus.CounterVec }
+
+// Used implements usage.Observer.
+func (o usageObserver) Used(agent, model string, used chat.Usage, cost usage.Money) {
+	cached := min(used.CachedTokens, used.InputTokens)
+	o.tokens.WithLabelValues(agent, model, "input").Add(float64(used.InputTokens - cached))
+	o.tokens.WithLabelValues(agent, model, "cached").Add(float64(cached))
+	o.tokens.WithLabelValues(agent, model, "output").Add(float64(used.OutputTokens))
+	o.cost.WithLabelValues(agent, model).Add(cost.Float())
+}
+
+// Refused implements usage.Observer.
+func (o usageObserver) Refused(kind usage.Kind) { o.refused.WithLabelValues(string(kind)).Inc() }

@@ -1,0 +1,135 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/testmodel"
+	"laneway/internal/testpg"
+	"laneway/internal/wire"
+)
+
+// A request to the model of these tests is a hundred tokens; their turns ask sixteen times, the last time without tools.
+const (
+	budgetTurns = 30
+	budgetRound = 100
+	budgetLimit = 20_000
+)
+
+func budgetConfig(model *testmodel.Server) string {
+	return fmt.Sprintf(`
+agents:
+  main: {runner: openai, model: test, base_url: "%s/v1", price: {input: 2, output: 10}}
+limits: {chat: 0, requests: 0, cron_writes: 0}
+budgets: {currency: EUR, day: {tokens: %d}, principal: {money: 100}}
+cluster: {lease: 3s, heartbeat: 500ms}
+`, model.URL(), budgetLimit)
+}
+
+// endless asks for a call in every answer, as long as it may.
+func endless(t *testing.T) *testmodel.Server {
+	t.Helper()
+	model := testmodel.Start(t)
+	model.Answer(func(call testmodel.Call) testmodel.Reply {
+		reply := testmodel.Reply{Delay: 10 * time.Millisecond, InputTokens: 90, OutputTokens: 10}
+		if call.ToolChoice == "none" {
+			reply.Pieces = []string{"Done."}
+			return reply
+		}
+		reply.Calls = []testmodel.ToolCall{{ID: "a", Name: "sessions", Args: `{"action":"list"}`}}
+		return reply
+	})
+	return model
+}
+
+const countTokens = "SELECT coalesce(sum(input_tokens + output_tokens), 0) FROM usage_counters"
+
+// TestABudgetHoldsForThirtyTurnsAndOverAKill: each turn passes the budget by one round at most, a killed process forgets none, and the next one goes on
+// counting.
+func TestABudgetHoldsForThirtyTurnsAndOverAKill(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		model := endless(t)
+		g := Install(t, database, budgetConfig(model))
+		g.Start()
+		o, c := OpenOracle(t, g, database), mustDial(t, g, nil)
+		for i := range budgetTurns {
+			say(t, c, fmt.Sprintf("agent:main:s%d", i), fmt.Sprintf("m%d", i), "go on")
+		}
+		eventually(t, "a third of the budget is used", 60*time.Second, func() bool { return o.Count(countTokens) > budgetLimit/3 })
+		g.Kill()
+		atKill := o.Count(countTokens)
+		g.Start()
+		eventually(t, "every turn has ended", 90*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
+		counted, asked := o.Count(countTokens), len(model.Calls())*budgetRound
+		if counted < budgetLimit || counted > budgetLimit+budgetTurns*budgetRound {
+			t.Errorf("%d tokens are counted, want %d to %d", counted, budgetLimit, budgetLimit+budgetTurns*budgetRound)
+		}
+		if asked < counted || asked > counted+budgetTurns*budgetRound { // what was under way when the process was killed
+			t.Errorf("the model was asked for %d tokens and %d are counted; at most %d requests were under way at the kill", asked, counted, budgetTurns)
+		}
+		if n := o.Count("SELECT count(*) FROM runs WHERE cause = 'budget'"); n == 0 {
+			t.Error("no turn was ended by the budget")
+		}
+		checkUsageShown(t, g, counted)
+		before := len(model.Calls())
+		w := watch(t, g)
+		say(t, mustDial(t, g, nil), "agent:main:later", "later", "hello")
+		if end := w.await(t, "later"); end.state != "error" || len(model.Calls()) != before {
+			t.Errorf("a later turn ended %s, and the model was asked %d times", end, len(model.Calls())-before)
+		}
+		t.Logf("counted %d of %d, at the kill %d; asked for %d", counted, budgetLimit, atKill, asked)
+	})
+}
+
+// checkUsageShown compares the command line with the store.
+func checkUsageShown(t *testing.T, g *Gateway, counted int) {
+	t.Helper()
+	out, fault, code := g.CLI(t.Context(), "", "usage", "--by", "agent", "--json")
+	var shown struct {
+		Status wire.UsageStatusResult
+		Rows   []wire.UsageRow
+	}
+	if err := json.Unmarshal([]byte(out), &shown); err != nil || code != 0 {
+		t.Fatalf("laneway usage: %v, %d, %s", err, code, fault)
+	}
+	if len(shown.Rows) != 1 || shown.Rows[0].Name != "main" || shown.Rows[0].TotalTokens != int64(counted) || shown.Rows[0].CostMicros != int64(counted/budgetRound)*280 {
+		t.Errorf("laneway usage shows %+v, want %d tokens of main", shown.Rows, counted)
+	}
+	levels := map[string]string{}
+	for _, b := range shown.Status.Budgets {
+		levels[b.Kind] = b.Level
+	}
+	if levels["day"] != "reached" || levels["principal"] != "free" {
+		t.Errorf("the levels are %v", levels)
+	}
+	if out, _, _ := g.CLI(t.Context(), "", "usage"); !strings.Contains(out, "reached") || !strings.Contains(out, "EUR") {
+		t.Errorf("laneway usage prints\n%s", out)
+	}
+}
+
+// TestReplicasShareABudget runs the turns on two replicas; people get one notice for each level.
+func TestReplicasShareABudget(t *testing.T) {
+	t.Parallel()
+	model, database := endless(t), testpg.DB(t)
+	a, b := Install(t, database, budgetConfig(model)), Install(t, database, budgetConfig(model))
+	a.Start()
+	b.Start()
+	clients, o := []*Client{mustDial(t, a, nil), mustDial(t, b, nil)}, OpenOracle(t, a, database)
+	for i := range budgetTurns {
+		say(t, clients[i%2], fmt.Sprintf("agent:main:s%d", i), fmt.Sprintf("m%d", i), "go on")
+	}
+	eventually(t, "every turn has ended", 90*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'") == 0 })
+	counted, asked := o.Count(countTokens), len(model.Calls())*budgetRound
+	if counted != asked || counted < budgetLimit || counted > budgetLimit+budgetTurns*budgetRound {
+		t.Errorf("%d tokens are counted, the model was asked for %d, want %d to %d", counted, asked, budgetLimit, budgetLimit+budgetTurns*budgetRound)
+	}
+	for _, level := range []int{80, 100} {
+		if n := o.Count(fmt.Sprintf("SELECT count(*) FROM outbox WHERE run_id LIKE 'budget/%%/day/' AND n = %d", level)); n != 1 {
+			t.Errorf("%d notices at %d %%, want 1", n, level)
+		}
+	}
+	t.Logf("counted %d of %d with two replicas", counted, budgetLimit)
+}

@@ -1,0 +1,388 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+)
+
+const (
+	// every is how long counters wait for others.
+	every = time.Second
+	// writeTime bounds one transaction.
+	writeTime = 5 * time.Second
+	// mostModels is how many models of an agent have counters of their own on one day: people choose models by any name.
+	mostModels = 50
+	// otherModel is the name of the rest.
+	otherModel = "other"
+	// keepDays is how long counters are kept.
+	keepDays = 400
+	// pruned is how many rows one step removes.
+	pruned = 500
+)
+
+// ErrClosed is the error of a check after the end of [Meter.Run].
+var ErrClosed = errors.New("the counters of usage are closed")
+
+// Config of a [Meter]. The zero value counts, prices nothing and bounds nothing.
+type Config struct {
+	Budgets Budgets
+	// Prices by agent.
+	Prices map[string]Price
+	// Models are the configured models by agent. Metrics name these and no other.
+	Models map[string]string
+	// Zone in which days begin; nil = UTC.
+	Zone *time.Location
+	// Now is the clock; nil = time.Now.
+	Now func() time.Time
+	// Observer counts what happens; nil = nothing is counted.
+	Observer Observer
+	Logger   *slog.Logger // nil = none
+}
+
+// Observer is called for what is used. Its methods must not block.
+type Observer interface {
+	// Used is one request to a model. model is the configured one of the agent, or "other".
+	Used(agent, model string, used chat.Usage, cost Money)
+	// Refused is a request that a budget has prevented.
+	Refused(kind Kind)
+}
+
+// NopObserver counts nothing.
+type NopObserver struct{}
+
+// Used implements [Observer].
+func (NopObserver) Used(string, string, chat.Usage, Money) {}
+
+// Refused implements [Observer].
+func (NopObserver) Refused(Kind) {}
+
+// Meter counts for one process. It is safe for concurrent use. Make it with New.
+type Meter struct {
+	cfg    Config
+	store  Store
+	writer string
+	wake   chan struct{} // has a value when a check waits
+	dirty  chan struct{} // has a value when there are counters to write
+	closed chan struct{}
+
+	batch  *Batch // written and not confirmed; it belongs to Run
+	number int64  // of the last batch; it belongs to Run
+
+	mu      sync.Mutex
+	pending map[Key]Counted
+	waiting []*check
+	models  map[string]map[string]bool // by agent, of day
+	day     string
+	noted   map[Scope]Level // of day: of which people were notified
+}
+
+// check is a check that waits for its totals.
+type check struct {
+	scopes []Scope
+	spent  map[Scope]Spent
+	err    error
+	done   chan struct{}
+}
+
+// New makes a meter. Nothing is written before [Meter.Run].
+func New(cfg Config, store Store) *Meter {
+	if cfg.Zone == nil {
+		cfg.Zone = time.UTC
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = NopObserver{}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Meter{
+		cfg: cfg, store: store, writer: uuid.NewString(), wake: make(chan struct{}, 1), dirty: make(chan struct{}, 1), closed: make(chan struct{}),
+		pending: map[Key]Counted{}, models: map[string]map[string]bool{}, noted: map[Scope]Level{},
+	}
+}
+
+// Budgets are the configured ones.
+func (m *Meter) Budgets() Budgets { return m.cfg.Budgets }
+
+// Today is the day of now.
+func (m *Meter) Today() string { return DayOf(m.cfg.Now(), m.cfg.Zone) }
+
+// Zone in which days begin.
+func (m *Meter) Zone() *time.Location { return m.cfg.Zone }
+
+// tomorrow is when the next day begins.
+func (m *Meter) tomorrow() time.Time {
+	now := m.cfg.Now().In(m.cfg.Zone)
+	return time.Date(now.Year(), now.Month(), now.Day()+1, 0, 0, 0, 0, m.cfg.Zone)
+}
+
+// Run writes the counters until ctx is over, and the last of them then. Call it once.
+func (m *Meter) Run(ctx context.Context) {
+	timer := time.NewTimer(every)
+	timer.Stop()
+	prunedOn := ""
+	for {
+		select {
+		case <-ctx.Done():
+			m.end(ctx)
+			return
+		case <-m.dirty:
+			timer.Reset(every) // a value comes with the first counter after a write only
+			continue
+		case <-timer.C:
+		case <-m.wake:
+		}
+		if !m.write(ctx) {
+			timer.Reset(every)
+		}
+		if today := m.Today(); today != prunedOn && m.prune(ctx) {
+			prunedOn = today
+		}
+	}
+}
+
+// end writes what is left and refuses later checks.
+func (m *Meter) end(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	m.write(ctx)
+	m.mu.Lock()
+	close(m.closed)
+	late := m.waiting
+	m.waiting = nil
+	m.mu.Unlock()
+	answer(late, nil, ErrClosed)
+}
+
+// write writes what is counted, and answers the checks that wait. It reports whether nothing is left of a batch.
+func (m *Meter) write(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	m.mu.Lock()
+	checks := m.waiting
+	m.waiting = nil
+	m.mu.Unlock()
+	if m.batch != nil { // the checks see what was counted behind it, too
+		if err := m.add(ctx, nil); err != nil {
+			answer(checks, nil, err)
+			return false
+		}
+	}
+	m.mu.Lock()
+	if len(m.pending) > 0 {
+		m.number++
+		m.batch = &Batch{Writer: m.writer, Number: m.number, Day: m.Today(), Records: sorted(m.pending)}
+		m.pending = map[Key]Counted{}
+	}
+	m.mu.Unlock()
+	if m.batch == nil && len(checks) == 0 {
+		return true
+	}
+	return m.add(ctx, checks) == nil
+}
+
+// add is one transaction: the batch, and the totals for the checks, which are answered whatever happens.
+func (m *Meter) add(ctx context.Context, checks []*check) error {
+	var b Batch
+	if m.batch != nil {
+		b = *m.batch
+	}
+	spent, err := m.store.AddUsage(ctx, b, m.Today(), scopesOf(checks))
+	if err != nil {
+		m.cfg.Logger.WarnContext(ctx, "the usage of agents was not written; trying again", "records", len(b.Records), "err", err)
+	} else {
+		m.batch = nil
+	}
+	answer(checks, spent, err)
+	return err
+}
+
+func answer(checks []*check, spent map[Scope]Spent, err error) {
+	for _, c := range checks {
+		c.spent, c.err = spent, err
+		close(c.done)
+	}
+}
+
+// scopesOf are the scopes of checks, each once.
+func scopesOf(checks []*check) []Scope {
+	all := map[Scope]bool{}
+	for _, c := range checks {
+		for _, s := range c.scopes {
+			all[s] = true
+		}
+	}
+	return slices.SortedFunc(maps.Keys(all), compareScopes)
+}
+
+func compareScopes(a, b Scope) int {
+	return cmp.Or(strings.Compare(string(a.Kind), string(b.Kind)), strings.Compare(a.Name, b.Name))
+}
+
+// sorted are the counters in one order for all writers, so that no two wait for each other.
+func sorted(counters map[Key]Counted) []Record {
+	list := make([]Record, 0, len(counters))
+	for k, c := range counters {
+		list = append(list, Record{k, c})
+	}
+	slices.SortFunc(list, func(a, b Record) int {
+		return cmp.Or(strings.Compare(a.Day, b.Day), strings.Compare(a.Principal, b.Principal), strings.Compare(a.Agent, b.Agent),
+			strings.Compare(a.Model, b.Model), strings.Compare(a.Job, b.Job))
+	})
+	return list
+}
+
+// prune removes a step of old counters and reports whether there are no more.
+func (m *Meter) prune(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	n, err := m.store.PruneUsage(ctx, DayOf(m.cfg.Now().AddDate(0, 0, -keepDays), m.cfg.Zone), pruned)
+	if err != nil {
+		m.cfg.Logger.WarnContext(ctx, "old counters of usage were not removed; trying again", "err", err)
+		return false
+	}
+	return n == 0
+}
+
+// count adds to a counter of today.
+func (m *Meter) count(w Who, model string, c Counted) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.beginDay()
+	key := Key{Day: m.day, Principal: w.Principal, Agent: w.Agent, Model: m.known(w.Agent, model), Job: w.Job}
+	was := m.pending[key]
+	was.Add(c)
+	m.pending[key] = was
+	if len(m.pending) == 1 {
+		poke(m.dirty)
+	}
+}
+
+// beginDay forgets what was known of another day. The caller holds the lock.
+func (m *Meter) beginDay() {
+	if today := m.Today(); today != m.day {
+		m.day, m.models, m.noted = today, map[string]map[string]bool{}, map[Scope]Level{}
+	}
+}
+
+// known is the model, or "other" where the agent has too many on this day. The caller holds the lock.
+func (m *Meter) known(agent, model string) string {
+	if m.models[agent] == nil {
+		m.models[agent] = map[string]bool{}
+	}
+	if !m.models[agent][model] {
+		if len(m.models[agent]) >= mostModels {
+			return otherModel
+		}
+		m.models[agent][model] = true
+	}
+	return model
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// settle writes what is counted and reads totals; it returns when that is committed.
+func (m *Meter) settle(ctx context.Context, scopes []Scope) (map[Scope]Spent, error) {
+	c := &check{scopes: scopes, done: make(chan struct{})}
+	m.mu.Lock()
+	select {
+	case <-m.closed:
+		m.mu.Unlock()
+		return nil, ErrClosed
+	default:
+	}
+	m.waiting = append(m.waiting, c)
+	m.mu.Unlock()
+	poke(m.wake)
+	select {
+	case <-c.done:
+		return c.spent, c.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// note reports whether a level of a budget is new today, and remembers it.
+func (m *Meter) note(s Scope, level Level) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.beginDay()
+	if m.noted[s] >= level {
+		return false
+	}
+	m.noted[s] = level
+	return true
+}
+
+// Over reports whether this process has seen that a job, its owner or the day has used up a budget of today. It answers from memory.
+func (m *Meter) Over(principal, job string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.beginDay()
+	for _, s := range (Key{Principal: principal, Job: job}).Scopes() {
+		if m.noted[s] == LevelReached {
+			return true
+		}
+	}
+	return false
+}
+
+// States are the budgets of a day for a principal and a job, with what is used of them; those without a limit are left out.
+func (m *Meter) States(ctx context.Context, principal, job string) ([]State, error) {
+	scopes := m.bounded(principal, job)
+	if len(scopes) == 0 {
+		return nil, nil
+	}
+	spent, err := m.settle(ctx, scopes)
+	if err != nil {
+		return nil, err
+	}
+	return m.states(scopes, spent), nil
+}
+
+// bounded are the scopes of a turn that have a limit.
+func (m *Meter) bounded(principal, job string) []Scope {
+	var list []Scope
+	for _, s := range (Key{Principal: principal, Job: job}).Scopes() {
+		if !m.cfg.Budgets.Of(s.Kind).IsZero() {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func (m *Meter) states(scopes []Scope, spent map[Scope]Spent) []State {
+	list := make([]State, 0, len(scopes))
+	for _, s := range scopes {
+		list = append(list, State{
+			Scope: s, Limit: m.cfg.Budgets.Of(s.Kind), Spent: spent[s], Resets: m.tomorrow(), Currency: m.cfg.Budgets.Currency,
+		})
+	}
+	return list
+}
+
+// Rows sums counters, those of this process that are not written yet included.
+func (m *Meter) Rows(ctx context.Context, q Query) ([]Row, error) {
+	if _, err := m.settle(ctx, nil); err != nil {
+		return nil, err
+	}
+	return m.store.UsageRows(ctx, q)
+}

@@ -1,0 +1,47 @@
+package usage
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"laneway/internal/chat"
+)
+
+// Money is an amount in billionths of the currency of the gateway.
+type Money int64
+
+// Unit is one of the currency.
+const Unit Money = 1_000_000_000
+
+// MoneyOf rounds an amount in units of the currency to a billionth.
+func MoneyOf(amount float64) Money { return Money(math.Round(amount * float64(Unit))) }
+
+// Float is the amount in units of the currency.
+func (m Money) Float() float64 { return float64(m) / float64(Unit) }
+
+// String is the amount with at least two and at most six places.
+func (m Money) String() string {
+	text := strconv.FormatFloat(m.Float(), 'f', 6, 64)
+	short := strings.TrimRight(text, "0")
+	if dot := strings.IndexByte(text, '.'); len(short) < dot+3 {
+		return text[:dot+3]
+	}
+	return short
+}
+
+// Price of a million tokens of each kind, in the currency of the gateway.
+type Price struct {
+	// Input is that of tokens that the provider has read anew, Cached of those that it had in its cache.
+	Input, Output, Cached Money
+}
+
+// million is how many tokens a price is for.
+const million = 1_000_000
+
+// Of is what a request has cost, to a billionth.
+func (p Price) Of(u chat.Usage) Money {
+	cached := min(u.CachedTokens, u.InputTokens)
+	total := float64(u.InputTokens-cached)*float64(p.Input) + float64(cached)*float64(p.Cached) + float64(u.OutputTokens)*float64(p.Output)
+	return Money(math.Round(total / million))
+}

@@ -1,0 +1,150 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"laneway/internal/chat"
+)
+
+// Who is for whom a turn is counted. Job is "" for the turn of a person.
+type Who struct{ Principal, Agent, Job string }
+
+// Turn is the usage of one turn. It is safe for concurrent use: a turn that was finished without its goroutine may still count.
+type Turn struct {
+	meter *Meter
+	who   Who
+
+	mu      sync.Mutex
+	counted chat.Usage // of this attempt and of earlier ones
+	cost    Money
+	asked   bool // something was counted in this attempt
+	notices []State
+}
+
+// Turn begins to count a turn.
+func (m *Meter) Turn(w Who) *Turn { return &Turn{meter: m, who: w} }
+
+// Bounded reports whether a budget covers the turn.
+func (t *Turn) Bounded() bool {
+	return !t.meter.cfg.Budgets.Turn.IsZero() || len(t.meter.bounded(t.who.Principal, t.who.Job)) > 0
+}
+
+// Before adds what earlier attempts of the turn have counted: it is a part of the budget of the turn and of the whole of [Turn.End].
+func (t *Turn) Before(u chat.Usage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.add(u)
+}
+
+// add sums. The caller holds the lock.
+func (t *Turn) add(u chat.Usage) Money {
+	cost := t.meter.cfg.Prices[t.who.Agent].Of(u)
+	t.counted.InputTokens += u.InputTokens
+	t.counted.OutputTokens += u.OutputTokens
+	t.counted.CachedTokens += u.CachedTokens
+	t.cost += cost
+	return cost
+}
+
+// Count counts one request to a model.
+func (t *Turn) Count(u chat.Usage) { t.count(u, 1, 0) }
+
+func (t *Turn) count(u chat.Usage, requests, turns int64) {
+	t.mu.Lock()
+	cost := t.add(u)
+	t.asked = t.asked || requests > 0
+	t.mu.Unlock()
+	t.meter.count(t.who, u.Model, Counted{
+		Turns: turns, Requests: requests, InputTokens: int64(u.InputTokens), OutputTokens: int64(u.OutputTokens), CachedTokens: int64(u.CachedTokens), Cost: cost,
+	})
+	if requests > 0 {
+		model := otherModel
+		if u.Model == t.meter.cfg.Models[t.who.Agent] {
+			model = u.Model
+		}
+		t.meter.cfg.Observer.Used(t.who.Agent, model, u, cost)
+	}
+}
+
+// Asked reports whether a request was counted in this attempt.
+func (t *Turn) Asked() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.asked
+}
+
+// Allow reports whether the turn may ask its model: nil, an [*OverError], or why the totals cannot be read.
+func (t *Turn) Allow(ctx context.Context) error {
+	m := t.meter
+	t.mu.Lock()
+	own := State{
+		Scope: Scope{Kind: KindTurn}, Limit: m.cfg.Budgets.Turn, Currency: m.cfg.Budgets.Currency,
+		Spent: Spent{Tokens: int64(t.counted.InputTokens) + int64(t.counted.OutputTokens), Cost: t.cost},
+	}
+	t.mu.Unlock()
+	if own.Level() == LevelReached {
+		return t.refuse(own)
+	}
+	states, err := t.settle(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range states {
+		if s.Level() == LevelReached {
+			return t.refuse(s)
+		}
+	}
+	return nil
+}
+
+func (t *Turn) refuse(s State) error {
+	t.meter.cfg.Observer.Refused(s.Kind)
+	return &OverError{s}
+}
+
+// Settle returns when what was counted is committed. It does nothing for a turn that no budget of the day covers.
+func (t *Turn) Settle(ctx context.Context) error {
+	_, err := t.settle(ctx)
+	return err
+}
+
+func (t *Turn) settle(ctx context.Context) ([]State, error) {
+	states, err := t.meter.States(ctx, t.who.Principal, t.who.Job)
+	if err != nil {
+		return nil, fmt.Errorf("reading the budgets of a turn: %w", err)
+	}
+	for _, s := range states {
+		if level := s.Level(); level > LevelFree && t.meter.note(s.Scope, level) {
+			t.mu.Lock()
+			t.notices = append(t.notices, s)
+			t.mu.Unlock()
+		}
+	}
+	return states, nil
+}
+
+// End counts what the whole turn has used beyond what was counted, and the turn itself. Call it once.
+func (t *Turn) End(whole chat.Usage) {
+	t.mu.Lock()
+	rest := chat.Usage{
+		InputTokens: max(0, whole.InputTokens-t.counted.InputTokens), OutputTokens: max(0, whole.OutputTokens-t.counted.OutputTokens),
+		CachedTokens: max(0, whole.CachedTokens-t.counted.CachedTokens), Model: whole.Model, Provider: whole.Provider,
+	}
+	t.mu.Unlock()
+	requests := int64(0)
+	if rest.InputTokens+rest.OutputTokens > 0 {
+		requests = 1
+	}
+	t.count(rest, requests, 1)
+}
+
+// Notices are the budgets that this turn has brought to a new level of today, in this process; each is returned once.
+func (t *Turn) Notices() []State {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := t.notices
+	t.notices = nil
+	return list
+}
