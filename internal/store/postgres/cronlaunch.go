@@ -11,6 +11,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/store"
 )
 
 const (
@@ -63,6 +64,7 @@ type launching struct {
 	now  time.Time
 	// checkNames checks first whether another message has the name of a message of a run; such a run is recorded as an error.
 	checkNames bool
+	compact    map[string]string // transcripts of the compact runs
 
 	launched []cron.Launched
 	recorded []cron.Run
@@ -83,10 +85,22 @@ func (l *launching) run(ctx context.Context, tx pgx.Tx, launches []cron.Launch, 
 		return err
 	}
 	rows = append(slices.Clone(rows), refused...)
+	free, err := l.compactFree(ctx, tx, launches)
+	if err != nil {
+		return err
+	}
 	fresh := make([]newRow, 0, len(launches)+len(rows))
+	l.compact = make(map[string]string, len(free))
 	for i := range launches {
 		launches[i].Run = l.queued(launches[i])
-		fresh = append(fresh, newRow{launches[i].Run, launches[i].Message.ID})
+		row := newRow{run: launches[i].Run, message: launches[i].Message.ID}
+		if free[row.run.ID] {
+			if row, err = newCompact(row.run, &launches[i].Message); err != nil {
+				return err
+			}
+			l.compact[row.run.ID] = row.sessionID
+		}
+		fresh = append(fresh, row)
 	}
 	for _, r := range rows {
 		fresh = append(fresh, newRow{run: r})
@@ -113,6 +127,10 @@ func (l *launching) sort(ctx context.Context, tx pgx.Tx, launches []cron.Launch,
 			continue
 		}
 		delete(isNew, c.Run.ID) // a second one of the same name is not new
+		if transcript, compact := l.compact[c.Run.ID]; compact {
+			l.launched = append(l.launched, l.launchedCompact(c, transcript))
+			continue
+		}
 		place = append(place, placed{run: c.Run, message: c.Message})
 	}
 	for _, r := range rows {
@@ -236,6 +254,7 @@ func (s *Store) sessionSlots(ctx context.Context, tx pgx.Tx, node string, list [
 	}
 	key := func(m chat.Message) string { return m.Session.String() }
 	b := &pgx.Batch{}
+	expandRuns(b, column(first, func(m chat.Message) string { return store.CompactRunOf(m.Session) })...) // which an outage left
 	b.Queue(lockSessionsSQL, column(first, key))
 	b.Queue(placeSQL, s.clock(), node, column(first, key), column(first, func(m chat.Message) string { return m.Session.Agent }),
 		column(first, func(m chat.Message) string { return m.Principal }), ids, column(first, func(m chat.Message) string { return m.Lane }),

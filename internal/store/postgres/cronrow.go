@@ -68,15 +68,16 @@ func scanLog(row pgx.CollectableRow) (loggedRun, error) {
 // node, then one array for each column.
 const recordSQL = `
 INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, reason, dst,
-	slot_count, slot_until, fire_at, error, error_class, summary, delivery, suppressed_by, run_id, claimed_at, finished_at, node)
+	slot_count, slot_until, fire_at, error, error_class, summary, delivery, suppressed_by, run_id, claimed_at, finished_at, node,
+	compact, principal, session_id, body)
 SELECT v.id, v.job, v.name, v.key, v.owner, v.agent, v.lane, v.session, v.slot, v.trigger, v.state, NULLIF(v.reason, ''), v.dst,
 	v.n, NULLIF(v.until, 0), NULLIF(v.fire, 0), v.error, v.class, v.summary, v.delivery, v.suppressed, NULLIF(v.message, ''), t.now,
-	CASE WHEN v.message = '' THEN t.now END, $2
+	CASE WHEN v.message = '' THEN t.now END, $2, v.compact, v.principal, v.session_id, v.body
 FROM (SELECT ` + nowSQL + ` AS now) t, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
 	$10::text[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::bigint[], $17::bigint[], $18::bigint[],
-	$19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[])
+	$19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[])
 	AS v(id, job, name, key, owner, agent, lane, session, slot, trigger, state, reason, dst, n, until, fire, error, class, summary,
-	delivery, suppressed, message)
+	delivery, suppressed, message, compact, principal, session_id, body)
 WHERE v.trigger NOT IN ('schedule', 'catchup') OR (
 	SELECT count(*) FROM cron_run_logs o WHERE o.job_id = v.job AND o.scheduled_for = v.slot AND o.trigger IN ('schedule', 'catchup')) = 0
 ON CONFLICT DO NOTHING
@@ -86,6 +87,9 @@ RETURNING id`
 type newRow struct {
 	run     cron.Run
 	message string
+	// of a compact run
+	compact                    bool
+	principal, sessionID, body string
 }
 
 // record queues recordSQL; the ids of the rows that are new go to added.
@@ -112,6 +116,8 @@ func rowArrays(rows []newRow) []any {
 		text(func(r cron.Run) string { return r.Error }), text(func(r cron.Run) string { return r.ErrorClass }),
 		text(func(r cron.Run) string { return chat.Cut(clean(r.Summary), summaryBytes) }), text(func(r cron.Run) string { return string(r.Delivery) }),
 		text(func(r cron.Run) string { return r.SuppressedBy }), column(rows, func(n newRow) string { return n.message }),
+		column(rows, func(n newRow) int64 { return flag(n.compact) }), column(rows, func(n newRow) string { return n.principal }),
+		column(rows, func(n newRow) string { return n.sessionID }), column(rows, func(n newRow) string { return n.body }),
 	}
 }
 

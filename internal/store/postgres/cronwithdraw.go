@@ -79,6 +79,8 @@ func scanWithdrawn(row pgx.CollectableRow) (w withdrawn, err error) {
 func (s *Store) withdraw(ctx context.Context, tx pgx.Tx, jobs []string) ([]withdrawn, error) {
 	var keys []string
 	b := &pgx.Batch{}
+	b.Queue(expandAheadSQL, s.clock(), jobs)
+	b.Queue(expandSQL)
 	b.Queue(lockAheadSQL, s.clock(), jobs).Query(collect(&keys, scanText))
 	if err := send(ctx, tx, b); err != nil || len(keys) == 0 {
 		return nil, err

@@ -48,6 +48,9 @@ type Store struct {
 	finishes     *group[*finishOp]
 	cronFinishes *group[*finishOp] // finishes that the ledger of cron takes part in
 
+	compactStarts   *group[*startOp] // of runs that are one row
+	compactFinishes *group[*finishOp]
+
 	beat *control // heartbeats only
 	ctrl *control // stops and pings
 	now  func() time.Time
@@ -96,6 +99,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.accepts, s.starts = newGroup(s.log, s.acceptGroup), newGroup(s.log, s.startGroup)
 	s.finishes, s.cronFinishes = newGroup(s.log, s.finishGroup), newGroup(s.log, s.finishCronGroup)
+	s.compactStarts, s.compactFinishes = newGroup(s.log, s.startCompactGroup), newGroup(s.log, s.finishCompactGroup)
 	s.wake = newWaker(pool, pc.ConnConfig, s.log)
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -198,6 +202,8 @@ func (s *Store) Close() error {
 	s.starts.close()
 	s.finishes.close()
 	s.cronFinishes.close()
+	s.compactStarts.close()
+	s.compactFinishes.close()
 	s.turns.Close()
 	s.pool.Close()
 	return errors.Join(s.beat.close(), s.ctrl.close())

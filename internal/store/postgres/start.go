@@ -83,13 +83,18 @@ GROUP BY r.id, s.key`
 
 // Start turns waiting messages into a run, see store.Inbox. It takes one round trip, which concurrent starts share.
 func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
-	entriesJSON, err := encodeEntries(p.Transcript, p.RunID)
-	if err != nil {
+	g := &startOp{s: s, p: p}
+	if store.CompactRunOf(p.Session) != "" {
+		if how, err := g.startCompact(ctx); err != nil || how == grouped {
+			return g.out, err
+		}
+	}
+	var err error
+	if g.entries, err = encodeEntries(p.Transcript, p.RunID); err != nil {
 		return store.Started{}, err
 	}
-	g := &startOp{s: s, p: p, entries: entriesJSON}
 	how := single
-	if len(entriesJSON) <= maxGroupedBytes {
+	if len(g.entries) <= maxGroupedBytes {
 		if how, err = s.starts.do(ctx, g); err != nil {
 			return store.Started{}, fmt.Errorf("starting a run: %w", err)
 		}
@@ -105,6 +110,7 @@ type startOp struct {
 	s       *Store
 	p       store.StartParams
 	entries string
+	opening string // the entries of a compact run
 	out     store.Started
 }
 
@@ -231,6 +237,9 @@ func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) 
 	var joined []int64
 	err = s.do(ctx, "joining messages to a run", func(ctx context.Context) error {
 		joined = nil
+		if err := s.expandNow(ctx, s.pool, p.Session); err != nil {
+			return err
+		}
 		b := &pgx.Batch{}
 		s.fence(b, p.Claim)
 		b.Queue(joinSQL, s.clock(), p.Session.String(), p.RunID, p.Node, p.Epoch, p.Seqs, len(p.Transcript), entriesJSON, p.Round).

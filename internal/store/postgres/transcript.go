@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -129,6 +130,11 @@ WHERE t.session_key = $1 AND t.session_id = (SELECT CASE WHEN $2 = '' THEN (SELE
 	THEN EXISTS (SELECT 1 FROM kept_transcripts WHERE session_key = $1 AND session_id = $2 AND ($4 = '' OR principal = $4))
 	ELSE EXISTS (SELECT 1 FROM sessions WHERE key = $1) END)`
 
+	// compactWhere is entriesWhere for the compact run $1, whose session has one transcript.
+	compactWhere = `
+FROM compact_transcript t
+WHERE t.of = $1 AND ($2 = '' OR t.session_id = $2) AND ($3 = '' OR t.run_id = $3) AND $4::text IS NOT NULL`
+
 	countEntriesSQL = `SELECT count(*), COALESCE(max(t.seq), 0)` + entriesWhere
 
 	// $5 how many characters a text may have, 0 = all it has; $6 bytes of all texts; $7 limit; $8 a sequence number, or how many entries are passed over.
@@ -148,24 +154,39 @@ func pageOf(query string) string {
 
 // Transcript reads a piece of a transcript, see store.TranscriptQuery.
 func (s *Store) Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error) {
+	out, err := s.entriesOf(ctx, q, false)
+	if err == nil && out.SessionID == "" && len(out.Entries) == 0 && store.CompactRunOf(q.Session) != "" {
+		return s.entriesOf(ctx, q, true)
+	}
+	return out, err
+}
+
+// entriesOf reads a piece of a transcript: of its table, or of the row of a compact run.
+func (s *Store) entriesOf(ctx context.Context, q store.TranscriptQuery, compact bool) (store.Transcript, error) {
 	var out store.Transcript
 	forward := q.After > 0 || q.FromStart
 	page, place := pageOf(backwardSQL), int64(max(q.Offset, 0))
 	if forward {
 		page, place = pageOf(forwardSQL), q.After
 	}
+	current, count, of := currentSQL, countEntriesSQL, q.Session.String()
+	if compact {
+		of = store.CompactRunOf(q.Session)
+		current = `SELECT session_id FROM compact_sessions WHERE of = $1`
+		count, page = strings.Replace(count, entriesWhere, compactWhere, 1), strings.Replace(page, entriesWhere, compactWhere, 1)
+	}
 	err := s.do(ctx, "reading a transcript", func(ctx context.Context) error {
 		out = store.Transcript{}
-		of := []any{q.Session.String(), q.SessionID, q.RunID, q.Visible}
+		args := []any{of, q.SessionID, q.RunID, q.Visible}
 		b := &pgx.Batch{}
-		b.Queue(currentSQL, q.Session.String()).QueryRow(func(row pgx.Row) error {
+		b.Queue(current, of).QueryRow(func(row pgx.Row) error {
 			if err := row.Scan(&out.SessionID); !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
 			return nil
 		})
-		b.Queue(countEntriesSQL, of...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total, &out.LastSeq) })
-		b.Queue(page, append(of, max(q.MaxChars, 0), cmp.Or(q.MaxBytes, store.ReadBytes), cmp.Or(q.Limit, defaultEntries), place)...).
+		b.Queue(count, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total, &out.LastSeq) })
+		b.Queue(page, append(args, max(q.MaxChars, 0), cmp.Or(q.MaxBytes, store.ReadBytes), cmp.Or(q.Limit, defaultEntries), place)...).
 			Query(collect(&out.Entries, scanEntry))
 		return send(ctx, s.pool, b)
 	})

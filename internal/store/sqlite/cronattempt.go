@@ -67,8 +67,16 @@ func (t *tx) endAttempt(ctx context.Context, p *store.FinishParams) error {
 		return err
 	}
 	t.apply(r, p)
-	if err := t.storeRun(ctx, r); err != nil || !r.State.Final() || p.Cron.Job == nil {
+	if err := t.storeRun(ctx, r); err != nil {
 		return err
+	}
+	return t.endOfJob(ctx, p, r)
+}
+
+// endOfJob changes the job of a run that is over.
+func (t *tx) endOfJob(ctx context.Context, p *store.FinishParams, r *ledgerRow) error {
+	if !r.State.Final() || p.Cron.Job == nil {
+		return nil
 	}
 	j, err := scanDue(t.one(ctx, `SELECT id, `+jobColumns+` FROM cron_jobs WHERE id = ?`, r.JobID))
 	if none(err) || err == nil && j.unreadable {

@@ -50,13 +50,17 @@ func scanLedger(row scanner) (*ledgerRow, error) {
 	if err := row.Scan(r.fields()...); err != nil {
 		return nil, err
 	}
+	return r, r.decode()
+}
+
+// decode completes a row that was scanned.
+func (r *ledgerRow) decode() (err error) {
 	if r.reason != nil {
 		r.Reason = cron.Reason(*r.reason)
 	}
 	r.Run.Duration = span(r.durationMs)
-	var err error
 	r.Attempts, err = cron.DecodeAttempts(r.attempts)
-	return r, err
+	return err
 }
 
 // span is a stored length of time.
@@ -96,6 +100,22 @@ func (t *tx) noteEnd(r *cron.Run) {
 	if r.State.Final() {
 		t.finished = append(t.finished, *r)
 	}
+}
+
+// insertCompact adds a row of a run that is queued and has no other row, see store.Compactable. It returns the id of its transcript.
+func (t *tx) insertCompact(ctx context.Context, r *cron.Run, m *chat.Message) (transcript string, err error) {
+	body, err := encode(m.Content)
+	if err != nil {
+		return "", err
+	}
+	transcript = newID()
+	_, err = t.exec(ctx, `
+		INSERT INTO cron_run_logs (id, job_id, job_name, job_key, owner, agent, lane, session_key, scheduled_for, trigger, state, dst,
+			fire_at, claimed_at, run_id, node, compact, principal, session_id, body)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?, 1, ?, ?, ?)`,
+		r.ID, r.JobID, r.JobName, r.JobKey, r.Owner, r.Agent, r.Lane, r.SessionKey, millis(r.ScheduledFor), string(r.Trigger), string(r.DST),
+		zero(millis(r.FireAt)), t.now, m.ID, r.Node, m.Principal, transcript, body)
+	return transcript, err
 }
 
 // insertQueued adds a row of a run that is queued: most columns are empty yet.

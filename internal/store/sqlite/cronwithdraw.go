@@ -37,6 +37,9 @@ func (t *tx) withdraw(ctx context.Context, jobID string) error {
 // deleted session keeps its numbers and its epoch: a process that still has the claim in memory must not match it with a later claim of the
 // same slot.
 func (t *tx) withdrawRun(ctx context.Context, r *ledgerRow) error {
+	if _, err := t.expand(ctx, r.ID); err != nil {
+		return err
+	}
 	if _, err := t.exec(ctx, `DELETE FROM cron_run_logs WHERE id = ?`, r.ID); err != nil {
 		return err
 	}

@@ -20,7 +20,9 @@
 // # Jobs and their ledger
 //
 // A fire is a message: [Store.Claim] writes the ledger row, the message, its session and the next slot of the job in one operation, and
-// from there the run is handled as every message. So the ledger has no lease of its own. It follows the messages: Start, Finish, a
+// from there the run is handled as every message. An isolated run has its message and its session in its ledger row (compact.go) until another
+// operation than its Start and its successful Finish needs them: whatever looks for a session or a run on the writer's connection expands it
+// first. So the ledger has no lease of its own. It follows the messages: Start, Finish, a
 // takeover, a stop and a delivery change its row in the transaction in which they happen. A claim takes at most 500 jobs, because no other
 // operation writes meanwhile; its cost follows what is due, whatever the number of jobs. A ledger row enters the indexes of history when it
 // is finished.

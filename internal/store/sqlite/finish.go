@@ -22,6 +22,9 @@ func (s *Store) Finish(ctx context.Context, p store.FinishParams) (store.Finishe
 }
 
 func (t *tx) finish(ctx context.Context, p *store.FinishParams) (out store.Finished, err error) {
+	if out, finished, err := t.finishCompact(ctx, p); finished || err != nil {
+		return out, err
+	}
 	r, transcript, err := t.holdRun(ctx, p.Claim, p.RunID)
 	if errors.Is(err, chat.ErrFenced) {
 		return t.finishedBefore(ctx, p)

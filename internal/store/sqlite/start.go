@@ -32,6 +32,9 @@ func (s *Store) Start(ctx context.Context, p store.StartParams) (store.Started, 
 }
 
 func (t *tx) start(ctx context.Context, p *store.StartParams) (out store.Started, err error) {
+	if out, started, err := t.startCompact(ctx, p); started || err != nil {
+		return out, err
+	}
 	r, err := t.hold(ctx, p.Claim)
 	if err != nil {
 		return out, err

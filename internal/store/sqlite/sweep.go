@@ -16,6 +16,9 @@ func (s *Store) Sweep(ctx context.Context, nodeID string, limit int) ([]store.Ta
 		if err := t.endStoppingOfDead(ctx); err != nil {
 			return nil, err
 		}
+		if err := t.expandOfDead(ctx, max(limit, 0)); err != nil {
+			return nil, err
+		}
 		taken, err := t.sweep(ctx, nodeID, limit)
 		if err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,7 +93,25 @@ func areas() []area {
 		{"CronEnds", cronEndTests()},
 		{"CronRace", cronRaceTests()},
 		{"CronLedger", cronLedgerTests()},
+		{"CronIsolated", cronIsolatedTests()},
 	}
+}
+
+// runExpanded runs the tests of an area once more with runs that start in another lane than the one they were claimed for, which no compact run does:
+// their turns are those of messages from the start.
+func runExpanded(t *testing.T, open Opener, a area) {
+	t.Helper()
+	t.Run(a.name+"Expanded", func(t *testing.T) {
+		t.Parallel()
+		for _, tt := range a.tests {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, open)
+				w.expanded = true
+				tt.run(w)
+			})
+		}
+	})
 }
 
 // Run runs every test of the suite as a parallel subtest of t.
@@ -108,6 +127,9 @@ func Run(t *testing.T, open Opener) {
 				})
 			}
 		})
+		if strings.HasPrefix(a.name, "Cron") {
+			runExpanded(t, open, a)
+		}
 	}
 	t.Run("Invariants", func(t *testing.T) {
 		t.Parallel()

@@ -44,7 +44,9 @@ type world struct {
 	cap int
 	// broken: a test broke the tables on purpose, and they are not looked at afterwards.
 	broken bool
-	ids    *atomic.Int64
+	// expanded: runs of jobs start in a way that no compact run does, see [runExpanded].
+	expanded bool
+	ids      *atomic.Int64
 }
 
 func newWorld(t *testing.T, open Opener) *world {
@@ -126,7 +128,11 @@ func (w *world) acceptText(node string, key chat.SessionKey) (string, store.Acce
 
 func (w *world) start(c store.Claim, runID string, seqs ...int64) store.Started {
 	w.Helper()
-	s, err := w.st.Start(w.ctx, store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: seqs, Cron: w.attempt(runID, c.Node)})
+	p := store.StartParams{Claim: c, RunID: runID, Lane: "main", Seqs: seqs, Cron: w.attempt(runID, c.Node)}
+	if p.Cron != nil && !w.expanded {
+		p.Lane = "cron"
+	}
+	s, err := w.st.Start(w.ctx, p)
 	w.ok(err)
 	return s
 }
