@@ -33,8 +33,11 @@ func (t Trigger) round() int {
 		return 1
 	}
 	text, numbered := strings.CutPrefix(string(t), string(TriggerBackfill)+":")
+	if !numbered {
+		return 0
+	}
 	n, err := strconv.Atoi(text)
-	if !numbered || err != nil || n < 2 || BackfillTrigger(n) != t {
+	if err != nil || n < 2 || BackfillTrigger(n) != t {
 		return 0
 	}
 	return n

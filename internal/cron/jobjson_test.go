@@ -145,3 +145,59 @@ func TestAttemptsComeBackAsTheyWere(t *testing.T) {
 		t.Fatal("a broken text was read")
 	}
 }
+
+// TestARememberedJobIsTheOneThatItsTextsMean: read again, with other members around it, and after it was changed by a caller.
+func TestARememberedJobIsTheOneThatItsTextsMean(t *testing.T) {
+	t.Parallel()
+	var d cron.PartsDecoder
+	for range 3 {
+		for name, job := range jobs() {
+			parts, err := cron.EncodeParts(job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := cron.Job{ID: job.ID, Name: "another"}
+			if err := d.Decode(parts, &got); err != nil {
+				t.Fatal(err)
+			}
+			want := job
+			want.Name = "another"
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("%s (- want, + got):\n%s", name, diff)
+			}
+			got.Schedule.EveryMs++
+			for i := range got.Payload.Options {
+				got.Payload.Options[i] = 'x'
+			}
+		}
+	}
+	if err := d.Decode(cron.Parts{Schedule: `{"kind":"never"}`}, &cron.Job{}); err == nil {
+		t.Error("texts that mean nothing are a job")
+	}
+}
+
+// TestASimpleAttemptIsWrittenAsEveryOther compares it with the same attempt in a list of two.
+func TestASimpleAttemptIsWrittenAsEveryOther(t *testing.T) {
+	t.Parallel()
+	at := time.UnixMilli(1_700_000_000_000).UTC()
+	for _, a := range []cron.Attempt{
+		{},
+		{Number: 1, StartedAt: at, Node: "n1"},
+		{Number: 3, State: cron.AttemptOK, StartedAt: at, FinishedAt: at.Add(time.Second), Node: "0190-ab:c_d<e>&"},
+		{Number: 1, State: "a \"quoted\" word", Node: `a\b`},
+		{Number: 1, Node: "日本\n\x7f\u2028"},
+		{Number: 1, Error: "x", ErrorClass: "y"},
+	} {
+		one, err := cron.EncodeAttempts([]cron.Attempt{a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := cron.EncodeAttempts([]cron.Attempt{a, a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "[" + strings.Trim(one, "[]") + "," + strings.Trim(one, "[]") + "]"; two != want {
+			t.Errorf("one is %s, two are %s", one, two)
+		}
+	}
+}

@@ -23,23 +23,46 @@ const CompactEpoch = 1
 
 // CompactRunOf is the run that a session is made for, if the run may be compact; "" = the session is none of such a run. The run may not exist.
 func CompactRunOf(key chat.SessionKey) string {
+	trigger, job, slot, ok := compactParts(key)
+	if !ok {
+		return ""
+	}
+	return trigger + ":" + job + ":" + slot
+}
+
+// isCompactRunOf is CompactRunOf(key) == id. Every start and end of a run asks this; it allocates nothing.
+func isCompactRunOf(key chat.SessionKey, id string) bool {
+	trigger, job, slot, ok := compactParts(key)
+	if !ok {
+		return false
+	}
+	first, rest, _ := strings.Cut(id, ":")
+	second, third, _ := strings.Cut(rest, ":")
+	return first == trigger && second == job && third == slot
+}
+
+// compactParts takes the key of a session apart that a run may have for itself.
+func compactParts(key chat.SessionKey) (trigger, job, slot string, ok bool) {
 	rest, ok := strings.CutPrefix(key.Rest, "cron:")
 	if !ok {
-		return ""
+		return "", "", "", false
 	}
-	job, series, ok := strings.Cut(rest, ":")
-	if !ok {
-		return ""
+	job, series, _ := strings.Cut(rest, ":")
+	trigger, slot, _ = strings.Cut(series, "-")
+	return trigger, job, slot, job != "" && mayBeCompact(cron.Trigger(trigger)) && milliseconds(slot)
+}
+
+// milliseconds reports whether a text is a moment as ids of runs have it. Moments before 1970 are none of compact runs.
+func milliseconds(text string) bool {
+	if text == "" || len(text) > 18 || text[0] == '0' {
+		return false
 	}
-	trigger, slot, ok := strings.Cut(series, "-")
-	if !ok || !mayBeCompact(cron.Trigger(trigger)) {
-		return ""
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return false
+		}
 	}
-	id := trigger + ":" + job + ":" + slot
-	if _, _, _, err := cron.ParseRunID(id); err != nil {
-		return ""
-	}
-	return id
+	return true
 }
 
 func mayBeCompact(t cron.Trigger) bool { return t == cron.TriggerSchedule || t == cron.TriggerManual }
@@ -55,7 +78,7 @@ func CompactRunOfMessage(name string) string {
 
 // Compactable reports whether a run with its message can be stored as one row. A run in a session that others share cannot.
 func Compactable(r *cron.Run, m *chat.Message) bool {
-	return CompactRunOf(m.Session) == r.ID && m.Session.Agent == r.Agent && m.ID == r.ID && m.Dedupe == "cron:"+r.ID && m.Lane == r.Lane &&
+	return isCompactRunOf(m.Session, r.ID) && m.Session.Agent == r.Agent && m.ID == r.ID && m.Dedupe == "cron:"+r.ID && m.Lane == r.Lane &&
 		m.Channel == cron.Channel && m.ExternalID == 0 && m.ParamsHash == "" && len(m.Content.Attachments) == 0 && plain(m.Content.Text)
 }
 
@@ -65,13 +88,13 @@ func plain(text string) bool { return utf8.ValidString(text) && !strings.Contain
 // CompactStart reports whether a start may be that of a compact run.
 func CompactStart(p *StartParams) bool {
 	return p.Cron != nil && p.RunID == p.Cron.RunID && p.Epoch == CompactEpoch && len(p.Seqs) == 1 && p.Seqs[0] == 1 &&
-		(p.Cron.Node == "" || p.Cron.Node == p.Node) && p.Cron.Attempt <= 1 && CompactRunOf(p.Session) == p.RunID && plainEntries(p.Transcript)
+		(p.Cron.Node == "" || p.Cron.Node == p.Node) && p.Cron.Attempt <= 1 && isCompactRunOf(p.Session, p.RunID) && plainEntries(p.Transcript)
 }
 
 // CompactFinish reports whether an end may be written into the row of a compact run: the only attempt has succeeded. After every other end
 // something is to be done with the message or the session.
 func CompactFinish(p *FinishParams) bool {
-	if p.Cron == nil || p.RunID != p.Cron.RunID || p.Epoch != CompactEpoch || CompactRunOf(p.Session) != p.RunID {
+	if p.Cron == nil || p.RunID != p.Cron.RunID || p.Epoch != CompactEpoch || !isCompactRunOf(p.Session, p.RunID) {
 		return false
 	}
 	if p.State != RunOK || p.Outcome != chat.OutcomeAnswered || p.Cron.State != cron.RunOK || p.Requeue || p.StillRunning || p.Journal {

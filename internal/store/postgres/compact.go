@@ -177,7 +177,7 @@ func (s *Store) startCompactGroup(ctx context.Context, list []*startOp) ([]bool,
 		column(list, func(g *startOp) string { return g.p.Lane }), column(list, func(g *startOp) string { return g.opening }),
 		column(list, func(g *startOp) int64 { return int64(len(g.p.Transcript)) })).
 		Query(func(rows pgx.Rows) error { return scanResults(rows, list, done, (*startOp).scanCompact) })
-	readJobs(b, list)
+	s.readJobs(b, list)
 	return done, send(ctx, s.turns, b)
 }
 

@@ -181,7 +181,7 @@ func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
 	batch.Queue(inOrderSQL)
 	batch.Queue(readClockSQL, b.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	batch.Queue(dueCountSQL+limit(b.p, 0)+`) due`, b.s.clock(), b.p.LookAhead.Milliseconds()).QueryRow(func(row pgx.Row) error { return row.Scan(&dueNow) })
-	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.LookAhead.Milliseconds()).Query(collect(&jobs, scanJob))
+	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.LookAhead.Milliseconds()).Query(collect(&jobs, b.s.scanJob))
 	if err := send(ctx, tx, batch); err != nil {
 		return err
 	}

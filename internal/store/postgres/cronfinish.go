@@ -91,18 +91,18 @@ func queueBegins(b *pgx.Batch, list []*startOp) {
 			column(some, func(g *startOp) int64 { return int64(g.p.Cron.Attempt) }), column(some, func(g *startOp) string { return g.p.Node }),
 			column(some, func(g *startOp) string { return g.p.RunID }), column(some, func(g *startOp) int64 { return g.p.Epoch }))
 	}
-	readJobs(b, some)
+	some[0].s.readJobs(b, some)
 }
 
 // readJobs queues the read of the jobs of starts.
-func readJobs(b *pgx.Batch, list []*startOp) {
+func (s *Store) readJobs(b *pgx.Batch, list []*startOp) {
 	of := map[string][]*startOp{}
 	for _, g := range list {
 		if _, job, _, err := cron.ParseRunID(g.p.Cron.RunID); err == nil {
 			of[job] = append(of[job], g)
 		}
 	}
-	b.Queue(jobsSQL, slices.Sorted(maps.Keys(of))).Query(each(scanJob, func(j storedJob) {
+	b.Queue(jobsSQL, slices.Sorted(maps.Keys(of))).Query(each(s.scanJob, func(j storedJob) {
 		for _, g := range of[j.ID] {
 			job := clone(j.Job)
 			g.out.Job = &job
@@ -161,7 +161,7 @@ func (a *finishCronOps) read(b *pgx.Batch) {
 		}
 	}
 	if len(jobs) > 0 {
-		b.Queue(lockFreeJobsSQL, jobs).Query(each(scanJob, func(j storedJob) { a.jobs[j.ID] = j }))
+		b.Queue(lockFreeJobsSQL, jobs).Query(each(a.s.scanJob, func(j storedJob) { a.jobs[j.ID] = j }))
 		b.Queue(existingJobsSQL, jobs).Query(each(scanText, func(id string) { a.known[id] = true }))
 	}
 	if a.compact {

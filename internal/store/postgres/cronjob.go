@@ -125,7 +125,14 @@ func (old storedJob) same(j cron.Job) (args []any, same bool, err error) {
 	return args, err == nil && slices.Equal(args, before), err
 }
 
-func scanJob(row pgx.CollectableRow) (storedJob, error) {
+func scanJob(row pgx.CollectableRow) (storedJob, error) { return scanJobBy(row, cron.DecodeParts) }
+
+// scanJob is scanJob for operations that read a job again and again.
+func (s *Store) scanJob(row pgx.CollectableRow) (storedJob, error) {
+	return scanJobBy(row, s.parts.Decode)
+}
+
+func scanJobBy(row pgx.CollectableRow, decode func(cron.Parts, *cron.Job) error) (storedJob, error) {
 	var (
 		j     storedJob
 		parts cron.Parts
@@ -151,7 +158,7 @@ func scanJob(row pgx.CollectableRow) (storedJob, error) {
 	}
 	st.LastDuration = duration(last)
 	r.into(&j.Job, pause)
-	if err := cron.DecodeParts(parts, &j.Job); err != nil {
+	if err := decode(parts, &j.Job); err != nil {
 		j.Schedule.Kind, j.broken = kind, err.Error()
 		if j.Invalid == "" {
 			j.Invalid = j.broken

@@ -48,6 +48,8 @@ type Store struct {
 	finishes     *group[*finishOp]
 	cronFinishes *group[*finishOp] // finishes that the ledger of cron takes part in
 
+	parts cron.PartsDecoder
+
 	compactStarts   *group[*startOp] // of runs that are one row
 	compactFinishes *group[*finishOp]
 

@@ -96,8 +96,8 @@ func (t *tx) finishCompact(ctx context.Context, p *store.FinishParams) (out stor
 	}
 	r := &ledgerRow{}
 	var opened int64
-	err = t.one(ctx, `SELECT `+ledgerColumns+`, entries FROM cron_run_logs WHERE id = ? AND compact = 1 AND state = 'running' AND node = ?
-		AND EXISTS (SELECT 1 FROM nodes WHERE id = ? AND lease_until > ?)`, p.RunID, p.Node, p.Node, t.now).Scan(append(r.fields(), &opened)...)
+	err = packed{t.one(ctx, `SELECT `+asOne+ledgerColumns+`, entries`+column+` FROM cron_run_logs WHERE id = ? AND compact = 1 AND state = 'running' AND node = ?
+		AND EXISTS (SELECT 1 FROM nodes WHERE id = ? AND lease_until > ?)`, p.RunID, p.Node, p.Node, t.now)}.Scan(append(r.fields(), &opened)...)
 	if none(err) {
 		return out, false, nil
 	}

@@ -78,7 +78,7 @@ func (t *tx) endOfJob(ctx context.Context, p *store.FinishParams, r *ledgerRow) 
 	if !r.State.Final() || p.Cron.Job == nil {
 		return nil
 	}
-	j, err := scanDue(t.one(ctx, `SELECT id, `+jobColumns+` FROM cron_jobs WHERE id = ?`, r.JobID))
+	j, err := t.scanDue(packed{t.one(ctx, `SELECT `+asOne+`id, `+jobColumns+column+` FROM cron_jobs WHERE id = ?`, r.JobID)})
 	if none(err) || err == nil && j.unreadable {
 		return nil
 	}

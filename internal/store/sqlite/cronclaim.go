@@ -97,9 +97,9 @@ type claiming struct {
 
 // jobs decides about the due jobs, and returns how many there were.
 func (c *claiming) jobs(ctx context.Context, p *cron.ClaimParams, until int64, limit int) (int, error) {
-	rows, err := c.query(ctx, `SELECT id, `+jobColumns+` FROM cron_jobs WHERE `+plannedJobs+`
+	rows, err := c.query(ctx, `SELECT `+asOne+`id, `+jobColumns+column+` FROM cron_jobs WHERE `+plannedJobs+`
 		AND next_run_at <= ? ORDER BY next_run_at, id LIMIT ?`, until, limit)
-	found, err := collect(rows, err, scanDue)
+	found, err := collect(rows, err, func(row scanner) (*storedJob, error) { return c.scanDue(packed{row}) })
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
@@ -165,12 +165,14 @@ func (c *claiming) addWork(ctx context.Context, due []cron.DueJob) (map[string]s
 	rows, err := c.query(ctx, `SELECT id, job_id, state, started_at, session_key FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying')
 		AND job_id IN (SELECT value FROM json_each(?)) ORDER BY claimed_at, scheduled_for, id`, names)
 	active := map[string]string{}
+	var (
+		id, jobID, session string
+		state              cron.RunState
+		startedAt          time.Time
+	)
+	columns := []any{&id, &jobID, &state, timeColumn{&startedAt}, &session}
 	_, err = collect(rows, err, func(row scanner) (none struct{}, err error) {
-		var id, jobID string
-		var state cron.RunState
-		var startedAt time.Time
-		var session string
-		if err := row.Scan(&id, &jobID, &state, timeColumn{&startedAt}, &session); err != nil {
+		if err := row.Scan(columns...); err != nil {
 			return none, err
 		}
 		active[id] = jobID

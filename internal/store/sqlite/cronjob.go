@@ -90,14 +90,14 @@ func (v *jobScan) fields() []any {
 }
 
 // done makes the job of the scanned columns. A row whose texts cannot be decoded is a job too, with the reason in Invalid.
-func (v *jobScan) done() *storedJob {
+func (v *jobScan) done(decode func(cron.Parts, *cron.Job) error) *storedJob {
 	j := &v.job
 	j.State.LastDuration = span(v.lastRunMs)
 	if v.pausedAt != nil {
 		v.pause.At = instant(*v.pausedAt)
 		j.Pause = &v.pause
 	}
-	if err := cron.DecodeParts(j.parts, &j.Job); err != nil {
+	if err := decode(j.parts, &j.Job); err != nil {
 		j.unreadable = true
 		j.Schedule.Kind = schedule.Kind(v.kind)
 		if j.Invalid == "" {
@@ -108,12 +108,12 @@ func (v *jobScan) done() *storedJob {
 }
 
 // scanDue reads a job without its active runs.
-func scanDue(row scanner) (*storedJob, error) {
+func (t *tx) scanDue(row scanner) (*storedJob, error) {
 	v := &jobScan{}
 	if err := row.Scan(v.fields()...); err != nil {
 		return nil, err
 	}
-	return v.done(), nil
+	return v.done(t.parts.Decode), nil
 }
 
 // scanJob reads a job with its active runs.
@@ -123,7 +123,7 @@ func scanJob(row scanner) (*storedJob, error) {
 	if err := row.Scan(append(v.fields(), &s.Queued, timeColumn{&s.RunningAt}, timeColumn{&v.job.latestSlot}, timeColumn{&v.job.latestAt})...); err != nil {
 		return nil, err
 	}
-	return v.done(), nil
+	return v.done(cron.DecodeParts), nil
 }
 
 const selectJob = `SELECT id, ` + jobColumns + `, ` + activeColumns + ` FROM cron_jobs `

@@ -15,6 +15,7 @@ type launching struct {
 	run     cron.Run
 	message chat.Message
 	row     *ledgerRow
+	key     string // of the session
 }
 
 // launcher makes messages of runs, for one node, within one operation.
@@ -39,7 +40,8 @@ func (t *tx) newLauncher(ctx context.Context, node string, list []*launching) (*
 	keys := make([]string, 0, len(list))
 	ids, dedupes := make([]string, 0, len(list)), make([]string, 0, len(list))
 	for _, it := range list {
-		keys = append(keys, it.message.Session.String())
+		it.key = it.message.Session.String()
+		keys = append(keys, it.key)
 		ids, dedupes = append(ids, it.message.ID), append(dedupes, it.message.Dedupe)
 	}
 	if err := l.findNames(ctx, ids, dedupes); err != nil {
@@ -141,12 +143,12 @@ func (t *tx) unmade(ctx context.Context, list []*launching) ([]*launching, error
 // run can never execute: it ends with an error that names the reason, and the other runs are launched.
 func (l *launcher) launch(ctx context.Context, it *launching) (out cron.Launched, ok bool, err error) {
 	m := &it.message
-	switch of := store.CompactRunOf(m.Session); {
-	case m.Session.IsZero() || l.sessions[m.Session.String()]:
+	switch {
+	case m.Session.IsZero() || l.sessions[it.key]:
 		out, ok, err = l.intoExisting(ctx, m)
 	case it.row == nil && l.free && !l.names[it.run.ID] && store.Compactable(&it.run, m):
 		return l.compact(ctx, it)
-	case of != "" && of != it.run.ID: // of another run, which may be compact
+	case store.CompactRunOf(m.Session) != "": // perhaps of another run, which may be compact
 		out, ok, err = l.intoExisting(ctx, m)
 	default:
 		out, ok, err = l.intoNew(ctx, m)
@@ -154,8 +156,8 @@ func (l *launcher) launch(ctx context.Context, it *launching) (out cron.Launched
 	if err != nil {
 		return out, false, err
 	}
-	l.sessions[m.Session.String()] = true
-	it.run.SessionKey, it.run.ClaimedAt, it.run.State = m.Session.String(), instant(l.now), cron.RunQueued
+	l.sessions[it.key] = true
+	it.run.SessionKey, it.run.ClaimedAt, it.run.State = it.key, instant(l.now), cron.RunQueued
 	it.run.Node = l.node
 	if !ok {
 		at := instant(l.now)
@@ -168,7 +170,7 @@ func (l *launcher) launch(ctx context.Context, it *launching) (out cron.Launched
 
 // compact makes a run that is one row.
 func (l *launcher) compact(ctx context.Context, it *launching) (out cron.Launched, ok bool, err error) {
-	it.run.SessionKey, it.run.ClaimedAt, it.run.State, it.run.Node = it.message.Session.String(), instant(l.now), cron.RunQueued, l.node
+	it.run.SessionKey, it.run.ClaimedAt, it.run.State, it.run.Node = it.key, instant(l.now), cron.RunQueued, l.node
 	out = cron.Launched{Run: it.run, Message: it.message, Seq: 1, Epoch: store.CompactEpoch, Mine: true, Owner: l.node}
 	out.SessionID, err = l.insertCompact(ctx, &it.run, &it.message)
 	return out, err == nil, err

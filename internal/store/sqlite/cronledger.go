@@ -179,7 +179,7 @@ func (t *tx) storeRun(ctx context.Context, r *ledgerRow) error {
 
 // findLedger reads one row of the ledger; known is false when there is none.
 func findLedger(ctx context.Context, q querier, id string) (r *ledgerRow, known bool, err error) {
-	r, err = scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?`, id))
+	r, err = scanLedger(packed{q.one(ctx, `SELECT `+asOne+ledgerColumns+column+` FROM cron_run_logs WHERE id = ?`, id)})
 	if none(err) {
 		return nil, false, nil
 	}

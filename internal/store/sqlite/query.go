@@ -23,6 +23,7 @@ type querier interface {
 type session struct {
 	conn  *sql.Conn
 	stmts map[string]*sql.Stmt
+	parts cron.PartsDecoder
 }
 
 func connect(ctx context.Context, db *sql.DB) (*session, error) {

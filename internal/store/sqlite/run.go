@@ -38,7 +38,7 @@ func scanRun(row scanner) (*run, error) {
 
 // findRun reads a run; known is false when there is none.
 func (t *tx) findRun(ctx context.Context, id string) (u *run, known bool, err error) {
-	u, err = scanRun(t.one(ctx, `SELECT `+runColumns+` FROM runs WHERE id = ?`, id))
+	u, err = scanRun(packed{t.one(ctx, `SELECT `+asOne+runColumns+column+` FROM runs WHERE id = ?`, id)})
 	if none(err) {
 		return nil, false, nil
 	}
@@ -52,9 +52,10 @@ func (t *tx) holdRun(ctx context.Context, c store.Claim, runID string) (r *row, 
 		return nil, "", err
 	}
 	r = &row{}
-	err = t.one(ctx, `SELECT `+rowColumns+`, runs.session_id FROM sessions s LEFT JOIN nodes n ON n.id = s.owner
+	row := t.one(ctx, `SELECT `+asOne+rowColumns+`, runs.session_id`+column+` FROM sessions s LEFT JOIN nodes n ON n.id = s.owner
 		JOIN runs ON runs.id = ? AND runs.session_key = s.key AND runs.state = 'running' AND runs.owner = ? AND runs.epoch = ? WHERE s.key = ?`,
-		t.now, runID, c.Node, c.Epoch, c.Session.String()).Scan(append(r.fields(), &transcript)...)
+		t.now, runID, c.Node, c.Epoch, c.Session.String())
+	err = packed{row}.Scan(append(r.fields(), &transcript)...)
 	if none(err) || err == nil && !r.heldBy(c) {
 		return nil, "", chat.ErrFenced
 	}

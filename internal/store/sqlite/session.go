@@ -51,8 +51,8 @@ func (t *tx) find(ctx context.Context, key chat.SessionKey) (r *row, ok bool, er
 
 func (t *tx) findRow(ctx context.Context, key chat.SessionKey) (r *row, ok bool, err error) {
 	r = &row{}
-	err = t.one(ctx, `SELECT `+rowColumns+` FROM sessions s LEFT JOIN nodes n ON n.id = s.owner WHERE s.key = ?`,
-		t.now, key.String()).Scan(r.fields()...)
+	err = packed{t.one(ctx, `SELECT `+asOne+rowColumns+column+` FROM sessions s LEFT JOIN nodes n ON n.id = s.owner WHERE s.key = ?`,
+		t.now, key.String())}.Scan(r.fields()...)
 	if none(err) {
 		return nil, false, nil
 	}
