@@ -56,7 +56,7 @@ func (c *cronNext) Run(_ context.Context, env *environment) error {
 		rows = append(rows, []string{f.Local, f.ISO, string(f.DST)})
 	}
 	for _, w := range p.Warnings {
-		env.complain(w)
+		env.note(w)
 	}
 	return table(env.stdout, rows)
 }

@@ -25,6 +25,8 @@ type environment struct {
 	systemConfig string
 	now          func() time.Time
 	signals      *signals
+	// json: errors are printed as JSON. quiet: notes, progress and the banner are not printed.
+	json, quiet bool
 
 	dial    dialer
 	service service

@@ -120,6 +120,9 @@ func (l *listed) more(env *environment, what string) error {
 	if l.next == nil {
 		return nil
 	}
+	if env.quiet {
+		return nil
+	}
 	_, err := fmt.Fprintf(env.stderr, "%d of %d %s; go on with --offset %d\n", len(l.members), l.total, what, *l.next)
 	return err
 }

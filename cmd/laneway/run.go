@@ -22,6 +22,8 @@ const (
 
 // cli is the table of commands.
 type cli struct {
+	Quiet quietFlag `name:"no-notes" short:"q" help:"Print results and errors only: no notes, no progress, no banner."`
+
 	Serve      serveCmd      `cmd:"" help:"Run the gateway."`
 	Chat       chatCmd       `cmd:"" help:"Talk to an agent in the terminal."`
 	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
@@ -49,8 +51,18 @@ type usageError string
 
 func (e usageError) Error() string { return string(e) }
 
+// quietFlag is a flag of every command.
+type quietFlag bool
+
+// BeforeApply takes effect before the command runs.
+func (quietFlag) BeforeApply(env *environment) error {
+	env.quiet = true
+	return nil
+}
+
 // run executes one command line and returns its exit status.
 func run(ctx context.Context, args []string, env *environment) (code int) {
+	env.json = wantsJSON(args)
 	defer func() {
 		if stop, ok := recover().(exitNow); ok {
 			code = int(stop)
@@ -88,6 +100,7 @@ func newParser(env *environment) (*kong.Kong, error) {
 		kong.Name("laneway"),
 		kong.Description("An agent gateway: people and programs talk to agents, in lanes, with jobs that start by the clock."),
 		kong.Writers(env.stdout, env.stderr),
+		kong.Bind(env),
 		kong.Exit(func(code int) { panic(exitNow(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 	)
@@ -125,6 +138,9 @@ func explainUsage(err error, args []string) error {
 func (env *environment) fail(err error) int {
 	var usage usageError
 	var refused config.FaultsError
+	if err != nil && env.json && !errors.Is(err, errQuiet) {
+		return env.failJSON(err)
+	}
 	switch {
 	case err == nil:
 		return exitOK
@@ -146,6 +162,13 @@ func (env *environment) fail(err error) int {
 
 // errQuiet ends a command with status 1 when it has already printed the reason.
 var errQuiet = errors.New("a check failed")
+
+// note is a sentence beside the result of a command.
+func (env *environment) note(sentence string) {
+	if !env.quiet {
+		env.complain(sentence)
+	}
+}
 
 func (env *environment) complain(sentence string) {
 	_, _ = fmt.Fprintln(env.stderr, "laneway: "+oneLine(sentence))

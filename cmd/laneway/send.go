@@ -113,7 +113,7 @@ func (c *sendCmd) print(env *environment, end turnEnd) error {
 		return nil
 	}
 	if end.Status == "merged" {
-		env.complain("another message of the session took this one along; its answer is in laneway sessions show " + c.Session)
+		env.note("another message of the session took this one along; its answer is in laneway sessions show " + c.Session)
 	}
 	if end.Text != "" {
 		text := end.Text

@@ -136,7 +136,7 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 		return err
 	}
 	for _, warning := range slices.Concat(plan.Warnings, loaded.UnknownVariables(env.variableNames())) {
-		env.complain("warning: " + warning)
+		env.note("warning: " + warning)
 	}
 	creds, err := plan.Prepare()
 	if err != nil {
@@ -178,7 +178,14 @@ func (c *serveCmd) reread(env *environment) (*config.Loaded, error) {
 
 // banner prints in at most ten lines where the gateway is and how to use it.
 func (env *environment) banner(loaded *config.Loaded, plan *config.Plan, addresses []string) {
+	if env.quiet {
+		return
+	}
 	cfg := loaded.Config
+	if cfg.Log.Format == "json" {
+		env.bannerJSON(loaded, plan, addresses)
+		return
+	}
 	lines := []string{"laneway " + programVersion().Version + " is running; stop it with Ctrl-C"}
 	if len(addresses) > 0 {
 		lines = append(lines, "listening on "+strings.Join(addresses, ", "))
@@ -200,6 +207,13 @@ func (env *environment) banner(loaded *config.Loaded, plan *config.Plan, address
 }
 
 const maxBanner = 10
+
+// bannerJSON is the banner as one record of a log in JSON.
+func (env *environment) bannerJSON(loaded *config.Loaded, plan *config.Plan, addresses []string) {
+	cfg := loaded.Config
+	slog.New(slog.NewJSONHandler(env.stdout, nil)).Info("laneway is running", "version", programVersion().Version, "listen", addresses,
+		"configuration", loaded.File, "store", storeName(cfg), "agent", agentName(cfg), "notes", loaded.Notes, "token_file", plan.TokenFile, "dashboard", cfg.Dashboard)
+}
 
 func storeName(cfg config.Config) string {
 	if !cfg.Database.IsSet() {

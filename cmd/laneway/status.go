@@ -174,6 +174,9 @@ func channelRows(c wire.ChannelsStatusResult) [][]string {
 			continue
 		}
 		for _, account := range c.Accounts[name] {
+			if !account.Configured {
+				continue
+			}
 			polled, last := "-", "-"
 			if account.LastPollAgeMs != nil {
 				polled = short(time.Duration(*account.LastPollAgeMs)*time.Millisecond) + " ago"
@@ -198,10 +201,8 @@ func accountState(a wire.ChannelAccount) string {
 		return "connected"
 	case a.Running:
 		return "not connected"
-	case a.Configured:
-		return "not running"
 	}
-	return "not configured"
+	return "not running"
 }
 
 func nodeRows(s wire.StatusResult) [][]string {

@@ -128,7 +128,7 @@ func (c *tokenCreate) Run(ctx context.Context, env *environment) error {
 		r.Token = secret.Reveal()
 		return printJSON(env.stdout, r)
 	}
-	env.complain(fmt.Sprintf("token %s may %s and sees %s; this is its secret, shown only now", made.Name, scopeWords(made.Scopes), sees(made.Visible)))
+	env.note(fmt.Sprintf("token %s may %s and sees %s; this is its secret, shown only now", made.Name, scopeWords(made.Scopes), sees(made.Visible)))
 	_, err = fmt.Fprintln(env.stdout, secret.Reveal())
 	return err
 }
