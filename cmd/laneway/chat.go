@@ -14,8 +14,8 @@ import (
 
 type chatCmd struct {
 	clientFlags
-	Session string `help:"Session key." default:"main" placeholder:"KEY"`
-	Agent   string `help:"Agent that answers; default the gateway's." placeholder:"ID"`
+	Session string `help:"Session key." default:"main" placeholder:"KEY" complete:"sessions"`
+	Agent   string `help:"Agent that answers; default the gateway's." placeholder:"ID" complete:"agents"`
 	History int    `help:"How many earlier messages to show at the beginning, on a terminal." default:"6"`
 }
 

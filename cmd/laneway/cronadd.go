@@ -73,8 +73,8 @@ type jobFlags struct {
 
 	Name    string         `help:"Name of the job." placeholder:"NAME"`
 	Message string         `help:"The message to the agent." placeholder:"TEXT"`
-	Agent   string         `help:"The agent; default the gateway's." placeholder:"ID"`
-	Session string         `help:"isolated, main or session:KEY." placeholder:"TARGET"`
+	Agent   string         `help:"The agent; default the gateway's." placeholder:"ID" complete:"agents"`
+	Session string         `help:"isolated, main or session:KEY." placeholder:"TARGET" complete:"isolated,main,session:"`
 	Deliver string         `help:"Where the answer goes: CHANNEL:CHAT[:THREAD], or last." placeholder:"TARGET" xor:"deliver"`
 	Webhook string         `help:"URL that gets a request when a run has ended." placeholder:"URL" xor:"deliver"`
 	Overlap string         `help:"What a fire does while a run is active: skip, concurrent, buffer_one or cancel_previous." placeholder:"POLICY" enum:",skip,concurrent,buffer_one,cancel_previous" default:""`

@@ -108,7 +108,7 @@ func (c *cronList) Run(ctx context.Context, env *environment) error {
 type jobArg struct {
 	clientFlags
 
-	Job  string `arg:"" help:"Id, name or key of the job."`
+	Job  string `arg:"" help:"Id, name or key of the job." complete:"jobs"`
 	JSON bool   `help:"Print JSON."`
 }
 

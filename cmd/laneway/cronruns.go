@@ -16,7 +16,7 @@ import (
 type cronRuns struct {
 	clientFlags
 
-	Job    string `arg:"" optional:"" help:"Id, name or key of the job; none = all jobs."`
+	Job    string `arg:"" optional:"" help:"Id, name or key of the job; none = all jobs." complete:"jobs"`
 	Limit  int    `help:"How many, 1 to 200." default:"50"`
 	Offset int    `help:"How many to pass over." default:"0"`
 	Active bool   `help:"Also what waits and runs."`
@@ -217,7 +217,7 @@ func waitForRun(ctx context.Context, conn gatewayConn, id string) (wire.LedgerEn
 type cronCancel struct {
 	clientFlags
 
-	What   string `arg:"" help:"Id of a run, or id, name or key of a job."`
+	What   string `arg:"" help:"Id of a run, or id, name or key of a job." complete:"jobs"`
 	Reason string `help:"Why." placeholder:"TEXT"`
 	JSON   bool   `help:"Print JSON."`
 }
@@ -286,7 +286,7 @@ func (c *schedulerList) Run(ctx context.Context, env *environment) error {
 type schedulerStatus struct {
 	clientFlags
 
-	Name string `arg:"" help:"Name of the job."`
+	Name string `arg:"" help:"Name of the job." complete:"jobs"`
 	JSON bool   `help:"Print JSON."`
 }
 

@@ -16,8 +16,8 @@ const maxMessage = 262_144
 type sendCmd struct {
 	clientFlags
 	Text    string        `arg:"" help:"The message; - reads it from standard input."`
-	Session string        `help:"Session key." default:"main" placeholder:"KEY"`
-	Agent   string        `help:"Agent that answers; default the gateway's." placeholder:"ID"`
+	Session string        `help:"Session key." default:"main" placeholder:"KEY" complete:"sessions"`
+	Agent   string        `help:"Agent that answers; default the gateway's." placeholder:"ID" complete:"agents"`
 	Timeout time.Duration `help:"How long to wait for the answer; then the message is stopped." default:"10m"`
 	JSON    bool          `help:"Print the answer, its run id and how it ended as JSON."`
 }

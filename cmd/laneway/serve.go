@@ -77,9 +77,9 @@ type serveCmd struct {
 	Listen        []string `help:"Address of the main listener; may be given several times. Default 127.0.0.1:18790." placeholder:"HOST:PORT"`
 	MetricsListen *string  `help:"Address of the metrics listener on loopback, main, or off." placeholder:"HOST:PORT"`
 	Agent         *string  `help:"A first agent: echo, command:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL." placeholder:"AGENT"`
-	Roles         []string `help:"What this process does: gateway,channels,cron,worker. Default all." placeholder:"ROLE"`
-	LogLevel      *string  `help:"debug, info, warn or error." placeholder:"LEVEL"`
-	LogFormat     *string  `help:"text or json." placeholder:"FORMAT"`
+	Roles         []string `help:"What this process does: gateway,channels,cron,worker. Default all." placeholder:"ROLE" complete:"gateway,channels,cron,worker"`
+	LogLevel      *string  `help:"debug, info, warn or error." placeholder:"LEVEL" complete:"debug,info,warn,error"`
+	LogFormat     *string  `help:"text or json." placeholder:"FORMAT" complete:"text,json"`
 	DrainTimeout  *string  `help:"How long running turns may go on after a stop was asked for. Default 30s." placeholder:"DURATION"`
 	PrintConfig   bool     `help:"Print the effective configuration and where each value comes from, and exit."`
 	JSON          bool     `help:"With --print-config: print JSON."`

@@ -25,7 +25,7 @@ type sessionsList struct {
 	clientFlags
 	Limit  int    `help:"How many, 1 to 200." default:"50"`
 	Offset int    `help:"How many to pass over." default:"0"`
-	Agent  string `help:"Only sessions of this agent." placeholder:"ID"`
+	Agent  string `help:"Only sessions of this agent." placeholder:"ID" complete:"agents"`
 	Search string `help:"Only keys that contain this text." placeholder:"TEXT"`
 	All    bool   `help:"The sessions of single runs of jobs, too."`
 	JSON   bool   `help:"Print JSON."`
@@ -80,7 +80,7 @@ func (c *sessionsList) print(env *environment, got listed) error {
 
 type sessionsShow struct {
 	clientFlags
-	Key   string `arg:"" help:"Session key."`
+	Key   string `arg:"" help:"Session key." complete:"sessions"`
 	Limit int    `help:"How many messages, 1 to 1000." default:"20"`
 	JSON  bool   `help:"Print JSON."`
 }
@@ -146,7 +146,7 @@ func printMessages(env *environment, messages []wire.HistoryMessage) error {
 
 type sessionsReset struct {
 	clientFlags
-	Key  string `arg:"" help:"Session key."`
+	Key  string `arg:"" help:"Session key." complete:"sessions"`
 	JSON bool   `help:"Print JSON."`
 }
 
@@ -170,7 +170,7 @@ func (c *sessionsReset) Run(ctx context.Context, env *environment) error {
 
 type sessionsDelete struct {
 	clientFlags
-	Key  string `arg:"" help:"Session key."`
+	Key  string `arg:"" help:"Session key." complete:"sessions"`
 	Yes  bool   `help:"Do not ask; required where there is no terminal."`
 	JSON bool   `help:"Print JSON."`
 }
@@ -210,7 +210,7 @@ func (c *sessionsDelete) Run(ctx context.Context, env *environment) error {
 
 type sessionsStop struct {
 	clientFlags
-	Key  string `arg:"" help:"Session key."`
+	Key  string `arg:"" help:"Session key." complete:"sessions"`
 	Only string `help:"Only this run." placeholder:"ID" name:"run" xor:"what"`
 	All  bool   `help:"Everything that runs and waits." xor:"what"`
 	JSON bool   `help:"Print JSON."`

@@ -52,7 +52,7 @@ type tokenFlags struct {
 type tokenCreate struct {
 	tokenFlags
 	Name    string        `arg:"" help:"Name of the token; what it makes belongs to this name."`
-	Scope   []string      `help:"What it may do: read, write or admin; each includes those before it." default:"read" placeholder:"SCOPE"`
+	Scope   []string      `help:"What it may do: read, write or admin; each includes those before it." default:"read" placeholder:"SCOPE" complete:"read,write,admin"`
 	Visible string        `help:"What it sees: all, or own (only what it made)." default:"all" enum:"all,own" placeholder:"all|own"`
 	Expires time.Duration `help:"How long it lives, such as 720h; 0 = until it is revoked." default:"0"`
 }
