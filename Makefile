@@ -152,6 +152,10 @@ image: ## the container image laneway:$(VERSION)
 setup: ## install what the tests need, where apt is at hand
 	scripts/setup
 
+.PHONY: man
+man: build ## bin/man1: the manual pages of every command
+	./bin/laneway __man bin/man1
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf bin dist

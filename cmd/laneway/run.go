@@ -40,6 +40,7 @@ type cli struct {
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory and gateway, with a cure for each fault."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Man        manCmd        `cmd:"" name:"__man" hidden:"" help:"Write the manual pages."`
 	Complete   completeCmd   `cmd:"" name:"__complete" hidden:"" help:"Candidates for the next word; for completion scripts."`
 }
 
