@@ -14,7 +14,7 @@ import (
 )
 
 // ownKeys brings the credentials of the configuration to the gateway: token, password, write and read token. Those that came from files
-// follow their files, so that a secret is exchanged without a restart. One goroutine calls it.
+// follow their files, so that a secret is exchanged without a restart. It is called by one goroutine at a time.
 type ownKeys struct {
 	read  func() (config.Credentials, error)
 	store store.Store

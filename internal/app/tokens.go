@@ -49,7 +49,7 @@ var (
 )
 
 // CreateToken makes a named token in the configured store and returns it with its secret, which is kept nowhere else. A gateway that runs on
-// the store takes it within two seconds.
+// the store takes it when it is first used.
 func CreateToken(ctx context.Context, cfg config.Config, r TokenRequest, by string) (Token, secret.Secret, error) {
 	scopes, err := r.check()
 	if err != nil {
@@ -181,7 +181,7 @@ func (n *namedTokens) seesOwn(principal string) bool {
 	return own != nil && (*own)[principal]
 }
 
-// Credentials lists the tokens. The gateway calls it every two seconds.
+// Credentials lists the tokens. The gateway calls it every two seconds and for unknown secrets, one call at a time.
 func (n *namedTokens) Credentials(ctx context.Context) ([]auth.Credential, error) {
 	list, err := n.store.Credentials(ctx)
 	if err != nil {

@@ -235,10 +235,10 @@ func rules() []rule {
 			refuses: oursBut(internal+"/config", internal+"/secret"),
 		},
 		{
-			name: "a part of the gateway knows the domain, the port, the protocol and other parts only", example: imports{"laneway/internal/gateway/fault", "laneway/internal/gateway"},
+			name: "a part of the gateway knows the domain, the port, the protocol, retry and other parts only", example: imports{"laneway/internal/gateway/fault", "laneway/internal/gateway"},
 			applies: gatewayPart,
 			refuses: func(p string) bool {
-				return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/signature", internal+"/store", internal+"/wire", internal+"/cron", internal+"/channel")(p)
+				return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/signature", internal+"/store", internal+"/wire", internal+"/cron", internal+"/channel", internal+"/retry")(p)
 			},
 		},
 		{

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -36,9 +37,10 @@ type AuditLog interface {
 	Audit(ctx context.Context, row chat.Audit) error
 }
 
-// Authenticator identifies clients and limits what they spend. It is safe for concurrent use, but see [Authenticator.Refresh].
+// Authenticator identifies clients and limits what they spend. It is safe for concurrent use.
 type Authenticator struct {
 	keys     *keyring
+	readings *readings
 	limiter  Limiter
 	locks    lockout
 	refused  *refusals
@@ -61,7 +63,7 @@ func New(cfg Config, audit AuditLog, observer Observer, log *slog.Logger) (*Auth
 		return nil, err
 	}
 	return &Authenticator{
-		keys: newKeyring(cfg.Credentials, cfg.Sources), limiter: cfg.Limiter, refused: newRefusals(), audit: audit, observer: observer,
+		keys: newKeyring(cfg.Credentials, cfg.Sources), readings: newReadings(), limiter: cfg.Limiter, refused: newRefusals(), audit: audit, observer: observer,
 		log: log, warnings: rate.Sometimes{First: 10, Interval: time.Second},
 	}, nil
 }
@@ -91,7 +93,8 @@ func lockedOut(left time.Duration) *fault.Error {
 	return e
 }
 
-// Identify decides which principal a client is. A locked address is refused with a right secret, too. It needs no database and does not block.
+// Identify decides which principal a client is. A locked address is refused with a right secret, too. A known secret needs no database and does not
+// block. For an unknown one the sources are read again, because it may be new: that takes [readPause] and one reading, or until ctx ends.
 func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr) (Credential, *fault.Error) {
 	now := time.Now()
 	if left := a.locks.lockedFor(addr, now); left > 0 {
@@ -102,8 +105,7 @@ func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr)
 	if text == "" {
 		text = s.Password
 	}
-	cred, ok := a.keys.verify(text, now)
-	if ok {
+	if cred, ok := a.verify(ctx, text, now); ok {
 		return cred, nil
 	}
 	reason, refused := s.fault()
@@ -121,6 +123,16 @@ func (a *Authenticator) Identify(ctx context.Context, s Secret, addr netip.Addr)
 	return Credential{}, refused
 }
 
+// verify finds the credential of a secret, in the list in force or in one that was read after the client sent the secret.
+func (a *Authenticator) verify(ctx context.Context, secret string, now time.Time) (Credential, bool) {
+	cred, ok := a.keys.verify(secret, now)
+	if ok || secret == "" || !a.keys.changes() {
+		return cred, ok
+	}
+	a.readings.since(ctx, a.read)
+	return a.keys.verify(secret, time.Now())
+}
+
 // Bearer identifies the client of an HTTP request, and refuses a credential without the scope.
 func (a *Authenticator) Bearer(r *http.Request, addr netip.Addr, scope string) (Credential, *fault.Error) {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -132,9 +144,21 @@ func (a *Authenticator) Bearer(r *http.Request, addr netip.Addr, scope string) (
 		return cred, refused
 	}
 	if Level(cred.Scopes) < chat.ScopeLevel(scope) {
-		return cred, fault.MissingScope(scope)
+		return cred, missingScope(scope, cred)
 	}
 	return cred, nil
+}
+
+// missingScope names what the credential may do, and the command that makes one which may do more: over HTTP its reader is a person.
+func missingScope(scope string, cred Credential) *fault.Error {
+	has := strings.Join(cred.Scopes, ", ")
+	if has == "" {
+		has = "no scope"
+	}
+	e := fault.MissingScope(scope)
+	e.Message += fmt.Sprintf(" (this token has %s); the operator makes a token that has it with: laneway token create NAME --scope %s",
+		has, strings.TrimPrefix(scope, "operator."))
+	return e
 }
 
 // Spend takes one call of a class from the allowance of a principal; name is what the refusal calls it.
@@ -156,8 +180,11 @@ func (a *Authenticator) SpendBytes(ctx context.Context, principal, name string, 
 	return e
 }
 
-// Refresh reads the sources again. It must not run twice at once. On an error, which it also logs, the last list of that source stays in force.
-func (a *Authenticator) Refresh(ctx context.Context) {
+// Refresh reads the sources again, behind a reading that is under way. On an error, which it also logs, the last list of that source stays in force.
+// It returns early when ctx ends.
+func (a *Authenticator) Refresh(ctx context.Context) { a.readings.now(ctx, a.read) }
+
+func (a *Authenticator) read(ctx context.Context) {
 	if err := a.keys.refresh(ctx); err != nil {
 		a.log.WarnContext(ctx, "credentials were not read; the last ones stay in force", slog.Any("err", err))
 	}

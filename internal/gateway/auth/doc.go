@@ -6,7 +6,9 @@
 // locked address learns nothing about secrets. Secrets are compared by digest, with every credential and in constant time.
 //
 // Credentials come from the configuration and from sources that change. [Authenticator.Refresh] reads the sources; [Authenticator.InForce] then decides for an open
-// connection whether its credential still has the same secret, scopes and visibility. A source that fails keeps its last list.
+// connection whether its credential still has the same secret, scopes and visibility. A source that fails keeps its last list. An unknown secret may be newer than the
+// list: the sources are read once more before it is refused, so that a new token works at once. All unknown secrets that wait share one reading, and two such
+// readings have 100 ms between them.
 //
 // Allowances are counted by principal and class. [NewLimiter] counts in this process, [NewSharedLimiter] over all replicas, in parts that it takes from the store.
 // When the store does not answer, each replica counts by itself.
@@ -16,7 +18,7 @@
 // # Bounds
 //
 // The table of locked addresses and the rows about refused secrets are bounded. Buckets exist by principal, and principals are credentials. Nothing here waits
-// for the network, except [NewSharedLimiter]'s limiter, which waits for the store for at most 50 ms.
+// for the network, except [NewSharedLimiter]'s limiter, which waits for the store for at most 50 ms, and a client with an unknown secret, which waits for the reading.
 //
 // # Goroutines and crash points
 //

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Source lists credentials that come and go while the gateway runs. It is read every two seconds, never twice at once: a
-// credential that is missing, changed or expired closes its connections with 1008. When it fails, its last list stays in force, so that
-// clients are not locked out while the database is down; other sources are not affected.
+// Source lists credentials that come and go while the gateway runs. It is read every two seconds and when a client sends an unknown secret, never
+// twice at once: a credential that is missing, changed or expired closes its connections with 1008. When it fails, its last list stays in force, so
+// that clients are not locked out while the database is down; other sources are not affected.
 type Source interface {
 	Credentials(ctx context.Context) ([]Credential, error)
 }
@@ -31,6 +31,9 @@ func newKeyring(fixed []Credential, sources []Source) *keyring {
 	k.now.Store(&k.fixed)
 	return k
 }
+
+// changes reports whether the list in force can change.
+func (k *keyring) changes() bool { return len(k.sources) > 0 }
 
 // refresh reads the sources again. It must not run twice at once.
 func (k *keyring) refresh(ctx context.Context) error {
