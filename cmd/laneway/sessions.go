@@ -13,10 +13,11 @@ import (
 )
 
 type sessionsCmd struct {
-	List  sessionsList  `cmd:"" help:"List sessions, the newest first."`
-	Show  sessionsShow  `cmd:"" help:"Show one session and its last messages."`
-	Reset sessionsReset `cmd:"" help:"Stop everything of a session and begin an empty transcript."`
-	Stop  sessionsStop  `cmd:"" help:"Stop the oldest running turn of a session, or everything."`
+	List   sessionsList   `cmd:"" help:"List sessions, the newest first."`
+	Show   sessionsShow   `cmd:"" help:"Show one session and its last messages."`
+	Search sessionsSearch `cmd:"" help:"Find messages by their words."`
+	Reset  sessionsReset  `cmd:"" help:"Stop everything of a session and begin an empty transcript."`
+	Stop   sessionsStop   `cmd:"" help:"Stop the oldest running turn of a session, or everything."`
 
 	Delete sessionsDelete `cmd:"" help:"Stop everything of a session and delete it with its transcripts."`
 }

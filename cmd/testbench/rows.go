@@ -67,6 +67,8 @@ func groups() []group {
 			{what: "PostgreSQL cron: durable fires, ledger included, 128 workers", bench: "CronFire/workers=128", metric: "fires/s", unit: "/s", goal: 15_000, more: true},
 		}},
 		{"./internal/store/postgres", "^BenchmarkCost$", "3000x", costRows()},
+		{"./internal/store/sqlite", "^BenchmarkSearch$", "200x", searchRows("SQLite")},
+		{"./internal/store/postgres", "^BenchmarkSearch$", "200x", searchRows("PostgreSQL")},
 		{"./internal/teste2e", "Message", "500x", []row{
 			{what: "message to turn start, idle gateway, SQLite, p50", bench: "Message/sqlite", metric: "start_p50_ms", unit: "ms", goal: 2},
 			{what: "message to turn start, idle gateway, SQLite, p99", bench: "Message/sqlite", metric: "start_p99_ms", unit: "ms", goal: 10},
@@ -107,6 +109,27 @@ func groups() []group {
 			{what: "cron: decision after three days of a one-second job", bench: "Decide/three_days_late,_each_second", metric: "ns/op", unit: "ns"},
 		}},
 	}
+}
+
+// searchRows are what a search, and the index for it, cost.
+func searchRows(store string) (rows []row) {
+	const bench = "Search/messages=1000000"
+	for _, r := range []row{
+		{what: "p50", metric: "p50-ms", unit: "ms"},
+		{what: "p95", metric: "p95-ms", unit: "ms", goal: 100},
+		{what: "p95, a word that most messages have", metric: "common-p95-ms", unit: "ms"},
+		{what: "p95, a rare word", metric: "rare-p95-ms", unit: "ms"},
+		{what: "p95, the sessions of one principal", metric: "own-p95-ms", unit: "ms"},
+		{what: "p95 with 3 000 messages outside of the index", metric: "behind-p95-ms", unit: "ms"},
+		{what: "indexing, each message", metric: "index-us/message", unit: "us"},
+		{what: "commit of 3 000 messages", metric: "commit-3000-ms", unit: "ms"},
+		{what: "size of the index, each message", metric: "index-B/message", unit: "B"},
+		{what: "a turn while the index is written, in units of one without", metric: "turn-ratio", unit: ""},
+	} {
+		r.what, r.bench = store+" search in 1 000 000 messages: "+r.what, bench
+		rows = append(rows, r)
+	}
+	return rows
 }
 
 // costRows are what a fire and a turn cost on PostgreSQL in figures that hardly depend on the machine's load.

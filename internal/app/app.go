@@ -26,6 +26,7 @@ import (
 	"laneway/internal/dispatch"
 	"laneway/internal/files"
 	"laneway/internal/gateway"
+	"laneway/internal/history"
 	"laneway/internal/metrics"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
@@ -198,6 +199,11 @@ func (p *Process) wire(ctx context.Context) error {
 	return nil
 }
 
+// indexer keeps the search index up to date.
+func (p *Process) indexer() *history.Indexer {
+	return history.NewIndexer(history.IndexerConfig{Store: p.store, Lease: p.dispatch.Lease, Log: p.log})
+}
+
 // freeSpace is the floor of the disks on which this process writes.
 func (p *Process) freeSpace() *diskspace.Floor {
 	dirs := []string{p.cfg.Data}
@@ -269,6 +275,7 @@ func (p *Process) Run(ctx context.Context) error {
 	intake, stopIntake := context.WithCancel(partsCtx)
 	defer stopIntake()
 	parts.Go(func() error { return p.dispatch.RunCron(intake) })
+	parts.Go(func() error { p.indexer().Run(intake); return nil })
 	stopChannels := p.startChannels(partsCtx)
 	p.untilStop(ctx, partsCtx)
 	p.delayStop(ctx, partsCtx)

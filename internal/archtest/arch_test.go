@@ -155,6 +155,16 @@ func rules() []rule {
 			refuses: oursBut(internal + "/retry"),
 		},
 		{
+			name: "words know the normal forms of Unicode and nothing of ours", example: imports{"laneway/internal/words", "laneway/internal/store"},
+			applies: in(internal + "/words"),
+			refuses: func(p string) bool { return !standard(p) && p != "golang.org/x/text/unicode/norm" },
+		},
+		{
+			name: "history knows no other package of ours", example: imports{"laneway/internal/history", "laneway/internal/dispatch"},
+			applies: in(internal + "/history"),
+			refuses: oursBut(internal + "/history"),
+		},
+		{
 			name: "secret knows nothing of ours", example: imports{"laneway/internal/secret", "laneway/internal/chat"},
 			applies: in(internal + "/secret"),
 			refuses: oursBut(internal + "/secret"),
@@ -168,13 +178,13 @@ func rules() []rule {
 			name: "the store's port knows the domain only", example: imports{"laneway/internal/store", "laneway/internal/gateway"},
 			applies: exactly(internal + "/store"),
 			refuses: func(p string) bool {
-				return !standard(p) && !in(internal+"/chat", internal+"/cron")(p)
+				return !standard(p) && !in(internal+"/chat", internal+"/cron", internal+"/words")(p)
 			},
 		},
 		{
 			name: "a store knows the domain and the port", example: imports{"laneway/internal/store/sqlite", "laneway/internal/dispatch"},
 			applies: adapter,
-			refuses: oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", internal+"/usage", module+"/migrations"),
+			refuses: oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", internal+"/usage", module+"/migrations", internal+"/words"),
 		},
 		{
 			name: "cron knows the vocabulary and retry only", example: imports{"laneway/internal/cron", "laneway/internal/store"},
@@ -238,7 +248,7 @@ func rules() []rule {
 			name: "a part of the gateway knows the domain, the port, the protocol, retry and other parts only", example: imports{"laneway/internal/gateway/fault", "laneway/internal/gateway"},
 			applies: gatewayPart,
 			refuses: func(p string) bool {
-				return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/signature", internal+"/store", internal+"/wire", internal+"/cron", internal+"/channel", internal+"/retry")(p)
+				return p == internal+"/gateway" || oursBut(internal+"/chat", internal+"/agent", internal+"/gateway", internal+"/secret", internal+"/signature", internal+"/store", internal+"/wire", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/words")(p)
 			},
 		},
 		{
@@ -289,7 +299,7 @@ func rules() []rule {
 		{
 			name: "tools know the services by interfaces only", example: imports{"laneway/internal/tool", "laneway/internal/dispatch"},
 			applies: in(internal + "/tool"),
-			refuses: oursBut(internal+"/agent", internal+"/chat", internal+"/command", internal+"/cron", internal+"/store", internal+"/tool"),
+			refuses: oursBut(internal+"/agent", internal+"/chat", internal+"/command", internal+"/cron", internal+"/store", internal+"/tool", internal+"/words"),
 		},
 		{
 			name: "only the process chooses runners, channels and stores", example: imports{"laneway/internal/dispatch", "laneway/internal/agent/echo"},

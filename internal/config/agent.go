@@ -88,7 +88,7 @@ type Agent struct {
 	Retries int `yaml:"retries"`
 	// Price of a million tokens (openai, anthropic).
 	Price Price `yaml:"price"`
-	// Tools of the gateway that the model may call (openai, anthropic): remind, cron, message, sessions, or off. Default: all of them, except in turns of
+	// Tools of the gateway that the model may call (openai, anthropic): remind, cron, message, sessions, history_search, or off. Default: all of them, except in turns of
 	// /v1 and of hooks, which get tools only where they are listed here.
 	Tools ToolNames `yaml:"tools"`
 }
@@ -210,7 +210,7 @@ func (a *Agent) validate(at at, id string, global Queue) {
 	}
 	for _, name := range a.Tools {
 		if !a.Tools.Off() {
-			at.oneOf("tools", name, "remind", "cron", "message", "sessions")
+			at.oneOf("tools", name, "remind", "cron", "message", "sessions", "history_search")
 		}
 	}
 	a.Price.validate(at.key("price"))

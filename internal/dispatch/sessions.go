@@ -101,6 +101,11 @@ func (d *Dispatcher) Transcript(ctx context.Context, q store.TranscriptQuery) (s
 	return d.store.Transcript(ctx, q)
 }
 
+// Search finds entries of conversations.
+func (d *Dispatcher) Search(ctx context.Context, q store.SearchQuery) (store.SearchResult, error) {
+	return d.store.SearchTranscripts(ctx, q)
+}
+
 // PendingInputs lists messages that are accepted and not yet run.
 func (d *Dispatcher) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error) {
 	return d.store.PendingInputs(ctx, key, after, limit)

@@ -89,6 +89,25 @@ func (h *house) Transcript(_ context.Context, q store.TranscriptQuery) (store.Tr
 	return t, nil
 }
 
+// Search reads the transcripts of this backend.
+func (h *house) Search(_ context.Context, q store.SearchQuery) (store.SearchResult, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var hits []store.Hit
+	for _, r := range h.sessions {
+		if q.Visible != "" && q.Visible != r.status.Principal || !q.Session.IsZero() && q.Session != r.status.Key {
+			continue
+		}
+		for _, e := range r.entries {
+			hit, ok := q.Hit(store.Hit{Session: r.status.Key, SessionID: r.status.SessionID, Principal: r.status.Principal, Entry: e})
+			if ok && (q.Until.IsZero() || !e.At.After(q.Until)) {
+				hits = append(hits, hit)
+			}
+		}
+	}
+	return q.Cut(hits), nil
+}
+
 func (h *house) PendingInputs(_ context.Context, key chat.SessionKey, _ int64, limit int) ([]store.Waiting, int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -46,6 +46,17 @@ func TestOwnVisibilityHidesTheRest(t *testing.T) {
 	if got := admin.must("sessions.list", nil); got["totalCount"] != 1.0 {
 		t.Errorf("all sessions: %v", got)
 	}
+	for _, p := range []params{{"query": "dear"}, {"query": "dear", "key": "diary"}} {
+		if got := otto.must("sessions.search", p); got["count"] != 0.0 || len(got["hits"].([]any)) != 0 || got["hasMore"] != false {
+			t.Errorf("otto finds %v", got)
+		}
+		if got := anna.must("sessions.search", p); got["count"] == 0.0 {
+			t.Errorf("anna finds %v", got)
+		}
+		if got := admin.must("sessions.search", p); got["count"] == 0.0 {
+			t.Errorf("the operator finds %v", got)
+		}
+	}
 	otto.must("chat.send", send("notes", "mine", "o3"))
 	if f := otto.next(func(f frame) bool { return f.Event == "chat" }); strings.Contains(string(f.Payload), "diary") {
 		t.Errorf("otto got %s", f.Payload)

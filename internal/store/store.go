@@ -23,6 +23,7 @@ type Store interface {
 	Sessions
 	Outbox
 	IdempotencyRecords
+	Search
 	Retention
 
 	// Kind is "sqlite", "postgres" or "memory". Status pages show it instead of a path or an address.

@@ -32,6 +32,7 @@ type Sessions interface {
 	Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error)
 	Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error)
 	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
+	Search(ctx context.Context, q store.SearchQuery) (store.SearchResult, error)
 	// ReceiveFrom accepts a message; one with a Dedupe that was accepted before is a duplicate.
 	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
 	// Send puts a message into the outbox; one whose RunID and N are there already is left alone.
@@ -101,12 +102,12 @@ func New(deps Deps) *Table {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	t := &Table{deps: deps}
-	t.tools = []Tool{t.remind(), t.cron(), t.message(), t.sessions()}
+	t.tools = []Tool{t.remind(), t.cron(), t.message(), t.sessions(), t.historySearch()}
 	return t
 }
 
 // Names are the names of all tools, in the order in which they are offered.
-func Names() []string { return []string{"remind", "cron", "message", "sessions"} }
+func Names() []string { return []string{"remind", "cron", "message", "sessions", "history_search"} }
 
 // For is the named tools for one turn; nil names = all. Names that are no tools are passed over.
 func (t *Table) For(turn Turn, names []string) agent.Toolbox {

@@ -75,6 +75,16 @@ func turn() tool.Turn {
 }
 
 func (s *services) call(t tool.Turn, name, args string) chat.ToolResult {
+	return callOf(s, t, name, args)
+}
+
+// callOf calls a tool over a backend that is all services.
+func callOf(s interface {
+	command.JobActions
+	tool.JobEditor
+	tool.Sessions
+}, t tool.Turn, name, args string,
+) chat.ToolResult {
 	box := tool.New(tool.Deps{Jobs: s, Editor: s, Sessions: s}).For(t, nil)
 	return box.Call(context.Background(), "agent:main:ann-1/run/1/1", chat.ToolCall{ID: "a", Name: name, Args: args})
 }

@@ -103,3 +103,35 @@ type SessionsDeleteResult struct {
 	Deleted  bool     `json:"deleted"`  // false: there was none
 	Archived []string `json:"archived"` // the transcript that was kept
 }
+
+// SessionsSearchParams are the parameters of sessions.search.
+type SessionsSearchParams struct {
+	Query    string `json:"query" rule:"required,min=1,max=512"`                 // the words; at most 16
+	Key      string `json:"key,omitempty" rule:"min=1,max=512"`                  // only in this session
+	AgentID  string `json:"agentId,omitempty" rule:"min=1,max=64"`               // only in sessions of an agent
+	SinceMs  *int64 `json:"sinceMs,omitempty" rule:"min=0,max=9007199254740991"` // only from this time on, in Unix milliseconds
+	UntilMs  *int64 `json:"untilMs,omitempty" rule:"min=0,max=9007199254740991"` // only up to this time, in Unix milliseconds
+	Limit    *int64 `json:"limit,omitempty" rule:"min=1,max=100"`                // the most messages; absent = 20
+	MaxChars *int64 `json:"maxChars,omitempty" rule:"min=1,max=1000"`            // characters of an excerpt; absent = 240
+}
+
+// SessionsSearchResult is the result of sessions.search.
+type SessionsSearchResult struct {
+	Count       int         `json:"count"`       // how many this answer has
+	Hits        []SearchHit `json:"hits"`        // the messages, the newest first
+	HasMore     bool        `json:"hasMore"`     // there may be older ones
+	NextUntilMs *int64      `json:"nextUntilMs"` // the untilMs with which a search goes on, which repeats the messages of that millisecond; null = the search ends here
+}
+
+// SearchHit is a message that a search has found.
+type SearchHit struct {
+	SessionKey string `json:"sessionKey"`      // its session
+	SessionID  string `json:"sessionId"`       // its transcript
+	AgentID    string `json:"agentId"`         // the agent of its session
+	MessageID  string `json:"messageId"`       // its id, as in chat.history
+	Seq        int64  `json:"seq"`             // its number in the session
+	Role       string `json:"role"`            // user, assistant or system
+	Timestamp  int64  `json:"timestamp"`       // when it was stored, in Unix milliseconds
+	RunID      string `json:"runId,omitempty"` // its run
+	Excerpt    string `json:"excerpt"`         // the part of its text around the first word that was found
+}

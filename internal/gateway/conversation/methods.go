@@ -29,6 +29,7 @@ type Backend interface {
 	Session(ctx context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error)
 	Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error)
 	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
+	Search(ctx context.Context, q store.SearchQuery) (store.SearchResult, error)
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error)
 	// Reset stops everything of the session and begins an empty transcript; it returns its id. A call that o names and that was answered
 	// before stops nothing and returns the first answer; chat.ErrKeyReused when that had other params. nil = it has no name.

@@ -73,8 +73,12 @@ func chatNotes() map[string]note {
 
 func sessionNotes() map[string]note {
 	return map[string]note{
-		"sessions.list":      {Does: "Lists the visible sessions, newest first."},
-		"sessions.describe":  {Does: "Shows one session."},
+		"sessions.list":     {Does: "Lists the visible sessions, newest first."},
+		"sessions.describe": {Does: "Shows one session."},
+		"sessions.search": {
+			Does: "Finds messages in the transcripts of the visible sessions, the newest first: those in which each word of the query occurs, or begins a word. " +
+				"Case and accents do not count. The current and the archived transcripts are searched, and messages are found as soon as they are stored.",
+		},
 		"sessions.subscribe": {Does: "From now on this connection gets the events of every visible session. It ends with the connection."},
 		"sessions.reset": {
 			Does: "Stops everything of a session, archives its transcript and begins an empty one.", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},

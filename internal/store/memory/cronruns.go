@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"laneway/internal/chat"
@@ -216,5 +217,25 @@ func (s *Store) forget(r *ledgerRow) {
 		}
 		delete(s.messages, id)
 		delete(s.runs, id)
+	}
+	s.forgetSession(r)
+}
+
+// forgetSession deletes the session that a run had for itself, when nothing else is left in it.
+func (s *Store) forgetSession(r *ledgerRow) {
+	own := "cron:" + r.JobID + ":" + string(r.Trigger) + "-" + strconv.FormatInt(r.ScheduledFor.UnixMilli(), 10)
+	for key := range s.sessions {
+		if key.String() != r.SessionKey || key.Rest != own {
+			continue
+		}
+		for _, m := range s.messages {
+			if m.Session == key {
+				return
+			}
+		}
+		delete(s.sessions, key)
+		delete(s.archive, key)
+		delete(s.tombstones, key)
+		return
 	}
 }

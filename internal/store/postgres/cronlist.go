@@ -266,6 +266,12 @@ WITH s AS (
 	  AND right(s.key, length(':cron:' || l.job_id || ':' || l.trigger || '-' || l.scheduled_for)) = ':cron:' || l.job_id || ':' || l.trigger || '-' || l.scheduled_for
 	  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_key = s.key AND r.ended_at IS NULL)
 	RETURNING s.key
+), entries AS (
+	DELETE FROM search_entries e USING search_transcripts x, s WHERE x.session_key = s.key AND e.transcript = x.id
+), transcripts AS (
+	DELETE FROM search_transcripts x USING s WHERE x.session_key = s.key
+), progress AS (
+	DELETE FROM search_progress p USING s WHERE p.session_key = s.key
 )
 DELETE FROM transcript t USING s WHERE t.session_key = s.key`
 )

@@ -272,6 +272,7 @@ func (s *Store) remove(ctx context.Context, tx pgx.Tx, p store.DeleteParams) (ou
 	}
 	out.Deleted = true
 	b := &pgx.Batch{}
+	unindex(b, key)
 	b.Queue(`WITH i AS (
 		UPDATE inbox SET state = 'done', outcome = 'stopped', reason = 'delete', ended_at = `+nowSQL+`
 		WHERE session_key = $2 AND ended_at IS NULL RETURNING *

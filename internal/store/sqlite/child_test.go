@@ -30,7 +30,7 @@ const (
 
 // child plays a role and returns the exit code.
 func child(role string) int {
-	roles := map[string]func(path string) error{"hold": hold, "load": load, "limit": limit}
+	roles := map[string]func(path string) error{"hold": hold, "load": load, "limit": limit, "index": index}
 	if err := roles[role](os.Getenv(pathVariable)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -73,8 +73,25 @@ func hold(path string) error {
 	return s.Close()
 }
 
+// index is load that indexes the transcripts without a pause.
+func index(path string) error {
+	return loadBeside(path, func(s *Store) {
+		for {
+			entries := []chat.TranscriptEntry{{Role: chat.RoleUser, Text: "what is"}, {Role: chat.RoleAssistant, Text: "found later"}}
+			if _, err := s.AppendTranscript(context.Background(), chat.SessionKey{Agent: "main", Rest: "said"}, "ann", entries); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+			if _, err := s.IndexTranscripts(context.Background()); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}
+	})
+}
+
 // load works until it is killed, and prints every acknowledgement when it has it: `accepted ID` or `done ID`.
-func load(path string) error {
+func load(path string) error { return loadBeside(path, func(*Store) {}) }
+
+func loadBeside(path string, beside func(*Store)) error {
 	cfg := Config{Path: path}
 	if name, count, ok := strings.Cut(os.Getenv(boundaryVariable), " "); ok {
 		left := new(atomic.Int64)
@@ -99,6 +116,7 @@ func load(path string) error {
 		return err
 	}
 	var wg sync.WaitGroup
+	wg.Go(func() { beside(s) })
 	for w := range 16 {
 		wg.Go(func() {
 			for i := 0; ; i++ {

@@ -35,6 +35,55 @@ func TestAKillInTheMiddleOfLoadLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
+// TestAKillWhileIndexingLeavesAWholeIndex: after a kill the index has exactly the entries up to its own mark, and goes on from there.
+func TestAKillWhileIndexingLeavesAWholeIndex(t *testing.T) {
+	t.Parallel()
+	for name, extra := range map[string]string{"kill": "", "applied": "applied 90", "committed": "committed 120", "begun": "begun 200"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "laneway.db")
+			for range 2 {
+				cmd := process(t, "index", path)
+				after := 700
+				if extra != "" {
+					cmd.Env, after = append(cmd.Env, boundaryVariable+"="+extra), 1<<30
+				}
+				checkAcknowledged(t, path, crash(t, cmd, after))
+				checkIndex(t, path)
+			}
+		})
+	}
+}
+
+func checkIndex(t *testing.T, path string) {
+	t.Helper()
+	db := outside(t, path)
+	for name, query := range map[string]string{
+		"entries behind the mark":  `SELECT count(*) FROM transcript_words_docsize WHERE id > (SELECT upto FROM search_state)`,
+		"entries that are missing": `SELECT count(*) FROM transcript WHERE rowid <= (SELECT upto FROM search_state) AND rowid NOT IN (SELECT id FROM transcript_words_docsize)`,
+		"entries of nothing":       `SELECT count(*) FROM transcript_words_docsize WHERE id NOT IN (SELECT rowid FROM transcript)`,
+	} {
+		var n int
+		if err := db.QueryRow(query).Scan(&n); err != nil || n != 0 {
+			t.Errorf("%s: %d (%v)", name, n, err)
+		}
+	}
+	s, err := Open(t.Context(), Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.IndexTranscripts(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	var have, want int
+	if err := db.QueryRow(`SELECT (SELECT count(*) FROM transcript_words_docsize), (SELECT count(*) FROM transcript)`).Scan(&have, &want); err != nil || have != want || want == 0 {
+		t.Errorf("the index has %d of %d entries (%v)", have, want, err)
+	}
+}
+
 // crash runs a child until it has printed so many acknowledgements or ends, kills it, and returns everything that it printed.
 func crash(t *testing.T, cmd *exec.Cmd, after int) []string {
 	t.Helper()

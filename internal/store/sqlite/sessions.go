@@ -174,12 +174,15 @@ func (t *tx) remove(ctx context.Context, p store.DeleteParams) (out store.Delete
 	return out, t.audit(ctx, p.Audit.Between(r.id, ""), r.key)
 }
 
-// keep keeps the transcripts of a session for its principal. Those that an earlier session of the key has left keep their owner.
+// keep keeps the transcripts of a session for its principal; no search finds them any more. Those that an earlier session of the key has left keep their owner.
 func (t *tx) keep(ctx context.Context, r *row) error {
 	_, err := t.exec(ctx, `
 		INSERT INTO kept_transcripts (session_key, session_id, principal)
 		SELECT DISTINCT session_key, session_id, ? FROM transcript WHERE session_key = ? ON CONFLICT DO NOTHING`, r.principal, r.key)
-	return err
+	if err != nil {
+		return err
+	}
+	return t.unindex(ctx, r.key)
 }
 
 // drop deletes the transcripts of a session, and those that its principal has kept of earlier ones.

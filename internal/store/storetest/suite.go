@@ -75,6 +75,7 @@ func areas() []area {
 		{"Sessions", sessionTests()},
 		{"Answers", idempotencyTests()},
 		{"Retention", retentionTests()},
+		{"Search", searchTests()},
 		{"Values", valueTests()},
 		{"Cancel", cancelTests()},
 		{"Race", raceTests()},

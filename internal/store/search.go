@@ -1,0 +1,119 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/words"
+)
+
+// Search finds entries of transcripts by their words.
+//
+// It covers the current and the archived transcripts of the sessions that exist, but not those of the gateway's own jobs. What a deletion kept is not
+// covered. A search reads the index and, for what is not indexed yet, the transcripts themselves; so its result does not depend on when
+// IndexTranscripts ran. The entries of deleted transcripts leave the index in the transaction that deletes them.
+type Search interface {
+	// SearchTranscripts finds entries, see [SearchQuery].
+	SearchTranscripts(ctx context.Context, q SearchQuery) (SearchResult, error)
+	// IndexTranscripts adds every entry to the index that is not in it yet, some at a time, each time in a transaction of its own. It checks ctx between
+	// them; what is committed stays. It returns how many entries it has added. Several processes may call it at once.
+	IndexTranscripts(ctx context.Context) (int, error)
+}
+
+// The bounds of a search.
+const (
+	DefaultHits = 20
+	MaxHits     = 100
+	// DefaultExcerpt and MaxExcerpt are characters.
+	DefaultExcerpt = 240
+	MaxExcerpt     = 1000
+	// SearchBytes bounds the texts that one search reads, in bytes: of the hits, and of the entries that are not in the index.
+	SearchBytes = 4 * ReadBytes
+	// SearchRows bounds the entries outside of the index that one search reads.
+	SearchRows = 50_000
+)
+
+// SearchQuery finds the newest entries that its words find.
+type SearchQuery struct {
+	Words words.Query
+	// Visible restricts to sessions of that principal; "" = all. Session restricts to one session, Agent to the sessions of one agent.
+	Visible string
+	Session chat.SessionKey
+	Agent   string
+	// Since and Until restrict the time of an entry, both inclusive, in whole milliseconds; zero = open.
+	Since, Until time.Time
+	// Limit is how many entries are returned; 0 = [DefaultHits], at most [MaxHits]. Excerpt is how many characters a text is cut to; 0 = [DefaultExcerpt], at
+	// most [MaxExcerpt].
+	Limit, Excerpt int
+}
+
+// Most is Limit within its bounds.
+func (q SearchQuery) Most() int { return within(q.Limit, DefaultHits, MaxHits) }
+
+// Chars is Excerpt within its bounds.
+func (q SearchQuery) Chars() int { return within(q.Excerpt, DefaultExcerpt, MaxExcerpt) }
+
+func within(n, none, most int) int {
+	if n <= 0 {
+		return none
+	}
+	return min(n, most)
+}
+
+// Hit makes a hit of an entry that was read; ok is false when the query does not find it.
+func (q SearchQuery) Hit(h Hit) (_ Hit, ok bool) {
+	if !q.Words.Finds(h.Entry.Text) {
+		return h, false
+	}
+	h.Entry.Text = q.Words.Excerpt(h.Entry.Text, q.Chars())
+	return h, true
+}
+
+// Hit is an entry that a search has found.
+type Hit struct {
+	Session chat.SessionKey
+	// SessionID is the transcript, Principal the owner of the session.
+	SessionID, Principal string
+	// Entry has the part of its text around the first word that was found.
+	Entry chat.TranscriptEntry
+}
+
+// SearchResult is what a search has found.
+type SearchResult struct {
+	// Hits are the newest ones, the newest first.
+	Hits []Hit
+	// More: there may be older ones. A search with Until = Back finds them; it repeats the entries of that millisecond.
+	More bool
+	// Back is how far back everything was searched; set when More is.
+	Back time.Time
+}
+
+// Cut sorts hits, the newest first, and cuts them to the limit of the query.
+func (q SearchQuery) Cut(hits []Hit) SearchResult {
+	slices.SortStableFunc(hits, func(a, b Hit) int {
+		return cmp.Or(b.Entry.At.Compare(a.Entry.At), cmp.Compare(a.Session.String(), b.Session.String()), cmp.Compare(b.Entry.Seq, a.Entry.Seq))
+	})
+	if len(hits) <= q.Most() {
+		return SearchResult{Hits: hits}
+	}
+	hits = hits[:q.Most()]
+	return SearchResult{Hits: hits, More: true, Back: hits[len(hits)-1].Entry.At}
+}
+
+// TokenOf is the word of the index that every entry of a session has. It begins with a character that no word of a text has.
+func TokenOf(session string) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(session)) // never fails
+	return "=" + strconv.FormatUint(h.Sum64(), 36)
+}
+
+// IndexWords is what the index of an entry has, separated by spaces: its words, and the one of its session.
+func IndexWords(session, text string) string {
+	return strings.Join(append(words.Index(text), TokenOf(session)), " ")
+}

@@ -1,0 +1,411 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/store"
+	"laneway/internal/words"
+)
+
+func searchTests() []test {
+	return []test{
+		{"FindsTheNewestFirst", searchNewestFirst},
+		{"FiltersBySessionOwnerAgentAndTime", searchFilters},
+		{"ShowsTheExcerpt", searchExcerpt},
+		{"FindsAnyLanguage", searchLanguages},
+		{"GoesOnBehindItsBounds", searchGoesOn},
+		{"ADeletedSessionLeavesTheIndex", searchDeleted},
+		{"ADeletionFindsNothingOfALaterSession", searchAfterDeletion},
+		{"WhatADeletionKeptIsNotFound", searchKept},
+		{"APrunedRunLeavesTheIndex", searchPruned},
+		{"ArchivedTranscriptsAreFound", searchArchived},
+		{"AGivenSessionIsFoundByItsOwner", searchGiven},
+		{"TheGatewaysOwnJobsAreNotFound", searchNotSystem},
+		{"AnOwnerOfManySessionsFindsThemAll", searchManySessions},
+		{"TheIndexChangesNoResult", searchModel},
+		{"IndexersAtOnceIndexEachEntryOnce", searchIndexersAtOnce},
+	}
+}
+
+// says adds one entry to a transcript, a second later than the one before.
+func (w *world) says(key chat.SessionKey, principal, text string) {
+	w.Helper()
+	w.clock.advance(time.Second)
+	_, err := w.st.AppendTranscript(w.ctx, key, principal, []chat.TranscriptEntry{{Role: chat.RoleUser, Text: text}})
+	w.ok(err)
+}
+
+func (w *world) search(text string, q store.SearchQuery) store.SearchResult {
+	w.Helper()
+	var err error
+	q.Words, err = words.Parse(text)
+	w.ok(err)
+	out, err := w.st.SearchTranscripts(w.ctx, q)
+	w.ok(err)
+	return out
+}
+
+// finds expects the texts of the hits, and that nothing is missing.
+func (w *world) finds(text string, q store.SearchQuery, want ...string) {
+	w.Helper()
+	got := w.search(text, q)
+	equal(w, "found by "+text, hitTexts(got.Hits), want)
+	equal(w, "more than that", got.More, false)
+}
+
+func hitTexts(hits []store.Hit) (list []string) {
+	for _, h := range hits {
+		list = append(list, h.Entry.Text)
+	}
+	return list
+}
+
+func (w *world) index() int {
+	w.Helper()
+	n, err := w.st.IndexTranscripts(w.ctx)
+	w.ok(err)
+	return n
+}
+
+// beforeAndAfter checks with nothing in the index, with everything in it, and with one entry behind it.
+func (w *world) beforeAndAfter(check func(when string)) {
+	w.Helper()
+	check("without an index")
+	w.index()
+	check("indexed")
+	equal(w, "indexed again", w.index(), 0)
+	w.says(w.key(), "nobody in particular", "something else")
+	check("with an entry behind the index")
+}
+
+func searchNewestFirst(w *world) {
+	one, two := w.key(), w.key()
+	w.says(one, "ann", "The invoice is 4711.")
+	w.says(two, "bob", "No invoices, thanks.")
+	w.says(one, "ann", "A letter.")
+	w.says(one, "ann", "INVOICE paid")
+	w.beforeAndAfter(func(string) {
+		w.finds("invoice", store.SearchQuery{}, "INVOICE paid", "No invoices, thanks.", "The invoice is 4711.")
+		w.finds("invoice 4711", store.SearchQuery{}, "The invoice is 4711.")
+		w.finds("nothing", store.SearchQuery{})
+		hit := w.search("letter", store.SearchQuery{}).Hits[0]
+		equal(w, "session", hit.Session, one)
+		equal(w, "transcript", hit.SessionID, w.session(one).SessionID)
+		equal(w, "owner", hit.Principal, "ann")
+		equal(w, "number", hit.Entry.Seq, int64(2))
+		equal(w, "role", hit.Entry.Role, chat.RoleUser)
+		limited := w.search("invoice", store.SearchQuery{Limit: 2})
+		equal(w, "two", hitTexts(limited.Hits), []string{"INVOICE paid", "No invoices, thanks."})
+		equal(w, "more", limited.More, true)
+		equal(w, "back", limited.Back, limited.Hits[1].Entry.At)
+	})
+}
+
+func searchFilters(w *world) {
+	one, two := w.key(), chat.SessionKey{Agent: "other", Rest: w.id("room")}
+	w.says(one, "ann", "red one")
+	first := w.clock.now()
+	w.says(two, "bob", "red two")
+	second := w.clock.now()
+	w.says(two, "bob", "red three")
+	w.beforeAndAfter(func(string) {
+		w.finds("red", store.SearchQuery{Visible: "ann"}, "red one")
+		w.finds("red", store.SearchQuery{Visible: "bob"}, "red three", "red two")
+		w.finds("red", store.SearchQuery{Visible: "carol"})
+		w.finds("red", store.SearchQuery{Session: one}, "red one")
+		w.finds("red", store.SearchQuery{Session: one, Visible: "bob"})
+		w.finds("red", store.SearchQuery{Session: w.key()})
+		w.finds("red", store.SearchQuery{Agent: "other"}, "red three", "red two")
+		w.finds("red", store.SearchQuery{Since: second}, "red three", "red two")
+		w.finds("red", store.SearchQuery{Until: second}, "red two", "red one")
+		w.finds("red", store.SearchQuery{Since: second, Until: second}, "red two")
+		w.finds("red", store.SearchQuery{Until: first, Visible: "bob"})
+	})
+}
+
+func searchExcerpt(w *world) {
+	key := w.key()
+	w.says(key, "ann", strings.Repeat("before ", 200)+"the\nneedle "+strings.Repeat("after ", 200))
+	w.beforeAndAfter(func(string) {
+		text := w.search("needle", store.SearchQuery{Excerpt: 60}).Hits[0].Entry.Text
+		if !strings.Contains(text, "the needle after") || len(text) > 60+2*len("…") {
+			w.Fatalf("the excerpt is %q", text)
+		}
+	})
+}
+
+func searchLanguages(w *world) {
+	key := w.key()
+	for _, text := range []string{"Im Café", "明日東京都に行きます", "สวัสดีครับ", "Привет, как дела?", "한국어로"} {
+		w.says(key, "ann", text)
+	}
+	w.beforeAndAfter(func(string) {
+		for query, want := range map[string]string{"CAFE": "Im Café", "京都": "明日東京都に行きます", "都": "明日東京都に行きます", "สวัสดี": "สวัสดีครับ", "привет": "Привет, как дела?", "한국": "한국어로"} {
+			w.finds(query, store.SearchQuery{}, want)
+		}
+	})
+}
+
+// searchGoesOn: what is not found because of a bound is found by a search that goes on at Back.
+func searchGoesOn(w *world) {
+	key := w.key()
+	big := strings.Repeat("filler ", 160_000) // a good megabyte
+	const entries = 20
+	for i := range entries {
+		w.says(key, "ann", fmt.Sprintf("needle%02d %s", i, big))
+	}
+	w.says(key, "ann", "small")
+	pages := func(when string) {
+		w.Helper()
+		q, seen := store.SearchQuery{Excerpt: 8}, map[int64]bool{}
+		for page := 0; ; page++ {
+			if page > entries {
+				w.Fatalf("%s: the search does not get further back", when)
+			}
+			out := w.search("filler", q)
+			for _, h := range out.Hits {
+				seen[h.Entry.Seq] = true
+			}
+			if !out.More {
+				break
+			}
+			q.Until = out.Back
+		}
+		equal(w, when, len(seen), entries)
+	}
+	pages("without an index")
+	w.index()
+	pages("indexed")
+}
+
+// indexed counts the entries of the index; -1 = there is none.
+func (w *world) indexed() int64 {
+	w.Helper()
+	table := map[string]string{"sqlite": "transcript_words_docsize", "postgres": "search_entries"}[w.st.Kind()]
+	if table == "" {
+		return -1
+	}
+	n, ok := w.h.Query(w.tb, "SELECT count(*) FROM "+table)[0][0].(int64)
+	if !ok {
+		w.Fatalf("the count is no number")
+	}
+	return n
+}
+
+func searchDeleted(w *world) {
+	one, two := w.key(), w.key()
+	for i := range 3 {
+		w.says(one, "ann", fmt.Sprint("needle one ", i))
+		w.says(two, "ann", fmt.Sprint("needle two ", i))
+	}
+	w.index()
+	before := w.indexed()
+	w.says(one, "ann", "needle one 3")
+	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: one})
+	w.ok(err)
+	w.finds("needle one", store.SearchQuery{})
+	w.finds("needle", store.SearchQuery{}, "needle two 2", "needle two 1", "needle two 0")
+	if after := w.indexed(); before >= 0 && (before != 6 || after != 3) {
+		w.Fatalf("the index has %d entries before and %d after, want 6 and 3", before, after)
+	}
+	// The last rows are gone: what comes next takes their place.
+	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: two})
+	w.ok(err)
+	w.says(two, "bob", "needle two again")
+	w.says(one, "bob", "needle one again")
+	w.beforeAndAfter(func(string) { w.finds("needle", store.SearchQuery{}, "needle one again", "needle two again") })
+}
+
+func searchAfterDeletion(w *world) {
+	key := w.key()
+	w.says(key, "ann", "secret of ann")
+	w.index()
+	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
+	w.ok(err)
+	w.says(key, "bob", "word of bob")
+	w.beforeAndAfter(func(string) {
+		w.finds("secret", store.SearchQuery{})
+		w.finds("word", store.SearchQuery{Visible: "bob"}, "word of bob")
+	})
+}
+
+func searchKept(w *world) {
+	key := w.key()
+	w.says(key, "ann", "needle kept")
+	w.index()
+	w.says(key, "ann", "needle kept too")
+	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: true})
+	w.ok(err)
+	w.finds("needle", store.SearchQuery{})
+	w.says(key, "bob", "needle of bob")
+	w.beforeAndAfter(func(string) {
+		w.finds("needle", store.SearchQuery{}, "needle of bob")
+		w.finds("needle", store.SearchQuery{Visible: "ann"})
+	})
+}
+
+func searchPruned(w *world) {
+	node := w.node()
+	w.job(nil)
+	l := w.due(node)
+	p := w.ending(w.begin(l), l.Message.ID, cron.RunOK, nil)
+	p.Transcript = []chat.TranscriptEntry{{RunID: p.RunID, Role: chat.RoleAssistant, Text: "needle of a run"}}
+	w.finish(p)
+	w.finds("needle", store.SearchQuery{}, "needle of a run")
+	w.index()
+	w.finds("needle", store.SearchQuery{}, "needle of a run")
+	equal(w, "gone", w.prune(cron.PruneParams{Before: w.clock.now().Add(time.Second), Limit: many}), 1)
+	w.finds("needle", store.SearchQuery{})
+	if n := w.indexed(); n > 0 {
+		w.Fatalf("%d entries are left in the index", n)
+	}
+}
+
+func searchArchived(w *world) {
+	key := w.key()
+	w.says(key, "ann", "needle before")
+	archived := w.session(key).SessionID
+	_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: "ann", NewID: w.id("second")})
+	w.ok(err)
+	w.says(key, "ann", "needle after")
+	w.beforeAndAfter(func(string) {
+		w.finds("needle", store.SearchQuery{Visible: "ann"}, "needle after", "needle before")
+		equal(w, "its transcript", w.search("before", store.SearchQuery{}).Hits[0].SessionID, archived)
+	})
+}
+
+func searchGiven(w *world) {
+	key := w.key()
+	w.says(key, "ann", "needle")
+	w.index()
+	w.ok(w.st.GiveSession(w.ctx, key, "ann", "bob"))
+	w.beforeAndAfter(func(string) {
+		w.finds("needle", store.SearchQuery{Visible: "ann"})
+		w.finds("needle", store.SearchQuery{Visible: "bob"}, "needle")
+	})
+}
+
+func searchNotSystem(w *world) {
+	w.says(w.key(), cron.SystemOwner, "needle of a built-in job")
+	w.says(w.key(), "ann", "needle")
+	w.beforeAndAfter(func(string) { w.finds("needle", store.SearchQuery{}, "needle") })
+}
+
+func searchManySessions(w *world) {
+	const sessions = 130
+	var want []string
+	for i := range sessions {
+		text := fmt.Sprintf("needle number%03d", i)
+		want = append(want, text)
+		w.says(w.key(), "ann", text)
+		w.says(w.key(), "bob", "needle of bob")
+	}
+	slices.Reverse(want)
+	w.beforeAndAfter(func(string) {
+		equal(w, "of ann", hitTexts(w.search("needle", store.SearchQuery{Visible: "ann", Limit: 100}).Hits), want[:100])
+		w.finds("number000", store.SearchQuery{Visible: "ann"}, "needle number000")
+	})
+}
+
+// modelEntry is an entry as searchModel expects it.
+type modelEntry struct {
+	key       chat.SessionKey
+	principal string
+	text      string
+	at        time.Time
+}
+
+// searchModel does random things and compares each search with a list.
+func searchModel(w *world) {
+	rnd := rand.New(rand.NewPCG(23, 42)) //nolint:gosec // a repeatable test
+	keys := []chat.SessionKey{w.key(), w.key(), w.key(), w.key()}
+	owners := map[chat.SessionKey]string{}
+	vocabulary := []string{"alpha", "alphabet", "beta", "gamma", "delta", "Ünder", "京都", "do"}
+	var model []modelEntry
+	removed := func(key chat.SessionKey) {
+		model = slices.DeleteFunc(model, func(e modelEntry) bool { return e.key == key })
+		delete(owners, key)
+	}
+	for step := range 400 {
+		key := keys[rnd.IntN(len(keys))]
+		switch n := rnd.IntN(20); {
+		case n < 10:
+			owner := cmp.Or(owners[key], []string{"ann", "bob"}[rnd.IntN(2)])
+			text := fmt.Sprint(vocabulary[rnd.IntN(len(vocabulary))], " ", vocabulary[rnd.IntN(len(vocabulary))], " ", step)
+			w.says(key, owner, text)
+			owners[key] = owner
+			model = append(model, modelEntry{key, owner, text, w.clock.now()})
+		case n < 12:
+			w.index()
+		case n == 12 && owners[key] != "":
+			_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: owners[key], NewID: w.id("transcript")})
+			w.ok(err)
+		case n == 13:
+			_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: rnd.IntN(2) == 0})
+			w.ok(err)
+			removed(key)
+		}
+		visible, word := []string{"", "ann", "bob"}[rnd.IntN(3)], vocabulary[rnd.IntN(len(vocabulary))]
+		query, err := words.Parse(word)
+		w.ok(err)
+		var want []string
+		for _, e := range slices.Backward(model) {
+			if (visible == "" || visible == e.principal) && query.Finds(e.text) {
+				want = append(want, e.text)
+			}
+		}
+		got := w.search(word, store.SearchQuery{Visible: visible, Limit: 100})
+		equal(w, fmt.Sprintf("step %d: %s of %q", step, word, visible), hitTexts(got.Hits), want[:min(len(want), 100)])
+	}
+}
+
+func searchIndexersAtOnce(w *world) {
+	var keys []chat.SessionKey
+	for range 10 {
+		keys = append(keys, w.key())
+	}
+	var all sync.WaitGroup
+	for _, st := range []store.Store{w.st, w.h.Open()} {
+		all.Go(func() {
+			for range 30 {
+				if _, err := st.IndexTranscripts(w.ctx); err != nil {
+					w.Errorf("indexing: %v", err)
+				}
+			}
+		})
+	}
+	for i := range 40 {
+		for _, key := range keys {
+			_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: fmt.Sprint("needle ", i)}})
+			w.ok(err)
+		}
+		if i%8 == 7 {
+			_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: keys[i/8]})
+			w.ok(err)
+		}
+	}
+	all.Wait()
+	w.index()
+	var want int64
+	for i, key := range keys {
+		n := 40
+		if i < 5 { // deleted behind its 8 * (i+1)th entry
+			n -= 8 * (i + 1)
+		}
+		want += int64(n)
+		if n > 0 {
+			equal(w, "entries of "+key.String(), len(w.search("needle", store.SearchQuery{Session: key, Limit: 100}).Hits), n)
+		}
+	}
+	if got := w.indexed(); got >= 0 && got != want {
+		w.Fatalf("the index has %d entries, want %d", got, want)
+	}
+}

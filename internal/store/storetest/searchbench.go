@@ -1,0 +1,211 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+	"laneway/internal/words"
+)
+
+// BenchSearch measures the search over so many messages in a thousand sessions: what indexing costs, how large the index is, how long searches take,
+// and what a turn pays while the index is brought up to date (in pairs of blocks, without and with it).
+func BenchSearch(b *testing.B, open Opener, messages int) {
+	b.Helper()
+	b.Run(fmt.Sprintf("messages=%d", messages), func(b *testing.B) {
+		w, node := bench(b, open)
+		c := newCorpus(w, messages)
+		began := time.Now()
+		equal(w, "indexed", w.index(), messages)
+		b.ReportMetric(float64(time.Since(began).Microseconds())/float64(messages), "index-us/message")
+		b.ReportMetric(c.size()/float64(messages), "index-B/message")
+		c.write(3000) // of five minutes with ten messages a second
+		c.searches(b, "behind", 40)
+		began = time.Now()
+		w.index()
+		b.ReportMetric(float64(time.Since(began).Milliseconds()), "commit-3000-ms")
+		b.ResetTimer()
+		c.searches(b, "", b.N)
+		b.StopTimer()
+		c.turns(b, node)
+	})
+}
+
+// corpus is messages whose words are as common as words of a language: the n-th most common one is there 1/n as often as the first.
+type corpus struct {
+	*world
+
+	rnd  *rand.Rand
+	zipf *rand.Zipf
+	keys []chat.SessionKey
+}
+
+// vocabulary is how many different words there are.
+const vocabulary = 100_000
+
+func newCorpus(w *world, messages int) *corpus {
+	rnd := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a repeatable benchmark
+	c := &corpus{world: w, rnd: rnd, zipf: rand.NewZipf(rnd, 1.07, 2, vocabulary)}
+	for range 1000 {
+		c.keys = append(c.keys, w.key())
+	}
+	c.write(messages)
+	return c
+}
+
+// write adds messages of some forty words, a hundred to a session at once.
+func (c *corpus) write(messages int) {
+	for i := 0; messages > 0; i++ {
+		n := min(messages, 100)
+		entries := make([]chat.TranscriptEntry, n)
+		for j := range entries {
+			entries[j] = chat.TranscriptEntry{Role: chat.RoleUser, Text: c.text()}
+		}
+		_, err := c.st.AppendTranscript(c.ctx, c.keys[i%len(c.keys)], fmt.Sprint("principal-", i%len(c.keys)/10), entries)
+		c.ok(err)
+		messages -= n
+	}
+}
+
+func (c *corpus) text() string {
+	var text strings.Builder
+	for range 20 + c.rnd.IntN(40) {
+		text.WriteString(wordOf(c.zipf.Uint64()))
+		text.WriteByte(' ')
+	}
+	return text.String()
+}
+
+// wordOf is a word of some four to nine letters; no word begins with another one's number alone.
+func wordOf(n uint64) string {
+	var word []byte
+	for n += 100; n > 0; n /= 20 {
+		word = append(word, "bcdfghjklmnprstvwxyz"[n%20], "aeiou"[n%5])
+	}
+	return string(word)
+}
+
+// size is the bytes of the index.
+func (c *corpus) size() float64 {
+	query := map[string]string{
+		"sqlite":   `SELECT (SELECT sum(length(block)) FROM transcript_words_data) + (SELECT 16 * count(*) FROM transcript_words_docsize)`,
+		"postgres": `SELECT pg_total_relation_size('search_entries') + pg_total_relation_size('search_transcripts') + pg_total_relation_size('search_progress')`,
+	}[c.st.Kind()]
+	n, ok := c.h.Query(c.tb, query)[0][0].(int64)
+	if !ok {
+		c.Fatalf("the size is no number")
+	}
+	return float64(n)
+}
+
+// searches makes n searches of each kind and reports how long they take.
+func (c *corpus) searches(b *testing.B, when string, n int) {
+	b.Helper()
+	principal := "principal-7"
+	session := c.keys[77]
+	all := []time.Duration{}
+	for name, query := range map[string]func() (string, store.SearchQuery){
+		"common": func() (string, store.SearchQuery) { return wordOf(c.rnd.Uint64N(10)), store.SearchQuery{} },
+		"rare": func() (string, store.SearchQuery) {
+			return wordOf(vocabulary/2 + c.rnd.Uint64N(vocabulary/2)), store.SearchQuery{}
+		},
+		"two": func() (string, store.SearchQuery) {
+			return wordOf(c.rnd.Uint64N(200)) + " " + wordOf(200+c.rnd.Uint64N(2000)), store.SearchQuery{}
+		},
+		"begins": func() (string, store.SearchQuery) { return wordOf(c.zipf.Uint64())[:3], store.SearchQuery{} },
+		"session": func() (string, store.SearchQuery) {
+			return wordOf(c.zipf.Uint64()), store.SearchQuery{Session: session}
+		},
+		"own": func() (string, store.SearchQuery) {
+			return wordOf(c.zipf.Uint64()), store.SearchQuery{Visible: principal}
+		},
+	} {
+		var took []time.Duration
+		for range max(n, 1) {
+			text, q := query()
+			var err error
+			q.Words, err = words.Parse(text)
+			c.ok(err)
+			began := time.Now()
+			_, err = c.st.SearchTranscripts(c.ctx, q)
+			took = append(took, time.Since(began))
+			c.ok(err)
+		}
+		all = append(all, took...)
+		if when == "" {
+			b.ReportMetric(quantile(took, 0.95), name+"-p95-ms")
+		}
+	}
+	if when != "" {
+		when += "-"
+	}
+	b.ReportMetric(quantile(all, 0.5), when+"p50-ms")
+	b.ReportMetric(quantile(all, 0.95), when+"p95-ms")
+	b.ReportMetric(quantile(all, 1), when+"max-ms")
+}
+
+// quantile is in milliseconds.
+func quantile(list []time.Duration, q float64) float64 {
+	slices.Sort(list)
+	i := min(int(math.Ceil(q*float64(len(list)))), len(list)) - 1
+	return float64(list[max(i, 0)].Microseconds()) / 1000
+}
+
+// turns measures blocks of turns in pairs: one while nothing is indexed, one while the index is brought up to date without a pause.
+func (c *corpus) turns(b *testing.B, node string) {
+	b.Helper()
+	var ratios []float64
+	var longest [2]time.Duration
+	for range 8 {
+		without := c.block(node, &longest[0])
+		stop, indexed := make(chan struct{}), sync.WaitGroup{}
+		c.write(20_000) // so that there is something to index for as long as the block lasts
+		indexed.Go(func() { c.indexUntil(stop) })
+		with := c.block(node, &longest[1])
+		close(stop)
+		indexed.Wait()
+		ratios = append(ratios, with.Seconds()/without.Seconds())
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(ratios[len(ratios)/2], "turn-ratio")
+	b.ReportMetric(float64(longest[0].Microseconds())/1000, "turn-max-ms")
+	b.ReportMetric(float64(longest[1].Microseconds())/1000, "turn-indexing-max-ms")
+}
+
+func (c *corpus) indexUntil(stop <-chan struct{}) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	go func() { // ends with this function
+		select {
+		case <-stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for ctx.Err() == nil {
+		if _, err := c.st.IndexTranscripts(ctx); err != nil && ctx.Err() == nil {
+			c.Errorf("indexing: %v", err)
+			return
+		}
+	}
+}
+
+// block is how long 300 turns one after the other take.
+func (c *corpus) block(node string, longest *time.Duration) time.Duration {
+	key := c.key()
+	began := time.Now()
+	for range 300 {
+		one := time.Now()
+		c.ok(c.durableTurn(node, key))
+		*longest = max(*longest, time.Since(one))
+	}
+	return time.Since(began)
+}

@@ -1,0 +1,89 @@
+package tool
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+	"laneway/internal/words"
+)
+
+// hitsShown is how many messages the tool history_search returns at once.
+const hitsShown = 10
+
+func (t *Table) historySearch() Tool {
+	return Tool{
+		Name: "history_search", Scope: chat.ScopeWrite, Idempotent: true,
+		Description: "Finds earlier messages that have all of the given words, the newest first: in all sessions of the person, in a group in this session only. " +
+			"A word finds longer words that begin with it. There are no synonyms: try other words when nothing is found.",
+		Schema: `{"type":"object","additionalProperties":false,"required":["query"],"properties":{
+			"query":{"type":"string","description":"The words, at most 16."},
+			"session":{"type":"string","description":"Key of a session of the person, to search in that one only."},
+			"before":{"type":"string","description":"Only messages up to this time (RFC 3339), to go further back."}}}`,
+		Run: t.searchHistory,
+	}
+}
+
+// searchArgs are the arguments of the tool history_search.
+type searchArgs struct {
+	Query   string `json:"query"`
+	Session string `json:"session"`
+	Before  string `json:"before"`
+}
+
+func (t *Table) searchHistory(ctx context.Context, turn Turn, _ string, args []byte) (string, error) {
+	a, err := read[searchArgs](args)
+	if err != nil {
+		return "", err
+	}
+	q, err := t.searchQuery(ctx, turn, a)
+	if err != nil {
+		return "", err
+	}
+	found, err := t.deps.Sessions.Search(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	for _, h := range found.Hits {
+		fmt.Fprintf(&out, "%s %s, %s: %s\n", shown(h.Entry.At), h.Session, h.Entry.Role, h.Entry.Text)
+	}
+	switch {
+	case found.More:
+		fmt.Fprintf(&out, "There may be older ones; search again with before %s.\n", found.Back.UTC().Format(time.RFC3339Nano))
+	case len(found.Hits) == 0:
+		return "No message has these words.", nil
+	}
+	return out.String(), nil
+}
+
+// searchQuery is what the turn may search. Others read along in a group, so the owner's other sessions do not belong there.
+func (t *Table) searchQuery(ctx context.Context, turn Turn, a searchArgs) (store.SearchQuery, error) {
+	q := store.SearchQuery{Visible: turn.Owner, Limit: hitsShown}
+	var err error
+	if q.Words, err = words.Parse(a.Query); err != nil {
+		return q, chat.Errorf(chat.CodeInvalid, "%s", err)
+	}
+	if a.Before != "" {
+		if q.Until, err = time.Parse(time.RFC3339Nano, a.Before); err != nil {
+			return q, chat.Errorf(chat.CodeInvalid, "before is not a time like 2026-03-14T15:00:00Z")
+		}
+	}
+	group := turn.Session.Kind() == chat.KindGroup
+	switch {
+	case group && a.Session != "" && a.Session != turn.Session.String():
+		return q, chat.Errorf(chat.CodeForbidden, "in a group only this session can be searched")
+	case group:
+		q.Visible, q.Session = "", turn.Session
+	case a.Session != "":
+		status, err := t.own(ctx, turn, a.Session)
+		if err != nil {
+			return q, err
+		}
+		q.Session = status.Key
+	}
+	return q, nil
+}
