@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
 
@@ -292,13 +291,4 @@ func (e *finishOp) finishCompact(ctx context.Context) (how commitResult, err err
 	}
 	e.out = store.Finished{}
 	return how, e.s.do(ctx, "expanding a run", func(ctx context.Context) error { return e.s.expandNow(ctx, e.s.turns, e.p.Session) })
-}
-
-// compactOrNone reads the rows of a compact run when there are no others.
-func compactOrNone[T any](ctx context.Context, s *Store, scan pgx.RowToFunc[T], err error, sql string, args ...any) (T, error) {
-	var none T
-	if !errors.Is(err, pgx.ErrNoRows) {
-		return none, err
-	}
-	return one(ctx, s, scan, sql, args...)
 }

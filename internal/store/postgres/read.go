@@ -71,27 +71,27 @@ func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after in
 		if err := send(ctx, s.pool, b); err != nil || total > 0 {
 			return err
 		}
-		return s.pendingCompact(ctx, key, after, limit, &out, &total)
+		list, err := s.pendingCompact(ctx, key)
+		if total = len(list); after < 1 && limit > 0 { // its number is 1
+			out = list
+		}
+		return err
 	})
 	return out, total, err
 }
 
-// pendingCompact is PendingInputs for the session of a compact run, whose only message has the number 1.
-func (s *Store) pendingCompact(ctx context.Context, key chat.SessionKey, after int64, limit int, out *[]store.Waiting, total *int) error {
+// pendingCompact is the message of a compact run, if it waits.
+func (s *Store) pendingCompact(ctx context.Context, key chat.SessionKey) ([]store.Waiting, error) {
 	id := store.CompactRunOf(key)
 	if id == "" {
-		return nil
+		return nil, nil
 	}
-	m, err := one(ctx, s, scanWaiting, `SELECT `+waitingColumns+` FROM compact_inbox i WHERE i.of = $1 AND i.session_key = $2 AND i.state = 'waiting'`,
+	rows, err := s.pool.Query(ctx, `SELECT `+waitingColumns+` FROM compact_inbox i WHERE i.of = $1 AND i.session_key = $2 AND i.state = 'waiting'`,
 		id, key.String())
 	if err != nil {
-		return orNone(err, nil)
+		return nil, err
 	}
-	*total = 1
-	if after < 1 && limit > 0 {
-		*out = []store.Waiting{m}
-	}
-	return nil
+	return pgx.CollectRows(rows, scanWaiting)
 }
 
 // RunByID reads a run; chat.ErrNotFound.

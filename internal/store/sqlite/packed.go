@@ -3,6 +3,7 @@ package sqlite
 import (
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -63,7 +64,7 @@ func element(s string) (v value, rest string, err error) {
 			end++
 		}
 		if end >= len(s) {
-			return v, "", fmt.Errorf("a text has no end")
+			return v, "", errors.New("a text has no end")
 		}
 		v.isText, v.text = true, s[1:end]
 		if strings.IndexByte(v.text, '\\') >= 0 {
@@ -73,7 +74,7 @@ func element(s string) (v value, rest string, err error) {
 	}
 	end := strings.IndexAny(s, ",]")
 	if end < 0 {
-		return v, "", fmt.Errorf("an array has no end")
+		return v, "", errors.New("an array has no end")
 	}
 	if s[:end] == "null" {
 		v.null = true

@@ -344,8 +344,10 @@ func isolatedFence(w *world) {
 	w.pass(interval, node, other)
 	l := w.launchOne(node)
 	wrong := []store.Claim{
-		{Session: l.Message.Session, Node: other, Epoch: l.Epoch}, {Session: l.Message.Session, Node: node, Epoch: l.Epoch + 1},
-		{Session: l.Message.Session, Node: node, Epoch: l.Epoch - 1}, {Session: w.key(), Node: node, Epoch: l.Epoch},
+		{Session: l.Message.Session, Node: other, Epoch: l.Epoch},
+		{Session: l.Message.Session, Node: node, Epoch: l.Epoch + 1},
+		{Session: l.Message.Session, Node: node, Epoch: l.Epoch - 1},
+		{Session: w.key(), Node: node, Epoch: l.Epoch},
 	}
 	before := w.ledger(l.Run.ID)
 	for _, c := range wrong {
