@@ -100,6 +100,10 @@ func (h *house) SetMode(_ context.Context, _ command.Call, m chat.QueueMode) err
 	return h.note("mode " + string(m))
 }
 func (h *house) ClearQueue(context.Context, command.Call) (int, error) { return 3, h.note("clear") }
+func (h *house) AnswerQuestion(_ context.Context, _ command.Call, id string, allow bool) (string, error) {
+	return fmt.Sprintf("question %s: %t", id, allow), h.note("answer " + id)
+}
+
 func (h *house) SetModel(_ context.Context, _ command.Call, m string) error {
 	return h.note("model " + m)
 }
@@ -135,6 +139,9 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/model", "The model here is m.", "overview"},
 		{"/model big-1", "From now on this conversation uses big-1.", "model big-1"},
 		{"/model default", "Back to the agent's own model.", "model "},
+		{"/allow 0a1b2c", "question 0a1b2c: true", "answer 0a1b2c"},
+		{"/deny 0a1b2c", "question 0a1b2c: false", "answer 0a1b2c"},
+		{"/allow", "Write /allow with the id that is in the question.", ""},
 		{"/agent", "main: echo (default) <- this conversation", ""},
 		{"/remind in 20m call Anna", "I will remind you at Sun 22 Nov 2026 15:20 CET: call Anna", `add at:1795357200000 true "call Anna"`},
 		{"/remind 15:00 tea", "I will remind you at Mon 23 Nov 2026 15:00 CET: tea", `add at:1795442400000 true "tea"`},

@@ -26,6 +26,8 @@ type Actions interface {
 	ClearQueue(ctx context.Context, c Call) (int, error)
 	// SetModel chooses a model for the session; "" = back to the agent's.
 	SetModel(ctx context.Context, c Call, model string) error
+	// AnswerQuestion answers a question about a call of a tool, and makes the call that it allows. The text is for the person.
+	AnswerQuestion(ctx context.Context, c Call, id string, allow bool) (string, error)
 	// Overview describes the gateway and the session in a few facts.
 	Overview(ctx context.Context, c Call) (Overview, error)
 	// Agents lists the agents; the first is the default.
@@ -105,9 +107,33 @@ func core() []Command {
 	}
 }
 
+// Names of the commands that answer a question of an agent.
+const (
+	Allow = "allow"
+	Deny  = "deny"
+)
+
+func questionCommands() []Command {
+	row := func(name, description string, allow bool) Command {
+		return Command{
+			Name: name, Args: "ID", Category: "session", Method: "chat.send", Description: description,
+			Run: textOnly(func(ctx context.Context, a Actions, c Call) (string, error) {
+				if c.Args == "" {
+					return "Write /" + name + " with the id that is in the question.", nil
+				}
+				return a.AnswerQuestion(ctx, c, c.Args, allow)
+			}),
+		}
+	}
+	return []Command{
+		row(Allow, "Let the agent do what it has asked about.", true),
+		row(Deny, "Refuse what the agent has asked about.", false),
+	}
+}
+
 // New makes the table of all commands: the core ones, more, and /help over both.
 func New(more ...Command) (*Table, error) {
-	list := slices.Concat(core(), jobCommands(), more)
+	list := slices.Concat(core(), jobCommands(), questionCommands(), more)
 	var table *Table
 	list = append(list, Command{
 		Name: "help", Aliases: []string{"start"}, Category: "status", Method: "commands.list",

@@ -89,6 +89,11 @@ func (a actions) SetModel(ctx context.Context, c command.Call, model string) err
 	return a.d.store.SetNote(ctx, c.Session, c.Principal, noteModel, model)
 }
 
+// AnswerQuestion is /allow and /deny.
+func (a actions) AnswerQuestion(ctx context.Context, c command.Call, id string, allow bool) (string, error) {
+	return a.d.questions.answer(ctx, c.Principal, id, allow)
+}
+
 // Agents is /agent.
 func (a actions) Agents() []agent.Info { return a.d.Agents() }
 

@@ -131,6 +131,7 @@ type Dispatcher struct {
 	access    *access
 	queue     *queue
 	turns     *turns
+	questions *questions
 	stops     *stops
 	signs     *signs
 	figures   figures
@@ -198,7 +199,9 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 		return err
 	}
 	p.cfg.Cron.OverBudget = d.overBudget
-	d.turns.tools = tool.New(tool.Deps{Jobs: actions{d}, Editor: d, Sessions: toolSessions{d}, Log: p.log})
+	d.questions = &questions{parts: p}
+	d.turns.tools = tool.New(tool.Deps{Jobs: actions{d}, Editor: d, Sessions: toolSessions{d}, Questions: d.questions, Log: p.log})
+	d.questions.tools = d.turns.tools
 	p.node, p.events, p.outbox = d.owner, d.publisher, d.sender
 	var err error
 	p.sched, err = scheduler.New(ctx, scheduler.Config[work]{

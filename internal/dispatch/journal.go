@@ -124,6 +124,20 @@ func (j *journal) messages() []fromWhom {
 	return slices.Clone(j.texts)
 }
 
+// returned reports whether the model was given the result of such a call.
+func (j *journal) returned(such func(chat.ToolCall) bool) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, r := range j.rounds {
+		for i, call := range r.Calls {
+			if r.Results[i] != nil && such(call) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // used reports whether rows of the run may be in the store.
 func (j *journal) used() bool { return j != nil && (j.again || j.last() > 0) }
 
@@ -192,20 +206,25 @@ func (j *journal) entries() []chat.TranscriptEntry {
 	var entries []chat.TranscriptEntry
 	for _, r := range j.rounds {
 		for i, call := range r.Calls {
-			result := "it was not finished"
-			if got := r.Results[i]; got != nil {
-				result = oneLine(got.Text)
-				if got.IsError {
-					result = "refused: " + result
-				}
-			}
-			text := "Tool " + oneLine(call.Name) + " " + oneLine(call.Args) + ": " + result
+			text := callNote(call, r.Results[i])
 			entries = append(entries, chat.TranscriptEntry{
 				RunID: j.runID, Role: chat.RoleSystem, Text: text, Tokens: agent.EstimateTokens(text), StopReason: "tool",
 			})
 		}
 	}
 	return entries
+}
+
+// callNote is a call in one line; result nil = there is none.
+func callNote(call chat.ToolCall, result *chat.ToolResult) string {
+	end := "it was not finished"
+	if result != nil {
+		end = oneLine(result.Text)
+		if result.IsError {
+			end = "refused: " + end
+		}
+	}
+	return "Tool " + oneLine(call.Name) + " " + oneLine(call.Args) + ": " + end
 }
 
 func oneLine(text string) string {

@@ -35,30 +35,48 @@ func (ts *turns) toolbox(t *turn) agent.Toolbox {
 	if !ok {
 		return nil
 	}
+	person := ts.personOf(lead, t.run.Principal)
 	return ts.tools.For(tool.Turn{
-		Owner: lead.sender, Session: lead.Session, Sender: lead.Content.Sender, Channel: lead.Channel, Target: lead.Content.Options.ReplyTo,
-		NoActs: func() string { return noActs(t.attempt, t.journal.messages()) },
+		Owner: lead.sender, Session: lead.Session, Sender: lead.Content.Sender, Channel: lead.Channel, Target: lead.Content.Options.ReplyTo, Asked: person,
+		NoActs: func() string { return noActs(t.attempt, ts.asks(t.journal), person) },
+		Asks:   func() string { return ts.asks(t.journal) },
+		Barred: func() string { return barred(t.journal.messages()) },
 	}, names)
 }
 
-// noActs is why the tools that create or send are refused in a turn; "" = they may run. What is created belongs to the owner of the turn, so it has to
-// be their own words that asked for it.
-func noActs(a attempt, texts []fromWhom) string {
-	lead := texts[0]
-	external := func(m fromWhom) bool { return m.Content.External || m.Channel == hookRoute }
-	other := func(m fromWhom) bool { return m.sender != lead.sender }
-	switch {
-	case a.Unattended():
-		return "this is not possible in the turn of a job"
-	case lead.Session.Kind() == chat.KindGroup:
-		return "this is not possible in a group without a confirmation; the person can use the commands, such as /remind"
-	case slices.ContainsFunc(texts, external):
-		return "this is not possible in a turn that text from outside has caused; the person has to ask for it in words of their own"
-	case slices.ContainsFunc(texts, other):
+// barred is why no tool runs in a turn; "" = they may. A tool reaches what is one principal's alone, so several have nothing in common.
+func barred(texts []fromWhom) string {
+	if slices.ContainsFunc(texts, func(m fromWhom) bool { return m.sender != texts[0].sender }) {
 		return "this is not possible in a turn of several people; each of them has to ask separately"
+	}
+	return ""
+}
+
+// asks is why a person has to allow what a turn creates or sends, as the end of a sentence; "" = their own words have asked for it.
+func (ts *turns) asks(j *journal) string {
+	texts := j.messages()
+	switch {
+	case texts[0].Session.Kind() == chat.KindGroup:
+		return "in a group"
+	case slices.ContainsFunc(texts, func(m fromWhom) bool { return m.Content.External || m.Channel == hookRoute }):
+		return "in a turn that text from outside has caused"
+	case j.returned(ts.tools.Foreign):
+		return "in a turn that has read text from outside"
 	default:
 		return ""
 	}
+}
+
+// noActs is why the tools that create or send are refused in a turn; "" = they may run, or a person is asked. What is created belongs to the person, so it
+// has to be their own words that asked for it, or their button.
+func noActs(a attempt, why string, person tool.Person) string {
+	if a.Unattended() {
+		return "this is not possible in the turn of a job"
+	}
+	if why != "" && person.Principal == "" {
+		return "this is not possible " + why + " without a confirmation by a button, and there is none here; the person can use the commands, such as /remind"
+	}
+	return ""
 }
 
 // toolSessions is what the tools read and write of conversations.

@@ -20,6 +20,7 @@ type Store interface {
 	Nodes
 	Inbox
 	Journal
+	Questions
 	Sessions
 	Outbox
 	IdempotencyRecords

@@ -7,9 +7,11 @@
 //
 // # Who may act
 //
-// A tool that creates or sends ([Tool.Acts]) runs only in a turn that its owner's own words caused. [Turn.NoActs] is the reason why it is refused
-// otherwise: in turns of groups, webhooks and forwarded text, because those who write there are not the owner; in turns of jobs, because a job must not
-// make jobs; in turns of several people. The model gets the reason as the result and can pass it on.
+// A tool that creates or sends ([Tool.Acts]) runs only in a turn that its owner's own words caused. In a turn of a group, of text from outside, or
+// behind the output of a tool from outside, a person is asked first ([Turn.Asks]): the call becomes a [Pending] one, the model gets a sentence, and the turn
+// goes on. When the person allows it, [Table.Make] makes the call for them, under its key. Where no person can be asked, and in turns of jobs, it is refused
+// ([Turn.NoActs]), because a job must not make jobs. In turns of several principals no tool runs ([Turn.Barred]): each tool reaches what is one principal's
+// alone, and nothing is common to two. The model gets the reason as the result and can pass it on.
 //
 // # Keys
 //

@@ -19,7 +19,7 @@ const whenHelp = "Plain words (in 20m, tomorrow 15:00, monday 8:30, 2027-03-02 1
 
 func (t *Table) remind() Tool {
 	return Tool{
-		Name: "remind", Scope: chat.ScopeWrite, Idempotent: true, Acts: always,
+		Name: "remind", Scope: chat.ScopeWrite, Idempotent: true, Askable: true, Acts: always,
 		Description: "Sends the person a text once, later, in this chat. The result has the exact local time that was understood; repeat it to the person.",
 		Schema: `{"type":"object","additionalProperties":false,"required":["when","text"],"properties":{
 			"when":{"type":"string","description":"` + whenHelp + `"},
@@ -85,7 +85,7 @@ type cronArgs struct {
 
 func (t *Table) cron() Tool {
 	return Tool{
-		Name: "cron", Scope: chat.ScopeWrite, Idempotent: true, Acts: unless("list", "runs", "preview"),
+		Name: "cron", Scope: chat.ScopeWrite, Idempotent: true, Askable: true, Acts: unless("list", "runs", "preview"),
 		Description: "Lists, makes and changes the jobs of the person: texts that an agent gets by the clock, and whose answers go to this chat.",
 		Schema: `{"type":"object","additionalProperties":false,"required":["action"],"properties":{
 			"action":{"type":"string","enum":["list","add","update","pause","resume","remove","run","preview","runs"]},
@@ -116,7 +116,7 @@ func (t *Table) runCron(ctx context.Context, turn Turn, c command.Call, a cronAr
 		"pause":  func() (string, error) { return "The job is paused.", t.deps.Jobs.PauseJob(ctx, c, a.ID, "") },
 		"remove": func() (string, error) {
 			err := t.deps.Jobs.RemoveJob(ctx, c, a.ID)
-			if errors.Is(err, chat.ErrNotFound) { // a repeated call finds that the first one has removed it
+			if isNoJob(err) { // a repeated call finds that the first one has removed it
 				return "There is no such job any more.", nil
 			}
 			return "The job is removed.", err
@@ -133,6 +133,12 @@ func (t *Table) runCron(ctx context.Context, turn Turn, c command.Call, a cronAr
 		return "", chat.Errorf(chat.CodeInvalid, "the action %s needs the id of a job", a.Action)
 	}
 	return action()
+}
+
+// isNoJob reports whether there is no such job of the person.
+func isNoJob(err error) bool {
+	known, ok := errors.AsType[*chat.Error](err)
+	return errors.Is(err, chat.ErrNotFound) || (ok && known.Details["code"] == "CRON_JOB_NOT_FOUND")
 }
 
 func (t *Table) listJobs(ctx context.Context, c command.Call) (string, error) {

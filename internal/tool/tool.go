@@ -44,6 +44,8 @@ type Deps struct {
 	Jobs     command.JobActions
 	Editor   JobEditor
 	Sessions Sessions
+	// Questions asks persons before tools act; needed where turns have [Turn.Asks].
+	Questions Questions
 	// Log gets panics of tools; nil discards.
 	Log *slog.Logger
 }
@@ -60,6 +62,13 @@ type Turn struct {
 	// NoActs is why tools that create or send are refused in this turn, one sentence; "" = they may run. It is asked at each call, because people can
 	// write into a turn while it runs; nil = they may always run.
 	NoActs func() string
+	// Asks is why a person has to allow tools that create or send, as the end of a sentence ("in a group"); "" = they run without. It is asked at each call,
+	// after NoActs; nil = never.
+	Asks func() string
+	// Asked is that person.
+	Asked Person
+	// Barred is why no tool runs at all, one sentence; "" = they may. It is asked at each call; nil = they always may.
+	Barred func() string
 }
 
 // caller is the owner as the services see it. Own: whatever else the owner may do, a tool reaches what is the owner's alone.
@@ -86,6 +95,11 @@ type Tool struct {
 	Idempotent bool
 	// Acts reports whether a call with these arguments creates or sends something; nil = never.
 	Acts func(args []byte) bool
+	// Askable: a call that acts can be made after its turn, when a person allows it. Where a person has to be asked, others are refused.
+	Askable bool
+	// Foreign reports whether the result of a call with these arguments can have text that is not the person's own; nil = never. Behind it a person has to
+	// allow tools that act.
+	Foreign func(args []byte) bool
 	// Run makes the call. Its text and its error are for the model.
 	Run func(ctx context.Context, t Turn, key string, args []byte) (string, error)
 }
@@ -111,7 +125,7 @@ func Names() []string { return []string{"remind", "cron", "message", "sessions",
 
 // For is the named tools for one turn; nil names = all. Names that are no tools are passed over.
 func (t *Table) For(turn Turn, names []string) agent.Toolbox {
-	b := &box{turn: turn, log: t.deps.Log}
+	b := &box{turn: turn, questions: t.deps.Questions, log: t.deps.Log}
 	for _, one := range t.tools {
 		if names == nil || slices.Contains(names, one.Name) {
 			b.tools = append(b.tools, one)
@@ -120,11 +134,22 @@ func (t *Table) For(turn Turn, names []string) agent.Toolbox {
 	return b
 }
 
+// Foreign reports whether the result of a call can have text that is not the person's own.
+func (t *Table) Foreign(call chat.ToolCall) bool {
+	for _, one := range t.tools {
+		if one.Name == call.Name {
+			return one.Foreign != nil && one.Foreign([]byte(call.Args))
+		}
+	}
+	return false
+}
+
 // box is the tools of one turn.
 type box struct {
-	turn  Turn
-	tools []Tool
-	log   *slog.Logger
+	turn      Turn
+	tools     []Tool
+	questions Questions
+	log       *slog.Logger
 }
 
 // Specs implements [agent.Toolbox].
@@ -166,14 +191,28 @@ func (b *box) run(ctx context.Context, key string, call chat.ToolCall) (string, 
 		if len(bytes.TrimSpace(args)) == 0 {
 			args = []byte("{}")
 		}
-		if one.Acts != nil && one.Acts(args) && b.turn.NoActs != nil {
-			if why := b.turn.NoActs(); why != "" {
+		if why := reason(b.turn.Barred); why != "" {
+			return "", chat.Errorf(chat.CodeForbidden, "%s", why)
+		}
+		if one.Acts != nil && one.Acts(args) {
+			if why := reason(b.turn.NoActs); why != "" {
 				return "", chat.Errorf(chat.CodeForbidden, "%s", why)
+			}
+			if why := reason(b.turn.Asks); why != "" {
+				return b.ask(ctx, key, one, args, why)
 			}
 		}
 		return one.Run(ctx, b.turn, key, args)
 	}
 	return "", chat.Errorf(chat.CodeNotFound, "there is no tool %s", call.Name)
+}
+
+// reason is what a rule of a turn answers; "" = nothing is against the call.
+func reason(rule func() string) string {
+	if rule == nil {
+		return ""
+	}
+	return rule()
 }
 
 func always([]byte) bool { return true }

@@ -210,9 +210,11 @@ func TestWhatIsSentFollowsFromTheKey(t *testing.T) {
 
 func TestARemovedJobMayBeRemovedAgain(t *testing.T) {
 	t.Parallel()
-	s := &services{fail: chat.ErrNotFound}
-	if got := s.call(turn(), "cron", `{"action":"remove","id":"j1"}`); got.IsError {
-		t.Errorf("got %+v, want no error: the call may be a repetition", got)
+	for _, fault := range []error{chat.ErrNotFound, chat.Errorf(chat.CodeInvalid, "cron job not found: j1").With("code", "CRON_JOB_NOT_FOUND")} {
+		s := &services{fail: fault}
+		if got := s.call(turn(), "cron", `{"action":"remove","id":"j1"}`); got.IsError {
+			t.Errorf("got %+v, want no error: the call may be a repetition", got)
+		}
 	}
 }
 
@@ -224,5 +226,57 @@ func TestFailuresShowNoInternals(t *testing.T) {
 	}
 	if got := s.call(turn(), "cron", `{"action":"pause","id":"j1"}`); !got.IsError || got.Text != "The tool cron failed on this call." {
 		t.Errorf("after a panic: got %+v", got)
+	}
+}
+
+// questions record what is asked.
+type questions struct{ asked []tool.Pending }
+
+func (q *questions) Ask(_ context.Context, p tool.Pending) error {
+	q.asked = append(q.asked, p)
+	return nil
+}
+
+// TestAPersonIsAskedBeforeAToolActs holds what becomes a question, what is refused, and that an allowed call is the call that was asked about.
+func TestAPersonIsAskedBeforeAToolActs(t *testing.T) {
+	t.Parallel()
+	s, q := &services{}, &questions{}
+	table := tool.New(tool.Deps{Jobs: s, Editor: s, Sessions: s, Questions: q})
+	asking := turn()
+	asking.Asks = func() string { return "in a group" }
+	asking.Asked = tool.Person{Principal: "asker:7", ID: "7", Target: chat.Target{Channel: "asker", ChatID: "5"}}
+	call := chat.ToolCall{ID: "a", Name: "remind", Args: `{"when":"in 2h","text":"tea"}`}
+	got := table.For(asking, nil).Call(t.Context(), "key/1", call)
+	if got.IsError || !strings.Contains(got.Text, "is asked whether this may be done, because it was asked for in a group") || len(s.added) != 0 || len(q.asked) != 1 {
+		t.Fatalf("got %+v with %d jobs and %d questions", got, len(s.added), len(q.asked))
+	}
+	p := q.asked[0]
+	if len(p.ID()) != 12 || p.Words() != `remind {"when":"in 2h","text":"tea"}` {
+		t.Errorf("asked %q: %s", p.ID(), p.Words())
+	}
+	if result := table.Make(t.Context(), p); result.IsError || len(s.added) != 1 || s.calls[0].ID != "key/1" || s.calls[0].Principal != "asker:7" || s.calls[0].Sender.ID != "7" {
+		t.Errorf("allowed: %+v, %+v", result, s.calls)
+	}
+	long := chat.ToolCall{Name: "message", Args: `{"text":"` + strings.Repeat("x", 2000) + `"}`}
+	if got := table.For(asking, nil).Call(t.Context(), "key/2", long); !got.IsError || !strings.Contains(got.Text, "too long to be shown") {
+		t.Errorf("a call that cannot be shown: %+v", got)
+	}
+	asking.Asked = tool.Person{}
+	if got := table.For(asking, nil).Call(t.Context(), "key/3", call); !got.IsError || !strings.Contains(got.Text, "a person cannot allow it here") {
+		t.Errorf("without a person: %+v", got)
+	}
+	if got := table.For(asking, nil).Call(t.Context(), "key/4", chat.ToolCall{Name: "cron", Args: `{"action":"preview","when":"in 2h"}`}); got.IsError {
+		t.Errorf("what does not act is asked about: %+v", got)
+	}
+	if len(q.asked) != 1 || len(s.sent) != 0 {
+		t.Errorf("%d questions, %d messages", len(q.asked), len(s.sent))
+	}
+}
+
+func TestTheWordsOfAQuestionHideNothing(t *testing.T) {
+	t.Parallel()
+	p := tool.Pending{Tool: "message", Args: "{\"text\":\"a\u202eb\"}\n"}
+	if got := p.Words(); got != `message {"text":"a\u202eb"}\u000a` {
+		t.Errorf("got %q", got)
 	}
 }

@@ -52,6 +52,8 @@ type Store struct {
 	open    []*outRow // pending and sending, oldest first
 
 	answers map[call]answer
+	// questions by id.
+	questions map[string]*question
 
 	crons   crons
 	records records
@@ -70,7 +72,7 @@ func New(cfg Config) *Store {
 		messages: map[string]*message{}, dedupe: map[string]*message{},
 		runs: map[string]*run{}, active: map[string]*run{},
 		outbox: map[string]*outRow{}, replies: map[replyOf]chat.TranscriptEntry{}, byRun: map[runPart]*outRow{},
-		answers: map[call]answer{}, crons: newCrons(), records: newRecords(), used: newCounted(),
+		answers: map[call]answer{}, questions: map[string]*question{}, crons: newCrons(), records: newRecords(), used: newCounted(),
 	}
 	if s.now == nil {
 		s.now = time.Now //nolint:forbidigo // the default of the injected clock

@@ -63,6 +63,7 @@ func areas() []area {
 		{"Join", joinTests()},
 		{"Journal", journalTests()},
 		{"Usage", usageTests()},
+		{"Questions", questionTests()},
 		{"Fence", fenceTests()},
 		{"Repeat", repeatTests()},
 		{"Nodes", nodeTests()},

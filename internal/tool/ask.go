@@ -1,0 +1,82 @@
+package tool
+
+import (
+	"context"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+)
+
+// maxAsked bounds the arguments of a call about which a person is asked, in bytes: the person has to see all of them.
+const maxAsked = 1500
+
+// Person is whom a turn asks before a tool acts.
+type Person struct {
+	// Principal may answer. The call is made for it. "" = there is no such person.
+	Principal string `json:"principal"`
+	// ID is the person in the channel of Target, see [chat.Sender]; "" = each person who reads it, of whom Principal may answer.
+	ID string `json:"id,omitempty"`
+	// Target is where the question goes.
+	Target chat.Target `json:"target"`
+}
+
+// Pending is a call that a person has to allow, with all that is needed to make it in another process and after its turn.
+type Pending struct {
+	Key     string          `json:"key"`
+	Asked   Person          `json:"asked"`
+	Session chat.SessionKey `json:"session"`
+	Sender  chat.Sender     `json:"sender,omitzero"`
+	Channel string          `json:"channel"`
+	// Target is where the answer of the turn went.
+	Target chat.Target `json:"target,omitzero"`
+	Tool   string      `json:"tool"`
+	Args   string      `json:"args"`
+}
+
+// ID names the question. It follows from the key, so a repeated call asks no second question.
+func (p Pending) ID() string {
+	id := uuid.NewSHA1(uuid.NameSpaceURL, []byte("laneway:question:"+p.Key))
+	return strings.ReplaceAll(id.String(), "-", "")[:12]
+}
+
+// Words are the call as a person reads it.
+func (p Pending) Words() string {
+	return chat.Escaped(p.Tool+" "+p.Args, "")
+}
+
+// Questions asks persons.
+type Questions interface {
+	// Ask makes the question durable and sends it. The same question again is one question.
+	Ask(ctx context.Context, p Pending) error
+}
+
+// ask asks the person of the turn about a call; its text is for the model. why is the reason.
+func (b *box) ask(ctx context.Context, key string, one Tool, args []byte, why string) (string, error) {
+	switch {
+	case !one.Askable || b.turn.Asked.Principal == "":
+		return "", chat.Errorf(chat.CodeForbidden, "this is not possible %s, and a person cannot allow it here", why)
+	case len(args) > maxAsked:
+		return "", chat.Errorf(chat.CodeLimit, "this is not possible %s unless a person allows it, and the call is too long to be shown; use at most %d bytes", why, maxAsked)
+	}
+	turn := b.turn
+	err := b.questions.Ask(ctx, Pending{
+		Key: key, Asked: turn.Asked, Session: turn.Session, Sender: turn.Sender, Channel: turn.Channel, Target: turn.Target, Tool: one.Name, Args: string(args),
+	})
+	if err != nil {
+		return "", err
+	}
+	return "The person is asked whether this may be done, because it was asked for " + why +
+		". It is done when they allow it within 10 minutes, and they are sent the result. Go on without it, and do not ask for it again.", nil
+}
+
+// Make makes a call that a person has allowed. Its result is for the person. The same call again has no second effect.
+func (t *Table) Make(ctx context.Context, p Pending) chat.ToolResult {
+	sender := p.Sender
+	if p.Asked.ID != sender.ID {
+		sender = chat.Sender{ID: p.Asked.ID}
+	}
+	turn := Turn{Owner: p.Asked.Principal, Session: p.Session, Sender: sender, Channel: p.Channel, Target: p.Target}
+	return t.For(turn, nil).Call(ctx, p.Key, chat.ToolCall{Name: p.Tool, Args: p.Args})
+}
