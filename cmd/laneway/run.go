@@ -34,6 +34,7 @@ type cli struct {
 	Cron       cronCmd       `cmd:"" help:"Look at jobs, make and change them."`
 	Scheduler  schedulerCmd  `cmd:"" help:"Show and drive jobs and built-in maintenance."`
 	Health     healthCmd     `cmd:"" help:"Ask a gateway whether it is well; for container health checks."`
+	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Serve the tools of a gateway as an MCP server on standard input and output."`
 	Token      tokenCmd      `cmd:"" help:"Make, list and revoke named tokens."`
 	Migrate    migrateCmd    `cmd:"" help:"Bring the database to the version of this program, or back."`
 	Config     configCmd     `cmd:"" help:"Write a first configuration file, or print every key."`

@@ -42,3 +42,7 @@ type Round struct {
 
 	Input []chat.Content
 }
+
+// ToolAccess is how the program of a turn reaches the tools of the turn: an MCP server (Streamable HTTP) and the bearer token for it, which ends with the
+// turn. The zero value is no access.
+type ToolAccess struct{ URL, Token string }

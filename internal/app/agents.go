@@ -45,16 +45,17 @@ func buildAgents(cfg config.Config, lookup func(string) (string, bool), log *slo
 		agents = append(agents, dispatch.Agent{
 			Info:   agent.Info{ID: id, Name: nameOf(id, a), Model: a.Model, Runner: a.Runner},
 			Runner: runner, ContextWindow: a.ContextWindow, Timeout: time.Duration(a.Timeout), SystemPrompt: a.System,
-			Tools: toolsOf(a), EstimateUsage: a.Runner == config.RunnerOpenAI || a.Runner == config.RunnerAnthropic,
+			Tools: toolsOf(a), Program: a.Runner == config.RunnerCommand,
+			EstimateUsage: a.Runner == config.RunnerOpenAI || a.Runner == config.RunnerAnthropic,
 		})
 	}
 	return agents, nil
 }
 
-// toolsOf are the tools of the gateway for an agent: runners that call tools get all of them where the configuration names none.
+// toolsOf are the tools of the gateway for an agent: models and programs get all of them where the configuration names none.
 func toolsOf(a config.Agent) dispatch.Tools {
 	switch {
-	case a.Tools.Off(), a.Runner != config.RunnerOpenAI && a.Runner != config.RunnerAnthropic:
+	case a.Tools.Off(), a.Runner == config.RunnerEcho:
 		return dispatch.Tools{}
 	default:
 		return dispatch.Tools{Default: true, Names: a.Tools}

@@ -35,7 +35,7 @@ func TestTheConfigurationKnowsEveryTool(t *testing.T) {
 func TestToolsAreForRunnersThatCallThem(t *testing.T) {
 	t.Parallel()
 	for runner, want := range map[string]bool{
-		config.RunnerOpenAI: true, config.RunnerAnthropic: true, config.RunnerEcho: false, config.RunnerCommand: false,
+		config.RunnerOpenAI: true, config.RunnerAnthropic: true, config.RunnerEcho: false, config.RunnerCommand: true,
 	} {
 		if got := toolsOf(config.Agent{Runner: runner}); got.Default != want || got.Names != nil {
 			t.Errorf("%s: got %+v, want all tools: %t", runner, got, want)

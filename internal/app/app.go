@@ -30,6 +30,7 @@ import (
 	"laneway/internal/metrics"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
+	"laneway/internal/tool/access"
 )
 
 // Options of a process.
@@ -65,15 +66,17 @@ type Process struct {
 	dispatch *dispatch.Dispatcher
 	gateway  *gateway.Server
 	tokens   *namedTokens // nil = the store keeps none
-	metrics  *metrics.Metrics
-	channels []channel.Channel
-	webhooks map[string]http.Handler // by path
-	files    *files.Dir
-	main     []net.Listener
-	scrape   net.Listener   // nil = no metrics listener
-	startup  *startupServer // nil = the gateway answers
-	abandon  context.CancelCauseFunc
-	undo     []cleanup // in order of construction
+	// turnTokens open the tools of running turns at /mcp.
+	turnTokens *access.Turns
+	metrics    *metrics.Metrics
+	channels   []channel.Channel
+	webhooks   map[string]http.Handler // by path
+	files      *files.Dir
+	main       []net.Listener
+	scrape     net.Listener   // nil = no metrics listener
+	startup    *startupServer // nil = the gateway answers
+	abandon    context.CancelCauseFunc
+	undo       []cleanup // in order of construction
 }
 
 type cleanup struct {
@@ -180,6 +183,7 @@ func (p *Process) wire(ctx context.Context) error {
 	}
 	posts := openWebhooks(p.cfg)
 	p.channels = append(p.channels, web.New(), posts)
+	p.turnTokens = access.New(toolsURL(p.main))
 	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	p.abandon = abandon
 	p.onClose("turns", func(context.Context) error { abandon(errProcessEnds); return nil })
@@ -189,7 +193,7 @@ func (p *Process) wire(ctx context.Context) error {
 		Exclusive: p.store.Kind() == kindSQLite, Lanes: lanesOf(p.cfg), UserTurns: p.cfg.Limits.UserTurns,
 		Space: p.freeSpace().Check, SeesOwn: p.seesOwn(ctx), OwnWaiting: p.cfg.Limits.OwnWaiting, CallerWaiting: p.cfg.Limits.CallerWaiting,
 		OwnSessions: p.cfg.Limits.OwnSessions, CallerSessions: p.cfg.Limits.CallerSessions, Agents: agents,
-		Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100, Cron: p.cronConfig(posts), Files: p.files, Usage: p.usageConfig(),
+		Access: p.turnTokens, Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100, Cron: p.cronConfig(posts), Files: p.files, Usage: p.usageConfig(),
 	}, dispatch.Deps{
 		Store: p.store, Commands: table, Needs: gateway.Needs(), Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,
 	})

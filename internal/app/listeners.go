@@ -41,7 +41,7 @@ func (p *Process) openGateway() error {
 			HooksPerMinute: offIsNegative(l.Hooks), BytesPerMinute: offIsNegative(l.Bytes),
 		},
 		RequestsPerSecond: offIsNegative(l.Requests), Hooks: hooksOf(p.cfg.Hooks),
-		StopTimeout: stopSockets, Observer: p.metrics.Gateway(),
+		StopTimeout: stopSockets, Observer: p.metrics.Gateway(), TurnTokens: p.turnTokens,
 	}
 	cfg.Sources = []auth.Source{p.ownKeys()}
 	if p.tokens != nil {
@@ -154,6 +154,20 @@ func serveMetrics(ctx context.Context, l net.Listener, h http.Handler, log *slog
 		return fmt.Errorf("serving metrics: %w", err)
 	}
 	return nil
+}
+
+// toolsURL is where programs on this host reach the tools of their turns.
+func toolsURL(main []net.Listener) string {
+	if len(main) == 0 {
+		return ""
+	}
+	at := main[0].Addr().String()
+	if host, port, err := net.SplitHostPort(at); err == nil {
+		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+			at = net.JoinHostPort("127.0.0.1", port)
+		}
+	}
+	return "http://" + at + "/mcp"
 }
 
 // addresses are where the main listener listens.

@@ -302,6 +302,11 @@ func rules() []rule {
 			refuses: oursBut(internal+"/agent", internal+"/chat", internal+"/command", internal+"/cron", internal+"/store", internal+"/tool", internal+"/words"),
 		},
 		{
+			name: "MCP is spoken at its borders only", example: imports{"laneway/internal/dispatch", "github.com/modelcontextprotocol/go-sdk/mcp"},
+			applies: outside(module+"/cmd", internal+"/gateway/mcp", internal+"/tool/external", internal+"/teste2e"),
+			refuses: in("github.com/modelcontextprotocol"),
+		},
+		{
 			name: "only the process chooses runners, channels and stores", example: imports{"laneway/internal/dispatch", "laneway/internal/agent/echo"},
 			applies: outside(module+"/cmd", internal+"/app", internal+"/agent", internal+"/channel", internal+"/store"),
 			refuses: func(p string) bool {

@@ -20,6 +20,7 @@ func revealers() map[string]string {
 		"internal/config/preflight.go":   "counts characters",
 		"cmd/laneway/token.go":           "shows a new secret to the person who made it",
 		"cmd/laneway/logger.go":          "hides the texts in the log",
+		"cmd/laneway/mcp.go":             "sends the credential to the gateway",
 	}
 }
 

@@ -88,8 +88,8 @@ type Agent struct {
 	Retries int `yaml:"retries"`
 	// Price of a million tokens (openai, anthropic).
 	Price Price `yaml:"price"`
-	// Tools of the gateway that the model may call (openai, anthropic): remind, cron, message, sessions, history_search, or off. Default: all of them, except in turns of
-	// /v1 and of hooks, which get tools only where they are listed here.
+	// Tools of the gateway that the model may call, or the program over MCP (openai, anthropic, command): remind, cron, message, sessions, history_search, or off.
+	// Default: all of them, except in turns of /v1 and of hooks, which get tools only where they are listed here.
 	Tools ToolNames `yaml:"tools"`
 }
 
@@ -294,6 +294,6 @@ func (a *Agent) refuseForeign(at at) {
 	foreign("model", a.Model != "", RunnerOpenAI, RunnerAnthropic)
 	foreign("api_key", a.APIKey.IsSet(), RunnerOpenAI, RunnerAnthropic)
 	foreign("system", a.System != "", RunnerOpenAI, RunnerAnthropic)
-	foreign("tools", len(a.Tools) > 0, RunnerOpenAI, RunnerAnthropic)
+	foreign("tools", len(a.Tools) > 0, RunnerOpenAI, RunnerAnthropic, RunnerCommand)
 	foreign("price", a.Price != Price{}, RunnerOpenAI, RunnerAnthropic, RunnerCommand)
 }

@@ -80,6 +80,8 @@ type Config struct {
 	Cron service.Config
 	// Usage is what agents cost and how much they may use. Its zone is that of [service.Config.Rules] and its log that of [Deps] where they are not set.
 	Usage usage.Config
+	// Access lets the programs of turns reach their tools; nil = they cannot.
+	Access ToolAccess
 	// Files keeps what agents make for people; nil = agents can send text only.
 	Files *files.Dir
 	// StopGrace is how long a stopped turn may take to return before it is finished without it; 0 = 2 s.
@@ -102,6 +104,8 @@ type Agent struct {
 	Tools Tools
 	// EstimateUsage: requests whose usage the runner does not report are counted by an estimate that errs high.
 	EstimateUsage bool
+	// Program: its runner starts a program for each turn, which calls them over MCP.
+	Program bool
 }
 
 // Deps are the parts that the dispatcher brings together.

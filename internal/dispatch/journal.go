@@ -124,6 +124,21 @@ func (j *journal) messages() []fromWhom {
 	return slices.Clone(j.texts)
 }
 
+// size is how many bytes the calls and the results have together.
+func (j *journal) size() (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, r := range j.rounds {
+		for i, call := range r.Calls {
+			n += len(call.Args)
+			if r.Results[i] != nil {
+				n += len(r.Results[i].Text)
+			}
+		}
+	}
+	return n
+}
+
 // returned reports whether the model was given the result of such a call.
 func (j *journal) returned(such func(chat.ToolCall) bool) bool {
 	j.mu.Lock()

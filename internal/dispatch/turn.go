@@ -213,6 +213,8 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 		return orCause(ctx, agent.Result{}, err)
 	}
 	t.asked = true
+	endTools := ts.openTools(ctx, t, &req)
+	defer endTools()
 	res, err := ts.callAgent(ctx, t, req)
 	t.estimate(&res)
 	return orCause(ctx, res, err)

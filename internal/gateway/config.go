@@ -10,6 +10,7 @@ import (
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/hook"
 	"laneway/internal/gateway/inflight"
+	"laneway/internal/gateway/mcp"
 	"laneway/internal/gateway/socket"
 )
 
@@ -74,6 +75,9 @@ type Config struct {
 	// Webhooks take deliveries of networks, by path. Each of them proves its callers by itself, and is called under whatever host name the
 	// network was given.
 	Webhooks map[string]http.Handler
+
+	// TurnTokens are the tokens with which the programs of running turns reach their tools at /mcp; nil = there are none.
+	TurnTokens mcp.Turns
 
 	// Dashboard serves /dashboard and below; nil = off.
 	Dashboard http.Handler

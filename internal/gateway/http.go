@@ -63,6 +63,9 @@ func (s *Server) optional(r chi.Router) {
 		r.Handle("/dashboard", d)
 		r.Handle("/dashboard/*", d)
 	}
+	if s.tools != nil {
+		r.Handle("/mcp", s.tools)
+	}
 	if m := s.cfg.MetricsOnMain; m != nil {
 		r.Get("/metrics", func(w http.ResponseWriter, r *http.Request) {
 			if _, ok := s.services.Bearer(w, r, chat.ScopeRead); ok {

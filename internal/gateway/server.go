@@ -18,6 +18,7 @@ import (
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/hook"
 	"laneway/internal/gateway/inflight"
+	"laneway/internal/gateway/mcp"
 	"laneway/internal/gateway/openai"
 	"laneway/internal/gateway/rpc"
 	"laneway/internal/gateway/socket"
@@ -48,6 +49,7 @@ type Server struct {
 	services    *httpServices
 	hooks       *hook.Handler
 	completions *openai.Handler
+	tools       *mcp.Handler // nil = the backend has no tools
 	health      *monitor
 	publish     publisher
 }
@@ -83,6 +85,9 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		openai.Config{MaxBody: cfg.MaxPayload, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request, StartedAt: s.startedAt},
 		openai.Deps{Runs: backend, Agents: backend, Allowances: who, Server: s.services, Log: log},
 	)
+	if tools, ok := backend.(mcp.Tools); ok && cfg.TurnTokens != nil {
+		s.tools = mcp.New(mcp.Deps{Turns: cfg.TurnTokens, Tools: tools, Allowances: who, Server: s.services, Version: cfg.Version, Log: log})
+	}
 	cron, _ := backend.(CronBackend) //nolint:errcheck // a gateway without jobs has none
 	s.methods = rpc.NewTable(allMethods(s, cron))
 	s.methodNames = s.methods.Names()

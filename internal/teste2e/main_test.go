@@ -14,6 +14,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(programVariable) != "" {
+		os.Exit(toolsProgram())
+	}
 	os.Exit(run(m))
 }
 

@@ -231,7 +231,7 @@ func (s *Server) arrive(method string, form url.Values, file *File) (index int, 
 
 // window is the time in which a refused chat takes no calls.
 type window struct {
-	method      string // of the call that was refused
+	method      string    // of the call that was refused
 	from, until time.Time // from is when calls of other methods are refused, too
 }
 

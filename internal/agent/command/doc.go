@@ -12,6 +12,7 @@
 // The environment is clean: PATH, HOME, LANG, TZ, what is configured, and
 //
 //	LANEWAY_SESSION, LANEWAY_RUN_ID, LANEWAY_AGENT, LANEWAY_ATTEMPT, LANEWAY_IDEMPOTENCY_KEY, LANEWAY_OUTPUT_DIR
+//	LANEWAY_MCP_URL, LANEWAY_MCP_TOKEN: the tools of the gateway for this turn, as an MCP server, where the turn has tools
 //
 // # Answering
 //

@@ -15,6 +15,9 @@ func (r *Runner) environment(req agent.Request, dir string) map[string]string {
 	env["LANEWAY_AGENT"] = req.Session.Agent
 	env["LANEWAY_ATTEMPT"] = strconv.Itoa(req.Attempt)
 	env["LANEWAY_IDEMPOTENCY_KEY"] = req.IdempotencyKey
+	if req.Access.Token != "" {
+		env["LANEWAY_MCP_URL"], env["LANEWAY_MCP_TOKEN"] = req.Access.URL, req.Access.Token
+	}
 	if dir != "" {
 		env["LANEWAY_OUTPUT_DIR"] = dir
 	}

@@ -152,6 +152,6 @@ func (a *answer) usage(asked string) chat.Usage {
 	return chat.Usage{
 		InputTokens: max(0, a.used.PromptTokens), OutputTokens: max(0, a.used.CompletionTokens),
 		CachedTokens: min(max(0, a.used.Details.CachedTokens), max(0, a.used.PromptTokens)),
-		Model: chat.Cut(chat.CleanText(model), 200), Provider: "openai",
+		Model:        chat.Cut(chat.CleanText(model), 200), Provider: "openai",
 	}
 }

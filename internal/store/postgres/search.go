@@ -179,7 +179,9 @@ type behindColumns struct {
 	first []any
 }
 
-func (a behindColumns) Scan(dest ...any) error { return a.CollectableRow.Scan(append(a.first, dest...)...) }
+func (a behindColumns) Scan(dest ...any) error {
+	return a.CollectableRow.Scan(append(a.first, dest...)...)
+}
 
 // result is what was found down to the moment at which the first source was cut.
 func (f *search) result() store.SearchResult {

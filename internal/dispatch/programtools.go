@@ -1,0 +1,194 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/channel"
+	"laneway/internal/chat"
+	"laneway/internal/tool"
+)
+
+// The bounds of the calls that a program makes in a turn.
+const (
+	// maxProgramCalls is how many there may be, maxProgramBytes what their arguments and results have together.
+	maxProgramCalls = 256
+	maxProgramBytes = 2 << 20
+	// maxProgramArgs and maxProgramResult bound one call, in bytes, programCallTime its time.
+	maxProgramArgs   = 32 << 10
+	maxProgramResult = 64 << 10
+	programCallTime  = 60 * time.Second
+	// programParallel is how many run at once.
+	programParallel = 4
+)
+
+// ToolAccess opens the tools of a turn to its program; package access has it.
+type ToolAccess interface {
+	// Open gives a token for the tools until end is called, which waits for calls under way.
+	Open(ctx context.Context, box agent.Toolbox) (access agent.ToolAccess, end func())
+}
+
+// openTools lets the program of a turn reach its tools, until end is called.
+func (ts *turns) openTools(ctx context.Context, t *turn, req *agent.Request) (end func()) {
+	if ts.cfg.Access == nil || !t.agent.Program || req.Tools == nil {
+		return func() {}
+	}
+	var closed func()
+	req.Access, closed = ts.cfg.Access.Open(ctx, newProgramTools(t, req))
+	return closed
+}
+
+// programTools is the tools of a turn as its program calls them, one by one. Each call is a round of the journal, recorded before it runs: a program that
+// runs again makes its calls again, and the n-th call of a tool with the same arguments gets the result that the n-th one had before. A call without
+// a result is repeated under its key. So what was done is not done twice, as long as the program asks for the same; what it asks for differently is another call.
+type programTools struct {
+	turn    *turn
+	box     agent.Toolbox
+	journal *turnJournal
+	key     string
+	// recording lets one call at a time look into the journal and record itself; places bounds the calls that run.
+	recording, places chan struct{}
+	used              []bool // of the rounds of earlier attempts; only the call that holds recording touches it
+}
+
+func newProgramTools(t *turn, req *agent.Request) *programTools {
+	return &programTools{
+		turn: t, box: req.Tools, journal: &turnJournal{journal: t.journal}, key: req.IdempotencyKey,
+		recording: make(chan struct{}, 1), places: make(chan struct{}, programParallel), used: make([]bool, t.journal.before),
+	}
+}
+
+// Specs implements [agent.Toolbox].
+func (p *programTools) Specs() []agent.ToolSpec { return p.box.Specs() }
+
+// Call implements [agent.Toolbox]. The key is that of the recorded round.
+func (p *programTools) Call(ctx context.Context, _ string, call chat.ToolCall) chat.ToolResult {
+	ctx, cancel := context.WithTimeout(ctx, programCallTime)
+	defer cancel()
+	select {
+	case p.places <- struct{}{}:
+		defer func() { <-p.places }()
+	case <-ctx.Done():
+		return refusedCall("The call was not made: too many calls of this turn run at once.")
+	}
+	call.Args = canonical(call.Args)
+	p.emit("start", call, nil)
+	result := p.make(ctx, call)
+	p.emit("result", call, &result)
+	return result
+}
+
+func (p *programTools) make(ctx context.Context, call chat.ToolCall) chat.ToolResult {
+	if len(call.Args) > maxProgramArgs {
+		return refusedCall("The arguments have more than %d bytes; the call was not made.", maxProgramArgs)
+	}
+	number, before, refused := p.record(ctx, call)
+	switch {
+	case refused != nil:
+		return *refused
+	case before != nil && before.Results[0] != nil:
+		return *before.Results[0]
+	}
+	var result chat.ToolResult
+	if before != nil && !p.idempotent(call.Name) {
+		result = refusedCall("The gateway stopped during this call; it may or may not have happened.")
+	} else {
+		result = p.box.Call(ctx, fmt.Sprintf("%s/%d/1", p.key, number), call)
+	}
+	if len(result.Text) > maxProgramResult {
+		result = refusedCall("The result has %d bytes; the limit is %d. Ask for less.", len(result.Text), maxProgramResult)
+	}
+	result.Text = chat.CleanText(result.Text)
+	if err := p.journal.RecordResult(ctx, number, 0, result); err != nil {
+		return refusedCall("The result of the call could not be stored; it may or may not have happened.")
+	}
+	return result
+}
+
+// record finds the round of a call that an earlier attempt has made, or records another one.
+func (p *programTools) record(ctx context.Context, call chat.ToolCall) (number int, before *chat.Round, refused *chat.ToolResult) {
+	refuse := func(format string, args ...any) (int, *chat.Round, *chat.ToolResult) {
+		result := refusedCall(format, args...)
+		return 0, nil, &result
+	}
+	select {
+	case p.recording <- struct{}{}:
+		defer func() { <-p.recording }()
+	case <-ctx.Done():
+		return refuse("The call was not made: the turn has ended.")
+	}
+	for i, round := range p.journal.Rounds() {
+		if p.used[i] || len(round.Calls) != 1 { // several: of a model, before the agent became a program
+			continue
+		}
+		if asked := round.Calls[0]; asked.Name == call.Name && asked.Args == call.Args {
+			p.used[i] = true
+			return round.Number, &round.Round, nil
+		}
+	}
+	number = p.journal.last() + 1
+	switch {
+	case number > maxProgramCalls:
+		return refuse("A turn makes at most %d calls; the call was not made.", maxProgramCalls)
+	case p.journal.size()+len(call.Args)+programParallel*maxProgramResult > maxProgramBytes:
+		return refuse("The calls of this turn have nearly %d bytes together; the call was not made.", maxProgramBytes)
+	}
+	err := p.journal.Record(ctx, chat.Round{Number: number, Calls: []chat.ToolCall{call}})
+	if err != nil {
+		return refuse("The call could not be stored and was not made; try again later.")
+	}
+	return number, nil, nil
+}
+
+func (p *programTools) idempotent(name string) bool {
+	for _, spec := range p.box.Specs() {
+		if spec.Name == name {
+			return spec.Idempotent
+		}
+	}
+	return false
+}
+
+// shownOfEvent is how much of arguments and results an event carries, in bytes.
+const shownOfEvent = 16 << 10
+
+func (p *programTools) emit(phase string, call chat.ToolCall, result *chat.ToolResult) {
+	step := &chat.ToolEvent{Phase: phase, CallID: call.ID, Name: call.Name}
+	if result == nil {
+		step.Args = chat.Cut(call.Args, shownOfEvent)
+	} else {
+		step.Result, step.IsError = chat.Cut(result.Text, shownOfEvent), result.IsError
+	}
+	p.turn.run.Tool(step)
+}
+
+func refusedCall(format string, args ...any) chat.ToolResult {
+	return chat.ToolResult{Text: fmt.Sprintf(format, args...), IsError: true}
+}
+
+// canonical is a JSON object with its members in order and without blanks, so that the same call is recognised; what is none stays as it is, to be refused.
+func canonical(args string) string {
+	if len(bytes.TrimSpace([]byte(args))) == 0 {
+		return "{}"
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal([]byte(args), &members) != nil || members == nil {
+		return args
+	}
+	var compact bytes.Buffer
+	if raw, err := json.Marshal(members); err != nil || json.Compact(&compact, raw) != nil {
+		return args
+	}
+	return compact.String()
+}
+
+// ToolsOf are the tools of a principal outside of any turn, for a program that has its credential. What it makes answers in a session of the principal.
+func (d *Dispatcher) ToolsOf(principal string) agent.Toolbox {
+	return d.turns.tools.For(tool.Turn{
+		Owner: principal, Session: chat.SessionKey{Agent: d.DefaultAgent(), Rest: "mcp-" + principal}, Channel: channel.Web,
+	}, nil)
+}

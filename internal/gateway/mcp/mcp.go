@@ -1,0 +1,172 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
+	"laneway/internal/gateway/inflight"
+)
+
+const (
+	// maxBody bounds one request, in bytes.
+	maxBody = 256 << 10
+	// methodName counts requests.
+	methodName = "mcp"
+	// turnPrefix is how tokens of turns begin.
+	turnPrefix = "lwturn_"
+)
+
+// Turns are the tokens of running turns; package access has them.
+type Turns interface {
+	// Enter returns the tools of the turn with this token. The context ends with the turn; leave is called when the request is over.
+	Enter(ctx context.Context, token string) (box agent.Toolbox, in context.Context, leave func(), ok bool)
+}
+
+// Tools gives the tools of principals outside of turns; package dispatch satisfies it.
+type Tools interface {
+	ToolsOf(principal string) agent.Toolbox
+}
+
+// Allowances limit what a principal may spend; [auth.Authenticator] has them.
+type Allowances interface {
+	Spend(ctx context.Context, principal, name string, class auth.LimitClass) *fault.Error
+}
+
+// Server is the HTTP server around a [Handler].
+type Server interface {
+	// Bearer identifies the client of a request. It answers a client without a credential of that scope itself; then ok is false.
+	Bearer(w http.ResponseWriter, r *http.Request, scope string) (cred auth.Credential, ok bool)
+	// Verified notes whether the caller has proven who it is.
+	Verified(r *http.Request, ok bool)
+	// Share is what a principal has in flight; own: it sees its own sessions only.
+	Share(principal string, own bool) *inflight.Share
+	// Refusal is why no work is accepted now; nil = it is.
+	Refusal() *fault.Error
+	// Explain turns an error into what the client sees, Count counts a request.
+	Explain(ctx context.Context, method string, err error) *fault.Error
+	Count(method string, err error, took time.Duration)
+}
+
+// Deps are what a [Handler] needs of others.
+type Deps struct {
+	Turns      Turns
+	Tools      Tools
+	Allowances Allowances
+	Server     Server
+	Version    string
+	Log        *slog.Logger
+}
+
+// Handler answers /mcp. It is safe for concurrent use.
+type Handler struct {
+	deps   Deps
+	serve  *sdk.StreamableHTTPHandler
+	hidden *slog.Logger
+}
+
+// serverOf is the key of the server of one request in its context.
+type serverOf struct{}
+
+// New makes a handler.
+func New(deps Deps) *Handler {
+	h := &Handler{deps: deps, hidden: slog.New(slog.DiscardHandler)}
+	h.serve = sdk.NewStreamableHTTPHandler(func(r *http.Request) *sdk.Server {
+		server, _ := r.Context().Value(serverOf{}).(*sdk.Server) //nolint:errcheck // ServeHTTP has put it there
+		return server
+	}, &sdk.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, Logger: h.hidden, MaxRequestBodyBytes: maxBody,
+		DisableLocalhostProtection: true, // the gateway has checked host and origin by its own rules
+	})
+	return h
+}
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	if token := bearer(r); strings.HasPrefix(token, turnPrefix) {
+		box, ctx, leave, ok := h.deps.Turns.Enter(r.Context(), token)
+		h.deps.Server.Verified(r, ok)
+		if !ok {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			h.fail(w, r, began, fault.Invalid("this token is of no running turn").WithStatus(http.StatusUnauthorized))
+			return
+		}
+		defer leave()
+		h.answer(w, r.WithContext(ctx), began, box)
+		return
+	}
+	cred, ok := h.deps.Server.Bearer(w, r, chat.ScopeWrite)
+	if !ok {
+		return
+	}
+	if e := h.deps.Server.Refusal(); e != nil {
+		h.fail(w, r, began, e)
+		return
+	}
+	if e := h.deps.Allowances.Spend(r.Context(), cred.Name, methodName, auth.LimitChats); e != nil {
+		h.fail(w, r, began, e)
+		return
+	}
+	leave, err := h.deps.Server.Share(cred.Name, cred.Own()).Enter(r.Context(), inflight.Call)
+	if err != nil {
+		h.fail(w, r, began, err)
+		return
+	}
+	defer leave()
+	h.answer(w, r, began, h.deps.Tools.ToolsOf(cred.Name))
+}
+
+// bearer is the token of a request; "" = it has none.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, began time.Time, err error) {
+	h.deps.Server.Count(methodName, err, time.Since(began))
+	e := h.deps.Server.Explain(r.Context(), methodName, err)
+	httpbody.WriteError(w, e.HTTPStatus(), e)
+}
+
+// answer serves a request with the tools of its caller.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, began time.Time, box agent.Toolbox) {
+	server := sdk.NewServer(&sdk.Implementation{Name: "laneway", Version: h.deps.Version}, &sdk.ServerOptions{
+		Logger: h.hidden, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+	})
+	ctx := r.Context()
+	for _, spec := range box.Specs() {
+		server.AddTool(&sdk.Tool{Name: spec.Name, Description: spec.Description, InputSchema: spec.Schema}, h.call(ctx, box, spec.Name))
+	}
+	h.serve.ServeHTTP(w, r.WithContext(context.WithValue(ctx, serverOf{}, server)))
+	h.deps.Server.Count(methodName, nil, time.Since(began))
+}
+
+// call runs one tool. A failure of the tool is a result for the model. outer ends with the turn, which the context of the SDK does not.
+func (h *Handler) call(outer context.Context, box agent.Toolbox, name string) sdk.ToolHandler {
+	return func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(outer, func() { cancel(context.Cause(outer)) })()
+		id, err := uuid.NewV7()
+		if err != nil {
+			return nil, errors.New("the call has no id")
+		}
+		result := box.Call(ctx, "mcp/"+id.String(), chat.ToolCall{ID: id.String(), Name: name, Args: string(req.Params.Arguments)})
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: result.Text}}, IsError: result.IsError}, nil
+	}
+}

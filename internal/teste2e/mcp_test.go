@@ -1,0 +1,285 @@
+package teste2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// programVariable makes the test binary the program of an agent, see toolsProgram.
+const programVariable = "TESTE2E_TOOLS_PROGRAM"
+
+// toolsProgram is a program behind an agent that uses the official client of the Go SDK. Each line of the message is a step: `tools` prints the names of the
+// tools, `token` the token, `hang` waits for the end of the process in the first attempt, and anything else is a call, `NAME ARGUMENTS`.
+func toolsProgram() int {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	session, err := dialTools(ctx, os.Getenv("LANEWAY_MCP_URL"), os.Getenv("LANEWAY_MCP_TOKEN"))
+	if err != nil {
+		fmt.Println("no tools:", err)
+		return 0
+	}
+	defer func() { _ = session.Close() }()
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		word, args, _ := strings.Cut(lines.Text(), " ")
+		switch word {
+		case "tools":
+			fmt.Println(strings.Join(toolNames(ctx, session), " "))
+		case "token":
+			fmt.Println(os.Getenv("LANEWAY_MCP_TOKEN"))
+		case "hang":
+			if os.Getenv("LANEWAY_ATTEMPT") == "1" {
+				fmt.Println("hanging")
+				<-ctx.Done()
+			}
+		case "":
+		default:
+			fmt.Println(callTool(ctx, session, word, args))
+		}
+	}
+	return 0
+}
+
+type bearerOf struct{ token string }
+
+func (b bearerOf) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func dialTools(ctx context.Context, url, token string) (*mcp.ClientSession, error) {
+	client := mcp.NewClient(&mcp.Implementation{Name: "teste2e", Version: "1"}, nil)
+	return client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url, MaxRetries: -1, HTTPClient: &http.Client{Transport: bearerOf{token}}}, nil)
+}
+
+func toolNames(ctx context.Context, session *mcp.ClientSession) (names []string) {
+	for tool, err := range session.Tools(ctx, nil) {
+		if err != nil {
+			return []string{err.Error()}
+		}
+		names = append(names, tool.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func callTool(ctx context.Context, session *mcp.ClientSession, name, args string) string {
+	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(args)})
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	var out strings.Builder
+	for _, content := range result.Content {
+		if text, ok := content.(*mcp.TextContent); ok {
+			out.WriteString(text.Text)
+		}
+	}
+	if result.IsError {
+		return "refused: " + out.String()
+	}
+	return out.String()
+}
+
+// programConfig is a gateway whose agent is toolsProgram.
+func programConfig(t *testing.T, more string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("agents:\n  main: {runner: command, command: [%q], env: {%s: \"1\"}}\nlimits: {chat: 0, requests: 0, cron_writes: 0}\n%s", self, programVariable, more)
+}
+
+// everyTool is a call of each tool that succeeds, in the order of their names.
+func everyTool() map[string]string {
+	return map[string]string{
+		"cron": `{"action":"list"}`, "message": `{"text":"a note"}`, "remind": `{"when":"tomorrow 15:00","text":"call Ada"}`, "sessions": `{"action":"list"}`,
+	}
+}
+
+// TestTheProgramOfAnAgentCallsEveryTool lets a program list and call the tools with the official client, and uses its token when its turn has ended.
+func TestTheProgramOfAnAgentCallsEveryTool(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, programConfig(t, ""))
+		g.Start()
+		w, c, o := watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
+		const session = "agent:main:tools"
+		say(t, c, session, "all", "token\ntools\nremind {\"when\":\"in 5h\",\"text\":\"call Ada\"}\nmessage {\"text\":\"a note\"}\nsessions {\"action\":\"list\"}\ncron {\"action\":\"list\"}\nfly {}\nremind {\"now\":1}")
+		w.await(t, "all")
+		text := historyOf(t, c, session)
+		for _, part := range []string{
+			"cron message remind sessions\n", "Reminder ", "The text is on its way.", "agent:main:tools", "call Ada", `unknown tool "fly"`,
+			`refused: there is no argument "now"`, "system: Tool remind",
+		} {
+			if !strings.Contains(text, part) {
+				t.Errorf("the history has no %q:\n%s", part, text)
+			}
+		}
+		if n := o.Count(countReminders); n != 1 {
+			t.Errorf("%d reminders, want 1", n)
+		}
+		_, rest, _ := strings.Cut(text, "assistant: lwturn_")
+		token, _, _ := strings.Cut(rest, "\n")
+		if token == "" {
+			t.Fatalf("no token in\n%s", text)
+		}
+		ctx := withTimeout(t, 30*time.Second)
+		for name, wrong := range map[string]string{"ended": "lwturn_" + token, "invented": "lwturn_x", "none": "", "no credential": "x"} {
+			if session, err := dialTools(ctx, g.URL()+"/mcp", wrong); err == nil {
+				t.Errorf("the token %s is taken: %v", name, toolNames(ctx, session))
+			}
+			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"remind","arguments":{"when":"in 5h","text":"call Ada"}}}`
+			a := g.post("/mcp", []byte(body), map[string]string{"Authorization": "Bearer " + wrong, "Accept": "application/json, text/event-stream"})
+			if a.Status != http.StatusUnauthorized {
+				t.Errorf("the token %s: %d %s", name, a.Status, a.Body)
+			}
+		}
+		if n := o.Count(countReminders); n != 1 {
+			t.Errorf("%d reminders after the end of the turn, want 1", n)
+		}
+		if n := o.Count("SELECT count(*) FROM turn_rounds"); n != 0 {
+			t.Errorf("%d rows of journals are left", n)
+		}
+	})
+}
+
+// TestAProgramThatRunsAgainDoublesNothing kills the gateway behind calls of a program, at each commit of the last one. The program makes all of its calls again.
+func TestAProgramThatRunsAgainDoublesNothing(t *testing.T) {
+	steps := map[string][]string{
+		"AfterTheResults":          nil,
+		"AfterTheToolHasRun":       {"DELETE FROM turn_rounds WHERE kind = 'result' AND round = 3"},
+		"AfterTheRoundIsRecorded":  {"DELETE FROM turn_rounds WHERE kind = 'result' AND round = 3", "DELETE FROM outbox WHERE payload = 'again'"},
+		"BeforeTheRoundIsRecorded": {"DELETE FROM turn_rounds WHERE round = 3", "DELETE FROM outbox WHERE payload = 'again'"},
+		"AfterNoResultWasRecorded": {"DELETE FROM turn_rounds WHERE kind = 'result'"},
+	}
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, programConfig(t, "cluster: {lease: 3s, heartbeat: 500ms}\n"))
+		g.Start()
+		o := OpenOracle(t, g, database)
+		for name, undo := range steps {
+			session, reminder := "agent:main:"+strings.ToLower(name), "call "+name
+			before := o.Count("SELECT count(*) FROM outbox WHERE payload = 'again'")
+			c := mustDial(t, g, nil)
+			// The same call twice is two calls, also when it runs again.
+			say(t, c, session, name, fmt.Sprintf("remind {\"when\":\"in 5h\",\"text\":%q}\nmessage {\"text\":\"again\"}\nmessage {\"text\":\"again\"}\nhang\nsessions {\"action\":\"list\"}", reminder))
+			eventually(t, "the program hangs", 30*time.Second, func() bool {
+				return o.Count("SELECT count(*) FROM turn_rounds WHERE kind = 'result'") == 3
+			})
+			g.Kill()
+			db := writable(t, g, database)
+			for _, statement := range undo {
+				if statement == "DELETE FROM outbox WHERE payload = 'again'" {
+					statement = "DELETE FROM outbox WHERE payload = 'again' AND id = (SELECT max(id) FROM outbox WHERE payload = 'again')"
+				}
+				if _, err := db.ExecContext(t.Context(), statement); err != nil {
+					t.Fatalf("%s: %v", statement, err)
+				}
+			}
+			g.Start()
+			eventually(t, "the turn has ended", 60*time.Second, func() bool {
+				return o.Count("SELECT count(*) FROM runs WHERE id = '"+name+"' AND state = 'ok'") == 1
+			})
+			if n := o.Count("SELECT count(*) FROM cron_jobs WHERE name = '" + reminder + "'"); n != 1 {
+				t.Errorf("%s: %d reminders, want 1", name, n)
+			}
+			if n := o.Count("SELECT count(*) FROM outbox WHERE payload = 'again'") - before; n != 2 {
+				t.Errorf("%s: %d messages, want 2", name, n)
+			}
+			text := historyOf(t, mustDial(t, g, nil), session)
+			if strings.Count(text, "Tool remind") != 1 || strings.Count(text, "Tool message") != 2 || strings.Count(text, "Tool sessions") != 1 {
+				t.Errorf("%s: history:\n%s", name, text)
+			}
+		}
+	})
+}
+
+// TestACredentialHasToolsOfItsOwn calls every tool with a person's token, over HTTP and through `laneway mcp`; jobs and sessions of another owner do not exist.
+func TestACredentialHasToolsOfItsOwn(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, "agents: {main: {runner: echo}}\nlimits: {chat: 0, requests: 0, cron_writes: 0}\n")
+		g.Start()
+		o := OpenOracle(t, g, database)
+		alice, bob := g.makeToken(t, "alice", "write", "own"), g.makeToken(t, "bob", "write", "own")
+		reader := g.makeToken(t, "reader", "read", "own")
+		ctx := withTimeout(t, 2*time.Minute)
+		eventually(t, "the tokens are known", 10*time.Second, func() bool {
+			s, err := dialTools(ctx, g.URL()+"/mcp", bob)
+			if err == nil {
+				_ = s.Close()
+			}
+			return err == nil
+		})
+		own, err := dialTools(ctx, g.URL()+"/mcp", alice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdio := mcp.NewClient(&mcp.Implementation{Name: "teste2e", Version: "1"}, nil)
+		child := exec.CommandContext(ctx, Binary(t), "mcp", "--url", g.URL())
+		child.Env = []string{"LANEWAY_TOKEN=" + alice, "HOME=" + g.Dir, "PATH=" + os.Getenv("PATH")}
+		piped, err := stdio.Connect(ctx, &mcp.CommandTransport{Command: child}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for how, session := range map[string]*mcp.ClientSession{"HTTP": own, "stdio": piped} {
+			if diff := cmp.Diff([]string{"cron", "message", "remind", "sessions"}, toolNames(ctx, session)); diff != "" {
+				t.Errorf("%s: tools (-want +got):\n%s", how, diff)
+			}
+			for name, args := range everyTool() {
+				if got := callTool(ctx, session, name, args); strings.HasPrefix(got, "error:") || strings.HasPrefix(got, "refused:") {
+					t.Errorf("%s: %s %s: %s", how, name, args, got)
+				}
+			}
+		}
+		if err := piped.Close(); err != nil {
+			t.Errorf("the end of laneway mcp: %v", err)
+		}
+		if n := o.Count(countReminders); n != 1 {
+			t.Errorf("%d reminders of the same time and text, want 1", n)
+		}
+		rows := o.Rows("SELECT id FROM cron_jobs WHERE name = 'call Ada'")
+		if len(rows) != 1 {
+			t.Fatalf("jobs: %v", rows)
+		}
+		job := strings.Trim(rows[0], "[] ")
+		other, err := dialTools(ctx, g.URL()+"/mcp", bob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for call, want := range map[string]string{
+			`cron {"action":"list"}`: "There are no jobs.", `sessions {"action":"list"}`: "There are no sessions.",
+			`cron {"action":"remove","id":"` + job + `"}`: "There is no such job any more.", `cron {"action":"pause","id":"` + job + `"}`: "refused:",
+			`sessions {"action":"history","session":"agent:main:mcp-alice"}`: "refused: there is no session", `message {"text":"x","session":"agent:main:mcp-alice"}`: "refused: there is no session",
+		} {
+			name, args, _ := strings.Cut(call, " ")
+			if got := callTool(ctx, other, name, args); !strings.HasPrefix(got, want) {
+				t.Errorf("another owner, %s: %q, want %q", call, got, want)
+			}
+		}
+		if n := o.Count(countReminders); n != 1 {
+			t.Errorf("another owner removed the job")
+		}
+		if _, err := dialTools(ctx, g.URL()+"/mcp", reader); err == nil {
+			t.Error("a token that only reads has tools")
+		}
+		for _, s := range []*mcp.ClientSession{own, other} {
+			if err := s.Close(); err != nil && !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,87 @@
+// Package access is the tokens by which the programs of turns reach the tools of their turn.
+//
+// A turn whose agent is a program opens an access ([Turns.Open]): a random token, and the address where the tools are served. The program gets both in its
+// environment. Who shows the token ([Turns.Enter]) has the tools of this turn with the rights of this turn, and nothing else. The token ends with the turn: calls that
+// are under way are cancelled and awaited, and later ones are refused.
+//
+// Tokens are kept as their SHA-256, in this process alone: the program runs beside it, and after the end of the process its turn runs again with
+// another token. The package starts no goroutine.
+package access
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"sync"
+
+	"laneway/internal/agent"
+)
+
+// Prefix is how tokens of turns begin, so that they are no credentials of the gateway.
+const Prefix = "lwturn_"
+
+// ErrEnded is the cause with which calls under way end with their turn.
+var ErrEnded = errors.New("the turn of this token has ended")
+
+// Turns is the tokens of the running turns. It is safe for concurrent use.
+type Turns struct {
+	url string
+
+	mu    sync.Mutex
+	turns map[[sha256.Size]byte]*turn
+}
+
+type turn struct {
+	box   agent.Toolbox
+	ctx   context.Context //nolint:containedctx // of the turn: it bounds the calls that come from outside
+	calls sync.WaitGroup
+}
+
+// New makes an empty set. url is where the tools are served.
+func New(url string) *Turns {
+	return &Turns{url: url, turns: map[[sha256.Size]byte]*turn{}}
+}
+
+// Open gives the tools of a turn a token until end is called, which waits for calls under way. ctx is that of the turn.
+func (t *Turns) Open(ctx context.Context, box agent.Toolbox) (access agent.ToolAccess, end func()) {
+	var raw [32]byte
+	_, _ = rand.Read(raw[:])
+	token := Prefix + base64.RawURLEncoding.EncodeToString(raw[:])
+	key := sha256.Sum256([]byte(token))
+	ctx, cancel := context.WithCancelCause(ctx)
+	one := &turn{box: box, ctx: ctx}
+	t.mu.Lock()
+	t.turns[key] = one
+	t.mu.Unlock()
+	return agent.ToolAccess{URL: t.url, Token: token}, func() {
+		t.mu.Lock()
+		delete(t.turns, key)
+		t.mu.Unlock()
+		cancel(ErrEnded)
+		one.calls.Wait()
+	}
+}
+
+// IsTurn reports whether a secret looks like the token of a turn.
+func IsTurn(secret string) bool { return strings.HasPrefix(secret, Prefix) }
+
+// Enter returns the tools of the turn that has this token, for one request: ctx is over when the turn or the given context is, and the caller calls leave
+// when the request is over. ok is false when no running turn has the token.
+func (t *Turns) Enter(ctx context.Context, token string) (box agent.Toolbox, in context.Context, leave func(), ok bool) {
+	key := sha256.Sum256([]byte(token))
+	t.mu.Lock()
+	one := t.turns[key]
+	if one != nil {
+		one.calls.Add(1)
+	}
+	t.mu.Unlock()
+	if one == nil {
+		return nil, nil, nil, false
+	}
+	in, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(one.ctx, func() { cancel(context.Cause(one.ctx)) })
+	return one.box, in, func() { stop(); cancel(nil); one.calls.Done() }, true
+}
