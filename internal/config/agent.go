@@ -86,7 +86,7 @@ type Agent struct {
 	SilenceTimeout   Duration `yaml:"silence_timeout"`
 	// Retries before anything was shown, 0 to 10 (http, openai, anthropic). Default 3.
 	Retries int `yaml:"retries"`
-	// Price of a million tokens (openai, anthropic).
+	// Price of a million tokens (openai, anthropic, command, http).
 	Price Price `yaml:"price"`
 	// Tools of the gateway that the model may call, or the program over MCP (openai, anthropic, command): remind, cron, message, sessions, history_search, or off.
 	// Default: all of them, except in turns of /v1 and of hooks, which get tools only where they are listed here.
@@ -295,5 +295,5 @@ func (a *Agent) refuseForeign(at at) {
 	foreign("api_key", a.APIKey.IsSet(), RunnerOpenAI, RunnerAnthropic)
 	foreign("system", a.System != "", RunnerOpenAI, RunnerAnthropic)
 	foreign("tools", len(a.Tools) > 0, RunnerOpenAI, RunnerAnthropic, RunnerCommand)
-	foreign("price", a.Price != Price{}, RunnerOpenAI, RunnerAnthropic, RunnerCommand)
+	foreign("price", a.Price != Price{}, RunnerOpenAI, RunnerAnthropic, RunnerCommand, RunnerHTTP)
 }

@@ -191,6 +191,40 @@ func TestAJobOverItsBudgetIsSkipped(t *testing.T) {
 	})
 }
 
+// TestAJobIsSkippedByAProcessThatHasNotSeenItsBudget: after a restart the turn finds out what the claim does not know.
+func TestAJobIsSkippedByAProcessThatHasNotSeenItsBudget(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := memory.New(memory.Config{})
+		limits := budgets(usage.Budgets{Job: usage.Limit{Tokens: 150}})
+		h := openCron(t, st, limits)
+		h.put(everySecond("burns", "a"), func(j *cron.Job) { j.Alert = cron.Alert{IncludeSkipped: true, After: 2} })
+		time.Sleep(2100 * time.Millisecond)
+		synctest.Wait()
+		h.close()
+		h = openCron(t, st, limits)
+		h.jobs = st
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		begun, skipped := 0, 0
+		for _, r := range h.runs("burns") {
+			if r.State == cron.RunSkipped && r.Reason == cron.ReasonBudget {
+				if skipped++; r.Attempt > 0 {
+					begun++
+				}
+			} else if r.State != cron.RunOK {
+				t.Errorf("a run is %s %s: %s", r.State, r.Reason, r.Error)
+			}
+		}
+		if begun != 1 || skipped < 3 {
+			t.Errorf("%d runs were skipped, %d of them when they had begun; want 3 or more and 1", skipped, begun)
+		}
+		if j := h.job("burns"); j.State.ConsecutiveErrors != 0 || j.State.ConsecutiveSkipped != skipped || !j.Enabled {
+			t.Errorf("the job has %d errors and %d skipped runs in a row", j.State.ConsecutiveErrors, j.State.ConsecutiveSkipped)
+		}
+		h.close()
+	})
+}
+
 func TestStatusShowsUsageToThoseWhoMaySeeIt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := open(t, newStore(), budgets(usage.Budgets{Principal: usage.Limit{Tokens: 5000}, Day: usage.Limit{Tokens: 9000}}))

@@ -37,7 +37,7 @@ func begin(t *testing.T, st usage.Store, cfg usage.Config) (m *usage.Meter, end 
 // total is what is stored of today.
 func total(t *testing.T, st usage.Store) (sum usage.Counted) {
 	t.Helper()
-	rows, err := st.UsageRows(t.Context(), usage.Query{From: "2000-01-01", To: "2100-01-01"})
+	rows, err := st.UsageRows(t.Context(), usage.Query{From: "1990-01-01", To: "2100-01-01"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,6 +327,32 @@ func TestModelsThatPeopleNameAreBounded(t *testing.T) {
 		}
 		if len(seen.seen) != 2 || seen.seen["model-3"] != 1 || seen.seen["other"] != 199 {
 			t.Errorf("the metrics have %v", seen.seen)
+		}
+	})
+}
+
+// TestOldCountersAreRemoved with the first write of a day, in steps.
+func TestOldCountersAreRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Config{})
+		var old usage.Batch
+		for i := range 700 {
+			old.Records = append(old.Records, usage.Record{Key: usage.Key{Day: "1998-05-01", Principal: fmt.Sprint("p", i)}, Counted: usage.Counted{InputTokens: 1}})
+		}
+		old.Writer, old.Number, old.Day = "gone", 1, "1998-05-01"
+		old.Records = append(old.Records, usage.Record{Key: usage.Key{Day: "1999-06-01", Principal: "anna"}, Counted: usage.Counted{InputTokens: 5}})
+		if _, err := st.AddUsage(t.Context(), old, "1999-06-01", nil); err != nil {
+			t.Fatal(err)
+		}
+		m, end := begin(t, st, usage.Config{})
+		for range 10 {
+			m.Turn(usage.Who{Principal: "anna"}).Count(asked)
+			time.Sleep(2 * time.Second)
+		}
+		end()
+		if got := total(t, st).Spent().Tokens; got != 1005 {
+			t.Errorf("%d tokens are left, want those of this day and of the last months, 1005", got)
 		}
 	})
 }

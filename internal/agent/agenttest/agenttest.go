@@ -116,6 +116,7 @@ func toolTests() []test {
 		{"RecordedRoundsAreNotAskedForAgain", testRecordedRounds},
 		{"MistakenCallsAreOneSentenceEach", testMistakenCalls},
 		{"RoundsHaveAnEnd", testEndlessRounds},
+		{"EachRoundIsAllowedBefore", testBeforeRound},
 		{"InputIsTakenBetweenRounds", testInputBetweenRounds},
 		{"WithoutARecordNothingIsCalled", testUnrecordedRound},
 		{"WithoutToolsNoneAreOffered", testWithoutTools},

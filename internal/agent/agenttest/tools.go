@@ -160,6 +160,27 @@ func testToolCalls(t *testing.T, subject Subject) {
 	settled(t, subject)
 }
 
+// testBeforeRound refuses the second request of a turn: its model is asked once, and the text of the first answer stays.
+func testBeforeRound(t *testing.T, subject Subject) {
+	t.Helper()
+	script := Script{Rounds: []Round{{Pieces: []string{"I set it."}, Calls: []chat.ToolCall{call("a", "set", "one")}}}, Pieces: []string{"All set."}}
+	req := subject.request(Script{Pieces: []string{"please"}})
+	box, _ := withTools(t, &req)
+	refused, times := agent.NewError(chat.FailBudget, "the budget is used up", nil), 0
+	req.BeforeRound = func(context.Context) error {
+		if times++; times > 1 {
+			return refused
+		}
+		return nil
+	}
+	got := run(bounded(t), t, open(t, subject, script), req, nil)
+	if !errors.Is(got.err, refused) || got.result.Text != "I set it." || len(box.called()) != 1 || len(subject.Asked()) != 1 {
+		t.Errorf("got %q and %v after %d calls and %d requests; want the text of the first answer, the refusal, one call and one request",
+			got.result.Text, got.err, len(box.called()), len(subject.Asked()))
+	}
+	settled(t, subject)
+}
+
 // testRecordedRounds runs a turn again of which one round is recorded, with the result of one of its three calls.
 func testRecordedRounds(t *testing.T, subject Subject) {
 	t.Helper()
