@@ -26,8 +26,13 @@ func EstimateEntry(e chat.TranscriptEntry) int {
 }
 
 // CutHistory keeps the newest entries that fit into budget tokens, oldest first. It never begins with an answer whose
-// question was cut off. A budget <= 0 keeps nothing.
+// question was cut off. A summary in front of the others stays while it fits alone. A budget <= 0 keeps nothing.
 func CutHistory(history []chat.TranscriptEntry, budget int) []chat.TranscriptEntry {
+	if len(history) > 0 && history[0].Covers.To > 0 {
+		if left := budget - EstimateEntry(history[0]); left >= 0 {
+			return append(history[:1:1], CutHistory(history[1:], left)...)
+		}
+	}
 	start := len(history)
 	for start > 0 {
 		cost := EstimateEntry(history[start-1])

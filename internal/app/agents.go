@@ -45,8 +45,7 @@ func buildAgents(cfg config.Config, lookup func(string) (string, bool), log *slo
 		agents = append(agents, dispatch.Agent{
 			Info:   agent.Info{ID: id, Name: nameOf(id, a), Model: a.Model, Runner: a.Runner},
 			Runner: runner, ContextWindow: a.ContextWindow, Timeout: time.Duration(a.Timeout), SystemPrompt: a.System,
-			Tools: toolsOf(a), Program: a.Runner == config.RunnerCommand,
-			EstimateUsage: a.Runner == config.RunnerOpenAI || a.Runner == config.RunnerAnthropic,
+			Tools: toolsOf(a), Program: a.Runner == config.RunnerCommand, EstimateUsage: isModel(a), Compacts: isModel(a),
 		})
 	}
 	return agents, nil
@@ -55,11 +54,16 @@ func buildAgents(cfg config.Config, lookup func(string) (string, bool), log *slo
 // toolsOf are the tools of the gateway for an agent: models and programs get all of them where the configuration names none.
 func toolsOf(a config.Agent) dispatch.Tools {
 	switch {
-	case a.Tools.Off(), a.Runner == config.RunnerEcho:
+	case a.Tools.Off(), !isModel(a) && a.Runner != config.RunnerCommand:
 		return dispatch.Tools{}
 	default:
 		return dispatch.Tools{Default: true, Names: a.Tools}
 	}
+}
+
+// isModel reports whether the agent is a model behind an endpoint: what it gets is a conversation and nothing else.
+func isModel(a config.Agent) bool {
+	return a.Runner == config.RunnerOpenAI || a.Runner == config.RunnerAnthropic
 }
 
 func nameOf(id string, a config.Agent) string {

@@ -209,15 +209,23 @@ type Sent struct {
 
 // TranscriptEntry is one line of a conversation.
 type TranscriptEntry struct {
-	Seq        int64     `json:"seq"`
-	RunID      string    `json:"runId,omitempty"`
-	Role       string    `json:"role"` // user, assistant, system
-	Text       string    `json:"text"`
-	Sender     Sender    `json:"sender,omitzero"`
-	Tokens     int       `json:"tokens,omitempty"`
-	StopReason string    `json:"stopReason,omitempty"` // stop, stopped, error, …
-	Command    bool      `json:"command,omitempty"`
-	At         time.Time `json:"at"`
+	Seq        int64  `json:"seq"`
+	RunID      string `json:"runId,omitempty"`
+	Role       string `json:"role"` // user, assistant, system
+	Text       string `json:"text"`
+	Sender     Sender `json:"sender,omitzero"`
+	Tokens     int    `json:"tokens,omitempty"`
+	StopReason string `json:"stopReason,omitempty"` // stop, stopped, error, …
+	Command    bool   `json:"command,omitempty"`
+	// Covers are the rows that a summary stands for; zero = it is no summary.
+	Covers SeqRange  `json:"covers,omitzero"`
+	At     time.Time `json:"at"`
+}
+
+// SeqRange is rows of a transcript by their numbers, both included.
+type SeqRange struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
 }
 
 // Roles of a transcript entry.

@@ -108,8 +108,11 @@ func (h *house) SetModel(_ context.Context, _ command.Call, m string) error {
 	return h.note("model " + m)
 }
 
+func (h *house) Compact(context.Context, command.Call) (bool, error) {
+	return len(h.jobs) > 0, h.note("compact")
+}
 func (h *house) Overview(context.Context, command.Call) (command.Overview, error) {
-	return command.Overview{Version: "1", Store: "sqlite", Agent: "main", Model: "m", Uptime: "1s", Queue: h.queue, Problems: []string{"database: away"}}, h.note("overview")
+	return command.Overview{Version: "1", Store: "sqlite", Agent: "main", Model: "m", Uptime: "1s", Queue: h.queue, Usage: []string{"today: 12 tokens"}, Problems: []string{"database: away"}}, h.note("overview")
 }
 func (h *house) Agents() []agent.Info { return []agent.Info{{ID: "main", Runner: "echo"}} }
 
@@ -130,6 +133,7 @@ func TestEveryCommandAnswers(t *testing.T) {
 	for _, c := range []struct{ text, answer, did string }{
 		{"/new", "A new conversation begins here.", "new"},
 		{"/reset", "A new conversation begins here.", "new"},
+		{"/compact", "The older part of this conversation is being summarised. You can go on meanwhile.", "compact"},
 		{"/stop", "Stopped the running turn.", "stop"},
 		{"/stopall", "Stopped 1 running turn and 2 waiting messages.", "stopall"},
 		{"/queue", "Mode collect, 1 running turn, 2 waiting messages of at most 10, lane main.", "queue"},
@@ -195,7 +199,7 @@ func TestStatusAndHelpNameEverything(t *testing.T) {
 	}
 	status, _ := table.Lookup("status")
 	answer, err := status.Run(t.Context(), &house{}, command.Call{})
-	if err != nil || !strings.Contains(answer.Text, "problem: database: away") {
+	if err != nil || !strings.Contains(answer.Text, "problem: database: away") || !strings.Contains(answer.Text, "\ntoday: 12 tokens\n") {
 		t.Errorf("status %q, %v", answer.Text, err)
 	}
 }

@@ -28,6 +28,8 @@ type Actions interface {
 	SetModel(ctx context.Context, c Call, model string) error
 	// AnswerQuestion answers a question about a call of a tool, and makes the call that it allows. The text is for the person.
 	AnswerQuestion(ctx context.Context, c Call, id string, allow bool) (string, error)
+	// Compact lets the agent summarise the older part of the conversation; false = there is nothing to summarise.
+	Compact(ctx context.Context, c Call) (bool, error)
 	// Overview describes the gateway and the session in a few facts.
 	Overview(ctx context.Context, c Call) (Overview, error)
 	// Agents lists the agents; the first is the default.
@@ -69,6 +71,10 @@ func core() []Command {
 		{
 			Name: "new", Aliases: []string{"reset"}, Category: "session", Method: "sessions.reset",
 			Description: "Stop everything here and begin an empty conversation.", Run: textOnly(runNew),
+		},
+		{
+			Name: "compact", Category: "session", Method: "chat.send",
+			Description: "Let the agent summarise the older part of this conversation. Nothing is deleted.", Run: textOnly(runCompact),
 		},
 		{
 			Name: "stop", Category: "session", Method: "chat.abort", Urgent: true,
@@ -163,6 +169,17 @@ func runNew(ctx context.Context, a Actions, c Call) (string, error) {
 		return "", err
 	}
 	return "A new conversation begins here.", nil
+}
+
+func runCompact(ctx context.Context, a Actions, c Call) (string, error) {
+	switch yes, err := a.Compact(ctx, c); {
+	case err != nil:
+		return "", err
+	case yes:
+		return "The older part of this conversation is being summarised. You can go on meanwhile.", nil
+	default:
+		return "There is nothing to summarise here.", nil
+	}
 }
 
 func runStop(ctx context.Context, a Actions, c Call) (string, error) {

@@ -65,6 +65,9 @@ type jobService interface {
 
 // attemptOf recognises the message of a run.
 func (p *parts) attemptOf(lead store.Waiting) attempt {
+	if lead.Channel == compactChannel {
+		return compactionOf(lead)
+	}
 	if a := p.jobs.Attempt(lead.Channel, lead.MessageID); a != nil {
 		return a
 	}

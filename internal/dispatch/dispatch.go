@@ -94,6 +94,8 @@ type Agent struct {
 	Runner agent.Runner
 	// ContextWindow in tokens; 0 = unknown: the history is cut to 24 000 tokens and the throttle is off.
 	ContextWindow int
+	// Compacts: the older part of its conversations is summarised when they fill the context window.
+	Compacts bool
 	// Timeout of a turn; 0 = 10 minutes.
 	Timeout time.Duration
 	// SystemPrompt goes before every conversation.
@@ -181,12 +183,13 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.signs = &signs{parts: p}
 	d.queue = &queue{parts: p, signs: d.signs}
 	d.queue.rules.Store(&cfg.Queue)
-	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs}
+	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, compactions: newCompactions()}
 	d.admission = &admission{parts: p}
 	d.access = &access{parts: p}
 	d.stops = &stops{parts: p, queue: d.queue, access: d.access}
 	d.commands = &commands{parts: p, table: deps.Commands, needs: deps.Needs, queue: d.queue, access: d.access, actions: actions{d}}
 	d.receiver = &receiver{parts: p, queue: d.queue, admission: d.admission, access: d.access, commands: d.commands}
+	d.turns.accept = d.receiver.acceptOwn
 	if err := d.commands.checkNeeds(); err != nil {
 		return err
 	}

@@ -258,6 +258,8 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 		ts.queue.order.release(lead.Session, t.claim.Epoch)
 	}
 	ts.signs.endPreview(lead.Content.Options.ReplyTo, t.run.RunID)
+	ts.endCompaction(t, end)
+	ts.compactLater(ctx, t, fin)
 	if end.requeue {
 		ts.node.SweepNow()
 		return

@@ -118,6 +118,18 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 	return receipt, acc.Created, nil
 }
 
+// acceptOwn is accept for a message of the gateway itself: no bound of a caller is for it.
+func (r *receiver) acceptOwn(ctx context.Context, m chat.Message) error {
+	if err := r.check(&m); err != nil {
+		return err
+	}
+	if r.node.Draining() {
+		return chat.ErrDraining
+	}
+	_, _, err := r.accept(ctx, m)
+	return err
+}
+
 // refuse counts a message that a full queue refused, puts a notice for a person of a channel into the outbox, and returns the error for the sender.
 func (r *receiver) refuse(ctx context.Context, m chat.Message, limit int) error {
 	r.refused.Add(1)

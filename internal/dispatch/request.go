@@ -28,6 +28,7 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 		req.SystemPrompt = joinNonEmpty("\n\n", req.SystemPrompt, extra)
 	}
 	budget := t.budget(&req)
+	t.past.room = budget
 	var history []chat.TranscriptEntry
 	if !t.attempt.Isolated() {
 		err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) { // a database that is away for a moment is no reason to give the turn up
@@ -37,6 +38,9 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 		if err != nil {
 			return req, err
 		}
+	}
+	for _, e := range history {
+		t.past.tokens += agent.EstimateEntry(e)
 	}
 	for _, r := range t.rows {
 		history = append(history, r.Content.Context...)
@@ -80,38 +84,66 @@ func (t *turn) budget(req *agent.Request) int {
 	if window == 0 {
 		return defaultHistory
 	}
-	left := window - window/4 - agent.EstimateTokens(req.SystemPrompt)
+	left := roomOf(t.agent, req)
 	for _, r := range t.rows {
 		left -= agent.EstimateTokens(r.Content.Text)
 	}
 	return left
 }
 
-// history reads the transcript before the run, newest pages first, until the budget is used up: it holds what the budget allows and one page, or one entry
-// if that is larger.
+// roomOf is how many tokens of an agent's window are for the conversation: three quarters, less the prompt and the tools.
+func roomOf(a Agent, req *agent.Request) int {
+	return a.ContextWindow - a.ContextWindow/4 - agent.EstimateTokens(req.SystemPrompt) - toolTokens(req.Tools)
+}
+
+func toolTokens(tools agent.Toolbox) int {
+	n := 0
+	if tools != nil {
+		for _, spec := range tools.Specs() {
+			n += agent.EstimateTokens(spec.Name + spec.Description + string(spec.Schema))
+		}
+	}
+	return n
+}
+
+// history reads the conversation before the run: the newest summary, and the rows behind those that it stands for, newest pages first, until the budget is
+// used up. It holds what the budget allows and one page, or one entry if that is larger.
 func (ts *turns) history(ctx context.Context, key chat.SessionKey, sessionID, runID string, budget int) ([]chat.TranscriptEntry, error) {
 	var out []chat.TranscriptEntry
+	var summary chat.TranscriptEntry
 	for offset := 0; budget > 0; {
-		tr, err := ts.store.Transcript(ctx, store.TranscriptQuery{Session: key, SessionID: sessionID, Limit: 200, Offset: offset, MaxBytes: historyPage})
+		tr, err := ts.store.Transcript(ctx, store.TranscriptQuery{
+			Session: key, SessionID: sessionID, Limit: 200, Offset: offset, MaxBytes: historyPage, Summary: offset == 0,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("reading the history: %w", err)
 		}
+		if offset == 0 && tr.Summary.Seq > 0 {
+			summary = tr.Summary
+			budget -= agent.EstimateEntry(summary)
+		}
 		older := make([]chat.TranscriptEntry, 0, len(tr.Entries))
 		for _, e := range tr.Entries {
-			if !e.Command && e.RunID != runID {
+			if spoken(e) && e.RunID != runID && e.Seq > summary.Covers.To {
 				older = append(older, e)
 				budget -= agent.EstimateEntry(e)
 			}
 		}
 		out = append(older, out...)
-		if offset += len(tr.Entries); len(tr.Entries) == 0 || offset >= tr.Total {
+		if offset += len(tr.Entries); len(tr.Entries) == 0 || offset >= tr.Total || tr.Entries[0].Seq <= summary.Covers.To+1 {
 			break
 		}
+	}
+	if summary.Seq > 0 {
+		out = append([]chat.TranscriptEntry{summary}, out...)
 	}
 	return out, nil
 }
 
-// estimate is asked by the scheduler before a second turn of a session starts at the same time.
+// spoken reports whether a row is a part of the conversation: no command, and no summary of other rows.
+func spoken(e chat.TranscriptEntry) bool { return !e.Command && e.Covers.To == 0 }
+
+// estimate is asked by the scheduler before a second turn of a session starts at the same time. What the provider counted last is a part of it.
 func (ts *turns) estimate(ctx context.Context, session string) (tokens, window int) {
 	key, err := chat.ParseSessionKey(session, ts.cfg.Agents[0].Info.ID)
 	if err != nil {
@@ -121,13 +153,33 @@ func (ts *turns) estimate(ctx context.Context, session string) (tokens, window i
 	if window == 0 {
 		return 0, 0
 	}
-	history, err := ts.history(ctx, key, "", "", window)
+	tokens, err = ts.size(ctx, key, window)
 	if err != nil {
 		ts.log.WarnContext(ctx, "no token estimate", "session", session, "err", err)
 		return 0, 0
 	}
+	return tokens, window
+}
+
+// size is how many tokens a conversation has: what the provider counted in its last turn and the rows behind that, else an estimate of all that an agent
+// would get.
+func (ts *turns) size(ctx context.Context, key chat.SessionKey, most int) (tokens int, err error) {
+	if counted, ok := ts.compactions.counted(key); ok {
+		tr, err := ts.store.Transcript(ctx, store.TranscriptQuery{Session: key, After: counted.seq, MaxBytes: historyPage, Summary: true})
+		if err != nil {
+			return 0, fmt.Errorf("reading the newest rows: %w", err)
+		}
+		if tr.SessionID == counted.sessionID && tr.Summary.Seq <= counted.seq {
+			tokens = counted.tokens
+			for _, e := range tr.Entries {
+				tokens += agent.EstimateEntry(e)
+			}
+			return tokens, nil
+		}
+	}
+	history, err := ts.history(ctx, key, "", "", most)
 	for _, e := range history {
 		tokens += agent.EstimateEntry(e)
 	}
-	return tokens, window
+	return tokens, err
 }

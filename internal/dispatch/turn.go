@@ -37,6 +37,8 @@ type turn struct {
 	// usage is what it uses. asked is that its agent was called; it is touched on the goroutine of the turn only.
 	usage *usage.Turn
 	asked bool
+	// past is how large the conversation is that its agent got; it is touched on the goroutine of the turn only.
+	past past
 }
 
 // turns runs turns: start in the store, agent, files, end.
@@ -47,6 +49,9 @@ type turns struct {
 	signs   *signs
 	tools   *tool.Table
 	running runningTurns
+	// compactions are those under way; accept makes a message of the gateway itself durable and passes it on to its queue.
+	compactions *compactions
+	accept      func(ctx context.Context, m chat.Message) error
 }
 
 // run is what the scheduler calls on the goroutine that owns the slot. Its error is the scheduler's figure of how the turn ended; the
@@ -66,6 +71,7 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	}
 	ts.endUsage(ctx, t, res.Usage)
 	end := ts.judge(ctx, t, res, err)
+	t.past.measure(t, res)
 	ts.takeFiles(ctx, t, &end, res.Attachments)
 	ts.finish(ctx, t, end)
 	took, waited := time.Since(began), t.started.StartedAt.Sub(t.rows[0].AcceptedAt)
@@ -192,6 +198,10 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout(lead), errTurnTimeout)
 	defer cancel()
+	if c, ok := t.attempt.(compaction); ok {
+		res, err := ts.compact(ctx, t, c)
+		return orCause(ctx, res, err)
+	}
 	if res, done, err := t.attempt.Execute(ctx, ts.baseRequest(ctx, t), func(e agent.Event) { ts.emit(t, lead, e) }); done {
 		return orCause(ctx, res, err)
 	}

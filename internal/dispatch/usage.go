@@ -116,12 +116,7 @@ func estimateRequest(req agent.Request) int {
 	for _, e := range req.History {
 		n += agent.EstimateEntry(e)
 	}
-	if req.Tools != nil {
-		for _, spec := range req.Tools.Specs() {
-			n += agent.EstimateTokens(spec.Name + spec.Description + string(spec.Schema))
-		}
-	}
-	return n
+	return n + toolTokens(req.Tools)
 }
 
 // estimateRound is what a recorded round costs in each request behind it, and output what its model wrote.

@@ -92,6 +92,8 @@ type TranscriptQuery struct {
 	// Backwards the newest entries are returned, forwards the oldest: a caller continues with Offset + len(Entries), or After = the last
 	// Seq, until there are no entries.
 	MaxBytes int
+	// Summary asks for the newest summary of the transcript besides the entries.
+	Summary bool
 	// Visible restricts transcripts that a deletion kept to those that this principal owned; "" = all. It does not restrict the transcripts
 	// of an existing session: who may read those follows from the session.
 	Visible string
@@ -103,6 +105,29 @@ type Transcript struct {
 	Entries   []chat.TranscriptEntry
 	Total     int
 	LastSeq   int64
+	// Summary is the newest summary of a current transcript, where it was asked for; zero = there is none.
+	Summary chat.TranscriptEntry
+}
+
+// SummaryParams of AppendSummary.
+type SummaryParams struct {
+	Session chat.SessionKey
+	// SessionID is the transcript that the summary was made of.
+	SessionID string
+	// RunID is the run that made it.
+	RunID, Text string
+	Tokens      int
+	Covers      chat.SeqRange
+}
+
+// StopSummary is the stop reason of a summary.
+const StopSummary = "summary"
+
+// Entry is the row of the summary, without its number and time.
+func (p SummaryParams) Entry() chat.TranscriptEntry {
+	return chat.TranscriptEntry{
+		RunID: p.RunID, Role: chat.RoleSystem, Text: p.Text, Tokens: p.Tokens, StopReason: StopSummary, Covers: p.Covers,
+	}
 }
 
 // PruneParams bound one call of [Retention].

@@ -132,8 +132,15 @@ type HistoryMessage struct {
 	RunID      string     `json:"runId,omitempty"`                             // its run
 	StopReason string     `json:"stopReason,omitempty"`                        // what ended the answer
 	Command    bool       `json:"command,omitempty"`                           // it belongs to a chat command
+	Covers     *SeqRange  `json:"covers,omitempty"`                            // of a summary: the messages that it stands for
 	// for terminal clients of OpenClaw
 	Openclaw *ClientMark `json:"__openclaw,omitempty"` //nolint:tagliatelle // the name that they look for
+}
+
+// SeqRange is messages of a transcript.
+type SeqRange struct {
+	From int64 `json:"from"` // the number of the first one
+	To   int64 `json:"to"`   // the number of the last one
 }
 
 // Text is the whole text of the message.

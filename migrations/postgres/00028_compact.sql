@@ -43,7 +43,8 @@ FROM cron_run_logs WHERE compact = 1 AND started_at IS NOT NULL;
 CREATE VIEW compact_transcript AS
 SELECT l.id AS of, l.session_key, l.session_id, e.n AS seq, e.v ->> 'run' AS run_id, e.v ->> 'role' AS role, e.v ->> 'content' AS content,
     e.v ->> 'sender' AS sender, (e.v ->> 'tokens')::bigint AS tokens, e.v ->> 'reason' AS stop_reason, (e.v ->> 'command')::boolean AS command,
-    CASE WHEN (e.v ->> 'answer')::boolean THEN l.finished_at ELSE l.started_at END AS at
+    CASE WHEN (e.v ->> 'answer')::boolean THEN l.finished_at ELSE l.started_at END AS at,
+    0::bigint AS from_seq, 0::bigint AS to_seq
 FROM cron_run_logs l CROSS JOIN LATERAL json_array_elements(('[' || l.transcript || ']')::json) WITH ORDINALITY AS e(v, n) WHERE l.compact = 1;
 
 -- +goose Down

@@ -39,7 +39,7 @@ CREATE VIEW compact_transcript AS
 SELECT l.id AS of, l.session_key, l.session_id, e.key + 1 AS seq, e.value ->> '$.run' AS run_id, e.value ->> '$.role' AS role,
     e.value ->> '$.content' AS content, e.value ->> '$.sender' AS sender, e.value ->> '$.tokens' AS tokens,
     e.value ->> '$.reason' AS stop_reason, e.value ->> '$.command' AS command,
-    iif(e.value ->> '$.answer', l.finished_at, l.started_at) AS at
+    iif(e.value ->> '$.answer', l.finished_at, l.started_at) AS at, 0 AS from_seq, 0 AS to_seq
 FROM cron_run_logs l, json_each('[' || l.transcript || ']') e WHERE l.compact = 1;
 
 -- +goose Down

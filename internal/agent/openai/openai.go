@@ -22,7 +22,7 @@ import (
 const (
 	DefaultBaseURL       = "https://api.openai.com/v1"
 	DefaultContextWindow = 32_768
-	// answerReserve is kept free of history for the answer when max_tokens is not set.
+	// answerReserve is kept free of history for the answer when max_tokens is not set, a quarter of the window at most.
 	answerReserve = 4_096
 )
 

@@ -96,11 +96,11 @@ type usage struct {
 
 // body is the request. The rounds stand behind the new input, because they answer it.
 func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation) request {
-	reserve := answerReserve
+	reserve := min(answerReserve, r.cfg.ContextWindow/4)
 	if params.MaxTokens != nil {
-		reserve = *params.MaxTokens
+		reserve = min(*params.MaxTokens, r.cfg.ContextWindow/2)
 	}
-	reserve = min(reserve, r.cfg.ContextWindow/2) + talk.Tokens()
+	reserve += talk.Tokens()
 	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, reserve)
 	out := request{
 		Model: r.model(req), Stream: true,

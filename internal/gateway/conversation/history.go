@@ -195,6 +195,9 @@ func messageOf(e chat.TranscriptEntry, maxChars int) wire.HistoryMessage {
 		ID: id, Seq: e.Seq, Role: e.Role, Content: []wire.TextPart{{Type: "text", Text: cutChars(e.Text, maxChars)}}, Timestamp: e.At.UnixMilli(),
 		RunID: chat.ShownRunID(e.RunID), StopReason: e.StopReason, Command: e.Command, Openclaw: &wire.ClientMark{ID: id, Seq: e.Seq},
 	}
+	if e.Covers.To > 0 {
+		m.Covers = &wire.SeqRange{From: e.Covers.From, To: e.Covers.To}
+	}
 	if e.Role == chat.RoleUser && e.RunID != "" {
 		m.Openclaw.IdempotencyKey = chat.ShownRunID(e.RunID) + ":user"
 	}

@@ -23,6 +23,8 @@ type session struct {
 	active        int        // running and stopping runs
 	transcript    []chat.TranscriptEntry
 	transcriptSeq int64
+	summaryID     string // the transcript of the newest summary
+	summary       chat.TranscriptEntry
 }
 
 // tombstone is what the deletion of a session leaves: a new session of the same key must not reuse sequence numbers or epochs.

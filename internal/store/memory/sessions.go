@@ -211,6 +211,21 @@ func (s *Store) AppendTranscript(
 	return out, err
 }
 
+// AppendSummary adds a summary, see store.Sessions.
+func (s *Store) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
+	err = s.do(ctx, "AppendSummary", func(now time.Time) error {
+		se := s.sessions[p.Session]
+		if se == nil || se.SessionID != p.SessionID || se.summary.StopReason != "" && se.summaryID == se.SessionID && se.summary.Covers.To >= p.Covers.To {
+			return nil
+		}
+		se.UpdatedAt = now
+		e, added = s.appendTo(se, se.SessionID, []chat.TranscriptEntry{p.Entry()}, now)[0], true
+		se.summaryID, se.summary = se.SessionID, e
+		return nil
+	})
+	return e, added, err
+}
+
 // AppendReply adds one entry as the delivery of a reply, see store.Sessions.
 func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Replied, error) {
 	var out store.Replied
@@ -265,6 +280,9 @@ func (s *Store) Transcript(ctx context.Context, q store.TranscriptQuery) (store.
 		se := s.sessions[q.Session]
 		if se != nil {
 			out.SessionID = se.SessionID
+			if q.Summary && se.summaryID == se.SessionID && (q.SessionID == "" || q.SessionID == se.SessionID) {
+				out.Summary = se.summary
+			}
 		}
 		entries := s.entries(se, q)
 		if q.RunID != "" {

@@ -18,7 +18,7 @@ import (
 // defaultEntries is how many transcript entries are read without a limit.
 const defaultEntries = 200
 
-const entryReadColumns = `t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.at`
+const entryReadColumns = `t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.at`
 
 func scanEntry(row pgx.CollectableRow) (chat.TranscriptEntry, error) {
 	var (
@@ -26,7 +26,7 @@ func scanEntry(row pgx.CollectableRow) (chat.TranscriptEntry, error) {
 		sender string
 		at     int64
 	)
-	err := row.Scan(&e.Seq, &e.RunID, &e.Role, &e.Text, &sender, &e.Tokens, &e.StopReason, &e.Command, &at)
+	err := row.Scan(&e.Seq, &e.RunID, &e.Role, &e.Text, &sender, &e.Tokens, &e.StopReason, &e.Command, &e.Covers.From, &e.Covers.To, &at)
 	if err != nil {
 		return e, err
 	}
@@ -70,6 +70,22 @@ func (s *Store) AppendTranscript(
 		return nil, err
 	}
 	return numbered(entries, last, fromMillis(now)), nil
+}
+
+// AppendSummary adds a summary, see store.Sessions. One round trip.
+func (s *Store) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
+	e = p.Entry()
+	e.Text = clean(e.Text)
+	var at int64
+	err = s.do(ctx, "appending a summary", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, appendSummarySQL, s.clock(), p.Session.String(), p.SessionID, p.RunID, e.Text, p.Tokens, p.Covers.From, p.Covers.To).
+			Scan(&e.Seq, &at)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return chat.TranscriptEntry{}, false, nil
+	}
+	e.At = fromMillis(at)
+	return e, err == nil, err
 }
 
 // appendReplySQL adds one entry unless the reply exists, and returns its number, its time and the session's principal. It returns nothing
@@ -117,6 +133,26 @@ func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Rep
 }
 
 const (
+	// appendSummarySQL adds a summary unless one stands for the row already. The condition is read again when another writer was first. $3 transcript, $4
+	// run, $5 text, $6 tokens, $7 first row, $8 last row.
+	appendSummarySQL = `
+WITH s AS (
+	UPDATE sessions SET transcript_seq = transcript_seq + 1, summary_id = session_id, summary_seq = transcript_seq + 1, summary_to = $8::bigint,
+		updated_at = ` + nowSQL + `
+	WHERE key = $2 AND session_id = $3 AND NOT (summary_id = session_id AND summary_to >= $8::bigint)
+	RETURNING session_id, transcript_seq, updated_at AS now
+), appended AS (
+	INSERT INTO transcript (` + entryColumns + `, from_seq, to_seq)
+	SELECT $2, s.session_id, s.transcript_seq, $4, '` + chat.RoleSystem + `', $5, '', $6::bigint, '` + store.StopSummary + `', false, s.now, $7::bigint, $8::bigint FROM s
+)
+SELECT transcript_seq, now FROM s`
+
+	// summarySQL reads the newest summary of a session's current transcript. $1 session, $2 transcript, '' = the current one.
+	summarySQL = `
+SELECT ` + entryReadColumns + ` FROM sessions s
+JOIN transcript t ON t.session_key = s.key AND t.session_id = s.summary_id AND t.seq = s.summary_seq
+WHERE s.key = $1 AND s.summary_id = s.session_id AND $2 IN ('', s.session_id)`
+
 	currentSQL = `SELECT session_id FROM sessions WHERE key = $1`
 
 	// The transcript to read and the selected part of it: $2, or the session's current one. A transcript that a deletion kept is for its
@@ -148,7 +184,7 @@ WHERE t.of = $1 AND ($2 = '' OR t.session_id = $2) AND ($3 = '' OR t.run_id = $3
 // pageOf is the statement that reads the entries of one of the queries above.
 func pageOf(query string) string {
 	cut := `SELECT c.*, octet_length(c.content) AS page_size FROM (
-		SELECT t.seq, t.run_id, t.role, ` + cutSQL + ` AS content, t.sender, t.tokens, t.stop_reason, t.command, t.at FROM (` + query + `) t OFFSET 0) c`
+		SELECT t.seq, t.run_id, t.role, ` + cutSQL + ` AS content, t.sender, t.tokens, t.stop_reason, t.command, t.from_seq, t.to_seq, t.at FROM (` + query + `) t OFFSET 0) c`
 	return `SELECT ` + entryReadColumns + ` FROM ` + within(cut, "$6::bigint") + ` t ORDER BY page_n`
 }
 
@@ -185,6 +221,15 @@ func (s *Store) entriesOf(ctx context.Context, q store.TranscriptQuery, compact 
 			}
 			return nil
 		})
+		if q.Summary {
+			b.Queue(summarySQL, q.Session.String(), q.SessionID).Query(func(rows pgx.Rows) error {
+				list, err := pgx.CollectRows(rows, scanEntry)
+				if len(list) > 0 {
+					out.Summary = list[0]
+				}
+				return err
+			})
+		}
 		b.Queue(count, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total, &out.LastSeq) })
 		b.Queue(page, append(args, max(q.MaxChars, 0), cmp.Or(q.MaxBytes, store.ReadBytes), cmp.Or(q.Limit, defaultEntries), place)...).
 			Query(collect(&out.Entries, scanEntry))

@@ -28,9 +28,9 @@ func (t *tx) append(ctx context.Context, r *row, id string, entries []chat.Trans
 		r.transcriptSeq++
 		e.Seq, e.At = r.transcriptSeq, instant(t.now)
 		_, err := t.exec(ctx, `
-			INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			r.key, id, e.Seq, e.RunID, e.Role, e.Text, sender, e.Tokens, e.StopReason, bit(e.Command), t.now)
+			INSERT INTO transcript (session_key, session_id, seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, at)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			r.key, id, e.Seq, e.RunID, e.Role, e.Text, sender, e.Tokens, e.StopReason, bit(e.Command), e.Covers.From, e.Covers.To, t.now)
 		if err != nil {
 			return nil, err
 		}
@@ -53,6 +53,30 @@ func (s *Store) AppendTranscript(
 		}
 		return added, t.save(ctx, r)
 	})
+}
+
+// AppendSummary adds a summary; see the port.
+func (s *Store) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
+	e, err = result(ctx, s.write, ordinary("append a summary"), func(ctx context.Context, t *tx) (chat.TranscriptEntry, error) {
+		added = false
+		n, err := t.exec(ctx, `UPDATE sessions SET summary_id = session_id, summary_seq = transcript_seq + 1, summary_to = ?
+			WHERE key = ? AND session_id = ? AND NOT (summary_id = session_id AND summary_to >= ?)`,
+			p.Covers.To, p.Session.String(), p.SessionID, p.Covers.To)
+		if err != nil || n == 0 {
+			return chat.TranscriptEntry{}, err
+		}
+		r, ok, err := t.find(ctx, p.Session)
+		if err != nil || !ok {
+			return chat.TranscriptEntry{}, err
+		}
+		entries, err := t.append(ctx, r, r.id, []chat.TranscriptEntry{p.Entry()})
+		if err != nil {
+			return chat.TranscriptEntry{}, err
+		}
+		added = true
+		return entries[0], t.save(ctx, r)
+	})
+	return e, added && err == nil, err
 }
 
 // AppendReply adds one entry as the delivery of a reply; see the port.
@@ -80,7 +104,7 @@ func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Rep
 	})
 }
 
-const entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, at`
+const entryColumns = `seq, run_id, role, content, sender, tokens, stop_reason, command, from_seq, to_seq, at`
 
 // newestOfRun reads the newest n entries of a run, oldest first.
 func (t *tx) newestOfRun(ctx context.Context, u *run, n int) ([]chat.TranscriptEntry, error) {
@@ -95,7 +119,8 @@ func (t *tx) newestOfRun(ctx context.Context, u *run, n int) ([]chat.TranscriptE
 }
 
 func scanEntry(row scanner) (e chat.TranscriptEntry, err error) {
-	err = row.Scan(&e.Seq, &e.RunID, &e.Role, &e.Text, jsonColumn{&e.Sender}, &e.Tokens, &e.StopReason, &e.Command, timeColumn{&e.At})
+	err = row.Scan(&e.Seq, &e.RunID, &e.Role, &e.Text, jsonColumn{&e.Sender}, &e.Tokens, &e.StopReason, &e.Command,
+		&e.Covers.From, &e.Covers.To, timeColumn{&e.At})
 	return e, err
 }
 
@@ -120,7 +145,14 @@ func (s *Store) Transcript(ctx context.Context, p store.TranscriptQuery) (out st
 		if err != nil {
 			return err
 		}
-		out.Entries, err = entries(ctx, q, id, compact, &p)
+		if out.Entries, err = entries(ctx, q, id, compact, &p); err != nil || !p.Summary {
+			return err
+		}
+		out.Summary, err = scanEntry(q.one(ctx, `SELECT `+entryColumns+` FROM transcript WHERE session_key = ?1 AND session_id = ?2
+			AND seq = (SELECT summary_seq FROM sessions WHERE key = ?1 AND summary_id = ?2)`, key, id))
+		if none(err) {
+			return nil
+		}
 		return err
 	})
 	return out, err
@@ -146,7 +178,7 @@ func readable(ctx context.Context, q querier, p *store.TranscriptQuery, current 
 
 // shortColumns are entryColumns with the text cut to the bytes that ?5 characters and one more can have; 0 = not cut.
 const shortColumns = `seq, run_id, role, CASE WHEN ?5 = 0 OR octet_length(content) <= ?5 THEN content ELSE substr(CAST(content AS BLOB), 1, 4 * (?5 + 1)) END,
-	sender, tokens, stop_reason, command, at`
+	sender, tokens, stop_reason, command, from_seq, to_seq, at`
 
 // entries reads one page, always oldest first; compact is what sourceOf returned. Rows are read one after the other until the bytes are used up.
 func entries(ctx context.Context, q querier, id, compact string, p *store.TranscriptQuery) ([]chat.TranscriptEntry, error) {

@@ -64,6 +64,7 @@ func areas() []area {
 		{"Journal", journalTests()},
 		{"Usage", usageTests()},
 		{"Questions", questionTests()},
+		{"Summaries", summaryTests()},
 		{"Fence", fenceTests()},
 		{"Repeat", repeatTests()},
 		{"Nodes", nodeTests()},

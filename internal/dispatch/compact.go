@@ -1,0 +1,380 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/command"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+	"laneway/internal/tool"
+)
+
+// A conversation that fills three quarters of its agent's window is compacted: its agent summarises the older part in a turn of its own, in a session of its own,
+// so that no message of a person waits for it. The message of that turn is durable. The summary is a row of the conversation, added once for the rows that it
+// stands for; a turn that a kill has cut before its end finds it and ends. A message that comes meanwhile goes on with what fits of the conversation.
+
+const (
+	// compactChannel is the channel of the messages of compactions.
+	compactChannel = "compact"
+	// leastRoom is how many tokens a window must have for conversations, so that a summary is worth its request.
+	leastRoom = 512
+	// mostSummary is how long a summary may be, in tokens.
+	mostSummary = 2048
+	// compactPause is how long a conversation is left alone after a compaction that failed.
+	compactPause = time.Minute
+	// mostCounted is how many conversations have what a provider counted.
+	mostCounted = 10_000
+)
+
+// The parameters of the message of a compaction.
+const (
+	paramSession    = "session"
+	paramTranscript = "transcript"
+	paramAll        = "all" // by hand: as much as possible
+)
+
+// compaction is the attempt of a turn that compacts.
+type compaction struct {
+	plain
+
+	session    chat.SessionKey
+	transcript string
+	all        bool
+}
+
+var _ attempt = compaction{}
+
+// Unattended implements [attempt]: no person waits for the answer.
+func (compaction) Unattended() bool { return true }
+
+// Isolated implements [attempt].
+func (compaction) Isolated() bool { return true }
+
+// compactionOf reads the message of a compaction.
+func compactionOf(lead store.Waiting) compaction {
+	text := func(name string) string {
+		value, _ := lead.Content.Options.Params[name].(string) //nolint:errcheck // another value is none
+		return value
+	}
+	c := compaction{transcript: text(paramTranscript), all: text(paramAll) != ""}
+	c.session, _ = chat.ParseSessionKey(text(paramSession), lead.Session.Agent) //nolint:errcheck // compact refuses a session without a name
+	return c
+}
+
+// past is the size of the conversation that the agent of a turn got.
+type past struct {
+	room   int // tokens that fit, less the messages of the turn; 0 = nothing was read
+	tokens int // of the history, the part that did not fit included as far as it was read
+	// answer is an estimate of what the turn adds; real is what the provider counted in its last request, 0 = nothing.
+	answer, real int
+}
+
+// measure adds what a turn has brought.
+func (p *past) measure(t *turn, res agent.Result) {
+	p.answer = agent.EstimateTokens(res.Text)
+	for _, e := range t.journal.entries() {
+		p.answer += agent.EstimateEntry(e)
+	}
+	_, rounds := t.journal.usages()
+	if input := res.Usage.InputTokens - rounds.InputTokens; input > 0 {
+		p.real = input + max(0, res.Usage.OutputTokens-rounds.OutputTokens)
+	}
+}
+
+// counted is what a provider counted in the last turn of a conversation.
+type counted struct {
+	sessionID string
+	seq       int64 // the last row that is a part of it
+	tokens    int
+}
+
+// compactions are those under way in this process, and what providers counted.
+type compactions struct {
+	mu     sync.Mutex
+	until  map[string]time.Time // by transcript: no other before; zero = one is under way
+	counts map[chat.SessionKey]counted
+}
+
+func newCompactions() *compactions {
+	return &compactions{until: map[string]time.Time{}, counts: map[chat.SessionKey]counted{}}
+}
+
+// begin reports whether a compaction of a transcript may begin, and notes it.
+func (c *compactions) begin(transcript string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	until, known := c.until[transcript]
+	if known && (until.IsZero() || now.Before(until)) {
+		return false
+	}
+	c.until[transcript] = time.Time{}
+	return true
+}
+
+// end forgets a compaction; one that failed is not begun again for a while.
+func (c *compactions) end(transcript string, ok bool, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if delete(c.until, transcript); !ok {
+		c.until[transcript] = now.Add(compactPause)
+	}
+}
+
+// note keeps what a provider counted.
+func (c *compactions) note(key chat.SessionKey, n counted) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.counts) >= mostCounted {
+		clear(c.counts) // estimates take their place
+	}
+	c.counts[key] = n
+}
+
+func (c *compactions) counted(key chat.SessionKey) (counted, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, ok := c.counts[key]
+	return n, ok
+}
+
+// compactLater begins a compaction when the conversation of a turn that has ended fills three quarters of the window.
+func (ts *turns) compactLater(ctx context.Context, t *turn, fin store.Finished) {
+	lead := t.rows[len(t.rows)-1]
+	if !t.agent.Compacts || t.attempt.Isolated() || t.past.room == 0 {
+		return
+	}
+	if n := len(fin.Entries); n > 0 && t.past.real > 0 {
+		ts.compactions.note(lead.Session, counted{t.started.SessionID, fin.Entries[n-1].Seq, t.past.real})
+	}
+	if t.past.tokens+t.past.answer <= t.past.room {
+		return
+	}
+	message := compactMessage(lead.Session, t.started.SessionID, t.run.Principal)
+	if !ts.compactions.begin(t.started.SessionID, time.Now()) {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	ts.background.Go(func() {
+		if err := ts.accept(ctx, message); err != nil {
+			ts.compactions.end(t.started.SessionID, false, time.Now())
+			ts.log.WarnContext(ctx, "a conversation is not compacted now; its next turn tries again", "session", lead.Session.String(), "err", err)
+		}
+	})
+}
+
+// compactMessage asks for a compaction.
+func compactMessage(key chat.SessionKey, transcript, principal string) chat.Message {
+	return chat.Message{
+		Session: chat.SessionKey{Agent: key.Agent, Rest: "cron:compact:" + transcript}, ID: newID(), Lane: scheduler.LaneMain,
+		Principal: principal, Channel: compactChannel, Content: chat.Content{
+			Text: "Summarise the older part of " + key.String(), System: true,
+			Options: chat.Options{NoMerge: true, Params: map[string]any{paramSession: key.String(), paramTranscript: transcript}},
+		},
+	}
+}
+
+// endCompaction lets the next compaction of the conversation begin.
+func (ts *turns) endCompaction(t *turn, end ending) {
+	if c, ok := t.attempt.(compaction); ok && !end.requeue {
+		ts.compactions.end(c.transcript, end.outcome == chat.OutcomeAnswered, time.Now())
+	}
+}
+
+// nothingToCompact is the answer of a compaction that finds nothing to do.
+const nothingToCompact = "There is nothing to summarise."
+
+// compact is the turn of a compaction.
+func (ts *turns) compact(ctx context.Context, t *turn, c compaction) (agent.Result, error) {
+	var piece piece
+	err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
+		piece, err = ts.oldest(ctx, t.agent, c)
+		return err
+	})
+	switch {
+	case err != nil:
+		return agent.Result{}, err
+	case piece.summary.RunID == t.run.RunID: // an attempt before this one has added it, and was cut before its end
+		return agent.Result{Text: summarised(piece.summary.Covers)}, nil
+	case len(piece.rows) == 0:
+		return agent.Result{Text: nothingToCompact}, nil
+	}
+	if err := ts.allow(ctx, t); err != nil {
+		return agent.Result{}, err
+	}
+	req := ts.baseRequest(ctx, t)
+	req.Session, req.Tools, req.Journal, req.OutputDir = c.session, nil, nil, nil
+	req.SystemPrompt, req.History = compactPrompt, piece.history()
+	req.Messages = []chat.Content{{Text: fmt.Sprintf(compactQuestion, piece.tokens/2), System: true}}
+	req.Params = map[string]any{"max_tokens": piece.tokens}
+	if t.agent.EstimateUsage {
+		t.journal.estimate = func() int { return estimateRequest(req) }
+	}
+	t.asked = true
+	res, err := ts.callAgent(ctx, t, req)
+	t.estimate(&res)
+	if err != nil {
+		return res, err
+	}
+	text := strings.TrimSpace(chat.CleanText(res.Text))
+	if text == "" {
+		return res, agent.NewError(chat.FailBadResponse, "the agent has written no summary", nil)
+	}
+	res.Text, err = ts.addSummary(ctx, t, c, piece, text)
+	return res, err
+}
+
+// addSummary adds the summary of a piece and returns the answer of the turn.
+func (ts *turns) addSummary(ctx context.Context, t *turn, c compaction, p piece, text string) (string, error) {
+	text = summaryHead + chat.Cut(text, 2*p.tokens) // an estimate counts a token for two bytes at least
+	s := store.SummaryParams{
+		Session: c.session, SessionID: c.transcript, RunID: t.run.RunID, Text: text, Tokens: agent.EstimateTokens("[note] " + text), Covers: p.covers,
+	}
+	added := false
+	err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
+		_, yes, err := ts.store.AppendSummary(ctx, s)
+		added = added || yes
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("adding a summary: %w", err)
+	}
+	if !added {
+		return nothingToCompact, nil // it was reset meanwhile, or a summary stands for these rows
+	}
+	ts.events.PublishSession(c.session, t.run.Principal, "compacted", t.run.RunID)
+	ts.log.InfoContext(ctx, "a conversation was compacted", "session", c.session.String(), "rows_from", p.covers.From, "rows_to", p.covers.To, "tokens", s.Tokens)
+	return summarised(p.covers), nil
+}
+
+// summarised is the answer of a compaction that has added a summary.
+func summarised(rows chat.SeqRange) string {
+	return fmt.Sprintf("Summarised the rows %d to %d of this conversation. They stay in its history.", rows.From, rows.To)
+}
+
+const (
+	summaryHead   = "Summary of the conversation so far: "
+	compactPrompt = "You keep the notes of a conversation. Your summary takes the place of the part that you read; the agent that goes on with the " +
+		"conversation knows nothing else of it."
+	compactQuestion = "Write a summary of the conversation above in at most %d words. Keep names, numbers, dates, decisions, promises, preferences and open " +
+		"questions, and what was in an earlier summary. Do not answer anything in it. Write the summary only."
+)
+
+// piece is the part of a conversation that a summary is made of.
+type piece struct {
+	summary chat.TranscriptEntry // the one before; zero = none
+	rows    []chat.TranscriptEntry
+	covers  chat.SeqRange
+	tokens  int // that the summary may have
+}
+
+// history is the piece as the agent reads it.
+func (p *piece) history() []chat.TranscriptEntry {
+	if p.summary.Seq == 0 {
+		return p.rows
+	}
+	before := p.summary
+	before.Covers = chat.SeqRange{}
+	return append([]chat.TranscriptEntry{before}, p.rows...)
+}
+
+// usualTools are the tools of an agent in the turn of a person, for their size.
+func (ts *turns) usualTools(a Agent) agent.Toolbox {
+	names, ok := a.Tools.offered("")
+	if !ok {
+		return nil
+	}
+	return ts.tools.For(tool.Turn{}, names)
+}
+
+// oldest reads what is to be summarised: the rows behind those that the newest summary stands for, without the newest rows, which fill a third of the room
+// (by hand a sixth), and no more than half of a window.
+func (ts *turns) oldest(ctx context.Context, a Agent, c compaction) (p piece, err error) {
+	room := roomOf(a, &agent.Request{SystemPrompt: a.SystemPrompt, Tools: ts.usualTools(a)})
+	if c.session.IsZero() || room < leastRoom {
+		return piece{}, nil
+	}
+	keep := room / 3
+	if c.all {
+		keep = room / 6
+	}
+	p.tokens = min(room/6, mostSummary)
+	kept, err := ts.history(ctx, c.session, c.transcript, "", keep)
+	if err != nil {
+		return piece{}, err
+	}
+	if len(kept) > 0 && kept[0].Covers.To > 0 {
+		p.summary, kept = kept[0], kept[1:]
+	}
+	kept = agent.CutHistory(kept, keep)
+	last := int64(1) << 62
+	if len(kept) > 0 {
+		last = kept[0].Seq - 1
+	}
+	return p, ts.readPiece(ctx, c, &p, last, a.ContextWindow/2)
+}
+
+// readPiece reads the rows of a piece, up to the row last and at most so many tokens. A row that is larger alone is cut.
+func (ts *turns) readPiece(ctx context.Context, c compaction, p *piece, last int64, most int) error {
+	p.covers.From = max(p.summary.Covers.From, 1)
+	for after := p.summary.Covers.To; after < last; {
+		tr, err := ts.store.Transcript(ctx, store.TranscriptQuery{
+			Session: c.session, SessionID: c.transcript, After: after, FromStart: true, MaxBytes: historyPage,
+		})
+		if err != nil || len(tr.Entries) == 0 {
+			return err
+		}
+		for _, e := range tr.Entries {
+			after = e.Seq
+			cost := agent.EstimateEntry(e)
+			if e.Seq > last || cost > most && len(p.rows) > 0 {
+				return nil
+			}
+			if p.summary.Seq == 0 && len(p.rows) == 0 {
+				p.covers.From = e.Seq
+			}
+			p.covers.To = e.Seq
+			if !spoken(e) {
+				continue
+			}
+			if cost > most {
+				e.Text, e.Tokens = chat.Cut(e.Text, most), 0
+			}
+			most -= agent.EstimateEntry(e)
+			p.rows = append(p.rows, e)
+		}
+	}
+	return nil
+}
+
+// errNoWindow refuses /compact where the gateway sends no conversation.
+var errNoWindow = errors.New("this agent keeps its conversations by itself; there is nothing to summarise")
+
+// Compact is /compact.
+func (a actions) Compact(ctx context.Context, c command.Call) (bool, error) {
+	ag := a.d.agents[c.Session.Agent]
+	if !ag.Compacts || ag.ContextWindow == 0 {
+		return false, chat.Errorf(chat.CodeInvalid, "%s", errNoWindow)
+	}
+	tr, err := a.d.store.Transcript(ctx, store.TranscriptQuery{Session: c.Session, Limit: 1, MaxChars: 1})
+	if err != nil || tr.SessionID == "" {
+		return false, err
+	}
+	by := compaction{session: c.Session, transcript: tr.SessionID, all: true}
+	p, err := a.d.turns.oldest(ctx, ag, by)
+	if err != nil || len(p.rows) == 0 {
+		return false, err
+	}
+	m := compactMessage(c.Session, tr.SessionID, c.Principal)
+	m.ID, m.Content.Options.Params[paramAll], m.Content.Options.ReplyTo = "compact-"+c.ID, "yes", c.Target
+	if err := a.d.receiver.acceptOwn(ctx, m); err != nil {
+		return false, fmt.Errorf("beginning a compaction: %w", err)
+	}
+	return true, nil
+}

@@ -1,0 +1,394 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/dispatch"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+	"laneway/internal/store/memory"
+)
+
+// scripted is a model with a window: it counts what it gets, refuses what is larger, and summarises by keeping the facts (words such as fact-7).
+type scripted struct {
+	window       int
+	takes, sums  time.Duration // a turn, a summary
+	fails        atomic.Bool   // summaries fail
+	mu           sync.Mutex
+	largest      int
+	over, asked  int
+	summarised   int
+	inputs       int      // tokens of all requests
+	facts        []string // in the last request of a person's turn
+	conversation string   // that request
+}
+
+var factWord = regexp.MustCompile(`fact-\d+`)
+
+// answerTokens is what the model keeps for an answer.
+func (s *scripted) answerTokens() int { return s.window / 4 }
+
+func (s *scripted) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+	isSummary := strings.HasPrefix(req.SystemPrompt, "You keep the notes")
+	reserve := s.answerTokens()
+	if most, ok := req.Params["max_tokens"].(int); ok {
+		reserve = most
+	}
+	system, lines := agent.Conversation(req, "", s.window, reserve)
+	total, all := agent.EstimateTokens(system)+reserve, ""
+	for _, line := range lines {
+		total += agent.EstimateTokens(line.Text) + 6
+		all += line.Text + "\n"
+	}
+	takes := s.takes
+	if isSummary {
+		takes = s.sums
+	}
+	timer := time.NewTimer(takes)
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return agent.Result{}, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked++
+	s.inputs += total - reserve
+	s.largest = max(s.largest, total)
+	if total > s.window {
+		s.over++
+		return agent.Result{}, agent.NewError(chat.FailContextLength, "too long", nil)
+	}
+	facts := slices.Compact(slices.Sorted(slices.Values(factWord.FindAllString(all, -1))))
+	answer := "Noted. " + strings.Repeat("yes ", 30)
+	used := chat.Usage{InputTokens: total - reserve, OutputTokens: agent.EstimateTokens(answer), Model: "m"}
+	if isSummary {
+		if s.fails.Load() {
+			return agent.Result{}, agent.NewError(chat.FailServer, "no summary today", nil)
+		}
+		s.summarised++
+		return agent.Result{Text: "They said " + strings.Join(facts, " "), Usage: used}, nil
+	}
+	s.facts, s.conversation = facts, all
+	return agent.Result{Text: answer, Usage: used}, nil
+}
+
+func compacting(s *scripted) option {
+	return func(c *dispatch.Config) {
+		c.Agents[0].Runner, c.Agents[0].Compacts, c.Agents[0].ContextWindow = s, true, s.window
+	}
+}
+
+// summaries are the rows of a transcript that stand for others, and its length.
+func summaries(t *testing.T, st dispatch.Store, session string) (list []chat.TranscriptEntry, rows int) {
+	t.Helper()
+	key, err := chat.ParseSessionKey(session, "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for after := int64(0); ; {
+		tr, err := st.Transcript(t.Context(), store.TranscriptQuery{Session: key, After: after, FromStart: true, Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(tr.Entries) == 0 {
+			return list, rows
+		}
+		rows += len(tr.Entries)
+		for _, e := range tr.Entries {
+			if after = e.Seq; e.Covers.To > 0 {
+				list = append(list, e)
+			}
+		}
+	}
+}
+
+// TestTwoThousandTurnsInAWindowOfEightThousandTokens: never over the window, never blocked, and nothing is deleted.
+func TestTwoThousandTurnsInAWindowOfEightThousandTokens(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const turns = 2000
+		st := newStore()
+		model := &scripted{window: 8000, takes: time.Second, sums: 20 * time.Second}
+		h := open(t, st, compacting(model))
+		slowest := time.Duration(0)
+		for i := range turns {
+			text := fmt.Sprintf("Message %d. %s", i, strings.Repeat("we talk about this and that ", 3))
+			if i%100 == 0 {
+				text += fmt.Sprintf(" fact-%d", i/100)
+			}
+			before := time.Now()
+			end := h.end(h.send("agent:main:long", text))
+			slowest = max(slowest, time.Since(before))
+			if end.Outcome != chat.OutcomeAnswered {
+				t.Fatalf("turn %d ended %+v", i, end)
+			}
+		}
+		h.close()
+		list, rows := summaries(t, st, "agent:main:long")
+		model.mu.Lock()
+		defer model.mu.Unlock()
+		if model.over > 0 || model.largest > model.window {
+			t.Errorf("%d requests were larger than the window of %d; the largest has %d", model.over, model.window, model.largest)
+		}
+		if slowest > 1100*time.Millisecond {
+			t.Errorf("a turn took %s; a summary takes %s, and no turn may wait for it", slowest, model.sums)
+		}
+		if rows != 2*turns+len(list) || len(list) < 10 || len(list) != model.summarised {
+			t.Errorf("%d rows with %d summaries of %d, want %d messages and answers", rows, len(list), model.summarised, 2*turns)
+		}
+		last := int64(0)
+		for _, e := range list {
+			if e.Covers.From != 1 || e.Covers.To <= last || e.Seq <= e.Covers.To {
+				t.Errorf("a summary stands for %+v behind %d", e.Covers, last)
+			}
+			last = e.Covers.To
+		}
+		if len(model.facts) != turns/100 {
+			t.Errorf("the last request has the facts %v, want %d", model.facts, turns/100)
+		}
+		t.Logf("%d turns, %d compactions, %d requests with %d input tokens, the largest of %d with its answer, slowest turn %s",
+			turns, len(list), model.asked, model.inputs, model.largest, slowest)
+	})
+}
+
+// TestAConversationGoesOnWhenItsSummariesFail with what fits, and tries again after a while.
+func TestAConversationGoesOnWhenItsSummariesFail(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		model := &scripted{window: 4000, takes: time.Second, sums: time.Second}
+		model.fails.Store(true)
+		h := open(t, st, compacting(model))
+		for i := range 120 {
+			if end := h.end(h.send("agent:main:long", fmt.Sprintf("fact-%d ", i)+strings.Repeat("words ", 20))); end.Outcome != chat.OutcomeAnswered {
+				t.Fatalf("turn %d ended %+v", i, end)
+			}
+		}
+		list, _ := summaries(t, st, "agent:main:long")
+		want(t, "summaries", len(list), 0)
+		model.fails.Store(false)
+		for range 3 {
+			time.Sleep(2 * time.Minute)
+			h.end(h.send("agent:main:long", "hello"))
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		list, _ = summaries(t, st, "agent:main:long")
+		if len(list) == 0 || model.over > 0 {
+			t.Errorf("%d summaries, %d requests over the window", len(list), model.over)
+		}
+		h.close()
+	})
+}
+
+func TestCompactByHand(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		model := &scripted{window: 8000, takes: time.Second, sums: 5 * time.Second}
+		h := open(t, st, compacting(model))
+		say := func(text string, change ...func(*chat.Message)) string {
+			before := len(h.box.texts("1"))
+			h.send("agent:main:a", text, append(change, replyTo("1"))...)
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			return strings.Join(h.box.texts("1")[before:], "|")
+		}
+		want(t, "/compact without a conversation", say("/compact"), "There is nothing to summarise here.")
+		for i := range 12 {
+			say(fmt.Sprintf("fact-%d ", i) + strings.Repeat("words ", 30))
+		}
+		want(t, "/compact", say("/compact"), "The older part of this conversation is being summarised. You can go on meanwhile.")
+		if text := say("and meanwhile"); !strings.HasPrefix(text, "Noted.") {
+			t.Errorf("a message during a compaction was answered %q", text)
+		}
+		time.Sleep(time.Minute)
+		list, rows := summaries(t, st, "agent:main:a")
+		if len(list) != 1 || rows != 31 { // the commands and their answers are rows, too
+			t.Fatalf("%d summaries in %d rows, want 1 in 31", len(list), rows)
+		}
+		if texts := h.box.texts("1"); !slices.ContainsFunc(texts, func(s string) bool { return strings.HasPrefix(s, "Summarised ") }) {
+			t.Errorf("the person got %q", texts)
+		}
+		say("and now")
+		model.mu.Lock()
+		defer model.mu.Unlock()
+		if !strings.HasPrefix(model.conversation, "[note] Summary of the conversation so far: They said fact-0") || len(model.facts) != 12 {
+			t.Errorf("the next request is\n%s", model.conversation)
+		}
+		if n := strings.Count(model.conversation, "fact-0"); n != 1 {
+			t.Errorf("the first message is in the next request besides its summary (%d times)", n)
+		}
+		h.close()
+	})
+}
+
+func TestCompactIsRefusedWhereThereIsNoWindow(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore())
+		h.send("agent:main:a", "/compact", typed, replyTo("1"))
+		synctest.Wait()
+		wantList(t, "the answer", h.box.texts("1"), []string{"/compact failed: this agent keeps its conversations by itself; there is nothing to summarise."})
+		h.close()
+	})
+}
+
+// TestAKillInAnyStepOfACompactionLeavesOneSummary kills the process behind each operation of the store that a compaction makes.
+func TestAKillInAnyStepOfACompactionLeavesOneSummary(t *testing.T) {
+	for _, step := range []string{"Accept", "Start", "Transcript", "AppendSummary", "Finish"} {
+		for _, done := range []bool{false, true} { // killed before the operation, behind it
+			t.Run(fmt.Sprintf("%s/%t", step, done), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) { killInCompaction(t, step, done) })
+			})
+		}
+	}
+}
+
+func killInCompaction(t *testing.T, step string, done bool) {
+	t.Helper()
+	plain := newStore()
+	first := newDoomed(plain, step, done)
+	model := &scripted{window: 4000, takes: 10 * time.Millisecond, sums: time.Second}
+	h := open(t, first, compacting(model))
+	for i := range 30 {
+		h.end(h.send("agent:main:long", fmt.Sprintf("fact-%d ", i)+strings.Repeat("words ", 4)))
+	}
+	list, rows := summaries(t, plain, "agent:main:long")
+	if len(list) != 0 {
+		t.Fatalf("there are %d summaries already", len(list))
+	}
+	first.armed.Store(true)
+	m := h.msg("agent:main:long", "/compact")
+	m.Content.Options.Typed = true
+	if _, err := h.d.Receive(t.Context(), m); err != nil {
+		t.Logf("the command was answered with %v", err)
+	}
+	time.Sleep(5 * time.Second)
+	if !first.off.Load() {
+		t.Fatalf("a compaction does not call %s", step)
+	}
+	next := open(t, plain, compacting(model))
+	next.n.Store(1000)
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	want(t, "the outcome of the next turn", next.end(next.send("agent:main:long", "hello")).Outcome, chat.OutcomeAnswered)
+	if list, _ = summaries(t, plain, "agent:main:long"); len(list) == 0 && (step == "Accept" || step == "Transcript") { // the command was not carried out
+		next.send("agent:main:long", "/compact", typed)
+	}
+	time.Sleep(time.Minute)
+	list, now := summaries(t, plain, "agent:main:long")
+	if len(list) != 1 || now < rows+3 {
+		t.Errorf("%d summaries in %d rows (%d before): %+v", len(list), now, rows, list)
+	}
+	next.close()
+	h.abandon()
+}
+
+// doomed is a store whose process is killed before or behind one operation, once it is armed.
+type doomed struct {
+	*power
+
+	step  string
+	done  bool
+	armed atomic.Bool
+}
+
+func newDoomed(st *memory.Store, step string, done bool) *doomed {
+	return &doomed{power: &power{cronStore: st, off: &atomic.Bool{}}, step: step, done: done}
+}
+
+// at runs an operation, with the end of the process around it.
+func (d *doomed) at(ctx context.Context, step string, run func() error) error {
+	mine := d.armed.Load() && step == d.step
+	if mine && !d.done {
+		d.off.Store(true)
+	}
+	if err := d.dead(ctx); err != nil {
+		return err
+	}
+	err := run()
+	if mine {
+		d.off.Store(true)
+		return d.dead(ctx)
+	}
+	return err
+}
+
+func (d *doomed) Accept(ctx context.Context, p store.AcceptParams) (out store.Accepted, err error) {
+	err = d.at(ctx, "Accept", func() (err error) { out, err = d.power.Accept(ctx, p); return err })
+	return out, err
+}
+
+func (d *doomed) Start(ctx context.Context, p store.StartParams) (out store.Started, err error) {
+	err = d.at(ctx, "Start", func() (err error) { out, err = d.power.Start(ctx, p); return err })
+	return out, err
+}
+
+func (d *doomed) Transcript(ctx context.Context, q store.TranscriptQuery) (out store.Transcript, err error) {
+	err = d.at(ctx, "Transcript", func() (err error) { out, err = d.power.Transcript(ctx, q); return err })
+	return out, err
+}
+
+func (d *doomed) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
+	err = d.at(ctx, "AppendSummary", func() (err error) { e, added, err = d.power.AppendSummary(ctx, p); return err })
+	return e, added, err
+}
+
+func (d *doomed) Finish(ctx context.Context, p store.FinishParams) (out store.Finished, err error) {
+	err = d.at(ctx, "Finish", func() (err error) { out, err = d.power.Finish(ctx, p); return err })
+	return out, err
+}
+
+// reporting is a model whose endpoint counts in its own way.
+type reporting struct {
+	*scripted
+
+	tokens atomic.Int64
+}
+
+func (r *reporting) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	res, err := r.scripted.Run(ctx, req, emit)
+	res.Usage.InputTokens = int(r.tokens.Load())
+	return res, err
+}
+
+// TestTheThrottleCountsWhatTheProviderCounted: the estimate errs high, and a session is throttled by the real count where there is one.
+func TestTheThrottleCountsWhatTheProviderCounted(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		model := &scripted{window: 8000, takes: time.Second, sums: time.Second}
+		counts := &reporting{scripted: model}
+		counts.tokens.Store(1000)
+		h := open(t, st, compacting(model), func(c *dispatch.Config) { c.Agents[0].Runner = counts },
+			queue(dispatch.QueueRules{Cap: 100, Settings: scheduler.Settings{MaxConcurrent: 3}}))
+		for range 6 {
+			h.end(h.send("agent:main:a", strings.Repeat("words ", 250)))
+		}
+		most := func() int {
+			var ids []string
+			for range 3 {
+				ids = append(ids, h.send("agent:main:a", "side by side"))
+			}
+			time.Sleep(100 * time.Millisecond)
+			n := h.active("main")
+			for _, id := range ids {
+				h.end(id)
+			}
+			return n
+		}
+		want(t, "turns at once at 1,000 of 8,000 tokens, estimated as more than 4,800", most(), 3)
+		counts.tokens.Store(5000)
+		h.end(h.send("agent:main:a", "one more"))
+		want(t, "turns at once at 5,000 tokens", most(), 1)
+		h.close()
+	})
+}
