@@ -14,6 +14,9 @@ type Error struct {
 	Message string
 	// Retryable is true when a later attempt may work (timeouts, 429, 5xx, resets).
 	Retryable bool
+	// Detail is what the service behind the agent wrote about the failure, in its own words and without secrets, at most 500 bytes; "" = nothing. Only
+	// administrators read it.
+	Detail string
 	// Cause goes to the log.
 	Cause error
 }

@@ -38,8 +38,8 @@ type Event struct {
 	// Reason: for Aborted stop, stopall, superseded, stale, cleared, reset, draining; for Failed the [FailReason]; for
 	// Session created, message, queued, run.started, run.finished, reset, delete.
 	Reason string
-	// Message is a sentence for a person (Failed).
-	Message string
+	// Message is a sentence for a person (Failed). Detail is what the service behind the agent wrote, for administrators; "" = nothing.
+	Message, Detail string
 	// MergedInto is the run that took the message along (Final).
 	MergedInto string
 	// Command is true for the reply to a chat command.

@@ -59,9 +59,9 @@ type RunEnd struct {
 	Outcome Outcome
 	// Reason is a [FailReason] or a word such as stop, stopall, superseded, draining; "" when answered.
 	Reason string
-	// Message is a sentence for a person when there is no answer.
-	Message string
-	Text    string
+	// Message is a sentence for a person when there is no answer. Detail is what the service behind the agent wrote, for administrators; "" = nothing.
+	Message, Detail string
+	Text            string
 	// StopReason of the answer: stop, or length when the model ran into its limit; "" = unknown.
 	StopReason string
 	Usage      Usage

@@ -24,6 +24,7 @@ type ending struct {
 	state   string // of the run row
 	reason  string // closed set: a chat.FailReason or stop, stopall, superseded, draining, …
 	message string // for a person; "" when answered
+	detail  string // what the service behind the agent wrote, for administrators
 	text    string // the answer, or its text before the end
 	lines   string // the end of text that stands for the files
 	files   []chat.Attachment
@@ -82,7 +83,7 @@ func (t *turn) endEvent(end ending, fin store.Finished) chat.Event {
 	default:
 	}
 	e := t.run.Event(kind)
-	e.Text, e.Reason, e.Message, e.Usage = end.text, end.reason, end.message, end.usage
+	e.Text, e.Reason, e.Message, e.Detail, e.Usage = end.text, end.reason, end.message, end.detail, end.usage
 	switch kind { //nolint:exhaustive // a failure has the reason of its ending
 	case chat.EventFinal:
 		e.Reason = end.stop
@@ -123,6 +124,7 @@ func (ts *turns) judge(ctx context.Context, t *turn, res agent.Result, err error
 		end.fail(chat.OutcomeFailed, store.RunFailed, string(chat.FailTimeout), "the answer took too long and was ended; try again or ask for less")
 	case errors.As(err, &failed):
 		end.fail(chat.OutcomeFailed, store.RunFailed, string(failed.Reason), failed.Message)
+		end.detail = chat.CleanText(failed.Detail)
 	case errors.As(err, &app):
 		end.fail(chat.OutcomeFailed, store.RunFailed, string(chat.FailUnknown), app.Message)
 	case ctx.Err() != nil:
@@ -207,7 +209,7 @@ func (ts *turns) stuck(st *scheduler.Turn[work]) {
 func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunning bool) bool {
 	lead := t.rows[len(t.rows)-1]
 	p := store.FinishParams{
-		Claim: t.claim, RunID: t.run.RunID, State: end.state, Outcome: end.outcome, Cause: end.reason, Error: chat.Cut(end.message, 2000),
+		Claim: t.claim, RunID: t.run.RunID, State: end.state, Outcome: end.outcome, Cause: end.reason, Error: chat.Cut(end.message, 2000), Detail: chat.Cut(end.detail, 2000),
 		Usage: end.usage, Requeue: end.requeue, StillRunning: stillRunning && !end.requeue, Preview: chat.Cut(end.text, 200), Journal: t.journal.used(),
 	}
 	if !end.requeue {
@@ -278,7 +280,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	ts.events.PublishSession(lead.Session, t.run.Principal, "run.finished", t.run.RunID)
 	ts.obs.Ended(t.run.Lane, end.outcome, end.reason)
 	ts.events.Ended(chat.RunEnd{
-		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.message, Text: end.text, StopReason: end.stop,
+		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.message, Detail: end.detail, Text: end.text, StopReason: end.stop,
 		Usage: end.usage, Duration: fin.EndedAt.Sub(t.started.StartedAt), Waited: t.started.StartedAt.Sub(lead.AcceptedAt),
 	})
 }

@@ -30,7 +30,7 @@ func (d *Dispatcher) endOf(ctx context.Context, messageID string) (chat.RunEnd, 
 	case err == nil:
 		end.Usage, end.Duration, end.Waited = run.Usage, run.EndedAt.Sub(run.StartedAt), run.StartedAt.Sub(m.AcceptedAt)
 		if run.Error != "" && end.Message != "" {
-			end.Reason, end.Message = run.Cause, run.Error
+			end.Reason, end.Message, end.Detail = run.Cause, run.Error, run.Detail
 		}
 	case !errors.Is(err, chat.ErrNotFound):
 		return end, false, err

@@ -111,7 +111,7 @@ func (p *Publisher) Publish(e chat.Event) bool {
 	}
 	c := clusterEvent{
 		Kind: e.Kind, Session: e.Session.String(), Principal: e.Principal, RunID: e.RunID, Seq: e.Seq, Lane: e.Lane, At: e.At.UnixMilli(), Text: e.Text,
-		Reason: e.Reason, Message: chat.Cut(e.Message, maxClusterText), MergedInto: e.MergedInto, Command: e.Command, EntrySeq: e.EntrySeq,
+		Reason: e.Reason, Message: chat.Cut(e.Message, maxClusterText), Detail: chat.Cut(e.Detail, maxClusterText), MergedInto: e.MergedInto, Command: e.Command, EntrySeq: e.EntrySeq,
 	}
 	if e.Usage != (chat.Usage{}) {
 		c.Usage = &e.Usage
@@ -120,7 +120,7 @@ func (p *Publisher) Publish(e chat.Event) bool {
 		c.Text, c.Cut = "", true
 	}
 	p.cluster.send(topicChat, &c, func() {
-		c.Message = chat.Cut(c.Message, maxClusterText/10)
+		c.Message, c.Detail = chat.Cut(c.Message, maxClusterText/10), ""
 		c.Text, c.Cut = "", c.Cut || c.Text != ""
 	})
 	return true
@@ -163,6 +163,7 @@ type clusterEvent struct {
 	Cut        bool           `json:"c,omitempty"` // the text is in the transcript
 	Reason     string         `json:"w,omitempty"`
 	Message    string         `json:"m,omitempty"`
+	Detail     string         `json:"d,omitempty"`
 	MergedInto string         `json:"i,omitempty"`
 	Command    bool           `json:"o,omitempty"`
 	EntrySeq   int64          `json:"e,omitempty"`
@@ -180,7 +181,7 @@ func (p *Publisher) receive(ctx context.Context, text string) {
 	}
 	e := chat.Event{
 		Kind: c.Kind, Session: key, Principal: c.Principal, RunID: c.RunID, Seq: c.Seq, Lane: c.Lane, At: time.UnixMilli(c.At), Text: c.Text,
-		Reason: c.Reason, Message: c.Message, MergedInto: c.MergedInto, Command: c.Command, EntrySeq: c.EntrySeq,
+		Reason: c.Reason, Message: c.Message, Detail: c.Detail, MergedInto: c.MergedInto, Command: c.Command, EntrySeq: c.EntrySeq,
 	}
 	if c.Usage != nil {
 		e.Usage = *c.Usage

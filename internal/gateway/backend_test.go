@@ -256,7 +256,10 @@ func (h *house) turn(l *letter) {
 			}
 			continue
 		case "fail":
-			h.failed(l, chat.FailTimeout, "the agent took too long")
+			h.failed(l, chat.FailTimeout, "the agent took too long", "")
+			return
+		case "refused":
+			h.failed(l, chat.FailBadRequest, "the model service did not accept it", "no such model")
 			return
 		case "tool":
 			ev := h.event(l, chat.EventTool)
@@ -301,10 +304,10 @@ func (h *house) aborted(l *letter, reason string) {
 	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeStopped, Reason: reason}, ev, true)
 }
 
-func (h *house) failed(l *letter, reason chat.FailReason, text string) {
+func (h *house) failed(l *letter, reason chat.FailReason, text, detail string) {
 	ev := h.event(l, chat.EventFailed)
-	ev.Reason, ev.Message = string(reason), text
-	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeFailed, Reason: string(reason), Message: text}, ev, true)
+	ev.Reason, ev.Message, ev.Detail = string(reason), text, detail
+	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeFailed, Reason: string(reason), Message: text, Detail: detail}, ev, true)
 }
 
 // finish writes the transcript, ends the message, starts the next one, and then tells.

@@ -50,6 +50,8 @@ type identity struct {
 	probe    bool // speaks an old version and may look at health only
 }
 
+func (id *identity) administers() bool { return id.cred.Administers(id.scopes) }
+
 func (id *identity) principal() string { return id.cred.Name }
 
 func (s *Server) newClient(conn *socket.Conn, addr netip.Addr) *client {

@@ -5,6 +5,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
+	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/jobs"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/gateway/strictjson"
@@ -52,11 +53,19 @@ func (p publisher) event(ev chat.Event) {
 	if len(to) == 0 {
 		return
 	}
-	pub := publication{ev: &ev, end: end}
-	pub.life.build = func(extended bool) []byte { return lifecycleEvent(&ev, extended) }
-	pub.tool.build = func(extended bool) []byte { return toolStep(&ev, extended) }
+	pub := newPublication(&ev, end)
+	toAdmins := pub
+	if ev.Detail != "" {
+		detailed := ev
+		detailed.Message = fault.WithDetail(ev.Message, ev.Detail)
+		toAdmins = newPublication(&detailed, chatEnd(&detailed))
+	}
 	for _, c := range to {
-		if c.sees(&ev) {
+		switch {
+		case !c.sees(&ev):
+		case c.who.Load().administers():
+			toAdmins.to(c)
+		default:
 			pub.to(c)
 		}
 	}
@@ -85,6 +94,13 @@ type publication struct {
 	ev         *chat.Event
 	end        []byte
 	life, tool views
+}
+
+func newPublication(ev *chat.Event, end []byte) *publication {
+	pub := &publication{ev: ev, end: end}
+	pub.life.build = func(extended bool) []byte { return lifecycleEvent(ev, extended) }
+	pub.tool.build = func(extended bool) []byte { return toolStep(ev, extended) }
+	return pub
 }
 
 // to queues what one connection gets of the event. The chat event that ends the run is its last.

@@ -225,7 +225,9 @@ type FinishParams struct {
 	Outcome chat.Outcome
 	// Cause is a word of a closed set (a chat.FailReason, `stop`, `stopall`, `superseded`, `draining`, …); Error a sentence without secrets.
 	Cause, Error string
-	Usage        chat.Usage
+	// Detail is what the service behind the agent wrote about a failure, without secrets; "" = nothing. Only administrators read it.
+	Detail string
+	Usage  chat.Usage
 	// Transcript is appended to the transcript that the run started with (Seq and At are given by the store).
 	Transcript []chat.TranscriptEntry
 	// Outgoing rows; RunID and N make them unique. A row of kind notice is referred to by the messages' notice_id.
@@ -324,7 +326,8 @@ type Run struct {
 	Epoch            int64
 	Attempt, Crashes int
 	State, Cause     string
-	Error, StopBy    string
+	Error, Detail    string // see [FinishParams]
+	StopBy           string
 	QueuedAt         time.Time
 	StartedAt        time.Time
 	EndedAt          time.Time // zero = not ended

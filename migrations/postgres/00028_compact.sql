@@ -37,7 +37,7 @@ FROM cron_run_logs WHERE compact = 1;
 CREATE VIEW compact_runs AS
 SELECT id AS of, id::text AS id, session_key, session_id, 1::bigint AS seq_from, 1::bigint AS seq_to, lane, node AS owner, 1::bigint AS epoch,
     1::bigint AS attempt, 0::bigint AS crashes, CASE WHEN finished_at IS NULL THEN 'running' ELSE 'ok' END::text AS state, ''::text AS cause,
-    ''::text AS error, ''::text AS stop_by, claimed_at AS queued_at, started_at, finished_at AS ended_at, input_tokens, output_tokens, model, provider
+    ''::text AS error, ''::text AS detail, ''::text AS stop_by, claimed_at AS queued_at, started_at, finished_at AS ended_at, input_tokens, output_tokens, model, provider
 FROM cron_run_logs WHERE compact = 1 AND started_at IS NOT NULL;
 
 CREATE VIEW compact_transcript AS

@@ -31,7 +31,7 @@ FROM cron_run_logs WHERE compact = 1;
 
 CREATE VIEW compact_runs AS
 SELECT id AS of, id, session_key, session_id, 1 AS seq_from, 1 AS seq_to, lane, node AS owner, 1 AS epoch, 1 AS attempt, 0 AS crashes,
-    iif(finished_at IS NULL, 'running', 'ok') AS state, '' AS cause, '' AS error, NULL AS stop_by, claimed_at AS queued_at, started_at,
+    iif(finished_at IS NULL, 'running', 'ok') AS state, '' AS cause, '' AS error, '' AS detail, NULL AS stop_by, claimed_at AS queued_at, started_at,
     finished_at AS ended_at, input_tokens, output_tokens, model, provider
 FROM cron_run_logs WHERE compact = 1 AND started_at IS NOT NULL;
 

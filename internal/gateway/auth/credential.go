@@ -52,6 +52,11 @@ func (c Credential) check() error {
 // Own reports whether the principal sees only what it made.
 func (c Credential) Own() bool { return c.Visible == VisibleOwn }
 
+// Administers reports whether a connection of the principal with these scopes is that of an administrator: it sees everything and may change everything.
+func (c Credential) Administers(scopes []string) bool {
+	return !c.Own() && Level(scopes) >= chat.ScopeLevel(chat.ScopeAdmin)
+}
+
 func (c Credential) valid(now time.Time) bool { return c.ExpiresAt.IsZero() || now.Before(c.ExpiresAt) }
 
 func (c Credential) same(o Credential) bool {

@@ -48,7 +48,7 @@ func (h handlers) agentCall(ctx context.Context, c *rpc.Call, p wire.AgentParams
 		if err != nil {
 			return wire.AgentResult{}, err
 		}
-		return endOf(end)
+		return endOf(end, c.Cred.Administers(c.Scopes))
 	}}, nil
 }
 
@@ -98,8 +98,8 @@ func (h handlers) replyTo(ctx context.Context, c *rpc.Call, to chat.Target, own 
 }
 
 // endOf is the second frame.
-func endOf(end chat.RunEnd) (wire.AgentResult, error) {
-	if err := fault.OfRun(end); err != nil {
+func endOf(end chat.RunEnd, admin bool) (wire.AgentResult, error) {
+	if err := fault.OfRun(end, admin); err != nil {
 		return wire.AgentResult{}, err
 	}
 	return wire.AgentResult{Of: wire.AgentEnd{

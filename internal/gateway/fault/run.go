@@ -6,17 +6,30 @@ import (
 	"laneway/internal/chat"
 )
 
-// OfRun is the error of a run that ended without an answer; nil = it has an answer, its own or that of the run which took its message.
-func OfRun(end chat.RunEnd) error {
+// OfRun is the error of a run that ended without an answer; nil = it has an answer, its own or that of the run which took its message. admin: the caller
+// is an administrator, who also reads what the service behind the agent wrote.
+func OfRun(end chat.RunEnd, admin bool) error {
 	if end.Outcome == chat.OutcomeAnswered || end.Outcome == chat.OutcomeMerged {
 		return nil
 	}
 	code, status := endCode(end)
-	e := chat.Errorf(code, "%s", cmp.Or(end.Message, endSentence(end))).With("runId", chat.ShownRunID(end.RunID))
+	message := cmp.Or(end.Message, endSentence(end))
+	if admin {
+		message = WithDetail(message, end.Detail)
+	}
+	e := chat.Errorf(code, "%s", message).With("runId", chat.ShownRunID(end.RunID))
 	if status != "" {
 		e = e.With("status", status)
 	}
 	return e
+}
+
+// WithDetail is a sentence with what the service behind the agent wrote, for administrators. detail "" adds nothing.
+func WithDetail(message, detail string) string {
+	if detail == "" {
+		return message
+	}
+	return message + " Details: " + detail
 }
 
 func endCode(end chat.RunEnd) (code chat.Code, status string) {

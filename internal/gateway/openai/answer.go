@@ -49,9 +49,9 @@ func finishReason(end chat.RunEnd) string {
 	return agent.StopNormal
 }
 
-// runFault is the error of a run that ended without an answer; nil = it has one.
-func runFault(end chat.RunEnd) error {
-	err := fault.OfRun(end)
+// fault is the error of a run that ended without an answer; nil = it has one.
+func (a *run) fault(end chat.RunEnd) error {
+	err := fault.OfRun(end, a.cred.Administers(a.cred.Scopes))
 	e, ok := errors.AsType[*chat.Error](err)
 	if !ok {
 		return err

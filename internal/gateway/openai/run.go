@@ -52,7 +52,7 @@ func (h *Handler) answerWhole(ctx context.Context, w http.ResponseWriter, a *run
 	end, err := h.runs.Wait(ctx, a.receipt.RunID)
 	switch {
 	case err == nil:
-		err = runFault(end)
+		err = a.fault(end)
 	case errors.Is(context.Cause(ctx), context.Canceled):
 		return errClientGone
 	}

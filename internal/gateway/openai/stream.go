@@ -204,7 +204,7 @@ type runEnd struct {
 func (h *Handler) endStream(ctx context.Context, out *eventStream, r runEnd) {
 	err := r.err
 	if err == nil {
-		err = runFault(r.end)
+		err = out.a.fault(r.end)
 	}
 	switch {
 	case errors.Is(context.Cause(ctx), context.Canceled):

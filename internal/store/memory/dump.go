@@ -34,7 +34,7 @@ func (s *Store) Dump(insert func(table string, columns map[string]any)) {
 		insert("runs", map[string]any{
 			"id": r.ID, "session_key": r.Session.String(), "session_id": r.sessionID, "seq_from": r.SeqFrom, "seq_to": r.SeqTo,
 			"lane": r.Lane, "owner": r.Owner, "epoch": r.Epoch, "attempt": r.Attempt, "crashes": r.Crashes, "state": r.State,
-			"error": r.Error, "stop_by": r.StopBy, "started_at": at(r.StartedAt), "ended_at": at(r.EndedAt),
+			"error": r.Error, "detail": r.Detail, "stop_by": r.StopBy, "started_at": at(r.StartedAt), "ended_at": at(r.EndedAt),
 		})
 	}
 	s.dumpOutgoing(insert)

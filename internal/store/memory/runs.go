@@ -229,7 +229,7 @@ func (s *Store) finish(se *session, r *run, p store.FinishParams, now time.Time)
 			r.rounds = nil
 		}
 	}
-	r.Usage, r.Cause, r.Error = p.Usage, p.Cause, p.Error
+	r.Usage, r.Cause, r.Error, r.Detail = p.Usage, p.Cause, p.Error, p.Detail
 	if p.StillRunning {
 		r.State = store.RunStopping
 	} else {

@@ -75,7 +75,7 @@ func scanWaiting(row pgx.CollectableRow) (store.Waiting, error) {
 
 // runColumns are what scanRun reads, of a table named r.
 const runColumns = `r.id, r.session_key, r.seq_from, r.seq_to, r.lane, r.owner, r.epoch, r.attempt, r.crashes, r.state, r.cause,
-	r.error, r.stop_by, r.queued_at, r.started_at, COALESCE(r.ended_at, 0), r.input_tokens, r.output_tokens, r.model, r.provider`
+	r.error, r.detail, r.stop_by, r.queued_at, r.started_at, COALESCE(r.ended_at, 0), r.input_tokens, r.output_tokens, r.model, r.provider`
 
 func scanRun(row pgx.CollectableRow) (store.Run, error) {
 	var (
@@ -84,7 +84,7 @@ func scanRun(row pgx.CollectableRow) (store.Run, error) {
 		queued, started, ended int64
 	)
 	err := row.Scan(&r.ID, &key, &r.SeqFrom, &r.SeqTo, &r.Lane, &r.Owner, &r.Epoch, &r.Attempt, &r.Crashes, &r.State, &r.Cause,
-		&r.Error, &r.StopBy, &queued, &started, &ended, &r.Usage.InputTokens, &r.Usage.OutputTokens, &r.Usage.Model, &r.Usage.Provider)
+		&r.Error, &r.Detail, &r.StopBy, &queued, &started, &ended, &r.Usage.InputTokens, &r.Usage.OutputTokens, &r.Usage.Model, &r.Usage.Provider)
 	r.Session = parseKey(key)
 	r.QueuedAt, r.StartedAt, r.EndedAt = fromMillis(queued), fromMillis(started), fromMillis(ended)
 	return r, err

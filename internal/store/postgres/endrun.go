@@ -3,7 +3,7 @@ package postgres
 // The end of runs writes everything that belongs to a run, or nothing when the run is not running under its claim. The fence comes before:
 // the session's row is locked already, so "nothing is left" is decided on committed rows, and an accept that waits for the lock finds the
 // session without an owner. In a transaction of its own such a run divides by zero, which undoes the following statements. Parameters: $1
-// clock, then the columns of p, each of which is an array for several runs; $20 the outgoing messages, $21 the transcript entries.
+// clock, then the columns of p, each of which is an array for several runs; $21 the outgoing messages, $22 the transcript entries.
 const (
 	finishOneSQL  = endOne + endRun + outcomes + appendEntries + orNothing
 	finishManySQL = endMany + endRun + outcomes + appendEntries
@@ -15,7 +15,7 @@ WITH p AS (
 		$7::text AS cause, $8::text AS error, $9::bigint AS input, $10::bigint AS output,
 		$11::text AS model, $12::text AS provider, $13::bigint AS still, $14::bigint AS entries,
 		$15::text AS outcome, $16::text AS preview, $17::text AS remember,
-		NULLIF($18::text, '') AS notice, $19::bigint AS notice_n
+		NULLIF($18::text, '') AS notice, $19::bigint AS notice_n, $20::text AS detail
 )`
 
 	endMany = `
@@ -24,12 +24,12 @@ WITH p AS MATERIALIZED (
 		($7::text[])[i] AS cause, ($8::text[])[i] AS error, ($9::bigint[])[i] AS input, ($10::bigint[])[i] AS output,
 		($11::text[])[i] AS model, ($12::text[])[i] AS provider, ($13::bigint[])[i] AS still, ($14::bigint[])[i] AS entries,
 		($15::text[])[i] AS outcome, ($16::text[])[i] AS preview, ($17::text[])[i] AS remember,
-		NULLIF(($18::text[])[i], '') AS notice, ($19::bigint[])[i] AS notice_n
+		NULLIF(($18::text[])[i], '') AS notice, ($19::bigint[])[i] AS notice_n, ($20::text[])[i] AS detail
 	FROM ` + numbersSQL + ` WHERE i = ANY (` + heldSQL + `)
 )`
 
 	endRun = `, r AS (
-	UPDATE runs r SET state = p.state, cause = p.cause, error = p.error,
+	UPDATE runs r SET state = p.state, cause = p.cause, error = p.error, detail = p.detail,
 		input_tokens = p.input, output_tokens = p.output, model = p.model, provider = p.provider,
 		ended_at = CASE WHEN p.still = 1 THEN NULL ELSE ` + nowSQL + ` END
 	FROM p
@@ -51,7 +51,7 @@ WITH p AS MATERIALIZED (
 	INSERT INTO outbox (` + outgoingColumns + `)
 	SELECT o.id, r.run, o.n, o.session, o.channel, o.chat, o.thread, o.kind, o.payload, o.many, o.count, o.word, r.epoch,
 		` + nowSQL + ` + o.delay, o.expires, ` + nowSQL + `, ` + partsSQL + `
-	FROM r JOIN ` + outgoingFrom + `($20::json)` + outgoingAs + ` ON o.run = r.run
+	FROM r JOIN ` + outgoingFrom + `($21::json)` + outgoingAs + ` ON o.run = r.run
 	ORDER BY r.i, o.i
 	ON CONFLICT DO NOTHING
 )`
@@ -95,7 +95,7 @@ WITH p AS MATERIALIZED (
 	appendEntries = `, said AS (
 	INSERT INTO transcript (` + entryColumns + `)
 	SELECT s.key, s.session_id, s.transcript_seq - s.entries + e.i, e.run, e.role, e.content, e.sender, e.tokens, e.reason, e.command, s.now
-	FROM s JOIN ` + entriesFrom + `($21::json)` + entriesAs + ` ON e.of = s.run
+	FROM s JOIN ` + entriesFrom + `($22::json)` + entriesAs + ` ON e.of = s.run
 )
 SELECT s.i, s.released, s.transcript_seq, s.now, s.n FROM s`
 

@@ -130,7 +130,7 @@ func (e *finishOp) row() []any {
 		e.session(), p.RunID, p.Node, p.Epoch, e.endState(), clean(p.Cause), clean(p.Error),
 		int64(p.Usage.InputTokens), int64(p.Usage.OutputTokens), clean(p.Usage.Model), clean(p.Usage.Provider),
 		flag(p.StillRunning), int64(len(p.Transcript)), string(p.Outcome), chat.Cut(clean(p.Preview), previewBytes), p.State,
-		e.notice, e.noticeN,
+		e.notice, e.noticeN, clean(p.Detail),
 	}
 }
 

@@ -206,8 +206,8 @@ func (t *tx) closeRun(ctx context.Context, p *store.FinishParams) error {
 		state, endedAt = store.RunStopping, 0
 	}
 	_, err := t.exec(ctx, `
-		UPDATE runs SET state = ?, cause = ?, error = ?, ended_at = ?, input_tokens = ?, output_tokens = ?, model = ?, provider = ? WHERE id = ?`,
-		state, p.Cause, p.Error, zero(endedAt), p.Usage.InputTokens, p.Usage.OutputTokens, p.Usage.Model, p.Usage.Provider, p.RunID)
+		UPDATE runs SET state = ?, cause = ?, error = ?, detail = ?, ended_at = ?, input_tokens = ?, output_tokens = ?, model = ?, provider = ? WHERE id = ?`,
+		state, p.Cause, p.Error, p.Detail, zero(endedAt), p.Usage.InputTokens, p.Usage.OutputTokens, p.Usage.Model, p.Usage.Provider, p.RunID)
 	return err
 }
 

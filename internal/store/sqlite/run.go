@@ -14,7 +14,7 @@ type run struct {
 }
 
 // runColumns are read by fields, in this order.
-const runColumns = `id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, attempt, crashes, state, cause, error, coalesce(stop_by, ''),
+const runColumns = `id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, attempt, crashes, state, cause, error, detail, coalesce(stop_by, ''),
 	queued_at, started_at, ended_at, input_tokens, output_tokens, model, provider`
 
 func (u *run) fields() []any {
@@ -22,7 +22,7 @@ func (u *run) fields() []any {
 		&u.ID,
 		keyColumn{&u.Session},
 		&u.sessionID, &u.SeqFrom, &u.SeqTo, &u.Lane, &u.Owner, &u.Epoch, &u.Attempt, &u.Crashes,
-		&u.State, &u.Cause, &u.Error, &u.StopBy,
+		&u.State, &u.Cause, &u.Error, &u.Detail, &u.StopBy,
 		timeColumn{&u.QueuedAt},
 		timeColumn{&u.StartedAt},
 		timeColumn{&u.EndedAt},

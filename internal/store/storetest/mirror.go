@@ -19,7 +19,7 @@ CREATE TABLE nodes (id, lease_until, addr, draining, draining_since);
 CREATE TABLE sessions (key, agent, principal, owner, epoch, last_seq, taken_seq, done_seq, stop_seq, waiting, run_limit, debounce_until);
 CREATE TABLE inbox (session_key, seq, message_id, dedupe, channel, external_id, body, state, outcome, reason, run_id, merged_into,
 	notice_id, accepted_at, ended_at);
-CREATE TABLE runs (id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, attempt, crashes, state, error, stop_by,
+CREATE TABLE runs (id, session_key, session_id, seq_from, seq_to, lane, owner, epoch, attempt, crashes, state, error, detail, stop_by,
 	started_at, ended_at);
 CREATE TABLE outbox (id, run_id, n, channel, chat_id, kind, state, node, epoch, last_error, provider_id, created_at);
 CREATE TABLE leases (name, owner, epoch, next_offset);

@@ -26,7 +26,23 @@ func turnTests() []test {
 		{"EndStoppingTwiceIsFine", endStoppingTwice},
 		{"SessionRemembersTheLastRun", sessionRemembers},
 		{"NotesReachTheTurn", notesReachTheTurn},
+		{"FailureKeepsWhatTheServiceWrote", failureKeepsDetail},
 	}
+}
+
+// failureKeepsDetail: the words are of the run alone; lists of sessions do not show them.
+func failureKeepsDetail(w *world) {
+	node, key := w.node(), w.key()
+	id, a := w.acceptText(node, key)
+	c := claimOf(key, a)
+	w.start(c, id, a.Seq)
+	p := answered(c, id)
+	p.State, p.Outcome, p.Cause, p.Error, p.Transcript = store.RunFailed, chat.OutcomeFailed, string(chat.FailBadRequest), "It was not accepted.", nil
+	p.Detail = "model 'x' not found"
+	w.finish(p)
+	got := w.run(id)
+	equal(w, "error and detail", []string{got.Error, got.Detail}, []string{p.Error, p.Detail})
+	equal(w, "error of the session", w.session(key).LastError, p.Error)
 }
 
 func oneMessage(w *world) {

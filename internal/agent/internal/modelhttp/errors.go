@@ -25,7 +25,7 @@ type StatusError struct {
 	Status int
 	// Kind and Code are the provider's words, such as `invalid_request_error` and `context_length_exceeded`; "" = none.
 	Kind, Code string
-	// Message is the provider's sentence without the key, at most 500 bytes. It goes to the log, not to people.
+	// Message is the provider's sentence without secrets, at most 500 bytes. It goes to the log and to administrators.
 	Message string
 	// After is the server's Retry-After; 0 = none.
 	After time.Duration
@@ -119,6 +119,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 		return fail(chat.FailBadResponse, err)
 	}
 	failed := fail(chat.FailConnection, secret.WithoutURL(err))
+	failed.Detail = chat.Cut(c.redact(secret.WithoutURL(err).Error()), 500)
 	failed.Retryable = !untrusted(err)
 	return failed
 }
@@ -155,15 +156,29 @@ func timedOut(ctx context.Context) bool {
 
 // Refusal classifies the refusal of a provider, in a response or inside a stream.
 func (c *Client) Refusal(refusal StatusError) *agent.Error {
-	refusal.Message = chat.Cut(c.cfg.Key.Redact(chat.CleanText(refusal.Message)), 500)
-	refusal.Kind = chat.Cut(c.cfg.Key.Redact(chat.CleanText(refusal.Kind)), 100)
-	refusal.Code = chat.Cut(c.cfg.Key.Redact(chat.CleanText(refusal.Code)), 100)
+	refusal.Message = chat.Cut(c.redact(refusal.Message), 500)
+	refusal.Kind = chat.Cut(c.redact(refusal.Kind), 100)
+	refusal.Code = chat.Cut(c.redact(refusal.Code), 100)
 	failed := fail(reasonFor(refusal), &refusal)
+	failed.Detail = refusal.Message
 	if outOfCredit(refusal) {
 		failed.Retryable = false
 		failed.Message = "The account at the model service has no credit left; the operator has to top it up."
 	}
 	return failed
+}
+
+// redact takes the key and the values of headers, which may be keys, out of a text. Shorter values than eight bytes are no keys, and are words of other texts.
+func (c *Client) redact(text string) string {
+	text = c.cfg.Key.Redact(chat.CleanText(text))
+	for _, values := range c.cfg.Header {
+		for _, value := range values {
+			if value = strings.TrimPrefix(value, "Bearer "); len(value) >= 8 {
+				text = strings.ReplaceAll(text, value, secret.Hidden)
+			}
+		}
+	}
+	return text
 }
 
 // RefusalOf reads an error member such as {"message":…,"type":…,"code":…}, which may also be a bare string.
