@@ -78,9 +78,19 @@ type Request struct {
 	// BeforeRound is called before each request to a model, on the goroutine of Run; its error ends the turn and is returned as it is. nil = every
 	// request is allowed. A runner that knows no rounds does not call it.
 	BeforeRound func(ctx context.Context) error
+	// Files reads the files that came with the messages; nil = they cannot be read.
+	Files Files
 	// CallOnce: the caller repeats a failed turn by rules of its own (a job does). The runner makes each call to what is behind it once, and
 	// returns the failure, with Retryable as it is.
 	CallOnce bool
+}
+
+// Files are the files that came with messages, by [chat.Attachment.Path].
+type Files interface {
+	// Read returns the content of a file; an error when there is none, or more than limit bytes.
+	Read(path string, limit int64) ([]byte, error)
+	// Path is the absolute path of a file on this host.
+	Path(path string) string
 }
 
 // EventKind sorts what a runner reports while it works.

@@ -106,7 +106,7 @@ func render(message chat.Content, named bool) string {
 	}
 	lines := []string{text}
 	for _, file := range message.Attachments {
-		lines = append(lines, "[attachment: "+file.String()+"]")
+		lines = append(lines, file.InText())
 	}
 	return strings.Join(lines, "\n")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 )
 
 // Attachment is a file that came with a message, or that an agent made for a person, stored under a name that the gateway made.
@@ -19,8 +20,29 @@ func (a Attachment) String() string {
 	return fmt.Sprintf("%s, %s, %d bytes", Printable(a.Name), Printable(a.MIMEType), a.Size)
 }
 
+// InText stands for a file of a message in text alone: in what a model reads, and in the transcript.
+func (a Attachment) InText() string { return "[attachment: " + a.String() + "]" }
+
 // Line stands for a file of an answer in text alone: in the transcript, and in channels that show no files.
 func (a Attachment) Line() string { return "[file: " + a.String() + "]" }
+
+// Bounds of files that come with messages.
+const (
+	// MaxUpload is the largest size in bytes of one file that a client sends in.
+	MaxUpload = 20 << 20
+	// MaxAttachments is the largest number of files of one message.
+	MaxAttachments = 16
+)
+
+// Upload is a file that a client has sent in.
+type Upload struct {
+	// ID names it to clients: `file-` and digits. It contains whose file it is, not in plain text.
+	ID string
+	Attachment
+	// Purpose is what the client wrote about it; it has no effect.
+	Purpose   string
+	CreatedAt time.Time
+}
 
 // maxFileName is how many characters of a file's name are shown.
 const maxFileName = 120

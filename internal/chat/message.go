@@ -85,7 +85,8 @@ type Content struct {
 	System bool `json:"system,omitempty"`
 	// External marks text that comes from outside and has no authority (webhooks, forwarded text).
 	External bool `json:"external,omitempty"`
-	// Context is further input of a stateless call: earlier messages that are not in the transcript.
+	// Context is further input of a stateless call: earlier messages that are not in the transcript. With Options.KeepContext they go into the
+	// transcript, before the message, when its turn starts.
 	Context []TranscriptEntry `json:"context,omitempty"`
 	// Options are how it is to be run.
 	Options Options `json:"options"`
@@ -100,6 +101,8 @@ type Options struct {
 	Typed bool `json:"typed,omitempty"`
 	// NoMerge keeps the message out of every batch.
 	NoMerge bool `json:"noMerge,omitempty"`
+	// KeepContext makes Context a part of the transcript.
+	KeepContext bool `json:"keepContext,omitempty"`
 	// AtMostOnce forbids a second attempt after a crash or a drain: the message ends interrupted instead.
 	AtMostOnce bool `json:"atMostOnce,omitempty"`
 	// NotBefore is the moment to start, in epoch milliseconds by the store's clock: a cron run is accepted a little ahead. 0 = at once.

@@ -71,6 +71,15 @@ type RunEnd struct {
 	MergedInto string
 }
 
+// Place is where an accepted message stands.
+type Place struct {
+	Session SessionKey
+	// RunID is the run that the message belongs to, or leads.
+	RunID string
+	// Newest: no message of the session was accepted after it. Ended: it has its outcome.
+	Newest, Ended bool
+}
+
 // InFlight is a running turn and its text so far.
 type InFlight struct {
 	RunID, Text string

@@ -61,6 +61,9 @@ func (ts *turns) baseRequest(ctx context.Context, t *turn) agent.Request {
 		Session: key, RunID: t.run.RunID, Attempt: t.started.Attempt, IdempotencyKey: key.String() + "/" + t.run.RunID, Deadline: deadline,
 		OutputDir: ts.outputOf(t),
 	}
+	if ts.cfg.Files != nil {
+		req.Files = ts.cfg.Files
+	}
 	began, inputs := t.journal.split(t.rows)
 	if req.Tools = ts.toolbox(t); req.Tools != nil || t.journal.last() > 0 {
 		req.Journal = &turnJournal{journal: t.journal, inputs: inputs}

@@ -147,7 +147,11 @@ func entryOf(r store.Waiting, runID string) chat.TranscriptEntry {
 	if r.Content.System {
 		role = chat.RoleSystem
 	}
-	return chat.TranscriptEntry{RunID: runID, Role: role, Text: r.Content.Text, Sender: r.Content.Sender, Tokens: agent.EstimateTokens(r.Content.Text)}
+	text := r.Content.Text
+	for _, file := range r.Content.Attachments { // later turns are not shown the file itself
+		text = joinNonEmpty("\n", text, file.InText())
+	}
+	return chat.TranscriptEntry{RunID: runID, Role: role, Text: text, Sender: r.Content.Sender, Tokens: agent.EstimateTokens(text)}
 }
 
 // rowsWith are the rows with one of the sequence numbers.

@@ -101,6 +101,9 @@ func (d *Dir) Sweep(ctx context.Context, now, before time.Time, inUse func(conte
 		if ctx.Err() != nil {
 			return n, context.Cause(ctx)
 		}
+		if info, err := d.root.Stat(name); err != nil || !info.ModTime().Before(before) { // removed, or used by a message, since the list was made
+			continue
+		}
 		if err := d.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return n, fmt.Errorf("removing an old file: %w", err)
 		}

@@ -10,12 +10,15 @@ import (
 // readWrite opens a file so that it can be synced: some systems refuse that for a file that is open for reading.
 const readWrite = os.O_RDWR
 
-// sync puts the names of the files of answers on the disk. Windows cannot sync directories.
-func (d *Dir) sync() error {
+// sync puts the names of the files of answers on the disk.
+func (d *Dir) sync() error { return d.syncNames(outgoingDir) }
+
+// syncNames puts the names in directories on the disk, and those of the directories in the root. Windows cannot sync directories.
+func (d *Dir) syncNames(dirs ...string) error {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
-	for _, name := range []string{outgoingDir, "."} {
+	for _, name := range append(dirs, ".") {
 		dir, err := d.root.Open(name)
 		if err != nil {
 			return fmt.Errorf("storing the names of files: %w", err)

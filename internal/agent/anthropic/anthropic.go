@@ -155,7 +155,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return agent.Result{}, err
 	}
 	text := toolloop.NewText(r.cfg.MaxAnswer, emit)
-	return toolloop.Run(ctx, req, &turn{runner: r, req: req, params: params, text: text}, text, toolloop.Options{Support: r.support})
+	return toolloop.Run(ctx, req, &turn{runner: r, req: req, params: params, text: text, images: toolloop.ImagesOf(req)}, text, toolloop.Options{Support: r.support})
 }
 
 // turn is the model of one turn, for the loop.
@@ -164,20 +164,25 @@ type turn struct {
 	req    agent.Request
 	params modelhttp.Params
 	text   *toolloop.Text
+	images toolloop.Images
 }
 
-// Ask implements [toolloop.Model].
+// Ask implements [toolloop.Model]. It posts the request, and once more without pictures that the endpoint does not take.
 func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
 	answer := &answer{client: t.runner.client, text: t.text}
-	body, err := json.Marshal(t.runner.body(t.req, t.params, talk))
-	if err != nil {
-		return toolloop.Reply{StopReason: agent.StopNormal}, modelhttp.Fail(chat.FailBadRequest, err)
+	for {
+		body, err := json.Marshal(t.runner.body(t.req, t.params, talk, t.images))
+		if err != nil {
+			return toolloop.Reply{StopReason: agent.StopNormal}, modelhttp.Fail(chat.FailBadRequest, err)
+		}
+		err = t.runner.client.Do(ctx, modelhttp.Call{Body: body, Once: t.req.CallOnce}, func() modelhttp.Reader {
+			answer.reset()
+			return answer
+		})
+		if err == nil || answer.Begun() || !t.images.Refused(err) {
+			return answer.reply(t.runner.model(t.req)), err
+		}
 	}
-	err = t.runner.client.Do(ctx, modelhttp.Call{Body: body, Once: t.req.CallOnce}, func() modelhttp.Reader {
-		answer.reset()
-		return answer
-	})
-	return answer.reply(t.runner.model(t.req)), err
 }
 
 func (r *Runner) model(req agent.Request) string {

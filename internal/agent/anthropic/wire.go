@@ -47,6 +47,17 @@ type textBlock struct {
 	Text string `json:"text"`
 }
 
+type imageBlock struct {
+	Type   string      `json:"type"`
+	Source imageSource `json:"source"`
+}
+
+type imageSource struct {
+	Type      string `json:"type"`
+	MediaType string `json:"media_type"`
+	Data      []byte `json:"data"` // base64
+}
+
 type useBlock struct {
 	Type  string          `json:"type"`
 	ID    string          `json:"id"`
@@ -132,18 +143,21 @@ type whole struct {
 }
 
 // body is the request. The rounds stand behind the new input, because they answer it.
-func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation) request {
+func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) request {
 	limit := r.cfg.MaxTokens
 	if params.MaxTokens != nil {
 		limit = *params.MaxTokens
 	}
-	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, min(limit, r.cfg.ContextWindow/2)+talk.Tokens())
+	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, min(limit, r.cfg.ContextWindow/2)+talk.Tokens()+images.Tokens())
 	out := request{
 		Model: r.model(req), MaxTokens: limit, System: system, Stream: true,
 		Temperature: params.Temperature, TopP: params.TopP, StopSequences: params.Stop,
 	}
 	for _, line := range lines {
 		out.Messages = append(out.Messages, message{Role: line.Role, Content: line.Text})
+	}
+	if n := len(lines); n > 0 {
+		out.Messages[n-1].Content = content(images.Text(lines[n-1].Text), images)
 	}
 	for _, round := range talk.Rounds {
 		out.Messages = appendRound(out.Messages, req, round)
@@ -163,6 +177,18 @@ func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.
 		out.Metadata = &metadata{UserID: req.Session.String()}
 	}
 	return out
+}
+
+// content is the new input: a text, or pictures with a text behind them, as the API recommends.
+func content(text string, images toolloop.Images) any {
+	if len(images.List) == 0 {
+		return text
+	}
+	blocks := make([]any, 0, len(images.List)+1)
+	for _, image := range images.List {
+		blocks = append(blocks, imageBlock{Type: "image", Source: imageSource{Type: "base64", MediaType: image.MIMEType, Data: image.Data}})
+	}
+	return append(blocks, textBlock{Type: "text", Text: text})
 }
 
 // appendRound adds what the model asked for, then what it was given with what people wrote meanwhile.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/time/rate"
@@ -12,6 +13,7 @@ import (
 	"laneway/internal/agent"
 	"laneway/internal/agent/internal/jsonline"
 	"laneway/internal/agent/internal/program"
+	"laneway/internal/chat"
 	"laneway/internal/process"
 )
 
@@ -127,6 +129,7 @@ func outcome(failed error, out *output, exit process.Exit) error {
 func (r *Runner) input(req agent.Request) ([]byte, error) {
 	switch {
 	case r.cfg.Input == InputJSON:
+		req.Messages = withPaths(req)
 		raw, err := jsonline.Request(req)
 		return append(raw, '\n'), err
 	case r.cfg.messageInArgs():
@@ -134,4 +137,21 @@ func (r *Runner) input(req agent.Request) ([]byte, error) {
 	default:
 		return []byte(agent.Prompt(req)), nil
 	}
+}
+
+// withPaths are the messages with files by paths that the program can open.
+func withPaths(req agent.Request) []chat.Content {
+	if req.Files == nil {
+		return req.Messages
+	}
+	messages := slices.Clone(req.Messages)
+	for i := range messages {
+		messages[i].Attachments = slices.Clone(messages[i].Attachments)
+		for j := range messages[i].Attachments {
+			if file := &messages[i].Attachments[j]; file.Path != "" {
+				file.Path = req.Files.Path(file.Path)
+			}
+		}
+	}
+	return messages
 }

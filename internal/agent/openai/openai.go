@@ -145,7 +145,7 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return agent.Result{}, err
 	}
 	text := toolloop.NewText(r.cfg.MaxAnswer, emit)
-	return toolloop.Run(ctx, req, &turn{runner: r, req: req, params: params, text: text}, text, toolloop.Options{Support: r.support})
+	return toolloop.Run(ctx, req, &turn{runner: r, req: req, params: params, text: text, images: toolloop.ImagesOf(req)}, text, toolloop.Options{Support: r.support})
 }
 
 // turn is the model of one turn, for the loop.
@@ -154,13 +154,14 @@ type turn struct {
 	req    agent.Request
 	params modelhttp.Params
 	text   *toolloop.Text
+	images toolloop.Images
 }
 
-// Ask implements [toolloop.Model]. It posts the request, and once more for each parameter that the endpoint refuses.
+// Ask implements [toolloop.Model]. It posts the request, and once more for each parameter that the endpoint refuses, and for pictures that it does not take.
 func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Reply, error) {
 	answer := &answer{client: t.runner.client, text: t.text}
 	for {
-		body, err := json.Marshal(t.runner.body(t.req, t.params, talk))
+		body, err := json.Marshal(t.runner.body(t.req, t.params, talk, t.images))
 		if err != nil {
 			return toolloop.Reply{StopReason: agent.StopNormal}, modelhttp.Fail(chat.FailBadRequest, err)
 		}
@@ -168,7 +169,7 @@ func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Re
 			answer.reset()
 			return answer
 		})
-		if err == nil || answer.Begun() || !t.runner.adapt(err, t.params) {
+		if err == nil || answer.Begun() || !(t.images.Refused(err) || t.runner.adapt(err, t.params)) {
 			return answer.reply(t.runner.model(t.req)), err
 		}
 	}

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"slices"
 
@@ -27,13 +28,24 @@ type request struct {
 	ToolChoice          string         `json:"tool_choice,omitempty"`
 }
 
+// message has a text or a list of parts as its content.
 type message struct {
 	Role    string `json:"role"`
-	Content string `json:"content"`
+	Content any    `json:"content"`
 	// Reasoning are thoughts that an endpoint wants back while a turn goes on.
 	Reasoning  string     `json:"reasoning_content,omitempty"`
 	ToolCalls  []toolCall `json:"tool_calls,omitempty"`
 	ToolCallID string     `json:"tool_call_id,omitempty"`
+}
+
+type part struct {
+	Type     string    `json:"type"`
+	Text     string    `json:"text,omitempty"`
+	ImageURL *imageURL `json:"image_url,omitempty"`
+}
+
+type imageURL struct {
+	URL string `json:"url"`
 }
 
 type tool struct {
@@ -95,12 +107,12 @@ type usage struct {
 }
 
 // body is the request. The rounds stand behind the new input, because they answer it.
-func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation) request {
+func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.Conversation, images toolloop.Images) request {
 	reserve := min(answerReserve, r.cfg.ContextWindow/4)
 	if params.MaxTokens != nil {
 		reserve = min(*params.MaxTokens, r.cfg.ContextWindow/2)
 	}
-	reserve += talk.Tokens()
+	reserve += talk.Tokens() + images.Tokens()
 	system, lines := agent.Conversation(req, r.cfg.System, r.cfg.ContextWindow, reserve)
 	out := request{
 		Model: r.model(req), Stream: true,
@@ -117,6 +129,9 @@ func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.
 	for _, line := range lines {
 		out.Messages = append(out.Messages, message{Role: line.Role, Content: line.Text})
 	}
+	if n := len(lines); n > 0 {
+		out.Messages[len(out.Messages)-1].Content = content(images.Text(lines[n-1].Text), images)
+	}
 	for _, round := range talk.Rounds {
 		out.Messages = appendRound(out.Messages, req, round)
 	}
@@ -132,6 +147,18 @@ func (r *Runner) body(req agent.Request, params modelhttp.Params, talk toolloop.
 		out.User = req.Session.String()
 	}
 	return out
+}
+
+// content is the new input: a text, or a text with pictures.
+func content(text string, images toolloop.Images) any {
+	if len(images.List) == 0 {
+		return text
+	}
+	parts := []part{{Type: "text", Text: text}}
+	for _, image := range images.List {
+		parts = append(parts, part{Type: "image_url", ImageURL: &imageURL{"data:" + image.MIMEType + ";base64," + base64.StdEncoding.EncodeToString(image.Data)}})
+	}
+	return parts
 }
 
 func toolsOf(talk toolloop.Conversation) []tool {

@@ -1,0 +1,230 @@
+package files
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+)
+
+const (
+	uploadsDir = "uploads"
+	// MaxListed is how many files [Dir.Uploads] returns at most.
+	MaxListed = 1000
+
+	uploadPrefix = "file-"
+	ownerDigits  = 16
+	uploadDigits = 32
+	aboutEnding  = ".json"
+)
+
+// errNoUpload is a file that does not exist, or that another principal has, or that retention has removed.
+func errNoUpload() error {
+	return chat.Errorf(chat.CodeNotFound, "there is no such file; it may have been removed because of its age")
+}
+
+func errUploadTooLarge(limit int64) error {
+	return chat.Errorf(chat.CodeLimit, "the file is larger than %d bytes", limit).With("limit", limit)
+}
+
+// aboutUpload is what stands beside the content of an upload.
+type aboutUpload struct {
+	Name      string `json:"name"`
+	MIMEType  string `json:"mimeType"`
+	Size      int64  `json:"size"`
+	Purpose   string `json:"purpose,omitempty"`
+	CreatedMs int64  `json:"createdMs"`
+}
+
+// ownerOf is the directory of a principal's files: digits, because the name of a principal may be one that the file system takes for another.
+func ownerOf(principal string) string {
+	sum := sha256.Sum256([]byte(principal))
+	return hex.EncodeToString(sum[:])[:ownerDigits]
+}
+
+// Save stores a file of a principal; content is read up to its end or limit bytes. Of about, Name is shown and never a path, MIMEType may be "", which leaves
+// it to the content, Purpose is kept, and the rest is made here. The file is on the disk when Save returns. chat.CodeLimit when there is more; every other error is one of content or of the disk.
+func (d *Dir) Save(principal string, about chat.Upload, content io.Reader, limit int64) (chat.Upload, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return chat.Upload{}, fmt.Errorf("naming a file: %w", err)
+	}
+	owner, digits := ownerOf(principal), hex.EncodeToString(id[:])
+	dir := uploadsDir + "/" + owner
+	if err := d.root.MkdirAll(dir, 0o700); err != nil {
+		return chat.Upload{}, fmt.Errorf("making the directory for files of clients: %w", err)
+	}
+	up := chat.Upload{ID: uploadPrefix + owner + digits, Purpose: chat.Cut(chat.Printable(about.Purpose), 64), CreatedAt: time.Now()}
+	up.Name, up.Path = chat.FileName(about.Name), dir+"/"+digits
+	head, err := d.write(up.Path, content, limit, &up.Size)
+	if err != nil {
+		return chat.Upload{}, err
+	}
+	up.MIMEType = kindOf(about.MIMEType, head)
+	beside, err := json.Marshal(aboutUpload{Name: up.Name, MIMEType: up.MIMEType, Size: up.Size, Purpose: up.Purpose, CreatedMs: up.CreatedAt.UnixMilli()})
+	if err == nil {
+		var n int64
+		_, err = d.write(up.Path+aboutEnding, bytes.NewReader(beside), int64(len(beside)), &n)
+	}
+	if err == nil {
+		err = d.syncNames(uploadsDir, dir)
+	}
+	if err != nil {
+		return chat.Upload{}, errors.Join(err, d.DropUpload(up.Attachment))
+	}
+	return up, nil
+}
+
+// write writes a file beside its path and renames it when it is whole and on the disk. It returns the first bytes.
+func (d *Dir) write(name string, content io.Reader, limit int64, size *int64) (head []byte, err error) {
+	part := name + ".part"
+	f, err := d.root.Create(part)
+	if err != nil {
+		return nil, fmt.Errorf("storing a file: %w", err)
+	}
+	keep := &firstBytes{}
+	*size, err = io.Copy(io.MultiWriter(f, keep), io.LimitReader(content, limit+1))
+	if err == nil && *size > limit {
+		err = errUploadTooLarge(limit)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = d.root.Rename(part, name)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("storing a file: %w", err), d.root.Remove(part))
+	}
+	return keep.head, nil
+}
+
+// firstBytes keeps the first 512 bytes that are written.
+type firstBytes struct{ head []byte }
+
+func (b *firstBytes) Write(p []byte) (int, error) {
+	b.head = append(b.head, p[:min(len(p), 512-len(b.head))]...)
+	return len(p), nil
+}
+
+// Find returns a file that was sent in. With own, only one of this principal. chat.ErrNotFound also for an id that is none.
+func (d *Dir) Find(principal string, own bool, id string) (chat.Upload, error) {
+	rest, ok := strings.CutPrefix(id, uploadPrefix)
+	if !ok || len(rest) != ownerDigits+uploadDigits || strings.Trim(rest, "0123456789abcdef") != "" {
+		return chat.Upload{}, errNoUpload()
+	}
+	owner := rest[:ownerDigits]
+	if own && owner != ownerOf(principal) {
+		return chat.Upload{}, errNoUpload()
+	}
+	return d.upload(owner, rest[ownerDigits:])
+}
+
+// Use is Find for a message that is going to name the file: its age begins again, so that retention does not remove it before the message is accepted.
+func (d *Dir) Use(principal string, own bool, id string) (chat.Attachment, error) {
+	up, err := d.Find(principal, own, id)
+	if err != nil {
+		return chat.Attachment{}, err
+	}
+	now := time.Now()
+	for _, name := range []string{up.Path, up.Path + aboutEnding} {
+		if err := d.root.Chtimes(name, now, now); err != nil {
+			return chat.Attachment{}, orNoUpload(err)
+		}
+	}
+	return up.Attachment, nil
+}
+
+func (d *Dir) upload(owner, digits string) (chat.Upload, error) {
+	name := uploadsDir + "/" + owner + "/" + digits
+	raw, err := d.root.ReadFile(name + aboutEnding)
+	if err != nil {
+		return chat.Upload{}, orNoUpload(err)
+	}
+	var about aboutUpload
+	if err := json.Unmarshal(raw, &about); err != nil {
+		return chat.Upload{}, fmt.Errorf("reading what is known about a file: %w", err)
+	}
+	return chat.Upload{
+		ID: uploadPrefix + owner + digits, Purpose: about.Purpose, CreatedAt: time.UnixMilli(about.CreatedMs),
+		Attachment: chat.Attachment{Name: about.Name, MIMEType: about.MIMEType, Path: name, Size: about.Size},
+	}, nil
+}
+
+func orNoUpload(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return errNoUpload()
+	}
+	return fmt.Errorf("reading a file: %w", err)
+}
+
+// Uploads lists the files of a principal, newest first, at most [MaxListed].
+func (d *Dir) Uploads(principal string) ([]chat.Upload, error) {
+	owner := ownerOf(principal)
+	entries, err := fs.ReadDir(d.root.FS(), uploadsDir+"/"+owner)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing files: %w", err)
+	}
+	list := []chat.Upload{}
+	for _, e := range slices.Backward(entries) { // the names grow with time
+		digits, ok := strings.CutSuffix(e.Name(), aboutEnding)
+		if !ok || len(list) == MaxListed {
+			continue
+		}
+		up, err := d.upload(owner, digits)
+		switch {
+		case errors.Is(err, chat.ErrNotFound): // removed meanwhile
+		case err != nil:
+			return nil, err
+		default:
+			list = append(list, up)
+		}
+	}
+	return list, nil
+}
+
+// Read returns the content of a file below the directory; chat.CodeLimit when it has more than limit bytes, chat.ErrNotFound when there is none.
+func (d *Dir) Read(path string, limit int64) ([]byte, error) {
+	f, err := d.Content(path)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("reading a file: %w", err)
+	}
+	if int64(len(raw)) > limit {
+		return nil, errUploadTooLarge(limit)
+	}
+	return raw, nil
+}
+
+// Content opens a file below the directory; the caller closes it. chat.ErrNotFound when there is none.
+func (d *Dir) Content(path string) (io.ReadSeekCloser, error) {
+	f, err := d.root.Open(filepath.FromSlash(path))
+	if err != nil {
+		return nil, orNoUpload(err)
+	}
+	return f, nil
+}
+
+// DropUpload removes a file that was sent in and that no message names. One that does not exist is no error.
+func (d *Dir) DropUpload(f chat.Attachment) error {
+	return d.Drop([]chat.Attachment{{Path: f.Path + aboutEnding}, f})
+}
+
+// Path is the absolute path of a file below the directory, for programs that read it.
+func (d *Dir) Path(path string) string { return filepath.Join(d.path, filepath.FromSlash(path)) }
