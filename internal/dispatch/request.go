@@ -42,9 +42,6 @@ func (ts *turns) request(ctx context.Context, t *turn) (agent.Request, error) {
 	for _, e := range history {
 		t.past.tokens += agent.EstimateEntry(e)
 	}
-	for _, r := range t.rows {
-		history = append(history, r.Content.Context...)
-	}
 	req.History = agent.CutHistory(history, budget)
 	req.BeforeRound = func(ctx context.Context) error { return ts.allow(ctx, t) }
 	if t.agent.EstimateUsage {
@@ -69,6 +66,9 @@ func (ts *turns) baseRequest(ctx context.Context, t *turn) agent.Request {
 		req.Journal = &turnJournal{journal: t.journal, inputs: inputs}
 	}
 	for _, r := range began {
+		if r.Content.Options.KeepContext { // it is in the transcript
+			r.Content.Context = nil
+		}
 		req.Messages = append(req.Messages, r.Content)
 	}
 	return req

@@ -100,7 +100,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	p := store.StartParams{Claim: t.claim, RunID: st.RunID(), Lane: st.Lane(), Cron: t.attempt.Start(t.claim.Node)}
 	for _, r := range t.rows {
 		p.Seqs = append(p.Seqs, r.Seq)
-		p.Transcript = append(p.Transcript, entryOf(r, st.RunID()))
+		p.Transcript = append(append(p.Transcript, keptContext(r)...), entryOf(r, st.RunID()))
 	}
 	ts.queue.starting.add(lead.Session, p.Seqs)
 	err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
@@ -152,6 +152,14 @@ func entryOf(r store.Waiting, runID string) chat.TranscriptEntry {
 		text = joinNonEmpty("\n", text, file.InText())
 	}
 	return chat.TranscriptEntry{RunID: runID, Role: role, Text: text, Sender: r.Content.Sender, Tokens: agent.EstimateTokens(text)}
+}
+
+// keptContext is what a message brings along for the transcript. It belongs to no run.
+func keptContext(r store.Waiting) []chat.TranscriptEntry {
+	if !r.Content.Options.KeepContext {
+		return nil
+	}
+	return r.Content.Context
 }
 
 // rowsWith are the rows with one of the sequence numbers.

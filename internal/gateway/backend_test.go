@@ -27,6 +27,7 @@ type house struct {
 	sessions map[string]*room
 	messages map[string]*letter // by id
 	byKey    map[string]*letter // by dedupe
+	newest   map[string]*letter // by session
 	answers  map[chat.IdempotencyKey]told
 	deferred []chat.Message
 	callers  []gateway.Caller
@@ -71,7 +72,7 @@ type letter struct {
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{
-		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{}, answers: map[chat.IdempotencyKey]told{},
+		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{}, newest: map[string]*letter{}, answers: map[chat.IdempotencyKey]told{},
 		gate: make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}, 16),
 	}
 	t.Cleanup(h.close)
@@ -210,7 +211,7 @@ func (h *house) repeated(l *letter, m chat.Message) (chat.Receipt, error) {
 func (h *house) accept(m chat.Message) (*letter, chat.Receipt) {
 	r := h.room(m.Session, m.Principal)
 	l := &letter{m: m, at: time.Now(), done: make(chan struct{}), stop: make(chan string, 1)}
-	h.messages[m.ID] = l
+	h.messages[m.ID], h.newest[m.Session.String()] = l, l
 	if m.Dedupe != "" {
 		h.byKey[m.Dedupe] = l
 	}

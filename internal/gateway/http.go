@@ -50,12 +50,25 @@ func (s *Server) routes(base, waits context.Context) http.Handler {
 		r.Get("/ws", upgradeNeeded)
 		s.optional(r)
 		r.Post("/v1/chat/completions", s.completions.Completions(waits))
+		r.Post("/v1/responses", s.completions.Responses(waits))
 		r.Get("/v1/models", s.completions.Models)
+		s.files(r)
 		r.Method(http.MethodPost, "/hooks/{name}", s.hooks)
 	})
 	r.NotFound(s.guarded(notFound))
 	r.MethodNotAllowed(s.guarded(methodNotAllowed(r)))
 	return r
+}
+
+// files are the routes of files that clients send in, where the backend keeps them.
+func (s *Server) files(r chi.Router) {
+	if _, ok := s.backend.(openai.Files); !ok {
+		return
+	}
+	r.Post("/v1/files", s.completions.Upload())
+	r.Get("/v1/files", s.completions.ListFiles())
+	r.Get("/v1/files/{id}", s.completions.File())
+	r.Get("/v1/files/{id}/content", s.completions.FileContent())
 }
 
 func (s *Server) optional(r chi.Router) {

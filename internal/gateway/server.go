@@ -81,9 +81,10 @@ func New(cfg Config, backend Backend, log *slog.Logger) (*Server, error) {
 		return nil, fmt.Errorf("gateway configuration: %w", err)
 	}
 	s.hooks = hooks
+	files, _ := backend.(openai.Files) //nolint:errcheck // a gateway without files has none
 	s.completions = openai.New(
 		openai.Config{MaxBody: cfg.MaxPayload, BodyTimeout: cfg.Deadlines.Message, AcceptTimeout: cfg.Deadlines.Request, StartedAt: s.startedAt},
-		openai.Deps{Runs: backend, Agents: backend, Allowances: who, Server: s.services, Log: log},
+		openai.Deps{Runs: backend, Agents: backend, Allowances: who, Files: files, Server: s.services, Log: log},
 	)
 	if tools, ok := backend.(mcp.Tools); ok && cfg.TurnTokens != nil {
 		s.tools = mcp.New(mcp.Deps{Turns: cfg.TurnTokens, Tools: tools, Allowances: who, Server: s.services, Version: cfg.Version, Log: log})

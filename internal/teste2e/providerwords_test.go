@@ -33,8 +33,8 @@ func TestAdministratorsReadWhatTheProviderWrote(t *testing.T) {
 					t.Errorf("%s, %s: %s", name, where, text)
 				}
 			}
-			for _, path := range []string{"/v1/chat/completions"} {
-				body := `{"model":"laneway","messages":[{"role":"user","content":"x"}]}`
+			for _, path := range []string{"/v1/chat/completions", "/v1/responses"} {
+				body := `{"model":"laneway","messages":[{"role":"user","content":"x"}],"input":"x"}`
 				check(path, g.post(path, []byte(body), map[string]string{"Authorization": "Bearer " + tc.token}).Body)
 			}
 			events := make(chan string, 16)

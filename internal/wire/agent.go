@@ -1,30 +1,28 @@
 package wire
 
-import "encoding/json"
-
 // AgentParams are the parameters of agent.
 type AgentParams struct {
 	_ struct{} `also:"provider,replyTo,expectedExistingSessionId,replyAccountId,groupId,groupChannel,groupSpace,cwd,cleanupBundleMcpOnRunEnd,modelRun,promptMode,bootstrapContextMode,bootstrapContextRunKind,acpTurnSource,internalRuntimeHandoffId,internalExecutionIdentityRetry,internalExecutionIdentityRecoveryAttempt,execApprovalFollowupExpectedSessionId,internalEvents,inputProvenance,suppressPromptPersistence,sessionEffects,sourceReplyDeliveryMode,disableMessageTool,swarmCollector,swarmOutputSchema,forceRestartSafeTools,forceCodeModeTools,voiceWakeTrigger"` //nolint:lll // one list
 
-	Message           string            `json:"message" rule:"required,min=1,max=262144,bytes"`     // the text
-	IdempotencyKey    string            `json:"idempotencyKey" rule:"required,min=1,max=128"`       // names the call, so that it can be sent again; it becomes the id of the run
-	SessionKey        string            `json:"sessionKey,omitempty" rule:"max=512"`                // the session; absent = the main session of the agent
-	AgentID           string            `json:"agentId,omitempty" rule:"min=1"`                     // the agent; absent = that of the session, or the default agent
-	SessionID         string            `json:"sessionId,omitempty"`                                // taken without effect
-	Timeout           *int64            `json:"timeout,omitempty" rule:"min=0,max=86400"`           // the longest time of the turn in seconds; absent = that of the agent, 0 = 24 hours
-	Lane              string            `json:"lane,omitempty" rule:"max=64"`                       // the lane; absent = that of the session
-	Deliver           bool              `json:"deliver,omitempty"`                                  // also send the answer to a chat
-	Channel           string            `json:"channel,omitempty" rule:"max=128"`                   // deliver: the channel; absent = that of the session
-	ReplyChannel      string            `json:"replyChannel,omitempty" rule:"max=128"`              // deliver: the same, and goes before channel
-	To                string            `json:"to,omitempty" rule:"max=256"`                        // deliver: the chat
-	AccountID         string            `json:"accountId,omitempty" rule:"max=128"`                 // deliver: the account of the channel
-	ThreadID          string            `json:"threadId,omitempty" rule:"max=128"`                  // deliver: the thread of the chat
-	BestEffortDeliver bool              `json:"bestEffortDeliver,omitempty"`                        // taken without effect
-	Model             string            `json:"model,omitempty" rule:"max=256"`                     // the model; absent = that of the agent
-	Thinking          string            `json:"thinking,omitempty" rule:"max=64"`                   // how much the model may think, in its own words
-	ExtraSystemPrompt string            `json:"extraSystemPrompt,omitempty" rule:"max=65536,bytes"` // a text behind the system prompt of the agent
-	Label             string            `json:"label,omitempty" rule:"min=1,max=512"`               // taken without effect
-	Attachments       []json.RawMessage `json:"attachments,omitempty"`                              // must be empty: attachments are not supported
+	Message           string       `json:"message" rule:"required,min=1,max=262144,bytes"`     // the text
+	IdempotencyKey    string       `json:"idempotencyKey" rule:"required,min=1,max=128"`       // names the call, so that it can be sent again; it becomes the id of the run
+	SessionKey        string       `json:"sessionKey,omitempty" rule:"max=512"`                // the session; absent = the main session of the agent
+	AgentID           string       `json:"agentId,omitempty" rule:"min=1"`                     // the agent; absent = that of the session, or the default agent
+	SessionID         string       `json:"sessionId,omitempty"`                                // taken without effect
+	Timeout           *int64       `json:"timeout,omitempty" rule:"min=0,max=86400"`           // the longest time of the turn in seconds; absent = that of the agent, 0 = 24 hours
+	Lane              string       `json:"lane,omitempty" rule:"max=64"`                       // the lane; absent = that of the session
+	Deliver           bool         `json:"deliver,omitempty"`                                  // also send the answer to a chat
+	Channel           string       `json:"channel,omitempty" rule:"max=128"`                   // deliver: the channel; absent = that of the session
+	ReplyChannel      string       `json:"replyChannel,omitempty" rule:"max=128"`              // deliver: the same, and goes before channel
+	To                string       `json:"to,omitempty" rule:"max=256"`                        // deliver: the chat
+	AccountID         string       `json:"accountId,omitempty" rule:"max=128"`                 // deliver: the account of the channel
+	ThreadID          string       `json:"threadId,omitempty" rule:"max=128"`                  // deliver: the thread of the chat
+	BestEffortDeliver bool         `json:"bestEffortDeliver,omitempty"`                        // taken without effect
+	Model             string       `json:"model,omitempty" rule:"max=256"`                     // the model; absent = that of the agent
+	Thinking          string       `json:"thinking,omitempty" rule:"max=64"`                   // how much the model may think, in its own words
+	ExtraSystemPrompt string       `json:"extraSystemPrompt,omitempty" rule:"max=65536,bytes"` // a text behind the system prompt of the agent
+	Label             string       `json:"label,omitempty" rule:"min=1,max=512"`               // taken without effect
+	Attachments       []Attachment `json:"attachments,omitempty" rule:"max=16"`                // files that were sent in before
 }
 
 // AgentResult is the result of agent: [AgentAccepted] in the first response, [AgentEnd] in the second.

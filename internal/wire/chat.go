@@ -1,25 +1,27 @@
 package wire
 
-import (
-	"encoding/json"
-	"strings"
-)
+import "strings"
 
 // ChatSendParams are the parameters of chat.send.
 type ChatSendParams struct {
 	_ struct{} `also:"intent,fastMode,fastAutoOnSeconds,originatingChannel,originatingTo,originatingAccountId,originatingThreadId,replyToId,toolBindings,systemInputProvenance,systemProvenanceReceipt,suppressCommandInterpretation,expectedLeafEntryId,expectedSessionRoutingContract,expectedPermissionMode,expectedToolOverrides,clarification"` //nolint:lll // one list
 
-	SessionKey     string            `json:"sessionKey" rule:"required,min=1,max=512"`                               // the session; main is the main session of the default agent
-	Message        string            `json:"message" rule:"required,min=1,max=262144,bytes"`                         // the text
-	IdempotencyKey string            `json:"idempotencyKey" rule:"required,min=1,max=128"`                           // names the call, so that it can be sent again; it becomes the id of the run
-	AgentID        string            `json:"agentId,omitempty" rule:"min=1"`                                         // must be the agent of the session
-	SessionID      string            `json:"sessionId,omitempty" rule:"min=1"`                                       // taken without effect
-	QueueMode      string            `json:"queueMode,omitempty" rule:"enum=queue|followup|interrupt|collect|steer"` // what the message does to the queue of the session; absent = the mode of the session
-	Deliver        bool              `json:"deliver,omitempty"`                                                      // also send the answer to the chat of the session
-	TimeoutMs      *int64            `json:"timeoutMs,omitempty" rule:"min=0,max=86400000"`                          // the longest time of the turn; absent = that of the agent, 0 = 24 hours
-	Thinking       string            `json:"thinking,omitempty"`                                                     // how much the model may think, in its own words
-	Attachments    []json.RawMessage `json:"attachments,omitempty"`                                                  // must be empty: attachments are not supported
-	Extended       bool              `json:"extended,omitempty"`                                                     // asks for the extended view
+	SessionKey     string       `json:"sessionKey" rule:"required,min=1,max=512"`                               // the session; main is the main session of the default agent
+	Message        string       `json:"message" rule:"required,min=1,max=262144,bytes"`                         // the text
+	IdempotencyKey string       `json:"idempotencyKey" rule:"required,min=1,max=128"`                           // names the call, so that it can be sent again; it becomes the id of the run
+	AgentID        string       `json:"agentId,omitempty" rule:"min=1"`                                         // must be the agent of the session
+	SessionID      string       `json:"sessionId,omitempty" rule:"min=1"`                                       // taken without effect
+	QueueMode      string       `json:"queueMode,omitempty" rule:"enum=queue|followup|interrupt|collect|steer"` // what the message does to the queue of the session; absent = the mode of the session
+	Deliver        bool         `json:"deliver,omitempty"`                                                      // also send the answer to the chat of the session
+	TimeoutMs      *int64       `json:"timeoutMs,omitempty" rule:"min=0,max=86400000"`                          // the longest time of the turn; absent = that of the agent, 0 = 24 hours
+	Thinking       string       `json:"thinking,omitempty"`                                                     // how much the model may think, in its own words
+	Attachments    []Attachment `json:"attachments,omitempty" rule:"max=16"`                                    // files that were sent in before
+	Extended       bool         `json:"extended,omitempty"`                                                     // asks for the extended view
+}
+
+// Attachment is a file of a message.
+type Attachment struct {
+	FileID string `json:"fileId" rule:"required,min=1,max=128"` // the id of a file that was sent in with POST /v1/files
 }
 
 // WantsExtended reports whether the call asks for the extended view.

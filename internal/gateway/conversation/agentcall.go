@@ -16,7 +16,7 @@ type agentFrames = rpc.Twice[wire.AgentResult]
 
 // agentCall runs one turn of an agent: the first frame is sent when the message is durable, the second when the run has ended.
 func (h handlers) agentCall(ctx context.Context, c *rpc.Call, p wire.AgentParams) (agentFrames, error) {
-	if err := checkText(c, p.Message, p.Attachments, p.IdempotencyKey); err != nil {
+	if err := checkText(c, p.Message, p.IdempotencyKey); err != nil {
 		return agentFrames{}, err
 	}
 	key, err := h.sessionOrMain(c, p.SessionKey, p.AgentID)
@@ -27,6 +27,9 @@ func (h handlers) agentCall(ctx context.Context, c *rpc.Call, p wire.AgentParams
 		return agentFrames{}, err
 	}
 	m := message(c, key, p.Message, p.IdempotencyKey)
+	if m.Content.Attachments, err = h.attachments(c, p.Attachments); err != nil {
+		return agentFrames{}, err
+	}
 	m.Lane = p.Lane
 	m.Content.Options = chat.Options{
 		NoMerge: true, TimeoutMs: turnLimit(p.Timeout, time.Second), Model: p.Model, Thinking: p.Thinking, SystemPrompt: p.ExtraSystemPrompt,

@@ -2,8 +2,8 @@ package conversation
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -38,13 +38,16 @@ func (h handlers) chatSend(ctx context.Context, c *rpc.Call, p wire.ChatSendPara
 	if err != nil {
 		return wire.ChatSendResult{}, err
 	}
-	if err := checkText(c, p.Message, p.Attachments, p.IdempotencyKey); err != nil {
+	if err := checkText(c, p.Message, p.IdempotencyKey); err != nil {
 		return wire.ChatSendResult{}, err
 	}
 	if err := h.mayUse(ctx, c, key); err != nil {
 		return wire.ChatSendResult{}, err
 	}
 	m := message(c, key, p.Message, p.IdempotencyKey)
+	if m.Content.Attachments, err = h.attachments(c, p.Attachments); err != nil {
+		return wire.ChatSendResult{}, err
+	}
 	m.Content.Options.Mode = chat.QueueMode(p.QueueMode)
 	m.Content.Options.Thinking = p.Thinking
 	m.Content.Options.TimeoutMs = turnLimit(p.TimeoutMs, time.Millisecond)
@@ -136,14 +139,40 @@ func (h handlers) session(c *rpc.Call, key, agentID string) (chat.SessionKey, er
 	return out, nil
 }
 
-func checkText(c *rpc.Call, text string, attachments []json.RawMessage, key string) error {
-	switch {
-	case strings.TrimSpace(text) == "":
+func checkText(c *rpc.Call, text, key string) error {
+	if strings.TrimSpace(text) == "" {
 		return c.BadParam("/message", "must not be blank")
-	case len(attachments) > 0:
-		return c.BadParam("/attachments", "attachments are not supported")
 	}
 	return c.CheckKey(key, true)
+}
+
+// Files finds files that clients have sent in; a [Backend] may have them.
+type Files interface {
+	// UseFile finds a file by its id, for a message that is going to name it; with own, only one of this principal. chat.ErrNotFound.
+	UseFile(principal string, own bool, id string) (chat.Attachment, error)
+}
+
+// attachments are the files that a call names.
+func (h handlers) attachments(c *rpc.Call, named []wire.Attachment) ([]chat.Attachment, error) {
+	if len(named) == 0 {
+		return nil, nil
+	}
+	files, ok := h.backend.(Files)
+	if !ok {
+		return nil, c.BadParam("/attachments", "this gateway keeps no files")
+	}
+	found := make([]chat.Attachment, 0, len(named))
+	for i, f := range named {
+		file, err := files.UseFile(c.Principal(), c.Cred.Own(), f.FileID)
+		if errors.Is(err, chat.ErrNotFound) {
+			return nil, c.BadParam(fmt.Sprintf("/attachments/%d/fileId", i), "there is no such file; send it with POST /v1/files first")
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, file)
+	}
+	return found, nil
 }
 
 func (h handlers) chatAbort(ctx context.Context, c *rpc.Call, p wire.ChatAbortParams) (wire.ChatAbortResult, error) {

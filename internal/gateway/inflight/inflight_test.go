@@ -74,7 +74,7 @@ func TestPlacesOfEachKindAndVisibility(t *testing.T) {
 	over, cancel := context.WithCancelCause(t.Context())
 	cancel(errGone)
 	l := New(1<<20, time.Second)
-	for kind, want := range map[Kind][2]int{Parse: {1, 2}, Call: {8, 64}, Control: {4, 16}, List: {2, 4}} {
+	for kind, want := range map[Kind][2]int{Parse: {1, 2}, Call: {8, 64}, Control: {4, 16}, List: {2, 4}, Upload: {2, 8}} {
 		for i, own := range []bool{true, false} {
 			s := l.Of("a", own)
 			var leaves []func()

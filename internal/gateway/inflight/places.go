@@ -14,12 +14,17 @@ const (
 	Call                // to run a call
 	Control             // to run a call that looks or stops
 	List                // to read rows, to encode them and to write them to the peer
+	Upload              // to receive a file
 	kinds
 )
 
 // places is how much work of the kind one principal may have at once; own: it sees its own sessions only.
 func (k Kind) places(own bool) int {
 	switch {
+	case k == Upload && own:
+		return 2
+	case k == Upload:
+		return 8
 	case k == List && own: // each reads and encodes up to 4 MiB: they take memory, and the processors as well
 		return 2
 	case k == List:

@@ -9,6 +9,21 @@ import (
 	"laneway/internal/gateway/fault"
 )
 
+// completions is the form of POST /v1/chat/completions.
+type completions struct{}
+
+func (completions) name() string { return "chat.completions" }
+
+func (completions) whole(a *run, end chat.RunEnd) any {
+	return completion{
+		ID: completionID(a), Object: "chat.completion", Created: a.created, Model: a.prompt.model,
+		Choices: []choice{{Message: answerMessage{Role: chat.RoleAssistant, Content: end.Text}, FinishReason: finishReason(end)}},
+		Usage:   usageOf(end.Usage),
+	}
+}
+
+func completionID(a *run) string { return "chatcmpl-" + chat.ShownRunID(a.receipt.RunID) }
+
 // completion is the answer to a request that is not streamed.
 type completion struct {
 	ID      string   `json:"id"`

@@ -34,6 +34,9 @@ func errorOf(status int, e *fault.Error) apiError {
 		code = codeOf(code)
 		f.Code = &code
 	}
+	if param, ok := e.Details["param"].(string); ok {
+		f.Param = &param
+	}
 	return f
 }
 

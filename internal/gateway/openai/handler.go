@@ -2,6 +2,7 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -31,6 +32,11 @@ type Runs interface {
 	// Wait returns when the message has ended, in this process or in another, or when ctx is over (then with its cause).
 	Wait(ctx context.Context, messageID string) (chat.RunEnd, error)
 	Stop(ctx context.Context, p store.StopParams) ([]string, error)
+	// Place finds an accepted message by its id; chat.ErrNotFound.
+	Place(ctx context.Context, messageID string) (chat.Place, error)
+	// HistoryUntil is a conversation up to the end of a run: its newest entries, with at most so many bytes of text. chat.ErrNotFound: the
+	// transcript has the run no longer.
+	HistoryUntil(ctx context.Context, key chat.SessionKey, runID string, limit int) ([]chat.TranscriptEntry, error)
 	Subscribe(fn func(chat.Event), wanted func(chat.Event) bool) (cancel func())
 }
 
@@ -66,8 +72,10 @@ type Deps struct {
 	Runs       Runs
 	Agents     Agents
 	Allowances Allowances
-	Server     Server
-	Log        *slog.Logger
+	// Files may be nil: then there are no files.
+	Files  Files
+	Server Server
+	Log    *slog.Logger
 }
 
 // Handler answers below /v1. It is safe for concurrent use.
@@ -76,28 +84,38 @@ type Handler struct {
 	runs       Runs
 	agents     Agents
 	allowances Allowances
+	files      Files
 	server     Server
 	log        *slog.Logger
 }
 
 // New makes a handler. It starts no goroutine.
 func New(cfg Config, d Deps) *Handler {
-	return &Handler{cfg: cfg, runs: d.Runs, agents: d.Agents, allowances: d.Allowances, server: d.Server, log: d.Log}
+	return &Handler{cfg: cfg, runs: d.Runs, agents: d.Agents, allowances: d.Allowances, files: d.Files, server: d.Server, log: d.Log}
 }
 
 // Completions answers POST /v1/chat/completions. When stopping is over, because the gateway stops, requests that still wait are answered.
 func (h *Handler) Completions(stopping context.Context) http.HandlerFunc {
+	return h.serve(stopping, completions{})
+}
+
+// Responses answers POST /v1/responses; see [Handler.Completions].
+func (h *Handler) Responses(stopping context.Context) http.HandlerFunc {
+	return h.serve(stopping, responses{})
+}
+
+func (h *Handler) serve(stopping context.Context, form form) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		cred, ok := h.server.Bearer(w, r, chat.ScopeWrite)
 		if !ok {
 			return
 		}
-		c := &call{cred: cred, header: r.Header}
+		c := &call{cred: cred, header: r.Header, form: form}
 		run, err := h.accept(c, w, r)
-		h.server.Count(methodName, err, time.Since(began))
+		h.server.Count(form.name(), err, time.Since(began))
 		if err != nil {
-			h.fail(r.Context(), w, err)
+			h.fail(r.Context(), w, form, err)
 			return
 		}
 		defer run.unsubscribe()
@@ -141,18 +159,36 @@ func (h *Handler) bodySize(r *http.Request) int64 {
 }
 
 // receive makes a message of a request whose body was read.
-func (h *Handler) receive(ctx context.Context, c *call, share *inflight.Share) (*run, error) {
+func (h *Handler) receive(ctx context.Context, c *call, share *inflight.Share) (out *run, err error) {
 	m, err := h.prepare(ctx, c, share)
 	if err != nil {
 		return nil, err
 	}
-	out := &run{cred: c.cred, req: c.req, unsubscribe: func() {}}
-	if c.req.Stream {
+	out, err = h.offer(ctx, c, m)
+	defer func() {
+		certain := err != nil && ctx.Err() == nil // out of time, the message may be accepted all the same
+		if certain || (err == nil && out.receipt.Duplicate) {
+			h.discard(ctx, c)
+		}
+	}()
+	if c.place.claims && errors.Is(err, chat.ErrKeyReused) { // another request has continued the same response a moment before
+		if m, err = h.branch(ctx, c); err == nil {
+			out, err = h.offer(ctx, c, m)
+		}
+	}
+	return out, err
+}
+
+// offer gives the message to the core, and follows its run when the answer is streamed.
+func (h *Handler) offer(ctx context.Context, c *call, m chat.Message) (*run, error) {
+	out := &run{cred: c.cred, prompt: c.prompt, form: c.form, unsubscribe: func() {}}
+	if c.prompt.stream {
 		out.progress = newProgress(m.ID)
 		out.unsubscribe = h.runs.Subscribe(out.progress.observe, out.progress.wanted)
 	}
+	var err error
 	out.receipt, err = h.runs.ReceiveFrom(ctx, m, c.caller())
-	if err == nil && c.req.Stream && out.receipt.Duplicate {
+	if err == nil && c.prompt.stream && out.receipt.Duplicate {
 		err = chat.Errorf(chat.CodeKeyReused, "this request was accepted before as run %s; send it without stream to get its answer", chat.ShownRunID(out.receipt.RunID))
 	}
 	if err != nil {
@@ -168,7 +204,7 @@ func (h *Handler) admit(r *http.Request, c *call) error {
 	if e := h.server.Refusal(); e != nil {
 		return e
 	}
-	if e := h.allowances.Spend(r.Context(), c.cred.Name, methodName, auth.LimitChats); e != nil {
+	if e := h.allowances.Spend(r.Context(), c.cred.Name, c.form.name(), auth.LimitChats); e != nil {
 		return e
 	}
 	if !httpbody.IsJSON(r) {
@@ -181,7 +217,7 @@ func (h *Handler) readBody(c *call, w http.ResponseWriter, r *http.Request) (err
 	if c.body, err = httpbody.Read(w, r, h.cfg.MaxBody, h.cfg.BodyTimeout); err != nil {
 		return err //nolint:wrapcheck // an error of the protocol
 	}
-	if e := h.allowances.SpendBytes(r.Context(), c.cred.Name, methodName, len(c.body)); e != nil {
+	if e := h.allowances.SpendBytes(r.Context(), c.cred.Name, c.form.name(), len(c.body)); e != nil {
 		return e
 	}
 	return nil
@@ -190,7 +226,7 @@ func (h *Handler) readBody(c *call, w http.ResponseWriter, r *http.Request) (err
 // prepare refuses what cannot become a message, before anything is done.
 func (h *Handler) prepare(ctx context.Context, c *call, share *inflight.Share) (m chat.Message, err error) {
 	err = share.Parsing(ctx, len(c.body), func() (err error) {
-		c.req, err = readRequest(c.body)
+		c.prompt, err = c.form.read(c.body)
 		if err != nil {
 			return fault.Invalid(err.Error())
 		}
@@ -202,7 +238,6 @@ func (h *Handler) prepare(ctx context.Context, c *call, share *inflight.Share) (
 	return h.message(ctx, c)
 }
 
-func (h *Handler) fail(ctx context.Context, w http.ResponseWriter, err error) {
-	e := h.server.Explain(ctx, methodName, err)
-	WriteError(w, e.HTTPStatus(), e)
+func (h *Handler) fail(ctx context.Context, w http.ResponseWriter, form form, err error) {
+	h.refuse(ctx, w, form.name(), err)
 }

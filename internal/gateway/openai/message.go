@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,12 +17,16 @@ import (
 	"laneway/internal/gateway/strictjson"
 )
 
-// call is one completion request under way.
+// call is one request under way.
 type call struct {
 	cred   auth.Credential
 	header http.Header
 	body   []byte
-	req    request
+	form   form
+	prompt prompt
+	place  place
+	// attachments are the files of the message; saved are those of them that this request has stored.
+	attachments, saved []chat.Attachment
 }
 
 // dedupe names the request in the store; "" = it has no idempotency key.
@@ -30,39 +35,60 @@ func (c *call) dedupe() string {
 	if key == "" {
 		return ""
 	}
-	return c.cred.Name + "/" + methodName + "/" + key
+	return c.cred.Name + "/" + c.form.name() + "/" + key
 }
 
 func (c *call) caller() chat.Caller {
 	return chat.Caller{Principal: c.cred.Name, Scopes: c.cred.Scopes, Own: c.cred.Own()}
 }
 
-// session is the session of a completion. A request that names none gets a new one; with an idempotency key its name follows
-// from the key, so that a repetition meets the same session.
-func (h *Handler) session(ctx context.Context, c *call) (key chat.SessionKey, fresh bool, err error) {
-	id := agentOf(c.req.Model, h.agents.DefaultAgent())
-	if !chat.ValidAgentID(id) || !h.hasAgent(id) {
-		return key, false, chat.Errorf(chat.CodeUnknownAgent, "the model %s does not exist; GET /v1/models lists what there is", quoted(c.req.Model))
+// place is where the message of a request goes.
+type place struct {
+	key   chat.SessionKey
+	fresh bool // the session is a new one
+	// id of the message; "" = a new one. claims: only one message can have it, the first that continues a response.
+	id     string
+	claims bool
+	// history goes before what the request brings along.
+	history []chat.TranscriptEntry
+}
+
+// placeOf is the place of a request.
+func (h *Handler) placeOf(ctx context.Context, c *call) (place, error) {
+	id := agentOf(c.prompt.model, h.agents)
+	if id == "" {
+		return place{}, chat.Errorf(chat.CodeUnknownAgent, "the model %s does not exist; GET /v1/models lists what there is", quoted(c.prompt.model))
 	}
 	if name := c.header.Get(headerSession); name != "" {
+		if c.prompt.previous != "" || c.prompt.conversation != nil {
+			return place{}, fault.Invalid(headerSession + " cannot be used together with previous_response_id or conversation")
+		}
 		key, err := chat.ParseSessionKey(name, id)
 		switch {
 		case err != nil:
-			return key, false, fault.Invalid(headerSession + ": " + err.Error())
+			return place{}, fault.Invalid(headerSession + ": " + err.Error())
 		case key.Agent != id:
-			return key, false, fault.Invalid(headerSession + " names another agent than the model")
+			return place{}, fault.Invalid(headerSession + " names another agent than the model")
 		}
-		return key, false, h.server.MayUse(ctx, c.cred, key)
+		return place{key: key}, h.server.MayUse(ctx, c.cred, key)
 	}
-	if c.req.User != nil {
-		key = chat.SessionKey{Agent: id, Rest: channel + ":" + c.cred.Name + ":" + *c.req.User}
-		return key, false, h.server.MayUse(ctx, c.cred, key)
+	if name := c.prompt.name(); name != nil {
+		key := chat.SessionKey{Agent: id, Rest: channel + ":" + c.cred.Name + ":" + *name}
+		return place{key: key}, h.server.MayUse(ctx, c.cred, key)
 	}
+	if c.prompt.previous != "" {
+		return h.following(ctx, c, id)
+	}
+	return c.newPlace(id), nil
+}
+
+// newPlace is a new session. With an idempotency key its name follows from the key, so that a repetition meets the same session.
+func (c *call) newPlace(agentID string) place {
 	name := uuid.NewString()
 	if dedupe := c.dedupe(); dedupe != "" {
 		name = uuid.NewSHA1(uuid.Nil, []byte(dedupe)).String()
 	}
-	return chat.SessionKey{Agent: id, Rest: channel + ":" + name}, true, nil
+	return place{key: chat.SessionKey{Agent: agentID, Rest: channel + ":" + name}, fresh: true}
 }
 
 // message is the message that a request becomes.
@@ -72,33 +98,49 @@ func (h *Handler) message(ctx context.Context, c *call) (chat.Message, error) {
 			return chat.Message{}, err
 		}
 	}
-	key, fresh, err := h.session(ctx, c)
-	if err != nil {
+	var err error
+	if c.place, err = h.placeOf(ctx, c); err != nil {
 		return chat.Message{}, err
 	}
-	params, err := c.req.params()
-	if err != nil {
-		return chat.Message{}, fault.Invalid(err.Error())
+	if err := h.attach(ctx, c); err != nil {
+		return chat.Message{}, err
 	}
-	system, earlier, input := c.req.split()
-	m := chat.Message{
-		Session: key, ID: uuid.Must(uuid.NewV7()).String(), Principal: c.cred.Name, Channel: channel,
-		Content: chat.Content{
-			Text: input, Sender: chat.Sender{ID: c.cred.Name},
-			Options: chat.Options{NoMerge: true, SystemPrompt: system, Params: params},
-		},
-	}
-	if fresh {
-		m.Content.Context = earlier
-	}
-	if dedupe := c.dedupe(); dedupe != "" {
-		m.Dedupe, m.ParamsHash = dedupe, paramsHash(c.body, key, fresh)
-	}
-	return m, nil
+	return c.message(), nil
 }
 
-// paramsHash distinguishes requests with the same key. How the answer is delivered is no part of it.
-func paramsHash(body []byte, key chat.SessionKey, fresh bool) string {
+// message is the message of a request whose place is known.
+func (c *call) message() chat.Message {
+	p := &c.prompt
+	m := chat.Message{
+		Session: c.place.key, ID: cmp.Or(c.place.id, uuid.Must(uuid.NewV7()).String()), Principal: c.cred.Name, Channel: channel,
+		Content: chat.Content{
+			Text: p.input, Sender: chat.Sender{ID: c.cred.Name}, Attachments: c.attachments,
+			Options: chat.Options{NoMerge: true, SystemPrompt: p.system, Thinking: p.thinking, Params: p.params, KeepContext: p.keep},
+		},
+	}
+	if c.place.fresh || p.keep {
+		m.Content.Context = append(c.place.history, p.earlier...)
+	}
+	switch dedupe := c.dedupe(); {
+	case dedupe != "":
+		m.Dedupe, m.ParamsHash = dedupe, c.paramsHash()
+	case c.place.claims:
+		m.ParamsHash = uuid.NewString() // no other message is this one
+	}
+	return m
+}
+
+// paramsHash distinguishes requests with the same key. How the answer is delivered is no part of it, and neither is the session of a request that leaves its choice
+// to the gateway.
+func (c *call) paramsHash() string {
+	named := ""
+	if c.header.Get(headerSession) != "" || c.prompt.name() != nil {
+		named = c.place.key.String()
+	}
+	return paramsHash(c.body, named)
+}
+
+func paramsHash(body []byte, session string) string {
 	var members map[string]any
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
@@ -107,10 +149,6 @@ func paramsHash(body []byte, key chat.SessionKey, fresh bool) string {
 	}
 	delete(members, "stream")
 	delete(members, "stream_options")
-	place := ""
-	if !fresh {
-		place = key.String()
-	}
-	sum := sha256.Sum256(append(strictjson.Encode(members), place...))
+	sum := sha256.Sum256(append(strictjson.Encode(members), session...))
 	return hex.EncodeToString(sum[:])
 }

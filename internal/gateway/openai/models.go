@@ -35,24 +35,24 @@ func (h *Handler) Models(w http.ResponseWriter, r *http.Request) {
 	httpbody.WriteJSON(w, http.StatusOK, list)
 }
 
-// agentOf is the agent that a model names; "" = no such name.
-func agentOf(model, defaultAgent string) string {
-	if id, ok := strings.CutPrefix(model, "agent:"); ok {
-		return id
+// agentOf is the agent that a model names: laneway (the default agent), laneway/AGENT, agent:AGENT, or the bare id of an agent; "" = there is none.
+func agentOf(model string, agents Agents) string {
+	id := model
+	if name, ok := strings.CutPrefix(model, "agent:"); ok {
+		id = name
 	}
 	for _, prefix := range []string{"laneway", "openclaw"} {
-		id, ok := strings.CutPrefix(model, prefix)
+		name, ok := strings.CutPrefix(model, prefix)
 		switch {
 		case !ok:
-		case id == "", id == "/default":
-			return defaultAgent
-		case id[0] == '/':
-			return id[1:]
+		case name == "", name == "/default":
+			return agents.DefaultAgent()
+		case name[0] == '/':
+			id = name[1:]
 		}
 	}
-	return ""
-}
-
-func (h *Handler) hasAgent(id string) bool {
-	return slices.ContainsFunc(h.agents.Agents(), func(a agent.Info) bool { return a.ID == id })
+	if !slices.ContainsFunc(agents.Agents(), func(a agent.Info) bool { return a.ID == id }) {
+		return ""
+	}
+	return id
 }

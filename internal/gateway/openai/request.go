@@ -1,24 +1,20 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 
-	"laneway/internal/agent"
 	"laneway/internal/chat"
-	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/strictjson"
 )
 
 const (
-	methodName  = "chat.completions" // in metrics, the log and refusals
 	channel     = "api"
 	maxMessages = 500
-	maxUser     = 128 // characters
+	maxUser     = 128 // characters of a name for a session
 
 	headerSession = "X-Laneway-Session-Key"
 	headerDetach  = "X-Laneway-Detach"
@@ -47,34 +43,29 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-type inputMessage struct {
-	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"`
-	text    string
-}
-
-type contentPart struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-func readRequest(body []byte) (request, error) {
+// read is the prompt of a completion request.
+func (completions) read(body []byte) (prompt, error) {
 	var req request
 	if err := decode(body, &req); err != nil {
-		return req, err
+		return prompt{}, err
 	}
 	if err := req.check(); err != nil {
-		return req, err
+		return prompt{}, err
 	}
 	for i := range req.Messages {
 		if err := req.Messages[i].read(); err != nil {
-			return req, fmt.Errorf("messages[%d]: %w", i, err)
+			return prompt{}, fmt.Errorf("messages[%d]: %w", i, err)
 		}
 	}
 	if last := req.Messages[len(req.Messages)-1]; last.Role != chat.RoleUser {
-		return req, errors.New("the last message must be from the user")
+		return prompt{}, errors.New("the last message must be from the user")
 	}
-	return req, nil
+	p := prompt{model: req.Model, stream: req.Stream, usage: req.StreamOptions.IncludeUsage, user: req.User}
+	p.system, p.earlier, p.input = split(req.Messages)
+	p.files = filesOf(req.Messages)
+	var err error
+	p.params, err = req.params()
+	return p, err
 }
 
 func (req *request) check() error {
@@ -88,72 +79,18 @@ func (req *request) check() error {
 	case req.N != nil && *req.N != 1:
 		return errors.New("n must be 1")
 	case req.User != nil:
-		return checkUser(*req.User)
+		return checkName("user", *req.User)
 	default:
 		return nil
 	}
 }
 
-func checkUser(user string) error {
-	if n := utf8.RuneCountInString(user); n < 1 || n > maxUser || strings.Contains(user, ":") || strings.ContainsFunc(user, chat.Unprintable) {
-		return fmt.Errorf("user must have 1 to %d printable characters and no ':'", maxUser)
+// checkName refuses what cannot be the last part of the key of a session.
+func checkName(member, name string) error {
+	if n := utf8.RuneCountInString(name); n < 1 || n > maxUser || strings.Contains(name, ":") || strings.ContainsFunc(name, chat.Unprintable) {
+		return fmt.Errorf("%s must have 1 to %d printable characters and no ':'", member, maxUser)
 	}
 	return nil
-}
-
-func (m *inputMessage) read() error {
-	switch m.Role {
-	case "system", "developer", chat.RoleUser, chat.RoleAssistant:
-	default:
-		return errors.New("role must be system, developer, user or assistant")
-	}
-	content := bytes.TrimSpace(m.Content)
-	if len(content) == 0 || string(content) == "null" {
-		if m.Role == chat.RoleAssistant { // an answer that was a tool call only
-			return nil
-		}
-		return errors.New("content is required")
-	}
-	if content[0] == '"' {
-		return json.Unmarshal(content, &m.text)
-	}
-	var parts []contentPart
-	if err := json.Unmarshal(content, &parts); err != nil {
-		return errors.New("content must be a string or a list of parts")
-	}
-	texts := make([]string, 0, len(parts))
-	for _, p := range parts {
-		if p.Type != "text" {
-			return fmt.Errorf("a part of type %s is not supported, only text", quoted(p.Type))
-		}
-		texts = append(texts, p.Text)
-	}
-	m.text = strings.Join(texts, "\n")
-	return nil
-}
-
-func quoted(s string) string { return fmt.Sprintf("%q", fault.CutName(s)) }
-
-// split divides the messages into the system prompt, the earlier conversation, and the new input: everything after the last answer.
-func (req *request) split() (system string, earlier []chat.TranscriptEntry, input string) {
-	var rules, fresh []string
-	last := -1
-	for i, m := range req.Messages {
-		if m.Role == chat.RoleAssistant {
-			last = i
-		}
-	}
-	for i, m := range req.Messages {
-		switch {
-		case m.Role == "system" || m.Role == "developer":
-			rules = append(rules, m.text)
-		case i > last:
-			fresh = append(fresh, m.text)
-		default:
-			earlier = append(earlier, chat.TranscriptEntry{Role: m.Role, Text: m.text, Tokens: agent.EstimateTokens(m.text)})
-		}
-	}
-	return strings.Join(rules, "\n\n"), earlier, strings.Join(fresh, "\n\n")
 }
 
 // params are the settings for the runner.
@@ -176,9 +113,6 @@ func (req *request) params() (map[string]any, error) {
 	}
 	if len(stop) > 0 {
 		out["stop"] = stop
-	}
-	if len(out) == 0 {
-		return nil, nil //nolint:nilnil // no settings are no error
 	}
 	return out, nil
 }

@@ -18,17 +18,16 @@ const stopTimeout = 10 * time.Second
 
 var errClientGone = errors.New("the client is gone")
 
-// run is a completion whose message is durable.
+// run is a request whose message is durable.
 type run struct {
 	cred        auth.Credential
-	req         request
+	prompt      prompt
+	form        form
 	receipt     chat.Receipt
 	progress    *progress // nil = not streamed
 	unsubscribe func()
 	created     int64 // Unix seconds
 }
-
-func (a *run) id() string { return "chatcmpl-" + chat.ShownRunID(a.receipt.RunID) }
 
 // answer waits for the end of the run. A client that disconnects stops its run, unless it set the header for detaching; a gateway that stops leaves
 // the run alone, because another process continues it.
@@ -57,14 +56,10 @@ func (h *Handler) answerWhole(ctx context.Context, w http.ResponseWriter, a *run
 		return errClientGone
 	}
 	if err != nil {
-		h.fail(ctx, w, err)
+		h.fail(ctx, w, a.form, err)
 		return nil
 	}
-	httpbody.WriteJSON(w, http.StatusOK, completion{
-		ID: a.id(), Object: "chat.completion", Created: a.created, Model: a.req.Model,
-		Choices: []choice{{Message: answerMessage{Role: chat.RoleAssistant, Content: end.Text}, FinishReason: finishReason(end)}},
-		Usage:   usageOf(end.Usage),
-	})
+	httpbody.WriteJSON(w, http.StatusOK, a.form.whole(a, end))
 	return nil
 }
 

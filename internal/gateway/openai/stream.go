@@ -53,34 +53,23 @@ func (l *progress) now() (started bool, text string) {
 	return l.started, l.text
 }
 
-type chunk struct {
-	ID      string        `json:"id"`
-	Object  string        `json:"object"`
-	Created int64         `json:"created"`
-	Model   string        `json:"model"`
-	Choices []chunkChoice `json:"choices"`
-	Usage   *usage        `json:"usage,omitempty"`
-}
-
-type chunkChoice struct {
-	Index        int        `json:"index"`
-	Delta        chunkDelta `json:"delta"`
-	Logprobs     *string    `json:"logprobs"`
-	FinishReason *string    `json:"finish_reason"`
-}
-
-type chunkDelta struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+// voice writes the events of one streamed answer in the form of one API. Its methods are called in this order: begin once, text for each piece, then finish or fail.
+// Without a text and an end, begin is called by the start of the turn.
+type voice interface {
+	begin()
+	text(more string)
+	finish(end chat.RunEnd)
+	// fail is an end without an answer; begin may not have been called.
+	fail(refused *fault.Error)
 }
 
 // eventStream writes server-sent events; after the first fault it writes nothing more.
 type eventStream struct {
-	w    http.ResponseWriter
-	a    *run
-	role bool   // the first chunk went out
-	sent string // text that the client has
-	err  error
+	w     http.ResponseWriter
+	voice voice
+	begun bool
+	sent  string // text that the client has
+	err   error
 }
 
 func (e *eventStream) write(text string) {
@@ -96,23 +85,20 @@ func (e *eventStream) write(text string) {
 	}
 }
 
+// data writes an event without a name.
 func (e *eventStream) data(v any) { e.write("data: " + string(strictjson.Encode(v)) + "\n\n") }
 
-func (e *eventStream) chunk(choices ...chunkChoice) chunk {
-	if choices == nil {
-		choices = []chunkChoice{}
-	}
-	return chunk{ID: e.a.id(), Object: "chat.completion.chunk", Created: e.a.created, Model: e.a.req.Model, Choices: choices}
+// event writes an event with a name.
+func (e *eventStream) event(name string, v any) {
+	e.write("event: " + name + "\ndata: " + string(strictjson.Encode(v)) + "\n\n")
 }
 
-// begin sends the role, once.
+// begin begins the answer, once.
 func (e *eventStream) begin() {
-	if e.role {
-		return
+	if !e.begun {
+		e.begun = true
+		e.voice.begin()
 	}
-	e.role = true
-	empty := ""
-	e.data(e.chunk(chunkChoice{Delta: chunkDelta{Role: chat.RoleAssistant, Content: &empty}}))
 }
 
 // send sends the part of text that the client has not; false when the client has another text, because the run has begun again after an
@@ -129,27 +115,13 @@ func (e *eventStream) send(text string) bool {
 	}
 	e.begin()
 	e.sent = text
-	e.data(e.chunk(chunkChoice{Delta: chunkDelta{Content: &more}}))
+	e.voice.text(more)
 	return true
 }
 
 func (e *eventStream) finish(end chat.RunEnd) {
 	e.begin()
-	reason := finishReason(end)
-	e.data(e.chunk(chunkChoice{FinishReason: &reason}))
-	if e.a.req.StreamOptions.IncludeUsage {
-		c, usage := e.chunk(), usageOf(end.Usage)
-		c.Usage = &usage
-		e.data(c)
-	}
-	e.done()
-}
-
-func (e *eventStream) done() { e.write("data: [DONE]\n\n") }
-
-func (e *eventStream) fail(refused *fault.Error) {
-	e.data(errorBody{errorOf(refused.HTTPStatus(), refused)})
-	e.done()
+	e.voice.finish(end)
 }
 
 // answerStream sends the text of the run as it grows. The end comes from Wait and not from the events, because another process may take the
@@ -161,7 +133,8 @@ func (h *Handler) answerStream(ctx context.Context, w http.ResponseWriter, a *ru
 	head.Set("X-Accel-Buffering", "no") // a proxy that collects the stream would make it useless
 	head.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	out := &eventStream{w: w, a: a}
+	out := &eventStream{w: w}
+	out.voice = a.form.voice(out, a)
 	out.write("") // the head: the client learns the id of the run while it waits
 
 	waiting, cancel := context.WithCancel(ctx)
@@ -183,13 +156,13 @@ func (h *Handler) answerStream(ctx context.Context, w http.ResponseWriter, a *ru
 				out.begin()
 			}
 			if !out.send(text) {
-				out.fail(diverged(a.receipt.RunID))
+				out.voice.fail(diverged(a.receipt.RunID))
 				return out.err
 			}
 		case <-alive.C:
 			out.write(": keepalive\n\n")
 		case end := <-ended:
-			h.endStream(ctx, out, end)
+			h.endStream(ctx, out, a, end)
 			return out.err
 		}
 	}
@@ -201,18 +174,18 @@ type runEnd struct {
 	err error
 }
 
-func (h *Handler) endStream(ctx context.Context, out *eventStream, r runEnd) {
+func (h *Handler) endStream(ctx context.Context, out *eventStream, a *run, r runEnd) {
 	err := r.err
 	if err == nil {
-		err = out.a.fault(r.end)
+		err = a.fault(r.end)
 	}
 	switch {
 	case errors.Is(context.Cause(ctx), context.Canceled):
 		out.err = errClientGone
 	case err != nil:
-		out.fail(h.server.Explain(ctx, methodName, err))
+		out.voice.fail(h.server.Explain(ctx, a.form.name(), err))
 	case !out.send(r.end.Text) || r.end.Text != out.sent:
-		out.fail(diverged(out.a.receipt.RunID))
+		out.voice.fail(diverged(a.receipt.RunID))
 	default:
 		out.finish(r.end)
 	}

@@ -1,0 +1,295 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"strings"
+	"testing"
+
+	"laneway/internal/chat"
+	"laneway/internal/files"
+	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
+)
+
+const filesPath = "/v1/files"
+
+// cabinet is a house that keeps files.
+type cabinet struct {
+	*house
+
+	dir  *files.Dir
+	full bool
+}
+
+func (c *cabinet) SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error) {
+	if c.full {
+		return chat.Upload{}, chat.ErrStoreUnavailable
+	}
+	return c.dir.Save(principal, about, content, chat.MaxUpload)
+}
+
+func (c *cabinet) FindFile(principal string, own bool, id string) (chat.Upload, error) {
+	return c.dir.Find(principal, own, id)
+}
+
+func (c *cabinet) UseFile(principal string, own bool, id string) (chat.Attachment, error) {
+	return c.dir.Use(principal, own, id)
+}
+
+func (c *cabinet) ListFiles(principal string) ([]chat.Upload, error) { return c.dir.Uploads(principal) }
+
+func (c *cabinet) FileContent(f chat.Attachment) (io.ReadSeekCloser, error) {
+	return c.dir.Content(f.Path)
+}
+
+func (c *cabinet) DropFile(f chat.Attachment) error { return c.dir.DropUpload(f) }
+
+func startWithFiles(t *testing.T, change ...func(*gateway.Config)) (*bench, *cabinet) {
+	t.Helper()
+	dir, err := files.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dir.Close() })
+	c := &cabinet{house: newHouse(t), dir: dir}
+	return serve(t, c.house, c, change...), c
+}
+
+// form is a request with a file. size < 0: the request does not state how long it is.
+func (b *bench) form(token, name, kind, content string, stated bool) *http.Request {
+	b.t.Helper()
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	_ = w.WriteField("purpose", "user_data")
+	head := textproto.MIMEHeader{"Content-Disposition": {`form-data; name="file"; filename="` + name + `"`}}
+	if kind != "" {
+		head.Set("Content-Type", kind)
+	}
+	part, err := w.CreatePart(head)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	_, _ = io.WriteString(part, content)
+	_ = w.Close()
+	var in io.Reader = &body
+	if !stated {
+		in = io.MultiReader(&body)
+	}
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+b.addr+filesPath, in)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", w.FormDataContentType())
+	req.Header.Set("Authorization", "Bearer "+token)
+	return req
+}
+
+func (b *bench) do(req *http.Request) answer {
+	b.t.Helper()
+	tr := &http.Transport{DisableKeepAlives: true}
+	defer tr.CloseIdleConnections()
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	all, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return answer{resp.StatusCode, resp.Header, all}
+}
+
+func (b *bench) look(token, path string) answer {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+b.addr+path, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	return b.do(req)
+}
+
+const png = "\x89PNG\r\n\x1a\n0123456789"
+
+func TestFileIsStoredAndReadByItsOwnerAlone(t *testing.T) {
+	t.Parallel()
+	b, _ := startWithFiles(t)
+	for _, stated := range []bool{true, false} {
+		got := b.do(b.form(annaToken, "chart.png", "application/octet-stream", png, stated))
+		f := got.json(t)
+		if got.status != http.StatusOK || f["object"] != "file" || f["filename"] != "chart.png" || f["bytes"] != float64(len(png)) || f["mime_type"] != "image/png" || f["purpose"] != "user_data" {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		one := filesPath + "/" + f["id"].(string)
+		if again := b.look(annaToken, one); again.status != http.StatusOK || again.json(t)["id"] != f["id"] {
+			t.Errorf("%d %s", again.status, again.body)
+		}
+		content := b.look(annaToken, one+"/content")
+		if string(content.body) != png || content.header.Get("Content-Type") != "image/png" || content.header.Get("X-Content-Type-Options") != "nosniff" ||
+			!strings.HasPrefix(content.header.Get("Content-Disposition"), "attachment") || !strings.Contains(content.header.Get("Content-Security-Policy"), "sandbox") {
+			t.Errorf("%q %v", content.body, content.header)
+		}
+		for _, path := range []string{one, one + "/content"} {
+			if other := b.look(ottoToken, path); other.status != http.StatusNotFound {
+				t.Errorf("another's %s: %d", path, other.status)
+			}
+			if all := b.look(readToken, path); all.status != http.StatusOK {
+				t.Errorf("one that sees everything, %s: %d", path, all.status)
+			}
+		}
+	}
+	if list := b.look(annaToken, filesPath).json(t); len(list["data"].([]any)) != 2 || list["object"] != "list" {
+		t.Errorf("%v", list)
+	}
+	if list := b.look(ottoToken, filesPath).json(t); len(list["data"].([]any)) != 0 {
+		t.Errorf("another's list: %v", list)
+	}
+}
+
+func TestUploadsAreRefusedBeforeTheyFillTheDisk(t *testing.T) {
+	t.Parallel()
+	b, c := startWithFiles(t, func(cfg *gateway.Config) { cfg.BytesPerMinute = 40 << 20 })
+	large := strings.Repeat("x", chat.MaxUpload+1)
+	for name, tc := range map[string]struct {
+		req    *http.Request
+		status int
+	}{
+		"no token":         {b.form("", "a", "", "a", true), http.StatusUnauthorized},
+		"read token":       {b.form(readToken, "a", "", "a", true), http.StatusForbidden},
+		"too large":        {b.form(writeToken, "a", "", large, true), http.StatusRequestEntityTooLarge},
+		"unstated":         {b.form(annaToken, "a", "", large, false), http.StatusRequestEntityTooLarge},
+		"no form":          {b.postRequest(context.Background(), filesPath, "{}"), http.StatusUnsupportedMediaType},
+		"form with no end": {b.postRequest(context.Background(), filesPath, "--x\r\n\r\n", header("Content-Type", "multipart/form-data; boundary=x")), http.StatusBadRequest},
+		"form with no file": {
+			b.postRequest(context.Background(), filesPath, "--x\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\na\r\n--x--\r\n", header("Content-Type", "multipart/form-data; boundary=x")),
+			http.StatusBadRequest,
+		},
+	} {
+		if got := b.do(tc.req); got.status != tc.status {
+			t.Errorf("%s: %d %s, want %d", name, got.status, got.body, tc.status)
+		}
+	}
+	for _, who := range []string{"write", "anna"} {
+		if list, err := c.dir.Uploads(who); err != nil || len(list) != 0 {
+			t.Errorf("%s has %v, %v", who, list, err)
+		}
+	}
+	c.full = true
+	if got := b.do(b.form(writeToken, "a", "", "a", true)); got.status != http.StatusServiceUnavailable {
+		t.Errorf("a full disk: %d %s", got.status, got.body)
+	}
+}
+
+// A file counts as its bytes in the allowance of its principal.
+func TestUploadsAreCountedInTheAllowanceOfBytes(t *testing.T) {
+	t.Parallel()
+	b, _ := startWithFiles(t, func(cfg *gateway.Config) { cfg.BytesPerMinute = 1 << 20 })
+	content := strings.Repeat("x", 600<<10)
+	if got := b.do(b.form(annaToken, "a", "", content, true)); got.status != http.StatusOK {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	got := b.do(b.form(annaToken, "a", "", content, true))
+	if _, code := got.fault(t); got.status != http.StatusTooManyRequests || code != "rate_limited" || got.header.Get("Retry-After") == "" {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := b.do(b.form(ottoToken, "a", "", content, true)); got.status != http.StatusOK {
+		t.Errorf("another principal: %d %s", got.status, got.body)
+	}
+}
+
+func TestFilesComeWithMessages(t *testing.T) {
+	t.Parallel()
+	b, c := startWithFiles(t, func(cfg *gateway.Config) { cfg.ChatsPerMinute = auth.Off })
+	id := b.do(b.form(annaToken, "chart.png", "", png, true)).json(t)["id"].(string)
+	data := "data:image/png;base64," + base64.StdEncoding.EncodeToString([]byte(png))
+	user := func(parts ...any) params { return params{"role": "user", "content": parts} }
+	text := params{"type": "text", "text": "what is it?"}
+	anna := header("Authorization", "Bearer "+annaToken)
+	for name, tc := range map[string]struct {
+		path string
+		body params
+		want []string
+	}{
+		"image of a completion": {completionsPath, ask("", params{"messages": []any{user(text, params{"type": "image_url", "image_url": params{"url": data}})}}), []string{"image.png"}},
+		"files of a completion": {completionsPath, ask("", params{"messages": []any{
+			user(params{"type": "file", "file": params{"file_id": id}}), says("assistant", "a chart"), user(text, params{"type": "file", "file": params{"filename": "b.pdf", "file_data": "YQ=="}}),
+		}}), []string{"chart.png", "b.pdf"}},
+		"image of a response": {responsesPath, respond([]any{user(params{"type": "input_text", "text": "x"}, params{"type": "input_image", "image_url": data})}), []string{"image.png"}},
+		"files of a response": {responsesPath, respond([]any{user(params{"type": "input_image", "file_id": id}, params{"type": "input_file", "file_id": id})}), []string{"chart.png", "chart.png"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := b.post(tc.path, tc.body, anna)
+			if got.status != http.StatusOK {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+			m := b.message(got.header.Get("X-Laneway-Run-Id"))
+			var names []string
+			for _, f := range m.Content.Attachments {
+				names = append(names, f.Name)
+				if _, err := c.dir.Read(f.Path, 1<<20); err != nil {
+					t.Error(err)
+				}
+			}
+			if strings.Join(names, ",") != strings.Join(tc.want, ",") {
+				t.Errorf("%v, want %v", names, tc.want)
+			}
+		})
+	}
+	s := b.login(annaToken)
+	for i, method := range []string{"chat.send", "agent"} {
+		key := "f-" + method
+		if f := s.call(method, params{"sessionKey": "agent:main:anna", "message": "x", "idempotencyKey": key, "attachments": []any{params{"fileId": id}}}); !f.OK {
+			t.Fatalf("%s: %+v", method, f.Error)
+		}
+		if m := b.message(chat.RunIDOf("anna", key)); len(m.Content.Attachments) != 1 || m.Content.Attachments[0].Name != "chart.png" {
+			t.Errorf("%s (%d): %+v", method, i, m.Content.Attachments)
+		}
+	}
+	otto := b.login(ottoToken)
+	if f := otto.call("chat.send", params{"sessionKey": "agent:main:otto", "message": "x", "idempotencyKey": "o", "attachments": []any{params{"fileId": id}}}); f.OK || !strings.Contains(f.Error.Message, "there is no such file") {
+		t.Errorf("another's file: %+v", f)
+	}
+}
+
+// A request that is refused or repeated leaves no file behind.
+func TestFilesOfRefusedRequestsAreRemoved(t *testing.T) {
+	t.Parallel()
+	b, c := startWithFiles(t)
+	data := "data:image/png;base64," + base64.StdEncoding.EncodeToString([]byte(png))
+	image := func(url string) params {
+		return respond([]any{params{"role": "user", "content": []any{params{"type": "input_text", "text": "x"}, params{"type": "input_image", "image_url": url}}}})
+	}
+	stored := func() int {
+		list, err := c.dir.Uploads("write")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	b.house.set(func() { b.house.refuse = chat.ErrQueueFull })
+	if got := b.post(responsesPath, image(data)); got.status != http.StatusTooManyRequests || stored() != 0 {
+		t.Errorf("refused: %d, %d files", got.status, stored())
+	}
+	for _, bad := range []string{"https://example.org/cat.png", "data:image/png;base64,%%%", "data:image/png,abc", "file:///etc/passwd"} {
+		if got := b.post(responsesPath, image(bad)); got.status != http.StatusBadRequest || stored() != 0 {
+			t.Errorf("%s: %d %s", bad, got.status, got.body)
+		}
+	}
+	unknown := respond([]any{params{"role": "user", "content": []any{params{"type": "input_image", "image_url": data}, params{"type": "input_image", "file_id": "file-1"}}}})
+	if got := b.post(responsesPath, unknown); got.status != http.StatusNotFound || stored() != 0 {
+		t.Errorf("unknown id: %d %s, %d files", got.status, got.body, stored())
+	}
+	key := header("Idempotency-Key", "k")
+	for range 2 {
+		if got := b.post(responsesPath, image(data), key); got.status != http.StatusOK || stored() != 1 {
+			t.Errorf("%d, %d files, want 1", got.status, stored())
+		}
+	}
+}

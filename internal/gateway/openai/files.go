@@ -1,0 +1,254 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/fault"
+	"laneway/internal/gateway/httpbody"
+	"laneway/internal/gateway/inflight"
+)
+
+const (
+	filesName = "files" // in metrics, the log and refusals
+	// uploadTime bounds the time in which a file arrives.
+	uploadTime = 5 * time.Minute
+	// maxField bounds a field of a form besides the file, in bytes; maxForm what the form adds to the file.
+	maxField = 1 << 10
+	maxForm  = 64 << 10
+)
+
+// Files keeps files that clients send in; package dispatch satisfies it. Its errors are *chat.Error values for what a caller can act on.
+type Files interface {
+	// SaveFile stores a file of at most [chat.MaxUpload] bytes; chat.CodeLimit when there is more. about has the name, the kind and the purpose.
+	SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error)
+	// FindFile finds a file by its id, UseFile for a message that is going to name it; with own, only one of this principal. chat.ErrNotFound.
+	FindFile(principal string, own bool, id string) (chat.Upload, error)
+	UseFile(principal string, own bool, id string) (chat.Attachment, error)
+	// ListFiles lists the files of a principal, newest first.
+	ListFiles(principal string) ([]chat.Upload, error)
+	// FileContent opens the content of a file; the caller closes it.
+	FileContent(f chat.Attachment) (io.ReadSeekCloser, error)
+	// DropFile removes a file that no message names.
+	DropFile(f chat.Attachment) error
+}
+
+// fileObject is a file as clients see it.
+type fileObject struct {
+	ID        string `json:"id"`
+	Object    string `json:"object"`
+	Bytes     int64  `json:"bytes"`
+	CreatedAt int64  `json:"created_at"`
+	Filename  string `json:"filename"`
+	Purpose   string `json:"purpose"`
+	Status    string `json:"status"`
+	MIMEType  string `json:"mime_type"` // ours
+}
+
+func objectOf(up chat.Upload) fileObject {
+	return fileObject{
+		ID: up.ID, Object: "file", Bytes: up.Size, CreatedAt: up.CreatedAt.Unix(), Filename: up.Name, Purpose: up.Purpose, Status: "processed", MIMEType: up.MIMEType,
+	}
+}
+
+type fileList struct {
+	Object  string       `json:"object"`
+	Data    []fileObject `json:"data"`
+	HasMore bool         `json:"has_more"`
+}
+
+// handled calls h for a client with the scope, counts the call and answers its error.
+func (h *Handler) handled(scope string, f func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		cred, ok := h.server.Bearer(w, r, scope)
+		if !ok {
+			return
+		}
+		err := f(w, r, cred)
+		h.server.Count(filesName, err, time.Since(began))
+		if err != nil {
+			h.refuse(r.Context(), w, filesName, err)
+		}
+	}
+}
+
+// Upload answers POST /v1/files: a form with a file, which is written to the disk while it arrives.
+func (h *Handler) Upload() http.HandlerFunc {
+	return h.handled(chat.ScopeWrite, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+		up, err := h.upload(w, r, cred)
+		if err != nil {
+			return err
+		}
+		httpbody.WriteJSON(w, http.StatusOK, objectOf(up))
+		return nil
+	})
+}
+
+// upload takes a file in a place of its principal. Its bytes are taken from the allowance before they are read: as many as the request states, or as a file may have.
+func (h *Handler) upload(w http.ResponseWriter, r *http.Request, cred auth.Credential) (chat.Upload, error) {
+	if e := h.server.Refusal(); e != nil {
+		return chat.Upload{}, e
+	}
+	if e := h.allowances.Spend(r.Context(), cred.Name, filesName, auth.LimitChats); e != nil {
+		return chat.Upload{}, e
+	}
+	if r.ContentLength > chat.MaxUpload+maxForm {
+		return chat.Upload{}, tooLarge()
+	}
+	n := r.ContentLength
+	if n < 0 {
+		n = chat.MaxUpload
+	}
+	if e := h.allowances.SpendBytes(r.Context(), cred.Name, filesName, int(n)); e != nil {
+		return chat.Upload{}, e
+	}
+	leave, err := h.server.Share(cred.Name, cred.Own()).Enter(r.Context(), inflight.Upload)
+	if err != nil {
+		return chat.Upload{}, fault.ErrRequestTimeout
+	}
+	defer leave()
+	httpbody.SetReadDeadline(w, uploadTime)
+	r.Body = http.MaxBytesReader(w, r.Body, chat.MaxUpload+maxForm)
+	up, err := h.readForm(r, cred)
+	if _, over := errors.AsType[*http.MaxBytesError](err); over || chat.CodeOf(err) == chat.CodeLimit {
+		return chat.Upload{}, tooLarge()
+	}
+	return up, err
+}
+
+func tooLarge() error {
+	return chat.Errorf(chat.CodeLimit, "a file has at most %d bytes", chat.MaxUpload).With("status", "too_large").With("limit", chat.MaxUpload)
+}
+
+// readForm reads the form up to the file. Fields behind the file are not read.
+func (h *Handler) readForm(r *http.Request, cred auth.Credential) (chat.Upload, error) {
+	form, err := r.MultipartReader()
+	if err != nil {
+		return chat.Upload{}, fault.Invalid("the body must be a form (multipart/form-data) with a file").WithStatus(http.StatusUnsupportedMediaType)
+	}
+	about := chat.Upload{}
+	for {
+		field, err := form.NextPart()
+		if errors.Is(err, io.EOF) {
+			return chat.Upload{}, fault.Invalid("the form has no file; its field is named file")
+		}
+		if err != nil {
+			return chat.Upload{}, brokenForm(err)
+		}
+		if field.FormName() == "file" {
+			return h.saveField(field, cred, about)
+		}
+		value, err := io.ReadAll(io.LimitReader(field, maxField))
+		if err != nil {
+			return chat.Upload{}, brokenForm(err)
+		}
+		if field.FormName() == "purpose" {
+			about.Purpose = string(value)
+		}
+	}
+}
+
+func (h *Handler) saveField(field *multipart.Part, cred auth.Credential, about chat.Upload) (chat.Upload, error) {
+	about.Name, about.MIMEType = field.FileName(), field.Header.Get("Content-Type")
+	if about.MIMEType == "application/octet-stream" { // what clients write that do not know
+		about.MIMEType = ""
+	}
+	from := &source{in: field}
+	up, err := h.files.SaveFile(cred.Name, about, from)
+	if err != nil && from.err != nil {
+		return up, brokenForm(from.err)
+	}
+	return up, err
+}
+
+// source keeps the error of a reader: it is the client that failed and not the disk.
+type source struct {
+	in  io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.in.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err //nolint:wrapcheck // as it is
+}
+
+// brokenForm is a form that did not arrive.
+func brokenForm(err error) error {
+	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+		return tooLarge()
+	}
+	return fault.Invalid("the form did not arrive whole, or is malformed")
+}
+
+// ListFiles answers GET /v1/files: the files of the caller.
+func (h *Handler) ListFiles() http.HandlerFunc {
+	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, _ *http.Request, cred auth.Credential) error {
+		all, err := h.files.ListFiles(cred.Name)
+		if err != nil {
+			return err
+		}
+		list := fileList{Object: "list", Data: make([]fileObject, 0, len(all))}
+		for _, up := range all {
+			list.Data = append(list.Data, objectOf(up))
+		}
+		httpbody.WriteJSON(w, http.StatusOK, list)
+		return nil
+	})
+}
+
+// File answers GET /v1/files/{id}.
+func (h *Handler) File() http.HandlerFunc {
+	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+		up, err := h.files.FindFile(cred.Name, cred.Own(), chi.URLParam(r, "id"))
+		if err != nil {
+			return err
+		}
+		httpbody.WriteJSON(w, http.StatusOK, objectOf(up))
+		return nil
+	})
+}
+
+// FileContent answers GET /v1/files/{id}/content. A browser never shows the content as a page: it came from outside.
+func (h *Handler) FileContent() http.HandlerFunc {
+	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+		up, err := h.files.FindFile(cred.Name, cred.Own(), chi.URLParam(r, "id"))
+		if err != nil {
+			return err
+		}
+		content, err := h.files.FileContent(up.Attachment)
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		head := w.Header()
+		head.Set("Content-Type", up.MIMEType)
+		head.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": up.Name}))
+		head.Set("X-Content-Type-Options", "nosniff")
+		head.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+		head.Set("Cache-Control", "no-store")
+		http.ServeContent(w, r, "", up.CreatedAt, content)
+		return nil
+	})
+}
+
+// refuse answers with an error. That of a file which is too large has a status of its own.
+func (h *Handler) refuse(ctx context.Context, w http.ResponseWriter, name string, err error) {
+	e := h.server.Explain(ctx, name, err)
+	if e.Details["status"] == "too_large" {
+		e = e.WithStatus(http.StatusRequestEntityTooLarge)
+	}
+	WriteError(w, e.HTTPStatus(), e)
+}

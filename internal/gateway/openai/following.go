@@ -1,0 +1,77 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+)
+
+// maxHistory is how many bytes of a conversation are copied into a new session.
+const maxHistory = 1 << 20
+
+const responsePrefix = "resp_"
+
+// following is the place behind an earlier response. The session of the response goes on there when its newest message is that of the response. Else the
+// conversation branches: it is copied, up to the response, into a new session.
+//
+// Two requests may continue the same response at once. The id of a message that continues one follows from the response, so the store accepts
+// only the first; the other one branches.
+func (h *Handler) following(ctx context.Context, c *call, agentID string) (place, error) {
+	at, err := h.previous(ctx, c)
+	if err != nil {
+		return place{}, err
+	}
+	if !at.Newest || at.Session.Agent != agentID {
+		return h.branchAt(ctx, c, at, agentID)
+	}
+	return place{key: at.Session, id: uuid.NewSHA1(uuid.Nil, []byte("behind "+at.RunID)).String(), claims: true}, nil
+}
+
+// branch is the message of a request in a new session, after another request has continued its response.
+func (h *Handler) branch(ctx context.Context, c *call) (chat.Message, error) {
+	at, err := h.previous(ctx, c)
+	if err == nil {
+		c.place, err = h.branchAt(ctx, c, at, agentOf(c.prompt.model, h.agents))
+	}
+	if err != nil {
+		return chat.Message{}, err
+	}
+	return c.message(), nil
+}
+
+func (h *Handler) branchAt(ctx context.Context, c *call, at chat.Place, agentID string) (place, error) {
+	if !at.Ended {
+		return place{}, chat.Errorf(chat.CodeConflict, "the response %s is not complete yet; wait for its end", c.prompt.previous)
+	}
+	out := c.newPlace(agentID)
+	var err error
+	out.history, err = h.runs.HistoryUntil(ctx, at.Session, at.RunID, maxHistory)
+	if errors.Is(err, chat.ErrNotFound) {
+		err = c.unknownResponse()
+	}
+	return out, err
+}
+
+// previous finds the response that a request continues. One that the caller may not use is one that does not exist.
+func (h *Handler) previous(ctx context.Context, c *call) (chat.Place, error) {
+	id, ok := strings.CutPrefix(c.prompt.previous, responsePrefix)
+	if !ok {
+		return chat.Place{}, c.unknownResponse()
+	}
+	at, err := h.runs.Place(ctx, id)
+	if err == nil {
+		err = h.server.MayUse(ctx, c.cred, at.Session)
+	}
+	if errors.Is(err, chat.ErrNotFound) || errors.Is(err, chat.ErrSessionNotFound) {
+		err = c.unknownResponse()
+	}
+	return at, err
+}
+
+func (c *call) unknownResponse() error {
+	return chat.Errorf(chat.CodeNotFound, "the response %s does not exist, or its conversation was removed", quoted(c.prompt.previous)).With("param", "previous_response_id")
+}

@@ -1,0 +1,291 @@
+package gateway_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	"laneway/internal/chat"
+	"laneway/internal/gateway"
+	"laneway/internal/gateway/auth"
+)
+
+const responsesPath = "/v1/responses"
+
+func respond(input any, more ...params) params {
+	p := params{"model": "laneway", "input": input}
+	for _, m := range more {
+		maps.Copy(p, m)
+	}
+	return p
+}
+
+// reply is a response as clients read it.
+type reply struct {
+	ID, Object, Status, Model string
+	Previous                  *string `json:"previous_response_id"` //nolint:tagliatelle // OpenAI's name
+	Conversation              *struct{ ID string }
+	Incomplete                *struct{ Reason string } `json:"incomplete_details"` //nolint:tagliatelle // OpenAI's name
+	Error                     *struct{ Code, Message string }
+	Output                    []struct {
+		Type, ID, Status, Role string
+		Content                []struct{ Type, Text string }
+	}
+	Usage *struct {
+		TotalTokens *int `json:"total_tokens"` //nolint:tagliatelle // OpenAI's name
+	}
+}
+
+func (r reply) text() string {
+	if len(r.Output) != 1 || len(r.Output[0].Content) != 1 {
+		return ""
+	}
+	return r.Output[0].Content[0].Text
+}
+
+func (b *bench) respond(body params, change ...func(*http.Request)) reply {
+	b.t.Helper()
+	got := b.post(responsesPath, body, change...)
+	if got.status != http.StatusOK {
+		b.t.Fatalf("%d %s", got.status, got.body)
+	}
+	return decode[reply](b.t, got.body)
+}
+
+func (b *bench) message(id string) chat.Message {
+	b.t.Helper()
+	b.house.mu.Lock()
+	defer b.house.mu.Unlock()
+	l := b.house.messages[strings.TrimPrefix(id, "resp_")]
+	if l == nil {
+		b.t.Fatalf("there is no message %s", id)
+	}
+	return l.m
+}
+
+func TestResponseAnswersWithTheTextOfTheRun(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	got := b.post(responsesPath, respond("one two three"))
+	r := decode[reply](t, got.body)
+	if got.status != http.StatusOK || r.text() != "one two three" || r.Status != "completed" || r.Object != "response" || r.Model != "laneway" || r.Error != nil {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	if run := got.header.Get("X-Laneway-Run-Id"); run == "" || r.ID != "resp_"+run || r.Output[0].ID != "msg_"+run || r.Output[0].Role != "assistant" {
+		t.Errorf("run %q, %s", run, got.body)
+	}
+	if r.Usage == nil || r.Usage.TotalTokens == nil {
+		t.Errorf("no usage: %s", got.body)
+	}
+}
+
+func TestResponseBringsInstructionsSettingsAndItsWholeInput(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	r := b.respond(respond([]any{
+		says("user", "hello"), params{"type": "message", "role": "assistant", "content": []any{params{"type": "output_text", "text": "hi"}}},
+		params{"type": "reasoning", "summary": []any{}}, says("developer", "be short"),
+		params{"role": "user", "content": []any{params{"type": "input_text", "text": "how"}, params{"type": "input_text", "text": "are you"}}},
+	}, params{"instructions": "be kind", "temperature": 0.5, "max_output_tokens": 7, "reasoning": params{"effort": "low"}, "model": "main", "something_else": true}))
+	m := b.message(r.ID)
+	if m.Content.Text != "how\nare you" || len(m.Content.Context) != 2 || m.Content.Context[1].Text != "hi" || !m.Content.Options.KeepContext {
+		t.Errorf("text %q, context %+v", m.Content.Text, m.Content.Context)
+	}
+	o := m.Content.Options
+	if o.SystemPrompt != "be kind\n\nbe short" || o.Params["temperature"] != 0.5 || o.Params["max_tokens"] != 7 || o.Thinking != "low" {
+		t.Errorf("options %+v", o)
+	}
+}
+
+// streamedResponse checks the order and the numbers of the events and returns the types, the joined text, and the last response.
+func streamedResponse(t *testing.T, body []byte) (types []string, text string, last reply) {
+	t.Helper()
+	for i, d := range readSSE(t, bytes.NewReader(body)).data {
+		ev := decode[struct {
+			Type     string
+			Sequence int `json:"sequence_number"` //nolint:tagliatelle // OpenAI's name
+			Delta    string
+			Response *reply
+		}](t, json.RawMessage(d))
+		if ev.Sequence != i || !bytes.Contains(body, []byte("event: "+ev.Type+"\n")) {
+			t.Errorf("event %d is %s with number %d", i, ev.Type, ev.Sequence)
+		}
+		types, text = append(types, ev.Type), text+ev.Delta
+		if ev.Response != nil {
+			last = *ev.Response
+		}
+	}
+	return types, text, last
+}
+
+func TestStreamedResponseHasTheEventsOfTheVendor(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	got := b.post(responsesPath, respond("one two three", params{"stream": true}))
+	types, text, last := streamedResponse(t, got.body)
+	want := "response.created response.in_progress response.output_item.added response.content_part.added " +
+		"response.output_text.done response.content_part.done response.output_item.done response.completed"
+	kinds := strings.ReplaceAll(strings.Join(types, " "), "response.output_text.delta ", "")
+	if got.status != http.StatusOK || kinds != want || text != "one two three" || last.text() != "one two three" || last.Status != "completed" {
+		t.Errorf("%s\n%q %+v", kinds, text, last)
+	}
+}
+
+func TestStreamedResponseThatFailsEndsAsFailed(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	got := b.post(responsesPath, respond("one fail", params{"stream": true}))
+	types, _, last := streamedResponse(t, got.body)
+	if types[len(types)-1] != "response.failed" || last.Status != "failed" || last.Error == nil || last.Error.Code != "run_timeout" || last.text() != "one" {
+		t.Errorf("%s %+v", types, last)
+	}
+	whole := b.post(responsesPath, respond("fail"))
+	if _, code := whole.fault(t); whole.status != http.StatusGatewayTimeout || code != "run_timeout" {
+		t.Errorf("%d %s", whole.status, whole.body)
+	}
+}
+
+func TestNewestResponseGoesOnInItsSessionAndAnEarlierOneBranches(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	after := func(text string, r reply) reply {
+		return b.respond(respond(text, params{"previous_response_id": r.ID}))
+	}
+	first := b.respond(respond("one"))
+	second := after("two", first)
+	third := after("three", second)
+	home := b.message(first.ID).Session
+	for _, r := range []reply{second, third} {
+		if m := b.message(r.ID); m.Session != home || len(m.Content.Context) != 0 {
+			t.Errorf("%s is in %s with %d entries, want %s", r.ID, m.Session, len(m.Content.Context), home)
+		}
+	}
+	if *third.Previous != second.ID {
+		t.Errorf("previous %s", *third.Previous)
+	}
+	branch := after("other", second)
+	m := b.message(branch.ID)
+	var told []string
+	for _, e := range m.Content.Context {
+		told = append(told, e.Text)
+	}
+	if m.Session == home || strings.Join(told, ",") != "one,one,two,two" || !m.Content.Options.KeepContext {
+		t.Errorf("the branch is in %s (home %s) with %q", m.Session, home, told)
+	}
+	if again := b.message(after("more", branch).ID).Session; again != m.Session {
+		t.Errorf("a branch goes on in %s, want %s", again, m.Session)
+	}
+}
+
+// Two requests that continue the same response at once: one goes on in the session, the other branches, and none is lost.
+func TestOnlyOneOfTwoContinuationsGetsTheSession(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	first := b.respond(respond("one"))
+	home := b.message(first.ID).Session
+	const n = 8
+	got := make(chan reply, n)
+	for range n {
+		go func() {
+			r := decode[reply](t, b.post(responsesPath, respond("two", params{"previous_response_id": first.ID})).body)
+			got <- r
+		}()
+	}
+	stayed := 0
+	for range n {
+		r := <-got
+		if r.text() != "two" {
+			t.Errorf("%+v", r)
+			continue
+		}
+		if b.message(r.ID).Session == home {
+			stayed++
+		}
+	}
+	if stayed != 1 {
+		t.Errorf("%d continuations are in the session, want 1", stayed)
+	}
+}
+
+func TestConversationNamesTheSession(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	for _, given := range []any{"trip", params{"id": "trip"}} {
+		r := b.respond(respond("one", params{"conversation": given}))
+		if key := b.message(r.ID).Session.String(); key != "agent:main:api:write:trip" || r.Conversation == nil || r.Conversation.ID != "trip" {
+			t.Errorf("%s %+v", key, r.Conversation)
+		}
+	}
+}
+
+func TestResponsesRefuseWhatTheyCannotDo(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) { c.ChatsPerMinute = auth.Off })
+	owned := b.respond(respond("mine"), header("Authorization", "Bearer "+ottoToken))
+	before := len(b.house.messages)
+	previous := func(id string) params { return respond("x", params{"previous_response_id": id}) }
+	anna := header("Authorization", "Bearer "+annaToken)
+	for name, tc := range map[string]struct {
+		body   any
+		change func(*http.Request)
+		status int
+		code   string
+	}{
+		"no token":            {body: respond("x"), change: header("Authorization", ""), status: 401, code: "auth_token_missing"},
+		"read token":          {body: respond("x"), change: header("Authorization", "Bearer "+readToken), status: 403, code: "missing_scope"},
+		"no input":            {body: params{"model": "laneway"}, status: 400},
+		"empty input":         {body: respond([]any{}), status: 400},
+		"number":              {body: respond(7), status: 400},
+		"answer last":         {body: respond([]any{says("assistant", "x")}), status: 400},
+		"call":                {body: respond([]any{params{"type": "function_call_output", "call_id": "c", "output": "x"}}), status: 400},
+		"tools":               {body: respond("x", params{"tools": []any{params{"type": "web_search"}}}), status: 400},
+		"background":          {body: respond("x", params{"background": true}), status: 400},
+		"json schema":         {body: respond("x", params{"text": params{"format": params{"type": "json_schema"}}}), status: 400},
+		"other model":         {body: respond("x", params{"model": "gpt-5"}), status: 404, code: "model_not_found"},
+		"unknown":             {body: previous("resp_0192"), status: 404, code: "not_found"},
+		"no id":               {body: previous("nonsense"), status: 404, code: "not_found"},
+		"another's":           {body: previous(owned.ID), change: anna, status: 404, code: "not_found"},
+		"two places":          {body: respond("x", params{"previous_response_id": owned.ID, "conversation": "c"}), status: 400},
+		"previous and header": {body: previous(owned.ID), change: header("X-Laneway-Session-Key", "main"), status: 400},
+		"conversation":        {body: respond("x", params{"conversation": "a:b"}), status: 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			change := tc.change
+			if change == nil {
+				change = func(*http.Request) {}
+			}
+			got := b.post(responsesPath, tc.body, change)
+			if _, code := got.fault(t); got.status != tc.status || (tc.code != "" && code != tc.code) {
+				t.Errorf("got %d %s, want %d %s: %s", got.status, code, tc.status, tc.code, got.body)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if n := len(b.house.messages); n != before {
+			t.Errorf("%d messages were accepted", n-before)
+		}
+	})
+}
+
+func TestRepeatedResponseGetsTheFirstAnswer(t *testing.T) {
+	t.Parallel()
+	b := start(t)
+	first := b.respond(respond("one"))
+	key := header("Idempotency-Key", "k-1")
+	next := respond("two", params{"previous_response_id": first.ID})
+	a, again := b.respond(next, key), b.respond(next, key)
+	if a.ID != again.ID || a.text() != again.text() || len(b.house.messages) != 2 {
+		t.Errorf("%+v\n%+v\n%d messages", a, again, len(b.house.messages))
+	}
+	other := b.post(responsesPath, respond("three", params{"previous_response_id": first.ID}), key)
+	if _, code := other.fault(t); other.status != http.StatusConflict || code != "idempotency_key_reused" {
+		t.Errorf("%d %s", other.status, other.body)
+	}
+	if done := b.post(completionsPath, ask("one"), key); done.status != http.StatusOK {
+		t.Errorf("the same key for a completion: %d %s", done.status, done.body)
+	}
+}

@@ -1,0 +1,110 @@
+package teste2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"laneway/internal/testmodel"
+)
+
+// rounds is what a model was told, one word for each message.
+func rounds(call testmodel.Call) string {
+	var out []string
+	for _, m := range call.Messages {
+		out = append(out, m.Role[:1]+":"+m.Content)
+	}
+	return strings.Join(out, " ")
+}
+
+// respondTo asks POST /v1/responses and returns the id and the text of the answer.
+func (g *Gateway) respondTo(t *testing.T, members map[string]any) (id, text string) {
+	t.Helper()
+	members["model"] = "laneway"
+	body, err := json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := g.post("/v1/responses", body, map[string]string{"Authorization": "Bearer " + g.Token()})
+	var r struct {
+		ID     string
+		Output []struct{ Content []struct{ Text string } }
+	}
+	if err := json.Unmarshal([]byte(a.Body), &r); err != nil || a.Status != http.StatusOK || len(r.Output) != 1 {
+		t.Fatalf("%d %s (%v)", a.Status, a.Body, a.Err)
+	}
+	return r.ID, r.Output[0].Content[0].Text
+}
+
+// echoModel answers "re:" and the last message.
+func echoModel(t *testing.T) *testmodel.Server {
+	t.Helper()
+	model := testmodel.Start(t)
+	model.Answer(func(call testmodel.Call) testmodel.Reply {
+		return testmodel.Reply{Pieces: []string{"re:" + call.Last()}}
+	})
+	return model
+}
+
+// TestResponsesContinueAndBranch talks through responses: the newest goes on, an earlier one branches with its history only, what the first request brought
+// along stays, and everything holds after a kill.
+func TestResponsesContinueAndBranch(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		model := echoModel(t)
+		g := Install(t, database, providersConfig(model))
+		g.Start()
+		last := func() string {
+			calls := model.Calls()
+			return rounds(calls[len(calls)-1])
+		}
+		want := func(text string) {
+			t.Helper()
+			if got := last(); got != text {
+				t.Errorf("the model was told\n%s, want\n%s", got, text)
+			}
+		}
+		first, _ := g.respondTo(t, map[string]any{"input": []any{
+			map[string]string{"role": "user", "content": "x"}, map[string]string{"role": "assistant", "content": "y"}, map[string]string{"role": "user", "content": "a"},
+		}})
+		want("u:x a:y u:a")
+		second, text := g.respondTo(t, map[string]any{"input": "b", "previous_response_id": first})
+		want("u:x a:y u:a a:re:a u:b")
+		if text != "re:b" {
+			t.Errorf("answer %q", text)
+		}
+		g.respondTo(t, map[string]any{"input": "c", "previous_response_id": second})
+		want("u:x a:y u:a a:re:a u:b a:re:b u:c")
+		branch, _ := g.respondTo(t, map[string]any{"input": "d", "previous_response_id": first})
+		want("u:x a:y u:a a:re:a u:d")
+		g.Kill()
+		g.Start()
+		g.respondTo(t, map[string]any{"input": "e", "previous_response_id": branch})
+		want("u:x a:y u:a a:re:a u:d a:re:d u:e")
+		body := `{"model":"laneway","input":"f","previous_response_id":"resp_0000"}`
+		if a := g.post("/v1/responses", []byte(body), map[string]string{"Authorization": "Bearer " + g.Token()}); a.Status != http.StatusNotFound {
+			t.Errorf("an unknown response: %d %s", a.Status, a.Body)
+		}
+		if n := OpenOracle(t, g, database).Count("SELECT count(*) FROM sessions"); n != 2 {
+			t.Errorf("%d sessions, want 2", n)
+		}
+	})
+}
+
+// TestACompletionTellsItsConversationOnce: a request without a session brought its conversation twice to the model.
+func TestACompletionTellsItsConversationOnce(t *testing.T) {
+	model := echoModel(t)
+	g := Install(t, "", providersConfig(model))
+	g.Start()
+	for _, agent := range []string{"main", "sister"} {
+		body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user","content":"a"}]}`, agent)
+		if a := g.post("/v1/chat/completions", []byte(body), map[string]string{"Authorization": "Bearer " + g.Token()}); a.Status != http.StatusOK {
+			t.Fatalf("%d %s", a.Status, a.Body)
+		}
+		calls := model.Calls()
+		if got := rounds(calls[len(calls)-1]); got != "u:x a:y u:a" {
+			t.Errorf("%s was told %s", agent, got)
+		}
+	}
+}
