@@ -29,6 +29,7 @@ type environment struct {
 	json, quiet bool
 
 	dial    dialer
+	upload  uploader
 	service service
 	migrate migrator
 	tokens  tokenKeeper
@@ -39,7 +40,7 @@ func main() {
 	code := run(ctx, os.Args[1:], &environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv, environ: os.Environ,
 		terminal: openConsole(os.Stdin, os.Stdout), toTerminal: term.IsTerminal(int(os.Stdout.Fd())), now: time.Now, signals: sig,
-		dial: dialGateway, service: gatewayService(os.LookupEnv), migrate: storeMigrator(), tokens: storeTokens{},
+		dial: dialGateway, upload: uploadFile, service: gatewayService(os.LookupEnv), migrate: storeMigrator(), tokens: storeTokens{},
 	})
 	sig.stop()
 	os.Exit(code)

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"laneway/internal/wire"
 )
 
 // maxMessage is the longest message in bytes that a gateway takes.
@@ -18,6 +22,7 @@ type sendCmd struct {
 	Text    string        `arg:"" help:"The message; - reads it from standard input."`
 	Session string        `help:"Session key." default:"main" placeholder:"KEY" complete:"sessions"`
 	Agent   string        `help:"Agent that answers; default the gateway's." placeholder:"ID" complete:"agents"`
+	File    []string      `help:"A file that goes with the message, at most 20 MB; may be given more than once." placeholder:"PATH" type:"path" sep:"none"`
 	Timeout time.Duration `help:"How long to wait for the answer; then the message is stopped." default:"10m"`
 	JSON    bool          `help:"Print the answer, its run id and how it ended as JSON."`
 }
@@ -30,7 +35,8 @@ connection is taken up again; the message is never sent twice.
 Examples:
 
     laneway send "What is on today?"
-    git diff | laneway send - --session review --timeout 5m`
+    git diff | laneway send - --session review --timeout 5m
+    laneway send "What does it show?" --file chart.png`
 }
 
 // Run sends the message and waits for its end.
@@ -42,10 +48,14 @@ func (c *sendCmd) Run(ctx context.Context, env *environment) error {
 	if c.Timeout < time.Second || c.Timeout > 24*time.Hour {
 		return usageError("--timeout must be between 1s and 24h")
 	}
+	files, err := c.upload(ctx, env)
+	if err != nil {
+		return err
+	}
 	limit := c.Timeout.Milliseconds()
 	talk := &conversation{
 		dial:    func(ctx context.Context) (gatewayConn, error) { return c.connect(ctx, env) },
-		session: sessionKey(c.Session, c.Agent), agent: c.Agent, timeout: &limit,
+		session: sessionKey(c.Session, c.Agent), agent: c.Agent, timeout: &limit, files: files,
 	}
 	began := env.now()
 	end, err := c.exchange(ctx, talk, text)
@@ -54,6 +64,59 @@ func (c *sendCmd) Run(ctx context.Context, env *environment) error {
 	}
 	end.DurationMs = env.now().Sub(began).Milliseconds()
 	return c.print(env, end)
+}
+
+// maxFile is the largest file in bytes that a gateway takes, maxFiles how many one message may have.
+const (
+	maxFile  = 20 << 20
+	maxFiles = 16
+)
+
+// upload sends the files of the message before the message, after all of them were looked at: a wrong name must not leave the others behind.
+func (c *sendCmd) upload(ctx context.Context, env *environment) ([]wire.Attachment, error) {
+	if len(c.File) == 0 {
+		return nil, nil
+	}
+	if len(c.File) > maxFiles {
+		return nil, usageError(fmt.Sprintf("a message has at most %d files", maxFiles))
+	}
+	for _, path := range c.File {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			return nil, usageError(fmt.Sprintf("the file %s cannot be read: %v", path, errors.Unwrap(err)))
+		case !info.Mode().IsRegular():
+			return nil, usageError(path + " is no file")
+		case info.Size() > maxFile:
+			return nil, usageError(fmt.Sprintf("%s has %d bytes; a file may have %d", path, info.Size(), maxFile))
+		}
+	}
+	to, err := c.target(env)
+	if err != nil {
+		return nil, err
+	}
+	sent := make([]wire.Attachment, 0, len(c.File))
+	for _, path := range c.File {
+		id, err := uploadPath(ctx, env, to, path)
+		if err != nil {
+			return nil, err
+		}
+		sent = append(sent, wire.Attachment{FileID: id})
+	}
+	return sent, nil
+}
+
+func uploadPath(ctx context.Context, env *environment, to target, path string) (id string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("opening a file to send: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", fmt.Errorf("opening a file to send: %w", err)
+	}
+	return env.upload(ctx, to, filepath.Base(path), f, info.Size())
 }
 
 var errNoAnswer = errors.New("no answer in time")

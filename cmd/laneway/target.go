@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -36,6 +37,9 @@ type target struct {
 
 // dialer opens a connection and gives up when ctx is over.
 type dialer func(ctx context.Context, t target) (gatewayConn, error)
+
+// uploader sends a file and returns the id by which a message names it.
+type uploader func(ctx context.Context, t target, name string, content io.Reader, size int64) (id string, err error)
 
 // clientFlags locate the gateway. They are the same for every client command.
 type clientFlags struct {

@@ -21,6 +21,7 @@ type conversation struct {
 	session string
 	agent   string
 	timeout *int64
+	files   []wire.Attachment // of each message
 
 	conn gatewayConn
 }
@@ -78,7 +79,7 @@ func (c *conversation) close() {
 // submit sends a message to the gateway under this key. Status is started, in_flight, or how it ended when it has.
 func (c *conversation) submit(ctx context.Context, key, text string) (wire.ChatSendResult, error) {
 	var result wire.ChatSendResult
-	params := wire.ChatSendParams{SessionKey: c.session, Message: text, IdempotencyKey: key, AgentID: c.agent, TimeoutMs: c.timeout}
+	params := wire.ChatSendParams{SessionKey: c.session, Message: text, IdempotencyKey: key, AgentID: c.agent, TimeoutMs: c.timeout, Attachments: c.files}
 	err := c.conn.Call(ctx, "chat.send", params, &result)
 	return result, err
 }

@@ -1,6 +1,7 @@
 package teste2e
 
 import (
+	"encoding/base64"
 	"os"
 	"slices"
 	"strings"
@@ -96,18 +97,23 @@ func TestATelegramEvening(t *testing.T) {
 			}
 		}
 
-		// A photo with a caption is kept, and its caption answered.
-		c.Telegram.AddFile("cat", []byte("a photo of a cat"))
+		// A photo with a caption is kept and shown to the model, and its caption answered.
+		const cat = "\xff\xd8\xffa photo of a cat"
+		c.Telegram.AddFile("cat", []byte(cat))
 		c.Telegram.Say(anna, anna, "", testtelegram.With("caption", "what is this?"), testtelegram.With("photo", []any{
-			map[string]any{"file_id": "cat", "file_unique_id": "ucat", "width": 9, "height": 9, "file_size": 16},
+			map[string]any{"file_id": "cat", "file_unique_id": "ucat", "width": 9, "height": 9, "file_size": len(cat)},
 		}))
 		c.Says(anna, "what is this?")
 		kept := c.attachments()
 		if len(kept) != 1 {
 			t.Fatalf("kept are %q", kept)
 		}
-		if content, err := os.ReadFile(kept[0]); err != nil || string(content) != "a photo of a cat" {
+		if content, err := os.ReadFile(kept[0]); err != nil || string(content) != cat {
 			t.Errorf("the photo holds %q, %v", content, err)
+		}
+		asked := c.Model.Calls()
+		if body := string(asked[len(asked)-1].Body); !strings.Contains(body, "data:image/jpeg;base64,"+base64.StdEncoding.EncodeToString([]byte(cat))) {
+			t.Errorf("the model was asked %s", body)
 		}
 
 		// A long answer arrives whole, in parts that each close their block of code.

@@ -10,7 +10,9 @@
 // top_p are left out then, because the API refuses them together. Thoughts are not shown; those of a round with calls are given
 // back with their signatures, because the API demands them, and are dropped at the end of the turn.
 //
-// Not here: images, prompt caching, batches.
+// Pictures of the new input stand before its text; see [agent.Images] for the bounds. A request that is refused because of them is sent again without.
+//
+// Not here: prompt caching, batches.
 //
 //	runner, err := anthropic.New(anthropic.Config{
 //		APIKey: secret.New(key),

@@ -7,7 +7,7 @@
 // nothing. The items {session}, {message}, {run} and {agent} are replaced within an argument; everything else stays as it is.
 // Without {message} the text of the turn goes to standard input. A message can begin with a dash, and a program
 // would take it for an option, so put `--` before {message} or use standard input; [New] warns where neither is the case. With
-// [InputJSON] standard input is one JSON document with history, senders, attachments and parameters.
+// [InputJSON] standard input is one JSON document with history, senders, parameters, and attachments by their absolute paths.
 //
 // The environment is clean: PATH, HOME, LANG, TZ, what is configured, and
 //

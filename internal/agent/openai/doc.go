@@ -15,6 +15,10 @@
 // Calls of tools arrive in pieces with a number, or whole, with or without ids; all of it is understood. Thoughts that come as
 // reasoning_content are given back within the turn, because some models need them to go on behind a call, and are dropped at its end.
 //
+// # Pictures
+//
+// Pictures of the new input go as data URLs beside its text; see [agent.Images] for the bounds. An endpoint that refuses a request because of them gets the same one without them.
+//
 // # Promises
 //
 // Those of package agent. Deadlines for the first line and between lines free the slot when a model hangs; the
@@ -23,7 +27,7 @@
 //
 // # Not here
 //
-// No images, no choice among several models, no health checks.
+// No images in answers, no choice among several models, no health checks.
 //
 //	runner, err := openai.New(openai.Config{
 //		BaseURL: "http://127.0.0.1:11434/v1",
