@@ -4,9 +4,11 @@ package testcompat
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +20,7 @@ import (
 const openAIVersion = "7.55.0"
 
 const openAIScript = `
-import OpenAI from "openai";
+import OpenAI, { toFile } from "openai";
 import assert from "node:assert";
 const client = new OpenAI({ apiKey: process.env.TOKEN, baseURL: process.env.BASE });
 const models = [];
@@ -33,27 +35,62 @@ let text = "", usage = 0;
 for await (const chunk of stream) { text += chunk.choices[0]?.delta?.content ?? ""; if (chunk.usage) usage++; }
 assert.equal(text, "one two three");
 assert.equal(usage, 1);
+const first = await client.responses.create({ model: "laneway", instructions: "be kind", input: "one two" });
+assert.equal(first.output_text, "one two");
+assert.equal(first.status, "completed");
+const next = await client.responses.create({ model: "laneway/main", input: "three", previous_response_id: first.id, stream: true });
+let said = "", last;
+for await (const event of next) { if (event.type === "response.output_text.delta") said += event.delta; last = event; }
+assert.equal(said, "three");
+assert.equal(last.type, "response.completed");
+assert.equal(last.response.output[0].content[0].text, "three");
+const followed = client.responses.stream({ model: "main", input: "four five", conversation: "talk" });
+assert.equal((await followed.finalResponse()).output_text, "four five");
+const png = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+const seen = await client.chat.completions.create({ model: "laneway", messages: [{ role: "user", content: [{ type: "text", text: "look" }, { type: "image_url", image_url: { url: png } }] }] });
+assert.match(seen.choices[0].message.content, /^look/);
+const shown = await client.responses.create({ model: "laneway", stream: true, input: [{ role: "user", content: [{ type: "input_text", text: "look" }, { type: "input_image", image_url: png, detail: "auto" }] }] });
+for await (const event of shown) last = event;
+assert.match(last.response.output[0].content[0].text, /^look/);
+const sent = await client.files.create({ purpose: "user_data", file: await toFile(Buffer.from("a,b"), "table.csv") });
+assert.equal(sent.filename, "table.csv");
+assert.equal(sent.bytes, 3);
+assert.equal(await (await client.files.content(sent.id)).text(), "a,b");
+const listed = [];
+for await (const f of client.files.list()) listed.push(f.id);
+assert(listed.includes(sent.id), listed.join());
+await client.responses.create({ model: "laneway", input: [{ role: "user", content: [{ type: "input_text", text: "add" }, { type: "input_file", file_id: sent.id }] }] });
+await assert.rejects(client.responses.create({ model: "laneway", input: "x", previous_response_id: "resp_0" }), (e) => e instanceof OpenAI.NotFoundError && e.param === "previous_response_id");
+await assert.rejects(client.files.retrieve("file-0"), OpenAI.NotFoundError);
 await assert.rejects(client.chat.completions.create({ model: "gpt-4o", messages }), (e) => e instanceof OpenAI.NotFoundError && e.code === "model_not_found");
 await assert.rejects(client.chat.completions.create({ model: "laneway", messages: [{ role: "user", content: "fail refusal" }] }), (e) => e.status === 502 && e.code === "run_failed");
 await assert.rejects(new OpenAI({ apiKey: "wrong", baseURL: process.env.BASE }).models.list(), OpenAI.AuthenticationError);
 console.log("all well");
 `
 
-// The client that OpenAI publishes, from npm, talks to the gateway: models, a whole answer, a stream, and errors as its own classes.
+// installOpenAI fetches the client into a directory of the test, and returns what runs a program there.
+func installOpenAI(ctx context.Context, t *testing.T) (dir string, run func(env []string, name string, args ...string) (string, error)) {
+	t.Helper()
+	dir = t.TempDir()
+	run = func(env []string, name string, args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run(nil, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "openai@"+openAIVersion); err != nil {
+		t.Fatalf("the npm registry cannot be reached or npm is missing, so the official client was not tried: %v\n%s", err, out)
+	}
+	return dir, run
+}
+
+// The client that OpenAI publishes, from npm, talks to the gateway: models, completions and responses whole and streamed, images, files, and errors as its own
+// classes.
 func TestOfficialOpenAIClient(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
-		dir := t.TempDir()
-		run := func(env []string, name string, args ...string) (string, error) {
-			cmd := exec.CommandContext(ctx, name, args...)
-			cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-			out, err := cmd.CombinedOutput()
-			return string(out), err
-		}
-		if out, err := run(nil, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "openai@"+openAIVersion); err != nil {
-			t.Fatalf("the npm registry cannot be reached or npm is missing, so the official client was not tried: %v\n%s", err, out)
-		}
+		dir, run := installOpenAI(ctx, t)
 		if err := os.WriteFile(filepath.Join(dir, "try.mjs"), []byte(openAIScript), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -63,8 +100,44 @@ func TestOfficialOpenAIClient(t *testing.T) {
 		if err != nil || !strings.Contains(out, "all well") {
 			t.Errorf("%v\n%s", err, out)
 		}
-		if n := teste2e.OpenOracle(t, g, database).Count("SELECT count(*) FROM inbox"); n != 3 {
-			t.Errorf("%d messages were accepted, want 3: a run that failed must not be sent again", n)
+		if n := teste2e.OpenOracle(t, g, database).Count("SELECT count(*) FROM inbox"); n != 9 {
+			t.Errorf("%d messages were accepted, want 9: a run that failed must not be sent again", n)
 		}
 	})
+}
+
+// fence is a block of code of a document.
+var fence = regexp.MustCompile("(?s)```(js|bash)\n(.*?)```")
+
+// TestExamplesOfTheOpenAIPage runs every example of docs/openai.md in JavaScript and with curl against the gateway, as it is printed but for the address.
+func TestExamplesOfTheOpenAIPage(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	dir, run := installOpenAI(ctx, t)
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "openai.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := teste2e.Install(t, "", secrets+"agents: {main: {runner: echo}}\n")
+	g.Start()
+	env := []string{"LANEWAY_TOKEN=" + writeToken}
+	ran := map[string]int{}
+	for i, block := range fence.FindAllStringSubmatch(string(page), -1) {
+		code := strings.ReplaceAll(block[2], "http://127.0.0.1:18790", g.URL())
+		if strings.HasPrefix(code, "laneway ") { // needs the store beside the gateway: the tests of commands have it
+			continue
+		}
+		name := filepath.Join(dir, fmt.Sprintf("example-%d.%s", i, map[string]string{"js": "mjs", "bash": "sh"}[block[1]]))
+		if err := os.WriteFile(name, []byte(code), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		program := map[string][]string{"js": {"node", name}, "bash": {"bash", "-e", name}}[block[1]]
+		if out, err := run(env, program[0], program[1:]...); err != nil || strings.TrimSpace(out) == "" {
+			t.Errorf("example %d (%s): %v\n%s\n%s", i, block[1], err, code, out)
+		}
+		ran[block[1]]++
+	}
+	if ran["js"] < 4 || ran["bash"] < 4 {
+		t.Errorf("%v examples ran", ran)
+	}
 }
