@@ -6,7 +6,8 @@
 //   - Run ends within two seconds after its context is over, and then returns context.Cause(ctx) or an [*Error].
 //   - emit is called from the goroutine of Run only, never after Run has returned. Deltas joined are Result.Text, with an
 //     error too: then it is the text before the failure. Text is valid UTF-8 without NUL, also across deltas.
-//   - Nothing that Run started lives on when it has returned: no goroutine, no process, no connection that is read.
+//   - Nothing that Run started goes on with the turn when it has returned: no goroutine, no process, no connection that is read. A runner may keep a process
+//     that waits for the next turn of its session; it bounds their number and time, and ends them in its method Close().
 //   - A failure is an [*Error] with a [chat.FailReason] from the closed set and a sentence without secrets or internals.
 //   - Run retries a request to what is behind it only before anything of its answer was emitted, and never with Request.CallOnce.
 //   - A runner that calls tools records each round in Request.Journal before the first call of it runs, and each result when it is there. Given recorded
@@ -80,6 +81,8 @@ type Request struct {
 	BeforeRound func(ctx context.Context) error
 	// Files reads the files that came with the messages; nil = they cannot be read.
 	Files Files
+	// Asker asks the person of the turn; nil = there is no person who can be asked, and what needs a permission is refused.
+	Asker Asker
 	// CallOnce: the caller repeats a failed turn by rules of its own (a job does). The runner makes each call to what is behind it once, and
 	// returns the failure, with Retryable as it is.
 	CallOnce bool
@@ -91,6 +94,21 @@ type Files interface {
 	Read(path string, limit int64) ([]byte, error)
 	// Path is the absolute path of a file on this host.
 	Path(path string) string
+}
+
+// Asker asks the person of one turn. It is safe for concurrent use.
+type Asker interface {
+	// Ask sends a question and blocks until the person has chosen one of its options, whose number it returns, or ctx is over: a runner sets the time that
+	// a person has. After any error nothing was chosen, and the runner takes the option that does nothing.
+	Ask(ctx context.Context, q Question) (option int, err error)
+}
+
+// Question is what a person chooses about.
+type Question struct {
+	// Text is the question. Characters that are not printable are shown as such.
+	Text string
+	// Options are short labels, at least one.
+	Options []string
 }
 
 // EventKind sorts what a runner reports while it works.

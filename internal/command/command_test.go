@@ -111,6 +111,11 @@ func (h *house) SetModel(_ context.Context, _ command.Call, m string) error {
 func (h *house) Compact(context.Context, command.Call) (bool, error) {
 	return len(h.jobs) > 0, h.note("compact")
 }
+
+func (h *house) AnswerAgent(_ context.Context, _ command.Call, id string, option int) (string, error) {
+	return "Answered.", h.note(fmt.Sprintf("answer %s %d", id, option))
+}
+
 func (h *house) Overview(context.Context, command.Call) (command.Overview, error) {
 	return command.Overview{Version: "1", Store: "sqlite", Agent: "main", Model: "m", Uptime: "1s", Queue: h.queue, Usage: []string{"today: 12 tokens"}, Problems: []string{"database: away"}}, h.note("overview")
 }
@@ -140,6 +145,8 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/queue clear", "Removed 3 waiting messages.", "clear"},
 		{"/queue STEER", "From now on messages here use the mode steer.", "mode steer"},
 		{"/queue default", "Back to the default mode.", "mode "},
+		{"/answer k3f9 2", "Answered.", "answer k3f9 2"},
+
 		{"/model", "The model here is m.", "overview"},
 		{"/model big-1", "From now on this conversation uses big-1.", "model big-1"},
 		{"/model default", "Back to the agent's own model.", "model "},

@@ -30,6 +30,8 @@ type Actions interface {
 	AnswerQuestion(ctx context.Context, c Call, id string, allow bool) (string, error)
 	// Compact lets the agent summarise the older part of the conversation; false = there is nothing to summarise.
 	Compact(ctx context.Context, c Call) (bool, error)
+	// AnswerAgent answers a question that the agent of a running turn has asked; options count from 1. The text is for the person.
+	AnswerAgent(ctx context.Context, c Call, id string, option int) (string, error)
 	// Overview describes the gateway and the session in a few facts.
 	Overview(ctx context.Context, c Call) (Overview, error)
 	// Agents lists the agents; the first is the default.
@@ -139,7 +141,7 @@ func questionCommands() []Command {
 
 // New makes the table of all commands: the core ones, more, and /help over both.
 func New(more ...Command) (*Table, error) {
-	list := slices.Concat(core(), jobCommands(), questionCommands(), more)
+	list := slices.Concat(core(), []Command{answerCommand()}, jobCommands(), questionCommands(), more)
 	var table *Table
 	list = append(list, Command{
 		Name: "help", Aliases: []string{"start"}, Category: "status", Method: "commands.list",

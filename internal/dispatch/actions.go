@@ -94,6 +94,11 @@ func (a actions) AnswerQuestion(ctx context.Context, c command.Call, id string, 
 	return a.d.questions.answer(ctx, c.Principal, id, allow)
 }
 
+// AnswerAgent is /answer.
+func (a actions) AnswerAgent(_ context.Context, c command.Call, id string, option int) (string, error) {
+	return a.d.turns.permissions.answer(c, id, option, a.d.owner.HasPeers())
+}
+
 // Agents is /agent.
 func (a actions) Agents() []agent.Info { return a.d.Agents() }
 

@@ -183,7 +183,10 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.signs = &signs{parts: p}
 	d.queue = &queue{parts: p, signs: d.signs}
 	d.queue.rules.Store(&cfg.Queue)
-	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, compactions: newCompactions()}
+	d.turns = &turns{
+		parts: p, queue: d.queue, signs: d.signs, compactions: newCompactions(),
+		permissions: &permissions{parts: p, open: map[string]*permission{}},
+	}
 	d.admission = &admission{parts: p}
 	d.access = &access{parts: p}
 	d.stops = &stops{parts: p, queue: d.queue, access: d.access}
@@ -197,7 +200,9 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 		Version: cfg.Version, Addr: cfg.Addr, Lease: cfg.Lease, Heartbeat: cfg.Heartbeat, Sweep: cfg.Sweep, Exclusive: cfg.Exclusive,
 	}, p.store, takeover{d.queue}, p.obs, p.log)
 	d.publisher = events.New(events.Config{
-		DefaultAgent: d.DefaultAgent(), Topics: events.Topics{service.Topic: func(ctx context.Context, text string) { d.svc.Events.Receive(ctx, text) }},
+		DefaultAgent: d.DefaultAgent(), Topics: events.Topics{
+			service.Topic: func(ctx context.Context, text string) { d.svc.Events.Receive(ctx, text) }, topicAnswer: d.turns.permissions.receive,
+		},
 	}, p.store, d.owner, p.log)
 	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: func(ctx context.Context, o store.Outgoing, u store.UndeliveredParams) error {
 		return d.svc.Delivery.AddressGone(ctx, o, u)

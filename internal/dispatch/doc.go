@@ -23,6 +23,7 @@
 //   - turns starts a turn in the store, runs its agent and writes its end; [source] is what a turn starts from and ends into, [attempt] the
 //     attempt of a job's run that it carries out;
 //   - questions asks persons whether a tool may act, and makes the calls that they allow;
+//   - permissions asks the person of a turn for its agent, while the turn waits, and takes the answers;
 //   - stops stops, resets and deletes; signs shows people that their message waits or is being answered;
 //   - jobTurns and jobCallers are what the job service (package cron/service) needs of the others; jobCalls passes calls of the gateway on to it.
 //

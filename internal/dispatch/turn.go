@@ -45,10 +45,12 @@ type turn struct {
 type turns struct {
 	*parts
 
-	queue   *queue
-	signs   *signs
-	tools   *tool.Table
-	running runningTurns
+	queue *queue
+	signs *signs
+	tools *tool.Table
+	// permissions asks persons for the agents of the turns.
+	permissions *permissions
+	running     runningTurns
 	// compactions are those under way; accept makes a message of the gateway itself durable and passes it on to its queue.
 	compactions *compactions
 	accept      func(ctx context.Context, m chat.Message) error
