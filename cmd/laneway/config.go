@@ -92,7 +92,7 @@ func firstConfig(env *environment) (string, error) {
 
 const firstConfigText = `# The configuration of laneway. Every key: laneway config keys. Check it: laneway doctor
 
-# The agents. runner: echo, command, http, openai (any compatible endpoint) or anthropic.
+# The agents. runner: echo, command, acp, http, openai (any compatible endpoint) or anthropic.
 %s#   system: "You are a helpful assistant."        # the prompt
 #   api_key_env: OPENAI_API_KEY                   # the variable with the key of the endpoint
 #   coder: {runner: command, command: ["my-agent", "--session", "{session}"], timeout: 10m}

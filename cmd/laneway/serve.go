@@ -76,7 +76,7 @@ type serveCmd struct {
 	configFlags
 	Listen        []string `help:"Address of the main listener; may be given several times. Default 127.0.0.1:18790." placeholder:"HOST:PORT"`
 	MetricsListen *string  `help:"Address of the metrics listener on loopback, main, or off." placeholder:"HOST:PORT"`
-	Agent         *string  `help:"A first agent: echo, command:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL." placeholder:"AGENT"`
+	Agent         *string  `help:"A first agent: echo, command:PROGRAM ARG…, acp:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL." placeholder:"AGENT"`
 	Roles         []string `help:"What this process does: gateway,channels,cron,worker. Default all." placeholder:"ROLE" complete:"gateway,channels,cron,worker"`
 	LogLevel      *string  `help:"debug, info, warn or error." placeholder:"LEVEL" complete:"debug,info,warn,error"`
 	LogFormat     *string  `help:"text or json." placeholder:"FORMAT" complete:"text,json"`

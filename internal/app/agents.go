@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"laneway/internal/agent"
+	"laneway/internal/agent/acp"
 	"laneway/internal/agent/anthropic"
 	"laneway/internal/agent/command"
 	"laneway/internal/agent/echo"
@@ -51,6 +53,17 @@ func buildAgents(cfg config.Config, lookup func(string) (string, bool), log *slo
 	return agents, nil
 }
 
+// closeAgents ends what runners keep between turns: processes and idle connections.
+func closeAgents(agents []dispatch.Agent) {
+	var group sync.WaitGroup
+	for _, a := range agents {
+		if closer, ok := a.Runner.(interface{ Close() }); ok {
+			group.Go(closer.Close)
+		}
+	}
+	group.Wait()
+}
+
 // toolsOf are the tools of the gateway for an agent: models and programs get all of them where the configuration names none.
 func toolsOf(a config.Agent) dispatch.Tools {
 	switch {
@@ -83,6 +96,11 @@ func buildRunner(a config.Agent, lookup func(string) (string, bool), log *slog.L
 	case config.RunnerCommand:
 		return command.New(command.Config{
 			Argv: a.Command, Dir: a.Dir, Env: a.Env, Input: command.Input(a.Input), MaxAnswer: a.OutputLimit,
+		}, lookup, log)
+	case config.RunnerACP:
+		return acp.New(acp.Config{
+			Argv: a.Command, Dir: a.Dir, Env: a.Env, MaxAnswer: a.OutputLimit, Idle: time.Duration(a.IdleTimeout), MaxProcesses: a.MaxProcesses,
+			QuestionTime: time.Duration(a.QuestionTimeout),
 		}, lookup, log)
 	case config.RunnerHTTP:
 		return httprunner.New(httprunner.Config{

@@ -171,6 +171,7 @@ func (p *Process) wire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.onClose("agents", func(context.Context) error { closeAgents(agents); return nil })
 	table, err := command.New()
 	if err != nil {
 		return fmt.Errorf("making the command table: %w", err)

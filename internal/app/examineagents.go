@@ -51,7 +51,7 @@ func examineOther(id, here, runs string) Finding {
 
 func examineAgent(ctx context.Context, a config.Agent, lookup func(string) (string, bool)) Finding {
 	switch a.Runner {
-	case config.RunnerCommand:
+	case config.RunnerCommand, config.RunnerACP:
 		return examineProgram(a.Command[0], lookup)
 	case config.RunnerHTTP:
 		return examineWebhook(ctx, a)

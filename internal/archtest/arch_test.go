@@ -282,6 +282,11 @@ func rules() []rule {
 			refuses: in("github.com/go-telegram-bot-api"),
 		},
 		{
+			name: "the Agent Client Protocol is known to its runner only", example: imports{"laneway/internal/app", "github.com/coder/acp-go-sdk"},
+			applies: outside(internal + "/agent/acp"),
+			refuses: in("github.com/coder/acp-go-sdk"),
+		},
+		{
 			name: "only retry waits between attempts", example: imports{"laneway/internal/agent/internal/modelhttp", "github.com/cenkalti/backoff/v5"},
 			applies: outside(internal + "/retry"),
 			refuses: in("github.com/cenkalti/backoff"),

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -15,6 +14,7 @@ const (
 	RunnerOpenAI    = "openai"
 	RunnerAnthropic = "anthropic"
 	RunnerHTTP      = "http"
+	RunnerACP       = "acp"
 )
 
 // Addresses of the two providers, used where an agent names none.
@@ -25,7 +25,7 @@ const (
 
 // Agent is what stands behind a session. Settings that its runner does not have are refused, because they would be ignored.
 type Agent struct {
-	// Runner is echo, command, http, openai or anthropic.
+	// Runner is echo, command, acp, http, openai or anthropic.
 	Runner string `yaml:"runner"`
 	// Name as people see it. Default: the id.
 	Name string `yaml:"name"`
@@ -37,7 +37,7 @@ type Agent struct {
 	System string `yaml:"system"`
 	// OutputLimit is the longest answer in bytes, at least 1024. Default 1048576.
 	OutputLimit int `yaml:"output_limit"`
-	// Env are further variables of a command.
+	// Env are further variables of the program (command, acp).
 	Env map[string]string `yaml:"env"`
 
 	// Delay before the answer, ChunkDelay between pieces of Chunk characters (echo). Default none; Chunk 0 = in one piece.
@@ -49,12 +49,19 @@ type Agent struct {
 	// Script lets messages such as `sleep 2s` and `fail` direct the echo.
 	Script bool `yaml:"script"`
 
-	// Command is the program and its arguments (command). Items may hold {session}, {message}, {run} and {agent}.
+	// Command is the program and its arguments (command, acp). With command, items may hold {session}, {message}, {run} and {agent}.
 	Command []string `yaml:"command"`
 	// Input is what the program reads: text or json (command). Default text.
 	Input string `yaml:"input"`
-	// Dir is the program's working directory (command). Default: the data directory.
+	// Dir is the program's working directory, absolute (command, acp). Default: that of the gateway.
 	Dir string `yaml:"dir"`
+
+	// IdleTimeout is how long the process of a session waits for the next turn, 1s to 1d (acp). Default 10m.
+	IdleTimeout Duration `yaml:"idle_timeout"`
+	// MaxProcesses of the agent at the same time, 1 to 1000 (acp). Default 16.
+	MaxProcesses int `yaml:"max_processes"`
+	// QuestionTimeout is how long a person has to answer a permission request, 1s to 10m (acp). Then it is refused. Default 5m.
+	QuestionTimeout Duration `yaml:"question_timeout"`
 
 	// URL of an agent behind HTTP: each turn is one signed POST to it (http). Without query.
 	URL string `yaml:"url"`
@@ -120,6 +127,7 @@ func newAgent() Agent {
 	return Agent{
 		Timeout: 10 * Duration(minute), OutputLimit: defaultOutputLimit, Input: "text",
 		FirstByteTimeout: Duration(minute), SilenceTimeout: Duration(minute), Retries: 3,
+		IdleTimeout: 10 * Duration(minute), MaxProcesses: 16, QuestionTimeout: 5 * Duration(minute),
 	}
 }
 
@@ -154,8 +162,8 @@ func (a *Agent) fillModel(baseURL, keyEnv string) {
 	}
 }
 
-// ParseShortAgent reads the short form of an agent: `echo`, `command:PROGRAM ARG…`, `openai:MODEL@BASE_URL` (without an address:
-// OpenAI's own) or `anthropic:MODEL`. Arguments are split at blanks; there is no quoting, the file has it.
+// ParseShortAgent reads the short form of an agent: `echo`, `command:PROGRAM ARG…`, `acp:PROGRAM ARG…`, `openai:MODEL@BASE_URL` (without an
+// address: OpenAI's own) or `anthropic:MODEL`. Arguments are split at blanks; there is no quoting, the file has it.
 func ParseShortAgent(short string) (Agent, error) {
 	a := newAgent()
 	kind, rest, _ := strings.Cut(strings.TrimSpace(short), ":")
@@ -165,13 +173,13 @@ func ParseShortAgent(short string) (Agent, error) {
 		if rest != "" {
 			return Agent{}, fmt.Errorf("takes nothing behind echo, is %q", short)
 		}
-	case RunnerCommand:
+	case RunnerCommand, RunnerACP:
 		words, err := splitWords(rest)
 		if err != nil {
 			return Agent{}, err
 		}
 		if a.Command = words; len(words) == 0 {
-			return Agent{}, errors.New("needs a program: command:PROGRAM ARG…")
+			return Agent{}, fmt.Errorf("needs a program: %s:PROGRAM ARG…", kind)
 		}
 	case RunnerOpenAI, RunnerAnthropic:
 		a.Model, a.BaseURL = cutModel(rest)
@@ -179,7 +187,7 @@ func ParseShortAgent(short string) (Agent, error) {
 			return Agent{}, fmt.Errorf("needs a model: %s:MODEL or %s:MODEL@BASE_URL", kind, kind)
 		}
 	default:
-		return Agent{}, fmt.Errorf("must be echo, command:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL, is %q", short)
+		return Agent{}, fmt.Errorf("must be echo, command:PROGRAM ARG…, acp:PROGRAM ARG…, openai:MODEL@BASE_URL or anthropic:MODEL, is %q", short)
 	}
 	return a, nil
 }
@@ -197,9 +205,9 @@ func (a *Agent) validate(at at, id string, global Queue) {
 		at.addf("is no agent id; use lower-case letters, digits, dashes and underscores, at most 64")
 	}
 	if a.Runner == "" {
-		at.key("runner").addf("is needed; use echo, command, http, openai or anthropic")
+		at.key("runner").addf("is needed; use echo, command, acp, http, openai or anthropic")
 	} else {
-		at.oneOf("runner", a.Runner, RunnerEcho, RunnerCommand, RunnerHTTP, RunnerOpenAI, RunnerAnthropic)
+		at.oneOf("runner", a.Runner, RunnerEcho, RunnerCommand, RunnerACP, RunnerHTTP, RunnerOpenAI, RunnerAnthropic)
 	}
 	at.durationBetween("timeout", a.Timeout, Duration(second), Duration(day))
 	at.between("output_limit", a.OutputLimit, 1024, maxOutputLimit)
@@ -229,6 +237,13 @@ func (a *Agent) validateRunner(at at) {
 			at.key("command").addf("is needed: [program, argument, …]")
 		}
 		at.oneOf("input", a.Input, "text", "json")
+	case RunnerACP:
+		if len(a.Command) == 0 || a.Command[0] == "" {
+			at.key("command").addf("is needed: [program, argument, …]")
+		}
+		at.durationBetween("idle_timeout", a.IdleTimeout, Duration(second), Duration(day))
+		at.between("max_processes", a.MaxProcesses, 1, 1000)
+		at.durationBetween("question_timeout", a.QuestionTimeout, Duration(second), 10*Duration(minute))
 	case RunnerHTTP:
 		a.validateHTTP(at)
 	case RunnerOpenAI, RunnerAnthropic:
@@ -279,9 +294,9 @@ func (a *Agent) refuseForeign(at at) {
 			at.key(name).addf("is a setting of the runner %s, not of %s", strings.Join(runners, " and "), a.Runner)
 		}
 	}
-	foreign("command", len(a.Command) > 0, RunnerCommand)
-	foreign("env", len(a.Env) > 0, RunnerCommand)
-	foreign("dir", a.Dir != "", RunnerCommand)
+	foreign("command", len(a.Command) > 0, RunnerCommand, RunnerACP)
+	foreign("env", len(a.Env) > 0, RunnerCommand, RunnerACP)
+	foreign("dir", a.Dir != "", RunnerCommand, RunnerACP)
 	foreign("input", a.Input != "text", RunnerCommand)
 	foreign("url", a.URL != "", RunnerHTTP)
 	foreign("secret", a.Secret.IsSet(), RunnerHTTP)

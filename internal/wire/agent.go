@@ -85,7 +85,7 @@ type AgentEntry struct {
 	Kind   string      `json:"kind" rule:"enum=agent"` // always agent
 	Name   string      `json:"name,omitempty"`         // its name for people
 	Model  *AgentModel `json:"model,omitempty"`        // its model; absent = it has none
-	Runner string      `json:"runner,omitempty"`       // Extended: what runs it: echo, command, http, openai, anthropic
+	Runner string      `json:"runner,omitempty"`       // Extended: what runs it: echo, command, acp, http, openai, anthropic
 }
 
 // AgentModel is the model of an agent.

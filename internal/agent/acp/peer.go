@@ -1,0 +1,217 @@
+package acp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"laneway/internal/agent"
+	"laneway/internal/agent/internal/program"
+	"laneway/internal/chat"
+	"laneway/internal/process"
+)
+
+// peer is one agent: its process, the connection to it, and what it knows of the conversation. It runs one turn at a time.
+type peer struct {
+	pool *pool
+	log  *slog.Logger
+	dir  string
+	proc *process.Process
+	link *link
+	conn *sdk.ClientSideConnection
+	stop context.CancelCauseFunc // ends the process: SIGTERM, later SIGKILL
+	gone chan struct{}           // closed when the process has ended
+	exit process.Exit            // valid when gone is closed
+
+	mu   sync.Mutex
+	turn *turn // the one that runs; nil = none
+
+	// Only the turn that runs uses these.
+	id   sdk.SessionId // "" = no session yet
+	runs []string      // the latest turns that the agent has seen, the last one at the end
+	seen int64         // number of the last entry of the transcript that it has seen
+}
+
+// start starts the process of a session and opens the connection to it.
+func (r *Runner) start(ctx context.Context, session chat.SessionKey) (*peer, error) {
+	log := r.log.With("session", session.String())
+	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	proc, err := process.Start(life, r.spec(session, log))
+	if err != nil {
+		stop(nil)
+		return nil, program.NotStarted(err)
+	}
+	p := &peer{pool: &r.pool, log: log, dir: r.cfg.Dir, proc: proc, stop: stop, gone: make(chan struct{})}
+	output, into := io.Pipe()
+	p.link = newLink(output, proc, p.update, log)
+	context.AfterFunc(life, p.link.close) // the connection may have stopped to read
+	r.pool.live(p, true)
+	kept := r.pool.goes(func() { p.keep(life, into) })
+	if !kept { // closed meanwhile: the end of this process is waited for here
+		stop(errClosed)
+		p.keep(life, into)
+		return nil, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
+	}
+	p.conn = sdk.NewClientSideConnection(client{p}, p.link, p.link)
+	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // it quotes what agents write
+	p.link.open()
+	if err := p.greet(ctx); err != nil {
+		failed := p.failure(ctx, err)
+		p.kill(err)
+		<-p.gone
+		return nil, failed
+	}
+	return p, nil
+}
+
+// keep passes the output of the process on and reaps it.
+func (p *peer) keep(life context.Context, into *io.PipeWriter) {
+	defer p.stop(nil)
+	err := p.proc.Read(life, func(piece []byte) error {
+		_, err := into.Write(piece)
+		return err
+	})
+	if err != nil { // the connection reads no more
+		p.stop(err)
+	}
+	_ = into.Close() // never fails
+	p.exit = p.proc.Wait()
+	p.pool.live(p, false)
+	close(p.gone)
+}
+
+// greet makes the first exchange with the agent.
+func (p *peer) greet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTime, errSlowStart)
+	defer cancel()
+	hello, err := p.conn.Initialize(ctx, sdk.InitializeRequest{
+		ProtocolVersion: sdk.ProtocolVersionNumber, ClientInfo: &sdk.Implementation{Name: "laneway", Version: "1"},
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("initializing: %w", orCause(ctx, err))
+	case hello.ProtocolVersion != sdk.ProtocolVersionNumber:
+		return agent.NewError(chat.FailBadResponse, fmt.Sprintf(
+			"The program behind this agent speaks version %d of the protocol, and the gateway version %d; the operator has to install another version.",
+			hello.ProtocolVersion, sdk.ProtocolVersionNumber), nil)
+	default:
+		return p.begin(ctx)
+	}
+}
+
+// begin makes a new session with the agent: it has seen nothing.
+func (p *peer) begin(ctx context.Context) error {
+	session, err := p.conn.NewSession(ctx, sdk.NewSessionRequest{Cwd: p.dir, McpServers: []sdk.McpServer{}})
+	if err != nil {
+		return fmt.Errorf("making a session: %w", orCause(ctx, err))
+	}
+	p.id, p.runs, p.seen = session.SessionId, nil, 0
+	return nil
+}
+
+var errSlowStart = errors.New("the agent did not answer in time after its start")
+
+// orCause is why ctx has ended, if it has, instead of an error that was made of it.
+func orCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// ended reports whether the process has ended or its connection has.
+func (p *peer) ended() bool {
+	select {
+	case <-p.gone:
+		return true
+	case <-p.conn.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// kill ends the process with SIGTERM and, after killTime, SIGKILL. It does not wait.
+func (p *peer) kill(why error) { p.stop(why) }
+
+// quit closes the input of the process, and kills it when it does not end by that.
+func (p *peer) quit() {
+	p.proc.CloseInput()
+	timer := time.NewTimer(cancelTime)
+	defer timer.Stop()
+	select {
+	case <-p.gone:
+	case <-timer.C:
+		p.kill(errIdle)
+	}
+}
+
+var errIdle = errors.New("the session has not used its process")
+
+// update gives an update of the agent to the turn that runs. What comes outside of a turn is dropped.
+func (p *peer) update(u sdk.SessionUpdate) {
+	if t := p.current(); t != nil {
+		t.update(u)
+	}
+}
+
+func (p *peer) current() *turn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.turn
+}
+
+func (p *peer) setTurn(t *turn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn = t
+}
+
+// saw notes a turn of the agent.
+func (p *peer) saw(req agent.Request) {
+	const kept = 64
+	p.runs = append(p.runs, req.RunID)
+	p.runs = slices.Delete(p.runs, 0, max(0, len(p.runs)-kept))
+	for _, e := range req.History {
+		p.seen = max(p.seen, e.Seq)
+	}
+}
+
+// failure sorts an error of the connection: the end of the turn, the end of the process, a refusal of the agent.
+func (p *peer) failure(ctx context.Context, err error) error {
+	var (
+		known   *agent.Error
+		refused *sdk.RequestError
+	)
+	switch ended := agent.Ended(ctx); {
+	case ended != nil:
+		return ended
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, errSlowStart):
+		return agent.NewError(chat.FailFirstByte, "The program behind this agent did not answer in time after its start; try again later.", err)
+	case p.link.broken.Load() != nil:
+		p.kill(err)
+		return agent.NewError(chat.FailBadResponse, "The program behind this agent does not keep to the protocol; the operator has to check the agent's command.", *p.link.broken.Load())
+	case p.ended():
+		p.kill(err)
+		<-p.gone
+		return program.Ended(p.exit)
+	case errors.As(err, &refused) && refused.Code == authRequired:
+		return agent.NewError(chat.FailAuth, "The agent wants to be signed in; the operator has to do this once on the gateway's machine, or give it a key in env.", err)
+	case errors.As(err, &refused):
+		return agent.NewError(chat.FailProgram, "The agent reported a failure: "+chat.Cut(chat.Printable(refused.Message), 300)+".", err)
+	default:
+		return agent.NewError(chat.FailProgram, "The agent behind this session failed; try again.", err)
+	}
+}
+
+// authRequired is the code of ACP for an agent that has to be signed in.
+const authRequired = -32000

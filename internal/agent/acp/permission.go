@@ -1,0 +1,139 @@
+package acp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+)
+
+const (
+	// maxQuestions is how many questions of a turn may be open at the same time; more are refused.
+	maxQuestions = 4
+	// maxOptions is how many options a question may have, maxLabel the length of a label in bytes, maxDetails of what the call is about.
+	maxOptions = 8
+	maxLabel   = 60
+	maxDetails = 1000
+)
+
+// client is the side of the protocol that the agent calls. Only permissions are offered.
+type client struct{ peer *peer }
+
+var _ sdk.Client = client{}
+
+// RequestPermission implements [sdk.Client].
+func (c client) RequestPermission(_ context.Context, req sdk.RequestPermissionRequest) (sdk.RequestPermissionResponse, error) {
+	t := c.peer.current()
+	if t == nil {
+		return cancelled(), nil
+	}
+	chosen, asked := t.ask(req)
+	if t.over.Err() != nil {
+		return cancelled(), nil // as the protocol demands after session/cancel
+	}
+	if !asked {
+		return refusal(req.Options), nil
+	}
+	return sdk.RequestPermissionResponse{Outcome: sdk.NewRequestPermissionOutcomeSelected(req.Options[chosen].OptionId)}, nil
+}
+
+// ask asks the person of the turn; ok is false when there is no answer.
+func (t *turn) ask(req sdk.RequestPermissionRequest) (chosen int, ok bool) {
+	if t.asker == nil || len(req.Options) == 0 || len(req.Options) > maxOptions {
+		return 0, false
+	}
+	select {
+	case t.asking <- struct{}{}:
+		defer func() { <-t.asking }()
+	default:
+		return 0, false
+	}
+	ctx, cancel := context.WithTimeout(t.over, t.patience)
+	defer cancel()
+	chosen, err := t.asker.Ask(ctx, question(req))
+	return chosen, err == nil && chosen >= 0 && chosen < len(req.Options)
+}
+
+func cancelled() sdk.RequestPermissionResponse {
+	return sdk.RequestPermissionResponse{Outcome: sdk.NewRequestPermissionOutcomeCancelled()}
+}
+
+// refusal is the option that does nothing: refuse this once, else always, else no option at all.
+func refusal(options []sdk.PermissionOption) sdk.RequestPermissionResponse {
+	for _, kind := range []sdk.PermissionOptionKind{sdk.PermissionOptionKindRejectOnce, sdk.PermissionOptionKindRejectAlways} {
+		if i := slices.IndexFunc(options, func(o sdk.PermissionOption) bool { return o.Kind == kind }); i >= 0 {
+			return sdk.RequestPermissionResponse{Outcome: sdk.NewRequestPermissionOutcomeSelected(options[i].OptionId)}
+		}
+	}
+	return cancelled()
+}
+
+// question is a request in words. All of its texts are the agent's, so what is not printable is shown as escapes.
+func question(req sdk.RequestPermissionRequest) agent.Question {
+	title := "something that it does not name"
+	if req.ToolCall.Title != nil && *req.ToolCall.Title != "" {
+		title = chat.Cut(chat.Escaped(*req.ToolCall.Title, ""), maxTitle)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "The agent asks for your permission: %s", title)
+	for _, at := range req.ToolCall.Locations[:min(len(req.ToolCall.Locations), 5)] {
+		fmt.Fprintf(&text, "\nat %s", chat.Cut(chat.Escaped(at.Path, ""), maxTitle))
+	}
+	if input := shown(req.ToolCall.RawInput); input != "" {
+		fmt.Fprintf(&text, "\n%s", chat.Cut(chat.Escaped(input, ""), maxDetails))
+	}
+	q := agent.Question{Text: text.String()}
+	for i, o := range req.Options {
+		label := chat.Cut(chat.Escaped(o.Name, ""), maxLabel)
+		if strings.TrimSpace(label) == "" {
+			label = fmt.Sprintf("%d (%s)", i+1, o.Kind)
+		}
+		q.Options = append(q.Options, label)
+	}
+	return q
+}
+
+// The rest of [sdk.Client] is not offered, and an agent that calls it all the same is refused. SessionUpdate does not come here, see [link].
+
+// SessionUpdate implements [sdk.Client].
+func (client) SessionUpdate(context.Context, sdk.SessionNotification) error { return nil }
+
+// ReadTextFile implements [sdk.Client].
+func (client) ReadTextFile(context.Context, sdk.ReadTextFileRequest) (sdk.ReadTextFileResponse, error) {
+	return sdk.ReadTextFileResponse{}, sdk.NewMethodNotFound(sdk.ClientMethodFsReadTextFile)
+}
+
+// WriteTextFile implements [sdk.Client].
+func (client) WriteTextFile(context.Context, sdk.WriteTextFileRequest) (sdk.WriteTextFileResponse, error) {
+	return sdk.WriteTextFileResponse{}, sdk.NewMethodNotFound(sdk.ClientMethodFsWriteTextFile)
+}
+
+// CreateTerminal implements [sdk.Client].
+func (client) CreateTerminal(context.Context, sdk.CreateTerminalRequest) (sdk.CreateTerminalResponse, error) {
+	return sdk.CreateTerminalResponse{}, sdk.NewMethodNotFound(sdk.ClientMethodTerminalCreate)
+}
+
+// KillTerminal implements [sdk.Client].
+func (client) KillTerminal(context.Context, sdk.KillTerminalRequest) (sdk.KillTerminalResponse, error) {
+	return sdk.KillTerminalResponse{}, sdk.NewMethodNotFound(sdk.ClientMethodTerminalKill)
+}
+
+// TerminalOutput implements [sdk.Client].
+func (client) TerminalOutput(context.Context, sdk.TerminalOutputRequest) (sdk.TerminalOutputResponse, error) {
+	return sdk.TerminalOutputResponse{}, sdk.NewMethodNotFound(sdk.ClientMethodTerminalOutput)
+}
+
+// ReleaseTerminal implements [sdk.Client].
+func (client) ReleaseTerminal(context.Context, sdk.ReleaseTerminalRequest) (sdk.ReleaseTerminalResponse, error) {
+	return sdk.ReleaseTerminalResponse{}, sdk.NewMethodNotFound(sdk.ClientMethodTerminalRelease)
+}
+
+// WaitForTerminalExit implements [sdk.Client].
+func (client) WaitForTerminalExit(context.Context, sdk.WaitForTerminalExitRequest) (sdk.WaitForTerminalExitResponse, error) {
+	return sdk.WaitForTerminalExitResponse{}, sdk.NewMethodNotFound(sdk.ClientMethodTerminalWaitForExit)
+}

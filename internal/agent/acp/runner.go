@@ -1,0 +1,85 @@
+package acp
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/time/rate"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/process"
+)
+
+// Runner answers with agents that run as processes. It is safe for concurrent use. Its user calls Close.
+type Runner struct {
+	cfg   Config
+	env   map[string]string
+	hide  *strings.Replacer
+	noise *rate.Limiter // lines of standard error, over all processes
+	log   *slog.Logger
+	pool  pool
+}
+
+var _ agent.Runner = (*Runner)(nil)
+
+// New checks cfg; it starts nothing. Lookup gives the gateway's own PATH, HOME, LANG and TZ (os.LookupEnv); nil = only a standard PATH. A nil log discards.
+func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Runner, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("configuring the acp runner: %w", err)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	cfg = cfg.filled()
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("configuring the acp runner: %w", err)
+	}
+	cfg.Dir = dir
+	if strings.ContainsRune(cfg.Argv[0], filepath.Separator) {
+		path, err := filepath.Abs(cfg.Argv[0])
+		if err != nil {
+			return nil, fmt.Errorf("configuring the acp runner: %w", err)
+		}
+		cfg.Argv = append([]string{path}, cfg.Argv[1:]...)
+	}
+	r := &Runner{cfg: cfg, env: process.Environment(cfg.Env, lookup), hide: process.Hider(cfg.Env), noise: rate.NewLimiter(10, 50), log: log}
+	r.pool = pool{idle: cfg.Idle, most: cfg.MaxProcesses, seats: map[string]*seat{}, peers: map[*peer]bool{}, log: log}
+	return r, nil
+}
+
+// Close ends all processes and waits for their end, two seconds at most. Turns that run fail. Run must not be called any more.
+func (r *Runner) Close() { r.pool.close() }
+
+// Run implements [agent.Runner].
+func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	if err := agent.Ended(ctx); err != nil {
+		return agent.Result{}, err
+	}
+	s, err := r.pool.take(ctx, req.Session.String())
+	if err != nil {
+		return agent.Result{}, err
+	}
+	defer r.pool.giveBack(s)
+	if s.peer == nil {
+		if s.peer, err = r.start(ctx, req.Session); err != nil {
+			return agent.Result{}, err
+		}
+	}
+	return s.peer.run(ctx, req, r.newTurn(req, emit))
+}
+
+// spec is the program of a session.
+func (r *Runner) spec(session chat.SessionKey, log *slog.Logger) process.Spec {
+	env := maps.Clone(r.env)
+	env["LANEWAY_SESSION"] = session.String()
+	env["LANEWAY_AGENT"] = session.Agent
+	return process.Spec{
+		Argv: r.cfg.Argv, Env: env, Dir: r.cfg.Dir, Talks: true, Grace: killTime, Hide: r.hide, Noise: r.noise, Log: log,
+	}
+}

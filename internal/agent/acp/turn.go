@@ -1,0 +1,160 @@
+package acp
+
+import (
+	"context"
+	"time"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+)
+
+// maxEvents is how many updates wait for the turn before the agent has to wait.
+const maxEvents = 256
+
+// turn is one prompt on its way. The fields above the blank line are also used by the goroutines of the connection.
+type turn struct {
+	updates  chan sdk.SessionUpdate
+	over     context.Context // ends when nothing of the agent is wanted any more: the turn ends or is stopped
+	stop     context.CancelFunc
+	asker    agent.Asker
+	asking   chan struct{} // has a place for each question that may be open
+	patience time.Duration // for a question
+
+	answer *agent.Answer
+	emit   func(agent.Event)
+	calls  map[sdk.ToolCallId]string // those without a result, with their names
+	gap    bool                      // a call stands between the text and what follows
+}
+
+func (r *Runner) newTurn(req agent.Request, emit func(agent.Event)) *turn {
+	return &turn{
+		updates: make(chan sdk.SessionUpdate, maxEvents), asker: req.Asker, asking: make(chan struct{}, maxQuestions), patience: r.cfg.QuestionTime,
+		answer: agent.NewAnswer(r.cfg.MaxAnswer, emit), emit: emit, calls: map[sdk.ToolCallId]string{},
+	}
+}
+
+// update waits while many updates wait already.
+func (t *turn) update(u sdk.SessionUpdate) {
+	select {
+	case t.updates <- u:
+	case <-t.over.Done():
+	}
+}
+
+// prompted is the end of a prompt.
+type prompted struct {
+	response sdk.PromptResponse
+	err      error
+}
+
+// run makes one turn: the prompt goes out, updates come in, and the response ends it.
+func (p *peer) run(ctx context.Context, req agent.Request, t *turn) (agent.Result, error) {
+	blocks, err := p.blocks(ctx, req)
+	if err != nil {
+		return agent.Result{}, p.failure(ctx, err)
+	}
+	t.over, t.stop = context.WithCancel(ctx)
+	defer t.stop()
+	p.setTurn(t)
+	defer p.setTurn(nil)
+	end := make(chan prompted, 1)
+	send := func() {
+		response, err := p.conn.Prompt(context.WithoutCancel(ctx), sdk.PromptRequest{SessionId: p.id, Prompt: blocks})
+		end <- prompted{response, err}
+	}
+	if !p.pool.goes(send) {
+		return agent.Result{}, agent.NewError(chat.FailUnknown, "The gateway is about to end; try again later.", errClosed)
+	}
+	p.saw(req)
+	how, err := p.follow(t, end)
+	result := agent.Result{Text: t.answer.Text(), Usage: usageOf(how.response), StopReason: agent.StopNormal}
+	t.endCalls()
+	switch {
+	case agent.Ended(ctx) != nil:
+		return result, agent.Ended(ctx)
+	case err != nil:
+		return result, err
+	case how.err != nil:
+		return result, p.failure(ctx, how.err)
+	}
+	if result.Usage != (chat.Usage{}) {
+		t.emit(agent.Event{Kind: agent.EventUsage, Usage: result.Usage})
+	}
+	result.StopReason, err = stopReason(how.response.StopReason)
+	return result, err
+}
+
+// follow applies updates until the prompt ends. err is the failure of an update, for which the prompt was cancelled.
+func (p *peer) follow(t *turn, end <-chan prompted) (how prompted, err error) {
+	for err == nil {
+		select {
+		case u := <-t.updates:
+			err = t.take(u)
+		case how = <-end:
+			return how, t.rest()
+		case <-t.over.Done():
+			return p.cancel(end), nil
+		}
+	}
+	t.stop()
+	return p.cancel(end), err
+}
+
+// cancel ends a prompt: session/cancel, then the end of the process. The next turn of the session starts another one.
+func (p *peer) cancel(end <-chan prompted) prompted {
+	p.pool.goes(func() { // an agent that does not read would hold it
+		_ = p.conn.Cancel(context.Background(), sdk.CancelNotification{SessionId: p.id}) //nolint:errcheck,forbidigo // the time below decides
+	})
+	timer := time.NewTimer(cancelTime)
+	defer timer.Stop()
+	select {
+	case how := <-end:
+		return how
+	case <-timer.C:
+	}
+	p.log.Warn("an agent did not end its turn after session/cancel; its process is ended")
+	p.kill(errNotCancelled)
+	<-p.gone
+	return <-end
+}
+
+// rest applies the updates that came before the response.
+func (t *turn) rest() error {
+	for {
+		select {
+		case u := <-t.updates:
+			if err := t.take(u); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// stopReason maps the reasons of the protocol.
+func stopReason(reason sdk.StopReason) (string, error) {
+	switch reason {
+	case sdk.StopReasonEndTurn:
+		return agent.StopNormal, nil
+	case sdk.StopReasonMaxTokens:
+		return agent.StopLength, nil
+	case sdk.StopReasonMaxTurnRequests:
+		return agent.StopNormal, agent.NewError(chat.FailBadResponse, "The agent asked its model more often than it may in one turn; ask for less at once.", nil)
+	case sdk.StopReasonRefusal:
+		return agent.StopNormal, agent.NewError(chat.FailRefusal, "The agent declined to go on; ask in another way.", nil)
+	case sdk.StopReasonCancelled:
+		return agent.StopNormal, agent.NewError(chat.FailProgram, "The agent ended the turn before its answer was complete; try again.", nil)
+	default:
+		return agent.StopNormal, nil
+	}
+}
+
+func usageOf(response sdk.PromptResponse) chat.Usage {
+	if response.Usage == nil {
+		return chat.Usage{}
+	}
+	return chat.Usage{InputTokens: max(0, response.Usage.InputTokens), OutputTokens: max(0, response.Usage.OutputTokens), Provider: "acp"}
+}

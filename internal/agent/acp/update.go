@@ -1,0 +1,124 @@
+package acp
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	sdk "github.com/coder/acp-go-sdk"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+)
+
+const (
+	// maxShown bounds arguments and results of events, maxTitle names of calls, in bytes.
+	maxShown = 16 << 10
+	maxTitle = 200
+	// maxCalls is how many calls of a turn without a result are remembered.
+	maxCalls = 1000
+)
+
+var errNotCancelled = errors.New("the agent did not end its turn")
+
+// take applies one update of the agent. Its error ends the turn.
+func (t *turn) take(u sdk.SessionUpdate) error {
+	switch {
+	case u.AgentMessageChunk != nil:
+		return t.text(u.AgentMessageChunk.Content)
+	case u.ToolCall != nil:
+		t.call(u.ToolCall)
+	case u.ToolCallUpdate != nil:
+		t.callUpdate(u.ToolCallUpdate)
+	}
+	return nil
+}
+
+// text adds a piece of the answer. Text before and behind a call are paragraphs of their own.
+func (t *turn) text(block sdk.ContentBlock) error {
+	if block.Text == nil || block.Text.Text == "" {
+		return nil
+	}
+	text := block.Text.Text
+	if t.gap {
+		t.gap = false
+		first, _ := utf8.DecodeRuneInString(text)
+		if t.answer.Begun() && !unicode.IsSpace(first) && !strings.HasSuffix(t.answer.Text(), "\n") {
+			text = "\n\n" + text
+		}
+	}
+	return t.answer.Append(text)
+}
+
+func (t *turn) call(c *sdk.SessionUpdateToolCall) {
+	t.gap = true
+	name := chat.Cut(chat.Printable(c.Title), maxTitle)
+	if len(t.calls) < maxCalls {
+		t.calls[c.ToolCallId] = name
+	}
+	t.tool(chat.ToolEvent{Phase: "start", CallID: string(c.ToolCallId), Name: name, Args: shown(c.RawInput)})
+	t.ended(c.ToolCallId, c.Status, c.RawOutput, c.Content)
+}
+
+func (t *turn) callUpdate(c *sdk.SessionToolCallUpdate) {
+	status := sdk.ToolCallStatus("")
+	if c.Status != nil {
+		status = *c.Status
+	}
+	if t.ended(c.ToolCallId, status, c.RawOutput, c.Content) {
+		return
+	}
+	if name, open := t.calls[c.ToolCallId]; open && status != "" {
+		t.tool(chat.ToolEvent{Phase: "update", CallID: string(c.ToolCallId), Name: name, Result: string(status)})
+	}
+}
+
+// ended emits the result of a call that was completed or has failed.
+func (t *turn) ended(id sdk.ToolCallId, status sdk.ToolCallStatus, output any, content []sdk.ToolCallContent) bool {
+	name, open := t.calls[id]
+	if !open || (status != sdk.ToolCallStatusCompleted && status != sdk.ToolCallStatusFailed) {
+		return false
+	}
+	delete(t.calls, id)
+	result := shown(output)
+	if output == nil {
+		result = shown(textOf(content))
+	}
+	t.tool(chat.ToolEvent{Phase: "result", CallID: string(id), Name: name, Result: result, IsError: status == sdk.ToolCallStatusFailed})
+	return true
+}
+
+// endCalls emits a result for each call that has none at the end of the turn.
+func (t *turn) endCalls() {
+	for _, id := range slices.Sorted(maps.Keys(t.calls)) {
+		t.tool(chat.ToolEvent{Phase: "result", CallID: string(id), Name: t.calls[id], Result: `"it was not finished"`, IsError: true})
+	}
+}
+
+func (t *turn) tool(e chat.ToolEvent) { t.emit(agent.Event{Kind: agent.EventTool, Tool: &e}) }
+
+func textOf(content []sdk.ToolCallContent) string {
+	var parts []string
+	for _, c := range content {
+		if c.Content != nil && c.Content.Content.Text != nil {
+			parts = append(parts, c.Content.Content.Text.Text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// shown is a value as JSON, cut; nil = "".
+func shown(value any) string {
+	if value == nil {
+		return ""
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return ""
+	}
+	return chat.Cut(string(raw), maxShown)
+}
