@@ -47,19 +47,30 @@ func (ts *turns) outputOf(t *turn) func() (string, error) {
 		return nil
 	}
 	return func() (string, error) {
-		if t.output == nil {
-			made, err := ts.cfg.Files.NewTurn()
-			if err != nil {
-				return "", err
-			}
-			t.output = made
+		t.outputMu.Lock()
+		defer t.outputMu.Unlock()
+		if err := ts.openOutput(t); err != nil {
+			return "", err
 		}
 		return t.output.Path(), nil
 	}
 }
 
+// openOutput makes the directory of a turn unless there is one. The caller holds its lock.
+func (ts *turns) openOutput(t *turn) error {
+	if t.output != nil {
+		return nil
+	}
+	made, err := ts.cfg.Files.NewTurn()
+	t.output = made
+	return err
+}
+
 // endOutput removes the directory of a turn that has returned.
 func (ts *turns) endOutput(ctx context.Context, t *turn) {
+	t.outputMu.Lock()
+	defer t.outputMu.Unlock()
+	t.outputEnded = true
 	if t.output == nil {
 		return
 	}
@@ -71,6 +82,8 @@ func (ts *turns) endOutput(ctx context.Context, t *turn) {
 // takeFiles takes over what an answer brings along, before anything is promised: a file is on the disk when the row that names it is written. The text
 // gets a sentence about what was left out, and one line for each file, for readers of text alone, later turns among them.
 func (ts *turns) takeFiles(ctx context.Context, t *turn, end *ending, made []chat.Attachment) {
+	t.outputMu.Lock()
+	defer t.outputMu.Unlock()
 	if end.outcome != chat.OutcomeAnswered || len(made) == 0 || t.output == nil {
 		return
 	}

@@ -41,6 +41,7 @@ func (ts *turns) toolbox(t *turn) agent.Toolbox {
 		NoActs: func() string { return noActs(t.attempt, ts.asks(t.journal), person) },
 		Asks:   func() string { return ts.asks(t.journal) },
 		Barred: func() string { return barred(t.journal.messages()) },
+		Files:  ts.filesOf(t, lead.Content.Options.ReplyTo),
 	}, names)
 }
 

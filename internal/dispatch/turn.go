@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"laneway/internal/agent"
@@ -30,8 +31,10 @@ type turn struct {
 	run     *events.Run
 	attempt attempt // what the turn is besides the turn of a message
 	from    source
-	// output is where the agent leaves files; nil until it asks for a place. It is touched on the goroutine of the turn only.
-	output *files.Turn
+	// output is where the agent leaves files; nil until it asks for a place. Calls of tools use it besides the goroutine of the turn, until it has ended.
+	outputMu    sync.Mutex
+	output      *files.Turn
+	outputEnded bool
 	// journal is what the agent has called, in this attempt and in earlier ones.
 	journal *journal
 	// usage is what it uses. asked is that its agent was called; it is touched on the goroutine of the turn only.

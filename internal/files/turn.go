@@ -43,6 +43,15 @@ func (t *Turn) Remove() error {
 	return nil
 }
 
+// Write makes a file in the directory, for an agent that cannot do it itself, and returns its path for [Turn.Take].
+func (t *Turn) Write(content []byte) (path string, err error) {
+	path = uuid.NewString()
+	if err := t.dir.root.WriteFile(t.name+"/"+path, content, 0o600); err != nil {
+		return "", fmt.Errorf("writing a file of a turn: %w", err)
+	}
+	return path, nil
+}
+
 // refusal is the reason why a file is not taken, as a phrase for people.
 type refusal string
 

@@ -59,6 +59,8 @@ type Turn struct {
 	Channel string
 	// Target is where the answer of the turn goes besides the transcript; zero = nowhere.
 	Target chat.Target
+	// Files are the files of the turn; nil = its conversation shows none.
+	Files Files
 	// NoActs is why tools that create or send are refused in this turn, one sentence; "" = they may run. It is asked at each call, because people can
 	// write into a turn while it runs; nil = they may always run.
 	NoActs func() string
@@ -116,12 +118,14 @@ func New(deps Deps) *Table {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	t := &Table{deps: deps}
-	t.tools = []Tool{t.remind(), t.cron(), t.message(), t.sessions(), t.historySearch()}
+	t.tools = []Tool{t.remind(), t.cron(), t.message(), t.sessions(), t.historySearch(), t.sendFile()}
 	return t
 }
 
 // Names are the names of all tools, in the order in which they are offered.
-func Names() []string { return []string{"remind", "cron", "message", "sessions", "history_search"} }
+func Names() []string {
+	return []string{"remind", "cron", "message", "sessions", "history_search", "send_file"}
+}
 
 // For is the named tools for one turn; nil names = all. Names that are no tools are passed over.
 func (t *Table) For(turn Turn, names []string) agent.Toolbox {

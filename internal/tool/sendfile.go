@@ -1,0 +1,72 @@
+package tool
+
+import (
+	"context"
+	"errors"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// Files are the files of one turn. It is safe for concurrent use.
+type Files interface {
+	// TakeFile takes over a file by its path below the directory of the turn, MakeFile one of a text; both under the bounds of the files of an answer.
+	// name is what the person sees; "" = that of the path. A refusal is a chat.Error.
+	TakeFile(path, name string) (chat.Attachment, error)
+	MakeFile(name, text string) (chat.Attachment, error)
+	// DropFile deletes a file that was taken over and is not sent.
+	DropFile(f chat.Attachment)
+}
+
+func (t *Table) sendFile() Tool {
+	return Tool{
+		Name: "send_file", Scope: chat.ScopeWrite, Idempotent: true, Acts: always,
+		Description: "Sends a file to the person at once, in this chat: one that lies in the directory for files of this turn (path), or one with a text that you write (name and text).",
+		Schema: `{"type":"object","additionalProperties":false,"properties":{
+			"path":{"type":"string","description":"Path of the file, relative to the directory for files of this turn."},
+			"name":{"type":"string","description":"Name that the person sees, such as report.csv. Default: that of the path."},
+			"text":{"type":"string","description":"Content of a new file, instead of path."}}}`,
+		Run: t.runSendFile,
+	}
+}
+
+// fileGone is for a repeated call: the file was taken over in the first one.
+const fileGone = "; if this call is made again after an interruption, the file may have been sent before"
+
+func (t *Table) runSendFile(ctx context.Context, turn Turn, key string, args []byte) (string, error) {
+	a, err := read[struct {
+		Path string `json:"path"`
+		Name string `json:"name"`
+		Text string `json:"text"`
+	}](args)
+	switch {
+	case err != nil:
+		return "", err
+	case (a.Path == "") == (a.Text == ""):
+		return "", chat.Errorf(chat.CodeInvalid, "give either path or text")
+	case a.Text != "" && a.Name == "":
+		return "", chat.Errorf(chat.CodeInvalid, "a file of a text needs a name")
+	case turn.Files == nil:
+		return "", chat.Errorf(chat.CodeInvalid, "this conversation shows no files; put the content into the answer")
+	}
+	var file chat.Attachment
+	if a.Path != "" {
+		file, err = turn.Files.TakeFile(a.Path, a.Name)
+	} else {
+		file, err = turn.Files.MakeFile(a.Name, a.Text)
+	}
+	if known, ok := errors.AsType[*chat.Error](err); ok && known.Code == chat.CodeNotFound {
+		return "", chat.Errorf(chat.CodeNotFound, "%s", known.Message+fileGone)
+	}
+	if err != nil {
+		return "", err
+	}
+	err = t.deps.Sessions.Send(ctx, store.Outgoing{
+		RunID: idOf(key), N: 1, Session: turn.Session, Principal: turn.Owner, Target: turn.Target, Kind: store.KindReply, Text: file.Line(), File: &file, Count: 1,
+	})
+	if err != nil {
+		turn.Files.DropFile(file)
+		return "", err
+	}
+	return "The file " + file.Name + " is on its way.", nil
+}
