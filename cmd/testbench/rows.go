@@ -122,7 +122,7 @@ func searchRows(store string) (rows []row) {
 		{what: "p95, the sessions of one principal", metric: "own-p95-ms", unit: "ms"},
 		{what: "p95 with 3 000 messages outside of the index", metric: "behind-p95-ms", unit: "ms"},
 		{what: "indexing, each message", metric: "index-us/message", unit: "us"},
-		{what: "commit of 3 000 messages", metric: "commit-3000-ms", unit: "ms"},
+		{what: "commit of 3 000 messages", metric: "commit-ms", unit: "ms"},
 		{what: "size of the index, each message", metric: "index-B/message", unit: "B"},
 		{what: "a turn while the index is written, in units of one without", metric: "turn-ratio", unit: ""},
 	} {

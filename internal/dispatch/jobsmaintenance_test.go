@@ -1,6 +1,7 @@
 package dispatch_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
+	"laneway/internal/store/memory"
 )
 
 func TestOldMessagesAreRemovedByABuiltInJobEveryNight(t *testing.T) {
@@ -47,6 +49,39 @@ func TestWithoutARetentionNothingIsRemoved(t *testing.T) {
 		after(4 * time.Hour)
 		if _, err := h.st.MessageByID(t.Context(), id); err != nil {
 			t.Errorf("the message is gone: %v", err)
+		}
+		h.close()
+	})
+}
+
+// compacted is a store that counts its compactions.
+type compacted struct {
+	*memory.Store
+
+	times []time.Time
+}
+
+func (c *compacted) Compact(context.Context) (string, error) {
+	c.times = append(c.times, time.Now().UTC())
+	return "3.5 MiB given back to the disk", nil
+}
+
+func TestTheStoreIsCompactedEverySunday(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &compacted{Store: newStore()}
+		h := openCron(t, st)
+		after(15 * 24 * time.Hour)
+		if len(st.times) != 2 {
+			t.Fatalf("compacted at %v in fifteen days, want twice", st.times)
+		}
+		for _, at := range st.times {
+			if at.Weekday() != time.Sunday || at.Hour() != 4 || at.Minute() > 10 {
+				t.Errorf("compacted at %s, want Sundays from 4:00 to 4:10", at)
+			}
+		}
+		page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "3.5 MiB given back"})
+		if err != nil || len(page.Runs) != 2 {
+			t.Errorf("the ledger has %+v, %v", page.Runs, err)
 		}
 		h.close()
 	})

@@ -65,6 +65,7 @@ func TestTheCommandLineLooksAfterJobs(t *testing.T) {
 		run(0, `.`, "scheduler", "resume", "digest")
 		run(0, `^the digest\n$`, "scheduler", "run", "digest", "--wait")
 		run(0, `.`, "scheduler", "run", "system:retention", "--wait")
+		run(0, `MiB given back to the disk`, "scheduler", "run", "system:compaction", "--wait")
 		run(1, `built-in`, "cron", "rm", "system:retention")
 		exportAndImport(t, run)
 		run(0, `digest +30 9 \* \* 1-5 Europe/Berlin`, "cron", "list")

@@ -30,6 +30,12 @@ type Upkeeper interface {
 	Upkeep(ctx context.Context) (report string, err error)
 }
 
+// Compacter is a store that gives back what deleted rows have left. Compact blocks no writer for longer than a usual transaction, checks its context between
+// the steps, and returns what it gave back.
+type Compacter interface {
+	Compact(ctx context.Context) (report string, err error)
+}
+
 // Node is this process as an owner of sessions.
 type Node interface {
 	// Alive returns the id of the incarnation, or why it may accept nothing. Draining reports whether the process ends.

@@ -20,6 +20,7 @@ const (
 	pruneLedger   = "retention"
 	pruneMessages = "messages"
 	upkeep        = "upkeep"
+	compaction    = "compaction"
 )
 
 // pruneChunk is how many rows go in one transaction.
@@ -45,6 +46,11 @@ func (mt *maintenance) run(ctx context.Context, what string) (string, error) {
 			return u.Upkeep(ctx)
 		}
 		return "this store needs no upkeep", nil
+	case compaction:
+		if c, ok := mt.store.(Compacter); ok {
+			return c.Compact(ctx)
+		}
+		return "this store needs no compaction", nil
 	}
 	return "", &agent.Error{Reason: chat.FailBadRequest, Message: "there is no built-in job " + chat.Cut(what, 64)}
 }
@@ -123,6 +129,9 @@ func (mt *maintenance) builtIn() []cron.Job {
 	}
 	if _, ok := mt.store.(Upkeeper); ok {
 		list = append(list, cron.Job{Name: "store upkeep", Key: "system:upkeep", Payload: cron.Payload{Text: upkeep}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "47 4 * * *", TZ: "UTC"}})
+	}
+	if _, ok := mt.store.(Compacter); ok {
+		list = append(list, cron.Job{Name: "store compaction", Key: "system:compaction", Payload: cron.Payload{Text: compaction}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 0 4 * * 0", TZ: "UTC"}})
 	}
 	for i := range list {
 		j := &list[i]

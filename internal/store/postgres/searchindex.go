@@ -73,8 +73,22 @@ type toIndex struct {
 	content string
 }
 
+// manyIndexed is after how many new entries the statistics of the index are renewed, by which the server decides how to search.
+const manyIndexed = 10_000
+
 // IndexTranscripts adds entries to the index, see store.Search.
 func (s *Store) IndexTranscripts(ctx context.Context) (total int, err error) {
+	total, err = s.indexAll(ctx)
+	if err != nil || total < manyIndexed {
+		return total, err
+	}
+	return total, s.do(ctx, "renewing the statistics of the index", func(ctx context.Context) error {
+		_, err := s.pool.Exec(ctx, `ANALYZE search_entries`)
+		return err
+	})
+}
+
+func (s *Store) indexAll(ctx context.Context) (total int, err error) {
 	for after := ""; ; {
 		if ctx.Err() != nil {
 			return total, context.Cause(ctx)

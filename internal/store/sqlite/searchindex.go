@@ -4,13 +4,16 @@ import (
 	"context"
 
 	"laneway/internal/cron"
+	"laneway/internal/retry"
 	"laneway/internal/store"
 )
 
-// What one transaction adds to the index: the writer runs no other operation meanwhile.
+// What one transaction adds to the index. The writer runs no other operation meanwhile, so each is followed by a pause that is indexPause times as long as
+// it took: turns find the writer free most of the time, also while a large database is indexed for the first time.
 const (
-	indexRows  = 100
-	indexBytes = 128 << 10
+	indexRows  = 50
+	indexBytes = 64 << 10
+	indexPause = 3
 )
 
 // indexState is the row of search_state.
@@ -58,10 +61,14 @@ func (s *Store) IndexTranscripts(ctx context.Context) (total int, err error) {
 		if err != nil || len(rows) == 0 && !state.renumbered {
 			return total, err
 		}
+		began := s.write.elapsed()
 		n, err := result(ctx, s.write, ordinary("index transcripts"), func(ctx context.Context, t *tx) (int, error) {
 			return t.index(ctx, &state, rows)
 		})
 		if total += n; err != nil {
+			return total, err
+		}
+		if err := retry.Sleep(ctx, indexPause*(s.write.elapsed()-began)); err != nil {
 			return total, err
 		}
 	}

@@ -17,6 +17,11 @@ func (t *tx) shrink(ctx context.Context) error {
 	if err := t.one(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil || free <= slackPages {
 		return err
 	}
+	return t.vacuum(ctx)
+}
+
+// vacuum returns shrinkPages free pages, or all there are.
+func (t *tx) vacuum(ctx context.Context) error {
 	_, err := t.exec(ctx, `PRAGMA incremental_vacuum(`+strconv.Itoa(shrinkPages)+`)`)
 	return err
 }

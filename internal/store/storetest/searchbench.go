@@ -25,19 +25,33 @@ func BenchSearch(b *testing.B, open Opener, messages int) {
 		c := newCorpus(w, messages)
 		began := time.Now()
 		equal(w, "indexed", w.index(), messages)
-		b.ReportMetric(float64(time.Since(began).Microseconds())/float64(messages), "index-us/message")
-		b.ReportMetric(c.size()/float64(messages), "index-B/message")
-		c.write(3000) // of five minutes with ten messages a second
-		c.searches(b, "behind", 40)
+		indexing, size := time.Since(began), c.size()
+		c.write(min(messages, newMessages))
+		behind := c.searches(40)["all"]
 		began = time.Now()
 		w.index()
-		b.ReportMetric(float64(time.Since(began).Milliseconds()), "commit-3000-ms")
+		commit := time.Since(began)
 		b.ResetTimer()
-		c.searches(b, "", b.N)
+		took := c.searches(b.N)
 		b.StopTimer()
-		c.turns(b, node)
+		b.ReportMetric(float64(indexing.Microseconds())/float64(messages), "index-us/message")
+		b.ReportMetric(size/float64(messages), "index-B/message")
+		b.ReportMetric(float64(commit.Milliseconds()), "commit-ms")
+		b.ReportMetric(quantile(behind, 0.95), "behind-p95-ms")
+		for name, list := range took {
+			if name != "all" {
+				b.ReportMetric(quantile(list, 0.95), name+"-p95-ms")
+			}
+		}
+		b.ReportMetric(quantile(took["all"], 0.5), "p50-ms")
+		b.ReportMetric(quantile(took["all"], 0.95), "p95-ms")
+		b.ReportMetric(quantile(took["all"], 1), "max-ms")
+		c.turns(b, node, min(messages, 20_000))
 	})
 }
+
+// newMessages is what comes in five minutes with ten messages a second.
+const newMessages = 3000
 
 // corpus is messages whose words are as common as words of a language: the n-th most common one is there 1/n as often as the first.
 type corpus struct {
@@ -106,50 +120,37 @@ func (c *corpus) size() float64 {
 	return float64(n)
 }
 
-// searches makes n searches of each kind and reports how long they take.
-func (c *corpus) searches(b *testing.B, when string, n int) {
-	b.Helper()
-	principal := "principal-7"
-	session := c.keys[77]
-	all := []time.Duration{}
+// searches makes n searches of each kind and returns how long they took, by kind and together.
+func (c *corpus) searches(n int) map[string][]time.Duration {
+	common := func(most uint64) string { return wordOf(c.rnd.Uint64N(most)) }
+	took := map[string][]time.Duration{}
 	for name, query := range map[string]func() (string, store.SearchQuery){
-		"common": func() (string, store.SearchQuery) { return wordOf(c.rnd.Uint64N(10)), store.SearchQuery{} },
+		"common": func() (string, store.SearchQuery) { return common(10), store.SearchQuery{} },
 		"rare": func() (string, store.SearchQuery) {
 			return wordOf(vocabulary/2 + c.rnd.Uint64N(vocabulary/2)), store.SearchQuery{}
 		},
-		"two": func() (string, store.SearchQuery) {
-			return wordOf(c.rnd.Uint64N(200)) + " " + wordOf(200+c.rnd.Uint64N(2000)), store.SearchQuery{}
-		},
+		"two":    func() (string, store.SearchQuery) { return common(200) + " " + common(2000), store.SearchQuery{} },
 		"begins": func() (string, store.SearchQuery) { return wordOf(c.zipf.Uint64())[:3], store.SearchQuery{} },
 		"session": func() (string, store.SearchQuery) {
-			return wordOf(c.zipf.Uint64()), store.SearchQuery{Session: session}
+			return wordOf(c.zipf.Uint64()), store.SearchQuery{Session: c.keys[77]}
 		},
 		"own": func() (string, store.SearchQuery) {
-			return wordOf(c.zipf.Uint64()), store.SearchQuery{Visible: principal}
+			return wordOf(c.zipf.Uint64()), store.SearchQuery{Visible: "principal-7"}
 		},
 	} {
-		var took []time.Duration
-		for range max(n, 1) {
+		for range n {
 			text, q := query()
 			var err error
 			q.Words, err = words.Parse(text)
 			c.ok(err)
 			began := time.Now()
 			_, err = c.st.SearchTranscripts(c.ctx, q)
-			took = append(took, time.Since(began))
+			took[name] = append(took[name], time.Since(began))
 			c.ok(err)
 		}
-		all = append(all, took...)
-		if when == "" {
-			b.ReportMetric(quantile(took, 0.95), name+"-p95-ms")
-		}
+		took["all"] = append(took["all"], took[name]...)
 	}
-	if when != "" {
-		when += "-"
-	}
-	b.ReportMetric(quantile(all, 0.5), when+"p50-ms")
-	b.ReportMetric(quantile(all, 0.95), when+"p95-ms")
-	b.ReportMetric(quantile(all, 1), when+"max-ms")
+	return took
 }
 
 // quantile is in milliseconds.
@@ -160,14 +161,14 @@ func quantile(list []time.Duration, q float64) float64 {
 }
 
 // turns measures blocks of turns in pairs: one while nothing is indexed, one while the index is brought up to date without a pause.
-func (c *corpus) turns(b *testing.B, node string) {
+func (c *corpus) turns(b *testing.B, node string, indexing int) {
 	b.Helper()
 	var ratios []float64
 	var longest [2]time.Duration
-	for range 8 {
+	for range 5 {
 		without := c.block(node, &longest[0])
 		stop, indexed := make(chan struct{}), sync.WaitGroup{}
-		c.write(20_000) // so that there is something to index for as long as the block lasts
+		c.write(indexing) // so that there is something to index for as long as the block lasts
 		indexed.Go(func() { c.indexUntil(stop) })
 		with := c.block(node, &longest[1])
 		close(stop)

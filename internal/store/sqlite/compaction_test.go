@@ -1,0 +1,117 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+	"laneway/internal/words"
+)
+
+func TestACompactionGivesEveryFreePageBack(t *testing.T) {
+	t.Parallel()
+	s, before, pages := emptied(t, 12)
+	report, err := s.Compact(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if free := query(t, outside(t, s.path), `PRAGMA freelist_count`)[0][0].(int64); free != 0 || pages() > 200 || before < 3000 {
+		t.Errorf("%d pages are free, the file has %d after %d (%s)", free, pages(), before, report)
+	}
+	if !strings.HasPrefix(report, "12.") || !strings.Contains(report, "MiB given back") {
+		t.Errorf("the report is %q", report)
+	}
+	if again, err := s.Compact(t.Context()); err != nil || !strings.HasPrefix(again, "0.0 MiB given back to the disk in 0 steps") {
+		t.Errorf("a second time: %q, %v", again, err)
+	}
+}
+
+func TestACompactionMergesTheSearchIndex(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	register(t, s, "node")
+	key := chat.SessionKey{Agent: "main", Rest: "room"}
+	for i := range 7 {
+		var entries []chat.TranscriptEntry
+		for j := range 60 {
+			entries = append(entries, chat.TranscriptEntry{Role: chat.RoleUser, Text: fmt.Sprint("needle number", i, "x", j)})
+		}
+		if _, err := s.AppendTranscript(t.Context(), key, "ann", entries); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.IndexTranscripts(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	segments := func() int64 {
+		return query(t, outside(t, s.path), `SELECT count(DISTINCT segid) FROM transcript_words_idx`)[0][0].(int64)
+	}
+	before := segments()
+	if _, err := s.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := segments(); before < 2 || after != 1 {
+		t.Errorf("the index has %d segments after %d, want one", after, before)
+	}
+	if n := hitsOf(t, s, "needle"); n != 100 {
+		t.Errorf("%d hits after the compaction", n)
+	}
+}
+
+// TestAVacuumOfAnotherProgramIsNoticed: VACUUM may number the rows of a table anew, and then the index is made again.
+func TestAVacuumOfAnotherProgramIsNoticed(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	register(t, s, "node")
+	keys := []chat.SessionKey{{Agent: "main", Rest: "one"}, {Agent: "main", Rest: "two"}}
+	for i := range 20 {
+		if _, err := s.AppendTranscript(t.Context(), keys[i%2], "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: fmt.Sprint("needle ", i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.DeleteSession(t.Context(), store.DeleteParams{Session: keys[0]}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.IndexTranscripts(t.Context()); n != 10 || err != nil {
+		t.Fatalf("indexed %d, %v", n, err)
+	}
+	db := outside(t, s.path)
+	// What VACUUM is free to do, done by hand: this version of SQLite keeps the numbers of a table that has an index.
+	if _, err := db.Exec(`UPDATE transcript SET rowid = rowid / 2 WHERE session_key = 'agent:main:two'`); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.IndexTranscripts(t.Context()); n != 10 || err != nil {
+		t.Errorf("indexed %d again, %v; want all 10", n, err)
+	}
+	if n := hitsOf(t, s, "needle"); n != 10 {
+		t.Errorf("%d hits, want 10", n)
+	}
+}
+
+func TestACompactionEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ends := errors.New("the process ends")
+	cancel(ends)
+	if report, err := s.Compact(ctx); !errors.Is(err, ends) {
+		t.Errorf("it went on: %q, %v", report, err)
+	}
+}
+
+func hitsOf(t *testing.T, s *Store, text string) int {
+	t.Helper()
+	q, err := words.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.SearchTranscripts(t.Context(), store.SearchQuery{Words: q, Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(out.Hits)
+}
