@@ -315,7 +315,7 @@ func showScheduler(ctx context.Context, env *environment, f clientFlags, name st
 		return fmt.Errorf("there is no job %s; see laneway scheduler list", oneLine(name))
 	}
 	if asJSON {
-		return printJSON(env.stdout, jobs)
+		return printJSON(env.stdout, map[string]any{"jobs": schedulerReports(jobs)})
 	}
 	rows := [][]string{{"NAME", "SCHEDULE", "NEXT", "LAST", "RESULT", "RUNS", "ERRORS", "STATE"}}
 	for _, j := range jobs {
@@ -326,7 +326,7 @@ func showScheduler(ctx context.Context, env *environment, f clientFlags, name st
 			state = "paused"
 		}
 		rows = append(rows, []string{
-			cell(j.JobName, 40), cell(j.CronExpr, 40), orDash(j.NextRun), orDash(j.LastRun), orDash(j.LastResult),
+			env.cell(j.JobName, 40), env.cell(strings.TrimSpace(j.CronExpr+" "+j.Timezone), 60), orDash(j.NextRun), orDash(j.LastRun), orDash(j.LastResult),
 			strconv.FormatInt(j.RunCount, 10), strconv.FormatInt(j.ErrorCount, 10), state,
 		})
 	}

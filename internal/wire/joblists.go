@@ -183,4 +183,6 @@ type SchedulerJob struct {
 	NextRun *string `json:"next_run"` //nolint:tagliatelle // the words of the family of clients
 	// finished runs
 	RunCount int64 `json:"run_count"` //nolint:tagliatelle // the words of the family of clients
+	// the zone of its expression; absent = it has none
+	Timezone string `json:"timezone,omitempty"`
 }

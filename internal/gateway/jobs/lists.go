@@ -267,6 +267,9 @@ func schedulerJob(j cron.Job) wire.SchedulerJob {
 	out := wire.SchedulerJob{
 		JobName: j.Name, CronExpr: exprOf(j.Schedule), RunCount: st.RunCount, ErrorCount: st.ErrorCount, IsRunning: !st.RunningAt.IsZero(), IsPaused: !j.MayFire(),
 	}
+	if j.Schedule.Kind == schedule.KindCron {
+		out.Timezone = j.Schedule.TZ
+	}
 	if !st.LastRunAt.IsZero() {
 		out.LastRun, out.LastDurationMs = new(rpc.ISOTime(st.LastRunAt)), new(st.LastDuration.Milliseconds())
 	}
