@@ -81,8 +81,8 @@ func (c *chatCmd) lineHistory(env *environment) *lineHistory {
 // banner is where the conversation is and how to use the keys.
 func (c *chatCmd) banner(env *environment, session string) string {
 	where := "laneway " + programVersion().Version + ", session " + cell(session, 100)
-	if address, err := c.address(env); err == nil {
-		where += " on " + oneLine(address)
+	if addresses, err := c.addresses(env); err == nil {
+		where += " on " + oneLine(strings.Join(addresses, ", "))
 	}
 	return where + "\n/help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves\n"
 }

@@ -263,16 +263,19 @@ func TestWhereTheGatewayIs(t *testing.T) {
 		err   string
 	}{
 		{name: "default", want: "ws://127.0.0.1:18790"},
-		{name: "flag first", flags: clientFlags{URL: "https://gw.example"}, env: []string{"LANEWAY_URL", "ws://127.0.0.1:1"}, want: "wss://gw.example"},
+		{name: "flag first", flags: clientFlags{URL: []string{"https://gw.example"}}, env: []string{"LANEWAY_URL", "ws://127.0.0.1:1"}, want: "wss://gw.example"},
 		{name: "variable", env: []string{"LANEWAY_URL", "http://127.0.0.1:9"}, want: "ws://127.0.0.1:9"},
-		{name: "without a scheme", flags: clientFlags{URL: "localhost:1234"}, want: "ws://localhost:1234"},
+		{name: "without a scheme", flags: clientFlags{URL: []string{"localhost:1234"}}, want: "ws://localhost:1234"},
 		{name: "container that listens everywhere", env: []string{"LANEWAY_LISTEN", "0.0.0.0:8080"}, want: "ws://127.0.0.1:8080"},
 		{name: "another loopback address", env: []string{"LANEWAY_LISTEN", "127.0.0.2:7, 0.0.0.0:8"}, want: "ws://127.0.0.2:7"},
-		{name: "foreign scheme", flags: clientFlags{URL: "ftp://x"}, err: "must begin with ws:// or wss://"},
-		{name: "no host", flags: clientFlags{URL: "ws://"}, err: "must look like"},
+		{name: "several", env: []string{"LANEWAY_URL", "a:1, https://b"}, want: "ws://a:1 wss://b"},
+		{name: "several flags", flags: clientFlags{URL: []string{"a:1", "b:2"}}, want: "ws://a:1 ws://b:2"},
+		{name: "foreign scheme", flags: clientFlags{URL: []string{"ftp://x"}}, err: "must begin with ws:// or wss://"},
+		{name: "no host", flags: clientFlags{URL: []string{"ws://"}}, err: "must look like"},
 	}
 	for _, row := range rows {
-		got, err := row.flags.address(newBench("", row.env...).env)
+		list, err := row.flags.addresses(newBench("", row.env...).env)
+		got := strings.Join(list, " ")
 		if got != row.want || (err == nil) != (row.err == "") || err != nil && !strings.Contains(err.Error(), row.err) {
 			t.Errorf("%s: got %q, %v; want %q, %q", row.name, got, err, row.want, row.err)
 		}

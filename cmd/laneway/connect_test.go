@@ -45,3 +45,36 @@ func TestACommandWaitsForAGatewayThatStarts(t *testing.T) {
 		})
 	}
 }
+
+// Of several replicas a command takes the first that serves, and waits while all of them refuse.
+func TestACommandTriesSeveralGateways(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		serves string        // the address that serves
+		after  time.Duration // from when on
+		refuse error
+		code   int
+	}{
+		"the first":                         {"ws://a:1", 0, client.ErrNoGateway, exitOK},
+		"the second":                        {"wss://b", 0, client.ErrNoGateway, exitOK},
+		"the second, the first is starting": {"wss://b", 0, client.ErrUnavailable, exitOK},
+		"the second, after two seconds":     {"wss://b", 2 * time.Second, client.ErrNoGateway, exitOK},
+		"none":                              {"", 0, client.ErrNoGateway, exitFailure},
+		"a wrong token":                     {"wss://b", 0, client.ErrUnauthorized, exitFailure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b, began := newBench(""), time.Now()
+				dial := b.env.dial
+				b.env.dial = func(ctx context.Context, to target) (gatewayConn, error) {
+					if to.URL != row.serves || time.Since(began) < row.after {
+						return nil, row.refuse
+					}
+					return dial(ctx, to)
+				}
+				b.run(t, row.code, "send", "hello", "--url", "a:1", "--url", "https://b")
+			})
+		})
+	}
+}

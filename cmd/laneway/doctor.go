@@ -210,7 +210,7 @@ func checkData(_ context.Context, p *patient) []finding {
 }
 
 func (c *doctorCmd) client() clientFlags {
-	flags := clientFlags{URL: c.URL, Token: c.Token, Config: c.Config, AllowPlaintext: c.AllowPlaintext}
+	flags := clientFlags{URL: oneURL(c.URL), Token: c.Token, Config: c.Config, AllowPlaintext: c.AllowPlaintext}
 	if c.Data != nil {
 		flags.Data = *c.Data
 	}
@@ -218,10 +218,11 @@ func (c *doctorCmd) client() clientFlags {
 }
 
 func checkGateway(ctx context.Context, p *patient) []finding {
-	base, err := p.flags.client().address(p.env)
+	addresses, err := p.flags.client().addresses(p.env)
 	if err != nil {
 		return failure(err.Error(), "")
 	}
+	base := addresses[0]
 	if _, _, err := probe(ctx, base, "/healthz"); err != nil {
 		return failure(err.Error(), "")
 	}

@@ -36,10 +36,11 @@ func (c *healthCmd) Run(ctx context.Context, env *environment) error {
 	if c.Timeout <= 0 {
 		return usageError("--timeout must be longer than 0")
 	}
-	base, err := clientFlags{URL: c.URL, Config: c.Config}.address(env)
+	addresses, err := clientFlags{URL: oneURL(c.URL), Config: c.Config}.addresses(env)
 	if err != nil {
 		return err
 	}
+	base := addresses[0]
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	body, status, err := probe(ctx, base, c.path())

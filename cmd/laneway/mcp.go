@@ -29,7 +29,7 @@ Examples:
 
 // Run passes requests on until standard input ends.
 func (c *mcpCmd) Run(ctx context.Context, env *environment) error {
-	endpoint, token, err := c.endpoint(env)
+	endpoint, token, err := c.endpoint(ctx, env)
 	if err != nil {
 		return err
 	}
@@ -54,12 +54,12 @@ func (c *mcpCmd) Run(ctx context.Context, env *environment) error {
 }
 
 // endpoint is where the tools are and the token for them.
-func (c *mcpCmd) endpoint(env *environment) (string, secret.Secret, error) {
+func (c *mcpCmd) endpoint(ctx context.Context, env *environment) (string, secret.Secret, error) {
 	address, inTurn := env.lookupEnv("LANEWAY_MCP_URL")
-	if token, ok := env.lookupEnv("LANEWAY_MCP_TOKEN"); ok && inTurn && c.URL == "" && c.Token == "" {
+	if token, ok := env.lookupEnv("LANEWAY_MCP_TOKEN"); ok && inTurn && len(c.URL) == 0 && c.Token == "" {
 		return address, secret.New(token), nil
 	}
-	t, err := c.target(env)
+	t, err := c.serving(ctx, env)
 	if err != nil {
 		return "", secret.Secret{}, err
 	}

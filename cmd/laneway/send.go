@@ -91,7 +91,7 @@ func (c *sendCmd) upload(ctx context.Context, env *environment) ([]wire.Attachme
 			return nil, usageError(fmt.Sprintf("%s has %d bytes; a file may have %d", path, info.Size(), maxFile))
 		}
 	}
-	to, err := c.target(env)
+	to, err := c.serving(ctx, env)
 	if err != nil {
 		return nil, err
 	}

@@ -43,24 +43,37 @@ type uploader func(ctx context.Context, t target, name string, content io.Reader
 
 // clientFlags locate the gateway. They are the same for every client command.
 type clientFlags struct {
-	URL            string `help:"Address of the gateway; default LANEWAY_URL, else that of the configuration." placeholder:"URL"`
-	Token          string `help:"Credential; better in LANEWAY_TOKEN, because arguments are visible to all users." placeholder:"TOKEN"`
-	Config         string `help:"Configuration file of the gateway on this host, which names its address and token; default LANEWAY_CONFIG, else the file that laneway serve would find." placeholder:"FILE" type:"path"`
-	Data           string `help:"Data directory whose token file is used for a gateway on this host." placeholder:"DIR" type:"path"`
-	AllowPlaintext bool   `help:"Send the credential over ws:// to another host."`
+	URL            []string `help:"Address of the gateway; default LANEWAY_URL, else that of the configuration. Several, or several with commas, are replicas that are tried in turn." placeholder:"URL"`
+	Token          string   `help:"Credential; better in LANEWAY_TOKEN, because arguments are visible to all users." placeholder:"TOKEN"`
+	Config         string   `help:"Configuration file of the gateway on this host, which names its address and token; default LANEWAY_CONFIG, else the file that laneway serve would find." placeholder:"FILE" type:"path"`
+	Data           string   `help:"Data directory whose token file is used for a gateway on this host." placeholder:"DIR" type:"path"`
+	AllowPlaintext bool     `help:"Send the credential over ws:// to another host."`
 
-	ConnectWait time.Duration `help:"How long to wait for a gateway that is starting; 0 = not." default:"5s" placeholder:"DURATION"`
+	ConnectWait time.Duration `help:"How long to wait for a gateway that is starting, or for one of several; 0 = not." default:"5s" placeholder:"DURATION"`
 }
 
-// target finds the gateway and the credential: flags, variables, then the configuration of the gateway on this host.
-func (f clientFlags) target(env *environment) (target, error) {
-	address, err := f.address(env)
+// targets finds the gateways and the credential: flags, variables, then the configuration of the gateway on this host.
+func (f clientFlags) targets(env *environment) ([]target, error) {
+	addresses, err := f.addresses(env)
 	if err != nil {
-		return target{}, err
+		return nil, err
 	}
-	t := target{URL: address, Plaintext: f.AllowPlaintext}
-	t.Token, err = f.credential(env, address)
-	return t, err
+	list := make([]target, len(addresses))
+	for i, address := range addresses {
+		list[i] = target{URL: address, Plaintext: f.AllowPlaintext}
+		if list[i].Token, err = f.credential(env, address); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// oneURL is the list for a flag that takes one address.
+func oneURL(value string) []string {
+	if value == "" {
+		return nil
+	}
+	return []string{value}
 }
 
 // flagOr is the value of a flag, else of a variable.
@@ -72,15 +85,29 @@ func flagOr(flag, variable string, env *environment) string {
 	return value
 }
 
-func (f clientFlags) address(env *environment) (string, error) {
-	raw := flagOr(f.URL, "LANEWAY_URL", env)
+// addresses are those of the flags, else of the variable, else of the gateway on this host.
+func (f clientFlags) addresses(env *environment) ([]string, error) {
+	raw := flagOr(strings.Join(f.URL, ","), "LANEWAY_URL", env)
 	if raw == "" {
 		loaded, err := f.local(env)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		return "ws://" + localAddress(loaded.Config.Listen), nil
+		return []string{"ws://" + localAddress(loaded.Config.Listen)}, nil
 	}
+	var list []string
+	for one := range strings.SplitSeq(raw, ",") {
+		address, err := socketAddress(strings.TrimSpace(one))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, address)
+	}
+	return list, nil
+}
+
+// socketAddress is an address as a person writes it in the form of a WebSocket.
+func socketAddress(raw string) (string, error) {
 	if !strings.Contains(raw, "://") {
 		raw = "ws://" + raw
 	}
@@ -201,25 +228,54 @@ func loopbackURL(address string) bool {
 	return err == nil && !config.Public(net.JoinHostPort(u.Hostname(), "0"))
 }
 
-// connect opens the connection that the flags describe. A gateway that is starting, or that has no room for a moment, is asked again for ConnectWait.
+// connect opens the connection that the flags describe. A gateway that is starting, or that refuses connections for the moment, is asked again for ConnectWait; of several, so are
+// those that refuse.
 func (f clientFlags) connect(ctx context.Context, env *environment) (gatewayConn, error) {
-	t, err := f.target(env)
+	conn, _, err := f.connectTo(ctx, env)
+	return conn, err
+}
+
+// serving is the gateway that connect finds, for requests beside a connection.
+func (f clientFlags) serving(ctx context.Context, env *environment) (target, error) {
+	conn, to, err := f.connectTo(ctx, env)
 	if err != nil {
-		return nil, err
+		return target{}, err
+	}
+	closeQuietly(conn)
+	return to, nil
+}
+
+func (f clientFlags) connectTo(ctx context.Context, env *environment) (conn gatewayConn, to target, err error) {
+	targets, err := f.targets(env)
+	if err != nil {
+		return nil, target{}, err
 	}
 	until := time.Now().Add(f.ConnectWait)
-	var conn gatewayConn
 	err = retry.Do(ctx, retry.Options{
 		Policy: retry.Policy{Base: 100 * time.Millisecond, Max: 500 * time.Millisecond}, MaxWait: time.Second,
-		Retryable: func(err error) bool { return errors.Is(err, client.ErrUnavailable) && time.Now().Before(until) },
+		Retryable: func(err error) bool {
+			again := errors.Is(err, client.ErrUnavailable) || len(targets) > 1 && errors.Is(err, client.ErrNoGateway)
+			return again && time.Now().Before(until)
+		},
 	}, func(ctx context.Context) (err error) {
-		conn, err = env.dial(ctx, t)
+		conn, to, err = env.dialOne(ctx, targets)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, target{}, err
 	}
-	return conn, nil
+	return conn, to, nil
+}
+
+// dialOne connects to the first gateway that can serve. A refused credential ends it: the others would refuse it, too.
+func (env *environment) dialOne(ctx context.Context, targets []target) (conn gatewayConn, to target, err error) {
+	for _, to = range targets {
+		conn, err = env.dial(ctx, to)
+		if err == nil || !errors.Is(err, client.ErrNoGateway) && !errors.Is(err, client.ErrUnavailable) {
+			return conn, to, err
+		}
+	}
+	return nil, to, err
 }
 
 // call opens a connection, makes one call, and closes it.
