@@ -37,6 +37,7 @@ type cli struct {
 	MCP        mcpCmd        `cmd:"" name:"mcp" help:"Serve the tools of a gateway as an MCP server on standard input and output."`
 	Token      tokenCmd      `cmd:"" help:"Make, list and revoke named tokens."`
 	Migrate    migrateCmd    `cmd:"" help:"Bring the database to the version of this program, or back."`
+	Store      storeCmd      `cmd:"" help:"Copy everything from one store to another."`
 	Config     configCmd     `cmd:"" help:"Write a first configuration file, or print every key."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory and gateway, with a cure for each fault."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`

@@ -182,6 +182,11 @@ func rules() []rule {
 			},
 		},
 		{
+			name: "a copy of a store uses the standard library only", example: imports{"laneway/internal/store/transfer", "laneway/internal/store"},
+			applies: exactly(internal + "/store/transfer"),
+			refuses: func(p string) bool { return !standard(p) },
+		},
+		{
 			name: "a store knows the domain and the port", example: imports{"laneway/internal/store/sqlite", "laneway/internal/dispatch"},
 			applies: adapter,
 			refuses: oursBut(internal+"/chat", internal+"/cron", internal+"/channel", internal+"/retry", internal+"/store", internal+"/usage", module+"/migrations", internal+"/words"),

@@ -77,13 +77,15 @@ func MigrateDown(ctx context.Context, url string, force bool) (int64, error) {
 	return version, err
 }
 
+const liveNodesSQL = `SELECT id FROM nodes WHERE lease_until > date_part('epoch', now()) * 1000 ORDER BY started_at, id`
+
 // refuseLiveNodes returns a *LiveNodesError while the lease of a gateway is valid. A database without the table has no gateways.
 func refuseLiveNodes(ctx context.Context, db *sql.DB) error {
 	var there bool
 	if err := db.QueryRowContext(ctx, `SELECT to_regclass('nodes') IS NOT NULL`).Scan(&there); err != nil || !there {
 		return err
 	}
-	rows, err := db.QueryContext(ctx, `SELECT id FROM nodes WHERE lease_until > date_part('epoch', now()) * 1000 ORDER BY started_at, id`)
+	rows, err := db.QueryContext(ctx, liveNodesSQL)
 	if err != nil {
 		return err
 	}
@@ -181,9 +183,23 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		return err
 	case have > s.step:
 		return schemaError(store.ErrSchema, "the database has schema version %d, newer than %d of this program: install a newer laneway", have, s.step)
-	default:
-		return s.checkApplied(have)
 	}
+	if err := s.checkApplied(have); err != nil {
+		return err
+	}
+	return s.checkFinished(ctx)
+}
+
+// checkFinished refuses a database that a copy has not finished: it lacks a part of what was accepted elsewhere.
+func (s *Store) checkFinished(ctx context.Context) error {
+	var unfinished bool
+	err := s.do(ctx, "looking for an unfinished copy", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, unfinishedSQL).Scan(&unfinished)
+	})
+	if err == nil && unfinished {
+		err = errUnfinishedCopy()
+	}
+	return err
 }
 
 // checkApplied refuses a schema that lacks a step of this program. A newer one is no reason to stop: during a rolling upgrade it is an extension.

@@ -93,6 +93,9 @@ func (s *Store) open(ctx context.Context, cfg Config) error {
 	if err := migrateUp(ctx, db, cfg.Logger); err != nil {
 		return errors.Join(err, db.Close())
 	}
+	if err := refuseUnfinished(ctx, db); err != nil {
+		return errors.Join(err, db.Close())
+	}
 	if s.file, err = os.Stat(cfg.Path); err != nil {
 		return errors.Join(fmt.Errorf("look at the database file: %w", err), db.Close())
 	}

@@ -1,0 +1,346 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"laneway/internal/store/transfer"
+)
+
+// ownTables are the tables that a copy leaves out: each database has its own. nodes are the processes on it, none of which lives; the allowances are those of this
+// minute.
+var ownTables = []string{versionTable, "nodes", "allowances", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
+
+// commonNames are the tables whose name differs from that in SQLite.
+var commonNames = map[string]string{"graves": "deleted_sessions"} //nolint:gochecknoglobals // a constant
+
+// Transfer is a database that is open for a copy. No gateway can join it until [Transfer.Close].
+type Transfer struct {
+	conn *pgx.Conn
+	name string
+	tx   pgx.Tx // of a source: one snapshot, which keeps gateways out; nil for a target
+}
+
+var _ transfer.Target = (*Transfer)(nil)
+
+// OpenSource opens a database to copy from it. Its schema must be that of this program. A *[LiveNodesError]: gateways use it. A gateway that starts
+// later waits for the end of the copy, and gives up by its own limits.
+func OpenSource(ctx context.Context, url string) (*Transfer, error) {
+	if err := checkSteps(ctx, url, false); err != nil {
+		return nil, err
+	}
+	t, err := openTransfer(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.freeze(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the source: %w", translate(err)), t.Close())
+	}
+	return t, nil
+}
+
+// OpenTarget opens a database to copy into it, and makes the tables of an empty one. One that has an older schema is refused. A *[LiveNodesError]: gateways use it.
+func OpenTarget(ctx context.Context, url string) (*Transfer, error) {
+	if err := checkSteps(ctx, url, true); err != nil {
+		return nil, err
+	}
+	t, err := openTransfer(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.refuseLive(ctx, t.conn); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the target: %w", translate(err)), t.Close())
+	}
+	return t, nil
+}
+
+// checkSteps makes the tables of an empty target, and refuses every other schema than that of this program.
+func checkSteps(ctx context.Context, url string, target bool) error {
+	steps, err := MigrateStatus(ctx, url)
+	if err != nil {
+		return err
+	}
+	if target && !slices.ContainsFunc(steps, func(m Migration) bool { return m.Applied }) {
+		_, err := MigrateUp(ctx, url)
+		return err
+	}
+	if slices.ContainsFunc(steps, func(m Migration) bool { return !m.Applied }) {
+		return fmt.Errorf("%w: bring the schema of the database up to date first, laneway migrate up --database URL", ErrOldSchema)
+	}
+	return nil
+}
+
+func openTransfer(ctx context.Context, url string) (*Transfer, error) {
+	pc, err := poolConfig(Config{URL: url})
+	if err != nil {
+		return nil, err
+	}
+	for _, limit := range []string{"statement_timeout", "idle_in_transaction_session_timeout"} {
+		pc.ConnConfig.RuntimeParams[limit] = "0" // a large table takes longer, and a source has one transaction
+	}
+	conn, err := pgx.ConnectConfig(ctx, pc.ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", translate(err))
+	}
+	name := fmt.Sprintf("postgres://%s:%d/%s", pc.ConnConfig.Host, pc.ConnConfig.Port, pc.ConnConfig.Database)
+	return &Transfer{conn: conn, name: name}, nil
+}
+
+// freeze begins the snapshot of a source. The lock on the table of gateways comes before it: from then on no gateway joins and no lease is extended.
+func (t *Transfer) freeze(ctx context.Context) (err error) {
+	if t.tx, err = t.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}); err != nil {
+		return err
+	}
+	if _, err := t.tx.Exec(ctx, `LOCK TABLE nodes IN SHARE MODE`); err != nil {
+		return err
+	}
+	if err := t.refuseLive(ctx, t.tx); err != nil {
+		return err
+	}
+	unfinished, err := t.unfinished(ctx, t.tx)
+	if err == nil && unfinished {
+		err = errUnfinishedCopy()
+	}
+	return err
+}
+
+func errUnfinishedCopy() error {
+	return fmt.Errorf("%w: finish it with laneway store copy", transfer.ErrUnfinished)
+}
+
+// reads is what a connection and a transaction have in common.
+type reads interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+func (t *Transfer) reads() reads {
+	if t.tx != nil {
+		return t.tx
+	}
+	return t.conn
+}
+
+// refuseLive returns a *LiveNodesError while the lease of a gateway is valid.
+func (*Transfer) refuseLive(ctx context.Context, from reads) error {
+	rows, err := from.Query(ctx, liveNodesSQL)
+	if err != nil {
+		return err
+	}
+	nodes, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err == nil && len(nodes) > 0 {
+		return &LiveNodesError{Nodes: nodes}
+	}
+	return err
+}
+
+// Close gives the database back.
+func (t *Transfer) Close() error {
+	ctx := context.Background()
+	if t.tx != nil {
+		_ = t.tx.Rollback(ctx) // it has read only
+	}
+	return t.conn.Close(ctx)
+}
+
+// Name is host, port and name of the database.
+func (t *Transfer) Name() string { return t.name }
+
+// Storable is text without what PostgreSQL refuses.
+func (t *Transfer) Storable(text string) string { return clean(text) }
+
+const (
+	tableColumnsSQL = `
+SELECT c.relname, a.attname, format_type(a.atttypid, NULL), NOT a.attnotnull
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY c.relname, a.attnum`
+	tableKeysSQL = `
+SELECT c.relname, a.attname
+FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid CROSS JOIN LATERAL unnest(i.indkey::smallint[]) WITH ORDINALITY k (num, n)
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.num
+WHERE i.indisprimary AND c.relnamespace = current_schema()::regnamespace ORDER BY c.relname, k.n`
+	tableReferencesSQL = `
+SELECT c.relname, f.relname FROM pg_constraint x JOIN pg_class c ON c.oid = x.conrelid JOIN pg_class f ON f.oid = x.confrelid
+WHERE x.contype = 'f' AND c.relnamespace = current_schema()::regnamespace ORDER BY 1, 2`
+	identitiesSQL = `
+SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE c.relnamespace = current_schema()::regnamespace AND a.attidentity <> '' AND NOT a.attisdropped`
+)
+
+// Tables reads the catalog.
+func (t *Transfer) Tables(ctx context.Context) ([]transfer.Table, error) {
+	tables := map[string]*transfer.Table{}
+	err := t.each(ctx, tableColumnsSQL, func(rows pgx.Rows) error {
+		var name, column, typ string
+		var nullable bool
+		if err := rows.Scan(&name, &column, &typ, &nullable); err != nil || slices.Contains(ownTables, name) {
+			return err
+		}
+		kind, known := map[string]transfer.Kind{
+			"bigint": transfer.Integer, "integer": transfer.Integer, "smallint": transfer.Integer, "boolean": transfer.Integer,
+			"double precision": transfer.Number, "text": transfer.Text, "bytea": transfer.Bytes,
+		}[typ]
+		if !known {
+			return fmt.Errorf("column %s.%s has the type %s, which a copy does not know", name, column, typ)
+		}
+		if tables[name] == nil {
+			tables[name] = &transfer.Table{Name: commonName(name)}
+		}
+		tables[name].Columns = append(tables[name].Columns, transfer.Column{Name: column, Kind: kind, Nullable: nullable})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(
+		t.names(ctx, tableKeysSQL, func(name, column string) {
+			if table := tables[name]; table != nil {
+				table.Key = append(table.Key, column)
+			}
+		}),
+		t.names(ctx, tableReferencesSQL, func(name, other string) {
+			if table := tables[name]; table != nil {
+				table.References = append(table.References, commonName(other))
+			}
+		}),
+	)
+	list := make([]transfer.Table, 0, len(tables))
+	for _, table := range tables {
+		list = append(list, *table)
+	}
+	return list, err
+}
+
+func (t *Transfer) names(ctx context.Context, sql string, fn func(table, name string)) error {
+	return t.each(ctx, sql, func(rows pgx.Rows) error {
+		var table, name string
+		err := rows.Scan(&table, &name)
+		fn(table, name)
+		return err
+	})
+}
+
+func (t *Transfer) each(ctx context.Context, sql string, fn func(pgx.Rows) error) error {
+	rows, err := t.reads().Query(ctx, sql)
+	if err != nil {
+		return translate(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := fn(rows); err != nil {
+			return err
+		}
+	}
+	return translate(rows.Err())
+}
+
+func commonName(name string) string {
+	if common, ok := commonNames[name]; ok {
+		return common
+	}
+	return name
+}
+
+// local is the name of the table in this engine.
+func local(t transfer.Table) pgx.Identifier {
+	for name, common := range commonNames {
+		if common == t.Name {
+			return pgx.Identifier{name}
+		}
+	}
+	return pgx.Identifier{t.Name}
+}
+
+// localName is the same, ready for a statement.
+func localName(t transfer.Table) string { return local(t).Sanitize() }
+
+// Count is the number of rows.
+func (t *Transfer) Count(ctx context.Context, table transfer.Table) (n int64, err error) {
+	err = t.reads().QueryRow(ctx, `SELECT count(*) FROM `+localName(table)).Scan(&n)
+	return n, translate(err)
+}
+
+// Page reads rows behind a key.
+func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []transfer.Value) ([]transfer.Row, error) {
+	key := identifiers(table.Key)
+	where, args := "", []any{}
+	if after != nil {
+		places := make([]string, len(after))
+		for i, v := range after {
+			places[i] = fmt.Sprintf("$%d", i+1)
+			args = append(args, v)
+		}
+		where = " WHERE (" + key + ") > (" + strings.Join(places, ", ") + ")"
+	}
+	rows, err := t.reads().Query(ctx, fmt.Sprintf(`SELECT %s FROM %s%s ORDER BY %s LIMIT %d`, identifiers(columnNames(table)), localName(table), where, key, transfer.PageRows), args...)
+	if err != nil {
+		return nil, translate(err)
+	}
+	defer rows.Close()
+	var (
+		page  []transfer.Row
+		bytes int
+	)
+	for bytes < transfer.PageBytes && rows.Next() {
+		values, err := rows.Values()
+		if err != nil {
+			return nil, translate(err)
+		}
+		row := make(transfer.Row, len(values))
+		for i, v := range values {
+			row[i] = common(v)
+		}
+		for _, raw := range rows.RawValues() {
+			bytes += len(raw) + 8
+		}
+		page = append(page, row)
+	}
+	rows.Close()
+	return page, translate(rows.Err())
+}
+
+// common is a value of the driver in the form of both engines.
+func common(v any) transfer.Value {
+	switch v := v.(type) {
+	case bool:
+		if v {
+			return int64(1)
+		}
+		return int64(0)
+	case int32:
+		return int64(v)
+	case int16:
+		return int64(v)
+	default:
+		return v
+	}
+}
+
+func identifiers(names []string) string {
+	list := make([]string, len(names))
+	for i, name := range names {
+		list[i] = pgx.Identifier{name}.Sanitize()
+	}
+	return strings.Join(list, ", ")
+}
+
+func columnNames(t transfer.Table) []string {
+	names := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		names[i] = c.Name
+	}
+	return names
+}
+
+func (t *Transfer) unfinished(ctx context.Context, from reads) (there bool, err error) {
+	err = from.QueryRow(ctx, unfinishedSQL).Scan(&there)
+	return there, err
+}
+
+const unfinishedSQL = `SELECT to_regclass('` + transfer.ProgressTable + `') IS NOT NULL`

@@ -1,0 +1,89 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+)
+
+// Errors of a copy that a person can do something about.
+var (
+	// ErrNotEmpty is wrapped when the target has rows that no unfinished copy has written.
+	ErrNotEmpty = errors.New("the target is not empty")
+	// ErrOtherSource is wrapped when the target has an unfinished copy of another source.
+	ErrOtherSource = errors.New("the target has an unfinished copy of another store")
+	// ErrDiffers is wrapped when the two sides differ at the end.
+	ErrDiffers = errors.New("the copy differs from its source")
+	// ErrUnlike is wrapped when the two sides do not have the same tables and columns.
+	ErrUnlike = errors.New("the two stores do not have the same tables")
+	// ErrUnfinished is wrapped by the adapters when a gateway opens a store with an unfinished copy in it.
+	ErrUnfinished = errors.New("the store has an unfinished copy in it")
+)
+
+// ProgressTable is where a target keeps the position of an unfinished copy. It exists only as long as the copy is unfinished.
+const ProgressTable = "store_copy"
+
+// Bounds of one page: rows, and bytes of texts. A page has at least one row.
+const (
+	PageRows  = 1000
+	PageBytes = 4 << 20
+)
+
+// Kind is the kind of the values of a column.
+type Kind string
+
+// The kinds. A boolean is an Integer, 0 or 1.
+const (
+	Integer Kind = "integer"
+	Number  Kind = "number"
+	Text    Kind = "text"
+	Bytes   Kind = "bytes"
+)
+
+// Value is nil, an int64, a float64, a string or a []byte.
+type Value any
+
+// Row is the values of one row in the order of the columns of its table.
+type Row []Value
+
+// Column of a table.
+type Column struct {
+	Name     string
+	Kind     Kind
+	Nullable bool
+}
+
+// Table as a side has it. Name is the one that both engines use.
+type Table struct {
+	Name    string
+	Columns []Column
+	// Key are the columns of the primary key, in their order.
+	Key []string
+	// References are the tables whose rows must exist before those of this one.
+	References []string
+}
+
+// Side is a store that is open for a copy. One goroutine uses it.
+type Side interface {
+	// Name is where the store is, for people; without a secret.
+	Name() string
+	// Tables are all tables of the store but those that its engine keeps for itself.
+	Tables(ctx context.Context) ([]Table, error)
+	// Count is the number of rows of a table.
+	Count(ctx context.Context, t Table) (int64, error)
+	// Page returns the rows of t behind the key after (nil = from the first), in the order of the key: at most [PageRows], and about [PageBytes].
+	// No row means the end.
+	Page(ctx context.Context, t Table, after []Value) ([]Row, error)
+	// Storable is text as this store can keep it.
+	Storable(text string) string
+}
+
+// Target is the side that is written.
+type Target interface {
+	Side
+	// Begin returns the position of an unfinished copy, nil when there is none.
+	Begin(ctx context.Context) ([]byte, error)
+	// Put inserts rows and makes position the one of the copy, in one commit. The first call has no rows and makes the position.
+	Put(ctx context.Context, t Table, rows []Row, position []byte) error
+	// Finish deletes the position and makes the store ready for a gateway.
+	Finish(ctx context.Context, tables []Table) error
+}
