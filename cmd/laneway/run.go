@@ -38,6 +38,7 @@ type cli struct {
 	Token      tokenCmd      `cmd:"" help:"Make, list and revoke named tokens."`
 	Migrate    migrateCmd    `cmd:"" help:"Bring the database to the version of this program, or back."`
 	Store      storeCmd      `cmd:"" help:"Copy everything from one store to another."`
+	Backup     backupCmd     `cmd:"" help:"Copy the database and the files of a running gateway into a new directory."`
 	Config     configCmd     `cmd:"" help:"Write a first configuration file, or print every key."`
 	Doctor     doctorCmd     `cmd:"" help:"Check configuration, data directory and gateway, with a cure for each fault."`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell."`

@@ -221,6 +221,15 @@ func dsn(path string, readOnly bool) string {
 		q.Add("_pragma", "wal_autocheckpoint("+strconv.Itoa(walPages)+")")
 		q.Add("_pragma", "journal_size_limit("+strconv.Itoa(walKeep)+")")
 	}
+	return address(path, q)
+}
+
+// readDSN is the address of the file for a connection that only reads it, but may write another file (a backup).
+func readDSN(path string) string {
+	return address(path, url.Values{"mode": {"ro"}, "_busy_timeout": {strconv.FormatInt(busyTimeout.Milliseconds(), 10)}})
+}
+
+func address(path string, q url.Values) string {
 	path = filepath.ToSlash(path)
 	if path[0] != '/' {
 		path = "/" + path // a drive letter
