@@ -1,0 +1,274 @@
+package teste2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"laneway/internal/testpg"
+)
+
+// notRun are commands of the documents that no test runs, and why. One that no document has any more fails the test.
+var notRun = map[string]string{
+	"TELEGRAM_TOKEN=123456789:AAH… laneway serve":                                                     "needs Telegram; TestAnUpdateBecomesOneAnswer and its like use a Bot API of their own",
+	"laneway pair approve K7QF2M3A       # in a second terminal: the code that the bot has shown you": "needs that bot",
+	"useradd --system --no-create-home agent":                                                         "changes the users of the host",
+	"install -d -o agent -m 0755 /run/my-agent":                                                       "needs that user",
+	"setpriv --reuid=agent --regid=agent --clear-groups \\\n  systemd-socket-activate --accept --inetd -l /run/my-agent/agent.sock /usr/local/bin/my-agent": "needs systemd",
+	"useradd --system --home-dir /var/lib/laneway --shell /usr/sbin/nologin laneway":                                                                        "changes the users of the host",
+	"install -m 0755 bin/laneway /usr/local/bin/laneway":                                                                                                    "changes the host",
+	"install -D -m 0644 deploy/config.yaml /etc/laneway/config.yaml":                                                                                        "changes the host",
+	"install -m 0644 deploy/laneway.service /etc/systemd/system/laneway.service":                                                                            "changes the host",
+	"systemctl daemon-reload && systemctl enable --now laneway":                                                                                             "needs systemd",
+}
+
+// stage runs the commands of one document, in the order of the page and in one fresh home.
+type stage struct {
+	t       *testing.T
+	home    string
+	env     []string
+	replace *strings.Replacer // what a reader puts in for an example
+	ready   func()            // called once, before the first command whose output the page shows; nil = nothing
+	as      *syscall.Credential
+}
+
+func newStage(t *testing.T, replace ...string) *stage {
+	t.Helper()
+	home, bin := t.TempDir(), t.TempDir()
+	err := errors.Join(os.Symlink(Binary(t), filepath.Join(bin, "laneway")), os.Chmod(home, 0o777), os.Chmod(bin, 0o755), os.Chmod(filepath.Dir(home), 0o755))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{t: t, home: home, replace: strings.NewReplacer(append(replace, "go run ./cmd/laneway", "laneway", "make test", "make -n test")...)}
+	for _, name := range []string{"GOPATH", "GOMODCACHE", "GOCACHE", "GOFLAGS", "GOPROXY"} {
+		out, err := exec.Command("go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.env = append(s.env, name+"="+strings.TrimSpace(string(out)))
+	}
+	s.env = append(s.env, "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+home, "LANEWAY_LISTEN=127.0.0.1:0", "LANEWAY_METRICS_LISTEN=off", raceSettings)
+	return s
+}
+
+// command is a line of a document in a shell, in the directory of this repository.
+func (s *stage) command(line string, as *syscall.Credential) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	s.t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, "sh", "-c", s.replace.Replace(line))
+	cmd.Dir, cmd.Env = "../..", s.env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true}
+	return cmd
+}
+
+func (s *stage) run(line string, as *syscall.Credential) (string, error) {
+	out, err := s.command(line, as).CombinedOutput()
+	return string(out), err
+}
+
+// serve starts a gateway by a line of a document; it ends with the test, or when stop is called.
+func (s *stage) serve(line string) (stop func()) {
+	s.t.Helper()
+	cmd, out := s.command(line, s.as), &syncBuffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = cmd.Wait() }()
+	stop = func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); <-ended }
+	s.t.Cleanup(stop)
+	eventually(s.t, line, startTime, func() bool {
+		select {
+		case <-ended:
+			s.t.Fatalf("%s ended:\n%s", line, out)
+		default:
+		}
+		m := listens.FindStringSubmatch(out.String())
+		if m != nil {
+			s.env = append(s.env, "LANEWAY_URL=http://"+m[1])
+		}
+		return m != nil
+	})
+	return stop
+}
+
+// page runs the blocks of a document.
+func (s *stage) page(blocks []block) {
+	s.t.Helper()
+	for _, b := range blocks {
+		for _, e := range b.exchanges() {
+			if _, left := notRun[e.command]; !left {
+				s.exchange(b, e)
+			}
+		}
+	}
+}
+
+// takesAMoment are commands whose output the page shows as it is some seconds later: a job has run, a new token is in force.
+var takesAMoment = regexp.MustCompile(` runs |\.laneway-token`)
+
+var startsGateway = regexp.MustCompile(`laneway serve\b`)
+
+func (s *stage) exchange(b block, e exchange) {
+	s.t.Helper()
+	if b.lang == "sh" && startsGateway.MatchString(s.replace.Replace(e.command)) {
+		s.gateway(e.command)
+		return
+	}
+	if s.ready != nil && b.lang == "console" {
+		s.ready()
+		s.ready = nil
+	}
+	as := s.as
+	if e.root {
+		as = nil
+	}
+	var (
+		out string
+		err error
+	)
+	for wait := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		out, err = s.run(e.command, as)
+		if b.lang == "sh" || printed(e.prints, strings.Split(out, "\n")) || !takesAMoment.MatchString(e.command) || time.Now().After(wait) {
+			break
+		}
+	}
+	switch {
+	case b.lang == "sh" && err != nil:
+		s.t.Errorf("%s:%d: %s: %v\n%s", b.file, b.line, e.command, err, out)
+	case b.lang == "console" && !printed(e.prints, strings.Split(out, "\n")):
+		s.t.Errorf("%s:%d: %s prints\n%s\nthe document says\n%s", b.file, b.line, e.command, out, strings.Join(e.prints, "\n"))
+	}
+	if e.root {
+		s.keepToken(out)
+	}
+}
+
+// gateway starts a gateway for the rest of the page, or, when it has one, in another home for a moment.
+func (s *stage) gateway(line string) {
+	if !slices.ContainsFunc(s.env, func(v string) bool { return strings.HasPrefix(v, "LANEWAY_URL=") }) {
+		s.serve(line)
+		return
+	}
+	kept := s.env
+	s.env = append(slices.Clone(kept), "LANEWAY_DATA="+s.t.TempDir())
+	s.serve(line)()
+	s.env = kept
+}
+
+// keepToken does what the page tells the reader to do with the secret that the command printed.
+func (s *stage) keepToken(out string) {
+	lines := strings.Fields(out)
+	if len(lines) > 0 {
+		if err := os.WriteFile(filepath.Join(s.home, ".laneway-token"), []byte(lines[len(lines)-1]), 0o644); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// Every command block of the documents is run, each page in a fresh home, and what a page prints for a command must be what the command prints.
+func TestEveryCommandOfTheDocumentsRunsAsPrinted(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for _, path := range documents(t) {
+		blocks := blocksOf(t, path)
+		commands := 0
+		for _, b := range blocks {
+			if b.lang == "" && commandless.MatchString(b.text) {
+				t.Errorf("%s:%d: a block with commands has no language: sh, or console with what they print", b.file, b.line)
+			}
+			for _, e := range b.exchanges() {
+				found[e.command] = true
+				commands++
+			}
+		}
+		if commands == 0 {
+			continue
+		}
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			stageOf(t, filepath.Base(path)).page(blocks)
+		})
+	}
+	for command := range notRun {
+		if !found[command] {
+			t.Errorf("no document has the command that is not run: %s", command)
+		}
+	}
+}
+
+// stageOf prepares what a page takes for granted.
+func stageOf(t *testing.T, page string) *stage {
+	t.Helper()
+	switch page {
+	case "README.md":
+		return newStage(t, "postgres://laneway@localhost/laneway", testpg.DB(t))
+	case "hooks.md":
+		etc := t.TempDir()
+		s := newStage(t, "/etc/laneway", etc, "chgrp laneway", "chgrp "+groupOfTests(), "HOOK_SECRET=…", "HOOK_SECRET=$(cat "+etc+"/deploy.secret)", "http://127.0.0.1:18790", "$LANEWAY_URL")
+		config := filepath.Join(s.home, "laneway.yaml")
+		if err := os.WriteFile(config, []byte("hooks: {deploy: {secret_file: "+etc+"/deploy.secret}}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.ready = func() { s.serve("laneway serve --config " + config) }
+		return s
+	case "operations.md":
+		s := newStage(t)
+		old := "sqlite:" + s.home + "/old/laneway.db"
+		if out, err := s.run("laneway migrate up --database "+old, nil); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		s.replace = strings.NewReplacer("sqlite:/var/lib/laneway/laneway.db", old, "postgres://laneway@db/laneway", testpg.Empty(t))
+		return s
+	case "server.md":
+		if os.Geteuid() != 0 {
+			t.Skip("only root can run programs as other users")
+		}
+		h := startServerHost(t)
+		s := newStage(t)
+		s.as = ordinaryUser
+		s.env = append(s.env, "XDG_CONFIG_HOME="+h.dir+"/etc", "LANEWAY_URL="+h.url)
+		s.replace = strings.NewReplacer("laneway status", "laneway status 2>&1 | sed s,"+h.dir+"/state,/var/lib/laneway,")
+		return s
+	case "cron.md":
+		s := newStage(t)
+		s.serve("laneway serve")
+		return s
+	default:
+		return newStage(t)
+	}
+}
+
+// groupOfTests is a group that this user may give a file to.
+func groupOfTests() string {
+	out, err := exec.Command("id", "-g").Output()
+	if err != nil {
+		return "0"
+	}
+	return string(bytes.TrimSpace(out))
+}
+
+// The comparison must be able to fail.
+func TestTheComparisonOfPrintedOutputsNoticesADifference(t *testing.T) {
+	t.Parallel()
+	page := []string{"ID  NAME", "01a20407-2faa-7889-a9cd-183379d0f483 ping, next 2026-11-22T16:11:59Z", "{\"runId\":\"9f0c…\"}"}
+	same := []string{"ID NAME", "01a2b407-2faa-7889-a9cd-183379d0f483 ping, next 2027-01-02T16:11:59.123Z", "{\"runId\":\"9f0c11\"}", ""}
+	if !printed(page, same) || !printed([]string{"ID  NAME", "…"}, same) || !printed([]string{"…"}, nil) {
+		t.Error("ids, times and blanks count")
+	}
+	for _, other := range [][]string{same[:2], append(slices.Clone(same), "more"), {same[0], strings.Replace(same[1], "ping", "pong", 1), same[2]}} {
+		if printed(page, other) {
+			t.Errorf("%q passes for %q", other, page)
+		}
+	}
+}
