@@ -70,6 +70,7 @@ type Process struct {
 	turnTokens *access.Turns
 	metrics    *metrics.Metrics
 	channels   []channel.Channel
+	commands   []string                // names of the chat commands
 	webhooks   map[string]http.Handler // by path
 	files      *files.Dir
 	main       []net.Listener
@@ -176,6 +177,9 @@ func (p *Process) wire(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the command table: %w", err)
 	}
+	for _, c := range table.Infos() {
+		p.commands = append(p.commands, c.Name)
+	}
 	if err := p.openFiles(); err != nil {
 		return err
 	}
@@ -209,13 +213,18 @@ func (p *Process) indexer() *history.Indexer {
 	return history.NewIndexer(history.IndexerConfig{Store: p.store, Lease: p.dispatch.Lease, Log: p.log})
 }
 
+// disks are directories on the disks on which this process writes, by what lies there.
+func (p *Process) disks() map[string]string {
+	disks := map[string]string{"data": p.cfg.Data}
+	if !p.cfg.Database.IsPostgres() {
+		disks["database"] = filepath.Dir(sqlitePath(p.cfg))
+	}
+	return disks
+}
+
 // freeSpace is the floor of the disks on which this process writes.
 func (p *Process) freeSpace() *diskspace.Floor {
-	dirs := []string{p.cfg.Data}
-	if !p.cfg.Database.IsPostgres() {
-		dirs = append(dirs, filepath.Dir(sqlitePath(p.cfg)))
-	}
-	return diskspace.New(diskspace.Config{Dirs: dirs, Bytes: int64(p.cfg.Limits.FreeSpace), Free: p.opts.FreeSpace, Logger: p.log})
+	return diskspace.New(diskspace.Config{Dirs: slices.Collect(maps.Values(p.disks())), Bytes: int64(p.cfg.Limits.FreeSpace), Free: p.opts.FreeSpace, Logger: p.log})
 }
 
 // seesOwn reads the named tokens, so that work of an earlier process finds the bounds of its sender from the first moment on.

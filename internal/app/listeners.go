@@ -5,14 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"time"
 
+	"laneway/internal/channel/web"
+	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/cron"
 	"laneway/internal/dashboard"
+	"laneway/internal/diskspace"
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/hook"
@@ -64,8 +69,36 @@ func (p *Process) openGateway() error {
 	p.metrics.Watch(metrics.Source{
 		Lanes: p.dispatch.Lanes, Channels: p.dispatch.Channels, DatabaseUp: p.dispatch.StoreUp,
 		Outbox: func() int { return p.dispatch.Figures().OutboxWaiting }, Cron: func() cron.Summary { return p.dispatch.Figures().Cron },
+		DiskFree: p.diskFree,
 	})
+	p.metrics.Begin(p.known())
 	return nil
+}
+
+// known are the labels that the wiring decides.
+func (p *Process) known() metrics.Known {
+	k := metrics.Known{Channels: []string{web.Name}, Commands: p.commands, Methods: slices.Collect(maps.Keys(gateway.Needs()))}
+	for _, c := range p.channels {
+		if kind := chat.ChannelKind(c.Name()); !slices.Contains(k.Channels, kind) {
+			k.Channels = append(k.Channels, kind)
+		}
+	}
+	return k
+}
+
+// diskFree reads the free space of the disks on which this process writes.
+func (p *Process) diskFree() map[string]uint64 {
+	read := p.opts.FreeSpace
+	if read == nil {
+		read = diskspace.Free
+	}
+	free := map[string]uint64{}
+	for name, dir := range p.disks() {
+		if n, err := read(dir); err == nil {
+			free[name] = n
+		}
+	}
+	return free
 }
 
 // hooksOf are the configured webhooks.

@@ -219,7 +219,9 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	publish := t.attempt.End(ctx, t.ofAttempt(), end.ofAttempt(), &p)
 	var fin store.Finished
 	err := ts.node.Final(ctx, "finishing a turn", func(ctx context.Context) (err error) {
+		asked := time.Now()
 		fin, err = t.from.Finish(ctx, p)
+		ts.obs.Stored("finish", time.Since(asked))
 		return err
 	})
 	switch {

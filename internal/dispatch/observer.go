@@ -16,6 +16,10 @@ type Observer interface {
 	Ended(lane string, outcome chat.Outcome, reason string)
 	// TurnEnded: a turn has returned after d; waited is the time from acceptance to start.
 	TurnEnded(lane string, outcome chat.Outcome, d, waited time.Duration)
+	// Tokens: what the model of a turn read and wrote, as its runner reported; input includes the history.
+	Tokens(lane string, input, output int)
+	// Stored: an operation of the store ended after took, well or not; operation is accept, start or finish.
+	Stored(operation string, took time.Duration)
 	// Fenced: a write was refused because the claim was gone.
 	Fenced(operation string)
 	// Sent: one attempt to send ended; result is delivered, retry, failed, expired or resent.
@@ -42,6 +46,12 @@ func (NopObserver) Ended(string, chat.Outcome, string) {}
 
 // TurnEnded does nothing.
 func (NopObserver) TurnEnded(string, chat.Outcome, time.Duration, time.Duration) {}
+
+// Tokens does nothing.
+func (NopObserver) Tokens(string, int, int) {}
+
+// Stored does nothing.
+func (NopObserver) Stored(string, time.Duration) {}
 
 // Fenced does nothing.
 func (NopObserver) Fenced(string) {}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
@@ -101,7 +102,9 @@ func (r *receiver) accept(ctx context.Context, m chat.Message) (receipt chat.Rec
 	}
 	p := r.queue.params(m)
 	p.Node, p.Offset = node, r.offset(m)
+	asked := time.Now()
 	acc, err := r.access.accept(ctx, p)
+	r.obs.Stored("accept", time.Since(asked))
 	r.writes.note(err)
 	switch {
 	case errors.Is(err, chat.ErrQueueFull):

@@ -81,6 +81,7 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	ts.finish(ctx, t, end)
 	took, waited := time.Since(began), t.started.StartedAt.Sub(t.rows[0].AcceptedAt)
 	ts.obs.TurnEnded(t.run.Lane, end.outcome, took, waited)
+	ts.obs.Tokens(t.run.Lane, end.usage.InputTokens, end.usage.OutputTokens)
 	ts.log.InfoContext(ctx, "turn ended", "run_id", t.run.RunID, "session", t.run.Session.String(), "agent", t.run.Session.Agent, "lane", t.run.Lane,
 		"waited", waited.Round(time.Millisecond).String(), "took", took.Round(time.Millisecond).String(), "outcome", string(end.outcome), "reason", end.reason)
 	if end.outcome == chat.OutcomeFailed || end.outcome == chat.OutcomeDead {
@@ -109,7 +110,9 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	}
 	ts.queue.starting.add(lead.Session, p.Seqs)
 	err := ts.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
+		asked := time.Now()
 		t.started, err = t.from.Start(ctx, p)
+		ts.obs.Stored("start", time.Since(asked))
 		return err
 	})
 	ts.queue.starting.remove(lead.Session, p.Seqs)

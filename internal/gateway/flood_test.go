@@ -119,6 +119,8 @@ func TestFloodOfRubbish(t *testing.T) {
 
 // counts is an observer.
 type counts struct {
+	gateway.NoObserver
+
 	mu sync.Mutex
 	n  map[string]int
 }

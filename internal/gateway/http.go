@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -37,7 +39,7 @@ func refuse(w http.ResponseWriter, r *http.Request, e *fault.Error) {
 // the gateway begins to stop: answers that are still waited for end then.
 func (s *Server) routes(base, waits context.Context) http.Handler {
 	r := chi.NewRouter()
-	r.Use(s.recoverer, middleware.GetHead, s.upgrades(base), s.inTime, s.opened)
+	r.Use(s.counted, s.recoverer, middleware.GetHead, s.upgrades(base), s.inTime, s.opened)
 	r.Get("/healthz", s.health.healthz)
 	r.Get("/health", s.health.healthz)
 	r.Get("/readyz", s.health.readyz)
@@ -125,6 +127,20 @@ func methodNotAllowed(r chi.Routes) http.HandlerFunc {
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
 		refuse(w, req, fault.Invalid("this path does not take "+fault.CutName(req.Method)).WithStatus(http.StatusMethodNotAllowed))
 	}
+}
+
+// counted reports each request but the sockets, by the pattern of its route: a path of a client is no label.
+func (s *Server) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if websocket.IsWebSocketUpgrade(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		began, answer := time.Now(), middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		next.ServeHTTP(answer, r)
+		route := chi.RouteContext(r.Context()).RoutePattern()
+		s.observer.HTTPRequest(cmp.Or(route, "none"), cmp.Or(answer.Status(), http.StatusOK), time.Since(began))
+	})
 }
 
 func (s *Server) recoverer(next http.Handler) http.Handler {

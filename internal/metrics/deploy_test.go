@@ -15,7 +15,7 @@ func TestAlertsAndBoardNameMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	text, idle := scrape(t), scrapeIdle(t)
 	late := []string{ // series with the first event, by labels that are not known before
-		"laneway_messages_accepted_total", "laneway_rpc_requests_total", "laneway_channel_connected",
+		"laneway_messages_accepted_total", "laneway_rpc_requests_total", "laneway_http_requests_total", "laneway_channel_connected",
 	}
 	for _, file := range []string{"../../deploy/prometheus/laneway.rules.yml", "../../deploy/grafana/laneway.json"} {
 		content, err := os.ReadFile(file)

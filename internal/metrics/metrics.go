@@ -10,6 +10,8 @@ package metrics
 import (
 	"net/http"
 	"runtime"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +23,7 @@ import (
 	"laneway/internal/gateway"
 	"laneway/internal/gateway/socket"
 	"laneway/internal/scheduler"
+	"laneway/internal/store"
 )
 
 // Metrics is the registry and the observers.
@@ -46,6 +49,9 @@ type Metrics struct {
 	closed                         *prometheus.CounterVec
 	authFailed                     *prometheus.CounterVec
 	telegramCalls, telegramUpdates *prometheus.CounterVec
+	tokens                         *prometheus.CounterVec
+	http                           *prometheus.CounterVec
+	httpTime, stored               *prometheus.HistogramVec
 
 	conns   prometheus.Gauge
 	rpcTime prometheus.Histogram
@@ -53,11 +59,11 @@ type Metrics struct {
 
 // runBuckets reach from a fast local answer to the longest allowed turn.
 func runBuckets() []float64 {
-	return []float64{.005, .02, .1, .5, 1, 2, 5, 10, 30, 60, 300, 600, 3600}
+	return []float64{.005, .01, .02, .05, .1, .2, .5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 45, 60, 120, 300, 600, 1800, 3600}
 }
 
 func waitBuckets() []float64 {
-	return []float64{.0005, .001, .002, .005, .01, .05, .2, 1, 5, 30, 120, 600}
+	return []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300, 600}
 }
 
 // New makes a registry with the metrics of laneway, of the Go runtime and of the process.
@@ -79,6 +85,10 @@ func New(version, commit string) *Metrics {
 	m.authFailed = m.counters("auth_failures_total", "Refused credentials.", "reason")
 	m.telegramCalls = m.counters("telegram_calls_total", "Calls of the Telegram Bot API, by method and result.", "method", "result")
 	m.telegramUpdates = m.counters("telegram_updates_total", "Updates from Telegram, by what became of them.", "result")
+	m.tokens = m.counters("tokens_total", "Tokens that models of turns read (input) and wrote (output), as runners report them.", "lane", "direction")
+	m.http = m.counters("http_requests_total", "HTTP requests but sockets, by route and status.", "route", "code")
+	m.httpTime = m.histograms("http_duration_seconds", "Time from an HTTP request to the end of its answer.", runBuckets(), "route")
+	m.stored = m.histograms("store_operation_seconds", "Time that the store takes for the three operations of a turn.", waitBuckets(), "operation")
 	m.leaseLost = m.counter("lease_lost_total", "Times this process was declared dead or could not reach the database in time.")
 	m.takenOver = m.counter("sessions_taken_over_total", "Sessions taken over from a process that was gone.")
 	m.conns = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "laneway", Name: "ws_connections", Help: "Open WebSocket connections."})
@@ -98,6 +108,9 @@ func (m *Metrics) begin() {
 	for _, operation := range []string{"start", "finish"} {
 		m.fenced.WithLabelValues(operation)
 	}
+	for _, operation := range []string{"accept", "start", "finish"} {
+		m.stored.WithLabelValues(operation)
+	}
 	for _, policy := range []chat.DropPolicy{chat.DropOld, chat.DropNew} {
 		m.dropped.WithLabelValues(string(policy))
 	}
@@ -107,13 +120,54 @@ func (m *Metrics) begin() {
 		m.waited.WithLabelValues(lane)
 		for _, outcome := range []chat.Outcome{chat.OutcomeAnswered, chat.OutcomeFailed, chat.OutcomeStopped, chat.OutcomeDead} {
 			m.runs.WithLabelValues(lane, string(outcome))
+			m.outcomes.WithLabelValues(lane, string(outcome), "")
 		}
+		m.tokens.WithLabelValues(lane, tokensIn)
+		m.tokens.WithLabelValues(lane, tokensOut)
 	}
 	for _, why := range scheduler.Refusals() {
 		m.refused.WithLabelValues(string(why))
 	}
 	for _, reason := range []string{"mismatch", "missing", "locked", "hook"} {
 		m.authFailed.WithLabelValues(reason)
+	}
+	for _, reason := range socket.CloseReasons() {
+		m.closed.WithLabelValues(string(reason))
+	}
+}
+
+// The directions of tokens.
+const (
+	tokensIn  = "input"
+	tokensOut = "output"
+)
+
+// Known are the labels of this process that its wiring decides.
+type Known struct {
+	// Channels are the kinds of channels, Commands and Methods the tables of chat commands and of RPC.
+	Channels, Commands, Methods []string
+}
+
+// Begin makes the series of known labels, at zero; call it once. What it leaves out are series of faults, which a label names.
+func (m *Metrics) Begin(k Known) {
+	for _, channel := range k.Channels {
+		m.accepted.WithLabelValues(channel, yes(false))
+		m.accepted.WithLabelValues(channel, yes(true))
+		for _, result := range []string{"delivered", "retry", "failed", "expired", "resent", "gone"} {
+			m.sent.WithLabelValues(channel, store.KindReply, result)
+		}
+	}
+	for _, command := range k.Commands {
+		m.commands.WithLabelValues(command, yes(true))
+		m.commands.WithLabelValues(command, yes(false))
+	}
+	for _, method := range k.Methods {
+		m.rpc.WithLabelValues(method, "ok")
+	}
+	if slices.Contains(k.Channels, "telegram") {
+		for _, result := range []string{"accepted", "command", "duplicate", "ignored", "limited", "parked", "refused"} {
+			m.telegramUpdates.WithLabelValues(result)
+		}
 	}
 }
 
@@ -161,6 +215,14 @@ func (o dispatchObserver) TurnEnded(lane string, outcome chat.Outcome, d, waited
 	o.m.runs.WithLabelValues(lane, string(outcome)).Inc()
 	o.m.runTime.WithLabelValues(lane).Observe(d.Seconds())
 	o.m.waited.WithLabelValues(lane).Observe(max(0, waited.Seconds()))
+}
+func (o dispatchObserver) Tokens(lane string, input, output int) {
+	o.m.tokens.WithLabelValues(lane, tokensIn).Add(float64(max(0, input)))
+	o.m.tokens.WithLabelValues(lane, tokensOut).Add(float64(max(0, output)))
+}
+
+func (o dispatchObserver) Stored(operation string, took time.Duration) {
+	o.m.stored.WithLabelValues(operation).Observe(took.Seconds())
 }
 func (o dispatchObserver) Fenced(operation string) { o.m.fenced.WithLabelValues(operation).Inc() }
 
@@ -211,6 +273,11 @@ func (o gatewayObserver) ConnClosed(reason socket.CloseReason) {
 func (o gatewayObserver) Request(method, result string, took time.Duration) {
 	o.m.rpc.WithLabelValues(method, result).Inc()
 	o.m.rpcTime.Observe(took.Seconds())
+}
+
+func (o gatewayObserver) HTTPRequest(route string, status int, took time.Duration) {
+	o.m.http.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	o.m.httpTime.WithLabelValues(route).Observe(took.Seconds())
 }
 
 func (o gatewayObserver) AuthFailed(reason string) { o.m.authFailed.WithLabelValues(reason).Inc() }

@@ -29,13 +29,15 @@ func scrape(t *testing.T) string {
 		},
 		Outbox: func() int { return 4 }, Cron: func() cron.Summary {
 			return cron.Summary{Jobs: 5, Running: 2, Paused: 1, Backlog: 3, OldestDue: time.Second}
-		}, DatabaseUp: func() bool { return true },
+		}, DatabaseUp: func() bool { return true }, DiskFree: func() map[string]uint64 { return map[string]uint64{"data": 12345} },
 	})
 	d := m.Dispatch()
 	d.Accepted("web", false)
 	d.Dropped("old")
 	d.Ended("main", chat.OutcomeAnswered, "")
 	d.TurnEnded("main", chat.OutcomeAnswered, time.Second, time.Millisecond)
+	d.Tokens("main", 7, 3)
+	d.Stored("accept", time.Second)
 	d.Fenced("finish")
 	d.Sent("telegram", "reply", "delivered")
 	d.CommandRun("stop", true)
@@ -54,6 +56,7 @@ func scrape(t *testing.T) string {
 	g.ConnOpened()
 	g.ConnClosed(socket.ClosedSlow)
 	g.Request("health", "ok", time.Millisecond)
+	g.HTTPRequest("/v1/models", 200, time.Second)
 	g.AuthFailed("mismatch")
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -68,6 +71,7 @@ func scrapeIdle(t *testing.T) string {
 	m.Watch(metrics.Source{
 		Lanes:  func() chat.LanesStatus { return chat.LanesStatus{Lanes: []chat.LaneStatus{{Name: "main"}}} },
 		Outbox: func() int { return 0 }, Cron: func() cron.Summary { return cron.Summary{} }, DatabaseUp: func() bool { return true },
+		DiskFree: func() map[string]uint64 { return map[string]uint64{"data": 1} },
 	})
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -84,9 +88,32 @@ func TestEveryPromisedMetricIsThere(t *testing.T) {
 		`laneway_auth_failures_total{reason="mismatch"} 1`, `laneway_outbox_waiting 4`, `laneway_db_up 1`,
 		`laneway_cron_runs_total{outcome="ok",trigger="schedule"} 1`, `laneway_cron_start_lag_seconds_sum 1`, `laneway_cron_jobs 5`, `laneway_cron_running 2`,
 		`laneway_cron_paused 1`, `laneway_cron_tick_seconds_sum 1`, `laneway_cron_tick_seconds_count 1`, `laneway_cron_backlog 3`, `laneway_cron_oldest_due_seconds 1`,
-		`laneway_fenced_writes_total{operation="finish"} 1`, `laneway_lease_lost_total 1`, `laneway_sessions_taken_over_total 2`,
+		`laneway_fenced_writes_total{operation="finish"} 1`, `laneway_lease_lost_total 1`,
+		`laneway_tokens_total{direction="input",lane="main"} 7`, `laneway_tokens_total{direction="output",lane="main"} 3`, `laneway_disk_free_bytes{disk="data"} 12345`,
+		`laneway_store_operation_seconds_sum{operation="accept"} 1`, `laneway_http_requests_total{code="200",route="/v1/models"} 1`,
+		`laneway_http_duration_seconds_sum{route="/v1/models"} 1`, `laneway_sessions_taken_over_total 2`,
 	} {
 		if !strings.Contains(text, line) {
+			t.Errorf("missing: %s", line)
+		}
+	}
+}
+
+// A counter that appears with its first event has no rate for it, so an alarm or a board misses it.
+func TestTheSeriesOfKnownLabelsAreThereBeforeTheFirstEvent(t *testing.T) {
+	t.Parallel()
+	m := metrics.New("1.2.3", "abc")
+	m.Begin(metrics.Known{Channels: []string{"web", "telegram"}, Commands: []string{"stop"}, Methods: []string{"chat.send"}})
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range []string{
+		`laneway_messages_accepted_total{channel="web",duplicate="false"} 0`, `laneway_rpc_requests_total{code="ok",method="chat.send"} 0`,
+		`laneway_commands_total{command="stop",ok="false"} 0`, `laneway_outbox_sends_total{channel="telegram",kind="reply",result="failed"} 0`,
+		`laneway_telegram_updates_total{result="parked"} 0`, `laneway_ws_closed_total{reason="slow"} 0`,
+		`laneway_messages_ended_total{lane="cron",outcome="failed",reason=""} 0`, `laneway_tokens_total{direction="output",lane="team"} 0`,
+		`laneway_store_operation_seconds_count{operation="finish"} 0`,
+	} {
+		if !strings.Contains(w.Body.String(), line) {
 			t.Errorf("missing: %s", line)
 		}
 	}
@@ -95,7 +122,7 @@ func TestEveryPromisedMetricIsThere(t *testing.T) {
 func TestLabelsNeverNameAPersonOrAConversation(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
-	for name := range strings.FieldsSeq("lane outcome reason policy channel duplicate kind result command ok operation method code state version commit go le quantile trigger phase") {
+	for name := range strings.FieldsSeq("lane outcome reason policy channel duplicate kind result command ok operation method code state version commit go le quantile trigger phase direction disk route") {
 		known[name] = true
 	}
 	for _, m := range regexp.MustCompile(`[{,]([a-z_]+)="`).FindAllStringSubmatch(scrape(t), -1) {

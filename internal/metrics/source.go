@@ -17,6 +17,8 @@ type Source struct {
 	Outbox     func() int
 	Cron       func() cron.Summary
 	DatabaseUp func() bool
+	// DiskFree is how many bytes are free on the disks of this process, by what lies on them (data, database); nil = not known.
+	DiskFree func() map[string]uint64
 }
 
 // Watch adds the gauges of a source; call it once.
@@ -24,6 +26,9 @@ func (m *Metrics) Watch(s Source) {
 	m.registry.MustRegister(&laneCollector{source: s.Lanes, descs: laneDescs()})
 	if s.Channels != nil {
 		m.registry.MustRegister(&channelCollector{s.Channels})
+	}
+	if s.DiskFree != nil {
+		m.registry.MustRegister(diskCollector{s.DiskFree})
 	}
 	m.gauge("outbox_waiting", "Outgoing messages that wait to be sent.", func() float64 { return float64(s.Outbox()) })
 	m.gauge("cron_jobs", "Jobs of people.", func() float64 { return float64(s.Cron().Jobs) })

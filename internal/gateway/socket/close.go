@@ -24,3 +24,8 @@ const (
 	ClosedStopping  CloseReason = "stopping" // the gateway stops
 	ClosedInternal  CloseReason = "internal" // a defect
 )
+
+// CloseReasons are all reasons.
+func CloseReasons() []CloseReason {
+	return []CloseReason{ClosedByPeer, ClosedHandshake, ClosedProtocol, ClosedSlow, ClosedSilent, ClosedRevoked, ClosedStopping, ClosedInternal}
+}
