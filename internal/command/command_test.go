@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,14 +44,21 @@ type house struct {
 	queue command.QueueReport
 	stop  command.StopReport
 	jobs  []cron.Job
+	zone  string
 	err   error
 }
 
 // now is a Sunday.
 func now() time.Time { return time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC) }
 
-func (h *house) Clock(context.Context) (time.Time, string, error) {
-	return now(), "Europe/Berlin", h.err
+func (h *house) Clock(context.Context, command.Call) (time.Time, string, error) {
+	return now(), cmp.Or(h.zone, "Europe/Berlin"), h.err
+}
+
+func (h *house) Zone(context.Context, command.Call) (string, error) { return h.zone, h.err }
+func (h *house) SetZone(_ context.Context, _ command.Call, zone string) error {
+	h.zone = zone
+	return h.err
 }
 
 func (h *house) AddJob(_ context.Context, _ command.Call, n command.NewJob) (cron.Put, error) {
@@ -167,6 +175,9 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/cron RESUME 2", "Resumed: news, next Sun 22 Nov 2026 15:00 UTC.", "resume b"},
 		{"/cron run tea", "Started: tea.", "run a"},
 		{"/cron rm 3", "Removed: NEWS.", "rm c"},
+		{"/timezone", "Your time zone is Europe/Berlin, the gateway's; choose another with /timezone Europe/Berlin. It is Sun 22 Nov 2026 15:00 CET there.", ""},
+		{"/timezone Asia/Tokyo", "Your time zone is Asia/Tokyo. It is Sun 22 Nov 2026 23:00 JST there.", ""},
+		{"/timezone +05:30", "Your time zone is +05:30. It is Sun 22 Nov 2026 19:30 +05:30 there.", ""},
 		{"/whoami", "You are gateway (web user 7).", ""},
 		{"/id", "This conversation is agent:main:main. Its address is web:5.", ""},
 	} {
@@ -200,7 +211,7 @@ func TestStatusAndHelpNameEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range table.Infos() {
-		if !strings.Contains(table.Help(), "/"+c.Name) {
+		if !strings.Contains(table.Help(true), "/"+c.Name) {
 			t.Errorf("/help does not know /%s", c.Name)
 		}
 	}
@@ -211,6 +222,48 @@ func TestStatusAndHelpNameEverything(t *testing.T) {
 	}
 }
 
+// A person of a chat gets the few commands that people use, an operator every one.
+func TestHelpIsShortForPeople(t *testing.T) {
+	t.Parallel()
+	table, err := command.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	help, _ := table.Lookup("help")
+	for _, c := range []struct {
+		call command.Call
+		all  bool
+	}{{command.Call{}, false}, {command.Call{Scope: chat.ScopeWrite}, false}, {command.Call{Args: "ALL"}, true}, {command.Call{Scope: chat.ScopeAdmin}, true}} {
+		answer, err := help.Run(t.Context(), &house{}, c.call)
+		has := func(part string) bool { return strings.Contains(answer.Text, part) }
+		if err != nil || !has("/remind ") || !has("/timezone ") || has("/whoami") != c.all || has("/help all lists") == c.all {
+			t.Errorf("%+v: %v\n%s", c.call, err, answer.Text)
+		}
+	}
+}
+
+// What a person writes and reads is in the zone that they chose.
+func TestTheZoneOfAPersonIsThatOfTheirReminders(t *testing.T) {
+	t.Parallel()
+	table, err := command.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{}
+	for _, c := range []struct{ text, want string }{
+		{"/timezone Asia/Tokyo", "Your time zone is Asia/Tokyo"},
+		{"/remind tomorrow 9:00 walk", "Mon 23 Nov 2026 09:00 JST"},
+		{"/timezone default", "Europe/Berlin, the gateway's"},
+		{"/remind tomorrow 9:00 walk", "Mon 23 Nov 2026 09:00 CET"},
+	} {
+		cmd, name, args, _ := table.Parse(c.text, "")
+		answer, err := cmd.Run(t.Context(), h, command.Call{Name: name, Args: args})
+		if err != nil || !strings.Contains(answer.Text, c.want) {
+			t.Errorf("%s: %q, %v; want %q", c.text, answer.Text, err, c.want)
+		}
+	}
+}
+
 func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 	t.Parallel()
 	table, err := command.New()
@@ -218,7 +271,7 @@ func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{
-		"/queue sideways", "/model " + strings.Repeat("x", 201), "/model a\u202eb",
+		"/queue sideways", "/timezone Mars/Olympus", "/timezone Local", "/model " + strings.Repeat("x", 201), "/model a\u202eb",
 		"/remind", "/remind tea", "/remind in 20m", "/remind 25:00 tea", "/remind every", "/remind yesterday 9:00 tea", "/cron add", "/cron add 99 99 * * * x",
 		`/cron add "0 9 * *" x`, "/cron add @every 1s x", "/cron fly", "/cron pause 0", "/cron show 9", "/cron pause 4", "/cron rm nothing", "/cron rm news", "/cron run -1",
 	} {

@@ -34,6 +34,9 @@ type Actions interface {
 	AnswerAgent(ctx context.Context, c Call, id string, option int) (string, error)
 	// Overview describes the gateway and the session in a few facts.
 	Overview(ctx context.Context, c Call) (Overview, error)
+	// Zone is the time zone that the person chose, "" = none. SetZone chooses one; "" = back to the gateway's. The zone exists.
+	Zone(ctx context.Context, c Call) (string, error)
+	SetZone(ctx context.Context, c Call, zone string) error
 	// Agents lists the agents; the first is the default.
 	Agents() []agent.Info
 
@@ -71,7 +74,7 @@ type Overview struct {
 func core() []Command {
 	return []Command{
 		{
-			Name: "new", Aliases: []string{"reset"}, Category: "session", Method: "sessions.reset",
+			Name: "new", Aliases: []string{"reset"}, Common: true, Category: "session", Method: "sessions.reset",
 			Description: "Stop everything here and begin an empty conversation.", Run: textOnly(runNew),
 		},
 		{
@@ -79,7 +82,7 @@ func core() []Command {
 			Description: "Let the agent summarise the older part of this conversation. Nothing is deleted.", Run: textOnly(runCompact),
 		},
 		{
-			Name: "stop", Category: "session", Method: "chat.abort", Urgent: true,
+			Name: "stop", Common: true, Category: "session", Method: "chat.abort", Urgent: true,
 			Description: "Stop the oldest running turn; if none runs, the oldest waiting message.", Run: textOnly(runStop),
 		},
 		{
@@ -107,6 +110,11 @@ func core() []Command {
 		{
 			Name: "whoami", Category: "status", Method: "status",
 			Description: "Show who the gateway thinks you are.", Run: textOnly(runWhoami),
+		},
+		{
+			Name: "timezone", Args: "[zone | default]", Common: true, Category: "session",
+			Method: "sessions.describe", Verbs: map[string]string{"*": "chat.send"},
+			Description: "Show or choose your time zone, for /remind and lists: Europe/Berlin, +02:00.", Run: textOnly(runTimezone),
 		},
 		{
 			Name: "id", Category: "status", Method: "sessions.describe",
@@ -144,24 +152,35 @@ func New(more ...Command) (*Table, error) {
 	list := slices.Concat(core(), []Command{answerCommand()}, jobCommands(), questionCommands(), more)
 	var table *Table
 	list = append(list, Command{
-		Name: "help", Aliases: []string{"start"}, Category: "status", Method: "commands.list",
+		Name: "help", Aliases: []string{"start"}, Args: "[all]", Common: true, Category: "status", Method: "commands.list",
 		Description: "Show what you can say here.",
-		Run:         textOnly(func(context.Context, Actions, Call) (string, error) { return table.Help(), nil }),
+		Run:         textOnly(func(_ context.Context, _ Actions, c Call) (string, error) { return table.Help(wantsAll(c)), nil }),
 	})
 	table, err := NewTable(list)
 	return table, err
 }
 
-// Help is the text of /help.
-func (t *Table) Help() string {
+// wantsAll: an operator gets every command, a person of a chat the few that people use, unless they ask for all.
+func wantsAll(c Call) bool {
+	return c.Scope == chat.ScopeAdmin || strings.EqualFold(c.Args, "all")
+}
+
+// Help is the text of /help: every command, or those that people use.
+func (t *Table) Help(all bool) string {
 	var b strings.Builder
 	b.WriteString("Write a message and the agent answers. Commands:\n")
 	for _, c := range t.list {
+		if !all && !c.Common {
+			continue
+		}
 		b.WriteString("/" + c.Name)
 		if c.Args != "" {
 			b.WriteString(" " + c.Args)
 		}
 		b.WriteString(" - " + c.Description + "\n")
+	}
+	if !all {
+		b.WriteString("/help all lists every command.")
 	}
 	return strings.TrimRight(b.String(), "\n")
 }

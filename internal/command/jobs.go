@@ -15,8 +15,8 @@ import (
 // JobActions is what the commands do to jobs. Every method sees and changes the person's own jobs only, and in a group only those that
 // answer there: other people must not read the private jobs of a person.
 type JobActions interface {
-	// Clock is the store's time, which decides what is due, and the zone of times that name none.
-	Clock(ctx context.Context) (now time.Time, zone string, err error)
+	// Clock is the store's time, which decides what is due, and the zone of times that name none: the person's own, else the gateway's.
+	Clock(ctx context.Context, c Call) (now time.Time, zone string, err error)
 	// AddJob makes a job that answers where the command was given. The same job again is one job.
 	AddJob(ctx context.Context, c Call, n NewJob) (cron.Put, error)
 	// Jobs lists jobs in the order in which they were made.
@@ -39,7 +39,7 @@ type NewJob struct {
 func jobCommands() []Command {
 	return []Command{
 		{
-			Name: "remind", Args: "WHEN TEXT", Category: "jobs", Method: "cron.add",
+			Name: "remind", Args: "WHEN TEXT", Common: true, Category: "jobs", Method: "cron.add",
 			Description: "Send you a text later: in 20m, 15:00, tomorrow 9:00, every 30m.", Run: textOnly(runRemind),
 		},
 		{
@@ -50,7 +50,7 @@ func jobCommands() []Command {
 			Description: "Let the agent do something by the clock, and look after such jobs.", Run: runCron,
 		},
 		{
-			Name: "jobs", Category: "jobs", Method: "cron.list",
+			Name: "jobs", Common: true, Category: "jobs", Method: "cron.list",
 			Description: "List your reminders and jobs.", Run: runJobs,
 		},
 	}
@@ -90,7 +90,7 @@ func addJob(ctx context.Context, a Actions, c Call, text string, reminder bool) 
 	if text == "" {
 		return "", chat.Errorf(chat.CodeInvalid, "%s", usage)
 	}
-	now, zone, err := a.Clock(ctx)
+	now, zone, err := a.Clock(ctx, c)
 	if err != nil {
 		return "", err
 	}
@@ -186,7 +186,7 @@ func jobsHere(ctx context.Context, a Actions, c Call) (jobs []cron.Job, zone str
 	if jobs, err = a.Jobs(ctx, c); err != nil {
 		return nil, "", err
 	}
-	_, zone, err = a.Clock(ctx)
+	_, zone, err = a.Clock(ctx, c)
 	return jobs, zone, err
 }
 

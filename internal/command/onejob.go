@@ -36,7 +36,7 @@ func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, er
 	}
 	switch verb {
 	case "show":
-		return showJob(ctx, a, job)
+		return showJob(ctx, a, c, job)
 	case "pause":
 		if note == "" {
 			note = "paused in the chat"
@@ -101,8 +101,8 @@ func whichJob(verb string, jobs []cron.Job, fits func(cron.Job) bool) *chat.Choi
 }
 
 // showJob describes a job and its last run, and offers the commands for it.
-func showJob(ctx context.Context, a Actions, j cron.Job) (Answer, error) {
-	_, zone, err := a.Clock(ctx)
+func showJob(ctx context.Context, a Actions, c Call, j cron.Job) (Answer, error) {
+	_, zone, err := a.Clock(ctx, c)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -136,7 +136,7 @@ func cutRunes(s string, limit int) string {
 }
 
 func resume(ctx context.Context, a Actions, c Call, job cron.Job) (Answer, error) {
-	_, zone, err := a.Clock(ctx)
+	_, zone, err := a.Clock(ctx, c)
 	if err != nil {
 		return Answer{}, err
 	}

@@ -56,8 +56,10 @@ func textOnly(f func(ctx context.Context, a Actions, c Call) (string, error)) Fu
 
 // Command is one row of the table.
 type Command struct {
-	Name        string
-	Aliases     []string
+	Name    string
+	Aliases []string
+	// Common commands are in the short /help for people.
+	Common      bool
 	Args        string // hint such as "[all]"; "" = takes none
 	Description string
 	Category    string

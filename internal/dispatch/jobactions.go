@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,9 +25,24 @@ func chatCaller(c command.Call) chat.Caller {
 	return by
 }
 
-// Clock is the store's time and the gateway's zone.
-func (a actions) Clock(ctx context.Context) (now time.Time, zone string, err error) {
-	return a.d.svc.Clock(ctx)
+// Clock is the store's time and the person's zone, else the gateway's.
+func (a actions) Clock(ctx context.Context, c command.Call) (now time.Time, zone string, err error) {
+	chosen, err := a.Zone(ctx, c)
+	if err != nil {
+		return now, "", err
+	}
+	now, zone, err = a.d.svc.Clock(ctx)
+	return now, cmp.Or(chosen, zone), err
+}
+
+// Zone is /timezone without a zone.
+func (a actions) Zone(ctx context.Context, c command.Call) (string, error) {
+	return a.d.store.ZoneOf(ctx, c.Principal)
+}
+
+// SetZone is /timezone.
+func (a actions) SetZone(ctx context.Context, c command.Call, zone string) error {
+	return a.d.store.SetZone(ctx, c.Principal, zone)
 }
 
 // AddJob is /remind and /cron add.

@@ -26,6 +26,7 @@ type Store interface {
 	IdempotencyRecords
 	Search
 	Retention
+	Zones
 
 	// Kind is "sqlite", "postgres" or "memory". Status pages show it instead of a path or an address.
 	Kind() string

@@ -32,14 +32,15 @@ func (t *Table) remind() Tool {
 			if err != nil {
 				return "", err
 			}
-			spec, zone, err := t.when(ctx, a.When)
+			call := turn.call("remind", key, string(args))
+			spec, zone, err := t.when(ctx, call, a.When)
 			if err != nil {
 				return "", err
 			}
 			if spec.Kind != schedule.KindAt {
 				return "", chat.Errorf(chat.CodeInvalid, "a reminder is for one moment; use the tool cron for what repeats")
 			}
-			put, err := t.addJob(ctx, turn.call("remind", key, string(args)), spec, a.Text, true)
+			put, err := t.addJob(ctx, call, spec, a.Text, true)
 			if err != nil {
 				return "", err
 			}
@@ -49,8 +50,8 @@ func (t *Table) remind() Tool {
 }
 
 // when reads a time and the zone in which it is meant.
-func (t *Table) when(ctx context.Context, when string) (spec schedule.Spec, zone string, err error) {
-	now, zone, err := t.deps.Jobs.Clock(ctx)
+func (t *Table) when(ctx context.Context, c command.Call, when string) (spec schedule.Spec, zone string, err error) {
+	now, zone, err := t.deps.Jobs.Clock(ctx, c)
 	if err != nil {
 		return spec, zone, err
 	}
@@ -109,10 +110,10 @@ func (t *Table) runCron(ctx context.Context, turn Turn, c command.Call, a cronAr
 	case "add":
 		return t.planJob(ctx, c, a)
 	case "preview":
-		return t.previewJob(ctx, a)
+		return t.previewJob(ctx, c, a)
 	}
 	actions := map[string]func() (string, error){
-		"update": func() (string, error) { return t.updateJob(ctx, turn, a) },
+		"update": func() (string, error) { return t.updateJob(ctx, turn, c, a) },
 		"pause":  func() (string, error) { return "The job is paused.", t.deps.Jobs.PauseJob(ctx, c, a.ID, "") },
 		"remove": func() (string, error) {
 			err := t.deps.Jobs.RemoveJob(ctx, c, a.ID)
@@ -146,7 +147,7 @@ func (t *Table) listJobs(ctx context.Context, c command.Call) (string, error) {
 	if err != nil || len(jobs) == 0 {
 		return "There are no jobs.", err
 	}
-	_, zone, err := t.deps.Jobs.Clock(ctx)
+	_, zone, err := t.deps.Jobs.Clock(ctx, c)
 	if err != nil {
 		return "", err
 	}
@@ -162,7 +163,7 @@ func (t *Table) listJobs(ctx context.Context, c command.Call) (string, error) {
 }
 
 func (t *Table) planJob(ctx context.Context, c command.Call, a cronArgs) (string, error) {
-	spec, zone, err := t.when(ctx, a.When)
+	spec, zone, err := t.when(ctx, c, a.When)
 	if err != nil {
 		return "", err
 	}
@@ -173,8 +174,8 @@ func (t *Table) planJob(ctx context.Context, c command.Call, a cronArgs) (string
 	return fmt.Sprintf("Job %s is planned %s (%s), next %s.", put.Job.ID, command.ScheduleWords(put.Job.Schedule, zone), zone, shown(put.Job.State.NextRunAt)), nil
 }
 
-func (t *Table) previewJob(ctx context.Context, a cronArgs) (string, error) {
-	spec, zone, err := t.when(ctx, a.When)
+func (t *Table) previewJob(ctx context.Context, c command.Call, a cronArgs) (string, error) {
+	spec, zone, err := t.when(ctx, c, a.When)
 	if err != nil {
 		return "", err
 	}
@@ -182,10 +183,10 @@ func (t *Table) previewJob(ctx context.Context, a cronArgs) (string, error) {
 }
 
 // updateJob changes when a job fires, what it asks, or both.
-func (t *Table) updateJob(ctx context.Context, turn Turn, a cronArgs) (string, error) {
+func (t *Table) updateJob(ctx context.Context, turn Turn, c command.Call, a cronArgs) (string, error) {
 	patch := cron.Members{}
 	if a.When != "" {
-		spec, _, err := t.when(ctx, a.When)
+		spec, _, err := t.when(ctx, c, a.When)
 		if err != nil {
 			return "", err
 		}

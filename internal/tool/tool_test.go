@@ -39,7 +39,7 @@ type services struct {
 
 func now() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }
 
-func (s *services) Clock(context.Context) (time.Time, string, error) {
+func (s *services) Clock(context.Context, command.Call) (time.Time, string, error) {
 	return now(), "Europe/Berlin", nil
 }
 

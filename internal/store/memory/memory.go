@@ -54,6 +54,7 @@ type Store struct {
 	answers map[call]answer
 	// questions by id.
 	questions map[string]*question
+	zones     map[string]string // by principal
 
 	crons   crons
 	records records
@@ -72,7 +73,7 @@ func New(cfg Config) *Store {
 		messages: map[string]*message{}, dedupe: map[string]*message{},
 		runs: map[string]*run{}, active: map[string]*run{},
 		outbox: map[string]*outRow{}, replies: map[replyOf]chat.TranscriptEntry{}, byRun: map[runPart]*outRow{},
-		answers: map[call]answer{}, questions: map[string]*question{}, crons: newCrons(), records: newRecords(), used: newCounted(),
+		answers: map[call]answer{}, zones: map[string]string{}, questions: map[string]*question{}, crons: newCrons(), records: newRecords(), used: newCounted(),
 	}
 	if s.now == nil {
 		s.now = time.Now //nolint:forbidigo // the default of the injected clock

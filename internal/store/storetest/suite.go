@@ -78,6 +78,7 @@ func areas() []area {
 		{"Answers", idempotencyTests()},
 		{"Retention", retentionTests()},
 		{"Search", searchTests()},
+		{"Zones", zoneTests()},
 		{"Values", valueTests()},
 		{"Cancel", cancelTests()},
 		{"Race", raceTests()},
