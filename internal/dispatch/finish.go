@@ -41,15 +41,17 @@ func (e *ending) fail(outcome chat.Outcome, state, reason, message string) {
 // notedText is how many bytes of a message its note repeats, to distinguish it from others that ran at the same time.
 const notedText = 80
 
-// stopNote shows readers of the transcript, above all the agent of the next turn, that a message was not carried out. Without it the next prompt would
-// hold the stopped text as if it were asked still. "" = there is no note.
-func stopNote(lead store.Waiting, outcome chat.Outcome) string {
+// endNote shows readers of the transcript, above all the agent of the next turn, that a message has no complete answer. Without it the next prompt would
+// hold its text as if it were asked still, and a failed message that is sent again would be there twice as one. "" = there is no note.
+func endNote(lead store.Waiting, outcome chat.Outcome) string {
 	what := strconv.Quote(chat.Cut(chat.Printable(lead.Content.Text), notedText))
 	switch outcome {
 	case chat.OutcomeStopped:
 		return "Stopped before its answer was complete, and not to be carried out: " + what
 	case chat.OutcomeSuperseded:
 		return "Interrupted by a newer message before its answer was complete: " + what
+	case chat.OutcomeFailed:
+		return "Failed before its answer was complete: " + what
 	default:
 		return ""
 	}
@@ -238,7 +240,7 @@ func (ts *turns) writeFinish(ctx context.Context, t *turn, end ending, stillRunn
 	return true
 }
 
-// answer is what the transcript keeps of an end: the text, and behind a turn that was stopped a note of it.
+// answer is what the transcript keeps of an end: the text, and behind a turn that was stopped or failed a note of it.
 func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 	entries := t.journal.entries()
 	if end.text != "" {
@@ -248,7 +250,7 @@ func (ts *turns) answer(t *turn, end ending) []chat.TranscriptEntry {
 		}
 		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleAssistant, Text: end.text, Tokens: tokens, StopReason: end.stop})
 	}
-	if note := stopNote(t.rows[len(t.rows)-1], end.outcome); note != "" {
+	if note := endNote(t.rows[len(t.rows)-1], end.outcome); note != "" {
 		entries = append(entries, chat.TranscriptEntry{RunID: t.run.RunID, Role: chat.RoleSystem, Text: note, Tokens: agent.EstimateTokens(note), StopReason: end.stop})
 	}
 	return entries

@@ -150,3 +150,33 @@ func TestDroppedMessagesOfTheWebLeaveARow(t *testing.T) {
 		}
 	})
 }
+
+// A message whose turn failed and that is sent again was in the next prompt twice, as one text of the person; nothing marked the failed one.
+func TestTheNextPromptSaysThatATurnFailed(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		model, asked := testmodel.Start(t), 0
+		model.Answer(func(call testmodel.Call) testmodel.Reply {
+			if strings.HasSuffix(call.Last(), "tidy the table") { // and not the question whether the model is there
+				if asked++; asked == 1 {
+					return testmodel.Reply{Status: 400, Message: "no"}
+				}
+			}
+			return testmodel.Reply{Pieces: []string{"done"}}
+		})
+		g := Install(t, database, modelConfig(model))
+		g.Start()
+		w, c := watch(t, g), mustDial(t, g, nil)
+		for _, id := range []string{"first", "again"} {
+			say(t, c, "agent:main:main", id, "tidy the table")
+			w.await(t, id)
+		}
+		calls := model.Calls()
+		var prompt strings.Builder
+		for _, m := range calls[len(calls)-1].Messages {
+			prompt.WriteString(m.Role + ": " + m.Content + "\n")
+		}
+		if got := prompt.String(); strings.Count(got, `Failed before its answer was complete: "tidy the table"`) != 1 || !strings.HasSuffix(got, "tidy the table\n") {
+			t.Errorf("the prompt after the failure is\n%s", got)
+		}
+	})
+}
