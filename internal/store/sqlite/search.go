@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ func (s *Store) SearchTranscripts(ctx context.Context, q store.SearchQuery) (out
 				return err
 			}
 		}
+		if err := find.runs(ctx, r); err != nil {
+			return err
+		}
 		out = find.result()
 		return nil
 	})
@@ -44,9 +48,13 @@ type search struct {
 	// full: enough was found or read. short: the bounds of the search were reached at the entry of that time.
 	full, short bool
 	back        time.Time
+	every       bool // what is read comes in no order: enough is not a reason to end
 }
 
 func (f *search) result() store.SearchResult {
+	if f.short { // only down to where everything was read
+		f.hits = slices.DeleteFunc(f.hits, func(h store.Hit) bool { return h.Entry.At.Before(f.back) })
+	}
 	out := f.q.Cut(f.hits)
 	if f.short && !out.More {
 		out.More, out.Back = true, f.back
@@ -70,6 +78,23 @@ const (
 	indexSQL = `SELECT ` + hitColumns + ` FROM transcript_words w CROSS JOIN transcript t ON t.rowid = w.rowid CROSS JOIN sessions s ON s.key = t.session_key
 		WHERE transcript_words MATCH ?1` + searchFilter + ` ORDER BY w.rowid DESC`
 )
+
+// runsSQL reads the newest runs that are one row of the ledger. ?1 how many.
+const runsSQL = `SELECT t.session_key, t.session_id, s.principal, t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.at
+	FROM (SELECT id, principal FROM cron_run_logs WHERE finished_at IS NOT NULL AND finished_at >= ?5 AND compact = 1 AND (?2 = '' OR principal = ?2)
+		AND (?3 = '' OR session_key = ?3) AND (?4 = '' OR agent = ?4) AND principal <> ?7 ORDER BY finished_at DESC LIMIT ?1) s
+	CROSS JOIN compact_transcript t ON t.of = s.id WHERE t.at >= ?5 AND (?6 = 0 OR t.at <= ?6)`
+
+// runs reads the runs that are one row of the ledger, with bounds of their own.
+func (f *search) runs(ctx context.Context, r querier) error {
+	of := search{q: f.q, budget: store.NewBudget(store.SearchBytes), every: true}
+	rows, err := r.query(ctx, runsSQL, of.args(store.SearchRuns)...)
+	if _, err = of.read(rows, err); err != nil {
+		return err
+	}
+	f.hits = append(f.hits, of.hits...)
+	return nil
+}
 
 func (f *search) args(first any) []any {
 	session := ""
@@ -155,7 +180,7 @@ func (f *search) read(rows *sql.Rows, err error) (n int, _ error) {
 		if hit, ok := f.q.Hit(h); ok {
 			f.hits = append(f.hits, hit)
 		}
-		if len(f.hits) > f.q.Most() {
+		if len(f.hits) > f.q.Most() && !f.every {
 			f.full = true
 			break
 		}
