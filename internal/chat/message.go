@@ -116,6 +116,8 @@ type Options struct {
 	Thinking     string         `json:"thinking,omitempty"`
 	SystemPrompt string         `json:"systemPrompt,omitempty"`
 	Params       map[string]any `json:"params,omitempty"`
+	// Task places the message in a tree of sub-turns; nil = a person or a program sent it, and its turn can be the root of one.
+	Task *Task `json:"task,omitempty"`
 }
 
 // Message is one input of a session, before the store accepts it. (Channel, ExternalID) or Dedupe is its

@@ -11,7 +11,7 @@ const (
 	RightFree Right = iota
 	// RightMine: the key is made of the principal's identity.
 	RightMine
-	// RightMade: the gateway makes such keys, and they do not name a principal: the run of a job, a completion without a user. No principal
+	// RightMade: the gateway makes such keys, and they do not name a principal: the run of a job, a sub-turn, a completion without a user. No principal
 	// may create the session; once it exists, its owner may use it.
 	RightMade
 	// RightNone: the key contains the identity of another principal, or is the main session, which is the operator's.
@@ -33,7 +33,7 @@ func (k SessionKey) RightOf(principal string) Right {
 			return RightMade
 		}
 		return mineIf(who == principal)
-	case k.OfCronRun():
+	case k.OfCronRun(), k.OfTask():
 		return RightMade
 	}
 	if channel := k.Channel(); channel != "" && channel != "web" { // the web channel has no identities of its own
@@ -49,12 +49,12 @@ func mineIf(mine bool) Right {
 	return RightNone
 }
 
-// Named reports whether a caller has chosen the key: it is neither the main session nor one that the gateway makes for each run of a job or each
-// completion without a user.
+// Named reports whether a caller has chosen the key: it is neither the main session nor one that the gateway makes for each run of a job, each sub-turn or
+// each completion without a user.
 func (k SessionKey) Named() bool {
 	id, single := strings.CutPrefix(k.Rest, "api:")
 	single = single && !strings.Contains(id, ":")
-	return k.Rest != "main" && !single && !k.OfCronRun()
+	return k.Rest != "main" && !single && !k.OfCronRun() && !k.OfTask()
 }
 
 // UsableBy reports whether a principal that is restricted to its own sessions may use this one. owner is whose it is, if it exists.

@@ -26,7 +26,7 @@ type SessionKey struct {
 	// Agent is the id of the agent, `[a-z0-9][a-z0-9_-]{0,63}`.
 	Agent string
 	// Rest is everything behind the agent: `main`, `<channel>:direct|group:<chat>[:topic:<thread>]`,
-	// `cron:<job>:<trigger>-<slot>`, `api:…`, `hook:<name>` or a name that a client chose.
+	// `cron:<job>:<trigger>-<slot>`, `task:<id>`, `api:…`, `hook:<name>` or a name that a client chose.
 	Rest string
 }
 
@@ -114,6 +114,15 @@ func (k SessionKey) OfCronRun() bool {
 	rest, ok := strings.CutPrefix(k.Rest, "cron:")
 	return ok && strings.Contains(rest, ":")
 }
+
+// taskPrefix begins the keys of sub-turns.
+const taskPrefix = "task:"
+
+// TaskKey is the key of the session that a sub-turn of an agent has for itself.
+func TaskKey(agent, id string) SessionKey { return SessionKey{Agent: agent, Rest: taskPrefix + id} }
+
+// OfTask reports whether the session is that of a sub-turn, `task:<id>`.
+func (k SessionKey) OfTask() bool { return strings.HasPrefix(k.Rest, taskPrefix) }
 
 // Channel is the channel that made the key, or "" where the key names none.
 func (k SessionKey) Channel() string {

@@ -93,7 +93,7 @@ func runInvariants() []Invariant {
 	return []Invariant{
 		{ID: "I3.now", Rule: "A session runs no more turns at once than its limit, stopping ones included.", SQL: `
 			SELECT 'I3.now', s.key, count(*) FROM sessions s
-			JOIN runs r ON r.session_key = s.key AND r.state IN ('running', 'stopping')
+			JOIN runs r ON r.session_key = s.key AND r.state IN ('running', 'stopping', 'yielded')
 			GROUP BY s.key, s.run_limit HAVING count(*) > s.run_limit`},
 		{ID: "I3.past", Rule: "A session never ran more turns at once than its limit.", Params: []string{"since"}, SQL: `
 			SELECT 'I3.past', a.session_key, a.id FROM runs a
@@ -102,7 +102,7 @@ func runInvariants() []Invariant {
 			 AND b.started_at <= a.started_at AND (b.ended_at IS NULL OR b.ended_at > a.started_at)
 			WHERE a.started_at > :since AND (a.ended_at IS NULL OR a.ended_at > a.started_at)
 			GROUP BY a.session_key, a.id, s.run_limit HAVING count(*) >= s.run_limit`},
-		{ID: "I4.lane", Rule: "A node runs no more turns in a lane than the lane has slots.", Params: lanes, SQL: `
+		{ID: "I4.lane", Rule: "A node runs no more turns in a lane than the lane has slots; those that wait for sub-turns have none.", Params: lanes, SQL: `
 			SELECT 'I4.lane', r.owner, r.lane, count(*) FROM (
 				SELECT owner, lane FROM runs WHERE state IN ('running', 'stopping')
 				UNION ALL SELECT node, lane FROM cron_run_logs WHERE compact = 1 AND state = 'running') AS r
@@ -115,7 +115,7 @@ func runInvariants() []Invariant {
 		{ID: "I7.left", Rule: "A turn that runs belongs to a node that lives.", Params: []string{"gone"}, SQL: `
 			SELECT 'I7.left', r.id, r.owner FROM runs r
 			LEFT JOIN nodes n ON n.id = r.owner AND n.lease_until > :gone
-			WHERE r.state IN ('running', 'stopping') AND n.id IS NULL`},
+			WHERE r.state IN ('running', 'stopping', 'yielded') AND n.id IS NULL`},
 	}
 }
 
@@ -176,7 +176,7 @@ func cronInvariants() []Invariant {
 			WHERE (state = 'retrying') <> (coalesce(next_attempt_at, 0) <> 0)`},
 		{ID: "I2.stuck", Rule: "A run that runs has a turn that runs on a node that lives.", Params: []string{"gone"}, SQL: `
 			SELECT 'I2.stuck', c.job_id, c.scheduled_for FROM cron_run_logs c
-			LEFT JOIN runs r ON r.id = c.run_id AND r.state = 'running'
+			LEFT JOIN runs r ON r.id = c.run_id AND r.state IN ('running', 'yielded')
 			LEFT JOIN nodes n ON n.id = CASE WHEN c.compact = 1 THEN c.node ELSE r.owner END AND n.lease_until > :gone
 			WHERE c.state = 'running' AND n.id IS NULL`},
 		{ID: "I2.compact", Rule: "A run that is one row has no other rows.", SQL: `

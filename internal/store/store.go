@@ -21,6 +21,7 @@ type Store interface {
 	Inbox
 	Journal
 	Questions
+	Tasks
 	Sessions
 	Outbox
 	IdempotencyRecords

@@ -19,6 +19,7 @@ const (
 // States of a run row. Interrupted runs with unfinished messages run again.
 const (
 	RunRunning     = "running"
+	RunYielded     = "yielded"  // waits for sub-turns and has no slot
 	RunStopping    = "stopping" // stopped, outcome written, goroutine not yet back
 	RunOK          = "ok"
 	RunFailed      = "failed"

@@ -75,7 +75,7 @@ func (s *Store) Heartbeat(ctx context.Context, nodeID string) (store.Beat, error
 func (s *Store) stopsFor(nodeID string) []store.StopRequest {
 	var stops []store.StopRequest
 	for _, r := range s.active {
-		if r.Owner == nodeID && r.State == store.RunRunning && r.StopBy != "" {
+		if r.Owner == nodeID && r.works() && r.StopBy != "" {
 			stops = append(stops, store.StopRequest{Session: r.Session, RunID: r.ID, By: r.StopBy})
 		}
 	}

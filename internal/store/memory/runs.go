@@ -77,7 +77,7 @@ func (s *Store) Join(ctx context.Context, p store.StartParams) ([]int64, error) 
 // claimed finds a run that runs under exactly this claim.
 func (s *Store) claimed(c store.Claim, runID string) (*run, error) {
 	r := s.runs[runID]
-	if r == nil || r.Session != c.Session || r.State != store.RunRunning || r.Owner != c.Node || r.Epoch != c.Epoch {
+	if r == nil || r.Session != c.Session || !r.works() || r.Owner != c.Node || r.Epoch != c.Epoch {
 		return nil, chat.ErrFenced
 	}
 	return r, nil

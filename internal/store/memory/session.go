@@ -45,6 +45,7 @@ type message struct {
 	dedupe, hash, node, notice string
 	endedAt                    time.Time
 	ended                      *cron.Run // the ledger row that ended with the message
+	task                       *task     // nil = it is no sub-turn
 }
 
 // run is one row of runs.

@@ -109,7 +109,7 @@ func (s *Store) named(se *session, id string, queued []*message, running []*run)
 func (s *Store) running(se *session) []*run {
 	var list []*run
 	for _, r := range s.active {
-		if r.Session == se.Key && r.State == store.RunRunning {
+		if r.Session == se.Key && r.works() {
 			list = append(list, r)
 		}
 	}

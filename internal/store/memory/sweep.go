@@ -60,7 +60,7 @@ func (s *Store) takeOver(se *session, nodeID string, now time.Time) {
 		if r.Session != se.Key {
 			continue
 		}
-		if _, crashed := s.nodes[r.Owner]; crashed {
+		if _, crashed := s.nodes[r.Owner]; crashed && r.State != store.RunYielded { // a run that waited did not end its process
 			r.Crashes++
 		}
 		s.crons.waitAgain(r.ID, now)

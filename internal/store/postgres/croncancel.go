@@ -34,7 +34,7 @@ RETURNING l.id, l.job_id, i.message_id, i.session_key, i.seq, false, ''`
 	cancelRunningSQL = `
 WITH r AS (
 	UPDATE runs r SET stop_by = CASE WHEN r.stop_by = '' THEN $3 ELSE r.stop_by END
-	FROM cron_run_logs l WHERE l.id = ANY($1::text[]) AND l.state = 'running' AND r.id = l.run_id AND r.ended_at IS NULL AND r.state = 'running'
+	FROM cron_run_logs l WHERE l.id = ANY($1::text[]) AND l.state = 'running' AND r.id = l.run_id AND r.ended_at IS NULL AND r.state IN ('running', 'yielded')
 	RETURNING l.id, r.session_key, r.seq_to, r.owner
 )
 UPDATE cron_run_logs l SET reason = $2

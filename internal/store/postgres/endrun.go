@@ -33,7 +33,7 @@ WITH p AS MATERIALIZED (
 		input_tokens = p.input, output_tokens = p.output, model = p.model, provider = p.provider,
 		ended_at = CASE WHEN p.still = 1 THEN NULL ELSE ` + nowSQL + ` END
 	FROM p
-	WHERE r.id = p.run AND (r.session_key = p.key) IS TRUE AND r.owner = p.node AND r.epoch = p.epoch AND r.state = 'running'
+	WHERE r.id = p.run AND (r.session_key = p.key) IS TRUE AND r.owner = p.node AND r.epoch = p.epoch AND r.state IN ('running', 'yielded')
 	RETURNING p.*, r.session_id
 ), q AS (
 	SELECT r.*, l.lead, l.n, l.rest FROM r CROSS JOIN LATERAL (

@@ -47,7 +47,7 @@ const (
 RETURNING ` + nowSQL + `, lease_until, (SELECT count(*) FROM nodes o WHERE o.id <> $2 AND o.lease_until > ` + nowSQL + `)`
 
 	stopsSQL = `SELECT session_key, id, stop_by FROM runs
-WHERE ended_at IS NULL AND state = 'running' AND owner = $1 AND stop_by <> '' ORDER BY id`
+WHERE ended_at IS NULL AND state IN ('running', 'yielded') AND owner = $1 AND stop_by <> '' ORDER BY id`
 
 	leasesSQL = `SELECT name FROM leases WHERE owner = $1 ORDER BY name`
 )

@@ -14,7 +14,7 @@ const (
 	// $3 node, $4 epoch, $5 round, $6 kind, $7 number, $8 body.
 	recordRoundSQL = `
 WITH r AS (
-	SELECT id FROM runs WHERE id = $1 AND (session_key = $2) IS TRUE AND owner = $3 AND epoch = $4 AND state = 'running'
+	SELECT id FROM runs WHERE id = $1 AND (session_key = $2) IS TRUE AND owner = $3 AND epoch = $4 AND state IN ('running', 'yielded')
 ), w AS (
 	INSERT INTO turn_rounds (run_id, round, kind, n, body) SELECT r.id, $5, $6, $7, $8 FROM r ON CONFLICT DO NOTHING
 )

@@ -22,7 +22,7 @@ const defaultSessions = 50
 const sessionColumns = sessionOnly + `, ` + sessionRuns
 
 const (
-	sessionRuns = `ARRAY(SELECT r.id FROM runs r WHERE r.session_key = s.key AND r.ended_at IS NULL AND r.state = 'running' ORDER BY r.seq_from)`
+	sessionRuns = `ARRAY(SELECT r.id FROM runs r WHERE r.session_key = s.key AND r.ended_at IS NULL AND r.state IN ('running', 'yielded') ORDER BY r.seq_from)`
 	sessionOnly = `s.key, s.session_id, s.principal, s.lane, COALESCE(s.owner, ''), s.epoch, s.last_seq, s.taken_seq, s.done_seq,
 	s.stop_seq, s.run_limit, s.waiting, s.mode, s.notes, s.created_at, s.updated_at, s.last_message_at, s.last_run_id, s.last_state,
 	s.last_cause, s.last_error, s.preview, s.total_tokens`
@@ -122,7 +122,7 @@ func (s *Store) CountNamed(ctx context.Context, principal string) (int, error) {
 	err := s.do(ctx, "counting the named sessions of a principal", func(ctx context.Context) error {
 		return s.pool.QueryRow(ctx, `
 			SELECT count(*) FROM (SELECT substr(key, length(agent) + 8) AS rest FROM sessions WHERE principal = $1) s
-			WHERE rest <> 'main' AND rest NOT LIKE 'cron:%:%' AND (rest NOT LIKE 'api:%' OR rest LIKE 'api:%:%')`, clean(principal)).Scan(&n)
+			WHERE rest <> 'main' AND rest NOT LIKE 'cron:%:%' AND rest NOT LIKE 'task:%' AND (rest NOT LIKE 'api:%' OR rest LIKE 'api:%:%')`, clean(principal)).Scan(&n)
 	})
 	return n, err
 }

@@ -200,7 +200,7 @@ func (g *startOp) scan(row pgx.Row) error {
 const joinSQL = `
 WITH r AS (
 	SELECT session_id, seq_to FROM runs
-	WHERE id = $3 AND (session_key = $2) IS TRUE AND owner = $4 AND epoch = $5 AND state = 'running'
+	WHERE id = $3 AND (session_key = $2) IS TRUE AND owner = $4 AND epoch = $5 AND state IN ('running', 'yielded')
 ), m AS (
 	SELECT seq FROM inbox
 	WHERE session_key = $2 AND seq = ANY($6::bigint[]) AND ended_at IS NULL AND state IN ('held', 'waiting') AND EXISTS (SELECT 1 FROM r)

@@ -15,7 +15,7 @@ import (
 const stopRunsSQL = `
 WITH v AS (
 	SELECT id FROM runs
-	WHERE session_key = $1 AND ended_at IS NULL AND state = 'running' AND CASE $2::text
+	WHERE session_key = $1 AND ended_at IS NULL AND state IN ('running', 'yielded') AND CASE $2::text
 		WHEN 'all' THEN true
 		WHEN 'run' THEN id = COALESCE((
 			SELECT run_id FROM inbox WHERE message_id = $3 AND session_key = $1 AND state = 'running'), $3)

@@ -106,7 +106,7 @@ func (t *tx) cancel(ctx context.Context, r *ledgerRow, c cancellation) (out cron
 	r.Error = c.note
 	if r.State == cron.RunRunning {
 		out.Running, out.Node = true, r.Node
-		_, err := t.exec(ctx, `UPDATE runs SET stop_by = coalesce(stop_by, ?) WHERE id = ? AND state = 'running'`,
+		_, err := t.exec(ctx, `UPDATE runs SET stop_by = coalesce(stop_by, ?) WHERE id = ? AND state IN ('running', 'yielded')`,
 			cmp.Or(c.by, "cron"), r.message)
 		if err != nil {
 			return out, err

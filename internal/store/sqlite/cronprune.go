@@ -91,7 +91,7 @@ func (t *tx) prune(ctx context.Context, id string) (n int, err error) {
 	// Attempts are <id> and <id>/<n>; 0 is the character after the slash.
 	for _, statement := range []string{
 		`DELETE FROM inbox WHERE state = 'done' AND (message_id = ?1 OR message_id > ?1 || '/' AND message_id < ?1 || '0')`,
-		`DELETE FROM runs WHERE state NOT IN ('running', 'stopping') AND (id = ?1 OR id > ?1 || '/' AND id < ?1 || '0')`,
+		`DELETE FROM runs WHERE state NOT IN ('running', 'stopping', 'yielded') AND (id = ?1 OR id > ?1 || '/' AND id < ?1 || '0')`,
 		`DELETE FROM cron_run_logs WHERE id = ?1`,
 	} {
 		if _, err := t.exec(ctx, statement, id); err != nil {

@@ -80,7 +80,7 @@ func (s *Store) CountNamed(ctx context.Context, principal string) (n int, err er
 	err = s.view(ctx, "count the named sessions of a principal", func(ctx context.Context, q querier) error {
 		return q.one(ctx, `
 			SELECT count(*) FROM (SELECT substr(key, length(agent) + 8) AS rest FROM sessions WHERE principal = ?)
-			WHERE rest <> 'main' AND rest NOT GLOB 'cron:*:*' AND (rest NOT GLOB 'api:*' OR rest GLOB 'api:*:*')`, principal).Scan(&n)
+			WHERE rest <> 'main' AND rest NOT GLOB 'cron:*:*' AND rest NOT GLOB 'task:*' AND (rest NOT GLOB 'api:*' OR rest GLOB 'api:*:*')`, principal).Scan(&n)
 	})
 	return n, err
 }

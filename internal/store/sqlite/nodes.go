@@ -74,8 +74,8 @@ func text(row scanner) (s string, err error) {
 // history in the order of their ids.
 func (t *tx) stopRequests(ctx context.Context, nodeID string) ([]store.StopRequest, error) {
 	rows, err := t.query(ctx, `
-		SELECT session_key, id, stop_by FROM runs INDEXED BY runs_active
-		WHERE state IN ('running', 'stopping') AND state = 'running' AND owner = ? AND stop_by IS NOT NULL ORDER BY id`, nodeID)
+		SELECT session_key, id, stop_by FROM runs INDEXED BY runs_open
+		WHERE state IN ('running', 'stopping', 'yielded') AND state <> 'stopping' AND owner = ? AND stop_by IS NOT NULL ORDER BY id`, nodeID)
 	return collect(rows, err, func(row scanner) (r store.StopRequest, err error) {
 		var key string
 		err = row.Scan(&key, &r.RunID, &r.By)
@@ -139,7 +139,7 @@ func (t *tx) proveAlive(ctx context.Context, nodeID string) error {
 func (t *tx) forget(ctx context.Context) error {
 	_, err := t.exec(ctx, `
 		DELETE FROM nodes WHERE lease_until <= ?
-		AND NOT EXISTS (SELECT 1 FROM runs WHERE state IN ('running', 'stopping') AND owner = nodes.id)
+		AND NOT EXISTS (SELECT 1 FROM runs WHERE state IN ('running', 'stopping', 'yielded') AND owner = nodes.id)
 		AND NOT EXISTS (SELECT 1 FROM cron_run_logs r WHERE r.state IN ('queued', 'running', 'retrying') AND r.compact = 1 AND r.node = nodes.id)
 		AND NOT EXISTS (SELECT 1 FROM inbox i JOIN sessions s ON s.key = i.session_key WHERE i.state <> 'done' AND s.owner = nodes.id)`,
 		t.now-nodeKept.Milliseconds())

@@ -51,7 +51,7 @@ func (s *Store) PruneInbox(ctx context.Context, p store.PruneParams) (int, error
 func (t *tx) pruneMessage(ctx context.Context, m oldMessage) (int, error) {
 	var from, to int64
 	var active bool
-	err := t.one(ctx, `SELECT seq_from, seq_to, state IN ('running', 'stopping') FROM runs WHERE id = ?`, m.run).Scan(&from, &to, &active)
+	err := t.one(ctx, `SELECT seq_from, seq_to, state IN ('running', 'stopping', 'yielded') FROM runs WHERE id = ?`, m.run).Scan(&from, &to, &active)
 	switch {
 	case none(err):
 		n, err := t.exec(ctx, `DELETE FROM inbox WHERE session_key = ? AND seq = ? AND state = 'done'`, m.session, m.seq)

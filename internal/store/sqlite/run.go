@@ -53,7 +53,7 @@ func (t *tx) holdRun(ctx context.Context, c store.Claim, runID string) (r *row, 
 	}
 	r = &row{}
 	row := t.one(ctx, `SELECT `+asOne+rowColumns+`, runs.session_id`+column+` FROM sessions s LEFT JOIN nodes n ON n.id = s.owner
-		JOIN runs ON runs.id = ? AND runs.session_key = s.key AND runs.state = 'running' AND runs.owner = ? AND runs.epoch = ? WHERE s.key = ?`,
+		JOIN runs ON runs.id = ? AND runs.session_key = s.key AND runs.state IN ('running', 'yielded') AND runs.owner = ? AND runs.epoch = ? WHERE s.key = ?`,
 		t.now, runID, c.Node, c.Epoch, c.Session.String())
 	err = packed{row}.Scan(append(r.fields(), &transcript)...)
 	if none(err) || err == nil && !r.heldBy(c) {
@@ -78,7 +78,7 @@ func (s *Store) RunByID(ctx context.Context, id string) (out store.Run, err erro
 // endStoppingOfDead ends the stopping runs of dead nodes: their goroutines have ended with their process.
 func (t *tx) endStoppingOfDead(ctx context.Context) error {
 	_, err := t.exec(ctx, `
-		UPDATE runs SET state = 'stopped', ended_at = ? WHERE state IN ('running', 'stopping') AND state = 'stopping'
+		UPDATE runs SET state = 'stopped', ended_at = ? WHERE state IN ('running', 'stopping', 'yielded') AND state = 'stopping'
 		AND NOT EXISTS (SELECT 1 FROM nodes WHERE id = runs.owner AND lease_until > ?)`, t.now, t.now)
 	return err
 }

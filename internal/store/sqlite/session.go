@@ -96,7 +96,7 @@ func (t *tx) settle(ctx context.Context, r *row) (active int, err error) {
 	var oldest int64
 	err = t.one(ctx, `
 		SELECT coalesce((SELECT min(seq) FROM inbox INDEXED BY inbox_unfinished WHERE session_key = ?1 AND state <> 'done'), 0),
-			(SELECT count(*) FROM runs INDEXED BY runs_active WHERE session_key = ?1 AND state IN ('running', 'stopping'))`, r.key).Scan(&oldest, &active)
+			(SELECT count(*) FROM runs INDEXED BY runs_open WHERE session_key = ?1 AND state IN ('running', 'stopping', 'yielded'))`, r.key).Scan(&oldest, &active)
 	if err != nil {
 		return 0, err
 	}

@@ -31,7 +31,7 @@ func readSession(ctx context.Context, q querier, key chat.SessionKey) (store.Ses
 
 func addRuns(ctx context.Context, q querier, s *store.Session) error {
 	rows, err := q.query(ctx, `
-		SELECT id FROM runs INDEXED BY runs_active WHERE session_key = ? AND state IN ('running', 'stopping') ORDER BY seq_from`, s.Key.String())
+		SELECT id FROM runs INDEXED BY runs_open WHERE session_key = ? AND state IN ('running', 'stopping', 'yielded') ORDER BY seq_from`, s.Key.String())
 	s.ActiveRuns, err = collect(rows, err, text)
 	return err
 }
@@ -151,7 +151,7 @@ func (t *tx) remove(ctx context.Context, p store.DeleteParams) (out store.Delete
 		return out, err
 	}
 	var active int
-	err = t.one(ctx, `SELECT count(*) FROM runs WHERE session_key = ? AND state IN ('running', 'stopping')`, r.key).Scan(&active)
+	err = t.one(ctx, `SELECT count(*) FROM runs WHERE session_key = ? AND state IN ('running', 'stopping', 'yielded')`, r.key).Scan(&active)
 	if err != nil {
 		return out, err
 	}

@@ -91,7 +91,7 @@ func (t *tx) named(ctx context.Context, r *row, id string, running []*run) ([]st
 
 // running reads the running runs of a session, oldest first.
 func (t *tx) running(ctx context.Context, key string) ([]*run, error) {
-	rows, err := t.query(ctx, `SELECT `+runColumns+` FROM runs INDEXED BY runs_active
-		WHERE session_key = ? AND state IN ('running', 'stopping') AND state = 'running' ORDER BY seq_from`, key)
+	rows, err := t.query(ctx, `SELECT `+runColumns+` FROM runs INDEXED BY runs_open
+		WHERE session_key = ? AND state IN ('running', 'stopping', 'yielded') AND state <> 'stopping' ORDER BY seq_from`, key)
 	return collect(rows, err, scanRun)
 }

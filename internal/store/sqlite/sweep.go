@@ -90,8 +90,8 @@ func (t *tx) orphans(ctx context.Context, limit int) ([]chat.SessionKey, error) 
 // owner has deleted its row.
 func (t *tx) takeOver(ctx context.Context, r *row, nodeID string) error {
 	_, err := t.exec(ctx, `
-		UPDATE runs SET state = 'interrupted', ended_at = ?, crashes = crashes + EXISTS (SELECT 1 FROM nodes WHERE id = runs.owner)
-		WHERE session_key = ? AND state IN ('running', 'stopping')`, t.now, r.key)
+		UPDATE runs SET state = 'interrupted', ended_at = ?, crashes = crashes + (state <> 'yielded' AND EXISTS (SELECT 1 FROM nodes WHERE id = runs.owner))
+		WHERE session_key = ? AND state IN ('running', 'stopping', 'yielded')`, t.now, r.key)
 	if err != nil {
 		return err
 	}

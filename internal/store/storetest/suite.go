@@ -65,6 +65,7 @@ func areas() []area {
 		{"Usage", usageTests()},
 		{"Questions", questionTests()},
 		{"Summaries", summaryTests()},
+		{"Tasks", taskTests()},
 		{"Fence", fenceTests()},
 		{"Repeat", repeatTests()},
 		{"Nodes", nodeTests()},
