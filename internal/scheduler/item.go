@@ -33,6 +33,9 @@ type Item[M any] struct {
 	Typed bool
 	// NoMerge keeps the message alone in its turn and ends the batch before it: attachments, commands, recovered runs.
 	NoMerge bool
+	// Gathers lets the turn of this message take along the messages right behind it that gather, too, and have the same sender, thread and lane: all of
+	// them wait for one turn. A message that does not gather is never taken along, and takes none along, except in ModeCollect.
+	Gathers bool
 	// RunID is the id of the turn when this message leads it and the run existed before, as after a restart. Else empty.
 	// Such a message is not merged, as with NoMerge.
 	RunID string

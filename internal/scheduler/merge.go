@@ -33,7 +33,7 @@ func (x *session[M]) joins(it *Item[M], l *lane[M]) bool {
 	return x.set.BatchBytes < 0 || u.bytes+it.Size <= x.set.BatchBytes
 }
 
-// collect adds to the unit, which is about to start, every waiting message that may share its turn (mode collect).
+// collect adds to the unit, which is about to start, every waiting message that may share its turn (mode collect, and messages that gather).
 func (x *session[M]) collect(u *entry[M]) {
 	for next := x.front(); next != nil && x.collects(u, next); next = x.front() {
 		u.join(x.pop())
@@ -44,7 +44,10 @@ func (x *session[M]) collect(u *entry[M]) {
 // messages has its own limit in the store.
 func (x *session[M]) collects(u, next *entry[M]) bool {
 	a, b := u.last.item(), next.item()
-	if next.open || !a.merges() || !b.merges() || a.Thread != b.Thread || u.lane != next.lane {
+	if next.open || !a.merges() || !b.merges() || a.Thread != b.Thread || u.lane != next.lane || a.Gathers != b.Gathers {
+		return false
+	}
+	if a.Gathers && a.Sender != b.Sender {
 		return false
 	}
 	return x.set.BatchBytes < 0 || u.bytes+next.bytes <= x.set.BatchBytes

@@ -21,6 +21,8 @@ func (w *world) steps() map[string]func(*rapid.T) {
 		"fail":    step(func() { w.order("fail") }),
 		"panic":   step(func() { w.order("panic") }),
 		"yield":   step(func() { w.order("yield") }),
+		"yield2":  step(func() { w.order("yield") }),
+		"return3": step(func() { w.order("return") }),
 		"pass":    step(func() { pass(time.Duration(rapid.IntRange(1, 3000).Draw(w.rt, "ms")) * time.Millisecond) }),
 		"stop": step(func() {
 			w.endedAre(w.s.Stop(w.session(), "ann").Ended, scheduler.OutcomeStopped)

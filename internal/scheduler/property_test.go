@@ -37,6 +37,7 @@ type world struct {
 	begins       bool           // turns declare when they have begun: those of a session begin one after the other
 	perPrincipal int            // bounded turns that a principal may have at once, 0 = any number
 	yielded      map[*turn]bool // turns that have been in Yield: while true they are in it
+	returns      map[*turn]int  // turns that had no slot again at the last check, with how many turns their lane had started by then
 }
 
 // act is what a turn does next.
@@ -102,8 +103,14 @@ func (w *world) yield(ctx context.Context, t *turn, orders chan act) {
 		case <-orders:
 		case <-w.quit:
 		}
+		w.mu.Lock()
+		w.returns[t] = -1
+		w.mu.Unlock()
 		return nil
 	})
+	w.mu.Lock()
+	delete(w.returns, t)
+	w.mu.Unlock()
 	w.away(t, false)
 	if err != nil && ctx.Err() == nil {
 		w.mu.Lock()
@@ -178,6 +185,7 @@ func (w *world) submit() {
 		Sender:    rapid.SampledFrom([]string{"ann", "bob"}).Draw(w.rt, "sender"),
 		Typed:     rapid.Bool().Draw(w.rt, "typed"),
 		NoMerge:   rapid.IntRange(0, 5).Draw(w.rt, "alone") == 0,
+		Gathers:   rapid.IntRange(0, 3).Draw(w.rt, "gathers") == 0,
 	}
 	w.mu.Lock()
 	w.limit[key] = max(w.limit[key], set.MaxConcurrent)
@@ -250,7 +258,19 @@ func (w *world) check() {
 	if stats := w.s.Stats(); stats.Sessions.Running != len(w.acting) {
 		w.rt.Fatalf("%d turns run, the scheduler knows %d", len(w.acting), stats.Sessions.Running)
 	}
+	w.returningPrecede()
 	w.idleIsForgotten()
+}
+
+// returningPrecede checks that no turn of a lane has started while one waited to return from Yield.
+func (w *world) returningPrecede() {
+	for t, before := range w.returns {
+		l, _ := w.s.Stats().Lane(t.Lane())
+		if before >= 0 && int(l.Started) > before {
+			w.rt.Fatalf("%d turns of %s started although %s waits for its slot", int(l.Started)-before, t.Lane(), t.RunID())
+		}
+		w.returns[t] = int(l.Started)
+	}
 }
 
 // idleIsForgotten lets a session without anything begin anew in the model, and checks that it is not tracked.
@@ -348,7 +368,7 @@ func inWorld(t *testing.T, rt *rapid.T, last func(*world)) {
 			rt: rt, acting: map[*turn]chan act{}, begun: map[string][]int64{}, highest: map[string]int64{},
 			tickets: map[string]*scheduler.Ticket{}, next: map[string]int64{}, limit: map[string]int{},
 			quit: make(chan struct{}), held: map[string]int64{}, overtook: map[string]bool{},
-			yielded: map[*turn]bool{}, perPrincipal: perPrincipal, begins: begins,
+			yielded: map[*turn]bool{}, returns: map[*turn]int{}, perPrincipal: perPrincipal, begins: begins,
 		}
 		s, err := scheduler.New(context.Background(), config{Lanes: lanes(map[string]int{"main": 2, "side": 1}), PrincipalTurns: w.perPrincipal, Begins: w.begins, Run: w.run})
 		if err != nil {

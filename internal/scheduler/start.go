@@ -75,7 +75,7 @@ func (c *core[M]) pump(l *lane[M], fx *effects[M]) {
 // start makes a turn of the first unit of the session and gives it a slot, and the place of its principal that the session held.
 func (c *core[M]) start(x *session[M], held *principal[M], fx *effects[M]) {
 	u := x.pop()
-	if x.set.Mode == ModeCollect {
+	if x.set.Mode == ModeCollect || u.item().Gathers {
 		x.collect(u)
 	}
 	t := c.turns.begin(u, x, fx.now)
