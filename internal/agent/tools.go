@@ -14,6 +14,8 @@ type ToolSpec struct {
 	Schema json.RawMessage
 	// Idempotent: a call that is repeated under its key has no second effect.
 	Idempotent bool
+	// Waits: a call may take as long as the turn, because it waits for the end of another turn.
+	Waits bool
 }
 
 // Toolbox is the tools of one turn. It is safe for concurrent use.

@@ -25,4 +25,6 @@ type Task struct {
 	ReplyTo Target `json:"replyTo,omitzero"`
 	// NoActs is why tools that create or send are refused in the turn, one sentence; "" = they may run. It is that of the parent.
 	NoActs string `json:"noActs,omitempty"`
+	// Asks is why a person has to allow what such a tool does, as the end of a sentence; "" = it runs without. It is that of the parent.
+	Asks string `json:"asks,omitempty"`
 }

@@ -96,7 +96,7 @@ type Agent struct {
 	// Price of a million tokens (openai, anthropic, command, http).
 	Price Price `yaml:"price"`
 	// Tools of the gateway that the model may call, or the program over MCP (openai, anthropic, command): remind, cron, message, sessions, history_search,
-	// send_file, or off. Default: all of them, except in turns of /v1 and of hooks, which get tools only where they are listed here.
+	// send_file, spawn, delegate, or off. Default: all of them, except in turns of /v1 and of hooks, which get tools only where they are listed here.
 	Tools ToolNames `yaml:"tools"`
 }
 
@@ -218,7 +218,7 @@ func (a *Agent) validate(at at, id string, global Queue) {
 	}
 	for _, name := range a.Tools {
 		if !a.Tools.Off() {
-			at.oneOf("tools", name, "remind", "cron", "message", "sessions", "history_search", "send_file")
+			at.oneOf("tools", name, "remind", "cron", "message", "sessions", "history_search", "send_file", "spawn", "delegate")
 		}
 	}
 	a.Price.validate(at.key("price"))

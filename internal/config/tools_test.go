@@ -18,7 +18,7 @@ func TestToolsAreAListOrOff(t *testing.T) {
 		{"", nil, ""},
 		{"tools: off", ToolNames{"off"}, ""},
 		{"tools: [remind, cron]", ToolNames{"remind", "cron"}, ""},
-		{"tools: [fly]", nil, "tools must be one of remind, cron, message, sessions, history_search, send_file, is"},
+		{"tools: [fly]", nil, "tools must be one of remind, cron, message, sessions, history_search, send_file, spawn, delegate, is"},
 		{"tools: []", nil, "tools names no tool; use off for none"},
 		{"tools: on", nil, "tools must be a list"},
 	} {

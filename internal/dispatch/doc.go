@@ -24,6 +24,7 @@
 //     attempt of a job's run that it carries out;
 //   - questions asks persons whether a tool may act, and makes the calls that they allow;
 //   - permissions asks the person of a turn for its agent, while the turn waits, and takes the answers;
+//   - trees are the sub-turns of turns: how they start, what they inherit, how a parent waits, what is announced, what ends with a parent;
 //   - stops stops, resets and deletes; signs shows people that their message waits or is being answered;
 //   - jobTurns and jobCallers are what the job service (package cron/service) needs of the others; jobCalls passes calls of the gateway on to it.
 //

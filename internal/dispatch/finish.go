@@ -283,10 +283,13 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 	ts.events.Publish(t.endEvent(end, fin))
 	ts.events.PublishSession(lead.Session, t.run.Principal, "run.finished", t.run.RunID)
 	ts.obs.Ended(t.run.Lane, end.outcome, end.reason)
-	ts.events.Ended(chat.RunEnd{
+	ended := chat.RunEnd{
 		RunID: lead.MessageID, Session: lead.Session, Outcome: end.outcome, Reason: end.reason, Message: end.message, Detail: end.detail, Text: end.text, StopReason: end.stop,
 		Usage: end.usage, Duration: fin.EndedAt.Sub(t.started.StartedAt), Waited: t.started.StartedAt.Sub(lead.AcceptedAt),
-	})
+	}
+	ts.events.Ended(ended)
+	ts.trees.MessageEnded(ctx, lead, ended)
+	ts.trees.parentEnded(ctx, t, end)
 }
 
 // endStopping writes that a turn which was finished without its goroutine has returned at last.

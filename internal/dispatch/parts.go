@@ -40,6 +40,7 @@ type publisher interface {
 	Start(info events.RunInfo) *events.Run
 	Stop(r *events.Run)
 	RunsOf(key chat.SessionKey, sender string) []string
+	Wait(ctx context.Context, id string, read func(ctx context.Context, id string) (end chat.RunEnd, done bool, err error)) (chat.RunEnd, error)
 }
 
 // waker makes the sender of the outbox look at once, see [outbox.Sender].
@@ -53,6 +54,7 @@ type parts struct {
 	events   publisher
 	outbox   waker
 	jobs     jobService
+	trees    *trees
 	sched    *scheduler.Scheduler[work]
 	agents   map[string]Agent
 	channels map[string]channel.Channel

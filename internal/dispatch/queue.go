@@ -118,9 +118,15 @@ func (q *queue) item(w work, rules QueueRules) scheduler.Item[work] {
 	return scheduler.Item[work]{
 		Session: lead.Session.String(), Lane: lead.Lane, ID: lead.MessageID, Seq: lead.Seq,
 		Sender: lead.Content.Sender.ID, Thread: lead.Content.Thread, Size: size, Payload: w, Settings: &rules.Settings,
+		Gathers:   announces(lead),
 		NoMerge:   lead.Content.Options.NoMerge || len(lead.Content.Attachments) > 0 || len(w.rows) > 1,
 		Principal: w.rows[0].Principal, Bounded: q.bounded(w.rows[0].Principal),
 	}
+}
+
+// announces reports whether a message announces the end of a sub-turn.
+func announces(m store.Waiting) bool {
+	return m.Content.Options.Task != nil && m.Content.Options.Task.Announces != ""
 }
 
 // offer submits a message that was just accepted and reports whether it has to wait.
@@ -234,6 +240,7 @@ func (q *queue) publishEnded(ctx context.Context, r store.Waiting, outcome chat.
 	q.obs.Ended(r.Lane, outcome, reason)
 	q.events.Ended(end)
 	q.jobs.MessageEnded(ctx, r)
+	q.trees.MessageEnded(ctx, r, end)
 }
 
 // removeDropped removes what the store dropped, or ended for a message that interrupts, from the scheduler and publishes that.

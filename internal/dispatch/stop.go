@@ -75,7 +75,12 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (stopped, error) 
 	done := make(chan stopResult, 1)
 	sp.background.Go(func() {
 		defer resume()
-		done <- sp.write(context.WithoutCancel(ctx), p, ended)
+		ctx := context.WithoutCancel(ctx)
+		r := sp.write(ctx, p, ended)
+		if p.Scope == store.StopOne && r.err == nil && r.stopped.nothing() { // sub-turns go on after the turn that does not wait for them
+			r.stopped = sp.trees.stopOldest(ctx, p)
+		}
+		done <- r
 	})
 	t := time.NewTimer(stopAnswer)
 	defer t.Stop()
@@ -111,6 +116,11 @@ func (sp *stops) signal(p store.StopParams) (m stopped, ended []scheduler.Ended[
 	for _, e := range s.Ended {
 		m.waiting = append(m.waiting, e.Item.ID)
 	}
+	root := ""
+	if p.Scope == store.StopAll {
+		root = key
+	}
+	sp.trees.signal(root, append(slices.Clone(m.running), m.waiting...), by)
 	return m, s.Ended
 }
 
@@ -148,6 +158,7 @@ func (sp *stops) write(ctx context.Context, p store.StopParams, local []schedule
 	if p.Scope == store.StopAll {
 		sp.sched.StopAll(p.Session.String(), by, st.Cutoff)
 	}
+	sp.trees.stopBelow(ctx, p, st)
 	return r
 }
 

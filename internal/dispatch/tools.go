@@ -7,6 +7,7 @@ import (
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
+	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/tool"
 )
@@ -30,19 +31,40 @@ func (a Tools) offered(channel string) (names []string, ok bool) {
 // toolbox is what the model of a turn may call; nil = nothing.
 func (ts *turns) toolbox(t *turn) agent.Toolbox {
 	texts := t.journal.messages()
-	lead := texts[len(texts)-1]
-	names, ok := t.agent.Tools.offered(lead.Channel)
+	lead, place := texts[len(texts)-1], t.place()
+	names, ok := t.agent.Tools.offered(place.Channel)
 	if !ok {
 		return nil
 	}
-	person := ts.personOf(lead, t.run.Principal)
+	root := t.atRoot(lead, place)
+	person := ts.personOf(root, t.run.Principal)
 	return ts.tools.For(tool.Turn{
-		Owner: lead.sender, Session: lead.Session, Sender: lead.Content.Sender, Channel: lead.Channel, Target: lead.Content.Options.ReplyTo, Asked: person,
-		NoActs: func() string { return noActs(t.attempt, ts.asks(t.journal), person) },
-		Asks:   func() string { return ts.asks(t.journal) },
+		Owner: lead.sender, Session: root.Session, Sender: lead.Content.Sender, Channel: root.Channel, Target: root.Content.Options.ReplyTo, Asked: person,
+		NoActs: func() string { return t.noActs(ts.asks(t), person) },
+		Asks:   func() string { return ts.asks(t) },
 		Barred: func() string { return barred(t.journal.messages()) },
-		Files:  ts.filesOf(t, lead.Content.Options.ReplyTo),
+		Files:  ts.filesOf(t, root.Content.Options.ReplyTo),
+		Tasks:  turnTasks{ts.trees, t, ts.asks},
 	}, names)
+}
+
+// atRoot is a message of a turn as if it had come where the message at the root of its tree came: tools act, and persons are asked, there.
+func (t *turn) atRoot(lead fromWhom, place chat.Task) fromWhom {
+	if session, err := chat.ParseSessionKey(place.Session, lead.Session.Agent); err == nil { // it was made of a key
+		lead.Session = session
+	}
+	lead.Channel, lead.Content.Options.ReplyTo = place.Channel, place.ReplyTo
+	return lead
+}
+
+// waitsOf makes the waits of a turn.
+func (ts *turns) waitsOf(t *turn, st *scheduler.Turn[work]) *waits {
+	return &waits{
+		yield: st.Yield,
+		note: func(ctx context.Context, away bool) error {
+			return ts.node.WhileAlive(ctx, func(ctx context.Context) error { return ts.store.Yield(ctx, t.claim, st.RunID(), away) })
+		},
+	}
 }
 
 // barred is why no tool runs in a turn; "" = they may. A tool reaches what is one principal's alone, so several have nothing in common.
@@ -53,15 +75,17 @@ func barred(texts []fromWhom) string {
 	return ""
 }
 
-// asks is why a person has to allow what a turn creates or sends, as the end of a sentence; "" = their own words have asked for it.
-func (ts *turns) asks(j *journal) string {
-	texts := j.messages()
-	switch {
-	case texts[0].Session.Kind() == chat.KindGroup:
+// asks is why a person has to allow what a turn creates or sends, as the end of a sentence; "" = their own words have asked for it. A sub-turn inherits it.
+func (ts *turns) asks(t *turn) string {
+	texts := t.journal.messages()
+	switch place := t.place(); {
+	case place.Asks != "":
+		return place.Asks
+	case t.atRoot(texts[0], place).Session.Kind() == chat.KindGroup:
 		return "in a group"
 	case slices.ContainsFunc(texts, func(m fromWhom) bool { return m.Content.External || m.Channel == hookRoute }):
 		return "in a turn that text from outside has caused"
-	case j.returned(ts.tools.Foreign):
+	case t.journal.returned(ts.tools.Foreign):
 		return "in a turn that has read text from outside"
 	default:
 		return ""
@@ -69,9 +93,12 @@ func (ts *turns) asks(j *journal) string {
 }
 
 // noActs is why the tools that create or send are refused in a turn; "" = they may run, or a person is asked. What is created belongs to the person, so it
-// has to be their own words that asked for it, or their button.
-func noActs(a attempt, why string, person tool.Person) string {
-	if a.Unattended() {
+// has to be their own words that asked for it, or their button. A sub-turn inherits it.
+func (t *turn) noActs(why string, person tool.Person) string {
+	if inherited := t.place().NoActs; inherited != "" {
+		return inherited
+	}
+	if t.attempt.Unattended() {
 		return "this is not possible in the turn of a job"
 	}
 	if why != "" && person.Principal == "" {

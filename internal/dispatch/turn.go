@@ -42,6 +42,8 @@ type turn struct {
 	asked bool
 	// past is how large the conversation is that its agent got; it is touched on the goroutine of the turn only.
 	past past
+	// waits are its calls that wait for sub-turns.
+	waits *waits
 }
 
 // turns runs turns: start in the store, agent, files, end.
@@ -71,6 +73,7 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	defer ts.endOutput(ctx, t)
 	began := time.Now()
 	res, err := ts.execute(ctx, t, st)
+	t.waits.wait()
 	if refused := st.Settle(); refused != nil { // a stop was faster: whatever the agent returns, the person has read that it stops
 		err = refused
 	}
@@ -138,6 +141,7 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	}
 	t.usage = ts.meterOf(t)
 	t.journal.usage = t.usage
+	t.waits = ts.waitsOf(t, st)
 	t.run = ts.events.Start(events.RunInfo{
 		Session: lead.Session, RunID: st.RunID(), Lane: st.Lane(), Principal: t.started.Principal,
 		Sender: lead.Content.Sender.ID, Replace: t.started.Attempt > 1,

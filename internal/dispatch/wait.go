@@ -9,8 +9,8 @@ import (
 )
 
 // endOf reads from the store how a message ended.
-func (d *Dispatcher) endOf(ctx context.Context, messageID string) (chat.RunEnd, bool, error) {
-	m, err := d.store.MessageByID(ctx, messageID)
+func (p *parts) endOf(ctx context.Context, messageID string) (chat.RunEnd, bool, error) {
+	m, err := p.store.MessageByID(ctx, messageID)
 	if err != nil || m.State != store.StateDone {
 		return chat.RunEnd{}, false, err
 	}
@@ -25,7 +25,7 @@ func (d *Dispatcher) endOf(ctx context.Context, messageID string) (chat.RunEnd, 
 	if runID == "" {
 		runID = m.MessageID // an executed command: no run, but lines in the transcript
 	}
-	run, err := d.store.RunByID(ctx, runID)
+	run, err := p.store.RunByID(ctx, runID)
 	switch {
 	case err == nil:
 		end.Usage, end.Duration, end.Waited = run.Usage, run.EndedAt.Sub(run.StartedAt), run.StartedAt.Sub(m.AcceptedAt)
@@ -35,7 +35,7 @@ func (d *Dispatcher) endOf(ctx context.Context, messageID string) (chat.RunEnd, 
 	case !errors.Is(err, chat.ErrNotFound):
 		return end, false, err
 	}
-	tr, err := d.store.Transcript(ctx, store.TranscriptQuery{Session: m.Session, RunID: runID})
+	tr, err := p.store.Transcript(ctx, store.TranscriptQuery{Session: m.Session, RunID: runID})
 	if err != nil {
 		return end, false, err
 	}

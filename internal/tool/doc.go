@@ -13,10 +13,12 @@
 // ([Turn.NoActs]), because a job must not make jobs. In turns of several principals no tool runs ([Turn.Barred]): each tool reaches what is one principal's
 // alone, and nothing is common to two. The model gets the reason as the result and can pass it on.
 //
+// Starting a sub-turn is neither: it runs in every turn, and its turn has the rights of the one that asked ([Tasks]).
+//
 // # Keys
 //
 // Every call has a key that stays the same when the turn runs again. What a tool creates or sends is made under this key, so that a call whose result was not
-// recorded can be repeated: all tools here are idempotent.
+// recorded can be repeated: all tools here are idempotent. The key of a call that starts a sub-turn is the id of the sub-turn.
 //
 // # Failures
 //

@@ -71,6 +71,8 @@ type Turn struct {
 	Asked Person
 	// Barred is why no tool runs at all, one sentence; "" = they may. It is asked at each call; nil = they always may.
 	Barred func() string
+	// Tasks starts sub-turns of the turn; nil = it has none, and the tools for them are not offered.
+	Tasks Tasks
 }
 
 // caller is the owner as the services see it. Own: whatever else the owner may do, a tool reaches what is the owner's alone.
@@ -95,6 +97,10 @@ type Tool struct {
 	Scope string
 	// Idempotent: a call that is repeated under its key has no second effect.
 	Idempotent bool
+	// Waits: a call waits for the end of another turn, and may take as long as its own turn.
+	Waits bool
+	// Offer reports whether the tool is offered in a turn, and can adapt it to the turn; nil = it is.
+	Offer func(turn Turn, one *Tool) bool
 	// Acts reports whether a call with these arguments creates or sends something; nil = never.
 	Acts func(args []byte) bool
 	// Askable: a call that acts can be made after its turn, when a person allows it. Where a person has to be asked, others are refused.
@@ -118,20 +124,20 @@ func New(deps Deps) *Table {
 		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	t := &Table{deps: deps}
-	t.tools = []Tool{t.remind(), t.cron(), t.message(), t.sessions(), t.historySearch(), t.sendFile()}
+	t.tools = []Tool{t.remind(), t.cron(), t.message(), t.sessions(), t.historySearch(), t.sendFile(), t.spawn(), t.delegate()}
 	return t
 }
 
 // Names are the names of all tools, in the order in which they are offered.
 func Names() []string {
-	return []string{"remind", "cron", "message", "sessions", "history_search", "send_file"}
+	return []string{"remind", "cron", "message", "sessions", "history_search", "send_file", "spawn", "delegate"}
 }
 
 // For is the named tools for one turn; nil names = all. Names that are no tools are passed over.
 func (t *Table) For(turn Turn, names []string) agent.Toolbox {
 	b := &box{turn: turn, questions: t.deps.Questions, log: t.deps.Log}
 	for _, one := range t.tools {
-		if names == nil || slices.Contains(names, one.Name) {
+		if (names == nil || slices.Contains(names, one.Name)) && (one.Offer == nil || one.Offer(turn, &one)) {
 			b.tools = append(b.tools, one)
 		}
 	}
@@ -161,7 +167,7 @@ func (b *box) Specs() []agent.ToolSpec {
 	specs := make([]agent.ToolSpec, 0, len(b.tools))
 	for _, one := range b.tools {
 		specs = append(specs, agent.ToolSpec{
-			Name: one.Name, Description: one.Description, Schema: json.RawMessage(one.Schema), Idempotent: one.Idempotent,
+			Name: one.Name, Description: one.Description, Schema: json.RawMessage(one.Schema), Idempotent: one.Idempotent, Waits: one.Waits,
 		})
 	}
 	return specs
@@ -182,7 +188,9 @@ func (b *box) Call(ctx context.Context, key string, call chat.ToolCall) (result 
 	if known, ok := errors.AsType[*chat.Error](err); ok {
 		return chat.ToolResult{Text: known.Message, IsError: true}
 	}
-	b.log.WarnContext(ctx, "a tool failed", "tool", call.Name, "key", key, "err", err)
+	if ctx.Err() == nil { // else the turn is ending, and the result is not used
+		b.log.WarnContext(ctx, "a tool failed", "tool", call.Name, "key", key, "err", err)
+	}
 	return chat.ToolResult{Text: "The tool " + call.Name + " failed; try again later.", IsError: true}
 }
 

@@ -2,7 +2,9 @@ package tool_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +91,47 @@ func callOf(s interface {
 	return box.Call(context.Background(), "agent:main:ann-1/run/1/1", chat.ToolCall{ID: "a", Name: name, Args: args})
 }
 
+// colleagues are the other agents of a turn whose sub-turns answer with what they are asked, or end badly when that is "fail".
+type colleagues []string
+
+func (colleagues) Start(_ context.Context, n tool.NewTask) error {
+	if n.Text == "refuse" {
+		return chat.Errorf(chat.CodeLimit, "no more")
+	}
+	return nil
+}
+
+func (colleagues) Wait(_ context.Context, id string) (chat.RunEnd, error) {
+	return chat.RunEnd{RunID: id, Outcome: chat.OutcomeAnswered, Text: strings.Repeat("x", 60<<10)}, nil
+}
+
+func (c colleagues) Colleagues() []string { return c }
+
+// TestTasksAnswerWithinTheBoundsOfAResult reads what the tools for sub-turns answer, with arguments that are wrong as well.
+func TestTasksAnswerWithinTheBoundsOfAResult(t *testing.T) {
+	t.Parallel()
+	one := turn()
+	one.Tasks = colleagues{"coder"}
+	for _, tt := range []struct {
+		name, args, want string
+		fails            bool
+	}{
+		{"delegate", `{"agent":"coder","task":"t"}`, "xxx\n[the answer has 61440 bytes; this is its begin]", false},
+		{"spawn", `{"task":"t","wait":true}`, "xxx\n[the answer has 61440 bytes; this is its begin]", false},
+		{"spawn", `{"task":"t"}`, " works on it; its answer comes into this conversation.", false},
+		{"spawn", `{"task":"refuse"}`, "no more", true},
+		{"spawn", `{"task":" "}`, "task must not be blank", true},
+		{"spawn", `{"task":1}`, "the argument task must not be a number", true},
+		{"spawn", `{"task":"t","agent":"coder"}`, `there is no argument "agent"`, true},
+		{"delegate", `{"task":"t"}`, "the argument agent is missing; there are coder", true},
+	} {
+		got := (&services{}).call(one, tt.name, tt.args)
+		if got.IsError != tt.fails || !strings.HasSuffix(got.Text, tt.want) {
+			t.Errorf("%s %s: got %.100q (error %v), want %q", tt.name, tt.args, got.Text, got.IsError, tt.want)
+		}
+	}
+}
+
 func TestTheTableOffersWhatItsNamesSay(t *testing.T) {
 	t.Parallel()
 	names := func(box agent.Toolbox) (list []string) {
@@ -101,8 +144,26 @@ func TestTheTableOffersWhatItsNamesSay(t *testing.T) {
 		return list
 	}
 	table := tool.New(tool.Deps{})
-	if diff := cmp.Diff(tool.Names(), names(table.For(turn(), nil))); diff != "" {
-		t.Errorf("all tools (-want +got):\n%s", diff)
+	for _, tt := range []struct {
+		what  string
+		tasks tool.Tasks
+		want  []string
+	}{
+		{"all tools", colleagues{"coder", "critic"}, tool.Names()},
+		{"without another agent", colleagues{}, slices.DeleteFunc(tool.Names(), func(n string) bool { return n == "delegate" })},
+		{"without sub-turns", nil, slices.DeleteFunc(tool.Names(), func(n string) bool { return n == "delegate" || n == "spawn" })},
+	} {
+		one := turn()
+		one.Tasks = tt.tasks
+		if diff := cmp.Diff(tt.want, names(table.For(one, nil))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.what, diff)
+		}
+	}
+	one := turn()
+	one.Tasks = colleagues{"coder", "critic"}
+	specs := table.For(one, []string{"delegate"}).Specs()
+	if !strings.Contains(string(specs[0].Schema), `"enum":["coder","critic"]`) || !json.Valid(specs[0].Schema) || !specs[0].Waits {
+		t.Errorf("delegate: got %s", specs[0].Schema)
 	}
 	if got := names(table.For(turn(), []string{"sessions", "remind", "fly"})); !cmp.Equal(got, []string{"remind", "sessions"}) {
 		t.Errorf("named tools: got %q", got)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,10 @@ func (l *loop) work(ctx context.Context, index int, again bool) error {
 		key := fmt.Sprintf("%s/%d/%d", l.req.IdempotencyKey, round.Number, i+1)
 		call := round.Calls[i]
 		l.calls.Go(func() {
+			if l.waits(call) { // it does nothing here itself
+				ended <- done{i, l.bounded(ctx, key, call, again)}
+				return
+			}
 			select {
 			case slots <- struct{}{}:
 				defer func() { <-slots }()
@@ -92,14 +97,22 @@ func failed(format string, args ...any) chat.ToolResult {
 	return chat.ToolResult{Text: fmt.Sprintf(format, args...), IsError: true}
 }
 
-// bounded runs one call for at most its time.
+// waits reports whether a call is one of a tool that waits for another turn.
+func (l *loop) waits(call chat.ToolCall) bool {
+	return slices.ContainsFunc(l.tools, func(spec agent.ToolSpec) bool { return spec.Name == call.Name && spec.Waits })
+}
+
+// bounded runs one call for at most its time; one of a tool that waits has the time of the turn.
 func (l *loop) bounded(ctx context.Context, key string, call chat.ToolCall, again bool) chat.ToolResult {
 	spec, refusal := l.check(call, again)
 	if refusal != nil {
 		return *refusal
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.options.CallTime)
-	defer cancel()
+	if !spec.Waits {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, l.options.CallTime)
+		defer cancel()
+	}
 	returned := make(chan chat.ToolResult, 1)
 	l.calls.Go(func() { returned <- l.req.Tools.Call(ctx, key, call) })
 	select {

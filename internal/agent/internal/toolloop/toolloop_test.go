@@ -51,10 +51,12 @@ type tools struct {
 	fenced  error
 	// recording is called with each result; nil = nothing.
 	recording func()
+	// waits marks the tool as one that waits for another turn.
+	waits bool
 }
 
 func (b *tools) Specs() []agent.ToolSpec {
-	return []agent.ToolSpec{{Name: "set", Schema: []byte(`{"type":"object"}`), Idempotent: true}}
+	return []agent.ToolSpec{{Name: "set", Schema: []byte(`{"type":"object"}`), Idempotent: true, Waits: b.waits}}
 }
 
 func (b *tools) Call(ctx context.Context, _ string, _ chat.ToolCall) chat.ToolResult {
@@ -233,4 +235,27 @@ func TestOtherRefusalsAreNotBlamedOnTools(t *testing.T) {
 			t.Errorf("%s: got %v after %d questions, want the refusal at once", name, got, len(m.asked))
 		}
 	}
+}
+
+// TestCallsThatWaitForTurnsHaveTheTimeOfTheirOwn waits with more calls than run at once, for longer than a call may take.
+func TestCallsThatWaitForTurnsHaveTheTimeOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		b := &tools{waits: true, run: func(context.Context) chat.ToolResult {
+			time.Sleep(time.Hour)
+			return chat.ToolResult{Text: "the answer"}
+		}}
+		m := &model{}
+		for range 8 {
+			m.calls = append(m.calls, chat.ToolCall{Name: "set", Args: "{}"})
+		}
+		result, err := turn(t.Context(), m, b, nil)
+		if err != nil || result.Text != "done" || len(b.results) != 8 || b.results[7].Text != "the answer" {
+			t.Fatalf("got %q, %v and results %+v, want the answer and eight results", result.Text, err, b.results)
+		}
+		if took := time.Since(start); took != time.Hour {
+			t.Errorf("the turn took %s, want the time of one wait: they wait side by side", took)
+		}
+	})
 }

@@ -1,0 +1,200 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+	"laneway/internal/tool"
+)
+
+// leftLimit is how many sub-turns one look for what a crash has left takes, and stopsAtOnce how many a stop writes at the same time.
+const (
+	leftLimit   = 100
+	stopsAtOnce = 8
+)
+
+// taskSender is the sender of announcements; those that wait behind each other share a turn.
+const taskSender = "task"
+
+// MessageEnded is called when a message has its outcome: if it was a sub-turn for which no parent waits, its end is announced.
+func (tr *trees) MessageEnded(ctx context.Context, m store.Waiting, end chat.RunEnd) {
+	task := m.Content.Options.Task
+	if task == nil || task.Parent == "" {
+		return
+	}
+	tr.remove(task.Parent, m.MessageID)
+	if !task.Announce {
+		return
+	}
+	tr.background.Go(func() { tr.announce(context.WithoutCancel(ctx), m, end) })
+}
+
+// announce accepts the message that announces an end, once, and notes that. A sub-turn that was stopped needs none.
+func (tr *trees) announce(ctx context.Context, m store.Waiting, end chat.RunEnd) {
+	task := m.Content.Options.Task
+	if end.Outcome != chat.OutcomeStopped && end.Outcome != chat.OutcomeSuperseded {
+		if err := tr.accept(ctx, announcement(m, *task, end)); err != nil {
+			tr.log.WarnContext(ctx, "the end of a sub-turn was not announced; it is tried again", "run_id", m.MessageID, "err", err)
+			return
+		}
+	}
+	err := tr.node.WhileAlive(ctx, func(ctx context.Context) error { return tr.store.Announced(ctx, m.MessageID) })
+	if err != nil {
+		tr.log.WarnContext(ctx, "an announcement was not noted; it is tried again", "run_id", m.MessageID, "err", err)
+	}
+}
+
+// accept takes an announcement. It takes no place in the queue of its session.
+func (tr *trees) accept(ctx context.Context, m chat.Message) error {
+	rules := tr.queue.settings(chat.Message{Session: m.Session, Channel: m.Content.Options.Task.Channel}, "")
+	var (
+		acc  store.Accepted
+		node string
+	)
+	err := tr.node.WhileAlive(ctx, func(ctx context.Context) (err error) {
+		if node, err = tr.node.Alive(); err != nil {
+			return err
+		}
+		acc, err = tr.store.Accept(ctx, store.AcceptParams{Node: node, Take: true, Message: m, Joins: true, Mode: chat.ModeQueue, RunLimit: rules.MaxConcurrent})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("accepting an announcement: %w", err)
+	}
+	tr.obs.Accepted(chat.ChannelTask, acc.Duplicate)
+	tr.queue.take(ctx, m, acc, node)
+	return nil
+}
+
+// announcement is the message about the end of a sub-turn in the session of its parent. Its text comes from outside of that session, so it gives no right to
+// create or send; sub-turns of its turn count to the same tree.
+func announcement(m store.Waiting, task chat.Task, end chat.RunEnd) chat.Message {
+	key, err := chat.ParseSessionKey(task.ParentSession, m.Session.Agent)
+	if err != nil { // it was made of a key
+		key = m.Session
+	}
+	text := fmt.Sprintf("The task %s (%q) has ended. Its answer:\n\n%s", m.MessageID, chat.Cut(chat.Printable(m.Content.Text), notedText), tool.Answer(end.Text))
+	if end.Outcome != chat.OutcomeAnswered {
+		text = fmt.Sprintf("The task %s (%q) ended without an answer (%s): %s", m.MessageID, chat.Cut(chat.Printable(m.Content.Text), notedText), end.Outcome, end.Message)
+	}
+	options := chat.Options{Mode: chat.ModeQueue}
+	if task.ParentSession == task.Session {
+		options.ReplyTo = task.ReplyTo
+	}
+	task.Depth--
+	task.Parent, task.ParentSession, task.Announce, task.Announces = "", "", false, m.MessageID
+	options.Task = &task
+	return chat.Message{
+		Session: key, ID: announceID(m.MessageID), Lane: laneOf(task.Depth), Principal: m.Principal, Channel: chat.ChannelTask,
+		Content: chat.Content{Text: text, Sender: chat.Sender{ID: taskSender}, External: true, Options: options},
+	}
+}
+
+// stopBelow writes the stop of the sub-turns of what a stop has met. It lists them after their parents are marked, and a marked parent starts none.
+func (tr *trees) stopBelow(ctx context.Context, p store.StopParams, met store.Stopped) {
+	f := store.TaskFilter{Open: true, Limit: leftLimit}
+	for _, run := range met.Running {
+		f.Parents = append(f.Parents, run.RunID)
+	}
+	for _, m := range met.Waiting {
+		f.Parents = append(f.Parents, m.MessageID)
+	}
+	if p.Scope == store.StopAll {
+		tr.stopListed(ctx, p, store.TaskFilter{RootSession: p.Session, Open: true, Limit: leftLimit})
+	}
+	if len(f.Parents) > 0 {
+		tr.stopListed(ctx, p, f)
+	}
+}
+
+// stopListed stops sub-turns, and what is below each of them. It reports whether there were any.
+func (tr *trees) stopListed(ctx context.Context, p store.StopParams, f store.TaskFilter) bool {
+	list, err := tr.store.Tasks(ctx, f)
+	if err != nil {
+		tr.log.WarnContext(ctx, "the sub-turns of what was stopped were not read; they are stopped later", "session", p.Session.String(), "err", err)
+		return false
+	}
+	var writes sync.WaitGroup
+	slots := make(chan struct{}, stopsAtOnce)
+	for _, task := range list {
+		slots <- struct{}{}
+		writes.Go(func() {
+			defer func() { <-slots }()
+			one := store.StopParams{Session: task.Session, Scope: store.StopRun, MessageID: task.ID, By: p.By, Reason: p.Reason}
+			_, ended := tr.stops.signal(one)
+			tr.stops.write(ctx, one, ended)
+		})
+	}
+	writes.Wait()
+	return len(list) > 0
+}
+
+// stopOldest stops the tree whose sub-turn is the oldest of those that are open below a session. It reports the sub-turns that it stopped.
+func (tr *trees) stopOldest(ctx context.Context, p store.StopParams) stopped {
+	list, err := tr.store.Tasks(ctx, store.TaskFilter{RootSession: p.Session, Open: true, Limit: leftLimit})
+	if err != nil || len(list) == 0 {
+		return stopped{}
+	}
+	root := list[len(list)-1].Root
+	var m stopped
+	for _, task := range slices.Backward(list) {
+		if task.Root != root {
+			continue
+		}
+		one := store.StopParams{Session: task.Session, Scope: store.StopRun, MessageID: task.ID, By: p.By, Reason: p.Reason}
+		_, ended := tr.stops.signal(one)
+		m.add(tr.stops.write(ctx, one, ended).stopped)
+	}
+	return m
+}
+
+// run repairs what a crash has left, until ctx is over.
+func (tr *trees) run(ctx context.Context) {
+	every := 2 * cmp.Or(tr.cfg.Sweep, DefaultSweep)
+	t := time.NewTimer(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			tr.repair(ctx)
+			t.Reset(every)
+		}
+	}
+}
+
+// repair stops sub-turns that have lost their parent, and announces ends that are not announced.
+func (tr *trees) repair(ctx context.Context) {
+	if _, err := tr.node.Alive(); err != nil || tr.node.Draining() {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, DefaultLease, errors.New("the repair of trees took too long"))
+	defer cancel()
+	list, err := tr.store.LeftTasks(ctx, leftLimit)
+	if err != nil {
+		tr.log.WarnContext(ctx, "left sub-turns were not read; trying again", "err", err)
+		return
+	}
+	for _, task := range list {
+		if task.Left() {
+			tr.stopOne(ctx, task.Session, task.ID, reasonStop)
+			continue
+		}
+		m, err := tr.store.MessageByID(ctx, task.ID)
+		if err != nil || m.Content.Options.Task == nil {
+			continue
+		}
+		end, done, err := tr.endOf(ctx, task.ID)
+		if err == nil && done {
+			tr.announce(ctx, m, end)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"laneway/internal/chat"
+	"laneway/internal/scheduler"
+	"laneway/internal/store"
+	"laneway/internal/tool"
+)
+
+// The bounds of trees of sub-turns.
+const (
+	maxDepth    = 3  // levels below the root
+	maxChildren = 8  // sub-turns of one turn
+	maxTree     = 32 // sub-turns below one root
+)
+
+// trees are the sub-turns of turns. A sub-turn is a message in a session of its own, whose id follows from the call that asked for it; here is what makes it
+// one: who its parent is, what it inherits, how its parent waits for it, and what happens to it when its parent ends. The store has the same, so that a
+// process that takes over needs nothing of what is in memory.
+type trees struct {
+	*parts
+
+	queue *queue
+	stops *stops
+
+	mu sync.Mutex
+	// children are the sub-turns that this process has accepted and that have not ended, by the run of the parent: a stop reaches them before the store is
+	// asked.
+	children map[string][]child
+}
+
+// child is a sub-turn that has not ended.
+type child struct {
+	id       string
+	session  chat.SessionKey
+	root     string // session of the root of its tree
+	announce bool
+}
+
+// turnTasks are the sub-turns of one turn; it implements [tool.Tasks].
+type turnTasks struct {
+	*trees
+
+	t    *turn
+	asks func(t *turn) string // see turns.asks
+}
+
+var _ tool.Tasks = turnTasks{}
+
+// place is where a turn stands in a tree: that of its message, or the root.
+func (t *turn) place() chat.Task {
+	texts := t.journal.messages()
+	lead := texts[len(texts)-1]
+	for _, m := range slices.Backward(texts) {
+		if task := m.Content.Options.Task; task != nil {
+			return *task
+		}
+	}
+	return chat.Task{Root: t.run.RunID, Session: lead.Session.String(), Channel: lead.Channel, ReplyTo: lead.Content.Options.ReplyTo}
+}
+
+// Colleagues are the agents besides that of the turn.
+func (tt turnTasks) Colleagues() []string {
+	var ids []string
+	for _, a := range tt.cfg.Agents {
+		if a.Info.ID != tt.t.run.Session.Agent {
+			ids = append(ids, a.Info.ID)
+		}
+	}
+	return ids
+}
+
+// Start accepts a sub-turn and brings it to its lane.
+func (tt turnTasks) Start(ctx context.Context, n tool.NewTask) error {
+	m, err := tt.message(n)
+	if err != nil {
+		return err
+	}
+	p := store.SpawnParams{
+		Claim: tt.t.claim, RunID: tt.t.run.RunID, Root: m.Content.Options.Task.Root, Announce: n.Announce, MaxChildren: maxChildren, MaxTree: maxTree,
+	}
+	var acc store.Accepted
+	err = tt.node.WhileAlive(ctx, func(ctx context.Context) error {
+		node, err := tt.node.Alive()
+		if err != nil {
+			return err
+		}
+		p.Accept = store.AcceptParams{Node: node, Take: true, Message: m, RunLimit: 1}
+		acc, err = tt.store.Spawn(ctx, p)
+		return err
+	})
+	switch {
+	case errors.Is(err, store.ErrManyChildren):
+		return chat.Errorf(chat.CodeLimit, "this turn has started %d tasks, which is the limit; do the rest here", maxChildren)
+	case errors.Is(err, store.ErrManyInTree):
+		return chat.Errorf(chat.CodeLimit, "%d tasks were started for this request, which is the limit; do the rest here", maxTree)
+	case errors.Is(err, store.ErrRunStops):
+		return chat.Errorf(chat.CodeConflict, "this turn is being stopped")
+	case err != nil:
+		return err
+	}
+	tt.obs.Accepted(chat.ChannelTask, acc.Duplicate)
+	if !acc.Duplicate || acc.Existing.State != store.StateDone {
+		tt.add(tt.t.run.RunID, child{id: m.ID, session: m.Session, root: m.Content.Options.Task.Session, announce: n.Announce})
+	}
+	tt.queue.take(ctx, m, acc, p.Accept.Node)
+	return nil
+}
+
+// message is the message of a sub-turn: of the principal of its parent, with no more rights.
+func (tt turnTasks) message(n tool.NewTask) (chat.Message, error) {
+	place, texts := tt.t.place(), tt.t.journal.messages()
+	lead := texts[len(texts)-1]
+	if n.Agent == "" {
+		n.Agent = tt.t.run.Session.Agent
+	}
+	if _, ok := tt.agents[n.Agent]; !ok {
+		return chat.Message{}, chat.Errorf(chat.CodeUnknownAgent, "there is no agent %q here", chat.Cut(chat.Printable(n.Agent), 64))
+	}
+	if place.Depth >= maxDepth {
+		return chat.Message{}, chat.Errorf(chat.CodeLimit, "tasks of tasks are possible to a depth of %d; do this here", maxDepth)
+	}
+	place.Depth++
+	place.Parent, place.ParentSession, place.Announces, place.Announce = tt.t.run.RunID, tt.t.run.Session.String(), "", n.Announce
+	place.Asks = tt.asks(tt.t)
+	place.NoActs = tt.t.noActs(place.Asks, tt.personOf(tt.t.atRoot(lead, place), tt.t.run.Principal))
+	return chat.Message{
+		Session: chat.TaskKey(n.Agent, n.ID), ID: n.ID, Lane: n.Lane, Principal: lead.sender, Channel: chat.ChannelTask,
+		Content: chat.Content{Text: n.Text, Sender: lead.Content.Sender, Options: chat.Options{NoMerge: true, Mode: chat.ModeQueue, Task: &place}},
+	}, nil
+}
+
+// pollEach is which look of a waiting parent reads the store, see [events.Publisher.Wait]: the end of a sub-turn of this process wakes it.
+const pollEach = 5
+
+// Wait waits for the end of a sub-turn without a slot.
+func (tt turnTasks) Wait(ctx context.Context, id string) (end chat.RunEnd, err error) {
+	looks := 0
+	read := func(ctx context.Context, id string) (chat.RunEnd, bool, error) {
+		looks++
+		if looks > 1 && looks%pollEach != 0 {
+			return chat.RunEnd{}, false, nil
+		}
+		return tt.endOf(ctx, id)
+	}
+	err = tt.t.waits.during(ctx, func(ctx context.Context) (err error) {
+		end, err = tt.events.Wait(ctx, id, read)
+		return err
+	})
+	return end, err
+}
+
+func (tr *trees) add(parent string, c child) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if tr.children == nil {
+		tr.children = map[string][]child{}
+	}
+	if !slices.Contains(tr.children[parent], c) {
+		tr.children[parent] = append(tr.children[parent], c)
+	}
+}
+
+func (tr *trees) remove(parent, id string) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	left := slices.DeleteFunc(tr.children[parent], func(c child) bool { return c.id == id })
+	if len(left) == 0 {
+		delete(tr.children, parent)
+		return
+	}
+	tr.children[parent] = left
+}
+
+// below are the sub-turns of runs, and those of trees whose root is in a session, at all depths, as far as this process knows them.
+func (tr *trees) below(session string, runs ...string) []child {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	var all []child
+	if session != "" {
+		for _, list := range tr.children {
+			for _, c := range list {
+				if c.root == session {
+					all, runs = append(all, c), append(runs, c.id)
+				}
+			}
+		}
+	}
+	for len(runs) > 0 {
+		for _, c := range tr.children[runs[0]] {
+			if !slices.Contains(all, c) {
+				all, runs = append(all, c), append(runs, c.id)
+			}
+		}
+		runs = runs[1:]
+	}
+	return all
+}
+
+// signal cancels the sub-turns of this process below what a stop has met. Their outcomes are written by [trees.stopBelow].
+func (tr *trees) signal(session string, runs []string, by string) {
+	for _, c := range tr.below(session, runs...) {
+		tr.sched.StopRun(c.session.String(), c.id, by)
+	}
+}
+
+// parentEnded stops the sub-turns of a turn that has ended, as far as they have lost their reason: all of a turn that was stopped, else those that it waited
+// for.
+func (tr *trees) parentEnded(ctx context.Context, t *turn, end ending) {
+	if end.requeue || end.nothing {
+		return
+	}
+	tr.mu.Lock()
+	list := slices.Clone(tr.children[t.run.RunID])
+	tr.mu.Unlock()
+	for _, c := range list {
+		left := store.Task{State: store.StateRunning, ParentOutcome: end.outcome, Announce: c.announce}
+		if left.Left() {
+			tr.background.Go(func() { tr.stopOne(context.WithoutCancel(ctx), c.session, c.id, store.StopReason(end.reason+" ")) })
+		}
+	}
+}
+
+func (tr *trees) stopOne(ctx context.Context, session chat.SessionKey, id, reason string) {
+	p := store.StopParams{Session: session, Scope: store.StopRun, MessageID: id, By: "parent", Reason: reason}
+	if _, err := tr.stops.stop(ctx, p); err != nil {
+		tr.log.WarnContext(ctx, "a sub-turn whose parent has ended was not stopped; it is tried again", "run_id", id, "err", err)
+	}
+}
+
+// announceID is the id of the message that announces the end of a sub-turn.
+func announceID(id string) string {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("laneway:announce:"+id)).String()
+}
+
+// laneOf is the lane of a turn at a depth of a tree.
+func laneOf(depth int) string {
+	if depth == 0 {
+		return scheduler.LaneMain
+	}
+	return scheduler.LaneSubagent
+}

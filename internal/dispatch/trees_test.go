@@ -1,0 +1,323 @@
+package dispatch_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/dispatch"
+	"laneway/internal/store"
+)
+
+// branching is a runner whose messages ask for calls of tools, all at once; a message that asks for none does what a script does. Its answer is the results.
+type branching struct {
+	script
+
+	mu      sync.Mutex
+	results map[string][]string // by session
+}
+
+type asked struct {
+	Tool string         `json:"tool"`
+	Args map[string]any `json:"args"`
+}
+
+// calling is the text that makes a turn call tools.
+func calling(calls ...asked) string {
+	text, err := json.Marshal(calls)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func delegated(task string) asked {
+	return asked{"delegate", map[string]any{"agent": "coder", "task": task}}
+}
+
+func delegatedBack(task string) asked {
+	return asked{"delegate", map[string]any{"agent": "main", "task": task}}
+}
+
+func spawns(task string, wait bool) asked {
+	return asked{"spawn", map[string]any{"task": task, "wait": wait}}
+}
+
+func (b *branching) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	var calls []asked
+	if json.Unmarshal([]byte(joined(req)), &calls) != nil {
+		return b.script.Run(ctx, req, emit)
+	}
+	defer b.enter(ctx, req)()
+	results := make([]string, len(calls))
+	var all sync.WaitGroup
+	for i, call := range calls {
+		args, err := json.Marshal(call.Args)
+		if err != nil {
+			return agent.Result{}, err
+		}
+		all.Go(func() {
+			results[i] = req.Tools.Call(ctx, fmt.Sprintf("%s/1/%d", req.IdempotencyKey, i+1), chat.ToolCall{ID: "a", Name: call.Tool, Args: string(args)}).Text
+		})
+	}
+	all.Wait()
+	b.mu.Lock()
+	if b.results == nil {
+		b.results = map[string][]string{}
+	}
+	b.results[req.Session.String()] = results
+	b.mu.Unlock()
+	if ctx.Err() != nil {
+		return agent.Result{}, context.Cause(ctx)
+	}
+	return agent.Result{Text: strings.Join(results, "+")}, nil
+}
+
+// team are two agents that may call each other.
+func team(b *branching) option {
+	return func(c *dispatch.Config) {
+		c.Agents = nil
+		for _, id := range []string{"main", "coder"} {
+			c.Agents = append(c.Agents, dispatch.Agent{Info: agent.Info{ID: id, Runner: "script"}, Runner: b, Tools: dispatch.Tools{Default: true}})
+		}
+	}
+}
+
+func (h *harness) tasks(f store.TaskFilter) []store.Task {
+	h.t.Helper()
+	list, err := h.st.Tasks(h.t.Context(), f)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return list
+}
+
+func (h *harness) wantSlots() {
+	h.t.Helper()
+	synctest.Wait() // the end of a turn is published before its goroutine returns
+	for _, l := range h.d.Lanes().Lanes {
+		if l.Active != 0 || l.Waiting != 0 {
+			h.t.Errorf("lane %s has %d active and %d waiting turns at rest", l.Name, l.Active, l.Waiting)
+		}
+	}
+}
+
+func TestAColleaguesAnswerIsTheResultOfTheCall(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(), team(b))
+		defer h.close()
+		e := h.end(h.send("agent:main:own", calling(delegated("ready"), spawns("done", true), delegated("fail"))))
+		want(t, "outcome", e.Outcome, chat.OutcomeAnswered)
+		want(t, "answer", e.Text, "ready+done+the task ended without an answer (failed): the model is overloaded; try again")
+		lanes := map[string]string{}
+		for _, task := range h.tasks(store.TaskFilter{}) {
+			lanes[task.Text] = task.Agent + " " + task.Lane + " " + task.Principal
+		}
+		want(t, "delegated", lanes["ready"], "coder team tester")
+		want(t, "spawned", lanes["done"], "main subagent tester")
+		h.wantSlots()
+	})
+}
+
+// TestATreeFinishesWithOneSlotInEveryLane has three levels below its root, in both lanes, and a second tree beside it.
+func TestATreeFinishesWithOneSlotInEveryLane(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(), team(b), lanes(1))
+		defer h.close()
+		leaf := calling(delegatedBack("sleep 1s"), spawns("sleep 1s", true))
+		middle := calling(spawns(leaf, true), delegatedBack("sleep 1s"))
+		root := calling(delegated(middle), delegated("sleep 1s"))
+		var ids []string
+		for i := range 2 {
+			ids = append(ids, h.send(fmt.Sprintf("agent:main:s%d", i), root))
+		}
+		for _, id := range ids {
+			e := h.end(id)
+			want(t, "outcome", e.Outcome, chat.OutcomeAnswered)
+			want(t, "answers", strings.Count(e.Text, "begun"), 4)
+		}
+		want(t, "sub-turns", len(h.tasks(store.TaskFilter{})), 12)
+		h.wantSlots()
+	})
+}
+
+func TestTreesAreBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(), team(b))
+		defer h.close()
+		deep := "leaf"
+		for range 4 {
+			deep = calling(spawns(deep, true))
+		}
+		e := h.end(h.send("agent:main:own", deep))
+		want(t, "too deep", e.Text, "tasks of tasks are possible to a depth of 3; do this here")
+		var many []asked
+		for range 9 {
+			many = append(many, spawns("x", true))
+		}
+		e = h.end(h.send("agent:main:own", calling(many...)))
+		want(t, "refused", strings.Count(e.Text, "has started 8 tasks"), 1)
+		var wide []asked
+		for range 8 {
+			wide = append(wide, spawns(calling(many[:8]...), true))
+		}
+		id := h.send("agent:main:own", calling(wide...))
+		want(t, "a tree that is too large ends well", h.end(id).Outcome, chat.OutcomeAnswered)
+		all := slices.DeleteFunc(h.tasks(store.TaskFilter{Limit: 200}), func(task store.Task) bool { return task.Root != id })
+		want(t, "sub-turns in one tree", len(all), 32)
+		e = h.end(h.send("agent:main:own", calling(asked{"delegate", map[string]any{"agent": "nobody", "task": "x"}})))
+		want(t, "unknown agent", e.Text, `there is no agent "nobody" here`)
+	})
+}
+
+// TestAnnouncementsShareATurn lets three background tasks end while their session is busy and its queue is full.
+func TestAnnouncementsShareATurn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(), team(b), queue(dispatch.QueueRules{Cap: 1}))
+		defer h.close()
+		const session = "agent:main:box:direct:7"
+		e := h.end(h.send(session, calling(spawns("sleep 1s", false), spawns("sleep 2s", false), spawns("sleep 3s", false)), replyTo("7")))
+		want(t, "answers with ids", strings.Count(e.Text, "works on it"), 3)
+		h.send(session, "sleep 5s")
+		waits := h.send(session, "waits")
+		time.Sleep(20 * time.Second)
+		want(t, "the message that waited", h.end(waits).Outcome, chat.OutcomeAnswered)
+		announced := slices.DeleteFunc(b.textsOf(session), func(text string) bool { return !strings.HasPrefix(text, "The task ") })
+		want(t, "turns", len(announced), 1)
+		want(t, "announcements", strings.Count(strings.Join(announced, "\n"), "has ended. Its answer:\n\nbegun"), 3)
+		h.end(h.send(session, calling(spawns("fail", false)), replyTo("7")))
+		time.Sleep(10 * time.Second)
+		want(t, "of a failure", strings.Count(strings.Join(b.textsOf(session), "\n"), "without an answer (failed): the model is overloaded"), 1)
+		if sent := h.box.texts("7"); !slices.ContainsFunc(sent, func(text string) bool { return strings.Contains(text, "The task ") }) {
+			t.Errorf("the answer to an announcement did not go to the chat: %q", sent)
+		}
+		left, err := h.st.LeftTasks(t.Context(), 10)
+		if err != nil || len(left) != 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
+}
+
+// TestAStopReachesTheWholeTree stops the root of a tree with running, waiting and background sub-turns.
+func TestAStopReachesTheWholeTree(t *testing.T) {
+	for _, command := range []string{"/stop", "/stopall"} {
+		t.Run(command, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				b := &branching{}
+				h := open(t, newStore(), team(b), lanes(2))
+				defer h.close()
+				root := calling(delegated(calling(spawns("sleep 1h", true), spawns("deaf 1h", true))), delegated("sleep 1h"), delegated("sleep 1h"), spawns("sleep 1h", false))
+				id := h.send("agent:main:own", root)
+				time.Sleep(10 * time.Second)
+				if open := len(h.tasks(store.TaskFilter{Open: true})); open < 4 { // the branch may still wait for a slot
+					t.Errorf("%d tasks are open, want at least 4", open)
+				}
+				begin := time.Now()
+				h.send("agent:main:own", command)
+				want(t, "outcome", h.end(id).Outcome, chat.OutcomeStopped)
+				if took := time.Since(begin); took > 3500*time.Millisecond {
+					t.Errorf("the root ended after %v", took)
+				}
+				time.Sleep(3500*time.Millisecond - time.Since(begin))
+				for _, task := range h.tasks(store.TaskFilter{}) {
+					want(t, "outcome of "+task.Text, task.Outcome, chat.OutcomeStopped)
+				}
+				b.script.mu.Lock()
+				for i, e := range b.ends {
+					if e == nil {
+						t.Errorf("call %d was not cancelled", i)
+					}
+				}
+				b.script.mu.Unlock()
+				time.Sleep(time.Hour)
+				want(t, "sub-turns after it", len(h.tasks(store.TaskFilter{Open: true})), 0)
+				want(t, "texts", strings.Count(strings.Join(b.texts(), "\n"), "The task "), 0)
+			})
+		})
+	}
+}
+
+// TestAStopWithoutARunningTurnStopsBackgroundTasks stops what a turn that has ended left behind.
+func TestAStopWithoutARunningTurnStopsBackgroundTasks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(), team(b))
+		defer h.close()
+		h.end(h.send("agent:main:own", calling(spawns("sleep 1h", false))))
+		time.Sleep(time.Second)
+		e := h.end(h.send("agent:main:own", "/stop"))
+		want(t, "answer", e.Text, "Stopped the running turn.")
+		time.Sleep(time.Second)
+		want(t, "outcome", h.tasks(store.TaskFilter{})[0].Outcome, chat.OutcomeStopped)
+	})
+}
+
+// TestASubTurnHasTheRightsOfItsParent calls a tool that creates in a sub-turn of a turn that text from outside has caused.
+func TestASubTurnHasTheRightsOfItsParent(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(), team(b))
+		defer h.close()
+		remind := asked{"remind", map[string]any{"when": "in 5h", "text": "tea"}}
+		text := calling(delegated(calling(remind)))
+		e := h.end(h.send("agent:main:own", text))
+		if !strings.Contains(e.Text, "is set at") {
+			t.Errorf("in a person's own turn: %q", e.Text)
+		}
+		e = h.end(h.send("agent:main:own", text, external))
+		if !strings.Contains(e.Text, "text from outside") {
+			t.Errorf("below text from outside: %q", e.Text)
+		}
+		e = h.end(h.send("agent:main:box:group:5", calling(spawns(text, true))))
+		if !strings.Contains(e.Text, "in a group") {
+			t.Errorf("below a group: %q", e.Text)
+		}
+		h.end(h.send("agent:main:own", calling(spawns("x", false))))
+		time.Sleep(5 * time.Second)
+		for _, task := range h.tasks(store.TaskFilter{}) {
+			want(t, "principal of a sub-turn", task.Principal, "tester")
+		}
+	})
+}
+
+// TestATurnThatWaitsIsTakenOverWithItsSubTurns cuts a process off while a parent waits for two sub-turns, one of which has ended. The next process runs the
+// parent again, which finds the answer that is there and waits for the other one.
+func TestATurnThatWaitsIsTakenOverWithItsSubTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, st := &branching{}, newStore()
+		c, off := cord(st)
+		h := open(t, c, team(b))
+		id := h.send("agent:main:own", calling(delegated("quick"), delegated("sleep 1m"), spawns("sleep 2m", false)))
+		time.Sleep(10 * time.Second)
+		off.Store(true)
+		next := open(t, st, team(b))
+		defer next.close()
+		e := next.end(id)
+		want(t, "outcome", e.Outcome, chat.OutcomeAnswered)
+		if !strings.HasPrefix(e.Text, "quick+begun+The task ") {
+			t.Errorf("answer: %q", e.Text)
+		}
+		run, err := st.RunByID(t.Context(), id)
+		if err != nil || run.Attempt != 2 || run.Crashes != 0 {
+			t.Errorf("run: %+v, %v; want attempt 2 without a crash", run, err)
+		}
+		time.Sleep(5 * time.Minute)
+		want(t, "sub-turns", len(next.tasks(store.TaskFilter{})), 3)
+		quick := slices.DeleteFunc(b.texts(), func(text string) bool { return text != "quick" })
+		want(t, "turns of the one that had ended", len(quick), 1)
+		want(t, "announcements", strings.Count(strings.Join(b.textsOf("agent:main:own"), "\n"), "The task "), 1)
+		h.abandon()
+	})
+}

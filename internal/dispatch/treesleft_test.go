@@ -1,0 +1,91 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+)
+
+// losesAnnouncements is a store that loses announcements.
+type losesAnnouncements struct {
+	cronStore
+
+	lost *atomic.Bool
+}
+
+func (s losesAnnouncements) Accept(ctx context.Context, p store.AcceptParams) (store.Accepted, error) {
+	if s.lost.Load() && p.Message.Content.Options.Task != nil {
+		return store.Accepted{}, errors.New("lost")
+	}
+	return s.cronStore.Accept(ctx, p)
+}
+
+// TestAnAnnouncementThatWasLostIsMadeLater lets a task end while its announcement cannot be stored, as if the process had ended between the two.
+func TestAnAnnouncementThatWasLostIsMadeLater(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, lost := &branching{}, &atomic.Bool{}
+		lost.Store(true)
+		h := open(t, losesAnnouncements{newStore(), lost}, team(b))
+		defer h.close()
+		h.end(h.send("agent:main:own", calling(spawns("sleep 1s", false))))
+		time.Sleep(time.Minute)
+		want(t, "turns of the session before", len(b.textsOf("agent:main:own")), 1)
+		lost.Store(false)
+		time.Sleep(10 * time.Second)
+		want(t, "announcements", strings.Count(strings.Join(b.textsOf("agent:main:own"), "\n"), "The task "), 1)
+		time.Sleep(time.Hour)
+		want(t, "turns of the session at last", len(b.textsOf("agent:main:own")), 2)
+	})
+}
+
+// TestATreeWhoseStopWasCutOffIsStoppedLater marks the root of a tree as stopped and cuts its process off before it reads that. The next process ends the root as
+// stopped, and the rest of the tree with it, background tasks included.
+func TestATreeWhoseStopWasCutOffIsStoppedLater(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, st := &branching{}, newStore()
+		c, off := cord(st)
+		h := open(t, c, team(b))
+		id := h.send("agent:main:own", calling(delegated(calling(spawns("sleep 1h", true))), spawns("sleep 1h", false)))
+		time.Sleep(10 * time.Second)
+		off.Store(true)
+		_, err := st.Stop(t.Context(), store.StopParams{Session: chat.SessionKey{Agent: "main", Rest: "own"}, Scope: store.StopOne, By: "stop anna", Reason: "stop"})
+		want(t, "stop", err, nil)
+		next := open(t, st, team(b))
+		defer next.close()
+		want(t, "outcome of the root", next.end(id).Outcome, chat.OutcomeStopped)
+		time.Sleep(30 * time.Second)
+		tasks := next.tasks(store.TaskFilter{})
+		want(t, "sub-turns", len(tasks), 3)
+		for _, task := range tasks {
+			want(t, "outcome of "+task.Text, task.Outcome, chat.OutcomeStopped)
+		}
+		h.abandon()
+	})
+}
+
+// TestASubTurnEndsWithAParentThatRanOutOfTime bounds a turn that waits for a long sub-turn and has started a short one in the background.
+func TestASubTurnEndsWithAParentThatRanOutOfTime(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(), team(b), lanes(1))
+		defer h.close()
+		id := h.send("agent:main:own", calling(delegated("sleep 1h"), spawns("sleep 1m", false)), func(m *chat.Message) { m.Content.Options.TimeoutMs = 11_000 })
+		want(t, "outcome", h.end(id).Outcome, chat.OutcomeFailed)
+		time.Sleep(100 * time.Millisecond) // sooner than the next look for what is left
+		outcomes := map[string]chat.Outcome{}
+		for _, task := range h.tasks(store.TaskFilter{}) {
+			outcomes[task.Text] = task.Outcome
+		}
+		want(t, "the one that it waited for", outcomes["sleep 1h"], chat.OutcomeStopped)
+		want(t, "the one in the background", outcomes["sleep 1m"], "")
+		time.Sleep(2 * time.Minute)
+		want(t, "announcements", strings.Count(strings.Join(b.textsOf("agent:main:own"), "\n"), "The task "), 1)
+		h.wantSlots()
+	})
+}
