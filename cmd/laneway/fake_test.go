@@ -119,6 +119,12 @@ func (c *fakeConn) answer(method string, params json.RawMessage) (any, error) {
 		return map[string]any{"session": fakeRow()}, nil
 	case "sessions.list":
 		return fakeSessions(params)
+	case "tasks.list":
+		return json.RawMessage(`{"ts":1,"tasks":[` + fakeTask + `]}`), nil
+	case "tasks.get":
+		return json.RawMessage(`{"task":` + fakeTask + `}`), nil
+	case "tasks.stop":
+		return json.RawMessage(`{"ok":true,"stopped":true,"runIds":["t-1"]}`), nil
 	case "sessions.reset":
 		return json.RawMessage(`{"ok":true,"key":"agent:main:main","entry":{"sessionId":"s-2"}}`), nil
 	case "status":
@@ -189,6 +195,7 @@ func fakeRow() wire.SessionRow {
 func testNow() time.Time { return time.Date(2027, 3, 1, 9, 0, 0, 0, time.UTC) }
 
 const (
+	fakeTask   = `{"id":"t-1","sessionKey":"agent:coder:task:t-1","agentId":"coder","lane":"team","parentRunId":"run-1","rootRunId":"run-1","text":"count the lines","state":"running","background":false,"createdAt":1}`
 	fakeStatus = `{"ok":true,"version":"0.1.0","nodeId":"gw-1","uptimeMs":60100,"draining":false,"clients":1,"agents":1,"sessions":{"known":3,"running":1,"waiting":0},
 		"cron":{"enabled":true,"jobs":2,"running":0,"backlog":0,"oldestDueMs":null,"nextWakeAtMs":1803891900000},"nodes":[{"nodeId":"gw-1","version":"0.1.0","draining":false,"leaseMs":13800}]}`
 	fakeLanes    = `{"ts":1,"lanes":[{"name":"main","capacity":30,"active":1,"stopping":0,"waiting":0,"oldestWaitMs":0,"started":41,"finished":40,"failed":1,"cancelled":0}],"drops":{}}`

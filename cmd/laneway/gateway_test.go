@@ -84,6 +84,13 @@ func (p *parrot) Sessions(context.Context, store.SessionFilter) ([]chat.SessionS
 	return []chat.SessionStatus{{Key: chat.MainKey("main"), SessionID: "s", Status: "done", Lane: "main", UpdatedAt: testNow()}}, 1, nil
 }
 
+func (p *parrot) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, error) {
+	if f.ID == "none" {
+		return nil, nil
+	}
+	return []store.Task{{ID: "t-1", Session: chat.TaskKey("coder", "t-1"), Agent: "coder", Lane: "team", State: "yielded", Text: "count the lines", StartedAt: testNow()}}, nil
+}
+
 func (p *parrot) Stop(context.Context, store.StopParams) ([]string, error) {
 	return []string{"run-1"}, nil
 }
@@ -134,6 +141,11 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 		{name: "status", args: []string{"status"}, stdout: "gw-7, well"},
 		{name: "sessions", args: []string{"sessions", "list"}, stdout: "agent:main:main"},
 		{name: "stop", args: []string{"sessions", "stop", "main"}, stdout: "stopped run-1"},
+		{name: "tasks", args: []string{"tasks", "list"}, stdout: "t-1  coder  team  yielded"},
+		{name: "task", args: []string{"tasks", "show", "t-1"}, stdout: "count the lines"},
+		{name: "stop a task", args: []string{"tasks", "stop", "t-1"}, stdout: "stopped run-1"},
+		{name: "stop of a task", args: []string{"tasks", "stop", "none"}, stdout: "nothing to stop in task none\n"},
+		{name: "no task", args: []string{"tasks", "show", "none"}, code: exitFailure, stderr: "there is no task none"},
 		{name: "wrong token", args: []string{"status"}, token: "wrong", code: exitFailure, stderr: wrongToken},
 		{name: "send with a wrong token", args: []string{"send", "hello"}, token: "wrong", code: exitFailure, stderr: wrongToken},
 		{name: "alive", args: []string{"health"}, stdout: "ok\n"},

@@ -30,6 +30,7 @@ type cli struct {
 	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
 	Usage      usageCmd      `cmd:"" help:"Show what agents have used, what it cost, and the budgets."`
 	Pair       pairCmd       `cmd:"" help:"Say who may talk to the bots."`
+	Tasks      tasksCmd      `cmd:"" help:"Look at tasks that agents gave to others, or stop them."`
 	Sessions   sessionsCmd   `cmd:"" help:"Look at sessions, reset or stop them."`
 	Cron       cronCmd       `cmd:"" help:"Look at jobs, make and change them."`
 	Scheduler  schedulerCmd  `cmd:"" help:"Show and drive jobs and built-in maintenance."`

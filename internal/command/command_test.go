@@ -99,6 +99,15 @@ func (h *house) StopOne(context.Context, command.Call) (command.StopReport, erro
 func (h *house) StopAll(context.Context, command.Call) (command.StopReport, error) {
 	return h.stop, h.note("stopall")
 }
+
+func (h *house) Tasks(context.Context, command.Call) ([]command.Task, error) {
+	return []command.Task{{ID: "t-1", Agent: "coder", State: "yielded", Text: "count\nthe lines"}, {ID: "t-2", Agent: "main", State: "waiting", Text: "report"}}, h.err
+}
+
+func (h *house) StopTask(_ context.Context, _ command.Call, id string) error {
+	return h.note("stop task " + id)
+}
+
 func (h *house) NewSession(context.Context, command.Call) error { return h.note("new") }
 func (h *house) Queue(context.Context, command.Call) (command.QueueReport, error) {
 	return h.queue, h.note("queue")
@@ -178,6 +187,9 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/timezone", "Your time zone is Europe/Berlin, the gateway's; choose another with /timezone Europe/Berlin. It is Sun 22 Nov 2026 15:00 CET there.", ""},
 		{"/timezone Asia/Tokyo", "Your time zone is Asia/Tokyo. It is Sun 22 Nov 2026 23:00 JST there.", ""},
 		{"/timezone +05:30", "Your time zone is +05:30. It is Sun 22 Nov 2026 19:30 +05:30 there.", ""},
+		{"/tasks", "1. coder: count the lines, yielded\n2. main: report, waiting", ""},
+		{"/tasks stop 2", "Stopped: main: report", "stop task t-2"},
+		{"/tasks STOP t-1", "Stopped: coder: count the lines", "stop task t-1"},
 		{"/whoami", "You are gateway (web user 7).", ""},
 		{"/id", "This conversation is agent:main:main. Its address is web:5.", ""},
 	} {
@@ -274,6 +286,7 @@ func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 		"/queue sideways", "/timezone Mars/Olympus", "/timezone Local", "/model " + strings.Repeat("x", 201), "/model a\u202eb",
 		"/remind", "/remind tea", "/remind in 20m", "/remind 25:00 tea", "/remind every", "/remind yesterday 9:00 tea", "/cron add", "/cron add 99 99 * * * x",
 		`/cron add "0 9 * *" x`, "/cron add @every 1s x", "/cron fly", "/cron pause 0", "/cron show 9", "/cron pause 4", "/cron rm nothing", "/cron rm news", "/cron run -1",
+		"/tasks stop", "/tasks stop 3", "/tasks 1", "/tasks fly 1",
 	} {
 		h := &house{jobs: someJobs()}
 		cmd, name, args, ok := table.Parse(text, "")

@@ -41,6 +41,7 @@ type Actions interface {
 	Agents() []agent.Info
 
 	JobActions
+	TaskActions
 }
 
 // StopReport lists what a stop ended.
@@ -149,7 +150,7 @@ func questionCommands() []Command {
 
 // New makes the table of all commands: the core ones, more, and /help over both.
 func New(more ...Command) (*Table, error) {
-	list := slices.Concat(core(), []Command{answerCommand()}, jobCommands(), questionCommands(), more)
+	list := slices.Concat(core(), []Command{answerCommand()}, taskCommands(), jobCommands(), questionCommands(), more)
 	var table *Table
 	list = append(list, Command{
 		Name: "help", Aliases: []string{"start"}, Args: "[all]", Common: true, Category: "status", Method: "commands.list",

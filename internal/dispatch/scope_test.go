@@ -15,6 +15,7 @@ import (
 func spoken() map[string]string {
 	return map[string]string{
 		"new ": "/new", "stop ": "/stop", "stopall ": "/stopall", "status ": "/status", "agent ": "/agent", "whoami ": "/whoami", "id ": "/id", "help ": "/help",
+		"tasks ": "/tasks", "tasks stop": "/tasks stop 1",
 		"queue ": "/queue", "queue clear": "/queue  CLEAR", "queue *": "/queue collect", "model ": "/model", "model *": "/model default",
 		"remind ": "/remind in 20m tea", "jobs ": "/jobs", "cron ": "/cron", "cron add": "/cron ADD 9:00 stretch", "cron show": "/cron show 1",
 		"cron pause": "/cron pause 1", "cron resume": "/cron\tresume 1", "cron run": "/cron run 1", "cron rm": "/cron rm 1", "cron remove": "/cron remove 1",
@@ -80,7 +81,7 @@ func TestNoCommandStandsForLessThanItDoes(t *testing.T) {
 		switch use {
 		case "new ":
 			expected = chat.Need{Scope: chat.ScopeAdmin, Owner: true}
-		case "stop ", "stopall ", "queue clear", "queue *", "model *":
+		case "stop ", "stopall ", "tasks stop", "queue clear", "queue *", "model *":
 			expected = write
 		case "remind ", "cron add", "cron pause", "cron resume", "cron run", "cron rm", "cron remove":
 			expected = admin

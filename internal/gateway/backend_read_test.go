@@ -68,6 +68,21 @@ func (h *house) Sessions(ctx context.Context, f store.SessionFilter) ([]chat.Ses
 	return all[from:min(from+f.Limit, len(all))], len(all), nil
 }
 
+func (h *house) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down {
+		return nil, chat.ErrStoreUnavailable
+	}
+	var list []store.Task
+	for _, t := range h.tasks {
+		if (f.ID == "" || f.ID == t.ID) && (f.Visible == "" || f.Visible == t.Principal) && (!f.Open || t.State != store.StateDone) {
+			list = append(list, t)
+		}
+	}
+	return list[:min(len(list), f.Most())], nil
+}
+
 func (h *house) Transcript(_ context.Context, q store.TranscriptQuery) (store.Transcript, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -33,6 +33,7 @@ type house struct {
 	callers  []gateway.Caller
 	audits   []chat.Audit
 	stops    []store.StopParams
+	tasks    []store.Task
 	stopped  chan struct{} // gets one value per Stop, if there is room
 	gate     chan struct{}
 	turns    sync.WaitGroup

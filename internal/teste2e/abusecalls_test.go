@@ -105,6 +105,9 @@ func sessionAbuses() map[string]abuseCall {
 		"chat.abort": {abuseWriter, false, func(w *world, conn, n int) string {
 			return `{"sessionKey":` + quoted(pick(w.sessions, conn, n)) + `,"all":true}`
 		}},
+		"tasks.list": {abuseWriter, false, func(w *world, _, _ int) string { return `{"limit":200,"sessionKey":` + quoted(w.big) + `}` }},
+		"tasks.get":  {abuseWriter, false, func(w *world, conn, n int) string { return `{"id":` + quoted(pick(w.sessions, conn, n)) + `}` }},
+		"tasks.stop": {abuseWriter, false, func(w *world, conn, n int) string { return `{"id":` + quoted(pick(w.sessions, conn, n)) + `}` }},
 		"wake": {abuseWriter, false, func(w *world, conn, n int) string {
 			return fmt.Sprintf(`{"mode":"now","text":%s,"sessionKey":"agent:main:w-%d-%d"}`, w.hugeJob, conn, n)
 		}},

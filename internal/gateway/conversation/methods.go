@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"context"
+	"slices"
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/rpc"
@@ -31,6 +32,8 @@ type Backend interface {
 	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
 	Search(ctx context.Context, q store.SearchQuery) (store.SearchResult, error)
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error)
+	// Tasks lists sub-turns of turns, newest first.
+	Tasks(ctx context.Context, f store.TaskFilter) ([]store.Task, error)
 	// Reset stops everything of the session and begins an empty transcript; it returns its id. A call that o names and that was answered
 	// before stops nothing and returns the first answer; chat.ErrKeyReused when that had other params. nil = it has no name.
 	Reset(ctx context.Context, key chat.SessionKey, by chat.Caller, o *chat.IdempotencyKey) (string, error)
@@ -47,5 +50,5 @@ type handlers struct{ backend Backend }
 // Methods are the rows of the table about messages, runs and sessions.
 func Methods(backend Backend) []*rpc.Method {
 	h := handlers{backend}
-	return append(h.messages(), h.sessions()...)
+	return slices.Concat(h.messages(), h.sessions(), h.tasks())
 }

@@ -73,6 +73,9 @@ func chatNotes() map[string]note {
 
 func sessionNotes() map[string]note {
 	return map[string]note{
+		"tasks.list":        {Does: "Lists tasks, the newest first: turns that running turns have asked for. A caller that sees its own only gets its own."},
+		"tasks.get":         {Does: "Shows one task."},
+		"tasks.stop":        {Does: "Stops a task and all that is below it. It does not wait for a lane."},
 		"sessions.list":     {Does: "Lists the visible sessions, newest first."},
 		"sessions.describe": {Does: "Shows one session."},
 		"sessions.search": {

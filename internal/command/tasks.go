@@ -1,0 +1,69 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"laneway/internal/chat"
+)
+
+// TaskActions are what commands do with tasks: turns that running turns of a conversation have asked for.
+type TaskActions interface {
+	// Tasks lists those of the conversation that have not ended, oldest first.
+	Tasks(ctx context.Context, c Call) ([]Task, error)
+	// StopTask stops one with all that is below it. chat.CodeNotFound: there is no such task that the caller may stop.
+	StopTask(ctx context.Context, c Call, id string) error
+}
+
+// Task is a task as /tasks shows it.
+type Task struct{ ID, Agent, State, Text string }
+
+func taskCommands() []Command {
+	return []Command{{
+		Name: "tasks", Args: "[stop NUMBER]", Category: "session", Method: "tasks.list", Verbs: map[string]string{"stop": "tasks.stop"},
+		Description: "Show what agents work on for this conversation, or stop one of these tasks.", Run: textOnly(runTasks),
+	}}
+}
+
+// shownTask is how many characters of a task its line shows.
+const shownTask = 80
+
+func runTasks(ctx context.Context, a Actions, c Call) (string, error) {
+	verb, rest, _ := cutWord(c.Args)
+	switch {
+	case c.Args == "":
+		return showTasks(ctx, a, c)
+	case !strings.EqualFold(verb, "stop") || rest == "":
+		return "", chat.Errorf(chat.CodeInvalid, "write /tasks, or /tasks stop NUMBER with a number of that list")
+	}
+	list, err := a.Tasks(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	for i, t := range list {
+		if rest == fmt.Sprint(i+1) || rest == t.ID {
+			return "Stopped: " + t.line(), a.StopTask(ctx, c, t.ID)
+		}
+	}
+	return "", chat.Errorf(chat.CodeInvalid, "there is no task %s; /tasks lists them", chat.Cut(chat.Printable(rest), 40))
+}
+
+func showTasks(ctx context.Context, a Actions, c Call) (string, error) {
+	list, err := a.Tasks(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "There are no tasks at work.", nil
+	}
+	var b strings.Builder
+	for i, t := range list {
+		fmt.Fprintf(&b, "%d. %s, %s\n", i+1, t.line(), t.State)
+	}
+	return strings.TrimRight(b.String(), "\n"), nil
+}
+
+func (t Task) line() string {
+	return t.Agent + ": " + chat.Cut(chat.Printable(strings.Join(strings.Fields(t.Text), " ")), shownTask)
+}
