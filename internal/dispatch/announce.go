@@ -53,7 +53,7 @@ func (tr *trees) announce(ctx context.Context, m store.Waiting, end chat.RunEnd)
 
 // accept takes an announcement. It takes no place in the queue of its session.
 func (tr *trees) accept(ctx context.Context, m chat.Message) error {
-	rules := tr.queue.settings(chat.Message{Session: m.Session, Channel: m.Content.Options.Task.Channel}, "")
+	rules := tr.queue.settings(m, "")
 	var (
 		acc  store.Accepted
 		node string
@@ -84,7 +84,7 @@ func announcement(m store.Waiting, task chat.Task, end chat.RunEnd) chat.Message
 	if end.Outcome != chat.OutcomeAnswered {
 		text = fmt.Sprintf("The task %s (%q) ended without an answer (%s): %s", m.MessageID, chat.Cut(chat.Printable(m.Content.Text), notedText), end.Outcome, end.Message)
 	}
-	options := chat.Options{Mode: chat.ModeQueue}
+	options := chat.Options{}
 	if task.ParentSession == task.Session {
 		options.ReplyTo = task.ReplyTo
 	}

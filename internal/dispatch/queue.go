@@ -25,10 +25,20 @@ type queue struct {
 	bursts   bursts
 }
 
-// settings of a message's session: the configured ones, then the session's own mode, then what the message asks for.
+// settings of a message's session: the configured ones, then the session's own mode, then what the message asks for. A message of a tree has those of the
+// channel at the root, because the scheduler applies what the last message of a session has brought; an announcement waits where other messages interrupt, or
+// join the turn that runs.
 func (q *queue) settings(m chat.Message, mode chat.QueueMode) QueueRules {
-	configured := (*q.rules.Load())(m.Session.Agent, chat.ChannelKind(m.Channel), m.Session.Kind())
-	return configured.chosen(mode, m.Content.Options.Mode)
+	channel := m.Channel
+	if task := m.Content.Options.Task; task != nil {
+		channel = task.Channel
+	}
+	configured := (*q.rules.Load())(m.Session.Agent, chat.ChannelKind(channel), m.Session.Kind())
+	rules := configured.chosen(mode, m.Content.Options.Mode)
+	if announces(m.Content) && (rules.Mode == scheduler.ModeInterrupt || rules.Mode == scheduler.ModeSteer) {
+		rules.Mode = scheduler.ModeQueue
+	}
+	return rules
 }
 
 // params is how a message of its session is accepted: what waits, what a full queue does, and which mode counts.
@@ -118,16 +128,14 @@ func (q *queue) item(w work, rules QueueRules) scheduler.Item[work] {
 	return scheduler.Item[work]{
 		Session: lead.Session.String(), Lane: lead.Lane, ID: lead.MessageID, Seq: lead.Seq,
 		Sender: lead.Content.Sender.ID, Thread: lead.Content.Thread, Size: size, Payload: w, Settings: &rules.Settings,
-		Gathers:   announces(lead),
+		Gathers:   announces(lead.Content),
 		NoMerge:   lead.Content.Options.NoMerge || len(lead.Content.Attachments) > 0 || len(w.rows) > 1,
 		Principal: w.rows[0].Principal, Bounded: q.bounded(w.rows[0].Principal),
 	}
 }
 
 // announces reports whether a message announces the end of a sub-turn.
-func announces(m store.Waiting) bool {
-	return m.Content.Options.Task != nil && m.Content.Options.Task.Announces != ""
-}
+func announces(c chat.Content) bool { return c.Options.Task != nil && c.Options.Task.Announces != "" }
 
 // offer submits a message that was just accepted and reports whether it has to wait.
 func (q *queue) offer(ctx context.Context, it scheduler.Item[work], first bool) (queued bool, position int) {

@@ -92,7 +92,7 @@ func (tt turnTasks) Start(ctx context.Context, n tool.NewTask) error {
 		if err != nil {
 			return err
 		}
-		p.Accept = store.AcceptParams{Node: node, Take: true, Message: m, RunLimit: 1}
+		p.Accept = store.AcceptParams{Node: node, Take: true, Message: m, RunLimit: tt.queue.settings(m, "").MaxConcurrent}
 		acc, err = tt.store.Spawn(ctx, p)
 		return err
 	})

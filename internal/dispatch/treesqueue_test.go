@@ -1,0 +1,63 @@
+package dispatch_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/dispatch"
+	"laneway/internal/scheduler"
+)
+
+// TestAnAnnouncementChangesNoRuleOfItsSession lets a task end while messages wait in a group of a channel that has rules of its own: one turn at once, and
+// what waits is collected.
+func TestAnAnnouncementChangesNoRuleOfItsSession(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(), team(b), func(c *dispatch.Config) {
+			c.Queue = func(_, channel, _ string) dispatch.QueueRules {
+				if channel == "box" {
+					return dispatch.QueueRules{Settings: scheduler.Settings{MaxConcurrent: 1, Mode: scheduler.ModeCollect}}
+				}
+				return dispatch.QueueRules{Settings: scheduler.Settings{MaxConcurrent: 3}}
+			}
+		})
+		defer h.close()
+		const session = "agent:main:box:group:5"
+		h.end(h.send(session, calling(spawns("sleep 5s", false)), replyTo("5")))
+		h.send(session, "sleep 20s", replyTo("5"))
+		time.Sleep(time.Second)
+		h.send(session, "one", replyTo("5"))
+		last := h.send(session, "two", replyTo("5"))
+		want(t, "outcome", h.end(last).Outcome, chat.OutcomeAnswered)
+		time.Sleep(10 * time.Second)
+		texts := b.textsOf(session)
+		want(t, "turns", len(texts), 4)
+		want(t, "what was collected", texts[2], "one\ntwo")
+		want(t, "the announcement", strings.HasPrefix(texts[3], "The task "), true)
+		want(t, "turns at once", b.most[session], 1)
+	})
+}
+
+// TestAnAnnouncementWaitsInAnyMode lets a task end while a turn of its session runs.
+func TestAnAnnouncementWaitsInAnyMode(t *testing.T) {
+	for _, mode := range scheduler.QueueModes() {
+		t.Run(string(mode), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				b := &branching{}
+				h := open(t, newStore(), team(b), queue(dispatch.QueueRules{Settings: scheduler.Settings{Mode: mode}}))
+				defer h.close()
+				const session = "agent:main:own"
+				h.end(h.send(session, calling(spawns("sleep 5s", false))))
+				want(t, "the turn that runs meanwhile", h.end(h.send(session, "sleep 20s")).Outcome, chat.OutcomeAnswered)
+				time.Sleep(10 * time.Second)
+				texts := b.textsOf(session)
+				if len(texts) != 3 || !slices.ContainsFunc(texts[2:], func(text string) bool { return strings.HasPrefix(text, "The task ") }) {
+					t.Errorf("turns: %q", texts)
+				}
+			})
+		})
+	}
+}
