@@ -14,9 +14,11 @@ import (
 	"laneway/internal/tool"
 )
 
-// leftLimit is how many sub-turns one look for what a crash has left takes, and stopsAtOnce how many a stop writes at the same time.
+// leftLimit is how many sub-turns one look for what a crash has left takes, stopLimit how many a stop finds below a session or a turn, and stopsAtOnce how many
+// it writes at the same time.
 const (
 	leftLimit   = 100
+	stopLimit   = 10_000
 	stopsAtOnce = 8
 )
 
@@ -99,7 +101,7 @@ func announcement(m store.Waiting, task chat.Task, end chat.RunEnd) chat.Message
 
 // stopBelow writes the stop of the sub-turns of what a stop has met. It lists them after their parents are marked, and a marked parent starts none.
 func (tr *trees) stopBelow(ctx context.Context, p store.StopParams, met store.Stopped) {
-	f := store.TaskFilter{Open: true, Limit: leftLimit}
+	f := store.TaskFilter{Open: true, Limit: stopLimit}
 	for _, run := range met.Running {
 		f.Parents = append(f.Parents, run.RunID)
 	}
@@ -107,7 +109,7 @@ func (tr *trees) stopBelow(ctx context.Context, p store.StopParams, met store.St
 		f.Parents = append(f.Parents, m.MessageID)
 	}
 	if p.Scope == store.StopAll {
-		tr.stopListed(ctx, p, store.TaskFilter{RootSession: p.Session, Open: true, Limit: leftLimit})
+		tr.stopListed(ctx, p, store.TaskFilter{RootSession: p.Session, Open: true, Limit: stopLimit})
 	}
 	if len(f.Parents) > 0 {
 		tr.stopListed(ctx, p, f)
@@ -136,23 +138,25 @@ func (tr *trees) stopListed(ctx context.Context, p store.StopParams, f store.Tas
 	return len(list) > 0
 }
 
-// stopOldest stops the tree whose sub-turn is the oldest of those that are open below a session. It reports the sub-turns that it stopped.
-func (tr *trees) stopOldest(ctx context.Context, p store.StopParams) stopped {
-	list, err := tr.store.Tasks(ctx, store.TaskFilter{RootSession: p.Session, Open: true, Limit: leftLimit})
+// stopLeft stops sub-turns below a session, which go on after the turns that do not wait for them: with StopAll all of them, else those of the tree with the
+// oldest one. visible restricts them to those of a principal. It returns what it stopped.
+func (tr *trees) stopLeft(ctx context.Context, p store.StopParams, visible string) (m stopped, err error) {
+	list, err := tr.store.Tasks(ctx, store.TaskFilter{RootSession: p.Session, Visible: visible, Open: true, Limit: stopLimit})
 	if err != nil || len(list) == 0 {
-		return stopped{}
+		return m, err
 	}
-	root := list[len(list)-1].Root
-	var m stopped
+	oldest := list[len(list)-1].Root
 	for _, task := range slices.Backward(list) {
-		if task.Root != root {
+		if p.Scope != store.StopAll && task.Root != oldest {
 			continue
 		}
-		one := store.StopParams{Session: task.Session, Scope: store.StopRun, MessageID: task.ID, By: p.By, Reason: p.Reason}
-		_, ended := tr.stops.signal(one)
-		m.add(tr.stops.write(ctx, one, ended).stopped)
+		one, err := tr.stops.stop(ctx, store.StopParams{Session: task.Session, Scope: store.StopRun, MessageID: task.ID, By: p.By, Reason: p.Reason})
+		m.add(one)
+		if err != nil && !errors.Is(err, chat.ErrNotFound) {
+			return m, err
+		}
 	}
-	return m
+	return m, nil
 }
 
 // run repairs what a crash has left, until ctx is over.

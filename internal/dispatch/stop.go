@@ -78,7 +78,7 @@ func (sp *stops) stop(ctx context.Context, p store.StopParams) (stopped, error) 
 		ctx := context.WithoutCancel(ctx)
 		r := sp.write(ctx, p, ended)
 		if p.Scope == store.StopOne && r.err == nil && r.stopped.nothing() { // sub-turns go on after the turn that does not wait for them
-			r.stopped = sp.trees.stopOldest(ctx, p)
+			r.stopped, r.err = sp.trees.stopLeft(ctx, p, "")
 		}
 		done <- r
 	})

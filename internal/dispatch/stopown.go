@@ -13,9 +13,10 @@ import (
 const ownLimit = 1000
 
 // stopOwn is a stop that reaches only what one person asked for: runs that a message of theirs leads, and messages of theirs that wait. Runs of this
-// process are signalled before the store is asked. Scope is StopOne (the oldest run, else the oldest waiting message) or StopAll.
+// process are signalled before the store is asked. Scope is StopOne (the oldest run, else the oldest waiting message, else the oldest tree of tasks in the
+// background) or StopAll.
 func (sp *stops) stopOwn(ctx context.Context, p store.StopParams, sender string) (stopped, error) {
-	all := p.Scope == store.StopAll
+	all, trees := p.Scope == store.StopAll, p
 	p.Scope, p.Reason = store.StopRun, reasonStop
 	if all {
 		p.Reason = reasonStopAll
@@ -42,7 +43,13 @@ func (sp *stops) stopOwn(ctx context.Context, p store.StopParams, sender string)
 	if err != nil {
 		return m, err
 	}
-	return m, stop(slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(m.running, id) }))
+	err = stop(slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(m.running, id) }))
+	if err != nil || (!all && !m.nothing()) {
+		return m, err
+	}
+	left, err := sp.trees.stopLeft(ctx, trees, p.By)
+	m.add(left)
+	return m, err
 }
 
 // ownedBy lists the runs of other processes and the waiting messages that are one person's, by the id of their message.

@@ -89,3 +89,58 @@ func TestASubTurnEndsWithAParentThatRanOutOfTime(t *testing.T) {
 		h.wantSlots()
 	})
 }
+
+// TestAStopOfASessionEndsAllOfItsTasks stops a session in which many requests have left tasks in the background, most of which wait for a slot.
+func TestAStopOfASessionEndsAllOfItsTasks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(), team(b), lanes(2))
+		defer h.close()
+		const requests, each = 15, 8
+		var calls []asked
+		for range each {
+			calls = append(calls, spawns("sleep 1h", false))
+		}
+		for range requests {
+			h.end(h.send("agent:main:own", calling(calls...)))
+		}
+		all := store.TaskFilter{Open: true, Limit: 2 * requests * each}
+		want(t, "tasks before", len(h.tasks(all)), requests*each)
+		h.send("agent:main:own", "/stopall")
+		time.Sleep(3500 * time.Millisecond)
+		want(t, "tasks after", len(h.tasks(all)), 0)
+		h.wantSlots()
+	})
+}
+
+// TestAPersonWhoMayStopTheirOwnStopsTheirTasks lets two people of a group leave tasks in the background. A stop of one of them that is restricted to what is
+// theirs ends their tasks alone.
+func TestAPersonWhoMayStopTheirOwnStopsTheirTasks(t *testing.T) {
+	for _, command := range []string{"/stop", "/stopall"} {
+		t.Run(command, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				b := &branching{}
+				h := open(t, newStore(), team(b))
+				defer h.close()
+				const session = "agent:main:box:group:5"
+				by := func(name string) func(*chat.Message) {
+					return func(m *chat.Message) {
+						m.Principal, m.Content.Sender.ID, m.Content.Options.StopOwn = "box:"+name, name, true
+					}
+				}
+				for _, name := range []string{"otto", "anna"} {
+					h.end(h.send(session, calling(spawns("sleep 1h", false)), replyTo("5"), by(name)))
+				}
+				h.end(h.send(session, command, replyTo("5"), by("anna")))
+				time.Sleep(time.Second)
+				for _, task := range h.tasks(store.TaskFilter{}) {
+					outcome := chat.Outcome("")
+					if task.Principal == "box:anna" {
+						outcome = chat.OutcomeStopped
+					}
+					want(t, "the task of "+task.Principal, task.Outcome, outcome)
+				}
+			})
+		})
+	}
+}
