@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -138,20 +140,39 @@ func scanTask(row pgx.CollectableRow) (v store.Task, err error) {
 
 // Tasks lists sub-turns, see store.Tasks.
 func (s *Store) Tasks(ctx context.Context, f store.TaskFilter) (list []store.Task, err error) {
-	sql := taskSQL
-	if f.Open {
-		sql += ` AND i.ended_at IS NULL`
-	}
-	sql += ` AND ($2 = '' OR i.message_id = $2) AND (cardinality($3::text[]) = 0 OR i.parent = ANY($3)) AND ($4 = '' OR i.principal = $4)
-	AND ($5 = '' OR EXISTS (SELECT 1 FROM inbox q WHERE q.message_id = i.root AND q.session_key = $5))
-ORDER BY i.accepted_at DESC, i.message_id LIMIT $6`
+	sql, args := tasksSQL(f)
 	err = s.do(ctx, "listing sub-turns", func(ctx context.Context) error {
 		list = nil
 		b := &pgx.Batch{}
-		b.Queue(sql, store.TaskText, f.ID, append([]string{}, f.Parents...), clean(f.Visible), f.RootSession.String(), f.Most()).Query(collect(&list, scanTask))
+		b.Queue(sql, args...).Query(collect(&list, scanTask))
 		return send(ctx, s.turns, b)
 	})
 	return list, err
+}
+
+// tasksSQL has the conditions that select something, so that each is found by its index.
+func tasksSQL(f store.TaskFilter) (sql string, args []any) {
+	sql, args = taskSQL, []any{store.TaskText, f.Most()}
+	where := func(condition string, value any) {
+		args = append(args, value)
+		sql += ` AND ` + strings.Replace(condition, "?", "$"+strconv.Itoa(len(args)), 1)
+	}
+	if f.Open {
+		sql += ` AND i.ended_at IS NULL`
+	}
+	if f.ID != "" {
+		where(`i.message_id = ?`, clean(f.ID))
+	}
+	if len(f.Parents) > 0 {
+		where(`i.parent = ANY(?::text[])`, f.Parents)
+	}
+	if f.Visible != "" {
+		where(`i.principal = ?`, clean(f.Visible))
+	}
+	if !f.RootSession.IsZero() {
+		where(`EXISTS (SELECT 1 FROM inbox q WHERE q.message_id = i.root AND q.session_key = ?)`, f.RootSession.String())
+	}
+	return sql + ` ORDER BY i.accepted_at DESC, i.message_id LIMIT $2`, args // the order of the index inbox_task_times
 }
 
 // LeftTasks lists what a crash may have left, see store.Tasks.

@@ -22,6 +22,7 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	s := openAt(t, t.TempDir()+"/laneway.db", func() time.Time { return clock })
 	everything(t, s, &clock)
 	everythingOfCron(t, s, &clock)
+	everythingOfTasks(t, s)
 	if _, err := s.Upkeep(t.Context()); err != nil { // it must not lead the planner astray
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestNoStatementReadsTheWholeHistory(t *testing.T) {
 	}
 	// A whole table, or everything that a session ever had.
 	history := regexp.MustCompile(`^SCAN (i|b|r|runs|inbox|outbox|transcript|cron_run_logs|audit_log)\b|^SEARCH (i|inbox|runs)\b.* \(session_key=\?\)$`)
-	bounded := regexp.MustCompile(`USING (COVERING )?INDEX (inbox_unfinished|runs_active|runs_open|outbox_open|outbox_failed|cron_runs_active|cron_runs_retry)`)
+	bounded := regexp.MustCompile(`USING (COVERING )?INDEX (inbox_unfinished|inbox_tasks|inbox_task_times|runs_active|runs_open|outbox_open|outbox_failed|cron_runs_active|cron_runs_retry)`)
 	db := outside(t, s.path)
 	for _, text := range slices.Sorted(maps.Keys(texts)) {
 		if !strings.Contains(text, "SELECT") && !strings.Contains(text, "UPDATE") && !strings.Contains(text, "DELETE") {
@@ -207,4 +208,42 @@ func TestPagesOfDeletedSessionsGoBackToTheDisk(t *testing.T) {
 	if after := pages(); after > before-slackPages/2 || after < slackPages-256 {
 		t.Errorf("the file has %d pages after %d; want it smaller, with %d for reuse", after, before, slackPages)
 	}
+}
+
+// everythingOfTasks calls the operations of sub-turns, the list with each filter.
+func everythingOfTasks(t *testing.T, s *Store) {
+	t.Helper()
+	ctx := t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(s.Register(ctx, store.Node{ID: "trees", Lease: time.Hour}))
+	root := message("trees", "grove", "root")
+	a, err := s.Accept(ctx, root)
+	must(err)
+	claim := store.Claim{Session: root.Message.Session, Node: "trees", Epoch: a.Epoch}
+	_, err = s.Start(ctx, store.StartParams{Claim: claim, RunID: "root", Lane: "main", Seqs: []int64{a.Seq}})
+	must(err)
+	_, err = s.Spawn(ctx, store.SpawnParams{
+		Claim: claim, RunID: "root", Root: "root", Announce: true, MaxChildren: 8, MaxTree: 32, Accept: message("trees", "task:child", "child"),
+	})
+	must(err)
+	for _, away := range []bool{true, false} {
+		must(s.Yield(ctx, claim, "root", away))
+	}
+	for _, f := range []store.TaskFilter{
+		{}, {ID: "child"}, {Parents: []string{"root"}, Open: true}, {RootSession: claim.Session}, {RootSession: claim.Session, Open: true}, {Visible: "ann"}, {Visible: "ann", Open: true},
+	} {
+		list, err := s.Tasks(ctx, f)
+		must(err)
+		if len(list) != 1 {
+			t.Errorf("%+v lists %d sub-turns, want 1", f, len(list))
+		}
+	}
+	_, err = s.LeftTasks(ctx, 10)
+	must(err)
+	must(s.Announced(ctx, "child"))
 }

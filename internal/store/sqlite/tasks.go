@@ -70,15 +70,16 @@ func (s *Store) Announced(ctx context.Context, id string) error {
 	})
 }
 
-// taskSQL reads sub-turns; conditions follow. Its condition is that of the index inbox_tasks where only open ones are read.
-const taskSQL = `
+// taskColumns read sub-turns from inbox, as taskRows joins it; the name of an index and conditions follow.
+const (
+	taskColumns = `
 	SELECT i.message_id, i.session_key, i.parent, i.root, i.lane, substr(json_extract(i.body, '$.text'), 1, ?1), i.principal, i.state,
 		coalesce(i.outcome, ''), i.reason, coalesce(r.error, ''), i.announce, coalesce(p.outcome, ''), i.accepted_at, r.started_at, i.ended_at, coalesce(r.state, '')
-	FROM inbox i LEFT JOIN inbox p ON p.message_id = i.parent LEFT JOIN runs r ON r.id = i.message_id
-	WHERE i.parent IS NOT NULL`
-
-// openTask is the condition of the index inbox_tasks.
-const openTask = ` AND (i.state <> 'done' OR i.announce = 1)`
+	FROM inbox i`
+	taskRows = ` LEFT JOIN inbox p ON p.message_id = i.parent LEFT JOIN runs r ON r.id = i.message_id WHERE i.parent IS NOT NULL`
+	// openTasks has the condition of the index inbox_tasks.
+	openTasks = taskColumns + ` INDEXED BY inbox_tasks` + taskRows + ` AND (i.state <> 'done' OR i.announce = 1)`
+)
 
 func scanTask(row scanner) (v store.Task, err error) {
 	var ran string
@@ -94,25 +95,46 @@ func (s *Store) Tasks(ctx context.Context, f store.TaskFilter) (list []store.Tas
 	if err != nil {
 		return nil, err
 	}
-	sql := taskSQL
-	if f.Open {
-		sql += openTask + ` AND i.state <> 'done'`
-	}
-	sql += ` AND (?2 = '' OR i.message_id = ?2) AND (?3 = '[]' OR i.parent IN (SELECT value FROM json_each(?3))) AND (?4 = '' OR i.principal = ?4)
-		AND (?5 = '' OR EXISTS (SELECT 1 FROM inbox q WHERE q.message_id = i.root AND q.session_key = ?5))
-		ORDER BY i.accepted_at DESC, i.message_id LIMIT ?6`
 	err = s.view(ctx, "list sub-turns", func(ctx context.Context, q querier) error {
-		rows, err := q.query(ctx, sql, store.TaskText, f.ID, parents, f.Visible, f.RootSession.String(), f.Most())
+		rows, err := q.query(ctx, tasksSQL(f), store.TaskText, f.ID, parents, f.Visible, f.RootSession.String(), f.Most())
 		list, err = collect(rows, err, scanTask)
 		return err
 	})
 	return list, err
 }
 
+// tasksSQL has the conditions that select something, behind the index that leads to them.
+func tasksSQL(f store.TaskFilter) (sql string) {
+	switch {
+	case f.ID != "" || len(f.Parents) > 0:
+		sql = taskColumns + taskRows
+	case f.Open:
+		sql = openTasks
+	default:
+		sql = taskColumns + ` INDEXED BY inbox_task_times` + taskRows
+	}
+	if f.Open {
+		sql += ` AND i.state <> 'done'`
+	}
+	if f.ID != "" {
+		sql += ` AND i.message_id = ?2`
+	}
+	if len(f.Parents) > 0 {
+		sql += ` AND i.parent IN (SELECT value FROM json_each(?3))`
+	}
+	if f.Visible != "" {
+		sql += ` AND i.principal = ?4`
+	}
+	if !f.RootSession.IsZero() {
+		sql += ` AND EXISTS (SELECT 1 FROM inbox q WHERE q.message_id = i.root AND q.session_key = ?5)`
+	}
+	return sql + ` ORDER BY i.accepted_at DESC, i.message_id LIMIT ?6`
+}
+
 // LeftTasks lists what a crash may have left; see the port. Its cost follows the open sub-turns.
 func (s *Store) LeftTasks(ctx context.Context, limit int) (list []store.Task, err error) {
 	err = s.view(ctx, "list left sub-turns", func(ctx context.Context, q querier) error {
-		rows, err := q.query(ctx, taskSQL+openTask+` AND CASE WHEN i.state = 'done' THEN i.announce = 1
+		rows, err := q.query(ctx, openTasks+` AND CASE WHEN i.state = 'done' THEN i.announce = 1
 			WHEN p.outcome IN ('stopped', 'superseded') THEN 1 ELSE p.outcome IS NOT NULL AND i.announce = 0 END
 			ORDER BY i.accepted_at, i.message_id LIMIT ?2`, store.TaskText, max(limit, 0))
 		list, err = collect(rows, err, scanTask)

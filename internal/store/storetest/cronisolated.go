@@ -25,6 +25,8 @@ func cronIsolatedTests() []test {
 		{"KeepsTextsAsTheyAre", isolatedTexts},
 		{"SendsItsAnswer", isolatedAnswer},
 		{"RefusesAnotherClaim", isolatedFence},
+		{"AsksForSubTurns", isolatedSpawns},
+		{"WaitsForSubTurns", isolatedYields},
 	}
 }
 
