@@ -28,7 +28,7 @@ type sessionsList struct {
 	Offset int    `help:"How many to pass over." default:"0"`
 	Agent  string `help:"Only sessions of this agent." placeholder:"ID" complete:"agents"`
 	Search string `help:"Only keys that contain this text." placeholder:"TEXT"`
-	All    bool   `help:"The sessions of single runs of jobs, too."`
+	All    bool   `help:"The sessions of single runs of jobs and of tasks, too."`
 	JSON   bool   `help:"Print JSON."`
 }
 

@@ -72,7 +72,7 @@ type SessionFilter struct {
 	Visible, Agent, Search string
 	ActiveSince            time.Time
 	ByLastMessage          bool
-	NoCronRuns             bool // without sessions that are of runs of a job, see [chat.SessionKey.OfCronRun]
+	NoRuns                 bool // without sessions that are of single runs of jobs or of sub-turns: [chat.SessionKey.OfCronRun], [chat.SessionKey.OfTask]
 	Limit, Offset          int  // Limit 0 = 50
 }
 

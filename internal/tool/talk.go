@@ -119,7 +119,7 @@ type sessionArgs struct {
 }
 
 func (t *Table) listSessions(ctx context.Context, turn Turn) (string, error) {
-	list, total, err := t.deps.Sessions.Sessions(ctx, store.SessionFilter{Visible: turn.Owner, ByLastMessage: true, NoCronRuns: true, Limit: sessionsShown})
+	list, total, err := t.deps.Sessions.Sessions(ctx, store.SessionFilter{Visible: turn.Owner, ByLastMessage: true, NoRuns: true, Limit: sessionsShown})
 	if err != nil || len(list) == 0 {
 		return "There are no sessions.", err
 	}

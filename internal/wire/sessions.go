@@ -33,7 +33,7 @@ type SessionsListParams struct {
 	Search        string `json:"search,omitempty" rule:"max=256"`                          // only those whose key has this text
 	ActiveMinutes int64  `json:"activeMinutes,omitempty" rule:"min=1,max=5256000"`         // only those that changed in the last minutes
 	SortBy        string `json:"sortBy,omitempty" rule:"enum=updatedAt|lastInteractionAt"` // the newest first by this member; absent = updatedAt
-	HideCronRuns  bool   `json:"hideCronRuns,omitempty"`                                   // without the sessions that runs of jobs have for themselves
+	HideCronRuns  bool   `json:"hideCronRuns,omitempty"`                                   // without the sessions that runs of jobs and tasks have for themselves
 }
 
 // SessionsListResult is the result of sessions.list.

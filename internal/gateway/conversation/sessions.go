@@ -53,7 +53,7 @@ func (h handlers) listSessions(ctx context.Context, c *rpc.Call, p wire.Sessions
 	now := time.Now()
 	f := store.SessionFilter{
 		Visible: c.Visible(), Agent: p.AgentID, Search: p.Search, ByLastMessage: p.SortBy == "lastInteractionAt",
-		NoCronRuns: p.HideCronRuns, Limit: int(orElse(p.Limit, sessionsLimit)), Offset: int(p.Offset),
+		NoRuns: p.HideCronRuns, Limit: int(orElse(p.Limit, sessionsLimit)), Offset: int(p.Offset),
 	}
 	if p.ActiveMinutes > 0 {
 		f.ActiveSince = now.Add(-time.Duration(p.ActiveMinutes) * time.Minute)

@@ -86,7 +86,7 @@ func fits(se *session, f store.SessionFilter) bool {
 	has := func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(f.Search)) }
 	return (f.Visible == "" || se.Principal == f.Visible) &&
 		(f.Agent == "" || se.Key.Agent == f.Agent) &&
-		!se.UpdatedAt.Before(f.ActiveSince) && (!f.NoCronRuns || !se.Key.OfCronRun()) &&
+		!se.UpdatedAt.Before(f.ActiveSince) && (!f.NoRuns || !se.Key.OfCronRun() && !se.Key.OfTask()) &&
 		(has(se.Key.String()) || has(se.Preview))
 }
 

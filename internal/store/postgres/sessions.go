@@ -86,9 +86,9 @@ const (
 func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]store.Session, int, error) {
 	const where = ` s WHERE ($1 = '' OR s.principal = $1) AND ($2 = '' OR s.agent = $2) AND s.updated_at >= $3
 		AND ($4 = '' OR position($4 IN lower(s.key)) > 0 OR position($4 IN lower(s.preview)) > 0)
-		AND NOT ($5 AND s.key LIKE 'agent:' || s.agent || ':cron:%:%')`
+		AND NOT ($5 AND (s.key LIKE 'agent:' || s.agent || ':cron:%:%' OR s.key LIKE 'agent:' || s.agent || ':task:%'))`
 	from, listed := ` FROM `+anySession+where, anyColumns
-	if f.NoCronRuns {
+	if f.NoRuns {
 		from, listed = ` FROM sessions`+where, sessionColumns
 	}
 	order := ` ORDER BY s.updated_at DESC, s.key`
@@ -99,7 +99,7 @@ func (s *Store) ListSessions(ctx context.Context, f store.SessionFilter) ([]stor
 	if !f.ActiveSince.IsZero() {
 		since = f.ActiveSince.UnixMilli()
 	}
-	args := []any{f.Visible, f.Agent, since, strings.ToLower(clean(f.Search)), f.NoCronRuns}
+	args := []any{f.Visible, f.Agent, since, strings.ToLower(clean(f.Search)), f.NoRuns}
 	var (
 		out   []store.Session
 		total int

@@ -13,7 +13,7 @@ const defaultSessions = 50
 // Two texts, because a statement cannot take its order as a parameter.
 const (
 	sessionsMatching = ` WHERE (?2 = '' OR principal = ?2) AND (?3 = '' OR agent = ?3) AND updated_at >= ?1
-		AND NOT (?4 AND key LIKE 'agent:' || agent || ':cron:%:%')`
+		AND NOT (?4 AND (key LIKE 'agent:' || agent || ':cron:%:%' OR key LIKE 'agent:' || agent || ':task:%'))`
 	// anySession are the columns of sessions that lists look at. The sessions of compact runs are read by the indexes of active and of finished runs; ?1
 	// is the earliest change.
 	anySession = ` FROM (SELECT ` + listed + ` FROM sessions
@@ -53,11 +53,11 @@ func matching(ctx context.Context, q querier, f *store.SessionFilter) (keys []st
 		order = byMessage
 	}
 	from := anySession
-	if f.NoCronRuns {
+	if f.NoRuns {
 		from = ` FROM sessions`
 	}
 	from += sessionsMatching
-	args := []any{millis(f.ActiveSince), f.Visible, f.Agent, bit(f.NoCronRuns)}
+	args := []any{millis(f.ActiveSince), f.Visible, f.Agent, bit(f.NoRuns)}
 	limit, offset := cmp.Or(f.Limit, defaultSessions), max(f.Offset, 0)
 	if f.Search == "" {
 		if err := q.one(ctx, `SELECT count(*)`+from, args...).Scan(&total); err != nil {

@@ -152,7 +152,7 @@ func (w *world) isListed(key chat.SessionKey) {
 		equal(w, "listed", []any{len(list), total, list[0].Key}, []any{1, 1, key})
 		equal(w, "as it is read", list[0], w.session(key))
 	}
-	for _, f := range []store.SessionFilter{{NoCronRuns: true}, {Visible: "another"}, {ActiveSince: w.clock.now().Add(time.Millisecond)}, {Search: "nothing"}} {
+	for _, f := range []store.SessionFilter{{NoRuns: true}, {Visible: "another"}, {ActiveSince: w.clock.now().Add(time.Millisecond)}, {Search: "nothing"}} {
 		list, total, err := w.st.ListSessions(w.ctx, f)
 		w.ok(err)
 		equal(w, "not listed", []any{len(list), total}, []any{0, 0})

@@ -15,7 +15,7 @@ func sessionTests() []test {
 		{"ListByLastMessage", listByLastMessage},
 		{"ListPages", listPages},
 		{"ListFilters", listFilters},
-		{"ListLeavesOutRunsOfJobs", listWithoutCronRuns},
+		{"ListLeavesOutRunsOfJobsAndSubTurns", listWithoutRuns},
 		{"NamedSessionsAreCounted", namedSessionsAreCounted},
 		{"SearchTakesSignsLiterally", searchTakesSignsLiterally},
 		{"ModeIsStored", modeIsStored},
@@ -82,17 +82,17 @@ func onlyTheOwnerSees(w *world) {
 	w.fails(err, chat.ErrSessionNotFound)
 }
 
-func listWithoutCronRuns(w *world) {
+func listWithoutRuns(w *world) {
 	node := w.node()
-	w.rooms(node, "main", "ann", "room", "cron:019c2a7e:schedule-1803974400000", "cron:tea", "cron:019c2a7e:buffered", "cron", "x:cron:y:z")
-	names, total := w.list(store.SessionFilter{NoCronRuns: true})
-	equal(w, "names", names, []string{"x:cron:y:z", "cron", "cron:tea", "room"})
-	equal(w, "total", total, 4)
-	names, total = w.list(store.SessionFilter{NoCronRuns: true, Search: "CRON:", Limit: 1})
+	w.rooms(node, "main", "ann", "room", "cron:019c2a7e:schedule-1803974400000", "cron:tea", "cron:019c2a7e:buffered", "cron", "x:cron:y:z", "task:0b6c1f7e", "x:task:y", "task")
+	names, total := w.list(store.SessionFilter{NoRuns: true})
+	equal(w, "names", names, []string{"task", "x:task:y", "x:cron:y:z", "cron", "cron:tea", "room"})
+	equal(w, "total", total, 6)
+	names, total = w.list(store.SessionFilter{NoRuns: true, Search: "CRON:", Limit: 1})
 	equal(w, "found", names, []string{"x:cron:y:z"})
 	equal(w, "total found", total, 2)
 	_, total = w.list(store.SessionFilter{})
-	equal(w, "all", total, 6)
+	equal(w, "all", total, 9)
 }
 
 func listIsNewestFirst(w *world) {
