@@ -156,10 +156,10 @@ func databaseLine(h wire.HealthResult) string {
 }
 
 func laneRows(l wire.LanesOfNode) [][]string {
-	rows := [][]string{{"LANE", "RUNNING", "LIMIT", "WAITING", "OLDEST", "STARTED", "FAILED"}}
+	rows := [][]string{{"LANE", "RUNNING", "YIELDED", "LIMIT", "WAITING", "OLDEST", "STARTED", "FAILED"}}
 	for _, lane := range l.Lanes {
 		rows = append(rows, []string{
-			cell(lane.Name, 20), strconv.Itoa(lane.Active), strconv.Itoa(lane.Capacity), strconv.Itoa(lane.Waiting),
+			cell(lane.Name, 20), strconv.Itoa(lane.Active), strconv.Itoa(lane.Yielded), strconv.Itoa(lane.Capacity), strconv.Itoa(lane.Waiting),
 			short(time.Duration(lane.OldestWaitMs) * time.Millisecond), strconv.FormatInt(lane.Started, 10), strconv.FormatInt(lane.Failed, 10),
 		})
 	}

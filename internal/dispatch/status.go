@@ -25,7 +25,7 @@ func (d *Dispatcher) Lanes() chat.LanesStatus {
 	}
 	for _, l := range st.Lanes {
 		out.Lanes = append(out.Lanes, chat.LaneStatus{
-			Name: l.Name, Capacity: l.Capacity, Active: l.Active, Stopping: l.Stopping, Waiting: l.Ready, OldestWait: l.OldestWait,
+			Name: l.Name, Capacity: l.Capacity, Active: l.Active, Stopping: l.Stopping, Yielded: l.Yielded, Waiting: l.Ready, OldestWait: l.OldestWait,
 			Started: signed(l.Started), Finished: signed(l.Finished), Failed: signed(l.Failed), Canceled: signed(l.Cancelled),
 		})
 	}

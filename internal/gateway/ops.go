@@ -103,7 +103,7 @@ func lanesOf(st chat.LanesStatus) wire.LanesOfNode {
 	}
 	for _, l := range st.Lanes {
 		out.Lanes = append(out.Lanes, wire.Lane{
-			Name: l.Name, Capacity: l.Capacity, Active: l.Active, Stopping: l.Stopping, Waiting: l.Waiting, OldestWaitMs: l.OldestWait.Milliseconds(),
+			Name: l.Name, Capacity: l.Capacity, Active: l.Active, Stopping: l.Stopping, Yielded: l.Yielded, Waiting: l.Waiting, OldestWaitMs: l.OldestWait.Milliseconds(),
 			Started: l.Started, Finished: l.Finished, Failed: l.Failed, Cancelled: l.Canceled,
 		})
 	}

@@ -48,7 +48,7 @@ func (m *Metrics) gauge(name, help string, read func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "laneway", Name: name, Help: help}, read))
 }
 
-type laneGauges struct{ capacity, active, waiting, stopping, oldest, sessions *prometheus.Desc }
+type laneGauges struct{ capacity, active, waiting, stopping, yielded, oldest, sessions *prometheus.Desc }
 
 func laneDescs() laneGauges {
 	d := func(name, help string, labels ...string) *prometheus.Desc {
@@ -59,6 +59,7 @@ func laneDescs() laneGauges {
 		active:   d("lane_active", "Turns that hold a slot.", "lane"),
 		waiting:  d("lane_waiting", "Sessions that are ready and have no slot.", "lane"),
 		stopping: d("lane_stopping", "Turns that were stopped and have not returned.", "lane"),
+		yielded:  d("lane_yielded", "Turns that wait for sub-turns and hold no slot.", "lane"),
 		oldest:   d("lane_oldest_wait_seconds", "How long the first of the ready sessions waits.", "lane"),
 		sessions: d("sessions", "Sessions that this process tracks, by state.", "state"),
 	}
@@ -83,6 +84,7 @@ func (c *laneCollector) Collect(ch chan<- prometheus.Metric) {
 		put(c.descs.active, float64(l.Active), l.Name)
 		put(c.descs.waiting, float64(l.Waiting), l.Name)
 		put(c.descs.stopping, float64(l.Stopping), l.Name)
+		put(c.descs.yielded, float64(l.Yielded), l.Name)
 		put(c.descs.oldest, l.OldestWait.Seconds(), l.Name)
 	}
 	put(c.descs.sessions, float64(s.Tracked), "tracked")
