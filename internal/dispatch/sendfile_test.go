@@ -123,12 +123,12 @@ func TestATurnSendsAtMostTenFiles(t *testing.T) {
 	})
 }
 
-func TestWhereNoFilesAreShownTheToolRefuses(t *testing.T) {
+func TestWhereNoFilesAreShownTheToolIsNotOffered(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		opt, dir := keepFiles(t)
 		h := open(t, newStore(), opt, withRunner(&sending{outside: "none", calls: []map[string]string{named("a.txt", "", "")}}, dispatch.Tools{Default: true}))
 		for _, change := range []func(*chat.Message){func(*chat.Message) {}, replyTo("7")} {
-			if end := h.end(h.send("agent:main:words", "go", change)); !strings.Contains(end.Text, "shows no files") {
+			if end := h.end(h.send("agent:main:words", "go", change)); !strings.Contains(end.Text, "there is no tool send_file") {
 				t.Errorf("got %q", end.Text)
 			}
 		}

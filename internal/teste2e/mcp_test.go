@@ -109,6 +109,7 @@ func programConfig(t *testing.T, more string) string {
 func everyTool() map[string]string {
 	return map[string]string{
 		"cron": `{"action":"list"}`, "message": `{"text":"a note"}`, "remind": `{"when":"tomorrow 15:00","text":"call Ada"}`, "sessions": `{"action":"list"}`,
+		"history_search": `{"query":"note"}`,
 	}
 }
 
@@ -123,7 +124,7 @@ func TestTheProgramOfAnAgentCallsEveryTool(t *testing.T) {
 		w.await(t, "all")
 		text := historyOf(t, c, session)
 		for _, part := range []string{
-			"cron message remind sessions\n", "Reminder ", "The text is on its way.", "agent:main:tools", "call Ada", `unknown tool "fly"`,
+			"cron history_search message remind sessions spawn\n", "Reminder ", "The text is on its way.", "agent:main:tools", "call Ada", `unknown tool "fly"`,
 			`refused: there is no argument "now"`, "system: Tool remind",
 		} {
 			if !strings.Contains(text, part) {
@@ -236,7 +237,7 @@ func TestACredentialHasToolsOfItsOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 		for how, session := range map[string]*mcp.ClientSession{"HTTP": own, "stdio": piped} {
-			if diff := cmp.Diff([]string{"cron", "message", "remind", "sessions"}, toolNames(ctx, session)); diff != "" {
+			if diff := cmp.Diff([]string{"cron", "history_search", "message", "remind", "sessions"}, toolNames(ctx, session)); diff != "" {
 				t.Errorf("%s: tools (-want +got):\n%s", how, diff)
 			}
 			for name, args := range everyTool() {

@@ -3,6 +3,7 @@ package teste2e
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -154,12 +155,11 @@ func TestDroppedMessagesOfTheWebLeaveARow(t *testing.T) {
 // A message whose turn failed and that is sent again was in the next prompt twice, as one text of the person; nothing marked the failed one.
 func TestTheNextPromptSaysThatATurnFailed(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		model, asked := testmodel.Start(t), 0
+		model := testmodel.Start(t)
+		var answers atomic.Bool
 		model.Answer(func(call testmodel.Call) testmodel.Reply {
-			if strings.HasSuffix(call.Last(), "tidy the table") { // and not the question whether the model is there
-				if asked++; asked == 1 {
-					return testmodel.Reply{Status: 400, Message: "no"}
-				}
+			if strings.HasSuffix(call.Last(), "tidy the table") && !answers.Load() { // and not the question whether the model is there
+				return testmodel.Reply{Status: 400, Message: "no"}
 			}
 			return testmodel.Reply{Pieces: []string{"done"}}
 		})
@@ -169,6 +169,7 @@ func TestTheNextPromptSaysThatATurnFailed(t *testing.T) {
 		for _, id := range []string{"first", "again"} {
 			say(t, c, "agent:main:main", id, "tidy the table")
 			w.await(t, id)
+			answers.Store(true)
 		}
 		calls := model.Calls()
 		var prompt strings.Builder

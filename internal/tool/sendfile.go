@@ -26,7 +26,8 @@ func (t *Table) sendFile() Tool {
 			"path":{"type":"string","description":"Path of the file, relative to the directory for files of this turn."},
 			"name":{"type":"string","description":"Name that the person sees, such as report.csv. Default: that of the path."},
 			"text":{"type":"string","description":"Content of a new file, instead of path."}}}`,
-		Run: t.runSendFile,
+		Offer: func(turn Turn, _ *Tool) bool { return turn.Files != nil },
+		Run:   t.runSendFile,
 	}
 }
 
@@ -46,8 +47,6 @@ func (t *Table) runSendFile(ctx context.Context, turn Turn, key string, args []b
 		return "", chat.Errorf(chat.CodeInvalid, "give either path or text")
 	case a.Text != "" && a.Name == "":
 		return "", chat.Errorf(chat.CodeInvalid, "a file of a text needs a name")
-	case turn.Files == nil:
-		return "", chat.Errorf(chat.CodeInvalid, "this conversation shows no files; put the content into the answer")
 	}
 	var file chat.Attachment
 	if a.Path != "" {
