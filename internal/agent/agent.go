@@ -103,12 +103,20 @@ type Asker interface {
 	Ask(ctx context.Context, q Question) (option int, err error)
 }
 
-// Question is what a person chooses about.
+// Question is what a person is asked: whether the agent may do something, and how.
 type Question struct {
-	// Text is the question. Characters that are not printable are shown as such.
+	// Text is what the agent wants to do. The asker shows it as it is: the runner takes out what is not printable.
 	Text string
-	// Options are short labels, at least one.
-	Options []string
+	// Options are at least one.
+	Options []Option
+}
+
+// Option is one answer to a question.
+type Option struct {
+	// Label is short.
+	Label string `json:"label"`
+	// Allow: with it the agent does what it asks about, in some way; otherwise it does not.
+	Allow bool `json:"allow,omitempty"`
 }
 
 // EventKind sorts what a runner reports while it works.

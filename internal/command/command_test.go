@@ -117,8 +117,8 @@ func (h *house) SetMode(_ context.Context, _ command.Call, m chat.QueueMode) err
 	return h.note("mode " + string(m))
 }
 func (h *house) ClearQueue(context.Context, command.Call) (int, error) { return 3, h.note("clear") }
-func (h *house) AnswerQuestion(_ context.Context, _ command.Call, id string, allow bool) (string, error) {
-	return fmt.Sprintf("question %s: %t", id, allow), h.note("answer " + id)
+func (h *house) AnswerQuestion(_ context.Context, _ command.Call, a command.QuestionAnswer) (string, error) {
+	return fmt.Sprintf("question %s: %t %d", a.ID, a.Allow, a.Option), h.note("answer " + a.ID)
 }
 
 func (h *house) SetModel(_ context.Context, _ command.Call, m string) error {
@@ -127,10 +127,6 @@ func (h *house) SetModel(_ context.Context, _ command.Call, m string) error {
 
 func (h *house) Compact(context.Context, command.Call) (bool, error) {
 	return len(h.jobs) > 0, h.note("compact")
-}
-
-func (h *house) AnswerAgent(_ context.Context, _ command.Call, id string, option int) (string, error) {
-	return "Answered.", h.note(fmt.Sprintf("answer %s %d", id, option))
 }
 
 func (h *house) Overview(context.Context, command.Call) (command.Overview, error) {
@@ -162,14 +158,13 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/queue clear", "Removed 3 waiting messages.", "clear"},
 		{"/queue STEER", "From now on messages here use the mode steer.", "mode steer"},
 		{"/queue default", "Back to the default mode.", "mode "},
-		{"/answer k3f9 2", "Answered.", "answer k3f9 2"},
 
 		{"/model", "The model here is m.", "overview"},
 		{"/model big-1", "From now on this conversation uses big-1.", "model big-1"},
 		{"/model default", "Back to the agent's own model.", "model "},
-		{"/allow 0a1b2c", "question 0a1b2c: true", "answer 0a1b2c"},
-		{"/deny 0a1b2c", "question 0a1b2c: false", "answer 0a1b2c"},
-		{"/allow", "Write /allow with the id that is in the question.", ""},
+		{"/allow 0a1b2c", "question 0a1b2c: true 0", "answer 0a1b2c"},
+		{"/deny 0a1b2c", "question 0a1b2c: false 0", "answer 0a1b2c"},
+		{"/answer 0a1b2c 2", "question 0a1b2c: false 2", "answer 0a1b2c"},
 		{"/agent", "main: echo (default) <- this conversation", ""},
 		{"/remind in 20m call Anna", "I will remind you at Sun 22 Nov 2026 15:20 CET: call Anna", `add at:1795357200000 true "call Anna"`},
 		{"/remind 15:00 tea", "I will remind you at Mon 23 Nov 2026 15:00 CET: tea", `add at:1795442400000 true "tea"`},
@@ -287,6 +282,7 @@ func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 		"/remind", "/remind tea", "/remind in 20m", "/remind 25:00 tea", "/remind every", "/remind yesterday 9:00 tea", "/cron add", "/cron add 99 99 * * * x",
 		`/cron add "0 9 * *" x`, "/cron add @every 1s x", "/cron fly", "/cron pause 0", "/cron show 9", "/cron pause 4", "/cron rm nothing", "/cron rm news", "/cron run -1",
 		"/tasks stop", "/tasks stop 3", "/tasks 1", "/tasks fly 1",
+		"/allow", "/deny", "/answer", "/answer 0a1b2c", "/answer 0a1b2c 0", "/answer 0a1b2c x",
 	} {
 		h := &house{jobs: someJobs()}
 		cmd, name, args, ok := table.Parse(text, "")

@@ -26,12 +26,10 @@ type Actions interface {
 	ClearQueue(ctx context.Context, c Call) (int, error)
 	// SetModel chooses a model for the session; "" = back to the agent's.
 	SetModel(ctx context.Context, c Call, model string) error
-	// AnswerQuestion answers a question about a call of a tool, and makes the call that it allows. The text is for the person.
-	AnswerQuestion(ctx context.Context, c Call, id string, allow bool) (string, error)
+	// AnswerQuestion answers a question of an agent: a call of a tool that is allowed is made, and a turn that waits goes on. The text is for the person.
+	AnswerQuestion(ctx context.Context, c Call, answer QuestionAnswer) (string, error)
 	// Compact lets the agent summarise the older part of the conversation; false = there is nothing to summarise.
 	Compact(ctx context.Context, c Call) (bool, error)
-	// AnswerAgent answers a question that the agent of a running turn has asked; options count from 1. The text is for the person.
-	AnswerAgent(ctx context.Context, c Call, id string, option int) (string, error)
 	// Overview describes the gateway and the session in a few facts.
 	Overview(ctx context.Context, c Call) (Overview, error)
 	// Zone is the time zone that the person chose, "" = none. SetZone chooses one; "" = back to the gateway's. The zone exists.
@@ -124,33 +122,9 @@ func core() []Command {
 	}
 }
 
-// Names of the commands that answer a question of an agent.
-const (
-	Allow = "allow"
-	Deny  = "deny"
-)
-
-func questionCommands() []Command {
-	row := func(name, description string, allow bool) Command {
-		return Command{
-			Name: name, Args: "ID", Category: "session", Method: "chat.send", Description: description,
-			Run: textOnly(func(ctx context.Context, a Actions, c Call) (string, error) {
-				if c.Args == "" {
-					return "Write /" + name + " with the id that is in the question.", nil
-				}
-				return a.AnswerQuestion(ctx, c, c.Args, allow)
-			}),
-		}
-	}
-	return []Command{
-		row(Allow, "Let the agent do what it has asked about.", true),
-		row(Deny, "Refuse what the agent has asked about.", false),
-	}
-}
-
 // New makes the table of all commands: the core ones, more, and /help over both.
 func New(more ...Command) (*Table, error) {
-	list := slices.Concat(core(), []Command{answerCommand()}, taskCommands(), jobCommands(), questionCommands(), more)
+	list := slices.Concat(core(), taskCommands(), jobCommands(), questionCommands(), more)
 	var table *Table
 	list = append(list, Command{
 		Name: "help", Aliases: []string{"start"}, Args: "[all]", Common: true, Category: "status", Method: "commands.list",

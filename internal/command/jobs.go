@@ -237,15 +237,15 @@ func ScheduleWords(s schedule.Spec, zone string) string {
 	case schedule.KindAt:
 		return "at " + shownTime(s.At, zone)
 	case schedule.KindEvery:
-		return "every " + shownDuration(time.Duration(s.EveryMs)*time.Millisecond)
+		return "every " + DurationWords(time.Duration(s.EveryMs)*time.Millisecond)
 	case schedule.KindCron:
 		return s.Expr + " " + s.TZ
 	}
 	return string(s.Kind)
 }
 
-// shownDuration is a duration without the zeros that its String has: 2h, 1h30m, 90ms.
-func shownDuration(d time.Duration) string {
+// DurationWords is a duration without the zeros that its String has: 2h, 1h30m, 90ms.
+func DurationWords(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

@@ -89,14 +89,9 @@ func (a actions) SetModel(ctx context.Context, c command.Call, model string) err
 	return a.d.store.SetNote(ctx, c.Session, c.Principal, noteModel, model)
 }
 
-// AnswerQuestion is /allow and /deny.
-func (a actions) AnswerQuestion(ctx context.Context, c command.Call, id string, allow bool) (string, error) {
-	return a.d.questions.answer(ctx, c.Principal, id, allow)
-}
-
-// AnswerAgent is /answer.
-func (a actions) AnswerAgent(_ context.Context, c command.Call, id string, option int) (string, error) {
-	return a.d.turns.permissions.answer(c, id, option, a.d.owner.HasPeers())
+// AnswerQuestion is /allow, /deny and /answer.
+func (a actions) AnswerQuestion(ctx context.Context, c command.Call, answer command.QuestionAnswer) (string, error) {
+	return a.d.questions.answer(ctx, c.Principal, answer)
 }
 
 // Agents is /agent.

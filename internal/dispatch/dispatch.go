@@ -183,10 +183,8 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.signs = &signs{parts: p}
 	d.queue = &queue{parts: p, signs: d.signs}
 	d.queue.rules.Store(&cfg.Queue)
-	d.turns = &turns{
-		parts: p, queue: d.queue, signs: d.signs, compactions: newCompactions(),
-		permissions: &permissions{parts: p, open: map[string]*permission{}},
-	}
+	d.questions = &questions{parts: p, waiting: map[string]chan struct{}{}}
+	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, questions: d.questions, compactions: newCompactions()}
 	d.admission = &admission{parts: p}
 	d.access = &access{parts: p}
 	d.stops = &stops{parts: p, queue: d.queue, access: d.access}
@@ -202,7 +200,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	}, p.store, takeover{d.queue}, p.obs, p.log)
 	d.publisher = events.New(events.Config{
 		DefaultAgent: d.DefaultAgent(), Topics: events.Topics{
-			service.Topic: func(ctx context.Context, text string) { d.svc.Events.Receive(ctx, text) }, topicAnswer: d.turns.permissions.receive,
+			service.Topic: func(ctx context.Context, text string) { d.svc.Events.Receive(ctx, text) }, topicAnswer: d.questions.receive,
 		},
 	}, p.store, d.owner, p.log)
 	d.sender = outbox.New(outbox.Config{Channels: p.channels, Gone: func(ctx context.Context, o store.Outgoing, u store.UndeliveredParams) error {
@@ -212,7 +210,6 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 		return err
 	}
 	p.cfg.Cron.OverBudget = d.overBudget
-	d.questions = &questions{parts: p}
 	d.turns.tools = tool.New(tool.Deps{Jobs: actions{d}, Editor: d, Sessions: toolSessions{d}, Questions: d.questions, Log: p.log})
 	d.questions.tools = d.turns.tools
 	p.node, p.events, p.outbox = d.owner, d.publisher, d.sender

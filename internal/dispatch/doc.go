@@ -22,8 +22,7 @@
 //   - queue brings messages to the scheduler in their order and writes the outcome of those that never become a turn;
 //   - turns starts a turn in the store, runs its agent and writes its end; [source] is what a turn starts from and ends into, [attempt] the
 //     attempt of a job's run that it carries out;
-//   - questions asks persons whether a tool may act, and makes the calls that they allow;
-//   - permissions asks the person of a turn for its agent, while the turn waits, and takes the answers;
+//   - questions asks persons what agents may do: it makes the calls of tools that they allow, and wakes the turns that wait for an answer;
 //   - trees are the sub-turns of turns: how they start, what they inherit, how a parent waits, what is announced, what ends with a parent;
 //   - stops stops, resets and deletes; signs shows people that their message waits or is being answered;
 //   - jobTurns and jobCallers are what the job service (package cron/service) needs of the others; jobCalls passes calls of the gateway on to it.

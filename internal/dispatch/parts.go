@@ -20,6 +20,7 @@ type node interface {
 	ID() string
 	Alive() (id string, err error)
 	Draining() bool
+	HasPeers() bool
 	SweepAge() time.Duration
 	SweepNow()
 	Held(name string) (store.Lease, bool)

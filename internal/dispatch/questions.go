@@ -5,68 +5,118 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"laneway/internal/agent"
 	"laneway/internal/channel"
 	"laneway/internal/chat"
 	"laneway/internal/command"
-	"laneway/internal/retry"
 	"laneway/internal/store"
 	"laneway/internal/tool"
 )
 
-const (
-	// orphansEvery is how often allowed calls are looked for whose process has ended before it made them.
-	orphansEvery = 5 * time.Second
-	orphansBatch = 20
-)
-
-// questions asks persons whether a tool may act, and makes the calls that they allow. A question is a row and a message with buttons; it holds no turn and no
-// slot. Crash points: before the row is there the call has no result and is repeated with its turn; after it the question is sent once, under an id that
-// follows from its key; after the answer the call belongs to this process, and to another one when this process ends before the result is recorded.
+// questions asks persons what agents may do. A question is a row and a message with buttons, which send /allow, /deny or /answer; the store decides who may answer, until
+// when, and which answer counts. What happens then is of two kinds:
+//
+//   - A call of a tool of the gateway holds no turn. Crash points: before the row is there the call has no result and is repeated with its turn; after it the
+//     question is sent once, under an id that follows from its key; after the answer the call belongs to this process, and to another one when this process ends before the
+//     result is recorded.
+//   - A question of a runner ([turnAsker]) is waited for by its turn and ends with it: with its time, its stop, or its process. A turn that runs again asks again. The
+//     answer may come to another replica, which wakes the turn by a cluster event.
+//
+// No lock is held while anything is waited for.
 type questions struct {
 	*parts
 
 	tools *tool.Table
+
+	mu      sync.Mutex
+	waiting map[string]chan struct{} // turns of this process, by question; each channel has room for one signal
 }
 
-var _ tool.Questions = (*questions)(nil)
+// question is what a person is asked.
+type question struct {
+	id      string
+	who     tool.Person
+	session chat.SessionKey
+	what    string // the agent wants to do, without unprintable characters
+	options []agent.Option
+	life    time.Duration
+}
 
-// Ask implements [tool.Questions].
-func (q *questions) Ask(ctx context.Context, p tool.Pending) error {
-	call, err := json.Marshal(p)
-	if err != nil {
-		return fmt.Errorf("encoding a call: %w", err)
+// The labels of the options where an agent names none.
+const (
+	labelAllow = "Allow"
+	labelDeny  = "Deny"
+)
+
+func allowOrDeny() []agent.Option {
+	return []agent.Option{{Label: labelAllow, Allow: true}, {Label: labelDeny}}
+}
+
+// command is what a person writes to choose an option, which counts from 0.
+func (q question) command(option int) string {
+	allow := q.options[option].Allow
+	same := 0
+	for _, o := range q.options {
+		if o.Allow == allow {
+			same++
+		}
 	}
-	err = q.node.WhileAlive(ctx, func(ctx context.Context) error {
-		return q.store.PutQuestion(ctx, store.Question{ID: p.ID(), Owner: p.Asked.Principal, Call: call})
-	})
+	switch {
+	case same > 1:
+		return fmt.Sprintf("/%s %s %d", command.Choose, q.id, option+1)
+	case allow:
+		return "/" + command.Allow + " " + q.id
+	default:
+		return "/" + command.Deny + " " + q.id
+	}
+}
+
+// maxInRow is the longest label, in characters, that has a place beside another one.
+const maxInRow = 20
+
+// message is the question with its buttons, and the same in words.
+func (q question) message() store.Outgoing {
+	choice := &chat.Choice{For: q.who.ID}
+	oneRow := len(q.options) == 2
+	var typed []string
+	for i, o := range q.options {
+		text := q.command(i)
+		oneRow = oneRow && len([]rune(o.Label)) <= maxInRow
+		choice.Rows = append(choice.Rows, []chat.Button{{Label: o.Label, Text: text}})
+		if o.Label != labelAllow && o.Label != labelDeny {
+			text += " (" + o.Label + ")"
+		}
+		typed = append(typed, text)
+	}
+	if oneRow {
+		choice.Rows = [][]chat.Button{slices.Concat(choice.Rows...)}
+	}
+	last := len(typed) - 1
+	choice.Typed = "Write " + strings.Join(append(slices.Clone(typed[:max(0, last-1)]), strings.Join(typed[max(0, last-1):], " or ")), ", ") +
+		" within " + command.DurationWords(q.life.Round(time.Second)) + "."
+	return store.Outgoing{
+		Text: "The agent " + q.session.Agent + " wants to do this for you: " + q.what + "\nAllow it?", Choice: choice, ExpiresAt: time.Now().Add(q.life),
+	}
+}
+
+// put makes a question durable and sends it, in a message with an id. The row is completed from the question.
+func (q *questions) put(ctx context.Context, messageID string, asked question, row store.Question) error {
+	row.ID, row.Owner, row.Life = asked.id, asked.who.Principal, asked.life
+	err := q.node.WhileAlive(ctx, func(ctx context.Context) error { return q.store.PutQuestion(ctx, row) })
 	if err != nil {
 		return fmt.Errorf("asking a person: %w", err)
 	}
-	return q.send(ctx, p, "question", asking(p))
+	return q.send(ctx, messageID, asked.who, asked.session, asked.message())
 }
 
-// asking is the message of a question.
-func asking(p tool.Pending) store.Outgoing {
-	allow, deny := "/"+command.Allow+" "+p.ID(), "/"+command.Deny+" "+p.ID()
-	return store.Outgoing{
-		Text: "The agent " + p.Session.Agent + " wants to do this for you: " + p.Words() + "\nAllow it?",
-		Choice: &chat.Choice{
-			For: p.Asked.ID, Rows: [][]chat.Button{{{Label: "Allow", Text: allow}, {Label: "Deny", Text: deny}}},
-			Typed: "Write " + allow + " or " + deny + " within 10 minutes.",
-		},
-	}
-}
-
-// send puts a message about a question into the outbox, once.
-func (q *questions) send(ctx context.Context, p tool.Pending, what string, o store.Outgoing) error {
-	o.RunID, o.N = uuid.NewSHA1(uuid.NameSpaceURL, []byte("laneway:"+what+":"+p.Key)).String(), 1
-	o.Session, o.Principal, o.Target, o.Kind, o.Count = p.Session, p.Asked.Principal, p.Asked.Target, store.KindReply, 1
+// send puts a message about a question into the outbox; one with the same id is sent once.
+func (q *questions) send(ctx context.Context, messageID string, who tool.Person, session chat.SessionKey, o store.Outgoing) error {
+	o.RunID, o.N, o.Session, o.Principal, o.Target, o.Kind, o.Count = messageID, 1, session, who.Principal, who.Target, store.KindReply, 1
 	err := q.node.WhileAlive(ctx, func(ctx context.Context) error { return q.store.Enqueue(ctx, []store.Outgoing{o}) })
 	if err != nil {
 		return fmt.Errorf("sending a question: %w", err)
@@ -75,19 +125,38 @@ func (q *questions) send(ctx context.Context, p tool.Pending, what string, o sto
 	return nil
 }
 
-// answer is /allow and /deny: it returns what the person reads.
-func (q *questions) answer(ctx context.Context, by, id string, allow bool) (string, error) {
+// answer is /allow, /deny and /answer: it returns what the person reads.
+func (q *questions) answer(ctx context.Context, by string, a command.QuestionAnswer) (string, error) {
 	node, err := q.node.Alive()
 	if err != nil {
 		return "", err
 	}
-	asked, err := q.store.AnswerQuestion(ctx, store.AnswerQuestion{ID: id, By: by, Allow: allow, Node: node})
+	asked, err := q.store.Question(ctx, a.ID)
+	if errors.Is(err, chat.ErrNotFound) || (err == nil && asked.Owner != by) {
+		return "", errNoQuestion()
+	}
+	if err != nil {
+		return "", err
+	}
+	options, err := optionsOf(asked)
+	if err != nil {
+		return "", err
+	}
+	n, err := pick(question{id: a.ID, options: options}, a)
+	if err != nil {
+		return "", err
+	}
+	asked, err = q.store.AnswerQuestion(ctx, store.AnswerQuestion{ID: a.ID, By: by, Option: n, Allow: options[n-1].Allow, Node: node})
 	switch {
 	case errors.Is(err, chat.ErrNotFound):
-		return "", chat.Errorf(chat.CodeNotFound, "there is no open question like this; it was answered, it is too old, or it is for another person")
+		return "", errNoQuestion()
 	case err != nil:
 		return "", err
-	case !allow:
+	case asked.Waits != "":
+		q.wake(a.ID)
+		q.events.Send(topicAnswer, &answered{ID: a.ID}, func() {})
+		return "The answer is: " + options[n-1].Label + ".", nil
+	case asked.State == store.QuestionDenied:
 		return "It is not done.", nil
 	case asked.Result != nil:
 		return asked.Result.Text, nil
@@ -96,61 +165,44 @@ func (q *questions) answer(ctx context.Context, by, id string, allow bool) (stri
 	return result.Text, err
 }
 
-// work makes an allowed call and records its result.
-func (q *questions) work(ctx context.Context, asked store.Question) (tool.Pending, chat.ToolResult, error) {
-	var p tool.Pending
-	if err := json.Unmarshal(asked.Call, &p); err != nil {
-		return p, chat.ToolResult{}, fmt.Errorf("reading an allowed call: %w", err)
-	}
-	result := q.tools.Make(ctx, p)
-	first := false
-	err := q.node.Final(ctx, "recording the result of an allowed call", func(ctx context.Context) (err error) {
-		first, err = q.store.EndQuestion(ctx, asked.ID, result)
-		return err
-	})
-	if err != nil {
-		return p, result, fmt.Errorf("recording the result of an allowed call: %w", err)
-	}
-	if first {
-		q.note(ctx, p, result)
-	}
-	return p, result, nil
+func errNoQuestion() error {
+	return chat.Errorf(chat.CodeNotFound, "there is no open question like this; it was answered, it is too old, its turn has ended, or it is for another person")
 }
 
-// note is the line of the call in the transcript, which later turns of the session read.
-func (q *questions) note(ctx context.Context, p tool.Pending, result chat.ToolResult) {
-	text := callNote(chat.ToolCall{Name: p.Tool, Args: p.Args}, &result)
-	_, err := q.store.AppendTranscript(ctx, p.Session, p.Asked.Principal, []chat.TranscriptEntry{{
-		Role: chat.RoleSystem, Text: text, Tokens: agent.EstimateTokens(text), StopReason: "tool",
-	}})
-	if err != nil {
-		q.log.WarnContext(ctx, "an allowed call is not in the transcript", "session", p.Session.String(), "err", err)
+// optionsOf are the options of a stored question.
+func optionsOf(q store.Question) (options []agent.Option, err error) {
+	if q.Waits == "" {
+		return allowOrDeny(), nil
 	}
+	if err := json.Unmarshal(q.Body, &options); err != nil {
+		return nil, fmt.Errorf("reading the options of a question: %w", err)
+	}
+	return options, nil
 }
 
-// run makes allowed calls whose process has ended, until ctx is over.
-func (q *questions) run(ctx context.Context) {
-	for retry.Sleep(ctx, orphansEvery) == nil {
-		if node, err := q.node.Alive(); err == nil {
-			q.adopt(ctx, node)
+// pick is the number of the option that a person means, from 1.
+func pick(q question, a command.QuestionAnswer) (int, error) {
+	if a.Option > 0 {
+		if a.Option > len(q.options) {
+			return 0, chat.Errorf(chat.CodeInvalid, "the question has the options 1 to %d", len(q.options))
+		}
+		return a.Option, nil
+	}
+	var fits []string
+	n := 0
+	for i, o := range q.options {
+		if o.Allow == a.Allow {
+			n = i + 1
+			fits = append(fits, q.command(i)+" ("+o.Label+")")
 		}
 	}
-}
-
-func (q *questions) adopt(ctx context.Context, node string) {
-	list, err := q.store.TakeQuestions(ctx, node, orphansBatch)
-	if err != nil {
-		q.log.DebugContext(ctx, "allowed calls of ended processes were not read", "err", err)
-		return
-	}
-	for _, asked := range list {
-		p, result, err := q.work(ctx, asked)
-		if err == nil {
-			err = q.send(ctx, p, "answer", store.Outgoing{Text: result.Text})
-		}
-		if err != nil {
-			q.log.WarnContext(ctx, "an allowed call of an ended process failed", "question", asked.ID, "err", err)
-		}
+	switch len(fits) {
+	case 0:
+		return 0, chat.Errorf(chat.CodeInvalid, "the question has no such option")
+	case 1:
+		return n, nil
+	default:
+		return 0, chat.Errorf(chat.CodeInvalid, "there are several ways; write %s", strings.Join(fits, " or "))
 	}
 }
 

@@ -56,7 +56,7 @@ func (ts *turns) baseRequest(ctx context.Context, t *turn) agent.Request {
 	deadline, _ := ctx.Deadline()
 	req := agent.Request{
 		Session: key, RunID: t.run.RunID, Attempt: t.started.Attempt, IdempotencyKey: key.String() + "/" + t.run.RunID, Deadline: deadline,
-		OutputDir: ts.outputOf(t), Asker: ts.permissions.asker(t),
+		OutputDir: ts.outputOf(t), Asker: ts.questions.asker(t),
 	}
 	if ts.cfg.Files != nil {
 		req.Files = ts.cfg.Files

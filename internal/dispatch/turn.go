@@ -53,9 +53,9 @@ type turns struct {
 	queue *queue
 	signs *signs
 	tools *tool.Table
-	// permissions asks persons for the agents of the turns.
-	permissions *permissions
-	running     runningTurns
+	// questions asks persons for the agents of the turns.
+	questions *questions
+	running   runningTurns
 	// compactions are those under way; accept makes a message of the gateway itself durable and passes it on to its queue.
 	compactions *compactions
 	accept      func(ctx context.Context, m chat.Message) error

@@ -3,13 +3,15 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strconv"
 	"time"
 
 	"laneway/internal/chat"
 )
 
 const (
-	// QuestionLife is how long a question can be answered.
+	// QuestionLife is how long a question can be answered at most.
 	QuestionLife = 10 * time.Minute
 	// MaxQuestions is how many open questions one person has at most.
 	MaxQuestions = 20
@@ -26,59 +28,116 @@ const (
 	QuestionDenied  = "denied"
 	QuestionAllowed = "allowed" // the call has to be made
 	QuestionDone    = "done"    // the call was made
+	QuestionChosen  = "chosen"  // the turn that waits has its answer
+	QuestionClosed  = "closed"  // the turn waits no more
 )
 
 // ErrQuestionsFull: the person has [MaxQuestions] open questions.
 var ErrQuestionsFull = chat.Errorf(chat.CodeLimit, "too many questions wait for this person's answer")
 
-// Question is a call of a tool that is made when a person allows it.
+// Question is what a person is asked: whether a call of a tool may be made, or something for which a turn waits.
 type Question struct {
 	ID string
 	// Owner is the principal that may answer.
 	Owner string
-	// Call is what is to be done, JSON that the store does not read.
-	Call json.RawMessage
+	// Body is what the question is about, JSON that the store does not read.
+	Body json.RawMessage
+	// Waits is the node whose turn waits for the answer: the question ends with that node. "" = no turn waits; the call is made when it is allowed, by
+	// any node.
+	Waits string
+	// Life is how long the question can be answered; 0 or more than [QuestionLife] = that.
+	Life time.Duration
 
-	// The store sets these. Result is nil until the call was made.
+	// The store sets these. Result is nil until the call was made; Option is what was chosen for a turn, from 1.
 	State     string
 	ExpiresAt time.Time
 	Result    *chat.ToolResult
+	Option    int
 }
 
 // AnswerQuestion is an answer to a question.
 type AnswerQuestion struct {
 	ID, By string
+	// Option is the number of the chosen option, from 1. Allow: it is one that allows.
+	Option int
 	Allow  bool
 	// Node makes the call that is allowed.
 	Node string
 }
 
-// Questions are the calls of tools about which persons are asked. An allowed call is durable from the answer on: the node that took the answer makes it,
-// and after the end of that node another one.
+// Questions are what persons are asked. An allowed call is durable from the answer on: the node that took the answer makes it, and after the end of that node
+// another one. An answer for which a turn waits is of no use without that turn, so that question ends with it.
 type Questions interface {
-	// PutQuestion stores an open question for [QuestionLife]. One whose ID is there is left unchanged. [ErrQuestionsFull] stores nothing.
+	// PutQuestion stores an open question for its life. One whose ID is there is left unchanged. [ErrQuestionsFull] stores nothing.
 	PutQuestion(ctx context.Context, q Question) error
-	// AnswerQuestion allows or denies an open question and returns it. The same answer again returns the question as it is now. chat.ErrNotFound: there
-	// is no such question of this person, it has expired, or it was answered otherwise.
+	// Question returns a question as it is now; chat.ErrNotFound.
+	Question(ctx context.Context, id string) (Question, error)
+	// AnswerQuestion answers an open question and returns it. The same answer again returns the question as it is now. chat.ErrNotFound: there
+	// is no such question of this person, it has expired, it was answered otherwise, or the turn that waited has ended.
 	AnswerQuestion(ctx context.Context, a AnswerQuestion) (Question, error)
+	// CloseQuestion ends the wait of a turn: a question that is open cannot be answered any more. It returns the question as it is then; chat.ErrNotFound.
+	CloseQuestion(ctx context.Context, id string) (Question, error)
 	// EndQuestion stores the result of an allowed call. first is false when there is one already, which stays.
 	EndQuestion(ctx context.Context, id string, result chat.ToolResult) (first bool, err error)
 	// TakeQuestions gives the node allowed calls whose node has ended, at most limit of them.
 	TakeQuestions(ctx context.Context, nodeID string, limit int) ([]Question, error)
 }
 
-// Answered is what an answer makes of a question in a state: the next state, or chat.ErrNotFound. It does not look at the person.
-func (q Question) Answered(allow bool, now time.Time) (state string, err error) {
-	switch {
-	case q.State == QuestionOpen && !q.ExpiresAt.After(now):
-		return "", chat.ErrNotFound
-	case q.State == QuestionOpen && allow:
-		return QuestionAllowed, nil
-	case q.State == QuestionOpen:
-		return QuestionDenied, nil
-	case allow == (q.State == QuestionDenied):
-		return "", chat.ErrNotFound
-	default:
-		return q.State, nil
+// Lives is the life of the question within its bounds.
+func (q Question) Lives() time.Duration {
+	if q.Life <= 0 || q.Life > QuestionLife {
+		return QuestionLife
 	}
+	return q.Life
+}
+
+// Answered is what an answer makes of the question, or chat.ErrNotFound. It does not look at the person. alive: the node of the turn that waits has not ended.
+func (q Question) Answered(a AnswerQuestion, now time.Time, alive bool) (Question, error) {
+	refused := q.State == QuestionClosed
+	switch {
+	case q.State == QuestionOpen && (!q.ExpiresAt.After(now) || (q.Waits != "" && !alive)):
+		refused = true
+	case q.State == QuestionOpen && q.Waits != "":
+		q.State, q.Option = QuestionChosen, a.Option
+	case q.State == QuestionOpen && a.Allow:
+		q.State = QuestionAllowed
+	case q.State == QuestionOpen:
+		q.State = QuestionDenied
+	case q.State == QuestionChosen:
+		refused = q.Option != a.Option
+	case q.State == QuestionDenied:
+		refused = a.Allow
+	case q.State == QuestionAllowed, q.State == QuestionDone:
+		refused = !a.Allow
+	}
+	if refused {
+		return q, chat.ErrNotFound
+	}
+	return q, nil
+}
+
+// Fill sets what adapters keep in the columns node and result, whose meaning depends on the state.
+func (q *Question) Fill(node, result string) (err error) {
+	switch q.State {
+	case QuestionOpen, QuestionClosed:
+		q.Waits = node
+	case QuestionChosen:
+		q.Waits = node
+		q.Option, err = strconv.Atoi(result)
+	case QuestionDone:
+		q.Result = &chat.ToolResult{}
+		err = json.Unmarshal([]byte(result), q.Result)
+	}
+	if err != nil {
+		return fmt.Errorf("reading the result of a question: %w", err)
+	}
+	return nil
+}
+
+// Columns are what adapters write of an answered question into the columns node and result. node is that of the answer.
+func (q Question) Columns(node string) (column, result string) {
+	if q.State == QuestionChosen {
+		return q.Waits, strconv.Itoa(q.Option)
+	}
+	return node, ""
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-var answerCommand = regexp.MustCompile(`/answer [a-z2-7]+ 1`)
+var allowCommand = regexp.MustCompile(`/allow [0-9a-f]{12}`)
 
 // TestAnACPAgentBehindTheWeb runs the example agent of the SDK, unmodified, behind a conversation of the web: it streams, its permission question is answered, one is
 // left unanswered, a turn is stopped, and the end of the gateway ends its process.
@@ -24,11 +24,11 @@ func TestAnACPAgentBehindTheWeb(t *testing.T) {
 		say(t, c, session, "answered", "change the configuration")
 		var answer string
 		eventually(t, "the agent asks", 30*time.Second, func() bool {
-			answer = answerCommand.FindString(historyOf(t, c, session))
+			answer = allowCommand.FindString(historyOf(t, c, session))
 			return answer != ""
 		})
 		if text := historyOf(t, c, session); !strings.Contains(text, "Modifying critical configuration file\nat /home/user/project/config.json") ||
-			!strings.Contains(text, answer+" (Allow this change), or ") || !strings.Contains(text, "within 4s") {
+			!strings.Contains(text, "wants to do this for you: Modifying") || !strings.Contains(text, answer+" (Allow this change) or /deny ") || !strings.Contains(text, "within 4s") {
 			t.Errorf("the question is\n%s", text)
 		}
 		if _, ended := w.end("answered"); ended {
@@ -48,8 +48,12 @@ func TestAnACPAgentBehindTheWeb(t *testing.T) {
 			t.Errorf("%d deltas, want a stream", deltas)
 		}
 		say(t, c, session, "again", answer)
-		if end := w.await(t, "again"); !strings.Contains(end.text, "no open question") {
-			t.Errorf("a second answer got %q", end.text)
+		if end := w.await(t, "again"); end.text != "The answer is: Allow this change." {
+			t.Errorf("the same answer again got %q", end.text)
+		}
+		say(t, c, session, "other", strings.Replace(answer, "/allow", "/deny", 1))
+		if end := w.await(t, "other"); !strings.Contains(end.text, "no open question") {
+			t.Errorf("another answer got %q", end.text)
 		}
 
 		say(t, c, session, "unanswered", "change it again")

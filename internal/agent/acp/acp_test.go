@@ -241,7 +241,9 @@ func TestAQuestionShowsWhatTheAgentWantsAndHidesNothing(t *testing.T) {
 	if _, err := run(t, open(t, script{Asks: 1}, acp.Config{}), req); err != nil {
 		t.Fatal(err)
 	}
-	want := agent.Question{Text: `The agent asks for your permission: Deleting 0\u202e` + "\n" + `{"path":"/a"}`, Options: []string{"Allow", "Reject"}}
+	want := agent.Question{
+		Text: `Deleting 0\u202e` + "\n" + `{"path":"/a"}`, Options: []agent.Option{{Label: "Allow", Allow: true}, {Label: "Reject"}},
+	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("question (-want +got):\n%s", diff)
 	}

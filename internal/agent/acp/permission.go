@@ -80,7 +80,7 @@ func question(req sdk.RequestPermissionRequest) agent.Question {
 		title = chat.Cut(chat.Escaped(*req.ToolCall.Title, ""), maxTitle)
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "The agent asks for your permission: %s", title)
+	text.WriteString(title)
 	for _, at := range req.ToolCall.Locations[:min(len(req.ToolCall.Locations), 5)] {
 		fmt.Fprintf(&text, "\nat %s", chat.Cut(chat.Escaped(at.Path, ""), maxTitle))
 	}
@@ -93,7 +93,7 @@ func question(req sdk.RequestPermissionRequest) agent.Question {
 		if strings.TrimSpace(label) == "" {
 			label = fmt.Sprintf("%d (%s)", i+1, o.Kind)
 		}
-		q.Options = append(q.Options, label)
+		q.Options = append(q.Options, agent.Option{Label: label, Allow: o.Kind == sdk.PermissionOptionKindAllowOnce || o.Kind == sdk.PermissionOptionKindAllowAlways})
 	}
 	return q
 }

@@ -35,25 +35,54 @@ func (s *Store) PutQuestion(ctx context.Context, q store.Question) error {
 		case open >= store.MaxQuestions:
 			return store.ErrQuestionsFull
 		}
-		q.Call, q.State, q.ExpiresAt, q.Result = slices.Clone(q.Call), store.QuestionOpen, now.Add(store.QuestionLife), nil
+		q.Body, q.State, q.ExpiresAt, q.Result, q.Option = slices.Clone(q.Body), store.QuestionOpen, now.Add(q.Lives()), nil, 0
 		s.questions[q.ID] = &question{Question: q}
 		return nil
 	})
 }
 
-// AnswerQuestion allows or denies a question, see store.Questions.
+// Question returns a question, see store.Questions.
+func (s *Store) Question(ctx context.Context, id string) (out store.Question, err error) {
+	err = s.do(ctx, "Question", func(time.Time) error {
+		q := s.questions[id]
+		if q == nil {
+			return chat.ErrNotFound
+		}
+		out = q.copied()
+		return nil
+	})
+	return out, err
+}
+
+// AnswerQuestion answers a question, see store.Questions.
 func (s *Store) AnswerQuestion(ctx context.Context, a store.AnswerQuestion) (out store.Question, err error) {
 	err = s.do(ctx, "AnswerQuestion", func(now time.Time) error {
 		q := s.questions[a.ID]
 		if q == nil || q.Owner != a.By {
 			return chat.ErrNotFound
 		}
-		state, err := q.Answered(a.Allow, now)
+		next, err := q.Answered(a, now, s.alive(q.Waits, now))
 		if err != nil {
 			return err
 		}
 		if q.State == store.QuestionOpen {
-			q.State, q.node = state, a.Node
+			q.Question, q.node = next, a.Node
+		}
+		out = q.copied()
+		return nil
+	})
+	return out, err
+}
+
+// CloseQuestion ends the wait of a turn, see store.Questions.
+func (s *Store) CloseQuestion(ctx context.Context, id string) (out store.Question, err error) {
+	err = s.do(ctx, "CloseQuestion", func(time.Time) error {
+		q := s.questions[id]
+		if q == nil {
+			return chat.ErrNotFound
+		}
+		if q.State == store.QuestionOpen && q.Waits != "" {
+			q.State = store.QuestionClosed
 		}
 		out = q.copied()
 		return nil
@@ -93,6 +122,6 @@ func (s *Store) TakeQuestions(ctx context.Context, nodeID string, limit int) (ou
 
 func (q *question) copied() store.Question {
 	out := q.Question
-	out.Call = slices.Clone(q.Call)
+	out.Body, out.Life = slices.Clone(q.Body), 0
 	return out
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,10 +11,12 @@ import (
 )
 
 const (
-	questionColumns = `id, owner, state, expires_at, call, result`
+	questionColumns = `id, owner, state, expires_at, call, node, result`
+
+	questionSQL = `SELECT ` + questionColumns + ` FROM tool_questions WHERE id = $1`
 
 	putQuestionSQL = `INSERT INTO tool_questions (id, owner, state, node, expires_at, call, result)
-		VALUES ($2, $3, 'open', '', ` + nowSQL + ` + $4::bigint, $5, '')`
+		VALUES ($2, $3, 'open', $6, ` + nowSQL + ` + $4::bigint, $5, '')`
 
 	// countQuestionsSQL counts the question itself and the open ones of its person. $1 clock, $2 id, $3 owner.
 	countQuestionsSQL = `SELECT count(*) FILTER (WHERE id = $2), count(*) FILTER (WHERE owner = $3 AND state = 'open' AND expires_at > ` + nowSQL + `)
@@ -32,18 +33,14 @@ func scanQuestion(row pgx.CollectableRow) (store.Question, error) { return readQ
 
 func readQuestion(row pgx.Row) (q store.Question, err error) {
 	var (
-		expires      int64
-		call, result string
+		expires            int64
+		body, node, result string
 	)
-	if err = row.Scan(&q.ID, &q.Owner, &q.State, &expires, &call, &result); err != nil {
+	if err = row.Scan(&q.ID, &q.Owner, &q.State, &expires, &body, &node, &result); err != nil {
 		return q, err
 	}
-	q.ExpiresAt, q.Call = time.UnixMilli(expires).UTC(), []byte(call)
-	if result != "" {
-		q.Result = &chat.ToolResult{}
-		err = json.Unmarshal([]byte(result), q.Result)
-	}
-	return q, err
+	q.ExpiresAt, q.Body = time.UnixMilli(expires).UTC(), []byte(body)
+	return q, q.Fill(node, result)
 }
 
 // PutQuestion stores an open question, see store.Questions.
@@ -64,28 +61,58 @@ func (s *Store) PutQuestion(ctx context.Context, q store.Question) error {
 		if open >= store.MaxQuestions {
 			return store.ErrQuestionsFull
 		}
-		_, err = tx.Exec(ctx, putQuestionSQL, s.clock(), clean(q.ID), clean(q.Owner), store.QuestionLife.Milliseconds(), clean(string(q.Call)))
+		_, err = tx.Exec(ctx, putQuestionSQL, s.clock(), clean(q.ID), clean(q.Owner), q.Lives().Milliseconds(), clean(string(q.Body)), q.Waits)
 		return err
 	})
 }
 
-// AnswerQuestion allows or denies a question, see store.Questions.
-func (s *Store) AnswerQuestion(ctx context.Context, a store.AnswerQuestion) (q store.Question, err error) {
+// Question returns a question, see store.Questions.
+func (s *Store) Question(ctx context.Context, id string) (q store.Question, err error) {
+	err = s.do(ctx, "reading a question", func(ctx context.Context) error {
+		q, err = readQuestion(s.pool.QueryRow(ctx, questionSQL, clean(id)))
+		return orNone(err, chat.ErrNotFound)
+	})
+	return q, err
+}
+
+// AnswerQuestion answers a question, see store.Questions.
+func (s *Store) AnswerQuestion(ctx context.Context, a store.AnswerQuestion) (next store.Question, err error) {
 	err = s.within(ctx, "answering a question", func(ctx context.Context, tx pgx.Tx) error {
-		var now int64
-		q, err = readQuestion(tx.QueryRow(ctx, `SELECT `+questionColumns+` FROM tool_questions WHERE id = $1 AND owner = $2 FOR UPDATE`, clean(a.ID), clean(a.By)))
+		q, err := readQuestion(tx.QueryRow(ctx, questionSQL+` AND owner = $2 FOR UPDATE`, clean(a.ID), clean(a.By)))
 		if err != nil {
 			return orNone(err, chat.ErrNotFound)
 		}
-		if err := tx.QueryRow(ctx, `SELECT `+nowSQL, s.clock()).Scan(&now); err != nil {
+		var (
+			now   int64
+			alive bool
+		)
+		err = tx.QueryRow(ctx, `SELECT `+nowSQL+`, EXISTS (SELECT 1 FROM nodes WHERE id = $2 AND lease_until > `+nowSQL+`)`, s.clock(), q.Waits).Scan(&now, &alive)
+		if err != nil {
 			return err
 		}
-		state, err := q.Answered(a.Allow, time.UnixMilli(now))
-		if err != nil || q.State != store.QuestionOpen {
+		next, err = q.Answered(a, time.UnixMilli(now), alive)
+		if err != nil || next.State == q.State {
 			return err
 		}
-		q.State = state
-		_, err = tx.Exec(ctx, `UPDATE tool_questions SET state = $2, node = $3 WHERE id = $1`, q.ID, state, a.Node)
+		node, result := next.Columns(a.Node)
+		_, err = tx.Exec(ctx, `UPDATE tool_questions SET state = $2, node = $3, result = $4 WHERE id = $1`, q.ID, next.State, node, result)
+		return err
+	})
+	return next, err
+}
+
+// CloseQuestion ends the wait of a turn, see store.Questions.
+func (s *Store) CloseQuestion(ctx context.Context, id string) (q store.Question, err error) {
+	err = s.within(ctx, "closing a question", func(ctx context.Context, tx pgx.Tx) error {
+		q, err = readQuestion(tx.QueryRow(ctx, questionSQL+` FOR UPDATE`, clean(id)))
+		if err != nil {
+			return orNone(err, chat.ErrNotFound)
+		}
+		if q.State != store.QuestionOpen || q.Waits == "" {
+			return nil
+		}
+		q.State = store.QuestionClosed
+		_, err = tx.Exec(ctx, `UPDATE tool_questions SET state = $2 WHERE id = $1`, q.ID, q.State)
 		return err
 	})
 	return q, err

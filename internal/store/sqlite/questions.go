@@ -8,16 +8,18 @@ import (
 	"laneway/internal/store"
 )
 
-const questionColumns = `id, owner, state, expires_at, call, result`
+const questionColumns = `id, owner, state, expires_at, call, node, result`
 
 func scanQuestion(row scanner) (q store.Question, err error) {
 	var (
-		expires int64
-		call    string
+		expires            int64
+		body, node, result string
 	)
-	err = row.Scan(&q.ID, &q.Owner, &q.State, &expires, &call, jsonColumn{&q.Result})
-	q.ExpiresAt, q.Call = time.UnixMilli(expires).UTC(), []byte(call)
-	return q, err
+	if err = row.Scan(&q.ID, &q.Owner, &q.State, &expires, &body, &node, &result); err != nil {
+		return q, err
+	}
+	q.ExpiresAt, q.Body = time.UnixMilli(expires).UTC(), []byte(body)
+	return q, q.Fill(node, result)
 }
 
 // PutQuestion stores an open question; see the port.
@@ -36,28 +38,61 @@ func (s *Store) PutQuestion(ctx context.Context, q store.Question) error {
 		case open >= store.MaxQuestions:
 			return store.ErrQuestionsFull
 		}
-		_, err = t.exec(ctx, `INSERT INTO tool_questions (id, owner, state, node, expires_at, call, result) VALUES (?, ?, 'open', '', ?, ?, '')`,
-			q.ID, q.Owner, t.now+store.QuestionLife.Milliseconds(), string(q.Call))
+		_, err = t.exec(ctx, `INSERT INTO tool_questions (id, owner, state, node, expires_at, call, result) VALUES (?, ?, 'open', ?, ?, ?, '')`,
+			q.ID, q.Owner, q.Waits, t.now+q.Lives().Milliseconds(), string(q.Body))
 		return err
 	})
 }
 
-// AnswerQuestion allows or denies a question; see the port.
+const questionByID = `SELECT ` + questionColumns + ` FROM tool_questions WHERE id = ?`
+
+// Question returns a question; see the port.
+func (s *Store) Question(ctx context.Context, id string) (out store.Question, err error) {
+	err = s.view(ctx, "read a question", func(ctx context.Context, q querier) (err error) {
+		out, err = scanQuestion(q.one(ctx, questionByID, id))
+		if none(err) {
+			return chat.ErrNotFound
+		}
+		return err
+	})
+	return out, err
+}
+
+// AnswerQuestion answers a question; see the port.
 func (s *Store) AnswerQuestion(ctx context.Context, a store.AnswerQuestion) (store.Question, error) {
 	return result(ctx, s.write, ordinary("answer a question"), func(ctx context.Context, t *tx) (q store.Question, err error) {
-		q, err = scanQuestion(t.one(ctx, `SELECT `+questionColumns+` FROM tool_questions WHERE id = ? AND owner = ?`, a.ID, a.By))
+		q, err = scanQuestion(t.one(ctx, questionByID+` AND owner = ?`, a.ID, a.By))
 		if none(err) {
 			return q, chat.ErrNotFound
 		}
 		if err != nil {
 			return q, err
 		}
-		state, err := q.Answered(a.Allow, time.UnixMilli(t.now))
-		if err != nil || q.State != store.QuestionOpen {
+		var alive bool
+		err = t.one(ctx, `SELECT EXISTS (SELECT 1 FROM nodes WHERE id = ? AND lease_until > ?)`, q.Waits, t.now).Scan(&alive)
+		if err != nil {
 			return q, err
 		}
-		q.State = state
-		_, err = t.exec(ctx, `UPDATE tool_questions SET state = ?, node = ? WHERE id = ?`, state, a.Node, a.ID)
+		next, err := q.Answered(a, time.UnixMilli(t.now), alive)
+		if err != nil || next.State == q.State {
+			return next, err
+		}
+		node, end := next.Columns(a.Node)
+		_, err = t.exec(ctx, `UPDATE tool_questions SET state = ?, node = ?, result = ? WHERE id = ?`, next.State, node, end, a.ID)
+		return next, err
+	})
+}
+
+// CloseQuestion ends the wait of a turn; see the port.
+func (s *Store) CloseQuestion(ctx context.Context, id string) (store.Question, error) {
+	return result(ctx, s.write, ordinary("close a question"), func(ctx context.Context, t *tx) (q store.Question, err error) {
+		if _, err = t.exec(ctx, `UPDATE tool_questions SET state = 'closed' WHERE id = ? AND state = 'open' AND node <> ''`, id); err != nil {
+			return q, err
+		}
+		q, err = scanQuestion(t.one(ctx, questionByID, id))
+		if none(err) {
+			return q, chat.ErrNotFound
+		}
 		return q, err
 	})
 }

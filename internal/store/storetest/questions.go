@@ -19,24 +19,28 @@ func questionTests() []test {
 		{"APersonHasABoundedNumberOfOpenQuestions", questionsBounded},
 		{"OfTwoAnswersAtOnceOneCounts", questionRace},
 		{"AnAllowedCallOutlivesItsNode", questionTaken},
+		{"AnAnswerReachesTheTurnThatWaits", questionWaited},
+		{"AQuestionOfATurnEndsWithTheTurn", questionClosed},
+		{"AQuestionOfATurnEndsWithItsNode", questionOfDeadNode},
+		{"OfTwoOptionsAtOnceOneCounts", questionChoiceRace},
 	}
 }
 
 func (w *world) ask(id, owner string) {
 	w.Helper()
-	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: owner, Call: json.RawMessage(`{"tool":"r\u00fcckfrage"}`)}))
+	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: owner, Body: json.RawMessage(`{"tool":"r\u00fcckfrage"}`)}))
 }
 
 func (w *world) answers(id, by string, allow bool, node string) store.Question {
 	w.Helper()
-	q, err := w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: by, Allow: allow, Node: node})
+	q, err := w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: by, Option: optionOf(allow), Allow: allow, Node: node})
 	w.ok(err)
 	return q
 }
 
 func (w *world) refused(id, by string, allow bool) {
 	w.Helper()
-	_, err := w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: by, Allow: allow, Node: "n"})
+	_, err := w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: by, Option: optionOf(allow), Allow: allow, Node: "n"})
 	w.fails(err, chat.ErrNotFound)
 }
 
@@ -46,7 +50,7 @@ func questionOnce(w *world) {
 	w.ask(denied, "ann")
 	q := w.answers(id, "ann", true, node)
 	equal(w, "state", q.State, store.QuestionAllowed)
-	equal(w, "call", string(q.Call), `{"tool":"r\u00fcckfrage"}`)
+	equal(w, "call", string(q.Body), `{"tool":"r\u00fcckfrage"}`)
 	equal(w, "expires", q.ExpiresAt, w.clock.now().Add(store.QuestionLife))
 	w.refused(id, "ann", false)
 	equal(w, "the same answer again", w.answers(id, "ann", true, node).State, store.QuestionAllowed)
@@ -95,10 +99,10 @@ func questionRepeated(w *world) {
 	id := w.id("q")
 	w.ask(id, "ann")
 	w.clock.advance(time.Minute)
-	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: "mallory", Call: json.RawMessage(`{}`)}))
+	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: "mallory", Body: json.RawMessage(`{}`)}))
 	w.refused(id, "mallory", true)
 	q := w.answers(id, "ann", true, w.node())
-	equal(w, "call", string(q.Call), `{"tool":"r\u00fcckfrage"}`)
+	equal(w, "call", string(q.Body), `{"tool":"r\u00fcckfrage"}`)
 	equal(w, "expires", q.ExpiresAt, w.clock.now().Add(store.QuestionLife-time.Minute))
 }
 
@@ -107,7 +111,7 @@ func questionsBounded(w *world) {
 	for range store.MaxQuestions {
 		w.ask(w.id("q"), owner)
 	}
-	one := store.Question{ID: w.id("q"), Owner: owner, Call: json.RawMessage(`{}`)}
+	one := store.Question{ID: w.id("q"), Owner: owner, Body: json.RawMessage(`{}`)}
 	w.fails(w.st.PutQuestion(w.ctx, one), store.ErrQuestionsFull)
 	w.refused(one.ID, owner, true)
 	w.ask(w.id("q"), w.id("bob"))
@@ -153,7 +157,7 @@ func questionTaken(w *world) {
 	w.clock.advance(time.Minute)
 	next := w.node()
 	list := take(next)
-	if len(list) != 1 || list[0].ID != id || list[0].Owner != "ann" || list[0].State != store.QuestionAllowed || string(list[0].Call) != `{"tool":"r\u00fcckfrage"}` {
+	if len(list) != 1 || list[0].ID != id || list[0].Owner != "ann" || list[0].State != store.QuestionAllowed || string(list[0].Body) != `{"tool":"r\u00fcckfrage"}` {
 		w.Fatalf("taken over: %+v", list)
 	}
 	equal(w, "taken a second time", len(take(w.node())), 0)
@@ -162,4 +166,114 @@ func questionTaken(w *world) {
 	equal(w, "ended by the next node", first, true)
 	w.clock.advance(time.Minute)
 	equal(w, "after its end", len(take(w.node())), 0)
+}
+
+// optionOf is the number of the option that allows or denies a call.
+func optionOf(allow bool) int {
+	if allow {
+		return 1
+	}
+	return 2
+}
+
+// waits lets a turn of a node wait for an answer.
+func (w *world) waits(id, owner, node string) {
+	w.Helper()
+	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: owner, Body: json.RawMessage(`[{"label":"a"},{"label":"b"}]`), Waits: node, Life: time.Minute}))
+}
+
+func (w *world) choose(id, by string, option int) (store.Question, error) {
+	return w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: by, Option: option, Allow: true, Node: "the node of the answer"})
+}
+
+func questionWaited(w *world) {
+	node, id, late := w.node(), w.id("q"), w.id("q")
+	w.waits(id, "ann", node)
+	w.waits(late, "ann", node)
+	q, err := w.st.Question(w.ctx, id)
+	w.ok(err)
+	equal(w, "open", q, store.Question{
+		ID: id, Owner: "ann", Body: json.RawMessage(`[{"label":"a"},{"label":"b"}]`), Waits: node, State: store.QuestionOpen, ExpiresAt: w.clock.now().Add(time.Minute),
+	})
+	_, err = w.choose(id, "bob", 1)
+	w.fails(err, chat.ErrNotFound)
+	q, err = w.choose(id, "ann", 2)
+	w.ok(err)
+	equal(w, "answered", []any{q.State, q.Option, q.Waits}, []any{store.QuestionChosen, 2, node})
+	read, err := w.st.Question(w.ctx, id)
+	w.ok(err)
+	equal(w, "as the turn reads it", read, q)
+	_, err = w.choose(id, "ann", 1)
+	w.fails(err, chat.ErrNotFound)
+	again, err := w.choose(id, "ann", 2)
+	w.ok(err)
+	equal(w, "the same answer again", again, q)
+	closed, err := w.st.CloseQuestion(w.ctx, id)
+	w.ok(err)
+	equal(w, "an end behind the answer", closed, q)
+	equal(w, "calls to be made", len(w.taken(w.node())), 0)
+
+	w.clock.advance(time.Minute)
+	_, err = w.choose(late, "ann", 1)
+	w.fails(err, chat.ErrNotFound)
+	_, err = w.st.Question(w.ctx, w.id("unknown"))
+	w.fails(err, chat.ErrNotFound)
+}
+
+func (w *world) taken(by string) []store.Question {
+	w.Helper()
+	list, err := w.st.TakeQuestions(w.ctx, by, 10)
+	w.ok(err)
+	return list
+}
+
+func questionClosed(w *world) {
+	node, id, call := w.node(), w.id("q"), w.id("q")
+	w.waits(id, "ann", node)
+	w.ask(call, "ann")
+	for range 2 {
+		q, err := w.st.CloseQuestion(w.ctx, id)
+		w.ok(err)
+		equal(w, "state", q.State, store.QuestionClosed)
+	}
+	_, err := w.choose(id, "ann", 1)
+	w.fails(err, chat.ErrNotFound)
+	q, err := w.st.CloseQuestion(w.ctx, call)
+	w.ok(err)
+	equal(w, "a call is not waited for", q.State, store.QuestionOpen)
+	_, err = w.st.CloseQuestion(w.ctx, w.id("unknown"))
+	w.fails(err, chat.ErrNotFound)
+}
+
+func questionOfDeadNode(w *world) {
+	id := w.id("q")
+	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: "ann", Body: json.RawMessage(`[]`), Waits: w.node()}))
+	w.clock.advance(lease)
+	_, err := w.choose(id, "ann", 1)
+	w.fails(err, chat.ErrNotFound)
+	equal(w, "calls to be made", len(w.taken(w.node())), 0)
+}
+
+func questionChoiceRace(w *world) {
+	node, id := w.node(), w.id("q")
+	w.waits(id, "ann", node)
+	var (
+		wg  sync.WaitGroup
+		won [3]atomic.Int64
+	)
+	for i := range 9 {
+		wg.Go(func() {
+			if _, err := w.choose(id, "ann", i%3+1); err == nil {
+				won[i%3].Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	q, err := w.st.Question(w.ctx, id)
+	w.ok(err)
+	for i := range won {
+		if n := won[i].Load(); (n == 3) != (q.Option == i+1) || n%3 != 0 {
+			w.Errorf("%d answers chose option %d, and %d counts", n, i+1, q.Option)
+		}
+	}
 }

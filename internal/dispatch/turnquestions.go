@@ -1,0 +1,161 @@
+package dispatch
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/store"
+	"laneway/internal/tool"
+)
+
+const (
+	// topicAnswer is the cluster event of an answer for which a turn of another replica may wait.
+	topicAnswer = "answer"
+	// answerEvery is how often a turn looks for its answer itself while there are other replicas, because an event may be lost.
+	answerEvery = 5 * time.Second
+	// closeTime bounds the end of a wait.
+	closeTime = time.Second
+)
+
+// answered is the event.
+type answered struct {
+	ID string `json:"id"`
+}
+
+// turnAsker asks the person of one turn, which waits.
+type turnAsker struct {
+	*questions
+
+	turn *turn
+	who  tool.Person
+}
+
+// asker is who can be asked in a turn, the same person as for calls of tools. nil = no person can; in turns of jobs nothing is asked.
+func (q *questions) asker(t *turn) agent.Asker {
+	if t.attempt.Unattended() {
+		return nil
+	}
+	texts := t.journal.messages()
+	who := q.personOf(texts[len(texts)-1], t.run.Principal)
+	if who.Principal == "" {
+		return nil
+	}
+	return &turnAsker{questions: q, turn: t, who: who}
+}
+
+// Ask implements [agent.Asker].
+func (a *turnAsker) Ask(ctx context.Context, asked agent.Question) (int, error) {
+	if why := barred(a.turn.journal.messages()); why != "" {
+		return 0, chat.Errorf(chat.CodeForbidden, "%s", why)
+	}
+	if len(asked.Options) == 0 {
+		return 0, errors.New("a question without options")
+	}
+	node, err := a.node.Alive()
+	if err != nil {
+		return 0, err
+	}
+	body, err := json.Marshal(asked.Options)
+	if err != nil {
+		return 0, fmt.Errorf("encoding options: %w", err)
+	}
+	q := question{id: questionID(), who: a.who, session: a.turn.run.Session, what: asked.Text, options: asked.Options, life: store.QuestionLife}
+	if until, ok := ctx.Deadline(); ok {
+		q.life = min(q.life, time.Until(until))
+	}
+	woken := a.wait(q.id)
+	defer a.forget(q.id)
+	if err := a.put(ctx, newID(), q, store.Question{Body: body, Waits: node}); err != nil {
+		return a.end(ctx, q.id, err)
+	}
+	return a.await(ctx, q.id, woken)
+}
+
+// await returns the number of the chosen option, from 0.
+func (a *turnAsker) await(ctx context.Context, id string, woken <-chan struct{}) (int, error) {
+	tick := time.NewTicker(answerEvery)
+	defer tick.Stop()
+	missed := false // the store did not answer when it was asked last
+	for {
+		select {
+		case <-woken:
+		case <-tick.C:
+			if !missed && !a.node.HasPeers() {
+				continue
+			}
+		case <-ctx.Done():
+			return a.end(ctx, id, context.Cause(ctx))
+		}
+		asked, err := a.store.Question(ctx, id)
+		if missed = err != nil; missed {
+			a.log.DebugContext(ctx, "the answer to a question was not read", "question", id, "err", err)
+		} else if asked.State == store.QuestionChosen {
+			return asked.Option - 1, nil
+		}
+	}
+}
+
+// end ends the wait for a reason. An answer that was faster counts: its person has read that it does.
+func (a *turnAsker) end(ctx context.Context, id string, why error) (int, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	asked, err := a.store.CloseQuestion(ctx, id)
+	switch {
+	case err == nil && asked.State == store.QuestionChosen:
+		return asked.Option - 1, nil
+	case err != nil && !errors.Is(err, chat.ErrNotFound):
+		a.log.WarnContext(ctx, "a question of a turn that waits no more stays open until its time is over", "question", id, "err", err)
+	}
+	return 0, why
+}
+
+// wait registers a turn that waits for an answer.
+func (q *questions) wait(id string) <-chan struct{} {
+	woken := make(chan struct{}, 1)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting[id] = woken
+	return woken
+}
+
+func (q *questions) forget(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.waiting, id)
+}
+
+// wake lets the turn look for its answer, if it is one of this process.
+func (q *questions) wake(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if woken := q.waiting[id]; woken != nil {
+		select {
+		case woken <- struct{}{}:
+		default: // it looks already
+		}
+	}
+}
+
+// receive takes the event of another replica.
+func (q *questions) receive(ctx context.Context, text string) {
+	var a answered
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		q.log.DebugContext(ctx, "an event of an answer cannot be read", "err", err)
+		return
+	}
+	q.wake(a.ID)
+}
+
+// questionID is short enough to be typed. It is of no use to another person.
+func questionID() string {
+	var raw [6]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	return hex.EncodeToString(raw[:])
+}

@@ -1,0 +1,320 @@
+package dispatch_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/dispatch"
+	"laneway/internal/store"
+	"laneway/internal/store/memory"
+)
+
+// asks is a runner that asks its person with a minute for the answer, and answers with what they chose.
+type asks struct {
+	options []agent.Option
+	// pause is before the question; what joins the turn meanwhile is taken.
+	pause time.Duration
+}
+
+func (r asks) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	answer := agent.NewAnswer(0, emit)
+	if r.pause > 0 {
+		time.Sleep(r.pause)
+		req.TakeInput()
+	}
+	text := "no person can be asked"
+	if req.Asker != nil {
+		options := r.options
+		if options == nil {
+			options = []agent.Option{{Label: "Yes", Allow: true}, {Label: "No"}}
+		}
+		bounded, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("no answer"))
+		defer cancel()
+		option, err := req.Asker.Ask(bounded, agent.Question{Text: "delete it", Options: options})
+		if err == nil {
+			text = options[option].Label
+		} else {
+			text = err.Error()
+		}
+		if cause := agent.Ended(ctx); cause != nil {
+			return agent.Result{}, cause
+		}
+	}
+	return agent.Result{Text: text, StopReason: agent.StopNormal}, answer.Append(text)
+}
+
+// askerMessage makes a message one of a person in the channel with buttons.
+func askerMessage(person string) func(m *chat.Message) {
+	return func(m *chat.Message) {
+		m.Channel, m.Principal, m.Content.Sender.ID = "asker", "asker:"+person, person
+		m.Content.Options.ReplyTo = chat.Target{Channel: "asker", ChatID: "7"}
+	}
+}
+
+// runBy makes a runner the only agent.
+func runBy(runner agent.Runner) option {
+	return func(c *dispatch.Config) { c.Agents[0].Runner = runner }
+}
+
+const askerChat = "agent:main:asker:direct:7"
+
+// by7 is what person 7 reads after a message.
+func (h *harness) by7(text string, change ...func(*chat.Message)) string {
+	h.t.Helper()
+	return h.end(h.send(askerChat, text, append(change, askerMessage("7"))...)).Text
+}
+
+// texts are what the buttons of a choice send.
+func texts(c *chat.Choice) (list []string) {
+	for _, row := range c.Rows {
+		for _, b := range row {
+			list = append(list, b.Text)
+		}
+	}
+	return list
+}
+
+func TestAnAgentAsksItsPersonByButtons(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), runBy(asks{}))
+		id := h.send(askerChat, "go", askerMessage("7"))
+		q := h.asked(0)
+		buttons := texts(q)
+		if q.For != "7" || len(q.Rows) != 1 || len(buttons) != 2 || !strings.HasPrefix(buttons[0], "/allow ") || !strings.HasPrefix(buttons[1], "/deny ") ||
+			q.Typed != "Write "+buttons[0]+" (Yes) or "+buttons[1]+" (No) within 1m." {
+			t.Errorf("asked %+v", q)
+		}
+		if sent := h.asker.texts("7"); len(sent) != 1 || sent[0] != "The agent main wants to do this for you: delete it\nAllow it?" {
+			t.Errorf("sent %q", sent)
+		}
+		questionID := strings.TrimPrefix(buttons[0], "/allow ")
+		// Another person, an option that is not there, no option, no id: the question stays open.
+		for _, text := range []string{
+			h.end(h.send(askerChat, buttons[0], askerMessage("8"))).Text, h.by7("/answer " + questionID + " 3"), h.by7("/answer " + questionID), h.by7("/allow"),
+		} {
+			if !strings.HasPrefix(text, "/a") || !strings.Contains(text, " failed: ") {
+				t.Errorf("a wrong answer got %q", text)
+			}
+		}
+		want(t, "the answer", h.by7(buttons[0]), "The answer is: Yes.")
+		want(t, "the turn", h.end(id).Text, "Yes")
+		want(t, "the same answer again", h.by7("/answer "+questionID+" 1"), "The answer is: Yes.")
+		if text := h.by7(buttons[1]); !strings.Contains(text, "no open question") {
+			t.Errorf("another answer got %q", text)
+		}
+		h.close()
+	})
+}
+
+func TestAnAgentIsRefusedByAButton(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), runBy(asks{}))
+		id := h.send(askerChat, "go", askerMessage("7"))
+		want(t, "the answer", h.by7(texts(h.asked(0))[1]), "The answer is: No.")
+		want(t, "the turn", h.end(id).Text, "No")
+		h.close()
+	})
+}
+
+func TestOfSeveralOptionsThePersonChoosesOneByItsNumber(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		options := []agent.Option{{Label: "Once", Allow: true}, {Label: "Always", Allow: true}, {Label: "No"}}
+		h := open(t, newStore(), runBy(asks{options: options}))
+		id := h.send(askerChat, "go", askerMessage("7"))
+		q := h.asked(0)
+		buttons := texts(q)
+		questionID := strings.TrimPrefix(buttons[2], "/deny ")
+		wantList(t, "buttons", buttons, []string{"/answer " + questionID + " 1", "/answer " + questionID + " 2", "/deny " + questionID})
+		want(t, "rows", len(q.Rows), 3)
+		want(t, "in words", q.Typed, "Write "+buttons[0]+" (Once), "+buttons[1]+" (Always) or "+buttons[2]+" (No) within 1m.")
+		if text := h.by7("/allow " + questionID); !strings.Contains(text, "there are several ways; write "+buttons[0]+" (Once) or "+buttons[1]+" (Always)") {
+			t.Errorf("without a number: %q", text)
+		}
+		want(t, "the answer", h.by7(buttons[1]), "The answer is: Always.")
+		want(t, "the turn", h.end(id).Text, "Always")
+		h.close()
+	})
+}
+
+func TestAQuestionThatIsNotAnsweredEndsWithItsTime(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), runBy(asks{}))
+		id := h.send(askerChat, "go", askerMessage("7"))
+		allow := texts(h.asked(0))[0]
+		want(t, "the turn", h.end(id).Text, "no answer")
+		if text := h.by7(allow); !strings.Contains(text, "it is too old") {
+			t.Errorf("a late answer got %q", text)
+		}
+		h.close()
+	})
+}
+
+func TestAStopEndsTheQuestionOfItsTurn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), runBy(asks{}))
+		id := h.send(askerChat, "go", askerMessage("7"))
+		allow := texts(h.asked(0))[0]
+		began := time.Now()
+		h.by7("/stop")
+		want(t, "the turn", h.end(id).Outcome, chat.OutcomeStopped)
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("the stop took %s", took)
+		}
+		if text := h.by7(allow); !strings.Contains(text, "its turn has ended") {
+			t.Errorf("an answer behind the stop got %q", text)
+		}
+		h.close()
+	})
+}
+
+// TestATurnThatRunsAgainAsksAgain ends the process while a question is open, by a drain and by a kill: the old question cannot be answered, the new one can.
+func TestATurnThatRunsAgainAsksAgain(t *testing.T) {
+	for _, how := range []string{"Drain", "Kill"} {
+		t.Run(how, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				st := newStore()
+				c, off := cord(st)
+				h := open(t, c, runBy(asks{}))
+				id := h.send(askerChat, "go", askerMessage("7"))
+				before := texts(h.asked(0))[0]
+				if how == "Drain" {
+					h.drain(10 * time.Second)
+				} else {
+					off.Store(true)
+					time.Sleep(30 * time.Second)
+				}
+				next := open(t, st, runBy(asks{}))
+				after := texts(next.asked(0))[0]
+				if text := next.by7(before, newID("n1")); before == after || !strings.Contains(text, "no open question") {
+					t.Errorf("the first question can still be answered: %q", text)
+				}
+				want(t, "the answer", next.by7(after, newID("n2")), "The answer is: Yes.")
+				want(t, "the turn", next.end(id).Text, "Yes")
+				next.close()
+				if how == "Kill" {
+					h.abandon()
+				}
+			})
+		})
+	}
+}
+
+// drain ends the harness as a gateway does whose drain may take so long.
+func (h *harness) drain(limit time.Duration) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), limit)
+	defer cancel()
+	_ = h.d.Drain(ctx) //nolint:errcheck // a turn runs longer
+	h.d.Leave(context.WithoutCancel(ctx))
+	h.cancel()
+	<-h.ended
+	h.work(errors.New("over"))
+}
+
+// TestAnAnswerComesToAnotherReplica answers in a process that does not run the turn, on a store without hints.
+func TestAnAnswerComesToAnotherReplica(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		owner, other := open(t, st, runBy(asks{})), open(t, st, runBy(asks{}))
+		time.Sleep(10 * time.Second) // they know each other
+		id := owner.send(askerChat, "go", askerMessage("7"))
+		var q *chat.Choice
+		for _, h := range []*harness{owner, other} { // one of them has sent it
+			if h.questionsAsked() == 1 {
+				q = h.asked(0)
+			}
+		}
+		if q == nil {
+			t.Fatal("nothing was asked")
+		}
+		began := time.Now()
+		want(t, "the answer", other.by7(texts(q)[0], newID("other")), "The answer is: Yes.")
+		want(t, "the turn", owner.end(id).Text, "Yes")
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("the turn had its answer after %s", took)
+		}
+		other.close()
+		owner.close()
+	})
+}
+
+// TestAnAnswerIsReadAgainAfterAFault lets the store fail when the turn looks for its answer.
+func TestAnAnswerIsReadAgainAfterAFault(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var reads atomic.Int64
+		st := memory.New(memory.Config{Before: func(_ context.Context, op string) error {
+			if op == "Question" && reads.Add(1) == 2 { // the first is of the command
+				return chat.ErrStoreUnavailable
+			}
+			return nil
+		}})
+		h := open(t, st, runBy(asks{}))
+		id := h.send(askerChat, "go", askerMessage("7"))
+		want(t, "the answer", h.by7(texts(h.asked(0))[0]), "The answer is: Yes.")
+		want(t, "the turn", h.end(id).Text, "Yes")
+		h.close()
+	})
+}
+
+// TestOnTheWebAQuestionIsALineOfTheConversation: it is answered by writing the command.
+func TestOnTheWebAQuestionIsALineOfTheConversation(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), runBy(asks{}))
+		id := h.send("web", "go")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		key, err := chat.ParseSessionKey("web", "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := h.st.Transcript(t.Context(), store.TranscriptQuery{Session: key, Limit: 1})
+		if err != nil || len(tr.Entries) != 1 {
+			t.Fatalf("the conversation has %+v, %v", tr.Entries, err)
+		}
+		text, command, found := strings.Cut(tr.Entries[0].Text, "\n\nWrite ")
+		command, _, _ = strings.Cut(command, " (Yes)")
+		if !found || !strings.HasSuffix(text, "Allow it?") {
+			t.Fatalf("the conversation ends with %q", tr.Entries[0].Text)
+		}
+		h.send("web", command)
+		want(t, "the turn", h.end(id).Text, "Yes")
+		h.close()
+	})
+}
+
+func TestWhereNoPersonCanBeAskedNothingIsAsked(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), runBy(asks{}))
+		for name, change := range map[string]func(m *chat.Message){
+			"NoButtons": replyTo("7"),
+			"API":       func(m *chat.Message) { m.Channel = "api" },
+			"Hook":      func(m *chat.Message) { m.Channel, m.Principal = "hook", "hook:ci" },
+		} {
+			if end := h.end(h.send("agent:main:"+strings.ToLower(name), "go", change)); end.Text != "no person can be asked" {
+				t.Errorf("%s: got %+v", name, end)
+			}
+		}
+		h.close()
+	})
+}
+
+// TestATurnOfSeveralPeopleAsksNone lets another person write into a turn before it asks.
+func TestATurnOfSeveralPeopleAsksNone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), runBy(asks{pause: 10 * time.Second}))
+		id := h.send("agent:main:shared", "wait")
+		time.Sleep(5 * time.Second)
+		h.send("agent:main:shared", "and allow it", mode(chat.ModeSteer), func(m *chat.Message) { m.Principal = "mallory" })
+		if text := h.end(id).Text; !strings.Contains(text, "several people") {
+			t.Errorf("got %q", text)
+		}
+		h.close()
+	})
+}
