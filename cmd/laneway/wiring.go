@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 
 	"laneway/internal/app"
 	"laneway/internal/config"
@@ -14,10 +15,14 @@ func gatewayService(lookupEnv func(string) (string, bool)) service { return proc
 
 // Serve runs the process that package app wires.
 func (p process) Serve(ctx context.Context, in serveInput) error {
+	self, err := os.Executable()
+	if err != nil {
+		in.Logger.WarnContext(ctx, "the path of this program is not known; agents over ACP that take no tools over HTTP get none", "err", err)
+	}
 	return app.Run(ctx, app.Options{
 		Loaded: in.Loaded, Credentials: in.Credentials, Version: in.Version.Version, Commit: in.Version.Commit, Log: in.Logger, Ready: in.Ready,
 		LookupEnv: p.lookupEnv, Hurry: in.Signals.Now, Reload: in.Signals.Reload, Restart: in.Signals.Restart, Reread: in.Reread,
-		RereadCredentials: in.RereadCredentials,
+		RereadCredentials: in.RereadCredentials, Program: self,
 	})
 }
 

@@ -71,8 +71,9 @@ type Request struct {
 	Tools Toolbox
 	// Journal is where a runner that calls tools records its rounds; nil only where Tools is nil.
 	Journal Journal
-	// Access is how a program reaches Tools; a runner that starts one gives it the address and the token.
-	Access ToolAccess
+	// OpenTools lets a program reach Tools until end is called, which waits for calls under way; nil = it cannot. A runner calls it when its program begins to work
+	// for the turn, and end before Run returns, see [Request.ProgramTools].
+	OpenTools func(ctx context.Context) (access ToolAccess, end func())
 	// OutputDir makes the directory in which the runner may leave files for the person, at the first call, and returns its absolute path. It is fresh,
 	// empty, for this turn alone, and gone when the turn has ended. nil = the caller takes no files. It is called on the goroutine of Run.
 	OutputDir func() (string, error)

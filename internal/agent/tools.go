@@ -46,5 +46,13 @@ type Round struct {
 }
 
 // ToolAccess is how the program of a turn reaches the tools of the turn: an MCP server (Streamable HTTP) and the bearer token for it, which ends with the
-// turn. The zero value is no access.
+// turn. A program that is kept has the same token in each turn of its session; between turns it opens nothing. The zero value is no access.
 type ToolAccess struct{ URL, Token string }
+
+// ProgramTools opens the tools of the turn to the runner's program, until end is called. The access is zero where there is none.
+func (r Request) ProgramTools(ctx context.Context) (access ToolAccess, end func()) {
+	if r.OpenTools == nil {
+		return ToolAccess{}, func() {}
+	}
+	return r.OpenTools(ctx)
+}

@@ -21,8 +21,22 @@ import (
 	"laneway/internal/secret"
 )
 
+// surroundings are what agents that run as programs get of this process.
+type surroundings struct {
+	lookup func(string) (string, bool) // the environment
+	self   string                      // path of this program; "" = not known
+}
+
+// bridge is the program that serves the tools of a turn over standard input and output.
+func (s surroundings) bridge() []string {
+	if s.self == "" {
+		return nil
+	}
+	return []string{s.self, "mcp"}
+}
+
 // buildAgents makes the configured agents, the default one first.
-func buildAgents(cfg config.Config, lookup func(string) (string, bool), log *slog.Logger) ([]dispatch.Agent, error) {
+func buildAgents(cfg config.Config, around surroundings, log *slog.Logger) ([]dispatch.Agent, error) {
 	ids := make([]string, 0, len(cfg.Agents))
 	for id := range cfg.Agents {
 		ids = append(ids, id)
@@ -40,14 +54,15 @@ func buildAgents(cfg config.Config, lookup func(string) (string, bool), log *slo
 	agents := make([]dispatch.Agent, 0, len(ids))
 	for _, id := range ids {
 		a := cfg.Agents[id]
-		runner, err := buildRunner(a, lookup, log.With("agent", id))
+		runner, err := buildRunner(a, around, log.With("agent", id))
 		if err != nil {
 			return nil, fmt.Errorf("agent %s: %w", id, err)
 		}
 		agents = append(agents, dispatch.Agent{
 			Info:   agent.Info{ID: id, Name: nameOf(id, a), Model: a.Model, Runner: a.Runner},
 			Runner: runner, ContextWindow: a.ContextWindow, Timeout: time.Duration(a.Timeout), SystemPrompt: a.System,
-			Tools: toolsOf(a), Program: a.Runner == config.RunnerCommand, EstimateUsage: isModel(a), Compacts: isModel(a),
+			Tools: toolsOf(a), Program: isProgram(a), Kept: a.Runner == config.RunnerACP,
+			EstimateUsage: isModel(a), Compacts: isModel(a),
 		})
 	}
 	return agents, nil
@@ -67,11 +82,16 @@ func closeAgents(agents []dispatch.Agent) {
 // toolsOf are the tools of the gateway for an agent: models and programs get all of them where the configuration names none.
 func toolsOf(a config.Agent) dispatch.Tools {
 	switch {
-	case a.Tools.Off(), !isModel(a) && a.Runner != config.RunnerCommand:
+	case a.Tools.Off(), !isModel(a) && !isProgram(a):
 		return dispatch.Tools{}
 	default:
 		return dispatch.Tools{Default: true, Names: a.Tools}
 	}
+}
+
+// isProgram reports whether a program on this host is behind the agent. It reaches its tools over MCP.
+func isProgram(a config.Agent) bool {
+	return a.Runner == config.RunnerCommand || a.Runner == config.RunnerACP
 }
 
 // isModel reports whether the agent is a model behind an endpoint: what it gets is a conversation and nothing else.
@@ -86,7 +106,7 @@ func nameOf(id string, a config.Agent) string {
 	return id
 }
 
-func buildRunner(a config.Agent, lookup func(string) (string, bool), log *slog.Logger) (agent.Runner, error) {
+func buildRunner(a config.Agent, around surroundings, log *slog.Logger) (agent.Runner, error) {
 	switch a.Runner {
 	case config.RunnerEcho:
 		return echo.New(echo.Config{
@@ -96,12 +116,12 @@ func buildRunner(a config.Agent, lookup func(string) (string, bool), log *slog.L
 	case config.RunnerCommand:
 		return command.New(command.Config{
 			Argv: a.Command, Dir: a.Dir, Env: a.Env, Input: command.Input(a.Input), MaxAnswer: a.OutputLimit,
-		}, lookup, log)
+		}, around.lookup, log)
 	case config.RunnerACP:
 		return acp.New(acp.Config{
 			Argv: a.Command, Dir: a.Dir, Env: a.Env, MaxAnswer: a.OutputLimit, Idle: time.Duration(a.IdleTimeout), MaxProcesses: a.MaxProcesses,
-			QuestionTime: time.Duration(a.QuestionTimeout),
-		}, lookup, log)
+			QuestionTime: time.Duration(a.QuestionTimeout), Bridge: around.bridge(),
+		}, around.lookup, log)
 	case config.RunnerHTTP:
 		return httprunner.New(httprunner.Config{
 			URL: a.URL, Secret: a.Secret, MaxAnswer: a.OutputLimit, FirstByte: time.Duration(a.FirstByteTimeout), Silence: time.Duration(a.SilenceTimeout),

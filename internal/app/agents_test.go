@@ -36,7 +36,7 @@ func TestToolsAreForRunnersThatCallThem(t *testing.T) {
 	t.Parallel()
 	for runner, want := range map[string]bool{
 		config.RunnerOpenAI: true, config.RunnerAnthropic: true, config.RunnerEcho: false, config.RunnerCommand: true,
-		config.RunnerACP: false, config.RunnerHTTP: false,
+		config.RunnerACP: true, config.RunnerHTTP: false,
 	} {
 		if got := toolsOf(config.Agent{Runner: runner}); got.Default != want || got.Names != nil {
 			t.Errorf("%s: got %+v, want all tools: %t", runner, got, want)

@@ -50,6 +50,8 @@ type Options struct {
 	Ready func(addresses []string)
 	// LookupEnv is the environment that command agents may look into (PATH, HOME, …).
 	LookupEnv func(string) (string, bool)
+	// Program is the path of this program, which agents start as `PROGRAM mcp` to reach their tools; "" = they cannot.
+	Program string
 	// Hurry interrupts the turns of a drain when it is closed; nil = never.
 	Hurry <-chan struct{}
 	// Reload asks to read the configuration again through Reread, Restart to do that and to restart the scheduler in place; nil = never.
@@ -168,7 +170,7 @@ const cleanUpTime = 2 * time.Second
 
 // wire makes the dispatcher with its agents and channels.
 func (p *Process) wire(ctx context.Context) error {
-	agents, err := buildAgents(p.cfg, p.opts.LookupEnv, p.log)
+	agents, err := buildAgents(p.cfg, surroundings{p.opts.LookupEnv, p.opts.Program}, p.log)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func ExamineAgents(ctx context.Context, cfg config.Config, runs map[string]strin
 			continue
 		}
 		f := examineAgent(ctx, a, lookup)
-		if _, err := buildRunner(a, lookup, slog.New(slog.DiscardHandler)); err != nil {
+		if _, err := buildRunner(a, surroundings{lookup: lookup}, slog.New(slog.DiscardHandler)); err != nil {
 			f = Finding{Failure, err.Error(), "mend agents." + id + " in the configuration"}
 		}
 		f.Text = id + ": " + f.Text

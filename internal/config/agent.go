@@ -95,7 +95,7 @@ type Agent struct {
 	Retries int `yaml:"retries"`
 	// Price of a million tokens (openai, anthropic, command, http).
 	Price Price `yaml:"price"`
-	// Tools of the gateway that the model may call, or the program over MCP (openai, anthropic, command): remind, cron, message, sessions, history_search,
+	// Tools of the gateway that the model may call, or the program over MCP (openai, anthropic, command, acp): remind, cron, message, sessions, history_search,
 	// send_file, spawn, delegate, or off. Default: all of them, except in turns of /v1 and of hooks, which get tools only where they are listed here.
 	Tools ToolNames `yaml:"tools"`
 }
@@ -309,6 +309,6 @@ func (a *Agent) refuseForeign(at at) {
 	foreign("model", a.Model != "", RunnerOpenAI, RunnerAnthropic)
 	foreign("api_key", a.APIKey.IsSet(), RunnerOpenAI, RunnerAnthropic)
 	foreign("system", a.System != "", RunnerOpenAI, RunnerAnthropic)
-	foreign("tools", len(a.Tools) > 0, RunnerOpenAI, RunnerAnthropic, RunnerCommand)
+	foreign("tools", len(a.Tools) > 0, RunnerOpenAI, RunnerAnthropic, RunnerCommand, RunnerACP)
 	foreign("price", a.Price != Price{}, RunnerOpenAI, RunnerAnthropic, RunnerCommand, RunnerHTTP)
 }

@@ -106,8 +106,8 @@ type Agent struct {
 	Tools Tools
 	// EstimateUsage: requests whose usage the runner does not report are counted by an estimate that errs high.
 	EstimateUsage bool
-	// Program: its runner starts a program for each turn, which calls them over MCP.
-	Program bool
+	// Program: its runner starts a program, which calls them over MCP. Kept: the program works for all turns of its session.
+	Program, Kept bool
 }
 
 // Deps are the parts that the dispatcher brings together.

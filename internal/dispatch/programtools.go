@@ -30,16 +30,22 @@ const (
 type ToolAccess interface {
 	// Open gives a token for the tools until end is called, which waits for calls under way.
 	Open(ctx context.Context, box agent.Toolbox) (access agent.ToolAccess, end func())
+	// OpenKept is Open for a program that is kept for further turns of its session, which have the same token. The program works for one turn at a time.
+	OpenKept(ctx context.Context, session string, box agent.Toolbox) (access agent.ToolAccess, end func())
 }
 
-// openTools lets the program of a turn reach its tools, until end is called.
-func (ts *turns) openTools(ctx context.Context, t *turn, req *agent.Request) (end func()) {
+// openTools is how the runner of a turn lets its program reach the tools; nil = the turn has no tools, or no program.
+func (ts *turns) openTools(t *turn, req *agent.Request) func(ctx context.Context) (access agent.ToolAccess, end func()) {
 	if ts.cfg.Access == nil || !t.agent.Program || req.Tools == nil {
-		return func() {}
+		return nil
 	}
-	var closed func()
-	req.Access, closed = ts.cfg.Access.Open(ctx, newProgramTools(t, req))
-	return closed
+	box := newProgramTools(t, req)
+	if t.agent.Kept {
+		return func(ctx context.Context) (agent.ToolAccess, func()) {
+			return ts.cfg.Access.OpenKept(ctx, t.run.Session.String(), box)
+		}
+	}
+	return func(ctx context.Context) (agent.ToolAccess, func()) { return ts.cfg.Access.Open(ctx, box) }
 }
 
 // programTools is the tools of a turn as its program calls them, one by one. Each call is a round of the journal, recorded before it runs: a program that

@@ -247,8 +247,7 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 		return orCause(ctx, agent.Result{}, err)
 	}
 	t.asked = true
-	endTools := ts.openTools(ctx, t, &req)
-	defer endTools()
+	req.OpenTools = ts.openTools(t, &req)
 	res, err := ts.callAgent(ctx, t, req)
 	t.estimate(&res)
 	return orCause(ctx, res, err)

@@ -17,6 +17,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(programVariable) != "" {
 		os.Exit(toolsProgram())
 	}
+	if os.Getenv(acpVariable) != "" {
+		os.Exit(runACPAgent())
+	}
 	os.Exit(run(m))
 }
 

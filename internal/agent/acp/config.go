@@ -42,6 +42,9 @@ type Config struct {
 	Idle time.Duration
 	// MaxProcesses at the same time; default [DefaultMaxProcesses].
 	MaxProcesses int
+	// Bridge is a program with arguments that serves the MCP server at LANEWAY_MCP_URL over standard input and output, for agents that cannot reach it over HTTP;
+	// empty = those get no tools.
+	Bridge []string
 	// QuestionTime is how long a person has to answer a permission request; default [DefaultQuestionTime]. The turn waits with it.
 	QuestionTime time.Duration
 }

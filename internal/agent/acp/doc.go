@@ -8,13 +8,19 @@
 // standard input is closed, and what remains after a second is killed. At most MaxProcesses live at the same time: for a new one the process ends that
 // waits the longest; while all of them work, the turn fails as overloaded. [Runner.Close] ends all.
 //
-// The environment is clean, as for the command runner: PATH, HOME, LANG, TZ, what is configured, and LANEWAY_SESSION and LANEWAY_AGENT.
+// The environment is clean, as for the command runner: PATH, HOME, LANG, TZ, what is configured, and LANEWAY_SESSION and LANEWAY_AGENT, and the tools of the turn, see below.
 //
 // # Turns
 //
 // A turn is one prompt ([turn]). Text of the agent is streamed; its thoughts and plans are not shown; its calls of tools are events. The agent remembers the
 // conversation itself, so a turn gets its new messages, and entries of the transcript that the agent has not seen. An agent that begins new (first turn, restart of the
 // gateway, crash, idle time, /new) gets the history as JSON before the message, in the budget of the context window.
+//
+// # Tools
+//
+// Where a turn has tools of the gateway, the agent's session gets an MCP server named laneway, over HTTP where the agent takes that, otherwise the program [Config.Bridge], and
+// its process the variables LANEWAY_MCP_URL and LANEWAY_MCP_TOKEN. A session outlives its turns, so the token is the same in each of them; it has the tools and
+// rights of the turn that runs, and between turns none.
 //
 // # Permissions
 //

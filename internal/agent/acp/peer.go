@@ -23,32 +23,36 @@ type peer struct {
 	pool *pool
 	log  *slog.Logger
 	dir  string
-	proc *process.Process
-	link *link
-	conn *sdk.ClientSideConnection
-	stop context.CancelCauseFunc // ends the process: SIGTERM, later SIGKILL
-	gone chan struct{}           // closed when the process has ended
-	exit process.Exit            // valid when gone is closed
+	// bridge is [Config.Bridge].
+	bridge []string
+	proc   *process.Process
+	link   *link
+	conn   *sdk.ClientSideConnection
+	stop   context.CancelCauseFunc // ends the process: SIGTERM, later SIGKILL
+	gone   chan struct{}           // closed when the process has ended
+	exit   process.Exit            // valid when gone is closed
 
 	mu   sync.Mutex
 	turn *turn // the one that runs; nil = none
 
 	// Only the turn that runs uses these.
-	id   sdk.SessionId // "" = no session yet
-	runs []string      // the latest turns that the agent has seen, the last one at the end
-	seen int64         // number of the last entry of the transcript that it has seen
+	id    sdk.SessionId // "" = no session yet
+	tools bool          // the session has the tools of the gateway
+	http  bool          // the agent takes MCP servers over HTTP
+	runs  []string      // the latest turns that the agent has seen, the last one at the end
+	seen  int64         // number of the last entry of the transcript that it has seen
 }
 
 // start starts the process of a session and opens the connection to it.
-func (r *Runner) start(ctx context.Context, session chat.SessionKey) (*peer, error) {
+func (r *Runner) start(ctx context.Context, session chat.SessionKey, access agent.ToolAccess) (*peer, error) {
 	log := r.log.With("session", session.String())
 	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	proc, err := process.Start(life, r.spec(session, log))
+	proc, err := process.Start(life, r.spec(session, access, log))
 	if err != nil {
 		stop(nil)
 		return nil, program.NotStarted(err)
 	}
-	p := &peer{pool: &r.pool, log: log, dir: r.cfg.Dir, proc: proc, stop: stop, gone: make(chan struct{})}
+	p := &peer{pool: &r.pool, log: log, dir: r.cfg.Dir, bridge: r.cfg.Bridge, proc: proc, stop: stop, gone: make(chan struct{})}
 	output, into := io.Pipe()
 	p.link = newLink(output, proc, p.update, log)
 	context.AfterFunc(life, p.link.close) // the connection may have stopped to read
@@ -62,7 +66,7 @@ func (r *Runner) start(ctx context.Context, session chat.SessionKey) (*peer, err
 	p.conn = sdk.NewClientSideConnection(client{p}, p.link, p.link)
 	p.conn.SetLogger(slog.New(slog.DiscardHandler)) // it quotes what agents write
 	p.link.open()
-	if err := p.greet(ctx); err != nil {
+	if err := p.greet(ctx, access); err != nil {
 		failed := p.failure(ctx, err)
 		p.kill(err)
 		<-p.gone
@@ -88,7 +92,7 @@ func (p *peer) keep(life context.Context, into *io.PipeWriter) {
 }
 
 // greet makes the first exchange with the agent.
-func (p *peer) greet(ctx context.Context) error {
+func (p *peer) greet(ctx context.Context, access agent.ToolAccess) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTime, errSlowStart)
 	defer cancel()
 	hello, err := p.conn.Initialize(ctx, sdk.InitializeRequest{
@@ -102,19 +106,45 @@ func (p *peer) greet(ctx context.Context) error {
 			"The program behind this agent speaks version %d of the protocol, and the gateway version %d; the operator has to install another version.",
 			hello.ProtocolVersion, sdk.ProtocolVersionNumber), nil)
 	default:
-		return p.begin(ctx)
+		p.http = hello.AgentCapabilities.McpCapabilities.Http
+		return p.begin(ctx, access)
 	}
 }
 
 // begin makes a new session with the agent: it has seen nothing.
-func (p *peer) begin(ctx context.Context) error {
-	session, err := p.conn.NewSession(ctx, sdk.NewSessionRequest{Cwd: p.dir, McpServers: []sdk.McpServer{}})
+func (p *peer) begin(ctx context.Context, access agent.ToolAccess) error {
+	session, err := p.conn.NewSession(ctx, sdk.NewSessionRequest{Cwd: p.dir, McpServers: p.servers(access)})
 	if err != nil {
 		return fmt.Errorf("making a session: %w", orCause(ctx, err))
 	}
-	p.id, p.runs, p.seen = session.SessionId, nil, 0
+	p.id, p.runs, p.seen, p.tools = session.SessionId, nil, 0, access.Token != ""
 	return nil
 }
+
+// servers offer the tools of the gateway to the agent: over HTTP where it takes that, otherwise by a program that it starts.
+func (p *peer) servers(access agent.ToolAccess) []sdk.McpServer {
+	const name = "laneway"
+	switch {
+	case access.Token == "":
+		return []sdk.McpServer{}
+	case p.http:
+		return []sdk.McpServer{{Http: &sdk.McpServerHttpInline{
+			Type: "http", Name: name, Url: access.URL, Headers: []sdk.HttpHeader{{Name: "Authorization", Value: "Bearer " + access.Token}},
+		}}}
+	case len(p.bridge) > 0:
+		return []sdk.McpServer{{Stdio: &sdk.McpServerStdio{
+			Name: name, Command: p.bridge[0], Args: p.bridge[1:], Env: []sdk.EnvVariable{{Name: urlVariable, Value: access.URL}, {Name: tokenVariable, Value: access.Token}},
+		}}}
+	default:
+		return []sdk.McpServer{}
+	}
+}
+
+// The variables by which programs find the tools of their turn.
+const (
+	urlVariable   = "LANEWAY_MCP_URL"
+	tokenVariable = "LANEWAY_MCP_TOKEN"
+)
 
 var errSlowStart = errors.New("the agent did not answer in time after its start")
 

@@ -13,10 +13,12 @@ import (
 )
 
 // blocks are the prompt of a turn. An agent that begins new is given the system prompt of the request and the history; one that remembers the conversation is given what
-// others have added to it since. When the conversation was begun anew, so is the agent's session.
-func (p *peer) blocks(ctx context.Context, req agent.Request) ([]sdk.ContentBlock, error) {
-	if len(p.runs) > 0 && !remembered(req.History, p.runs[len(p.runs)-1]) {
-		if err := p.begin(ctx); err != nil {
+// others have added to it since. When the conversation was begun anew, so is the agent's session; and when the turn is the first one of it that has tools, because an agent
+// learns of them with its session.
+func (p *peer) blocks(ctx context.Context, req agent.Request, access agent.ToolAccess) ([]sdk.ContentBlock, error) {
+	forgotten := len(p.runs) > 0 && !remembered(req.History, p.runs[len(p.runs)-1])
+	if forgotten || (access.Token != "" && !p.tools) {
+		if err := p.begin(ctx, access); err != nil {
 			return nil, err
 		}
 	}

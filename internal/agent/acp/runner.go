@@ -19,7 +19,6 @@ import (
 type Runner struct {
 	cfg   Config
 	env   map[string]string
-	hide  *strings.Replacer
 	noise *rate.Limiter // lines of standard error, over all processes
 	log   *slog.Logger
 	pool  pool
@@ -48,7 +47,7 @@ func New(cfg Config, lookup func(string) (string, bool), log *slog.Logger) (*Run
 		}
 		cfg.Argv = append([]string{path}, cfg.Argv[1:]...)
 	}
-	r := &Runner{cfg: cfg, env: process.Environment(cfg.Env, lookup), hide: process.Hider(cfg.Env), noise: rate.NewLimiter(10, 50), log: log}
+	r := &Runner{cfg: cfg, env: process.Environment(cfg.Env, lookup), noise: rate.NewLimiter(10, 50), log: log}
 	r.pool = pool{idle: cfg.Idle, most: cfg.MaxProcesses, seats: map[string]*seat{}, peers: map[*peer]bool{}, log: log}
 	return r, nil
 }
@@ -66,20 +65,30 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 		return agent.Result{}, err
 	}
 	defer r.pool.giveBack(s)
+	access, endTools := req.ProgramTools(ctx) // here, because the process works for this turn alone until the seat is given back
+	defer endTools()
 	if s.peer == nil {
-		if s.peer, err = r.start(ctx, req.Session); err != nil {
+		if s.peer, err = r.start(ctx, req.Session, access); err != nil {
 			return agent.Result{}, err
 		}
 	}
-	return s.peer.run(ctx, req, r.newTurn(req, emit))
+	return s.peer.run(ctx, req, access, r.newTurn(req, emit))
 }
 
-// spec is the program of a session.
-func (r *Runner) spec(session chat.SessionKey, log *slog.Logger) process.Spec {
+// spec is the program of a session. The token of its tools is that of the session, see [agent.ToolAccess].
+func (r *Runner) spec(session chat.SessionKey, access agent.ToolAccess, log *slog.Logger) process.Spec {
 	env := maps.Clone(r.env)
 	env["LANEWAY_SESSION"] = session.String()
 	env["LANEWAY_AGENT"] = session.Agent
+	hide := maps.Clone(r.cfg.Env)
+	if access.Token != "" {
+		env[urlVariable], env[tokenVariable] = access.URL, access.Token
+		if hide == nil {
+			hide = map[string]string{}
+		}
+		hide[tokenVariable] = access.Token
+	}
 	return process.Spec{
-		Argv: r.cfg.Argv, Env: env, Dir: r.cfg.Dir, Talks: true, Grace: killTime, Hide: r.hide, Noise: r.noise, Log: log,
+		Argv: r.cfg.Argv, Env: env, Dir: r.cfg.Dir, Talks: true, Grace: killTime, Hide: process.Hider(hide), Noise: r.noise, Log: log,
 	}
 }

@@ -45,6 +45,9 @@ type script struct {
 	Mute     bool
 	// Blocks answers with the texts of the prompt as JSON and the id of the session.
 	Blocks bool
+	// Tools answers with the MCP servers of the session and its variables; HTTP: it takes such over HTTP.
+	Tools bool
+	HTTP  bool
 	// Burst is how many updates of one character come at once.
 	Burst int
 	// Calls are calls of tools with their text behind them.
@@ -70,6 +73,7 @@ type scripted struct {
 	mu     sync.Mutex
 	stop   map[sdk.SessionId]context.CancelFunc
 	n      int
+	mcp    []sdk.McpServer // of the latest session
 }
 
 func beAgent(text string) error {
@@ -104,16 +108,20 @@ func (a *scripted) Initialize(ctx context.Context, _ sdk.InitializeRequest) (sdk
 	if a.script.Version != 0 {
 		version = a.script.Version
 	}
-	return sdk.InitializeResponse{ProtocolVersion: sdk.ProtocolVersion(version), AuthMethods: []sdk.AuthMethod{}}, nil
+	return sdk.InitializeResponse{
+		ProtocolVersion: sdk.ProtocolVersion(version), AuthMethods: []sdk.AuthMethod{},
+		AgentCapabilities: sdk.AgentCapabilities{McpCapabilities: sdk.McpCapabilities{Http: a.script.HTTP}},
+	}, nil
 }
 
-func (a *scripted) NewSession(context.Context, sdk.NewSessionRequest) (sdk.NewSessionResponse, error) {
+func (a *scripted) NewSession(_ context.Context, req sdk.NewSessionRequest) (sdk.NewSessionResponse, error) {
 	if a.script.Unsigned {
 		return sdk.NewSessionResponse{}, sdk.NewAuthRequired(nil)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.n++
+	a.mcp = req.McpServers
 	return sdk.NewSessionResponse{SessionId: sdk.SessionId(fmt.Sprintf("session-%d", a.n))}, nil
 }
 
@@ -222,6 +230,16 @@ func (a *scripted) answer(req sdk.PromptRequest) error {
 		}
 		pieces = []string{string(raw)}
 	}
+	if s.Tools {
+		a.mu.Lock()
+		raw, err := json.Marshal(offered{a.mcp, os.Getenv("LANEWAY_MCP_URL"), os.Getenv("LANEWAY_MCP_TOKEN"), string(req.SessionId)})
+		a.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stderr, "the token is", os.Getenv("LANEWAY_MCP_TOKEN"))
+		pieces = []string{string(raw)}
+	}
 	for range s.Burst {
 		pieces = append(pieces, "x")
 	}
@@ -231,6 +249,12 @@ func (a *scripted) answer(req sdk.PromptRequest) error {
 		}
 	}
 	return nil
+}
+
+// offered is what an agent with Tools answers.
+type offered struct {
+	Servers             []sdk.McpServer
+	URL, Token, Session string
 }
 
 func (a *scripted) calls(req sdk.PromptRequest) error {

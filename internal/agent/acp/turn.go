@@ -50,8 +50,8 @@ type prompted struct {
 }
 
 // run makes one turn: the prompt goes out, updates come in, and the response ends it.
-func (p *peer) run(ctx context.Context, req agent.Request, t *turn) (agent.Result, error) {
-	blocks, err := p.blocks(ctx, req)
+func (p *peer) run(ctx context.Context, req agent.Request, access agent.ToolAccess, t *turn) (agent.Result, error) {
+	blocks, err := p.blocks(ctx, req, access)
 	if err != nil {
 		return agent.Result{}, p.failure(ctx, err)
 	}

@@ -69,10 +69,12 @@ func (r *Runner) Run(ctx context.Context, req agent.Request, emit func(agent.Eve
 	}
 	log := r.log.With(keySession, req.Session.String(), keyRunID, req.RunID)
 	dir := outputDir(req, log)
+	access, endTools := req.ProgramTools(ctx)
+	defer endTools()
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	p, err := process.Start(work, process.Spec{
-		Argv: append([]string{r.cfg.Argv[0]}, r.cfg.arguments(req)...), Env: r.environment(req, dir), Dir: r.cfg.Dir, Input: input,
+		Argv: append([]string{r.cfg.Argv[0]}, r.cfg.arguments(req)...), Env: r.environment(req, dir, access), Dir: r.cfg.Dir, Input: input,
 		Grace: r.cfg.Grace, Hide: r.hide, Noise: r.noise, Log: log,
 	})
 	if err != nil {

@@ -8,15 +8,15 @@ import (
 )
 
 // environment is what the program of one turn sees; dir is its directory for files, "" = none.
-func (r *Runner) environment(req agent.Request, dir string) map[string]string {
+func (r *Runner) environment(req agent.Request, dir string, access agent.ToolAccess) map[string]string {
 	env := maps.Clone(r.env)
 	env["LANEWAY_SESSION"] = req.Session.String()
 	env["LANEWAY_RUN_ID"] = req.RunID
 	env["LANEWAY_AGENT"] = req.Session.Agent
 	env["LANEWAY_ATTEMPT"] = strconv.Itoa(req.Attempt)
 	env["LANEWAY_IDEMPOTENCY_KEY"] = req.IdempotencyKey
-	if req.Access.Token != "" {
-		env["LANEWAY_MCP_URL"], env["LANEWAY_MCP_TOKEN"] = req.Access.URL, req.Access.Token
+	if access.Token != "" {
+		env["LANEWAY_MCP_URL"], env["LANEWAY_MCP_TOKEN"] = access.URL, access.Token
 	}
 	if dir != "" {
 		env["LANEWAY_OUTPUT_DIR"] = dir

@@ -4,12 +4,16 @@
 // environment. Who shows the token ([Turns.Enter]) has the tools of this turn with the rights of this turn, and nothing else. The token ends with the turn: calls that
 // are under way are cancelled and awaited, and later ones are refused.
 //
+// A program that is kept for further turns of its session ([Turns.OpenKept]) cannot be given another token for each of them. Its token is that of the session: in each turn
+// it opens the tools of that turn, and between turns none.
+//
 // Tokens are kept as their SHA-256, in this process alone: the program runs beside it, and after the end of the process its turn runs again with
 // another token. The package starts no goroutine.
 package access
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -28,10 +32,11 @@ var ErrEnded = errors.New("the turn of this token has ended")
 
 // Turns is the tokens of the running turns. It is safe for concurrent use.
 type Turns struct {
-	url string
+	url    string
+	secret [sha256.Size]byte // of the tokens of sessions
 
 	mu    sync.Mutex
-	turns map[[sha256.Size]byte]*turn
+	turns map[[sha256.Size]byte]*turn // by the hash of the token
 }
 
 type turn struct {
@@ -42,14 +47,28 @@ type turn struct {
 
 // New makes an empty set. url is where the tools are served.
 func New(url string) *Turns {
-	return &Turns{url: url, turns: map[[sha256.Size]byte]*turn{}}
+	t := &Turns{url: url, turns: map[[sha256.Size]byte]*turn{}}
+	_, _ = rand.Read(t.secret[:])
+	return t
 }
 
 // Open gives the tools of a turn a token until end is called, which waits for calls under way. ctx is that of the turn.
 func (t *Turns) Open(ctx context.Context, box agent.Toolbox) (access agent.ToolAccess, end func()) {
-	var raw [32]byte
+	var raw [sha256.Size]byte
 	_, _ = rand.Read(raw[:])
-	token := Prefix + base64.RawURLEncoding.EncodeToString(raw[:])
+	return t.open(ctx, raw[:], box)
+}
+
+// OpenKept is Open for a program that is kept: each turn of the session has the same token, as long as this process lives. The program works for one turn at a
+// time, and its runner ends one access before it opens the next one.
+func (t *Turns) OpenKept(ctx context.Context, session string, box agent.Toolbox) (access agent.ToolAccess, end func()) {
+	mac := hmac.New(sha256.New, t.secret[:])
+	_, _ = mac.Write([]byte(session)) // never fails
+	return t.open(ctx, mac.Sum(nil), box)
+}
+
+func (t *Turns) open(ctx context.Context, raw []byte, box agent.Toolbox) (access agent.ToolAccess, end func()) {
+	token := Prefix + base64.RawURLEncoding.EncodeToString(raw)
 	key := sha256.Sum256([]byte(token))
 	ctx, cancel := context.WithCancelCause(ctx)
 	one := &turn{box: box, ctx: ctx}
@@ -58,7 +77,9 @@ func (t *Turns) Open(ctx context.Context, box agent.Toolbox) (access agent.ToolA
 	t.mu.Unlock()
 	return agent.ToolAccess{URL: t.url, Token: token}, func() {
 		t.mu.Lock()
-		delete(t.turns, key)
+		if t.turns[key] == one { // not of a later turn
+			delete(t.turns, key)
+		}
 		t.mu.Unlock()
 		cancel(ErrEnded)
 		one.calls.Wait()

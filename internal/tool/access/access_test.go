@@ -71,3 +71,50 @@ func TestTheEndCancelsCallsAndWaitsForThem(t *testing.T) {
 		}
 	})
 }
+
+// numbered is a box that can be told from others.
+type numbered struct {
+	box
+
+	n int
+}
+
+// TestTheTokenOfAKeptProgramOpensTheTurnThatRuns holds one token for a session, which opens nothing between turns.
+func TestTheTokenOfAKeptProgramOpensTheTurnThatRuns(t *testing.T) {
+	t.Parallel()
+	turns := access.New("http://127.0.0.1:1/mcp")
+	opened := func(token string) int {
+		t.Helper()
+		got, _, leave, ok := turns.Enter(t.Context(), token)
+		if !ok {
+			return 0
+		}
+		defer leave()
+		one, isNumbered := got.(numbered)
+		if !isNumbered {
+			t.Fatalf("opened %T", got)
+		}
+		return one.n
+	}
+	first, end := turns.OpenKept(t.Context(), "agent:main:a", numbered{n: 1})
+	other, endOther := turns.OpenKept(t.Context(), "agent:main:b", numbered{n: 9})
+	defer endOther()
+	if first.Token == other.Token || !access.IsTurn(first.Token) || opened(first.Token) != 1 || opened(other.Token) != 9 {
+		t.Fatalf("got %+v and %+v", first, other)
+	}
+	end()
+	if got := opened(first.Token); got != 0 {
+		t.Errorf("between turns %d is opened", got)
+	}
+	second, endSecond := turns.OpenKept(t.Context(), "agent:main:a", numbered{n: 2})
+	end() // a repeated end is not that of the later turn
+	if second.Token != first.Token || opened(second.Token) != 2 {
+		t.Errorf("got %+v, which opens %d", second, opened(second.Token))
+	}
+	endSecond()
+	elsewhere, endElsewhere := access.New("").OpenKept(t.Context(), "agent:main:a", box{})
+	defer endElsewhere()
+	if elsewhere.Token == first.Token {
+		t.Error("another process has the same token")
+	}
+}
