@@ -3,6 +3,8 @@ package openai_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,6 +30,34 @@ func (box) Call(_ context.Context, _ string, call chat.ToolCall) chat.ToolResult
 func (box) Rounds() []agent.Round                                         { return nil }
 func (box) Record(context.Context, chat.Round) error                      { return nil }
 func (box) RecordResult(context.Context, int, int, chat.ToolResult) error { return nil }
+
+// wordy is a box whose tool has a description of about a thousand tokens.
+type wordy struct{ box }
+
+func (wordy) Specs() []agent.ToolSpec {
+	specs := box{}.Specs()
+	specs[0].Description = strings.Repeat("word ", 800)
+	return specs
+}
+
+// TestToolsCountAgainstTheWindow holds that what a model is told about its tools takes the place of history.
+func TestToolsCountAgainstTheWindow(t *testing.T) {
+	t.Parallel()
+	messages := func(tools agent.Toolbox, journal agent.Journal) int {
+		req := agenttest.Request("last")
+		req.Tools, req.Journal = tools, journal
+		for i := range 50 {
+			req.History = append(req.History,
+				chat.TranscriptEntry{Role: chat.RoleUser, Text: fmt.Sprintf("question %d", i), Tokens: 100},
+				chat.TranscriptEntry{Role: chat.RoleAssistant, Text: fmt.Sprintf("answer %d", i), Tokens: 100})
+		}
+		return len(sent(t, openai.Config{ContextWindow: 3000, MaxTokens: 500}, req).Messages)
+	}
+	without, few, many := messages(nil, nil), messages(box{}, box{}), messages(wordy{}, wordy{})
+	if few > without || many > few-8 || many < 3 {
+		t.Errorf("%d messages without tools, %d with a small one, %d with one of a thousand tokens", without, few, many)
+	}
+}
 
 // secondQuestion runs a turn whose model answers first with reply, and returns what it is asked behind the calls.
 func secondQuestion(t *testing.T, reply testmodel.Reply) testmodel.Call {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,6 +149,34 @@ func TestLongArgumentsAreNotPassedOn(t *testing.T) {
 	if args := m.asked[1].Rounds[0].Calls[0].Args; len(args) > toolloop.MaxArgs+8 {
 		t.Errorf("%d bytes of arguments were kept", len(args))
 	}
+}
+
+// TestCallsOfARoundRunSideBySide holds how many calls of an answer run at once: some, and no more than that.
+func TestCallsOfARoundRunSideBySide(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int64
+		b := &tools{run: func(context.Context) chat.ToolResult {
+			n := running.Add(1)
+			defer running.Add(-1)
+			time.Sleep(time.Second)
+			if most.Load() < n {
+				most.Store(n)
+			}
+			return chat.ToolResult{Text: "ok"}
+		}}
+		m := &model{}
+		for i := range 10 {
+			m.calls = append(m.calls, chat.ToolCall{ID: fmt.Sprint(i), Name: "set", Args: "{}"})
+		}
+		start := time.Now()
+		if _, err := turn(t.Context(), m, b, nil); err != nil || len(b.results) != 10 {
+			t.Fatalf("got %v and %d results", err, len(b.results))
+		}
+		if took := time.Since(start); most.Load() != 4 || took != 3*time.Second {
+			t.Errorf("%d calls at once, ten of a second took %s; want 4 at once, three seconds", most.Load(), took)
+		}
+	})
 }
 
 func TestTooManyCallsEndTheTurn(t *testing.T) {
