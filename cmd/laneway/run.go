@@ -32,6 +32,7 @@ type cli struct {
 	Pair       pairCmd       `cmd:"" help:"Say who may talk to the bots."`
 	Tasks      tasksCmd      `cmd:"" help:"Look at tasks that agents gave to others, or stop them."`
 	Sessions   sessionsCmd   `cmd:"" help:"Look at sessions, reset or stop them."`
+	Toc        tocCmd        `cmd:"" help:"Show what was said, by day, week or month."`
 	Cron       cronCmd       `cmd:"" help:"Look at jobs, make and change them."`
 	Scheduler  schedulerCmd  `cmd:"" help:"Show and drive jobs and built-in maintenance."`
 	Health     healthCmd     `cmd:"" help:"Ask a gateway whether it is well; for container health checks."`

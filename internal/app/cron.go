@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -16,10 +17,11 @@ import (
 	"laneway/internal/cron/schedule"
 	"laneway/internal/cron/service"
 	"laneway/internal/gateway/jobs"
+	"laneway/internal/history"
 )
 
 // cronConfig is what the operator decided about jobs. Jobs fire in processes with the role cron.
-func (p *Process) cronConfig(posts *webhook.Channel) service.Config {
+func (p *Process) cronConfig(posts *webhook.Channel) (service.Config, error) {
 	c := p.cfg.Cron
 	out := service.Config{
 		Fires: slices.Contains(p.cfg.Roles, config.RoleCron), Enabled: c.Enabled,
@@ -28,10 +30,17 @@ func (p *Process) cronConfig(posts *webhook.Channel) service.Config {
 		MaxRunsPerDay: c.MaxRunsPerDay, Retention: time.Duration(c.Retention), RetentionRuns: c.RetentionRuns, MessageRetention: time.Duration(p.cfg.Retention),
 		HostPayload: hostPayload(p.cfg, p.opts.LookupEnv, p.log), CheckWebhook: posts.Check, WebhookBody: jobs.WebhookBody, Observer: p.metrics.Cron(),
 	}
+	if out.RollUpAgent = p.cfg.History.SummaryAgent; out.RollUpAgent != "" {
+		zone, err := time.LoadLocation(c.Timezone)
+		if err != nil {
+			return out, fmt.Errorf("reading the zone of the gateway: %w", err)
+		}
+		out.RollUp = history.NewRollup(history.RollupConfig{Store: p.store, Zone: zone, Log: p.log}).Run
+	}
 	for _, kind := range c.Payloads {
 		out.Payloads = append(out.Payloads, cron.PayloadKind(kind))
 	}
-	return out
+	return out, nil
 }
 
 // openWebhooks makes the channel for jobs that report to a URL. It always exists: without such a job it does nothing.

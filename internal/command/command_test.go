@@ -125,6 +125,10 @@ func (h *house) SetModel(_ context.Context, _ command.Call, m string) error {
 	return h.note("model " + m)
 }
 
+func (h *house) Toc(_ context.Context, _ command.Call, level string) ([]command.TocLine, error) {
+	return []command.TocLine{{Period: level + " 1", Session: "agent:main:other", Text: strings.Repeat("ä", 400)}, {Period: level + " 2", Text: "bread"}}, h.note("toc")
+}
+
 func (h *house) Compact(context.Context, command.Call) (bool, error) {
 	return len(h.jobs) > 0, h.note("compact")
 }
@@ -151,6 +155,7 @@ func TestEveryCommandAnswers(t *testing.T) {
 	for _, c := range []struct{ text, answer, did string }{
 		{"/new", "A new conversation begins here.", "new"},
 		{"/reset", "A new conversation begins here.", "new"},
+		{"/toc week", "week 1  agent:main:other\n" + strings.Repeat("ä", 300) + " …\n\nweek 2\nbread", "toc"},
 		{"/compact", "The older part of this conversation is being summarised. You can go on meanwhile.", "compact"},
 		{"/stop", "Stopped the running turn.", "stop"},
 		{"/stopall", "Stopped 1 running turn and 2 waiting messages.", "stopall"},

@@ -30,6 +30,8 @@ type Actions interface {
 	AnswerQuestion(ctx context.Context, c Call, answer QuestionAnswer) (string, error)
 	// Compact lets the agent summarise the older part of the conversation; false = there is nothing to summarise.
 	Compact(ctx context.Context, c Call) (bool, error)
+	// Toc lists summaries of conversations, of day, week or month, the newest first.
+	Toc(ctx context.Context, c Call, level string) ([]TocLine, error)
 	// Overview describes the gateway and the session in a few facts.
 	Overview(ctx context.Context, c Call) (Overview, error)
 	// Zone is the time zone that the person chose, "" = none. SetZone chooses one; "" = back to the gateway's. The zone exists.
@@ -124,7 +126,7 @@ func core() []Command {
 
 // New makes the table of all commands: the core ones, more, and /help over both.
 func New(more ...Command) (*Table, error) {
-	list := slices.Concat(core(), taskCommands(), jobCommands(), questionCommands(), more)
+	list := slices.Concat(core(), []Command{tocCommand()}, taskCommands(), jobCommands(), questionCommands(), more)
 	var table *Table
 	list = append(list, Command{
 		Name: "help", Aliases: []string{"start"}, Args: "[all]", Common: true, Category: "status", Method: "commands.list",

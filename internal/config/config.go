@@ -72,6 +72,7 @@ type Config struct {
 	Cron     Cron             `yaml:"cron"`
 	// Retention is how long messages that are over, their turns, and what was sent are kept, at least 2d. Default 30d. 0 = for ever. Transcripts stay.
 	Retention Duration        `yaml:"retention"`
+	History   History         `yaml:"history"`
 	Limits    Limits          `yaml:"limits"`
 	Budgets   Budgets         `yaml:"budgets"`
 	Cluster   Cluster         `yaml:"cluster"`

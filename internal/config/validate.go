@@ -39,6 +39,7 @@ func (c Config) check() FaultsError {
 	c.Limits.validate(root.key("limits"))
 	c.Budgets.validate(root.key("budgets"))
 	c.checkPrices(root)
+	c.History.validate(root.key("history"), c.Agents)
 	c.Cluster.validate(root.key("cluster"))
 	c.checkHooks(root.key("hooks"))
 	root.key("log").oneOf("level", c.Log.Level, "debug", "info", "warn", "error")

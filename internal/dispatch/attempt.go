@@ -24,8 +24,9 @@ type attempt interface {
 	Isolated() bool
 	// Unattended reports whether no person waits for the answer: no sign is shown, and the runner calls its model once.
 	Unattended() bool
-	// Execute does the work of a turn that needs no agent; done is false when it needs one. req has the messages of the turn and no history.
-	Execute(ctx context.Context, req agent.Request, emit func(agent.Event)) (res agent.Result, done bool, err error)
+	// Execute does the work of a turn that needs no agent; done is false when it needs one. req has the messages of the turn and no history; by asks
+	// its agent for summaries.
+	Execute(ctx context.Context, req agent.Request, by agent.Summariser, emit func(agent.Event)) (res agent.Result, done bool, err error)
 	// HeldBack is why nothing is sent to an address; "" = it is sent.
 	HeldBack(to chat.Target) string
 	// End adds the end of the attempt to what the turn writes. publish is called when that is committed.
@@ -47,7 +48,7 @@ func (plain) Isolated() bool                                   { return false }
 func (plain) Unattended() bool                                 { return false }
 func (plain) HeldBack(chat.Target) (reason string)             { return "" }
 
-func (plain) Execute(context.Context, agent.Request, func(agent.Event)) (res agent.Result, done bool, err error) {
+func (plain) Execute(context.Context, agent.Request, agent.Summariser, func(agent.Event)) (res agent.Result, done bool, err error) {
 	return agent.Result{}, false, nil
 }
 

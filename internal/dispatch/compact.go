@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -205,28 +204,13 @@ func (ts *turns) compact(ctx context.Context, t *turn, c compaction) (agent.Resu
 	case len(piece.rows) == 0:
 		return agent.Result{Text: nothingToCompact}, nil
 	}
-	if err := ts.allow(ctx, t); err != nil {
-		return agent.Result{}, err
-	}
-	req := ts.baseRequest(ctx, t)
-	req.Session, req.Tools, req.Journal, req.OutputDir = c.session, nil, nil, nil
-	req.SystemPrompt, req.History = compactPrompt, piece.history()
-	req.Messages = []chat.Content{{Text: fmt.Sprintf(compactQuestion, piece.tokens/2), System: true}}
-	req.Params = map[string]any{"max_tokens": piece.tokens}
-	if t.agent.EstimateUsage {
-		t.journal.estimate = func() int { return estimateRequest(req) }
-	}
-	t.asked = true
-	res, err := ts.callAgent(ctx, t, req)
-	t.estimate(&res)
+	res, err := ts.summarise(ctx, t, agent.Summary{
+		Session: c.session, Prompt: compactPrompt, Question: fmt.Sprintf(compactQuestion, piece.tokens/2), Conversation: piece.history(), Tokens: piece.tokens,
+	})
 	if err != nil {
 		return res, err
 	}
-	text := strings.TrimSpace(chat.CleanText(res.Text))
-	if text == "" {
-		return res, agent.NewError(chat.FailBadResponse, "the agent has written no summary", nil)
-	}
-	res.Text, err = ts.addSummary(ctx, t, c, piece, text)
+	res.Text, err = ts.addSummary(ctx, t, c, piece, res.Text)
 	return res, err
 }
 

@@ -19,7 +19,7 @@ func spoken() map[string]string {
 		"queue ": "/queue", "queue clear": "/queue  CLEAR", "queue *": "/queue collect", "model ": "/model", "model *": "/model default",
 		"remind ": "/remind in 20m tea", "jobs ": "/jobs", "cron ": "/cron", "cron add": "/cron ADD 9:00 stretch", "cron show": "/cron show 1",
 		"cron pause": "/cron pause 1", "cron resume": "/cron\tresume 1", "cron run": "/cron run 1", "cron rm": "/cron rm 1", "cron remove": "/cron remove 1",
-		"compact ": "/compact", "timezone ": "/timezone", "timezone *": "/timezone default", "answer ": "/answer q 1", "allow ": "/allow q", "deny ": "/deny q",
+		"compact ": "/compact", "toc ": "/toc", "timezone ": "/timezone", "timezone *": "/timezone default", "answer ": "/answer q 1", "allow ": "/allow q", "deny ": "/deny q",
 	}
 }
 

@@ -226,7 +226,11 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 		res, err := ts.compact(ctx, t, c)
 		return orCause(ctx, res, err)
 	}
-	if res, done, err := t.attempt.Execute(ctx, ts.baseRequest(ctx, t), func(e agent.Event) { ts.emit(t, lead, e) }); done {
+	by := &summariser{ts: ts, t: t}
+	if res, done, err := t.attempt.Execute(ctx, ts.baseRequest(ctx, t), by, func(e agent.Event) { ts.emit(t, lead, e) }); done {
+		if t.asked {
+			res.Usage = by.used
+		}
 		return orCause(ctx, res, err)
 	}
 	req, err := ts.request(ctx, t)
@@ -248,7 +252,7 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 	}
 	t.asked = true
 	req.OpenTools = ts.openTools(t, &req)
-	res, err := ts.callAgent(ctx, t, req)
+	res, err := ts.callAgent(ctx, t, req, func(e agent.Event) { ts.emit(t, lead, e) })
 	t.estimate(&res)
 	return orCause(ctx, res, err)
 }
@@ -262,7 +266,7 @@ func orCause(ctx context.Context, res agent.Result, err error) (agent.Result, er
 }
 
 // callAgent runs the agent; a panic of it is an error like any other, with the stack in the log.
-func (ts *turns) callAgent(ctx context.Context, t *turn, req agent.Request) (res agent.Result, err error) {
+func (ts *turns) callAgent(ctx context.Context, t *turn, req agent.Request, emit func(agent.Event)) (res agent.Result, err error) {
 	lead := t.rows[len(t.rows)-1]
 	defer func() {
 		if p := recover(); p != nil {
@@ -270,7 +274,7 @@ func (ts *turns) callAgent(ctx context.Context, t *turn, req agent.Request) (res
 			err = &agent.Error{Reason: chat.FailPanic, Message: "the agent broke down on this message; the operator can find out why"}
 		}
 	}()
-	return t.agent.Runner.Run(ctx, req, func(e agent.Event) { ts.emit(t, lead, e) })
+	return t.agent.Runner.Run(ctx, req, emit)
 }
 
 // emit publishes what the agent does while it works.

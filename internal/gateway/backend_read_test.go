@@ -104,6 +104,23 @@ func (h *house) Transcript(_ context.Context, q store.TranscriptQuery) (store.Tr
 	return t, nil
 }
 
+// Toc has a day of each session, and a week of each principal.
+func (h *house) Toc(_ context.Context, q store.TocQuery) ([]store.TocNode, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var list []store.TocNode
+	for _, r := range h.sessions {
+		n := store.TocNode{Owner: r.status.Principal, Level: q.Level, Period: "2026-W11", Text: "what was said", MadeAt: time.UnixMilli(1000), Made: 1}
+		if q.Level == store.TocDay {
+			n.Period, n.Session, n.From, n.To, n.Entries = "2026-03-14", r.status.Key, 1, 2, 2
+		}
+		if (q.Visible == "" || q.Visible == n.Owner) && (q.Session.IsZero() || q.Session == n.Session) && n.Period >= q.From && (q.To == "" || n.Period <= q.To) {
+			list = append(list, n)
+		}
+	}
+	return list[min(q.Offset, len(list)):min(len(list), q.Offset+q.Most())], nil
+}
+
 // Search reads the transcripts of this backend.
 func (h *house) Search(_ context.Context, q store.SearchQuery) (store.SearchResult, error) {
 	h.mu.Lock()

@@ -57,6 +57,17 @@ func TestOwnVisibilityHidesTheRest(t *testing.T) {
 			t.Errorf("the operator finds %v", got)
 		}
 	}
+	for _, p := range []params{nil, {"key": "diary"}} {
+		if got := otto.must("toc.list", p); got["count"] != 0.0 || len(got["nodes"].([]any)) != 0 || got["hasMore"] != false {
+			t.Errorf("otto reads %v", got)
+		}
+		if got := anna.must("toc.list", p); got["count"] == 0.0 {
+			t.Errorf("anna reads %v", got)
+		}
+		if got := admin.must("toc.list", p); got["count"] == 0.0 {
+			t.Errorf("the operator reads %v", got)
+		}
+	}
 	otto.must("chat.send", send("notes", "mine", "o3"))
 	if f := otto.next(func(f frame) bool { return f.Event == "chat" }); strings.Contains(string(f.Payload), "diary") {
 		t.Errorf("otto got %s", f.Payload)

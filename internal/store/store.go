@@ -26,6 +26,7 @@ type Store interface {
 	Outbox
 	IdempotencyRecords
 	Search
+	Toc
 	Retention
 	Zones
 

@@ -92,6 +92,7 @@ func sessionAbuses() map[string]abuseCall {
 		}},
 		"sessions.list":      {abuseWriter, false, list},
 		"sessions.subscribe": {abuseWriter, false, list},
+		"toc.list":           {abuseWriter, false, func(*world, int, int) string { return `{"level":"day","limit":100,"offset":1000000}` }},
 		"sessions.search":    {abuseWriter, false, func(*world, int, int) string { return `{"query":"a x","limit":100,"maxChars":1000}` }},
 		"sessions.describe": {abuseWriter, false, func(w *world, _, _ int) string {
 			return `{"key":` + quoted(w.big) + `,"includeLastMessage":true,"includeDerivedTitles":true}`

@@ -36,7 +36,7 @@ func methodReach() map[string]reach {
 	return map[string]reach{
 		"agents.list": nobodys, "commands.list": nobodys, "question.list": nobodys, "plugin.approval.list": nobodys, "taskSuggestions.list": nobodys,
 		"health": counted, "status": counted, "lanes.status": counted, "channels.status": counted, "cron.status": counted, "cron.list": counted,
-		"tasks.list": counted, "tasks.get": hidden, "tasks.stop": hidden, "scheduler.status": counted, "sessions.list": counted, "sessions.search": counted, "sessions.subscribe": counted,
+		"tasks.list": counted, "tasks.get": hidden, "tasks.stop": hidden, "scheduler.status": counted, "sessions.list": counted, "sessions.search": counted, "toc.list": counted, "sessions.subscribe": counted,
 		"chat.history": hidden, "chat.abort": hidden, "sessions.describe": hidden, "sessions.delete": hidden,
 		"chat.send": taken, "agent": taken, "wake": taken, "sessions.reset": taken,
 		"cron.add": taken, "cron.create": nobodys, // which names no session

@@ -14,13 +14,19 @@ import (
 // hitsShown is how many messages the tool history_search returns at once.
 const hitsShown = 10
 
+// nodesShown is how many summaries it shows at once.
+const nodesShown = 10
+
 func (t *Table) historySearch() Tool {
 	return Tool{
 		Name: "history_search", Scope: chat.ScopeWrite, Idempotent: true,
 		Description: "Finds earlier messages that have all of the given words, the newest first: in all sessions of the person, in a group in this session only. " +
-			"A word finds longer words that begin with it. There are no synonyms: try other words when nothing is found.",
-		Schema: `{"type":"object","additionalProperties":false,"required":["query"],"properties":{
+			"A word finds longer words that begin with it. There are no synonyms: try other words when nothing is found. With contents instead of query it shows " +
+			"summaries of what was said, by day, week or month: go from a month to its weeks and days to find when something was said.",
+		Schema: `{"type":"object","additionalProperties":false,"properties":{
 			"query":{"type":"string","description":"The words, at most 16."},
+			"contents":{"type":"string","enum":["day","week","month"],"description":"Summaries instead of messages; in a group only of its days."},
+			"period":{"type":"string","description":"With contents: only up to this one, such as 2026-03-14, 2026-W11 or 2026-03, to go further back."},
 			"session":{"type":"string","description":"Key of a session of the person, to search in that one only."},
 			"before":{"type":"string","description":"Only messages up to this time (RFC 3339), to go further back."}}}`,
 		Run: t.searchHistory,
@@ -32,12 +38,18 @@ type searchArgs struct {
 	Query   string `json:"query"`
 	Session string `json:"session"`
 	Before  string `json:"before"`
+
+	Contents string `json:"contents"`
+	Period   string `json:"period"`
 }
 
 func (t *Table) searchHistory(ctx context.Context, turn Turn, _ string, args []byte) (string, error) {
 	a, err := read[searchArgs](args)
 	if err != nil {
 		return "", err
+	}
+	if a.Contents != "" {
+		return t.contents(ctx, turn, a)
 	}
 	q, err := t.searchQuery(ctx, turn, a)
 	if err != nil {
@@ -86,4 +98,41 @@ func (t *Table) searchQuery(ctx context.Context, turn Turn, a searchArgs) (store
 		q.Session = status.Key
 	}
 	return q, nil
+}
+
+// contents shows summaries of what was said, the newest first.
+func (t *Table) contents(ctx context.Context, turn Turn, a searchArgs) (string, error) {
+	q := store.TocQuery{Level: store.TocLevel(a.Contents), Visible: turn.Owner, To: a.Period, Limit: nodesShown}
+	switch {
+	case a.Query != "" || a.Before != "":
+		return "", chat.Errorf(chat.CodeInvalid, "contents goes with period and session only; leave out query and before")
+	case turn.Session.Kind() == chat.KindGroup && (q.Level != store.TocDay || a.Session != "" && a.Session != turn.Session.String()):
+		return "", chat.Errorf(chat.CodeForbidden, "in a group only the days of this session can be read")
+	case turn.Session.Kind() == chat.KindGroup:
+		q.Visible, q.Session = "", turn.Session
+	case a.Session != "" && q.Level != store.TocDay:
+		return "", chat.Errorf(chat.CodeInvalid, "only days have a summary for each session; leave out session")
+	case a.Session != "":
+		status, err := t.own(ctx, turn, a.Session)
+		if err != nil {
+			return "", err
+		}
+		q.Session = status.Key
+	}
+	list, err := t.deps.Sessions.Toc(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	if len(list) == 0 {
+		return "There are no summaries.", nil
+	}
+	var out strings.Builder
+	for _, n := range list {
+		where := ""
+		if !n.Session.IsZero() {
+			where = " " + n.Session.String()
+		}
+		fmt.Fprintf(&out, "%s%s: %s\n", n.Period, where, n.Text)
+	}
+	return out.String(), nil
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"laneway/internal/chat"
 	"laneway/internal/store"
 )
@@ -15,12 +17,19 @@ type found struct {
 	services
 
 	asked  []store.SearchQuery
+	toc    []store.TocQuery
+	nodes  []store.TocNode
 	answer store.SearchResult
 }
 
 func (f *found) Search(_ context.Context, q store.SearchQuery) (store.SearchResult, error) {
 	f.asked = append(f.asked, q)
 	return f.answer, nil
+}
+
+func (f *found) Toc(_ context.Context, q store.TocQuery) ([]store.TocNode, error) {
+	f.toc = append(f.toc, q)
+	return f.nodes, nil
 }
 
 func (f *found) searches(in chat.SessionKey, args string) chat.ToolResult {
@@ -80,5 +89,52 @@ func TestHistorySearchRefusesMistakes(t *testing.T) {
 		if got := f.searches(turn().Session, args); !got.IsError || !strings.Contains(got.Text, want) || len(f.asked) != 0 {
 			t.Errorf("%s: got %+v, want %q", args, got, want)
 		}
+	}
+}
+
+func TestHistorySearchShowsContents(t *testing.T) {
+	t.Parallel()
+	f := &found{nodes: []store.TocNode{
+		{Level: store.TocDay, Period: "2026-03-14", Session: turn().Session, Text: "the invoice"}, {Level: store.TocWeek, Period: "2026-W11", Text: "a week"},
+	}}
+	got := f.searches(turn().Session, `{"contents":"week","period":"2026-W12"}`)
+	if want := "2026-03-14 agent:main:ann-1: the invoice\n2026-W11: a week\n"; got.IsError || got.Text != want {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+	f.searches(turn().Session, `{"contents":"day","session":"agent:main:ann-2"}`)
+	group := chat.SessionKey{Agent: "main", Rest: "telegram:group:-100"}
+	f.searches(group, `{"contents":"day"}`)
+	want := []store.TocQuery{
+		{Level: store.TocWeek, Visible: "ann", To: "2026-W12", Limit: 10},
+		{Level: store.TocDay, Visible: "ann", Session: chat.SessionKey{Agent: "main", Rest: "ann-2"}, Limit: 10},
+		{Level: store.TocDay, Session: group, Limit: 10},
+	}
+	if diff := cmp.Diff(want, f.toc); diff != "" {
+		t.Errorf("asked for (- want, + got):\n%s", diff)
+	}
+	for args, want := range map[string]string{
+		`{"contents":"week"}`:                                "in a group only the days",
+		`{"contents":"day","session":"agent:main:ann-1"}`:    "in a group only the days",
+		`{"contents":"day","query":"x"}`:                     "leave out query and before",
+		`{"contents":"day","before":"2026-03-14T15:00:00Z"}`: "leave out query and before",
+	} {
+		if got := f.searches(group, args); !got.IsError || !strings.Contains(got.Text, want) {
+			t.Errorf("%s: got %+v, want %q", args, got, want)
+		}
+	}
+	for args, want := range map[string]string{
+		`{"contents":"week","session":"agent:main:ann-1"}`: "only days have a summary",
+		`{"contents":"day","session":"agent:main:bob-1"}`:  "there is no session",
+	} {
+		if got := f.searches(turn().Session, args); !got.IsError || !strings.Contains(got.Text, want) {
+			t.Errorf("%s: got %+v, want %q", args, got, want)
+		}
+	}
+	if len(f.toc) != 3 || len(f.asked) != 0 {
+		t.Errorf("a refused call reads: %+v, %+v", f.toc, f.asked)
+	}
+	f.nodes = nil
+	if got := f.searches(turn().Session, `{"contents":"month"}`); got.Text != "There are no summaries." {
+		t.Errorf("got %+v", got)
 	}
 }

@@ -33,6 +33,7 @@ type Sessions interface {
 	Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error)
 	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
 	Search(ctx context.Context, q store.SearchQuery) (store.SearchResult, error)
+	Toc(ctx context.Context, q store.TocQuery) ([]store.TocNode, error)
 	// ReceiveFrom accepts a message; one with a Dedupe that was accepted before is a duplicate.
 	ReceiveFrom(ctx context.Context, m chat.Message, by chat.Caller) (chat.Receipt, error)
 	// Send puts a message into the outbox; one whose RunID and N are there already is left alone.

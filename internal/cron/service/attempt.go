@@ -142,14 +142,14 @@ func (a *Attempt) HeldBack(to chat.Target) string {
 }
 
 // Execute does the work of a turn that needs no agent; done is false when its payload needs one. A program of the host gets req with the input of the
-// payload as its message; emit publishes what it does meanwhile.
-func (a *Attempt) Execute(ctx context.Context, req agent.Request, emit func(agent.Event)) (res agent.Result, done bool, err error) {
+// payload as its message; emit publishes what it does meanwhile. A built-in job asks the agent for summaries through by.
+func (a *Attempt) Execute(ctx context.Context, req agent.Request, by agent.Summariser, emit func(agent.Event)) (res agent.Result, done bool, err error) {
 	job := a.readJob(ctx)
 	switch {
 	case job == nil:
 		return agent.Result{}, false, nil
 	case job.Owner == cron.SystemOwner:
-		text, err := a.maintenance.run(ctx, job.Payload.Text)
+		text, err := a.maintenance.run(ctx, job.Payload.Text, by)
 		return agent.Result{Text: text}, true, err
 	case job.Reminds():
 		return agent.Result{Text: "Reminder: " + job.Payload.Text}, true, nil

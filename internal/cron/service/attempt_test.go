@@ -138,7 +138,7 @@ func TestAWorkOfTheGatewayNeedsNoAgent(t *testing.T) {
 		c.job.ID = "j"
 		a := p.Attempt(cron.Channel, cron.RunID(cron.TriggerSchedule, "j", noon))
 		a.Started(t.Context(), service.Turn{Number: 1, StartedAt: noon}, &c.job)
-		res, done, err := a.Execute(t.Context(), agent.Request{Messages: []chat.Content{{Text: "hello"}}}, func(agent.Event) {})
+		res, done, err := a.Execute(t.Context(), agent.Request{Messages: []chat.Content{{Text: "hello"}}}, nil, func(agent.Event) {})
 		if res.Text != c.text || done != c.done || (err == nil) != (c.err == "") || (err != nil && !strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%s: %q, done %v, %v; want %+v", what, res.Text, done, err, c)
 		}

@@ -1,9 +1,11 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,6 +23,7 @@ const (
 	pruneMessages = "messages"
 	upkeep        = "upkeep"
 	compaction    = "compaction"
+	rollUp        = "roll-up " // and the level
 )
 
 // pruneChunk is how many rows go in one transaction.
@@ -30,7 +33,13 @@ const pruneChunk = 500
 type maintenance struct{ *parts }
 
 // run does the work of a built-in job and reports what was done. It checks its context between two chunks; what is done stays done.
-func (mt *maintenance) run(ctx context.Context, what string) (string, error) {
+func (mt *maintenance) run(ctx context.Context, what string, by agent.Summariser) (string, error) {
+	if level, ok := strings.CutPrefix(what, rollUp); ok {
+		if mt.cfg.RollUp == nil {
+			return "no agent is named for summaries", nil
+		}
+		return mt.cfg.RollUp(ctx, store.TocLevel(level), by)
+	}
 	switch what {
 	case pruneLedger:
 		report, err := mt.pruneLedger(ctx)
@@ -133,31 +142,74 @@ func (mt *maintenance) builtIn() []cron.Job {
 	if _, ok := mt.store.(Compacter); ok {
 		list = append(list, cron.Job{Name: "store compaction", Key: "system:compaction", Payload: cron.Payload{Text: compaction}, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 0 4 * * 0", TZ: "UTC"}})
 	}
+	if mt.cfg.RollUp != nil {
+		list = append(list, mt.rollUps()...)
+	}
 	for i := range list {
 		j := &list[i]
 		j.Payload.Kind, j.Session, j.WakeMode, j.Lane = cron.PayloadSystemEvent, cron.Isolated, cron.WakeNow, cron.DefaultLane
-		j.Owner, j.Principal, j.Agent, j.JitterMs = cron.SystemOwner, cron.SystemOwner, mt.defaultAgent, (10 * time.Minute).Milliseconds()
-		j.Overlap, j.Retry, j.Timeout, j.Enabled = cron.OverlapSkip, cron.DefaultRetry(), time.Hour, true
+		j.Owner, j.Principal, j.Agent, j.JitterMs = cron.SystemOwner, cron.SystemOwner, cmp.Or(j.Agent, mt.defaultAgent), cmp.Or(j.JitterMs, (10*time.Minute).Milliseconds())
+		j.Overlap, j.Retry, j.Timeout, j.Enabled = cron.OverlapSkip, cron.DefaultRetry(), cmp.Or(j.Timeout, time.Hour), true
 		// The same id on every replica and after every start, so that two that begin at once agree.
-		j.ID = uuid.NewSHA1(uuid.NameSpaceOID, []byte("laneway:"+j.Key)).String()
+		j.ID = builtInID(j.Key)
 	}
 	return list
 }
 
-// addBuiltIn makes the built-in jobs where they are missing. A paused one stays paused.
+func builtInID(key string) string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte("laneway:"+key)).String()
+}
+
+// rollUps are the jobs that make the table of contents: of days, weeks and months in the zone of the gateway.
+func (mt *maintenance) rollUps() []cron.Job {
+	zone := cmp.Or(mt.cfg.Rules.DefaultTZ, "UTC")
+	of := func(level store.TocLevel, expr string) cron.Job {
+		return cron.Job{
+			Name: "summaries of each " + string(level), Key: "system:rollup-" + string(level), Payload: cron.Payload{Text: rollUp + string(level)},
+			Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: expr, TZ: zone}, Agent: mt.cfg.RollUpAgent,
+			JitterMs: (5 * time.Minute).Milliseconds(), Timeout: 12 * time.Hour,
+		}
+	}
+	return []cron.Job{of(store.TocDay, "0 0 1 * * *"), of(store.TocWeek, "0 0 2 * * 0"), of(store.TocMonth, "0 0 3 1 * *")}
+}
+
+// addBuiltIn makes the built-in jobs where they are missing. A paused one stays paused. The jobs of summaries get the agent and the zone of the
+// configuration, and are removed where it names no agent.
 func (mt *maintenance) addBuiltIn(ctx context.Context) {
 	for _, want := range mt.builtIn() {
 		err := mt.node.WhileAlive(ctx, func(ctx context.Context) error {
 			_, err := mt.jobs.PutJob(ctx, cron.PutParams{Owner: want.Owner, Key: want.Key, Change: func(old *cron.Job, now time.Time) (*cron.Job, error) {
-				if old != nil {
+				switch {
+				case old == nil:
+					return mt.planned(want, now)
+				case !strings.HasPrefix(want.Payload.Text, rollUp) || old.Agent == want.Agent && old.Schedule.TZ == want.Schedule.TZ:
 					return old, nil
 				}
-				return mt.planned(want, now)
+				job := *old
+				job.Agent, job.Schedule.TZ = want.Agent, want.Schedule.TZ
+				return mt.planned(job, now)
 			}})
 			return err
 		})
 		if err != nil && !errors.Is(err, chat.ErrConflict) && ctx.Err() == nil {
 			mt.log.WarnContext(ctx, "a built-in job could not be made", "job", want.Key, "err", err)
+		}
+	}
+	if mt.cfg.RollUp == nil {
+		mt.removeRollUps(ctx)
+	}
+}
+
+func (mt *maintenance) removeRollUps(ctx context.Context) {
+	for _, j := range mt.rollUps() {
+		err := mt.node.WhileAlive(ctx, func(ctx context.Context) error {
+			_, err := mt.jobs.ChangeJob(ctx, cron.ChangeParams{
+				ID: builtInID(j.Key), Change: func(cron.Job, time.Time) (*cron.Job, error) { return nil, nil },
+			})
+			return err
+		})
+		if err != nil && !errors.Is(err, chat.ErrNotFound) && ctx.Err() == nil {
+			mt.log.WarnContext(ctx, "a built-in job could not be removed", "job", j.Key, "err", err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/cron/schedule"
+	"laneway/internal/store"
 )
 
 // Config is what the operator decided about jobs. Zero values are defaults.
@@ -40,7 +41,10 @@ type Config struct {
 	RetentionRuns int
 	// MessageRetention is how long messages that are over, and what was sent, are kept; 0 = for ever. At least as long as any sender repeats itself.
 	MessageRetention time.Duration
-	Observer         cron.RunnerObserver // nil = none
+	// RollUp makes the table of contents of the conversations down to a level, with the agent of this name; nil = off. It returns what it has made.
+	RollUp      func(ctx context.Context, level store.TocLevel, by agent.Summariser) (report string, err error)
+	RollUpAgent string
+	Observer    cron.RunnerObserver // nil = none
 }
 
 // HostPayload returns the runner of a job that runs a program, and the text for its standard input.

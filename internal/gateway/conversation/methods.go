@@ -31,6 +31,7 @@ type Backend interface {
 	Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error)
 	Transcript(ctx context.Context, q store.TranscriptQuery) (store.Transcript, error)
 	Search(ctx context.Context, q store.SearchQuery) (store.SearchResult, error)
+	Toc(ctx context.Context, q store.TocQuery) ([]store.TocNode, error)
 	PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error)
 	// Tasks lists sub-turns of turns, newest first.
 	Tasks(ctx context.Context, f store.TaskFilter) ([]store.Task, error)
@@ -50,5 +51,5 @@ type handlers struct{ backend Backend }
 // Methods are the rows of the table about messages, runs and sessions.
 func Methods(backend Backend) []*rpc.Method {
 	h := handlers{backend}
-	return slices.Concat(h.messages(), h.sessions(), h.tasks())
+	return slices.Concat(h.messages(), h.sessions(), h.tasks(), h.toc())
 }

@@ -83,6 +83,10 @@ func sessionNotes() map[string]note {
 				"Case and accents do not count. The current and the archived transcripts are searched, and messages are found as soon as they are stored.",
 		},
 		"sessions.subscribe": {Does: "From now on this connection gets the events of every visible session. It ends with the connection."},
+		"toc.list": {
+			Does: "Lists summaries of what was said, by day, week or month, the newest first: of the visible sessions. They are made where the setting " +
+				"`history.summary_agent` names an agent.",
+		},
 		"sessions.reset": {
 			Does: "Stops everything of a session, archives its transcript and begins an empty one.", Errors: []string{"SESSION_NOT_FOUND", "IDEMPOTENCY_KEY_REUSED"},
 		},

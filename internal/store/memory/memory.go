@@ -59,6 +59,7 @@ type Store struct {
 	crons   crons
 	records records
 	used    counted
+	toc     toc
 }
 
 var _ store.Store = (*Store)(nil)
@@ -74,6 +75,7 @@ func New(cfg Config) *Store {
 		runs: map[string]*run{}, active: map[string]*run{},
 		outbox: map[string]*outRow{}, replies: map[replyOf]chat.TranscriptEntry{}, byRun: map[runPart]*outRow{},
 		answers: map[call]answer{}, zones: map[string]string{}, questions: map[string]*question{}, crons: newCrons(), records: newRecords(), used: newCounted(),
+		toc: newToc(),
 	}
 	if s.now == nil {
 		s.now = time.Now //nolint:forbidigo // the default of the injected clock

@@ -147,6 +147,7 @@ func (s *Store) remove(p store.DeleteParams, now time.Time) (store.Deleted, erro
 	s.settle(se, now)
 	s.tombstones[p.Session] = tombstone{lastSeq: se.LastSeq, epoch: se.Epoch}
 	delete(s.sessions, p.Session)
+	s.toc.remove(p.Session)
 	s.crons.write(p.Audit.Between(se.SessionID, ""), now)
 	out := store.Deleted{Deleted: true, Ended: store.WithoutContent(rows(queued))}
 	if p.KeepTranscript {
@@ -178,6 +179,7 @@ func (s *Store) GiveSession(ctx context.Context, key chat.SessionKey, from, to s
 	return s.do(ctx, "GiveSession", func(now time.Time) error {
 		if se := s.sessions[key]; se != nil && se.Principal == from {
 			se.Principal, se.UpdatedAt = to, now
+			s.toc.give(key, to)
 		}
 		return nil
 	})

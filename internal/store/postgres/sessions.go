@@ -158,13 +158,18 @@ func (s *Store) SetSessionMode(ctx context.Context, key chat.SessionKey, princip
 
 // GiveSession makes another principal the owner of a session, see store.Sessions.
 func (s *Store) GiveSession(ctx context.Context, key chat.SessionKey, from, to string) error {
-	return s.do(ctx, "giving a session", func(ctx context.Context) error {
-		if err := s.expandNow(ctx, s.pool, key); err != nil {
+	return s.within(ctx, "giving a session", func(ctx context.Context, tx pgx.Tx) error {
+		if err := s.expandNow(ctx, tx, key); err != nil {
 			return err
 		}
-		_, err := s.pool.Exec(ctx, `UPDATE sessions SET principal = $4, updated_at = `+nowSQL+` WHERE key = $2 AND principal = $3`,
+		tag, err := tx.Exec(ctx, `UPDATE sessions SET principal = $4, updated_at = `+nowSQL+` WHERE key = $2 AND principal = $3`,
 			s.clock(), key.String(), from, to)
-		return err
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		b := &pgx.Batch{}
+		giveToc(b, key.String(), to)
+		return send(ctx, tx, b)
 	})
 }
 
@@ -273,6 +278,7 @@ func (s *Store) remove(ctx context.Context, tx pgx.Tx, p store.DeleteParams) (ou
 	out.Deleted = true
 	b := &pgx.Batch{}
 	unindex(b, key)
+	removeToc(b, key)
 	b.Queue(`WITH i AS (
 		UPDATE inbox SET state = 'done', outcome = 'stopped', reason = 'delete', ended_at = `+nowSQL+`
 		WHERE session_key = $2 AND ended_at IS NULL RETURNING *

@@ -117,8 +117,11 @@ func (s *Store) GiveSession(ctx context.Context, key chat.SessionKey, from, to s
 		if _, err := t.expand(ctx, store.CompactRunOf(key)); err != nil {
 			return err
 		}
-		_, err := t.exec(ctx, `UPDATE sessions SET principal = ?, updated_at = ? WHERE key = ? AND principal = ?`, to, t.now, key.String(), from)
-		return err
+		n, err := t.exec(ctx, `UPDATE sessions SET principal = ?, updated_at = ? WHERE key = ? AND principal = ?`, to, t.now, key.String(), from)
+		if err != nil || n == 0 {
+			return err
+		}
+		return t.giveToc(ctx, key.String(), to)
 	})
 }
 
@@ -159,6 +162,9 @@ func (t *tx) remove(ctx context.Context, p store.DeleteParams) (out store.Delete
 		return out, chat.ErrConflict
 	}
 	out.Deleted = true
+	if err := t.removeToc(ctx, r.key); err != nil {
+		return out, err
+	}
 	if p.KeepTranscript {
 		out.Kept = r.id
 		err = t.keep(ctx, r)

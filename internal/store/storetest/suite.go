@@ -65,6 +65,7 @@ func areas() []area {
 		{"Usage", usageTests()},
 		{"Questions", questionTests()},
 		{"Summaries", summaryTests()},
+		{"Toc", tocTests()},
 		{"Tasks", taskTests()},
 		{"Fence", fenceTests()},
 		{"Repeat", repeatTests()},

@@ -1,0 +1,226 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/cron"
+	"laneway/internal/dispatch"
+	"laneway/internal/history"
+	"laneway/internal/store"
+	"laneway/internal/usage"
+)
+
+// rollingUp names the agent main for summaries. Its model keeps the facts of what it reads.
+func rollingUp(st history.TocStore, zone *time.Location) option {
+	return func(c *dispatch.Config) {
+		c.Agents[0].ContextWindow, c.Agents[0].EstimateUsage = 8000, true
+		c.Agents[0].Runner = runnerFunc(func(_ context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+			if !strings.HasPrefix(req.SystemPrompt, "You keep the table of contents") {
+				return agent.Result{Text: "noted"}, nil
+			}
+			if req.Tools != nil || req.Journal != nil || req.OutputDir != nil || req.Params["max_tokens"] == nil {
+				return agent.Result{}, agent.NewError(chat.FailBadRequest, "a summary with tools", nil)
+			}
+			var facts []string
+			for _, e := range req.History {
+				facts = append(facts, factWord.FindAllString(e.Text, -1)...)
+			}
+			return agent.Result{Text: "They said " + strings.Join(facts, " "), Usage: chat.Usage{InputTokens: 100, OutputTokens: 10}}, nil
+		})
+		c.Cron.RollUp, c.Cron.RollUpAgent = history.NewRollup(history.RollupConfig{Store: st, Zone: zone}).Run, "main"
+	}
+}
+
+type runnerFunc func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error)
+
+func (f runnerFunc) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	return f(ctx, req, emit)
+}
+
+// ofAnn is a message of ann.
+func ofAnn(m *chat.Message) { m.Principal = "telegram:1:7" }
+
+func tocOf(t *testing.T, st store.Toc, level store.TocLevel) []store.TocNode {
+	t.Helper()
+	list, err := st.Toc(t.Context(), store.TocQuery{Level: level, Limit: store.MaxTocNodes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestDaysAndWeeksAreRolledUpByBuiltInJobs lets a person talk for sixteen days, from a Saturday, the first of January, on.
+func TestDaysAndWeeksAreRolledUpByBuiltInJobs(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		h := openCron(t, st, rollingUp(st, time.UTC))
+		for i := range 16 {
+			after(12 * time.Hour)
+			h.end(h.send("agent:main:box:direct:7", fmt.Sprintf("fact-%d", i), ofAnn))
+			after(12 * time.Hour)
+		}
+		after(2 * time.Hour)
+		days, weeks, months := tocOf(t, st, store.TocDay), tocOf(t, st, store.TocWeek), tocOf(t, st, store.TocMonth)
+		if len(days) != 16 || len(weeks) != 2 || len(months) != 0 {
+			t.Fatalf("%d days, %d weeks and %d months", len(days), len(weeks), len(months))
+		}
+		for _, n := range slices.Concat(days, weeks, months) {
+			if n.Made != 1 || n.Stale || n.Owner != "telegram:1:7" {
+				t.Errorf("made %d times: %+v", n.Made, n)
+			}
+		}
+		if first := weeks[0]; first.Period != "2000-W01" || first.Text != "They said fact-2 fact-3 fact-4 fact-5 fact-6 fact-7 fact-8" {
+			t.Errorf("the first whole week is %+v", first)
+		}
+		if last := days[0]; last.Period != "2000-01-16" || last.Text != "They said fact-15" || last.Entries != 2 || last.Session.String() != "agent:main:box:direct:7" {
+			t.Errorf("the last day is %+v", last)
+		}
+		rolledAt(t, h)
+		rows, err := h.d.UsageRows(t.Context(), usage.Query{From: "2000-01-01", To: "2000-12-31", By: usage.ByPrincipal, Principal: "system"}, chat.Caller{})
+		if err != nil || len(rows) == 0 {
+			t.Fatalf("the usage of roll-ups is %+v, %v", rows, err)
+		}
+		requests := int64(0)
+		for _, r := range rows {
+			requests += r.Requests
+		}
+		if want := int64(16 + 2); requests != want {
+			t.Errorf("%d requests were counted, want %d", requests, want)
+		}
+		h.close()
+	})
+}
+
+// rolledAt checks when the jobs ran, and what the ledger has of it.
+func rolledAt(t *testing.T, h *jobHarness) {
+	t.Helper()
+	page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "summaries of a session", Limit: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := map[string]int{}
+	for _, r := range page.Runs {
+		ran[r.JobName]++
+		at, hour := r.StartedAt.UTC(), map[string]int{"summaries of each day": 1, "summaries of each week": 2, "summaries of each month": 3}[r.JobName]
+		if at.Hour() != hour || at.Minute() > 5 || r.State != cron.RunOK {
+			t.Errorf("%s ran at %s: %s", r.JobName, at, r.State)
+		}
+		if r.JobName == "summaries of each week" && at.Weekday() != time.Sunday || r.JobName == "summaries of each month" && at.Day() != 1 {
+			t.Errorf("%s ran at %s", r.JobName, at)
+		}
+	}
+	if ran["summaries of each day"] != 17 || ran["summaries of each week"] != 3 || ran["summaries of each month"] != 1 {
+		t.Errorf("the ledger has %v", ran)
+	}
+}
+
+func TestRollUpsAreOffUntilAnAgentIsNamed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		jobs := func(want int) (list []cron.Job) {
+			t.Helper()
+			page, err := st.Jobs(t.Context(), cron.JobFilter{IncludeSystem: true, Limit: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range page.Jobs {
+				if strings.HasPrefix(j.Key, "system:rollup-") {
+					list = append(list, j)
+				}
+			}
+			if len(list) != want {
+				t.Fatalf("there are %d jobs of summaries, want %d", len(list), want)
+			}
+			return list
+		}
+		openCron(t, st).close()
+		jobs(0)
+		openCron(t, st, rollingUp(st, time.UTC)).close()
+		for _, j := range jobs(3) {
+			if j.Agent != "main" || j.JitterMs != 300_000 || j.Overlap != cron.OverlapSkip || j.Schedule.TZ != "UTC" {
+				t.Errorf("the job is %+v", j)
+			}
+		}
+		openCron(t, st, rollingUp(st, time.UTC), func(c *dispatch.Config) { c.Cron.Rules.DefaultTZ = "Europe/Berlin" }).close()
+		for _, j := range jobs(3) {
+			if j.Schedule.TZ != "Europe/Berlin" {
+				t.Errorf("the zone is %s", j.Schedule.TZ)
+			}
+		}
+		openCron(t, st).close()
+		jobs(0)
+	})
+}
+
+// TestWhatTheAgentRefusesHoldsUpNothing: a day that the agent refuses is passed over, and tried again by the next run.
+func TestWhatTheAgentRefusesHoldsUpNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		refuses := true
+		h := openCron(t, st, rollingUp(st, time.UTC), func(c *dispatch.Config) {
+			willing := c.Agents[0].Runner
+			c.Agents[0].Runner = runnerFunc(func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+				if refuses && len(req.History) > 0 && strings.Contains(req.History[0].Text, "fact-1") {
+					return agent.Result{}, agent.NewError(chat.FailRefusal, "the model declined", nil)
+				}
+				return willing.Run(ctx, req, emit)
+			})
+		})
+		h.end(h.send("agent:main:one", "fact-1", ofAnn))
+		h.end(h.send("agent:main:two", "fact-2", ofAnn))
+		after(26 * time.Hour)
+		if list := tocOf(t, st, store.TocDay); len(list) != 1 || list[0].Text != "They said fact-2" {
+			t.Errorf("there is %+v", list)
+		}
+		refuses = false
+		after(24 * time.Hour)
+		if list := tocOf(t, st, store.TocDay); len(list) != 2 {
+			t.Errorf("there is %+v", list)
+		}
+		h.close()
+	})
+}
+
+func TestTocShowsThePersonsOwnAndInAGroupThatGroup(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		st := newStore()
+		h := openCron(t, st, rollingUp(st, time.UTC))
+		h.end(h.send("agent:main:box:direct:7", "fact-1", ofAnn))
+		h.end(h.send("agent:main:box:group:-1", "fact-2", ofAnn))
+		h.end(h.send("agent:main:box:direct:8", "fact-3", func(m *chat.Message) { m.Principal = "telegram:1:8" }))
+		after(26 * time.Hour)
+		n := 0
+		toc := func(session, text string) string {
+			t.Helper()
+			n++
+			to := fmt.Sprint("box-", n)
+			h.send(session, text, typed, replyTo(to), ofAnn)
+			synctest.Wait()
+			return strings.Join(h.box.texts(to), "|")
+		}
+		if got := toc("agent:main:box:direct:7", "/toc"); !strings.Contains(got, "They said fact-1") || !strings.Contains(got, "agent:main:box:group:-1\nThey said fact-2") || strings.Contains(got, "fact-3") {
+			t.Errorf("/toc is %q", got)
+		}
+		if got := toc("agent:main:box:group:-1", "/toc"); !strings.Contains(got, "fact-2") || strings.Contains(got, "fact-1") {
+			t.Errorf("/toc in a group is %q", got)
+		}
+		if got := toc("agent:main:box:group:-1", "/toc week"); !strings.Contains(got, "in a group there are only summaries of its days") {
+			t.Errorf("/toc week in a group is %q", got)
+		}
+		if got := toc("agent:main:box:direct:7", "/toc year"); !strings.Contains(got, "say /toc day") {
+			t.Errorf("/toc year is %q", got)
+		}
+		if got := toc("agent:main:box:direct:7", "/toc month"); got != "There are no summaries yet." {
+			t.Errorf("/toc month is %q", got)
+		}
+		h.close()
+	})
+}
