@@ -2,16 +2,20 @@ package postgres_test
 
 import (
 	"os"
+	"strconv"
 	"testing"
 
 	"laneway/internal/store/storetest"
 )
 
-// BenchmarkSearch searches 1,000,000 messages where that is asked for, else a few.
+// BenchmarkSearch searches 1,000,000 messages where that is asked for, or as many as LANEWAY_BENCH_MESSAGES names, else a few.
 func BenchmarkSearch(b *testing.B) {
 	messages := 2_000
 	if os.Getenv(largeVariable) != "" {
 		messages = 1_000_000
+	}
+	if n, err := strconv.Atoi(os.Getenv("LANEWAY_BENCH_MESSAGES")); err == nil {
+		messages = n
 	}
 	storetest.BenchSearch(b, newDatabases(b).harness, messages)
 }

@@ -26,6 +26,7 @@ func searchTests() []test {
 		{"ADeletionFindsNothingOfALaterSession", searchAfterDeletion},
 		{"WhatADeletionKeptIsNotFound", searchKept},
 		{"APrunedRunLeavesTheIndex", searchPruned},
+		{"ARunThatIsOneRowIsFoundInEitherForm", searchRuns},
 		{"ArchivedTranscriptsAreFound", searchArchived},
 		{"AGivenSessionIsFoundByItsOwner", searchGiven},
 		{"TheGatewaysOwnJobsAreNotFound", searchNotSystem},
@@ -267,6 +268,50 @@ func searchPruned(w *world) {
 	if n := w.indexed(); n > 0 {
 		w.Fatalf("%d entries are left in the index", n)
 	}
+}
+
+// searchRuns finds an isolated run while it is one row of the ledger, and once when it has rows of its own.
+func searchRuns(w *world) {
+	node := w.node()
+	j := w.job(nil)
+	l := w.due(node)
+	key, began := l.Message.Session, w.clock.now()
+	w.clock.advance(time.Second)
+	c, _ := w.beginSaying(l, entry(chat.RoleUser, "needle of the question", l.Message.ID))
+	w.clock.advance(time.Second)
+	p := w.ending(c, l.Message.ID, cron.RunOK, nil)
+	p.Transcript = []chat.TranscriptEntry{entry(chat.RoleAssistant, "needle of the answer", l.Message.ID)}
+	w.finish(p)
+	ended := w.clock.now()
+	w.index()
+	compact := func(want string) {
+		if w.st.Kind() != "memory" && !w.expanded {
+			equal(w, "the run is one row", fmt.Sprint(w.h.Query(w.tb, `SELECT count(*) FROM cron_run_logs WHERE compact = 1`)[0][0]), want)
+		}
+	}
+	check := func() {
+		both := []string{"needle of the answer", "needle of the question"}
+		w.finds("needle", store.SearchQuery{}, both...)
+		w.finds("needle answer", store.SearchQuery{}, both[0])
+		w.finds("needle", store.SearchQuery{Visible: j.Principal}, both...)
+		w.finds("needle", store.SearchQuery{Visible: "another"})
+		w.finds("needle", store.SearchQuery{Session: key}, both...)
+		w.finds("needle", store.SearchQuery{Session: w.key()})
+		w.finds("needle", store.SearchQuery{Agent: key.Agent}, both...)
+		w.finds("needle", store.SearchQuery{Agent: "another"})
+		w.finds("needle", store.SearchQuery{Since: ended}, both[0])
+		w.finds("needle", store.SearchQuery{Until: ended.Add(-time.Millisecond)}, both[1])
+		w.finds("needle", store.SearchQuery{Until: began})
+		hit := w.search("needle answer", store.SearchQuery{}).Hits[0]
+		equal(w, "the hit", []any{hit.Session, hit.Principal, hit.Entry.Role, hit.Entry.RunID, hit.Entry.At}, []any{key, j.Principal, chat.RoleAssistant, l.Message.ID, ended})
+	}
+	compact("1")
+	check()
+	w.ok(w.st.SetNote(w.ctx, key, j.Principal, "a", "b")) // which gives it rows of its own
+	compact("0")
+	check()
+	w.index()
+	check()
 }
 
 func searchArchived(w *world) {
