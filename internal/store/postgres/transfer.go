@@ -13,8 +13,8 @@ import (
 )
 
 // ownTables are the tables that a copy leaves out: each database has its own. nodes are the processes on it, none of which lives; the allowances are those of this
-// minute.
-var ownTables = []string{versionTable, "nodes", "allowances", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
+// minute; the search index is made from the transcripts again.
+var ownTables = []string{versionTable, "nodes", "allowances", "search_progress", "search_transcripts", "search_entries", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
 
 // commonNames are the tables whose name differs from that in SQLite.
 var commonNames = map[string]string{"graves": "deleted_sessions"} //nolint:gochecknoglobals // a constant

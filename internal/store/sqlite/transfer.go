@@ -14,8 +14,8 @@ import (
 )
 
 // ownTables are the tables that a copy leaves out: each database has its own. nodes are the processes on it, none of which lives; the counter of changed jobs only lets a
-// reader of a list notice a change.
-var ownTables = []string{"goose_db_version", "nodes", "cron_changes", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
+// reader of a list notice a change; the search index is made from the transcripts again.
+var ownTables = []string{"goose_db_version", "nodes", "cron_changes", "search_state", transfer.ProgressTable} //nolint:gochecknoglobals // a constant
 
 // Transfer is a database that is open for a copy. No gateway can use the database until [Transfer.Close].
 type Transfer struct {
@@ -97,7 +97,7 @@ func (t *Transfer) Name() string { return "sqlite:" + t.path }
 // Storable is text: SQLite keeps every one.
 func (t *Transfer) Storable(text string) string { return text }
 
-// Tables reads the catalog.
+// Tables reads the catalog. Virtual tables are indexes here, which is why they are no tables.
 func (t *Transfer) Tables(ctx context.Context) ([]transfer.Table, error) {
 	names, err := t.tableNames(ctx)
 	if err != nil {
@@ -115,7 +115,7 @@ func (t *Transfer) Tables(ctx context.Context) ([]transfer.Table, error) {
 }
 
 func (t *Transfer) tableNames(ctx context.Context) (names []string, err error) {
-	rows, err := t.db.QueryContext(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`)
+	rows, err := t.db.QueryContext(ctx, `SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`)
 	if err != nil {
 		return nil, err
 	}
