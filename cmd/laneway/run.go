@@ -28,6 +28,7 @@ type cli struct {
 	Chat       chatCmd       `cmd:"" help:"Talk to an agent in the terminal."`
 	Send       sendCmd       `cmd:"" help:"Send one message and print the answer."`
 	Status     statusCmd     `cmd:"" help:"Show lanes, sessions, channels, jobs and the database."`
+	Logs       logsCmd       `cmd:"" help:"Show the log of the gateway on this host."`
 	Usage      usageCmd      `cmd:"" help:"Show what agents have used, what it cost, and the budgets."`
 	Pair       pairCmd       `cmd:"" help:"Say who may talk to the bots."`
 	Tasks      tasksCmd      `cmd:"" help:"Look at tasks that agents gave to others, or stop them."`

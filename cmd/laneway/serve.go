@@ -142,7 +142,12 @@ func (c *serveCmd) Run(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	log, known := newLogger(env.stderr, loaded, creds)
+	out, closeLog, err := env.openLog(loaded)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	log, known := newLogger(out, loaded, creds)
 	return env.service.Serve(ctx, serveInput{
 		Loaded: loaded, Credentials: creds, Version: programVersion(), Signals: env.signals, Logger: log,
 		Reread: func() (*config.Loaded, error) { return c.reread(env) },

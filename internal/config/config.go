@@ -184,12 +184,14 @@ type Hook struct {
 	AllowSessionKey bool `yaml:"allow_session_key"`
 }
 
-// Log are the settings of the log, which goes to standard error.
+// Log are the settings of the log.
 type Log struct {
 	// Level is debug, info, warn or error. Default info.
 	Level string `yaml:"level"`
 	// Format is text or json. Default text.
 	Format string `yaml:"format"`
+	// File is the absolute path of a file for the log; at 64 MiB it becomes FILE.1, which it replaces. Default "": standard error.
+	File string `yaml:"file"`
 }
 
 // Role names of [Config.Roles].

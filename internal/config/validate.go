@@ -2,6 +2,7 @@ package config
 
 import (
 	"net"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -44,6 +45,9 @@ func (c Config) check() FaultsError {
 	c.checkHooks(root.key("hooks"))
 	root.key("log").oneOf("level", c.Log.Level, "debug", "info", "warn", "error")
 	root.key("log").oneOf("format", c.Log.Format, "text", "json")
+	if file := c.Log.File; file != "" && !filepath.IsAbs(file) {
+		root.key("log").key("file").addf("must be an absolute path, not %q", file)
+	}
 	return faults
 }
 
