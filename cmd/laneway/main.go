@@ -27,6 +27,8 @@ type environment struct {
 	signals      *signals
 	// json: errors are printed as JSON. quiet: notes, progress and the banner are not printed.
 	json, quiet bool
+	// serving: the command is serve, which explains faults of the configuration as the reason why it does not start.
+	serving bool
 
 	dial    dialer
 	upload  uploader

@@ -153,7 +153,10 @@ func (env *environment) fail(err error) int {
 		return exitOK
 	case errors.As(err, &refused):
 		for _, line := range refused.Lines() {
-			env.complain("not starting: " + line)
+			if env.serving {
+				line = "not starting: " + line
+			}
+			env.complain(line)
 		}
 		return config.ExitCode
 	case errors.As(err, &usage):

@@ -118,6 +118,7 @@ func (c *serveCmd) settings() []config.Setting {
 
 // Run checks everything, and only then makes the data directory and the token, and runs the process.
 func (c *serveCmd) Run(ctx context.Context, env *environment) error {
+	env.serving = true
 	if c.JSON && !c.PrintConfig {
 		return usageError("--json goes with --print-config; see laneway serve --help")
 	}

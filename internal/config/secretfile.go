@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"laneway/internal/secret"
@@ -53,6 +54,9 @@ func checkSecretMode(path, noun string, info fs.FileInfo, as identity) error {
 	}
 	perm := info.Mode().Perm()
 	owner, group, known := ownerOf(info)
+	if strings.HasPrefix(filepath.Dir(path), credentialsRoot) && !as.reads && !as.provided(path, owner) {
+		return refuse("%s %s is a credential of the unit of another user; start the gateway with systemctl", noun, path)
+	}
 	if perm&0o027 != 0 || perm&0o050 != 0 && (!known || !as.inGroup(group) && !as.provided(path, owner)) {
 		return refuse("%s %s has mode %04o; run: chmod 600 %s", noun, path, perm, path)
 	}

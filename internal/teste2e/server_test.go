@@ -29,12 +29,22 @@ type serverHost struct {
 // startServerHost lays the files out as docs/server.md does and starts the gateway as serviceUser.
 func startServerHost(t *testing.T) serverHost {
 	t.Helper()
+	h := layServerHost(t, func(dir string) string {
+		return "hooks: {deploy: {secret_file: " + dir + "/etc/laneway/deploy.secret}}\n"
+	})
+	h.start()
+	return h
+}
+
+// layServerHost makes the directories and the configuration, to which more adds lines.
+func layServerHost(t *testing.T, more func(dir string) string) serverHost {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run programs as other users")
 	}
 	dir := t.TempDir()
 	h := serverHost{t: t, dir: dir}
-	config := "listen: [\"127.0.0.1:0\"]\nmetrics_listen: \"off\"\ndata: " + dir + "/state\nhooks: {deploy: {secret_file: " + dir + "/etc/laneway/deploy.secret}}\n"
+	config := "listen: [\"127.0.0.1:0\"]\nmetrics_listen: \"off\"\ndata: " + dir + "/state\n" + more(dir)
 	err := errors.Join(
 		os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755),
 		os.MkdirAll(dir+"/etc/laneway", 0o755), os.Chmod(dir+"/etc", 0o755), os.Chmod(dir+"/etc/laneway", 0o755),
@@ -47,14 +57,15 @@ func startServerHost(t *testing.T) serverHost {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.start()
 	return h
 }
 
-func (h *serverHost) start() {
+// start starts the gateway, with more variables in its environment.
+func (h *serverHost) start(env ...string) {
 	h.t.Helper()
 	var out syncBuffer
 	cmd := h.command(context.Background(), serviceUser, "serve")
+	cmd.Env = append(cmd.Env, env...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		h.t.Fatal(err)
@@ -169,12 +180,7 @@ func TestAnOrdinaryUserBesideAGatewayOfAnotherUser(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "token file "+h.dir+"/state/token cannot be read") || !strings.Contains(out, "laneway token create") || strings.Count(out, "\n") != 1 {
 		t.Errorf("laneway status without rights: %d\n%s", code, out)
 	}
-	token, code := h.run(nil, nil, "token", "create", "joe", "--scope", "write", "--json")
-	if code != 0 {
-		t.Fatalf("laneway token create: %s", token)
-	}
-	_, secret, _ := strings.Cut(token, `"token": "`)
-	secret, _, _ = strings.Cut(secret, `"`)
+	secret := h.tokenOf("joe")
 	eventually(t, "the token is in force", 10*time.Second, func() bool {
 		_, code := h.run(ordinaryUser, []string{"LANEWAY_TOKEN=" + secret}, "send", "hello")
 		return code == 0

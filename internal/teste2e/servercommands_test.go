@@ -1,0 +1,191 @@
+package teste2e
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// asUsers is a command, with the exit status and a part of the output for root, for a user without rights on the gateway's files, and for that user with a token
+// of their own that may write.
+type asUsers struct {
+	args                string // separated by blanks
+	root, plain, holder int
+	rootPrints          string // "" = whatever it prints
+	holderPrints        string
+}
+
+const (
+	noRights = "permission denied"
+	tooFew   = "operator.admin"
+)
+
+// everyCommand is the command line, in an order in which one prepares the next. %D is a directory that everyone may write to, %S the state directory.
+var everyCommand = []asUsers{
+	{"version", 0, 0, 0, "laneway", "laneway"},
+	{"completion bash", 0, 0, 0, "complete", "complete"},
+	{"config keys log", 0, 0, 0, "LANEWAY_LOG_LEVEL", "LANEWAY_LOG_LEVEL"},
+	{"config init -", 0, 0, 0, "agents:", "agents:"},
+	{"cron next --every 1h -n 2", 0, 0, 0, "", ""},
+	{"health", 0, 0, 0, "ok", "ok"},
+	{"health --ready", 0, 0, 0, "ok", "ok"},
+	{"serve", 78, 78, 78, "is a credential of the unit of another user", noRights},
+	{"send hello", 0, 1, 0, "hello", "hello"},
+	{"chat", 0, 1, 0, "", ""},
+	{"status", 0, 1, 0, "gateway", "gateway"},
+	{"usage", 0, 1, 0, "", ""},
+	{"mcp", 0, 1, 0, "", ""},
+	{"tasks list", 0, 1, 0, "", ""},
+	{"tasks show none", 1, 1, 1, "", "none"},
+	{"tasks stop none", 0, 1, 0, "nothing to stop", "nothing to stop"},
+	{"logs --lines 3 --file %S/gateway.log", 0, 1, 1, "msg=", noRights},
+	{"sessions list", 0, 1, 0, "agent:main:main", "agent:main:main"},
+	{"sessions show agent:main:main", 0, 1, 0, "hello", "hello"},
+	{"sessions search hello", 0, 1, 0, "hello", "hello"},
+	{"sessions stop agent:main:main", 0, 1, 0, "", ""},
+	{"sessions reset agent:main:main", 0, 1, 0, "", ""},
+	{"sessions delete agent:main:gone --yes", 1, 1, 1, "", ""},
+	{"cron add --every 1h --name tea --message tea", 0, 1, 1, "tea", tooFew},
+	{"cron list", 0, 1, 0, "tea", "tea"},
+	{"cron get tea", 0, 1, 0, "tea", "tea"},
+	{"cron edit tea --every 2h --yes", 0, 1, 1, "", tooFew},
+	{"cron pause tea", 0, 1, 1, "", tooFew},
+	{"cron resume tea", 0, 1, 1, "", tooFew},
+	{"cron run tea --wait", 0, 1, 1, "", tooFew},
+	{"cron runs tea", 0, 1, 0, "", ""},
+	{"cron cancel tea", 0, 1, 0, "", ""},
+	{"cron backfill tea --from 2026-01-01T00:00:00Z --to 2026-01-01T03:00:00Z --dry-run", 0, 1, 1, "", tooFew},
+	{"cron export", 0, 1, 0, "tea", "tea"},
+	{"cron import %D/jobs.yaml", 0, 1, 1, "", tooFew},
+	{"scheduler list", 0, 1, 0, "tea", "tea"},
+	{"scheduler status tea", 0, 1, 0, "tea", "tea"},
+	{"scheduler pause tea", 0, 1, 1, "", tooFew},
+	{"scheduler resume tea", 0, 1, 1, "", tooFew},
+	{"scheduler run tea", 0, 1, 1, "", tooFew},
+	{"cron rm tea", 0, 1, 1, "", tooFew},
+	{"pair list", 0, 1, 1, "", tooFew},
+	{"pair approve 01900000-0000-7000-8000-000000000000", 1, 1, 1, "", ""},
+	{"pair dismiss 01900000-0000-7000-8000-000000000000", 1, 1, 1, "", ""},
+	{"pair revoke 17", 1, 1, 1, "", ""},
+	{"token create ann --scope read", 0, 78, 78, "shown only now", noRights},
+	{"token list", 0, 78, 78, "ann", noRights},
+	{"token revoke ann", 0, 78, 78, "ann", noRights},
+	{"migrate status", 0, 78, 78, "applied", noRights},
+	{"migrate up", 1, 78, 78, "runuser -u ", noRights},
+	{"migrate down --yes", 1, 78, 78, "", noRights},
+	{"store copy --to sqlite:%D/copy.db", 1, 78, 78, "", noRights},
+	{"backup %D/backup", 0, 78, 78, "the database", noRights},
+	{"doctor", 0, 1, 1, "ok       credential", noRights},
+}
+
+// leavesOf are the commands that can be called, from the binary's own completion.
+func (h *serverHost) leavesOf(words ...string) (leaves []string) {
+	out, code := h.run(nil, nil, append(append([]string{"__complete", "--"}, words...), "")...)
+	if code != 0 {
+		h.t.Fatalf("the commands below %v: %s", words, out)
+	}
+	switch strings.Join(words, " ") {
+	case "completion": // what follows are values
+		return []string{"completion"}
+	}
+	below := strings.Fields(out)
+	if len(below) == 0 || len(words) == 2 {
+		return []string{strings.Join(words, " ")}
+	}
+	for _, word := range below {
+		leaves = append(leaves, h.leavesOf(append(slices.Clone(words), word)...)...)
+	}
+	return leaves
+}
+
+// Every command beside a gateway of another user, with a configuration of root and a secret in a directory of credentials: root uses all of them, leaves each
+// file with its owner and is never advised to give one away; another user gets one sentence, and with a token of their own what that token may do.
+func TestEveryCommandAsRootAndAsAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	h := startCredentialHost(t)
+	commands := h.leavesOf()
+	for _, command := range commands {
+		if !slices.ContainsFunc(everyCommand, func(c asUsers) bool { return c.args == command || strings.HasPrefix(c.args, command+" ") }) {
+			t.Errorf("laneway %s is in no row", command)
+		}
+	}
+	secret := h.tokenOf("joe")
+	for _, c := range everyCommand {
+		if !slices.ContainsFunc(commands, func(name string) bool { return c.args == name || strings.HasPrefix(c.args, name+" ") }) {
+			continue // of a version with more commands
+		}
+		h.asUsers(c, secret)
+	}
+	h.ownerKept()
+}
+
+func (h *serverHost) asUsers(c asUsers, secret string) {
+	h.t.Helper()
+	args := strings.Fields(strings.NewReplacer("%D", h.dir+"/home", "%S", h.dir+"/state").Replace(c.args))
+	// Without the right first: a row of root may change what the others look at.
+	for _, row := range []struct {
+		who    string
+		as     *syscall.Credential
+		env    []string
+		code   int
+		prints string
+	}{
+		{"an ordinary user", ordinaryUser, nil, c.plain, map[bool]string{true: noRights}[c.plain != 0]},
+		{"the holder of a token", ordinaryUser, []string{"LANEWAY_TOKEN=" + secret}, c.holder, c.holderPrints},
+		{"root", nil, nil, c.root, c.rootPrints},
+	} {
+		out, code := h.run(row.as, row.env, args...)
+		if code != row.code || !strings.Contains(out, row.prints) {
+			h.t.Errorf("laneway %s as %s ends with %d, not %d, or does not print %q:\n%s", c.args, row.who, code, row.code, row.prints, out)
+		}
+		if strings.Contains(out, "chown") || strings.Contains(out, "panic") {
+			h.t.Errorf("laneway %s as %s:\n%s", c.args, row.who, out)
+		}
+	}
+}
+
+// startCredentialHost is startServerHost with a secret that systemd provides, and a log file. The directory is where systemd makes those of its units, because a
+// command of root knows it by its place.
+func startCredentialHost(t *testing.T) serverHost {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run programs as other users")
+	}
+	if err := os.MkdirAll("/run/credentials", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	provided, err := os.MkdirTemp("/run/credentials", "laneway-test-*.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(provided) })
+	h := layServerHost(t, func(dir string) string {
+		return "hooks: {deploy: {secret_file: " + provided + "/deploy}}\nlog: {file: " + dir + "/state/gateway.log}\n"
+	})
+	// The directory belongs to the unit's user, the file to root. The access list for the unit's user is a group here.
+	err = errors.Join(
+		os.WriteFile(provided+"/deploy", []byte(strongToken+"-more\n"), 0o440), os.Chown(provided+"/deploy", 0, int(serviceUser.Gid)), os.Chmod(provided+"/deploy", 0o440),
+		os.Chown(provided, int(serviceUser.Uid), int(serviceUser.Gid)), os.Chmod(provided, 0o500),
+		os.WriteFile(h.dir+"/home/jobs.yaml", []byte("- {name: coffee, schedule: {kind: every, everyMs: 3600000}, sessionTarget: isolated, payload: {kind: agentTurn, message: coffee}}\n"), 0o644), os.Chmod(h.dir+"/home/jobs.yaml", 0o644),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.start("CREDENTIALS_DIRECTORY=" + provided)
+	return h
+}
+
+// tokenOf makes a token as root that may write.
+func (h *serverHost) tokenOf(name string) string {
+	h.t.Helper()
+	out, code := h.run(nil, nil, "token", "create", name, "--scope", "write", "--json")
+	_, secret, found := strings.Cut(out, `"token": "`)
+	if code != 0 || !found {
+		h.t.Fatalf("laneway token create: %s", out)
+	}
+	secret, _, _ = strings.Cut(secret, `"`)
+	return secret
+}
