@@ -15,6 +15,7 @@ func TestDestinationsAreCheckedMergedAndRemoved(t *testing.T) {
 	t.Parallel()
 	border := cron.Border{
 		Now: time.Now(), DefaultAgent: "main", Agent: func(string) bool { return true }, Channel: func(name string) bool { return name == "telegram" },
+		Channels: []string{"telegram"},
 		Webhook: func(url string) error {
 			if strings.Contains(url, "localhost") {
 				return errors.New("not there")

@@ -23,6 +23,8 @@ type Border struct {
 	// Agent and Channel report whether there is one of this name; Payload whether a kind that runs on the host is enabled.
 	Agent, Channel func(name string) bool
 	Payload        func(kind PayloadKind) bool
+	// Channels are the names for which Channel answers true, as a refusal lists them.
+	Channels []string
 	// Webhook refuses URLs that can be seen to lead where nothing may be sent; nil = only their form is checked.
 	Webhook func(url string) error
 	Lanes   []string

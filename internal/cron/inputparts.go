@@ -3,6 +3,7 @@ package cron
 import (
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 
 	"laneway/internal/chat"
@@ -243,6 +244,13 @@ func (b Border) mergeDelivery(field string, d *Delivery, in deliveryIn) error {
 	return b.checkDelivery(field, d)
 }
 
+// unknownChannel refuses a channel and names those that exist.
+func (b Border) unknownChannel(field, name string) error {
+	known := append(slices.Clone(b.Channels), "web", "last")
+	return chat.Errorf(chat.CodeInvalid, "the channel %s is not supported; there are %s", schedule.Excerpt(name), strings.Join(known, ", ")).
+		With("code", "CRON_UNSUPPORTED").With("field", field)
+}
+
 func (b Border) checkDelivery(field string, d *Delivery) error {
 	switch d.Mode {
 	case DeliverNone:
@@ -251,7 +259,7 @@ func (b Border) checkDelivery(field string, d *Delivery) error {
 		named := d.Channel != "" && d.Channel != "last" && d.Channel != "web"
 		switch {
 		case named && !b.Channel(d.Channel):
-			return Unsupported(field+".channel", "the channel "+schedule.Excerpt(d.Channel))
+			return b.unknownChannel(field+".channel", d.Channel)
 		case named && d.To == "":
 			return refuse("%s.to is needed: the chat on %s", field, d.Channel)
 		}

@@ -56,7 +56,7 @@ func badJobs() []badJob {
 		badSchedule("no kind", `{}`, ""), badSchedule("no object", `"0 9 * * *"`, ""), badSchedule("unknown member", `{"kind":"every","everyMs":60000,"evry":1}`, ""),
 		{"unknown agent", `{"agentId":"nobody"}`, "nobody"},
 		{"unknown lane", `{"lane":"fast"}`, "fast"},
-		{"unknown channel", `{"delivery":{"mode":"announce","channel":"pigeon","to":"1"}}`, "pigeon"},
+		{"unknown channel", `{"delivery":{"mode":"announce","channel":"pigeon","to":"1"}}`, "is not supported; there are telegram, web, last"},
 		{"channel without a chat", `{"delivery":{"mode":"announce","channel":"telegram"}}`, "needed"},
 		{"webhook that is no URL", `{"delivery":{"mode":"webhook","to":"javascript:alert(1)"}}`, ""},
 		{"webhook with a password", `{"delivery":{"mode":"webhook","to":"http://a:b@example.org/"}}`, ""},

@@ -39,7 +39,7 @@ func (p *parts) limits(by chat.Caller, now time.Time) cron.Border {
 		}
 	}
 	return cron.Border{
-		Now: now, Rules: rules, DefaultAgent: p.defaultAgent, Lanes: p.turns.Lanes(), Agent: p.hasAgent, Channel: p.hasChannel,
+		Now: now, Rules: rules, DefaultAgent: p.defaultAgent, Lanes: p.turns.Lanes(), Agent: p.hasAgent, Channel: p.hasChannel, Channels: p.knownChannels(),
 		Payload: func(kind cron.PayloadKind) bool { return slices.Contains(p.cfg.Payloads, kind) },
 		Webhook: p.cfg.CheckWebhook,
 	}
@@ -49,6 +49,18 @@ func (p *parts) limits(by chat.Caller, now time.Time) cron.Border {
 func (p *parts) hasChannel(name string) bool {
 	kind := chat.ChannelKind(name)
 	return name != channel.Webhook && (kind == "telegram" || slices.ContainsFunc(p.channels, func(have string) bool { return chat.ChannelKind(have) == kind }))
+}
+
+// knownChannels are the names that hasChannel takes, once each.
+func (p *parts) knownChannels() []string {
+	names := []string{"telegram"}
+	for _, have := range p.channels {
+		if kind := chat.ChannelKind(have); p.hasChannel(have) && kind != channel.Web {
+			names = append(names, kind)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // givenKey is the key that a client chose, "" for none.
