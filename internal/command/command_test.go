@@ -69,7 +69,7 @@ func (h *house) AddJob(_ context.Context, _ command.Call, n command.NewJob) (cro
 	}
 	fire, _ := s.Next(now())
 	j.State.NextRunAt = fire.At
-	return cron.Put{Job: j, Created: true}, h.note(fmt.Sprintf("add %s %t %q", n.Schedule.Signature(), n.Reminder, n.Text))
+	return cron.Put{Job: j, Created: n.Key == "", Updated: n.Key != ""}, h.note(fmt.Sprintf("add %s %t %q%s", n.Schedule.Signature(), n.Reminder, n.Text, n.Key))
 }
 func (h *house) Jobs(context.Context, command.Call) ([]cron.Job, error) { return h.jobs, h.err }
 func (h *house) RemoveJob(_ context.Context, _ command.Call, id string) error {
@@ -140,7 +140,7 @@ func (h *house) Agents() []agent.Info { return []agent.Info{{ID: "main", Runner:
 
 func someJobs() []cron.Job {
 	return []cron.Job{
-		{ID: "a", Name: "tea", Enabled: true, Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 5_400_000}, State: cron.JobState{NextRunAt: now().Add(time.Hour), LastRunAt: now().Add(-30 * time.Minute), LastState: cron.RunOK}, Payload: cron.Payload{Text: "make tea"}},
+		{ID: "a", Key: "key of tea", Name: "tea", Enabled: true, Schedule: schedule.Spec{Kind: schedule.KindEvery, EveryMs: 5_400_000}, State: cron.JobState{NextRunAt: now().Add(time.Hour), LastRunAt: now().Add(-30 * time.Minute), LastState: cron.RunOK}, Payload: cron.Payload{Text: "make tea"}},
 		{ID: "b", Name: "news", Enabled: true, Schedule: schedule.Spec{Kind: schedule.KindCron, Expr: "0 9 * * *", TZ: "UTC"}, Pause: &cron.Pause{}},
 		{ID: "c", Name: "NEWS", Schedule: schedule.Spec{Kind: schedule.KindAt, At: now().Add(2 * time.Hour)}},
 	}
@@ -176,6 +176,8 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/remind tomorrow 9:00 walk\nthe dog", "I will remind you at Mon 23 Nov 2026 09:00 CET: walk\nthe dog", `add at:1795420800000 true "walk\nthe dog"`},
 		{"/remind every 30m stretch", "I will remind you every 30m, next Sun 22 Nov 2026 15:30 CET: stretch", `add every:1800000 true "stretch"`},
 		{`/cron add "0 9 * * 1-5" morning briefing`, "Planned: morning briefing (0 9 * * 1-5 Europe/Berlin), next Mon 23 Nov 2026 09:00 CET.", `add cron:0 9 * * 1-5:Europe/Berlin false "morning briefing"`},
+		{"/cron replace every 2h TEA", "Planned: TEA (every 2h), next Sun 22 Nov 2026 17:00 CET.", `add every:7200000 false "TEA"key of tea`},
+		{"/cron new every 2h tea", "Planned: tea (every 2h), next Sun 22 Nov 2026 17:00 CET.", `add every:7200000 false "tea"`},
 		{"/jobs", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (0 9 * * * UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), not planned any more", ""},
 		{"/cron", "1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\n2. news (0 9 * * * UTC), paused\n3. NEWS (at Sun 22 Nov 2026 17:00 CET), not planned any more", ""},
 		{"/cron show 1", "tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET\nlast run Sun 22 Nov 2026 14:30 CET: ok\nmake tea", ""},
@@ -276,6 +278,46 @@ func TestTheZoneOfAPersonIsThatOfTheirReminders(t *testing.T) {
 	}
 }
 
+// A second /cron add under a name made a job that fired beside the first.
+func TestANameIdentifiesAJobOfAChat(t *testing.T) {
+	t.Parallel()
+	table, err := command.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(h *house, text string, again bool) (string, error) {
+		cmd, name, args, _ := table.Parse(text, "")
+		answer, err := cmd.Run(t.Context(), h, command.Call{Name: name, Args: args, Again: again})
+		return answer.Text, err
+	}
+	jobs := someJobs()
+	jobs[0].Payload.Text = "tea"
+	refused := "there is a job of this name already: 1. tea (every 1h30m), next Sun 22 Nov 2026 16:00 CET. Write /cron replace WHEN TEXT to change it, or /cron new WHEN TEXT for a second one"
+	for _, row := range []struct {
+		text    string
+		again   bool
+		refusal string
+		did     string
+	}{
+		{"/cron add every 2h tea", false, refused, ""},
+		{"/cron add every 90m tea\nwith milk", false, refused, ""},
+		{"/cron add every 2h tea", true, "I was interrupted and do not know whether it was done; look at /jobs and write it again if not", ""},
+		{"/cron add every 90m tea", false, "", `add every:5400000 false "tea"`},
+		{"/cron add every 2h news", false, "there is a job of this name already: 2. news (0 9 * * * UTC), paused. Write /cron replace WHEN TEXT to change it, or /cron new WHEN TEXT for a second one", ""},
+		{"/cron replace every 2h coffee", false, "there is no job named coffee to replace; /cron add makes one", ""},
+		{"/remind every 2h tea", false, "", `add every:7200000 true "tea"`},
+	} {
+		h := &house{jobs: jobs}
+		if text, err := write(h, row.text, row.again); strings.Join(h.did, ",") != row.did || (row.refusal == "") != (err == nil) || err != nil && err.Error() != row.refusal {
+			t.Errorf("%s: %q, %v, did %v", row.text, text, err, h.did)
+		}
+	}
+	twice := append(jobs, jobs[0])
+	if _, err := write(&house{jobs: twice}, "/cron replace every 2h tea", false); err == nil || !strings.Contains(err.Error(), "several jobs are named tea") {
+		t.Errorf("replacing one of two: %v", err)
+	}
+}
+
 func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 	t.Parallel()
 	table, err := command.New()
@@ -288,6 +330,7 @@ func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 		`/cron add "0 9 * *" x`, "/cron add @every 1s x", "/cron fly", "/cron pause 0", "/cron show 9", "/cron pause 4", "/cron rm nothing", "/cron rm news", "/cron run -1",
 		"/tasks stop", "/tasks stop 3", "/tasks 1", "/tasks fly 1",
 		"/allow", "/deny", "/answer", "/answer 0a1b2c", "/answer 0a1b2c 0", "/answer 0a1b2c x",
+		"/cron add every 2h tea", "/cron add every 2h Tea\nwith milk", "/cron replace every 2h coffee", "/cron new every 2h",
 	} {
 		h := &house{jobs: someJobs()}
 		cmd, name, args, ok := table.Parse(text, "")

@@ -17,7 +17,7 @@ import (
 type JobActions interface {
 	// Clock is the store's time, which decides what is due, and the zone of times that name none: the person's own, else the gateway's.
 	Clock(ctx context.Context, c Call) (now time.Time, zone string, err error)
-	// AddJob makes a job that answers where the command was given. The same job again is one job.
+	// AddJob makes a job that answers where the command was given, or changes the one whose key n has. The same job again is one job.
 	AddJob(ctx context.Context, c Call, n NewJob) (cron.Put, error)
 	// Jobs lists jobs in the order in which they were made.
 	Jobs(ctx context.Context, c Call) ([]cron.Job, error)
@@ -34,6 +34,8 @@ type NewJob struct {
 	Text     string
 	// Reminder: the text is sent as it is. Otherwise the agent gets it as a message and its answer is sent.
 	Reminder bool
+	// Key is that of the job to change; "" = a new one.
+	Key string
 }
 
 func jobCommands() []Command {
@@ -45,7 +47,7 @@ func jobCommands() []Command {
 		{
 			Name: "cron", Args: "[add WHEN TEXT | list | show N | pause N | resume N | run N | rm N]", Category: "jobs", Method: "cron.list",
 			Verbs: map[string]string{
-				"add": "cron.add", "show": "cron.get", "pause": "cron.pause", "resume": "cron.resume", "run": "cron.run", "rm": "cron.remove", "remove": "cron.remove",
+				"add": "cron.add", "replace": "cron.add", "new": "cron.add", "show": "cron.get", "pause": "cron.pause", "resume": "cron.resume", "run": "cron.run", "rm": "cron.remove", "remove": "cron.remove",
 			},
 			Description: "Let the agent do something by the clock, and look after such jobs.", Run: runCron,
 		},
@@ -64,7 +66,12 @@ const (
 )
 
 func runRemind(ctx context.Context, a Actions, c Call) (string, error) {
-	return addJob(ctx, a, c, c.Args, true)
+	n, zone, err := readJob(ctx, a, c, c.Args, remindUsage)
+	if err != nil {
+		return "", err
+	}
+	n.Reminder = true
+	return addJob(ctx, a, c, n, zone)
 }
 
 func runCron(ctx context.Context, a Actions, c Call) (Answer, error) {
@@ -72,40 +79,85 @@ func runCron(ctx context.Context, a Actions, c Call) (Answer, error) {
 	switch strings.ToLower(verb) {
 	case "", "list":
 		return runJobs(ctx, a, c)
-	case "add":
-		text, err := addJob(ctx, a, c, rest, false)
+	case "add", "replace", "new":
+		text, err := addCron(ctx, a, c, strings.ToLower(verb), rest)
 		return Answer{Text: text}, err
 	case "show", "pause", "resume", "run", "rm", "remove":
 		return onJob(ctx, a, c, strings.ToLower(verb), rest)
 	default:
-		return Answer{}, chat.Errorf(chat.CodeInvalid, "I do not know /cron %s; use add, list, show, pause, resume, run or rm", chat.Cut(verb, 20))
+		return Answer{}, chat.Errorf(chat.CodeInvalid, "I do not know /cron %s; use add, replace, new, list, show, pause, resume, run or rm", chat.Cut(verb, 20))
 	}
 }
 
-func addJob(ctx context.Context, a Actions, c Call, text string, reminder bool) (string, error) {
-	usage := cronUsage
-	if reminder {
-		usage = remindUsage
-	}
+// readJob reads what is behind /remind or /cron add: a time and a text.
+func readJob(ctx context.Context, a Actions, c Call, text, usage string) (n NewJob, zone string, err error) {
 	if text == "" {
-		return "", chat.Errorf(chat.CodeInvalid, "%s", usage)
+		return n, "", chat.Errorf(chat.CodeInvalid, "%s", usage)
 	}
 	now, zone, err := a.Clock(ctx, c)
 	if err != nil {
-		return "", err
+		return n, "", err
 	}
-	spec, rest, err := schedule.ParseWhen(text, now, zone)
-	if err != nil {
-		return "", inChatWords(chat.Errorf(chat.CodeInvalid, "%s", err))
+	if n.Schedule, n.Text, err = schedule.ParseWhen(text, now, zone); err != nil {
+		return n, "", inChatWords(chat.Errorf(chat.CodeInvalid, "%s", err))
 	}
-	if rest == "" {
-		return "", chat.Errorf(chat.CodeInvalid, "the text is missing behind the time; %s", usage)
+	if n.Text == "" {
+		return n, "", chat.Errorf(chat.CodeInvalid, "the text is missing behind the time; %s", usage)
 	}
-	put, err := a.AddJob(ctx, c, NewJob{Schedule: spec, Text: rest, Reminder: reminder})
+	return n, zone, nil
+}
+
+func addJob(ctx context.Context, a Actions, c Call, n NewJob, zone string) (string, error) {
+	put, err := a.AddJob(ctx, c, n)
 	if err != nil {
 		return "", inChatWords(err)
 	}
-	return added(put, rest, zone, reminder), nil
+	return added(put, n.Text, zone, n.Reminder), nil
+}
+
+// addCron is /cron add, replace and new. The first line of the text is the name of a job, and a name identifies it: add does not make a second one that fires beside
+// the first, replace changes the first, new makes the second.
+func addCron(ctx context.Context, a Actions, c Call, verb, text string) (string, error) {
+	n, zone, err := readJob(ctx, a, c, text, cronUsage)
+	if err != nil {
+		return "", err
+	}
+	if verb == "new" {
+		return addJob(ctx, a, c, n, zone)
+	}
+	jobs, err := a.Jobs(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	name, place := JobName(n.Text), -1
+	for i, j := range jobs {
+		switch {
+		case !strings.EqualFold(j.Name, name) || over(j):
+		case j.Schedule.Signature() == n.Schedule.Signature() && j.Payload.Text == n.Text: // the same request again
+			return addJob(ctx, a, c, n, zone)
+		case place >= 0 && verb == "replace":
+			return "", chat.Errorf(chat.CodeInvalid, "several jobs are named %s; remove one of them with /cron rm and its number first", name)
+		default:
+			place = i
+		}
+	}
+	switch {
+	case verb == "replace" && place < 0:
+		return "", chat.Errorf(chat.CodeInvalid, "there is no job named %s to replace; /cron add makes one", name)
+	case verb == "replace":
+		n.Key = jobs[place].Key
+	case place >= 0 && c.Again: // a job of a moment from now is another one by now
+		return "", errInterrupted()
+	case place >= 0:
+		return "", chat.Errorf(chat.CodeInvalid, "there is a job of this name already: %s. Write /cron replace WHEN TEXT to change it, or /cron new WHEN TEXT for a second one",
+			strings.TrimSuffix(jobLine(place, jobs[place], zone), "."))
+	}
+	return addJob(ctx, a, c, n, zone)
+}
+
+// over reports whether a job will do nothing any more unless a person wakes it.
+func over(j cron.Job) bool {
+	return j.Pause == nil && !j.AutoDisabled && (!j.Enabled || j.State.NextRunAt.IsZero())
 }
 
 // inChatWords takes the names that the wire has for members out of a refusal.

@@ -28,7 +28,7 @@ func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, er
 		return askWhich(ctx, a, c, verb)
 	}
 	if c.Again && verb != "show" {
-		return Answer{}, chat.Errorf(chat.CodeConflict, "I was interrupted and do not know whether it was done; look at /jobs and write it again if not")
+		return Answer{}, errInterrupted()
 	}
 	job, note, err := findJob(ctx, a, c, arg)
 	if err != nil {
@@ -53,6 +53,11 @@ func onJob(ctx context.Context, a Actions, c Call, verb, arg string) (Answer, er
 	default:
 		return Answer{Text: "Removed: " + job.Name + "."}, a.RemoveJob(ctx, c, job.ID)
 	}
+}
+
+// errInterrupted is a command that a crash cut off and that must not be repeated.
+func errInterrupted() error {
+	return chat.Errorf(chat.CodeConflict, "I was interrupted and do not know whether it was done; look at /jobs and write it again if not")
 }
 
 // askWhich offers the jobs with which a verb can do something.

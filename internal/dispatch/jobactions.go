@@ -56,7 +56,7 @@ func (a actions) AddJob(ctx context.Context, c command.Call, n command.NewJob) (
 }
 
 // chatJob are the members of a job that is made in a chat. The key follows from the request and its chat, so that the same request twice is one job and
-// the same words in two chats are two.
+// the same words in two chats are two; the key of a job that is changed stays.
 func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 	deliver := map[string]any{"mode": cron.DeliverAnnounce, "channel": channel.Web, "to": c.Session.String()}
 	if to := c.Target; !to.IsZero() {
@@ -71,7 +71,7 @@ func chatJob(c command.Call, n command.NewJob) (cron.Members, error) {
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{c.Session.String(), c.Target.Channel, c.Target.ChatID, c.Target.Thread, wake, n.Text, n.Schedule.Signature()}, "\x00")))
 	members := map[string]any{
-		"name": command.JobName(n.Text), "key": "chat:" + hex.EncodeToString(sum[:12]), "agentId": c.Session.Agent, "sessionTarget": cron.Isolated,
+		"name": command.JobName(n.Text), "key": cmp.Or(n.Key, "chat:"+hex.EncodeToString(sum[:12])), "agentId": c.Session.Agent, "sessionTarget": cron.Isolated,
 		"wakeMode": wake, "payload": payload, "delivery": deliver, "schedule": command.WireSchedule(n.Schedule),
 	}
 	m := cron.Members{}
