@@ -1,7 +1,7 @@
 // node dashboard.mjs URL TOKEN [DIR]: the dashboard in Chromium. It keeps its token to this gateway and this tab, shows what the gateway does, and
 // talks. With DIR every view is photographed there, in light and dark, wide and narrow.
 import { createServer } from "node:http";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 import { check, end, within } from "./report.mjs";
 
@@ -66,6 +66,52 @@ await within(20_000, "the answer in the log", p.waitForFunction(
 check("a message is answered on the page, and is text", (await p.locator("#view-sessions .log b").count()) === 0);
 await shoot(p, "sessions");
 
+// A picture and a table: chosen, shown at once, sent, and shown again from the gateway.
+const drawing = await p.evaluate(() => {
+  const canvas = Object.assign(document.createElement("canvas"), { width: 320, height: 180 });
+  const g = canvas.getContext("2d");
+  g.fillStyle = "#f0c264"; g.fillRect(0, 0, 320, 180);
+  g.fillStyle = "#1f6f5c"; g.beginPath(); g.arc(160, 180, 90, 0, 7); g.fill();
+  return canvas.toDataURL("image/png").split(",")[1];
+});
+const files = [
+  { name: "sunrise.png", mimeType: "image/png", buffer: Buffer.from(drawing, "base64") },
+  { name: "table <b>.csv", mimeType: "text/csv", buffer: Buffer.from("a,b\n1,2\n") },
+  { name: "page.html", mimeType: "text/html", buffer: Buffer.from("<script>document.title = 'ran'</script>") },
+];
+await p.setInputFiles('#view-sessions input[type="file"]', files);
+check("chosen files stand above the line", (await p.locator("#view-sessions .chip").count()) === 3);
+await shoot(p, "files-chosen");
+await p.click('#view-sessions .chip button[aria-label="Remove page.html"]');
+check("a chosen file can be removed", (await p.locator("#view-sessions .chip").count()) === 2);
+await p.setInputFiles('#view-sessions input[type="file"]', files[2]);
+await p.fill("#view-sessions textarea", "look at this");
+await p.press("#view-sessions textarea", "Enter");
+const drawn = (where) => where.waitForFunction(() => [...document.querySelectorAll("#view-sessions .file img")].some((i) => i.complete && i.naturalWidth === 320 && i.src.startsWith("blob:")), null, { timeout: 15_000 });
+check("a picture is shown when it is sent", await drawn(p).then(() => true, () => false));
+await within(20_000, "the answer to files", p.waitForFunction(() => (document.querySelector("#view-sessions .log").textContent.match(/look at this/g) ?? []).length >= 2));
+await p.goto(`${http}/dashboard`); // the tab has the token
+await visible(p, "#house");
+await p.click('a[href="#sessions"]');
+check("the picture is shown from the gateway after a reload", await drawn(p).then(() => true, () => false));
+const sentText = await p.locator("#view-sessions .said.user").last().textContent();
+check("a file that is shown has no line in the text", sentText.includes("look at this") && sentText.includes("table <b>.csv") && !sentText.includes("[attachment"), sentText);
+for (const f of files) {
+  const [saved] = await within(15_000, `the file ${f.name}`, Promise.all([p.waitForEvent("download"), p.click(`#view-sessions .file button[title="Save ${f.name}"]`)]));
+  check(`${f.name} is saved as it was sent`, Buffer.compare(readFileSync(await saved.path()), f.buffer) === 0 && saved.url().startsWith("blob:"), saved.suggestedFilename());
+}
+check("a page that was sent as a file does not run", (await p.title()) !== "ran");
+await p.evaluate(() => {
+  const data = new DataTransfer();
+  data.items.add(new File(["dropped"], "dropped.txt", { type: "text/plain" }));
+  document.querySelector("#view-sessions").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+});
+check("a dropped file is taken", (await p.textContent("#view-sessions .chips")).includes("dropped.txt"));
+await p.click('#view-sessions .chip button');
+await p.setInputFiles('#view-sessions input[type="file"]', { name: "big.bin", mimeType: "application/octet-stream", buffer: Buffer.alloc(20 * 1024 * 1024 + 1) });
+check("a file that is too large is named at once", (await p.locator("#view-sessions .chip").count()) === 0 && (await p.textContent("#view-sessions .head")).includes("big.bin"), await p.textContent("#view-sessions .head"));
+await shoot(p, "files");
+
 if (await p.isVisible("#nav-jobs")) {
   await p.click("#nav-jobs");
   await visible(p, "#view-jobs");
@@ -73,7 +119,7 @@ if (await p.isVisible("#nav-jobs")) {
   await shoot(p, "jobs");
   check("the jobs are shown", (await p.textContent("#view-jobs")).length > 0);
 }
-check("the page asks nobody but this gateway", p.addresses.every((a) => a.startsWith(http) || a.startsWith(url.replace(/\/ws$/, ""))), p.addresses.filter((a) => !a.startsWith(http)));
+check("the page asks nobody but this gateway", p.addresses.every((a) => a.startsWith(http) || a.startsWith(`blob:${http}`) || a.startsWith(url.replace(/\/ws$/, ""))), p.addresses.filter((a) => !a.startsWith(http)));
 check("no address holds the token but the one that was typed", p.addresses.filter((a) => a.includes(token)).length <= 1, p.addresses.filter((a) => a.includes(token)).length);
 check("another gateway hears nothing", heard.length === 0, heard);
 check("the browser has nothing to complain about", p.complaints.length === 0, p.complaints);

@@ -21,7 +21,10 @@ func (a Attachment) String() string {
 }
 
 // InText stands for a file of a message in text alone: in what a model reads, and in the transcript.
-func (a Attachment) InText() string { return "[attachment: " + a.String() + "]" }
+func (a Attachment) InText() string { return AttachmentMark + a.String() + "]" }
+
+// AttachmentMark begins what stands for a file of a message in a text.
+const AttachmentMark = "[attachment: "
 
 // Line stands for a file of an answer in text alone: in the transcript, and in channels that show no files.
 func (a Attachment) Line() string { return "[file: " + a.String() + "]" }

@@ -11,7 +11,8 @@
 //
 // # Promises
 //
-//   - The policy `default-src 'self'; frame-ancestors 'none'` holds: no inline script or style, nothing from elsewhere.
+//   - The policy `default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'` holds: no inline script or style, nothing from elsewhere. Pictures of
+//     messages are fetched with the token of the tab and shown from memory.
 //   - Text of other people is always set as text, never as markup.
 //
 // # What it does not do
@@ -35,7 +36,7 @@ var files embed.FS
 
 const (
 	root   = "/dashboard"
-	policy = "default-src 'self'; frame-ancestors 'none'"
+	policy = "default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'"
 )
 
 // Handler serves the page at /dashboard and its files below. It is safe for concurrent use.

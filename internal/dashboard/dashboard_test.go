@@ -31,7 +31,7 @@ func TestEveryAnswerCarriesThePolicy(t *testing.T) {
 	} {
 		w := get(t, http.MethodGet, path)
 		h := w.Header()
-		if w.Code != status || h.Get("Content-Security-Policy") != "default-src 'self'; frame-ancestors 'none'" ||
+		if w.Code != status || h.Get("Content-Security-Policy") != "default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'" ||
 			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" {
 			t.Errorf("%s: %d %v", path, w.Code, h)
 		}

@@ -101,6 +101,11 @@ func (d *Dispatcher) Transcript(ctx context.Context, q store.TranscriptQuery) (s
 	return d.store.Transcript(ctx, q)
 }
 
+// FilesOfRuns lists the files that came with the messages of runs, by run and in the order of the messages.
+func (d *Dispatcher) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error) {
+	return d.store.FilesOfRuns(ctx, key, runs)
+}
+
 // Search finds entries of conversations.
 func (d *Dispatcher) Search(ctx context.Context, q store.SearchQuery) (store.SearchResult, error) {
 	return d.store.SearchTranscripts(ctx, q)

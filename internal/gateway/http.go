@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
+	"laneway/internal/gateway/conversation"
 	"laneway/internal/gateway/fault"
 	"laneway/internal/gateway/httpbody"
 	"laneway/internal/gateway/openai"
@@ -71,6 +73,16 @@ func (s *Server) files(r chi.Router) {
 	r.Get("/v1/files", s.completions.ListFiles())
 	r.Get("/v1/files/{id}", s.completions.File())
 	r.Get("/v1/files/{id}/content", s.completions.FileContent())
+	r.Get(conversation.MessageFilePath, s.completions.MessageFile(s.messageFile))
+}
+
+// messageFile finds the file of a conversation that a query names.
+func (s *Server) messageFile(ctx context.Context, cred auth.Credential, query url.Values) (chat.Attachment, error) {
+	at, ok := conversation.ParseFilePlace(query, s.backend.DefaultAgent())
+	if !ok {
+		return chat.Attachment{}, fault.Invalid("this address does not name a file; chat.history has the addresses")
+	}
+	return conversation.MessageFile(ctx, s.backend, cred, at)
 }
 
 func (s *Server) optional(r chi.Router) {

@@ -99,6 +99,9 @@ type Inbox interface {
 	Hinted(ctx context.Context, nodeID string, limit int) ([]Taken, error)
 	// MessageByID finds a message by its id; chat.ErrNotFound.
 	MessageByID(ctx context.Context, id string) (Waiting, error)
+	// FilesOfRuns lists the files that came with the messages of runs of a session, by run and in the order of the messages. A run without files, one of another
+	// session, and one whose messages were deleted by their age is absent. Runs of jobs bring no files.
+	FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error)
 	// PendingInputs lists messages of a session that are accepted and not yet run, oldest first, with a higher sequence number than after,
 	// at most limit and at most [ReadBytes], and returns the number of all of them. The list is empty only when there are none behind
 	// after.

@@ -126,15 +126,16 @@ type HistoryReset struct {
 
 // HistoryMessage is a message of a transcript.
 type HistoryMessage struct {
-	ID         string     `json:"id,omitempty"`                                // its id; absent while it waits
-	Seq        int64      `json:"seq,omitempty"`                               // its number in the transcript; absent while it waits
-	Role       string     `json:"role" rule:"enum=user|assistant|system|tool"` // who wrote it; system names what was stopped, interrupted or dropped
-	Content    []TextPart `json:"content"`                                     // the text, in one part
-	Timestamp  int64      `json:"timestamp"`                                   // when, in Unix milliseconds
-	RunID      string     `json:"runId,omitempty"`                             // its run
-	StopReason string     `json:"stopReason,omitempty"`                        // what ended the answer
-	Command    bool       `json:"command,omitempty"`                           // it belongs to a chat command
-	Covers     *SeqRange  `json:"covers,omitempty"`                            // of a summary: the messages that it stands for
+	ID         string        `json:"id,omitempty"`                                // its id; absent while it waits
+	Seq        int64         `json:"seq,omitempty"`                               // its number in the transcript; absent while it waits
+	Role       string        `json:"role" rule:"enum=user|assistant|system|tool"` // who wrote it; system names what was stopped, interrupted or dropped
+	Content    []TextPart    `json:"content"`                                     // the text, in one part
+	Timestamp  int64         `json:"timestamp"`                                   // when, in Unix milliseconds
+	RunID      string        `json:"runId,omitempty"`                             // its run
+	StopReason string        `json:"stopReason,omitempty"`                        // what ended the answer
+	Command    bool          `json:"command,omitempty"`                           // it belongs to a chat command
+	Covers     *SeqRange     `json:"covers,omitempty"`                            // of a summary: the messages that it stands for
+	Files      []MessageFile `json:"files,omitempty"`                             // files that came with it; in the text each has a line
 	// for terminal clients of OpenClaw
 	Openclaw *ClientMark `json:"__openclaw,omitempty"` //nolint:tagliatelle // the name that they look for
 }
@@ -143,6 +144,14 @@ type HistoryMessage struct {
 type SeqRange struct {
 	From int64 `json:"from"` // the number of the first one
 	To   int64 `json:"to"`   // the number of the last one
+}
+
+// MessageFile is a file that came with a message.
+type MessageFile struct {
+	Name     string `json:"name"`     // its name, which is no path
+	MIMEType string `json:"mimeType"` // its kind
+	Size     int64  `json:"size"`     // how many bytes it has
+	URL      string `json:"url"`      // a path of this gateway whose GET has the content, with the same credential in the header Authorization
 }
 
 // Text is the whole text of the message.

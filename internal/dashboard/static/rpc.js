@@ -48,6 +48,14 @@ export class Gateway {
     });
   }
 
+  // http asks a path of this gateway with the token of this tab.
+  async http(path, options = {}) {
+    const answer = await fetch(path, { ...options, headers: { Authorization: `Bearer ${this.#token}` }, redirect: "error", cache: "no-store", credentials: "omit" });
+    if (answer.ok) return answer;
+    const said = await answer.json().catch(() => ({}));
+    throw new Error(said.error?.message ?? `the gateway answered ${answer.status}`);
+  }
+
   // A list as if it were one page. Pages are bounded in bytes, so one may have fewer members than were asked for. most: how many members to read.
   async list(method, member, params = {}, most = Infinity) {
     const all = [];

@@ -1,11 +1,17 @@
 // Sessions at the left, the conversation at the right, answers as they are made.
 
 import { ago, el, pill, prose, textOf } from "/dashboard/dom.js";
+import { Outgoing, Shown, upload } from "/dashboard/files.js";
+
+const NAMES = 60000; // how long names are taken as they are
 
 export class Sessions {
   constructor(root, gateway, hello) {
     this.gateway = gateway;
     this.mayWrite = hello.auth.scopes.some((s) => s === "operator.write" || s === "operator.admin");
+    this.mayName = hello.auth.scopes.includes("operator.admin") && hello.features.methods.includes("channels.pairing.list");
+    this.people = new Map();
+    this.named = 0;
     this.key = hello.snapshot.sessionDefaults.mainSessionKey;
     this.list = el("ul", { class: "list" });
     this.search = el("input", { type: "search", placeholder: "Search sessions", "aria-label": "Search sessions", oninput: () => this.later() });
@@ -18,7 +24,15 @@ export class Sessions {
     this.box.addEventListener("keydown", (e) => this.typed(e));
     this.box.addEventListener("input", () => this.fit());
     const send = el("button", { type: "submit", class: "primary", disabled: !this.mayWrite }, "Send");
-    const form = el("form", { class: "compose", onsubmit: (e) => { e.preventDefault(); this.send(); } }, this.box, send);
+    this.outgoing = new Outgoing((why) => { this.state.textContent = why; });
+    this.shown = new Shown();
+    if (this.mayWrite) {
+      this.box.addEventListener("paste", (e) => { if (e.clipboardData.files.length > 0) { e.preventDefault(); this.outgoing.add(e.clipboardData.files); } });
+      root.addEventListener("dragover", (e) => e.preventDefault());
+      root.addEventListener("drop", (e) => { e.preventDefault(); this.outgoing.add(e.dataTransfer.files); });
+    }
+    const form = el("form", { class: "compose", onsubmit: (e) => { e.preventDefault(); this.send(); } },
+      this.outgoing.chips, this.outgoing.input, this.mayWrite ? this.outgoing.button : null, this.box, send);
     root.replaceChildren(
       el("aside", { class: "card side" }, el("div", { class: "find" }, this.search, this.mayWrite ? fresh : null), this.list),
       el("div", { class: "card talk" }, el("div", { class: "head" }, el("div", { class: "grow" }, this.title, this.state), this.stop), this.log, form),
@@ -39,21 +53,35 @@ export class Sessions {
   async refresh() {
     try {
       const search = this.search.value.trim();
+      await this.names();
       this.rows = await this.gateway.list("sessions.list", "sessions", search ? { search } : { hideCronRuns: true }, 100);
       this.draw();
     } catch (fault) { this.state.textContent = fault.message; }
   }
 
+  // People stand by their names, which an operator may read.
+  async names() {
+    if (!this.mayName || Date.now() - this.named < NAMES) return;
+    this.named = Date.now();
+    const got = await this.gateway.call("channels.pairing.list", { extended: true }).catch(() => ({}));
+    this.people = new Map((got.granted ?? []).map((g) => [`${g.channel}:direct:${g.senderId}`, `${g.senderLabel} · ${g.channelLabel}`]));
+  }
+
+  label(key) {
+    const name = key.split(":").slice(2).join(":") || key;
+    return this.people.get(name) ?? name;
+  }
+
   draw() {
     const items = this.rows.map((s) => el("li", {},
-      el("button", { type: "button", class: s.key === this.key ? "item chosen" : "item", onclick: () => this.open(s.key) },
-        el("span", { class: "top" }, el("span", { class: "name ellipsis" }, short(s.key)), mark(s)),
+      el("button", { type: "button", class: s.key === this.key ? "item chosen" : "item", title: s.key, onclick: () => this.open(s.key) },
+        el("span", { class: "top" }, el("span", { class: "name ellipsis" }, this.label(s.key)), mark(s)),
         el("span", { class: "quiet small ellipsis" }, s.lastMessagePreview || "no answer yet"),
         el("span", { class: "quiet small" }, `${s.agentId} · ${ago(s.updatedAt)}`))));
     this.list.replaceChildren(...items);
     if (items.length === 0) this.list.replaceChildren(el("li", { class: "quiet empty" }, this.search.value ? "Nothing found." : "No sessions yet. Say something."));
     const mine = this.rows.find((s) => s.key === this.key);
-    this.title.textContent = short(this.key);
+    this.title.textContent = this.label(this.key);
     this.title.title = this.key;
     if (mine) this.state.textContent = mine.hasActiveRun ? `working${mine.queueDepth ? `, ${mine.queueDepth} waiting` : ""}` : `${mine.lane} lane · ${mine.effectiveQueueMode}`;
     else this.state.textContent = "new";
@@ -75,7 +103,8 @@ export class Sessions {
       const h = await this.gateway.call("chat.history", { sessionKey: key, limit: 200 });
       if (key !== this.key) return;
       this.runs.clear();
-      this.log.replaceChildren(...h.messages.map((m) => bubble(m.role, textOf(m), m)));
+      this.shown.clear();
+      this.log.replaceChildren(...h.messages.map((m) => bubble(m.role, withoutLines(textOf(m), m.files), m, m.files && this.shown.kept(this.gateway, m.files))));
       for (const p of h.pendingInputs?.items ?? []) this.put(p.runId ?? p.id, "user", textOf(p.message), "waiting");
       if (h.inFlightRun) this.grow(h.inFlightRun.runId, h.inFlightRun.text);
       if (h.messages.length === 0 && !h.inFlightRun) this.log.replaceChildren(el("p", { class: "quiet empty" }, "Nothing was said here yet."));
@@ -83,9 +112,9 @@ export class Sessions {
     } catch (fault) { this.log.replaceChildren(el("p", { class: "fault" }, fault.message)); }
   }
 
-  put(run, role, text, note) {
+  put(run, role, text, note, files) {
     this.log.querySelector(".empty")?.remove();
-    const b = bubble(role, text, { note });
+    const b = bubble(role, text, { note }, files);
     b.dataset.run = run;
     this.log.append(b);
     this.down(role === "user");
@@ -134,17 +163,20 @@ export class Sessions {
   }
 
   async send() {
-    const text = this.box.value;
-    if (!text.trim()) return;
+    const files = this.outgoing.take();
+    const text = this.box.value.trim() ? this.box.value : files.map((f) => f.name).join(", ");
+    if (!text) return;
     this.box.value = "";
     this.fit();
     const run = crypto.randomUUID?.() ?? `w-${Date.now()}-${Math.random().toString(36).slice(2)}`;
-    const mine = this.put(run, "user", text);
+    const key = this.key, mine = this.put(run, "user", text, undefined, this.shown.chosen(files));
     try {
-      await this.gateway.call("chat.send", { sessionKey: this.key, message: text, idempotencyKey: run });
+      const attachments = await upload(this.gateway, files);
+      await this.gateway.call("chat.send", { sessionKey: key, message: text, idempotencyKey: run, ...(attachments.length > 0 ? { attachments } : {}) });
       this.later();
     } catch (fault) {
       mine.append(el("span", { class: "note bad" }, fault.message));
+      this.outgoing.add(files);
       if (!this.box.value) this.box.value = text;
     }
   }
@@ -167,8 +199,6 @@ export class Sessions {
   }
 }
 
-function short(key) { return key.split(":").slice(2).join(":") || key; }
-
 function mark(s) {
   if (s.hasActiveRun) return pill("live", s.queueDepth ? `working +${s.queueDepth}` : "working");
   if (s.queueDepth) return pill("warn", `${s.queueDepth} waiting`);
@@ -176,8 +206,15 @@ function mark(s) {
   return null;
 }
 
-function bubble(role, text, m = {}) {
-  const b = el("article", { class: `said ${role}${m.command ? " command" : ""}` }, el("div", { class: "text" }, ...prose(text)));
+// In a text each file has a line at the end; where the file itself is shown, the line says it twice.
+function withoutLines(text, files = []) {
+  const lines = text.split("\n");
+  for (let left = files.length; left > 0 && lines.at(-1)?.startsWith("[attachment: "); left--) lines.pop();
+  return lines.join("\n");
+}
+
+function bubble(role, text, m = {}, files = null) {
+  const b = el("article", { class: `said ${role}${m.command ? " command" : ""}` }, el("div", { class: "text" }, ...prose(text)), files);
   if (m.stopReason && m.stopReason !== "stop") b.append(el("span", { class: "note" }, m.stopReason));
   if (m.note) b.append(el("span", { class: "note" }, m.note));
   if (m.timestamp) b.title = new Date(m.timestamp).toLocaleString();

@@ -132,10 +132,15 @@ func (v view) page(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) (
 	if err != nil {
 		return nil, messageList{}, err
 	}
-	messages := encodeMessages(backwards(t.Entries), chars)
+	id := cmp.Or(p.SessionID, t.SessionID)
+	files, err := v.withFiles(ctx, id, t.Entries)
+	if err != nil {
+		return nil, messageList{}, err
+	}
+	messages := encodeMessages(backwards(t.Entries), files, chars)
 	slices.Reverse(messages.encoded)
 	return &wire.HistoryPage[json.RawMessage]{
-		SessionKey: v.key.String(), SessionID: cmp.Or(p.SessionID, t.SessionID), Messages: messages.encoded,
+		SessionKey: v.key.String(), SessionID: id, Messages: messages.encoded,
 		HasMore: int(p.Offset)+len(messages.encoded) < t.Total, TotalMessages: t.Total, DeltaCursor: cursor{t.LastSeq, t.SessionID}.String(),
 	}, messages, nil
 }
@@ -153,7 +158,11 @@ func (v view) after(ctx context.Context, c *rpc.Call, p wire.ChatHistoryParams) 
 	if err != nil || from.lost(t) {
 		return nil, messageList{}, err
 	}
-	messages := encodeMessages(t.Entries, chars)
+	files, err := v.withFiles(ctx, t.SessionID, t.Entries)
+	if err != nil {
+		return nil, messageList{}, err
+	}
+	messages := encodeMessages(t.Entries, files, chars)
 	return &wire.HistoryPage[json.RawMessage]{
 		Messages: messages.encoded, DeltaCursor: cursor{max(messages.last, from.seq), t.SessionID}.String(),
 	}, messages, nil
@@ -173,11 +182,13 @@ func backwards(entries []chat.TranscriptEntry) []chat.TranscriptEntry {
 }
 
 // encodeMessages encodes entries in their order as long as they fit into an answer, at least one.
-func encodeMessages(entries []chat.TranscriptEntry, maxChars int) messageList {
+func encodeMessages(entries []chat.TranscriptEntry, files map[int64][]wire.MessageFile, maxChars int) messageList {
 	out := messageList{encoded: []json.RawMessage{}, answers: map[string]bool{}}
 	size := 0
 	for _, e := range entries {
-		m := strictjson.Encode(messageOf(e, maxChars))
+		shown := messageOf(e, maxChars)
+		shown.Files = files[e.Seq]
+		m := strictjson.Encode(shown)
 		if size += len(m); size > rpc.ListBytes && len(out.encoded) > 0 {
 			break
 		}

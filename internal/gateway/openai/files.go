@@ -1,12 +1,14 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -221,27 +223,43 @@ func (h *Handler) File() http.HandlerFunc {
 	})
 }
 
-// FileContent answers GET /v1/files/{id}/content. A browser never shows the content as a page: it came from outside.
+// FileContent answers GET /v1/files/{id}/content.
 func (h *Handler) FileContent() http.HandlerFunc {
 	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
 		up, err := h.files.FindFile(cred.Name, cred.Own(), chi.URLParam(r, "id"))
 		if err != nil {
 			return err
 		}
-		content, err := h.files.FileContent(up.Attachment)
+		return h.send(w, r, up.Attachment, up.CreatedAt)
+	})
+}
+
+// MessageFile answers a GET for a file that find finds, one that came with a message of a conversation.
+func (h *Handler) MessageFile(find func(ctx context.Context, cred auth.Credential, query url.Values) (chat.Attachment, error)) http.HandlerFunc {
+	return h.handled(chat.ScopeRead, func(w http.ResponseWriter, r *http.Request, cred auth.Credential) error {
+		f, err := find(r.Context(), cred, r.URL.Query())
 		if err != nil {
 			return err
 		}
-		defer content.Close()
-		head := w.Header()
-		head.Set("Content-Type", up.MIMEType)
-		head.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": up.Name}))
-		head.Set("X-Content-Type-Options", "nosniff")
-		head.Set("Content-Security-Policy", "default-src 'none'; sandbox")
-		head.Set("Cache-Control", "no-store")
-		http.ServeContent(w, r, "", up.CreatedAt, content)
-		return nil
+		return h.send(w, r, f, time.Time{})
 	})
+}
+
+// send answers with the content of a file. A browser never shows it as a page: it came from outside.
+func (h *Handler) send(w http.ResponseWriter, r *http.Request, f chat.Attachment, made time.Time) error {
+	content, err := h.files.FileContent(f)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	head := w.Header()
+	head.Set("Content-Type", cmp.Or(f.MIMEType, "application/octet-stream"))
+	head.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": f.Name}))
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	head.Set("Cache-Control", "no-store")
+	http.ServeContent(w, r, "", made, content)
+	return nil
 }
 
 // refuse answers with an error. That of a file which is too large has a status of its own.

@@ -131,6 +131,25 @@ func (s *Store) MessageByID(ctx context.Context, id string) (store.Waiting, erro
 	return out, err
 }
 
+// FilesOfRuns lists the files that came with the messages of runs; see the port.
+func (s *Store) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error) {
+	found := map[string][]chat.Attachment{}
+	err := s.do(ctx, "FilesOfRuns", func(time.Time) error {
+		var list []*message
+		for _, m := range s.messages {
+			if m.Session == key && slices.Contains(runs, m.RunID) && len(m.Content.Attachments) > 0 {
+				list = append(list, m)
+			}
+		}
+		slices.SortFunc(list, func(a, b *message) int { return cmp.Compare(a.Seq, b.Seq) })
+		for _, m := range list {
+			found[m.RunID] = append(found[m.RunID], m.Content.Attachments...)
+		}
+		return nil
+	})
+	return found, err
+}
+
 // PendingInputs lists the waiting messages of a session, oldest first, and returns the number of all of them.
 func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) ([]store.Waiting, int, error) {
 	var (

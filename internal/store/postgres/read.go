@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 
@@ -40,6 +41,37 @@ func (s *Store) MessageByID(ctx context.Context, id string) (store.Waiting, erro
 		return orNone(err, chat.ErrNotFound)
 	})
 	return out, err
+}
+
+// filesOfRunsSQL reads the messages of the range in which those of the runs lie. Parameters: $1 the session, $2 the runs, $3 joinedAhead.
+const filesOfRunsSQL = `
+WITH named AS MATERIALIZED (SELECT id, seq_from, seq_to FROM runs WHERE session_key = $1 AND id = ANY($2::text[]))
+SELECT i.run_id, i.body::json ->> 'attachments' FROM inbox i
+WHERE i.session_key = $1 AND i.seq BETWEEN (SELECT min(seq_from) FROM named) AND (SELECT max(seq_to) FROM named) + $3::bigint
+	AND i.run_id IN (SELECT id FROM named) AND i.body::json ->> 'attachments' IS NOT NULL
+ORDER BY i.seq`
+
+// FilesOfRuns lists the files that came with the messages of runs; see the port.
+func (s *Store) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error) {
+	var found map[string][]chat.Attachment
+	err := s.do(ctx, "looking for files of messages", func(ctx context.Context) error {
+		found = map[string][]chat.Attachment{}
+		rows, err := s.pool.Query(ctx, filesOfRunsSQL, key.String(), runs, joinedAhead)
+		if err != nil {
+			return err
+		}
+		var run, text string
+		_, err = pgx.ForEachRow(rows, []any{&run, &text}, func() error {
+			var files []chat.Attachment
+			if err := json.Unmarshal([]byte(text), &files); err != nil {
+				return err
+			}
+			found[run] = append(found[run], files...)
+			return nil
+		})
+		return err
+	})
+	return found, err
 }
 
 // within selects of the rows of a query the first ones whose bytes together are at most budget, at least one. The query has an order and a

@@ -231,6 +231,40 @@ func (s *Store) MessageByID(ctx context.Context, id string) (m store.Waiting, er
 	return m, err
 }
 
+// filesOfRunsSQL reads the messages of the range in which those of the runs lie. Parameters: ?1 the session, ?2 a JSON array of runs, ?3 joinedAhead.
+const filesOfRunsSQL = `
+	WITH named AS MATERIALIZED (SELECT id, seq_from, seq_to FROM runs WHERE session_key = ?1 AND id IN (SELECT value FROM json_each(?2)))
+	SELECT run_id, body ->> '$.attachments' FROM inbox
+	WHERE session_key = ?1 AND seq BETWEEN (SELECT min(seq_from) FROM named) AND (SELECT max(seq_to) FROM named) + ?3
+		AND run_id IN (SELECT id FROM named) AND body ->> '$.attachments' IS NOT NULL
+	ORDER BY seq`
+
+// FilesOfRuns lists the files that came with the messages of runs; see the port.
+func (s *Store) FilesOfRuns(ctx context.Context, key chat.SessionKey, runs []string) (map[string][]chat.Attachment, error) {
+	type ofMessage struct {
+		run   string
+		files []chat.Attachment
+	}
+	var list []ofMessage
+	named, err := encode(runs)
+	if err != nil {
+		return nil, err
+	}
+	err = s.view(ctx, "look for files of messages", func(ctx context.Context, q querier) (err error) {
+		rows, err := q.query(ctx, filesOfRunsSQL, key.String(), named, joinedAhead)
+		list, err = collect(rows, err, func(row scanner) (m ofMessage, err error) {
+			err = row.Scan(&m.run, jsonColumn{&m.files})
+			return m, err
+		})
+		return err
+	})
+	found := make(map[string][]chat.Attachment, len(list))
+	for _, m := range list {
+		found[m.run] = append(found[m.run], m.files...)
+	}
+	return found, err
+}
+
 // PendingInputs lists the waiting messages of a session, oldest first, and returns the number of all of them.
 func (s *Store) PendingInputs(ctx context.Context, key chat.SessionKey, after int64, limit int) (list []store.Waiting, total int, err error) {
 	err = s.view(ctx, "list waiting messages", func(ctx context.Context, q querier) (err error) {

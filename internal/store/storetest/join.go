@@ -14,6 +14,7 @@ func joinTests() []test {
 		{"JoinNeedsTheClaim", joinNeedsTheClaim},
 		{"JoinedMessageRunsAgainWithItsRun", joinedRunsAgain},
 		{"JoinAcrossAnotherRun", joinAcrossAnotherRun},
+		{"FilesOfTheMessagesOfARun", filesOfRun},
 	}
 }
 
@@ -43,6 +44,46 @@ func joinedIsMerged(w *world) {
 	equal(w, "merged", idsOf(f.Merged), []string{id})
 	equal(w, "merged into", w.ended(id, chat.OutcomeMerged).MergedInto, 1)
 	w.ended(run, chat.OutcomeAnswered)
+}
+
+// The files of a run are those of its messages in their order, a joined one among them, and no others.
+func filesOfRun(w *world) {
+	node, key := w.node(), w.key()
+	with := func(key chat.SessionKey, names ...string) (string, store.Accepted) {
+		p := w.message(node, key)
+		for _, name := range names {
+			p.Message.Content.Attachments = append(p.Message.Content.Attachments, chat.Attachment{Name: name, MIMEType: "image/png", Path: "uploads/o/" + name, Size: 7})
+		}
+		return p.Message.ID, w.accept(p)
+	}
+	run, first := with(key, "one.png", "two.png")
+	_, second := with(key)
+	_, third := with(key, "three.png")
+	c := claimOf(key, first)
+	w.start(c, run, first.Seq, second.Seq, third.Seq)
+	_, late := with(key, "late.png")
+	w.join(c, run, late.Seq)
+	waits, _ := with(key, "waits.png")
+	other, _ := with(w.key(), "other.png")
+	look := func(when string) {
+		w.Helper()
+		got, err := w.st.FilesOfRuns(w.ctx, key, []string{run, waits, other, "unknown"})
+		w.ok(err)
+		names := map[string][]string{}
+		for id, files := range got {
+			for _, f := range files {
+				equal(w, when, f, chat.Attachment{Name: f.Name, MIMEType: "image/png", Path: "uploads/o/" + f.Name, Size: 7})
+				names[id] = append(names[id], f.Name)
+			}
+		}
+		equal(w, when, names, map[string][]string{run: {"one.png", "two.png", "three.png", "late.png"}})
+	}
+	look("while it runs")
+	w.finish(answered(c, run))
+	look("after its end")
+	got, err := w.st.FilesOfRuns(w.ctx, key, nil)
+	w.ok(err)
+	equal(w, "of no run", len(got), 0)
 }
 
 func joinedFails(w *world) {
