@@ -16,11 +16,22 @@ func (h handlers) toc() []*rpc.Method {
 	return []*rpc.Method{rpc.Define("toc.list", chat.ScopeRead, h.tocList, rpc.Lists)}
 }
 
-// periods are what names of periods look like.
-var periods = map[store.TocLevel]*regexp.Regexp{
-	store.TocDay:   regexp.MustCompile(`^\d{4}-\d\d-\d\d$`),
-	store.TocWeek:  regexp.MustCompile(`^\d{4}-W\d\d$`),
-	store.TocMonth: regexp.MustCompile(`^\d{4}-\d\d$`),
+var (
+	dayForm   = regexp.MustCompile(`^\d{4}-\d\d-\d\d$`)
+	weekForm  = regexp.MustCompile(`^\d{4}-W\d\d$`)
+	monthForm = regexp.MustCompile(`^\d{4}-\d\d$`)
+)
+
+// names reports whether a text names a period of a level.
+func names(level store.TocLevel, text string) bool {
+	switch level {
+	case store.TocWeek:
+		return weekForm.MatchString(text)
+	case store.TocMonth:
+		return monthForm.MatchString(text)
+	default:
+		return dayForm.MatchString(text)
+	}
 }
 
 func (h handlers) tocList(ctx context.Context, c *rpc.Call, p wire.TocListParams) (wire.TocListResult, error) {
@@ -63,7 +74,7 @@ func (h handlers) tocQuery(c *rpc.Call, p wire.TocListParams) (store.TocQuery, e
 		Limit: int(orElse(p.Limit, store.DefaultTocNodes)), Offset: int(p.Offset),
 	}
 	for name, text := range map[string]string{"/from": p.From, "/to": p.To} {
-		if text != "" && !periods[q.Level].MatchString(text) {
+		if text != "" && !names(q.Level, text) {
 			return q, c.BadParam(name, "a day is named as 2026-03-14, a week as 2026-W11, a month as 2026-03")
 		}
 	}

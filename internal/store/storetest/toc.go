@@ -30,14 +30,10 @@ func tocTests() []test {
 	}
 }
 
-// march is the period of the parts of these tests.
-var march = store.TocPart{Owner: "ann", Day: "2026-03-14", Week: "2026-W11", Month: "2026-03", Entries: 1, Text: "bread"}
-
 // part is the part of the next entry of a session.
 func (w *world) part(key chat.SessionKey, change func(p *store.TocPart)) store.TocPart {
 	w.Helper()
-	p := march
-	p.Session = key
+	p := store.TocPart{Session: key, Owner: "ann", Day: "2026-03-14", Week: "2026-W11", Month: "2026-03", Entries: 1, Text: "bread"}
 	list, err := w.st.TocEntries(w.ctx, key, 0, many, 0)
 	w.ok(err)
 	for _, b := range w.behind() {
@@ -89,10 +85,13 @@ func (w *world) dueNames(level store.TocLevel) (names []string) {
 	return names
 }
 
-var (
-	annsWeek  = store.TocRef{Owner: "ann", Level: store.TocWeek, Period: "2026-W11"}
-	annsMonth = store.TocRef{Owner: "ann", Level: store.TocMonth, Period: "2026-03"}
-)
+func annsWeek() store.TocRef {
+	return store.TocRef{Owner: "ann", Level: store.TocWeek, Period: "2026-W11"}
+}
+
+func annsMonth() store.TocRef {
+	return store.TocRef{Owner: "ann", Level: store.TocMonth, Period: "2026-03"}
+}
 
 // makeNode makes a week or a month.
 func (w *world) makeNode(ref store.TocRef, text string) {
@@ -214,12 +213,12 @@ func tocLate(w *world) {
 	w.says(key, "ann", "a")
 	w.says(key, "ann", "late")
 	w.putPart(w.part(key, nil))
-	w.makeNode(annsWeek, "a week")
+	w.makeNode(annsWeek(), "a week")
 	equal(w, "weeks", len(w.dueNames(store.TocWeek)), 0)
-	w.makeNode(annsMonth, "a month")
+	w.makeNode(annsMonth(), "a month")
 	equal(w, "months", len(w.dueNames(store.TocMonth)), 0)
 	claim := w.id("claim")
-	begun, err := w.st.BeginTocNode(w.ctx, annsWeek, claim)
+	begun, err := w.st.BeginTocNode(w.ctx, annsWeek(), claim)
 	w.ok(err)
 	equal(w, "begun what is not due", begun, false)
 	w.putPart(w.part(key, nil))
@@ -227,10 +226,10 @@ func tocLate(w *world) {
 	equal(w, "months behind late entries", w.dueNames(store.TocMonth), []string{"ann 2026-03"})
 	week := w.toc(store.TocQuery{Level: store.TocWeek})[0]
 	equal(w, "the week meanwhile", []any{week.Text, week.Stale, week.Made}, []any{"a week", true, 1})
-	w.makeNode(annsWeek, "a longer week")
+	w.makeNode(annsWeek(), "a longer week")
 	week = w.toc(store.TocQuery{Level: store.TocWeek})[0]
 	equal(w, "the week again", []any{week.Text, week.Stale, week.Made}, []any{"a longer week", false, 2})
-	w.makeNode(annsMonth, "a longer month")
+	w.makeNode(annsMonth(), "a longer month")
 	equal(w, "months", len(w.dueNames(store.TocMonth)), 0)
 }
 
@@ -241,26 +240,26 @@ func tocOneMaker(w *world) {
 	w.putPart(w.part(key, nil))
 	equal(w, "beginners", w.winners(func(st store.Store, i int) (bool, error) {
 		claim := fmt.Sprint("claim", i)
-		if ok, err := st.BeginTocNode(w.ctx, annsWeek, claim); err != nil || !ok {
+		if ok, err := st.BeginTocNode(w.ctx, annsWeek(), claim); err != nil || !ok {
 			return false, err
 		}
-		return st.EndTocNode(w.ctx, annsWeek, claim, "a week")
+		return st.EndTocNode(w.ctx, annsWeek(), claim, "a week")
 	}), 1)
 	equal(w, "made", w.toc(store.TocQuery{Level: store.TocWeek})[0].Made, 1)
 	// One that was killed keeps it for a while.
 	w.putPart(w.part(key, nil))
-	begun, err := w.st.BeginTocNode(w.ctx, annsWeek, "dead")
+	begun, err := w.st.BeginTocNode(w.ctx, annsWeek(), "dead")
 	w.ok(err)
-	again, err := w.st.BeginTocNode(w.ctx, annsWeek, "next")
+	again, err := w.st.BeginTocNode(w.ctx, annsWeek(), "next")
 	w.ok(err)
 	w.clock.advance(store.TocClaimTime)
-	later, err := w.st.BeginTocNode(w.ctx, annsWeek, "next")
+	later, err := w.st.BeginTocNode(w.ctx, annsWeek(), "next")
 	w.ok(err)
-	dead, err := w.st.EndTocNode(w.ctx, annsWeek, "dead", "too late")
+	dead, err := w.st.EndTocNode(w.ctx, annsWeek(), "dead", "too late")
 	w.ok(err)
-	next, err := w.st.EndTocNode(w.ctx, annsWeek, "next", "a week again")
+	next, err := w.st.EndTocNode(w.ctx, annsWeek(), "next", "a week again")
 	w.ok(err)
-	none, err := w.st.EndTocNode(w.ctx, annsWeek, "", "without a claim")
+	none, err := w.st.EndTocNode(w.ctx, annsWeek(), "", "without a claim")
 	w.ok(err)
 	equal(w, "the dead one, the next one", []bool{begun, again, later, dead, next, none}, []bool{true, false, true, false, true, false})
 	equal(w, "text", w.toc(store.TocQuery{Level: store.TocWeek})[0].Text, "a week again")
@@ -273,22 +272,22 @@ func tocDeleted(w *world) {
 	w.says(two, "ann", "last")
 	w.putPart(w.part(one, nil))
 	w.putPart(w.part(two, nil))
-	w.makeNode(annsWeek, "secret and other")
-	w.makeNode(annsMonth, "secret and other")
+	w.makeNode(annsWeek(), "secret and other")
+	w.makeNode(annsMonth(), "secret and other")
 	_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: one})
 	w.ok(err)
 	equal(w, "days", len(w.toc(store.TocQuery{Level: store.TocDay})), 1)
 	equal(w, "weeks", len(w.toc(store.TocQuery{Level: store.TocWeek})), 0)
 	equal(w, "months", len(w.toc(store.TocQuery{Level: store.TocMonth})), 0)
 	equal(w, "due", append(w.dueNames(store.TocWeek), w.dueNames(store.TocMonth)...), []string{"ann 2026-W11", "ann 2026-03"})
-	w.makeNode(annsWeek, "other")
-	w.makeNode(annsMonth, "other")
+	w.makeNode(annsWeek(), "other")
+	w.makeNode(annsMonth(), "other")
 	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: two, KeepTranscript: true})
 	w.ok(err)
 	equal(w, "days", len(w.toc(store.TocQuery{Level: store.TocDay})), 0)
 	equal(w, "weeks", len(w.toc(store.TocQuery{Level: store.TocWeek})), 0)
-	w.makeNode(annsWeek, "")
-	w.makeNode(annsMonth, "")
+	w.makeNode(annsWeek(), "")
+	w.makeNode(annsMonth(), "")
 	equal(w, "due", len(w.dueNames(store.TocWeek))+len(w.dueNames(store.TocMonth)), 0)
 	if w.st.Kind() != "memory" {
 		rows := w.h.Query(w.tb, `SELECT (SELECT count(*) FROM toc_parts) + (SELECT count(*) FROM toc_nodes)`)
@@ -300,11 +299,11 @@ func tocDeletedMeanwhile(w *world) {
 	key := w.key()
 	w.says(key, "ann", "secret")
 	w.putPart(w.part(key, nil))
-	begun, err := w.st.BeginTocNode(w.ctx, annsWeek, "claim")
+	begun, err := w.st.BeginTocNode(w.ctx, annsWeek(), "claim")
 	w.ok(err)
 	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
 	w.ok(err)
-	ended, err := w.st.EndTocNode(w.ctx, annsWeek, "claim", "secret")
+	ended, err := w.st.EndTocNode(w.ctx, annsWeek(), "claim", "secret")
 	w.ok(err)
 	equal(w, "begun, ended", []bool{begun, ended}, []bool{true, false})
 	equal(w, "weeks", len(w.toc(store.TocQuery{Level: store.TocWeek})), 0)
@@ -328,7 +327,7 @@ func tocGiven(w *world) {
 	w.says(key, "ann", "a")
 	w.says(key, "ann", "b")
 	w.putPart(w.part(key, nil))
-	w.makeNode(annsWeek, "a week of ann")
+	w.makeNode(annsWeek(), "a week of ann")
 	late := w.part(key, nil)
 	w.ok(w.st.GiveSession(w.ctx, key, "ann", "bob"))
 	equal(w, "ann's", len(w.toc(store.TocQuery{Level: store.TocDay, Visible: "ann"}))+len(w.toc(store.TocQuery{Level: store.TocWeek})), 0)
