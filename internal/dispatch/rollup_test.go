@@ -102,7 +102,7 @@ func TestDaysAndWeeksAreRolledUpByBuiltInJobs(t *testing.T) {
 // rolledAt checks when the jobs ran, and what the ledger has of it.
 func rolledAt(t *testing.T, h *jobHarness) {
 	t.Helper()
-	page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "summaries of a session", Limit: 200})
+	page, err := h.jobs.Runs(t.Context(), cron.RunFilter{Query: "summaries made: ", Limit: 200})
 	if err != nil {
 		t.Fatal(err)
 	}

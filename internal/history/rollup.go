@@ -99,7 +99,7 @@ type rolling struct {
 }
 
 func (x *rolling) report() string {
-	text := fmt.Sprintf("%d summaries of a session and a day, %d of a week, %d of a month", x.made[0], x.made[1], x.made[2])
+	text := fmt.Sprintf("summaries made: %d of a session and a day, %d of a week, %d of a month", x.made[0], x.made[1], x.made[2])
 	if n := len(x.refused); n > 0 {
 		text += fmt.Sprintf("; the agent refused %d, which are tried again the next time", n)
 	}
