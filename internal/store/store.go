@@ -127,7 +127,8 @@ type Sessions interface {
 	// AppendTranscript adds entries outside of a run (commands, delivered texts); it creates the session if needed and returns the entries with Seq and At.
 	AppendTranscript(ctx context.Context, key chat.SessionKey, principal string, entries []chat.TranscriptEntry) ([]chat.TranscriptEntry, error)
 	// AppendSummary adds a summary to the current transcript and makes it the newest one, see [SummaryParams]. added is false, and nothing is changed, when
-	// the current transcript is another one or a summary stands for the last row already: of two writers one adds, and a repetition adds nothing.
+	// the current transcript is another one or a summary stands for the last row already: of two writers one adds. A run whose summary is the newest one
+	// gets it again.
 	AppendSummary(ctx context.Context, p SummaryParams) (e chat.TranscriptEntry, added bool, err error)
 	// AppendReply adds one entry as the delivery of a reply, see [ReplyParams]. A repetition with the same ID adds nothing and returns the
 	// existing entry, also when the transcript was archived meanwhile. chat.ErrSessionNotFound: the session belongs to another principal

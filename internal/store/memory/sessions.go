@@ -217,7 +217,13 @@ func (s *Store) AppendTranscript(
 func (s *Store) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
 	err = s.do(ctx, "AppendSummary", func(now time.Time) error {
 		se := s.sessions[p.Session]
-		if se == nil || se.SessionID != p.SessionID || se.summary.StopReason != "" && se.summaryID == se.SessionID && se.summary.Covers.To >= p.Covers.To {
+		if se == nil || se.SessionID != p.SessionID {
+			return nil
+		}
+		if se.summary.Seq > 0 && se.summaryID == se.SessionID && se.summary.Covers.To >= p.Covers.To {
+			if se.summary.RunID == p.RunID {
+				e, added = se.summary, true
+			}
 			return nil
 		}
 		se.UpdatedAt = now

@@ -72,12 +72,15 @@ func (s *Store) AppendTranscript(
 	return numbered(entries, last, fromMillis(now)), nil
 }
 
-// AppendSummary adds a summary, see store.Sessions. One round trip.
+// AppendSummary adds a summary, see store.Sessions. One round trip, and one more where the session may be a compact run's.
 func (s *Store) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
 	e = p.Entry()
 	e.Text = clean(e.Text)
 	var at int64
 	err = s.do(ctx, "appending a summary", func(ctx context.Context) error {
+		if err := s.expandNow(ctx, s.pool, p.Session); err != nil {
+			return err
+		}
 		return s.pool.QueryRow(ctx, appendSummarySQL, s.clock(), p.Session.String(), p.SessionID, p.RunID, e.Text, p.Tokens, p.Covers.From, p.Covers.To).
 			Scan(&e.Seq, &at)
 	})
@@ -134,7 +137,7 @@ func (s *Store) AppendReply(ctx context.Context, p store.ReplyParams) (store.Rep
 
 const (
 	// appendSummarySQL adds a summary unless one stands for the row already. The condition is read again when another writer was first. $3 transcript, $4
-	// run, $5 text, $6 tokens, $7 first row, $8 last row.
+	// run, $5 text, $6 tokens, $7 first row, $8 last row. A run whose summary is the newest one gets it again: its commit was not answered.
 	appendSummarySQL = `
 WITH s AS (
 	UPDATE sessions SET transcript_seq = transcript_seq + 1, summary_id = session_id, summary_seq = transcript_seq + 1, summary_to = $8::bigint,
@@ -145,7 +148,9 @@ WITH s AS (
 	INSERT INTO transcript (` + entryColumns + `, from_seq, to_seq)
 	SELECT $2, s.session_id, s.transcript_seq, $4, '` + chat.RoleSystem + `', $5, '', $6::bigint, '` + store.StopSummary + `', false, s.now, $7::bigint, $8::bigint FROM s
 )
-SELECT transcript_seq, now FROM s`
+SELECT transcript_seq, now FROM s
+UNION ALL SELECT t.seq, t.at FROM sessions x JOIN transcript t ON t.session_key = x.key AND t.session_id = x.session_id AND t.seq = x.summary_seq
+WHERE x.key = $2 AND x.session_id = $3 AND x.summary_id = $3 AND t.run_id = $4 AND NOT EXISTS (SELECT 1 FROM s)`
 
 	// summarySQL reads the newest summary of a session's current transcript. $1 session, $2 transcript, '' = the current one.
 	summarySQL = `

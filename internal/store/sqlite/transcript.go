@@ -59,15 +59,20 @@ func (s *Store) AppendTranscript(
 func (s *Store) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
 	e, err = result(ctx, s.write, ordinary("append a summary"), func(ctx context.Context, t *tx) (chat.TranscriptEntry, error) {
 		added = false
-		n, err := t.exec(ctx, `UPDATE sessions SET summary_id = session_id, summary_seq = transcript_seq + 1, summary_to = ?
-			WHERE key = ? AND session_id = ? AND NOT (summary_id = session_id AND summary_to >= ?)`,
-			p.Covers.To, p.Session.String(), p.SessionID, p.Covers.To)
-		if err != nil || n == 0 {
-			return chat.TranscriptEntry{}, err
-		}
 		r, ok, err := t.find(ctx, p.Session)
 		if err != nil || !ok {
 			return chat.TranscriptEntry{}, err
+		}
+		n, err := t.exec(ctx, `UPDATE sessions SET summary_id = session_id, summary_seq = transcript_seq + 1, summary_to = ?
+			WHERE key = ? AND session_id = ? AND NOT (summary_id = session_id AND summary_to >= ?)`,
+			p.Covers.To, r.key, p.SessionID, p.Covers.To)
+		if err != nil {
+			return chat.TranscriptEntry{}, err
+		}
+		if n == 0 {
+			had, err := t.summaryOf(ctx, r, &p)
+			added = had.Seq > 0
+			return had, err
 		}
 		entries, err := t.append(ctx, r, r.id, []chat.TranscriptEntry{p.Entry()})
 		if err != nil {
@@ -77,6 +82,16 @@ func (s *Store) AppendSummary(ctx context.Context, p store.SummaryParams) (e cha
 		return entries[0], t.save(ctx, r)
 	})
 	return e, added && err == nil, err
+}
+
+// summaryOf reads the newest summary of a session if the run of p has made it.
+func (t *tx) summaryOf(ctx context.Context, r *row, p *store.SummaryParams) (chat.TranscriptEntry, error) {
+	e, err := scanEntry(t.one(ctx, `SELECT `+entryColumns+` FROM transcript WHERE session_key = ?1 AND session_id = ?2 AND run_id = ?3
+		AND seq = (SELECT summary_seq FROM sessions WHERE key = ?1 AND session_id = ?2 AND summary_id = ?2)`, r.key, p.SessionID, p.RunID))
+	if none(err) {
+		return chat.TranscriptEntry{}, nil
+	}
+	return e, err
 }
 
 // AppendReply adds one entry as the delivery of a reply; see the port.

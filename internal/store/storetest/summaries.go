@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/store"
 )
 
@@ -15,6 +16,8 @@ func summaryTests() []test {
 		{"OneOfManyWritersAddsASummary", oneWriterSums},
 		{"ALaterSummaryIsTheNewest", laterSummary},
 		{"AResetEndsTheSummary", resetEndsSummary},
+		{"ADeletionEndsTheSummary", deletionEndsSummary},
+		{"TheSessionOfARunHasASummary", summaryOfRun},
 	}
 }
 
@@ -71,8 +74,13 @@ func summaryIsAddedOnce(w *world) {
 	} {
 		_, added, err := w.st.AppendSummary(w.ctx, p)
 		w.ok(err)
-		equal(w, p.Text, added, i == 0)
+		equal(w, p.Text, added, i < 3) // the run of the newest summary gets it again
 	}
+	other := summaryOf(key, id, "another run", 1, 2)
+	other.RunID = "q"
+	_, added, err := w.st.AppendSummary(w.ctx, other)
+	w.ok(err)
+	equal(w, "another run", added, false)
 	tr := w.summed(key)
 	equal(w, "rows", len(tr.Entries), 4)
 	equal(w, "summary", tr.Summary.Text, "one")
@@ -86,7 +94,9 @@ func oneWriterSums(w *world) {
 	faults, added := make([]error, writers), make([]bool, writers)
 	for i := range writers {
 		st := w.h.Open()
-		group.Go(func() { _, added[i], faults[i] = st.AppendSummary(w.ctx, summaryOf(key, id, "sum", 1, 2)) })
+		p := summaryOf(key, id, "sum", 1, 2)
+		p.RunID = w.id("run")
+		group.Go(func() { _, added[i], faults[i] = st.AppendSummary(w.ctx, p) })
 	}
 	group.Wait()
 	w.ok(errors.Join(faults...))
@@ -128,4 +138,40 @@ func resetEndsSummary(w *world) {
 	_, added, err = w.st.AppendSummary(w.ctx, summaryOf(key, tr.SessionID, "new", 4, 4))
 	w.ok(err)
 	equal(w, "a summary of the new one is added", added, true)
+}
+
+func deletionEndsSummary(w *world) {
+	key := w.key()
+	id := w.spoken(key, "a", "b").SessionID
+	_, _, err := w.st.AppendSummary(w.ctx, summaryOf(key, id, "sum", 1, 2))
+	w.ok(err)
+	_, err = w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key})
+	w.ok(err)
+	_, added, err := w.st.AppendSummary(w.ctx, summaryOf(key, id, "late", 1, 3))
+	w.ok(err)
+	equal(w, "a summary of the deleted session is added", added, false)
+	tr := w.spoken(key, "c")
+	equal(w, "summary of the session behind it", tr.Summary, chat.TranscriptEntry{})
+	_, added, err = w.st.AppendSummary(w.ctx, summaryOf(key, id, "later", 1, 3))
+	w.ok(err)
+	equal(w, "a summary of the deleted session is added to the one behind it", added, false)
+}
+
+// summaryOfRun: a conversation that goes on behind an isolated run of a job is compacted like every other one.
+func summaryOfRun(w *world) {
+	node := w.node()
+	w.job(nil)
+	l := w.due(node)
+	c, started := w.beginSaying(l, entry(chat.RoleUser, "work", l.Message.ID))
+	p := w.ending(c, l.Message.ID, cron.RunOK, nil)
+	p.Transcript = []chat.TranscriptEntry{entry(chat.RoleAssistant, "done", l.Message.ID)}
+	w.finish(p)
+	equal(w, "a summary that is not there", w.summed(l.Message.Session).Summary, chat.TranscriptEntry{})
+	e, added, err := w.st.AppendSummary(w.ctx, summaryOf(l.Message.Session, started.SessionID, "sum", 1, 2))
+	w.ok(err)
+	equal(w, "added", added, true)
+	tr := w.summed(l.Message.Session)
+	equal(w, "summary", tr.Summary, e)
+	equal(w, "transcript", textsOf(tr.Entries), []string{"user: work", "assistant: done", "system: sum"})
+	equal(w, "the run", w.run(l.Message.ID).State, store.RunOK)
 }
