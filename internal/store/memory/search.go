@@ -38,6 +38,9 @@ func searched(se *session, q store.SearchQuery) bool {
 
 func found(se *session, id string, entries []chat.TranscriptEntry, q store.SearchQuery) (hits []store.Hit) {
 	for _, e := range entries {
+		if e.Covers.To > 0 { // a summary: the rows that it stands for are found
+			continue
+		}
 		if !q.Since.IsZero() && e.At.Before(q.Since) || !q.Until.IsZero() && e.At.After(q.Until) {
 			continue
 		}

@@ -23,10 +23,10 @@ const (
 	// placeColumns are an entry without its text.
 	placeColumns = `t.session_key, t.session_id, t.seq, t.at, octet_length(t.content)`
 
-	// tailSQL finds the entries that are not in the index, the newest first. A session whose index is complete is recognised by its row alone. $7 rows.
+	// tailSQL finds the entries that are not in the index, the newest first, but for summaries. A session whose index is complete is recognised by its row alone. $7 rows.
 	tailSQL = `SELECT ` + placeColumns + ` FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.key
 		JOIN transcript t ON t.session_key = s.key AND t.seq > COALESCE(p.upto, 0)
-		WHERE s.transcript_seq > COALESCE(p.upto, 0) AND ` + searchWhere + ` AND t.at >= $4 AND ($5::bigint = 0 OR t.at <= $5)
+		WHERE s.transcript_seq > COALESCE(p.upto, 0) AND ` + searchWhere + ` AND t.to_seq = 0 AND t.at >= $4 AND ($5::bigint = 0 OR t.at <= $5)
 		AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)
 		ORDER BY t.at DESC, t.session_key, t.seq DESC LIMIT $7`
 

@@ -24,10 +24,10 @@ const (
 		FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.key
 		WHERE s.key > $1 AND s.transcript_seq > COALESCE(p.upto, 0) AND s.principal <> $2 ORDER BY s.key LIMIT $3`
 
-	// notIndexedSQL reads their next entries, in the order of $1, the sessions; $2 is up to where each is indexed, $3 how many.
+	// notIndexedSQL reads their next entries but summaries, in the order of $1, the sessions; $2 is up to where each is indexed, $3 how many.
 	notIndexedSQL = `SELECT p.i, t.session_id, t.seq, t.at, t.content, octet_length(t.content) AS page_size
 		FROM unnest($1::text[], $2::bigint[]) WITH ORDINALITY AS p(key, upto, i) JOIN transcript t ON t.session_key = p.key AND t.seq > p.upto
-		WHERE NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)
+		WHERE t.to_seq = 0 AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)
 		ORDER BY p.i, t.seq LIMIT $3`
 
 	// lockProgressSQL locks the rows of progress of sessions, $1: a deletion of a session waits for a transaction that indexes it, and the other way

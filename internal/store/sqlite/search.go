@@ -65,9 +65,10 @@ func (f *search) result() store.SearchResult {
 const (
 	hitColumns = `t.session_key, t.session_id, s.principal, t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.at`
 
-	// searchFilter has the parameters ?2 principal, ?3 session, ?4 agent, ?5 and ?6 times, ?7 the principal of the gateway's own jobs.
+	// searchFilter has the parameters ?2 principal, ?3 session, ?4 agent, ?5 and ?6 times, ?7 the principal of the gateway's own jobs. Summaries are not
+	// found: the rows that they stand for are.
 	searchFilter = ` AND (?2 = '' OR s.principal = ?2) AND (?3 = '' OR t.session_key = ?3) AND (?4 = '' OR s.agent = ?4)
-		AND t.at >= ?5 AND (?6 = 0 OR t.at <= ?6) AND s.principal <> ?7`
+		AND t.at >= ?5 AND (?6 = 0 OR t.at <= ?6) AND s.principal <> ?7 AND t.to_seq = 0`
 
 	tailSQL = `SELECT ` + hitColumns + ` FROM transcript t JOIN sessions s ON s.key = t.session_key
 		WHERE t.rowid > ?1` + searchFilter + `

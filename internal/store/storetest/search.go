@@ -31,6 +31,7 @@ func searchTests() []test {
 		{"AGivenSessionIsFoundByItsOwner", searchGiven},
 		{"TheGatewaysOwnJobsAreNotFound", searchNotSystem},
 		{"AnOwnerOfManySessionsFindsThemAll", searchManySessions},
+		{"ASummaryHidesNoRow", searchSummaries},
 		{"TheIndexChangesNoResult", searchModel},
 		{"IndexersAtOnceIndexEachEntryOnce", searchIndexersAtOnce},
 	}
@@ -185,6 +186,29 @@ func searchGoesOn(w *world) {
 	pages("without an index")
 	w.index()
 	pages("indexed")
+}
+
+// searchSummaries: a word of the first row is in each summary since. The search finds the row, and no summary takes its place among the hits.
+func searchSummaries(w *world) {
+	key := w.key()
+	w.says(key, "ann", "The code is needle.")
+	id := w.session(key).SessionID
+	const summaries = store.DefaultHits + 10
+	for i := range int64(summaries) {
+		w.says(key, "ann", "something else")
+		p := summaryOf(key, id, "They said needle.", 1, 2*i+1)
+		p.RunID = w.id("run")
+		_, added, err := w.st.AppendSummary(w.ctx, p)
+		w.ok(err)
+		equal(w, "added", added, true)
+	}
+	w.beforeAndAfter(func(string) {
+		w.finds("needle", store.SearchQuery{}, "The code is needle.")
+		w.finds("needle", store.SearchQuery{Session: key}, "The code is needle.")
+	})
+	if n := w.indexed(); n >= 0 {
+		equal(w, "entries of the index", n, int64(1+summaries)) // without the last entry
+	}
 }
 
 // indexed counts the entries of the index; -1 = there is none.
