@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"laneway/internal/agent"
@@ -26,10 +25,6 @@ const (
 	leastRoom = 512
 	// mostSummary is how long a summary may be, in tokens.
 	mostSummary = 2048
-	// compactPause is how long a conversation is left alone after a compaction that failed.
-	compactPause = time.Minute
-	// mostCounted is how many conversations have what a provider counted.
-	mostCounted = 10_000
 )
 
 // The parameters of the message of a compaction.
@@ -67,82 +62,6 @@ func compactionOf(lead store.Waiting) compaction {
 	return c
 }
 
-// past is the size of the conversation that the agent of a turn got.
-type past struct {
-	room   int // tokens that fit, less the messages of the turn; 0 = nothing was read
-	tokens int // of the history, the part that did not fit included as far as it was read
-	// answer is an estimate of what the turn adds; real is what the provider counted in its last request, 0 = nothing.
-	answer, real int
-}
-
-// measure adds what a turn has brought.
-func (p *past) measure(t *turn, res agent.Result) {
-	p.answer = agent.EstimateTokens(res.Text)
-	for _, e := range t.journal.entries() {
-		p.answer += agent.EstimateEntry(e)
-	}
-	_, rounds := t.journal.usages()
-	if input := res.Usage.InputTokens - rounds.InputTokens; input > 0 {
-		p.real = input + max(0, res.Usage.OutputTokens-rounds.OutputTokens)
-	}
-}
-
-// counted is what a provider counted in the last turn of a conversation.
-type counted struct {
-	sessionID string
-	seq       int64 // the last row that is a part of it
-	tokens    int
-}
-
-// compactions are those under way in this process, and what providers counted.
-type compactions struct {
-	mu     sync.Mutex
-	until  map[string]time.Time // by transcript: no other before; zero = one is under way
-	counts map[chat.SessionKey]counted
-}
-
-func newCompactions() *compactions {
-	return &compactions{until: map[string]time.Time{}, counts: map[chat.SessionKey]counted{}}
-}
-
-// begin reports whether a compaction of a transcript may begin, and notes it.
-func (c *compactions) begin(transcript string, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	until, known := c.until[transcript]
-	if known && (until.IsZero() || now.Before(until)) {
-		return false
-	}
-	c.until[transcript] = time.Time{}
-	return true
-}
-
-// end forgets a compaction; one that failed is not begun again for a while.
-func (c *compactions) end(transcript string, ok bool, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if delete(c.until, transcript); !ok {
-		c.until[transcript] = now.Add(compactPause)
-	}
-}
-
-// note keeps what a provider counted.
-func (c *compactions) note(key chat.SessionKey, n counted) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.counts) >= mostCounted {
-		clear(c.counts) // estimates take their place
-	}
-	c.counts[key] = n
-}
-
-func (c *compactions) counted(key chat.SessionKey) (counted, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n, ok := c.counts[key]
-	return n, ok
-}
-
 // compactLater begins a compaction when the conversation of a turn that has ended fills three quarters of the window.
 func (ts *turns) compactLater(ctx context.Context, t *turn, fin store.Finished) {
 	lead := t.rows[len(t.rows)-1]
@@ -174,20 +93,35 @@ func compactMessage(key chat.SessionKey, transcript, principal string) chat.Mess
 		Session: chat.SessionKey{Agent: key.Agent, Rest: "cron:compact:" + transcript}, ID: newID(), Lane: scheduler.LaneMain,
 		Principal: principal, Channel: compactChannel, Content: chat.Content{
 			Text: "Summarise the older part of " + key.String(), System: true,
-			Options: chat.Options{NoMerge: true, Params: map[string]any{paramSession: key.String(), paramTranscript: transcript}},
+			Options: chat.Options{NoMerge: true, Mode: chat.ModeQueue, Params: map[string]any{paramSession: key.String(), paramTranscript: transcript}},
 		},
 	}
 }
 
 // endCompaction lets the next compaction of the conversation begin.
 func (ts *turns) endCompaction(t *turn, end ending) {
-	if c, ok := t.attempt.(compaction); ok && !end.requeue {
+	if c, ok := t.attempt.(compaction); ok {
 		ts.compactions.end(c.transcript, end.outcome == chat.OutcomeAnswered, time.Now())
 	}
 }
 
 // nothingToCompact is the answer of a compaction that finds nothing to do.
 const nothingToCompact = "There is nothing to summarise."
+
+// compactAside is compact without a slot of the lane, so that no message of a person waits for it, however small the lane is.
+func (ts *turns) compactAside(ctx context.Context, t *turn, st *scheduler.Turn[work], c compaction) (res agent.Result, err error) {
+	err = st.Yield(ctx, func(ctx context.Context) (err error) {
+		select {
+		case ts.compactions.writing <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		defer func() { <-ts.compactions.writing }()
+		res, err = ts.compact(ctx, t, c)
+		return err
+	})
+	return orCause(ctx, res, err)
+}
 
 // compact is the turn of a compaction.
 func (ts *turns) compact(ctx context.Context, t *turn, c compaction) (agent.Result, error) {
@@ -258,6 +192,14 @@ type piece struct {
 	tokens  int // that the summary may have
 }
 
+// size is how many tokens the rows have.
+func (p *piece) size() (tokens int) {
+	for _, e := range p.rows {
+		tokens += agent.EstimateEntry(e)
+	}
+	return tokens
+}
+
 // history is the piece as the agent reads it.
 func (p *piece) history() []chat.TranscriptEntry {
 	if p.summary.Seq == 0 {
@@ -301,7 +243,13 @@ func (ts *turns) oldest(ctx context.Context, a Agent, c compaction) (p piece, er
 	if len(kept) > 0 {
 		last = kept[0].Seq - 1
 	}
-	return p, ts.readPiece(ctx, c, &p, last, a.ContextWindow/2)
+	if err := ts.readPiece(ctx, c, &p, last, a.ContextWindow/2); err != nil {
+		return piece{}, err
+	}
+	if !c.all && p.size() < room/6 { // another compaction was faster
+		p.rows = nil
+	}
+	return p, nil
 }
 
 // readPiece reads the rows of a piece, up to the row last and at most so many tokens. A row that is larger alone is cut.

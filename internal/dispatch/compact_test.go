@@ -17,7 +17,6 @@ import (
 	"laneway/internal/dispatch"
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
-	"laneway/internal/store/memory"
 )
 
 // scripted is a model with a window: it counts what it gets, refuses what is larger, and summarises by keeping the facts (words such as fact-7).
@@ -25,10 +24,14 @@ type scripted struct {
 	window       int
 	takes, sums  time.Duration // a turn, a summary
 	fails        atomic.Bool   // summaries fail
+	hold         atomic.Bool   // a turn of the word held takes until it is stopped
+	writes       string        // what it has written of a summary before it waits
 	mu           sync.Mutex
 	largest      int
 	over, asked  int
 	summarised   int
+	summing      int      // summaries that it writes now
+	mostSums     int      // at once
 	inputs       int      // tokens of all requests
 	facts        []string // in the last request of a person's turn
 	conversation string   // that request
@@ -39,7 +42,7 @@ var factWord = regexp.MustCompile(`fact-\d+`)
 // answerTokens is what the model keeps for an answer.
 func (s *scripted) answerTokens() int { return s.window / 4 }
 
-func (s *scripted) Run(ctx context.Context, req agent.Request, _ func(agent.Event)) (agent.Result, error) {
+func (s *scripted) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
 	isSummary := strings.HasPrefix(req.SystemPrompt, "You keep the notes")
 	reserve := s.answerTokens()
 	if most, ok := req.Params["max_tokens"].(int); ok {
@@ -54,6 +57,12 @@ func (s *scripted) Run(ctx context.Context, req agent.Request, _ func(agent.Even
 	takes := s.takes
 	if isSummary {
 		takes = s.sums
+		s.sum(1)
+		defer s.sum(-1)
+		emit(agent.Event{Kind: agent.EventDelta, Text: s.writes})
+	}
+	if s.hold.Load() && agent.Prompt(req) == "held" {
+		takes = time.Hour
 	}
 	timer := time.NewTimer(takes)
 	select {
@@ -82,6 +91,14 @@ func (s *scripted) Run(ctx context.Context, req agent.Request, _ func(agent.Even
 	}
 	s.facts, s.conversation = facts, all
 	return agent.Result{Text: answer, Usage: used}, nil
+}
+
+// sum counts summaries at once.
+func (s *scripted) sum(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.summing += n
+	s.mostSums = max(s.mostSums, s.summing)
 }
 
 func compacting(s *scripted) option {
@@ -191,6 +208,27 @@ func TestAConversationGoesOnWhenItsSummariesFail(t *testing.T) {
 	})
 }
 
+// TestAPersonOfOneTurnAtOnceDoesNotWaitForASummary: a summary is none of the turns that a chat user may have at once.
+func TestAPersonOfOneTurnAtOnceDoesNotWaitForASummary(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		model := &scripted{window: 4000, takes: time.Second, sums: time.Minute}
+		h := open(t, newStore(), compacting(model), func(c *dispatch.Config) { c.UserTurns = 1 })
+		for i := range 80 {
+			before := time.Now()
+			h.end(h.send("agent:main:box:direct:7", fmt.Sprintf("fact-%d ", i)+strings.Repeat("words ", 20), func(m *chat.Message) { m.Principal = "telegram:1:7" }))
+			if took := time.Since(before); took > 1100*time.Millisecond {
+				t.Fatalf("message %d waited, its turn took %s", i, took)
+			}
+		}
+		h.close()
+		model.mu.Lock()
+		defer model.mu.Unlock()
+		if model.summarised == 0 {
+			t.Error("nothing was summarised")
+		}
+	})
+}
+
 func TestCompactByHand(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()
@@ -240,112 +278,6 @@ func TestCompactIsRefusedWhereThereIsNoWindow(t *testing.T) {
 		wantList(t, "the answer", h.box.texts("1"), []string{"/compact failed: this agent keeps its conversations by itself; there is nothing to summarise."})
 		h.close()
 	})
-}
-
-// TestAKillInAnyStepOfACompactionLeavesOneSummary kills the process behind each operation of the store that a compaction makes.
-func TestAKillInAnyStepOfACompactionLeavesOneSummary(t *testing.T) {
-	for _, step := range []string{"Accept", "Start", "Transcript", "AppendSummary", "Finish"} {
-		for _, done := range []bool{false, true} { // killed before the operation, behind it
-			t.Run(fmt.Sprintf("%s/%t", step, done), func(t *testing.T) {
-				inBubble(t, func(t *testing.T) { killInCompaction(t, step, done) })
-			})
-		}
-	}
-}
-
-func killInCompaction(t *testing.T, step string, done bool) {
-	t.Helper()
-	plain := newStore()
-	first := newDoomed(plain, step, done)
-	model := &scripted{window: 4000, takes: 10 * time.Millisecond, sums: time.Second}
-	h := open(t, first, compacting(model))
-	for i := range 30 {
-		h.end(h.send("agent:main:long", fmt.Sprintf("fact-%d ", i)+strings.Repeat("words ", 4)))
-	}
-	list, rows := summaries(t, plain, "agent:main:long")
-	if len(list) != 0 {
-		t.Fatalf("there are %d summaries already", len(list))
-	}
-	first.armed.Store(true)
-	m := h.msg("agent:main:long", "/compact")
-	m.Content.Options.Typed = true
-	if _, err := h.d.Receive(t.Context(), m); err != nil {
-		t.Logf("the command was answered with %v", err)
-	}
-	time.Sleep(5 * time.Second)
-	if !first.off.Load() {
-		t.Fatalf("a compaction does not call %s", step)
-	}
-	next := open(t, plain, compacting(model))
-	next.n.Store(1000)
-	time.Sleep(time.Minute)
-	synctest.Wait()
-	want(t, "the outcome of the next turn", next.end(next.send("agent:main:long", "hello")).Outcome, chat.OutcomeAnswered)
-	if list, _ = summaries(t, plain, "agent:main:long"); len(list) == 0 && (step == "Accept" || step == "Transcript") { // the command was not carried out
-		next.send("agent:main:long", "/compact", typed)
-	}
-	time.Sleep(time.Minute)
-	list, now := summaries(t, plain, "agent:main:long")
-	if len(list) != 1 || now < rows+3 {
-		t.Errorf("%d summaries in %d rows (%d before): %+v", len(list), now, rows, list)
-	}
-	next.close()
-	h.abandon()
-}
-
-// doomed is a store whose process is killed before or behind one operation, once it is armed.
-type doomed struct {
-	*power
-
-	step  string
-	done  bool
-	armed atomic.Bool
-}
-
-func newDoomed(st *memory.Store, step string, done bool) *doomed {
-	return &doomed{power: &power{cronStore: st, off: &atomic.Bool{}}, step: step, done: done}
-}
-
-// at runs an operation, with the end of the process around it.
-func (d *doomed) at(ctx context.Context, step string, run func() error) error {
-	mine := d.armed.Load() && step == d.step
-	if mine && !d.done {
-		d.off.Store(true)
-	}
-	if err := d.dead(ctx); err != nil {
-		return err
-	}
-	err := run()
-	if mine {
-		d.off.Store(true)
-		return d.dead(ctx)
-	}
-	return err
-}
-
-func (d *doomed) Accept(ctx context.Context, p store.AcceptParams) (out store.Accepted, err error) {
-	err = d.at(ctx, "Accept", func() (err error) { out, err = d.power.Accept(ctx, p); return err })
-	return out, err
-}
-
-func (d *doomed) Start(ctx context.Context, p store.StartParams) (out store.Started, err error) {
-	err = d.at(ctx, "Start", func() (err error) { out, err = d.power.Start(ctx, p); return err })
-	return out, err
-}
-
-func (d *doomed) Transcript(ctx context.Context, q store.TranscriptQuery) (out store.Transcript, err error) {
-	err = d.at(ctx, "Transcript", func() (err error) { out, err = d.power.Transcript(ctx, q); return err })
-	return out, err
-}
-
-func (d *doomed) AppendSummary(ctx context.Context, p store.SummaryParams) (e chat.TranscriptEntry, added bool, err error) {
-	err = d.at(ctx, "AppendSummary", func() (err error) { e, added, err = d.power.AppendSummary(ctx, p); return err })
-	return e, added, err
-}
-
-func (d *doomed) Finish(ctx context.Context, p store.FinishParams) (out store.Finished, err error) {
-	err = d.at(ctx, "Finish", func() (err error) { out, err = d.power.Finish(ctx, p); return err })
-	return out, err
 }
 
 // reporting is a model whose endpoint counts in its own way.

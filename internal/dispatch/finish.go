@@ -264,12 +264,12 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 		ts.queue.order.release(lead.Session, t.claim.Epoch)
 	}
 	ts.signs.endPreview(lead.Content.Options.ReplyTo, t.run.RunID)
-	ts.endCompaction(t, end)
-	ts.compactLater(ctx, t, fin)
 	if end.requeue {
 		ts.node.SweepNow()
 		return
 	}
+	ts.endCompaction(t, end)
+	ts.compactLater(ctx, t, fin)
 	for _, m := range fin.Merged {
 		ts.events.Publish(chat.Event{Kind: chat.EventFinal, Session: m.Session, Principal: t.run.Principal, RunID: m.MessageID, Seq: events.FirstOfTurn, Lane: t.run.Lane, MergedInto: t.run.RunID, Reason: "merged"})
 		ts.obs.Ended(t.run.Lane, chat.OutcomeMerged, "")

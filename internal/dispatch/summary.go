@@ -28,6 +28,7 @@ func (ts *turns) summarise(ctx context.Context, t *turn, s agent.Summary) (agent
 	res, err := ts.callAgent(ctx, t, req, func(agent.Event) {}) // no person reads a summary while it grows
 	t.estimate(&res)
 	if err != nil {
+		res.Text = ""
 		return res, err
 	}
 	if res.Text = strings.TrimSpace(chat.CleanText(res.Text)); res.Text == "" {

@@ -223,8 +223,7 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout(lead), errTurnTimeout)
 	defer cancel()
 	if c, ok := t.attempt.(compaction); ok {
-		res, err := ts.compact(ctx, t, c)
-		return orCause(ctx, res, err)
+		return ts.compactAside(ctx, t, st, c)
 	}
 	by := &summariser{ts: ts, t: t}
 	if res, done, err := t.attempt.Execute(ctx, ts.baseRequest(ctx, t), by, func(e agent.Event) { ts.emit(t, lead, e) }); done {
