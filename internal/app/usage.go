@@ -7,12 +7,13 @@ import (
 
 // usageConfig is what agents cost and how much they may use.
 func (p *Process) usageConfig() usage.Config {
-	out := usage.Config{Budgets: budgetsOf(p.cfg.Budgets), Prices: map[string]usage.Price{}, Models: map[string]string{}, Observer: p.metrics.Usage()}
+	out := usage.Config{Budgets: budgetsOf(p.cfg.Budgets), Prices: map[string]usage.Price{}, Models: map[string]string{}}
 	for id, a := range p.cfg.Agents {
 		input, output, cached := a.Price.Amounts()
 		out.Prices[id] = usage.Price{Input: usage.MoneyOf(input), Output: usage.MoneyOf(output), Cached: usage.MoneyOf(cached)}
 		out.Models[id] = a.Model
 	}
+	out.Observer = p.metrics.Usage(out.Models)
 	return out
 }
 

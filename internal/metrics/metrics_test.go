@@ -15,6 +15,7 @@ import (
 	"laneway/internal/gateway/socket"
 	"laneway/internal/metrics"
 	"laneway/internal/scheduler"
+	"laneway/internal/usage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,6 +52,9 @@ func scrape(t *testing.T) string {
 	s.MessageRefused(scheduler.RefusedStale)
 	s.TurnStuck("main")
 	s.LaneUnknown()
+	u := m.Usage(nil)
+	u.Used("main", "large", chat.Usage{InputTokens: 10, CachedTokens: 4, OutputTokens: 3}, usage.Unit/2)
+	u.Refused(usage.KindDay)
 	g := m.Gateway()
 	g.ConnOpened()
 	g.ConnOpened()
@@ -68,6 +72,7 @@ func scrapeIdle(t *testing.T) string {
 	t.Helper()
 	m := metrics.New("1.2.3", "abc")
 	m.Cron()
+	m.Usage(map[string]string{"main": "large"})
 	m.Watch(metrics.Source{
 		Lanes:  func() chat.LanesStatus { return chat.LanesStatus{Lanes: []chat.LaneStatus{{Name: "main"}}} },
 		Outbox: func() int { return 0 }, Cron: func() cron.Summary { return cron.Summary{} }, DatabaseUp: func() bool { return true },
@@ -91,6 +96,9 @@ func TestEveryPromisedMetricIsThere(t *testing.T) {
 		`laneway_fenced_writes_total{operation="finish"} 1`, `laneway_lease_lost_total 1`,
 		`laneway_tokens_total{direction="input",lane="main"} 7`, `laneway_tokens_total{direction="output",lane="main"} 3`, `laneway_disk_free_bytes{disk="data"} 12345`,
 		`laneway_store_operation_seconds_sum{operation="accept"} 1`, `laneway_http_requests_total{code="200",route="/v1/models"} 1`,
+		`laneway_model_tokens_total{agent="main",kind="input",model="large"} 6`, `laneway_model_tokens_total{agent="main",kind="cached",model="large"} 4`,
+		`laneway_model_tokens_total{agent="main",kind="output",model="large"} 3`, `laneway_model_cost_total{agent="main",model="large"} 0.5`,
+		`laneway_budget_refusals_total{budget="day"} 1`, `laneway_budget_refusals_total{budget="job"} 0`,
 		`laneway_http_duration_seconds_sum{route="/v1/models"} 1`, `laneway_sessions_taken_over_total 2`,
 	} {
 		if !strings.Contains(text, line) {
@@ -122,7 +130,7 @@ func TestTheSeriesOfKnownLabelsAreThereBeforeTheFirstEvent(t *testing.T) {
 func TestLabelsNeverNameAPersonOrAConversation(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
-	for name := range strings.FieldsSeq("lane outcome reason policy channel duplicate kind result command ok operation method code state version commit go le quantile trigger phase direction disk route") {
+	for name := range strings.FieldsSeq("lane outcome reason policy channel duplicate kind result command ok operation method code state version commit go le quantile trigger phase direction disk route agent model budget") {
 		known[name] = true
 	}
 	for _, m := range regexp.MustCompile(`[{,]([a-z_]+)="`).FindAllStringSubmatch(scrape(t), -1) {

@@ -7,8 +7,8 @@ import (
 	"laneway/internal/usage"
 )
 
-// Usage makes the observer of what agents use; call it once. The models are those of the configuration.
-func (m *Metrics) Usage() usage.Observer {
+// Usage makes the observer of what agents use; call it once. models are the configured models by agent, whose series begin at zero.
+func (m *Metrics) Usage(models map[string]string) usage.Observer {
 	o := usageObserver{
 		tokens:  m.counters("model_tokens_total", "Tokens by agent and model. Input leaves out cached ones, which the provider had in its cache.", "agent", "model", "kind"),
 		cost:    m.counters("model_cost_total", "Cost of tokens in the currency of the budgets, by agent and model.", "agent", "model"),
@@ -16,6 +16,9 @@ func (m *Metrics) Usage() usage.Observer {
 	}
 	for _, kind := range []usage.Kind{usage.KindTurn, usage.KindJob, usage.KindPrincipal, usage.KindDay} {
 		o.refused.WithLabelValues(string(kind))
+	}
+	for agent, model := range models {
+		o.Used(agent, model, chat.Usage{}, 0)
 	}
 	return o
 }
