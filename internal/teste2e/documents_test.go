@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
 )
 
@@ -114,8 +116,8 @@ func (s *stage) page(blocks []block) {
 	}
 }
 
-// takesAMoment are commands whose output the page shows as it is some seconds later: a job has run, a new token is in force.
-var takesAMoment = regexp.MustCompile(` runs |\.laneway-token`)
+// takesAMoment are commands whose output the page shows as it is some seconds later: a job has run, a new token is in force, a summary is made.
+var takesAMoment = regexp.MustCompile(` runs |\.laneway-token|sessions show`)
 
 var startsGateway = regexp.MustCompile(`laneway serve\b`)
 
@@ -244,9 +246,40 @@ func stageOf(t *testing.T, page string) *stage {
 		s := newStage(t)
 		s.serve("laneway serve")
 		return s
+	case "usage.md":
+		return stageWithModel(t, "price: {input: 3, output: 15}", "budgets: {currency: EUR, principal: {tokens: 2500}, day: {money: 20}}")
+	case "context.md":
+		s := stageWithModel(t, "context_window: 4096", "")
+		for i := range 10 {
+			if out, err := s.run(fmt.Sprintf("laneway send --session garden 'plan %d: roses in the north for 400 euro, Anna decides on 3 May, do not forget it'", i), nil); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		return s
 	default:
 		return newStage(t)
 	}
+}
+
+// stageWithModel has a gateway whose agent has a model that greets and summarises.
+func stageWithModel(t *testing.T, agent, section string) *stage {
+	t.Helper()
+	model := testmodel.Start(t)
+	model.Answer(func(call testmodel.Call) testmodel.Reply {
+		text := "Good morning."
+		if ofSummary(call) {
+			text = "They planned roses in the north for 400 euro. Anna decides on 3 May."
+		}
+		return testmodel.Reply{Pieces: []string{text}, InputTokens: 1200, OutputTokens: 300}
+	})
+	s := newStage(t)
+	config := filepath.Join(s.home, "laneway.yaml")
+	text := fmt.Sprintf("agents:\n  main: {runner: openai, base_url: %q, model: large, tools: \"off\", %s}\n%s\n", model.URL()+"/v1", agent, section)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.serve("laneway serve --config " + config)
+	return s
 }
 
 // groupOfTests is a group that this user may give a file to.
