@@ -15,6 +15,7 @@ type lanesStatus struct {
 	Lanes []struct {
 		Name                                 string
 		Capacity, Active, Stopping, Waiting  int
+		Yielded                              int
 		Started, Finished, Failed, Cancelled int64
 	}
 	Drops struct{ Old, New int64 }

@@ -1,34 +1,88 @@
 package teste2e
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"laneway/internal/testmodel"
-	"laneway/internal/testpg"
 )
 
-// treeModel answers messages of the form "tree N": it asks for N tasks of each level below, which wait. Leaves hang.
-func treeModel(t *testing.T) *testmodel.Server {
+// treeModel answers `tree` with calls for two branches and a task in the background, and a branch with calls for two leaves. Tasks hang while hold is open.
+// A branch that is asked again asks for other work.
+type treeModel struct {
+	*testmodel.Server
+
+	hold chan struct{}
+
+	mu    sync.Mutex
+	asked map[string]int
+}
+
+// The tasks below the root, and those of them that do not wait for others.
+const treeTasks, treeLeaves = 7, 5
+
+func startTreeModel(t *testing.T) *treeModel {
 	t.Helper()
-	model := testmodel.Start(t)
-	model.Answer(func(call testmodel.Call) testmodel.Reply {
-		switch {
-		case len(call.Results()) > 0:
-			return testmodel.Reply{Pieces: []string{"done"}}
-		case strings.HasPrefix(call.Last(), "tree"):
-			return testmodel.Reply{Calls: []testmodel.ToolCall{
-				taskCall("a", "sister", "branch one", true), taskCall("b", "", "branch two", true), taskCall("c", "", "leaf in the background", false),
-			}}
-		case strings.HasPrefix(call.Last(), "branch"):
-			return testmodel.Reply{Calls: []testmodel.ToolCall{taskCall("d", "", "leaf", true), taskCall("e", "main", "leaf", true)}}
-		default:
-			return testmodel.Reply{HangFirst: true}
+	m := &treeModel{Server: testmodel.Start(t), hold: make(chan struct{}), asked: map[string]int{}}
+	m.Answer(m.reply)
+	return m
+}
+
+func (m *treeModel) reply(call testmodel.Call) testmodel.Reply {
+	last := call.Last()
+	switch {
+	case strings.Contains(last, "has ended. Its answer:"):
+		return testmodel.Reply{Pieces: []string{"Read."}}
+	case len(call.Results()) > 0:
+		return testmodel.Reply{Pieces: []string{"done"}}
+	case strings.HasPrefix(last, "tree") || strings.HasPrefix(last, "branch"):
+		if m.again(last) {
+			return testmodel.Reply{Calls: []testmodel.ToolCall{taskCall("z", "", "other work", true)}}
 		}
+	}
+	switch {
+	case strings.HasPrefix(last, "tree"):
+		name := strings.TrimPrefix(last, "tree ")
+		return testmodel.Reply{Calls: []testmodel.ToolCall{
+			taskCall("a", "sister", "branch one of "+name, true), taskCall("b", "", "branch two of "+name, true), taskCall("c", "", "leaf in the background", false),
+		}}
+	case strings.HasPrefix(last, "branch"):
+		return testmodel.Reply{Calls: []testmodel.ToolCall{taskCall("d", "", "leaf", true), taskCall("e", "main", "leaf", true)}}
+	}
+	select {
+	case <-m.hold:
+		return testmodel.Reply{Pieces: []string{"grown"}}
+	default:
+		return testmodel.Reply{HangFirst: true}
+	}
+}
+
+// again reports whether a text was asked before.
+func (m *treeModel) again(text string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.asked[text]++
+	return m.asked[text] > 1
+}
+
+// times is how often a text was asked that asks for tasks.
+func (m *treeModel) times(text string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.asked[text]
+}
+
+// awaitGrown waits until the branches of a tree wait and its leaves are with the model.
+func (m *treeModel) awaitGrown(t *testing.T, c *Client, session string) {
+	t.Helper()
+	eventually(t, "the leaves run", 60*time.Second, func() bool {
+		states := taskStates(t, c, session)
+		return states["yielded"] == treeTasks-treeLeaves && states["running"] == treeLeaves
 	})
-	return model
 }
 
 // taskStates counts the tasks of a tree by state and outcome, as tasks.list has them.
@@ -47,55 +101,84 @@ func taskStates(t *testing.T, c *Client, session string) map[string]int {
 	return states
 }
 
-// TestAStopReachesATreeOnBothReplicas stops trees through the replica that runs them and through the other one, by each way there is. All turns of the tree have
-// ended within 3.5 seconds.
-func TestAStopReachesATreeOnBothReplicas(t *testing.T) {
-	t.Parallel()
-	database := testpg.DB(t)
-	model := treeModel(t)
-	config := toolsConfig(model)
-	a, b := Install(t, database, config), Install(t, database, config)
-	a.Start()
-	b.Start()
-	ca, cb := mustDial(t, a, nil), mustDial(t, b, nil)
-	ways := []struct {
-		name string
-		stop func(c *Client, session, id string) error
-	}{
-		{"/stop", func(c *Client, session, id string) error { say(t, c, session, id+"-stop", "/stop"); return nil }},
-		{"/stopall", func(c *Client, session, id string) error { say(t, c, session, id+"-stop", "/stopall"); return nil }},
-		{"chat.abort", func(c *Client, session, id string) error {
-			_, err := c.Call("chat.abort", map[string]any{"sessionKey": session, "runId": id}, 10*time.Second)
-			return err
-		}},
-	}
-	o := OpenOracle(t, a, database)
-	for i, way := range ways {
-		for name, c := range map[string]*Client{"the same replica": ca, "the other replica": cb} {
-			session, id := fmt.Sprintf("agent:main:s%d-%s", i, name[4:8]), fmt.Sprintf("r%d-%s", i, name[4:8])
-			say(t, ca, session, id, "tree")
-			eventually(t, "the leaves run", 30*time.Second, func() bool {
-				states := taskStates(t, cb, session)
-				return states["yielded"] == 2 && states["running"] == 5
-			})
-			asked := time.Now()
-			if err := way.stop(c, session, id); err != nil {
-				t.Fatalf("%s through %s: %v", way.name, name, err)
-			}
-			open := fmt.Sprintf("SELECT count(*) FROM runs WHERE ended_at IS NULL AND (id = '%s' OR id IN (SELECT message_id FROM inbox WHERE root = '%s'))", id, id)
-			eventually(t, "the tree has ended", 30*time.Second, func() bool { return o.Count(open) == 0 })
-			took := time.Since(asked)
-			t.Logf("%s through %s: gone after %s", way.name, name, took.Round(time.Millisecond))
-			if took > 3500*time.Millisecond {
-				t.Errorf("%s through %s: the tree had ended after %s", way.name, name, took)
-			}
-			if n := o.Count(fmt.Sprintf("SELECT count(*) FROM inbox WHERE (root = '%s' OR message_id = '%s') AND outcome <> 'stopped'", id, id)); n != 0 {
-				t.Errorf("%s through %s: %d messages of the tree ended otherwise", way.name, name, n)
-			}
-			if states := taskStates(t, ca, session); states["done stopped"] != 7 {
-				t.Errorf("%s through %s: tasks %v", way.name, name, states)
+// The bounds of a stop: the signal in the process that was asked and in another one, and the end of all turns.
+const (
+	signalHere  = 500 * time.Millisecond
+	signalThere = time.Second
+	stopEnds    = 3500 * time.Millisecond
+)
+
+// TestAStopReachesAWholeTree stops trees by each way there is, with PostgreSQL through the replica that runs them and through another one. The signal is there
+// when the model has lost all of its requests.
+func TestAStopReachesAWholeTree(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		model := startTreeModel(t)
+		s := &treeStop{t: t, model: model}
+		a := Install(t, database, toolsConfig(model.Server))
+		a.Start()
+		s.c, s.o = mustDial(t, a, nil), OpenOracle(t, a, database)
+		through := map[string]*Client{"the same replica": s.c}
+		if database != "" {
+			b := Install(t, database, toolsConfig(model.Server))
+			b.Start()
+			through["another replica"] = mustDial(t, b, nil)
+		}
+		for _, way := range []string{"/stop", "/stopall", "chat.abort"} {
+			for name, c := range through {
+				limit := signalHere
+				if c != s.c {
+					limit = signalThere
+				}
+				s.stop(way, name, c, limit)
 			}
 		}
+		s.o.Check(15 * time.Second)
+	})
+}
+
+type treeStop struct {
+	t     *testing.T
+	model *treeModel
+	c     *Client // of the replica that runs the trees
+	o     *Oracle
+}
+
+func (s *treeStop) stop(way, name string, through *Client, limit time.Duration) {
+	t := s.t
+	t.Helper()
+	id := strings.ReplaceAll(strings.Trim(way, "/")+" "+name, " ", "-")
+	session, what := "agent:main:"+id, way+" through "+name
+	say(t, s.c, session, id, "tree "+id)
+	s.model.awaitGrown(t, through, session)
+	before := s.model.Active()
+	asked := time.Now()
+	signalled := make(chan time.Duration, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if err := s.model.WaitFor(ctx, 0, 0); err != nil {
+			t.Errorf("%s: %d of %d requests to the model go on: %v", what, s.model.Active(), before, err)
+		}
+		signalled <- time.Since(asked)
+	}()
+	if way == "chat.abort" {
+		if _, err := through.Call(way, map[string]any{"sessionKey": session, "runId": id}, 10*time.Second); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	} else {
+		say(t, through, session, id+"-stop", way)
 	}
-	o.Check(15 * time.Second)
+	open := fmt.Sprintf("SELECT count(*) FROM runs WHERE ended_at IS NULL AND (id = '%s' OR id IN (SELECT message_id FROM inbox WHERE root = '%s'))", id, id)
+	eventually(t, "the tree has ended", 30*time.Second, func() bool { return s.o.Count(open) == 0 })
+	gone, signal := time.Since(asked), <-signalled
+	t.Logf("%s: signals after %s, gone after %s", what, signal.Round(time.Millisecond), gone.Round(time.Millisecond))
+	if before != treeLeaves || signal > limit || gone > stopEnds {
+		t.Errorf("%s: %d requests lost their turn after %s, want %d within %s; the tree was gone after %s, want %s", what, before, signal, treeLeaves, limit, gone, stopEnds)
+	}
+	if n := s.o.Count(fmt.Sprintf("SELECT count(*) FROM inbox WHERE (root = '%s' OR message_id = '%s') AND outcome <> 'stopped'", id, id)); n != 0 {
+		t.Errorf("%s: %d messages of the tree ended otherwise", what, n)
+	}
+	if states := taskStates(t, s.c, session); states["done stopped"] != treeTasks {
+		t.Errorf("%s: tasks %v", what, states)
+	}
 }

@@ -1,0 +1,219 @@
+package teste2e
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"laneway/internal/testmodel"
+	"laneway/internal/testpg"
+)
+
+// TestATreeOfThreeLevelsFinishesWithOneSlotInEachLane runs two trees beside each other.
+func TestATreeOfThreeLevelsFinishesWithOneSlotInEachLane(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		model := testmodel.Start(t)
+		model.Answer(func(call testmodel.Call) testmodel.Reply {
+			below := map[string]string{"tree": "branch", "branch": "twig", "twig": "leaf"}
+			word := call.Last()
+			if len(call.Results()) > 0 || below[word] == "" {
+				return testmodel.Reply{Pieces: []string{"done"}}
+			}
+			return testmodel.Reply{Calls: []testmodel.ToolCall{
+				taskCall("a", "", below[word], true), taskCall("b", "main", below[word], true), taskCall("c", "sister", "leaf", true),
+			}}
+		})
+		g := Install(t, database, toolsConfig(model)+"lanes: {main: 1, subagent: 1, team: 1, cron: 1}\n")
+		g.Start()
+		w, c, o := watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
+		for _, id := range []string{"one", "two"} {
+			say(t, c, "agent:main:"+id, id, "tree")
+		}
+		for _, id := range []string{"one", "two"} {
+			w.await(t, id)
+			const tasks = 3 + 2*3 + 4*3
+			if n := o.Count(fmt.Sprintf("SELECT count(*) FROM inbox WHERE root = '%s' AND outcome = 'answered'", id)); n != tasks {
+				t.Errorf("%s: %d answered tasks, want %d", id, n, tasks)
+			}
+		}
+		wantFreeLanes(t, c)
+		o.Check(15 * time.Second)
+	})
+}
+
+// shortLease lets the next process take over some seconds after a kill.
+const shortLease = "cluster: {lease: 3s, heartbeat: 500ms, sweep: 200ms}\n"
+
+// TestATreeSurvivesTheEndOfItsProcess ends the process of a tree of two levels, while all leaves are with the model, by a drain and by a kill. With PostgreSQL
+// another replica goes on, with SQLite the next process. The model would ask for other work when it is asked for recorded rounds.
+func TestATreeSurvivesTheEndOfItsProcess(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		for name, signal := range map[string]syscall.Signal{"drain": syscall.SIGTERM, "kill": syscall.SIGKILL} {
+			model := startTreeModel(t)
+			config := toolsConfig(model.Server) + shortLease + "drain_timeout: 1s\n"
+			first := Install(t, database, config)
+			first.Start()
+			session := "agent:main:" + name
+			say(t, mustDial(t, first, nil), session, name, "tree "+name)
+			model.awaitGrown(t, mustDial(t, first, nil), session)
+			next := first
+			if database != "" {
+				next = Install(t, database, config)
+				next.Start()
+			}
+			first.Signal(signal)
+			first.WaitExit(10 * time.Second)
+			close(model.hold)
+			if database == "" {
+				first.Start()
+			}
+			survived(t, next, database, session, name)
+			for _, text := range []string{"tree " + name, "branch one of " + name, "branch two of " + name} {
+				if n := model.times(text); n != 1 {
+					t.Errorf("%s: the model was asked %d times for the tasks of %q", name, n, text)
+				}
+			}
+			next.Kill()
+		}
+	})
+}
+
+// survived waits for the end of a tree of treeModel and for the turn that reads the announcement, and looks whether each task was done once.
+func survived(t *testing.T, g *Gateway, database, session, root string) {
+	t.Helper()
+	c, o := mustDial(t, g, nil), OpenOracle(t, g, database)
+	eventually(t, "the root is answered and the announcement is read", 60*time.Second, func() bool {
+		text := historyOf(t, c, session)
+		return strings.Contains(text, "assistant: done") && strings.Contains(text, "assistant: Read.")
+	})
+	if states := taskStates(t, c, session); states["done answered"] != treeTasks || len(states) != 1 {
+		t.Errorf("%s: tasks %v, want %d answered", root, states, treeTasks)
+	}
+	if text := historyOf(t, c, session); strings.Count(text, "has ended. Its answer:") != 1 || strings.Count(text, "assistant: Read.") != 1 {
+		t.Errorf("%s: the task in the background was not announced once:\n%s", root, text)
+	}
+	for what, query := range map[string]string{
+		"other work":                                   "SELECT count(*) FROM transcript WHERE content = 'other work'",
+		"ends that are not announced":                  "SELECT count(*) FROM inbox WHERE announce = 1",
+		"rows of journals":                             "SELECT count(*) FROM turn_rounds",
+		"runs that count a crash although they waited": fmt.Sprintf("SELECT count(*) FROM runs WHERE crashes > 0 AND (id = '%s' OR id IN (SELECT parent FROM inbox))", root),
+	} {
+		if n := o.Count(query); n != 0 {
+			t.Errorf("%s: %d %s", root, n, what)
+		}
+	}
+	wantFreeLanes(t, c)
+	o.Check(15 * time.Second)
+}
+
+// TestAKillAroundATaskInTheBackgroundAnnouncesItOnce kills the gateway at the steps of a task for which no turn waits. Where a commit lies behind the step, its
+// rows are taken back.
+func TestAKillAroundATaskInTheBackgroundAnnouncesItOnce(t *testing.T) {
+	const (
+		notNoted     = "UPDATE inbox SET announce = 1 WHERE parent IS NOT NULL"
+		announcement = "(SELECT message_id FROM inbox WHERE channel = 'task' AND parent IS NULL)"
+		noTurn       = "DELETE FROM runs WHERE id IN " + announcement
+		noText       = "DELETE FROM transcript WHERE run_id IN " + announcement
+		noNumber     = "UPDATE sessions SET last_seq = 1, taken_seq = 1, transcript_seq = transcript_seq - 1 WHERE key = 'agent:main:words'"
+		noMessage    = "DELETE FROM inbox WHERE message_id IN " + announcement
+	)
+	steps := []backgroundKill{
+		{name: "BeforeTheTurnThatAskedHasEnded", hang: []string{"second", "task"}, work: 2, reads: 1},
+		{name: "WhileTheTaskRuns", hang: []string{"task"}, work: 2, reads: 1},
+		{name: "BeforeTheEndIsAnnounced", hang: []string{"read"}, undo: []string{notNoted, noText, noNumber, noTurn, noMessage}, work: 1, reads: 2},
+		{name: "BeforeTheAnnouncementIsNoted", hang: []string{"read"}, undo: []string{notNoted}, work: 1, reads: 2},
+		{name: "WhileTheAnnouncementIsRead", hang: []string{"read"}, work: 1, reads: 2},
+	}
+	onBothStores(t, func(t *testing.T, database string) {
+		for _, step := range steps {
+			t.Run(step.name, func(t *testing.T) {
+				database := database
+				if database != "" {
+					database = testpg.DB(t)
+				}
+				step.run(t, database)
+			})
+		}
+	})
+}
+
+// backgroundKill is a kill while the model has each of the requests of hang.
+type backgroundKill struct {
+	name        string
+	hang, undo  []string
+	work, reads int // how often the model is asked to work on the task, and to read its announcement
+}
+
+func (k backgroundKill) run(t *testing.T, database string) {
+	t.Helper()
+	model := testmodel.Start(t)
+	killed, hangs := make(chan struct{}), make(chan string, 16)
+	var asked [3]atomic.Int32
+	places := []string{"second", "task", "read"}
+	model.Answer(func(call testmodel.Call) testmodel.Reply {
+		replies := map[string]string{"second": "Started.", "task": "The report is short.", "read": "Read."}
+		place := "second"
+		switch {
+		case strings.Contains(call.Last(), "has ended. Its answer:"):
+			place = "read"
+		case call.Last() == "write a report":
+			place = "task"
+		case len(call.Results()) == 0:
+			return testmodel.Reply{Calls: []testmodel.ToolCall{taskCall("a", "", "write a report", false)}}
+		}
+		asked[slices.Index(places, place)].Add(1)
+		select {
+		case <-killed:
+		default:
+			if slices.Contains(k.hang, place) {
+				hangs <- place
+				return testmodel.Reply{HangFirst: true}
+			}
+		}
+		return testmodel.Reply{Pieces: []string{replies[place]}}
+	})
+	g := Install(t, database, toolsConfig(model)+shortLease)
+	g.Start()
+	o := OpenOracle(t, g, database)
+	const session = "agent:main:words"
+	say(t, mustDial(t, g, nil), session, "wish", "report in the background")
+	for range k.hang {
+		select {
+		case <-hangs:
+		case <-time.After(30 * time.Second):
+			t.Fatal("the model was not asked")
+		}
+	}
+	if !slices.Contains(k.hang, "second") {
+		eventually(t, "the turn that asked has ended", 30*time.Second, func() bool { return o.Count("SELECT count(*) FROM runs WHERE id = 'wish' AND state = 'ok'") == 1 })
+	}
+	g.Kill()
+	close(killed)
+	db := writable(t, g, database)
+	for _, statement := range k.undo {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	g.Start()
+	c := mustDial(t, g, nil)
+	eventually(t, "the announcement is read", 60*time.Second, func() bool { return strings.Contains(historyOf(t, c, session), "assistant: Read.") })
+	eventually(t, "nothing is left to do", 30*time.Second, func() bool { return o.Count("SELECT count(*) FROM inbox WHERE state <> 'done' OR announce = 1") == 0 })
+	text := historyOf(t, c, session)
+	for part, want := range map[string]int{"Tool spawn": 1, "assistant: Started.": 1, "Its answer:\n\nThe report is short.": 1, "assistant: Read.": 1} {
+		if n := strings.Count(text, part); n != want {
+			t.Errorf("the history has %q %d times, want %d:\n%s", part, n, want, text)
+		}
+	}
+	if n := o.Count("SELECT count(*) FROM inbox WHERE parent IS NOT NULL AND outcome = 'answered'"); n != 1 {
+		t.Errorf("%d answered tasks, want one: %v", n, o.Rows("SELECT message_id, state, outcome FROM inbox"))
+	}
+	if work, reads := int(asked[1].Load()), int(asked[2].Load()); work != k.work || reads != k.reads {
+		t.Errorf("the model worked %d times and read %d times, want %d and %d", work, reads, k.work, k.reads)
+	}
+	o.Check(15 * time.Second)
+}
