@@ -155,11 +155,14 @@ func (env *environment) namesOf(ctx context.Context, what string) []string {
 		Jobs     []wire.Job
 		Sessions []wire.SessionRow
 		Agents   []struct{ ID string }
+		Tasks    []wire.Task
 	}
 	method, params := "agents.list", map[string]any{}
 	switch what {
 	case "jobs":
 		method, params = "cron.list", map[string]any{"includeDisabled": true, "limit": 200}
+	case "tasks":
+		method, params = "tasks.list", map[string]any{"limit": 200}
 	case "sessions":
 		method, params = "sessions.list", map[string]any{"hideCronRuns": true, "limit": 200}
 	}
@@ -172,6 +175,9 @@ func (env *environment) namesOf(ctx context.Context, what string) []string {
 	}
 	for _, j := range reply.Jobs {
 		names = append(names, oneWord(j.Name), j.ID)
+	}
+	for _, t := range reply.Tasks {
+		names = append(names, oneWord(t.ID))
 	}
 	for _, s := range reply.Sessions {
 		names = append(names, oneWord(s.Key))

@@ -16,7 +16,7 @@ type tasksCmd struct {
 
 type tasksList struct {
 	clientFlags
-	Session string `help:"Only those of trees that began in this session." placeholder:"KEY"`
+	Session string `help:"Only those of trees that began in this session." placeholder:"KEY" complete:"sessions"`
 	All     bool   `help:"Those that have ended, too."`
 	Limit   int    `help:"How many, 1 to 200." default:"50"`
 	JSON    bool   `help:"Print JSON."`
@@ -54,7 +54,7 @@ func stateOfTask(t wire.Task) string {
 
 type tasksShow struct {
 	clientFlags
-	ID   string `arg:"" help:"Task."`
+	ID   string `arg:"" help:"Task." complete:"tasks"`
 	JSON bool   `help:"Print JSON."`
 }
 
@@ -85,7 +85,7 @@ func (c *tasksShow) Run(ctx context.Context, env *environment) error {
 
 type tasksStop struct {
 	clientFlags
-	ID   string `arg:"" help:"Task."`
+	ID   string `arg:"" help:"Task." complete:"tasks"`
 	JSON bool   `help:"Print JSON."`
 }
 

@@ -101,7 +101,7 @@ func (h *house) StopAll(context.Context, command.Call) (command.StopReport, erro
 }
 
 func (h *house) Tasks(context.Context, command.Call) ([]command.Task, error) {
-	return []command.Task{{ID: "t-1", Agent: "coder", State: "yielded", Text: "count\nthe lines"}, {ID: "t-2", Agent: "main", State: "waiting", Text: "report"}}, h.err
+	return []command.Task{{ID: "t-1", Agent: "coder", State: "yielded", Text: "count\nthe lines"}, {ID: "t-2", Agent: "main", State: "waiting", Text: strings.Repeat("word ", 20)}}, h.err
 }
 
 func (h *house) StopTask(_ context.Context, _ command.Call, id string) error {
@@ -189,9 +189,9 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/timezone", "Your time zone is Europe/Berlin, the gateway's; choose another with /timezone Europe/Berlin. It is Sun 22 Nov 2026 15:00 CET there.", ""},
 		{"/timezone Asia/Tokyo", "Your time zone is Asia/Tokyo. It is Sun 22 Nov 2026 23:00 JST there.", ""},
 		{"/timezone +05:30", "Your time zone is +05:30. It is Sun 22 Nov 2026 19:30 +05:30 there.", ""},
-		{"/tasks", "1. coder: count the lines, yielded\n2. main: report, waiting", ""},
-		{"/tasks stop 2", "Stopped: main: report", "stop task t-2"},
-		{"/tasks STOP t-1", "Stopped: coder: count the lines", "stop task t-1"},
+		{"/tasks", "1. coder: count the lines (yielded)\n2. main: " + strings.Repeat("word ", 15) + "word… (waiting)", ""},
+		{"/tasks stop 1", "Stopped: coder: count the lines", "stop task t-1"},
+		{"/tasks STOP t-2", "Stopped: main: " + strings.Repeat("word ", 15) + "word…", "stop task t-2"},
 		{"/whoami", "You are gateway (web user 7).", ""},
 		{"/id", "This conversation is agent:main:main. Its address is web:5.", ""},
 	} {

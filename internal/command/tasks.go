@@ -59,11 +59,11 @@ func showTasks(ctx context.Context, a Actions, c Call) (string, error) {
 	}
 	var b strings.Builder
 	for i, t := range list {
-		fmt.Fprintf(&b, "%d. %s, %s\n", i+1, t.line(), t.State)
+		fmt.Fprintf(&b, "%d. %s (%s)\n", i+1, t.line(), t.State)
 	}
 	return strings.TrimRight(b.String(), "\n"), nil
 }
 
 func (t Task) line() string {
-	return t.Agent + ": " + chat.Cut(chat.Printable(strings.Join(strings.Fields(t.Text), " ")), shownTask)
+	return t.Agent + ": " + cutRunes(chat.Printable(strings.Join(strings.Fields(t.Text), " ")), shownTask)
 }
