@@ -30,7 +30,7 @@ func (q *questions) Ask(ctx context.Context, p tool.Pending) error {
 		return fmt.Errorf("encoding a call: %w", err)
 	}
 	return q.put(ctx, callID("question", p), question{
-		id: p.ID(), who: p.Asked, session: p.Session, what: p.Words(), options: allowOrDeny(), life: store.QuestionLife,
+		id: p.ID(), who: p.Asked, session: p.Session, agent: p.Session.Agent, what: p.Words(), options: allowOrDeny(), life: store.QuestionLife,
 	}, store.Question{Body: body})
 }
 

@@ -41,7 +41,8 @@ type questions struct {
 type question struct {
 	id      string
 	who     tool.Person
-	session chat.SessionKey
+	session chat.SessionKey // where it is asked
+	agent   string
 	what    string // the agent wants to do, without unprintable characters
 	options []agent.Option
 	life    time.Duration
@@ -100,7 +101,7 @@ func (q question) message() store.Outgoing {
 	choice.Typed = "Write " + strings.Join(append(slices.Clone(typed[:max(0, last-1)]), strings.Join(typed[max(0, last-1):], " or ")), ", ") +
 		" within " + command.DurationWords(q.life.Round(time.Second)) + "."
 	return store.Outgoing{
-		Text: "The agent " + q.session.Agent + " wants to do this for you: " + q.what + "\nAllow it?", Choice: choice, ExpiresAt: time.Now().Add(q.life),
+		Text: "The agent " + q.agent + " wants to do this for you: " + q.what + "\nAllow it?", Choice: choice, ExpiresAt: time.Now().Add(q.life),
 	}
 }
 

@@ -33,21 +33,21 @@ type answered struct {
 type turnAsker struct {
 	*questions
 
-	turn *turn
-	who  tool.Person
+	turn    *turn
+	who     tool.Person
+	session chat.SessionKey // at the root of the tree
 }
 
-// asker is who can be asked in a turn, the same person as for calls of tools. nil = no person can; in turns of jobs nothing is asked.
+// asker is who can be asked in a turn, the same person as for calls of tools, and at the same place. nil = no person can; in turns of jobs and in their sub-turns nothing
+// is asked.
 func (q *questions) asker(t *turn) agent.Asker {
-	if t.attempt.Unattended() {
+	texts, place := t.journal.messages(), t.place()
+	root := t.atRoot(texts[len(texts)-1], place)
+	who := q.personOf(root, t.run.Principal)
+	if t.attempt.Unattended() || place.NoActs != "" || who.Principal == "" {
 		return nil
 	}
-	texts := t.journal.messages()
-	who := q.personOf(texts[len(texts)-1], t.run.Principal)
-	if who.Principal == "" {
-		return nil
-	}
-	return &turnAsker{questions: q, turn: t, who: who}
+	return &turnAsker{questions: q, turn: t, who: who, session: root.Session}
 }
 
 // Ask implements [agent.Asker].
@@ -66,7 +66,7 @@ func (a *turnAsker) Ask(ctx context.Context, asked agent.Question) (int, error) 
 	if err != nil {
 		return 0, fmt.Errorf("encoding options: %w", err)
 	}
-	q := question{id: questionID(), who: a.who, session: a.turn.run.Session, what: asked.Text, options: asked.Options, life: store.QuestionLife}
+	q := question{id: questionID(), who: a.who, session: a.session, agent: a.turn.run.Session.Agent, what: asked.Text, options: asked.Options, life: store.QuestionLife}
 	if until, ok := ctx.Deadline(); ok {
 		q.life = min(q.life, time.Until(until))
 	}

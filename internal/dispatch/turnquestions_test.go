@@ -305,6 +305,51 @@ func TestWhereNoPersonCanBeAskedNothingIsAsked(t *testing.T) {
 	})
 }
 
+// teamThatAsks are an agent that delegates to a second one, which asks.
+func teamThatAsks(c *dispatch.Config) {
+	c.Agents = []dispatch.Agent{
+		{Info: agent.Info{ID: "main", Runner: "script"}, Runner: &branching{}, Tools: dispatch.Tools{Default: true}},
+		{Info: agent.Info{ID: "coder", Runner: "script"}, Runner: asks{}},
+	}
+}
+
+// TestASubTurnAsksAtTheRootOfItsTree: the person is where the request came from, and reads which agent asks.
+func TestASubTurnAsksAtTheRootOfItsTree(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := open(t, newStore(), teamThatAsks)
+		id := h.send(askerChat, calling(delegated("go")), askerMessage("7"))
+		allow := texts(h.asked(0))[0]
+		if sent := h.asker.texts("7"); !strings.HasPrefix(sent[len(sent)-1], "The agent coder wants to do this for you: delete it") {
+			t.Errorf("sent %q", sent)
+		}
+		want(t, "the answer", h.by7(allow), "The answer is: Yes.")
+		want(t, "the turn", h.end(id).Text, "Yes")
+		h.close()
+	})
+}
+
+// TestATurnOfAJobAsksNone, and neither does one of its sub-turns.
+func TestATurnOfAJobAsksNone(t *testing.T) {
+	for name, message := range map[string]string{"Itself": "go", "ItsSubTurn": calling(delegated("go"))} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				h := openCron(t, newStore(), teamThatAsks, func(c *dispatch.Config) {
+					if name == "Itself" {
+						c.Agents[0].Runner = asks{}
+					}
+				})
+				defer h.close()
+				h.by7("/cron add in 10s "+message, func(m *chat.Message) { m.Scope = chat.ScopeWrite })
+				time.Sleep(time.Minute)
+				want(t, "questions", h.questionsAsked(), 0)
+				if sent := strings.Join(h.asker.texts("7"), "\n"); !strings.Contains(sent, "no person can be asked") {
+					t.Errorf("sent %q", sent)
+				}
+			})
+		})
+	}
+}
+
 // TestATurnOfSeveralPeopleAsksNone lets another person write into a turn before it asks.
 func TestATurnOfSeveralPeopleAsksNone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
