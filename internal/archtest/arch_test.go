@@ -313,7 +313,7 @@ func rules() []rule {
 		},
 		{
 			name: "MCP is spoken at its borders only", example: imports{"laneway/internal/dispatch", "github.com/modelcontextprotocol/go-sdk/mcp"},
-			applies: outside(module+"/cmd", internal+"/gateway/mcp", internal+"/tool/external", internal+"/teste2e"),
+			applies: outside(module+"/cmd", internal+"/gateway/mcp", internal+"/tool/external", internal+"/teste2e", module+"/docs/examples"),
 			refuses: in("github.com/modelcontextprotocol"),
 		},
 		{

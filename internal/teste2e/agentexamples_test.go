@@ -2,6 +2,7 @@ package teste2e
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -52,6 +53,71 @@ func serveExample(t *testing.T, program string, env ...string) (address string, 
 	})
 	t.Cleanup(stop)
 	return address, output, stop
+}
+
+// TestTheExamplesOfPrograms puts the shell, Python and Go agents of the documentation behind a gateway: each answers, fails in one sentence, and does what it is an
+// example for.
+func TestTheExamplesOfPrograms(t *testing.T) {
+	t.Parallel()
+	examples, err := filepath.Abs("../../docs/examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatalf("there is no python3: %v", err)
+	}
+	g := Install(t, "", fmt.Sprintf(`agents:
+  shell: {runner: command, command: [%s/agent-shell/agent.sh]}
+  python: {runner: command, command: [%s, %s/agent-python/agent.py], input: json}
+  go: {runner: command, command: [%s], input: json}
+  without: {runner: command, command: [%s, %s/agent-python/agent.py], input: json, tools: off}
+default_agent: shell
+`, examples, python, examples, buildExample(t, "laneway/docs/examples/agent-go"), python, examples))
+	g.Start()
+	c, w, o := mustDial(t, g, nil), watch(t, g), OpenOracle(t, g, "")
+	runs := 0
+	ask := func(agent, text string) runEvent {
+		t.Helper()
+		runs++
+		id := fmt.Sprintf("%s-%d", agent, runs)
+		say(t, c, "agent:"+agent+":words", id, text)
+		return w.await(t, id)
+	}
+	for _, step := range []struct{ agent, text, state, want string }{
+		{"shell", "hello $(id)", "final", "You wrote: hello $(id)\nThis conversation is agent:shell:words."},
+		{"shell", "fail", "error", "the disk of the build server is full"},
+		{"shell", "file", "final", "Here is the file."},
+		{"python", "hello", "final", "Message 1: hello"},
+		{"python", "chart", "final", "Message 2: chart"},
+		{"python", "fail", "error", "The calendar is locked."},
+		{"python", "remind call Ada", "final", "Reminder "},
+		{"without", "remind call Ada", "error", "I have no tools in this conversation"},
+		{"go", "hello", "final", "hello"},
+		{"go", "again", "final", "user: hello\nassistant: hello\nagain"},
+		{"go", "fail", "error", "I could not reach the build server."},
+		{"go", "tools", "final", "I have cron, "},
+	} {
+		if end := ask(step.agent, step.text); end.state != step.state || !strings.Contains(end.text, step.want) {
+			t.Errorf("%s %q: %v %q, want %s with %q", step.agent, step.text, end, end.text, step.state, step.want)
+		}
+	}
+	if n := o.Count(countReminders); n != 1 {
+		t.Errorf("%d reminders, want 1", n)
+	}
+	for session, file := range map[string]string{"agent:shell:words": "run.txt", "agent:python:words": "Messages.csv"} {
+		if text := historyOf(t, c, session); !strings.Contains(text, file) {
+			t.Errorf("%s was not sent:\n%s", file, text)
+		}
+	}
+	say(t, c, "agent:go:words", "stopped", strings.Repeat("word ", 500))
+	eventually(t, "the answer has begun", 30*time.Second, func() bool { return len(w.of("stopped")) > 3 })
+	if _, err := c.Call("chat.abort", map[string]any{"sessionKey": "agent:go:words", "runId": "stopped"}, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if end := w.await(t, "stopped"); end.state != "aborted" || time.Since(end.at) > 2*time.Second {
+		t.Errorf("the stop: %v", end)
+	}
 }
 
 // TestTheExampleOfAnAgentBehindHTTP: it streams, doctor finds it, a turn that runs again after a kill gets the same answer, and without the secret there is none.
