@@ -211,7 +211,7 @@ func (h *harness) drain(limit time.Duration) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), limit)
 	defer cancel()
-	_ = h.d.Drain(ctx) //nolint:errcheck // a turn runs longer
+	_ = h.d.Drain(ctx) // a turn runs longer
 	h.d.Leave(context.WithoutCancel(ctx))
 	h.cancel()
 	<-h.ended

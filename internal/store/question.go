@@ -32,7 +32,7 @@ const (
 	QuestionClosed  = "closed"  // the turn waits no more
 )
 
-// ErrQuestionsFull: the person has [MaxQuestions] open questions.
+// ErrQuestionsFull means that the person has [MaxQuestions] open questions.
 var ErrQuestionsFull = chat.Errorf(chat.CodeLimit, "too many questions wait for this person's answer")
 
 // Question is what a person is asked: whether a call of a tool may be made, or something for which a turn waits.
@@ -116,8 +116,8 @@ func (q Question) Answered(a AnswerQuestion, now time.Time, alive bool) (Questio
 	return q, nil
 }
 
-// Fill sets what adapters keep in the columns node and result, whose meaning depends on the state.
-func (q *Question) Fill(node, result string) (err error) {
+// Filled is the question with what adapters keep in the columns node and result, whose meaning depends on the state.
+func (q Question) Filled(node, result string) (out Question, err error) {
 	switch q.State {
 	case QuestionOpen, QuestionClosed:
 		q.Waits = node
@@ -129,9 +129,9 @@ func (q *Question) Fill(node, result string) (err error) {
 		err = json.Unmarshal([]byte(result), q.Result)
 	}
 	if err != nil {
-		return fmt.Errorf("reading the result of a question: %w", err)
+		return q, fmt.Errorf("reading the result of a question: %w", err)
 	}
-	return nil
+	return q, nil
 }
 
 // Columns are what adapters write of an answered question into the columns node and result. node is that of the answer.

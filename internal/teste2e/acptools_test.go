@@ -24,14 +24,16 @@ type acpAgent struct {
 	acp.Agent // the methods that the gateway does not call
 
 	conn *acp.AgentSideConnection
+	open chan struct{} // closed when conn is set: the first request may be faster
 
 	mu      sync.Mutex
 	servers []acp.McpServer
 }
 
 func runACPAgent() int {
-	a := &acpAgent{}
+	a := &acpAgent{open: make(chan struct{})}
 	a.conn = acp.NewAgentSideConnection(a, os.Stdout, os.Stdin)
+	close(a.open)
 	<-a.conn.Done()
 	return 0
 }
@@ -53,6 +55,7 @@ func (a *acpAgent) NewSession(_ context.Context, req acp.NewSessionRequest) (acp
 func (*acpAgent) Cancel(context.Context, acp.CancelNotification) error { return nil }
 
 func (a *acpAgent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.PromptResponse, error) {
+	<-a.open
 	a.mu.Lock()
 	servers := a.servers
 	a.mu.Unlock()
@@ -63,7 +66,7 @@ func (a *acpAgent) Prompt(ctx context.Context, req acp.PromptRequest) (acp.Promp
 	defer func() { _ = session.Close() }()
 	for line := range strings.Lines(req.Prompt[len(req.Prompt)-1].Text.Text) {
 		word, args, _ := strings.Cut(strings.TrimSpace(line), " ")
-		text := ""
+		var text string
 		switch word {
 		case "tools":
 			text = strings.Join(toolNames(ctx, session), " ")
@@ -109,11 +112,12 @@ func TestAnACPAgentCallsTheToolsOfItsTurns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		agents := "agents:\n"
+		var agents strings.Builder
+		agents.WriteString("agents:\n")
 		for id, how := range map[string]string{"main": "http", "second": "stdio"} {
-			agents += fmt.Sprintf("  %s: {runner: acp, command: [%q], env: {%s: %s}}\n", id, self, acpVariable, how)
+			fmt.Fprintf(&agents, "  %s: {runner: acp, command: [%q], env: {%s: %s}}\n", id, self, acpVariable, how)
 		}
-		g := Install(t, database, agents)
+		g := Install(t, database, agents.String())
 		g.Start()
 		w, c, o := watch(t, g), mustDial(t, g, nil), OpenOracle(t, g, database)
 		for _, id := range []string{"main", "second"} {

@@ -78,13 +78,13 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *server) answer(ctx context.Context, w http.ResponseWriter, req request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	send := func(l line) {
-		_ = json.NewEncoder(w).Encode(l)          // a gateway that is gone has ended ctx
+		_ = json.NewEncoder(w).Encode(l)          //nolint:errcheck // a gateway that is gone has ended ctx
 		_ = http.NewResponseController(w).Flush() // each line goes out at once
 	}
 	for _, word := range strings.SplitAfter(s.text(req), " ") {
 		send(line{Delta: word})
 		select {
-		case <-time.After(s.pause):
+		case <-time.After(s.pause): //nolint:forbidigo // in place of work
 		case <-ctx.Done():
 			return
 		}

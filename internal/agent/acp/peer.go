@@ -143,7 +143,7 @@ func (p *peer) servers(access agent.ToolAccess) []sdk.McpServer {
 // The variables by which programs find the tools of their turn.
 const (
 	urlVariable   = "LANEWAY_MCP_URL"
-	tokenVariable = "LANEWAY_MCP_TOKEN"
+	tokenVariable = "LANEWAY_MCP_TOKEN" //nolint:gosec // a name
 )
 
 var errSlowStart = errors.New("the agent did not answer in time after its start")

@@ -34,7 +34,7 @@ func (c client) RequestPermission(_ context.Context, req sdk.RequestPermissionRe
 	}
 	chosen, asked := t.ask(req)
 	if t.over.Err() != nil {
-		return cancelled(), nil // as the protocol demands after session/cancel
+		return cancelled(), nil //nolint:nilerr // as the protocol demands after session/cancel
 	}
 	if !asked {
 		return refusal(req.Options), nil

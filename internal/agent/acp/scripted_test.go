@@ -69,7 +69,8 @@ type scripted struct {
 	sdk.Agent // the methods that no client of ours calls
 
 	script script
-	conn   *sdk.AgentSideConnection
+	link   *sdk.AgentSideConnection
+	open   chan struct{} // closed when link is set: the first request may be faster
 	mu     sync.Mutex
 	stop   map[sdk.SessionId]context.CancelFunc
 	n      int
@@ -77,7 +78,7 @@ type scripted struct {
 }
 
 func beAgent(text string) error {
-	a := &scripted{stop: map[sdk.SessionId]context.CancelFunc{}}
+	a := &scripted{open: make(chan struct{}), stop: map[sdk.SessionId]context.CancelFunc{}}
 	if err := json.Unmarshal([]byte(text), &a.script); err != nil {
 		return err
 	}
@@ -92,12 +93,18 @@ func beAgent(text string) error {
 	if a.script.Deaf {
 		ignoreSignals()
 	}
-	a.conn = sdk.NewAgentSideConnection(a, os.Stdout, os.Stdin)
-	<-a.conn.Done()
+	a.link = sdk.NewAgentSideConnection(a, os.Stdout, os.Stdin)
+	close(a.open)
+	<-a.link.Done()
 	if a.script.Deaf {
 		select {}
 	}
 	return nil
+}
+
+func (a *scripted) conn() *sdk.AgentSideConnection {
+	<-a.open
+	return a.link
 }
 
 func (a *scripted) Initialize(ctx context.Context, _ sdk.InitializeRequest) (sdk.InitializeResponse, error) {
@@ -166,7 +173,7 @@ func (a *scripted) say(req sdk.PromptRequest, text string) error {
 }
 
 func (a *scripted) update(req sdk.PromptRequest, u sdk.SessionUpdate) error {
-	return a.conn.SessionUpdate(context.Background(), sdk.SessionNotification{SessionId: req.SessionId, Update: u})
+	return a.conn().SessionUpdate(context.Background(), sdk.SessionNotification{SessionId: req.SessionId, Update: u})
 }
 
 func (a *scripted) play(ctx context.Context, req sdk.PromptRequest) error {
@@ -276,7 +283,7 @@ func (a *scripted) ask(ctx context.Context, req sdk.PromptRequest) error {
 	for i := range outcomes {
 		group.Go(func() {
 			title := fmt.Sprintf("Deleting %d\u202e", i)
-			response, err := a.conn.RequestPermission(ctx, sdk.RequestPermissionRequest{
+			response, err := a.conn().RequestPermission(ctx, sdk.RequestPermissionRequest{
 				SessionId: req.SessionId,
 				ToolCall:  sdk.ToolCallUpdate{ToolCallId: "c", Title: &title, RawInput: map[string]any{"path": "/a"}},
 				Options: []sdk.PermissionOption{

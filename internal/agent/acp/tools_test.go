@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	sdk "github.com/coder/acp-go-sdk"
+	"github.com/google/go-cmp/cmp"
 
 	"laneway/internal/agent"
 	"laneway/internal/agent/acp"

@@ -16,7 +16,7 @@ const maxEvents = 256
 // turn is one prompt on its way. The fields above the blank line are also used by the goroutines of the connection.
 type turn struct {
 	updates  chan sdk.SessionUpdate
-	over     context.Context // ends when nothing of the agent is wanted any more: the turn ends or is stopped
+	over     context.Context //nolint:containedctx // ends when nothing of the agent is wanted any more: the turn ends or is stopped
 	stop     context.CancelFunc
 	asker    agent.Asker
 	asking   chan struct{} // has a place for each question that may be open

@@ -103,7 +103,7 @@ func inWords(err error, reported *agent.Error) error {
 
 // sentence explains to a person what happened and what to do about it.
 func sentence(reason chat.FailReason) string {
-	switch reason { //nolint:exhaustive // the others are not made by the client
+	switch reason { // the others are not made by the client
 	case chat.FailFirstByte:
 		return "The server behind this agent did not begin to answer in time; try again later."
 	case chat.FailSilence:

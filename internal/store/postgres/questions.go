@@ -40,7 +40,7 @@ func readQuestion(row pgx.Row) (q store.Question, err error) {
 		return q, err
 	}
 	q.ExpiresAt, q.Body = time.UnixMilli(expires).UTC(), []byte(body)
-	return q, q.Fill(node, result)
+	return q.Filled(node, result)
 }
 
 // PutQuestion stores an open question, see store.Questions.

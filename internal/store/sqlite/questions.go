@@ -19,7 +19,7 @@ func scanQuestion(row scanner) (q store.Question, err error) {
 		return q, err
 	}
 	q.ExpiresAt, q.Body = time.UnixMilli(expires).UTC(), []byte(body)
-	return q, q.Fill(node, result)
+	return q.Filled(node, result)
 }
 
 // PutQuestion stores an open question; see the port.

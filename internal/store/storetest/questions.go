@@ -31,9 +31,9 @@ func (w *world) ask(id, owner string) {
 	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: owner, Body: json.RawMessage(`{"tool":"r\u00fcckfrage"}`)}))
 }
 
-func (w *world) answers(id, by string, allow bool, node string) store.Question {
+func (w *world) answers(id string, allow bool, node string) store.Question {
 	w.Helper()
-	q, err := w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: by, Option: optionOf(allow), Allow: allow, Node: node})
+	q, err := w.st.AnswerQuestion(w.ctx, store.AnswerQuestion{ID: id, By: "ann", Option: optionOf(allow), Allow: allow, Node: node})
 	w.ok(err)
 	return q
 }
@@ -48,22 +48,22 @@ func questionOnce(w *world) {
 	node, id, denied := w.node(), w.id("q"), w.id("q")
 	w.ask(id, "ann")
 	w.ask(denied, "ann")
-	q := w.answers(id, "ann", true, node)
+	q := w.answers(id, true, node)
 	equal(w, "state", q.State, store.QuestionAllowed)
 	equal(w, "call", string(q.Body), `{"tool":"r\u00fcckfrage"}`)
 	equal(w, "expires", q.ExpiresAt, w.clock.now().Add(store.QuestionLife))
 	w.refused(id, "ann", false)
-	equal(w, "the same answer again", w.answers(id, "ann", true, node).State, store.QuestionAllowed)
+	equal(w, "the same answer again", w.answers(id, true, node).State, store.QuestionAllowed)
 	first, err := w.st.EndQuestion(w.ctx, id, chat.ToolResult{Text: "done"})
 	w.ok(err)
 	again, err := w.st.EndQuestion(w.ctx, id, chat.ToolResult{Text: "something else", IsError: true})
 	w.ok(err)
 	equal(w, "which end is the first", []bool{first, again}, []bool{true, false})
-	q = w.answers(id, "ann", true, node)
+	q = w.answers(id, true, node)
 	equal(w, "state after the call", q.State, store.QuestionDone)
 	equal(w, "result", *q.Result, chat.ToolResult{Text: "done"})
 
-	equal(w, "denied", w.answers(denied, "ann", false, node).State, store.QuestionDenied)
+	equal(w, "denied", w.answers(denied, false, node).State, store.QuestionDenied)
 	w.refused(denied, "ann", true)
 	ended, err := w.st.EndQuestion(w.ctx, denied, chat.ToolResult{Text: "done"})
 	w.ok(err)
@@ -76,7 +76,7 @@ func questionOfAnother(w *world) {
 	w.refused(id, "bob", true)
 	w.refused(id, "", true)
 	w.refused(w.id("unknown"), "ann", true)
-	equal(w, "it is still open", w.answers(id, "ann", true, w.node()).State, store.QuestionAllowed)
+	equal(w, "it is still open", w.answers(id, true, w.node()).State, store.QuestionAllowed)
 }
 
 func questionEnds(w *world) {
@@ -84,10 +84,10 @@ func questionEnds(w *world) {
 	w.ask(a, "ann")
 	w.ask(b, "ann")
 	w.clock.advance(store.QuestionLife - time.Millisecond)
-	equal(w, "just in time", w.answers(a, "ann", true, node).State, store.QuestionAllowed)
+	equal(w, "just in time", w.answers(a, true, node).State, store.QuestionAllowed)
 	w.clock.advance(time.Millisecond)
 	w.refused(b, "ann", true)
-	equal(w, "an answer in time is repeated late", w.answers(a, "ann", true, node).State, store.QuestionAllowed)
+	equal(w, "an answer in time is repeated late", w.answers(a, true, node).State, store.QuestionAllowed)
 	w.clock.advance(2 * store.QuestionKept)
 	w.ask(w.id("q"), "ann") // removes what is old, but no call that has to be made
 	first, err := w.st.EndQuestion(w.ctx, a, chat.ToolResult{})
@@ -101,7 +101,7 @@ func questionRepeated(w *world) {
 	w.clock.advance(time.Minute)
 	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: "mallory", Body: json.RawMessage(`{}`)}))
 	w.refused(id, "mallory", true)
-	q := w.answers(id, "ann", true, w.node())
+	q := w.answers(id, true, w.node())
 	equal(w, "call", string(q.Body), `{"tool":"r\u00fcckfrage"}`)
 	equal(w, "expires", q.ExpiresAt, w.clock.now().Add(store.QuestionLife-time.Minute))
 }
@@ -147,7 +147,7 @@ func questionRace(w *world) {
 func questionTaken(w *world) {
 	node, id := w.node(), w.id("q")
 	w.ask(id, "ann")
-	w.answers(id, "ann", true, node)
+	w.answers(id, true, node)
 	take := func(by string) []store.Question {
 		list, err := w.st.TakeQuestions(w.ctx, by, 10)
 		w.ok(err)
@@ -176,10 +176,10 @@ func optionOf(allow bool) int {
 	return 2
 }
 
-// waits lets a turn of a node wait for an answer.
-func (w *world) waits(id, owner, node string) {
+// waits lets a turn of a node wait for an answer of ann.
+func (w *world) waits(id, node string) {
 	w.Helper()
-	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: owner, Body: json.RawMessage(`[{"label":"a"},{"label":"b"}]`), Waits: node, Life: time.Minute}))
+	w.ok(w.st.PutQuestion(w.ctx, store.Question{ID: id, Owner: "ann", Body: json.RawMessage(`[{"label":"a"},{"label":"b"}]`), Waits: node, Life: time.Minute}))
 }
 
 func (w *world) choose(id, by string, option int) (store.Question, error) {
@@ -188,8 +188,8 @@ func (w *world) choose(id, by string, option int) (store.Question, error) {
 
 func questionWaited(w *world) {
 	node, id, late := w.node(), w.id("q"), w.id("q")
-	w.waits(id, "ann", node)
-	w.waits(late, "ann", node)
+	w.waits(id, node)
+	w.waits(late, node)
 	q, err := w.st.Question(w.ctx, id)
 	w.ok(err)
 	equal(w, "open", q, store.Question{
@@ -229,7 +229,7 @@ func (w *world) taken(by string) []store.Question {
 
 func questionClosed(w *world) {
 	node, id, call := w.node(), w.id("q"), w.id("q")
-	w.waits(id, "ann", node)
+	w.waits(id, node)
 	w.ask(call, "ann")
 	for range 2 {
 		q, err := w.st.CloseQuestion(w.ctx, id)
@@ -256,7 +256,7 @@ func questionOfDeadNode(w *world) {
 
 func questionChoiceRace(w *world) {
 	node, id := w.node(), w.id("q")
-	w.waits(id, "ann", node)
+	w.waits(id, node)
 	var (
 		wg  sync.WaitGroup
 		won [3]atomic.Int64

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -167,7 +167,7 @@ func TestCallsOfARoundRunSideBySide(t *testing.T) {
 		}}
 		m := &model{}
 		for i := range 10 {
-			m.calls = append(m.calls, chat.ToolCall{ID: fmt.Sprint(i), Name: "set", Args: "{}"})
+			m.calls = append(m.calls, chat.ToolCall{ID: strconv.Itoa(i), Name: "set", Args: "{}"})
 		}
 		start := time.Now()
 		if _, err := turn(t.Context(), m, b, nil); err != nil || len(b.results) != 10 {
