@@ -67,6 +67,7 @@ func (c *logsCmd) journal(env *environment) error {
 	if program == "" {
 		return errors.New("there is no log.file in the configuration and no journalctl on this host; a gateway that was started in a terminal writes its log there")
 	}
+	env.note("this is the journal of the unit " + c.Unit + "; a gateway that was started in a terminal writes its log there, or into log.file")
 	args := []string{"journalctl", "--unit=" + c.Unit, "--lines=" + strconv.Itoa(c.Lines), "--output=cat", "--no-pager"}
 	if c.Follow {
 		args = append(args, "--follow")

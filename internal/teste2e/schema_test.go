@@ -91,23 +91,35 @@ func TestAReplicaStaysReadyWhenANewerProgramExtendsTheSchema(t *testing.T) {
 	}
 }
 
-// A database whose disk is full answers every read; its refusal of a message has to be visible to load balancers and operators.
+// A database whose disk is full, or that is read-only, answers every read; its refusal of a message has to be visible to load balancers and operators.
 func TestReadinessNoticesThatMessagesAreRefused(t *testing.T) {
 	t.Parallel()
+	for name, row := range map[string]struct{ code, says string }{
+		"a full disk": {"53100", "disk of the database is full"}, "a read-only database": {"25006", "read-only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refusedMessagesAreNoticed(t, row.code, row.says)
+		})
+	}
+}
+
+func refusedMessagesAreNoticed(t *testing.T, code, says string) {
+	t.Helper()
 	database := testpg.DB(t)
 	g := Install(t, database, "")
 	g.Start()
 	alter(t, database, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
-		BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$;
+		BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '`+code+`'; END $$;
 		CREATE TRIGGER full_disk BEFORE INSERT ON inbox FOR EACH ROW EXECUTE FUNCTION full_disk()`)
 	if a := g.Complete("agent:main:main", "hello"); a.Status != http.StatusServiceUnavailable {
-		t.Fatalf("a message on a full disk: %d %s", a.Status, a.Body)
+		t.Fatalf("a refused message: %d %s", a.Status, a.Body)
 	}
 	if !g.ready(t, http.StatusServiceUnavailable, `"database":"failed"`) {
 		t.Error("/readyz does not report that messages are refused")
 	}
-	if out := g.statusOf(t); !strings.Contains(out, "not well") || !strings.Contains(out, "disk of the database is full") {
-		t.Errorf("status on a full disk:\n%s", out)
+	if out := g.statusOf(t); !strings.Contains(out, "not well") || !strings.Contains(out, says) {
+		t.Errorf("status while messages are refused:\n%s", out)
 	}
 	alter(t, database, `DROP TRIGGER full_disk ON inbox`)
 	if a := g.Complete("agent:main:main", "hello"); a.Status != http.StatusOK {
