@@ -27,6 +27,7 @@ type AttemptEnd struct {
 	Delivery          DeliveryStatus
 	DeliveryError     string // why the answer is not sent at all; what becomes of one that is sent, the outbox knows
 	SuppressedBy      string
-	// Job gets the stored job and the finished run and returns the job's new state, or nil to remove the job (DeleteAfter); not called for retries.
+	// Job gets the stored job and the finished run and returns the job's new state, or nil to remove the job (DeleteAfter); not called for retries. The store
+	// may call it again when the job has changed meanwhile: the last call is the one that is stored.
 	Job func(old Job, r Run, now time.Time) *Job
 }

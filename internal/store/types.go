@@ -214,6 +214,8 @@ type Started struct {
 	// Job is the job of a cron run at the begin of the attempt, when the store has it without a further statement; nil = the caller reads
 	// it.
 	Job *cron.Job
+	// Begun is what the store remembers of the start, for [FinishParams]; only the store knows its type. nil = nothing.
+	Begun any
 }
 
 // FinishParams ends a run.
@@ -243,6 +245,8 @@ type FinishParams struct {
 	Preview string
 	// Cron, for a message that is an attempt of a cron run, closes its ledger row; nil = it is none.
 	Cron *cron.AttemptEnd
+	// Begun is that of the start of the run, so that the store need not read again what it has read then. It changes no result; nil = the store reads.
+	Begun any
 }
 
 // Finished is a run that has ended.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -166,7 +167,7 @@ WITH v AS MATERIALIZED (
 UPDATE cron_run_logs l SET state = 'running', attempt = 1, started_at = ` + nowSQL + `, transcript = b.opening, entries = b.n,
 	attempts = '[{"attempt":1,"startedAtMs":' || ` + nowSQL + ` || ',"node":' || to_json(b.node) || '}]'
 FROM b WHERE l.ctid = b.place AND l.compact = 1
-RETURNING b.i, l.principal, l.session_id, l.started_at`
+RETURNING b.i, l.principal, l.session_id, ` + logColumns
 
 // startCompactGroup is one transaction for compact runs.
 func (s *Store) startCompactGroup(ctx context.Context, list []*startOp) ([]bool, error) {
@@ -177,20 +178,31 @@ func (s *Store) startCompactGroup(ctx context.Context, list []*startOp) ([]bool,
 		column(list, func(g *startOp) int64 { return int64(len(g.p.Transcript)) })).
 		Query(func(rows pgx.Rows) error { return scanResults(rows, list, done, (*startOp).scanCompact) })
 	s.readJobs(b, list)
-	return done, send(ctx, s.turns, b)
+	err := send(ctx, s.turns, b)
+	for i, g := range list {
+		if done[i] && g.out.Job != nil {
+			g.out.Begun = g.begun
+		}
+	}
+	return done, err
 }
 
 func (g *startOp) scanCompact(row pgx.Row) error {
 	var (
-		i       int
-		started int64
+		i   int
+		v   logRow
+		out = &g.out
 	)
-	out := &g.out
-	if err := row.Scan(&i, &out.Principal, &out.SessionID, &started); err != nil {
+	if err := row.Scan(append([]any{&i, &out.Principal, &out.SessionID}, v.targets()...)...); err != nil {
 		return err
 	}
-	out.Seqs, out.Attempt, out.StartedAt, out.Notes = g.p.Seqs, 1, fromMillis(started), map[string]string{}
+	r, err := v.logged()
+	if err != nil {
+		return err
+	}
+	out.Seqs, out.Attempt, out.StartedAt, out.Notes = g.p.Seqs, 1, r.StartedAt, map[string]string{}
 	out.Entries = numbered(g.p.Transcript, int64(len(g.p.Transcript)), out.StartedAt)
+	g.begun = &begun{run: r.Run, entries: int64(len(g.p.Transcript)), at: time.Now()}
 	return nil
 }
 
@@ -219,76 +231,4 @@ func cleaned(list []chat.TranscriptEntry) []chat.TranscriptEntry {
 		out[i] = e
 	}
 	return out
-}
-
-// runningCompactSQL locks the compact runs that run under their claim, and passes over those that another transaction has locked. Parameters:
-// $1 clock, $2 runs, $3 nodes.
-const runningCompactSQL = `
-SELECT n.i, l.entries, ` + logColumns + `
-FROM ` + numbersSQL + ` CROSS JOIN LATERAL (SELECT i, ($2::text[])[i] AS run, ($3::text[])[i] AS node OFFSET 0) n JOIN cron_run_logs l ON l.id = n.run
-WHERE l.compact = 1 AND l.state = 'running' AND l.node = n.node
-	AND EXISTS (SELECT 1 FROM nodes o WHERE o.id = n.node AND o.lease_until > ` + nowSQL + `)
-FOR UPDATE OF l SKIP LOCKED`
-
-// finishCompactGroup is one transaction for compact runs of different jobs that have succeeded.
-func (s *Store) finishCompactGroup(ctx context.Context, list []*finishOp) ([]bool, error) {
-	a := newFinishCronOps(s, list)
-	a.compact = true
-	err := s.readThenWrite(ctx, a.read, a.write)
-	return a.done, err
-}
-
-func (a *finishCronOps) readCompact(b *pgx.Batch) {
-	b.Queue(runningCompactSQL, a.s.clock(), column(a.list, func(e *finishOp) string { return e.p.RunID }),
-		column(a.list, func(e *finishOp) string { return e.p.Node })).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var (
-				i       int
-				entries int64
-				v       logRow
-			)
-			if err := rows.Scan(append([]any{&i, &entries}, v.targets()...)...); err != nil {
-				return err
-			}
-			r, err := v.logged()
-			if err != nil {
-				return err
-			}
-			a.held[i-1], a.rows[r.ID], a.list[i-1].opened = true, r, entries
-		}
-		return rows.Err()
-	})
-}
-
-// queueCompact queues the outgoing messages of ends, and makes their results, which count when the transaction is committed.
-func (a *finishCronOps) queueCompact(b *pgx.Batch, ours []int, list []*finishOp) {
-	some := false
-	for _, e := range list {
-		some = some || len(e.p.Outgoing) > 0
-	}
-	if some {
-		b.Queue(enqueueSQL, a.s.clock(), joined(list, func(e *finishOp) string { return e.outgoing }))
-	}
-	now := fromMillis(a.nowMs)
-	for k, e := range list {
-		e.out = store.Finished{EndedAt: now, Released: true, Entries: numbered(e.p.Transcript, e.opened+int64(len(e.p.Transcript)), now)}
-		a.done[ours[k]] = true
-	}
-}
-
-// finishCompact ends a compact run; grouped when it has. After any other result the run is expanded.
-func (e *finishOp) finishCompact(ctx context.Context) (how commitResult, err error) {
-	if !store.CompactFinish(&e.p) {
-		return single, e.s.do(ctx, "expanding a run", func(ctx context.Context) error { return e.s.expandNow(ctx, e.s.turns, e.p.Session) })
-	}
-	if e.answer, err = store.EncodeCompact(cleaned(e.p.Transcript), true); err != nil {
-		return single, err
-	}
-	if e.fitsGroup() {
-		if how, err = e.s.compactFinishes.do(ctx, e); err != nil || how == grouped {
-			return how, err
-		}
-	}
-	e.out = store.Finished{}
-	return how, e.s.do(ctx, "expanding a run", func(ctx context.Context) error { return e.s.expandNow(ctx, e.s.turns, e.p.Session) })
 }

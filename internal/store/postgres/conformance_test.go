@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,11 +120,35 @@ type handles struct {
 	list []*postgres.Store
 }
 
-func (h *handles) open(tb testing.TB) *postgres.Store {
+func (h *handles) open(tb testing.TB) store.Store {
 	tb.Helper()
 	s := open(tb, postgres.Config{URL: h.url, Now: h.now, MaxConns: 16, WarmConns: -1})
 	h.list = append(h.list, s)
-	return s
+	return &remembering{Store: s}
+}
+
+// remembering gives back to an end what the start of its run has returned for it, as dispatch does; of each third end it does not, so that the suite
+// runs over both ways.
+type remembering struct {
+	*postgres.Store
+
+	begun sync.Map // by run
+	ends  atomic.Int64
+}
+
+func (r *remembering) Start(ctx context.Context, p store.StartParams) (store.Started, error) {
+	s, err := r.Store.Start(ctx, p)
+	if s.Begun != nil {
+		r.begun.Store(p.RunID, s.Begun)
+	}
+	return s, err
+}
+
+func (r *remembering) Finish(ctx context.Context, p store.FinishParams) (store.Finished, error) {
+	if r.ends.Add(1)%3 != 0 {
+		p.Begun, _ = r.begun.Load(p.RunID)
+	}
+	return r.Store.Finish(ctx, p)
 }
 
 func (h *handles) closeAll(tb testing.TB) {

@@ -32,7 +32,7 @@ WHERE l.ctid = b.place AND l.run_id = v.message AND l.state = 'queued'`
 // The ends of several attempts. Jobs are locked before sessions, as everywhere; no statement waits for the row of a job or of a session.
 const (
 	lockFreeJobsSQL = `SELECT ` + jobRaw + ` FROM cron_jobs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED`
-	jobsSQL         = `SELECT ` + jobRaw + ` FROM cron_jobs WHERE id = ANY($1::text[])`
+	jobsSQL         = `SELECT ` + jobRaw + `, xmin FROM cron_jobs WHERE id = ANY($1::text[])`
 	existingJobsSQL = `SELECT id FROM cron_jobs WHERE id = ANY($1::text[])`
 
 	// runningSQL returns the numbers of the proved claims whose run is running under the claim. Parameters: $1 runs, $2 sessions, $3 nodes,
@@ -102,10 +102,13 @@ func (s *Store) readJobs(b *pgx.Batch, list []*startOp) {
 			of[job] = append(of[job], g)
 		}
 	}
-	b.Queue(jobsSQL, slices.Sorted(maps.Keys(of))).Query(each(s.scanJob, func(j storedJob) {
+	b.Queue(jobsSQL, slices.Sorted(maps.Keys(of))).Query(each(s.scanVersion, func(j storedJob) {
 		for _, g := range of[j.ID] {
 			job := clone(j.Job)
 			g.out.Job = &job
+			if g.begun != nil {
+				g.begun.job = j
+			}
 		}
 	}))
 }
@@ -284,13 +287,7 @@ func (a *finishCronOps) record(b *pgx.Batch, list []*finishOp) error {
 // its own.
 func addJobState(b *pgx.Batch, changed []cron.Job, old storedJob, next cron.Job) ([]cron.Job, error) {
 	next.ID = old.ID
-	usual, was := next, old.State
-	st := &usual.State
-	st.RunCount, st.ErrorCount, st.ConsecutiveErrors, st.ConsecutiveSkipped = was.RunCount, was.ErrorCount, was.ConsecutiveErrors, was.ConsecutiveSkipped
-	st.LastRunAt, st.LastState, st.LastDuration, st.LastAlertAt = was.LastRunAt, was.LastState, was.LastDuration, was.LastAlertAt
-	st.LastError, st.LastErrorClass, st.LastDelivery, st.LastDeliveryError = was.LastError, was.LastErrorClass, was.LastDelivery, was.LastDeliveryError
-	st.Queued, st.RunningAt = was.Queued, was.RunningAt
-	if old.broken == "" && reflect.DeepEqual(usual, old.Job) {
+	if old.usual(next) {
 		return append(changed, next), nil
 	}
 	args, same, err := old.same(next)
@@ -298,6 +295,17 @@ func addJobState(b *pgx.Batch, changed []cron.Job, old storedJob, next cron.Job)
 		b.Queue(jobUpdateSQL(), args...)
 	}
 	return changed, err
+}
+
+// usual reports whether a job differs only in the columns of jobStatesSQL.
+func (old storedJob) usual(next cron.Job) bool {
+	usual, was := next, old.State
+	st := &usual.State
+	st.RunCount, st.ErrorCount, st.ConsecutiveErrors, st.ConsecutiveSkipped = was.RunCount, was.ErrorCount, was.ConsecutiveErrors, was.ConsecutiveSkipped
+	st.LastRunAt, st.LastState, st.LastDuration, st.LastAlertAt = was.LastRunAt, was.LastState, was.LastDuration, was.LastAlertAt
+	st.LastError, st.LastErrorClass, st.LastDelivery, st.LastDeliveryError = was.LastError, was.LastErrorClass, was.LastDelivery, was.LastDeliveryError
+	st.Queued, st.RunningAt = was.Queued, was.RunningAt
+	return old.broken == "" && reflect.DeepEqual(usual, old.Job)
 }
 
 // runEnd has columns of a row of the ledger that are not in its run.

@@ -96,6 +96,8 @@ type storedJob struct {
 	latest []int64
 	at     int64
 	ahead  int // claims that callers do not see in the job
+	// version is the transaction that has written the row, where scanVersion has read it.
+	version uint32
 }
 
 // seen is the job as callers get it: without the claim of its next slot, if that slot has not come yet.
@@ -132,7 +134,16 @@ func (s *Store) scanJob(row pgx.CollectableRow) (storedJob, error) {
 	return scanJobBy(row, s.parts.Decode)
 }
 
-func scanJobBy(row pgx.CollectableRow, decode func(cron.Parts, *cron.Job) error) (storedJob, error) {
+// scanVersion is scanJob for rows with the column xmin behind the others.
+func (s *Store) scanVersion(row pgx.CollectableRow) (storedJob, error) {
+	var version uint32
+	j, err := scanJobBy(row, s.parts.Decode, &version)
+	j.version = version
+	return j, err
+}
+
+// scanJobBy reads a job; more are targets for the columns behind those of jobRaw.
+func scanJobBy(row pgx.CollectableRow, decode func(cron.Parts, *cron.Job) error, more ...any) (storedJob, error) {
 	var (
 		j     storedJob
 		parts cron.Parts
@@ -142,7 +153,8 @@ func scanJobBy(row pgx.CollectableRow, decode func(cron.Parts, *cron.Job) error)
 		last  int64
 	)
 	st := &j.State
-	err := row.Scan(&j.ID, &j.Owner, &j.Key, &j.KeyDerived, &j.Name, &j.DisplayName, &j.Description, &j.Principal, &j.Agent, &j.AccountID,
+	targets := []any{
+		&j.ID, &j.Owner, &j.Key, &j.KeyDerived, &j.Name, &j.DisplayName, &j.Description, &j.Principal, &j.Agent, &j.AccountID,
 		&j.Lane, &kind, &parts.Schedule, &parts.TZ,
 		&j.JitterMs, &r.starts, &r.ends, &j.MaxRuns, &j.Session, &j.WakeMode,
 		&parts.Payload, &parts.Delivery, &parts.Alert, &parts.Policy, &j.Enabled, &pause.Note, &pause.By,
@@ -152,8 +164,9 @@ func scanJobBy(row pgx.CollectableRow, decode func(cron.Parts, *cron.Job) error)
 		&last, &st.LastDelivery, &st.LastDeliveryError, &r.lastAlert,
 		&st.ConsecutiveErrors, &st.ConsecutiveSkipped,
 		&r.undeliverable, &st.DeliveryPause.Reason, &st.DeliveryPause.Channel, &st.DeliveryPause.ChatID, &st.Queued, &r.running,
-		&j.latest, &j.at)
-	if err != nil {
+		&j.latest, &j.at,
+	}
+	if err := row.Scan(append(targets, more...)...); err != nil {
 		return j, err
 	}
 	st.LastDuration = duration(last)

@@ -111,6 +111,7 @@ type startOp struct {
 	p       store.StartParams
 	entries string
 	opening string // the entries of a compact run
+	begun   *begun // of a compact run; nil = it is none
 	out     store.Started
 }
 

@@ -240,13 +240,15 @@ func editWhileDue(w *world) {
 	w.alter(j.ID, func(j *cron.Job) { j.Revision, j.State.Next, j.State.NextRunAt = "r2", at, at })
 	c := w.claimDue(node)
 	equal(w, "launched and recorded", []int{len(c.Launched), len(c.Recorded)}, []int{0, 0})
+	var seen string
 	w.endRun(claim, l.Message.ID, cron.RunOK, func(e *cron.AttemptEnd) {
 		e.Job = func(old cron.Job, _ cron.Run, _ time.Time) *cron.Job {
-			equal(w, "revision that the end of the run sees", old.Revision, "r2")
+			seen = old.Revision
 			old.State.RunCount++
 			return &old
 		}
 	})
+	equal(w, "revision that the end of the run counts on", seen, "r2")
 	after := w.stored(j.ID)
 	equal(w, "the edit stands", []any{after.Revision, after.State.Next, after.State.NextRunAt, after.State.RunCount}, []any{"r2", at, at, int64(1)})
 }
