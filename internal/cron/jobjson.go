@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -145,77 +144,6 @@ func (j Job) checkStored(withoutPayload bool) error {
 		return fmt.Errorf("the stored policy cannot be used: %w", err)
 	}
 	return nil
-}
-
-// EncodeAttempts writes the attempts of a run; none are an empty list.
-func EncodeAttempts(list []Attempt) (string, error) {
-	if len(list) == 1 && list[0].simple() {
-		return list[0].text(), nil
-	}
-	rows := make([]attemptRow, 0, len(list))
-	for _, a := range list {
-		rows = append(rows, attemptRow{
-			Number: a.Number, State: a.State, StartedAtMs: millis(a.StartedAt), FinishedAtMs: millis(a.FinishedAt),
-			Error: a.Error, ErrorClass: a.ErrorClass, Node: a.Node,
-		})
-	}
-	text, err := encodeText(rows)
-	if err != nil {
-		return "", fmt.Errorf("writing attempts: %w", err)
-	}
-	return text, nil
-}
-
-// simple reports whether text is the attempt: it has no error, and its words stand in JSON as they are.
-func (a *Attempt) simple() bool {
-	return a.Error == "" && a.ErrorClass == "" && verbatim(string(a.State)) && verbatim(a.Node)
-}
-
-func verbatim(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c > '~' {
-			return false
-		}
-	}
-	return true
-}
-
-// text is the list of one simple attempt. Every run writes it twice, so it is made without reflection.
-func (a *Attempt) text() string {
-	b := append(make([]byte, 0, 160), `[{"attempt":`...)
-	b = strconv.AppendInt(b, int64(a.Number), 10)
-	if a.State != "" {
-		b = append(append(append(b, `,"state":"`...), a.State...), '"')
-	}
-	if at := millis(a.StartedAt); at != 0 {
-		b = strconv.AppendInt(append(b, `,"startedAtMs":`...), at, 10)
-	}
-	if at := millis(a.FinishedAt); at != 0 {
-		b = strconv.AppendInt(append(b, `,"finishedAtMs":`...), at, 10)
-	}
-	if a.Node != "" {
-		b = append(append(append(b, `,"node":"`...), a.Node...), '"')
-	}
-	return string(append(b, "}]"...))
-}
-
-// DecodeAttempts reads what [EncodeAttempts] wrote. No text is no attempts.
-func DecodeAttempts(text string) ([]Attempt, error) {
-	if text == "" || text == "[]" {
-		return nil, nil
-	}
-	var rows []attemptRow
-	if err := decodeText(text, &rows); err != nil {
-		return nil, fmt.Errorf("the stored attempts cannot be read: %w", err)
-	}
-	var list []Attempt
-	for _, r := range rows {
-		list = append(list, Attempt{
-			Number: r.Number, State: r.State, StartedAt: moment(r.StartedAtMs), FinishedAt: moment(r.FinishedAtMs),
-			Error: r.Error, ErrorClass: r.ErrorClass, Node: r.Node,
-		})
-	}
-	return list, nil
 }
 
 type payloadRow struct {

@@ -201,3 +201,38 @@ func TestASimpleAttemptIsWrittenAsEveryOther(t *testing.T) {
 		}
 	}
 }
+
+// TestASimpleAttemptIsReadAsEveryOther compares it with the first of a list of two, which is read in another way.
+func TestASimpleAttemptIsReadAsEveryOther(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		`{"attempt":1}`,
+		`{"attempt":1,"startedAtMs":1700000000000,"node":"n1"}`,
+		`{"attempt":12,"state":"ok","startedAtMs":1700000000000,"finishedAtMs":1700000001000,"node":"0190-ab"}`,
+		`{"attempt":1,"node":"a\u0062\\c\"d"}`,
+		`{"attempt":1,"startedAtMs":-5,"node":"n1"}`,
+		`{"attempt":1,"node":"n1","startedAtMs":5}`,
+		`{"attempt":1,"state":"error","error":"x","errorClass":"y"}`,
+		`{"attempt":1,"startedAtMs":1e3}`,
+		`{"attempt":01}`,
+		`{"attempt":}`,
+		`{"attempt":1,"startedAtMs":}`,
+		`{"attempt":1,"startedAtMs":99999999999999999999}`,
+		`{"attempt":1,"node":"n1"`,
+		`{"attempt":1,"node":"n1}`,
+		`{"attempt":1}x`,
+		`{"attempt":1,"other":2}`,
+	} {
+		one, errOne := cron.DecodeAttempts("[" + text + "]")
+		two, errTwo := cron.DecodeAttempts("[" + text + "," + text + "]")
+		if (errOne == nil) != (errTwo == nil) {
+			t.Errorf("%s: alone %v, with another one %v", text, errOne, errTwo)
+			continue
+		}
+		if errOne == nil {
+			if diff := cmp.Diff(two[:1], one); diff != "" {
+				t.Errorf("%s (- with another one, + alone):\n%s", text, diff)
+			}
+		}
+	}
+}

@@ -114,8 +114,7 @@ func namesCompact(m *chat.Message) bool {
 func (l *launching) compactFree(ctx context.Context, tx pgx.Tx, launches []cron.Launch) (map[string]bool, error) {
 	var ids, keys, found []string
 	for i := range launches {
-		r := l.queued(launches[i])
-		if store.Compactable(&r, &launches[i].Message) {
+		if r := &launches[i].Run; store.Compactable(r, &launches[i].Message) {
 			ids, keys = append(ids, r.ID), append(keys, r.SessionKey)
 		}
 	}
@@ -146,7 +145,7 @@ func newCompact(r cron.Run, m *chat.Message) (newRow, error) {
 }
 
 // launchedCompact is the result for a compact run.
-func (l *launching) launchedCompact(c cron.Launch, sessionID string) cron.Launched {
+func (l *launching) launchedCompact(c *cron.Launch, sessionID string) cron.Launched {
 	return cron.Launched{
 		Run: c.Run, Message: c.Message, Seq: 1, Epoch: store.CompactEpoch, Mine: true, Owner: l.node, SessionID: sessionID,
 	}
@@ -176,7 +175,7 @@ func (s *Store) startCompactGroup(ctx context.Context, list []*startOp) ([]bool,
 	b.Queue(startCompactSQL, s.clock(), column(list, func(g *startOp) string { return g.p.RunID }), column(list, func(g *startOp) string { return g.p.Node }),
 		column(list, func(g *startOp) string { return g.p.Lane }), column(list, func(g *startOp) string { return g.opening }),
 		column(list, func(g *startOp) int64 { return int64(len(g.p.Transcript)) })).
-		Query(func(rows pgx.Rows) error { return scanResults(rows, list, done, (*startOp).scanCompact) })
+		Query(func(rows pgx.Rows) error { return scanCompact(rows, list, done) })
 	s.readJobs(b, list)
 	err := send(ctx, s.turns, b)
 	for i, g := range list {
@@ -187,23 +186,31 @@ func (s *Store) startCompactGroup(ctx context.Context, list []*startOp) ([]bool,
 	return done, err
 }
 
-func (g *startOp) scanCompact(row pgx.Row) error {
+// scanCompact reads the runs that have started.
+func scanCompact(rows pgx.Rows, list []*startOp, done []bool) error {
 	var (
-		i   int
-		v   logRow
-		out = &g.out
+		i                    int
+		principal, sessionID string
+		v                    logRow
 	)
-	if err := row.Scan(append([]any{&i, &out.Principal, &out.SessionID}, v.targets()...)...); err != nil {
-		return err
+	at, targets := time.Now(), append([]any{&i, &principal, &sessionID}, v.targets()...)
+	for rows.Next() {
+		v = logRow{}
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		r, err := v.logged()
+		if err != nil {
+			return err
+		}
+		g, n := list[i-1], int64(len(list[i-1].p.Transcript))
+		g.out = store.Started{
+			Seqs: g.p.Seqs, Attempt: 1, StartedAt: r.StartedAt, Notes: map[string]string{}, Principal: principal, SessionID: sessionID,
+			Entries: numbered(g.p.Transcript, n, r.StartedAt),
+		}
+		g.begun, done[i-1] = &begun{run: r.Run, entries: n, at: at}, true
 	}
-	r, err := v.logged()
-	if err != nil {
-		return err
-	}
-	out.Seqs, out.Attempt, out.StartedAt, out.Notes = g.p.Seqs, 1, r.StartedAt, map[string]string{}
-	out.Entries = numbered(g.p.Transcript, int64(len(g.p.Transcript)), out.StartedAt)
-	g.begun = &begun{run: r.Run, entries: int64(len(g.p.Transcript)), at: time.Now()}
-	return nil
+	return rows.Err()
 }
 
 // startCompact starts a compact run; grouped when it has. After any other result the run is expanded.

@@ -137,7 +137,7 @@ func (e *finishOp) begunEnd() (end *begunEnd, ok bool, err error) {
 	}
 	next.ID = start.job.ID
 	if st := &next.State; st.LastState != cron.RunOK || st.LastError != "" || st.LastErrorClass != "" || st.LastDuration != r.Duration ||
-		st.ErrorCount != start.job.State.ErrorCount || !start.job.usual(*next) {
+		st.ErrorCount != start.job.State.ErrorCount || !start.job.usual(next) {
 		return nil, false, nil
 	}
 	text, err := cron.EncodeAttempts(r.Attempts)

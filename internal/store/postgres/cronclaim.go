@@ -147,7 +147,11 @@ func (c *claiming) commitJobs(ctx context.Context) error {
 		c.s.unknownLaunches.add(b.out.Launched)
 		return err
 	}
-	c.out.Launched = append(c.out.Launched, b.out.Launched...)
+	if len(c.out.Launched) == 0 {
+		c.out.Launched = b.out.Launched
+	} else {
+		c.out.Launched = append(c.out.Launched, b.out.Launched...)
+	}
 	c.out.Recorded, c.out.Cancelled, c.out.Jobs = b.out.Recorded, b.out.Cancelled, b.out.Jobs
 	c.out.Finished, c.out.Resumed = b.out.Finished, b.out.Resumed
 	c.out.More, c.out.Passed = b.more, b.out.Passed
@@ -175,31 +179,43 @@ func limit(p cron.ClaimParams, taken int) string {
 
 func (b *claimBatch) read(ctx context.Context, tx pgx.Tx) error {
 	var now int64
-	dueNow := 0
-	jobs := make([]storedJob, 0, max(0, min(b.p.Limit+1, cron.DefaultBatch+1))) // rows are wide: growing would copy them again and again
+	dueNow, found := 0, 0
 	batch := &pgx.Batch{}
 	batch.Queue(inOrderSQL)
 	batch.Queue(readClockSQL, b.s.clock()).QueryRow(func(row pgx.Row) error { return row.Scan(&now) })
 	batch.Queue(dueCountSQL+limit(b.p, 0)+`) due`, b.s.clock(), b.p.LookAhead.Milliseconds()).QueryRow(func(row pgx.Row) error { return row.Scan(&dueNow) })
-	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.LookAhead.Milliseconds()).Query(collect(&jobs, b.s.scanJob))
+	batch.Queue(dueSQL+limit(b.p, 0)+` FOR UPDATE SKIP LOCKED`, b.s.clock(), b.p.LookAhead.Milliseconds()).Query(func(rows pgx.Rows) (err error) {
+		found, err = b.add(rows, dueNow)
+		return err
+	})
 	if err := send(ctx, tx, batch); err != nil {
 		return err
 	}
-	b.out.Now, b.out.Passed = fromMillis(now), max(0, dueNow-len(jobs))
-	if b.p.Limit > 0 && len(jobs) > b.p.Limit {
-		jobs, b.more = jobs[:b.p.Limit], true
-	}
-	for _, j := range jobs {
-		if j.broken != "" {
-			b.broken = append(b.broken, j.Job)
-			continue
-		}
-		b.due = append(b.due, cron.DueJob{Job: j.Job})
-	}
+	b.out.Now, b.out.Passed = fromMillis(now), max(0, dueNow-found)
 	if err := b.markBroken(ctx, tx); err != nil || len(b.due) == 0 {
 		return err
 	}
 	return b.s.complete(ctx, tx, b.due)
+}
+
+// add adds the due jobs, at most as many as the claim may take; expected is about how many there are. It returns how many rows there were.
+func (b *claimBatch) add(rows pgx.Rows, expected int) (found int, err error) {
+	b.due = make([]cron.DueJob, 0, expected) // rows are wide: growing would copy them again and again
+	scan := b.s.jobScanner()
+	for ; rows.Next(); found++ {
+		j, err := scan(rows)
+		switch {
+		case err != nil:
+			return found, err
+		case b.p.Limit > 0 && found == b.p.Limit:
+			b.more = true
+		case j.broken != "":
+			b.broken = append(b.broken, j.Job)
+		default:
+			b.due = append(b.due, cron.DueJob{Job: j.Job})
+		}
+	}
+	return found, rows.Err()
 }
 
 func (b *claimBatch) markBroken(ctx context.Context, tx pgx.Tx) error {
@@ -263,16 +279,15 @@ func eachActive(rows pgx.Rows, due []cron.DueJob, place map[string]int) error {
 
 // write writes the verdicts.
 func (b *claimBatch) write(ctx context.Context, tx pgx.Tx) error {
-	jobs := map[string]cron.Job{}
-	for _, d := range b.due {
-		jobs[d.Job.ID] = d.Job
+	jobs := make(map[string]*cron.Job, len(b.due))
+	for i := range b.due {
+		jobs[b.due[i].Job.ID] = &b.due[i].Job
 	}
 	verdicts := slices.DeleteFunc(b.p.Decide(b.out.Now, b.due), func(v cron.Verdict) bool {
-		_, ours := jobs[v.JobID]
-		return !ours
+		return jobs[v.JobID] == nil
 	})
 	var (
-		launches []cron.Launch
+		launches = make([]cron.Launch, 0, len(verdicts))
 		rows     []cron.Run
 		cancel   []string
 	)
@@ -302,8 +317,9 @@ func (b *claimBatch) cancel(ctx context.Context, tx pgx.Tx, ids []string) (err e
 }
 
 // decided writes the verdicts into the rows of their jobs.
-func (b *claimBatch) decided(ctx context.Context, tx pgx.Tx, verdicts []cron.Verdict, jobs map[string]cron.Job) error {
-	var settled, bad []cron.Verdict
+func (b *claimBatch) decided(ctx context.Context, tx pgx.Tx, verdicts []cron.Verdict, jobs map[string]*cron.Job) error {
+	var bad []cron.Verdict
+	settled := make([]cron.Verdict, 0, len(verdicts))
 	for _, v := range verdicts {
 		if v.Invalid != "" {
 			bad = append(bad, v)
@@ -321,12 +337,13 @@ func (b *claimBatch) decided(ctx context.Context, tx pgx.Tx, verdicts []cron.Ver
 	if len(bad) > 0 {
 		batch.Queue(invalidSQL, column(bad, id), column(bad, func(v cron.Verdict) string { return clean(v.Invalid) }))
 	}
-	queued := map[string]int{}
-	for _, l := range b.out.Launched {
-		queued[l.Run.JobID]++
+	queued := make(map[string]int, len(verdicts))
+	for i := range b.out.Launched {
+		queued[b.out.Launched[i].Run.JobID]++
 	}
+	b.out.Jobs = slices.Grow(b.out.Jobs, len(verdicts))
 	for _, v := range verdicts {
-		job := after(jobs[v.JobID], v, queued[v.JobID])
+		job := after(*jobs[v.JobID], v, queued[v.JobID])
 		b.out.Jobs = append(b.out.Jobs, job)
 		if jobs[v.JobID].Pause != nil && job.Pause == nil {
 			b.out.Resumed = append(b.out.Resumed, job)

@@ -102,7 +102,9 @@ func (s *Store) readJobs(b *pgx.Batch, list []*startOp) {
 			of[job] = append(of[job], g)
 		}
 	}
-	b.Queue(jobsSQL, slices.Sorted(maps.Keys(of))).Query(each(s.scanVersion, func(j storedJob) {
+	var version uint32
+	b.Queue(jobsSQL, slices.Sorted(maps.Keys(of))).Query(each(s.jobScanner(&version), func(j storedJob) {
+		j.version = version
 		for _, g := range of[j.ID] {
 			job := clone(j.Job)
 			g.out.Job = &job
@@ -164,7 +166,7 @@ func (a *finishCronOps) read(b *pgx.Batch) {
 		}
 	}
 	if len(jobs) > 0 {
-		b.Queue(lockFreeJobsSQL, jobs).Query(each(a.s.scanJob, func(j storedJob) { a.jobs[j.ID] = j }))
+		b.Queue(lockFreeJobsSQL, jobs).Query(each(a.s.jobScanner(), func(j storedJob) { a.jobs[j.ID] = j }))
 		b.Queue(existingJobsSQL, jobs).Query(each(scanText, func(id string) { a.known[id] = true }))
 	}
 	if a.compact {
@@ -184,11 +186,14 @@ func (a *finishCronOps) read(b *pgx.Batch) {
 // each calls use for every row of a queued statement.
 func each[T any](scan pgx.RowToFunc[T], use func(T)) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
-		list, err := pgx.CollectRows(rows, scan)
-		for _, v := range list {
+		for rows.Next() {
+			v, err := scan(rows)
+			if err != nil {
+				return err
+			}
 			use(v)
 		}
-		return err
+		return rows.Err()
 	}
 }
 
@@ -287,7 +292,7 @@ func (a *finishCronOps) record(b *pgx.Batch, list []*finishOp) error {
 // its own.
 func addJobState(b *pgx.Batch, changed []cron.Job, old storedJob, next cron.Job) ([]cron.Job, error) {
 	next.ID = old.ID
-	if old.usual(next) {
+	if old.usual(&next) {
 		return append(changed, next), nil
 	}
 	args, same, err := old.same(next)
@@ -298,14 +303,14 @@ func addJobState(b *pgx.Batch, changed []cron.Job, old storedJob, next cron.Job)
 }
 
 // usual reports whether a job differs only in the columns of jobStatesSQL.
-func (old storedJob) usual(next cron.Job) bool {
-	usual, was := next, old.State
+func (old *storedJob) usual(next *cron.Job) bool {
+	usual, was := *next, &old.State
 	st := &usual.State
 	st.RunCount, st.ErrorCount, st.ConsecutiveErrors, st.ConsecutiveSkipped = was.RunCount, was.ErrorCount, was.ConsecutiveErrors, was.ConsecutiveSkipped
 	st.LastRunAt, st.LastState, st.LastDuration, st.LastAlertAt = was.LastRunAt, was.LastState, was.LastDuration, was.LastAlertAt
 	st.LastError, st.LastErrorClass, st.LastDelivery, st.LastDeliveryError = was.LastError, was.LastErrorClass, was.LastDelivery, was.LastDeliveryError
 	st.Queued, st.RunningAt = was.Queued, was.RunningAt
-	return old.broken == "" && reflect.DeepEqual(usual, old.Job)
+	return old.broken == "" && reflect.DeepEqual(&usual, &old.Job)
 }
 
 // runEnd has columns of a row of the ledger that are not in its run.

@@ -96,7 +96,7 @@ type storedJob struct {
 	latest []int64
 	at     int64
 	ahead  int // claims that callers do not see in the job
-	// version is the transaction that has written the row, where scanVersion has read it.
+	// version is the transaction that has written the row; 0 = it was not read.
 	version uint32
 }
 
@@ -127,58 +127,62 @@ func (old storedJob) same(j cron.Job) (args []any, same bool, err error) {
 	return args, err == nil && slices.Equal(args, before), err
 }
 
-func scanJob(row pgx.CollectableRow) (storedJob, error) { return scanJobBy(row, cron.DecodeParts) }
-
-// scanJob is scanJob for operations that read a job again and again.
-func (s *Store) scanJob(row pgx.CollectableRow) (storedJob, error) {
-	return scanJobBy(row, s.parts.Decode)
+func scanJob(row pgx.CollectableRow) (storedJob, error) {
+	return newJobScan(cron.DecodeParts).scan(row)
 }
 
-// scanVersion is scanJob for rows with the column xmin behind the others.
-func (s *Store) scanVersion(row pgx.CollectableRow) (storedJob, error) {
-	var version uint32
-	j, err := scanJobBy(row, s.parts.Decode, &version)
-	j.version = version
-	return j, err
+// jobScanner is scanJob for the rows of one statement, by operations that read a job again and again. more are targets for the columns behind those of
+// jobRaw.
+func (s *Store) jobScanner(more ...any) pgx.RowToFunc[storedJob] {
+	return newJobScan(s.parts.Decode, more...).scan
 }
 
-// scanJobBy reads a job; more are targets for the columns behind those of jobRaw.
-func scanJobBy(row pgx.CollectableRow, decode func(cron.Parts, *cron.Job) error, more ...any) (storedJob, error) {
-	var (
-		j     storedJob
-		parts cron.Parts
-		pause cron.Pause
-		kind  schedule.Kind
-		r     jobTimes
-		last  int64
-	)
-	st := &j.State
-	targets := []any{
+// jobScan receives rows of jobs, one after the other.
+type jobScan struct {
+	j      storedJob
+	parts  cron.Parts
+	pause  cron.Pause
+	kind   schedule.Kind
+	times  jobTimes
+	took   int64
+	decode func(cron.Parts, *cron.Job) error
+
+	targets []any
+}
+
+func newJobScan(decode func(cron.Parts, *cron.Job) error, more ...any) *jobScan {
+	v := &jobScan{decode: decode}
+	j, st, r := &v.j, &v.j.State, &v.times
+	v.targets = append([]any{
 		&j.ID, &j.Owner, &j.Key, &j.KeyDerived, &j.Name, &j.DisplayName, &j.Description, &j.Principal, &j.Agent, &j.AccountID,
-		&j.Lane, &kind, &parts.Schedule, &parts.TZ,
+		&j.Lane, &v.kind, &v.parts.Schedule, &v.parts.TZ,
 		&j.JitterMs, &r.starts, &r.ends, &j.MaxRuns, &j.Session, &j.WakeMode,
-		&parts.Payload, &parts.Delivery, &parts.Alert, &parts.Policy, &j.Enabled, &pause.Note, &pause.By,
+		&v.parts.Payload, &v.parts.Delivery, &v.parts.Alert, &v.parts.Policy, &j.Enabled, &v.pause.Note, &v.pause.By,
 		&r.pausedAt, &r.pausedUntil, &j.AutoDisabled, &j.Invalid, &j.Revision, &r.created, &r.updated,
 		&r.nextSlot, &r.nextRun, &r.activated, &st.Fired,
 		&st.RunCount, &st.ErrorCount, &r.lastRun, &st.LastState, &st.LastError, &st.LastErrorClass,
-		&last, &st.LastDelivery, &st.LastDeliveryError, &r.lastAlert,
+		&v.took, &st.LastDelivery, &st.LastDeliveryError, &r.lastAlert,
 		&st.ConsecutiveErrors, &st.ConsecutiveSkipped,
 		&r.undeliverable, &st.DeliveryPause.Reason, &st.DeliveryPause.Channel, &st.DeliveryPause.ChatID, &st.Queued, &r.running,
 		&j.latest, &j.at,
+	}, more...)
+	return v
+}
+
+func (v *jobScan) scan(row pgx.CollectableRow) (storedJob, error) {
+	v.j, v.pause, v.times = storedJob{}, cron.Pause{}, jobTimes{}
+	if err := row.Scan(v.targets...); err != nil {
+		return storedJob{}, err
 	}
-	if err := row.Scan(append(targets, more...)...); err != nil {
-		return j, err
-	}
-	st.LastDuration = duration(last)
-	r.into(&j.Job, pause)
-	if err := decode(parts, &j.Job); err != nil {
-		j.Schedule.Kind, j.broken = kind, err.Error()
-		if j.Invalid == "" {
-			j.Invalid = j.broken
+	v.j.State.LastDuration = duration(v.took)
+	v.times.into(&v.j.Job, v.pause)
+	if err := v.decode(v.parts, &v.j.Job); err != nil {
+		v.j.Schedule.Kind, v.j.broken = v.kind, err.Error()
+		if v.j.Invalid == "" {
+			v.j.Invalid = v.j.broken
 		}
-		return j, nil
 	}
-	return j, nil
+	return v.j, nil
 }
 
 // jobTimes are the columns of a job that are moments.

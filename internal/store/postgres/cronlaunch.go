@@ -85,6 +85,9 @@ func (l *launching) run(ctx context.Context, tx pgx.Tx, launches []cron.Launch, 
 		return err
 	}
 	rows = append(slices.Clone(rows), refused...)
+	for i := range launches {
+		launches[i].Run = l.queued(&launches[i])
+	}
 	free, err := l.compactFree(ctx, tx, launches)
 	if err != nil {
 		return err
@@ -92,7 +95,6 @@ func (l *launching) run(ctx context.Context, tx pgx.Tx, launches []cron.Launch, 
 	fresh := make([]newRow, 0, len(launches)+len(rows))
 	l.compact = make(map[string]string, len(free))
 	for i := range launches {
-		launches[i].Run = l.queued(launches[i])
 		row := newRow{run: launches[i].Run, message: launches[i].Message.ID}
 		if free[row.run.ID] {
 			if row, err = newCompact(row.run, &launches[i].Message); err != nil {
@@ -121,7 +123,9 @@ func (l *launching) sort(ctx context.Context, tx pgx.Tx, launches []cron.Launch,
 		isNew[id] = true
 	}
 	var place []placed
-	for _, c := range launches {
+	l.launched = slices.Grow(l.launched, len(launches))
+	for i := range launches {
+		c := &launches[i]
 		if !isNew[c.Run.ID] {
 			l.existing = append(l.existing, c.Run.ID)
 			continue
@@ -144,7 +148,7 @@ func (l *launching) sort(ctx context.Context, tx pgx.Tx, launches []cron.Launch,
 }
 
 // queued is a run as the ledger has it after the launch.
-func (l *launching) queued(c cron.Launch) cron.Run {
+func (l *launching) queued(c *cron.Launch) cron.Run {
 	r := kept(c.Run)
 	r.State, r.ClaimedAt, r.Node = cron.RunQueued, l.now, l.node
 	r.SessionKey = cmp.Or(r.SessionKey, c.Message.Session.String())
@@ -167,7 +171,7 @@ func kept(r cron.Run) cron.Run {
 // split removes the launches whose message would have a name that is in use.
 func (l *launching) split(ctx context.Context, tx pgx.Tx, launches []cron.Launch) (free []cron.Launch, refused []cron.Run, err error) {
 	if !l.checkNames {
-		return slices.Clone(launches), nil, nil
+		return launches, nil, nil
 	}
 	var names []string
 	b := &pgx.Batch{}

@@ -98,26 +98,26 @@ func (s *Store) record(b *pgx.Batch, node string, rows []newRow, added *[]string
 }
 
 func rowArrays(rows []newRow) []any {
-	text := func(of func(r cron.Run) string) []string {
-		return column(rows, func(n newRow) string { return clean(of(n.run)) })
+	text := func(of func(r *cron.Run) string) []string {
+		return columnOf(rows, func(n *newRow) string { return clean(of(&n.run)) })
 	}
-	number := func(of func(r cron.Run) int64) []int64 {
-		return column(rows, func(n newRow) int64 { return of(n.run) })
+	number := func(of func(r *cron.Run) int64) []int64 {
+		return columnOf(rows, func(n *newRow) int64 { return of(&n.run) })
 	}
 	return []any{
-		text(func(r cron.Run) string { return r.ID }), text(func(r cron.Run) string { return r.JobID }),
-		text(func(r cron.Run) string { return r.JobName }), text(func(r cron.Run) string { return r.JobKey }),
-		text(func(r cron.Run) string { return r.Owner }), text(func(r cron.Run) string { return r.Agent }),
-		text(func(r cron.Run) string { return r.Lane }), text(func(r cron.Run) string { return r.SessionKey }),
-		number(func(r cron.Run) int64 { return ms(r.ScheduledFor) }), text(func(r cron.Run) string { return string(r.Trigger) }),
-		text(func(r cron.Run) string { return string(r.State) }), text(func(r cron.Run) string { return string(r.Reason) }),
-		text(func(r cron.Run) string { return string(r.DST) }), number(func(r cron.Run) int64 { return max(r.SlotCount, 1) }),
-		number(func(r cron.Run) int64 { return ms(r.SlotUntil) }), number(func(r cron.Run) int64 { return ms(r.FireAt) }),
-		text(func(r cron.Run) string { return r.Error }), text(func(r cron.Run) string { return r.ErrorClass }),
-		text(func(r cron.Run) string { return chat.Cut(clean(r.Summary), summaryBytes) }), text(func(r cron.Run) string { return string(r.Delivery) }),
-		text(func(r cron.Run) string { return r.SuppressedBy }), column(rows, func(n newRow) string { return n.message }),
-		column(rows, func(n newRow) int64 { return flag(n.compact) }), column(rows, func(n newRow) string { return n.principal }),
-		column(rows, func(n newRow) string { return n.sessionID }), column(rows, func(n newRow) string { return n.body }),
+		text(func(r *cron.Run) string { return r.ID }), text(func(r *cron.Run) string { return r.JobID }),
+		text(func(r *cron.Run) string { return r.JobName }), text(func(r *cron.Run) string { return r.JobKey }),
+		text(func(r *cron.Run) string { return r.Owner }), text(func(r *cron.Run) string { return r.Agent }),
+		text(func(r *cron.Run) string { return r.Lane }), text(func(r *cron.Run) string { return r.SessionKey }),
+		number(func(r *cron.Run) int64 { return ms(r.ScheduledFor) }), text(func(r *cron.Run) string { return string(r.Trigger) }),
+		text(func(r *cron.Run) string { return string(r.State) }), text(func(r *cron.Run) string { return string(r.Reason) }),
+		text(func(r *cron.Run) string { return string(r.DST) }), number(func(r *cron.Run) int64 { return max(r.SlotCount, 1) }),
+		number(func(r *cron.Run) int64 { return ms(r.SlotUntil) }), number(func(r *cron.Run) int64 { return ms(r.FireAt) }),
+		text(func(r *cron.Run) string { return r.Error }), text(func(r *cron.Run) string { return r.ErrorClass }),
+		text(func(r *cron.Run) string { return chat.Cut(clean(r.Summary), summaryBytes) }), text(func(r *cron.Run) string { return string(r.Delivery) }),
+		text(func(r *cron.Run) string { return r.SuppressedBy }), columnOf(rows, func(n *newRow) string { return n.message }),
+		columnOf(rows, func(n *newRow) int64 { return flag(n.compact) }), columnOf(rows, func(n *newRow) string { return n.principal }),
+		columnOf(rows, func(n *newRow) string { return n.sessionID }), columnOf(rows, func(n *newRow) string { return n.body }),
 	}
 }
 
@@ -126,6 +126,15 @@ func column[T, V any](list []T, of func(T) V) []V {
 	out := make([]V, len(list))
 	for i, v := range list {
 		out[i] = of(v)
+	}
+	return out
+}
+
+// columnOf is column for wide elements: it copies none of them.
+func columnOf[T, V any](list []T, of func(*T) V) []V {
+	out := make([]V, len(list))
+	for i := range list {
+		out[i] = of(&list[i])
 	}
 	return out
 }
