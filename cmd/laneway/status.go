@@ -166,7 +166,11 @@ func laneRows(l wire.LanesOfNode) [][]string {
 	return rows
 }
 
-// channelRows has a line for each account of a network. The gateway's own sockets are counted as clients.
+// idle reports whether an account sends nothing and has no error.
+func idle(a wire.ChannelAccount) bool { return a.OutboxWaiting == 0 && a.LastError == nil }
+
+// channelRows has a line for each account of a network. The gateway's own sockets are counted as clients; its webhooks have a line when something waits or failed,
+// because every gateway has them.
 func channelRows(c wire.ChannelsStatusResult) [][]string {
 	rows := [][]string{{"CHANNEL", "ACCOUNT", "STATE", "LAST POLL", "TO SEND", "LAST ERROR"}}
 	for _, name := range c.Order {
@@ -174,7 +178,7 @@ func channelRows(c wire.ChannelsStatusResult) [][]string {
 			continue
 		}
 		for _, account := range c.Accounts[name] {
-			if !account.Configured {
+			if !account.Configured || name == "webhook" && idle(account) {
 				continue
 			}
 			polled, last := "-", "-"
