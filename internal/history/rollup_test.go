@@ -70,7 +70,7 @@ func newPast(t *testing.T) *past {
 }
 
 // write adds messages with a fact each to a session of ann.
-func (p *past) write(session string, messages int, size int) {
+func (p *past) write(session string, messages, size int) {
 	p.t.Helper()
 	var entries []chat.TranscriptEntry
 	for range messages {
