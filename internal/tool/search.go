@@ -19,7 +19,7 @@ const nodesShown = 10
 
 func (t *Table) historySearch() Tool {
 	return Tool{
-		Name: "history_search", Scope: chat.ScopeWrite, Idempotent: true,
+		Name: "history_search", Scope: chat.ScopeWrite, Idempotent: true, Foreign: always, // what it finds may have come from outside
 		Description: "Finds earlier messages that have all of the given words, the newest first: in all sessions of the person, in a group in this session only. " +
 			"A word finds longer words that begin with it. There are no synonyms: try other words when nothing is found. With contents instead of query it shows " +
 			"summaries of what was said, by day, week or month: go from a month to its weeks and days to find when something was said.",

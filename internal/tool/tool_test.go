@@ -341,3 +341,20 @@ func TestTheWordsOfAQuestionHideNothing(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestToolsThatReadTranscriptsReturnTextFromOutside holds that a turn which has read them asks before a tool acts: transcripts have what webhooks and
+// other people wrote.
+func TestToolsThatReadTranscriptsReturnTextFromOutside(t *testing.T) {
+	t.Parallel()
+	table := tool.New(tool.Deps{})
+	for call, want := range map[chat.ToolCall]bool{
+		{Name: "history_search", Args: `{"query":"ada"}`}:         true,
+		{Name: "sessions", Args: `{"action":"history"}`}:          true,
+		{Name: "sessions", Args: `{"action":"list"}`}:             false,
+		{Name: "remind", Args: `{"when":"in 5h","text":"a tea"}`}: false,
+	} {
+		if got := table.Foreign(call); got != want {
+			t.Errorf("%s %s: %t, want %t", call.Name, call.Args, got, want)
+		}
+	}
+}
