@@ -282,6 +282,17 @@ func TestWhereTheGatewayIs(t *testing.T) {
 	}
 }
 
+func TestAgentsAndTheirServersAreListed(t *testing.T) {
+	t.Parallel()
+	b := newBench("", "HOME", t.TempDir(), "LANEWAY_TOKEN", "right")
+	b.run(t, exitOK, "agents")
+	for _, line := range []string{"main (default)  main  openai  -      files\n", "files   failed  files_read  no "} {
+		if got := b.stdout.String(); !strings.Contains(got, line) || strings.Contains(got, "\x1b") {
+			t.Errorf("no line %q, or a control character, in\n%s", line, got)
+		}
+	}
+}
+
 func TestTheLocalTokenIsNotSentToOtherHosts(t *testing.T) {
 	t.Parallel()
 	b := newBench("", "HOME", t.TempDir())

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"laneway/internal/app"
+	"laneway/internal/chat"
 	"laneway/internal/config"
 	"laneway/internal/wire"
 )
@@ -45,20 +46,30 @@ func checkAgents(ctx context.Context, p *patient) []finding {
 	if p.loaded == nil {
 		return notChecked()
 	}
-	return findings(app.ExamineAgents(ctx, p.loaded.Config, p.runners(ctx), p.env.lookupEnv))
+	runs, servers := p.agentsThere(ctx)
+	return findings(slices.Concat(
+		app.ExamineAgents(ctx, p.loaded.Config, runs, p.env.lookupEnv), app.ExamineServers(p.loaded.Config, servers, p.env.lookupEnv)))
 }
 
-// runners are the runners of the gateway that is running, by agent; nil when none answers, which another check reports.
-func (p *patient) runners(ctx context.Context) map[string]string {
+// agentsThere is what the gateway that is running has: the runners by agent and the servers of tools; nil when none answers, which another check reports.
+func (p *patient) agentsThere(ctx context.Context) (runners map[string]string, servers []chat.ToolServer) {
 	var reply wire.AgentsListResult
 	if err := p.flags.client().call(ctx, p.env, "agents.list", map[string]any{}, &reply); err != nil {
-		return nil
+		return nil, nil
 	}
-	all := make(map[string]string, len(reply.Agents))
+	runners = make(map[string]string, len(reply.Agents))
 	for _, a := range reply.Agents {
-		all[a.ID] = a.Runner
+		runners[a.ID] = a.Runner
 	}
-	return all
+	servers = make([]chat.ToolServer, 0, len(reply.Servers))
+	for _, s := range reply.Servers {
+		one := chat.ToolServer{Name: s.Name, State: s.State, Tools: s.Tools}
+		if s.LastError != nil {
+			one.LastError = *s.LastError
+		}
+		servers = append(servers, one)
+	}
+	return runners, servers
 }
 
 // checkSpace looks at the disk under the data directory.

@@ -139,6 +139,8 @@ func TestCommandsSpeakWithARealGateway(t *testing.T) {
 		{name: "refused", args: []string{"send", "full"}, code: exitFailure, stderr: "queue of the session is full"},
 		{name: "chat", stdin: "one\ntwo\n", args: []string{"chat"}, stdout: "one\ntwo\n"},
 		{name: "status", args: []string{"status"}, stdout: "gw-7, well"},
+		{name: "agents", args: []string{"agents"}, stdout: "main (default)"},
+		{name: "agents as JSON", args: []string{"agents", "--json"}, stdout: `"defaultId": "main"`},
 		{name: "sessions", args: []string{"sessions", "list"}, stdout: "agent:main:main"},
 		{name: "stop", args: []string{"sessions", "stop", "main"}, stdout: "stopped run-1"},
 		{name: "tasks", args: []string{"tasks", "list"}, stdout: "t-1  coder  team  yielded"},

@@ -31,6 +31,7 @@ type cli struct {
 	Logs       logsCmd       `cmd:"" help:"Show the log of the gateway on this host."`
 	Usage      usageCmd      `cmd:"" help:"Show what agents have used, what it cost, and the budgets."`
 	Pair       pairCmd       `cmd:"" help:"Say who may talk to the bots."`
+	Agents     agentsCmd     `cmd:"" help:"Show the agents and the MCP servers whose tools they call."`
 	Tasks      tasksCmd      `cmd:"" help:"Look at tasks that agents gave to others, or stop them."`
 	Sessions   sessionsCmd   `cmd:"" help:"Look at sessions, reset or stop them."`
 	Toc        tocCmd        `cmd:"" help:"Show what was said, by day, week or month."`

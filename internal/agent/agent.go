@@ -162,4 +162,6 @@ type Info struct {
 	Model string
 	// Runner is the kind: echo, command, openai, ….
 	Runner string
+	// Servers are the MCP servers whose tools it may call.
+	Servers []string
 }

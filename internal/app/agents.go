@@ -59,7 +59,7 @@ func buildAgents(cfg config.Config, around surroundings, log *slog.Logger) ([]di
 			return nil, fmt.Errorf("agent %s: %w", id, err)
 		}
 		agents = append(agents, dispatch.Agent{
-			Info:   agent.Info{ID: id, Name: nameOf(id, a), Model: a.Model, Runner: a.Runner},
+			Info:   agent.Info{ID: id, Name: nameOf(id, a), Model: a.Model, Runner: a.Runner, Servers: a.MCP},
 			Runner: runner, ContextWindow: a.ContextWindow, Timeout: time.Duration(a.Timeout), SystemPrompt: a.System,
 			Tools: toolsOf(a), Program: isProgram(a), Kept: a.Runner == config.RunnerACP,
 			EstimateUsage: isModel(a), Compacts: isModel(a),
@@ -82,10 +82,12 @@ func closeAgents(agents []dispatch.Agent) {
 // toolsOf are the tools of the gateway for an agent: models and programs get all of them where the configuration names none.
 func toolsOf(a config.Agent) dispatch.Tools {
 	switch {
-	case a.Tools.Off(), !isModel(a) && !isProgram(a):
+	case !isModel(a) && !isProgram(a):
 		return dispatch.Tools{}
+	case a.Tools.Off():
+		return dispatch.Tools{Servers: a.MCP}
 	default:
-		return dispatch.Tools{Default: true, Names: a.Tools}
+		return dispatch.Tools{Default: true, Names: a.Tools, Servers: a.MCP}
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"laneway/internal/scheduler"
 	"laneway/internal/store"
 	"laneway/internal/tool/access"
+	"laneway/internal/tool/external"
 )
 
 // Options of a process.
@@ -70,16 +71,18 @@ type Process struct {
 	tokens   *namedTokens // nil = the store keeps none
 	// turnTokens open the tools of running turns at /mcp.
 	turnTokens *access.Turns
-	metrics    *metrics.Metrics
-	channels   []channel.Channel
-	commands   []string                // names of the chat commands
-	webhooks   map[string]http.Handler // by path
-	files      *files.Dir
-	main       []net.Listener
-	scrape     net.Listener   // nil = no metrics listener
-	startup    *startupServer // nil = the gateway answers
-	abandon    context.CancelCauseFunc
-	undo       []cleanup // in order of construction
+	// external are the tools of other MCP servers.
+	external *external.Set
+	metrics  *metrics.Metrics
+	channels []channel.Channel
+	commands []string                // names of the chat commands
+	webhooks map[string]http.Handler // by path
+	files    *files.Dir
+	main     []net.Listener
+	scrape   net.Listener   // nil = no metrics listener
+	startup  *startupServer // nil = the gateway answers
+	abandon  context.CancelCauseFunc
+	undo     []cleanup // in order of construction
 }
 
 type cleanup struct {
@@ -191,6 +194,7 @@ func (p *Process) wire(ctx context.Context) error {
 	posts := openWebhooks(p.cfg)
 	p.channels = append(p.channels, web.New(), posts)
 	p.turnTokens = access.New(toolsURL(p.main))
+	p.external = external.New(serversOf(p.cfg), p.opts.LookupEnv, nil, p.log)
 	work, abandon := context.WithCancelCause(context.WithoutCancel(ctx))
 	p.abandon = abandon
 	p.onClose("turns", func(context.Context) error { abandon(errProcessEnds); return nil })
@@ -204,7 +208,7 @@ func (p *Process) wire(ctx context.Context) error {
 		Exclusive: p.store.Kind() == kindSQLite, Lanes: lanesOf(p.cfg), UserTurns: p.cfg.Limits.UserTurns,
 		Space: p.freeSpace().Check, SeesOwn: p.seesOwn(ctx), OwnWaiting: p.cfg.Limits.OwnWaiting, CallerWaiting: p.cfg.Limits.CallerWaiting,
 		OwnSessions: p.cfg.Limits.OwnSessions, CallerSessions: p.cfg.Limits.CallerSessions, Agents: agents,
-		Access: p.turnTokens, Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100, Cron: jobs, Files: p.files, Usage: p.usageConfig(),
+		Access: p.turnTokens, External: p.external, Queue: queueOf(p.cfg), ThrottleAt: float64(p.cfg.Queue.ThrottlePercent) / 100, Cron: jobs, Files: p.files, Usage: p.usageConfig(),
 	}, dispatch.Deps{
 		Store: p.store, Commands: table, Needs: gateway.Needs(), Channels: p.channels, Observer: p.metrics.Dispatch(), Lanes: p.metrics.Scheduler(), Logger: p.log,
 	})
@@ -292,6 +296,7 @@ func (p *Process) Run(ctx context.Context) error {
 		parts.Go(func() error { return serveMetrics(partsCtx, p.scrape, p.metricsHandler(), p.log) })
 	}
 	parts.Go(func() error { p.probeAgents(partsCtx); return nil })
+	parts.Go(func() error { p.external.Run(partsCtx); return nil })
 	intake, stopIntake := context.WithCancel(partsCtx)
 	defer stopIntake()
 	parts.Go(func() error { return p.dispatch.RunCron(intake) })

@@ -46,7 +46,7 @@ func (p *Process) openGateway() error {
 			HooksPerMinute: offIsNegative(l.Hooks), BytesPerMinute: offIsNegative(l.Bytes),
 		},
 		RequestsPerSecond: offIsNegative(l.Requests), Hooks: hooksOf(p.cfg.Hooks),
-		StopTimeout: stopSockets, Observer: p.metrics.Gateway(), TurnTokens: p.turnTokens,
+		StopTimeout: stopSockets, Observer: p.metrics.Gateway(), TurnTokens: p.turnTokens, ToolServers: p.external.Status,
 	}
 	cfg.Sources = []auth.Source{p.ownKeys()}
 	if p.tokens != nil {

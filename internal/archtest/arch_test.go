@@ -308,8 +308,13 @@ func rules() []rule {
 		},
 		{
 			name: "tools know the services by interfaces only", example: imports{"laneway/internal/tool", "laneway/internal/dispatch"},
-			applies: in(internal + "/tool"),
+			applies: func(p string) bool { return under(p, internal+"/tool") && !under(p, internal+"/tool/external") },
 			refuses: oursBut(internal+"/agent", internal+"/chat", internal+"/command", internal+"/cron", internal+"/store", internal+"/tool", internal+"/words"),
+		},
+		{
+			name: "tools of other servers know no service", example: imports{"laneway/internal/tool/external", "laneway/internal/store"},
+			applies: in(internal + "/tool/external"),
+			refuses: oursBut(internal+"/chat", internal+"/process", internal+"/retry", internal+"/secret", internal+"/tool"),
 		},
 		{
 			name: "MCP is spoken at its borders only", example: imports{"laneway/internal/dispatch", "github.com/modelcontextprotocol/go-sdk/mcp"},

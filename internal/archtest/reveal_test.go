@@ -21,6 +21,7 @@ func revealers() map[string]string {
 		"cmd/laneway/token.go":           "shows a new secret to the person who made it",
 		"cmd/laneway/logger.go":          "hides the texts in the log",
 		"cmd/laneway/mcp.go":             "sends the credential to the gateway",
+		"internal/tool/external/link.go": "sends the token of a server to its address",
 	}
 }
 

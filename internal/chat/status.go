@@ -127,6 +127,17 @@ type Progress struct {
 	DispatcherAge, CronAge, WriterAge time.Duration
 }
 
+// ToolServer is the state of an MCP server whose tools agents call.
+type ToolServer struct {
+	Name string
+	// State is connecting, connected, suspended (not asked for a while because it has failed several times) or failed (not connected).
+	State string
+	// Tools are the names that agents are offered.
+	Tools []string
+	// LastError is one sentence; "" = none since the connection.
+	LastError string
+}
+
 // ChannelStatus is a channel as people see it.
 type ChannelStatus struct {
 	// Name is the channel's own, `telegram:<bot id>`; ID its kind, AccountID the configured name of the account.

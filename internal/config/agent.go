@@ -95,9 +95,16 @@ type Agent struct {
 	Retries int `yaml:"retries"`
 	// Price of a million tokens (openai, anthropic, command, http).
 	Price Price `yaml:"price"`
-	// Tools of the gateway that the model may call, or the program over MCP (openai, anthropic, command, acp): remind, cron, message, sessions, history_search,
+	// Tools of the gateway that the model or the program may call (openai, anthropic, command, acp): remind, cron, message, sessions, history_search,
 	// send_file, spawn, delegate, or off. Default: all of them, except in turns of /v1 and of hooks, which get tools only where they are listed here.
 	Tools ToolNames `yaml:"tools"`
+	// MCP are the servers of mcp.servers whose tools it may call in every turn (openai, anthropic, command, acp). Default none.
+	MCP []string `yaml:"mcp"`
+}
+
+// toolNames are the tools of the gateway.
+func toolNames() []string {
+	return []string{"remind", "cron", "message", "sessions", "history_search", "send_file", "spawn", "delegate"}
 }
 
 // ToolNames is a list of tools, or the word off.
@@ -218,7 +225,7 @@ func (a *Agent) validate(at at, id string, global Queue) {
 	}
 	for _, name := range a.Tools {
 		if !a.Tools.Off() {
-			at.oneOf("tools", name, "remind", "cron", "message", "sessions", "history_search", "send_file", "spawn", "delegate")
+			at.oneOf("tools", name, toolNames()...)
 		}
 	}
 	a.Price.validate(at.key("price"))
@@ -311,4 +318,5 @@ func (a *Agent) refuseForeign(at at) {
 	foreign("system", a.System != "", RunnerOpenAI, RunnerAnthropic)
 	foreign("tools", len(a.Tools) > 0, RunnerOpenAI, RunnerAnthropic, RunnerCommand, RunnerACP)
 	foreign("price", a.Price != Price{}, RunnerOpenAI, RunnerAnthropic, RunnerCommand, RunnerHTTP)
+	foreign("mcp", len(a.MCP) > 0, RunnerOpenAI, RunnerAnthropic, RunnerCommand, RunnerACP)
 }

@@ -77,6 +77,7 @@ type Config struct {
 	Budgets   Budgets         `yaml:"budgets"`
 	Cluster   Cluster         `yaml:"cluster"`
 	Hooks     map[string]Hook `yaml:"hooks"`
+	MCP       MCP             `yaml:"mcp"`
 	Log       Log             `yaml:"log"`
 }
 

@@ -41,6 +41,7 @@ func Default() Config {
 		Budgets:       Budgets{Currency: "USD"},
 		Cluster:       Cluster{Lease: 15 * Duration(second), Heartbeat: 3 * Duration(second), Sweep: Duration(second)},
 		Hooks:         map[string]Hook{},
+		MCP:           MCP{Servers: map[string]MCPServer{}},
 		Log:           Log{Level: "info", Format: "text"},
 	}
 }

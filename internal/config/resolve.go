@@ -37,6 +37,11 @@ func (l *Loaded) resolve(in *layers, cfg *Config) {
 		l.resolveOne(in, secretRef{"hooks." + name + ".secret", &h.Secret, h.SecretEnv, h.SecretFile})
 		cfg.Hooks[name] = h
 	}
+	for _, name := range sortedNames(cfg.MCP.Servers) {
+		m := cfg.MCP.Servers[name]
+		l.resolveOne(in, secretRef{"mcp.servers." + name + ".token", &m.Token, m.TokenEnv, m.TokenFile})
+		cfg.MCP.Servers[name] = m
+	}
 }
 
 func secretRefs(cfg *Config) []secretRef {

@@ -43,6 +43,7 @@ func (c Config) check() FaultsError {
 	c.History.validate(root.key("history"), c.Agents)
 	c.Cluster.validate(root.key("cluster"))
 	c.checkHooks(root.key("hooks"))
+	c.checkMCP(root)
 	root.key("log").oneOf("level", c.Log.Level, "debug", "info", "warn", "error")
 	root.key("log").oneOf("format", c.Log.Format, "text", "json")
 	if file := c.Log.File; file != "" && !filepath.IsAbs(file) {

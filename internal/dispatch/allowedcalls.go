@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
 	"laneway/internal/agent"
 	"laneway/internal/chat"
-	"laneway/internal/retry"
 	"laneway/internal/store"
 	"laneway/internal/tool"
 )
@@ -39,25 +39,46 @@ func callID(what string, p tool.Pending) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, []byte("laneway:"+what+":"+p.Key)).String()
 }
 
-// work makes an allowed call and records its result.
-func (q *questions) work(ctx context.Context, asked store.Question) (tool.Pending, chat.ToolResult, error) {
-	var p tool.Pending
+func pending(asked store.Question) (p tool.Pending, err error) {
 	if err := json.Unmarshal(asked.Body, &p); err != nil {
-		return p, chat.ToolResult{}, fmt.Errorf("reading an allowed call: %w", err)
+		return p, fmt.Errorf("reading an allowed call: %w", err)
 	}
-	result := q.tools.Make(ctx, p)
+	return p, nil
+}
+
+// end records the result of an allowed call.
+func (q *questions) end(ctx context.Context, asked store.Question, p tool.Pending, result chat.ToolResult) error {
 	first := false
 	err := q.node.Final(ctx, "recording the result of an allowed call", func(ctx context.Context) (err error) {
 		first, err = q.store.EndQuestion(ctx, asked.ID, result)
 		return err
 	})
 	if err != nil {
-		return p, result, fmt.Errorf("recording the result of an allowed call: %w", err)
+		return fmt.Errorf("recording the result of an allowed call: %w", err)
 	}
 	if first {
 		q.note(ctx, p, result)
 	}
-	return p, result, nil
+	return nil
+}
+
+// report sends the person the result of a call, once, and records it. In this order a process that ends in between leaves a call that is reported again, not one
+// whose result the person never reads.
+func (q *questions) report(ctx context.Context, asked store.Question, p tool.Pending, result chat.ToolResult) error {
+	if err := q.send(ctx, callID("answer", p), p.Asked, p.Session, store.Outgoing{Text: shortened(result.Text)}); err != nil {
+		return err
+	}
+	return q.end(ctx, asked, p, result)
+}
+
+// maxReported is how much of a result a person is sent, in bytes: it is one message of every network.
+const maxReported = 2000
+
+func shortened(text string) string {
+	if len(text) <= maxReported {
+		return text
+	}
+	return chat.Cut(text, maxReported) + fmt.Sprintf("\n[%d bytes in all]", len(text))
 }
 
 // note is the line of the call in the transcript, which later turns of the session read.
@@ -71,11 +92,22 @@ func (q *questions) note(ctx context.Context, p tool.Pending, result chat.ToolRe
 	}
 }
 
-// run makes allowed calls whose process has ended, until ctx is over.
+// run makes allowed calls of other servers, and those whose process has ended, until ctx is over. It waits for the calls that it has begun.
 func (q *questions) run(ctx context.Context) {
-	for retry.Sleep(ctx, orphansEvery) == nil {
-		if node, err := q.node.Alive(); err == nil {
-			q.adopt(ctx, node)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	orphans := time.NewTicker(orphansEvery)
+	defer orphans.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case asked := <-q.outside.allowed:
+			calls.Go(func() { q.makeOutside(ctx, asked) })
+		case <-orphans.C:
+			if node, err := q.node.Alive(); err == nil {
+				q.adopt(ctx, node)
+			}
 		}
 	}
 }
@@ -87,12 +119,20 @@ func (q *questions) adopt(ctx context.Context, node string) {
 		return
 	}
 	for _, asked := range list {
-		p, result, err := q.work(ctx, asked)
+		p, err := pending(asked)
 		if err == nil {
-			err = q.send(ctx, callID("answer", p), p.Asked, p.Session, store.Outgoing{Text: result.Text})
+			err = q.report(ctx, asked, p, q.resume(ctx, p))
 		}
 		if err != nil {
 			q.log.WarnContext(ctx, "an allowed call of an ended process failed", "question", asked.ID, "err", err)
 		}
 	}
+}
+
+// resume makes the call of a process that has ended, unless it must not be made twice.
+func (q *questions) resume(ctx context.Context, p tool.Pending) chat.ToolResult {
+	if q.tools.Outside(p.Tool) {
+		return chat.ToolResult{Text: "The gateway stopped during the call of " + p.Tool + "; it may or may not have happened.", IsError: true}
+	}
+	return q.tools.Make(ctx, p)
 }

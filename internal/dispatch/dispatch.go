@@ -82,6 +82,8 @@ type Config struct {
 	Usage usage.Config
 	// Access lets the programs of turns reach their tools; nil = they cannot.
 	Access ToolAccess
+	// External are the tools of other servers, which agents name ([Tools.Servers]); nil = none.
+	External tool.External
 	// Files keeps what agents make for people; nil = agents can send text only.
 	Files *files.Dir
 	// StopGrace is how long a stopped turn may take to return before it is finished without it; 0 = 2 s.
@@ -183,7 +185,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.signs = &signs{parts: p}
 	d.queue = &queue{parts: p, signs: d.signs}
 	d.queue.rules.Store(&cfg.Queue)
-	d.questions = &questions{parts: p, waiting: map[string]chan struct{}{}}
+	d.questions = &questions{parts: p, outside: newOutsideCalls(), waiting: map[string]chan struct{}{}}
 	d.turns = &turns{parts: p, queue: d.queue, signs: d.signs, questions: d.questions, compactions: newCompactions()}
 	d.admission = &admission{parts: p}
 	d.access = &access{parts: p}
@@ -210,7 +212,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 		return err
 	}
 	p.cfg.Cron.OverBudget = d.overBudget
-	d.turns.tools = tool.New(tool.Deps{Jobs: actions{d}, Editor: d, Sessions: toolSessions{d}, Questions: d.questions, Log: p.log})
+	d.turns.tools = tool.New(tool.Deps{Jobs: actions{d}, Editor: d, Sessions: toolSessions{d}, Questions: d.questions, External: cfg.External, Log: p.log})
 	d.questions.tools = d.turns.tools
 	p.node, p.events, p.outbox = d.owner, d.publisher, d.sender
 	var err error

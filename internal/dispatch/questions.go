@@ -23,7 +23,7 @@ import (
 //
 //   - A call of a tool of the gateway holds no turn. Crash points: before the row is there the call has no result and is repeated with its turn; after it the
 //     question is sent once, under an id that follows from its key; after the answer the call belongs to this process, and to another one when this process ends before the
-//     result is recorded.
+//     result is recorded. A call of a tool of another server is made beside the command, see [outsideCalls].
 //   - A question of a runner ([turnAsker]) is waited for by its turn and ends with it: with its time, its stop, or its process. A turn that runs again asks again. The
 //     answer may come to another replica, which wakes the turn by a cluster event.
 //
@@ -31,7 +31,8 @@ import (
 type questions struct {
 	*parts
 
-	tools *tool.Table
+	tools   *tool.Table
+	outside *outsideCalls
 
 	mu      sync.Mutex
 	waiting map[string]chan struct{} // turns of this process, by question; each channel has room for one signal
@@ -162,8 +163,15 @@ func (q *questions) answer(ctx context.Context, by string, a command.QuestionAns
 	case asked.Result != nil:
 		return asked.Result.Text, nil
 	}
-	_, result, err := q.work(ctx, asked)
-	return result.Text, err
+	p, err := pending(asked)
+	switch {
+	case err != nil:
+		return "", err
+	case q.tools.Outside(p.Tool):
+		return q.outside.pass(ctx, asked)
+	}
+	result := q.tools.Make(ctx, p)
+	return result.Text, q.end(ctx, asked, p, result)
 }
 
 func errNoQuestion() error {

@@ -18,14 +18,20 @@ type Tools struct {
 	Default bool
 	// Names are the tools that the agent gets in every turn; they count instead of Default where there are any.
 	Names []string
+	// Servers are the MCP servers whose tools it gets in every turn.
+	Servers []string
 }
 
-// offered are the names of the tools of a turn; ok is false when it gets none.
+// offered are the names of the tools of the gateway for a turn, nil = all; ok is false when it gets no tool at all.
 func (a Tools) offered(channel string) (names []string, ok bool) {
-	if len(a.Names) > 0 {
+	switch {
+	case len(a.Names) > 0:
 		return a.Names, true
+	case a.Default && channel != apiRoute && channel != hookRoute:
+		return nil, true
+	default:
+		return []string{}, len(a.Servers) > 0
 	}
-	return nil, a.Default && channel != apiRoute && channel != hookRoute
 }
 
 // toolbox is what the model of a turn may call; nil = nothing.
@@ -40,11 +46,12 @@ func (ts *turns) toolbox(t *turn) agent.Toolbox {
 	person := ts.personOf(root, t.run.Principal)
 	return ts.tools.For(tool.Turn{
 		Owner: lead.sender, Session: root.Session, Sender: lead.Content.Sender, Channel: root.Channel, Target: root.Content.Options.ReplyTo, Asked: person,
-		NoActs: func() string { return t.noActs(ts.asks(t), person) },
-		Asks:   func() string { return ts.asks(t) },
-		Barred: func() string { return barred(t.journal.messages()) },
-		Files:  ts.filesOf(t, root.Content.Options.ReplyTo),
-		Tasks:  turnTasks{ts.trees, t, ts.asks},
+		Servers: t.agent.Tools.Servers,
+		NoActs:  func() string { return t.noActs(ts.asks(t), person) },
+		Asks:    func() string { return ts.asks(t) },
+		Barred:  func() string { return barred(t.journal.messages()) },
+		Files:   ts.filesOf(t, root.Content.Options.ReplyTo),
+		Tasks:   turnTasks{ts.trees, t, ts.asks},
 	}, names)
 }
 

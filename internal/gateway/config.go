@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"laneway/internal/chat"
 	"laneway/internal/gateway/auth"
 	"laneway/internal/gateway/hook"
 	"laneway/internal/gateway/inflight"
@@ -78,6 +79,8 @@ type Config struct {
 
 	// TurnTokens are the tokens with which the programs of running turns reach their tools at /mcp; nil = there are none.
 	TurnTokens mcp.Turns
+	// ToolServers are the MCP servers whose tools agents call, as they are now; nil = there are none.
+	ToolServers func() []chat.ToolServer
 
 	// Dashboard serves /dashboard and below; nil = off.
 	Dashboard http.Handler

@@ -29,11 +29,25 @@ func (o overview) agentsList(_ context.Context, c *rpc.Call, _ wire.NoParams) (w
 			e.Model = &wire.AgentModel{Primary: a.Model}
 		}
 		if c.Extended {
-			e.Runner = a.Runner
+			e.Runner, e.Servers = a.Runner, a.Servers
 		}
 		out.Agents = append(out.Agents, e)
 	}
+	if c.Extended && !c.Cred.Own() && o.srv.cfg.ToolServers != nil {
+		out.Servers = toolServers(o.srv.cfg.ToolServers())
+	}
 	return out, nil
+}
+
+func toolServers(list []chat.ToolServer) (out []wire.ToolServer) {
+	for _, s := range list {
+		one := wire.ToolServer{Name: s.Name, State: s.State, Tools: s.Tools}
+		if s.LastError != "" {
+			one.LastError = &s.LastError
+		}
+		out = append(out, one)
+	}
+	return out
 }
 
 func (o overview) commandsList(_ context.Context, c *rpc.Call, p wire.CommandsListParams) (wire.CommandsListResult, error) {

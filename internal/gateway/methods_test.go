@@ -249,6 +249,27 @@ func TestListsForTerminalClients(t *testing.T) {
 	}
 }
 
+// TestServersOfToolsAreInTheExtendedList holds that a credential which sees its own only does not see the state of servers.
+func TestServersOfToolsAreInTheExtendedList(t *testing.T) {
+	t.Parallel()
+	b := start(t, func(c *gateway.Config) {
+		c.ToolServers = func() []chat.ToolServer {
+			return []chat.ToolServer{{Name: "files", State: "connected", Tools: []string{"files_read"}}, {Name: "mail", State: "failed", Tools: []string{}, LastError: "no route"}}
+		}
+	})
+	const want = `"servers":[{"name":"files","state":"connected","tools":["files_read"],"lastError":null},{"name":"mail","state":"failed","tools":[],"lastError":"no route"}]}`
+	if f := b.login(readToken, "laneway-ext").call("agents.list", nil); !strings.HasSuffix(string(f.Payload), want) {
+		t.Errorf("got %s %+v", f.Payload, f.Error)
+	}
+	for who, f := range map[string]frame{
+		"without the extended view": b.login(readToken).call("agents.list", nil), "of a credential that sees its own": b.login(annaToken, "laneway-ext").call("agents.list", nil),
+	} {
+		if f.Error != nil || strings.Contains(string(f.Payload), "servers") {
+			t.Errorf("the list %s is %s %+v", who, f.Payload, f.Error)
+		}
+	}
+}
+
 func TestChangesOfHealthAndLanesAreTold(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })

@@ -10,10 +10,15 @@ import (
 
 	"go.uber.org/goleak"
 
+	"laneway/internal/testmcp"
 	"laneway/internal/testpg"
 )
 
 func TestMain(m *testing.M) {
+	if how := os.Getenv(testmcp.Variable); how != "" {
+		testmcp.Serve(how)
+		return
+	}
 	if os.Getenv(programVariable) != "" {
 		os.Exit(toolsProgram())
 	}

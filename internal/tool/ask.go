@@ -71,12 +71,16 @@ func (b *box) ask(ctx context.Context, key string, one Tool, args []byte, why st
 		". It is done when they allow it within 10 minutes, and they are sent the result. Go on without it, and do not ask for it again.", nil
 }
 
-// Make makes a call that a person has allowed. Its result is for the person. The same call again has no second effect.
+// Make makes a call that a person has allowed. Its result is for the person. The same call again has no second effect, unless the tool is one of another
+// server ([Table.Outside]).
 func (t *Table) Make(ctx context.Context, p Pending) chat.ToolResult {
 	sender := p.Sender
 	if p.Asked.ID != sender.ID {
 		sender = chat.Sender{ID: p.Asked.ID}
 	}
 	turn := Turn{Owner: p.Asked.Principal, Session: p.Session, Sender: sender, Channel: p.Channel, Target: p.Target}
+	if t.Outside(p.Tool) {
+		turn.Servers = []string{t.deps.External.ServerOf(p.Tool)}
+	}
 	return t.For(turn, nil).Call(ctx, p.Key, chat.ToolCall{Name: p.Tool, Args: p.Args})
 }

@@ -40,6 +40,14 @@ type Sessions interface {
 	Send(ctx context.Context, o store.Outgoing) error
 }
 
+// External is the tools of other servers, which come and go.
+type External interface {
+	// Tools are those of the named servers that are known now, with names of their own.
+	Tools(servers []string) []Tool
+	// ServerOf is the server whose tool has this name, also while it is away; "" = none.
+	ServerOf(name string) string
+}
+
 // Deps are the services behind the tools.
 type Deps struct {
 	Jobs     command.JobActions
@@ -47,6 +55,8 @@ type Deps struct {
 	Sessions Sessions
 	// Questions asks persons before tools act; needed where turns have [Turn.Asks].
 	Questions Questions
+	// External are the tools of other servers; nil = none.
+	External External
 	// Log gets panics of tools; nil discards.
 	Log *slog.Logger
 }
@@ -70,6 +80,8 @@ type Turn struct {
 	Asks func() string
 	// Asked is that person.
 	Asked Person
+	// Servers are the servers whose tools the turn has, besides those of the gateway.
+	Servers []string
 	// Barred is why no tool runs at all, one sentence; "" = they may. It is asked at each call; nil = they always may.
 	Barred func() string
 	// Tasks starts sub-turns of the turn; nil = it has none, and the tools for them are not offered.
@@ -142,7 +154,25 @@ func (t *Table) For(turn Turn, names []string) agent.Toolbox {
 			b.tools = append(b.tools, one)
 		}
 	}
+	if t.deps.External != nil && len(turn.Servers) > 0 {
+		for _, one := range t.deps.External.Tools(turn.Servers) {
+			if !t.inside(one.Name) {
+				b.tools = append(b.tools, one)
+			}
+		}
+		b.away = func(name string) bool { return slices.Contains(turn.Servers, t.deps.External.ServerOf(name)) }
+	}
 	return b
+}
+
+// inside reports whether a tool is one of the gateway.
+func (t *Table) inside(name string) bool {
+	return slices.ContainsFunc(t.tools, func(one Tool) bool { return one.Name == name })
+}
+
+// Outside reports whether a tool is one of another server: a call takes long, and must not be repeated when it may have been made.
+func (t *Table) Outside(name string) bool {
+	return t.deps.External != nil && !t.inside(name) && t.deps.External.ServerOf(name) != ""
 }
 
 // Foreign reports whether the result of a call can have text that is not the person's own.
@@ -152,7 +182,7 @@ func (t *Table) Foreign(call chat.ToolCall) bool {
 			return one.Foreign != nil && one.Foreign([]byte(call.Args))
 		}
 	}
-	return false
+	return t.Outside(call.Name)
 }
 
 // box is the tools of one turn.
@@ -161,6 +191,8 @@ type box struct {
 	tools     []Tool
 	questions Questions
 	log       *slog.Logger
+	// away reports whether a name is of a tool whose server may be away; nil = never.
+	away func(name string) bool
 }
 
 // Specs implements [agent.Toolbox].
@@ -216,6 +248,9 @@ func (b *box) run(ctx context.Context, key string, call chat.ToolCall) (string, 
 			}
 		}
 		return one.Run(ctx, b.turn, key, args)
+	}
+	if b.away != nil && b.away(call.Name) {
+		return "", chat.Errorf(chat.CodeRunFailed, "the tool %s is not there now; go on without it or try again later", call.Name)
 	}
 	return "", chat.Errorf(chat.CodeNotFound, "there is no tool %s", call.Name)
 }

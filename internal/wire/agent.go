@@ -77,6 +77,15 @@ type AgentsListResult struct {
 	MainKey   string       `json:"mainKey"`                      // the short name of the main session: main
 	Scope     string       `json:"scope" rule:"enum=per-sender"` // always per-sender
 	Agents    []AgentEntry `json:"agents"`                       // the agents
+	Servers   []ToolServer `json:"servers,omitempty"`            // Extended: the MCP servers whose tools agents call, as the process that answers sees them; absent = none, or the caller sees its own only
+}
+
+// ToolServer is an MCP server whose tools agents call.
+type ToolServer struct {
+	Name      string   `json:"name"`                                                    // its name
+	State     string   `json:"state" rule:"enum=connecting|connected|suspended|failed"` // suspended = it has failed several times and is not asked for a while; failed = it is not connected
+	Tools     []string `json:"tools"`                                                   // the names of the tools that agents are offered
+	LastError *string  `json:"lastError"`                                               // what went wrong last; null = nothing since the connection
 }
 
 // AgentEntry is an agent.
@@ -86,6 +95,8 @@ type AgentEntry struct {
 	Name   string      `json:"name,omitempty"`         // its name for people
 	Model  *AgentModel `json:"model,omitempty"`        // its model; absent = it has none
 	Runner string      `json:"runner,omitempty"`       // Extended: what runs it: echo, command, acp, http, openai, anthropic
+
+	Servers []string `json:"servers,omitempty"` // Extended: the MCP servers whose tools it may call
 }
 
 // AgentModel is the model of an agent.

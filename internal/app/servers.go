@@ -1,0 +1,27 @@
+package app
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"laneway/internal/config"
+	"laneway/internal/secret"
+	"laneway/internal/tool/external"
+)
+
+// serversOf are the MCP servers that agents name, in the order of their names.
+func serversOf(cfg config.Config) []external.Config {
+	list := make([]external.Config, 0, len(cfg.MCP.Servers))
+	for _, name := range slices.Sorted(maps.Keys(cfg.MCP.Servers)) {
+		s := cfg.MCP.Servers[name]
+		if !usedServer(cfg, name) {
+			continue
+		}
+		list = append(list, external.Config{
+			Name: name, Command: s.Command, Env: s.Env, Dir: s.Dir, URL: s.URL, Token: secret.New(s.Token.Reveal()),
+			Tools: s.Tools, ReadOnly: s.ReadOnly, CallTime: time.Duration(s.Timeout),
+		})
+	}
+	return list
+}

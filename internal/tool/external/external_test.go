@@ -1,0 +1,299 @@
+package external_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"laneway/internal/chat"
+	"laneway/internal/secret"
+	"laneway/internal/testmcp"
+	"laneway/internal/tool"
+	"laneway/internal/tool/external"
+)
+
+func TestMain(m *testing.M) {
+	if how := os.Getenv(testmcp.Variable); how != "" {
+		testmcp.Serve(how)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// open runs a set of one server until the test ends.
+func open(t *testing.T, cfg external.Config) *external.Set {
+	t.Helper()
+	cfg.Name = "fake"
+	set := external.New([]external.Config{cfg}, os.LookupEnv, nil, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); set.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return set
+}
+
+func program(t *testing.T, how string) external.Config {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	offered := slices.DeleteFunc(testmcp.Tools(), func(s string) bool { return s == "secret" })
+	return external.Config{
+		Command: []string{self}, Env: map[string]string{testmcp.Variable: how, "KEY": "value"}, Tools: append(offered, "later"), ReadOnly: []string{"echo"},
+		CallTime: 10 * time.Second,
+	}
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	limit, look := time.NewTimer(30*time.Second), time.NewTicker(10*time.Millisecond)
+	defer limit.Stop()
+	defer look.Stop()
+	for !ok() {
+		select {
+		case <-look.C:
+		case <-limit.C:
+			t.Fatal("not within 30s: " + what)
+		}
+	}
+}
+
+func connected(t *testing.T, set *external.Set) {
+	t.Helper()
+	until(t, "the server is connected", func() bool { return set.Status()[0].State == external.StateConnected })
+}
+
+// call makes a call as a turn does that has the server.
+func call(t *testing.T, set *external.Set, name, args string) chat.ToolResult {
+	t.Helper()
+	table := tool.New(tool.Deps{External: set})
+	return table.For(tool.Turn{Servers: []string{"fake"}}, []string{}).Call(t.Context(), "key", chat.ToolCall{Name: name, Args: args})
+}
+
+// TestListedToolsOfAProgramAreCalled holds also that a tool acts unless the operator calls it read-only: the server says that of all its tools.
+func TestListedToolsOfAProgramAreCalled(t *testing.T) {
+	t.Parallel()
+	set := open(t, program(t, "good"))
+	connected(t, set)
+	if got := call(t, set, "fake_echo", `{"a":1}`); got.IsError || got.Text != `{"a":1} value` {
+		t.Errorf("got %+v", got)
+	}
+	for _, name := range []string{"fake_secret", "secret", "echo", "other_echo"} {
+		if got := call(t, set, name, `{}`); !got.IsError || !strings.Contains(got.Text, "the tool") && !strings.Contains(got.Text, "there is no tool") {
+			t.Errorf("%s: got %+v, want a refusal", name, got)
+		}
+	}
+	for _, one := range set.Tools([]string{"fake"}) {
+		acts := one.Acts != nil && one.Acts([]byte(`{}`))
+		if acts != (one.Name != "fake_echo") || one.Idempotent == acts || !one.Foreign([]byte(`{}`)) || !one.Askable {
+			t.Errorf("%s: acts %t, idempotent %t", one.Name, acts, one.Idempotent)
+		}
+	}
+	if len(set.Tools([]string{"another"})) != 0 {
+		t.Error("an agent gets tools of a server that it does not name")
+	}
+	if table := tool.New(tool.Deps{External: set}); !table.Foreign(chat.ToolCall{Name: "fake_gone"}) || table.Foreign(chat.ToolCall{Name: "remind"}) {
+		t.Error("results of tools of other servers are not text from outside, or those of the gateway's are")
+	}
+}
+
+// TestEachFaultIsOneSentence goes through what a server can do to a call. After each the server is used again.
+func TestEachFaultIsOneSentence(t *testing.T) {
+	t.Parallel()
+	cfg := program(t, "good")
+	cfg.CallTime = 2 * time.Second
+	for _, tt := range []struct{ tool, want string }{
+		{"hang", "did not answer within 2s; the call may or may not have been made"},
+		{"deaf", "did not answer within 2s; the call may or may not have been made"},
+		{"huge", "failed on this call; the call may or may not have been made"},
+		{"long", "the result has 102400 bytes; the limit is 65536"},
+		{"garbage", "the server fake"},
+		{"die", "failed on this call"},
+		{"strange", `refuses the call: unknown argument "color"`},
+		{"elicit", "the client says: "},
+	} {
+		t.Run(tt.tool, func(t *testing.T) {
+			t.Parallel()
+			set := open(t, cfg)
+			connected(t, set)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got := call(t, set, "fake_"+tt.tool, `{}`)
+			runtime.ReadMemStats(&after)
+			if !strings.Contains(got.Text, tt.want) || (got.IsError == (tt.tool == "elicit")) || strings.Count(got.Text, "\n") > 0 {
+				t.Errorf("got %+v, want %q in one sentence", got, tt.want)
+			}
+			if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 96<<20 {
+				t.Errorf("the heap grew by %d MiB", grown>>20)
+			}
+			if tt.tool == "deaf" { // it answers no ping, and is started again
+				until(t, "the failure is known", func() bool { return set.Status()[0].LastError != "" })
+			}
+			until(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
+		})
+	}
+}
+
+func TestAServerThatChangesItsListIsReadAgain(t *testing.T) {
+	t.Parallel()
+	set := open(t, program(t, "good"))
+	connected(t, set)
+	if got := call(t, set, "fake_change", `{}`); got.IsError {
+		t.Fatalf("got %+v", got)
+	}
+	until(t, "the list is read again", func() bool { return cmp.Equal(set.Status()[0].Tools, []string{"fake_later"}) })
+	if got := call(t, set, "fake_echo", `{}`); got.Text != "the tool fake_echo is not there now; go on without it or try again later" {
+		t.Errorf("a tool that is gone: %+v", got)
+	}
+}
+
+// TestAFloodIsReadAtABoundedRate lets a server write notifications without end. Its calls still get answers, and what the reader spends is bounded.
+func TestAFloodIsReadAtABoundedRate(t *testing.T) {
+	t.Parallel()
+	set := open(t, program(t, "good"))
+	connected(t, set)
+	for _, name := range []string{"fake_flood", "fake_echo"} {
+		if got := call(t, set, name, `{}`); got.IsError {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+// TestAProgramThatDoesNotReadIsEnded writes more to it than a pipe takes: the calls end in time although nothing reads them.
+func TestAProgramThatDoesNotReadIsEnded(t *testing.T) {
+	t.Parallel()
+	cfg := program(t, "good")
+	cfg.CallTime = time.Second
+	set := open(t, cfg)
+	connected(t, set)
+	args := `{"text":"` + strings.Repeat("x", 100<<10) + `"}`
+	for range 2 {
+		began := time.Now()
+		if got := call(t, set, "fake_deaf", args); !got.IsError || time.Since(began) > 15*time.Second {
+			t.Errorf("after %s: got %+v", time.Since(began), got)
+		}
+	}
+	until(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
+}
+
+// TestAListThatChangesAllTheTimeIsReadSeldom lets each reading of the list be followed by another change.
+func TestAListThatChangesAllTheTimeIsReadSeldom(t *testing.T) {
+	t.Parallel()
+	set := open(t, program(t, "restless"))
+	connected(t, set)
+	until(t, "the list was read again", func() bool { return call(t, set, "fake_lists", `{}`).Text != "1" })
+	if got := call(t, set, "fake_lists", `{}`); got.Text != "2" {
+		t.Errorf("the list was read %s times in a few seconds", got.Text)
+	}
+}
+
+// TestAToolWithASchemaThatCannotBeUsedIsLeftOut offers schemas that a model's endpoint would refuse with all tools, or on which the SDK panics.
+func TestAToolWithASchemaThatCannotBeUsedIsLeftOut(t *testing.T) {
+	t.Parallel()
+	set := open(t, program(t, "schemas"))
+	connected(t, set)
+	if got := set.Status()[0].Tools; !cmp.Equal(got, []string{"fake_echo"}) {
+		t.Errorf("the tools are %q", got)
+	}
+}
+
+func TestAResultWithANulIsCleaned(t *testing.T) {
+	t.Parallel()
+	set := open(t, program(t, "good"))
+	connected(t, set)
+	if got := call(t, set, "fake_zero", `{}`); got.IsError || strings.Contains(got.Text, "\x00") || !strings.HasPrefix(got.Text, "a") {
+		t.Errorf("got %q", got.Text)
+	}
+}
+
+func TestAListWithoutEndIsRefused(t *testing.T) {
+	t.Parallel()
+	set := open(t, program(t, "endless"))
+	until(t, "the failure is known", func() bool { return strings.Contains(set.Status()[0].LastError, "does not end") })
+	if len(set.Tools([]string{"fake"})) != 0 {
+		t.Error("its tools are offered")
+	}
+}
+
+func TestAProgramThatDoesNotStartIsAState(t *testing.T) {
+	t.Parallel()
+	set := open(t, external.Config{Command: []string{"/does/not/exist"}, Tools: []string{"echo"}})
+	until(t, "the failure is known", func() bool { s := set.Status()[0]; return s.State == external.StateFailed && s.LastError != "" })
+	if got := call(t, set, "fake_echo", `{}`); got.Text != "the tool fake_echo is not there now; go on without it or try again later" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestTheCircuitOpens lets every call of a server time out: after five the server is not asked any more.
+func TestTheCircuitOpens(t *testing.T) {
+	t.Parallel()
+	cfg := program(t, "good")
+	cfg.CallTime = 50 * time.Millisecond
+	set := open(t, cfg)
+	connected(t, set)
+	for i := range 6 {
+		want := "did not answer within 50ms"
+		if i == 5 {
+			want = "has failed several times and is not asked for a while"
+		}
+		if got := call(t, set, "fake_hang", `{}`); !strings.Contains(got.Text, want) {
+			t.Errorf("call %d: %q, want %q", i+1, got.Text, want)
+		}
+	}
+	until(t, "the server is connected again and not asked", func() bool { return set.Status()[0].State == external.StateSuspended })
+}
+
+func TestAnAddressIsAServer(t *testing.T) {
+	t.Parallel()
+	server := mcp.NewServer(&mcp.Implementation{Name: "http", Version: "1"}, nil)
+	server.AddTool(&mcp.Tool{Name: "echo", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: string(r.Params.Arguments)}}}, nil
+	})
+	server.AddTool(&mcp.Tool{Name: "huge", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", 50<<20)}}}, nil
+	})
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer key" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	defer web.Close()
+	transport := &http.Transport{DisableKeepAlives: true}
+	cfg := external.Config{Name: "fake", URL: web.URL, Token: secret.New("key"), Tools: []string{"echo", "huge"}, CallTime: 10 * time.Second, Relist: 100 * time.Millisecond}
+	set := external.New([]external.Config{cfg}, nil, transport, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); set.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	connected(t, set)
+	if got := call(t, set, "fake_echo", `{"a":1}`); got.IsError || got.Text != `{"a":1}` {
+		t.Errorf("got %+v", got)
+	}
+	if got := call(t, set, "fake_huge", `{}`); !got.IsError || !strings.Contains(got.Text, "failed on this call") {
+		t.Errorf("50 MB: %.200v", got)
+	}
+	until(t, "the server is used again", func() bool { return !call(t, set, "fake_echo", `{}`).IsError })
+	server.RemoveTools("huge")
+	until(t, "the list is read again", func() bool { return cmp.Equal(set.Status()[0].Tools, []string{"fake_echo"}) })
+	web.CloseClientConnections()
+	web.Close()
+	until(t, "the end of the server is known", func() bool { return set.Status()[0].State == external.StateFailed })
+	if last := set.Status()[0].LastError; last == "" || strings.Contains(last, web.URL) {
+		t.Errorf("the last error is %q", last)
+	}
+}

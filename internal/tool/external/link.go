@@ -1,0 +1,149 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/time/rate"
+
+	"laneway/internal/process"
+	"laneway/internal/secret"
+)
+
+const (
+	// readRate is the rate at which what a program writes is read, in bytes per second, behind one message of the greatest length. It bounds what messages
+	// without end cost.
+	readRate = 1 << 20
+	// noiseRate is how many lines of standard error are logged per second.
+	noiseRate = 10
+	// writeTime is how long a program may leave its input unread.
+	writeTime = 5 * time.Second
+)
+
+// errTooLong is a message over the bound.
+var errTooLong = errors.New("a message of the server is too long")
+
+// opener opens connections.
+type opener struct {
+	lookup    func(string) (string, bool)
+	transport http.RoundTripper
+}
+
+// link is one connection to a server. end ends it and waits for what it started; it may be called again.
+type link struct {
+	transport mcp.Transport
+	end       func()
+}
+
+// link opens a connection. ctx bounds its life.
+func (o opener) link(ctx context.Context, cfg Config, log *slog.Logger) (link, error) {
+	if cfg.URL == "" {
+		return o.program(ctx, cfg, log)
+	}
+	return link{transport: &mcp.StreamableClientTransport{
+		Endpoint: cfg.URL, DisableStandaloneSSE: true, MaxRetries: -1,
+		HTTPClient: &http.Client{
+			Timeout: startTime + cfg.CallTime, Transport: bounded{next: o.transport, token: cfg.Token},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, end: func() {}}, nil
+}
+
+// program starts the program of a server and connects its streams.
+func (o opener) program(ctx context.Context, cfg Config, log *slog.Logger) (link, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	program, err := process.Start(ctx, process.Spec{
+		Argv: cfg.Command, Env: process.Environment(cfg.Env, o.lookup), Dir: cfg.Dir, Talks: true, Hide: process.Hider(cfg.Env),
+		Noise: rate.NewLimiter(noiseRate, 5*noiseRate), Log: log,
+	})
+	if err != nil {
+		cancel()
+		return link{}, fmt.Errorf("starting the program: %w", err)
+	}
+	output, into := io.Pipe()
+	limiter := rate.NewLimiter(readRate, maxMessage)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		err := program.Read(ctx, func(piece []byte) error {
+			if err := limiter.WaitN(ctx, len(piece)); err != nil {
+				return err //nolint:wrapcheck // the end of the connection
+			}
+			_, err := into.Write(piece)
+			return err //nolint:wrapcheck // the reader is gone
+		})
+		if err != nil {
+			cancel()
+		}
+		_ = into.Close()
+	})
+	return link{
+		transport: &mcp.IOTransport{Reader: output, Writer: input{program, cancel}, MaxLineLength: maxMessage},
+		end: sync.OnceFunc(func() {
+			program.CloseInput()
+			_ = output.CloseWithError(errEnded)
+			cancel()
+			reading.Wait()
+			program.Wait()
+		}),
+	}, nil
+}
+
+// input is the standard input of a program. A call waits for its bytes to be written whatever its own time is, so a program that does not read is ended.
+type input struct {
+	*process.Process
+
+	end func()
+}
+
+// Write ends a program that does not read in time.
+func (i input) Write(b []byte) (int, error) {
+	late := time.AfterFunc(writeTime, i.end)
+	defer late.Stop()
+	return i.Process.Write(b) //nolint:wrapcheck // a writer returns the errors of the next one
+}
+
+// Close closes it.
+func (i input) Close() error { i.CloseInput(); return nil }
+
+// bounded is a transport whose answers have at most maxMessage bytes.
+type bounded struct {
+	next  http.RoundTripper
+	token secret.Secret
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token.IsSet() {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token.Reveal())
+	}
+	resp, err := b.next.RoundTrip(r)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // a transport returns the errors of the next one
+	}
+	resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxMessage}
+	return resp, nil
+}
+
+type boundedBody struct {
+	io.ReadCloser
+
+	left int
+}
+
+// Read fails behind the bound.
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err //nolint:wrapcheck // a reader returns the errors of the next one
+}

@@ -1,0 +1,267 @@
+package external
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/sony/gobreaker/v2"
+
+	"laneway/internal/chat"
+	"laneway/internal/retry"
+	"laneway/internal/tool"
+)
+
+var (
+	errNotConnected = errors.New("it is not connected")
+	errEnded        = errors.New("the connection has ended")
+	errSilent       = errors.New("it answers nothing")
+	// errTooMany is a list of tools that does not end.
+	errTooMany = errors.New("its list of tools does not end")
+)
+
+// server is one server with its connection.
+type server struct {
+	cfg     Config
+	open    opener
+	log     *slog.Logger
+	breaker *gobreaker.CircuitBreaker[*mcp.CallToolResult]
+	changed chan struct{}           // the server has announced that its tools have changed
+	broken  chan *mcp.ClientSession // a call has found that this connection is of no use any more
+	silent  chan *mcp.ClientSession // a call was not answered in time
+
+	mu      sync.Mutex
+	session *mcp.ClientSession // nil = not connected
+	tools   []tool.Tool        // as last read; they stay while the server is away
+	state   string
+	last    string
+}
+
+func newServer(cfg Config, open opener, log *slog.Logger) *server {
+	s := &server{
+		cfg: cfg, open: open, log: log, changed: make(chan struct{}, 1), broken: make(chan *mcp.ClientSession, 1), silent: make(chan *mcp.ClientSession, 1), state: StateConnecting,
+	}
+	s.breaker = gobreaker.NewCircuitBreaker[*mcp.CallToolResult](gobreaker.Settings{
+		Name: cfg.Name, Timeout: breakerPause,
+		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerFailures },
+		// The turn was stopped, or there was nothing to ask: neither is a fault of the server.
+		IsExcluded: func(err error) bool { return errors.Is(err, context.Canceled) || errors.Is(err, errNotConnected) },
+	})
+	return s
+}
+
+// current is the connection; nil = there is none.
+func (s *server) current() *mcp.ClientSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.session
+}
+
+// useless ends a connection that answers nothing any more. Calls from now on find none, which is no further failure of the server.
+func (s *server) useless(session *mcp.ClientSession) {
+	s.mu.Lock()
+	if s.session == session {
+		s.session = nil
+	}
+	s.mu.Unlock()
+	offer(s.broken, session)
+}
+
+// offer passes a connection on to watch, unless one waits there already.
+func offer(to chan *mcp.ClientSession, session *mcp.ClientSession) {
+	select {
+	case to <- session:
+	default: // it is known
+	}
+}
+
+// run connects again and again until ctx is over. The pause between two connections grows until one has lasted.
+func (s *server) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		_ = retry.Do(ctx, retry.Options{Policy: retry.Policy{Base: time.Second, Max: time.Minute}}, func(ctx context.Context) error { //nolint:errcheck // it is in the status
+			began := time.Now()
+			err := s.connection(ctx)
+			if ctx.Err() != nil {
+				err = nil // the end was asked for
+			}
+			s.lost(err)
+			if time.Since(began) > startTime {
+				return nil
+			}
+			return err
+		})
+	}
+}
+
+// connection is the life of one connection.
+func (s *server) connection(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	way, err := s.open.link(ctx, s.cfg, s.log)
+	if err != nil {
+		return err
+	}
+	defer way.end()
+	start, stop := context.WithTimeout(ctx, startTime)
+	defer stop()
+	session, err := s.client().Connect(start, way.transport, nil)
+	if err != nil {
+		return fmt.Errorf("connecting: %w", err)
+	}
+	tools, err := s.read(start, session)
+	stop()
+	if err != nil {
+		way.end()
+		_ = session.Close()
+		return err
+	}
+	s.have(session, tools)
+	s.log.InfoContext(ctx, "a server of tools is connected", "tools", len(tools))
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = session.Wait() }() //nolint:errcheck // why it ended is in the errors of its calls
+	err = s.watch(ctx, session, ended)
+	cancel()
+	way.end()
+	_ = session.Close()
+	<-ended
+	return err
+}
+
+func (s *server) client() *mcp.Client {
+	return mcp.NewClient(&mcp.Implementation{Name: "laneway", Version: "1"}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			select {
+			case s.changed <- struct{}{}:
+			default: // it will be read
+			}
+		},
+	})
+}
+
+// watch reads the tools again when they have changed, until the connection ends.
+func (s *server) watch(ctx context.Context, session *mcp.ClientSession, ended <-chan struct{}) error {
+	last := time.Now()
+	due := time.NewTimer(s.relistEvery())
+	defer due.Stop()
+	for {
+		select {
+		case <-ended:
+			return errEnded
+		case <-ctx.Done():
+			return ctx.Err() //nolint:wrapcheck // the end was asked for
+		case broken := <-s.broken:
+			if broken == session {
+				return errEnded
+			}
+			continue
+		case silent := <-s.silent:
+			if silent == session && !s.alive(ctx, session) {
+				return errSilent
+			}
+			continue
+		case <-s.changed:
+			due.Reset(relistAfter - time.Since(last))
+			continue
+		case <-due.C:
+		}
+		again, end := context.WithTimeout(ctx, startTime)
+		tools, err := s.read(again, session)
+		end()
+		if err != nil {
+			return err
+		}
+		s.have(session, tools)
+		last = time.Now()
+		due.Reset(s.relistEvery())
+	}
+}
+
+// alive reports whether the server answers anything within the time of a call. A program that does not is started again, with whatever it was doing.
+func (s *server) alive(ctx context.Context, session *mcp.ClientSession) bool {
+	bound, cancel := context.WithTimeout(ctx, max(s.cfg.CallTime, leastPing))
+	defer cancel()
+	err := session.Ping(bound, nil)
+	_, refused := errors.AsType[*jsonrpc.Error](err)
+	return err == nil || refused
+}
+
+// relistEvery is how often the tools are read although the server states no change. An address has no connection on which it could state one, or whose end
+// would be noticed. A program has one, and may be busy with a call.
+func (s *server) relistEvery() time.Duration {
+	if s.cfg.URL == "" {
+		return math.MaxInt64
+	}
+	return cmp.Or(s.cfg.Relist, relistEvery)
+}
+
+// read reads the tools that the operator lists.
+func (s *server) read(ctx context.Context, session *mcp.ClientSession) (tools []tool.Tool, err error) {
+	cursor := ""
+	for range maxPages {
+		page, err := session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+		if err != nil {
+			return nil, fmt.Errorf("reading the tools: %w", err)
+		}
+		for _, one := range page.Tools {
+			known := slices.ContainsFunc(tools, func(t tool.Tool) bool { return t.Name == s.cfg.Name+"_"+one.Name })
+			if row, ok := s.row(ctx, one); ok && !known && len(tools) < maxTools {
+				tools = append(tools, row)
+			}
+		}
+		if cursor = page.NextCursor; cursor == "" {
+			return tools, nil
+		}
+	}
+	return nil, errTooMany
+}
+
+func (s *server) have(session *mcp.ClientSession, tools []tool.Tool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.session, s.tools, s.state, s.last = session, tools, StateConnected, ""
+}
+
+// lost notes the end of a connection. The log gets one line for each change, not one for each attempt to connect.
+func (s *server) lost(err error) {
+	why := ""
+	if err != nil {
+		why = sentence(err)
+	}
+	s.mu.Lock()
+	known := s.state == StateFailed && s.last == why
+	s.session, s.state = nil, StateFailed
+	s.last = cmp.Or(why, s.last)
+	s.mu.Unlock()
+	if err != nil && !known {
+		s.log.Warn("a server of tools is away; connecting again and again", "err", why)
+	}
+}
+
+func (s *server) offered() []tool.Tool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.tools)
+}
+
+func (s *server) status() chat.ToolServer {
+	suspended := s.breaker.State() == gobreaker.StateOpen
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := chat.ToolServer{Name: s.cfg.Name, State: s.state, LastError: s.last, Tools: []string{}}
+	if suspended && s.state == StateConnected {
+		out.State = StateSuspended
+	}
+	for _, one := range s.tools {
+		out.Tools = append(out.Tools, one.Name)
+	}
+	return out
+}
