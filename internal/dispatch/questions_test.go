@@ -185,7 +185,7 @@ func TestAnAllowedCallIsMadeByTheNextProcess(t *testing.T) {
 				allow := h.asked(0).Rows[0][0].Text
 				off.Store(true)
 				go func() {
-					_, _ = h.d.Receive(t.Context(), func() chat.Message { m := h.msg(groupOfAsker, allow); member("7")(&m); return m }()) //nolint:errcheck // the process dies on it
+					_, _ = h.d.Receive(t.Context(), func() chat.Message { m := h.msg(groupOfAsker, allow); member("7")(&m); return m }()) // the process dies on it
 				}()
 				time.Sleep(time.Second)
 				dead.Store(true)

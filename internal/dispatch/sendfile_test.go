@@ -70,7 +70,8 @@ func TestAToolSendsFilesOfItsTurnAndNoOthers(t *testing.T) {
 		runner := &sending{outside: outside, calls: []map[string]string{
 			named("a.txt", "Report.txt", ""), named("", "table.csv", "a,b\n1,2\n"),
 			named("../../outgoing", "", ""), named(outside, "", ""), named("link.txt", "", ""), named("huge.bin", "", ""), named("none", "", ""),
-			named("", "", "x"), named("a", "b", "c"), {},
+			named("", "", "x"), named("a", "b", "c"),
+			{},
 		}}
 		h := open(t, newStore(), opt, withRunner(runner, dispatch.Tools{Default: true}))
 		end := h.end(h.send("agent:main:asker:direct:7", "go", toAsker))
