@@ -18,7 +18,8 @@ const (
 	// maxProgramCalls is how many there may be, maxProgramBytes what their arguments and results have together.
 	maxProgramCalls = 256
 	maxProgramBytes = 2 << 20
-	// maxProgramArgs and maxProgramResult bound one call, in bytes, programCallTime its time.
+	// maxProgramArgs and maxProgramResult bound one call, in bytes, programCallTime its time. A call that waits for another turn has the time of its turn, and does
+	// not count to programParallel.
 	maxProgramArgs   = 32 << 10
 	maxProgramResult = 64 << 10
 	programCallTime  = 60 * time.Second
@@ -73,13 +74,16 @@ func (p *programTools) Specs() []agent.ToolSpec { return p.box.Specs() }
 
 // Call implements [agent.Toolbox]. The key is that of the recorded round.
 func (p *programTools) Call(ctx context.Context, _ string, call chat.ToolCall) chat.ToolResult {
-	ctx, cancel := context.WithTimeout(ctx, programCallTime)
-	defer cancel()
-	select {
-	case p.places <- struct{}{}:
-		defer func() { <-p.places }()
-	case <-ctx.Done():
-		return refusedCall("The call was not made: too many calls of this turn run at once.")
+	if !p.spec(call.Name).Waits { // else it has the time of the turn, and does nothing here itself
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, programCallTime)
+		defer cancel()
+		select {
+		case p.places <- struct{}{}:
+			defer func() { <-p.places }()
+		case <-ctx.Done():
+			return refusedCall("The call was not made: too many calls of this turn run at once.")
+		}
 	}
 	call.Args = canonical(call.Args)
 	p.emit("start", call, nil)
@@ -100,7 +104,7 @@ func (p *programTools) make(ctx context.Context, call chat.ToolCall) chat.ToolRe
 		return *before.Results[0]
 	}
 	var result chat.ToolResult
-	if before != nil && !p.idempotent(call.Name) {
+	if before != nil && !p.spec(call.Name).Idempotent {
 		result = refusedCall("The gateway stopped during this call; it may or may not have happened.")
 	} else {
 		result = p.box.Call(ctx, fmt.Sprintf("%s/%d/1", p.key, number), call)
@@ -150,13 +154,14 @@ func (p *programTools) record(ctx context.Context, call chat.ToolCall) (number i
 	return number, nil, nil
 }
 
-func (p *programTools) idempotent(name string) bool {
+// spec describes a tool; zero for one that is not offered.
+func (p *programTools) spec(name string) (none agent.ToolSpec) {
 	for _, spec := range p.box.Specs() {
 		if spec.Name == name {
-			return spec.Idempotent
+			return spec
 		}
 	}
-	return false
+	return none
 }
 
 // shownOfEvent is how much of arguments and results an event carries, in bytes.

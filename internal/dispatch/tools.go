@@ -64,11 +64,16 @@ func (t *turn) atRoot(lead fromWhom, place chat.Task) fromWhom {
 	return lead
 }
 
-// waitsOf makes the waits of a turn.
-func (ts *turns) waitsOf(t *turn, st *scheduler.Turn[work]) *waits {
+// waitsOf makes the waits of a turn; ctx is that of its agent.
+func (ts *turns) waitsOf(ctx context.Context, t *turn, st *scheduler.Turn[work]) *waits {
 	return &waits{
-		yield: st.Yield,
-		note: func(ctx context.Context, away bool) error {
+		yield: func(fn func()) error {
+			return st.Yield(ctx, func(context.Context) error { fn(); return nil })
+		},
+		note: func(away bool) error {
+			if ctx.Err() != nil { // the turn is about to end, and did nothing but wait until now
+				return context.Cause(ctx)
+			}
 			return ts.node.WhileAlive(ctx, func(ctx context.Context) error { return ts.store.Yield(ctx, t.claim, st.RunID(), away) })
 		},
 	}

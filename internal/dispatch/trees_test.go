@@ -28,6 +28,8 @@ type branching struct {
 type asked struct {
 	Tool string         `json:"tool"`
 	Args map[string]any `json:"args"`
+	// Within is the time of the call, if it has one of its own.
+	Within time.Duration `json:"within,omitempty"`
 }
 
 // calling is the text that makes a turn call tools.
@@ -40,15 +42,15 @@ func calling(calls ...asked) string {
 }
 
 func delegated(task string) asked {
-	return asked{"delegate", map[string]any{"agent": "coder", "task": task}}
+	return asked{Tool: "delegate", Args: map[string]any{"agent": "coder", "task": task}}
 }
 
 func delegatedBack(task string) asked {
-	return asked{"delegate", map[string]any{"agent": "main", "task": task}}
+	return asked{Tool: "delegate", Args: map[string]any{"agent": "main", "task": task}}
 }
 
 func spawns(task string, wait bool) asked {
-	return asked{"spawn", map[string]any{"task": task, "wait": wait}}
+	return asked{Tool: "spawn", Args: map[string]any{"task": task, "wait": wait}}
 }
 
 func (b *branching) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
@@ -65,6 +67,12 @@ func (b *branching) Run(ctx context.Context, req agent.Request, emit func(agent.
 			return agent.Result{}, err
 		}
 		all.Go(func() {
+			ctx := ctx
+			if call.Within > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, call.Within)
+				defer cancel()
+			}
 			results[i] = req.Tools.Call(ctx, fmt.Sprintf("%s/1/%d", req.IdempotencyKey, i+1), chat.ToolCall{ID: "a", Name: call.Tool, Args: string(args)}).Text
 		})
 	}
@@ -176,7 +184,7 @@ func TestTreesAreBounded(t *testing.T) {
 		want(t, "a tree that is too large ends well", h.end(id).Outcome, chat.OutcomeAnswered)
 		all := slices.DeleteFunc(h.tasks(store.TaskFilter{Limit: 200}), func(task store.Task) bool { return task.Root != id })
 		want(t, "sub-turns in one tree", len(all), 32)
-		e = h.end(h.send("agent:main:own", calling(asked{"delegate", map[string]any{"agent": "nobody", "task": "x"}})))
+		e = h.end(h.send("agent:main:own", calling(asked{Tool: "delegate", Args: map[string]any{"agent": "nobody", "task": "x"}})))
 		want(t, "unknown agent", e.Text, `there is no agent "nobody" here`)
 	})
 }
@@ -270,7 +278,7 @@ func TestASubTurnHasTheRightsOfItsParent(t *testing.T) {
 		b := &branching{}
 		h := open(t, newStore(), team(b))
 		defer h.close()
-		remind := asked{"remind", map[string]any{"when": "in 5h", "text": "tea"}}
+		remind := asked{Tool: "remind", Args: map[string]any{"when": "in 5h", "text": "tea"}}
 		text := calling(delegated(calling(remind)))
 		e := h.end(h.send("agent:main:own", text))
 		if !strings.Contains(e.Text, "is set at") {

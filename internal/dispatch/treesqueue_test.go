@@ -61,3 +61,24 @@ func TestAnAnnouncementWaitsInAnyMode(t *testing.T) {
 		})
 	}
 }
+
+// TestATurnWhoseCallEndsEarlyGoesOnWithASlot ends a call that waits for a task before the task has ended, while another turn has the slot of the turn.
+func TestATurnWhoseCallEndsEarlyGoesOnWithASlot(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := &branching{}
+		h := open(t, newStore(), team(b), lanes(1))
+		defer h.close()
+		call := delegated("sleep 5m")
+		call.Within = 10 * time.Second
+		begin := time.Now()
+		id := h.send("agent:main:own", calling(call))
+		time.Sleep(time.Second)
+		other := h.send("agent:main:other", "sleep 1m")
+		want(t, "the turn", h.end(id).Outcome, chat.OutcomeAnswered)
+		if took := time.Since(begin); took < time.Minute {
+			t.Errorf("the turn went on after %v, while the only slot of its lane was used", took)
+		}
+		want(t, "the other turn", h.end(other).Outcome, chat.OutcomeAnswered)
+		h.wantSlots()
+	})
+}

@@ -42,7 +42,7 @@ type turn struct {
 	asked bool
 	// past is how large the conversation is that its agent got; it is touched on the goroutine of the turn only.
 	past past
-	// waits are its calls that wait for sub-turns.
+	// waits are its calls that wait for sub-turns; nil until its agent is about to run.
 	waits *waits
 }
 
@@ -73,7 +73,9 @@ func (ts *turns) run(ctx context.Context, st *scheduler.Turn[work]) error {
 	defer ts.endOutput(ctx, t)
 	began := time.Now()
 	res, err := ts.execute(ctx, t, st)
-	t.waits.wait()
+	if t.waits != nil {
+		t.waits.wait()
+	}
 	if refused := st.Settle(); refused != nil { // a stop was faster: whatever the agent returns, the person has read that it stops
 		err = refused
 	}
@@ -141,7 +143,6 @@ func (ts *turns) start(ctx context.Context, st *scheduler.Turn[work]) (*turn, bo
 	}
 	t.usage = ts.meterOf(t)
 	t.journal.usage = t.usage
-	t.waits = ts.waitsOf(t, st)
 	t.run = ts.events.Start(events.RunInfo{
 		Session: lead.Session, RunID: st.RunID(), Lane: st.Lane(), Principal: t.started.Principal,
 		Sender: lead.Content.Sender.ID, Replace: t.started.Attempt > 1,
@@ -222,6 +223,7 @@ func (ts *turns) execute(ctx context.Context, t *turn, st *scheduler.Turn[work])
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout(lead), errTurnTimeout)
 	defer cancel()
+	t.waits = ts.waitsOf(ctx, t, st)
 	if c, ok := t.attempt.(compaction); ok {
 		return ts.compactAside(ctx, t, st, c)
 	}

@@ -8,9 +8,10 @@ import (
 // waits are the calls of one turn that wait for sub-turns. While there is at least one, the turn has no slot: the first one gives it back, the last one takes
 // it again. The store knows first that the slot is free, and last that it is taken, so that it never counts more turns than the lane has slots.
 type waits struct {
-	// yield gives the slot back while fn runs and takes it again; note writes that into the store. Both are called on the goroutine of hold.
-	yield func(ctx context.Context, fn func(context.Context) error) error
-	note  func(ctx context.Context, away bool) error
+	// yield gives the slot back while fn runs and takes it again; note writes that into the store. Both are called on the goroutine of hold and end with the
+	// turn, not with a call: a call can end earlier, and the turn then goes on with its slot.
+	yield func(fn func()) error
+	note  func(away bool) error
 
 	mu    sync.Mutex
 	count int
@@ -35,7 +36,7 @@ func (w *waits) begin(ctx context.Context) error {
 		w.mu.Lock()
 		if w.over == nil {
 			w.count, w.last, w.over = 1, make(chan struct{}), make(chan struct{})
-			w.hold(ctx)
+			w.hold()
 			w.mu.Unlock()
 			return nil
 		}
@@ -55,7 +56,7 @@ func (w *waits) begin(ctx context.Context) error {
 }
 
 // hold gives the slot back until the last wait has ended. An error of it has no reader: the turn either ends with its context, or goes on.
-func (w *waits) hold(ctx context.Context) {
+func (w *waits) hold() {
 	last, over := w.last, w.over
 	w.holding.Go(func() {
 		defer func() {
@@ -64,17 +65,14 @@ func (w *waits) hold(ctx context.Context) {
 			w.mu.Unlock()
 			close(over)
 		}()
-		if w.note(ctx, true) != nil { // it keeps its slot: the store must not count less than there is
+		if w.note(true) != nil { // it keeps its slot: the store must not count less than there is
 			<-last
 			return
 		}
-		err := w.yield(ctx, func(context.Context) error {
-			<-last
-			return nil
-		})
+		err := w.yield(func() { <-last })
 		<-last // also when the slot was not freed, because the turn is over
-		if err == nil && ctx.Err() == nil {
-			_ = w.note(ctx, false) // when it fails the claim is gone, and so is the turn
+		if err == nil {
+			_ = w.note(false) // when it fails the claim is gone, and so is the turn
 		}
 	})
 }

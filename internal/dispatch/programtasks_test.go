@@ -1,0 +1,64 @@
+package dispatch_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"laneway/internal/agent"
+	"laneway/internal/chat"
+	"laneway/internal/dispatch"
+)
+
+// program is a branching runner whose calls take the way of programs: it opens its tools, and calls what was opened.
+type program struct {
+	branching
+
+	opened chan agent.Toolbox
+}
+
+func (p *program) Open(_ context.Context, box agent.Toolbox) (agent.ToolAccess, func()) {
+	p.opened <- box
+	return agent.ToolAccess{}, func() {}
+}
+
+func (p *program) OpenKept(ctx context.Context, _ string, box agent.Toolbox) (agent.ToolAccess, func()) {
+	return p.Open(ctx, box)
+}
+
+func (p *program) Run(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
+	if strings.HasPrefix(joined(req), "[") {
+		_, end := req.OpenTools(ctx)
+		defer end()
+		req.Tools = <-p.opened
+	}
+	return p.branching.Run(ctx, req, emit)
+}
+
+// TestAProgramWaitsForTasksAsLongAsItsTurn lets a program make more calls at once than run side by side, each of which waits longer than another call may take.
+func TestAProgramWaitsForTasksAsLongAsItsTurn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := &program{opened: make(chan agent.Toolbox, 1)}
+		h := open(t, newStore(), team(&p.branching), func(c *dispatch.Config) {
+			c.Access = p
+			for i := range c.Agents {
+				c.Agents[i].Program, c.Agents[i].Runner = true, p
+			}
+		})
+		defer h.close()
+		const calls = 6
+		var all []asked
+		for range calls {
+			all = append(all, delegated("sleep 2m"))
+		}
+		begin := time.Now()
+		e := h.end(h.send("agent:main:own", calling(all...)))
+		want(t, "outcome", e.Outcome, chat.OutcomeAnswered)
+		want(t, "answer", e.Text, strings.Repeat("begun+", calls-1)+"begun")
+		if took := time.Since(begin); took > 3*time.Minute {
+			t.Errorf("%d tasks of two minutes beside each other took %v", calls, took)
+		}
+		h.wantSlots()
+	})
+}
