@@ -4,16 +4,17 @@ import "sync"
 
 // Bounds of what a [PartsDecoder] remembers.
 const (
-	maxRemembered = 1024
+	maxRemembered = 2048 // in each of its two generations
 	maxPartsBytes = 1024 // of the texts of a job
 )
 
 // PartsDecoder is [DecodeParts] that remembers what the texts of the latest jobs mean: a job is read when it is claimed, when its run begins and when
 // that ends, and its texts are the same each time. What a text means does not change, so there is nothing to be kept up to date. It remembers
-// some 2 MiB at most. Safe for concurrent use; the zero value is ready.
+// the texts of 2048 to 4096 jobs, some 6 MiB at most. Safe for concurrent use; the zero value is ready.
 type PartsDecoder struct {
-	mu    sync.Mutex
-	known map[Parts]Job // with the members that the texts have, and no other
+	mu sync.Mutex
+	// known, and older: those that were known when it was full the last time. Each has a job with the members that the texts have, and no other.
+	known, older map[Parts]*Job
 }
 
 // Decode is DecodeParts.
@@ -33,11 +34,25 @@ func (d *PartsDecoder) Decode(p Parts, j *Job) error {
 	return nil
 }
 
-func (d *PartsDecoder) find(p Parts) (Job, bool) {
+func (d *PartsDecoder) find(p Parts) (*Job, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	j, ok := d.known[p]
+	if j, ok := d.known[p]; ok {
+		return j, true
+	}
+	j, ok := d.older[p]
+	if ok {
+		d.add(p, j)
+	}
 	return j, ok
+}
+
+// add adds a job; the caller holds d.mu.
+func (d *PartsDecoder) add(p Parts, j *Job) {
+	if d.known == nil || len(d.known) >= maxRemembered {
+		d.known, d.older = map[Parts]*Job{}, d.known
+	}
+	d.known[p] = j
 }
 
 func (d *PartsDecoder) remember(p Parts, j *Job) {
@@ -46,12 +61,9 @@ func (d *PartsDecoder) remember(p Parts, j *Job) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.known == nil || len(d.known) >= maxRemembered {
-		d.known = make(map[Parts]Job)
-	}
-	d.known[p] = Job{
+	d.add(p, &Job{
 		Schedule: j.Schedule, Payload: j.Payload, Delivery: j.Delivery, Alert: j.Alert,
 		Overlap: j.Overlap, Missed: j.Missed, Retry: j.Retry, Timeout: j.Timeout,
 		AtMostOnce: j.AtMostOnce, DeleteAfter: j.DeleteAfter, PauseAfter: j.PauseAfter,
-	}
+	})
 }
