@@ -211,8 +211,7 @@ type Started struct {
 	Principal string
 	// Entries are the appended transcript entries with their sequence numbers; empty on a later attempt.
 	Entries []chat.TranscriptEntry
-	// Job is the job of a cron run at the begin of the attempt, when the store has it without a further statement; nil = the caller reads
-	// it.
+	// Job is the job of a cron run at the begin of the attempt, when the store reads it with the start; nil = the caller reads it.
 	Job *cron.Job
 	// Begun is what the store remembers of the start, for [FinishParams]; only the store knows its type. nil = nothing.
 	Begun any

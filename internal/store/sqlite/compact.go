@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -85,8 +86,28 @@ func (t *tx) startCompact(ctx context.Context, p *store.StartParams) (out store.
 		t.wrote = false
 		return out, false, nil
 	}
+	if err != nil {
+		return out, false, err
+	}
 	out.Entries = store.Numbered(p.Transcript, 0, out.StartedAt)
+	out.Job, err = t.jobOf(ctx, p.RunID)
 	return out, err == nil, err
+}
+
+// jobOf reads the job of a run; nil = there is none any more. It is read here, because a transaction of its own costs more than the statement.
+func (t *tx) jobOf(ctx context.Context, runID string) (*cron.Job, error) {
+	_, id, _, err := cron.ParseRunID(runID)
+	if err != nil {
+		return nil, nil //nolint:nilerr // the name of another run
+	}
+	j, err := findJob(ctx, t, t.now, id, "")
+	if errors.Is(err, chat.ErrNotFound) || err == nil && j.unreadable {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &j.Job, nil
 }
 
 // finishCompact ends a compact run that has succeeded; finished is false when the run is none, or the claim does not hold.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
@@ -268,5 +270,42 @@ func TestTextsNobodyCanReadSurviveAChange(t *testing.T) {
 	}
 	if got := query(t, outside(t, s.path), `SELECT schedule FROM cron_jobs`)[0][0]; got != broken {
 		t.Errorf("the schedule is now %v, want it as it was", got)
+	}
+}
+
+// TestAStartReadsTheJobOfItsRun: the job is as it is read by itself, and a start whose job is gone has none.
+func TestAStartReadsTheJobOfItsRun(t *testing.T) {
+	t.Parallel()
+	s, now := withJobs(t, 2)
+	*now = now.Add(time.Minute)
+	list := claimed(t, s, fire).Launched
+	if _, err := s.ChangeJob(t.Context(), cron.ChangeParams{ID: list[1].Run.JobID, Change: func(cron.Job, time.Time) (*cron.Job, error) {
+		return nil, nil //nolint:nilnil // removes the job
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	start := func(l cron.Launched) *cron.Job {
+		started, err := s.Start(t.Context(), store.StartParams{
+			Claim: store.Claim{Session: l.Message.Session, Node: l.Owner, Epoch: l.Epoch}, RunID: l.Message.ID, Lane: "cron", Seqs: []int64{l.Seq},
+			Cron: &cron.AttemptStart{RunID: l.Run.ID, Attempt: 1, Node: l.Owner},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return started.Job
+	}
+	got := start(list[0])
+	want, err := s.Job(t.Context(), list[0].Run.JobID, "")
+	if err != nil || got == nil {
+		t.Fatalf("the start has the job %v (%v)", got, err)
+	}
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Errorf("the job of the start differs (- by itself, + with the start):\n%s", diff)
+	}
+	if got.State.Queued != 1 || got.State.RunningAt.IsZero() {
+		t.Errorf("the job has %d runs, the first since %v, want the one that has started", got.State.Queued, got.State.RunningAt)
+	}
+	if gone := start(list[1]); gone != nil {
+		t.Errorf("the start of a run whose job is removed has the job %+v", gone)
 	}
 }

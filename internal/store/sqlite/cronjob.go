@@ -113,24 +113,29 @@ func (t *tx) scanDue(row scanner) (*storedJob, error) {
 	if err := row.Scan(v.fields()...); err != nil {
 		return nil, err
 	}
-	return v.done(t.parts.Decode), nil
+	return v.done(t.decode), nil
 }
 
 // scanJob reads a job with its active runs.
-func scanJob(row scanner) (*storedJob, error) {
+func scanJob(row scanner) (*storedJob, error) { return scanActive(row, cron.DecodeParts) }
+
+func scanActive(row scanner, decode func(cron.Parts, *cron.Job) error) (*storedJob, error) {
 	v := &jobScan{}
 	s := &v.job.State
 	if err := row.Scan(append(v.fields(), &s.Queued, timeColumn{&s.RunningAt}, timeColumn{&v.job.latestSlot}, timeColumn{&v.job.latestAt})...); err != nil {
 		return nil, err
 	}
-	return v.done(cron.DecodeParts), nil
+	return v.done(decode), nil
 }
 
-const selectJob = `SELECT id, ` + jobColumns + `, ` + activeColumns + ` FROM cron_jobs `
+const (
+	selectJob = `SELECT id, ` + jobColumns + `, ` + activeColumns + ` FROM cron_jobs `
+	findOne   = `SELECT ` + asOne + `id, ` + jobColumns + `, ` + activeColumns + column + ` FROM cron_jobs WHERE id = ?1 AND (?2 = '' OR owner = ?2)`
+)
 
 // findJob reads a job that visible may see, as callers get it at a moment; chat.ErrNotFound.
 func findJob(ctx context.Context, q querier, now int64, id, visible string) (*storedJob, error) {
-	j, err := scanJob(q.one(ctx, selectJob+`WHERE id = ?1 AND (?2 = '' OR owner = ?2)`, id, visible))
+	j, err := scanActive(packed{q.one(ctx, findOne, id, visible)}, q.decode)
 	if none(err) {
 		return nil, chat.ErrNotFound
 	}

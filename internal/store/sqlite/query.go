@@ -16,6 +16,8 @@ import (
 type querier interface {
 	query(ctx context.Context, text string, args ...any) (*sql.Rows, error)
 	one(ctx context.Context, text string, args ...any) *sql.Row
+	// decode reads the texts of a job.
+	decode(p cron.Parts, j *cron.Job) error
 }
 
 // session is one connection with its prepared statements. Compiling a statement takes several times as long as running it. The
@@ -75,6 +77,8 @@ func (s *session) one(ctx context.Context, text string, args ...any) *sql.Row {
 	}
 	return stmt.QueryRowContext(ctx, args...)
 }
+
+func (s *session) decode(p cron.Parts, j *cron.Job) error { return s.parts.Decode(p, j) }
 
 // discard closes the connection itself. ErrBadConn makes database/sql drop it from the pool.
 func (s *session) discard() {
