@@ -68,7 +68,7 @@ func number(t *testing.T, name string, usual int) int {
 }
 
 // eventually waits for a condition that other processes bring about.
-func eventually(t *testing.T, what string, limit time.Duration, ok func() bool) {
+func eventually(t testing.TB, what string, limit time.Duration, ok func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
