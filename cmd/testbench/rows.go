@@ -69,6 +69,7 @@ func groups() []group {
 		{"./internal/store/postgres", "^BenchmarkCost$", "3000x", costRows()},
 		{"./internal/store/sqlite", "^BenchmarkSearch$", "200x", searchRows("SQLite")},
 		{"./internal/store/postgres", "^BenchmarkSearch$", "200x", searchRows("PostgreSQL")},
+		{"./internal/teste2e", "DueAtOnce", "5x", slices.Concat(dueRows("SQLite", "sqlite", 80), dueRows("PostgreSQL", "postgres", 60))},
 		{"./internal/teste2e", "Message", "500x", []row{
 			{what: "message to turn start, idle gateway, SQLite, p50", bench: "Message/sqlite", metric: "start_p50_ms", unit: "ms", goal: 2},
 			{what: "message to turn start, idle gateway, SQLite, p99", bench: "Message/sqlite", metric: "start_p99_ms", unit: "ms", goal: 10},
@@ -157,6 +158,16 @@ func costRows() (rows []row) {
 			row{what: what + "allocations", bench: bench, metric: "allocs/op", unit: ""})
 	}
 	return rows
+}
+
+// dueRows are about jobs that fire together through the binary.
+func dueRows(name, database string, later float64) []row {
+	few, many := "DueAtOnce/jobs=200/lane=30/"+database, "DueAtOnce/jobs=2000/lane=128/"+database
+	return []row{
+		{what: name + ", 200 jobs due at once, lane 30: start late, first wave, p99", bench: few, metric: "first_p99_ms", unit: "ms", goal: 80},
+		{what: name + ", 200 jobs due at once, lane 30: start late, later, p99", bench: few, metric: "later_p99_ms", unit: "ms", goal: later},
+		{what: name + ", 2 000 jobs due at once, lane 128: fires", bench: many, metric: "best-fires/s", unit: "/s", more: true},
+	}
 }
 
 func lateRows(name string) []row {
