@@ -134,6 +134,7 @@ func addCron(ctx context.Context, a Actions, c Call, verb, text string) (string,
 		switch {
 		case !strings.EqualFold(j.Name, name) || over(j):
 		case j.Schedule.Signature() == n.Schedule.Signature() && j.Payload.Text == n.Text: // the same request again
+			n.Key = j.Key
 			return addJob(ctx, a, c, n, zone)
 		case place >= 0 && verb == "replace":
 			return "", chat.Errorf(chat.CodeInvalid, "several jobs are named %s; remove one of them with /cron rm and its number first", name)

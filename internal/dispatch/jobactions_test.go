@@ -84,6 +84,29 @@ func TestAJobMadeInAChatAsksTheAgentAndAnswersThere(t *testing.T) {
 	})
 }
 
+// Two jobs of one name fired side by side after the second /cron add.
+func TestAJobOfAChatIsReplacedByItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore())
+		h.command(annaHere, "/cron add every 2h water the plants", "7", "7")
+		if answer := h.command(annaHere, "/cron add every 3h water the plants", "7", "7"); !strings.Contains(answer, "there is a job of this name already: 1. water the plants (every 2h)") {
+			t.Errorf("the second answer is %q", answer)
+		}
+		want(t, "jobs", h.countJobs(), 1)
+		if answer := h.command(annaHere, "/cron replace every 3h water the plants", "7", "7"); !strings.Contains(answer, "(every 3h)") {
+			t.Errorf("the answer to replace is %q", answer)
+		}
+		want(t, "jobs after the replacement", h.countJobs(), 1)
+		if answer := h.command(annaHere, "/cron add every 3h water the plants", "7", "7"); !strings.HasPrefix(answer, "That is planned already") && !strings.HasPrefix(answer, "Planned") {
+			t.Errorf("the same again is %q", answer)
+		}
+		want(t, "jobs after the same again", h.countJobs(), 1)
+		h.command(annaHere, "/cron new every 4h water the plants", "7", "7")
+		want(t, "jobs after new", h.countJobs(), 2)
+		h.close()
+	})
+}
+
 func TestTheSameWishTwiceIsOneJobAndInAnotherChatASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openCron(t, newStore())
