@@ -8,7 +8,7 @@ type LaneStatus struct {
 	Capacity int
 	// Active turns hold a slot; Stopping of them were stopped and have not returned. Active <= Capacity, but for a lane that was just made smaller.
 	Active, Stopping int
-	// Yielded turns wait for sub-turns and hold no slot.
+	// Yielded turns hold no slot: they wait for sub-turns, or summarise a conversation.
 	Yielded int
 	// Waiting counts sessions that are ready and have no slot.
 	Waiting                             int

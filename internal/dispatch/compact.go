@@ -110,7 +110,9 @@ const nothingToCompact = "There is nothing to summarise."
 
 // compactAside is compact without a slot of the lane, so that no message of a person waits for it, however small the lane is.
 func (ts *turns) compactAside(ctx context.Context, t *turn, st *scheduler.Turn[work], c compaction) (res agent.Result, err error) {
-	err = st.Yield(ctx, func(ctx context.Context) (err error) {
+	waits := ts.waitsOf(ctx, t, st)
+	defer waits.wait()
+	err = waits.during(ctx, func(ctx context.Context) (err error) {
 		select {
 		case ts.compactions.writing <- struct{}{}:
 		case <-ctx.Done():

@@ -33,7 +33,7 @@ type unwoken struct{ cronStore }
 // runs by `go run ./cmd/testpg -- go test ./internal/dispatch`.
 func TestAKillInAnyStepOfACompactionLeavesOneSummary(t *testing.T) {
 	for kind, open := range stores(t) {
-		for _, step := range []string{"Accept", "Start", "Transcript", "AppendSummary", "Finish"} {
+		for _, step := range []string{"Accept", "Start", "Yield", "Transcript", "AppendSummary", "Finish"} {
 			for _, done := range []bool{false, true} { // killed before the operation, behind it
 				t.Run(fmt.Sprintf("%s/%s/%t", kind, step, done), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
@@ -126,6 +126,10 @@ func (d *doomed) Accept(ctx context.Context, p store.AcceptParams) (out store.Ac
 func (d *doomed) Start(ctx context.Context, p store.StartParams) (out store.Started, err error) {
 	err = d.at(ctx, "Start", func() (err error) { out, err = d.power.Start(ctx, p); return err })
 	return out, err
+}
+
+func (d *doomed) Yield(ctx context.Context, c store.Claim, runID string, away bool) error {
+	return d.at(ctx, "Yield", func() error { return d.power.Yield(ctx, c, runID, away) })
 }
 
 func (d *doomed) Transcript(ctx context.Context, q store.TranscriptQuery) (out store.Transcript, err error) {

@@ -59,7 +59,7 @@ func laneDescs() laneGauges {
 		active:   d("lane_active", "Turns that hold a slot.", "lane"),
 		waiting:  d("lane_waiting", "Sessions that are ready and have no slot.", "lane"),
 		stopping: d("lane_stopping", "Turns that were stopped and have not returned.", "lane"),
-		yielded:  d("lane_yielded", "Turns that wait for sub-turns and hold no slot.", "lane"),
+		yielded:  d("lane_yielded", "Turns without a slot: they wait for sub-turns, or summarise a conversation.", "lane"),
 		oldest:   d("lane_oldest_wait_seconds", "How long the first of the ready sessions waits.", "lane"),
 		sessions: d("sessions", "Sessions that this process tracks, by state.", "state"),
 	}

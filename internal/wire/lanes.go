@@ -41,7 +41,7 @@ type Lane struct {
 	Capacity     int    `json:"capacity"`     // its slots
 	Active       int    `json:"active"`       // used slots
 	Stopping     int    `json:"stopping"`     // of these, by runs that were stopped and have not returned
-	Yielded      int    `json:"yielded"`      // runs without a slot, because they wait for tasks
+	Yielded      int    `json:"yielded"`      // runs without a slot: they wait for tasks, or summarise a conversation
 	Waiting      int    `json:"waiting"`      // sessions that wait for a slot
 	OldestWaitMs int64  `json:"oldestWaitMs"` // how long the first of them has waited
 	Started      int64  `json:"started"`      // runs that began
