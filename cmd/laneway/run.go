@@ -63,7 +63,7 @@ func (e usageError) Error() string { return string(e) }
 type quietFlag bool
 
 // BeforeApply takes effect before the command runs.
-func (quietFlag) BeforeApply(env *environment) error {
+func (quietFlag) BeforeApply(env *environment) error { //nolint:unparam // the parser demands the error
 	env.quiet = true
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"laneway/internal/app"
@@ -59,8 +60,7 @@ func (c *storeCopy) Run(ctx context.Context, env *environment) error {
 	result, err := app.CopyStore(ctx, from, to, app.CopyOptions{Report: progress.step})
 	progress.end()
 	if err != nil {
-		var live *app.LiveNodesError
-		if errors.As(err, &live) {
+		if _, ok := errors.AsType[*app.LiveNodesError](err); ok {
 			return fmt.Errorf("%w; nothing was changed", err)
 		}
 		return fmt.Errorf("copying the store: %w", err)
@@ -126,7 +126,7 @@ func storeAddress(flag, text string) (config.DatabaseURL, error) {
 func (r storeCopyReport) print(env *environment) error {
 	rows := [][]string{{"TABLE", "ROWS", "CHECKSUM"}}
 	for _, t := range r.Tables {
-		rows = append(rows, []string{t.Name, fmt.Sprint(t.Rows), t.Checksum[:16]})
+		rows = append(rows, []string{t.Name, strconv.FormatInt(t.Rows, 10), t.Checksum[:16]})
 	}
 	if err := table(env.stdout, rows); err != nil {
 		return err

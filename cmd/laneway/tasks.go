@@ -77,9 +77,14 @@ func (c *tasksShow) Run(ctx context.Context, env *environment) error {
 	}
 	t := out.Task
 	return table(env.stdout, [][]string{
-		{"id", cell(t.ID, 128)}, {"session", cell(t.SessionKey, 512)}, {"state", cell(stateOfTask(*t), 20) + ", lane " + cell(t.Lane, 20)},
-		{"asked by run", cell(t.ParentRunID, 128)}, {"root", cell(t.RootRunID, 128)}, {"began", ago(env.now(), t.StartedAt)},
-		{"error", cell(t.Error, 200)}, {"task", env.cell(t.Text, 200)},
+		{"id", cell(t.ID, 128)},
+		{"session", cell(t.SessionKey, 512)},
+		{"state", cell(stateOfTask(*t), 20) + ", lane " + cell(t.Lane, 20)},
+		{"asked by run", cell(t.ParentRunID, 128)},
+		{"root", cell(t.RootRunID, 128)},
+		{"began", ago(env.now(), t.StartedAt)},
+		{"error", cell(t.Error, 200)},
+		{"task", env.cell(t.Text, 200)},
 	})
 }
 

@@ -31,7 +31,9 @@ func TestImagesAreReadWithinBounds(t *testing.T) {
 	const png = "\x89PNG\r\n\x1a\n"
 	files := shelf{"a.png": png + "a", "jpeg": "\xff\xd8\xff", "text.png": "text", "big.png": png + strings.Repeat("x", agent.MaxImage)}
 	req := agent.Request{Files: files, Messages: []chat.Content{{Attachments: []chat.Attachment{
-		picture("a.png", 9), {Name: "notes.pdf", MIMEType: "application/pdf", Path: "notes.pdf"}, picture("text.png", 4), picture("gone.png", 4),
+		picture("a.png", 9),
+		{Name: "notes.pdf", MIMEType: "application/pdf", Path: "notes.pdf"},
+		picture("text.png", 4), picture("gone.png", 4),
 		picture("big.png", agent.MaxImage+8), picture("big.png", 1),
 	}}, {Attachments: []chat.Attachment{picture("jpeg", 3)}}}}
 	images, left := agent.Images(req)

@@ -12,11 +12,13 @@ import (
 	"laneway/internal/store/transfer"
 )
 
-// What a copy of a store needs and returns.
 type (
+	// CopyOptions are what a copy of a store needs.
 	CopyOptions = transfer.Options
-	CopyStep    = transfer.Step
-	CopyResult  = transfer.Result
+	// CopyStep is how far a copy is.
+	CopyStep = transfer.Step
+	// CopyResult is what a copy has done.
+	CopyResult = transfer.Result
 )
 
 // closingTarget is a side of a copy that is given back at the end.

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"laneway/internal/chat"
@@ -42,7 +43,7 @@ func runTasks(ctx context.Context, a Actions, c Call) (string, error) {
 		return "", err
 	}
 	for i, t := range list {
-		if rest == fmt.Sprint(i+1) || rest == t.ID {
+		if rest == strconv.Itoa(i+1) || rest == t.ID {
 			return "Stopped: " + t.line(), a.StopTask(ctx, c, t.ID)
 		}
 	}

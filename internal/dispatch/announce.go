@@ -116,12 +116,12 @@ func (tr *trees) stopBelow(ctx context.Context, p store.StopParams, met store.St
 	}
 }
 
-// stopListed stops sub-turns, and what is below each of them. It reports whether there were any.
-func (tr *trees) stopListed(ctx context.Context, p store.StopParams, f store.TaskFilter) bool {
+// stopListed stops sub-turns, and what is below each of them.
+func (tr *trees) stopListed(ctx context.Context, p store.StopParams, f store.TaskFilter) {
 	list, err := tr.store.Tasks(ctx, f)
 	if err != nil {
 		tr.log.WarnContext(ctx, "the sub-turns of what was stopped were not read; they are stopped later", "session", p.Session.String(), "err", err)
-		return false
+		return
 	}
 	var writes sync.WaitGroup
 	slots := make(chan struct{}, stopsAtOnce)
@@ -135,7 +135,6 @@ func (tr *trees) stopListed(ctx context.Context, p store.StopParams, f store.Tas
 		})
 	}
 	writes.Wait()
-	return len(list) > 0
 }
 
 // stopLeft stops sub-turns below a session, which go on after the turns that do not wait for them: with StopAll all of them, else those of the tree with the

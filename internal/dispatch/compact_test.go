@@ -50,10 +50,12 @@ func (s *scripted) Run(ctx context.Context, req agent.Request, emit func(agent.E
 	}
 	system, lines := agent.Conversation(req, "", s.window, reserve)
 	total, all := agent.EstimateTokens(system)+reserve, ""
+	var allSb50 strings.Builder
 	for _, line := range lines {
 		total += agent.EstimateTokens(line.Text) + 6
-		all += line.Text + "\n"
+		allSb50.WriteString(line.Text + "\n")
 	}
+	all += allSb50.String()
 	takes := s.takes
 	if isSummary {
 		takes = s.sums

@@ -72,7 +72,7 @@ func (w *waits) hold() {
 		err := w.yield(func() { <-last })
 		<-last // also when the slot was not freed, because the turn is over
 		if err == nil {
-			_ = w.note(false) // when it fails the claim is gone, and so is the turn
+			_ = w.note(false) //nolint:errcheck // when it fails the claim is gone, and so is the turn
 		}
 	})
 }

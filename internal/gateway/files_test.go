@@ -225,6 +225,7 @@ func TestFilesComeWithMessages(t *testing.T) {
 		"files of a response": {responsesPath, respond([]any{user(params{"type": "input_image", "file_id": id}, params{"type": "input_file", "file_id": id})}), []string{"chart.png", "chart.png"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			got := b.post(tc.path, tc.body, anna)
 			if got.status != http.StatusOK {
 				t.Fatalf("%d %s", got.status, got.body)
@@ -242,6 +243,12 @@ func TestFilesComeWithMessages(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestFilesComeWithMessagesOfSockets(t *testing.T) {
+	t.Parallel()
+	b, _ := startWithFiles(t, func(cfg *gateway.Config) { cfg.ChatsPerMinute = auth.Off })
+	id := b.do(b.form(annaToken, "chart.png", "", png, true)).json(t)["id"].(string)
 	s := b.login(annaToken)
 	for i, method := range []string{"chat.send", "agent"} {
 		key := "f-" + method

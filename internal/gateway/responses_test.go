@@ -86,8 +86,10 @@ func TestResponseBringsInstructionsSettingsAndItsWholeInput(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	r := b.respond(respond([]any{
-		says("user", "hello"), params{"type": "message", "role": "assistant", "content": []any{params{"type": "output_text", "text": "hi"}}},
-		params{"type": "reasoning", "summary": []any{}}, says("developer", "be short"),
+		says("user", "hello"),
+		params{"type": "message", "role": "assistant", "content": []any{params{"type": "output_text", "text": "hi"}}},
+		params{"type": "reasoning", "summary": []any{}},
+		says("developer", "be short"),
 		params{"role": "user", "content": []any{params{"type": "input_text", "text": "how"}, params{"type": "input_text", "text": "are you"}}},
 	}, params{"instructions": "be kind", "temperature": 0.5, "max_output_tokens": 7, "reasoning": params{"effort": "low"}, "model": "main", "something_else": true}))
 	m := b.message(r.ID)

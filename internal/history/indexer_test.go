@@ -54,12 +54,12 @@ func TestOneReplicaIndexesEveryFiveMinutes(t *testing.T) {
 				ended <- struct{}{}
 			}()
 		}
-		time.Sleep(time.Minute) //nolint:forbidigo // virtual time
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := stores[0].commits.Load() + stores[1].commits.Load(); n != 1 {
 			t.Errorf("%d commits in the first minute, want 1", n)
 		}
-		time.Sleep(time.Hour) //nolint:forbidigo // virtual time
+		time.Sleep(time.Hour)
 		synctest.Wait()
 		one, two := stores[0].commits.Load(), stores[1].commits.Load()
 		if one != 0 && two != 0 || one+two < 11 || one+two > 13 {
@@ -84,7 +84,7 @@ func TestAFailureIsTriedAgain(t *testing.T) {
 			defer close(ended)
 			history.NewIndexer(history.IndexerConfig{Store: &broken, Lease: held.of("one")}).Run(ctx)
 		}()
-		time.Sleep(15 * time.Minute) //nolint:forbidigo // virtual time
+		time.Sleep(15 * time.Minute)
 		synctest.Wait()
 		if n := broken.commits.Load(); n < 3 {
 			t.Errorf("%d commits in 15 minutes, want at least 3", n)

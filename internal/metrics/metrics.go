@@ -216,6 +216,7 @@ func (o dispatchObserver) TurnEnded(lane string, outcome chat.Outcome, d, waited
 	o.m.runTime.WithLabelValues(lane).Observe(d.Seconds())
 	o.m.waited.WithLabelValues(lane).Observe(max(0, waited.Seconds()))
 }
+
 func (o dispatchObserver) Tokens(lane string, input, output int) {
 	o.m.tokens.WithLabelValues(lane, tokensIn).Add(float64(max(0, input)))
 	o.m.tokens.WithLabelValues(lane, tokensOut).Add(float64(max(0, output)))

@@ -1,8 +1,8 @@
 package scheduler_test
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +23,7 @@ func TestMessagesThatGatherShareATurn(t *testing.T) {
 				var j journal
 				s := newScheduler(t, config{Run: takes(&j, time.Second)})
 				for i, word := range []string{"run", "t1", "t2", "person", "t3", "u1", "t4", "t5"} {
-					it := item{ID: fmt.Sprint(i), Payload: word, Sender: word[:1], Gathers: len(word) == 2, Settings: &scheduler.Settings{Mode: mode}}
+					it := item{ID: strconv.Itoa(i), Payload: word, Sender: word[:1], Gathers: len(word) == 2, Settings: &scheduler.Settings{Mode: mode}}
 					submit(t, s, it)
 				}
 				pass(time.Minute)

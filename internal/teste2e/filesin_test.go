@@ -27,7 +27,7 @@ func TestFilesReachAgents(t *testing.T) {
 		})
 		program := filepath.Join(t.TempDir(), "agent.sh")
 		script := "#!/bin/sh\ntr ',' '\\n' | sed -n 's/.*\"path\":\"\\([^\"]*\\)\".*/\\1/p' | while read -r f; do wc -c < \"$f\"; done\n"
-		if err := os.WriteFile(program, []byte(script), 0o700); err != nil { //nolint:gosec // a program of the test
+		if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		config := strings.Replace(providersConfig(model), "agents:\n", fmt.Sprintf("agents:\n  shell: {runner: command, command: [%q], input: json}\n", program), 1)

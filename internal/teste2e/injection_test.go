@@ -49,9 +49,11 @@ var ordered = regexp.MustCompile(`<<(\w+) (.*?)>>`)
 func obedient(call testmodel.Call) testmodel.Reply {
 	last := call.Messages[len(call.Messages)-1]
 	text := last.Content
+	var textSb52 strings.Builder
 	for _, r := range last.Results {
-		text += "\n" + r.Text
+		textSb52.WriteString("\n" + r.Text)
 	}
+	text += textSb52.String()
 	order := ordered.FindStringSubmatch(text)
 	if order == nil || len(call.Results()) > 1 {
 		return testmodel.Reply{Pieces: []string{"It says: " + ordered.ReplaceAllString(text, "$1")}}

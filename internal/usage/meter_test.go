@@ -270,8 +270,10 @@ func TestADayBeginsInTheZoneOfTheGateway(t *testing.T) {
 func TestEachLevelIsNotedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m, end := begin(t, memory.New(memory.Config{}), usage.Config{Budgets: usage.Budgets{Principal: usage.Limit{Tokens: 500}, Day: usage.Limit{Cost: usage.Unit}, Currency: "EUR"},
-			Prices: map[string]usage.Price{"main": {Input: 1000 * usage.Unit}}})
+		m, end := begin(t, memory.New(memory.Config{}), usage.Config{
+			Budgets: usage.Budgets{Principal: usage.Limit{Tokens: 500}, Day: usage.Limit{Cost: usage.Unit}, Currency: "EUR"},
+			Prices:  map[string]usage.Price{"main": {Input: 1000 * usage.Unit}},
+		})
 		defer end()
 		turn := m.Turn(usage.Who{Principal: "anna", Agent: "main"})
 		var noted []string

@@ -28,7 +28,7 @@ type Batch struct {
 }
 
 // Counted is how much was used.
-type Counted struct {
+type Counted struct { //nolint:recvcheck // Add changes it, the others only look at it
 	// Turns that have ended, and Requests to models.
 	Turns, Requests int64
 	// CachedTokens are a part of InputTokens.

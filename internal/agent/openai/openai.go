@@ -169,7 +169,7 @@ func (t *turn) Ask(ctx context.Context, talk toolloop.Conversation) (toolloop.Re
 			answer.reset()
 			return answer
 		})
-		if err == nil || answer.Begun() || !(t.images.Refused(err) || t.runner.adapt(err, t.params)) {
+		if err == nil || answer.Begun() || (!t.images.Refused(err) && !t.runner.adapt(err, t.params)) {
 			return answer.reply(t.runner.model(t.req)), err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,7 +42,7 @@ func (s *slowSource) Credentials(ctx context.Context) ([]Credential, error) {
 func (s *slowSource) put(name, secret string, scopes ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list = append(s.list[:len(s.list):len(s.list)], Credential{Name: name, Digest: sha256.Sum256([]byte(secret)), Scopes: scopes})
+	s.list = append(slices.Clip(s.list), Credential{Name: name, Digest: sha256.Sum256([]byte(secret)), Scopes: scopes})
 }
 
 type noObserver struct{}

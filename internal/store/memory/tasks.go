@@ -96,7 +96,7 @@ func (s *Store) LeftTasks(ctx context.Context, limit int) ([]store.Task, error) 
 		func(a, b store.Task) int { return cmp.Or(a.AcceptedAt.Compare(b.AcceptedAt), cmp.Compare(a.ID, b.ID)) })
 }
 
-func (s *Store) listTasks(ctx context.Context, op string, limit int, match func(store.Task) bool, order func(a, b store.Task) int) ([]store.Task, error) { //nolint:revive // what is listed, and how
+func (s *Store) listTasks(ctx context.Context, op string, limit int, match func(store.Task) bool, order func(a, b store.Task) int) ([]store.Task, error) {
 	var list []store.Task
 	err := s.do(ctx, op, func(time.Time) error {
 		for _, m := range s.messages {

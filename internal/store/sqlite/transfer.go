@@ -182,7 +182,7 @@ func (t *Transfer) Page(ctx context.Context, table transfer.Table, after []trans
 			args = append(args, v)
 		}
 	}
-	rows, err := t.db.QueryContext(ctx, `SELECT `+quotedList(columnNames(table))+` FROM `+quoted(table.Name)+where+` ORDER BY `+key+` LIMIT ?`, append(args, transfer.PageRows)...)
+	rows, err := t.db.QueryContext(ctx, `SELECT `+quotedList(columnNames(table))+` FROM `+quoted(table.Name)+where+` ORDER BY `+key+` LIMIT ?`, append(args, transfer.PageRows)...) //nolint:gosec // names of the catalog, quoted
 	if err != nil {
 		return nil, explain("read the table "+table.Name, err)
 	}
@@ -239,9 +239,9 @@ func (t *Transfer) Put(ctx context.Context, table transfer.Table, rows []transfe
 		if err := insertRows(ctx, tx, table, rows); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+transfer.ProgressTable+` (id INTEGER PRIMARY KEY CHECK (id = 1), position TEXT NOT NULL) STRICT`)
+		_, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+transfer.ProgressTable+` (id INTEGER PRIMARY KEY CHECK (id = 1), position TEXT NOT NULL) STRICT`) //nolint:gosec // a constant
 		if err == nil {
-			_, err = tx.ExecContext(ctx, `INSERT INTO `+transfer.ProgressTable+` (id, position) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET position = excluded.position`, string(position))
+			_, err = tx.ExecContext(ctx, `INSERT INTO `+transfer.ProgressTable+` (id, position) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET position = excluded.position`, string(position)) //nolint:gosec // a constant
 		}
 		return err
 	})
@@ -251,7 +251,7 @@ func insertRows(ctx context.Context, tx *sql.Tx, table transfer.Table, rows []tr
 	if len(rows) == 0 {
 		return nil
 	}
-	insert, err := tx.PrepareContext(ctx, `INSERT INTO `+quoted(table.Name)+` (`+quotedList(columnNames(table))+`) VALUES (`+placeholders(len(table.Columns))+`)`)
+	insert, err := tx.PrepareContext(ctx, `INSERT INTO `+quoted(table.Name)+` (`+quotedList(columnNames(table))+`) VALUES (`+placeholders(len(table.Columns))+`)`) //nolint:gosec // names of the catalog, quoted
 	if err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (t *Transfer) commit(ctx context.Context, doing string, fn func(*sql.Tx) er
 		return explain(doing, err)
 	}
 	if err := fn(tx); err != nil {
-		_ = tx.Rollback() // the error of fn says more
+		_ = tx.Rollback() //nolint:errcheck // the error of fn says more
 		return explain(doing, err)
 	}
 	return explain(doing, tx.Commit())

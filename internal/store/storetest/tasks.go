@@ -274,7 +274,7 @@ func tasksAreListed(w *world) {
 
 func leftTasks(w *world) {
 	node := w.node()
-	task := func(announce bool, end func(store.Claim, string) store.FinishParams) (child, parent string, claim store.Claim) {
+	task := func(announce bool, end func(store.Claim, string) store.FinishParams) (child string, claim store.Claim) {
 		c, parent, _ := w.turn(node, w.key())
 		p := w.spawn(c, parent, parent)
 		p.Announce = announce
@@ -285,18 +285,18 @@ func leftTasks(w *world) {
 		if end != nil {
 			w.finish(end(c, parent))
 		}
-		return p.Accept.Message.ID, parent, claim
+		return p.Accept.Message.ID, claim
 	}
 	task(false, nil)
 	task(true, nil)
 	task(true, answered)
-	waited, _, _ := task(false, answered)
-	stoppedOne, _, _ := task(false, stopped)
-	stoppedTwo, _, _ := task(true, stopped)
+	waited, _ := task(false, answered)
+	stoppedOne, _ := task(false, stopped)
+	stoppedTwo, _ := task(true, stopped)
 	task(false, requeued)
-	ended, _, claim := task(true, answered)
+	ended, claim := task(true, answered)
 	w.finish(answered(claim, ended))
-	both, _, claim := task(false, nil)
+	both, claim := task(false, nil)
 	w.finish(answered(claim, both))
 	equal(w, "left", w.left(), []string{waited, stoppedOne, stoppedTwo, ended})
 	list, err := w.st.LeftTasks(w.ctx, 1)

@@ -31,6 +31,7 @@ type side interface {
 }
 
 func newSQLite(t *testing.T) place {
+	t.Helper()
 	cfg := sqlite.Config{Path: filepath.Join(t.TempDir(), "laneway.db")}
 	return place{
 		"sqlite:" + cfg.Path,
@@ -40,6 +41,7 @@ func newSQLite(t *testing.T) place {
 }
 
 func newPostgres(t *testing.T) place {
+	t.Helper()
 	url := testpg.Empty(t)
 	return place{
 		url,
