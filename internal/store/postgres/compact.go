@@ -193,7 +193,8 @@ func scanCompact(rows pgx.Rows, list []*startOp, done []bool) error {
 		principal, sessionID string
 		v                    logRow
 	)
-	at, targets := time.Now(), append([]any{&i, &principal, &sessionID}, v.targets()...)
+	at := time.Now() //nolint:forbidigo // only to measure how much time passes until the end
+	targets := append([]any{&i, &principal, &sessionID}, v.targets()...)
 	for rows.Next() {
 		v = logRow{}
 		if err := rows.Scan(targets...); err != nil {

@@ -137,7 +137,7 @@ func (e *finishOp) begunEnd() (end *begunEnd, ok bool, err error) {
 	}
 	next.ID = start.job.ID
 	if st := &next.State; st.LastState != cron.RunOK || st.LastError != "" || st.LastErrorClass != "" || st.LastDuration != r.Duration ||
-		st.ErrorCount != start.job.State.ErrorCount || !start.job.usual(next) {
+		st.ErrorCount != start.job.State.ErrorCount || !usualChange(&start.job, next) {
 		return nil, false, nil
 	}
 	text, err := cron.EncodeAttempts(r.Attempts)
@@ -153,7 +153,7 @@ func (b *begun) now(s *Store) time.Time {
 	if s.now != nil {
 		return whole(s.now())
 	}
-	return whole(b.run.StartedAt.Add(time.Since(b.at)))
+	return whole(b.run.StartedAt.Add(time.Since(b.at))) //nolint:forbidigo // the time that has passed is the same on every clock
 }
 
 // ended makes the result of an end that is written. It counts when the transaction is committed.

@@ -292,7 +292,7 @@ func (a *finishCronOps) record(b *pgx.Batch, list []*finishOp) error {
 // its own.
 func addJobState(b *pgx.Batch, changed []cron.Job, old storedJob, next cron.Job) ([]cron.Job, error) {
 	next.ID = old.ID
-	if old.usual(&next) {
+	if usualChange(&old, &next) {
 		return append(changed, next), nil
 	}
 	args, same, err := old.same(next)
@@ -302,8 +302,8 @@ func addJobState(b *pgx.Batch, changed []cron.Job, old storedJob, next cron.Job)
 	return changed, err
 }
 
-// usual reports whether a job differs only in the columns of jobStatesSQL.
-func (old *storedJob) usual(next *cron.Job) bool {
+// usualChange reports whether a job differs only in the columns of jobStatesSQL.
+func usualChange(old *storedJob, next *cron.Job) bool {
 	usual, was := *next, &old.State
 	st := &usual.State
 	st.RunCount, st.ErrorCount, st.ConsecutiveErrors, st.ConsecutiveSkipped = was.RunCount, was.ErrorCount, was.ConsecutiveErrors, was.ConsecutiveSkipped
