@@ -132,6 +132,9 @@ func TestTasksAnswerWithinTheBoundsOfAResult(t *testing.T) {
 	}
 }
 
+// anyFiles is a conversation that shows files.
+type anyFiles struct{ tool.Files }
+
 func TestTheTableOffersWhatItsNamesSay(t *testing.T) {
 	t.Parallel()
 	names := func(box agent.Toolbox) (list []string) {
@@ -154,7 +157,7 @@ func TestTheTableOffersWhatItsNamesSay(t *testing.T) {
 		{"without sub-turns", nil, slices.DeleteFunc(tool.Names(), func(n string) bool { return n == "delegate" || n == "spawn" })},
 	} {
 		one := turn()
-		one.Tasks = tt.tasks
+		one.Tasks, one.Files = tt.tasks, anyFiles{}
 		if diff := cmp.Diff(tt.want, names(table.For(one, nil))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.what, diff)
 		}
