@@ -33,11 +33,11 @@ func TestTreesKeepTheThroughputOfTheirTurns(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		model := testmodel.Start(t)
 		model.Answer(loadedModel)
-		lanes := "lanes: {"
+		var lanes strings.Builder
 		for lane, slots := range loadLanes() {
-			lanes += fmt.Sprintf("%s: %d, ", lane, slots)
+			fmt.Fprintf(&lanes, "%s: %d, ", lane, slots)
 		}
-		g := Install(t, database, strings.Replace(toolsConfig(model), "limits: {", "limits: {waiting: 0, ", 1)+lanes+"}\n")
+		g := Install(t, database, strings.Replace(toolsConfig(model), "limits: {", "limits: {waiting: 0, ", 1)+"lanes: {"+lanes.String()+"}\n")
 		g.Start()
 		l := &treeLoad{t: t, g: g, o: OpenOracle(t, g, database), c: mustDial(t, g, nil)}
 		alone := l.measure(func() { l.each(roots, l.sendAlone) })
