@@ -26,7 +26,7 @@ const (
 const taskSender = "task"
 
 // MessageEnded is called when a message has its outcome: if it was a sub-turn for which no parent waits, its end is announced.
-func (tr *trees) MessageEnded(ctx context.Context, m store.Waiting, end chat.RunEnd) {
+func (tr *trees) MessageEnded(m store.Waiting, end chat.RunEnd) {
 	task := m.Content.Options.Task
 	if task == nil || task.Parent == "" {
 		return
@@ -35,7 +35,24 @@ func (tr *trees) MessageEnded(ctx context.Context, m store.Waiting, end chat.Run
 	if !task.Announce {
 		return
 	}
-	tr.background.Go(func() { tr.announce(context.WithoutCancel(ctx), m, end) })
+	tr.mu.Lock()
+	tr.ended = append(tr.ended, endedTask{m, end})
+	tr.mu.Unlock()
+	select {
+	case tr.wake <- struct{}{}:
+	default: // the loop is going to look
+	}
+}
+
+// announceEnded announces what has ended since it was called last, in the order of the ends.
+func (tr *trees) announceEnded(ctx context.Context) {
+	tr.mu.Lock()
+	list := tr.ended
+	tr.ended = nil
+	tr.mu.Unlock()
+	for _, e := range list {
+		tr.announce(ctx, e.message, e.end)
+	}
 }
 
 // announce accepts the message that announces an end, once, and notes that. A sub-turn that was stopped needs none.
@@ -158,7 +175,7 @@ func (tr *trees) stopLeft(ctx context.Context, p store.StopParams, visible strin
 	return m, nil
 }
 
-// run repairs what a crash has left, until ctx is over.
+// run announces the ends of sub-turns, and repairs what a crash has left, until ctx is over. What has ended until then it still announces.
 func (tr *trees) run(ctx context.Context) {
 	every := 2 * cmp.Or(tr.cfg.Sweep, DefaultSweep)
 	t := time.NewTimer(every)
@@ -166,7 +183,10 @@ func (tr *trees) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			tr.announceEnded(context.WithoutCancel(ctx))
 			return
+		case <-tr.wake:
+			tr.announceEnded(context.WithoutCancel(ctx))
 		case <-t.C:
 			tr.repair(ctx)
 			t.Reset(every)

@@ -190,7 +190,7 @@ func (d *Dispatcher) connect(ctx context.Context, deps Deps) error {
 	d.admission = &admission{parts: p}
 	d.access = &access{parts: p}
 	d.stops = &stops{parts: p, queue: d.queue, access: d.access}
-	p.trees = &trees{parts: p, queue: d.queue, stops: d.stops}
+	p.trees = &trees{parts: p, queue: d.queue, stops: d.stops, wake: make(chan struct{}, 1)}
 	d.commands = &commands{parts: p, table: deps.Commands, needs: deps.Needs, queue: d.queue, access: d.access, actions: actions{d}}
 	d.receiver = &receiver{parts: p, queue: d.queue, admission: d.admission, access: d.access, commands: d.commands}
 	d.turns.accept = d.receiver.acceptOwn

@@ -289,7 +289,7 @@ func (ts *turns) publishEnd(ctx context.Context, t *turn, end ending, fin store.
 		Usage: end.usage, Duration: fin.EndedAt.Sub(t.started.StartedAt), Waited: t.started.StartedAt.Sub(lead.AcceptedAt),
 	}
 	ts.events.Ended(ended)
-	ts.trees.MessageEnded(ctx, lead, ended)
+	ts.trees.MessageEnded(lead, ended)
 	ts.trees.parentEnded(ctx, t, end)
 }
 

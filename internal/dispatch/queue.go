@@ -248,7 +248,7 @@ func (q *queue) publishEnded(ctx context.Context, r store.Waiting, outcome chat.
 	q.obs.Ended(r.Lane, outcome, reason)
 	q.events.Ended(end)
 	q.jobs.MessageEnded(ctx, r)
-	q.trees.MessageEnded(ctx, r, end)
+	q.trees.MessageEnded(r, end)
 }
 
 // removeDropped removes what the store dropped, or ended for a message that interrupts, from the scheduler and publishes that.

@@ -34,6 +34,9 @@ type trees struct {
 	// children are the sub-turns that this process has accepted and that have not ended, by the run of the parent: a stop reaches them before the store is
 	// asked.
 	children map[string][]child
+	// ended are the sub-turns whose ends are to be announced; wake has a place for one signal to the loop that announces them.
+	ended []endedTask
+	wake  chan struct{}
 }
 
 // child is a sub-turn that has not ended.
@@ -42,6 +45,12 @@ type child struct {
 	session  chat.SessionKey
 	root     string // session of the root of its tree
 	announce bool
+}
+
+// endedTask is a sub-turn with its end.
+type endedTask struct {
+	message store.Waiting
+	end     chat.RunEnd
 }
 
 // turnTasks are the sub-turns of one turn; it implements [tool.Tasks].
