@@ -44,13 +44,13 @@ func (l *logFile) open() error {
 	if info, err := os.Stat(l.path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file", l.path)
 	}
-	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640) //nolint:gosec // the group of the service may read its log
 	if err != nil {
 		return err
 	}
 	info, err := f.Stat()
 	if err != nil {
-		_ = f.Close() //nolint:errcheck // nothing was written
+		_ = f.Close() // nothing was written
 		return err
 	}
 	l.f, l.size = f, info.Size()
@@ -94,9 +94,9 @@ func (l *logFile) inPlace() bool {
 
 // reopen makes the file anew. Where that fails, the log goes to the fallback, and the next look tries again.
 func (l *logFile) reopen() {
-	_ = l.Close() //nolint:errcheck // each record was written when Write returned
+	_ = l.Close() // each record was written when Write returned
 	if err := l.open(); err != nil {
-		_, _ = fmt.Fprintf(l.fallback, "laneway: the log file cannot be used: %s\n", err) //nolint:errcheck // there is no other place for it
+		_, _ = fmt.Fprintf(l.fallback, "laneway: the log file cannot be used: %s\n", err) // there is no other place for it
 	}
 }
 
@@ -120,5 +120,5 @@ func (env *environment) openLog(loaded *config.Loaded) (log io.Writer, closeLog 
 	if err != nil {
 		return nil, nil, err
 	}
-	return file, func() { _ = file.Close() }, nil //nolint:errcheck // each record was written when Write returned
+	return file, func() { _ = file.Close() }, nil // each record was written when Write returned
 }

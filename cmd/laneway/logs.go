@@ -92,11 +92,11 @@ func lookPath(env *environment, name string) string {
 
 // show prints the last lines of a file, those of the previous file among them when the file has fewer.
 func (c *logsCmd) show(ctx context.Context, env *environment, path string) error {
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // the file that the configuration names
 	if err != nil {
 		return unreadableLog(path, err)
 	}
-	defer func() { _ = f.Close() }() //nolint:errcheck // it was only read
+	defer func() { _ = f.Close() }() // it was only read
 	from, found, err := lastLines(f, c.Lines)
 	if err != nil {
 		return unreadableLog(path, err)
@@ -120,14 +120,14 @@ func (c *logsCmd) show(ctx context.Context, env *environment, path string) error
 
 // showOlder prints the last n lines of the previous file, if there is one.
 func showOlder(out io.Writer, path string, n int) error {
-	f, err := os.Open(path)
+	f, err := os.Open(path) //nolint:gosec // the file that the configuration names
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return unreadableLog(path, err)
 	}
-	defer func() { _ = f.Close() }() //nolint:errcheck // it was only read
+	defer func() { _ = f.Close() }() // it was only read
 	from, _, err := lastLines(f, n)
 	if err == nil {
 		_, err = f.Seek(from, io.SeekStart)
@@ -143,7 +143,7 @@ func showOlder(out io.Writer, path string, n int) error {
 
 // follow prints what is added to the file, and goes on with the next one when the file was replaced, until ctx is over.
 func follow(ctx context.Context, out io.Writer, f *os.File, path string) error {
-	defer func() { _ = f.Close() }() //nolint:errcheck // it was only read
+	defer func() { _ = f.Close() }() // it was only read
 	for {
 		if err := retry.Sleep(ctx, logPause); err != nil {
 			return nil
@@ -155,7 +155,7 @@ func follow(ctx context.Context, out io.Writer, f *os.File, path string) error {
 		if next == nil {
 			continue
 		}
-		_ = f.Close() //nolint:errcheck // it was only read
+		_ = f.Close() // it was only read
 		f = next
 	}
 }
@@ -174,7 +174,7 @@ func replaced(f *os.File, path string) *os.File {
 	if err != nil || os.SameFile(named, open) && named.Size() >= at {
 		return nil
 	}
-	next, err := os.Open(path)
+	next, err := os.Open(path) //nolint:gosec // the file that the configuration names
 	if err != nil {
 		return nil
 	}

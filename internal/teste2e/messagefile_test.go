@@ -14,7 +14,7 @@ import (
 )
 
 // asked is a GET with a token; "" = none.
-func (g *Gateway) asked(t *testing.T, token, path string) (*http.Response, string) {
+func (g *Gateway) asked(t *testing.T, token, path string) (status int, header http.Header, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.URL()+path, nil)
 	if err != nil {
@@ -28,14 +28,14 @@ func (g *Gateway) asked(t *testing.T, token, path string) (*http.Response, strin
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	content, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(body)
+	return resp.StatusCode, resp.Header, string(content)
 }
 
-// The files of a conversation can be read by those who may read the conversation, by nobody else, and under no other name; before, a history had only their names.
+// The files of a conversation can be read by those who may read the conversation, by no other principal, and under no other name; before, a history had only their names.
 func TestFilesOfAHistoryAreReadWithIt(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}}\n")
@@ -81,19 +81,19 @@ func TestFilesOfAHistoryAreReadWithIt(t *testing.T) {
 		for i, f := range files {
 			name := []string{"one.txt", "two.txt"}[i%2]
 			for who, token := range map[string]string{"the owner": ann, "the operator": g.Token()} {
-				resp, body := g.asked(t, token, f.URL)
-				if f.Name != name || f.Size != int64(len(contents[name])) || resp.StatusCode != http.StatusOK || body != contents[name] {
-					t.Errorf("%s reads %+v: %d %q", who, f, resp.StatusCode, body)
+				status, h, body := g.asked(t, token, f.URL)
+				if f.Name != name || f.Size != int64(len(contents[name])) || status != http.StatusOK || body != contents[name] {
+					t.Errorf("%s reads %+v: %d %q", who, f, status, body)
 				}
-				if h := resp.Header; !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" {
+				if !strings.HasPrefix(h.Get("Content-Disposition"), "attachment") || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Cache-Control") != "no-store" {
 					t.Errorf("the headers are %v", h)
 				}
 			}
-			if resp, body := g.asked(t, bob, f.URL); resp.StatusCode != http.StatusNotFound {
-				t.Errorf("another principal reads %s: %d %s", f.URL, resp.StatusCode, body)
+			if status, _, body := g.asked(t, bob, f.URL); status != http.StatusNotFound {
+				t.Errorf("another principal reads %s: %d %s", f.URL, status, body)
 			}
-			if resp, _ := g.asked(t, "", f.URL); resp.StatusCode != http.StatusUnauthorized {
-				t.Errorf("without a token: %d", resp.StatusCode)
+			if status, _, _ := g.asked(t, "", f.URL); status != http.StatusUnauthorized {
+				t.Errorf("without a token: %d", status)
 			}
 		}
 		one := files[0].URL
@@ -102,15 +102,15 @@ func TestFilesOfAHistoryAreReadWithIt(t *testing.T) {
 			strings.Replace(one, "seq=1", "seq=2", 1): 404, strings.Replace(one, "seq=1", "seq=999", 1): 404, strings.Replace(one, "seq=1", "seq=0", 1): 400,
 			strings.Replace(one, "%3Afiles", "%3Aother", 1): 404, "/v1/message-file": 400, "/v1/message-file?sessionKey=../../etc&seq=1&n=0": 404,
 		} {
-			if resp, body := g.asked(t, g.Token(), path); resp.StatusCode != want || !json.Valid([]byte(body)) {
-				t.Errorf("%s: %d %s, want %d", path, resp.StatusCode, body, want)
+			if status, _, body := g.asked(t, g.Token(), path); status != want || !json.Valid([]byte(body)) {
+				t.Errorf("%s: %d %s, want %d", path, status, body, want)
 			}
 		}
 		if out, errs, code := g.CLI(t.Context(), "", "sessions", "reset", "agent:main:api:ann:files"); code != 0 {
 			t.Fatalf("laneway sessions reset: %s %s", out, errs)
 		}
-		if resp, body := g.asked(t, g.Token(), one); resp.StatusCode != http.StatusOK || body != contents["one.txt"] {
-			t.Errorf("a file of the transcript before the reset: %d %s", resp.StatusCode, body)
+		if status, _, body := g.asked(t, g.Token(), one); status != http.StatusOK || body != contents["one.txt"] {
+			t.Errorf("a file of the transcript before the reset: %d %s", status, body)
 		}
 		if files := history(ann); files != nil {
 			t.Errorf("the new transcript has %s", fmt.Sprint(files))

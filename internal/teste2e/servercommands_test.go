@@ -160,7 +160,7 @@ func startCredentialHost(t *testing.T) serverHost {
 	if err := os.MkdirAll("/run/credentials", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	provided, err := os.MkdirTemp("/run/credentials", "laneway-test-*.service")
+	provided, err := os.MkdirTemp("/run/credentials", "laneway-test-*.service") //nolint:usetesting // a directory of systemd's credentials
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,11 +27,11 @@ func TestWhatWasSaidIsSummarisedThroughAKill(t *testing.T) {
 			if !ofToc(call) {
 				return testmodel.Reply{Pieces: []string{"Noted."}}
 			}
-			all := ""
+			var all strings.Builder
 			for _, m := range call.Messages {
-				all += m.Content
+				all.WriteString(m.Content)
 			}
-			facts := slices.Compact(tocFact.FindAllString(all, -1))
+			facts := slices.Compact(tocFact.FindAllString(all.String(), -1))
 			if hang.Load() && slices.Contains(facts, "fact2") {
 				return testmodel.Reply{HangFirst: true}
 			}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -154,7 +155,7 @@ func (s *server) call(m message) {
 	case "zero":
 		s.text(m.ID, "a\x00b")
 	case "lists":
-		s.text(m.ID, fmt.Sprint(s.lists))
+		s.text(m.ID, strconv.Itoa(s.lists))
 	case "deaf":
 		time.Sleep(time.Hour) //nolint:forbidigo // a program that does not read is what the test is about
 	case "huge":

@@ -239,7 +239,7 @@ func (t *Transfer) Put(ctx context.Context, table transfer.Table, rows []transfe
 		if err := insertRows(ctx, tx, table, rows); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+transfer.ProgressTable+` (id INTEGER PRIMARY KEY CHECK (id = 1), position TEXT NOT NULL) STRICT`) //nolint:gosec // a constant
+		_, err := tx.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS `+transfer.ProgressTable+` (id INTEGER PRIMARY KEY CHECK (id = 1), position TEXT NOT NULL) STRICT`)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `INSERT INTO `+transfer.ProgressTable+` (id, position) VALUES (1, ?) ON CONFLICT (id) DO UPDATE SET position = excluded.position`, string(position)) //nolint:gosec // a constant
 		}

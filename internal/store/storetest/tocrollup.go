@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"regexp"
@@ -268,6 +269,20 @@ func tocLateDay(w *world) {
 	s.check(map[string]int{"ann " + anns[0].String() + " 2026-03-20": 2, "ann 2026-W12": 2, "ann 2026-03": 2})
 }
 
+// hasNone fails when a part has one of the facts.
+func (s *said) hasNone(gone map[string]bool, when string) {
+	s.Helper()
+	for _, level := range []store.TocLevel{store.TocDay, store.TocWeek, store.TocMonth} {
+		for _, n := range s.all(level) {
+			for _, f := range factRule.FindAllString(n.Text, -1) {
+				if gone[f] {
+					s.Fatalf("%s %s %s still has %s, which was deleted", when, n.Level, n.Period, f)
+				}
+			}
+		}
+	}
+}
+
 func tocForgetsASession(w *world) {
 	s := newSaid(w)
 	anns := s.days(40)
@@ -284,33 +299,19 @@ func tocForgetsASession(w *world) {
 			delete(s.facts, name)
 		}
 	}
-	nothing := func(when string) {
-		for _, level := range []store.TocLevel{store.TocDay, store.TocWeek, store.TocMonth} {
-			for _, n := range s.all(level) {
-				for _, f := range factRule.FindAllString(n.Text, -1) {
-					if gone[f] {
-						w.Fatalf("%s %s %s still has %s, which was deleted", when, n.Level, n.Period, f)
-					}
-				}
-			}
-		}
-	}
-	nothing("at once")
+	s.hasNone(gone, "at once")
 	if len(before) == 0 || len(gone) < 60 {
 		w.Fatalf("%d months before, %d facts gone: nothing is tested", len(before), len(gone))
 	}
 	s.rollUp(2, true)
-	nothing("rolled up again")
+	s.hasNone(gone, "rolled up again")
 	made := map[string]int{}
 	_, weeks, months := s.wanted()
-	for name := range weeks {
-		if strings.HasPrefix(name, "ann ") {
-			made[name] = 2
-		}
-	}
-	for name := range months {
-		if strings.HasPrefix(name, "ann ") {
-			made[name] = 2
+	for _, names := range []iter.Seq[string]{maps.Keys(weeks), maps.Keys(months)} {
+		for name := range names {
+			if strings.HasPrefix(name, "ann ") {
+				made[name] = 2
+			}
 		}
 	}
 	s.check(made)
