@@ -81,7 +81,7 @@ func (m *treeModel) awaitGrown(t *testing.T, c *Client, session string) {
 	t.Helper()
 	eventually(t, "the leaves run", 60*time.Second, func() bool {
 		states := taskStates(t, c, session)
-		return states["yielded"] == treeTasks-treeLeaves && states["running"] == treeLeaves
+		return states["yielded"] == treeTasks-treeLeaves && states["running"] == treeLeaves && m.Active() == treeLeaves // a turn runs before its request arrives
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -207,10 +208,10 @@ func TestABatchWithoutAnAnswerCountsOnce(t *testing.T) {
 func TestCountersAreWrittenTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		writes := 0
+		var writes atomic.Int64
 		st := memory.New(memory.Config{Before: func(_ context.Context, op string) error {
 			if op == "AddUsage" {
-				writes++
+				writes.Add(1)
 			}
 			return nil
 		}})
@@ -223,8 +224,8 @@ func TestCountersAreWrittenTogether(t *testing.T) {
 			turn.Count(asked)
 			turn.End(chat.Usage{InputTokens: 90, OutputTokens: 20, Model: "m"})
 		}
-		if time.Sleep(1100 * time.Millisecond); writes != 1 {
-			t.Errorf("%d transactions for 500 turns, want 1", writes)
+		if time.Sleep(1100 * time.Millisecond); writes.Load() != 1 {
+			t.Errorf("%d transactions for 500 turns, want 1", writes.Load())
 		}
 		end()
 		want := usage.Counted{Turns: 500, Requests: 1000, InputTokens: 45_000, OutputTokens: 10_000, Cost: 500 * (180 + 200) * usage.Unit / 1_000_000}
