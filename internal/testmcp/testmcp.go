@@ -157,7 +157,7 @@ func (s *server) call(m message) {
 	case "lists":
 		s.text(m.ID, strconv.Itoa(s.lists))
 	case "deaf":
-		time.Sleep(time.Hour) //nolint:forbidigo // a program that does not read is what the test is about
+		time.Sleep(time.Hour) // a program that does not read is what the test is about
 	case "huge":
 		s.text(m.ID, strings.Repeat("x", 50<<20))
 	case "long":
