@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,17 +58,32 @@ func tocOf(t *testing.T, st store.Toc, level store.TocLevel) []store.TocNode {
 	return list
 }
 
-// TestDaysAndWeeksAreRolledUpByBuiltInJobs lets a person talk for sixteen days, from a Saturday, the first of January, on.
+// until sleeps until a time of day, in UTC, of today or, when that is past, of tomorrow.
+func until(hour, minute int) {
+	now := time.Now().UTC()
+	at := time.Date(now.Year(), now.Month(), now.Day(), hour, minute, 0, 0, time.UTC)
+	if at.Before(now) {
+		at = at.AddDate(0, 0, 1)
+	}
+	after(at.Sub(now))
+}
+
+// TestDaysAndWeeksAreRolledUpByBuiltInJobs lets a person talk on sixteen days, from a Saturday, the first of January, on. A process runs from 00:55 to 03:10
+// of each day only, because the seconds of a process that waits cost the test the most.
 func TestDaysAndWeeksAreRolledUpByBuiltInJobs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()
-		h := openCron(t, st, rollingUp(st, time.UTC))
 		for i := range 16 {
-			after(12 * time.Hour)
+			until(0, 55)
+			h := openCron(t, st, rollingUp(st, time.UTC))
+			h.n.Store(int64(i)) // each message has an identifier of its own
+			until(3, 10)
 			h.end(h.send("agent:main:box:direct:7", fmt.Sprintf("fact-%d", i), ofAnn))
-			after(12 * time.Hour)
+			h.close()
 		}
-		after(2 * time.Hour)
+		until(0, 55)
+		h := openCron(t, st, rollingUp(st, time.UTC))
+		until(2, 10)
 		days, weeks, months := tocOf(t, st, store.TocDay), tocOf(t, st, store.TocWeek), tocOf(t, st, store.TocMonth)
 		if len(days) != 16 || len(weeks) != 2 || len(months) != 0 {
 			t.Fatalf("%d days, %d weeks and %d months", len(days), len(weeks), len(months))
@@ -164,24 +180,33 @@ func TestRollUpsAreOffUntilAnAgentIsNamed(t *testing.T) {
 func TestWhatTheAgentRefusesHoldsUpNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		st := newStore()
-		refuses := true
-		h := openCron(t, st, rollingUp(st, time.UTC), func(c *dispatch.Config) {
+		var refuses atomic.Bool
+		refuses.Store(true)
+		opts := []option{rollingUp(st, time.UTC), func(c *dispatch.Config) {
 			willing := c.Agents[0].Runner
 			c.Agents[0].Runner = runnerFunc(func(ctx context.Context, req agent.Request, emit func(agent.Event)) (agent.Result, error) {
-				if refuses && len(req.History) > 0 && strings.Contains(req.History[0].Text, "fact-1") {
+				if refuses.Load() && len(req.History) > 0 && strings.Contains(req.History[0].Text, "fact-1") {
 					return agent.Result{}, agent.NewError(chat.FailRefusal, "the model declined", nil)
 				}
 				return willing.Run(ctx, req, emit)
 			})
-		})
+		}}
+		h := openCron(t, st, opts...)
 		h.end(h.send("agent:main:one", "fact-1", ofAnn))
 		h.end(h.send("agent:main:two", "fact-2", ofAnn))
-		after(26 * time.Hour)
+		h.close()
+		after(24 * time.Hour)
+		until(0, 55)
+		h = openCron(t, st, opts...)
+		until(1, 10)
+		h.close()
 		if list := tocOf(t, st, store.TocDay); len(list) != 1 || list[0].Text != "They said fact-2" {
 			t.Errorf("there is %+v", list)
 		}
-		refuses = false
-		after(24 * time.Hour)
+		refuses.Store(false)
+		until(0, 55)
+		h = openCron(t, st, opts...)
+		until(1, 10)
 		if list := tocOf(t, st, store.TocDay); len(list) != 2 {
 			t.Errorf("there is %+v", list)
 		}
@@ -196,7 +221,12 @@ func TestTocShowsThePersonsOwnAndInAGroupThatGroup(t *testing.T) {
 		h.end(h.send("agent:main:box:direct:7", "fact-1", ofAnn))
 		h.end(h.send("agent:main:box:group:-1", "fact-2", ofAnn))
 		h.end(h.send("agent:main:box:direct:8", "fact-3", func(m *chat.Message) { m.Principal = "telegram:1:8" }))
-		after(26 * time.Hour)
+		h.close()
+		after(24 * time.Hour)
+		until(0, 55)
+		h = openCron(t, st, rollingUp(st, time.UTC))
+		until(1, 10)
+		h.n.Store(3) // behind the messages of the first process
 		n := 0
 		toc := func(session, text string) string {
 			t.Helper()
