@@ -97,10 +97,10 @@ func survived(t *testing.T, g *Gateway, database, session, root string) {
 		t.Errorf("%s: the task in the background was not announced once:\n%s", root, text)
 	}
 	for what, query := range map[string]string{
-		"other work":                                   "SELECT count(*) FROM transcript WHERE content = 'other work'",
-		"ends that are not announced":                  "SELECT count(*) FROM inbox WHERE announce = 1",
-		"rows of journals":                             "SELECT count(*) FROM turn_rounds",
-		"runs that count a crash although they waited": fmt.Sprintf("SELECT count(*) FROM runs WHERE crashes > 0 AND (id = '%s' OR id IN (SELECT parent FROM inbox))", root),
+		"other work":                  "SELECT count(*) FROM transcript WHERE content = 'other work'",
+		"ends that are not announced": "SELECT count(*) FROM inbox WHERE announce = 1",
+		"rows of journals":            "SELECT count(*) FROM turn_rounds",
+		"crashes of runs that waited": fmt.Sprintf("SELECT count(*) FROM runs WHERE crashes > 0 AND (id = '%s' OR id IN (SELECT parent FROM inbox))", root),
 	} {
 		if n := o.Count(query); n != 0 {
 			t.Errorf("%s: %d %s", root, n, what)
