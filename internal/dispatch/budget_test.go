@@ -105,7 +105,12 @@ func TestABudgetEndsThirtyTurnsWithinOneRoundEach(t *testing.T) {
 		h = open(t, st, budgets(usage.Budgets{Day: usage.Limit{Tokens: limit}}))
 		h.n.Store(1000) // other names of messages
 		want(t, "the end after a restart", h.end(h.send("agent:main:restarted", "x")).Reason, "budget")
-		time.Sleep(24 * time.Hour)
+		h.close()
+		until(23, 59)
+		h = open(t, st, budgets(usage.Budgets{Day: usage.Limit{Tokens: limit}}))
+		h.n.Store(2000)
+		want(t, "the end before midnight", h.end(h.send("agent:main:restarted", "x")).Reason, "budget")
+		until(0, 1)
 		want(t, "the end on the next day", h.end(h.send("agent:main:restarted", "x")).Outcome, chat.OutcomeAnswered)
 		h.close()
 	})
