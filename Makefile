@@ -14,11 +14,14 @@ PKG     ?= ./...
 RUN     ?= .
 TIMEOUT ?= 30m
 # Some tests run without the race detector, which slows them down up to ten times: the conformance suites of the stores on SQLite, whose engine is
-# C translated to Go, and on Postgres (their races run with it, and on memory the whole suite does); a million turns whose memory is counted,
-# which would be the detector's; and the random histories, which are long, and in which the runtime of the detector broke once.
-SLOWRACE := ^(TestStore|TestConformance|TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise|TestRandomHistoriesOfAJobAreThoseOfThePlainModel)$$
+# C translated to Go, and on Postgres (their races run with it, and on memory the whole suite does); SLOW, a million turns whose memory is counted,
+# which would be the detector's, the random histories, which are long, and in which the runtime of the detector broke once, and texts that one
+# goroutine renders; and LONG, long virtual times on three stores, which `make chaos` runs with it.
+SLOW     := TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise|TestRandomHistoriesOfAJobAreThoseOfThePlainModel|TestManyTexts|TestWordsSurvive|TestDeepTextIsRead|TestRenderingCostsNoMoreThanTheText
+LONG     := TestAKillInAnyStepOfACompactionLeavesOneSummary|TestAResetOrDeletionBesideACompactionLeavesNoSummary|TestTwoReplicasCompactAConversationOnce|TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert
+SLOWRACE := ^(TestStore|TestConformance|$(SLOW)|$(LONG))$$
 # What the detector skips of them: all but the areas Race and CronRace of the two suites, whose names are the only ones that end so.
-SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^(TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise|TestRandomHistoriesOfAJobAreThoseOfThePlainModel)$$
+SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^($(SLOW)|$(LONG))$$
 # The detector does not look into that engine elsewhere either: it guards its memory itself.
 RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 # How many parallel tests of a package run at once, and of internal/teste2e, whose real processes wait for most of their time.
@@ -104,6 +107,7 @@ chaos: ## the scenarios against real processes at full length: 200 kills, long l
 	LANEWAY_TEST_PROBES=200 LANEWAY_TEST_READS=10000 LANEWAY_TEST_HOSTILE=1 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 \
 	LANEWAY_TEST_DATABASE_CRASHES=200 LANEWAY_TEST_TURNS=2000 LANEWAY_TEST_COPY_MESSAGES=100000 LANEWAY_TEST_COPY_JOBS=10000 $(GO) run ./cmd/testpg -- $(GO) test $(RACE) -count=1 -timeout 80m -v ./internal/teste2e
 	$(GO) test -count=1 -timeout 60m ./internal/channel/telegram -run 'TestManyTexts$$' -texts 1000000
+	LANEWAY_TEST_TURNS=2000 $(TESTPG) $(GO) test $(RACE) -count=1 -timeout 60m ./internal/dispatch -run '^(TestManyTurnsInAWindowOfEightThousandTokens|$(LONG))$$'
 	$(MAKE) trees
 	$(MAKE) abuse
 
