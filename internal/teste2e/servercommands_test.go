@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -36,6 +37,7 @@ var everyCommand = []asUsers{
 	{"send hello", 0, 1, 0, "hello", "hello"},
 	{"chat", 0, 1, 0, "", ""},
 	{"status", 0, 1, 0, "gateway", "gateway"},
+	{"agents", 0, 1, 0, "main (default)", "main (default)"},
 	{"usage", 0, 1, 0, "", ""},
 	{"mcp", 0, 1, 0, "", ""},
 	{"tasks list", 0, 1, 0, "", ""},
@@ -84,24 +86,27 @@ var everyCommand = []asUsers{
 	{"doctor", 0, 1, 1, "ok       credential", noRights},
 }
 
-// leavesOf are the commands that can be called, from the binary's own completion.
-func (h *serverHost) leavesOf(words ...string) (leaves []string) {
-	out, code := h.run(nil, nil, append(append([]string{"__complete", "--"}, words...), "")...)
-	if code != 0 {
-		h.t.Fatalf("the commands below %v: %s", words, out)
-	}
-	switch strings.Join(words, " ") {
-	case "completion": // what follows are values
-		return []string{"completion"}
-	}
-	below := strings.Fields(out)
-	if len(below) == 0 || len(words) == 2 {
+// leavesOf are the commands that can be called, from the binary's own completion. No command has more than two words.
+func (h *serverHost) leavesOf(words ...string) []string {
+	switch {
+	case len(words) == 2, strings.Join(words, " ") == "completion": // what follows are values
 		return []string{strings.Join(words, " ")}
 	}
-	for _, word := range below {
-		leaves = append(leaves, h.leavesOf(append(slices.Clone(words), word)...)...)
+	out, code := h.run(nil, nil, append(append([]string{"__complete", "--"}, words...), "")...)
+	if code != 0 {
+		h.t.Errorf("the commands below %v: %s", words, out)
 	}
-	return leaves
+	below := strings.Fields(out)
+	if len(below) == 0 {
+		return []string{strings.Join(words, " ")}
+	}
+	leaves := make([][]string, len(below))
+	var wait sync.WaitGroup
+	for i, word := range below {
+		wait.Go(func() { leaves[i] = h.leavesOf(append(slices.Clone(words), word)...) })
+	}
+	wait.Wait()
+	return slices.Concat(leaves...)
 }
 
 // Every command beside a gateway of another user, with a configuration of root and a secret in a directory of credentials: root uses all of them, leaves each
@@ -116,37 +121,39 @@ func TestEveryCommandAsRootAndAsAnOrdinaryUser(t *testing.T) {
 		}
 	}
 	secret := h.tokenOf("joe")
-	for _, c := range everyCommand {
-		if !slices.ContainsFunc(commands, func(name string) bool { return c.args == name || strings.HasPrefix(c.args, name+" ") }) {
-			continue // of a version with more commands
+	rows := slices.DeleteFunc(slices.Clone(everyCommand), func(c asUsers) bool { // those of a version with more commands
+		return !slices.ContainsFunc(commands, func(name string) bool { return c.args == name || strings.HasPrefix(c.args, name+" ") })
+	})
+	var wait sync.WaitGroup
+	wait.Go(func() { // nothing that the others do changes what is refused
+		for _, c := range rows {
+			h.as("an ordinary user", ordinaryUser, nil, c.args, c.plain, map[bool]string{true: noRights}[c.plain != 0])
 		}
-		h.asUsers(c, secret)
+	})
+	for _, c := range rows {
+		var row sync.WaitGroup
+		row.Go(func() {
+			h.as("the holder of a token", ordinaryUser, []string{"LANEWAY_TOKEN=" + secret}, c.args, c.holder, c.holderPrints)
+		})
+		if c.holderPrints == tooFew {
+			row.Wait() // root changes what the holder looks at
+		}
+		h.as("root", nil, nil, c.args, c.root, c.rootPrints)
+		row.Wait()
 	}
+	wait.Wait()
 	h.ownerKept()
 }
 
-func (h *serverHost) asUsers(c asUsers, secret string) {
-	h.t.Helper()
-	args := strings.Fields(strings.NewReplacer("%D", h.dir+"/home", "%S", h.dir+"/state").Replace(c.args))
-	// Without the right first: a row of root may change what the others look at.
-	for _, row := range []struct {
-		who    string
-		as     *syscall.Credential
-		env    []string
-		code   int
-		prints string
-	}{
-		{"an ordinary user", ordinaryUser, nil, c.plain, map[bool]string{true: noRights}[c.plain != 0]},
-		{"the holder of a token", ordinaryUser, []string{"LANEWAY_TOKEN=" + secret}, c.holder, c.holderPrints},
-		{"root", nil, nil, c.root, c.rootPrints},
-	} {
-		out, code := h.run(row.as, row.env, args...)
-		if code != row.code || !strings.Contains(out, row.prints) {
-			h.t.Errorf("laneway %s as %s ends with %d, not %d, or does not print %q:\n%s", c.args, row.who, code, row.code, row.prints, out)
-		}
-		if strings.Contains(out, "chown") || strings.Contains(out, "panic") {
-			h.t.Errorf("laneway %s as %s:\n%s", c.args, row.who, out)
-		}
+// as runs a command as a user and holds its exit status and a part of what it prints.
+func (h *serverHost) as(who string, user *syscall.Credential, env []string, command string, want int, prints string) {
+	args := strings.Fields(strings.NewReplacer("%D", h.dir+"/home", "%S", h.dir+"/state").Replace(command))
+	out, code := h.run(user, env, args...)
+	if code != want || !strings.Contains(out, prints) {
+		h.t.Errorf("laneway %s as %s ends with %d, not %d, or does not print %q:\n%s", command, who, code, want, prints, out)
+	}
+	if strings.Contains(out, "chown") || strings.Contains(out, "panic") {
+		h.t.Errorf("laneway %s as %s:\n%s", command, who, out)
 	}
 }
 
