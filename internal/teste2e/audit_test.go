@@ -67,7 +67,7 @@ func changes() []change {
 		"name": "tea", "schedule": json.RawMessage(yearlyJob), "sessionTarget": "isolated",
 		"payload": map[string]any{"kind": "agentTurn", "message": "tea?"},
 	}
-	now := time.Now()
+	leapDay := time.Date(2024, 2, 29, 0, 0, 0, 0, time.Local) // a slot of yearlyJob: a backfill that meets none changes nothing and leaves no row
 	return []change{
 		{"cron.add", "cron.add", fixed(job), keep("job", "id")},
 		{"cron.create", "cron.add", fixed(map[string]any{"name": "cake", "schedule": json.RawMessage(yearlyJob), "message": "cake?"}), keep("other", "job", "id")},
@@ -76,7 +76,7 @@ func changes() []change {
 		{"cron.resume", "cron.resume", of("id", "job", nil), nil},
 		{"cron.run", "cron.run", of("id", "job", nil), keep("run", "runId")},
 		{"cron.cancel", "cron.cancel", of("runId", "run", nil), nil},
-		{"cron.backfill", "cron.backfill", of("id", "job", map[string]any{"fromMs": now.Add(-3 * time.Hour).UnixMilli(), "toMs": now.Add(-time.Hour).UnixMilli()}), nil},
+		{"cron.backfill", "cron.backfill", of("id", "job", map[string]any{"fromMs": leapDay.UnixMilli(), "toMs": leapDay.Add(time.Hour).UnixMilli()}), nil},
 		{"cron.toggle", "cron.update", of("jobId", "job", map[string]any{"enabled": false}), nil},
 		{"cron.remove", "cron.remove", of("id", "job", nil), nil},
 		{"cron.delete", "cron.remove", of("jobId", "other", nil), nil},
