@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"laneway/internal/testmodel"
 	"laneway/internal/testpg"
 	"laneway/internal/testtelegram"
@@ -151,6 +153,9 @@ func (c *Chatroom) dropWaiting(ctx context.Context) {
 	}
 }
 
+// deadlockDetected is PostgreSQL's code for a transaction that it ended because two waited for each other.
+const deadlockDetected = "40P01"
+
 // lockDatabase refuses every write until release is called.
 func (c *Chatroom) lockDatabase(ctx context.Context) (release func()) {
 	c.t.Helper()
@@ -162,12 +167,20 @@ func (c *Chatroom) lockDatabase(ctx context.Context) (release func()) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err == nil {
-		_, err = tx.ExecContext(ctx, begin)
-	}
-	if err != nil {
-		c.t.Fatalf("locking the database: %v", err)
+	var tx *sql.Tx
+	for { // a transaction of the gateway may have the tables in another order
+		if tx, err = db.BeginTx(ctx, nil); err == nil {
+			_, err = tx.ExecContext(ctx, begin)
+		}
+		if err == nil {
+			break
+		}
+		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || pg.Code != deadlockDetected {
+			c.t.Fatalf("locking the database: %v", err)
+		}
+		if err := tx.Rollback(); err != nil {
+			c.t.Fatalf("giving up a lock: %v", err)
+		}
 	}
 	return func() {
 		if err := tx.Rollback(); err != nil {
