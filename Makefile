@@ -15,9 +15,9 @@ RUN     ?= .
 TIMEOUT ?= 30m
 # Some tests run without the race detector, which slows them down up to ten times: the conformance suites of the stores on SQLite, whose engine is
 # C translated to Go, and on Postgres (their races run with it, and on memory the whole suite does); SLOW, a million turns whose memory is counted,
-# which would be the detector's, the random histories, which are long, and in which the runtime of the detector broke once, and texts that one
-# goroutine renders; and LONG, long virtual times on three stores, which `make chaos` runs with it.
-SLOW     := TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise|TestRandomHistoriesOfAJobAreThoseOfThePlainModel|TestManyTexts|TestWordsSurvive|TestDeepTextIsRead|TestRenderingCostsNoMoreThanTheText
+# which would be the detector's, the random histories, which are long, and in which the runtime of the detector broke once, texts that one
+# goroutine renders, and thousands of answers that are compared byte by byte; and LONG, long virtual times on three stores, which `make chaos` runs with it.
+SLOW     := TestIdleSessionsLeaveNothing|TestRandomHistoriesKeepEveryPromise|TestRandomHistoriesOfAJobAreThoseOfThePlainModel|TestManyTexts|TestWordsSurvive|TestDeepTextIsRead|TestRenderingCostsNoMoreThanTheText|TestAnswersAboutJobsKeepTheirBytes
 LONG     := TestAKillInAnyStepOfACompactionLeavesOneSummary|TestAResetOrDeletionBesideACompactionLeavesNoSummary|TestTwoReplicasCompactAConversationOnce|TestRunsOfAPersonOverTheDaysNumberAreSkippedWithOneAlert
 SLOWRACE := ^(TestStore|TestConformance|$(SLOW)|$(LONG))$$
 # What the detector skips of them: all but the areas Race and CronRace of the two suites, whose names are the only ones that end so.
