@@ -136,7 +136,7 @@ func summaries(t *testing.T, st dispatch.Store, session string) (list []chat.Tra
 // TestManyTurnsInAWindowOfEightThousandTokens talks for 600 turns, or LANEWAY_TEST_TURNS (2,000 in make chaos): never over the window, never blocked, and nothing is deleted.
 func TestManyTurnsInAWindowOfEightThousandTokens(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		turns := int(positive(t, "LANEWAY_TEST_TURNS", 600)) //nolint:gosec // a small number
+		turns := int(positive(t, "LANEWAY_TEST_TURNS", 600))
 		st := newStore()
 		model := &scripted{window: 8000, takes: time.Second, sums: 20 * time.Second}
 		h := open(t, st, compacting(model))
