@@ -123,6 +123,7 @@ func TestAKillAtAnyStepOfACallDoublesNothing(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		for _, step := range steps {
 			t.Run(step.name, func(t *testing.T) {
+				t.Parallel()
 				database := database
 				if database != "" {
 					database = testpg.DB(t)
@@ -154,7 +155,7 @@ func killAtStep(t *testing.T, database string, undo []string, hour, asks int) {
 		first++
 		return testmodel.Reply{Pieces: []string{"I do that."}, Calls: []testmodel.ToolCall{remindCall("a", "tomorrow at 15:00")}}
 	})
-	g := Install(t, database, toolsConfig(model))
+	g := Install(t, database, toolsConfig(model)+"cluster: {lease: 3s, heartbeat: 500ms}\n")
 	g.Start()
 	c, o := mustDial(t, g, nil), OpenOracle(t, g, database)
 	const session = "agent:main:words"
@@ -187,5 +188,38 @@ func killAtStep(t *testing.T, database string, undo []string, hour, asks int) {
 	}
 	if n := o.Count("SELECT count(*) FROM turn_rounds"); n != 0 {
 		t.Errorf("%d rows of journals are left", n)
+	}
+	reminderFires(t, g, o, database, session)
+}
+
+// reminderFires moves the reminder of the day after to three seconds from now, as the clock does in a day, and kills the gateway when the slot is claimed
+// ahead, and again when the reminder is delivered. It is delivered once.
+func reminderFires(t *testing.T, g *Gateway, o *Oracle, database, session string) {
+	t.Helper()
+	g.Kill()
+	at := time.Now().Add(3 * time.Second).UTC()
+	moved := fmt.Sprintf(`UPDATE cron_jobs SET schedule = '{"kind":"at","at":"%s"}', next_slot = %[2]d, next_run_at = %[2]d WHERE name = 'call Ada'`,
+		at.Format("2006-01-02T15:04:05.000Z"), at.UnixMilli())
+	if n := execute(t, writable(t, g, database), moved); n != 1 {
+		t.Fatalf("%d jobs were moved", n)
+	}
+	g.Start()
+	eventually(t, "the slot is claimed", 30*time.Second, func() bool { return o.Count("SELECT count(*) FROM cron_run_logs") == 1 })
+	g.Kill()
+	g.Start()
+	delivered := func() int {
+		return strings.Count(historyOf(t, mustDial(t, g, nil), session), "assistant: Reminder: call Ada")
+	}
+	eventually(t, "the reminder is delivered", 60*time.Second, func() bool { return delivered() > 0 })
+	g.Kill()
+	g.Start()
+	eventually(t, "the run has ended", 60*time.Second, func() bool {
+		return o.Count("SELECT count(*) FROM cron_run_logs WHERE state = 'ok'") == 1 && o.Count("SELECT count(*) FROM outbox WHERE state = 'pending'") == 0
+	})
+	if n := delivered(); n != 1 {
+		t.Errorf("the reminder is in the transcript %d times", n)
+	}
+	if n := o.Count("SELECT count(*) FROM cron_run_logs"); n != 1 {
+		t.Errorf("%d runs of the reminder", n)
 	}
 }
