@@ -28,8 +28,8 @@ func serverState(t *testing.T, c *Client, name string) string {
 	return ""
 }
 
-// badServers is a gateway whose model may call the tools of three servers of one program: one that is bad in its calls, one whose list does not
-// end, and one that does not exist.
+// badServers is a gateway whose model may call the tools of four servers of one program: one that is bad in its calls, the same with a short time for
+// each of them, one whose list does not end, and one that does not exist.
 func badServers(t *testing.T, model *testmodel.Server) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -38,11 +38,12 @@ func badServers(t *testing.T, model *testmodel.Server) string {
 	}
 	tools := strings.Join(testmcp.Tools(), ", ")
 	return fmt.Sprintf(`
-agents: {main: {runner: openai, model: test, base_url: "%s/v1", mcp: [bad, endless, gone]}}
+agents: {main: {runner: openai, model: test, base_url: "%s/v1", mcp: [bad, slow, endless, gone]}}
 limits: {chat: 0, requests: 0}
 mcp:
   servers:
-    bad: {command: [%[2]q], env: {%[3]s: good}, tools: [%[4]s, later], timeout: 2s}
+    bad: {command: [%[2]q], env: {%[3]s: good}, tools: [%[4]s, later]}
+    slow: {command: [%[2]q], env: {%[3]s: good}, tools: [echo, hang, flood, deaf], timeout: 2s}
     endless: {command: [%[2]q], env: {%[3]s: endless}, tools: [echo]}
     gone: {command: [/does/not/exist], tools: [echo]}
 `, model.URL(), self, testmcp.Variable, tools)
@@ -59,7 +60,9 @@ func TestABadServerCostsOneSentenceAndNoTurn(t *testing.T) {
 		w, c := watch(t, g), mustDial(t, g, nil)
 		connected := func() {
 			t.Helper()
-			eventually(t, "the server is connected", time.Minute, func() bool { return serverState(t, c, "bad") == "connected" })
+			eventually(t, "the servers are connected", time.Minute, func() bool {
+				return serverState(t, c, "bad") == "connected" && serverState(t, c, "slow") == "connected"
+			})
 		}
 		asked := 0
 		ask := func(call string) string {
@@ -72,10 +75,10 @@ func TestABadServerCostsOneSentenceAndNoTurn(t *testing.T) {
 		}
 		for _, tt := range []struct{ call, want string }{
 			{`bad_echo {"a":1}`, `{"a":1}`},
-			{`bad_hang {}`, "the server bad did not answer within 2s; the call may or may not have been made"},
+			{`slow_hang {}`, "the server slow did not answer within 2s; the call may or may not have been made"},
 			{`bad_huge {}`, "the server bad failed on this call; the call may or may not have been made"},
 			{`bad_long {}`, "the result has 102400 bytes; the limit is 65536; ask for less"},
-			{`bad_garbage {}`, "the server bad"},
+			{`bad_garbage {}`, "the server bad failed on this call; the call may or may not have been made"},
 			{`bad_die {}`, "the server bad failed on this call; the call may or may not have been made"},
 			{`bad_strange {"color":1}`, `the server bad refuses the call: unknown argument "color"`},
 			{`bad_echo [1]`, "The arguments are not a JSON object; the call was not made."},
@@ -84,14 +87,14 @@ func TestABadServerCostsOneSentenceAndNoTurn(t *testing.T) {
 			{`bad_nothing {}`, `There is no tool "bad_nothing"; there are `},
 			{`endless_echo {}`, `There is no tool "endless_echo"; there are `},
 			{`gone_echo {}`, `There is no tool "gone_echo"; there are `},
-			{`bad_flood {}`, "it begins"},
-			{`bad_echo {"behind":"the flood"}`, `{"behind":"the flood"}`},
-			{`bad_deaf {}`, "the server bad did not answer within 2s; the call may or may not have been made"},
+			{`slow_flood {}`, "it begins"},
+			{`slow_echo {"behind":"the flood"}`, `{"behind":"the flood"}`},
+			{`slow_deaf {}`, "the server slow did not answer within 2s; the call may or may not have been made"},
 			{`bad_change {}`, "changed"},
 		} {
 			connected()
 			if tt.want == "changed" {
-				eventually(t, "the program that does not read is started again", time.Minute, func() bool { return strings.Contains(ask("bad_echo {}"), "{}") })
+				eventually(t, "the program that does not read is started again", time.Minute, func() bool { return strings.Contains(ask("slow_echo {}"), "{}") })
 			}
 			if answer := ask(tt.call); !strings.Contains(answer, tt.want) {
 				t.Errorf("%s: the answer is\n%.2000s\nwant %q in it", tt.call, answer, tt.want)
@@ -102,7 +105,7 @@ func TestABadServerCostsOneSentenceAndNoTurn(t *testing.T) {
 			return code == 0 && strings.Contains(stdout, "bad_later") && !strings.Contains(stdout, "bad_echo")
 		})
 		stdout, _, _ := g.CLI(t.Context(), "", "agents")
-		for _, text := range []string{"bad endless gone", "connected", "its list of tools does not end", "failed"} {
+		for _, text := range []string{"bad slow endless gone", "connected", "its list of tools does not end", "failed"} {
 			if !strings.Contains(stdout, text) {
 				t.Errorf("laneway agents prints no %q:\n%s", text, stdout)
 			}

@@ -159,7 +159,7 @@ func (s *server) call(m message) {
 	case "deaf":
 		time.Sleep(time.Hour) // a program that does not read is what the test is about
 	case "huge":
-		s.text(m.ID, strings.Repeat("x", 50<<20))
+		s.huge(m.ID)
 	case "long":
 		s.text(m.ID, strings.Repeat("x", 100<<10))
 	case "garbage":
@@ -179,6 +179,19 @@ func (s *server) call(m message) {
 		go s.flood()
 		s.text(m.ID, "it begins")
 	}
+}
+
+// huge writes a result of 50 MB in pieces: it begins at once, however slow the machine is.
+func (s *server) huge(id json.RawMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := fmt.Fprintf(s.out, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"`, id)
+	piece := strings.Repeat("x", 1<<20)
+	for i := 0; err == nil && i < 50; i++ {
+		_, err = s.out.WriteString(piece)
+	}
+	_, _ = s.out.WriteString("\"}]}}\n")
+	_ = s.out.Flush()
 }
 
 // flood writes notifications until the process ends.

@@ -100,7 +100,7 @@ func (s *server) ask(ctx context.Context, name string, args map[string]any) (*mc
 	bound, cancel := context.WithTimeout(ctx, s.cfg.CallTime)
 	defer cancel()
 	result, err := session.CallTool(bound, &mcp.CallToolParams{Name: name, Arguments: args})
-	switch refusal, refused := errors.AsType[*jsonrpc.Error](err); {
+	switch reason := refusal(err); {
 	case err == nil:
 		return result, nil
 	case errors.Is(ctx.Err(), context.Canceled):
@@ -108,13 +108,25 @@ func (s *server) ask(ctx context.Context, name string, args map[string]any) (*mc
 	case bound.Err() != nil:
 		offer(s.silent, session)
 		return nil, context.DeadlineExceeded
-	case refused:
-		text := "the server " + s.cfg.Name + " refuses the call: " + chat.Cut(chat.Printable(refusal.Message), 500)
+	case reason != nil:
+		text := "the server " + s.cfg.Name + " refuses the call: " + chat.Cut(chat.Printable(reason.Message), 500)
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
 	default:
 		s.useless(session)
 		return nil, err //nolint:wrapcheck // the log names the server and the tool
 	}
+}
+
+// codeTransport is the code with which the SDK marks that a request did not reach the server; it has no name for it.
+const codeTransport = -32005
+
+// refusal is the error with which the server itself has answered; nil = err is none.
+func refusal(err error) *jsonrpc.Error {
+	answer, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || answer.Code == codeTransport {
+		return nil
+	}
+	return answer
 }
 
 // sentence is an error as logs and states show it, without the address, which may have a key, and in bounds.

@@ -128,7 +128,11 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err //nolint:wrapcheck // a transport returns the errors of the next one
 	}
-	resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxMessage}
+	body := &boundedBody{ReadCloser: resp.Body, left: maxMessage}
+	if resp.ContentLength > maxMessage {
+		body.left = 0 // an error of the transport would state that the request did not reach the server
+	}
+	resp.Body = body
 	return resp, nil
 }
 

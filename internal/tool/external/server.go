@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/sony/gobreaker/v2"
 
@@ -69,7 +68,7 @@ func (s *server) current() *mcp.ClientSession {
 func (s *server) useless(session *mcp.ClientSession) {
 	s.mu.Lock()
 	if s.session == session {
-		s.session = nil
+		s.session, s.state = nil, StateConnecting
 	}
 	s.mu.Unlock()
 	offer(s.broken, session)
@@ -190,8 +189,7 @@ func (s *server) alive(ctx context.Context, session *mcp.ClientSession) bool {
 	bound, cancel := context.WithTimeout(ctx, max(s.cfg.CallTime, leastPing))
 	defer cancel()
 	err := session.Ping(bound, nil)
-	_, refused := errors.AsType[*jsonrpc.Error](err)
-	return err == nil || refused
+	return err == nil || refusal(err) != nil
 }
 
 // relistEvery is how often the tools are read although the server states no change. An address has no connection on which it could state one, or whose end
