@@ -79,6 +79,9 @@ func TestNobodyWaitsInTheSessionOfAChatThatIsToCome(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, e := range heard {
+			if strings.HasPrefix(e, "health ") { // the channels of the gateway, which are for all
+				continue
+			}
 			if strings.Contains(e, "telegram") || strings.Contains(e, "Who are you") {
 				t.Errorf("bob hears %s", e)
 			}
