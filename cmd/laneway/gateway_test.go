@@ -65,6 +65,7 @@ func (p *parrot) Audit(context.Context, chat.Audit) error        { return nil }
 func (p *parrot) Agents() []agent.Info                           { return []agent.Info{{ID: "main", Runner: "echo"}} }
 func (p *parrot) Commands() []chat.CommandInfo                   { return nil }
 func (p *parrot) Progress() chat.Progress                        { return chat.Progress{StalledFor: p.idle} }
+func (p *parrot) Channels() []chat.ChannelStatus                 { return nil }
 func (p *parrot) Ready(context.Context) error                    { return nil }
 func (p *parrot) InFlight(chat.SessionKey) (chat.InFlight, bool) { return chat.InFlight{}, false }
 

@@ -291,6 +291,7 @@ func (p *Process) Run(ctx context.Context) error {
 	defer stopService()
 	parts, partsCtx := errgroup.WithContext(service)
 	parts.Go(func() error { return p.dispatch.Run(partsCtx) })
+	stopChannels := p.startChannels(partsCtx) // before the gateway, whose first client sees whether they run
 	parts.Go(func() error { return p.gateway.Serve(partsCtx, p.main...) })
 	if p.scrape != nil {
 		parts.Go(func() error { return serveMetrics(partsCtx, p.scrape, p.metricsHandler(), p.log) })
@@ -301,7 +302,6 @@ func (p *Process) Run(ctx context.Context) error {
 	defer stopIntake()
 	parts.Go(func() error { return p.dispatch.RunCron(intake) })
 	parts.Go(func() error { p.indexer().Run(intake); return nil })
-	stopChannels := p.startChannels(partsCtx)
 	p.untilStop(ctx, partsCtx)
 	p.delayStop(ctx, partsCtx)
 	stopIntake()

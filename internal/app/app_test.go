@@ -24,6 +24,7 @@ import (
 	"laneway/internal/app"
 	"laneway/internal/chat"
 	"laneway/internal/config"
+	"laneway/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,6 +40,8 @@ type gatewayAt struct {
 	t    *testing.T
 	cfg  config.Config
 	addr string
+	// health is what the last hello-ok had.
+	health wire.HealthResult
 }
 
 func start(t *testing.T) *gatewayAt {
@@ -110,13 +113,17 @@ func (g *gatewayAt) connect(token string) (ws *websocket.Conn, scopes []string, 
 		var f struct {
 			Type    string
 			OK      bool
-			Payload struct{ Auth struct{ Scopes []string } }
-			Error   struct{ Message string }
+			Payload struct {
+				Auth     struct{ Scopes []string }
+				Snapshot struct{ Health wire.HealthResult }
+			}
+			Error struct{ Message string }
 		}
 		if err := ws.ReadJSON(&f); err != nil {
 			g.t.Fatal(err)
 		}
 		if f.Type == "res" {
+			g.health = f.Payload.Snapshot.Health
 			return ws, f.Payload.Auth.Scopes, f.Error.Message
 		}
 	}
@@ -185,6 +192,17 @@ func closeCode(ws *websocket.Conn) int {
 		case err != nil:
 			return 0
 		}
+	}
+}
+
+func TestTheFirstClientSeesThatChannelsRun(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	if _, _, refused := g.connect(ownerToken); refused != "" {
+		t.Fatal(refused)
+	}
+	if !g.health.OK || !g.health.Channels["web"].Running || !g.health.Channels["webhook"].Running {
+		t.Errorf("the first snapshot is %+v", g.health)
 	}
 }
 

@@ -30,6 +30,8 @@ type Backend interface {
 	Lanes() chat.LanesStatus
 	// Status answers with the database down, too. It is asked every two seconds.
 	Status(ctx context.Context) chat.SystemStatus
+	// Channels is a picture of the channels without what waits for them. It answers from memory and is asked for at each handshake.
+	Channels() []chat.ChannelStatus
 	// Progress does not touch the database.
 	Progress() chat.Progress
 	// Ready reports the check that fails, as a [*NotReadyError]; nil = ready.

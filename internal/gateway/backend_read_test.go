@@ -258,6 +258,12 @@ func (h *house) Status(context.Context) chat.SystemStatus {
 	return st
 }
 
+func (h *house) Channels() []chat.ChannelStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.channels)
+}
+
 func (h *house) progress() chat.Progress {
 	p := chat.Progress{StalledFor: h.stall, CronAge: -1, DispatcherAge: time.Second}
 	if h.cronAge > 0 {

@@ -138,7 +138,7 @@ func (c *client) welcome(id string, who *identity, protocol int) {
 }
 
 func (s *Server) hello(c *client, who *identity, protocol int) wire.HelloOK {
-	health := s.health.current.Load()
+	health := s.health.now()
 	agent := s.backend.DefaultAgent()
 	mode := "token"
 	if s.auth.PasswordOnly() {

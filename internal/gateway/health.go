@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,7 @@ type healthPicture struct {
 	all, own healthViews
 	essence  string // what counts as a change
 	status   chat.SystemStatus
+	took     time.Duration
 }
 
 type healthViews struct{ standard, extended json.RawMessage }
@@ -105,7 +107,7 @@ func (m *monitor) picture(st chat.SystemStatus, took time.Duration) *healthPictu
 			Configured: ch.Configured, Running: ch.Running, Connected: ch.Connected, LastPollAgeMs: ageMs(ch.LastPollAge), LastError: orNull(ch.LastError),
 		}
 	}
-	pic := &healthPicture{status: st}
+	pic := &healthPicture{status: st, took: took}
 	extra := wire.HealthExtra{
 		Problems: problems, Database: wire.HealthDatabase{OK: st.StoreError == "", LatencyMs: st.StoreLatency.Milliseconds()},
 		Scheduler: wire.HealthScheduler{OK: !stalled(st.Progress), LastTickAgeMs: ageMs(st.Progress.CronAge)}, NodeID: st.NodeID,
@@ -146,6 +148,42 @@ func (m *monitor) look(ctx context.Context) *healthPicture {
 			return pic
 		}
 	}
+}
+
+// now is the last picture with the channels as they are at this moment. That picture is up to two seconds old, and the first one of a process was
+// taken before its channels had begun. It asks no store.
+func (m *monitor) now() *healthPicture {
+	for {
+		old := m.current.Load()
+		channels := withCounts(m.backend.Channels(), old.status.Channels)
+		if slices.EqualFunc(channels, old.status.Channels, alike) {
+			return old
+		}
+		st := old.status
+		st.Channels = channels
+		pic := m.picture(st, old.took)
+		pic.version = old.version
+		if m.current.CompareAndSwap(old, pic) {
+			return pic
+		}
+	}
+}
+
+// withCounts adds to channels what waited for them at the last look.
+func withCounts(channels, last []chat.ChannelStatus) []chat.ChannelStatus {
+	for i := range channels {
+		ch := &channels[i]
+		if at := slices.IndexFunc(last, func(was chat.ChannelStatus) bool { return was.Name == ch.Name }); at >= 0 {
+			ch.OutboxWaiting, ch.OutboxFailed = last[at].OutboxWaiting, last[at].OutboxFailed
+		}
+	}
+	return channels
+}
+
+// alike reports whether two pictures of a channel differ at most in the age of its last poll, which changes all the time.
+func alike(a, b chat.ChannelStatus) bool {
+	a.LastPollAge = b.LastPollAge
+	return a == b
 }
 
 // watch looks at the process at a steady pace: it publishes health and lanes when they change, and closes connections whose credential has ended.

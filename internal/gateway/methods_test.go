@@ -229,6 +229,33 @@ func TestHealthStatusAndLanes(t *testing.T) {
 	}
 }
 
+// TestAChannelThatHasBegunIsShownAtOnce holds that channels are shown as they are now and not as they were when the gateway last looked: that is up
+// to two seconds ago, and in the first two seconds of a process no channel had begun then.
+func TestAChannelThatHasBegunIsShownAtOnce(t *testing.T) {
+	t.Parallel()
+	telegram := chat.ChannelStatus{Name: "telegram:1", ID: "telegram", AccountID: "default", Configured: true, State: "stopped", LastPollAge: -1}
+	h := newHouse(t)
+	h.set(func() { h.channels = []chat.ChannelStatus{telegram} })
+	b := startBehind(t, h, func(c *gateway.Config) { c.Deadlines.Watch = time.Hour })
+	first := b.login(readToken, "laneway-ext")
+	if got := first.must("health", nil); got["ok"] != nil || !reflect.DeepEqual(got["problems"], []any{"channel telegram: not running"}) {
+		t.Errorf("health before the channel runs: %v", got)
+	}
+	telegram.Running, telegram.Connected, telegram.State = true, true, "connected"
+	b.house.set(func() { h.channels = []chat.ChannelStatus{telegram} })
+
+	hello := decode[struct{ Snapshot struct{ Health params } }](t, b.login(readToken).hello).Snapshot.Health
+	for name, got := range map[string]params{"the snapshot of hello-ok": hello, "health": first.must("health", nil)} {
+		if channel := got["channels"].(params)["telegram"].(params); got["ok"] != true || channel["running"] != true || channel["connected"] != true {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	account := first.must("channels.status", nil)["channelAccounts"].(params)["telegram"].([]any)[0].(params)
+	if account["running"] != true || account["connected"] != true || account["state"] != "connected" {
+		t.Errorf("channels.status: %v", account)
+	}
+}
+
 func TestListsForTerminalClients(t *testing.T) {
 	t.Parallel()
 	s := start(t).login(readToken)

@@ -10,7 +10,7 @@ const (
 
 // ChannelsStatusParams are the parameters of channels.status.
 type ChannelsStatusParams struct {
-	Probe     bool   `json:"probe,omitempty"`                  // look now; else the answer may be some seconds old
+	Probe     bool   `json:"probe,omitempty"`                  // look now; else the answer may be some seconds old, except for the state of channels
 	TimeoutMs int64  `json:"timeoutMs,omitempty" rule:"min=0"` // taken without effect
 	Channel   string `json:"channel,omitempty" rule:"min=1"`   // only this channel
 }

@@ -2,7 +2,7 @@ package wire
 
 // HealthParams are the parameters of health.
 type HealthParams struct {
-	Probe    bool `json:"probe,omitempty"`    // look now; else the answer may be some seconds old
+	Probe    bool `json:"probe,omitempty"`    // look now; else the answer may be some seconds old, except for the state of channels
 	Extended bool `json:"extended,omitempty"` // asks for the extended view
 }
 

@@ -31,7 +31,7 @@ type Backend interface {
 type Config struct {
 	// Backend is nil when the gateway has no channels.
 	Backend Backend
-	// Channels are the configured accounts, as they were seen last.
+	// Channels are the configured accounts, as they are now.
 	Channels func() []chat.ChannelStatus
 }
 
