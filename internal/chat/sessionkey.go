@@ -124,6 +124,28 @@ func TaskKey(agent, id string) SessionKey { return SessionKey{Agent: agent, Rest
 // OfTask reports whether the session is that of a sub-turn, `task:<id>`.
 func (k SessionKey) OfTask() bool { return strings.HasPrefix(k.Rest, taskPrefix) }
 
+// compactionPrefix begins the keys of compactions.
+const compactionPrefix = "cron:compact:"
+
+// CompactionKey is the key of the session in which the compactions of a transcript run.
+func CompactionKey(agent, transcript string) SessionKey {
+	return SessionKey{Agent: agent, Rest: compactionPrefix + transcript}
+}
+
+// likeUUID has the shape of the names that the gateway gives such sessions.
+var likeUUID = regexp.MustCompile(`^.{8}-.{4}-.{4}-.{4}-.{12}$`)
+
+// OfSideTurns reports whether the session is one that the gateway makes for turns beside a conversation: that of a sub-turn or of the compactions of a
+// transcript. They have a UUID behind the prefix; a name that a client chose and that begins in the same way is none.
+func (k SessionKey) OfSideTurns() bool {
+	for _, prefix := range []string{taskPrefix, compactionPrefix} {
+		if id, ok := strings.CutPrefix(k.Rest, prefix); ok && likeUUID.MatchString(id) {
+			return true
+		}
+	}
+	return false
+}
+
 // Channel is the channel that made the key, or "" where the key names none.
 func (k SessionKey) Channel() string {
 	if k.Kind() == KindUnknown || k.Rest == "main" {

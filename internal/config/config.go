@@ -97,7 +97,7 @@ type Cron struct {
 	MaxJobsPerOwner int `yaml:"max_jobs_per_owner"`
 	// MaxRunsPerDay bounds the runs of one chat user or agent. Default 200. 0 = no bound.
 	MaxRunsPerDay int `yaml:"max_runs_per_day"`
-	// Retention is how long ledger rows are kept, at least 1h. Default 30d.
+	// Retention is how long ledger rows with the sessions of isolated runs, and the sessions of tasks and compactions are kept, at least 1h. Default 30d.
 	Retention Duration `yaml:"retention"`
 	// RetentionRuns is how many ledger rows each job keeps at most. Default 10000. 0 = no bound.
 	RetentionRuns int `yaml:"retention_runs"`

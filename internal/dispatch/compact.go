@@ -90,7 +90,7 @@ func (ts *turns) compactLater(ctx context.Context, t *turn, fin store.Finished) 
 // compactMessage asks for a compaction.
 func compactMessage(key chat.SessionKey, transcript, principal string) chat.Message {
 	return chat.Message{
-		Session: chat.SessionKey{Agent: key.Agent, Rest: "cron:compact:" + transcript}, ID: newID(), Lane: scheduler.LaneMain,
+		Session: chat.CompactionKey(key.Agent, transcript), ID: newID(), Lane: scheduler.LaneMain,
 		Principal: principal, Channel: compactChannel, Content: chat.Content{
 			Text: "Summarise the older part of " + key.String(), System: true,
 			Options: chat.Options{NoMerge: true, Mode: chat.ModeQueue, Params: map[string]any{paramSession: key.String(), paramTranscript: transcript}},

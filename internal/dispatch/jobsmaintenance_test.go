@@ -11,6 +11,7 @@ import (
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/dispatch"
+	"laneway/internal/store"
 	"laneway/internal/store/memory"
 )
 
@@ -52,6 +53,68 @@ func TestWithoutARetentionNothingIsRemoved(t *testing.T) {
 		}
 		h.close()
 	})
+}
+
+func TestOldSessionsOfTasksAreRemovedByABuiltInJobEveryNight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := openCron(t, newStore(), team(&branching{}), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
+		h.end(h.send("agent:main:own", calling(delegated("old"), spawns("old", true))))
+		after(3 * time.Hour)
+		h.end(h.send("agent:main:own", calling(delegated("young"))))
+		after(30 * time.Minute) // the job is at 3:17
+		kept := 0
+		for _, task := range h.tasks(store.TaskFilter{}) {
+			want(t, "a task that is kept", task.Text, "young")
+			kept++
+		}
+		want(t, "tasks that are kept", kept, 1)
+		wantSessions(t, h.st, "coder", 1)
+		wantSessions(t, h.st, "main", 1)
+		tr, err := h.st.Transcript(t.Context(), storeQuery("agent:main:own"))
+		if err != nil || len(tr.Entries) < 4 {
+			t.Errorf("the conversation has %d entries, %v", len(tr.Entries), err)
+		}
+		h.close()
+	})
+}
+
+func TestOldSessionsOfCompactionsAreRemovedByABuiltInJobEveryNight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		model := &scripted{window: 4000, takes: time.Second, sums: time.Second}
+		h := openCron(t, newStore(), compacting(model), func(c *dispatch.Config) { c.Cron.Retention = time.Hour })
+		for i := range 40 {
+			h.end(h.send(longSession, line(i)))
+		}
+		wantSessions(t, h.st, "main", 2)
+		list, rows := summaries(t, h.st, longSession)
+		if len(list) == 0 {
+			t.Fatal("nothing was summarised")
+		}
+		after(4 * time.Hour) // the job is at 3:17
+		wantSessions(t, h.st, "main", 1)
+		still, stay := summaries(t, h.st, longSession)
+		want(t, "summaries", len(still), len(list))
+		want(t, "rows of the conversation", stay, rows)
+		h.close()
+	})
+}
+
+// wantSessions counts the sessions of an agent that belong to persons.
+func wantSessions(t *testing.T, st dispatch.Store, agent string, want int) {
+	t.Helper()
+	list, _, err := st.ListSessions(t.Context(), store.SessionFilter{Agent: agent, Limit: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, s := range list {
+		if s.Principal != cron.SystemOwner {
+			keys = append(keys, s.Key.String())
+		}
+	}
+	if len(keys) != want {
+		t.Errorf("the agent %s has %d sessions, want %d: %v", agent, len(keys), want, keys)
+	}
 }
 
 // compacted is a store that counts its compactions.

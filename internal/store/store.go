@@ -199,6 +199,11 @@ type Retention interface {
 	// PruneOutbox deletes at most p.Limit outgoing messages that were delivered, failed or expired before a moment. It must be called after
 	// PruneInbox has returned 0 for the same moment: until then a message may name its notice.
 	PruneOutbox(ctx context.Context, p PruneParams) (int, error)
+	// PruneSessions deletes at most p.Limit sessions that the gateway made for sub-turns and compactions ([chat.SessionKey.OfSideTurns]) and that last
+	// changed before a moment, with their messages, runs, transcripts and entries of the index. It deletes no session with a message or a run that is
+	// not over, none of a sub-turn whose end is not announced, and none of a tree of which a parent or the root still runs. It returns how many it deleted; 0 =
+	// there are no more.
+	PruneSessions(ctx context.Context, p PruneParams) (int, error)
 	// FilesInUse lists the paths of files, below the directory for attachments, that a message without an outcome or an unfinished outgoing
 	// message names. The order is undefined; a path may occur twice.
 	FilesInUse(ctx context.Context) ([]string, error)

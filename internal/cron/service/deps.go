@@ -22,6 +22,7 @@ type Store interface {
 	PruneIdempotencyRecords(ctx context.Context, limit int) (int, error)
 	PruneInbox(ctx context.Context, p store.PruneParams) (int, error)
 	PruneOutbox(ctx context.Context, p store.PruneParams) (int, error)
+	PruneSessions(ctx context.Context, p store.PruneParams) (int, error)
 	FilesInUse(ctx context.Context) ([]string, error)
 }
 

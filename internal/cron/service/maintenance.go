@@ -64,6 +64,7 @@ func (mt *maintenance) run(ctx context.Context, what string, by agent.Summariser
 	return "", &agent.Error{Reason: chat.FailBadRequest, Message: "there is no built-in job " + chat.Cut(what, 64)}
 }
 
+// pruneLedger removes old entries of the ledger with the sessions of isolated runs, and the sessions of tasks and compactions, which are kept as long.
 func (mt *maintenance) pruneLedger(ctx context.Context) (string, error) {
 	p := cron.PruneParams{Keep: mt.cfg.RetentionRuns, Limit: pruneChunk}
 	if keep := mt.cfg.Retention; keep > 0 {
@@ -77,7 +78,14 @@ func (mt *maintenance) pruneLedger(ctx context.Context) (string, error) {
 		return "everything is kept", nil
 	}
 	total, err := inChunks(ctx, func(ctx context.Context) (int, error) { return mt.jobs.Prune(ctx, p) })
-	return fmt.Sprintf("%d entries of the ledger removed", total), err
+	report := fmt.Sprintf("%d entries of the ledger removed", total)
+	if err != nil || p.Before.IsZero() {
+		return report, err
+	}
+	sessions, err := inChunks(ctx, func(ctx context.Context) (int, error) {
+		return mt.store.PruneSessions(ctx, store.PruneParams{Before: p.Before, Limit: pruneChunk})
+	})
+	return fmt.Sprintf("%s, %d sessions of tasks and compactions removed", report, sessions), err
 }
 
 // pruneMessages removes what is over and old: messages with their turns, then what was sent about them, then files.

@@ -46,6 +46,45 @@ func (s *Store) forgetMessage(m *message) {
 	}
 }
 
+// PruneSessions deletes old sessions of sub-turns and compactions; see the port.
+func (s *Store) PruneSessions(ctx context.Context, p store.PruneParams) (n int, err error) {
+	err = s.do(ctx, "PruneSessions", func(time.Time) error {
+		needed := map[chat.SessionKey]bool{}
+		for _, m := range s.messages {
+			if t := m.task; t != nil && (t.announce || s.active[t.parent] != nil || s.active[t.root] != nil) {
+				needed[m.Session] = true
+			}
+		}
+		for key, se := range s.sessions {
+			if n < p.Most() && key.OfSideTurns() && se.UpdatedAt.Before(p.Before) && len(se.unfinished) == 0 && se.active == 0 && !needed[key] {
+				s.forgetSideTurns(key)
+				n++
+			}
+		}
+		return nil
+	})
+	return n, err
+}
+
+func (s *Store) forgetSideTurns(key chat.SessionKey) {
+	for _, m := range s.messages {
+		if m.Session == key {
+			s.forgetMessage(m)
+		}
+	}
+	for id, r := range s.runs {
+		if r.Session == key {
+			delete(s.runs, id)
+		}
+	}
+	delete(s.tombstones, key)
+	if se := s.sessions[key]; !key.OfTask() { // its conversation may be compacted again
+		s.tombstones[key] = tombstone{lastSeq: se.LastSeq, epoch: se.Epoch}
+	}
+	delete(s.sessions, key)
+	delete(s.archive, key)
+}
+
 // PruneOutbox deletes outgoing messages that are over; see the port.
 func (s *Store) PruneOutbox(ctx context.Context, p store.PruneParams) (n int, err error) {
 	err = s.do(ctx, "PruneOutbox", func(time.Time) error {

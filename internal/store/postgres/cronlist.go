@@ -266,14 +266,19 @@ WITH s AS (
 	  AND right(s.key, length(':cron:' || l.job_id || ':' || l.trigger || '-' || l.scheduled_for)) = ':cron:' || l.job_id || ':' || l.trigger || '-' || l.scheduled_for
 	  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_key = s.key AND r.ended_at IS NULL)
 	RETURNING s.key
-), entries AS (
+), ` + dropTranscriptsSQL + `
+SELECT count(*) FROM s`
+
+	// dropTranscriptsSQL is the part of a statement that deletes the transcripts of the sessions s, and their entries of the index.
+	dropTranscriptsSQL = `entries AS (
 	DELETE FROM search_entries e USING search_transcripts x, s WHERE x.session_key = s.key AND e.transcript = x.id
 ), transcripts AS (
 	DELETE FROM search_transcripts x USING s WHERE x.session_key = s.key
 ), progress AS (
 	DELETE FROM search_progress p USING s WHERE p.session_key = s.key
-)
-DELETE FROM transcript t USING s WHERE t.session_key = s.key`
+), said AS (
+	DELETE FROM transcript t USING s WHERE t.session_key = s.key
+)`
 )
 
 // Prune deletes finished rows with their messages and runs, see cron.JobStore. A limit of 0 is no bound.

@@ -35,6 +35,37 @@ SELECT (SELECT count(*) FROM together) + (SELECT count(*) FROM alone)`
 	pruneOutboxSQL = `DELETE FROM outbox WHERE ctid = ANY (ARRAY(SELECT ctid FROM outbox WHERE done_at < $1 LIMIT $2))`
 )
 
+// pruneSessionsSQL deletes old sessions of sub-turns and compactions. The conversation of a compaction may be compacted again, so its session leaves a tombstone. A message that comes into one meanwhile waits for the row, or makes it young. $1 the
+// moment, $2 how many.
+const pruneSessionsSQL = `
+WITH old AS MATERIALIZED (
+	SELECT s.key FROM sessions s WHERE s.updated_at < $1 AND s.done_seq = s.last_seq
+	AND (s.key LIKE 'agent:' || s.agent || ':task:________-____-____-____-____________'
+		OR s.key LIKE 'agent:' || s.agent || ':cron:compact:________-____-____-____-____________')
+	AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_key = s.key AND r.ended_at IS NULL)
+	AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_key = s.key AND (i.announce = 1
+		OR EXISTS (SELECT 1 FROM runs p WHERE p.id IN (i.parent, i.root) AND p.ended_at IS NULL)))
+	ORDER BY s.key LIMIT $2 FOR UPDATE OF s SKIP LOCKED
+), s AS (
+	DELETE FROM sessions s USING old WHERE s.key = old.key RETURNING s.key, s.last_seq, s.epoch
+), tombstones AS (
+	INSERT INTO graves AS g (key, last_seq, epoch) SELECT key, last_seq, epoch FROM s WHERE key LIKE '%:cron:compact:%'
+	ON CONFLICT (key) DO UPDATE SET last_seq = GREATEST(g.last_seq, excluded.last_seq), epoch = GREATEST(g.epoch, excluded.epoch)
+), messages AS (
+	DELETE FROM inbox i USING s WHERE i.session_key = s.key
+), turns AS (
+	DELETE FROM runs r USING s WHERE r.session_key = s.key
+), ` + dropTranscriptsSQL + `
+SELECT count(*) FROM s`
+
+// PruneSessions deletes old sessions of sub-turns and compactions; see the port.
+func (s *Store) PruneSessions(ctx context.Context, p store.PruneParams) (n int, err error) {
+	err = s.do(ctx, "pruning sessions", func(ctx context.Context) error {
+		return s.pool.QueryRow(ctx, pruneSessionsSQL, ms(p.Before), p.Most()).Scan(&n)
+	})
+	return n, err
+}
+
 // PruneInbox deletes messages that are over with their runs; see the port.
 func (s *Store) PruneInbox(ctx context.Context, p store.PruneParams) (n int, err error) {
 	err = s.do(ctx, "pruning the inbox", func(ctx context.Context) error {

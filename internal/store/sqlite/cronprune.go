@@ -113,12 +113,17 @@ func (t *tx) pruneSession(ctx context.Context, r *ledgerRow) error {
 	if err != nil || left > 0 {
 		return err
 	}
+	return t.dropSession(ctx, r.SessionKey)
+}
+
+// dropSession deletes a session that will not be used again, without a tombstone. The entries of the index go with the transcript.
+func (t *tx) dropSession(ctx context.Context, key string) error {
 	for _, statement := range []string{
 		`DELETE FROM transcript WHERE session_key = ?`,
 		`DELETE FROM sessions WHERE key = ?`,
 		`DELETE FROM deleted_sessions WHERE key = ?`,
 	} {
-		if _, err := t.exec(ctx, statement, r.SessionKey); err != nil {
+		if _, err := t.exec(ctx, statement, key); err != nil {
 			return err
 		}
 	}

@@ -93,6 +93,65 @@ func (s *Store) PruneOutbox(ctx context.Context, p store.PruneParams) (int, erro
 	})
 }
 
+// maxPruneSessions is how many sessions one call of PruneSessions deletes: the writer runs no other operation meanwhile.
+const maxPruneSessions = 100
+
+// sideSessions finds the sessions that PruneSessions deletes. ?1 the moment, ?2 a session or empty for all.
+const sideSessions = `
+	SELECT s.key FROM sessions s WHERE (?2 = '' OR s.key = ?2) AND s.updated_at < ?1 AND s.done_seq = s.last_seq
+	AND (s.key GLOB 'agent:' || s.agent || ':task:????????-????-????-????-????????????'
+		OR s.key GLOB 'agent:' || s.agent || ':cron:compact:????????-????-????-????-????????????')
+	AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_key = s.key AND r.state IN ('running', 'stopping', 'yielded'))
+	AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_key = s.key AND (i.announce = 1
+		OR EXISTS (SELECT 1 FROM runs p WHERE p.id IN (i.parent, i.root) AND p.state IN ('running', 'stopping', 'yielded'))))
+	ORDER BY s.key LIMIT ?3`
+
+// PruneSessions deletes old sessions of sub-turns and compactions; see the port. They are looked for beside the writer.
+func (s *Store) PruneSessions(ctx context.Context, p store.PruneParams) (int, error) {
+	before, limit := millis(p.Before), min(p.Most(), maxPruneSessions)
+	var keys []string
+	err := s.view(ctx, "look for old sessions", func(ctx context.Context, q querier) error {
+		rows, err := q.query(ctx, sideSessions, before, "", limit)
+		keys, err = collect(rows, err, text)
+		return err
+	})
+	if err != nil || len(keys) == 0 {
+		return 0, err
+	}
+	return result(ctx, s.write, ordinary("delete old sessions"), func(ctx context.Context, t *tx) (n int, err error) {
+		for _, key := range keys {
+			if err := t.one(ctx, sideSessions, before, key, 1).Scan(&key); none(err) {
+				continue // it went on meanwhile
+			} else if err != nil {
+				return 0, err
+			}
+			if err := t.dropSideTurns(ctx, key); err != nil {
+				return 0, err
+			}
+			n++
+		}
+		return n, nil
+	})
+}
+
+// dropSideTurns deletes a session with everything in it. The conversation of a compaction may be compacted again, so its session leaves a tombstone.
+func (t *tx) dropSideTurns(ctx context.Context, key string) error {
+	for _, statement := range []string{`DELETE FROM inbox WHERE session_key = ?`, `DELETE FROM runs WHERE session_key = ?`} {
+		if _, err := t.exec(ctx, statement, key); err != nil {
+			return err
+		}
+	}
+	var last, epoch int64
+	if err := t.one(ctx, `SELECT last_seq, epoch FROM sessions WHERE key = ?`, key).Scan(&last, &epoch); err != nil {
+		return err
+	}
+	if err := t.dropSession(ctx, key); err != nil || sessionKey(key).OfTask() {
+		return err
+	}
+	_, err := t.exec(ctx, `INSERT INTO deleted_sessions (key, last_seq, epoch) VALUES (?, ?, ?)`, key, last, epoch)
+	return err
+}
+
 // Upkeep maintains the file: it returns free pages to the disk, 1 MiB at a time so that no turn waits for it, and copies the log into the
 // database. It checks ctx between the steps; steps that are done stay done.
 //

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -17,6 +18,8 @@ func retentionTests() []test {
 		{"ASessionGoesOnAfterItsMessagesHaveGone", sessionGoesOn},
 		{"OldOutgoingMessagesGo", oldOutgoingGoes},
 		{"NoticesStayAsLongAsTheirMessages", noticesStay},
+		{"OldSessionsOfTasksAndCompactionsGo", oldSideTurnsGo},
+		{"SessionsOfTasksStayWhileTheyAreNeeded", neededSideTurnsStay},
 		{"FilesAreInUseUntilTheirMessagesAreOver", filesInUse},
 	}
 }
@@ -219,4 +222,100 @@ func filesInUse(w *world) {
 	inUse("after the first was delivered", "out/2")
 	w.ok(w.st.Undelivered(w.ctx, store.UndeliveredParams{Node: node, ID: rows[2].ID, Error: "no", Permanent: true}))
 	inUse("after the second failed")
+}
+
+// uuid is a name as the gateway gives one to a sub-turn.
+func (w *world) uuid() string { return fmt.Sprintf("0194f7c2-9d0e-7c3a-8f21-%012d", w.ids.Add(1)) }
+
+func (w *world) pruneSessions(before time.Time, limit int) int {
+	w.Helper()
+	return w.pruneAll(func(p store.PruneParams) (int, error) { return w.st.PruneSessions(w.ctx, p) }, before, limit)
+}
+
+// aside runs one turn in a session, which says a needle.
+func (w *world) aside(node string, key chat.SessionKey) string {
+	w.Helper()
+	c, run, _ := w.turn(node, key)
+	p := answered(c, run)
+	p.Transcript = []chat.TranscriptEntry{{RunID: run, Role: chat.RoleAssistant, Text: "needle of " + key.Rest}}
+	w.finish(p)
+	return run
+}
+
+func oldSideTurnsGo(w *world) {
+	node := w.node()
+	old := []chat.SessionKey{chat.TaskKey("main", w.uuid()), chat.TaskKey("main", w.uuid()), chat.CompactionKey("main", w.uuid())}
+	var gone []string
+	for _, key := range old {
+		gone = append(gone, w.aside(node, key))
+	}
+	named := []chat.SessionKey{{Agent: "main", Rest: "task:garden"}, {Agent: "main", Rest: "x:" + chat.TaskKey("main", w.uuid()).Rest}, {Agent: "main", Rest: "Task:" + w.uuid()}, w.key()}
+	for _, key := range named {
+		w.aside(node, key)
+	}
+	goesOn, young := chat.CompactionKey("main", w.uuid()), chat.TaskKey("main", w.uuid())
+	w.aside(node, goesOn)
+	w.index()
+	w.clock.advance(time.Second)
+	border := w.clock.now()
+	w.aside(node, goesOn)
+	w.aside(node, young)
+	equal(w, "one piece", w.pruneSessionsOnce(border, 1), 1)
+	equal(w, "the rest", w.pruneSessions(border, 1), 2)
+	for i, key := range old {
+		w.isGone(gone[i])
+		_, err := w.st.Session(w.ctx, key, "")
+		w.fails(err, chat.ErrSessionNotFound)
+	}
+	for _, key := range append(named, goesOn, young) {
+		w.session(key)
+	}
+	equal(w, "found", len(w.search("needle", store.SearchQuery{}).Hits), len(named)+3)
+	if n := w.indexed(); n > int64(len(named)+1) {
+		w.Fatalf("%d entries are left in the index", n)
+	}
+	before := w.session(goesOn)
+	w.clock.advance(time.Second)
+	equal(w, "later", w.pruneSessions(w.clock.now(), many), 2)
+	c, run, seq := w.turn(node, goesOn)
+	equal(w, "number of the next message of a conversation's compactions", seq, before.LastSeq+1)
+	if c.Epoch <= before.Epoch {
+		w.Fatalf("the epoch %d is used again, it was %d", c.Epoch, before.Epoch)
+	}
+	w.finish(answered(c, run))
+	w.checkInvariants("after the sessions have gone")
+}
+
+// neededSideTurnsStay: what runs, what is not announced, and the tasks of a tree that runs.
+func neededSideTurnsStay(w *world) {
+	node, key := w.node(), w.key()
+	c, parent, _ := w.turn(node, key)
+	p := w.spawn(c, parent, parent)
+	p.Announce = true
+	p.Accept.Message.Session = chat.TaskKey("main", w.uuid())
+	a, id := w.spawned(p), p.Accept.Message.ID
+	prune := func(when string, want int) {
+		w.Helper()
+		w.clock.advance(time.Second)
+		equal(w, when, w.pruneSessions(w.clock.now(), many), want)
+	}
+	prune("while the task waits", 0)
+	child := claimOf(p.Accept.Message.Session, a)
+	w.start(child, id, a.Seq)
+	prune("while it runs", 0)
+	w.finish(answered(child, id))
+	prune("while its parent runs", 0)
+	w.finish(answered(c, parent))
+	prune("while its end is not announced", 0)
+	w.ok(w.st.Announced(w.ctx, id))
+	prune("when all of that is over", 1)
+	equal(w, "tasks", len(w.tasks(store.TaskFilter{ID: id})), 0)
+	w.checkInvariants("after the task has gone")
+}
+
+func (w *world) pruneSessionsOnce(before time.Time, limit int) int {
+	w.Helper()
+	n, err := w.st.PruneSessions(w.ctx, store.PruneParams{Before: before, Limit: limit})
+	w.ok(err)
+	return n
 }
