@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -52,20 +53,24 @@ func TestAWriteTokenThatSeesItsOwnDelaysNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the job of the operator ran", 10*time.Second, answered("agent:main:ticks", "tick tock"))
-		var st struct {
-			Lanes []struct {
-				Name   string
-				Active int
+		eventually(t, "ten turns of the token run, and no other", 10*time.Second, func() bool { // the slot of the job is free shortly after its answer
+			var st struct {
+				Lanes []struct {
+					Name   string
+					Active int
+				}
 			}
-		}
-		if err := operator.Into(&st, "lanes.status", nil); err != nil {
-			t.Fatal(err)
-		}
-		for _, l := range st.Lanes {
-			if want := map[string]int{"main": 10}[l.Name]; l.Active != want {
-				t.Errorf("%d turns in the lane %s, want %d", l.Active, l.Name, want)
+			if err := operator.Into(&st, "lanes.status", nil); err != nil {
+				t.Fatal(err)
 			}
-		}
+			active := map[string]int{}
+			for _, l := range st.Lanes {
+				if l.Active > 0 {
+					active[l.Name] = l.Active
+				}
+			}
+			return maps.Equal(active, map[string]int{"main": 10})
+		})
 		// 52 wait already; 100 may.
 		refused := error(nil)
 		waiting := 52

@@ -135,8 +135,8 @@ func TestEveryCommandAsRootAndAsAnOrdinaryUser(t *testing.T) {
 		row.Go(func() {
 			h.as("the holder of a token", ordinaryUser, []string{"LANEWAY_TOKEN=" + secret}, c.args, c.holder, c.holderPrints)
 		})
-		if c.holderPrints == tooFew {
-			row.Wait() // root changes what the holder looks at
+		if c.holderPrints == tooFew || strings.HasPrefix(c.args, "send ") {
+			row.Wait() // root changes what the holder looks at; the sender of the first message owns the conversation, and may reset it
 		}
 		h.as("root", nil, nil, c.args, c.root, c.rootPrints)
 		row.Wait()
