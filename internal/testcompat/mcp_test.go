@@ -4,6 +4,7 @@ package testcompat
 
 import (
 	"context"
+	"fmt"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -11,11 +12,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"laneway/internal/teste2e"
+	"laneway/internal/testtelegram"
 )
 
 // The versions of the client and of the conformance suite that were tried.
@@ -24,42 +27,70 @@ const (
 	conformanceVersion = "0.1.16"
 )
 
+// mcpScript is a program behind an agent (its message is http or stdio), or, without a turn, a client with a credential. It calls every tool that is listed; in a turn those
+// that create or send come first, because behind text that may come from outside a person would be asked.
 const mcpScript = `
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import assert from "node:assert";
-const every = {
-  cron: { action: "list" }, message: { text: "a note" }, remind: { when: "tomorrow 15:00", text: "call Ada" }, sessions: { action: "list" },
-};
-const requestInit = { headers: { Authorization: "Bearer " + process.env.TOKEN } };
-for (const transport of [
-  new StreamableHTTPClientTransport(new URL(process.env.BASE + "/mcp"), { requestInit }),
-  new StdioClientTransport({ command: process.env.LANEWAY, args: ["mcp", "--url", process.env.BASE], env: { LANEWAY_TOKEN: process.env.TOKEN, PATH: process.env.PATH, HOME: process.env.HOME } }),
-]) {
-  const client = new Client({ name: "compat", version: "1" });
-  await client.connect(transport);
-  const { tools } = await client.listTools();
-  for (const [name, args] of Object.entries(every)) {
-    assert(tools.some((t) => t.name === name && t.inputSchema.type === "object"), name + " is not listed");
-    const result = await client.callTool({ name, arguments: args });
-    assert(!result.isError && result.content[0].text, name + ": " + JSON.stringify(result));
-  }
-  const wrong = await client.callTool({ name: "remind", arguments: { now: 1 } });
-  assert(wrong.isError && /there is no argument/.test(wrong.content[0].text), JSON.stringify(wrong));
-  await assert.rejects(client.callTool({ name: "fly", arguments: {} }));
-  await client.close();
+import { readFileSync } from "node:fs";
+const how = process.argv[2] || readFileSync(0, "utf8").trim();
+const token = process.env.LANEWAY_MCP_TOKEN || process.env.TOKEN;
+const url = new URL(process.env.LANEWAY_MCP_URL || process.env.BASE + "/mcp");
+const ofTurn = Boolean(process.env.LANEWAY_MCP_TOKEN);
+const note = "a note over " + how;
+const every = [
+  ["remind", { when: "tomorrow 15:00", text: "call Ada over " + how }, /^Reminder /],
+  ["cron", { action: "list" }, new RegExp("call Ada over " + how)],
+  ["message", { text: note }, /^The text is on its way/],
+  ["sessions", { action: "list" }, /agent:main:/],
+  ["send_file", { name: how + ".txt", text: "apples over " + how }, /is on its way/],
+  ["history_search", { query: ofTurn ? how : note }, ofTurn ? new RegExp("user: " + how) : new RegExp("assistant: " + note)],
+  ["spawn", { task: "repeat", wait: true }, /the spawned turn was here/],
+  ["delegate", { agent: "sister", task: "the sister repeats " + how }, new RegExp("the sister repeats " + how)],
+];
+if (how === "repeat") {
+  console.log("the spawned turn was here");
+  process.exit(0);
 }
-const refused = new Client({ name: "compat", version: "1" });
-await assert.rejects(refused.connect(new StreamableHTTPClientTransport(new URL(process.env.BASE + "/mcp"), { requestInit: { headers: { Authorization: "Bearer wrong" } } })));
-console.log("all well");
+const connected = async (token) => {
+  const client = new Client({ name: "compat", version: "1" });
+  const transport = how === "http"
+    ? new StreamableHTTPClientTransport(url, { requestInit: { headers: { Authorization: "Bearer " + token } } })
+    : new StdioClientTransport({
+      command: process.env.LANEWAY, args: ofTurn ? ["mcp"] : ["mcp", "--url", url.origin],
+      env: { ...(ofTurn ? { LANEWAY_MCP_URL: url.href, LANEWAY_MCP_TOKEN: token } : { LANEWAY_TOKEN: token }), PATH: process.env.PATH, HOME: process.env.HOME },
+    });
+  await client.connect(transport);
+  return client;
+};
+const client = await connected(token);
+const { tools } = await client.listTools();
+for (const tool of tools) assert(tool.inputSchema.type === "object" && every.some(([name]) => name === tool.name), tool.name + " is not called");
+assert.deepStrictEqual(tools.map((t) => t.name).sort(), (ofTurn ? every.map(([name]) => name) : ["cron", "history_search", "message", "remind", "sessions"]).sort());
+const wrong = await client.callTool({ name: "remind", arguments: { now: 1 } });
+assert(wrong.isError && /there is no argument/.test(wrong.content[0].text), JSON.stringify(wrong));
+await assert.rejects(client.callTool({ name: "fly", arguments: {} }));
+for (const [name, args, want] of every) {
+  if (!tools.some((t) => t.name === name)) continue;
+  let result, until = Date.now() + 30000;
+  do { // what was sent is found when it is delivered
+    result = await client.callTool({ name, arguments: args });
+    assert(!result.isError, name + ": " + JSON.stringify(result));
+  } while (!want.test(result.content[0].text.trim()) && !ofTurn && Date.now() < until && await new Promise((done) => setTimeout(done, 200, true)));
+  assert(want.test(result.content[0].text.trim()), name + ": " + JSON.stringify(result));
+}
+await client.close();
+await assert.rejects(connected("wrong"));
+console.log("called " + tools.length + " tools over " + how);
 `
 
-// npmRun installs packages of npm into a directory and returns a function that runs programs in it.
-func npmRun(ctx context.Context, t *testing.T, packages ...string) func(env []string, name string, args ...string) (string, error) {
+// npmRun installs packages of npm into a directory, beside [mcpScript], and returns it with a function that runs programs in it.
+func npmRun(ctx context.Context, t *testing.T, packages ...string) (dir string, run func(env []string, name string, args ...string) (string, error)) {
 	t.Helper()
-	dir := t.TempDir()
-	run := func(env []string, name string, args ...string) (string, error) {
+	dir = t.TempDir()
+	run = func(env []string, name string, args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 		out, err := cmd.CombinedOutput()
@@ -71,23 +102,84 @@ func npmRun(ctx context.Context, t *testing.T, packages ...string) func(env []st
 	if err := os.WriteFile(filepath.Join(dir, "try.mjs"), []byte(mcpScript), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return run
+	return dir, run
 }
 
-// TestOfficialMCPClient lets the client of npm list and call every tool, over HTTP and through laneway mcp.
+// TestOfficialMCPClient lets the client of npm list and call every tool of a credential, over HTTP and through laneway mcp.
 func TestOfficialMCPClient(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()
-		run := npmRun(ctx, t, "@modelcontextprotocol/sdk@"+mcpVersion)
+		_, run := npmRun(ctx, t, "@modelcontextprotocol/sdk@"+mcpVersion)
 		g := teste2e.Install(t, database, secrets+"agents: {main: {runner: echo, script: true}}\n")
 		g.Start()
-		out, err := run([]string{"TOKEN=" + writeToken, "BASE=" + g.URL(), "LANEWAY=" + teste2e.Binary(t)}, "node", "try.mjs")
-		if err != nil || !strings.Contains(out, "all well") {
-			t.Errorf("%v\n%s", err, out)
+		o := teste2e.OpenOracle(t, g, database)
+		for _, how := range []string{"http", "stdio"} {
+			out, err := run([]string{"TOKEN=" + writeToken, "BASE=" + g.URL(), "LANEWAY=" + teste2e.Binary(t)}, "node", "try.mjs", how)
+			if err != nil || !strings.Contains(out, "called 5 tools over "+how) {
+				t.Errorf("%v\n%s", err, out)
+			}
+			for _, query := range []string{
+				"SELECT count(*) FROM cron_jobs WHERE name = 'call Ada over " + how + "'", "SELECT count(*) FROM transcript WHERE content = 'a note over " + how + "'",
+			} {
+				if n := o.Count(query); n != 1 {
+					t.Errorf("%s: %d, want 1", query, n)
+				}
+			}
 		}
-		if n := teste2e.OpenOracle(t, g, database).Count("SELECT count(*) FROM cron_jobs WHERE name = 'call Ada'"); n != 1 {
-			t.Errorf("%d reminders of the same time and text, want 1", n)
+	})
+}
+
+// TestOfficialMCPClientInATurn lets it call every tool of a turn, as a program behind an agent that a person asks in Telegram.
+func TestOfficialMCPClientInATurn(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+		defer cancel()
+		dir, _ := npmRun(ctx, t, "@modelcontextprotocol/sdk@"+mcpVersion)
+		program, err := exec.LookPath("node")
+		if err != nil {
+			t.Fatalf("node is not here; install Node.js: %v", err)
+		}
+		const anna = 7
+		telegram := testtelegram.New(testtelegram.Config{})
+		telegram.AddPrivate(anna, "Anna")
+		api := httptest.NewServer(telegram)
+		t.Cleanup(api.Close)
+		t.Cleanup(api.CloseClientConnections) // polls hang
+		g := teste2e.Install(t, database, fmt.Sprintf("agents:\n  main: {runner: command, command: [%q, %q], env: {LANEWAY: %q}}\n  sister: {runner: echo}\n"+
+			"channels: {telegram: {token: %q, api_url: %q, poll_timeout: 5s, allow: [%d]}}\n",
+			program, filepath.Join(dir, "try.mjs"), teste2e.Binary(t), telegram.Token(), api.URL, anna))
+		g.Start()
+		for _, how := range []string{"http", "stdio"} {
+			telegram.Say(anna, anna, how)
+			want := []string{"called 8 tools over " + how, "a note over " + how, how + ".txt: apples over " + how}
+			shown := func() (list []string) {
+				for _, m := range telegram.Messages(anna) {
+					text := strings.TrimSpace(m.Text)
+					if m.File != nil {
+						text = m.File.Name + ": " + string(m.File.Content)
+					}
+					if slices.Contains(want, text) {
+						list = append(list, text)
+					}
+				}
+				return slices.Sorted(slices.Values(list))
+			}
+			slices.Sort(want)
+			if !eventually(t, time.Minute, func() bool { return slices.Equal(shown(), want) }) {
+				t.Errorf("Anna reads %q, want %q each once", telegram.Texts(anna), want)
+			}
+		}
+		o := teste2e.OpenOracle(t, g, database)
+		for query, want := range map[string]int{
+			"SELECT count(*) FROM cron_jobs WHERE name LIKE 'call Ada over %'":                                   2,
+			"SELECT count(*) FROM inbox WHERE parent IS NOT NULL AND lane = 'subagent' AND outcome = 'answered'": 2,
+			"SELECT count(*) FROM inbox WHERE parent IS NOT NULL AND lane = 'team' AND outcome = 'answered'":     2,
+			"SELECT count(*) FROM turn_rounds": 0,
+		} {
+			if n := o.Count(query); n != want {
+				t.Errorf("%s: %d, want %d", query, n, want)
+			}
 		}
 	})
 }
@@ -121,7 +213,7 @@ func TestMCPConformance(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	dir := clients(t)
-	run := npmRun(ctx, t, "@modelcontextprotocol/conformance@"+conformanceVersion)
+	_, run := npmRun(ctx, t, "@modelcontextprotocol/conformance@"+conformanceVersion)
 	g := teste2e.Install(t, "", secrets+"agents: {main: {runner: echo}}\n")
 	g.Start()
 	to, err := url.Parse(g.URL())
