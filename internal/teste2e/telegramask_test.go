@@ -1,0 +1,61 @@
+package teste2e
+
+import (
+	"strings"
+	"testing"
+
+	"laneway/internal/testtelegram"
+)
+
+// TestAnACPAgentAsksByButtonsInTelegram runs the example agent of the SDK behind a bot. Its permission question is a message with buttons: a press allows the change, another one
+// skips it, a press of another person changes nothing, and a question that is not answered is refused when its time is over.
+func TestAnACPAgentAsksByButtonsInTelegram(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		program := buildExample(t, "github.com/coder/acp-go-sdk/example/agent")
+		c := openChatroomOf(t, database, "{runner: acp, command: ["+program+"], question_timeout: 15s}", "    allow: [7, 8]\n", testtelegram.Config{})
+		c.Start()
+		question := func(say string) (asked shown) {
+			t.Helper()
+			before := c.Count(anna, "wants to do this for you: ")
+			c.Telegram.Say(anna, anna, say)
+			c.Await("the question", func() bool { return c.Count(anna, "wants to do this for you: ") > before })
+			for _, m := range c.Telegram.Messages(anna) {
+				if strings.Contains(m.Text, "wants to do this for you: Modifying critical configuration file\nat /home/user/project/config.json") {
+					asked = shown{m}
+				}
+			}
+			return asked
+		}
+		const applied, skipped = "The changes have been applied.", "I understand you prefer not to make that change."
+
+		asked := question("change the configuration")
+		c.Telegram.Press(anna, bob, asked.ID, asked.button(t, "Allow this change").Data)
+		c.Await("the press of another person is refused", func() bool { return c.pressAnswers("You may not use this") == 1 })
+		if n := c.Count(anna, applied); n != 0 {
+			t.Error("the press of another person has allowed the change")
+		}
+		c.Telegram.Press(anna, anna, asked.ID, asked.button(t, "Allow this change").Data)
+		c.Await("the change is made", func() bool { return c.Count(anna, applied) == 1 })
+		if n := c.Count(anna, "The answer is: Allow this change."); n != 1 {
+			t.Errorf("the answer is confirmed %d times: %q", n, c.Telegram.Texts(anna))
+		}
+
+		asked = question("change it again")
+		c.Telegram.Press(anna, anna, asked.ID, asked.button(t, "Skip this change").Data)
+		c.Await("the change is skipped", func() bool { return c.Count(anna, skipped) == 1 })
+
+		asked = question("and once more")
+		c.Await("the question is refused when its time is over", func() bool { return c.Count(anna, skipped) == 2 })
+		c.rest()
+		c.Telegram.Press(anna, anna, asked.ID, asked.button(t, "Allow this change").Data)
+		c.Await("a late press is answered", func() bool { return c.Count(anna, "there is no open question")+c.pressAnswers("too old") == 1 })
+		c.rest()
+		if n := c.Count(anna, applied); n != 1 {
+			t.Errorf("%d changes are made, want the one that was allowed", n)
+		}
+		if n := OpenOracle(t, c.Gateway, database).Count("SELECT count(*) FROM tool_questions WHERE state = 'open'"); n != 0 {
+			t.Errorf("%d questions are left open", n)
+		}
+		c.Close()
+	})
+}
