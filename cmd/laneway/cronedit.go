@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 )
 
@@ -170,42 +169,4 @@ func (c *cronEdit) fires(ctx context.Context, conn gatewayConn, id string, membe
 		lines = append(lines, "  "+oneLine(f.Local))
 	}
 	return lines, nil
-}
-
-// differences are a line for each member that changes.
-func differences(old, members map[string]any) []string {
-	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		before, after := old[name], members[name]
-		if whole, ok := before.(map[string]any); ok {
-			if given, ok := after.(map[string]any); ok {
-				before = onlyNamed(whole, given)
-			}
-		}
-		was, is := asJSON(before), asJSON(after)
-		if was != is {
-			lines = append(lines, fmt.Sprintf("%s: %s → %s", name, oneLine(was), oneLine(is)))
-		}
-	}
-	return lines
-}
-
-// onlyNamed are the members of an object that another one has, too.
-func onlyNamed(whole, given map[string]any) map[string]any {
-	out := map[string]any{}
-	for name := range given {
-		if value, has := whole[name]; has {
-			out[name] = value
-		}
-	}
-	return out
-}
-
-// asJSON is a value on one line; null for none.
-func asJSON(v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return "?"
-	}
-	return string(text)
 }

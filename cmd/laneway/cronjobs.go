@@ -34,7 +34,11 @@ func scheduleOf(j wire.Job) string {
 	s := j.Schedule
 	switch s.Kind {
 	case "every":
-		return "every " + short(time.Duration(s.EveryMs)*time.Millisecond)
+		d := time.Duration(s.EveryMs) * time.Millisecond
+		if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
+			return "every " + short(d)
+		}
+		return "every " + exact(d)
 	case "at":
 		return "at " + s.At
 	}

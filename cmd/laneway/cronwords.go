@@ -96,14 +96,19 @@ func (w flagWord) duration(text string) string {
 	case d > 0 && d%(24*time.Hour) == 0:
 		return fmt.Sprintf("%dh", d/time.Hour) + inDays(d)
 	default:
-		text := d.String()
-		for _, zero := range []string{"m0s", "h0m"} {
-			if strings.HasSuffix(text, zero) {
-				text = text[:len(text)-2]
-			}
-		}
-		return text
+		return exact(d)
 	}
+}
+
+// exact is a duration as Go writes it, without zeros at its end.
+func exact(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
 }
 
 // inDays explains a duration that has no short form on the command line.
