@@ -68,7 +68,8 @@ type AnswerQuestion struct {
 // Questions are what persons are asked. An allowed call is durable from the answer on: the node that took the answer makes it, and after the end of that node
 // another one. An answer for which a turn waits is of no use without that turn, so that question ends with it.
 type Questions interface {
-	// PutQuestion stores an open question for its life. One whose ID is there is left unchanged. [ErrQuestionsFull] stores nothing.
+	// PutQuestion stores an open question for its life. One whose ID is there is left unchanged. [ErrQuestionsFull] stores nothing; questions of turns whose node has
+	// ended do not count.
 	PutQuestion(ctx context.Context, q Question) error
 	// Question returns a question as it is now; chat.ErrNotFound.
 	Question(ctx context.Context, id string) (Question, error)

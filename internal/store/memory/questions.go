@@ -25,7 +25,7 @@ func (s *Store) PutQuestion(ctx context.Context, q store.Question) error {
 			switch {
 			case known.State != store.QuestionAllowed && !known.ExpiresAt.After(now.Add(store.QuestionLife-store.QuestionKept)):
 				delete(s.questions, id)
-			case known.Owner == q.Owner && known.State == store.QuestionOpen && known.ExpiresAt.After(now):
+			case known.Owner == q.Owner && known.State == store.QuestionOpen && known.ExpiresAt.After(now) && (known.Waits == "" || s.alive(known.Waits, now)):
 				open++
 			}
 		}

@@ -18,9 +18,10 @@ const (
 	putQuestionSQL = `INSERT INTO tool_questions (id, owner, state, node, expires_at, call, result)
 		VALUES ($2, $3, 'open', $6, ` + nowSQL + ` + $4::bigint, $5, '')`
 
-	// countQuestionsSQL counts the question itself and the open ones of its person. $1 clock, $2 id, $3 owner.
-	countQuestionsSQL = `SELECT count(*) FILTER (WHERE id = $2), count(*) FILTER (WHERE owner = $3 AND state = 'open' AND expires_at > ` + nowSQL + `)
-		FROM tool_questions WHERE id = $2 OR owner = $3`
+	// countQuestionsSQL counts the question itself and the open ones of its person, without those of turns whose node has ended. $1 clock, $2 id, $3 owner.
+	countQuestionsSQL = `SELECT count(*) FILTER (WHERE q.id = $2), count(*) FILTER (WHERE q.owner = $3 AND q.state = 'open' AND q.expires_at > ` + nowSQL + `
+			AND (q.node = '' OR EXISTS (SELECT 1 FROM nodes n WHERE n.id = q.node AND n.lease_until > ` + nowSQL + `)))
+		FROM tool_questions q WHERE q.id = $2 OR q.owner = $3`
 
 	// takeQuestionsSQL gives a node calls whose node has ended. $1 clock, $2 node, $3 limit.
 	takeQuestionsSQL = `UPDATE tool_questions SET node = $2 WHERE id IN (

@@ -30,8 +30,9 @@ func (s *Store) PutQuestion(ctx context.Context, q store.Question) error {
 			return err
 		}
 		var known, open int
-		err := t.one(ctx, `SELECT count(*) FILTER (WHERE id = ?), count(*) FILTER (WHERE owner = ? AND state = 'open' AND expires_at > ?) FROM tool_questions
-			WHERE id = ? OR owner = ?`, q.ID, q.Owner, t.now, q.ID, q.Owner).Scan(&known, &open)
+		err := t.one(ctx, `SELECT count(*) FILTER (WHERE q.id = ?), count(*) FILTER (WHERE q.owner = ? AND q.state = 'open' AND q.expires_at > ?
+				AND (q.node = '' OR EXISTS (SELECT 1 FROM nodes n WHERE n.id = q.node AND n.lease_until > ?)))
+			FROM tool_questions q WHERE q.id = ? OR q.owner = ?`, q.ID, q.Owner, t.now, t.now, q.ID, q.Owner).Scan(&known, &open)
 		switch {
 		case err != nil || known > 0:
 			return err

@@ -17,6 +17,7 @@ func questionTests() []test {
 		{"AQuestionEndsAfterItsTime", questionEnds},
 		{"ARepeatedQuestionChangesNothing", questionRepeated},
 		{"APersonHasABoundedNumberOfOpenQuestions", questionsBounded},
+		{"QuestionsOfATurnWhoseNodeHasEndedDoNotCount", questionsOfDeadNodes},
 		{"OfTwoAnswersAtOnceOneCounts", questionRace},
 		{"AnAllowedCallOutlivesItsNode", questionTaken},
 		{"AnAnswerReachesTheTurnThatWaits", questionWaited},
@@ -117,6 +118,24 @@ func questionsBounded(w *world) {
 	w.ask(w.id("q"), w.id("bob"))
 	w.clock.advance(store.QuestionLife)
 	w.ok(w.st.PutQuestion(w.ctx, one))
+}
+
+func questionsOfDeadNodes(w *world) {
+	owner, killed, other := w.id("ann"), w.node(), w.node()
+	put := func(waits string) error {
+		return w.st.PutQuestion(w.ctx, store.Question{ID: w.id("q"), Owner: owner, Body: json.RawMessage(`[]`), Waits: waits})
+	}
+	for i := range store.MaxQuestions - 1 {
+		w.ok(put([]string{killed, other}[i%2]))
+	}
+	w.ok(put("")) // a call of a tool, which outlives its node
+	w.fails(put(killed), store.ErrQuestionsFull)
+	w.clock.advance(lease)
+	next := w.node()
+	for range store.MaxQuestions - 1 {
+		w.ok(put(next))
+	}
+	w.fails(put(next), store.ErrQuestionsFull)
 }
 
 func questionRace(w *world) {
