@@ -67,6 +67,7 @@ func (t *turn) atRoot(lead fromWhom, place chat.Task) fromWhom {
 // waitsOf makes the waits of a turn; ctx is that of its agent.
 func (ts *turns) waitsOf(ctx context.Context, t *turn, st *scheduler.Turn[work]) *waits {
 	return &waits{
+		leave: st.LeaveToNext,
 		yield: func(fn func()) error {
 			return st.Yield(ctx, func(context.Context) error { fn(); return nil })
 		},

@@ -149,13 +149,20 @@ func (tt turnTasks) message(n tool.NewTask) (chat.Message, error) {
 // pollEach is which look of a waiting parent reads the store, see [events.Publisher.Wait]: the end of a sub-turn of this process wakes it.
 const pollEach = 5
 
-// Wait waits for the end of a sub-turn without a slot.
+// Wait waits for the end of a sub-turn without a slot. In a drain it waits for one that has begun; else the turn ends, and the next process runs it again with
+// its sub-turn.
 func (tt turnTasks) Wait(ctx context.Context, id string) (end chat.RunEnd, err error) {
 	looks := 0
 	read := func(ctx context.Context, id string) (chat.RunEnd, bool, error) {
 		looks++
-		if looks > 1 && looks%pollEach != 0 {
+		draining := tt.node.Draining()
+		if !draining && looks > 1 && looks%pollEach != 0 {
 			return chat.RunEnd{}, false, nil
+		}
+		if draining {
+			if m, err := tt.store.MessageByID(ctx, id); err == nil && m.State != store.StateRunning && m.State != store.StateDone {
+				tt.t.waits.leave()
+			}
 		}
 		return tt.endOf(ctx, id)
 	}

@@ -12,6 +12,8 @@ type waits struct {
 	// turn, not with a call: a call can end earlier, and the turn then goes on with its slot.
 	yield func(fn func()) error
 	note  func(away bool) error
+	// leave ends the turn in a drain, so that the next process runs it again.
+	leave func()
 
 	mu    sync.Mutex
 	count int

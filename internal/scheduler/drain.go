@@ -34,6 +34,18 @@ func (s *Scheduler[M]) Drain(ctx context.Context) error {
 	}
 }
 
+// LeaveToNext cancels the turn with ErrDraining before the deadline of the drain, because it waits for what does not happen in this process any more. Without a
+// drain, and for a turn that is settled, cancelled or over, it does nothing.
+func (t *Turn[M]) LeaveToNext() {
+	fx := t.s.begin()
+	t.s.mu.Lock()
+	if t.s.core.draining {
+		t.s.core.turns.cancelWithin(t, &CancelCause{Reason: ReasonDraining}, t.s.cfg.StopGrace/2, &fx)
+	}
+	t.s.mu.Unlock()
+	t.s.perform(&fx)
+}
+
 // beginDrain refuses everything new and ends what waits.
 func (s *Scheduler[M]) beginDrain() {
 	fx := s.begin()
