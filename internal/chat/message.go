@@ -56,9 +56,6 @@ const (
 	DropNew DropPolicy = "new" // the incoming one
 )
 
-// DropPolicies lists every policy.
-func DropPolicies() []DropPolicy { return []DropPolicy{DropOld, DropNew} }
-
 // Sender is who sent a message. Identity is ID within the channel; Name is decoration and never identity.
 type Sender struct {
 	ID   string `json:"id,omitempty"`

@@ -4,7 +4,7 @@
 //
 // The list of tables comes from the databases, not from this program: an adapter reads its catalog and returns every table but those that it
 // names as its own ([Side].Tables). A table that only one side has, or a column, stops the copy before the first row. So a table that a later
-// migration adds is copied without a change here, and one that is added for one engine only is noticed ([Alike]).
+// migration adds is copied without a change here, and one that is added for one engine only is noticed by a test.
 //
 // Values have one common form ([Value]): NULL, an integer, a number, a text, bytes. Two differences between the engines are rules, not lists. A text column
 // that is NOT NULL on one side may be NULL on the other: there NULL and the empty text mean the same. One side may refuse NUL and invalid UTF-8 ([Side].Storable): the

@@ -18,7 +18,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"strings"
 	"sync"
 
 	"laneway/internal/agent"
@@ -85,9 +84,6 @@ func (t *Turns) open(ctx context.Context, raw []byte, box agent.Toolbox) (access
 		one.calls.Wait()
 	}
 }
-
-// IsTurn reports whether a secret looks like the token of a turn.
-func IsTurn(secret string) bool { return strings.HasPrefix(secret, Prefix) }
 
 // Enter returns the tools of the turn that has this token, for one request: ctx is over when the turn or the given context is, and the caller calls leave
 // when the request is over. ok is false when no running turn has the token.

@@ -3,6 +3,7 @@ package access_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,7 @@ func TestATokenEndsWithItsTurn(t *testing.T) {
 	first, end := turns.Open(t.Context(), box{})
 	second, endSecond := turns.Open(t.Context(), box{})
 	defer endSecond()
-	if first.Token == second.Token || !access.IsTurn(first.Token) || first.URL != "http://127.0.0.1:1/mcp" {
+	if first.Token == second.Token || !strings.HasPrefix(first.Token, access.Prefix) || first.URL != "http://127.0.0.1:1/mcp" {
 		t.Fatalf("got %+v and %+v", first, second)
 	}
 	_, _, leave, ok := turns.Enter(t.Context(), first.Token)
@@ -99,7 +100,7 @@ func TestTheTokenOfAKeptProgramOpensTheTurnThatRuns(t *testing.T) {
 	first, end := turns.OpenKept(t.Context(), "agent:main:a", numbered{n: 1})
 	other, endOther := turns.OpenKept(t.Context(), "agent:main:b", numbered{n: 9})
 	defer endOther()
-	if first.Token == other.Token || !access.IsTurn(first.Token) || opened(first.Token) != 1 || opened(other.Token) != 9 {
+	if first.Token == other.Token || !strings.HasPrefix(first.Token, access.Prefix) || opened(first.Token) != 1 || opened(other.Token) != 9 {
 		t.Fatalf("got %+v and %+v", first, other)
 	}
 	end()
