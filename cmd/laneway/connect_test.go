@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"laneway/internal/client"
+	"laneway/internal/config"
 )
 
 // A command that came while the gateway was starting failed with "gateway unavailable".
@@ -40,6 +43,62 @@ func TestACommandWaitsForAGatewayThatStarts(t *testing.T) {
 				b.run(t, row.code, row.args...)
 				if took := time.Since(began); took > 7*time.Second || row.code == exitFailure && errors.Is(row.err, client.ErrNoGateway) && took > 0 {
 					t.Errorf("it took %s", took)
+				}
+			})
+		})
+	}
+}
+
+// A command beside the very first laneway serve found no token file, which that one makes right before it listens, and failed.
+func TestACommandWaitsForTheFirstStartOfAGateway(t *testing.T) {
+	t.Parallel()
+	const never = time.Hour
+	for name, row := range map[string]struct {
+		args          []string
+		token, listen time.Duration
+		code          int
+		took          time.Duration // at most
+	}{
+		"starts in time":     {[]string{"send", "hello"}, 2 * time.Second, 3 * time.Second, exitOK, 4 * time.Second},
+		"no gateway":         {[]string{"send", "hello"}, never, never, exitFailure, 7 * time.Second},
+		"it never listens":   {[]string{"send", "hello"}, 2 * time.Second, never, exitFailure, 7 * time.Second},
+		"not to wait":        {[]string{"send", "hello", "--connect-wait", "0"}, 2 * time.Second, 3 * time.Second, exitFailure, 0},
+		"not the first time": {[]string{"send", "hello"}, 0, never, exitFailure, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				b, began := newBench("", "LANEWAY_DATA", data), time.Now()
+				lookup, dial := b.env.lookupEnv, b.env.dial
+				b.env.lookupEnv = func(name string) (string, bool) {
+					if name == "LANEWAY_TOKEN" {
+						return "", false
+					}
+					return lookup(name)
+				}
+				b.env.dial = func(ctx context.Context, to target) (gatewayConn, error) {
+					if time.Since(began) < row.listen {
+						return nil, client.ErrNoGateway
+					}
+					return dial(ctx, to)
+				}
+				write := func() {
+					if err := os.WriteFile(config.TokenPath(data), []byte("right"), 0o600); err != nil {
+						t.Error(err)
+					}
+				}
+				if row.token == 0 {
+					write()
+				} else {
+					defer time.AfterFunc(row.token, write).Stop()
+				}
+				b.run(t, row.code, row.args...)
+				if took := time.Since(began); took > row.took {
+					t.Errorf("it took %s, want at most %s", took, row.took)
+				}
+				if row.token == never && !strings.Contains(b.stderr.String(), "start a gateway with laneway serve") {
+					t.Errorf("it printed %q", b.stderr.String())
 				}
 			})
 		})

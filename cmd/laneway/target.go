@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -202,9 +201,16 @@ func localToken(loaded *config.Loaded, ofData bool) (secret.Secret, error) {
 		return secret.Secret{}, usageError("there is no home directory to look for the token in; use --token or --data DIR")
 	}
 	if _, err := os.Stat(config.TokenPath(cfg.Data)); os.IsNotExist(err) {
-		return secret.Secret{}, fmt.Errorf("there is no token in %s; start a gateway with laneway serve, or use --token, --config FILE or --data DIR", cfg.Data)
+		return secret.Secret{}, &noTokenError{cfg.Data}
 	}
 	return localSecret(config.ReadSecretFile(config.TokenPath(cfg.Data)))
+}
+
+// noTokenError reports a data directory without a token: no gateway was ever started there, or the first one is about to make it.
+type noTokenError struct{ data string }
+
+func (e *noTokenError) Error() string {
+	return "there is no token in " + e.data + "; start a gateway with laneway serve, or use --token, --config FILE or --data DIR"
 }
 
 // localSecret turns the refusal of a file into an ordinary error: a client that cannot read its token is no gateway that must not start.
@@ -228,8 +234,9 @@ func loopbackURL(address string) bool {
 	return err == nil && !config.Public(net.JoinHostPort(u.Hostname(), "0"))
 }
 
-// connect opens the connection that the flags describe. A gateway that is starting, or that refuses connections for the moment, is asked again for ConnectWait; of several, so are
-// those that refuse.
+// connect opens the connection that the flags describe. A gateway that is starting, or that refuses connections for the moment, is asked again for
+// ConnectWait; of several, so are those that do not listen. So is one whose data directory has no token yet: its first start makes the token, and
+// listens right after that.
 func (f clientFlags) connect(ctx context.Context, env *environment) (gatewayConn, error) {
 	conn, _, err := f.connectTo(ctx, env)
 	return conn, err
@@ -247,17 +254,24 @@ func (f clientFlags) serving(ctx context.Context, env *environment) (target, err
 
 func (f clientFlags) connectTo(ctx context.Context, env *environment) (conn gatewayConn, to target, err error) {
 	targets, err := f.targets(env)
-	if err != nil {
+	_, firstStart := errors.AsType[*noTokenError](err)
+	if err != nil && !firstStart {
 		return nil, target{}, err
 	}
 	until := time.Now().Add(f.ConnectWait)
 	err = retry.Do(ctx, retry.Options{
 		Policy: retry.Policy{Base: 100 * time.Millisecond, Max: 500 * time.Millisecond}, MaxWait: time.Second,
 		Retryable: func(err error) bool {
-			again := errors.Is(err, client.ErrUnavailable) || len(targets) > 1 && errors.Is(err, client.ErrNoGateway)
+			_, noToken := errors.AsType[*noTokenError](err)
+			again := noToken || errors.Is(err, client.ErrUnavailable) || (firstStart || len(targets) > 1) && errors.Is(err, client.ErrNoGateway)
 			return again && time.Now().Before(until)
 		},
 	}, func(ctx context.Context) (err error) {
+		if len(targets) == 0 {
+			if targets, err = f.targets(env); err != nil {
+				return err
+			}
+		}
 		conn, to, err = env.dialOne(ctx, targets)
 		return err
 	})
