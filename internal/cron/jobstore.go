@@ -61,7 +61,8 @@ type JobStore interface {
 	// p.JobID is that of no job and of no active run.
 	CancelRuns(ctx context.Context, p CancelParams) (Cancelled, error)
 
-	// Runs lists ledger rows, see RunFilter. A page is bounded in bytes as one of Jobs.
+	// Runs lists ledger rows in the order of ScheduledFor and then of their ids, the newest first; what happens to a row does not change its place. A page is
+	// bounded in bytes as one of Jobs. Total is exact up to 100,000.
 	Runs(ctx context.Context, f RunFilter) (RunPage, error)
 	// Run reads one row with its attempts; chat.ErrNotFound.
 	Run(ctx context.Context, id, visible string) (Run, error)

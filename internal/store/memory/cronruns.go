@@ -76,13 +76,13 @@ func (r *ledgerRow) cancel(reason cron.Reason, note string, now time.Time) {
 	}
 }
 
-// Runs lists ledger rows, see cron.RunFilter. Active ones count as newer than all others. A Limit of 0 is no bound.
+// Runs lists ledger rows, see cron.RunFilter. A Limit of 0 is no bound.
 func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error) {
 	var out cron.RunPage
 	err := s.do(ctx, "Runs", func(now time.Time) error {
 		list := s.crons.rows(func(r *ledgerRow) bool { return wantedRun(r, f) && (f.Ahead || !r.Ahead(now)) })
 		slices.SortFunc(list, func(a, b *ledgerRow) int {
-			order := cmp.Or(whenOver(a).Compare(whenOver(b)), cmp.Compare(a.ID, b.ID))
+			order := cmp.Or(a.ScheduledFor.Compare(b.ScheduledFor), cmp.Compare(a.ID, b.ID))
 			if f.Ascending {
 				return order
 			}
@@ -98,13 +98,6 @@ func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error
 		return nil
 	})
 	return out, err
-}
-
-func whenOver(r *ledgerRow) time.Time {
-	if r.State.Active() {
-		return time.UnixMilli(1 << 60)
-	}
-	return r.FinishedAt
 }
 
 func wantedRun(r *ledgerRow, f cron.RunFilter) bool {

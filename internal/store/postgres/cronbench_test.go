@@ -28,7 +28,7 @@ func BenchmarkCronClaim(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
-		exec(b, url, `UPDATE cron_jobs SET next_run_at = 1000000 - fired, next_slot = 1000000 - fired`)
+		exec(b, url, `UPDATE cron_jobs SET next_run_at = due - fired, next_slot = due - fired FROM (SELECT (date_part('epoch', now()) * 1000)::bigint - 1000 AS due) t`)
 		exec(b, url, `VACUUM cron_jobs`)
 		b.StartTimer()
 		if n := len(claimAll(b, s)); n != jobs {
@@ -147,7 +147,7 @@ func cronStore(tb testing.TB) (*postgres.Store, string) {
 	return s, url
 }
 
-// addJobs makes jobs that are long overdue.
+// addJobs makes jobs that have been due for a second.
 func addJobs(tb testing.TB, url string, n int) {
 	tb.Helper()
 	parts, err := cron.EncodeParts(cron.Job{
@@ -159,8 +159,8 @@ func addJobs(tb testing.TB, url string, n int) {
 		tb.Fatal(err)
 	}
 	exec(tb, url, fmt.Sprintf(`INSERT INTO cron_jobs (id, owner, key, name, kind, schedule, payload, delivery, alert, policy, next_slot, next_run_at)
-		SELECT md5(i::text), 'gateway', 'key ' || i, 'job ' || i, 'every', '%s', '%s', '%s', '%s', '%s', 1000000, 1000000
-		FROM generate_series(1, %d) i`, parts.Schedule, parts.Payload, parts.Delivery, parts.Alert, parts.Policy, n))
+		SELECT md5(i::text), 'gateway', 'key ' || i, 'job ' || i, 'every', '%s', '%s', '%s', '%s', '%s', due, due
+		FROM generate_series(1, %d) i, (SELECT (date_part('epoch', now()) * 1000)::bigint - 1000 AS due) t`, parts.Schedule, parts.Payload, parts.Delivery, parts.Alert, parts.Policy, n))
 }
 
 func claimAll(tb testing.TB, s *postgres.Store) []cron.Launched {

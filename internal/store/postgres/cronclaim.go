@@ -36,10 +36,14 @@ ORDER BY next_run_at, id LIMIT `
 	activeSQL = `SELECT job_id, id, state, COALESCE(started_at, 0), session_key FROM cron_run_logs
 WHERE job_id = ANY($1::text[]) AND finished_at IS NULL ORDER BY claimed_at, id`
 
-	// budgetSQL counts the runs of owners within the time of their budgets. It stops at a thousand, so that it costs the same on the
-	// busiest day.
+	// budgetSQL counts the runs of owners within the time of their budgets: those that were claimed within an hour of their planned time by the index of
+	// planned times, the others by their own. It stops at a thousand, so that it costs the same on the busiest day.
 	budgetSQL = `SELECT o.owner, (SELECT count(*) FROM (
-	SELECT 1 FROM cron_run_logs l WHERE l.owner = o.owner AND l.claimed_at > ` + nowSQL + ` - 86400000 AND l.run_id IS NOT NULL LIMIT 1000) used)
+	SELECT 1 FROM cron_run_logs l WHERE l.owner = o.owner AND l.scheduled_for > ` + nowSQL + ` - 90000000 AND l.claimed_at > ` + nowSQL + ` - 86400000
+		AND l.claimed_at - l.scheduled_for <= 3600000 AND l.run_id IS NOT NULL ORDER BY l.scheduled_for DESC LIMIT 1000) used)
+	+ (SELECT count(*) FROM (
+	SELECT 1 FROM cron_run_logs l WHERE l.owner = o.owner AND l.claimed_at > ` + nowSQL + ` - 86400000
+		AND l.claimed_at - l.scheduled_for > 3600000 AND l.run_id IS NOT NULL LIMIT 1000) late)
 FROM unnest($2::text[]) AS o(owner)`
 
 	// decidedSQL writes the decisions about jobs, which are locked. A paused job is only decided upon when its pause is over, so the

@@ -118,8 +118,9 @@ func runConditions(f cron.RunFilter) *conditions {
 	return c
 }
 
-// runSources are the conditions for active rows and for finished ones; "" = none of them are wanted.
-func runSources(f cron.RunFilter, c *conditions, clock any) (active, finished string) {
+// runStates are the conditions for active rows and for finished ones; "false" = none of them are wanted.
+func runStates(f cron.RunFilter, c *conditions, clock any) (active, finished string) {
+	active, finished = "false", "false"
 	var open, over []string
 	for _, state := range f.States {
 		if state.Active() {
@@ -128,9 +129,8 @@ func runSources(f cron.RunFilter, c *conditions, clock any) (active, finished st
 		}
 		over = append(over, string(state))
 	}
-	where := strings.Join(c.list, " AND ")
 	if f.IncludeActive || len(open) > 0 {
-		active = where + " AND l.finished_at IS NULL"
+		active = "l.finished_at IS NULL"
 		if !f.Ahead {
 			c.args = append(c.args, clock)
 			active += " AND NOT (" + strings.ReplaceAll(ahead, "$1", "$"+strconv.Itoa(len(c.args))) + ")"
@@ -140,7 +140,7 @@ func runSources(f cron.RunFilter, c *conditions, clock any) (active, finished st
 		}
 	}
 	if len(over) > 0 || len(f.States) == 0 {
-		finished = where + " AND l.finished_at IS NOT NULL"
+		finished = "l.finished_at IS NOT NULL"
 		if len(over) > 0 {
 			c.args = append(c.args, over)
 			finished += " AND l.state = ANY($" + strconv.Itoa(len(c.args)) + "::text[])"
@@ -149,44 +149,80 @@ func runSources(f cron.RunFilter, c *conditions, clock any) (active, finished st
 	return active, finished
 }
 
-// Runs lists rows of the ledger, see cron.RunFilter. Active ones count as newer than all others. A Limit of 0 is no bound.
-func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error) {
-	c := runConditions(f)
-	active, finished := runSources(f, c, s.clock())
+// ledgerOwners are the owners of rows of the ledger. Its cost follows their number: each is one look into the index.
+const ledgerOwners = `(WITH RECURSIVE o(owner) AS (
+	(SELECT owner FROM cron_run_logs ORDER BY owner LIMIT 1)
+	UNION ALL SELECT (SELECT l.owner FROM cron_run_logs l WHERE l.owner > o.owner ORDER BY l.owner LIMIT 1) FROM o WHERE o.owner IS NOT NULL
+) SELECT owner FROM o WHERE owner IS NOT NULL)`
+
+// mostCounted is how far the rows of a list are counted: to count millions would make every list slow.
+const mostCounted = "100000"
+
+// runList are the statements of a list of runs.
+type runList struct {
+	where, active, finished string
+	indexed                 bool // the rows are those of a job, of an owner or active ones, which an index has in the order of the list or which are few
+	counted                 bool // all finished rows match
+	page                    string
+}
+
+func newRunList(f cron.RunFilter, c *conditions, clock any) runList {
+	l := runList{where: strings.Join(c.list, " AND ")}
+	l.active, l.finished = runStates(f, c, clock)
+	l.indexed = f.JobID != "" || f.RunID != "" || f.Visible != "" || l.finished == "false" || f.Limit <= 0
+	l.counted = l.finished == "l.finished_at IS NOT NULL"
 	direction := " DESC"
 	if f.Ascending {
 		direction = ""
 	}
-	order := " ORDER BY place" + direction + ", id" + direction
-	reach := "ALL"
-	if f.Limit > 0 {
-		reach = strconv.Itoa(f.Limit + max(f.Offset, 0))
+	order := " ORDER BY l.scheduled_for" + direction + ", l.id" + direction
+	from := "SELECT l.id, l.scheduled_for FROM cron_run_logs l WHERE " + l.matching()
+	piece := " LIMIT " + limitText(f.Limit) + " OFFSET " + strconv.Itoa(max(f.Offset, 0))
+	if !l.indexed {
+		from = "SELECT l.* FROM " + ledgerOwners + " o CROSS JOIN LATERAL (" + from + " AND l.owner = o.owner" + order +
+			" LIMIT " + strconv.Itoa(f.Limit+max(f.Offset, 0)) + ") l"
 	}
-	var pages, counts []string
-	for _, part := range []struct{ where, place, order string }{
-		{active, "1", " ORDER BY l.id" + direction},
-		{finished, "0", " ORDER BY l.finished_at" + direction + ", l.id" + direction},
-	} {
-		if part.where != "" {
-			from := " FROM cron_run_logs l WHERE " + part.where
-			pages = append(pages, "(SELECT l.*, "+part.place+"::bigint AS active"+from+part.order+" LIMIT "+reach+")")
-			counts = append(counts, "(SELECT count(*)"+from+")")
-		}
+	l.page = "SELECT " + logColumns + " FROM " + within("SELECT l.*, "+runBytes+" AS page_size FROM ("+from+order+piece+
+		") p JOIN cron_run_logs l ON l.id = p.id"+order+" LIMIT ALL", readBytes()) + " l ORDER BY page_n"
+	return l
+}
+
+func (l *runList) matching() string {
+	if l.active == "false" {
+		return l.where + " AND " + l.finished
 	}
-	page := "SELECT " + logColumns + " FROM " + within("SELECT *, "+runBytes+" AS page_size FROM (SELECT *, COALESCE(finished_at, 9223372036854775807) AS place FROM ("+
-		strings.Join(pages, " UNION ALL ")+") x) l"+order+" LIMIT "+limitText(f.Limit)+" OFFSET "+strconv.Itoa(max(f.Offset, 0)), readBytes()) + " l ORDER BY page_n"
+	if l.finished == "false" {
+		return l.where + " AND " + l.active
+	}
+	return l.where + " AND (" + l.active + " OR " + l.finished + ")"
+}
+
+// total counts the rows that match. When all finished ones do, it counts entries of an index and subtracts the active rows that do not match: no finished
+// row is read.
+func (l *runList) total() string {
+	if !l.counted {
+		return "SELECT count(*) FROM (SELECT 1 FROM cron_run_logs l WHERE " + l.matching() + " LIMIT " + mostCounted + ") n"
+	}
+	return "SELECT (SELECT count(*) FROM (SELECT 1 FROM cron_run_logs l WHERE " + l.where + " LIMIT " + mostCounted + " + other.n) n) - other.n FROM (SELECT count(*) AS n" +
+		" FROM cron_run_logs l WHERE " + l.where + " AND l.finished_at IS NULL AND NOT COALESCE(" + l.active + ", false)) other"
+}
+
+// Runs lists rows of the ledger, see cron.RunFilter. A Limit of 0 is no bound.
+func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (cron.RunPage, error) {
+	c := runConditions(f)
+	l := newRunList(f, c, s.clock())
 	var (
 		out  cron.RunPage
 		list []loggedRun
 	)
-	if len(pages) == 0 {
+	if l.active == "false" && l.finished == "false" {
 		return out, nil
 	}
 	err := s.do(ctx, "listing cron runs", func(ctx context.Context) error {
 		list = nil
 		b := &pgx.Batch{}
-		b.Queue("SELECT "+strings.Join(counts, " + "), c.args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total) })
-		b.Queue(page, c.args...).Query(collect(&list, scanLog))
+		b.Queue(l.total(), c.args...).QueryRow(func(row pgx.Row) error { return row.Scan(&out.Total) })
+		b.Queue(l.page, c.args...).Query(collect(&list, scanLog))
 		return send(ctx, s.pool, b)
 	})
 	out.Runs = column(list, func(r loggedRun) cron.Run { return r.Run })
@@ -241,18 +277,22 @@ func (s *Store) Summary(ctx context.Context, visible string) (cron.Summary, erro
 }
 
 const (
-	// oldRunsSQL finds finished rows that are too old or too many, the oldest first.
+	// oldRunsSQL finds finished rows that are too old, and those beyond the ones of their job that ended last; those that were planned first come first. A row
+	// ends before it is planned by at most a minute: claims look ahead a little.
 	oldRunsSQL = `
 SELECT id, attempt FROM (
-	SELECT id, attempt, finished_at FROM cron_run_logs WHERE finished_at < $1
+	SELECT l.id, l.attempt, l.scheduled_for FROM ` + ledgerOwners + ` o CROSS JOIN LATERAL (
+		SELECT l.id, l.attempt, l.scheduled_for FROM cron_run_logs l WHERE l.owner = o.owner AND l.scheduled_for < $1::bigint + 60000 AND l.finished_at < $1
+		ORDER BY l.scheduled_for, l.id LIMIT $3
+	) l
 	UNION
-	SELECT x.id, x.attempt, x.finished_at FROM (
-		SELECT job_id FROM cron_run_logs WHERE $2 > 0 AND finished_at IS NOT NULL GROUP BY job_id HAVING count(*) > $2::bigint
+	SELECT x.id, x.attempt, x.scheduled_for FROM (
+		SELECT job_id FROM cron_run_logs WHERE $2 > 0 GROUP BY job_id HAVING count(*) > $2::bigint
 	) j CROSS JOIN LATERAL (
-		SELECT id, attempt, finished_at FROM cron_run_logs l WHERE l.job_id = j.job_id AND l.finished_at IS NOT NULL
+		SELECT id, attempt, scheduled_for FROM cron_run_logs l WHERE l.job_id = j.job_id AND l.finished_at IS NOT NULL
 		ORDER BY l.finished_at DESC, l.id DESC OFFSET $2::bigint
 	) x
-) old ORDER BY finished_at, id LIMIT $3`
+) old ORDER BY scheduled_for, id LIMIT $3`
 
 	// A message that still waits or runs is not deleted: a stopped turn may not have returned.
 	forgetMessagesSQL = `DELETE FROM inbox WHERE message_id = ANY($1::text[]) AND ended_at IS NOT NULL`

@@ -20,6 +20,13 @@ func Traced(cfg Config, t pgx.QueryTracer) Config {
 // TurnStatements is how many statements a connection for turns has planned.
 func TurnStatements() int64 { return int64(len(turnStatements())) }
 
+// RunStatements are the statements of a list of runs: the page and the count, with their arguments.
+func RunStatements(f cron.RunFilter) (page, total string, args []any) {
+	c := runConditions(f)
+	l := newRunList(f, c, 0)
+	return l.page, l.total(), c.args
+}
+
 // AddUnknown lets the store believe that the commit of these launches got no answer.
 func (s *Store) AddUnknown(list []cron.Launched) { s.unknownLaunches.add(list) }
 

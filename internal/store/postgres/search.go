@@ -45,10 +45,12 @@ const (
 
 	// runsSQL reads the newest runs that are one row of the ledger. $7 how many, $8 bytes.
 	runsSQL = `SELECT t.session_key, t.session_id, s.principal, ` + entryReadColumns + ` FROM (
-			SELECT id, principal, sum(octet_length(transcript)) OVER (ORDER BY finished_at DESC, id DESC ROWS UNBOUNDED PRECEDING) AS upto FROM (
-				SELECT id, principal, finished_at, transcript FROM cron_run_logs
-				WHERE finished_at IS NOT NULL AND finished_at >= $4 AND compact = 1 AND ($1 = '' OR principal = $1)
-				AND ($2 = '' OR session_key = $2) AND ($3 = '' OR agent = $3) AND principal <> $6 ORDER BY finished_at DESC, id DESC LIMIT $7
+			SELECT id, principal, sum(octet_length(transcript)) OVER (ORDER BY scheduled_for DESC, id DESC ROWS UNBOUNDED PRECEDING) AS upto FROM (
+				SELECT l.* FROM ` + ledgerOwners + ` o CROSS JOIN LATERAL (
+					SELECT id, principal, scheduled_for, transcript FROM cron_run_logs l
+					WHERE l.owner = o.owner AND finished_at IS NOT NULL AND finished_at >= $4 AND compact = 1 AND ($1 = '' OR principal = $1)
+					AND ($2 = '' OR session_key = $2) AND ($3 = '' OR agent = $3) AND principal <> $6 ORDER BY scheduled_for DESC, id DESC LIMIT $7
+				) l ORDER BY scheduled_for DESC, id DESC LIMIT $7
 			) newest
 		) s JOIN compact_transcript t ON t.of = s.id WHERE s.upto <= $8 AND t.at >= $4 AND ($5::bigint = 0 OR t.at <= $5)`
 

@@ -211,12 +211,14 @@ func (c *claiming) addBudgets(ctx context.Context, due []cron.DueJob) error {
 	return nil
 }
 
+// runsToday counts the runs that were claimed within an hour of their planned time by the index of planned times, the others by their own.
 func (t *tx) runsToday(ctx context.Context, owner string) (n int, err error) {
 	const day = 24 * 60 * 60 * 1000
 	err = t.one(ctx, `SELECT
-		(SELECT count(*) FROM (SELECT state, claimed_at FROM cron_run_logs WHERE owner = ?1 AND finished_at > ?2 ORDER BY finished_at DESC LIMIT ?3)
-			WHERE state NOT IN ('skipped', 'missed') AND claimed_at > ?2) +
-		(SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE state IN ('queued', 'running', 'retrying') AND owner = ?1 AND claimed_at > ?2 LIMIT ?3))`,
+		(SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE owner = ?1 AND scheduled_for > ?2 - 3600000 AND claimed_at > ?2
+			AND claimed_at - scheduled_for <= 3600000 AND state NOT IN ('skipped', 'missed') ORDER BY scheduled_for DESC LIMIT ?3)) +
+		(SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE owner = ?1 AND claimed_at > ?2
+			AND claimed_at - scheduled_for > 3600000 AND state NOT IN ('skipped', 'missed') LIMIT ?3))`,
 		owner, t.now-day, maxBudget).Scan(&n)
 	return n, err
 }

@@ -61,9 +61,7 @@ func prunable(ctx context.Context, q querier, p *cron.PruneParams) (ids []string
 		if err != nil || job == "" {
 			return ids, err
 		}
-		rows, err := q.query(ctx, `SELECT id FROM cron_run_logs WHERE job_id = ? AND finished_at IS NOT NULL
-			ORDER BY finished_at DESC, scheduled_for DESC, id DESC LIMIT ? OFFSET ?`, job, p.Limit, p.Keep)
-		more, err := collect(rows, err, text)
+		more, err := beyond(ctx, q, job, p)
 		if err != nil {
 			return nil, err
 		}
@@ -74,6 +72,18 @@ func prunable(ctx context.Context, q querier, p *cron.PruneParams) (ids []string
 		}
 	}
 	return ids, nil
+}
+
+// beyond finds the finished rows of a job beyond those that ended last. Of a job with few rows it reads the index only.
+func beyond(ctx context.Context, q querier, job string, p *cron.PruneParams) ([]string, error) {
+	var many bool
+	err := q.one(ctx, `SELECT EXISTS (SELECT 1 FROM cron_run_logs WHERE job_id = ?1 LIMIT 1 OFFSET ?2)`, job, p.Keep).Scan(&many)
+	if err != nil || !many {
+		return nil, err
+	}
+	rows, err := q.query(ctx, `SELECT id FROM cron_run_logs WHERE job_id = ? AND finished_at IS NOT NULL
+		ORDER BY finished_at DESC, scheduled_for DESC, id DESC LIMIT ? OFFSET ?`, job, p.Limit, p.Keep)
+	return collect(rows, err, text)
 }
 
 // nextJob goes from job to job along the index, not from row to row; "" = there is no further one.

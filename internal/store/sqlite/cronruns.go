@@ -2,8 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"slices"
-	"time"
+	"math"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
@@ -14,90 +13,126 @@ import (
 // slow.
 const maxCounted = 100_000
 
-// The ledger is read by the index of one condition; the other conditions of a filter are checked on the rows. Parameters: job, owner,
-// agent, states, deliveries (JSON lists, ” = all), since, until, and the earliest end that can belong to since.
+// The ledger is read by the index of one condition, in the order of the planned time; the other conditions of a filter are checked on the rows. Parameters:
+// job, owner, agent (” = all), states of finished runs and deliveries (JSON lists, ” = all), since, until, the clock (0 includes claims of slots that have not
+// come), and states of active runs (a JSON list).
 const (
-	runsOfJob   = `job_id = ?1 AND finished_at >= ?8`
-	runsOfOwner = `owner = ?2 AND finished_at >= ?8`
-	runsOfAll   = `finished_at >= ?8`
+	runsOfJob   = `job_id = ?1`
+	runsOfOwner = `owner = ?2`
+	runsOfAll   = `scheduled_for >= ?6`
 	runsActive  = `state IN ('queued', 'running', 'retrying')`
-	// runsSeen excludes claims of slots that have not come; ?9 is the clock, 0 includes them.
-	runsSeen = runsActive + ` AND NOT (` + unstartedFire + ` AND fire_at > ?9 AND ?9 > 0)`
+	runsOver    = `state NOT IN ('queued', 'running', 'retrying') AND (?4 = '' OR state IN (SELECT value FROM json_each(?4)))`
+	// runsSeen excludes claims of slots that have not come.
+	runsSeen = runsActive + ` AND NOT (` + unstartedFire + ` AND fire_at > ?8 AND ?8 > 0) AND state IN (SELECT value FROM json_each(?9))`
 
-	runsMatching = ` AND (?1 = '' OR job_id = ?1) AND (?2 = '' OR owner = ?2) AND (?3 = '' OR agent = ?3)
-		AND (?4 = '' OR state IN (SELECT value FROM json_each(?4))) AND (?5 = '' OR delivery IN (SELECT value FROM json_each(?5)))
-		AND (?6 = 0 OR scheduled_for >= ?6) AND (?7 = 0 OR scheduled_for <= ?7) AND ?8 IS NOT NULL`
+	runsPlanned  = ` AND scheduled_for >= ?6 AND scheduled_for <= ?7 AND ?9 IS NOT NULL`
+	runsMatching = runsPlanned + ` AND (?1 = '' OR job_id = ?1) AND (?2 = '' OR owner = ?2) AND (?3 = '' OR agent = ?3)
+		AND (?5 = '' OR delivery IN (SELECT value FROM json_each(?5)))`
 
-	oldestFirst = ` ORDER BY finished_at, id`
-	newestFirst = ` ORDER BY finished_at DESC, id DESC`
-	// The plus keeps the planner from reading the whole ledger in the order of its ids to avoid sorting a few rows.
-	activeOldest = ` ORDER BY +id`
-	activeNewest = ` ORDER BY +id DESC`
+	oldestFirst = ` ORDER BY scheduled_for, id`
+	newestFirst = ` ORDER BY scheduled_for DESC, id DESC`
+	// The plus keeps the planner from reading the whole ledger in its order to avoid sorting a few rows.
+	activeOldest = ` ORDER BY +scheduled_for, +id`
+	activeNewest = ` ORDER BY +scheduled_for DESC, +id DESC`
 )
-
-// early is how long before its slot a run can have ended: claims look ahead a little.
-const early = time.Minute
 
 // runsQuery is a filter of the ledger in the terms of its statements.
 type runsQuery struct {
-	f    *cron.RunFilter
-	base string
-	args []any
-	now  int64
+	f            *cron.RunFilter
+	base         string // the condition that an index serves
+	wanted       string // the condition on states
+	active, over bool   // which ones are wanted
+	args         []any
 }
 
 func queryOf(f *cron.RunFilter, now int64) (*runsQuery, error) {
-	v := &runsQuery{f: f, base: runsOfAll, now: now}
-	if f.Ahead {
-		v.now = 0
-	}
+	v := &runsQuery{f: f, base: runsOfAll, active: f.IncludeActive, over: len(f.States) == 0}
 	switch {
 	case f.JobID != "":
 		v.base = runsOfJob
 	case f.Visible != "":
 		v.base = runsOfOwner
 	}
-	states, deliveries := "", ""
+	var open, ended []cron.RunState
+	for _, s := range f.States {
+		if s.Active() {
+			open, v.active = append(open, s), true
+			continue
+		}
+		ended, v.over = append(ended, s), true
+	}
+	if f.IncludeActive {
+		open = []cron.RunState{cron.RunQueued, cron.RunRunning, cron.RunRetrying}
+	}
+	switch {
+	case !v.active:
+		v.wanted = runsOver
+	case !v.over:
+		v.base, v.wanted = runsActive, runsSeen
+	default:
+		v.wanted = `(` + runsOver + ` OR ` + runsSeen + `)`
+	}
+	return v, v.setArgs(open, ended, now)
+}
+
+func (v *runsQuery) setArgs(open, ended []cron.RunState, now int64) error {
+	f := v.f
+	states, deliveries, seen := "", "", "[]"
 	var err error
-	if len(f.States) > 0 {
-		if states, err = encode(f.States); err != nil {
-			return nil, err
+	if len(ended) > 0 {
+		if states, err = encode(ended); err != nil {
+			return err
 		}
 	}
 	if len(f.Deliveries) > 0 {
 		if deliveries, err = encode(f.Deliveries); err != nil {
-			return nil, err
-		}
-	}
-	ended := int64(0)
-	if !f.Since.IsZero() {
-		ended = millis(f.Since.Add(-early))
-	}
-	v.args = []any{f.JobID, f.Visible, f.Agent, states, deliveries, millis(f.Since), millis(f.Until), ended}
-	return v, nil
-}
-
-// wantsActive reports whether the filter includes active runs.
-func (v *runsQuery) wantsActive() bool {
-	for _, s := range v.f.States {
-		if s.Active() {
-			return true
-		}
-	}
-	return v.f.IncludeActive
-}
-
-// Runs lists the ledger; see the port. Active runs count as newer than all finished ones. Total is exact up to 100 000 finished runs.
-func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, err error) {
-	err = s.view(ctx, "list runs", func(ctx context.Context, q querier) error {
-		if f.RunID != "" {
-			return oneRun(ctx, q, s.now().UnixMilli(), &f, &out)
-		}
-		v, err := queryOf(&f, s.now().UnixMilli())
-		if err != nil {
 			return err
 		}
-		if f.Query != "" {
+	}
+	if len(open) > 0 {
+		if seen, err = encode(open); err != nil {
+			return err
+		}
+	}
+	since, until := int64(math.MinInt64), int64(math.MaxInt64)
+	if !f.Since.IsZero() {
+		since = millis(f.Since)
+	}
+	if !f.Until.IsZero() {
+		until = millis(f.Until)
+	}
+	if f.Ahead {
+		now = 0
+	}
+	v.args = []any{f.JobID, f.Visible, f.Agent, states, deliveries, since, until, now, seen}
+	return nil
+}
+
+// where are all conditions.
+func (v *runsQuery) where() string { return v.base + ` AND ` + v.wanted + runsMatching }
+
+func (v *runsQuery) order() string {
+	switch {
+	case v.over && v.f.Ascending:
+		return oldestFirst
+	case v.over:
+		return newestFirst
+	case v.f.Ascending:
+		return activeOldest
+	}
+	return activeNewest
+}
+
+// Runs lists the ledger; see the port.
+func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, err error) {
+	err = s.view(ctx, "list runs", func(ctx context.Context, q querier) error {
+		v, err := queryOf(&f, s.now().UnixMilli())
+		switch {
+		case err != nil:
+			return err
+		case f.RunID != "":
+			return v.one(ctx, q, &out)
+		case f.Query != "":
 			return v.search(ctx, q, &out)
 		}
 		return v.list(ctx, q, &out)
@@ -105,127 +140,58 @@ func (s *Store) Runs(ctx context.Context, f cron.RunFilter) (out cron.RunPage, e
 	return out, err
 }
 
-// oneRun finds a run by its id; the rest of the filter applies.
-func oneRun(ctx context.Context, q querier, now int64, f *cron.RunFilter, out *cron.RunPage) error {
-	v, err := queryOf(f, now)
-	if err != nil {
-		return err
-	}
-	r, err := scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?9 AND state NOT IN ('queued', 'running', 'retrying')`+runsMatching,
-		append(v.args, f.RunID)...))
-	if none(err) && v.wantsActive() {
-		r, err = scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?10 AND `+runsSeen+runsMatching,
-			append(v.activeArgs(), f.RunID)...))
-	}
+// one finds a run by its id; the rest of the filter applies.
+func (v *runsQuery) one(ctx context.Context, q querier, out *cron.RunPage) error {
+	r, err := scanLedger(q.one(ctx, `SELECT `+ledgerColumns+` FROM cron_run_logs WHERE id = ?10 AND `+v.wanted+runsMatching, append(v.args, v.f.RunID)...))
 	if none(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if out.Total = 1; f.Offset <= 0 {
+	if out.Total = 1; v.f.Offset <= 0 {
 		out.Runs = []cron.Run{r.Run}
 	}
 	return nil
 }
 
-// list reads one page: of the active runs, then of the finished ones.
-func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) error {
-	active, err := v.countActive(ctx, q)
-	if err != nil {
+// list reads one page.
+func (v *runsQuery) list(ctx context.Context, q querier, out *cron.RunPage) (err error) {
+	if out.Total, err = v.count(ctx, q); err != nil {
 		return err
 	}
-	finished, err := v.count(ctx, q)
-	if err != nil {
-		return err
-	}
-	out.Total = finished + active
 	limit, offset := pageOf(v.f.Limit, v.f.Offset)
-	budget := store.NewBudget(0)
-	parts := []func(limit, offset int) ([]string, error){
-		func(limit, offset int) ([]string, error) { return v.active(ctx, q, budget, limit, offset) },
-		func(limit, offset int) ([]string, error) { return v.finished(ctx, q, budget, limit, offset) },
-	}
-	counts := []int{active, finished}
-	if v.f.Ascending {
-		slices.Reverse(parts)
-		slices.Reverse(counts)
-	}
-	ids, err := parts[0](limit, offset)
+	rows, err := q.query(ctx, `SELECT id, `+runBytes+` FROM cron_run_logs WHERE `+v.where()+v.order()+` LIMIT ?10 OFFSET ?11`, append(v.args, limit, offset)...)
+	ids, err := idsWithin(rows, err, store.NewBudget(0))
 	if err != nil {
 		return err
-	}
-	if want := left(counts[0], offset); len(ids) == max(want, 0) { // all rows of the first part after the offset
-		more, err := parts[1](left(limit, len(ids)), max(-want, 0))
-		if err != nil {
-			return err
-		}
-		ids = append(ids, more...)
 	}
 	out.Runs, err = runsNamed(ctx, q, ids)
 	return err
 }
 
-// count counts finished runs. When the index alone decides, their rows are not read.
+// count counts the runs. When all finished ones match and an index alone decides that, it counts entries of the index and subtracts the active runs that do
+// not match: no finished row is read.
 func (v *runsQuery) count(ctx context.Context, q querier) (n int, err error) {
 	f := v.f
-	conditions := v.base + runsMatching
-	if f.Agent == "" && len(f.States)+len(f.Deliveries) == 0 && f.Since.IsZero() && f.Until.IsZero() && (f.JobID == "" || f.Visible == "") {
-		conditions = v.base + ` AND ?1 IS NOT NULL AND ?8 IS NOT NULL`
+	if !v.over || f.Agent != "" || len(f.States)+len(f.Deliveries) > 0 || f.JobID != "" && f.Visible != "" {
+		err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.where()+` LIMIT ?10)`, append(v.args, maxCounted)...).Scan(&n)
+		return n, err
 	}
-	err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+conditions+` LIMIT ?9)`, append(v.args, maxCounted)...).Scan(&n)
-	return n, err
-}
-
-// left is how much of a bound is left after n.
-func left(limit, n int) int {
-	if limit == unlimited {
-		return limit
+	var open, seen int
+	if err := q.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE `+runsActive+runsMatching, v.args...).Scan(&open); err != nil {
+		return 0, err
 	}
-	return limit - n
+	if err := q.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE `+runsSeen+runsMatching, v.args...).Scan(&seen); err != nil {
+		return 0, err
+	}
+	other := open - seen
+	err = q.one(ctx, `SELECT count(*) FROM (SELECT 1 FROM cron_run_logs WHERE `+v.base+runsPlanned+` LIMIT ?10)`, append(v.args, maxCounted+other)...).Scan(&n)
+	return n - other, err
 }
 
 // runBytes are those of the texts of a run.
 const runBytes = `octet_length(attempts) + octet_length(error) + octet_length(summary) + octet_length(delivery_error)`
-
-func (v *runsQuery) countActive(ctx context.Context, q querier) (n int, err error) {
-	if v.wantsActive() {
-		err = q.one(ctx, `SELECT count(*) FROM cron_run_logs WHERE `+runsSeen+runsMatching, v.activeArgs()...).Scan(&n)
-	}
-	return n, err
-}
-
-func (v *runsQuery) active(ctx context.Context, q querier, b *store.Budget, limit, offset int) ([]string, error) {
-	if !v.wantsActive() {
-		return nil, nil
-	}
-	order := activeNewest
-	if v.f.Ascending {
-		order = activeOldest
-	}
-	rows, err := q.query(ctx, `SELECT id, `+runBytes+` FROM cron_run_logs WHERE `+runsSeen+runsMatching+order+` LIMIT ?10 OFFSET ?11`,
-		append(v.activeArgs(), limit, max(offset, 0))...)
-	return idsWithin(rows, err, b)
-}
-
-// activeArgs are args for active runs: a filter that includes active runs besides named states gets all of them.
-func (v *runsQuery) activeArgs() []any {
-	args := slices.Clone(v.args)
-	if v.f.IncludeActive {
-		args[3] = ""
-	}
-	return append(args, v.now)
-}
-
-func (v *runsQuery) finished(ctx context.Context, q querier, b *store.Budget, limit, offset int) ([]string, error) {
-	order := newestFirst
-	if v.f.Ascending {
-		order = oldestFirst
-	}
-	rows, err := q.query(ctx, `SELECT id, `+runBytes+` FROM cron_run_logs WHERE `+v.base+runsMatching+order+` LIMIT ?9 OFFSET ?10`,
-		append(v.args, limit, max(offset, 0))...)
-	return idsWithin(rows, err, b)
-}
 
 func runsNamed(ctx context.Context, q querier, ids []string) (list []cron.Run, err error) {
 	for _, id := range ids {
@@ -242,36 +208,13 @@ func runsNamed(ctx context.Context, q querier, ids []string) (list []cron.Run, e
 
 // search finds the runs in which a text occurs.
 func (v *runsQuery) search(ctx context.Context, q querier, out *cron.RunPage) error {
-	const texts = `SELECT id, ` + runBytes + `, error, summary, job_name FROM cron_run_logs WHERE `
 	found := page{budget: store.NewBudget(0)}
 	found.limit, found.offset = pageOf(v.f.Limit, v.f.Offset)
-	ended, active := newestFirst, activeNewest
-	if v.f.Ascending {
-		ended, active = oldestFirst, activeOldest
-	}
-	parts := []func() error{
-		func() error {
-			if !v.wantsActive() {
-				return nil
-			}
-			rows, err := q.query(ctx, texts+runsSeen+runsMatching+active, v.activeArgs()...)
-			return found.search(rows, err, 3, v.f.Query)
-		},
-		func() error {
-			rows, err := q.query(ctx, texts+v.base+runsMatching+ended, v.args...)
-			return found.search(rows, err, 3, v.f.Query)
-		},
-	}
-	if v.f.Ascending {
-		slices.Reverse(parts)
-	}
-	for _, part := range parts {
-		if err := part(); err != nil {
-			return err
-		}
+	rows, err := q.query(ctx, `SELECT id, `+runBytes+`, error, summary, job_name FROM cron_run_logs WHERE `+v.where()+v.order(), v.args...)
+	if err := found.search(rows, err, 3, v.f.Query); err != nil {
+		return err
 	}
 	out.Total = found.total
-	var err error
 	out.Runs, err = runsNamed(ctx, q, found.ids)
 	return err
 }

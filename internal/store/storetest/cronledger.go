@@ -13,6 +13,8 @@ func cronLedgerTests() []test {
 	return []test{
 		{"FiltersOfRuns", filtersOfRuns},
 		{"NewestFirstInPages", runsInPages},
+		{"OrderedByThePlannedTime", runsByPlannedTime},
+		{"EndsOfRunsMoveNoPage", endsMoveNoPage},
 		{"ReadingMovesNothing", readingMovesNothing},
 		{"SummaryCounts", summaryCounts},
 		{"PruneByAge", pruneByAge},
@@ -108,6 +110,89 @@ func runsInPages(w *world) {
 		}
 	}
 	equal(w, "newest first, all pages", got, want)
+}
+
+// runsByPlannedTime: the run that was planned first is the last of a list, also when it ends last or has not ended; runs of one moment have the order of
+// their ids.
+func runsByPlannedTime(w *world) {
+	node := w.node()
+	apart := func(j *cron.Job) { j.Enabled = false }
+	a, b := w.job(apart), w.job(apart)
+	var list []cron.Launched
+	for _, j := range []cron.Job{a, b, a, b, a} {
+		w.pass(time.Minute, node)
+		list = append(list, w.byHand(node, j))
+	}
+	twin := w.byHand(node, b) // planned when the last one was
+	first, busy, waiting, late, early := list[0], list[1], list[2], list[3], list[4]
+	slow := w.begin(first)
+	w.begin(busy)
+	for _, l := range []cron.Launched{twin, early, late} {
+		w.pass(time.Minute, node)
+		w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
+	}
+	w.pass(time.Minute, node)
+	w.endRun(slow, first.Message.ID, cron.RunOK, nil)
+	last := []string{early.Run.ID, twin.Run.ID}
+	slices.Sort(last)
+	oldest := []string{first.Run.ID, late.Run.ID, last[0], last[1]}
+	all := []string{first.Run.ID, busy.Run.ID, waiting.Run.ID, late.Run.ID, last[0], last[1]}
+	for _, tt := range []struct {
+		name string
+		f    cron.RunFilter
+		want []string
+	}{
+		{"finished", cron.RunFilter{}, oldest},
+		{"all", cron.RunFilter{IncludeActive: true}, all},
+		{"active", cron.RunFilter{States: []cron.RunState{cron.RunRunning, cron.RunQueued}}, all[1:3]},
+		{"some", cron.RunFilter{States: []cron.RunState{cron.RunQueued, cron.RunOK}}, slices.Delete(slices.Clone(all), 1, 2)},
+		{"job", cron.RunFilter{JobID: a.ID}, []string{first.Run.ID, early.Run.ID}},
+		{"job, all", cron.RunFilter{JobID: a.ID, IncludeActive: true}, []string{first.Run.ID, waiting.Run.ID, early.Run.ID}},
+		{"owner", cron.RunFilter{Visible: a.Owner}, oldest},
+		{"owner, all", cron.RunFilter{Visible: a.Owner, IncludeActive: true}, all},
+		{"agent", cron.RunFilter{Agent: a.Agent}, oldest},
+		{"query", cron.RunFilter{Query: "NAME of"}, oldest},
+		{"query, all", cron.RunFilter{Query: "NAME of", IncludeActive: true}, all},
+		{"since", cron.RunFilter{Since: late.Run.ScheduledFor}, oldest[1:]},
+		{"until", cron.RunFilter{Until: late.Run.ScheduledFor, IncludeActive: true}, all[:4]},
+	} {
+		tt.f.Limit, tt.f.Ascending = many, true
+		equal(w, tt.name+", oldest first", w.runIDs(tt.f), tt.want)
+		newest := slices.Clone(tt.want)
+		slices.Reverse(newest)
+		tt.f.Ascending = false
+		equal(w, tt.name+", newest first", w.runIDs(tt.f), newest)
+		var paged []string
+		for tt.f.Limit = 1; tt.f.Offset < len(newest); tt.f.Offset++ {
+			p, err := w.cron().Runs(w.ctx, tt.f)
+			w.ok(err)
+			equal(w, tt.name+", total", p.Total, len(newest))
+			for _, r := range p.Runs {
+				paged = append(paged, r.ID)
+			}
+		}
+		equal(w, tt.name+", page by page", paged, newest)
+	}
+}
+
+// endsMoveNoPage: a run that ends between two pages moves no other run from one to the other.
+func endsMoveNoPage(w *world) {
+	node := w.node()
+	j := w.job(func(j *cron.Job) { j.Enabled = false })
+	var want []string
+	var list []cron.Launched
+	for range 6 {
+		w.pass(time.Minute, node)
+		l := w.byHand(node, j)
+		list, want = append(list, l), append(want, l.Run.ID)
+	}
+	slices.Reverse(want)
+	var got []string
+	for i, l := range []cron.Launched{list[5], list[4], list[3]} {
+		got = append(got, w.runIDs(cron.RunFilter{IncludeActive: true, Limit: 2, Offset: 2 * i})...)
+		w.endRun(w.begin(l), l.Message.ID, cron.RunOK, nil)
+	}
+	equal(w, "the pages", got, want)
 }
 
 func readingMovesNothing(w *world) {
