@@ -45,8 +45,8 @@ func TestTakenNameStopsOnlyItsRun(t *testing.T) {
 	t.Parallel()
 	s, url := cronStore(t)
 	addJobs(t, url, 3)
-	first := query(t, url, `SELECT id FROM cron_jobs ORDER BY id LIMIT 1`)[0][0].(string)
-	name := cron.RunID(cron.TriggerSchedule, first, time.UnixMilli(1_000_000))
+	first := query(t, url, `SELECT id, next_slot FROM cron_jobs ORDER BY id LIMIT 1`)[0]
+	name := cron.RunID(cron.TriggerSchedule, first[0].(string), time.UnixMilli(first[1].(int64)))
 	if _, err := s.Accept(t.Context(), message("n1", chat.MainKey("main"), name)); err != nil {
 		t.Fatal(err)
 	}
