@@ -79,9 +79,9 @@ func (t *tx) startCompact(ctx context.Context, p *store.StartParams) (out store.
 	}
 	err = t.change(ctx, `
 		UPDATE cron_run_logs SET state = 'running', attempt = 1, attempts = ?, started_at = ?, transcript = ?, entries = ?
-		WHERE id = ? AND compact = 1 AND state = 'queued' AND lane = ? AND node = ? AND EXISTS (SELECT 1 FROM nodes WHERE id = ? AND lease_until > ?)
+		WHERE id = ? AND compact = 1 AND state = 'queued' AND lane = ? AND node = ? AND EXISTS (SELECT 1 FROM nodes WHERE id = cron_run_logs.node AND lease_until > ?)
 		RETURNING principal, session_id`,
-		attempts, t.now, opening, len(p.Transcript), p.RunID, p.Lane, p.Node, p.Node, t.now).Scan(&out.Principal, &out.SessionID)
+		attempts, t.now, opening, len(p.Transcript), p.RunID, p.Lane, p.Node, t.now).Scan(&out.Principal, &out.SessionID)
 	if none(err) {
 		t.wrote = false
 		return out, false, nil
@@ -115,17 +115,8 @@ func (t *tx) finishCompact(ctx context.Context, p *store.FinishParams) (out stor
 	if !store.CompactFinish(p) {
 		return out, false, nil
 	}
-	r := &ledgerRow{}
-	var opened int64
-	err = packed{t.one(ctx, `SELECT `+asOne+ledgerColumns+`, entries`+column+` FROM cron_run_logs WHERE id = ? AND compact = 1 AND state = 'running' AND node = ?
-		AND EXISTS (SELECT 1 FROM nodes WHERE id = ? AND lease_until > ?)`, p.RunID, p.Node, p.Node, t.now)}.Scan(append(r.fields(), &opened)...)
-	if none(err) {
-		return out, false, nil
-	}
-	if err == nil {
-		err = r.decode()
-	}
-	if err != nil {
+	r, opened, j, err := t.runningCompact(ctx, p)
+	if r == nil || err != nil {
 		return out, false, err
 	}
 	if _, err := t.sendOf(ctx, p); err != nil {
@@ -135,11 +126,35 @@ func (t *tx) finishCompact(ctx context.Context, p *store.FinishParams) (out stor
 	if err := t.storeCompact(ctx, r, opened, p); err != nil {
 		return out, false, err
 	}
-	if err := t.endOfJob(ctx, p, r); err != nil {
+	if err := t.changeEnded(ctx, p, r, j); err != nil {
 		return out, false, err
 	}
 	out = store.Finished{EndedAt: instant(t.now), Released: true, Entries: store.Numbered(p.Transcript, opened, instant(t.now))}
 	return out, true, nil
+}
+
+// runningCompact reads in one statement the row of a compact run that runs under its claim, how many entries its transcript has, and its job; nil = there is
+// none. A statement costs more than its columns.
+func (t *tx) runningCompact(ctx context.Context, p *store.FinishParams) (r *ledgerRow, opened int64, j *storedJob, err error) {
+	var row array
+	var job *string
+	err = t.one(ctx, `SELECT `+asOne+ledgerColumns+`, entries`+column+`, (SELECT `+asOne+`id, `+jobColumns+column+` FROM cron_jobs WHERE id = cron_run_logs.job_id)
+		FROM cron_run_logs WHERE id = ? AND compact = 1 AND state = 'running' AND node = ?
+		AND EXISTS (SELECT 1 FROM nodes WHERE id = cron_run_logs.node AND lease_until > ?)`, p.RunID, p.Node, t.now).Scan(&row, &job)
+	if none(err) {
+		return nil, 0, nil, nil
+	}
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	r = &ledgerRow{}
+	if err = row.Scan(append(r.fields(), &opened)...); err == nil {
+		err = r.decode()
+	}
+	if err == nil && job != nil {
+		j, err = t.scanDue(array(*job))
+	}
+	return r, opened, j, err
 }
 
 // storeCompact writes the columns that the end of a compact run changes; opened is how many entries its transcript has.

@@ -79,17 +79,25 @@ func (t *tx) endOfJob(ctx context.Context, p *store.FinishParams, r *ledgerRow) 
 		return nil
 	}
 	j, err := t.scanDue(packed{t.one(ctx, `SELECT `+asOne+`id, `+jobColumns+column+` FROM cron_jobs WHERE id = ?`, r.JobID)})
-	if none(err) || err == nil && j.unreadable {
+	if none(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
+	return t.changeEnded(ctx, p, r, j)
+}
+
+// changeEnded changes a job by the end of its run; nil = there is none any more.
+func (t *tx) changeEnded(ctx context.Context, p *store.FinishParams, r *ledgerRow, j *storedJob) error {
+	if j == nil || j.unreadable || !r.State.Final() || p.Cron.Job == nil {
+		return nil
+	}
 	next := p.Cron.Job(cloneJob(&j.Job), r.Run, instant(t.now))
 	if next == nil {
 		return t.removeJob(ctx, j.ID)
 	}
-	_, err = t.replaceJob(ctx, j, next)
+	_, err := t.replaceJob(ctx, j, next)
 	return err
 }
 

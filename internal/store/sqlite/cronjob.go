@@ -130,12 +130,20 @@ func scanActive(row scanner, decode func(cron.Parts, *cron.Job) error) (*storedJ
 
 const (
 	selectJob = `SELECT id, ` + jobColumns + `, ` + activeColumns + ` FROM cron_jobs `
-	findOne   = `SELECT ` + asOne + `id, ` + jobColumns + `, ` + activeColumns + column + ` FROM cron_jobs WHERE id = ?1 AND (?2 = '' OR owner = ?2)`
+	// The driver copies the name of a parameter that has one for each execution.
+	findOne  = `SELECT ` + asOne + `id, ` + jobColumns + `, ` + activeColumns + column + ` FROM cron_jobs WHERE id = ?`
+	findSeen = findOne + ` AND owner = ?`
 )
 
 // findJob reads a job that visible may see, as callers get it at a moment; chat.ErrNotFound.
 func findJob(ctx context.Context, q querier, now int64, id, visible string) (*storedJob, error) {
-	j, err := scanActive(packed{q.one(ctx, findOne, id, visible)}, q.decode)
+	row := packed{}
+	if visible == "" {
+		row.scanner = q.one(ctx, findOne, id)
+	} else {
+		row.scanner = q.one(ctx, findSeen, id, visible)
+	}
+	j, err := scanActive(row, q.decode)
 	if none(err) {
 		return nil, chat.ErrNotFound
 	}

@@ -26,7 +26,15 @@ func (p packed) Scan(dest ...any) error {
 	if err := p.scanner.Scan(&text); err != nil {
 		return err
 	}
-	rest := strings.TrimPrefix(text, "[")
+	return array(text).Scan(dest...)
+}
+
+// array is the text of the column of a packed row.
+type array string
+
+// Scan reads the elements into dest.
+func (a array) Scan(dest ...any) error {
+	rest := strings.TrimPrefix(string(a), "[")
 	for i, to := range dest {
 		if i > 0 {
 			rest = strings.TrimPrefix(rest, ",")
