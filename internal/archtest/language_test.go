@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -288,6 +289,36 @@ func TestCommentsSpeakOfProcessesNotOfPersons(t *testing.T) {
 	}
 	t.Logf("product: %d words of comment, %d persons (%.2f per 1,000), %d forms of tell, hear and say (%.2f per 1,000)",
 		all.total, all.persons, 1000*float64(all.persons)/float64(all.total), all.tells, 1000*float64(all.tells)/float64(all.total))
+}
+
+// TestThePageUsesTheWordsOfTheField looks at all words of the dashboard: names, comments and texts.
+func TestThePageUsesTheWordsOfTheField(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("../dashboard/static/*.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words, count := banned(), 0
+	for _, path := range paths {
+		if ext := filepath.Ext(path); ext != ".js" && ext != ".html" && ext != ".css" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range letters.FindAllString(string(text), -1) {
+			count++
+			for _, w := range wordsOf(name) {
+				if slices.Contains(words, w) {
+					t.Errorf("%s: %q has the word %q", filepath.Base(path), name, w)
+				}
+			}
+		}
+	}
+	if count < 5_000 {
+		t.Errorf("the page has %d words; that is not all of it", count)
+	}
 }
 
 func TestBannedWordsAreFound(t *testing.T) {

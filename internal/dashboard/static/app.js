@@ -37,12 +37,12 @@ async function begin() {
   return !kept || (await mayReplace()) ? given : kept;
 }
 
-function door(message = "") {
+function showLogin(message = "") {
   sessionStorage.removeItem(KEPT);
   gateway?.close();
   gateway = null;
-  $("house").hidden = true;
-  $("door").hidden = false;
+  $("signed-in").hidden = true;
+  $("signed-out").hidden = false;
   $("login-fault").textContent = message;
   $("token").value = "";
   $("token").focus();
@@ -54,7 +54,7 @@ function enter(token) {
   gateway = new Gateway(token, {
     up: (hello) => welcome(token, hello),
     down: (why) => link("bad", `${why}; trying again`),
-    refused: (why) => door(why),
+    refused: (why) => showLogin(why),
     event: (name, payload) => Object.values(views).forEach((v) => (v === shown || name === "lanes" || name === "health" ? v.event(name, payload) : null)),
   });
   gateway.open();
@@ -63,8 +63,8 @@ function enter(token) {
 function welcome(token, hello) {
   sessionStorage.setItem(KEPT, token);
   link("good", "connected");
-  $("door").hidden = true;
-  $("house").hidden = false;
+  $("signed-out").hidden = true;
+  $("signed-in").hidden = false;
   const methods = hello.features.methods;
   if (Object.keys(views).length === 0) {
     views = {
@@ -83,7 +83,7 @@ function welcome(token, hello) {
 }
 
 function route() {
-  if (!gateway || $("house").hidden) return;
+  if (!gateway || $("signed-in").hidden) return;
   const asked = location.hash.slice(1);
   const name = Object.hasOwn(views, asked) ? asked : "overview"; // and not what every object has: #constructor, #__proto__
   shown?.hide();
@@ -108,7 +108,7 @@ function leave() {
   shown?.hide();
   shown = null;
   views = {};
-  door();
+  showLogin();
 }
 
 // A link to this page that only changes the fragment does not load it again.
@@ -122,4 +122,4 @@ addEventListener("hashchange", async () => {
 
 const token = await begin();
 if (token) enter(token);
-else door();
+else showLogin();

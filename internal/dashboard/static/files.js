@@ -97,7 +97,7 @@ export class Shown {
     return box;
   }
 
-  // The kind of the Blob is one of ours, whatever the answer says: a browser runs nothing in a picture.
+  // The kind of the Blob is one of ours, whatever the answer has: a browser runs nothing in a picture.
   async #address(kind, content) {
     const address = URL.createObjectURL(new Blob([await (await content()).arrayBuffer()], { type: kind }));
     this.#addresses.push(address);

@@ -14,7 +14,7 @@ export class Overview {
     this.problems = el("div", { class: "problems", role: "alert" });
     root.replaceChildren(
       this.problems, this.tiles,
-      el("div", { class: "card" }, el("h2", {}, "Lanes"), el("p", { class: "quiet small" }, "Each turn takes a slot of its lane; whoever finds none waits."), this.lanes),
+      el("div", { class: "card" }, el("h2", {}, "Lanes"), el("p", { class: "quiet small" }, "Each turn takes a slot of its lane, or waits for one."), this.lanes),
       el("div", { class: "pair" },
         el("div", { class: "card" }, el("h2", {}, "Channels"), this.channels),
         el("div", { class: "card" }, el("h2", {}, "Replicas"), this.nodes)),
@@ -76,7 +76,7 @@ export class Overview {
       return el("div", { class: `lane ${busy}` },
         el("span", { class: "name" }, l.name), bar,
         el("span", { class: "count" }, `${l.active} / ${l.capacity}`),
-        el("span", { class: l.waiting ? "waiting" : "quiet" }, l.waiting ? `${l.waiting} waiting, ${span(l.oldestWaitMs)}` : "nobody waits"),
+        el("span", { class: l.waiting ? "waiting" : "quiet" }, l.waiting ? `${l.waiting} waiting, ${span(l.oldestWaitMs)}` : "none waiting"),
         el("span", { class: "quiet small" }, `${l.finished} done${l.failed ? `, ${l.failed} failed` : ""}${l.cancelled ? `, ${l.cancelled} stopped` : ""}`));
     }));
   }

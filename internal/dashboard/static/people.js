@@ -28,8 +28,8 @@ export class People {
     try {
       const got = await this.gateway.call("channels.pairing.list", { extended: true });
       this.fault.textContent = "";
-      fill(this.asking, got.requests.map((r) => this.request(r)), "Nobody. Whoever writes to a bot for the first time appears here.");
-      fill(this.granted, (got.granted ?? []).map((g) => this.grant(g)), "Nobody yet, besides those in the configuration.");
+      fill(this.asking, got.requests.map((r) => this.request(r)), "No requests. A person who writes to a bot for the first time appears here.");
+      fill(this.granted, (got.granted ?? []).map((g) => this.grant(g)), "None, besides those in the configuration.");
     } catch (fault) { this.fault.textContent = fault.message; }
   }
 

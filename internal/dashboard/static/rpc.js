@@ -52,8 +52,8 @@ export class Gateway {
   async http(path, options = {}) {
     const answer = await fetch(path, { ...options, headers: { Authorization: `Bearer ${this.#token}` }, redirect: "error", cache: "no-store", credentials: "omit" });
     if (answer.ok) return answer;
-    const said = await answer.json().catch(() => ({}));
-    throw new Error(said.error?.message ?? `the gateway answered ${answer.status}`);
+    const refusal = await answer.json().catch(() => ({}));
+    throw new Error(refusal.error?.message ?? `the gateway answered ${answer.status}`);
   }
 
   // A list as if it were one page. Pages are bounded in bytes, so one may have fewer members than were asked for. most: how many members to read.

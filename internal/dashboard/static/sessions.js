@@ -79,7 +79,7 @@ export class Sessions {
         el("span", { class: "quiet small ellipsis" }, s.lastMessagePreview || "no answer yet"),
         el("span", { class: "quiet small" }, `${s.agentId} · ${ago(s.updatedAt)}`))));
     this.list.replaceChildren(...items);
-    if (items.length === 0) this.list.replaceChildren(el("li", { class: "quiet empty" }, this.search.value ? "Nothing found." : "No sessions yet. Say something."));
+    if (items.length === 0) this.list.replaceChildren(el("li", { class: "quiet empty" }, this.search.value ? "Nothing found." : "No sessions yet. Send a message."));
     const mine = this.rows.find((s) => s.key === this.key);
     this.title.textContent = this.label(this.key);
     this.title.title = this.key;
@@ -107,7 +107,7 @@ export class Sessions {
       this.log.replaceChildren(...h.messages.map((m) => bubble(m.role, withoutLines(textOf(m), m.files), m, m.files && this.shown.kept(this.gateway, m.files))));
       for (const p of h.pendingInputs?.items ?? []) this.put(p.runId ?? p.id, "user", textOf(p.message), "waiting");
       if (h.inFlightRun) this.grow(h.inFlightRun.runId, h.inFlightRun.text);
-      if (h.messages.length === 0 && !h.inFlightRun) this.log.replaceChildren(el("p", { class: "quiet empty" }, "Nothing was said here yet."));
+      if (h.messages.length === 0 && !h.inFlightRun) this.log.replaceChildren(el("p", { class: "quiet empty" }, "No messages yet."));
       this.down(true);
     } catch (fault) { this.log.replaceChildren(el("p", { class: "fault" }, fault.message)); }
   }
@@ -206,7 +206,7 @@ function mark(s) {
   return null;
 }
 
-// In a text each file has a line at the end; where the file itself is shown, the line says it twice.
+// In a text each file has a line at the end; where the file itself is shown, the line would show it twice.
 function withoutLines(text, files = []) {
   const lines = text.split("\n");
   for (let left = files.length; left > 0 && lines.at(-1)?.startsWith("[attachment: "); left--) lines.pop();
@@ -214,7 +214,7 @@ function withoutLines(text, files = []) {
 }
 
 function bubble(role, text, m = {}, files = null) {
-  const b = el("article", { class: `said ${role}${m.command ? " command" : ""}` }, el("div", { class: "text" }, ...prose(text)), files);
+  const b = el("article", { class: `bubble ${role}${m.command ? " command" : ""}` }, el("div", { class: "text" }, ...prose(text)), files);
   if (m.stopReason && m.stopReason !== "stop") b.append(el("span", { class: "note" }, m.stopReason));
   if (m.note) b.append(el("span", { class: "note" }, m.note));
   if (m.timestamp) b.title = new Date(m.timestamp).toLocaleString();
