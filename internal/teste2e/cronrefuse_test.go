@@ -111,7 +111,9 @@ func TestBadJobsAreRefusedWithASentenceAndNothingIsStored(t *testing.T) {
 		c := connect(t, g)
 		good := addJob(t, c, "good", every(time.Hour), nil)
 		o := OpenOracle(t, g, database)
-		picture := func() string { return strings.Join(o.Rows("SELECT * FROM cron_jobs ORDER BY id"), "\n") }
+		picture := func() string { // the gateway may still be adding its own jobs
+			return strings.Join(o.Rows("SELECT * FROM cron_jobs WHERE owner <> 'system' ORDER BY id"), "\n")
+		}
 		before := picture()
 		for _, bad := range badJobs() {
 			// As it was written: a number that no float64 holds must arrive as it is.
