@@ -52,7 +52,7 @@ func TestACronCallSentAgainHasOneEffect(t *testing.T) {
 		}
 		c = connect(t, other)
 		picture := func() []string {
-			return append(o.Rows("SELECT id FROM cron_run_logs WHERE owner <> 'system' ORDER BY id"), o.Rows("SELECT id FROM cron_jobs ORDER BY id")...)
+			return append(o.Rows("SELECT id FROM cron_run_logs WHERE owner <> 'system' ORDER BY id"), o.Rows("SELECT id FROM cron_jobs WHERE owner <> 'system' ORDER BY id")...)
 		}
 		before, changes := picture(), o.Count("SELECT count(*) FROM audit_log")
 		for i, call := range calls {
