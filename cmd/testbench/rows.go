@@ -125,7 +125,11 @@ func searchRows(store string) (rows []row) {
 		{what: "indexing, each message", metric: "index-us/message", unit: "us"},
 		{what: "commit of 3 000 messages", metric: "commit-ms", unit: "ms"},
 		{what: "size of the index, each message", metric: "index-B/message", unit: "B"},
-		{what: "a turn while the index is written, in units of one without", metric: "turn-ratio", unit: ""},
+		{what: "commit of 50 messages", metric: "batch-ms", unit: "ms"},
+		{what: "a turn and the indexing of its messages, in units of a turn", metric: "commit-turn-ratio", unit: ""},
+		{what: "a turn beside no commit, p50", metric: "turn-p50-ms", unit: "ms"},
+		{what: "a turn beside a commit, p50", metric: "commit-turn-p50-ms", unit: "ms"},
+		{what: "a turn while the index is written without an end, in units of one without", metric: "endless-turn-ratio", unit: ""},
 	} {
 		r.what, r.bench = store+" search in 1 000 000 messages: "+r.what, bench
 		rows = append(rows, r)

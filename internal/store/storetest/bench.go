@@ -79,8 +79,16 @@ func benchTurn(b *testing.B, open Opener, workers int) {
 
 // durableTurn is what one message of a person costs the store.
 func (w *world) durableTurn(node string, key chat.SessionKey) error {
+	return w.durableTurnOf(node, key, "", "the answer")
+}
+
+// durableTurnOf is durableTurn with a question and an answer; an empty question is a short text of its own.
+func (w *world) durableTurnOf(node string, key chat.SessionKey, text, answer string) error {
 	p := w.message(node, key)
 	id := p.Message.ID
+	if text != "" {
+		p.Message.Content.Text = text
+	}
 	a, err := w.st.Accept(w.ctx, p)
 	if err != nil {
 		return err
@@ -92,9 +100,9 @@ func (w *world) durableTurn(node string, key chat.SessionKey) error {
 		return err
 	}
 	end := answered(c, id)
-	end.Transcript = []chat.TranscriptEntry{{RunID: id, Role: chat.RoleAssistant, Text: "the answer"}}
+	end.Transcript = []chat.TranscriptEntry{{RunID: id, Role: chat.RoleAssistant, Text: answer}}
 	end.Outgoing = []store.Outgoing{{
-		Session: key, Kind: store.KindReply, Text: "the answer", Target: chat.Target{Channel: "web", ChatID: key.Rest},
+		Session: key, Kind: store.KindReply, Text: answer, Target: chat.Target{Channel: "web", ChatID: key.Rest},
 	}}
 	_, err = w.st.Finish(w.ctx, end)
 	return err
