@@ -73,9 +73,21 @@ func (q Query) Terms() []Term { return slices.Clone(q.terms) }
 
 // Finds reports whether the query finds a text. It reads no more words of the text than an index has.
 func (q Query) Finds(text string) bool {
-	if len(q.terms) == 0 {
-		return false
+	return len(q.terms) > 0 && len(q.missing(text)) == 0
+}
+
+// Count adds one to found for each term that finds a word of the text, in the order of [Query.Terms].
+func (q Query) Count(text string, found []int) {
+	missing := q.missing(text)
+	for i, t := range q.terms {
+		if !slices.Contains(missing, t) {
+			found[i]++
+		}
 	}
+}
+
+// missing are the terms that find no word of a text.
+func (q Query) missing(text string) []Term {
 	missing := slices.Clone(q.terms)
 	bounded := len(text) > maxIndexed/3 // pairs of a dense script have up to twice the bytes of their text
 	seen, size := map[string]struct{}{}, 0
@@ -86,15 +98,15 @@ func (q Query) Finds(text string) bool {
 			}
 			seen[word] = struct{}{}
 			if size += len(word); size > maxIndexed {
-				return false
+				return missing
 			}
 		}
 		missing = slices.DeleteFunc(missing, func(t Term) bool { return t.finds(word) })
 		if len(missing) == 0 {
-			return true
+			break
 		}
 	}
-	return false
+	return missing
 }
 
 // Excerpt is the part of a text around the first word that the query finds, in one line of at most chars characters, with … where something is left out.

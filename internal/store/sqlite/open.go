@@ -35,6 +35,8 @@ type Config struct {
 
 	// at is called by the writer at the boundaries of a commit; tests end the process there. nil = never.
 	at func(boundary)
+	// search bounds searches; zero = as usual. Tests make them so small that a few entries reach each step of a search.
+	search searchBounds
 }
 
 // boundary is a moment of a commit. A crash at each of them has another result.
@@ -67,6 +69,8 @@ type Store struct {
 	lock  *fileLock
 	write *writer
 	read  *reader
+
+	search searchBounds
 }
 
 // Open takes the data directory for this process, brings the schema up to date and starts the writer goroutine, which
@@ -76,7 +80,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{path: cfg.Path, now: cfg.Now, log: cfg.Logger, lock: lock}
+	s := &Store{path: cfg.Path, now: cfg.Now, log: cfg.Logger, lock: lock, search: cfg.search}
 	if err := s.open(ctx, cfg); err != nil {
 		return nil, errors.Join(err, lock.release())
 	}
@@ -155,6 +159,9 @@ func prepare(cfg Config) (Config, *fileLock, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.search == (searchBounds{}) {
+		cfg.search = searchBounds{recent: 500, loose: 2000}
 	}
 	if cfg.Readers <= 0 {
 		cfg.Readers = defaultReaders

@@ -422,7 +422,10 @@ func searchModel(w *world) {
 			w.ok(err)
 			removed(key)
 		}
-		visible, word := []string{"", "ann", "bob"}[rnd.IntN(3)], vocabulary[rnd.IntN(len(vocabulary))]
+		visible, word, limit := []string{"", "ann", "bob"}[rnd.IntN(3)], vocabulary[rnd.IntN(len(vocabulary))], []int{1, 7, 100}[rnd.IntN(3)]
+		if rnd.IntN(2) == 0 {
+			word += " " + vocabulary[rnd.IntN(len(vocabulary))]
+		}
 		query, err := words.Parse(word)
 		w.ok(err)
 		var want []string
@@ -431,8 +434,9 @@ func searchModel(w *world) {
 				want = append(want, e.text)
 			}
 		}
-		got := w.search(word, store.SearchQuery{Visible: visible, Limit: 100})
-		equal(w, fmt.Sprintf("step %d: %s of %q", step, word, visible), hitTexts(got.Hits), want[:min(len(want), 100)])
+		got := w.search(word, store.SearchQuery{Visible: visible, Limit: limit})
+		equal(w, fmt.Sprintf("step %d: %s of %q", step, word, visible), hitTexts(got.Hits), want[:min(len(want), limit)])
+		equal(w, fmt.Sprintf("step %d: more of %s of %q", step, word, visible), got.More, len(want) > limit)
 	}
 }
 
