@@ -109,6 +109,20 @@ func (q SearchQuery) Cut(hits []Hit) SearchResult {
 	return SearchResult{Hits: hits, More: true, Back: hits[len(hits)-1].Entry.At}
 }
 
+// commonShare: a word is common when more than one of so many entries has it.
+const commonShare = 20
+
+// Uncommon leaves out the words of a query that are common, all of them, or all but the rarest one. found is how many of so many entries have each.
+func Uncommon(terms []words.Term, found []int, of int, butRarest bool) (rest []words.Term) {
+	rarest := slices.Index(found, slices.Min(found))
+	for i, t := range terms {
+		if found[i]*commonShare <= of || butRarest && i == rarest {
+			rest = append(rest, t)
+		}
+	}
+	return rest
+}
+
 // TokenOf is the word of the index that every entry of a session has. It begins with a character that no word of a text has.
 func TokenOf(session string) string {
 	h := fnv.New64a()

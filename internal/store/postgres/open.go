@@ -59,6 +59,7 @@ type Store struct {
 	log  *slog.Logger
 	wake *waker
 
+	recentEntries   int // of a search
 	unknownLaunches *unknownLaunches
 	step            int64 // the newest step of the schema that this program has
 }
@@ -96,6 +97,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		now:   cfg.Now,
 		log:   cfg.Logger,
 
+		recentEntries:   recentEntries,
 		unknownLaunches: newUnknownLaunches(),
 		step:            step,
 	}

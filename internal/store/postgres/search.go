@@ -10,6 +10,7 @@ import (
 
 	"laneway/internal/cron"
 	"laneway/internal/store"
+	"laneway/internal/words"
 )
 
 // mostTokens is up to how many sessions of a principal a search names to the index. With more it reads what the words find in all sessions, and passes over
@@ -24,23 +25,45 @@ const (
 	placeColumns = `t.session_key, t.session_id, t.seq, t.at, octet_length(t.content)`
 
 	// tailSQL finds the entries that are not in the index, the newest first, but for summaries. A session whose index is complete is recognised by its row alone. $7 rows.
-	tailSQL = `SELECT ` + placeColumns + ` FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.key
-		JOIN transcript t ON t.session_key = s.key AND t.seq > COALESCE(p.upto, 0)
-		WHERE s.transcript_seq > COALESCE(p.upto, 0) AND ` + searchWhere + ` AND t.to_seq = 0 AND t.at >= $4 AND ($5::bigint = 0 OR t.at <= $5)
-		AND NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)
+	// Their transcripts are read by the key, whatever the statistics of tables that grow say.
+	tailSQL = `SELECT ` + placeColumns + ` FROM (
+			SELECT s.key, COALESCE(p.upto, 0) AS upto FROM sessions s LEFT JOIN search_progress p ON p.session_key = s.key
+			WHERE s.transcript_seq > COALESCE(p.upto, 0) AND ` + searchWhere + ` OFFSET 0
+		) s CROSS JOIN LATERAL (
+			SELECT t.session_key, t.session_id, t.seq, t.at, t.content FROM transcript t
+			WHERE t.session_key = s.key AND t.seq > s.upto AND t.to_seq = 0 AND t.at >= $4 AND ($5::bigint = 0 OR t.at <= $5) OFFSET 0
+		) t WHERE NOT EXISTS (SELECT 1 FROM kept_transcripts k WHERE k.session_key = t.session_key AND k.session_id = t.session_id)
 		ORDER BY t.at DESC, t.session_key, t.seq DESC LIMIT $7`
 
-	// indexSQL finds entries by the index, the newest first. $7 rows, $8 the query of the words.
-	indexSQL = `SELECT ` + placeColumns + ` FROM search_entries e JOIN search_transcripts x ON x.id = e.transcript
-		JOIN sessions s ON s.key = x.session_key
-		JOIN transcript t ON t.session_key = x.session_key AND t.session_id = x.session_id AND t.seq = e.seq
-		WHERE e.words @@ $8::tsquery AND ` + searchWhere + ` AND e.at >= $4 AND ($5::bigint = 0 OR e.at <= $5)
-		ORDER BY e.at DESC LIMIT $7`
+	// placesSQL reads the entries e, the newest first, each row of the other tables by its whole key, whatever the statistics of tables that grow say. $7 rows.
+	placesSQL = ` e
+		CROSS JOIN LATERAL (SELECT x.session_key, x.session_id FROM search_transcripts x WHERE x.id = e.transcript OFFSET 0) x
+		CROSS JOIN LATERAL (SELECT s.key, s.principal, s.agent FROM sessions s WHERE s.key = x.session_key OFFSET 0) s
+		CROSS JOIN LATERAL (SELECT t.session_key, t.session_id, t.seq, t.at, t.content FROM transcript t
+			WHERE t.session_key = x.session_key AND t.session_id = x.session_id AND t.seq = e.seq OFFSET 0) t
+		WHERE ` + searchWhere + ` ORDER BY e.at DESC LIMIT $7`
+
+	searchedEntries = `FROM search_entries WHERE at >= $4 AND ($5::bigint = 0 OR at <= $5)`
+
+	// recentSQL finds entries among the newest ones of the index, $9 of them, by the query $8.
+	recentSQL = `SELECT ` + placeColumns + ` FROM (
+			SELECT * FROM (SELECT transcript, seq, at, words ` + searchedEntries + ` ORDER BY at DESC LIMIT $9) newest WHERE words @@ $8::tsquery ORDER BY at DESC OFFSET 0
+		)` + placesSQL
+
+	// indexSQL finds entries by the query $9 of the index, and of those the ones that the query $8 finds.
+	indexSQL = `WITH found AS MATERIALIZED (
+			SELECT transcript, seq, at ` + searchedEntries + ` AND words @@ $9::tsquery AND (words @@ $8::tsquery) IS TRUE
+		) SELECT ` + placeColumns + ` FROM (SELECT * FROM found ORDER BY at DESC OFFSET 0)` + placesSQL
+
+	// countWordsSQL counts which of the newest entries each of the queries $3 finds. $1 and $2 times as above, $4 how many entries.
+	countWordsSQL = `WITH newest AS MATERIALIZED (SELECT words FROM search_entries WHERE at >= $1 AND ($2::bigint = 0 OR at <= $2) ORDER BY at DESC LIMIT $4)
+		SELECT (SELECT count(*) FROM newest), ARRAY (
+			SELECT (SELECT count(*) FROM newest WHERE words @@ q.query::tsquery) FROM unnest($3::text[]) WITH ORDINALITY AS q(query, i) ORDER BY q.i)`
 
 	// hitsSQL reads entries by their places.
 	hitsSQL = `SELECT t.session_key, t.session_id, s.principal, ` + entryReadColumns + `
 		FROM unnest($1::text[], $2::text[], $3::bigint[]) AS e(session_key, session_id, seq)
-		JOIN transcript t ON t.session_key = e.session_key AND t.session_id = e.session_id AND t.seq = e.seq
+		CROSS JOIN LATERAL (SELECT * FROM transcript t WHERE t.session_key = e.session_key AND t.session_id = e.session_id AND t.seq = e.seq OFFSET 0) t
 		JOIN sessions s ON s.key = t.session_key ORDER BY t.at DESC, t.session_key, t.seq DESC`
 
 	// runsSQL reads the newest runs that are one row of the ledger. $7 how many, $8 bytes.
@@ -54,9 +77,18 @@ const (
 			) newest
 		) s JOIN compact_transcript t ON t.of = s.id WHERE s.upto <= $8 AND t.at >= $4 AND ($5::bigint = 0 OR t.at <= $5)`
 
-	byKeySQL = `SELECT set_config(name, 'off', true) FROM unnest('{enable_hashjoin,enable_mergejoin,enable_seqscan,enable_material}'::text[]) AS u(name)`
+	// searchSettingsSQL has each search planned for its own, because how to read depends on how many entries have the words, and without what costs more
+	// than most searches take.
+	searchSettingsSQL = `SELECT set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true), set_config('max_parallel_workers_per_gather', '0', true)`
+	byKeySQL          = `SELECT set_config('enable_seqscan', 'off', true)`
 
 	searchedSessionsSQL = `SELECT key FROM sessions WHERE principal = $1 LIMIT $2`
+)
+
+// recentEntries is how many of the newest entries a search reads before it asks the index of words, and countedEntries of how many of them it counts the words.
+const (
+	recentEntries  = 5000
+	countedEntries = 500
 )
 
 // textsAtOnce is how many texts a search reads before it looks whether it has enough.
@@ -67,9 +99,8 @@ const textsAtOnce = 200
 func (s *Store) SearchTranscripts(ctx context.Context, q store.SearchQuery) (out store.SearchResult, err error) {
 	err = s.do(ctx, "searching the transcripts", func(ctx context.Context) error {
 		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-			f := search{tx: tx, q: q}
-			// How to read depends on how many entries have the words, so each search is planned for its own.
-			if _, err := tx.Exec(ctx, `SET LOCAL plan_cache_mode = force_custom_plan`); err != nil {
+			f := search{tx: tx, q: q, recent: s.recentEntries}
+			if _, err := tx.Exec(ctx, searchSettingsSQL); err != nil {
 				return err
 			}
 			if err := f.run(ctx); err != nil {
@@ -87,7 +118,9 @@ type search struct {
 	tx   pgx.Tx
 	q    store.SearchQuery
 	hits []store.Hit
-	back time.Time // down to it both sources are read; zero = they are read to their end
+
+	recent int       // how many of the newest entries are read without the index of words
+	back   time.Time // down to it both sources are read; zero = they are read to their end
 }
 
 // place is an entry without its text.
@@ -110,18 +143,51 @@ func (f *search) run(ctx context.Context) error {
 	if err := f.source(ctx, tailSQL, store.SearchRows); err != nil {
 		return err
 	}
+	if err := f.indexed(ctx); err != nil {
+		return err
+	}
+	return f.runs(ctx)
+}
+
+// indexed reads entries that are in the index. A word of a query finds the words that begin with it, so the index merges all entries of all of them before it
+// returns the first one, which takes longer the more there are. What most entries have is found among the newest ones; of other queries the index is
+// not asked for the words that many entries have, when there is anything else that it can be asked for.
+func (f *search) indexed(ctx context.Context) error {
 	tokens, err := f.tokens(ctx)
 	if err != nil {
 		return err
 	}
-	// From the entries that the index finds on, each row is looked up by its key, whatever the statistics of tables that grow say.
 	if _, err := f.tx.Exec(ctx, byKeySQL); err != nil {
 		return err
 	}
-	if err := f.source(ctx, indexSQL, f.q.Most()+1, queryOf(f.q, tokens)); err != nil {
+	strict := f.q.Words.Terms()
+	before, back, enough := len(f.hits), f.back, f.q.Most()+1
+	if err := f.source(ctx, recentSQL, enough, queryOf(strict, tokens), f.recent); err != nil || len(f.hits)-before >= enough {
 		return err
 	}
-	return f.runs(ctx)
+	f.hits, f.back = f.hits[:before], back
+	loose, err := f.loose(ctx, strict, len(tokens) == 0)
+	if err != nil {
+		return err
+	}
+	return f.source(ctx, indexSQL, enough, queryOf(strict, tokens), queryOf(loose, tokens))
+}
+
+// loose leaves out the words that are common among the newest entries: all of them, or all but the rarest one.
+func (f *search) loose(ctx context.Context, terms []words.Term, butRarest bool) ([]words.Term, error) {
+	if butRarest && len(terms) == 1 {
+		return terms, nil
+	}
+	var (
+		of    int
+		found []int
+	)
+	each := column(terms, func(t words.Term) string { return queryOf([]words.Term{t}, nil) })
+	err := f.tx.QueryRow(ctx, countWordsSQL, ms(f.q.Since), ms(f.q.Until), each, min(f.recent, countedEntries)).Scan(&of, &found)
+	if err != nil {
+		return nil, err
+	}
+	return store.Uncommon(terms, found, of, butRarest), nil
 }
 
 // runs reads the runs that are one row of the ledger, with bounds of their own.
@@ -257,9 +323,9 @@ func (f *search) tokens(ctx context.Context) ([]string, error) {
 }
 
 // queryOf is the query as a tsquery. Words have no quotes and no backslashes.
-func queryOf(q store.SearchQuery, tokens []string) string {
+func queryOf(of []words.Term, tokens []string) string {
 	var terms []string
-	for _, t := range q.Words.Terms() {
+	for _, t := range of {
 		term := "'" + t.Word + "'"
 		if t.Begins {
 			term += ":*"

@@ -90,12 +90,9 @@ const (
 
 // The index merges all entries of all words that begin with a word of the query before it returns the first one, which takes longer the more there are. So it
 // is not asked for words that many entries have: those are found among the newest entries, or by the texts of the entries that have the other words.
-const (
-	// recentBytes bounds the texts of the newest entries.
-	recentBytes = 1 << 20
-	// A word is common when more than one of so many of them has it.
-	commonShare = 20
-)
+//
+// recentBytes bounds the texts of the newest entries.
+const recentBytes = 1 << 20
 
 // searchBounds are those of a search in entries that are in the index.
 type searchBounds struct {
@@ -141,7 +138,7 @@ func (f *search) tail(ctx context.Context, r querier, upto int64) error {
 // indexed finds entries that are in the index, up to the one with the number upto.
 func (f *search) indexed(ctx context.Context, r querier, upto int64) error {
 	f.below = upto + 1
-	common, err := f.recent(ctx, r, upto)
+	found, of, err := f.recent(ctx, r, upto)
 	if err != nil || f.full || f.below <= 1 {
 		return err
 	}
@@ -150,7 +147,7 @@ func (f *search) indexed(ctx context.Context, r querier, upto int64) error {
 		return err
 	}
 	strict := f.q.Words.Terms()
-	if loose := without(strict, common, len(tokens) == 0); len(loose) < len(strict) {
+	if loose := store.Uncommon(strict, found, of, len(tokens) == 0); len(loose) < len(strict) {
 		n, err := f.match(ctx, r, matchOf(loose, tokens), f.bounds.loose)
 		if err != nil || f.full || n < f.bounds.loose {
 			return err
@@ -161,50 +158,28 @@ func (f *search) indexed(ctx context.Context, r querier, upto int64) error {
 }
 
 // recent reads the newest entries of the index themselves, and returns for each word of the query how many of so many have it.
-func (f *search) recent(ctx context.Context, r querier, upto int64) (c counted, err error) {
-	c.found = make([]int, len(f.q.Words.Terms()))
+func (f *search) recent(ctx context.Context, r querier, upto int64) (found []int, of int, err error) {
+	found = make([]int, len(f.q.Words.Terms()))
 	rows, err := r.query(ctx, recentSQL, append(f.args(upto), f.bounds.recent)...)
 	if err != nil {
-		return c, err
+		return nil, 0, err
 	}
 	defer func() { _ = rows.Close() }()
 	budget := store.NewBudget(recentBytes)
 	for !f.full && rows.Next() {
 		h, place, visible, err := scanPlaced(rows)
 		if err != nil {
-			return c, err
+			return nil, 0, err
 		}
 		if !budget.Take(len(h.Entry.Text)) {
 			break
 		}
-		c.of, f.below = c.of+1, place
-		if f.q.Words.Count(h.Entry.Text, c.found); visible {
+		of, f.below = of+1, place
+		if f.q.Words.Count(h.Entry.Text, found); visible {
 			f.take(h)
 		}
 	}
-	return c, rows.Err()
-}
-
-// counted is how many of the newest entries have each word of a query.
-type counted struct {
-	found []int
-	of    int
-}
-
-// without leaves out the words that are common, all of them, or all but the rarest one.
-func without(terms []words.Term, c counted, butRarest bool) (rest []words.Term) {
-	rarest := 0
-	for i := range terms {
-		if c.found[i] < c.found[rarest] {
-			rarest = i
-		}
-	}
-	for i, t := range terms {
-		if c.found[i]*commonShare <= c.of || butRarest && i == rarest {
-			rest = append(rest, t)
-		}
-	}
-	return rest
+	return found, of, rows.Err()
 }
 
 // match reads what the index finds, from the newest entry before those that were read, at most so many, and returns how many it has read.
