@@ -66,15 +66,17 @@ const (
 		CROSS JOIN LATERAL (SELECT * FROM transcript t WHERE t.session_key = e.session_key AND t.session_id = e.session_id AND t.seq = e.seq OFFSET 0) t
 		JOIN sessions s ON s.key = t.session_key ORDER BY t.at DESC, t.session_key, t.seq DESC`
 
-	// runsSQL reads the newest runs that are one row of the ledger. $7 how many, $8 bytes.
+	runsFilter = ` AND compact = 1 AND ($1 = '' OR principal = $1) AND ($2 = '' OR session_key = $2) AND ($3 = '' OR agent = $3) AND principal <> $6`
+
+	// runsSQL reads the runs that are one row of the ledger: those that run, and the newest that have ended. $7 how many of these, $8 their bytes.
 	runsSQL = `SELECT t.session_key, t.session_id, s.principal, ` + entryReadColumns + ` FROM (
 			SELECT id, principal, sum(octet_length(transcript)) OVER (ORDER BY scheduled_for DESC, id DESC ROWS UNBOUNDED PRECEDING) AS upto FROM (
 				SELECT l.* FROM ` + ledgerOwners + ` o CROSS JOIN LATERAL (
 					SELECT id, principal, scheduled_for, transcript FROM cron_run_logs l
-					WHERE l.owner = o.owner AND finished_at IS NOT NULL AND finished_at >= $4 AND compact = 1 AND ($1 = '' OR principal = $1)
-					AND ($2 = '' OR session_key = $2) AND ($3 = '' OR agent = $3) AND principal <> $6 ORDER BY scheduled_for DESC, id DESC LIMIT $7
+					WHERE l.owner = o.owner AND finished_at IS NOT NULL AND finished_at >= $4` + runsFilter + ` ORDER BY scheduled_for DESC, id DESC LIMIT $7
 				) l ORDER BY scheduled_for DESC, id DESC LIMIT $7
 			) newest
+			UNION ALL SELECT id, principal, 0 FROM cron_run_logs WHERE finished_at IS NULL AND started_at >= $4` + runsFilter + `
 		) s JOIN compact_transcript t ON t.of = s.id WHERE s.upto <= $8 AND t.at >= $4 AND ($5::bigint = 0 OR t.at <= $5)`
 
 	// searchSettingsSQL has each search planned for its own, because how to read depends on how many entries have the words, and without what costs more

@@ -101,8 +101,8 @@ const sideSessions = `
 	SELECT s.key FROM sessions s WHERE (?2 = '' OR s.key = ?2) AND s.updated_at < ?1 AND s.done_seq = s.last_seq
 	AND (s.key GLOB 'agent:' || s.agent || ':task:????????-????-????-????-????????????'
 		OR s.key GLOB 'agent:' || s.agent || ':cron:compact:????????-????-????-????-????????????')
-	AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_key = s.key AND r.state IN ('running', 'stopping', 'yielded'))
-	AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_key = s.key AND (i.announce = 1
+	AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_key = s.key AND r.seq_from > 0 AND r.state IN ('running', 'stopping', 'yielded'))
+	AND NOT EXISTS (SELECT 1 FROM inbox i WHERE i.session_key = s.key AND i.seq > 0 AND (i.announce = 1
 		OR EXISTS (SELECT 1 FROM runs p WHERE p.id IN (i.parent, i.root) AND p.state IN ('running', 'stopping', 'yielded'))))
 	ORDER BY s.key LIMIT ?3`
 

@@ -100,11 +100,14 @@ type searchBounds struct {
 	loose  int // entries are read that may not have the common words, before the index is asked for them as well
 }
 
-// runsSQL reads the newest runs that are one row of the ledger. ?1 how many.
+// runsSQL reads the runs that are one row of the ledger: those that run, and the newest that have ended. ?1 how many.
 const runsSQL = `SELECT t.session_key, t.session_id, s.principal, t.seq, t.run_id, t.role, t.content, t.sender, t.tokens, t.stop_reason, t.command, t.at
-	FROM (SELECT id, principal FROM cron_run_logs WHERE finished_at IS NOT NULL AND finished_at >= ?5 AND compact = 1 AND (?2 = '' OR principal = ?2)
-		AND (?3 = '' OR session_key = ?3) AND (?4 = '' OR agent = ?4) AND principal <> ?7 ORDER BY finished_at DESC LIMIT ?1) s
+	FROM (SELECT id, principal FROM cron_run_logs INDEXED BY cron_runs_active WHERE state IN ('queued', 'running', 'retrying') AND started_at >= ?5` + runsFilter + `
+		UNION ALL SELECT * FROM (SELECT id, principal FROM cron_run_logs WHERE finished_at IS NOT NULL AND finished_at >= ?5` + runsFilter + `
+			ORDER BY finished_at DESC LIMIT ?1)) s
 	CROSS JOIN compact_transcript t ON t.of = s.id WHERE t.at >= ?5 AND (?6 = 0 OR t.at <= ?6)`
+
+const runsFilter = ` AND compact = 1 AND (?2 = '' OR principal = ?2) AND (?3 = '' OR session_key = ?3) AND (?4 = '' OR agent = ?4) AND principal <> ?7`
 
 // runs reads the runs that are one row of the ledger, with bounds of their own.
 func (f *search) runs(ctx context.Context, r querier) error {

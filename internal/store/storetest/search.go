@@ -302,6 +302,12 @@ func searchRuns(w *world) {
 	key, began := l.Message.Session, w.clock.now()
 	w.clock.advance(time.Second)
 	c, _ := w.beginSaying(l, entry(chat.RoleUser, "needle of the question", l.Message.ID))
+	for _, q := range []store.SearchQuery{{}, {Visible: j.Principal}, {Session: key}, {Agent: key.Agent}, {Since: w.clock.now()}, {Until: w.clock.now()}} {
+		w.finds("needle", q, "needle of the question") // while it runs
+	}
+	for _, q := range []store.SearchQuery{{Visible: "another"}, {Session: w.key()}, {Agent: "another"}, {Since: w.clock.now().Add(time.Second)}, {Until: began}} {
+		w.finds("needle", q)
+	}
 	w.clock.advance(time.Second)
 	p := w.ending(c, l.Message.ID, cron.RunOK, nil)
 	p.Transcript = []chat.TranscriptEntry{entry(chat.RoleAssistant, "needle of the answer", l.Message.ID)}
