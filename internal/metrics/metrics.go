@@ -85,7 +85,7 @@ func New(version, commit string) *Metrics {
 	m.authFailed = m.counters("auth_failures_total", "Refused credentials.", "reason")
 	m.telegramCalls = m.counters("telegram_calls_total", "Calls of the Telegram Bot API, by method and result.", "method", "result")
 	m.telegramUpdates = m.counters("telegram_updates_total", "Updates from Telegram, by what became of them.", "result")
-	m.tokens = m.counters("tokens_total", "Tokens that models of turns read (input) and wrote (output), as runners report them.", "lane", "direction")
+	m.tokens = m.counters("tokens_total", "Tokens of turns that ended, by lane; input includes cached ones. laneway_model_tokens_total supersedes it for everything but lanes. Do not add the two.", "lane", "direction")
 	m.http = m.counters("http_requests_total", "HTTP requests but sockets, by route and status.", "route", "code")
 	m.httpTime = m.histograms("http_duration_seconds", "Time from an HTTP request to the end of its answer.", runBuckets(), "route")
 	m.stored = m.histograms("store_operation_seconds", "Time that the store takes for the three operations of a turn.", waitBuckets(), "operation")

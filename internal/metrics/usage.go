@@ -10,7 +10,7 @@ import (
 // Usage makes the observer of what agents use; call it once. models are the configured models by agent, whose series begin at zero.
 func (m *Metrics) Usage(models map[string]string) usage.Observer {
 	o := usageObserver{
-		tokens:  m.counters("model_tokens_total", "Tokens by agent and model. Input leaves out cached ones, which the provider had in its cache.", "agent", "model", "kind"),
+		tokens:  m.counters("model_tokens_total", "Tokens of each request, by agent and model, also of turns that crash or are stopped. Input leaves out cached ones, which the provider had in its cache.", "agent", "model", "kind"),
 		cost:    m.counters("model_cost_total", "Cost of tokens in the currency of the budgets, by agent and model.", "agent", "model"),
 		refused: m.counters("budget_refusals_total", "Requests to models that a budget has prevented.", "budget"),
 	}
