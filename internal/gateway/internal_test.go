@@ -7,9 +7,28 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"laneway/internal/chat"
+	"laneway/internal/cron"
 	"laneway/internal/gateway/params"
+	"laneway/internal/gateway/socket"
 	"laneway/internal/wire"
 )
+
+// TestAnEventWithoutReadersIsNotCopied: most fires have no reader; an event is some kilobytes.
+func TestAnEventWithoutReadersIsNotCopied(t *testing.T) {
+	p := publisher{socket.NewHub[*client](socket.HubLimits{})}
+	run := &cron.Run{ID: "schedule:j:1", JobID: "j"}
+	for what, publish := range map[string]func(){
+		"a run of a job": func() {
+			p.cron(cron.Event{Action: cron.ActionFinished, Job: cron.Job{ID: "j", Owner: "ann"}, Run: run})
+		},
+		"a turn": func() { p.event(chat.Event{Kind: chat.EventStarted, RunID: "r"}) },
+	} {
+		if n := testing.AllocsPerRun(100, publish); n > 0 {
+			t.Errorf("%s: an event that no connection reads allocates %v times", what, n)
+		}
+	}
+}
 
 // Whatever bytes come, a request is either refused with a reason or has an id and a method, and its params can be checked.
 func FuzzFrame(f *testing.F) {

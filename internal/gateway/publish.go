@@ -50,9 +50,13 @@ func (p publisher) event(ev chat.Event) {
 	if end != nil {
 		p.hub.Ended(ev.RunID)
 	}
-	if len(to) == 0 {
-		return
+	if len(to) > 0 {
+		sendEvent(to, ev, end)
 	}
+}
+
+// sendEvent queues an event for those of the connections that may see it. It is apart so that an event is copied only when it is sent.
+func sendEvent(to []*client, ev chat.Event, end []byte) {
 	pub := newPublication(&ev, end)
 	toAdmins := pub
 	if ev.Detail != "" {
@@ -128,15 +132,26 @@ func (p *publication) to(c *client) {
 	}
 }
 
-// cron sends a cron event to every connection that may read and see the job.
+// cron sends a cron event to every connection that may read and see the job. Most events have no reader: nothing is built for them.
 func (p publisher) cron(ev cron.Event) {
-	v := views{build: func(extended bool) []byte { return strictjson.Encode(jobs.EventView(ev, extended)) }}
+	var to []*client
 	for _, c := range p.hub.Opened() {
-		id := c.who.Load()
-		if id == nil || !c.sees(&chat.Event{Principal: ev.Job.Owner}) {
-			continue
+		if c.who.Load() != nil && c.sees(&chat.Event{Principal: ev.Job.Owner}) {
+			to = append(to, c)
 		}
-		c.PutEvent(wire.EventCron, v.of(id.extended))
+	}
+	if len(to) > 0 {
+		sendCron(to, ev)
+	}
+}
+
+// sendCron is apart so that the event is copied only when it is sent.
+func sendCron(to []*client, ev cron.Event) {
+	v := views{build: func(extended bool) []byte { return strictjson.Encode(jobs.EventView(ev, extended)) }}
+	for _, c := range to {
+		if id := c.who.Load(); id != nil {
+			c.PutEvent(wire.EventCron, v.of(id.extended))
+		}
 	}
 }
 

@@ -40,10 +40,10 @@ type clusterEvent struct {
 	Job    *cron.Job   `json:"g,omitempty"`
 }
 
-// publish publishes an event here and sends it to the other replicas.
+// publish publishes an event here and sends it to the other replicas. No pointer into ev is kept: its job would be copied to the heap for each event.
 func (e *Events) publish(ev cron.Event) {
 	e.hub.Publish(ev)
-	n := clusterEvent{Action: ev.Action, JobID: ev.Job.ID}
+	n := &clusterEvent{Action: ev.Action, JobID: ev.Job.ID}
 	if ev.Run != nil {
 		n.JobID, n.RunID = ev.Run.JobID, ev.Run.ID
 	}
@@ -51,9 +51,17 @@ func (e *Events) publish(ev cron.Event) {
 		n.Again = ev.Run.NextAttempt.UnixMilli()
 	}
 	if ev.Action == cron.ActionRemoved || (ev.Action == cron.ActionFinished && ev.Job.DeleteAfter) {
-		n.Job = &ev.Job
+		job := ev.Job
+		n.Job = &job
 	}
-	e.publisher.Send(Topic, &n, func() { n.Job = &cron.Job{ID: ev.Job.ID, Owner: ev.Job.Owner, Name: ev.Job.Name, Agent: ev.Job.Agent} })
+	e.publisher.Send(Topic, n, n.shorten)
+}
+
+// shorten leaves of the job what a reader needs to know whose it was.
+func (n *clusterEvent) shorten() {
+	if j := n.Job; j != nil {
+		n.Job = &cron.Job{ID: j.ID, Owner: j.Owner, Name: j.Name, Agent: j.Agent}
+	}
 }
 
 // Receive publishes a cluster event of another replica here.
