@@ -61,7 +61,7 @@ func TestAPageOfRunsReadsFewRows(t *testing.T) {
 }
 
 // fillLedger writes finished runs, one a second, of 100 jobs.
-func fillLedger(t testing.TB, url string, rows, owners int) {
+func fillLedger(t *testing.T, url string, rows, owners int) {
 	t.Helper()
 	exec(t, url, fmt.Sprintf(`INSERT INTO cron_run_logs (id, job_id, owner, scheduled_for, trigger, state, run_id, claimed_at, started_at, finished_at, summary)
 		SELECT 'schedule:job-' || i %% 100 || ':' || at, 'job-' || i %% 100, 'owner-' || i %% %d, at, 'schedule', 'ok', 'schedule:job-' || i %% 100 || ':' || at,
@@ -72,12 +72,12 @@ func fillLedger(t testing.TB, url string, rows, owners int) {
 
 // planNode is a step of a plan that was executed.
 type planNode struct {
-	Kind     string  `json:"Node Type"`
-	Relation string  `json:"Relation Name"`
-	Index    string  `json:"Index Name"`
-	Rows     float64 `json:"Actual Rows"` // of one loop, as the next one
-	Removed  float64 `json:"Rows Removed by Filter"`
-	Loops    float64 `json:"Actual Loops"`
+	Kind     string  `json:"Node Type"`              //nolint:tagliatelle // as PostgreSQL names it
+	Relation string  `json:"Relation Name"`          //nolint:tagliatelle // as PostgreSQL names it
+	Index    string  `json:"Index Name"`             //nolint:tagliatelle // as PostgreSQL names it
+	Rows     float64 `json:"Actual Rows"`            //nolint:tagliatelle // as PostgreSQL names it; of one loop, as the next one
+	Removed  float64 `json:"Rows Removed by Filter"` //nolint:tagliatelle // as PostgreSQL names it
+	Loops    float64 `json:"Actual Loops"`           //nolint:tagliatelle // as PostgreSQL names it
 	Plans    []planNode
 }
 
