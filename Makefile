@@ -106,7 +106,7 @@ bench-once: ## every benchmark once, to see that they work
 chaos: ## the scenarios against real processes at full length: 200 kills, long load; the invariants at the end
 	LANEWAY_TEST_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_KILLS=$${KILLS:-200} LANEWAY_TEST_CRON_STARTS=$${KILLS:-200} LANEWAY_TEST_RAPID_JOBS=10000 \
 	LANEWAY_TEST_REPLICA_KILLS=50 LANEWAY_TEST_REPLICA_JOBS=100 LANEWAY_TEST_LOAD_SECONDS=$${LOAD_SECONDS:-600} \
-	LANEWAY_TEST_SOCKETS=10000 LANEWAY_TEST_STRANGERS=5000 LANEWAY_TEST_ABUSES=50 LANEWAY_TEST_FRAGMENTS=1000000 LANEWAY_TEST_DROPS=1000 \
+	LANEWAY_TEST_SOCKETS=10000 LANEWAY_TEST_UNAUTHENTICATED=5000 LANEWAY_TEST_ABUSES=50 LANEWAY_TEST_FRAGMENTS=1000000 LANEWAY_TEST_DROPS=1000 \
 	LANEWAY_TEST_PROBES=200 LANEWAY_TEST_READS=10000 LANEWAY_TEST_HOSTILE=1 LANEWAY_TEST_HANDOVERS=50 LANEWAY_TEST_RESTARTS=50 LANEWAY_TEST_STOPS=1000 \
 	LANEWAY_TEST_DATABASE_CRASHES=200 LANEWAY_TEST_TURNS=2000 LANEWAY_TEST_COPY_MESSAGES=100000 LANEWAY_TEST_COPY_JOBS=10000 $(GO) run ./cmd/testpg -- $(GO) test $(RACE) -count=1 -timeout 80m -v ./internal/teste2e
 	$(GO) test -count=1 -timeout 60m ./internal/channel/telegram -run 'TestManyTexts$$' -texts 1000000
@@ -122,7 +122,7 @@ trees: ## 200 roots with 8 sub-turns each while all lanes are full, beside the s
 abuse: ## what a small credential can do to others: each method for ABUSE_SECONDS (5), all of them for a minute, on both stores (15 minutes); tables, and bounds that fail
 	LANEWAY_TEST_ABUSE_MS=$${ABUSE_SECONDS:-5}000 LANEWAY_TEST_ABUSE_MIXED_MS=60000 LANEWAY_TEST_ABUSE_SLACK=1 LANEWAY_TEST_ABUSE_CONNS=32 LANEWAY_TEST_ABUSE_TURNS=200 \
 	LANEWAY_TEST_ABUSE_SESSIONS=2000 LANEWAY_TEST_ABUSE_JOBS=1000 $(GO) run ./cmd/testpg -- \
-	$(GO) test -count=1 -timeout 90m -parallel 1 -v ./internal/teste2e -run '^TestASmallCredentialDegradesTheServiceForNobody$$'
+	$(GO) test -count=1 -timeout 90m -parallel 1 -v ./internal/teste2e -run '^TestASmallCredentialDegradesTheServiceForNoOther$$'
 
 .PHONY: simulate
 simulate: ## random histories of scheduler and dispatch, SEEDS of them (default 10000), and of a job (HISTORIES, 500, of 100 steps), from the seed FIRST_SEED (1)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestARefusedJobIsToldInTheWordsOfTheCommandLine(t *testing.T) {
+func TestARefusedJobIsReportedInTheWordsOfTheCommandLine(t *testing.T) {
 	t.Parallel()
 	for refusal, want := range map[string]string{
 		"schedule.everyMs: 10 is out of range 1000-315360000000":   "--every: 10ms is out of range 1s to 87600h (3650 days)",

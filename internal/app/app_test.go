@@ -262,7 +262,7 @@ func (g *gatewayAt) postOnce(path, body string, headers map[string]string) (int,
 	return resp.StatusCode, out
 }
 
-func TestCompletionGoesThroughTheHouseAndIsRepeatable(t *testing.T) {
+func TestCompletionGoesThroughTheDispatcherAndIsRepeatable(t *testing.T) {
 	t.Parallel()
 	g := start(t)
 	headers := map[string]string{"Authorization": "Bearer " + ownerToken, "Idempotency-Key": "k1"}

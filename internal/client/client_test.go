@@ -236,7 +236,7 @@ func TestCallEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestEventsThatNobodyTakesLeaveAGap(t *testing.T) {
+func TestEventsThatAreNotTakenLeaveAGap(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, func(ws *websocket.Conn, id, method string) bool {
 		from, to := 1, 5

@@ -39,7 +39,7 @@ func trusting(s *server, at time.Time) *tls.Config {
 	return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, Time: func() time.Time { return at }}
 }
 
-func TestOnlyAGatewayWithItsOwnCertificateHearsAnything(t *testing.T) {
+func TestOnlyAGatewayWithItsOwnCertificateReceivesData(t *testing.T) {
 	t.Parallel()
 	s, requests := secure(t)
 	here := s.url() // wss://127.0.0.1:PORT

@@ -10,7 +10,7 @@ import (
 )
 
 // said runs what a person says, typed or by a button.
-func said(t *testing.T, h *house, text string) command.Answer {
+func said(t *testing.T, h *fakeBackend, text string) command.Answer {
 	t.Helper()
 	table, err := command.New()
 	if err != nil {
@@ -55,7 +55,7 @@ func TestCommandsOfferWhatAPersonMayChoose(t *testing.T) {
 		{"/stopall", "", "", ""},
 		{"/new", "", "", ""},
 	} {
-		h := &house{jobs: someJobs(), queue: command.QueueReport{Mode: chat.ModeCollect, Waiting: 2, Cap: 10}}
+		h := &fakeBackend{jobs: someJobs(), queue: command.QueueReport{Mode: chat.ModeCollect, Waiting: 2, Cap: 10}}
 		answer := said(t, h, c.text)
 		labels, texts := offered(answer)
 		if labels != c.labels || texts != c.texts {
@@ -83,7 +83,7 @@ func TestAJobThatDoesNotDoAllItWasMadeForSaysSoAndCanBeResumed(t *testing.T) {
 	} {
 		jobs := someJobs()[:1]
 		change(&jobs[0])
-		h := &house{jobs: jobs}
+		h := &fakeBackend{jobs: jobs}
 		for _, text := range []string{"/jobs", "/cron show 1"} {
 			if answer := said(t, h, text); !strings.Contains(answer.Text, word) {
 				t.Errorf("%s says %q, want %q in it", text, answer.Text, word)
@@ -100,7 +100,7 @@ func TestAJobThatDoesNotDoAllItWasMadeForSaysSoAndCanBeResumed(t *testing.T) {
 // A button that was made when the list was another one means the job that it showed.
 func TestAButtonMeansItsJobWhateverBecameOfTheList(t *testing.T) {
 	t.Parallel()
-	h := &house{jobs: someJobs()}
+	h := &fakeBackend{jobs: someJobs()}
 	_, texts := offered(said(t, h, "/cron rm"))
 	third := strings.Split(texts, "|")[2]
 	h.jobs = append([]cron.Job{{ID: "d", Name: "c", Enabled: true}}, h.jobs[1:]...)
@@ -112,7 +112,7 @@ func TestAButtonMeansItsJobWhateverBecameOfTheList(t *testing.T) {
 
 func TestManyJobsAreOfferedInPartAndListedInFull(t *testing.T) {
 	t.Parallel()
-	h := &house{}
+	h := &fakeBackend{}
 	for range 50 {
 		h.jobs = append(h.jobs, cron.Job{ID: "x", Name: strings.Repeat("long ", 20), Enabled: true})
 	}
@@ -123,7 +123,7 @@ func TestManyJobsAreOfferedInPartAndListedInFull(t *testing.T) {
 	if label := answer.Choice.Rows[0][0].Label; len([]rune(label)) > 45 {
 		t.Errorf("a button is named %q", label)
 	}
-	if answer := said(t, &house{}, "/cron pause"); answer.Choice != nil || !strings.HasPrefix(answer.Text, "There are no jobs here") {
+	if answer := said(t, &fakeBackend{}, "/cron pause"); answer.Choice != nil || !strings.HasPrefix(answer.Text, "There are no jobs here") {
 		t.Errorf("without jobs: %q, %+v", answer.Text, answer.Choice)
 	}
 }

@@ -38,8 +38,8 @@ func ExampleTable_Parse() {
 	// "//stop" -> false "/stop" ""
 }
 
-// house does what it is told and remembers it.
-type house struct {
+// fakeBackend executes each call and records it.
+type fakeBackend struct {
 	did   []string
 	queue command.QueueReport
 	stop  command.StopReport
@@ -51,17 +51,17 @@ type house struct {
 // now is a Sunday.
 func now() time.Time { return time.Date(2026, 11, 22, 14, 0, 0, 0, time.UTC) }
 
-func (h *house) Clock(context.Context, command.Call) (time.Time, string, error) {
+func (h *fakeBackend) Clock(context.Context, command.Call) (time.Time, string, error) {
 	return now(), cmp.Or(h.zone, "Europe/Berlin"), h.err
 }
 
-func (h *house) Zone(context.Context, command.Call) (string, error) { return h.zone, h.err }
-func (h *house) SetZone(_ context.Context, _ command.Call, zone string) error {
+func (h *fakeBackend) Zone(context.Context, command.Call) (string, error) { return h.zone, h.err }
+func (h *fakeBackend) SetZone(_ context.Context, _ command.Call, zone string) error {
 	h.zone = zone
 	return h.err
 }
 
-func (h *house) AddJob(_ context.Context, _ command.Call, n command.NewJob) (cron.Put, error) {
+func (h *fakeBackend) AddJob(_ context.Context, _ command.Call, n command.NewJob) (cron.Put, error) {
 	j := cron.Job{Name: command.JobName(n.Text), Schedule: n.Schedule, Enabled: true}
 	s, err := schedule.Check(n.Schedule, now(), schedule.Rules{})
 	if err != nil {
@@ -71,72 +71,74 @@ func (h *house) AddJob(_ context.Context, _ command.Call, n command.NewJob) (cro
 	j.State.NextRunAt = fire.At
 	return cron.Put{Job: j, Created: n.Key == "", Updated: n.Key != ""}, h.note(fmt.Sprintf("add %s %t %q%s", n.Schedule.Signature(), n.Reminder, n.Text, n.Key))
 }
-func (h *house) Jobs(context.Context, command.Call) ([]cron.Job, error) { return h.jobs, h.err }
-func (h *house) RemoveJob(_ context.Context, _ command.Call, id string) error {
+func (h *fakeBackend) Jobs(context.Context, command.Call) ([]cron.Job, error) { return h.jobs, h.err }
+func (h *fakeBackend) RemoveJob(_ context.Context, _ command.Call, id string) error {
 	return h.note("rm " + id)
 }
 
-func (h *house) PauseJob(_ context.Context, _ command.Call, id, note string) error {
+func (h *fakeBackend) PauseJob(_ context.Context, _ command.Call, id, note string) error {
 	return h.note("pause " + id + " " + note)
 }
 
-func (h *house) ResumeJob(_ context.Context, _ command.Call, id string) (cron.Job, error) {
+func (h *fakeBackend) ResumeJob(_ context.Context, _ command.Call, id string) (cron.Job, error) {
 	j := h.jobs[1]
 	j.Pause, j.State.NextRunAt = nil, now().Add(time.Hour)
 	return j, h.note("resume " + id)
 }
 
-func (h *house) RunJob(_ context.Context, _ command.Call, id string) (string, error) {
+func (h *fakeBackend) RunJob(_ context.Context, _ command.Call, id string) (string, error) {
 	return "", h.note("run " + id)
 }
 
-func (h *house) note(s string) error { h.did = append(h.did, s); return h.err }
+func (h *fakeBackend) note(s string) error { h.did = append(h.did, s); return h.err }
 
-func (h *house) StopOne(context.Context, command.Call) (command.StopReport, error) {
+func (h *fakeBackend) StopOne(context.Context, command.Call) (command.StopReport, error) {
 	return h.stop, h.note("stop")
 }
 
-func (h *house) StopAll(context.Context, command.Call) (command.StopReport, error) {
+func (h *fakeBackend) StopAll(context.Context, command.Call) (command.StopReport, error) {
 	return h.stop, h.note("stopall")
 }
 
-func (h *house) Tasks(context.Context, command.Call) ([]command.Task, error) {
+func (h *fakeBackend) Tasks(context.Context, command.Call) ([]command.Task, error) {
 	return []command.Task{{ID: "t-1", Agent: "coder", State: "yielded", Text: "count\nthe lines"}, {ID: "t-2", Agent: "main", State: "waiting", Text: strings.Repeat("word ", 20)}}, h.err
 }
 
-func (h *house) StopTask(_ context.Context, _ command.Call, id string) error {
+func (h *fakeBackend) StopTask(_ context.Context, _ command.Call, id string) error {
 	return h.note("stop task " + id)
 }
 
-func (h *house) NewSession(context.Context, command.Call) error { return h.note("new") }
-func (h *house) Queue(context.Context, command.Call) (command.QueueReport, error) {
+func (h *fakeBackend) NewSession(context.Context, command.Call) error { return h.note("new") }
+func (h *fakeBackend) Queue(context.Context, command.Call) (command.QueueReport, error) {
 	return h.queue, h.note("queue")
 }
 
-func (h *house) SetMode(_ context.Context, _ command.Call, m chat.QueueMode) error {
+func (h *fakeBackend) SetMode(_ context.Context, _ command.Call, m chat.QueueMode) error {
 	return h.note("mode " + string(m))
 }
-func (h *house) ClearQueue(context.Context, command.Call) (int, error) { return 3, h.note("clear") }
-func (h *house) AnswerQuestion(_ context.Context, _ command.Call, a command.QuestionAnswer) (string, error) {
+func (h *fakeBackend) ClearQueue(context.Context, command.Call) (int, error) {
+	return 3, h.note("clear")
+}
+func (h *fakeBackend) AnswerQuestion(_ context.Context, _ command.Call, a command.QuestionAnswer) (string, error) {
 	return fmt.Sprintf("question %s: %t %d", a.ID, a.Allow, a.Option), h.note("answer " + a.ID)
 }
 
-func (h *house) SetModel(_ context.Context, _ command.Call, m string) error {
+func (h *fakeBackend) SetModel(_ context.Context, _ command.Call, m string) error {
 	return h.note("model " + m)
 }
 
-func (h *house) Toc(_ context.Context, _ command.Call, level string) ([]command.TocLine, error) {
+func (h *fakeBackend) Toc(_ context.Context, _ command.Call, level string) ([]command.TocLine, error) {
 	return []command.TocLine{{Period: level + " 1", Session: "agent:main:other", Text: strings.Repeat("ä", 400)}, {Period: level + " 2", Text: "bread"}}, h.note("toc")
 }
 
-func (h *house) Compact(context.Context, command.Call) (bool, error) {
+func (h *fakeBackend) Compact(context.Context, command.Call) (bool, error) {
 	return len(h.jobs) > 0, h.note("compact")
 }
 
-func (h *house) Overview(context.Context, command.Call) (command.Overview, error) {
+func (h *fakeBackend) Overview(context.Context, command.Call) (command.Overview, error) {
 	return command.Overview{Version: "1", Store: "sqlite", Agent: "main", Model: "m", Uptime: "1s", Queue: h.queue, Usage: []string{"today: 12 tokens"}, Problems: []string{"database: away"}}, h.note("overview")
 }
-func (h *house) Agents() []agent.Info { return []agent.Info{{ID: "main", Runner: "echo"}} }
+func (h *fakeBackend) Agents() []agent.Info { return []agent.Info{{ID: "main", Runner: "echo"}} }
 
 func someJobs() []cron.Job {
 	return []cron.Job{
@@ -195,7 +197,7 @@ func TestEveryCommandAnswers(t *testing.T) {
 		{"/whoami", "You are gateway (web user 7).", ""},
 		{"/id", "This conversation is agent:main:main. Its address is web:5.", ""},
 	} {
-		h := &house{jobs: someJobs(), stop: command.StopReport{Running: 1, Waiting: 2}, queue: command.QueueReport{Mode: chat.ModeCollect, Running: 1, Waiting: 2, Cap: 10, Lane: "main"}}
+		h := &fakeBackend{jobs: someJobs(), stop: command.StopReport{Running: 1, Waiting: 2}, queue: command.QueueReport{Mode: chat.ModeCollect, Running: 1, Waiting: 2, Cap: 10, Lane: "main"}}
 		cmd, name, args, ok := table.Parse(c.text, "")
 		if !ok {
 			t.Errorf("%s was not recognised", c.text)
@@ -212,7 +214,7 @@ func TestEveryCommandAnswers(t *testing.T) {
 		h.err = errors.New("away")
 		if c.did != "" {
 			if answer, err := cmd.Run(t.Context(), h, call); err == nil {
-				t.Errorf("%s with a failing house answered %q", c.text, answer.Text)
+				t.Errorf("%s with a failing backend answered %q", c.text, answer.Text)
 			}
 		}
 	}
@@ -230,7 +232,7 @@ func TestStatusAndHelpNameEverything(t *testing.T) {
 		}
 	}
 	status, _ := table.Lookup("status")
-	answer, err := status.Run(t.Context(), &house{}, command.Call{})
+	answer, err := status.Run(t.Context(), &fakeBackend{}, command.Call{})
 	if err != nil || !strings.Contains(answer.Text, "problem: database: away") || !strings.Contains(answer.Text, "\ntoday: 12 tokens\n") {
 		t.Errorf("status %q, %v", answer.Text, err)
 	}
@@ -248,7 +250,7 @@ func TestHelpIsShortForPeople(t *testing.T) {
 		call command.Call
 		all  bool
 	}{{command.Call{}, false}, {command.Call{Scope: chat.ScopeWrite}, false}, {command.Call{Args: "ALL"}, true}, {command.Call{Scope: chat.ScopeAdmin}, true}} {
-		answer, err := help.Run(t.Context(), &house{}, c.call)
+		answer, err := help.Run(t.Context(), &fakeBackend{}, c.call)
 		has := func(part string) bool { return strings.Contains(answer.Text, part) }
 		if err != nil || !has("/remind ") || !has("/timezone ") || has("/whoami") != c.all || has("/help all lists") == c.all {
 			t.Errorf("%+v: %v\n%s", c.call, err, answer.Text)
@@ -263,7 +265,7 @@ func TestTheZoneOfAPersonIsThatOfTheirReminders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{}
+	h := &fakeBackend{}
 	for _, c := range []struct{ text, want string }{
 		{"/timezone Asia/Tokyo", "Your time zone is Asia/Tokyo"},
 		{"/remind tomorrow 9:00 walk", "Mon 23 Nov 2026 09:00 JST"},
@@ -285,7 +287,7 @@ func TestANameIdentifiesAJobOfAChat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(h *house, text string, again bool) (string, error) {
+	write := func(h *fakeBackend, text string, again bool) (string, error) {
 		cmd, name, args, _ := table.Parse(text, "")
 		answer, err := cmd.Run(t.Context(), h, command.Call{Name: name, Args: args, Again: again})
 		return answer.Text, err
@@ -307,13 +309,13 @@ func TestANameIdentifiesAJobOfAChat(t *testing.T) {
 		{"/cron replace every 2h coffee", false, "there is no job named coffee to replace; /cron add makes one", ""},
 		{"/remind every 2h tea", false, "", `add every:7200000 true "tea"`},
 	} {
-		h := &house{jobs: jobs}
+		h := &fakeBackend{jobs: jobs}
 		if text, err := write(h, row.text, row.again); strings.Join(h.did, ",") != row.did || (row.refusal == "") != (err == nil) || err != nil && err.Error() != row.refusal {
 			t.Errorf("%s: %q, %v, did %v", row.text, text, err, h.did)
 		}
 	}
 	twice := append(jobs, jobs[0])
-	if _, err := write(&house{jobs: twice}, "/cron replace every 2h tea", false); err == nil || !strings.Contains(err.Error(), "several jobs are named tea") {
+	if _, err := write(&fakeBackend{jobs: twice}, "/cron replace every 2h tea", false); err == nil || !strings.Contains(err.Error(), "several jobs are named tea") {
 		t.Errorf("replacing one of two: %v", err)
 	}
 }
@@ -332,7 +334,7 @@ func TestBadArgumentsAreRefusedAndChangeNothing(t *testing.T) {
 		"/allow", "/deny", "/answer", "/answer 0a1b2c", "/answer 0a1b2c 0", "/answer 0a1b2c x",
 		"/cron add every 2h tea", "/cron add every 2h Tea\nwith milk", "/cron replace every 2h coffee", "/cron new every 2h",
 	} {
-		h := &house{jobs: someJobs()}
+		h := &fakeBackend{jobs: someJobs()}
 		cmd, name, args, ok := table.Parse(text, "")
 		if !ok {
 			t.Fatalf("%s was not recognised", text)

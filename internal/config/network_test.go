@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestNetworksThatAddUpToEverybody(t *testing.T) {
+func TestNetworksThatTogetherAreEveryAddress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		list      []string

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestMisspelledVariablesAreTold(t *testing.T) {
+func TestMisspelledVariablesAreReported(t *testing.T) {
 	t.Parallel()
 	loaded, err := Load(Options{LookupEnv: environ()})
 	if err != nil {

@@ -49,7 +49,7 @@ func onStreet(t *testing.T, change ...func(*gateway.Config)) (*bench, *street) {
 	}
 	s := &street{Listener: l}
 	s.from.Store(&net.TCPAddr{IP: net.IPv4(203, 0, 113, 7), Port: 1})
-	h := newHouse(t)
+	h := newFakeBackend(t)
 	return serveOn(t, s, h, h, change...), s
 }
 
@@ -110,7 +110,7 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 			t.Errorf("%s: one more connection is answered with %d, want closed", when, status)
 		}
 	}
-	room := func(when string) net.Conn {
+	fakeSession := func(when string) net.Conn {
 		t.Helper()
 		c := b.plain()
 		if status := inquire(c, "/healthz", ""); status != http.StatusOK {
@@ -118,8 +118,8 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 		}
 		return c
 	}
-	room("first")
-	second, third := room("second"), room("third")
+	fakeSession("first")
+	second, third := fakeSession("second"), fakeSession("third")
 	full("three strangers")
 	if status := inquire(second, "/v1/models", "nobody's"); status != http.StatusUnauthorized {
 		t.Errorf("a wrong token: status %d", status)
@@ -128,7 +128,7 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 	if status := inquire(second, "/v1/models", readToken); status != http.StatusOK {
 		t.Errorf("the right token: status %d", status)
 	}
-	fourth := room("after one has proven who it is")
+	fourth := fakeSession("after one has proven who it is")
 	full("three strangers and one who is known")
 	_ = third.Close()
 	eventually(t, "the place of who has left", func() bool {
@@ -150,16 +150,16 @@ func TestConnectionsCountForTheirAddressFromTheBeginning(t *testing.T) {
 		t.Cleanup(func() { _ = ws.Close() })
 		return true
 	})
-	room("a socket counts elsewhere")
+	fakeSession("a socket counts elsewhere")
 	full("at the end")
 	for _, from := range []net.IP{net.IPv4(203, 0, 113, 8), net.IPv4(198, 51, 100, 1), net.IPv4(127, 0, 0, 1)} {
 		s.from.Store(&net.TCPAddr{IP: from, Port: 1})
 		for range 3 {
-			room(from.String())
+			fakeSession(from.String())
 		}
 	}
 	for _, from := range []net.IP{net.IPv4(198, 51, 100, 1), net.IPv4(127, 0, 0, 1)} { // many people may be behind these
 		s.from.Store(&net.TCPAddr{IP: from, Port: 1})
-		room(from.String())
+		fakeSession(from.String())
 	}
 }

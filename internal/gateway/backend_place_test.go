@@ -7,7 +7,7 @@ import (
 )
 
 // Place finds a message and whether it is the newest of its session.
-func (h *house) Place(_ context.Context, id string) (chat.Place, error) {
+func (h *fakeBackend) Place(_ context.Context, id string) (chat.Place, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := h.messages[id]
@@ -24,7 +24,7 @@ func (h *house) Place(_ context.Context, id string) (chat.Place, error) {
 }
 
 // HistoryUntil is the transcript up to a run.
-func (h *house) HistoryUntil(_ context.Context, key chat.SessionKey, run string, _ int) ([]chat.TranscriptEntry, error) {
+func (h *fakeBackend) HistoryUntil(_ context.Context, key chat.SessionKey, run string, _ int) ([]chat.TranscriptEntry, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.sessions[key.String()]

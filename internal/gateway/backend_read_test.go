@@ -12,7 +12,7 @@ import (
 	"laneway/internal/store"
 )
 
-func (h *house) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
+func (h *fakeBackend) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.sessions[key.String()]
@@ -22,7 +22,7 @@ func (h *house) InFlight(key chat.SessionKey) (chat.InFlight, bool) {
 	return chat.InFlight{RunID: r.running.m.ID, Text: r.running.text, Seq: r.running.evs}, true
 }
 
-func (h *house) Session(_ context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {
+func (h *fakeBackend) Session(_ context.Context, key chat.SessionKey, visible string) (chat.SessionStatus, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.sessions[key.String()]
@@ -32,7 +32,7 @@ func (h *house) Session(_ context.Context, key chat.SessionKey, visible string) 
 	return r.now(), nil
 }
 
-func (r *room) now() chat.SessionStatus {
+func (r *fakeSession) now() chat.SessionStatus {
 	st := r.status
 	st.QueueDepth, st.Status = len(r.queue), "done"
 	if r.running != nil {
@@ -41,7 +41,7 @@ func (r *room) now() chat.SessionStatus {
 	return st
 }
 
-func (h *house) Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error) {
+func (h *fakeBackend) Sessions(ctx context.Context, f store.SessionFilter) ([]chat.SessionStatus, int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if lists := h.lists; lists != nil {
@@ -68,7 +68,7 @@ func (h *house) Sessions(ctx context.Context, f store.SessionFilter) ([]chat.Ses
 	return all[from:min(from+f.Limit, len(all))], len(all), nil
 }
 
-func (h *house) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, error) {
+func (h *fakeBackend) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.down {
@@ -83,7 +83,7 @@ func (h *house) Tasks(_ context.Context, f store.TaskFilter) ([]store.Task, erro
 	return list[:min(len(list), f.Most())], nil
 }
 
-func (h *house) Transcript(_ context.Context, q store.TranscriptQuery) (store.Transcript, error) {
+func (h *fakeBackend) Transcript(_ context.Context, q store.TranscriptQuery) (store.Transcript, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.down {
@@ -105,7 +105,7 @@ func (h *house) Transcript(_ context.Context, q store.TranscriptQuery) (store.Tr
 }
 
 // Toc has a day of each session, and a week of each principal.
-func (h *house) Toc(_ context.Context, q store.TocQuery) ([]store.TocNode, error) {
+func (h *fakeBackend) Toc(_ context.Context, q store.TocQuery) ([]store.TocNode, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var list []store.TocNode
@@ -122,7 +122,7 @@ func (h *house) Toc(_ context.Context, q store.TocQuery) ([]store.TocNode, error
 }
 
 // Search reads the transcripts of this backend.
-func (h *house) Search(_ context.Context, q store.SearchQuery) (store.SearchResult, error) {
+func (h *fakeBackend) Search(_ context.Context, q store.SearchQuery) (store.SearchResult, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var hits []store.Hit
@@ -140,7 +140,7 @@ func (h *house) Search(_ context.Context, q store.SearchQuery) (store.SearchResu
 	return q.Cut(hits), nil
 }
 
-func (h *house) PendingInputs(_ context.Context, key chat.SessionKey, _ int64, limit int) ([]store.Waiting, int, error) {
+func (h *fakeBackend) PendingInputs(_ context.Context, key chat.SessionKey, _ int64, limit int) ([]store.Waiting, int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.sessions[key.String()]
@@ -154,11 +154,11 @@ func (h *house) PendingInputs(_ context.Context, key chat.SessionKey, _ int64, l
 	return out, len(r.queue), nil
 }
 
-func (h *house) Reset(_ context.Context, key chat.SessionKey, by gateway.Caller, o *chat.IdempotencyKey) (string, error) {
+func (h *fakeBackend) Reset(_ context.Context, key chat.SessionKey, by gateway.Caller, o *chat.IdempotencyKey) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return once(h, o, func() (string, error) {
-		r := h.room(key, by.Principal)
+		r := h.fakeSession(key, by.Principal)
 		r.entries = nil
 		r.status.SessionID += "x"
 		return r.status.SessionID, nil
@@ -172,7 +172,7 @@ type told struct {
 }
 
 // once runs do for the first call of a name.
-func once[T any](h *house, o *chat.IdempotencyKey, do func() (T, error)) (T, error) {
+func once[T any](h *fakeBackend, o *chat.IdempotencyKey, do func() (T, error)) (T, error) {
 	if o == nil {
 		return do()
 	}
@@ -191,7 +191,7 @@ func once[T any](h *house, o *chat.IdempotencyKey, do func() (T, error)) (T, err
 	return out, err
 }
 
-func (h *house) Delete(_ context.Context, p store.DeleteParams, _ gateway.Caller) (store.Deleted, error) {
+func (h *fakeBackend) Delete(_ context.Context, p store.DeleteParams, _ gateway.Caller) (store.Deleted, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return once(h, p.IdempotencyKey, func() (store.Deleted, error) {
@@ -211,27 +211,27 @@ func (h *house) Delete(_ context.Context, p store.DeleteParams, _ gateway.Caller
 	})
 }
 
-func (h *house) Audit(_ context.Context, a chat.Audit) error {
+func (h *fakeBackend) Audit(_ context.Context, a chat.Audit) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.audits = append(h.audits, a)
 	return nil
 }
 
-func (h *house) DefaultAgent() string { return "main" }
+func (h *fakeBackend) DefaultAgent() string { return "main" }
 
-func (h *house) Agents() []agent.Info {
+func (h *fakeBackend) Agents() []agent.Info {
 	return []agent.Info{{ID: "main", Name: "Echo", Model: "echo-1", Runner: "echo"}}
 }
 
-func (h *house) Commands() []chat.CommandInfo {
+func (h *fakeBackend) Commands() []chat.CommandInfo {
 	return []chat.CommandInfo{
 		{Name: "stop", Description: "Stop the oldest running turn.", Category: "session"},
 		{Name: "cron", Aliases: []string{"jobs"}, Description: "Jobs.", Category: "cron", ArgsHint: "add …"},
 	}
 }
 
-func (h *house) Lanes() chat.LanesStatus {
+func (h *fakeBackend) Lanes() chat.LanesStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := chat.LanesStatus{At: time.Now(), NodeID: "gw-1", Tracked: len(h.sessions), Lanes: []chat.LaneStatus{{Name: "main", Capacity: 30}}}
@@ -245,7 +245,7 @@ func (h *house) Lanes() chat.LanesStatus {
 	return st
 }
 
-func (h *house) Status(context.Context) chat.SystemStatus {
+func (h *fakeBackend) Status(context.Context) chat.SystemStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	st := chat.SystemStatus{
@@ -258,13 +258,13 @@ func (h *house) Status(context.Context) chat.SystemStatus {
 	return st
 }
 
-func (h *house) Channels() []chat.ChannelStatus {
+func (h *fakeBackend) Channels() []chat.ChannelStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.channels)
 }
 
-func (h *house) progress() chat.Progress {
+func (h *fakeBackend) progress() chat.Progress {
 	p := chat.Progress{StalledFor: h.stall, CronAge: -1, DispatcherAge: time.Second}
 	if h.cronAge > 0 {
 		p.CronAge = h.cronAge
@@ -272,13 +272,13 @@ func (h *house) progress() chat.Progress {
 	return p
 }
 
-func (h *house) Progress() chat.Progress {
+func (h *fakeBackend) Progress() chat.Progress {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.progress()
 }
 
-func (h *house) Ready(context.Context) error {
+func (h *fakeBackend) Ready(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.down {

@@ -15,26 +15,26 @@ import (
 	"laneway/internal/store"
 )
 
-// house is a backend that behaves: it keeps sessions and transcripts, runs one turn per session at a time in goroutines of its own,
+// fakeBackend is a backend that behaves: it keeps sessions and transcripts, runs one turn per session at a time in goroutines of its own,
 // and publishes what happens in the order in which it happens. A message is a script: its words are streamed one by one; `wait` pauses the
 // turn until the test calls proceed, `fail` ends it with an error.
-type house struct {
+type fakeBackend struct {
 	t  *testing.T
 	mu sync.Mutex
 
 	subs     map[int]func(chat.Event)
 	nextSub  int
-	sessions map[string]*room
-	messages map[string]*letter // by id
-	byKey    map[string]*letter // by dedupe
-	newest   map[string]*letter // by session
+	sessions map[string]*fakeSession
+	messages map[string]*fakeMessage // by id
+	byKey    map[string]*fakeMessage // by dedupe
+	newest   map[string]*fakeMessage // by session
 	answers  map[chat.IdempotencyKey]told
 	deferred []chat.Message
 	callers  []gateway.Caller
 	audits   []chat.Audit
 	stops    []store.StopParams
 	tasks    []store.Task
-	stopped  chan struct{} // gets one value per Stop, if there is room
+	stopped  chan struct{} // gets one value per Stop, if there is fakeSession
 	gate     chan struct{}
 	turns    sync.WaitGroup
 	ended    chan struct{} // closed by close
@@ -53,14 +53,14 @@ type house struct {
 	channels []chat.ChannelStatus
 }
 
-type room struct {
+type fakeSession struct {
 	status  chat.SessionStatus
 	entries []chat.TranscriptEntry
-	queue   []*letter
-	running *letter
+	queue   []*fakeMessage
+	running *fakeMessage
 }
 
-type letter struct {
+type fakeMessage struct {
 	m    chat.Message
 	at   time.Time
 	end  chat.RunEnd
@@ -70,29 +70,29 @@ type letter struct {
 	evs  int64
 }
 
-func newHouse(t *testing.T) *house {
+func newFakeBackend(t *testing.T) *fakeBackend {
 	t.Helper()
-	h := &house{
-		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{}, newest: map[string]*letter{}, answers: map[chat.IdempotencyKey]told{},
+	h := &fakeBackend{
+		t: t, subs: map[int]func(chat.Event){}, sessions: map[string]*fakeSession{}, messages: map[string]*fakeMessage{}, byKey: map[string]*fakeMessage{}, newest: map[string]*fakeMessage{}, answers: map[chat.IdempotencyKey]told{},
 		gate: make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}, 16),
 	}
 	t.Cleanup(h.close)
 	return h
 }
 
-func (h *house) close() {
+func (h *fakeBackend) close() {
 	close(h.ended)
 	h.turns.Wait()
 }
 
-func (h *house) set(f func()) {
+func (h *fakeBackend) set(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f()
 }
 
 // proceed lets one turn go on that stands at the word `wait`.
-func (h *house) proceed() {
+func (h *fakeBackend) proceed() {
 	select {
 	case h.gate <- struct{}{}:
 	case <-time.After(10 * time.Second):
@@ -100,7 +100,7 @@ func (h *house) proceed() {
 	}
 }
 
-func (h *house) publish(ev chat.Event) {
+func (h *fakeBackend) publish(ev chat.Event) {
 	h.mu.Lock()
 	fns := make([]func(chat.Event), 0, len(h.subs))
 	for _, fn := range h.subs {
@@ -115,7 +115,7 @@ func (h *house) publish(ev chat.Event) {
 	}
 }
 
-func (h *house) Subscribe(fn func(chat.Event), _ func(chat.Event) bool) func() {
+func (h *fakeBackend) Subscribe(fn func(chat.Event), _ func(chat.Event) bool) func() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	id := h.nextSub
@@ -128,11 +128,11 @@ func (h *house) Subscribe(fn func(chat.Event), _ func(chat.Event) bool) func() {
 	}
 }
 
-func (h *house) room(key chat.SessionKey, principal string) *room {
+func (h *fakeBackend) fakeSession(key chat.SessionKey, principal string) *fakeSession {
 	r := h.sessions[key.String()]
 	if r == nil {
 		now := time.Now()
-		r = &room{status: chat.SessionStatus{
+		r = &fakeSession{status: chat.SessionStatus{
 			Key: key, SessionID: fmt.Sprintf("t-%d", len(h.sessions)+1), Principal: principal, CreatedAt: now, UpdatedAt: now, Lane: "main",
 		}}
 		h.sessions[key.String()] = r
@@ -140,7 +140,7 @@ func (h *house) room(key chat.SessionKey, principal string) *room {
 	return r
 }
 
-func (h *house) ReceiveFrom(ctx context.Context, m chat.Message, by gateway.Caller) (chat.Receipt, error) {
+func (h *fakeBackend) ReceiveFrom(ctx context.Context, m chat.Message, by gateway.Caller) (chat.Receipt, error) {
 	h.mu.Lock()
 	if block := h.block; block != nil {
 		h.blocked++
@@ -181,7 +181,7 @@ func (h *house) ReceiveFrom(ctx context.Context, m chat.Message, by gateway.Call
 	return receipt, ctx.Err()
 }
 
-func (h *house) refusal(m chat.Message) error {
+func (h *fakeBackend) refusal(m chat.Message) error {
 	switch {
 	case h.refuse != nil:
 		err := h.refuse
@@ -196,7 +196,7 @@ func (h *house) refusal(m chat.Message) error {
 	}
 }
 
-func (h *house) repeated(l *letter, m chat.Message) (chat.Receipt, error) {
+func (h *fakeBackend) repeated(l *fakeMessage, m chat.Message) (chat.Receipt, error) {
 	if l.m.ParamsHash != m.ParamsHash {
 		return chat.Receipt{}, chat.Errorf(chat.CodeKeyReused, "key used with other params").With("idempotencyKey", m.ID)
 	}
@@ -209,9 +209,9 @@ func (h *house) repeated(l *letter, m chat.Message) (chat.Receipt, error) {
 	return r, nil
 }
 
-func (h *house) accept(m chat.Message) (*letter, chat.Receipt) {
-	r := h.room(m.Session, m.Principal)
-	l := &letter{m: m, at: time.Now(), done: make(chan struct{}), stop: make(chan string, 1)}
+func (h *fakeBackend) accept(m chat.Message) (*fakeMessage, chat.Receipt) {
+	r := h.fakeSession(m.Session, m.Principal)
+	l := &fakeMessage{m: m, at: time.Now(), done: make(chan struct{}), stop: make(chan string, 1)}
 	h.messages[m.ID], h.newest[m.Session.String()] = l, l
 	if m.Dedupe != "" {
 		h.byKey[m.Dedupe] = l
@@ -229,25 +229,25 @@ func (h *house) accept(m chat.Message) (*letter, chat.Receipt) {
 	return l, receipt
 }
 
-func (h *house) event(l *letter, kind chat.EventKind) chat.Event {
+func (h *fakeBackend) event(l *fakeMessage, kind chat.EventKind) chat.Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.evs++
 	return chat.Event{
-		Kind: kind, Session: l.m.Session, Principal: h.room(l.m.Session, l.m.Principal).status.Principal, RunID: l.m.ID, Seq: l.evs,
+		Kind: kind, Session: l.m.Session, Principal: h.fakeSession(l.m.Session, l.m.Principal).status.Principal, RunID: l.m.ID, Seq: l.evs,
 		Lane: cmp.Or(l.m.Lane, "main"), At: time.Now(),
 	}
 }
 
-func (h *house) command(l *letter) {
+func (h *fakeBackend) command(l *fakeMessage) {
 	ev := h.event(l, chat.EventFinal)
 	ev.Text, ev.Command = "done: "+l.m.Content.Text, true
 	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeAnswered, Text: ev.Text}, ev, false)
 }
 
-func (h *house) start(l *letter) { h.turns.Go(func() { h.turn(l) }) }
+func (h *fakeBackend) start(l *fakeMessage) { h.turns.Go(func() { h.turn(l) }) }
 
-func (h *house) turn(l *letter) {
+func (h *fakeBackend) turn(l *fakeMessage) {
 	h.publish(h.event(l, chat.EventStarted))
 	for i, word := range strings.Fields(l.m.Content.Text) {
 		switch word {
@@ -279,7 +279,7 @@ func (h *house) turn(l *letter) {
 	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeAnswered, Text: l.text, Duration: time.Millisecond}, ev, true)
 }
 
-func (h *house) say(l *letter, word string) {
+func (h *fakeBackend) say(l *fakeMessage, word string) {
 	ev := h.event(l, chat.EventDelta)
 	h.mu.Lock()
 	l.text += word
@@ -289,7 +289,7 @@ func (h *house) say(l *letter, word string) {
 }
 
 // pause returns why the turn must not go on, "" when it may.
-func (h *house) pause(l *letter) string {
+func (h *fakeBackend) pause(l *fakeMessage) string {
 	select {
 	case <-h.gate:
 		return ""
@@ -300,29 +300,29 @@ func (h *house) pause(l *letter) string {
 	}
 }
 
-func (h *house) aborted(l *letter, reason string) {
+func (h *fakeBackend) aborted(l *fakeMessage, reason string) {
 	ev := h.event(l, chat.EventAborted)
 	ev.Reason, ev.Text = reason, l.text
 	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeStopped, Reason: reason}, ev, true)
 }
 
-func (h *house) failed(l *letter, reason chat.FailReason, text, detail string) {
+func (h *fakeBackend) failed(l *fakeMessage, reason chat.FailReason, text, detail string) {
 	ev := h.event(l, chat.EventFailed)
 	ev.Reason, ev.Message, ev.Detail = string(reason), text, detail
 	h.finish(l, chat.RunEnd{Outcome: chat.OutcomeFailed, Reason: string(reason), Message: text, Detail: detail}, ev, true)
 }
 
 // finish writes the transcript, ends the message, starts the next one, and then tells.
-func (h *house) finish(l *letter, end chat.RunEnd, ev chat.Event, turn bool) {
+func (h *fakeBackend) finish(l *fakeMessage, end chat.RunEnd, ev chat.Event, turn bool) {
 	h.mu.Lock()
-	r := h.room(l.m.Session, l.m.Principal)
+	r := h.fakeSession(l.m.Session, l.m.Principal)
 	end.RunID, end.Session = l.m.ID, l.m.Session
 	l.end = end
 	r.add(chat.TranscriptEntry{RunID: l.m.ID, Role: chat.RoleUser, Text: l.m.Content.Text})
 	if end.Outcome == chat.OutcomeAnswered {
 		r.add(chat.TranscriptEntry{RunID: l.m.ID, Role: chat.RoleAssistant, Text: end.Text, StopReason: "stop", Command: ev.Command})
 	}
-	var next *letter
+	var next *fakeMessage
 	if turn {
 		r.running = nil
 		if len(r.queue) > 0 {
@@ -338,21 +338,21 @@ func (h *house) finish(l *letter, end chat.RunEnd, ev chat.Event, turn bool) {
 	}
 }
 
-func (r *room) add(e chat.TranscriptEntry) {
+func (r *fakeSession) add(e chat.TranscriptEntry) {
 	e.Seq, e.At = int64(len(r.entries)+1), time.Now()
 	r.entries = append(r.entries, e)
 	r.status.UpdatedAt, r.status.LastMessageAt = e.At, e.At
 	r.status.LastPreview = chat.Cut(e.Text, 200)
 }
 
-func (h *house) Defer(_ context.Context, m chat.Message, _ gateway.Caller) error {
+func (h *fakeBackend) Defer(_ context.Context, m chat.Message, _ gateway.Caller) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.deferred = append(h.deferred, m)
 	return nil
 }
 
-func (h *house) Stop(_ context.Context, p store.StopParams) ([]string, error) {
+func (h *fakeBackend) Stop(_ context.Context, p store.StopParams) ([]string, error) {
 	h.mu.Lock()
 	h.stops = append(h.stops, p)
 	select {
@@ -365,10 +365,10 @@ func (h *house) Stop(_ context.Context, p store.StopParams) ([]string, error) {
 		return nil, nil
 	}
 	var ids []string
-	var dropped []*letter
+	var dropped []*fakeMessage
 	for _, l := range slices.Clone(r.queue) {
 		if p.Scope == store.StopAll || p.Scope == store.StopRun && l.m.ID == p.MessageID || p.Scope == store.StopOne && r.running == nil {
-			r.queue = slices.DeleteFunc(r.queue, func(o *letter) bool { return o == l })
+			r.queue = slices.DeleteFunc(r.queue, func(o *fakeMessage) bool { return o == l })
 			dropped = append(dropped, l)
 			ids = append(ids, l.m.ID)
 		}
@@ -386,7 +386,7 @@ func (h *house) Stop(_ context.Context, p store.StopParams) ([]string, error) {
 	return ids, nil
 }
 
-func (h *house) Wait(ctx context.Context, id string) (chat.RunEnd, error) {
+func (h *fakeBackend) Wait(ctx context.Context, id string) (chat.RunEnd, error) {
 	h.mu.Lock()
 	l := h.messages[id]
 	h.mu.Unlock()

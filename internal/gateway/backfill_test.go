@@ -18,9 +18,9 @@ func (filler) CronBackfill(_ context.Context, p cron.BackfillParams, _ gateway.C
 // A backfill of a job with a long text makes many times the bytes of its params.
 func TestABackfillTakesTheBytesOfItsRunsFromTheAllowance(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFakeBackend(t)
 	b := serve(t, h, struct {
-		*house
+		*fakeBackend
 		filler
 	}{h, filler{}})
 	s := b.login(annaToken)

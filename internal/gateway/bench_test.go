@@ -38,12 +38,12 @@ func benchSocket(b *testing.B, addr string) *websocket.Conn {
 	return ws
 }
 
-type quiet struct{ *house }
+type quiet struct{ *fakeBackend }
 
-func benchGateway(b *testing.B) (addr string, h *house) {
+func benchGateway(b *testing.B) (addr string, h *fakeBackend) {
 	b.Helper()
-	h = &house{
-		subs: map[int]func(chat.Event){}, sessions: map[string]*room{}, messages: map[string]*letter{}, byKey: map[string]*letter{}, answers: map[chat.IdempotencyKey]told{},
+	h = &fakeBackend{
+		subs: map[int]func(chat.Event){}, sessions: map[string]*fakeSession{}, messages: map[string]*fakeMessage{}, byKey: map[string]*fakeMessage{}, answers: map[chat.IdempotencyKey]told{},
 		gate: make(chan struct{}), ended: make(chan struct{}),
 	}
 	srv, err := gateway.New(gateway.Config{

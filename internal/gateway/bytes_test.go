@@ -66,7 +66,7 @@ func TestEveryEntryCountsItsBytes(t *testing.T) {
 				t.Error("the first call was refused")
 			}
 			if call(t) {
-				t.Errorf("two calls of %d bytes had room in 8000", size)
+				t.Errorf("two calls of %d bytes had fakeSession in 8000", size)
 			}
 			if f := b.login(adminToken).call("chat.send", send("other", text, "other")); !f.OK {
 				t.Errorf("another credential: %+v", f.Error)

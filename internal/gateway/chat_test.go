@@ -113,7 +113,7 @@ func TestWaitingTurnSaysSoAtOnce(t *testing.T) {
 	if pending["total"] != 1.0 || item["runId"] != "b" || item["state"] != "queued" || history["inFlightRun"].(params)["runId"] != "a" {
 		t.Errorf("history %v", history)
 	}
-	b.house.proceed()
+	b.fakeBackend.proceed()
 	s.next(chatState("a", "final"))
 	s.next(chatState("b", "final"))
 }
@@ -137,7 +137,7 @@ func TestRepeatedSendAttaches(t *testing.T) {
 	if f := second.next(func(f frame) bool { return f.ID == "o" }); !f.OK {
 		t.Errorf("same params in another order: %+v", f.Error)
 	}
-	b.house.proceed()
+	b.fakeBackend.proceed()
 	first.next(chatState("k", "final"))
 	second.next(chatState("k", "final"))
 	if got := second.must("chat.send", send("main", "wait x", "k")); got["status"] != "ok" {
@@ -187,7 +187,7 @@ func TestAbortPassesSlowCalls(t *testing.T) {
 	s := b.login(adminToken)
 	s.must("chat.send", send("main", "wait", "slow-turn"))
 	block := make(chan struct{})
-	b.house.set(func() { b.house.block = block })
+	b.fakeBackend.set(func() { b.fakeBackend.block = block })
 	for i := range 64 {
 		s.request(strconv.Itoa(i), "chat.send", send("other", "x", fmt.Sprintf("k%d", i)))
 	}
@@ -197,7 +197,7 @@ func TestAbortPassesSlowCalls(t *testing.T) {
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("the stop took %s", took)
 	}
-	b.house.set(func() { b.house.block = nil })
+	b.fakeBackend.set(func() { b.fakeBackend.block = nil })
 	close(block)
 }
 
@@ -216,14 +216,14 @@ func TestAgentAnswersTwice(t *testing.T) {
 	if f := repeat.read(); !f.OK || f.ID != "9" {
 		t.Fatalf("repeated first: %+v", f)
 	}
-	b.house.proceed()
+	b.fakeBackend.proceed()
 	want := `{"runId":"run","status":"ok","summary":"completed","result":{"payloads":[{"text":"hi"}],"meta":{"durationMs":1,"waitedMs":0}}}`
 	for id, sock := range map[string]*socket{"2": s, "9": repeat} {
 		if f := sock.next(func(f frame) bool { return f.Type == "res" }); f.ID != id || string(f.Payload) != want {
 			t.Errorf("second %+v %s, want %s", f, f.Payload, want)
 		}
 	}
-	if m := b.house.messages["run"].m; m.Lane != "team" || !m.Content.Options.NoMerge || m.Content.Options.TimeoutMs != 600_000 || m.Channel != "web" {
+	if m := b.fakeBackend.messages["run"].m; m.Lane != "team" || !m.Content.Options.NoMerge || m.Content.Options.TimeoutMs != 600_000 || m.Channel != "web" {
 		t.Errorf("message %+v", m)
 	}
 }
@@ -314,13 +314,13 @@ func TestEndsOfRunsOnTheWire(t *testing.T) {
 		{chat.Event{Kind: chat.EventFailed, Reason: "refusal", Message: "no"}, `"state":"error","errorMessage":"no","errorKind":"refusal"}`},
 	} {
 		tc.ev.Session, tc.ev.RunID, tc.ev.Seq = key, "r", 3
-		b.house.publish(tc.ev)
+		b.fakeBackend.publish(tc.ev)
 		f := s.next(func(f frame) bool { return f.Event == "chat" })
 		if want := `{"runId":"r","sessionKey":"agent:main:main","agentId":"main","seq":3,` + tc.want; string(f.Payload) != want {
 			t.Errorf("got  %s\nwant %s", f.Payload, want)
 		}
 	}
-	b.house.publish(chat.Event{Kind: chat.EventSession, Session: key, Reason: "reset", At: time.UnixMilli(5)})
+	b.fakeBackend.publish(chat.Event{Kind: chat.EventSession, Session: key, Reason: "reset", At: time.UnixMilli(5)})
 	f := s.next(func(f frame) bool { return f.Event == "sessions.changed" })
 	if want := `{"sessionKey":"agent:main:main","agentId":"main","reason":"reset","ts":5}`; string(f.Payload) != want {
 		t.Errorf("got %s, want %s", f.Payload, want)
@@ -336,17 +336,17 @@ func TestWake(t *testing.T) {
 	if again := s.must("wake", p)["runId"]; again != run {
 		t.Errorf("repeated: %v, want %v", again, run)
 	}
-	b.house.set(func() {
-		if m := b.house.messages[run].m; !m.Content.System || m.Dedupe != "write/wake/w1" || m.Session != chat.MainKey("main") {
+	b.fakeBackend.set(func() {
+		if m := b.fakeBackend.messages[run].m; !m.Content.System || m.Dedupe != "write/wake/w1" || m.Session != chat.MainKey("main") {
 			t.Errorf("message %+v", m)
 		}
 	})
 	if got := s.must("wake", params{"mode": "next-heartbeat", "text": "later", "sessionKey": "s"}); got["ok"] != true || got["runId"] != nil {
 		t.Errorf("next-heartbeat: %v", got)
 	}
-	b.house.set(func() {
-		if len(b.house.deferred) != 1 || b.house.deferred[0].Content.Text != "later" || b.house.deferred[0].Session.Rest != "s" {
-			t.Errorf("deferred %+v", b.house.deferred)
+	b.fakeBackend.set(func() {
+		if len(b.fakeBackend.deferred) != 1 || b.fakeBackend.deferred[0].Content.Text != "later" || b.fakeBackend.deferred[0].Session.Rest != "s" {
+			t.Errorf("deferred %+v", b.fakeBackend.deferred)
 		}
 	})
 }
@@ -359,11 +359,11 @@ func TestDeliverNamesThePlaceOfTheSession(t *testing.T) {
 	p["deliver"] = true
 	s.must("chat.send", p)
 	s.must("agent", params{"message": "x", "idempotencyKey": "d2", "deliver": true, "channel": "telegram", "to": "4711", "accountId": "42"})
-	b.house.set(func() {
-		if got, want := b.house.messages["d1"].m.Content.Options.ReplyTo, (chat.Target{Channel: "telegram", ChatID: "-100", Thread: "7"}); got != want {
+	b.fakeBackend.set(func() {
+		if got, want := b.fakeBackend.messages["d1"].m.Content.Options.ReplyTo, (chat.Target{Channel: "telegram", ChatID: "-100", Thread: "7"}); got != want {
 			t.Errorf("place of the session %+v, want %+v", got, want)
 		}
-		if got, want := b.house.messages["d2"].m.Content.Options.ReplyTo, (chat.Target{Channel: "telegram:42", ChatID: "4711"}); got != want {
+		if got, want := b.fakeBackend.messages["d2"].m.Content.Options.ReplyTo, (chat.Target{Channel: "telegram:42", ChatID: "4711"}); got != want {
 			t.Errorf("named place %+v, want %+v", got, want)
 		}
 	})
@@ -378,6 +378,6 @@ func TestARefusedRepetitionKeepsTheEventsOfTheRun(t *testing.T) {
 	if f := s.call("chat.send", send("main", "another", "k")); f.OK {
 		t.Fatal("other params under the same key were accepted")
 	}
-	b.house.proceed()
+	b.fakeBackend.proceed()
 	s.next(chatState("k", "final"))
 }

@@ -30,7 +30,7 @@ func TestCompletionSaysHowARunEndedWithoutAnAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := start(t)
-			b.house.set(func() { b.house.refuse = tc.refuse })
+			b.fakeBackend.set(func() { b.fakeBackend.refuse = tc.refuse })
 			got := b.post(completionsPath, ask(tc.text))
 			if _, code := got.fault(t); got.status != tc.status || code != tc.code {
 				t.Errorf("got %d %s, want %d %s", got.status, code, tc.status, tc.code)
@@ -58,7 +58,7 @@ func TestStoppedRunIsAConflictForItsCompletion(t *testing.T) {
 	b := start(t)
 	done := make(chan answer, 1)
 	go func() { done <- b.post(completionsPath, ask("wait", params{"user": "u"})) }()
-	b.house.untilRunning("agent:main:api:write:u")
+	b.fakeBackend.untilRunning("agent:main:api:write:u")
 	if got := b.login(adminToken).must("chat.abort", params{"sessionKey": "agent:main:api:write:u"}); got["aborted"] != true {
 		t.Fatalf("abort: %v", got)
 	}
@@ -69,7 +69,7 @@ func TestStoppedRunIsAConflictForItsCompletion(t *testing.T) {
 }
 
 // untilRunning waits until a session has a running turn.
-func (h *house) untilRunning(key string) {
+func (h *fakeBackend) untilRunning(key string) {
 	h.t.Helper()
 	seen := make(chan struct{}, 1)
 	look := func(chat.Event) {
@@ -114,26 +114,26 @@ func TestClientThatGoesTakesItsRunAlong(t *testing.T) {
 					_ = resp.Body.Close()
 				}
 			}()
-			b.house.untilRunning("agent:main:api:write:u")
+			b.fakeBackend.untilRunning("agent:main:api:write:u")
 			leave()
 			<-gone
 			if tc.detach == "" {
 				select {
-				case <-b.house.stopped:
+				case <-b.fakeBackend.stopped:
 				case <-time.After(patience):
 					t.Fatal("the run was not stopped")
 				}
-				if p := b.house.stops[0]; p.Scope != store.StopRun || p.By != "write" || p.MessageID == "" {
+				if p := b.fakeBackend.stops[0]; p.Scope != store.StopRun || p.By != "write" || p.MessageID == "" {
 					t.Errorf("stop %+v", p)
 				}
 				return
 			}
-			b.house.proceed()
+			b.fakeBackend.proceed()
 			if err := b.stop(); err != nil { // waits for the handler
 				t.Fatal(err)
 			}
-			if len(b.house.stops) != 0 {
-				t.Errorf("a detached run was stopped: %+v", b.house.stops)
+			if len(b.fakeBackend.stops) != 0 {
+				t.Errorf("a detached run was stopped: %+v", b.fakeBackend.stops)
 			}
 		})
 	}
@@ -145,7 +145,7 @@ func TestGatewayThatStopsLeavesRunsOfCompletionsAlone(t *testing.T) {
 		b := start(t)
 		done := make(chan answer, 1)
 		go func() { done <- b.post(completionsPath, ask("wait", params{"user": "u", "stream": stream})) }()
-		b.house.untilRunning("agent:main:api:write:u")
+		b.fakeBackend.untilRunning("agent:main:api:write:u")
 		if err := b.stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -157,8 +157,8 @@ func TestGatewayThatStopsLeavesRunsOfCompletionsAlone(t *testing.T) {
 		} else if chunks := readSSE(t, bytes.NewReader(got.body)).chunks(t); chunks[len(chunks)-1].Error.Code != "gateway_draining" {
 			t.Errorf("%s", got.body)
 		}
-		if len(b.house.stops) != 0 {
-			t.Errorf("stream %v: stopped %+v", stream, b.house.stops)
+		if len(b.fakeBackend.stops) != 0 {
+			t.Errorf("stream %v: stopped %+v", stream, b.fakeBackend.stops)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func TestStreamThatWaitsSaysThatItIsThere(t *testing.T) {
 		defer resp.Body.Close()
 		go func() {
 			pass(50 * time.Second)
-			t.house.proceed()
+			t.fakeBackend.proceed()
 		}()
 		got := readSSE(t.T, resp.Body)
 		chunks := got.chunks(t.T)

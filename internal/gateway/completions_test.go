@@ -109,7 +109,7 @@ func TestStreamedCompletionBeginsWithTheRoleAndEndsWithDone(t *testing.T) {
 	}
 }
 
-func (h *house) only(t *testing.T) chat.Message {
+func (h *fakeBackend) only(t *testing.T) chat.Message {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -143,7 +143,7 @@ func TestCompletionWithoutASessionBringsItsWholeConversation(t *testing.T) {
 	if got := b.post(completionsPath, conversation()); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	m := b.house.only(t)
+	m := b.fakeBackend.only(t)
 	if m.Content.Text != "how\nare\n\nyou" || len(m.Content.Context) != 2 || m.Content.Context[1].Text != "hi" {
 		t.Errorf("text %q, context %+v", m.Content.Text, m.Content.Context)
 	}
@@ -173,7 +173,7 @@ func TestCompletionWithASessionBringsOnlyWhatIsNew(t *testing.T) {
 			if got := b.post(completionsPath, conversation(tc.more), header("X-Laneway-Session-Key", tc.header)); got.status != http.StatusOK {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
-			m := b.house.only(t)
+			m := b.fakeBackend.only(t)
 			if m.Session.String() != tc.want || len(m.Content.Context) != 0 || m.Content.Text != "how\nare\n\nyou" {
 				t.Errorf("session %s, context %v, text %q", m.Session, m.Content.Context, m.Content.Text)
 			}
@@ -229,8 +229,8 @@ func TestCompletionRefusesWhatItCannotDo(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if len(b.house.messages) != 0 {
-			t.Errorf("%d messages were accepted", len(b.house.messages))
+		if len(b.fakeBackend.messages) != 0 {
+			t.Errorf("%d messages were accepted", len(b.fakeBackend.messages))
 		}
 	})
 }
@@ -258,7 +258,7 @@ func TestRepeatedCompletionGetsTheFirstAnswer(t *testing.T) {
 	key := header("Idempotency-Key", "k-1")
 	first := b.post(completionsPath, ask("one"), key)
 	second := b.post(completionsPath, ask("one"), key)
-	if first.text(t) != second.text(t) || first.json(t)["id"] != second.json(t)["id"] || len(b.house.messages) != 1 {
+	if first.text(t) != second.text(t) || first.json(t)["id"] != second.json(t)["id"] || len(b.fakeBackend.messages) != 1 {
 		t.Errorf("%s\n%s", first.body, second.body)
 	}
 	other := b.post(completionsPath, ask("two"), key)

@@ -60,7 +60,7 @@ func TestLockoutHoldsForTheRightTokenToo(t *testing.T) {
 }
 
 // No string but a credential opens the gateway, and whoever is refused hears nothing of what goes on.
-func TestWrongTokenIsNobody(t *testing.T) {
+func TestAWrongTokenIsRefusedAndGetsNoEvent(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	worker := b.login(adminToken)
@@ -153,7 +153,7 @@ func TestBadConfigurationNamesEveryFault(t *testing.T) {
 	_, err := gateway.New(gateway.Config{
 		MaxPayload: 1, AllowedOrigins: []string{"*", "https://a.example/path"}, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")},
 		Credentials: []auth.Credential{{Name: "gateway", Digest: sha256.Sum256(nil)}, {Name: "x", Digest: sha256.Sum256([]byte("x")), Scopes: []string{"root"}}},
-	}, newHouse(t), nil)
+	}, newFakeBackend(t), nil)
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -162,7 +162,7 @@ func TestBadConfigurationNamesEveryFault(t *testing.T) {
 			t.Errorf("the error does not name %s: %v", part, err)
 		}
 	}
-	if _, err := gateway.New(gateway.Config{}, newHouse(t), nil); err == nil {
+	if _, err := gateway.New(gateway.Config{}, newFakeBackend(t), nil); err == nil {
 		t.Error("a gateway without any credential was made")
 	}
 }

@@ -62,9 +62,9 @@ func (target) CronBackfill(_ context.Context, p cron.BackfillParams, _ gateway.C
 // Every method of the table that has a job as its target takes it as id and as jobId: either, or both when they are equal.
 func TestEveryCronMethodTakesEitherNameOfItsTarget(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFakeBackend(t)
 	b := serve(t, h, struct {
-		*house
+		*fakeBackend
 		target
 	}{h, target{}}, func(c *gateway.Config) { c.CronWritesPerMinute = -1 })
 	s := b.login(adminToken)

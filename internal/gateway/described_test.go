@@ -30,7 +30,7 @@ func goodParams() map[string]params {
 
 // allBackends is a backend with sessions, jobs and channels.
 type allBackends struct {
-	*lobby
+	*pairingBackend
 	*jobBook
 }
 
@@ -46,7 +46,7 @@ func TestEveryAnswerAndEventIsAsDescribed(t *testing.T) {
 		}
 		run := cron.Run{ID: "run", JobID: "x", State: cron.RunOK, Trigger: cron.TriggerSchedule, ScheduledFor: time.Now(), StartedAt: time.Now()}
 		all.put(job, run)
-		b := serve(t, l.house, all, func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })
+		b := serve(t, l.fakeBackend, all, func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })
 		s := b.login(adminToken, caps...)
 		answered, seen := []string{"connect"}, map[string]bool{wire.EventTick: true} // ticks come every 30 s, see TestTicksComeEveryThirtySeconds
 		note := func(f frame) bool {

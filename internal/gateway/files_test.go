@@ -19,46 +19,48 @@ import (
 
 const filesPath = "/v1/files"
 
-// cabinet is a house that keeps files.
-type cabinet struct {
-	*house
+// fileBackend is a fake backend that keeps files.
+type fileBackend struct {
+	*fakeBackend
 
 	dir  *files.Dir
 	full bool
 }
 
-func (c *cabinet) SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error) {
+func (c *fileBackend) SaveFile(principal string, about chat.Upload, content io.Reader) (chat.Upload, error) {
 	if c.full {
 		return chat.Upload{}, chat.ErrStoreUnavailable
 	}
 	return c.dir.Save(principal, about, content, chat.MaxUpload)
 }
 
-func (c *cabinet) FindFile(principal string, own bool, id string) (chat.Upload, error) {
+func (c *fileBackend) FindFile(principal string, own bool, id string) (chat.Upload, error) {
 	return c.dir.Find(principal, own, id)
 }
 
-func (c *cabinet) UseFile(principal string, own bool, id string) (chat.Attachment, error) {
+func (c *fileBackend) UseFile(principal string, own bool, id string) (chat.Attachment, error) {
 	return c.dir.Use(principal, own, id)
 }
 
-func (c *cabinet) ListFiles(principal string) ([]chat.Upload, error) { return c.dir.Uploads(principal) }
+func (c *fileBackend) ListFiles(principal string) ([]chat.Upload, error) {
+	return c.dir.Uploads(principal)
+}
 
-func (c *cabinet) FileContent(f chat.Attachment) (io.ReadSeekCloser, error) {
+func (c *fileBackend) FileContent(f chat.Attachment) (io.ReadSeekCloser, error) {
 	return c.dir.Content(f.Path)
 }
 
-func (c *cabinet) DropFile(f chat.Attachment) error { return c.dir.DropUpload(f) }
+func (c *fileBackend) DropFile(f chat.Attachment) error { return c.dir.DropUpload(f) }
 
-func startWithFiles(t *testing.T, change ...func(*gateway.Config)) (*bench, *cabinet) {
+func startWithFiles(t *testing.T, change ...func(*gateway.Config)) (*bench, *fileBackend) {
 	t.Helper()
 	dir, err := files.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dir.Close() })
-	c := &cabinet{house: newHouse(t), dir: dir}
-	return serve(t, c.house, c, change...), c
+	c := &fileBackend{fakeBackend: newFakeBackend(t), dir: dir}
+	return serve(t, c.fakeBackend, c, change...), c
 }
 
 // form is a request with a file. size < 0: the request does not state how long it is.
@@ -280,7 +282,7 @@ func TestFilesOfRefusedRequestsAreRemoved(t *testing.T) {
 		}
 		return len(list)
 	}
-	b.house.set(func() { b.house.refuse = chat.ErrQueueFull })
+	b.fakeBackend.set(func() { b.fakeBackend.refuse = chat.ErrQueueFull })
 	if got := b.post(responsesPath, image(data)); got.status != http.StatusTooManyRequests || stored() != 0 {
 		t.Errorf("refused: %d, %d files", got.status, stored())
 	}

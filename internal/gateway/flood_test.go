@@ -153,7 +153,7 @@ func TestObserverCountsWithClosedLabels(t *testing.T) {
 	s.must("health", nil)
 	s.call("made up by the client", nil)
 	s.call("chat.send", params{"bogus": 1})
-	b.house.set(func() { b.house.refuse = chat.ErrQueueFull })
+	b.fakeBackend.set(func() { b.fakeBackend.refuse = chat.ErrQueueFull })
 	s.call("chat.send", send("main", "x", "k"))
 	wrong := b.dial()
 	wrong.send(connectFrame("nope"))

@@ -172,7 +172,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	b := start(t)
 	s := b.login(adminToken)
 	block := make(chan struct{})
-	b.house.set(func() { b.house.block = block })
+	b.fakeBackend.set(func() { b.fakeBackend.block = block })
 	send := func(id string) {
 		s.request(id, "chat.send", params{"sessionKey": "main", "message": "x", "idempotencyKey": "k" + id})
 	}
@@ -189,7 +189,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	}
 	s.must("health", nil) // has a place of its own
 	s.must("chat.abort", params{"sessionKey": "main"})
-	b.house.set(func() { b.house.block = nil })
+	b.fakeBackend.set(func() { b.fakeBackend.block = nil })
 	close(block)
 	answered := map[string]bool{}
 	for len(answered) < 64 {
@@ -291,7 +291,7 @@ func TestDeadlines(t *testing.T) {
 		t.Parallel()
 		b := start(t, short(func(d *gateway.Deadlines) { d.Request = 20 * time.Millisecond }))
 		block := make(chan struct{})
-		b.house.set(func() { b.house.block = block })
+		b.fakeBackend.set(func() { b.fakeBackend.block = block })
 		s := b.login(adminToken)
 		f := s.call("agent", params{"message": "x", "idempotencyKey": "k"})
 		if f.OK || f.Error.Code != "UNAVAILABLE" || f.Error.Details["code"] != "REQUEST_TIMEOUT" || !f.Error.Retryable {

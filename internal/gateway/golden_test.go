@@ -260,9 +260,9 @@ func jobCalls(t *testing.T, b *bench, book *jobBook, views []*socket) (lines []s
 // The answers and events about jobs are the same bytes as ever: those of three jobs are in the file, those of three hundred in its digest.
 func TestAnswersAboutJobsKeepTheirBytes(t *testing.T) {
 	t.Parallel()
-	h, book := newHouse(t), &jobBook{}
+	h, book := newFakeBackend(t), &jobBook{}
 	b := serve(t, h, struct {
-		*house
+		*fakeBackend
 		*jobBook
 	}{h, book}, func(c *gateway.Config) { c.CronWritesPerMinute, c.RequestsPerSecond = -1, -1 })
 	views := []*socket{b.login(adminToken), b.login(adminToken, "laneway-ext")}

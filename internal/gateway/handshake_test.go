@@ -183,7 +183,7 @@ func TestStartingAndDrainingGatewaysRefuseConnects(t *testing.T) {
 	s.must("health", nil) // what is connected goes on
 }
 
-func TestStopTellsEveryClient(t *testing.T) {
+func TestAStopIsAnEventForEveryClient(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	s, stranger := b.login(adminToken), b.dial()
@@ -212,7 +212,7 @@ func TestStopIsBounded(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.StopTimeout = 20 * time.Millisecond })
 	block := make(chan struct{})
-	b.house.set(func() { b.house.block = block })
+	b.fakeBackend.set(func() { b.fakeBackend.block = block })
 	s := b.login(adminToken)
 	s.request("1", "chat.send", send("main", "x", "k"))
 	s.must("health", nil) // the first one has begun, because the reader takes them in order

@@ -48,27 +48,27 @@ func credentials() []auth.Credential {
 	}
 }
 
-// bench is a running gateway with a house behind it.
+// bench is a running gateway with a fake backend behind it.
 type bench struct {
-	t     *testing.T
-	srv   *gateway.Server
-	house *house
-	addr  string
-	stop  func() error
+	t           *testing.T
+	srv         *gateway.Server
+	fakeBackend *fakeBackend
+	addr        string
+	stop        func() error
 }
 
 func start(t *testing.T, change ...func(*gateway.Config)) *bench {
 	t.Helper()
-	return startBehind(t, newHouse(t), change...)
+	return startBehind(t, newFakeBackend(t), change...)
 }
 
-func startBehind(t *testing.T, h *house, change ...func(*gateway.Config)) *bench {
+func startBehind(t *testing.T, h *fakeBackend, change ...func(*gateway.Config)) *bench {
 	t.Helper()
 	return serve(t, h, h, change...)
 }
 
-// serve starts a gateway in front of a backend, which is the house or has it inside.
-func serve(t *testing.T, h *house, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
+// serve starts a gateway in front of a backend, which is the fake one or has it inside.
+func serve(t *testing.T, h *fakeBackend, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -77,7 +77,7 @@ func serve(t *testing.T, h *house, backend gateway.Backend, change ...func(*gate
 	return serveOn(t, l, h, backend, change...)
 }
 
-func serveOn(t *testing.T, l net.Listener, h *house, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
+func serveOn(t *testing.T, l net.Listener, h *fakeBackend, backend gateway.Backend, change ...func(*gateway.Config)) *bench {
 	t.Helper()
 	cfg := gateway.Config{Version: "0.1.0", Credentials: credentials()}
 	for _, f := range change {
@@ -90,7 +90,7 @@ func serveOn(t *testing.T, l net.Listener, h *house, backend gateway.Backend, ch
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(ctx, l) }()
-	b := &bench{t: t, srv: srv, house: h, addr: l.Addr().String()}
+	b := &bench{t: t, srv: srv, fakeBackend: h, addr: l.Addr().String()}
 	b.stop = sync.OnceValue(func() error {
 		cancel()
 		select {

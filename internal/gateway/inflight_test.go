@@ -36,18 +36,18 @@ func (s *socket) accepted(n int) {
 func (t *bubble) wantBlocked(when string, n int) {
 	t.Helper()
 	synctest.Wait()
-	t.house.set(func() {
-		if t.house.blocked != n {
-			t.Errorf("%s: %d calls run at once, want %d", when, t.house.blocked, n)
+	t.fakeBackend.set(func() {
+		if t.fakeBackend.blocked != n {
+			t.Errorf("%s: %d calls run at once, want %d", when, t.fakeBackend.blocked, n)
 		}
 	})
 }
 
 func (t *bubble) hold() (release func()) {
 	block := make(chan struct{})
-	t.house.set(func() { t.house.block = block })
+	t.fakeBackend.set(func() { t.fakeBackend.block = block })
 	return func() {
-		t.house.set(func() { t.house.block = nil })
+		t.fakeBackend.set(func() { t.fakeBackend.block = nil })
 		close(block)
 	}
 }

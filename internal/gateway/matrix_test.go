@@ -111,7 +111,7 @@ func refusedFor(f frame, scope string) bool {
 }
 
 // A name that is not in the table is unknown to everybody, whatever it resembles; nothing of it is looked at.
-func TestUnknownMethodsAreRefusedToEverybody(t *testing.T) {
+func TestUnknownMethodsAreRefusedToEveryCredential(t *testing.T) {
 	t.Parallel()
 	b := start(t, admitting)
 	known := map[string]bool{"connect": true}
@@ -140,7 +140,7 @@ func TestUnknownMethodsAreRefusedToEverybody(t *testing.T) {
 
 // Who has no credential can call nothing: the first request that is not connect ends the connection, and none of its effect is
 // there. A refused connect leaves nothing behind either.
-func TestStrangersCanCallNothing(t *testing.T) {
+func TestNoMethodIsCalledWithoutACredential(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.MaxUnauthenticatedPerAddr = 512 }) // the test's sockets stay open until its end
 	for _, m := range b.srv.Methods() {
@@ -160,9 +160,9 @@ func TestStrangersCanCallNothing(t *testing.T) {
 			t.Errorf("%s after a wrong token: close %d after %+v", m.Name, code, before)
 		}
 	}
-	b.house.set(func() {
-		if len(b.house.messages) != 0 {
-			t.Errorf("strangers left %d messages", len(b.house.messages))
+	b.fakeBackend.set(func() {
+		if len(b.fakeBackend.messages) != 0 {
+			t.Errorf("strangers left %d messages", len(b.fakeBackend.messages))
 		}
 	})
 }
@@ -179,7 +179,7 @@ func TestNothingIsSentBeforeAuthentication(t *testing.T) {
 		s.must("chat.send", send("main", "hello", run))
 		s.next(chatState(run, "final"))
 	}
-	b.house.set(func() { b.house.down = true })
+	b.fakeBackend.set(func() { b.fakeBackend.down = true })
 	s.next(func(f frame) bool { return f.Event == "health" })
 	if f := silent.read(); f.Event != "connect.challenge" {
 		t.Errorf("first frame to a stranger: %+v", f)

@@ -98,7 +98,7 @@ func TestPublishedMembersAreTakenWithoutEffect(t *testing.T) {
 	}
 }
 
-func TestRefusalsOfTheHouseOnTheWire(t *testing.T) {
+func TestRefusalsOfTheBackendOnTheWire(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	s := b.login(adminToken)
@@ -119,23 +119,23 @@ func TestRefusalsOfTheHouseOnTheWire(t *testing.T) {
 		{chat.ErrFenced, "UNAVAILABLE", params{"code": "DATABASE_UNAVAILABLE"}, true, 1000},
 		{&chat.Error{Code: chat.CodeRateLimited, Message: "slow down", RetryAfter: 5 * time.Second}, "UNAVAILABLE", params{"code": "RATE_LIMITED", "method": "chat.send"}, true, 5000},
 	} {
-		b.house.set(func() { b.house.refuse = tc.err })
+		b.fakeBackend.set(func() { b.fakeBackend.refuse = tc.err })
 		f := s.call("chat.send", send("main", "x", "k"))
 		if f.OK || f.Error.Code != tc.code || f.Error.Retryable != tc.retryable || f.Error.RetryAfterMs != tc.after || !reflect.DeepEqual(f.Error.Details, tc.details) {
 			t.Errorf("%v: %+v, want %s %v retryable %v after %d", tc.err, f.Error, tc.code, tc.details, tc.retryable, tc.after)
 		}
 	}
 	for name, prepare := range map[string]func(){
-		"an error that nobody knows": func() { b.house.refuse = errors.New("secret: password=hunter2") },
-		"a panic":                    func() { b.house.panics = true },
+		"an error that nobody knows": func() { b.fakeBackend.refuse = errors.New("secret: password=hunter2") },
+		"a panic":                    func() { b.fakeBackend.panics = true },
 	} {
-		b.house.set(prepare)
+		b.fakeBackend.set(prepare)
 		f := s.call("chat.send", send("main", "x", "k"))
 		if f.OK || f.Error.Code != "UNAVAILABLE" || f.Error.Details["code"] != "INTERNAL" || f.Error.Details["errorId"] == "" || f.Error.Retryable ||
 			strings.Contains(f.Error.Message, "hunter2") {
 			t.Errorf("%s: %+v", name, f.Error)
 		}
-		b.house.set(func() { b.house.panics = false })
+		b.fakeBackend.set(func() { b.fakeBackend.panics = false })
 	}
 	s.must("health", nil)
 }
@@ -151,7 +151,7 @@ func TestCallsPerPrincipalAreLimited(t *testing.T) {
 		f.Error.RetryAfterMs < 1000 || !strings.HasPrefix(f.Error.Message, "rate limit exceeded for chat.send; retry after ") {
 		t.Errorf("third chat of the principal: %+v", f.Error)
 	}
-	if b.house.messages["k3"] != nil {
+	if b.fakeBackend.messages["k3"] != nil {
 		t.Error("something was done")
 	}
 	b.login(adminToken).must("chat.send", send("a", "x", "k4"))
@@ -174,7 +174,7 @@ func TestHealthSaysWhatStandsStill(t *testing.T) {
 		{0, 31 * time.Second, "the cron loop has not turned for 31s"},
 	}
 	for _, c := range cases {
-		b.house.set(func() { b.house.stall, b.house.cronAge = c.stall, c.cron })
+		b.fakeBackend.set(func() { b.fakeBackend.stall, b.fakeBackend.cronAge = c.stall, c.cron })
 		h := s.must("health", params{"probe": true, "extended": true})
 		want := []any{}
 		if c.problem != "" {
@@ -189,8 +189,8 @@ func TestHealthSaysWhatStandsStill(t *testing.T) {
 func TestHealthStatusAndLanes(t *testing.T) {
 	t.Parallel()
 	b := start(t)
-	b.house.set(func() {
-		b.house.channels = []chat.ChannelStatus{{ID: "telegram", AccountID: "default", Label: "Telegram", Configured: true, Running: true, Connected: true, State: "connected", LastPollAge: 1200 * time.Millisecond, Mode: "polling", PollOwner: "gw-1"}}
+	b.fakeBackend.set(func() {
+		b.fakeBackend.channels = []chat.ChannelStatus{{ID: "telegram", AccountID: "default", Label: "Telegram", Configured: true, Running: true, Connected: true, State: "connected", LastPollAge: 1200 * time.Millisecond, Mode: "polling", PollOwner: "gw-1"}}
 	})
 	s := b.login(readToken)
 	h := s.must("health", params{"probe": true})
@@ -204,7 +204,7 @@ func TestHealthStatusAndLanes(t *testing.T) {
 	if st := s.must("status", nil); st["ok"] != true {
 		t.Errorf("status %v", st)
 	}
-	b.house.set(func() { b.house.down = true })
+	b.fakeBackend.set(func() { b.fakeBackend.down = true })
 	if st := s.must("status", nil); st["ok"] != false {
 		t.Errorf("status shows an old picture: %v", st)
 	}
@@ -234,7 +234,7 @@ func TestHealthStatusAndLanes(t *testing.T) {
 func TestAChannelThatHasBegunIsShownAtOnce(t *testing.T) {
 	t.Parallel()
 	telegram := chat.ChannelStatus{Name: "telegram:1", ID: "telegram", AccountID: "default", Configured: true, State: "stopped", LastPollAge: -1}
-	h := newHouse(t)
+	h := newFakeBackend(t)
 	h.set(func() { h.channels = []chat.ChannelStatus{telegram} })
 	b := startBehind(t, h, func(c *gateway.Config) { c.Deadlines.Watch = time.Hour })
 	first := b.login(readToken, "laneway-ext")
@@ -242,7 +242,7 @@ func TestAChannelThatHasBegunIsShownAtOnce(t *testing.T) {
 		t.Errorf("health before the channel runs: %v", got)
 	}
 	telegram.Running, telegram.Connected, telegram.State = true, true, "connected"
-	b.house.set(func() { h.channels = []chat.ChannelStatus{telegram} })
+	b.fakeBackend.set(func() { h.channels = []chat.ChannelStatus{telegram} })
 
 	hello := decode[struct{ Snapshot struct{ Health params } }](t, b.login(readToken).hello).Snapshot.Health
 	for name, got := range map[string]params{"the snapshot of hello-ok": hello, "health": first.must("health", nil)} {
@@ -297,11 +297,11 @@ func TestServersOfToolsAreInTheExtendedList(t *testing.T) {
 	}
 }
 
-func TestChangesOfHealthAndLanesAreTold(t *testing.T) {
+func TestChangesOfHealthAndLanesArePublished(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.Deadlines.Watch = 5 * time.Millisecond })
 	plain, full := b.login(readToken), b.login(adminToken, "laneway-ext")
-	b.house.set(func() { b.house.down = true })
+	b.fakeBackend.set(func() { b.fakeBackend.down = true })
 	f := plain.next(func(f frame) bool { return f.Event == "health" })
 	if f.StateVersion["health"] != 1 || strings.Contains(string(f.Payload), `"ok"`) || strings.Contains(string(f.Payload), "problems") {
 		t.Errorf("health event %+v %s", f, f.Payload)
@@ -309,7 +309,7 @@ func TestChangesOfHealthAndLanesAreTold(t *testing.T) {
 	if x := full.next(func(f frame) bool { return f.Event == "health" }); !strings.Contains(string(x.Payload), "problems") {
 		t.Errorf("extended health event %s", x.Payload)
 	}
-	b.house.set(func() { b.house.down = false })
+	b.fakeBackend.set(func() { b.fakeBackend.down = false })
 	if f := plain.next(func(f frame) bool { return f.Event == "health" }); f.StateVersion["health"] != 2 || !strings.HasPrefix(string(f.Payload), `{"ok":true`) {
 		t.Errorf("second health event %+v %s", f, f.Payload)
 	}
@@ -318,7 +318,7 @@ func TestChangesOfHealthAndLanesAreTold(t *testing.T) {
 		p := decode[struct{ Sessions struct{ Running int } }](t, f.Payload)
 		return f.Event == "lanes" && p.Sessions.Running == 1
 	})
-	b.house.proceed()
+	b.fakeBackend.proceed()
 	plain.request("end", "health", nil)
 	if f := plain.next(func(f frame) bool { return f.Event == "lanes" || f.ID == "end" }); f.Event == "lanes" {
 		t.Error("lanes was sent to a client that does not know it")

@@ -126,7 +126,7 @@ func TestATrustedProxySaysThatTheOutsideIsEncrypted(t *testing.T) {
 	}
 }
 
-func TestALockedAddressIsToldSoOverHTTP(t *testing.T) {
+func TestALockedAddressIsRefusedOverHTTP(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) {
 		c.TrustedProxies, c.MetricsOnMain = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, http.NotFoundHandler()
@@ -162,7 +162,7 @@ func TestALockedAddressIsToldSoOverHTTP(t *testing.T) {
 	}
 }
 
-func TestAnswersToStrangersSayNothingOfTheGateway(t *testing.T) {
+func TestAnswersWithoutACredentialDiscloseNothing(t *testing.T) {
 	t.Parallel()
 	const version = "7.31.4159"
 	b := start(t, func(c *gateway.Config) { c.Version, c.MetricsOnMain = version, http.NotFoundHandler() })
@@ -180,9 +180,9 @@ func TestAnswersToStrangersSayNothingOfTheGateway(t *testing.T) {
 	}
 	foreign := withHeaders(map[string]string{"Host": "evil.example.org"})
 	for _, down := range []bool{false, true} {
-		b.house.set(func() {
-			if b.house.down = down; down {
-				b.house.notReady = &gateway.NotReadyError{Check: gateway.CheckDatabase, Cause: errors.New("dial postgres://laneway:secret@db.internal:5432/laneway: refused")}
+		b.fakeBackend.set(func() {
+			if b.fakeBackend.down = down; down {
+				b.fakeBackend.notReady = &gateway.NotReadyError{Check: gateway.CheckDatabase, Cause: errors.New("dial postgres://laneway:secret@db.internal:5432/laneway: refused")}
 			}
 		})
 		for _, c := range []struct {

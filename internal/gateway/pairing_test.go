@@ -18,43 +18,43 @@ const (
 	annasNumber  = int64(7)
 )
 
-// lobby is a house with channels: two bots, whose pairings a store keeps.
-type lobby struct {
-	*house
+// pairingBackend is a fake backend with channels: two bots, whose pairings a store keeps.
+type pairingBackend struct {
+	*fakeBackend
 	st *memory.Store
 	// away: nobody can be told anything.
 	away bool
 }
 
-func openLobby(t *testing.T) (*lobby, *bench) {
+func openLobby(t *testing.T) (*pairingBackend, *bench) {
 	t.Helper()
-	l := &lobby{house: newHouse(t), st: memory.New(memory.Config{})}
+	l := &pairingBackend{fakeBackend: newFakeBackend(t), st: memory.New(memory.Config{})}
 	l.channels = []chat.ChannelStatus{
 		{Name: family, ID: "telegram", AccountID: "family", Label: "Telegram", Configured: true, Running: true},
 		{Name: work, ID: "telegram", AccountID: "work", Label: "Telegram", Configured: true, Running: true},
 	}
-	return l, serve(t, l.house, l)
+	return l, serve(t, l.fakeBackend, l)
 }
 
-func (l *lobby) OpenPairings(ctx context.Context, of string) ([]channel.Pairing, error) {
+func (l *pairingBackend) OpenPairings(ctx context.Context, of string) ([]channel.Pairing, error) {
 	return l.st.OpenPairings(ctx, of)
 }
 
-func (l *lobby) Grants(ctx context.Context, of string) ([]channel.Grant, error) {
+func (l *pairingBackend) Grants(ctx context.Context, of string) ([]channel.Grant, error) {
 	return l.st.Grants(ctx, of)
 }
 
-func (l *lobby) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by gateway.Caller) (channel.Pairing, bool, error) {
+func (l *pairingBackend) ApprovePairing(ctx context.Context, ref channel.PairingRef, notify bool, by gateway.Caller) (channel.Pairing, bool, error) {
 	made, err := l.st.ApprovePairing(ctx, ref, chat.ChangedBy{Who: by.Principal})
 	return made, err == nil && notify && !l.away, pairingError(err)
 }
 
-func (l *lobby) DismissPairing(ctx context.Context, ref channel.PairingRef, by gateway.Caller) (channel.Pairing, error) {
+func (l *pairingBackend) DismissPairing(ctx context.Context, ref channel.PairingRef, by gateway.Caller) (channel.Pairing, error) {
 	made, err := l.st.DismissPairing(ctx, ref, chat.ChangedBy{Who: by.Principal})
 	return made, pairingError(err)
 }
 
-func (l *lobby) RevokePairing(ctx context.Context, who channel.Peer, by gateway.Caller) (bool, error) {
+func (l *pairingBackend) RevokePairing(ctx context.Context, who channel.Peer, by gateway.Caller) (bool, error) {
 	return l.st.RevokePairing(ctx, who, chat.ChangedBy{Who: by.Principal})
 }
 
@@ -66,7 +66,7 @@ func pairingError(err error) error {
 }
 
 // asks opens a request of a person to talk to a bot.
-func (l *lobby) asks(t *testing.T, bot string, user int64, name string) channel.Pairing {
+func (l *pairingBackend) asks(t *testing.T, bot string, user int64, name string) channel.Pairing {
 	t.Helper()
 	p, err := l.st.CreatePairing(t.Context(), channel.Peer{Channel: bot, UserID: user, ChatID: user}, name)
 	if err != nil {
@@ -75,7 +75,7 @@ func (l *lobby) asks(t *testing.T, bot string, user int64, name string) channel.
 	return p
 }
 
-func (l *lobby) talks(t *testing.T, bot string, user int64) bool {
+func (l *pairingBackend) talks(t *testing.T, bot string, user int64) bool {
 	t.Helper()
 	ok, err := l.st.Paired(t.Context(), channel.Peer{Channel: bot, UserID: user, ChatID: user})
 	if err != nil {

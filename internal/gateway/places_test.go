@@ -38,9 +38,9 @@ func (s *socket) answers(n int) (good, late int) {
 func (t *bubble) wantListing(when string, n int) {
 	t.Helper()
 	synctest.Wait()
-	t.house.set(func() {
-		if t.house.listing != n {
-			t.Errorf("%s: %d lists are read at once, want %d", when, t.house.listing, n)
+	t.fakeBackend.set(func() {
+		if t.fakeBackend.listing != n {
+			t.Errorf("%s: %d lists are read at once, want %d", when, t.fakeBackend.listing, n)
 		}
 	})
 }
@@ -49,7 +49,7 @@ func TestAPrincipalReadsFewListsAtOnce(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
 		hold := make(chan struct{})
-		t.house.set(func() { t.house.lists = hold })
+		t.fakeBackend.set(func() { t.fakeBackend.lists = hold })
 		one, two, other := t.open().login(readToken), t.open().login(readToken), t.open().login(annaToken)
 		one.ask(0, 6)
 		two.ask(0, 6)
@@ -78,7 +78,7 @@ func TestAListThatWaitsTooLongIsRetryableAndLeavesItsPlace(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
 		hold := make(chan struct{})
-		t.house.set(func() { t.house.lists = hold })
+		t.fakeBackend.set(func() { t.fakeBackend.lists = hold })
 		s := t.open().login(readToken)
 		began := time.Now()
 		s.ask(0, 6)
@@ -103,7 +103,7 @@ func TestAListIsReadUntilItsAnswerIsWritten(t *testing.T) {
 		deaf := t.open().login(readToken)
 		deaf.ask(0, places) // a pipe has no buffer: none of the answers is written before it is read
 		hold := make(chan struct{})
-		t.house.set(func() { t.house.lists = hold })
+		t.fakeBackend.set(func() { t.fakeBackend.lists = hold })
 		s := t.open().login(readToken)
 		s.ask(0, 1)
 		t.wantListing("while the answers are not taken", 0)
@@ -128,7 +128,7 @@ func TestTheListsOfAConnectionThatIsGoneAreNotRead(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
 		hold := make(chan struct{})
-		t.house.set(func() { t.house.lists = hold })
+		t.fakeBackend.set(func() { t.fakeBackend.lists = hold })
 		gone, stays := t.open().login(readToken), t.open().login(readToken)
 		gone.ask(0, 20)
 		t.wantListing("of the first connection", places)

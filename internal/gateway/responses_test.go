@@ -57,9 +57,9 @@ func (b *bench) respond(body params, change ...func(*http.Request)) reply {
 
 func (b *bench) message(id string) chat.Message {
 	b.t.Helper()
-	b.house.mu.Lock()
-	defer b.house.mu.Unlock()
-	l := b.house.messages[strings.TrimPrefix(id, "resp_")]
+	b.fakeBackend.mu.Lock()
+	defer b.fakeBackend.mu.Unlock()
+	l := b.fakeBackend.messages[strings.TrimPrefix(id, "resp_")]
 	if l == nil {
 		b.t.Fatalf("there is no message %s", id)
 	}
@@ -227,7 +227,7 @@ func TestResponsesRefuseWhatTheyCannotDo(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.ChatsPerMinute = auth.Off })
 	owned := b.respond(respond("mine"), header("Authorization", "Bearer "+ottoToken))
-	before := len(b.house.messages)
+	before := len(b.fakeBackend.messages)
 	previous := func(id string) params { return respond("x", params{"previous_response_id": id}) }
 	anna := header("Authorization", "Bearer "+annaToken)
 	for name, tc := range map[string]struct {
@@ -267,7 +267,7 @@ func TestResponsesRefuseWhatTheyCannotDo(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if n := len(b.house.messages); n != before {
+		if n := len(b.fakeBackend.messages); n != before {
 			t.Errorf("%d messages were accepted", n-before)
 		}
 	})
@@ -280,8 +280,8 @@ func TestRepeatedResponseGetsTheFirstAnswer(t *testing.T) {
 	key := header("Idempotency-Key", "k-1")
 	next := respond("two", params{"previous_response_id": first.ID})
 	a, again := b.respond(next, key), b.respond(next, key)
-	if a.ID != again.ID || a.text() != again.text() || len(b.house.messages) != 2 {
-		t.Errorf("%+v\n%+v\n%d messages", a, again, len(b.house.messages))
+	if a.ID != again.ID || a.text() != again.text() || len(b.fakeBackend.messages) != 2 {
+		t.Errorf("%+v\n%+v\n%d messages", a, again, len(b.fakeBackend.messages))
 	}
 	other := b.post(responsesPath, respond("three", params{"previous_response_id": first.ID}), key)
 	if _, code := other.fault(t); other.status != http.StatusConflict || code != "idempotency_key_reused" {

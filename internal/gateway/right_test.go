@@ -114,11 +114,11 @@ func TestNoMethodTakesASessionThatIsMadeForAnother(t *testing.T) {
 }
 
 // A session that such a caller made before there was a wall is no way in, and nothing of it is heard.
-func TestWhoeverWasThereFirstHearsNothing(t *testing.T) {
+func TestASessionThatWasMadeTooEarlyGivesNoAccess(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	key := chat.SessionKey{Agent: "main", Rest: "telegram:direct:4711"}
-	b.house.set(func() { b.house.room(key, "otto") })
+	b.fakeBackend.set(func() { b.fakeBackend.fakeSession(key, "otto") })
 	admin, otto := b.login(adminToken), b.login(ottoToken)
 	otto.must("sessions.subscribe", params{})
 	run := uuid.NewString()
@@ -155,8 +155,8 @@ func TestACallerThatSeesItsOwnDeliversToNoChat(t *testing.T) {
 	} {
 		wantAbsent(t, name, otto.call("agent", to(more)))
 	}
-	b.house.set(func() {
-		if n := len(b.house.messages); n != 0 {
+	b.fakeBackend.set(func() {
+		if n := len(b.fakeBackend.messages); n != 0 {
 			t.Errorf("%d messages were accepted", n)
 		}
 	})

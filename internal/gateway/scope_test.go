@@ -15,7 +15,7 @@ import (
 )
 
 // Every way of asking for nothing, or for what the credential cannot give, connects; such a connection may call nothing and hears of nothing.
-func TestAConnectionWithoutScopesHearsTheClockAndTheEndAlone(t *testing.T) {
+func TestAConnectionWithoutScopesGetsTheTickAndTheShutdownAlone(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
 		asks := map[string]struct {
@@ -60,9 +60,9 @@ func TestAConnectionWithoutScopesHearsTheClockAndTheEndAlone(t *testing.T) {
 		s.must("sessions.subscribe", params{})
 		s.must("chat.send", send("main", "hello", "run"))
 		s.next(chatState("run", "final"))
-		t.house.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Principal: "gateway", Reason: "created"})
+		t.fakeBackend.publish(chat.Event{Kind: chat.EventSession, Session: chat.MainKey("main"), Principal: "gateway", Reason: "created"})
 		s.next(func(f frame) bool { return f.Event == "sessions.changed" })
-		t.house.set(func() { t.house.down = true })
+		t.fakeBackend.set(func() { t.fakeBackend.down = true })
 		s.next(func(f frame) bool { return f.Event == "health" })
 		s.next(func(f frame) bool { return f.Event == "tick" })
 		pass(time.Second) // the others have theirs at the same moment
@@ -87,7 +87,7 @@ func TestAConnectionWithoutScopesHearsTheClockAndTheEndAlone(t *testing.T) {
 
 // refusedJobs makes a backend that has the methods of jobs, for calls that are refused before they reach it.
 type refusedJobs struct {
-	*house
+	*fakeBackend
 	jobEvents
 }
 
@@ -104,13 +104,13 @@ func (j jobEvents) SubscribeCron(fn func(cron.Event), _ func() bool) (cancel fun
 
 func withJobs(t *testing.T, change ...func(*gateway.Config)) *bench {
 	t.Helper()
-	h := newHouse(t)
+	h := newFakeBackend(t)
 	return serve(t, h, refusedJobs{h, jobEvents{publish: make(chan func(cron.Event), 1)}}, change...)
 }
 
 func TestEventsOfAJobReachThoseWhoMayReadIt(t *testing.T) {
 	t.Parallel()
-	h, published := newHouse(t), make(chan func(cron.Event), 1)
+	h, published := newFakeBackend(t), make(chan func(cron.Event), 1)
 	b := serve(t, h, refusedJobs{h, jobEvents{publish: published}})
 	mute := b.dial()
 	f := connectFrame(adminToken)

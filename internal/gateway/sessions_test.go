@@ -72,7 +72,7 @@ func TestOwnVisibilityHidesTheRest(t *testing.T) {
 	if f := otto.next(func(f frame) bool { return f.Event == "chat" }); strings.Contains(string(f.Payload), "diary") {
 		t.Errorf("otto got %s", f.Payload)
 	}
-	if by := b.house.callers[0]; by.Principal != "anna" || !by.Own || len(by.Scopes) != 3 {
+	if by := b.fakeBackend.callers[0]; by.Principal != "anna" || !by.Own || len(by.Scopes) != 3 {
 		t.Errorf("caller %+v", by)
 	}
 }
@@ -133,10 +133,10 @@ func TestListAnswersAreCutAtFourMebibytes(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	s := b.login(adminToken)
-	b.house.set(func() {
-		room := b.house.room(chat.MainKey("main"), "gateway")
+	b.fakeBackend.set(func() {
+		fakeSession := b.fakeBackend.fakeSession(chat.MainKey("main"), "gateway")
 		for range 50 {
-			room.add(chat.TranscriptEntry{Role: chat.RoleAssistant, Text: strings.Repeat("x", 200_000)})
+			fakeSession.add(chat.TranscriptEntry{Role: chat.RoleAssistant, Text: strings.Repeat("x", 200_000)})
 		}
 	})
 	f := s.call("chat.history", params{"sessionKey": "main", "limit": 1000, "maxChars": 500_000})

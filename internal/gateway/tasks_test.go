@@ -21,9 +21,9 @@ func TestACallerSeesTheTasksThatAreItsOwn(t *testing.T) {
 	}
 	ended := task("t3", "anna", store.StateDone)
 	ended.Outcome, ended.EndedAt = chat.OutcomeAnswered, time.UnixMilli(3000)
-	b.house.mu.Lock()
-	b.house.tasks = []store.Task{task("t1", "anna", "yielded"), task("t2", "otto", "running"), ended}
-	b.house.mu.Unlock()
+	b.fakeBackend.mu.Lock()
+	b.fakeBackend.tasks = []store.Task{task("t1", "anna", "yielded"), task("t2", "otto", "running"), ended}
+	b.fakeBackend.mu.Unlock()
 	admin, anna := b.login(adminToken), b.login(annaToken)
 	ids := func(got params) string {
 		var list []string
@@ -57,9 +57,9 @@ func TestACallerSeesTheTasksThatAreItsOwn(t *testing.T) {
 		t.Errorf("anna stopped a task of another principal: %v", got)
 	}
 	anna.must("tasks.stop", params{"id": "t1"})
-	b.house.mu.Lock()
-	defer b.house.mu.Unlock()
-	if len(b.house.stops) != 1 || b.house.stops[0].MessageID != "t1" || b.house.stops[0].Scope != store.StopRun || b.house.stops[0].Session != chat.TaskKey("main", "t1") {
-		t.Errorf("stops: %+v, want the one of t1", b.house.stops)
+	b.fakeBackend.mu.Lock()
+	defer b.fakeBackend.mu.Unlock()
+	if len(b.fakeBackend.stops) != 1 || b.fakeBackend.stops[0].MessageID != "t1" || b.fakeBackend.stops[0].Scope != store.StopRun || b.fakeBackend.stops[0].Session != chat.TaskKey("main", "t1") {
+		t.Errorf("stops: %+v, want the one of t1", b.fakeBackend.stops)
 	}
 }

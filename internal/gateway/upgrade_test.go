@@ -91,7 +91,7 @@ func TestUpgradeIsRefusedBeforeItHappens(t *testing.T) {
 	}
 }
 
-func TestCapacityCountsStrangersPerAddress(t *testing.T) {
+func TestCapacityWithoutACredentialIsCountedPerAddress(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) { c.MaxUnauthenticatedPerAddr = 2 })
 	b.dial()
@@ -108,7 +108,7 @@ func TestCapacityCountsStrangersPerAddress(t *testing.T) {
 }
 
 // Strangers from many addresses are counted together, too.
-func TestCapacityCountsAllStrangers(t *testing.T) {
+func TestCapacityWithoutACredentialIsCountedTogether(t *testing.T) {
 	t.Parallel()
 	b := start(t, func(c *gateway.Config) {
 		c.MaxUnauthenticated, c.TrustedProxies = 2, []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
@@ -275,7 +275,7 @@ func TestForwardedAddressCountsFromTrustedProxiesOnly(t *testing.T) {
 	}
 }
 
-func TestProbesTellTheTruth(t *testing.T) {
+func TestProbesReportTheStateOfTheProcess(t *testing.T) {
 	t.Parallel()
 	b := start(t)
 	status, _, body := b.get(http.MethodGet, "/readyz")
@@ -283,7 +283,7 @@ func TestProbesTellTheTruth(t *testing.T) {
 	if status != 200 || checks["database"] != "ok" || checks["migrations"] != "ok" || checks["draining"] != false {
 		t.Errorf("ready: %d %v", status, body)
 	}
-	b.house.set(func() { b.house.down = true })
+	b.fakeBackend.set(func() { b.fakeBackend.down = true })
 	if status, header, body := b.get(http.MethodGet, "/readyz"); status != 503 || header.Get("Retry-After") == "" ||
 		body["checks"].(map[string]any)["database"] == "ok" {
 		t.Errorf("database down: readyz %d %v, want 503 naming it", status, body)
@@ -291,21 +291,21 @@ func TestProbesTellTheTruth(t *testing.T) {
 	if status, _, body := b.get(http.MethodGet, "/healthz"); status != 200 || body["status"] != "live" {
 		t.Errorf("database down: healthz %d %v, want 200", status, body)
 	}
-	b.house.set(func() { b.house.stall = 31e9 })
+	b.fakeBackend.set(func() { b.fakeBackend.stall = 31e9 })
 	if status, _, body := b.get(http.MethodGet, "/healthz"); status != 503 || body["ok"] != false || body["status"] != "stalled" {
 		t.Errorf("stalled: healthz %d %v, want 503 stalled", status, body)
 	}
-	b.house.set(func() { b.house.stall, b.house.down, b.house.cronAge = 0, false, 29*time.Second })
+	b.fakeBackend.set(func() { b.fakeBackend.stall, b.fakeBackend.down, b.fakeBackend.cronAge = 0, false, 29*time.Second })
 	if status, _, body := b.get(http.MethodGet, "/healthz"); status != 200 || body["status"] != "live" {
 		t.Errorf("a cron loop that turned 29 s ago: healthz %d %v, want 200", status, body)
 	}
-	b.house.set(func() { b.house.cronAge = 31 * time.Second })
+	b.fakeBackend.set(func() { b.fakeBackend.cronAge = 31 * time.Second })
 	status, _, body = b.get(http.MethodGet, "/healthz")
 	if ages, _ := body["progress"].(map[string]any); status != 503 || body["status"] != "stalled" || ages["cronTickAgeMs"] != 31000.0 {
 		t.Errorf("cron loop stands still: healthz %d %v, want 503 stalled with its age", status, body)
 	}
-	b.house.set(func() { b.house.cronAge = 0 })
-	b.house.set(func() { b.house.notReady = &gateway.NotReadyError{Check: gateway.CheckMigrations} })
+	b.fakeBackend.set(func() { b.fakeBackend.cronAge = 0 })
+	b.fakeBackend.set(func() { b.fakeBackend.notReady = &gateway.NotReadyError{Check: gateway.CheckMigrations} })
 	if status, _, body := b.get(http.MethodGet, "/readyz"); status != 503 || body["checks"].(map[string]any)["migrations"] == "ok" {
 		t.Errorf("old schema: readyz %d %v, want 503 naming migrations", status, body)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // Usage is a budget that is nearly used up; a caller that sees its own gets less.
-func (h *house) Usage(_ context.Context, by chat.Caller) (usage.Report, error) {
+func (h *fakeBackend) Usage(_ context.Context, by chat.Caller) (usage.Report, error) {
 	r := usage.Report{
 		Day: "2026-03-14", Zone: time.UTC, Resets: time.Date(2026, 3, 15, 0, 0, 0, 0, time.UTC), Currency: "EUR",
 		Today: usage.Counted{Turns: 2, Requests: 3, InputTokens: 70, OutputTokens: 30, CachedTokens: 5, Cost: usage.MoneyOf(0.25)},
@@ -23,7 +23,7 @@ func (h *house) Usage(_ context.Context, by chat.Caller) (usage.Report, error) {
 }
 
 // UsageRows has a row for each call: who asked, for whom and what.
-func (h *house) UsageRows(_ context.Context, q usage.Query, by chat.Caller) ([]usage.Row, error) {
+func (h *fakeBackend) UsageRows(_ context.Context, q usage.Query, by chat.Caller) ([]usage.Row, error) {
 	name := string(q.By) + " " + by.Principal
 	if by.Own {
 		name += " own"

@@ -52,17 +52,17 @@ func (p *pipes) Addr() net.Addr { return pipeAddr{} }
 // bubble is a test in virtual time.
 type bubble struct {
 	*testing.T
-	house *house
-	srv   *gateway.Server
-	open  func() *socket // a client that has read the challenge
-	http  *http.Client
+	fakeBackend *fakeBackend
+	srv         *gateway.Server
+	open        func() *socket // a client that has read the challenge
+	http        *http.Client
 }
 
 // virtual runs f in a bubble with a gateway that has all its real deadlines.
 func virtual(t *testing.T, f func(t *bubble), change ...func(*gateway.Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFakeBackend(t)
 		cfg := gateway.Config{Version: "0.1.0", Credentials: credentials()}
 		for _, f := range change {
 			f(&cfg)
@@ -94,7 +94,7 @@ func virtual(t *testing.T, f func(t *bubble), change ...func(*gateway.Config)) {
 			l.conns <- there
 			return here, nil
 		}}
-		f(&bubble{T: t, house: h, srv: srv, open: open, http: &http.Client{Transport: tr}})
+		f(&bubble{T: t, fakeBackend: h, srv: srv, open: open, http: &http.Client{Transport: tr}})
 		cancel()
 		if err := <-served; err != nil {
 			t.Errorf("Serve: %v", err)
@@ -117,7 +117,7 @@ func (s *socket) login(token string) *socket {
 	return s
 }
 
-func TestClientThatSaysNothingIsClosedAfterFifteenSeconds(t *testing.T) {
+func TestASilentClientIsClosedAfterFifteenSeconds(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
 		s := t.open()
@@ -147,7 +147,7 @@ func TestTicksComeEveryThirtySeconds(t *testing.T) {
 	})
 }
 
-func TestHealthIsToldAtLeastEveryMinute(t *testing.T) {
+func TestHealthIsPublishedAtLeastEveryMinute(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
 		s := t.open().login(adminToken)
@@ -208,7 +208,7 @@ func TestRequestIsAnsweredWithinTwentyFiveSeconds(t *testing.T) {
 	virtual(t, func(t *bubble) {
 		s := t.open().login(adminToken)
 		block := make(chan struct{})
-		t.house.set(func() { t.house.block = block })
+		t.fakeBackend.set(func() { t.fakeBackend.block = block })
 		began := time.Now()
 		f := s.call("chat.send", send("main", "x", "k"))
 		if took := time.Since(began); f.OK || f.Error.Details["code"] != "REQUEST_TIMEOUT" || took != 25*time.Second {
@@ -221,7 +221,7 @@ func TestRequestIsAnsweredWithinTwentyFiveSeconds(t *testing.T) {
 }
 
 // stream publishes one delta of a run that has said text so far.
-func stream(h *house, run string, seq int64, text, delta string) {
+func stream(h *fakeBackend, run string, seq int64, text, delta string) {
 	h.publish(chat.Event{Kind: chat.EventDelta, Session: chat.MainKey("main"), RunID: run, Seq: seq, Text: text, Delta: delta})
 }
 
@@ -237,10 +237,10 @@ func TestDeltasOfARunAreSpacedAndMerged(t *testing.T) {
 			text := ""
 			for i := range 100 {
 				text += "x"
-				stream(t.house, "r", int64(i+1), text, "x")
+				stream(t.fakeBackend, "r", int64(i+1), text, "x")
 				pass(5 * time.Millisecond) // virtual
 			}
-			t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "r", Seq: 101, Text: text})
+			t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "r", Seq: 101, Text: text})
 		}()
 		text, last, n := "", time.Time{}, 0
 		for {
@@ -276,11 +276,11 @@ func TestLongTextIsSentFourTimesASecond(t *testing.T) {
 		s := t.open().login(adminToken)
 		s.must("sessions.subscribe", nil)
 		long := strings.Repeat("x", 16<<10)
-		stream(t.house, "r", 1, long, long)
+		stream(t.fakeBackend, "r", 1, long, long)
 		s.next(chatState("r", "delta"))
 		began := time.Now()
-		stream(t.house, "r", 2, long+"y", "y")
-		stream(t.house, "r", 3, long+"yz", "z")
+		stream(t.fakeBackend, "r", 2, long+"y", "y")
+		stream(t.fakeBackend, "r", 3, long+"yz", "z")
 		e := decode[chatEvent](t.T, s.next(chatState("r", "delta")).Payload)
 		if took := time.Since(began); took != 250*time.Millisecond || e.DeltaText != "yz" || e.Seq != 3 {
 			t.Errorf("%q (seq %d) after %s, want yz after 250ms", e.DeltaText, e.Seq, took)
@@ -290,7 +290,7 @@ func TestLongTextIsSentFourTimesASecond(t *testing.T) {
 }
 
 // A reader that stops is told so, or cut off; the others notice nothing, and nothing is missing afterwards.
-func TestSlowReaderIsTold(t *testing.T) {
+func TestASlowReaderIsNotified(t *testing.T) {
 	t.Parallel()
 	virtual(t, func(t *bubble) {
 		slow, quick := t.open().login(adminToken), t.open().login(adminToken)
@@ -313,9 +313,9 @@ func TestSlowReaderIsTold(t *testing.T) {
 		began := time.Now()
 		payload := strings.Repeat("x", 64<<10)
 		for i := range 160 { // 10 MiB: over the limit of 8 MiB, not over twice of it
-			t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
+			t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
 		}
-		t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "end", Text: "end"})
+		t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: "end", Text: "end"})
 		if n := <-read; n != 160 {
 			t.Errorf("the quick reader got %d of 160 events", n)
 		}
@@ -340,7 +340,7 @@ func TestBufferOverTwiceItsLimitClosesAtOnce(t *testing.T) {
 		slow.must("sessions.subscribe", nil)
 		payload := strings.Repeat("x", 1<<20)
 		for i := range 20 {
-			t.house.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
+			t.fakeBackend.publish(chat.Event{Kind: chat.EventFinal, Session: chat.MainKey("main"), RunID: string(rune('a' + i)), Text: payload})
 		}
 		pass(2 * time.Second) // virtual: a second to write the close frame, then the end
 		_ = slow.ws.SetReadDeadline(time.Now().Add(time.Minute))

@@ -26,7 +26,7 @@ func TestDeadlinesOfTheBorder(t *testing.T) {
 		})
 		t.Run("connect", func(t *testing.T) {
 			t.Parallel()
-			w := stranger(t, g, nil)
+			w := unauthenticated(t, g, nil)
 			took(t, 15*time.Second, func() {
 				if code, _ := w.ends(40 * time.Second); code != 1000 {
 					t.Errorf("close %d, want 1000", code)
@@ -35,7 +35,7 @@ func TestDeadlinesOfTheBorder(t *testing.T) {
 		})
 		t.Run("a message that never ends", func(t *testing.T) {
 			t.Parallel()
-			w := stranger(t, g, nil)
+			w := unauthenticated(t, g, nil)
 			w.login(token())
 			_, _ = w.ws.NetConn().Write([]byte{0x01, 0x81, 0, 0, 0, 0, '{'})
 			took(t, 30*time.Second, func() {
@@ -46,7 +46,7 @@ func TestDeadlinesOfTheBorder(t *testing.T) {
 		})
 		t.Run("no pong", func(t *testing.T) {
 			t.Parallel()
-			w := stranger(t, g, nil)
+			w := unauthenticated(t, g, nil)
 			w.login(token())
 			w.ws.SetPingHandler(func(string) error { return nil })
 			took(t, 45*time.Second, func() {

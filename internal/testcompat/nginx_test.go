@@ -46,7 +46,7 @@ http {
 }
 `
 
-// Behind an unmodified nginx a stranger gets no further than behind our own proxy, and whoever has the token does.
+// Behind an unmodified nginx a client without a credential gets no further than behind our own proxy, and one with the token does.
 func TestBehindNginx(t *testing.T) {
 	nginx, g, dir := nginxBinary(t), teste2e.Proxied(t), t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -70,7 +70,7 @@ func TestBehindNginx(t *testing.T) {
 	go func() { _ = cmd.Wait(); close(ended) }()
 	defer func() { _ = cmd.Process.Kill(); <-ended }()
 	await(t, address, ended, &said)
-	teste2e.CheckStrangers(t, address, []string{"health", "status", "chat.send", "cron.add", "sessions.list"})
+	teste2e.CheckWithoutCredential(t, address, []string{"health", "status", "chat.send", "cron.add", "sessions.list"})
 	c, err := teste2e.Dial("http://"+address, g.Token(), nil)
 	if err != nil {
 		t.Fatalf("with the token: %v", err)

@@ -106,13 +106,13 @@ func TestUpgradesAreRefused(t *testing.T) {
 	}
 }
 
-func TestCapacityOfStrangersIsBounded(t *testing.T) {
+func TestCapacityWithoutACredentialIsBounded(t *testing.T) {
 	g := begin(t, "", "limits: {unauthenticated_per_address: 2}\n")
 	for range 2 {
-		stranger(t, g, nil)
+		unauthenticated(t, g, nil)
 	}
 	if status, _, retry := upgrade(t, g, "", nil); status != 503 || retry != "1" {
-		t.Errorf("the third stranger: status %d, Retry-After %q; want 503 and 1", status, retry)
+		t.Errorf("the third connection: status %d, Retry-After %q; want 503 and 1", status, retry)
 	}
 }
 
@@ -134,7 +134,7 @@ type frame struct {
 	}
 }
 
-func stranger(t *testing.T, g *teste2e.Gateway, header http.Header) *wire {
+func unauthenticated(t *testing.T, g *teste2e.Gateway, header http.Header) *wire {
 	t.Helper()
 	ws, resp, err := websocket.DefaultDialer.Dial(socketURL(g), header)
 	if err != nil {
@@ -233,7 +233,7 @@ func TestHandshakesAreRefused(t *testing.T) {
 		{"oversized connect", hello(token(), setting("userAgent", strings.Repeat("x", 65_536))), 1009, "", "", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := stranger(t, g, nil)
+			w := unauthenticated(t, g, nil)
 			w.send(tc.send)
 			code, last := w.ends(20 * time.Second)
 			if code != tc.close {
@@ -274,7 +274,7 @@ func TestFramesCloseWithTheirCode(t *testing.T) {
 		}, 1000},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := stranger(t, g, nil)
+			w := unauthenticated(t, g, nil)
 			w.login(token())
 			tc.send(w)
 			if code, _ := w.ends(20 * time.Second); code != tc.want {
@@ -303,43 +303,43 @@ func TestLockoutThroughATrustedProxy(t *testing.T) {
 	g := begin(t, "", "trusted_proxies: [\"127.0.0.1/32\"]\n")
 	from := func(addr string) http.Header { return http.Header{"X-Forwarded-For": {"192.0.2.1, " + addr}} }
 	for i := range 10 {
-		if _, last := stranger(t, g, from("203.0.113.7")).refused(t, hello(object{"token": fmt.Sprintf("guess %d", i)})); last.Error.Details["code"] != "AUTH_TOKEN_MISMATCH" {
+		if _, last := unauthenticated(t, g, from("203.0.113.7")).refused(t, hello(object{"token": fmt.Sprintf("guess %d", i)})); last.Error.Details["code"] != "AUTH_TOKEN_MISMATCH" {
 			t.Fatalf("guess %d: %+v", i, last.Error)
 		}
 	}
-	code, last := stranger(t, g, from("203.0.113.7")).refused(t, hello(token()))
+	code, last := unauthenticated(t, g, from("203.0.113.7")).refused(t, hello(token()))
 	if code != 1008 || last.Error.Code != "UNAVAILABLE" || last.Error.Message != "too many failed authentication attempts" || !last.Error.Retryable ||
 		last.Error.RetryAfterMs <= 0 || !reflect.DeepEqual(last.Error.Details, object{"code": "AUTH_RATE_LIMITED", "recommendedNextStep": "wait_then_retry"}) {
 		t.Errorf("the locked address with the right token: close %d, %+v", code, last.Error)
 	}
-	stranger(t, g, from("203.0.113.8")).login(token())
-	stranger(t, g, nil).login(token())
+	unauthenticated(t, g, from("203.0.113.8")).login(token())
+	unauthenticated(t, g, nil).login(token())
 }
 
 // Without a trusted proxy the header is just text: nobody can lock others out, or hide behind others.
-func TestForwardedAddressOfAStrangerMeansNothing(t *testing.T) {
+func TestAForwardedAddressOfAnUntrustedPeerMeansNothing(t *testing.T) {
 	g := begin(t, "", "")
 	for range 12 {
-		stranger(t, g, http.Header{"X-Forwarded-For": {"203.0.113.7"}}).refused(t, hello(object{"token": "wrong"}))
+		unauthenticated(t, g, http.Header{"X-Forwarded-For": {"203.0.113.7"}}).refused(t, hello(object{"token": "wrong"}))
 	}
-	stranger(t, g, http.Header{"X-Forwarded-For": {"203.0.113.7"}}).login(token())
+	unauthenticated(t, g, http.Header{"X-Forwarded-For": {"203.0.113.7"}}).login(token())
 }
 
 func TestConnectionsOfACredentialAreBounded(t *testing.T) {
 	g := begin(t, "", "limits: {sockets_per_principal: 1}\n")
-	stranger(t, g, nil).login(token())
-	code, last := stranger(t, g, nil).refused(t, hello(token()))
+	unauthenticated(t, g, nil).login(token())
+	code, last := unauthenticated(t, g, nil).refused(t, hello(token()))
 	if code != 1013 || last.Error.Message != "too many connections" || last.Error.Details["code"] != "TOO_MANY_CONNECTIONS" || !last.Error.Retryable {
 		t.Errorf("the second connection: close %d, %+v", code, last.Error)
 	}
-	stranger(t, g, nil).login(object{"token": readToken})
+	unauthenticated(t, g, nil).login(object{"token": readToken})
 }
 
 // A gateway that waits for a turn before it stops says so to whoever comes.
 func TestDrainingGatewayRefusesConnects(t *testing.T) {
 	g := teste2e.Install(t, "", secrets+"agents: {main: {runner: echo, delay: 10s}}\ndrain_timeout: 30s\n")
 	g.Start()
-	w := stranger(t, g, nil)
+	w := unauthenticated(t, g, nil)
 	w.login(token())
 	w.send(object{"type": "req", "id": "2", "method": "chat.send", "params": object{"sessionKey": "main", "message": "slow", "idempotencyKey": "slow"}})
 	w.until(func(f frame) bool {
@@ -348,7 +348,7 @@ func TestDrainingGatewayRefusesConnects(t *testing.T) {
 		}
 		return f.ID == "2"
 	})
-	late := stranger(t, g, nil)
+	late := unauthenticated(t, g, nil)
 	g.Signal(syscall.SIGTERM)
 	w.until(func(f frame) bool { return f.Event == "shutdown" })
 	code, last := late.refused(t, hello(token()))

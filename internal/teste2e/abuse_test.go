@@ -59,7 +59,7 @@ type abuseRow struct {
 
 // Each method for some time, and then all of them at once, called by the smallest credential that may call it, over 32 connections, at its whole
 // allowance: the process stays small, the operator is served, and the database grows by what is allowed.
-func TestASmallCredentialDegradesTheServiceForNobody(t *testing.T) {
+func TestASmallCredentialDegradesTheServiceForNoOther(t *testing.T) {
 	if os.Getenv("LANEWAY_TEST_ABUSE_MS") == "" {
 		t.Skip("it measures the machine, and takes it from the tests beside it: make abuse")
 	}

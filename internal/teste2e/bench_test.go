@@ -93,9 +93,9 @@ func report(b *testing.B, what string, d []time.Duration) {
 // the person has the answer.
 func BenchmarkStop(b *testing.B) {
 	benchStores(b, func(b *testing.B, database string) {
-		g := Install(b, database, crowdConfig)
+		g := Install(b, database, fullLanesConfig)
 		g.Start()
-		crowd(b, g, 10_000)
+		fillLanes(b, g, 10_000)
 		b.ResetTimer()
 		signals, answers := stops(b, g, b.N)
 		b.StopTimer()

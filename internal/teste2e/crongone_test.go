@@ -9,9 +9,9 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestAJobWhoseChatIsGoneIsTriedOnceToldAndGoesOnAfterAnEdit blocks the bot in the chat of a job, and kills the process while the first answer is on its
+// TestAJobWhoseChatIsGoneIsTriedOnceReportedAndGoesOnAfterAnEdit blocks the bot in the chat of a job, and kills the process while the first answer is on its
 // way: it is tried again once, the owner hears of it once, later runs send nothing, and an edit of the delivery heals it.
-func TestAJobWhoseChatIsGoneIsTriedOnceToldAndGoesOnAfterAnEdit(t *testing.T) {
+func TestAJobWhoseChatIsGoneIsTriedOnceReportedAndGoesOnAfterAnEdit(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		c := killroom(t, database)
 		c.Telegram.Block(anna)

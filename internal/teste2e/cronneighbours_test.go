@@ -58,8 +58,8 @@ func TestAJobThatHangsCostsOneSlotUntilItsTimeout(t *testing.T) {
 	})
 }
 
-// TestAJobWhoseRowIsBrokenIsShownAndDisturbsNobody spoils rows behind the back of the gateway.
-func TestAJobWhoseRowIsBrokenIsShownAndDisturbsNobody(t *testing.T) {
+// TestAJobWhoseRowIsBrokenIsShownAndDisturbsNoOther spoils rows behind the back of the gateway.
+func TestAJobWhoseRowIsBrokenIsShownAndDisturbsNoOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -104,8 +104,8 @@ func TestAJobWhoseRowIsBrokenIsShownAndDisturbsNobody(t *testing.T) {
 	})
 }
 
-// TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsTold has an agent that kills the gateway that runs it.
-func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsTold(t *testing.T) {
+// TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsNotified has an agent that kills the gateway that runs it.
+func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsNotified(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		script := filepath.Join(t.TempDir(), "killer.sh")
 		if err := os.WriteFile(script, []byte("#!/bin/sh\nkill -9 $PPID\n"), 0o700); err != nil {
@@ -141,8 +141,8 @@ func TestAJobThatEndsTheProcessIsGivenUpAfterThreeCrashesAndItsOwnerIsTold(t *te
 	})
 }
 
-// TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndNobodyElseIsHarmed has an agent that breaks down on each attempt.
-func TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndNobodyElseIsHarmed(t *testing.T) {
+// TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndHarmsNoOther has an agent that breaks down on each attempt.
+func TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndHarmsNoOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()
@@ -161,8 +161,8 @@ func TestAJobWhoseAgentPanicsIsTriedAgainAndThenAnErrorAndNobodyElseIsHarmed(t *
 	})
 }
 
-// TestTenThousandJobsMadeAndRemovedDelayNobody makes and removes jobs as fast as the gateway takes them.
-func TestTenThousandJobsMadeAndRemovedDelayNobody(t *testing.T) {
+// TestTenThousandJobsMadeAndRemovedDelayNoTurn makes and removes jobs as fast as the gateway takes them.
+func TestTenThousandJobsMadeAndRemovedDelayNoTurn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		jobs, workers := number(t, "LANEWAY_TEST_RAPID_JOBS", 500), 8
 		g := Install(t, database, cronConfig)

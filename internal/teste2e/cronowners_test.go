@@ -96,9 +96,9 @@ func thefts() map[string][]theft {
 	}
 }
 
-// TestNobodySeesChangesOrRunsTheJobsOfAnotherOwner tries every method of the table on a job of somebody else, over a credential with every scope that
+// TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother tries every method of the table on a job of somebody else, over a credential with every scope that
 // sees only what is its own.
-func TestNobodySeesChangesOrRunsTheJobsOfAnotherOwner(t *testing.T) {
+func TestNoPrincipalSeesChangesOrRunsTheJobsOfAnother(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, cronConfig)
 		g.Start()

@@ -14,8 +14,8 @@ import (
 	"laneway/internal/signature"
 )
 
-// TestAWebhookIsToldOnceSignedAndOnlyWhereItMay makes a job on the command line whose receiver is down at first.
-func TestAWebhookIsToldOnceSignedAndOnlyWhereItMay(t *testing.T) {
+// TestAWebhookIsCalledOnceSignedAndOnlyWhereItMay makes a job on the command line whose receiver is down at first.
+func TestAWebhookIsCalledOnceSignedAndOnlyWhereItMay(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		const secret = "0123456789abcdef0123456789abcdef"
 		var mu sync.Mutex

@@ -20,8 +20,8 @@ func withTimeout(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-// TestAStrangersFirstConversation is what the README promises: serve without any configuration, send, chat, status, health.
-func TestAStrangersFirstConversation(t *testing.T) {
+// TestAFirstConversation is what the README promises: serve without any configuration, send, chat, status, health.
+func TestAFirstConversation(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "")
 		began := time.Now()
@@ -88,8 +88,8 @@ func TestARealProgramAnswers(t *testing.T) {
 	}
 }
 
-// TestBrokenAgentsHaveOneSentenceAndHarmNobody runs programs and endpoints that fail beside a session that works.
-func TestBrokenAgentsHaveOneSentenceAndHarmNobody(t *testing.T) {
+// TestBrokenAgentsHaveOneSentenceAndHarmNoOtherTurn runs programs and endpoints that fail beside a session that works.
+func TestBrokenAgentsHaveOneSentenceAndHarmNoOtherTurn(t *testing.T) {
 	t.Parallel()
 	model := testmodel.Start(t)
 	config := fmt.Sprintf(`

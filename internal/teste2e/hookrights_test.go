@@ -14,7 +14,7 @@ import (
 const ciSecret = "hook-secret-0123456789-abcdefghijk"
 
 // A hook that may name its session names one of its own agent that nobody else has: everything else is not there, and gets no message.
-func TestAHookThatNamesItsSessionReachesNobodyElses(t *testing.T) {
+func TestAHookThatNamesItsSessionReachesNoOther(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo}, other: {runner: echo}}\n"+
 			"hooks: {ci: {secret: "+ciSecret+", allow_session_key: true}, cd: {secret: "+ciSecret+", allow_session_key: true}, o: {secret: "+ciSecret+", agent: other, allow_session_key: true}}\n")

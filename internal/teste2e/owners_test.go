@@ -132,7 +132,7 @@ func (a *alice) attempts(m gateway.MethodInfo) []map[string]any {
 
 // Two people with tokens that see their own: one tries every method of the table with the other's sessions, jobs, runs and keys. He finds no
 // trace in any answer or event, and changes nothing.
-func TestNobodyReachesWhatBelongsToAnother(t *testing.T) {
+func TestNoPrincipalReachesWhatBelongsToAnother(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		g := Install(t, database, "agents: {main: {runner: echo, script: true}}\nlimits: {cron_writes: 0, chat: 0}\n")
 		g.Start()

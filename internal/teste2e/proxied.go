@@ -20,10 +20,10 @@ func Proxied(tb testing.TB) *Gateway {
 	return g
 }
 
-// CheckStrangers asks a gateway without a credential through a proxy at an address, by every route and by each of the methods: the open routes answer,
+// CheckWithoutCredential asks a gateway without a credential through a proxy at an address, by every route and by each of the methods: the open routes answer,
 // and say nothing about the gateway; all others refuse. That the proxy calls from loopback gives nobody anything, and neither does what a
-// stranger writes into the headers about where they come from.
-func CheckStrangers(tb testing.TB, proxy string, methods []string) {
+// client without a credential writes into the headers about where they come from.
+func CheckWithoutCredential(tb testing.TB, proxy string, methods []string) {
 	tb.Helper()
 	for _, forwarded := range []string{"", "127.0.0.1", "::1, 127.0.0.1"} {
 		for route, want := range map[string]int{
@@ -31,12 +31,12 @@ func CheckStrangers(tb testing.TB, proxy string, methods []string) {
 			"GET /v1/models": 401, "POST /v1/chat/completions": 401, "GET /metrics": 401, "POST /hooks/ci": 401, "POST /hooks/nobody": 401,
 			"GET /debug/pprof/": 404, "GET /debug/vars": 404, "POST /telegram/webhook/default": 404, "GET /v1/admin": 404, "POST /v1/models": 405, "GET /": 302, "GET /ws": 426,
 		} {
-			status, body := askAsStranger(tb, proxy, route, forwarded)
+			status, body := askWithoutCredential(tb, proxy, route, forwarded)
 			if status != want {
 				tb.Errorf("%s with X-Forwarded-For %q: %d %s, want %d", route, forwarded, status, body, want)
 			}
 			if strings.HasPrefix(route, "GET /h") && strings.Contains(strings.ToLower(body), "version") {
-				tb.Errorf("%s tells a stranger %s", route, body)
+				tb.Errorf("%s answers without a credential %s", route, body)
 			}
 		}
 	}
@@ -59,8 +59,8 @@ func CheckStrangers(tb testing.TB, proxy string, methods []string) {
 	}
 }
 
-// askAsStranger makes one request; forwarded is what the stranger says about where they come from.
-func askAsStranger(tb testing.TB, proxy, route, forwarded string) (int, string) {
+// askWithoutCredential makes one request; forwarded is the address that the client claims.
+func askWithoutCredential(tb testing.TB, proxy, route, forwarded string) (int, string) {
 	tb.Helper()
 	method, path, _ := strings.Cut(route, " ")
 	req, err := http.NewRequestWithContext(tb.Context(), method, fmt.Sprintf("http://%s%s", proxy, path), strings.NewReader("{}"))

@@ -36,7 +36,7 @@ func behind(t *testing.T, g *Gateway) string {
 
 // Behind a proxy everybody looks local to the gateway, and nobody is: without a credential each door is closed, and whoever guesses is locked out by
 // where they really come from.
-func TestAProxyMakesNobodyLocal(t *testing.T) {
+func TestAProxyMakesNoClientLocal(t *testing.T) {
 	t.Parallel()
 	g := Proxied(t)
 	proxy := behind(t, g)
@@ -47,7 +47,7 @@ func TestAProxyMakesNobodyLocal(t *testing.T) {
 	if len(methods) < 40 {
 		t.Fatalf("%d methods; that is not the table", len(methods))
 	}
-	CheckStrangers(t, proxy, methods)
+	CheckWithoutCredential(t, proxy, methods)
 	try := func(from, claimed, token string) int {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+proxy+"/v1/models", nil)
 		if err != nil {

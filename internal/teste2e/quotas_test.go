@@ -62,7 +62,7 @@ func TestTurnsAtOnceOfOneCallerAreBounded(t *testing.T) {
 		for left() > calls/2 {
 			most = max(most, active())
 		}
-		// The operator does not stand behind the crowd.
+		// The operator does not wait behind these turns.
 		if _, err := c.Call("chat.send", map[string]any{"sessionKey": "operator", "message": "hello", "idempotencyKey": "operator-1"}, 30*time.Second); err != nil {
 			t.Fatal(err)
 		}

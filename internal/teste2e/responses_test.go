@@ -92,8 +92,8 @@ func TestResponsesContinueAndBranch(t *testing.T) {
 	})
 }
 
-// TestACompletionTellsItsConversationOnce: a request without a session brought its conversation twice to the model.
-func TestACompletionTellsItsConversationOnce(t *testing.T) {
+// TestACompletionAddsToItsConversationOnce: a request without a session brought its conversation twice to the model.
+func TestACompletionAddsToItsConversationOnce(t *testing.T) {
 	model := echoModel(t)
 	g := Install(t, "", providersConfig(model))
 	g.Start()

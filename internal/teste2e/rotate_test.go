@@ -97,7 +97,7 @@ func TestAnotherTokenInTheFileActsWithoutARestart(t *testing.T) {
 }
 
 // A file that a start would refuse changes nothing, and the log says why, without the secret.
-func TestABadTokenFileLocksNobodyOut(t *testing.T) {
+func TestABadTokenFileLocksNoClientOut(t *testing.T) {
 	t.Parallel()
 	const open = "token-for-everybody-Zk7Qw3Rt9Yb2"
 	g := Install(t, "", "")

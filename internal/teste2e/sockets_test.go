@@ -216,9 +216,9 @@ func speak(t *testing.T, g *Gateway, token string, perSecond int, length time.Du
 }
 
 // Whoever is slow to say who they are is closed by the deadlines: 10 s for the headers, 15 s for connect. Honest clients come in all the time.
-func TestSlowStrangersAreClosedAndHoldNobodyUp(t *testing.T) {
+func TestSlowConnectionsWithoutACredentialAreClosedAndDelayNoOther(t *testing.T) {
 	t.Parallel()
-	n := number(t, "LANEWAY_TEST_STRANGERS", 150)
+	n := number(t, "LANEWAY_TEST_UNAUTHENTICATED", 150)
 	g, token, before := calm(t, "")
 
 	const slack = 5 * time.Second
@@ -232,7 +232,7 @@ func TestSlowStrangersAreClosedAndHoldNobodyUp(t *testing.T) {
 		kind := i % 3
 		all.Go(func() {
 			places <- struct{}{}
-			open, err := stranger(g.addr(), kind)
+			open, err := unauthenticated(g.addr(), kind)
 			<-places
 			if err != nil {
 				t.Errorf("stranger %d: %v", i, err)
@@ -249,7 +249,7 @@ func TestSlowStrangersAreClosedAndHoldNobodyUp(t *testing.T) {
 				most[kind].Store(int64(took))
 			}
 			if took > limits[kind]+slack {
-				t.Errorf("a stranger of kind %d was there for %s", kind, took)
+				t.Errorf("a connection of kind %d was there for %s", kind, took)
 			}
 		})
 	}
@@ -274,8 +274,8 @@ func TestSlowStrangersAreClosedAndHoldNobodyUp(t *testing.T) {
 	}
 }
 
-// stranger opens a connection: kind 0 has sent half of the headers, kind 1 and 2 are upgraded.
-func stranger(addr string, kind int) (*bare, error) {
+// unauthenticated opens a connection: kind 0 has sent half of the headers, kind 1 and 2 are upgraded.
+func unauthenticated(addr string, kind int) (*bare, error) {
 	if kind > 0 {
 		return upgrade(addr)
 	}
@@ -477,7 +477,7 @@ func found(c *Client, i int) error {
 }
 
 // A reader that stops is closed with 1013, others notice nothing, and with its cursors it finds every message once.
-func TestAStoppedReaderIsToldAndMissesNothing(t *testing.T) {
+func TestAStoppedReaderIsNotifiedAndMissesNothing(t *testing.T) {
 	t.Parallel()
 	g := Install(t, "", "limits: {chat: 0, max_buffered: 1048576, requests: 0}\nqueue: {cap: 1000}\n")
 	g.env = append(g.env, "LANEWAY_METRICS_LISTEN=main")

@@ -11,7 +11,7 @@ import (
 
 // Bob's token sees its own. He tries to be in Anna's conversation with the bot before she is, and to speak there as the bot; she writes; he finds
 // nothing of it.
-func TestNobodyWaitsInTheSessionOfAChatThatIsToCome(t *testing.T) {
+func TestASessionOfAnotherChatCannotBeTakenInAdvance(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    access: open\n", testtelegram.Config{})
 		c.Model.Answer(storyteller)

@@ -34,9 +34,9 @@ type wantStart struct {
 	close   int
 }
 
-// TestWhoeverComesWhileTheStoreIsOpenedIsToldThatTheGatewayStarts: somebody holds the schema, as another replica that migrates does. Until they let go
+// TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts: somebody holds the schema, as another replica that migrates does. Until they let go
 // every connect is refused as one to be tried again, every other request with 503, and the probes say alive and not ready.
-func TestWhoeverComesWhileTheStoreIsOpenedIsToldThatTheGatewayStarts(t *testing.T) {
+func TestAClientBeforeTheStoreIsOpenLearnsThatTheGatewayStarts(t *testing.T) {
 	t.Parallel()
 	database := testpg.DB(t)
 	db, err := sql.Open("pgx", database)

@@ -116,8 +116,8 @@ func say(t testing.TB, c *Client, session, id, text string) {
 	}
 }
 
-// crowd fills every lane with turns that do not end and lets messages wait behind them: thirty sessions share them in the lane main.
-func crowd(t testing.TB, g *Gateway, waiting int) {
+// fillLanes fills every lane with turns that do not end and lets messages wait behind them: thirty sessions share them in the lane main.
+func fillLanes(t testing.TB, g *Gateway, waiting int) {
 	t.Helper()
 	c := mustDial(t, g, nil)
 	for _, lane := range []string{"subagent", "team", "cron"} {
@@ -148,7 +148,7 @@ func crowd(t testing.TB, g *Gateway, waiting int) {
 	}
 }
 
-const crowdConfig = `
+const fullLanesConfig = `
 lanes: {main: 30, subagent: 2, team: 2, cron: 2}
 queue: {cap: 1000}
 agents: {main: {runner: echo, script: true}}
@@ -195,9 +195,9 @@ const shared = 10
 // TestStopReachesItsTurnWithTenThousandWaiting: every lane is full and ten thousand messages wait, and a stop behaves as if nobody were there.
 func TestStopReachesItsTurnWithTenThousandWaiting(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		g := Install(t, database, crowdConfig)
+		g := Install(t, database, fullLanesConfig)
 		g.Start()
-		crowd(t, g, number(t, "LANEWAY_TEST_WAITING", 10_000))
+		fillLanes(t, g, number(t, "LANEWAY_TEST_WAITING", 10_000))
 		o := OpenOracle(t, g, database)
 		waiting := o.Count("SELECT count(*) FROM inbox WHERE state <> 'done'")
 		signals, answers := stops(t, g, 200)

@@ -159,7 +159,7 @@ func TestATelegramEvening(t *testing.T) {
 		c.Telegram.Press(anna, anna, closer.ID, closer.button(t, "Remove").Data)
 		c.Await("a press of a used button is told so", func() bool { return c.pressAnswers("used or is too old") == 1 })
 		if n := c.pressAnswers("You may not use this"); n != 1 {
-			t.Errorf("a stranger's press was refused %d times", n)
+			t.Errorf("the press of an unknown user was refused %d times", n)
 		}
 		c.Telegram.Say(anna, anna, "/cron rm")
 		c.Says(anna, "Which one?")

@@ -15,7 +15,7 @@ func passing(n int) []testtelegram.Fault {
 	return hanging(n, testtelegram.Fault{Delay: time.Millisecond})
 }
 
-// wantOrder holds that everybody of the crowd read the answers to their messages once each, in the order of the messages.
+// wantOrder holds that every sender got the answers to its messages once each, in the order of the messages.
 func (c *Chatroom) wantOrder(people, messages int) {
 	c.t.Helper()
 	for i := range people {
@@ -39,7 +39,7 @@ func (c *Chatroom) wantOrder(people, messages int) {
 // inside of such a time (Close looks).
 func TestAFifthOfTheSendsIsFlooded(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		c := crowdroom(t, database, "    queue: {debounce_ms: 0}\n")
+		c := loadedChatroom(t, database, "    queue: {debounce_ms: 0}\n")
 		const people, messages = 10, 4
 		for i := range 40 {
 			c.Telegram.Break("sendMessage", append(passing(4), testtelegram.Flood(1+i%3))...)
@@ -214,7 +214,7 @@ func TestRefusedSendsFindAnotherWay(t *testing.T) {
 // One person writes without end. They are told once that it is too much; the others' answers come as if nothing were.
 func TestAFloodOfOnePersonIsTheirOwn(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		c := crowdroom(t, database, "")
+		c := loadedChatroom(t, database, "")
 		c.Start()
 		c.Await("a poll that waits", c.Telegram.Polling)
 		const flood, others = 200, 20

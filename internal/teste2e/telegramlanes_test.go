@@ -9,9 +9,9 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestAChatWaitsForItsLaneLikeEverybody: two people in Telegram and a program on a socket share a lane of one slot. Each is answered, one after the
+// TestAChatWaitsForItsLaneLikeOtherClients: two people in Telegram and a program on a socket share a lane of one slot. Each is answered, one after the
 // other; one whose socket or poll is over meanwhile is answered, too; and the channel's own queue takes no more than its own cap.
-func TestAChatWaitsForItsLaneLikeEverybody(t *testing.T) {
+func TestAChatWaitsForItsLaneLikeOtherClients(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7, 8]\n    queue: {mode: queue, cap: 2, drop: new, debounce_ms: 0}\n", testtelegram.Config{Drafts: true})
 		c.env = append(c.env, "LANEWAY_LANE_MAIN=1")

@@ -15,8 +15,8 @@ const hundred = 100
 func personOf(i int) int64    { return int64(1000 + i) }
 func questionOf(i int) string { return fmt.Sprintf("question %03d.", i) }
 
-// crowdroom is a chatroom whose bot talks to the crowd; settings are further lines below channels.telegram. It is not started.
-func crowdroom(t *testing.T, database, settings string) *Chatroom {
+// loadedChatroom is a chatroom whose bot answers many users; settings are further lines below channels.telegram. It is not started.
+func loadedChatroom(t *testing.T, database, settings string) *Chatroom {
 	t.Helper()
 	c := openChatroom(t, database, "    access: open\n"+settings, testtelegram.Config{Drafts: true})
 	c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
@@ -35,7 +35,7 @@ func (c *Chatroom) ask() {
 	}
 }
 
-// answered counts the answers to the crowd: how many people have none, how many have more than one, and the most that one has.
+// answered counts the answers to all users: how many people have none, how many have more than one, and the most that one has.
 func (c *Chatroom) answered() (missing, doubled, most int) {
 	for i := range hundred {
 		n := c.Count(personOf(i), questionOf(i))
@@ -81,7 +81,7 @@ func (c *Chatroom) restartsAndAnswersOnce() time.Duration {
 // A hundred messages were handed over and not one is stored when the process is killed.
 func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		c := crowdroom(t, database, "")
+		c := loadedChatroom(t, database, "")
 		c.Start()
 		c.Await("a poll that waits", c.Telegram.Polling)
 		release := c.lockDatabase(withTimeout(t, time.Minute))
@@ -102,7 +102,7 @@ func TestAHundredMessagesOutliveAKillBeforeTheCommit(t *testing.T) {
 // over again.
 func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		c := crowdroom(t, database, "")
+		c := loadedChatroom(t, database, "")
 		c.ask()
 		c.Telegram.Break("getUpdates", append([]testtelegram.Fault{{Delay: time.Millisecond}}, hanging(100, testtelegram.Fault{Hang: true})...)...)
 		c.Start()
@@ -123,7 +123,7 @@ func TestAHundredMessagesThatComeAgainAreKnown(t *testing.T) {
 // one answer.
 func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		c := crowdroom(t, database, fmt.Sprintf("lanes: {main: %d}\n", hundred))
+		c := loadedChatroom(t, database, fmt.Sprintf("lanes: {main: %d}\n", hundred))
 		thinking := make(chan struct{})
 		c.Model.Answer(func(call testmodel.Call) testmodel.Reply {
 			<-thinking
@@ -172,7 +172,7 @@ func TestAHundredAnswersThatWereNotWrittenDownAreMadeAgain(t *testing.T) {
 // finished turns, and a kill doubles at most one answer in a chat.
 func TestAHundredAnswersOutliveKillsWhileTheyGoOut(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
-		c := crowdroom(t, database, "")
+		c := loadedChatroom(t, database, "")
 		c.Start()
 		c.ask()
 		began := time.Now()

@@ -10,9 +10,9 @@ import (
 	"laneway/internal/testtelegram"
 )
 
-// TestRefusalsOfAFullQueueAreToldWithTheirNumber lets a full queue refuse several messages of a person: they are told once per burst, with the number, and
+// TestRefusalsOfAFullQueueAreReportedWithTheirNumber lets a full queue refuse several messages of a person: they are told once per burst, with the number, and
 // again when more are refused later.
-func TestRefusalsOfAFullQueueAreToldWithTheirNumber(t *testing.T) {
+func TestRefusalsOfAFullQueueAreReportedWithTheirNumber(t *testing.T) {
 	onBothStores(t, func(t *testing.T, database string) {
 		c := openChatroom(t, database, "    allow: [7, 8]\n    queue: {mode: queue, cap: 1, drop: new, debounce_ms: 0}\n", testtelegram.Config{Drafts: true})
 		var calls atomic.Int64

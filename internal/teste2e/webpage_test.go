@@ -39,7 +39,7 @@ func sent(t *testing.T, method, url string, header map[string]string) (int, stri
 
 // A page of any site can make the browser of the operator ask as often as it likes. It has no secret to present, so none of its requests is a failed
 // login, and the operator's address stays open. Wrong secrets lock it out as before.
-func TestAPageThatPresentsNoSecretLocksNobodyOut(t *testing.T) {
+func TestAPageThatPresentsNoSecretLocksNoAddressOut(t *testing.T) {
 	t.Parallel()
 	g := Proxied(t)
 	proxy := "http://" + behind(t, g)

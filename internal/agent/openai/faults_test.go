@@ -149,7 +149,7 @@ func TestRetryAfterIsKept(t *testing.T) {
 	}
 }
 
-func TestALongRetryAfterIsLeftToWhoeverScheduledTheTurn(t *testing.T) {
+func TestALongRetryAfterIsLeftToTheCallerOfTheTurn(t *testing.T) {
 	t.Parallel()
 	reply := testmodel.Reply{Status: 429, Header: map[string]string{"Retry-After": "3600"}}
 	bubble(t, openai.Config{}, always(reply), func(h heard, calls []testmodel.Call) {

@@ -85,7 +85,7 @@ func TestReplicasShareTheirLimits(t *testing.T) {
 	})
 }
 
-func TestAnOutageKeepsNobodyOut(t *testing.T) {
+func TestAnOutageLocksNoAddressOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &pot{down: true, names: map[string]bool{}}
@@ -105,7 +105,7 @@ func TestAnOutageKeepsNobodyOut(t *testing.T) {
 	})
 }
 
-// Bytes are taken in pieces of any size: three replicas together allow what one allowance holds, and a large call waits until there is room for it.
+// Bytes are taken in pieces of any size: three replicas together allow what one allowance holds, and a large call waits until there is fakeSession for it.
 func TestReplicasShareTheirBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,17 +12,17 @@ import (
 	"laneway/internal/store"
 )
 
-// newCompactCompany is a company whose runs are one row.
-func newCompactCompany(t *testing.T) *company {
+// newCompactNodes are nodes whose runs are one row.
+func newCompactNodes(t *testing.T) *nodesOfTest {
 	t.Helper()
 	s, url := cronStore(t)
-	return &company{t: t, url: url, s: s}
+	return &nodesOfTest{t: t, url: url, s: s}
 }
 
 // TestAnIsolatedRunIsOneRow: from its claim to its end a run writes no row of a session, a message, a run or a transcript.
 func TestAnIsolatedRunIsOneRow(t *testing.T) {
 	t.Parallel()
-	c := newCompactCompany(t)
+	c := newCompactNodes(t)
 	const jobs = 200
 	var all errgroup.Group
 	for _, l := range c.launchedJobs(jobs) {
@@ -51,7 +51,7 @@ func TestAnIsolatedRunIsOneRow(t *testing.T) {
 // TestRunsAreMessagesWhileAnOlderNodeLives: a process of an earlier release sweeps and stops messages only.
 func TestRunsAreMessagesWhileAnOlderNodeLives(t *testing.T) {
 	t.Parallel()
-	c := newCompactCompany(t)
+	c := newCompactNodes(t)
 	exec(t, c.url, `INSERT INTO nodes (id, lease_until) VALUES ('old', 9999999999999)`)
 	addJobs(t, c.url, 3)
 	list := claimAll(t, c.s)
@@ -68,7 +68,7 @@ func TestRunsAreMessagesWhileAnOlderNodeLives(t *testing.T) {
 // TestACleanEndLeavesMessages: what a node leaves can be taken over by a process of an earlier release.
 func TestACleanEndLeavesMessages(t *testing.T) {
 	t.Parallel()
-	c := newCompactCompany(t)
+	c := newCompactNodes(t)
 	list := c.launchedJobs(3)
 	if _, err := c.s.Start(t.Context(), startOf(list[0])); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestACleanEndLeavesMessages(t *testing.T) {
 // TestCompactRunsThatCannotEndTogetherEndAlone: a group writes the runs that it may end, and nothing of the others.
 func TestCompactRunsThatCannotEndTogetherEndAlone(t *testing.T) {
 	t.Parallel()
-	c := newCompactCompany(t)
+	c := newCompactNodes(t)
 	list := c.launchedJobs(6)
 	ends := make([]store.FinishParams, len(list))
 	for i, l := range list {
@@ -111,7 +111,7 @@ func TestCompactRunsThatCannotEndTogetherEndAlone(t *testing.T) {
 // each run ends once.
 func TestEndsOfCompactRunsMeetWhatExpandsThem(t *testing.T) {
 	t.Parallel()
-	c := newCompactCompany(t)
+	c := newCompactNodes(t)
 	const jobs = 120
 	var all errgroup.Group
 	for i, l := range c.launchedJobs(jobs) {

@@ -18,7 +18,7 @@ import (
 )
 
 // begin starts a run and returns its end, which has what the store remembers of the start.
-func (c *company) begin(l cron.Launched) store.FinishParams {
+func (c *nodesOfTest) begin(l cron.Launched) store.FinishParams {
 	c.t.Helper()
 	started, err := c.s.Start(c.t.Context(), startOf(l))
 	if err != nil {
@@ -46,7 +46,7 @@ func TestTheEndOfARunAsItBeganIsOneStatement(t *testing.T) {
 	if err := s.Register(t.Context(), store.Node{ID: "n1", Lease: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	c := &company{t: t, url: url, s: s}
+	c := &nodesOfTest{t: t, url: url, s: s}
 	for i, l := range c.launchedJobs(2) {
 		end := c.begin(l)
 		if i == 1 {
@@ -88,7 +88,7 @@ func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)
 // TestAnEndForgetsNoChangeOfItsJob: what was changed between start and end stays, and the end counts on what is there.
 func TestAnEndForgetsNoChangeOfItsJob(t *testing.T) {
 	t.Parallel()
-	c := newCompactCompany(t)
+	c := newCompactNodes(t)
 	list := c.launchedJobs(4)
 	ends := make([]store.FinishParams, len(list))
 	for i, l := range list {
@@ -111,7 +111,7 @@ func TestAnEndForgetsNoChangeOfItsJob(t *testing.T) {
 // TestAnEndIsNotWrittenForWhatIsNotAsItBegan: a claim that holds no more, rows that another transaction has locked, a run that has rows of its own now.
 func TestAnEndIsNotWrittenForWhatIsNotAsItBegan(t *testing.T) {
 	t.Parallel()
-	c := newCompactCompany(t)
+	c := newCompactNodes(t)
 	list := c.launchedJobs(6)
 	ends := make([]store.FinishParams, len(list))
 	for i, l := range list {
@@ -137,7 +137,7 @@ func TestAnEndIsNotWrittenForWhatIsNotAsItBegan(t *testing.T) {
 // TestTwoRunsOfAJobEndTogether: the second one counts on what the first has written.
 func TestTwoRunsOfAJobEndTogether(t *testing.T) {
 	t.Parallel()
-	c := newCompactCompany(t)
+	c := newCompactNodes(t)
 	first := c.launchedJobs(1)[0]
 	exec(t, c.url, `UPDATE cron_jobs SET next_run_at = 2000000, next_slot = 2000000`)
 	second := claimAll(t, c.s)[0]
@@ -150,7 +150,7 @@ func TestTwoRunsOfAJobEndTogether(t *testing.T) {
 // TestRunsOfChangingJobsEndOnceEach: edits come between starts and ends at any moment, and no count is lost.
 func TestRunsOfChangingJobsEndOnceEach(t *testing.T) {
 	t.Parallel()
-	c := newCompactCompany(t)
+	c := newCompactNodes(t)
 	const jobs = 100
 	var all errgroup.Group
 	for _, l := range c.launchedJobs(jobs) {

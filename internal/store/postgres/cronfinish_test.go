@@ -33,7 +33,7 @@ func endOf(l cron.Launched) store.FinishParams {
 }
 
 // launchedJobs are runs of jobs 1 to n, in this order, none of which has begun.
-func (c *company) launchedJobs(n int) []cron.Launched {
+func (c *nodesOfTest) launchedJobs(n int) []cron.Launched {
 	c.t.Helper()
 	addJobs(c.t, c.url, n)
 	list := make([]cron.Launched, n)
@@ -48,7 +48,7 @@ func (c *company) launchedJobs(n int) []cron.Launched {
 }
 
 // lockWith holds what a statement locks until the test is over.
-func (c *company) lockWith(sql string, args ...any) {
+func (c *nodesOfTest) lockWith(sql string, args ...any) {
 	c.t.Helper()
 	conn := connect(c.t, c.url)
 	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
@@ -61,17 +61,17 @@ func (c *company) lockWith(sql string, args ...any) {
 	}
 }
 
-func newCronCompany(t *testing.T) *company {
+func newCronNodes(t *testing.T) *nodesOfTest {
 	t.Helper()
 	s, url := cronStore(t)
 	exec(t, url, `UPDATE nodes SET compact = 0`) // so that runs have rows of their own
-	return &company{t: t, url: url, s: s}
+	return &nodesOfTest{t: t, url: url, s: s}
 }
 
 // TestAttemptsEndTogetherEachUnderItsFence: a group writes run, ledger and job of each attempt that it may end, and nothing of the others.
 func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
 	t.Parallel()
-	c := newCronCompany(t)
+	c := newCronNodes(t)
 	list := c.launchedJobs(8)
 	ends := make([]store.FinishParams, 0, len(list)+1)
 	for i, l := range list {
@@ -109,7 +109,7 @@ func TestAttemptsEndTogetherEachUnderItsFence(t *testing.T) {
 // TestAttemptsThatBeginTogetherAreInTheLedger: each row has when and where its attempt began; a fenced attempt writes nothing.
 func TestAttemptsThatBeginTogetherAreInTheLedger(t *testing.T) {
 	t.Parallel()
-	c := newCronCompany(t)
+	c := newCronNodes(t)
 	list := c.launchedJobs(4)
 	starts := make([]store.StartParams, len(list))
 	for i, l := range list {
@@ -132,7 +132,7 @@ func TestAttemptsThatBeginTogetherAreInTheLedger(t *testing.T) {
 // TestAJobThatChangesWithItsRunIsWrittenAsAWhole: what the end of a run changes beyond the usual counters reaches the row, in a group, too.
 func TestAJobThatChangesWithItsRunIsWrittenAsAWhole(t *testing.T) {
 	t.Parallel()
-	c := newCronCompany(t)
+	c := newCronNodes(t)
 	list := c.launchedJobs(3)
 	ends := make([]store.FinishParams, len(list))
 	for i, l := range list {
@@ -164,7 +164,7 @@ func TestAJobThatChangesWithItsRunIsWrittenAsAWhole(t *testing.T) {
 // TestManyAttemptsAtOnceAllEnd: concurrent starts and ends, in any grouping.
 func TestManyAttemptsAtOnceAllEnd(t *testing.T) {
 	t.Parallel()
-	c := newCronCompany(t)
+	c := newCronNodes(t)
 	const jobs = 200
 	var all errgroup.Group
 	for _, l := range c.launchedJobs(jobs) {

@@ -18,16 +18,16 @@ import (
 	"laneway/internal/testpg"
 )
 
-// company is a store with two living nodes and sessions by name.
-type company struct {
+// nodesOfTest is a store with two living nodes and sessions by name.
+type nodesOfTest struct {
 	t   *testing.T
 	url string
 	s   *postgres.Store
 }
 
-func newCompany(t *testing.T) *company {
+func newNodesOfTest(t *testing.T) *nodesOfTest {
 	t.Helper()
-	c := &company{t: t, url: testpg.DB(t)}
+	c := &nodesOfTest{t: t, url: testpg.DB(t)}
 	c.s = open(t, postgres.Config{URL: c.url})
 	t.Cleanup(func() { _ = c.s.Close() })
 	for _, id := range []string{"n", "other", "dead"} {
@@ -41,7 +41,7 @@ func newCompany(t *testing.T) *company {
 func named(name string) chat.SessionKey { return chat.SessionKey{Agent: "main", Rest: name} }
 
 // accept takes message <name>-<n> into the session of that name.
-func (c *company) accept(node, name string, n int) store.Claim {
+func (c *nodesOfTest) accept(node, name string, n int) store.Claim {
 	c.t.Helper()
 	a, err := c.s.Accept(c.t.Context(), message(node, named(name), fmt.Sprintf("%s-%d", name, n)))
 	if err != nil {
@@ -68,7 +68,7 @@ func finishOp(claim store.Claim, run string) store.FinishParams {
 	}
 }
 
-func (c *company) start(claim store.Claim, run string, seqs ...int64) {
+func (c *nodesOfTest) start(claim store.Claim, run string, seqs ...int64) {
 	c.t.Helper()
 	if _, err := c.s.Start(c.t.Context(), starting(claim, run, seqs...)); err != nil {
 		c.t.Fatal(err)
@@ -76,7 +76,7 @@ func (c *company) start(claim store.Claim, run string, seqs ...int64) {
 }
 
 // lock holds the row of a session until the test is over.
-func (c *company) lock(name string) {
+func (c *nodesOfTest) lock(name string) {
 	c.t.Helper()
 	conn := connect(c.t, c.url)
 	c.t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(c.t.Context())) })
@@ -89,7 +89,7 @@ func (c *company) lock(name string) {
 	}
 }
 
-func (c *company) wantDone(got []bool, err error, want ...bool) {
+func (c *nodesOfTest) wantDone(got []bool, err error, want ...bool) {
 	c.t.Helper()
 	if err != nil {
 		c.t.Fatal(err)
@@ -100,7 +100,7 @@ func (c *company) wantDone(got []bool, err error, want ...bool) {
 }
 
 // wantRows compares the rows of a query as text.
-func (c *company) wantRows(sql string, want ...string) {
+func (c *nodesOfTest) wantRows(sql string, want ...string) {
 	c.t.Helper()
 	var got []string
 	for _, row := range query(c.t, c.url, sql) {
@@ -114,7 +114,7 @@ func (c *company) wantRows(sql string, want ...string) {
 // TestAcceptTogetherLeavesOutWhatIsNotStraight: a group stores what it can, in one transaction, and nothing at all of the others.
 func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 	t.Parallel()
-	c := newCompany(t)
+	c := newNodesOfTest(t)
 	for _, name := range []string{"old", "full", "twice", "locked", "foreign"} {
 		c.accept("n", name, 1)
 	}
@@ -157,7 +157,7 @@ func TestAcceptTogetherLeavesOutWhatIsNotStraight(t *testing.T) {
 // TestStartTogetherKeepsTheFenceOfEach: a claim that does not hold begins nothing and delays no other start.
 func TestStartTogetherKeepsTheFenceOfEach(t *testing.T) {
 	t.Parallel()
-	c := newCompany(t)
+	c := newNodesOfTest(t)
 	claims := map[string]store.Claim{}
 	for _, name := range []string{"good", "stale", "foreign", "ended", "running", "locked", "two"} {
 		claims[name] = c.accept("n", name, 1)
@@ -192,7 +192,7 @@ func TestStartTogetherKeepsTheFenceOfEach(t *testing.T) {
 // TestFinishTogetherKeepsTheFenceOfEach: what a fenced run would have written is nowhere, and the others have ended.
 func TestFinishTogetherKeepsTheFenceOfEach(t *testing.T) {
 	t.Parallel()
-	c := newCompany(t)
+	c := newNodesOfTest(t)
 	claims := map[string]store.Claim{}
 	for _, name := range []string{"good", "stale", "over", "locked", "more"} {
 		claims[name] = c.accept("n", name, 1)
@@ -230,7 +230,7 @@ func TestFinishTogetherKeepsTheFenceOfEach(t *testing.T) {
 // TestALockedSessionHoldsUpItselfOnly: while another transaction locks the row of one session, turns of the others continue, and its own continues afterwards.
 func TestALockedSessionHoldsUpItselfOnly(t *testing.T) {
 	t.Parallel()
-	c := newCompany(t)
+	c := newNodesOfTest(t)
 	c.accept("n", "locked", 1)
 	blocker := connect(t, c.url)
 	defer func() { _ = blocker.Close(context.WithoutCancel(t.Context())) }()

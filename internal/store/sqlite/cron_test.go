@@ -250,8 +250,8 @@ func TestAFailedClaimLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestTextsNobodyCanReadSurviveAChange: to pause a broken job must not destroy what could be repaired.
-func TestTextsNobodyCanReadSurviveAChange(t *testing.T) {
+// TestTextsThatCannotBeReadSurviveAChange: to pause a broken job must not destroy what could be repaired.
+func TestTextsThatCannotBeReadSurviveAChange(t *testing.T) {
 	t.Parallel()
 	s, now := withJobs(t, 1)
 	const broken = `{"kind":"lunar","phase":"full"}`
