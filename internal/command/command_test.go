@@ -71,7 +71,9 @@ func (h *fakeBackend) AddJob(_ context.Context, _ command.Call, n command.NewJob
 	j.State.NextRunAt = fire.At
 	return cron.Put{Job: j, Created: n.Key == "", Updated: n.Key != ""}, h.note(fmt.Sprintf("add %s %t %q%s", n.Schedule.Signature(), n.Reminder, n.Text, n.Key))
 }
+
 func (h *fakeBackend) Jobs(context.Context, command.Call) ([]cron.Job, error) { return h.jobs, h.err }
+
 func (h *fakeBackend) RemoveJob(_ context.Context, _ command.Call, id string) error {
 	return h.note("rm " + id)
 }
@@ -116,9 +118,11 @@ func (h *fakeBackend) Queue(context.Context, command.Call) (command.QueueReport,
 func (h *fakeBackend) SetMode(_ context.Context, _ command.Call, m chat.QueueMode) error {
 	return h.note("mode " + string(m))
 }
+
 func (h *fakeBackend) ClearQueue(context.Context, command.Call) (int, error) {
 	return 3, h.note("clear")
 }
+
 func (h *fakeBackend) AnswerQuestion(_ context.Context, _ command.Call, a command.QuestionAnswer) (string, error) {
 	return fmt.Sprintf("question %s: %t %d", a.ID, a.Allow, a.Option), h.note("answer " + a.ID)
 }

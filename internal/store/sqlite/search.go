@@ -282,6 +282,12 @@ func scanPlaced(row scanner) (h store.Hit, place int64, visible bool, err error)
 
 func hitPlaces(h *store.Hit) []any {
 	e := &h.Entry
-	return []any{keyColumn{&h.Session}, &h.SessionID, &h.Principal, &e.Seq, &e.RunID, &e.Role, &e.Text, jsonColumn{&e.Sender}, &e.Tokens, &e.StopReason,
-		&e.Command, timeColumn{&e.At}}
+	return []any{
+		keyColumn{&h.Session},
+		&h.SessionID, &h.Principal, &e.Seq, &e.RunID, &e.Role, &e.Text,
+		jsonColumn{&e.Sender},
+		&e.Tokens, &e.StopReason,
+		&e.Command,
+		timeColumn{&e.At},
+	}
 }
