@@ -41,7 +41,7 @@ func refuse(w http.ResponseWriter, r *http.Request, e *fault.Error) {
 // the gateway begins to stop: answers that are still waited for end then.
 func (s *Server) routes(base, waits context.Context) http.Handler {
 	r := chi.NewRouter()
-	r.Use(s.counted, s.recoverer, middleware.GetHead, s.upgrades(base), s.inTime, s.opened)
+	r.Use(answersUnread, s.counted, s.recoverer, middleware.GetHead, s.upgrades(base), s.inTime, s.opened)
 	r.Get("/healthz", s.health.healthz)
 	r.Get("/health", s.health.healthz)
 	r.Get("/readyz", s.health.readyz)
@@ -206,6 +206,24 @@ func (s *Server) inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		httpbody.SetReadDeadline(w, s.cfg.Deadlines.Message)
 		next.ServeHTTP(w, r)
+	})
+}
+
+// unreadWait bounds how long [answersUnread] looks for a byte that a request did not read.
+const unreadWait = 50 * time.Millisecond
+
+// answersUnread lets a client read the answer to a request whose body was not read as a whole: to close a TCP connection with unread bytes resets it, and a reset
+// destroys an answer that is still on its way. The HTTP server waits for half a second before it closes such a connection, but not when the request says
+// `Connection: close`, as the requests of proxies do. A reader that is over its limit makes the server wait there too. It is the first of the handlers, because
+// only the writer of the server itself takes part in this.
+func answersUnread(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := r.Body
+		next.ServeHTTP(w, r)
+		if r.Close && r.ContentLength != 0 {
+			httpbody.SetReadDeadline(w, unreadWait)
+			_, _ = http.MaxBytesReader(w, body, 0).Read(make([]byte, 1)) //nolint:errcheck // the end of the body, and a body that does not come, need nothing
+		}
 	})
 }
 
