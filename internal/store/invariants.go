@@ -79,10 +79,10 @@ func messageInvariants() []Invariant {
 		{ID: "I6.receipt", Rule: "Delivered means that the provider's id is known.", SQL: `
 			SELECT 'I6.receipt', id, run_id FROM outbox
 			WHERE state = 'delivered' AND coalesce(provider_id, '') = ''`},
-		{ID: "I10.queue", Rule: "No more messages wait for a turn of their own than the queue has places.", Params: []string{"cap"}, SQL: `
-			SELECT 'I10.queue', session_key, count(*) FROM inbox
-			WHERE state = 'waiting' AND coalesce(run_id, '') = ''
-			GROUP BY session_key HAVING count(*) > :cap`},
+		{ID: "I10.queue", Rule: "No more messages wait for a turn of their own than the queue has places, without those of jobs, which the queue never refuses.", Params: []string{"cap"}, SQL: `
+			SELECT 'I10.queue', i.session_key, count(*) FROM inbox i
+			WHERE i.state = 'waiting' AND coalesce(i.run_id, '') = '' AND NOT EXISTS (SELECT 1 FROM cron_run_logs c WHERE c.id = i.message_id)
+			GROUP BY i.session_key HAVING count(*) > :cap`},
 	}
 }
 

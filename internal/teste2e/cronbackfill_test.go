@@ -93,3 +93,24 @@ func readersOfTheTrigger(t *testing.T, c *Client, job string, slot int64) {
 		t.Errorf("cancelling what has ended: %+v %v", cancelled, err)
 	}
 }
+
+// Doctor and the oracle took the runs of a backfill that wait in one session for a queue beyond its cap.
+func TestABackfillThatWaitsIsNoQueueBeyondItsCap(t *testing.T) {
+	onBothStores(t, func(t *testing.T, database string) {
+		g := Install(t, database, cronConfig)
+		g.Start()
+		c, o := connect(t, g), OpenOracle(t, g, database)
+		const runs = 40 // more than any queue here has places
+		j := addJob(t, c, "hourly", map[string]any{"kind": "cron", "expr": "0 * * * *"}, saying("sleep 1h"))
+		last := time.Now().Truncate(time.Hour)
+		var a backfillAnswer
+		err := c.Into(&a, "cron.backfill", map[string]any{"id": j.ID, "fromMs": last.Add((1 - runs) * time.Hour).UnixMilli(), "toMs": last.UnixMilli()})
+		if err != nil || a.Enqueued != runs {
+			t.Fatalf("%d enqueued, want %d: %v", a.Enqueued, runs, err)
+		}
+		if n := o.Count("SELECT count(*) FROM inbox WHERE state = 'waiting'"); n < runs-1 {
+			t.Fatalf("%d messages wait, want at least %d", n, runs-1)
+		}
+		o.Check(cronLease)
+	})
+}
