@@ -29,7 +29,7 @@ SKIPRACE := ^(TestStore|TestConformance)$$/([^e]|[^c]e|[^a]ce)$$|^($(SLOW)|$(LON
 RACE    := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 # How many parallel tests of a package run at once, and of internal/teste2e, whose real processes wait for most of their time.
 TOGETHER ?= 6
-WAITING  ?= 14
+WAITING  ?= 8
 LINT    := $(GO) tool -modfile=tools/go.mod golangci-lint
 TESTPG  := $(GO) run ./cmd/testpg -no-fsync --
 

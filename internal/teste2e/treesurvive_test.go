@@ -86,7 +86,7 @@ func TestATreeSurvivesTheEndOfItsProcess(t *testing.T) {
 func survived(t *testing.T, g *Gateway, database, session, root string) {
 	t.Helper()
 	c, o := mustDial(t, g, nil), OpenOracle(t, g, database)
-	eventually(t, "the root is answered and the announcement is read", 60*time.Second, func() bool {
+	eventually(t, "the root is answered and the announcement is read", 120*time.Second, func() bool {
 		text := historyOf(t, c, session)
 		return strings.Contains(text, "assistant: done") && strings.Contains(text, "assistant: Read.")
 	})

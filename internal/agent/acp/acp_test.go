@@ -273,7 +273,7 @@ func TestAStopAnswersAnOpenQuestionAsCancelled(t *testing.T) {
 // TestABurstOfUpdatesArrivesWhole: the queue of the SDK takes 1,024 of them and closes the connection then.
 func TestABurstOfUpdatesArrivesWhole(t *testing.T) {
 	t.Parallel()
-	const n = 20_000
+	const n = 5_000
 	got, err := run(t, open(t, script{Burst: n}, acp.Config{}), request("a", "run", "go"))
 	if err != nil || got.Text != strings.Repeat("x", n) {
 		t.Errorf("got %d characters and %v, want %d", len(got.Text), err, n)
