@@ -266,7 +266,7 @@ func TestASecondSignalEndsTheDrainAtOnce(t *testing.T) {
 		g.Signal(syscall.SIGTERM)
 		eventually(t, "the gateway says that it drains", 10*time.Second, func() bool { code, _ := g.Get("/readyz"); return code == 503 })
 		g.Signal(syscall.SIGTERM)
-		if took, _ := g.WaitExit(10 * time.Second); took > 3*time.Second {
+		if took, _ := g.WaitExit(10 * time.Second); took > 6*time.Second {
 			t.Errorf("the second signal took %s", took)
 		}
 	})
