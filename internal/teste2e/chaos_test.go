@@ -29,6 +29,7 @@ type sender struct {
 	url      *atomic.Value
 	token    string
 	accepted atomic.Int64 // texts 0 to accepted-1
+	busy     atomic.Int64 // answers of a gateway by which the session has unfinished work
 	refused  atomic.Pointer[WireError]
 	doubtful bool // the last call got no answer: whether its text was accepted is known when it is sent again
 }
@@ -80,6 +81,7 @@ func (s *sender) say(c *Client, i int64) bool {
 		if r.Session == nil || r.Session.QueueDepth < 3 {
 			break
 		}
+		s.busy.Add(1)
 		pauseABit()
 	}
 	text, _ := s.text(i)
@@ -90,6 +92,7 @@ func (s *sender) say(c *Client, i int64) bool {
 		case err == nil:
 			s.doubtful = false
 			s.accepted.Add(1)
+			s.busy.Add(1)
 			return true
 		case !errors.As(err, &refusal):
 			s.doubtful = true
@@ -179,13 +182,22 @@ func TestKillAtAnyPointLosesNothingAndKeepsTheOrder(t *testing.T) {
 			}
 			return n
 		}
+		busy := func() (n int64) {
+			for _, s := range senders {
+				n += s.busy.Load()
+			}
+			return n
+		}
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		dice := rand.New(rand.NewPCG(seed, 1))
 		found := met{states: map[string]int{}}
-		for range kills {
-			wait := time.NewTimer(time.Duration(50+dice.IntN(550)) * time.Millisecond)
-			<-wait.C
+		for i := range kills {
+			if i%10 != 9 { // each tenth kill may meet a start, the others a gateway with work, however slow the machine is
+				before := busy()
+				eventually(t, "the gateway has work", 30*time.Second, func() bool { return busy() >= before+3 })
+			}
+			pauseFor(time.Duration(dice.IntN(550)) * time.Millisecond)
 			g.Kill()
 			found.look(t, g, database)
 			g.Start()
