@@ -1,18 +1,14 @@
 package storetest
 
 import (
-	"cmp"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"laneway/internal/chat"
 	"laneway/internal/cron"
 	"laneway/internal/store"
-	"laneway/internal/words"
 )
 
 func searchTests() []test {
@@ -35,57 +31,6 @@ func searchTests() []test {
 		{"TheIndexChangesNoResult", searchModel},
 		{"IndexersAtOnceIndexEachEntryOnce", searchIndexersAtOnce},
 	}
-}
-
-// says adds one entry to a transcript, a second later than the one before.
-func (w *world) says(key chat.SessionKey, principal, text string) {
-	w.Helper()
-	w.clock.advance(time.Second)
-	_, err := w.st.AppendTranscript(w.ctx, key, principal, []chat.TranscriptEntry{{Role: chat.RoleUser, Text: text}})
-	w.ok(err)
-}
-
-func (w *world) search(text string, q store.SearchQuery) store.SearchResult {
-	w.Helper()
-	var err error
-	q.Words, err = words.Parse(text)
-	w.ok(err)
-	out, err := w.st.SearchTranscripts(w.ctx, q)
-	w.ok(err)
-	return out
-}
-
-// finds expects the texts of the hits, and that nothing is missing.
-func (w *world) finds(text string, q store.SearchQuery, want ...string) {
-	w.Helper()
-	got := w.search(text, q)
-	equal(w, "found by "+text, hitTexts(got.Hits), want)
-	equal(w, "more than that", got.More, false)
-}
-
-func hitTexts(hits []store.Hit) (list []string) {
-	for _, h := range hits {
-		list = append(list, h.Entry.Text)
-	}
-	return list
-}
-
-func (w *world) index() int {
-	w.Helper()
-	n, err := w.st.IndexTranscripts(w.ctx)
-	w.ok(err)
-	return n
-}
-
-// beforeAndAfter checks with nothing in the index, with everything in it, and with one entry behind it.
-func (w *world) beforeAndAfter(check func(when string)) {
-	w.Helper()
-	check("without an index")
-	w.index()
-	check("indexed")
-	equal(w, "indexed again", w.index(), 0)
-	w.says(w.key(), "nobody in particular", "something else")
-	check("with an entry behind the index")
 }
 
 func searchNewestFirst(w *world) {
@@ -209,20 +154,6 @@ func searchSummaries(w *world) {
 	if n := w.indexed(); n >= 0 {
 		equal(w, "entries of the index", n, int64(1+summaries)) // without the last entry
 	}
-}
-
-// indexed counts the entries of the index; -1 = there is none.
-func (w *world) indexed() int64 {
-	w.Helper()
-	table := map[string]string{"sqlite": "transcript_words_docsize", "postgres": "search_entries"}[w.st.Kind()]
-	if table == "" {
-		return -1
-	}
-	n, ok := w.h.Query(w.tb, "SELECT count(*) FROM "+table)[0][0].(int64)
-	if !ok {
-		w.Fatalf("the count is no number")
-	}
-	return n
 }
 
 func searchDeleted(w *world) {
@@ -388,103 +319,4 @@ func searchManySessions(w *world) {
 		equal(w, "of ann", hitTexts(w.search("needle", store.SearchQuery{Visible: "ann", Limit: 100}).Hits), want[:100])
 		w.finds("number000", store.SearchQuery{Visible: "ann"}, "needle number000")
 	})
-}
-
-// modelEntry is an entry as searchModel expects it.
-type modelEntry struct {
-	key       chat.SessionKey
-	principal string
-	text      string
-	at        time.Time
-}
-
-// searchModel does random things and compares each search with a list.
-func searchModel(w *world) {
-	rnd := rand.New(rand.NewPCG(23, 42)) //nolint:gosec // a repeatable test
-	keys := []chat.SessionKey{w.key(), w.key(), w.key(), w.key()}
-	owners := map[chat.SessionKey]string{}
-	vocabulary := []string{"alpha", "alphabet", "beta", "gamma", "delta", "Ünder", "京都", "do"}
-	var model []modelEntry
-	removed := func(key chat.SessionKey) {
-		model = slices.DeleteFunc(model, func(e modelEntry) bool { return e.key == key })
-		delete(owners, key)
-	}
-	for step := range 400 {
-		key := keys[rnd.IntN(len(keys))]
-		switch n := rnd.IntN(20); {
-		case n < 10:
-			owner := cmp.Or(owners[key], []string{"ann", "bob"}[rnd.IntN(2)])
-			text := fmt.Sprint(vocabulary[rnd.IntN(len(vocabulary))], " ", vocabulary[rnd.IntN(len(vocabulary))], " ", step)
-			w.says(key, owner, text)
-			owners[key] = owner
-			model = append(model, modelEntry{key, owner, text, w.clock.now()})
-		case n < 12:
-			w.index()
-		case n == 12 && owners[key] != "":
-			_, err := w.st.ResetSession(w.ctx, store.ResetParams{Session: key, Principal: owners[key], NewID: w.id("transcript")})
-			w.ok(err)
-		case n == 13:
-			_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: key, KeepTranscript: rnd.IntN(2) == 0})
-			w.ok(err)
-			removed(key)
-		}
-		visible, word, limit := []string{"", "ann", "bob"}[rnd.IntN(3)], vocabulary[rnd.IntN(len(vocabulary))], []int{1, 7, 100}[rnd.IntN(3)]
-		if rnd.IntN(2) == 0 {
-			word += " " + vocabulary[rnd.IntN(len(vocabulary))]
-		}
-		query, err := words.Parse(word)
-		w.ok(err)
-		var want []string
-		for _, e := range slices.Backward(model) {
-			if (visible == "" || visible == e.principal) && query.Finds(e.text) {
-				want = append(want, e.text)
-			}
-		}
-		got := w.search(word, store.SearchQuery{Visible: visible, Limit: limit})
-		equal(w, fmt.Sprintf("step %d: %s of %q", step, word, visible), hitTexts(got.Hits), want[:min(len(want), limit)])
-		equal(w, fmt.Sprintf("step %d: more of %s of %q", step, word, visible), got.More, len(want) > limit)
-	}
-}
-
-func searchIndexersAtOnce(w *world) {
-	var keys []chat.SessionKey
-	for range 10 {
-		keys = append(keys, w.key())
-	}
-	var all sync.WaitGroup
-	for _, st := range []store.Store{w.st, w.h.Open()} {
-		all.Go(func() {
-			for range 30 {
-				if _, err := st.IndexTranscripts(w.ctx); err != nil {
-					w.Errorf("indexing: %v", err)
-				}
-			}
-		})
-	}
-	for i := range 40 {
-		for _, key := range keys {
-			_, err := w.st.AppendTranscript(w.ctx, key, "ann", []chat.TranscriptEntry{{Role: chat.RoleUser, Text: fmt.Sprint("needle ", i)}})
-			w.ok(err)
-		}
-		if i%8 == 7 {
-			_, err := w.st.DeleteSession(w.ctx, store.DeleteParams{Session: keys[i/8]})
-			w.ok(err)
-		}
-	}
-	all.Wait()
-	w.index()
-	var want int64
-	for i, key := range keys {
-		n := 40
-		if i < 5 { // deleted behind its 8 * (i+1)th entry
-			n -= 8 * (i + 1)
-		}
-		want += int64(n)
-		if n > 0 {
-			equal(w, "entries of "+key.String(), len(w.search("needle", store.SearchQuery{Session: key, Limit: 100}).Hits), n)
-		}
-	}
-	if got := w.indexed(); got >= 0 && got != want {
-		w.Fatalf("the index has %d entries, want %d", got, want)
-	}
 }

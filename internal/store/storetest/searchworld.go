@@ -1,0 +1,74 @@
+package storetest
+
+import (
+	"time"
+
+	"laneway/internal/chat"
+	"laneway/internal/store"
+	"laneway/internal/words"
+)
+
+// says adds one entry to a transcript, a second later than the one before.
+func (w *world) says(key chat.SessionKey, principal, text string) {
+	w.Helper()
+	w.clock.advance(time.Second)
+	_, err := w.st.AppendTranscript(w.ctx, key, principal, []chat.TranscriptEntry{{Role: chat.RoleUser, Text: text}})
+	w.ok(err)
+}
+
+func (w *world) search(text string, q store.SearchQuery) store.SearchResult {
+	w.Helper()
+	var err error
+	q.Words, err = words.Parse(text)
+	w.ok(err)
+	out, err := w.st.SearchTranscripts(w.ctx, q)
+	w.ok(err)
+	return out
+}
+
+// finds expects the texts of the hits, and that nothing is missing.
+func (w *world) finds(text string, q store.SearchQuery, want ...string) {
+	w.Helper()
+	got := w.search(text, q)
+	equal(w, "found by "+text, hitTexts(got.Hits), want)
+	equal(w, "more than that", got.More, false)
+}
+
+func hitTexts(hits []store.Hit) (list []string) {
+	for _, h := range hits {
+		list = append(list, h.Entry.Text)
+	}
+	return list
+}
+
+func (w *world) index() int {
+	w.Helper()
+	n, err := w.st.IndexTranscripts(w.ctx)
+	w.ok(err)
+	return n
+}
+
+// beforeAndAfter checks with nothing in the index, with everything in it, and with one entry behind it.
+func (w *world) beforeAndAfter(check func(when string)) {
+	w.Helper()
+	check("without an index")
+	w.index()
+	check("indexed")
+	equal(w, "indexed again", w.index(), 0)
+	w.says(w.key(), "nobody in particular", "something else")
+	check("with an entry behind the index")
+}
+
+// indexed counts the entries of the index; -1 = there is none.
+func (w *world) indexed() int64 {
+	w.Helper()
+	table := map[string]string{"sqlite": "transcript_words_docsize", "postgres": "search_entries"}[w.st.Kind()]
+	if table == "" {
+		return -1
+	}
+	n, ok := w.h.Query(w.tb, "SELECT count(*) FROM "+table)[0][0].(int64)
+	if !ok {
+		w.Fatalf("the count is no number")
+	}
+	return n
+}
